@@ -1,5 +1,5 @@
-// Package assets embeds the files that the program ships with: settings files by name, and the trained models of the data sets
-// that it knows.
+// Package assets embeds the files that the program ships with: settings files by name, and the
+// trained models of the data sets that it knows.
 package assets
 
 import (
@@ -40,7 +40,8 @@ func ConfigNames() []string {
 func Config(name string) ([]byte, error) {
 	b, err := configs.ReadFile("configs/" + name + ".yaml")
 	if err != nil {
-		return nil, fmt.Errorf("no settings file called %q comes with the program; there are %s", name, strings.Join(ConfigNames(), ", "))
+		return nil, fmt.Errorf("no settings file called %q comes with the program; there are %s", name,
+			strings.Join(ConfigNames(), ", "))
 	}
 	return b, nil
 }
@@ -78,11 +79,13 @@ func Kinds(dataset string) []string {
 // maxModel bounds the size of a shipped model, in bytes.
 const maxModel = 64 << 20
 
-// Model returns the shipped model of a data set, the file models/DATASET/KIND.onnx; kind is extractor, conjugate, open,
-// private, predictor, embedding or client. Models are stored packed ([planes]), and a client graph, which repeats the
-// extractor, as its difference from it (zstd --patch-from, 3 KB for 2 MB). The error wraps [fs.ErrNotExist] where none is shipped.
+// Model returns the shipped model of a data set, the file models/DATASET/KIND.onnx; kind is
+// extractor, conjugate, open, private, predictor, embedding or client. Models are stored packed
+// ([planes]), and a client graph, which repeats the extractor, as its difference from it (zstd
+// --patch-from, 3 KB for 2 MB). The error wraps [fs.ErrNotExist] where none is shipped.
 func Model(dataset, kind string) ([]byte, error) {
-	missing := fmt.Errorf("no %s for data set %q comes with the program: %w", kind, dataset, fs.ErrNotExist)
+	missing := fmt.Errorf("no %s for data set %q comes with the program: %w", kind,
+		dataset, fs.ErrNotExist)
 	if !slices.Contains(Datasets(), dataset) {
 		return nil, missing
 	}
@@ -102,7 +105,8 @@ func Model(dataset, kind string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderDictRaw(0, extractor), zstd.WithDecoderConcurrency(1))
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderDictRaw(0, extractor),
+		zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, err
 	}
@@ -114,12 +118,14 @@ func Model(dataset, kind string) ([]byte, error) {
 	return b, nil
 }
 
-// Anchor returns the class means of images of a data set's corpus by which clients are judged, the upload models/DATASET/anchor.upload (fmp
-// anchor). The error wraps [fs.ErrNotExist] where none is shipped.
+// Anchor returns the class means of images of a data set's corpus by which clients are judged, the
+// upload models/DATASET/anchor.upload (fmp anchor). The error wraps [fs.ErrNotExist] where none is
+// shipped.
 func Anchor(dataset string) ([]byte, error) {
 	data, err := models.ReadFile(path.Join("models", dataset, "anchor.upload"))
 	if err != nil {
-		return nil, fmt.Errorf("no anchor for data set %q comes with the program: %w", dataset, fs.ErrNotExist)
+		return nil, fmt.Errorf("no anchor for data set %q comes with the program: %w",
+			dataset, fs.ErrNotExist)
 	}
 	return data, nil
 }

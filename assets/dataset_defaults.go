@@ -7,15 +7,16 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// DatasetDefaults holds the settings that suit a data set, those that its shipped models were trained for.
+// DatasetDefaults holds the settings that suit a data set, those that its shipped models were
+// trained for.
 type DatasetDefaults struct {
 	// Classes are those kept in closed scope by default; empty: all.
 	Classes string
-	// L2 is erm.l2: about where the likelihood of the meta-training corpus is highest under the methods that see all points
-	// (ANN, BNN, MP and FMP).
+	// L2 is erm.l2: about where the likelihood of the meta-training corpus is highest under the
+	// methods that see all points (ANN, BNN, MP and FMP).
 	L2 float64
-	// Points is federation.points: with those of the paper's data sets, a client alone, with our extractors, is about as
-	// accurate as in Table I of the paper, which does not state its sizes.
+	// Points is federation.points: with those of the paper's data sets, a client alone, with our
+	// extractors, is about as accurate as in Table I of the paper, which does not state its sizes.
 	Points int
 	// Fresh is predictor.fresh, the points drawn per sample.
 	Fresh int
@@ -48,7 +49,8 @@ func DefaultsFor(dataset string) DatasetDefaults {
 	return others
 }
 
-// BySet describes which value applies to which data sets: "35 for mnist, 40 for cifar100 and 20 for others".
+// BySet describes which value applies to which data sets: "35 for mnist, 40 for cifar100 and 20 for
+// others".
 func BySet(value func(DatasetDefaults) string) string { return describe(known, value) }
 
 func describe(suits []namedDefaults, value func(DatasetDefaults) string) string {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestDefaultsFor: each data set with models has settings of its own, another has those of all others.
+// TestDefaultsFor: each data set with models has settings of its own, another has those of all
+// others.
 func TestDefaultsFor(t *testing.T) {
 	for _, d := range Datasets() {
 		if s := DefaultsFor(d); s == others || s.L2 <= 0 || s.Points <= 0 || s.Fresh <= 0 {
@@ -21,7 +22,8 @@ func TestBySet(t *testing.T) {
 	for _, c := range []struct {
 		points []int
 		want   string
-	}{{[]int{35, 20, 10}, "35 for a, 10 for c and 20 for others"}, {[]int{1, 7, 1, 1}, "1 for a, c and d, 7 for b, and 20 for others"}} {
+	}{{[]int{35, 20, 10}, "35 for a, 10 for c and 20 for others"},
+		{[]int{1, 7, 1, 1}, "1 for a, c and d, 7 for b, and 20 for others"}} {
 		var known []namedDefaults
 		for i, p := range c.points {
 			known = append(known, namedDefaults{string(rune('a' + i)), DatasetDefaults{Points: p}})

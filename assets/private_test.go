@@ -9,7 +9,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestPrivateCoordinates: a shipped private predictor has the coordinates of the conjugate predictor beside it.
+// TestPrivateCoordinates: a shipped private predictor has the coordinates of the conjugate
+// predictor beside it.
 func TestPrivateCoordinates(t *testing.T) {
 	for _, set := range assets.Datasets() {
 		var m [2]*onnx.Model

@@ -26,13 +26,14 @@ import (
 	"fmp/onnx/serde"
 )
 
-// shipped is every model that comes with the program, and the graphs that it builds untrained where none is
-// shipped.
+// shipped is every model that comes with the program, and the graphs that it builds untrained where
+// none is shipped.
 func shipped(t *testing.T) map[string]*onnx.Model {
 	t.Helper()
 	all := map[string]*onnx.Model{}
 	for _, set := range []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"} {
-		for _, kind := range []string{models.KindExtractor, models.KindConjugate, models.KindEmbedding, models.KindPredictor, models.KindClient} {
+		for _, kind := range []string{models.KindExtractor, models.KindConjugate, models.KindEmbedding,
+			models.KindPredictor, models.KindClient} {
 			data, err := assets.Model(set, kind)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -52,7 +53,8 @@ func shipped(t *testing.T) map[string]*onnx.Model {
 	image := b.Input("image", onnx.Float32, "batch", 1, 8, 8)
 	w := onnx.ZerosF32(dx, 1, 3, 3)
 	rng.Normal(rng.New(1, "weights"), w.F32())
-	x := b.Relu(b.Op("Conv", []build.Ref{image, b.Param("w", w)}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntsAttr("strides", 2, 2)))
+	x := b.Relu(b.Op("Conv", []build.Ref{image, b.Param("w", w)}, onnx.IntsAttr("pads", 1, 1, 1, 1),
+		onnx.IntsAttr("strides", 2, 2)))
 	b.Output("features", b.ReduceMean(x, false, 2, 3))
 	extractor, err := b.Model()
 	if err != nil {
@@ -60,11 +62,13 @@ func shipped(t *testing.T) map[string]*onnx.Model {
 	}
 	published := map[string]bool{"untrained": false, "published": true}
 	for name, yes := range published {
-		embedding, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: 4, Blocks: 1, Dim: 12, Published: yes}, 1)
+		embedding, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: 4,
+			Blocks: 1, Dim: 12, Published: yes}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		predictor, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Dim: 12, Published: yes}, 1)
+		predictor, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Dim: 12,
+			Published: yes}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,8 +76,8 @@ func shipped(t *testing.T) map[string]*onnx.Model {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client, err := models.ClientGraph(extractor, models.Manifest{Kind: models.KindExtractor, Dx: dx}, embedding, e,
-			models.Preprocessing{Height: 8, Width: 8, Channels: 1})
+		client, err := models.ClientGraph(extractor, models.Manifest{Kind: models.KindExtractor, Dx: dx},
+			embedding, e, models.Preprocessing{Height: 8, Width: 8, Channels: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +154,8 @@ func inputsFor(t *testing.T, m *onnx.Model) map[string]*onnx.Tensor {
 	return feeds
 }
 
-func run(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
+func run(t *testing.T, e engine.Engine, m *onnx.Model,
+	feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	t.Helper()
 	s, err := e.Load(m)
 	if err != nil {
@@ -164,7 +169,8 @@ func run(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Te
 	return out
 }
 
-// agree returns where two runtimes differ by more than 1e-5 of the output's largest element, or of 1.
+// agree returns where two runtimes differ by more than 1e-5 of the output's largest element, or of
+// 1.
 func agree(got, want *onnx.Tensor) error {
 	if fmt.Sprint(got.DType, got.Shape) != fmt.Sprint(want.DType, want.Shape) {
 		return fmt.Errorf("%v and %v", got, want)
@@ -185,8 +191,8 @@ func agree(got, want *onnx.Tensor) error {
 	return nil
 }
 
-// TestRuntimesAgree runs every graph on both engines and, where Python has them, through ONNX's own checker and
-// onnxruntime: the same outputs to 1e-5.
+// TestRuntimesAgree runs every graph on both engines and, where Python has them, through ONNX's own
+// checker and onnxruntime: the same outputs to 1e-5.
 func TestRuntimesAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs every shipped graph on every runtime")
@@ -205,7 +211,8 @@ func TestRuntimesAgree(t *testing.T) {
 				t.Fatal(err)
 			}
 			if m.Opset() != onnx.DefaultOpset || m.IR != onnx.DefaultIR {
-				t.Errorf("operator set %d and IR %d; what we ship is %d and %d", m.Opset(), m.IR, onnx.DefaultOpset, onnx.DefaultIR)
+				t.Errorf("operator set %d and IR %d; what we ship is %d and %d", m.Opset(), m.IR,
+					onnx.DefaultOpset, onnx.DefaultIR)
 			}
 			feeds := inputsFor(t, m)
 			want := run(t, native, m, feeds)
@@ -234,10 +241,12 @@ func TestRuntimesAgree(t *testing.T) {
 		if err != nil {
 			t.Skip("needs python3")
 		}
-		text, err := exec.Command(python, filepath.Join("..", "onnx", "testdata", "other_runtimes.py"), dir).CombinedOutput()
+		text, err := exec.Command(python, filepath.Join("..", "onnx", "testdata", "other_runtimes.py"),
+			dir).CombinedOutput()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == 3 {
-			t.Skipf("needs the Python packages onnx, onnxruntime and numpy: %s", strings.TrimSpace(string(text)))
+			t.Skipf("needs the Python packages onnx, onnxruntime and numpy: %s",
+				strings.TrimSpace(string(text)))
 		}
 		if err != nil {
 			t.Fatalf("%v: %s", err, text)

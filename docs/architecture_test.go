@@ -14,28 +14,32 @@ import (
 	"fmp/onnx/atomicfile"
 )
 
-// rooms are the top folders from the highest to the lowest: packages use those of their own room and of rooms below it. assets, which are
-// files alone, are used by anybody above models.
+// rooms are the top folders from the highest to the lowest: packages use those of their own room
+// and of rooms below it. assets, which are files alone, are used by anybody above models.
 var rooms = []string{"cmd", "pipeline", "featurize", "assets", "models", "onnx"}
 
-// imports are the packages of the module that each of its packages imports, tests apart, by their path in the module.
+// imports are the packages of the module that each of its packages imports, tests apart, by their
+// path in the module.
 func imports(t *testing.T) map[string][]string { return listed(t, ".Imports") }
 
 // listed are the packages of the module in a list that the go tool has of each.
 func listed(t *testing.T, list string) map[string][]string {
 	t.Helper()
-	for _, r := range rooms { // seen by the test itself, so that the go tool keeps no result from before a change
-		err := filepath.WalkDir(filepath.Join("..", r), func(path string, _ fs.DirEntry, err error) error {
-			if err == nil && strings.HasSuffix(path, ".go") {
-				_, err = os.Stat(path)
-			}
-			return err
-		})
+	// seen by the test itself, so that the go tool keeps no result from before a change
+	for _, r := range rooms {
+		err := filepath.WalkDir(filepath.Join("..", r),
+			func(path string, _ fs.DirEntry, err error) error {
+				if err == nil && strings.HasSuffix(path, ".go") {
+					_, err = os.Stat(path)
+				}
+				return err
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join `+list+` " "}}`, "fmp/...").Output()
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join `+list+` " "}}`,
+		"fmp/...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,13 +78,14 @@ func TestArrowsPointDown(t *testing.T) {
 	}
 }
 
-// laboratory holds the rivals, tasks, scores, reports and attacks. cmd/fmp runs both it and the product.
+// laboratory holds the rivals, tasks, scores, reports and attacks. cmd/fmp runs both it and the
+// product.
 const laboratory = "pipeline/lab"
 
 func isLaboratory(pkg string) bool { return strings.HasPrefix(pkg, laboratory+"/") }
 
-// TestProductWithoutLaboratory: no package of the product uses the laboratory, directly or through others, nor do its tests; what runs at a
-// client or a server links nothing that trains either.
+// TestProductWithoutLaboratory: no package of the product uses the laboratory, directly or through
+// others, nor do its tests; what runs at a client or a server links nothing that trains either.
 func TestProductWithoutLaboratory(t *testing.T) {
 	all := imports(t)
 	reach := reaching(all)
@@ -102,12 +107,14 @@ func TestProductWithoutLaboratory(t *testing.T) {
 			}
 		}
 	}
-	for _, program := range []string{"cmd/fmp-edge", "pipeline/federate/service", "pipeline/federate/work", "pipeline/pool"} {
+	for _, program := range []string{"cmd/fmp-edge", "pipeline/federate/service",
+		"pipeline/federate/work", "pipeline/pool"} {
 		links := reach(program)
 		if len(links) < 5 {
 			t.Errorf("%s uses %d packages: it is not where it was", program, len(links))
 		}
-		for _, training := range []string{"pipeline/corpus", "pipeline/meta", "pipeline/task", "pipeline/metric", "featurize/learn",
+		for _, training := range []string{"pipeline/corpus", "pipeline/meta", "pipeline/task",
+			"pipeline/metric", "featurize/learn",
 			"featurize/digits", "onnx/grad", "onnx/train"} {
 			if _, ok := all[training]; !ok {
 				t.Errorf("there is no package %s", training)
@@ -139,7 +146,8 @@ func reaching(all map[string][]string) func(pkg string) map[string]bool {
 	return reach
 }
 
-// chart draws uses, which make no circle, as a Mermaid flowchart, without those that follow from others.
+// chart draws uses, which make no circle, as a Mermaid flowchart, without those that follow from
+// others.
 func chart(uses map[string]map[string]bool) string {
 	direct := map[string][]string{}
 	for p, used := range uses {
@@ -167,7 +175,8 @@ func chart(uses map[string]map[string]bool) string {
 	return b.String()
 }
 
-// TestDrawings: the drawings in architecture.md are those of the packages as they are. With -update they are drawn (make docs).
+// TestDrawings: the drawings in architecture.md are those of the packages as they are. With -update
+// they are drawn (make docs).
 func TestDrawings(t *testing.T) {
 	all := imports(t)
 	grouped := func(name func(pkg string) string) map[string]map[string]bool {
@@ -225,7 +234,8 @@ func TestDrawings(t *testing.T) {
 		has, from, to := between(t, text, mark)
 		want := chart(grouped(name))
 		if has != want && !*update {
-			t.Errorf("the drawing of %s in docs/architecture.md is not that of the packages; run make docs", mark)
+			t.Errorf("the drawing of %s in docs/architecture.md is not that of the packages; run make docs",
+				mark)
 		}
 		text = text[:from] + want + text[to:]
 	}

@@ -26,12 +26,13 @@ func (n *tally) add(d metric.Interval) {
 	}
 }
 
-// beyondText compares FMP with its own point estimate, the row FMP-mean, in every kept run that has both.
+// beyondText compares FMP with its own point estimate, the row FMP-mean, in every kept run that has
+// both.
 func beyondText(t *testing.T, runs map[string]*keptRun) string {
 	var b strings.Builder
 	var nll, joint tally
-	b.WriteString("| tasks | clients | NLL of FMP-mean | FMP less it | joint NLL of FMP-mean | FMP less it |\n| --- | --- | ---: | ---: | " +
-		"---: | ---: |\n")
+	b.WriteString("| tasks | clients | NLL of FMP-mean | FMP less it | joint NLL of FMP-mean | FMP " +
+		"less it |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
 	for _, name := range slices.Sorted(maps.Keys(runs)) {
 		k := runs[name]
 		for i := range k.tables {
@@ -43,16 +44,17 @@ func beyondText(t *testing.T, runs map[string]*keptRun) string {
 			d := k.less(t, tab, "FMP-mean")
 			nll.add(d.NLL)
 			joint.add(d.JointNear)
-			fmt.Fprintf(&b, "| %s | %s | %.4f | %+.4f ± %.4f | %.4f | %+.4f ± %.4f |\n", name, tab.Partition, mean.NLL.Mean, d.NLL.Mean, d.NLL.Half,
-				mean.JointNear.Mean, d.JointNear.Mean, d.JointNear.Half)
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %+.4f ± %.4f | %.4f | %+.4f ± %.4f |\n", name, tab.Partition,
+				mean.NLL.Mean, d.NLL.Mean, d.NLL.Half, mean.JointNear.Mean, d.JointNear.Mean, d.JointNear.Half)
 		}
 	}
-	fmt.Fprintf(&b, "\nNLL: FMP below in %d rows, tie in %d, above in %d. Joint NLL: below in %d, tie in %d, above in %d.\n", nll.below,
-		nll.tie, nll.above, joint.below, joint.tie, joint.above)
+	fmt.Fprintf(&b, "\nNLL: FMP below in %d rows, tie in %d, above in %d. Joint NLL: below in %d, "+
+		"tie in %d, above in %d.\n", nll.below, nll.tie, nll.above, joint.below, joint.tie, joint.above)
 	return b.String()
 }
 
-// edgesText counts, for each method, the tuned settings at an end of their grid, where a value beyond might be better.
+// edgesText counts, for each method, the tuned settings at an end of their grid, where a value
+// beyond might be better.
 func edgesText(runs map[string]*keptRun) string {
 	at, of := map[string]int{}, map[string]int{}
 	for _, k := range runs {
@@ -75,18 +77,19 @@ func edgesText(runs map[string]*keptRun) string {
 	return b.String()
 }
 
-// posteriorRuns are the runs that compare posteriors around one point estimate (results/posterior.sh).
+// posteriorRuns are the runs that compare posteriors around one point estimate
+// (results/posterior.sh).
 var posteriorRuns = []string{"cifar100-20", "cifar10-10", "points-5", "cifar100-5"}
 
-// posteriorText compares FMP-joint, whose samples have both uncertainties, with FMP, its point estimate and the Laplace approximation
-// around that.
+// posteriorText compares FMP-joint, whose samples have both uncertainties, with FMP, its point
+// estimate and the Laplace approximation around that.
 func posteriorText(t *testing.T) string {
 	var b strings.Builder
 	others := []string{"FMP", "FMP-mean", "FMP-Laplace"}
 	nll, joint := make([]tally, len(others)), make([]tally, len(others))
-	b.WriteString("| tasks | clients | tuned on | scale | FMP-joint: NLL | less FMP's | less FMP-mean's | less FMP-Laplace's | joint NLL | " +
-		"less FMP's | less FMP-mean's | less FMP-Laplace's |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | " +
-		"---: | ---: |\n")
+	b.WriteString("| tasks | clients | tuned on | scale | FMP-joint: NLL | less FMP's | less " +
+		"FMP-mean's | less FMP-Laplace's | joint NLL | less FMP's | less FMP-mean's | less " +
+		"FMP-Laplace's |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, name := range posteriorRuns {
 		k := readKept(t, "posterior", name)
 		on := "the corpus's classes"
@@ -97,7 +100,8 @@ func posteriorText(t *testing.T) string {
 		for i := range k.tables {
 			tab := &k.tables[i]
 			own := rowOf(t, tab, "FMP-joint")
-			fmt.Fprintf(&b, "| %s | %s | %s | %.3g | %.4f |", name, tab.Partition, on, own.Value, own.NLL.Mean)
+			fmt.Fprintf(&b, "| %s | %s | %s | %.3g | %.4f |", name, tab.Partition, on,
+				own.Value, own.NLL.Mean)
 			var more strings.Builder
 			for j, other := range others {
 				d := k.pair(t, tab, "FMP-joint", other)
@@ -111,20 +115,22 @@ func posteriorText(t *testing.T) string {
 	}
 	b.WriteString("\n")
 	for j, other := range others {
-		fmt.Fprintf(&b, "- Against %s: NLL below in %d rows, tie in %d, above in %d; joint NLL below in %d, tie in %d, above in %d.\n", other,
-			nll[j].below, nll[j].tie, nll[j].above, joint[j].below, joint[j].tie, joint[j].above)
+		fmt.Fprintf(&b, "- Against %s: NLL below in %d rows, tie in %d, above in %d; joint NLL below "+
+			"in %d, tie in %d, above in %d.\n", other, nll[j].below, nll[j].tie, nll[j].above,
+			joint[j].below, joint[j].tie, joint[j].above)
 	}
 	return b.String()
 }
 
-// learnedText compares FMP, whose samples have the share of the fit's uncertainty that was learned on the corpus, with the rows of the same
-// tasks that were tuned.
+// learnedText compares FMP, whose samples have the share of the fit's uncertainty that was learned
+// on the corpus, with the rows of the same tasks that were tuned.
 func learnedText(t *testing.T) string {
 	var b strings.Builder
 	others := []string{"FMP", "FMP-mean", "FMP-Laplace", "FMP-joint"}
 	nll, joint := make([]tally, len(others)), make([]tally, len(others))
-	b.WriteString("| tasks | clients | NLL | less that without | joint NLL | less that without | less FMP-mean's | less FMP-Laplace's | " +
-		"less FMP-joint's |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | NLL | less that without | joint NLL | less that without | " +
+		"less FMP-mean's | less FMP-Laplace's | less FMP-joint's |\n| --- | --- | ---: | ---: | ---: | " +
+		"---: | ---: | ---: | ---: |\n")
 	for _, name := range posteriorRuns {
 		k, base := readKept(t, "posterior", "learned-"+name), readKept(t, "posterior", name)
 		interior(t, k)
@@ -136,7 +142,8 @@ func learnedText(t *testing.T) string {
 			for j, other := range others {
 				d := [2]metric.Interval{}
 				for at, of := range []func(r *experiment.Record) float64{
-					func(r *experiment.Record) float64 { return r.NLL }, func(r *experiment.Record) float64 { return r.Uncertainty.Joint.Near },
+					func(r *experiment.Record) float64 { return r.NLL },
+					func(r *experiment.Record) float64 { return r.Uncertainty.Joint.Near },
 				} {
 					var err error
 					if d[at], err = metric.Paired(k.byRepeat(tab.Partition, "FMP", of), base.byRepeat(tab.Partition, other, of),
@@ -156,7 +163,8 @@ func learnedText(t *testing.T) string {
 	}
 	b.WriteString("\n")
 	for j, other := range others {
-		fmt.Fprintf(&b, "- Against %s: NLL below in %d rows, tie in %d, above in %d; joint NLL below in %d, tie in %d, above in %d.\n",
+		fmt.Fprintf(&b, "- Against %s: NLL below in %d rows, tie in %d, above in %d; joint NLL below "+
+			"in %d, tie in %d, above in %d.\n",
 			strings.Replace(other, "FMP", "FMP without", map[bool]int{true: 1}[other == "FMP"]),
 			nll[j].below, nll[j].tie, nll[j].above, joint[j].below, joint[j].tie, joint[j].above)
 	}
@@ -164,7 +172,8 @@ func learnedText(t *testing.T) string {
 }
 
 // byRepeat returns a figure of a tuned method's repeats.
-func (k *keptRun) byRepeat(partition, method string, of func(r *experiment.Record) float64) []float64 {
+func (k *keptRun) byRepeat(partition, method string,
+	of func(r *experiment.Record) float64) []float64 {
 	out := make([]float64, k.config.Seeds)
 	for i := range k.records {
 		if r := &k.records[i]; r.Partition == partition && r.Method == method && r.Protocol == "tuned" {
@@ -174,12 +183,14 @@ func (k *keptRun) byRepeat(partition, method string, of func(r *experiment.Recor
 	return out
 }
 
-// fairText compares FMP with rivals whose settings were tuned on classes that the extractor has not learned (results/fair.sh), beside the
-// same rows of the run in open scope that was tuned on learned ones.
+// fairText compares FMP with rivals whose settings were tuned on classes that the extractor has not
+// learned (results/fair.sh), beside the same rows of the run in open scope that was tuned on
+// learned ones.
 func fairText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | method | setting | NLL | tuned on learned classes | FMP less it: NLL | joint NLL | NLL in hindsight " +
-		"| FMP as tuned less that |\n| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | method | setting | NLL | tuned on learned classes | FMP less " +
+		"it: NLL | joint NLL | NLL in hindsight | FMP as tuned less that |\n| --- | --- | --- | --- | " +
+		"---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, name := range []string{"cifar10-10", "cifar100-5"} {
 		k, learned := readKept(t, "fair", name), readKept(t, "open", name)
 		interior(t, k)
@@ -190,23 +201,23 @@ func fairText(t *testing.T) string {
 				if r.Param != "" {
 					setting = fmt.Sprintf("%s %.3g", r.Param, r.Value)
 				}
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %.4f | %.4f |", name, tab.Partition, r.Method, setting, r.NLL.Mean,
-					rowOf(t, learned.table(t, tab.Alpha, "tuned"), r.Method).NLL.Mean)
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %.4f | %.4f |", name, tab.Partition, r.Method,
+					setting, r.NLL.Mean, rowOf(t, learned.table(t, tab.Alpha, "tuned"), r.Method).NLL.Mean)
 				if r.Method == "FMP" {
 					fmt.Fprintf(&b, " | | %.4f | |\n", r.HindsightNLL.Mean)
 					continue
 				}
 				d, best := k.less(t, tab, r.Method), k.lessHindsight(t, tab.Partition, r.Method)
-				fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f | %.4f | %+.4f ± %.4f |\n", d.NLL.Mean, d.NLL.Half, d.JointNear.Mean, d.JointNear.Half,
-					r.HindsightNLL.Mean, best.Mean, best.Half)
+				fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f | %.4f | %+.4f ± %.4f |\n", d.NLL.Mean,
+					d.NLL.Half, d.JointNear.Mean, d.JointNear.Half, r.HindsightNLL.Mean, best.Mean, best.Half)
 			}
 		}
 	}
 	return b.String()
 }
 
-// lessHindsight is the paired interval of FMP's NLL, tuned or calibrated, less that of another method with the settings that are best on
-// the scored images.
+// lessHindsight is the paired interval of FMP's NLL, tuned or calibrated, less that of another
+// method with the settings that are best on the scored images.
 func (k *keptRun) lessHindsight(t *testing.T, partition, method string) metric.Interval {
 	t.Helper()
 	own, best := make([]float64, k.config.Seeds), make([]float64, k.config.Seeds)
@@ -244,7 +255,8 @@ func interior(t *testing.T, k *keptRun) {
 	}
 }
 
-// TestBeyondThePointEstimate holds the page's account of what samples add, and of settings at the end of a grid, to the kept runs.
+// TestBeyondThePointEstimate holds the page's account of what samples add, and of settings at the
+// end of a grid, to the kept runs.
 func TestBeyondThePointEstimate(t *testing.T) {
 	readsRuns(t)
 	runs := map[string]*keptRun{}

@@ -33,12 +33,14 @@ func calibratedRuns(t *testing.T) map[string]*pairs {
 		p := &pairs{}
 		for _, dir := range dirs {
 			base := strings.TrimSuffix(filepath.Base(dir), "-0")
-			a, b := readKept(t, "calibrated", name, base+"-0"), readKept(t, "calibrated", name, fmt.Sprintf("%s-%d", base, f.Points[1]))
+			a, b := readKept(t, "calibrated", name, base+"-0"),
+				readKept(t, "calibrated", name, fmt.Sprintf("%s-%d", base, f.Points[1]))
 			interior(t, a)
 			interior(t, b)
 			if a.config.Posterior.Calibrate != 0 || b.config.Posterior.Calibrate != f.Points[1] ||
 				a.manifest.Models["open"] != b.manifest.Models["open"] {
-				t.Errorf("%s and %s are not of one open predictor, without points and with %d", a.dir, b.dir, f.Points[1])
+				t.Errorf("%s and %s are not of one open predictor, without points and with %d", a.dir,
+					b.dir, f.Points[1])
 			}
 			if slices.Contains(f.Seen, name+"/"+base) {
 				p.seen++
@@ -53,7 +55,8 @@ func calibratedRuns(t *testing.T) map[string]*pairs {
 }
 
 // means returns the mean of a figure over the repeats of each run.
-func means(runs []*keptRun, partition string, of func(r *experiment.Record) float64) (out []float64) {
+func means(runs []*keptRun, partition string,
+	of func(r *experiment.Record) float64) (out []float64) {
 	for _, k := range runs {
 		sum, n := 0.0, 0.0
 		for i := range k.records {
@@ -78,9 +81,10 @@ func estimateOf(t *testing.T, of []float64) metric.Interval {
 // calibratedText compares FMP with and without calibration points, over extractors.
 func calibratedText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | extractors | NLL | with points | less that without | least rival in hindsight | with points " +
-		"less it | own limit, the class named | with points | regression, the class named | with points | T | penalty |\n" +
-		"| --- | --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | extractors | NLL | with points | less that without | least " +
+		"rival in hindsight | with points less it | own limit, the class named | with points | " +
+		"regression, the class named | with points | T | penalty |\n| --- | --- | ---: | ---: | ---: | " +
+		"---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	all := calibratedRuns(t)
 	nll := func(r *experiment.Record) float64 { return r.NLL }
 	named := func(r *experiment.Record) float64 { return *r.Coverage.Named }
@@ -106,8 +110,8 @@ func calibratedText(t *testing.T) string {
 			if change.N > 1 {
 				less.add(change)
 			}
-			fmt.Fprintf(&b, "| %s%s | %s | %d | %.4f | %.4f | %s |", name, mark, partition, len(d), estimateOf(t, before).Mean,
-				estimateOf(t, after).Mean, signed(change))
+			fmt.Fprintf(&b, "| %s%s | %s | %d | %.4f | %.4f | %s |", name, mark, partition, len(d),
+				estimateOf(t, before).Mean, estimateOf(t, after).Mean, signed(change))
 			b.WriteString(rivalCells(t, name, p, partition))
 			for _, of := range []func(r *experiment.Record) float64{named, regression} {
 				for i, runs := range [][]*keptRun{p.without, p.with} {
@@ -126,29 +130,31 @@ func calibratedText(t *testing.T) string {
 				}
 			}
 			for _, of := range []string{posterior.DiagnosticTemperature, posterior.DiagnosticPenalty} {
-				chosen := means(p.with, partition, func(r *experiment.Record) float64 { return r.Diagnostics[of] })
+				chosen := means(p.with, partition,
+					func(r *experiment.Record) float64 { return r.Diagnostics[of] })
 				fmt.Fprintf(&b, " %.2f |", estimateOf(t, chosen).Mean)
 			}
 			b.WriteString("\n")
 		}
 	}
-	b.WriteString("\n\\* One of its extractors was seen while the choice was made.\n\n| coverages of all rows | below .85 | .85 to .95 | " +
-		"above |\n" +
+	b.WriteString("\n\\* One of its extractors was seen while the choice was made.\n\n| coverages " +
+		"of all rows | below .85 | .85 to .95 | above |\n" +
 		"| --- | ---: | ---: | ---: |\n")
 	for _, with := range []bool{false, true} {
-		fmt.Fprintf(&b, "| %s points | %d | %d | %d |\n", map[bool]string{false: "without", true: "with"}[with], count[with][0], count[with][1],
-			count[with][2])
+		fmt.Fprintf(&b, "| %s points | %d | %d | %d |\n",
+			map[bool]string{false: "without", true: "with"}[with], count[with][0],
+			count[with][1], count[with][2])
 	}
 	if less == (tally{}) {
 		return b.String()
 	}
-	fmt.Fprintf(&b, "\n| NLL with points, rows of several extractors | below that without | tie | above |\n| --- | ---: | ---: | ---: |\n"+
-		"| | %d | %d | %d |\n", less.below, less.tie, less.above)
+	fmt.Fprintf(&b, "\n| NLL with points, rows of several extractors | below that without | tie | "+
+		"above |\n| --- | ---: | ---: | ---: |\n| | %d | %d | %d |\n", less.below, less.tie, less.above)
 	return b.String()
 }
 
-// rivalCells are those of the rival of least NLL in hindsight, which has no points, over the extractors behind which rivals were run, and
-// of FMP with points less it.
+// rivalCells are those of the rival of least NLL in hindsight, which has no points, over the
+// extractors behind which rivals were run, and of FMP with points less it.
 func rivalCells(t *testing.T, name string, p *pairs, partition string) string {
 	t.Helper()
 	var theirs, ours []*keptRun
@@ -159,7 +165,8 @@ func rivalCells(t *testing.T, name string, p *pairs, partition string) string {
 			continue
 		}
 		r := readKept(t, of)
-		if slices.Contains(r.config.Methods, "LDA") && r.manifest.Models["extractor"] == k.manifest.Models["extractor"] {
+		if slices.Contains(r.config.Methods, "LDA") &&
+			r.manifest.Models["extractor"] == k.manifest.Models["extractor"] {
 			theirs, ours = append(theirs, r), append(ours, k)
 		}
 	}
@@ -172,7 +179,8 @@ func rivalCells(t *testing.T, name string, p *pairs, partition string) string {
 	for i := range less {
 		less[i] -= hindsight[best][i]
 	}
-	return fmt.Sprintf(" %s %.4f | %s |", best, estimateOf(t, hindsight[best]).Mean, signed(estimateOf(t, less)))
+	return fmt.Sprintf(" %s %.4f | %s |", best, estimateOf(t, hindsight[best]).Mean,
+		signed(estimateOf(t, less)))
 }
 
 // TestCalibrated holds the page's account of calibration points to the kept runs.

@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/lab/attack"
 )
 
-// keptColluders are the runs of fmp bench round --colluders in results/colluders (colluders.sh). Those of a shipped anchor have a row
-// without colluders.
+// keptColluders are the runs of fmp bench round --colluders in results/colluders (colluders.sh).
+// Those of a shipped anchor have a row without colluders.
 var keptColluders = []struct {
 	form, title string
 	draws       int
@@ -27,7 +27,8 @@ var keptColluders = []struct {
 }
 
 // readColluders reads a kept run, and takes its row without colluders apart.
-func readColluders(t *testing.T, form, alpha string, draws int, shipped bool) (rows []attack.CollusionRow, none *attack.CollusionRow) {
+func readColluders(t *testing.T, form, alpha string, draws int,
+	shipped bool) (rows []attack.CollusionRow, none *attack.CollusionRow) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("results/colluders", form+"-"+alpha+".json"))
 	if err != nil {
@@ -45,19 +46,23 @@ func readColluders(t *testing.T, form, alpha string, draws int, shipped bool) (r
 	if len(rows) > 0 && rows[0].Attack == attack.NoAttack {
 		none, rows = &rows[0], rows[1:]
 	}
-	if kept.Clients != 10 || kept.Repeats != draws || len(kept.Defences) != 3 || len(rows) != 15 || shipped && none == nil {
-		t.Fatalf("%s, alpha %s, is of %d clients, %d draws, %v, %d rows", form, alpha, kept.Clients, kept.Repeats, kept.Defences, len(rows))
+	if kept.Clients != 10 || kept.Repeats != draws || len(kept.Defences) != 3 || len(rows) != 15 ||
+		shipped && none == nil {
+		t.Fatalf("%s, alpha %s, is of %d clients, %d draws, %v, %d rows", form, alpha, kept.Clients,
+			kept.Repeats, kept.Defences, len(rows))
 	}
 	return rows, none
 }
 
-// TestColluders: the tables of colluders are those of the kept runs. Where images are known no round falls with up to five colluders of
-// ten, up to four cost .02 at most on average, and honest rounds lose no more than .005 by it, and none .01.
+// TestColluders: the tables of colluders are those of the kept runs. Where images are known no
+// round falls with up to five colluders of ten, up to four cost .02 at most on average, and honest
+// rounds lose no more than .005 by it, and none .01.
 func TestColluders(t *testing.T) {
 	var b, honest strings.Builder
 	b.WriteString("\n| mean loss, rounds that fall: judged; anchored | attack | 1 of 10 | 2 | 3 | 4 | 5 |\n")
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- |\n")
-	honest.WriteString("\n| honest rounds | all taken for honest: ACC | judged | by the shipped anchor | largest loss of a round |\n")
+	honest.WriteString("\n| honest rounds | all taken for honest: ACC | judged | by the shipped " +
+		"anchor | largest loss of a round |\n")
 	honest.WriteString("| --- | ---: | ---: | ---: | ---: |\n")
 	for _, k := range keptColluders {
 		for _, alpha := range []string{"0", "0.5", "0.1"} {
@@ -67,23 +72,26 @@ func TestColluders(t *testing.T) {
 				clients = "α = " + alpha
 			}
 			if k.shipped {
-				fmt.Fprintf(&honest, "| %s, %s | %.4f | %.4f | %.4f | %s |\n", k.title, clients, none.ACC[0], none.ACC[1], none.ACC[2],
-					short(none.Worst[2]))
+				fmt.Fprintf(&honest, "| %s, %s | %.4f | %.4f | %.4f | %s |\n", k.title, clients, none.ACC[0],
+					none.ACC[1], none.ACC[2], short(none.Worst[2]))
 				if none.ACC[0]-none.ACC[2] > 0.005 || none.Worst[2] > 0.01 {
-					t.Errorf("%s, alpha %s: honest rounds lose %.4f by the anchor, one %.4f", k.form, alpha, none.ACC[0]-none.ACC[2], none.Worst[2])
+					t.Errorf("%s, alpha %s: honest rounds lose %.4f by the anchor, one %.4f", k.form, alpha,
+						none.ACC[0]-none.ACC[2], none.Worst[2])
 				}
 			}
 			for i, r := range rows {
 				if i%5 == 0 {
 					fmt.Fprintf(&b, "| %s, %s | %s |", k.title, clients, r.Attack)
 				}
-				fmt.Fprintf(&b, " %s, %d; %s, %d |", short(r.Oracle-r.ACC[1]), r.Fallen[1], short(r.Oracle-r.ACC[2]), r.Fallen[2])
+				fmt.Fprintf(&b, " %s, %d; %s, %d |", short(r.Oracle-r.ACC[1]), r.Fallen[1],
+					short(r.Oracle-r.ACC[2]), r.Fallen[2])
 				if i%5 == 4 {
 					b.WriteString("\n")
 				}
 				if r.Fallen[2] > 0 || r.Colluders <= 4 && r.Oracle-r.ACC[2] > 0.02 {
-					t.Errorf("%s, alpha %s, %s, %d colluders: %d of the anchored rounds fall, the mean loss is %.3f", k.form, alpha, r.Attack,
-						r.Colluders, r.Fallen[2], r.Oracle-r.ACC[2])
+					t.Errorf(
+						"%s, alpha %s, %s, %d colluders: %d of the anchored rounds fall, the mean loss is %.3f",
+						k.form, alpha, r.Attack, r.Colluders, r.Fallen[2], r.Oracle-r.ACC[2])
 				}
 			}
 		}

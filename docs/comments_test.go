@@ -13,11 +13,13 @@ import (
 var pronoun = regexp.MustCompile(`(?i)^\s*//.*[^{]\b(what|whoever|so many|of whose)\b`)
 
 // trees are the folders of the module's sources. Generated messages and tests are left out.
-var trees = []string{"assets", "bench", "cmd", "docs", "examples", "featurize", "models", "onnx", "pipeline"}
+var trees = []string{"assets", "bench", "cmd", "docs", "examples", "featurize", "models",
+	"onnx", "pipeline"}
 
 // retired are wordings that docs/terms.md replaces, in comments, help and pages.
-var retired = regexp.MustCompile(`(?i)seen by nobody before|whoever made them|which is no lie|could be a wall|nobody beside them|` +
-	`everything but a coin|of so many single images|for whoever|unsure ones to people`)
+var retired = regexp.MustCompile(
+	`(?i)seen by nobody before|whoever made them|which is no lie|could be a wall|nobody beside them|` +
+		`everything but a coin|of so many single images|for whoever|unsure ones to people`)
 
 // TestRetired: no comment, help text or page has a wording that was retired.
 func TestRetired(t *testing.T) {
@@ -31,7 +33,8 @@ func TestRetired(t *testing.T) {
 			}
 			return nil
 		}
-		if d.Name() == "comments_test.go" || d.Name() == "CHANGELOG.md" || filepath.Ext(path) != ".go" && filepath.Ext(path) != ".md" {
+		if d.Name() == "comments_test.go" || d.Name() == "CHANGELOG.md" || filepath.Ext(path) != ".go" &&
+			filepath.Ext(path) != ".md" {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -52,25 +55,27 @@ func TestRetired(t *testing.T) {
 func TestComments(t *testing.T) {
 	read := 0
 	for _, dir := range trees {
-		err := filepath.WalkDir(filepath.Join("..", dir), func(path string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".pb.go") {
-				return nil
-			}
-			source, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			read++
-			for i, line := range strings.Split(string(source), "\n") {
-				if pronoun.MatchString(line) {
-					t.Errorf("%s:%d: a noun for the pronoun: %s", path, i+1, strings.TrimSpace(line))
+		err := filepath.WalkDir(filepath.Join("..", dir),
+			func(path string, d fs.DirEntry, err error) error {
+				if err != nil {
+					return err
 				}
-			}
-			return nil
-		})
+				if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+					strings.HasSuffix(path, ".pb.go") {
+					return nil
+				}
+				source, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				read++
+				for i, line := range strings.Split(string(source), "\n") {
+					if pronoun.MatchString(line) {
+						t.Errorf("%s:%d: a noun for the pronoun: %s", path, i+1, strings.TrimSpace(line))
+					}
+				}
+				return nil
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

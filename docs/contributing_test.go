@@ -12,8 +12,8 @@ import (
 // touched are the files of a diff.
 var touched = regexp.MustCompile(`(?m)^diff --git a/(\S+) `)
 
-// TestWalks: the walks of CONTRIBUTING.md apply to the sources as they are, touch five files at most, and what they add passes the tests
-// of its packages.
+// TestWalks: the walks of CONTRIBUTING.md apply to the sources as they are, touch five files at
+// most, and what they add passes the tests of its packages.
 func TestWalks(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("there is no git to apply a diff with")
@@ -69,7 +69,9 @@ func TestWalks(t *testing.T) {
 			if err := os.WriteFile(place, list, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if out, err := exec.Command("go", append([]string{"test", "-short", "-overlay", place}, packages...)...).CombinedOutput(); err != nil {
+			if out, err := exec.Command("go",
+				append([]string{"test", "-short", "-overlay", place},
+					packages...)...).CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})

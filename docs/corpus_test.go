@@ -13,15 +13,16 @@ import (
 // maxLost is the NLL by which a corpus may make a round of moments worse.
 const maxLost = 0.005
 
-// TestCorpus: the table of a corpus beside moments is of the kept runs, each with the same clients' images without a corpus.
+// TestCorpus: the table of a corpus beside moments is of the kept runs, each with the same clients'
+// images without a corpus.
 func TestCorpus(t *testing.T) {
 	dirs, err := os.ReadDir(filepath.Join("results", "corpus"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString("| run | clients | repeats | takes part in | NLL without | NLL with | with less without, mean | largest |\n" +
-		"| --- | --- | ---: | ---: | ---: | ---: | --- | --- |\n")
+	b.WriteString("| run | clients | repeats | takes part in | NLL without | NLL with | with less " +
+		"without, mean | largest |\n| --- | --- | ---: | ---: | ---: | ---: | --- | --- |\n")
 	for _, d := range dirs {
 		name := d.Name()
 		if strings.HasSuffix(name, "-without") {
@@ -55,8 +56,9 @@ func TestCorpus(t *testing.T) {
 			for _, v := range less {
 				most = max(most, v)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %d | %d | %.4f | %.4f | %s | %s |\n", name, partition, len(less), taken, stat.Mean(a, nil),
-				stat.Mean(z, nil), verdict(mean <= maxLost, "%+.4f", mean), verdict(most <= maxLost, "%+.4f", most))
+			fmt.Fprintf(&b, "| %s | %s | %d | %d | %.4f | %.4f | %s | %s |\n", name, partition, len(less),
+				taken, stat.Mean(a, nil), stat.Mean(z, nil), verdict(mean <= maxLost, "%+.4f", mean),
+				verdict(most <= maxLost, "%+.4f", most))
 		}
 	}
 	write(t, "results/all.md", "corpus", b.String())

@@ -18,8 +18,9 @@ type keptCoverage struct {
 	Rows                     []coverage.Row
 }
 
-// TestCoverage: the table of prediction sets is that of the kept runs, and on images drawn as the points are, sets of the clients' mixture
-// hold no less than stated, to within four standard errors.
+// TestCoverage: the table of prediction sets is that of the kept runs, and on images drawn as the
+// points are, sets of the clients' mixture hold no less than stated, to within four standard
+// errors.
 func TestCoverage(t *testing.T) {
 	var b strings.Builder
 	for _, data := range []string{"mnist", "cifar10", "cifar100"} {
@@ -32,17 +33,18 @@ func TestCoverage(t *testing.T) {
 			if err := json.Unmarshal(text, &k); err != nil {
 				t.Fatal(err)
 			}
-			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 || k.Level != 0.9 {
-				t.Errorf("%s, alpha %g, is of %s, alpha %g, %d clients, %d repeats, level %g", data, alpha, k.Dataset, k.Alpha, k.Clients,
-					k.Repeats, k.Level)
+			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 ||
+				k.Level != 0.9 {
+				t.Errorf("%s, alpha %g, is of %s, alpha %g, %d clients, %d repeats, level %g", data, alpha,
+					k.Dataset, k.Alpha, k.Clients, k.Repeats, k.Level)
 			}
 			clients := "homogeneous"
 			if alpha > 0 {
 				clients = fmt.Sprintf("α = %g", alpha)
 			}
-			fmt.Fprintf(&b, "\n| %s, %s, %d images a client | rounds | held, drawn as the points | held, test file | with equal classes | "+
-				"least held class | size | regression: held | size |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n", data,
-				clients, k.Points)
+			fmt.Fprintf(&b, "\n| %s, %s, %d images a client | rounds | held, drawn as the points | held, "+
+				"test file | with equal classes | least held class | size | regression: held | size |\n| --- "+
+				"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n", data, clients, k.Points)
 			for _, r := range k.Rows {
 				m, g := r.FMP, r.Regression
 				fmt.Fprintf(&b, "| %d points, %s, %s | %d |", r.Calibrate, r.Sets, r.Score, m.Repeats)
@@ -54,15 +56,16 @@ func TestCoverage(t *testing.T) {
 				if m.AlikeRepeats > k.Repeats/2 {
 					alike = fmt.Sprintf("%.3f", m.Alike)
 					if m.Alike < k.Level-4*m.HeldError {
-						t.Errorf("%s, alpha %g, %s %s: %s of %g hold %.3f ± %.3f", data, alpha, r.Sets, r.Score, "sets", k.Level, m.Alike, m.HeldError)
+						t.Errorf("%s, alpha %g, %s %s: %s of %g hold %.3f ± %.3f", data, alpha, r.Sets, r.Score,
+							"sets", k.Level, m.Alike, m.HeldError)
 					}
 				}
 				least := m.Classes[0]
 				for _, v := range m.Classes {
 					least = min(least, v)
 				}
-				fmt.Fprintf(&b, " %s | %.3f ± %.3f | %.3f | %.3f | %.2f | %.3f | %.2f |\n", alike, m.Held, 2*m.HeldError, m.Equal, least, m.Size,
-					g.Held, g.Size)
+				fmt.Fprintf(&b, " %s | %.3f ± %.3f | %.3f | %.3f | %.2f | %.3f | %.2f |\n", alike, m.Held,
+					2*m.HeldError, m.Equal, least, m.Size, g.Held, g.Size)
 			}
 		}
 	}
@@ -78,9 +81,10 @@ type keptFalse struct {
 	Rows                     []coverage.FalseRow `json:"false"`
 }
 
-// TestFalsePoints: the table of sets with false points is that of the kept runs. Where two of ten clients send the next class's names or
-// points that are too easy, sets hold .88 or more and, but for the noise of ten points a client, .93 or less, and are at most 1.5 times as
-// large as those of honest rounds that survive none.
+// TestFalsePoints: the table of sets with false points is that of the kept runs. Where two of ten
+// clients send the next class's names or points that are too easy, sets hold .88 or more and, but
+// for the noise of ten points a client, .93 or less, and are at most 1.5 times as large as those of
+// honest rounds that survive none.
 func TestFalsePoints(t *testing.T) {
 	var head, line, b strings.Builder
 	rows := map[string]string{}
@@ -97,7 +101,8 @@ func TestFalsePoints(t *testing.T) {
 			if err := json.Unmarshal(text, &k); err != nil {
 				t.Fatal(err)
 			}
-			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 || k.Level != 0.9 || k.FalseShare != 0.2 {
+			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 ||
+				k.Level != 0.9 || k.FalseShare != 0.2 {
 				t.Fatalf("%s, alpha %g, is of %+v", data, alpha, k)
 			}
 			var honest float64
@@ -105,9 +110,11 @@ func TestFalsePoints(t *testing.T) {
 				if r.Attack == "none" {
 					honest = r.PlainSize
 				}
-				if r.Bad == 2 && (r.Attack == "wrong" || r.Attack == "easy") && (r.Held < 0.88 || data != "mnist" && r.Held > 0.93 ||
-					r.Size > 1.5*honest) {
-					t.Errorf("%s, alpha %g, %d points, %s: %.3f held, size %.2f, of %.2f", data, alpha, r.Calibrate, r.Attack, r.Held, r.Size, honest)
+				if r.Bad == 2 && (r.Attack == "wrong" || r.Attack == "easy") &&
+					(r.Held < 0.88 || data != "mnist" && r.Held > 0.93 ||
+						r.Size > 1.5*honest) {
+					t.Errorf("%s, alpha %g, %d points, %s: %.3f held, size %.2f, of %.2f", data, alpha,
+						r.Calibrate, r.Attack, r.Held, r.Size, honest)
 				}
 				if data != "cifar10" || r.Bad == 1 {
 					continue

@@ -22,7 +22,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestLibraryShowsTheExamples: the Go code of library.md is that of the examples, which are tests themselves.
+// TestLibraryShowsTheExamples: the Go code of library.md is that of the examples, which are tests
+// themselves.
 func TestLibraryShowsTheExamples(t *testing.T) {
 	page, err := os.ReadFile("library.md")
 	if err != nil {
@@ -39,7 +40,8 @@ func TestLibraryShowsTheExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		if shown := string(blocks[i][1]); !strings.Contains(strings.ReplaceAll(string(src), "\t", "    "), shown) {
-			t.Errorf("block %d of library.md is not in %s (its tabs as four spaces); copy the function anew", i+1, path)
+			t.Errorf("block %d of library.md is not in %s (its tabs as four spaces); copy the function anew",
+				i+1, path)
 		}
 	}
 }
@@ -79,7 +81,8 @@ func TestLinks(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the table of models anew")
 
-// between is what stands in a page between the comments <!-- name --> and <!-- /name -->, and where.
+// between is what stands in a page between the comments <!-- name --> and <!-- /name -->, and
+// where.
 func between(t *testing.T, page, name string) (text string, from, to int) {
 	t.Helper()
 	open, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
@@ -101,11 +104,11 @@ func thousands(n int64) string {
 	return s
 }
 
-// TestPageListsTheModels: the table of models is that of the files, each says how it was made, and all together
-// stay below 25 MB. With -update the table is written (make docs).
+// TestPageListsTheModels: the table of models is that of the files, each says how it was made, and
+// all together stay below 25 MB. With -update the table is written (make docs).
 func TestPageListsTheModels(t *testing.T) {
-	kinds := []string{models.KindExtractor, models.KindConjugate, models.KindPrivate, models.KindPredictor, models.KindEmbedding,
-		models.KindClient}
+	kinds := []string{models.KindExtractor, models.KindConjugate, models.KindPrivate,
+		models.KindPredictor, models.KindEmbedding, models.KindClient}
 	order := []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}
 	entries, err := os.ReadDir("../assets/models")
 	if err != nil {
@@ -125,8 +128,8 @@ func TestPageListsTheModels(t *testing.T) {
 	}
 	slices.SortStableFunc(dirs, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	var b strings.Builder
-	b.WriteString("| data set | classes | features | extractor | conjugate | private | predictor | embedding | client graph |\n| --- | " +
-		"---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| data set | classes | features | extractor | conjugate | private | predictor | " +
+		"embedding | client graph |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	var all int64
 	for _, dir := range dirs {
 		sizes, classes, features := "", "-", "-"
@@ -152,7 +155,8 @@ func TestPageListsTheModels(t *testing.T) {
 				t.Errorf("%s is %q by its manifest", path, f.Kind)
 			}
 			if f.Command == "" || f.TrainingData == "" {
-				t.Errorf("the manifest of %s does not say how (%q) and from what (%q) it was made", path, f.Command, f.TrainingData)
+				t.Errorf("the manifest of %s does not say how (%q) and from what (%q) it was made", path,
+					f.Command, f.TrainingData)
 			}
 			if f.C > 0 {
 				classes = strconv.Itoa(f.C)
@@ -180,7 +184,8 @@ func TestPageListsTheModels(t *testing.T) {
 	}
 	fmt.Fprintf(&b, "\nAll together, without the client graphs: %s bytes. Those are kept as what they add"+
 		" to the extractor, 3 KB each, and the larger ones packed "+
-		"(`FILE.planes`; `go run ./assets/pack FILE.planes` unpacks), so that all take %.1f MB.\n", thousands(all), float64(kept)/1e6)
+		"(`FILE.planes`; `go run ./assets/pack FILE.planes` unpacks), so that all take %.1f MB.\n",
+		thousands(all), float64(kept)/1e6)
 	if all > 25_000_000 {
 		t.Errorf("the models have %s bytes; 25,000,000 are allowed", thousands(all))
 	}
@@ -194,9 +199,11 @@ func TestPageListsTheModels(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the table in assets/models/README.md is not that of assets/models; run make docs\ngot:\n%s\nwant:\n%s", has, b.String())
+		t.Fatalf("the table in assets/models/README.md is not that of assets/models; run make "+
+			"docs\ngot:\n%s\nwant:\n%s", has, b.String())
 	}
-	if err := atomicfile.WriteBytes("../assets/models/README.md", []byte(string(page[:from])+b.String()+string(page[to:]))); err != nil {
+	if err := atomicfile.WriteBytes("../assets/models/README.md",
+		[]byte(string(page[:from])+b.String()+string(page[to:]))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -239,7 +246,8 @@ func TestTargets(t *testing.T) {
 	}
 	said := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
 	n := 0
-	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md", "federation.md", "formats.md", "install.md",
+	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md",
+		"federation.md", "formats.md", "install.md",
 		"library.md", "limits.md", "operators.md", "sets.md", "testing.md"} {
 		text, err := os.ReadFile(p)
 		if err != nil {
@@ -257,7 +265,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestOperatorsPage: the page has what the packages make of every operator, and the reasons for what is missing.
+// TestOperatorsPage: the page has what the packages make of every operator, and the reasons for
+// what is missing.
 func TestOperatorsPage(t *testing.T) {
 	page, err := os.ReadFile("operators.md")
 	if err != nil {
@@ -265,8 +274,8 @@ func TestOperatorsPage(t *testing.T) {
 	}
 	lines := coverage.Reasons()
 	for _, op := range coverage.Operators() {
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", op, coverage.Cell(op, coverage.Shape), coverage.Cell(op, coverage.Kernel),
-			coverage.Cell(op, coverage.Gradient)))
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", op, coverage.Cell(op, coverage.Shape),
+			coverage.Cell(op, coverage.Kernel), coverage.Cell(op, coverage.Gradient)))
 	}
 	for _, line := range lines {
 		if !strings.Contains(string(page), "\n"+line) {

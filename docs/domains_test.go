@@ -25,8 +25,8 @@ type keptDomains struct {
 	Rows       []domains.Row
 }
 
-// TestDomains: the table of clients as domains is that of the kept runs, which are those of families.yaml. Of the later families those that
-// were run are in it.
+// TestDomains: the table of clients as domains is that of the kept runs, which are those of
+// families.yaml. Of the later families those that were run are in it.
 func TestDomains(t *testing.T) {
 	f := readFamilies(t).Domains
 	var b strings.Builder
@@ -35,7 +35,8 @@ func TestDomains(t *testing.T) {
 		runs = append(runs, domainRun{Family: "corruptions", Data: data, Points: f.Points})
 	}
 	for i, run := range slices.Concat(runs, f.More.Runs) {
-		at := slices.IndexFunc(domains.Families, func(d domains.Family) bool { return d.Name == run.Family })
+		at := slices.IndexFunc(domains.Families,
+			func(d domains.Family) bool { return d.Name == run.Family })
 		if at < 0 {
 			t.Fatalf("families.yaml has the domains %q", run.Family)
 		}
@@ -56,10 +57,11 @@ func TestDomains(t *testing.T) {
 			if err := json.Unmarshal(text, &k); err != nil {
 				t.Fatal(err)
 			}
-			if k.Dataset != run.Data || k.Alpha != alpha || k.Points != run.Points || k.Repeats != f.Repeats ||
+			if k.Dataset != run.Data || k.Alpha != alpha || k.Points != run.Points ||
+				k.Repeats != f.Repeats ||
 				!slices.Equal(k.Kinds, family.Kinds) || !slices.Equal(k.Severities, family.Severities) {
-				t.Errorf("%+v, alpha %g, is of %s, alpha %g, %d images, %d repeats, %v, %v", run, alpha, k.Dataset, k.Alpha, k.Points, k.Repeats,
-					k.Kinds, k.Severities)
+				t.Errorf("%+v, alpha %g, is of %s, alpha %g, %d images, %d repeats, %v, %v", run, alpha,
+					k.Dataset, k.Alpha, k.Points, k.Repeats, k.Kinds, k.Severities)
 			}
 			clients := "homogeneous"
 			if alpha > 0 {

@@ -93,17 +93,19 @@ func readFamilies(t *testing.T) families {
 	return f
 }
 
-// TestFamilies: the families fixed for the next measurement are as their rule says, of at least five splits and three extractor seeds, and
-// of methods that there are.
+// TestFamilies: the families fixed for the next measurement are as their rule says, of at least
+// five splits and three extractor seeds, and of methods that there are.
 func TestFamilies(t *testing.T) {
 	f := readFamilies(t)
-	if f.Date.IsZero() || f.Repeats < 10 || len(f.Splits) < 5 || len(f.Seeds) < 3 || len(f.Families) == 0 || len(f.Aims) == 0 {
-		t.Errorf("date %v, %d repeats, %d splits, %d seeds, %d families, %d aims", f.Date, f.Repeats, len(f.Splits), len(f.Seeds),
-			len(f.Families), len(f.Aims))
+	if f.Date.IsZero() || f.Repeats < 10 || len(f.Splits) < 5 || len(f.Seeds) < 3 ||
+		len(f.Families) == 0 || len(f.Aims) == 0 {
+		t.Errorf("date %v, %d repeats, %d splits, %d seeds, %d families, %d aims", f.Date, f.Repeats,
+			len(f.Splits), len(f.Seeds), len(f.Families), len(f.Aims))
 	}
 	for _, n := range f.Pretrained.Points {
 		if f.Pretrained.Repeats[n] < 2 {
-			t.Errorf("%d repeats of %d images behind a pretrained network; want 2 at least", f.Pretrained.Repeats[n], n)
+			t.Errorf("%d repeats of %d images behind a pretrained network; want 2 at least",
+				f.Pretrained.Repeats[n], n)
 		}
 	}
 	for _, m := range slices.Concat(f.Methods, f.Pretrained.Methods, f.Domains.Methods) {
@@ -112,9 +114,11 @@ func TestFamilies(t *testing.T) {
 		}
 	}
 	first := domains.Families[0]
-	if d := f.Domains; !slices.Equal(d.Kinds, first.Kinds) || !slices.Equal(d.Severities, first.Severities) ||
+	if d := f.Domains; !slices.Equal(d.Kinds, first.Kinds) ||
+		!slices.Equal(d.Severities, first.Severities) ||
 		!slices.Equal(d.Methods, domains.Rivals) || d.Date.IsZero() || d.Repeats < 3 || len(d.Aims) == 0 {
-		t.Errorf("clients as domains: %+v; fmp bench domains has %v, %v, %v", d, first.Kinds, first.Severities, domains.Rivals)
+		t.Errorf("clients as domains: %+v; fmp bench domains has %v, %v, %v", d, first.Kinds,
+			first.Severities, domains.Rivals)
 	}
 	for i, s := range f.Splits {
 		digest := make([][sha256.Size]byte, 60)

@@ -15,8 +15,8 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// heldOut are the families of families.yaml, in its order, each with the kept runs of its splits and
-// extractor seeds.
+// heldOut are the families of families.yaml, in its order, each with the kept runs of its splits
+// and extractor seeds.
 func heldOut(t *testing.T) (names []string, runs map[string][]*keptRun) {
 	t.Helper()
 	runs = map[string][]*keptRun{}
@@ -28,9 +28,11 @@ func heldOut(t *testing.T) (names []string, runs map[string][]*keptRun) {
 		for _, dir := range dirs {
 			k := readKept(t, "families", f.Name, filepath.Base(dir))
 			interior(t, k)
-			if k.config.Seeds < 10 || k.config.Tuning.Classes == "" && !strings.HasPrefix(f.Name, "digits") ||
+			if k.config.Seeds < 10 || k.config.Tuning.Classes == "" &&
+				!strings.HasPrefix(f.Name, "digits") ||
 				k.config.Federation.Points != f.Points {
-				t.Errorf("%s has %d repeats of %d points, tuned on %q", k.dir, k.config.Seeds, k.config.Federation.Points, k.config.Tuning.Classes)
+				t.Errorf("%s has %d repeats of %d points, tuned on %q", k.dir, k.config.Seeds,
+					k.config.Federation.Points, k.config.Tuning.Classes)
 			}
 			runs[f.Name] = append(runs[f.Name], k)
 		}
@@ -41,9 +43,10 @@ func heldOut(t *testing.T) (names []string, runs map[string][]*keptRun) {
 	return names, runs
 }
 
-// clustered returns the interval of a figure over runs: each run, a class split with an extractor of its own, counts once, by its mean over
-// repeats.
-func clustered(t *testing.T, runs []*keptRun, partition, method string, of func(r *experiment.Record) *float64) (i metric.Interval,
+// clustered returns the interval of a figure over runs: each run, a class split with an extractor
+// of its own, counts once, by its mean over repeats.
+func clustered(t *testing.T, runs []*keptRun, partition, method string,
+	of func(r *experiment.Record) *float64) (i metric.Interval,
 	ok bool) {
 	t.Helper()
 	var means []float64
@@ -72,10 +75,11 @@ func clustered(t *testing.T, runs []*keptRun, partition, method string, of func(
 	return i, true
 }
 
-// coverages are the figures of FMP's intervals: against its own limit and a regression, each at its top class and at the one that FMP
-// names.
+// coverages are the figures of FMP's intervals: against its own limit and a regression, each at its
+// top class and at the one that FMP names.
 var coverages = []func(r *experiment.Record) *float64{
-	func(r *experiment.Record) *float64 { return &r.Coverage.Top }, func(r *experiment.Record) *float64 { return r.Coverage.Named },
+	func(r *experiment.Record) *float64 { return &r.Coverage.Top },
+	func(r *experiment.Record) *float64 { return r.Coverage.Named },
 	func(r *experiment.Record) *float64 { return r.Coverage.Regression },
 	func(r *experiment.Record) *float64 { return r.Coverage.RegressionNamed },
 }
@@ -87,11 +91,12 @@ func pm(i metric.Interval) string {
 	return fmt.Sprintf("%.3f ± %.3f", i.Mean, i.Half)
 }
 
-// coverageText is the coverage of FMP's intervals on the families that were fixed before they were scored.
+// coverageText is the coverage of FMP's intervals on the families that were fixed before they were
+// scored.
 func coverageText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | extractors | own limit: its top class | the class named | regression: its top class | the class " +
-		"named |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | extractors | own limit: its top class | the class named | " +
+		"regression: its top class | the class named |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n")
 	names, runs := heldOut(t)
 	in, below, all := 0, 0, 0
 	for _, name := range names {
@@ -113,15 +118,18 @@ func coverageText(t *testing.T) string {
 			b.WriteString("\n")
 		}
 	}
-	fmt.Fprintf(&b, "\nOf %d figures %d lie between .85 and .95, %d below and %d above.\n", all, in, below, all-in-below)
+	fmt.Fprintf(&b, "\nOf %d figures %d lie between .85 and .95, %d below and %d above.\n", all, in,
+		below, all-in-below)
 	return b.String()
 }
 
-// endsText compares learned ends of intervals with those of one half width, on the runs that have both.
+// endsText compares learned ends of intervals with those of one half width, on the runs that have
+// both.
 func endsText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | repeats | own limit: its top class | was | the class named | was | regression: its top class | was | " +
-		"the class named | was |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | repeats | own limit: its top class | was | the class named | " +
+		"was | regression: its top class | was | the class named | was |\n| --- | --- | ---: | ---: | " +
+		"---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	in, all := 0, 0
 	for _, f := range readFamilies(t).Families {
 		dirs, err := filepath.Glob(filepath.Join("results", "ends", f.Name, "*"))
@@ -161,14 +169,17 @@ func endsText(t *testing.T) string {
 // missesText says how far limits lie from the intervals that miss them.
 func missesText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | own limit: held | missed upwards | held where it is below .9 | held within .01 | regression: held | " +
-		"within .01 |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
-	for _, run := range []string{"digits-mnist/0-1", "digits-drawn/0-1", "digits-8x8/0-1", "pretrained/1-1", "pretrained/2-1"} {
+	b.WriteString("| tasks | clients | own limit: held | missed upwards | held where it is below .9 " +
+		"| held within .01 | regression: held | within .01 |\n| --- | --- | ---: | ---: | ---: | ---: " +
+		"| ---: | ---: |\n")
+	for _, run := range []string{"digits-mnist/0-1", "digits-drawn/0-1", "digits-8x8/0-1",
+		"pretrained/1-1", "pretrained/2-1"} {
 		k := readKept(t, "misses", filepath.FromSlash(run))
 		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
 			fmt.Fprintf(&b, "| %s | %s |", run, partition)
 			for _, of := range []func(r *experiment.Record) *float64{
-				func(r *experiment.Record) *float64 { return &r.Coverage.Top }, func(r *experiment.Record) *float64 { return r.Coverage.Above },
+				func(r *experiment.Record) *float64 { return &r.Coverage.Top },
+				func(r *experiment.Record) *float64 { return r.Coverage.Above },
 				func(r *experiment.Record) *float64 { return r.Coverage.Uncertain },
 				func(r *experiment.Record) *float64 { return r.Coverage.Near },
 				func(r *experiment.Record) *float64 { return r.Coverage.Regression },
@@ -189,8 +200,8 @@ func missesText(t *testing.T) string {
 // closedCoverageText is the coverage of the closed form's intervals.
 func closedCoverageText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | own limit: its top class | the class named | regression: its top class | the class named |\n| --- | " +
-		"--- | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | own limit: its top class | the class named | regression: its " +
+		"top class | the class named |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
 	for _, name := range letterSets {
 		k := readKept(t, "intervals", name)
 		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
@@ -208,21 +219,23 @@ func closedCoverageText(t *testing.T) string {
 	return b.String()
 }
 
-// heldOutText compares FMP with the other posteriors around its point estimate on these families, over splits, and with the best rival of
-// the runs that have rivals.
+// heldOutText compares FMP with the other posteriors around its point estimate on these families,
+// over splits, and with the best rival of the runs that have rivals.
 func heldOutText(t *testing.T) string {
 	var b strings.Builder
 	names, runs := heldOut(t)
 	others := []string{"FMP-mean", "FMP-Laplace", "FMP-joint"}
-	b.WriteString("| tasks | clients | extractors | NLL | joint NLL | joint NLL less FMP-mean's | less FMP-Laplace's | less FMP-joint's " +
-		"|\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | extractors | NLL | joint NLL | joint NLL less FMP-mean's | " +
+		"less FMP-Laplace's | less FMP-joint's |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	joint := make([]tally, len(others))
 	near := func(r *experiment.Record) *float64 { return &r.Uncertainty.Joint.Near }
 	for _, name := range names {
 		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
-			nll, _ := clustered(t, runs[name], partition, "FMP", func(r *experiment.Record) *float64 { return &r.NLL })
+			nll, _ := clustered(t, runs[name], partition, "FMP",
+				func(r *experiment.Record) *float64 { return &r.NLL })
 			own, _ := clustered(t, runs[name], partition, "FMP", near)
-			fmt.Fprintf(&b, "| %s | %s | %d | %.4f | %.4f |", name, partition, len(runs[name]), nll.Mean, own.Mean)
+			fmt.Fprintf(&b, "| %s | %s | %d | %.4f | %.4f |", name, partition, len(runs[name]),
+				nll.Mean, own.Mean)
 			for j, other := range others {
 				var less []float64
 				for _, k := range runs[name] {
@@ -249,13 +262,15 @@ func heldOutText(t *testing.T) string {
 	}
 	b.WriteString("\n")
 	for j, other := range others {
-		fmt.Fprintf(&b, "- Joint NLL against %s, of the rows of several extractors: below in %d, tie in %d, above in %d.\n", other,
-			joint[j].below, joint[j].tie, joint[j].above)
+		fmt.Fprintf(&b, "- Joint NLL against %s, of the rows of several extractors: below in %d, tie "+
+			"in %d, above in %d.\n", other, joint[j].below, joint[j].tie, joint[j].above)
 	}
-	b.WriteString("\n| tasks | clients | extractors | FMP: NLL | least tuned NLL of a rival | FMP less it | least in hindsight | FMP as " +
-		"tuned less it |\n| --- | --- | ---: | ---: | --- | ---: | --- | ---: |\n")
+	b.WriteString("\n| tasks | clients | extractors | FMP: NLL | least tuned NLL of a rival | FMP " +
+		"less it | least in hindsight | FMP as tuned less it |\n| --- | --- | ---: | ---: | --- | ---: " +
+		"| --- | ---: |\n")
 	for _, name := range names {
-		withRivals := slices.DeleteFunc(slices.Clone(runs[name]), func(k *keptRun) bool { return !slices.Contains(k.config.Methods, "LDA") })
+		withRivals := slices.DeleteFunc(slices.Clone(runs[name]),
+			func(k *keptRun) bool { return !slices.Contains(k.config.Methods, "LDA") })
 		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
 			if len(withRivals) > 0 {
 				rivalsText(t, &b, name, partition, withRivals)
@@ -265,8 +280,10 @@ func heldOutText(t *testing.T) string {
 	return b.String()
 }
 
-// rivalsOf returns the mean NLL of FMP over the repeats of each run, and those of its rivals, tuned and in hindsight.
-func rivalsOf(runs []*keptRun, partition string) (own []float64, tuned, hindsight map[string][]float64) {
+// rivalsOf returns the mean NLL of FMP over the repeats of each run, and those of its rivals, tuned
+// and in hindsight.
+func rivalsOf(runs []*keptRun,
+	partition string) (own []float64, tuned, hindsight map[string][]float64) {
 	tuned, hindsight = map[string][]float64{}, map[string][]float64{}
 	for _, k := range runs {
 		for i := range k.tables {
@@ -278,7 +295,8 @@ func rivalsOf(runs []*keptRun, partition string) (own []float64, tuned, hindsigh
 				case r.Method == "FMP":
 					own = append(own, r.NLL.Mean)
 				case !strings.HasPrefix(r.Method, "FMP") && r.Method != "PRIOR":
-					tuned[r.Method], hindsight[r.Method] = append(tuned[r.Method], r.NLL.Mean), append(hindsight[r.Method], r.HindsightNLL.Mean)
+					tuned[r.Method], hindsight[r.Method] = append(tuned[r.Method], r.NLL.Mean),
+						append(hindsight[r.Method], r.HindsightNLL.Mean)
 				}
 			}
 		}
@@ -294,7 +312,8 @@ func smallest(t *testing.T, rivals map[string][]float64) string {
 	})
 }
 
-// rivalsText writes the row of a family and partition: FMP beside the rival of least mean NLL over extractors, tuned and in hindsight.
+// rivalsText writes the row of a family and partition: FMP beside the rival of least mean NLL over
+// extractors, tuned and in hindsight.
 func rivalsText(t *testing.T, b *strings.Builder, name, partition string, runs []*keptRun) {
 	t.Helper()
 	own, tuned, hindsight := rivalsOf(runs, partition)
@@ -305,7 +324,8 @@ func rivalsText(t *testing.T, b *strings.Builder, name, partition string, runs [
 		for i := range less {
 			less[i] -= rivals[best][i]
 		}
-		fmt.Fprintf(b, " %s %.4f | %s |", best, estimateOf(t, rivals[best]).Mean, signed(estimateOf(t, less)))
+		fmt.Fprintf(b, " %s %.4f | %s |", best, estimateOf(t, rivals[best]).Mean,
+			signed(estimateOf(t, less)))
 	}
 	b.WriteString("\n")
 }
@@ -318,7 +338,8 @@ func signed(d metric.Interval) string {
 	return fmt.Sprintf("%+.4f ± %.4f", d.Mean, d.Half)
 }
 
-// TestHeldOutFamilies holds the pages' account of the families that were fixed beforehand to the kept runs.
+// TestHeldOutFamilies holds the pages' account of the families that were fixed beforehand to the
+// kept runs.
 func TestHeldOutFamilies(t *testing.T) {
 	readsRuns(t)
 	if _, err := os.Stat(filepath.Join("results", "families")); err != nil {

@@ -11,11 +11,12 @@ import (
 	"fmp/pipeline/lab/martingale"
 )
 
-// TestMartingale: the table of predictive resampling is of the kept runs. With -update it is written (make docs).
+// TestMartingale: the table of predictive resampling is of the kept runs. With -update it is
+// written (make docs).
 func TestMartingale(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | method | start | end | first batch | last batch | moved | spread | of samples |\n" +
-		"| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | method | start | end | first batch | last batch | moved | " +
+		"spread | of samples |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, name := range []string{"mnist", "mnist-0.1", "cifar10", "cifar10-0.1"} {
 		data, err := os.ReadFile(filepath.Join("results", "martingale", name+".json"))
 		if err != nil {
@@ -30,13 +31,16 @@ func TestMartingale(t *testing.T) {
 		}
 		for _, r := range kept.Rows {
 			first, second, last := r.Steps[0], r.Steps[1], r.Steps[len(r.Steps)-1]
-			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %+.4f ± %.4f | %.4f | %.4f | %.4f |\n", strings.TrimSuffix(name, "-0.1"),
-				partition(kept.Alpha), r.Method, first.Probability, last.Probability, second.Drift, 1.96*second.DriftError,
-				last.Drift, 1.96*last.DriftError, last.Moved, last.Spread, r.Spread)
+			fmt.Fprintf(&b,
+				"| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %+.4f ± %.4f | %.4f | %.4f | %.4f |\n",
+				strings.TrimSuffix(name, "-0.1"), partition(kept.Alpha), r.Method, first.Probability,
+				last.Probability, second.Drift, 1.96*second.DriftError, last.Drift, 1.96*last.DriftError,
+				last.Moved, last.Spread, r.Spread)
 			if r.Method == martingale.One {
 				for _, s := range r.Steps {
 					if d := s.Probability - first.Probability; d > 0.003 || d < -0.003 {
-						t.Errorf("%s: FMP-one is %.4f from its start after %v draws; the page says .003", name, d, s.Drawn)
+						t.Errorf("%s: FMP-one is %.4f from its start after %v draws; the page says .003",
+							name, d, s.Drawn)
 					}
 				}
 			}

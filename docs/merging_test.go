@@ -19,8 +19,8 @@ func TestMerging(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString("| clients | processor seconds | wall seconds | part, MB | pooling, wall seconds | memory, MiB |\n" +
-		"| ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| clients | processor seconds | wall seconds | part, MB | pooling, wall seconds " +
+		"| memory, MiB |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, row := range rows[1:] {
 		n, err := strconv.Atoi(row[0])
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestNamedTests: each test that a page names, as the one that holds a claim, is there. The log of changes and notes name those of their
-// day.
+// TestNamedTests: each test that a page names, as the one that holds a claim, is there. The log of
+// changes and notes name those of their day.
 func TestNamedTests(t *testing.T) {
 	declared, named := map[string]bool{}, map[string][]string{}
 	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
@@ -22,7 +22,8 @@ func TestNamedTests(t *testing.T) {
 			}
 			return err
 		}
-		if !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".md") || e.Name() == "CHANGELOG.md" {
+		if !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".md") ||
+			e.Name() == "CHANGELOG.md" {
 			return nil
 		}
 		text, err := os.ReadFile(path)

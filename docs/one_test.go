@@ -12,26 +12,30 @@ import (
 // oneTie is the difference in NLL that counts as a tie, as results/gates.yaml has it.
 const oneTie = 0.002
 
-// oneRows are the kept runs of one posterior: name, gate, and the run of today's form on the same tasks.
+// oneRows are the kept runs of one posterior: name, gate, and the run of today's form on the same
+// tasks.
 var oneRows = []struct{ name, gate, scope, run string }{
 	{"closed-mnist", "closed", "closed", "mnist"}, {"closed-cifar10", "closed", "closed", "cifar10"},
 	{"closed-cifar100", "closed", "closed", "cifar100"},
-	{"cifar100-20", "open", "open", "cifar100-20"}, {"cifar100-10", "open", "open", "cifar100-10"}, {"cifar100-5", "open", "open",
-		"cifar100-5"},
-	{"cifar10-10", "open", "open", "cifar10-10"}, {"cifar10-40", "open", "open", "cifar10-40"}, {"digits", "open", "open", "digits"},
+	{"cifar100-20", "open", "open", "cifar100-20"}, {"cifar100-10", "open", "open", "cifar100-10"},
+	{"cifar100-5", "open", "open", "cifar100-5"},
+	{"cifar10-10", "open", "open", "cifar10-10"}, {"cifar10-40", "open", "open", "cifar10-40"},
+	{"digits", "open", "open", "digits"},
 	{"points-5", "open", "open", "points-5"}, {"clients-100", "open", "open", "clients-100"},
-	{"moments-cifar10-10", "moments", "pretrained", "cifar10-10"}, {"moments-cifar10-20", "moments", "pretrained", "cifar10-20"},
-	{"moments-cifar10-20", "moments", "pretrained", "cifar10-20-unknown"}, {"moments-cifar10-200", "moments", "pretrained", "cifar10-200"},
+	{"moments-cifar10-10", "moments", "pretrained", "cifar10-10"},
+	{"moments-cifar10-20", "moments", "pretrained", "cifar10-20"},
+	{"moments-cifar10-20", "moments", "pretrained", "cifar10-20-unknown"},
+	{"moments-cifar10-200", "moments", "pretrained", "cifar10-200"},
 	{"moments-cifar100-20", "moments", "pretrained", "cifar100-20"},
 }
 
-// TestOnePosterior: the table of one posterior beside today's form is of the kept runs, paired repeat by repeat. With -update it is written
-// (make docs).
+// TestOnePosterior: the table of one posterior beside today's form is of the kept runs, paired
+// repeat by repeat. With -update it is written (make docs).
 func TestOnePosterior(t *testing.T) {
 	readsRuns(t)
 	var b strings.Builder
-	b.WriteString("| gate | tasks | clients | NLL | FMP, tuned | less it | | joint NLL | less FMP's | hold |\n" +
-		"| --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: |\n")
+	b.WriteString("| gate | tasks | clients | NLL | FMP, tuned | less it | | joint NLL | less FMP's " +
+		"| hold |\n| --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: |\n")
 	for _, row := range oneRows {
 		one, now := readKept(t, "one", row.name), readKept(t, row.scope, row.run)
 		ownBy, nowBy := "shared", "tuned"
@@ -42,7 +46,8 @@ func TestOnePosterior(t *testing.T) {
 			own := figures(t, one.records, "FMP-one", ownBy, alpha)
 			tuned := figures(t, now.records, "FMP", nowBy, alpha)
 			if len(own[0]) != 10 || len(tuned[0]) != 10 {
-				t.Fatalf("%s, alpha %g: %d and %d repeats, want 10", row.name, alpha, len(own[0]), len(tuned[0]))
+				t.Fatalf("%s, alpha %g: %d and %d repeats, want 10", row.name, alpha,
+					len(own[0]), len(tuned[0]))
 			}
 			var d [2]metric.Interval
 			var mean [2]float64
@@ -66,15 +71,17 @@ func TestOnePosterior(t *testing.T) {
 			case d[0].Mean-d[0].Half <= 0, d[0].Mean <= oneTie:
 				word = "tie"
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %s |\n", row.gate, row.run,
-				partition(alpha), mean[0],
-				mean[0]-d[0].Mean, d[0].Mean, d[0].Half, word, mean[1], d[1].Mean, d[1].Half, hold)
+			fmt.Fprintf(&b,
+				"| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %s |\n", row.gate,
+				row.run, partition(alpha), mean[0], mean[0]-d[0].Mean, d[0].Mean, d[0].Half, word, mean[1],
+				d[1].Mean, d[1].Half, hold)
 		}
 	}
 	write(t, "results/one.md", "one", b.String())
 }
 
-// held returns the mean share of a method's 90% intervals that hold the probability of a regression on all rows.
+// held returns the mean share of a method's 90% intervals that hold the probability of a regression
+// on all rows.
 func held(t *testing.T, records []experiment.Record, method string, alpha float64) (mean float64) {
 	t.Helper()
 	n := 0.0
@@ -100,7 +107,8 @@ func partition(alpha float64) string {
 }
 
 // figures returns the NLL and joint NLL of a method, by repeat.
-func figures(t *testing.T, records []experiment.Record, method, protocol string, alpha float64) (out [2][]float64) {
+func figures(t *testing.T, records []experiment.Record, method, protocol string,
+	alpha float64) (out [2][]float64) {
 	t.Helper()
 	for i := range records {
 		r := &records[i]

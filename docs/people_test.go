@@ -16,25 +16,31 @@ import (
 // mostWords bounds the page of results for people.
 const mostWords = 1500
 
-// rowsForPeople are the rows of longer tables that the page of results keeps, by part; of other parts it has all.
+// rowsForPeople are the rows of longer tables that the page of results keeps, by part; of other
+// parts it has all.
 var rowsForPeople = map[string][]string{
-	"beyond": {"| tasks |", "| --- |", "| open, cifar10-10 |", "| open, cifar100-20 |", "| open, points-5 |"},
-	"letter": {"| CIFAR-10,", "| --- |", "| printed |", "| names drawn", "| fixed names, 35", "| fixed names, 50"},
+	"beyond": {"| tasks |", "| --- |", "| open, cifar10-10 |", "| open, cifar100-20 |",
+		"| open, points-5 |"},
+	"letter": {"| CIFAR-10,", "| --- |", "| printed |", "| names drawn", "| fixed names, 35",
+		"| fixed names, 50"},
 }
 
-// forPeople shortens a part of another page: the rows that are kept, links that lead there, pairs of figures without spaces.
+// forPeople shortens a part of another page: the rows that are kept, links that lead there, pairs
+// of figures without spaces.
 func forPeople(part, text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		if keep := rowsForPeople[part]; keep == nil || slices.ContainsFunc(keep, func(of string) bool { return strings.HasPrefix(line, of) }) {
+		if keep := rowsForPeople[part]; keep == nil ||
+			slices.ContainsFunc(keep, func(of string) bool { return strings.HasPrefix(line, of) }) {
 			b.WriteString(line)
 		}
 	}
 	return strings.NewReplacer("](#", "](all.md#", " / ", "/").Replace(b.String())
 }
 
-// TestResultsForPeople: the page of results has README's table and parts of the pages of all tables and of the letter's numbers, and is
-// short; below each table stands the command that makes its figures.
+// TestResultsForPeople: the page of results has README's table and parts of the pages of all tables
+// and of the letter's numbers, and is short; below each table stands the command that makes its
+// figures.
 func TestResultsForPeople(t *testing.T) {
 	const path = "results/README.md"
 	all, err := os.ReadFile("results/all.md")
@@ -54,7 +60,8 @@ func TestResultsForPeople(t *testing.T) {
 	if n := len(strings.Fields(string(page))); n > mostWords {
 		t.Errorf("%s has %d words; want %d at most", path, n, mostWords)
 	}
-	tables := regexp.MustCompile(`(?s)<!-- /[a-z-]+ -->\n\n(.*?)\n`).FindAllStringSubmatch(string(page), -1)
+	tables := regexp.MustCompile(`(?s)<!-- /[a-z-]+ -->\n\n(.*?)\n`).FindAllStringSubmatch(
+		string(page), -1)
 	if len(tables) != 5 {
 		t.Errorf("%s has %d tables; want five", path, len(tables))
 	}
@@ -65,7 +72,8 @@ func TestResultsForPeople(t *testing.T) {
 	}
 }
 
-// TestPicturesSayTheirCommand: below a picture of the results, or below several, stands what draws it.
+// TestPicturesSayTheirCommand: below a picture of the results, or below several, stands what draws
+// it.
 func TestPicturesSayTheirCommand(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"results/*.md", "results/*/*.md"} {
@@ -102,10 +110,12 @@ func TestPicturesSayTheirCommand(t *testing.T) {
 	}
 }
 
-// letterRow is the mean figures of a method in kept lines of the search over what the letter leaves unsaid.
+// letterRow is the mean figures of a method in kept lines of the search over what the letter leaves
+// unsaid.
 type letterRow struct{ acc, ece, nll, bytes, n float64 }
 
-// letterRows reads kept lines of fmp results export: mean figures by the values of the given columns, and method.
+// letterRows reads kept lines of fmp results export: mean figures by the values of the given
+// columns, and method.
 func letterRows(t *testing.T, file string, by ...string) map[string]letterRow {
 	t.Helper()
 	f, err := os.Open(filepath.Join("results", "letter", file))
@@ -147,13 +157,15 @@ func letterRows(t *testing.T, file string, by ...string) map[string]letterRow {
 	return out
 }
 
-// letterText is the printed figures of CIFAR-10 beside those behind predictors with names drawn anew, and with fixed ones.
+// letterText is the printed figures of CIFAR-10 beside those behind predictors with names drawn
+// anew, and with fixed ones.
 func letterText(t *testing.T) string {
 	methods := []string{"LANN", "LMP", "ANN", "MP", "CANN", "CFMP", "FMP-ISAB", "PRIOR"}
 	var b strings.Builder
-	b.WriteString("| CIFAR-10, ACC / ECE | " + strings.Replace(strings.Join(methods, " | "), "PRIOR", "prior only", 1) + " |\n| --- |" +
-		strings.Repeat(" ---: |", len(methods)) +
-		"\n| printed | .574 / .085 | .690 / .105 | .786 / .073 | .806 / .034 | .741 / .213 | .774 / .142 | .789 / .057 | |\n")
+	b.WriteString("| CIFAR-10, ACC / ECE | " + strings.Replace(strings.Join(methods, " | "), "PRIOR",
+		"prior only", 1) + " |\n| --- |" + strings.Repeat(" ---: |", len(methods)) +
+		"\n| printed | .574 / .085 | .690 / .105 | .786 / .073 | .806 / .034 | .741 / .213 | .774 / " +
+		".142 | .789 / .057 | |\n")
 	row := func(name string, of map[string]letterRow, key string) {
 		fmt.Fprintf(&b, "| %s |", name)
 		for _, m := range methods {
@@ -165,7 +177,8 @@ func letterText(t *testing.T) string {
 		}
 		b.WriteString("\n")
 	}
-	row("names drawn anew in each task", letterRows(t, "search.csv", "federation.points", "erm.l2", "predictor.fresh"), "10 3 100")
+	row("names drawn anew in each task",
+		letterRows(t, "search.csv", "federation.points", "erm.l2", "predictor.fresh"), "10 3 100")
 	partly := letterRows(t, "partly.csv", "predictor.model")
 	for _, steps := range []string{"25", "35", "50", "100"} {
 		row("fixed names, "+steps+" steps", partly, "letter/fixed-"+steps+".onnx")
@@ -225,7 +238,8 @@ func gapText(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| s, n | step 50 | 100 | 150 | 200 |\n| --- | ---: | ---: | ---: | ---: |\n")
 	for _, r := range [][2]string{{"s-10", "s = 10, n = 40"}, {"s-20", "s = 20, n = 40"}, {"s-40", "s = 40, n = 40"},
-		{"s-80", "s = 80, n = 40"}, {"n-10", "s = 10, n = 10"}, {"n-20", "s = 10, n = 20"}, {"n-80", "s = 10, n = 80"}} {
+		{"s-80", "s = 80, n = 40"}, {"n-10", "s = 10, n = 10"}, {"n-20", "s = 10, n = 20"},
+		{"n-80", "s = 10, n = 80"}} {
 		data, err := os.ReadFile(filepath.Join("results", "letter", r[0]+".jsonl"))
 		if err != nil {
 			t.Fatal(err)

@@ -14,16 +14,17 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// TestPretrained: the tables of uploads of moments behind a pretrained network are those of the kept runs, and every one of these stands in
-// them.
+// TestPretrained: the tables of uploads of moments behind a pretrained network are those of the
+// kept runs, and every one of these stands in them.
 func TestPretrained(t *testing.T) {
 	dirs, err := os.ReadDir(filepath.Join("results", "pretrained"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	b.WriteString("| run | clients | repeats | method | ACC | ECE | NLL | NLL in hindsight | FMP's NLL less that | upload | processor |\n" +
-		"| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| run | clients | repeats | method | ACC | ECE | NLL | NLL in hindsight | FMP's " +
+		"NLL less that | upload | processor |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | " +
+		"---: | ---: | ---: |\n")
 	for _, d := range dirs {
 		k := readKept(t, "pretrained", d.Name())
 		seconds := processorSeconds(t, d.Name())
@@ -39,16 +40,18 @@ func TestPretrained(t *testing.T) {
 				if s, ok := seconds[row.Method]; ok && tab.Alpha == 0 {
 					took = fmt.Sprintf("%.1f s", s)
 				}
-				fmt.Fprintf(&b, "| %s | %s | %d | %s | %.4f | %.4f | %.4f ± %.4f | %.4f | %s | %.0f KB | %s |\n", d.Name(), tab.Partition,
-					tab.Repeats, row.Method, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean, row.NLL.Half, row.HindsightNLL.Mean, less,
-					row.UploadBytes/1000, took)
+				fmt.Fprintf(&b,
+					"| %s | %s | %d | %s | %.4f | %.4f | %.4f ± %.4f | %.4f | %s | %.0f KB | %s |\n", d.Name(),
+					tab.Partition, tab.Repeats, row.Method, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean, row.NLL.Half,
+					row.HindsightNLL.Mean, less, row.UploadBytes/1000, took)
 			}
 		}
 	}
 	write(t, "results/all.md", "pretrained", b.String())
 }
 
-// processorSeconds are those of each method in the kept run of one thread and one repeat that a run has, with homogeneous clients.
+// processorSeconds are those of each method in the kept run of one thread and one repeat that a run
+// has, with homogeneous clients.
 func processorSeconds(t *testing.T, name string) map[string]float64 {
 	t.Helper()
 	dir := filepath.Join("results", "seconds", name)
@@ -69,11 +72,13 @@ func processorSeconds(t *testing.T, name string) map[string]float64 {
 	return out
 }
 
-// TestPretrainedAims: the table of aims behind a pretrained network is of the kept runs in which FMP knows kappa and rivals are.
+// TestPretrainedAims: the table of aims behind a pretrained network is of the kept runs in which
+// FMP knows kappa and rivals are.
 func TestPretrainedAims(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| run | clients | repeats | NLL, aim | less the best rival's in hindsight | accuracy less the best rival's | ECE | " +
-		"NLL less that at the best temperature |\n| --- | --- | ---: | --- | --- | --- | --- | --- |\n")
+	b.WriteString("| run | clients | repeats | NLL, aim | less the best rival's in hindsight | " +
+		"accuracy less the best rival's | ECE | NLL less that at the best temperature |\n| --- | --- | " +
+		"---: | --- | --- | --- | --- | --- |\n")
 	met, missed := 0, 0
 	count := func(is bool, format string, values ...any) string {
 		if is {
@@ -84,9 +89,10 @@ func TestPretrainedAims(t *testing.T) {
 		return verdict(is, format, values...)
 	}
 	// The aims of NLL were set for these rows alone.
-	nll := map[string]float64{"cifar10-20 homogeneous": 0.675, "cifar10-20 dirichlet-0.1": 0.815, "cifar10-200 homogeneous": 0.465,
-		"cifar10-200 dirichlet-0.1": 0.615}
-	for _, name := range []string{"cifar10-10", "cifar10-20", "cifar10-20-alphas", "cifar10-200", "cifar10-1000", "cifar10-2900",
+	nll := map[string]float64{"cifar10-20 homogeneous": 0.675, "cifar10-20 dirichlet-0.1": 0.815,
+		"cifar10-200 homogeneous": 0.465, "cifar10-200 dirichlet-0.1": 0.615}
+	for _, name := range []string{"cifar10-10", "cifar10-20", "cifar10-20-alphas", "cifar10-200",
+		"cifar10-1000", "cifar10-2900",
 		"cifar10-200-clients-50", "cifar100-20", "cifar100-20-alphas"} {
 		k := readKept(t, "pretrained", name)
 		for i := range k.tables {
@@ -119,8 +125,8 @@ func TestPretrainedAims(t *testing.T) {
 			} else {
 				gap = 0.015
 			}
-			fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s | %s | %s |\n", name, tab.Partition, tab.Repeats, aim, rival,
-				count(own.ACC.Mean >= acc-0.003, "%+.4f", own.ACC.Mean-acc), ece,
+			fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s | %s | %s |\n", name, tab.Partition,
+				tab.Repeats, aim, rival, count(own.ACC.Mean >= acc-0.003, "%+.4f", own.ACC.Mean-acc), ece,
 				count(own.NLL.Mean-own.HindsightNLL.Mean <= gap, "%.4f", own.NLL.Mean-own.HindsightNLL.Mean))
 		}
 	}

@@ -23,8 +23,10 @@ func privateRuns(t *testing.T) []*keptRun {
 		for _, clients := range []int{10, 100} {
 			for _, unit := range []string{"example", "client"} {
 				for _, epsilon := range []int{1, 4} {
-					k := readKept(t, "privacy", "runs", fmt.Sprintf("name=%s,clients=%d,epsilon=%d,unit=%s", set, clients, epsilon, unit))
-					if c := k.config; c.Dataset.Name != set || c.Federation.Clients != clients || c.Privacy.Unit != unit ||
+					k := readKept(t, "privacy", "runs",
+						fmt.Sprintf("name=%s,clients=%d,epsilon=%d,unit=%s", set, clients, epsilon, unit))
+					if c := k.config; c.Dataset.Name != set || c.Federation.Clients != clients ||
+						c.Privacy.Unit != unit ||
 						c.Privacy.Epsilon != float64(epsilon) || c.Seeds < 10 {
 						t.Errorf("%s has other settings than its name", k.dir)
 					}
@@ -39,13 +41,14 @@ func privateRuns(t *testing.T) []*keptRun {
 	return out
 }
 
-// TestPrivacyPage: the table of the page on privacy is of the kept runs. With -update it is written (make docs).
+// TestPrivacyPage: the table of the page on privacy is of the kept runs. With -update it is written
+// (make docs).
 func TestPrivacyPage(t *testing.T) {
 	readsRuns(t)
 	var b strings.Builder
-	b.WriteString("| data, clients x images | noise | ε | unit | α | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL | " +
-		"plug-in: ACC / NLL | FMP-DP less it: NLL | FedPFT-DP: ACC / NLL |\n| --- | --- | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: " +
-		"| --- | ---: | --- |\n")
+	b.WriteString("| data, clients x images | noise | ε | unit | α | FMP without noise: ACC / NLL | " +
+		"FMP-DP: ACC | ECE | NLL | joint NLL | plug-in: ACC / NLL | FMP-DP less it: NLL | FedPFT-DP: " +
+		"ACC / NLL |\n| --- | --- | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: | --- |\n")
 	worse, total, near := 0, 0, 0
 	for _, k := range privateRuns(t) {
 		rs, err := experiment.ReadResults(k.dir)
@@ -77,11 +80,12 @@ func TestPrivacyPage(t *testing.T) {
 				t.Fatalf("%s, %s: FMP-DP and its plug-in were not compared", k.dir, tab.Partition)
 			}
 			c := k.config
-			fmt.Fprintf(&b, "| %s, %d x %d | %s | %g | %s | %s | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f ± %.3f | %.3f | %.3f / %.2f | %+.3f ± "+
-				"%.3f | %.3f / %.2f |\n",
-				c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Privacy.Noise, c.Privacy.Epsilon, c.Privacy.Unit, alpha, none.ACC.Mean,
-				none.NLL.Mean, dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half,
-				dp.JointNear.Mean, plugin.ACC.Mean, plugin.NLL.Mean, less.NLL.Mean, less.NLL.Half, rival.ACC.Mean, rival.NLL.Mean)
+			fmt.Fprintf(&b, "| %s, %d x %d | %s | %g | %s | %s | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f "+
+				"± %.3f | %.3f | %.3f / %.2f | %+.3f ± %.3f | %.3f / %.2f |\n",
+				c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Privacy.Noise, c.Privacy.Epsilon,
+				c.Privacy.Unit, alpha, none.ACC.Mean, none.NLL.Mean, dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean,
+				dp.NLL.Mean, dp.NLL.Half, dp.JointNear.Mean, plugin.ACC.Mean, plugin.NLL.Mean,
+				less.NLL.Mean, less.NLL.Half, rival.ACC.Mean, rival.NLL.Mean)
 			total++
 			if less.NLL.Mean-less.NLL.Half > 0 {
 				worse++
@@ -91,8 +95,9 @@ func TestPrivacyPage(t *testing.T) {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\nOf the %d rows, the posterior that knows the noise has a higher NLL than the plug-in, by more than the paired "+
-		"interval, in %d; its accuracy is within .01 of no noise in %d.\n", total, worse, near)
+	fmt.Fprintf(&b, "\nOf the %d rows, the posterior that knows the noise has a higher NLL than the "+
+		"plug-in, by more than the paired interval, in %d; its accuracy is within .01 of no "+
+		"noise in %d.\n", total, worse, near)
 	write(t, "privacy.md", "private-rounds", b.String())
 }
 
@@ -100,14 +105,16 @@ func TestPrivacyPage(t *testing.T) {
 func TestPrivacyOpenTable(t *testing.T) {
 	readsRuns(t)
 	var b strings.Builder
-	b.WriteString("| ε | α | k | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL | plug-in: ACC / NLL | sums of a " +
-		"client |\n| ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: |\n")
+	b.WriteString("| ε | α | k | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL " +
+		"| plug-in: ACC / NLL | sums of a client |\n| ---: | --- | ---: | --- | ---: | ---: | ---: | " +
+		"---: | --- | ---: |\n")
 	for _, epsilon := range []int{1, 4} {
 		for part := range 2 {
 			for _, k := range []int{5, 12, 19, 39} {
 				kept := readKept(t, "privacy", "open", fmt.Sprintf("k=%d,epsilon=%d", k, epsilon))
 				c := kept.config
-				if c.Privacy.Epsilon != float64(epsilon) || c.Privacy.Model != fmt.Sprintf("docs/results/privacy/open/private-%d.onnx", k) ||
+				if c.Privacy.Epsilon != float64(epsilon) ||
+					c.Privacy.Model != fmt.Sprintf("docs/results/privacy/open/private-%d.onnx", k) ||
 					c.Corpus.Classes != "0-39" || c.Dataset.Classes != "40-59" || c.Seeds < 10 {
 					t.Errorf("%s has other settings than its name", kept.dir)
 				}
@@ -116,11 +123,12 @@ func TestPrivacyOpenTable(t *testing.T) {
 				if a, ok := strings.CutPrefix(tab.Partition, "dirichlet-"); ok {
 					alpha = a
 				}
-				none, dp, plugin := rowOf(t, tab, "FMP"), rowOf(t, tab, "FMP-DP"), rowOf(t, tab, "FMP-DP-plugin")
-				fmt.Fprintf(&b, "| %d | %s | %d | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f ± %.3f | %.3f | %.3f / %.2f | %.1f KB |\n", epsilon, alpha, k,
-					none.ACC.Mean, none.NLL.Mean,
-					dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half, dp.JointNear.Mean, plugin.ACC.Mean, plugin.NLL.Mean,
-					dp.UploadBytes/1000)
+				none, dp, plugin := rowOf(t, tab, "FMP"), rowOf(t, tab, "FMP-DP"),
+					rowOf(t, tab, "FMP-DP-plugin")
+				fmt.Fprintf(&b, "| %d | %s | %d | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f ± %.3f | %.3f | "+
+					"%.3f / %.2f | %.1f KB |\n", epsilon, alpha, k, none.ACC.Mean, none.NLL.Mean,
+					dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half, dp.JointNear.Mean,
+					plugin.ACC.Mean, plugin.NLL.Mean, dp.UploadBytes/1000)
 			}
 		}
 	}
@@ -133,10 +141,12 @@ func TestAuditTable(t *testing.T) {
 	if err != nil || len(files) < 3 {
 		t.Fatalf("kept audits %v, %v", files, err)
 	}
-	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(len(a), len(b)) }) // by images a client
+	// by images a client
+	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 	var b strings.Builder
-	b.WriteString("| upload, images a client | clients | coordinates | images behind a mean | AUC: class means, with scatter, with points | " +
-		"read off whole, with points | bytes, with scatter, of a point |\n| --- | --- | ---: | ---: | --- | --- | --- |\n")
+	b.WriteString("| upload, images a client | clients | coordinates | images behind a mean | AUC: " +
+		"class means, with scatter, with points | read off whole, with points | bytes, with scatter, " +
+		"of a point |\n| --- | --- | ---: | ---: | --- | --- | --- |\n")
 	for _, kind := range []string{"class-means", "moments"} {
 		for _, file := range files {
 			if !strings.HasPrefix(filepath.Base(file), kind) {
@@ -166,8 +176,9 @@ func TestAuditTable(t *testing.T) {
 						auc, bytes = fmt.Sprintf("%.3f, %.3f, %.3f", means.AUC, p[1].AUC, points.AUC),
 							fmt.Sprintf("%.0f, %.0f, %.0f", means.Bytes, p[1].Bytes, points.PointBytes)
 					}
-					fmt.Fprintf(&b, "| %s, %d | %s | %d | %.1f | %s | %.2f, %.2f | %s |\n", strings.ReplaceAll(kind, "-", " "), means.Points, a.Partition,
-						means.Coordinates, means.Behind, auc, means.Whole, points.Whole, bytes)
+					fmt.Fprintf(&b, "| %s, %d | %s | %d | %.1f | %s | %.2f, %.2f | %s |\n",
+						strings.ReplaceAll(kind, "-", " "), means.Points, a.Partition, means.Coordinates,
+						means.Behind, auc, means.Whole, points.Whole, bytes)
 				}
 			}
 		}
@@ -187,31 +198,33 @@ func keptAudit(t *testing.T, name string, out any) {
 	}
 }
 
-// TestAuditExtractors: the table of the bits that extractors get out is of the kept audit, in which an unknown extractor sends nothing and
-// a packing one a whole image.
+// TestAuditExtractors: the table of the bits that extractors get out is of the kept audit, in which
+// an unknown extractor sends nothing and a packing one a whole image.
 func TestAuditExtractors(t *testing.T) {
 	var audits []struct{ Extractors []audit.Leak }
 	keptAudit(t, "extractor", &audits)
 	var b strings.Builder
-	b.WriteString("| extractor | upload | images of a class | bits of an image, on average | of the image that most is known of |\n" +
-		"| --- | --- | ---: | ---: | ---: |\n")
+	b.WriteString("| extractor | upload | images of a class | bits of an image, on average | of the " +
+		"image that most is known of |\n| --- | --- | ---: | ---: | ---: |\n")
 	for _, l := range audits[0].Extractors {
 		packs := strings.HasPrefix(l.Extractor, "packing")
-		if (l.Refused != "") != (l.Extractor == "unknown") || !packs && l.Best > 10 || packs && l.Best > 0 && l.Best < 0.9*float64(l.Most) {
+		if (l.Refused != "") != (l.Extractor == "unknown") || !packs && l.Best > 10 || packs &&
+			l.Best > 0 && l.Best < 0.9*float64(l.Most) {
 			t.Errorf("%+v", l)
 		}
 		if l.Refused != "" {
 			fmt.Fprintf(&b, "| %s | %s | %d | refused | |\n", l.Extractor, l.Upload, l.PerClass)
 			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %.0f | %.0f |\n", l.Extractor, l.Upload, l.PerClass, l.Bits, l.Best)
+		fmt.Fprintf(&b, "| %s | %s | %d | %.0f | %.0f |\n", l.Extractor, l.Upload,
+			l.PerClass, l.Bits, l.Best)
 	}
 	fmt.Fprintf(&b, "\nAn image has %d bits.\n", audits[0].Extractors[0].Most)
 	write(t, "privacy.md", "audit-extractors", b.String())
 }
 
-// TestAuditTime: the table of the attack by time is of the kept audit, in 200 runs of which replies at a fixed time give an AUC of .6 at
-// most, whatever the image or the graph.
+// TestAuditTime: the table of the attack by time is of the kept audit, in 200 runs of which replies
+// at a fixed time give an AUC of .6 at most, whatever the image or the graph.
 func TestAuditTime(t *testing.T) {
 	var audits []struct {
 		Time    []audit.Timed
@@ -219,8 +232,8 @@ func TestAuditTime(t *testing.T) {
 	}
 	keptAudit(t, "time", &audits)
 	var b strings.Builder
-	fmt.Fprintf(&b, "| what differs | when it is made: AUC | ms with, without | after %g ms: AUC | ms with, without |\n"+
-		"| --- | ---: | --- | ---: | --- |\n", audits[0].ReplyMS)
+	fmt.Fprintf(&b, "| what differs | when it is made: AUC | ms with, without | after %g ms: AUC | "+
+		"ms with, without |\n| --- | ---: | --- | ---: | --- |\n", audits[0].ReplyMS)
 	measured := 0
 	for _, a := range audits[0].Time {
 		if a.Refused != "" {
@@ -231,8 +244,8 @@ func TestAuditTime(t *testing.T) {
 		if a.Runs < 200 || a.Fixed.AUC > 0.6 {
 			t.Errorf("%s: an AUC of %.3f in %d runs", a.Name, a.Fixed.AUC, a.Runs)
 		}
-		fmt.Fprintf(&b, "| %s | %.3f | %.1f, %.1f | %.3f | %.2f, %.2f |\n", a.Name, a.AtOnce.AUC, a.AtOnce.With, a.AtOnce.Without, a.Fixed.AUC,
-			a.Fixed.With, a.Fixed.Without)
+		fmt.Fprintf(&b, "| %s | %.3f | %.1f, %.1f | %.3f | %.2f, %.2f |\n", a.Name, a.AtOnce.AUC,
+			a.AtOnce.With, a.AtOnce.Without, a.Fixed.AUC, a.Fixed.With, a.Fixed.Without)
 	}
 	if measured < 7 {
 		t.Errorf("%d attacks by time", measured)

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// TestCertificateRecipe runs the recipe of a certificate: its key is one that browsers take, ECDSA on P-256. Chromium refuses Ed25519.
+// TestCertificateRecipe runs the recipe of a certificate: its key is one that browsers take, ECDSA
+// on P-256. Chromium refuses Ed25519.
 func TestCertificateRecipe(t *testing.T) {
 	openssl, err := exec.LookPath("openssl")
 	if err != nil {
@@ -46,8 +47,10 @@ func TestCertificateRecipe(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if k, ok := c.PublicKey.(*ecdsa.PublicKey); !ok || k.Curve != elliptic.P256() || len(c.DNSNames) == 0 {
-				t.Errorf("%s: the certificate has a key of %T and the names %v; want one on P-256, and a name", page, c.PublicKey, c.DNSNames)
+			if k, ok := c.PublicKey.(*ecdsa.PublicKey); !ok || k.Curve != elliptic.P256() ||
+				len(c.DNSNames) == 0 {
+				t.Errorf("%s: the certificate has a key of %T and the names %v; want one on P-256, and a name",
+					page, c.PublicKey, c.DNSNames)
 			}
 		}
 	}

@@ -29,8 +29,9 @@ var (
 	// of which Figure 2 was run
 	figure2Sets = []string{"mnist", "cifar10", "cifar100"}
 	// of the settings figure2
-	letterMethods = []string{"LANN", "LBNN", "LMP", "ANN", "BNN", "MP", "CANN", "CBNN", "CFMP", "FMP", "FMP-ISAB", "FedCGS", "PRIOR"}
-	consensus     = []string{"CANN", "CBNN", "CFMP"}
+	letterMethods = []string{"LANN", "LBNN", "LMP", "ANN", "BNN", "MP", "CANN", "CBNN", "CFMP", "FMP",
+		"FMP-ISAB", "FedCGS", "PRIOR"}
+	consensus = []string{"CANN", "CBNN", "CFMP"}
 )
 
 // keptRun is a run in docs/results.
@@ -128,8 +129,9 @@ func verdict(met bool, format string, values ...any) string {
 	return fmt.Sprintf(format, values...) + ", " + word
 }
 
-// TestResultsPage: the tables of results are those of the kept runs, each of which was of ten repeats at least, and Table I and Figure 2
-// have figures in common that are equal. With -update the tables are written (make docs).
+// TestResultsPage: the tables of results are those of the kept runs, each of which was of ten
+// repeats at least, and Table I and Figure 2 have figures in common that are equal. With -update
+// the tables are written (make docs).
 func TestResultsPage(t *testing.T) {
 	closed, figure2 := map[string]*keptRun{}, map[string]*keptRun{}
 	for _, d := range letterSets {
@@ -143,7 +145,8 @@ func TestResultsPage(t *testing.T) {
 				continue
 			}
 			if k.config.Dataset.Name != d || k.config.Tasks.Labels != "permuted" || k.config.Seeds < 10 {
-				t.Errorf("%s is of %s, labels %s, %d repeats", k.dir, k.config.Dataset.Name, k.config.Tasks.Labels, k.config.Seeds)
+				t.Errorf("%s is of %s, labels %s, %d repeats", k.dir, k.config.Dataset.Name,
+					k.config.Tasks.Labels, k.config.Seeds)
 			}
 			for _, tab := range k.tables {
 				if tab.Repeats != k.config.Seeds {
@@ -162,8 +165,8 @@ func TestResultsPage(t *testing.T) {
 	write(t, "results/all.md", "results-table", frontText(t, closed))
 }
 
-// sameFigures fails where two runs of the same seed score a method otherwise on the tasks that both have: what else is in a run does
-// not show in a figure.
+// sameFigures fails where two runs of the same seed score a method otherwise on the tasks that both
+// have: what else is in a run does not show in a figure.
 func sameFigures(t *testing.T, a, b *keptRun) {
 	t.Helper()
 	scores := map[experiment.Cell]metric.Scores{}
@@ -198,7 +201,8 @@ func write(t *testing.T, path, name, text string) {
 		return
 	}
 	if !*update {
-		t.Errorf("the part %s of %s is not what the kept runs say; run make docs\ngot:\n%s\nwant:\n%s", name, path, has, text)
+		t.Errorf("the part %s of %s is not what the kept runs say; run make docs\ngot:\n%s\nwant:\n%s",
+			name, path, has, text)
 		return
 	}
 	if err := atomicfile.WriteBytes(path, []byte(string(page[:from])+text+string(page[to:]))); err != nil {
@@ -238,7 +242,8 @@ func differencesText(t *testing.T, runs map[string]*keptRun) string {
 			fmt.Fprintf(&b, "| %s |", m)
 			for _, d := range letterSets {
 				x := runs[d].less(t, runs[d].table(t, 0, protocol), m)
-				fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f | %+.3f ± %.3f |", x.ACC.Mean, x.ACC.Half, x.ECE.Mean, x.ECE.Half, x.NLL.Mean, x.NLL.Half)
+				fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f | %+.3f ± %.3f |", x.ACC.Mean, x.ACC.Half,
+					x.ECE.Mean, x.ECE.Half, x.NLL.Mean, x.NLL.Half)
 			}
 			b.WriteString("\n")
 		}
@@ -294,7 +299,8 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 		}
 		b.WriteString("\n")
 	}
-	each := func(aim string, runs map[string]*keptRun, alpha func(k *keptRun) []float64, cell func(k *keptRun, tabs []*report.Table) string) {
+	each := func(aim string, runs map[string]*keptRun, alpha func(k *keptRun) []float64,
+		cell func(k *keptRun, tabs []*report.Table) string) {
 		for _, p := range protocols {
 			line(subject.ReplaceAllString(aim, own), p, runs, func(k *keptRun) string {
 				if k == nil || !slices.Contains(k.config.Protocols(), p) {
@@ -311,38 +317,46 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 	even := func(*keptRun) []float64 { return []float64{0} }
 	skewed := func(*keptRun) []float64 { return []float64{0.1} }
 
-	each("FMP's ACC at least the printed", closed, even, func(k *keptRun, tabs []*report.Table) string {
-		r, printed := rowOf(t, tabs[0], own), rowOf(t, tabs[0], "FMP").Printed
-		return verdict(r.ACC.Mean >= printed.ACC, "%.4f (printed %.4f)", r.ACC.Mean, printed.ACC)
-	})
+	each("FMP's ACC at least the printed", closed, even,
+		func(k *keptRun, tabs []*report.Table) string {
+			r, printed := rowOf(t, tabs[0], own), rowOf(t, tabs[0], "FMP").Printed
+			return verdict(r.ACC.Mean >= printed.ACC, "%.4f (printed %.4f)", r.ACC.Mean, printed.ACC)
+		})
 	each("FMP's ECE at most the printed", closed, even, func(k *keptRun, tabs []*report.Table) string {
 		r, printed := rowOf(t, tabs[0], own), rowOf(t, tabs[0], "FMP").Printed
 		return verdict(r.ECE.Mean <= printed.ECE, "%.4f (printed %.4f)", r.ECE.Mean, printed.ECE)
 	})
 	if own == "FMP" {
-		line("LANN's ACC within 0.03 of the printed, which fixes the points per client", "shared", closed, func(k *keptRun) string {
-			r := rowOf(t, k.table(t, 0, "shared"), "LANN")
-			return verdict(math.Abs(r.ACC.Mean-r.Printed.ACC) <= 0.03, "%.4f (printed %.4f)", r.ACC.Mean, r.Printed.ACC)
-		})
+		line("LANN's ACC within 0.03 of the printed, which fixes the points per client", "shared", closed,
+			func(k *keptRun) string {
+				r := rowOf(t, k.table(t, 0, "shared"), "LANN")
+				return verdict(math.Abs(r.ACC.Mean-r.Printed.ACC) <= 0.03, "%.4f (printed %.4f)",
+					r.ACC.Mean, r.Printed.ACC)
+			})
 	}
-	each("ACC of MP less FMP at most 0.010", closed, even, func(k *keptRun, tabs []*report.Table) string {
-		d := k.pair(t, tabs[0], own, "MP")
-		return verdict(-d.ACC.Mean <= 0.010, "%+.4f ± %.4f", -d.ACC.Mean, d.ACC.Half)
-	})
-	each("FMP's ECE at most half of CANN's, CBNN's, CFMP's", closed, even, func(k *keptRun, tabs []*report.Table) string {
-		ece, worst, name := rowOf(t, tabs[0], own).ECE.Mean, 0.0, ""
-		for _, m := range consensus {
-			if q := ece / rowOf(t, tabs[0], m).ECE.Mean; q > worst {
-				worst, name = q, m
+	each("ACC of MP less FMP at most 0.010", closed, even,
+		func(k *keptRun, tabs []*report.Table) string {
+			d := k.pair(t, tabs[0], own, "MP")
+			return verdict(-d.ACC.Mean <= 0.010, "%+.4f ± %.4f", -d.ACC.Mean, d.ACC.Half)
+		})
+	each("FMP's ECE at most half of CANN's, CBNN's, CFMP's", closed, even,
+		func(k *keptRun, tabs []*report.Table) string {
+			ece, worst, name := rowOf(t, tabs[0], own).ECE.Mean, 0.0, ""
+			for _, m := range consensus {
+				if q := ece / rowOf(t, tabs[0], m).ECE.Mean; q > worst {
+					worst, name = q, m
+				}
 			}
-		}
-		return verdict(worst <= 0.5, "%.2f of %s's", worst, name)
-	})
-	each("FMP's NLL below FedCGS's, ACC at most 0.01 below", closed, even, func(k *keptRun, tabs []*report.Table) string {
-		d := k.pair(t, tabs[0], own, "FedCGS")
-		return verdict(d.NLL.Mean < 0 && d.ACC.Mean >= -0.01, "NLL %+.3f, ACC %+.4f", d.NLL.Mean, d.ACC.Mean)
-	})
-	each("FMP's ECE the lowest of the one-shot methods, or the difference's interval holds 0", closed, even,
+			return verdict(worst <= 0.5, "%.2f of %s's", worst, name)
+		})
+	each("FMP's NLL below FedCGS's, ACC at most 0.01 below", closed, even,
+		func(k *keptRun, tabs []*report.Table) string {
+			d := k.pair(t, tabs[0], own, "FedCGS")
+			return verdict(d.NLL.Mean < 0 && d.ACC.Mean >= -0.01, "NLL %+.3f, ACC %+.4f",
+				d.NLL.Mean, d.ACC.Mean)
+		})
+	each("FMP's ECE the lowest of the one-shot methods, or the difference's interval holds 0", closed,
+		even,
 		func(k *keptRun, tabs []*report.Table) string {
 			worst, name := math.Inf(-1), ""
 			met := true
@@ -355,47 +369,53 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 			}
 			return verdict(met, "%s", name)
 		})
-	each("FMP's NLL the best of the one-shot methods", closed, even, func(k *keptRun, tabs []*report.Table) string {
-		worst, name := math.Inf(-1), ""
-		for _, m := range append([]string{"FedCGS"}, consensus...) {
-			d := k.pair(t, tabs[0], own, m)
-			if d.NLL.Mean > worst {
-				worst, name = d.NLL.Mean, fmt.Sprintf("%+.4f ± %.4f to %s", d.NLL.Mean, d.NLL.Half, m)
+	each("FMP's NLL the best of the one-shot methods", closed, even,
+		func(k *keptRun, tabs []*report.Table) string {
+			worst, name := math.Inf(-1), ""
+			for _, m := range append([]string{"FedCGS"}, consensus...) {
+				d := k.pair(t, tabs[0], own, m)
+				if d.NLL.Mean > worst {
+					worst, name = d.NLL.Mean, fmt.Sprintf("%+.4f ± %.4f to %s", d.NLL.Mean, d.NLL.Half, m)
+				}
 			}
-		}
-		return verdict(worst <= 0, "%s", name)
-	})
-	each("Dirichlet 0.1: FMP's ACC above CANN's by 0.10", closed, skewed, func(k *keptRun, tabs []*report.Table) string {
-		d := k.pair(t, tabs[0], own, "CANN")
-		return verdict(d.ACC.Mean >= 0.10, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
-	})
-	each("Dirichlet 0.1: FMP's ACC at most 0.01 below MP's", closed, skewed, func(k *keptRun, tabs []*report.Table) string {
-		d := k.pair(t, tabs[0], own, "MP")
-		return verdict(d.ACC.Mean >= -0.01, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
-	})
+			return verdict(worst <= 0, "%s", name)
+		})
+	each("Dirichlet 0.1: FMP's ACC above CANN's by 0.10", closed, skewed,
+		func(k *keptRun, tabs []*report.Table) string {
+			d := k.pair(t, tabs[0], own, "CANN")
+			return verdict(d.ACC.Mean >= 0.10, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
+		})
+	each("Dirichlet 0.1: FMP's ACC at most 0.01 below MP's", closed, skewed,
+		func(k *keptRun, tabs []*report.Table) string {
+			d := k.pair(t, tabs[0], own, "MP")
+			return verdict(d.ACC.Mean >= -0.01, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
+		})
 	each("Dirichlet, every α: FMP's ACC the best of the paper's one-shot methods", figure2, alphas,
 		func(k *keptRun, tabs []*report.Table) string {
 			least, name := math.Inf(1), ""
 			for _, tab := range tabs {
 				for _, m := range consensus {
 					if d := k.pair(t, tab, own, m); d.ACC.Mean < least {
-						least, name = d.ACC.Mean, fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ACC.Mean, d.ACC.Half, m, tab.Alpha)
+						least, name = d.ACC.Mean,
+							fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ACC.Mean, d.ACC.Half, m, tab.Alpha)
 					}
 				}
 			}
 			return verdict(least >= 0, "%s", name)
 		})
-	each("Dirichlet, every α: FMP's ECE the lowest of them", figure2, alphas, func(k *keptRun, tabs []*report.Table) string {
-		most, name := math.Inf(-1), ""
-		for _, tab := range tabs {
-			for _, m := range consensus {
-				if d := k.pair(t, tab, own, m); d.ECE.Mean > most {
-					most, name = d.ECE.Mean, fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ECE.Mean, d.ECE.Half, m, tab.Alpha)
+	each("Dirichlet, every α: FMP's ECE the lowest of them", figure2, alphas,
+		func(k *keptRun, tabs []*report.Table) string {
+			most, name := math.Inf(-1), ""
+			for _, tab := range tabs {
+				for _, m := range consensus {
+					if d := k.pair(t, tab, own, m); d.ECE.Mean > most {
+						most, name = d.ECE.Mean,
+							fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ECE.Mean, d.ECE.Half, m, tab.Alpha)
+					}
 				}
 			}
-		}
-		return verdict(most <= 0, "%s", name)
-	})
+			return verdict(most <= 0, "%s", name)
+		})
 	if own == "FMP" {
 		line("prior only within 0.05 of chance, throughout", "both", closed, func(k *keptRun) string {
 			far := 0.0
@@ -410,13 +430,14 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 		})
 		return b.String()
 	}
-	line("relative gap of MP's and FMP-ISAB's parameters at most 0.35 on CIFAR-10, validation tasks", "-", closed, func(k *keptRun) string {
-		gap := lastGap(t, filepath.Join("results", "training", k.config.Dataset.Name+"-embedding.jsonl"))
-		if k.config.Dataset.Name != "cifar10" {
-			return fmt.Sprintf("%.3f", gap)
-		}
-		return verdict(gap <= 0.35, "%.3f", gap)
-	})
+	line("relative gap of MP's and FMP-ISAB's parameters at most 0.35 on CIFAR-10, validation tasks",
+		"-", closed, func(k *keptRun) string {
+			gap := lastGap(t, filepath.Join("results", "training", k.config.Dataset.Name+"-embedding.jsonl"))
+			if k.config.Dataset.Name != "cifar10" {
+				return fmt.Sprintf("%.3f", gap)
+			}
+			return verdict(gap <= 0.35, "%.3f", gap)
+		})
 	return b.String()
 }
 
@@ -446,10 +467,11 @@ func lastGap(t *testing.T, path string) float64 {
 	return gap
 }
 
-// ablations are the kept runs of the paper's predictor in results/ablation, what each is, and the run that it is compared with.
+// ablations are the kept runs of the paper's predictor in results/ablation, what each is, and the
+// run that it is compared with.
 var ablations = []struct{ dir, what, base string }{
-	{"default", "the shipped models: a latent of 16 columns and the joint score, masses, permuted names, identity path, s = 10, n' = 100, " +
-		"S = 20", ""},
+	{"default", "the shipped models: a latent of 16 columns and the joint score, masses, permuted " +
+		"names, identity path, s = 10, n' = 100, S = 20", ""},
 	{"samples-1", "S = 1", "default"},
 	{"samples-80", "S = 80", "default"},
 	{"fresh-25", "n' = 25", "default"},
@@ -468,8 +490,10 @@ var ablations = []struct{ dir, what, base string }{
 // bothPartitions are those of the ablations.
 var bothPartitions = []string{"homogeneous", "dirichlet-0.1"}
 
-// ablationCells are NLL and joint NLL of a method on both partitions, with paired differences to base where there is one.
-func ablationCells(t *testing.T, rs []experiment.Record, method string, nll, joint figure, base []experiment.Record,
+// ablationCells are NLL and joint NLL of a method on both partitions, with paired differences to
+// base where there is one.
+func ablationCells(t *testing.T, rs []experiment.Record, method string, nll, joint figure,
+	base []experiment.Record,
 	baseMethod string) string {
 	t.Helper()
 	var b strings.Builder
@@ -514,11 +538,12 @@ const ablationColumns = " NLL | less %s | joint NLL | less %[1]s | α = 0.1: NLL
 // ablationText is one line an ablation of the paper's predictor.
 func ablationText(t *testing.T) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| | what | base |%s prior only ACC |\n| --- | --- | --- |%s ---: |\n", fmt.Sprintf(ablationColumns, "base"),
-		strings.Repeat(" ---: |", 8))
+	fmt.Fprintf(&b, "| | what | base |%s prior only ACC |\n| --- | --- | --- |%s ---: |\n",
+		fmt.Sprintf(ablationColumns, "base"), strings.Repeat(" ---: |", 8))
 	for _, a := range ablations {
 		rs := recordsOf(t, "ablation", a.dir)
-		control, err := kept.Less(kept.Select(rs, "homogeneous", "PRIOR", func(r *experiment.Record) (float64, bool) { return r.ACC, true }), nil)
+		control, err := kept.Less(kept.Select(rs, "homogeneous", "PRIOR",
+			func(r *experiment.Record) (float64, bool) { return r.ACC, true }), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -533,24 +558,27 @@ func ablationText(t *testing.T) string {
 	return b.String()
 }
 
-// conjugateText is what the parts of the conjugate predictor are worth, a table a data set: raw figures of the kept runs in closed
-// scope, and of those of the ablation.
+// conjugateText is what the parts of the conjugate predictor are worth, a table a data set: raw
+// figures of the kept runs in closed scope, and of those of the ablation.
 func conjugateText(t *testing.T) string {
 	var b strings.Builder
 	for i, d := range letterSets {
 		closed := recordsOf(t, "closed", d)
-		fmt.Fprintf(&b, "**%s**\n\n| |%s\n| --- |%s\n", letterTitles[i], fmt.Sprintf(ablationColumns, "FMP"), strings.Repeat(" ---: |", 8))
-		line := func(what string, rs []experiment.Record, method string, nll, joint figure, base []experiment.Record) {
+		fmt.Fprintf(&b, "**%s**\n\n| |%s\n| --- |%s\n", letterTitles[i],
+			fmt.Sprintf(ablationColumns, "FMP"), strings.Repeat(" ---: |", 8))
+		line := func(what string, rs []experiment.Record, method string, nll, joint figure,
+			base []experiment.Record) {
 			fmt.Fprintf(&b, "| %s |%s\n", what, ablationCells(t, rs, method, nll, joint, base, "FMP"))
 		}
 		line("FMP, S = 100", closed, "FMP", kept.NLL, kept.Joint, nil)
 		for _, s := range []int{20, 5, 1} {
 			line(fmt.Sprintf("S = %d", s), closed, "FMP", kept.First(s, false), kept.First(s, true), closed)
 		}
-		line("no latent, the same scalars", recordsOf(t, "ablation", "latent-none-"+d), "FMP", kept.NLL, kept.Joint, closed)
+		line("no latent, the same scalars", recordsOf(t, "ablation", "latent-none-"+d), "FMP", kept.NLL,
+			kept.Joint, closed)
 		line("no latent, scalars of its own (FMP-mean)", closed, "FMP-mean", kept.NLL, kept.Joint, closed)
-		line("coordinates and metric not learned, scalars learned", recordsOf(t, "ablation", "metric-fixed-"+d), "FMP", kept.NLL, kept.Joint,
-			closed)
+		line("coordinates and metric not learned, scalars learned",
+			recordsOf(t, "ablation", "metric-fixed-"+d), "FMP", kept.NLL, kept.Joint, closed)
 		line("drawn by attention (FMP-ISAB)", closed, "FMP-ISAB", kept.NLL, kept.Joint, closed)
 		b.WriteString("\n")
 	}

@@ -13,7 +13,8 @@ import (
 	"fmp/pipeline/lab/attack"
 )
 
-// keptRounds are the runs of fmp bench round in results/federation (federation.sh), and what their rows are called.
+// keptRounds are the runs of fmp bench round in results/federation (federation.sh), and what their
+// rows are called.
 var keptRounds = []struct{ file, title string }{
 	{"cifar10-0", "CIFAR-10, homogeneous"},
 	{"cifar10-0.1", "CIFAR-10, α = 0.1"},
@@ -49,7 +50,8 @@ func readRounds(t *testing.T) []keptRound {
 	t.Helper()
 	entries, err := os.ReadDir("results/federation")
 	if err != nil || len(entries) != len(keptRounds) {
-		t.Errorf("%d files in results/federation, %d in the tables (%v)", len(entries), len(keptRounds), err)
+		t.Errorf("%d files in results/federation, %d in the tables (%v)", len(entries),
+			len(keptRounds), err)
 	}
 	out := make([]keptRound, len(keptRounds))
 	for i, k := range keptRounds {
@@ -69,12 +71,15 @@ func TestResultsPageOfAttacks(t *testing.T) {
 	var attacks, masses, kinds, sizes strings.Builder
 	kindsOf := make([]strings.Builder, len(attack.Attacks))
 	kinds.WriteString("| honesty's loss beyond the oracle's |")
-	sizes.WriteString("| ACC / NLL / ECE | honest clients | as claimed | as counted |\n| --- | --- | --- | --- |\n")
+	sizes.WriteString("| ACC / NLL / ECE | honest clients | as claimed | as counted |\n| --- | --- " +
+		"| --- | --- |\n")
 	for i, r := range readRounds(t) {
 		title := keptRounds[i].title
-		none, honesty, oracle := slices.Index(r.Defences, "none"), slices.Index(r.Defences, "honesty"), slices.Index(r.Defences, "oracle")
+		none, honesty, oracle := slices.Index(r.Defences, "none"), slices.Index(r.Defences, "honesty"),
+			slices.Index(r.Defences, "oracle")
 		if i == 0 {
-			fmt.Fprintf(&attacks, "| | in peace | %s |\n|%s\n", strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+2))
+			fmt.Fprintf(&attacks, "| | in peace | %s |\n|%s\n", strings.Join(r.Defences, " | "),
+				strings.Repeat(" --- |", len(r.Defences)+2))
 			masses.WriteString("| largest loss, none / honesty, at a claim of |")
 			for _, m := range attack.Multiples {
 				fmt.Fprintf(&masses, " %s × |", thousands(int64(m)))
@@ -104,16 +109,18 @@ func TestResultsPageOfAttacks(t *testing.T) {
 			fmt.Fprintf(&kindsOf[j], " %s |", short(worst))
 		}
 		if s := r.Sizes; s != nil && r.Clients == 10 {
-			fmt.Fprintf(&sizes, "| %s | %d of %d images, %d of %d | %s / %s / %s | %s / %s / %s |\n", strings.TrimSuffix(title, ", homogeneous"),
-				s.LargeClients, s.Large, s.SmallClients, s.Small,
-				short(s.Claimed.ACC), short(s.Claimed.NLL), short(s.Claimed.ECE), short(s.Counted.ACC), short(s.Counted.NLL), short(s.Counted.ECE))
+			fmt.Fprintf(&sizes, "| %s | %d of %d images, %d of %d | %s / %s / %s | %s / %s / %s |\n",
+				strings.TrimSuffix(title, ", homogeneous"), s.LargeClients, s.Large, s.SmallClients, s.Small,
+				short(s.Claimed.ACC), short(s.Claimed.NLL), short(s.Claimed.ECE), short(s.Counted.ACC),
+				short(s.Counted.NLL), short(s.Counted.ECE))
 		}
 	}
 	fmt.Fprintf(&kinds, "\n|%s\n", strings.Repeat(" --- |", len(keptRounds)+1))
 	for i, a := range attack.Attacks {
 		fmt.Fprintf(&kinds, "| **%s**: %s |%s\n", a.Name, a.Does, kindsOf[i].String())
 	}
-	for name, text := range map[string]string{"attacks": attacks.String(), "masses": masses.String(), "kinds": kinds.String(),
+	for name, text := range map[string]string{"attacks": attacks.String(), "masses": masses.String(),
+		"kinds": kinds.String(),
 		"sizes": sizes.String()} {
 		write(t, "federate.md", name, text)
 	}
@@ -156,18 +163,21 @@ func TestResultsPageOfRounds(t *testing.T) {
 		lost.WriteString("\n")
 		fmt.Fprintf(&bytes, "| %s |", k.title)
 		for _, s := range append(slices.Clone(r.Precisions), r.Rivals...) {
-			fmt.Fprintf(&bytes, " %s: %s / %s / %s |", thousands(int64(s.Bytes+.5)), short(s.ACC), short(s.NLL), short(s.ECE))
+			fmt.Fprintf(&bytes, " %s: %s / %s / %s |", thousands(int64(s.Bytes+.5)), short(s.ACC),
+				short(s.NLL), short(s.ECE))
 		}
 		bytes.WriteString("\n")
 		if strings.HasSuffix(k.file, "-0") {
-			fmt.Fprintf(&members, "| %s |", strings.TrimSuffix(strings.TrimSuffix(k.title, ", homogeneous"), ","))
+			fmt.Fprintf(&members, "| %s |",
+				strings.TrimSuffix(strings.TrimSuffix(k.title, ", homogeneous"), ","))
 			for _, m := range r.Membership {
 				fmt.Fprintf(&members, " %.2f |", m.AUC)
 			}
 			members.WriteString("\n")
 		}
 	}
-	for name, text := range map[string]string{"lost": lost.String(), "bytes": bytes.String(), "membership": members.String()} {
+	for name, text := range map[string]string{"lost": lost.String(), "bytes": bytes.String(),
+		"membership": members.String()} {
 		write(t, "federate.md", name, text)
 	}
 	write(t, "data-manager.md", "membership", members.String())

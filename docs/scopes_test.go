@@ -13,13 +13,14 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// isRival reports whether a row is a one-shot rival of FMP: its server has uploads, and the corpus that all of them may use.
+// isRival reports whether a row is a one-shot rival of FMP: its server has uploads, and the corpus
+// that all of them may use.
 func isRival(r *report.Row) bool {
 	return r.Group == "one-shot federated" && !strings.HasPrefix(r.Method, "FMP")
 }
 
-// scopeText is a table for each partition of a run in which every method has its own settings and temperature: FMP's
-// paired difference to each.
+// scopeText is a table for each partition of a run in which every method has its own settings and
+// temperature: FMP's paired difference to each.
 func scopeText(t *testing.T, title string, k *keptRun) string {
 	var b strings.Builder
 	for i := range k.tables {
@@ -27,8 +28,9 @@ func scopeText(t *testing.T, title string, k *keptRun) string {
 		if tab.Protocol != "tuned" {
 			continue
 		}
-		fmt.Fprintf(&b, "**%s, %s**, %d repeats\n\n| method | ACC | ECE | raw NLL | NLL | joint NLL | upload | FMP less it: NLL | joint NLL "+
-			"|\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n", title, tab.Partition, tab.Repeats)
+		fmt.Fprintf(&b, "**%s, %s**, %d repeats\n\n| method | ACC | ECE | raw NLL | NLL | joint NLL | "+
+			"upload | FMP less it: NLL | joint NLL |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | "+
+			"---: | ---: |\n", title, tab.Partition, tab.Repeats)
 		for _, r := range tab.Rows {
 			size := "-"
 			if r.UploadBytes > 0 {
@@ -38,21 +40,23 @@ func scopeText(t *testing.T, title string, k *keptRun) string {
 			if r.RawNLL.N > 0 {
 				raw = fmt.Sprintf("%.3f", r.RawNLL.Mean)
 			}
-			fmt.Fprintf(&b, "| %s | %.4f | %.4f | %s | %.4f ± %.4f | %.4f | %s |", r.Method, r.ACC.Mean, r.ECE.Mean, raw, r.NLL.Mean, r.NLL.Half,
-				r.JointNear.Mean, size)
+			fmt.Fprintf(&b, "| %s | %.4f | %.4f | %s | %.4f ± %.4f | %.4f | %s |", r.Method, r.ACC.Mean,
+				r.ECE.Mean, raw, r.NLL.Mean, r.NLL.Half, r.JointNear.Mean, size)
 			if r.Method == "FMP" {
 				b.WriteString(" | |\n")
 				continue
 			}
 			d := k.less(t, tab, r.Method)
-			fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f |\n", d.NLL.Mean, d.NLL.Half, d.JointNear.Mean, d.JointNear.Half)
+			fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f |\n", d.NLL.Mean, d.NLL.Half, d.JointNear.Mean,
+				d.JointNear.Half)
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
 }
 
-// bestRival is the rival with the least mean NLL of a table, or the least joint NLL, and that figure.
+// bestRival is the rival with the least mean NLL of a table, or the least joint NLL, and that
+// figure.
 func bestRival(t *testing.T, tab *report.Table, joint bool) (best *report.Row, figure float64) {
 	for r := range tab.Rows {
 		row := &tab.Rows[r]
@@ -70,10 +74,12 @@ func bestRival(t *testing.T, tab *report.Table, joint bool) (best *report.Row, f
 	return best, figure
 }
 
-// measuredText is the table of the page of results: FMP and its best rival in NLL with homogeneous and with skewed clients, a line a run.
+// measuredText is the table of the page of results: FMP and its best rival in NLL with homogeneous
+// and with skewed clients, a line a run.
 func measuredText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| classes | accuracy, even \\| skewed | NLL | difference to the best rival's NLL |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| classes | accuracy, even \\| skewed | NLL | difference to the best rival's NLL " +
+		"|\n| --- | --- | --- | --- |\n")
 	for _, m := range []struct{ scope, run, title string }{
 		{"open", "cifar100-20", "20 of CIFAR-100, **classes that the corpus lacks**"},
 		{"open", "cifar10-40", "CIFAR-10 behind a CIFAR-100 model, **classes that the corpus lacks**"},
@@ -95,12 +101,14 @@ func measuredText(t *testing.T) string {
 			nll = append(nll, fmt.Sprintf("%.3f", own.NLL.Mean))
 			less = append(less, fmt.Sprintf("%+.4f ± %.4f (%s)", d.Mean, d.Half, best.Method))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.title, strings.Join(acc, " \\| "), strings.Join(nll, " \\| "), strings.Join(less, " \\| "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.title, strings.Join(acc, " \\| "),
+			strings.Join(nll, " \\| "), strings.Join(less, " \\| "))
 	}
 	return b.String()
 }
 
-// answerText is README's table: FMP and its best rival in NLL behind a published network, for even and for skewed clients.
+// answerText is README's table: FMP and its best rival in NLL behind a published network, for even
+// and for skewed clients.
 func answerText(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| ten classes of photographs (CIFAR-10), ten clients | accuracy | NLL (less is better) | " +
@@ -118,18 +126,19 @@ func answerText(t *testing.T) string {
 		own := rowOf(t, tab, "FMP")
 		best, _ := bestRival(t, tab, false)
 		d := k.less(t, tab, best.Method).NLL
-		fmt.Fprintf(&b, "| %s | %.3f | %.3f | %.3f (%s) | %+.3f ± %.3f |\n", clients, own.ACC.Mean, own.NLL.Mean, best.NLL.Mean, best.Method,
-			d.Mean, d.Half)
+		fmt.Fprintf(&b, "| %s | %.3f | %.3f | %.3f (%s) | %+.3f ± %.3f |\n", clients, own.ACC.Mean,
+			own.NLL.Mean, best.NLL.Mean, best.Method, d.Mean, d.Half)
 	}
 	return b.String()
 }
 
-// bestText is a line for each partition of each run: FMP beside the rival with the least mean NLL, and the one with the least
-// joint NLL, each tuned, and what FMP's intervals hold.
+// bestText is a line for each partition of each run: FMP beside the rival with the least mean NLL,
+// and the one with the least joint NLL, each tuned, and what FMP's intervals hold.
 func bestText(t *testing.T, titles []string, runs []*keptRun) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | FMP: NLL | joint NLL | best rival in NLL | FMP less it | best in joint NLL | FMP less it | 90% " +
-		"intervals hold: top class | where p < 0.9 |\n| --- | --- | ---: | ---: | --- | --- | --- | --- | ---: | ---: |\n")
+	b.WriteString("| tasks | clients | FMP: NLL | joint NLL | best rival in NLL | FMP less it | " +
+		"best in joint NLL | FMP less it | 90% intervals hold: top class | where p < 0.9 |\n| --- | " +
+		"--- | ---: | ---: | --- | --- | --- | --- | ---: | ---: |\n")
 	for i, k := range runs {
 		for j := range k.tables {
 			tab := &k.tables[j]
@@ -137,7 +146,8 @@ func bestText(t *testing.T, titles []string, runs []*keptRun) string {
 				continue
 			}
 			own := rowOf(t, tab, "FMP")
-			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f |", titles[i], tab.Partition, own.NLL.Mean, own.JointNear.Mean)
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f |", titles[i], tab.Partition, own.NLL.Mean,
+				own.JointNear.Mean)
 			for _, joint := range []bool{false, true} {
 				best, figure := bestRival(t, tab, joint)
 				d := k.less(t, tab, best.Method)
@@ -170,16 +180,17 @@ func bestText(t *testing.T, titles []string, runs []*keptRun) string {
 	return b.String()
 }
 
-// closedReference are the NLL of the executable reference of the conjugate predictor on the same features, homogeneous clients
-// and alpha 0.1, with its own scalars.
-var closedReference = map[string][2]float64{"cifar10": {0.469, 0.513}, "cifar100": {0.782, 0.881}, "mnist": {0.0248, 0.0249}}
+// closedReference are the NLL of the executable reference of the conjugate predictor on the same
+// features, homogeneous clients and alpha 0.1, with its own scalars.
+var closedReference = map[string][2]float64{"cifar10": {0.469, 0.513}, "cifar100": {0.782, 0.881},
+	"mnist": {0.0248, 0.0249}}
 
 // closedAimsText holds the runs in closed scope against what was aimed at.
 func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | NLL below every rival's (MNIST: not above by more than the interval) | joint NLL likewise | raw NLL " +
-		"at most 0.003 above the reference's | 90% of the top class's intervals, 0.85 to 0.95 | CFMP's weights |\n| --- | --- | --- | --- | " +
-		"--- | --- | --- |\n")
+	b.WriteString("| tasks | clients | NLL below every rival's (MNIST: not above by more than the " +
+		"interval) | joint NLL likewise | raw NLL at most 0.003 above the reference's | 90% of the top " +
+		"class's intervals, 0.85 to 0.95 | CFMP's weights |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	for i, k := range runs {
 		for j, alpha := range []float64{0, 0.1} {
 			tab := k.table(t, alpha, "tuned")
@@ -198,7 +209,8 @@ func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 						x = d.JointNear
 					}
 					// On MNIST the aim is not to be above any by more than the interval.
-					if name == "" || names[i] != "mnist" && x.Hi() > worst.Hi() || names[i] == "mnist" && x.Lo() > worst.Lo() {
+					if name == "" || names[i] != "mnist" && x.Hi() > worst.Hi() || names[i] == "mnist" &&
+						x.Lo() > worst.Lo() {
 						worst, name = x, tab.Rows[r].Method
 					}
 				}
@@ -211,7 +223,8 @@ func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 			reference := closedReference[names[i]][j]
 			raw := rowOf(t, k.table(t, alpha, "shared"), "FMP").NLL.Mean
 			fmt.Fprintf(&b, " %s |", verdict(raw <= reference+0.003, "%.4f (%.4f)", raw, reference))
-			fmt.Fprintf(&b, " %s |", verdict(own.CoverTop.Mean >= 0.85 && own.CoverTop.Mean <= 0.95, "%.3f", own.CoverTop.Mean))
+			fmt.Fprintf(&b, " %s |",
+				verdict(own.CoverTop.Mean >= 0.85 && own.CoverTop.Mean <= 0.95, "%.3f", own.CoverTop.Mean))
 			weighting := 1.0
 			for _, c := range k.tuned.Choices {
 				if c.Method == "CFMP" && c.Partition == tab.Partition {
@@ -237,8 +250,9 @@ func shiftsText(t *testing.T, k *keptRun) string {
 		for _, o := range others {
 			fmt.Fprintf(&b, " %s |", o)
 		}
-		b.WriteString(" by disagreement: " + strings.Join(others, " | ") + " | spoiled, severity 1: NLL | 2 | 3 | 4 | 5 |\n| --- |" +
-			strings.Repeat(" ---: |", 2*len(others)+5) + "\n")
+		b.WriteString(" by disagreement: " + strings.Join(others,
+			" | ") + " | spoiled, severity 1: NLL | 2 | 3 | 4 | 5 |\n| --- |" + strings.Repeat(" ---: |",
+			2*len(others)+5) + "\n")
 		for _, m := range k.config.Methods {
 			sums, counts := map[string]float64{}, map[string]float64{}
 			add := func(key string, v float64) { sums[key] += v; counts[key]++ }
@@ -290,8 +304,8 @@ func TestMeasured(t *testing.T) { write(t, "../README.md", "measured", answerTex
 
 // scopeRuns are the kept runs of each scope, in the order of their tables.
 var scopeRuns = map[string][]string{
-	"open": {"cifar100-20", "cifar100-10", "cifar100-5", "cifar100-5-hmc", "cifar10-10", "cifar10-10-hmc", "cifar10-40", "digits",
-		"points-5", "clients-100"},
+	"open": {"cifar100-20", "cifar100-10", "cifar100-5", "cifar100-5-hmc", "cifar10-10",
+		"cifar10-10-hmc", "cifar10-40", "digits", "points-5", "clients-100"},
 	"closed": {"cifar10", "cifar100", "mnist"},
 }
 

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestNoTestSleeps: a test waits for what it wants, in a loop that looks again or in the time of testing/synctest, and for no fixed time.
+// TestNoTestSleeps: a test waits for what it wants, in a loop that looks again or in the time of
+// testing/synctest, and for no fixed time.
 func TestNoTestSleeps(t *testing.T) {
 	seen := 0
 	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {

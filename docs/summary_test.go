@@ -13,7 +13,8 @@ func cellsOf(text string) [][]string {
 	var out [][]string
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {
-		if !strings.HasPrefix(l, "| ") || strings.HasPrefix(l, "| ---") || i+1 < len(lines) && strings.HasPrefix(lines[i+1], "| ---") {
+		if !strings.HasPrefix(l, "| ") || strings.HasPrefix(l, "| ---") || i+1 < len(lines) &&
+			strings.HasPrefix(lines[i+1], "| ---") {
 			continue
 		}
 		cells := strings.Split(strings.Trim(l, "| "), " | ")
@@ -34,17 +35,19 @@ func summaryText(t *testing.T, page string) string {
 		columns          []int // nil: all after the first
 		plain            bool  // a cell without a word is met
 	}{
-		{"open scope: NLL below every tuned rival's (ties allowed)", "[open scope](#open-scope-classes-that-nobody-has-seen)", "open-best",
-			[]int{5}, false},
+		{"open scope: NLL below every tuned rival's (ties allowed)",
+			"[open scope](#open-scope-classes-that-nobody-has-seen)", "open-best", []int{5}, false},
 		{"likewise joint NLL", "", "open-best", []int{7}, false},
-		{"90% intervals of the top class's probability hold 0.85 to 0.95", "", "open-best", []int{8}, true},
-		{"closed scope: NLL below every tuned rival's (MNIST: not above by more than the interval)", "[closed scope](#aims-in-closed-scope)",
-			"closed-aims", []int{2}, false},
+		{"90% intervals of the top class's probability hold 0.85 to 0.95", "", "open-best",
+			[]int{8}, true},
+		{"closed scope: NLL below every tuned rival's (MNIST: not above by more than the interval)",
+			"[closed scope](#aims-in-closed-scope)", "closed-aims", []int{2}, false},
 		{"likewise joint NLL", "", "closed-aims", []int{3}, false},
 		{"NLL at most 0.003 above the reference's", "", "closed-aims", []int{4}, false},
-		{"90% intervals of the top class's probability hold 0.85 to 0.95", "", "closed-aims", []int{5}, false},
-		{"images of no class of the task told by entropy: AUROC 0.84 (CIFAR-100), 0.77 (MNIST)", "[other images](#other-images-and-spoiled-ones)",
-			"shifts", nil, false},
+		{"90% intervals of the top class's probability hold 0.85 to 0.95", "", "closed-aims",
+			[]int{5}, false},
+		{"images of no class of the task told by entropy: AUROC 0.84 (CIFAR-100), 0.77 (MNIST)",
+			"[other images](#other-images-and-spoiled-ones)", "shifts", nil, false},
 		{"the paper's aims, FMP", "[the paper's](#aims-and-what-was-reached)", "aims", nil, false},
 		{"the paper's aims, its own predictor (FMP-ISAB)", "", "aims-isab", nil, false},
 	} {

@@ -21,13 +21,15 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// Unfinished features are saved every saveEvery, and less often where saving takes more than one part in saveShare of the time.
+// Unfinished features are saved every saveEvery, and less often where saving takes more than one
+// part in saveShare of the time.
 const (
 	saveEvery = 20 * time.Second
 	saveShare = 20
 )
 
-// cacheDir returns the folder of cached features that a setting means (see [Config]); "" without a cache.
+// cacheDir returns the folder of cached features that a setting means (see [Config]); "" without a
+// cache.
 func cacheDir(dir string) string {
 	switch dir {
 	case "none":
@@ -42,7 +44,8 @@ func cacheDir(dir string) string {
 	return dir
 }
 
-// cachePath returns the cache file of a data set's features, training images before test images; "" without a cache.
+// cachePath returns the cache file of a data set's features, training images before test images; ""
+// without a cache.
 func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
 	if dir = cacheDir(dir); dir == "" {
 		return ""
@@ -51,8 +54,9 @@ func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
 	return filepath.Join(dir, hex.EncodeToString(sum[:])[:32]+".npy")
 }
 
-// grid divides the images of a data set, training images before test images, into chunks of whole batches. Features are computed chunk by
-// chunk, so that they are the same numbers wherever a computation begins.
+// grid divides the images of a data set, training images before test images, into chunks of whole
+// batches. Features are computed chunk by chunk, so that they are the same numbers wherever a
+// computation begins.
 type grid struct{ train, test, chunk int }
 
 func newGrid(ds *dataset.Dataset, x *extractor.Extractor) grid {
@@ -78,9 +82,11 @@ func (g grid) begins(n int) bool {
 	return n%g.chunk == 0
 }
 
-// extract computes the features of a range of the images that g divides, [range, dx]. With a cache, partial results are saved beside it
-// every saveEvery and when ctx ends; the next call resumes from them and returns the same features.
-func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, g grid, r dataset.Range, path string,
+// extract computes the features of a range of the images that g divides, [range, dx]. With a cache,
+// partial results are saved beside it every saveEvery and when ctx ends; the next call resumes from
+// them and returns the same features.
+func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, g grid,
+	r dataset.Range, path string,
 	progress func(done, total int)) ([]float32, error) {
 	dx, total := x.Dx(), r.Len()
 	partial := ""
@@ -129,15 +135,17 @@ func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, g
 	return rows, nil
 }
 
-// sumPath returns the path of the file beside a cache that holds its SHA-256, in the format of sha256sum.
+// sumPath returns the path of the file beside a cache that holds its SHA-256, in the format of
+// sha256sum.
 func sumPath(path string) string { return path + ".sha256" }
 
 func sumLine(h hash.Hash, path string) string {
 	return hex.EncodeToString(h.Sum(nil)) + "  " + filepath.Base(path) + "\n"
 }
 
-// loadRows reads n rows of dx features (any number of rows for n -1). It returns nil rows where the cache cannot be used,
-// and a note with the reason where the file exists: a damaged one would change results unnoticed.
+// loadRows reads n rows of dx features (any number of rows for n -1). It returns nil rows where the
+// cache cannot be used, and a note with the reason where the file exists: a damaged one would
+// change results unnoticed.
 func loadRows(path string, n, dx int) (rows []float32, note string) {
 	if path == "" {
 		return nil, ""
@@ -146,7 +154,9 @@ func loadRows(path string, n, dx int) (rows []float32, note string) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ""
 	}
-	damaged := fmt.Sprintf("the cached features in %s do not match their digest: they are computed anew", filepath.Base(path))
+	damaged := fmt.Sprintf(
+		"the cached features in %s do not match their digest: they are computed anew",
+		filepath.Base(path))
 	if err != nil {
 		return nil, damaged
 	}
@@ -154,7 +164,8 @@ func loadRows(path string, n, dx int) (rows []float32, note string) {
 	h := sha256.New()
 	t, err := npy.Read(io.TeeReader(f, h))
 	sum, err2 := regularfile.ReadFile(sumPath(path), 1<<10)
-	if err != nil || err2 != nil || string(sum) != sumLine(h, path) || len(t.Shape) != 2 || t.Shape[1] != dx || (n >= 0 && t.Shape[0] != n) {
+	if err != nil || err2 != nil || string(sum) != sumLine(h, path) || len(t.Shape) != 2 ||
+		t.Shape[1] != dx || (n >= 0 && t.Shape[0] != n) {
 		return nil, damaged
 	}
 	return t.F32(), ""

@@ -1,5 +1,5 @@
-// Package featurize computes feature rows from raw images: a data set (featurize/dataset), an extractor
-// (featurize/extractor), a cache of its features on disk, and their standardisation.
+// Package featurize computes feature rows from raw images: a data set (featurize/dataset), an
+// extractor (featurize/extractor), a cache of its features on disk, and their standardisation.
 package featurize
 
 import (
@@ -51,24 +51,28 @@ func (f *Features) Select(r dataset.Range) Labelled {
 type Config struct {
 	// Fractions are the parts of the training images; zero means [dataset.DefaultFractions].
 	Fractions dataset.Fractions
-	// Stats, if not nil, standardise the features in place of the statistics of the extractor part, for tasks whose
-	// extractor was trained on other images.
+	// Stats, if not nil, standardise the features in place of the statistics of the extractor part,
+	// for tasks whose extractor was trained on other images.
 	Stats *Stats
 	// Test is the number of test images whose features are wanted, the first ones; 0 means all.
 	Test int
-	// Cache is the folder of cached features; "" means fmp/features in the user's cache folder, "none" disables the cache.
+	// Cache is the folder of cached features; "" means fmp/features in the user's cache folder, "none"
+	// disables the cache.
 	Cache string
-	// Skip leaves out images that cannot be decoded, of a data set whose files are decoded when they are asked for; without it they are
-	// an error that names them, once the features of all others are stored.
+	// Skip leaves out images that cannot be decoded, of a data set whose files are decoded when they
+	// are asked for; without it they are an error that names them, once the features of all others are
+	// stored.
 	Skip bool
-	// Progress, if not nil, is called with the number of images done, possibly from several goroutines.
+	// Progress, if not nil, is called with the number of images done, possibly from several
+	// goroutines.
 	Progress func(done, total int)
 }
 
-// Run computes, or reads from the cache, the features of a data set's training and test images. The features of a
-// third-party model are standardised with the statistics of the extractor part. Images that are left out, see [Config], are dropped from
-// ds as well.
-func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Config) (*Features, error) {
+// Run computes, or reads from the cache, the features of a data set's training and test images. The
+// features of a third-party model are standardised with the statistics of the extractor part.
+// Images that are left out, see [Config], are dropped from ds as well.
+func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor,
+	c Config) (*Features, error) {
 	if c.Fractions == (dataset.Fractions{}) {
 		c.Fractions = dataset.DefaultFractions
 	}
@@ -78,7 +82,8 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	}
 	f := &Features{Dx: x.Dx(), Classes: ds.Classes, Splits: splits, Digest: x.Digest() + ds.Digest}
 	f.Notes = append(append(f.Notes, ds.Notes...), x.Notes()...)
-	f.Train, f.Test = Labelled{N: ds.Train.N, Labels: ds.Train.Labels}, Labelled{N: ds.Test.N, Labels: ds.Test.Labels}
+	f.Train, f.Test = Labelled{N: ds.Train.N, Labels: ds.Train.Labels},
+		Labelled{N: ds.Test.N, Labels: ds.Test.Labels}
 	path := cachePath(c.Cache, ds, x)
 	all, note := loadRows(path, f.Train.N+f.Test.N, f.Dx)
 	if c.Test > 0 && c.Test < f.Test.N {
@@ -124,8 +129,9 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	}
 	for i, v := range all {
 		if !(math.Abs(float64(v)) <= maxFeature) {
-			return nil, fmt.Errorf("feature %d of image %d is %v as it goes to the methods; their arithmetic stands up to %g: check "+
-				"extractor.mean and extractor.std, and the model", i%f.Dx, i/f.Dx, v, maxFeature)
+			return nil, fmt.Errorf("feature %d of image %d is %v as it goes to the methods; their "+
+				"arithmetic stands up to %g: check extractor.mean and extractor.std, and the model", i%f.Dx,
+				i/f.Dx, v, maxFeature)
 		}
 	}
 	sum := sha256.Sum256([]byte(f.Digest))
@@ -133,24 +139,28 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, c Con
 	return f, nil
 }
 
-// statistics returns the statistics of the extractor part or, where it is too small, of the corpus as well, and the range of
-// images that they were computed from.
+// statistics returns the statistics of the extractor part or, where it is too small, of the corpus
+// as well, and the range of images that they were computed from.
 func (f *Features) statistics() (*Stats, dataset.Range, error) {
 	splits := f.Splits
 	part := splits.Extractor
 	if part.Len() < minStats {
 		part = dataset.Range{From: 0, To: splits.Clients.From}
-		f.Notes = append(f.Notes, fmt.Sprintf("the extractor part holds %d images: features are standardised over the corpus as well",
-			splits.Extractor.Len()))
+		f.Notes = append(f.Notes,
+			fmt.Sprintf(
+				"the extractor part holds %d images: features are standardised over the corpus as well",
+				splits.Extractor.Len()))
 	}
 	if part.Len() < minStats {
-		return nil, part, fmt.Errorf("standardising features needs %d images outside the clients' part and there are %d; give "+
-			"dataset.splits.extractor or dataset.splits.corpus a larger share", minStats, part.Len())
+		return nil, part, fmt.Errorf(
+			"standardising features needs %d images outside the clients' part and there are %d; give "+
+				"dataset.splits.extractor or dataset.splits.corpus a larger share", minStats, part.Len())
 	}
 	return NewStats(f.Train.Features[part.From*f.Dx:part.To*f.Dx], f.Dx), part, nil
 }
 
-// cause returns the innermost error, such as "permission denied": notes are shared, and name no folder.
+// cause returns the innermost error, such as "permission denied": notes are shared, and name no
+// folder.
 func cause(err error) error {
 	for {
 		inner := errors.Unwrap(err)
@@ -161,8 +171,8 @@ func cause(err error) error {
 	}
 }
 
-// maxFeature bounds the magnitude of a feature, after any standardisation: sums of squares of larger ones overflow float32,
-// and every figure would be NaN.
+// maxFeature bounds the magnitude of a feature, after any standardisation: sums of squares of
+// larger ones overflow float32, and every figure would be NaN.
 const maxFeature = 1e9
 
 // minStats is the least number of images that features are standardised over.

@@ -21,7 +21,8 @@ import (
 func TestStats(t *testing.T) {
 	rows := []float32{1, 5, 3, 5, 5, 5}
 	s := NewStats(rows, 2)
-	if s.Mean[0] != 3 || s.Mean[1] != 5 || math.Abs(float64(s.Std[0])-math.Sqrt(8.0/3)) > 1e-6 || s.Std[1] != 1 {
+	if s.Mean[0] != 3 || s.Mean[1] != 5 || math.Abs(float64(s.Std[0])-math.Sqrt(8.0/3)) > 1e-6 ||
+		s.Std[1] != 1 {
 		t.Errorf("%+v", s)
 	}
 	s.Apply(rows)
@@ -44,7 +45,8 @@ func testData() *dataset.Dataset {
 		}
 		return p
 	}
-	return &dataset.Dataset{Name: "t", Classes: []string{"a", "b"}, Train: part(80, 1), Test: part(20, 2), Digest: "test"}
+	return &dataset.Dataset{Name: "t", Classes: []string{"a", "b"}, Train: part(80, 1),
+		Test: part(20, 2), Digest: "test"}
 }
 
 func openTest(t *testing.T, threads int, kind string) *extractor.Extractor {
@@ -55,13 +57,15 @@ func openTest(t *testing.T, threads int, kind string) *extractor.Extractor {
 	for i := range k {
 		k[i] = float32(i%7) - 3
 	}
-	v := b.Op("Conv", []build.Ref{b.Input("image", onnx.Float32, "n", 1, 6, 6), b.Param("k", onnx.NewTensor(k, 3, 1, 3, 3))})
+	v := b.Op("Conv", []build.Ref{b.Input("image", onnx.Float32, "n", 1, 6, 6),
+		b.Param("k", onnx.NewTensor(k, 3, 1, 3, 3))})
 	b.Output("features", b.Relu(v))
 	m, err := b.Model()
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := extractor.New(eng, m, models.Manifest{Kind: kind}, extractor.Options{Batch: 7, Threads: threads}, testData().Train.Images)
+	x, err := extractor.New(eng, m, models.Manifest{Kind: kind},
+		extractor.Options{Batch: 7, Threads: threads}, testData().Train.Images)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +91,16 @@ func TestRunStandardisesOverTheExtractorPartAndCaches(t *testing.T) {
 		}
 	}
 	again, err := Run(context.Background(), ds, openTest(t, 3, ""), Config{Cache: cache})
-	if err != nil || !again.Cached || !slices.Equal(again.Train.Features, first.Train.Features) || again.Digest != first.Digest {
+	if err != nil || !again.Cached || !slices.Equal(again.Train.Features, first.Train.Features) ||
+		again.Digest != first.Digest {
 		t.Errorf("from the cache: cached %v, %v", again.Cached, err)
 	}
 	fresh, err := Run(context.Background(), ds, openTest(t, 3, ""), Config{Cache: "none"})
 	if err != nil || fresh.Cached || !slices.Equal(fresh.Test.Features, first.Test.Features) {
 		t.Errorf("with 3 threads: %v", err)
 	}
-	own, err := Run(context.Background(), ds, openTest(t, 1, models.KindExtractor), Config{Cache: "none"})
+	own, err := Run(context.Background(), ds, openTest(t, 1, models.KindExtractor),
+		Config{Cache: "none"})
 	if err != nil || own.Stats != nil || slices.Equal(own.Test.Features, first.Test.Features) {
 		t.Errorf("an extractor of ours is standardised again (%v)", err)
 	}
@@ -122,7 +128,8 @@ func TestDamagedCacheIsNotBelieved(t *testing.T) {
 	for i := len(flipped) - 4*10; i < len(flipped); i += 4 {
 		flipped[i] ^= 1 // the last bit of ten values
 	}
-	for name, bad := range map[string][]byte{"truncated": good[:len(good)-3], "NaN": nan, "empty": nil, "text": []byte("hello"),
+	for name, bad := range map[string][]byte{"truncated": good[:len(good)-3], "NaN": nan, "empty": nil,
+		"text":         []byte("hello"),
 		"flipped bits": flipped} {
 		if err := os.WriteFile(files[0], bad, 0o644); err != nil {
 			t.Fatal(err)
@@ -131,7 +138,8 @@ func TestDamagedCacheIsNotBelieved(t *testing.T) {
 		if err != nil || got.Cached || !slices.Equal(got.Train.Features, want.Train.Features) ||
 			!slices.Equal(got.Test.Features, want.Test.Features) {
 			t.Errorf("%s: cached %v, %v", name, got != nil && got.Cached, err)
-		} else if notes := strings.Join(got.Notes, " "); !strings.Contains(notes, "do not match their digest") || strings.Contains(notes, cache) {
+		} else if notes := strings.Join(got.Notes, " "); !strings.Contains(notes,
+			"do not match their digest") || strings.Contains(notes, cache) {
 			t.Errorf("%s: notes are %q", name, notes)
 		}
 		if got, err = Run(context.Background(), ds, x, Config{Cache: cache}); err != nil || !got.Cached ||
@@ -146,7 +154,8 @@ func TestUnwritableCacheIsANote(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Run(context.Background(), testData(), openTest(t, 1, ""), Config{Cache: filepath.Join(file, "x")})
+	f, err := Run(context.Background(), testData(), openTest(t, 1, ""),
+		Config{Cache: filepath.Join(file, "x")})
 	if err != nil || !strings.Contains(strings.Join(f.Notes, " "), "could not be cached") {
 		t.Errorf("%v", err)
 	}
@@ -154,7 +163,8 @@ func TestUnwritableCacheIsANote(t *testing.T) {
 
 func TestRunErrors(t *testing.T) {
 	x := openTest(t, 1, "")
-	if _, err := Run(context.Background(), testData(), x, Config{Cache: "none", Fractions: dataset.Fractions{Clients: 1}}); err == nil {
+	if _, err := Run(context.Background(), testData(), x,
+		Config{Cache: "none", Fractions: dataset.Fractions{Clients: 1}}); err == nil {
 		t.Error("nothing to standardise over: no error")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -182,12 +192,14 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 			t.Fatalf("stopped at %d: %v", stop, err)
 		}
 		first := -1
-		got, err := Run(context.Background(), ds, openTest(t, 2, ""), Config{Cache: cache, Progress: func(done, _ int) {
-			if first < 0 {
-				first = done
-			}
-		}})
-		if err != nil || !slices.Equal(got.Train.Features, want.Train.Features) || !slices.Equal(got.Test.Features, want.Test.Features) {
+		got, err := Run(context.Background(), ds, openTest(t, 2, ""),
+			Config{Cache: cache, Progress: func(done, _ int) {
+				if first < 0 {
+					first = done
+				}
+			}})
+		if err != nil || !slices.Equal(got.Train.Features, want.Train.Features) ||
+			!slices.Equal(got.Test.Features, want.Test.Features) {
 			t.Errorf("after a stop at %d: %v, or other features", stop, err)
 		}
 		if chunk := 56; stop > chunk && first <= chunk {
@@ -199,7 +211,8 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 	}
 }
 
-// TestFewTestImages: where few test images are wanted no more features are computed, and they are those of a run that wants all.
+// TestFewTestImages: where few test images are wanted no more features are computed, and they are
+// those of a run that wants all.
 func TestFewTestImages(t *testing.T) {
 	ds := testData()
 	x := openTest(t, 1, "")
@@ -210,13 +223,17 @@ func TestFewTestImages(t *testing.T) {
 	cache := t.TempDir()
 	for _, cached := range []bool{false, true} {
 		computed := 0
-		got, err := Run(t.Context(), ds, x, Config{Cache: cache, Test: 6, Progress: func(_, total int) { computed = total }})
+		got, err := Run(t.Context(), ds, x,
+			Config{Cache: cache, Test: 6, Progress: func(_, total int) { computed = total }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Cached != cached || !cached && computed != 86 || got.Test.N != 6 || len(got.Test.Labels) != 6 || got.Digest != want.Digest ||
-			!slices.Equal(got.Train.Features, want.Train.Features) || !slices.Equal(got.Test.Features, want.Test.Features[:6*want.Dx]) {
-			t.Errorf("cached %v, %d features computed for %d test images; want cached %v, 86 and 6", got.Cached, computed, got.Test.N, cached)
+		if got.Cached != cached || !cached && computed != 86 || got.Test.N != 6 ||
+			len(got.Test.Labels) != 6 || got.Digest != want.Digest ||
+			!slices.Equal(got.Train.Features, want.Train.Features) ||
+			!slices.Equal(got.Test.Features, want.Test.Features[:6*want.Dx]) {
+			t.Errorf("cached %v, %d features computed for %d test images; want cached %v, 86 and 6",
+				got.Cached, computed, got.Test.N, cached)
 		}
 	}
 	all, err := Run(t.Context(), ds, x, Config{Cache: cache})

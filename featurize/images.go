@@ -11,12 +11,14 @@ import (
 	"fmp/featurize/extractor"
 )
 
-// Rows computes, or reads from the cache folder (see [Config]), the features of further images of a data set's shape,
-// standardised by stats if that is not nil.
-func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, stats *Stats, cache string,
+// Rows computes, or reads from the cache folder (see [Config]), the features of further images of a
+// data set's shape, standardised by stats if that is not nil.
+func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor,
+	stats *Stats, cache string,
 	progress func(done, total int)) ([]float32, error) {
 	if images.Lazy() {
-		return nil, fmt.Errorf("features of %d images: they are named by their pixels, which must be in memory", images.N)
+		return nil, fmt.Errorf("features of %d images: they are named by their pixels, which must be "+
+			"in memory", images.N)
 	}
 	h := sha256.New()
 	for _, v := range []int{images.N, images.H, images.W, images.Ch} {

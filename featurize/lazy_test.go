@@ -15,7 +15,8 @@ import (
 	"fmp/featurize/imagefile"
 )
 
-// photos writes a folder of 100 grey pictures, 80 of them for training; the files called in cut end too early.
+// photos writes a folder of 100 grey pictures, 80 of them for training; the files called in cut end
+// too early.
 func photos(t *testing.T, cut ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,7 +29,8 @@ func photos(t *testing.T, cut ...string) string {
 		if err := png.Encode(&b, im); err != nil {
 			t.Fatal(err)
 		}
-		name := fmt.Sprintf("%s/%s/%02d.png", []string{"train", "train", "train", "train", "test"}[i%5], []string{"a", "b"}[i%2], i)
+		name := fmt.Sprintf("%s/%s/%02d.png", []string{"train", "train", "train", "train", "test"}[i%5],
+			[]string{"a", "b"}[i%2], i)
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -44,10 +46,12 @@ func photos(t *testing.T, cut ...string) string {
 	return dir
 }
 
-// openPhotos loads a folder for openTest's extractor: held in memory for hold 0, decoded when asked for with 1.
+// openPhotos loads a folder for openTest's extractor: held in memory for hold 0, decoded when asked
+// for with 1.
 func openPhotos(t *testing.T, dir string, hold int64, skip bool) *dataset.Dataset {
 	t.Helper()
-	ds, err := dataset.Load(t.Context(), dataset.Options{Name: dir, Fit: imagefile.Fit{H: 6, W: 6}, Hold: hold, Skip: skip})
+	ds, err := dataset.Load(t.Context(),
+		dataset.Options{Name: dir, Fit: imagefile.Fit{H: 6, W: 6}, Hold: hold, Skip: skip})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +71,9 @@ func rows(t *testing.T, cache string) (string, []byte) {
 	return "", nil
 }
 
-// TestLazyStore: files that are decoded when they are asked for give the stored features of images in memory, byte for byte, whole and in
-// any number of shards; the extractor's threads and the order of shards play no part.
+// TestLazyStore: files that are decoded when they are asked for give the stored features of images
+// in memory, byte for byte, whole and in any number of shards; the extractor's threads and the
+// order of shards play no part.
 func TestLazyStore(t *testing.T) {
 	dir := photos(t)
 	held, whole := t.TempDir(), t.TempDir()
@@ -76,19 +81,22 @@ func TestLazyStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Run(t.Context(), openPhotos(t, dir, 1, false), openTest(t, 2, ""), Config{Cache: whole})
+	got, err := Run(t.Context(), openPhotos(t, dir, 1, false), openTest(t, 2, ""),
+		Config{Cache: whole})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, want := rows(t, held)
 	name, data := rows(t, whole)
-	if !bytes.Equal(data, want) || !slices.Equal(got.Train.Features, of.Train.Features) || !slices.Equal(got.Test.Labels, of.Test.Labels) {
+	if !bytes.Equal(data, want) || !slices.Equal(got.Train.Features, of.Train.Features) ||
+		!slices.Equal(got.Test.Labels, of.Test.Labels) {
 		t.Error("the features of files differ from those of images in memory")
 	}
 	for n := 1; n <= 5; n++ {
 		cache := t.TempDir()
 		for i := n - 1; i >= 0; i-- {
-			if _, err := RunShard(t.Context(), openPhotos(t, dir, 1, false), openTest(t, 1+i%2, ""), i, n, Config{Cache: cache}); err != nil {
+			if _, err := RunShard(t.Context(), openPhotos(t, dir, 1, false), openTest(t, 1+i%2, ""), i, n,
+				Config{Cache: cache}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -116,8 +124,9 @@ func TestLazyReadsOwnImages(t *testing.T) {
 	}
 }
 
-// TestLazySkip: images that cannot be decoded are named where they are an error, once all others are stored, and left out where they may
-// be: what remains is what remains of images in memory. Shards store what a run without them does.
+// TestLazySkip: images that cannot be decoded are named where they are an error, once all others
+// are stored, and left out where they may be: what remains is what remains of images in memory.
+// Shards store what a run without them does.
 func TestLazySkip(t *testing.T) {
 	cut := []string{"train/a/00.png", "train/b/33.png", "train/a/96.png", "test/b/49.png"}
 	dir := photos(t, cut...)
@@ -128,7 +137,8 @@ func TestLazySkip(t *testing.T) {
 		}
 		return n
 	}
-	if _, err := Run(t.Context(), openPhotos(t, dir, 1, false), openTest(t, 1, ""), Config{Cache: whole}); err == nil ||
+	if _, err := Run(t.Context(), openPhotos(t, dir, 1, false), openTest(t, 1, ""),
+		Config{Cache: whole}); err == nil ||
 		names(err.Error()) != 4 || !strings.Contains(err.Error(), "--on-bad skip") {
 		t.Errorf("the error does not name each image once: %v", err)
 	}
@@ -158,13 +168,15 @@ func TestLazySkip(t *testing.T) {
 		t.Error("shards with images that cannot be decoded merge to another file than a run's")
 	}
 	for i := range 2 {
-		if s, err := RunShard(t.Context(), openPhotos(t, dir, 1, true), openTest(t, 1, ""), 0, 1, Config{Cache: cache, Skip: i > 0}); !s.Cached ||
+		if s, err := RunShard(t.Context(), openPhotos(t, dir, 1, true), openTest(t, 1, ""), 0, 1,
+			Config{Cache: cache, Skip: i > 0}); !s.Cached ||
 			s.LeftOut != 4 || (err == nil) != (i > 0) {
 			t.Errorf("of the merged file: %+v, %v", s, err)
 		}
 	}
 	for _, test := range []int{0, 15} {
-		of, err := Run(t.Context(), openPhotos(t, dir, 0, true), openTest(t, 1, ""), Config{Cache: "none"})
+		of, err := Run(t.Context(), openPhotos(t, dir, 0, true), openTest(t, 1, ""),
+			Config{Cache: "none"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,13 +186,14 @@ func TestLazySkip(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := len(got.Test.Labels)
-		if !got.Cached || !slices.Equal(got.Train.Labels, of.Train.Labels) || !slices.Equal(got.Test.Labels, of.Test.Labels[:n]) ||
-			got.Splits != of.Splits || !slices.Equal(got.Train.Features, of.Train.Features) ||
-			!slices.Equal(got.Test.Features, of.Test.Features[:n*of.Dx]) || got.Train.N != 77 || got.Test.N != n || test == 0 && n != 19 ||
-			n < test-1 ||
+		if !got.Cached || !slices.Equal(got.Train.Labels, of.Train.Labels) ||
+			!slices.Equal(got.Test.Labels, of.Test.Labels[:n]) || got.Splits != of.Splits ||
+			!slices.Equal(got.Train.Features, of.Train.Features) ||
+			!slices.Equal(got.Test.Features, of.Test.Features[:n*of.Dx]) || got.Train.N != 77 ||
+			got.Test.N != n || test == 0 && n != 19 || n < test-1 ||
 			names(got.Notes[len(got.Notes)-1]) < 3 {
-			t.Errorf("%d tests: %d training and %d test images, splits %+v; want %d, %d, %+v: %q", test, got.Train.N, got.Test.N, got.Splits,
-				of.Train.N, of.Test.N, of.Splits, got.Notes)
+			t.Errorf("%d tests: %d training and %d test images, splits %+v; want %d, %d, %+v: %q", test,
+				got.Train.N, got.Test.N, got.Splits, of.Train.N, of.Test.N, of.Splits, got.Notes)
 		}
 		if ds.Train.N != 77 || len(ds.Test.Names(nil)) != 0 || test == 0 && ds.Test.N != 19 {
 			t.Errorf("the data set keeps %d training and %d test images", ds.Train.N, ds.Test.N)

@@ -21,7 +21,8 @@ import (
 // MaxShards bounds the number of shards of a data set.
 const MaxShards = 100_000
 
-// Shard is a part of the stored features of a data set: those of the images From to To-1 of Total, training images before test images.
+// Shard is a part of the stored features of a data set: those of the images From to To-1 of Total,
+// training images before test images.
 type Shard struct {
 	Path  string `json:"path"`
 	From  int    `json:"from"`
@@ -33,16 +34,21 @@ type Shard struct {
 	LeftOut int `json:"left_out,omitempty"`
 }
 
-// RunShard computes shard i of n, counted from 0, of the features of a data set and stores it in the cache folder. Shards end where chunks
-// of whole batches do, so that [Merge] makes of all n the file that [Run] stores, byte for byte. A shard that is there, alone or merged, is
-// not computed again; one that was stopped resumes. Of n shards some are empty where there are fewer chunks: they have no file.
-func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, i, n int, c Config) (Shard, error) {
+// RunShard computes shard i of n, counted from 0, of the features of a data set and stores it in
+// the cache folder. Shards end where chunks of whole batches do, so that [Merge] makes of all n the
+// file that [Run] stores, byte for byte. A shard that is there, alone or merged, is not computed
+// again; one that was stopped resumes. Of n shards some are empty where there are fewer chunks:
+// they have no file.
+func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, i, n int,
+	c Config) (Shard, error) {
 	if n < 1 || n > MaxShards || i < 0 || i >= n {
-		return Shard{}, fmt.Errorf("shard %d of %d; want 0 to N-1 of N, and N at most %d", i, n, MaxShards)
+		return Shard{}, fmt.Errorf("shard %d of %d; want 0 to N-1 of N, and N at most %d",
+			i, n, MaxShards)
 	}
 	g := newGrid(ds, x)
 	k := g.count()
-	s := Shard{Path: cachePath(c.Cache, ds, x), From: g.at(i * k / n), To: g.at((i + 1) * k / n), Total: g.train + g.test}
+	s := Shard{Path: cachePath(c.Cache, ds, x), From: g.at(i * k / n), To: g.at((i + 1) * k / n),
+		Total: g.train + g.test}
 	if s.Path == "" {
 		return s, errors.New("storing features: there is no cache folder: set XDG_CACHE_HOME")
 	}
@@ -72,8 +78,10 @@ func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, 
 	return s, err
 }
 
-// decoded counts the images of rows, the shard's, that could not be decoded; without skip they are an error that names them.
-func (s *Shard) decoded(ctx context.Context, ds *dataset.Dataset, rows []float32, dx int, skip bool) error {
+// decoded counts the images of rows, the shard's, that could not be decoded; without skip they are
+// an error that names them.
+func (s *Shard) decoded(ctx context.Context, ds *dataset.Dataset, rows []float32, dx int,
+	skip bool) error {
 	if !ds.Train.Lazy() {
 		return nil
 	}
@@ -98,7 +106,8 @@ type Merged struct {
 // digestLength is the number of hexadecimal digits that the files of a data set begin with.
 const digestLength = 32
 
-// suffix returns the end of the name of a shard's file, in digits of one width: names sort as images do.
+// suffix returns the end of the name of a shard's file, in digits of one width: names sort as
+// images do.
 func (s Shard) suffix() string {
 	return fmt.Sprintf(".%010d-%010d-of-%010d.npy", s.From, s.To, s.Total)
 }
@@ -112,9 +121,10 @@ func parseShard(name string) (s Shard, ok bool) {
 	return s, err == nil && name[digestLength:] == s.suffix()
 }
 
-// Merge makes, of the shards in a cache folder (see [Config]), the file that [Run] reads for each data set whose shards are all there,
-// and removes them then. It holds one buffer in memory. Shards that are missing or do not match their digest are an error, which names
-// the images; the other data sets are merged nevertheless.
+// Merge makes, of the shards in a cache folder (see [Config]), the file that [Run] reads for each
+// data set whose shards are all there, and removes them then. It holds one buffer in memory. Shards
+// that are missing or do not match their digest are an error, which names the images; the other
+// data sets are merged nevertheless.
 func Merge(ctx context.Context, cache string) ([]Merged, error) {
 	dir := cacheDir(cache)
 	if dir == "" {
@@ -127,7 +137,8 @@ func Merge(ctx context.Context, cache string) ([]Merged, error) {
 	out := []Merged{} // an empty list in JSON
 	var errs []error
 	var shards []Shard
-	for i, e := range entries { // by name: the shards of a data set follow each other, in the order of its images
+	// by name: the shards of a data set follow each other, in the order of its images
+	for i, e := range entries {
 		s, ok := parseShard(e.Name())
 		if !ok {
 			continue
@@ -142,7 +153,8 @@ func Merge(ctx context.Context, cache string) ([]Merged, error) {
 			continue
 		}
 		m, err := mergeShards(ctx, filepath.Join(dir, name+".npy"), shards)
-		if errors.Is(err, errMissing) && matches(m.Path) { // a merging was stopped while it removed the shards
+		// a merging was stopped while it removed the shards
+		if errors.Is(err, errMissing) && matches(m.Path) {
 			err = removeShards(shards)
 		}
 		if err != nil {
@@ -164,8 +176,8 @@ func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, erro
 		case s.From > at:
 			return m, fmt.Errorf("images %d to %d of %d are missing: %w", at, s.From-1, m.Images, errMissing)
 		case s.From < at || s.To < s.From || s.Total != m.Images:
-			return m, fmt.Errorf("%s overlaps others: remove the shards of one division; all of a division have the same number of shards "+
-				"and extractor.batch", filepath.Base(s.Path))
+			return m, fmt.Errorf("%s overlaps others: remove the shards of one division; all of a "+
+				"division have the same number of shards and extractor.batch", filepath.Base(s.Path))
 		}
 		at = s.To
 	}
@@ -219,7 +231,8 @@ func matches(path string) bool {
 // errMissing is the error for images that no shard has.
 var errMissing = errors.New("run fmp features --shard for them")
 
-// copyTo writes the rows of a shard after, where first is set, the header of the whole file, and returns the number of features of a row.
+// copyTo writes the rows of a shard after, where first is set, the header of the whole file, and
+// returns the number of features of a row.
 func (s Shard) copyTo(w io.Writer, first bool) (dx int, err error) {
 	f, err := regularfile.Open(s.Path)
 	if err != nil {
@@ -245,7 +258,8 @@ func (s Shard) copyTo(w io.Writer, first bool) (dx int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if sum, err := regularfile.ReadFile(sumPath(s.Path), 1<<10); err != nil || n != want || string(sum) != sumLine(h, s.Path) {
+	if sum, err := regularfile.ReadFile(sumPath(s.Path), 1<<10); err != nil || n != want ||
+		string(sum) != sumLine(h, s.Path) {
 		return 0, fmt.Errorf("it does not match its digest: remove it and run fmp features --shard again")
 	}
 	return dx, nil

@@ -29,8 +29,8 @@ func stored(t *testing.T, dir string) map[string][]byte {
 	return out
 }
 
-// TestShards: shards in any number, computed in any order by any number of threads, one of them stopped and resumed, merge to the file of
-// a run without shards, byte for byte; runs read it.
+// TestShards: shards in any number, computed in any order by any number of threads, one of them
+// stopped and resumed, merge to the file of a run without shards, byte for byte; runs read it.
 func TestShards(t *testing.T) {
 	ds := testData()
 	whole := t.TempDir()
@@ -47,7 +47,8 @@ func TestShards(t *testing.T) {
 				cancel()
 			}
 		}}
-		if _, err := RunShard(ctx, ds, openTest(t, 1, ""), n-1, n, c); n == 2 && !errors.Is(err, context.Canceled) {
+		if _, err := RunShard(ctx, ds, openTest(t, 1, ""), n-1, n, c); n == 2 &&
+			!errors.Is(err, context.Canceled) {
 			t.Fatalf("not stopped: %v", err)
 		}
 		begun := -1
@@ -68,7 +69,8 @@ func TestShards(t *testing.T) {
 			if images += s.To - s.From; i == n-1 && n == 2 && begun <= 24 {
 				t.Errorf("a shard that was stopped began again with its image %d", begun)
 			}
-			if again, err := RunShard(t.Context(), ds, openTest(t, 1, ""), i, n, c); err != nil || !again.Cached && s.From < s.To {
+			if again, err := RunShard(t.Context(), ds, openTest(t, 1, ""), i, n, c); err != nil ||
+				!again.Cached && s.From < s.To {
 				t.Errorf("shard %d of %d is computed again: %v", i, n, err)
 			}
 		}
@@ -89,13 +91,15 @@ func TestShards(t *testing.T) {
 			}
 		}
 		read, err := Run(t.Context(), ds, openTest(t, 1, ""), Config{Cache: cache})
-		if err != nil || !read.Cached || read.Digest != first.Digest || !slices.Equal(read.Train.Features, first.Train.Features) {
+		if err != nil || !read.Cached || read.Digest != first.Digest ||
+			!slices.Equal(read.Train.Features, first.Train.Features) {
 			t.Errorf("%d shards: a run does not read them: %v", n, err)
 		}
 	}
 }
 
-// TestMergeRefuses: shards that are missing, damaged or of two divisions make no file, and are kept; other data sets are merged.
+// TestMergeRefuses: shards that are missing, damaged or of two divisions make no file, and are
+// kept; other data sets are merged.
 func TestMergeRefuses(t *testing.T) {
 	ds := testData()
 	other := testData()
@@ -105,10 +109,13 @@ func TestMergeRefuses(t *testing.T) {
 		name, want string
 		change     func(t *testing.T, paths []string)
 	}{
-		{"missing", "images 56 to 79 of 100 are missing", func(t *testing.T, p []string) { remove(t, p[1]) }},
-		{"missing last", "images 80 to 99 of 100 are missing", func(t *testing.T, p []string) { remove(t, p[2]) }},
+		{"missing", "images 56 to 79 of 100 are missing",
+			func(t *testing.T, p []string) { remove(t, p[1]) }},
+		{"missing last", "images 80 to 99 of 100 are missing",
+			func(t *testing.T, p []string) { remove(t, p[2]) }},
 		{"damaged", "does not match its digest", func(t *testing.T, p []string) { flip(t, p[1], -1) }},
-		{"another size", "rows; want 24", func(t *testing.T, p []string) { rename(t, p[0], p[1]); copyShard(t, p[1], p[0]) }},
+		{"another size", "rows; want 24",
+			func(t *testing.T, p []string) { rename(t, p[0], p[1]); copyShard(t, p[1], p[0]) }},
 		{"two divisions", "overlaps", func(t *testing.T, p []string) {
 			copyShard(t, p[1], strings.Replace(p[1], ".0000000056-", ".0000000070-", 1))
 		}},

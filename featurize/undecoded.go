@@ -12,7 +12,8 @@ import (
 	"fmp/featurize/imagefile"
 )
 
-// undecoded returns the numbers of the images that could not be decoded: their stored features are NaN.
+// undecoded returns the numbers of the images that could not be decoded: their stored features are
+// NaN.
 func undecoded(rows []float32, dx int) (out []int) {
 	for i := 0; i*dx < len(rows); i++ {
 		if math.IsNaN(float64(rows[i*dx])) {
@@ -35,17 +36,18 @@ func refused(ctx context.Context, train, test *dataset.Images, bad []int) error 
 			return err
 		}
 		if len(why) == 0 {
-			return fmt.Errorf("%s could not be decoded when its features were stored, and can be now: remove the stored features",
-				strings.Join(part.Names([]int{i}), ""))
+			return fmt.Errorf("%s could not be decoded when its features were stored, and can be now: "+
+				"remove the stored features", strings.Join(part.Names([]int{i}), ""))
 		}
 		errs = append(errs, why[0].Err)
 	}
 	return imagefile.Unread(errs)
 }
 
-// decodable drops the images that cannot be decoded from the features, the data set and rows, and divides the others into splits. Without
-// c.Skip they are an error.
-func (f *Features) decodable(ctx context.Context, ds *dataset.Dataset, rows []float32, c Config) ([]float32, error) {
+// decodable drops the images that cannot be decoded from the features, the data set and rows, and
+// divides the others into splits. Without c.Skip they are an error.
+func (f *Features) decodable(ctx context.Context, ds *dataset.Dataset, rows []float32,
+	c Config) ([]float32, error) {
 	if !ds.Train.Lazy() {
 		return rows, nil
 	}
@@ -87,7 +89,9 @@ func (f *Features) decodable(ctx context.Context, ds *dataset.Dataset, rows []fl
 			left = append(left, rows[i*f.Dx:(i+1)*f.Dx]...)
 		}
 	}
-	f.Notes = append(f.Notes, fmt.Sprintf("%d of %d images cannot be decoded and were left out: %s", len(bad), of, strings.Join(names, ", ")))
+	f.Notes = append(f.Notes,
+		fmt.Sprintf("%d of %d images cannot be decoded and were left out: %s", len(bad), of,
+			strings.Join(names, ", ")))
 	splits, err := ds.Splits(c.Fractions)
 	f.Splits = splits
 	return left, errors.Join(ds.Check(), err)

@@ -9,17 +9,21 @@ import (
 	"fmp/onnx/pass"
 )
 
-// AnySize returns a classifier that takes images of any height and width, all images of a call of one size:
+// AnySize returns a classifier that takes images of any height and width, all images of a call of
+// one size:
 //
 //	images [n, height, width, Ch] uint8
 //
-// and resizes them in the graph to the size of the given classifier, which its manifest then states, the way that its manifest says.
-// The resized pixels are those of the programs, which resize images themselves ([FixedSize]): both compute with whole numbers.
+// and resizes them in the graph to the size of the given classifier, which its manifest then
+// states, the way that its manifest says. The resized pixels are those of the programs, which
+// resize images themselves ([FixedSize]): both compute with whole numbers.
 //
-// Resizing is R_y X R_xᵀ of each channel X. Row i of R has the weights k(|c_i - j| min(1, 1/s)) of pixels j, over their sum, with
-// s = from / to, c_i = (i + 1/2) s - 1/2 and k the cubic convolution of Keys (1981) with a = -1/2 (Catmull-Rom): widened where it shrinks
-// (s > 1), which is antialiasing. Weights are rounded to whole numbers of 2^-14 to 2^-16 that sum to one, pixels between the axes to
-// 1/64, pixels at the end to levels. Operators of opset 17 suffice, as Resize with antialiasing asks for 18.
+// Resizing is R_y X R_xᵀ of each channel X. Row i of R has the weights k(|c_i - j| min(1, 1/s)) of
+// pixels j, over their sum, with s = from / to, c_i = (i + 1/2) s - 1/2 and k the cubic convolution
+// of Keys (1981) with a = -1/2 (Catmull-Rom): widened where it shrinks (s > 1), which is
+// antialiasing. Weights are rounded to whole numbers of 2^-14 to 2^-16 that sum to one, pixels
+// between the axes to 1/64, pixels at the end to levels. Operators of opset 17 suffice, as Resize
+// with antialiasing asks for 18.
 func AnySize(classifier *onnx.Model) (*onnx.Model, error) {
 	m, err := anySize(classifier)
 	if err != nil {
@@ -35,11 +39,13 @@ func anySize(classifier *onnx.Model) (*onnx.Model, error) {
 	}
 	in, ok := classifier.Graph.Input("images")
 	if f.Kind != KindClassifier || !ok || in.DType != onnx.Uint8 || len(in.Shape) != 4 {
-		return nil, fmt.Errorf("the model is %q with inputs %v: want a classifier of images", f.Kind, classifier.Graph.Inputs)
+		return nil, fmt.Errorf("the model is %q with inputs %v: want a classifier of images", f.Kind,
+			classifier.Graph.Inputs)
 	}
 	for _, d := range in.Shape[1:] {
 		if !d.IsKnown() {
-			return nil, fmt.Errorf("its images are %v: want a fixed height, width and number of channels", in)
+			return nil, fmt.Errorf("its images are %v: want a fixed height, width and number of channels",
+				in)
 		}
 	}
 	f.Height, f.Width = in.Shape[1].Size, in.Shape[2].Size
@@ -53,7 +59,8 @@ func anySize(classifier *onnx.Model) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Graph.Name, m.Producer, m.Metadata = classifier.Graph.Name, classifier.Producer, classifier.Metadata
+	m.Graph.Name, m.Producer, m.Metadata = classifier.Graph.Name, classifier.Producer,
+		classifier.Metadata
 	for i := range m.Graph.Outputs {
 		if was, ok := classifier.Graph.Output(m.Graph.Outputs[i].Name); ok {
 			m.Graph.Outputs[i].Doc = was.Doc
@@ -67,23 +74,25 @@ func anySize(classifier *onnx.Model) (*onnx.Model, error) {
 // resizedImages names the images of one size within a classifier of images of any size.
 const resizedImages = "resized"
 
-// FixedSize returns a classifier of [AnySize] without its resizing: images [n, H, W, Ch] are those of the size that its manifest states.
-// Other models are returned as they are.
+// FixedSize returns a classifier of [AnySize] without its resizing: images [n, H, W, Ch] are those
+// of the size that its manifest states. Other models are returned as they are.
 func FixedSize(classifier *onnx.Model, f Manifest) (*onnx.Model, error) {
 	if f.Height == 0 {
 		return classifier, nil
 	}
 	m := onnx.Clone(classifier)
 	g := m.Graph
-	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return len(n.Outputs) == 1 && n.Outputs[0] == resizedImages })
+	at := slices.IndexFunc(g.Nodes,
+		func(n *onnx.Node) bool { return len(n.Outputs) == 1 && n.Outputs[0] == resizedImages })
 	in, ok := g.Input("images")
 	if at < 0 || !ok || len(g.Inputs) != 1 || len(in.Shape) != 4 {
-		return nil, fmt.Errorf("the manifest states images of %d x %d pixels, and no value %q of the model holds them: "+
-			"it is none of fmp pool --any-size", f.Height, f.Width, resizedImages)
+		return nil, fmt.Errorf("the manifest states images of %d x %d pixels, and no value %q of the "+
+			"model holds them: it is none of fmp pool --any-size", f.Height, f.Width, resizedImages)
 	}
 	g.Nodes = slices.Delete(g.Nodes, at, at+1)
 	g.Values = nil
-	in.Name, in.Shape = resizedImages, []onnx.Dim{in.Shape[0], onnx.Known(f.Height), onnx.Known(f.Width), in.Shape[3]}
+	in.Name, in.Shape = resizedImages,
+		[]onnx.Dim{in.Shape[0], onnx.Known(f.Height), onnx.Known(f.Width), in.Shape[3]}
 	g.Inputs = []onnx.ValueInfo{in}
 	pass.RemoveUnused(g)
 	pass.Rename(g, map[string]string{resizedImages: "images"})

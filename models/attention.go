@@ -14,7 +14,8 @@ type Residual string
 const (
 	// ResidualQuery adds the query itself: the published block.
 	ResidualQuery Residual = "query"
-	// ResidualProjected adds a linear map of the query, which starts at zero on the first Keep coordinates.
+	// ResidualProjected adds a linear map of the query, which starts at zero on the first Keep
+	// coordinates.
 	ResidualProjected Residual = "projected"
 	// ResidualNone adds nothing.
 	ResidualNone Residual = "none"
@@ -25,12 +26,14 @@ const (
 //	H   = N(R(Q) + Multihead(Q, K, K))
 //	MAB = N(H + rFF(H))
 //
-// where Multihead concatenates, over heads j, softmax(beta Qj Kj^T / sqrt(d)) Vj with Qj = Q Wq_j, Kj = K Wk_j
-// + bk_j, Vj = K Wv_j + bv_j, N is layer normalisation or the identity, R is chosen by Residual, and rFF is relu of
-// a linear map, or with Hidden > 0 two linear maps with a relu between them.
+// where Multihead concatenates, over heads j, softmax(beta Qj Kj^T / sqrt(d)) Vj with Qj = Q Wq_j,
+// Kj = K Wk_j + bk_j, Vj = K Wv_j + bv_j, N is layer normalisation or the identity, R is chosen by
+// Residual, and rFF is relu of a linear map, or with Hidden > 0 two linear maps with a relu between
+// them.
 //
-// The published block has several heads, LayerNorm, Residual "query" and Project. The identity-initialised
-// one has one head and Value "identity": its output starts as a convex combination of the points attended to.
+// The published block has several heads, LayerNorm, Residual "query" and Project. The
+// identity-initialised one has one head and Value "identity": its output starts as a convex
+// combination of the points attended to.
 type Block struct {
 	// Dim is the width d of queries, keys and output.
 	Dim int `json:"dim"`
@@ -40,13 +43,15 @@ type Block struct {
 	Residual  Residual `json:"residual"`
 	// Project multiplies the concatenated heads by an output matrix Wo (equation 4).
 	Project bool `json:"project"`
-	// IdentityValue starts Wv as the identity and bv at zero, so that values are the points themselves.
+	// IdentityValue starts Wv as the identity and bv at zero, so that values are the points
+	// themselves.
 	IdentityValue bool `json:"identity_value"`
 	// Keep is the number of leading coordinates on which a projected residual starts at zero.
 	Keep int `json:"keep"`
 	// Beta is the initial value of the learned factor on the logits; 0 omits the factor.
 	Beta float32 `json:"beta"`
-	// Hidden is the hidden width of a two-layer feed-forward part, whose second layer starts at zero; 0 means one layer.
+	// Hidden is the hidden width of a two-layer feed-forward part, whose second layer starts at zero;
+	// 0 means one layer.
 	Hidden int `json:"hidden"`
 
 	// Initialisers that replace the defaults; nil keeps the default.
@@ -58,10 +63,11 @@ func Published(d, heads int) Block {
 	return Block{Dim: d, Heads: heads, LayerNorm: true, Residual: ResidualQuery, Project: true}
 }
 
-// Identity returns the identity-initialised block of width d whose first keep coordinates start as a convex combination of
-// the points attended to.
+// Identity returns the identity-initialised block of width d whose first keep coordinates start as
+// a convex combination of the points attended to.
 func Identity(d, keep int, beta float32) Block {
-	return Block{Dim: d, Heads: 1, Residual: ResidualProjected, IdentityValue: true, Keep: keep, Beta: beta}
+	return Block{Dim: d, Heads: 1, Residual: ResidualProjected, IdentityValue: true,
+		Keep: keep, Beta: beta}
 }
 
 func (c Block) check(b *build.Builder) bool {
@@ -69,11 +75,14 @@ func (c Block) check(b *build.Builder) bool {
 	case c.Dim < 1 || c.Dim > maxWidth:
 		b.Fail("attention block of width %d; allowed are 1 to %d", c.Dim, maxWidth)
 	case c.Heads < 1 || c.Dim%c.Heads != 0:
-		b.Fail("attention block of width %d with %d heads; the number of heads must divide the width", c.Dim, c.Heads)
+		b.Fail("attention block of width %d with %d heads; the number of heads must divide the width",
+			c.Dim, c.Heads)
 	case c.Residual != ResidualQuery && c.Residual != ResidualProjected && c.Residual != ResidualNone:
-		b.Fail("attention block with residual %q; allowed are %q, %q and %q", c.Residual, ResidualQuery, ResidualProjected, ResidualNone)
+		b.Fail("attention block with residual %q; allowed are %q, %q and %q", c.Residual, ResidualQuery,
+			ResidualProjected, ResidualNone)
 	case c.Keep < 0 || c.Keep > c.Dim:
-		b.Fail("attention block of width %d keeps %d coordinates; allowed are 0 to the width", c.Dim, c.Keep)
+		b.Fail("attention block of width %d keeps %d coordinates; allowed are 0 to the width", c.Dim,
+			c.Keep)
 	case c.Hidden < 0 || c.Hidden > maxWidth:
 		b.Fail("attention block with %d hidden units; allowed are 0 to %d", c.Hidden, maxWidth)
 	default:
@@ -89,9 +98,10 @@ func orElse(init, otherwise Init) Init {
 	return otherwise
 }
 
-// MAB builds the block: q [batch or 1, nq, d] attends to k [batch or 1, nk, d]; the output is [batch, nq, d]. logWeight,
-// where given, is [batch or 1, 1, nk] and is added to the logits of every query, so that a point of weight w counts as w
-// points. The returned logits, [batch, heads, nq, nk] or, with one head, [batch, nq, nk], exclude logWeight.
+// MAB builds the block: q [batch or 1, nq, d] attends to k [batch or 1, nk, d]; the output is
+// [batch, nq, d]. logWeight, where given, is [batch or 1, 1, nk] and is added to the logits of
+// every query, so that a point of weight w counts as w points. The returned logits, [batch, heads,
+// nq, nk] or, with one head, [batch, nq, nk], exclude logWeight.
 func (c Block) MAB(w Weights, q, k, logWeight build.Ref) (out, logits build.Ref) {
 	b, d := w.b, c.Dim
 	if !c.check(b) {
@@ -184,16 +194,17 @@ func SAB(w Weights, c Block, x, logWeight build.Ref) build.Ref {
 	return out
 }
 
-// ISAB returns the induced set attention block MAB(Q, MAB(Q, X)) of one block's shape (equations 9 and 10, with the inducing
-// points as the query). The inner block's parameters are named inner/..., the outer's outer/....
+// ISAB returns the induced set attention block MAB(Q, MAB(Q, X)) of one block's shape (equations 9
+// and 10, with the inducing points as the query). The inner block's parameters are named inner/...,
+// the outer's outer/....
 func ISAB(w Weights, c Block, query, x, logWeight build.Ref) build.Ref {
 	h, _ := c.MAB(w.Scope("inner"), query, x, logWeight)
 	out, _ := c.MAB(w.Scope("outer"), query, h, "")
 	return out
 }
 
-// PMA returns pooling by multihead attention MAB(S, X) over k learned seeds S (equation 11), with the parameter
-// seeds [k, d]. Logits are those of [Block.MAB].
+// PMA returns pooling by multihead attention MAB(S, X) over k learned seeds S (equation 11), with
+// the parameter seeds [k, d]. Logits are those of [Block.MAB].
 func PMA(w Weights, c Block, k int, seeds Init, x, logWeight build.Ref) (out, logits build.Ref) {
 	s := w.b.Unsqueeze(w.Param("seeds", seeds, k, c.Dim), 0)
 	return c.MAB(w, s, x, logWeight)

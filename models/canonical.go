@@ -10,10 +10,11 @@ import (
 	"fmp/onnx/sorting"
 )
 
-// canonical returns the part of a graph that computes some values from others as a model file, in the one form that it
-// has here (docs/formats.md): these bytes are decoded and run, and a network's digest is their sha256, so that the
-// digest is of everything that an executor reads. Names, documentation, the order of nodes and of attributes, and nodes
-// that the values do not need are not in it.
+// canonical returns the part of a graph that computes some values from others as a model file, in
+// the one form that it has here (docs/formats.md): these bytes are decoded and run, and a network's
+// digest is their sha256, so that the digest is of everything that an executor reads. Names,
+// documentation, the order of nodes and of attributes, and nodes that the values do not need are
+// not in it.
 func canonical(m *onnx.Model, name string, in, out []onnx.ValueInfo) ([]byte, error) {
 	w := &walk{model: m, maker: makers(m.Graph), named: map[string]string{"": ""},
 		graph: &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}}, opsets: map[string]int64{"": m.Opset()}}
@@ -32,7 +33,8 @@ func canonical(m *onnx.Model, name string, in, out []onnx.ValueInfo) ([]byte, er
 	return serde.Marshal(&onnx.Model{IR: onnx.DefaultIR, Opsets: w.opsets, Graph: w.graph})
 }
 
-// walk copies nodes in the order in which a walk from the outputs, inputs from first to last, is done with them.
+// walk copies nodes in the order in which a walk from the outputs, inputs from first to last, is
+// done with them.
 type walk struct {
 	model  *onnx.Model
 	maker  map[string]*onnx.Node
@@ -45,8 +47,8 @@ type walk struct {
 // maxChain bounds the nodes of a network one behind another.
 const maxChain = 20_000
 
-// value copies the nodes that make a value, and returns its new name. Only the empty name, of a value left out, stays
-// as it is.
+// value copies the nodes that make a value, and returns its new name. Only the empty name, of a
+// value left out, stays as it is.
 func (w *walk) value(name string) (string, error) {
 	if to, ok := w.named[name]; ok {
 		return to, nil
@@ -109,7 +111,9 @@ func plainAttributes(n *onnx.Node) ([]onnx.Attr, error) {
 		c := onnx.Attr{Name: a.Name, Kind: a.Kind}
 		switch {
 		case a.Ref != "":
-			return nil, fmt.Errorf("%s takes its attribute %q from a function, which networks have no use for", n.Label(), a.Name)
+			return nil,
+				fmt.Errorf("%s takes its attribute %q from a function, which networks have no use for",
+					n.Label(), a.Name)
 		case a.Kind == onnx.AttrFloat:
 			c.Float = a.Float
 		case a.Kind == onnx.AttrInt:
@@ -125,7 +129,8 @@ func plainAttributes(n *onnx.Node) ([]onnx.Attr, error) {
 		case a.Kind == onnx.AttrStrings:
 			c.Strs = a.Strs
 		default:
-			return nil, fmt.Errorf("%s has an attribute %q of a kind that networks have no use for", n.Label(), a.Name)
+			return nil, fmt.Errorf("%s has an attribute %q of a kind that networks have no use for",
+				n.Label(), a.Name)
 		}
 		if slices.ContainsFunc(out, func(b onnx.Attr) bool { return b.Name == a.Name }) {
 			return nil, fmt.Errorf("%s has the attribute %q twice", n.Label(), a.Name)

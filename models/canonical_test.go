@@ -14,7 +14,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// collidable is a client graph whose extractor holds operators with optional inputs and outputs, and with as many outputs as one likes.
+// collidable is a client graph whose extractor holds operators with optional inputs and outputs,
+// and with as many outputs as one likes.
 func collidable(t testing.TB) (*onnx.Model, Manifest) {
 	t.Helper()
 	b := build.New("extractor")
@@ -22,8 +23,9 @@ func collidable(t testing.TB) (*onnx.Model, Manifest) {
 	split := b.OpN("Split", []build.Ref{x}, 2, onnx.IntAttr("axis", 1))
 	h := b.Slice(b.Concat(1, split[1], split[0]), 1, 0, 4)
 	h = b.Op("Clip", []build.Ref{h, b.F32(0), b.F32(0.7)})
-	b.Output("h", b.Op("Gemm", []build.Ref{h, b.Const(onnx.NewTensor([]float32{1, 2, 0, 0, 0, 1, 0, 0, 0, 0, 3, 0, 1, 0, 0, 1}, 4, 4))},
-		onnx.FloatAttr("alpha", 0.5)))
+	b.Output("h", b.Op("Gemm",
+		[]build.Ref{h, b.Const(onnx.NewTensor([]float32{1, 2, 0, 0, 0, 1, 0, 0, 0, 0, 3, 0, 1, 0, 0, 1},
+			4, 4))}, onnx.FloatAttr("alpha", 0.5)))
 	m, err := b.Model()
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +38,8 @@ func collidable(t testing.TB) (*onnx.Model, Manifest) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := ClientGraph(m, Manifest{Digest: "x"}, e, f, Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"})
+	c, err := ClientGraph(m, Manifest{Digest: "x"}, e, f,
+		Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,14 +52,16 @@ func collidable(t testing.TB) (*onnx.Model, Manifest) {
 // networkNodes returns the places of the extractor's nodes.
 func networkNodes(g *onnx.Graph) (at []int) {
 	for i, n := range g.Nodes {
-		if slices.Contains([]string{"Split", "Clip", "Slice", "Gemm"}, n.Op) || n.Op == "Concat" && i < len(g.Nodes)/2 {
+		if slices.Contains([]string{"Split", "Clip", "Slice", "Gemm"}, n.Op) || n.Op == "Concat" &&
+			i < len(g.Nodes)/2 {
 			at = append(at, i)
 		}
 	}
 	return at
 }
 
-// mutated returns a graph with changes to its extractor, four bytes each: node, kind, and two of what and where.
+// mutated returns a graph with changes to its extractor, four bytes each: node, kind, and two of
+// what and where.
 func mutated(m *onnx.Model, changes []byte) *onnx.Model {
 	m = onnx.Clone(m)
 	g := m.Graph
@@ -88,8 +93,9 @@ func mutated(m *onnx.Model, changes []byte) *onnx.Model {
 		case 6:
 			n.Inputs = n.Inputs[:max(1, len(n.Inputs)-1)]
 		case 7:
-			n.Attrs = append(n.Attrs, []onnx.Attr{onnx.IntAttr("axis", what%3), onnx.FloatAttr("beta", float32(what)), onnx.BoolAttr("transB", true),
-				onnx.IntAttr("num_outputs", what%5)}[where%4])
+			n.Attrs = append(n.Attrs,
+				[]onnx.Attr{onnx.IntAttr("axis", what%3), onnx.FloatAttr("beta", float32(what)),
+					onnx.BoolAttr("transB", true), onnx.IntAttr("num_outputs", what%5)}[where%4])
 		case 8:
 			if len(n.Attrs) > 0 {
 				n.Attrs = slices.Delete(n.Attrs, 0, 1)
@@ -128,8 +134,10 @@ func mutated(m *onnx.Model, changes []byte) *onnx.Model {
 	return m
 }
 
-// digestAndFeatures reads a client graph as a client does: its extractor's digest and the features of an image, or that it is refused.
-func digestAndFeatures(t testing.TB, m *onnx.Model, f Manifest) (digest string, features []float32, err error) {
+// digestAndFeatures reads a client graph as a client does: its extractor's digest and the features
+// of an image, or that it is refused.
+func digestAndFeatures(t testing.TB, m *onnx.Model,
+	f Manifest) (digest string, features []float32, err error) {
 	t.Helper()
 	data, err := serde.Marshal(m)
 	if err != nil {
@@ -150,8 +158,9 @@ func digestAndFeatures(t testing.TB, m *onnx.Model, f Manifest) (digest string, 
 	if err != nil {
 		return a.Extractor, nil, nil
 	}
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor([]uint8{1, 250, 3, 100, 5, 60, 7, 80, 9, 200, 11, 120},
-		1, 2, 3, 2)})
+	out, err := engine.Eval(s,
+		map[string]*onnx.Tensor{
+			"images": onnx.NewTensor([]uint8{1, 250, 3, 100, 5, 60, 7, 80, 9, 200, 11, 120}, 1, 2, 3, 2)})
 	if err != nil {
 		return a.Extractor, nil, nil
 	}
@@ -160,9 +169,10 @@ func digestAndFeatures(t testing.TB, m *onnx.Model, f Manifest) (digest string, 
 
 // FuzzCollide: two extractors of one digest give the same features, bit for bit.
 func FuzzCollide(f *testing.F) {
-	f.Add([]byte{}, []byte{0, 0, 0, 0})                        // one output more of Split, left out
-	f.Add([]byte{0, 1, 1, 0}, []byte{0, 3, 0, 2})              // named, and not
-	f.Add([]byte{3, 4, 0, 1}, []byte{0, 0, 0, 0, 3, 4, 0, 1})  // no lower bound, and an output left out
+	f.Add([]byte{}, []byte{0, 0, 0, 0})           // one output more of Split, left out
+	f.Add([]byte{0, 1, 1, 0}, []byte{0, 3, 0, 2}) // named, and not
+	// no lower bound, and an output left out
+	f.Add([]byte{3, 4, 0, 1}, []byte{0, 0, 0, 0, 3, 4, 0, 1})
 	f.Add([]byte{0, 10, 5, 0}, []byte{0, 7, 2, 3, 0, 0, 0, 0}) // another operator set
 	m, man := collidable(f)
 	f.Fuzz(func(t *testing.T, first, then []byte) {
@@ -184,8 +194,8 @@ func FuzzCollide(f *testing.F) {
 	})
 }
 
-// TestCollide: an extractor that differs in nothing but how many outputs a node has, and which are named, has another digest, whatever the
-// number of its features.
+// TestCollide: an extractor that differs in nothing but how many outputs a node has, and which are
+// named, has another digest, whatever the number of its features.
 func TestCollide(t *testing.T) {
 	m, f := collidable(t)
 	one, features, err := digestAndFeatures(t, m, f)
@@ -193,9 +203,10 @@ func TestCollide(t *testing.T) {
 		t.Fatal(features, err)
 	}
 	for name, changes := range map[string][]byte{
-		"an output more, left out": {0, 0, 0, 0}, "an output more": {0, 1, 0, 0}, "no lower bound": {3, 4, 0, 1}, "no bounds": {3, 6, 0, 0,
-			3, 6, 0, 0},
-		"an attribute": {4, 9, 0, 1}, "an operator set": {0, 10, 3, 0}, "the default spelt out": {4, 7, 1, 1},
+		"an output more, left out": {0, 0, 0, 0}, "an output more": {0, 1, 0, 0},
+		"no lower bound": {3, 4, 0, 1}, "no bounds": {3, 6, 0, 0, 3, 6, 0, 0},
+		"an attribute": {4, 9, 0, 1}, "an operator set": {0, 10, 3, 0},
+		"the default spelt out": {4, 7, 1, 1},
 	} {
 		two, others, err := digestAndFeatures(t, mutated(m, changes), f)
 		if err != nil {
@@ -206,9 +217,8 @@ func TestCollide(t *testing.T) {
 	}
 }
 
-// TestCollideWide: of two extractors that differ in the number of a node's outputs alone, one of 2 features,
-// which an owner may approve, and
-// one of half the image, each has its own digest.
+// TestCollideWide: of two extractors that differ in the number of a node's outputs alone, one of 2
+// features, which an owner may approve, and one of half the image, each has its own digest.
 func TestCollideWide(t *testing.T) {
 	const pixels = 524
 	var digests []string
@@ -236,7 +246,8 @@ func TestCollideWide(t *testing.T) {
 	}
 }
 
-// TestCanonical: a canonical form is its own canonical form, so that what is decoded from it says no more than what was hashed.
+// TestCanonical: a canonical form is its own canonical form, so that what is decoded from it says
+// no more than what was hashed.
 func TestCanonical(t *testing.T) {
 	for _, c := range clientCases(t) {
 		a, err := ParseClient(c.m, c.f)
@@ -260,9 +271,9 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestTwoReadings: graphs that one reader could read otherwise than another are refused, or one of their
-// readings is what was hashed and what
-// runs: the digest and the features are then those of the graph without the change.
+// TestTwoReadings: graphs that one reader could read otherwise than another are refused, or one of
+// their readings is what was hashed and what runs: the digest and the features are then those of
+// the graph without the change.
 func TestTwoReadings(t *testing.T) {
 	m, f := collidable(t)
 	digest, features, err := digestAndFeatures(t, m, f)
@@ -273,16 +284,30 @@ func TestTwoReadings(t *testing.T) {
 		return g.Nodes[slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == op })]
 	}
 	add := func(g *onnx.Graph, at int, op, in, out string) {
-		g.Nodes = slices.Insert(g.Nodes, at, &onnx.Node{Name: "new", Op: op, Inputs: []string{in}, Outputs: []string{out}})
+		g.Nodes = slices.Insert(g.Nodes, at,
+			&onnx.Node{Name: "new", Op: op, Inputs: []string{in}, Outputs: []string{out}})
 	}
 	for name, c := range map[string]struct {
 		change  func(m *onnx.Model, g *onnx.Graph)
 		refused bool
 	}{
-		"a value that two nodes give":     {func(_ *onnx.Model, g *onnx.Graph) { add(g, 0, "Neg", "images", of(g, "Clip").Outputs[0]) }, true},
-		"a value that a node gives twice": {func(_ *onnx.Model, g *onnx.Graph) { n := of(g, "Split"); n.Outputs[1] = n.Outputs[0] }, true},
-		"a constant that a node gives":    {func(_ *onnx.Model, g *onnx.Graph) { add(g, 0, "Neg", "images", of(g, "Clip").Inputs[1]) }, true},
-		"a constant named as an input":    {func(_ *onnx.Model, g *onnx.Graph) { g.Initializers["images"] = onnx.ZerosF32(1) }, true},
+		"a value that two nodes give": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			add(g, 0, "Neg", "images", of(g, "Clip").Outputs[0])
+		}, true},
+		"a value that a node gives twice": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			n := of(g, "Split")
+			n.Outputs[1] = n.Outputs[0]
+		}, true},
+		"a constant that a node gives": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			add(g, 0, "Neg", "images", of(g, "Clip").Inputs[1])
+		}, true},
+		"a constant named as an input": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			g.Initializers["images"] = onnx.ZerosF32(1)
+		}, true},
 		"a constant that is an input as well": {func(_ *onnx.Model, g *onnx.Graph) {
 			name := of(g, "Clip").Inputs[1]
 			g.AddOptional(name, g.Initializers[name])
@@ -290,21 +315,43 @@ func TestTwoReadings(t *testing.T) {
 		"an attribute twice": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Gemm").Attrs = append(of(g, "Gemm").Attrs, onnx.FloatAttr("alpha", 2))
 		}, true},
-		"an attribute of another kind": {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Gemm").Attrs[0] = onnx.IntAttr("alpha", 2) }, true},
-		"an attribute of no operator":  {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Gemm").Attrs[0].Name = "Alpha" }, true},
-		"an attribute of a function":   {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Gemm").Attrs[0].Ref = "alpha" }, true},
-		"nodes out of order":           {func(_ *onnx.Model, g *onnx.Graph) { slices.Reverse(g.Nodes) }, true},
+		"an attribute of another kind": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			of(g, "Gemm").Attrs[0] = onnx.IntAttr("alpha", 2)
+		}, true},
+		"an attribute of no operator": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			of(g, "Gemm").Attrs[0].Name = "Alpha"
+		}, true},
+		"an attribute of a function": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			of(g, "Gemm").Attrs[0].Ref = "alpha"
+		}, true},
+		"nodes out of order": {func(_ *onnx.Model, g *onnx.Graph) { slices.Reverse(g.Nodes) },
+			true},
 		"a node that reads itself": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Gemm").Inputs[0] = of(g, "Gemm").Outputs[0]
 		}, true},
 		"an output more": {func(_ *onnx.Model, g *onnx.Graph) {
 			g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: "images", DType: onnx.Uint8})
 		}, true},
-		"an output twice":               {func(_ *onnx.Model, g *onnx.Graph) { g.Outputs[1] = g.Outputs[0] }, true},
-		"an input more":                 {func(_ *onnx.Model, g *onnx.Graph) { g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: "key"}) }, true},
-		"labels that it sees":           {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Clip").Inputs[1] = "labels" }, true},
-		"a domain that is not imported": {func(_ *onnx.Model, g *onnx.Graph) { of(g, "Clip").Domain = "com.microsoft" }, true},
-		"a node that gives nothing":     {func(_ *onnx.Model, g *onnx.Graph) { add(g, len(g.Nodes), "Neg", "images", "") }, true},
+		"an output twice": {func(_ *onnx.Model, g *onnx.Graph) { g.Outputs[1] = g.Outputs[0] }, true},
+		"an input more": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: "key"})
+		}, true},
+		"labels that it sees": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			of(g, "Clip").Inputs[1] = "labels"
+		}, true},
+		"a domain that is not imported": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			of(g, "Clip").Domain = "com.microsoft"
+		}, true},
+		"a node that gives nothing": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			add(g, len(g.Nodes), "Neg", "images", "")
+		}, true},
 		"a value without a name": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Split").Outputs[1] = ""
 			g.Nodes[networkNodes(g)[1]].Inputs[0] = ""
@@ -317,9 +364,13 @@ func TestTwoReadings(t *testing.T) {
 		"other names": {func(_ *onnx.Model, g *onnx.Graph) {
 			pass.Rename(g, map[string]string{of(g, "Clip").Outputs[0]: "0.0", of(g, "Split").Outputs[0]: "x0"})
 		}, false},
-		"a constant that nothing reads": {func(_ *onnx.Model, g *onnx.Graph) { g.Initializers["key"] = onnx.ZerosF32(4) }, false},
+		"a constant that nothing reads": {func(_ *onnx.Model,
+			g *onnx.Graph) {
+			g.Initializers["key"] = onnx.ZerosF32(4)
+		}, false},
 		"a lie about a shape": {func(_ *onnx.Model, g *onnx.Graph) {
-			g.Values = []onnx.ValueInfo{{Name: of(g, "Clip").Outputs[0], DType: onnx.Float32, Shape: onnx.Shape(1, 9)}}
+			g.Values = []onnx.ValueInfo{{Name: of(g, "Clip").Outputs[0], DType: onnx.Float32,
+				Shape: onnx.Shape(1, 9)}}
 		}, false},
 		"another producer and documentation": {func(m *onnx.Model, g *onnx.Graph) {
 			m.Producer, m.Doc, g.Doc, m.Version = "p", "d", "e",

@@ -13,29 +13,34 @@ import (
 // maxHeads bounds the number of posterior samples (heads) of a classifier.
 const maxHeads = 10_000
 
-// minProbability is the lower bound of probabilities under the logarithm of an entropy: p log p is 0 there.
+// minProbability is the lower bound of probabilities under the logarithm of an entropy: p log p is
+// 0 there.
 const minProbability = 1e-30
 
 // ClassifierParts are the parts that a classifier is built from.
 type ClassifierParts struct {
-	// Features turns images into features ([FeatureGraph]). Without it the classifier takes feature rows.
+	// Features turns images into features ([FeatureGraph]). Without it the classifier takes feature
+	// rows.
 	Features *onnx.Model
-	// Coordinates maps features [n, dx] to the heads' inputs [n, k], its first output; nil where the heads take the features
-	// themselves (k = dx). Further outputs, such as low and high, become the classifier's.
+	// Coordinates maps features [n, dx] to the heads' inputs [n, k], its first output; nil where the
+	// heads take the features themselves (k = dx). Further outputs, such as low and high, become the
+	// classifier's.
 	Coordinates *onnx.Model
 	// Heads are samples of the posterior, [S, k+1, C], float64, the row of biases last.
 	Heads *onnx.Tensor
 	// Samples adds the probabilities of each head as an output.
 	Samples bool
-	// Widening, if not 0, adds low and high from the heads: mean and standard deviation of a probability's log-odds over them, the second
-	// times Widening for the tempering of their draws and for 90% of a normal.
+	// Widening, if not 0, adds low and high from the heads: mean and standard deviation of a
+	// probability's log-odds over them, the second times Widening for the tempering of their draws and
+	// for 90% of a normal.
 	Widening float64
-	// Shift, if not nil, adds the input shift and the output estimated_shift ([WithShift]), which want Coordinates of a conjugate predictor.
+	// Shift, if not nil, adds the input shift and the output estimated_shift ([WithShift]), which want
+	// Coordinates of a conjugate predictor.
 	Shift *ShiftParts
 }
 
-// NewClassifier builds the model that predicts: preprocessing, extractor, coordinates, S heads and the mean of their
-// softmaxes in one graph.
+// NewClassifier builds the model that predicts: preprocessing, extractor, coordinates, S heads and
+// the mean of their softmaxes in one graph.
 //
 //	images [n, H, W, Ch] uint8        raw pixels; or features [n, dx] float32 where Features is nil
 //	probabilities [n, C] float32      p = mean over s of p_s, p_s = softmax([rows, 1] heads_s)
@@ -56,7 +61,8 @@ func NewClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	return m, nil
 }
 
-// MinOther is the lower bound of 1 - p under the logarithm of log-odds: float32 tells p from 1 no nearer.
+// MinOther is the lower bound of 1 - p under the logarithm of log-odds: float32 tells p from 1 no
+// nearer.
 const MinOther = 1e-7
 
 // logOdds returns log p/(1-p).
@@ -83,7 +89,8 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 			return nil
 		}
 		if len(first.Graph.Outputs) != 1 && first != p.Coordinates {
-			return fmt.Errorf("graph %q has %d outputs; want one", first.Graph.Name, len(first.Graph.Outputs))
+			return fmt.Errorf("graph %q has %d outputs; want one", first.Graph.Name,
+				len(first.Graph.Outputs))
 		}
 		m, err = pass.Compose(first, m, map[string]string{input: first.Graph.Outputs[0].Name})
 		return err
@@ -110,7 +117,8 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	return described(m, f, dx, p.Heads.Shape[2], p.Heads.Shape[0])
 }
 
-// answers adds the outputs that every classifier has, from the probabilities of its heads, [n, S, C].
+// answers adds the outputs that every classifier has, from the probabilities of its heads, [n, S,
+// C].
 func answers(b *build.Builder, single build.Ref, samples bool) {
 	mean := b.ReduceMean(single, false, 1)
 	entropy := func(p build.Ref, axis int) build.Ref {
@@ -143,10 +151,11 @@ const headRows = "rows"
 // regressions returns the heads as one layer: weights [k, samples x classes] and bias.
 func (p ClassifierParts) regressions() (weights, bias *onnx.Tensor, err error) {
 	h := p.Heads
-	if h == nil || h.F64() == nil || len(h.Shape) != 3 || h.Shape[0] < 1 || h.Shape[0] > maxHeads || h.Shape[1] < 2 ||
+	if h == nil || h.F64() == nil || len(h.Shape) != 3 || h.Shape[0] < 1 || h.Shape[0] > maxHeads ||
+		h.Shape[1] < 2 ||
 		h.Shape[1]-1 > maxWidth || h.Shape[2] < 2 || h.Shape[2] > maxWidth {
-		return nil, nil, fmt.Errorf("heads %v; want float64 [samples, k+1, classes], 1 to %d samples, k from 1 and classes from 2 to %d", h,
-			maxHeads, maxWidth)
+		return nil, nil, fmt.Errorf("heads %v; want float64 [samples, k+1, classes], 1 to %d samples, "+
+			"k from 1 and classes from 2 to %d", h, maxHeads, maxWidth)
 	}
 	samples, k, classes := h.Shape[0], h.Shape[1]-1, h.Shape[2]
 	weights, bias = onnx.ZerosF32(k, samples*classes), onnx.ZerosF32(samples*classes)
@@ -157,7 +166,8 @@ func (p ClassifierParts) regressions() (weights, bias *onnx.Tensor, err error) {
 			to = weights.F32()[(j*samples+s)*classes+c:]
 		}
 		if to[0] = float32(v); math.IsNaN(v) || math.IsInf(float64(to[0]), 0) {
-			return nil, nil, fmt.Errorf("head %d holds %v at row %d, class %d; want finite numbers", s, v, j, c)
+			return nil, nil, fmt.Errorf("head %d holds %v at row %d, class %d; want finite numbers", s, v, j,
+				c)
 		}
 	}
 	return weights, bias, nil
@@ -174,7 +184,8 @@ func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.
 		odds := logOdds(b, single)
 		middle := b.ReduceMean(odds, true, 1)
 		off := b.Sub(odds, middle)
-		reach := b.Mul(b.F32(float32(p.Widening*normalTenth)), b.Sqrt(b.ReduceMean(b.Mul(off, off), false, 1)))
+		reach := b.Mul(b.F32(float32(p.Widening*normalTenth)),
+			b.Sqrt(b.ReduceMean(b.Mul(off, off), false, 1)))
 		middle = b.Squeeze(middle, 1)
 		b.Output("low", b.Op("Sigmoid", []build.Ref{b.Sub(middle, reach)}))
 		b.Output("high", b.Op("Sigmoid", []build.Ref{b.Add(middle, reach)}))
@@ -184,10 +195,11 @@ func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.
 
 // document writes the meaning of a classifier, its inputs and its outputs into its doc strings.
 func document(g *onnx.Graph, f Manifest) {
-	g.Doc = "Classifier of images. Its probabilities are the mean over samples of the posterior of a softmax regression on the features of " +
-		"a frozen extractor."
+	g.Doc = "Classifier of images. Its probabilities are the mean over samples of the posterior of " +
+		"a softmax regression on the features of a frozen extractor."
 	images := "One image a row, bytes 0 to 255 in the order height, width, channel; "
-	fit := map[string]string{"": "stretched", "stretch": "stretched", "pad": "padded with black"}[f.Resize]
+	fit := map[string]string{"": "stretched", "stretch": "stretched",
+		"pad": "padded with black"}[f.Resize]
 	if share, crop := CropShare(f.Resize); crop {
 		fit = "cropped in the middle"
 		if share < 1 {
@@ -196,17 +208,22 @@ func document(g *onnx.Graph, f Manifest) {
 		fit += " and scaled"
 	}
 	about := map[string]string{
-		"features":           "One row of features of the extractor an image.",
-		"probabilities":      "Probability of each class, in the order of the property fmp.classes; a row sums to 1.",
-		"entropy":            "Entropy of the probabilities in nats: the whole uncertainty of the class.",
-		"mutual_information": "Mutual information of class and posterior sample in nats: the part of the entropy that more data would lower.",
-		"low":                "Lower end of the 90% interval of each probability, given infinite data of these classes.",
-		"high":               "Upper end of the 90% interval of each probability, given infinite data of these classes.",
-		ShiftOutput: "Shift of softened features that the images of this call have in common, by expectation and maximization without labels: " +
-			"feed it as shift with images of the same camera.",
+		"features": "One row of features of the extractor an image.",
+		"probabilities": "Probability of each class, in the order of the property fmp.classes; a " +
+			"row sums to 1.",
+		"entropy": "Entropy of the probabilities in nats: the whole uncertainty of the class.",
+		"mutual_information": "Mutual information of class and posterior sample in nats: the part of " +
+			"the entropy that more data would lower.",
+		"low": "Lower end of the 90% interval of each probability, given infinite data " +
+			"of these classes.",
+		"high": "Upper end of the 90% interval of each probability, given infinite data " +
+			"of these classes.",
+		ShiftOutput: "Shift of softened features that the images of this call have in common, by " +
+			"expectation and maximization without labels: feed it as shift with images of the same camera.",
 		"samples": "Probability of each class for each sample of the posterior: image, sample, class.",
 	}
-	about[ShiftInput] = "Shift of the camera that took the images, of " + ShiftOutput + "; 0 is that of the clients on average."
+	about[ShiftInput] = "Shift of the camera that took the images, of " + ShiftOutput +
+		"; 0 is that of the clients on average."
 	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Optional, g.Outputs} {
 		for i := range vs {
 			v := &vs[i]
@@ -218,7 +235,9 @@ func document(g *onnx.Graph, f Manifest) {
 				v.Doc = images + "three channels are red, green and blue (sRGB)"
 			}
 			if v.Doc += ", upright (EXIF); "; f.Height > 0 {
-				v.Doc += fmt.Sprintf("an image of any size is %s to %d x %d by the graph itself, by Catmull-Rom interpolation.", fit, f.Height, f.Width)
+				v.Doc += fmt.Sprintf(
+					"an image of any size is %s to %d x %d by the graph itself, by Catmull-Rom interpolation.",
+					fit, f.Height, f.Width)
 			} else {
 				v.Doc += "an image of another size is " + fit + " to this one by Catmull-Rom interpolation."
 			}
@@ -230,8 +249,8 @@ func document(g *onnx.Graph, f Manifest) {
 type Origin struct {
 	// Method is the name, in the registry of methods, of the method that made the heads.
 	Method string `json:"method"`
-	// Client is the sha256 of the client graph that made the uploads, Predictor that of the predictor; empty for a model
-	// that was not read from a file.
+	// Client is the sha256 of the client graph that made the uploads, Predictor that of the predictor;
+	// empty for a model that was not read from a file.
 	Client    string `json:"client_graph,omitempty"`
 	Predictor string `json:"predictor,omitempty"`
 	// Protocol is "shared", one choice of settings for all methods, or "tuned".
@@ -247,7 +266,8 @@ type Origin struct {
 	Sets *OriginSets `json:"sets,omitempty"`
 	// Scaling is the calibration of the probabilities; nil where there is none.
 	Scaling *OriginScaling `json:"scaling,omitempty"`
-	// Of are the sha256 of the classifiers, the oldest first, that this one was made from by fmp calibrate.
+	// Of are the sha256 of the classifiers, the oldest first, that this one was made from by fmp
+	// calibrate.
 	Of []string `json:"of,omitempty"`
 	// Ends are those of the intervals, where the predictor learned them; nil: one half width each.
 	Ends *Ends `json:"ends,omitempty"`

@@ -23,7 +23,8 @@ func someHeads(samples, k, c int, scale float64) *onnx.Tensor {
 }
 
 // predictive is what a classifier is to give for one row, in float64.
-func predictive(h *onnx.Tensor, row []float32) (p []float64, entropy, information float64, single [][]float64) {
+func predictive(h *onnx.Tensor,
+	row []float32) (p []float64, entropy, information float64, single [][]float64) {
 	samples, k, c := h.Shape[0], h.Shape[1]-1, h.Shape[2]
 	entropyOf := func(p []float64) (e float64) {
 		for _, v := range p {
@@ -58,8 +59,8 @@ func predictive(h *onnx.Tensor, row []float32) (p []float64, entropy, informatio
 	return p, entropy, information + entropy, single
 }
 
-// TestClassifier: images through a fused client graph's extractor, coordinates and heads give what the formulas say, on
-// both engines, and so do feature rows in the smaller form.
+// TestClassifier: images through a fused client graph's extractor, coordinates and heads give what
+// the formulas say, on both engines, and so do feature rows in the smaller form.
 func TestClassifier(t *testing.T) {
 	embedding, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Size: 4}, 1)
 	if err != nil {
@@ -92,9 +93,11 @@ func TestClassifier(t *testing.T) {
 		scale  float64
 	}{{"rows", 2, nil, 0.3}, {"tokens", 3, coordinates, 0.3}, {"map", 4, coordinates, 20}} {
 		t.Run(c.name, func(t *testing.T) {
-			pre := Preprocessing{Height: 2, Width: 3, Channels: 2, Mean: []float32{0.5, 0.25}, Std: []float32{0.5, 2}, Output: "h",
+			pre := Preprocessing{Height: 2, Width: 3, Channels: 2, Mean: []float32{0.5, 0.25},
+				Std: []float32{0.5, 2}, Output: "h",
 				FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2}}
-			client, err := ClientGraph(linearExtractor(t, false, c.rank), Manifest{Digest: "x"}, embedding, e, pre)
+			client, err := ClientGraph(linearExtractor(t, false, c.rank), Manifest{Digest: "x"},
+				embedding, e, pre)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,17 +114,19 @@ func TestClassifier(t *testing.T) {
 				k += 2
 			}
 			heads := someHeads(samples, k, testC, c.scale)
-			whole, err := NewClassifier(ClassifierParts{Features: front, Coordinates: c.coords, Heads: heads, Samples: true},
-				Manifest{Classes: make([]string, testC)})
+			whole, err := NewClassifier(ClassifierParts{Features: front, Coordinates: c.coords,
+				Heads: heads, Samples: true}, Manifest{Classes: make([]string, testC)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			small, err := NewClassifier(ClassifierParts{Coordinates: c.coords, Heads: heads, Samples: true}, Manifest{})
+			small, err := NewClassifier(ClassifierParts{Coordinates: c.coords, Heads: heads, Samples: true},
+				Manifest{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, m := range []*onnx.Model{whole, small} {
-				if f, err := ReadManifest(m); err != nil || f.Kind != KindClassifier || f.Dx != testDx || f.C != testC || f.S != samples {
+				if f, err := ReadManifest(m); err != nil || f.Kind != KindClassifier || f.Dx != testDx ||
+					f.C != testC || f.S != samples {
 					t.Errorf("manifest %+v, %v", f, err)
 				}
 			}
@@ -161,7 +166,8 @@ func TestClassifier(t *testing.T) {
 // TestClassifierSaysWhatItIs: model, inputs and outputs have doc strings, in the file as well.
 func TestClassifierSaysWhatItIs(t *testing.T) {
 	for ch, want := range map[int]string{1: "grey", 3: "red, green and blue"} {
-		g := &onnx.Graph{Inputs: []onnx.ValueInfo{{Name: "images", Shape: []onnx.Dim{{Size: -1}, onnx.Known(8), onnx.Known(8), onnx.Known(ch)}}}}
+		g := &onnx.Graph{Inputs: []onnx.ValueInfo{{Name: "images",
+			Shape: []onnx.Dim{{Size: -1}, onnx.Known(8), onnx.Known(8), onnx.Known(ch)}}}}
 		for _, name := range []string{"probabilities", "entropy", "mutual_information", "low", "high", "samples"} {
 			g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: name})
 		}
@@ -179,7 +185,8 @@ func TestClassifierSaysWhatItIs(t *testing.T) {
 				t.Errorf("%s has no doc string", v.Name)
 			}
 		}
-		if doc := m.Graph.Inputs[0].Doc; !strings.Contains(doc, want) || !strings.Contains(doc, "cropped") || m.Graph.Doc == "" {
+		if doc := m.Graph.Inputs[0].Doc; !strings.Contains(doc, want) ||
+			!strings.Contains(doc, "cropped") || m.Graph.Doc == "" {
 			t.Errorf("images of %d channels: %q", ch, doc)
 		}
 	}
@@ -194,9 +201,14 @@ func TestClassifierErrors(t *testing.T) {
 			_, err := NewClassifier(ClassifierParts{Heads: onnx.ZerosF32(2, 3, 4)}, Manifest{})
 			return err
 		},
-		"head 0 holds NaN at row 2, class 1": func() error { _, err := NewClassifier(ClassifierParts{Heads: bad}, Manifest{}); return err },
+		"head 0 holds NaN at row 2, class 1": func() error {
+			_,
+				err := NewClassifier(ClassifierParts{Heads: bad}, Manifest{})
+			return err
+		},
 		"has 2 outputs": func() error {
-			_, err := NewClassifier(ClassifierParts{Features: linear, Heads: someHeads(1, 3, 2, 1)}, Manifest{})
+			_, err := NewClassifier(ClassifierParts{Features: linear, Heads: someHeads(1, 3, 2, 1)},
+				Manifest{})
 			return err
 		},
 		"does not fit": func() error {

@@ -10,7 +10,8 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Preprocessing describes how uint8 pixels become the input of an extractor, and how its features are standardised.
+// Preprocessing describes how uint8 pixels become the input of an extractor, and how its features
+// are standardised.
 type Preprocessing struct {
 	// Height and Width are the images' size in pixels, Channels their number of channels.
 	Height, Width, Channels int
@@ -20,15 +21,17 @@ type Preprocessing struct {
 	NHWC bool
 	// Raw feeds the uint8 pixels unchanged.
 	Raw bool
-	// BGR says that the extractor takes the channels in the order blue, green, red; images stay RGB. Mean and Std are in the
-	// extractor's order.
+	// BGR says that the extractor takes the channels in the order blue, green, red; images stay RGB.
+	// Mean and Std are in the extractor's order.
 	BGR bool
-	// Resize is how images of another shape are brought to this one beforehand: crop or pad; empty means stretch.
+	// Resize is how images of another shape are brought to this one beforehand: crop or pad; empty
+	// means stretch.
 	Resize string
-	// Input and Output name the extractor's image input and features output; empty means the only one. Features of
-	// rank 3 are averaged over the middle axis, those of rank 4 over the pixels.
+	// Input and Output name the extractor's image input and features output; empty means the only one.
+	// Features of rank 3 are averaged over the middle axis, those of rank 4 over the pixels.
 	Input, Output string
-	// FeatureMean and FeatureStd, dx numbers each, standardise the features; empty where the extractor does so itself.
+	// FeatureMean and FeatureStd, dx numbers each, standardise the features; empty where the extractor
+	// does so itself.
 	FeatureMean, FeatureStd []float32
 }
 
@@ -38,9 +41,10 @@ type Preprocessing struct {
 //	labels [n] int64             classes 0 to C-1; an image of any other label is left out
 //	points [s, dx+C], masses [s] the upload (k+C where the embedding's points have k coordinates)
 //
-// x and e are the manifests of extractor and embedding; a mismatch is an error. The result's manifest has kind client and
-// names the extractor's digest.
-func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Manifest, p Preprocessing) (*onnx.Model, error) {
+// x and e are the manifests of extractor and embedding; a mismatch is an error. The result's
+// manifest has kind client and names the extractor's digest.
+func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Manifest,
+	p Preprocessing) (*onnx.Model, error) {
 	m, err := clientGraph(extractor, x, embedding, e, p)
 	if err != nil {
 		return nil, fmt.Errorf("fusing the client graph: %w", err)
@@ -48,15 +52,20 @@ func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	return m, nil
 }
 
-func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Manifest, p Preprocessing) (*onnx.Model, error) {
+func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Manifest,
+	p Preprocessing) (*onnx.Model, error) {
 	if e.Kind != KindEmbedding || e.Dx < 1 || e.C < 2 || e.S < 1 {
-		return nil, fmt.Errorf("%s has kind %q, dx %d, %d classes and s %d; want an embedding with all three", e.name(), e.Kind, e.Dx, e.C, e.S)
+		return nil,
+			fmt.Errorf("%s has kind %q, dx %d, %d classes and s %d; want an embedding with all three",
+				e.name(), e.Kind, e.Dx, e.C, e.S)
 	}
 	if err := Match(x, e); err != nil {
 		return nil, err
 	}
-	if p.Height < 1 || p.Width < 1 || p.Channels < 1 || p.Height > maxWidth || p.Width > maxWidth || p.Channels > maxWidth {
-		return nil, fmt.Errorf("images of %dx%d pixels with %d channels; allowed are 1 to %d", p.Height, p.Width, p.Channels, maxWidth)
+	if p.Height < 1 || p.Width < 1 || p.Channels < 1 || p.Height > maxWidth || p.Width > maxWidth ||
+		p.Channels > maxWidth {
+		return nil, fmt.Errorf("images of %dx%d pixels with %d channels; allowed are 1 to %d", p.Height,
+			p.Width, p.Channels, maxWidth)
 	}
 	extractor = onnx.Clone(extractor)
 	if err := only(&p.Input, extractor.Graph.Inputs, "input"); err != nil {
@@ -107,9 +116,12 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	m.Graph.Name = "client"
 	m.Producer, m.Metadata = "fmp", map[string]string{}
 	f := Manifest{
-		Kind: KindClient, Dx: e.Dx, C: e.C, D: e.D, S: e.S, K: e.K, ClassMeans: e.ClassMeans, Bytes: e.Bytes, Kappa: e.Kappa,
-		KappaDeviation: e.KappaDeviation, Clip: e.Clip, Resize: p.Resize, Mean: p.Mean, Std: p.Std, Layout: "NHWC", Classes: e.Classes,
-		Extractor: x.Digest, Licence: e.Licence, TrainingData: e.TrainingData, Command: e.Command, Seed: e.Seed, Config: e.Config,
+		Kind: KindClient, Dx: e.Dx, C: e.C, D: e.D, S: e.S, K: e.K, ClassMeans: e.ClassMeans,
+		Bytes: e.Bytes, Kappa: e.Kappa,
+		KappaDeviation: e.KappaDeviation, Clip: e.Clip, Resize: p.Resize, Mean: p.Mean, Std: p.Std,
+		Layout: "NHWC", Classes: e.Classes,
+		Extractor: x.Digest, Licence: e.Licence, TrainingData: e.TrainingData, Command: e.Command,
+		Seed: e.Seed, Config: e.Config,
 	}
 	f.Extractor = cmp.Or(f.Extractor, e.Extractor)
 	if len(f.Classes) == 0 {
@@ -143,14 +155,17 @@ func only(name *string, from []onnx.ValueInfo, what string) error {
 // preprocessing maps images, uint8 [n, H, W, Ch], to image, the extractor's input.
 func preprocessing(p Preprocessing) (*onnx.Model, error) {
 	if len(p.Mean) != len(p.Std) || (len(p.Mean) != 0 && len(p.Mean) != p.Channels) {
-		return nil, fmt.Errorf("%d means and %d standard deviations for %d channels; give one of each a channel, or none", len(p.Mean),
-			len(p.Std), p.Channels)
+		return nil,
+			fmt.Errorf(
+				"%d means and %d standard deviations for %d channels; give one of each a channel, or none",
+				len(p.Mean), len(p.Std), p.Channels)
 	}
 	b := build.New("preprocessing")
 	x := b.Input("images", onnx.Uint8, "n", p.Height, p.Width, p.Channels)
 	if p.BGR {
 		if p.Channels != 3 {
-			return nil, fmt.Errorf("blue first is asked for, of images with %d channels; it wants 3", p.Channels)
+			return nil, fmt.Errorf("blue first is asked for, of images with %d channels; it wants 3",
+				p.Channels)
 		}
 		x = b.Op("Gather", []build.Ref{x, b.Axes(2, 1, 0)}, onnx.IntAttr("axis", 3))
 	}
@@ -160,7 +175,8 @@ func preprocessing(p Preprocessing) (*onnx.Model, error) {
 			x = b.Div(b.Sub(x, b.Const(onnx.Vector(p.Mean...))), b.Const(onnx.Vector(p.Std...)))
 		}
 	} else if len(p.Mean) > 0 {
-		return nil, fmt.Errorf("an extractor that takes uint8 pixels as they are has no mean and standard deviation to be scaled by")
+		return nil, fmt.Errorf("an extractor that takes uint8 pixels as they are has no mean and " +
+			"standard deviation to be scaled by")
 	}
 	if !p.NHWC {
 		x = b.Transpose(x, 0, 3, 1, 2)
@@ -169,12 +185,15 @@ func preprocessing(p Preprocessing) (*onnx.Model, error) {
 	return b.Model()
 }
 
-// labelling maps features and labels to set, [1, n, dx+C], and present, [1, n], which is 0 for a label out of
-// range.
+// labelling maps features and labels to set, [1, n, dx+C], and present, [1, n], which is 0 for a
+// label out of range.
 func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
-	if len(p.FeatureMean) != len(p.FeatureStd) || (len(p.FeatureMean) != 0 && len(p.FeatureMean) != e.Dx) {
-		return nil, fmt.Errorf("%d means and %d standard deviations for %d features; give one of each a feature, or none", len(p.FeatureMean),
-			len(p.FeatureStd), e.Dx)
+	if len(p.FeatureMean) != len(p.FeatureStd) ||
+		(len(p.FeatureMean) != 0 && len(p.FeatureMean) != e.Dx) {
+		return nil,
+			fmt.Errorf(
+				"%d means and %d standard deviations for %d features; give one of each a feature, or none",
+				len(p.FeatureMean), len(p.FeatureStd), e.Dx)
 	}
 	b := build.New("labelling")
 	var h build.Ref
@@ -198,7 +217,8 @@ func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
 	for i := range classes {
 		classes[i] = int64(i)
 	}
-	y := b.Cast(b.Op("Equal", []build.Ref{labels, b.Const(onnx.NewTensor(classes, 1, e.C))}), onnx.Float32)
+	y := b.Cast(b.Op("Equal", []build.Ref{labels, b.Const(onnx.NewTensor(classes, 1, e.C))}),
+		onnx.Float32)
 	b.Output("set", b.Unsqueeze(b.Concat(1, h, y), 0))
 	b.Output("present", b.Unsqueeze(b.ReduceSum(y, false, 1), 0))
 	return b.Model()

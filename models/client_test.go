@@ -9,8 +9,8 @@ import (
 	"fmp/onnx/build"
 )
 
-// linearExtractor maps images of 2x3 pixels and 2 channels to testDx features, all it takes to see that every
-// part of the fused graph is in its place. Rank is that of its features.
+// linearExtractor maps images of 2x3 pixels and 2 channels to testDx features, all it takes to see
+// that every part of the fused graph is in its place. Rank is that of its features.
 func linearExtractor(t *testing.T, nhwc bool, rank int) *onnx.Model {
 	t.Helper()
 	b := build.New("extractor")
@@ -40,10 +40,11 @@ func linearExtractor(t *testing.T, nhwc bool, rank int) *onnx.Model {
 	return m
 }
 
-// TestClientGraph: the fused graph gives what its parts give one after another, and leaves images of a label out
-// of range out.
+// TestClientGraph: the fused graph gives what its parts give one after another, and leaves images
+// of a label out of range out.
 func TestClientGraph(t *testing.T) {
-	embedding, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Size: 4, Blocks: 1, Hidden: 8}, 1)
+	embedding, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Size: 4,
+		Blocks: 1, Hidden: 8}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,18 +67,21 @@ func TestClientGraph(t *testing.T) {
 		name string
 		nhwc bool
 		rank int
-	}{{"nchw", false, 2}, {"nhwc", true, 2}, {"tokens", false, 3}, {"map", false, 4}, {"nhwc map", true, 4}} {
+	}{{"nchw", false, 2}, {"nhwc", true, 2}, {"tokens", false, 3}, {"map", false, 4},
+		{"nhwc map", true, 4}} {
 		t.Run(c.name, func(t *testing.T) {
 			extractor := linearExtractor(t, c.nhwc, c.rank)
 			p := Preprocessing{
-				Height: 2, Width: 3, Channels: 2, Mean: []float32{0.5, 0.25}, Std: []float32{0.5, 2}, NHWC: c.nhwc, Output: "h",
+				Height: 2, Width: 3, Channels: 2, Mean: []float32{0.5, 0.25}, Std: []float32{0.5, 2},
+				NHWC: c.nhwc, Output: "h",
 				FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2},
 			}
 			m, err := ClientGraph(extractor, Manifest{Digest: "x"}, embedding, e, p)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, 2, 3, 2), "labels": onnx.NewTensor(labels, n)})
+			got := eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, 2, 3, 2),
+				"labels": onnx.NewTensor(labels, n)})
 
 			in := onnx.ZerosF32(n, 12)
 			for i := range n {
@@ -116,7 +120,8 @@ func TestClientGraph(t *testing.T) {
 
 			more := append(append([]int64{}, labels...), -1, testC)
 			image := append(append([]uint8{}, pixels...), make([]uint8, 24)...)
-			got = eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(image, n+2, 2, 3, 2), "labels": onnx.NewTensor(more, n+2)})
+			got = eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(image, n+2, 2, 3, 2),
+				"labels": onnx.NewTensor(more, n+2)})
 			near(t, "points beside unlabelled images", got["points"], compressed, 1e-4)
 			near(t, "masses beside unlabelled images", got["masses"], masses, 1e-4)
 
@@ -151,13 +156,20 @@ func TestClientGraphErrors(t *testing.T) {
 		{"2 outputs", func(p *Preprocessing, _, _ *Manifest) { p.Output = "" }},
 		{`no output "z"`, func(p *Preprocessing, _, _ *Manifest) { p.Output = "z" }},
 		{"0x3 pixels", func(p *Preprocessing, _, _ *Manifest) { p.Height = 0 }},
-		{"1 means", func(p *Preprocessing, _, _ *Manifest) { p.Mean, p.Std = []float32{1}, []float32{1} }},
-		{"for 4 features", func(p *Preprocessing, _, _ *Manifest) { p.FeatureMean, p.FeatureStd = []float32{1}, []float32{1} }},
+		{"1 means", func(p *Preprocessing, _, _ *Manifest) {
+			p.Mean, p.Std = []float32{1},
+				[]float32{1}
+		}},
+		{"for 4 features", func(p *Preprocessing, _, _ *Manifest) {
+			p.FeatureMean,
+				p.FeatureStd = []float32{1}, []float32{1}
+		}},
 		{"pixels", func(p *Preprocessing, _, _ *Manifest) { p.Channels = 3 }},
 	} {
 		p, x, f := good, Manifest{Kind: KindExtractor}, e
 		c.change(&p, &x, &f)
-		if _, err := ClientGraph(linearExtractor(t, false, 2), x, embedding, f, p); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ClientGraph(linearExtractor(t, false, 2), x, embedding, f, p); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v does not say %q", err, c.want)
 		}
 	}

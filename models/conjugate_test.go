@@ -38,7 +38,8 @@ func readConjugateCase(t *testing.T) conjugateCase {
 		}
 		return out
 	}
-	c := conjugateCase{values: tensors(k.Params), inputs: tensors(k.Inputs), wanted: tensors(k.Outputs)}
+	c := conjugateCase{values: tensors(k.Params), inputs: tensors(k.Inputs),
+		wanted: tensors(k.Outputs)}
 	v := c.values[ConjMap].Shape
 	c.config = ConjugateConfig{Dx: v[0], K: v[1], C: c.wanted[ConjMasses].Shape[1]}
 	return c
@@ -67,8 +68,8 @@ func TestConjugateParity(t *testing.T) {
 	}
 }
 
-// TestConjugateParts: a model gives its parameters back, an embedding has the slots of a class each, and what is missing
-// or wrong is named.
+// TestConjugateParts: a model gives its parameters back, an embedding has the slots of a class
+// each, and what is missing or wrong is named.
 func TestConjugateParts(t *testing.T) {
 	k := readConjugateCase(t)
 	m, err := NewConjugate(k.config, k.values)
@@ -76,7 +77,8 @@ func TestConjugateParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, values, err := ConjugateValues(m)
-	if err != nil || c != k.config || !slices.Equal(values[ConjMetric].F32(), k.values[ConjMetric].F32()) {
+	if err != nil || c != k.config ||
+		!slices.Equal(values[ConjMetric].F32(), k.values[ConjMetric].F32()) {
 		t.Errorf("sizes %v, error %v; want %v and the parameters back", c, err, k.config)
 	}
 	for _, phi := range []bool{false, true} {
@@ -92,7 +94,8 @@ func TestConjugateParts(t *testing.T) {
 		if phi {
 			want = ConjCompressedPhi
 		}
-		out := evalPure(t, e, map[string]*onnx.Tensor{"points": k.inputs["client_points"], "weights": k.inputs["client_weights"]})
+		out := evalPure(t, e, map[string]*onnx.Tensor{"points": k.inputs["client_points"],
+			"weights": k.inputs["client_weights"]})
 		near(t, want, out["compressed"], k.wanted[want], 1e-5)
 		if f.Kind != KindEmbedding || f.S != c.C || f.PointWidth() != k.wanted[want].Shape[2]-c.C {
 			t.Errorf("manifest %+v does not say what the embedding makes, %v", f, k.wanted[want])
@@ -108,7 +111,8 @@ func TestConjugateParts(t *testing.T) {
 			t.Errorf("error %v does not name %s", err, name)
 		}
 	}
-	if _, err := NewConjugate(ConjugateConfig{Dx: 3, C: 4, K: 4}, k.values); err == nil || !strings.Contains(err.Error(), "k 4") {
+	if _, err := NewConjugate(ConjugateConfig{Dx: 3, C: 4, K: 4}, k.values); err == nil ||
+		!strings.Contains(err.Error(), "k 4") {
 		t.Errorf("error %v does not name k", err)
 	}
 }
@@ -116,7 +120,8 @@ func TestConjugateParts(t *testing.T) {
 // TestConjugateLoss: a move of nothing leaves the loss what it was, on either engine.
 func TestConjugateLoss(t *testing.T) {
 	k := readConjugateCase(t)
-	l := ConjugateLoss{ConjugateConfig: k.config, Values: k.values, Set: ConjSample, Learn: []string{ConjLogRho, ConjO1}, Samples: 7, Joint: 3}
+	l := ConjugateLoss{ConjugateConfig: k.config, Values: k.values, Set: ConjSample,
+		Learn: []string{ConjLogRho, ConjO1}, Samples: 7, Joint: 3}
 	plain, params, err := l.Model()
 	if err != nil || !slices.Equal(params, []string{"sample/log_rho", "sample/o1"}) {
 		t.Fatalf("parameters %v, %v", params, err)
@@ -142,8 +147,8 @@ func TestConjugateLoss(t *testing.T) {
 		}
 		copy(latent.F32()[i*k.inputs["latent"].Len():], k.inputs["latent"].F32())
 	}
-	feeds := map[string]*onnx.Tensor{"rows": cut(0, k.config.Dx), "labels": cut(k.config.Dx, k.config.Dx+k.config.C), "batches": batches,
-		"latent": latent}
+	feeds := map[string]*onnx.Tensor{"rows": cut(0, k.config.Dx),
+		"labels": cut(k.config.Dx, k.config.Dx+k.config.C), "batches": batches, "latent": latent}
 	feeds["targets"], feeds["target_labels"] = feeds["rows"], feeds["labels"]
 	a, b := evalPure(t, plain, feeds), eval(t, moved, feeds)
 	for _, name := range []string{"loss", "nll", "joint"} {
@@ -154,7 +159,8 @@ func TestConjugateLoss(t *testing.T) {
 	}
 }
 
-// TestManyNames: a predictor of many classes stores nothing of classes by classes, and its clients' points are named as ever.
+// TestManyNames: a predictor of many classes stores nothing of classes by classes, and its clients'
+// points are named as ever.
 func TestManyNames(t *testing.T) {
 	k := readConjugateCase(t)
 	c := k.config
@@ -175,7 +181,8 @@ func TestManyNames(t *testing.T) {
 	point := onnx.ZerosF32(1, 1, c.Dx+c.C)
 	point.F32()[c.Dx+5] = 1
 	feeds := map[string]*onnx.Tensor{"points": point, "weights": onnx.NewTensor([]float32{2}, 1, 1)}
-	for engine, out := range map[string]map[string]*onnx.Tensor{"ort": eval(t, e, feeds), "pure": evalPure(t, e, feeds)} {
+	for engine, out := range map[string]map[string]*onnx.Tensor{"ort": eval(t, e, feeds),
+		"pure": evalPure(t, e, feeds)} {
 		sent := out[ConjCompressed].F32()
 		for i := range c.C {
 			for j := range c.C {

@@ -10,21 +10,22 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Names of the values at which a client graph is cut ([ParseClient]): features [n, dx], the labelled points [1, n, dx+C], and a
-// mask [1, n] of those that count.
+// Names of the values at which a client graph is cut ([ParseClient]): features [n, dx], the
+// labelled points [1, n, dx+C], and a mask [1, n] of those that count.
 const (
 	ValueFeatures = "features"
 	ValueSet      = "set"
 	ValuePresent  = "present"
 )
 
-// SplitPredictor cuts a predictor Z' = MAB(E, MAB(E, g(Z))) in two, so that many points can be drawn in chunks. Both parts
-// take a chunk of the rows of noise, [batch, fresh, d]:
+// SplitPredictor cuts a predictor Z' = MAB(E, MAB(E, g(Z))) in two, so that many points can be
+// drawn in chunks. Both parts take a chunk of the rows of noise, [batch, fresh, d]:
 //
 //	induce  points, weights, noise to keys and values  [batch, fresh, d]    of the outer block, for those rows
 //	attend  noise, keys, values to drawn               [batch, fresh, dx+C]  where keys and values are those of all rows
 //
-// Both are nil where the graph, perhaps a third party's, lacks the outer block's maps to keys and values.
+// Both are nil where the graph, perhaps a third party's, lacks the outer block's maps to keys and
+// values.
 func SplitPredictor(m *onnx.Model, f Manifest) (induce, attend *onnx.Model) {
 	noise, ok := m.Graph.Input("noise")
 	if !ok {
@@ -77,7 +78,8 @@ func FeatureGraph(m *onnx.Model, f Manifest) (*onnx.Model, error) {
 	}
 	images, ok := m.Graph.Input("images")
 	if node == nil || node.Op != "Concat" || len(node.Inputs) != 2 || !ok {
-		return nil, fmt.Errorf("%s: there is no %q to cut it at; want a graph that fmp fuse made", f.name(), ValueSet)
+		return nil, fmt.Errorf("%s: there is no %q to cut it at; want a graph that fmp fuse made",
+			f.name(), ValueSet)
 	}
 	out := onnx.Clone(m)
 	const name = "features"
@@ -86,7 +88,8 @@ func FeatureGraph(m *onnx.Model, f Manifest) (*onnx.Model, error) {
 	}
 	out.Graph.Name = "features"
 	out.Graph.Inputs = []onnx.ValueInfo{images}
-	out.Graph.Outputs = []onnx.ValueInfo{{Name: name, DType: onnx.Float32, Shape: []onnx.Dim{images.Shape[0], onnx.Known(f.Dx)}}}
+	out.Graph.Outputs = []onnx.ValueInfo{{Name: name, DType: onnx.Float32,
+		Shape: []onnx.Dim{images.Shape[0], onnx.Known(f.Dx)}}}
 	pass.RemoveUnused(out.Graph)
 	if err := shape.Infer(out); err != nil {
 		return nil, fmt.Errorf("%s: cut at its features: %w", f.name(), err)

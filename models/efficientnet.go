@@ -8,22 +8,27 @@ import (
 	"fmp/onnx/build"
 )
 
-// EfficientNetLite is a network of the EfficientNet family (Tan & Le 2019, arXiv:1905.11946) without squeeze-and-excitation and with
-// ReLU6 in place of swish, as published for small devices (EfficientNet-Lite): inverted residuals of depthwise convolutions (Sandler et
-// al. 2018, arXiv:1801.04381).
+// EfficientNetLite is a network of the EfficientNet family (Tan & Le 2019, arXiv:1905.11946)
+// without squeeze-and-excitation and with ReLU6 in place of swish, as published for small devices
+// (EfficientNet-Lite): inverted residuals of depthwise convolutions (Sandler et al. 2018,
+// arXiv:1801.04381).
 type EfficientNetLite struct {
-	Side         int     // height and width of an image
-	Width, Depth float64 // factors of channels and of blocks in a stage; stem, head and the first and last stage's depth are not scaled
+	Side int // height and width of an image
+	// factors of channels and of blocks in a stage; stem, head and the first and last stage's depth
+	// are not scaled
+	Width, Depth float64
 }
 
-// EfficientNetFeatures is the number of features of an image, the means of the last convolution's channels.
+// EfficientNetFeatures is the number of features of an image, the means of the last convolution's
+// channels.
 const EfficientNetFeatures = 1280
 
-// stage is a run of blocks of one kind; the first has the stride and changes the number of channels.
+// stage is a run of blocks of one kind; the first has the stride and changes the number of
+// channels.
 type stage struct{ blocks, kernel, stride, expand, in, out int }
 
-var stages = [...]stage{{1, 3, 1, 1, 32, 16}, {2, 3, 2, 6, 16, 24}, {2, 5, 2, 6, 24, 40}, {3, 3, 2, 6, 40, 80}, {3, 5, 1, 6, 80, 112},
-	{4, 5, 2, 6, 112, 192}, {1, 3, 1, 6, 192, 320}}
+var stages = [...]stage{{1, 3, 1, 1, 32, 16}, {2, 3, 2, 6, 16, 24}, {2, 5, 2, 6, 24, 40},
+	{3, 3, 2, 6, 40, 80}, {3, 5, 1, 6, 80, 112}, {4, 5, 2, 6, 112, 192}, {1, 3, 1, 6, 192, 320}}
 
 // liteEpsilon is added to the variances of the batch normalisations.
 const liteEpsilon = 1e-3
@@ -47,10 +52,12 @@ type efficientNet struct {
 	err    error
 }
 
-// Model builds the graph from images, float32 [n, 3, Side, Side], (pixel - 127) / 128, to features, float32 [n, 1280], with the values of
-// the published PyTorch model by name; batch normalisations are folded into the convolutions before them.
+// Model builds the graph from images, float32 [n, 3, Side, Side], (pixel - 127) / 128, to features,
+// float32 [n, 1280], with the values of the published PyTorch model by name; batch normalisations
+// are folded into the convolutions before them.
 func (e EfficientNetLite) Model(values map[string]*onnx.Tensor) (*onnx.Model, error) {
-	n := &efficientNet{EfficientNetLite: e, b: build.New("efficientnet-lite"), values: values, side: e.Side}
+	n := &efficientNet{EfficientNetLite: e, b: build.New("efficientnet-lite"),
+		values: values, side: e.Side}
 	x := n.b.Input("image", onnx.Float32, "n", 3, e.Side, e.Side)
 	x = n.clip(n.conv(x, "_conv_stem", "_bn0", filter{3, 32, 3, 2, 1}))
 	block := 0
@@ -70,7 +77,8 @@ func (e EfficientNetLite) Model(values map[string]*onnx.Tensor) (*onnx.Model, er
 			block++
 		}
 	}
-	x = n.clip(n.conv(x, "_conv_head", "_bn1", filter{e.channels(stages[len(stages)-1].out), EfficientNetFeatures, 1, 1, 1}))
+	x = n.clip(n.conv(x, "_conv_head", "_bn1",
+		filter{e.channels(stages[len(stages)-1].out), EfficientNetFeatures, 1, 1, 1}))
 	n.b.Output(FeaturesOutput, n.b.ReduceMean(x, false, 2, 3))
 	if n.err != nil {
 		return nil, fmt.Errorf("EfficientNet-Lite: %w", n.err)
@@ -79,13 +87,15 @@ func (e EfficientNetLite) Model(values map[string]*onnx.Tensor) (*onnx.Model, er
 	if err != nil {
 		return nil, fmt.Errorf("EfficientNet-Lite: %w", err)
 	}
-	return m, Manifest{Kind: KindExtractor, Dx: EfficientNetFeatures, Mean: gray3(127. / 255), Std: gray3(128. / 255), Layout: "NCHW",
+	return m, Manifest{Kind: KindExtractor, Dx: EfficientNetFeatures, Mean: gray3(127. / 255),
+		Std: gray3(128. / 255), Layout: "NCHW",
 		Resize: "crop"}.Write(m)
 }
 
 func gray3(v float32) []float32 { return []float32{v, v, v} }
 
-// block is an inverted residual: expansion, depthwise convolution, projection, and the input added where shapes agree.
+// block is an inverted residual: expansion, depthwise convolution, projection, and the input added
+// where shapes agree.
 func (n *efficientNet) block(x build.Ref, name string, s stage, in, out int) build.Ref {
 	y, wide := x, in*s.expand
 	if s.expand != 1 {
@@ -118,8 +128,9 @@ func (n *efficientNet) value(name string, shape ...int) []float32 {
 // filter is the shape of a convolution.
 type filter struct{ in, out, kernel, stride, groups int }
 
-// conv is a convolution with the normalisation behind it folded in: w' = w g/sqrt(v + eps), b' = b - m g/sqrt(v + eps). Maps are padded
-// as TensorFlow pads them, to ceil(side / stride), the odd pixel below and at the right.
+// conv is a convolution with the normalisation behind it folded in: w' = w g/sqrt(v + eps), b' = b
+// - m g/sqrt(v + eps). Maps are padded as TensorFlow pads them, to ceil(side / stride), the odd
+// pixel below and at the right.
 func (n *efficientNet) conv(x build.Ref, name, norm string, f filter) build.Ref {
 	w := n.value(name+".weight", f.out, f.in/f.groups, f.kernel, f.kernel)
 	g, b := n.value(norm+".weight", f.out), n.value(norm+".bias", f.out)
@@ -136,8 +147,9 @@ func (n *efficientNet) conv(x build.Ref, name, norm string, f filter) build.Ref 
 	to := (n.side + f.stride - 1) / f.stride
 	pad := max(0, (to-1)*f.stride+f.kernel-n.side)
 	n.side = to
-	return n.b.Op("Conv", []build.Ref{x, n.b.Param(name+".weight", onnx.NewTensor(folded, f.out, f.in/f.groups, f.kernel, f.kernel)),
+	return n.b.Op("Conv", []build.Ref{x,
+		n.b.Param(name+".weight", onnx.NewTensor(folded, f.out, f.in/f.groups, f.kernel, f.kernel)),
 		n.b.Param(name+".bias", onnx.NewTensor(bias, f.out))},
-		onnx.IntsAttr("kernel_shape", f.kernel, f.kernel), onnx.IntsAttr("strides", f.stride, f.stride), onnx.IntAttr("group", f.groups),
-		onnx.IntsAttr("pads", pad/2, pad/2, pad-pad/2, pad-pad/2))
+		onnx.IntsAttr("kernel_shape", f.kernel, f.kernel), onnx.IntsAttr("strides", f.stride, f.stride),
+		onnx.IntAttr("group", f.groups), onnx.IntsAttr("pads", pad/2, pad/2, pad-pad/2, pad-pad/2))
 }

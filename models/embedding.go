@@ -11,15 +11,16 @@ import (
 	"fmp/onnx/build"
 )
 
-// EmbeddingConfig configures an embedding of client data. The zero value of a field means its default.
+// EmbeddingConfig configures an embedding of client data. The zero value of a field means its
+// default.
 type EmbeddingConfig struct {
 	// Dx and C are the numbers of features and classes.
 	Dx int `json:"dx"`
 	C  int `json:"c"`
 	// Size is s, the number of compressed points; default C.
 	Size int `json:"size"`
-	// ConstantWeights gives every compressed point the weight n/s; by default each point is divided among the seeds, and the
-	// mass of a compressed point is the sum of its seed's shares.
+	// ConstantWeights gives every compressed point the weight n/s; by default each point is divided
+	// among the seeds, and the mass of a compressed point is the sum of its seed's shares.
 	ConstantWeights bool `json:"constant_weights"`
 	// Dim is the width d of the blocks; default Dx + C + 64.
 	Dim int `json:"dim"`
@@ -29,14 +30,16 @@ type EmbeddingConfig struct {
 	Heads int `json:"heads"`
 	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
 	Hidden int `json:"hidden"`
-	// Blocks is the number of set attention blocks between the per-point layer and the pooling, which make f a function of
-	// the whole set; default 0. With the identity path they start as attention among the points of a label; set Hidden with them.
+	// Blocks is the number of set attention blocks between the per-point layer and the pooling, which
+	// make f a function of the whole set; default 0. With the identity path they start as attention
+	// among the points of a label; set Hidden with them.
 	Blocks int `json:"blocks"`
 }
 
 func (c *EmbeddingConfig) fill() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
-		return fmt.Errorf("embedding for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d", c.Dx, c.C, maxWidth, maxWidth)
+		return fmt.Errorf("embedding for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d", c.Dx, c.C,
+			maxWidth, maxWidth)
 	}
 	dz := c.Dx + c.C
 	c.Size = cmp.Or(c.Size, c.C)
@@ -50,7 +53,8 @@ func (c *EmbeddingConfig) fill() error {
 		c.Dim = (dz + 64 + c.Heads - 1) / c.Heads * c.Heads
 	}
 	if !c.Published && c.Dim < dz+1 {
-		return fmt.Errorf("embedding of width %d for points of %d numbers; the identity path needs a width of at least %d", c.Dim, dz, dz+1)
+		return fmt.Errorf("embedding of width %d for points of %d numbers; the identity path needs a "+
+			"width of at least %d", c.Dim, dz, dz+1)
 	}
 	if c.Size < 1 || c.Size > maxSize {
 		return fmt.Errorf("embedding to %d points; allowed are 1 to %d", c.Size, maxSize)
@@ -61,16 +65,17 @@ func (c *EmbeddingConfig) fill() error {
 	return nil
 }
 
-// NewEmbedding builds an untrained embedding h(Z) = MAB(S, f(Z)), which compresses a client's points to s
-// points with masses by s learned seeds (arXiv:2605.18554):
+// NewEmbedding builds an untrained embedding h(Z) = MAB(S, f(Z)), which compresses a client's
+// points to s points with masses by s learned seeds (arXiv:2605.18554):
 //
 //	points     [batch, n, dx+C]  the client's points
 //	weights    [batch, n]        1 for a point, 0 for padding
 //	compressed [batch, s, dx+C]  features, then a point on the probability simplex
 //	masses     [batch, s]        they sum to the sum of weights
 //
-// Seed i starts out attending to label i mod C, so that with the identity path the untrained embedding returns approximately
-// the class means, with masses close to the class counts. Initial values are drawn from streams of seed.
+// Seed i starts out attending to label i mod C, so that with the identity path the untrained
+// embedding returns approximately the class means, with masses close to the class counts. Initial
+// values are drawn from streams of seed.
 func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
@@ -107,14 +112,17 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedding: encoding the configuration: %w", err)
 	}
-	return m, Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, D: d, S: c.Size, Seed: seed, Config: string(cfg)}.Write(m)
+	return m, Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, D: d, S: c.Size, Seed: seed,
+		Config: string(cfg)}.Write(m)
 }
 
-// labelMates is a set attention block in which a point starts out attending to the points of its own label, and adds the values that
-// the per-point layer computed for those to its own learned coordinates, the two halves of them exchanged; the point itself
-// passes through unchanged. Labels are renumbered in every task, so the appearance of a label's points can only be learned
-// from the set. By comparing itself with them, a point can tell how typical of its label it is, which decides how much it
-// weighs in the fit that the upload has to reproduce: the residuals of easy points vanish there.
+// labelMates is a set attention block in which a point starts out attending to the points of its
+// own label, and adds the values that the per-point layer computed for those to its own learned
+// coordinates, the two halves of them exchanged; the point itself passes through unchanged. Labels
+// are renumbered in every task, so the appearance of a label's points can only be learned from the
+// set. By comparing itself with them, a point can tell how typical of its label it is, which
+// decides how much it weighs in the fit that the upload has to reproduce: the residuals of easy
+// points vanish there.
 func labelMates(d, dx, c, hidden int) Block {
 	dz := dx + c
 	half := (d - dz) / 2
@@ -144,8 +152,8 @@ func labelMates(d, dx, c, hidden int) Block {
 	}
 }
 
-// labelPooling is the pooling block that starts out comparing labels: queries and keys are the coordinates themselves,
-// without the features and with a small weight on the learned ones.
+// labelPooling is the pooling block that starts out comparing labels: queries and keys are the
+// coordinates themselves, without the features and with a small weight on the learned ones.
 func labelPooling(d, dx, c int) Block {
 	p := Identity(d, dx+c, 1)
 	p.Residual = ResidualNone
@@ -163,8 +171,8 @@ func labelPooling(d, dx, c int) Block {
 	return p
 }
 
-// labelSeeds starts seed i near 6 sqrt(d) times the unit vector of label i mod C, so that its logit is about 6
-// for points of that label and 0 for others.
+// labelSeeds starts seed i near 6 sqrt(d) times the unit vector of label i mod C, so that its logit
+// is about 6 for points of that label and 0 for others.
 func labelSeeds(dx, c int) Init {
 	noise := Gaussian(0.1)
 	return func(r *rand.Rand, t []float32, shape []int) {
@@ -175,8 +183,8 @@ func labelSeeds(dx, c int) Init {
 	}
 }
 
-// masses divides each point among the seeds by a softmax of its logits over them (averaged over heads) and sums each seed's
-// shares; with ConstantWeights it divides the sum of weights evenly.
+// masses divides each point among the seeds by a softmax of its logits over them (averaged over
+// heads) and sums each seed's shares; with ConstantWeights it divides the sum of weights evenly.
 func masses(b *build.Builder, logits, weights build.Ref, c EmbeddingConfig) build.Ref {
 	if c.ConstantWeights {
 		even := make([]float32, c.Size)

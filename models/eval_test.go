@@ -10,13 +10,15 @@ import (
 )
 
 // eval runs m on the ONNX Runtime, or skips the test where there is none.
-func eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) map[string]*onnx.Tensor {
+func eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor,
+	outputs ...string) map[string]*onnx.Tensor {
 	t.Helper()
 	return evalOn(t, orttest.New(t), m, feeds, outputs...)
 }
 
 // evalPure runs m on the engine that is Go alone.
-func evalPure(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) map[string]*onnx.Tensor {
+func evalPure(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor,
+	outputs ...string) map[string]*onnx.Tensor {
 	t.Helper()
 	e, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
@@ -26,7 +28,8 @@ func evalPure(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor, output
 	return evalOn(t, e, m, feeds, outputs...)
 }
 
-func evalOn(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) map[string]*onnx.Tensor {
+func evalOn(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor,
+	outputs ...string) map[string]*onnx.Tensor {
 	t.Helper()
 	s, err := e.Load(m)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"fmp/onnx/optim"
 )
 
-// Extractor is the configuration of a small residual network (He, Zhang, Ren and Sun 2016, arXiv:1512.03385)
-// that maps images to features:
+// Extractor is the configuration of a small residual network (He, Zhang, Ren and Sun 2016,
+// arXiv:1512.03385) that maps images to features:
 //
 //	x0 = relu(N(conv3x3(image)))                                       Widths[0] channels
 //	for every further width:  x = relu(N(conv3x3(pool2x2(x)))),        Widths[i] channels
 //	                          x = x + relu(N(conv3x3(relu(N(conv3x3(x))))))  where Residual[i-1]
 //	features = standardised(mean over positions of x, times a [Widths[last], Dx] matrix)
 //
-// N is batch normalisation (Ioffe and Szegedy 2015, arXiv:1502.03167), over the batch in training and with stored statistics
-// in the exported model.
+// N is batch normalisation (Ioffe and Szegedy 2015, arXiv:1502.03167), over the batch in training
+// and with stored statistics in the exported model.
 type Extractor struct {
 	Channels int    `json:"channels"` // of the image: 1 or 3
 	Height   int    `json:"height"`   // of the image, pixels
@@ -27,16 +27,17 @@ type Extractor struct {
 	Widths   []int  `json:"widths"`   // channels of each stage
 	Residual []bool `json:"residual"` // one for each width after the first
 	Dx       int    `json:"dx"`       // number of features
-	// Mirror makes the exported model average over an image and its mirror image, before the matrix. It doubles the cost of
-	// a forward pass and does not affect training.
+	// Mirror makes the exported model average over an image and its mirror image, before the matrix.
+	// It doubles the cost of a forward pass and does not affect training.
 	Mirror bool `json:"mirror,omitempty"`
 }
 
 // Names of the inputs and outputs of extractor graphs.
 const (
-	ImageInput     = "image"    // [batch, Channels, Height, Width], normalised
-	TargetInput    = "target"   // [batch, classes], label probabilities
-	AllowedInput   = "allowed"  // [batch, classes], 0 for a class that the image may have, a large negative number for others
+	ImageInput  = "image"  // [batch, Channels, Height, Width], normalised
+	TargetInput = "target" // [batch, classes], label probabilities
+	// [batch, classes], 0 for a class that the image may have, a large negative number for others
+	AllowedInput   = "allowed"
 	FeaturesOutput = "features" // [batch, Dx]
 	LogitsOutput   = "logits"   // [batch, classes]
 	LossOutput     = "loss"     // scalar
@@ -50,8 +51,8 @@ const (
 	standardize = "standardize"
 )
 
-// DefaultExtractor returns the configuration for a data set's image size: three stages for images of 32 pixels, two for
-// smaller ones.
+// DefaultExtractor returns the configuration for a data set's image size: three stages for images
+// of 32 pixels, two for smaller ones.
 func DefaultExtractor(channels, height, width, dx int) Extractor {
 	e := Extractor{Channels: channels, Height: height, Width: width, Dx: dx}
 	if min(height, width) >= 32 {
@@ -67,8 +68,8 @@ func (e Extractor) check() error {
 		return fmt.Errorf("extractor: %d channels; allowed are 1 (grey) and 3 (RGB)", e.Channels)
 	}
 	if len(e.Widths) < 2 || len(e.Residual) != len(e.Widths)-1 {
-		return fmt.Errorf("extractor: %d widths and %d residual flags; want at least two widths, and a flag for each after the first",
-			len(e.Widths), len(e.Residual))
+		return fmt.Errorf("extractor: %d widths and %d residual flags; want at least two widths, and a "+
+			"flag for each after the first", len(e.Widths), len(e.Residual))
 	}
 	for _, w := range e.Widths {
 		if w < 1 || w > 4096 {
@@ -78,16 +79,18 @@ func (e Extractor) check() error {
 	if e.Dx < 1 || e.Dx > 4096 {
 		return fmt.Errorf("extractor: dx is %d; allowed are 1 to 4096", e.Dx)
 	}
-	if smallest := 1 << (len(e.Widths) - 1); e.Height < smallest || e.Width < smallest || e.Height > 1024 || e.Width > 1024 {
-		return fmt.Errorf("extractor: images of %d x %d; with %d widths, allowed are sides of %d to 1024 pixels", e.Height, e.Width,
-			len(e.Widths), smallest)
+	if smallest := 1 << (len(e.Widths) - 1); e.Height < smallest || e.Width < smallest ||
+		e.Height > 1024 || e.Width > 1024 {
+		return fmt.Errorf(
+			"extractor: images of %d x %d; with %d widths, allowed are sides of %d to 1024 pixels", e.Height,
+			e.Width, len(e.Widths), smallest)
 	}
 	return nil
 }
 
-// Loss builds the training graph: inputs image, target, allowed and the running statistics; outputs loss, the mean
-// cross-entropy of a linear head on the features, and the new running statistics (named new_ and the input). Statistics
-// start from [Extractor.Statistics].
+// Loss builds the training graph: inputs image, target, allowed and the running statistics; outputs
+// loss, the mean cross-entropy of a linear head on the features, and the new running statistics
+// (named new_ and the input). Statistics start from [Extractor.Statistics].
 func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 	if err := e.check(); err != nil {
 		return nil, err
@@ -107,8 +110,9 @@ func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 	return b.Model()
 }
 
-// Values returns the parameters and running statistics of a model made by [Extractor.Model], under their names in
-// [Extractor.Loss], for a training run that continues from that model. The head is not included.
+// Values returns the parameters and running statistics of a model made by [Extractor.Model], under
+// their names in [Extractor.Loss], for a training run that continues from that model. The head is
+// not included.
 func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
 	if err := e.check(); err != nil {
 		return nil, err
@@ -126,11 +130,12 @@ func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
 	for name, want := range wanted {
 		got := m.Graph.Initializers[name]
 		if got == nil {
-			return nil, fmt.Errorf("extractor: the model holds no %q; want one that fmp train extractor made, with widths %v and dx %d", name,
-				e.Widths, e.Dx)
+			return nil, fmt.Errorf("extractor: the model holds no %q; want one that fmp train extractor "+
+				"made, with widths %v and dx %d", name, e.Widths, e.Dx)
 		}
 		if got.DType != want.DType || fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {
-			return nil, fmt.Errorf("extractor: the model's %q is %v; widths %v and dx %d want %v", name, got, e.Widths, e.Dx, want)
+			return nil, fmt.Errorf("extractor: the model's %q is %v; widths %v and dx %d want %v", name, got,
+				e.Widths, e.Dx, want)
 		}
 		wanted[name] = got.Clone()
 	}
@@ -150,8 +155,8 @@ func (e Extractor) Statistics() map[string]*onnx.Tensor {
 	return out
 }
 
-// Model builds the inference graph, image to features, from the parameters and statistics of a training run.
-// With classes > 0 it also has the output logits.
+// Model builds the inference graph, image to features, from the parameters and statistics of a
+// training run. With classes > 0 it also has the output logits.
 func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Model, error) {
 	if err := e.check(); err != nil {
 		return nil, err
@@ -178,18 +183,22 @@ func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Mod
 	return m, nil
 }
 
-// SetStandardization changes the standardisation of an extractor model made by [Extractor.Model], so that features that had
-// the given mean and standard deviation get mean 0 and standard deviation 1.
+// SetStandardization changes the standardisation of an extractor model made by [Extractor.Model],
+// so that features that had the given mean and standard deviation get mean 0 and standard deviation
+// 1.
 func SetStandardization(m *onnx.Model, mean, std []float64) error {
 	mt, vt := m.Graph.Initializers[standardize+"/mean"], m.Graph.Initializers[standardize+"/var"]
 	if mt == nil || vt == nil || len(mean) != mt.Len() || len(std) != mt.Len() {
-		return fmt.Errorf("extractor: %d means and %d standard deviations do not fit the model's standardisation", len(mean), len(std))
+		return fmt.Errorf(
+			"extractor: %d means and %d standard deviations do not fit the model's standardisation",
+			len(mean), len(std))
 	}
 	for i := range mean {
 		// The features so far were (raw - mean) / sqrt(var + epsilon).
 		s := math.Sqrt(float64(vt.F32()[i]) + normEpsilon)
 		if !(std[i] > 0) {
-			return fmt.Errorf("extractor: feature %d has standard deviation %v; it is the same for every image", i, std[i])
+			return fmt.Errorf("extractor: feature %d has standard deviation %v; it is the same for "+
+				"every image", i, std[i])
 		}
 		mt.F32()[i] += float32(s * mean[i])
 		v := s * std[i]
@@ -236,12 +245,14 @@ func (n network) features(x build.Ref) build.Ref {
 		for i := range columns {
 			columns[i] = int64(n.Width - 1 - i)
 		}
-		x = n.b.Concat(0, x, n.b.Op("Gather", []build.Ref{x, n.b.Const(onnx.Vector(columns...))}, onnx.IntAttr("axis", 3)))
+		x = n.b.Concat(0, x, n.b.Op("Gather", []build.Ref{x, n.b.Const(onnx.Vector(columns...))},
+			onnx.IntAttr("axis", 3)))
 	}
 	x = n.unit("stem", "", x, n.Channels, n.Widths[0])
 	for i, width := range n.Widths[1:] {
 		stage := fmt.Sprintf("stage%d", i+1)
-		x = n.b.Scope(stage).Op("AveragePool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2))
+		x = n.b.Scope(stage).Op("AveragePool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", 2, 2),
+			onnx.IntsAttr("strides", 2, 2))
 		x = n.unit(stage, "", x, n.Widths[i], width)
 		if n.Residual[i] {
 			h := n.unit(stage+"/block", "1", x, width, width)
@@ -264,11 +275,13 @@ func (n network) features(x build.Ref) build.Ref {
 // unit is a 3x3 convolution, a normalisation and a relu.
 func (n network) unit(scope, suffix string, x build.Ref, in, out int) build.Ref {
 	w := n.w.Scope(scope)
-	conv := w.b.Op("Conv", []build.Ref{x, w.Scope("conv"+suffix).Param("weight", Gaussian(math.Sqrt(2/float64(9*in))), out, in, 3, 3)},
+	conv := w.b.Op("Conv", []build.Ref{x,
+		w.Scope("conv"+suffix).Param("weight", Gaussian(math.Sqrt(2/float64(9*in))), out, in, 3, 3)},
 		onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("pads", 1, 1, 1, 1))
 	name := "norm" + suffix
 	l := w.Scope(name)
-	return w.b.Relu(n.norm(scope+"/"+name, conv, out, l.Param("scale", Constant(1), out), l.Param("shift", Constant(0), out)))
+	return w.b.Relu(n.norm(scope+"/"+name, conv, out, l.Param("scale", Constant(1), out),
+		l.Param("shift", Constant(0), out)))
 }
 
 // norm is batch normalisation; name is that of its statistics.
@@ -283,7 +296,8 @@ func (n network) norm(name string, x build.Ref, size int, scale, shift build.Ref
 			}
 			return n.b.Param(name+"/"+what, t.Clone())
 		}
-		return n.b.Op("BatchNormalization", []build.Ref{x, scale, shift, get("mean"), get("var")}, epsilon)
+		return n.b.Op("BatchNormalization", []build.Ref{x, scale, shift, get("mean"), get("var")},
+			epsilon)
 	}
 	mean := n.b.Input(name+"/mean", onnx.Float32, size)
 	variance := n.b.Input(name+"/var", onnx.Float32, size)
@@ -294,8 +308,9 @@ func (n network) norm(name string, x build.Ref, size int, scale, shift build.Ref
 	return out[0]
 }
 
-// head is a linear classifier of the features. Its logits are divided by sqrt(dx): otherwise features of unit variance would
-// make it learn so much faster than the layers below that high rates diverge.
+// head is a linear classifier of the features. Its logits are divided by sqrt(dx): otherwise
+// features of unit variance would make it learn so much faster than the layers below that high
+// rates diverge.
 func (n network) head(features build.Ref, classes int) build.Ref {
 	logits := n.w.Linear("head", features, n.Dx, classes, Gaussian(0.5), Constant(0))
 	return n.b.Mul(logits, n.b.F32(float32(1/math.Sqrt(float64(n.Dx)))))

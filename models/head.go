@@ -4,8 +4,8 @@ import (
 	"fmp/onnx"
 )
 
-// LastLayer returns the weights [classes, dx] of the linear layer that reads a value of dx numbers in a model; nil where there is
-// none whose weights are float32 constants.
+// LastLayer returns the weights [classes, dx] of the linear layer that reads a value of dx numbers
+// in a model; nil where there is none whose weights are float32 constants.
 func LastLayer(m *onnx.Model, value string, dx int) *onnx.Tensor {
 	for _, n := range m.Graph.Nodes {
 		if n.Op != "Gemm" && n.Op != "MatMul" || len(n.Inputs) < 2 || n.Inputs[0] != value {

@@ -29,53 +29,61 @@ const (
 )
 
 // kinds lists the Kind constants.
-var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, KindClassifier, KindOpen, KindConjugate, KindPrivate}
+var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, KindClassifier,
+	KindOpen, KindConjugate, KindPrivate}
 
-// Manifest describes a model in the metadata properties of its file, each under "fmp." and the name given here in
-// parentheses. A zero field is not written.
+// Manifest describes a model in the metadata properties of its file, each under "fmp." and the name
+// given here in parentheses. A zero field is not written.
 type Manifest struct {
 	Kind string // (kind) one of the Kind constants
-	// Dx (dx), C (classes) and D (d) are the numbers of features, classes and the width of the blocks and noise;
-	// S (s) is an embedding's number of compressed points, or a classifier's of heads; Fresh (fresh) the number of
-	// points that a predictor draws by default.
+	// Dx (dx), C (classes) and D (d) are the numbers of features, classes and the width of the blocks
+	// and noise; S (s) is an embedding's number of compressed points, or a classifier's of heads;
+	// Fresh (fresh) the number of points that a predictor draws by default.
 	Dx, C, D, S, Fresh int
-	// Latent (latent) is the number of leading columns of a predictor's noise that all rows of one sample share; 0 means
-	// independent noise for every point.
+	// Latent (latent) is the number of leading columns of a predictor's noise that all rows of one
+	// sample share; 0 means independent noise for every point.
 	Latent int
 	// L2 (l2) is the L2 penalty of the fits that a predictor was trained for.
 	L2 float64
-	// K (k) is the number of coordinates of an uploaded or drawn point, where these are not the dx features: a conjugate
-	// predictor's coordinates.
+	// K (k) is the number of coordinates of an uploaded or drawn point, where these are not the dx
+	// features: a conjugate predictor's coordinates.
 	K int
-	// Clip (clip) is the norm that each point is clipped to before a client sums them for a private round; 0 for models of
-	// other rounds.
+	// Clip (clip) is the norm that each point is clipped to before a client sums them for a private
+	// round; 0 for models of other rounds.
 	Clip float64
-	// ClassMeans (class_means) says that the points of an embedding or a client graph are class means, one per class, of
-	// mass 0 where the client has no point of it.
+	// ClassMeans (class_means) says that the points of an embedding or a client graph are class means,
+	// one per class, of mass 0 where the client has no point of it.
 	ClassMeans bool
-	// Bytes (bytes) is the largest upload of clients that send moments: class means, scatter and calibration points; 0 for other uploads.
+	// Bytes (bytes) is the largest upload of clients that send moments: class means, scatter and
+	// calibration points; 0 for other uploads.
 	Bytes int
-	// Kappa (kappa) and KappaDeviation (kappa_deviation) state the known temperature of discriminants behind the extractor: its
-	// median and the standard deviation of its logarithm (package discriminant). 0 is nothing.
+	// Kappa (kappa) and KappaDeviation (kappa_deviation) state the known temperature of discriminants
+	// behind the extractor: its median and the standard deviation of its logarithm (package
+	// discriminant). 0 is nothing.
 	Kappa, KappaDeviation float64
-	// Mean and Std (mean, std) apply to pixels scaled to 0..1, one number per channel; Layout (layout) is NCHW or NHWC.
+	// Mean and Std (mean, std) apply to pixels scaled to 0..1, one number per channel; Layout (layout)
+	// is NCHW or NHWC.
 	Mean, Std []float32
 	Layout    string
-	// Resize (resize) is how images of another shape are brought to the model's: crop or pad; empty means stretch.
+	// Resize (resize) is how images of another shape are brought to the model's: crop or pad; empty
+	// means stretch.
 	Resize string
-	// Height and Width (height, width) are the size that a classifier of images of any size brings them to, and 0 for other models.
+	// Height and Width (height, width) are the size that a classifier of images of any size brings
+	// them to, and 0 for other models.
 	Height, Width int
 	// Classes (class_names) are the classes' names, in order.
 	Classes []string
-	// Extractor (extractor_digest) is the digest of the extractor behind which the model was trained; empty for a model that depends on none.
+	// Extractor (extractor_digest) is the digest of the extractor behind which the model was trained;
+	// empty for a model that depends on none.
 	Extractor string
-	// Licence (licence), TrainingData (training_data), Command (command), Seed (seed) and Config (config, JSON) are the
-	// model's provenance.
+	// Licence (licence), TrainingData (training_data), Command (command), Seed (seed) and Config
+	// (config, JSON) are the model's provenance.
 	Licence, TrainingData, Command string
 	Seed                           uint64
 	Config                         string
 
-	// Source is the path of the file that the manifest was read from, Digest its sha256; they are not written.
+	// Source is the path of the file that the manifest was read from, Digest its sha256; they are not
+	// written.
 	Source, Digest string
 }
 
@@ -128,7 +136,8 @@ func (f Manifest) Write(m *onnx.Model) error {
 		key string
 		n   int
 		v   any
-	}{{"mean", len(f.Mean), f.Mean}, {"std", len(f.Std), f.Std}, {"class_names", len(f.Classes), f.Classes}} {
+	}{{"mean", len(f.Mean), f.Mean}, {"std", len(f.Std), f.Std},
+		{"class_names", len(f.Classes), f.Classes}} {
 		if l.n == 0 {
 			continue
 		}
@@ -147,17 +156,20 @@ type number struct {
 }
 
 func (f *Manifest) numbers() []number {
-	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh}, {"latent", &f.Latent}, {"k", &f.K},
-		{"bytes", &f.Bytes}, {"height", &f.Height}, {"width", &f.Width}}
+	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh},
+		{"latent", &f.Latent}, {"k", &f.K}, {"bytes", &f.Bytes}, {"height", &f.Height},
+		{"width", &f.Width}}
 }
 
-// ReadManifest reads a model's manifest. For a model without one, such as a third-party extractor, it returns a Manifest
-// with an empty Kind; a malformed one is an error.
+// ReadManifest reads a model's manifest. For a model without one, such as a third-party extractor,
+// it returns a Manifest with an empty Kind; a malformed one is an error.
 func ReadManifest(m *onnx.Model) (Manifest, error) {
 	var f Manifest
 	get := func(key string) string { return m.Metadata[keyPrefix+key] }
-	f.Kind, f.Layout, f.Resize, f.Extractor = get("kind"), get("layout"), get("resize"), get("extractor_digest")
-	f.Licence, f.TrainingData, f.Command, f.Config = get("licence"), get("training_data"), get("command"), get("config")
+	f.Kind, f.Layout, f.Resize, f.Extractor = get("kind"), get("layout"), get("resize"),
+		get("extractor_digest")
+	f.Licence, f.TrainingData, f.Command, f.Config = get("licence"), get("training_data"),
+		get("command"), get("config")
 	for _, n := range f.numbers() {
 		s := get(n.key)
 		if s == "" {
@@ -165,11 +177,13 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 		}
 		v, err := strconv.Atoi(s)
 		if err != nil || v < 0 || v > math.MaxInt32 {
-			return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a whole number of at least 0", keyPrefix, n.key, s)
+			return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a whole number of at least 0",
+				keyPrefix, n.key, s)
 		}
 		*n.at = v
 	}
-	for key, at := range map[string]*float64{"l2": &f.L2, "clip": &f.Clip, "kappa": &f.Kappa, "kappa_deviation": &f.KappaDeviation} {
+	for key, at := range map[string]*float64{"l2": &f.L2, "clip": &f.Clip, "kappa": &f.Kappa,
+		"kappa_deviation": &f.KappaDeviation} {
 		if s := get(key); s != "" {
 			var err error
 			if *at, err = strconv.ParseFloat(s, 64); err != nil || !(*at > 0) || math.IsInf(*at, 0) {
@@ -181,12 +195,14 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 	case "", "true":
 		f.ClassMeans = s != ""
 	default:
-		return Manifest{}, fmt.Errorf("manifest: %sclass_means is %q; want true, or nothing", keyPrefix, s)
+		return Manifest{}, fmt.Errorf("manifest: %sclass_means is %q; want true, or nothing", keyPrefix,
+			s)
 	}
 	if s := get("seed"); s != "" {
 		var err error
 		if f.Seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			return Manifest{}, fmt.Errorf("manifest: %sseed is %q; want a whole number of at least 0", keyPrefix, s)
+			return Manifest{}, fmt.Errorf("manifest: %sseed is %q; want a whole number of at least 0",
+				keyPrefix, s)
 		}
 	}
 	for _, l := range []struct {
@@ -198,7 +214,8 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 			continue
 		}
 		if err := json.Unmarshal([]byte(s), l.to); err != nil {
-			return Manifest{}, fmt.Errorf("manifest: %s%s is not the JSON list that it should be: %w", keyPrefix, l.key, err)
+			return Manifest{}, fmt.Errorf("manifest: %s%s is not the JSON list that it should be: %w",
+				keyPrefix, l.key, err)
 		}
 	}
 	return f, f.check()
@@ -214,29 +231,34 @@ func (f Manifest) check() error {
 		return fmt.Errorf("manifest: layout is %q; allowed are NCHW and NHWC", f.Layout)
 	}
 	if len(f.Mean) != len(f.Std) {
-		return fmt.Errorf("manifest: %d means and %d standard deviations; want one of each per channel", len(f.Mean), len(f.Std))
+		return fmt.Errorf("manifest: %d means and %d standard deviations; want one of each per channel",
+			len(f.Mean), len(f.Std))
 	}
 	for i := range f.Std {
-		if !(f.Std[i] > 0) || math.IsInf(float64(f.Std[i]), 0) || math.IsNaN(float64(f.Mean[i])) || math.IsInf(float64(f.Mean[i]), 0) {
-			return fmt.Errorf("manifest: channel %d has mean %v and standard deviation %v; want finite numbers, the second above 0", i, f.Mean[i],
-				f.Std[i])
+		if !(f.Std[i] > 0) || math.IsInf(float64(f.Std[i]), 0) || math.IsNaN(float64(f.Mean[i])) ||
+			math.IsInf(float64(f.Mean[i]), 0) {
+			return fmt.Errorf("manifest: channel %d has mean %v and standard deviation %v; want finite "+
+				"numbers, the second above 0", i, f.Mean[i], f.Std[i])
 		}
 	}
 	if (f.Kappa == 0) != (f.KappaDeviation == 0) {
-		return fmt.Errorf("manifest: kappa is %v and its deviation %v; want both or neither", f.Kappa, f.KappaDeviation)
+		return fmt.Errorf("manifest: kappa is %v and its deviation %v; want both or neither", f.Kappa,
+			f.KappaDeviation)
 	}
 	if len(f.Classes) > 0 && f.C > 0 && len(f.Classes) != f.C {
 		return fmt.Errorf("manifest: %d class names for %d classes", len(f.Classes), f.C)
 	}
 	for i, name := range f.Classes {
 		if !printable.Is(name) {
-			return fmt.Errorf("manifest: the name of class %d is %.200q, which has control characters: name it in plain text", i, name)
+			return fmt.Errorf("manifest: the name of class %d is %.200q, which has control characters: "+
+				"name it in plain text", i, name)
 		}
 	}
 	return nil
 }
 
-// PointWidth returns the width of an uploaded or drawn point without its label: k where set, otherwise dx.
+// PointWidth returns the width of an uploaded or drawn point without its label: k where set,
+// otherwise dx.
 func (f Manifest) PointWidth() int {
 	if f.K != 0 {
 		return f.K
@@ -256,21 +278,22 @@ func (f Manifest) name() string {
 func manifestOf(m *onnx.Model, kind string) (Manifest, error) {
 	f, err := ReadManifest(m)
 	if err == nil && f.Kind != kind {
-		err = fmt.Errorf("the model's manifest says kind %q; want %q, as fmp train %s writes it", f.Kind, kind, kind)
+		err = fmt.Errorf("the model's manifest says kind %q; want %q, as fmp train %s writes it",
+			f.Kind, kind, kind)
 	}
 	return f, err
 }
 
-// Match returns an error unless two models can work together: sizes that both state (dx, classes) and the extractor that
-// both were trained behind must agree. The error names both sides.
+// Match returns an error unless two models can work together: sizes that both state (dx, classes)
+// and the extractor that both were trained behind must agree. The error names both sides.
 func Match(a, b Manifest) error {
 	for _, n := range []struct {
 		what string
 		a, b int
 	}{{"dx", a.Dx, b.Dx}, {"classes", a.C, b.C}} {
 		if n.a != 0 && n.b != 0 && n.a != n.b {
-			return fmt.Errorf("%s has %s %d and %s has %s %d; use models that were made for each other", a.name(), n.what, n.a, b.name(), n.what,
-				n.b)
+			return fmt.Errorf("%s has %s %d and %s has %s %d; use models that were made for each other",
+				a.name(), n.what, n.a, b.name(), n.what, n.b)
 		}
 	}
 	behind := func(f Manifest) string {
@@ -280,8 +303,8 @@ func Match(a, b Manifest) error {
 		return f.Extractor
 	}
 	if x, y := behind(a), behind(b); x != "" && y != "" && x != y {
-		return fmt.Errorf("%s goes with extractor %.12s and %s with %.12s; use models that were trained behind the same extractor", a.name(), x,
-			b.name(), y)
+		return fmt.Errorf("%s goes with extractor %.12s and %s with %.12s; use models that were "+
+			"trained behind the same extractor", a.name(), x, b.name(), y)
 	}
 	return nil
 }
@@ -301,8 +324,9 @@ func DigestBytes(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Load reads a model file and its manifest, with Source and Digest filled in. A client graph or a classifier must be one closed file
-// ([serde.Closed]); the larger tensors of others may lie in files beside it.
+// Load reads a model file and its manifest, with Source and Digest filled in. A client graph or a
+// classifier must be one closed file ([serde.Closed]); the larger tensors of others may lie in
+// files beside it.
 func Load(path string) (*onnx.Model, Manifest, error) {
 	return loadAs(path, func(metadata map[string]string) bool {
 		kind := metadata[keyPrefix+"kind"]
@@ -315,7 +339,8 @@ func LoadClosed(path string) (*onnx.Model, Manifest, error) {
 	return loadAs(path, func(map[string]string) bool { return true })
 }
 
-func loadAs(path string, closed func(metadata map[string]string) bool) (*onnx.Model, Manifest, error) {
+func loadAs(path string,
+	closed func(metadata map[string]string) bool) (*onnx.Model, Manifest, error) {
 	data, err := serde.ReadFile(path)
 	if err != nil {
 		return nil, Manifest{}, err

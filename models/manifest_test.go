@@ -20,9 +20,11 @@ func TestManifestRoundTrip(t *testing.T) {
 	}
 	m.Metadata["somebody"] = "else's"
 	want := Manifest{
-		Kind: KindPredictor, Dx: 4, C: 3, D: 71, Fresh: 50, Mean: []float32{0.1307}, Std: []float32{0.3081}, Layout: "NCHW",
-		Classes: []string{"a", "b", "c"}, Extractor: strings.Repeat("ab", 32), Licence: "MIT", TrainingData: "digits",
-		Command: "fmp train predictor", Seed: 1<<64 - 1, Config: "{}",
+		Kind: KindPredictor, Dx: 4, C: 3, D: 71, Fresh: 50, Mean: []float32{0.1307},
+		Std: []float32{0.3081}, Layout: "NCHW",
+		Classes: []string{"a", "b", "c"}, Extractor: strings.Repeat("ab", 32), Licence: "MIT",
+		TrainingData: "digits",
+		Command:      "fmp train predictor", Seed: 1<<64 - 1, Config: "{}",
 	}
 	if err := want.Write(m); err != nil {
 		t.Fatal(err)
@@ -49,7 +51,8 @@ func TestManifestRoundTrip(t *testing.T) {
 
 func TestManifestErrors(t *testing.T) {
 	for key, v := range map[string]string{
-		"fmp.dx": "-4", "fmp.seed": "x", "fmp.kind": "teapot", "fmp.layout": "CHWN", "fmp.std": "[0]", "fmp.mean": "[1]", "fmp.class_names": "{",
+		"fmp.dx": "-4", "fmp.seed": "x", "fmp.kind": "teapot", "fmp.layout": "CHWN", "fmp.std": "[0]",
+		"fmp.mean": "[1]", "fmp.class_names": "{",
 	} {
 		m := onnx.NewModel(&onnx.Graph{})
 		m.Metadata[key] = v
@@ -70,10 +73,14 @@ func TestMatch(t *testing.T) {
 		{Manifest{Digest: x}, nil},
 		{Manifest{Kind: KindEmbedding, Dx: 64, C: 10, Extractor: x, Digest: y}, nil},
 		{Manifest{Kind: KindEmbedding, Dx: 64, C: 10}, nil},
-		{Manifest{Kind: KindEmbedding, Source: "e.onnx", Dx: 32, C: 10}, []string{"p.onnx", "64", "e.onnx", "32"}},
-		{Manifest{Kind: KindEmbedding, Source: "e.onnx", Dx: 64, C: 20}, []string{"p.onnx", "10", "e.onnx", "20"}},
-		{Manifest{Kind: KindExtractor, Source: "x.onnx", Dx: 64, Digest: y}, []string{"p.onnx", "111", "x.onnx", "222"}},
-		{Manifest{Kind: KindEmbedding, Source: "e.onnx", Dx: 64, C: 10, Extractor: y}, []string{"p.onnx", "111", "e.onnx", "222"}},
+		{Manifest{Kind: KindEmbedding, Source: "e.onnx", Dx: 32, C: 10},
+			[]string{"p.onnx", "64", "e.onnx", "32"}},
+		{Manifest{Kind: KindEmbedding, Source: "e.onnx", Dx: 64, C: 20},
+			[]string{"p.onnx", "10", "e.onnx", "20"}},
+		{Manifest{Kind: KindExtractor, Source: "x.onnx", Dx: 64, Digest: y},
+			[]string{"p.onnx", "111", "x.onnx", "222"}},
+		{Manifest{Kind: KindEmbedding, Source: "e.onnx", Dx: 64, C: 10, Extractor: y},
+			[]string{"p.onnx", "111", "e.onnx", "222"}},
 	} {
 		for _, err := range []error{Match(predictor, c.with), Match(c.with, predictor)} {
 			if (err == nil) != (c.want == nil) {
@@ -89,8 +96,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// FuzzManifest: a manifest that is read can be written and is then read the same, and takes at most 400 bytes of memory for
-// each byte of its metadata.
+// FuzzManifest: a manifest that is read can be written and is then read the same, and takes at most
+// 400 bytes of memory for each byte of its metadata.
 func FuzzManifest(f *testing.F) {
 	f.Add("extractor", "64", "10", "NHWC", "[0.5]", "[0.25]", `["a","b"]`, "7")
 	f.Add("client", "-1", "99999999999999999999", "", "[]", "null", "[1]", "x")
@@ -99,7 +106,8 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind, dx, classes, layout, mean, std, names, seed string) {
 		m := &onnx.Model{Metadata: map[string]string{}}
 		size := 0
-		for k, v := range map[string]string{"kind": kind, "dx": dx, "classes": classes, "layout": layout, "mean": mean, "std": std,
+		for k, v := range map[string]string{"kind": kind, "dx": dx, "classes": classes, "layout": layout,
+			"mean": mean, "std": std,
 			"class_names": names, "seed": seed} {
 			m.Metadata[keyPrefix+k] = v
 			size += len(v)

@@ -11,8 +11,9 @@ import (
 	"fmp/onnx"
 )
 
-// matching compares a part of a graph with the graph that this package builds for it, node by node, from outputs to inputs. Operators,
-// attributes, wiring and constants must be equal; of parameters ([Parameters]) element type and shape must be, and their numbers are free.
+// matching compares a part of a graph with the graph that this package builds for it, node by node,
+// from outputs to inputs. Operators, attributes, wiring and constants must be equal; of parameters
+// ([Parameters]) element type and shape must be, and their numbers are free.
 type matching struct {
 	want, got           *onnx.Graph
 	wantMaker, gotMaker map[string]*onnx.Node
@@ -24,7 +25,8 @@ type matching struct {
 }
 
 func newMatching(want *onnx.Model, got *onnx.Graph, maker map[string]*onnx.Node) *matching {
-	u := &matching{want: want.Graph, got: got, wantMaker: makers(want.Graph), gotMaker: maker, free: map[string]bool{},
+	u := &matching{want: want.Graph, got: got, wantMaker: makers(want.Graph), gotMaker: maker,
+		free:  map[string]bool{},
 		bound: map[string]string{}, seen: map[*onnx.Node]bool{}}
 	for _, name := range Parameters(want) {
 		u.free[name] = true
@@ -45,11 +47,13 @@ func makers(g *onnx.Graph) map[string]*onnx.Node {
 	return out
 }
 
-// value compares the nodes that compute a value of want with those that compute a value of got. Inputs of want are bound to any value.
+// value compares the nodes that compute a value of want with those that compute a value of got.
+// Inputs of want are bound to any value.
 func (u *matching) value(want, got string) error {
 	if to, ok := u.bound[want]; ok {
 		if to != got {
-			return fmt.Errorf("%s stands where %s is wanted, which other nodes read", u.describe(got), u.describe(to))
+			return fmt.Errorf("%s stands where %s is wanted, which other nodes read",
+				u.describe(got), u.describe(to))
 		}
 		return nil
 	}
@@ -85,9 +89,11 @@ func (u *matching) value(want, got string) error {
 
 // constant compares an initializer. A parameter may be stored as float16 and converted.
 func (u *matching) constant(name string, want *onnx.Tensor, got string) error {
-	if m := u.gotMaker[got]; m != nil && u.free[name] && m.Op == "Cast" && m.Domain == "" && len(m.Inputs) == 1 {
+	if m := u.gotMaker[got]; m != nil && u.free[name] && m.Op == "Cast" && m.Domain == "" &&
+		len(m.Inputs) == 1 {
 		t := u.got.Initializers[m.Inputs[0]]
-		if to, ok := m.Attr("to"); ok && t != nil && t.DType == onnx.Float16 && onnx.DTypeOf(to.Int) == want.DType &&
+		if to, ok := m.Attr("to"); ok && t != nil && t.DType == onnx.Float16 &&
+			onnx.DTypeOf(to.Int) == want.DType &&
 			slices.Equal(t.Shape, want.Shape) {
 			u.seen[m] = true
 			return nil
@@ -119,24 +125,28 @@ func (u *matching) describe(name string) string {
 	return fmt.Sprintf("%q, which nothing computes,", name)
 }
 
-// sameNode returns an error unless two nodes apply one operator, with the same attributes and numbers of inputs and outputs.
+// sameNode returns an error unless two nodes apply one operator, with the same attributes and
+// numbers of inputs and outputs.
 func sameNode(want, got *onnx.Node) error {
-	if want.Op != got.Op || want.Domain != got.Domain || len(want.Inputs) != len(got.Inputs) || len(want.Outputs) != len(got.Outputs) ||
+	if want.Op != got.Op || want.Domain != got.Domain || len(want.Inputs) != len(got.Inputs) ||
+		len(want.Outputs) != len(got.Outputs) ||
 		operation(want) != operation(got) {
 		return fmt.Errorf("%s is %s; want %s", got.Label(), operation(got), operation(want))
 	}
 	return nil
 }
 
-// operation writes a node's operator with its attributes and the number of inputs. Equal texts are equal operations: attributes are in the
-// order of their names, and floats have digits enough to tell them apart.
+// operation writes a node's operator with its attributes and the number of inputs. Equal texts are
+// equal operations: attributes are in the order of their names, and floats have digits enough to
+// tell them apart.
 func operation(n *onnx.Node) string {
 	var attrs []string
 	for _, a := range n.Attrs {
 		attrs = append(attrs, attribute(a))
 	}
 	slices.Sort(attrs)
-	return fmt.Sprintf("%v(%s) of %d inputs", onnx.OpName{Domain: n.Domain, Name: n.Op}, strings.Join(attrs, ", "), len(n.Inputs))
+	return fmt.Sprintf("%v(%s) of %d inputs", onnx.OpName{Domain: n.Domain, Name: n.Op},
+		strings.Join(attrs, ", "), len(n.Inputs))
 }
 
 // attribute writes an attribute; of a tensor its digest.
@@ -177,7 +187,8 @@ func tensorDigest(t *onnx.Tensor) [sha256.Size]byte {
 	const chunk = 1 << 12 // so that large tensors are not copied
 	var buf []byte
 	for v, i := reflect.ValueOf(t.Data), 0; i < v.Len(); i += chunk {
-		buf, _ = binary.Append(buf[:0], binary.LittleEndian, v.Slice(i, min(i+chunk, v.Len())).Interface())
+		buf, _ = binary.Append(buf[:0], binary.LittleEndian,
+			v.Slice(i, min(i+chunk, v.Len())).Interface())
 		h.Write(buf)
 	}
 	return [sha256.Size]byte(h.Sum(nil))

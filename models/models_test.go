@@ -17,7 +17,8 @@ const (
 	testDz        = testDx + testC
 )
 
-// predictors and embeddings under test: the identity path and the published block, with and without options.
+// predictors and embeddings under test: the identity path and the published block, with and without
+// options.
 var (
 	predictors = map[string]PredictorConfig{
 		"identity":        {Dx: testDx, C: testC},
@@ -110,7 +111,9 @@ func TestPredictorProperties(t *testing.T) {
 			base := draw(z, ones(1, n), e)
 
 			p := r.Perm(fresh)
-			near(t, "the pure engine", evalPure(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n), "noise": e})["drawn"], base, 1e-5)
+			near(t, "the pure engine",
+				evalPure(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n),
+					"noise": e})["drawn"], base, 1e-5)
 			near(t, "permuted noise", draw(z, ones(1, n), rows(e, p)), rows(base, p), 1e-5)
 			near(t, "permuted context", draw(rows(z, r.Perm(n)), ones(1, n), e), base, 1e-5)
 
@@ -126,7 +129,8 @@ func TestPredictorProperties(t *testing.T) {
 			e2 := someNoise(r, 2, fresh, f.D)
 			z2 := onnx.NewTensor(append(append([]float32{}, z.F32()...), z.F32()...), 2, n, testDz)
 			near(t, "one context on the pure engine", evalPure(t, m,
-				map[string]*onnx.Tensor{"points": z, "weights": ones(1, n), "noise": e2})["drawn"], draw(z, ones(1, n), e2), 1e-5)
+				map[string]*onnx.Tensor{"points": z, "weights": ones(1, n), "noise": e2})["drawn"],
+				draw(z, ones(1, n), e2), 1e-5)
 			near(t, "one context", draw(z, ones(1, n), e2), draw(z2, ones(2, n), e2), 1e-5)
 
 			for i := range fresh {
@@ -137,7 +141,8 @@ func TestPredictorProperties(t *testing.T) {
 }
 
 func TestPublishedFormIgnoresMasses(t *testing.T) {
-	m, err := NewPredictor(PredictorConfig{Dx: testDx, C: testC, Published: true, IgnoreMasses: true}, 7)
+	m, err := NewPredictor(PredictorConfig{Dx: testDx, C: testC, Published: true, IgnoreMasses: true},
+		7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +230,8 @@ func TestEmbeddingProperties(t *testing.T) {
 	}
 }
 
-// TestUntrainedEmbedding: with the identity path it returns class means, and the class counts as masses.
+// TestUntrainedEmbedding: with the identity path it returns class means, and the class counts as
+// masses.
 func TestUntrainedEmbedding(t *testing.T) {
 	for _, blocks := range []int{0, 2} {
 		m, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Blocks: blocks}, 7)
@@ -259,7 +265,8 @@ func TestUntrainedEmbedding(t *testing.T) {
 			row := out["compressed"].F32()[c*testDz : (c+1)*testDz]
 			for j := range testDx {
 				if d := math.Abs(float64(row[j]) - means[c][j]/counts[c]); d > 0.1 {
-					t.Errorf("%d blocks: feature %d of compressed point %d is off the class mean by %v", blocks, j, c, d)
+					t.Errorf("%d blocks: feature %d of compressed point %d is off the class mean by %v",
+						blocks, j, c, d)
 				}
 			}
 			if row[testDx+c] < 0.9 {
@@ -269,9 +276,9 @@ func TestUntrainedEmbedding(t *testing.T) {
 	}
 }
 
-// TestUntrainedPredictor: with the identity path it is a smoothed bootstrap. Features of all drawn points stay
-// within the range of the context's, but for the feed-forward part's small start, and over many
-// draws every class of the context comes up, by no more than twice its share.
+// TestUntrainedPredictor: with the identity path it is a smoothed bootstrap. Features of all drawn
+// points stay within the range of the context's, but for the feed-forward part's small start, and
+// over many draws every class of the context comes up, by no more than twice its share.
 func TestUntrainedPredictor(t *testing.T) {
 	m, err := NewPredictor(PredictorConfig{Dx: testDx, C: testC}, 7)
 	if err != nil {
@@ -291,12 +298,14 @@ func TestUntrainedPredictor(t *testing.T) {
 			want[c] += float64(row[testDx+c]) / n
 		}
 	}
-	out := eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n), "noise": someNoise(r, 1, fresh, testDz+64)})
+	out := eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n),
+		"noise": someNoise(r, 1, fresh, testDz+64)})
 	for i := range fresh {
 		row := out["drawn"].F32()[i*testDz : (i+1)*testDz]
 		for j := range testDx {
 			if v := float64(row[j]); v < lo[j]-0.5 || v > hi[j]+0.5 {
-				t.Fatalf("feature %d of drawn point %d is %v, outside the context's %v to %v", j, i, v, lo[j], hi[j])
+				t.Fatalf("feature %d of drawn point %d is %v, outside the context's %v to %v", j, i,
+					v, lo[j], hi[j])
 			}
 		}
 		for c := range testC {
@@ -323,8 +332,10 @@ func TestNamedStreams(t *testing.T) {
 		}
 		return out
 	}
-	a, b := params(PredictorConfig{Dx: testDx, C: testC}, 1), params(PredictorConfig{Dx: testDx, C: testC, Hidden: 8}, 1)
-	for _, n := range []string{"lift/mlp0/weight", "inner/q/weight", "outer/r/weight", "inner/beta", "decode/kappa"} {
+	a, b := params(PredictorConfig{Dx: testDx, C: testC}, 1),
+		params(PredictorConfig{Dx: testDx, C: testC, Hidden: 8}, 1)
+	for _, n := range []string{"lift/mlp0/weight", "inner/q/weight", "outer/r/weight", "inner/beta",
+		"decode/kappa"} {
 		if a[n] == nil {
 			t.Fatalf("no parameter %q among %d", n, len(a))
 		}
@@ -346,13 +357,18 @@ func TestConfigurationErrors(t *testing.T) {
 	}{
 		{"dx 0", func() error { _, err := NewPredictor(PredictorConfig{C: 3}, 1); return err }},
 		{"C 1", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 3, C: 1}, 1); return err }},
-		{"dim is 7; allowed are 8 to", func() error { _, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 7}, 1); return err }},
+		{"dim is 7; allowed are 8 to",
+			func() error { _, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 7}, 1); return err }},
 		{"must divide", func() error {
 			_, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 10, Heads: 3, Published: true}, 1)
 			return err
 		}},
 		{"-1 points", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 3, Size: -1}, 1); return err }},
-		{"17 attention blocks", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 3, Blocks: 17}, 1); return err }},
+		{"17 attention blocks", func() error {
+			_,
+				err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 3, Blocks: 17}, 1)
+			return err
+		}},
 	} {
 		if err := c.build(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v does not say %q", err, c.want)

@@ -7,15 +7,16 @@ import (
 	"fmp/onnx/build"
 )
 
-// MomentsBasis names the initializer [dx, k] on which the embedded features of an upload of moments are projected; graphs without it
-// keep all dx.
+// MomentsBasis names the initializer [dx, k] on which the embedded features of an upload of moments
+// are projected; graphs without it keep all dx.
 //
-// The embedded features are the Hellinger map of the features h, the square root of h/sum |h| with the sign of h. They have length 1,
-// which bounds class means and scatter, and a heavy feature counts less (Perronnin, Sanchez and Mensink 2010, section 3; Arandjelovic
-// and Zisserman 2012).
+// The embedded features are the Hellinger map of the features h, the square root of h/sum |h| with
+// the sign of h. They have length 1, which bounds class means and scatter, and a heavy feature
+// counts less (Perronnin, Sanchez and Mensink 2010, section 3; Arandjelovic and Zisserman 2012).
 const MomentsBasis = "basis"
 
-// minSum is the lower bound of sum |h| under the division: features that are all 0 have an embedding of zeros.
+// minSum is the lower bound of sum |h| under the division: features that are all 0 have an
+// embedding of zeros.
 const minSum = 1e-20
 
 // hellinger returns the embedded features of h [..., dx].
@@ -36,16 +37,21 @@ type MomentsConfig struct {
 	Basis *onnx.Tensor
 	// Bytes is the largest upload.
 	Bytes int
-	// Kappa and KappaDeviation are the prior of the extractor's temperature (package discriminant); 0: nothing.
+	// Kappa and KappaDeviation are the prior of the extractor's temperature (package discriminant); 0:
+	// nothing.
 	Kappa, KappaDeviation float64
 }
 
 func (c MomentsConfig) check() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
-		return fmt.Errorf("moments of %d features and %d classes; allowed are 1 and 2 to %d", c.Dx, c.C, maxWidth)
+		return fmt.Errorf("moments of %d features and %d classes; allowed are 1 and 2 to %d",
+			c.Dx, c.C, maxWidth)
 	}
-	if b := c.Basis; b != nil && (b.DType != onnx.Float32 || len(b.Shape) != 2 || b.Shape[0] != c.Dx || b.Shape[1] < 1 || b.Shape[1] >= c.Dx) {
-		return fmt.Errorf("moments: the basis is %v; want float32 [%d, k] with fewer columns than rows", b, c.Dx)
+	if b := c.Basis; b != nil &&
+		(b.DType != onnx.Float32 || len(b.Shape) != 2 || b.Shape[0] != c.Dx || b.Shape[1] < 1 ||
+			b.Shape[1] >= c.Dx) {
+		return fmt.Errorf("moments: the basis is %v; want float32 [%d, k] with fewer columns than rows",
+			b, c.Dx)
 	}
 	if c.Bytes < 1 {
 		return fmt.Errorf("moments: uploads of %d bytes; want a number above 0", c.Bytes)
@@ -53,8 +59,9 @@ func (c MomentsConfig) check() error {
 	return nil
 }
 
-// MomentsEmbedding returns the embedding of clients that send moments: class means of the embedded features, one slot per class, of
-// mass 0 where a client has no image of it. The scatter is the client's to compute from single images.
+// MomentsEmbedding returns the embedding of clients that send moments: class means of the embedded
+// features, one slot per class, of mass 0 where a client has no image of it. The scatter is the
+// client's to compute from single images.
 func MomentsEmbedding(c MomentsConfig) (*onnx.Model, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -72,7 +79,8 @@ func MomentsEmbedding(c MomentsConfig) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, S: c.C, ClassMeans: true, Bytes: c.Bytes, Kappa: c.Kappa,
+	f := Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, S: c.C, ClassMeans: true,
+		Bytes: c.Bytes, Kappa: c.Kappa,
 		KappaDeviation: c.KappaDeviation}
 	if c.Basis != nil {
 		f.K = c.Basis.Shape[1]
@@ -80,12 +88,13 @@ func MomentsEmbedding(c MomentsConfig) (*onnx.Model, error) {
 	return m, f.Write(m)
 }
 
-// MomentsCoordinates returns the graph from features [n, dx] to embedded ones [n, k], the inputs of the heads, with the basis of clients'
-// embedding; nil keeps all features. Features that were standardised, with mean and std of dx numbers each, are taken back first;
-// nil is none.
+// MomentsCoordinates returns the graph from features [n, dx] to embedded ones [n, k], the inputs of
+// the heads, with the basis of clients' embedding; nil keeps all features. Features that were
+// standardised, with mean and std of dx numbers each, are taken back first; nil is none.
 func MomentsCoordinates(dx int, basis *onnx.Tensor, mean, std []float32) (*onnx.Model, error) {
 	if len(mean) != len(std) || len(mean) != 0 && len(mean) != dx {
-		return nil, fmt.Errorf("moments: %d means and %d standard deviations of %d features", len(mean), len(std), dx)
+		return nil, fmt.Errorf("moments: %d means and %d standard deviations of %d features",
+			len(mean), len(std), dx)
 	}
 	if err := (MomentsConfig{Dx: dx, C: 2, Basis: basis, Bytes: 1}).check(); err != nil {
 		return nil, err
@@ -99,14 +108,18 @@ func MomentsCoordinates(dx int, basis *onnx.Tensor, mean, std []float32) (*onnx.
 	return b.Model()
 }
 
-// BasisOf returns the basis of a client graph or embedding of moments; nil where it keeps all features.
+// BasisOf returns the basis of a client graph or embedding of moments; nil where it keeps all
+// features.
 func BasisOf(m *onnx.Model, f Manifest) (*onnx.Tensor, error) {
 	if f.K == 0 {
 		return nil, nil
 	}
 	b := m.Graph.Initializers[MomentsBasis]
-	if b == nil || b.DType != onnx.Float32 || len(b.Shape) != 2 || b.Shape[0] != f.Dx || b.Shape[1] != f.K {
-		return nil, fmt.Errorf("%s: its basis is %v; want float32 [%d, %d], as fmp fuse --upload moments writes it", f.name(), b, f.Dx, f.K)
+	if b == nil || b.DType != onnx.Float32 || len(b.Shape) != 2 || b.Shape[0] != f.Dx ||
+		b.Shape[1] != f.K {
+		return nil,
+			fmt.Errorf("%s: its basis is %v; want float32 [%d, %d], as fmp fuse --upload moments writes it",
+				f.name(), b, f.Dx, f.K)
 	}
 	return b, nil
 }

@@ -10,8 +10,8 @@ import (
 	"fmp/onnx/build"
 )
 
-// TestMomentsEmbedding: class means of the signed Hellinger map, which is of length 1, with and without a basis, and zeros of
-// features that are zero.
+// TestMomentsEmbedding: class means of the signed Hellinger map, which is of length 1, with and
+// without a basis, and zeros of features that are zero.
 func TestMomentsEmbedding(t *testing.T) {
 	const dx, c = 3, 2
 	basis := onnx.NewTensor([]float32{1, 0, 0, 0.6, 0, 0.8}, dx, 2)
@@ -19,7 +19,8 @@ func TestMomentsEmbedding(t *testing.T) {
 	labels := []int{0, 1, 1, 0}
 	weights := []float32{1, 1, 1, 0} // the last is absent
 	for _, b := range []*onnx.Tensor{nil, basis} {
-		m, err := MomentsEmbedding(MomentsConfig{Dx: dx, C: c, Basis: b, Bytes: 1000, Kappa: 3, KappaDeviation: 0.2})
+		m, err := MomentsEmbedding(MomentsConfig{Dx: dx, C: c, Basis: b, Bytes: 1000, Kappa: 3,
+			KappaDeviation: 0.2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,7 +29,8 @@ func TestMomentsEmbedding(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := f.PointWidth()
-		if (b == nil) != (k == dx) || f.Bytes != 1000 || f.Kappa != 3 || f.KappaDeviation != 0.2 || !f.ClassMeans {
+		if (b == nil) != (k == dx) || f.Bytes != 1000 || f.Kappa != 3 ||
+			f.KappaDeviation != 0.2 || !f.ClassMeans {
 			t.Fatalf("manifest %+v", f)
 		}
 		if got, err := BasisOf(m, f); err != nil || (got == nil) != (b == nil) {
@@ -117,7 +119,8 @@ func TestLastLayer(t *testing.T) {
 func TestMomentsRefused(t *testing.T) {
 	wide := onnx.NewTensor(make([]float32, 9), 3, 3)
 	for name, c := range map[string]MomentsConfig{
-		"3 features and 1": {Dx: 3, C: 1, Bytes: 1}, "basis": {Dx: 3, C: 2, Bytes: 1, Basis: wide}, "0 bytes": {Dx: 3, C: 2},
+		"3 features and 1": {Dx: 3, C: 1, Bytes: 1}, "basis": {Dx: 3, C: 2, Bytes: 1, Basis: wide},
+		"0 bytes": {Dx: 3, C: 2},
 	} {
 		if _, err := MomentsEmbedding(c); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

@@ -10,7 +10,8 @@ import (
 	"fmp/onnx/build"
 )
 
-// Names of the open predictor's parameters, initializers of its graph. The coordinates use the first three.
+// Names of the open predictor's parameters, initializers of its graph. The coordinates use the
+// first three.
 const (
 	OpenCentre     = "c"          // [dx], mean of the corpus
 	OpenRadius     = "r"          // [], mean distance of the corpus from c
@@ -20,17 +21,22 @@ const (
 	OpenBetween    = "between"    // [k, k], covariance of class means
 	OpenKnown      = "known"      // [K, k], the corpus's class means
 	OpenWidening   = "widening"   // [], h of the intervals
-	OpenScale      = "scale"      // [], share of the fit's own covariance that posterior samples have; missing in older models, where it is 0
-	OpenDeviation  = "deviation"  // [], deviation of the log temperature between tasks of the corpus; missing in older models, where it is 0
-	OpenEnds       = "ends"       // [4], [SizedEnds] of intervals: down and up of few images, then of many; missing in older models
+	// [], share of the fit's own covariance that posterior samples have; missing in older models,
+	// where it is 0
+	OpenScale = "scale"
+	// [], deviation of the log temperature between tasks of the corpus; missing in older models, where
+	// it is 0
+	OpenDeviation = "deviation"
+	// [4], [SizedEnds] of intervals: down and up of few images, then of many; missing in older models
+	OpenEnds = "ends"
 )
 
 // OpenScalars are the learned scalars, in order, each an initializer [].
-var OpenScalars = []string{"log_nu0", "logit_delta", "log_eta", "log_b", "log_k0", "logit_gamma", "logit_s", "r0", "r1", "r2", "r3",
-	"log_tau", "o1", "o2", "log_kappa", "r4"}
+var OpenScalars = []string{"log_nu0", "logit_delta", "log_eta", "log_b", "log_k0", "logit_gamma",
+	"logit_s", "r0", "r1", "r2", "r3", "log_tau", "o1", "o2", "log_kappa", "r4"}
 
-// OpenParameters are the parameters of an open predictor: the posterior of classes that the corpus lacks (pipeline/open).
-// Matrices are row-major; the shapes are given with the names above.
+// OpenParameters are the parameters of an open predictor: the posterior of classes that the corpus
+// lacks (pipeline/open). Matrices are row-major; the shapes are given with the names above.
 type OpenParameters struct {
 	Centre     []float32
 	Radius     float32
@@ -54,16 +60,18 @@ func (p *OpenParameters) learned() map[string]float32 {
 func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	dx, k := len(p.Centre), len(p.Origin)
 	if dx < 1 || dx > maxWidth || k < 1 || k > dx {
-		return nil, fmt.Errorf("open predictor of %d features and %d coordinates; allowed are 1 to %d features and as many coordinates at most",
-			dx, k, maxWidth)
+		return nil, fmt.Errorf("open predictor of %d features and %d coordinates; allowed are 1 to %d "+
+			"features and as many coordinates at most", dx, k, maxWidth)
 	}
 	if len(p.Within) != k*k || len(p.Between) != k*k || len(p.Known) < 2*k || len(p.Known)%k != 0 ||
 		(k < dx && len(p.Projection) != dx*k) || (k == dx && p.Projection != nil) {
-		return nil, fmt.Errorf("open predictor of %d features and %d coordinates: moments of %d and %d numbers, class means of %d and a "+
-			"projection of %d do not fit", dx, k, len(p.Within), len(p.Between), len(p.Known), len(p.Projection))
+		return nil, fmt.Errorf("open predictor of %d features and %d coordinates: moments of %d and %d "+
+			"numbers, class means of %d and a projection of %d do not fit", dx, k, len(p.Within),
+			len(p.Between), len(p.Known), len(p.Projection))
 	}
 	out := map[string]*onnx.Tensor{
-		OpenCentre: onnx.NewTensor(p.Centre, dx), OpenRadius: onnx.NewTensor([]float32{p.Radius}), OpenOrigin: onnx.NewTensor(p.Origin, k),
+		OpenCentre: onnx.NewTensor(p.Centre, dx), OpenRadius: onnx.NewTensor([]float32{p.Radius}),
+		OpenOrigin: onnx.NewTensor(p.Origin, k),
 		OpenWithin: onnx.NewTensor(p.Within, k, k), OpenBetween: onnx.NewTensor(p.Between, k, k),
 		OpenKnown: onnx.NewTensor(p.Known, len(p.Known)/k, k),
 	}
@@ -86,7 +94,8 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 		return nil, err
 	}
 	if !(p.Radius > 0) || !(p.Widening > 0) {
-		return nil, fmt.Errorf("open predictor: %s is %v and %s is %v; want numbers above 0", OpenRadius, p.Radius, OpenWidening, p.Widening)
+		return nil, fmt.Errorf("open predictor: %s is %v and %s is %v; want numbers above 0", OpenRadius,
+			p.Radius, OpenWidening, p.Widening)
 	}
 	for name, v := range p.learned() {
 		if !(v >= 0 && v <= maxScale) {
@@ -103,7 +112,8 @@ func (p *OpenParameters) addEnds(to map[string]*onnx.Tensor) error {
 	}
 	ends := []float32{p.Ends.Few.Down, p.Ends.Few.Up, p.Ends.Many.Down, p.Ends.Many.Up}
 	if !(slices.Min(ends) > 0 && slices.Max(ends) <= maxScale) {
-		return fmt.Errorf("open predictor: %s are %v; allowed are numbers above 0 and up to %d", OpenEnds, ends, maxScale)
+		return fmt.Errorf("open predictor: %s are %v; allowed are numbers above 0 and up to %d",
+			OpenEnds, ends, maxScale)
 	}
 	to[OpenEnds] = onnx.NewTensor(ends, len(ends))
 	return nil
@@ -121,12 +131,13 @@ func finite(values map[string]*onnx.Tensor) error {
 	return nil
 }
 
-// maxScale bounds OpenScale, where 1 is the posterior of the fit, OpenDeviation, and the ends of intervals.
+// maxScale bounds OpenScale, where 1 is the posterior of the fit, OpenDeviation, and the ends of
+// intervals.
 const maxScale = 16
 
-// NewOpen builds an open predictor. Its graph maps features [n, dx] to the coordinates [n, k] of clients' class means and of
-// the heads, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), projected where k < dx; the other parameters are read by the server's
-// linear algebra.
+// NewOpen builds an open predictor. Its graph maps features [n, dx] to the coordinates [n, k] of
+// clients' class means and of the heads, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), projected where
+// k < dx; the other parameters are read by the server's linear algebra.
 func NewOpen(p OpenParameters) (*onnx.Model, error) {
 	values, err := p.tensors()
 	if err != nil {
@@ -137,7 +148,8 @@ func NewOpen(p OpenParameters) (*onnx.Model, error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		refs[name] = b.Param(name, values[name])
 	}
-	phi := softened(b, b.Input("features", onnx.Float32, "n", len(p.Centre)), refs[OpenCentre], refs[OpenRadius])
+	phi := softened(b, b.Input("features", onnx.Float32, "n", len(p.Centre)), refs[OpenCentre],
+		refs[OpenRadius])
 	if p.Projection != nil {
 		phi = b.MatMul(phi, refs[OpenProjection])
 	}
@@ -149,10 +161,10 @@ func NewOpen(p OpenParameters) (*onnx.Model, error) {
 	return m, Manifest{Kind: KindOpen, Dx: len(p.Centre), C: len(p.Known) / len(p.Origin)}.Write(m)
 }
 
-// OpenEmbedding returns the client's part of an open predictor as an embedding, which [ClientGraph] and pipeline/compress
-// take: class means of phi, dx numbers, for as many classes as the clients have; one slot per class, of mass 0 where a
-// client has no point of it. A conjugate predictor behind the same extractor and corpus reads the same points
-// ([ConjugateEmbedding]).
+// OpenEmbedding returns the client's part of an open predictor as an embedding, which [ClientGraph]
+// and pipeline/compress take: class means of phi, dx numbers, for as many classes as the clients
+// have; one slot per class, of mass 0 where a client has no point of it. A conjugate predictor
+// behind the same extractor and corpus reads the same points ([ConjugateEmbedding]).
 func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 	p, err := OpenValues(m)
 	if err != nil {
@@ -168,9 +180,11 @@ func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 	}
 	b := build.New("embedding")
 	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{
-		ConjCentre: b.Param(ConjCentre, onnx.NewTensor(p.Centre, c.Dx)), ConjRadius: b.Param(ConjRadius, onnx.NewTensor([]float32{p.Radius})),
+		ConjCentre: b.Param(ConjCentre, onnx.NewTensor(p.Centre, c.Dx)),
+		ConjRadius: b.Param(ConjRadius, onnx.NewTensor([]float32{p.Radius})),
 	}}
-	mean, mass, names := g.means(b.Input("points", onnx.Float32, "clients", "m", c.Dx+c.C), b.Input("weights", onnx.Float32, "clients", "m"))
+	mean, mass, names := g.means(b.Input("points", onnx.Float32, "clients", "m", c.Dx+c.C),
+		b.Input("weights", onnx.Float32, "clients", "m"))
 	b.Output(ConjCompressed, b.Concat(2, mean, names))
 	b.Output(ConjMasses, mass)
 	e, err := b.Model()
@@ -181,9 +195,9 @@ func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 	return e, f.Write(e)
 }
 
-// SameSoftening reports whether two models soften features with the same centre and radius (initializers [ConjCentre] and
-// [ConjRadius]), within the difference that a few images left out of one of two corpora make (2% of the radius). It returns
-// true where either model lacks them.
+// SameSoftening reports whether two models soften features with the same centre and radius
+// (initializers [ConjCentre] and [ConjRadius]), within the difference that a few images left out of
+// one of two corpora make (2% of the radius). It returns true where either model lacks them.
 func SameSoftening(a, b *onnx.Model) bool {
 	of := func(m *onnx.Model) (c []float32, r float64) {
 		x, y := m.Graph.Initializers[ConjCentre], m.Graph.Initializers[ConjRadius]
@@ -216,13 +230,15 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 		t := m.Graph.Initializers[name]
 		if t == nil || t.DType != onnx.Float32 || len(t.Shape) != rank {
 			if err == nil {
-				err = fmt.Errorf("open predictor: parameter %q is %v; want float32 of rank %d: make the model anew with fmp train open", name, t, rank)
+				err = fmt.Errorf("open predictor: parameter %q is %v; want float32 of rank %d: make the "+
+					"model anew with fmp train open", name, t, rank)
 			}
 			return nil
 		}
 		return t.F32()
 	}
-	p.Centre, p.Origin, p.Within, p.Between, p.Known = get(OpenCentre, 1), get(OpenOrigin, 1), get(OpenWithin, 2), get(OpenBetween, 2),
+	p.Centre, p.Origin, p.Within, p.Between, p.Known = get(OpenCentre, 1), get(OpenOrigin, 1),
+		get(OpenWithin, 2), get(OpenBetween, 2),
 		get(OpenKnown, 2)
 	one := func(name string) (v float32) {
 		if t := get(name, 0); len(t) == 1 {
@@ -240,7 +256,9 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 		if v := get(OpenEnds, 1); len(v) == 4 {
 			p.Ends = SizedEnds{Ends{v[0], v[1]}, Ends{v[2], v[3]}}
 		} else if err == nil {
-			err = fmt.Errorf("open predictor: %s has %d numbers; want 4: make the model anew with fmp train open", OpenEnds, len(v))
+			err = fmt.Errorf(
+				"open predictor: %s has %d numbers; want 4: make the model anew with fmp train open",
+				OpenEnds, len(v))
 		}
 	}
 	if m.Graph.Initializers[OpenProjection] != nil {

@@ -11,7 +11,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-var writeModels = flag.String("write-models", "", "folder to write the parity test's models to, for testdata/parity.py")
+var writeModels = flag.String("write-models", "",
+	"folder to write the parity test's models to, for testdata/parity.py")
 
 // parityModels are small enough for their expected values to be kept in testdata.
 func parityModels(t *testing.T) map[string]*onnx.Model {
@@ -31,8 +32,8 @@ func parityModels(t *testing.T) map[string]*onnx.Model {
 	return map[string]*onnx.Model{"predictor": p, "embedding": e, "embedding_constant": c}
 }
 
-// TestParity compares the graphs with the executable form of the equations in PyTorch: parity.json holds
-// inputs and the outputs that it gave for them with the weights of these very models.
+// TestParity compares the graphs with the executable form of the equations in PyTorch: parity.json
+// holds inputs and the outputs that it gave for them with the weights of these very models.
 func TestParity(t *testing.T) {
 	ms := parityModels(t)
 	if *writeModels != "" {

@@ -15,14 +15,14 @@ import (
 
 // ParsedClient is a fused client graph taken apart by somebody who does not trust its maker.
 type ParsedClient struct {
-	// Features maps images [n, H, W, Ch] uint8 to features [n, dx]: preprocessing, extractor, and averages and standardisation of
-	// its output.
+	// Features maps images [n, H, W, Ch] uint8 to features [n, dx]: preprocessing, extractor, and
+	// averages and standardisation of its output.
 	Features *onnx.Model
-	// Embedding maps set [1, n, dx+C], features with labels, and present [1, n], 1 for each, to points [s, dx+C] (k+C where it has k) and
-	// masses [s].
+	// Embedding maps set [1, n, dx+C], features with labels, and present [1, n], 1 for each, to points
+	// [s, dx+C] (k+C where it has k) and masses [s].
 	Embedding *onnx.Model
-	// Extractor is the extractor's digest (docs/formats.md), Nodes and Numbers its numbers of nodes and of constants' elements, and Bytes the
-	// size of these.
+	// Extractor is the extractor's digest (docs/formats.md), Nodes and Numbers its numbers of nodes
+	// and of constants' elements, and Bytes the size of these.
 	Extractor      string
 	Nodes, Numbers int
 	Bytes          int64
@@ -32,15 +32,18 @@ type ParsedClient struct {
 
 // ParseClient takes a client graph of the given manifest apart, and returns an error unless
 //
-// - all but the extractor is, node by node, the output of [ClientGraph]: operators, attributes, wiring, constants, and element types
+//   - all but the extractor is, node by node, the output of [ClientGraph]: operators, attributes,
+//     wiring, constants, and element types
+//
 // and shapes
 //
 //	  of the numbers that are a model's own,
 //	- the extractor reads the preprocessed images and nothing else,
-//	- the extractor's operations, their order and the shapes of their values follow from the images' shape alone ([Steady]).
+//	- the extractor's operations, their order and the shapes of their values follow from the
+//	  images' shape alone ([Steady]).
 //
-// The error names the node that differs. The extractor itself may compute anything: it is for the owner of the images to approve,
-// by its digest.
+// The error names the node that differs. The extractor itself may compute anything: it is for the
+// owner of the images to approve, by its digest.
 func ParseClient(m *onnx.Model, f Manifest) (*ParsedClient, error) {
 	t := &taker{model: m, manifest: f, maker: makers(m.Graph)}
 	if err := t.take(); err != nil {
@@ -57,8 +60,9 @@ type taker struct {
 	images   onnx.ValueInfo
 	p        Preprocessing
 
-	image, raw            string       // the extractor's input, and its output
-	features, set, counts string       // the features of the labelled points, and the values between these and the embedding
+	image, raw string // the extractor's input, and its output
+	// the features of the labelled points, and the values between these and the embedding
+	features, set, counts string
 	nodes                 []*onnx.Node // of the extractor
 }
 
@@ -68,18 +72,22 @@ func (t *taker) take() error {
 		return err
 	}
 	var ok bool
-	if t.images, ok = g.Input("images"); !ok || len(g.Inputs) != 2 || t.images.DType != onnx.Uint8 || len(t.images.Shape) != 4 {
-		return fmt.Errorf("its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])", g.Inputs)
+	if t.images, ok = g.Input("images"); !ok || len(g.Inputs) != 2 || t.images.DType != onnx.Uint8 ||
+		len(t.images.Shape) != 4 {
+		return fmt.Errorf("its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])",
+			g.Inputs)
 	}
 	if labels, ok := g.Input("labels"); !ok || labels.DType != onnx.Int64 || len(labels.Shape) != 1 {
-		return fmt.Errorf("its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])", g.Inputs)
+		return fmt.Errorf("its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])",
+			g.Inputs)
 	}
 	for i, d := range t.images.Shape[1:] {
 		if !d.IsKnown() || d.Size < 1 || d.Size > maxWidth {
 			return fmt.Errorf("axis %d of its images is %v; want a size of 1 to %d", i+1, d, maxWidth)
 		}
 	}
-	t.p.Height, t.p.Width, t.p.Channels = t.images.Shape[1].Size, t.images.Shape[2].Size, t.images.Shape[3].Size
+	t.p.Height, t.p.Width, t.p.Channels = t.images.Shape[1].Size, t.images.Shape[2].Size,
+		t.images.Shape[3].Size
 	if err := t.roomFor(f); err != nil {
 		return err
 	}
@@ -97,7 +105,8 @@ func (t *taker) take() error {
 	return nil
 }
 
-// closed returns an error where the graph has more inputs or outputs than its parts take, or gives a value twice.
+// closed returns an error where the graph has more inputs or outputs than its parts take, or gives
+// a value twice.
 func (t *taker) closed() error {
 	g := t.model.Graph
 	if len(t.model.Functions) > 0 {
@@ -112,8 +121,8 @@ func (t *taker) closed() error {
 	return check.Model(t.model)
 }
 
-// roomFor returns an error where a manifest states sizes that the graph's own constants do not have: the graph built for comparison
-// is no larger than the one given.
+// roomFor returns an error where a manifest states sizes that the graph's own constants do not
+// have: the graph built for comparison is no larger than the one given.
 func (t *taker) roomFor(f Manifest) error {
 	have := 0.0
 	for _, c := range t.model.Graph.Initializers {
@@ -122,9 +131,10 @@ func (t *taker) roomFor(f Manifest) error {
 	dx, c, s, k := float64(f.Dx), float64(f.C), float64(f.S), float64(f.K)
 	want := c + dx
 	switch {
-	case f.Dx < 1 || f.C < 2 || f.S < 1 || f.Dx > maxWidth || f.C > maxWidth || f.S > maxSize || f.K > f.Dx:
-		return fmt.Errorf("its manifest says dx %d, %d classes, k %d and s %d; allowed are dx and s from 1, classes from 2, to %d, and k to dx",
-			f.Dx, f.C, f.K, f.S, maxWidth)
+	case f.Dx < 1 || f.C < 2 || f.S < 1 || f.Dx > maxWidth || f.C > maxWidth ||
+		f.S > maxSize || f.K > f.Dx:
+		return fmt.Errorf("its manifest says dx %d, %d classes, k %d and s %d; allowed are dx and s "+
+			"from 1, classes from 2, to %d, and k to dx", f.Dx, f.C, f.K, f.S, maxWidth)
 	case f.ClassMeans:
 		want += c*c + dx*k
 	default:
@@ -151,9 +161,11 @@ func (t *taker) config() (EmbeddingConfig, error) {
 	if err := e.fill(); err != nil {
 		return e, err
 	}
-	if e.Dx != f.Dx || e.C != f.C || e.Size != f.S || e.Dim > maxWidth || e.Hidden < 0 || e.Hidden > maxWidth {
-		return e, fmt.Errorf("its manifest says dx %d, %d classes and s %d, and the configuration of its embedding dx %d, %d and %d, width %d "+
-			"and %d hidden units", f.Dx, f.C, f.S, e.Dx, e.C, e.Size, e.Dim, e.Hidden)
+	if e.Dx != f.Dx || e.C != f.C || e.Size != f.S || e.Dim > maxWidth || e.Hidden < 0 ||
+		e.Hidden > maxWidth {
+		return e, fmt.Errorf("its manifest says dx %d, %d classes and s %d, and the configuration of "+
+			"its embedding dx %d, %d and %d, width %d and %d hidden units", f.Dx, f.C, f.S, e.Dx, e.C,
+			e.Size, e.Dim, e.Hidden)
 	}
 	return e, nil
 }
@@ -195,15 +207,16 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 	if err != nil {
 		return err
 	}
-	if u, err = t.match(e, seen, [2]string{"compressed", u.bound["batch_points"]}, [2]string{"masses", u.bound["batch_masses"]}); err != nil {
+	if u, err = t.match(e, seen, [2]string{"compressed", u.bound["batch_points"]},
+		[2]string{"masses", u.bound["batch_masses"]}); err != nil {
 		return err
 	}
 	t.set, t.counts = u.bound["points"], u.bound["weights"]
 	return nil
 }
 
-// classMeansEmbedding builds the client's part of a conjugate, open or private predictor, with numbers that do not matter: class
-// means of w where k is above 0, else of phi.
+// classMeansEmbedding builds the client's part of a conjugate, open or private predictor, with
+// numbers that do not matter: class means of w where k is above 0, else of phi.
 func classMeansEmbedding(c ConjugateConfig) (*onnx.Model, error) {
 	b := build.New("conjugate")
 	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{}}
@@ -214,7 +227,8 @@ func classMeansEmbedding(c ConjugateConfig) (*onnx.Model, error) {
 	for name, dims := range shapes {
 		g.refs[name] = b.Param(name, onnx.ZerosF32(dims...))
 	}
-	mean, mass, labels := g.means(b.Input("points", onnx.Float32, "clients", "m", c.Dx+c.C), b.Input("weights", onnx.Float32, "clients", "m"))
+	mean, mass, labels := g.means(b.Input("points", onnx.Float32, "clients", "m", c.Dx+c.C),
+		b.Input("weights", onnx.Float32, "clients", "m"))
 	if c.K > 0 {
 		mean = g.coordinates(mean)
 	}
@@ -223,7 +237,8 @@ func classMeansEmbedding(c ConjugateConfig) (*onnx.Model, error) {
 	return b.Model()
 }
 
-// ClassMeansEmbedding returns the embedding of clients that send class means of dx features, softened about zero by a radius.
+// ClassMeansEmbedding returns the embedding of clients that send class means of dx features,
+// softened about zero by a radius.
 func ClassMeansEmbedding(dx, classes int, radius float32) (*onnx.Model, error) {
 	m, err := classMeansEmbedding(ConjugateConfig{Dx: dx, C: classes})
 	if err != nil {
@@ -272,13 +287,15 @@ func (t *taker) labelling(seen map[*onnx.Node]bool) error {
 		return err
 	}
 	if u.bound["labels"] != "labels" {
-		return fmt.Errorf("labels are taken from %s; want the graph's input", u.describe(u.bound["labels"]))
+		return fmt.Errorf("labels are taken from %s; want the graph's input",
+			u.describe(u.bound["labels"]))
 	}
 	t.raw = u.bound["features"]
 	return nil
 }
 
-// axes returns the axes of a reduction that drops them, from an attribute or, from operator set 18 on, an input.
+// axes returns the axes of a reduction that drops them, from an attribute or, from operator set 18
+// on, an input.
 func (t *taker) axes(n *onnx.Node) []int64 {
 	if keep, ok := n.Attr("keepdims"); !ok || keep.Int != 0 {
 		return nil
@@ -295,10 +312,12 @@ func (t *taker) axes(n *onnx.Node) []int64 {
 // affine returns mean and std where a value is (x - mean)/std with constants of n numbers.
 func (t *taker) affine(name string, n int) (mean, std []float32) {
 	div := t.maker[name]
-	if div == nil || div.Op != "Div" || t.maker[div.Input(0)] == nil || t.maker[div.Input(0)].Op != "Sub" {
+	if div == nil || div.Op != "Div" || t.maker[div.Input(0)] == nil ||
+		t.maker[div.Input(0)].Op != "Sub" {
 		return nil, nil
 	}
-	a, b := t.model.Graph.Initializers[t.maker[div.Input(0)].Input(1)], t.model.Graph.Initializers[div.Input(1)]
+	a, b := t.model.Graph.Initializers[t.maker[div.Input(0)].Input(1)],
+		t.model.Graph.Initializers[div.Input(1)]
 	for _, c := range []*onnx.Tensor{a, b} {
 		if c == nil || c.DType != onnx.Float32 || !slices.Equal(c.Shape, []int{n}) {
 			return nil, nil
@@ -319,7 +338,8 @@ func (t *taker) preprocessing(seen map[*onnx.Node]bool) error {
 	at := "images"
 	for t.image == "" {
 		if len(readers[at]) != 1 || len(readers[at][0].Outputs) != 1 {
-			return fmt.Errorf("%q, before the extractor, is read by %d nodes; want one", at, len(readers[at]))
+			return fmt.Errorf("%q, before the extractor, is read by %d nodes; want one", at,
+				len(readers[at]))
 		}
 		n := readers[at][0]
 		at = n.Outputs[0]
@@ -348,7 +368,8 @@ func (t *taker) preprocessing(seen map[*onnx.Node]bool) error {
 		return err
 	}
 	if u.bound["images"] != "images" {
-		return fmt.Errorf("images are taken from %s; want the graph's input", u.describe(u.bound["images"]))
+		return fmt.Errorf("images are taken from %s; want the graph's input",
+			u.describe(u.bound["images"]))
 	}
 	return nil
 }
@@ -378,8 +399,10 @@ func (t *taker) network(seen map[*onnx.Node]bool) error {
 	return nil
 }
 
-// match compares a part with the graph that is built for it, brought to the client graph's operator set, from pairs of outputs on.
-func (t *taker) match(want *onnx.Model, seen map[*onnx.Node]bool, outputs ...[2]string) (*matching, error) {
+// match compares a part with the graph that is built for it, brought to the client graph's operator
+// set, from pairs of outputs on.
+func (t *taker) match(want *onnx.Model, seen map[*onnx.Node]bool,
+	outputs ...[2]string) (*matching, error) {
 	if err := pass.Upgrade(want, int(min(t.model.Opset(), onnx.MaxOpset))); err != nil {
 		return nil, err
 	}
@@ -393,8 +416,8 @@ func (t *taker) match(want *onnx.Model, seen map[*onnx.Node]bool, outputs ...[2]
 	return u, nil
 }
 
-// part returns the part of the graph that computes some values from others, as it is decoded from its canonical
-// form, and the sha256 of that.
+// part returns the part of the graph that computes some values from others, as it is decoded from
+// its canonical form, and the sha256 of that.
 func (t *taker) part(name string, in, out []onnx.ValueInfo) (*onnx.Model, string, error) {
 	data, err := canonical(t.model, name, in, out)
 	if err != nil {
@@ -404,7 +427,8 @@ func (t *taker) part(name string, in, out []onnx.ValueInfo) (*onnx.Model, string
 	return m, DigestBytes(data), err
 }
 
-// parts cuts the graph. Its results are decoded from canonical forms, that of the extractor from the bytes of its digest.
+// parts cuts the graph. Its results are decoded from canonical forms, that of the extractor from
+// the bytes of its digest.
 func (t *taker) parts() (*ParsedClient, error) {
 	f, n := t.manifest, onnx.Symbolic("n")
 	images, image := t.images, onnx.ValueInfo{Name: t.image, DType: onnx.Float32}
@@ -415,7 +439,8 @@ func (t *taker) parts() (*ParsedClient, error) {
 	if t.p.Raw {
 		image.DType = onnx.Uint8
 	}
-	raw, features := onnx.ValueInfo{Name: t.raw, DType: onnx.Float32}, onnx.ValueInfo{Name: t.features, DType: onnx.Float32}
+	raw, features := onnx.ValueInfo{Name: t.raw, DType: onnx.Float32},
+		onnx.ValueInfo{Name: t.features, DType: onnx.Float32}
 	m, _, err := t.part("preprocessing", []onnx.ValueInfo{images}, []onnx.ValueInfo{image})
 	if err != nil {
 		return nil, err
@@ -454,12 +479,13 @@ func (t *taker) parts() (*ParsedClient, error) {
 	if m, _, err = t.part("embedding", []onnx.ValueInfo{
 		{Name: t.set, DType: onnx.Float32, Shape: []onnx.Dim{one, n, onnx.Known(f.Dx + f.C)}},
 		{Name: t.counts, DType: onnx.Float32, Shape: []onnx.Dim{one, n}},
-	}, []onnx.ValueInfo{{Name: "points", DType: onnx.Float32}, {Name: "masses", DType: onnx.Float32}}); err != nil {
+	}, []onnx.ValueInfo{{Name: "points", DType: onnx.Float32},
+		{Name: "masses", DType: onnx.Float32}}); err != nil {
 		return nil, err
 	}
 	g := m.Graph
-	pass.Rename(g, map[string]string{g.Inputs[0].Name: ValueSet, g.Inputs[1].Name: ValuePresent, g.Outputs[0].Name: "points",
-		g.Outputs[1].Name: "masses"})
+	pass.Rename(g, map[string]string{g.Inputs[0].Name: ValueSet, g.Inputs[1].Name: ValuePresent,
+		g.Outputs[0].Name: "points", g.Outputs[1].Name: "masses"})
 	if a.Embedding, err = inferred(m); err != nil {
 		return nil, err
 	}

@@ -45,8 +45,9 @@ func clientEmbeddings(t *testing.T) map[string]*onnx.Model {
 	t.Helper()
 	out := map[string]*onnx.Model{}
 	for name, c := range map[string]EmbeddingConfig{
-		"points": {Size: 4, Blocks: 1, Hidden: 8}, "points, plain": {}, "points, published": {Published: true, Heads: 2, Dim: 16, Blocks: 1},
-		"points, constant": {ConstantWeights: true},
+		"points": {Size: 4, Blocks: 1, Hidden: 8}, "points, plain": {},
+		"points, published": {Published: true, Heads: 2, Dim: 16, Blocks: 1},
+		"points, constant":  {ConstantWeights: true},
 	} {
 		c.Dx, c.C = testDx, testC
 		e, err := NewEmbedding(c, 1)
@@ -114,7 +115,8 @@ func clientCases(t *testing.T) []clientCase {
 	}{{true, 2}, {false, 3}, {false, 4}, {true, 4}} {
 		for name, p := range map[string]Preprocessing{"bare": base, "scaled": scaled, "standardised": standard} {
 			p.NHWC = c.nhwc
-			out = append(out, fuse(t, fmt.Sprintf("rank %d, NHWC %v, %s", c.rank, c.nhwc, name), linearExtractor(t, c.nhwc, c.rank), e, p))
+			out = append(out, fuse(t, fmt.Sprintf("rank %d, NHWC %v, %s", c.rank, c.nhwc, name),
+				linearExtractor(t, c.nhwc, c.rank), e, p))
 		}
 	}
 	newer := linearExtractor(t, false, 4)
@@ -140,7 +142,8 @@ func clientCases(t *testing.T) []clientCase {
 	return out
 }
 
-// TestParseClient: every client graph that this package makes comes apart, and its parts give what it gives.
+// TestParseClient: every client graph that this package makes comes apart, and its parts give what
+// it gives.
 func TestParseClient(t *testing.T) {
 	const n = 5
 	for _, c := range clientCases(t) {
@@ -176,7 +179,8 @@ func TestParseClient(t *testing.T) {
 	}
 }
 
-// TestExtractorDigest: one network has one digest, whatever is fused around it and however it is named; another has another.
+// TestExtractorDigest: one network has one digest, whatever is fused around it and however it is
+// named; another has another.
 func TestExtractorDigest(t *testing.T) {
 	all := clientEmbeddings(t)
 	p := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"}
@@ -191,11 +195,12 @@ func TestExtractorDigest(t *testing.T) {
 	x := linearExtractor(t, false, 2)
 	first := digest(x, "points", p)
 	other := p
-	other.Mean, other.Std, other.FeatureMean, other.FeatureStd = []float32{0.5, 0.25}, []float32{0.5, 2}, []float32{1, 2, 3, 4}, []float32{1,
-		2, 1, 2}
+	other.Mean, other.Std, other.FeatureMean, other.FeatureStd = []float32{0.5, 0.25},
+		[]float32{0.5, 2}, []float32{1, 2, 3, 4}, []float32{1, 2, 1, 2}
 	renamed := onnx.Clone(x)
 	pass.Rename(renamed.Graph, map[string]string{"w": "set", "matmul": "unsqueeze_1"})
-	for name, got := range map[string]string{"in another round": digest(x, "private", other), "renamed": digest(renamed, "points", p)} {
+	for name, got := range map[string]string{"in another round": digest(x, "private", other),
+		"renamed": digest(renamed, "points", p)} {
 		if got != first {
 			t.Errorf("%s the extractor has digest %s, and had %s", name, got, first)
 		}
@@ -227,14 +232,17 @@ func withNode(nodes []*onnx.Node, value, op string) []*onnx.Node {
 			n.Outputs[0] = value + "_before"
 		}
 	}
-	return append(nodes, &onnx.Node{Name: "new", Op: op, Inputs: []string{value + "_before"}, Outputs: []string{value}})
+	return append(nodes, &onnx.Node{Name: "new", Op: op, Inputs: []string{value + "_before"},
+		Outputs: []string{value}})
 }
 
-// TestParseClientRefuses: whatever is changed of what surrounds the extractor, one node, attribute, wire or constant at a time, is
-// refused, and the node is named; within the extractor the digest changes.
+// TestParseClientRefuses: whatever is changed of what surrounds the extractor, one node, attribute,
+// wire or constant at a time, is refused, and the node is named; within the extractor the digest
+// changes.
 func TestParseClientRefuses(t *testing.T) {
 	all := clientEmbeddings(t)
-	p := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h", Mean: []float32{0.5, 0.25}, Std: []float32{0.5, 2},
+	p := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h", Mean: []float32{0.5, 0.25},
+		Std:         []float32{0.5, 2},
 		FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2}}
 	for _, name := range []string{"points", "class means, phi true", "private"} {
 		c := fuse(t, name, linearExtractor(t, false, 2), all[name], p)
@@ -248,20 +256,25 @@ func TestParseClientRefuses(t *testing.T) {
 			change(m.Graph)
 			if b, err := ParseClient(m, c.f); err == nil && b.Extractor == a.Extractor {
 				t.Errorf("%s: with %s it comes apart as before", name, what)
-			} else if err != nil && !strings.Contains(err.Error(), "fmp fuse") && !strings.Contains(err.Error(), "features") {
+			} else if err != nil && !strings.Contains(err.Error(), "fmp fuse") &&
+				!strings.Contains(err.Error(), "features") {
 				t.Errorf("%s: with %s: %v", name, what, err)
 			}
 		}
 		for i, n := range c.m.Graph.Nodes {
-			try("an attribute more of "+n.Name, func(g *onnx.Graph) { g.Nodes[i].Attrs = append(g.Nodes[i].Attrs, onnx.IntAttr("to", 7)) })
+			try("an attribute more of "+n.Name,
+				func(g *onnx.Graph) { g.Nodes[i].Attrs = append(g.Nodes[i].Attrs, onnx.IntAttr("to", 7)) })
 			for j, in := range n.Inputs {
 				try(fmt.Sprintf("input %d of %s negated", j, n.Name), func(g *onnx.Graph) {
 					g.Nodes[i].Inputs[j] = "negated"
-					g.Nodes = slices.Insert(g.Nodes, i, &onnx.Node{Name: "negate", Op: "Neg", Inputs: []string{in}, Outputs: []string{"negated"}})
+					g.Nodes = slices.Insert(g.Nodes, i,
+						&onnx.Node{Name: "negate", Op: "Neg", Inputs: []string{in}, Outputs: []string{"negated"}})
 				})
 			}
 			try("a node beside "+n.Name, func(g *onnx.Graph) {
-				g.Nodes = append(g.Nodes, &onnx.Node{Name: "beside", Op: "Abs", Inputs: []string{n.Outputs[0]}, Outputs: []string{"beside"}})
+				g.Nodes = append(g.Nodes,
+					&onnx.Node{Name: "beside", Op: "Abs", Inputs: []string{n.Outputs[0]},
+						Outputs: []string{"beside"}})
 			})
 		}
 		free := map[string]bool{}
@@ -284,15 +297,19 @@ func TestParseClientRefuses(t *testing.T) {
 	}
 }
 
-// TestParseClientBounds: sizes that a manifest states are held against the graph before anything of these sizes is built.
+// TestParseClientBounds: sizes that a manifest states are held against the graph before anything of
+// these sizes is built.
 func TestParseClientBounds(t *testing.T) {
 	c := fuse(t, "points", linearExtractor(t, false, 2), clientEmbeddings(t)["points"],
 		Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"})
 	for what, change := range map[string]func(*Manifest){
-		"dx":     func(f *Manifest) { f.Dx = 1 << 14 },
-		"width":  func(f *Manifest) { f.Config = strings.Replace(f.Config, `"dim":`, `"dim":1`, 1) },
-		"blocks": func(f *Manifest) { f.Config = strings.Replace(f.Config, `"blocks":1`, `"blocks":16`, 1) },
-		"means":  func(f *Manifest) { f.ClassMeans, f.C, f.S = true, 1<<14, 1<<14 },
+		"dx":    func(f *Manifest) { f.Dx = 1 << 14 },
+		"width": func(f *Manifest) { f.Config = strings.Replace(f.Config, `"dim":`, `"dim":1`, 1) },
+		"blocks": func(f *Manifest) {
+			f.Config = strings.Replace(f.Config, `"blocks":1`,
+				`"blocks":16`, 1)
+		},
+		"means": func(f *Manifest) { f.ClassMeans, f.C, f.S = true, 1<<14, 1<<14 },
 	} {
 		f := c.f
 		change(&f)
@@ -305,9 +322,13 @@ func TestParseClientBounds(t *testing.T) {
 // TestSteady: networks whose work depends on what is in an image are refused by node.
 func TestSteady(t *testing.T) {
 	for name, make := range map[string]func(b *build.Builder, x build.Ref) build.Ref{
-		"NonZero": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("NonZero", []build.Ref{x}) },
+		"NonZero": func(b *build.Builder,
+			x build.Ref) build.Ref {
+			return b.Op("NonZero", []build.Ref{x})
+		},
 		"Compress": func(b *build.Builder, x build.Ref) build.Ref {
-			return b.Op("Compress", []build.Ref{x, b.Cast(b.Slice(b.Reshape(x, -1), 0, 0, 1), onnx.Bool)}, onnx.IntAttr("axis", 0))
+			return b.Op("Compress", []build.Ref{x, b.Cast(b.Slice(b.Reshape(x, -1), 0, 0, 1), onnx.Bool)},
+				onnx.IntAttr("axis", 0))
 		},
 		"Expand": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Op("Expand", []build.Ref{b.F32(1), b.Cast(b.Slice(b.Reshape(x, -1), 0, 0, 2), onnx.Int64)})
@@ -316,7 +337,10 @@ func TestSteady(t *testing.T) {
 			end := b.Cast(b.Slice(b.Reshape(x, -1), 0, 0, 1), onnx.Int64)
 			return b.Op("Slice", []build.Ref{x, b.Axes(0), end, b.Axes(1)})
 		},
-		"RandomNormalLike": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("RandomNormalLike", []build.Ref{x}) },
+		"RandomNormalLike": func(b *build.Builder,
+			x build.Ref) build.Ref {
+			return b.Op("RandomNormalLike", []build.Ref{x})
+		},
 		"Mod": func(b *build.Builder, x build.Ref) build.Ref { // loops for each bit of a quotient
 			return b.Op("Mod", []build.Ref{x, b.F32(1e-30)}, onnx.IntAttr("fmod", 1))
 		},
@@ -324,22 +348,32 @@ func TestSteady(t *testing.T) {
 			k := b.Cast(x, onnx.Int64)
 			return b.Op("Div", []build.Ref{k, b.Op("Add", []build.Ref{k, b.Axes(3)})})
 		},
-		"Sin":    func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Sin", []build.Ref{x}) },
-		"String": func(b *build.Builder, x build.Ref) build.Ref { return b.Cast(b.Cast(x, onnx.String), onnx.Float32) },
-		"Pow":    func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Pow", []build.Ref{x, x}) },
+		"Sin": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Sin", []build.Ref{x}) },
+		"String": func(b *build.Builder,
+			x build.Ref) build.Ref {
+			return b.Cast(b.Cast(x, onnx.String), onnx.Float32)
+		},
+		"Pow": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Pow", []build.Ref{x, x}) },
 		"Gather": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Op("Gather", []build.Ref{x, b.Cast(x, onnx.Int64)}, onnx.IntAttr("axis", 1))
 		},
-		"GatherElements": func(b *build.Builder, x build.Ref) build.Ref { // an index out of range would be an error for one image
+		// an index out of range would be an error for one image
+		"GatherElements": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Op("GatherElements", []build.Ref{x, b.Cast(x, onnx.Int64)}, onnx.IntAttr("axis", 1))
 		},
-		"CumSum": func(b *build.Builder, x build.Ref) build.Ref { // the axis says over how far apart numbers are added
-			return b.Op("CumSum", []build.Ref{x, b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)), onnx.Int64)})
+		// the axis says over how far apart numbers are added
+		"CumSum": func(b *build.Builder, x build.Ref) build.Ref {
+			return b.Op("CumSum", []build.Ref{x,
+				b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)), onnx.Int64)})
 		},
 		"Trilu": func(b *build.Builder, x build.Ref) build.Ref { // the diagonal says how much is copied
-			return b.Op("Trilu", []build.Ref{x, b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)), onnx.Int64)})
+			return b.Op("Trilu", []build.Ref{x,
+				b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)), onnx.Int64)})
 		},
-		"of another domain": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Relu", []build.Ref{x}) },
+		"of another domain": func(b *build.Builder,
+			x build.Ref) build.Ref {
+			return b.Op("Relu", []build.Ref{x})
+		},
 	} {
 		b := build.New("net")
 		b.Output("features", make(b, b.Input("x", onnx.Float32, "n", 4)))
@@ -350,7 +384,8 @@ func TestSteady(t *testing.T) {
 		if strings.HasSuffix(name, "domain") {
 			m.Graph.Nodes[0].Domain, m.Opsets["strange"] = "strange", 1
 		}
-		if err := Steady(m); err == nil || !strings.Contains(err.Error(), "must not depend on what is in an image") {
+		if err := Steady(m); err == nil ||
+			!strings.Contains(err.Error(), "must not depend on what is in an image") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -365,16 +400,19 @@ func TestSteady(t *testing.T) {
 		t.Error(err)
 	}
 	body := &onnx.Graph{Name: "then", Outputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32}}}
-	m.Graph.Nodes = append(m.Graph.Nodes, &onnx.Node{Name: "if", Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"},
-		Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: body}, {Name: "else_branch", Kind: onnx.AttrGraph, Graph: body}}})
+	m.Graph.Nodes = append(m.Graph.Nodes,
+		&onnx.Node{Name: "if", Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"},
+			Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: body},
+				{Name: "else_branch", Kind: onnx.AttrGraph, Graph: body}}})
 	if err := Steady(m); err == nil {
 		t.Error("a branch is taken for steady")
 	}
 }
 
-// TestSteadyRegistry: of all operators that there are, in every version and domain, only those of the list see pixels, and each of the list
-// is one, listed once and with a reason; behind others, and behind those that draw random numbers, nothing runs. The list has no integer
-// parameter that follows from pixels.
+// TestSteadyRegistry: of all operators that there are, in every version and domain, only those of
+// the list see pixels, and each of the list is one, listed once and with a reason; behind others,
+// and behind those that draw random numbers, nothing runs. The list has no integer parameter that
+// follows from pixels.
 func TestSteadyRegistry(t *testing.T) {
 	listed, seen := 0, func() map[string]bool { return map[string]bool{"pixels": true} }
 	for _, r := range reasons {
@@ -448,7 +486,8 @@ func FuzzParseClient(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		m, err := ClientGraph(x, Manifest{}, e, man, Preprocessing{Height: 2, Width: 2, Channels: 2, Mean: []float32{0, 0}, Std: []float32{1, 1}})
+		m, err := ClientGraph(x, Manifest{}, e, man,
+			Preprocessing{Height: 2, Width: 2, Channels: 2, Mean: []float32{0, 0}, Std: []float32{1, 1}})
 		if err != nil {
 			f.Fatal(err)
 		}

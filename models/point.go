@@ -2,18 +2,20 @@ package models
 
 import "fmp/onnx/build"
 
-// Bounds on the sizes of a graph; they keep a hostile or mistaken configuration from exhausting memory.
+// Bounds on the sizes of a graph; they keep a hostile or mistaken configuration from exhausting
+// memory.
 const (
 	maxWidth = 1 << 14
 	maxSize  = 1 << 14
 )
 
-// minWeight is the lower bound of weights under the logarithm that enters attention logits: no real mass is so small, and a
-// point of this weight gets no attention that float32 can distinguish from none.
+// minWeight is the lower bound of weights under the logarithm that enters attention logits: no real
+// mass is so small, and a point of this weight gets no attention that float32 can distinguish from
+// none.
 const minWeight = 1e-30
 
-// lift maps z to [z, mlp(z)], the per-point layer g of the predictor and f of the embedding; without identity it maps z to
-// mlp(z). mlp has one hidden layer of twice its output's width.
+// lift maps z to [z, mlp(z)], the per-point layer g of the predictor and f of the embedding;
+// without identity it maps z to mlp(z). mlp has one hidden layer of twice its output's width.
 func lift(w Weights, z build.Ref, dz, d int, identity bool) build.Ref {
 	out := d
 	if identity {
@@ -27,9 +29,9 @@ func lift(w Weights, z build.Ref, dz, d int, identity bool) build.Ref {
 	return h
 }
 
-// decode turns rows of width d into points: the first dx coordinates are features, and a softmax of kappa
-// times the next C, kappa learned from 5, is the label. Without identity the coordinates are first mapped
-// linearly to dx + C.
+// decode turns rows of width d into points: the first dx coordinates are features, and a softmax of
+// kappa times the next C, kappa learned from 5, is the label. Without identity the coordinates are
+// first mapped linearly to dx + C.
 func decode(w Weights, o build.Ref, d, dx, c int, identity bool) build.Ref {
 	if !identity {
 		o = w.Linear("out", o, d, dx+c, FanIn(d), FanIn(d))

@@ -12,13 +12,14 @@ import (
 	"fmp/onnx/build"
 )
 
-// PredictorConfig configures a predictor of fresh points. The zero value of a field means its default.
+// PredictorConfig configures a predictor of fresh points. The zero value of a field means its
+// default.
 type PredictorConfig struct {
 	// Dx and C are the numbers of features and classes.
 	Dx int `json:"dx"`
 	C  int `json:"c"`
-	// Dim is the width d of the blocks and of the noise; default Dx + C + 64. With the identity path it must
-	// be at least Dx + C.
+	// Dim is the width d of the blocks and of the noise; default Dx + C + 64. With the identity path
+	// it must be at least Dx + C.
 	Dim int `json:"dim"`
 	// Published builds the blocks of Lee et al. 2019 in place of the identity-initialised ones.
 	Published bool `json:"published"`
@@ -26,22 +27,26 @@ type PredictorConfig struct {
 	Heads int `json:"heads"`
 	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
 	Hidden int `json:"hidden"`
-	// Beta is the initial value of the learned factor on the identity path's attention logits; default 2. At 6, the other
-	// value that was tried, an untrained draw is nearly one point of the context: more diverse, less calibrated, and, more
-	// important here, the draw for an upload is unrelated to that for the data.
+	// Beta is the initial value of the learned factor on the identity path's attention logits; default
+	// 2. At 6, the other value that was tried, an untrained draw is nearly one point of the context:
+	// more diverse, less calibrated, and, more important here, the draw for an upload is unrelated to
+	// that for the data.
 	Beta float32 `json:"beta"`
-	// IgnoreMasses leaves the context's weights out (the published form): every point counts once, and padding is not possible.
+	// IgnoreMasses leaves the context's weights out (the published form): every point counts once, and
+	// padding is not possible.
 	IgnoreMasses bool `json:"ignore_masses"`
 	// Fresh is the default number of points per draw, written to the manifest; default 100.
 	Fresh int `json:"fresh"`
-	// Latent is the number of leading columns of the noise that all rows of one sample share, so that the errors of its
-	// points are correlated; default 0, the published form: independent noise for every point.
+	// Latent is the number of leading columns of the noise that all rows of one sample share, so that
+	// the errors of its points are correlated; default 0, the published form: independent noise for
+	// every point.
 	Latent int `json:"latent,omitempty"`
 }
 
 func (c *PredictorConfig) fill() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
-		return fmt.Errorf("predictor for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d", c.Dx, c.C, maxWidth, maxWidth)
+		return fmt.Errorf("predictor for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d", c.Dx, c.C,
+			maxWidth, maxWidth)
 	}
 	dz := c.Dx + c.C
 	if c.Heads == 0 {
@@ -63,13 +68,15 @@ func (c *PredictorConfig) fill() error {
 	for _, n := range []struct {
 		what           string
 		is, low, above int
-	}{{"dim", c.Dim, low, maxSize}, {"heads", c.Heads, 1, maxSize}, {"hidden", c.Hidden, 0, maxSize}, {"latent", c.Latent, 0, c.Dim - 1}} {
+	}{{"dim", c.Dim, low, maxSize}, {"heads", c.Heads, 1, maxSize}, {"hidden", c.Hidden, 0, maxSize},
+		{"latent", c.Latent, 0, c.Dim - 1}} {
 		if n.is < n.low || n.is > n.above {
 			return fmt.Errorf("predictor: %s is %d; allowed are %d to %d", n.what, n.is, n.low, n.above)
 		}
 	}
 	if c.Fresh < 1 || c.Fresh > maxSize {
-		return fmt.Errorf("predictor with %d fresh points by default; allowed are 1 to %d", c.Fresh, maxSize)
+		return fmt.Errorf("predictor with %d fresh points by default; allowed are 1 to %d",
+			c.Fresh, maxSize)
 	}
 	return nil
 }
@@ -77,16 +84,16 @@ func (c *PredictorConfig) fill() error {
 // Contexts is the symbolic size of a predictor's contexts.
 const Contexts = "contexts"
 
-// NewPredictor builds an untrained predictor Z' = ISAB(Z, E) = MAB(E, MAB(E, g(Z))), which draws exchangeable
-// points given a context Z from Gaussian noise E (arXiv:2605.18554):
+// NewPredictor builds an untrained predictor Z' = ISAB(Z, E) = MAB(E, MAB(E, g(Z))), which draws
+// exchangeable points given a context Z from Gaussian noise E (arXiv:2605.18554):
 //
 //	points  [contexts, n, dx+C]   the context; contexts is batch, or 1 for the same context in every draw
 //	weights [contexts, n]         its masses; 0 is padding
 //	noise   [batch, fresh, d]     N(0, 1); the first Latent columns the same in all rows of a sample
 //	drawn   [batch, fresh, dx+C]  features, then a point on the probability simplex
 //
-// A weight w counts as w points. With the identity path the untrained predictor is a smoothed bootstrap of its context.
-// Initial values are drawn from streams of seed.
+// A weight w counts as w points. With the identity path the untrained predictor is a smoothed
+// bootstrap of its context. Initial values are drawn from streams of seed.
 func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 	if err := c.fill(); err != nil {
 		return nil, err
@@ -120,11 +127,12 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("predictor: encoding the configuration: %w", err)
 	}
-	return m, Manifest{Kind: KindPredictor, Dx: c.Dx, C: c.C, D: d, Fresh: c.Fresh, Latent: c.Latent, Seed: seed, Config: string(cfg)}.Write(m)
+	return m, Manifest{Kind: KindPredictor, Dx: c.Dx, C: c.C, D: d, Fresh: c.Fresh, Latent: c.Latent,
+		Seed: seed, Config: string(cfg)}.Write(m)
 }
 
-// Noise returns samples x fresh x d numbers from N(0, 1), row-major, for the noise input of the manifest's predictor. The
-// rows of a sample share the first Latent columns of its first row.
+// Noise returns samples x fresh x d numbers from N(0, 1), row-major, for the noise input of the
+// manifest's predictor. The rows of a sample share the first Latent columns of its first row.
 func (f Manifest) Noise(r *rand.Rand, samples, fresh int) []float32 {
 	e := make([]float32, samples*fresh*f.D)
 	rng.Normal(r, e)

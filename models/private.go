@@ -10,20 +10,22 @@ import (
 	"fmp/onnx/build"
 )
 
-// The private predictor is the conjugate one for class sums that were released with noise (pipeline/privacy): the same
-// coordinates w, the norm that clients clip them to, and scalars learned on rounds with noise. The effect of the noise on
-// the posterior of the class means is computed outside the graph, which makes heads from their means m and variances v,
-// separate ones for every sample:
+// The private predictor is the conjugate one for class sums that were released with noise
+// (pipeline/privacy): the same coordinates w, the norm that clients clip them to, and scalars
+// learned on rounds with noise. The effect of the noise on the posterior of the class means is
+// computed outside the graph, which makes heads from their means m and variances v, separate ones
+// for every sample:
 //
 //	mu_c     = m_c + sqrt(tau v_c) latent_c
 //	rho      = rho exp(c1 u + c2 u^2), u = mean(v/beta): means shrink as less is known
 //	logit_c  = rho (wR . a_c - |a_c|^2/2) + rho/2 o1 tau sum_j v_cj |R_j|^2 + o2 sum_j log(1 + v_cj),  a_c = mu_c R
 //
-// rho and beta are the conjugate predictor's, so that where the noise is negligible the heads are those without noise: a
-// single rho learned for all amounts of noise is overconfident there. The number of classes is that of the inputs.
+// rho and beta are the conjugate predictor's, so that where the noise is negligible the heads are
+// those without noise: a single rho learned for all amounts of noise is overconfident there. The
+// number of classes is that of the inputs.
 
-// PrivateSet is the prefix of the private predictor's scalars; its further ones are [PrivateC1], [PrivateC2] and
-// [PrivateClip], all [].
+// PrivateSet is the prefix of the private predictor's scalars; its further ones are [PrivateC1],
+// [PrivateC2] and [PrivateClip], all [].
 const (
 	PrivateSet  = "private/"
 	PrivateC1   = PrivateSet + "c1"
@@ -33,23 +35,26 @@ const (
 
 // Outputs of a private predictor's graph.
 const (
-	// PrivateRows and PrivateCoordinates: features [n, dx] -> rows [n, k], the coordinates w that clients clip and sum, and
-	// coordinates [n, k], w R, which the heads take.
+	// PrivateRows and PrivateCoordinates: features [n, dx] -> rows [n, k], the coordinates w that
+	// clients clip and sum, and coordinates [n, k], w R, which the heads take.
 	PrivateRows        = "rows"
 	PrivateCoordinates = ConjCoordinates
 	// PrivateHeads: mean, variance, latent [S, C, k] -> heads [S, k+1, C], bias last.
 	PrivateHeads = ConjHeads
 )
 
-// PrivateConfig holds the sizes of a private predictor: Dx features and K coordinates, at most as many.
+// PrivateConfig holds the sizes of a private predictor: Dx features and K coordinates, at most as
+// many.
 type PrivateConfig struct {
 	Dx int `json:"dx"`
 	K  int `json:"k"`
 }
 
-// PrivateScalars returns the names of the learned scalars: all of them, or only those not taken from a conjugate predictor.
+// PrivateScalars returns the names of the learned scalars: all of them, or only those not taken
+// from a conjugate predictor.
 func PrivateScalars(all bool) []string {
-	own := []string{PrivateSet + ConjLogTau, PrivateSet + ConjO1, PrivateSet + ConjO2, PrivateC1, PrivateC2}
+	own := []string{PrivateSet + ConjLogTau, PrivateSet + ConjO1, PrivateSet + ConjO2,
+		PrivateC1, PrivateC2}
 	if all {
 		return append(own, privateKept()...)
 	}
@@ -62,8 +67,9 @@ func privateKept() []string {
 }
 
 func (c PrivateConfig) shapes() map[string][]int {
-	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K},
-		ConjMetric: {c.K, c.K}, PrivateClip: {}}
+	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K},
+		ConjLogLambda: {c.K},
+		ConjMetric:    {c.K, c.K}, PrivateClip: {}}
 	for _, n := range PrivateScalars(true) {
 		s[n] = []int{}
 	}
@@ -72,7 +78,8 @@ func (c PrivateConfig) shapes() map[string][]int {
 
 func (c PrivateConfig) checkValues(values map[string]*onnx.Tensor) error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.K < 1 || c.K > c.Dx {
-		return fmt.Errorf("private predictor for dx %d and k %d; allowed are dx 1 to %d and k 1 to dx", c.Dx, c.K, maxWidth)
+		return fmt.Errorf("private predictor for dx %d and k %d; allowed are dx 1 to %d and k 1 to dx",
+			c.Dx, c.K, maxWidth)
 	}
 	if err := checkShapes("private predictor", c.shapes(), values); err != nil {
 		return err
@@ -102,7 +109,8 @@ func NewPrivate(c PrivateConfig, values map[string]*onnx.Tensor) (*onnx.Model, e
 	if err != nil {
 		return nil, err
 	}
-	for name, t := range values { // those that nothing in the graph reads are read by the server's posterior, and by clients
+	// those that nothing in the graph reads are read by the server's posterior, and by clients
+	for name, t := range values {
 		if c.shapes()[name] != nil && m.Graph.Initializers[name] == nil {
 			m.Graph.Initializers[name] = t.Clone()
 		}
@@ -116,10 +124,13 @@ type private struct {
 	PrivateConfig
 }
 
-// newPrivate starts a graph whose parameters are initializers; those in constants are excluded from training.
-func newPrivate(c PrivateConfig, name string, values map[string]*onnx.Tensor, constants map[string]bool) private {
+// newPrivate starts a graph whose parameters are initializers; those in constants are excluded from
+// training.
+func newPrivate(c PrivateConfig, name string, values map[string]*onnx.Tensor,
+	constants map[string]bool) private {
 	b := build.New(name)
-	g := private{conjugate{ConjugateConfig: ConjugateConfig{Dx: c.Dx, K: c.K}, b: b, refs: map[string]build.Ref{}}, c}
+	g := private{conjugate{ConjugateConfig: ConjugateConfig{Dx: c.Dx, K: c.K}, b: b,
+		refs: map[string]build.Ref{}}, c}
 	for _, name := range slices.Sorted(maps.Keys(c.shapes())) {
 		if constants[name] {
 			g.refs[name] = b.Const(values[name])
@@ -130,13 +141,15 @@ func newPrivate(c PrivateConfig, name string, values map[string]*onnx.Tensor, co
 	return g
 }
 
-// noisyHead returns weights [T, S, k, C] on w R and biases [T, S, C] for moments and latent [T, S, C, k].
+// noisyHead returns weights [T, S, k, C] on w R and biases [T, S, C] for moments and latent [T, S,
+// C, k].
 func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref) {
 	b := g.b
 	tau := g.exp(PrivateSet + ConjLogTau)
 	mu := b.Add(p.mean, b.Mul(b.Sqrt(b.Mul(tau, p.variance)), latent))
 	unknown := b.ReduceMean(b.Div(p.variance, g.prior(PrivateSet)), true, 1, 2, 3) // [T, 1, 1, 1]
-	rho := b.Exp(b.Add(g.refs[PrivateSet+ConjLogRho], b.Mul(unknown, b.Add(g.refs[PrivateC1], b.Mul(g.refs[PrivateC2], unknown)))))
+	rho := b.Exp(b.Add(g.refs[PrivateSet+ConjLogRho],
+		b.Mul(unknown, b.Add(g.refs[PrivateC1], b.Mul(g.refs[PrivateC2], unknown)))))
 	a := b.MatMul(mu, g.refs[ConjMetric])
 	half := b.Mul(b.F32(0.5), b.Squeeze(rho, 3)) // [T, 1, 1]
 	square := b.ReduceSum(b.Mul(a, a), false, 3)
@@ -146,7 +159,8 @@ func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref
 	return b.Mul(rho, b.Transpose(a, 0, 1, 3, 2)), b.Sub(offset, b.Mul(half, square))
 }
 
-// PrivateValues returns the sizes and the parameters of a private predictor. The tensors are shared with the model.
+// PrivateValues returns the sizes and the parameters of a private predictor. The tensors are shared
+// with the model.
 func PrivateValues(m *onnx.Model) (PrivateConfig, map[string]*onnx.Tensor, error) {
 	f, err := manifestOf(m, KindPrivate)
 	c := PrivateConfig{Dx: f.Dx, K: f.K}
@@ -160,7 +174,8 @@ func PrivateValues(m *onnx.Model) (PrivateConfig, map[string]*onnx.Tensor, error
 	return c, values, c.checkValues(values)
 }
 
-// PrivatePart returns the part of a private predictor that computes one of its outputs, with the model's manifest.
+// PrivatePart returns the part of a private predictor that computes one of its outputs, with the
+// model's manifest.
 func PrivatePart(m *onnx.Model, output string) (*onnx.Model, error) {
 	part, err := cut(m, output)
 	if err != nil {
@@ -169,7 +184,8 @@ func PrivatePart(m *onnx.Model, output string) (*onnx.Model, error) {
 	return part, nil
 }
 
-// SameCoordinates returns an error unless a private predictor's coordinates are those of a conjugate one.
+// SameCoordinates returns an error unless a private predictor's coordinates are those of a
+// conjugate one.
 func SameCoordinates(private, conjugate *onnx.Model) error {
 	_, p, err := PrivateValues(private)
 	if err != nil {
@@ -181,14 +197,15 @@ func SameCoordinates(private, conjugate *onnx.Model) error {
 	}
 	for _, name := range []string{ConjCentre, ConjRadius, ConjMap, ConjOrigin} {
 		if !slices.Equal(p[name].Shape, c[name].Shape) || !slices.Equal(p[name].F32(), c[name].F32()) {
-			return fmt.Errorf("the private predictor has other coordinates than the conjugate predictor; train it anew with fmp train private " +
-				"--set conjugate.model=FILE")
+			return fmt.Errorf("the private predictor has other coordinates than the conjugate predictor; " +
+				"train it anew with fmp train private --set conjugate.model=FILE")
 		}
 	}
 	return nil
 }
 
-// PrivatePrior returns beta, the prior variances [k] of class means, from a private predictor's parameters.
+// PrivatePrior returns beta, the prior variances [k] of class means, from a private predictor's
+// parameters.
 func PrivatePrior(values map[string]*onnx.Tensor) []float64 {
 	at := func(name string) float64 { return float64(values[PrivateSet+name].F32()[0]) }
 	b, gamma := math.Exp(at(ConjLogB)), 1/(1+math.Exp(-at(ConjLogitGamma)))
@@ -204,16 +221,17 @@ func PrivatePrior(values map[string]*onnx.Tensor) []float64 {
 	return out
 }
 
-// PrivateEmbedding returns the client's part of a private predictor as an embedding for the given number of classes, which
-// [ClientGraph] takes. Given one labelled point it returns that point's coordinates w; the manifest says how they are used
-// and the norm to clip them to.
+// PrivateEmbedding returns the client's part of a private predictor as an embedding for the given
+// number of classes, which [ClientGraph] takes. Given one labelled point it returns that point's
+// coordinates w; the manifest says how they are used and the norm to clip them to.
 func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, error) {
 	c, values, err := PrivateValues(m)
 	if err != nil {
 		return nil, err
 	}
 	if classes < 2 || classes > maxWidth {
-		return nil, fmt.Errorf("private predictor: a client graph of %d classes; allowed are 2 to %d", classes, maxWidth)
+		return nil, fmt.Errorf("private predictor: a client graph of %d classes; allowed are 2 to %d",
+			classes, maxWidth)
 	}
 	g := newPrivate(c, "private", values, nil).conjugate
 	g.C = classes
@@ -236,7 +254,8 @@ func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, 
 	if err != nil {
 		return nil, err
 	}
-	f.Kind, f.C, f.S, f.ClassMeans, f.Classes, f.Clip = KindEmbedding, classes, classes, true, names, float64(values[PrivateClip].F32()[0])
+	f.Kind, f.C, f.S, f.ClassMeans, f.Classes, f.Clip = KindEmbedding, classes, classes, true, names,
+		float64(values[PrivateClip].F32()[0])
 	return e, f.Write(e)
 }
 
@@ -250,9 +269,10 @@ type PrivateLoss struct {
 	All bool
 }
 
-// Model builds the loss of [ConjugateLoss], with inputs sums [T, C, k] and noise [T] (the variance of a sum), counts [T, S,
-// C] (one draw of the class counts for each sample), targets [T, h, k] (coordinates w), target_labels [T, h, C], batches [T,
-// h, B] and latent [T, S, C, k]; outputs loss, nll and joint. The scalars are its parameters.
+// Model builds the loss of [ConjugateLoss], with inputs sums [T, C, k] and noise [T] (the variance
+// of a sum), counts [T, S, C] (one draw of the class counts for each sample), targets [T, h, k]
+// (coordinates w), target_labels [T, h, C], batches [T, h, B] and latent [T, S, C, k]; outputs
+// loss, nll and joint. The scalars are its parameters.
 func (l PrivateLoss) Model() (*onnx.Model, []string, error) {
 	if err := l.checkValues(l.Values); err != nil {
 		return nil, nil, err
@@ -264,12 +284,15 @@ func (l PrivateLoss) Model() (*onnx.Model, []string, error) {
 	}
 	g := newPrivate(l.PrivateConfig, "private-loss", l.Values, constants)
 	b := g.b
-	sums, noise := b.Input("sums", onnx.Float32, "tasks", "C", l.K), b.Input("noise", onnx.Float32, "tasks")
+	sums, noise := b.Input("sums", onnx.Float32, "tasks", "C", l.K),
+		b.Input("noise", onnx.Float32, "tasks")
 	counts := b.Unsqueeze(b.Input("counts", onnx.Float32, "tasks", l.Samples, "C"), 3)
-	targets, truth := b.Input("targets", onnx.Float32, "tasks", "h", l.K), b.Input("target_labels", onnx.Float32, "tasks", "h", "C")
+	targets, truth := b.Input("targets", onnx.Float32, "tasks", "h", l.K),
+		b.Input("target_labels", onnx.Float32, "tasks", "h", "C")
 	batches := b.Input("batches", onnx.Float32, "tasks", "h", "B")
 	latent := b.Input("latent", onnx.Float32, "tasks", l.Samples, "C", l.K)
-	share := b.Div(counts, b.Add(counts, b.Add(b.Unsqueeze(noise, 1, 2, 3), b.F32(minWeight)))) // n/(n + v_s)
+	// n/(n + v_s)
+	share := b.Div(counts, b.Add(counts, b.Add(b.Unsqueeze(noise, 1, 2, 3), b.F32(minWeight))))
 	variance := b.Div(b.F32(1), b.Add(b.Div(b.F32(1), g.prior(PrivateSet)), b.Mul(counts, share)))
 	mean := b.Mul(b.Mul(variance, share), b.Unsqueeze(sums, 1))
 	w, bias := g.noisyHead(moments{mean, variance}, latent)

@@ -30,7 +30,8 @@ func privateCase(t *testing.T) (PrivateConfig, map[string]*onnx.Tensor, *onnx.Mo
 	return c, values, m
 }
 
-// TestPrivateHeads: the graph's heads are the formula's, on both engines and for any number of classes.
+// TestPrivateHeads: the graph's heads are the formula's, on both engines and for any number of
+// classes.
 func TestPrivateHeads(t *testing.T) {
 	c, values, m := privateCase(t)
 	part, err := PrivatePart(m, PrivateHeads)
@@ -66,7 +67,8 @@ func TestPrivateHeads(t *testing.T) {
 					a, square, trace, logs := make([]float64, k), 0.0, 0.0, 0.0
 					for j := range k {
 						x := float64(v[row+j])
-						mu := float64(feeds["mean"].F32()[row+j]) + math.Sqrt(tau*x)*float64(feeds["latent"].F32()[row+j])
+						mu := float64(feeds["mean"].F32()[row+j]) +
+							math.Sqrt(tau*x)*float64(feeds["latent"].F32()[row+j])
 						size := 0.0
 						for i := range k {
 							a[i] += mu * float64(metric[j*k+i])
@@ -90,8 +92,8 @@ func TestPrivateHeads(t *testing.T) {
 	}
 }
 
-// TestPrivateEmbedding: of a set of one point the embedding gives its coordinates, those of the predictor's rows; the manifest has
-// the norm to clip to, and so has the client graph's.
+// TestPrivateEmbedding: of a set of one point the embedding gives its coordinates, those of the
+// predictor's rows; the manifest has the norm to clip to, and so has the client graph's.
 func TestPrivateEmbedding(t *testing.T) {
 	c, values, m := privateCase(t)
 	e, err := PrivateEmbedding(m, 4, []string{"a", "b", "c", "d"})
@@ -99,7 +101,8 @@ func TestPrivateEmbedding(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := ReadManifest(e)
-	if err != nil || f.Kind != KindEmbedding || f.Clip != float64(values[PrivateClip].F32()[0]) || f.K != c.K || f.C != 4 || !f.ClassMeans {
+	if err != nil || f.Kind != KindEmbedding || f.Clip != float64(values[PrivateClip].F32()[0]) ||
+		f.K != c.K || f.C != 4 || !f.ClassMeans {
 		t.Fatalf("manifest %+v, %v", f, err)
 	}
 	rows, err := PrivatePart(m, PrivateRows)

@@ -9,13 +9,15 @@ import (
 	"fmp/onnx/build"
 )
 
-// resize builds the part of a graph that computes the weights of resizing, from sizes that the graph itself reads, in float64.
+// resize builds the part of a graph that computes the weights of resizing, from sizes that the
+// graph itself reads, in float64.
 type resize struct {
 	b        *build.Builder
 	one, two build.Ref // whole numbers, [1]
 }
 
-// axis is a resize along one dimension: pixels start to start+from-1 of in become pixels at to at+to-1 of out. All are int64 [1].
+// axis is a resize along one dimension: pixels start to start+from-1 of in become pixels at to
+// at+to-1 of out. All are int64 [1].
 type axis struct {
 	in, start, from build.Ref
 	out, at, to     build.Ref
@@ -34,9 +36,12 @@ func (r *resize) share(a, b, c build.Ref) build.Ref {
 }
 
 // margin returns (whole - part) / 2, rounded down.
-func (r *resize) margin(whole, part build.Ref) build.Ref { return r.div(r.b.Sub(whole, part), r.two) }
+func (r *resize) margin(whole, part build.Ref) build.Ref {
+	return r.div(r.b.Sub(whole, part), r.two)
+}
 
-// CropShare reads a way to resize that crops: crop, or crop: and a share of the largest central part, of more than 0 and at most 1.
+// CropShare reads a way to resize that crops: crop, or crop: and a share of the largest central
+// part, of more than 0 and at most 1.
 func CropShare(resize string) (share float64, ok bool) {
 	text, part := strings.CutPrefix(resize, "crop:")
 	if !part {
@@ -57,8 +62,8 @@ func (r *resize) shrunk(pixels build.Ref, share float64) build.Ref {
 	return r.atLeastOne(r.b.Cast(r.rounded(x), onnx.Int64))
 }
 
-// part maps an image of h x w pixels to one of the manifest's size: all of it, its central part of that aspect ratio
-// (crop) or a share of that, or all between margins (pad).
+// part maps an image of h x w pixels to one of the manifest's size: all of it, its central part of
+// that aspect ratio (crop) or a share of that, or all between margins (pad).
 func (r *resize) part(h, w build.Ref, f Manifest) (rows, columns axis) {
 	zero, toH, toW := r.b.Axes(0), r.b.Axes(f.Height), r.b.Axes(f.Width)
 	rows = axis{in: h, start: zero, from: h, out: toH, at: zero, to: toH}
@@ -78,18 +83,20 @@ func (r *resize) part(h, w build.Ref, f Manifest) (rows, columns axis) {
 	return rows, columns
 }
 
-// weights returns the matrix R of an axis times [unit], float64 [out, in], and that unit: whole numbers of which every row has
-// the sum unit, 0 outside of the part that is resized. As running sums are rounded, and not the weights, no row's sum is off by
-// rounding.
+// weights returns the matrix R of an axis times [unit], float64 [out, in], and that unit: whole
+// numbers of which every row has the sum unit, 0 outside of the part that is resized. As running
+// sums are rounded, and not the weights, no row's sum is off by rounding.
 func (r *resize) weights(a axis) (weights, unit build.Ref) {
 	b := r.b
 	real := func(x build.Ref) build.Ref { return b.Cast(x, onnx.Float64) }
 	count := func(n, from build.Ref, axis int) build.Ref {
 		zero, one := b.Const(onnx.Scalar(int64(0))), b.Const(onnx.Scalar(int64(1)))
-		return b.Unsqueeze(real(b.Sub(b.Op("Range", []build.Ref{zero, b.Squeeze(n, 0), one}), from)), axis)
+		return b.Unsqueeze(real(b.Sub(b.Op("Range", []build.Ref{zero, b.Squeeze(n, 0), one}), from)),
+			axis)
 	}
 	within := func(x, n build.Ref) build.Ref {
-		return b.Op("And", []build.Ref{b.Op("GreaterOrEqual", []build.Ref{x, r.number(0)}), b.Op("Less", []build.Ref{x, real(n)})})
+		return b.Op("And", []build.Ref{b.Op("GreaterOrEqual", []build.Ref{x, r.number(0)}),
+			b.Op("Less", []build.Ref{x, real(n)})})
 	}
 	i, j := count(a.out, a.at, 1), count(a.in, a.start, 0)
 	scale := b.Div(real(a.from), real(a.to))
@@ -99,17 +106,19 @@ func (r *resize) weights(a axis) (weights, unit build.Ref) {
 	k := b.Op("Where", []build.Ref{within(j, a.from), r.cubic(t), r.number(0)})
 	unit = r.unit(scale)
 	running := func(exclusive int) build.Ref {
-		return b.Op("CumSum", []build.Ref{k, b.Const(onnx.Scalar(int64(1)))}, onnx.IntAttr("exclusive", exclusive))
+		return b.Op("CumSum", []build.Ref{k, b.Const(onnx.Scalar(int64(1)))},
+			onnx.IntAttr("exclusive", exclusive))
 	}
 	upTo, before := running(0), running(1)
 	total := b.Slice(upTo, 1, -1, math.MaxInt32)
 	whole := func(sum build.Ref) build.Ref { return r.rounded(b.Mul(b.Div(sum, total), unit)) }
-	return b.Op("Where", []build.Ref{within(i, a.to), b.Sub(whole(upTo), whole(before)), r.number(0)}), unit
+	return b.Op("Where", []build.Ref{within(i, a.to), b.Sub(whole(upTo), whole(before)), r.number(0)}),
+		unit
 }
 
-// unit returns 2^14, 2^15 where an axis shrinks to a half or less, 2^16 where it shrinks to a quarter or less: with pixels of 8
-// bits, and of [resizeFraction] more between the axes, sums have 31 bits at most, and weights 16 (Go's integers and the lanes of
-// processors).
+// unit returns 2^14, 2^15 where an axis shrinks to a half or less, 2^16 where it shrinks to a
+// quarter or less: with pixels of 8 bits, and of [resizeFraction] more between the axes, sums have
+// 31 bits at most, and weights 16 (Go's integers and the lanes of processors).
 func (r *resize) unit(scale build.Ref) build.Ref {
 	u := r.number(resizeUnit)
 	for _, from := range []float64{2, 4} {
@@ -125,11 +134,13 @@ const (
 	resizeFraction = 1 << 6
 )
 
-// cubic returns the cubic convolution of Keys at t >= 0, operation by operation as package imagefile computes it.
+// cubic returns the cubic convolution of Keys at t >= 0, operation by operation as package
+// imagefile computes it.
 func (r *resize) cubic(t build.Ref) build.Ref {
 	b, number := r.b, r.number
 	near := b.Add(b.Mul(b.Mul(b.Sub(b.Mul(number(1.5), t), number(2.5)), t), t), number(1))
-	far := b.Add(b.Mul(b.Sub(b.Mul(b.Add(b.Mul(number(-0.5), t), number(2.5)), t), number(4)), t), number(2))
+	far := b.Add(b.Mul(b.Sub(b.Mul(b.Add(b.Mul(number(-0.5), t), number(2.5)), t), number(4)), t),
+		number(2))
 	far = b.Op("Where", []build.Ref{b.Op("Less", []build.Ref{t, number(2)}), far, number(0)})
 	return b.Op("Where", []build.Ref{b.Op("Less", []build.Ref{t, number(1)}), near, far})
 }

@@ -12,11 +12,12 @@ import (
 	"fmp/onnx/shape"
 )
 
-// UncalibratedOutput is an output of a classifier with a [Scaling]: uncalibrated [n, C] float32, its probabilities before it. Prediction
-// sets are of these, as labelled images chose the scaling.
+// UncalibratedOutput is an output of a classifier with a [Scaling]: uncalibrated [n, C] float32,
+// its probabilities before it. Prediction sets are of these, as labelled images chose the scaling.
 const UncalibratedOutput = "uncalibrated"
 
-// SamplesOutput is the output samples [n, S, C] float32 of a classifier, the probabilities of each head.
+// SamplesOutput is the output samples [n, S, C] float32 of a classifier, the probabilities of each
+// head.
 const SamplesOutput = "samples"
 
 // Kinds of [Scaling].
@@ -25,7 +26,8 @@ const (
 	Temperature = "temperature"
 	// Vector has a factor and an offset for each class (vector scaling, the same source).
 	Vector = "vector"
-	// Matrix mixes the classes besides (structured matrix scaling; Berta, Bach and Jordan 2025, arXiv:2511.03685).
+	// Matrix mixes the classes besides (structured matrix scaling; Berta, Bach and Jordan 2025,
+	// arXiv:2511.03685).
 	Matrix = "matrix"
 )
 
@@ -45,8 +47,8 @@ type Scaling struct {
 // OriginScaling is the calibration of a classifier's probabilities, part of its [Origin].
 type OriginScaling struct {
 	Scaling
-	// Images is the number of labelled images that it was fitted to, From the name of their source, Folds the number of parts for each of
-	// which the others alone were fitted to make the scores.
+	// Images is the number of labelled images that it was fitted to, From the name of their source,
+	// Folds the number of parts for each of which the others alone were fitted to make the scores.
 	Images int    `json:"images"`
 	From   string `json:"from"`
 	Folds  int    `json:"folds"`
@@ -55,8 +57,9 @@ type OriginScaling struct {
 	After  ScalingScores `json:"after"`
 }
 
-// ScalingScores are scores of stated probabilities: the negative log-likelihood in nats, the expected calibration error, its mean where the
-// probabilities are right, and the mean confidence less the accuracy.
+// ScalingScores are scores of stated probabilities: the negative log-likelihood in nats, the
+// expected calibration error, its mean where the probabilities are right, and the mean confidence
+// less the accuracy.
 type ScalingScores struct {
 	NLL     float64 `json:"nll"`
 	ECE     float64 `json:"ece"`
@@ -66,9 +69,11 @@ type ScalingScores struct {
 
 // check returns an error unless a scaling fits the number of classes.
 func (s *Scaling) check(classes int) error {
-	if n := len(s.Factor); n != 1 && n != classes || s.Offset != nil && len(s.Offset) != classes || s.Mixing != nil &&
-		len(s.Mixing) != classes*classes {
-		return fmt.Errorf("%d factors, %d offsets and %d numbers of a matrix for %d classes", n, len(s.Offset), len(s.Mixing), classes)
+	if n := len(s.Factor); n != 1 && n != classes || s.Offset != nil && len(s.Offset) != classes ||
+		s.Mixing != nil &&
+			len(s.Mixing) != classes*classes {
+		return fmt.Errorf("%d factors, %d offsets and %d numbers of a matrix for %d classes", n,
+			len(s.Offset), len(s.Mixing), classes)
 	}
 	for _, v := range slices.Concat(s.Factor, s.Offset, s.Mixing) {
 		if v-v != 0 {
@@ -83,14 +88,16 @@ func scaled(name string) string { return "calibration/" + name }
 
 // producer returns the node that computes a value, nil for none.
 func producer(g *onnx.Graph, value string) *onnx.Node {
-	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, value) })
+	at := slices.IndexFunc(g.Nodes,
+		func(n *onnx.Node) bool { return slices.Contains(n.Outputs, value) })
 	if at < 0 {
 		return nil
 	}
 	return g.Nodes[at]
 }
 
-// headsOf returns the nodes from the heads' softmax to the mean over heads that a classifier's probabilities are.
+// headsOf returns the nodes from the heads' softmax to the mean over heads that a classifier's
+// probabilities are.
 func headsOf(g *onnx.Graph, probabilities string) ([]*onnx.Node, error) {
 	var path []*onnx.Node
 	for value := probabilities; ; {
@@ -111,10 +118,12 @@ func headsOf(g *onnx.Graph, probabilities string) ([]*onnx.Node, error) {
 		}
 		break
 	}
-	return nil, fmt.Errorf("its %s are no mean of heads' softmaxes, as fmp pool writes them", probabilities)
+	return nil, fmt.Errorf("its %s are no mean of heads' softmaxes, as fmp pool writes them",
+		probabilities)
 }
 
-// WithSamples returns a classifier whose output samples has the probabilities of each head before any scaling.
+// WithSamples returns a classifier whose output samples has the probabilities of each head before
+// any scaling.
 func WithSamples(classifier *onnx.Model) (*onnx.Model, error) {
 	m := onnx.Clone(classifier)
 	from := "probabilities"
@@ -125,14 +134,16 @@ func WithSamples(classifier *onnx.Model) (*onnx.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the heads: %w", err)
 	}
-	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool { return v.Name == SamplesOutput })
+	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs,
+		func(v onnx.ValueInfo) bool { return v.Name == SamplesOutput })
 	mean := slices.IndexFunc(path, func(n *onnx.Node) bool { return n.Op == "ReduceMean" })
 	if mean < 0 {
 		return nil, fmt.Errorf("reading the heads: there is no mean over them")
 	}
 	pass.Rename(m.Graph, map[string]string{SamplesOutput: scaled("old")})
-	m.Graph.Nodes = append(m.Graph.Nodes, &onnx.Node{Name: SamplesOutput, Op: "Identity", Inputs: []string{path[mean].Inputs[0]},
-		Outputs: []string{SamplesOutput}})
+	m.Graph.Nodes = append(m.Graph.Nodes,
+		&onnx.Node{Name: SamplesOutput, Op: "Identity", Inputs: []string{path[mean].Inputs[0]},
+			Outputs: []string{SamplesOutput}})
 	m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: SamplesOutput, DType: onnx.Float32,
 		Shape: []onnx.Dim{onnx.Symbolic("n"), onnx.Symbolic("s"), onnx.Symbolic("c")}})
 	m.Graph.Values = nil
@@ -142,9 +153,10 @@ func WithSamples(classifier *onnx.Model) (*onnx.Model, error) {
 	return m, nil
 }
 
-// WithScaling returns a classifier whose heads state the probabilities that a scaling makes of theirs, in place of an earlier scaling, and
-// without prediction sets: [WithSets] adds them again. The ends of intervals, where the classifier has them, move with the probability's
-// log-odds: their distances from it are multiplied by Factor.
+// WithScaling returns a classifier whose heads state the probabilities that a scaling makes of
+// theirs, in place of an earlier scaling, and without prediction sets: [WithSets] adds them again.
+// The ends of intervals, where the classifier has them, move with the probability's log-odds: their
+// distances from it are multiplied by Factor.
 func WithScaling(classifier *onnx.Model, s OriginScaling) (*onnx.Model, error) {
 	m, err := withScaling(classifier, s)
 	if err != nil {
@@ -182,7 +194,8 @@ func withScaling(classifier *onnx.Model, s OriginScaling) (*onnx.Model, error) {
 	to := map[string]string{"probabilities": UncalibratedOutput}
 	for _, n := range path {
 		was := *n
-		was.Name, was.Inputs, was.Outputs = scaled(n.Name), slices.Clone(n.Inputs), slices.Clone(n.Outputs)
+		was.Name, was.Inputs, was.Outputs = scaled(n.Name), slices.Clone(n.Inputs),
+			slices.Clone(n.Outputs)
 		for i, v := range was.Inputs {
 			if v, ok := to[v]; ok {
 				was.Inputs[i] = v
@@ -205,7 +218,8 @@ func withScaling(classifier *onnx.Model, s OriginScaling) (*onnx.Model, error) {
 		return nil, err
 	}
 	g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: UncalibratedOutput, DType: onnx.Float32,
-		Shape: []onnx.Dim{onnx.Symbolic("n"), onnx.Known(f.C)}, Doc: "Probabilities before they were calibrated, which prediction sets are of."})
+		Shape: []onnx.Dim{onnx.Symbolic("n"), onnx.Known(f.C)},
+		Doc:   "Probabilities before they were calibrated, which prediction sets are of."})
 	if err := pass.SortNodes(g); err != nil {
 		return nil, err
 	}
@@ -262,12 +276,14 @@ func unscale(g *onnx.Graph) error {
 		now[0].Inputs[0] = was[0].Inputs[0]
 		for _, end := range []string{"low", "high"} {
 			if n := producer(g, scaled(end)); n != nil {
-				g.Nodes = slices.DeleteFunc(g.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, end) })
+				g.Nodes = slices.DeleteFunc(g.Nodes,
+					func(n *onnx.Node) bool { return slices.Contains(n.Outputs, end) })
 				pass.Rename(g, map[string]string{scaled(end): end})
 			}
 		}
 	}
-	g.Outputs = slices.DeleteFunc(g.Outputs, func(v onnx.ValueInfo) bool { return slices.Contains(drop, v.Name) })
+	g.Outputs = slices.DeleteFunc(g.Outputs,
+		func(v onnx.ValueInfo) bool { return slices.Contains(drop, v.Name) })
 	pass.RemoveUnused(g)
 	return nil
 }
@@ -296,7 +312,8 @@ func (s *Scaling) intervals(g *onnx.Graph) error {
 	for _, end := range []string{"low", "high"} {
 		if n := producer(g, end); n == nil || len(n.Inputs) == 0 {
 			continue
-		} else if moves(g, n.Inputs[0], 0) { // ends of the heads' own spread are made of their scaled probabilities already
+		} else if moves(g, n.Inputs[0], 0) {
+			// ends of the heads' own spread are made of their scaled probabilities already
 			continue
 		}
 		outputs := slices.Clone(g.Outputs)
@@ -304,11 +321,14 @@ func (s *Scaling) intervals(g *onnx.Graph) error {
 		g.Outputs = outputs
 		root := build.New("calibration")
 		b := root.Scope(end)
-		was, before, now := root.Input("was", onnx.Float32, "n", "c"), root.Input("before", onnx.Float32, "n", "c"),
+		was, before, now := root.Input("was", onnx.Float32, "n", "c"),
+			root.Input("before", onnx.Float32, "n", "c"),
 			root.Input("now", onnx.Float32, "n", "c")
-		off := b.Mul(b.Sub(logOdds(b, was), logOdds(b, before)), b.Param("factor", onnx.NewTensor(slices.Clone(s.Factor), len(s.Factor))))
+		off := b.Mul(b.Sub(logOdds(b, was), logOdds(b, before)),
+			b.Param("factor", onnx.NewTensor(slices.Clone(s.Factor), len(s.Factor))))
 		root.Output(end, b.Op("Sigmoid", []build.Ref{b.Add(logOdds(b, now), off)}))
-		from := map[string]string{"was": scaled(end), "before": UncalibratedOutput, "now": "probabilities", end: end}
+		from := map[string]string{"was": scaled(end), "before": UncalibratedOutput,
+			"now": "probabilities", end: end}
 		if err := insert(g, root, from); err != nil {
 			return err
 		}
@@ -325,7 +345,8 @@ func moves(g *onnx.Graph, value string, depth int) bool {
 	return slices.ContainsFunc(n.Inputs, func(v string) bool { return moves(g, v, depth+1) })
 }
 
-// insert adds the nodes of a builder to a graph under names of the scaling's own, its inputs replaced.
+// insert adds the nodes of a builder to a graph under names of the scaling's own, its inputs
+// replaced.
 func insert(g *onnx.Graph, b *build.Builder, inputs map[string]string) error {
 	m, err := b.Model()
 	if err != nil {
@@ -350,7 +371,8 @@ func insert(g *onnx.Graph, b *build.Builder, inputs map[string]string) error {
 		}
 	}
 	for v, t := range m.Graph.Initializers {
-		if g.Initializers[scaled(v)] = t; slices.ContainsFunc(g.Inputs, func(i onnx.ValueInfo) bool { return i.Name == scaled(v) }) {
+		if g.Initializers[scaled(v)] = t; slices.ContainsFunc(g.Inputs,
+			func(i onnx.ValueInfo) bool { return i.Name == scaled(v) }) {
 			return fmt.Errorf("its graph has an input %q already", scaled(v))
 		}
 	}

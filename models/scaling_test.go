@@ -37,11 +37,13 @@ func scaledBy(s Scaling, heads []float32, classes int) []float64 {
 	return out
 }
 
-// TestScaling: each kind changes the probabilities as stated, entropies and samples with them; sets read the probabilities before; a second
-// scaling takes the place of the first; and the file says where it comes from.
+// TestScaling: each kind changes the probabilities as stated, entropies and samples with them; sets
+// read the probabilities before; a second scaling takes the place of the first; and the file says
+// where it comes from.
 func TestScaling(t *testing.T) {
 	const n, k, classes = 40, 5, 4
-	plain, err := NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1), Samples: true, Widening: 1}, Manifest{Dx: k})
+	plain, err := NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1), Samples: true,
+		Widening: 1}, Manifest{Dx: k})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,8 @@ func TestScaling(t *testing.T) {
 		if m, err = WithScaling(m, OriginScaling{Scaling: s, Images: 9}); err != nil {
 			t.Fatal(err)
 		}
-		if m, err = WithSets(m, OriginSets{Level: 0.9, Table: &SetTable{Columns: 1, Levels: []float32{0.92}, Thresholds: []float32{0.3}},
+		if m, err = WithSets(m, OriginSets{Level: 0.9,
+			Table:  &SetTable{Columns: 1, Levels: []float32{0.92}, Thresholds: []float32{0.3}},
 			Images: 9}, false); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +78,8 @@ func TestScaling(t *testing.T) {
 		if m, err = serde.Unmarshal(data); err != nil {
 			t.Fatal(err)
 		}
-		out := evalPure(t, m, feeds, "probabilities", UncalibratedOutput, SetOutput, "entropy", "mutual_information", "low", "high")
+		out := evalPure(t, m, feeds, "probabilities", UncalibratedOutput, SetOutput, "entropy",
+			"mutual_information", "low", "high")
 		for i := range n {
 			want := scaledBy(s, was[SamplesOutput].F32()[i*3*classes:(i+1)*3*classes], classes)
 			entropy := 0.0
@@ -85,8 +89,10 @@ func TestScaling(t *testing.T) {
 					t.Fatalf("%s: image %d, class %d: %v, want %v", s.Kind, i, c, p, v)
 				}
 				if raw := was["probabilities"].F32()[i*classes+c]; raw != out[UncalibratedOutput].F32()[i*classes+c] {
-					t.Fatalf("%s: before it %v, and uncalibrated is %v", s.Kind, raw, out[UncalibratedOutput].F32()[i*classes+c])
-				} else if in := raw >= 0.3 || p == slices.Max(out["probabilities"].F32()[i*classes:(i+1)*classes]); in !=
+					t.Fatalf("%s: before it %v, and uncalibrated is %v", s.Kind, raw,
+						out[UncalibratedOutput].F32()[i*classes+c])
+				} else if in := raw >= 0.3 ||
+					p == slices.Max(out["probabilities"].F32()[i*classes:(i+1)*classes]); in !=
 					out[SetOutput].Data.([]bool)[i*classes+c] {
 					t.Fatalf("%s: class %d of probability %v before is in the set: %v", s.Kind, c, raw, !in)
 				}
@@ -95,8 +101,10 @@ func TestScaling(t *testing.T) {
 					t.Fatalf("%s: the interval is %v to %v", s.Kind, low, high)
 				}
 			}
-			if got := float64(out["entropy"].F32()[i]); math.Abs(got-entropy) > 1e-5 || out["mutual_information"].F32()[i] < 0 {
-				t.Fatalf("%s: entropy %v, want %v; mutual information %v", s.Kind, got, entropy, out["mutual_information"].F32()[i])
+			if got := float64(out["entropy"].F32()[i]); math.Abs(got-entropy) > 1e-5 ||
+				out["mutual_information"].F32()[i] < 0 {
+				t.Fatalf("%s: entropy %v, want %v; mutual information %v", s.Kind, got, entropy,
+					out["mutual_information"].F32()[i])
 			}
 		}
 		if names := m.Graph.Outputs; len(names) != len(plain.Graph.Outputs)+2 {
@@ -113,7 +121,8 @@ func TestScaling(t *testing.T) {
 		}
 		for i, v := range evalPure(t, heads, feeds, SamplesOutput)[SamplesOutput].F32() {
 			if v != was[SamplesOutput].F32()[i] {
-				t.Fatalf("%s: number %d of the heads is %v, and was %v", s.Kind, i, v, was[SamplesOutput].F32()[i])
+				t.Fatalf("%s: number %d of the heads is %v, and was %v", s.Kind, i, v,
+					was[SamplesOutput].F32()[i])
 			}
 		}
 	}
@@ -124,11 +133,13 @@ func TestScaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := ReadOrigin(f); err != nil || o.Scaling == nil || o.Scaling.Factor[0] != 1 || o.Sets == nil ||
+	if o, err := ReadOrigin(f); err != nil || o.Scaling == nil || o.Scaling.Factor[0] != 1 ||
+		o.Sets == nil ||
 		!slices.Equal(o.Of, []string{"abc"}) {
 		t.Errorf("the provenance has %+v, %v", o, err)
 	}
-	for _, s := range []Scaling{{}, {Kind: Vector, Factor: []float32{1, 2}}, {Kind: Temperature, Factor: []float32{float32(math.NaN())}},
+	for _, s := range []Scaling{{}, {Kind: Vector, Factor: []float32{1, 2}},
+		{Kind: Temperature, Factor: []float32{float32(math.NaN())}},
 		{Kind: Matrix, Factor: []float32{1}, Mixing: []float32{1}}} {
 		if _, err := WithScaling(m, OriginScaling{Scaling: s}); err == nil {
 			t.Errorf("%+v is taken", s)
@@ -136,7 +147,8 @@ func TestScaling(t *testing.T) {
 	}
 }
 
-// TestScaledIntervals: ends that the heads do not make move with the probability's log-odds: of two classes and a temperature exactly.
+// TestScaledIntervals: ends that the heads do not make move with the probability's log-odds: of two
+// classes and a temperature exactly.
 func TestScaledIntervals(t *testing.T) {
 	const n, k, classes = 30, 4, 2
 	b := build.New("ends")
@@ -148,7 +160,8 @@ func TestScaledIntervals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := NewClassifier(ClassifierParts{Heads: someHeads(1, k, classes, 1), Coordinates: coordinates}, Manifest{Dx: k})
+	m, err := NewClassifier(ClassifierParts{Heads: someHeads(1, k, classes, 1),
+		Coordinates: coordinates}, Manifest{Dx: k})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +173,8 @@ func TestScaledIntervals(t *testing.T) {
 	was := evalPure(t, m, feeds, "low")["low"].F32()
 	odds := func(p float32) float64 { return math.Log(float64(p) / (1 - float64(p))) }
 	for _, factor := range []float32{2, 0.5, 3} {
-		if m, err = WithScaling(m, OriginScaling{Scaling: Scaling{Kind: Temperature, Factor: []float32{factor}}}); err != nil {
+		if m, err = WithScaling(m,
+			OriginScaling{Scaling: Scaling{Kind: Temperature, Factor: []float32{factor}}}); err != nil {
 			t.Fatal(err)
 		}
 		for i, v := range evalPure(t, m, feeds, "low")["low"].F32() {
@@ -169,7 +183,8 @@ func TestScaledIntervals(t *testing.T) {
 			}
 		}
 	}
-	if _, err := WithScaling(&onnx.Model{Graph: &onnx.Graph{}}, OriginScaling{Scaling: Scaling{Factor: []float32{1}}}); err == nil ||
+	if _, err := WithScaling(&onnx.Model{Graph: &onnx.Graph{}},
+		OriginScaling{Scaling: Scaling{Factor: []float32{1}}}); err == nil ||
 		!strings.Contains(err.Error(), "want a classifier") {
 		t.Errorf("a model that is none: %v", err)
 	}

@@ -10,8 +10,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestSets: the output set is that of the threshold for both scores, probabilities stay as they were, and a second calibration replaces
-// the first.
+// TestSets: the output set is that of the threshold for both scores, probabilities stay as they
+// were, and a second calibration replaces the first.
 func TestSets(t *testing.T) {
 	const n, k, classes = 40, 5, 6
 	heads := someHeads(3, k, classes, 1)
@@ -57,8 +57,10 @@ func TestSets(t *testing.T) {
 					}
 				}
 				got := out[SetOutput].Data.([]bool)[i*classes+y]
-				if math.Abs(float64(score-c.threshold)) > 1e-5 && got != (score >= c.threshold || v == slices.Max(p)) {
-					t.Errorf("adaptive %v: class %d of row %d with score %v is in the set: %v", c.adaptive, y, i, score, got)
+				if math.Abs(float64(score-c.threshold)) > 1e-5 &&
+					got != (score >= c.threshold || v == slices.Max(p)) {
+					t.Errorf("adaptive %v: class %d of row %d with score %v is in the set: %v", c.adaptive,
+						y, i, score, got)
 				}
 				if got {
 					in++
@@ -66,7 +68,8 @@ func TestSets(t *testing.T) {
 			}
 		}
 		if in == 0 || in == n*classes {
-			t.Errorf("%+v: %d of %d classes are in sets; the test wants some in and some out", c, in, n*classes)
+			t.Errorf("%+v: %d of %d classes are in sets; the test wants some in and some out",
+				c, in, n*classes)
 		}
 		f, err := ReadManifest(m)
 		if err != nil {
@@ -82,12 +85,13 @@ func TestSets(t *testing.T) {
 		}
 	}
 	if len(m.Graph.Outputs) != len(plain.Graph.Outputs)+1 || len(m.Graph.Optional) != 1 {
-		t.Errorf("after three calibrations the outputs are %v, the optional inputs %v", m.Graph.Outputs, m.Graph.Optional)
+		t.Errorf("after three calibrations the outputs are %v, the optional inputs %v", m.Graph.Outputs,
+			m.Graph.Optional)
 	}
 }
 
-// TestSetLevels: the level that is set chooses the thresholds of its row, of one class or of all, through the file; a level that no row
-// reaches and one that is no number have all classes.
+// TestSetLevels: the level that is set chooses the thresholds of its row, of one class or of all,
+// through the file; a level that no row reaches and one that is no number have all classes.
 func TestSetLevels(t *testing.T) {
 	const n, k, classes = 30, 5, 3
 	m, err := NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1)}, Manifest{Dx: k})
@@ -104,13 +108,14 @@ func TestSetLevels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := AtLevel(m, f, 0.9); err == nil || !strings.Contains(err.Error(), "no prediction sets") {
+	if _, _, err := AtLevel(m, f, 0.9); err == nil ||
+		!strings.Contains(err.Error(), "no prediction sets") {
 		t.Errorf("a level of a classifier without sets: %v", err)
 	}
 	for _, table := range []*SetTable{
 		{Columns: 1, Levels: []float32{0.5, 0.9, 0.95}, Thresholds: []float32{0.6, 0.3, 0.1}},
-		{Columns: 3, Levels: []float32{0.6, 0.8, NoLevel, 0.9, 0.95, NoLevel}, Thresholds: []float32{0.5, 0.4, NoThreshold, 0.2, 0.1,
-			NoThreshold}},
+		{Columns: 3, Levels: []float32{0.6, 0.8, NoLevel, 0.9, 0.95, NoLevel},
+			Thresholds: []float32{0.5, 0.4, NoThreshold, 0.2, 0.1, NoThreshold}},
 	} {
 		with, err := WithSets(m, OriginSets{Level: 0.9, Table: table, Images: 9}, false)
 		if err != nil {
@@ -139,9 +144,10 @@ func TestSetLevels(t *testing.T) {
 			thresholds := table.At(stated)
 			for i, in := range eval(t, at, feeds, SetOutput)[SetOutput].Data.([]bool) {
 				row := p[i/classes*classes : (i/classes+1)*classes]
-				if want := p[i] >= thresholds[min(i%classes, len(thresholds)-1)] || p[i] == slices.Max(row); in != want {
-					t.Fatalf("%d columns, level %v: class %d with probability %v is in the set: %v, thresholds %v", table.Columns, level, i%classes,
-						p[i], in, thresholds)
+				if want := p[i] >= thresholds[min(i%classes, len(thresholds)-1)] ||
+					p[i] == slices.Max(row); in != want {
+					t.Fatalf("%d columns, level %v: class %d with probability %v is in the set: %v, thresholds %v",
+						table.Columns, level, i%classes, p[i], in, thresholds)
 				}
 			}
 		}
@@ -153,7 +159,9 @@ func TestSetLevels(t *testing.T) {
 			t.Error("a level that is no number leaves classes out")
 		}
 	}
-	if _, err := WithSets(m, OriginSets{Level: 0.9, Table: &SetTable{Columns: 2, Levels: []float32{1, 1}, Thresholds: []float32{1, 1}}},
+	if _, err := WithSets(m,
+		OriginSets{Level: 0.9, Table: &SetTable{Columns: 2, Levels: []float32{1, 1},
+			Thresholds: []float32{1, 1}}},
 		false); err == nil {
 		t.Error("a table of two columns for three classes is taken")
 	}

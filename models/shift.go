@@ -10,9 +10,10 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Names of a classifier that can be adapted to a new owner's camera: the input shift [dx], which softened features are taken less of and
-// which is 0 where it is not fed, and the output estimated_shift [dx], the shift that the images of a call have in common, of which no
-// class need be known.
+// Names of a classifier that can be adapted to a new owner's camera: the input shift [dx], which
+// softened features are taken less of and which is 0 where it is not fed, and the output
+// estimated_shift [dx], the shift that the images of a call have in common, of which no class need
+// be known.
 const (
 	ShiftInput  = "shift"
 	ShiftOutput = "estimated_shift"
@@ -24,9 +25,10 @@ const minWider = 1e-6
 // shiftTurns is the number of steps of expectation and maximization.
 const shiftTurns = 10
 
-// ShiftParts are the parts of the estimate of a shift b, which is N(0, diag(Variance)) in r directions in which the covariance within
-// classes is I, and has variance Rest, in units of that covariance, in all others. With the probabilities p_i of n images i given b, and
-// features softened to phi_i,
+// ShiftParts are the parts of the estimate of a shift b, which is N(0, diag(Variance)) in r
+// directions in which the covariance within classes is I, and has variance Rest, in units of that
+// covariance, in all others. With the probabilities p_i of n images i given b, and features
+// softened to phi_i,
 //
 //	p_i = softmax(rows_i Head + Bias - b Slope)
 //	f   = sum (sum_i p_i - n s)^2/(n s)/(C - 1)                     s = Shares/sum Shares
@@ -37,27 +39,30 @@ const shiftTurns = 10
 //	u   = max(Rest, |o|^2/Trace - e)
 //	b   = Variance/(Variance + 1/n) (d To) Back + u/(u + e) o
 //
-// are steps of expectation and maximization to the most probable b (Dempster, Laird and Rubin 1977). u is the variance of greatest
-// marginal likelihood (empirical Bayes; Morris 1983) where the images tell of a larger one than the clients: another kind of camera
-// shifts images in other directions than the clients' do. Where most clients have no shift (Rest is 0) and the images' classes have other
-// shares than the clients', o is also of classes that are told wrong, and its variance is f times as large (quasi-likelihood; Wedderburn
-// 1974). So is a, by the first moment of chi squared (Mosimann 1962), where the images'
-// classes have other shares than the clients'.
+// are steps of expectation and maximization to the most probable b (Dempster, Laird and Rubin
+// 1977). u is the variance of greatest marginal likelihood (empirical Bayes; Morris 1983) where the
+// images tell of a larger one than the clients: another kind of camera shifts images in other
+// directions than the clients' do. Where most clients have no shift (Rest is 0) and the images'
+// classes have other shares than the clients', o is also of classes that are told wrong, and its
+// variance is f times as large (quasi-likelihood; Wedderburn 1974). So is a, by the first moment of
+// chi squared (Mosimann 1962), where the images' classes have other shares than the clients'.
 type ShiftParts struct {
 	To       *onnx.Tensor // [dx, r], softened features to the directions; nil for r = 0
 	Back     *onnx.Tensor // [r, dx]
 	Means    *onnx.Tensor // [C, dx], class means
 	Variance *onnx.Tensor // [r]
 	Rest     float32
-	Trace    float32      // of the covariance within classes outside of the directions; 0: there are no others
-	Shares   *onnx.Tensor // [C]
-	Head     *onnx.Tensor // [k, C] of the coordinates, and
-	Bias     *onnx.Tensor // [C]
+	// of the covariance within classes outside of the directions; 0: there are no others
+	Trace  float32
+	Shares *onnx.Tensor // [C]
+	Head   *onnx.Tensor // [k, C] of the coordinates, and
+	Bias   *onnx.Tensor // [C]
 }
 
-// WithShift returns a graph of coordinates, features [n, dx] to coordinates [n, k], with the input shift and the output estimated_shift.
-// The coordinates are a conjugate predictor's, of which further outputs read shifted features too, or embedded features
-// (MomentsCoordinates), which the shift is of then, and dx is k.
+// WithShift returns a graph of coordinates, features [n, dx] to coordinates [n, k], with the input
+// shift and the output estimated_shift. The coordinates are a conjugate predictor's, of which
+// further outputs read shifted features too, or embedded features (MomentsCoordinates), which the
+// shift is of then, and dx is k.
 func WithShift(coordinates *onnx.Model, p ShiftParts) (*onnx.Model, error) {
 	m, err := withShift(onnx.Clone(coordinates), p)
 	if err != nil {
@@ -69,21 +74,25 @@ func WithShift(coordinates *onnx.Model, p ShiftParts) (*onnx.Model, error) {
 func withShift(m *onnx.Model, p ShiftParts) (*onnx.Model, error) {
 	phi, rows, v, r := shiftPlace(m)
 	if phi == "" {
-		return nil, fmt.Errorf("graph %q is none of a conjugate predictor's coordinates or of embedded features", m.Graph.Name)
+		return nil,
+			fmt.Errorf("graph %q is none of a conjugate predictor's coordinates or of embedded features",
+				m.Graph.Name)
 	}
 	dx, k, slope := p.Means.Shape[1], p.Head.Shape[0], p.Head
 	if v != nil {
 		slope = product(product(v, r), p.Head)
 	}
 	if slope.Shape[0] != dx {
-		return nil, fmt.Errorf("class means have %d numbers, and what a shift is of has %d", dx, slope.Shape[0])
+		return nil, fmt.Errorf("class means have %d numbers, and what a shift is of has %d",
+			dx, slope.Shape[0])
 	}
 
 	b := build.New("shift")
 	features, at := b.Input("phi", onnx.Float32, "n", dx), b.Input("rows", onnx.Float32, "n", k)
 	shift := b.Input(ShiftInput, onnx.Float32, dx)
 	along := b.Param("shift/slope", slope.Clone()) // [dx, C]
-	logits := b.Op("Gemm", []build.Ref{at, b.Param("shift/head", p.Head.Clone()), b.Param("shift/bias", p.Bias.Clone())})
+	logits := b.Op("Gemm", []build.Ref{at, b.Param("shift/head", p.Head.Clone()),
+		b.Param("shift/bias", p.Bias.Clone())})
 	logits = b.Add(logits, b.MatMul(b.Unsqueeze(shift, 0), along)) // of features as they are
 	s := newShiftStep(b, p, features)
 	var moved build.Ref
@@ -102,15 +111,17 @@ func withShift(m *onnx.Model, p ShiftParts) (*onnx.Model, error) {
 	return joined(m, estimate, phi, rows)
 }
 
-// shiftPlace returns the values of a graph that a shift is subtracted from, and its coordinates, and the maps between these: nil where they
-// are the same. phi is "" where the graph is of another kind.
+// shiftPlace returns the values of a graph that a shift is subtracted from, and its coordinates,
+// and the maps between these: nil where they are the same. phi is "" where the graph is of another
+// kind.
 func shiftPlace(m *onnx.Model) (phi, rows string, v, r *onnx.Tensor) {
 	g := m.Graph
 	if len(g.Inputs) != 1 || len(g.Outputs) == 0 {
 		return "", "", nil, nil
 	}
 	rows = g.Outputs[0].Name
-	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == "MatMul" && n.Input(1) == ConjMap })
+	at := slices.IndexFunc(g.Nodes,
+		func(n *onnx.Node) bool { return n.Op == "MatMul" && n.Input(1) == ConjMap })
 	v, r = g.Initializers[ConjMap], g.Initializers[ConjMetric]
 	switch {
 	case at >= 0 && v != nil && r != nil:
@@ -131,7 +142,8 @@ type shiftStep struct {
 }
 
 func newShiftStep(b *build.Builder, p ShiftParts, features build.Ref) *shiftStep {
-	s := &shiftStep{b: b, p: p, mean: b.ReduceMean(features, true, 0), means: b.Param("shift/means", p.Means.Clone())}
+	s := &shiftStep{b: b, p: p, mean: b.ReduceMean(features, true, 0),
+		means: b.Param("shift/means", p.Means.Clone())}
 	s.images = b.Cast(b.Slice(b.Op("Shape", []build.Ref{features}), 0, 0, 1), onnx.Float32)
 	s.once = b.Div(b.F32(1), s.images)
 	shares := b.Param("shift/shares", p.Shares.Clone())
@@ -142,7 +154,8 @@ func newShiftStep(b *build.Builder, p ShiftParts, features build.Ref) *shiftStep
 		s.variance = b.Param("shift/variance", p.Variance.Clone())
 	}
 	if p.Trace > 0 {
-		s.rest, s.traces = b.Param("shift/rest", onnx.Vector(p.Rest)), b.Param("shift/trace", onnx.Vector(p.Trace))
+		s.rest, s.traces = b.Param("shift/rest", onnx.Vector(p.Rest)),
+			b.Param("shift/trace", onnx.Vector(p.Trace))
 	}
 	return s
 }
@@ -152,8 +165,10 @@ func (s *shiftStep) next(p build.Ref) build.Ref {
 	b := s.b
 	sum, want := b.ReduceSum(p, true, 0), b.Mul(s.images, s.shares) // [1, C] and [C]
 	off := b.Sub(sum, want)
-	wide := b.Div(b.ReduceSum(b.Div(b.Mul(off, off), want), true, 1), b.F32(float32(s.p.Shares.Len()-1)))
-	a := b.Div(b.Relu(b.Sub(s.images, wide)), b.Op("Max", []build.Ref{b.Sub(wide, b.F32(1)), b.F32(minWider)}))
+	wide := b.Div(b.ReduceSum(b.Div(b.Mul(off, off), want), true, 1),
+		b.F32(float32(s.p.Shares.Len()-1)))
+	a := b.Div(b.Relu(b.Sub(s.images, wide)),
+		b.Op("Max", []build.Ref{b.Sub(wide, b.F32(1)), b.F32(minWider)}))
 	a = b.Op("Min", []build.Ref{a, s.all})
 	q := b.Div(b.Add(sum, b.Mul(a, s.shares)), b.Add(s.images, a))
 	d := b.Sub(s.mean, b.MatMul(q, s.means))
@@ -177,13 +192,16 @@ func (s *shiftStep) next(p build.Ref) build.Ref {
 	return moved
 }
 
-// joined returns a graph whose nodes read phi less the shift, or give it where phi is the output rows, and the estimate, which reads both.
+// joined returns a graph whose nodes read phi less the shift, or give it where phi is the output
+// rows, and the estimate, which reads both.
 func joined(m, estimate *onnx.Model, phi, rows string) (*onnx.Model, error) {
 	g, from := m.Graph, "shift/from"
 	dx := estimate.Graph.Inputs[0].Shape[1].Size
-	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Inputs, phi) && n.Input(1) == ConjMap })
+	at := slices.IndexFunc(g.Nodes,
+		func(n *onnx.Node) bool { return slices.Contains(n.Inputs, phi) && n.Input(1) == ConjMap })
 	if phi == rows {
-		last := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, rows) })
+		last := slices.IndexFunc(g.Nodes,
+			func(n *onnx.Node) bool { return slices.Contains(n.Outputs, rows) })
 		if last < 0 {
 			return nil, fmt.Errorf("graph %q has no node that computes %q", g.Name, rows)
 		}
@@ -213,10 +231,12 @@ func joined(m, estimate *onnx.Model, phi, rows string) (*onnx.Model, error) {
 		g.Initializers[shiftName(name)] = t
 	}
 	g.AddOptional(ShiftInput, onnx.ZerosF32(dx))
-	g.Nodes = slices.Insert(g.Nodes, at, &onnx.Node{Name: "shift/from", Op: "Sub", Inputs: []string{phi, ShiftInput},
-		Outputs: []string{from}})
+	g.Nodes = slices.Insert(g.Nodes, at,
+		&onnx.Node{Name: "shift/from", Op: "Sub", Inputs: []string{phi, ShiftInput},
+			Outputs: []string{from}})
 	g.Nodes = append(g.Nodes, estimate.Graph.Nodes...)
-	g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: ShiftOutput, DType: onnx.Float32, Shape: []onnx.Dim{onnx.Known(dx)}})
+	g.Outputs = append(g.Outputs,
+		onnx.ValueInfo{Name: ShiftOutput, DType: onnx.Float32, Shape: []onnx.Dim{onnx.Known(dx)}})
 	g.Values = nil
 	if err := shape.Infer(m); err != nil {
 		return nil, err
@@ -226,7 +246,8 @@ func joined(m, estimate *onnx.Model, phi, rows string) (*onnx.Model, error) {
 
 // shiftName returns the name within the classifier of a value of the estimate's graph.
 func shiftName(name string) string {
-	if name == "" || name == ShiftInput || name == ShiftOutput || len(name) > 6 && name[:6] == "shift/" {
+	if name == "" || name == ShiftInput || name == ShiftOutput || len(name) > 6 &&
+		name[:6] == "shift/" {
 		return name
 	}
 	return "shift/" + name
@@ -248,7 +269,8 @@ func product(a, b *onnx.Tensor) *onnx.Tensor {
 	return out
 }
 
-// Adapted returns a classifier whose shift is that of an owner's images, as estimated_shift gives it.
+// Adapted returns a classifier whose shift is that of an owner's images, as estimated_shift gives
+// it.
 func Adapted(classifier *onnx.Model, shift *onnx.Tensor) (*onnx.Model, error) {
 	m := onnx.Clone(classifier)
 	if err := m.Graph.SetDefault(ShiftInput, shift); err != nil {

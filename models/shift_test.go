@@ -8,8 +8,9 @@ import (
 	"fmp/onnx"
 )
 
-// TestWithShift: estimated_shift is that of expectation and maximization in float64, of images half of which are of one class; coordinates
-// are those of features less what is fed, by default of features as they are; another graph is refused.
+// TestWithShift: estimated_shift is that of expectation and maximization in float64, of images half
+// of which are of one class; coordinates are those of features less what is fed, by default of
+// features as they are; another graph is refused.
 func TestWithShift(t *testing.T) {
 	for _, rest := range []float32{0.2, 0} {
 		testShift(t, rest, 0.3)
@@ -40,8 +41,10 @@ func testShift(t *testing.T, rest, trace float32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := ShiftParts{To: normal(1, dx, r), Back: normal(1, r, dx), Means: normal(1, classes, dx), Variance: onnx.Vector[float32](2, 0.1),
-		Rest: rest, Trace: trace, Shares: onnx.Vector[float32](30, 10, 200, 60), Head: normal(1, k, classes), Bias: normal(1, classes)}
+	p := ShiftParts{To: normal(1, dx, r), Back: normal(1, r, dx), Means: normal(1, classes, dx),
+		Variance: onnx.Vector[float32](2, 0.1),
+		Rest:     rest, Trace: trace, Shares: onnx.Vector[float32](30, 10, 200, 60),
+		Head: normal(1, k, classes), Bias: normal(1, classes)}
 	m, err := WithShift(coordinates, p)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +104,8 @@ func testShift(t *testing.T, rest, trace float32) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, vr := float64s(onnx.NewTensor(rows, n, k)), float64s(product(values[ConjMap], values[ConjMetric]))
+	want, vr := float64s(onnx.NewTensor(rows, n, k)),
+		float64s(product(values[ConjMap], values[ConjMetric]))
 	for i := range want {
 		for j, v := range b {
 			want[i] -= v * vr[j*k+i%k]

@@ -15,7 +15,8 @@ import (
 	"fmp/onnx/engine/pure"
 )
 
-// timed are operators with the nodes that measure them, on x [1, 8, 32, 32]; others of one input are measured by themselves.
+// timed are operators with the nodes that measure them, on x [1, 8, 32, 32]; others of one input
+// are measured by themselves.
 func timed() map[string]func(b *build.Builder, x build.Ref) build.Ref {
 	type ref = build.Ref
 	param := func(b *build.Builder, dims ...int) ref {
@@ -35,8 +36,14 @@ func timed() map[string]func(b *build.Builder, x build.Ref) build.Ref {
 		"Conv, depthwise": func(b *build.Builder, x ref) ref {
 			return b.Op("Conv", []ref{x, param(b, 8, 1, 3, 3)}, onnx.IntAttr("group", 8))
 		},
-		"ConvTranspose": func(b *build.Builder, x ref) ref { return b.Op("ConvTranspose", []ref{x, param(b, 8, 8, 3, 3)}) },
-		"MatMul":        func(b *build.Builder, x ref) ref { return b.Op("MatMul", []ref{x, param(b, 32, 32)}) },
+		"ConvTranspose": func(b *build.Builder,
+			x ref) ref {
+			return b.Op("ConvTranspose", []ref{x, param(b, 8, 8, 3, 3)})
+		},
+		"MatMul": func(b *build.Builder,
+			x ref) ref {
+			return b.Op("MatMul", []ref{x, param(b, 32, 32)})
+		},
 		"MatMul of two": func(b *build.Builder, x ref) ref { return b.Op("MatMul", []ref{x, x}) },
 		"Gemm": func(b *build.Builder, x ref) ref {
 			return b.Op("Gemm", []ref{b.Reshape(x, 64, 128), param(b, 128, 32)})
@@ -47,37 +54,62 @@ func timed() map[string]func(b *build.Builder, x build.Ref) build.Ref {
 		"AveragePool": with("AveragePool", onnx.IntsAttr("kernel_shape", 3, 3)),
 		"MaxPool":     with("MaxPool", onnx.IntsAttr("kernel_shape", 3, 3)),
 		"BatchNormalization": func(b *build.Builder, x ref) ref {
-			return b.Op("BatchNormalization", []ref{x, channels(b), channels(b), channels(b), b.Const(onnx.Vector[float32](1, 2, 3, 4, 5, 6, 7, 8))})
+			return b.Op("BatchNormalization",
+				[]ref{x, channels(b), channels(b), channels(b),
+					b.Const(onnx.Vector[float32](1, 2, 3, 4, 5, 6, 7, 8))})
 		},
 		"InstanceNormalization": func(b *build.Builder, x ref) ref {
 			return b.Op("InstanceNormalization", []ref{x, channels(b), channels(b)})
 		},
-		"LayerNormalization": func(b *build.Builder, x ref) ref { return b.Op("LayerNormalization", []ref{x, param(b, 32)}) },
-		"Cast, to int64":     with("Cast", onnx.IntAttr("to", int(onnx.Int64))),
-		"Cast, to float16":   with("Cast", onnx.IntAttr("to", int(onnx.Float16))),
-		"Clip":               func(b *build.Builder, x ref) ref { return b.Op("Clip", []ref{x, b.F32(0), b.F32(6)}) },
-		"CumSum":             func(b *build.Builder, x ref) ref { return b.Op("CumSum", []ref{x, b.Const(onnx.Scalar[int64](3))}) },
-		"Concat":             func(b *build.Builder, x ref) ref { return b.Concat(1, x, x) },
-		"Transpose":          func(b *build.Builder, x ref) ref { return b.Transpose(x, 0, 2, 3, 1) },
-		"PRelu":              func(b *build.Builder, x ref) ref { return b.Op("PRelu", []ref{x, param(b, 8, 1, 1)}) },
+		"LayerNormalization": func(b *build.Builder,
+			x ref) ref {
+			return b.Op("LayerNormalization", []ref{x, param(b, 32)})
+		},
+		"Cast, to int64":   with("Cast", onnx.IntAttr("to", int(onnx.Int64))),
+		"Cast, to float16": with("Cast", onnx.IntAttr("to", int(onnx.Float16))),
+		"Clip": func(b *build.Builder,
+			x ref) ref {
+			return b.Op("Clip", []ref{x, b.F32(0), b.F32(6)})
+		},
+		"CumSum": func(b *build.Builder,
+			x ref) ref {
+			return b.Op("CumSum", []ref{x, b.Const(onnx.Scalar[int64](3))})
+		},
+		"Concat":    func(b *build.Builder, x ref) ref { return b.Concat(1, x, x) },
+		"Transpose": func(b *build.Builder, x ref) ref { return b.Transpose(x, 0, 2, 3, 1) },
+		"PRelu": func(b *build.Builder,
+			x ref) ref {
+			return b.Op("PRelu", []ref{x, param(b, 8, 1, 1)})
+		},
 		"Where": func(b *build.Builder, x ref) ref {
 			return b.Op("Where", []ref{b.Op("Greater", []ref{x, b.F32(0.5)}), x, b.F32(1)})
 		},
 		"Resize": func(b *build.Builder, x ref) ref {
-			return b.Op("Resize", []ref{x, "", b.Const(onnx.Vector[float32](1, 1, 2, 2))}, onnx.StrAttr("mode", "linear"))
+			return b.Op("Resize", []ref{x, "", b.Const(onnx.Vector[float32](1, 1, 2, 2))},
+				onnx.StrAttr("mode", "linear"))
 		},
 		"QuantizeLinear": func(b *build.Builder, x ref) ref {
 			return b.Op("QuantizeLinear", []ref{x, b.F32(0.01), b.Const(onnx.Scalar[uint8](128))})
 		},
-		"DynamicQuantizeLinear": func(b *build.Builder, x ref) ref { return b.OpN("DynamicQuantizeLinear", []ref{x}, 3)[0] },
+		"DynamicQuantizeLinear": func(b *build.Builder,
+			x ref) ref {
+			return b.OpN("DynamicQuantizeLinear", []ref{x}, 3)[0]
+		},
 	}
 	for _, e := range []float32{-2, -1, 0.5, 2, 3, 7, 0.3, 2.5, -0.75} {
-		out[fmt.Sprintf("Pow, exponent %v", e)] = func(b *build.Builder, x ref) ref { return b.Op("Pow", []ref{x, b.F32(e)}) }
+		out[fmt.Sprintf("Pow, exponent %v", e)] = func(b *build.Builder,
+			x ref) ref {
+			return b.Op("Pow", []ref{x, b.F32(e)})
+		}
 	}
-	for _, op := range []string{"Add", "Sub", "Mul", "Div", "Min", "Max", "Sum", "Mean", "Equal", "Greater", "Less"} {
+	for _, op := range []string{"Add", "Sub", "Mul", "Div", "Min", "Max", "Sum", "Mean", "Equal",
+		"Greater", "Less"} {
 		out[op] = pair(op)
 	}
-	out["Div, by x"] = func(b *build.Builder, x ref) ref { return b.Op("Div", []ref{param(b, 1, 8, 32, 32), x}) }
+	out["Div, by x"] = func(b *build.Builder,
+		x ref) ref {
+		return b.Op("Div", []ref{param(b, 1, 8, 32, 32), x})
+	}
 	return out
 }
 
@@ -100,7 +132,8 @@ var values = []struct {
 	{"NaN", func(int, float64) float64 { return math.NaN() }},
 }
 
-// BenchmarkSteady measures each operator of the allow-list on kinds of numbers in turn, and reports the longest time over the shortest:
+// BenchmarkSteady measures each operator of the allow-list on kinds of numbers in turn, and reports
+// the longest time over the shortest:
 //
 //	go test ./models -run NONE -bench Steady -benchtime 1x
 //
@@ -138,8 +171,10 @@ func keys[V any](m map[string]V) func(func(string) bool) {
 	}
 }
 
-// spread returns the longest time that a node takes on a kind of numbers over the shortest, which these are, and the time of pixels.
-func spread(node func(*build.Builder, build.Ref) build.Ref) (most float64, at string, base time.Duration, err error) {
+// spread returns the longest time that a node takes on a kind of numbers over the shortest, which
+// these are, and the time of pixels.
+func spread(node func(*build.Builder,
+	build.Ref) build.Ref) (most float64, at string, base time.Duration, err error) {
 	b := build.New("net")
 	b.Output("y", node(b, b.Input("x", onnx.Float32, 1, 8, 32, 32)))
 	m, err := b.Model()
@@ -184,5 +219,6 @@ func spread(node func(*build.Builder, build.Ref) build.Ref) (most float64, at st
 			short = k
 		}
 	}
-	return float64(least[long]) / float64(least[short]), values[long].name + " over " + values[short].name, least[0], nil
+	return float64(least[long]) / float64(least[short]),
+		values[long].name + " over " + values[short].name, least[0], nil
 }

@@ -10,15 +10,17 @@ import (
 	"fmp/onnx/build"
 )
 
-// Weights adds named, seeded parameters to a graph. Each parameter draws its initial value from a stream of
-// the seed that is named after it, so that adding a layer leaves the others' values as they were.
+// Weights adds named, seeded parameters to a graph. Each parameter draws its initial value from a
+// stream of the seed that is named after it, so that adding a layer leaves the others' values as
+// they were.
 type Weights struct {
 	b    *build.Builder
 	seed uint64
 	path string
 }
 
-// NewWeights returns Weights that add parameters, initialised from seed, to the graph that b builds.
+// NewWeights returns Weights that add parameters, initialised from seed, to the graph that b
+// builds.
 func NewWeights(b *build.Builder, seed uint64) Weights { return Weights{b: b, seed: seed} }
 
 // Scope returns w with name and "/" put before the names of parameters and nodes.
@@ -41,8 +43,8 @@ func (w Weights) Param(name string, init Init, shape ...int) build.Ref {
 	return w.b.Param(name, onnx.NewTensor(data, shape...))
 }
 
-// Linear returns x W + b for W of shape [in, out] and b of shape [out], named name/weight and name/bias. A nil
-// bias leaves b out.
+// Linear returns x W + b for W of shape [in, out] and b of shape [out], named name/weight and
+// name/bias. A nil bias leaves b out.
 func (w Weights) Linear(name string, x build.Ref, in, out int, weight, bias Init) build.Ref {
 	l := w.Scope(name)
 	y := l.b.MatMul(x, l.Param("weight", weight, in, out))
@@ -56,7 +58,8 @@ func (w Weights) Linear(name string, x build.Ref, in, out int, weight, bias Init
 // arXiv:1607.06450).
 func (w Weights) LayerNorm(name string, x build.Ref, d int) build.Ref {
 	l := w.Scope(name)
-	return l.b.Op("LayerNormalization", []build.Ref{x, l.Param("scale", Constant(1), d), l.Param("shift", Constant(0), d)},
+	return l.b.Op("LayerNormalization",
+		[]build.Ref{x, l.Param("scale", Constant(1), d), l.Param("shift", Constant(0), d)},
 		onnx.IntAttr("axis", -1), onnx.FloatAttr("epsilon", 1e-5))
 }
 
@@ -109,13 +112,14 @@ func Scaled(init Init, v float32) Init {
 	}
 }
 
-// Parameters lists a model's trainable initializers in alphabetical order: those of float32 that were named
-// by [Weights] or [build.Builder.Param], as opposed to the builder's constants.
+// Parameters lists a model's trainable initializers in alphabetical order: those of float32 that
+// were named by [Weights] or [build.Builder.Param], as opposed to the builder's constants.
 func Parameters(m *onnx.Model) []string {
 	var names []string
 	for _, n := range m.Graph.InitializerNames() {
 		last := n[strings.LastIndex(n, "/")+1:]
-		if m.Graph.Initializers[n].DType == onnx.Float32 && last != "const" && !strings.HasPrefix(last, "const_") {
+		if m.Graph.Initializers[n].DType == onnx.Float32 && last != "const" &&
+			!strings.HasPrefix(last, "const_") {
 			names = append(names, n)
 		}
 	}

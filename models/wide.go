@@ -11,22 +11,25 @@ import (
 	"fmp/onnx/pass"
 )
 
-// A wide classifier is that of a conjugate predictor with many classes and coordinates, whose heads would take samples x classes
-// x coordinates numbers, several times over. It keeps their sources: the moments of the class means, and the latents as
-// steps of one byte. A head's logit of features x is linear in its class mean,
+// A wide classifier is that of a conjugate predictor with many classes and coordinates, whose heads
+// would take samples x classes x coordinates numbers, several times over. It keeps their sources:
+// the moments of the class means, and the latents as steps of one byte. A head's logit of features
+// x is linear in its class mean,
 //
 //	logit_c = rho w R R' (m_c + s_c latent_c) + bias_c,
 //
-// so that nothing but latents, moments and biases is kept, and no head is ever written out. Classes are computed a block at a time.
+// so that nothing but latents, moments and biases is kept, and no head is ever written out. Classes
+// are computed a block at a time.
 
-// LatentStep is the step in which a wide classifier keeps latents, and MaxLatent the largest number of steps.
+// LatentStep is the step in which a wide classifier keeps latents, and MaxLatent the largest number
+// of steps.
 const (
 	LatentStep = 1. / 32
 	MaxLatent  = 127
 )
 
-// wideFrom is the number of weights of all heads above which a classifier is wide, 32 MiB in float32, and maxLatents that of
-// latents that it has by default, 32 MiB.
+// wideFrom is the number of weights of all heads above which a classifier is wide, 32 MiB in
+// float32, and maxLatents that of latents that it has by default, 32 MiB.
 const (
 	wideFrom   = 1 << 23
 	maxLatents = 1 << 25
@@ -38,7 +41,8 @@ const wideBlock = 25
 // Wide reports whether samples heads of these sizes make a wide classifier.
 func (c ConjugateConfig) Wide(samples int) bool { return samples*c.C*(c.K+1) > wideFrom }
 
-// WideSamples returns the number of samples up to which the latents of these sizes take no more than 32 MiB, between 8 and most.
+// WideSamples returns the number of samples up to which the latents of these sizes take no more
+// than 32 MiB, between 8 and most.
 func (c ConjugateConfig) WideSamples(most int) int {
 	return min(most, max(8, maxLatents/(c.C*c.K)))
 }
@@ -58,7 +62,8 @@ type WideParts struct {
 	Predictor *onnx.Model
 	// Masses [C] and Means [C, k] of w are those of all uploads. Biases [3, S, C] are [WidePart]'s.
 	Masses, Means, Biases *onnx.Tensor
-	// Latent are S C k numbers in steps of LatentStep, Uniform one in (0, 1) for each sample, Width as for [NewConjugate].
+	// Latent are S C k numbers in steps of LatentStep, Uniform one in (0, 1) for each sample, Width as
+	// for [NewConjugate].
 	Latent, Uniform []float32
 	Width           float32
 	// Samples adds the probabilities of each head as an output.
@@ -72,15 +77,17 @@ const (
 	WideBias   = "biases"
 )
 
-// WidePart returns the graph masses [C], means [C, k] of the pooled uploads, latent [S, C, k] -> either [ConjHeads] of [NewConjugate], or
-// [WideBias] [3, S, C]: of the heads, of those that classes are drawn from for intervals, and of those of intervals.
+// WidePart returns the graph masses [C], means [C, k] of the pooled uploads, latent [S, C, k] ->
+// either [ConjHeads] of [NewConjugate], or [WideBias] [3, S, C]: of the heads, of those that
+// classes are drawn from for intervals, and of those of intervals.
 func WidePart(predictor *onnx.Model, output string) (*onnx.Model, error) {
 	g, err := conjugateOf(predictor, output)
 	if err != nil {
 		return nil, err
 	}
 	b := g.b
-	mass, mean := b.Unsqueeze(b.Input(WideMasses, onnx.Float32, g.C), 0), b.Unsqueeze(b.Input(WideMeans, onnx.Float32, g.C, g.K), 0)
+	mass, mean := b.Unsqueeze(b.Input(WideMasses, onnx.Float32, g.C), 0),
+		b.Unsqueeze(b.Input(WideMeans, onnx.Float32, g.C, g.K), 0)
 	latent := b.Unsqueeze(b.Input("latent", onnx.Float32, "S", g.C, g.K), 0)
 	var biases []build.Ref
 	for _, set := range []string{ConjSample, ConjInterval} {
@@ -109,7 +116,8 @@ func (g conjugate) only() (*onnx.Model, error) {
 	return m, err
 }
 
-// conjugateOf returns a builder of graphs with the parameters of a conjugate predictor, those of the point head left out.
+// conjugateOf returns a builder of graphs with the parameters of a conjugate predictor, those of
+// the point head left out.
 func conjugateOf(predictor *onnx.Model, name string) (conjugate, error) {
 	c, values, err := ConjugateValues(predictor)
 	if err != nil {
@@ -136,9 +144,11 @@ func NewWideClassifier(p WideParts, f Manifest) (*onnx.Model, error) {
 		return nil, fmt.Errorf("making the classifier: %w", err)
 	}
 	samples := len(p.Uniform)
-	if samples < 2 || len(p.Latent) != samples*g.C*g.K || p.Biases == nil || !slices.Equal(p.Biases.Shape, []int{3, samples, g.C}) {
-		return nil, fmt.Errorf("making the classifier: %d samples, %d numbers of latents, biases %v; want samples x %d x %d latents and "+
-			"biases [3, samples, %d]", samples, len(p.Latent), p.Biases, g.C, g.K, g.C)
+	if samples < 2 || len(p.Latent) != samples*g.C*g.K || p.Biases == nil ||
+		!slices.Equal(p.Biases.Shape, []int{3, samples, g.C}) {
+		return nil, fmt.Errorf("making the classifier: %d samples, %d numbers of latents, biases %v; "+
+			"want samples x %d x %d latents and biases [3, samples, %d]", samples, len(p.Latent),
+			p.Biases, g.C, g.K, g.C)
 	}
 	w := &wide{conjugate: g, samples: samples}
 	w.build(p)
@@ -150,7 +160,8 @@ func NewWideClassifier(p WideParts, f Manifest) (*onnx.Model, error) {
 		func(v onnx.ValueInfo) bool { return v.Name == ConjLogOddsLow || v.Name == ConjLogOddsHigh })
 	pass.RemoveUnused(m.Graph)
 	if p.Features != nil {
-		if m, err = pass.Compose(p.Features, m, map[string]string{"features": p.Features.Graph.Outputs[0].Name}); err != nil {
+		if m, err = pass.Compose(p.Features, m,
+			map[string]string{"features": p.Features.Graph.Outputs[0].Name}); err != nil {
 			return nil, fmt.Errorf("making the classifier: %w", err)
 		}
 	}
@@ -162,8 +173,8 @@ type wide struct {
 	conjugate
 	samples int
 	latent  build.Ref // [C S, k], int8
-	// [1], int64: a 0 that only a run knows, lest a runtime computes values that do not depend on features, at several times the memory,
-	// when it loads the model
+	// [1], int64: a 0 that only a run knows, lest a runtime computes values that do not depend on
+	// features, at several times the memory, when it loads the model
 	zero build.Ref
 }
 
@@ -171,10 +182,12 @@ type wide struct {
 func (w *wide) build(p WideParts) {
 	b := w.b
 	features := b.Input("features", onnx.Float32, "n", w.Dx)
-	w.zero = b.Op("Mul", []build.Ref{b.Op("Shape", []build.Ref{features}, onnx.IntAttr("start", 0), onnx.IntAttr("end", 1)), b.Axes(0)})
+	w.zero = b.Op("Mul", []build.Ref{b.Op("Shape", []build.Ref{features}, onnx.IntAttr("start", 0),
+		onnx.IntAttr("end", 1)), b.Axes(0)})
 	at := w.coordinates(w.phi(features))
 	rows := b.MatMul(at, w.refs[ConjMetric])
-	mass, mean := b.Unsqueeze(b.Add(b.Param("masses", p.Masses.Clone()), b.Cast(w.zero, onnx.Float32)), 0),
+	mass, mean := b.Unsqueeze(b.Add(b.Param("masses", p.Masses.Clone()), b.Cast(w.zero, onnx.Float32)),
+		0),
 		b.Unsqueeze(b.Param("means", p.Means.Clone()), 0)
 	w.latent = b.Param("latent", w.bytes(p.Latent))
 	own, plain := w.posterior(ConjSample, mass, mean), w.posterior(ConjInterval, mass, mean)
@@ -184,9 +197,13 @@ func (w *wide) build(p WideParts) {
 	}
 	flipped := onnx.IntAttr("transB", 1)
 	along := b.Op("Gemm", []build.Ref{rows, w.refs[ConjMetric]}, flipped)
-	moved := w.deviations(along, spread(ConjSample, own.variance), spread(ConjInterval, plain.variance), b.Sqrt(broad))
-	biases := b.OpN("Split", []build.Ref{b.Param("biases", p.Biases.Clone())}, 3, onnx.IntAttr("axis", 0)) // [1, S, C] each
-	var z []build.Ref                                                                                      // [S, n, C] each
+	moved := w.deviations(along, spread(ConjSample, own.variance),
+		spread(ConjInterval, plain.variance), b.Sqrt(broad))
+	// [1, S, C] each
+	biases := b.OpN("Split", []build.Ref{b.Param("biases", p.Biases.Clone())}, 3,
+		onnx.IntAttr("axis", 0))
+	// [S, n, C] each
+	var z []build.Ref
 	for i, set := range []string{ConjSample, ConjInterval, ConjInterval} {
 		centre := plain.mean
 		if i == 0 {
@@ -198,7 +215,8 @@ func (w *wide) build(p WideParts) {
 	answers(b, b.Transpose(b.Softmax(z[0], 2), 1, 0, 2), p.Samples)
 	pbar := b.ReduceMean(b.Softmax(z[1], 2), false, 0)
 	w.bounds(z[2], pbar, at, rows, known{plain: plain, wide: broad, offset: offset,
-		uniform: b.Param("uniform", onnx.NewTensor(slices.Clone(p.Uniform), w.samples)), width: b.F32(p.Width)})
+		uniform: b.Param("uniform", onnx.NewTensor(slices.Clone(p.Uniform), w.samples)),
+		width:   b.F32(p.Width)})
 }
 
 // bytes returns latents [S, C, k] as steps, [C S, k].
@@ -220,7 +238,8 @@ func (w *wide) numbers(steps build.Ref) build.Ref {
 	return w.b.Op("DequantizeLinear", []build.Ref{steps, w.b.F32(LatentStep)})
 }
 
-// deviations returns, for rows y [n, k] and each of some spreads [C, k], the sums over j of y_j spread_cj latent_scj, [S, n, C].
+// deviations returns, for rows y [n, k] and each of some spreads [C, k], the sums over j of y_j
+// spread_cj latent_scj, [S, n, C].
 func (w *wide) deviations(y build.Ref, spreads ...build.Ref) []build.Ref {
 	b := w.b
 	columns := b.Unsqueeze(b.Transpose(y, 1, 0), 0) // [1, k, n]
@@ -231,49 +250,61 @@ func (w *wide) deviations(y build.Ref, spreads ...build.Ref) []build.Ref {
 		for _, s := range spreads {
 			scaled = append(scaled, b.Mul(b.Unsqueeze(b.Slice(s, 0, from, to), 2), columns)) // [block, k, n]
 		}
-		steps := b.Op("Slice", []build.Ref{w.latent, b.Add(w.zero, b.Axes(from*w.samples)), b.Add(w.zero, b.Axes(to*w.samples)), b.Axes(0)})
+		steps := b.Op("Slice", []build.Ref{w.latent, b.Add(w.zero, b.Axes(from*w.samples)),
+			b.Add(w.zero, b.Axes(to*w.samples)), b.Axes(0)})
 		steps = b.Reshape(steps, to-from, w.samples, w.K)
-		blocks = append(blocks, b.MatMul(w.numbers(steps), b.Concat(2, scaled...))) // [block, S, spreads n]
+		// [block, S, spreads n]
+		blocks = append(blocks, b.MatMul(w.numbers(steps), b.Concat(2, scaled...)))
 	}
 	all := b.Transpose(b.Concat(0, blocks...), 1, 2, 0) // [S, spreads n, C]
 	return b.OpN("Split", []build.Ref{all}, len(spreads), onnx.IntAttr("axis", 1))
 }
 
-// known is the posterior of the class means that intervals use: their moments, widened variances [C, k] and offsets [C], and one
-// number a sample.
+// known is the posterior of the class means that intervals use: their moments, widened variances
+// [C, k] and offsets [C], and one number a sample.
 type known struct {
 	plain                        moments
 	wide, offset, uniform, width build.Ref
 }
 
-// bounds adds the ends of intervals, as intervals does, from the logits z [S, n, C] of the heads of intervals and mean
-// probabilities [n, C]. The class that a sample draws for a point is known by its number, and its class mean made for it alone.
+// bounds adds the ends of intervals, as intervals does, from the logits z [S, n, C] of the heads of
+// intervals and mean probabilities [n, C]. The class that a sample draws for a point is known by
+// its number, and its class mean made for it alone.
 func (w *wide) bounds(z, pbar, at, rows build.Ref, d known) {
 	b := w.b
 	rho := w.exp(ConjInterval + ConjLogRho)
 	upto := b.Slice(b.Op("CumSum", []build.Ref{pbar, b.Const(onnx.Scalar[int64](1))}), 1, 0, w.C-1)
-	over := b.Cast(b.Op("GreaterOrEqual", []build.Ref{b.Unsqueeze(d.uniform, 1, 2), b.Unsqueeze(upto, 0)}), onnx.Float32)
+	over := b.Cast(b.Op("GreaterOrEqual",
+		[]build.Ref{b.Unsqueeze(d.uniform, 1, 2), b.Unsqueeze(upto, 0)}), onnx.Float32)
 	class := b.Cast(b.ReduceSum(over, false, 2), onnx.Int64) // [S, n]
-	pick := func(of build.Ref) build.Ref { return b.Op("Gather", []build.Ref{of, class}, onnx.IntAttr("axis", 0)) }
+	pick := func(of build.Ref) build.Ref {
+		return b.Op("Gather", []build.Ref{of, class},
+			onnx.IntAttr("axis", 0))
+	}
 	first := make([]int64, w.samples)
 	for s := range first {
 		first[s] = int64(s)
 	}
-	place := b.Add(b.Mul(class, b.Const(onnx.Scalar(int64(w.samples)))), b.Const(onnx.NewTensor(first, w.samples, 1)))
-	latent := w.numbers(b.Op("Gather", []build.Ref{w.latent, place}, onnx.IntAttr("axis", 0))) // [S, n, k]
+	place := b.Add(b.Mul(class, b.Const(onnx.Scalar(int64(w.samples)))),
+		b.Const(onnx.NewTensor(first, w.samples, 1)))
+	// [S, n, k]
+	latent := w.numbers(b.Op("Gather", []build.Ref{w.latent, place}, onnx.IntAttr("axis", 0)))
 	spread := pick(d.wide)
 	gain := b.Div(spread, b.Add(spread, b.F32(1)))
 	rest := b.Sub(b.F32(1), gain)
-	still := b.Add(b.Mul(rest, pick(b.Squeeze(d.plain.mean, 0))), b.Mul(b.Sqrt(b.Mul(rest, spread)), latent))
+	still := b.Add(b.Mul(rest, pick(b.Squeeze(d.plain.mean, 0))),
+		b.Mul(b.Sqrt(b.Mul(rest, spread)), latent))
 	a := b.MatMul(b.Add(still, b.Mul(gain, at)), w.refs[ConjMetric])
-	dot := b.Sub(b.ReduceSum(b.Mul(rows, a), true, 2), b.Mul(b.F32(0.5), b.ReduceSum(b.Mul(a, a), true, 2)))
+	dot := b.Sub(b.ReduceSum(b.Mul(rows, a), true, 2),
+		b.Mul(b.F32(0.5), b.ReduceSum(b.Mul(a, a), true, 2)))
 	replaced := b.Add(b.Mul(rho, dot), b.Unsqueeze(pick(d.offset), 2)) // [S, n, 1]
 
 	numbers := make([]int64, w.C)
 	for c := range numbers {
 		numbers[c] = int64(c)
 	}
-	own := b.Cast(b.Op("Equal", []build.Ref{b.Unsqueeze(class, 2), b.Const(onnx.NewTensor(numbers, w.C))}), onnx.Float32)
+	own := b.Cast(b.Op("Equal",
+		[]build.Ref{b.Unsqueeze(class, 2), b.Const(onnx.NewTensor(numbers, w.C))}), onnx.Float32)
 	pull := w.trace(rho, d.wide)
 	far := b.Cast(b.Op("Greater", []build.Ref{pull, b.F32(1)}), onnx.Float32)
 	z = b.Add(z, b.Mul(b.Mul(own, far), b.Sub(replaced, z)))

@@ -4,7 +4,8 @@ import (
 	"math"
 )
 
-// The versions that models written by these packages declare: read by every ONNX Runtime from 1.13 on.
+// The versions that models written by these packages declare: read by every ONNX Runtime from 1.13
+// on.
 const (
 	DefaultOpset = 17
 	DefaultIR    = 8

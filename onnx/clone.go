@@ -4,7 +4,8 @@ import (
 	"slices"
 )
 
-// Clone copies a model so that neither changes the other. Tensors are shared: they are not changed in place.
+// Clone copies a model so that neither changes the other. Tensors are shared: they are not changed
+// in place.
 func Clone(m *Model) *Model {
 	c := *m
 	c.Opsets, c.Metadata = cloneMap(m.Opsets), cloneMap(m.Metadata)
@@ -12,7 +13,8 @@ func Clone(m *Model) *Model {
 	c.Functions = nil
 	for _, f := range m.Functions {
 		g := *f
-		g.Inputs, g.Outputs, g.Attributes = slices.Clone(f.Inputs), slices.Clone(f.Outputs), slices.Clone(f.Attributes)
+		g.Inputs, g.Outputs, g.Attributes = slices.Clone(f.Inputs), slices.Clone(f.Outputs),
+			slices.Clone(f.Attributes)
 		g.Defaults, g.Opsets = CloneNode(&Node{Attrs: f.Defaults}).Attrs, cloneMap(f.Opsets)
 		g.Nodes = cloneNodes(f.Nodes)
 		c.Functions = append(c.Functions, &g)
@@ -26,7 +28,8 @@ func CloneGraph(g *Graph) *Graph {
 		return nil
 	}
 	c := *g
-	c.Inputs, c.Outputs, c.Values = cloneValues(g.Inputs), cloneValues(g.Outputs), cloneValues(g.Values)
+	c.Inputs, c.Outputs, c.Values = cloneValues(g.Inputs), cloneValues(g.Outputs),
+		cloneValues(g.Values)
 	c.Optional = cloneValues(g.Optional)
 	c.Initializers = cloneMap(g.Initializers)
 	c.Nodes = cloneNodes(g.Nodes)

@@ -4,8 +4,8 @@ import (
 	"math"
 )
 
-// HalfToFloat32 returns the value of a Float16 (IEEE 754 binary16) or BFloat16 element, exactly; for other types
-// it is not a number.
+// HalfToFloat32 returns the value of a Float16 (IEEE 754 binary16) or BFloat16 element, exactly;
+// for other types it is not a number.
 func HalfToFloat32(d DType, bits uint16) float32 {
 	switch d {
 	case BFloat16:
@@ -24,8 +24,8 @@ func HalfToFloat32(d DType, bits uint16) float32 {
 	return float32(math.NaN())
 }
 
-// Float32ToFloat16 returns the Float16 (IEEE 754 binary16) nearest to v, the even one of two that are equally near;
-// a value beyond 65504 after rounding becomes infinity.
+// Float32ToFloat16 returns the Float16 (IEEE 754 binary16) nearest to v, the even one of two that
+// are equally near; a value beyond 65504 after rounding becomes infinity.
 func Float32ToFloat16(v float32) uint16 {
 	bits := math.Float32bits(v)
 	sign, mag := uint16(bits>>16)&0x8000, bits&0x7fffffff

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestFloat32ToFloat16: every half survives the round trip, and what lies between two neighbours goes to the nearer.
+// TestFloat32ToFloat16: every half survives the round trip, and what lies between two neighbours
+// goes to the nearer.
 func TestFloat32ToFloat16(t *testing.T) {
 	for i := range 1 << 16 {
 		h := uint16(i)
@@ -35,7 +36,8 @@ func TestFloat32ToFloat16(t *testing.T) {
 			}
 		}
 	}
-	for v, want := range map[float32]uint16{65519: 0x7bff, 65520: 0x7c00, -1e30: 0xfc00, float32(math.Inf(1)): 0x7c00} {
+	for v, want := range map[float32]uint16{65519: 0x7bff, 65520: 0x7c00, -1e30: 0xfc00,
+		float32(math.Inf(1)): 0x7c00} {
 		if got := Float32ToFloat16(v); got != want {
 			t.Errorf("%v gives %#x, want %#x", v, got, want)
 		}
@@ -59,7 +61,8 @@ func TestHalfToFloat32(t *testing.T) {
 			want = -want
 		}
 		got := float64(HalfToFloat32(Float16, uint16(b)))
-		if got != want && !(math.IsNaN(got) && math.IsNaN(want)) || math.Signbit(got) != math.Signbit(want) && !math.IsNaN(want) {
+		if got != want && !(math.IsNaN(got) && math.IsNaN(want)) ||
+			math.Signbit(got) != math.Signbit(want) && !math.IsNaN(want) {
 			t.Fatalf("%#04x is %v, want %v", b, got, want)
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// layers lists the packages from the lowest to the highest; those of one line do not use each other.
+// layers lists the packages from the lowest to the highest; those of one line do not use each
+// other.
 var layers = []string{
 	"alloctest atomicfile dense onnxpb printable regularfile sorting suggest .",
 	"op npy engine message",
@@ -33,7 +34,8 @@ func goList(t *testing.T, args ...string) []string {
 func TestStandsAlone(t *testing.T) {
 	for _, p := range goList(t, "-deps", "-test", "fmp/onnx/...") {
 		p, _, _ = strings.Cut(p, " ")
-		if strings.HasPrefix(p, "fmp/") && !strings.HasPrefix(p, "fmp/onnx/") && !strings.HasPrefix(p+".", "fmp/onnx.") &&
+		if strings.HasPrefix(p, "fmp/") && !strings.HasPrefix(p, "fmp/onnx/") &&
+			!strings.HasPrefix(p+".", "fmp/onnx.") &&
 			p != "fmp/onnx"+"_test" {
 			t.Errorf("a package of fmp/onnx needs %s", p)
 		}

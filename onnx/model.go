@@ -28,7 +28,8 @@ func NewModel(g *Graph) *Model {
 	}
 }
 
-// Opset returns the version of the standard operator set that the model imports, 0 where it imports none.
+// Opset returns the version of the standard operator set that the model imports, 0 where it imports
+// none.
 func (m *Model) Opset() int64 {
 	if v, ok := m.Opsets[""]; ok {
 		return v
@@ -36,13 +37,14 @@ func (m *Model) Opset() int64 {
 	return m.Opsets["ai.onnx"]
 }
 
-// Graph is a list of nodes in topological order over named values. Every name is assigned once: as an
-// input, an initializer or a node's output.
+// Graph is a list of nodes in topological order over named values. Every name is assigned once: as
+// an input, an initializer or a node's output.
 type Graph struct {
-	Name         string
-	Doc          string
-	Inputs       []ValueInfo // without those that an initializer gives a value
-	Optional     []ValueInfo // inputs that may be left out: the initializer of the same name is the value then
+	Name   string
+	Doc    string
+	Inputs []ValueInfo // without those that an initializer gives a value
+	// inputs that may be left out: the initializer of the same name is the value then
+	Optional     []ValueInfo
 	Outputs      []ValueInfo
 	Nodes        []*Node
 	Initializers map[string]*Tensor // constants: weights, shapes, axes
@@ -62,8 +64,8 @@ func (g *Graph) InitializerNames() []string {
 // Input finds a graph input by name.
 func (g *Graph) Input(name string) (ValueInfo, bool) { return find(g.Inputs, name) }
 
-// SetDefault sets the value that an optional input has where it is left out. Our engines take it for a constant: it is set before a model
-// is loaded.
+// SetDefault sets the value that an optional input has where it is left out. Our engines take it
+// for a constant: it is set before a model is loaded.
 func (g *Graph) SetDefault(name string, t *Tensor) error {
 	v, ok := find(g.Optional, name)
 	if !ok {
@@ -201,7 +203,9 @@ func FloatsAttr(name string, v ...float32) Attr {
 // TensorAttr makes a tensor attribute.
 //
 //go:noinline
-func TensorAttr(name string, t *Tensor) Attr { return Attr{Name: name, Kind: AttrTensor, Tensor: t} }
+func TensorAttr(name string, t *Tensor) Attr {
+	return Attr{Name: name, Kind: AttrTensor, Tensor: t}
+}
 
 // Attr finds an attribute by name.
 func (n *Node) Attr(name string) (Attr, bool) {
@@ -261,7 +265,8 @@ func Shape(dims ...any) []Dim {
 	return out
 }
 
-// Conflicts returns why a value of type and shape a cannot be used as b; nil where it can, as far as is known.
+// Conflicts returns why a value of type and shape a cannot be used as b; nil where it can, as far
+// as is known.
 func Conflicts(a, b ValueInfo) error {
 	if a.DType != b.DType && a.DType != Undefined && b.DType != Undefined {
 		return fmt.Errorf("element types %v and %v differ", a.DType, b.DType)

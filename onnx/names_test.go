@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// exported counts the exported names of a folder's files, of all platforms, without methods and fields.
+// exported counts the exported names of a folder's files, of all platforms, without methods and
+// fields.
 func exported(t *testing.T, dir string) int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -56,7 +57,8 @@ func exported(t *testing.T, dir string) int {
 	return count
 }
 
-// TestExportedNames: the page says how many names other modules can import. A new one is a promise, so the count is raised by hand.
+// TestExportedNames: the page says how many names other modules can import. A new one is a promise,
+// so the count is raised by hand.
 func TestExportedNames(t *testing.T) {
 	page, err := os.ReadFile("README.md")
 	if err != nil {
@@ -65,7 +67,8 @@ func TestExportedNames(t *testing.T) {
 	names, packages := 0, 0
 	for _, line := range goList(t, "-f", "{{.ImportPath}} {{.Name}} {{.Dir}}", "fmp/onnx/...") {
 		words := strings.SplitN(line, " ", 3)
-		if strings.Contains(words[0], "/internal/") || words[0] == "fmp/onnx/onnxpb" || words[1] == "main" {
+		if strings.Contains(words[0], "/internal/") || words[0] == "fmp/onnx/onnxpb" ||
+			words[1] == "main" {
 			continue
 		}
 		n := exported(t, words[2])

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Element types of 8 bits and less. A tensor in memory holds one element a byte: the numbers themselves of Int4 and Int2 in a
-// []int8, those of Uint4 and Uint2 and the codes of floats in a []uint8. Files pack those of 4 and 2 bits, the first element in
-// the low bits.
+// Element types of 8 bits and less. A tensor in memory holds one element a byte: the numbers
+// themselves of Int4 and Int2 in a []int8, those of Uint4 and Uint2 and the codes of floats in a
+// []uint8. Files pack those of 4 and 2 bits, the first element in the low bits.
 const (
 	Float8E4M3FN   DType = 17
 	Float8E4M3FNUZ DType = 18
@@ -40,28 +40,34 @@ func (d DType) RawBytes(n int) int64 { return (int64(n)*int64(d.Bits()) + 7) / 8
 // IsNarrowFloat reports whether d is a float of 8 or 4 bits.
 func (d DType) IsNarrowFloat() bool { return narrowFloats[d] != nil }
 
-// IsNarrow reports whether d is one of the element types of 8 bits and less that few operators take.
+// IsNarrow reports whether d is one of the element types of 8 bits and less that few operators
+// take.
 func (d DType) IsNarrow() bool { return d >= Float8E4M3FN && d <= Int2 }
 
-// narrowFloat is a binary floating-point format without or with infinities, and with or without a negative zero.
+// narrowFloat is a binary floating-point format without or with infinities, and with or without a
+// negative zero.
 type narrowFloat struct {
 	exponent, mantissa, bias int
-	codes                    int   // finite values of one sign: the codes 0 to codes - 1 in ascending order
-	sign                     uint8 // bit; 0 where there is none
-	nan, inf                 uint8 // codes of the positive ones; 0 where there is none
-	positiveZero             bool  // the code of -0 is NaN
-	values                   func() []float32
+	// finite values of one sign: the codes 0 to codes - 1 in ascending order
+	codes        int
+	sign         uint8 // bit; 0 where there is none
+	nan, inf     uint8 // codes of the positive ones; 0 where there is none
+	positiveZero bool  // the code of -0 is NaN
+	values       func() []float32
 }
 
-// Sources: Micikevicius et al., FP8 formats for deep learning (arXiv 2209.05433); Noune et al. (arXiv 2206.02915) for UZ; OCP Microscaling
-// Formats 1.0 for E2M1 and E8M0.
+// Sources: Micikevicius et al., FP8 formats for deep learning (arXiv 2209.05433); Noune et al.
+// (arXiv 2206.02915) for UZ; OCP Microscaling Formats 1.0 for E2M1 and E8M0.
 var narrowFloats = map[DType]*narrowFloat{
-	Float8E4M3FN:   {exponent: 4, mantissa: 3, bias: 7, codes: 0x7f, sign: 0x80, nan: 0x7f},
-	Float8E4M3FNUZ: {exponent: 4, mantissa: 3, bias: 8, codes: 0x80, sign: 0x80, nan: 0x80, positiveZero: true},
-	Float8E5M2:     {exponent: 5, mantissa: 2, bias: 15, codes: 0x7c, sign: 0x80, nan: 0x7f, inf: 0x7c},
-	Float8E5M2FNUZ: {exponent: 5, mantissa: 2, bias: 16, codes: 0x80, sign: 0x80, nan: 0x80, positiveZero: true},
-	Float4E2M1:     {exponent: 2, mantissa: 1, bias: 1, codes: 8, sign: 8},
-	Float8E8M0:     {exponent: 8, bias: 127, codes: 0xff, nan: 0xff},
+	Float8E4M3FN: {exponent: 4, mantissa: 3, bias: 7, codes: 0x7f, sign: 0x80, nan: 0x7f},
+	Float8E4M3FNUZ: {exponent: 4, mantissa: 3, bias: 8, codes: 0x80, sign: 0x80, nan: 0x80,
+		positiveZero: true},
+	Float8E5M2: {exponent: 5, mantissa: 2, bias: 15, codes: 0x7c, sign: 0x80,
+		nan: 0x7f, inf: 0x7c},
+	Float8E5M2FNUZ: {exponent: 5, mantissa: 2, bias: 16, codes: 0x80, sign: 0x80, nan: 0x80,
+		positiveZero: true},
+	Float4E2M1: {exponent: 2, mantissa: 1, bias: 1, codes: 8, sign: 8},
+	Float8E8M0: {exponent: 8, bias: 127, codes: 0xff, nan: 0xff},
 }
 
 func init() {
@@ -101,9 +107,9 @@ func (f *narrowFloat) value(code uint8, d DType) float32 {
 // NarrowToFloat32 returns the values of the codes of a float of 8 or 4 bits, by code.
 func NarrowToFloat32(d DType) []float32 { return narrowFloats[d].values() }
 
-// Float32ToNarrow returns a function to the code of a float of 8 or 4 bits: the nearest, the even one of two that are equally
-// near. With saturate a value beyond the largest finite one becomes that; without, an infinity or NaN. Types without NaN have 0
-// in its place.
+// Float32ToNarrow returns a function to the code of a float of 8 or 4 bits: the nearest, the even
+// one of two that are equally near. With saturate a value beyond the largest finite one becomes
+// that; without, an infinity or NaN. Types without NaN have 0 in its place.
 func Float32ToNarrow(d DType, saturate bool) func(v float32) uint8 {
 	f := narrowFloats[d]
 	values := f.values()[:f.codes]
@@ -166,7 +172,8 @@ func PackedData(t *Tensor) []byte {
 	return out
 }
 
-// UnpackData fills the elements of a tensor of a narrow type from as many bytes as a file has of them.
+// UnpackData fills the elements of a tensor of a narrow type from as many bytes as a file has of
+// them.
 func UnpackData(t *Tensor, raw []byte) error {
 	bits := t.DType.Bits()
 	if int64(len(raw)) != t.DType.RawBytes(t.Len()) {

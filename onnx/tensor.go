@@ -32,8 +32,10 @@ var dtypeNames = map[DType]string{
 	Undefined: "undefined", Float32: "float32", Uint8: "uint8", Int8: "int8", Uint16: "uint16",
 	Int16: "int16", Int32: "int32", Int64: "int64", String: "string", Bool: "bool",
 	Float16: "float16", Float64: "float64", Uint32: "uint32", Uint64: "uint64", BFloat16: "bfloat16",
-	Float8E4M3FN: "float8e4m3fn", Float8E4M3FNUZ: "float8e4m3fnuz", Float8E5M2: "float8e5m2", Float8E5M2FNUZ: "float8e5m2fnuz",
-	Uint4: "uint4", Int4: "int4", Float4E2M1: "float4e2m1", Float8E8M0: "float8e8m0", Uint2: "uint2", Int2: "int2",
+	Float8E4M3FN: "float8e4m3fn", Float8E4M3FNUZ: "float8e4m3fnuz", Float8E5M2: "float8e5m2",
+	Float8E5M2FNUZ: "float8e5m2fnuz",
+	Uint4:          "uint4", Int4: "int4", Float4E2M1: "float4e2m1", Float8E8M0: "float8e8m0",
+	Uint2: "uint2", Int2: "int2",
 }
 
 // DTypeOf returns the element type of a number in a file, Undefined where it names none.
@@ -57,7 +59,8 @@ func (d DType) Known() bool { return d != Undefined && dtypeNames[d] != "" }
 // Size returns the number of bytes of one element in memory; 0 for String and unknown types.
 func (d DType) Size() int {
 	switch d {
-	case Bool, Uint8, Int8, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Uint4, Int4, Float4E2M1, Float8E8M0, Uint2, Int2:
+	case Bool, Uint8, Int8, Float8E4M3FN, Float8E4M3FNUZ, Float8E5M2, Float8E5M2FNUZ, Uint4, Int4,
+		Float4E2M1, Float8E8M0, Uint2, Int2:
 		return 1
 	case Uint16, Int16, Float16, BFloat16:
 		return 2
@@ -80,13 +83,14 @@ type Element interface {
 }
 
 // Tensor is a dense array in row-major order. Data is a slice of the Go type that matches DType and
-// has as many elements as the product of Shape; a scalar has an empty shape and one element. The data of a
-// tensor that was loaded may lie in a file that is mapped, and are not changed in place.
+// has as many elements as the product of Shape; a scalar has an empty shape and one element. The
+// data of a tensor that was loaded may lie in a file that is mapped, and are not changed in place.
 type Tensor struct {
 	DType DType
 	Shape []int
 	Data  any
-	// External is where the data lie in a file, as they were loaded; nil where they lie in none, or only in part of one.
+	// External is where the data lie in a file, as they were loaded; nil where they lie in none, or
+	// only in part of one.
 	External *External
 }
 
@@ -187,7 +191,8 @@ func Zeros(d DType, shape ...int) (*Tensor, error) {
 	if !ok {
 		return nil, fmt.Errorf("no tensor of element type %v", d)
 	}
-	return &Tensor{DType: d, Shape: append([]int{}, shape...), Data: reflect.MakeSlice(typ, n, n).Interface()}, nil
+	return &Tensor{DType: d, Shape: append([]int{}, shape...),
+		Data: reflect.MakeSlice(typ, n, n).Interface()}, nil
 }
 
 // ZerosF32 allocates a float32 tensor of zeros; it panics on an impossible shape.
@@ -220,8 +225,9 @@ func (t *Tensor) I64() []int64 { d, _ := t.Data.([]int64); return d }
 // U8 returns the elements of a Uint8 tensor, nil for another type.
 func (t *Tensor) U8() []uint8 { d, _ := t.Data.([]uint8); return d }
 
-// Ints returns the elements of an Int64 or Int32 tensor as ints, as shapes and axes are given. On a machine of
-// 32 bits a number beyond an int, such as the end of an open slice, becomes the largest or smallest int.
+// Ints returns the elements of an Int64 or Int32 tensor as ints, as shapes and axes are given. On a
+// machine of 32 bits a number beyond an int, such as the end of an open slice, becomes the largest
+// or smallest int.
 func (t *Tensor) Ints() ([]int, error) {
 	switch d := t.Data.(type) {
 	case []int64:
@@ -299,7 +305,8 @@ func (t *Tensor) Reshape(shape ...int) (*Tensor, error) {
 		return nil, err
 	}
 	if n != t.Len() {
-		return nil, fmt.Errorf("cannot reshape %v (%d elements) to %v (%d elements)", t.Shape, t.Len(), shape, n)
+		return nil, fmt.Errorf("cannot reshape %v (%d elements) to %v (%d elements)", t.Shape,
+			t.Len(), shape, n)
 	}
 	return &Tensor{DType: t.DType, Shape: append([]int{}, shape...), Data: t.Data}, nil
 }

@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// ErrUnknown is wrapped by the errors of a model that may well be sound, but uses features that these packages do not know: a newer
-// operator set, operators of another domain, values that are no tensors.
+// ErrUnknown is wrapped by the errors of a model that may well be sound, but uses features that
+// these packages do not know: a newer operator set, operators of another domain, values that are no
+// tensors.
 var ErrUnknown = errors.New("not known here")
 
 // Unknownf formats an error that wraps [ErrUnknown].

@@ -12,7 +12,8 @@ func (o OpName) String() string {
 	return o.Domain + "." + o.Name
 }
 
-// Called returns a node's name, that of its first output where it has none, "?" where that is left out as well.
+// Called returns a node's name, that of its first output where it has none, "?" where that is left
+// out as well.
 func (n *Node) Called() string {
 	for _, name := range append([]string{n.Name}, n.Outputs...) {
 		if name != "" {
@@ -59,7 +60,8 @@ func (n *Node) Subgraphs() []*Graph {
 	return out
 }
 
-// Reads lists the values that a node reads, those that its subgraphs take from around them included.
+// Reads lists the values that a node reads, those that its subgraphs take from around them
+// included.
 func (n *Node) Reads() []string {
 	var out []string
 	for _, in := range n.Inputs {
@@ -73,7 +75,8 @@ func (n *Node) Reads() []string {
 	return out
 }
 
-// Captures lists the values that a graph within a node takes from around it; one may be listed more than once.
+// Captures lists the values that a graph within a node takes from around it; one may be listed more
+// than once.
 func (g *Graph) Captures() []string {
 	own := map[string]bool{}
 	for _, v := range g.Inputs {

@@ -22,7 +22,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// From raw images to calibrated probabilities: features, clients, uploads, drawn points, heads, predictions.
+// From raw images to calibrated probabilities: features, clients, uploads, drawn points, heads,
+// predictions.
 func Example() {
 	if err := federate(context.Background()); err != nil {
 		fmt.Println(err)
@@ -82,7 +83,8 @@ func federate(ctx context.Context) error {
 		return err
 	}
 
-	// On each client: its points to an upload. serde.Load reads a trained embedding; this one is untrained.
+	// On each client: its points to an upload. serde.Load reads a trained embedding; this one is
+	// untrained.
 	embedding, err := models.NewEmbedding(models.EmbeddingConfig{Dx: f.Dx, C: bank.C}, 1)
 	if err != nil {
 		return err
@@ -135,7 +137,8 @@ func federate(ctx context.Context) error {
 		}
 		heads = append(heads, fit.Theta)
 	}
-	fmt.Printf("%d heads, a row a feature and one for the bias: %t\n", len(heads), heads[0].D == f.Dx+1)
+	fmt.Printf("%d heads, a row a feature and one for the bias: %t\n", len(heads),
+		heads[0].D == f.Dx+1)
 
 	// The prediction is the mean of the heads' softmaxes.
 	p, err := metric.Predict(ctx, heads, f.Test.Features, 0)
@@ -146,6 +149,7 @@ func federate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("right on most test images: %t; calibration error below 0.2: %t\n", scores.ACC > 0.5, scores.ECE < 0.2)
+	fmt.Printf("right on most test images: %t; calibration error below 0.2: %t\n", scores.ACC > 0.5,
+		scores.ECE < 0.2)
 	return nil
 }

@@ -42,8 +42,8 @@ func Load(t testing.TB, dataset, kind string) (*onnx.Model, models.Manifest) {
 	return m, f
 }
 
-// PrivateClient returns the file of the client graph of a private round behind the digits' extractor, as fmp fuse --upload
-// private writes it.
+// PrivateClient returns the file of the client graph of a private round behind the digits'
+// extractor, as fmp fuse --upload private writes it.
 func PrivateClient(t testing.TB) []byte {
 	t.Helper()
 	x, f := Load(t, "digits", models.KindExtractor)
@@ -56,7 +56,8 @@ func PrivateClient(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := models.ClientGraph(x, f, e, ef, models.Preprocessing{Height: 28, Width: 28, Channels: 1, Mean: f.Mean, Std: f.Std})
+	g, err := models.ClientGraph(x, f, e, ef,
+		models.Preprocessing{Height: 28, Width: 28, Channels: 1, Mean: f.Mean, Std: f.Std})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,5 @@
-// Command pack puts FILE.planes in place of each FILE, as the larger models that come with the program are kept:
+// Command pack puts FILE.planes in place of each FILE, as the larger models that come with the
+// program are kept:
 //
 //	go run ./assets/pack assets/models/DATASET/embedding.onnx
 //
@@ -35,7 +36,8 @@ func turn(file string) error {
 		b, err = planes.Unpack(b, 1<<30)
 	} else {
 		to = file + ".planes"
-		zstd := exec.Command("zstd", "-q", "--ultra", "-22", "-c", fmt.Sprintf("--stream-size=%d", len(b)))
+		zstd := exec.Command("zstd", "-q", "--ultra", "-22", "-c",
+			fmt.Sprintf("--stream-size=%d", len(b)))
 		zstd.Stdin, zstd.Stderr = bytes.NewReader(planes.Sorted(b)), os.Stderr
 		b, err = zstd.Output()
 	}

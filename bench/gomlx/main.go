@@ -45,9 +45,10 @@ func measure(args []string) error {
 	if err != nil {
 		return err
 	}
-	e, err := context.NewExec(backend, ctx.Reuse(), func(ctx *context.Context, x *graph.Node) *graph.Node {
-		return m.CallGraph(ctx, x.Graph(), map[string]*graph.Node{names[0]: x})[0]
-	})
+	e, err := context.NewExec(backend, ctx.Reuse(),
+		func(ctx *context.Context, x *graph.Node) *graph.Node {
+			return m.CallGraph(ctx, x.Graph(), map[string]*graph.Node{names[0]: x})[0]
+		})
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package manifests renders the manifests of examples/deploy with Kustomize's library and has kubeconform check them, strictly, against
-// the schemas that Kubernetes and JobSet publish.
+// Package manifests renders the manifests of examples/deploy with Kustomize's library and has
+// kubeconform check them, strictly, against the schemas that Kubernetes and JobSet publish.
 package manifests
 
 import (
@@ -21,7 +21,8 @@ var deploy = filepath.Join("..", "..", "examples", "deploy")
 // rendered returns the resources of a folder's kustomization.
 func rendered(t *testing.T, folder string) []byte {
 	t.Helper()
-	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(deploy, folder))
+	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
+		filepath.Join(deploy, folder))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,8 @@ func rendered(t *testing.T, folder string) []byte {
 // checker is kubeconform, strict, which knows no schema but those of a template.
 func checker(t *testing.T) validator.Validator {
 	t.Helper()
-	v, err := validator.New([]string{schemas(t)}, validator.Opts{Strict: true, KubernetesVersion: "1.37.2"})
+	v, err := validator.New([]string{schemas(t)},
+		validator.Opts{Strict: true, KubernetesVersion: "1.37.2"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +58,8 @@ func check(v validator.Validator, name string, data []byte) (valid int, wrong []
 	return valid, wrong
 }
 
-// TestManifests: every resource, as written and as rendered, is one that Kubernetes takes, with no field that it lacks; none is passed
-// over.
+// TestManifests: every resource, as written and as rendered, is one that Kubernetes takes, with no
+// field that it lacks; none is passed over.
 func TestManifests(t *testing.T) {
 	v := checker(t)
 	all := map[string][]byte{}
@@ -80,20 +82,22 @@ func TestManifests(t *testing.T) {
 	}
 	for name, data := range all {
 		valid, wrong := check(v, name, data)
-		if want := bytes.Count(append([]byte("\n"), data...), []byte("\nkind: ")); valid != want || len(wrong) > 0 {
+		if want := bytes.Count(append([]byte("\n"), data...), []byte("\nkind: ")); valid != want ||
+			len(wrong) > 0 {
 			t.Errorf("%s: %d of %d resources are valid: %s", name, valid, want, strings.Join(wrong, "; "))
 		}
 	}
 }
 
-// TestRendered: the kustomizations name image and namespace everywhere, and a round that merges has workers that do, and a server that
-// leaves the adding up to them.
+// TestRendered: the kustomizations name image and namespace everywhere, and a round that merges has
+// workers that do, and a server that leaves the adding up to them.
 func TestRendered(t *testing.T) {
 	for folder, want := range map[string]map[string]int{
-		"kubernetes": {"image: registry.example/fmp-round:1\n": 2, "namespace: fmp\n": 7, "name: nats-": 2, "- --workers\n": 1, "- --merge\n": 0,
-			"\n  name: fmp-worker\n": 1},
-		"kubernetes-merging": {"image: registry.example/fmp-round:1\n": 2, "namespace: fmp\n": 7, "name: nats-": 2, "- --workers\n": 0,
-			"- --merge\n": 2, "\n  name: fmp-worker\n": 0, "\n  name: fmp-merge\n": 1},
+		"kubernetes": {"image: registry.example/fmp-round:1\n": 2, "namespace: fmp\n": 7,
+			"name: nats-": 2, "- --workers\n": 1, "- --merge\n": 0, "\n  name: fmp-worker\n": 1},
+		"kubernetes-merging": {"image: registry.example/fmp-round:1\n": 2, "namespace: fmp\n": 7,
+			"name: nats-": 2, "- --workers\n": 0, "- --merge\n": 2, "\n  name: fmp-worker\n": 0,
+			"\n  name: fmp-merge\n": 1},
 	} {
 		data := rendered(t, folder)
 		for text, n := range want {
@@ -104,7 +108,8 @@ func TestRendered(t *testing.T) {
 	}
 }
 
-// TestRefused: kubeconform refuses a misspelt field, a wrong type, a missing field and an unknown kind, in each kind of manifest.
+// TestRefused: kubeconform refuses a misspelt field, a wrong type, a missing field and an unknown
+// kind, in each kind of manifest.
 func TestRefused(t *testing.T) {
 	v := checker(t)
 	features, err := os.ReadFile(filepath.Join(deploy, "kubernetes", "features", "features.yaml"))
@@ -128,7 +133,8 @@ func TestRefused(t *testing.T) {
 		{base, "apiVersion: apps/v1", "apiVersion: apps/v1beta1"},
 		{base, "  replicas: 1\n", "  replicas: 1\n  replicas: 2\n"},
 		{features, "backoffLimitPerIndex: 10", "backoffLimitPerIndexes: 10"},
-		{features, "dependsOn: [{name: shards, status: Complete}]", "dependsOn: [{name: shards, status: Completed}]"},
+		{features, "dependsOn: [{name: shards, status: Complete}]",
+			"dependsOn: [{name: shards, status: Completed}]"},
 		{features, "completions: 16", "completions: all"},
 		{features, "completionMode: Indexed", "completionModus: Indexed"},
 		{features, "image: fmp", "images: fmp"},

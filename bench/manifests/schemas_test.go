@@ -12,10 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The modules that publish the schemas, with their sums of the checksum database: Kubernetes's OpenAPI documents, and JobSet's definition.
+// The modules that publish the schemas, with their sums of the checksum database: Kubernetes's
+// OpenAPI documents, and JobSet's definition.
 const (
-	kubernetes, kubernetesSum = "k8s.io/kubernetes@v1.37.2", "h1:A2VDEiObzkYqFTKhSsn0ZEb0RlLEXpHWj93gi2HqEwE="
-	jobset, jobsetSum         = "sigs.k8s.io/jobset@v0.11.0", "h1:1r2uTNQmylnqG/WCSSDADgNkHryvyUaCNCOgvSPWpN8="
+	kubernetes, kubernetesSum = "k8s.io/kubernetes@v1.37.2",
+		"h1:A2VDEiObzkYqFTKhSsn0ZEb0RlLEXpHWj93gi2HqEwE="
+	jobset, jobsetSum = "sigs.k8s.io/jobset@v0.11.0",
+		"h1:1r2uTNQmylnqG/WCSSDADgNkHryvyUaCNCOgvSPWpN8="
 )
 
 // module returns the folder of a module's sources, fetched by the go tool.
@@ -52,14 +55,16 @@ func closed(schema any) {
 	}
 }
 
-// schemas writes the schemas of the kinds of Kubernetes and of JobSet as kubeconform reads them, and returns the template of their files.
+// schemas writes the schemas of the kinds of Kubernetes and of JobSet as kubeconform reads them,
+// and returns the template of their files.
 func schemas(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(group, version, kind string, schema object) {
 		data, err := json.Marshal(schema)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, strings.ToLower(strings.Join([]string{group, version, kind}, "_"))+".json"), data, 0o600)
+			err = os.WriteFile(filepath.Join(dir,
+				strings.ToLower(strings.Join([]string{group, version, kind}, "_"))+".json"), data, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -87,11 +92,12 @@ func schemas(t *testing.T) string {
 			if group == "" { // kubeconform names the core group by its version
 				group = version
 			}
-			write(group, version, kind, object{"$ref": "#/components/schemas/" + id, "components": object{"schemas": all}})
+			write(group, version, kind,
+				object{"$ref": "#/components/schemas/" + id, "components": object{"schemas": all}})
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(module(t, jobset, jobsetSum), "config", "components", "crd", "bases",
-		"jobset.x-k8s.io_jobsets.yaml"))
+	data, err := os.ReadFile(filepath.Join(module(t, jobset, jobsetSum), "config",
+		"components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

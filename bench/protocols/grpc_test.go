@@ -29,7 +29,8 @@ type stub struct {
 
 func newStub(t *testing.T, address string, with credentials.TransportCredentials) *stub {
 	t.Helper()
-	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{ImportPaths: []string{"../../pipeline/federate/inferpb"}}}
+	compiler := protocompile.Compiler{
+		Resolver: &protocompile.SourceResolver{ImportPaths: []string{"../../pipeline/federate/inferpb"}}}
 	files, err := compiler.Compile(t.Context(), "open_inference.proto")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +44,8 @@ func newStub(t *testing.T, address string, with credentials.TransportCredentials
 }
 
 // call sends a request that is given as JSON, and returns the answer as JSON and as a message.
-func (s *stub) call(ctx context.Context, method, request string, o ...grpc.CallOption) (string, *dynamicpb.Message, error) {
+func (s *stub) call(ctx context.Context, method, request string,
+	o ...grpc.CallOption) (string, *dynamicpb.Message, error) {
 	m := s.service.Methods().ByName(protoreflect.Name(method))
 	in, out := dynamicpb.NewMessage(m.Input()), dynamicpb.NewMessage(m.Output())
 	if err := protojson.Unmarshal([]byte(request), in); err != nil {
@@ -54,7 +56,8 @@ func (s *stub) call(ctx context.Context, method, request string, o ...grpc.CallO
 	return strings.ReplaceAll(string(text), " ", ""), out, err
 }
 
-// images is a request for the classes of n images of digits, their pixels as contents or as raw bytes.
+// images is a request for the classes of n images of digits, their pixels as contents or as raw
+// bytes.
 func images(n int, raw bool, more string) string {
 	pixels := make([]byte, n*28*28)
 	for i := range pixels {
@@ -62,16 +65,19 @@ func images(n int, raw bool, more string) string {
 	}
 	input := `{"name":"images","datatype":"UINT8","shape":[` + number(n) + `,28,28,1]`
 	if raw {
-		return `{"model_name":"classifier","inputs":[` + input + `}],"raw_input_contents":["` + base64Of(pixels) + `"]` + more + `}`
+		return `{"model_name":"classifier","inputs":[` + input + `}],"raw_input_contents":["` +
+			base64Of(pixels) + `"]` + more + `}`
 	}
-	return `{"model_name":"classifier","inputs":[` + input + `,"contents":{"uint_contents":` + list(pixels) + `}}]` + more + `}`
+	return `{"model_name":"classifier","inputs":[` + input + `,"contents":{"uint_contents":` +
+		list(pixels) + `}}]` + more + `}`
 }
 
 // outputs returns the numbers of every output of a ModelInferResponse.
 func outputs(t *testing.T, m *dynamicpb.Message) map[string][]float32 {
 	t.Helper()
 	fields := m.Descriptor().Fields()
-	list, raw := m.Get(fields.ByName("outputs")).List(), m.Get(fields.ByName("raw_output_contents")).List()
+	list, raw := m.Get(fields.ByName("outputs")).List(),
+		m.Get(fields.ByName("raw_output_contents")).List()
 	all := map[string][]float32{}
 	for i := range list.Len() {
 		o := list.Get(i).Message()
@@ -93,7 +99,8 @@ func outputs(t *testing.T, m *dynamicpb.Message) map[string][]float32 {
 	return all
 }
 
-// TestGRPC: grpc-go's client gets the predictions that JSON gets, and the codes that the protocol wants.
+// TestGRPC: grpc-go's client gets the predictions that JSON gets, and the codes that the protocol
+// wants.
 func TestGRPC(t *testing.T) {
 	s := newStub(t, listening(t), insecure.NewCredentials())
 	ctx := t.Context()
@@ -104,9 +111,9 @@ func TestGRPC(t *testing.T) {
 		{"ModelReady", `{"name":"other"}`, `{}`},
 		{"ModelReady", `{"name":"classifier","version":"2"}`, `{}`},
 		{"ServerMetadata", `{}`, `{"name":"fmpserve","version":"2"}`},
-		{"ModelMetadata", `{"name":"classifier"}`, `{"name":"classifier","versions":["1"],"platform":"onnx_onnxv1","inputs":[{"name":"images",` +
-			`"datatype":"UINT8","shape":["-1","28","28","1"]}],"outputs":[{"name":"probabilities","datatype":"FP32","shape":["-1","10"]},` +
-			`{"name":"entropy","datatype":"FP32","shape":["-1"]},{"name":"mutual_information","datatype":"FP32","shape":["-1"]}]}`},
+		{"ModelMetadata", `{"name":"classifier"}`,
+			`{"name":"classifier","versions":["1"],"platform":"onnx_onnxv1","inputs":[{"name":"images",` +
+				`"datatype":"UINT8","shape":["-1","28","28","1"]}],"outputs":[{"name":"probabilities","datatype":"FP32","shape":["-1","10"]},` + `{"name":"entropy","datatype":"FP32","shape":["-1"]},{"name":"mutual_information","datatype":"FP32","shape":["-1"]}]}`},
 	} {
 		if got, _, err := s.call(ctx, c.method, c.request); err != nil || got != c.want {
 			t.Errorf("%s %s: %s %v; want %s", c.method, c.request, got, err, c.want)
@@ -137,7 +144,8 @@ func TestGRPC(t *testing.T) {
 		}
 		last = got
 	}
-	if _, m, err := s.call(ctx, "ModelInfer", images(2, true, `,"outputs":[{"name":"entropy"}]`)); err != nil || len(outputs(t, m)) != 1 ||
+	if _, m, err := s.call(ctx, "ModelInfer",
+		images(2, true, `,"outputs":[{"name":"entropy"}]`)); err != nil || len(outputs(t, m)) != 1 ||
 		len(outputs(t, m)["entropy"]) != 2 {
 		t.Errorf("one output: %v %v", m, err)
 	}
@@ -157,35 +165,43 @@ func fail(t *testing.T, s *stub) {
 		code    codes.Code
 		text    string
 	}{
-		"another model": {ctx, "ModelInfer", strings.Replace(images(1, true, ""), "classifier", "x", 1), nil, codes.NotFound,
-			"there is classifier"},
-		"another version": {ctx, "ModelMetadata", `{"name":"classifier","version":"7"}`, nil, codes.NotFound, "version 1"},
-		"no input":        {ctx, "ModelInfer", `{"model_name":"classifier"}`, nil, codes.InvalidArgument, "want one"},
-		"a shape of more": {ctx, "ModelInfer", strings.Replace(images(1, true, ""), "[1,", "[2,", 1), nil, codes.InvalidArgument,
-			"for its shape"},
-		"both forms": {ctx, "ModelInfer", images(1, false, `,"raw_input_contents":["AA=="]`), nil, codes.InvalidArgument, "one of them"},
-		"compressed": {ctx, "ModelReady", `{"name":"classifier"}`, []grpc.CallOption{grpc.UseCompressor("gzip")}, codes.Unimplemented,
-			"grpc-encoding"},
-		"too large": {ctx, "ModelReady", `{"name":"` + strings.Repeat("x", 5000) + `"}`, nil, codes.ResourceExhausted,
-			"allowed are 4096"},
-		"too late":   {gone, "ModelInfer", images(1, true, ""), nil, codes.DeadlineExceeded, ""},
-		"not ASCII":  {ctx, "ModelInfer", images(1, true, `,"outputs":[{"name":"ä%"}]`), nil, codes.InvalidArgument, `"ä%"`},
-		"no pixels":  {ctx, "ModelInfer", images(0, true, ""), nil, codes.InvalidArgument, "want [-1 -1 -1 1]"},
-		"wrong type": {ctx, "ModelInfer", strings.Replace(images(1, true, ""), "UINT8", "FP32", 1), nil, codes.InvalidArgument, "want UINT8"},
+		"another model": {ctx, "ModelInfer", strings.Replace(images(1, true, ""), "classifier", "x", 1),
+			nil, codes.NotFound, "there is classifier"},
+		"another version": {ctx, "ModelMetadata", `{"name":"classifier","version":"7"}`, nil,
+			codes.NotFound, "version 1"},
+		"no input": {ctx, "ModelInfer", `{"model_name":"classifier"}`, nil,
+			codes.InvalidArgument, "want one"},
+		"a shape of more": {ctx, "ModelInfer", strings.Replace(images(1, true, ""), "[1,", "[2,", 1), nil,
+			codes.InvalidArgument, "for its shape"},
+		"both forms": {ctx, "ModelInfer", images(1, false, `,"raw_input_contents":["AA=="]`), nil,
+			codes.InvalidArgument, "one of them"},
+		"compressed": {ctx, "ModelReady", `{"name":"classifier"}`,
+			[]grpc.CallOption{grpc.UseCompressor("gzip")}, codes.Unimplemented, "grpc-encoding"},
+		"too large": {ctx, "ModelReady", `{"name":"` + strings.Repeat("x", 5000) + `"}`, nil,
+			codes.ResourceExhausted, "allowed are 4096"},
+		"too late": {gone, "ModelInfer", images(1, true, ""), nil, codes.DeadlineExceeded, ""},
+		"not ASCII": {ctx, "ModelInfer", images(1, true, `,"outputs":[{"name":"ä%"}]`), nil,
+			codes.InvalidArgument, `"ä%"`},
+		"no pixels": {ctx, "ModelInfer", images(0, true, ""), nil, codes.InvalidArgument,
+			"want [-1 -1 -1 1]"},
+		"wrong type": {ctx, "ModelInfer", strings.Replace(images(1, true, ""), "UINT8", "FP32", 1), nil,
+			codes.InvalidArgument, "want UINT8"},
 	} {
 		_, _, err := s.call(c.ctx, c.method, c.request, c.options...)
 		if status.Code(err) != c.code || !strings.Contains(status.Convert(err).Message(), c.text) {
 			t.Errorf("%s: %v; want %v with %q", name, err, c.code, c.text)
 		}
 	}
-	err := s.conn.Invoke(ctx, "/inference.GRPCInferenceService/RepositoryIndex", dynamicpb.NewMessage(s.service.Methods().Get(0).Input()),
+	err := s.conn.Invoke(ctx, "/inference.GRPCInferenceService/RepositoryIndex",
+		dynamicpb.NewMessage(s.service.Methods().Get(0).Input()),
 		dynamicpb.NewMessage(s.service.Methods().Get(0).Output()))
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("a method that is not there: %v", err)
 	}
 }
 
-// TestRoundGRPC: the server of a round answers behind TLS and its token, and is not ready before it has a classifier.
+// TestRoundGRPC: the server of a round answers behind TLS and its token, and is not ready before it
+// has a classifier.
 func TestRoundGRPC(t *testing.T) {
 	r := serving(t)
 	s := newStub(t, r.address, r.tls(t))

@@ -1,5 +1,5 @@
-// Package protocols runs the programs as their users do and asks them with the libraries of the protocols that they speak: grpc-go and
-// OpenTelemetry's messages.
+// Package protocols runs the programs as their users do and asks them with the libraries of the
+// protocols that they speak: grpc-go and OpenTelemetry's messages.
 package protocols
 
 import (
@@ -112,7 +112,8 @@ func graph(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	run(t, dir, "fmp", "fuse", "--dataset", "digits", "-o", "client.onnx")
-	run(t, dir, "fmp", "data", "synth", "-o", "images", "--photos", "--seed", "1", "--train", "5", "--test", "5")
+	run(t, dir, "fmp", "data", "synth", "-o", "images", "--photos", "--seed", "1", "--train",
+		"5", "--test", "5")
 	return dir
 }
 
@@ -120,9 +121,12 @@ func graph(t *testing.T) (dir string) {
 func listening(t *testing.T) string {
 	t.Helper()
 	dir := graph(t)
-	run(t, dir, "fmp-edge", "compress", "--model", "client.onnx", "--client", "a", "-o", "a.upload", "images/train")
-	run(t, dir, "fmp", "pool", "a.upload", "--client-graph", "client.onnx", "--engine.name", "pure", "-o", "classifier.onnx")
-	return start(t, command(t, dir, "fmp", "predict", "classifier.onnx", "--listen", "127.0.0.1:0", "--engine.name", "pure"))
+	run(t, dir, "fmp-edge", "compress", "--model", "client.onnx", "--client", "a", "-o",
+		"a.upload", "images/train")
+	run(t, dir, "fmp", "pool", "a.upload", "--client-graph", "client.onnx", "--engine.name", "pure",
+		"-o", "classifier.onnx")
+	return start(t, command(t, dir, "fmp", "predict", "classifier.onnx", "--listen", "127.0.0.1:0",
+		"--engine.name", "pure"))
 }
 
 // servedRound is a round with a running server.
@@ -134,13 +138,14 @@ func serving(t *testing.T, args ...string) *servedRound {
 	r := &servedRound{dir: graph(t), token: "a token of readers alone"}
 	run(t, r.dir, "fmp", "keys", "a", "--dir", "keys", "--roster", "roster.txt")
 	for name, text := range map[string]string{"readers.token": r.token,
-		"round.yaml": "round: 1\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: 2100-01-01T00:00:00Z\nquorum: 1\nsamples: 5\n"} {
+		"round.yaml": "round: 1\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: " +
+			"2100-01-01T00:00:00Z\nquorum: 1\nsamples: 5\n"} {
 		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	args = append([]string{"serve", "--round", "round.yaml", "--listen", "127.0.0.1:0", "--tls-self-signed", "--token-file", "readers.token",
-		"--engine.name", "pure"}, args...)
+	args = append([]string{"serve", "--round", "round.yaml", "--listen", "127.0.0.1:0",
+		"--tls-self-signed", "--token-file", "readers.token", "--engine.name", "pure"}, args...)
 	r.address = start(t, command(t, r.dir, "fmp", args...))
 	return r
 }
@@ -159,8 +164,8 @@ func (r *servedRound) tls(t *testing.T) credentials.TransportCredentials {
 // join sends the upload of the round's one client.
 func (r *servedRound) join(t *testing.T) {
 	t.Helper()
-	run(t, r.dir, "fmp-edge", "join", "https://"+r.address, "--ca", "state/server.crt", "--key", "keys/a.key", "--cache", "graphs",
-		"images/train")
+	run(t, r.dir, "fmp-edge", "join", "https://"+r.address, "--ca", "state/server.crt", "--key",
+		"keys/a.key", "--cache", "graphs", "images/train")
 }
 
 func number(n int) string      { return fmt.Sprint(n) }

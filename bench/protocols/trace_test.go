@@ -42,11 +42,13 @@ func newCollector(t *testing.T) *collector {
 			service, _ := of.Resource().Attributes().Get("service.name")
 			for _, scope := range of.ScopeSpans().All() {
 				for _, s := range scope.Spans().All() {
-					if s.EndTimestamp() < s.StartTimestamp() || time.Since(s.StartTimestamp().AsTime()) > time.Hour {
+					if s.EndTimestamp() < s.StartTimestamp() ||
+						time.Since(s.StartTimestamp().AsTime()) > time.Hour {
 						t.Errorf("%s from %v to %v", s.Name(), s.StartTimestamp(), s.EndTimestamp())
 					}
-					c.spans = append(c.spans, seen{s.Name(), service.Str(), s.TraceID().String(), s.SpanID().String(), s.ParentSpanID().String(),
-						s.Attributes().AsRaw()})
+					c.spans = append(c.spans,
+						seen{s.Name(), service.Str(), s.TraceID().String(), s.SpanID().String(),
+							s.ParentSpanID().String(), s.Attributes().AsRaw()})
 				}
 			}
 		}
@@ -73,12 +75,12 @@ func (c *collector) find(t *testing.T, trace, service, name string) seen {
 	return seen{}
 }
 
-// TestTrace: one trace reaches from a client's upload over the server and its queue to a worker, in the collector's own decoder, and
-// nothing in it names the client.
+// TestTrace: one trace reaches from a client's upload over the server and its queue to a worker, in
+// the collector's own decoder, and nothing in it names the client.
 func TestTrace(t *testing.T) {
 	const token, trace = "a token of the test's own", "4bf92f3577b34da6a3ce929d0e0e4736"
-	queue, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true,
-		NoLog: true, Authorization: token})
+	queue, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1,
+		JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true, Authorization: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,8 @@ func TestTrace(t *testing.T) {
 	c := newCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.url)
 	r := serving(t, "--workers", "--nats", queue.ClientURL(), "--nats-token-file", file)
-	w := command(t, r.dir, "fmp", "worker", "--nats", queue.ClientURL(), "--nats-token-file", file, "--engine.name", "pure")
+	w := command(t, r.dir, "fmp", "worker", "--nats", queue.ClientURL(), "--nats-token-file", file,
+		"--engine.name", "pure")
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +110,8 @@ func TestTrace(t *testing.T) {
 	if upload.parent == "" || pool.parent != upload.id || job.parent != pool.id {
 		t.Errorf("upload %+v, pool %+v, job %+v", upload, pool, job)
 	}
-	if upload.attributes["http.response.status_code"] != int64(201) || pool.attributes["fmp.uploads"] != int64(1) ||
+	if upload.attributes["http.response.status_code"] != int64(201) ||
+		pool.attributes["fmp.uploads"] != int64(1) ||
 		job.attributes["messaging.system"] != "nats" {
 		t.Errorf("%v %v %v", upload.attributes, pool.attributes, job.attributes)
 	}
@@ -115,7 +119,8 @@ func TestTrace(t *testing.T) {
 	defer c.mu.Unlock()
 	for _, s := range c.spans {
 		for k, v := range s.attributes {
-			if text, ok := v.(string); ok && (strings.Contains(text, "127.0.0.1") || strings.HasSuffix(text, "/a")) {
+			if text, ok := v.(string); ok &&
+				(strings.Contains(text, "127.0.0.1") || strings.HasSuffix(text, "/a")) {
 				t.Errorf("%s: %s is %q", s.name, k, text)
 			}
 		}

@@ -20,8 +20,8 @@ type Info struct {
 	Platform string `json:"platform"`
 }
 
-// Read returns the facts that the Go tool recorded in this program. The tool takes the version from the tag of the commit, or from the
-// module's version where a program is installed by it.
+// Read returns the facts that the Go tool recorded in this program. The tool takes the version from
+// the tag of the commit, or from the module's version where a program is installed by it.
 func Read() Info {
 	i := Info{Version: Next, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if bi, ok := debug.ReadBuildInfo(); ok {
@@ -40,7 +40,8 @@ func Read() Info {
 	return i
 }
 
-// Version returns the version of a program without the tag's v: [Next] where no tag comes before the commit.
+// Version returns the version of a program without the tag's v: [Next] where no tag comes before
+// the commit.
 func Version(bi *debug.BuildInfo) string {
 	v := strings.TrimPrefix(bi.Main.Version, "v")
 	if v == "" || v == "(devel)" || strings.HasPrefix(v, "0.0.0-") {

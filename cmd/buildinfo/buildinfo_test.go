@@ -27,9 +27,11 @@ func TestVersion(t *testing.T) {
 	}
 	for want, i := range map[string]Info{
 		"1.0.0 (go1.26, linux/amd64)": {Version: "1.0.0", Go: "go1.26", Platform: "linux/amd64"},
-		"1.0.0 (commit 0123456789ab, modified, go1.26, linux/amd64)": {Version: "1.0.0", Revision: "0123456789abcdef", Modified: true,
+		"1.0.0 (commit 0123456789ab, modified, go1.26, linux/amd64)": {Version: "1.0.0",
+			Revision: "0123456789abcdef", Modified: true,
 			Go: "go1.26", Platform: "linux/amd64"},
-		"1.0.0 (commit 01, go1.26, linux/amd64)": {Version: "1.0.0", Revision: "01", Go: "go1.26", Platform: "linux/amd64"},
+		"1.0.0 (commit 01, go1.26, linux/amd64)": {Version: "1.0.0", Revision: "01", Go: "go1.26",
+			Platform: "linux/amd64"},
 	} {
 		if i.String() != want {
 			t.Errorf("%q, want %q", i, want)
@@ -48,7 +50,8 @@ func TestCitation(t *testing.T) {
 	}
 }
 
-// TestTag: a program that is built from a tagged commit says the tag's version, and one that is built later says that it is later.
+// TestTag: a program that is built from a tagged commit says the tag's version, and one that is
+// built later says that it is later.
 func TestTag(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("needs git")
@@ -63,8 +66,9 @@ func TestTag(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"go.mod": "module fmp\n\ngo 1.26\n", "main.go": "package main\n\nimport (\n\t\"fmt\"\n\n\t\"fmp/buildinfo\"\n)\n\nfunc main() { " +
-			"fmt.Println(buildinfo.Read()) }\n",
+		"go.mod": "module fmp\n\ngo 1.26\n",
+		"main.go": "package main\n\nimport " +
+			"(\n\t\"fmt\"\n\n\t\"fmp/buildinfo\"\n)\n\nfunc main() { fmt.Println(buildinfo.Read()) }\n",
 		"buildinfo/buildinfo.go": string(source),
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
@@ -78,8 +82,9 @@ func TestTag(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a",
-			"GIT_AUTHOR_EMAIL=a@example.invalid", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.invalid")
+		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GIT_CONFIG_GLOBAL=/dev/null",
+			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.invalid", "GIT_COMMITTER_NAME=a",
+			"GIT_COMMITTER_EMAIL=a@example.invalid")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
@@ -89,7 +94,8 @@ func TestTag(t *testing.T) {
 	version := func(want string) {
 		t.Helper()
 		run("go", "build", "-buildvcs=true", "-o", "program.exe", ".")
-		if got := run(filepath.Join(dir, "program.exe")); !regexp.MustCompile("^" + want + ` \(commit [0-9a-f]{12}, go`).MatchString(got) {
+		if got := run(filepath.Join(dir, "program.exe")); !regexp.MustCompile(
+			"^" + want + ` \(commit [0-9a-f]{12}, go`).MatchString(got) {
 			t.Errorf("printed %q; want %s and the commit", strings.TrimSpace(got), want)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 
 // approvedFlag is where the extractors are listed that may run on this owner's images.
 func approvedFlag(f *pflag.FlagSet) *string {
-	return f.String("approved", "", "file of the extractors that may run on the images (default: fmp/approved in the user's folder for "+
-		"configuration)")
+	return f.String("approved", "", "file of the extractors that may run on the images (default: "+
+		"fmp/approved in the user's folder for configuration)")
 }
 
 func approvedFile(flag string) (client.Approved, error) {
@@ -34,8 +34,8 @@ func approvedFile(flag string) (client.Approved, error) {
 const yesFlag = "yes-trust-this-extractor"
 
 func yesTrustFlag(f *pflag.FlagSet) *string {
-	return f.String(yesFlag, "", "`DIGEST` (sha256) of the extractor that may run on the images, for scripts: the answer to the question "+
-		"about one that is unknown; any other extractor is an error")
+	return f.String(yesFlag, "", "`DIGEST` (sha256) of the extractor that may run on the images, "+
+		"for scripts: the answer to the question about one that is unknown; any other extractor is an error")
 }
 
 // described is the description of an extractor for the owner of the images that it is to run on.
@@ -45,8 +45,9 @@ func described(c *client.Client) string {
 	if name := client.Known(a.Extractor); name != "" {
 		from = fmt.Sprintf(", which this program knows (%s)", name)
 	}
-	return fmt.Sprintf("sha256 %s%s: %d nodes with %d parameters (%d bytes) turn an image of %d numbers into %d features", a.Extractor, from,
-		a.Nodes, a.Numbers, a.Bytes, a.Pixels, c.Manifest.Dx)
+	return fmt.Sprintf("sha256 %s%s: %d nodes with %d parameters (%d bytes) turn an image of %d "+
+		"numbers into %d features", a.Extractor, from, a.Nodes, a.Numbers, a.Bytes,
+		a.Pixels, c.Manifest.Dx)
 }
 
 // untrustedError is the refusal of an extractor that nobody approved, with the flag that does so.
@@ -66,12 +67,15 @@ var terminal = func() io.Reader {
 	return nil
 }
 
-// trust returns an error unless the extractor of a client graph may run on the images: one that is known, one that was approved for the
-// scope, or one that the owner says yes to, with its digest on the command line or at the terminal. A yes is written down for the scope.
+// trust returns an error unless the extractor of a client graph may run on the images: one that is
+// known, one that was approved for the scope, or one that the owner says yes to, with its digest on
+// the command line or at the terminal. A yes is written down for the scope.
 func trust(ctx context.Context, c *client.Client, scope, file, yes string, log io.Writer) error {
 	digest := c.Parsed.Extractor
 	if yes != "" && yes != digest {
-		return usagef("--%s says %s, and the client graph's extractor is %s: nothing was read and nothing sent", yesFlag, yes, digest)
+		return usagef(
+			"--%s says %s, and the client graph's extractor is %s: nothing was read and nothing sent",
+			yesFlag, yes, digest)
 	}
 	approved, err := approvedFile(file)
 	if err != nil {
@@ -82,7 +86,8 @@ func trust(ctx context.Context, c *client.Client, scope, file, yes string, log i
 	if !errors.As(err, &unknown) {
 		return err
 	}
-	fmt.Fprintf(log, "fmp-edge: %v\nfmp-edge: extractor %s\nfmp-edge: %s\n", unknown, described(c), c.Can())
+	fmt.Fprintf(log, "fmp-edge: %v\nfmp-edge: extractor %s\nfmp-edge: %s\n", unknown,
+		described(c), c.Can())
 	if yes == "" {
 		if err := ask(ctx, unknown, log); err != nil {
 			return err
@@ -99,7 +104,8 @@ func trust(ctx context.Context, c *client.Client, scope, file, yes string, log i
 func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error {
 	from := terminal()
 	if from == nil {
-		return &untrustedError{fmt.Errorf("the extractor %s is not approved for %s: nothing was read and nothing sent", unknown.Digest,
+		return &untrustedError{fmt.Errorf(
+			"the extractor %s is not approved for %s: nothing was read and nothing sent", unknown.Digest,
 			unknown.Scope), unknown.Digest}
 	}
 	fmt.Fprint(log, "fmp-edge: let it run on the images? Type yes, or anything else for no: ")
@@ -113,7 +119,8 @@ func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error
 		return ctx.Err()
 	case a := <-answer:
 		if a != "yes" {
-			return &untrustedError{errors.New("the extractor was not approved: nothing was read and nothing sent"), unknown.Digest}
+			return &untrustedError{errors.New(
+				"the extractor was not approved: nothing was read and nothing sent"), unknown.Digest}
 		}
 	}
 	return nil
@@ -132,11 +139,13 @@ func withYes(args []string, digest string) string {
 }
 
 var approveCommand = command{
-	name: "approve", args: "GRAPH", short: "Let the extractor of a client graph run on this owner's images",
+	name: "approve", args: "GRAPH",
+	short: "Let the extractor of a client graph run on this owner's images",
 	example: `  fmp-edge approve client.onnx
 
-The graph is taken apart as for compress, and the digest of its extractor is added to the file of approved ones, for all servers.
-Extractors that come with this program, and those of fmp extractors pull, need it not; compress and join ask about any other.`,
+The graph is taken apart as for compress, and the digest of its extractor is added to the file of
+approved ones, for all servers. Extractors that come with this program, and those of fmp extractors
+pull, need it not; compress and join ask about any other.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		file := approvedFlag(f)
 		return func(_ context.Context, args []string, out, _ io.Writer) error {
@@ -154,7 +163,8 @@ Extractors that come with this program, and those of fmp extractors pull, need i
 			if err != nil {
 				return fmt.Errorf("approve: %w", err)
 			}
-			_, err = fmt.Fprintf(out, "approved: %s\n%s\nin:       %s\n", described(c), c.Can(), approved.Path)
+			_, err = fmt.Fprintf(out, "approved: %s\n%s\nin:       %s\n", described(c),
+				c.Can(), approved.Path)
 			return err
 		}
 	},

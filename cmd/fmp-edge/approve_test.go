@@ -62,9 +62,10 @@ func answering(t *testing.T, text string) {
 	}
 }
 
-// TestNoSilentFirstUse: an unknown extractor runs after a yes alone, at the terminal or by its digest on the command line, and no image is
-// read before; without either the exit code is its own and the command is said. The yes holds for the scope: another extractor asks again,
-// by both digests. One that comes with the program asks nothing.
+// TestNoSilentFirstUse: an unknown extractor runs after a yes alone, at the terminal or by its
+// digest on the command line, and no image is read before; without either the exit code is its own
+// and the command is said. The yes holds for the scope: another extractor asks again, by both
+// digests. One that comes with the program asks nothing.
 func TestNoSilentFirstUse(t *testing.T) {
 	im, labels := blobs(4)
 	dir, _ := folder(t, im, labels)
@@ -72,8 +73,9 @@ func TestNoSilentFirstUse(t *testing.T) {
 	try := func(graph, scope string, more ...string) (int, string) {
 		var log bytes.Buffer
 		out := filepath.Join(t.TempDir(), "upload")
-		code := execute(context.Background(), append([]string{"compress", "--model", graph, "--client", "a", "-o", out, "--approved", file,
-			"--scope", scope, dir}, more...), io.Discard, &log)
+		code := execute(context.Background(),
+			append([]string{"compress", "--model", graph, "--client", "a", "-o", out, "--approved", file,
+				"--scope", scope, dir}, more...), io.Discard, &log)
 		if _, err := os.Stat(out); (err == nil) != (code == exitOK) {
 			t.Errorf("exit code %d, upload: %v", code, err)
 		}
@@ -83,12 +85,14 @@ func TestNoSilentFirstUse(t *testing.T) {
 	one, two := changedGraph(t, ownExtractor(2)), changedGraph(t, ownExtractor(3))
 	first, second := digestOf(t, one), digestOf(t, two)
 	here, there := client.ServerScope("key of one"), client.ServerScope("key of another")
-	if code, log := try(model(t, models.KindClient), here); code != exitOK || strings.Contains(log, "extractor") {
+	if code, log := try(model(t, models.KindClient), here); code != exitOK ||
+		strings.Contains(log, "extractor") {
 		t.Errorf("an extractor that comes with the program: exit code %d, %q", code, log)
 	}
 	for range 2 { // the second time too
 		code, log := try(one, here)
-		if code != exitUntrusted || !strings.Contains(log, "--"+yesFlag+" "+first) || !strings.Contains(log, "parameters") ||
+		if code != exitUntrusted || !strings.Contains(log, "--"+yesFlag+" "+first) ||
+			!strings.Contains(log, "parameters") ||
 			!strings.Contains(log, "A network made for it can") {
 			t.Errorf("an unknown extractor: exit code %d, %q", code, log)
 		}
@@ -109,7 +113,8 @@ func TestNoSilentFirstUse(t *testing.T) {
 	if code, log := try(one, here); code != exitOK || strings.Contains(log, "extractor") {
 		t.Errorf("the same again: exit code %d, %q", code, log)
 	}
-	if code, log := try(two, here); code != exitUntrusted || !strings.Contains(log, first) || !strings.Contains(log, second) {
+	if code, log := try(two, here); code != exitUntrusted || !strings.Contains(log, first) ||
+		!strings.Contains(log, second) {
 		t.Errorf("another in its place: exit code %d, %q; want one with both digests", code, log)
 	}
 	if code, _ := try(one, there); code != exitUntrusted {
@@ -119,7 +124,8 @@ func TestNoSilentFirstUse(t *testing.T) {
 		t.Errorf("with its digest: exit code %d, %q", code, log)
 	}
 	if code, log := try(model(t, models.KindClient), here, "--"+yesFlag, second); code != exitUsage {
-		t.Errorf("another than the one that was named comes with the program: exit code %d, %q", code, log)
+		t.Errorf("another than the one that was named comes with the program: exit code %d, %q", code,
+			log)
 	}
 	run(t, "approve", "--approved", file, two)
 	if code, log := try(two, there); code != exitOK {
@@ -139,12 +145,13 @@ func TestWithYes(t *testing.T) {
 	}
 }
 
-// TestPixelsApproved: with an extractor that returns the pixels, which the owner approved, every image of a class of one stands in the
-// upload; --at-least leaves such classes out.
+// TestPixelsApproved: with an extractor that returns the pixels, which the owner approved, every
+// image of a class of one stands in the upload; --at-least leaves such classes out.
 func TestPixelsApproved(t *testing.T) {
 	im, labels := blobs(8)
 	dir, _ := folder(t, im, labels)
-	graph, file, out := pixelExtractor(t), filepath.Join(t.TempDir(), "approved"), filepath.Join(t.TempDir(), "upload")
+	graph, file, out := pixelExtractor(t), filepath.Join(t.TempDir(), "approved"),
+		filepath.Join(t.TempDir(), "upload")
 	args := []string{"compress", "--model", graph, "--client", "a", "-o", out, "--approved", file, dir}
 	run(t, "approve", "--approved", file, graph)
 	run(t, args...)

@@ -33,8 +33,9 @@ func canary() (pixels []uint8, labels []int) {
 	return im.Pix, labels
 }
 
-// attackGraph writes the client graph of a private round behind the digits' extractor, with nodes put between the extractor and what
-// follows: they read the features "honest" and "bright" [n, 1], +1 for the canary and -1 for every other image, and give the features.
+// attackGraph writes the client graph of a private round behind the digits' extractor, with nodes
+// put between the extractor and what follows: they read the features "honest" and "bright" [n, 1],
+// +1 for the canary and -1 for every other image, and give the features.
 func attackGraph(t *testing.T, nodes ...*onnx.Node) string {
 	t.Helper()
 	m, _, err := models.Load(privateGraph(t))
@@ -68,13 +69,14 @@ func attackGraph(t *testing.T, nodes ...*onnx.Node) string {
 	return path
 }
 
-// released compresses the first n images for a private round whose server adds the noise, so that the sums come as they are, and returns
-// them; nil where nothing was written.
+// released compresses the first n images for a private round whose server adds the noise, so that
+// the sums come as they are, and returns them; nil where nothing was written.
 func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 	t.Helper()
 	dir := t.TempDir()
 	pixels, labels := canary()
-	write(t, filepath.Join(dir, "images"), append(header(0x803, uint32(n), side, side), pixels[:n*side*side]...))
+	write(t, filepath.Join(dir, "images"),
+		append(header(0x803, uint32(n), side, side), pixels[:n*side*side]...))
 	y := binary.BigEndian.AppendUint32([]byte{0, 0, 8, 1}, uint32(n))
 	for _, v := range labels[:n] {
 		y = append(y, byte(v))
@@ -82,9 +84,11 @@ func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 	write(t, filepath.Join(dir, "labels"), y)
 	out := filepath.Join(dir, "upload")
 	var log bytes.Buffer
-	if code := execute(context.Background(), []string{"compress", "--model", graph, "--client", t.Name(), "-o", out, "--epsilon", "1",
-		"--" + yesFlag, digestOf(t, graph), "--noise", "trusted", filepath.Join(dir, "images"), "--labels", filepath.Join(dir,
-			"labels")}, io.Discard, &log); code != exitOK {
+	if code := execute(context.Background(),
+		[]string{"compress", "--model", graph, "--client", t.Name(), "-o", out, "--epsilon", "1",
+			"--" + yesFlag, digestOf(t, graph), "--noise", "trusted", filepath.Join(dir, "images"),
+			"--labels", filepath.Join(dir,
+				"labels")}, io.Discard, &log); code != exitOK {
 		t.Logf("%s", log.String())
 		return nil
 	}
@@ -104,7 +108,8 @@ func moved(t *testing.T, graph string) float64 {
 	t.Helper()
 	with, without := sumsOf(t, graph, 40), sumsOf(t, graph, 39)
 	if with == nil || without == nil {
-		t.Fatalf("uploads with and without the image: %v and %v; want both, as absence tells", with != nil, without != nil)
+		t.Fatalf("uploads with and without the image: %v and %v; want both, as absence tells",
+			with != nil, without != nil)
 	}
 	var square float64
 	for i, v := range with.Sums.Values {
@@ -113,8 +118,8 @@ func moved(t *testing.T, graph string) float64 {
 	return math.Sqrt(square)
 }
 
-// TestOneImageMovesOneRow: a graph that turns the features of all images round that run together with one of them moves the sums by no more
-// than the sensitivity.
+// TestOneImageMovesOneRow: a graph that turns the features of all images round that run together
+// with one of them moves the sums by no more than the sensitivity.
 func TestOneImageMovesOneRow(t *testing.T) {
 	graph := attackGraph(t,
 		&onnx.Node{Op: "ReduceMax", Inputs: []string{"bright"}, Outputs: []string{"any"},
@@ -128,8 +133,8 @@ func TestOneImageMovesOneRow(t *testing.T) {
 	}
 }
 
-// TestNoAbsence: a graph that divides by zero, or fails, for one image makes that image a row of zeros that counts, and the upload is
-// there.
+// TestNoAbsence: a graph that divides by zero, or fails, for one image makes that image a row of
+// zeros that counts, and the upload is there.
 func TestNoAbsence(t *testing.T) {
 	for name, nodes := range map[string][]*onnx.Node{
 		"division by zero": {
@@ -145,7 +150,8 @@ func TestNoAbsence(t *testing.T) {
 	}
 }
 
-// TestUnsteady: a graph whose work depends on what is in an image is refused before an image is read.
+// TestUnsteady: a graph whose work depends on what is in an image is refused before an image is
+// read.
 func TestUnsteady(t *testing.T) {
 	graph := attackGraph(t,
 		&onnx.Node{Op: "Relu", Inputs: []string{"bright"}, Outputs: []string{"one"}},
@@ -156,7 +162,8 @@ func TestUnsteady(t *testing.T) {
 		&onnx.Node{Op: "Add", Inputs: []string{"honest", "sum"}, Outputs: []string{"features"}},
 	)
 	var log bytes.Buffer
-	args := []string{"compress", "--model", graph, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"), "--epsilon", "1", t.TempDir()}
+	args := []string{"compress", "--model", graph, "--client", "a", "-o",
+		filepath.Join(t.TempDir(), "u"), "--epsilon", "1", t.TempDir()}
 	if code := execute(context.Background(), args, io.Discard, &log); code != exitUsage ||
 		!strings.Contains(log.String(), "must not depend on what is in an image") {
 		t.Errorf("exit code %d, %s", code, log.String())
@@ -174,12 +181,15 @@ func pixelExtractor(t *testing.T) string {
 	}
 	c := models.ConjugateConfig{Dx: side * side, C: 10, K: 2}
 	values := map[string]*onnx.Tensor{}
-	for name, shape := range map[string][]int{models.ConjCentre: {c.Dx}, models.ConjRadius: {}, models.ConjMap: {c.Dx, c.K},
-		models.ConjOrigin: {c.K}, models.ConjLogLambda: {c.K}, models.ConjMetric: {c.K, c.K}, models.ConjWidening: {}} {
+	for name, shape := range map[string][]int{models.ConjCentre: {c.Dx}, models.ConjRadius: {},
+		models.ConjMap:    {c.Dx, c.K},
+		models.ConjOrigin: {c.K}, models.ConjLogLambda: {c.K}, models.ConjMetric: {c.K, c.K},
+		models.ConjWidening: {}} {
 		values[name] = onnx.ZerosF32(shape...)
 	}
 	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
-		for _, n := range []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2} {
+		for _, n := range []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB,
+			models.ConjLogitGamma, models.ConjO1, models.ConjO2} {
 			values[set+n] = onnx.ZerosF32()
 		}
 	}
@@ -196,7 +206,8 @@ func pixelExtractor(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := models.ClientGraph(x, models.Manifest{}, e, ef, models.Preprocessing{Height: side, Width: side, Channels: 1})
+	g, err := models.ClientGraph(x, models.Manifest{}, e, ef,
+		models.Preprocessing{Height: side, Width: side, Channels: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,17 +240,20 @@ func TestPixels(t *testing.T) {
 	dir, _ := folder(t, im, labels)
 	out := filepath.Join(t.TempDir(), "upload")
 	var log bytes.Buffer
-	if code := execute(context.Background(), []string{"compress", "--model", pixelExtractor(t), "--client", "a", "-o", out, dir}, io.Discard,
+	if code := execute(context.Background(),
+		[]string{"compress", "--model", pixelExtractor(t), "--client", "a", "-o", out, dir}, io.Discard,
 		&log); code != exitOK {
 		if !strings.Contains(log.String(), "can hide all of an image") {
 			t.Errorf("exit code %d, %q", code, log.String())
 		}
 		return
 	}
-	t.Errorf("%d of %d images stand in the upload", recovered(read(t, out).Points, im, labels), len(labels))
+	t.Errorf("%d of %d images stand in the upload",
+		recovered(read(t, out).Points, im, labels), len(labels))
 }
 
-// TestOtherTail: a graph that makes something else of the features than class means is refused, and the node is named.
+// TestOtherTail: a graph that makes something else of the features than class means is refused, and
+// the node is named.
 func TestOtherTail(t *testing.T) {
 	im, labels := blobs(8)
 	dir, _ := folder(t, im, labels)
@@ -247,15 +261,17 @@ func TestOtherTail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return n.Op == "MatMul" && n.Name == "matmul" })
+	at := slices.IndexFunc(m.Graph.Nodes,
+		func(n *onnx.Node) bool { return n.Op == "MatMul" && n.Name == "matmul" })
 	m.Graph.Nodes[at].Inputs[1] = m.Graph.Nodes[at-2].Inputs[0] // features that are not softened
 	graph := filepath.Join(t.TempDir(), "tail.onnx")
 	if err := serde.Save(graph, m); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	if code := execute(context.Background(), []string{"compress", "--model", graph, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"),
-		dir}, io.Discard, &log); code != exitUsage || !strings.Contains(log.String(), "want Div") {
+	if code := execute(context.Background(),
+		[]string{"compress", "--model", graph, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"),
+			dir}, io.Discard, &log); code != exitUsage || !strings.Contains(log.String(), "want Div") {
 		t.Errorf("exit code %d, %s", code, log.String())
 	}
 }

@@ -27,12 +27,14 @@ type benched struct {
 	Min        float64 `json:"min_ms"`
 	Median     float64 `json:"median_ms"`
 	Throughput float64 `json:"images_per_second"`
-	// PeakMemory is the largest resident size of the process in MiB, where the system tells it; else 0.
+	// PeakMemory is the largest resident size of the process in MiB, where the system tells it; else
+	// 0.
 	PeakMemory float64 `json:"peak_memory_mib"`
 }
 
 var benchCommand = command{
-	name: "bench", args: "--model FILE", short: "Measure time and memory of a client graph on drawn images",
+	name: "bench", args: "--model FILE",
+	short:   "Measure time and memory of a client graph on drawn images",
 	example: "  fmp-edge bench --model client.onnx --images 50 --threads 1",
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		model := f.String("model", "", "client graph that fmp fuse wrote")
@@ -45,10 +47,12 @@ var benchCommand = command{
 				return usagef("bench: give --model and nothing else; see fmp-edge bench --help")
 			}
 			if *images < 1 || *images > maxItems || *runs < 1 || *runs > 10_000 {
-				return usagef("bench: --images %d and --runs %d; allowed are 1 to %d and 1 to 10000", *images, *runs, maxItems)
+				return usagef("bench: --images %d and --runs %d; allowed are 1 to %d and 1 to 10000", *images,
+					*runs, maxItems)
 			}
 			if *threads < 0 || *threads > pure.MaxThreads {
-				return usagef("bench: --threads %d; allowed are 0 (one a core) to %d", *threads, pure.MaxThreads)
+				return usagef("bench: --threads %d; allowed are 0 (one a core) to %d", *threads,
+					pure.MaxThreads)
 			}
 			start := time.Now()
 			c, err := openClient(*model, *threads)
@@ -77,8 +81,8 @@ var benchCommand = command{
 			if *asJSON {
 				return printJSON(out, b)
 			}
-			_, err = fmt.Fprintf(out, "load:    %.1f ms\nfirst:   %.1f ms for %d images\nmedian:  %.1f ms (least %.1f), %.0f images/s\nmemory:  "+
-				"%.1f MiB at most\n",
+			_, err = fmt.Fprintf(out, "load:    %.1f ms\nfirst:   %.1f ms for %d images\nmedian:  %.1f ms "+
+				"(least %.1f), %.0f images/s\nmemory:  %.1f MiB at most\n",
 				b.Load, b.First, b.Images, b.Median, b.Min, b.Throughput, b.PeakMemory)
 			return err
 		}

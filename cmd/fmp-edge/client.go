@@ -45,8 +45,8 @@ func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, erro
 	for _, k := range kinds {
 		if f.Kind == k {
 			if f.Dx < 1 || f.C < 2 || f.S < 1 {
-				return nil, f, fmt.Errorf("model %s: its manifest says dx %d, %d classes and s %d; want dx and s of at least 1 and 2 classes", path,
-					f.Dx, f.C, f.S)
+				return nil, f, fmt.Errorf("model %s: its manifest says dx %d, %d classes and s %d; want dx "+
+					"and s of at least 1 and 2 classes", path, f.Dx, f.C, f.S)
 			}
 			return m, f, nil
 		}
@@ -81,13 +81,15 @@ func openClient(path string, threads int) (*client.Client, error) {
 }
 
 // compressRows makes the points of an upload from feature rows, [n, dx], with an embedding model.
-func compressRows(path string, threads int, rows *onnx.Tensor, labels []int) (*point.Set, models.Manifest, error) {
+func compressRows(path string, threads int, rows *onnx.Tensor,
+	labels []int) (*point.Set, models.Manifest, error) {
 	m, f, err := readModel(path, models.KindEmbedding)
 	if err != nil {
 		return nil, f, err
 	}
 	if len(rows.Shape) != 2 || rows.Shape[1] != f.Dx || rows.Shape[0] < 1 || rows.Shape[0] > maxItems {
-		return nil, f, fmt.Errorf("feature rows of shape %v; want 1 to %d rows of the model's dx, %d", rows.Shape, maxItems, f.Dx)
+		return nil, f, fmt.Errorf("feature rows of shape %v; want 1 to %d rows of the model's dx, %d",
+			rows.Shape, maxItems, f.Dx)
 	}
 	set, err := point.FromLabelled(rows.F32(), f.Dx, labels, f.C)
 	if err != nil {
@@ -101,8 +103,9 @@ func compressRows(path string, threads int, rows *onnx.Tensor, labels []int) (*p
 	if err != nil {
 		return nil, f, fmt.Errorf("model %s: %w", path, err)
 	}
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"points": onnx.NewTensor(set.Z, 1, set.N, f.Dx+f.C),
-		"weights": onnx.NewTensor(set.W, 1, set.N)}, "compressed", "masses")
+	out, err := engine.Eval(s,
+		map[string]*onnx.Tensor{"points": onnx.NewTensor(set.Z, 1, set.N, f.Dx+f.C),
+			"weights": onnx.NewTensor(set.W, 1, set.N)}, "compressed", "masses")
 	if err != nil {
 		return nil, f, err
 	}

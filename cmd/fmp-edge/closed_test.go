@@ -28,7 +28,8 @@ func withExternal(t *testing.T, path string, change func(p *onnxpb.ModelProto)) 
 		t.Fatal(err)
 	}
 	w := p.Graph.Initializer[0]
-	w.Dims, w.DataType, w.RawData, w.DataLocation = []int64{137}, int32(onnx.Uint8), nil, onnxpb.TensorProto_EXTERNAL
+	w.Dims, w.DataType, w.RawData, w.DataLocation = []int64{137}, int32(onnx.Uint8), nil,
+		onnxpb.TensorProto_EXTERNAL
 	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "ward-1.key"}}
 	if change != nil {
 		change(&p)
@@ -41,24 +42,29 @@ func withExternal(t *testing.T, path string, change func(p *onnxpb.ModelProto)) 
 	return to
 }
 
-// TestNoOtherFile: a model that names the key file beside it is refused before that is opened, whatever it says that it is.
+// TestNoOtherFile: a model that names the key file beside it is refused before that is opened,
+// whatever it says that it is.
 func TestNoOtherFile(t *testing.T) {
 	im, labels := blobs(10)
 	images, _ := folder(t, im, labels)
 	kindless := func(p *onnxpb.ModelProto) { p.MetadataProps = nil }
 	twice := func(p *onnxpb.ModelProto) {
-		p.MetadataProps = append(p.MetadataProps, &onnxpb.StringStringEntryProto{Key: "fmp.kind", Value: models.KindExtractor})
+		p.MetadataProps = append(p.MetadataProps,
+			&onnxpb.StringStringEntryProto{Key: "fmp.kind", Value: models.KindExtractor})
 	}
 	for name, c := range map[string]struct {
 		model  string
 		change func(p *onnxpb.ModelProto)
 		args   []string
 	}{
-		"client graph":                {model(t, models.KindClient), nil, []string{"compress", "--client", "a"}},
-		"client graph without a kind": {model(t, models.KindClient), kindless, []string{"compress", "--client", "a"}},
-		"client graph of two kinds":   {model(t, models.KindClient), twice, []string{"compress", "--client", "a"}},
-		"classifier":                  {classifier(t), nil, []string{"predict"}},
-		"client graph, inspected":     {model(t, models.KindClient), nil, []string{"inspect"}},
+		"client graph": {model(t, models.KindClient), nil,
+			[]string{"compress", "--client", "a"}},
+		"client graph without a kind": {model(t, models.KindClient), kindless,
+			[]string{"compress", "--client", "a"}},
+		"client graph of two kinds": {model(t, models.KindClient), twice,
+			[]string{"compress", "--client", "a"}},
+		"classifier":              {classifier(t), nil, []string{"predict"}},
+		"client graph, inspected": {model(t, models.KindClient), nil, []string{"inspect"}},
 	} {
 		path := withExternal(t, c.model, c.change)
 		for _, there := range []bool{false, true} {
@@ -76,14 +82,16 @@ func TestNoOtherFile(t *testing.T) {
 			}
 			var log bytes.Buffer
 			code := execute(context.Background(), args, &log, &log)
-			if _, err := os.Stat(out); code == exitOK || err == nil || !strings.Contains(log.String(), "lies in another file, which is not read") {
+			if _, err := os.Stat(out); code == exitOK || err == nil ||
+				!strings.Contains(log.String(), "lies in another file, which is not read") {
 				t.Errorf("%s, the key there %v: exit code %d, %s", name, there, code, log.String())
 			}
 		}
 	}
 }
 
-// TestBombClassifier: a classifier that takes much work is refused before an image is read, and nothing is printed of it.
+// TestBombClassifier: a classifier that takes much work is refused before an image is read, and
+// nothing is printed of it.
 func TestBombClassifier(t *testing.T) {
 	im, labels := blobs(3)
 	images, _ := folder(t, im, labels)
@@ -105,9 +113,11 @@ func TestBombClassifier(t *testing.T) {
 		}
 	}
 	node := func(op, out string, in ...string) {
-		g.Nodes = append(g.Nodes, &onnx.Node{Name: "bomb/" + out, Op: op, Inputs: in, Outputs: []string{out}})
+		g.Nodes = append(g.Nodes,
+			&onnx.Node{Name: "bomb/" + out, Op: op, Inputs: in, Outputs: []string{out}})
 	}
-	g.Initializers["bomb/side"], g.Initializers["bomb/axis"] = onnx.Vector[int64](1, 12_000, 12_000), onnx.Vector[int64](0)
+	g.Initializers["bomb/side"], g.Initializers["bomb/axis"] = onnx.Vector[int64](1, 12_000, 12_000),
+		onnx.Vector[int64](0)
 	node("ReduceMean", "one", "honest")
 	node("Expand", "wide", "one", "bomb/side")
 	node("MatMul", "product", "wide", "wide")
@@ -119,7 +129,8 @@ func TestBombClassifier(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, log bytes.Buffer
-	if code := execute(context.Background(), []string{"predict", "--model", path, images}, &out, &log); code == exitOK || out.Len() > 0 ||
+	if code := execute(context.Background(), []string{"predict", "--model", path, images}, &out,
+		&log); code == exitOK || out.Len() > 0 ||
 		!strings.Contains(log.String(), "multiply-adds") {
 		t.Errorf("exit code %d, %s%s", code, out.String(), log.String())
 	}

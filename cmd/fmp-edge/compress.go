@@ -37,12 +37,14 @@ type written struct {
 	Size   int    `json:"size"`  // points
 	Dx     int    `json:"dx"`
 	C      int    `json:"classes"`
-	// Calibration counts the images of n that are calibration points, and Precision is the number format of an upload of moments.
+	// Calibration counts the images of n that are calibration points, and Precision is the number
+	// format of an upload of moments.
 	Calibration int    `json:"calibration,omitempty"`
 	Precision   string `json:"precision,omitempty"`
 	// Skipped counts files under the folder that are no images.
 	Skipped int `json:"skipped,omitempty"`
-	// Bad counts images that cannot be read (--on-bad skip) and classes of too few images (--at-least) that were left out.
+	// Bad counts images that cannot be read (--on-bad skip) and classes of too few images (--at-least)
+	// that were left out.
 	Bad int `json:"bad,omitempty"`
 	// Folders are the classes that folders or labels were taken for.
 	Folders []imagefile.Mapped `json:"folders,omitempty"`
@@ -53,12 +55,14 @@ var compressCommand = command{
 	short: "Turn labelled images, or feature rows, into an upload",
 	example: `  fmp-edge compress --model client.onnx --client shop-17 -o shop-17.upload photos/
   fmp-edge compress --model client.onnx --client shop-17 -o shop-17.upload list.csv
-  fmp-edge compress --model client.onnx --client a -o a.upload train-images-idx3-ubyte --labels train-labels-idx1-ubyte --count 50
+  fmp-edge compress --model client.onnx --client a -o a.upload train-images-idx3-ubyte \
+    --labels train-labels-idx1-ubyte --count 50
   fmp-edge compress --model private-client.onnx --client a -o a.upload --epsilon 4 photos/
   fmp-edge compress --model embedding.onnx --client a -o a.upload --rows features.npy --labels labels.npy
 
-SOURCE is a folder with one folder of images a class, named by the class (by its number with --class-numbers); a .csv
-of path,label with paths relative to it; or an IDX file of images, plain or .gz. Images are ` + imagefile.Formats + `;
+SOURCE is a folder with one folder of images a class, named by the class (by its number with
+--class-numbers); a .csv of path,label with paths relative to it; or an IDX file of images, plain or
+.gz. Images are` + imagefile.Formats + `;
 ` + imagefile.HEIFFormats + ` too where heif-dec, heif-convert or magick is on the PATH. Images of other formats are bad
 images (--on-bad). Images are turned upright (EXIF) and brought to the model's size as
 it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,
@@ -87,24 +91,33 @@ type compressing struct {
 
 func compressFlags(f *pflag.FlagSet) *compressing {
 	c := &compressing{
-		set:       f,
-		model:     f.String("model", "", "client graph that fmp fuse wrote; with --rows an embedding"),
-		client:    f.String("client", "", "name of this client, 1 to 128 bytes"),
-		round:     f.Uint64("round", 0, "round of the federation"),
-		output:    f.StringP("output", "o", "", "upload to write, into a folder that is there; there whole or not at all"),
-		precision: f.String("precision", string(federate.Single), "of the points: float32, float16 or int8"),
-		labels:    f.String("labels", "", "labels of an IDX file's images (IDX), of a folder's images (.csv of path,label) or of --rows (.npy)"),
-		rows:      f.String("rows", "", ".npy of feature rows [n, dx], in place of SOURCE"),
-		skip:      f.Int("skip", 0, "images of an IDX file to leave out at its beginning"),
-		count:     f.Int("count", 0, "images of an IDX file to take; 0 takes all"),
-		threads:   f.Int("threads", 0, "threads of one operator, and images that are decoded at once; 0 is one a core"),
-		pixels:    f.Int("max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes"),
-		onBad:     f.String("on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named"),
-		atLeast:   f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more hides single images better than one of one"),
-		calibrate: f.Int("calibrate", 0, "calibration points, 0 to 100 beside class means and to 10 beside moments: features of single "+
-			"images, one in five at most, for prediction sets and temperature (docs/sets.md)"),
-		secret: f.String("secret", "", "file of this client's secret that chooses the calibration points; made where it is missing (default: "+
-			"fmp/calibration.key in the user's folder for configuration)"),
+		set:    f,
+		model:  f.String("model", "", "client graph that fmp fuse wrote; with --rows an embedding"),
+		client: f.String("client", "", "name of this client, 1 to 128 bytes"),
+		round:  f.Uint64("round", 0, "round of the federation"),
+		output: f.StringP("output", "o", "",
+			"upload to write, into a folder that is there; there whole or not at all"),
+		precision: f.String("precision", string(federate.Single),
+			"of the points: float32, float16 or int8"),
+		labels: f.String("labels", "", "labels of an IDX file's images (IDX), of a folder's images "+
+			"(.csv of path,label) or of --rows (.npy)"),
+		rows:  f.String("rows", "", ".npy of feature rows [n, dx], in place of SOURCE"),
+		skip:  f.Int("skip", 0, "images of an IDX file to leave out at its beginning"),
+		count: f.Int("count", 0, "images of an IDX file to take; 0 takes all"),
+		threads: f.Int("threads", 0,
+			"threads of one operator, and images that are decoded at once; 0 is one a core"),
+		pixels: f.Int("max-pixels", imagefile.MaxPixels,
+			"largest image that is decoded, in pixels; each takes 2 to 8 bytes"),
+		onBad: f.String("on-bad", "fail",
+			"what to do about images that cannot be read: fail or skip; all are named"),
+		atLeast: f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more "+
+			"hides single images better than one of one"),
+		calibrate: f.Int("calibrate", 0, "calibration points, 0 to 100 beside class means and to 10 "+
+			"beside moments: features of single images, one in five at most, for prediction sets and "+
+			"temperature (docs/sets.md)"),
+		secret: f.String("secret", "", "file of this client's secret that chooses the calibration "+
+			"points; made where it is missing (default: fmp/calibration.key in the user's folder for "+
+			"configuration)"),
 		byNumber: f.Bool(imagefile.ByNumberFlag, false, imagefile.ByNumberHelp),
 		approved: approvedFlag(f),
 		yes:      yesTrustFlag(f),
@@ -125,7 +138,8 @@ func (c *compressing) check() error {
 	if *c.onBad != "fail" && *c.onBad != "skip" {
 		return usagef("compress: --on-bad is %q; allowed are fail and skip", *c.onBad)
 	}
-	for _, r := range []struct{ flag, value string }{{"--model", *c.model}, {"--client", *c.client}, {"--output", *c.output}} {
+	for _, r := range []struct{ flag, value string }{{"--model", *c.model}, {"--client", *c.client},
+		{"--output", *c.output}} {
 		if r.value == "" {
 			return usagef("compress: %s is missing; see fmp-edge compress --help", r.flag)
 		}
@@ -136,22 +150,26 @@ func (c *compressing) check() error {
 	switch federate.Precision(*c.precision) {
 	case federate.Single, federate.Half, federate.Int8:
 	default:
-		return usagef("compress: --precision %q; allowed are %s, %s and %s", *c.precision, federate.Single, federate.Half, federate.Int8)
+		return usagef("compress: --precision %q; allowed are %s, %s and %s", *c.precision,
+			federate.Single, federate.Half, federate.Int8)
 	}
 	if *c.threads < 0 || *c.threads > pure.MaxThreads {
-		return usagef("compress: --threads %d; allowed are 0 (one a core) to %d", *c.threads, pure.MaxThreads)
+		return usagef("compress: --threads %d; allowed are 0 (one a core) to %d", *c.threads,
+			pure.MaxThreads)
 	}
 	if *c.pixels < 1 || *c.pixels > imagefile.MaxPixels {
 		return usagef("compress: --max-pixels %d; allowed are 1 to %d", *c.pixels, imagefile.MaxPixels)
 	}
 	if *c.skip < 0 || *c.count < 0 {
-		return usagef("compress: --skip %d and --count %d; allowed are numbers of at least 0", *c.skip, *c.count)
+		return usagef("compress: --skip %d and --count %d; allowed are numbers of at least 0",
+			*c.skip, *c.count)
 	}
 	if *c.atLeast < 1 || *c.atLeast > maxItems {
 		return usagef("compress: --at-least %d; allowed are 1 to %d", *c.atLeast, maxItems)
 	}
 	if *c.calibrate < 0 || *c.calibrate > federate.MaxCalibration {
-		return usagef("compress: --calibrate %d; allowed are 0 to %d", *c.calibrate, federate.MaxCalibration)
+		return usagef("compress: --calibrate %d; allowed are 0 to %d", *c.calibrate,
+			federate.MaxCalibration)
 	}
 	return nil
 }
@@ -217,11 +235,13 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 }
 
 // source opens labelled images, and says which files are none.
-func (c *compressing) source(cl *client.Client, path string, log io.Writer) (imagefile.Source, imagefile.LeftOut, error) {
+func (c *compressing) source(cl *client.Client, path string,
+	log io.Writer) (imagefile.Source, imagefile.LeftOut, error) {
 	classes := cl.Classes()
 	classes.ByNumber = *c.byNumber
-	src, others, err := imagefile.Open(path, imagefile.Options{Fit: cl.Fit, Classes: classes, Labels: *c.labels, Skip: *c.skip,
-		Count: *c.count, MaxPixels: *c.pixels, MaxItems: maxItems, Threads: *c.threads})
+	src, others, err := imagefile.Open(path,
+		imagefile.Options{Fit: cl.Fit, Classes: classes, Labels: *c.labels, Skip: *c.skip,
+			Count: *c.count, MaxPixels: *c.pixels, MaxItems: maxItems, Threads: *c.threads})
 	if err != nil {
 		return nil, others, refused("compress", err)
 	}
@@ -238,7 +258,8 @@ func tell(log io.Writer, cl *client.Client, left []error) {
 		fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
 	}
 	if cl.Zeros > 0 {
-		fmt.Fprintf(log, "fmp-edge: of %d images the client graph made no finite numbers; they count as rows of zeros\n", cl.Zeros)
+		fmt.Fprintf(log, "fmp-edge: of %d images the client graph made no finite numbers; they count "+
+			"as rows of zeros\n", cl.Zeros)
 	}
 }
 
@@ -270,7 +291,8 @@ func (c *compressing) compressRows(ctx context.Context, args []string, stdout io
 var imageNames = []string{"at-least", "approved", yesFlag, "calibrate", "secret"}
 
 // write writes an upload and says so.
-func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped, bad int) error {
+func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped,
+	bad int) error {
 	u.Round, u.Client, u.Precision = *c.round, *c.client, federate.Precision(*c.precision)
 	data, err := u.EncodeWithin(c.bytes)
 	if err != nil {
@@ -287,7 +309,8 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 	}
 	w := written{
 		Folders: c.mapped,
-		Upload:  *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N, Size: u.Points.N, Dx: u.Points.Dx,
+		Upload:  *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N,
+		Size: u.Points.N, Dx: u.Points.Dx,
 		C:       u.Points.C,
 		Skipped: skipped, Bad: bad,
 	}
@@ -303,16 +326,18 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		return printJSON(stdout, w)
 	}
 	if u.Within != nil {
-		_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes of %s; moments of %d numbers and %d classes from n = %d, %d of them calibration "+
-			"points)\n", w.Upload, w.Bytes, w.Precision, w.Dx, w.C, w.N, w.Calibration)
+		_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes of %s; moments of %d numbers and %d classes "+
+			"from n = %d, %d of them calibration points)\n", w.Upload, w.Bytes, w.Precision, w.Dx, w.C,
+			w.N, w.Calibration)
 		return err
 	}
 	calibration := ""
 	if w.Calibration > 0 {
 		calibration = fmt.Sprintf(", %d of them calibration points", w.Calibration)
 	}
-	_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d%s)\n", w.Upload, w.Bytes, w.Size, w.Dx,
-		w.C, w.N, calibration)
+	_, err = fmt.Fprintf(stdout,
+		"upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d%s)\n", w.Upload, w.Bytes,
+		w.Size, w.Dx, w.C, w.N, calibration)
 	return err
 }
 

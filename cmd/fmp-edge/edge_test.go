@@ -110,7 +110,8 @@ func read(t testing.TB, path string) *federate.Upload {
 func near(t testing.TB, what string, got, want *point.Set, tolerance float64) {
 	t.Helper()
 	if got.N != want.N || got.Dx != want.Dx || got.C != want.C {
-		t.Fatalf("%s: %d points of dx %d and %d classes, want %d of %d and %d", what, got.N, got.Dx, got.C, want.N, want.Dx, want.C)
+		t.Fatalf("%s: %d points of dx %d and %d classes, want %d of %d and %d", what, got.N, got.Dx,
+			got.C, want.N, want.Dx, want.C)
 	}
 	for i, v := range got.Z {
 		if !(math.Abs(float64(v-want.Z[i])) <= tolerance) {
@@ -124,7 +125,8 @@ func near(t testing.TB, what string, got, want *point.Set, tolerance float64) {
 	}
 }
 
-// folder lays images out as DIR/LABEL/NUMBER.png and returns DIR and the order in which they are read.
+// folder lays images out as DIR/LABEL/NUMBER.png and returns DIR and the order in which they are
+// read.
 func folder(t testing.TB, im *dataset.Images, labels []int) (dir string, order []int) {
 	dir = t.TempDir()
 	for c := range 10 {
@@ -138,8 +140,9 @@ func folder(t testing.TB, im *dataset.Images, labels []int) (dir string, order [
 	return dir, order
 }
 
-// TestSources: a folder, a list and IDX files of the same images give the same upload, to the rounding that the order
-// of images makes; and it is what the program on the server's side computes.
+// TestSources: a folder, a list and IDX files of the same images give the same upload, to the
+// rounding that the order of images makes; and it is what the program on the server's side
+// computes.
 func TestSources(t *testing.T) {
 	const n = 23
 	im, labels := blobs(n)
@@ -174,8 +177,11 @@ func TestSources(t *testing.T) {
 	run(t, "compress", "--model", m, "--client", "a", "--round", "4", "-o", path("folder"), dir)
 	run(t, "compress", "--model", m, "--client", "a", "-o", path("list"), csvPath)
 	var w written
-	if err := json.Unmarshal([]byte(run(t, "compress", "--json", "--threads", "2", "--model", m, "--client", "a", "-o", path("idx"), idxPath,
-		"--labels", labelPath, "--skip", "2", "--count", fmt.Sprint(n))), &w); err != nil || w.N != n || w.Size < 1 {
+	if err := json.Unmarshal(
+		[]byte(run(t, "compress", "--json", "--threads", "2", "--model", m, "--client", "a", "-o",
+			path("idx"), idxPath, "--labels", labelPath, "--skip", "2", "--count", fmt.Sprint(n))),
+		&w); err != nil ||
+		w.N != n || w.Size < 1 {
 		t.Errorf("JSON %+v, %v", w, err)
 	}
 	got := read(t, path("folder"))
@@ -204,7 +210,8 @@ func TestSources(t *testing.T) {
 	})
 }
 
-// serverSide computes an upload as fmp run does: extractor and embedding apart, on the ONNX Runtime.
+// serverSide computes an upload as fmp run does: extractor and embedding apart, on the ONNX
+// Runtime.
 func serverSide(t *testing.T, im *dataset.Images, labels []int) *point.Set {
 	e := orttest.New(t)
 	x, err := extractor.Open(e, model(t, models.KindExtractor), extractor.Options{}, *im)
@@ -240,7 +247,8 @@ func serverSide(t *testing.T, im *dataset.Images, labels []int) *point.Set {
 	return uploads[0]
 }
 
-// TestMain keeps what the tests approve and spend out of the user's folder for configuration, and has private rounds wait for nothing.
+// TestMain keeps what the tests approve and spend out of the user's folder for configuration, and
+// has private rounds wait for nothing.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "fmp-edge-config")
 	if err != nil {
@@ -268,7 +276,8 @@ func TestParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir, order := folder(t, im, labels)
-	src, _, err := imagefile.Open(dir, imagefile.Options{Fit: c.Fit, Classes: imagefile.Classes{N: c.Manifest.C}, MaxItems: n})
+	src, _, err := imagefile.Open(dir,
+		imagefile.Options{Fit: c.Fit, Classes: imagefile.Classes{N: c.Manifest.C}, MaxItems: n})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,8 +305,9 @@ func TestParts(t *testing.T) {
 	for i, k := range order {
 		ys[i] = int64(labels[k])
 	}
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(sorted.Pix, n, side, side, 1),
-		"labels": onnx.NewTensor(ys, n)}, "points", "masses")
+	out, err := engine.Eval(s,
+		map[string]*onnx.Tensor{"images": onnx.NewTensor(sorted.Pix, n, side, side, 1),
+			"labels": onnx.NewTensor(ys, n)}, "points", "masses")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +332,8 @@ func TestRows(t *testing.T) {
 	for i := range y {
 		y[i] = int64(i % f.C)
 	}
-	rows, labels, out := filepath.Join(dir, "x.npy"), filepath.Join(dir, "y.npy"), filepath.Join(dir, "u")
+	rows, labels, out := filepath.Join(dir, "x.npy"), filepath.Join(dir, "y.npy"),
+		filepath.Join(dir, "u")
 	for p, tensor := range map[string]*onnx.Tensor{rows: x, labels: onnx.NewTensor(y, 12)} {
 		if err := npy.Save(p, tensor); err != nil {
 			t.Fatal(err)
@@ -338,7 +349,8 @@ func TestRows(t *testing.T) {
 func TestRefused(t *testing.T) {
 	im, labels := blobs(4)
 	dir, _ := folder(t, im, labels)
-	client, ext, embedding := model(t, models.KindClient), model(t, models.KindExtractor), model(t, models.KindEmbedding)
+	client, ext, embedding := model(t, models.KindClient), model(t, models.KindExtractor),
+		model(t, models.KindEmbedding)
 	file := func(name, content string) string {
 		p := filepath.Join(t.TempDir(), name)
 		write(t, p, []byte(content))
@@ -379,39 +391,58 @@ func TestRefused(t *testing.T) {
 		{"extractor", exitUsage, `kind "extractor"`, []string{"--model", ext, dir}},
 		{"embedding for images", exitUsage, `kind "embedding"`, []string{"--model", embedding, dir}},
 		{"foreign model", exitUsage, "fmp.kind", []string{"--model", foreignPath, dir}},
-		{"many calibration points", exitUsage, "--calibrate 101", []string{"--model", client, "--calibrate", "101", dir}},
-		{"client graph for rows", exitUsage, `kind "client"`, []string{"--model", client, "--rows", rows, "--labels", ys}},
-		{"rows of another dx", exitUsage, "[3 5]", []string{"--model", embedding, "--rows", rows, "--labels", ys}},
-		{"no model", exitMissing, "missing.onnx", []string{"--model", filepath.Join(dir, "missing.onnx"), dir}},
+		{"many calibration points", exitUsage, "--calibrate 101",
+			[]string{"--model", client, "--calibrate", "101", dir}},
+		{"client graph for rows", exitUsage, `kind "client"`,
+			[]string{"--model", client, "--rows", rows, "--labels", ys}},
+		{"rows of another dx", exitUsage, "[3 5]",
+			[]string{"--model", embedding, "--rows", rows, "--labels", ys}},
+		{"no model", exitMissing, "missing.onnx",
+			[]string{"--model", filepath.Join(dir, "missing.onnx"), dir}},
 		{"no source", exitUsage, "0 sources", []string{"--model", client}},
 		{"unknown class", exitUsage, `"eleven" is no class`, []string{"--model", client, strange}},
-		{"empty folder", exitUsage, "has no images (JPEG, PNG, WebP", []string{"--model", client, t.TempDir()}},
-		{"client's name as a path", exitUsage, "leads nowhere as a path", []string{"--model", client, "--client", "a b/../c", t.TempDir()}},
+		{"empty folder", exitUsage, "has no images (JPEG, PNG, WebP",
+			[]string{"--model", client, t.TempDir()}},
+		{"client's name as a path", exitUsage, "leads nowhere as a path",
+			[]string{"--model", client, "--client", "a b/../c", t.TempDir()}},
 		{"no folder for the upload", exitMissing, "the folder /nowhere is not there",
 			[]string{"--model", client, "--output", "/nowhere/a.upload", t.TempDir()}},
-		{"large image", exitUsage, "--max-pixels", []string{"--model", client, "--max-pixels", "1000", large}},
+		{"large image", exitUsage, "--max-pixels",
+			[]string{"--model", client, "--max-pixels", "1000", large}},
 		{"broken image", exitUsage, "a.png", []string{"--model", client, broken}},
-		{"list without labels", exitUsage, "path,label", []string{"--model", client, file("a.csv", "a.png\n")}},
-		{"list of unknown class", exitUsage, "record 1", []string{"--model", client, file("a.csv", "a.png,10\n")}},
-		{"list of a missing image", exitMissing, "gone.png", []string{"--model", client, file("a.csv", "gone.png,1\n")}},
+		{"list without labels", exitUsage, "path,label",
+			[]string{"--model", client, file("a.csv", "a.png\n")}},
+		{"list of unknown class", exitUsage, "record 1",
+			[]string{"--model", client, file("a.csv", "a.png,10\n")}},
+		{"list of a missing image", exitMissing, "gone.png",
+			[]string{"--model", client, file("a.csv", "gone.png,1\n")}},
 		{"IDX without labels", exitUsage, "--labels", []string{"--model", client, idx}},
-		{"IDX cut short", exitUsage, "truncated", []string{"--model", client, idx, "--labels", idxLabels}},
-		{"IDX without so many", exitUsage, "3 images are wanted", []string{"--model", client, idx, "--labels", idxLabels, "--count", "3"}},
-		{"one image", exitUsage, "has no label", []string{"--model", client, filepath.Join(large, "1", "a.png")}},
-		{"list with semicolons", exitUsage, "comma", []string{"--model", client, file("a.csv", "path;label\na.png;1\n")}},
+		{"IDX cut short", exitUsage, "truncated",
+			[]string{"--model", client, idx, "--labels", idxLabels}},
+		{"IDX without so many", exitUsage, "3 images are wanted",
+			[]string{"--model", client, idx, "--labels", idxLabels, "--count", "3"}},
+		{"one image", exitUsage, "has no label",
+			[]string{"--model", client, filepath.Join(large, "1", "a.png")}},
+		{"list with semicolons", exitUsage, "comma",
+			[]string{"--model", client, file("a.csv", "path;label\na.png;1\n")}},
 		{"other files alone", exitUsage, "(1 file was left out: 1/a.txt (no image))",
 			[]string{"--model", client, filepath.Dir(filepath.Dir(file("1/a.txt", "GIF89a")))}},
-		{"device for an output", exitUsage, "no regular file", []string{"--model", client, "-o", os.DevNull, dir}},
-		{"folder for an output", exitUsage, "it is a folder", []string{"--model", client, "-o", t.TempDir(), dir}},
+		{"device for an output", exitUsage, "no regular file",
+			[]string{"--model", client, "-o", os.DevNull, dir}},
+		{"folder for an output", exitUsage, "it is a folder",
+			[]string{"--model", client, "-o", t.TempDir(), dir}},
 		{"threads", exitUsage, "--threads -1", []string{"--model", client, "--threads", "-1", dir}},
 		{"precision", exitUsage, "float8", []string{"--model", client, "--precision", "float8", dir}},
 		{"flag", exitUsage, "no-such", []string{"--no-such"}},
 	} {
 		out := filepath.Join(t.TempDir(), "upload")
 		var log bytes.Buffer
-		code := execute(context.Background(), append([]string{"compress", "--client", "a", "-o", out}, c.args...), io.Discard, &log)
-		if code != c.code || !strings.Contains(log.String(), c.want) || strings.Count(log.String(), "\n") != 1 {
-			t.Errorf("%s: exit code %d and %q; want %d and one line with %q", c.name, code, log.String(), c.code, c.want)
+		code := execute(context.Background(),
+			append([]string{"compress", "--client", "a", "-o", out}, c.args...), io.Discard, &log)
+		if code != c.code || !strings.Contains(log.String(), c.want) ||
+			strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%s: exit code %d and %q; want %d and one line with %q", c.name, code,
+				log.String(), c.code, c.want)
 		}
 		if entries, _ := os.ReadDir(filepath.Dir(out)); len(entries) > 0 {
 			t.Errorf("%s: wrote %v", c.name, entries)
@@ -419,11 +450,14 @@ func TestRefused(t *testing.T) {
 	}
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
-	if code := execute(cancelled, []string{"compress", "--model", client, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"), dir},
+	if code := execute(cancelled,
+		[]string{"compress", "--model", client, "--client", "a", "-o",
+			filepath.Join(t.TempDir(), "u"), dir},
 		io.Discard, io.Discard); code != exitInterrupted {
 		t.Errorf("interrupted: exit code %d", code)
 	}
-	if code := execute(context.Background(), []string{"inspect", client + "x"}, io.Discard, io.Discard); code != exitMissing {
+	if code := execute(context.Background(), []string{"inspect", client + "x"}, io.Discard,
+		io.Discard); code != exitMissing {
 		t.Errorf("inspecting nothing: exit code %d", code)
 	}
 	for _, args := range [][]string{{"help", "compress"}, {"compress", "--help"}} {
@@ -442,7 +476,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// classifier writes a classifier behind the shipped client graph of the digits, of heads drawn from a seed.
+// classifier writes a classifier behind the shipped client graph of the digits, of heads drawn from
+// a seed.
 func classifier(t *testing.T) string {
 	t.Helper()
 	g, f, err := models.Load(model(t, models.KindClient))
@@ -458,8 +493,8 @@ func classifier(t *testing.T) string {
 	for i := range heads {
 		heads[i] = 0.5 * r.NormFloat64()
 	}
-	m, err := models.NewClassifier(models.ClassifierParts{Features: features, Heads: onnx.NewTensor(heads, 5, f.Dx+1, f.C)},
-		models.Manifest{Classes: f.Classes})
+	m, err := models.NewClassifier(models.ClassifierParts{Features: features,
+		Heads: onnx.NewTensor(heads, 5, f.Dx+1, f.C)}, models.Manifest{Classes: f.Classes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -486,8 +521,9 @@ func predictions(t *testing.T, text string) [][]float32 {
 	return out
 }
 
-// TestPredict: a folder, one image, a list without labels and IDX files get the same probabilities, which are those of the
-// ONNX Runtime; the unsure are counted; what cannot be read is named, all of it.
+// TestPredict: a folder, one image, a list without labels and IDX files get the same probabilities,
+// which are those of the ONNX Runtime; the unsure are counted; what cannot be read is named, all of
+// it.
 func TestPredict(t *testing.T) {
 	const n = 20
 	im, labels := blobs(n)
@@ -513,8 +549,11 @@ func TestPredict(t *testing.T) {
 			}
 		}
 	}
-	same("list", predictions(t, run(t, "predict", "--json", "--model", c, filepath.Join(dir, "list.csv"))), func(i int) int { return i })
-	same("folder", predictions(t, run(t, "predict", "--json", "--model", c, dir)), func(i int) int { return order[i] })
+	same("list", predictions(t,
+		run(t, "predict", "--json", "--model", c, filepath.Join(dir, "list.csv"))),
+		func(i int) int { return i })
+	same("folder", predictions(t, run(t, "predict", "--json", "--model", c, dir)),
+		func(i int) int { return order[i] })
 	same("one image", predictions(t, run(t, "predict", "--json", "--model", c, filepath.Join(dir, "7", "0007.png"))),
 		func(int) int { return 7 })
 	t.Run("ort", func(t *testing.T) {
@@ -527,7 +566,8 @@ func TestPredict(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, n, side, side, 1)}, "probabilities")
+		out, err := engine.Eval(s,
+			map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, n, side, side, 1)}, "probabilities")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -540,7 +580,8 @@ func TestPredict(t *testing.T) {
 		}
 	})
 	var refusal bytes.Buffer
-	if code := execute(t.Context(), []string{"predict", "--model", c, "--level", "0.3", dir}, io.Discard, &refusal); code != exitUsage ||
+	if code := execute(t.Context(), []string{"predict", "--model", c, "--level", "0.3", dir},
+		io.Discard, &refusal); code != exitUsage ||
 		!strings.Contains(refusal.String(), "allowed are 0.5") {
 		t.Errorf("--level 0.3: exit code %d, %s", code, refusal.String())
 	}
@@ -565,10 +606,12 @@ func TestPredict(t *testing.T) {
 		code int
 		args []string
 	}{
-		{exitUsage, []string{"--on-bad", "skip", "--model", c, none}}, {exitUsage, []string{"--on-bad", "ignore", "--model", c, none}},
+		{exitUsage, []string{"--on-bad", "skip", "--model", c, none}},
+		{exitUsage, []string{"--on-bad", "ignore", "--model", c, none}},
 		{exitUsage, []string{"--model", c}}, {exitUsage, []string{"--model", c, "--json", "--csv", dir}},
 		{exitUsage, []string{"--model", c, "--reject", "2", dir}},
-		{exitMissing, []string{"--model", c + "x", dir}}, {exitMissing, []string{"--model", c, dir + "x"}},
+		{exitMissing, []string{"--model", c + "x", dir}},
+		{exitMissing, []string{"--model", c, dir + "x"}},
 		{exitUsage, []string{"--model", model(t, models.KindClient), dir}},
 		{exitUsage, []string{"--model", c, filepath.Dir(c)}},
 	} {
@@ -587,8 +630,8 @@ func TestBuilds(t *testing.T) {
 	bin := map[string]string{}
 	for _, arch := range []string{"amd64", "arm64"} {
 		bin[arch] = filepath.Join(t.TempDir(), "fmp-edge-"+arch)
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags", shipped, unfused, "-o",
-			bin[arch], ".")
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags",
+			shipped, unfused, "-o", bin[arch], ".")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building for %s: %v\n%s", arch, err, out)
@@ -616,7 +659,8 @@ func TestBuilds(t *testing.T) {
 	if err != nil {
 		t.Fatalf("arm64: %v", err)
 	}
-	theirs, ours := predictions(t, string(said)), predictions(t, run(t, "predict", "--json", "--model", c, dir))
+	theirs, ours := predictions(t, string(said)),
+		predictions(t, run(t, "predict", "--json", "--model", c, dir))
 	for i, p := range ours {
 		for k, v := range p {
 			if math.Abs(float64(v-theirs[i][k])) > 1e-5 {
@@ -625,7 +669,8 @@ func TestBuilds(t *testing.T) {
 		}
 	}
 	var b benched
-	text, err := exec.Command(qemu, bin["arm64"], "bench", "--json", "--runs", "1", "--model", m).Output()
+	text, err := exec.Command(qemu, bin["arm64"], "bench", "--json", "--runs", "1",
+		"--model", m).Output()
 	if err != nil {
 		t.Fatalf("arm64: %v", err)
 	}
@@ -641,15 +686,17 @@ func TestBuilds(t *testing.T) {
 const (
 	// shipped are the Makefile's tags of the program.
 	shipped = "minimal,nethttpomithttp2"
-	// unfused has the compiler keep products and sums apart, as make edge-all does, on processors where it would fuse them.
+	// unfused has the compiler keep products and sums apart, as make edge-all does, on processors
+	// where it would fuse them.
 	unfused = "-gcflags=all=-d=fmahash=qn"
 )
 
-// sameUpload fails unless a program makes the upload of this one, byte for byte, of a folder and of photographs in every format that is
-// read, which are decoded and resized.
+// sameUpload fails unless a program makes the upload of this one, byte for byte, of a folder and of
+// photographs in every format that is read, which are decoded and resized.
 func sameUpload(t *testing.T, program []string, dir string, datasets ...string) {
 	t.Helper()
-	odd, photographs := filepath.Join("..", "..", "featurize", "imagefile", "testdata", "odd"), t.TempDir()
+	odd, photographs := filepath.Join("..", "..", "featurize", "imagefile", "testdata", "odd"),
+		t.TempDir()
 	entries, err := os.ReadDir(odd)
 	if err != nil {
 		t.Fatal(err)
@@ -670,8 +717,8 @@ func sameUpload(t *testing.T, program []string, dir string, datasets ...string) 
 	for _, dataset := range datasets {
 		for _, images := range []string{dir, photographs} {
 			here, there := filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "there")
-			args := []string{"compress", "--model", assetstest.File(t, dataset, models.KindClient), "--client", "a", "--on-bad", "skip",
-				"--class-numbers", images,
+			args := []string{"compress", "--model", assetstest.File(t, dataset, models.KindClient),
+				"--client", "a", "--on-bad", "skip", "--class-numbers", images,
 				"-o"}
 			run(t, append(args, here)...)
 			cmd := exec.Command(program[0], append(append(program[1:], args...), there)...)
@@ -683,7 +730,8 @@ func sameUpload(t *testing.T, program []string, dir string, datasets ...string) 
 				t.Fatal(err)
 			}
 			if got, err := os.ReadFile(there); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%s: the upload of %s behind %s is not that of this program, byte for byte: %v", program, images, dataset, err)
+				t.Errorf("%s: the upload of %s behind %s is not that of this program, byte for byte: %v",
+					program, images, dataset, err)
 			}
 		}
 	}

@@ -41,16 +41,20 @@ var evaluateCommand = command{
 	short: "Score a classifier on this site's labelled images, and sign counts for the report of all sites",
 	example: `  fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json test/
   fmp-edge evaluate --model classifier.onnx --key shop-17.key --report-to https://server:8443 test/
-  fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json --epsilon 1 --max-epsilon 2 test/
+  fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json \
+    --epsilon 1 --max-epsilon 2 test/
 
-IMAGES is a folder with one folder of images a class, or a .csv of path,label: images that were in no upload. What leaves are counts:
-of images, of those that are right, and of those whose prediction set holds their class, by class and by bin of confidence, with
-the mean confidence of a bin and the mean size of sets. Counts below --least are told to nobody: classes and bins are merged until no
-count, and no difference of two, is below it. With --epsilon every count has noise in place of that, and means are left out.
-A report with noise that is written is spent budget: the ledger of private rounds adds it up with uploads, image by image, and what
-is beyond --max-epsilon is neither written nor sent. The same report again is the one of before, and spends nothing.
+IMAGES is a folder with one folder of images a class, or a .csv of path,label: images that were in
+no upload. What leaves are counts: of images, of those that are right, and of those whose prediction
+set holds their class, by class and by bin of confidence, with the mean confidence of a bin and the
+mean size of sets. Counts below --least are told to nobody: classes and bins are merged until no
+count, and no difference of two, is below it. With --epsilon every count has noise in place of that,
+and means are left out. A report with noise that is written is spent budget: the ledger of private
+rounds adds it up with uploads, image by image, and what is beyond --max-epsilon is neither written
+nor sent. The same report again is the one of before, and spends nothing.
 
-The counts are printed, and written or sent only with --output or --report-to. fmp evaluate --pool pools them (docs/cross-site.md).`,
+The counts are printed, and written or sent only with --output or --report-to. fmp evaluate --pool
+pools them (docs/cross-site.md).`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		var o scoring
 		f.StringVar(&o.model, "model", "", "classifier that fmp pool wrote")
@@ -62,24 +66,32 @@ The counts are printed, and written or sent only with --output or --report-to. f
 		f.DurationVar(&o.wait, "wait", time.Hour, "how long to wait for a server that does not answer")
 		f.Uint64Var(&o.round, "round", 0, "number of the round; --report-to asks the server")
 		f.IntVar(&o.least, "least", tally.Least, "least count that is told, 2 to 1000")
-		f.Float64Var(&o.epsilon, "epsilon", 0, "privacy of each image: noise on every count in place of --least, 0.01 to 20; 0 is none")
+		f.Float64Var(&o.epsilon, "epsilon", 0,
+			"privacy of each image: noise on every count in place of --least, 0.01 to 20; 0 is none")
 		f.Float64Var(&o.delta, "delta", privacy.DefaultDelta, "delta of --epsilon")
 		f.Float64Var(&o.maxEpsilon, "max-epsilon", 0, maxEpsilonHelp)
 		f.StringVar(&o.ledger, "ledger", "", ledgerHelp)
-		f.BoolVar(&o.redraw, "redraw", false, "draw the noise of a report that was made before a second time, and spend its budget a second "+
-			"time")
-		f.IntVar(&o.threads, "threads", 0, "threads of one operator, and images that are decoded at once; 0 is one a core")
-		f.IntVar(&o.pixels, "max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels; each takes 2 to 8 bytes")
-		f.StringVar(&o.onBad, "on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
-		f.StringVar(&o.labels, "labels", "", "labels of an IDX file's images (IDX file), or of feature rows (.npy)")
-		f.StringVar(&o.notice, "notice", "", "notice of the round's superseded versions (default: the classifier's name with .notice)")
-		f.StringVar(&o.server, "server-key", "", "public key of the round's server (base64), which must have signed the notice")
+		f.BoolVar(&o.redraw, "redraw", false, "draw the noise of a report that was made before a "+
+			"second time, and spend its budget a second time")
+		f.IntVar(&o.threads, "threads", 0,
+			"threads of one operator, and images that are decoded at once; 0 is one a core")
+		f.IntVar(&o.pixels, "max-pixels", imagefile.MaxPixels,
+			"largest image that is decoded, in pixels; each takes 2 to 8 bytes")
+		f.StringVar(&o.onBad, "on-bad", "fail",
+			"what to do about images that cannot be read: fail or skip; all are named")
+		f.StringVar(&o.labels, "labels", "",
+			"labels of an IDX file's images (IDX file), or of feature rows (.npy)")
+		f.StringVar(&o.notice, "notice", "",
+			"notice of the round's superseded versions (default: the classifier's name with .notice)")
+		f.StringVar(&o.server, "server-key", "",
+			"public key of the round's server (base64), which must have signed the notice")
 		f.BoolVar(&o.byNumber, imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
 		f.BoolVar(&o.asJSON, "json", false, "print JSON")
 		signerFlags(f)
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if len(args) != 1 {
-				return usagef("evaluate: %d arguments; want one folder, .csv or IDX file of labelled images", len(args))
+				return usagef("evaluate: %d arguments; want one folder, .csv or IDX file of labelled images",
+					len(args))
 			}
 			if err := o.check(); err != nil {
 				return err
@@ -94,11 +106,13 @@ func (o *scoring) check() error {
 	switch {
 	case o.model == "" || o.key == "":
 		return usagef("evaluate: give --model CLASSIFIER and --key FILE; see fmp-edge evaluate --help")
-	case o.threads < 0 || o.threads > pure.MaxThreads || o.pixels < 1 || o.pixels > imagefile.MaxPixels:
-		return usagef("evaluate: --threads %d and --max-pixels %d; allowed are 0 to %d and 1 to %d", o.threads, o.pixels, pure.MaxThreads,
-			imagefile.MaxPixels)
+	case o.threads < 0 || o.threads > pure.MaxThreads || o.pixels < 1 ||
+		o.pixels > imagefile.MaxPixels:
+		return usagef("evaluate: --threads %d and --max-pixels %d; allowed are 0 to %d and 1 to %d",
+			o.threads, o.pixels, pure.MaxThreads, imagefile.MaxPixels)
 	case o.least < tally.MinLeast || o.least > tally.MaxLeast:
-		return usagef("evaluate: --least %d; allowed are %d to %d", o.least, tally.MinLeast, tally.MaxLeast)
+		return usagef("evaluate: --least %d; allowed are %d to %d", o.least,
+			tally.MinLeast, tally.MaxLeast)
 	case o.onBad != "fail" && o.onBad != "skip":
 		return usagef("evaluate: --on-bad is %q; allowed are fail and skip", o.onBad)
 	case o.wait < time.Second || o.wait > 366*24*time.Hour:
@@ -119,17 +133,20 @@ func (o *scoring) checkNoise() error {
 		return usagef("evaluate: %w", err)
 	}
 	if !(o.maxEpsilon >= 0) || math.IsInf(o.maxEpsilon, 0) {
-		return usagef("evaluate: --max-epsilon %v; allowed are numbers above 0, and 0 for any", o.maxEpsilon)
+		return usagef("evaluate: --max-epsilon %v; allowed are numbers above 0, and 0 for any",
+			o.maxEpsilon)
 	}
 	if o.to != "" && o.output == "" {
-		return usagef("evaluate: --report-to with --epsilon wants --output FILE: the report is kept there, so that it can be sent again " +
-			"without that its noise is drawn, and its budget spent, a second time")
+		return usagef("evaluate: --report-to with --epsilon wants --output FILE: the report is kept " +
+			"there, so that it can be sent again without that its noise is drawn, and its budget spent, a " +
+			"second time")
 	}
 	return nil
 }
 
 // run scores the images, prints the counts that would leave, and writes or sends them.
-func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out, log io.Writer) error {
+func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out,
+	log io.Writer) error {
 	key, err := identity.Load(o.key)
 	if err != nil {
 		return refused("evaluate", err)
@@ -209,7 +226,8 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 }
 
 // add scores the images, or the feature rows (.npy), of a path.
-func (o *scoring) add(ctx context.Context, c *classify.Classifier, each func([]classify.Prediction) error, path string,
+func (o *scoring) add(ctx context.Context, c *classify.Classifier,
+	each func([]classify.Prediction) error, path string,
 	log io.Writer) error {
 	if strings.HasSuffix(strings.ToLower(path), ".npy") {
 		rows, err := npy.Load(path)
@@ -229,8 +247,9 @@ func (o *scoring) add(ctx context.Context, c *classify.Classifier, each func([]c
 		}
 		return c.Rows(ctx, rows, labels, each)
 	}
-	src, others, err := c.Source(path, imagefile.Options{Labels: o.labels, MaxPixels: o.pixels, Threads: o.threads,
-		Classes: imagefile.Classes{ByNumber: o.byNumber}})
+	src, others, err := c.Source(path,
+		imagefile.Options{Labels: o.labels, MaxPixels: o.pixels, Threads: o.threads,
+			Classes: imagefile.Classes{ByNumber: o.byNumber}})
 	if err != nil {
 		return err
 	}

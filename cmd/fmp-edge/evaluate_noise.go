@@ -33,7 +33,8 @@ type scored struct {
 	made    *tally.Report
 }
 
-// report scores the images and returns the signed report, which it writes where that is asked for. Noise is spent before.
+// report scores the images and returns the signed report, which it writes where that is asked for.
+// Noise is spent before.
 func (s *scored) report(ctx context.Context, f *pflag.FlagSet, path string) ([]byte, error) {
 	scores, err := s.score(ctx, f, path, s.log, func(ps []classify.Prediction) {
 		for i := range ps {
@@ -57,8 +58,8 @@ func (s *scored) report(ctx context.Context, f *pflag.FlagSet, path string) ([]b
 	return data, err
 }
 
-// spent charges a report with noise to the ledger and writes it, unless it was made before: then that one is given, as noise that is drawn
-// again over the same counts averages out.
+// spent charges a report with noise to the ledger and writes it, unless it was made before: then
+// that one is given, as noise that is drawn again over the same counts averages out.
 func (s *scored) spent() ([]byte, error) {
 	ledger, err := ledgerOf(s.ledger)
 	if err != nil {
@@ -68,7 +69,8 @@ func (s *scored) spent() ([]byte, error) {
 	if err != nil {
 		return nil, refused("evaluate", err)
 	}
-	spending.Time, spending.Client, spending.Round, spending.Graph = time.Now().UTC(), s.key.Name, s.round, s.made.Classifier
+	spending.Time, spending.Client, spending.Round, spending.Graph = time.Now().UTC(), s.key.Name,
+		s.round, s.made.Classifier
 	kept, err := ledger.Find(spending)
 	if err != nil {
 		return nil, refused("evaluate", err)
@@ -93,30 +95,33 @@ func (s *scored) spent() ([]byte, error) {
 		return nil, refused("evaluate", err)
 	}
 	if earlier > 0 {
-		fmt.Fprintf(s.log, "fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n", earlier, total,
-			ledger.Path)
+		fmt.Fprintf(s.log,
+			"fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
+			earlier, total, ledger.Path)
 	}
 	return data, atomicfile.WritePrivate(output, data)
 }
 
-// free returns an error where another report with noise stands in the new one's place: it may be the only copy of a report that was paid
-// for.
+// free returns an error where another report with noise stands in the new one's place: it may be
+// the only copy of a report that was paid for.
 func (s *scored) free() error {
 	var there tally.Report
-	if data, err := regularfile.ReadOutput(s.output, tally.MaxBytes); err != nil || s.redraw || json.Unmarshal(data, &there) != nil ||
+	if data, err := regularfile.ReadOutput(s.output, tally.MaxBytes); err != nil || s.redraw ||
+		json.Unmarshal(data, &there) != nil ||
 		there.Sigma == 0 {
 		return nil
 	}
-	return usagef("evaluate: %s is a report with noise already, of other images, another round or another budget: give another file with "+
-		"--output, or move it away", s.output)
+	return usagef("evaluate: %s is a report with noise already, of other images, another round or "+
+		"another budget: give another file with --output, or move it away", s.output)
 }
 
 // again gives the counts of before, for the server of now.
 func (s *scored) again(kept *privacy.Spending) ([]byte, error) {
 	gone := func() ([]byte, error) {
-		return nil, usagef("evaluate: the report with noise about these images was made on %s, and it is not there any more as it was (%v): "+
-			"noise that is drawn again spends epsilon %g again; bring the file back, or give --redraw", kept.Time.Format(time.RFC3339),
-			kept.Files, kept.Budget.Epsilon)
+		return nil, usagef("evaluate: the report with noise about these images was made on %s, and it "+
+			"is not there any more as it was (%v): noise that is drawn again spends epsilon %g again; "+
+			"bring the file back, or give --redraw", kept.Time.Format(time.RFC3339), kept.Files,
+			kept.Budget.Epsilon)
 	}
 	if len(kept.Files) != 1 {
 		return gone()
@@ -130,13 +135,14 @@ func (s *scored) again(kept *privacy.Spending) ([]byte, error) {
 	if err := json.Unmarshal(data, s.made); err != nil {
 		return gone()
 	}
-	fmt.Fprintf(s.log, "fmp-edge: the report with noise about these images was made on %s; it is given again, and nothing is spent\n",
-		kept.Time.Format(time.RFC3339))
+	fmt.Fprintf(s.log, "fmp-edge: the report with noise about these images was made on %s; it is "+
+		"given again, and nothing is spent\n", kept.Time.Format(time.RFC3339))
 	s.made.Server, s.made.Names = s.server, names
 	if data, err = s.made.Sign(s.key); err != nil {
 		return nil, err
 	}
-	if output, err := filepath.Abs(s.output); err != nil || output == kept.Files[0].Path { // stays as the ledger knows it
+	// stays as the ledger knows it
+	if output, err := filepath.Abs(s.output); err != nil || output == kept.Files[0].Path {
 		return data, err
 	}
 	return data, atomicfile.WritePrivate(s.output, data)

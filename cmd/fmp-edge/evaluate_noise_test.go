@@ -16,8 +16,9 @@ import (
 	"fmp/pipeline/tally"
 )
 
-// TestNoiseIsSpent: a report with noise is charged to the ledger of private uploads before it is written; beyond the owner's limit nothing
-// is written or sent; the same report is given again, and nothing is spent.
+// TestNoiseIsSpent: a report with noise is charged to the ledger of private uploads before it is
+// written; beyond the owner's limit nothing is written or sent; the same report is given again, and
+// nothing is spent.
 func TestNoiseIsSpent(t *testing.T) {
 	c, dir := classifier(t), t.TempDir()
 	im, labels := blobs(6)
@@ -41,8 +42,9 @@ func TestNoiseIsSpent(t *testing.T) {
 	want := func(what string, code int, says string, args ...string) {
 		t.Helper()
 		var log bytes.Buffer
-		got := execute(context.Background(), append([]string{"evaluate", "--model", c, "--key", path("a.key"), "--ledger", path("spent"), photos},
-			args...), io.Discard, &log)
+		got := execute(context.Background(),
+			append([]string{"evaluate", "--model", c, "--key", path("a.key"), "--ledger", path("spent"),
+				photos}, args...), io.Discard, &log)
 		if got != code || !strings.Contains(log.String(), says) {
 			t.Errorf("%s: exit code %d, %q; want %d and %q", what, got, log.String(), code, says)
 		}
@@ -60,24 +62,31 @@ func TestNoiseIsSpent(t *testing.T) {
 		return r
 	}
 	noisy := []string{"--epsilon", "1", "--output"}
-	want("over the limit", exitUsage, "--max-epsilon allows 0.9", append(noisy, path("none"), "--max-epsilon", "0.9")...)
+	want("over the limit", exitUsage, "--max-epsilon allows 0.9",
+		append(noisy, path("none"), "--max-epsilon", "0.9")...)
 	if _, err := os.Stat(path("none")); err == nil {
 		t.Error("a report beyond the limit was written")
 	}
 	want("the first", exitOK, "", append(noisy, path("one"), "--max-epsilon", "1")...)
-	want("the same again", exitOK, "nothing is spent", append(noisy, path("one"), "--max-epsilon", "1")...)
-	want("the same elsewhere", exitOK, "nothing is spent", append(noisy, path("copy"), "--max-epsilon", "1")...)
+	want("the same again", exitOK, "nothing is spent",
+		append(noisy, path("one"), "--max-epsilon", "1")...)
+	want("the same elsewhere", exitOK, "nothing is spent",
+		append(noisy, path("copy"), "--max-epsilon", "1")...)
 	one, copied := read("one"), read("copy")
 	if !bytes.Equal(one.Signature, copied.Signature) {
 		t.Error("the noise was drawn again")
 	}
-	want("another round", exitOK, "with 1 earlier releases epsilon 1.4", append(noisy, path("two"), "--round", "2", "--max-epsilon", "1.5")...)
-	want("another round in the same file", exitUsage, "is a report with noise already", append(noisy, path("one"), "--round", "3")...)
-	want("drawn again, over the limit", exitUsage, "over 2 earlier releases", append(noisy, path("three"), "--redraw", "--max-epsilon",
-		"1.5")...)
-	want("without a file to keep", exitUsage, "wants --output", "--epsilon", "1", "--report-to", server.URL)
+	want("another round", exitOK, "with 1 earlier releases epsilon 1.4",
+		append(noisy, path("two"), "--round", "2", "--max-epsilon", "1.5")...)
+	want("another round in the same file", exitUsage, "is a report with noise already",
+		append(noisy, path("one"), "--round", "3")...)
+	want("drawn again, over the limit", exitUsage, "over 2 earlier releases",
+		append(noisy, path("three"), "--redraw", "--max-epsilon", "1.5")...)
+	want("without a file to keep", exitUsage, "wants --output", "--epsilon", "1",
+		"--report-to", server.URL)
 	want("limits without noise", exitUsage, "give --epsilon", "--max-epsilon", "1")
-	want("no limit", exitUsage, "--max-epsilon -1", append(noisy, path("three"), "--max-epsilon", "-1")...)
+	want("no limit", exitUsage, "--max-epsilon -1",
+		append(noisy, path("three"), "--max-epsilon", "-1")...)
 	if err := os.Remove(path("one")); err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +99,10 @@ func TestNoiseIsSpent(t *testing.T) {
 	}
 	// An upload of the same images, of another program's ledger of both.
 	var log bytes.Buffer
-	if code := execute(context.Background(), []string{"compress", "--model", privateGraph(t), "--client", "a", "-o", path("upload"),
-		"--ledger", path("spent"), "--epsilon", "1", "--max-epsilon", "1.5", photos}, io.Discard, &log); code != exitUsage ||
+	if code := execute(context.Background(),
+		[]string{"compress", "--model", privateGraph(t), "--client", "a", "-o", path("upload"),
+			"--ledger", path("spent"), "--epsilon", "1", "--max-epsilon", "1.5", photos}, io.Discard,
+		&log); code != exitUsage ||
 		!strings.Contains(log.String(), "over 2 earlier releases") {
 		t.Errorf("an upload after two reports: exit code %d, %s", code, log.String())
 	}

@@ -11,7 +11,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// fewImages is the number of images behind a mean below which the explanation warns: a mean of one image is that image's own features.
+// fewImages is the number of images behind a mean below which the explanation warns: a mean of one
+// image is that image's own features.
 const fewImages = 5
 
 // explainUpload describes in words the content of a plain upload.
@@ -31,8 +32,9 @@ and the fewer images are behind one the better.
 `, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision,
 		explainWithin(u.Within)+explainCalibration(u.Calibration)+explainCurves(u.Curves))
 	if len(few) > 0 {
-		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's own features): %s; --at-least %d "+
-			"leaves them out.\n", fewImages, strings.Join(few, ", "), fewImages)
+		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's "+
+			"own features): %s; --at-least %d leaves them out.\n", fewImages,
+			strings.Join(few, ", "), fewImages)
 	}
 	return text
 }
@@ -44,8 +46,8 @@ func explainWithin(w *moments.Within) string {
 	}
 	text := fmt.Sprintf("- the scatter of the features within classes, %d numbers\n", len(w.Data))
 	if len(w.Labels) > 0 {
-		text += fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by which the server sets its "+
-			"temperature\n", len(w.Labels), w.K)
+		text += fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, "+
+			"by which the server sets its temperature\n", len(w.Labels), w.K)
 	}
 	return text
 }
@@ -55,8 +57,8 @@ func explainCalibration(s *point.Set) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by which the server makes prediction "+
-		"sets; it can tell that these images took part\n", s.N, s.Dx)
+	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by "+
+		"which the server makes prediction sets; it can tell that these images took part\n", s.N, s.Dx)
 }
 
 // explainCurves describes in words the curves that a client measures of its images.
@@ -64,8 +66,9 @@ func explainCurves(c *moments.Curves) string {
 	if c == nil {
 		return ""
 	}
-	return fmt.Sprintf("- two curves of %d numbers: sums over up to %d of the images of how well the others tell their classes, and the same "+
-		"of Gaussian draws like them\n", moments.Temperatures, moments.MaxCurveImages)
+	return fmt.Sprintf("- two curves of %d numbers: sums over up to %d of the images of how well "+
+		"the others tell their classes, and the same of Gaussian draws like them\n", moments.Temperatures,
+		moments.MaxCurveImages)
 }
 
 // explainRelease describes in words the content of a private upload, and the promise of its noise.
@@ -74,14 +77,15 @@ func explainRelease(w released, share bool) string {
 - that client %q takes part in round %d, with the client graph of sha256 %s
 `, w.Bytes, w.Client, w.Round, w.Model)
 	if share {
-		text += fmt.Sprintf("- one of two shares of the sums of %d classes, %d coordinates and a count each: random numbers without "+
-			"the other's\n", w.Classes, w.Coordinates)
+		text += fmt.Sprintf("- one of two shares of the sums of %d classes, %d coordinates and a count "+
+			"each: random numbers without the other's\n", w.Classes, w.Coordinates)
 	} else {
-		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole numbers in all; an image adds %d to "+
-			"its class's count, and to the sums a vector of length %d at most\n",
+		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole "+
+			"numbers in all; an image adds %d to its class's count, and to the sums a vector of length %d at most\n",
 			w.Classes, w.Coordinates, w.Classes*(w.Coordinates+1), privacy.CountSteps, privacy.Steps)
 	}
-	return text + "It holds no image, no file name and no number of images.\n" + w.Budget.Promise(w.Classes)
+	return text + "It holds no image, no file name and no number of images.\n" +
+		w.Budget.Promise(w.Classes)
 }
 
 // explainGraph describes in words the content of an upload that a client graph would make.
@@ -90,28 +94,33 @@ func explainGraph(c *client.Client) string {
 	text := "What would leave the machine with an upload that this graph makes:\n"
 	switch {
 	case c.Private():
-		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole numbers in all (8 bytes each), with "+
-			"noise as the round has it; no number of images\n", f.C, f.K, f.C*(f.K+1))
+		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole "+
+			"numbers in all (8 bytes each), with noise as the round has it; no number of images\n", f.C,
+			f.K, f.C*(f.K+1))
 	case f.Bytes > 0:
-		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made "+
-			"of each image\n- the scatter of these numbers within classes, at most %d; %d bytes at most in all\n- with --calibrate the %d "+
-			"numbers of the requested number of images, one in five and at most %d, with their classes\n",
-			f.C, f.PointWidth(), f.PointWidth()*(f.PointWidth()+1)/2, f.Bytes, f.PointWidth(), moments.MaxCalibration)
+		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their "+
+			"number, and the mean of %d numbers made of each image\n- the scatter of these numbers within "+
+			"classes, at most %d; %d bytes at most in all\n- with --calibrate the %d numbers of the "+
+			"requested number of images, one in five and at most %d, with their classes\n", f.C,
+			f.PointWidth(), f.PointWidth()*(f.PointWidth()+1)/2, f.Bytes, f.PointWidth(),
+			moments.MaxCalibration)
 	case f.ClassMeans:
-		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their number, and the mean of %d numbers made "+
-			"of each image; %d bytes at most in all (float32)\n"+
+		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their "+
+			"number, and the mean of %d numbers made of each image; %d bytes at most in all (float32)\n"+
 			"- with --calibrate the same numbers of the requested number of images, with their classes\n",
 			f.C, f.PointWidth(), f.S*4*(f.PointWidth()+f.C+1))
 	default:
-		text += fmt.Sprintf("- the number of images\n- %d points of %d numbers, each a weighted average over images, and their masses, which "+
-			"tell about how many images each class has; %d bytes in all (float32)\n", f.S, f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
+		text += fmt.Sprintf("- the number of images\n- %d points of %d numbers, each a weighted "+
+			"average over images, and their masses, which tell about how many images each class has; %d "+
+			"bytes in all (float32)\n", f.S, f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
 	}
 	if f.Bytes > 0 && !c.Private() {
-		text += fmt.Sprintf("- where classes have three images, two curves of %d numbers: sums of how well the images tell "+
-			"each other's classes\n",
+		text += fmt.Sprintf("- where classes have three images, two curves of %d numbers: sums of how "+
+			"well the images tell each other's classes\n",
 			moments.Temperatures)
 	}
-	text += "and no image and no file name. The numbers are made by the extractor: " + described(c) + ".\n"
+	text += "and no image and no file name. The numbers are made by the extractor: " +
+		described(c) + ".\n"
 	if !c.Private() && f.Dx >= c.Parsed.Pixels {
 		text += "It gives as many numbers as an image has: they can be the image itself.\n"
 	}

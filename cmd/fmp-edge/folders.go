@@ -17,7 +17,8 @@ import (
 // maxFolders bounds the table of an upload's folders: 4 MiB.
 const maxFolders = 4 << 20
 
-// foldersFile is the table of the classes that an upload's folders or labels were taken for. It stays beside the upload, and is not sent.
+// foldersFile is the table of the classes that an upload's folders or labels were taken for. It
+// stays beside the upload, and is not sent.
 func foldersFile(upload string) string { return upload + ".classes.csv" }
 
 // writeFolders writes the table, and removes an earlier one where there is none to write.
@@ -40,7 +41,8 @@ func writeFolders(upload string, list []imagefile.Mapped) error {
 	return atomicfile.WritePrivate(foldersFile(upload), b.Bytes())
 }
 
-// explainFolders says in words which folders or labels an upload's classes come from; nothing where its table is not beside it.
+// explainFolders says in words which folders or labels an upload's classes come from; nothing where
+// its table is not beside it.
 func explainFolders(upload string) (string, error) {
 	data, err := regularfile.ReadFile(foldersFile(upload), maxFolders)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,9 +55,11 @@ func explainFolders(upload string) (string, error) {
 	r.FieldsPerRecord = 4
 	rows, err := r.ReadAll()
 	if err != nil || len(rows) == 0 {
-		return "", fmt.Errorf("%s: %w", foldersFile(upload), errors.Join(err, errors.New("want lines of folder,class,number,images")))
+		return "", fmt.Errorf("%s: %w", foldersFile(upload),
+			errors.Join(err, errors.New("want lines of folder,class,number,images")))
 	}
-	text := "Its classes were taken from these folders or labels (" + foldersFile(upload) + ", which stays here):\n"
+	text := "Its classes were taken from these folders or labels (" + foldersFile(upload) +
+		", which stays here):\n"
 	for _, row := range rows[1:] {
 		text += fmt.Sprintf("- %s -> class %s (number %s): %s images\n", row[0], row[1], row[2], row[3])
 	}

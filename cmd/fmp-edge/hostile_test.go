@@ -14,7 +14,8 @@ import (
 	"fmp/onnx/printable"
 )
 
-// evil is a name that a terminal would obey: it clears the screen, sets the title, turns the direction of the text and begins a line.
+// evil is a name that a terminal would obey: it clears the screen, sets the title, turns the
+// direction of the text and begins a line.
 const evil = "\x1b[2J\x1b]0;owned\x07\u202e\u009b31m\r\nfmp-edge: signed by the ward.png"
 
 // shown fails where what a command printed has characters that a terminal obeys.
@@ -27,7 +28,8 @@ func shown(t *testing.T, args []string, text string) {
 	}
 }
 
-// TestHostileNames: no command lets a terminal obey a name of a file, a class, a client or a server.
+// TestHostileNames: no command lets a terminal obey a name of a file, a class, a client or a
+// server.
 func TestHostileNames(t *testing.T) {
 	dir := t.TempDir()
 	graph := model(t, models.KindClient)
@@ -36,7 +38,8 @@ func TestHostileNames(t *testing.T) {
 	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"0/" + evil, "0/good.png", "0/" + evil + ".txt", "1/broken" + strings.ReplaceAll(evil, "\n", "")} {
+	for _, name := range []string{"0/" + evil, "0/good.png", "0/" + evil + ".txt",
+		"1/broken" + strings.ReplaceAll(evil, "\n", "")} {
 		data := b.Bytes()
 		if strings.Contains(name, "broken") {
 			data = data[:40]
@@ -64,8 +67,10 @@ func TestHostileNames(t *testing.T) {
 		{"inspect", out}, {evil}, {"help", evil},
 	}
 	for _, c := range commands() { // each with hostile arguments of every kind
-		runs = append(runs, []string{c.name, evil}, []string{c.name, evil, evil}, []string{c.name, "--" + evil, "x"},
-			[]string{c.name, "--key", evil, "--model", evil, "--client", evil, evil}, []string{c.name, "--json", filepath.Join(dir, evil)},
+		runs = append(runs, []string{c.name, evil}, []string{c.name, evil, evil},
+			[]string{c.name, "--" + evil, "x"},
+			[]string{c.name, "--key", evil, "--model", evil, "--client", evil, evil},
+			[]string{c.name, "--json", filepath.Join(dir, evil)},
 			[]string{c.name, "https://" + evil, "--key", evil, photos}, []string{c.name, "--help"})
 	}
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
@@ -74,7 +79,8 @@ func TestHostileNames(t *testing.T) {
 		execute(t.Context(), args, &stdout, &stderr)
 		shown(t, args, stdout.String())
 		shown(t, args, stderr.String())
-		if args[0] == "compress" && len(args) > 4 && strings.Contains(stderr.String(), "\nfmp-edge: signed by") {
+		if args[0] == "compress" && len(args) > 4 &&
+			strings.Contains(stderr.String(), "\nfmp-edge: signed by") {
 			t.Errorf("%q: a name begins a line: %s", args, stderr.String())
 		}
 	}

@@ -55,17 +55,19 @@ type server struct {
 
 func connectionFlags(f *pflag.FlagSet) *connection {
 	c := &connection{
-		key:        f.String("key", "", "key file of this client, as fmp-edge key or fmp keys writes it"),
-		ca:         f.String("ca", "", "file of certificates to trust in place of the system's"),
-		helper:     f.String("helper", "", "address of the helper of a private round with two servers, from elsewhere than the first server"),
-		receipt:    f.String("receipt", "", "receipt to write (default: KEY.ROUND.receipt.json)"),
-		wait:       f.Duration("wait", 24*time.Hour, "how long to wait for a server that does not answer, before the deadline is known"),
+		key: f.String("key", "", "key file of this client, as fmp-edge key or fmp keys writes it"),
+		ca:  f.String("ca", "", "file of certificates to trust in place of the system's"),
+		helper: f.String("helper", "", "address of the helper of a private round with two servers, "+
+			"from elsewhere than the first server"),
+		receipt: f.String("receipt", "", "receipt to write (default: KEY.ROUND.receipt.json)"),
+		wait: f.Duration("wait", 24*time.Hour,
+			"how long to wait for a server that does not answer, before the deadline is known"),
 		private:    f.Bool("private", false, "send to a private round alone (docs/privacy.md)"),
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
-		maxDelta: f.Float64("max-delta", privacy.DefaultDelta, "largest delta of a private round that --max-epsilon allows: an epsilon says "+
-			"less at a larger one"),
-		noise: f.String("noise", "", "refuse a private round whose noise comes from elsewhere: local (this client) or two-servers; without "+
-			"it also trusted (the server, which sees the sums without noise)"),
+		maxDelta: f.Float64("max-delta", privacy.DefaultDelta,
+			"largest delta of a private round that --max-epsilon allows: an epsilon says less at a larger one"),
+		noise: f.String("noise", "", "refuse a private round whose noise comes from elsewhere: local "+
+			"(this client) or two-servers; without it also trusted (the server, which sees the sums without noise)"),
 		asJSON: f.Bool("json", false, "print JSON"),
 	}
 	outputs.Files(f, "receipt")
@@ -78,16 +80,20 @@ func (c *connection) beside(round uint64, kind string) string {
 }
 
 // open reads the key and asks the server for its round.
-func (c *connection) open(ctx context.Context, command, url string, log io.Writer) (*sender.Client, *identity.Key, *wire.Description,
+func (c *connection) open(ctx context.Context, command, url string,
+	log io.Writer) (*sender.Client, *identity.Key, *wire.Description,
 	error) {
 	if *c.key == "" {
 		return nil, nil, nil, usagef("%s: --key is missing; fmp-edge key makes one", command)
 	}
 	if !(*c.maxEpsilon >= 0) || math.IsInf(*c.maxEpsilon, 0) {
-		return nil, nil, nil, usagef("%s: --max-epsilon %v; allowed are numbers above 0", command, *c.maxEpsilon)
+		return nil, nil, nil, usagef("%s: --max-epsilon %v; allowed are numbers above 0",
+			command, *c.maxEpsilon)
 	}
-	if allowed := []string{"", privacy.Local, privacy.TwoServers, privacy.Trusted}; !slices.Contains(allowed, *c.noise) {
-		return nil, nil, nil, usagef("%s: --noise %q; allowed are local, two-servers and trusted", command, *c.noise)
+	if allowed := []string{"", privacy.Local, privacy.TwoServers,
+		privacy.Trusted}; !slices.Contains(allowed, *c.noise) {
+		return nil, nil, nil, usagef("%s: --noise %q; allowed are local, two-servers and trusted",
+			command, *c.noise)
 	}
 	if *c.wait < time.Second || *c.wait > 366*24*time.Hour {
 		return nil, nil, nil, usagef("%s: --wait %v; allowed are 1s to a year", command, *c.wait)
@@ -119,7 +125,8 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 		s.Log("round %d is private: %v", d.Round, d.Privacy)
 	}
 	if !d.Withdrawal {
-		s.Log("an upload to round %d cannot be withdrawn: one noisy sum hides it among the others", d.Round)
+		s.Log("an upload to round %d cannot be withdrawn: one noisy sum hides it among the others",
+			d.Round)
 	}
 	c.first = &server{s, d}
 	return s, key, d, c.openHelper(ctx, command, s, helper, d)
@@ -129,50 +136,57 @@ func (c *connection) open(ctx context.Context, command, url string, log io.Write
 func (c *connection) allows(command string, d *wire.Description) error {
 	switch b := d.Privacy; {
 	case b == nil && (*c.private || *c.maxEpsilon > 0 || *c.noise != ""):
-		return usagef("%s: round %d is not private, and --private, --max-epsilon or --noise asks for one that is; nothing was sent",
-			command, d.Round)
+		return usagef("%s: round %d is not private, and --private, --max-epsilon or --noise asks for "+
+			"one that is; nothing was sent", command, d.Round)
 	case b == nil:
 	case *c.maxEpsilon > 0 && b.Epsilon > *c.maxEpsilon:
-		return usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent", command, d.Round, b.Epsilon,
-			*c.maxEpsilon)
+		return usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent", command,
+			d.Round, b.Epsilon, *c.maxEpsilon)
 	case *c.maxEpsilon > 0 && !(b.Delta <= *c.maxDelta):
-		return usagef("%s: delta of round %d is %v; --max-delta allows %v beside --max-epsilon; nothing was sent", command, d.Round, b.Delta,
-			*c.maxDelta)
+		return usagef(
+			"%s: delta of round %d is %v; --max-delta allows %v beside --max-epsilon; nothing was sent",
+			command, d.Round, b.Delta, *c.maxDelta)
 	case *c.noise != "" && *c.noise != privacy.Trusted && b.Noise != *c.noise:
-		return usagef("%s: the noise of round %d is %s; --noise allows %s; nothing was sent", command, d.Round, b.Noise, *c.noise)
+		return usagef("%s: the noise of round %d is %s; --noise allows %s; nothing was sent", command,
+			d.Round, b.Noise, *c.noise)
 	}
 	return nil
 }
 
-// openHelper asks the helper for its round where there are two servers, and reports where the two do not agree. Its address is not asked of
-// the leader, which could name itself.
-func (c *connection) openHelper(ctx context.Context, command string, leader, helper *sender.Client, d *wire.Description) error {
+// openHelper asks the helper for its round where there are two servers, and reports where the two
+// do not agree. Its address is not asked of the leader, which could name itself.
+func (c *connection) openHelper(ctx context.Context, command string, leader, helper *sender.Client,
+	d *wire.Description) error {
 	two := d.Server != ""
 	switch {
 	case !two && helper == nil:
 		return nil
 	case !two:
-		return fmt.Errorf("%s: --helper is given and round %d has one server alone; nothing was sent", command, d.Round)
+		return fmt.Errorf("%s: --helper is given and round %d has one server alone; nothing was sent",
+			command, d.Round)
 	case helper == nil:
-		return usagef("%s: round %d has two servers (noise: %s); give --helper with the address of the other, from elsewhere than this one",
-			command, d.Round, d.Privacy.Noise)
+		return usagef("%s: round %d has two servers (noise: %s); give --helper with the address of the "+
+			"other, from elsewhere than this one", command, d.Round, d.Privacy.Noise)
 	}
 	helper.Wait, helper.Log = leader.Wait, leader.Log
 	h, err := helper.Describe(ctx)
 	if err != nil {
 		return fmt.Errorf("--helper: %w", err)
 	}
-	if d.Server != wire.Leader || h.Server != wire.Helper || h.ServerKey == d.ServerKey || h.Round != d.Round || h.Graph != d.Graph ||
+	if d.Server != wire.Leader || h.Server != wire.Helper || h.ServerKey == d.ServerKey ||
+		h.Round != d.Round || h.Graph != d.Graph ||
 		h.Privacy == nil || *h.Privacy != *d.Privacy {
-		return fmt.Errorf("%s: the first server is %q of round %d with client graph %s and privacy %v, and --helper is %q of round %d with %s "+
-			"and %v; want the leader and the helper of one round, with keys of their own: nothing was sent",
-			command, d.Server, d.Round, d.Graph, d.Privacy, h.Server, h.Round, h.Graph, h.Privacy)
+		return fmt.Errorf("%s: the first server is %q of round %d with client graph %s and privacy %v, "+
+			"and --helper is %q of round %d with %s and %v; want the leader and the helper of one round, "+
+			"with keys of their own: nothing was sent", command, d.Server, d.Round, d.Graph, d.Privacy,
+			h.Server, h.Round, h.Graph, h.Privacy)
 	}
 	c.second = &server{helper, h}
 	return nil
 }
 
-// sendHelper sends the helper's share of an upload, which the leader asks the helper about, and keeps its receipt.
+// sendHelper sends the helper's share of an upload, which the leader asks the helper about, and
+// keeps its receipt.
 func (c *connection) sendHelper(ctx context.Context, key *identity.Key, upload string) error {
 	if c.second == nil {
 		return nil
@@ -202,15 +216,18 @@ func readShares(upload string, d *wire.Description, key *identity.Key) (*message
 	if err := belongs(helper, d, key); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if leader.Share == nil || leader.Share.Server != prio.Leader || helper.Share.Server != prio.Helper ||
+	if leader.Share == nil || leader.Share.Server != prio.Leader ||
+		helper.Share.Server != prio.Helper ||
 		helper.Share.Nonce != leader.Share.Nonce {
-		return nil, nil, fmt.Errorf("%s and %s are not the shares of one upload for leader and helper", upload, path)
+		return nil, nil, fmt.Errorf("%s and %s are not the shares of one upload for leader and helper",
+			upload, path)
 	}
 	return helper, data, nil
 }
 
 // deliver sends an upload, keeps the receipt, and says so.
-func (c *connection) deliver(ctx context.Context, key *identity.Key, path string, data []byte, out io.Writer) error {
+func (c *connection) deliver(ctx context.Context, key *identity.Key, path string, data []byte,
+	out io.Writer) error {
 	if err := c.sendHelper(ctx, key, path); err != nil {
 		return err
 	}
@@ -227,8 +244,8 @@ func (c *connection) deliver(ctx context.Context, key *identity.Key, path string
 	if *c.asJSON {
 		return printJSON(out, sent{path, *c.receipt, r})
 	}
-	_, err = fmt.Fprintf(out, "sent:    %s (%d bytes) as %q to round %d\nreceipt: %s, of %s\n", path, len(data), r.Client, r.Round, *c.receipt,
-		r.Time.Format(time.RFC3339))
+	_, err = fmt.Fprintf(out, "sent:    %s (%d bytes) as %q to round %d\nreceipt: %s, of %s\n", path,
+		len(data), r.Client, r.Round, *c.receipt, r.Time.Format(time.RFC3339))
 	return err
 }
 
@@ -237,8 +254,8 @@ var sendCommand = command{
 	short: "Send an upload that compress wrote to the server of its round",
 	example: `  fmp-edge send https://server:8443 --key shop-17.key shop-17.upload
 
-It comes back, at growing intervals, until the server has the upload or the round's deadline has passed (exit code 4).
-The same upload may be sent again at any time: the receipt is the same.`,
+It comes back, at growing intervals, until the server has the upload or the round's deadline has
+passed (exit code 4). The same upload may be sent again at any time: the receipt is the same.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		c := connectionFlags(f)
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
@@ -276,16 +293,19 @@ func belongs(u *message, d *wire.Description, key *identity.Key) error {
 	case u.Round != d.Round:
 		return fmt.Errorf("the upload is for round %d; the server's round is %d", u.Round, d.Round)
 	case u.Model != d.Graph:
-		return fmt.Errorf("the upload was made by model %s; the round's client graph is %s", u.Model, d.Graph)
+		return fmt.Errorf("the upload was made by model %s; the round's client graph is %s",
+			u.Model, d.Graph)
 	case u.Client != key.Name:
 		return fmt.Errorf("the upload is of client %q; the key is %q's", u.Client, key.Name)
 	case u.Budget == nil && d.Privacy != nil:
-		return fmt.Errorf("the upload is a plain one and round %d is private (%v); it is not sent: compress with the round's budget, or join",
-			d.Round, d.Privacy)
+		return fmt.Errorf("the upload is a plain one and round %d is private (%v); it is not sent: "+
+			"compress with the round's budget, or join", d.Round, d.Privacy)
 	case u.Budget != nil && d.Privacy == nil:
-		return fmt.Errorf("the upload is of a private round (%v) and round %d is not private", u.Budget, d.Round)
+		return fmt.Errorf("the upload is of a private round (%v) and round %d is not private",
+			u.Budget, d.Round)
 	case u.Budget != nil && *u.Budget != *d.Privacy:
-		return fmt.Errorf("the upload's budget is %v; that of round %d is %v", u.Budget, d.Round, d.Privacy)
+		return fmt.Errorf("the upload's budget is %v; that of round %d is %v", u.Budget,
+			d.Round, d.Privacy)
 	}
 	return nil
 }
@@ -311,26 +331,31 @@ func readUpload(path string) (*message, []byte, error) {
 }
 
 // decided are the flags of compress that the round decides, or that join has no use for.
-var decided = append([]string{"model", "client", "round", "output", "rows", "json", "scope"}, budgetNames[:len(budgetNames)-3]...)
+var decided = append([]string{"model", "client", "round", "output", "rows", "json", "scope"},
+	budgetNames[:len(budgetNames)-3]...)
 
 var joinCommand = command{
 	name: "join", args: "URL --key FILE SOURCE",
-	short: "Take part in a round: fetch the client graph, compress the images, send the upload, keep the receipt",
+	short: "Take part in a round: fetch the client graph, compress the images, send the upload, " +
+		"keep the receipt",
 	example: `  fmp-edge join https://server:8443 --key shop-17.key photos/
   fmp-edge join https://server:8443 --key shop-17.key --ca server.crt list.csv
   fmp-edge join https://server:8443 --key shop-17.key --private --max-epsilon 2 photos/
   fmp-edge join https://server:8443 --helper https://helper.example:8443 --key shop-17.key photos/
 
-SOURCE is as for compress. The graph is fetched once and kept; it is used only if its sha256 is the round's. The upload
-is kept beside the key: after a restart it is sent as it is, and --fresh makes it anew. The command comes back, at growing
-intervals, until the server has the upload or the round's deadline has passed (exit code 4).
+SOURCE is as for compress. The graph is fetched once and kept; it is used only if its sha256 is the
+round's. The upload is kept beside the key: after a restart it is sent as it is, and --fresh makes
+it anew. The command comes back, at growing intervals, until the server has the upload or the
+round's deadline has passed (exit code 4).
 
-In a private round the upload is noisy class sums that keep to the epsilon that the round states, and the noise is added here
-unless the round says that servers do (noise: trusted, two-servers). --private refuses a round that is not private. Where there are two
-servers each gets a share of the sums, which says nothing without the other's: give the address of the second with --helper.`,
+In a private round the upload is noisy class sums that keep to the epsilon that the round states,
+and the noise is added here unless the round says that servers do (noise: trusted, two-servers).
+--private refuses a round that is not private. Where there are two servers each gets a share of the
+sums, which says nothing without the other's: give the address of the second with --helper.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		c := connectionFlags(f)
-		cache := f.String("cache", "", "folder for client graphs (default: fmp/graphs in the user's folder for caches)")
+		cache := f.String("cache", "",
+			"folder for client graphs (default: fmp/graphs in the user's folder for caches)")
 		fresh := f.Bool("fresh", false, "make the upload anew even if it is there")
 		making := pflag.NewFlagSet("compress", pflag.ContinueOnError)
 		compress := compressCommand.flags(making)
@@ -341,7 +366,9 @@ servers each gets a share of the sums, which says nothing without the other's: g
 		})
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if len(args) != 2 {
-				return usagef("join: %d arguments; want the server's address and one folder, .csv or IDX file of images", len(args))
+				return usagef(
+					"join: %d arguments; want the server's address and one folder, .csv or IDX file of images",
+					len(args))
 			}
 			s, key, d, err := c.open(ctx, "join", args[0], log)
 			if err != nil {
@@ -357,16 +384,19 @@ servers each gets a share of the sums, which says nothing without the other's: g
 				_, _, e := readShares(path, c.second.round, key)
 				made = e == nil
 			}
-			if d.Privacy != nil && err == nil && u.Budget != nil && (*fresh || !made && d.State != wire.Closed) {
-				return usagef("%s is an upload of a private round already (round %d, %v), which may have been sent: another of the same images "+
-					"spends a budget a second time; if that is meant, or it never left this machine, move the file away", path, u.Round, u.Budget)
+			if d.Privacy != nil && err == nil && u.Budget != nil &&
+				(*fresh || !made && d.State != wire.Closed) {
+				return usagef("%s is an upload of a private round already (round %d, %v), which may have "+
+					"been sent: another of the same images spends a budget a second time; if that is meant, or "+
+					"it never left this machine, move the file away", path, u.Round, u.Budget)
 			}
 			if d.State == wire.Closed {
 				if made {
 					return c.deliver(ctx, key, path, data, out) // it may be in, with a reply that was lost
 				}
 				if d.Now.Before(d.Deadline) {
-					return fmt.Errorf("%w: its classifier is made, and a private round makes one", sender.ErrClosed)
+					return fmt.Errorf("%w: its classifier is made, and a private round makes one",
+						sender.ErrClosed)
 				}
 				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))
 			}
@@ -374,9 +404,11 @@ servers each gets a share of the sums, which says nothing without the other's: g
 				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier; --fresh makes it anew\n", path)
 				return c.deliver(ctx, key, path, data, out)
 			}
-			if after, _ := making.GetDuration("reply-after"); d.Privacy != nil && d.Now.Add(after).After(d.Deadline) {
-				return usagef("join: round %d takes uploads until %s, and the reply would come %v after now: give a shorter --reply-after; nothing "+
-					"was read and nothing sent", d.Round, d.Deadline.Format(time.RFC3339), after)
+			if after, _ := making.GetDuration("reply-after"); d.Privacy != nil &&
+				d.Now.Add(after).After(d.Deadline) {
+				return usagef("join: round %d takes uploads until %s, and the reply would come %v after now: "+
+					"give a shorter --reply-after; nothing was read and nothing sent", d.Round,
+					d.Deadline.Format(time.RFC3339), after)
 			}
 			if *cache == "" {
 				base, err := os.UserCacheDir()
@@ -389,17 +421,18 @@ servers each gets a share of the sums, which says nothing without the other's: g
 			if err != nil {
 				return err
 			}
-			set := map[string]string{"model": graph, "client": key.Name, "round": fmt.Sprint(d.Round), "output": path,
-				"scope": client.ServerScope(d.ServerKey)}
+			set := map[string]string{"model": graph, "client": key.Name,
+				"round": fmt.Sprint(d.Round), "output": path, "scope": client.ServerScope(d.ServerKey)}
 			if p := making.Lookup("precision"); !p.Changed && len(d.Precisions) > 0 {
 				set["precision"] = d.Precisions[0]
 			}
 			if p := making.Lookup("calibrate"); !p.Changed && d.Calibrate > 0 {
-				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points, features of single images (docs/sets.md); none are sent: "+
-					"--calibrate N grants N\n", d.Calibrate)
+				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points, features of single "+
+					"images (docs/sets.md); none are sent: --calibrate N grants N\n", d.Calibrate)
 			}
 			if b := d.Privacy; b != nil {
-				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon), fmt.Sprint(b.Delta), fmt.Sprint(b.Points)
+				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon), fmt.Sprint(b.Delta),
+					fmt.Sprint(b.Points)
 				set["unit"], set["relation"], set["noise"] = b.Unit, b.Relation, b.Noise
 				set["max-epsilon"] = fmt.Sprint(*c.maxEpsilon)
 			}
@@ -418,7 +451,8 @@ servers each gets a share of the sums, which says nothing without the other's: g
 				return errors.Join(err, os.Remove(path))
 			}
 			if u.N > d.MaxPoints {
-				return errors.Join(usagef("join: %d images; the round allows %d: give fewer", u.N, d.MaxPoints), os.Remove(path))
+				return errors.Join(usagef("join: %d images; the round allows %d: give fewer", u.N, d.MaxPoints),
+					os.Remove(path))
 			}
 			return c.deliver(ctx, key, path, data, out)
 		}
@@ -430,8 +464,8 @@ var keyCommand = command{
 	short: "Make this client's key; print its line for the server's roster",
 	example: `  fmp-edge key --client shop-17 shop-17.key
 
-The key stays on this machine, in a file that its owner alone can read. The line that is printed holds the public half:
-send it to the server's people, who add it to the roster.`,
+The key stays on this machine, in a file that its owner alone can read. The line that is printed
+holds the public half: send it to the server's people, who add it to the roster.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		name := f.String("client", "", "name of this client, 1 to 128 bytes")
 		return func(_ context.Context, args []string, out, _ io.Writer) error {

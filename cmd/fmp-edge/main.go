@@ -1,5 +1,6 @@
-// Command fmp-edge is the client alone: labelled images in, one upload out. It runs the client graph that `fmp fuse`
-// writes, in Go alone, on small machines, and sends the upload where it is asked to.
+// Command fmp-edge is the client alone: labelled images in, one upload out. It runs the client
+// graph that `fmp fuse` writes, in Go alone, on small machines, and sends the upload where it is
+// asked to.
 package main
 
 import (
@@ -37,7 +38,8 @@ const (
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
-// The garbage collector works harder than it does by default, for the sake of memory; GOGC and GOMEMLIMIT overrule it.
+// The garbage collector works harder than it does by default, for the sake of memory; GOGC and
+// GOMEMLIMIT overrule it.
 const (
 	gcPercent   = 25
 	memoryLimit = 48 << 20
@@ -51,9 +53,11 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// refused marks err as a fault of the command's input; nil stays nil. A full disk, no memory and a reader who went away are none.
+// refused marks err as a fault of the command's input; nil stays nil. A full disk, no memory and a
+// reader who went away are none.
 func refused(command string, err error) error {
-	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EPIPE) {
+	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.ENOMEM) ||
+		errors.Is(err, syscall.EPIPE) {
 		return err
 	}
 	var m *imagefile.MisuseError
@@ -71,8 +75,9 @@ type command struct {
 }
 
 func commands() []command {
-	return []command{joinCommand, keyCommand, compressCommand, sendCommand, withdrawCommand, predictCommand, evaluateCommand,
-		inspectCommand, approveCommand, pageCommand, benchCommand, versionCommand}
+	return []command{joinCommand, keyCommand, compressCommand, sendCommand, withdrawCommand,
+		predictCommand, evaluateCommand, inspectCommand, approveCommand, pageCommand,
+		benchCommand, versionCommand}
 }
 
 func main() {
@@ -92,8 +97,8 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 	out, log = printable.Writer(out), printable.Writer(log) // a terminal obeys no text of others
 	defer func() {
 		if r := recover(); r != nil {
-			fmt.Fprintf(log, "fmp-edge: internal error: %v\nfmp-edge: this is a fault of the program, not of your input; please report it with "+
-				"the command you ran\n", r)
+			fmt.Fprintf(log, "fmp-edge: internal error: %v\nfmp-edge: this is a fault of the program, not "+
+				"of your input; please report it with the command you ran\n", r)
 			code = exitFailed
 		}
 	}()
@@ -144,8 +149,8 @@ func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 		run := c.flags(f)
 		err := f.Parse(args[1:])
 		if errors.Is(err, pflag.ErrHelp) {
-			_, err := fmt.Fprintf(out, "%s\n\nUsage:\n  fmp-edge %s %s\n\nExamples:\n%s\n\nFlags:\n%s", c.short, c.name, c.args, c.example,
-				f.FlagUsages())
+			_, err := fmt.Fprintf(out, "%s\n\nUsage:\n  fmp-edge %s %s\n\nExamples:\n%s\n\nFlags:\n%s",
+				c.short, c.name, c.args, c.example, f.FlagUsages())
 			return err
 		}
 		if err != nil {
@@ -158,16 +163,19 @@ func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 		defer release()
 		return run(ctx, f.Args(), out, log)
 	}
-	return usagef("unknown command %q; there are %s: see fmp-edge help", args[0], strings.Join(names, ", "))
+	return usagef("unknown command %q; there are %s: see fmp-edge help", args[0],
+		strings.Join(names, ", "))
 }
 
 func help(out io.Writer) error {
-	text := "fmp-edge turns labelled images into one upload for a federation, on small machines.\n\nCommands:\n"
+	text := "fmp-edge turns labelled images into one upload for a federation, on small " +
+		"machines.\n\nCommands:\n"
 	for _, c := range commands() {
 		text += fmt.Sprintf("  %-10s %s\n", c.name, c.short)
 	}
-	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 a file is missing, 4 the round " +
-		"is closed, 5 the extractor is not approved, 130 interrupted, 134 out of memory or a fault of the program.\n"
+	text += "\nfmp-edge COMMAND --help says more. Exit codes: 0 done, 1 failed, 2 wrong usage or " +
+		"input, 3 a file is missing, 4 the round is closed, 5 the extractor is not approved, 130 " +
+		"interrupted, 134 out of memory or a fault of the program.\n"
 	_, err := io.WriteString(out, text)
 	return err
 }

@@ -17,18 +17,23 @@ import (
 )
 
 var pageCommand = command{
-	name: "page", args: "", short: "Write a folder with the client for browsers, to be shown by any web server",
-	example: "  fmp-edge page --model client.onnx --round 7 -o site\n  fmp-edge page --model client.onnx --program bin/page -o site\n\n" +
-		"The page computes an upload in the browser and saves it as a file, which fmp pool reads and fmp-edge send sends.",
+	name: "page", args: "", short: "Write a folder with the client for browsers, to be shown by any " +
+		"web server",
+	example: "  fmp-edge page --model client.onnx --round 7 -o site\n  fmp-edge page --model " +
+		"client.onnx --program bin/page -o site\n\nThe page computes an upload in the browser and " +
+		"saves it as a file, which fmp pool reads and fmp-edge send sends.",
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		model := f.String("model", "", "client graph that the page's visitors use")
-		output := f.StringP("output", "o", "", "`FOLDER` to write to; files of the same names are replaced")
+		output := f.StringP("output", "o", "",
+			"`FOLDER` to write to; files of the same names are replaced")
 		outputs.Made(f, "output")
-		program := f.String("program", "", "`FOLDER` that make page wrote (default: page, beside this program)")
+		program := f.String("program", "",
+			"`FOLDER` that make page wrote (default: page, beside this program)")
 		round := f.Uint64("round", 0, "number of the round")
 		return func(_ context.Context, args []string, out, _ io.Writer) error {
 			if len(args) > 0 || *model == "" || *output == "" {
-				return usagef("page: want --model client.onnx and -o FOLDER, and nothing else; see fmp-edge page --help")
+				return usagef("page: want --model client.onnx and -o FOLDER, and nothing else; see fmp-edge " +
+					"page --help")
 			}
 			return refused("page", writePage(*output, *program, *model, *round, out))
 		}
@@ -48,7 +53,8 @@ func writePage(output, program, model string, round uint64, out io.Writer) error
 		return err
 	}
 	if cl.Private() {
-		return fmt.Errorf("page: %s is the client graph of a private round, and a folder states no budget; use fmp serve --page", model)
+		return fmt.Errorf("page: %s is the client graph of a private round, and a folder states no "+
+			"budget; use fmp serve --page", model)
 	}
 	graph, err := regularfile.ReadFile(model, wire.MaxGraph)
 	if err != nil {
@@ -61,7 +67,7 @@ func writePage(output, program, model string, round uint64, out io.Writer) error
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "page: %s (%d files, %d bytes; SHA256SUMS has their digests): round %d, client graph sha256 %s\n", output, files,
-		size, round, cl.Manifest.Digest)
+	_, err = fmt.Fprintf(out, "page: %s (%d files, %d bytes; SHA256SUMS has their digests): round "+
+		"%d, client graph sha256 %s\n", output, files, size, round, cl.Manifest.Digest)
 	return err
 }

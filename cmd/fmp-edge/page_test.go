@@ -12,7 +12,8 @@ import (
 	"fmp/models"
 )
 
-// TestPageRefuses: nothing is written for a private round, into a mistyped folder, or without the program.
+// TestPageRefuses: nothing is written for a private round, into a mistyped folder, or without the
+// program.
 func TestPageRefuses(t *testing.T) {
 	dir := t.TempDir()
 	private := filepath.Join(dir, "private.onnx")
@@ -21,11 +22,14 @@ func TestPageRefuses(t *testing.T) {
 		code int
 		args []string
 	}{
-		"states no budget":           {exitUsage, []string{"--model", private, "-o", "site"}},
-		"the folder":                 {exitMissing, []string{"--model", model(t, models.KindClient), "-o", "none/site"}},
-		"make page writes":           {exitMissing, []string{"--model", model(t, models.KindClient), "--program", dir, "-o", "site"}},
-		"want --model client.onnx":   {exitUsage, []string{"-o", "site"}},
-		`is of kind "extractor"`:     {exitUsage, []string{"--model", model(t, models.KindExtractor), "-o", "site"}},
+		"states no budget": {exitUsage, []string{"--model", private, "-o", "site"}},
+		"the folder": {exitMissing,
+			[]string{"--model", model(t, models.KindClient), "-o", "none/site"}},
+		"make page writes": {exitMissing,
+			[]string{"--model", model(t, models.KindClient), "--program", dir, "-o", "site"}},
+		"want --model client.onnx": {exitUsage, []string{"-o", "site"}},
+		`is of kind "extractor"`: {exitUsage,
+			[]string{"--model", model(t, models.KindExtractor), "-o", "site"}},
 		"no such file or directory":  {exitMissing, []string{"--model", "none.onnx", "-o", "site"}},
 		"nothing else; see fmp-edge": {exitUsage, []string{"--model", private, "-o", "site", "photos"}},
 	} {

@@ -15,7 +15,8 @@ import (
 	"fmp/models"
 )
 
-// TestNamedPipesAreRefused: a named pipe in the place of any file that is read is an error that says so, at once.
+// TestNamedPipesAreRefused: a named pipe in the place of any file that is read is an error that
+// says so, at once.
 func TestNamedPipesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	pipe := func(name string) string {
@@ -31,13 +32,15 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	write(t, labels, []byte{0, 0, 8, 1, 0, 0, 0, 1, 3})
 	out := filepath.Join(dir, "upload")
 	for name, args := range map[string][]string{
-		"a model":    {"compress", list, "--model", pipe("m.onnx"), "--client", "a", "-o", out},
-		"an index":   {"compress", pipe("index.csv"), "--model", client, "--client", "a", "-o", out},
-		"an image":   {"compress", list, "--model", client, "--client", "a", "-o", out},
-		"IDX images": {"compress", pipe("images"), "--labels", labels, "--model", client, "--client", "a", "-o", out},
-		"IDX labels": {"compress", labels, "--labels", pipe("labels.gz"), "--model", client, "--client", "a", "-o", out},
-		"feature rows": {"compress", "--rows", pipe("rows.npy"), "--labels", pipe("labels.npy"), "--model", embedding, "--client", "a",
-			"-o", out},
+		"a model":  {"compress", list, "--model", pipe("m.onnx"), "--client", "a", "-o", out},
+		"an index": {"compress", pipe("index.csv"), "--model", client, "--client", "a", "-o", out},
+		"an image": {"compress", list, "--model", client, "--client", "a", "-o", out},
+		"IDX images": {"compress", pipe("images"), "--labels", labels, "--model", client, "--client",
+			"a", "-o", out},
+		"IDX labels": {"compress", labels, "--labels", pipe("labels.gz"), "--model", client, "--client",
+			"a", "-o", out},
+		"feature rows": {"compress", "--rows", pipe("rows.npy"), "--labels", pipe("labels.npy"),
+			"--model", embedding, "--client", "a", "-o", out},
 		"an upload":          {"inspect", pipe("got.upload")},
 		"a measured model":   {"bench", "--model", pipe("bench.onnx")},
 		"an inspected model": {"inspect", pipe("inspect.onnx")},
@@ -58,7 +61,8 @@ func TestNamedPipesAreRefused(t *testing.T) {
 			select {
 			case s := <-done:
 				if s.code == exitOK || !strings.Contains(s.log, "want a regular file") {
-					t.Errorf("fmp-edge %v: exit code %d, said %q; want that a regular file is wanted", args, s.code, s.log)
+					t.Errorf("fmp-edge %v: exit code %d, said %q; want that a regular file is wanted",
+						args, s.code, s.log)
 				}
 			case <-time.After(20 * time.Second):
 				t.Fatalf("fmp-edge %v waits for a named pipe", args)

@@ -23,11 +23,13 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// released is the output of compress of a private round: no number of images, which nobody outside is to know.
+// released is the output of compress of a private round: no number of images, which nobody outside
+// is to know.
 type released struct {
 	Upload string `json:"upload"`
 	Bytes  int    `json:"bytes"`
-	// HelperUpload is the helper's share, of a round with two servers, of which Upload is then the leader's.
+	// HelperUpload is the helper's share, of a round with two servers, of which Upload is then the
+	// leader's.
 	HelperUpload string         `json:"helper_upload,omitempty"`
 	HelperBytes  int            `json:"helper_bytes,omitempty"`
 	Client       string         `json:"client"`
@@ -41,7 +43,8 @@ type released struct {
 }
 
 // budgetNames are the names of the flags of a private round.
-var budgetNames = []string{"epsilon", "delta", "unit", "relation", "noise", "points", "max-epsilon", "ledger", "redraw", "reply-after"}
+var budgetNames = []string{"epsilon", "delta", "unit", "relation", "noise", "points", "max-epsilon",
+	"ledger", "redraw", "reply-after"}
 
 // privateFlags are the flags of a private round.
 type privateFlags struct {
@@ -54,44 +57,49 @@ type privateFlags struct {
 
 func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 	b := &privacy.Budget{}
-	f.Float64Var(&b.Epsilon, "epsilon", 0, "epsilon of a private round; a client graph of one (fmp fuse --upload private) wants it")
+	f.Float64Var(&b.Epsilon, "epsilon", 0,
+		"epsilon of a private round; a client graph of one (fmp fuse --upload private) wants it")
 	f.Float64Var(&b.Delta, "delta", privacy.DefaultDelta, "delta of a private round")
 	f.StringVar(&b.Unit, "unit", privacy.Example, "what a private round protects: example or client")
-	f.StringVar(&b.Relation, "relation", privacy.AddRemove, "neighbours of a private round: add-remove or replace-one")
-	f.StringVar(&b.Noise, "noise", privacy.Local, "who adds the noise of a private round: local (this client), trusted (the server, which "+
-		"then sees the sums) or two-servers (each adds its own; writes a share for each)")
-	f.IntVar(&b.Points, "points", 0, "most images of one client of a private round, where a client is the unit or there are two servers")
+	f.StringVar(&b.Relation, "relation", privacy.AddRemove,
+		"neighbours of a private round: add-remove or replace-one")
+	f.StringVar(&b.Noise, "noise", privacy.Local,
+		"who adds the noise of a private round: local (this client), trusted (the server, which then "+
+			"sees the sums) or two-servers (each adds its own; writes a share for each)")
+	f.IntVar(&b.Points, "points", 0, "most images of one client of a private round, where a client "+
+		"is the unit or there are two servers")
 	return privateFlags{
 		budget:     b,
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
 		ledger:     f.String("ledger", "", ledgerHelp),
-		redraw: f.Bool("redraw", false, "draw the noise of a private upload that was made before a second time, and spend its budget a "+
-			"second time"),
-		reply: f.Duration("reply-after", replyAfter, "fixed time from the start of the work to a private upload, or to the error in its "+
-			"place, so that time tells nothing of the images: more than their work takes at most; 0 does not wait"),
+		redraw: f.Bool("redraw", false, "draw the noise of a private upload that was made before a "+
+			"second time, and spend its budget a second time"),
+		reply: f.Duration("reply-after", replyAfter,
+			"fixed time from the start of the work to a private upload, or to the error in its place, so "+
+				"that time tells nothing of the images: more than their work takes at most; 0 does not wait"),
 	}
 }
 
 // replyAfter is the time to a private reply where its owner states none; tests do not wait.
 var replyAfter = client.DefaultReply
 
-const maxEpsilonHelp = "largest epsilon that private rounds and reports with noise may spend on any image in all, this one and those of " +
-	"the ledger together; 0 is any"
+const maxEpsilonHelp = "largest epsilon that private rounds and reports with noise may spend on " +
+	"any image in all, this one and those of the ledger together; 0 is any"
 
-const ledgerHelp = "file of what private rounds and reports with noise spent on each image (default: fmp/spent.jsonl in the user's " +
-	"folder for configuration)"
+const ledgerHelp = "file of what private rounds and reports with noise spent on each image " +
+	"(default: fmp/spent.jsonl in the user's folder for configuration)"
 
-// fits returns an error where a private round's flags are missing, or given with a graph of another round: an upload that is taken for a
-// private one is the worst that can happen.
+// fits returns an error where a private round's flags are missing, or given with a graph of another
+// round: an upload that is taken for a private one is the worst that can happen.
 func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	if private && !f.Changed("epsilon") {
-		return usagef("compress: %s is the client graph of a private round: give --epsilon, and --delta, --unit, --relation, --noise and "+
-			"--points as the round has them", model)
+		return usagef("compress: %s is the client graph of a private round: give --epsilon, and "+
+			"--delta, --unit, --relation, --noise and --points as the round has them", model)
 	}
 	for _, name := range budgetNames {
 		if !private && f.Changed(name) {
-			return usagef("compress: --%s is of private rounds, and %s is not the client graph of one (fmp fuse --upload private makes that): "+
-				"its upload would be a plain one", name, model)
+			return usagef("compress: --%s is of private rounds, and %s is not the client graph of one "+
+				"(fmp fuse --upload private makes that): its upload would be a plain one", name, model)
 		}
 	}
 	if !private {
@@ -108,21 +116,26 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	return nil
 }
 
-// compressPrivate makes a message of a private round and writes it, at a fixed time after the start. Remarks on the images are
-// printed then.
-func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, source string, stdout, log io.Writer) error {
+// compressPrivate makes a message of a private round and writes it, at a fixed time after the
+// start. Remarks on the images are printed then.
+func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, source string, stdout,
+	log io.Writer) error {
 	if *c.calibrate > 0 {
-		return usagef("compress: --calibrate %d: calibration points are single images, which a private round protects: leave it out",
-			*c.calibrate)
+		return usagef("compress: --calibrate %d: calibration points are single images, which a private "+
+			"round protects: leave it out", *c.calibrate)
 	}
 	after := *c.private.reply
 	if after == 0 {
-		fmt.Fprintln(log, "fmp-edge: --reply-after 0: the upload is there as soon as it is made, and who sees when learns of the images")
+		fmt.Fprintln(log, "fmp-edge: --reply-after 0: the upload is there as soon as it is made, and "+
+			"who sees when learns of the images")
 	} else {
-		fmt.Fprintf(log, "fmp-edge: the reply comes after %v, however long the images take (--reply-after)\n", after)
+		fmt.Fprintf(log, "fmp-edge: the reply comes after %v, however long the images take "+
+			"(--reply-after)\n", after)
 	}
 	var said bytes.Buffer
-	err := client.Reply(ctx, after, func(ctx context.Context) (client.Answer, error) { return c.answer(ctx, cl, source, stdout, &said) })
+	err := client.Reply(ctx, after, func(ctx context.Context) (client.Answer, error) {
+		return c.answer(ctx, cl, source, stdout, &said)
+	})
 	var late *client.LateError
 	switch {
 	case errors.As(err, &late):
@@ -147,9 +160,10 @@ type answer struct {
 	stdout, log io.Writer
 }
 
-// answer makes a message of a private round, unless it was made before: then that one is kept, as noise that is drawn again over the same
-// sums averages out.
-func (c *compressing) answer(ctx context.Context, cl *client.Client, source string, stdout, log io.Writer) (client.Answer, error) {
+// answer makes a message of a private round, unless it was made before: then that one is kept, as
+// noise that is drawn again over the same sums averages out.
+func (c *compressing) answer(ctx context.Context, cl *client.Client, source string, stdout,
+	log io.Writer) (client.Answer, error) {
 	b, f := *c.private.budget, cl.Manifest
 	ledger, err := ledgerOf(*c.private.ledger)
 	if err != nil {
@@ -160,16 +174,19 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 		return nil, err
 	}
 	defer src.Close()
-	im, bad, err := cl.Coordinates(ctx, src, client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast})
+	im, bad, err := cl.Coordinates(ctx, src,
+		client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast})
 	if err != nil {
 		return nil, refused("compress", err)
 	}
 	tell(log, cl, bad)
 	if b.Points > 0 && len(im.Labels) > b.Points {
-		return nil, usagef("compress: %d images; the round allows %d of a client: give fewer", len(im.Labels), b.Points)
+		return nil, usagef("compress: %d images; the round allows %d of a client: give fewer",
+			len(im.Labels), b.Points)
 	}
-	a := &answer{compressing: c, ledger: ledger, stdout: stdout, log: log, released: released{Upload: *c.output,
-		Client: *c.client, Round: *c.round, Model: f.Digest, Classes: f.C, Coordinates: f.K, Budget: b}}
+	a := &answer{compressing: c, ledger: ledger, stdout: stdout, log: log,
+		released: released{Upload: *c.output,
+			Client: *c.client, Round: *c.round, Model: f.Digest, Classes: f.C, Coordinates: f.K, Budget: b}}
 	if b.Noise == privacy.Local {
 		a.Noise = b.NoiseSteps(f.C)
 	}
@@ -195,9 +212,10 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 
 // free returns an error where another private upload stands in the new one's place.
 func (a *answer) free() error {
-	if data, err := regularfile.ReadOutput(a.Upload, federate.MaxBytes); err == nil && federate.IsRelease(data) && !*a.private.redraw {
-		return usagef("compress: %s is an upload of a private round already, of other images, another round or another budget: give another "+
-			"file with -o, or move it away", a.Upload)
+	if data, err := regularfile.ReadOutput(a.Upload, federate.MaxBytes); err == nil &&
+		federate.IsRelease(data) && !*a.private.redraw {
+		return usagef("compress: %s is an upload of a private round already, of other images, another "+
+			"round or another budget: give another file with -o, or move it away", a.Upload)
 	}
 	return nil
 }
@@ -215,8 +233,9 @@ func (a *answer) Record() error {
 		return refused("compress", err)
 	}
 	if earlier > 0 {
-		fmt.Fprintf(a.log, "fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n", earlier, total,
-			a.ledger.Path)
+		fmt.Fprintf(a.log,
+			"fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
+			earlier, total, a.ledger.Path)
 	}
 	return nil
 }
@@ -260,20 +279,20 @@ func (a *answer) keep(s *privacy.Spending) error {
 	for _, f := range s.Files {
 		data, err := regularfile.ReadOutput(f.Path, federate.MaxBytes)
 		if err != nil || models.DigestBytes(data) != f.Sha256 {
-			return usagef("compress: the upload of these images for round %d was made on %s, and %s is not there any more as it was: noise that "+
-				"is drawn again spends epsilon %g again; bring the file back, or give --redraw",
-				s.Round, s.Time.Format(time.RFC3339), f.Path, s.Budget.Epsilon)
+			return usagef("compress: the upload of these images for round %d was made on %s, and %s is "+
+				"not there any more as it was: noise that is drawn again spends epsilon %g again; bring the "+
+				"file back, or give --redraw", s.Round, s.Time.Format(time.RFC3339), f.Path, s.Budget.Epsilon)
 		}
 		a.messages = append(a.messages, data)
 	}
 	a.made = true
-	fmt.Fprintf(a.log, "fmp-edge: the upload of these images for round %d was made on %s; it is given again, and nothing is spent\n", s.Round,
-		s.Time.Format(time.RFC3339))
+	fmt.Fprintf(a.log, "fmp-edge: the upload of these images for round %d was made on %s; it is "+
+		"given again, and nothing is spent\n", s.Round, s.Time.Format(time.RFC3339))
 	return nil
 }
 
-// Give is [client.Answer]: it writes a private upload and prints its spent budget. The leader's share is there last, so that where it is
-// both are.
+// Give is [client.Answer]: it writes a private upload and prints its spent budget. The leader's
+// share is there last, so that where it is both are.
 func (a *answer) Give() error {
 	w := a.released
 	if err := writeFolders(w.Upload, a.mapped); err != nil {
@@ -296,8 +315,9 @@ func (a *answer) Give() error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(a.stdout, "private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload, w.Bytes,
-		w.Classes, w.Coordinates, w.Budget)
+	_, err := fmt.Fprintf(a.stdout,
+		"private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload,
+		w.Bytes, w.Classes, w.Coordinates, w.Budget)
 	return err
 }
 

@@ -19,7 +19,8 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// privateGraph writes the client graph of a private round behind the shipped extractor of the digits.
+// privateGraph writes the client graph of a private round behind the shipped extractor of the
+// digits.
 func privateGraph(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "private-client.onnx")
@@ -27,8 +28,8 @@ func privateGraph(t *testing.T) string {
 	return path
 }
 
-// TestCompressPrivate: images become clipped sums in whole numbers; this client's noise is in them where it is asked for, and new each
-// time; the message states no number of images.
+// TestCompressPrivate: images become clipped sums in whole numbers; this client's noise is in them
+// where it is asked for, and new each time; the message states no number of images.
 func TestCompressPrivate(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	im, labels := blobs(40)
@@ -42,8 +43,8 @@ func TestCompressPrivate(t *testing.T) {
 	compress := func(name string, args ...string) *federate.Release {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		run(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", path, filepath.Join(dir, "images"), "--labels",
-			filepath.Join(dir, "labels")}, args...)...)
+		run(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", path,
+			filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels")}, args...)...)
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -66,10 +67,12 @@ func TestCompressPrivate(t *testing.T) {
 			square += float64(v) * float64(v)
 		}
 		if row[k] != 4*privacy.CountSteps || math.Sqrt(square) > 4*privacy.Steps || square == 0 {
-			t.Errorf("class %d: a count of %d and a sum of norm %v, of four images", c, row[k], math.Sqrt(square))
+			t.Errorf("class %d: a count of %d and a sum of norm %v, of four images", c, row[k],
+				math.Sqrt(square))
 		}
 	}
-	one, kept, two := compress("one", "--epsilon", "4"), compress("kept", "--epsilon", "4"), compress("two", "--epsilon", "4", "--redraw")
+	one, kept, two := compress("one", "--epsilon", "4"), compress("kept", "--epsilon", "4"),
+		compress("two", "--epsilon", "4", "--redraw")
 	if !slices.Equal(one.Sums.Values, kept.Sums.Values) {
 		t.Error("the noise of the same images for the same round was drawn a second time")
 	}
@@ -77,12 +80,16 @@ func TestCompressPrivate(t *testing.T) {
 	var noise, between float64
 	for i, v := range plain.Sums.Values {
 		noise += math.Pow(float64(one.Sums.Values[i]-v)/sigma, 2) / float64(len(plain.Sums.Values))
-		between += math.Pow(float64(one.Sums.Values[i]-two.Sums.Values[i])/sigma, 2) / float64(len(plain.Sums.Values))
+		between += math.Pow(float64(one.Sums.Values[i]-two.Sums.Values[i])/sigma,
+			2) / float64(len(plain.Sums.Values))
 	}
 	if noise < 0.5 || noise > 1.7 || between < 1 || between > 3.4 {
-		t.Errorf("mean square of the noise %v, and of the difference of two %v, in sigma squared; want 1 and 2", noise, between)
+		t.Errorf(
+			"mean square of the noise %v, and of the difference of two %v, in sigma squared; want 1 and 2",
+			noise, between)
 	}
-	client := compress("client", "--epsilon", "4", "--noise", "trusted", "--unit", "client", "--points", "40")
+	client := compress("client", "--epsilon", "4", "--noise", "trusted", "--unit", "client",
+		"--points", "40")
 	var square float64
 	for _, v := range client.Sums.Values {
 		square += float64(v) * float64(v)
@@ -138,7 +145,8 @@ func TestCompressPrivate(t *testing.T) {
 			t.Errorf("number %d of the opened sum is %d, of the client's %d", i, v, plain.Sums.Values[i])
 		}
 	}
-	source := []string{filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels"), "--client", "a", "-o", filepath.Join(dir, "no")}
+	source := []string{filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels"),
+		"--client", "a", "-o", filepath.Join(dir, "no")}
 	for want, args := range map[string][]string{
 		"give --epsilon":               {"--model", graph},
 		"epsilon is 0":                 {"--model", graph, "--epsilon", "0"},
@@ -146,11 +154,13 @@ func TestCompressPrivate(t *testing.T) {
 		"--delta is of private rounds": {"--model", model(t, models.KindClient), "--delta", "1e-6"},
 		"epsilon is 50":                {"--model", graph, "--epsilon", "50"},
 		"would be a plain one":         {"--model", model(t, models.KindClient), "--epsilon", "1"},
-		"allows 30":                    {"--model", graph, "--epsilon", "1", "--unit", "client", "--points", "30"},
-		"points is 0":                  {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
+		"allows 30": {"--model", graph, "--epsilon", "1", "--unit", "client",
+			"--points", "30"},
+		"points is 0": {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
 	} {
 		var out, log bytes.Buffer
-		if code := execute(context.Background(), append(append([]string{"compress"}, source...), args...), &out, &log); code != exitUsage ||
+		if code := execute(context.Background(), append(append([]string{"compress"}, source...), args...),
+			&out, &log); code != exitUsage ||
 			!strings.Contains(log.String(), want) {
 			t.Errorf("%v: exit code %d, %s; want one that says %q", args, code, log.String(), want)
 		}

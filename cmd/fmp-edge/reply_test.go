@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TestFixedReply: compress of a private round is over, and its upload there, at one time after its start: for few images and for many, for
-// an image that cannot be read, for too many images, for a budget that is spent, and for an upload that was made before.
+// TestFixedReply: compress of a private round is over, and its upload there, at one time after its
+// start: for few images and for many, for an image that cannot be read, for too many images, for a
+// budget that is spent, and for an upload that was made before.
 func TestFixedReply(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	few, few2 := blobs(3)
@@ -20,7 +21,8 @@ func TestFixedReply(t *testing.T) {
 	three, _ := folder(t, few, few2)
 	sixty, _ := folder(t, many, many2)
 	bad, _ := folder(t, few, few2)
-	if err := os.WriteFile(filepath.Join(bad, "0", "bad.png"), []byte("\x89PNG\r\n\x1a\nno more"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(bad, "0", "bad.png"), []byte("\x89PNG\r\n\x1a\nno more"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	const after = 40 * time.Second
@@ -36,22 +38,27 @@ func TestFixedReply(t *testing.T) {
 		{"a bad image left out", bad, "bad.png", exitOK, []string{"--on-bad", "skip"}},
 		{"no folder", filepath.Join(dir, "none"), "none", exitMissing, nil},
 		{"too many images", sixty, "allows 50", exitUsage, []string{"--points", "50"}},
-		{"a budget that is spent", sixty, "--max-epsilon allows", exitUsage, []string{"--max-epsilon", "1.1", "--round", "2"}},
+		{"a budget that is spent", sixty, "--max-epsilon allows", exitUsage,
+			[]string{"--max-epsilon", "1.1", "--round", "2"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			start, out := time.Now(), filepath.Join(dir, "upload"+string(rune('a'+i)))
 			done := make(chan int)
 			go func() {
-				done <- execute(t.Context(), append([]string{"compress", "--model", graph, "--client", "a", "-o", out, "--ledger",
-					filepath.Join(dir, "ledger"), "--epsilon", "1", "--reply-after", after.String(), c.source}, c.args...), io.Discard, &log)
+				done <- execute(t.Context(),
+					append([]string{"compress", "--model", graph, "--client", "a", "-o", out, "--ledger",
+						filepath.Join(dir, "ledger"), "--epsilon", "1", "--reply-after", after.String(), c.source},
+						c.args...), io.Discard, &log)
 			}()
 			time.Sleep(after - time.Millisecond)
 			if _, err := os.Stat(out); err == nil {
 				t.Errorf("%s: the upload is there before its time", c.what)
 			}
-			if code := <-done; code != c.code || time.Since(start) != after || !strings.Contains(log.String(), c.says) {
-				t.Errorf("%s: exit code %d after %v; want %d after %v and %q: %s", c.what, code, time.Since(start), c.code, after, c.says, log.String())
+			if code := <-done; code != c.code || time.Since(start) != after ||
+				!strings.Contains(log.String(), c.says) {
+				t.Errorf("%s: exit code %d after %v; want %d after %v and %q: %s", c.what, code,
+					time.Since(start), c.code, after, c.says, log.String())
 			}
 			if _, err := os.Stat(out); err == nil != (c.code == exitOK) {
 				t.Errorf("%s: %v", c.what, err)
@@ -69,8 +76,9 @@ func TestReplyAfter(t *testing.T) {
 		"would be a plain one":  {"--model", model(t, "client"), "--reply-after", "10s"},
 	} {
 		var log bytes.Buffer
-		code := execute(t.Context(), append([]string{"compress", "--client", "a", "-o", filepath.Join(source, "u"), source}, args...), io.Discard,
-			&log)
+		code := execute(t.Context(),
+			append([]string{"compress", "--client", "a", "-o", filepath.Join(source, "u"), source}, args...),
+			io.Discard, &log)
 		if code != exitUsage || !strings.Contains(log.String(), want) {
 			t.Errorf("%v: exit code %d, %s; want %q", args, code, log.String(), want)
 		}

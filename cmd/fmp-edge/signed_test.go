@@ -11,7 +11,8 @@ import (
 	"fmp/models/signature"
 )
 
-// TestSignedBy: compress and predict run a model only where the key that they are given signed it, by whatever road its signature comes.
+// TestSignedBy: compress and predict run a model only where the key that they are given signed it,
+// by whatever road its signature comes.
 func TestSignedBy(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -41,8 +42,9 @@ func TestSignedBy(t *testing.T) {
 		model string
 		args  []string
 	}{
-		"client graph": {model(t, "client"), []string{"compress", "--client", "a", "-o", at("a.upload"), images}},
-		"classifier":   {classifier(t), []string{"predict", images}},
+		"client graph": {model(t, "client"),
+			[]string{"compress", "--client", "a", "-o", at("a.upload"), images}},
+		"classifier": {classifier(t), []string{"predict", images}},
 	} {
 		data, err := os.ReadFile(c.model)
 		if err != nil {
@@ -56,7 +58,8 @@ func TestSignedBy(t *testing.T) {
 			_ = os.Remove(at("a.upload"))
 			var out, log bytes.Buffer
 			got := execute(context.Background(), append(args, more...), &out, &log)
-			if _, err := os.Stat(at("a.upload")); got != code || out.Len() > 0 || err == nil || !strings.Contains(log.String(), want) {
+			if _, err := os.Stat(at("a.upload")); got != code || out.Len() > 0 || err == nil ||
+				!strings.Contains(log.String(), want) {
 				t.Errorf("%s, %s: exit code %d, %s; want %d and %q", what, more, got, log.String(), code, want)
 			}
 		}

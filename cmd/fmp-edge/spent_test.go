@@ -14,16 +14,19 @@ import (
 	"fmp/models"
 )
 
-// TestNothingBegun: a private upload that is refused begins no ledger, nor a seal or a folder for one; an empty file gets no seal.
+// TestNothingBegun: a private upload that is refused begins no ledger, nor a seal or a folder for
+// one; an empty file gets no seal.
 func TestNothingBegun(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	im, labels := blobs(6)
 	photos, _ := folder(t, im, labels)
-	taken, empty, folder := filepath.Join(dir, "taken"), filepath.Join(dir, "empty.jsonl"), filepath.Join(dir, "folder")
+	taken, empty, folder := filepath.Join(dir, "taken"), filepath.Join(dir, "empty.jsonl"),
+		filepath.Join(dir, "folder")
 	try := func(ledger, out, epsilon string, args ...string) (int, string) {
 		var log bytes.Buffer
-		code := execute(context.Background(), append([]string{"compress", "--model", graph, "--client", "a", "--epsilon", epsilon,
-			"-o", filepath.Join(dir, out), "--ledger", ledger, photos}, args...), io.Discard, &log)
+		code := execute(context.Background(),
+			append([]string{"compress", "--model", graph, "--client", "a", "--epsilon", epsilon, "-o",
+				filepath.Join(dir, out), "--ledger", ledger, photos}, args...), io.Discard, &log)
 		return code, log.String()
 	}
 	if code, log := try(filepath.Join(dir, "first.jsonl"), "taken", "1"); code != exitOK {
@@ -39,13 +42,14 @@ func TestNothingBegun(t *testing.T) {
 			!strings.Contains(log, "--max-epsilon allows 0.5") {
 			t.Errorf("%s: over the limit: exit code %d: %s", ledger, code, log)
 		}
-		if code, log := try(ledger, "taken", "2"); code != exitUsage || !strings.Contains(log, "already, of other images") {
+		if code, log := try(ledger, "taken", "2"); code != exitUsage ||
+			!strings.Contains(log, "already, of other images") {
 			t.Errorf("%s: in the place of another: exit code %d: %s", ledger, code, log)
 		}
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
-	want := []string{empty, filepath.Join(dir, "first.jsonl"), filepath.Join(dir, "first.jsonl.seal"), taken,
-		taken + ".classes.csv"}
+	want := []string{empty, filepath.Join(dir, "first.jsonl"),
+		filepath.Join(dir, "first.jsonl.seal"), taken, taken + ".classes.csv"}
 	if err != nil || !slices.Equal(left, want) {
 		t.Errorf("the folder has %q, %v; want %q", left, err, want)
 	}
@@ -60,8 +64,8 @@ func TestNothingBegun(t *testing.T) {
 	}
 }
 
-// TestSpent: a private upload is made once; what further ones of the same images spend is added up, image by image, and held to
-// --max-epsilon.
+// TestSpent: a private upload is made once; what further ones of the same images spend is added up,
+// image by image, and held to --max-epsilon.
 func TestSpent(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	im, labels := blobs(6)
@@ -70,8 +74,9 @@ func TestSpent(t *testing.T) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	try := func(out, source string, args ...string) (int, string) {
 		var log bytes.Buffer
-		code := execute(context.Background(), append([]string{"compress", "--model", graph, "--client", "a", "-o", path(out), "--ledger", ledger,
-			source}, args...), io.Discard, &log)
+		code := execute(context.Background(),
+			append([]string{"compress", "--model", graph, "--client", "a", "-o", path(out), "--ledger",
+				ledger, source}, args...), io.Discard, &log)
 		return code, log.String()
 	}
 	want := func(what string, code int, says, out, source string, args ...string) {
@@ -93,26 +98,31 @@ func TestSpent(t *testing.T) {
 	}
 	want("the first", exitOK, "", "one", photos, "--epsilon", "1", "--max-epsilon", "1")
 	first := content("one")
-	want("the same again", exitOK, "nothing is spent", "one", photos, "--epsilon", "1", "--max-epsilon", "1")
-	want("the same elsewhere", exitOK, "nothing is spent", "copy", photos, "--epsilon", "1", "--max-epsilon", "1")
+	want("the same again", exitOK, "nothing is spent", "one", photos, "--epsilon", "1",
+		"--max-epsilon", "1")
+	want("the same elsewhere", exitOK, "nothing is spent", "copy", photos, "--epsilon", "1",
+		"--max-epsilon", "1")
 	if content("one") != first || content("copy") != first {
 		t.Error("the noise was drawn again")
 	}
-	want("another round, over the limit", exitUsage, "epsilon 1.465", "two", photos, "--epsilon", "1", "--round", "2", "--max-epsilon", "1.4")
-	want("another round in the same file", exitUsage, "is an upload of a private round already", "one", photos, "--epsilon", "1", "--round",
-		"2")
-	want("another round", exitOK, "with 1 earlier releases epsilon 1.465", "three", photos, "--epsilon", "1", "--round", "2", "--max-epsilon",
-		"1.5")
+	want("another round, over the limit", exitUsage, "epsilon 1.465", "two", photos, "--epsilon", "1",
+		"--round", "2", "--max-epsilon", "1.4")
+	want("another round in the same file", exitUsage, "is an upload of a private round already", "one",
+		photos, "--epsilon", "1", "--round", "2")
+	want("another round", exitOK, "with 1 earlier releases epsilon 1.465", "three", photos,
+		"--epsilon", "1", "--round", "2", "--max-epsilon", "1.5")
 	// One image of these and another: that image has been in two releases.
 	list := "path,label\n"
-	list += fmt.Sprintf("%s,1\n", filepath.Join(photos, fmt.Sprint(labels[order[0]]), fmt.Sprintf("%04d.png", order[0])))
+	list += fmt.Sprintf("%s,1\n",
+		filepath.Join(photos, fmt.Sprint(labels[order[0]]), fmt.Sprintf("%04d.png", order[0])))
 	write(t, path("list.csv"), []byte(list))
-	want("a folder that shares an image", exitUsage, "over 2 earlier releases", "four", path("list.csv"), "--epsilon", "1", "--max-epsilon",
-		"1.7")
+	want("a folder that shares an image", exitUsage, "over 2 earlier releases", "four",
+		path("list.csv"), "--epsilon", "1", "--max-epsilon", "1.7")
 	other, _ := blobs(8)
 	writePNG(t, path("new.png"), gray(other, 7))
 	write(t, path("new.csv"), []byte("path,label\nnew.png,1\n"))
-	want("an image that was in none", exitOK, "", "five", path("new.csv"), "--epsilon", "1", "--max-epsilon", "1")
+	want("an image that was in none", exitOK, "", "five", path("new.csv"), "--epsilon", "1",
+		"--max-epsilon", "1")
 	// The upload is gone: the noise is drawn again where that is meant, and counted.
 	for _, name := range []string{"one", "copy"} {
 		if err := os.Remove(path(name)); err != nil {
@@ -120,14 +130,17 @@ func TestSpent(t *testing.T) {
 		}
 	}
 	want("an upload that is gone", exitUsage, "--redraw", "six", photos, "--epsilon", "1")
-	want("drawn again, over the limit", exitUsage, "--max-epsilon allows 1.5", "seven", photos, "--epsilon", "1", "--redraw", "--max-epsilon",
-		"1.5")
-	want("drawn again", exitOK, "with 2 earlier releases", "eight", photos, "--epsilon", "1", "--redraw")
+	want("drawn again, over the limit", exitUsage, "--max-epsilon allows 1.5", "seven", photos,
+		"--epsilon", "1", "--redraw", "--max-epsilon", "1.5")
+	want("drawn again", exitOK, "with 2 earlier releases", "eight", photos, "--epsilon",
+		"1", "--redraw")
 	if content("eight") == first {
 		t.Error("the noise was not drawn again")
 	}
-	want("--at-least in a private round", exitUsage, "would tell of single ones", "nine", photos, "--epsilon", "1", "--at-least", "2")
-	if s := run(t, "inspect", "--explain", path("eight")); !strings.Contains(s, "2.72 times as likely with one image there or not") ||
+	want("--at-least in a private round", exitUsage, "would tell of single ones", "nine", photos,
+		"--epsilon", "1", "--at-least", "2")
+	if s := run(t, "inspect", "--explain", path("eight")); !strings.Contains(s,
+		"2.72 times as likely with one image there or not") ||
 		!strings.Contains(s, "no number of images") {
 		t.Errorf("explained: %s", s)
 	}
@@ -141,19 +154,23 @@ func TestSpent(t *testing.T) {
 		!strings.Contains(s, "Classes of fewer than 5 images") {
 		t.Errorf("explained: %s", s)
 	}
-	run(t, "compress", "--model", plain, "--client", "a", "-o", path("calibrated"), "--calibrate", "2", "--secret", path("secret"), photos)
-	if s := run(t, "inspect", "--explain", path("calibrated")); !strings.Contains(s, "the features of 1 single images") ||
+	run(t, "compress", "--model", plain, "--client", "a", "-o", path("calibrated"), "--calibrate", "2",
+		"--secret", path("secret"), photos)
+	if s := run(t, "inspect", "--explain", path("calibrated")); !strings.Contains(s,
+		"the features of 1 single images") ||
 		!strings.Contains(s, "5 images") {
 		t.Errorf("explained: %s", s)
 	}
-	if code := execute(context.Background(), []string{"compress", "--model", graph, "--client", "a", "-o", path("none"), "--epsilon", "1",
-		"--calibrate", "2", photos}, io.Discard, io.Discard); code != exitUsage {
+	if code := execute(context.Background(),
+		[]string{"compress", "--model", graph, "--client", "a", "-o", path("none"), "--epsilon", "1",
+			"--calibrate", "2", photos}, io.Discard, io.Discard); code != exitUsage {
 		t.Errorf("calibration points of a private round: exit code %d", code)
 	}
 	if s := run(t, "inspect", "--explain", plain); !strings.Contains(s, "the mean of 32 numbers") {
 		t.Errorf("explained: %s", s)
 	}
-	if code := execute(context.Background(), []string{"inspect", "--explain", "--json", plain}, io.Discard, io.Discard); code != exitUsage {
+	if code := execute(context.Background(), []string{"inspect", "--explain", "--json", plain},
+		io.Discard, io.Discard); code != exitUsage {
 		t.Error("two formats at once")
 	}
 }
@@ -163,8 +180,9 @@ func TestSpentTwoServers(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	im, labels := blobs(6)
 	photos, _ := folder(t, im, labels)
-	args := []string{"compress", "--model", graph, "--client", "a", "--ledger", filepath.Join(dir, "spent"), "--epsilon", "1", "--noise",
-		"two-servers", "--points", "10", photos, "-o"}
+	args := []string{"compress", "--model", graph, "--client", "a", "--ledger",
+		filepath.Join(dir, "spent"), "--epsilon", "1", "--noise", "two-servers", "--points",
+		"10", photos, "-o"}
 	run(t, append(args, filepath.Join(dir, "one"))...)
 	run(t, append(args, filepath.Join(dir, "two"))...)
 	for _, kind := range []string{"", ".helper"} {

@@ -22,16 +22,18 @@ var withdrawCommand = command{
 	example: `  fmp-edge withdraw https://server:8443 --key shop-17.key
   fmp-edge withdraw https://server:8443 --key shop-17.key --ca server.crt --json
 
-The server deletes the upload and makes at once a classifier without it: byte for byte the one that this client never took part
-in. Versions that held it are handed out no more, and a signed notice names them. The receipt, which the server signs, says which
-versions these are, which one takes their place, and what cannot be undone. The same command says later which one that is.
+The server deletes the upload and makes at once a classifier without it: byte for byte the one that
+this client never took part in. Versions that held it are handed out no more, and a signed notice
+names them. The receipt, which the server signs, says which versions these are, which one takes
+their place, and what cannot be undone. The same command says later which one that is.
 
-It is for good: nothing of this client is taken in this round again. Rounds whose servers add the noise take nothing out, as one
-noisy sum hides the uploads; join says so before anything is sent.`,
+It is for good: nothing of this client is taken in this round again. Rounds whose servers add the
+noise take nothing out, as one noisy sum hides the uploads; join says so before anything is sent.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		path := f.String("key", "", "key file of this client")
 		ca := f.String("ca", "", "file of certificates to trust in place of the system's")
-		server := f.String("server-key", "", "public key that the server must have (base64), as its operators give it")
+		server := f.String("server-key", "",
+			"public key that the server must have (base64), as its operators give it")
 		receipt := f.String("receipt", "", "receipt to write (default: KEY.ROUND.withdrawal.json)")
 		outputs.Files(f, "receipt")
 		wait := f.Duration("wait", time.Hour, "how long to wait for a server that does not answer")
@@ -64,7 +66,8 @@ noisy sum hides the uploads; join says so before anything is sent.`,
 			if err != nil {
 				return err
 			}
-			file := cmp.Or(*receipt, fmt.Sprintf("%s.%d.withdrawal.json", strings.TrimSuffix(*path, ".key"), d.Round))
+			file := cmp.Or(*receipt,
+				fmt.Sprintf("%s.%d.withdrawal.json", strings.TrimSuffix(*path, ".key"), d.Round))
 			if err := sender.SaveReceipt(file, w); err != nil {
 				return fmt.Errorf("the upload is withdrawn: %w", err)
 			}

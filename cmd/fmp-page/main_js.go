@@ -16,17 +16,19 @@ const gcPercent = 50
 func main() {
 	debug.SetGCPercent(gcPercent)
 	s := &session{vectors: simd.Lend()}
-	js.Global().Set("fmpCall", js.FuncOf(func(_ js.Value, args []js.Value) any { return answer(s, args) }))
+	js.Global().Set("fmpCall",
+		js.FuncOf(func(_ js.Value, args []js.Value) any { return answer(s, args) }))
 	js.Global().Call("fmpReady")
 	select {}
 }
 
-// answer calls a method: its name, parameters (JSON), bytes or null, a function from a path to the file's bytes or null, and one that takes
-// progress or null. It returns {json, data}, or {error}.
+// answer calls a method: its name, parameters (JSON), bytes or null, a function from a path to the
+// file's bytes or null, and one that takes progress or null. It returns {json, data}, or {error}.
 func answer(s *session, args []js.Value) (out map[string]any) {
 	defer func() {
 		if r := recover(); r != nil {
-			out = map[string]any{"error": fmt.Sprintf("internal error: %v; this is a fault of the program, not of your input", r)}
+			out = map[string]any{"error": fmt.Sprintf(
+				"internal error: %v; this is a fault of the program, not of your input", r)}
 		}
 	}()
 	q := request{params: []byte(args[1].String()), progress: func(int, int) {}}

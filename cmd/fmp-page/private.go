@@ -18,17 +18,21 @@ import (
 func (s *session) admit(c *client.Client) error {
 	switch d := s.round; {
 	case c.Private() && d == nil:
-		return errors.New("the client graph is one of private rounds, and no server states the round's budget here: use fmp-edge compress " +
-			"--epsilon")
+		return errors.New("the client graph is one of private rounds, and no server states the round's " +
+			"budget here: use fmp-edge compress --epsilon")
 	case c.Private() && d.Privacy == nil:
-		return fmt.Errorf("the client graph is one of private rounds and round %d is not private: it is not used", d.Round)
+		return fmt.Errorf(
+			"the client graph is one of private rounds and round %d is not private: it is not used", d.Round)
 	case !c.Private() && d != nil && d.Privacy != nil:
-		return fmt.Errorf("round %d is private (%v) and its client graph is one of plain uploads: it is not used", d.Round, d.Privacy)
+		return fmt.Errorf(
+			"round %d is private (%v) and its client graph is one of plain uploads: it is not used",
+			d.Round, d.Privacy)
 	}
 	return nil
 }
 
-// spending is the ledger of a page's browser, with its owner's limit and the place of the new upload.
+// spending is the ledger of a page's browser, with its owner's limit and the place of the new
+// upload.
 type spending struct {
 	Ledger     string  // its lines
 	MaxEpsilon float64 // which rounds may spend on any image, or client, in all
@@ -41,26 +45,33 @@ type spent struct {
 	Line    string  `json:"line"`    // of the ledger, to be kept together with the upload
 	Epsilon float64 `json:"epsilon"` // spent in all
 	Earlier int     `json:"earlier"` // releases before this
-	// Again is an upload that was made before of the same images: it is given again, and nothing is spent.
+	// Again is an upload that was made before of the same images: it is given again, and nothing is
+	// spent.
 	Again *privacy.Written `json:"again,omitempty"`
 }
 
-// release makes the upload of a private round, unless it was made before: noise that is drawn again over the same sums averages out.
-func (s *session) release(src imagefile.Source, skip bool, name string, p spending) (any, []byte, error) {
+// release makes the upload of a private round, unless it was made before: noise that is drawn again
+// over the same sums averages out.
+func (s *session) release(src imagefile.Source, skip bool, name string,
+	p spending) (any, []byte, error) {
 	d, f := s.round, s.client.Manifest
 	b := *d.Privacy
 	if !(p.MaxEpsilon > 0) || math.IsInf(p.MaxEpsilon, 0) {
-		return nil, nil, fmt.Errorf("round %d is private: say how much epsilon rounds may spend in all, a number above 0", d.Round)
+		return nil, nil, fmt.Errorf(
+			"round %d is private: say how much epsilon rounds may spend in all, a number above 0", d.Round)
 	}
 	if b.Epsilon > p.MaxEpsilon { // no photograph is read
-		return nil, nil, fmt.Errorf("round %d spends epsilon %g, and you allow %g in all: nothing was read", d.Round, b.Epsilon, p.MaxEpsilon)
+		return nil, nil, fmt.Errorf(
+			"round %d spends epsilon %g, and you allow %g in all: nothing was read", d.Round,
+			b.Epsilon, p.MaxEpsilon)
 	}
 	im, left, err := s.client.Coordinates(context.Background(), src, client.Options{Skip: skip})
 	if err != nil {
 		return nil, nil, err
 	}
 	if b.Points > 0 && len(im.Labels) > b.Points {
-		return nil, nil, fmt.Errorf("%d photographs; the round allows %d of a client: give fewer", len(im.Labels), b.Points)
+		return nil, nil, fmt.Errorf("%d photographs; the round allows %d of a client: give fewer",
+			len(im.Labels), b.Points)
 	}
 	record := privacy.NewSpending(b, f.C, f.K, im.Digests, im.Labels)
 	record.Time, record.Client, record.Round, record.Graph = time.Now().UTC(), name, d.Round, f.Digest
@@ -71,8 +82,9 @@ func (s *session) release(src imagefile.Source, skip bool, name string, p spendi
 	case kept != nil && len(kept.Files) == 1:
 		return map[string]any{"spent": spent{Again: &kept.Files[0]}}, nil, nil
 	case p.Made:
-		return nil, nil, fmt.Errorf("an upload for round %d was made in this browser, of other photographs or another budget: a second one "+
-			"would spend a second budget on those in both; nothing is made", d.Round)
+		return nil, nil, fmt.Errorf("an upload for round %d was made in this browser, of other "+
+			"photographs or another budget: a second one would spend a second budget on those in both; "+
+			"nothing is made", d.Round)
 	}
 	u, err := s.client.Release(im, b, name, d.Round)
 	if err != nil {
@@ -90,8 +102,9 @@ func (s *session) release(src imagefile.Source, skip bool, name string, p spendi
 	var over *privacy.SpentError
 	switch {
 	case errors.As(err, &over):
-		return nil, nil, fmt.Errorf("with this upload epsilon %.4g would be spent on %s, over %d earlier releases and this; you allow %.4g "+
-			"in all: nothing is made", over.Total, map[bool]string{false: "one of the photographs", true: "you"}[over.Unit == privacy.Client],
+		return nil, nil, fmt.Errorf("with this upload epsilon %.4g would be spent on %s, over %d "+
+			"earlier releases and this; you allow %.4g in all: nothing is made", over.Total,
+			map[bool]string{false: "one of the photographs", true: "you"}[over.Unit == privacy.Client],
 			over.Earlier, over.Limit)
 	case err != nil:
 		return nil, nil, fmt.Errorf("ledger: %w", err)
@@ -105,7 +118,8 @@ func (s *session) release(src imagefile.Source, skip bool, name string, p spendi
 // releasing is the content of a private upload that leaves a page.
 func releasing(u *federate.Release, data []byte) *leaving {
 	width := u.Sums.K + 1
-	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client, Round: u.Round, Model: u.Model, Features: u.Sums.K,
+	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client, Round: u.Round,
+		Model: u.Model, Features: u.Sums.K,
 		Budget: &u.Budget, Promise: u.Budget.Promise(u.Sums.Classes)}
 	var sums [][]float32
 	for c := range u.Sums.Classes {

@@ -19,7 +19,8 @@ type signedRequest struct {
 
 var errKeyAndRound = errors.New("a key and a round are needed")
 
-// ask returns the request for the key's own receipt: the server refuses it where it does not know the key.
+// ask returns the request for the key's own receipt: the server refuses it where it does not know
+// the key.
 func (s *session) ask(*request) (any, []byte, error) {
 	if s.key == nil || s.round == nil {
 		return nil, nil, errKeyAndRound
@@ -52,8 +53,8 @@ func (s *session) withdrawn(q *request) (any, []byte, error) {
 	return map[string]any{"text": wire.Printed(w)}, append(file, '\n'), err
 }
 
-// evaluate scores the classifier on labelled photographs, and returns the signed counts, with the request that sends them where there is a
-// round.
+// evaluate scores the classifier on labelled photographs, and returns the signed counts, with the
+// request that sends them where there is a round.
 func (s *session) evaluate(q *request) (any, []byte, error) {
 	var p struct{ Paths []string }
 	if err := q.into(&p); err != nil {
@@ -63,8 +64,9 @@ func (s *session) evaluate(q *request) (any, []byte, error) {
 		return nil, nil, errors.New("a key and a classifier are needed")
 	}
 	f := s.classifier.Manifest
-	src, _, err := imagefile.OpenFiles(p.Paths, q.read, imagefile.Options{Fit: s.classifier.Fit, MaxItems: client.MaxItems,
-		Classes: imagefile.Classes{Names: f.Classes, N: f.C}})
+	src, _, err := imagefile.OpenFiles(p.Paths, q.read,
+		imagefile.Options{Fit: s.classifier.Fit, MaxItems: client.MaxItems,
+			Classes: imagefile.Classes{Names: f.Classes, N: f.C}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +74,8 @@ func (s *session) evaluate(q *request) (any, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	bad, err := s.classifier.Images(context.Background(), &counted{Source: src, tell: q.progress}, false, scores.Add)
+	bad, err := s.classifier.Images(context.Background(), &counted{Source: src, tell: q.progress},
+		false, scores.Add)
 	if err := errors.Join(append(bad, err)...); err != nil {
 		return nil, nil, err
 	}
@@ -92,7 +95,8 @@ func (s *session) evaluate(q *request) (any, []byte, error) {
 		Report *tally.Report `json:"report"`
 	}{Report: r}
 	if s.round != nil {
-		out.signedRequest = signedRequest{wire.EvaluationPath(s.round.Round, s.key.Name), s.round.Report(s.key, data)}
+		out.signedRequest = signedRequest{wire.EvaluationPath(s.round.Round, s.key.Name),
+			s.round.Report(s.key, data)}
 	}
 	return out, data, nil
 }

@@ -1,5 +1,6 @@
-// Command fmp-page is the client, and the classifier, in a browser's WebAssembly. It links the packages of fmp-edge, so that uploads are
-// equal byte for byte, but for network and files: these are the page's (pipeline/page), which calls the program in a Web Worker.
+// Command fmp-page is the client, and the classifier, in a browser's WebAssembly. It links the
+// packages of fmp-edge, so that uploads are equal byte for byte, but for network and files: these
+// are the page's (pipeline/page), which calls the program in a Web Worker.
 package main
 
 import (
@@ -126,11 +127,13 @@ func (s *session) describe(q *request) (any, []byte, error) {
 		return nil, nil, err
 	}
 	if d.GraphBytes > wire.MaxGraph {
-		return nil, nil, fmt.Errorf("the client graph has %d bytes; allowed are %d", d.GraphBytes, wire.MaxGraph)
+		return nil, nil, fmt.Errorf("the client graph has %d bytes; allowed are %d",
+			d.GraphBytes, wire.MaxGraph)
 	}
 	if d.Privacy != nil && d.Privacy.Noise == privacy.TwoServers {
-		return nil, nil, fmt.Errorf("round %d is private with two servers, and a page speaks to the one that it came from alone: take part with "+
-			"fmp-edge join --helper; nothing was read and nothing sent", d.Round)
+		return nil, nil, fmt.Errorf("round %d is private with two servers, and a page speaks to the "+
+			"one that it came from alone: take part with fmp-edge join --helper; nothing was read and "+
+			"nothing sent", d.Round)
 	}
 	s.round = d
 	return struct {
@@ -167,7 +170,8 @@ func (s *session) open(q *request) (any, []byte, error) {
 	}
 	s.client, s.trusted = nil, false
 	if sum := models.DigestBytes(q.data); p.Digest != "" && sum != p.Digest {
-		return nil, nil, fmt.Errorf("the client graph that came has sha256 %s; the round says %s: it is not used", sum, p.Digest)
+		return nil, nil, fmt.Errorf(
+			"the client graph that came has sha256 %s; the round says %s: it is not used", sum, p.Digest)
 	}
 	c, err := client.Parse(q.data, 1)
 	if err != nil {
@@ -188,9 +192,11 @@ func (s *session) judge() (any, []byte, error) {
 	f, a := s.client.Manifest, s.client.Parsed
 	err := s.client.Trust(&s.approved, s.scope)
 	s.trusted = err == nil
-	i := graphInfo{Digest: f.Digest, Classes: names(f), Height: s.client.Fit.H, Width: s.client.Fit.W, Channels: s.client.Fit.Ch,
+	i := graphInfo{Digest: f.Digest, Classes: names(f), Height: s.client.Fit.H, Width: s.client.Fit.W,
+		Channels: s.client.Fit.Ch,
 		Features: f.Dx, Most: most(f),
-		Extractor: a.Extractor, Shipped: client.Known(a.Extractor), Nodes: a.Nodes, Numbers: a.Numbers, Bytes: a.Bytes, Pixels: a.Pixels,
+		Extractor: a.Extractor, Shipped: client.Known(a.Extractor), Nodes: a.Nodes, Numbers: a.Numbers,
+		Bytes: a.Bytes, Pixels: a.Pixels,
 		Can: s.client.Can(), Approved: s.approved.Lines}
 	var unknown *client.UnknownError
 	switch {
@@ -237,7 +243,8 @@ func (s *session) source(q *request, paths []string) (imagefile.Source, imagefil
 	if s.client == nil {
 		return nil, imagefile.LeftOut{}, errors.New("no client graph is open")
 	}
-	return imagefile.OpenFiles(paths, q.read, imagefile.Options{Fit: s.client.Fit, Classes: s.client.Classes(), MaxItems: client.MaxItems})
+	return imagefile.OpenFiles(paths, q.read,
+		imagefile.Options{Fit: s.client.Fit, Classes: s.client.Classes(), MaxItems: client.MaxItems})
 }
 
 // list says which of a page's files are images, and of which class, before any is read.
@@ -323,7 +330,8 @@ func (s *session) compress(q *request) (any, []byte, error) {
 		return nil, nil, err
 	}
 	if d := s.round; d != nil && (u.N > d.MaxPoints || len(data) > d.MaxBytes) {
-		return nil, nil, fmt.Errorf("%d images in %d bytes; the round allows %d in %d: give fewer", u.N, len(data), d.MaxPoints, d.MaxBytes)
+		return nil, nil, fmt.Errorf("%d images in %d bytes; the round allows %d in %d: give fewer", u.N,
+			len(data), d.MaxPoints, d.MaxBytes)
 	}
 	l, err := s.leaving(data)
 	if err != nil {
@@ -333,18 +341,22 @@ func (s *session) compress(q *request) (any, []byte, error) {
 	return l, data, nil
 }
 
-// explain describes an upload that a page has kept, and checks that it belongs to the round and the key.
+// explain describes an upload that a page has kept, and checks that it belongs to the round and the
+// key.
 func (s *session) explain(q *request) (any, []byte, error) {
 	l, err := s.leaving(q.data)
 	if err != nil {
 		return nil, nil, err
 	}
-	if d := s.round; d != nil && ((l.Budget == nil) != (d.Privacy == nil) || l.Budget != nil && *l.Budget != *d.Privacy) {
-		return nil, nil, fmt.Errorf("the upload's privacy is %v; that of round %d is %v", l.Budget, d.Round, d.Privacy)
+	if d := s.round; d != nil &&
+		((l.Budget == nil) != (d.Privacy == nil) || l.Budget != nil && *l.Budget != *d.Privacy) {
+		return nil, nil, fmt.Errorf("the upload's privacy is %v; that of round %d is %v", l.Budget,
+			d.Round, d.Privacy)
 	}
 	if d := s.round; d != nil && (l.Round != d.Round || l.Model != d.Graph) {
-		return nil, nil, fmt.Errorf("the upload is for round %d with client graph %s; the server's are %d and %s", l.Round, l.Model, d.Round,
-			d.Graph)
+		return nil, nil, fmt.Errorf(
+			"the upload is for round %d with client graph %s; the server's are %d and %s", l.Round, l.Model,
+			d.Round, d.Graph)
 	}
 	if s.key != nil && l.Client != s.key.Name {
 		return nil, nil, fmt.Errorf("the upload is of client %q; the key is %q's", l.Client, s.key.Name)
@@ -374,7 +386,8 @@ type leaving struct {
 	Spent   *spent          `json:"spent,omitempty"` // where it was made just now
 }
 
-// add notes the photographs left out, and the number of those of which the network made no finite numbers.
+// add notes the photographs left out, and the number of those of which the network made no finite
+// numbers.
 func (l *leaving) add(left []error, zeros int) {
 	for _, e := range left {
 		l.Left = append(l.Left, e.Error())
@@ -406,7 +419,8 @@ func (s *session) leaving(data []byte) (*leaving, error) {
 		return nil, err
 	}
 	p := u.Points
-	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client, Round: u.Round, Model: u.Model, Precision: u.Precision,
+	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client, Round: u.Round,
+		Model: u.Model, Precision: u.Precision,
 		Images: u.N, Features: p.Dx}
 	var points [][]float32
 	for i := range p.N {
@@ -473,7 +487,8 @@ func (s *session) sign(q *request) (any, []byte, error) {
 		return nil, nil, err
 	}
 	headers, digest := s.round.Headers(s.key, q.data)
-	return map[string]any{"path": wire.UploadPath(s.round.Round, s.key.Name), "headers": headers, "digest": digest}, nil, nil
+	return map[string]any{"path": wire.UploadPath(s.round.Round, s.key.Name), "headers": headers,
+		"digest": digest}, nil, nil
 }
 
 // receipt verifies the reply to an upload of a digest, and returns the receipt and its file.
@@ -507,12 +522,13 @@ func (s *session) openClassifier(q *request) (any, []byte, error) {
 		return nil, nil, fmt.Errorf("classifier: %w", err)
 	}
 	if c.TakesRows() {
-		return nil, nil, errors.New("the classifier takes feature rows; fmp pool without --rows makes one that takes images")
+		return nil, nil, errors.New(
+			"the classifier takes feature rows; fmp pool without --rows makes one that takes images")
 	}
 	c.Batch, s.classifier = 1, c
 	f := c.Manifest
-	return map[string]any{"digest": f.Digest, "classes": names(f), "height": c.Fit.H, "width": c.Fit.W, "sets": c.Has(models.SetOutput),
-		"intervals": c.Has("low")}, nil, nil
+	return map[string]any{"digest": f.Digest, "classes": names(f), "height": c.Fit.H, "width": c.Fit.W,
+		"sets": c.Has(models.SetOutput), "intervals": c.Has("low")}, nil, nil
 }
 
 // predicted is the prediction of one image.
@@ -529,16 +545,20 @@ func (s *session) predict(q *request) (any, []byte, error) {
 	if s.classifier == nil {
 		return nil, nil, errors.New("no classifier is open")
 	}
-	src, _, err := imagefile.OpenFiles([]string{"image.jpg"}, func(string) ([]byte, error) { return q.data, nil },
-		imagefile.Options{Fit: s.classifier.Fit, Classes: imagefile.Classes{N: s.classifier.Manifest.C}, MaxItems: 1, Optional: true})
+	src, _, err := imagefile.OpenFiles([]string{"image.jpg"},
+		func(string) ([]byte, error) { return q.data, nil },
+		imagefile.Options{Fit: s.classifier.Fit, Classes: imagefile.Classes{N: s.classifier.Manifest.C},
+			MaxItems: 1, Optional: true})
 	if err != nil {
 		return nil, nil, err
 	}
 	var out predicted
-	bad, err := s.classifier.Images(context.Background(), src, false, func(ps []classify.Prediction) error {
-		p := ps[0]
-		out = predicted{slices.Clone(p.Probabilities), slices.Clone(p.Low), slices.Clone(p.High), slices.Clone(p.Set), p.MutualInformation}
-		return nil
-	})
+	bad, err := s.classifier.Images(context.Background(), src, false,
+		func(ps []classify.Prediction) error {
+			p := ps[0]
+			out = predicted{slices.Clone(p.Probabilities), slices.Clone(p.Low), slices.Clone(p.High),
+				slices.Clone(p.Set), p.MutualInformation}
+			return nil
+		})
 	return out, nil, errors.Join(append(bad, err)...)
 }

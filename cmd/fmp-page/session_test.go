@@ -43,7 +43,8 @@ func photographs(t *testing.T) (dir string, paths []string, read func(string) ([
 		if err := png.Encode(&b, im); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join(dir, fmt.Sprint(i%10), fmt.Sprintf("%d", i/20), fmt.Sprintf("a %d.png", 30-i))
+		path := filepath.Join(dir, fmt.Sprint(i%10), fmt.Sprintf("%d", i/20),
+			fmt.Sprintf("a %d.png", 30-i))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -73,8 +74,10 @@ func graph(t *testing.T) []byte {
 	return data
 }
 
-// ask calls a method and reads its answer; it fails unless the error holds what is wanted, none where that is empty.
-func ask(t *testing.T, s *session, method string, params any, q *request, refused string) (map[string]any, []byte) {
+// ask calls a method and reads its answer; it fails unless the error holds what is wanted, none
+// where that is empty.
+func ask(t *testing.T, s *session, method string, params any, q *request,
+	refused string) (map[string]any, []byte) {
 	t.Helper()
 	var err error
 	if q.params, err = json.Marshal(params); err != nil {
@@ -104,20 +107,24 @@ func ask(t *testing.T, s *session, method string, params any, q *request, refuse
 	return fields, data
 }
 
-// TestUpload: a page's upload has the bytes of the upload that the client makes of the same folder, whatever the order of the files;
-// progress counts every image, and what is shown of the upload is what is in it.
+// TestUpload: a page's upload has the bytes of the upload that the client makes of the same folder,
+// whatever the order of the files; progress counts every image, and what is shown of the upload is
+// what is in it.
 func TestUpload(t *testing.T) {
 	dir, paths, read := photographs(t)
 	data := graph(t)
 	s := &session{}
-	ask(t, s, "open", map[string]string{"digest": strings.Repeat("0", 64)}, &request{data: data}, "it is not used")
-	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, &request{read: read}, "no client graph is open")
+	ask(t, s, "open", map[string]string{"digest": strings.Repeat("0", 64)}, &request{data: data},
+		"it is not used")
+	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, &request{read: read},
+		"no client graph is open")
 	info, _ := ask(t, s, "open", map[string]string{"scope": "here"}, &request{data: data}, "")
 	if info["shipped"] != "digits" || info["digest"] != models.DigestBytes(data) {
 		t.Errorf("the graph is shown as %v", info)
 	}
 	seen := 0
-	shown, got := ask(t, s, "compress", map[string]any{"name": "a", "round": 3, "paths": paths, "precision": "float16"},
+	shown, got := ask(t, s, "compress",
+		map[string]any{"name": "a", "round": 3, "paths": paths, "precision": "float16"},
 		&request{read: read, progress: func(done, all int) { seen += all + done }}, "")
 	if want := 30*30 + 30*31/2; seen != want {
 		t.Errorf("progress adds up to %d; want %d", seen, want)
@@ -126,7 +133,8 @@ func TestUpload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, _, err := imagefile.Open(dir, imagefile.Options{Fit: c.Fit, Classes: c.Classes(), MaxItems: client.MaxItems})
+	src, _, err := imagefile.Open(dir,
+		imagefile.Options{Fit: c.Fit, Classes: c.Classes(), MaxItems: client.MaxItems})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,10 +148,12 @@ func TestUpload(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("the page's upload has sha256 %s; the client's %s", models.DigestBytes(got), models.DigestBytes(want))
+		t.Errorf("the page's upload has sha256 %s; the client's %s", models.DigestBytes(got),
+			models.DigestBytes(want))
 	}
 	rows := shown["points"].([]any)
-	if shown["images"] != 30. || len(rows) != 10 || shown["bytes"] != float64(len(got)) || rows[4].(map[string]any)["images"] != 3. ||
+	if shown["images"] != 30. || len(rows) != 10 || shown["bytes"] != float64(len(got)) ||
+		rows[4].(map[string]any)["images"] != 3. ||
 		rows[4].(map[string]any)["class"] != 4. {
 		t.Errorf("the upload is shown as %v", shown)
 	}
@@ -153,20 +163,23 @@ func TestUpload(t *testing.T) {
 	}
 	ask(t, s, "explain", nil, &request{data: got[:len(got)-1]}, "upload")
 	ask(t, s, "compress", map[string]any{"name": " a", "paths": paths}, &request{read: read}, "name")
-	ask(t, s, "list", map[string]any{"paths": []string{"zebra/a.png"}}, &request{}, "is no class of the model")
+	ask(t, s, "list", map[string]any{"paths": []string{"zebra/a.png"}}, &request{},
+		"is no class of the model")
 	ask(t, s, "nothing", nil, &request{}, "no method")
 }
 
 // TestShaded: zero is the middle, the largest number an end.
 func TestShaded(t *testing.T) {
 	got := shaded([][]float32{{0, -2}, {2, 1}})
-	if want := [][]byte{{128, 1}, {255, 191}}; !bytes.Equal(got[0], want[0]) || !bytes.Equal(got[1], want[1]) {
+	if want := [][]byte{{128, 1}, {255, 191}}; !bytes.Equal(got[0], want[0]) ||
+		!bytes.Equal(got[1], want[1]) {
 		t.Errorf("%v; want %v", got, want)
 	}
 }
 
-// TestExtractorOfAnother: an unknown extractor is refused until its owner approves it, for the server's key; another in its place, and the
-// same of another key, are refused again, and nothing is read before.
+// TestExtractorOfAnother: an unknown extractor is refused until its owner approves it, for the
+// server's key; another in its place, and the same of another key, are refused again, and nothing
+// is read before.
 func TestExtractorOfAnother(t *testing.T) {
 	_, paths, read := photographs(t)
 	changed := func(by float32) []byte {
@@ -188,21 +201,25 @@ func TestExtractorOfAnother(t *testing.T) {
 	if refused, _ := first["refused"].(string); !strings.Contains(refused, "unknown") {
 		t.Fatalf("an unknown extractor: %v", first)
 	}
-	if can, _ := first["can"].(string); !strings.Contains(can, "A network made for it can") || first["bytes"] == 0.0 {
+	if can, _ := first["can"].(string); !strings.Contains(can, "A network made for it can") ||
+		first["bytes"] == 0.0 {
 		t.Errorf("what it can do is not said: %v", first)
 	}
 	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, unread, "not approved")
 	first, _ = ask(t, s, "approve", nil, &request{}, "")
-	again, _ := ask(t, s, "open", map[string]any{"approved": first["approved"]}, &request{data: changed(2)}, "")
+	again, _ := ask(t, s, "open", map[string]any{"approved": first["approved"]},
+		&request{data: changed(2)}, "")
 	if again["refused"] != nil {
 		t.Fatalf("the same again: %v", again)
 	}
 	s.round.ServerKey = "two"
-	if moved, _ := ask(t, s, "open", map[string]any{"approved": first["approved"]}, &request{data: changed(2)}, ""); moved["refused"] == nil {
+	if moved, _ := ask(t, s, "open", map[string]any{"approved": first["approved"]},
+		&request{data: changed(2)}, ""); moved["refused"] == nil {
 		t.Fatalf("the same of another key: %v", moved)
 	}
 	s.round.ServerKey = "one"
-	second, _ := ask(t, s, "open", map[string]any{"approved": first["approved"]}, &request{data: changed(3)}, "")
+	second, _ := ask(t, s, "open", map[string]any{"approved": first["approved"]},
+		&request{data: changed(3)}, "")
 	if refused, _ := second["refused"].(string); !strings.Contains(refused, "not the one that was approved") {
 		t.Fatalf("another extractor: %v", second)
 	}
@@ -214,18 +231,21 @@ func TestExtractorOfAnother(t *testing.T) {
 	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths}, &request{read: read}, "")
 }
 
-// TestPrivate: a private upload is made once and written down; its owner's limit holds over rounds, and rounds, graphs and uploads that do
-// not agree about privacy are refused.
+// TestPrivate: a private upload is made once and written down; its owner's limit holds over rounds,
+// and rounds, graphs and uploads that do not agree about privacy are refused.
 func TestPrivate(t *testing.T) {
 	_, paths, read := photographs(t)
 	graphs := map[bool][]byte{false: graph(t), true: assetstest.PrivateClient(t)}
-	round := func(s *session, number uint64, noise string, epsilon float64, private bool, refused string) {
+	round := func(s *session, number uint64, noise string, epsilon float64, private bool,
+		refused string) {
 		t.Helper()
-		d := wire.Description{Round: number, State: wire.Open, Now: time.Now(), Deadline: time.Now().Add(time.Hour),
-			Graph: models.DigestBytes(graphs[private]), GraphBytes: 1, MaxPoints: 100, MaxBytes: 1 << 20,
+		d := wire.Description{Round: number, State: wire.Open, Now: time.Now(),
+			Deadline: time.Now().Add(time.Hour),
+			Graph:    models.DigestBytes(graphs[private]), GraphBytes: 1, MaxPoints: 100, MaxBytes: 1 << 20,
 			ServerKey: base64.StdEncoding.EncodeToString(make([]byte, 32))}
 		if noise != "" {
-			d.Privacy = &privacy.Budget{Epsilon: epsilon, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: noise, Points: 40}
+			d.Privacy = &privacy.Budget{Epsilon: epsilon, Delta: 1e-5, Unit: privacy.Example,
+				Relation: privacy.AddRemove, Noise: noise, Points: 40}
 		}
 		if noise == privacy.TwoServers {
 			d.Server = wire.Leader
@@ -246,14 +266,17 @@ func TestPrivate(t *testing.T) {
 	round(s, 1, privacy.Local, 1, true, "")
 	ask(t, s, "open", nil, &request{data: graphs[true]}, "")
 	ledger := ""
-	compress := func(limit float64, made bool, refused string, paths ...string) (map[string]any, []byte) {
+	compress := func(limit float64, made bool, refused string,
+		paths ...string) (map[string]any, []byte) {
 		t.Helper()
-		return ask(t, s, "compress", map[string]any{"name": "a", "paths": paths, "ledger": ledger, "maxEpsilon": limit, "made": made,
-			"kept": "here"}, &request{read: read}, refused)
+		return ask(t, s, "compress",
+			map[string]any{"name": "a", "paths": paths, "ledger": ledger, "maxEpsilon": limit, "made": made,
+				"kept": "here"}, &request{read: read}, refused)
 	}
 	unread := func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }
 	for limit, refused := range map[float64]string{0: "a number above 0", .5: "you allow 0.5"} {
-		ask(t, s, "compress", map[string]any{"name": "a", "paths": paths, "maxEpsilon": limit}, &request{read: unread}, refused)
+		ask(t, s, "compress", map[string]any{"name": "a", "paths": paths, "maxEpsilon": limit},
+			&request{read: unread}, refused)
 	}
 	shown, first := compress(1.2, false, "", paths...)
 	_, other := compress(1.2, false, "", paths...)
@@ -272,7 +295,8 @@ func TestPrivate(t *testing.T) {
 	if d := float64(r.Budget.NoiseSteps(r.Sums.Classes)); apart < d/2 || apart > 2*d {
 		t.Errorf("two draws are %v apart in the mean, and the noise's deviation is %v", apart, d)
 	}
-	if shown["images"] != 0. || shown["digest"] != models.DigestBytes(first) || !strings.Contains(shown["promise"].(string), "epsilon 1,") {
+	if shown["images"] != 0. || shown["digest"] != models.DigestBytes(first) ||
+		!strings.Contains(shown["promise"].(string), "epsilon 1,") {
 		t.Errorf("shown: %v", shown)
 	}
 	ledger = shown["spent"].(map[string]any)["line"].(string)
@@ -281,12 +305,14 @@ func TestPrivate(t *testing.T) {
 		t.Errorf("the same photographs: %v", again)
 	}
 	compress(9, true, "of other photographs", paths[1:]...)
-	if e, _ := ask(t, s, "explain", nil, &request{data: first}, ""); e["digest"] != shown["digest"] || e["spent"] != nil {
+	if e, _ := ask(t, s, "explain", nil, &request{data: first}, ""); e["digest"] != shown["digest"] ||
+		e["spent"] != nil {
 		t.Errorf("explained: %v", e)
 	}
 	round(s, 2, privacy.Local, 1, true, "")
 	ask(t, s, "explain", nil, &request{data: first}, "is for round 1")
-	compress(1.2, false, "1.465 would be spent on one of the photographs, over 1 earlier", paths[1:]...)
+	compress(1.2, false, "1.465 would be spent on one of the photographs, over 1 earlier",
+		paths[1:]...)
 	if l, _ := compress(1.5, false, "", paths...); l["spent"].(map[string]any)["earlier"] != 1. {
 		t.Errorf("a second round: %v", l["spent"])
 	}
@@ -299,7 +325,8 @@ func TestPrivate(t *testing.T) {
 	ask(t, s, "explain", nil, &request{data: first}, "privacy is")
 }
 
-// TestReceipt: a request is signed by the key, and a receipt is taken only of the server's key and for what was sent.
+// TestReceipt: a request is signed by the key, and a receipt is taken only of the server's key and
+// for what was sent.
 func TestReceipt(t *testing.T) {
 	_, paths, read := photographs(t)
 	data := graph(t)
@@ -308,7 +335,8 @@ func TestReceipt(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := func(k *identity.Key) string { r := &wire.Receipt{}; r.Sign(k); return r.Server }
-	d := wire.Description{Round: 7, State: wire.Open, Now: time.Now(), Deadline: time.Now().Add(time.Hour), Graph: models.DigestBytes(data),
+	d := wire.Description{Round: 7, State: wire.Open, Now: time.Now(),
+		Deadline: time.Now().Add(time.Hour), Graph: models.DigestBytes(data),
 		GraphBytes: int64(len(data)),
 		MaxPoints:  100, MaxBytes: 1 << 20, Precisions: []string{"int8"}, ServerKey: key(server)}
 	list := func(d wire.Description) []byte {
@@ -328,20 +356,23 @@ func TestReceipt(t *testing.T) {
 	if got, _ := ask(t, &session{}, "readKey", nil, &request{data: secret}, ""); got["line"] != info["line"] {
 		t.Errorf("a kept key has line %v; want %v", got["line"], info["line"])
 	}
-	_, upload := ask(t, s, "compress", map[string]any{"name": "shop 1", "round": 7, "paths": paths}, &request{read: read}, "")
+	_, upload := ask(t, s, "compress", map[string]any{"name": "shop 1", "round": 7, "paths": paths},
+		&request{read: read}, "")
 	signed, _ := ask(t, s, "sign", nil, &request{data: upload}, "")
 	headers := signed["headers"].(map[string]any)
 	k, err := identity.Parse(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	statement := identity.Statement{Purpose: identity.Upload, Server: d.ServerKey, Round: 7, Client: "shop 1", Graph: d.Graph,
+	statement := identity.Statement{Purpose: identity.Upload, Server: d.ServerKey, Round: 7,
+		Client: "shop 1", Graph: d.Graph,
 		Content: models.DigestBytes(upload)}
 	if !identity.Verify(k.Public(), statement, wire.Signature(headers["Authorization"].(string))) ||
 		signed["path"] != "/v1/rounds/7/uploads/shop%201" {
 		t.Errorf("the request is %v", signed)
 	}
-	r := wire.Receipt{Round: 7, Client: "shop 1", Graph: d.Graph, Upload: models.DigestBytes(upload), Time: time.Now()}
+	r := wire.Receipt{Round: 7, Client: "shop 1", Graph: d.Graph, Upload: models.DigestBytes(upload),
+		Time: time.Now()}
 	reply := func(r wire.Receipt, k *identity.Key) *request {
 		r.Sign(k)
 		text, err := json.Marshal(r)
@@ -355,16 +386,19 @@ func TestReceipt(t *testing.T) {
 	ask(t, s, "receipt", digest, reply(r, k), "not signed by the server's key")
 	r.Upload = d.Graph
 	ask(t, s, "receipt", digest, reply(r, server), "sent was")
-	// The key's own receipt is asked for, and an upload withdrawn, by the key; the withdrawal's receipt is the server's alone.
+	// The key's own receipt is asked for, and an upload withdrawn, by the key; the withdrawal's
+	// receipt is the server's alone.
 	for method, purpose := range map[string]identity.Purpose{"ask": identity.Ask, "withdraw": identity.Withdraw} {
 		signed, _ := ask(t, s, method, nil, &request{}, "")
 		statement.Purpose, statement.Content = purpose, map[string]string{"withdraw": wire.Any}[method]
-		if !identity.Verify(k.Public(), statement, wire.Signature(signed["headers"].(map[string]any)["Authorization"].(string))) {
+		if !identity.Verify(k.Public(), statement,
+			wire.Signature(signed["headers"].(map[string]any)["Authorization"].(string))) {
 			t.Errorf("%s: the request is %v", method, signed)
 		}
 		ask(t, &session{}, method, nil, &request{}, "a key and a round")
 	}
-	w := wire.Withdrawal{Round: 7, Client: "shop 1", Graph: d.Graph, Upload: r.Upload, Time: time.Now(), By: "client",
+	w := wire.Withdrawal{Round: 7, Client: "shop 1", Graph: d.Graph, Upload: r.Upload,
+		Time: time.Now(), By: "client",
 		Held: []wire.VersionRef{}}
 	for by, refused := range map[*identity.Key]string{server: "", k: "not signed by the server's key"} {
 		w.Sign(by)
@@ -379,5 +413,6 @@ func TestReceipt(t *testing.T) {
 	few := d
 	few.MaxPoints = 5
 	ask(t, s, "round", nil, &request{data: list(few)}, "")
-	ask(t, s, "compress", map[string]any{"name": "shop 1", "round": 7, "paths": paths}, &request{read: read}, "give fewer")
+	ask(t, s, "compress", map[string]any{"name": "shop 1", "round": 7, "paths": paths},
+		&request{read: read}, "give fewer")
 }

@@ -13,8 +13,8 @@ import (
 	"fmp/pipeline/federate"
 )
 
-// TestAnchorCommand: the shipped anchor of the drawn digits comes out of the command that its page names; what makes none is refused, and
-// nothing is written.
+// TestAnchorCommand: the shipped anchor of the drawn digits comes out of the command that its page
+// names; what makes none is refused, and nothing is written.
 func TestAnchorCommand(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "anchor.upload")
@@ -34,7 +34,8 @@ func TestAnchorCommand(t *testing.T) {
 	}
 	got, want := read(os.ReadFile(out)), read(assets.Anchor("digits"))
 	if got.Model != want.Model || got.N != want.N || len(got.Points.Z) != len(want.Points.Z) {
-		t.Fatalf("%d images in %d numbers; want %d and %d", got.N, len(got.Points.Z), want.N, len(want.Points.Z))
+		t.Fatalf("%d images in %d numbers; want %d and %d", got.N, len(got.Points.Z), want.N,
+			len(want.Points.Z))
 	}
 	for i, v := range want.Points.Z {
 		if math.Abs(float64(got.Points.Z[i]-v)) > 1e-4 { // processors round sums in other orders
@@ -49,7 +50,8 @@ func TestAnchorCommand(t *testing.T) {
 	for want, args := range map[string][]string{
 		"--images 0":           {"--dataset", "digits", "--images", "0"},
 		"makes no class means": {"--dataset", "digits", "--client-graph", embedding},
-		"missing.onnx":         {"--dataset", "digits", "--client-graph", filepath.Join(dir, "missing.onnx")},
+		"missing.onnx": {"--dataset", "digits", "--client-graph",
+			filepath.Join(dir, "missing.onnx")},
 	} {
 		code, _, stderr := runFMP(t, append([]string{"anchor", "-o", none}, args...)...)
 		if code == 0 || !strings.Contains(stderr, want) {

@@ -10,8 +10,8 @@ import (
 // noArgs refuses positional arguments, naming them.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageErrorf("%s takes no arguments and was given %q; %s --help shows how to use it", cmd.CommandPath(), strings.Join(args, " "),
-			cmd.CommandPath())
+		return usageErrorf("%s takes no arguments and was given %q; %s --help shows how to use it",
+			cmd.CommandPath(), strings.Join(args, " "), cmd.CommandPath())
 	}
 	return nil
 }
@@ -29,8 +29,8 @@ func rangeArgs(lo, hi int, name string) cobra.PositionalArgs {
 		case lo == 0:
 			want = fmt.Sprintf("at most %d", hi)
 		}
-		return usageErrorf("%s wants %s arguments (%s) and was given %d; %s --help shows how to use it", cmd.CommandPath(), want, name, len(args),
-			cmd.CommandPath())
+		return usageErrorf("%s wants %s arguments (%s) and was given %d; %s --help shows how to use it",
+			cmd.CommandPath(), want, name, len(args), cmd.CommandPath())
 	}
 }
 
@@ -40,7 +40,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return nil
 		}
-		return usageErrorf("%s wants %s and was given %d arguments; %s --help shows how to use it", cmd.CommandPath(), strings.Join(names, " "),
-			len(args), cmd.CommandPath())
+		return usageErrorf("%s wants %s and was given %d arguments; %s --help shows how to use it",
+			cmd.CommandPath(), strings.Join(names, " "), len(args), cmd.CommandPath())
 	}
 }

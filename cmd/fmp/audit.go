@@ -23,7 +23,8 @@ type audited struct {
 	Rounds    int            `json:"rounds"`
 	Parts     []audit.Parts  `json:"parts,omitempty"`
 	Private   *audit.Private `json:"private,omitempty"`
-	// Server are the attacks of a malicious server, in a private round in which one server is not to see a client's sums.
+	// Server are the attacks of a malicious server, in a private round in which one server is not to
+	// see a client's sums.
 	Server []audit.Crafted `json:"server,omitempty"`
 	// Time are the attacks by the moment of a reply that comes after ReplyMS milliseconds.
 	Time    []audit.Timed `json:"time,omitempty"`
@@ -42,7 +43,8 @@ type attacks struct {
 func (t attacks) check() error {
 	switch {
 	case t.server != "" && (t.server != "extractor" || t.runs > 0):
-		return usageErrorf("--server is %q and --time %d; allowed are extractor and no --time", t.server, t.runs)
+		return usageErrorf("--server is %q and --time %d; allowed are extractor and no --time",
+			t.server, t.runs)
 	case t.runs < 0 || t.runs > 10_000:
 		return usageErrorf("--time is %d; allowed are 0 to 10000", t.runs)
 	case t.after < client.Settle+client.Settle/10 || t.after > time.Minute:
@@ -51,6 +53,37 @@ func (t attacks) check() error {
 	return nil
 }
 
+const auditHelp = `Draw rounds as those of a run directory, and attack them.
+
+Uploads without noise are attacked part by part, as a server decodes them: class means, with
+calibration points (--calibrate), or moments: means, scatter, calibration points, in all features
+and in fewer directions. The attacker knows mean and covariance of the classes from half of the
+clients' images, and asks of an image whether it was behind an upload. Beside stands the theory for
+two normal distributions, d'^2 = k/N + k(k+1)/2f for N images behind a mean, k coordinates and f
+degrees of freedom of the scatter. It says besides of which share of a client's images the
+coordinates can be read off whole, how far the others are from the nearest guess (0: known, 1: no
+better than the class's mean), and how many bytes an upload has.
+
+Of a private run the release is attacked by somebody who knows everything but, of each of twice as
+many images (or clients) as the round has, a coin that decided whether it is in; beside stands the
+best that anybody can do against the noise, d' = 1/sigma, and the lower bound on epsilon that the
+right guesses prove (Steinke, Nasr and Jagielski 2023): it must not be above the epsilon that the
+run states.
+
+Of a round whose noise is local or of two servers the client is attacked by a malicious server as
+well, with client graphs that it makes for the purpose: 50 releases a round, half of them with one
+white image among drawn ones, of which the server knows all others. Graphs that the client refuses
+are named.
+
+--time N attacks a private run's client by the moment of its reply as well: N runs for each image or
+graph made for the purpose, half of them with the image, once with replies that leave as soon as
+they are made and once after --reply-after.
+
+--server extractor audits extractors in place of all that, by the bits of an image that leave with
+plain uploads: the run's own, one that the program does not know, and one that packs three pixels
+into a number, after its owner said yes to it. Images are drawn; behind the run's own extractor the
+bits are a lower bound, by a linear decoder.`
+
 func newAuditCommand() *cobra.Command {
 	var o audit.Options
 	var asJSON bool
@@ -58,30 +91,7 @@ func newAuditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit RUN",
 		Short: "Attack what the clients of a run send: membership inference, and the epsilon that it proves",
-		Long: `Draw rounds as those of a run directory, and attack them.
-
-Uploads without noise are attacked part by part, as a server decodes them: class means, with calibration points (--calibrate), or
-moments: means, scatter, calibration points, in all features and in fewer directions. The attacker knows mean and covariance of the
-classes from half of the clients' images, and asks of an image whether it was behind an upload. Beside stands the theory for two
-normal distributions, d'^2 = k/N + k(k+1)/2f for N images behind a mean, k coordinates and f degrees of freedom of the scatter.
-It says besides of which share of a client's images the coordinates can be read off whole, how far the others are from the
-nearest guess (0: known, 1: no better than the class's mean), and how many bytes an upload has.
-
-Of a private run the release is attacked by somebody who knows everything but, of each of twice as many images (or clients) as the
-round has, a coin that decided whether it is in; beside stands the best that anybody can do against the noise, d' = 1/sigma, and the
-lower bound on epsilon that the right guesses prove (Steinke, Nasr and Jagielski 2023): it must not be above the epsilon that the
-run states.
-
-Of a round whose noise is local or of two servers the client is attacked by a malicious server as well, with client graphs that it
-makes for the purpose: 50 releases a round, half of them with one white image among drawn ones, of which the server knows all others.
-Graphs that the client refuses are named.
-
---time N attacks a private run's client by the moment of its reply as well: N runs for each image or graph made for the purpose, half of
-them with the image, once with replies that leave as soon as they are made and once after --reply-after.
-
---server extractor audits extractors in place of all that, by the bits of an image that leave with plain uploads: the run's own, one
-that the program does not know, and one that packs three pixels into a number, after its owner said yes to it. Images are drawn; behind
-the run's own extractor the bits are a lower bound, by a linear decoder.`,
+		Long:  auditHelp,
 		Example: `  fmp audit runs/cifar10-1a2b3c4d
   fmp audit runs/cifar10-1a2b3c4d --calibrate 10
   fmp audit docs/results/privacy/local-1 --rounds 50 --json
@@ -92,12 +102,16 @@ the run's own extractor the bits are a lower bound, by a linear decoder.`,
 	cfg := option.Default[engineSettings]()
 	s := bindSettings(cmd, &cfg, engineAliases)
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 20, "rounds that are drawn and attacked, 1 to 10000")
-	cmd.Flags().IntVar(&o.Points, "points", 0, "images per client in rounds without noise; 0 takes the run's own")
-	cmd.Flags().IntVar(&o.Calibrate, "calibrate", 0, "calibration points that a client sends beside class means, 0 to 100")
-	cmd.Flags().IntVar(&t.runs, "time", 0, "runs of a private client that are attacked by the moment of the reply, for each image or graph; "+
-		"0 is none")
-	cmd.Flags().DurationVar(&t.after, "reply-after", 2*time.Second, "fixed time to a reply in these runs, 1.1s to a minute")
-	cmd.Flags().StringVar(&t.server, "server", "", "extractor audits the extractors of a malicious server, and nothing else")
+	cmd.Flags().IntVar(&o.Points, "points", 0,
+		"images per client in rounds without noise; 0 takes the run's own")
+	cmd.Flags().IntVar(&o.Calibrate, "calibrate", 0,
+		"calibration points that a client sends beside class means, 0 to 100")
+	cmd.Flags().IntVar(&t.runs, "time", 0, "runs of a private client that are attacked by the "+
+		"moment of the reply, for each image or graph; 0 is none")
+	cmd.Flags().DurationVar(&t.after, "reply-after", 2*time.Second,
+		"fixed time to a reply in these runs, 1.1s to a minute")
+	cmd.Flags().StringVar(&t.server, "server", "",
+		"extractor audits the extractors of a malicious server, and nothing else")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
@@ -110,7 +124,8 @@ the run's own extractor the bits are a lower bound, by a linear decoder.`,
 			return usageErrorf("--points is %d; allowed are 0 and more", o.Points)
 		}
 		if o.Calibrate < 0 || o.Calibrate > federate.MaxCalibration {
-			return usageErrorf("--calibrate is %d; allowed are 0 to %d", o.Calibrate, federate.MaxCalibration)
+			return usageErrorf("--calibrate is %d; allowed are 0 to %d", o.Calibrate,
+				federate.MaxCalibration)
 		}
 		if err := t.check(); err != nil {
 			return err
@@ -133,7 +148,8 @@ the run's own extractor the bits are a lower bound, by a linear decoder.`,
 }
 
 // auditRun attacks rounds like those of the run in a folder, partition by partition.
-func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Options, t attacks) ([]audited, error) {
+func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Options,
+	t attacks) ([]audited, error) {
 	ctx := cmd.Context()
 	c, err := experiment.ReadConfig(dir)
 	if err != nil {
@@ -157,7 +173,8 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 	}
 	var out []audited
 	for _, part := range c.Partitions() {
-		a := audited{Dataset: p.Config.Dataset.Label(), Partition: part.Name(), Clients: p.Config.Federation.Clients, Rounds: o.Rounds}
+		a := audited{Dataset: p.Config.Dataset.Label(), Partition: part.Name(),
+			Clients: p.Config.Federation.Clients, Rounds: o.Rounds}
 		o.Seed = c.Seed
 		if a.Parts, err = audit.RunParts(ctx, p, part.Alpha, o); err != nil {
 			return nil, err
@@ -172,7 +189,8 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 		}
 		switch {
 		case t.runs > 0 && c.Privacy.Epsilon == 0:
-			return nil, usageErrorf("--time %d: the run is not private, and its clients reply when they are done", t.runs)
+			return nil, usageErrorf("--time %d: the run is not private, and its clients reply when "+
+				"they are done", t.runs)
 		case t.runs > 0 && len(out) == 0: // of no partition
 			a.ReplyMS = float64(t.after.Milliseconds())
 			if a.Time, err = audit.RunTime(ctx, p, o, t.runs, t.after); err != nil {
@@ -180,7 +198,8 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 			}
 		}
 		if a.Parts == nil && a.Private == nil {
-			return nil, usageErrorf("%s: the run has neither class means, nor moments, nor a private round", dir)
+			return nil, usageErrorf("%s: the run has neither class means, nor moments, nor a private round",
+				dir)
 		}
 		out = append(out, a)
 	}
@@ -193,20 +212,22 @@ func (a *audited) print(b *strings.Builder) {
 		a.printExtractors(b)
 		return
 	}
-	fmt.Fprintf(b, "%s, %s, %d clients, %d rounds\n%-34s %6s %10s   %s\n", a.Dataset, a.Partition, a.Clients, a.Rounds, "", "AUC", "TPR at 1%",
-		"in theory")
+	fmt.Fprintf(b, "%s, %s, %d clients, %d rounds\n%-34s %6s %10s   %s\n", a.Dataset, a.Partition,
+		a.Clients, a.Rounds, "", "AUC", "TPR at 1%", "in theory")
 	line := func(name string, k audit.Attack) {
-		fmt.Fprintf(b, "%-34s %6.3f %10.3f   %.3f, %.3f (d' = %.2f)\n", name, k.AUC, k.TPR, k.TheoryAUC, k.TheoryTPR, k.TheoryD)
+		fmt.Fprintf(b, "%-34s %6.3f %10.3f   %.3f, %.3f (d' = %.2f)\n", name, k.AUC, k.TPR, k.TheoryAUC,
+			k.TheoryTPR, k.TheoryD)
 	}
 	for _, p := range a.Parts {
 		line(fmt.Sprintf("%s (%d)", p.Read, p.Coordinates), p.Attack)
-		fmt.Fprintf(b, "  %.3g images behind a mean, %.0f bytes; %.1f%% of images known whole, %.2f of the distance left\n", p.Behind, p.Bytes,
-			100*p.Whole, p.Error)
+		fmt.Fprintf(b, "  %.3g images behind a mean, %.0f bytes; %.1f%% of images known whole, %.2f of "+
+			"the distance left\n", p.Behind, p.Bytes, 100*p.Whole, p.Error)
 	}
 	if v := a.Private; v != nil {
 		line(fmt.Sprintf("private, epsilon %g, %s", v.Budget.Epsilon, v.Budget.Unit), v.Attack)
-		fmt.Fprintf(b, "%d of %d guesses on %d canaries are right: epsilon is at least %.3f (confidence %g); stated is %g\n", v.Right, v.Guesses,
-			v.Canaries, v.Epsilon, v.Confidence, v.Budget.Epsilon)
+		fmt.Fprintf(b, "%d of %d guesses on %d canaries are right: epsilon is at least %.3f "+
+			"(confidence %g); stated is %g\n", v.Right, v.Guesses, v.Canaries, v.Epsilon, v.Confidence,
+			v.Budget.Epsilon)
 	}
 	a.printServer(b)
 	a.printTime(b)
@@ -214,14 +235,16 @@ func (a *audited) print(b *strings.Builder) {
 
 // printExtractors writes the bits that extractors get out.
 func (a *audited) printExtractors(b *strings.Builder) {
-	fmt.Fprintf(b, "%s: bits of an image of %d that leave with a plain upload\n%-52s %-36s %15s %9s %9s\n", a.Dataset, a.Extractors[0].Most,
-		"extractor", "upload", "images a class", "average", "one image")
+	fmt.Fprintf(b,
+		"%s: bits of an image of %d that leave with a plain upload\n%-52s %-36s %15s %9s %9s\n",
+		a.Dataset, a.Extractors[0].Most, "extractor", "upload", "images a class", "average", "one image")
 	for _, l := range a.Extractors {
 		if l.Refused != "" {
 			fmt.Fprintf(b, "%-52s %-36s %15d   %s\n", l.Extractor, l.Upload, l.PerClass, l.Refused)
 			continue
 		}
-		fmt.Fprintf(b, "%-52s %-36s %15d %9.0f %9.0f\n", l.Extractor, l.Upload, l.PerClass, l.Bits, l.Best)
+		fmt.Fprintf(b, "%-52s %-36s %15d %9.0f %9.0f\n", l.Extractor, l.Upload,
+			l.PerClass, l.Bits, l.Best)
 	}
 }
 
@@ -230,15 +253,16 @@ func (a *audited) printTime(b *strings.Builder) {
 	if len(a.Time) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "by the moment of a reply, %d runs each; medians with and without the image, ms\n%-48s %6s %18s   %s\n", a.Time[0].Runs, "",
-		"AUC", "when it is made", fmt.Sprintf("AUC, after %g ms", a.ReplyMS))
+	fmt.Fprintf(b, "by the moment of a reply, %d runs each; medians with and without the image, "+
+		"ms\n%-48s %6s %18s   %s\n", a.Time[0].Runs, "", "AUC", "when it is made",
+		fmt.Sprintf("AUC, after %g ms", a.ReplyMS))
 	for _, t := range a.Time {
 		if t.Refused != "" {
 			fmt.Fprintf(b, "%-48s refused: %s\n", t.Name, t.Refused)
 			continue
 		}
-		fmt.Fprintf(b, "%-48s %6.3f %8.1f, %8.1f   %.3f (%.2f, %.2f)\n", t.Name, t.AtOnce.AUC, t.AtOnce.With, t.AtOnce.Without, t.Fixed.AUC,
-			t.Fixed.With, t.Fixed.Without)
+		fmt.Fprintf(b, "%-48s %6.3f %8.1f, %8.1f   %.3f (%.2f, %.2f)\n", t.Name, t.AtOnce.AUC,
+			t.AtOnce.With, t.AtOnce.Without, t.Fixed.AUC, t.Fixed.With, t.Fixed.Without)
 	}
 }
 
@@ -247,14 +271,14 @@ func (a *audited) printServer(b *strings.Builder) {
 	if len(a.Server) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "a malicious server's client graphs, epsilon %g stated\n%-64s %8s %6s %6s   %s\n", a.Private.Budget.Epsilon, "", "moved",
-		"AUC", "best", "epsilon at least")
+	fmt.Fprintf(b, "a malicious server's client graphs, epsilon %g stated\n%-64s %8s %6s %6s   %s\n",
+		a.Private.Budget.Epsilon, "", "moved", "AUC", "best", "epsilon at least")
 	for _, c := range a.Server {
 		if c.Refused != "" {
 			fmt.Fprintf(b, "%-64s refused: %s\n", c.Name, c.Refused)
 			continue
 		}
-		fmt.Fprintf(b, "%-64s %8.3f %6.3f %6.3f   %.3f (%d of %d guesses right)\n", c.Name, c.Moved, c.AUC, c.TheoryAUC, c.Epsilon, c.Right,
-			c.Guesses)
+		fmt.Fprintf(b, "%-64s %8.3f %6.3f %6.3f   %.3f (%d of %d guesses right)\n", c.Name, c.Moved,
+			c.AUC, c.TheoryAUC, c.Epsilon, c.Right, c.Guesses)
 	}
 }

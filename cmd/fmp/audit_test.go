@@ -9,8 +9,8 @@ import (
 	"fmp/models"
 )
 
-// TestAudit: the audit of a private run finds members of class means and proves less than the run states; the classifier that the run keeps
-// says what was spent.
+// TestAudit: the audit of a private run finds members of class means and proves less than the run
+// states; the classifier that the run keeps says what was spent.
 func TestAudit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a run on the digits")
@@ -25,8 +25,9 @@ func TestAudit(t *testing.T) {
 		}
 		return out
 	}
-	ok("run", "--dataset.test", "1000", "--seeds", "1", "--clients", "8", "--points", "10", "--methods", "FMP,FMP-DP", "--privacy.epsilon",
-		"8", "--scores.coverage=false", "--out", dir, "--keep-models")
+	ok("run", "--dataset.test", "1000", "--seeds", "1", "--clients", "8", "--points", "10",
+		"--methods", "FMP,FMP-DP", "--privacy.epsilon", "8", "--scores.coverage=false", "--out", dir,
+		"--keep-models")
 	if code, _, _ := runFMP(t, "audit", filepath.Dir(dir)); code != exitMissing {
 		t.Errorf("the audit of a folder that is no run: exit code %d", code)
 	}
@@ -34,7 +35,8 @@ func TestAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := models.ReadOrigin(f); err != nil || !strings.Contains(string(o.Private), `"epsilon":8`) {
+	if o, err := models.ReadOrigin(f); err != nil ||
+		!strings.Contains(string(o.Private), `"epsilon":8`) {
 		t.Errorf("origin %+v, %v", o, err)
 	}
 	var out []audited
@@ -42,7 +44,8 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := out[0]
-	if len(a.Parts) == 0 || a.Parts[0].AUC < 0.7 || a.Private == nil || a.Private.AUC < 0.55 || a.Private.AUC > 0.95 {
+	if len(a.Parts) == 0 || a.Parts[0].AUC < 0.7 || a.Private == nil || a.Private.AUC < 0.55 ||
+		a.Private.AUC > 0.95 {
 		t.Fatalf("audit %+v", a)
 	}
 	if v := a.Private; !(v.Epsilon < 8) || v.Canaries != 8*20*5 || v.AUC > v.TheoryAUC+0.05 {
@@ -50,8 +53,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditServer: no client graph that a malicious server makes proves more than the round states, or tells of an image by absence; those
-// that must be refused are.
+// TestAuditServer: no client graph that a malicious server makes proves more than the round states,
+// or tells of an image by absence; those that must be refused are.
 func TestAuditServer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a run on the digits")
@@ -59,8 +62,9 @@ func TestAuditServer(t *testing.T) {
 	emptyCache(t)
 	dir := filepath.Join(t.TempDir(), "run")
 	for _, args := range [][]string{
-		{"run", "--dataset.test", "200", "--seeds", "1", "--clients", "2", "--points", "10", "--methods", "FMP,FMP-DP", "--privacy.epsilon", "2",
-			"--privacy.noise", "local", "--scores.coverage=false", "--out", dir},
+		{"run", "--dataset.test", "200", "--seeds", "1", "--clients", "2", "--points", "10", "--methods",
+			"FMP,FMP-DP", "--privacy.epsilon", "2", "--privacy.noise", "local",
+			"--scores.coverage=false", "--out", dir},
 		{"audit", dir, "--rounds", "20", "--json"},
 	} {
 		code, text, log := runFMP(t, args...)

@@ -31,10 +31,10 @@ func newBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure a data set's shipped models on both engines, side by side",
-		Long: `Run extractor, embedding, predictor (of attention blocks) and client graph of a data set, as they come with the
-program, with the sizes of a run's defaults, on the ONNX Runtime and on the pure Go engine, and print how long one call takes
-and the ratio of the two. Times depend on what else the machine does; the ratio does so less. fmp onnx bench measures any
-other model.`,
+		Long: `Run extractor, embedding, predictor (of attention blocks) and client graph of a data set, as they
+come with the program, with the sizes of a run's defaults, on the ONNX Runtime and on the pure Go
+engine, and print how long one call takes and the ratio of the two. Times depend on what else the
+machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 		Example: `  fmp bench
   fmp bench --dataset cifar10 --threads 1 --seconds 5`,
 		Args: noArgs,
@@ -43,7 +43,8 @@ other model.`,
 	aliases["dataset"] = "dataset.name"
 	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.name")
 	flags := cmd.Flags()
-	flags.Float64Var(&seconds, "seconds", 1, "how long to measure each model on each engine, 0.01 to 600")
+	flags.Float64Var(&seconds, "seconds", 1,
+		"how long to measure each model on each engine, 0.01 to 600")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -57,8 +58,8 @@ other model.`,
 		for _, w := range benchWork(cfg) {
 			data, err := assets.Model(cfg.Dataset.Name, w.kind)
 			if err != nil {
-				return usageError(fmt.Errorf("%w; give --dataset %s, or measure a model of your own with fmp onnx bench", err,
-					suggest.Or(assets.Datasets()...)))
+				return usageError(fmt.Errorf("%w; give --dataset %s, or measure a model of your own with fmp "+
+					"onnx bench", err, suggest.Or(assets.Datasets()...)))
 			}
 			m, err := serde.Unmarshal(data)
 			if err != nil {
@@ -68,8 +69,9 @@ other model.`,
 			if err != nil {
 				return fmt.Errorf("the shipped %s for %s: %w", w.kind, cfg.Dataset.Name, err)
 			}
-			b := benchedModel{w.kind, w.work, benchReport{Model: "models/" + cfg.Dataset.Name + "/" + w.kind + ".onnx", Batch: w.items,
-				Threads: cfg.Engine.Threads, Inputs: map[string]string{}}}
+			b := benchedModel{w.kind, w.work,
+				benchReport{Model: "models/" + cfg.Dataset.Name + "/" + w.kind + ".onnx", Batch: w.items,
+					Threads: cfg.Engine.Threads, Inputs: map[string]string{}}}
 			for name, t := range feeds {
 				b.Inputs[name] = t.String()
 			}
@@ -90,8 +92,9 @@ other model.`,
 		}
 		return printBench(cmd.OutOrStdout(), cfg.Dataset.Name, out)
 	}
-	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchPhotosCommand(), newBenchRoundCommand(), newBenchServeCommand(),
-		newBenchSetsCommand(), newBenchMartingaleCommand())
+	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchPhotosCommand(),
+		newBenchRoundCommand(), newBenchServeCommand(), newBenchSetsCommand(),
+		newBenchMartingaleCommand())
 	return cmd
 }
 
@@ -104,13 +107,15 @@ type workload struct {
 
 // benchWork is the work of a run with these settings for its models.
 func benchWork(c experiment.Config) []workload {
-	n, clients, samples, fresh := c.Federation.Points, c.Federation.Clients, c.Posterior.Samples, c.Predictor.Fresh
+	n, clients, samples, fresh := c.Federation.Points, c.Federation.Clients, c.Posterior.Samples,
+		c.Predictor.Fresh
 	dim := func(name string, n int) string { return name + "=" + strconv.Itoa(n) }
 	return []workload{
 		{models.KindExtractor, "256 images to features", 256, nil},
-		{models.KindEmbedding, fmt.Sprintf("uploads of %d clients of %d points", clients, n), clients, []string{dim("n", n)}},
-		{models.KindPredictor, fmt.Sprintf("%d draws of %d points from %d", samples, fresh, clients*n), samples,
-			[]string{dim("contexts", 1), dim("n", clients*n), dim("fresh", fresh)}},
+		{models.KindEmbedding, fmt.Sprintf("uploads of %d clients of %d points", clients, n), clients,
+			[]string{dim("n", n)}},
+		{models.KindPredictor, fmt.Sprintf("%d draws of %d points from %d", samples, fresh, clients*n),
+			samples, []string{dim("contexts", 1), dim("n", clients*n), dim("fresh", fresh)}},
 		{models.KindClient, fmt.Sprintf("%d images to an upload", n), n, nil},
 	}
 }
@@ -119,7 +124,8 @@ func printBench(out io.Writer, dataset string, ms []benchedModel) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\tone call\tort ms\tpure ms\tpure / ort\n", dataset)
 	for _, m := range ms {
-		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.1f\n", m.Kind, m.Work, m.Results[0].Median, m.Results[1].Median, m.Ratio["pure"])
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.1f\n", m.Kind, m.Work, m.Results[0].Median,
+			m.Results[1].Median, m.Ratio["pure"])
 	}
 	fmt.Fprintf(w, "\nMedians of %d calls or more.\n", minRuns(ms))
 	if err := w.Flush(); err != nil {

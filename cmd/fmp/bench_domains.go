@@ -35,21 +35,23 @@ func newBenchDomainsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "domains",
 		Short: "Measure clients whose images come from domains of their own: other cameras, light or sharpness",
-		Long: `Draw rounds of clients whose images come from domains of their own, and print accuracy and NLL on images of the clients' domains
-and on those that no client has, each left out in turn. --domains names them:
+		Long: `Draw rounds of clients whose images come from domains of their own, and print accuracy and NLL on
+images of the clients' domains and on those that no client has, each left out in turn. --domains
+names them:
 
-  corruptions  ten clients, each with a kind and severity of corruption of its own (noise, blur, contrast, brightness, pixels; two
-               severities); a kind is left out in turn
+  corruptions  ten clients, each with a kind and severity of corruption of its own (noise, blur, contrast, brightness,
+               pixels; two severities); a kind is left out in turn
   rotation     images turned by 0, 90, 180 and 270 degrees, two clients each
-  digits       three sources of digits, three clients each: mnist, digits and digits8x8 (scikit-learn's; see docs/digits8x8); --dataset is
-               the source that extractor and corpus have
+  digits       three sources of digits, three clients each: mnist, digits and digits8x8 (scikit-learn's;
+               see docs/digits8x8); --dataset is the source that extractor and corpus have
 
-FMP is measured in the scope that the uploads show and in closed scope (without predictors: of uploads of moments): with all clients
-taken for alike, for a client to come, and for each client of the round (fmp pool --for). Rivals are
-a softmax regression on all features, FedCGS, Fed3R, FedPFT and the clients' own fits, each also with every client's features less their
-mean, and test features less the mean of 50 unlabelled images of their domain; and all but the last with clients' and test features moved
-towards the barycenter of the clients' Gaussians (SLOT-Align). Rivals have the setting, strength and temperature that are best on the test
-images.`,
+FMP is measured in the scope that the uploads show and in closed scope (without predictors: of
+uploads of moments): with all clients taken for alike, for a client to come, and for each client of
+the round (fmp pool --for). Rivals are a softmax regression on all features, FedCGS, Fed3R, FedPFT
+and the clients' own fits, each also with every client's features less their mean, and test features
+less the mean of 50 unlabelled images of their domain; and all but the last with clients' and test
+features moved towards the barycenter of the clients' Gaussians (SLOT-Align). Rivals have the
+setting, strength and temperature that are best on the test images.`,
 		Example: `  fmp bench domains --dataset cifar10
   fmp bench domains --dataset cifar10 --alpha 0.3 --points 40 --seeds 3 --json
   fmp bench domains --dataset mnist --domains digits --points 20`,
@@ -60,8 +62,8 @@ images.`,
 		names = append(names, f.Name)
 	}
 	aliases := maps.Clone(runAliases)
-	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.", "federation.points", "conjugate.", "seeds",
-		"seed")
+	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.",
+		"federation.points", "conjugate.", "seeds", "seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.StringVar(&family, "domains", family, "domains of clients: "+suggest.Or(names...))
@@ -75,7 +77,8 @@ images.`,
 		}
 		at := slices.Index(names, family)
 		if at < 0 {
-			return usageErrorf("bench domains: --domains is %q; allowed are %s", family, suggest.Or(names...))
+			return usageErrorf("bench domains: --domains is %q; allowed are %s", family,
+				suggest.Or(names...))
 		}
 		of := domains.Families[at]
 		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, of.Domains(), domains.Images
@@ -92,12 +95,14 @@ images.`,
 		}
 		defer p.Close()
 		c := p.Config
-		res := measuredDomains{Dataset: c.Dataset.Name, Family: family, Kinds: of.Kinds, Severities: of.Severities,
-			Clients: of.Clients, Points: c.Federation.Points, Alpha: alpha, Repeats: c.Seeds}
-		if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Family: of, Points: res.Points, Rivals: domains.Rivals,
-			Repeats: res.Repeats,
-			Samples: c.Conjugate.Samples, Alpha: alpha, Seed: c.Seed,
-			Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
+		res := measuredDomains{Dataset: c.Dataset.Name, Family: family, Kinds: of.Kinds,
+			Severities: of.Severities,
+			Clients:    of.Clients, Points: c.Federation.Points, Alpha: alpha, Repeats: c.Seeds}
+		if res.Rows, err = domains.Run(cmd.Context(), p,
+			domains.Options{Family: of, Points: res.Points, Rivals: domains.Rivals,
+				Repeats: res.Repeats,
+				Samples: c.Conjugate.Samples, Alpha: alpha, Seed: c.Seed,
+				Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
 			return err
 		}
 		return show(cmd.OutOrStdout(), asJSON, res, res.print)
@@ -107,9 +112,10 @@ images.`,
 
 func (r *measuredDomains) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n%-40s %8s %8s %8s %8s\n", r.Dataset, r.Family,
-		r.Points, r.Alpha,
-		r.Repeats, "", "known domain", "unknown kind", "", "ACC", "NLL", "ACC", "NLL")
+	fmt.Fprintf(&b,
+		"%s, %s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n%-40s %8s %8s %8s %8s\n",
+		r.Dataset, r.Family, r.Points, r.Alpha, r.Repeats, "", "known domain", "unknown kind", "", "ACC",
+		"NLL", "ACC", "NLL")
 	for _, row := range r.Rows {
 		fmt.Fprintf(&b, "%-40s %8.3f %8.3f", row.Name, row.Known.ACC, row.Known.NLL)
 		if row.Unknown != nil {

@@ -35,14 +35,16 @@ func newBenchPeersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "peers",
 		Short: "Measure fits, predictions, networks and training beside other programs",
-		Long: `Do the work of a task (fits, heads on shared points, predictions, networks on the pure engine in float32 and in bytes, features,
-steps of training, Table I) and the same with other programs, in turns on one thread, and print the processor time that it takes,
-medians, least and most, and how many times as long the others take. A product of matrices says how fast the machine is. The
-last rows are scaling limits, without a baseline. All of it takes ten minutes.
+		Long: `Do the work of a task (fits, heads on shared points, predictions, networks on the pure engine in
+float32 and in bytes, features, steps of training, Table I) and the same with other programs, in
+turns on one thread, and print the processor time that it takes, medians, least and most, and how
+many times as long the others take. A product of matrices says how fast the machine is. The last
+rows are scaling limits, without a baseline. All of it takes ten minutes.
 
-scikit-learn, scipy, numpy, tract, OpenVINO and Python's onnxruntime are run by the script in the source tree's bench/peers, in a virtual
-environment that make bench-peers makes; PyTorch where somebody has installed it there. What is not at hand is said to be. ort is the
-ONNX Runtime, with a graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
+scikit-learn, scipy, numpy, tract, OpenVINO and Python's onnxruntime are run by the script in the
+source tree's bench/peers, in a virtual environment that make bench-peers makes; PyTorch where
+somebody has installed it there. What is not at hand is said to be. ort is the ONNX Runtime, with a
+graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 		Example: `  fmp bench peers
   fmp bench peers --only ResNet
   fmp bench peers --runs 15 --json`,
@@ -50,7 +52,8 @@ ONNX Runtime, with a graph of the same. Table I is of CIFAR-10's images, where f
 	}
 	s := bindSettings(cmd, &cfg, nil, "engine.library", "dataset.dir")
 	flags := cmd.Flags()
-	flags.StringVar(&folder, "peers", "bench/peers", "`FOLDER` of the other programs' scripts and virtual environment")
+	flags.StringVar(&folder, "peers", "bench/peers",
+		"`FOLDER` of the other programs' scripts and virtual environment")
 	flags.StringVar(&only, "only", "", "measure the rows with this `TEXT` in their names alone")
 	flags.IntVar(&runs, "runs", bench.MinRuns, fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
@@ -61,14 +64,17 @@ ONNX Runtime, with a graph of the same. Table I is of CIFAR-10's images, where f
 		if runs < bench.MinRuns || runs > 1000 {
 			return usageErrorf("--runs is %d; allowed are %d to 1000", runs, bench.MinRuns)
 		}
-		works := slices.DeleteFunc(bench.Works(), func(w bench.Work) bool { return !strings.Contains(w.Name, only) })
+		works := slices.DeleteFunc(bench.Works(),
+			func(w bench.Work) bool { return !strings.Contains(w.Name, only) })
 		if len(works) == 0 {
-			return usageErrorf("--only %q: no row has it in its name; fmp bench peers without it prints them all", only)
+			return usageErrorf("--only %q: no row has it in its name; fmp bench peers without it "+
+				"prints them all", only)
 		}
 		b := &bench.Bench{Peers: bench.Peers(folder), Data: cfg.Dataset.Dir}
 		if !b.Peers.Ready() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s has no peer.py and venv: other programs but the ONNX Runtime are left out (make "+
-				"bench-peers makes it)\n", folder)
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"%s has no peer.py and venv: other programs but the ONNX Runtime are left out (make "+
+					"bench-peers makes it)\n", folder)
 		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
@@ -76,7 +82,8 @@ ONNX Runtime, with a graph of the same. Table I is of CIFAR-10's images, where f
 		}
 		defer eng.Close()
 		b.Engine = eng
-		out := peersReport{Go: runtime.Version() + " " + runtime.GOARCH, Instructions: dense.Instructions(), Runs: runs}
+		out := peersReport{Go: runtime.Version() + " " + runtime.GOARCH,
+			Instructions: dense.Instructions(), Runs: runs}
 		wide := 0
 		for _, w := range works {
 			wide = max(wide, len(w.Name))
@@ -114,7 +121,8 @@ func (p *peerResult) print(out io.Writer, wide int, heading bool) error {
 	for _, r := range p.Results {
 		ms, times := "not at hand", ""
 		if !r.Missing {
-			ms = fmt.Sprintf("%.4g (%.4g to %.4g)", 1e3*r.Seconds.Median, 1e3*r.Seconds.Least, 1e3*r.Seconds.Most)
+			ms = fmt.Sprintf("%.4g (%.4g to %.4g)", 1e3*r.Seconds.Median, 1e3*r.Seconds.Least,
+				1e3*r.Seconds.Most)
 			times = fmt.Sprintf("%.2f (%.2f to %.2f)", r.Ratio.Median, r.Ratio.Least, r.Ratio.Most)
 		}
 		line(name, r.Name, ms, times)

@@ -24,18 +24,21 @@ func newBenchPhotosCommand() *cobra.Command {
 	var megapixels []float64
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "photos",
-		Short: "Measure photographs on their way from a file to a model's pixels: time against megapixels, by stage",
-		Long: `Draw photographs of several sizes, write them as JPEG and PNG, decode them and bring them to a model's height and width. Print the
-processor time of decoding and of resizing, medians of the runs. A JPEG that is shrunk far is decoded at a half, a quarter or an
-eighth of its size: the column of pixels says how many of the photograph's one decoded pixel covers (docs/edge.md).`,
+		Use: "photos",
+		Short: "Measure photographs on their way from a file to a model's pixels: time against " +
+			"megapixels, by stage",
+		Long: `Draw photographs of several sizes, write them as JPEG and PNG, decode them and bring them to a
+model's height and width. Print the processor time of decoding and of resizing, medians of the runs.
+A JPEG that is shrunk far is decoded at a half, a quarter or an eighth of its size: the column of
+pixels says how many of the photograph's one decoded pixel covers (docs/edge.md).`,
 		Example: `  fmp bench photos
   fmp bench photos --megapixels 12 --size 128 --resize crop
   fmp bench photos --json`,
 		Args: noArgs,
 	}
 	f := cmd.Flags()
-	f.Float64SliceVar(&megapixels, "megapixels", []float64{0.3072, 1, 3, 12, 48}, "`SIZES` of the photographs in millions of pixels")
+	f.Float64SliceVar(&megapixels, "megapixels", []float64{0.3072, 1, 3, 12, 48},
+		"`SIZES` of the photographs in millions of pixels")
 	f.IntVar(&r.Size, "size", 224, "height and width of the model's images, 1 to 4096")
 	f.StringVar(&r.Resize, "resize", "stretch", "`WAY` to resize: stretch, crop, crop:SHARE or pad")
 	f.IntVar(&r.Runs, "runs", bench.MinRuns, fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
@@ -53,7 +56,8 @@ eighth of its size: the column of pixels says how many of the photograph's one d
 		}
 		for _, m := range megapixels {
 			if !(m >= bench.MinMegapixels) || m > bench.MaxMegapixels {
-				return usageErrorf("bench photos: --megapixels has %v; allowed are %v to %v", m, bench.MinMegapixels, bench.MaxMegapixels)
+				return usageErrorf("bench photos: --megapixels has %v; allowed are %v to %v", m,
+					bench.MinMegapixels, bench.MaxMegapixels)
 			}
 		}
 		bar := newProgress(cmd.ErrOrStderr())
@@ -70,11 +74,14 @@ eighth of its size: the column of pixels says how many of the photograph's one d
 
 func (r photosReport) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "to %d x %d pixels (%s), milliseconds of the processor, medians of %d runs\n", r.Size, r.Size, r.Resize, r.Runs)
-	fmt.Fprintf(&b, "%10s %12s %6s %10s %8s %8s %8s %8s\n", "megapixels", "size", "format", "bytes", "pixels", "decode", "resize", "all")
+	fmt.Fprintf(&b, "to %d x %d pixels (%s), milliseconds of the processor, medians of %d runs\n",
+		r.Size, r.Size, r.Resize, r.Runs)
+	fmt.Fprintf(&b, "%10s %12s %6s %10s %8s %8s %8s %8s\n", "megapixels", "size", "format", "bytes",
+		"pixels", "decode", "resize", "all")
 	for _, p := range r.Photos {
-		fmt.Fprintf(&b, "%10.3g %12s %6s %10d %8s %8.1f %8.1f %8.1f\n", p.Megapixels, fmt.Sprintf("%d x %d", p.Width, p.Height), p.Format,
-			p.Bytes, fmt.Sprintf("%g x %g", p.Covers[0], p.Covers[1]), p.Decode.Median, p.Resize.Median, p.All.Median)
+		fmt.Fprintf(&b, "%10.3g %12s %6s %10d %8s %8.1f %8.1f %8.1f\n", p.Megapixels,
+			fmt.Sprintf("%d x %d", p.Width, p.Height), p.Format, p.Bytes,
+			fmt.Sprintf("%g x %g", p.Covers[0], p.Covers[1]), p.Decode.Median, p.Resize.Median, p.All.Median)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -37,6 +37,27 @@ type measuredRound struct {
 	Colluders []attack.CollusionRow `json:"colluders,omitempty"`
 }
 
+const benchRoundHelp = `Draw rounds of clients from a data set, let some of them attack, and print the accuracy that is
+left: without defence, with the median, the trimmed mean (20% off each end) and the geometric median
+of the clients' class means, with honesty as part of the posterior (fmp serve and fmp pool), and for
+an oracle that knows the bad clients. Each attack is made at 2, 10, 100 and 1000 times the images of
+an honest client.
+
+Further tables: honest clients of two sizes (a few large ones beside many small ones), each image
+counted as claimed or as honesty counts it; rounds of which 0 to 50% of the clients never come;
+uploads of each element type, and methods that send something else (shared settings; bytes of their
+numbers alone); how well an upload tells whether an image was among a client's (area under the ROC
+curve of the likelihood ratio; 0.5 is chance).
+
+With a corpus of other classes (corpus.classes, or corpus.dataset) all is measured in open scope.
+Without a corpus and a predictor (dataset.splits.corpus 0) clients send moments: printed are
+accuracy and NLL under each attack, at 10 times the images, and under false scatters.
+
+With --colluders 10 to 50% of the clients collude and claim no more images than they have: printed
+is the accuracy where all are taken for honest, where they are judged, and where they are judged by
+images that the server knows, ten of each class; with the largest loss of a round against its honest
+clients alone, and how many rounds lost more than .1.`
+
 func newBenchRoundCommand() *cobra.Command {
 	var alpha float64
 	var bad, test int
@@ -45,37 +66,23 @@ func newBenchRoundCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "round",
 		Short: "Measure what bad clients, lost clients and narrow types do to a round's classifier",
-		Long: `Draw rounds of clients from a data set, let some of them attack, and print the accuracy that is left: without defence, with
-the median, the trimmed mean (20% off each end) and the geometric median of the clients' class means, with honesty as part of the
-posterior (fmp serve and fmp pool), and for an oracle that knows the bad clients. Each attack is made at 2, 10, 100 and 1000 times the
-images of an honest client.
-
-Further tables: honest clients of two sizes (a few large ones beside many small ones), each image counted as claimed or as honesty
-counts it; rounds of which 0 to 50% of the clients never come; uploads of each element type, and methods that send something else
-(shared settings; bytes of their numbers alone); how well an upload tells whether an image was among a client's (area under the ROC
-curve of the likelihood ratio; 0.5 is chance).
-
-With a corpus of other classes (corpus.classes, or corpus.dataset) all is measured in open scope. Without a corpus and a predictor
-(dataset.splits.corpus 0) clients send moments: printed are accuracy and NLL under each attack, at 10 times the images,
-and under false scatters.
-
-With --colluders 10 to 50% of the clients collude and claim no more images than they have: printed is the accuracy where all are taken for
-honest, where they are judged, and where they are judged by images that the server knows, ten of each class; with the largest loss of a
-round against its honest clients alone, and how many rounds lost more than .1.`,
+		Long:  benchRoundHelp,
 		Example: `  fmp bench round --dataset cifar10
   fmp bench round --dataset mnist --alpha 0.1 --json
   fmp bench round --dataset cifar10 --clients 100 --bad 20 --seeds 2
-  fmp bench round --dataset cifar100 --classes 40-59 --set corpus.classes=0-39 --extractor x.onnx --set open.model=open.onnx`,
+  fmp bench round --dataset cifar100 --classes 40-59 --set corpus.classes=0-39 --extractor x.onnx \
+    --set open.model=open.onnx`,
 		Args: noArgs,
 	}
 	aliases := maps.Clone(runAliases)
-	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.", "federation.clients", "federation.points",
-		"conjugate.", "seeds", "seed")
+	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.",
+		"federation.clients", "federation.points", "conjugate.", "seeds", "seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.IntVar(&bad, "bad", 2, "clients that attack, fewer than half")
 	f.IntVar(&test, "test", 2000, "test images at most; 0 takes all")
-	f.BoolVar(&colluders, "colluders", false, "measure rounds of which 10 to 50% of the clients collude")
+	f.BoolVar(&colluders, "colluders", false,
+		"measure rounds of which 10 to 50% of the clients collude")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -86,8 +93,8 @@ round against its honest clients alone, and how many rounds lost more than .1.`,
 			bad = 1 // of them it makes rounds of its own
 		}
 		if !(alpha >= 0 && alpha <= 1000) || bad < 1 || 2*bad >= cfg.Federation.Clients || test < 0 {
-			return usageErrorf("bench round: --alpha %v, --bad %d, --test %d; allowed are 0 to 1000, 1 to less than half of the %d "+
-				"clients, and from 0", alpha, bad, test, cfg.Federation.Clients)
+			return usageErrorf("bench round: --alpha %v, --bad %d, --test %d; allowed are 0 to 1000, 1 to "+
+				"less than half of the %d clients, and from 0", alpha, bad, test, cfg.Federation.Clients)
 		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
@@ -100,12 +107,14 @@ round against its honest clients alone, and how many rounds lost more than .1.`,
 		}
 		defer p.Close()
 		c := p.Config
-		o := attack.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha, Bad: bad, Repeats: c.Seeds,
+		o := attack.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha,
+			Bad: bad, Repeats: c.Seeds,
 			Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
 		bar := newProgress(cmd.ErrOrStderr())
 		defer bar.close()
 		o.Progress = bar.report
-		res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients, Points: o.Points, Bad: bad, Alpha: alpha,
+		res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients,
+			Points: o.Points, Bad: bad, Alpha: alpha,
 			Repeats: o.Repeats, Defences: attack.Defences}
 		if colluders {
 			res.Defences = attack.CollusionDefences
@@ -122,7 +131,8 @@ round against its honest clients alone, and how many rounds lost more than .1.`,
 }
 
 // measure fills the tables.
-func (r *measuredRound) measure(ctx context.Context, p *experiment.Prepared, o attack.Options) (err error) {
+func (r *measuredRound) measure(ctx context.Context, p *experiment.Prepared,
+	o attack.Options) (err error) {
 	if p.Tools.Embedded != nil {
 		r.Defences = attack.MomentsDefences
 		r.Moments, err = attack.RunMoments(ctx, p, o)
@@ -151,8 +161,8 @@ func (r *measuredRound) measure(ctx context.Context, p *experiment.Prepared, o a
 
 // momentsText writes the table of uploads of moments.
 func (r *measuredRound) momentsText(b *strings.Builder) {
-	fmt.Fprintf(b, "| ACC / NLL under | %s | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "),
-		strings.Repeat(" --- |", len(r.Defences)+3))
+	fmt.Fprintf(b, "| ACC / NLL under | %s | P(honest) bad | others |\n|%s\n",
+		strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+3))
 	for i, a := range r.Moments {
 		fmt.Fprintf(b, "| %s |", a.Attack)
 		for d := range r.Defences {
@@ -176,8 +186,8 @@ func (r *measuredRound) text() string {
 	if r.Alpha > 0 {
 		partition = fmt.Sprintf("Dirichlet %g", r.Alpha)
 	}
-	fmt.Fprintf(&b, "%s%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset, scope, partition, r.Clients, r.Points,
-		r.Bad, r.Repeats)
+	fmt.Fprintf(&b, "%s%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset,
+		scope, partition, r.Clients, r.Points, r.Bad, r.Repeats)
 	if r.Colluders != nil {
 		return r.colludersText()
 	}
@@ -185,8 +195,8 @@ func (r *measuredRound) text() string {
 		r.momentsText(&b)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "| accuracy under | claimed | %s | counted | P(honest) bad | others |\n|%s\n", strings.Join(r.Defences, " | "),
-		strings.Repeat(" --- |", len(r.Defences)+5))
+	fmt.Fprintf(&b, "| accuracy under | claimed | %s | counted | P(honest) bad | others |\n|%s\n",
+		strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+5))
 	line := func(name, claimed string, x []float64, more string) {
 		fmt.Fprintf(&b, "| %s | %s |", name, claimed)
 		for _, v := range x {
@@ -199,7 +209,8 @@ func (r *measuredRound) text() string {
 			line(a.Attack, "", a.Accuracy, fmt.Sprintf(" - | - | %.2f |", a.Kept))
 			continue
 		}
-		line(a.Attack, fmt.Sprintf("%g ×", a.Multiple), a.Accuracy, fmt.Sprintf(" %.1f × | %.2f | %.2f |", a.Counted, a.Found, a.Kept))
+		line(a.Attack, fmt.Sprintf("%g ×", a.Multiple), a.Accuracy,
+			fmt.Sprintf(" %.1f × | %.2f | %.2f |", a.Counted, a.Found, a.Kept))
 	}
 	line("**mean loss**", "", r.Attacks.Mean, " | | |")
 	line("**largest loss**", "", r.Attacks.Worst, " | | |")
@@ -207,10 +218,11 @@ func (r *measuredRound) text() string {
 		line("largest loss", fmt.Sprintf("%g ×", attack.Multiples[i]), worst, " | | |")
 	}
 	if s := r.Sizes; s != nil {
-		fmt.Fprintf(&b, "\n| %d clients of %d images, %d of %d | ACC | NLL | ECE |\n| --- | --- | --- | --- |\n", s.LargeClients, s.Large,
-			s.SmallClients, s.Small)
-		fmt.Fprintf(&b, "| as claimed | %.4f | %.4f | %.4f |\n| as counted | %.4f | %.4f | %.4f |\n", s.Claimed.ACC, s.Claimed.NLL, s.Claimed.ECE,
-			s.Counted.ACC, s.Counted.NLL, s.Counted.ECE)
+		fmt.Fprintf(&b,
+			"\n| %d clients of %d images, %d of %d | ACC | NLL | ECE |\n| --- | --- | --- | --- |\n",
+			s.LargeClients, s.Large, s.SmallClients, s.Small)
+		fmt.Fprintf(&b, "| as claimed | %.4f | %.4f | %.4f |\n| as counted | %.4f | %.4f | %.4f |\n",
+			s.Claimed.ACC, s.Claimed.NLL, s.Claimed.ECE, s.Counted.ACC, s.Counted.NLL, s.Counted.ECE)
 	}
 	for _, t := range []struct {
 		title string
@@ -242,8 +254,9 @@ func (r *measuredRound) colludersText() string {
 	if r.Alpha > 0 {
 		partition = fmt.Sprintf("Dirichlet %g", r.Alpha)
 	}
-	fmt.Fprintf(&b, "%s, %s, %s, %d clients of %d images, %d draws: accuracy, largest loss against the honest clients, draws that lost more "+
-		"than .1\n\n| colluders | honest clients |", r.Dataset, form, partition, r.Clients, r.Points, r.Repeats)
+	fmt.Fprintf(&b, "%s, %s, %s, %d clients of %d images, %d draws: accuracy, largest loss against "+
+		"the honest clients, draws that lost more than .1\n\n| colluders | honest clients |", r.Dataset,
+		form, partition, r.Clients, r.Points, r.Repeats)
 	for _, d := range r.Defences {
 		fmt.Fprintf(&b, " %s |", d)
 	}

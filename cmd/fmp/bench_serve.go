@@ -42,8 +42,8 @@ import (
 type servedLoad struct {
 	Clients int `json:"clients"`
 	Bytes   int `json:"bytes"` // of one upload
-	// Of a private round with two servers: bytes of the helper's share, milliseconds that a client takes to make the two, and memory of the
-	// helper.
+	// Of a private round with two servers: bytes of the helper's share, milliseconds that a client
+	// takes to make the two, and memory of the helper.
 	HelperBytes  int     `json:"helper_bytes,omitempty"`
 	ShareMS      float64 `json:"share_ms,omitempty"`
 	MemoryHelper float64 `json:"memory_helper_mib,omitempty"`
@@ -57,17 +57,19 @@ type servedLoad struct {
 	P50 float64 `json:"p50_ms"`
 	P99 float64 `json:"p99_ms"`
 	Max float64 `json:"max_ms"`
-	// Memory of the server (resident, MiB) before the first upload, after the last, and after the classifier; 0 where the system does not say.
+	// Memory of the server (resident, MiB) before the first upload, after the last, and after the
+	// classifier; 0 where the system does not say.
 	MemoryBefore float64 `json:"memory_before_mib"`
 	MemoryAfter  float64 `json:"memory_after_mib"`
-	// PoolSeconds is from the last receipt to the classifier, PoolCPU the server's processor time for it (on a machine that is
-	// shared the first says more of the others), MemoryPooled the server's memory then, and MemoryPeak the most that it ever held; 0
-	// without --pool.
+	// PoolSeconds is from the last receipt to the classifier, PoolCPU the server's processor time for
+	// it (on a machine that is shared the first says more of the others), MemoryPooled the server's
+	// memory then, and MemoryPeak the most that it ever held; 0 without --pool.
 	PoolSeconds  float64 `json:"pool_seconds,omitempty"`
 	PoolCPU      float64 `json:"pool_cpu_seconds,omitempty"`
 	MemoryPooled float64 `json:"memory_pooled_mib,omitempty"`
 	MemoryPeak   float64 `json:"memory_peak_mib,omitempty"`
-	// Of fmp worker --merge: how many there are, the processor time of all, and the largest memory of one.
+	// Of fmp worker --merge: how many there are, the processor time of all, and the largest memory of
+	// one.
 	Workers      int     `json:"workers,omitempty"`
 	WorkersCPU   float64 `json:"workers_cpu_seconds,omitempty"`
 	MemoryWorker float64 `json:"memory_worker_mib,omitempty"`
@@ -82,15 +84,18 @@ func newBenchServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Measure fmp serve: signed uploads a second, their latency, memory, restart",
-		Long: `Start fmp serve in a folder of its own, send it one signed upload of each of many clients over loopback, all of them other
-ones, and print how many a second got their receipt, how long each took, and the server's memory. Then kill it (-9), start it
-again and see that nothing is lost. Keys, uploads and signatures are made before the clock starts; a client of the benchmark
-and the server share this machine.
+		Long: `Start fmp serve in a folder of its own, send it one signed upload of each of many clients over
+loopback, all of them other ones, and print how many a second got their receipt, how long each took,
+and the server's memory. Then kill it (-9), start it again and see that nothing is lost. Keys,
+uploads and signatures are made before the clock starts; a client of the benchmark and the server
+share this machine.
 
-With --workers the uploads are added up by that many fmp worker --merge beside the server, which has --merge, and pooled.
+With --workers the uploads are added up by that many fmp worker --merge beside the server, which has
+--merge, and pooled.
 
-With --two-servers the round is a private one with a leader and a helper (docs/privacy.md), both on this machine: each client sends a
-share of the sums of ten images to either, and has its receipts once the two have checked its proof.`,
+With --two-servers the round is a private one with a leader and a helper (docs/privacy.md), both on
+this machine: each client sends a share of the sums of ten images to either, and has its receipts
+once the two have checked its proof.`,
 		Example: "  fmp bench serve\n  fmp bench serve --clients 100000 --pool --json\n  " +
 			"  fmp bench serve --clients 100000 --workers 2\n  fmp bench serve --clients 1000 --two-servers --pool",
 		Args: noArgs,
@@ -101,14 +106,18 @@ share of the sums of ten images to either, and has its receipts once the two hav
 	f.BoolVar(&sync, "sync", false, "with fmp serve --sync")
 	f.BoolVar(&pool, "pool", false, "wait for the classifier of all of them as well")
 	f.BoolVar(&two, "two-servers", false, "a private round with two servers")
-	f.IntVar(&workers, "workers", 0, "leave the adding up to that many fmp worker --merge, 1 to 64, and wait for the classifier; 0: to none")
+	f.IntVar(&workers, "workers", 0, "leave the adding up to that many fmp worker --merge, 1 to 64, "+
+		"and wait for the classifier; 0: to none")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if clients < 1 || clients > 200_000 || parallel < 1 || parallel > 1024 {
-			return usageErrorf("bench serve: --clients %d and --parallel %d; allowed are 1 to 200000 and 1 to 1024", clients, parallel)
+			return usageErrorf(
+				"bench serve: --clients %d and --parallel %d; allowed are 1 to 200000 and 1 to 1024",
+				clients, parallel)
 		}
 		if workers < 0 || workers > 64 || two && workers > 0 {
-			return usageErrorf("bench serve: --workers %d; allowed are 0 to 64, and 0 with --two-servers", workers)
+			return usageErrorf("bench serve: --workers %d; allowed are 0 to 64, and 0 with --two-servers",
+				workers)
 		}
 		pool = pool || workers > 0
 		dir, err := os.MkdirTemp("", "fmp-bench-serve")
@@ -123,21 +132,25 @@ share of the sums of ten images to either, and has its receipts once the two hav
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), res)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent "+
-			"again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\nrestart:  %.2f s after "+
-			"kill -9 until ready, nothing lost\n",
-			res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.Again, res.P50, res.P99, res.Max, res.MemoryBefore,
-			res.MemoryAfter, res.Restart)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(),
+			"uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent "+
+				"again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, "+
+				"%.0f MiB after\nrestart:  %.2f s after kill -9 until ready, nothing lost\n", res.Clients,
+			res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.Again, res.P50, res.P99, res.Max,
+			res.MemoryBefore, res.MemoryAfter, res.Restart)
 		if err == nil && two {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "helper:   %d bytes of each client, %.0f MiB; a client makes its two shares in %.1f ms\n",
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"helper:   %d bytes of each client, %.0f MiB; a client makes its two shares in %.1f ms\n",
 				res.HelperBytes, res.MemoryHelper, res.ShareMS)
 		}
 		if err == nil && pool {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "pooling:  %.1f s (%.1f s of processors), at most %.0f MiB, %.0f MiB after it\n",
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"pooling:  %.1f s (%.1f s of processors), at most %.0f MiB, %.0f MiB after it\n",
 				res.PoolSeconds, res.PoolCPU, res.MemoryPeak, res.MemoryPooled)
 		}
 		if err == nil && workers > 0 {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "workers:  %d, %.1f s of processors, at most %.0f MiB each\n", workers, res.WorkersCPU,
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"workers:  %d, %.1f s of processors, at most %.0f MiB each\n", workers, res.WorkersCPU,
 				res.MemoryWorker)
 		}
 		return err
@@ -196,7 +209,8 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	defer killWorkers()
 	urls := [...]string{loadLeader: url, loadHelper: helper}
 	res.MemoryBefore = serverMemory(dir, "VmRSS")
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: res.Parallel, MaxConnsPerHost: res.Parallel}}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: res.Parallel,
+		MaxConnsPerHost: res.Parallel}}
 	start := time.Now()
 	if err := res.send(ctx, client, urls, requests); err != nil {
 		return err
@@ -212,7 +226,8 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	}
 	for i := range res.Workers {
 		at := workerFolder(dir, i)
-		res.WorkersCPU, res.MemoryWorker = res.WorkersCPU+serverCPU(at), max(res.MemoryWorker, serverMemory(at, "VmHWM"))
+		res.WorkersCPU, res.MemoryWorker = res.WorkersCPU+serverCPU(at),
+			max(res.MemoryWorker, serverMemory(at, "VmHWM"))
 	}
 	killWorkers()
 	kill()
@@ -224,7 +239,8 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 }
 
 // send sends the requests of all clients, Parallel at once, and measures their rate and latency.
-func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]string, requests [][]loadRequest) error {
+func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]string,
+	requests [][]loadRequest) error {
 	took := make([]float64, len(requests))
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -286,7 +302,8 @@ func waitPooled(ctx context.Context, client *http.Client, url string) error {
 	}
 }
 
-// checkRestart measures how long a server that was killed takes until it is ready, and counts the uploads that it still has.
+// checkRestart measures how long a server that was killed takes until it is ready, and counts the
+// uploads that it still has.
 func (res *servedLoad) checkRestart(url string, start time.Time) error {
 	resp, err := http.Get(url + "/readyz")
 	if err != nil {
@@ -303,7 +320,8 @@ func (res *servedLoad) checkRestart(url string, start time.Time) error {
 	defer resp.Body.Close()
 	var st struct{ In int }
 	if err := json.NewDecoder(resp.Body).Decode(&st); err != nil || st.In != res.Clients {
-		return fmt.Errorf("bench serve: after kill -9, %d of %d uploads with a receipt are in (%w)", st.In, res.Clients, err)
+		return fmt.Errorf("bench serve: after kill -9, %d of %d uploads with a receipt are in (%w)",
+			st.In, res.Clients, err)
 	}
 	return nil
 }
@@ -311,7 +329,8 @@ func (res *servedLoad) checkRestart(url string, start time.Time) error {
 // prepare makes the round's files and the requests of each client, in their order.
 func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) ([][]loadRequest, error) {
 	path := filepath.Join(dir, "client.onnx")
-	round := fmt.Sprintf("round: %d\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: 2199-01-01T00:00:00Z\n", benchRound)
+	round := fmt.Sprintf(
+		"round: %d\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: 2199-01-01T00:00:00Z\n", benchRound)
 	var err error
 	if two {
 		round += "privacy: {epsilon: 1, noise: two-servers, points: 10}\n"
@@ -392,8 +411,8 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 	return requests, atomicfile.WriteBytes(filepath.Join(dir, "round.yaml"), []byte(round))
 }
 
-// serverKeys makes the keys of leader and helper where they will find them, as clients sign for a server's key,
-// and returns the public ones.
+// serverKeys makes the keys of leader and helper where they will find them, as clients sign for a
+// server's key, and returns the public ones.
 func serverKeys(dir string) (public [2]string, err error) {
 	for server, at := range [...]string{loadLeader: dir, loadHelper: filepath.Join(dir, "helper")} {
 		k, err := identity.New("server")
@@ -409,11 +428,14 @@ func serverKeys(dir string) (public [2]string, err error) {
 }
 
 // loadUpload is a client's signed upload to one of the servers of these keys.
-func loadUpload(k *identity.Key, f models.Manifest, servers [2]string, server int, body []byte) loadRequest {
+func loadUpload(k *identity.Key, f models.Manifest, servers [2]string, server int,
+	body []byte) loadRequest {
 	sum := sha256.Sum256(body)
-	signature := k.Sign(identity.Statement{Purpose: identity.Upload, Server: servers[server], Round: benchRound, Client: k.Name,
+	signature := k.Sign(identity.Statement{Purpose: identity.Upload, Server: servers[server],
+		Round: benchRound, Client: k.Name,
 		Graph: f.Digest, Content: fmt.Sprintf("%x", sum)})
-	return loadRequest{server, wire.UploadPath(benchRound, k.Name), wire.Scheme + " " + base64.StdEncoding.EncodeToString(signature),
+	return loadRequest{server, wire.UploadPath(benchRound, k.Name),
+		wire.Scheme + " " + base64.StdEncoding.EncodeToString(signature),
 		"sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":", body}
 }
 
@@ -430,9 +452,11 @@ func loadShares(name string, f models.Manifest) (messages [2][]byte, err error) 
 	if err != nil {
 		return messages, err
 	}
-	b := privacy.Budget{Epsilon: 1, Delta: privacy.DefaultDelta, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.TwoServers,
+	b := privacy.Budget{Epsilon: 1, Delta: privacy.DefaultDelta, Unit: privacy.Example,
+		Relation: privacy.AddRemove, Noise: privacy.TwoServers,
 		Points: images}
-	pair, err := (&federate.Release{Round: benchRound, Client: name, Model: f.Digest, Budget: b, Sums: sums}).Split(rand.Reader)
+	pair, err := (&federate.Release{Round: benchRound, Client: name, Model: f.Digest, Budget: b,
+		Sums: sums}).Split(rand.Reader)
 	if err != nil {
 		return messages, err
 	}
@@ -457,20 +481,24 @@ func fuse(ctx context.Context, path string) error {
 	return nil
 }
 
-// patience is how long a request that the server puts off is sent again, as fmp-edge would until the deadline.
+// patience is how long a request that the server puts off is sent again, as fmp-edge would until
+// the deadline.
 const patience = time.Minute
 
 // send puts the upload until the server has it, and counts how often it had to come again.
-func (l *loadRequest) send(ctx context.Context, client *http.Client, url string, again *int64) error {
+func (l *loadRequest) send(ctx context.Context, client *http.Client, url string,
+	again *int64) error {
 	start := time.Now()
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		status, text, err := l.once(ctx, client, url)
 		switch {
 		case err != nil:
 			return err
-		case status == http.StatusCreated, status == http.StatusOK && wait > 20*time.Millisecond: // kept by a request that was put off
+		case status == http.StatusCreated, status == http.StatusOK && wait > 20*time.Millisecond:
+			// kept by a request that was put off
 			return nil
-		case status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests || time.Since(start) > patience:
+		case status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests ||
+			time.Since(start) > patience:
 			return fmt.Errorf("%d %s: %s", status, http.StatusText(status), text)
 		}
 		atomic.AddInt64(again, 1)
@@ -478,7 +506,8 @@ func (l *loadRequest) send(ctx context.Context, client *http.Client, url string,
 	}
 }
 
-func (l *loadRequest) once(ctx context.Context, client *http.Client, url string) (status int, text []byte, err error) {
+func (l *loadRequest) once(ctx context.Context, client *http.Client,
+	url string) (status int, text []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url+l.path, bytes.NewReader(l.body))
 	if err != nil {
 		return 0, nil, err
@@ -494,9 +523,13 @@ func (l *loadRequest) once(ctx context.Context, client *http.Client, url string)
 	return resp.StatusCode, text, err
 }
 
-// startServer runs fmp serve with its state and log in a folder, and returns its address once it is ready, and a function that kills it.
-func startServer(ctx context.Context, dir string, args []string) (url string, kill func(), err error) {
-	out, kill, err := launch(ctx, dir, append([]string{"serve", "--listen", "127.0.0.1:0", "--state", filepath.Join(dir, "state")}, args...))
+// startServer runs fmp serve with its state and log in a folder, and returns its address once it is
+// ready, and a function that kills it.
+func startServer(ctx context.Context, dir string,
+	args []string) (url string, kill func(), err error) {
+	out, kill, err := launch(ctx, dir,
+		append([]string{"serve", "--listen", "127.0.0.1:0", "--state", filepath.Join(dir, "state")},
+			args...))
 	if err != nil {
 		return "", nil, err
 	}
@@ -508,11 +541,13 @@ func startServer(ctx context.Context, dir string, args []string) (url string, ki
 	}
 	kill()
 	text, _ := os.ReadFile(filepath.Join(dir, "server.log"))
-	return "", nil, errors.Join(fmt.Errorf("bench serve: the server did not start: %s", text), ctx.Err())
+	return "", nil, errors.Join(fmt.Errorf("bench serve: the server did not start: %s", text),
+		ctx.Err())
 }
 
 // launch starts this program with its log and its process's id in a folder.
-func launch(ctx context.Context, dir string, args []string) (out io.Reader, kill func(), err error) {
+func launch(ctx context.Context, dir string,
+	args []string) (out io.Reader, kill func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, nil, err
@@ -540,23 +575,27 @@ func launch(ctx context.Context, dir string, args []string) (out io.Reader, kill
 			_ = cmd.Wait()
 		})
 	}
-	return out, kill, os.WriteFile(filepath.Join(dir, "pid"), []byte(strconv.Itoa(cmd.Process.Pid)), 0o644)
+	return out, kill, os.WriteFile(filepath.Join(dir, "pid"),
+		[]byte(strconv.Itoa(cmd.Process.Pid)), 0o644)
 }
 
-// loadQueue returns where workers come in: an address of loopback that is free, and the flag of the file with their token.
+// loadQueue returns where workers come in: an address of loopback that is free, and the flag of the
+// file with their token.
 func loadQueue(dir string) ([]string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("bench serve: %w", err)
 	}
 	token := filepath.Join(dir, "nats.token")
-	return []string{l.Addr().String(), "--nats-token-file", token}, errors.Join(l.Close(), identity.SaveSecret(token, []byte(rand.Text())))
+	return []string{l.Addr().String(), "--nats-token-file", token},
+		errors.Join(l.Close(), identity.SaveSecret(token, []byte(rand.Text())))
 }
 
 func workerFolder(dir string, i int) string { return filepath.Join(dir, fmt.Sprint("worker-", i)) }
 
 // startWorkers starts the workers that merge, and returns a function that kills them.
-func (res *servedLoad) startWorkers(ctx context.Context, dir string, queue []string) (kill func(), err error) {
+func (res *servedLoad) startWorkers(ctx context.Context, dir string,
+	queue []string) (kill func(), err error) {
 	var kills []func()
 	kill = func() {
 		for _, k := range kills {
@@ -564,7 +603,8 @@ func (res *servedLoad) startWorkers(ctx context.Context, dir string, queue []str
 		}
 	}
 	for i := range res.Workers {
-		_, k, err := launch(ctx, workerFolder(dir, i), append([]string{"worker", "--merge", "--nats"}, queue...))
+		_, k, err := launch(ctx, workerFolder(dir, i),
+			append([]string{"worker", "--merge", "--nats"}, queue...))
 		if err != nil {
 			kill()
 			return nil, err
@@ -584,7 +624,8 @@ func aboutServer(dir, file string) []byte {
 	return text
 }
 
-// serverMemory is the resident size of the server in MiB, now (VmRSS) or the largest so far (VmHWM), where the system says it.
+// serverMemory is the resident size of the server in MiB, now (VmRSS) or the largest so far
+// (VmHWM), where the system says it.
 func serverMemory(dir, which string) float64 {
 	m := regexp.MustCompile(which + `:\s+(\d+) kB`).FindSubmatch(aboutServer(dir, "status"))
 	if m == nil {
@@ -597,7 +638,8 @@ func serverMemory(dir, which string) float64 {
 	return kb / 1024
 }
 
-// serverCPU is the seconds that processors have worked for the server, in it and for it, where the system says it.
+// serverCPU is the seconds that processors have worked for the server, in it and for it, where the
+// system says it.
 func serverCPU(dir string) float64 {
 	const perSecond = 100 // ticks, on every Linux
 	// The name, in brackets, may hold anything; of the fields after it the 12th and 13th are ticks.

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestBench measures the shipped models for a moment: every one on both engines, the ratio that of the medians.
+// TestBench measures the shipped models for a moment: every one on both engines, the ratio that of
+// the medians.
 func TestBench(t *testing.T) {
 	needRuntime(t)
 	code, out, errs := runFMP(t, "bench", "--seconds", "0.01", "--threads", "1", "--json")
@@ -42,7 +43,8 @@ func TestBenchPeers(t *testing.T) {
 	needRuntime(t)
 	peers := t.TempDir()
 	code, out, errs := runFMP(t, "bench", "peers", "--only", "product", "--peers", peers)
-	if code != exitOK || !strings.Contains(out, "gonum") || !regexp.MustCompile(`numpy +not at hand`).MatchString(out) {
+	if code != exitOK || !strings.Contains(out, "gonum") ||
+		!regexp.MustCompile(`numpy +not at hand`).MatchString(out) {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
 	code, out, errs = runFMP(t, "bench", "peers", "--only", "product", "--peers", peers, "--json")
@@ -50,10 +52,12 @@ func TestBenchPeers(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitOK {
 		t.Fatalf("exit code %d: %v: %s", code, err, errs)
 	}
-	if r := got.Works[0].Results; len(got.Works) != 1 || len(r) != 3 || !r[2].Missing || r[1].Missing || !(r[1].Ratio.Median > 0) {
+	if r := got.Works[0].Results; len(got.Works) != 1 || len(r) != 3 || !r[2].Missing ||
+		r[1].Missing || !(r[1].Ratio.Median > 0) {
 		t.Errorf("measured were %+v", got.Works)
 	}
-	if code, _, errs := runFMP(t, "bench", "peers", "--only", "nothing"); code != exitUsage || !strings.Contains(errs, "no row has it") {
+	if code, _, errs := runFMP(t, "bench", "peers", "--only", "nothing"); code != exitUsage ||
+		!strings.Contains(errs, "no row has it") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 }

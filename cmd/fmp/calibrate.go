@@ -36,7 +36,8 @@ type calibration struct {
 	Always []string `json:"always,omitempty"`
 	// Missing are the classes that no image is of.
 	Missing []string `json:"missing,omitempty"`
-	// Trials are the scalings of probabilities that were tried, Scaling the one that was written; nil where none was.
+	// Trials are the scalings of probabilities that were tried, Scaling the one that was written; nil
+	// where none was.
 	Trials  []scaling.Trial       `json:"trials"`
 	Scaling *models.OriginScaling `json:"scaling,omitempty"`
 
@@ -52,13 +53,35 @@ const (
 // setFlags adds the flags of prediction sets that fmp calibrate and fmp pool share.
 func setFlags(cmd *cobra.Command, score *conformal.Score, byClass *bool, shares *string) {
 	fl := cmd.Flags()
-	fl.StringVar((*string)(score), "score", string(conformal.Probability), "conformity score of the sets: probability (small sets) or "+
-		"adaptive (larger sets for hard images)")
-	fl.BoolVar(byClass, "by-class", false, "sets that hold the images of each class as often as stated, whatever the shares of the "+
-		"classes; a class with too few calibration images is in every set")
-	fl.StringVar(shares, "proportions", "", "shares of the classes among new images, where they are not those of the calibration "+
-		"images: equal, or `NAME=SHARE,...`")
+	fl.StringVar((*string)(score), "score", string(conformal.Probability),
+		"conformity score of the sets: probability (small sets) or adaptive (larger sets for hard images)")
+	fl.BoolVar(byClass, "by-class", false,
+		"sets that hold the images of each class as often as stated, whatever the shares of the "+
+			"classes; a class with too few calibration images is in every set")
+	fl.StringVar(shares, "proportions", "",
+		"shares of the classes among new images, where they are not those of the calibration images: "+
+			"equal, or `NAME=SHARE,...`")
 }
+
+const calibrateHelp = `Read labelled images of one owner that took no part in making the classifier,
+and write a classifier whose probabilities are calibrated on them, in the graph and in its model
+card. No image leaves this machine. CLASSIFIER stays as it is.
+
+A temperature is tried, a factor and an offset for each class (vector), and a matrix besides. Each
+is fitted to four fifths of the images, in turn, and scored on the last fifth: negative
+log-likelihood and calibration error (ECE) before and after. The temperature is written where it
+lowers the first, a richer one only where it does by two standard errors of the difference.
+
+The classifier has one more output: set, the classes that an image may have. The set of a new image
+holds its class with a probability of at least --level (split conformal prediction; Vovk 2005). The
+guarantee needs images that are drawn alike: another camera, or other shares of the classes, void
+it. Sets are of the probabilities before calibration, so that all images serve both.
+
+With --by-class the level holds for the images of each class. With --proportions it is for images
+whose classes have the given shares. Both hold whatever the shares among the calibration images are,
+and want more of these (docs/sets.md).
+
+The same images let fmp predict --error R answer only as many images as keep the share of wrong answers below R.`
 
 func newCalibrateCommand() *cobra.Command {
 	var r calibration
@@ -68,21 +91,7 @@ func newCalibrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calibrate CLASSIFIER IMAGES",
 		Short: "Give a classifier probabilities and prediction sets that are right on labelled images of yours",
-		Long: `Read labelled images of one owner that took no part in making the classifier, and write a classifier whose probabilities are
-calibrated on them, in the graph and in its model card. No image leaves this machine. CLASSIFIER stays as it is.
-
-A temperature is tried, a factor and an offset for each class (vector), and a matrix besides. Each is fitted to four fifths of
-the images, in turn, and scored on the last fifth: negative log-likelihood and calibration error (ECE) before and after. The
-temperature is written where it lowers the first, a richer one only where it does by two standard errors of the difference.
-
-The classifier has one more output: set, the classes that an image may have. The set of a new image holds its class with a probability of
-at least --level (split conformal prediction; Vovk 2005). The guarantee needs images that are drawn alike: another camera, or other
-shares of the classes, void it. Sets are of the probabilities before calibration, so that all images serve both.
-
-With --by-class the level holds for the images of each class. With --proportions it is for images whose classes have the given shares.
-Both hold whatever the shares among the calibration images are, and want more of these (docs/sets.md).
-
-The same images let fmp predict --error R answer only as many images as keep the share of wrong answers below R.`,
+		Long:  calibrateHelp,
 		Example: `  fmp calibrate classifier.onnx labelled/ -o calibrated.onnx
   fmp calibrate classifier.onnx labelled/ --scaling temperature -o calibrated.onnx
   fmp calibrate classifier.onnx labelled/ --level 0.95 --score adaptive -o calibrated.onnx
@@ -94,10 +103,11 @@ The same images let fmp predict --error R answer only as many images as keep the
 	images.bind(cmd)
 	fl := cmd.Flags()
 	fl.StringVarP(&r.File, "out", "o", "", "classifier to write")
-	fl.Float64Var(&r.Level, "level", 0.9, "probability with which a set holds the true class, 0.5 to 0.999")
+	fl.Float64Var(&r.Level, "level", 0.9,
+		"probability with which a set holds the true class, 0.5 to 0.999")
 	setFlags(cmd, &r.Score, &r.ByClass, &r.shares)
-	fl.StringVar(&r.scale, "scaling", scaleAuto, "calibration of the probabilities: auto, none (as they are), or at most temperature, "+
-		"vector or matrix")
+	fl.StringVar(&r.scale, "scaling", scaleAuto,
+		"calibration of the probabilities: auto, none (as they are), or at most temperature, vector or matrix")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	outputs.Files(cmd.Flags(), "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -119,16 +129,18 @@ The same images let fmp predict --error R answer only as many images as keep the
 		if err := images.notice.heed(args[0]); err != nil {
 			return err
 		}
-		c, closeAll, err := openedBy(cmd, cfg, func(eng engine.Engine) (*classify.Classifier, error) { return classify.OpenHeads(eng, args[0]) })
+		c, closeAll, err := openedBy(cmd, cfg,
+			func(eng engine.Engine) (*classify.Classifier, error) { return classify.OpenHeads(eng, args[0]) })
 		if err != nil {
 			return err
 		}
 		defer closeAll()
 		from := filepath.Base(filepath.Clean(args[1]))
-		sets, err := r.calibrate(cmd.Context(), c.Manifest, from, func(do func([]classify.Prediction) error) error {
-			_, err := classifyPath(cmd, c, args[1], images, false, do)
-			return err
-		})
+		sets, err := r.calibrate(cmd.Context(), c.Manifest, from,
+			func(do func([]classify.Prediction) error) error {
+				_, err := classifyPath(cmd, c, args[1], images, false, do)
+				return err
+			})
 		if err != nil {
 			return usageError(err)
 		}
@@ -150,7 +162,8 @@ func (r *calibration) kinds() ([]string, error) {
 	case at >= 0:
 		return scaling.Kinds[:at+1], nil
 	}
-	return nil, fmt.Errorf("--scaling is %q; allowed are %s, %s, %s", r.scale, scaleAuto, scaleNone, strings.Join(scaling.Kinds, ", "))
+	return nil, fmt.Errorf("--scaling is %q; allowed are %s, %s, %s", r.scale, scaleAuto, scaleNone,
+		strings.Join(scaling.Kinds, ", "))
 }
 
 // write makes the calibrated classifier of the one in a file, of the given digest.
@@ -173,7 +186,8 @@ func (r *calibration) write(classifier, digest string, sets *models.OriginSets) 
 	return serde.Save(r.File, m)
 }
 
-// calibrate computes scaling and sets by the predictions that predict hands out, which are of labelled images.
+// calibrate computes scaling and sets by the predictions that predict hands out, which are of
+// labelled images.
 func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from string,
 	predict func(func([]classify.Prediction) error) error) (*models.OriginSets, error) {
 	d := conformal.Design{ByClass: r.ByClass}
@@ -196,7 +210,8 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 				return fmt.Errorf("%s: %w", ps[i].Name, err)
 			}
 			seen[ps[i].Label] = true
-			scored, stated = append(scored, slices.Clone(ps[i].Scored)), append(stated, slices.Clone(ps[i].Probabilities))
+			scored, stated = append(scored, slices.Clone(ps[i].Scored)),
+				append(stated, slices.Clone(ps[i].Probabilities))
 			if kinds == nil {
 				continue
 			}
@@ -212,13 +227,15 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 	if err != nil {
 		return nil, err
 	}
-	sets.From, r.Images, r.Missing = from, sets.Images, namesOf(f.Classes, f.C, func(c int) bool { return !seen[c] })
+	sets.From, r.Images, r.Missing = from, sets.Images,
+		namesOf(f.Classes, f.C, func(c int) bool { return !seen[c] })
 	if kinds != nil {
 		if err := r.scaled(ctx, x, kinds, from, stated); err != nil {
 			return nil, err
 		}
 	}
-	r.Thresholds, r.Proportions, r.MeanSize = sets.Thresholds, sets.Proportions, map[conformal.Score]float64{}
+	r.Thresholds, r.Proportions, r.MeanSize = sets.Thresholds, sets.Proportions,
+		map[conformal.Score]float64{}
 	r.Always = always(sets, f.Classes)
 	for _, k := range conformal.Scores {
 		n, at := 0, conformal.Thresholds(sets, k, f.C)
@@ -231,7 +248,8 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 }
 
 // scaled chooses the scaling, and makes the stated probabilities those of it.
-func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []string, from string, stated [][]float32) error {
+func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []string, from string,
+	stated [][]float32) error {
 	if r.scale == scaleAuto && len(x.Labels) < scaling.Least {
 		return nil
 	}
@@ -243,7 +261,8 @@ func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []str
 	if s == nil {
 		return nil
 	}
-	r.Scaling = &models.OriginScaling{Scaling: *s, Images: r.Images, From: from, Folds: scaling.Folds(), Before: trials[0].Scores}
+	r.Scaling = &models.OriginScaling{Scaling: *s, Images: r.Images, From: from,
+		Folds: scaling.Folds(), Before: trials[0].Scores}
 	for _, t := range trials {
 		if t.Chosen {
 			r.Scaling.After = t.Scores
@@ -261,7 +280,8 @@ func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []str
 
 // always names the classes that are in every set, as their calibration images are too few.
 func always(s *models.OriginSets, names []string) []string {
-	return namesOf(names, len(s.Thresholds), func(c int) bool { return s.Thresholds[c] == models.NoThreshold })
+	return namesOf(names, len(s.Thresholds),
+		func(c int) bool { return s.Thresholds[c] == models.NoThreshold })
 }
 
 // namesOf returns the names of the chosen ones of n classes.
@@ -296,15 +316,17 @@ func (r *calibration) print(w io.Writer) error {
 	}
 	var b strings.Builder
 	r.printScaling(&b)
-	fmt.Fprintf(&b, "%s: sets of %v%% from %d images, score %s\n", r.File, 100*r.Level, r.Images, r.Score)
-	fmt.Fprintf(&b, "A set of a new image %s holds its class with a probability of at least %v, over calibrations and images.\n",
-		held(r.ByClass, r.Proportions), r.Level)
+	fmt.Fprintf(&b, "%s: sets of %v%% from %d images, score %s\n", r.File, 100*r.Level,
+		r.Images, r.Score)
+	fmt.Fprintf(&b, "A set of a new image %s holds its class with a probability of at least %v, "+
+		"over calibrations and images.\n", held(r.ByClass, r.Proportions), r.Level)
 	if len(r.Missing) > 0 {
-		fmt.Fprintf(&b, "No image is of %s: whether probabilities and sets are right for these classes is not measured.\n",
-			clip(strings.Join(r.Missing, ", ")))
+		fmt.Fprintf(&b, "No image is of %s: whether probabilities and sets are right for these classes "+
+			"is not measured.\n", clip(strings.Join(r.Missing, ", ")))
 	}
 	if len(r.Always) > 0 {
-		fmt.Fprintf(&b, "In every set, as their images are too few: %s.\n", clip(strings.Join(r.Always, ", ")))
+		fmt.Fprintf(&b, "In every set, as their images are too few: %s.\n",
+			clip(strings.Join(r.Always, ", ")))
 	}
 	fmt.Fprintf(&b, "Mean size on these images: %s.\n", strings.Join(sizes, ", "))
 	voids := "Another camera or other shares of the classes void"
@@ -320,12 +342,13 @@ func (r *calibration) print(w io.Writer) error {
 func (r *calibration) printScaling(b *strings.Builder) {
 	if len(r.Trials) == 0 {
 		if r.scale == scaleAuto {
-			fmt.Fprintf(b, "The probabilities stay as they were: %d images are too few to calibrate them, and %d are enough.\n", r.Images,
-				scaling.Least)
+			fmt.Fprintf(b, "The probabilities stay as they were: %d images are too few to calibrate them, "+
+				"and %d are enough.\n", r.Images, scaling.Least)
 		}
 		return
 	}
-	fmt.Fprintf(b, "probabilities on %d images, each scored by a fit that left its fifth out\n", r.Images)
+	fmt.Fprintf(b, "probabilities on %d images, each scored by a fit that left its fifth out\n",
+		r.Images)
 	fmt.Fprintf(b, "  %-11s  %6s  %6s  %14s  %s\n", "", "NLL", "ECE", "ECE by chance", "")
 	for _, t := range r.Trials {
 		name := t.Kind
@@ -346,13 +369,15 @@ func (r *calibration) printScaling(b *strings.Builder) {
 		if t.Chosen {
 			gap += ", chosen"
 		}
-		fmt.Fprintf(b, "  %-11s  %6.4f  %6.4f  %14.4f  %s\n", name, t.Scores.NLL, t.Scores.ECE, t.Scores.Perfect, gap)
+		fmt.Fprintf(b, "  %-11s  %6.4f  %6.4f  %14.4f  %s\n", name, t.Scores.NLL, t.Scores.ECE,
+			t.Scores.Perfect, gap)
 	}
 	switch {
 	case r.Scaling == nil:
 		fmt.Fprintf(b, "The probabilities stay as they were: no scaling helps on images left out.\n\n")
 	case r.Scaling.Kind == models.Temperature:
-		fmt.Fprintf(b, "Temperature %.3f is in the graph and in the model card.\n\n", 1/r.Scaling.Factor[0])
+		fmt.Fprintf(b, "Temperature %.3f is in the graph and in the model card.\n\n",
+			1/r.Scaling.Factor[0])
 	default:
 		fmt.Fprintf(b, "A %s of the classes is in the graph and in the model card.\n\n", r.Scaling.Kind)
 	}

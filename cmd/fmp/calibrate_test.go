@@ -19,8 +19,8 @@ import (
 	"fmp/pipeline/scaling"
 )
 
-// TestCalibrate: from drawn photographs to a calibrated classifier, whose sets predict prints and evaluate counts, and whose calibration
-// images bound the share of wrong answers.
+// TestCalibrate: from drawn photographs to a calibrated classifier, whose sets predict prints and
+// evaluate counts, and whose calibration images bound the share of wrong answers.
 func TestCalibrate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a run, and evaluates and calibrates its classifiers many times")
@@ -37,8 +37,8 @@ func TestCalibrate(t *testing.T) {
 		return out, errs
 	}
 	must("data", "synth", "-o", at("data"), "--train", "100", "--test", "240", "--seed", "3")
-	must("run", "--dataset", "digits", "--seeds", "1", "--clients", "3", "--points", "20", "--methods", "FMP", "--dataset.test", "50",
-		"--keep-models", "--out", at("run"))
+	must("run", "--dataset", "digits", "--seeds", "1", "--clients", "3", "--points", "20", "--methods",
+		"FMP", "--dataset.test", "50", "--keep-models", "--out", at("run"))
 	kept, err := filepath.Glob(at("run/models/*.onnx"))
 	if err != nil || len(kept) != 1 {
 		t.Fatalf("kept %v, %v; want one classifier", kept, err)
@@ -47,19 +47,23 @@ func TestCalibrate(t *testing.T) {
 	half := []string{"--labels", labels, "--count", "120"}
 	for _, score := range []string{"probability", "adaptive"} {
 		var r calibration
-		out, _ := must(append([]string{"calibrate", kept[0], images, "--score", score, "-o", at("sets.onnx"), "--json"}, half...)...)
+		out, _ := must(append([]string{"calibrate", kept[0], images, "--score", score, "-o",
+			at("sets.onnx"), "--json"}, half...)...)
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatal(err)
 		}
 		chosen := slices.IndexFunc(r.Trials, func(t scaling.Trial) bool { return t.Chosen })
-		if len(r.Trials) != 4 || chosen < 0 || (r.Scaling == nil) != (chosen == 0) || chosen == 1 && r.Scaling.Kind != models.Temperature {
+		if len(r.Trials) != 4 || chosen < 0 || (r.Scaling == nil) != (chosen == 0) || chosen == 1 &&
+			r.Scaling.Kind != models.Temperature {
 			t.Errorf("scalings: %+v, written %+v", r.Trials, r.Scaling)
 		}
-		if len(r.Missing) != 0 || r.Images != 120 || r.Level != 0.9 || len(r.Thresholds) != 1 || !(r.Thresholds[0] > 0 && r.Thresholds[0] < 1) ||
+		if len(r.Missing) != 0 || r.Images != 120 || r.Level != 0.9 || len(r.Thresholds) != 1 ||
+			!(r.Thresholds[0] > 0 && r.Thresholds[0] < 1) ||
 			!(r.MeanSize[r.Score] >= 1) {
 			t.Errorf("%+v", r)
 		}
-		out, _ = must("evaluate", at("sets.onnx"), images, "--labels", labels, "--skip", "120", "--json", "--card", at("card.md"))
+		out, _ = must("evaluate", at("sets.onnx"), images, "--labels", labels, "--skip", "120", "--json",
+			"--card", at("card.md"))
 		var e evaluate.Result
 		if err := json.Unmarshal([]byte(out), &e); err != nil {
 			t.Fatal(err)
@@ -69,9 +73,11 @@ func TestCalibrate(t *testing.T) {
 		}
 		held := 0
 		for _, c := range e.ByClass {
-			if held += c.Held; c.HeldLow == nil || c.HeldHigh == nil || *c.HeldLow*float64(c.Images) > float64(c.Held) ||
+			if held += c.Held; c.HeldLow == nil || c.HeldHigh == nil ||
+				*c.HeldLow*float64(c.Images) > float64(c.Held) ||
 				*c.HeldHigh*float64(c.Images) < float64(c.Held) || *c.HeldLow == *c.HeldHigh {
-				t.Errorf("class %s: %d of %d images are held, interval %v to %v", c.Name, c.Held, c.Images, c.HeldLow, c.HeldHigh)
+				t.Errorf("class %s: %d of %d images are held, interval %v to %v", c.Name, c.Held, c.Images,
+					c.HeldLow, c.HeldHigh)
 			}
 		}
 		if held != e.Sets.Held {
@@ -98,10 +104,11 @@ func TestCalibrate(t *testing.T) {
 		}
 	}
 	// Calibrated again: the file says what it comes of.
-	out, _ := must(append([]string{"calibrate", at("sets.onnx"), images, "--scaling", "temperature", "-o", at("again.onnx"), "--json"},
-		half...)...)
+	out, _ := must(append([]string{"calibrate", at("sets.onnx"), images, "--scaling", "temperature",
+		"-o", at("again.onnx"), "--json"}, half...)...)
 	var r calibration
-	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Trials) != 2 || r.Trials[0].Scores.NLL <= 0 {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Trials) != 2 ||
+		r.Trials[0].Scores.NLL <= 0 {
 		t.Errorf("%v, %+v", err, r)
 	}
 	_, f, err := models.Load(at("again.onnx"))
@@ -112,25 +119,29 @@ func TestCalibrate(t *testing.T) {
 		t.Errorf("the classifier comes of %v, %v; want two", o.Of, err)
 	}
 	// Another level, sets by class and for named shares, coverage by client.
-	must("data", "synth", "-o", at("photos"), "--photos", "--train", "20", "--test", "60", "--seed", "4")
+	must("data", "synth", "-o", at("photos"), "--photos", "--train", "20", "--test",
+		"60", "--seed", "4")
 	for _, c := range []struct{ flag, card string }{
 		{"--by-class", "a new image of any class holds"},
 		{"--proportions=0=3,7=1", "has the shares 0 0.75, 7 0.25 holds"},
 	} {
-		out, _ := must(append([]string{"calibrate", kept[0], images, c.flag, "--level", "0.6", "-o", at("other.onnx"), "--json"}, half...)...)
+		out, _ := must(append([]string{"calibrate", kept[0], images, c.flag, "--level", "0.6", "-o",
+			at("other.onnx"), "--json"}, half...)...)
 		var r calibration
-		if err := json.Unmarshal([]byte(out), &r); err != nil || r.ByClass != (len(r.Thresholds) == 10) || r.ByClass == (r.Proportions != nil) {
+		if err := json.Unmarshal([]byte(out), &r); err != nil || r.ByClass != (len(r.Thresholds) == 10) ||
+			r.ByClass == (r.Proportions != nil) {
 			t.Errorf("%s: %v, %+v", c.flag, err, r)
 		}
 		var size []float64
 		for _, level := range []string{"0.5", "0.6", "0.8"} {
-			out, _ = must("evaluate", at("other.onnx"), at("photos"), "--by-client", "--level", level, "--json", "--card", at("card.md"))
+			out, _ = must("evaluate", at("other.onnx"), at("photos"), "--by-client", "--level", level,
+				"--json", "--card", at("card.md"))
 			var e evaluate.Result
 			if err := json.Unmarshal([]byte(out), &e); err != nil {
 				t.Fatal(err)
 			}
-			if s := e.Sets; fmt.Sprint(s.Level) != level || len(s.ByClient) != 2 || s.ByClient[0].Client != "test" ||
-				s.ByClient[0].Images+s.ByClient[1].Images != e.Images ||
+			if s := e.Sets; fmt.Sprint(s.Level) != level || len(s.ByClient) != 2 ||
+				s.ByClient[0].Client != "test" || s.ByClient[0].Images+s.ByClient[1].Images != e.Images ||
 				s.ByClient[0].Held+s.ByClient[1].Held != s.Held || !(s.ByClient[0].Low < s.ByClient[0].High) ||
 				math.Abs(s.MeanSizes["probability"]-s.MeanSize) > 1e-9 || s.MeanSizes["adaptive"] < 1 {
 				t.Errorf("%s, level %s: %+v", c.flag, level, s)
@@ -140,7 +151,8 @@ func TestCalibrate(t *testing.T) {
 		if !slices.IsSorted(size) || c.flag == "--by-class" && size[0] == size[2] {
 			t.Errorf("%s: sets of higher levels have the sizes %v", c.flag, size)
 		}
-		if card, err := os.ReadFile(at("card.md")); err != nil || !strings.Contains(string(card), c.card) || !strings.Contains(string(card),
+		if card, err := os.ReadFile(at("card.md")); err != nil ||
+			!strings.Contains(string(card), c.card) || !strings.Contains(string(card),
 			"**Voids it**") {
 			t.Errorf("%s: the card does not say %q (%v)", c.flag, c.card, err)
 		}
@@ -156,17 +168,20 @@ func TestCalibrate(t *testing.T) {
 		{"prove no such share", []string{"predict", at("sets.onnx"), images, "--error", "0.001"}},
 		{"give one", []string{"predict", at("sets.onnx"), images, "--error", "0.1", "--reject", "0.5"}},
 		{"no calibration images", []string{"predict", kept[0], images, "--error", "0.1"}},
-		{"at least 199 calibration points, and there are 120", append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o",
-			at("no.onnx")}, half...)},
+		{"at least 199 calibration points, and there are 120",
+			append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o", at("no.onnx")},
+				half...)},
 		{"allowed are 0.5 to 0.999", []string{"predict", at("sets.onnx"), images, "--level", "0.4"}},
 		{"no prediction sets whose level", []string{"predict", kept[0], images, "--level", "0.9"}},
-		{"give one of the two", append([]string{"calibrate", kept[0], images, "--by-class", "--proportions", "equal", "-o", at("no.onnx")},
-			half...)},
+		{"give one of the two", append([]string{"calibrate", kept[0], images, "--by-class",
+			"--proportions", "equal", "-o", at("no.onnx")}, half...)},
 		{"has no folders", []string{"evaluate", at("sets.onnx"), at("photos/test/3"), "--by-client"}},
 		{"--out", append([]string{"calibrate", kept[0], images}, half...)},
-		{"--scaling is", append([]string{"calibrate", kept[0], images, "--scaling", "best", "-o", at("no.onnx")}, half...)},
+		{"--scaling is", append([]string{"calibrate", kept[0], images, "--scaling", "best", "-o",
+			at("no.onnx")}, half...)},
 		{"--score", append([]string{"calibrate", kept[0], images, "--score", "best", "-o", at("no.onnx")}, half...)},
-		{"want the classifier", append([]string{"calibrate", shippedFile(t, models.KindClient), images, "-o", at("no.onnx")}, half...)},
+		{"want the classifier", append([]string{"calibrate", shippedFile(t, models.KindClient), images,
+			"-o", at("no.onnx")}, half...)},
 	} {
 		if code, _, errs := runFMP(t, c.args...); code != exitUsage || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, errs, exitUsage, c.want)
@@ -184,14 +199,16 @@ func TestCalibrateMissing(t *testing.T) {
 	_, err := r.calibrate(t.Context(), f, "", func(do func([]classify.Prediction) error) error {
 		p := []float32{0.6, 0.3, 0.1}
 		for y := range 20 {
-			if err := do([]classify.Prediction{{Scored: p, Probabilities: p, Item: imagefile.Item{Label: y % 2 * 2}}}); err != nil {
+			if err := do([]classify.Prediction{{Scored: p, Probabilities: p,
+				Item: imagefile.Item{Label: y % 2 * 2}}}); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	var b strings.Builder
-	if err != nil || r.print(&b) != nil || !slices.Equal(r.Missing, []string{"dog"}) || !strings.Contains(b.String(), "No image is of dog:") {
+	if err != nil || r.print(&b) != nil || !slices.Equal(r.Missing, []string{"dog"}) ||
+		!strings.Contains(b.String(), "No image is of dog:") {
 		t.Errorf("%v, %v:\n%s", r.Missing, err, &b)
 	}
 }

@@ -35,7 +35,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// mergeCluster is a round on three NATS servers: uploads of class means, of which some name their classes falsely.
+// mergeCluster is a round on three NATS servers: uploads of class means, of which some name their
+// classes falsely.
 type mergeCluster struct {
 	t       *testing.T
 	urls    []string
@@ -76,7 +77,8 @@ func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Sto
 		m := store.Member{Client: name, Upload: models.DigestBytes(data)}
 		c.members, c.uploads[name] = append(c.members, m), data
 		writes.Go(func() error {
-			return st.Put(t.Context(), &store.Record{Receipt: wire.Receipt{Client: name, Upload: m.Upload}, N: 20, Data: data}, 0)
+			return st.Put(t.Context(),
+				&store.Record{Receipt: wire.Receipt{Client: name, Upload: m.Upload}, N: 20, Data: data}, 0)
 		})
 	}
 	if err := writes.Wait(); err != nil {
@@ -87,12 +89,14 @@ func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Sto
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { eng.Close() })
-	c.pooling = &pooling{graph: s.graph, client: s.f, eng: eng, options: pool.Options{Scope: posterior.ScopeClosed, Samples: 10, Seed: 3}}
+	c.pooling = &pooling{graph: s.graph, client: s.f, eng: eng,
+		options: pool.Options{Scope: posterior.ScopeClosed, Samples: 10, Seed: 3}}
 	return c, st
 }
 
-// again repeats an operation until it succeeds, as a server of a round does. Its context has no deadline, as a server's has none: NATS
-// would wait until then for the answers of a server that died.
+// again repeats an operation until it succeeds, as a server of a round does. Its context has no
+// deadline, as a server's has none: NATS would wait until then for the answers of a server that
+// died.
 func (c *mergeCluster) again(do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	defer cancel()
@@ -112,7 +116,8 @@ func (c *mergeCluster) worker(urls string, key *identity.Key, before func()) *wo
 		c.t.Fatal(err)
 	}
 	w := &work.Worker{Conn: conn, Key: key, Log: slog.New(slog.DiscardHandler)}
-	w.Judge = func(ctx context.Context, by *merge.Part, m work.Models, o pool.Options) (func(*federate.Upload) (float64, error), error) {
+	w.Judge = func(ctx context.Context, by *merge.Part, m work.Models,
+		o pool.Options) (func(*federate.Upload) (float64, error), error) {
 		share, err := judging(ctx, by, m, o)
 		return func(u *federate.Upload) (float64, error) {
 			before()
@@ -129,7 +134,8 @@ func (c *mergeCluster) worker(urls string, key *identity.Key, before func()) *wo
 	return w
 }
 
-// leaf starts a NATS server without streams of its own, a leaf node of the others, and returns its URL.
+// leaf starts a NATS server without streams of its own, a leaf node of the others, and returns its
+// URL.
 func (c *mergeCluster) leaf() string {
 	var remotes []*url.URL
 	for _, s := range c.servers {
@@ -137,10 +143,14 @@ func (c *mergeCluster) leaf() string {
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		remotes = append(remotes, &url.URL{Scheme: "nats-leaf", Host: net.JoinHostPort(v.LeafNode.Host, fmt.Sprint(v.LeafNode.Port))})
+		remotes = append(remotes,
+			&url.URL{Scheme: "nats-leaf",
+				Host: net.JoinHostPort(v.LeafNode.Host, fmt.Sprint(v.LeafNode.Port))})
 	}
-	s, err := natsserver.NewServer(&natsserver.Options{ServerName: "leaf", Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true,
-		NoLog: true, MaxPayload: 8 << 20, LeafNode: natsserver.LeafNodeOpts{Remotes: []*natsserver.RemoteLeafOpts{{URLs: remotes}}}})
+	s, err := natsserver.NewServer(&natsserver.Options{ServerName: "leaf", Host: "127.0.0.1",
+		Port: natsserver.RANDOM_PORT, NoSigs: true,
+		NoLog: true, MaxPayload: 8 << 20,
+		LeafNode: natsserver.LeafNodeOpts{Remotes: []*natsserver.RemoteLeafOpts{{URLs: remotes}}}})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -152,7 +162,8 @@ func (c *mergeCluster) leaf() string {
 	return s.ClientURL()
 }
 
-// alone returns the classifier of the uploads merged in this process, as fmp merge does: the sample is what a part keeps whole.
+// alone returns the classifier of the uploads merged in this process, as fmp merge does: the sample
+// is what a part keeps whole.
 func (c *mergeCluster) alone() []byte {
 	t := c.t
 	all := func(m *merge.Merger) *merge.Part {
@@ -173,7 +184,8 @@ func (c *mergeCluster) alone() []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	judge, err := pool.Judge(t.Context(), c.pooling.eng, sample.Part(), c.pooling.graph, c.pooling.client, c.pooling.options)
+	judge, err := pool.Judge(t.Context(), c.pooling.eng, sample.Part(), c.pooling.graph,
+		c.pooling.client, c.pooling.options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +217,8 @@ func (c *mergeCluster) probabilities(classifier []byte) []float32 {
 	const n = 100
 	rows := make([]float32, n*c.pooling.client.Dx)
 	rng.Normal(rng.New(1, "rows"), rows)
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{g.Graph.Inputs[0].Name: onnx.NewTensor(rows, n, c.pooling.client.Dx)},
+	out, err := engine.Eval(s,
+		map[string]*onnx.Tensor{g.Graph.Inputs[0].Name: onnx.NewTensor(rows, n, c.pooling.client.Dx)},
 		g.Graph.Outputs[0].Name)
 	if err != nil {
 		c.t.Fatal(err)
@@ -213,9 +226,10 @@ func (c *mergeCluster) probabilities(classifier []byte) []float32 {
 	return out[g.Graph.Outputs[0].Name].F32()
 }
 
-// TestMergeCluster: workers merge a round that three NATS servers keep, one of them behind a leaf node. A worker is killed with a job in
-// its hands, and a NATS server with it. Every upload is counted once, those that name their classes falsely are left out, and the
-// classifier is byte for byte that of uploads merged in one process, and nearly that of uploads pooled one by one.
+// TestMergeCluster: workers merge a round that three NATS servers keep, one of them behind a leaf
+// node. A worker is killed with a job in its hands, and a NATS server with it. Every upload is
+// counted once, those that name their classes falsely are left out, and the classifier is byte for
+// byte that of uploads merged in one process, and nearly that of uploads pooled one by one.
 func TestMergeCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs three NATS servers, and waits until a worker has been silent")
@@ -223,8 +237,8 @@ func TestMergeCluster(t *testing.T) {
 	const clients, liar = 1150, 9
 	c, st := newMergeCluster(t, clients, liar)
 	want := c.alone()
-	q, err := work.NewQueue(t.Context(), st, benchRound, work.Models{Graph: assetstest.Data(t, "digits", models.KindClient)},
-		c.pooling.options)
+	q, err := work.NewQueue(t.Context(), st, benchRound,
+		work.Models{Graph: assetstest.Data(t, "digits", models.KindClient)}, c.pooling.options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +281,8 @@ func TestMergeCluster(t *testing.T) {
 		t.Errorf("%d members; want %d", len(made.Members), clients)
 	}
 	for i, m := range made.Members {
-		if m.Client != c.members[i].Client || m.Upload != c.members[i].Upload || (m.Honest < 0.5) != c.lies[m.Client] {
+		if m.Client != c.members[i].Client || m.Upload != c.members[i].Upload ||
+			(m.Honest < 0.5) != c.lies[m.Client] {
 			t.Errorf("member %+v; it lies: %v", m, c.lies[m.Client])
 		}
 	}

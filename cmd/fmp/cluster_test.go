@@ -13,8 +13,8 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 )
 
-// natsCluster starts three NATS servers that keep streams together. They listen on a loopback address that other programs do not take
-// ports of, where the system has one.
+// natsCluster starts three NATS servers that keep streams together. They listen on a loopback
+// address that other programs do not take ports of, where the system has one.
 func natsCluster(t *testing.T, token string) (urls []string, servers []*natsserver.Server) {
 	t.Helper()
 	host := fmt.Sprintf("127.77.%d.%d", os.Getpid()>>8&255, os.Getpid()&255)
@@ -42,7 +42,8 @@ func natsCluster(t *testing.T, token string) (urls []string, servers []*natsserv
 		routes = append(routes, fmt.Sprintf("nats://%s:%d", host, ports[3+i]))
 	}
 	for i := range 3 {
-		s, err := natsserver.NewServer(&natsserver.Options{ServerName: fmt.Sprint("n", i), Host: host, Port: ports[i], JetStream: true,
+		s, err := natsserver.NewServer(&natsserver.Options{ServerName: fmt.Sprint("n", i), Host: host,
+			Port: ports[i], JetStream: true,
 			StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 8 << 20, Authorization: token,
 			LeafNode: natsserver.LeafNodeOpts{Host: host, Port: natsserver.RANDOM_PORT},
 			Cluster:  natsserver.ClusterOpts{Name: "fmp", Host: host, Port: ports[3+i]},
@@ -54,7 +55,8 @@ func natsCluster(t *testing.T, token string) (urls []string, servers []*natsserv
 		servers = append(servers, s)
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	}
-	for start := time.Now(); !slices.ContainsFunc(servers, (*natsserver.Server).JetStreamIsLeader); time.Sleep(100 * time.Millisecond) {
+	for start := time.Now(); !slices.ContainsFunc(servers,
+		(*natsserver.Server).JetStreamIsLeader); time.Sleep(100 * time.Millisecond) {
 		if time.Since(start) > time.Minute {
 			t.Fatal("the NATS servers have no leader")
 		}
@@ -62,8 +64,9 @@ func natsCluster(t *testing.T, token string) (urls []string, servers []*natsserv
 	return urls, servers
 }
 
-// TestCluster: fmp serve keeps a round on three NATS servers of which one dies in the middle of it. Every client gets its receipt, and the
-// classifier is byte for byte that of the server inside the program.
+// TestCluster: fmp serve keeps a round on three NATS servers of which one dies in the middle of it.
+// Every client gets its receipt, and the classifier is byte for byte that of the server inside the
+// program.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs three NATS servers and the programs")
@@ -85,10 +88,12 @@ func TestCluster(t *testing.T) {
 
 	urls, servers := natsCluster(t, token)
 	f.secret("nats.token", []byte(token+"\n"))
-	f.serve("--state", f.path("cluster"), "--nats", strings.Join(urls, ","), "--nats-replicas", "3", "--nats-token-file", f.path("nats.token"))
+	f.serve("--state", f.path("cluster"), "--nats", strings.Join(urls, ","), "--nats-replicas", "3",
+		"--nats-token-file", f.path("nats.token"))
 	for i, name := range f.names {
 		if i == clients/2 {
-			servers[slices.IndexFunc(servers, (*natsserver.Server).JetStreamIsLeader)].Shutdown() // the worst one
+			// the worst one
+			servers[slices.IndexFunc(servers, (*natsserver.Server).JetStreamIsLeader)].Shutdown()
 		}
 		join(name)
 	}

@@ -14,9 +14,11 @@ import (
 )
 
 // completer offers completions at the cursor; cobra's type, named.
-type completer = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
+type completer = func(cmd *cobra.Command, args []string,
+	toComplete string) ([]string, cobra.ShellCompDirective)
 
-// completeFiles offers files of the given extensions (without dots) for the first count arguments; count 0 means all.
+// completeFiles offers files of the given extensions (without dots) for the first count arguments;
+// count 0 means all.
 func completeFiles(count int, extensions ...string) completer {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if count > 0 && len(args) >= count {
@@ -56,7 +58,8 @@ func completeDataset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.Sh
 }
 
 // completeDownloads offers the data sets that can be downloaded.
-func completeDownloads(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+func completeDownloads(cmd *cobra.Command, args []string,
+	toComplete string) ([]string, cobra.ShellCompDirective) {
 	return completeNames(dataset.Published()...)(cmd, args, toComplete)
 }
 
@@ -121,21 +124,25 @@ var completionOf = map[string]completer{
 	"fmp results compare": completeDirs(2),
 }
 
-// flagCompletion holds the completions of flags that are no settings, by their name; settings have choices.
+// flagCompletion holds the completions of flags that are no settings, by their name; settings have
+// choices.
 var flagCompletion = map[string]completer{
-	"dataset":      completeDataset,
-	"aux":          completeDataset,
-	"dataset.dir":  completeDirs(0),
-	"method":       cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp),
-	"part":         cobra.FixedCompletions([]string{"train", "test"}, cobra.ShellCompDirectiveNoFileComp),
-	"variant":      cobra.FixedCompletions([]string{"digits", "digits-color"}, cobra.ShellCompDirectiveNoFileComp),
+	"dataset":     completeDataset,
+	"aux":         completeDataset,
+	"dataset.dir": completeDirs(0),
+	"method":      cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp),
+	"part": cobra.FixedCompletions([]string{"train", "test"},
+		cobra.ShellCompDirectiveNoFileComp),
+	"variant": cobra.FixedCompletions([]string{"digits", "digits-color"},
+		cobra.ShellCompDirectiveNoFileComp),
 	"predictor":    completeFiles(0, "onnx"),
 	"client-graph": completeFiles(0, "onnx"),
 	"from":         completeFiles(0, "onnx"),
 	"start":        completeFiles(0, "onnx"),
 }
 
-// addCompletion gives every command and flag its completion, and the command that prints the shells' scripts examples.
+// addCompletion gives every command and flag its completion, and the command that prints the
+// shells' scripts examples.
 func addCompletion(root *cobra.Command) {
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
@@ -175,7 +182,8 @@ func addCompletion(root *cobra.Command) {
 		write   func(io.Writer, bool) error
 	}{
 		"bash": {"  source <(fmp completion bash)", root.GenBashCompletionV2},
-		"zsh":  {"  source <(fmp completion zsh)", plainly(root.GenZshCompletion, root.GenZshCompletionNoDesc)},
+		"zsh": {"  source <(fmp completion zsh)",
+			plainly(root.GenZshCompletion, root.GenZshCompletionNoDesc)},
 		"fish": {"  fmp completion fish | source", root.GenFishCompletion},
 		"powershell": {"  fmp completion powershell | Out-String | Invoke-Expression",
 			plainly(root.GenPowerShellCompletionWithDesc, root.GenPowerShellCompletion)},

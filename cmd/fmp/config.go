@@ -16,22 +16,29 @@ import (
 // runAliases are short flags for the settings that are typed most.
 var runAliases = map[string]string{
 	"classes": "dataset.classes",
-	"dataset": "dataset.name", "data-dir": "dataset.dir", "on-bad": "dataset.bad", "extractor": "extractor.model",
+	"dataset": "dataset.name", "data-dir": "dataset.dir", "on-bad": "dataset.bad",
+	"extractor": "extractor.model",
 	"predictor": "predictor.model",
-	"embedding": "embedding.model", "preset": "extractor.preset", "layer": "extractor.output", "kappa": "extractor.kappa",
+	"embedding": "embedding.model", "preset": "extractor.preset", "layer": "extractor.output",
+	"kappa":  "extractor.kappa",
 	"resize": "extractor.resize", "clients": "federation.clients", "points": "federation.points",
-	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples", "fresh": "predictor.fresh",
-	"l2": "erm.l2", "scope": "posterior.scope", "engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider",
-	"out": "output.dir",
+	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples",
+	"fresh": "predictor.fresh",
+	"l2":    "erm.l2", "scope": "posterior.scope", "engine": "engine.name",
+	"threads":  "engine.threads",
+	"provider": "engine.provider",
+	"out":      "output.dir",
 }
 
 // engineAliases are those of commands that only choose an engine.
 var engineAliases = map[string]string{
-	"engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider", "library": "engine.library",
+	"engine": "engine.name", "threads": "engine.threads", "provider": "engine.provider",
+	"library": "engine.library",
 }
 
 // hardwareAliases are those of commands with an --engine of their own.
-var hardwareAliases = map[string]string{"threads": "engine.threads", "provider": "engine.provider", "library": "engine.library"}
+var hardwareAliases = map[string]string{"threads": "engine.threads", "provider": "engine.provider",
+	"library": "engine.library"}
 
 func newConfigCommand() *cobra.Command {
 	var asJSON, markdown bool
@@ -53,7 +60,8 @@ erm.l2 is FMP_ERM_L2.`,
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of key, value, source and meaning")
-	cmd.Flags().BoolVar(&markdown, "markdown", false, "print a page in Markdown: keys, values, variables, short flags and meanings")
+	cmd.Flags().BoolVar(&markdown, "markdown", false,
+		"print a page in Markdown: keys, values, variables, short flags and meanings")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
@@ -81,18 +89,18 @@ func settingsPage(w io.Writer, s *resolver) error {
 	}
 	var b strings.Builder
 	b.WriteString("# Settings\n\n" +
-		"Each is a key of a settings file (`--config FILE`), a variable of the environment, and a flag `--KEY VALUE`\n" +
-		"(some have a short one). Flags win over the environment, that over the file, that over the default.\n" +
-		"`fmp config` prints what holds and where it comes from. An unknown key is an error.\n\n" +
-		"| key | default | allowed | variable | short flag | meaning |\n" +
+		"Each is a key of a settings file (`--config FILE`), a variable of the environment, and a flag " +
+		"`--KEY VALUE`\n(some have a short one). Flags win over the environment, that over the file, " +
+		"that over the default.\n`fmp config` prints what holds and where it comes from. An unknown " +
+		"key is an error.\n\n| key | default | allowed | variable | short flag | meaning |\n" +
 		"| --- | --- | --- | --- | --- | --- |\n")
 	for _, x := range s.list {
 		value := "`" + showValue(x.Value) + "`"
 		if x.Source == sourceDataset {
 			value = "by data set"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", x.Key, value, x.Allowed, envName(x.Key), short[x.Key],
-			strings.ReplaceAll(x.Doc, "|", "\\|"))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` | %s | %s |\n", x.Key, value, x.Allowed,
+			envName(x.Key), short[x.Key], strings.ReplaceAll(x.Doc, "|", "\\|"))
 	}
 	optionsTable(&b)
 	_, err := io.WriteString(w, b.String())
@@ -102,17 +110,19 @@ func settingsPage(w io.Writer, s *resolver) error {
 // optionsTable writes the options of a round, which fmp pool, fmp merge and fmp serve read.
 func optionsTable(b *strings.Builder) {
 	b.WriteString("\n## Options of a round\n\n" +
-		"`fmp pool` reads them as settings, and `fmp serve` from the [round file](federate.md#the-round-file), by the name there; flags and\n" +
-		"variables of `fmp serve` take the place of the file's. Given in a round whose uploads do not read it, an option is an error.\n\n" +
-		"| in a round file | default | allowed | setting | variable | short flag | read by rounds of | meaning |\n" +
-		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+		"`fmp pool` reads them as settings, and `fmp serve` from the [round " +
+		"file](federate.md#the-round-file), by the name there; flags and\nvariables of `fmp serve` " +
+		"take the place of the file's. Given in a round whose uploads do not read it, an option is an " +
+		"error.\n\n| in a round file | default | allowed | setting | variable | short flag | read by " +
+		"rounds of | meaning |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	o := option.Default[pool.Options]()
 	for _, s := range option.List(&o) {
 		short := ""
 		if s.Flag != "" {
 			short = "`--" + s.Flag + "`"
 		}
-		fmt.Fprintf(b, "| `%s` | `%s` | %s | `%s` | `%s` | %s | %s | %s |\n", s.Name, showValue(s.Value.Interface()), s.Allowed(), s.Key,
-			envName(s.Key), short, strings.Join(strings.Fields(s.Tag.Get("rounds")), ", "), strings.ReplaceAll(s.Doc, "|", "\\|"))
+		fmt.Fprintf(b, "| `%s` | `%s` | %s | `%s` | `%s` | %s | %s | %s |\n", s.Name,
+			showValue(s.Value.Interface()), s.Allowed(), s.Key, envName(s.Key), short,
+			strings.Join(strings.Fields(s.Tag.Get("rounds")), ", "), strings.ReplaceAll(s.Doc, "|", "\\|"))
 	}
 }

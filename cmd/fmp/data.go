@@ -7,15 +7,16 @@ func newDataCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "data",
 		Short: "List, show, download, import and draw data sets",
-		Long: `Data sets are looked for in the data folder: --dataset.dir, else $FMP_DATA, else fmp/data in the user's cache
-folder. The drawn ones, digits and digits-color, need no files.`,
+		Long: `Data sets are looked for in the data folder: --dataset.dir, else $FMP_DATA, else fmp/data in the
+user's cache folder. The drawn ones, digits and digits-color, need no files.`,
 		Example: `  fmp data list
   fmp data pull mnist
   fmp data show --dataset digits -o digits.png`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newDataListCommand(), newDataShowCommand(), newDataPullCommand(), newDataImportCommand(), newDataSynthCommand())
+	cmd.AddCommand(newDataListCommand(), newDataShowCommand(), newDataPullCommand(),
+		newDataImportCommand(), newDataSynthCommand())
 	return cmd
 }
 
@@ -26,5 +27,6 @@ func dirFlag(cmd *cobra.Command, dir *string) {
 
 // onBadFlag binds the flag for images of folders that cannot be read; skipBad reads it.
 func onBadFlag(cmd *cobra.Command, onBad *string) {
-	cmd.Flags().StringVar(onBad, "on-bad", "fail", "what to do about images of a folder that cannot be read: fail or skip; all are named")
+	cmd.Flags().StringVar(onBad, "on-bad", "fail",
+		"what to do about images of a folder that cannot be read: fail or skip; all are named")
 }

@@ -16,9 +16,9 @@ func newDataImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FOLDER",
 		Short: "Copy a data set that you have into the data folder",
-		Long: `Copy a data set into the data folder after reading it whole: a folder of IDX files, of CIFAR's binary records,
-or of images by class (train/CLASS/... and test/CLASS/..., or CLASS/...), or CIFAR's official archive. Afterwards
-it has a name: --dataset NAME.`,
+		Long: `Copy a data set into the data folder after reading it whole: a folder of IDX files, of CIFAR's
+binary records, or of images by class (train/CLASS/... and test/CLASS/..., or CLASS/...), or CIFAR's
+official archive. Afterwards it has a name: --dataset NAME.`,
 		Example: `  fmp data import ~/Downloads/cifar-10-batches-bin
   fmp data import ./photos --name flowers`,
 		Args: exactArgs("a folder"),
@@ -41,13 +41,15 @@ it has a name: --dataset NAME.`,
 			for _, path := range bad {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %s cannot be read\n", cmd.CommandPath(), path)
 			}
-			return say(cmd.OutOrStdout(), asJSON, map[string]any{"name": got, "folder": folder, "left_out": len(bad)},
+			return say(cmd.OutOrStdout(), asJSON,
+				map[string]any{"name": got, "folder": folder, "left_out": len(bad)},
 				"%s is in %s; use it with --dataset %s\n", got, folder, got)
 		},
 	}
 	dirFlag(cmd, &dir)
 	f := cmd.Flags()
-	f.StringVar(&name, "name", "", "name to give it; default the folder's own, or CIFAR's official one")
+	f.StringVar(&name, "name", "",
+		"name to give it; default the folder's own, or CIFAR's official one")
 	onBadFlag(cmd, &onBad)
 	f.BoolVar(&replace, "replace", false, "replace a data set of that name")
 	f.BoolVar(&asJSON, "json", false, "print JSON")

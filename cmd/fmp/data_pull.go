@@ -16,9 +16,11 @@ func newDataPullCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull NAME",
 		Short: "Download a data set's official files, check them, and unpack them",
-		Long: `Download ` + suggest.Or(dataset.Published()...) + ` from where they are published into the data folder. Every file is checked
-against its published checksum and must be readable before it appears under its name. A download that was stopped
-resumes when the same command is given again; a data set that is there already is left as it is.`,
+		Long: `Download ` + suggest.Or(dataset.Published()...) + ` from where they are published into the
+data folder. Every file is checked against its published checksum and must be readable before it
+appears under its name. A download
+that was stopped resumes when the same command is given again; a data set that is there already is
+left as it is.`,
 		Example: `  fmp data pull mnist
   fmp data pull cifar10 --dataset.dir /data`,
 		Args: exactArgs("the name of a data set"),
@@ -39,7 +41,8 @@ resumes when the same command is given again; a data set that is there already i
 			folder, err := store.Pull(cmd.Context(), s, to, d)
 			bar.close()
 			if err != nil {
-				return fmt.Errorf("%w\nWith the files at hand, from %s, give: fmp data import FOLDER", err, s.Home)
+				return fmt.Errorf("%w\nWith the files at hand, from %s, give: fmp data import FOLDER", err,
+					s.Home)
 			}
 			return say(cmd.OutOrStdout(), asJSON, map[string]string{"name": s.Name, "folder": folder},
 				"%s is in %s\n", s.Name, folder)

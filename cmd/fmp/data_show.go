@@ -22,8 +22,8 @@ func newDataShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Tell what a data set holds, and draw a contact sheet of its images",
-		Long: `Print the number of images, their size, the classes and the parts of a data set. With --out a PNG is written,
-with one row of images for each class.`,
+		Long: `Print the number of images, their size, the classes and the parts of a data set. With --out a PNG is
+written, with one row of images for each class.`,
 		Example: `  fmp data show --dataset digits-color -o sheet.png
   fmp data show --dataset ./photos --json`,
 		Args: noArgs,
@@ -64,8 +64,10 @@ with one row of images for each class.`,
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), map[string]any{
-					"name": ds.Name, "height": ds.Train.H, "width": ds.Train.W, "channels": ds.Train.Ch, "train": ds.Train.N, "test": ds.Test.N,
-					"extra": ds.Extra.N, "classes": ds.Classes, "class_counts": counts, "splits": splits, "notes": ds.Notes, "digest": ds.Digest,
+					"name": ds.Name, "height": ds.Train.H, "width": ds.Train.W, "channels": ds.Train.Ch,
+					"train": ds.Train.N, "test": ds.Test.N,
+					"extra": ds.Extra.N, "classes": ds.Classes, "class_counts": counts, "splits": splits,
+					"notes": ds.Notes, "digest": ds.Digest,
 					"sheet": out,
 				})
 			}
@@ -75,7 +77,8 @@ with one row of images for each class.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "dataset", "digits", "data set, or a folder of images by class")
 	dirFlag(cmd, &o.Dir)
-	f.StringVar(&o.Classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
+	f.StringVar(&o.Classes, "classes", "",
+		"classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
 	onBadFlag(cmd, &onBad)
 	f.Uint64Var(&o.Seed, "seed", 0, "seed of the drawn data sets")
 	f.StringVarP(&out, "out", "o", "", "PNG `FILE` of the contact sheet")
@@ -87,13 +90,17 @@ with one row of images for each class.`,
 	return cmd
 }
 
-// printDataset writes the numbers of a data set, its classes, and the file of its contact sheet, if there is one.
-func printDataset(w io.Writer, ds *dataset.Dataset, splits dataset.Splits, counts []int, sheet string) error {
-	fmt.Fprintf(w, "%s: %d training and %d test images of %dx%d pixels, %d channels\n", ds.Name, ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W,
-		ds.Train.Ch)
-	fmt.Fprintf(w, "parts: extractor %d, corpus %d, clients %d", splits.Extractor.Len(), splits.Corpus.Len(), splits.Clients.Len())
+// printDataset writes the numbers of a data set, its classes, and the file of its contact sheet, if
+// there is one.
+func printDataset(w io.Writer, ds *dataset.Dataset, splits dataset.Splits, counts []int,
+	sheet string) error {
+	fmt.Fprintf(w, "%s: %d training and %d test images of %dx%d pixels, %d channels\n", ds.Name,
+		ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
+	fmt.Fprintf(w, "parts: extractor %d, corpus %d, clients %d", splits.Extractor.Len(),
+		splits.Corpus.Len(), splits.Clients.Len())
 	if ds.Extra.N > 0 {
-		fmt.Fprintf(w, "; %d images of %d classes that were not chosen, for the extractor alone", ds.Extra.N, len(ds.ExtraClasses))
+		fmt.Fprintf(w, "; %d images of %d classes that were not chosen, for the extractor alone",
+			ds.Extra.N, len(ds.ExtraClasses))
 	}
 	fmt.Fprintf(w, "\n%d classes:", len(ds.Classes))
 	for i, c := range ds.Classes {

@@ -22,14 +22,16 @@ func newDataSynthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "synth",
 		Short: "Draw the embedded digits and write them as files",
-		Long: `Draw printed digits in many typefaces, rotated, sheared, warped, thickened or eroded, blurred and crossed
-by clutter; those of the test images are in other typefaces than those of the training images. Variant digits is
-28x28 grey, digits-color 32x32 colour on textured backgrounds. The same seed and sizes give the same bytes.
+		Long: `Draw printed digits in many typefaces, rotated, sheared, warped, thickened or eroded, blurred and
+crossed by clutter; those of the test images are in other typefaces than those of the training
+images. Variant digits is 28x28 grey, digits-color 32x32 colour on textured backgrounds. The same
+seed and sizes give the same bytes.
 
-Written are train-images, train-labels, t10k-images and t10k-labels (IDX; images in colour have a fourth dimension)
-and classes.txt. With --photos they are PNG and JPEG files in train/CLASS and test/CLASS, four times as large, some
-of them stored lying on their side as phones do. With --dicom they are uncompressed DICOM files of 16-bit grey, in the
-same folders and of the same size, with an empty name of the patient. fmp reads each of these back by the folder's path.`,
+Written are train-images, train-labels, t10k-images and t10k-labels (IDX; images in colour have a
+fourth dimension) and classes.txt. With --photos they are PNG and JPEG files in train/CLASS and
+test/CLASS, four times as large, some of them stored lying on their side as phones do. With --dicom
+they are uncompressed DICOM files of 16-bit grey, in the same folders and of the same size, with an
+empty name of the patient. fmp reads each of these back by the folder's path.`,
 		Example: `  fmp data synth --out digits --seed 1
   fmp data synth --out photos --photos --train 60 --test 200
   fmp data synth --out scans --dicom --train 60 --test 200
@@ -46,7 +48,8 @@ same folders and of the same size, with an empty name of the patient. fmp reads 
 				return usageErrorf("--photos and --dicom exclude each other")
 			}
 			if scans && variant != string(digits.Grey) {
-				return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out", variant)
+				return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out",
+					variant)
 			}
 			c.Variant = digits.Variant(variant)
 			bar := newProgress(cmd.ErrOrStderr())
@@ -70,8 +73,9 @@ same folders and of the same size, with an empty name of the patient. fmp reads 
 			if err := write(out, ds); err != nil {
 				return err
 			}
-			return say(cmd.OutOrStdout(), asJSON, map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N,
-				"test": ds.Test.N}, "%s: %d training and %d test images\n", out, ds.Train.N, ds.Test.N)
+			return say(cmd.OutOrStdout(), asJSON,
+				map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N,
+					"test": ds.Test.N}, "%s: %d training and %d test images\n", out, ds.Train.N, ds.Test.N)
 		},
 	}
 	f := cmd.Flags()
@@ -81,7 +85,8 @@ same folders and of the same size, with an empty name of the patient. fmp reads 
 	f.StringVar(&variant, "variant", string(digits.Grey), "digits or digits-color")
 	f.IntVar(&c.Train, "train", digits.DefaultTrain, "number of training images")
 	f.IntVar(&c.Test, "test", digits.DefaultTest, "number of test images")
-	f.BoolVar(&photos, "photos", false, "write PNG and JPEG files in folders by class in place of IDX files")
+	f.BoolVar(&photos, "photos", false,
+		"write PNG and JPEG files in folders by class in place of IDX files")
 	f.BoolVar(&scans, "dicom", false, "write DICOM files in folders by class in place of IDX files")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

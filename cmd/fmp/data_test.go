@@ -13,17 +13,21 @@ import (
 
 func TestDataCommands(t *testing.T) {
 	dir := t.TempDir()
-	drawn, data, sheet := filepath.Join(dir, "drawn"), filepath.Join(dir, "data"), filepath.Join(dir, "sheet.png")
+	drawn, data, sheet := filepath.Join(dir, "drawn"), filepath.Join(dir, "data"),
+		filepath.Join(dir, "sheet.png")
 	for _, c := range []struct {
 		args []string
 		want []string // parts of stdout
 	}{
-		{[]string{"data", "synth", "--out", drawn, "--train", "120", "--test", "30", "--seed", "4"}, []string{"120 training and 30 test images"}},
+		{[]string{"data", "synth", "--out", drawn, "--train", "120", "--test", "30", "--seed", "4"},
+			[]string{"120 training and 30 test images"}},
 		{[]string{"data", "show", "--dataset", drawn, "-o", sheet, "--columns", "5"},
 			[]string{"120 training", "28x28", "extractor 60, corpus 45, clients 15", sheet}},
-		{[]string{"data", "import", drawn, "--name", "mine", "--dataset.dir", data}, []string{"--dataset mine"}},
+		{[]string{"data", "import", drawn, "--name", "mine", "--dataset.dir", data},
+			[]string{"--dataset mine"}},
 		{[]string{"data", "list", "--dataset.dir", data}, []string{"mine", "fmp data pull mnist"}},
-		{[]string{"data", "show", "--dataset", "mine", "--dataset.dir", data, "--json"}, []string{`"train": 120`}},
+		{[]string{"data", "show", "--dataset", "mine", "--dataset.dir", data, "--json"},
+			[]string{`"train": 120`}},
 	} {
 		code, stdout, stderr := runFMP(t, c.args...)
 		if code != exitOK {
@@ -56,7 +60,8 @@ func TestDataListJSON(t *testing.T) {
 		t.Fatalf("%v: %s", err, stdout)
 	}
 	for _, s := range list {
-		if drawn := strings.HasPrefix(s.Name, "digits"); s.Present != drawn || (s.Missing == "") != drawn {
+		if drawn := strings.HasPrefix(s.Name, "digits"); s.Present != drawn ||
+			(s.Missing == "") != drawn {
 			t.Errorf("%+v in an empty folder", s)
 		}
 	}
@@ -65,7 +70,8 @@ func TestDataListJSON(t *testing.T) {
 func TestDataErrors(t *testing.T) {
 	dir := t.TempDir()
 	truncated := filepath.Join(dir, "truncated")
-	if code, _, stderr := runFMP(t, "data", "synth", "-o", truncated, "--train", "20", "--test", "20"); code != exitOK {
+	if code, _, stderr := runFMP(t, "data", "synth", "-o", truncated, "--train", "20", "--test",
+		"20"); code != exitOK {
 		t.Fatal(stderr)
 	}
 	images := filepath.Join(truncated, "train-images-idx3-ubyte")
@@ -78,15 +84,19 @@ func TestDataErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{"data", "show", "--dataset", truncated}, exitUsage, "truncated"},
-		{[]string{"data", "show", "--dataset", "mnist", "--dataset.dir", dir}, exitMissing, "fmp data pull mnist"},
+		{[]string{"data", "show", "--dataset", "mnist", "--dataset.dir", dir}, exitMissing,
+			"fmp data pull mnist"},
 		{[]string{"data", "show", "--part", "both"}, exitUsage, "train and test"},
 		{[]string{"data", "pull", "imagenet"}, exitUsage, "mnist, cifar10 or cifar100"},
 		{[]string{"data", "pull", "minst"}, exitUsage, "did you mean mnist?"},
-		{[]string{"data", "show", "--dataset", "cifar-10", "--dataset.dir", dir}, exitMissing, "did you mean cifar10?"},
+		{[]string{"data", "show", "--dataset", "cifar-10", "--dataset.dir", dir}, exitMissing,
+			"did you mean cifar10?"},
 		{[]string{"data", "pull", "mnist", "--data-dir", dir}, exitUsage, "did you mean --dataset.dir?"},
 		{[]string{"data", "pull"}, exitUsage, "name of a data set"},
-		{[]string{"data", "import", truncated, "--dataset.dir", filepath.Join(dir, "data")}, exitUsage, "truncated"},
-		{[]string{"data", "import", filepath.Join(dir, "nothing"), "--dataset.dir", dir}, exitMissing, "nothing"},
+		{[]string{"data", "import", truncated, "--dataset.dir", filepath.Join(dir, "data")},
+			exitUsage, "truncated"},
+		{[]string{"data", "import", filepath.Join(dir, "nothing"), "--dataset.dir", dir},
+			exitMissing, "nothing"},
 		{[]string{"data", "synth"}, exitUsage, "--out"},
 		{[]string{"data", "synth", "-o", images}, exitUsage, "is a file"},
 		{[]string{"data", "synth", "-o", dir, "--variant", "letters"}, exitUsage, "digits-color"},
@@ -104,7 +114,8 @@ func TestDataErrors(t *testing.T) {
 	}
 }
 
-// TestBadImagesOfFolders: every command that reads a folder of images names all that it cannot read, and can go on without.
+// TestBadImagesOfFolders: every command that reads a folder of images names all that it cannot
+// read, and can go on without.
 func TestBadImagesOfFolders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains")
@@ -112,10 +123,12 @@ func TestBadImagesOfFolders(t *testing.T) {
 	orttest.New(t) // skips where there is no ONNX Runtime, which trainings need
 	dir := t.TempDir()
 	photos := filepath.Join(dir, "photos")
-	if code, _, stderr := runFMP(t, "data", "synth", "--photos", "--out", photos, "--train", "300", "--test", "40"); code != exitOK {
+	if code, _, stderr := runFMP(t, "data", "synth", "--photos", "--out", photos, "--train", "300",
+		"--test", "40"); code != exitOK {
 		t.Fatal(stderr)
 	}
-	bad := []string{filepath.Join(photos, "train", "3", "bad.png"), filepath.Join(photos, "test", "4", "worse.jpg")}
+	bad := []string{filepath.Join(photos, "train", "3", "bad.png"),
+		filepath.Join(photos, "test", "4", "worse.jpg")}
 	for _, path := range bad {
 		if err := os.WriteFile(path, []byte("no picture"), 0o644); err != nil {
 			t.Fatal(err)
@@ -126,27 +139,32 @@ func TestBadImagesOfFolders(t *testing.T) {
 		{"data", "show", "--dataset", photos},
 		{"data", "import", photos, "--dataset.dir", filepath.Join(dir, "data")},
 		{"run", "--dataset", photos},
-		{"run", "--dataset", "digits", "--scores.other", photos, "--seeds", "1", "--methods", "LANN", "--out", filepath.Join(dir, "run")},
+		{"run", "--dataset", "digits", "--scores.other", photos, "--seeds", "1", "--methods", "LANN",
+			"--out", filepath.Join(dir, "run")},
 		{"train", "extractor", "--dataset", photos, "-o", out},
 		{"train", "patches", "--dataset", photos, "-o", out},
 		{"train", "conjugate", "--dataset", photos, "-o", out},
 	} {
 		code, _, stderr := runFMP(t, args...)
 		for _, path := range bad {
-			if code != exitUsage || !strings.Contains(stderr, path+": not a readable image") || !strings.Contains(stderr, "--on-bad skip") {
-				t.Errorf("fmp %s: exit code %d, want %d and %s named:\n%s", strings.Join(args, " "), code, exitUsage, path, stderr)
+			if code != exitUsage || !strings.Contains(stderr, path+": not a readable image") ||
+				!strings.Contains(stderr, "--on-bad skip") {
+				t.Errorf("fmp %s: exit code %d, want %d and %s named:\n%s", strings.Join(args, " "), code,
+					exitUsage, path, stderr)
 			}
 		}
 	}
 	for _, args := range [][]string{
 		{"data", "show", "--dataset", photos, "--on-bad", "skip"},
-		{"train", "patches", "--dataset", photos, "-o", out, "--filters", "12", "--dx", "4", "--on-bad", "skip"},
-		{"run", "--dataset", photos, "--extractor", out, "--on-bad", "skip", "--seeds", "1", "--clients", "2", "--points", "10", "--methods",
-			"LANN", "--out", filepath.Join(dir, "skipped")},
+		{"train", "patches", "--dataset", photos, "-o", out, "--filters", "12", "--dx", "4",
+			"--on-bad", "skip"},
+		{"run", "--dataset", photos, "--extractor", out, "--on-bad", "skip", "--seeds", "1", "--clients",
+			"2", "--points", "10", "--methods", "LANN", "--out", filepath.Join(dir, "skipped")},
 	} {
 		code, stdout, stderr := runFMP(t, args...)
-		if code != exitOK || !strings.Contains(stdout+stderr, "2 of 342 images under photos cannot be read and were left out: "+
-			"train/3/bad.png, test/4/worse.jpg") {
+		if code != exitOK || !strings.Contains(stdout+stderr,
+			"2 of 342 images under photos cannot be read and were left out: "+
+				"train/3/bad.png, test/4/worse.jpg") {
 			t.Errorf("fmp %s: exit code %d:\n%s%s", strings.Join(args, " "), code, stdout, stderr)
 		}
 	}

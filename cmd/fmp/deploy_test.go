@@ -18,7 +18,8 @@ import (
 	"fmp/pipeline/federate/selfsigned"
 )
 
-// TestDeploy: the commands of the compose file and the systemd units are commands of this program, with flags that it has.
+// TestDeploy: the commands of the compose file and the systemd units are commands of this program,
+// with flags that it has.
 func TestDeploy(t *testing.T) {
 	read := func(name string) []byte {
 		data, err := os.ReadFile("../../examples/deploy/" + name)
@@ -49,7 +50,8 @@ func TestDeploy(t *testing.T) {
 		}
 		commands[name] = text
 		for _, m := range regexp.MustCompile(`/run/secrets/(\S+)`).FindAllStringSubmatch(text, -1) {
-			if !strings.Contains(strings.Join(s.Secrets, " ")+" ", m[1]+" ") || compose.Secrets[m[1]].File == "" {
+			if !strings.Contains(strings.Join(s.Secrets, " ")+" ", m[1]+" ") ||
+				compose.Secrets[m[1]].File == "" {
 				t.Errorf("service %s reads the secret %s, which it is not given", name, m[1])
 			}
 		}
@@ -156,12 +158,14 @@ func podSets(t *testing.T) map[string]podSet {
 	return all
 }
 
-// TestKubernetes: containers of the program run its commands, with flags that it has and files of volumes that are mounted; every probe
-// asks a path that the server has, liveness none that fails on a full disk; every container states what it needs.
+// TestKubernetes: containers of the program run its commands, with flags that it has and files of
+// volumes that are mounted; every probe asks a path that the server has, liveness none that fails
+// on a full disk; every container states what it needs.
 func TestKubernetes(t *testing.T) {
 	all := podSets(t)
 	if len(all) != 4 {
-		t.Fatalf("%d sets of pods; want the NATS servers, the server, the workers and those that merge", len(all))
+		t.Fatalf("%d sets of pods; want the NATS servers, the server, the workers and those that merge",
+			len(all))
 	}
 	api, err := os.ReadFile("../../pipeline/federate/service/openapi.yaml")
 	if err != nil {
@@ -179,11 +183,13 @@ func TestKubernetes(t *testing.T) {
 	}
 	if c := all["fmp-server"].Spec.Template.Spec.Containers[0]; c.Readiness.HTTPGet.Path != "/readyz" ||
 		c.Liveness.HTTPGet.Path != "/healthz" {
-		t.Errorf("the server is asked for %s to be ready and for %s to live", c.Readiness.HTTPGet.Path, c.Liveness.HTTPGet.Path)
+		t.Errorf("the server is asked for %s to be ready and for %s to live", c.Readiness.HTTPGet.Path,
+			c.Liveness.HTTPGet.Path)
 	}
 }
 
-// checkPods reports a container that states no resources, reads a file of no volume that is mounted, or runs no command of this program.
+// checkPods reports a container that states no resources, reads a file of no volume that is
+// mounted, or runs no command of this program.
 func checkPods(t *testing.T, name string, w podSet) {
 	t.Helper()
 	pod := w.Spec.Template.Spec
@@ -201,7 +207,8 @@ func checkPods(t *testing.T, name string, w podSet) {
 			t.Errorf("%s mounts %s, which is no volume", name, m.Name)
 		}
 	}
-	if c.Resources.Requests["memory"] == "" || c.Resources.Requests["cpu"] == "" || c.Resources.Limits["memory"] == "" {
+	if c.Resources.Requests["memory"] == "" || c.Resources.Requests["cpu"] == "" ||
+		c.Resources.Limits["memory"] == "" {
 		t.Errorf("%s: resources %v", name, c.Resources)
 	}
 	files := slices.Clone(c.Args)
@@ -210,7 +217,8 @@ func checkPods(t *testing.T, name string, w podSet) {
 	}
 	for _, a := range files {
 		_, file, _ := strings.Cut(a, "=")
-		if strings.HasPrefix(file, "/") && !slices.ContainsFunc(mounted, func(m string) bool { return strings.HasPrefix(file+"/", m) }) {
+		if strings.HasPrefix(file, "/") &&
+			!slices.ContainsFunc(mounted, func(m string) bool { return strings.HasPrefix(file+"/", m) }) {
 			t.Errorf("%s: %s is in no volume", name, a)
 		}
 	}
@@ -219,8 +227,8 @@ func checkPods(t *testing.T, name string, w podSet) {
 	}
 }
 
-// TestKubernetesFeatures: the JobSet has a queue of Kueue; each index of its Indexed Job computes the shard of that number and is tried
-// again; the merging waits for all, in the same store.
+// TestKubernetesFeatures: the JobSet has a queue of Kueue; each index of its Indexed Job computes
+// the shard of that number and is tried again; the merging waits for all, in the same store.
 func TestKubernetesFeatures(t *testing.T) {
 	data, err := os.ReadFile("../../examples/deploy/kubernetes/features/features.yaml")
 	if err != nil {
@@ -230,7 +238,8 @@ func TestKubernetesFeatures(t *testing.T) {
 	if err := yaml.Unmarshal(data, &set); err != nil {
 		t.Fatal(err)
 	}
-	if set.Kind != "JobSet" || set.Metadata.Labels["kueue.x-k8s.io/queue-name"] == "" || len(set.Spec.Jobs) != 2 {
+	if set.Kind != "JobSet" || set.Metadata.Labels["kueue.x-k8s.io/queue-name"] == "" ||
+		len(set.Spec.Jobs) != 2 {
 		t.Fatalf("kind %s, labels %v, %d jobs", set.Kind, set.Metadata.Labels, len(set.Spec.Jobs))
 	}
 	for _, j := range set.Spec.Jobs {
@@ -240,10 +249,11 @@ func TestKubernetesFeatures(t *testing.T) {
 	args := shards.Template.Spec.Template.Spec.Containers[0].Args
 	text, ok := strings.CutPrefix(args[len(args)-1], "--shard=")
 	_, n, err := parseShard(strings.ReplaceAll(text, "$(SHARD)", "0"))
-	if !ok || err != nil || n != shards.Template.Spec.Completions || shards.Template.Spec.Mode != "Indexed" ||
+	if !ok || err != nil || n != shards.Template.Spec.Completions ||
+		shards.Template.Spec.Mode != "Indexed" ||
 		shards.Template.Spec.Retries < 1 {
-		t.Errorf("shard %q of %d completions, mode %s, %d retries: %v", text, shards.Template.Spec.Completions, shards.Template.Spec.Mode,
-			shards.Template.Spec.Retries, err)
+		t.Errorf("shard %q of %d completions, mode %s, %d retries: %v", text,
+			shards.Template.Spec.Completions, shards.Template.Spec.Mode, shards.Template.Spec.Retries, err)
 	}
 	if !regexp.MustCompile(`name: SHARD\s+valueFrom: \{fieldRef: \{fieldPath: "` +
 		`metadata\.annotations\['batch\.kubernetes\.io/job-completion-index'\]"`).Match(data) {
@@ -252,14 +262,15 @@ func TestKubernetesFeatures(t *testing.T) {
 	if d := merge.DependsOn; len(d) != 1 || d[0].Name != shards.Name || d[0].Status != "Complete" {
 		t.Errorf("the merging waits for %v", d)
 	}
-	a, b := shards.Template.Spec.Template.Spec.Containers[0].Env, merge.Template.Spec.Template.Spec.Containers[0].Env
+	a, b := shards.Template.Spec.Template.Spec.Containers[0].Env,
+		merge.Template.Spec.Template.Spec.Containers[0].Env
 	if !slices.Contains(a, b[0]) {
 		t.Errorf("the shards are in %v, the merging in %v", a, b)
 	}
 }
 
-// TestKubernetesNATS: the configuration of the NATS servers is one that NATS takes: TLS, a token, JetStream that syncs each write, three
-// servers.
+// TestKubernetesNATS: the configuration of the NATS servers is one that NATS takes: TLS, a token,
+// JetStream that syncs each write, three servers.
 func TestKubernetesNATS(t *testing.T) {
 	data, err := os.ReadFile("../../examples/deploy/kubernetes/nats.conf")
 	if err != nil {
@@ -280,8 +291,10 @@ func TestKubernetesNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.ServerName != "nats-0" || o.Authorization != "secret" || o.TLSConfig == nil || o.Cluster.TLSConfig == nil || !o.JetStream ||
+	if o.ServerName != "nats-0" || o.Authorization != "secret" || o.TLSConfig == nil ||
+		o.Cluster.TLSConfig == nil || !o.JetStream ||
 		!o.SyncAlways || len(o.Routes) != 3 {
-		t.Errorf("server %q, %d routes, JetStream %v, sync %v", o.ServerName, len(o.Routes), o.JetStream, o.SyncAlways)
+		t.Errorf("server %q, %d routes, JetStream %v, sync %v", o.ServerName, len(o.Routes),
+			o.JetStream, o.SyncAlways)
 	}
 }

@@ -59,9 +59,9 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is installed, what is missing and what to do about it",
 		Long: `Look for everything that a run with these settings needs: the ONNX Runtime library and its execution
-providers (each is made to run a small model), the pure engine, the data sets, the cache folder. What
-is missing comes with what to do about it. The exit code is 3 where something that is needed is missing,
-0 otherwise; a data set that the settings do not name is not needed.`,
+providers (each is made to run a small model), the pure engine, the data sets, the cache folder.
+What is missing comes with what to do about it. The exit code is 3 where something that is needed is
+missing, 0 otherwise; a data set that the settings do not name is not needed.`,
 		Example: `  fmp doctor
   fmp doctor --dataset cifar10
   fmp doctor --json`,
@@ -100,7 +100,8 @@ func diagnose(cfg experiment.Config) *diagnosis {
 		if !p.Works {
 			f.State, f.Detail = stateAbsent, p.Why
 			if p.Name == cfg.Engine.Provider {
-				f.State, f.Advice = stateMissing, "set engine.provider to cpu, or engine.library to a build of the ONNX Runtime with this provider"
+				f.State, f.Advice = stateMissing, "set engine.provider to cpu, or engine.library to a build "+
+					"of the ONNX Runtime with this provider"
 			}
 		}
 		add(f)
@@ -113,13 +114,14 @@ func diagnose(cfg experiment.Config) *diagnosis {
 	heif := finding{Name: "decoder of " + imagefile.HEIFFormats, State: stateOK}
 	var err error
 	if heif.Detail, err = imagefile.HEIFDecoder(); err != nil {
-		heif.State, heif.Detail, heif.Advice = stateAbsent, "only photographs of these formats need one", err.Error()
+		heif.State, heif.Detail, heif.Advice = stateAbsent,
+			"only photographs of these formats need one", err.Error()
 	}
 	add(heif)
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		add(finding{Name: "npm", State: stateAbsent, Detail: "only `fmp setup` uses it", Advice: "install Node.js, if the ONNX Runtime is to " +
-			"be fetched"})
+		add(finding{Name: "npm", State: stateAbsent, Detail: "only `fmp setup` uses it",
+			Advice: "install Node.js, if the ONNX Runtime is to be fetched"})
 	} else {
 		add(finding{Name: "npm", State: stateOK, Detail: npm})
 	}
@@ -141,7 +143,8 @@ func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 	}
 	d.Library = lib
 	if _, err := ort.New(ort.Options{Library: lib}); err != nil {
-		f.State, f.Detail, f.Advice = bad, err.Error(), fmt.Sprintf("remove %s or set %s to another library", lib, ort.LibraryEnv)
+		f.State, f.Detail, f.Advice = bad, err.Error(),
+			fmt.Sprintf("remove %s or set %s to another library", lib, ort.LibraryEnv)
 		return f
 	}
 	d.Version = ort.Version()
@@ -165,13 +168,15 @@ func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 
 // checkPure runs the small model on the engine that needs no library.
 func checkPure(cfg settings.Engine) finding {
-	f := finding{Name: "pure engine", State: stateOK, Detail: "runs models, slower than the ONNX Runtime"}
+	f := finding{Name: "pure engine", State: stateOK,
+		Detail: "runs models, slower than the ONNX Runtime"}
 	e, err := pure.New(engine.Options{Threads: 1})
 	if err == nil {
 		err = selfTest(e)
 	}
 	if err != nil {
-		f.State, f.Detail, f.Advice = stateAbsent, err.Error(), "please report this: it is a fault of the program"
+		f.State, f.Detail, f.Advice = stateAbsent, err.Error(),
+			"please report this: it is a fault of the program"
 		if cfg.Name == "pure" {
 			f.State = stateMissing
 		}
@@ -246,20 +251,23 @@ func checkCache() finding {
 		err = errors.Join(probe.Close(), os.Remove(probe.Name()))
 	}
 	if f.Detail = dir; err != nil {
-		f.State, f.Detail, f.Advice = stateMissing, err.Error(), "make it writable, or set XDG_CACHE_HOME to a folder that is"
+		f.State, f.Detail, f.Advice = stateMissing, err.Error(),
+			"make it writable, or set XDG_CACHE_HOME to a folder that is"
 	}
 	return f
 }
 
 func (d *diagnosis) print(out io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "fmp %s (%s, %s), %d cores\n", d.Program.Version, d.Program.Go, d.Program.Platform, d.Cores)
+	fmt.Fprintf(&b, "fmp %s (%s, %s), %d cores\n", d.Program.Version, d.Program.Go,
+		d.Program.Platform, d.Cores)
 	color := wantColor(out)
 	out = coloured(out)
 	for _, f := range d.Findings {
 		state := fmt.Sprintf("%-8s", f.State)
 		if color {
-			state = map[string]string{stateOK: "\x1b[32m", stateMissing: "\x1b[31m", stateAbsent: "\x1b[33m"}[f.State] + state + "\x1b[0m"
+			state = map[string]string{stateOK: "\x1b[32m", stateMissing: "\x1b[31m",
+				stateAbsent: "\x1b[33m"}[f.State] + state + "\x1b[0m"
 		}
 		text := printable.Line(f.Detail)
 		if text != "" && f.Advice != "" {

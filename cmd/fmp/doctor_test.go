@@ -31,10 +31,12 @@ func (d *diagnosis) find(name string) finding {
 func TestDoctorFindsTheRuntime(t *testing.T) {
 	needRuntime(t)
 	code, d := doctor(t)
-	if code != exitOK || !d.Healthy || d.Version == "" || d.find("ONNX Runtime").State != stateOK || d.find("provider cpu").State != stateOK {
+	if code != exitOK || !d.Healthy || d.Version == "" || d.find("ONNX Runtime").State != stateOK ||
+		d.find("provider cpu").State != stateOK {
 		t.Errorf("exit code %d: %+v", code, d)
 	}
-	if code, out, _ := runFMP(t, "doctor"); code != exitOK || strings.Contains(out, "\x1b") || !strings.Contains(out, d.Library) {
+	if code, out, _ := runFMP(t, "doctor"); code != exitOK || strings.Contains(out, "\x1b") ||
+		!strings.Contains(out, d.Library) {
 		t.Errorf("exit code %d, said:\n%s", code, out)
 	}
 }
@@ -49,11 +51,15 @@ func TestDoctorSaysWhatIsMissing(t *testing.T) {
 		code    int
 	}{
 		{"library", []string{"--engine.library", gone}, "ONNX Runtime", stateMissing, exitMissing},
-		{"library that is not needed", []string{"--engine.library", gone, "--engine", "pure"}, "ONNX Runtime", stateAbsent, exitOK},
+		{"library that is not needed", []string{"--engine.library", gone, "--engine", "pure"},
+			"ONNX Runtime", stateAbsent, exitOK},
 		{"library that was not asked for", []string{"--engine", "auto"}, "pure engine", stateOK, exitOK},
-		{"data set", []string{"--dataset", "cifar10", "--data-dir", t.TempDir(), "--engine", "pure"}, "data cifar10", stateMissing, exitMissing},
-		{"data set that is not needed", []string{"--data-dir", t.TempDir(), "--engine", "pure"}, "data cifar10", stateAbsent, exitOK},
-		{"folder of images", []string{"--dataset", "./nowhere", "--engine", "pure"}, "data ./nowhere", stateMissing, exitMissing},
+		{"data set", []string{"--dataset", "cifar10", "--data-dir", t.TempDir(), "--engine", "pure"},
+			"data cifar10", stateMissing, exitMissing},
+		{"data set that is not needed", []string{"--data-dir", t.TempDir(), "--engine", "pure"},
+			"data cifar10", stateAbsent, exitOK},
+		{"folder of images", []string{"--dataset", "./nowhere", "--engine", "pure"}, "data ./nowhere",
+			stateMissing, exitMissing},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.state == stateOK {
@@ -62,7 +68,8 @@ func TestDoctorSaysWhatIsMissing(t *testing.T) {
 			}
 			code, d := doctor(t, c.args...)
 			f := d.find(c.finding)
-			if code != c.code || f.State != c.state || f.Detail+f.Advice == "" || d.Healthy != (c.code == exitOK) {
+			if code != c.code || f.State != c.state || f.Detail+f.Advice == "" ||
+				d.Healthy != (c.code == exitOK) {
 				t.Errorf("exit code %d, finding %+v; want %d and %s with advice", code, f, c.code, c.state)
 			}
 		})

@@ -30,8 +30,9 @@ func endless(t *testing.T) string {
 		return onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)}
 	}
 	body := &onnx.Graph{
-		Name:    "body",
-		Inputs:  []onnx.ValueInfo{{Name: "turn", DType: onnx.Int64, Shape: []onnx.Dim{}}, boolean("go_on"), value("before")},
+		Name: "body",
+		Inputs: []onnx.ValueInfo{{Name: "turn", DType: onnx.Int64, Shape: []onnx.Dim{}},
+			boolean("go_on"), value("before")},
 		Outputs: []onnx.ValueInfo{boolean("still"), value("after")},
 		Nodes: []*onnx.Node{
 			{Name: "still", Op: "Identity", Inputs: []string{"go_on"}, Outputs: []string{"still"}},
@@ -39,9 +40,11 @@ func endless(t *testing.T) string {
 		},
 	}
 	m := onnx.NewModel(&onnx.Graph{
-		Name: "endless", Inputs: []onnx.ValueInfo{value("x"), boolean("go")}, Outputs: []onnx.ValueInfo{value("y")},
-		Nodes: []*onnx.Node{{Name: "loop", Op: "Loop", Inputs: []string{"", "go", "x"}, Outputs: []string{"y"},
-			Attrs: []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: body}}}},
+		Name: "endless", Inputs: []onnx.ValueInfo{value("x"), boolean("go")},
+		Outputs: []onnx.ValueInfo{value("y")},
+		Nodes: []*onnx.Node{{Name: "loop", Op: "Loop", Inputs: []string{"", "go", "x"},
+			Outputs: []string{"y"},
+			Attrs:   []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: body}}}},
 	})
 	path := filepath.Join(t.TempDir(), "endless.onnx")
 	if err := serde.Save(path, m); err != nil {
@@ -51,9 +54,11 @@ func endless(t *testing.T) string {
 }
 
 func endlessRun(t *testing.T) (args []string, out string) {
-	x, yes := saveTensor(t, "x.npy", onnx.Vector[float32](1)), saveTensor(t, "go.npy", onnx.Scalar(true))
+	x, yes := saveTensor(t, "x.npy", onnx.Vector[float32](1)),
+		saveTensor(t, "go.npy", onnx.Scalar(true))
 	out = filepath.Join(t.TempDir(), "out")
-	return []string{"onnx", "run", endless(t), "--input", "x=" + x, "--input", "go=" + yes, "--out", out, "--engine", "ort"}, out
+	return []string{"onnx", "run", endless(t), "--input", "x=" + x, "--input", "go=" + yes, "--out",
+		out, "--engine", "ort"}, out
 }
 
 func TestTimeLimit(t *testing.T) {
@@ -61,7 +66,8 @@ func TestTimeLimit(t *testing.T) {
 	args, out := endlessRun(t)
 	begun := time.Now()
 	code, _, errs := runFMP(t, append(args, "--time-limit", "300ms")...)
-	if code != exitFailed || !strings.Contains(errs, "--time-limit 300ms") || strings.Count(errs, "\n") != 1 {
+	if code != exitFailed || !strings.Contains(errs, "--time-limit 300ms") ||
+		strings.Count(errs, "\n") != 1 {
 		t.Errorf("exit code %d, said %q", code, errs)
 	}
 	if took := time.Since(begun); took > 10*time.Second {
@@ -70,12 +76,14 @@ func TestTimeLimit(t *testing.T) {
 	if _, err := os.Stat(out); err == nil {
 		t.Error("outputs were written")
 	}
-	if code, _, errs := runFMP(t, append(args, "--time-limit", "-1s")...); code != exitUsage || !strings.Contains(errs, "--time-limit") {
+	if code, _, errs := runFMP(t, append(args, "--time-limit", "-1s")...); code != exitUsage ||
+		!strings.Contains(errs, "--time-limit") {
 		t.Errorf("a negative limit: exit code %d, said %q", code, errs)
 	}
 }
 
-// computes waits until a process has computed for a third of a second, where the system tells, as Linux does.
+// computes waits until a process has computed for a third of a second, where the system tells, as
+// Linux does.
 func computes(pid int) {
 	for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(10 * time.Millisecond) {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -83,13 +91,15 @@ func computes(pid int) {
 			return
 		}
 		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-		if ticks, err := strconv.Atoi(fields[11]); err != nil || ticks > 33 { // user time, in hundredths of a second
+		// user time, in hundredths of a second
+		if ticks, err := strconv.Atoi(fields[11]); err != nil || ticks > 33 {
 			return
 		}
 	}
 }
 
-// TestFirstSignalEndsTheProgram: one SIGINT, SIGTERM or SIGHUP ends the program, even where a model runs that would never end.
+// TestFirstSignalEndsTheProgram: one SIGINT, SIGTERM or SIGHUP ends the program, even where a model
+// runs that would never end.
 func TestFirstSignalEndsTheProgram(t *testing.T) {
 	needRuntime(t)
 	args, out := endlessRun(t)
@@ -114,7 +124,8 @@ func TestFirstSignalEndsTheProgram(t *testing.T) {
 		if took := time.Since(begun); took > 2*interrupt.Grace+5*time.Second {
 			t.Errorf("%v: it took %v to end", sig, took)
 		}
-		if code := c.ProcessState.ExitCode(); code != exitInterrupted || !strings.HasPrefix(errs.String(), "fmp: interrupted") {
+		if code := c.ProcessState.ExitCode(); code != exitInterrupted ||
+			!strings.HasPrefix(errs.String(), "fmp: interrupted") {
 			t.Errorf("%v: exit code %d, said %q", sig, code, errs.String())
 		}
 	}

@@ -19,14 +19,18 @@ type engineSettings struct {
 	Engine settings.Engine `yaml:"engine" json:"engine"`
 }
 
-// openEngine makes the engine that the settings ask for. auto is ort where its library is found and else
-// pure, with a line on stderr that says so. Threads is the number of threads of one operator: 1 where
-// figures must not depend on it (work is then shared among goroutines, see package ort), cfg.Threads where
-// only speed counts. When ctx is done, so are the runs of the engine's sessions. A missing library gives exit code 3, a wrong setting 2.
-func openEngine(ctx context.Context, cfg settings.Engine, threads int, stderr io.Writer) (engine.Engine, error) {
+// openEngine makes the engine that the settings ask for. auto is ort where its library is found and
+// else pure, with a line on stderr that says so. Threads is the number of threads of one operator:
+// 1 where figures must not depend on it (work is then shared among goroutines, see package ort),
+// cfg.Threads where only speed counts. When ctx is done, so are the runs of the engine's sessions.
+// A missing library gives exit code 3, a wrong setting 2.
+func openEngine(ctx context.Context, cfg settings.Engine, threads int,
+	stderr io.Writer) (engine.Engine, error) {
 	inGo := func() (engine.Engine, error) {
 		if cfg.Provider != "" && cfg.Provider != "cpu" {
-			return nil, fmt.Errorf("engine.provider is %q; engine pure runs on cpu alone, for others use engine ort", cfg.Provider)
+			return nil,
+				fmt.Errorf("engine.provider is %q; engine pure runs on cpu alone, for others use engine ort",
+					cfg.Provider)
 		}
 		return pure.New(engine.Options{Threads: threads})
 	}
@@ -40,8 +44,8 @@ func openEngine(ctx context.Context, cfg settings.Engine, threads int, stderr io
 			if libraryIsNeeded(cfg) {
 				return nil, missingError(err)
 			}
-			fmt.Fprintln(stderr, "No ONNX Runtime library was found: running on the pure-Go engine, which is slower (make setup fetches "+
-				"the library).")
+			fmt.Fprintln(stderr, "No ONNX Runtime library was found: running on the pure-Go engine, which "+
+				"is slower (make setup fetches the library).")
 			e, err = inGo()
 		}
 	case "pure":
@@ -55,11 +59,12 @@ func openEngine(ctx context.Context, cfg settings.Engine, threads int, stderr io
 	return engine.Under(ctx, e), nil
 }
 
-// libraryIsNeeded reports whether the settings or the environment ask for the ONNX Runtime by name, so that the
-// pure engine must not take its place.
+// libraryIsNeeded reports whether the settings or the environment ask for the ONNX Runtime by name,
+// so that the pure engine must not take its place.
 func libraryIsNeeded(cfg settings.Engine) bool {
 	if cfg.Name == "pure" {
 		return false
 	}
-	return cfg.Name == "ort" || cfg.Library != "" || os.Getenv(ort.LibraryEnv) != "" || (cfg.Provider != "" && cfg.Provider != "cpu")
+	return cfg.Name == "ort" || cfg.Library != "" || os.Getenv(ort.LibraryEnv) != "" ||
+		(cfg.Provider != "" && cfg.Provider != "cpu")
 }

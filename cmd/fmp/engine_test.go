@@ -25,13 +25,16 @@ func TestOpenEngine(t *testing.T) {
 		contains string // of what is said
 	}{
 		{"pure by name", settings.Engine{Name: "pure"}, "", "pure", exitOK, ""},
-		{"pure in the runtime's place", settings.Engine{Name: "auto", Provider: "cpu"}, "", "pure", exitOK, "pure-Go engine"},
+		{"pure in the runtime's place", settings.Engine{Name: "auto", Provider: "cpu"}, "", "pure",
+			exitOK, "pure-Go engine"},
 		{"ort by name", settings.Engine{Name: "ort"}, "", "", exitMissing, "make setup"},
 		{"library by name", settings.Engine{Name: "auto", Library: gone}, "", "", exitMissing, gone},
 		{"library of the environment", settings.Engine{Name: "auto"}, gone, "", exitMissing, gone},
-		{"provider by name", settings.Engine{Name: "auto", Provider: "cuda"}, "", "", exitMissing, "make setup"},
+		{"provider by name", settings.Engine{Name: "auto", Provider: "cuda"}, "", "",
+			exitMissing, "make setup"},
 		{"unknown engine", settings.Engine{Name: "tf"}, "", "", exitUsage, "allowed are auto, ort, pure"},
-		{"pure on another provider", settings.Engine{Name: "pure", Provider: "cuda"}, "", "", exitUsage, "cuda"},
+		{"pure on another provider", settings.Engine{Name: "pure", Provider: "cuda"}, "", "",
+			exitUsage, "cuda"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(ort.LibraryEnv, c.env)
@@ -42,8 +45,10 @@ func TestOpenEngine(t *testing.T) {
 			} else if e.Name() != c.engine {
 				t.Errorf("engine %s, want %s", e.Name(), c.engine)
 			}
-			if exitCode(err) != c.code || !strings.Contains(said.String(), c.contains) || c.contains == "" && said.String() != "" {
-				t.Errorf("exit code %d, said %q; want %d and %q", exitCode(err), said.String(), c.code, c.contains)
+			if exitCode(err) != c.code || !strings.Contains(said.String(), c.contains) || c.contains == "" &&
+				said.String() != "" {
+				t.Errorf("exit code %d, said %q; want %d and %q", exitCode(err), said.String(),
+					c.code, c.contains)
 			}
 		})
 	}

@@ -18,6 +18,25 @@ import (
 	"fmp/pipeline/option"
 )
 
+const evaluateHelp = `Print what the classifier is worth on images that no client had: accuracy with its interval,
+calibration error (ECE), negative log-likelihood, Brier score, recall and precision by class, the
+confusion matrix, the error rate where only the surest images are answered, and the images that it
+is surest and least sure of.
+
+IMAGES is a folder with one folder of images a class, named by the class (by its number with
+--class-numbers), a .csv of path,label, an IDX file with --labels, or, for a classifier of feature
+rows, a .npy with --labels. --report writes a page with diagrams and the images, which needs no
+network; --card a model card in Markdown.
+
+Of a classifier with prediction sets it says how many hold the true class, with the exact 95%
+interval of that share (Clopper and Pearson 1934): in all, by class, and with --by-client by client.
+The mean size of the sets is told for both scores.
+
+--pool takes the reports of sites that scored the classifier on their own images (fmp-edge
+evaluate), signed by clients of --roster, in place of IMAGES or beside them: accuracy and coverage
+at each site, over all, and for a further site, and how much they differ. --pooled takes what fmp
+serve made of such reports (/v1/rounds/N/evaluation). A model card has them too.`
+
 func newEvaluateCommand() *cobra.Command {
 	var page, card string
 	var asJSON, clients bool
@@ -28,25 +47,13 @@ func newEvaluateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evaluate CLASSIFIER [IMAGES]",
 		Short: "Score a classifier on labelled images: is it right, are its probabilities true?",
-		Long: `Print what the classifier is worth on images that no client had: accuracy with its interval, calibration error (ECE),
-negative log-likelihood, Brier score, recall and precision by class, the confusion matrix, the error rate where only
-the surest images are answered, and the images that it is surest and least sure of.
-
-IMAGES is a folder with one folder of images a class, named by the class (by its number with --class-numbers), a .csv of path,label,
-an IDX file with --labels, or, for a classifier of feature rows, a .npy with --labels. --report writes a page with
-diagrams and the images, which needs no network; --card a model card in Markdown.
-
-Of a classifier with prediction sets it says how many hold the true class, with the exact 95% interval of that share (Clopper and Pearson
-1934): in all, by class, and with --by-client by client. The mean size of the sets is told for both scores.
-
---pool takes the reports of sites that scored the classifier on their own images (fmp-edge evaluate), signed by clients of --roster,
-in place of IMAGES or beside them: accuracy and coverage at each site, over all, and for a further site, and how much they differ.
---pooled takes what fmp serve made of such reports (/v1/rounds/N/evaluation). A model card has them too.`,
+		Long:  evaluateHelp,
 		Example: `  fmp evaluate classifier.onnx test/
   fmp evaluate classifier.onnx test/ --report evaluation.html --card card.md
   fmp evaluate classifier.onnx clients/ --by-client --level 0.95
   fmp evaluate classifier.onnx t10k-images-idx3-ubyte --labels t10k-labels-idx1-ubyte --json
-  fmp evaluate classifier.onnx --pool site-1.evaluation.json --pool site-2.evaluation.json --roster roster.txt --card card.md`,
+  fmp evaluate classifier.onnx --pool site-1.evaluation.json --pool site-2.evaluation.json \
+    --roster roster.txt --card card.md`,
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if sites.given() && len(args) == 1 {
@@ -61,7 +68,8 @@ in place of IMAGES or beside them: accuracy and coverage at each site, over all,
 	fl.StringVar(&page, "report", "", "write a self-contained page to this `FILE` (.html)")
 	fl.StringVar(&card, "card", "", "write a model card to this `FILE` (.md)")
 	levelFlag(cmd, &level)
-	fl.BoolVar(&clients, "by-client", false, "IMAGES has one folder a client, each with one a class: score prediction sets by client as well")
+	fl.BoolVar(&clients, "by-client", false, "IMAGES has one folder a client, each with one a "+
+		"class: score prediction sets by client as well")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	outputs.Files(cmd.Flags(), "report", "card")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -96,8 +104,10 @@ in place of IMAGES or beside them: accuracy and coverage at each site, over all,
 	return cmd
 }
 
-// evaluated scores a classifier on the images of the second argument; without one the result tells of the classifier alone.
-func evaluated(cmd *cobra.Command, cfg engineSettings, args []string, level float64, images imageFlags, clients bool) (*evaluate.Result,
+// evaluated scores a classifier on the images of the second argument; without one the result tells
+// of the classifier alone.
+func evaluated(cmd *cobra.Command, cfg engineSettings, args []string, level float64,
+	images imageFlags, clients bool) (*evaluate.Result,
 	error) {
 	if len(args) == 1 {
 		_, f, err := models.Load(args[0])
@@ -108,7 +118,8 @@ func evaluated(cmd *cobra.Command, cfg engineSettings, args []string, level floa
 		if err == nil && f.Kind != models.KindClassifier {
 			err = fmt.Errorf("%s is of kind %q; want a classifier", args[0], f.Kind)
 		}
-		return &evaluate.Result{Model: f.Digest, Classes: f.Classes, Origin: o, Manifest: f}, usageError(err)
+		return &evaluate.Result{Model: f.Digest, Classes: f.Classes, Origin: o, Manifest: f},
+			usageError(err)
 	}
 	c, closeAll, err := openClassifier(cmd, cfg, args[0], level)
 	if err != nil {
@@ -151,9 +162,10 @@ func writePages(page, card, title string, args []string, r *evaluate.Result) err
 	return nil
 }
 
-// evaluatePath adds the images of a path to an evaluation, with byClient those of each folder in it as a client's. It returns the number
-// of those that were left out.
-func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evaluation, path string, f imageFlags, byClient bool) (int,
+// evaluatePath adds the images of a path to an evaluation, with byClient those of each folder in it
+// as a client's. It returns the number of those that were left out.
+func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evaluation, path string,
+	f imageFlags, byClient bool) (int,
 	error) {
 	clients := []string{""}
 	if byClient {
@@ -168,7 +180,8 @@ func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evalua
 			}
 		}
 		if len(clients) == 0 {
-			return 0, usageErrorf("--by-client: %s has no folders: want one a client, each with one a class", path)
+			return 0, usageErrorf("--by-client: %s has no folders: want one a client, each with one a class",
+				path)
 		}
 	}
 	total := 0

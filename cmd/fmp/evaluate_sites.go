@@ -25,9 +25,12 @@ type siteFlags struct {
 }
 
 func (f *siteFlags) bind(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.reports, "pool", nil, "`REPORT` of a site (fmp-edge evaluate), to be pooled with others (repeatable)")
-	cmd.Flags().StringVar(&f.roster, "roster", "", "`FILE` of the clients that may have signed the reports of --pool")
-	cmd.Flags().StringVar(&f.pooled, "pooled", "", "`FILE` of the report that fmp serve pooled (/v1/rounds/N/evaluation)")
+	cmd.Flags().StringArrayVar(&f.reports, "pool", nil,
+		"`REPORT` of a site (fmp-edge evaluate), to be pooled with others (repeatable)")
+	cmd.Flags().StringVar(&f.roster, "roster", "",
+		"`FILE` of the clients that may have signed the reports of --pool")
+	cmd.Flags().StringVar(&f.pooled, "pooled", "",
+		"`FILE` of the report that fmp serve pooled (/v1/rounds/N/evaluation)")
 }
 
 func (f *siteFlags) given() bool { return len(f.reports) > 0 || f.pooled != "" }
@@ -38,7 +41,8 @@ func (f *siteFlags) pool(of *evaluate.Result) (*sites.Result, error) {
 	case len(f.reports) > 0 && f.pooled != "":
 		return nil, errors.New("--pool and --pooled both say how the sites scored: give one")
 	case (len(f.reports) > 0) != (f.roster != ""):
-		return nil, errors.New("--pool REPORT and --roster FILE go together: the clients of the roster signed the reports")
+		return nil,
+			errors.New("--pool REPORT and --roster FILE go together: the clients of the roster signed the reports")
 	case f.pooled != "":
 		return f.read(of)
 	case len(f.reports) == 0:

@@ -12,8 +12,9 @@ import (
 	sites "fmp/pipeline/tally/pooled"
 )
 
-// TestCrossSite: sites score the served classifier on their own images and send signed counts; the server's report, that of the files, and
-// the model card say the same, and a report that was changed is refused.
+// TestCrossSite: sites score the served classifier on their own images and send signed counts; the
+// server's report, that of the files, and the model card say the same, and a report that was
+// changed is refused.
 func TestCrossSite(t *testing.T) {
 	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\n")
 	f.serve()
@@ -27,22 +28,26 @@ func TestCrossSite(t *testing.T) {
 	var reports []string
 	for i, name := range f.names {
 		images := f.path("site-" + name)
-		f.fmp("data", "synth", "-o", images, "--photos", "--train", "10", "--test", "60", "--seed", fmt.Sprint(i+1))
+		f.fmp("data", "synth", "-o", images, "--photos", "--train", "10", "--test", "60", "--seed",
+			fmt.Sprint(i+1))
 		reports = append(reports, "--pool", f.path(name+".json"))
 		noise := []string{"--least", "2"}
 		if i == 2 {
 			noise = []string{"--epsilon", "4", "--ledger", f.path("spent.jsonl")}
 		}
-		code, out := f.edge(append([]string{"evaluate", "--model", classifier, "--key", f.path("keys/" + name + ".key"), "--report-to",
-			"http://" + f.address, "--output", f.path(name + ".json"), filepath.Join(images, "test")}, noise...)...)
-		if code != 0 || !strings.Contains(out, "round 7 has these counts") || !strings.Contains(out, "images") {
+		code, out := f.edge(append([]string{"evaluate", "--model", classifier, "--key",
+			f.path("keys/" + name + ".key"), "--report-to", "http://" + f.address, "--output",
+			f.path(name + ".json"), filepath.Join(images, "test")}, noise...)...)
+		if code != 0 || !strings.Contains(out, "round 7 has these counts") ||
+			!strings.Contains(out, "images") {
 			t.Fatalf("%s: exit code %d: %s", name, code, out)
 		}
 	}
 	_, served := f.get(wire.RoundPath(7) + "/evaluation")
 	f.write("pooled.json", served)
 	var want sites.Result
-	if err := json.Unmarshal(served, &want); err != nil || len(want.Sites) != 3 || want.Sites[2].Sigma == 0 || want.Accuracy.Sites != 3 {
+	if err := json.Unmarshal(served, &want); err != nil || len(want.Sites) != 3 ||
+		want.Sites[2].Sigma == 0 || want.Accuracy.Sites != 3 {
 		t.Fatalf("%s: %v", served, err)
 	}
 	roster := []string{"--roster", f.path("roster.txt")}
@@ -66,17 +71,22 @@ func TestCrossSite(t *testing.T) {
 			}
 		}
 	}
-	f.write("changed.json", bytes.Replace(read(t, f.path("c000.json")), []byte(`"round": 7`), []byte(`"round": 8`), 1))
+	f.write("changed.json", bytes.Replace(read(t, f.path("c000.json")), []byte(`"round": 7`),
+		[]byte(`"round": 8`), 1))
 	for want, args := range map[string][]string{
-		"go together":         {classifier, "--pool", f.path("c000.json")},
-		"key that signed it":  append([]string{classifier, "--pool", f.path("changed.json")}, roster...),
-		"two reports":         append([]string{classifier, "--pool", f.path("c000.json"), "--pool", f.path("c000.json")}, roster...),
-		"both say":            append([]string{classifier, "--pool", f.path("c000.json"), "--pooled", f.path("pooled.json")}, roster...),
-		"no pooled report":    {classifier, "--pooled", f.path("c000.json")},
-		"--report shows":      {classifier, "--pooled", f.path("pooled.json"), "--report", f.path("page.html")},
+		"go together":        {classifier, "--pool", f.path("c000.json")},
+		"key that signed it": append([]string{classifier, "--pool", f.path("changed.json")}, roster...),
+		"two reports": append([]string{classifier, "--pool", f.path("c000.json"), "--pool",
+			f.path("c000.json")}, roster...),
+		"both say": append([]string{classifier, "--pool", f.path("c000.json"), "--pooled",
+			f.path("pooled.json")}, roster...),
+		"no pooled report": {classifier, "--pooled", f.path("c000.json")},
+		"--report shows": {classifier, "--pooled", f.path("pooled.json"), "--report",
+			f.path("page.html")},
 		"a CLASSIFIER IMAGES": {classifier},
 	} {
-		if code, _, stderr := runFMP(t, append([]string{"evaluate"}, args...)...); code != exitUsage || !strings.Contains(stderr, want) {
+		if code, _, stderr := runFMP(t, append([]string{"evaluate"}, args...)...); code != exitUsage ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
 		}
 	}

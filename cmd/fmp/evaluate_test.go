@@ -12,20 +12,21 @@ import (
 	"fmp/pipeline/evaluate"
 )
 
-// TestKeptModelsScoreAsTheRun: the classifiers that a run leaves score on the test images what its table says, to the last digit
-// printed; evaluate writes a page and a card; bad input is refused.
+// TestKeptModelsScoreAsTheRun: the classifiers that a run leaves score on the test images what its
+// table says, to the last digit printed; evaluate writes a page and a card; bad input is refused.
 func TestKeptModelsScoreAsTheRun(t *testing.T) {
 	emptyCache(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if code, _, errs := runFMP(t, "data", "synth", "-o", at("data"), "--train", "800", "--test", "150", "--seed", "3"); code != exitOK {
+	if code, _, errs := runFMP(t, "data", "synth", "-o", at("data"), "--train", "800", "--test", "150",
+		"--seed", "3"); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	images, labels := at("data/t10k-images-idx3-ubyte"), at("data/t10k-labels-idx1-ubyte")
-	code, out, errs := runFMP(t, "run", "--dataset", at("data"), "--seeds", "1", "--clients", "3", "--points", "20", "--methods",
-		"FMP,FMP-ISAB,MP,ANN",
-		"--extractor", shippedFile(t, models.KindExtractor), "--predictor", shippedFile(t, models.KindPredictor), "--embedding",
-		shippedFile(t, models.KindEmbedding),
+	code, out, errs := runFMP(t, "run", "--dataset", at("data"), "--seeds", "1", "--clients", "3",
+		"--points", "20", "--methods", "FMP,FMP-ISAB,MP,ANN",
+		"--extractor", shippedFile(t, models.KindExtractor), "--predictor",
+		shippedFile(t, models.KindPredictor), "--embedding", shippedFile(t, models.KindEmbedding),
 		"--set", "conjugate.model=untrained", "--keep-models", "--json", "--out", at("run"))
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
@@ -38,7 +39,8 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		t.Fatalf("kept %v, want the three martingale posteriors", run.Models)
 	}
 	for _, m := range run.Models {
-		code, out, errs := runFMP(t, "evaluate", m, images, "--labels", labels, "--json", "--report", at("page.html"), "--card", at("card.md"))
+		code, out, errs := runFMP(t, "evaluate", m, images, "--labels", labels, "--json", "--report",
+			at("page.html"), "--card", at("card.md"))
 		if code != exitOK {
 			t.Fatalf("%s: exit code %d: %s", m, code, errs)
 		}
@@ -68,10 +70,13 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 				n += k
 			}
 		}
-		if n != 150 || got.Images != 150 || float64(right)/150 != got.ACC || !(got.ACCLow < got.ACC && got.ACC < got.ACCHigh) {
-			t.Errorf("%s: %d images, %d right, ACC %v (%v to %v)", method, n, right, got.ACC, got.ACCLow, got.ACCHigh)
+		if n != 150 || got.Images != 150 || float64(right)/150 != got.ACC ||
+			!(got.ACCLow < got.ACC && got.ACC < got.ACCHigh) {
+			t.Errorf("%s: %d images, %d right, ACC %v (%v to %v)", method, n, right, got.ACC,
+				got.ACCLow, got.ACCHigh)
 		}
-		if last := got.Risk[len(got.Risk)-1]; last.Coverage != 1 || last.Risk < 1-got.ACC-1e-9 || last.Risk > 1-got.ACC+1e-9 {
+		if last := got.Risk[len(got.Risk)-1]; last.Coverage != 1 || last.Risk < 1-got.ACC-1e-9 ||
+			last.Risk > 1-got.ACC+1e-9 {
 			t.Errorf("%s: the error rate at full coverage is %+v, ACC %v", method, last, got.ACC)
 		}
 		for name, want := range map[string]string{"page.html": "Surest mistakes", "card.md": "3 clients with 60 images"} {
@@ -85,7 +90,8 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		}
 	}
 	code, out, errs = runFMP(t, "evaluate", run.Models[0], images, "--labels", labels)
-	if code != exitOK || !strings.Contains(out, "of 150 images of 10 classes") || !strings.Contains(out, "confusion") {
+	if code != exitOK || !strings.Contains(out, "of 150 images of 10 classes") ||
+		!strings.Contains(out, "confusion") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
 	if err := os.MkdirAll(at("bad/3"), 0o755); err != nil {
@@ -108,10 +114,12 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		{exitMissing, "gone", []string{run.Models[0], at("gone")}},
 		{exitMissing, "gone.onnx", []string{at("gone.onnx"), images}},
 		{exitUsage, "a CLASSIFIER IMAGES", []string{run.Models[0]}},
-		{exitUsage, "want the classifier", []string{shippedFile(t, models.KindClient), images, "--labels", labels}},
+		{exitUsage, "want the classifier",
+			[]string{shippedFile(t, models.KindClient), images, "--labels", labels}},
 		{exitUsage, "folders named by class", []string{run.Models[0], t.TempDir()}},
 	} {
-		if code, _, errs := runFMP(t, append([]string{"evaluate"}, c.args...)...); code != c.code || !strings.Contains(errs, c.want) {
+		if code, _, errs := runFMP(t, append([]string{"evaluate"}, c.args...)...); code != c.code ||
+			!strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, errs, c.code, c.want)
 		}
 	}

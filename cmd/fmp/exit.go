@@ -35,16 +35,17 @@ type silentError struct{ code int }
 
 func (e *silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// usageError marks err as the user's: bad usage, settings or input (exit code 2), or, where it says that a file, a
-// data set or the library is not there, as missing (3); a full disk, no memory and too many open files are nobody's usage (1). A nil err
-// stays nil.
+// usageError marks err as the user's: bad usage, settings or input (exit code 2), or, where it says
+// that a file, a data set or the library is not there, as missing (3); a full disk, no memory and
+// too many open files are nobody's usage (1). A nil err stays nil.
 func usageError(err error) error {
 	for _, full := range []error{syscall.ENOSPC, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, full) {
 			return coded(exitFailed, err)
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dataset.ErrNotFound) || errors.Is(err, ort.ErrNoLibrary) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dataset.ErrNotFound) ||
+		errors.Is(err, ort.ErrNoLibrary) {
 		return missingError(err)
 	}
 	return coded(exitUsage, err)
@@ -55,7 +56,8 @@ func usageErrorf(format string, args ...any) error {
 	return usageError(fmt.Errorf(format, args...))
 }
 
-// missingError marks err as a file, a data set or a library that is not there (exit code 3). A nil err stays nil.
+// missingError marks err as a file, a data set or a library that is not there (exit code 3). A nil
+// err stays nil.
 func missingError(err error) error { return coded(exitMissing, err) }
 
 func coded(code int, err error) error {

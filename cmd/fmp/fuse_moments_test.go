@@ -15,7 +15,8 @@ import (
 )
 
 func TestByteSize(t *testing.T) {
-	for s, want := range map[string]int{"64k": 65536, "2m": 2 << 20, "2M": 2 << 20, "1000": 1000, "16m": 16 << 20, "17m": 0, "0": 0, "-1k": 0,
+	for s, want := range map[string]int{"64k": 65536, "2m": 2 << 20, "2M": 2 << 20, "1000": 1000,
+		"16m": 16 << 20, "17m": 0, "0": 0, "-1k": 0,
 		"k": 0, "9999999999999m": 0, "1.5m": 0} {
 		var b byteSize
 		if err := b.Set(s); (err == nil) != (want != 0) || int(b) != want {
@@ -27,7 +28,8 @@ func TestByteSize(t *testing.T) {
 // TestWidth: the coordinates are all features where they fit, and fewer with fewer bytes.
 func TestWidth(t *testing.T) {
 	for bytes, want := range map[byteSize][2]int{2 << 20: {1280, 1280}, 256 << 10: {600, 720}, 64 << 10: {250, 360}} {
-		if k, err := (momentsFlags{bytes: bytes}).width(1280, 10); err != nil || k < want[0] || k > want[1] {
+		if k, err := (momentsFlags{bytes: bytes}).width(1280, 10); err != nil ||
+			k < want[0] || k > want[1] {
 			t.Errorf("%d bytes: %d coordinates, %v; want %v", bytes, k, err, want)
 		}
 	}
@@ -52,7 +54,8 @@ func TestFuseMoments(t *testing.T) {
 		t.Fatal(err)
 	}
 	for bytes, k := range map[string]int{"2m": 0, "2k": 15} {
-		if code, _, stderr := runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes", bytes, "--engine", "pure", "--kappa",
+		if code, _, stderr := runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes",
+			bytes, "--engine", "pure", "--kappa",
 			"3,.2", "-o", out); code != 0 {
 			t.Fatalf("--bytes %s: exit code %d: %s", bytes, code, stderr)
 		}
@@ -65,18 +68,21 @@ func TestFuseMoments(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"--class-names", "a,a"}, {"--class-names", "a,b", "--kappa", "3"}, {"--upload", "moments"}, {"--class-names", "a,b", "--bytes", "10"},
+		{"--class-names", "a,a"}, {"--class-names", "a,b", "--kappa", "3"}, {"--upload", "moments"},
+		{"--class-names", "a,b", "--bytes", "10"},
 		{"--upload", "moment"},
 	} {
-		if code, _, stderr := runFMP(t, append([]string{"fuse", "--engine", "pure", "--extractor", net, "-o", out}, args...)...); code != 2 ||
+		if code, _, stderr := runFMP(t,
+			append([]string{"fuse", "--engine", "pure", "--extractor", net, "-o", out},
+				args...)...); code != 2 ||
 			strings.Count(stderr, "\n") > 3 {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)
 		}
 	}
 }
 
-// TestFuseLearnsKappa: labelled images of other classes tell kappa, which the client graph keeps and the command prints; images too few for
-// it are an error that says how many are wanted.
+// TestFuseLearnsKappa: labelled images of other classes tell kappa, which the client graph keeps
+// and the command prints; images too few for it are an error that says how many are wanted.
 func TestFuseLearnsKappa(t *testing.T) {
 	const dx = 16
 	weights := onnx.ZerosF32(192, dx)
@@ -95,10 +101,12 @@ func TestFuseLearnsKappa(t *testing.T) {
 	}
 	fuse := func(images string) (int, string, string) {
 		photos := filepath.Join(dir, "photos-"+images)
-		if code, _, stderr := runFMP(t, "data", "synth", "-o", photos, "--photos", "--train", images, "--test", "20"); code != 0 {
+		if code, _, stderr := runFMP(t, "data", "synth", "-o", photos, "--photos", "--train", images,
+			"--test", "20"); code != 0 {
 			t.Fatalf("exit code %d: %s", code, stderr)
 		}
-		return runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--dataset", photos, "--engine", "pure", "-o", out)
+		return runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--dataset", photos,
+			"--engine", "pure", "-o", out)
 	}
 	if code, _, stderr := fuse("40"); code != 2 || !strings.Contains(stderr, "too few") {
 		t.Errorf("40 images: exit code %d: %s", code, stderr)
@@ -113,7 +121,8 @@ func TestFuseLearnsKappa(t *testing.T) {
 	}
 }
 
-// TestFuseSaysWhatIsCut: features come from before the last layer, or from the layer that is asked for, and the layers behind are named.
+// TestFuseSaysWhatIsCut: features come from before the last layer, or from the layer that is asked
+// for, and the layers behind are named.
 func TestFuseSaysWhatIsCut(t *testing.T) {
 	b := build.New("net")
 	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
@@ -142,7 +151,8 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	fuse := func(args ...string) (int, string, string) {
-		return runFMP(t, append([]string{"fuse", "--extractor", net, "--class-names", "a,b", "--engine", "pure", "-o", out}, args...)...)
+		return runFMP(t, append([]string{"fuse", "--extractor", net, "--class-names", "a,b", "--engine",
+			"pure", "-o", out}, args...)...)
 	}
 	for _, c := range []struct {
 		args  []string
@@ -151,8 +161,10 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 		cut   []string
 	}{
 		{nil, 20, relus[1].Outputs[0], []string{"MatMul", "Identity"}},
-		{[]string{"--layer", "layer-1"}, 40, relus[0].Outputs[0], []string{"MatMul", "Relu", "MatMul", "Identity"}},
-		{[]string{"--layer", relus[0].Outputs[0]}, 40, relus[0].Outputs[0], []string{"MatMul", "Relu", "MatMul", "Identity"}},
+		{[]string{"--layer", "layer-1"}, 40, relus[0].Outputs[0],
+			[]string{"MatMul", "Relu", "MatMul", "Identity"}},
+		{[]string{"--layer", relus[0].Outputs[0]}, 40, relus[0].Outputs[0],
+			[]string{"MatMul", "Relu", "MatMul", "Identity"}},
 		{[]string{"--layer", "scores"}, 7, "scores", nil},
 	} {
 		code, text, stderr := fuse(append([]string{"--json"}, c.args...)...)
@@ -170,11 +182,13 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f.Dx != c.dx || got.Features.Value != c.value || !slices.Equal(cut, c.cut) {
-			t.Errorf("%v: %d features of %+v; want %d of %s without %v", c.args, f.Dx, *got.Features, c.dx, c.value, c.cut)
+			t.Errorf("%v: %d features of %+v; want %d of %s without %v", c.args, f.Dx, *got.Features,
+				c.dx, c.value, c.cut)
 		}
 	}
 	if _, text, _ := fuse(); !strings.Contains(text, "cut off:      MatMul matmul_2, Identity scores (") ||
-		!strings.Contains(text, "features:     20 of ") || !strings.Contains(text, "pixels:       divided by 255, without mean") {
+		!strings.Contains(text, "features:     20 of ") ||
+		!strings.Contains(text, "pixels:       divided by 255, without mean") {
 		t.Errorf("printed %q", text)
 	}
 	for preset, want := range map[string]string{"keras-caffe": "blue first\n",
@@ -183,7 +197,8 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 			t.Errorf("%s: printed %q, %s", preset, text, stderr)
 		}
 	}
-	if code, _, stderr := fuse("--layer", "layer-2"); code != exitUsage || !strings.Contains(stderr, "no such value") {
+	if code, _, stderr := fuse("--layer", "layer-2"); code != exitUsage ||
+		!strings.Contains(stderr, "no such value") {
 		t.Errorf("a layer that is not there: exit code %d: %s", code, stderr)
 	}
 }

@@ -38,8 +38,9 @@ func newGridCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grid FILE",
 		Short: "Run all combinations of some settings, resuming what was stopped",
-		Long: `Read a grid (YAML): settings that all runs share, in the form of a settings file, and under vary a list of
-values for each key that varies. Every combination gets a run directory of its own under --out.
+		Long: `Read a grid (YAML): settings that all runs share, in the form of a settings file, and under vary a
+list of values for each key that varies. Every combination gets a run directory of its own under
+--out.
 
   settings:
     seeds: 10
@@ -47,31 +48,35 @@ values for each key that varies. Every combination gets a run directory of its o
     dataset.name: [mnist, cifar10]
     posterior.samples: [5, 20, 80]
 
-Several runs go on at the same time, on --threads threads together; those on the same images behind the same
-extractor load them once. No figure depends on the number of threads.
+Several runs go on at the same time, on --threads threads together; those on the same images behind
+the same extractor load them once. No figure depends on the number of threads.
 
 A grid that was stopped, by Ctrl-C or worse, resumes when the same command is given again: finished
-cells are not done again, and half-finished ones count for nothing. A run that fails is reported with its
-settings, and the others go on; the exit code is then that of the first failure, and the same command tries
-the failed ones again.
+cells are not done again, and half-finished ones count for nothing. A run that fails is reported
+with its settings, and the others go on; the exit code is then that of the first failure, and the
+same command tries the failed ones again.
 
---workers gives the runs that nobody has begun to fmp worker, on any number of machines, and writes each one's report as it comes
-back. Workers find data sets and models as fmp run does, on their own machine; a run of other data or models than
-this machine's is refused. results.jsonl is the same, byte for byte, whoever makes it on the same release and engine.`,
+--workers gives the runs that nobody has begun to fmp worker, on any number of machines, and writes
+each one's report as it comes back. Workers find data sets and models as fmp run does, on their own
+machine; a run of other data or models than this machine's is refused. results.jsonl is the same,
+byte for byte, whoever makes it on the same release and engine.`,
 		Example: `  fmp grid samples.yaml --dry-run
   fmp grid samples.yaml --out grids/samples
   fmp grid samples.yaml --workers --nats-listen 127.0.0.1:4222 --nats-token-file nats.token
   fmp results list grids/samples`,
 		Args: exactArgs("FILE"),
 	}
-	cmd.Flags().StringVar(&o.out, "out", "", "folder of the run directories (default: grids/ and the file's name)")
+	cmd.Flags().StringVar(&o.out, "out", "",
+		"folder of the run directories (default: grids/ and the file's name)")
 	outputs.Made(cmd.Flags(), "out")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "threads of all runs together; 0 means one a core")
 	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "list the runs and how far they are, and do none")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the runs' tables as JSON")
-	cmd.Flags().BoolVar(&o.workers, "workers", false, "leave the runs to fmp worker; with --nats or --nats-listen")
+	cmd.Flags().BoolVar(&o.workers, "workers", false,
+		"leave the runs to fmp worker; with --nats or --nats-listen")
 	bindStore(cmd, &o.store, &o.tokenFile)
-	cmd.Flags().IntVar(&o.store.Replicas, "nats-replicas", 1, "on how many of the servers of --nats the queue is kept: 1 to 5")
+	cmd.Flags().IntVar(&o.store.Replicas, "nats-replicas", 1,
+		"on how many of the servers of --nats the queue is kept: 1 to 5")
 	cmd.Flags().StringVar(&o.store.Listen, "nats-listen", "",
 		"loopback `HOST:PORT` on which a NATS server in this program lets workers in (with --nats-token-file)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) }
@@ -205,7 +210,8 @@ func (w *gridWork) plan() []planned {
 }
 
 // newGridWork checks the runs and reads how far each is.
-func newGridWork(cmd *cobra.Command, runs []experiment.GridRun, out string, threads int) (*gridWork, error) {
+func newGridWork(cmd *cobra.Command, runs []experiment.GridRun, out string,
+	threads int) (*gridWork, error) {
 	w := &gridWork{runs: slices.Clone(runs), threads: threads}
 	for i := range w.runs {
 		r := &w.runs[i]
@@ -231,12 +237,14 @@ func newGridWork(cmd *cobra.Command, runs []experiment.GridRun, out string, thre
 func (w *gridWork) list(to io.Writer) error {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	for i, r := range w.runs {
-		fmt.Fprintf(t, "%s\t%d of %d cells done\n", r.Config.Output.Dir, w.states[i].done, w.states[i].cells)
+		fmt.Fprintf(t, "%s\t%d of %d cells done\n", r.Config.Output.Dir, w.states[i].done,
+			w.states[i].cells)
 	}
 	return t.Flush()
 }
 
-// do makes the runs, and returns those that ended well, in the order of the grid, and the errors of others.
+// do makes the runs, and returns those that ended well, in the order of the grid, and the errors of
+// others.
 func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 	stderr := cmd.ErrOrStderr()
 	var configs []experiment.Config
@@ -296,11 +304,13 @@ func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if err := cmd.Context().Err(); err != nil {
 		finished, total := p.cells()
-		fmt.Fprintf(stderr, "stopped with %d of %d cells done; the same command goes on from there\n", finished, total)
+		fmt.Fprintf(stderr, "stopped with %d of %d cells done; the same command goes on from there\n",
+			finished, total)
 		return done, err
 	}
 	if len(errs) > 0 {
-		return done, fmt.Errorf("%d of %d runs failed; the same command tries them again\n%w", len(errs), len(w.runs), errors.Join(errs...))
+		return done, fmt.Errorf("%d of %d runs failed; the same command tries them again\n%w", len(errs),
+			len(w.runs), errors.Join(errs...))
 	}
 	return done, nil
 }
@@ -315,8 +325,8 @@ func printGrid(to io.Writer, runs []*runOutput) error {
 		for _, t := range o.Tables {
 			for _, row := range t.Rows {
 				if !row.Control() {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory, t.Partition, t.Protocol, row.Method, row.ACC.Mean, row.ECE.Mean,
-						row.NLL.Mean)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory, t.Partition, t.Protocol,
+						row.Method, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
 				}
 			}
 		}

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(programEnv)
 		main()
 	}
-	dir, err := os.MkdirTemp("", "fmp-config") // what clients approve and spend in tests stays out of the user's folder
+	// what clients approve and spend in tests stays out of the user's folder
+	dir, err := os.MkdirTemp("", "fmp-config")
 	if err != nil {
 		panic(err)
 	}
@@ -38,7 +39,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pictureGrid writes a grid of four runs, both protocols, on a folder of pictures, and returns its file.
+// pictureGrid writes a grid of four runs, both protocols, on a folder of pictures, and returns its
+// file.
 func pictureGrid(t *testing.T, seeds int, methods string) string {
 	t.Helper()
 	place := t.TempDir()
@@ -72,7 +74,8 @@ var gridNames = []string{"points=5,seed=1", "points=5,seed=2", "points=6,seed=1"
 // sameFigures compares all files with figures of two run directories.
 func sameFigures(t *testing.T, a, b string) {
 	t.Helper()
-	for _, name := range []string{experiment.ResultsFile, experiment.CSVFile, experiment.TuningFile, report.MarkdownFile, report.LaTeXFile} {
+	for _, name := range []string{experiment.ResultsFile, experiment.CSVFile, experiment.TuningFile,
+		report.MarkdownFile, report.LaTeXFile} {
 		x, err := os.ReadFile(filepath.Join(a, name))
 		if err != nil {
 			t.Fatal(err)
@@ -95,7 +98,8 @@ func TestGridGivesTheBytesOfSingleRuns(t *testing.T) {
 	place := t.TempDir()
 	file := pictureGrid(t, 2, "ANN, CANN, FMP, PRIOR")
 	for _, threads := range []string{"1", "3"} {
-		if code, _, errs := runFMP(t, "grid", file, "--threads", threads, "--out", filepath.Join(place, threads)); code != exitOK {
+		if code, _, errs := runFMP(t, "grid", file, "--threads", threads, "--out",
+			filepath.Join(place, threads)); code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
 	}
@@ -120,8 +124,8 @@ func TestGridGivesTheBytesOfSingleRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := runs[i].Config
-		code, _, errs := runFMP(t, "run", "--config", filepath.Join(one, experiment.ConfigFile), "--dataset", c.Dataset.Name,
-			"--extractor", c.Extractor.Model, "--threads", "2", "--out", single)
+		code, _, errs := runFMP(t, "run", "--config", filepath.Join(one, experiment.ConfigFile),
+			"--dataset", c.Dataset.Name, "--extractor", c.Extractor.Model, "--threads", "2", "--out", single)
 		if code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
@@ -129,9 +133,11 @@ func TestGridGivesTheBytesOfSingleRuns(t *testing.T) {
 	}
 	// Done again, it does nothing.
 	before := stamps(t, filepath.Join(place, "3"))
-	code, out, errs := runFMP(t, "grid", file, "--threads", "2", "--out", filepath.Join(place, "3"), "--json")
+	code, out, errs := runFMP(t, "grid", file, "--threads", "2", "--out",
+		filepath.Join(place, "3"), "--json")
 	var all []runOutput
-	if err := json.Unmarshal([]byte(out), &all); code != exitOK || err != nil || len(all) != len(gridNames) || len(all[0].Tables) != 4 {
+	if err := json.Unmarshal([]byte(out), &all); code != exitOK || err != nil ||
+		len(all) != len(gridNames) || len(all[0].Tables) != 4 {
 		t.Errorf("exit code %d, %v, %d runs: %s", code, err, len(all), errs)
 	}
 	if strings.Count(errs, "was done before") != len(gridNames) {
@@ -201,7 +207,8 @@ func TestGridSurvivesKills(t *testing.T) {
 	for k := range kills {
 		target := (k + 1) * total / (kills + 1)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		cmd := exec.CommandContext(ctx, self, "grid", file, "--threads", fmt.Sprint(threads), "--out", killed)
+		cmd := exec.CommandContext(ctx, self, "grid", file, "--threads", fmt.Sprint(threads),
+			"--out", killed)
 		cmd.Env = append(os.Environ(), programEnv+"=1")
 		var said bytes.Buffer
 		cmd.Stderr = &said
@@ -233,7 +240,8 @@ func TestGridSurvivesKills(t *testing.T) {
 				t.Fatal(err)
 			}
 			b = b[:bytes.LastIndexByte(b, '\n')+1]
-			if err := os.WriteFile(j, append(b, `{"partition":"homogeneous","method":"FMP","acc":0.9`...), 0o644); err != nil {
+			if err := os.WriteFile(j, append(b, `{"partition":"homogeneous","method":"FMP","acc":0.9`...),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -248,8 +256,8 @@ func TestGridSurvivesKills(t *testing.T) {
 	timed := 0
 	for _, name := range gridNames {
 		sameFigures(t, filepath.Join(whole, name), filepath.Join(killed, name))
-		// A cell that was done again would have two timings. A kill between figures and timing loses the latter. Tuning has
-		// timings of its own.
+		// A cell that was done again would have two timings. A kill between figures and timing loses the
+		// latter. Tuning has timings of its own.
 		seen := map[experiment.Cell]int{}
 		b, err := os.ReadFile(filepath.Join(killed, name, experiment.TimingsFile))
 		if err != nil {
@@ -288,7 +296,8 @@ func TestTwoProgramsDoNotShareARunDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := experiment.Open(dir, c, experiment.Manifest{Identity: id}); err == nil || !strings.Contains(err.Error(), "another fmp") {
+	if _, err := experiment.Open(dir, c, experiment.Manifest{Identity: id}); err == nil ||
+		!strings.Contains(err.Error(), "another fmp") {
 		t.Errorf("a second one got in: %v", err)
 	}
 	if err := d.Close(); err != nil {
@@ -315,20 +324,23 @@ func TestGridGoesOnAfterARunThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, errs := runFMP(t, "grid", file, "--threads", "2", "--out", out)
-	if code != exitUsage || !strings.Contains(errs, "2 of 4 runs failed") || !strings.Contains(errs, "points=6000,seed=2: FAILED") {
+	if code != exitUsage || !strings.Contains(errs, "2 of 4 runs failed") ||
+		!strings.Contains(errs, "points=6000,seed=2: FAILED") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
-	if !strings.Contains(stdout, "points=5,seed=1") || !strings.Contains(stdout, "points=5,seed=2") || strings.Contains(stdout, "6000") {
+	if !strings.Contains(stdout, "points=5,seed=1") || !strings.Contains(stdout, "points=5,seed=2") ||
+		strings.Contains(stdout, "6000") {
 		t.Errorf("printed %s", stdout)
 	}
 	code, stdout, errs = runFMP(t, "grid", file, "--out", out, "--dry-run")
-	if code != exitOK || strings.Count(stdout, "8 of 8 cells done") != 2 && strings.Count(stdout, " 0 of ") != 2 {
+	if code != exitOK || strings.Count(stdout, "8 of 8 cells done") != 2 &&
+		strings.Count(stdout, " 0 of ") != 2 {
 		t.Errorf("exit code %d: %s %s", code, stdout, errs)
 	}
 }
 
-// TestGridWorkers: runs that workers make, one of which is killed at its first, have the figures of those made here, and a run that had
-// begun here goes on here.
+// TestGridWorkers: runs that workers make, one of which is killed at its first, have the figures of
+// those made here, and a run that had begun here goes on here.
 func TestGridWorkers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits until a killed worker has been silent")
@@ -350,7 +362,8 @@ func TestGridWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	worker := func() (*exec.Cmd, *bufio.Scanner) {
-		w := exec.Command(os.Args[0], "worker", "--nats", "nats://"+address, "--nats-token-file", token, "--threads", "1")
+		w := exec.Command(os.Args[0], "worker", "--nats", "nats://"+address, "--nats-token-file", token,
+			"--threads", "1")
 		w.Env = append(os.Environ(), programEnv+"=1")
 		log, err := w.StderrPipe()
 		if err != nil {
@@ -387,15 +400,16 @@ func TestGridWorkers(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(there, gridNames[2]), os.DirFS(filepath.Join(here, gridNames[2]))); err != nil {
 		t.Fatal(err)
 	}
-	code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", there, "--workers", "--nats-listen", address, "--nats-token-file",
-		token)
+	code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", there, "--workers",
+		"--nats-listen", address, "--nats-token-file", token)
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	for _, name := range gridNames {
 		sameFigures(t, filepath.Join(here, name), filepath.Join(there, name))
 	}
-	if code, _, errs := runFMP(t, "grid", file, "--workers"); code != exitUsage || !strings.Contains(errs, "--nats-listen") {
+	if code, _, errs := runFMP(t, "grid", file, "--workers"); code != exitUsage ||
+		!strings.Contains(errs, "--nats-listen") {
 		t.Errorf("workers from nowhere: exit code %d: %s", code, errs)
 	}
 }

@@ -16,7 +16,8 @@ func newHelpCommand() *cobra.Command {
 		Use:     "help [COMMAND]",
 		Short:   "Explain a command, with an example",
 		Example: "  fmp help run\n  fmp help onnx bench",
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string,
+			_ string) ([]string, cobra.ShellCompDirective) {
 			at, _, err := cmd.Root().Find(args)
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -53,8 +54,8 @@ func child(cmd *cobra.Command, name string) *cobra.Command {
 	return nil
 }
 
-// helpFlags lists the flags of a command that are settings, or those that are not, wrapped to the width
-// of the terminal.
+// helpFlags lists the flags of a command that are settings, or those that are not, wrapped to the
+// width of the terminal.
 func helpFlags(cmd *cobra.Command, settings bool) string {
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -72,8 +73,8 @@ func helpWidth() int {
 	return 100
 }
 
-// usage is cobra's, with settings apart from other flags; in Go, since a program that links text/template keeps every
-// exported method.
+// usage is cobra's, with settings apart from other flags; in Go, since a program that links
+// text/template keeps every exported method.
 func usage(cmd *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:")
@@ -104,7 +105,8 @@ func usage(cmd *cobra.Command) error {
 		fmt.Fprintf(&b, "\n\nFlags:\n%s", flags)
 	}
 	if settings := helpFlags(cmd, true); settings != "" {
-		fmt.Fprintf(&b, "\n\nSettings (also in a settings file and the environment; fmp config shows where each comes from):\n%s", settings)
+		fmt.Fprintf(&b, "\n\nSettings (also in a settings file and the environment; fmp config shows "+
+			"where each comes from):\n%s", settings)
 	}
 	if parent {
 		fmt.Fprintf(&b, "\n\n\"%s COMMAND --help\" explains a command.", cmd.CommandPath())

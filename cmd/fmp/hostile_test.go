@@ -10,7 +10,8 @@ import (
 	"fmp/onnx/printable"
 )
 
-// TestHostileArguments: no command lets a terminal obey a name, of a file that is not there, of a flag, or of a command.
+// TestHostileArguments: no command lets a terminal obey a name, of a file that is not there, of a
+// flag, or of a command.
 func TestHostileArguments(t *testing.T) {
 	const evil = "\x1b[2J\x1b]0;owned\x07\u202e\u009b31m\rname"
 	dir := t.TempDir()
@@ -18,7 +19,8 @@ func TestHostileArguments(t *testing.T) {
 	t.Chdir(dir) // fmp man writes a folder of its pages
 	var walk func(c *cobra.Command, path []string)
 	walk = func(c *cobra.Command, path []string) {
-		for _, more := range [][]string{{evil}, {"--" + evil}, {filepath.Join(dir, evil), evil, evil, evil}, {evil, "--json"}} {
+		for _, more := range [][]string{{evil}, {"--" + evil},
+			{filepath.Join(dir, evil), evil, evil, evil}, {evil, "--json"}} {
 			args := append(append([]string(nil), path...), more...)
 			var out strings.Builder
 			execute(t.Context(), args, strings.NewReader(""), &out, &out)

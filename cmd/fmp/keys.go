@@ -28,19 +28,21 @@ func newKeysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys NAME...",
 		Short: "Make keys for the clients of a federation, and the roster that a round lets in",
-		Long: `Make an Ed25519 key for each client named, in a file of its own that its owner alone can read, and add its public half
-to the roster: the file of clients that a round lets in. Give each client its key file over a safe channel, and delete it
-here. Better still, let each client make its own (fmp-edge key): then no key leaves its machine, and the line that
-fmp-edge key prints is added to the roster as it is.
+		Long: `Make an Ed25519 key for each client named, in a file of its own that its owner alone can read, and
+add its public half to the roster: the file of clients that a round lets in. Give each client its
+key file over a safe channel, and delete it here. Better still, let each client make its own
+(fmp-edge key): then no key leaves its machine, and the line that fmp-edge key prints is added to
+the roster as it is.
 
-A roster is text, one client a line: ed25519 PUBLIC-KEY NAME. To shut a client out, remove its line; a running
-fmp serve reads it when it starts, and nothing is lost by a restart.`,
+A roster is text, one client a line: ed25519 PUBLIC-KEY NAME. To shut a client out, remove its line;
+a running fmp serve reads it when it starts, and nothing is lost by a restart.`,
 		Example: `  fmp keys ward-1 ward-2 ward-3 --dir keys
   fmp keys shop-17 --dir keys --roster roster.txt`,
 		Args: rangeArgs(1, 0, "NAME"),
 	}
 	cmd.Flags().StringVar(&dir, "dir", "keys", "`FOLDER` for the key files")
-	cmd.Flags().StringVar(&roster, "roster", "roster.txt", "`FILE` of the roster; clients are added to one that is there")
+	cmd.Flags().StringVar(&roster, "roster", "roster.txt",
+		"`FILE` of the roster; clients are added to one that is there")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		text, err := regularfile.ReadFile(roster, identity.MaxRoster)

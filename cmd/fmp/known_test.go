@@ -14,10 +14,12 @@ import (
 	"fmp/pipeline/client"
 )
 
-var update = flag.Bool("update", false, "write the digests of known extractors anew, of published ones those that are here")
+var update = flag.Bool("update", false,
+	"write the digests of known extractors anew, of published ones those that are here")
 
-// TestKnown: the digests that clients know extractors by are those of the graphs that come with the program and that fmp extractors pull
-// makes. Of a published extractor that is not here its line is taken as it is.
+// TestKnown: the digests that clients know extractors by are those of the graphs that come with the
+// program and that fmp extractors pull makes. Of a published extractor that is not here its line is
+// taken as it is.
 func TestKnown(t *testing.T) {
 	const file = "../../pipeline/client/known.txt"
 	digest := func(graph []byte) string {
@@ -33,7 +35,8 @@ func TestKnown(t *testing.T) {
 		want[name] = digest(assetstest.Data(t, name, models.KindClient))
 	}
 	if d := digest(assetstest.PrivateClient(t)); d != want["digits"] {
-		t.Errorf("the extractor of a private round's graph has digest %s, that of a plain one %s", d, want["digits"])
+		t.Errorf("the extractor of a private round's graph has digest %s, that of a plain one %s",
+			d, want["digits"])
 	}
 	list, err := published.List()
 	if err != nil {
@@ -45,7 +48,8 @@ func TestKnown(t *testing.T) {
 			continue
 		}
 		out := filepath.Join(t.TempDir(), "client.onnx")
-		if code, _, stderr := runFMP(t, "fuse", "--extractor", e.Name, "--class-names", "a,b", "--engine", "pure", "-o", out); code != 0 {
+		if code, _, stderr := runFMP(t, "fuse", "--extractor", e.Name, "--class-names", "a,b", "--engine",
+			"pure", "-o", out); code != 0 {
 			t.Fatal(stderr)
 		}
 		data, err := os.ReadFile(out)
@@ -62,7 +66,8 @@ func TestKnown(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		d, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if w, ok := want[name]; ok && w != d {
-			t.Errorf("%s has digest %s; the file says %s: go test ./cmd/fmp -run TestKnown -update", name, w, d)
+			t.Errorf("%s has digest %s; the file says %s: go test ./cmd/fmp -run TestKnown -update", name, w,
+				d)
 			d = w
 		}
 		lines = append(lines, d+" "+name+"\n")

@@ -1,5 +1,5 @@
-// Command fmp draws federated martingale posteriors: raw images in, calibrated predictions and their
-// table out, every model an ONNX graph. `fmp help` lists its commands.
+// Command fmp draws federated martingale posteriors: raw images in, calibrated predictions and
+// their table out, every model an ONNX graph. `fmp help` lists its commands.
 package main
 
 import (
@@ -23,7 +23,8 @@ import (
 )
 
 // resumable are the commands that keep finished work and go on when they are given again.
-var resumable = []string{"fmp data pull", "fmp grid", "fmp run", "fmp train embedding", "fmp train extractor", "fmp train predictor"}
+var resumable = []string{"fmp data pull", "fmp grid", "fmp run", "fmp train embedding",
+	"fmp train extractor", "fmp train predictor"}
 
 func main() {
 	crash.Abort()
@@ -33,12 +34,13 @@ func main() {
 
 // execute runs the program with the given arguments and streams, and is its exit code. Errors are
 // printed here and nowhere else.
-func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
+	stderr io.Writer) (code int) {
 	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr) // a terminal obeys no text of others
 	defer func() {
 		if r := recover(); r != nil {
-			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, not of your input; please report it with the "+
-				"command you ran\n", r)
+			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, not of "+
+				"your input; please report it with the command you ran\n", r)
 			code = exitFailed
 		}
 	}()

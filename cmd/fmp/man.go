@@ -16,8 +16,8 @@ func newManCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the manual pages of all commands",
-		Long: `Write one page for every command to DIR, which is made where it is missing: manual pages for man(1), or
-Markdown. Point $MANPATH at the folder above DIR, if DIR is called man1, to read them with man.`,
+		Long: `Write one page for every command to DIR, which is made where it is missing: manual pages for man(1),
+or Markdown. Point $MANPATH at the folder above DIR, if DIR is called man1, to read them with man.`,
 		Example: "  fmp man ~/.local/share/man/man1\n  fmp man --format markdown docs/commands",
 		Args:    exactArgs("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,8 +39,10 @@ Markdown. Point $MANPATH at the folder above DIR, if DIR is called man1, to read
 				if terr != nil {
 					day = time.Unix(0, 0).UTC()
 				}
-				err = doc.GenManTree(root, &doc.GenManHeader{Title: "FMP", Section: "1", Source: "fmp", Manual: "Federated martingale posteriors",
-					Date: &day}, dir)
+				err = doc.GenManTree(root,
+					&doc.GenManHeader{Title: "FMP", Section: "1", Source: "fmp",
+						Manual: "Federated martingale posteriors",
+						Date:   &day}, dir)
 			}
 			if err != nil {
 				return fmt.Errorf("writing manual pages to %s: %w", dir, err)

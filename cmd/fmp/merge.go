@@ -43,18 +43,22 @@ func newMergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge UPLOAD... -o PART",
 		Short: "Add uploads up: many files become one, which fmp pool reads in their place",
-		Long: `Add the uploads of a round up, class means or moments, and parts that were merged before. Order and grouping do not
-matter: a tree of merges gives the same part, byte for byte. A part keeps a sample of its uploads whole, up to
-` + fmt.Sprint(merge.MaxPoints) + ` class means, and the sums of the others. With fewer it keeps all, and fmp pool reads it as these.
+		Long: `Add the uploads of a round up, class means or moments, and parts that were merged before. Order and
+grouping do not matter: a tree of merges gives the same part, byte for byte. A part keeps a sample
+of its uploads whole, up to` + fmt.Sprint(merge.MaxPoints) + ` class means, and the sums of the
+others. With fewer it keeps all, and fmp pool reads it as these.
 
-An upload that is summed is judged beforehand, by those that the part of --against keeps: one that is less likely honest than not is
-left out, and one that claims more images than most counts as these. All parts of a round are merged against the same part, which
-fmp merge makes of some hundred uploads. --trust sums every upload as it is.
+An upload that is summed is judged beforehand, by those that the part of --against keeps: one that
+is less likely honest than not is left out, and one that claims more images than most counts as
+these. All parts of a round are merged against the same part, which fmp merge makes of some hundred
+uploads. --trust sums every upload as it is.
 
---without takes a client's upload out: the part is then, byte for byte, the one that it never took part in. A part of which another
-upload would take its place whole is refused; merge the round's uploads again.
+--without takes a client's upload out: the part is then, byte for byte, the one that it never took
+part in. A part of which another upload would take its place whole is refused; merge the round's
+uploads again.
 
-Points of an embedding, and messages of private rounds, are refused: they do not add up, or no server may add them up but the round's own.`,
+Points of an embedding, and messages of private rounds, are refused: they do not add up, or no
+server may add them up but the round's own.`,
 		Example: `  fmp merge sample/*.upload -o sample.part
   fmp merge site-1/*.upload --against sample.part --client-graph client.onnx -o site-1.part
   fmp merge site-*.part --against sample.part --client-graph client.onnx -o all.part
@@ -67,20 +71,25 @@ Points of an embedding, and messages of private rounds, are refused: they do not
 			return nil
 		},
 	}
-	s := bindSettings(cmd, &cfg, engineAliases, "seed", "predictor.model", "open.model", "posterior.scope", "trust",
-		"anchor", "engine.threads")
+	s := bindSettings(cmd, &cfg, engineAliases, "seed", "predictor.model", "open.model",
+		"posterior.scope", "trust", "anchor", "engine.threads")
 	flags := cmd.Flags()
 	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
 	outputs.Files(cmd.Flags(), "output")
-	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged")
-	flags.StringArrayVar(&o.without, "without", nil, "`UPLOAD` of a client that withdraws, which is passed over, and taken out of parts "+
-		"(repeatable)")
-	flags.StringVar(&o.client, "client-graph", "", "client `GRAPH` that made the uploads, which --against needs (default: the one that comes "+
-		"with the program, if it did)")
-	flags.Uint64Var(o.round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
-	flags.StringVar(&o.key, "key", "", "`FILE` with a worker's key (fmp keys), which signs the part, in PART.sig")
+	flags.StringVar(&o.against, "against", "",
+		"`PART` by whose uploads those that are summed are judged")
+	flags.StringArrayVar(&o.without, "without", nil,
+		"`UPLOAD` of a client that withdraws, which is passed over, and taken out of parts (repeatable)")
+	flags.StringVar(&o.client, "client-graph", "",
+		"client `GRAPH` that made the uploads, which --against needs (default: the one that comes with "+
+			"the program, if it did)")
+	flags.Uint64Var(o.round, "round", 0,
+		"round that must be that of the uploads (default: the first upload's)")
+	flags.StringVar(&o.key, "key", "",
+		"`FILE` with a worker's key (fmp keys), which signs the part, in PART.sig")
 	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
-	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
+	flags.StringVar(&o.onBad, "on-bad", "fail",
+		"what to do about uploads that cannot be used: fail or skip; all are named")
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
@@ -130,7 +139,8 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 	if err != nil {
 		return usageError(err)
 	}
-	res := merged{Output: o.out, Clients: p.Clients(), Kept: len(p.Kept), Summed: p.Summed, LeftOut: p.LeftOut, N: p.N, Against: p.Against,
+	res := merged{Output: o.out, Clients: p.Clients(), Kept: len(p.Kept), Summed: p.Summed,
+		LeftOut: p.LeftOut, N: p.N, Against: p.Against,
 		Skipped: leftOut(cmd, bad)}
 	data, err := p.Encode()
 	if err != nil {
@@ -151,13 +161,15 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 	if res.Bytes = len(data); o.asJSON {
 		return printJSON(cmd.OutOrStdout(), res)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n", o.out,
+	_, err = fmt.Fprintf(cmd.OutOrStdout(),
+		"part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n", o.out,
 		res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
 	return err
 }
 
 // rosterOfWorkers describes the flag --signed-by.
-const rosterOfWorkers = "`ROSTER` of workers (fmp keys), of whom one must have signed each part, in PART.sig"
+const rosterOfWorkers = "`ROSTER` of workers (fmp keys), of whom one must have signed each part, " +
+	"in PART.sig"
 
 // merging is how uploads are merged.
 type merging struct {
@@ -171,11 +183,13 @@ type merging struct {
 }
 
 // merge merges files. bad are the errors of those that were left out.
-func (o *merging) merge(ctx context.Context, files []string, options pool.Options) (p *merge.Part, bad []error, err error) {
+func (o *merging) merge(ctx context.Context, files []string,
+	options pool.Options) (p *merge.Part, bad []error, err error) {
 	m := merge.Merger{Want: o.want, Trust: o.trust}
 	if o.against != "" {
 		if o.trust {
-			return nil, nil, errors.New("--against judges clients, and --trust takes all for honest; give one of them")
+			return nil, nil, errors.New("--against judges clients, and --trust takes all for honest; give " +
+				"one of them")
 		}
 		data, err := regularfile.ReadFile(o.against, merge.MaxBytes)
 		if err != nil {
@@ -197,7 +211,8 @@ func (o *merging) merge(ctx context.Context, files []string, options pool.Option
 	}
 	for _, name := range files {
 		if strings.HasSuffix(name, ".sum") || pool.IsPrivate(name) {
-			return nil, nil, fmt.Errorf("%s: it is of a private round, whose messages the round's own server adds up (fmp pool)", name)
+			return nil, nil, fmt.Errorf(
+				"%s: it is of a private round, whose messages the round's own server adds up (fmp pool)", name)
 		}
 	}
 	var workers *identity.Roster

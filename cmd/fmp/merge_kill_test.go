@@ -15,8 +15,9 @@ import (
 	"fmp/pipeline/federate/store"
 )
 
-// TestMergeKilled: a server that is killed (-9) while its workers' jobs wait leaves the sample and the jobs in the store. Another upload
-// has come meanwhile, so that the server merges other uploads when it is back; nothing of the first attempt stays, and no upload is lost.
+// TestMergeKilled: a server that is killed (-9) while its workers' jobs wait leaves the sample and
+// the jobs in the store. Another upload has come meanwhile, so that the server merges other uploads
+// when it is back; nothing of the first attempt stays, and no upload is lost.
 func TestMergeKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a server and a worker")
@@ -34,7 +35,8 @@ func TestMergeKilled(t *testing.T) {
 	file := filepath.Join(dir, "round.yaml")
 	text, err := os.ReadFile(file)
 	if err == nil {
-		err = os.WriteFile(file, append(text, "quorum: 839\nsamples: 5\nrebuild_interval: 1s\n"...), 0o600)
+		err = os.WriteFile(file, append(text, "quorum: 839\nsamples: 5\nrebuild_interval: 1s\n"...),
+			0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +52,8 @@ func TestMergeKilled(t *testing.T) {
 	}
 	graph := assetstest.Data(t, "digits", models.KindClient)
 	objects := func() []string {
-		conn, err := store.Connect(store.Options{URL: queue[0], Token: strings.TrimSpace(string(token))}, "test")
+		conn, err := store.Connect(store.Options{URL: queue[0], Token: strings.TrimSpace(string(token))},
+			"test")
 		if err != nil {
 			return nil
 		}
@@ -69,7 +72,8 @@ func TestMergeKilled(t *testing.T) {
 		for names = objects(); !done(names); names = objects() {
 			select {
 			case <-ctx.Done():
-				t.Fatalf("the store has %q; the server's log:\n%s", names, tail(filepath.Join(dir, "server.log")))
+				t.Fatalf("the store has %q; the server's log:\n%s", names,
+					tail(filepath.Join(dir, "server.log")))
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
@@ -101,7 +105,8 @@ func TestMergeKilled(t *testing.T) {
 	if err := waitPooled(ctx, http.DefaultClient, url); err != nil {
 		t.Fatal(err)
 	}
-	now, want := objects(), []string{models.DigestBytes(graph), "classifier-1-rows.onnx", "classifier-1.onnx", "members-1.json", "quorum"}
+	now, want := objects(), []string{models.DigestBytes(graph), "classifier-1-rows.onnx",
+		"classifier-1.onnx", "members-1.json", "quorum"}
 	slices.Sort(now)
 	slices.Sort(want)
 	if !slices.Equal(now, want) {

@@ -13,15 +13,16 @@ import (
 	"fmp/models"
 )
 
-// TestMerge: merged uploads are pooled like the uploads, whatever the tree; damaged ones are named and left out, or end the merge, which
-// then writes nothing.
+// TestMerge: merged uploads are pooled like the uploads, whatever the tree; damaged ones are named
+// and left out, or end the merge, which then writes nothing.
 func TestMerge(t *testing.T) {
 	f := shippedManifest(t, "digits", models.KindClient)
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	var uploads []string
 	for i := range 5 {
-		uploads = append(uploads, madeUpload(t, f, path(fmt.Sprint(i, ".upload")), fmt.Sprint("client ", i), f.Digest, 0))
+		uploads = append(uploads,
+			madeUpload(t, f, path(fmt.Sprint(i, ".upload")), fmt.Sprint("client ", i), f.Digest, 0))
 	}
 	run := func(args ...string) []byte {
 		t.Helper()
@@ -32,10 +33,13 @@ func TestMerge(t *testing.T) {
 		return []byte(out)
 	}
 	var res merged
-	if err := json.Unmarshal(run(append([]string{"merge", "--json", "-o", path("all.part")}, uploads...)...), &res); err != nil {
+	if err := json.Unmarshal(
+		run(append([]string{"merge", "--json", "-o", path("all.part")}, uploads...)...),
+		&res); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(path("all.part")); err != nil || res.Clients != 5 || res.Kept != 5 || res.Summed != 0 ||
+	if info, err := os.Stat(path("all.part")); err != nil || res.Clients != 5 || res.Kept != 5 ||
+		res.Summed != 0 ||
 		int(info.Size()) != res.Bytes {
 		t.Errorf("merged: %+v, %v", res, err)
 	}
@@ -55,24 +59,28 @@ func TestMerge(t *testing.T) {
 	run("merge", "-o", path("four.part"), uploads[0], uploads[1], uploads[3], uploads[4])
 	run("merge", "-o", path("less.part"), "--without", uploads[2], path("all.part"))
 	run(append([]string{"merge", "-o", path("passed.part"), "--without", uploads[2]}, uploads...)...)
-	if !bytes.Equal(read("less.part"), read("four.part")) || !bytes.Equal(read("passed.part"), read("four.part")) {
+	if !bytes.Equal(read("less.part"), read("four.part")) ||
+		!bytes.Equal(read("passed.part"), read("four.part")) {
 		t.Error("a client that withdrew leaves a trace in the part")
 	}
-	if code, _, errs := runFMP(t, "merge", "-o", path("none.part"), "--without", uploads[2], path("four.part")); code != exitUsage ||
+	if code, _, errs := runFMP(t, "merge", "-o", path("none.part"), "--without", uploads[2],
+		path("four.part")); code != exitUsage ||
 		!strings.Contains(errs, "is not in") {
 		t.Errorf("a client that is not in is taken out: exit code %d: %s", code, errs)
 	}
 	pool := func(files ...string) pooled {
 		t.Helper()
 		var p pooled
-		args := []string{"pool", "--json", "--engine.name", "pure", "--rows", "--scope", "closed", "-o", path("c.onnx")}
+		args := []string{"pool", "--json", "--engine.name", "pure", "--rows", "--scope", "closed",
+			"-o", path("c.onnx")}
 		if err := json.Unmarshal(run(append(args, files...)...), &p); err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
 	single, joined := pool(uploads...), pool(path("all.part"))
-	if slices.Sort(joined.Clients); !slices.Equal(joined.Clients, single.Clients) || joined.N != single.N || joined.Points != single.Points {
+	if slices.Sort(joined.Clients); !slices.Equal(joined.Clients, single.Clients) ||
+		joined.N != single.N || joined.Points != single.Points {
 		t.Errorf("a pooled part is %+v, its uploads are %+v", joined, single)
 	}
 	if beside := pool(path("left.part"), uploads[0], uploads[2], uploads[3]); len(beside.Clients) != 5 {
@@ -115,7 +123,8 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s: it wrote a file", args)
 		}
 	}
-	if code, _, errs := runFMP(t, "merge", "--on-bad", "skip", "-o", path("skip.part"), path("bad.upload"), uploads[1]); code != exitOK ||
+	if code, _, errs := runFMP(t, "merge", "--on-bad", "skip", "-o", path("skip.part"),
+		path("bad.upload"), uploads[1]); code != exitOK ||
 		!strings.Contains(errs, "bad.upload") {
 		t.Errorf("with a damaged upload to skip: exit code %d, %s", code, errs)
 	}

@@ -12,8 +12,9 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestFeaturesThatAreNoNumbers: an extractor whose features are not finite, or so large that nothing can be computed with
-// them, ends a run with one line that says so, and without a file of results.
+// TestFeaturesThatAreNoNumbers: an extractor whose features are not finite, or so large that
+// nothing can be computed with them, ends a run with one line that says so, and without a file of
+// results.
 func TestFeaturesThatAreNoNumbers(t *testing.T) {
 	emptyCache(t)
 	place := t.TempDir()
@@ -23,7 +24,10 @@ func TestFeaturesThatAreNoNumbers(t *testing.T) {
 		"NaN": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Op("Sqrt", []build.Ref{b.Op("Sub", []build.Ref{x, b.F32(0.4)})})
 		},
-		"infinite": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Exp", []build.Ref{b.Mul(x, b.F32(200))}) },
+		"infinite": func(b *build.Builder,
+			x build.Ref) build.Ref {
+			return b.Op("Exp", []build.Ref{b.Mul(x, b.F32(200))})
+		},
 		"ours, huge": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Op("Exp", []build.Ref{b.Mul(x, b.F32(88))})
 		},
@@ -40,7 +44,8 @@ func TestFeaturesThatAreNoNumbers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.HasPrefix(name, "ours") {
-				man := models.Manifest{Kind: models.KindExtractor, Dx: 16, Mean: []float32{0}, Std: []float32{1}, Layout: "NCHW"}
+				man := models.Manifest{Kind: models.KindExtractor, Dx: 16, Mean: []float32{0},
+					Std: []float32{1}, Layout: "NCHW"}
 				if err := man.Write(m); err != nil {
 					t.Fatal(err)
 				}
@@ -50,10 +55,11 @@ func TestFeaturesThatAreNoNumbers(t *testing.T) {
 				t.Fatal(err)
 			}
 			out := filepath.Join(t.TempDir(), "run")
-			code, _, errs := runFMP(t, "run", "--dataset", data, "--dataset.splits.extractor", "0.3", "--dataset.splits.clients", "0.3",
-				"--extractor", path, "--extractor.mean", "0", "--extractor.std", "1",
-				"--seeds", "1", "--clients", "2", "--points", "6", "--samples", "3", "--fresh", "10", "--predictor", "untrained", "--embedding",
-				"untrained", "--methods", "ANN,BNN,CBNN,FMP,FedCGS,LDA,GH-QDA", "--engine", "ort", "--out", out)
+			code, _, errs := runFMP(t, "run", "--dataset", data, "--dataset.splits.extractor", "0.3",
+				"--dataset.splits.clients", "0.3", "--extractor", path, "--extractor.mean", "0",
+				"--extractor.std", "1", "--seeds", "1", "--clients", "2", "--points", "6", "--samples", "3",
+				"--fresh", "10", "--predictor", "untrained", "--embedding", "untrained", "--methods",
+				"ANN,BNN,CBNN,FMP,FedCGS,LDA,GH-QDA", "--engine", "ort", "--out", out)
 			last := errs[strings.LastIndex(strings.TrimRight(errs, "\n"), "\n")+1:]
 			if code != exitUsage || !strings.HasPrefix(last, "fmp: ") || !strings.Contains(last, "feature") {
 				t.Errorf("exit code %d, said %q; want %d and a line about the features", code, errs, exitUsage)

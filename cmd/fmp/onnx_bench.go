@@ -58,10 +58,10 @@ func newONNXBenchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench MODEL",
 		Short: "Measure latency and throughput of an ONNX model, on one engine or both",
-		Long: `Run a model over and over for a while and report the time of one call: the least, the median, the 90th
-percentile and the mean, and how many items (first axis) a second that is. Inputs that no --input
-gives are drawn at random; axes of unknown size are the batch where they come first, else what
---dim says. With --engine both, both engines are measured and compared.`,
+		Long: `Run a model over and over for a while and report the time of one call: the least, the median, the
+90th percentile and the mean, and how many items (first axis) a second that is. Inputs that no
+--input gives are drawn at random; axes of unknown size are the batch where they come first, else
+what --dim says. With --engine both, both engines are measured and compared.`,
 		Example: `  fmp onnx bench model.onnx --batch 64
   fmp onnx bench model.onnx --engine both --threads 1 --json
   fmp onnx bench attention.onnx --dim n=200`,
@@ -70,9 +70,11 @@ gives are drawn at random; axes of unknown size are the batch where they come fi
 	s := bindSettings(cmd, &cfg, hardwareAliases)
 	var engineName string
 	flags := cmd.Flags()
-	flags.StringVar(&engineName, "engine", "", "auto, ort, pure or both (default: the setting engine.name)")
+	flags.StringVar(&engineName, "engine", "",
+		"auto, ort, pure or both (default: the setting engine.name)")
 	flags.StringArrayVar(&inputs, "input", nil, "input `NAME=FILE` (.npy or .pb)")
-	flags.StringArrayVar(&dims, "dim", nil, "size of a named axis, `NAME=N`; may be given several times")
+	flags.StringArrayVar(&dims, "dim", nil,
+		"size of a named axis, `NAME=N`; may be given several times")
 	flags.IntVar(&batch, "batch", 1, "size of a first axis that the model leaves open, 1 to 65536")
 	flags.Float64Var(&seconds, "seconds", 2, "how long to measure each engine, 0.01 to 600")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
@@ -103,7 +105,8 @@ gives are drawn at random; axes of unknown size are the batch where they come fi
 		if err != nil {
 			return usageError(err)
 		}
-		report := benchReport{Model: args[0], Batch: batch, Threads: cfg.Engine.Threads, Inputs: map[string]string{}}
+		report := benchReport{Model: args[0], Batch: batch, Threads: cfg.Engine.Threads,
+			Inputs: map[string]string{}}
 		for name, t := range feeds {
 			report.Inputs[name] = t.String()
 		}
@@ -165,8 +168,10 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 		size := in.DType.Size()
 		size = cmp.Or(size, 16) // of a Go string
 		if total += n * size; total > maxBenchBytes {
-			return nil, fmt.Errorf("input %q of shape %v: the inputs need more than %d bytes; make --batch or --dim smaller", in.Name, shape,
-				maxBenchBytes)
+			return nil,
+				fmt.Errorf(
+					"input %q of shape %v: the inputs need more than %d bytes; make --batch or --dim smaller",
+					in.Name, shape, maxBenchBytes)
 		}
 		t, err := onnx.Zeros(in.DType, shape...)
 		if err != nil {
@@ -199,17 +204,20 @@ func benchSizes(m *onnx.Model, dims []string) (map[string]int, error) {
 	}
 	for name := range sizes {
 		if !known[name] {
-			return nil, fmt.Errorf("--dim %s=%d: no input has a size called %q; there are %q", name, sizes[name], name,
-				slices.Sorted(maps.Keys(known)))
+			return nil, fmt.Errorf("--dim %s=%d: no input has a size called %q; there are %q", name,
+				sizes[name], name, slices.Sorted(maps.Keys(known)))
 		}
 	}
 	return sizes, nil
 }
 
-// benchShape returns the shape of an input that is drawn: its open axes have the given sizes, and a first one that of the batch.
+// benchShape returns the shape of an input that is drawn: its open axes have the given sizes, and a
+// first one that of the batch.
 func benchShape(in onnx.ValueInfo, sizes map[string]int, batch int) ([]int, error) {
 	if in.Shape == nil || in.DType == onnx.Undefined {
-		return nil, fmt.Errorf("input %q: the model does not say its type and shape; give --input %s=FILE", in.Name, in.Name)
+		return nil,
+			fmt.Errorf("input %q: the model does not say its type and shape; give --input %s=FILE",
+				in.Name, in.Name)
 	}
 	shape := make([]int, len(in.Shape))
 	for i, d := range in.Shape {
@@ -222,8 +230,9 @@ func benchShape(in onnx.ValueInfo, sizes map[string]int, batch int) ([]int, erro
 		case i == 0:
 			shape[i] = batch
 		default:
-			return nil, fmt.Errorf("input %q: axis %d (%q) has no fixed size; give --dim %s=N, or --input %s=FILE", in.Name, i, d.Symbol, d.Symbol,
-				in.Name)
+			return nil,
+				fmt.Errorf("input %q: axis %d (%q) has no fixed size; give --dim %s=N, or --input %s=FILE",
+					in.Name, i, d.Symbol, d.Symbol, in.Name)
 		}
 	}
 	return shape, nil
@@ -248,7 +257,8 @@ func drawValues(r *rand.Rand, t *onnx.Tensor) {
 }
 
 // benchEngine measures one engine.
-func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, batch int,
+func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
+	feeds map[string]*onnx.Tensor, batch int,
 	budget time.Duration) (benchResult, error) {
 	ctx := cmd.Context()
 	e, err := openEngine(ctx, cfg, cfg.Threads, cmd.ErrOrStderr())
@@ -286,7 +296,8 @@ func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model, feeds m
 		sum += t
 	}
 	n := len(times)
-	r.Runs, r.Min, r.Median, r.P90, r.Mean = n, times[0], times[n/2], times[min(n-1, n*9/10)], sum/float64(n)
+	r.Runs, r.Min, r.Median, r.P90, r.Mean = n, times[0], times[n/2],
+		times[min(n-1, n*9/10)], sum/float64(n)
 	r.Throughput = float64(batch) / r.Mean * 1000
 	return r, nil
 }
@@ -314,8 +325,8 @@ func (b *benchReport) print(out io.Writer) error {
 		if v, ok := b.Ratio[r.Engine]; ok {
 			ratio = fmt.Sprintf("%.2f", v)
 		}
-		fmt.Fprintf(w, "%s\t%.1f\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%s\t\n", r.Engine, r.Load, r.Runs, r.Min, r.Median, r.P90, r.Mean,
-			r.Throughput, ratio)
+		fmt.Fprintf(w, "%s\t%.1f\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%s\t\n", r.Engine, r.Load, r.Runs,
+			r.Min, r.Median, r.P90, r.Mean, r.Throughput, ratio)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -18,12 +18,13 @@ func newONNXCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check MODEL",
 		Short: "Say whether a model is sound, or what is wrong with it, by node and operator",
-		Long: `Check a model: every name is given once, nodes come in order and read what exists, operators are those of the
-model's operator sets with inputs, element types and attributes that they have, tensors hold what they say, and no
-shapes contradict each other. A misspelt name is answered with the one that was probably meant. What a sound model
-would make a runtime work out before it runs, beyond what a model of its size may ask for, is noted. Exit code 2
-where something is wrong, 3 where there is no such file, 4 where the model may be sound and uses what is not known here: a
-newer operator set, operators of another domain, values that are no tensors.`,
+		Long: `Check a model: every name is given once, nodes come in order and read what exists, operators are
+those of the model's operator sets with inputs, element types and attributes that they have, tensors
+hold what they say, and no shapes contradict each other. A misspelt name is answered with the one
+that was probably meant. What a sound model would make a runtime work out before it runs, beyond
+what a model of its size may ask for, is noted. Exit code 2 where something is wrong, 3 where there
+is no such file, 4 where the model may be sound and uses what is not known here: a newer operator
+set, operators of another domain, values that are no tensors.`,
 		Example: `  fmp onnx check model.onnx
   fmp onnx check model.onnx --json`,
 		Args: exactArgs("MODEL"),
@@ -45,7 +46,8 @@ newer operator set, operators of another domain, values that are no tensors.`,
 				}
 			}
 			if asJSON {
-				report := map[string]any{"file": args[0], "ok": err == nil, "unknown": errors.Is(err, onnx.ErrUnknown), "notes": notes}
+				report := map[string]any{"file": args[0], "ok": err == nil,
+					"unknown": errors.Is(err, onnx.ErrUnknown), "notes": notes}
 				if err != nil {
 					report["error"] = err.Error()
 				}
@@ -60,7 +62,8 @@ newer operator set, operators of another domain, values that are no tensors.`,
 			if err != nil {
 				return checkError(err)
 			}
-			if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %d nodes, operator set %d\n", args[0], len(m.Graph.Nodes),
+			if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %d nodes, operator set %d\n", args[0],
+				len(m.Graph.Nodes),
 				m.Opset()); err != nil {
 				return err
 			}
@@ -84,7 +87,8 @@ func checkError(err error) error {
 	return usageError(err)
 }
 
-// checkModel checks a model and its shapes. Where all is well it has its functions inlined and its types filled in.
+// checkModel checks a model and its shapes. Where all is well it has its functions inlined and its
+// types filled in.
 func checkModel(m *onnx.Model) error {
 	if err := check.Model(m); err != nil {
 		return err

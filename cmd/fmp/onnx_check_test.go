@@ -14,10 +14,12 @@ func TestONNXCheckExitCodes(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"sound":               {func(*onnx.Model) {}, exitOK, "is sound"},
-		"the newest set":      {func(m *onnx.Model) { m.Opsets[""] = onnx.MaxOpset }, exitOK, "is sound"},
-		"a misspelt operator": {func(m *onnx.Model) { m.Graph.Nodes[0].Op = "MatMull" }, exitUsage, "did you mean MatMul"},
-		"a newer set":         {func(m *onnx.Model) { m.Opsets[""] = onnx.MaxOpset + 1 }, exitUnknown, "operator set version"},
+		"sound":          {func(*onnx.Model) {}, exitOK, "is sound"},
+		"the newest set": {func(m *onnx.Model) { m.Opsets[""] = onnx.MaxOpset }, exitOK, "is sound"},
+		"a misspelt operator": {func(m *onnx.Model) { m.Graph.Nodes[0].Op = "MatMull" }, exitUsage,
+			"did you mean MatMul"},
+		"a newer set": {func(m *onnx.Model) { m.Opsets[""] = onnx.MaxOpset + 1 }, exitUnknown,
+			"operator set version"},
 		"a newer file format": {func(m *onnx.Model) { m.IR = onnx.MaxIR + 1 }, exitUnknown, "IR version"},
 		"a foreign domain": {func(m *onnx.Model) {
 			m.Graph.Nodes[0].Domain, m.Opsets["their.own"] = "their.own", 1

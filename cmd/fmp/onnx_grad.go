@@ -20,8 +20,8 @@ func newONNXGradCommand() *cobra.Command {
 		Use:   "grad MODEL.onnx",
 		Short: "Differentiate an ONNX model into another ONNX model that any ONNX Runtime runs",
 		Long: `grad writes the gradient model of MODEL.onnx. Its inputs are the model's own and grad_Y, the
-cotangent of each output Y named by --output (all floating-point outputs where none is named); its outputs
-are grad_A for each value A named by --wrt: inputs, initializers or values in between.`,
+cotangent of each output Y named by --output (all floating-point outputs where none is named); its
+outputs are grad_A for each value A named by --wrt: inputs, initializers or values in between.`,
 		Example: `  fmp onnx grad MODEL.onnx --output y --wrt a,b,x -o grad.onnx
   fmp onnx grad loss.onnx --wrt weight --keep-outputs --unit -o step.onnx`,
 		Args: exactArgs("a model file"),
@@ -44,14 +44,17 @@ are grad_A for each value A named by --wrt: inputs, initializers or values in be
 				"file": out, "inputs": valueNames(g.Graph.Inputs), "outputs": valueNames(g.Graph.Outputs),
 				"nodes": len(g.Graph.Nodes), "opset": g.Opset(),
 			}, "%s: %d nodes, operator set %d\n  inputs   %s\n  outputs  %s\n", out,
-				len(g.Graph.Nodes), g.Opset(), strings.Join(valueNames(g.Graph.Inputs), ", "), strings.Join(valueNames(g.Graph.Outputs), ", "))
+				len(g.Graph.Nodes), g.Opset(), strings.Join(valueNames(g.Graph.Inputs), ", "),
+				strings.Join(valueNames(g.Graph.Outputs), ", "))
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&opt.Outputs, "output", nil, "outputs that cotangents are given for (default: all)")
+	f.StringSliceVar(&opt.Outputs, "output", nil,
+		"outputs that cotangents are given for (default: all)")
 	f.StringSliceVar(&opt.WRT, "wrt", nil, "values to differentiate for, separated by commas")
 	f.BoolVar(&opt.KeepOutputs, "keep-outputs", false, "keep the model's own outputs")
-	f.BoolVar(&opt.ParamsAsInputs, "params-as-inputs", false, "turn the initializers named by --wrt into inputs")
+	f.BoolVar(&opt.ParamsAsInputs, "params-as-inputs", false,
+		"turn the initializers named by --wrt into inputs")
 	f.BoolVar(&opt.UnitCotangent, "unit", false, "set the cotangents to one, for a scalar loss")
 	f.StringVarP(&out, "out", "o", "", "file to write")
 	outputs.Files(cmd.Flags(), "out")

@@ -57,7 +57,8 @@ func TestONNXGradCommand(t *testing.T) {
 	} {
 		_, err := run(c.args...)
 		if err == nil || !strings.Contains(err.Error(), c.want) || exitCode(err) != c.code {
-			t.Errorf("%q: error is %v with code %d; want one with %s and code %d", c.args, err, exitCode(err), c.want, c.code)
+			t.Errorf("%q: error is %v with code %d; want one with %s and code %d", c.args, err,
+				exitCode(err), c.want, c.code)
 		}
 	}
 }

@@ -19,9 +19,9 @@ func newONNXHalfCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "half MODEL",
 		Short: "Store a model's weights in half precision: half the file, float32 arithmetic as before",
-		Long: `Write MODEL with its large float32 weights stored as float16, each followed by a Cast back to float32 that
-runtimes work out once, when they load it. Weights are rounded to 11 significant bits; nothing else changes. A
-manifest of ours is kept, its command line completed.`,
+		Long: `Write MODEL with its large float32 weights stored as float16, each followed by a Cast back to
+float32 that runtimes work out once, when they load it. Weights are rounded to 11 significant bits;
+nothing else changes. A manifest of ours is kept, its command line completed.`,
 		Example: `  fmp onnx half extractor.onnx -o small.onnx`,
 		Args:    exactArgs("MODEL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,8 +37,8 @@ manifest of ours is kept, its command line completed.`,
 			}
 			n := pass.StoreHalf(m, least)
 			if n == 0 {
-				return usageErrorf("%s has no float32 weight of %d elements or more whose values half precision can hold; nothing was written", args[0],
-					least)
+				return usageErrorf("%s has no float32 weight of %d elements or more whose values half "+
+					"precision can hold; nothing was written", args[0], least)
 			}
 			if manifest, err := models.ReadManifest(m); err == nil && manifest.Command != "" {
 				manifest.Command += " && fmp onnx half"
@@ -57,7 +57,8 @@ manifest of ours is kept, its command line completed.`,
 			if err != nil {
 				return fmt.Errorf("measuring what was written: %w", err)
 			}
-			return say(cmd.OutOrStdout(), asJSON, map[string]any{"file": out, "tensors": n, "bytes": after.Size(), "bytes_before": before.Size()},
+			return say(cmd.OutOrStdout(), asJSON,
+				map[string]any{"file": out, "tensors": n, "bytes": after.Size(), "bytes_before": before.Size()},
 				"%s: %d tensors in half precision, %d bytes (%d before)\n", out, n, after.Size(), before.Size())
 		},
 	}

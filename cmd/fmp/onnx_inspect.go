@@ -60,17 +60,18 @@ func newONNXInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect MODEL",
 		Short: "Show a model's inputs, outputs, operators, size, work, and what can run or differentiate it",
-		Long: `Show what an ONNX model is: inputs and outputs with their inferred types and shapes, metadata, operators,
-the number of parameters, the floating-point operations of one call (a multiplication and an addition
-are two), which engines run it and whether fmp onnx grad can differentiate it. Operations are counted
-for the sizes that --dim gives; other open sizes are 1.`,
+		Long: `Show what an ONNX model is: inputs and outputs with their inferred types and shapes, metadata,
+operators, the number of parameters, the floating-point operations of one call (a multiplication and
+an addition are two), which engines run it and whether fmp onnx grad can differentiate it.
+Operations are counted for the sizes that --dim gives; other open sizes are 1.`,
 		Example: `  fmp onnx inspect model.onnx
   fmp onnx inspect resnet.onnx --dim batch=8 --json
   fmp onnx inspect attention.onnx --dim batch=1 --dim n=200`,
 		Args: exactArgs("MODEL"),
 	}
 	s := bindSettings(cmd, &cfg, map[string]string{"library": "engine.library"})
-	cmd.Flags().StringArrayVar(&dims, "dim", nil, "size of a named axis, `NAME=N`; may be given several times")
+	cmd.Flags().StringArrayVar(&dims, "dim", nil,
+		"size of a named axis, `NAME=N`; may be given several times")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
@@ -102,7 +103,8 @@ for the sizes that --dim gives; other open sizes are 1.`,
 // inspectModel looks at a model; an error is one of the sizes that were asked for. m is changed.
 func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (inspection, error) {
 	r := inspection{
-		Graph: m.Graph.Name, Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion), IR: m.IR, Opset: m.Opset(),
+		Graph: m.Graph.Name, Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion), IR: m.IR,
+		Opset:     m.Opset(),
 		Functions: len(m.Functions), Metadata: m.Metadata, Check: "ok", Engines: map[string]string{},
 	}
 	sum, err := inspect.Stats(m, sizes)
@@ -112,7 +114,8 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 		}
 		r.FLOPsError = err.Error()
 	}
-	r.Nodes, r.Operators, r.Parameters, r.ParameterBytes = sum.Nodes, sum.Operators, sum.Parameters, sum.ParameterBytes
+	r.Nodes, r.Operators, r.Parameters, r.ParameterBytes = sum.Nodes, sum.Operators, sum.Parameters,
+		sum.ParameterBytes
 	r.FLOPs, r.Sizes, r.Uncounted = sum.FLOPs, sum.Sizes, sum.Uncounted
 
 	r.Engines["pure"] = "yes"
@@ -131,7 +134,8 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 	if err := checkModel(m); err != nil {
 		r.Check = err.Error()
 	}
-	r.Inputs, r.Optional, r.Outputs = valueReports(m.Graph.Inputs), valueReports(m.Graph.Optional), valueReports(m.Graph.Outputs)
+	r.Inputs, r.Optional, r.Outputs = valueReports(m.Graph.Inputs), valueReports(m.Graph.Optional),
+		valueReports(m.Graph.Outputs)
 	return r, nil
 }
 
@@ -158,7 +162,8 @@ func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
 	return "yes"
 }
 
-// withoutData copies a model with the weights that lie in other files as inputs, so that a runtime need not read them to answer.
+// withoutData copies a model with the weights that lie in other files as inputs, so that a runtime
+// need not read them to answer.
 func withoutData(m *onnx.Model) *onnx.Model {
 	c := onnx.Clone(m)
 	for name, t := range m.Graph.Initializers {

@@ -50,7 +50,8 @@ func TestONNXInspect(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	if r.Parameters != 6 || r.FLOPs != 2*5*3*2 || r.Operators["MatMul"] != 1 || r.Check != "ok" || r.Metadata["dx"] != "2" {
+	if r.Parameters != 6 || r.FLOPs != 2*5*3*2 || r.Operators["MatMul"] != 1 || r.Check != "ok" ||
+		r.Metadata["dx"] != "2" {
 		t.Errorf("got %+v", r)
 	}
 	if len(r.Outputs) != 1 || strings.Join(r.Outputs[0].Shape, ",") != "batch,2" {
@@ -63,7 +64,8 @@ func TestONNXInspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"x  float32 [batch, 3]", "y  float32 [batch, 2]", "6 (24 bytes)", "batch=1", "dx = 2", "MatMul"} {
+	for _, want := range []string{"x  float32 [batch, 3]", "y  float32 [batch, 2]", "6 (24 bytes)",
+		"batch=1", "dx = 2", "MatMul"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -71,7 +73,8 @@ func TestONNXInspect(t *testing.T) {
 }
 
 func TestONNXInspectSaysWhatCannotBeDone(t *testing.T) {
-	out, err := onnxCommand("inspect", writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[1].Op = "Nonsense" }), "--json")
+	out, err := onnxCommand("inspect",
+		writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[1].Op = "Nonsense" }), "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,14 +82,16 @@ func TestONNXInspectSaysWhatCannotBeDone(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(r.Engines["pure"], "Nonsense") || !strings.Contains(r.Differentiation, "Nonsense") ||
+	if !strings.Contains(r.Engines["pure"], "Nonsense") ||
+		!strings.Contains(r.Differentiation, "Nonsense") ||
 		strings.Join(r.Uncounted, "") != "Nonsense" {
 		t.Errorf("got %+v", r)
 	}
 }
 
 func TestONNXCheck(t *testing.T) {
-	if out, err := onnxCommand("check", writeModel(t, func(*onnx.Model) {})); err != nil || !strings.Contains(out, "is sound") {
+	if out, err := onnxCommand("check", writeModel(t, func(*onnx.Model) {})); err != nil ||
+		!strings.Contains(out, "is sound") {
 		t.Errorf("%s, %v", out, err)
 	}
 	text := filepath.Join(t.TempDir(), "text.onnx")
@@ -94,7 +99,8 @@ func TestONNXCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct{ path, want string }{
-		"a name from nowhere": {writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[0].Inputs[1] = "v" }), `(MatMul): it reads "v"`},
+		"a name from nowhere": {writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[0].Inputs[1] = "v" }),
+			`(MatMul): it reads "v"`},
 		"sizes that differ": {writeModel(t, func(m *onnx.Model) { m.Graph.Initializers["w"] = onnx.ZerosF32(4, 2) }),
 			"inner sizes 3 and 4 differ"},
 		"no model": {text, "not an ONNX model"},
@@ -108,7 +114,8 @@ func TestONNXCheck(t *testing.T) {
 			OK    bool
 			Error string
 		}
-		if uerr := json.Unmarshal([]byte(out), &r); uerr != nil || r.OK || !strings.Contains(r.Error, tc.want) || exitCode(err) != exitUsage {
+		if uerr := json.Unmarshal([]byte(out), &r); uerr != nil || r.OK ||
+			!strings.Contains(r.Error, tc.want) || exitCode(err) != exitUsage {
 			t.Errorf("%s: JSON is %s (%v), error %v", name, out, uerr, err)
 		}
 	}
@@ -117,7 +124,8 @@ func TestONNXCheck(t *testing.T) {
 func TestONNXHalf(t *testing.T) {
 	model := writeModel(t, func(*onnx.Model) {})
 	out := filepath.Join(t.TempDir(), "half.onnx")
-	if _, err := onnxCommand("half", model, "-o", out); err == nil || !strings.Contains(err.Error(), "nothing was written") {
+	if _, err := onnxCommand("half", model, "-o", out); err == nil ||
+		!strings.Contains(err.Error(), "nothing was written") {
 		t.Errorf("a model without large weights: %v", err)
 	}
 	if _, err := os.Stat(out); err == nil {

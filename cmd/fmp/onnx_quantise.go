@@ -74,16 +74,18 @@ func newONNXQuantiseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quantise MODEL",
 		Short: "Write a model that computes in bytes, or stores its weights in 8 or 4 bits",
-		Long: `Write MODEL with unsigned bytes between its operators and signed bytes for its weights, which have a scale for each
-output channel. The ranges of values are those on images of --images, a folder with one folder of images for each class, or a data
-set by name. Normalisations are folded into convolutions first. Half of the --calibrate images choose the ranges. The others measure
-the loss: the squared error of the outputs as a share of their variance. Where it is above --loss, the layers that cost most stay in
-float32, a share of --float at most.
+		Long: `Write MODEL with unsigned bytes between its operators and signed bytes for its weights, which have a
+scale for each output channel. The ranges of values are those on images of --images, a folder with
+one folder of images for each class, or a data set by name. Normalisations are folded into
+convolutions first. Half of the --calibrate images choose the ranges. The others measure the loss:
+the squared error of the outputs as a share of their variance. Where it is above --loss, the layers
+that cost most stay in float32, a share of --float at most.
 
-With --weights-only the weights alone are stored in 8 or 4 bits, and the model computes in float32 as before.
+With --weights-only the weights alone are stored in 8 or 4 bits, and the model computes in float32
+as before.
 
-Printed are the loss and the agreement of both models on test images, the accuracy where the model's outputs are the folder's
-classes, the sizes, and the time of one image on both engines.`,
+Printed are the loss and the agreement of both models on test images, the accuracy where the model's
+outputs are the folder's classes, the sizes, and the time of one image on both engines.`,
 		Example: `  fmp onnx quantise resnet18.onnx --images photos --preset imagenet -o resnet18-bytes.onnx
   fmp onnx quantise extractor.onnx --images cifar10 --method percentile --percentile 99.9 -o bytes.onnx
   fmp onnx quantise model.onnx --images photos --weights-only 4 -o four.onnx --json`,
@@ -93,17 +95,23 @@ classes, the sizes, and the time of one image on both engines.`,
 	f := cmd.Flags()
 	f.StringVarP(&q.out, "out", "o", "", "file to write")
 	outputs.Files(f, "out")
-	f.StringVar(&q.images, "images", "", "`FOLDER` of images, one folder a class, or a data set by name")
+	f.StringVar(&q.images, "images", "",
+		"`FOLDER` of images, one folder a class, or a data set by name")
 	f.StringVar(&q.onBad, "on-bad", "fail", "images that cannot be read: fail, or skip")
 	f.IntVar(&q.weightsOnly, "weights-only", 0, "store the weights alone in so many `BITS`, 8 or 4")
-	f.IntVar(&q.least, "least", 1024, "elements that weights must have to be stored so, with --weights-only")
+	f.IntVar(&q.least, "least", 1024,
+		"elements that weights must have to be stored so, with --weights-only")
 	f.IntVar(&q.calibrate, "calibrate", 128, "images for ranges and loss, 2 to 10000")
 	f.IntVar(&q.test, "test", 500, "test images for agreement and accuracy, 1 to 100000")
-	f.StringVar(&q.method, "method", string(q.o.Method), "how ranges are chosen: mse, percentile or minmax")
-	f.Float64Var(&q.o.Percentile, "percentile", q.o.Percentile, "of the numbers of a value that its range holds, of --method percentile")
-	f.IntVar(&q.o.Bits, "weight-bits", q.o.Bits, "of weights: 8, or 7 for the ONNX Runtime on x86 without VNNI, which saturates sums of 8")
+	f.StringVar(&q.method, "method", string(q.o.Method),
+		"how ranges are chosen: mse, percentile or minmax")
+	f.Float64Var(&q.o.Percentile, "percentile", q.o.Percentile,
+		"of the numbers of a value that its range holds, of --method percentile")
+	f.IntVar(&q.o.Bits, "weight-bits", q.o.Bits,
+		"of weights: 8, or 7 for the ONNX Runtime on x86 without VNNI, which saturates sums of 8")
 	f.Float64Var(&q.o.Loss, "loss", q.o.Loss, "loss above which layers stay in float32")
-	f.Float64Var(&q.o.Float, "float", q.o.Float, "share of the layers that may stay in float32, 0 to 1")
+	f.Float64Var(&q.o.Float, "float", q.o.Float,
+		"share of the layers that may stay in float32, 0 to 1")
 	f.Float64Var(&q.seconds, "seconds", 1, "how long to measure each engine and model, 0.01 to 600")
 	preprocessingFlags(cmd, &q.x)
 	f.BoolVar(&q.asJSON, "json", false, "print JSON")
@@ -116,9 +124,11 @@ classes, the sizes, and the time of one image on both engines.`,
 	return cmd
 }
 
-// unused returns an error where a flag is given that --weights-only, or its absence, leaves without a meaning.
+// unused returns an error where a flag is given that --weights-only, or its absence, leaves without
+// a meaning.
 func (q *quantising) unused(f *pflag.FlagSet) error {
-	wanted := map[string]bool{"least": q.weightsOnly != 0, "percentile": q.weightsOnly == 0 && q.o.Method == quantise.Percentile}
+	wanted := map[string]bool{"least": q.weightsOnly != 0, "percentile": q.weightsOnly == 0 &&
+		q.o.Method == quantise.Percentile}
 	for _, name := range []string{"method", "loss", "float", "weight-bits"} {
 		wanted[name] = q.weightsOnly == 0
 	}
@@ -136,9 +146,11 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	case q.out == "":
 		return usageErrorf("-o is not given; name the file to write")
 	case q.images == "":
-		return usageErrorf("--images is not given; name a folder with one folder of images for each class, or a data set")
+		return usageErrorf("--images is not given; name a folder with one folder of images for each " +
+			"class, or a data set")
 	case q.calibrate < 2 || q.calibrate > 10_000 || q.test < 1 || q.test > 100_000:
-		return usageErrorf("--calibrate %d and --test %d; allowed are 2 to 10000 and 1 to 100000", q.calibrate, q.test)
+		return usageErrorf("--calibrate %d and --test %d; allowed are 2 to 10000 and 1 to 100000",
+			q.calibrate, q.test)
 	case q.o.Bits != 7 && q.o.Bits != 8:
 		return usageErrorf("--weight-bits is %d; allowed are 7 and 8", q.o.Bits)
 	case !(q.seconds >= 0.01 && q.seconds <= 600):
@@ -203,8 +215,10 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	return show(cmd.OutOrStdout(), q.asJSON, report, report.print)
 }
 
-// read returns batches of images for ranges, and the test images one by one, as the model takes them.
-func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model, manifest models.Manifest) (
+// read returns batches of images for ranges, and the test images one by one, as the model takes
+// them.
+func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
+	manifest models.Manifest) (
 	ds *dataset.Dataset, batches, tests []quantise.Batch, err error) {
 	d := dataset.Options{Name: q.images}
 	if st, err := os.Stat(q.images); err == nil && st.IsDir() && filepath.IsLocal(q.images) {
@@ -240,7 +254,10 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model, manife
 			}
 			for _, t := range b {
 				if bytes += t.Len() * t.DType.Size(); bytes > maxQuantiseBytes {
-					return nil, fmt.Errorf("the images take more than %d bytes as the model takes them; lower --calibrate and --test", maxQuantiseBytes)
+					return nil,
+						fmt.Errorf(
+							"the images take more than %d bytes as the model takes them; lower --calibrate and --test",
+							maxQuantiseBytes)
 				}
 			}
 			out = append(out, b)
@@ -261,8 +278,9 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model, manife
 		return nil, nil, nil, usageError(err)
 	}
 	if len(mixed) < 2 || len(tests) == 0 {
-		return nil, nil, nil, usageErrorf("%s has %d images for ranges and %d for a test; want 2 and 1 at least", q.images, len(mixed),
-			len(tests))
+		return nil, nil, nil, usageErrorf(
+			"%s has %d images for ranges and %d for a test; want 2 and 1 at least", q.images,
+			len(mixed), len(tests))
 	}
 	return ds, mixed, tests, nil
 }
@@ -289,7 +307,8 @@ func halve(ds *dataset.Dataset) error {
 }
 
 // compareModels runs both models on test images.
-func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Model, tests []quantise.Batch, ds *dataset.Dataset) (
+func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Model,
+	tests []quantise.Batch, ds *dataset.Dataset) (
 	*quantisedTest, error) {
 	var sessions [2]engine.Session
 	for i, m := range []*onnx.Model{before, after} {
@@ -314,7 +333,9 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 			out[i] = got[name].F32()
 		}
 		if len(out[0]) == 0 || len(out[0]) != len(out[1]) {
-			return nil, fmt.Errorf("the first output has %d and %d numbers of float32; want the same, and some", len(out[0]), len(out[1]))
+			return nil,
+				fmt.Errorf("the first output has %d and %d numbers of float32; want the same, and some",
+					len(out[0]), len(out[1]))
 		}
 		width = len(out[0])
 		for i, v := range out[0] {
@@ -327,7 +348,8 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 		r.AccBefore += indicator(was == label)
 		r.Accuracy += indicator(is == label)
 	}
-	r.Agree, r.Accuracy, r.AccBefore = r.Agree/float64(len(tests)), r.Accuracy/float64(len(tests)), r.AccBefore/float64(len(tests))
+	r.Agree, r.Accuracy, r.AccBefore = r.Agree/float64(len(tests)), r.Accuracy/float64(len(tests)),
+		r.AccBefore/float64(len(tests))
 	if width != len(ds.Classes) {
 		r.Accuracy, r.AccBefore = 0, 0
 	}
@@ -356,7 +378,8 @@ func largest(v []float32) int {
 
 // time measures both models on both engines.
 func (q *quantising) time(
-	cmd *cobra.Command, cfg settings.Engine, before, after *onnx.Model, one quantise.Batch, r *quantisedReport,
+	cmd *cobra.Command, cfg settings.Engine, before, after *onnx.Model, one quantise.Batch,
+	r *quantisedReport,
 ) error {
 	for _, name := range []string{"pure", "ort"} {
 		c := cfg
@@ -387,8 +410,8 @@ func (q *quantising) time(
 func (r *quantisedReport) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %d bytes (%d before)\n", r.File, r.Bytes, r.BytesBefore)
 	if s := r.Static; s != nil {
-		fmt.Fprintf(w, "%d of %d layers in bytes, %d normalisations folded; loss %.4f (%.4f with all layers in bytes)\n",
-			s.Layers-len(s.Float), s.Layers, s.Folded, s.Loss, s.All)
+		fmt.Fprintf(w, "%d of %d layers in bytes, %d normalisations folded; loss %.4f (%.4f with all "+
+			"layers in bytes)\n", s.Layers-len(s.Float), s.Layers, s.Folded, s.Loss, s.All)
 		for _, l := range s.Float {
 			fmt.Fprintf(w, "in float32: %s\n", l)
 		}

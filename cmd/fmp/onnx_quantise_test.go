@@ -15,8 +15,9 @@ func TestONNXQuantise(t *testing.T) {
 	model := filepath.Join("..", "..", "assets", "models", "digits", "extractor.onnx")
 	dir := t.TempDir()
 	args := func(out string, more ...string) []string {
-		return append([]string{"onnx", "quantise", model, "--images", "digits", "-o", filepath.Join(dir, out), "--seconds", "0.01",
-			"--calibrate", "16", "--test", "20", "--json"}, more...)
+		return append([]string{"onnx", "quantise", model, "--images", "digits", "-o",
+			filepath.Join(dir, out), "--seconds", "0.01", "--calibrate", "16", "--test", "20", "--json"},
+			more...)
 	}
 	for _, c := range []struct {
 		name string
@@ -37,7 +38,8 @@ func TestONNXQuantise(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatalf("%s: %v: %s", c.name, err, out)
 		}
-		if r.Test.Images != 20 || !(r.Test.Loss < c.loss) || r.Test.Loss == 0 || r.Bytes >= r.BytesBefore || len(r.Speed) != 2 ||
+		if r.Test.Images != 20 || !(r.Test.Loss < c.loss) || r.Test.Loss == 0 ||
+			r.Bytes >= r.BytesBefore || len(r.Speed) != 2 ||
 			r.Speed[0].After == 0 {
 			t.Errorf("%s: %+v %+v", c.name, r, r.Test)
 		}
@@ -67,7 +69,8 @@ func TestONNXQuantise(t *testing.T) {
 		{[]string{"--seconds", "0"}, "--seconds is 0"},
 		{[]string{"--images", filepath.Join(dir, "none")}, "none"},
 	} {
-		if code, _, errs := runFMP(t, args("no.onnx", c.more...)...); code == exitOK || !strings.Contains(errs, c.want) {
+		if code, _, errs := runFMP(t, args("no.onnx", c.more...)...); code == exitOK ||
+			!strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d: %s", c.more, code, errs)
 		}
 	}

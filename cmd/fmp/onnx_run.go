@@ -49,7 +49,8 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 	flags.StringVar(&dir, "out", "", "`DIR` to write the outputs to; made where it is missing")
 	outputs.Made(flags, "out")
 	flags.StringVar(&format, "format", "npy", "npy, or pb (TensorProto)")
-	flags.DurationVar(&limit, "time-limit", 0, "`TIME` after which the model is given up, 30s say (exit code 1); 0 for none")
+	flags.DurationVar(&limit, "time-limit", 0,
+		"`TIME` after which the model is given up, 30s say (exit code 1); 0 for none")
 	flags.BoolVar(&asJSON, "json", false, "list what was written as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := s.resolve(); err != nil {
@@ -80,8 +81,9 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 		}
 		if limit > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within --time-limit %v; allow more, or see whether the "+
-				"model has a loop that never ends", limit))
+			ctx, cancel = context.WithTimeoutCause(ctx, limit,
+				fmt.Errorf("it did not end within --time-limit %v; allow more, or see whether the model has "+
+					"a loop that never ends", limit))
 			defer cancel()
 		}
 		e, err := openEngine(ctx, cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
@@ -114,8 +116,8 @@ func outputOrder(m *onnx.Model, results map[string]*onnx.Tensor) (names []string
 	return names
 }
 
-// evalWithin loads and runs a model once. Where ctx is done and the engine does not stop within a second, which a single long
-// operator does not, it is left behind, with all that it holds.
+// evalWithin loads and runs a model once. Where ctx is done and the engine does not stop within a
+// second, which a single long operator does not, it is left behind, with all that it holds.
 func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor,
 	outputs []string) (map[string]*onnx.Tensor, error) {
 	var results map[string]*onnx.Tensor
@@ -144,7 +146,8 @@ func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[s
 	}
 }
 
-// readFeeds reads the value of every input of m from the given NAME=FILE pairs. Those of optional inputs become the model's defaults.
+// readFeeds reads the value of every input of m from the given NAME=FILE pairs. Those of optional
+// inputs become the model's defaults.
 func readFeeds(m *onnx.Model, pairs []string) (map[string]*onnx.Tensor, error) {
 	feeds := map[string]*onnx.Tensor{}
 	for _, p := range pairs {
@@ -153,9 +156,11 @@ func readFeeds(m *onnx.Model, pairs []string) (map[string]*onnx.Tensor, error) {
 			return nil, fmt.Errorf("--input %s: want NAME=FILE", p)
 		}
 		_, input := m.Graph.Input(name)
-		optional := slices.ContainsFunc(m.Graph.Optional, func(v onnx.ValueInfo) bool { return v.Name == name })
+		optional := slices.ContainsFunc(m.Graph.Optional,
+			func(v onnx.ValueInfo) bool { return v.Name == name })
 		if !input && !optional {
-			hint := fmt.Sprintf("the model's inputs are %s", describeValues(slices.Concat(m.Graph.Inputs, m.Graph.Optional)))
+			hint := fmt.Sprintf("the model's inputs are %s",
+				describeValues(slices.Concat(m.Graph.Inputs, m.Graph.Optional)))
 			return nil, fmt.Errorf("--input %s: the model has no input %q; %s", p, name, hint)
 		}
 		if feeds[name] != nil {
@@ -180,7 +185,8 @@ func readFeeds(m *onnx.Model, pairs []string) (map[string]*onnx.Tensor, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("no --input for %s; give --input NAME=FILE.npy for each", describeValues(missing))
+		return nil, fmt.Errorf("no --input for %s; give --input NAME=FILE.npy for each",
+			describeValues(missing))
 	}
 	return feeds, nil
 }
@@ -235,8 +241,10 @@ type writtenTensor struct {
 	File  string `json:"file"`
 }
 
-// writeTensors writes the named tensors to files in dir: all of them, or, where anything fails, none.
-func writeTensors(dir, format string, names []string, tensors map[string]*onnx.Tensor) (written []writtenTensor, err error) {
+// writeTensors writes the named tensors to files in dir: all of them, or, where anything fails,
+// none.
+func writeTensors(dir, format string, names []string,
+	tensors map[string]*onnx.Tensor) (written []writtenTensor, err error) {
 	made := false
 	if _, serr := os.Stat(dir); os.IsNotExist(serr) {
 		made = true
@@ -270,7 +278,8 @@ func writeTensors(dir, format string, names []string, tensors map[string]*onnx.T
 		if err != nil {
 			return nil, fmt.Errorf("writing output %q: %w", name, err)
 		}
-		written = append(written, writtenTensor{name, t.DType.String(), t.Shape, filepath.Join(dir, file)})
+		written = append(written,
+			writtenTensor{name, t.DType.String(), t.Shape, filepath.Join(dir, file)})
 	}
 	for _, w := range written {
 		if err := os.Rename(filepath.Join(tmp, filepath.Base(w.File)), w.File); err != nil {
@@ -292,12 +301,13 @@ func savePB(path, name string, t *onnx.Tensor) error {
 	return os.WriteFile(path, data, 0o644)
 }
 
-// fileName is a file name for the value of that name: no folders, nothing hidden, nothing that a shell
-// or a file system would take amiss. A name that is taken gets a number.
+// fileName is a file name for the value of that name: no folders, nothing hidden, nothing that a
+// shell or a file system would take amiss. A name that is taken gets a number.
 func fileName(name, ext string, taken map[string]bool) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.',
+			r == '_', r == '-':
 			return r
 		}
 		return '_'

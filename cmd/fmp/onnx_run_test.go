@@ -71,8 +71,8 @@ func TestONNXRun(t *testing.T) {
 		"../twice": onnx.NewTensor([]float32{2, 4, 6, 8}, 2, 2)}
 	for _, format := range []string{"npy", "pb"} {
 		dir := filepath.Join(t.TempDir(), "results")
-		code, out, errs := runFMP(t, "onnx", "run", model, "--input", "a="+a, "--input", "b="+b, "--out", dir, "--format", format, "--json",
-			"--engine", "ort")
+		code, out, errs := runFMP(t, "onnx", "run", model, "--input", "a="+a, "--input", "b="+b, "--out",
+			dir, "--format", format, "--json", "--engine", "ort")
 		if code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
@@ -122,27 +122,41 @@ func TestONNXRunErrors(t *testing.T) {
 		{"no such model", []string{"gone.onnx", "--out", "x"}, exitMissing, "gone.onnx"},
 		{"not a model", []string{text, "--out", "x"}, exitUsage, "bad.onnx"},
 		{"no folder", append([]string{model}, both...), exitUsage, "--out is missing"},
-		{"missing input", []string{model, "--out", "x", "--input", "a=" + a}, exitUsage, "no --input for b (float32[n, 2])"},
+		{"missing input", []string{model, "--out", "x", "--input", "a=" + a}, exitUsage,
+			"no --input for b (float32[n, 2])"},
 		{"unknown input", []string{model, "--out", "x", "--input", "c=" + a}, exitUsage,
 			`no input "c"; the model's inputs are a (float32[n, 2]), b`},
-		{"input twice", []string{model, "--out", "x", "--input", "a=" + a, "--input", "a=" + a}, exitUsage, "given twice"},
+		{"input twice", []string{model, "--out", "x", "--input", "a=" + a, "--input", "a=" + a},
+			exitUsage, "given twice"},
 		{"not a pair", []string{model, "--out", "x", "--input", a}, exitUsage, "want NAME=FILE"},
-		{"wrong width", []string{model, "--out", "x", "--input", "a=" + wide, "--input", "b=" + a}, exitUsage, "float32[3 5]"},
-		{"wrong type", []string{model, "--out", "x", "--input", "a=" + f64, "--input", "b=" + a}, exitUsage, "float64[3 2]"},
-		{"not npy", []string{model, "--out", "x", "--input", "a=" + garbage, "--input", "b=" + a}, exitUsage, "not a .npy file"},
-		{"not pb", []string{model, "--out", "x", "--input", "a=" + badpb, "--input", "b=" + a}, exitUsage, "bad.pb"},
-		{"unknown extension", []string{model, "--out", "x", "--input", "a=a.csv", "--input", "b=" + a}, exitUsage, "allowed are .npy and .pb"},
-		{"unknown output", append([]string{model, "--out", "x", "--output", "z"}, both...), exitUsage, "outputs are sum/ab"},
-		{"unknown format", append([]string{model, "--out", "x", "--format", "csv"}, both...), exitUsage, "allowed are npy, pb"},
-		{"unknown engine", append([]string{model, "--out", "x", "--engine", "gpu"}, both...), exitUsage, "engine.name"},
-		{"unknown provider", append([]string{model, "--out", "x", "--provider", "tpu"}, both...), exitUsage, "engine.provider"},
-		{"no library", append([]string{model, "--out", "x", "--engine", "ort", "--library", "gone.so"}, both...), exitMissing, "gone.so"},
-		{"folder is a file", append([]string{model, "--out", file}, both...), exitFailed, "writing outputs"},
+		{"wrong width", []string{model, "--out", "x", "--input", "a=" + wide, "--input", "b=" + a},
+			exitUsage, "float32[3 5]"},
+		{"wrong type", []string{model, "--out", "x", "--input", "a=" + f64, "--input", "b=" + a},
+			exitUsage, "float64[3 2]"},
+		{"not npy", []string{model, "--out", "x", "--input", "a=" + garbage, "--input", "b=" + a},
+			exitUsage, "not a .npy file"},
+		{"not pb", []string{model, "--out", "x", "--input", "a=" + badpb, "--input", "b=" + a},
+			exitUsage, "bad.pb"},
+		{"unknown extension", []string{model, "--out", "x", "--input", "a=a.csv", "--input", "b=" + a},
+			exitUsage, "allowed are .npy and .pb"},
+		{"unknown output", append([]string{model, "--out", "x", "--output", "z"}, both...), exitUsage,
+			"outputs are sum/ab"},
+		{"unknown format", append([]string{model, "--out", "x", "--format", "csv"}, both...), exitUsage,
+			"allowed are npy, pb"},
+		{"unknown engine", append([]string{model, "--out", "x", "--engine", "gpu"}, both...),
+			exitUsage, "engine.name"},
+		{"unknown provider", append([]string{model, "--out", "x", "--provider", "tpu"}, both...),
+			exitUsage, "engine.provider"},
+		{"no library", append([]string{model, "--out", "x", "--engine", "ort", "--library", "gone.so"},
+			both...), exitMissing, "gone.so"},
+		{"folder is a file", append([]string{model, "--out", file}, both...), exitFailed,
+			"writing outputs"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			code, out, errs := runFMP(t, append([]string{"onnx", "run"}, c.args...)...)
-			if code != c.code || out != "" || !strings.HasPrefix(errs, "fmp: ") || !strings.Contains(errs, c.want) {
+			if code != c.code || out != "" || !strings.HasPrefix(errs, "fmp: ") ||
+				!strings.Contains(errs, c.want) {
 				t.Errorf("exit code %d, said %q; want %d and %q", code, errs, c.code, c.want)
 			}
 			if es, _ := os.ReadDir("."); len(es) != 0 {
@@ -157,9 +171,11 @@ func TestONNXRunOnAFullDisk(t *testing.T) {
 	needRuntime(t)
 	disk := tinyDisk(t, 64<<10)
 	model := addModel(t)
-	big := saveTensor(t, "big.npy", onnx.ZerosF32(5000, 2)) // 40 kB: the first output fits, the second does not
+	// 40 kB: the first output fits, the second does not
+	big := saveTensor(t, "big.npy", onnx.ZerosF32(5000, 2))
 	dir := filepath.Join(disk, "results")
-	code, _, errs := runFMP(t, "onnx", "run", model, "--input", "a="+big, "--input", "b="+big, "--out", dir)
+	code, _, errs := runFMP(t, "onnx", "run", model, "--input", "a="+big, "--input",
+		"b="+big, "--out", dir)
 	if code != exitFailed || !strings.Contains(errs, "no space left") {
 		t.Errorf("exit code %d, said %q; want %d and that no space is left", code, errs, exitFailed)
 	}
@@ -171,11 +187,13 @@ func TestONNXRunOnAFullDisk(t *testing.T) {
 func TestFileNameStaysInItsFolder(t *testing.T) {
 	taken := map[string]bool{}
 	for _, c := range []struct{ name, want string }{
-		{"y", "y.npy"}, {"Y", "Y.2.npy"}, {"../../etc/passwd", "__.._etc_passwd.npy"}, {"a/b", "a_b.npy"}, {"a\\b", "a_b.2.npy"}, {"", "_.npy"},
+		{"y", "y.npy"}, {"Y", "Y.2.npy"}, {"../../etc/passwd", "__.._etc_passwd.npy"}, {"a/b", "a_b.npy"},
+		{"a\\b", "a_b.2.npy"}, {"", "_.npy"},
 		{".hidden", "_hidden.npy"},
 		{"-rf", "_rf.npy"}, {"con:\x00\n", "con___.npy"},
 	} {
-		if got := fileName(c.name, ".npy", taken); filepath.Base(got) != got || (c.want != "" && got != c.want) {
+		if got := fileName(c.name, ".npy", taken); filepath.Base(got) != got ||
+			(c.want != "" && got != c.want) {
 			t.Errorf("fileName(%q) = %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -186,7 +204,8 @@ func TestFileNameStaysInItsFolder(t *testing.T) {
 
 func TestONNXBench(t *testing.T) {
 	needRuntime(t)
-	code, out, errs := runFMP(t, "onnx", "bench", addModel(t), "--batch", "4", "--seconds", "0.02", "--json", "--engine", "ort")
+	code, out, errs := runFMP(t, "onnx", "bench", addModel(t), "--batch", "4", "--seconds", "0.02",
+		"--json", "--engine", "ort")
 	if code != exitOK {
 		t.Fatal(errs)
 	}
@@ -194,7 +213,8 @@ func TestONNXBench(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Results) != 1 || r.Results[0].Runs < 3 || !(r.Results[0].Min <= r.Results[0].Median && r.Results[0].Median <= r.Results[0].P90) ||
+	if len(r.Results) != 1 || r.Results[0].Runs < 3 ||
+		!(r.Results[0].Min <= r.Results[0].Median && r.Results[0].Median <= r.Results[0].P90) ||
 		r.Inputs["a"] != "float32[4 2]" {
 		t.Errorf("reported %+v", r)
 	}
@@ -202,9 +222,11 @@ func TestONNXBench(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--batch", "0"}, "--batch is 0"}, {[]string{"--dim", "n=200000000"}, "make --batch or --dim smaller"},
+		{[]string{"--batch", "0"}, "--batch is 0"},
+		{[]string{"--dim", "n=200000000"}, "make --batch or --dim smaller"},
 		{[]string{"--dim", "n=2000000000"}, "more than"}, {[]string{"--seconds", "0"}, "--seconds is 0"},
-		{[]string{"--dim", "n"}, "want NAME=N"}, {[]string{"--dim", "rows=3"}, "no input has a size called"},
+		{[]string{"--dim", "n"}, "want NAME=N"},
+		{[]string{"--dim", "rows=3"}, "no input has a size called"},
 		{[]string{"--engine", "fast"}, "auto, ort, pure and both"},
 	} {
 		code, _, errs := runFMP(t, append([]string{"onnx", "bench", addModel(t)}, c.args...)...)
@@ -221,7 +243,9 @@ func TestInterruptedCommand(t *testing.T) {
 	stopped, stop := context.WithCancel(context.Background())
 	go func() { <-ctx.Done(); stop() }()
 	var out, errs strings.Builder
-	code := execute(stopped, []string{"onnx", "bench", addModel(t), "--seconds", "600", "--engine", "ort"}, strings.NewReader(""), &out, &errs)
+	code := execute(stopped,
+		[]string{"onnx", "bench", addModel(t), "--seconds", "600", "--engine", "ort"},
+		strings.NewReader(""), &out, &errs)
 	if code != exitInterrupted || errs.String() != "fmp: interrupted\n" || out.String() != "" {
 		t.Errorf("exit code %d, said %q and %q", code, out.String(), errs.String())
 	}

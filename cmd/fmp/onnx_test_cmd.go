@@ -34,11 +34,11 @@ func newONNXTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test DIR",
 		Short: "Run ONNX backend tests (model.onnx with test_data_set_*/) and count what passes",
-		Long: `Run every test in and below DIR: a folder with a model.onnx and test_data_set_K folders of input_I.pb
-and output_I.pb, as the ONNX standard ships its operator tests (make testdata). A test
-passes where every output has the expected type and shape and
-|got - want| <= absolute + relative |want|; it is unsupported where the engine refuses the model before
-running it; anything else is a failure, which ends the command with exit code 1.`,
+		Long: `Run every test in and below DIR: a folder with a model.onnx and test_data_set_K folders of
+input_I.pb and output_I.pb, as the ONNX standard ships its operator tests (make testdata). A test
+passes where every output has the expected type and shape and |got - want| <= absolute + relative
+|want|; it is unsupported where the engine refuses the model before running it; anything else is a
+failure, which ends the command with exit code 1.`,
 		Example: `  fmp onnx test ~/.cache/fmp/onnx-tests/1.23.2 --engine pure
   fmp onnx test ~/.cache/fmp/onnx-tests/1.23.2/node/test_add --engine both --json
   fmp onnx test my-tests --engine ort --verbose`,
@@ -46,12 +46,15 @@ running it; anything else is a failure, which ends the command with exit code 1.
 	}
 	s := bindSettings(cmd, &cfg, hardwareAliases)
 	flags := cmd.Flags()
-	flags.StringVar(&engineName, "engine", "", "auto, ort, pure or both (default: the setting engine.name)")
+	flags.StringVar(&engineName, "engine", "",
+		"auto, ort, pure or both (default: the setting engine.name)")
 	flags.Float64Var(&tol.Relative, "relative", tol.Relative, "relative tolerance")
 	flags.Float64Var(&tol.Absolute, "absolute", tol.Absolute, "absolute tolerance")
-	flags.StringVar(&table, "table", "", "also write what runs, operator by operator, as a Markdown `FILE`")
+	flags.StringVar(&table, "table", "",
+		"also write what runs, operator by operator, as a Markdown `FILE`")
 	outputs.Made(flags, "table")
-	flags.BoolVar(&verbose, "verbose", false, "list unsupported tests, with the reason, as well as failures")
+	flags.BoolVar(&verbose, "verbose", false,
+		"list unsupported tests, with the reason, as well as failures")
 	flags.BoolVar(&asJSON, "json", false, "print every result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names := []string{}
@@ -69,7 +72,8 @@ running it; anything else is a failure, which ends the command with exit code 1.
 			names = []string{cfg.Engine.Name}
 		}
 		if !(tol.Relative >= 0 && tol.Absolute >= 0) {
-			return usageErrorf("--relative is %v and --absolute %v; both must be at least 0", tol.Relative, tol.Absolute)
+			return usageErrorf("--relative is %v and --absolute %v; both must be at least 0",
+				tol.Relative, tol.Absolute)
 		}
 		if _, err := conformance.Find(args[0]); err != nil {
 			return usageError(err)
@@ -120,7 +124,8 @@ func writeTestTable(path string, reports []testReport) error {
 }
 
 // testEngine runs all tests on one engine.
-func testEngine(cmd *cobra.Command, cfg settings.Engine, dir string, tol conformance.Tolerance) (testReport, error) {
+func testEngine(cmd *cobra.Command, cfg settings.Engine, dir string,
+	tol conformance.Tolerance) (testReport, error) {
 	e, err := openEngine(cmd.Context(), cfg, cfg.Threads, cmd.ErrOrStderr())
 	if err != nil {
 		return testReport{}, err
@@ -129,9 +134,10 @@ func testEngine(cmd *cobra.Command, cfg settings.Engine, dir string, tol conform
 	p := newProgress(cmd.ErrOrStderr())
 	defer p.close()
 	r := testReport{Engine: e.Name()}
-	r.Results, err = conformance.RunAll(cmd.Context(), e, dir, tol, func(done, total int, _ conformance.Result) {
-		p.report("tests on "+e.Name(), done, total)
-	})
+	r.Results, err = conformance.RunAll(cmd.Context(), e, dir, tol,
+		func(done, total int, _ conformance.Result) {
+			p.report("tests on "+e.Name(), done, total)
+		})
 	for _, x := range r.Results {
 		switch x.Verdict {
 		case conformance.Passed:
@@ -160,7 +166,8 @@ func printTests(out io.Writer, reports []testReport, verbose bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "engine\tpassed\tfailed\tunsupported\ttests\t")
 	for _, r := range reports {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t\n", r.Engine, r.Passed, r.Failed, r.Unsupported, len(r.Results))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t\n", r.Engine, r.Passed, r.Failed,
+			r.Unsupported, len(r.Results))
 	}
 	return w.Flush()
 }

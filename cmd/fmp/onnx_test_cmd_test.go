@@ -41,7 +41,8 @@ func backendTest(t *testing.T, want float32) string {
 
 func TestONNXTest(t *testing.T) {
 	table := filepath.Join(t.TempDir(), "docs", "operators.md")
-	code, out, errs := runFMP(t, "onnx", "test", backendTest(t, 2), "--engine", "pure", "--json", "--table", table)
+	code, out, errs := runFMP(t, "onnx", "test", backendTest(t, 2), "--engine", "pure", "--json",
+		"--table", table)
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
@@ -49,7 +50,8 @@ func TestONNXTest(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &reports); err != nil {
 		t.Fatal(err)
 	}
-	if len(reports) != 1 || reports[0].Engine != "pure" || reports[0].Passed != 1 || reports[0].Failed != 0 {
+	if len(reports) != 1 || reports[0].Engine != "pure" || reports[0].Passed != 1 ||
+		reports[0].Failed != 0 {
 		t.Errorf("report %+v", reports)
 	}
 	text, err := os.ReadFile(table)
@@ -66,7 +68,8 @@ func TestONNXTest(t *testing.T) {
 	if code, _, errs := runFMP(t, "onnx", "test", filepath.Join(t.TempDir(), "gone")); code != exitMissing {
 		t.Errorf("a folder that is not there gave exit code %d: %s", code, errs)
 	}
-	for _, args := range [][]string{{t.TempDir()}, {backendTest(t, 2), "--relative", "-1"}, {backendTest(t, 2), "--engine", "abacus"}} {
+	for _, args := range [][]string{{t.TempDir()}, {backendTest(t, 2), "--relative", "-1"},
+		{backendTest(t, 2), "--engine", "abacus"}} {
 		if code, _, errs := runFMP(t, append([]string{"onnx", "test"}, args...)...); code != exitUsage {
 			t.Errorf("%v gave exit code %d: %s", args, code, errs)
 		}

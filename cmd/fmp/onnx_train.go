@@ -47,7 +47,8 @@ type tuning struct {
 	heldOut                                float64
 	classes                                int
 	list, asJSON                           bool
-	// finish makes of the trained model the one that is written; nil writes it with the names of its classes.
+	// finish makes of the trained model the one that is written; nil writes it with the names of its
+	// classes.
 	finish func(m *onnx.Model) (*onnx.Model, error)
 }
 
@@ -55,21 +56,26 @@ func newONNXTrainCommand() *cobra.Command {
 	var o tuning
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
-		Use:   "train MODEL --images FOLDER | --data FILE.npz -o OUT",
-		Short: "Train an ONNX model further on new examples: fine-tuning, with a new head where the classes are new",
-		Long: `Differentiate MODEL, train it on labelled examples, and write it with its weights replaced. Whoever made the model, the stock
-ONNX Runtime trains it. --images takes a folder with one folder of images a class, or train/CLASS and test/CLASS; --data takes arrays by
-the names of the model's inputs, and "target" (class numbers, or scores of the output's shape).
+		Use: "train MODEL --images FOLDER | --data FILE.npz -o OUT",
+		Short: "Train an ONNX model further on new examples: fine-tuning, with a new head where the " +
+			"classes are new",
+		Long: `Differentiate MODEL, train it on labelled examples, and write it with its weights replaced. Whoever
+made the model, the stock ONNX Runtime trains it. --images takes a folder with one folder of images
+a class, or train/CLASS and test/CLASS; --data takes arrays by the names of the model's inputs, and
+"target" (class numbers, or scores of the output's shape).
 
-Where the model has another number of classes than the data, its last linear layer is replaced by a new one. --freeze keeps
-weights as they are, by their names or those of the nodes that read them; --list shows both. --lora R trains factors of rank R
-beside each matrix instead and adds them to it in the end; the head and no other vector is trained beside them.
+Where the model has another number of classes than the data, its last linear layer is replaced by a
+new one. --freeze keeps weights as they are, by their names or those of the nodes that read them;
+--list shows both. --lora R trains factors of rank R beside each matrix instead and adds them to it
+in the end; the head and no other vector is trained beside them.
 
-After every epoch the held-out examples are scored, and the weights with the lowest loss are written. Batch normalisations stay as
-the exporter left them: in evaluation form their statistics are kept, in training form they move and are written in evaluation form.
+After every epoch the held-out examples are scored, and the weights with the lowest loss are
+written. Batch normalisations stay as the exporter left them: in evaluation form their statistics
+are kept, in training form they move and are written in evaluation form.
 
-The run is saved every 30 seconds as OUT.checkpoint and goes on from there, to the bit, when the same command is given again. The
-log is OUT.jsonl, drawn in OUT.svg. The result depends on --parts and not on the number of threads.`,
+The run is saved every 30 seconds as OUT.checkpoint and goes on from there, to the bit, when the
+same command is given again. The log is OUT.jsonl, drawn in OUT.svg. The result depends on --parts
+and not on the number of threads.`,
 		Example: `  fmp onnx train efficientnet.onnx --images photos --preset=-1-1 -o mine.onnx
   fmp onnx train vit.onnx --images photos --preset imagenet --lora 8 -o mine.onnx
   fmp onnx train net.onnx --data rows.npz --loss mse --freeze 'layer[1-3].*' -o mine.onnx`,
@@ -93,18 +99,24 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	f.StringVarP(&o.out, "out", "o", "", "model to write")
 	outputs.Files(f, "out")
 	f.StringVar(&o.t.Output, "output", "", "output that is trained (default: the first)")
-	f.StringVar(&o.head, "head", "auto", "last layer: auto (new where the number of classes differs), keep, new, or add (behind features)")
+	f.StringVar(&o.head, "head", "auto", "last layer: auto (new where the number of classes "+
+		"differs), keep, new, or add (behind features)")
 	f.IntVar(&o.classes, "classes", 0, "number of classes of --data (default: the largest and one)")
 	f.StringVar(&o.t.Loss.Name, "loss", train.CrossEntropy, strings.Join(train.LossNames, ", "))
-	f.Float64Var(&o.t.Loss.Smoothing, "smoothing", 0, "share of a label that is spread over all classes, 0 to below 1")
+	f.Float64Var(&o.t.Loss.Smoothing, "smoothing", 0,
+		"share of a label that is spread over all classes, 0 to below 1")
 	f.Float64Var(&o.t.Loss.Temperature, "temperature", 0.1, "temperature of the contrastive loss")
 	f.StringVar(&o.freeze, "freeze", "", "weights to keep, a `REGEXP` of whole names")
-	f.IntVar(&o.t.LoRA, "lora", 0, "rank of low-rank factors to train in place of matrices; 0 for none")
+	f.IntVar(&o.t.LoRA, "lora", 0,
+		"rank of low-rank factors to train in place of matrices; 0 for none")
 	f.StringVar(&o.optimizer, "optimizer", "adamw", "adamw or sgd")
-	f.Float64Var(&o.rate, "rate", 0, "highest learning rate (default 0.0001, and ten times that for a new head)")
-	f.StringVar(&o.schedule, "schedule", "cosine", "learning rate after warmup: cosine (to 0) or constant")
+	f.Float64Var(&o.rate, "rate", 0,
+		"highest learning rate (default 0.0001, and ten times that for a new head)")
+	f.StringVar(&o.schedule, "schedule", "cosine",
+		"learning rate after warmup: cosine (to 0) or constant")
 	f.Float64Var(&o.warmup, "warmup", 0.1, "share of the steps over which the learning rate rises")
-	f.StringArrayVar(&o.groups, "rate-of", nil, "`REGEXP=FACTOR` of the learning rate for weights of these names; the first that fits counts")
+	f.StringArrayVar(&o.groups, "rate-of", nil,
+		"`REGEXP=FACTOR` of the learning rate for weights of these names; the first that fits counts")
 	f.Float64Var(&o.decay, "weight-decay", 0.01, "weight decay of matrices")
 	f.Float64Var(&o.momentum, "momentum", 0.9, "momentum of sgd")
 	f.Float64Var(&o.clip, "clip", 1, "norm that gradients are clipped at; 0 for none")
@@ -113,7 +125,8 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	f.IntVar(&o.t.Parts, "parts", 4, "parts that a batch is cut into; their gradients are summed")
 	f.IntVar(&o.t.Threads, "parallel", 2, "parts that run at once; the result does not depend on it")
 	f.Float64Var(&o.heldOut, "held-out", 0.1, "share of the examples that is held out")
-	f.IntVar(&o.t.Patience, "patience", 0, "epochs without a lower held-out loss before training ends; 0 for no end")
+	f.IntVar(&o.t.Patience, "patience", 0,
+		"epochs without a lower held-out loss before training ends; 0 for no end")
 	f.Uint64Var(&o.t.Seed, "seed", 1, "seed of the new head, the order and the variation of images")
 	f.BoolVar(&o.augment.Flip, "flip", true, "mirror images left and right, half the time")
 	f.IntVar(&o.augment.Shift, "shift", 0, "shift images by up to so many pixels")
@@ -126,8 +139,10 @@ func (o *tuning) bind(cmd *cobra.Command) {
 // preprocessingFlags says how images are fed to a model that is trained.
 func preprocessingFlags(cmd *cobra.Command, x *extractor.Options) {
 	f := cmd.Flags()
-	f.StringVar(&x.Preset, "preset", "", "preprocessing of images: "+strings.Join(extractor.PresetNames(), ", "))
-	f.Float64SliceVar(&x.Mean, "mean", nil, "mean of pixels scaled to 0..1, one number or one a channel")
+	f.StringVar(&x.Preset, "preset", "",
+		"preprocessing of images: "+strings.Join(extractor.PresetNames(), ", "))
+	f.Float64SliceVar(&x.Mean, "mean", nil,
+		"mean of pixels scaled to 0..1, one number or one a channel")
 	f.Float64SliceVar(&x.Std, "std", nil, "standard deviation, likewise")
 	f.StringVar(&x.Layout, "layout", "", "NCHW or NHWC (default: by the input's shape)")
 	f.IntVar(&x.Side, "side", 0, "height and width of images where the model leaves them open")
@@ -194,8 +209,10 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	return o.train(cmd, m, ex, cfg)
 }
 
-// photos reads a data set of images. An extractor sees the part and the classes of it that are an extractor's.
-func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest models.Manifest, d dataset.Options) (*examples, error) {
+// photos reads a data set of images. An extractor sees the part and the classes of it that are an
+// extractor's.
+func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest models.Manifest,
+	d dataset.Options) (*examples, error) {
 	x := o.x
 	x.Output = o.t.Output
 	var err error
@@ -227,7 +244,8 @@ func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest
 	return ex, nil
 }
 
-// arrays reads an archive of arrays. Where the target is class numbers, they become the targets of the loss.
+// arrays reads an archive of arrays. Where the target is class numbers, they become the targets of
+// the loss.
 func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	t, err := npy.LoadArchive(o.data)
 	if err != nil {
@@ -239,13 +257,13 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	}
 	target := t[train.TargetInput]
 	if target == nil {
-		return nil, usageErrorf("%s: it has the arrays %q; want %q beside the model's inputs", o.data, slices.Sorted(maps.Keys(t)),
-			train.TargetInput)
+		return nil, usageErrorf("%s: it has the arrays %q; want %q beside the model's inputs", o.data,
+			slices.Sorted(maps.Keys(t)), train.TargetInput)
 	}
 	for _, in := range m.Graph.Inputs {
 		if t[in.Name] == nil {
-			return nil, usageErrorf("%s: it has the arrays %q; the model's inputs are %s", o.data, slices.Sorted(maps.Keys(t)),
-				describeValues(m.Graph.Inputs))
+			return nil, usageErrorf("%s: it has the arrays %q; the model's inputs are %s", o.data,
+				slices.Sorted(maps.Keys(t)), describeValues(m.Graph.Inputs))
 		}
 		if have := t[in.Name]; in.DType == onnx.Float32 && have.DType != onnx.Float32 {
 			t[in.Name] = float32s(have)
@@ -298,7 +316,8 @@ func float32s(t *onnx.Tensor) *onnx.Tensor {
 func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 	out, ok := m.Graph.Output(o.t.Output)
 	if !ok {
-		return nil, fmt.Errorf("no output %q; its outputs are %s", o.t.Output, describeValues(m.Graph.Outputs))
+		return nil, fmt.Errorf("no output %q; its outputs are %s", o.t.Output,
+			describeValues(m.Graph.Outputs))
 	}
 	fits := len(out.Shape) == 2 && out.Shape[1].Size == ex.classes
 	var head []string
@@ -312,7 +331,9 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 		if m, head, err = train.NewHead(m, o.t.Output, ex.classes, o.head == "add", o.t.Seed); err != nil {
 			return nil, err
 		}
-		ex.notes = append(ex.notes, fmt.Sprintf("output %q is given a new last layer of %d classes (--head)", o.t.Output, ex.classes))
+		ex.notes = append(ex.notes,
+			fmt.Sprintf("output %q is given a new last layer of %d classes (--head)",
+				o.t.Output, ex.classes))
 	default:
 		return nil, fmt.Errorf("--head is %q; allowed are auto, keep, new and add", o.head)
 	}
@@ -366,13 +387,15 @@ func (o *tuning) choose(m *onnx.Model) error {
 		return fmt.Errorf("--optimizer is %q; allowed are adamw and sgd", o.optimizer)
 	}
 	if !(o.rate >= 0) || !(o.warmup >= 0 && o.warmup <= 1) {
-		return fmt.Errorf("--rate is %v and --warmup %v; allowed are 0 and up, and 0 to 1", o.rate, o.warmup)
+		return fmt.Errorf("--rate is %v and --warmup %v; allowed are 0 and up, and 0 to 1",
+			o.rate, o.warmup)
 	}
 	for _, g := range slices.Backward(o.groups) {
 		at := strings.LastIndex(g, "=")
 		r, err := whole(g[:max(at, 0)])
 		var factor float64
-		if _, serr := fmt.Sscan(g[at+1:], &factor); err != nil || serr != nil || r == nil || !(factor >= 0) {
+		if _, serr := fmt.Sscan(g[at+1:], &factor); err != nil || serr != nil || r == nil ||
+			!(factor >= 0) {
 			return fmt.Errorf("--rate-of is %q; want REGEXP=FACTOR, a factor of 0 and up", g)
 		}
 		for _, w := range train.Weights(m.Graph, o.t.Output) {
@@ -431,13 +454,14 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if err != nil {
 		return err
 	}
-	identity, err := json.Marshal([]any{digest, ex.digest, o.t.Loss, o.t.Weights, o.t.Adapted, o.t.LoRA, o.t.Optimizer, o.t.Update, rate,
-		o.warmup,
+	identity, err := json.Marshal([]any{digest, ex.digest, o.t.Loss, o.t.Weights, o.t.Adapted,
+		o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup,
 		o.schedule, o.t.Epochs, o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut, o.augment, o.x})
 	if err != nil {
 		return err
 	}
-	o.t.Run, o.t.Checkpoint, o.t.Log = "onnx train "+string(identity), o.out+".checkpoint", o.out+".jsonl"
+	o.t.Run, o.t.Checkpoint, o.t.Log = "onnx train "+string(identity),
+		o.out+".checkpoint", o.out+".jsonl"
 	eng, err := openEngine(ctx, cfg, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -467,7 +491,8 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if err != nil {
 		return err
 	}
-	report.Seconds, report.Trained, report.Steps, report.Best = time.Since(began).Seconds(), res.Trained, res.Steps, res.Best
+	report.Seconds, report.Trained, report.Steps, report.Best = time.Since(began).Seconds(),
+		res.Trained, res.Steps, res.Best
 	if report.After, err = measure(res.Model); err != nil {
 		return err
 	}
@@ -486,8 +511,8 @@ func norms(m *onnx.Model) string {
 	}
 	switch {
 	case moved > 0:
-		return fmt.Sprintf("%d in training form: batch statistics in training, running ones moved and written in evaluation form; %d kept", moved,
-			kept)
+		return fmt.Sprintf("%d in training form: batch statistics in training, running ones moved and "+
+			"written in evaluation form; %d kept", moved, kept)
 	case kept > 0:
 		return fmt.Sprintf("%d in evaluation form: running statistics kept", kept)
 	}
@@ -530,12 +555,13 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 		return fmt.Sprintf("loss %.4f", m["loss"])
 	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "model:        %s (step %d of %d taken; curve in %s.svg)\ntrained:      %d numbers in %.0f s\nbatch norms:  %s\n", r.File,
-		cmp.Or(r.Best, r.Steps), r.Steps, r.File,
+	fmt.Fprintf(w, "model:        %s (step %d of %d taken; curve in %s.svg)\ntrained:      %d "+
+		"numbers in %.0f s\nbatch norms:  %s\n", r.File, cmp.Or(r.Best, r.Steps), r.Steps, r.File,
 		r.Trained, r.Seconds, r.Norms)
 	if r.Before == nil {
 		return nil
 	}
-	_, err = fmt.Fprintf(w, "before:       %s, on the %s\nafter:        %s\n", score(r.Before), r.Measure, score(r.After))
+	_, err = fmt.Fprintf(w, "before:       %s, on the %s\nafter:        %s\n", score(r.Before),
+		r.Measure, score(r.After))
 	return err
 }

@@ -16,8 +16,8 @@ import (
 	"fmp/onnx/train"
 )
 
-// trainingFiles writes a model of two linear layers with 7 scores, and 60 rows of three classes that are told apart by their largest
-// number.
+// trainingFiles writes a model of two linear layers with 7 scores, and 60 rows of three classes
+// that are told apart by their largest number.
 func trainingFiles(t *testing.T) (model, data string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,13 +69,14 @@ func trainingFiles(t *testing.T) (model, data string) {
 	return model, data
 }
 
-// TestONNXTrain: rows of a file train a new head with the body frozen, the figures are printed, and the files are there.
+// TestONNXTrain: rows of a file train a new head with the body frozen, the figures are printed, and
+// the files are there.
 func TestONNXTrain(t *testing.T) {
 	t.Parallel()
 	model, data := trainingFiles(t)
 	out := filepath.Join(t.TempDir(), "out.onnx")
-	code, stdout, stderr := runFMP(t, "onnx", "train", model, "--data", data, "-o", out, "--freeze", "layer1.*", "--engine", "pure",
-		"--epochs", "20", "--batch", "6",
+	code, stdout, stderr := runFMP(t, "onnx", "train", model, "--data", data, "-o", out, "--freeze",
+		"layer1.*", "--engine", "pure", "--epochs", "20", "--batch", "6",
 		"--parts", "2", "--rate", "0.05", "--json")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
@@ -84,7 +85,8 @@ func TestONNXTrain(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.After["acc"] < 0.9 || r.Trained != 16*3+3 || r.Steps != 180 || !strings.Contains(stderr, `"steps":180`) {
+	if r.After["acc"] < 0.9 || r.Trained != 16*3+3 || r.Steps != 180 ||
+		!strings.Contains(stderr, `"steps":180`) {
 		t.Errorf("report %+v\n%s", r, stderr)
 	}
 	before, err := serde.Load(model)
@@ -121,23 +123,25 @@ func TestONNXTrainErrors(t *testing.T) {
 	for want, args := range map[string][]string{
 		"give one of":              {},
 		"allowed are 0 to below 1": {"--data", data, "--held-out", "1"},
-		"no weights are trained":   {"--data", data, "--freeze", ".*", "--head", "keep", "--classes", "7"},
-		"allowed are auto":         {"--data", data, "--head", "old"},
-		"want REGEXP=FACTOR":       {"--data", data, "--rate-of", "fc"},
-		"--classes is 2":           {"--data", data, "--classes", "2"},
-		"adamw and sgd":            {"--data", data, "--optimizer", "adam"},
-		"cosine and constant":      {"--data", data, "--schedule", "linear"},
-		"no weight is a matrix":    {"--data", data, "--lora", "64"},
-		"loss \"hinge\"; allowed":  {"--images", "none", "--loss", "hinge"},
-		"--lora -3":                {"--images", "none", "--lora", "-3"},
-		"holds neither":            {"--images", folder},
-		"known names are":          {"--images", "none"},
-		"want an archive":          {"--data", model},
-		"its outputs are y":        {"--data", data, "--output", "z"},
-		"error parsing regexp":     {"--images", "none", "--freeze", "("},
-		"1 epoch and up":           {"--data", data, "--epochs", "0"},
+		"no weights are trained": {"--data", data, "--freeze", ".*", "--head", "keep",
+			"--classes", "7"},
+		"allowed are auto":        {"--data", data, "--head", "old"},
+		"want REGEXP=FACTOR":      {"--data", data, "--rate-of", "fc"},
+		"--classes is 2":          {"--data", data, "--classes", "2"},
+		"adamw and sgd":           {"--data", data, "--optimizer", "adam"},
+		"cosine and constant":     {"--data", data, "--schedule", "linear"},
+		"no weight is a matrix":   {"--data", data, "--lora", "64"},
+		"loss \"hinge\"; allowed": {"--images", "none", "--loss", "hinge"},
+		"--lora -3":               {"--images", "none", "--lora", "-3"},
+		"holds neither":           {"--images", folder},
+		"known names are":         {"--images", "none"},
+		"want an archive":         {"--data", model},
+		"its outputs are y":       {"--data", data, "--output", "z"},
+		"error parsing regexp":    {"--images", "none", "--freeze", "("},
+		"1 epoch and up":          {"--data", data, "--epochs", "0"},
 	} {
-		code, _, stderr := runFMP(t, append([]string{"onnx", "train", model, "-o", out, "--engine", "pure"}, args...)...)
+		code, _, stderr := runFMP(t,
+			append([]string{"onnx", "train", model, "-o", out, "--engine", "pure"}, args...)...)
 		if code == 0 || !strings.Contains(stderr, want) {
 			t.Errorf("%q: exit code %d and %q; want an error with %q", args, code, stderr, want)
 		}
@@ -147,7 +151,8 @@ func TestONNXTrainErrors(t *testing.T) {
 	}
 }
 
-// TestExamplesDigest: other examples under the same path are another training, which does not go on from the first one's checkpoint.
+// TestExamplesDigest: other examples under the same path are another training, which does not go on
+// from the first one's checkpoint.
 func TestExamplesDigest(t *testing.T) {
 	t.Parallel()
 	model, data := trainingFiles(t)
@@ -165,7 +170,8 @@ func TestExamplesDigest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(data, append([]byte("x"), b...), 0o600); err != nil { // an archive may have something before it
+	// an archive may have something before it
+	if err := os.WriteFile(data, append([]byte("x"), b...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	second, err := o.arrays(m)

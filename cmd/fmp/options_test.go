@@ -33,8 +33,9 @@ func otherValue(t *testing.T, s option.Setting) string {
 	return ""
 }
 
-// TestOptionsOfARound: every option of a round is read alike from its flag, its short flag, its variable, a settings file and a round
-// file, the command line over the round file, and is an error for uploads that do not read it.
+// TestOptionsOfARound: every option of a round is read alike from its flag, its short flag, its
+// variable, a settings file and a round file, the command line over the round file, and is an error
+// for uploads that do not read it.
 func TestOptionsOfARound(t *testing.T) {
 	const file = "round: 1\nclient_graph: c.onnx\nroster: r.txt\ndeadline: 2030-01-01T00:00:00Z\n"
 	cfg := option.Default[poolSettings]()
@@ -56,7 +57,8 @@ func TestOptionsOfARound(t *testing.T) {
 			}
 			return optionValue(&cfg.Options, s.Name)
 		}
-		got := map[string]any{"flag": read("--" + s.Key + "=" + text), "settings": read("--config", writeFile(t, "s.yaml", nested(s.Key)))}
+		got := map[string]any{"flag": read("--" + s.Key + "=" + text),
+			"settings": read("--config", writeFile(t, "s.yaml", nested(s.Key)))}
 		if s.Flag != "" {
 			got["short flag"] = read("--" + s.Flag + "=" + text)
 		}
@@ -77,14 +79,16 @@ func TestOptionsOfARound(t *testing.T) {
 		cfg := option.Default[poolSettings]()
 		if err := bindSettings(&cobra.Command{}, &cfg, engineAliases).resolveOver(&over, &cfg); err != nil ||
 			!reflect.DeepEqual(optionValue(&over, s.Name), want) {
-			t.Errorf("%s: a server reads %v over its round file, %v", s.Name, optionValue(&over, s.Name), err)
+			t.Errorf("%s: a server reads %v over its round file, %v", s.Name,
+				optionValue(&over, s.Name), err)
 		}
 		if err := os.Unsetenv(envName(s.Key)); err != nil {
 			t.Fatal(err)
 		}
 		kinds := strings.Fields(s.Tag.Get("rounds"))
 		for _, kind := range []string{"points", "means", "moments", pool.OfPrivate} {
-			if err := f.Unread(kind); (err == nil) != slices.Contains(kinds, kind) || err != nil && !strings.Contains(err.Error(), s.Key) {
+			if err := f.Unread(kind); (err == nil) != slices.Contains(kinds, kind) || err != nil &&
+				!strings.Contains(err.Error(), s.Key) {
 				t.Errorf("%s in a round of %s: %v", s.Name, kind, err)
 			}
 		}
@@ -111,7 +115,8 @@ func TestOptionDefaults(t *testing.T) {
 	if got := optionNamed(&o, "sets.score").Choices(); !slices.Equal(got, scores) {
 		t.Errorf("scores %v are allowed, and there are %v", got, scores)
 	}
-	if o.Seed != pool.Seed || o.Tolerance != pool.Tolerance || *o.FalseShare != pool.FalseShare || o.Anchor != pool.ShippedAnchor {
+	if o.Seed != pool.Seed || o.Tolerance != pool.Tolerance || *o.FalseShare != pool.FalseShare ||
+		o.Anchor != pool.ShippedAnchor {
 		t.Errorf("the defaults are %+v", o)
 	}
 	for text, ok := range map[string]bool{"0": true, "0.4999": true, "0.5": false, "-0.1": false} {
@@ -121,7 +126,8 @@ func TestOptionDefaults(t *testing.T) {
 		if err := cmd.ParseFlags([]string{"--false-share", text}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.resolve(); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "0 to less than 0.5") {
+		if err := r.resolve(); (err == nil) != ok || err != nil &&
+			!strings.Contains(err.Error(), "0 to less than 0.5") {
 			t.Errorf("a share of %s: %v", text, err)
 		}
 	}
@@ -133,12 +139,14 @@ func TestOptionFiles(t *testing.T) {
 		"/own.upload": "/own.upload"} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "round.yaml")
-		body := fmt.Sprintf("round: 1\nclient_graph: %s\nroster: roster.txt\ndeadline: 2030-01-01T00:00:00Z\nanchor: %s\n",
+		body := fmt.Sprintf(
+			"round: 1\nclient_graph: %s\nroster: roster.txt\ndeadline: 2030-01-01T00:00:00Z\nanchor: %s\n",
 			shippedFile(t, "client"), text)
 		if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code, _, errs := runFMP(t, "keys", "a", "--dir", dir, "--roster", filepath.Join(dir, "roster.txt")); code != exitOK {
+		if code, _, errs := runFMP(t, "keys", "a", "--dir", dir, "--roster",
+			filepath.Join(dir, "roster.txt")); code != exitOK {
 			t.Fatal(errs)
 		}
 		r, err := round.Load(path)

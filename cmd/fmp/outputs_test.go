@@ -19,12 +19,13 @@ func TestNoOutputIsAnInput(t *testing.T) {
 		for want < 3 && c.Args != nil && c.Args(c, make([]string, want)) != nil {
 			want++
 		}
-		commands = append(commands, outputstest.Command{Name: c.CommandPath(), Flags: c.Flags(), Args: want,
-			Run: func(args ...string) (int, string) {
-				var said bytes.Buffer
-				code := execute(t.Context(), args, strings.NewReader(""), &said, &said)
-				return code, said.String()
-			}})
+		commands = append(commands,
+			outputstest.Command{Name: c.CommandPath(), Flags: c.Flags(), Args: want,
+				Run: func(args ...string) (int, string) {
+					var said bytes.Buffer
+					code := execute(t.Context(), args, strings.NewReader(""), &said, &said)
+					return code, said.String()
+				}})
 		for _, s := range c.Commands() {
 			walk(s)
 		}

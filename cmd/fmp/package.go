@@ -34,13 +34,15 @@ func newPackageCommand() *cobra.Command {
 
   triton/             a model repository of NVIDIA Triton: NAME/config.pbtxt, with dynamic batching and instance groups,
                       and NAME/VERSION/model.onnx
-  oci/                an OCI image layout: the repository under /models for linux/amd64 and linux/arm64, tagged with the version
+  oci/                an OCI image layout: the repository under /models for linux/amd64 and
+                      linux/arm64, tagged with the version
   sbom.cdx.json       bill of materials in CycloneDX 1.6: the model, its digest, licence and origin, and its extractor
   card.md             the model card of --card, as fmp evaluate --card writes it
   model.onnx.sig      the model's signature, with --signed-by
 
-The documents are also referrers of the image, which a registry lists beside it. Inputs, outputs and shapes are those of the graph.
-The folder is written whole or not at all; equal input gives equal bytes.
+The documents are also referrers of the image, which a registry lists beside it. Inputs, outputs and
+shapes are those of the graph. The folder is written whole or not at all; equal input gives equal
+bytes.
 
 With --signed-by the signature CLASSIFIER.sig is verified with that key and goes into the package.`,
 		Example: `  fmp package classifier.onnx -o package
@@ -53,13 +55,17 @@ With --signed-by the signature CLASSIFIER.sig is verified with that key and goes
 	fl.StringVarP(&o.out, "output", "o", "", "new `FOLDER` for the package")
 	outputs.Made(fl, "output")
 	fl.StringVar(&o.options.Name, "name", "classifier", "`NAME` of the model in the repository")
-	fl.StringVar(&o.options.Version, "model-version", "1", "`NUMBER` of the version, and tag of the image")
+	fl.StringVar(&o.options.Version, "model-version", "1",
+		"`NUMBER` of the version, and tag of the image")
 	fl.IntVar(&o.options.Batch, "batch", 64, "largest number of images that are classified at once")
-	fl.DurationVar(&o.options.Delay, "delay", time.Millisecond, "how long an image waits for others, 0 to 1s")
-	fl.IntVar(&o.options.Instances, "instances", 1, "number of copies of the model that run at the same time")
+	fl.DurationVar(&o.options.Delay, "delay", time.Millisecond,
+		"how long an image waits for others, 0 to 1s")
+	fl.IntVar(&o.options.Instances, "instances", 1,
+		"number of copies of the model that run at the same time")
 	fl.BoolVar(&o.options.GPU, "gpu", false, "run the copies on the GPU")
 	fl.StringVar(&o.card, "card", "", "model card, a `FILE` in Markdown")
-	fl.StringVar(&o.key, "signed-by", "", "public key `FILE` (PEM, P-256) of the signer of CLASSIFIER.sig")
+	fl.StringVar(&o.key, "signed-by", "",
+		"public key `FILE` (PEM, P-256) of the signer of CLASSIFIER.sig")
 	fl.BoolVar(&o.asJSON, "json", false, "print what was written as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.out == "" {
@@ -92,12 +98,14 @@ func (o *packageRun) run(w io.Writer, path string) error {
 	if o.asJSON {
 		return printJSON(w, p)
 	}
-	_, err = fmt.Fprintf(w, "repository: %s\nimage:      %s:%s\ndocuments:  %s\nmodel:      %s, sha256 %s\n", p.Repository, p.Layout, p.Tag,
-		strings.Join(p.Documents, ", "), p.Name, p.Model)
+	_, err = fmt.Fprintf(w,
+		"repository: %s\nimage:      %s:%s\ndocuments:  %s\nmodel:      %s, sha256 %s\n", p.Repository,
+		p.Layout, p.Tag, strings.Join(p.Documents, ", "), p.Name, p.Model)
 	return err
 }
 
-// verifiedBundle returns the signature beside a model, after verifying that it is of the key and of this file.
+// verifiedBundle returns the signature beside a model, after verifying that it is of the key and of
+// this file.
 func verifiedBundle(key, model string) ([]byte, error) {
 	k, err := signature.LoadPublic(key)
 	if err != nil {

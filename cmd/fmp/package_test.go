@@ -11,8 +11,8 @@ import (
 	"fmp/models/serving"
 )
 
-// TestPackage: a pooled classifier is packaged, its signature verified and taken along; another's signature, a model of another kind and a
-// missing folder are refused, and nothing is written.
+// TestPackage: a pooled classifier is packaged, its signature verified and taken along; another's
+// signature, a model of another kind and a missing folder are refused, and nothing is written.
 func TestPackage(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -26,18 +26,20 @@ func TestPackage(t *testing.T) {
 			t.Fatalf("%v: %s", args, errs)
 		}
 	}
-	code, out, errs := runFMP(t, "package", at("classifier.onnx"), "-o", at("p"), "--card", at("card.md"), "--signed-by", at("k.pem.pub"),
-		"--json")
+	code, out, errs := runFMP(t, "package", at("classifier.onnx"), "-o", at("p"), "--card",
+		at("card.md"), "--signed-by", at("k.pem.pub"), "--json")
 	var p serving.Package
 	if err := json.Unmarshal([]byte(out), &p); code != exitOK || err != nil || len(p.Documents) != 3 {
 		t.Fatalf("exit code %d: %s%s", code, out, errs)
 	}
 	model := filepath.Join(p.Repository, "classifier", "1", "model.onnx")
-	if code, _, errs := runFMP(t, "verify", model, "--key", at("k.pem.pub"), "--signature", at("p/model.onnx.sig")); code != exitOK {
+	if code, _, errs := runFMP(t, "verify", model, "--key", at("k.pem.pub"), "--signature",
+		at("p/model.onnx.sig")); code != exitOK {
 		t.Errorf("the packaged signature: %s", errs)
 	}
 	config, err := os.ReadFile(filepath.Join(p.Repository, "classifier", "config.pbtxt"))
-	if want := `name: "images" data_type: TYPE_UINT8 dims: [ -1, -1, 3 ]`; err != nil || !strings.Contains(string(config), want) {
+	if want := `name: "images" data_type: TYPE_UINT8 dims: [ -1, -1, 3 ]`; err != nil ||
+		!strings.Contains(string(config), want) {
 		t.Errorf("the configuration lacks %s: %v\n%s", want, err, config)
 	}
 	for _, c := range []struct {
@@ -46,13 +48,16 @@ func TestPackage(t *testing.T) {
 		args []string
 	}{
 		{exitUsage, "has files", []string{at("classifier.onnx"), "-o", at("p")}},
-		{exitFailed, "was made with key", []string{at("classifier.onnx"), "-o", at("no"), "--signed-by", at("other.pem.pub")}},
-		{exitMissing, "fmp sign", []string{shippedFile(t, models.KindClient), "-o", at("no"), "--signed-by", at("k.pem.pub")}},
+		{exitFailed, "was made with key",
+			[]string{at("classifier.onnx"), "-o", at("no"), "--signed-by", at("other.pem.pub")}},
+		{exitMissing, "fmp sign",
+			[]string{shippedFile(t, models.KindClient), "-o", at("no"), "--signed-by", at("k.pem.pub")}},
 		{exitUsage, "want the classifier", []string{shippedFile(t, models.KindClient), "-o", at("no")}},
 		{exitMissing, "card", []string{at("classifier.onnx"), "-o", at("no"), "--card", at("none.md")}},
 		{exitUsage, "--output is missing", []string{at("classifier.onnx")}},
 	} {
-		if code, out, errs := runFMP(t, append([]string{"package"}, c.args...)...); code != c.code || !strings.Contains(errs, c.text) ||
+		if code, out, errs := runFMP(t, append([]string{"package"}, c.args...)...); code != c.code ||
+			!strings.Contains(errs, c.text) ||
 			out != "" {
 			t.Errorf("%v: exit code %d, %q, %q; want %d and %q", c.args, code, out, errs, c.code, c.text)
 		}

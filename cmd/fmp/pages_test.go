@@ -16,7 +16,8 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// shellWords splits a line of a page as a shell would, as far as pages go: quotes, and comments after " #".
+// shellWords splits a line of a page as a shell would, as far as pages go: quotes, and comments
+// after " #".
 func shellWords(line string) []string {
 	var words []string
 	for _, m := range regexp.MustCompile(`"[^"]*"|'[^']*'|#.*|[^\s"'#]+`).FindAllString(line, -1) {
@@ -28,9 +29,9 @@ func shellWords(line string) []string {
 	return words
 }
 
-// commandLines are the invocations of the program in a page: lines of its blocks of code (those of text, which hold
-// output, apart) that begin with fmp, and `fmp …` in its text. A line that the next one refuses ("fmp: …") shows a
-// mistake, and is left out.
+// commandLines are the invocations of the program in a page: lines of its blocks of code (those of
+// text, which hold output, apart) that begin with fmp, and `fmp …` in its text. A line that the
+// next one refuses ("fmp: …") shows a mistake, and is left out.
 func commandLines(page string) []string {
 	var out []string
 	page = strings.ReplaceAll(page, "\\\n", " ")
@@ -51,15 +52,16 @@ func commandLines(page string) []string {
 			continue
 		}
 		l = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(l), "$ "), "bin/")
-		if strings.HasPrefix(l, "fmp ") && (i+1 == len(lines) || !strings.HasPrefix(lines[i+1], "fmp: ")) {
+		if strings.HasPrefix(l, "fmp ") &&
+			(i+1 == len(lines) || !strings.HasPrefix(lines[i+1], "fmp: ")) {
 			out = append(out, l)
 		}
 	}
 	return out
 }
 
-// TestPagesNameCommandsThatExist: every command line of README.md and the pages has a command and flags that the
-// program knows.
+// TestPagesNameCommandsThatExist: every command line of README.md and the pages has a command and
+// flags that the program knows.
 func TestPagesNameCommandsThatExist(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil || len(pages) == 0 {
@@ -84,7 +86,8 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 			}
 			cmd, rest, err := newRootCommand().Find(args)
 			// What cobra adds when the program runs, and words for the reader to fill in, are let through.
-			if err == nil && cmd.HasSubCommands() && len(rest) > 0 && rest[0] != "help" && rest[0] != "completion" &&
+			if err == nil && cmd.HasSubCommands() && len(rest) > 0 && rest[0] != "help" &&
+				rest[0] != "completion" &&
 				!strings.HasPrefix(rest[0], "-") && rest[0] != strings.ToUpper(rest[0]) {
 				t.Errorf("%s: %q: %s has no command %q", p, line, cmd.CommandPath(), rest[0])
 				continue
@@ -102,7 +105,8 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 	}
 }
 
-// TestPagesAreFresh: the pages that the program writes are those that are kept. `make docs` renews them.
+// TestPagesAreFresh: the pages that the program writes are those that are kept. `make docs` renews
+// them.
 func TestPagesAreFresh(t *testing.T) {
 	clearSettings(t)
 	t.Setenv(ort.LibraryEnv, "") // put back afterwards
@@ -134,12 +138,14 @@ func TestPagesAreFresh(t *testing.T) {
 	want, got := read(dir), read("../../docs/commands")
 	want["settings"], got["settings"] = settings, read("../../docs")["settings.md"]
 	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("the pages of commands and settings are not what the program writes; run make docs (- as it is now, + as it is kept):\n%s", d)
+		t.Errorf("the pages of commands and settings are not what the program writes; run make docs (- "+
+			"as it is now, + as it is kept):\n%s", d)
 	}
 }
 
-// TestPageShowsTheDemo: the run directory that docs/install.md names is that of `make demo` today: its name is a digest of
-// settings, models and data. Where one of them has changed, run make demo and copy what it prints, and run make figures.
+// TestPageShowsTheDemo: the run directory that docs/install.md names is that of `make demo` today:
+// its name is a digest of settings, models and data. Where one of them has changed, run make demo
+// and copy what it prints, and run make figures.
 func TestPageShowsTheDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes the features of the embedded digits")
@@ -155,7 +161,8 @@ func TestPageShowsTheDemo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("run directory: runs/digits-%.8s ", p.Manifest.Identity); !strings.Contains(string(page), want) {
+	if want := fmt.Sprintf("run directory: runs/digits-%.8s ",
+		p.Manifest.Identity); !strings.Contains(string(page), want) {
 		t.Errorf("docs/install.md lacks %q: what it shows of make demo is another run's", want)
 	}
 }

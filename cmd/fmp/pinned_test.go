@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestPinned: images that examples build on are of exact versions, those of Go and NATS the module's own; packages of Python are of exact
-// versions with digests, and pip is made to check them.
+// TestPinned: images that examples build on are of exact versions, those of Go and NATS the
+// module's own; packages of Python are of exact versions with digests, and pip is made to check
+// them.
 func TestPinned(t *testing.T) {
 	module, err := os.ReadFile("../../go.mod")
 	if err != nil {
@@ -63,7 +64,8 @@ func TestPinned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := strings.ReplaceAll(string(data), "\n    ", "\t") // a requirement's digests are on lines of their own
+		// a requirement's digests are on lines of their own
+		text := strings.ReplaceAll(string(data), "\n    ", "\t")
 		lines := requirement.FindAllString(text, -1)
 		for _, line := range lines {
 			head, digests, _ := strings.Cut(line, "\t")

@@ -18,7 +18,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestNamedPipesAreRefused: a named pipe in the place of any file that a command reads is an error that says so, at once.
+// TestNamedPipesAreRefused: a named pipe in the place of any file that a command reads is an error
+// that says so, at once.
 func TestNamedPipesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	pipe := func(parts ...string) string {
@@ -51,7 +52,8 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	}
 	w := p.Graph.Initializer[0]
 	w.RawData, w.FloatData, w.DataLocation = nil, nil, onnxpb.TensorProto_EXTERNAL
-	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: filepath.Base(pipe("external", "weights"))}}
+	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location",
+		Value: filepath.Base(pipe("external", "weights"))}}
 	if data, err = proto.Marshal(&p); err != nil {
 		t.Fatal(err)
 	}
@@ -60,18 +62,22 @@ func TestNamedPipesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, args := range map[string][]string{
-		"a model":          {"onnx", "inspect", pipe("m.onnx")},
-		"external data":    {"onnx", "check", external},
-		"a tensor":         {"onnx", "run", model, "--input", "x=" + pipe("x.npy"), "--out", filepath.Join(dir, "out"), "--engine", "pure"},
-		"a proto":          {"onnx", "run", model, "--input", "x=" + pipe("x.pb"), "--out", filepath.Join(dir, "out"), "--engine", "pure"},
-		"an upload":        {"pool", pipe("upload.fmp"), "--predictor", model, "-o", filepath.Join(dir, "posterior.npy")},
+		"a model":       {"onnx", "inspect", pipe("m.onnx")},
+		"external data": {"onnx", "check", external},
+		"a tensor": {"onnx", "run", model, "--input", "x=" + pipe("x.npy"), "--out",
+			filepath.Join(dir, "out"), "--engine", "pure"},
+		"a proto": {"onnx", "run", model, "--input", "x=" + pipe("x.pb"), "--out",
+			filepath.Join(dir, "out"), "--engine", "pure"},
+		"an upload": {"pool", pipe("upload.fmp"), "--predictor", model, "-o",
+			filepath.Join(dir, "posterior.npy")},
 		"settings":         {"run", "--config", pipe("settings.yaml")},
 		"a grid":           {"grid", pipe("grid.yaml")},
 		"a run's manifest": {"results", "show", filepath.Dir(pipe("run", "run.json"))},
 		"an archive":       {"data", "import", pipe("cifar-10-binary.tar.gz")},
 		"a round":          {"serve", "--round", pipe("round.yaml")},
 		"a token":          {"serve", "--round", model, "--token-file", pipe("token")},
-		"a roster":         {"keys", "a", "--dir", filepath.Join(dir, "keys"), "--roster", pipe("roster.txt")},
+		"a roster": {"keys", "a", "--dir", filepath.Join(dir, "keys"), "--roster",
+			pipe("roster.txt")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
@@ -87,7 +93,8 @@ func TestNamedPipesAreRefused(t *testing.T) {
 			select {
 			case s := <-done:
 				if s.code == exitOK || !strings.Contains(s.errs, "want a regular file") {
-					t.Errorf("fmp %v: exit code %d, said %q; want that a regular file is wanted", args, s.code, s.errs)
+					t.Errorf("fmp %v: exit code %d, said %q; want that a regular file is wanted",
+						args, s.code, s.errs)
 				}
 			case <-time.After(20 * time.Second):
 				t.Fatalf("fmp %v waits for a named pipe", args)

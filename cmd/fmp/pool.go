@@ -36,44 +36,52 @@ type pooled struct {
 	Classes []string `json:"classes,omitempty"`
 	Clients []string `json:"clients"`
 	Skipped []string `json:"skipped,omitempty"` // why, for each upload that was left out
-	// Summed is the number of further clients that a part holds the sums of, and LeftOut of those left out of them as not honest.
+	// Summed is the number of further clients that a part holds the sums of, and LeftOut of those left
+	// out of them as not honest.
 	Summed  int    `json:"summed,omitempty"`
 	LeftOut int    `json:"left_out,omitempty"`
 	Model   string `json:"model"` // sha256 of the client graph behind the uploads
 	Points  int    `json:"points"`
 	N       int    `json:"n"` // images behind them, calibration points among them
-	// Calibration is how many of the images of each client, in the order of Clients, are calibration points; none where no upload has any.
+	// Calibration is how many of the images of each client, in the order of Clients, are calibration
+	// points; none where no upload has any.
 	Calibration []int  `json:"calibration,omitempty"`
 	Method      string `json:"method"` // row of the table of methods
 	// Without are the clients that withdrew, whose uploads were left out.
 	Without []string `json:"without,omitempty"`
-	// Scope is moments, or closed or open for uploads of class means: whether the predictor took their classes for the corpus's. Novelty is
-	// the statistic behind it, about 1 for the corpus's classes; none where there was no choice.
+	// Scope is moments, or closed or open for uploads of class means: whether the predictor took their
+	// classes for the corpus's. Novelty is the statistic behind it, about 1 for the corpus's classes;
+	// none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
 	Novelty *float64 `json:"novelty,omitempty"`
-	// Kappa of a round of moments, the temperature of its heads in units of the classes' separation, and the standard deviation of its
-	// logarithm.
+	// Kappa of a round of moments, the temperature of its heads in units of the classes' separation,
+	// and the standard deviation of its logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
-	// Corpus is the log evidence of the corpus, its prior odds included: it took part where this is above 0. None without one.
+	// Corpus is the log evidence of the corpus, its prior odds included: it took part where this is
+	// above 0. None without one.
 	Corpus *float64 `json:"corpus,omitempty"`
 	L2     float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh  int      `json:"fresh,omitempty"` // 0: the limit of many
-	// Honest is the probability of each client, in the order of Clients, that its upload is true, Claimed the images that it
-	// claims, calibration points among them, and Counted how many of them count if it is honest; none where honesty is not judged. Disputed
-	// are the classes of which much was left out.
+	// Honest is the probability of each client, in the order of Clients, that its upload is true,
+	// Claimed the images that it claims, calibration points among them, and Counted how many of them
+	// count if it is honest; none where honesty is not judged. Disputed are the classes of which much
+	// was left out.
 	Honest   []float64 `json:"p_honest,omitempty"`
 	Claimed  []float64 `json:"claimed,omitempty"`
 	Counted  []float64 `json:"counted,omitempty"`
 	Disputed []string  `json:"disputed,omitempty"`
-	// Anchor names the images by which clients are judged besides each other; none where nobody is judged.
+	// Anchor names the images by which clients are judged besides each other; none where nobody is
+	// judged.
 	Anchor string `json:"anchor,omitempty"`
-	// Effects are, for each client, the length of the shift that all its class means have in common against the others', in standard
-	// deviations within classes, 0 for none; none where no client has one. For is the client whose images the classifier is for.
+	// Effects are, for each client, the length of the shift that all its class means have in common
+	// against the others', in standard deviations within classes, 0 for none; none where no client has
+	// one. For is the client whose images the classifier is for.
 	Effects []float64 `json:"effects,omitempty"`
 	For     string    `json:"for,omitempty"`
 	// Chosen is the choice of calibration points in open scope; none where there were none.
 	Chosen *pooledChoice `json:"chosen,omitempty"`
-	// Sets is the calibration of prediction sets; none where the uploads have too few calibration points, or none.
+	// Sets is the calibration of prediction sets; none where the uploads have too few calibration
+	// points, or none.
 	Sets *pooledSets `json:"sets,omitempty"`
 	// Inputs and Outputs are those of the classifier.
 	Inputs  []string `json:"inputs,omitempty"`
@@ -103,42 +111,50 @@ type poolRun struct {
 	bar      *progress
 }
 
+var poolHelp = `Read the uploads that fmp-edge wrote, check each, pool their points, draw unseen points with the
+predictor, and fit a head to each draw: the server's side of the federated martingale posterior.
+What comes out is classifier.onnx: images in (uint8, [n, height, width, channels]), class
+probabilities out, with their entropy and the heads' disagreement. fmp predict, fmp evaluate,
+fmp-edge predict and any ONNX Runtime run it.
+
+The preprocessing and the extractor are those of the client graph that made the uploads
+(--client-graph). Moments need no predictor. That of class means is the one that comes with the
+program for the extractor (--predictor gives another; --set open.model=FILE the one for classes that
+the corpus lacks). Of class means the uploads say themselves whether their classes are the corpus's
+(closed scope) or new (open scope); --scope closed or open decides it for them. Where the client
+graph comes with the program as well, neither is needed. All uploads must come from one client
+graph, of one round, and from clients of different names. Of more than` + strconv.Itoa(pool.MaxPoints) + ` points,
+those of one class that are near each other are taken together: masses and class means stay as they are.
+
+A client whose class means differ from the others' by one shift, as with another camera, is treated
+as shifted, not dishonest: the shift is subtracted. The classifier is for images of a client to
+come, or of the one that --for names, whose shift is known.
+
+The calibration points beside class means (fmp-edge compress --calibrate), and half of those in
+uploads of moments, are for prediction sets: output set, which holds the class of a new image of
+these clients with a probability of at least --level (docs/sets.md).
+
+A part, which fmp merge makes of many uploads, stands for its uploads, beside others or alone.
+
+A client that withdraws is left out by --without: the classifier is then, to the byte, the one that
+it never took part in. --state keeps the round's sums in place of its uploads. A late upload is
+added to them without the others' files, and one that withdraws is subtracted.
+
+Uploads of a private round (docs/privacy.md) are summed; where the server adds the noise, it is
+drawn once and the noisy sum kept in OUTPUT.sum, which is what the same command reads again. Their
+clients are not weighed by honesty, which needs single uploads without noise. The classifier's
+metadata say what was spent.
+
+--rows makes the smaller form, which takes feature rows (float32, [n, dx]). An output called .npy gets the heads alone,
+float64, [samples, k+1, classes], the bias row last; a prediction is then the mean of softmax([w, 1] head), where w is
+the features (k = dx), or of a conjugate predictor their k coordinates, as its graph gives them.`
+
 func newPoolCommand() *cobra.Command {
 	o := poolRun{settings: option.Default[poolSettings]()}
 	cmd := &cobra.Command{
 		Use:   "pool UPLOAD...",
 		Short: "Turn the uploads of clients into a classifier, one ONNX file",
-		Long: `Read the uploads that fmp-edge wrote, check each, pool their points, draw unseen points with the predictor, and fit a
-head to each draw: the server's side of the federated martingale posterior. What comes out is classifier.onnx: images
-in (uint8, [n, height, width, channels]), class probabilities out, with their entropy and the heads' disagreement. fmp
-predict, fmp evaluate, fmp-edge predict and any ONNX Runtime run it.
-
-The preprocessing and the extractor are those of the client graph that made the uploads (--client-graph). Moments need no predictor.
-That of class means is the one that comes with the program for the extractor (--predictor gives another; --set open.model=FILE the one
-for classes that the corpus lacks). Of class means the uploads say themselves whether their classes are the corpus's (closed scope) or
-new (open scope); --scope closed or open decides it for them. Where the client graph comes with the program as well, neither is needed.
-All uploads must come from one client graph, of one round, and from clients of different names.
-Of more than ` + strconv.Itoa(pool.MaxPoints) + ` points,
-those of one class that are near each other are taken together: masses and class means stay as they are.
-
-A client whose class means differ from the others' by one shift, as with another camera, is treated as shifted, not dishonest: the shift is
-subtracted. The classifier is for images of a client to come, or of the one that --for names, whose shift is known.
-
-The calibration points beside class means (fmp-edge compress --calibrate), and half of those in uploads of moments, are for
-prediction sets: output set, which holds the class of a new image of these clients with a probability of at least --level (docs/sets.md).
-
-A part, which fmp merge makes of many uploads, stands for its uploads, beside others or alone.
-
-A client that withdraws is left out by --without: the classifier is then, to the byte, the one that it never took part in. --state keeps
-the round's sums in place of its uploads. A late upload is added to them without the others' files, and one that withdraws is subtracted.
-
-Uploads of a private round (docs/privacy.md) are summed; where the server adds the noise, it is drawn once and the noisy sum kept in
-OUTPUT.sum, which is what the same command reads again. Their clients are not weighed by honesty, which needs single uploads
-without noise. The classifier's metadata say what was spent.
-
---rows makes the smaller form, which takes feature rows (float32, [n, dx]). An output called .npy gets the heads alone,
-float64, [samples, k+1, classes], the bias row last; a prediction is then the mean of softmax([w, 1] head), where w is
-the features (k = dx), or of a conjugate predictor their k coordinates, as its graph gives them.`,
+		Long:  poolHelp,
 		Example: `  fmp pool *.upload --client-graph client.onnx -o classifier.onnx
   fmp pool *.upload --client-graph client.onnx --predictor predictor.onnx --samples 50
   fmp pool *.upload --client-graph client.onnx --for ward-3 -o ward-3.onnx
@@ -148,7 +164,9 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
   fmp pool --state round.state late.upload --client-graph client.onnx`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > pool.MaxUploads {
-				return usageErrorf("pool wants 1 to %d uploads and was given %d; fmp pool --help shows how to use it", pool.MaxUploads, len(args))
+				return usageErrorf(
+					"pool wants 1 to %d uploads and was given %d; fmp pool --help shows how to use it",
+					pool.MaxUploads, len(args))
 			}
 			return nil
 		},
@@ -169,8 +187,8 @@ the features (k = dx), or of a conjugate predictor their k coordinates, as its g
 		o.command = acts(flags)
 		if len(args) > 0 && pool.IsPrivate(args[0]) {
 			if o.state != "" || len(o.without) > 0 {
-				return usageErrorf("--state and --without are of rounds that are not private: leave the message's file out, whose noise then " +
-					"is of another round")
+				return usageErrorf("--state and --without are of rounds that are not private: leave the " +
+					"message's file out, whose noise then is of another round")
 			}
 			return o.private(cmd, args)
 		}
@@ -184,18 +202,26 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.client, "client-graph", "",
 		"client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
-	flags.Uint64Var(&o.round, "round", 0, "round that must be that of the uploads (default: the first upload's)")
-	flags.StringVarP(&o.out, "output", "o", "classifier.onnx", "`FILE` to write: .onnx, or .npy for the heads alone")
+	flags.Uint64Var(&o.round, "round", 0,
+		"round that must be that of the uploads (default: the first upload's)")
+	flags.StringVarP(&o.out, "output", "o", "classifier.onnx",
+		"`FILE` to write: .onnx, or .npy for the heads alone")
 	outputs.Files(cmd.Flags(), "output")
-	flags.BoolVar(&o.rows, "rows", false, "make the classifier of feature rows, without preprocessing and extractor")
-	flags.BoolVar(&o.fixedSize, "fixed-size", false, "make the classifier of images of one size alone, which its callers must crop and "+
-		"resize as fmp predict does (default: of any size, with cropping and resizing in the graph)")
-	flags.BoolVar(&o.withSamples, "with-samples", false, "add an output: every head's probabilities, [n, samples, classes]")
-	flags.StringVar(&o.onBad, "on-bad", "fail", "what to do about uploads that cannot be used: fail or skip; all are named")
-	flags.StringVar(&o.against, "against", "", "`PART` by whose uploads those that are summed are judged, as fmp merge has it")
+	flags.BoolVar(&o.rows, "rows", false,
+		"make the classifier of feature rows, without preprocessing and extractor")
+	flags.BoolVar(&o.fixedSize, "fixed-size", false,
+		"make the classifier of images of one size alone, which its callers must crop and resize as "+
+			"fmp predict does (default: of any size, with cropping and resizing in the graph)")
+	flags.BoolVar(&o.withSamples, "with-samples", false,
+		"add an output: every head's probabilities, [n, samples, classes]")
+	flags.StringVar(&o.onBad, "on-bad", "fail",
+		"what to do about uploads that cannot be used: fail or skip; all are named")
+	flags.StringVar(&o.against, "against", "",
+		"`PART` by whose uploads those that are summed are judged, as fmp merge has it")
 	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
 	flags.StringVar(&o.of, "for", "",
-		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a client to come")
+		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a "+
+			"client to come")
 	o.poolSums.flags(flags)
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 }
@@ -204,7 +230,8 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 func (o *poolRun) open(oneRound bool) (err error) {
 	o.ext = strings.ToLower(filepath.Ext(o.out))
 	if o.ext != ".onnx" && o.ext != ".npy" {
-		return usageErrorf("--output %s: the name must end in .onnx (a classifier) or .npy (its heads)", o.out)
+		return usageErrorf("--output %s: the name must end in .onnx (a classifier) or .npy (its heads)",
+			o.out)
 	}
 	if o.fixedSize && (o.rows || o.ext == ".npy") {
 		return usageErrorf("--fixed-size is for classifiers of images: leave --rows out, and write .onnx")
@@ -242,8 +269,8 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if res.Points > pool.MaxPoints && r.Method() != "FMP" {
-		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are near each other are taken together, to %d points with the same "+
-			"masses and class means", res.Points, pool.MaxPoints))
+		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are near each other are taken "+
+			"together, to %d points with the same masses and class means", res.Points, pool.MaxPoints))
 	}
 	eng, err := openEngine(ctx, o.settings.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
@@ -259,20 +286,21 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	res.describe(r, p)
 	if res.Scope == posterior.ScopeOpen && o.ext == ".npy" {
 		_, novelty := pool.Open(p)
-		return usageErrorf("--output %s: the uploads are of classes that the corpus lacks (novelty %.2f), and heads of the open form are on "+
-			"coordinates of this round alone: write the classifier (.onnx), or give --scope closed", o.out, novelty)
+		return usageErrorf("--output %s: the uploads are of classes that the corpus lacks (novelty "+
+			"%.2f), and heads of the open form are on coordinates of this round alone: write the "+
+			"classifier (.onnx), or give --scope closed", o.out, novelty)
 	}
 	if p.Effects.Any() && o.ext == ".npy" {
-		return usageErrorf("--output %s: some clients have another camera, and heads of such a round are on coordinates of its own: write the "+
-			"classifier (.onnx)", o.out)
+		return usageErrorf("--output %s: some clients have another camera, and heads of such a round "+
+			"are on coordinates of its own: write the classifier (.onnx)", o.out)
 	}
 	m, bytes, err := o.save(ctx, r, p)
 	if err != nil {
 		return err
 	}
 	if o.fixedSize {
-		warnPool(cmd, fmt.Sprintf("--fixed-size: %s neither crops nor resizes; where callers do so in another way than fmp predict, "+
-			"probabilities differ", o.out))
+		warnPool(cmd, fmt.Sprintf("--fixed-size: %s neither crops nor resizes; where callers do so in "+
+			"another way than fmp predict, probabilities differ", o.out))
 	}
 	if err := o.finish(); err != nil {
 		return err
@@ -319,10 +347,12 @@ func (o *poolRun) options() (pool.Options, error) {
 }
 
 // uploads reads and counts the uploads, and warns of those that are left out or doubtful.
-func (o *poolRun) uploads(cmd *cobra.Command, files []string, res *pooled) (uploads []pool.Upload, rest *pool.Rest, err error) {
+func (o *poolRun) uploads(cmd *cobra.Command, files []string,
+	res *pooled) (uploads []pool.Upload, rest *pool.Rest, err error) {
 	var bad []error
 	if pool.AnyPart(files) {
-		by := merging{against: o.against, workers: o.workers, trust: o.settings.Trust, skip: o.skip, want: o.want, graph: o.graph,
+		by := merging{against: o.against, workers: o.workers, trust: o.settings.Trust, skip: o.skip,
+			want: o.want, graph: o.graph,
 			manifest: o.manifest}
 		options, err := o.options()
 		if err != nil {
@@ -389,9 +419,12 @@ func leftOut(cmd *cobra.Command, bad []error) (reasons []string) {
 	return reasons
 }
 
-func warnPool(cmd *cobra.Command, text string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp pool: "+text) }
+func warnPool(cmd *cobra.Command, text string) {
+	fmt.Fprintln(cmd.ErrOrStderr(), "fmp pool: "+text)
+}
 
-// describe sets the posterior's account of the round: its form, shape, penalty and the honesty of its clients.
+// describe sets the posterior's account of the round: its form, shape, penalty and the honesty of
+// its clients.
 func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if j := post.Judgement; j != nil {
 		p.Honest, p.Disputed, p.Anchor = j.Honest, disputed(j, r.Client.Classes), r.Anchored(j)
@@ -402,7 +435,8 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	}
 	p.For, p.Sets = r.For, setsOf(post.Sets, r.Client.Classes)
 	if r.Moments() {
-		p.Scope, p.Kappa = scopeMoments, []float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
+		p.Scope, p.Kappa = scopeMoments,
+			[]float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
 		if e, ok := post.Diagnostics["corpus"]; ok {
 			p.Corpus = &e
 		}
@@ -415,10 +449,12 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 			p.Novelty = &novelty
 		}
 		if n := post.Diagnostics[posterior.DiagnosticPoints]; n > 0 {
-			p.Chosen = &pooledChoice{post.Diagnostics[posterior.DiagnosticTemperature], post.Diagnostics[posterior.DiagnosticPenalty], int(n)}
+			p.Chosen = &pooledChoice{post.Diagnostics[posterior.DiagnosticTemperature],
+				post.Diagnostics[posterior.DiagnosticPenalty], int(n)}
 		}
 	}
-	p.Shape, p.Classes, p.Method, p.L2, p.Fresh = post.Ensembles[0].Tensor().Shape, r.Client.Classes, r.Method(), r.L2, r.Fresh
+	p.Shape, p.Classes, p.Method, p.L2, p.Fresh = post.Ensembles[0].Tensor().Shape, r.Client.Classes,
+		r.Method(), r.L2, r.Fresh
 }
 
 // scopeMoments is the Scope of a round of moments.
@@ -428,24 +464,28 @@ const scopeMoments = "moments"
 func (p *pooled) print(w io.Writer) error {
 	var b strings.Builder
 	if p.Bytes > 0 {
-		fmt.Fprintf(&b, "classifier: %s (%d bytes, %d heads on %d numbers)\ninput:      %s\noutputs:    %s\n", p.Output, p.Bytes, p.Shape[0],
-			p.Shape[1]-1, strings.Join(p.Inputs, ", "), strings.Join(p.Outputs, ", "))
+		fmt.Fprintf(&b,
+			"classifier: %s (%d bytes, %d heads on %d numbers)\ninput:      %s\noutputs:    %s\n", p.Output,
+			p.Bytes, p.Shape[0], p.Shape[1]-1, strings.Join(p.Inputs, ", "), strings.Join(p.Outputs, ", "))
 		fmt.Fprintf(&b, "classes:    %s\n", clip(strings.Join(p.Classes, ", ")))
 	} else {
-		fmt.Fprintf(&b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0], p.Shape[1], p.Shape[2])
+		fmt.Fprintf(&b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0],
+			p.Shape[1], p.Shape[2])
 	}
 	uploads := "1 upload"
 	if len(p.Clients) != 1 {
 		uploads = fmt.Sprintf("%d uploads", len(p.Clients))
 	}
 	if p.Summed > 0 {
-		uploads += fmt.Sprintf(" and the sums of %d clients (%d more were left out of them)", p.Summed, p.LeftOut)
+		uploads += fmt.Sprintf(" and the sums of %d clients (%d more were left out of them)",
+			p.Summed, p.LeftOut)
 	}
 	calibration := 0
 	for _, n := range p.Calibration {
 		calibration += n
 	}
-	fmt.Fprintf(&b, "from:       %s, %d points for n = %d%s\n", uploads, p.Points, p.N, ofCalibration(calibration))
+	fmt.Fprintf(&b, "from:       %s, %d points for n = %d%s\n", uploads, p.Points, p.N,
+		ofCalibration(calibration))
 	if p.Kappa != nil {
 		corpus := "without a corpus"
 		if p.Corpus != nil && *p.Corpus > 0 {
@@ -453,8 +493,8 @@ func (p *pooled) print(w io.Writer) error {
 		} else if p.Corpus != nil {
 			corpus = fmt.Sprintf("without the corpus, log evidence %.1f", *p.Corpus)
 		}
-		fmt.Fprintf(&b, "form:       moments, %s (kappa %.2f ± %.0f%%; fmp fuse --kappa %.3g,%.2g tells it to another round "+
-			"behind this network)\n", corpus,
+		fmt.Fprintf(&b, "form:       moments, %s (kappa %.2f ± %.0f%%; fmp fuse --kappa %.3g,%.2g "+
+			"tells it to another round behind this network)\n", corpus,
 			p.Kappa[0], 100*p.Kappa[1], p.Kappa[0], p.Kappa[1])
 	}
 	if p.Novelty != nil {
@@ -462,7 +502,8 @@ func (p *pooled) print(w io.Writer) error {
 		if p.Scope == posterior.ScopeOpen {
 			of = "classes that the corpus lacks"
 		}
-		fmt.Fprintf(&b, "scope:      %s: of %s (novelty %.2f, about 1 for the corpus's)\n", p.Scope, of, *p.Novelty)
+		fmt.Fprintf(&b, "scope:      %s: of %s (novelty %.2f, about 1 for the corpus's)\n",
+			p.Scope, of, *p.Novelty)
 	}
 	if p.Anchor != "" {
 		fmt.Fprintf(&b, "anchor:     %s\n", p.Anchor)
@@ -470,8 +511,9 @@ func (p *pooled) print(w io.Writer) error {
 	p.printClients(&b)
 	p.printEffects(&b)
 	if c := p.Chosen; c != nil {
-		fmt.Fprintf(&b, "chosen:     temperature %.2f and penalty %.2g times the corpus's, by %d calibration points\n", c.Temperature, c.Penalty,
-			c.Points)
+		fmt.Fprintf(&b,
+			"chosen:     temperature %.2f and penalty %.2g times the corpus's, by %d calibration points\n",
+			c.Temperature, c.Penalty, c.Points)
 	}
 	p.Sets.print(&b)
 	if len(p.Disputed) > 0 {
@@ -484,8 +526,8 @@ func (p *pooled) print(w io.Writer) error {
 // maxClients is how many clients the text names.
 const maxClients = 20
 
-// printClients lists the clients that were judged: those that are less likely honest than not, then those with the smallest
-// counted share.
+// printClients lists the clients that were judged: those that are less likely honest than not, then
+// those with the smallest counted share.
 func (p *pooled) printClients(b *strings.Builder) {
 	if len(p.Honest) == 0 {
 		return
@@ -504,14 +546,15 @@ func (p *pooled) printClients(b *strings.Builder) {
 		if p.Calibration != nil {
 			calibration = ofCalibration(p.Calibration[m])
 		}
-		fmt.Fprintf(b, "            %9.2f %9.0f %9.0f  %s%s\n", p.Honest[m], p.Claimed[m], p.Counted[m], p.Clients[m], calibration)
+		fmt.Fprintf(b, "            %9.2f %9.0f %9.0f  %s%s\n", p.Honest[m], p.Claimed[m], p.Counted[m],
+			p.Clients[m], calibration)
 	}
 	if more := len(order) - maxClients; more > 0 {
 		fmt.Fprintf(b, "            and %d more (--json lists all)\n", more)
 	}
 	if at := slices.Index(p.Clients, p.For); at >= 0 && p.Honest[at] < 0.5 {
-		fmt.Fprintf(b, "            the classifier is for %s, and hardly of its upload, as its images are too unlike the others': for this "+
-			"client pool its upload alone\n", p.For)
+		fmt.Fprintf(b, "            the classifier is for %s, and hardly of its upload, as its images "+
+			"are too unlike the others': for this client pool its upload alone\n", p.For)
 	}
 }
 
@@ -542,11 +585,14 @@ func skipBad(s string) (bool, error) {
 
 // sampledRound is a round, private or not, that makes classifiers of its posterior.
 type sampledRound interface {
-	Classifier(ctx context.Context, p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error)
+	Classifier(ctx context.Context, p *posterior.Result, rows, samples bool,
+		command string) (*onnx.Model, error)
 }
 
-// save writes the heads of a posterior alone (.npy), or its classifier, which it returns with its size.
-func (o *poolRun) save(ctx context.Context, r sampledRound, p *posterior.Result) (*onnx.Model, int, error) {
+// save writes the heads of a posterior alone (.npy), or its classifier, which it returns with its
+// size.
+func (o *poolRun) save(ctx context.Context, r sampledRound,
+	p *posterior.Result) (*onnx.Model, int, error) {
 	if o.ext == ".npy" {
 		return nil, 0, npy.Save(o.out, p.Ensembles[0].Tensor())
 	}

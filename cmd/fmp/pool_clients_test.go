@@ -5,10 +5,12 @@ import (
 	"testing"
 )
 
-// TestPrintClients: suspects come first, then the clients of whose claim the smallest share counts; of many the text names twenty. A
-// classifier for a suspect is told of, and so are calibration points.
+// TestPrintClients: suspects come first, then the clients of whose claim the smallest share counts;
+// of many the text names twenty. A classifier for a suspect is told of, and so are calibration
+// points.
 func TestPrintClients(t *testing.T) {
-	p := pooled{Clients: []string{"small", "large", "suspect"}, Honest: []float64{0.99, 0.98, 0.1}, Claimed: []float64{20, 20000, 20},
+	p := pooled{Clients: []string{"small", "large", "suspect"}, Honest: []float64{0.99, 0.98, 0.1},
+		Claimed: []float64{20, 20000, 20},
 		Counted: []float64{20, 57.4, 20}}
 	var b strings.Builder
 	p.printClients(&b)
@@ -38,10 +40,12 @@ func TestPrintClients(t *testing.T) {
 	}
 	p.Calibration = nil
 	for range 30 {
-		p.Clients, p.Honest, p.Claimed, p.Counted = append(p.Clients, "x"), append(p.Honest, 1), append(p.Claimed, 5), append(p.Counted, 5)
+		p.Clients, p.Honest, p.Claimed, p.Counted = append(p.Clients, "x"), append(p.Honest, 1),
+			append(p.Claimed, 5), append(p.Counted, 5)
 	}
 	b.Reset()
-	if p.printClients(&b); strings.Count(b.String(), "\n") != 1+maxClients+1 || !strings.Contains(b.String(), "and 13 more") {
+	if p.printClients(&b); strings.Count(b.String(), "\n") != 1+maxClients+1 ||
+		!strings.Contains(b.String(), "and 13 more") {
 		t.Errorf("of 33 clients:\n%s", b.String())
 	}
 }

@@ -18,7 +18,8 @@ func (p *pooled) printEffects(b *strings.Builder) {
 	if len(shifted) == 0 {
 		return
 	}
-	slices.SortStableFunc(shifted, func(a, b int) int { return cmp.Compare(p.Effects[b], p.Effects[a]) })
+	slices.SortStableFunc(shifted,
+		func(a, b int) int { return cmp.Compare(p.Effects[b], p.Effects[a]) })
 	var names []string
 	for _, m := range shifted[:min(len(shifted), maxClients)] {
 		names = append(names, fmt.Sprintf("%s (%.1f)", p.Clients[m], p.Effects[m]))
@@ -26,6 +27,6 @@ func (p *pooled) printEffects(b *strings.Builder) {
 	if more := len(shifted) - maxClients; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	fmt.Fprintf(b, "cameras:    %d of %d clients differ from the others in all classes alike, by so many standard deviations: %s\n",
-		len(shifted), len(p.Clients), strings.Join(names, ", "))
+	fmt.Fprintf(b, "cameras:    %d of %d clients differ from the others in all classes alike, by so "+
+		"many standard deviations: %s\n", len(shifted), len(p.Clients), strings.Join(names, ", "))
 }

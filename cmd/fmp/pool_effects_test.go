@@ -7,16 +7,19 @@ import (
 	"fmp/models"
 )
 
-// TestPrintEffects: clients with another camera are named, the furthest first, and sets state level, points and clients.
+// TestPrintEffects: clients with another camera are named, the furthest first, and sets state
+// level, points and clients.
 func TestPrintEffects(t *testing.T) {
 	var b strings.Builder
 	p := pooled{Clients: []string{"a", "b", "c"}, Effects: []float64{2, 0, 5.25},
-		Sets: setsOf(&models.OriginSets{Level: 0.95, Images: 40, Clients: 3, Class: make([]int, 40)}, []string{"x", "y"})}
+		Sets: setsOf(&models.OriginSets{Level: 0.95, Images: 40, Clients: 3, Class: make([]int, 40)},
+			[]string{"x", "y"})}
 	p.printEffects(&b)
 	p.Sets.print(&b)
-	want := "cameras:    2 of 3 clients differ from the others in all classes alike, by so many standard deviations: c (5.2), a (2.0)\n" +
-		"sets:       hold the class of a new image of these clients with probability 0.95 or more, " +
-		"from 40 calibration points of 3 clients (fmp predict --level: up to 0.966)\n"
+	want := "cameras:    2 of 3 clients differ from the others in all classes alike, by so many " +
+		"standard deviations: c (5.2), a (2.0)\nsets:       hold the class of a new image of these " +
+		"clients with probability 0.95 or more, from 40 calibration points of 3 clients (fmp predict " +
+		"--level: up to 0.966)\n"
 	if b.String() != want {
 		t.Errorf("printed is %q", b.String())
 	}

@@ -35,7 +35,8 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return usageError(err)
 	}
-	res := pooledPrivate{Output: o.out, Model: releases[0].Model, Method: "FMP-DP", Classes: p.Client.Classes, Spent: p.Account}
+	res := pooledPrivate{Output: o.out, Model: releases[0].Model, Method: "FMP-DP",
+		Classes: p.Client.Classes, Spent: p.Account}
 	res.Skipped = leftOut(cmd, bad)
 	for _, r := range releases {
 		res.Clients = append(res.Clients, r.Client)
@@ -60,8 +61,9 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if o.asJSON {
 		return printJSON(cmd.OutOrStdout(), res)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "classifier: %s (%d heads on %d numbers)\nfrom:       %d uploads of a private round\nspent:    "+
-		"  %v (noise of %.3g times the sensitivity, %d times in the sum)\n",
-		o.out, res.Shape[0], res.Shape[1]-1, len(res.Clients), p.Account.Budget, p.Account.Sigma, p.Account.Releases)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "classifier: %s (%d heads on %d numbers)\nfrom:       "+
+		"%d uploads of a private round\nspent:      %v (noise of %.3g times the sensitivity, %d times "+
+		"in the sum)\n", o.out, res.Shape[0], res.Shape[1]-1, len(res.Clients), p.Account.Budget,
+		p.Account.Sigma, p.Account.Releases)
 	return err
 }

@@ -33,13 +33,16 @@ type poolSums struct {
 }
 
 func (o *poolSums) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.state, "state", "", "`FILE` of the round's sums, by folds of its clients: uploads are added to it, and all clients "+
-		"taken for honest; made where there is none")
-	flags.StringArrayVar(&o.without, "without", nil, "`CLIENT` that withdraws, whose upload is left out, or taken out of --state (repeatable)")
-	flags.StringVar(&o.record, "record", "", "`FILE` to write: who withdrew, and which --published versions still hold it, signed by --key")
+	flags.StringVar(&o.state, "state", "", "`FILE` of the round's sums, by folds of its clients: "+
+		"uploads are added to it, and all clients taken for honest; made where there is none")
+	flags.StringArrayVar(&o.without, "without", nil,
+		"`CLIENT` that withdraws, whose upload is left out, or taken out of --state (repeatable)")
+	flags.StringVar(&o.record, "record", "",
+		"`FILE` to write: who withdrew, and which --published versions still hold it, signed by --key")
 	outputs.Files(flags, "record")
 	flags.StringVar(&o.key, "key", "", "`FILE` with the key (fmp keys) that signs --record")
-	flags.StringArrayVar(&o.published, "published", nil, "`CLASSIFIER` that was published before, for --record (repeatable)")
+	flags.StringArrayVar(&o.published, "published", nil,
+		"`CLASSIFIER` that was published before, for --record (repeatable)")
 }
 
 // check checks the flags, and reads the key before any work is done.
@@ -50,12 +53,13 @@ func (o *poolSums) check(files []string) (err error) {
 	case o.record != "" && len(o.without) == 0:
 		return usageErrorf("--record tells of clients that withdraw: name them (--without CLIENT)")
 	case len(o.published) > 0 && o.record == "":
-		return usageErrorf("--published versions are named in the record of a withdrawal: give --record FILE and --key FILE")
+		return usageErrorf("--published versions are named in the record of a withdrawal: give " +
+			"--record FILE and --key FILE")
 	case len(files) == 0 && o.state == "":
 		return usageErrorf("pool wants uploads and was given none; fmp pool --help shows how to use it")
 	case len(o.without) > 0 && o.state == "" && pool.AnyPart(files):
-		return usageErrorf("--without CLIENT leaves out one of several uploads, and a part holds sums: take it out of the " +
-			"part first (fmp merge " +
+		return usageErrorf("--without CLIENT leaves out one of several uploads, and a part holds sums: " +
+			"take it out of the part first (fmp merge " +
 			"--without UPLOAD)")
 	}
 	if o.key != "" {
@@ -116,9 +120,11 @@ func (o *poolRun) withdrawn(r *pool.Round) error {
 	if o.record == "" {
 		return nil
 	}
-	o.withdrawal = &pool.Withdrawal{Round: r.Uploads[0].Round, Graph: r.Uploads[0].Model, Time: time.Now().UTC()}
+	o.withdrawal = &pool.Withdrawal{Round: r.Uploads[0].Round, Graph: r.Uploads[0].Model,
+		Time: time.Now().UTC()}
 	for _, u := range o.gone {
-		o.withdrawal.Withdrawn = append(o.withdrawal.Withdrawn, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.Images()})
+		o.withdrawal.Withdrawn = append(o.withdrawal.Withdrawn,
+			models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.Images()})
 	}
 	for _, path := range o.published {
 		if err := o.withdrawal.Add(path); err != nil {
@@ -153,13 +159,14 @@ func (o *poolRun) finish() error {
 	return atomicfile.WriteBytes(o.record, data)
 }
 
-// acts returns the command with the flags that act on the classifier alone, so that the same uploads are
-// recorded alike in any files, summed
-// or single, and without a trace of clients that withdrew.
+// acts returns the command with the flags that act on the classifier alone, so that the same
+// uploads are recorded alike in any files, summed or single, and without a trace of clients that
+// withdrew.
 func acts(flags *pflag.FlagSet) string {
 	words := []string{"fmp", "pool"}
 	flags.Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"output", "json", "on-bad", "without", "record", "key", "published", "client-graph", "round", "signed-by"},
+		if !slices.Contains([]string{"output", "json", "on-bad", "without", "record", "key", "published",
+			"client-graph", "round", "signed-by"},
 			f.Name) {
 			value := f.Value.String()
 			if f.Name == "state" {

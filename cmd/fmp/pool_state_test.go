@@ -27,7 +27,8 @@ func newMadeRound(t *testing.T, clients int) *madeRound {
 	f := shippedManifest(t, "digits", models.KindClient)
 	r := &madeRound{t: t, dir: t.TempDir()}
 	for i := range clients {
-		r.uploads = append(r.uploads, madeUpload(t, f, r.path(fmt.Sprint(i, ".upload")), fmt.Sprint("client ", i), f.Digest, 0))
+		r.uploads = append(r.uploads,
+			madeUpload(t, f, r.path(fmt.Sprint(i, ".upload")), fmt.Sprint("client ", i), f.Digest, 0))
 	}
 	return r
 }
@@ -45,7 +46,8 @@ func (r *madeRound) read(name string) []byte {
 
 func (r *madeRound) run(args ...string) (code int, stdout, stderr string) {
 	r.t.Helper()
-	return runFMP(r.t, append([]string{"pool", "--engine.name", "pure", "--rows", "--scope", "closed", "--samples", "5"}, args...)...)
+	return runFMP(r.t, append([]string{"pool", "--engine.name", "pure", "--rows", "--scope", "closed",
+		"--samples", "5"}, args...)...)
 }
 
 // pool writes a classifier and returns its bytes.
@@ -57,27 +59,32 @@ func (r *madeRound) pool(out string, args ...string) []byte {
 	return r.read(out)
 }
 
-// TestPoolWithout: the classifier of a round that a client withdrew from is, to the byte, the one of the round that it never took part in,
-// and the record of it, which is signed, says which published versions still hold the client.
+// TestPoolWithout: the classifier of a round that a client withdrew from is, to the byte, the one
+// of the round that it never took part in, and the record of it, which is signed, says which
+// published versions still hold the client.
 func TestPoolWithout(t *testing.T) {
 	r := newMadeRound(t, 5)
 	before := r.pool("all.onnx", r.uploads...)
 	never := r.pool("never.onnx", slices.Delete(slices.Clone(r.uploads), 2, 3)...)
-	if code, _, stderr := runFMP(t, "keys", "--dir", r.path("keys"), "--roster", r.path("servers.txt"), "server"); code != exitOK {
+	if code, _, stderr := runFMP(t, "keys", "--dir", r.path("keys"), "--roster", r.path("servers.txt"),
+		"server"); code != exitOK {
 		t.Fatal(stderr)
 	}
 	for _, parts := range []string{"first.part", "mixed.onnx"} {
 		switch parts {
 		case "first.part":
-			if code, _, stderr := runFMP(t, append([]string{"merge", "-o", r.path(parts)}, r.uploads...)...); code != exitOK {
+			if code, _, stderr := runFMP(t,
+				append([]string{"merge", "-o", r.path(parts)}, r.uploads...)...); code != exitOK {
 				t.Fatal(stderr)
 			}
 		default:
 			r.pool(parts, r.uploads[0], r.uploads[1])
 		}
 	}
-	got := r.pool("without.onnx", slices.Concat([]string{"--without", "client 2", "--key", r.path("keys/server.key"), "--record",
-		r.path("record.json"), "--published", r.path("all.onnx"), "--published", r.path("mixed.onnx")}, r.uploads)...)
+	got := r.pool("without.onnx",
+		slices.Concat([]string{"--without", "client 2", "--key", r.path("keys/server.key"), "--record",
+			r.path("record.json"), "--published", r.path("all.onnx"), "--published", r.path("mixed.onnx")},
+			r.uploads)...)
 	if !bytes.Equal(got, never) || bytes.Equal(got, before) {
 		t.Error("the classifier without a client is not the one that it never took part in")
 	}
@@ -89,8 +96,10 @@ func TestPoolWithout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(w.Withdrawn) != 1 || w.Withdrawn[0].Name != "client 2" || w.Withdrawn[0].Upload != models.DigestBytes(r.read("2.upload")) ||
-		w.Classifier != models.DigestBytes(got) || len(w.Holds) != 1 || w.Holds[0].SHA256 != models.DigestBytes(before) || len(w.Free) != 1 ||
+	if len(w.Withdrawn) != 1 || w.Withdrawn[0].Name != "client 2" ||
+		w.Withdrawn[0].Upload != models.DigestBytes(r.read("2.upload")) ||
+		w.Classifier != models.DigestBytes(got) || len(w.Holds) != 1 ||
+		w.Holds[0].SHA256 != models.DigestBytes(before) || len(w.Free) != 1 ||
 		len(w.Unknown) != 0 {
 		t.Errorf("record: %+v", w)
 	}
@@ -102,13 +111,17 @@ func TestPoolWithout(t *testing.T) {
 		"none of the 5 uploads":     append([]string{"--without", "client 9"}, r.uploads...),
 		"no upload is left":         {"--without", "client 0", r.uploads[0]},
 		"--record tells of clients": append([]string{"--record", "x", "--key", "y"}, r.uploads...),
-		"give both or neither":      append([]string{"--record", "x", "--without", "client 1"}, r.uploads...),
-		"--published versions":      append([]string{"--published", "x", "--without", "client 1"}, r.uploads...),
-		"published versions are classifiers": slices.Concat([]string{"--without", "client 2", "--key", r.path("keys/server.key"), "--record",
-			r.path("x.json"), "--published", shippedFile(t, models.KindPredictor)}, r.uploads),
+		"give both or neither": append([]string{"--record", "x", "--without", "client 1"},
+			r.uploads...),
+		"--published versions": append([]string{"--published", "x", "--without", "client 1"},
+			r.uploads...),
+		"published versions are classifiers": slices.Concat([]string{"--without", "client 2", "--key",
+			r.path("keys/server.key"), "--record", r.path("x.json"), "--published",
+			shippedFile(t, models.KindPredictor)}, r.uploads),
 		"fmp merge --without": {"--without", "client 1", r.path("first.part")},
 	} {
-		if code, _, stderr := r.run(append(args, "-o", r.path("none.onnx"))...); code != exitUsage || !strings.Contains(stderr, want) {
+		if code, _, stderr := r.run(append(args, "-o", r.path("none.onnx"))...); code != exitUsage ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
 		}
 	}
@@ -119,12 +132,13 @@ func TestPoolWithout(t *testing.T) {
 	}
 }
 
-// TestPoolState: a late upload is added to a state without the others' files, and one that withdraws is taken out, with the bytes
-// of a state and a classifier that were made at once.
+// TestPoolState: a late upload is added to a state without the others' files, and one that
+// withdraws is taken out, with the bytes of a state and a classifier that were made at once.
 func TestPoolState(t *testing.T) {
 	r := newMadeRound(t, 6)
 	all := r.pool("all.onnx", append([]string{"--state", r.path("all.state")}, r.uploads...)...)
-	r.pool("some.onnx", "--state", r.path("s.state"), r.uploads[4], r.uploads[1], r.uploads[0], r.uploads[3])
+	r.pool("some.onnx", "--state", r.path("s.state"), r.uploads[4], r.uploads[1],
+		r.uploads[0], r.uploads[3])
 	some, someState := r.read("some.onnx"), r.read("s.state")
 	r.pool("late.onnx", "--state", r.path("s.state"), r.uploads[5])
 	late := r.pool("late.onnx", "--state", r.path("s.state"), r.uploads[2])
@@ -137,20 +151,23 @@ func TestPoolState(t *testing.T) {
 	if again := r.pool("again.onnx", "--state", r.path("s.state")); !bytes.Equal(again, all) {
 		t.Error("the state alone gives another classifier")
 	}
-	gone := r.pool("gone.onnx", "--state", r.path("s.state"), "--without", "client 5", "--without", "client 2", r.uploads[2], r.uploads[5])
+	gone := r.pool("gone.onnx", "--state", r.path("s.state"), "--without", "client 5", "--without",
+		"client 2", r.uploads[2], r.uploads[5])
 	if !bytes.Equal(gone, some) || !bytes.Equal(r.read("s.state"), someState) {
 		t.Error("clients that withdrew leave a trace")
 	}
 	var res pooled
 	code, out, stderr := r.run("--json", "--state", r.path("s.state"), "-o", r.path("c.onnx"))
-	if err := json.Unmarshal([]byte(out), &res); code != exitOK || err != nil || len(res.Clients) != 4 || res.N == 0 {
+	if err := json.Unmarshal([]byte(out), &res); code != exitOK || err != nil ||
+		len(res.Clients) != 4 || res.N == 0 {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
 	_, f, err := models.Load(r.path("c.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := models.ReadOrigin(f); err != nil || len(o.Clients) != 4 || o.Clients[3].Name != "client 4" {
+	if o, err := models.ReadOrigin(f); err != nil || len(o.Clients) != 4 ||
+		o.Clients[3].Name != "client 4" {
 		t.Errorf("the classifier's clients are %+v, %v", o.Clients, err)
 	}
 	damaged := bytes.Clone(someState)
@@ -160,14 +177,17 @@ func TestPoolState(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"give the upload that was added": {"--state", r.path("s.state"), "--without", "client 1"},
-		"is not in":                      {"--state", r.path("s.state"), "--without", "client 2", r.uploads[2]},
-		"there is none yet":              {"--state", r.path("new.state"), "--without", "client 2", r.uploads[2]},
-		"was given none":                 {},
-		"checksum":                       {"--state", r.path("damaged.state")},
-		"shifts of clients":              {"--state", r.path("s.state"), "--for", "client 1"},
-		"sets are made":                  {"--state", r.path("s.state"), "--level", "0.9"},
+		"is not in": {"--state", r.path("s.state"), "--without",
+			"client 2", r.uploads[2]},
+		"there is none yet": {"--state", r.path("new.state"), "--without",
+			"client 2", r.uploads[2]},
+		"was given none":    {},
+		"checksum":          {"--state", r.path("damaged.state")},
+		"shifts of clients": {"--state", r.path("s.state"), "--for", "client 1"},
+		"sets are made":     {"--state", r.path("s.state"), "--level", "0.9"},
 	} {
-		if code, _, stderr := r.run(append(args, "-o", r.path("none.onnx"))...); code != exitUsage || !strings.Contains(stderr, want) {
+		if code, _, stderr := r.run(append(args, "-o", r.path("none.onnx"))...); code != exitUsage ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
 		}
 	}

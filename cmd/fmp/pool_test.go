@@ -58,8 +58,8 @@ func madeUpload(t *testing.T, f models.Manifest, path, client, model string, rou
 	return path
 }
 
-// TestPool: uploads whose classes lie apart become heads that know them apart, the same for the same seed; uploads that
-// do not belong together are refused, and nothing is written.
+// TestPool: uploads whose classes lie apart become heads that know them apart, the same for the
+// same seed; uploads that do not belong together are refused, and nothing is written.
 func TestPool(t *testing.T) {
 	predictor, client := shippedFile(t, models.KindPredictor), shippedFile(t, models.KindEmbedding)
 	_, f, err := models.Load(client)
@@ -77,7 +77,8 @@ func TestPool(t *testing.T) {
 	}
 	pool := func(out string, args ...string) (int, string) {
 		var log bytes.Buffer
-		args = append([]string{"pool", "--engine.name", "pure", "--predictor", predictor, "-o", out}, args...)
+		args = append([]string{"pool", "--engine.name", "pure", "--predictor", predictor, "-o", out},
+			args...)
 		code := execute(context.Background(), args, nil, &log, &log)
 		return code, log.String()
 	}
@@ -115,7 +116,9 @@ func TestPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, log := pool(out, append(slices.Clone(uploads), "--threads", "1", "--set", "posterior.samples=6")...); code != exitOK {
+	if code, log := pool(out,
+		append(slices.Clone(uploads), "--threads", "1", "--set",
+			"posterior.samples=6")...); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, log)
 	}
 	if again, err := os.ReadFile(out); err != nil || !bytes.Equal(first, again) {
@@ -154,13 +157,15 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestPoolUnfit: an upload with class means that no images give ends a pool with its name, or is left out where that is asked for.
+// TestPoolUnfit: an upload with class means that no images give ends a pool with its name, or is
+// left out where that is asked for.
 func TestPoolUnfit(t *testing.T) {
 	f := shippedManifest(t, "digits", models.KindClient)
 	dir := t.TempDir()
 	var args []string
 	for i := range 3 {
-		args = append(args, madeUpload(t, f, filepath.Join(dir, fmt.Sprint(i, ".upload")), fmt.Sprint("client ", i), f.Digest, 0))
+		args = append(args, madeUpload(t, f, filepath.Join(dir, fmt.Sprint(i, ".upload")),
+			fmt.Sprint("client ", i), f.Digest, 0))
 	}
 	data, err := os.ReadFile(args[1])
 	if err != nil {
@@ -183,7 +188,8 @@ func TestPoolUnfit(t *testing.T) {
 	}
 	out := filepath.Join(dir, "c.onnx")
 	args = append([]string{"pool", "--rows", "--json", "--engine.name", "pure", "-o", out}, args...)
-	if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, "1.upload") || !strings.Contains(errs, "far out") {
+	if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, "1.upload") ||
+		!strings.Contains(errs, "far out") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 	if _, err := os.Stat(out); err == nil {
@@ -191,13 +197,14 @@ func TestPoolUnfit(t *testing.T) {
 	}
 	code, text, errs := runFMP(t, append(args, "--on-bad", "skip")...)
 	var p pooled
-	if err := json.Unmarshal([]byte(text), &p); err != nil || code != exitOK || len(p.Clients) != 2 || len(p.Skipped) != 1 || p.N != 4*f.C {
+	if err := json.Unmarshal([]byte(text), &p); err != nil || code != exitOK || len(p.Clients) != 2 ||
+		len(p.Skipped) != 1 || p.N != 4*f.C {
 		t.Errorf("exit code %d, %s: %+v", code, errs, p)
 	}
 }
 
-// TestPoolShowsProgress: where pooling takes its time, standard error says how far it is, and the JSON on standard output stays JSON;
-// a quick run says nothing.
+// TestPoolShowsProgress: where pooling takes its time, standard error says how far it is, and the
+// JSON on standard output stays JSON; a quick run says nothing.
 func TestPoolShowsProgress(t *testing.T) {
 	client := shippedFile(t, models.KindEmbedding)
 	_, f, err := models.Load(client)
@@ -205,8 +212,9 @@ func TestPoolShowsProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	args := []string{"pool", "--engine.name", "pure", "--predictor", shippedFile(t, models.KindPredictor), "--client-graph", client, "--json",
-		"-o", filepath.Join(dir, "out.npy")}
+	args := []string{"pool", "--engine.name", "pure", "--predictor",
+		shippedFile(t, models.KindPredictor), "--client-graph", client, "--json", "-o",
+		filepath.Join(dir, "out.npy")}
 	for i := range 3 {
 		args = append(args, madeUpload(t, f, filepath.Join(dir, fmt.Sprint(i)), fmt.Sprint("client ", i), f.Digest, 1))
 	}

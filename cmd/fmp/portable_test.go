@@ -20,8 +20,8 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// pictures writes a folder of images by class, bright and dark ones, of two sizes and with a file that is none:
-// every note that a folder can give.
+// pictures writes a folder of images by class, bright and dark ones, of two sizes and with a file
+// that is none: every note that a folder can give.
 func pictures(t *testing.T, dir string) {
 	t.Helper()
 	r := rng.New(9, "pictures")
@@ -67,9 +67,10 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 	if err := serde.Save(predictor, m); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"--dataset", data, "--data-dir", place, "--extractor", x, "--predictor", predictor, "--set", "engine.library=" + lib,
-		"--clients", "2", "--points", "6", "--seeds", "1", "--samples", "2", "--fresh", "10", "--methods", "ANN,FMP",
-		"--set", "protocol=tuned", "--set", "tuning.tasks=1", "--set", "tuning.points=10", "--set", "dataset.splits.extractor=0.3", "--set",
+	args := []string{"--dataset", data, "--data-dir", place, "--extractor", x, "--predictor",
+		predictor, "--set", "engine.library=" + lib, "--clients", "2", "--points", "6", "--seeds", "1",
+		"--samples", "2", "--fresh", "10", "--methods", "ANN,FMP", "--set", "protocol=tuned", "--set",
+		"tuning.tasks=1", "--set", "tuning.points=10", "--set", "dataset.splits.extractor=0.3", "--set",
 		"dataset.splits.clients=0.3"}
 	code, stdout, errs := runFMP(t, append([]string{"run", "--out", out}, args...)...)
 	if code != exitOK {
@@ -92,7 +93,8 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 			return err
 		}
 		files++
-		for _, p := range []string{place, filepath.Dir(x), filepath.Dir(lib), os.Getenv("XDG_CACHE_HOME"), home + string(filepath.Separator)} {
+		for _, p := range []string{place, filepath.Dir(x), filepath.Dir(lib), os.Getenv("XDG_CACHE_HOME"),
+			home + string(filepath.Separator)} {
 			if at := bytes.Index(b, []byte(p)); at >= 0 {
 				t.Errorf("%s names %s: ...%s...", path, p, b[max(0, at-60):min(len(b), at+len(p)+60)])
 			}
@@ -105,14 +107,16 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if was.Files["extractor"] != filepath.Base(x) || was.Files["predictor"] != "mine.onnx" || len(was.Files) != 2 ||
+	if was.Files["extractor"] != filepath.Base(x) || was.Files["predictor"] != "mine.onnx" ||
+		len(was.Files) != 2 ||
 		len(was.Models["predictor"]) != 64 {
 		t.Errorf("models are %v, %v", was.Files, was.Models)
 	}
 
 	// The settings make the run again where the data are, with the files given.
 	t.Chdir(place)
-	code, stdout, errs = runFMP(t, "run", "--config", filepath.Join(out, experiment.ConfigFile), "--extractor", x, "--json", "--out", "again")
+	code, stdout, errs = runFMP(t, "run", "--config", filepath.Join(out, experiment.ConfigFile),
+		"--extractor", x, "--json", "--out", "again")
 	var again runOutput
 	if err := json.Unmarshal([]byte(stdout), &again); code != exitOK || err != nil {
 		t.Fatalf("exit code %d, %v: %s", code, err, errs)

@@ -29,37 +29,44 @@ type imageFlags struct {
 func (f *imageFlags) bind(cmd *cobra.Command) {
 	f.notice.bind(cmd)
 	fl := cmd.Flags()
-	fl.StringVar(&f.labels, "labels", "", "labels of an IDX file's images (IDX `FILE`), or of a folder's (.csv of path,label)")
+	fl.StringVar(&f.labels, "labels", "",
+		"labels of an IDX file's images (IDX `FILE`), or of a folder's (.csv of path,label)")
 	fl.IntVar(&f.skip, "skip", 0, "images of an IDX file to leave out at its beginning")
 	fl.IntVar(&f.count, "count", 0, "images of an IDX file to take; 0 takes all")
 	fl.IntVar(&f.limit, "max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels")
-	fl.StringVar(&f.onBad, "on-bad", "fail", "what to do about images that cannot be read: fail or skip; all are named")
+	fl.StringVar(&f.onBad, "on-bad", "fail",
+		"what to do about images that cannot be read: fail or skip; all are named")
 	fl.BoolVar(&f.byNumber, imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
 }
 
 func (f *imageFlags) options(labelsOptional bool) imagefile.Options {
-	return imagefile.Options{Labels: f.labels, Skip: f.skip, Count: f.count, MaxPixels: f.limit, Optional: labelsOptional,
-		Classes: imagefile.Classes{ByNumber: f.byNumber}}
+	return imagefile.Options{Labels: f.labels, Skip: f.skip, Count: f.count, MaxPixels: f.limit,
+		Optional: labelsOptional,
+		Classes:  imagefile.Classes{ByNumber: f.byNumber}}
 }
 
 // levelFlag adds --level, of prediction sets.
 func levelFlag(cmd *cobra.Command, level *float64) {
-	cmd.Flags().Float64Var(level, "level", 0, "`PROBABILITY` with which a prediction set holds the true class, 0.5 to 0.999 "+
-		"(default: as stored)")
+	cmd.Flags().Float64Var(level, "level", 0,
+		"`PROBABILITY` with which a prediction set holds the true class, 0.5 to 0.999 (default: as stored)")
 }
 
-// openClassifier opens a classifier on the engine of the settings, with prediction sets of a level; 0 is the stored one.
-func openClassifier(cmd *cobra.Command, cfg engineSettings, path string, level float64) (*classify.Classifier, func(), error) {
+// openClassifier opens a classifier on the engine of the settings, with prediction sets of a level;
+// 0 is the stored one.
+func openClassifier(cmd *cobra.Command, cfg engineSettings, path string,
+	level float64) (*classify.Classifier, func(), error) {
 	if level != 0 {
 		if err := conformal.CheckLevel(level); err != nil {
 			return nil, nil, usageError(fmt.Errorf("--level: %w", err))
 		}
 	}
-	return openedBy(cmd, cfg, func(eng engine.Engine) (*classify.Classifier, error) { return classify.OpenAt(eng, path, level) })
+	return openedBy(cmd, cfg,
+		func(eng engine.Engine) (*classify.Classifier, error) { return classify.OpenAt(eng, path, level) })
 }
 
 // openedBy opens a classifier on the engine of the settings.
-func openedBy(cmd *cobra.Command, cfg engineSettings, open func(engine.Engine) (*classify.Classifier, error)) (*classify.Classifier, func(),
+func openedBy(cmd *cobra.Command, cfg engineSettings,
+	open func(engine.Engine) (*classify.Classifier, error)) (*classify.Classifier, func(),
 	error) {
 	eng, err := openEngine(cmd.Context(), cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
 	if err != nil {
@@ -73,8 +80,10 @@ func openedBy(cmd *cobra.Command, cfg engineSettings, open func(engine.Engine) (
 	return c, func() { c.Close(); eng.Close() }, nil
 }
 
-// classifyPath classifies the images (or the feature rows, .npy) of a path and names unreadable files.
-func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags, optional bool,
+// classifyPath classifies the images (or the feature rows, .npy) of a path and names unreadable
+// files.
+func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
+	f imageFlags, optional bool,
 	do func([]classify.Prediction) error) (bad []error, err error) {
 	skip, err := skipBad(f.onBad)
 	if err != nil {
@@ -95,7 +104,8 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 				return nil, usageError(fmt.Errorf("%s: %w", f.labels, err))
 			}
 		} else if !optional {
-			return nil, usageErrorf("%s is feature rows and has no labels; give them with --labels FILE.npy", path)
+			return nil, usageErrorf("%s is feature rows and has no labels; give them with --labels FILE.npy",
+				path)
 		}
 		if rows, err = classify.FeatureRows(rows); err != nil {
 			return nil, usageError(fmt.Errorf("%s: %w", path, err))
@@ -125,7 +135,8 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 	}
 	mapped := imagefile.MappingOf(src)
 	if optional { // folders of predictions need no class
-		mapped = slices.DeleteFunc(mapped, func(m imagefile.Mapped) bool { return m.Label != imagefile.Unlabelled })
+		mapped = slices.DeleteFunc(mapped,
+			func(m imagefile.Mapped) bool { return m.Label != imagefile.Unlabelled })
 	}
 	return bad, imagefile.PrintMapping(cmd.ErrOrStderr(), cmd.CommandPath()+": ", mapped)
 }
@@ -143,26 +154,31 @@ func formatOf(asJSON, asCSV bool) (classify.Format, error) {
 	return classify.Table, nil
 }
 
-const predictHelp = `Print, for every image, the most probable class with its probability, the second, and the disagreement of the
-classifier's heads (mutual information in nats: the part of the uncertainty that more data would lower).
+const predictHelp = `Print, for every image, the most probable class with its probability, the second, and the
+disagreement of the classifier's heads (mutual information in nats: the part of the uncertainty that
+more data would lower).
 
 IMAGES is one image (` + imagefile.Formats + `; ` + imagefile.HEIFFormats + ` where heif-dec, heif-convert
 or magick is on the PATH), a folder of them, a .csv of paths, an IDX file of images, or, for a classifier of feature
-rows, a .npy. Images of other formats are bad images (--on-bad). Images are turned upright (EXIF) and brought to the classifier's size
-as its file says.
+rows, a .npy. Images of other formats are bad images (--on-bad). Images are turned upright (EXIF)
+and brought to the classifier's size as its file says.
 
-The probabilities are made to be believed: of the images that get 0.9, nine in ten should be right (fmp evaluate
-measures it). --reject 0.9 marks those below with a ? and counts them: they are for people to look at.
+The probabilities are made to be believed: of the images that get 0.9, nine in ten should be right
+(fmp evaluate measures it). --reject 0.9 marks those below with a ? and counts them: they are for
+people to look at.
 
-A classifier that fmp calibrate wrote prints each image's prediction set. --error 0.05 then takes the --reject below which
-too many answers would be wrong: with a probability of 95% over the calibration images, at most 5% of answers are.
+A classifier that fmp calibrate wrote prints each image's prediction set. --error 0.05 then takes
+the --reject below which too many answers would be wrong: with a probability of 95% over the
+calibration images, at most 5% of answers are.
 
-Where fmp pool found clients whose cameras differ, --adapt takes a folder of images of one further camera, some dozen without labels, and
-leaves out of IMAGES what sets that camera apart (fmp pool --for CLIENT is for a client of the round).
+Where fmp pool found clients whose cameras differ, --adapt takes a folder of images of one further
+camera, some dozen without labels, and leaves out of IMAGES what sets that camera apart (fmp pool
+--for CLIENT is for a client of the round).
 
---listen answers requests on this machine in place of IMAGES: the Open Inference Protocol (/v2), images as they are (/v1/predict), and a
-page to drop photographs on, at /. Its /metrics count as left to people what --reject says beside the sets.
-With --adapt and --level it serves the classifier of that camera, with sets of that level.`
+--listen answers requests on this machine in place of IMAGES: the Open Inference Protocol (/v2),
+images as they are (/v1/predict), and a page to drop photographs on, at /. Its /metrics count as
+left to people what --reject says beside the sets. With --adapt and --level it serves the classifier
+of that camera, with sets of that level.`
 
 func newPredictCommand() *cobra.Command {
 	var asJSON, asCSV bool
@@ -191,14 +207,15 @@ func newPredictCommand() *cobra.Command {
 	s := bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
 	fl := cmd.Flags()
-	fl.Float64Var(&reject, "reject", 0, "leave images to people whose most probable class has less than this `PROBABILITY`")
+	fl.Float64Var(&reject, "reject", 0, "leave to people what has less than this `PROBABILITY` at best")
 	fl.Float64Var(&risk, "error", 0, "leave as many images to people as keep the share of wrong answers "+
 		"at this `SHARE` or below, with a probability of 95%; wants a classifier of fmp calibrate")
 	levelFlag(cmd, &level)
-	fl.StringVar(&camera, "adapt", "", "`IMAGES` without labels, of the camera that took the images to classify: its shift is left out")
+	fl.StringVar(&camera, "adapt", "",
+		"`IMAGES` without labels, of the camera that took the images to classify: its shift is left out")
 	fl.BoolVar(&asJSON, "json", false, "print JSON: the classes, and for each image all probabilities")
 	fl.BoolVar(&asCSV, "csv", false, "print CSV")
-	fl.StringVar(&listen, "listen", "", "answer requests on a loopback `HOST:PORT` (port 0: a free one) in place of IMAGES")
+	fl.StringVar(&listen, "listen", "", "answer requests on a loopback `HOST:PORT` (0: a free one), in place of IMAGES")
 	bindHosts(fl, &hosts)
 	fl.StringVar(&folder, "page", "", "`FOLDER` that make page wrote, with which the page of --listen classifies "+
 		"in the browser; without it the page sends photographs to this program")
@@ -247,7 +264,8 @@ func newPredictCommand() *cobra.Command {
 }
 
 // provable hands on predictions, with --error those of the probabilities that its proof is of.
-func provable(cmd *cobra.Command, do func([]classify.Prediction) error) func([]classify.Prediction) error {
+func provable(cmd *cobra.Command, do func([]classify.Prediction) error) func(
+	[]classify.Prediction) error {
 	if !cmd.Flags().Changed("error") {
 		return do
 	}
@@ -259,7 +277,8 @@ func provable(cmd *cobra.Command, do func([]classify.Prediction) error) func([]c
 	}
 }
 
-// adapt makes a classifier that of the camera that took the images (or the feature rows, .npy) of a path.
+// adapt makes a classifier that of the camera that took the images (or the feature rows, .npy) of a
+// path.
 func adapt(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags) error {
 	if strings.HasSuffix(strings.ToLower(path), ".npy") {
 		rows, err := npy.Load(path)
@@ -288,7 +307,8 @@ func adapt(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags
 		err = imagefile.Unread(bad)
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: adapted to %d images of %s\n", cmd.CommandPath(), n, path)
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: adapted to %d images of %s\n",
+			cmd.CommandPath(), n, path)
 	}
 	return usageError(err)
 }
@@ -296,7 +316,8 @@ func adapt(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags
 // confidence is the probability, over calibration images, with which --error keeps its promise.
 const confidence = 0.95
 
-// answerable returns the probability below which images are left to people, so that the share of wrong answers is at most risk.
+// answerable returns the probability below which images are left to people, so that the share of
+// wrong answers is at most risk.
 func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64) (float64, error) {
 	if reject != 0 {
 		return 0, errors.New("--error and --reject both say which images are answered: give one")
@@ -309,20 +330,21 @@ func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64
 		return 0, err
 	}
 	if o.Sets == nil || len(o.Sets.Top) != len(o.Sets.Right) || len(o.Sets.Top) == 0 {
-		return 0, errors.New("--error: the classifier has no calibration images: pool uploads with calibration points, or make one with fmp " +
-			"calibrate")
+		return 0, errors.New("--error: the classifier has no calibration images: pool uploads with " +
+			"calibration points, or make one with fmp calibrate")
 	}
 	points := conformal.Points{Top: o.Sets.Top, Right: o.Sets.Right}
 	threshold, answered, ok := points.Answerable(risk, 1-confidence, o.Sets.Clients > 1)
 	if !ok {
-		return 0, fmt.Errorf("--error %v: %d calibration images prove no such share of wrong answers: calibrate with more images, or allow a "+
-			"larger share", risk, len(points.Top))
+		return 0, fmt.Errorf("--error %v: %d calibration images prove no such share of wrong answers: "+
+			"calibrate with more images, or allow a larger share", risk, len(points.Top))
 	}
 	before := ""
 	if o.Scaling != nil {
 		before = "; probabilities are those before their calibration, of which the proof is"
 	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: images below %.3f are left to people; %d of %d calibration images are answered%s\n",
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(),
+		"%s: images below %.3f are left to people; %d of %d calibration images are answered%s\n",
 		cmd.CommandPath(), threshold, answered, len(points.Top), before)
 	return threshold, err
 }

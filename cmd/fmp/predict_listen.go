@@ -17,9 +17,10 @@ import (
 	"fmp/pipeline/page"
 )
 
-// servedClassifier returns the file of the classifier that is served: with prediction sets of a level, 0 for the stored one, and adapted to
-// the images of a camera, "" for none.
-func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level float64, camera string, f imageFlags) ([]byte, error) {
+// servedClassifier returns the file of the classifier that is served: with prediction sets of a
+// level, 0 for the stored one, and adapted to the images of a camera, "" for none.
+func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level float64,
+	camera string, f imageFlags) ([]byte, error) {
 	if level == 0 && camera == "" {
 		data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
 		if err != nil {
@@ -63,9 +64,10 @@ type listening struct {
 	reject  float64
 }
 
-// servePredictions answers requests for the predictions of a classifier, the file path with its bytes, on an address of loopback until the
-// context ends.
-func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte, o listening) error {
+// servePredictions answers requests for the predictions of a classifier, the file path with its
+// bytes, on an address of loopback until the context ends.
+func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte,
+	o listening) error {
 	for _, name := range []string{"error", "json", "csv"} {
 		if cmd.Flags().Changed(name) {
 			return usageErrorf("--%s goes with IMAGES, and not with --listen", name)
@@ -75,8 +77,8 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 		return usageError(err)
 	}
 	if !loopback.Address(o.address) {
-		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a round are for this machine; put a "+
-			"proxy with TLS before it, or use fmp serve", o.address)
+		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a "+
+			"round are for this machine; put a proxy with TLS before it, or use fmp serve", o.address)
 	}
 	pages, err := page.Handler(o.folder)
 	if err != nil {

@@ -26,13 +26,15 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// pooledFrom makes made-up uploads of a data set's shipped client graph into what fmp pool gives for args.
+// pooledFrom makes made-up uploads of a data set's shipped client graph into what fmp pool gives
+// for args.
 func pooledFrom(t *testing.T, dataset, out string, args ...string) {
 	t.Helper()
 	f := shippedManifest(t, dataset, models.KindClient)
 	all := []string{"pool", "--scope", "closed", "--engine.name", "pure", "-o", out}
 	for i := range 3 {
-		all = append(all, madeUpload(t, f, filepath.Join(t.TempDir(), fmt.Sprint(i)), fmt.Sprint("client ", i), f.Digest, 0))
+		all = append(all, madeUpload(t, f, filepath.Join(t.TempDir(), fmt.Sprint(i)),
+			fmt.Sprint("client ", i), f.Digest, 0))
 	}
 	if code, _, errs := runFMP(t, append(all, args...)...); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
@@ -44,8 +46,9 @@ func shippedManifest(t *testing.T, dataset, kind string) models.Manifest {
 	return f
 }
 
-// TestClassifierFile: the classifier gives what the heads give in float64 behind the extractor's features, to 1e-5, on the
-// ONNX Runtime, on the pure engine, in plain Python and through fmp predict; so does the smaller form on feature rows.
+// TestClassifierFile: the classifier gives what the heads give in float64 behind the extractor's
+// features, to 1e-5, on the ONNX Runtime, on the pure engine, in plain Python and through fmp
+// predict; so does the smaller form on feature rows.
 func TestClassifierFile(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -93,7 +96,8 @@ func TestClassifierFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eval := func(e engine.Engine, m *onnx.Model, name string, in *onnx.Tensor) map[string]*onnx.Tensor {
+	eval := func(e engine.Engine, m *onnx.Model, name string,
+		in *onnx.Tensor) map[string]*onnx.Tensor {
 		t.Helper()
 		s, err := e.Load(m)
 		if err != nil {
@@ -121,7 +125,8 @@ func TestClassifierFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := metric.Predict(t.Context(), heads, eval(ort, coordinates, "features", features)[models.ConjCoordinates].F32(), 1)
+	want, err := metric.Predict(t.Context(), heads,
+		eval(ort, coordinates, "features", features)[models.ConjCoordinates].F32(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,9 +157,11 @@ func TestClassifierFile(t *testing.T) {
 		t.Errorf("samples %v", got)
 	}
 	o, err := models.ReadOrigin(wf)
-	if err != nil || len(o.Clients) != 3 || o.Clients[1].Name != "client 1" || len(o.Clients[1].Upload) != 64 || o.Clients[1].N != 20 ||
+	if err != nil || len(o.Clients) != 3 || o.Clients[1].Name != "client 1" ||
+		len(o.Clients[1].Upload) != 64 || o.Clients[1].N != 20 ||
 		o.Client != shippedManifest(t, "digits-color", models.KindClient).Digest ||
-		o.Predictor != shippedManifest(t, "digits-color", models.KindConjugate).Digest || o.Method != "FMP" || o.L2 != 0 || o.Fresh != 0 {
+		o.Predictor != shippedManifest(t, "digits-color", models.KindConjugate).Digest ||
+		o.Method != "FMP" || o.L2 != 0 || o.Fresh != 0 {
 		t.Errorf("origin %+v, %v", o, err)
 	}
 
@@ -181,9 +188,11 @@ func TestClassifierFile(t *testing.T) {
 		if err := npy.Save(path("features.npy"), features); err != nil {
 			t.Fatal(err)
 		}
-		for _, args := range [][]string{{path("classifier.onnx"), folder}, {path("classifier.onnx"), folder, "--engine", "pure"},
+		for _, args := range [][]string{{path("classifier.onnx"), folder},
+			{path("classifier.onnx"), folder, "--engine", "pure"},
 			{path("rows.onnx"), path("features.npy")}} {
-			code, out, errs := runFMP(t, append([]string{"predict", "--json", "--reject", "0.5"}, args...)...)
+			code, out, errs := runFMP(t,
+				append([]string{"predict", "--json", "--reject", "0.5"}, args...)...)
 			if code != exitOK {
 				t.Fatalf("exit code %d: %s", code, errs)
 			}
@@ -217,11 +226,13 @@ func TestClassifierFile(t *testing.T) {
 			}
 		}
 		code, out, errs := runFMP(t, "predict", path("classifier.onnx"), folder, "--reject", "1", "--csv")
-		if lines := strings.Split(strings.TrimSpace(out), "\n"); code != exitOK || len(lines) != n+1 || !strings.Contains(lines[1], ",true,") {
+		if lines := strings.Split(strings.TrimSpace(out), "\n"); code != exitOK || len(lines) != n+1 ||
+			!strings.Contains(lines[1], ",true,") {
 			t.Errorf("exit code %d, %s, %s", code, out, errs)
 		}
 		code, out, _ = runFMP(t, "predict", path("classifier.onnx"), folder, "--reject", "1")
-		if want := fmt.Sprintf("%d of %d are below 1", n, n); code != exitOK || !strings.Contains(out, want) {
+		if want := fmt.Sprintf("%d of %d are below 1", n, n); code != exitOK ||
+			!strings.Contains(out, want) {
 			t.Errorf("exit code %d, %s; want %q", code, out, want)
 		}
 	})
@@ -247,10 +258,12 @@ func TestClassifierFile(t *testing.T) {
 			{exitUsage, []string{"--on-bad", "ignore"}, []string{classifier, photos, "--on-bad", "ignore"}},
 			{exitUsage, []string{"--reject", "1.5"}, []string{classifier, photos, "--reject", "1.5"}},
 			{exitUsage, []string{"json", "csv"}, []string{classifier, photos, "--json", "--csv"}},
-			{exitUsage, []string{"want the classifier"}, []string{shippedFile(t, models.KindClient), photos}},
+			{exitUsage, []string{"want the classifier"},
+				[]string{shippedFile(t, models.KindClient), photos}},
 			{exitUsage, []string{"images", "rows"}, []string{path("rows.onnx"), photos}},
 			{exitUsage, []string{"rows", "--rows"}, []string{classifier, path("features.npy")}},
-			{exitUsage, []string{"not a readable image"}, []string{classifier, filepath.Join(bad, "one.png")}},
+			{exitUsage, []string{"not a readable image"},
+				[]string{classifier, filepath.Join(bad, "one.png")}},
 			{exitMissing, []string{"gone"}, []string{classifier, path("gone")}},
 			{exitMissing, []string{"gone.onnx"}, []string{path("gone.onnx"), photos}},
 			{exitMissing, []string{"gone.npy"}, []string{path("rows.onnx"), path("gone.npy")}},
@@ -290,11 +303,13 @@ numpy.save(sys.argv[3], s.run(["probabilities"], {"images": numpy.load(sys.argv[
 	})
 }
 
-// TestPoolSettles: what nobody gives, the files say; what does not belong together is refused, and nothing is written.
+// TestPoolSettles: what nobody gives, the files say; what does not belong together is refused, and
+// nothing is written.
 func TestPoolSettles(t *testing.T) {
 	dir := t.TempDir()
 	// Uploads of an embedding, whose predictor has settings.
-	f, mf := shippedManifest(t, "digits", models.KindEmbedding), shippedManifest(t, "mnist", models.KindEmbedding)
+	f, mf := shippedManifest(t, "digits", models.KindEmbedding),
+		shippedManifest(t, "mnist", models.KindEmbedding)
 	upload := madeUpload(t, f, filepath.Join(dir, "a"), "a", f.Digest, 0)
 	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -304,7 +319,8 @@ func TestPoolSettles(t *testing.T) {
 	wrong := assetstest.File(t, "mnist", models.KindPredictor)
 	pool := func(args ...string) (int, string, string, bool) {
 		out := filepath.Join(t.TempDir(), "c.onnx")
-		code, text, errs := runFMP(t, append([]string{"pool", "--engine", "pure", "--json", "--rows", "-o", out}, args...)...)
+		code, text, errs := runFMP(t,
+			append([]string{"pool", "--engine", "pure", "--json", "--rows", "-o", out}, args...)...)
 		_, err := os.Stat(out)
 		return code, text, errs, err == nil
 	}
@@ -313,20 +329,23 @@ func TestPoolSettles(t *testing.T) {
 		want string
 	}{
 		{[]string{upload, "--predictor", wrong}, "goes with extractor"},
-		{[]string{upload, "--predictor", wrong, "--client-graph", shippedFile(t, models.KindEmbedding)}, "goes with extractor"},
+		{[]string{upload, "--predictor", wrong, "--client-graph", shippedFile(t, models.KindEmbedding)},
+			"goes with extractor"},
 		{[]string{foreign}, "--client-graph"},
 		{[]string{upload, "-o", filepath.Join(dir, "x.txt")}, ".onnx"},
 		{[]string{upload, "--on-bad", "ignore"}, "--on-bad"},
 		{[]string{upload, filepath.Join(dir, "empty")}, "empty"},
 		{[]string{upload, wrong}, "an ONNX model"},
-		{[]string{upload, filepath.Join(dir, "empty"), wrong}, "an ONNX model"}, // the second bad one is named too
+		// the second bad one is named too
+		{[]string{upload, filepath.Join(dir, "empty"), wrong}, "an ONNX model"},
 		{[]string{upload, "--set", "federation.points=3"}, "does not read"},
 		{[]string{filepath.Join(dir, "empty"), "--on-bad", "skip"}, "empty"},
 		{[]string{upload, "--predictor", shippedFile(t, models.KindEmbedding)}, "wants a predictor"},
 	} {
 		code, _, errs, made := pool(c.args...)
 		if code != exitUsage || !strings.Contains(errs, c.want) || made {
-			t.Errorf("%v: exit code %d, %q, wrote a file: %v; want %d and %q", c.args, code, errs, made, exitUsage, c.want)
+			t.Errorf("%v: exit code %d, %q, wrote a file: %v; want %d and %q", c.args, code, errs, made,
+				exitUsage, c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -339,14 +358,17 @@ func TestPoolSettles(t *testing.T) {
 		{[]string{mnist}, 0.1, 100, ""},
 		{[]string{upload, "--l2", "4", "--fresh", "30"}, 4, 30, ""},
 		{[]string{upload, "--predictor", "untrained"}, 3, 100, ""},
-		{[]string{upload, filepath.Join(dir, "empty"), foreign, "--on-bad", "skip"}, 1, 100, "left out: "},
+		{[]string{upload, filepath.Join(dir, "empty"), foreign, "--on-bad", "skip"}, 1,
+			100, "left out: "},
 		{[]string{upload, renamed(t, upload)}, 1, 100, "hold the same points"},
 	} {
 		code, out, errs, made := pool(c.args...)
 		var got pooled
-		if err := json.Unmarshal([]byte(out), &got); code != exitOK || err != nil || !made || got.L2 != c.l2 || got.Fresh != c.fresh ||
+		if err := json.Unmarshal([]byte(out), &got); code != exitOK || err != nil || !made ||
+			got.L2 != c.l2 || got.Fresh != c.fresh ||
 			!strings.Contains(errs, c.warn) {
-			t.Errorf("%v: exit code %d, %+v, %v, %q; want l2 %v, fresh %d and %q", c.args, code, got, err, errs, c.l2, c.fresh, c.warn)
+			t.Errorf("%v: exit code %d, %+v, %v, %q; want l2 %v, fresh %d and %q", c.args, code, got, err,
+				errs, c.l2, c.fresh, c.warn)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 // logEvery is how often progress is a line in a log.
 const logEvery = 10 * time.Second
 
-// progress shows how far work is: a bar with rate and time left on a terminal; elsewhere plain lines, at
-// the start and the end of a stage and every ten seconds between.
+// progress shows how far work is: a bar with rate and time left on a terminal; elsewhere plain
+// lines, at the start and the end of a stage and every ten seconds between.
 type progress struct {
 	mu      sync.Mutex
 	w       io.Writer
@@ -43,7 +43,8 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w, bars: isTerminal(w), now: time.Now}
 }
 
-// newLateProgress is newProgress for work that mostly takes a moment: nothing is written in the first seconds, in a log in the first ten.
+// newLateProgress is newProgress for work that mostly takes a moment: nothing is written in the
+// first seconds, in a log in the first ten.
 func newLateProgress(w io.Writer) *progress {
 	p := newProgress(w)
 	after := quietInLog
@@ -82,7 +83,8 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// wantColor reports whether output to w may be coloured: a terminal, and no NO_COLOR (https://no-color.org).
+// wantColor reports whether output to w may be coloured: a terminal, and no NO_COLOR
+// (https://no-color.org).
 func wantColor(w any) bool { return os.Getenv("NO_COLOR") == "" && isTerminal(w) }
 
 // coloured returns the writer for a text of this program's own, which may be coloured.
@@ -93,8 +95,8 @@ func coloured(w io.Writer) io.Writer {
 	return w
 }
 
-// report says that done of total steps of a stage are done; total 0 means that the end is not known. It may
-// be called from several goroutines.
+// report says that done of total steps of a stage are done; total 0 means that the end is not
+// known. It may be called from several goroutines.
 func (p *progress) report(stage string, done, total int) {
 	share := 0.0
 	if total > 0 {
@@ -103,15 +105,16 @@ func (p *progress) report(stage string, done, total int) {
 	p.step(experiment.Step{Stage: stage, Done: done, Total: total, Share: share})
 }
 
-// step is report of work whose steps differ in cost: the bar, the share and the time left are of the work, not of
-// the steps.
+// step is report of work whose steps differ in cost: the bar, the share and the time left are of
+// the work, not of the steps.
 func (p *progress) step(s experiment.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
 	if s.Stage != p.stage || s.Total != p.total {
 		p.finish()
-		p.stage, p.total, p.started, p.first, p.last, p.lined = s.Stage, s.Total, now, s.Done, time.Time{}, s.Done
+		p.stage, p.total, p.started, p.first, p.last, p.lined = s.Stage, s.Total, now, s.Done,
+			time.Time{}, s.Done
 		p.share, p.begun = s.Share, s.Share
 		if p.bars {
 			p.bar = newBar(p.w, s.Stage, barSteps*min(s.Total, 1))
@@ -145,8 +148,9 @@ func (p *progress) line(now time.Time) {
 	fmt.Fprintln(p.w, text+pace(p.done-p.first, p.share-p.begun, 1-p.share, now.Sub(p.started)))
 }
 
-// pace returns the rate of work and its time left, to follow a line of progress, given the steps that are done, their share of the whole,
-// the share that is left, and the time that the steps took.
+// pace returns the rate of work and its time left, to follow a line of progress, given the steps
+// that are done, their share of the whole, the share that is left, and the time that the steps
+// took.
 func pace(done int, share, left float64, took time.Duration) string {
 	if took <= 0 || done <= 0 {
 		return ""
@@ -169,10 +173,11 @@ func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar
 		limit = -1
 	}
 	return progressbar.NewOptions64(limit,
-		progressbar.OptionSetWriter(printable.Raw(w)), progressbar.OptionSetDescription(printable.Line(description)),
-		progressbar.OptionSetWidth(24),
+		progressbar.OptionSetWriter(printable.Raw(w)),
+		progressbar.OptionSetDescription(printable.Line(description)), progressbar.OptionSetWidth(24),
 		progressbar.OptionSetPredictTime(true),
-		progressbar.OptionEnableColorCodes(false), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(true))
+		progressbar.OptionEnableColorCodes(false), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionUseANSICodes(true))
 }
 
 func (p *progress) finish() {

@@ -13,8 +13,9 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// gridProgress shows how far several runs at once are: a line when one begins, ends or fails, and how far all of
-// them are together, as one bar on a terminal and a line every ten seconds elsewhere.
+// gridProgress shows how far several runs at once are: a line when one begins, ends or fails, and
+// how far all of them are together, as one bar on a terminal and a line every ten seconds
+// elsewhere.
 type gridProgress struct {
 	mu      sync.Mutex
 	w       io.Writer
@@ -38,8 +39,8 @@ type gridRun struct {
 	worked      float64 // share of all methods' work
 }
 
-// newGridProgress returns the progress of runs with the given names, numbers of cells, and numbers of finished cells. Call begin before
-// the first of them and close after the last.
+// newGridProgress returns the progress of runs with the given names, numbers of cells, and numbers
+// of finished cells. Call begin before the first of them and close after the last.
 func newGridProgress(w io.Writer, runs []gridRun) *gridProgress {
 	p := &gridProgress{w: w, now: time.Now, runs: runs}
 	done, _ := p.cells()
@@ -116,7 +117,8 @@ func (p *gridProgress) end(i int, resumed bool, err error) {
 	case resumed:
 		p.say(fmt.Sprintf("%s: was done before (%d of %d runs)", r.name, p.ended, len(p.runs)))
 	default:
-		p.say(fmt.Sprintf("%s: done in %s (%d of %d runs)", r.name, p.now().Sub(r.begun).Round(100*time.Millisecond), p.ended, len(p.runs)))
+		p.say(fmt.Sprintf("%s: done in %s (%d of %d runs)", r.name,
+			p.now().Sub(r.begun).Round(100*time.Millisecond), p.ended, len(p.runs)))
 	}
 }
 

@@ -22,7 +22,8 @@ func TestProgressInALog(t *testing.T) {
 	if n := len(lines); n < 10 || n > 14 {
 		t.Errorf("100 seconds gave %d lines, want about one every ten seconds:\n%s", n, out.String())
 	}
-	for _, want := range []string{"features: 0 of 100 (0%)", "features: 10 of 100 (10%), 1/s, 1m30s left", "features: 100 of 100 (100%)",
+	for _, want := range []string{"features: 0 of 100 (0%)",
+		"features: 10 of 100 (10%), 1/s, 1m30s left", "features: 100 of 100 (100%)",
 		"fits: 3"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no line %q in:\n%s", want, out.String())
@@ -39,7 +40,8 @@ func TestPace(t *testing.T) {
 		done int
 		took time.Duration
 		want string
-	}{{228_123, 10 * time.Second, ", 22800/s"}, {15, 10 * time.Second, ", 1.5/s"}, {1, 3 * time.Second, ", 0.333/s"},
+	}{{228_123, 10 * time.Second, ", 22800/s"}, {15, 10 * time.Second, ", 1.5/s"},
+		{1, 3 * time.Second, ", 0.333/s"},
 		{1, 10 * time.Hour, ", 0.0000278/s"}, {0, time.Second, ""}, {1, 0, ""}} {
 		if got := pace(c.done, 0, 1, c.took); got != c.want {
 			t.Errorf("%d in %v: %q; want %q", c.done, c.took, got, c.want)
@@ -60,7 +62,8 @@ func TestProgressBar(t *testing.T) {
 	}
 }
 
-// TestLateProgress: work of a moment writes nothing; longer work is shown from then on, with rate and time left.
+// TestLateProgress: work of a moment writes nothing; longer work is shown from then on, with rate
+// and time left.
 func TestLateProgress(t *testing.T) {
 	var out bytes.Buffer
 	p := newLateProgress(&out)

@@ -10,8 +10,8 @@ import (
 	"fmp/onnx/train"
 )
 
-// trainingProgress shows loss, rate and time left of a training run: one line that is written over on a terminal,
-// a line every ten seconds elsewhere.
+// trainingProgress shows loss, rate and time left of a training run: one line that is written over
+// on a terminal, a line every ten seconds elsewhere.
 type trainingProgress struct {
 	w    io.Writer
 	over bool
@@ -41,7 +41,8 @@ func (p *trainingProgress) report(t train.Progress) {
 	}
 	p.last = now
 	line := fmt.Sprintf("training: step %d of %d (%d%%), loss %.4f, learning rate %.2g, %.3g/s, %s left",
-		t.Step, t.Steps, 100*t.Step/t.Steps, t.Metrics["loss"], t.Rate, t.PerSecond, t.Left.Round(time.Second))
+		t.Step, t.Steps, 100*t.Step/t.Steps, t.Metrics["loss"], t.Rate, t.PerSecond,
+		t.Left.Round(time.Second))
 	if !p.over {
 		fmt.Fprintln(p.w, line)
 		return
@@ -54,8 +55,8 @@ func (p *trainingProgress) report(t train.Progress) {
 
 // json prints one line of JSON a step.
 func (p *trainingProgress) json(t train.Progress) {
-	line := map[string]any{"step": t.Step, "steps": t.Steps, "rate": t.Rate, "per_second": t.PerSecond, "seconds_left": t.Left.Seconds(),
-		"metrics": t.Metrics, "validation": t.Validation}
+	line := map[string]any{"step": t.Step, "steps": t.Steps, "rate": t.Rate, "per_second": t.PerSecond,
+		"seconds_left": t.Left.Seconds(), "metrics": t.Metrics, "validation": t.Validation}
 	if t.Problem != nil {
 		line = map[string]any{"problem": t.Problem.Error()}
 	}

@@ -16,13 +16,17 @@ import (
 	"fmp/pipeline/federate"
 )
 
-// TestUploadOfQuantisedExtractor: digits' extractor in bytes (bench/peers/quantise.py on assets/models/digits/extractor.onnx), from images
-// to an upload, by each engine. Where both compute on bytes they agree to float32's rounding. An engine on float32 rounds a number here and
-// there to the next quantum: class means of twenty images move by up to .003 of their root mean square.
+// TestUploadOfQuantisedExtractor: digits' extractor in bytes (bench/peers/quantise.py on
+// assets/models/digits/extractor.onnx), from images to an upload, by each engine. Where both
+// compute on bytes they agree to float32's rounding. An engine on float32 rounds a number here and
+// there to the next quantum: class means of twenty images move by up to .003 of their root mean
+// square.
 func TestUploadOfQuantisedExtractor(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "client.onnx")
-	if code, _, stderr := runFMP(t, "fuse", "--extractor", filepath.Join("..", "..", "onnx", "integers", "testdata", "digits.u8.onnx"),
-		"--class-names", "0,1,2,3,4,5,6,7,8,9", "--engine", "pure", "--kappa", "3,.2", "-o", out); code != 0 {
+	if code, _, stderr := runFMP(t, "fuse", "--extractor",
+		filepath.Join("..", "..", "onnx", "integers", "testdata", "digits.u8.onnx"),
+		"--class-names", "0,1,2,3,4,5,6,7,8,9", "--engine", "pure", "--kappa", "3,.2", "-o",
+		out); code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	m, f, err := models.Load(out)
@@ -37,7 +41,8 @@ func TestUploadOfQuantisedExtractor(t *testing.T) {
 	for i, y := range drawn.Train.Labels {
 		labels[i] = int64(y)
 	}
-	feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(drawn.Train.Pix, 200, 28, 28, 1), "labels": onnx.NewTensor(labels, 200)}
+	feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(drawn.Train.Pix, 200, 28, 28, 1),
+		"labels": onnx.NewTensor(labels, 200)}
 	sent := func(e engine.Engine, err error) []float32 {
 		if errors.Is(err, ort.ErrNoLibrary) {
 			return nil
@@ -83,8 +88,8 @@ func TestUploadOfQuantisedExtractor(t *testing.T) {
 	}
 	check := func(what string, a, b []float32, maxLargest, rmsMax float64) {
 		if most, rms := far(a, b); b != nil && (most > maxLargest || rms > rmsMax) {
-			t.Errorf("%s: points differ by %.2g of their root mean square at most, by %.2g in the mean; want %.2g and %.2g", what, most, rms,
-				maxLargest, rmsMax)
+			t.Errorf("%s: points differ by %.2g of their root mean square at most, by %.2g in the mean; "+
+				"want %.2g and %.2g", what, most, rms, maxLargest, rmsMax)
 		}
 	}
 	on, theirs := sent(pure.New(engine.Options{Threads: 1})), sent(ort.New(ort.Options{Threads: 1}))

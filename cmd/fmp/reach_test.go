@@ -16,14 +16,15 @@ import (
 	"testing"
 )
 
-// TestProxies: a client behind the proxy of its environment, which alone knows the way to the server, joins a round of a server behind a
-// proxy of its own that has the certificate.
+// TestProxies: a client behind the proxy of its environment, which alone knows the way to the
+// server, joins a round of a server behind a proxy of its own that has the certificate.
 func TestProxies(t *testing.T) {
 	f := newFederation(t, 1, "deadline: 2100-01-01T00:00:00Z\n")
 	f.serve("--host", "example.com")
 	front := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: f.address}))
 	defer front.Close()
-	f.write("front.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw})) // for example.com
+	// for example.com
+	f.write("front.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}))
 	var asked atomic.Int64
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect || r.Host != "example.com:443" {
@@ -48,8 +49,9 @@ func TestProxies(t *testing.T) {
 		from.Close()
 	}))
 	defer proxy.Close()
-	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), "join", "https://example.com", "--ca", f.path("front.crt"), "--key",
-		f.path("keys/c000.key"), "--cache", f.path("cache"), f.path("images/c000"))
+	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), "join", "https://example.com", "--ca",
+		f.path("front.crt"), "--key", f.path("keys/c000.key"), "--cache", f.path("cache"),
+		f.path("images/c000"))
 	cmd.Env = append(os.Environ(), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=")
 	out, err := cmd.CombinedOutput()
 	if err != nil || asked.Load() == 0 || !strings.Contains(string(out), "receipt:") {
@@ -60,8 +62,8 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestServeGuards: off loopback nothing listens without a certificate and the readers' token, workers come in with a token alone, and no
-// secret stands on the command line.
+// TestServeGuards: off loopback nothing listens without a certificate and the readers' token,
+// workers come in with a token alone, and no secret stands on the command line.
 func TestServeGuards(t *testing.T) {
 	token, short := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "short")
 	for path, text := range map[string]string{token: "a token of the test's own", short: "guess"} {
@@ -82,7 +84,8 @@ func TestServeGuards(t *testing.T) {
 		{"is not loopback", []string{"--listen", ":8443"}},
 		{"is not loopback", []string{"--listen", "0.0.0.0:8443", "--token-file", token}},
 		{"is not loopback", append([]string{"--listen", "[::]:8443"}, tls...)},
-		{"is not loopback", []string{"--listen", "192.0.2.1:8443", "--tls-self-signed", "--token-file", token}},
+		{"is not loopback", []string{"--listen", "192.0.2.1:8443", "--tls-self-signed",
+			"--token-file", token}},
 		{"want 16 to", append([]string{"--listen", ":8443", "--token-file", short}, own...)},
 		{"chmod 600 " + read, append([]string{"--listen", ":8443", "--token-file", read}, own...)},
 		{"chmod 600 " + read, []string{"--tls-cert", "a.crt", "--tls-key", read}},

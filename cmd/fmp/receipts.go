@@ -21,9 +21,9 @@ func newReceiptsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "receipts",
 		Short: "Verify a receipt of a round offline, or fetch it again",
-		Long: `A receipt certifies that a server holds an upload, and since when. The server signs it once the upload is on its disk.
-verify needs no network: it checks the signature with the server's public key, and the upload's digest. fetch asks the server for
-the receipt again, with the client's key.`,
+		Long: `A receipt certifies that a server holds an upload, and since when. The server signs it once the
+upload is on its disk. verify needs no network: it checks the signature with the server's public
+key, and the upload's digest. fetch asks the server for the receipt again, with the client's key.`,
 		Args: noArgs,
 	}
 	cmd.AddCommand(newReceiptsVerifyCommand(), newReceiptsFetchCommand())
@@ -43,11 +43,12 @@ func newReceiptsVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify RECEIPT --server-key KEY",
 		Short: "Verify a receipt's signature, and that it is of an upload",
-		Long: `Check that the server with the given public key signed the receipt, and with --upload that it is the receipt of that file: its
-sha256 and size, round, client and client graph. Nothing is sent. Exit code 0 if the receipt holds, 1 if it does not, 2 for wrong arguments.
+		Long: `Check that the server with the given public key signed the receipt, and with --upload that it is the
+receipt of that file: its sha256 and size, round, client and client graph. Nothing is sent. Exit
+code 0 if the receipt holds, 1 if it does not, 2 for wrong arguments.
 
-The key is the base64 text that the server's description has as server_key (/v1/rounds); get it from the server's operators, not from
-the receipt, which anybody could sign with a key of their own.`,
+The key is the base64 text that the server's description has as server_key (/v1/rounds); get it from
+the server's operators, not from the receipt, which anybody could sign with a key of their own.`,
 		Example: `  fmp receipts verify shop-17.7.receipt.json --server-key MCowBQYDK2VwAyEA...= --upload shop-17.7.upload
   fmp receipts verify receipt.json --server-key "$(cat server.pub)" --json`,
 		Args: rangeArgs(1, 1, "RECEIPT"),
@@ -57,7 +58,8 @@ the receipt, which anybody could sign with a key of their own.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the receipt as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if server == "" {
-			return usageErrorf("receipts verify: --server-key is missing; it is server_key of the round's description")
+			return usageErrorf("receipts verify: --server-key is missing; it is server_key of the round's " +
+				"description")
 		}
 		data, err := regularfile.ReadFile(args[0], wire.MaxJSON)
 		if err != nil {
@@ -87,7 +89,8 @@ the receipt, which anybody could sign with a key of their own.`,
 // isOf returns an error unless a receipt, whose signature holds, is of a message.
 func isOf(r *wire.Receipt, message []byte) error {
 	if digest := models.DigestBytes(message); digest != r.Upload || len(message) != r.Bytes {
-		return fmt.Errorf("it is of %d bytes with sha256 %s; the file has %d with %s", r.Bytes, r.Upload, len(message), digest)
+		return fmt.Errorf("it is of %d bytes with sha256 %s; the file has %d with %s", r.Bytes, r.Upload,
+			len(message), digest)
 	}
 	var round uint64
 	var client, graph string
@@ -105,8 +108,9 @@ func isOf(r *wire.Receipt, message []byte) error {
 		round, client, graph = m.Round, m.Client, m.Model
 	}
 	if round != r.Round || client != r.Client || graph != r.Graph {
-		return fmt.Errorf("it is of %q in round %d with client graph %s; the upload is of %q in round %d with %s", r.Client, r.Round, r.Graph,
-			client, round, graph)
+		return fmt.Errorf(
+			"it is of %q in round %d with client graph %s; the upload is of %q in round %d with %s",
+			r.Client, r.Round, r.Graph, client, round, graph)
 	}
 	return nil
 }
@@ -116,7 +120,8 @@ func (v *verified) print(out io.Writer, asJSON bool, what string) error {
 	if asJSON {
 		return printJSON(out, v)
 	}
-	_, err := fmt.Fprintf(out, "receipt: %s; %q, round %d, in since %s\nupload:  %d bytes, sha256 %s\n", what, v.Client, v.Round,
+	_, err := fmt.Fprintf(out,
+		"receipt: %s; %q, round %d, in since %s\nupload:  %d bytes, sha256 %s\n", what, v.Client, v.Round,
 		v.Time.Format(time.RFC3339), v.Bytes, v.Upload)
 	if err == nil && v.Spent != nil {
 		_, err = fmt.Fprintf(out, "spent:   %v\n", v.Spent)
@@ -131,8 +136,9 @@ func newReceiptsFetchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fetch URL --key FILE",
 		Short: "Fetch the receipt of a client's upload again",
-		Long: `Ask the server of a round for the receipt of the upload that it holds of a client, with the client's key, check its signature,
-and write it to a file. Give --server-key as well if you have it: otherwise the key is what the server says.`,
+		Long: `Ask the server of a round for the receipt of the upload that it holds of a client, with the client's
+key, check its signature, and write it to a file. Give --server-key as well if you have it:
+otherwise the key is what the server says.`,
 		Example: "  fmp receipts fetch https://server:8443 --key shop-17.key -o receipt.json --ca server.crt",
 		Args:    rangeArgs(1, 1, "URL"),
 	}
@@ -140,13 +146,15 @@ and write it to a file. Give --server-key as well if you have it: otherwise the 
 	f.StringVar(&path, "key", "", "key `FILE` of the client")
 	f.StringVar(&ca, "ca", "", "`FILE` of certificates to trust in place of the system's")
 	f.StringVar(&server, "server-key", "", "public `KEY` that the server must have (base64)")
-	f.StringVarP(&output, "output", "o", "", "`FILE` to write (default: the receipt is printed as JSON)")
+	f.StringVarP(&output, "output", "o", "",
+		"`FILE` to write (default: the receipt is printed as JSON)")
 	outputs.Files(f, "output")
 	f.DurationVar(&wait, "wait", time.Minute, "how long to wait for a server that does not answer")
 	f.BoolVar(&asJSON, "json", false, "print the receipt as JSON beside -o")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if path == "" {
-			return usageErrorf("receipts fetch: --key is missing; it is the file that fmp-edge key or fmp keys wrote")
+			return usageErrorf("receipts fetch: --key is missing; it is the file that fmp-edge key or fmp " +
+				"keys wrote")
 		}
 		key, err := identity.Load(path)
 		if err != nil {
@@ -157,21 +165,25 @@ and write it to a file. Give --server-key as well if you have it: otherwise the 
 			return usageError(fmt.Errorf("receipts fetch: %w", err))
 		}
 		s.Wait = wait
-		s.Log = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "fmp: "+format+"\n", args...) }
+		s.Log = func(format string,
+			args ...any) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "fmp: "+format+"\n", args...)
+		}
 		d, err := s.Describe(cmd.Context())
 		if err != nil {
 			return fmt.Errorf("receipts fetch: %w", err)
 		}
 		if server != "" && d.ServerKey != server {
-			return fmt.Errorf("receipts fetch: the server's key is %s; --server-key is %s", d.ServerKey, server)
+			return fmt.Errorf("receipts fetch: the server's key is %s; --server-key is %s",
+				d.ServerKey, server)
 		}
 		r, err := s.Receipt(cmd.Context(), d, key)
 		if err != nil {
 			return fmt.Errorf("receipts fetch: %w", err)
 		}
 		if r.Client != key.Name || r.Round != d.Round || r.Graph != d.Graph {
-			return fmt.Errorf("receipts fetch: the server sent the receipt of %q in round %d; asked was for that of %q in round %d", r.Client,
-				r.Round, key.Name, d.Round)
+			return fmt.Errorf("receipts fetch: the server sent the receipt of %q in round %d; asked was "+
+				"for that of %q in round %d", r.Client, r.Round, key.Name, d.Round)
 		}
 		v := verified{Receipt: *r}
 		if output == "" {

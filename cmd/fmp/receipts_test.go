@@ -16,7 +16,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// TestReceiptsVerify: a receipt holds with the key of the server that signed it, for the upload that it is of, and in no other case.
+// TestReceiptsVerify: a receipt holds with the key of the server that signed it, for the upload
+// that it is of, and in no other case.
 func TestReceiptsVerify(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, data []byte) string {
@@ -32,7 +33,8 @@ func TestReceiptsVerify(t *testing.T) {
 		s := point.New(1, 1, 2)
 		copy(s.Row(0), []float32{mean, 1, 0})
 		s.W[0] = 3
-		data, err := (&federate.Upload{Round: 7, Client: client, Model: strings.Repeat("ab", 32), N: 3, Points: s}).Encode()
+		data, err := (&federate.Upload{Round: 7, Client: client, Model: strings.Repeat("ab", 32), N: 3,
+			Points: s}).Encode()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,9 +50,11 @@ func TestReceiptsVerify(t *testing.T) {
 	}
 	key := func(k *identity.Key) string { return base64.StdEncoding.EncodeToString(k.Public()) }
 	own := upload("a", 0.5)
-	receipt := func(name string, k *identity.Key, change func(*wire.Receipt), after func(*wire.Receipt)) string {
+	receipt := func(name string, k *identity.Key, change func(*wire.Receipt),
+		after func(*wire.Receipt)) string {
 		t.Helper()
-		r := &wire.Receipt{Round: 7, Client: "a", Graph: strings.Repeat("ab", 32), Upload: models.DigestBytes(own), Bytes: len(own),
+		r := &wire.Receipt{Round: 7, Client: "a", Graph: strings.Repeat("ab", 32),
+			Upload: models.DigestBytes(own), Bytes: len(own),
 			Time: time.Unix(1e9, 5).UTC()}
 		if change != nil {
 			change(r)
@@ -76,23 +80,31 @@ func TestReceiptsVerify(t *testing.T) {
 		"by another":    {1, "is not signed", []string{receipt("3", other, nil, nil)}},
 		"changed": {1, "is not signed", []string{receipt("4", server, nil,
 			func(r *wire.Receipt) { r.Time = r.Time.Add(time.Second) })}},
-		"of another upload":   {1, "sha256", []string{receipt("5", server, nil, nil), "--upload", write("b.upload", upload("a", 0.25))}},
-		"of another round":    {1, "in round 8", []string{receipt("6", server, func(r *wire.Receipt) { r.Round = 8 }, nil), "--upload", message}},
-		"of another's client": {1, `of "b"`, []string{receipt("7", server, func(r *wire.Receipt) { r.Client = "b" }, nil), "--upload", message}},
-		"no receipt":          {2, "no receipt", []string{message}},
-		"no file":             {3, "no such file", []string{filepath.Join(dir, "none")}},
+		"of another upload": {1, "sha256",
+			[]string{receipt("5", server, nil, nil), "--upload", write("b.upload", upload("a", 0.25))}},
+		"of another round": {1, "in round 8",
+			[]string{receipt("6", server, func(r *wire.Receipt) { r.Round = 8 }, nil), "--upload", message}},
+		"of another's client": {1, `of "b"`,
+			[]string{receipt("7", server, func(r *wire.Receipt) { r.Client = "b" }, nil),
+				"--upload", message}},
+		"no receipt": {2, "no receipt", []string{message}},
+		"no file":    {3, "no such file", []string{filepath.Join(dir, "none")}},
 	} {
-		code, out, errs := runFMP(t, append([]string{"receipts", "verify", "--server-key", key(server)}, c.args...)...)
+		code, out, errs := runFMP(t,
+			append([]string{"receipts", "verify", "--server-key", key(server)}, c.args...)...)
 		if code != c.code || !strings.Contains(out+errs, c.want) || (code == 0) != (errs == "") {
 			t.Errorf("%s: exit code %d: %s%s; want %d and %q", name, code, out, errs, c.code, c.want)
 		}
 	}
-	if code, _, errs := runFMP(t, "receipts", "verify", message); code != exitUsage || !strings.Contains(errs, "--server-key is missing") {
+	if code, _, errs := runFMP(t, "receipts", "verify", message); code != exitUsage ||
+		!strings.Contains(errs, "--server-key is missing") {
 		t.Errorf("without a key: exit code %d: %s", code, errs)
 	}
-	code, out, _ := runFMP(t, "receipts", "verify", filepath.Join(dir, "1"), "--server-key", key(server), "--json")
+	code, out, _ := runFMP(t, "receipts", "verify", filepath.Join(dir, "1"), "--server-key",
+		key(server), "--json")
 	var r wire.Receipt
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 || r.Verify(key(server)) != nil {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 ||
+		r.Verify(key(server)) != nil {
 		t.Errorf("JSON: %d %s, %v", code, out, err)
 	}
 }

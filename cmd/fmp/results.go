@@ -32,8 +32,8 @@ func newResultsCommand() *cobra.Command {
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newResultsListCommand(), newResultsShowCommand(), newResultsCompareCommand(), newResultsExportCommand(),
-		newResultsPlotCommand())
+	cmd.AddCommand(newResultsListCommand(), newResultsShowCommand(), newResultsCompareCommand(),
+		newResultsExportCommand(), newResultsPlotCommand())
 	return cmd
 }
 
@@ -47,14 +47,16 @@ type listed struct {
 type resultsFilter struct{ partition, protocol string }
 
 func (f *resultsFilter) bind(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.partition, "partition", "", "only this partition, such as homogeneous or dirichlet-0.1")
+	cmd.Flags().StringVar(&f.partition, "partition", "",
+		"only this partition, such as homogeneous or dirichlet-0.1")
 	cmd.Flags().StringVar(&f.protocol, "protocol", "", "only this protocol: shared or tuned")
 	// It fails only for a flag that does not exist or has one already.
-	_ = cmd.RegisterFlagCompletionFunc("protocol", cobra.FixedCompletions([]string{"shared", "tuned"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("protocol",
+		cobra.FixedCompletions([]string{"shared", "tuned"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// check refuses a filter that lets nothing through of the records of all runs, which is a name misspelt more often
-// than not.
+// check refuses a filter that lets nothing through of the records of all runs, which is a name
+// misspelt more often than not.
 func (f *resultsFilter) check(runs ...[]experiment.Record) error {
 	var partitions, protocols []string
 	for _, rs := range runs {
@@ -72,7 +74,8 @@ func (f *resultsFilter) check(runs ...[]experiment.Record) error {
 		have       []string
 	}{{"partition", f.partition, partitions}, {"protocol", f.protocol, protocols}} {
 		if x.want != "" && len(x.have) > 0 && !slices.Contains(x.have, x.want) {
-			return usageErrorf("--%s is %q; the runs have %s%s", x.name, x.want, strings.Join(x.have, ", "), suggest.DidYouMean(x.want, x.have))
+			return usageErrorf("--%s is %q; the runs have %s%s", x.name, x.want, strings.Join(x.have, ", "),
+				suggest.DidYouMean(x.want, x.have))
 		}
 	}
 	return nil
@@ -81,7 +84,8 @@ func (f *resultsFilter) check(runs ...[]experiment.Record) error {
 // keep is the records that the filter lets through.
 func (f *resultsFilter) keep(rs []experiment.Record) []experiment.Record {
 	return slices.DeleteFunc(slices.Clone(rs), func(r experiment.Record) bool {
-		return f.partition != "" && r.Partition != f.partition || f.protocol != "" && r.Protocol != f.protocol
+		return f.partition != "" && r.Partition != f.partition || f.protocol != "" &&
+			r.Protocol != f.protocol
 	})
 }
 
@@ -97,8 +101,8 @@ func runError(path string, err error) error {
 					}
 				}
 			}
-			return missingError(fmt.Errorf("there is no run directory %s (`fmp results list` shows the runs)%s", path,
-				suggest.DidYouMean(filepath.Clean(path), beside)))
+			return missingError(fmt.Errorf("there is no run directory %s (`fmp results list` shows "+
+				"the runs)%s", path, suggest.DidYouMean(filepath.Clean(path), beside)))
 		}
 	}
 	return usageError(err)
@@ -109,10 +113,12 @@ func newResultsListCommand() *cobra.Command {
 	var dataset, method string
 	var filter resultsFilter
 	cmd := &cobra.Command{
-		Use:   "list [DIR]",
-		Short: "List the runs in a folder (default: runs): date, data set, extractor, methods, one method's figures",
-		Long: `List the runs in a folder and below it: when figures were last written, of which data set and extractor, which methods,
-and, for each partition of the clients and each protocol, the figures of one method (--method).`,
+		Use: "list [DIR]",
+		Short: "List the runs in a folder (default: runs): date, data set, extractor, methods, one " +
+			"method's figures",
+		Long: `List the runs in a folder and below it: when figures were last written, of which data set and
+extractor, which methods, and, for each partition of the clients and each protocol, the figures of
+one method (--method).`,
 		Example: `  fmp results list
   fmp results list grids/points --dataset mnist --method CANN --protocol tuned`,
 		Args: rangeArgs(0, 1, "DIR"),
@@ -127,8 +133,8 @@ and, for each partition of the clients and each protocol, the figures of one met
 			root = args[0]
 		}
 		if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
-			return missingError(fmt.Errorf("there is no folder %s here; fmp run makes a run in runs, and fmp results list DIR looks elsewhere",
-				root))
+			return missingError(fmt.Errorf("there is no folder %s here; fmp run makes a run in runs, and "+
+				"fmp results list DIR looks elsewhere", root))
 		}
 		runs, err := experiment.List(root)
 		if err != nil {
@@ -139,7 +145,8 @@ and, for each partition of the clients and each protocol, the figures of one met
 			datasets = append(datasets, r.Dataset)
 		}
 		if dataset != "" && !slices.Contains(datasets, dataset) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "no run in %s is of data set %q%s\n", root, dataset, suggest.DidYouMean(dataset, datasets))
+			fmt.Fprintf(cmd.ErrOrStderr(), "no run in %s is of data set %q%s\n", root, dataset,
+				suggest.DidYouMean(dataset, datasets))
 		}
 		var records [][]experiment.Record
 		for _, r := range runs {
@@ -177,9 +184,11 @@ and, for each partition of the clients and each protocol, the figures of one met
 // printRuns lists runs with one method's figures.
 func printRuns(out io.Writer, runs []listed, method string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n", method)
+	fmt.Fprintf(w, "run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n",
+		method)
 	for _, r := range runs {
-		run := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.Path, r.Date.Format(time.DateOnly), r.Dataset, r.Extractor, fewMethods(r.Methods))
+		run := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.Path, r.Date.Format(time.DateOnly), r.Dataset,
+			r.Extractor, fewMethods(r.Methods))
 		if r.Finished < r.Cells {
 			run += fmt.Sprintf(" (%d of %d cells done)", r.Finished, r.Cells)
 		}
@@ -187,7 +196,8 @@ func printRuns(out io.Writer, runs []listed, method string) error {
 		for _, t := range r.Tables {
 			for _, row := range t.Rows {
 				if strings.EqualFold(row.Method, method) {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", run, t.Partition, t.Protocol, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", run, t.Partition, t.Protocol, row.ACC.Mean,
+						row.ECE.Mean, row.NLL.Mean)
 					shown = true
 				}
 			}
@@ -211,11 +221,15 @@ func fewMethods(names []string) string {
 type chosenParts struct{ columns, rows []string }
 
 func (c *chosenParts) bind(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&c.columns, "columns", nil, "only these columns of tables, in this order, such as ACC,ECE,NLL,upload")
-	cmd.Flags().StringSliceVar(&c.rows, "rows", nil, "only these methods in tables, in this order within their groups")
+	cmd.Flags().StringSliceVar(&c.columns, "columns", nil,
+		"only these columns of tables, in this order, such as ACC,ECE,NLL,upload")
+	cmd.Flags().StringSliceVar(&c.rows, "rows", nil,
+		"only these methods in tables, in this order within their groups")
 	// It fails only for a flag that does not exist or has one already.
-	_ = cmd.RegisterFlagCompletionFunc("columns", cobra.FixedCompletions(report.ColumnNames(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("rows", cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("columns",
+		cobra.FixedCompletions(report.ColumnNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("rows",
+		cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 func newResultsShowCommand() *cobra.Command {
@@ -254,7 +268,8 @@ func newResultsShowCommand() *cobra.Command {
 		if ts, err = report.Choose(ts, parts.columns, parts.rows); err != nil {
 			return usageError(err)
 		}
-		out := &runOutput{Directory: args[0], Identity: m.Identity, Notes: slices.Concat(m.Notes, experiment.ScopeNotes(rs), tuned.EdgeNotes()),
+		out := &runOutput{Directory: args[0], Identity: m.Identity,
+			Notes:  slices.Concat(m.Notes, experiment.ScopeNotes(rs), tuned.EdgeNotes()),
 			Tables: ts, wide: wide}
 		return show(cmd.OutOrStdout(), asJSON, out, out.print)
 	}
@@ -267,10 +282,10 @@ func newResultsCompareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare RUN...",
 		Short: "Paired differences with intervals: of methods in one run, or of several runs",
-		Long: `With one run: the differences of one method (--method) to all others, paired over repeats that share their
-clients. With several runs of the same seed, data and federation: each method's figures in the first less those
-in each other. With several differences the intervals of one partition, protocol and column hold together with
-95% (Bonferroni); --correct none gives each its own.`,
+		Long: `With one run: the differences of one method (--method) to all others, paired over repeats that share
+their clients. With several runs of the same seed, data and federation: each method's figures in the
+first less those in each other. With several differences the intervals of one partition, protocol
+and column hold together with 95% (Bonferroni); --correct none gives each its own.`,
 		Example: `  fmp results compare runs/digits-* --method FMP
   fmp results compare runs/mnist-* --method CANN --protocol tuned
   fmp results compare runs/with-masses runs/constant-weights`,
@@ -281,10 +296,13 @@ in each other. With several differences the intervals of one partition, protocol
 	filter.bind(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	bindWide(cmd, &wide)
-	cmd.Flags().StringVar(&method, "method", "FMP", "the method that others are compared with (one run)")
-	cmd.Flags().StringVar(&correct, "correct", "bonferroni", "correction of intervals for several differences: bonferroni or none")
+	cmd.Flags().StringVar(&method, "method", "FMP",
+		"the method that others are compared with (one run)")
+	cmd.Flags().StringVar(&correct, "correct", "bonferroni",
+		"correction of intervals for several differences: bonferroni or none")
 	// It fails only for a flag that does not exist or has one already.
-	_ = cmd.RegisterFlagCompletionFunc("correct", cobra.FixedCompletions([]string{"bonferroni", "none"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("correct",
+		cobra.FixedCompletions([]string{"bonferroni", "none"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if correct != "bonferroni" && correct != "none" {
 			return usageErrorf("--correct is %q; allowed are bonferroni and none", clip(correct))
@@ -331,15 +349,16 @@ func newResultsExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export RUN...",
 		Short: "Write runs as CSV, Markdown, LaTeX (booktabs) or Parquet",
-		Long: `Write the figures of runs to one file; its extension says how: .csv and .parquet hold one line a repeat and
-method, .md and .tex the tables of means. Settings in which the runs differ are columns of the lines, and stand in
-the titles of the tables.`,
+		Long: `Write the figures of runs to one file; its extension says how: .csv and .parquet hold one line a
+repeat and method, .md and .tex the tables of means. Settings in which the runs differ are columns
+of the lines, and stand in the titles of the tables.`,
 		Example: `  fmp results export runs/* -o all.parquet
   fmp results export grids/points/* --columns ACC,ECE,NLL,upload --rows ANN,FedCGS,FMP -o table.tex
   fmp results export runs/digits-* --protocol tuned -o table.tex`,
 		Args: rangeArgs(1, 0, "RUN"),
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", "", "file to write: .csv, .md, .tex or .parquet (required)")
+	cmd.Flags().StringVarP(&file, "output", "o", "",
+		"file to write: .csv, .md, .tex or .parquet (required)")
 	outputs.Files(cmd.Flags(), "output")
 	var filter resultsFilter
 	filter.bind(cmd)
@@ -385,7 +404,8 @@ the titles of the tables.`,
 			return usageErrorf("say with --output which file to write; it ends in .csv, .md, .tex or .parquet")
 		}
 		if !ok {
-			return usageErrorf("--output is %q; allowed are files that end in .csv, .md, .tex or .parquet", file)
+			return usageErrorf("--output is %q; allowed are files that end in .csv, .md, .tex or .parquet",
+				file)
 		}
 		if err := atomicfile.Write(file, write); err != nil {
 			return err

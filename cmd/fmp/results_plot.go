@@ -22,16 +22,18 @@ func newResultsPlotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot RUN...",
 		Short: "Draw a figure of runs against a setting in which they differ, such as a grid's",
-		Long: `Draw one figure of several runs, a line for each method, against a setting in which the runs differ (fmp grid makes
-such runs). A panel is as wide as a column of a journal, 3.5 inches; the colours can be told apart with every kind of
-colour vision. --output ends in .svg (vectors) or .png.`,
+		Long: `Draw one figure of several runs, a line for each method, against a setting in which the runs differ
+(fmp grid makes such runs). A panel is as wide as a column of a journal, 3.5 inches; the colours can
+be told apart with every kind of colour vision. --output ends in .svg (vectors) or .png.`,
 		Example: `  fmp results plot grids/points/* --x federation.points --y NLL -o points.svg
-  fmp results plot grids/points/* --x federation.points --y ECE --rows FMP,FedCGS --partition homogeneous -o points.svg`,
+  fmp results plot grids/points/* --x federation.points --y ECE --rows FMP,FedCGS \
+    --partition homogeneous -o points.svg`,
 		Args: rangeArgs(2, 0, "RUN"),
 	}
 	f := cmd.Flags()
 	f.StringVarP(&file, "output", "o", "", "file to write: .svg or .png (required)")
-	f.StringVar(&x, "x", "", "`setting` along the axis, such as federation.points (default: the one in which the runs differ)")
+	f.StringVar(&x, "x", "", "`setting` along the axis, such as federation.points (default: the one "+
+		"in which the runs differ)")
 	f.StringVar(&y, "y", "NLL", "`column` of the tables that is drawn")
 	f.StringSliceVar(&rows, "rows", nil, "only these methods")
 	outputs.Files(f, "output")
@@ -47,7 +49,8 @@ colour vision. --output ends in .svg (vectors) or .png.`,
 		}
 		if x == "" {
 			if len(keys) != 1 {
-				return usageErrorf("say with --x along which setting; the runs differ in %s", strings.Join(append(keys, "dataset.name"), ", "))
+				return usageErrorf("say with --x along which setting; the runs differ in %s",
+					strings.Join(append(keys, "dataset.name"), ", "))
 			}
 			x = keys[0]
 		}
@@ -77,7 +80,8 @@ colour vision. --output ends in .svg (vectors) or .png.`,
 		if err != nil {
 			return usageError(err)
 		}
-		write, ok := map[string]func(io.Writer) error{".svg": figure.SVG, ".png": figure.PNG}[strings.ToLower(filepath.Ext(file))]
+		write, ok := map[string]func(io.Writer) error{".svg": figure.SVG,
+			".png": figure.PNG}[strings.ToLower(filepath.Ext(file))]
 		if !ok {
 			return usageErrorf("--output is %q; want a file that ends in .svg or .png", clip(file))
 		}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRunsBesideEachOther compares, exports and draws kept runs that differ in one setting: its values stand in titles, names and
-// a column.
+// TestRunsBesideEachOther compares, exports and draws kept runs that differ in one setting: its
+// values stand in titles, names and a column.
 func TestRunsBesideEachOther(t *testing.T) {
 	t.Parallel()
 	var runs []string
@@ -17,7 +17,8 @@ func TestRunsBesideEachOther(t *testing.T) {
 	}
 	at := func(args ...string) []string { return append(args, runs...) }
 	code, out, errs := runFMP(t, at("results", "compare")...)
-	if code != exitOK || !strings.Contains(out, "FMP-ISAB - fresh = 25 ") || !strings.Contains(out, "99.17% for 6 differences") {
+	if code != exitOK || !strings.Contains(out, "FMP-ISAB - fresh = 25 ") ||
+		!strings.Contains(out, "99.17% for 6 differences") {
 		t.Errorf("compare: exit code %d: %s%s", code, out, errs)
 	}
 	plain, _, _ := runFMP(t, at("results", "compare", "--correct", "none")...)
@@ -28,7 +29,8 @@ func TestRunsBesideEachOther(t *testing.T) {
 	for file, want := range map[string]string{"a.csv": ",origin,predictor.fresh\n", "a.tex": "fresh = 400, 10 repeats",
 		"a.md": "fresh = 25, 10 repeats"} {
 		path := filepath.Join(dir, file)
-		code, _, errs := runFMP(t, at("results", "export", "-o", path, "--columns", "NLL", "--rows", "FMP-ISAB")...)
+		code, _, errs := runFMP(t,
+			at("results", "export", "-o", path, "--columns", "NLL", "--rows", "FMP-ISAB")...)
 		data, err := os.ReadFile(path)
 		if code != exitOK || err != nil || !strings.Contains(string(data), want) {
 			t.Errorf("export %s: exit code %d, %s, %v; want %q in it", file, code, errs, err, want)
@@ -37,7 +39,8 @@ func TestRunsBesideEachOther(t *testing.T) {
 	for _, file := range []string{"a.svg", "a.png"} {
 		path := filepath.Join(dir, file)
 		code, out, errs := runFMP(t, at("results", "plot", "-o", path, "--y", "ece")...)
-		if st, err := os.Stat(path); code != exitOK || err != nil || st.Size() < 1000 || !strings.Contains(out, "ECE against predictor.fresh") {
+		if st, err := os.Stat(path); code != exitOK || err != nil || st.Size() < 1000 ||
+			!strings.Contains(out, "ECE against predictor.fresh") {
 			t.Errorf("plot: exit code %d: %s%s (%v)", code, out, errs, err)
 		}
 	}

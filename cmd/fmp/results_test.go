@@ -24,7 +24,8 @@ func madeUpRun(t *testing.T, dir string, l2 float64, acc map[string]float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := experiment.Open(dir, c, experiment.Manifest{Identity: id, Sizes: map[string]int{"classes": 10}})
+	d, err := experiment.Open(dir, c,
+		experiment.Manifest{Identity: id, Sizes: map[string]int{"classes": 10}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestResults(t *testing.T) {
 		return out
 	}
 	line := regexp.MustCompile(`(?m)^\S+a +\d{4}-\d\d-\d\d  digits +shipped +CANN,FMP +homogeneous +shared +0\.8100 `)
-	if out := ok("list", root); !line.MatchString(out) || !strings.Contains(out, "0.6100") || strings.Contains(out, "cells done") {
+	if out := ok("list", root); !line.MatchString(out) || !strings.Contains(out, "0.6100") ||
+		strings.Contains(out, "cells done") {
 		t.Errorf("list printed %s", out)
 	}
 	var listed []struct {
@@ -67,37 +69,44 @@ func TestResults(t *testing.T) {
 		Methods                  []string
 		Tables                   []report.Table
 	}
-	if err := json.Unmarshal([]byte(ok("list", root, "--json")), &listed); err != nil || len(listed) != 2 || listed[0].Path != a ||
-		listed[0].Extractor != "shipped" ||
-		time.Since(listed[0].Date) > time.Hour || !slices.Equal(listed[0].Methods, []string{"CANN", "FMP"}) || len(listed[0].Tables) != 1 {
+	if err := json.Unmarshal([]byte(ok("list", root, "--json")), &listed); err != nil ||
+		len(listed) != 2 || listed[0].Path != a || listed[0].Extractor != "shipped" ||
+		time.Since(listed[0].Date) > time.Hour ||
+		!slices.Equal(listed[0].Methods, []string{"CANN", "FMP"}) || len(listed[0].Tables) != 1 {
 		t.Errorf("list --json printed %+v (%v)", listed, err)
 	}
-	if code, out, errs := runFMP(t, "results", "list", root, "--dataset", "digitz"); code != exitOK || strings.Contains(out, "0.8100") ||
+	if code, out, errs := runFMP(t, "results", "list", root, "--dataset", "digitz"); code != exitOK ||
+		strings.Contains(out, "0.8100") ||
 		!strings.Contains(errs, "did you mean digits?") {
 		t.Errorf("the filter let through %s and said %s", out, errs)
 	}
-	for _, args := range [][]string{{"list", root}, {"compare", a}, {"export", a, "-o", filepath.Join(root, "filtered.md")}} {
+	for _, args := range [][]string{{"list", root}, {"compare", a},
+		{"export", a, "-o", filepath.Join(root, "filtered.md")}} {
 		ok(append(args, "--partition", "homogeneous", "--protocol", "shared")...)
 	}
 	var shown runOutput
-	if err := json.Unmarshal([]byte(ok("show", a, "--json")), &shown); err != nil || len(shown.Tables) != 1 || len(shown.Tables[0].Rows) != 2 {
+	if err := json.Unmarshal([]byte(ok("show", a, "--json")), &shown); err != nil ||
+		len(shown.Tables) != 1 || len(shown.Tables[0].Rows) != 2 {
 		t.Errorf("show: %v, %+v", err, shown)
 	}
 	if _, err := os.Stat(filepath.Join(a, "report.html")); err != nil {
 		t.Error(err)
 	}
 	// The plots cannot be written, whoever runs the test.
-	if err := errors.Join(os.RemoveAll(filepath.Join(a, "plots")), os.WriteFile(filepath.Join(a, "plots"), nil, 0o600)); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(a, "plots")),
+		os.WriteFile(filepath.Join(a, "plots"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := runFMP(t, "results", "show", a); code != exitOK || !strings.Contains(out, "FMP") ||
+	if code, out, errs := runFMP(t, "results", "show", a); code != exitOK ||
+		!strings.Contains(out, "FMP") ||
 		!strings.HasPrefix(errs, "fmp: the report is as it was: ") {
 		t.Errorf("show where nothing can be written: exit code %d, %s, %s", code, out, errs)
 	}
 	if err := os.Remove(filepath.Join(a, "plots")); err != nil {
 		t.Fatal(err)
 	}
-	if out := ok("compare", a); !strings.Contains(out, "FMP - CANN") || !strings.Contains(out, "+0.3000±.0000*") {
+	if out := ok("compare", a); !strings.Contains(out, "FMP - CANN") ||
+		!strings.Contains(out, "+0.3000±.0000*") {
 		t.Errorf("compare printed %s", out)
 	}
 	if out := ok("compare", a, b); !strings.Contains(out, "+0.2000±.0000*") {
@@ -138,12 +147,14 @@ func TestGridListsItsRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, errs := runFMP(t, "grid", p, "--dry-run")
-	if code != exitOK || strings.Count(out, "\n") != 4 || !strings.Contains(out, filepath.Join("grids", "l2", "l2=3,seeds=2")) {
+	if code != exitOK || strings.Count(out, "\n") != 4 ||
+		!strings.Contains(out, filepath.Join("grids", "l2", "l2=3,seeds=2")) {
 		t.Errorf("exit code %d, %q, %q", code, out, errs)
 	}
 	var plan []planned
 	_, out, _ = runFMP(t, "grid", p, "--dry-run", "--json")
-	if err := json.Unmarshal([]byte(out), &plan); err != nil || len(plan) != 4 || plan[0].Cells == 0 || plan[0].Finished != 0 {
+	if err := json.Unmarshal([]byte(out), &plan); err != nil || len(plan) != 4 || plan[0].Cells == 0 ||
+		plan[0].Finished != 0 {
 		t.Errorf("the plan as JSON: %v: %s", err, out)
 	}
 	if err := os.WriteFile(p, []byte("vary:\n  erm.l3: [1]\n"), 0o644); err != nil {

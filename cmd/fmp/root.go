@@ -25,11 +25,11 @@ func newRootCommand() *cobra.Command {
 upload per client and without showing an image to the server. Every model it uses (extractor,
 embedding, predictor) is an ONNX file that runs on the stock ONNX Runtime.
 
-It needs no data to start with: without settings, fmp run draws its own images of digits and prints the
-table of all methods on them in a minute or two. The pages under docs say what the words mean.
+It needs no data to start with: without settings, fmp run draws its own images of digits and prints
+the table of all methods on them in a minute or two. The pages under docs say what the words mean.
 
-Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set or library is missing
-(fmp doctor says what to do); 130 interrupted; 134 out of memory, or a fault of the program.`,
+Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set or library is
+missing (fmp doctor says what to do); 130 interrupted; 134 out of memory, or a fault of the program.`,
 		Example: `  fmp doctor               # what is installed, what is missing, what to do about it
   fmp run                  # images in, the table of methods out
   fmp results list         # what has been run
@@ -46,16 +46,21 @@ Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"client", "Client (fmp-edge makes and sends the upload):", []*cobra.Command{newPredictCommand(), newEvaluateCommand(),
-			newVerifyCommand(), newReceiptsCommand(), newDataCommand()}},
-		{"server", "Server:", []*cobra.Command{newFuseCommand(), newAnchorCommand(), newPoolCommand(), newServeCommand(), newWorkerCommand(),
-			newMergeCommand(),
-			newWithdrawCommand(), newCalibrateCommand(), newKeysCommand(), newSignCommand(), newPackageCommand()}},
-		{"researcher", "Researcher:", []*cobra.Command{newRunCommand(), newScoreCommand(), newGridCommand(), newResultsCommand(),
-			newLabCommand()}},
-		{"models", "Models:", []*cobra.Command{newONNXCommand(), newTrainCommand(), newExtractorsCommand(), newFeaturesCommand()}},
-		{"setup", "This installation:", []*cobra.Command{newSetupCommand(), newDoctorCommand(), newConfigCommand(), newManCommand(),
-			newVersionCommand()}},
+		{"client", "Client (fmp-edge makes and sends the upload):",
+			[]*cobra.Command{newPredictCommand(), newEvaluateCommand(), newVerifyCommand(),
+				newReceiptsCommand(), newDataCommand()}},
+		{"server", "Server:", []*cobra.Command{newFuseCommand(), newAnchorCommand(), newPoolCommand(),
+			newServeCommand(), newWorkerCommand(), newMergeCommand(),
+			newWithdrawCommand(), newCalibrateCommand(), newKeysCommand(), newSignCommand(),
+			newPackageCommand()}},
+		{"researcher", "Researcher:",
+			[]*cobra.Command{newRunCommand(), newScoreCommand(), newGridCommand(), newResultsCommand(),
+				newLabCommand()}},
+		{"models", "Models:", []*cobra.Command{newONNXCommand(), newTrainCommand(),
+			newExtractorsCommand(), newFeaturesCommand()}},
+		{"setup", "This installation:",
+			[]*cobra.Command{newSetupCommand(), newDoctorCommand(), newConfigCommand(), newManCommand(),
+				newVersionCommand()}},
 	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -135,20 +140,24 @@ func flagError(cmd *cobra.Command, err error) error {
 	msg := err.Error()
 	var bad *pflag.InvalidValueError
 	if errors.As(err, &bad) {
-		want := map[string]string{"bool": "true or false", "int": "a whole number", "uint64": "a whole number of at least 0",
-			"float64": "a number", "duration": "a time such as 90s, 10m or 2h"}[bad.GetFlag().Value.Type()]
+		want := map[string]string{"bool": "true or false", "int": "a whole number",
+			"uint64": "a whole number of at least 0", "float64": "a number",
+			"duration": "a time such as 90s, 10m or 2h"}[bad.GetFlag().Value.Type()]
 		if want != "" {
 			return usageErrorf("--%s is %q; want %s", bad.GetFlag().Name, clip(bad.GetValue()), want)
 		}
 	}
 	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {
 		if name == "steps" && cmd.Flags().Lookup("epochs") != nil {
-			return usageErrorf("unknown flag --steps of %s, which counts passes over the images: give --epochs", cmd.CommandPath())
+			return usageErrorf(
+				"unknown flag --steps of %s, which counts passes over the images: give --epochs",
+				cmd.CommandPath())
 		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		for alias, key := range runAliases { // a flag goes by the name of its setting; commands that know the setting know the short name
+		// a flag goes by the name of its setting; commands that know the setting know the short name
+		for alias, key := range runAliases {
 			if cmd.Flags().Lookup(key) != nil {
 				names = append(names, alias)
 			}

@@ -48,7 +48,8 @@ func TestExecuteReportsBadUsageOnce(t *testing.T) {
 		if out != "" {
 			t.Errorf("%v: wrote to standard output: %q", c.args, out)
 		}
-		if strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "fmp: ") || !strings.Contains(errs, c.want) {
+		if strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "fmp: ") ||
+			!strings.Contains(errs, c.want) {
 			t.Errorf("%v: said %q, want one line with %q", c.args, errs, c.want)
 		}
 	}
@@ -60,10 +61,14 @@ func TestExitCode(t *testing.T) {
 		err  error
 		want int
 	}{
-		{nil, exitOK}, {plain, exitFailed}, {usageError(plain), exitUsage}, {missingError(plain), exitMissing},
-		{context.Canceled, exitInterrupted}, {usageError(nil), exitOK}, {&silentError{exitMissing}, exitMissing},
-		{usageError(fs.ErrNotExist), exitMissing}, {usageError(fmt.Errorf("data: %w", dataset.ErrNotFound)), exitMissing},
-		{usageError(ort.ErrNoLibrary), exitMissing}, {usageError(fmt.Errorf("x: %w", syscall.ENOSPC)), exitFailed},
+		{nil, exitOK}, {plain, exitFailed}, {usageError(plain), exitUsage},
+		{missingError(plain), exitMissing},
+		{context.Canceled, exitInterrupted}, {usageError(nil), exitOK},
+		{&silentError{exitMissing}, exitMissing},
+		{usageError(fs.ErrNotExist), exitMissing},
+		{usageError(fmt.Errorf("data: %w", dataset.ErrNotFound)), exitMissing},
+		{usageError(ort.ErrNoLibrary), exitMissing},
+		{usageError(fmt.Errorf("x: %w", syscall.ENOSPC)), exitFailed},
 		{usageError(fmt.Errorf("mapping a model: %w", syscall.ENOMEM)), exitFailed},
 		{usageError(&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}), exitFailed},
 	} {
@@ -109,7 +114,8 @@ func TestHelp(t *testing.T) {
 }
 
 func TestCompletionOffersValues(t *testing.T) {
-	if _, out, _ := runFMP(t, "__complete", "config", "--federation.partition", ""); !strings.Contains(out, "dirichlet") {
+	if _, out, _ := runFMP(t, "__complete", "config", "--federation.partition",
+		""); !strings.Contains(out, "dirichlet") {
 		t.Errorf("offered %q", out)
 	}
 }

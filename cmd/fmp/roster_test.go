@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestRosterBeingWritten: a roster that changes from look to look is not read; one that two looks find the same is, once.
+// TestRosterBeingWritten: a roster that changes from look to look is not read; one that two looks
+// find the same is, once.
 func TestRosterBeingWritten(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "roster.txt")

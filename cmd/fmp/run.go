@@ -36,7 +36,8 @@ type runOutput struct {
 
 // bindWide gives a command that prints figures the choice of all of them.
 func bindWide(cmd *cobra.Command, wide *bool) {
-	cmd.Flags().BoolVar(wide, "wide", false, "print every figure, the tuned settings and the paper's figures, in more than 80 columns")
+	cmd.Flags().BoolVar(wide, "wide", false,
+		"print every figure, the tuned settings and the paper's figures, in more than 80 columns")
 }
 
 func newRunCommand() *cobra.Command {
@@ -46,21 +47,24 @@ func newRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Raw images in, the table of methods out",
-		Long: `Turn a data set's images into features, spread them over clients, run every method and print the table
-of accuracy (ACC), expected calibration error (ECE), negative log-likelihood (NLL) of single test images, and of ten
-at a time from the neighbourhoods of two (joint NLL), with their intervals over the repeats. --wide adds the Brier
-score, joint NLL of random images, the area under the risk-coverage curve (AURC), class-wise and adaptive ECE and the
-disagreement of the posterior samples.
+		Long: `Turn a data set's images into features, spread them over clients, run every method and print the
+table of accuracy (ACC), expected calibration error (ECE), negative log-likelihood (NLL) of single
+test images, and of ten at a time from the neighbourhoods of two (joint NLL), with their intervals
+over the repeats. --wide adds the Brier score, joint NLL of random images, the area under the
+risk-coverage curve (AURC), class-wise and adaptive ECE and the disagreement of the posterior
+samples.
 
-The run directory (--out) gets the resolved settings (config.yaml), versions and digests (run.json), the
-figures (results.jsonl, results.csv), tables (table.md, table.tex), plots and report.html, which holds all of
-them and needs no network. A run that was stopped resumes when the same command is given again.
-The same settings and seed give the same results.jsonl, byte for byte, with any number of threads.
+The run directory (--out) gets the resolved settings (config.yaml), versions and digests (run.json),
+the figures (results.jsonl, results.csv), tables (table.md, table.tex), plots and report.html, which
+holds all of them and needs no network. A run that was stopped resumes when the same command is
+given again. The same settings and seed give the same results.jsonl, byte for byte, with any number
+of threads.
 
---export-splits writes the tasks as files, from which any other program may make predictions; fmp score adds these to the table.
+--export-splits writes the tasks as files, from which any other program may make predictions; fmp
+score adds these to the table.
 
---config takes a settings file, or the name of one that comes with the program (demo; closed and open: every method in closed and
-open scope; table1, figure2: the paper's; privacy: private rounds).`,
+--config takes a settings file, or the name of one that comes with the program (demo; closed and
+open: every method in closed and open scope; table1, figure2: the paper's; privacy: private rounds).`,
 		Example: `  fmp run
   fmp run --dataset mnist --extractor extractor.onnx --extractor.mean 0.1307 --extractor.std 0.3081
   fmp run --alpha 0.1,0.5 --partition both --seeds 10 --methods FMP,CANN,FedCGS
@@ -71,10 +75,11 @@ open scope; table1, figure2: the paper's; privacy: private rounds).`,
 	s := bindSettings(cmd, &cfg, runAliases)
 	outputs.Made(cmd.Flags(), "output.dir")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tables as JSON")
-	cmd.Flags().BoolVar(&keep, "keep-models", false, "leave the classifiers of the first repeat's martingale posteriors in the run "+
-		"directory, for fmp predict")
-	cmd.Flags().StringVar(&splits, "export-splits", "", "write each task's clients, the corpus and the test features, without labels of test "+
-		"images, to this new or empty `folder`, for methods of other programs (fmp score)")
+	cmd.Flags().BoolVar(&keep, "keep-models", false,
+		"leave the classifiers of the first repeat's martingale posteriors in the run directory, for fmp predict")
+	cmd.Flags().StringVar(&splits, "export-splits", "",
+		"write each task's clients, the corpus and the test features, without labels of test images, "+
+			"to this new or empty `folder`, for methods of other programs (fmp score)")
 	outputs.Made(cmd.Flags(), "export-splits")
 	bindWide(cmd, &wide)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -84,7 +89,8 @@ open scope; table1, figure2: the paper's; privacy: private rounds).`,
 		if cfg.Federation.Partition == "homogeneous" && slices.ContainsFunc(s.list, func(x setting) bool {
 			return x.Key == "federation.alpha" && strings.HasPrefix(x.Source, "flag")
 		}) {
-			return usageErrorf("--alpha is for skewed clients, and federation.partition is homogeneous: add --partition dirichlet, or both")
+			return usageErrorf("--alpha is for skewed clients, and federation.partition is homogeneous: " +
+				"add --partition dirichlet, or both")
 		}
 		out, err := runExperiment(cmd, cfg, keep, splits)
 		if err != nil {
@@ -115,7 +121,8 @@ func (o *runOutput) print(w io.Writer) error {
 }
 
 // runExperiment does a whole run: images, features, methods, tables.
-func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool, splits string) (*runOutput, error) {
+func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool,
+	splits string) (*runOutput, error) {
 	if _, err := experiment.Cells(&cfg); err != nil {
 		return nil, usageError(err)
 	}
@@ -140,13 +147,15 @@ type runner struct {
 }
 
 func newRunner(ctx context.Context, cfg settings.Engine, stderr io.Writer) (*runner, error) {
-	// One thread an operator: more would change the last bits of figures. The run spreads tasks over threads.
+	// One thread an operator: more would change the last bits of figures. The run spreads tasks over
+	// threads.
 	eng, err := openEngine(ctx, cfg, 1, stderr)
 	if err != nil {
 		return nil, err
 	}
 	v := buildinfo.Read()
-	r := &runner{eng: eng, versions: map[string]string{"fmp": v.Version, "go": v.Go, "platform": v.Platform, "engine": eng.Name()}}
+	r := &runner{eng: eng, versions: map[string]string{"fmp": v.Version, "go": v.Go,
+		"platform": v.Platform, "engine": eng.Name()}}
 	if v.Revision != "" {
 		r.versions["revision"] = v.Revision
 	}
@@ -156,7 +165,8 @@ func newRunner(ctx context.Context, cfg settings.Engine, stderr io.Writer) (*run
 	return r, nil
 }
 
-func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experiment.Progress) (*runOutput, error) {
+func (r *runner) run(ctx context.Context, cfg experiment.Config,
+	progress experiment.Progress) (*runOutput, error) {
 	p, err := r.shared.Prepare(ctx, cfg, r.eng, r.versions, progress)
 	if err != nil {
 		return nil, usageError(err)
@@ -164,7 +174,8 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, progress experi
 	defer p.Close()
 	path := p.Config.Output.Dir
 	if path == "" {
-		path = filepath.Join("runs", fmt.Sprintf("%s-%.8s", strings.Map(fileRune, p.Config.Dataset.Label()), p.Manifest.Identity))
+		path = filepath.Join("runs",
+			fmt.Sprintf("%s-%.8s", strings.Map(fileRune, p.Config.Dataset.Label()), p.Manifest.Identity))
 	}
 	dir, err := experiment.Open(path, p.Config, p.Manifest)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// randomExtractor saves an extractor of 16 random 5x5 filters with stride 2, rectified and averaged over a
-// 4 x 4 grid of windows: 256 features.
+// randomExtractor saves an extractor of 16 random 5x5 filters with stride 2, rectified and averaged
+// over a 4 x 4 grid of windows: 256 features.
 func randomExtractor(t *testing.T) string {
 	t.Helper()
 	w := onnx.ZerosF32(16, 1, 5, 5)
@@ -28,7 +28,8 @@ func randomExtractor(t *testing.T) string {
 	b := build.New("random filters")
 	x := b.Input("image", onnx.Float32, "batch", 1, 28, 28)
 	h := b.Relu(b.Op("Conv", []build.Ref{x, b.Param("w", w)}, onnx.IntsAttr("strides", 2, 2)))
-	h = b.Op("AveragePool", []build.Ref{h}, onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("strides", 3, 3))
+	h = b.Op("AveragePool", []build.Ref{h}, onnx.IntsAttr("kernel_shape", 3, 3),
+		onnx.IntsAttr("strides", 3, 3))
 	b.Output("features", b.Reshape(h, 0, 256))
 	m, err := b.Model()
 	if err != nil {
@@ -41,7 +42,8 @@ func randomExtractor(t *testing.T) string {
 	return p
 }
 
-// emptyCache gives the test a cache of its own, the library apart. It skips where there is no library.
+// emptyCache gives the test a cache of its own, the library apart. It skips where there is no
+// library.
 func emptyCache(t *testing.T) {
 	t.Helper()
 	needRuntime(t)
@@ -55,9 +57,10 @@ func emptyCache(t *testing.T) {
 
 // smallRun is the arguments of a run on a few of the embedded digits.
 func smallRun(t *testing.T, more ...string) []string {
-	return append([]string{"run", "--extractor", randomExtractor(t), "--extractor.mean", "0", "--extractor.std", "1",
-		"--dataset.test", "300", "--seeds", "2", "--clients", "4", "--samples", "4", "--fresh", "40", "--predictor", "untrained",
-		"--embedding", "untrained", "--set", "posterior.bnn=laplace", "--methods", "ANN,MP,CANN,CFMP,FMP,FedCGS,PRIOR"}, more...)
+	return append([]string{"run", "--extractor", randomExtractor(t), "--extractor.mean", "0",
+		"--extractor.std", "1", "--dataset.test", "300", "--seeds", "2", "--clients", "4", "--samples",
+		"4", "--fresh", "40", "--predictor", "untrained", "--embedding", "untrained", "--set",
+		"posterior.bnn=laplace", "--methods", "ANN,MP,CANN,CFMP,FMP,FedCGS,PRIOR"}, more...)
 }
 
 func TestRunGivesTheSameBytesWithAnyNumberOfThreads(t *testing.T) {
@@ -71,7 +74,8 @@ func TestRunGivesTheSameBytesWithAnyNumberOfThreads(t *testing.T) {
 		if err := os.RemoveAll(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "fmp", "features")); err != nil {
 			t.Fatal(err)
 		}
-		code, out, errs := runFMP(t, smallRun(t, "--threads", threads, "--out", dir, "--json", "--points", "60")...)
+		code, out, errs := runFMP(t,
+			smallRun(t, "--threads", threads, "--out", dir, "--json", "--points", "60")...)
 		if code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
@@ -110,16 +114,19 @@ func TestRunGivesTheSameBytesWithAnyNumberOfThreads(t *testing.T) {
 	}
 }
 
-// TestRunInOpenScope: tasks on classes that the corpus lacks are told from chance, settings are tuned on as many classes
-// of the corpus, and the results say what the corpus was. Classes on both sides are refused.
+// TestRunInOpenScope: tasks on classes that the corpus lacks are told from chance, settings are
+// tuned on as many classes of the corpus, and the results say what the corpus was. Classes on both
+// sides are refused.
 func TestRunInOpenScope(t *testing.T) {
 	if testing.Short() {
 		t.Skip("draws the embedded digits: some seconds")
 	}
 	emptyCache(t)
 	dir := filepath.Join(t.TempDir(), "run")
-	args := smallRun(t, "--methods", "ANN,FedCGS", "--classes", "6-9", "--points", "20", "--protocol", "tuned", "--set", "tuning.points=100")
-	code, out, errs := runFMP(t, append(args, "--set", "corpus.classes=0-4", "--out", dir, "--json")...)
+	args := smallRun(t, "--methods", "ANN,FedCGS", "--classes", "6-9", "--points", "20", "--protocol",
+		"tuned", "--set", "tuning.points=100")
+	code, out, errs := runFMP(t,
+		append(args, "--set", "corpus.classes=0-4", "--out", dir, "--json")...)
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
@@ -136,7 +143,8 @@ func TestRunInOpenScope(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if notes := strings.Join(m.Notes, " "); !strings.Contains(notes, "open scope") || !strings.Contains(notes, "5 classes of digits") ||
+	if notes := strings.Join(m.Notes, " "); !strings.Contains(notes, "open scope") ||
+		!strings.Contains(notes, "5 classes of digits") ||
 		len(m.Data["corpus"]) != 64 {
 		t.Errorf("notes %q, corpus %q", notes, m.Data["corpus"])
 	}
@@ -170,7 +178,8 @@ func mnistLike(t *testing.T) string {
 		for i := range y {
 			y[i] = byte(i % 10)
 		}
-		idx(t, filepath.Join(dir, part+"-images-idx3-ubyte"), 0x803, []uint32{uint32(n), 28, 28}, make([]byte, n*28*28))
+		idx(t, filepath.Join(dir, part+"-images-idx3-ubyte"), 0x803, []uint32{uint32(n), 28, 28},
+			make([]byte, n*28*28))
 		idx(t, filepath.Join(dir, part+"-labels-idx1-ubyte"), 0x801, []uint32{uint32(n)}, y)
 	}
 	return dir
@@ -203,7 +212,8 @@ func TestRunRefusesBadInput(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"predictor of another dx", []string{"--predictor", otherDx}, nil, exitUsage, []string{"dx 256", "dx 64"}},
+		{"predictor of another dx", []string{"--predictor", otherDx}, nil, exitUsage,
+			[]string{"dx 256", "dx 64"}},
 		{"truncated images", nil, func(dir string) {
 			p := filepath.Join(dir, "train-images-idx3-ubyte")
 			if err := os.Truncate(p, 1000); err != nil {
@@ -213,15 +223,22 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{"wrong magic number", nil, func(dir string) {
 			idx(t, filepath.Join(dir, "train-labels-idx1-ubyte"), 0x0d01, []uint32{80}, make([]byte, 80))
 		}, exitUsage, []string{"train-labels-idx1-ubyte"}},
-		{"features that are not finite", []string{"--extractor", nan}, nil, exitUsage, []string{"extractor", "NaN", "finite"}},
-		{"no such data set", []string{"--dataset", "minst"}, nil, exitMissing, []string{"minst", "mnist"}},
-		{"data that are not there", []string{"--dataset", "cifar10"}, nil, exitMissing, []string{"fmp data pull cifar10"}},
-		{"alpha of homogeneous clients", []string{"--alpha", "0.1"}, nil, exitUsage, []string{"--alpha", "--partition dirichlet"}},
+		{"features that are not finite", []string{"--extractor", nan}, nil, exitUsage,
+			[]string{"extractor", "NaN", "finite"}},
+		{"no such data set", []string{"--dataset", "minst"}, nil, exitMissing,
+			[]string{"minst", "mnist"}},
+		{"data that are not there", []string{"--dataset", "cifar10"}, nil, exitMissing,
+			[]string{"fmp data pull cifar10"}},
+		{"alpha of homogeneous clients", []string{"--alpha", "0.1"}, nil, exitUsage,
+			[]string{"--alpha", "--partition dirichlet"}},
 		{"no such method", []string{"--methods", "FPM"}, nil, exitUsage, []string{"FPM", "FMP"}},
 		{"unknown setting", []string{"--set", "erm.l3=1"}, nil, exitUsage, []string{"erm.l3", "erm.l2"}},
-		{"too many clients", []string{"--clients", "100"}, nil, exitUsage, []string{"federation.clients", "100 clients"}},
-		{"no library", []string{"--engine", "ort", "--set", "engine.library=/nowhere/lib.so"}, nil, exitMissing, []string{"/nowhere/lib.so"}},
-		{"no extractor file", []string{"--extractor", "/nowhere/x.onnx"}, nil, exitMissing, []string{"/nowhere/x.onnx"}},
+		{"too many clients", []string{"--clients", "100"}, nil, exitUsage,
+			[]string{"federation.clients", "100 clients"}},
+		{"no library", []string{"--engine", "ort", "--set", "engine.library=/nowhere/lib.so"}, nil,
+			exitMissing, []string{"/nowhere/lib.so"}},
+		{"no extractor file", []string{"--extractor", "/nowhere/x.onnx"}, nil, exitMissing,
+			[]string{"/nowhere/x.onnx"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data := mnistLike(t)
@@ -229,8 +246,9 @@ func TestRunRefusesBadInput(t *testing.T) {
 				c.make(data)
 			}
 			out := filepath.Join(t.TempDir(), "run")
-			args := []string{"run", "--dataset", "mnist", "--data-dir", filepath.Dir(data), "--extractor.mean", "0", "--extractor.std", "1",
-				"--clients", "2", "--points", "5", "--methods", "ANN", "--out", out}
+			args := []string{"run", "--dataset", "mnist", "--data-dir", filepath.Dir(data),
+				"--extractor.mean", "0", "--extractor.std", "1", "--clients", "2", "--points", "5", "--methods",
+				"ANN", "--out", out}
 			extractor := true
 			for _, a := range c.args {
 				extractor = extractor && a != "--extractor"

@@ -28,8 +28,9 @@ import (
 	"fmp/onnx/serde"
 )
 
-// oddPhotographs writes 60 pictures of odd sizes: PNGs in colour, and grey JPEGs that are turned by EXIF in each of its eight ways.
-// Both formats decode to the same numbers everywhere: larger JPEGs are decoded no further than needed, and not to the bit.
+// oddPhotographs writes 60 pictures of odd sizes: PNGs in colour, and grey JPEGs that are turned by
+// EXIF in each of its eight ways. Both formats decode to the same numbers everywhere: larger JPEGs
+// are decoded no further than needed, and not to the bit.
 func oddPhotographs(t *testing.T, dir string) {
 	t.Helper()
 	r := rng.New(4, "odd photographs")
@@ -56,7 +57,8 @@ func oddPhotographs(t *testing.T, dir string) {
 			var plain bytes.Buffer
 			err = jpeg.Encode(&plain, im, &jpeg.Options{Quality: 95})
 			// One directory entry: Orientation (0x112), SHORT, once.
-			exif := []byte("Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00")
+			exif := []byte(
+				"Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00")
 			binary.BigEndian.PutUint16(exif[24:], uint16(1+i/3%8))
 			b.Write([]byte{0xff, 0xd8, 0xff, 0xe1, 0, byte(len(exif) + 2)})
 			b.Write(exif)
@@ -71,7 +73,8 @@ func oddPhotographs(t *testing.T, dir string) {
 	}
 }
 
-// presetClassifier writes a classifier behind a preset, with drawn weights: of images of any size, 24 x 32 pixels inside.
+// presetClassifier writes a classifier behind a preset, with drawn weights: of images of any size,
+// 24 x 32 pixels inside.
 func presetClassifier(t *testing.T, dir, preset string) string {
 	t.Helper()
 	w := onnx.ZerosF32(8, 3, 5, 5)
@@ -91,7 +94,8 @@ func presetClassifier(t *testing.T, dir, preset string) string {
 	if err := serde.Save(net, m); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := runFMP(t, "fuse", "--extractor", net, "--preset", preset, "--class-names", "a,b,c", "-o", client); code != exitOK {
+	if code, _, errs := runFMP(t, "fuse", "--extractor", net, "--preset", preset, "--class-names",
+		"a,b,c", "-o", client); code != exitOK {
 		t.Fatalf("fuse --preset %s: %s", preset, errs)
 	}
 	graph, f, err := models.Load(client)
@@ -122,7 +126,8 @@ func presetClassifier(t *testing.T, dir, preset string) string {
 	return path
 }
 
-// other runs a program of another runtime, and skips where it ends with 3: what it needs is not there.
+// other runs a program of another runtime, and skips where it ends with 3: what it needs is not
+// there.
 func other(t *testing.T, program string, args ...string) {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -139,8 +144,9 @@ func other(t *testing.T, program string, args ...string) {
 	}
 }
 
-// TestPhotographsAgree: the probabilities of 60 photographs of odd sizes under every preset are those of fmp predict, to 1e-4, in Python's
-// onnxruntime, in onnxruntime-web and in tritonclient on our own /v2. Python decodes the files for all three.
+// TestPhotographsAgree: the probabilities of 60 photographs of odd sizes under every preset are
+// those of fmp predict, to 1e-4, in Python's onnxruntime, in onnxruntime-web and in tritonclient on
+// our own /v2. Python decodes the files for all three.
 func TestPhotographsAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs other runtimes")
@@ -184,7 +190,8 @@ func TestPhotographsAgree(t *testing.T) {
 				}
 				for c, v := range p.Probabilities {
 					if math.Abs(v-got[name][c]) > 1e-4 {
-						t.Errorf("%s behind %s: %v of class %d by %s, %v by fmp predict", name, preset, got[name][c], c, by, v)
+						t.Errorf("%s behind %s: %v of class %d by %s, %v by fmp predict", name, preset,
+							got[name][c], c, by, v)
 					}
 				}
 			}
@@ -198,7 +205,8 @@ func TestPhotographsAgree(t *testing.T) {
 			agree(t, "onnxruntime-web")
 		})
 		t.Run(preset+"/tritonclient", func(t *testing.T) {
-			other(t, "python3", filepath.Join("testdata", "photographs.py"), "tritonclient", photos, served(t, path))
+			other(t, "python3", filepath.Join("testdata", "photographs.py"), "tritonclient", photos,
+				served(t, path))
 			agree(t, "tritonclient")
 		})
 	}
@@ -211,7 +219,8 @@ func served(t *testing.T, path string) string {
 	from, to := io.Pipe()
 	done := make(chan int)
 	go func() {
-		code := execute(ctx, []string{"predict", path, "--listen", "127.0.0.1:0"}, strings.NewReader(""), to, io.Discard)
+		code := execute(ctx, []string{"predict", path, "--listen", "127.0.0.1:0"},
+			strings.NewReader(""), to, io.Discard)
 		to.Close()
 		done <- code
 	}()

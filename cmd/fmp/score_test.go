@@ -14,14 +14,17 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// exported makes a small run with splits, and returns the run directory, the folder of splits and their manifest.
+// exported makes a small run with splits, and returns the run directory, the folder of splits and
+// their manifest.
 func exported(t *testing.T) (run, splits string, m experiment.Splits) {
 	t.Helper()
 	emptyCache(t)
 	run, splits = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "splits")
-	args := []string{"run", "--extractor", randomExtractor(t), "--extractor.mean", "0", "--extractor.std", "1", "--dataset.test", "300",
-		"--seeds", "2", "--clients", "4", "--points", "40", "--samples", "4", "--fresh", "40", "--predictor", "untrained", "--embedding",
-		"untrained", "--partition", "both", "--alpha", "0.1", "--methods", "ANN,MP,NCM", "--out", run, "--export-splits", splits}
+	args := []string{"run", "--extractor", randomExtractor(t), "--extractor.mean", "0",
+		"--extractor.std", "1", "--dataset.test", "300", "--seeds", "2", "--clients", "4", "--points",
+		"40", "--samples", "4", "--fresh", "40", "--predictor", "untrained", "--embedding", "untrained",
+		"--partition", "both", "--alpha", "0.1", "--methods", "ANN,MP,NCM", "--out", run,
+		"--export-splits", splits}
 	for range 2 { // the second time all of it is there
 		if code, _, errs := runFMP(t, args...); code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
@@ -71,8 +74,8 @@ func classMeansOf(a map[string]*onnx.Tensor, classes int) [][]float64 {
 	return out
 }
 
-// TestScoreTiesWithItsOwnNCM computes NCM from the splits alone, as heads and as probabilities, and in Python where that is at hand. Scored
-// from outside, it has the figures of the program's own.
+// TestScoreTiesWithItsOwnNCM computes NCM from the splits alone, as heads and as probabilities, and
+// in Python where that is at hand. Scored from outside, it has the figures of the program's own.
 func TestScoreTiesWithItsOwnNCM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes a run: some seconds")
@@ -122,7 +125,8 @@ func TestScoreTiesWithItsOwnNCM(t *testing.T) {
 			}
 		}
 		heads[task.Name+"-heads"] = onnx.NewTensor(w, 1, dx+1, classes)
-		probabilities[task.Name] = onnx.NewTensor(append(append([]float64{}, p...), p...), 2, m.Test, classes)
+		probabilities[task.Name] = onnx.NewTensor(append(append([]float64{}, p...), p...), 2,
+			m.Test, classes)
 	}
 	for name, arrays := range map[string]map[string]*onnx.Tensor{"by-heads": heads, "by-samples": probabilities} {
 		scoreIn(t, run, name, arrays)
@@ -132,7 +136,8 @@ func TestScoreTiesWithItsOwnNCM(t *testing.T) {
 		t.Log("python3 with numpy is not at hand: examples/outside/ncm.py did not run")
 	} else {
 		file := filepath.Join(t.TempDir(), "ncm.npz")
-		if out, err := exec.Command("python3", "../../examples/outside/ncm.py", splits, file).CombinedOutput(); err != nil {
+		if out, err := exec.Command("python3", "../../examples/outside/ncm.py", splits,
+			file).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		if code, _, errs := runFMP(t, "score", file, "--run", run, "--name", "in-Python"); code != exitOK {
@@ -185,8 +190,9 @@ func figuresOf(t *testing.T, run, method string) []float64 {
 	var out []float64
 	for _, r := range rs {
 		if r.Method == method {
-			out = append(out, r.ACC, r.ECE, r.NLL, r.Brier, r.Uncertainty.Joint.Near, r.Uncertainty.Joint.Random, r.Uncertainty.AURC,
-				r.Uncertainty.ClassECE, r.Uncertainty.AdaptiveECE, r.Uncertainty.Entropy)
+			out = append(out, r.ACC, r.ECE, r.NLL, r.Brier, r.Uncertainty.Joint.Near,
+				r.Uncertainty.Joint.Random, r.Uncertainty.AURC, r.Uncertainty.ClassECE,
+				r.Uncertainty.AdaptiveECE, r.Uncertainty.Entropy)
 		}
 	}
 	if len(out) != 4*10 {
@@ -203,7 +209,8 @@ func TestExamplesFromOutside(t *testing.T) {
 	needs := map[string]string{"logistic.py": "sklearn", "ensemble.py": "torch"}
 	for example, library := range needs {
 		if err := exec.Command("python3", "-c", "import numpy, "+library).Run(); err != nil {
-			t.Logf("python3 with %s is not at hand: examples/outside/%s did not run (apt-get install python3-%s)", library, example, library)
+			t.Logf("python3 with %s is not at hand: examples/outside/%s did not run (apt-get install "+
+				"python3-%s)", library, example, library)
 			delete(needs, example)
 		}
 	}
@@ -213,7 +220,8 @@ func TestExamplesFromOutside(t *testing.T) {
 	run, splits, _ := exported(t)
 	for example := range needs {
 		file := filepath.Join(t.TempDir(), "p.npz")
-		if out, err := exec.Command("python3", "../../examples/outside/"+example, splits, file).CombinedOutput(); err != nil {
+		if out, err := exec.Command("python3", "../../examples/outside/"+example, splits,
+			file).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", example, err, out)
 		}
 		if code, _, errs := runFMP(t, "score", file, "--run", run, "--name", example); code != exitOK {
@@ -251,8 +259,14 @@ func TestScoreRefuses(t *testing.T) {
 		"sums to":      func(p []float64, _ map[string]*onnx.Tensor) { p[0] += 0.001 },
 		"want one":     func(_ []float64, a map[string]*onnx.Tensor) { delete(a, second) },
 		"of no task":   func(_ []float64, a map[string]*onnx.Tensor) { a["other"] = a[second] },
-		"shape [1 10]": func(p []float64, a map[string]*onnx.Tensor) { a[second] = onnx.NewTensor(p[:c], 1, c) },
-		"float32 or":   func(_ []float64, a map[string]*onnx.Tensor) { a[second] = onnx.NewTensor(make([]int64, n*c), n, c) },
+		"shape [1 10]": func(p []float64,
+			a map[string]*onnx.Tensor) {
+			a[second] = onnx.NewTensor(p[:c], 1, c)
+		},
+		"float32 or": func(_ []float64,
+			a map[string]*onnx.Tensor) {
+			a[second] = onnx.NewTensor(make([]int64, n*c), n, c)
+		},
 		"the bias last": func(p []float64, a map[string]*onnx.Tensor) {
 			delete(a, second)
 			a[second+"-heads"] = onnx.NewTensor(p, n, c)
@@ -262,7 +276,8 @@ func TestScoreRefuses(t *testing.T) {
 		if err := npy.SaveArchive(file, whole(change)); err != nil {
 			t.Fatal(err)
 		}
-		if code, _, errs := runFMP(t, "score", file, "--run", run, "--name", "x"); code != exitUsage || !strings.Contains(errs, want) {
+		if code, _, errs := runFMP(t, "score", file, "--run", run, "--name", "x"); code != exitUsage ||
+			!strings.Contains(errs, want) {
 			t.Errorf("exit code %d, %q; want one with %q", code, errs, want)
 		}
 	}
@@ -276,7 +291,8 @@ func TestScoreRefuses(t *testing.T) {
 		"--group is":      {good, "--run", run, "--name", "x", "--group", "y"},
 		"--name":          {good, "--run", run},
 	} {
-		if code, _, errs := runFMP(t, append([]string{"score"}, args...)...); code != exitUsage || !strings.Contains(errs, want) {
+		if code, _, errs := runFMP(t, append([]string{"score"}, args...)...); code != exitUsage ||
+			!strings.Contains(errs, want) {
 			t.Errorf("exit code %d, %q; want one with %q", code, errs, want)
 		}
 	}
@@ -287,10 +303,12 @@ func TestScoreRefuses(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	other := filepath.Join(t.TempDir(), "other.npz")
-	if err := npy.SaveArchive(other, whole(func(p []float64, _ map[string]*onnx.Tensor) { p[0], p[1] = 0.15, 0.05 })); err != nil {
+	if err := npy.SaveArchive(other,
+		whole(func(p []float64, _ map[string]*onnx.Tensor) { p[0], p[1] = 0.15, 0.05 })); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := runFMP(t, "score", other, "--run", run, "--name", "x"); code != exitUsage || !strings.Contains(errs, "--replace") {
+	if code, _, errs := runFMP(t, "score", other, "--run", run, "--name", "x"); code != exitUsage ||
+		!strings.Contains(errs, "--replace") {
 		t.Errorf("exit code %d, %q; want one that names --replace", code, errs)
 	}
 	if code, _, errs := runFMP(t, "score", other, "--run", run, "--name", "x", "--replace"); code != exitOK {

@@ -71,18 +71,21 @@ func bindStore(cmd *cobra.Command, o *store.Options, token *string) {
 		"with TLS unless on loopback; passwords belong in --nats-creds or --nats-token-file")
 	f.StringVar(&o.Credentials, "nats-creds", "", "`FILE` of credentials (.creds) for them")
 	f.StringVar(&o.CA, "nats-ca", "", "`FILE` of certificates to trust for them")
-	f.StringVar(token, "nats-token-file", "", "`FILE` with the token of NATS servers, or of workers that --nats-listen lets in")
+	f.StringVar(token, "nats-token-file", "",
+		"`FILE` with the token of NATS servers, or of workers that --nats-listen lets in")
 }
 
 // bindHosts declares the flag of the names under which a proxy passes requests on.
 func bindHosts(f *pflag.FlagSet, to *[]string) {
-	f.StringSliceVar(to, "host", nil, "`NAME` that a proxy's clients ask for, where --listen is loopback: requests for other names than "+
-		"localhost are refused")
+	f.StringSliceVar(to, "host", nil, "`NAME` that a proxy's clients ask for, where --listen is "+
+		"loopback: requests for other names than localhost are refused")
 }
 
-// bindReject declares the flag of the probability below which metrics count a prediction as left to people.
+// bindReject declares the flag of the probability below which metrics count a prediction as left to
+// people.
 func bindReject(f *pflag.FlagSet, to *float64) {
-	f.Float64Var(to, "reject", 0, "count under /metrics as left to people what has less than this `PROBABILITY` for its most probable class")
+	f.Float64Var(to, "reject", 0, "count under /metrics as left to people what has less than this "+
+		"`PROBABILITY` for its most probable class")
 }
 
 // checkReject returns a fault of --reject.
@@ -93,61 +96,79 @@ func checkReject(p float64) error {
 	return nil
 }
 
+const serveHelp = `Open the round of a round file over HTTPS: clients (fmp-edge join) fetch the client graph, send one
+signed upload each and get a signed receipt. At quorum, at the deadline and when late uploads come,
+what is in is pooled into classifier.onnx. The page at / says who is in, who is missing and what was
+refused; with --page clients take part in a browser, at /join/.
+
+State is kept in --state, by a NATS JetStream server inside this program, or on NATS servers
+elsewhere (--nats). A receipt is given only for what is kept: the program may be killed at any time
+and started again. --sync outlives a power cut as well.
+
+A round file that states privacy makes the round private (docs/privacy.md): uploads are noisy class
+sums that keep to its epsilon. With noise: two-servers it takes two servers of one round file, run
+by people who do not share what they hold: --as-helper, and --helper with the address of that one.
+Neither sees a client's sums; what is opened is the sum of all, with the noise of both.
+
+Options of pooling (--samples, FMP_SETS_LEVEL ...) take the place of the round file's.
+
+On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsewhere --tls-cert,
+--tls-key and --token-file (what readers of status, classifier and predictions must give) are
+needed. A roster is needed everywhere.
+
+OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces (docs/federate.md).`
+
 func newServeCommand() *cobra.Command {
 	var o serveFlags
 	cfg := option.Default[poolSettings]()
 	cmd := &cobra.Command{
 		Use:   "serve --round FILE",
 		Short: "Serve a round of a federation: take uploads, pool them, give the classifier and predictions",
-		Long: `Open the round of a round file over HTTPS: clients (fmp-edge join) fetch the client graph, send one signed upload each and
-get a signed receipt. At quorum, at the deadline and when late uploads come, what is in is pooled into classifier.onnx.
-The page at / says who is in, who is missing and what was refused; with --page clients take part in a browser, at /join/.
-
-State is kept in --state, by a NATS JetStream server inside this program, or on NATS servers elsewhere (--nats). A receipt is
-given only for what is kept: the program may be killed at any time and started again. --sync outlives a power cut as well.
-
-A round file that states privacy makes the round private (docs/privacy.md): uploads are noisy class sums that keep to its epsilon.
-With noise: two-servers it takes two servers of one round file, run by people who do not share what they hold: --as-helper, and --helper
-with the address of that one. Neither sees a client's sums; what is opened is the sum of all, with the noise of both.
-
-Options of pooling (--samples, FMP_SETS_LEVEL ...) take the place of the round file's.
-
-On a loopback address plain HTTP is allowed, for a test or behind a proxy. Elsewhere --tls-cert, --tls-key and --token-file
-(what readers of status, classifier and predictions must give) are needed. A roster is needed everywhere.
-
-OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces (docs/federate.md).`,
+		Long:  serveHelp,
 		Example: `  fmp serve --round round.yaml
   fmp serve --round round.yaml --tls-self-signed
   fmp serve --round round.yaml --listen :8443 --tls-cert server.crt --tls-key server.key --token-file readers.token
-  fmp serve --round round.yaml --as-helper --servers-secret-file pair.secret --listen :8444 --tls-cert h.crt --tls-key h.key \
+  fmp serve --round round.yaml --as-helper --servers-secret-file pair.secret --listen :8444 \
+    --tls-cert h.crt --tls-key h.key \
       --token-file readers.token
   fmp serve --round round.yaml --helper https://helper:8444 --servers-secret-file pair.secret --tls-self-signed
-  fmp serve --round round.yaml --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3`,
+  fmp serve --round round.yaml --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 \
+    --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, engineAliases)
 	f := cmd.Flags()
 	f.StringVar(&o.file, "round", "", "round `FILE` (docs/federate.md)")
-	f.StringVar(&o.address, "listen", "127.0.0.1:8443", "`HOST:PORT` to listen on; port 0 takes a free one")
-	f.StringVar(&o.state, "state", "", "`FOLDER` for state, the server's key among it (default: state beside the round file)")
+	f.StringVar(&o.address, "listen", "127.0.0.1:8443",
+		"`HOST:PORT` to listen on; port 0 takes a free one")
+	f.StringVar(&o.state, "state", "",
+		"`FOLDER` for state, the server's key among it (default: state beside the round file)")
 	f.StringVar(&o.cert, "tls-cert", "", "`FILE` with the certificate chain (PEM)")
 	f.StringVar(&o.key, "tls-key", "", "`FILE` with its private key (PEM)")
-	f.BoolVar(&o.selfSigned, "tls-self-signed", false, "make a certificate for loopback at the first start, in --state (server.crt)")
+	f.BoolVar(&o.selfSigned, "tls-self-signed", false,
+		"make a certificate for loopback at the first start, in --state (server.crt)")
 	f.StringVar(&o.token, "token-file", "", "`FILE` with the token that readers give")
 	bindStore(cmd, &o.nats, &o.natsToken)
-	f.IntVar(&o.nats.Replicas, "nats-replicas", 1, "on how many of the servers of --nats everything is kept: 1 to 5")
+	f.IntVar(&o.nats.Replicas, "nats-replicas", 1,
+		"on how many of the servers of --nats everything is kept: 1 to 5")
 	f.StringVar(&o.nats.Listen, "nats-listen", "",
 		"loopback `HOST:PORT` on which the NATS server inside lets workers in (with --nats-token-file)")
-	f.BoolVar(&o.nats.Sync, "sync", false, "give receipts only once the disk has the upload, so that they outlive a power cut")
-	f.IntVar(&o.low, "low-space", 1024, "`MIB` of free space on the disk of --state below which the server warns (log, /metrics)")
+	f.BoolVar(&o.nats.Sync, "sync", false,
+		"give receipts only once the disk has the upload, so that they outlive a power cut")
+	f.IntVar(&o.low, "low-space", 1024,
+		"`MIB` of free space on the disk of --state below which the server warns (log, /metrics)")
 	f.BoolVar(&o.workers, "workers", false, "leave the sampling to fmp worker")
-	f.BoolVar(&o.merge, "merge", false, "leave the adding up of uploads to fmp worker --merge, for rounds too large for this machine")
+	f.BoolVar(&o.merge, "merge", false,
+		"leave the adding up of uploads to fmp worker --merge, for rounds too large for this machine")
 	f.StringVar(&o.helper, "helper", "",
 		"`URL` of the helper of a private round with noise: two-servers, of which this server is then the leader")
 	f.StringVar(&o.helperCA, "helper-ca", "", "`FILE` of certificates to trust for it")
-	f.BoolVar(&o.asHelper, "as-helper", false, "be the helper of such a round: hold the other shares, and open nothing")
-	f.StringVar(&o.secret, "servers-secret-file", "", "`FILE` with the secret that leader and helper both know, and clients do not")
-	f.StringVar(&o.page, "page", "", "`FOLDER` that make page wrote: the client for browsers, at /join/ (docs/browser.md)")
+	f.BoolVar(&o.asHelper, "as-helper", false,
+		"be the helper of such a round: hold the other shares, and open nothing")
+	f.StringVar(&o.secret, "servers-secret-file", "",
+		"`FILE` with the secret that leader and helper both know, and clients do not")
+	f.StringVar(&o.page, "page", "",
+		"`FOLDER` that make page wrote: the client for browsers, at /join/ (docs/browser.md)")
 	bindHosts(f, &o.hosts)
 	bindReject(f, &o.reject)
 	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
@@ -189,7 +210,8 @@ func readToken(flag, path string) (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < 16 || len(token) > maxToken {
-		return "", fmt.Errorf("--%s %s: %d bytes; want 16 to %d, drawn at random (openssl rand -hex 24)", flag, path, len(token), maxToken)
+		return "", fmt.Errorf("--%s %s: %d bytes; want 16 to %d, drawn at random (openssl rand -hex 24)",
+			flag, path, len(token), maxToken)
 	}
 	return token, nil
 }
@@ -214,7 +236,9 @@ func (o *serveFlags) check() error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	if !loopback.Address(o.address) && (o.cert == "" || o.token == "") {
-		return fmt.Errorf("serve: --listen %s is not loopback; there give --tls-cert, --tls-key and --token-file", o.address)
+		return fmt.Errorf(
+			"serve: --listen %s is not loopback; there give --tls-cert, --tls-key and --token-file",
+			o.address)
 	}
 	if o.key != "" {
 		if err := identity.CheckSecret(o.key); err != nil {
@@ -226,14 +250,16 @@ func (o *serveFlags) check() error {
 	return err
 }
 
-// checkStore returns a fault in the flags of NATS, for a server that leaves work to workers or does not, and reads the token.
+// checkStore returns a fault in the flags of NATS, for a server that leaves work to workers or does
+// not, and reads the token.
 func checkStore(o *store.Options, tokenFile string, workers bool) error {
 	if o.Replicas < 1 || o.Replicas > 5 || (o.Replicas > 1 && o.URL == "") {
-		return fmt.Errorf("--nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats", o.Replicas)
+		return fmt.Errorf("--nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats",
+			o.Replicas)
 	}
 	if l := o.Listen; l != "" && (!loopback.Address(l) || o.URL != "" || tokenFile == "") {
-		return fmt.Errorf("--nats-listen %s; want an address of loopback, with --nats-token-file and without --nats: workers elsewhere need "+
-			"NATS servers of their own, with TLS", l)
+		return fmt.Errorf("--nats-listen %s; want an address of loopback, with --nats-token-file and "+
+			"without --nats: workers elsewhere need NATS servers of their own, with TLS", l)
 	}
 	if workers && o.URL == "" && o.Listen == "" {
 		return errors.New("--workers and --merge want --nats-listen or --nats, where workers come in")
@@ -246,7 +272,8 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 	return err
 }
 
-// server is a round's server while it is put together: the parts that its handlers and its sampling need.
+// server is a round's server while it is put together: the parts that its handlers and its sampling
+// need.
 type server struct {
 	serveFlags
 	round   *round.Round
@@ -272,7 +299,8 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		if s.round.AcceptLate {
 			what = "uploads are late, and count (accept_late)"
 		}
-		s.log.Warn("round file", "file", o.file, "warning", "the deadline, "+d.Format(time.RFC3339)+", has passed: "+what)
+		s.log.Warn("round file", "file", o.file, "warning",
+			"the deadline, "+d.Format(time.RFC3339)+", has passed: "+what)
 	}
 	if err := os.MkdirAll(o.state, 0o700); err != nil { // it will hold uploads
 		return fmt.Errorf("serve: %w", err)
@@ -285,10 +313,12 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	}
 	defer s.eng.Close()
 	if (o.workers || o.merge) && s.round.Privacy != nil {
-		return usageErrorf("serve: --workers and --merge are of rounds that are not private; a private one is sampled here in a moment")
+		return usageErrorf("serve: --workers and --merge are of rounds that are not private; a private " +
+			"one is sampled here in a moment")
 	}
 	if o.workers && o.merge {
-		return usageErrorf("serve: give --workers or --merge: a merged round is sampled here, as its sample is small")
+		return usageErrorf("serve: give --workers or --merge: a merged round is sampled here, as its " +
+			"sample is small")
 	}
 	secret := ""
 	if s.helper, secret, err = o.twoServers(s.round.Privacy); err != nil {
@@ -317,10 +347,12 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		return err
 	}
 	defer closeTracer()
-	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store, Token: o.readers,
-		Log:  s.log,
-		Pool: s.sampling(), Merge: s.merging(), Private: s.private(),
-		Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
+	svc, err := service.New(ctx,
+		service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store,
+			Token: o.readers,
+			Log:   s.log,
+			Pool:  s.sampling(), Merge: s.merging(), Private: s.private(),
+			Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
 	if err != nil {
 		return err
 	}
@@ -328,7 +360,8 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	return s.listen(cmd, svc, slog.NewLogLogger(handler, slog.LevelDebug))
 }
 
-// openTracer returns the tracer that the variables of OpenTelemetry ask for, and a function that sends the spans that wait.
+// openTracer returns the tracer that the variables of OpenTelemetry ask for, and a function that
+// sends the spans that wait.
 func openTracer(program string, log *slog.Logger) (*trace.Tracer, func(), error) {
 	t, err := trace.New(program, buildinfo.Read().Version, log)
 	if err != nil {
@@ -347,11 +380,12 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 		return nil
 	}
 	if s.round.Corpus != "" && s.workers {
-		return usageErrorf("serve: round: corpus does not go with --workers: moments are pooled here, leave --workers out")
+		return usageErrorf("serve: round: corpus does not go with --workers: moments are pooled here, " +
+			"leave --workers out")
 	}
 	if c := s.pooling.client; s.merge && !c.ClassMeans && !s.moments() {
-		return usageErrorf("serve: --merge is of rounds of class means or moments, and the client graph makes points of an embedding, which do " +
-			"not add up; leave --merge out")
+		return usageErrorf("serve: --merge is of rounds of class means or moments, and the client " +
+			"graph makes points of an embedding, which do not add up; leave --merge out")
 	}
 	m := work.Models{Graph: s.round.GraphData}
 	for path, to := range map[string]*[]byte{s.round.Predictor: &m.Predictor, s.round.Open: &m.Open} {
@@ -394,7 +428,8 @@ func (s *server) merging() func(context.Context, []store.Member) (*service.Poole
 	return measured(s.eng, s.round.Labelled, s.pooling.merged)
 }
 
-// sampling returns the sampling of a round that is not private, measured where the round has labelled images.
+// sampling returns the sampling of a round that is not private, measured where the round has
+// labelled images.
 func (s *server) sampling() func(context.Context, []pool.Upload) (*service.Pooled, error) {
 	if s.round.Labelled == "" {
 		return s.pooling.pool
@@ -403,8 +438,10 @@ func (s *server) sampling() func(context.Context, []pool.Upload) (*service.Poole
 }
 
 // private returns the sampling of a private round, measured where the round has labelled images.
-func (s *server) private() func(context.Context, []pool.Release, func() (*privacy.Release, error)) (*service.Pooled, error) {
-	return func(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*service.Pooled, error) {
+func (s *server) private() func(context.Context, []pool.Release,
+	func() (*privacy.Release, error)) (*service.Pooled, error) {
+	return func(ctx context.Context, releases []pool.Release,
+		open func() (*privacy.Release, error)) (*service.Pooled, error) {
 		sampling := func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
 			return s.pooling.private(ctx, releases, open, sums{ctx, s.store})
 		}
@@ -441,7 +478,8 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	} else {
 		go func() { failed <- srv.Serve(l) }()
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "serving round %d on %s://%s\n", s.round.Round, scheme, reached(s.address, l.Addr()))
+	fmt.Fprintf(cmd.OutOrStdout(), "serving round %d on %s://%s\n", s.round.Round, scheme,
+		reached(s.address, l.Addr()))
 	select {
 	case <-ctx.Done():
 		s.log.Info("stopping")
@@ -453,7 +491,8 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	}
 }
 
-// reached returns the host that --listen names, which a certificate may cover, with the port that was taken.
+// reached returns the host that --listen names, which a certificate may cover, with the port that
+// was taken.
 func reached(address string, taken net.Addr) string {
 	host, _, err := net.SplitHostPort(address)
 	if tcp, ok := taken.(*net.TCPAddr); ok && err == nil && host != "" {
@@ -462,7 +501,8 @@ func reached(address string, taken net.Addr) string {
 	return taken.String()
 }
 
-// rosterEvery is how often the roster's file is looked at; a change is taken at the second look that finds it.
+// rosterEvery is how often the roster's file is looked at; a change is taken at the second look
+// that finds it.
 const rosterEvery = 2 * time.Second
 
 // rosterFile is a roster's file as it is watched.
@@ -480,8 +520,9 @@ func (f *rosterFile) stamp() string {
 	return fmt.Sprint(info.ModTime().UnixNano(), info.Size())
 }
 
-// settled reports whether the file has changed and two looks in a row found it the same: one that is being written is not read, as a part
-// of it may be a roster too, and its clients would be turned away.
+// settled reports whether the file has changed and two looks in a row found it the same: one that
+// is being written is not read, as a part of it may be a roster too, and its clients would be
+// turned away.
 func (f *rosterFile) settled() bool {
 	now := f.stamp()
 	same := now == f.last
@@ -493,7 +534,8 @@ func (f *rosterFile) settled() bool {
 	return true
 }
 
-// watchRoster reads the roster again when its file has changed. One that cannot be read leaves the last in place.
+// watchRoster reads the roster again when its file has changed. One that cannot be read leaves the
+// last in place.
 func watchRoster(ctx context.Context, path string, svc *service.Server, log *slog.Logger) {
 	f := rosterFile{path: path}
 	f.last = f.stamp()
@@ -557,7 +599,9 @@ func newPooling(r *round.Round, eng engine.Engine) (*pooling, error) {
 		_, err := pool.NewPrivate([]pool.Release{{Release: example}}, p.graph, p.client, p.options)
 		return p, err
 	}
-	p.example, err = pool.New([]pool.Upload{{Upload: &federate.Upload{Round: r.Round, Model: r.Client.Digest}}}, p.graph, p.client, p.options)
+	p.example, err = pool.New(
+		[]pool.Upload{{Upload: &federate.Upload{Round: r.Round, Model: r.Client.Digest}}}, p.graph,
+		p.client, p.options)
 	return p, err
 }
 
@@ -577,7 +621,8 @@ type summary struct {
 	Samples  int    `json:"samples"`
 	Suspects int    `json:"suspects"` // clients that are honest with less than one half
 	Disputed string `json:"disputed,omitempty"`
-	// Scope says whether class means were read as of the corpus's classes (closed) or of new ones (open), or moments were.
+	// Scope says whether class means were read as of the corpus's classes (closed) or of new ones
+	// (open), or moments were.
 	Scope string `json:"scope,omitempty"`
 	// Anchor names the images by which clients were judged besides each other.
 	Anchor string `json:"anchor,omitempty"`
@@ -619,7 +664,8 @@ func (p *pooling) merged(ctx context.Context, members []store.Member) (*service.
 }
 
 // poolRest pools uploads, and the sums of others where rest is not nil.
-func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload, rest *pool.Rest) (*service.Pooled, error) {
+func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload,
+	rest *pool.Rest) (*service.Pooled, error) {
 	r, err := pool.New(uploads, p.graph, p.client, p.options)
 	if err == nil {
 		err = r.Join(rest)
@@ -670,7 +716,8 @@ func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload, rest *poo
 }
 
 // bothForms are the classifier of images and the one of feature rows.
-func bothForms(ctx context.Context, r sampledRound, post *posterior.Result) (*service.Pooled, error) {
+func bothForms(ctx context.Context, r sampledRound,
+	post *posterior.Result) (*service.Pooled, error) {
 	made := &service.Pooled{}
 	for _, form := range []struct {
 		rows bool
@@ -691,7 +738,8 @@ func bothForms(ctx context.Context, r sampledRound, post *posterior.Result) (*se
 }
 
 // measured adds the classifier's scores to the summary, on a folder of the server's own images.
-func measured[U any](eng engine.Engine, folder string, sampling func(context.Context, []U) (*service.Pooled, error)) func(context.Context,
+func measured[U any](eng engine.Engine, folder string,
+	sampling func(context.Context, []U) (*service.Pooled, error)) func(context.Context,
 	[]U) (*service.Pooled, error) {
 	return func(ctx context.Context, uploads []U) (*service.Pooled, error) {
 		made, err := sampling(ctx, uploads)
@@ -719,7 +767,8 @@ type onImages struct {
 }
 
 // measure scores a classifier on a folder of images by class.
-func measure(ctx context.Context, eng engine.Engine, classifier []byte, folder string) (s onImages, err error) {
+func measure(ctx context.Context, eng engine.Engine, classifier []byte,
+	folder string) (s onImages, err error) {
 	m, err := serde.Closed(classifier)
 	if err != nil {
 		return s, err

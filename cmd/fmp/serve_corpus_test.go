@@ -16,7 +16,8 @@ import (
 	"fmp/pipeline/moments"
 )
 
-// TestRoundCorpus: a round of moments reads its corpus before the first client comes; a round of class means refuses one.
+// TestRoundCorpus: a round of moments reads its corpus before the first client comes; a round of
+// class means refuses one.
 func TestRoundCorpus(t *testing.T) {
 	const dx, images = 40, 60
 	b := build.New("net")
@@ -32,7 +33,8 @@ func TestRoundCorpus(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"fuse", "--extractor", at("net.onnx"), "--class-names", "a,b", "--engine", "pure", "-o", at("moments.onnx")},
+		{"fuse", "--extractor", at("net.onnx"), "--class-names", "a,b", "--engine", "pure", "-o",
+			at("moments.onnx")},
 		{"keys", "--dir", at("keys"), "--roster", at("roster.txt"), "c000"},
 	} {
 		if code, _, stderr := runFMP(t, args...); code != 0 {
@@ -47,7 +49,8 @@ func TestRoundCorpus(t *testing.T) {
 	for i := range labels {
 		labels[i] = i % 3
 	}
-	u := &federate.Upload{Client: "corpus", Model: strings.Repeat("0", 64), N: images - min(moments.MaxCalibration, images/5)}
+	u := &federate.Upload{Client: "corpus", Model: strings.Repeat("0", 64),
+		N: images - min(moments.MaxCalibration, images/5)}
 	if u.Points, u.Within, err = moments.Compute(rows, dx, labels, 3, u.Client); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +62,8 @@ func TestRoundCorpus(t *testing.T) {
 		t.Fatal(err)
 	}
 	load := func(graph string) (*pooling, error) {
-		file := "round: 1\nclient_graph: " + graph + "\nroster: roster.txt\ndeadline: 2100-01-01T00:00:00Z\ncorpus: corpus.upload\n"
+		file := "round: 1\nclient_graph: " + graph +
+			"\nroster: roster.txt\ndeadline: 2100-01-01T00:00:00Z\ncorpus: corpus.upload\n"
 		if err := os.WriteFile(at("round.yaml"), []byte(file), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -13,9 +13,10 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// TestFullDiskAndKills: twenty clients over HTTPS, the server killed twice, the second time while its disk is full, and the disk freed:
-// the server says at once what is wrong, is back within five seconds of space being freed, and all twenty uploads are in with the
-// receipts that their clients hold.
+// TestFullDiskAndKills: twenty clients over HTTPS, the server killed twice, the second time while
+// its disk is full, and the disk freed: the server says at once what is wrong, is back within five
+// seconds of space being freed, and all twenty uploads are in with the receipts that their clients
+// hold.
 func TestFullDiskAndKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs clients as processes")
@@ -29,7 +30,8 @@ func TestFullDiskAndKills(t *testing.T) {
 	serve()
 	f.until("/readyz", http.StatusOK)
 	fill := filepath.Join(disk, "fill")
-	full := make(chan struct{}) // closed once the disk is full: the last clients wait for it, so that uploads meet a full disk
+	// closed once the disk is full: the last clients wait for it, so that uploads meet a full disk
+	full := make(chan struct{})
 	var back time.Duration
 	disturb := map[int]func(){
 		5: func() {
@@ -125,7 +127,8 @@ func (f *federation) full() {
 	f.t.Helper()
 	data, took := f.until("/readyz", http.StatusServiceUnavailable)
 	var p wire.Problem
-	if err := json.Unmarshal(data, &p); err != nil || p.Code != wire.NoSpace || !strings.Contains(p.Detail, "full") || took > 20*time.Second {
+	if err := json.Unmarshal(data, &p); err != nil || p.Code != wire.NoSpace ||
+		!strings.Contains(p.Detail, "full") || took > 20*time.Second {
 		f.t.Errorf("a full disk, after %v: %s", took, data)
 	}
 	f.logged("the disk of the state is full") // metrics are of what was last looked at

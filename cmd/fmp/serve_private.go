@@ -40,16 +40,17 @@ func (s sums) Keep(inputs string, data []byte) error {
 	return s.store.PutObject(s.ctx, "sum-"+inputs, data)
 }
 
-// twoServers is the helper, where the round has two servers and this is the leader, and the secret that they have in common.
+// twoServers is the helper, where the round has two servers and this is the leader, and the secret
+// that they have in common.
 func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, error) {
 	two := b != nil && b.Noise == privacy.TwoServers
 	if !two && (o.helper != "" || o.helperCA != "" || o.asHelper || o.secret != "") {
-		return nil, "", errors.New("serve: --helper, --helper-ca, --as-helper and --servers-secret-file are of rounds whose file says " +
-			"privacy: {noise: two-servers}")
+		return nil, "", errors.New("serve: --helper, --helper-ca, --as-helper and " +
+			"--servers-secret-file are of rounds whose file says privacy: {noise: two-servers}")
 	}
 	if two && ((o.helper != "") == o.asHelper || o.secret == "" || o.asHelper && o.helperCA != "") {
-		return nil, "", errors.New("serve: a round with noise: two-servers wants --helper URL at the leader or --as-helper at the helper, and " +
-			"--servers-secret-file at both")
+		return nil, "", errors.New("serve: a round with noise: two-servers wants --helper URL at the " +
+			"leader or --as-helper at the helper, and --servers-secret-file at both")
 	}
 	secret, err := readToken("servers-secret-file", o.secret)
 	if err != nil || o.helper == "" {
@@ -59,15 +60,18 @@ func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, err
 	return h, secret, err
 }
 
-// meetHelper logs the range of a client's numbers in a round of two servers, and asks the helper, where there is one, for its round.
+// meetHelper logs the range of a client's numbers in a round of two servers, and asks the helper,
+// where there is one, for its round.
 func (s *server) meetHelper(ctx context.Context) error {
 	if b := s.round.Privacy; b != nil && b.Noise == privacy.TwoServers {
 		scheme, err := prio.New(*b, s.round.Client.C, s.round.Client.K, "")
 		if err != nil {
 			return err
 		}
-		s.log.Info("numbers of a client are proved to be in range; one that lies may choose any there", "bits", scheme.Bits, "as_images",
-			math.Ceil(scheme.WorstNorm()/math.Hypot(privacy.Steps, privacy.CountSteps)), "leader_share_bytes", scheme.LeaderBytes())
+		s.log.Info("numbers of a client are proved to be in range; one that lies may choose any there",
+			"bits", scheme.Bits, "as_images",
+			math.Ceil(scheme.WorstNorm()/math.Hypot(privacy.Steps, privacy.CountSteps)),
+			"leader_share_bytes", scheme.LeaderBytes())
 	}
 	if s.helper == nil {
 		return nil
@@ -75,7 +79,8 @@ func (s *server) meetHelper(ctx context.Context) error {
 	return agree(ctx, s.helper, s.round, s.log)
 }
 
-// agree asks the helper for its round, and reports differences. One that does not answer yet is waited for when it is needed.
+// agree asks the helper for its round, and reports differences. One that does not answer yet is
+// waited for when it is needed.
 func agree(ctx context.Context, h *service.Helper, r *round.Round, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -86,9 +91,11 @@ func agree(ctx context.Context, h *service.Helper, r *round.Round, log *slog.Log
 		return fmt.Errorf("serve: %w; leader and helper serve the same round file", err)
 	case err != nil:
 		log.Warn("the helper does not answer yet", "error", err)
-	case d.Server != wire.Helper || d.Graph != r.Client.Digest || d.Privacy == nil || *d.Privacy != *r.Privacy:
-		return fmt.Errorf("serve: --helper is %q of round %d with client graph %s and privacy %v; here they are %s and %v: serve the same "+
-			"round file on both, and --as-helper there", d.Server, d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
+	case d.Server != wire.Helper || d.Graph != r.Client.Digest || d.Privacy == nil ||
+		*d.Privacy != *r.Privacy:
+		return fmt.Errorf("serve: --helper is %q of round %d with client graph %s and privacy %v; here "+
+			"they are %s and %v: serve the same round file on both, and --as-helper there", d.Server,
+			d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
 	}
 	return nil
 }
@@ -100,7 +107,8 @@ type privateSummary struct {
 }
 
 // private makes the classifier of a private round, as fmp pool does.
-func (p *pooling) private(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error),
+func (p *pooling) private(ctx context.Context, releases []pool.Release,
+	open func() (*privacy.Release, error),
 	keeper pool.Keeper) (*service.Pooled, error) {
 	r, err := pool.NewPrivate(releases, p.graph, p.client, p.options)
 	if err != nil {

@@ -21,19 +21,21 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// TestServePrivate: a private round with the programs as users have them: the client makes what the round asks for and refuses what it was
-// told to, the receipt and the classifier say what was spent, and the classifier predicts.
+// TestServePrivate: a private round with the programs as users have them: the client makes what the
+// round asks for and refuses what it was told to, the receipt and the classifier say what was
+// spent, and the classifier predicts.
 func TestServePrivate(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs the programs")
 	}
-	for _, b := range []privacy.Budget{{Noise: privacy.Local, Unit: privacy.Example}, {Noise: privacy.Trusted, Unit: privacy.Example},
+	for _, b := range []privacy.Budget{{Noise: privacy.Local, Unit: privacy.Example},
+		{Noise: privacy.Trusted, Unit: privacy.Example},
 		{Noise: privacy.Local, Unit: privacy.Client}, {Noise: privacy.Trusted, Unit: privacy.Client}} {
 		noise := b.Noise
 		t.Run(noise+" noise for a "+b.Unit, func(t *testing.T) {
 			t.Setenv("XDG_CONFIG_HOME", t.TempDir()) // a ledger of its own
-			f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: images/c002\nprivacy: {epsilon: 8, "+
-				"points: 10, noise: "+noise+", unit: "+b.Unit+"}\n")
+			f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: "+
+				"images/c002\nprivacy: {epsilon: 8, points: 10, noise: "+noise+", unit: "+b.Unit+"}\n")
 			plain, err := os.ReadFile(f.path("client.onnx"))
 			if err != nil {
 				t.Fatal(err)
@@ -41,7 +43,8 @@ func TestServePrivate(t *testing.T) {
 			f.write("plain.onnx", plain)
 			f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
 			f.serve()
-			if code, out := f.join(f.address, "c000", "--max-epsilon", "4"); code == 0 || !strings.Contains(out, "--max-epsilon allows 4") {
+			if code, out := f.join(f.address, "c000", "--max-epsilon", "4"); code == 0 ||
+				!strings.Contains(out, "--max-epsilon allows 4") {
 				t.Errorf("exit code %d: %s", code, out)
 			}
 			edge := func(args ...string) (int, string) {
@@ -54,11 +57,13 @@ func TestServePrivate(t *testing.T) {
 			}
 			key := f.path("keys/c000.key")
 			for upload, want := range map[string][]string{
-				"plain.onnx":  {"made by model"},
-				"client.onnx": {"its budget", "--epsilon", "2", "--reply-after", "0", "--ledger", f.path("other.jsonl")},
+				"plain.onnx": {"made by model"},
+				"client.onnx": {"its budget", "--epsilon", "2", "--reply-after", "0", "--ledger",
+					f.path("other.jsonl")},
 			} {
 				file := f.path(upload + ".upload")
-				if code, out := edge(append([]string{"compress", "--model", f.path(upload), "--client", "c000", "--round", "7", "-o", file,
+				if code, out := edge(append([]string{"compress", "--model", f.path(upload), "--client", "c000",
+					"--round", "7", "-o", file,
 					f.path("images/c000")}, want[1:]...)...); code != 0 {
 					t.Fatal(out)
 				}
@@ -73,25 +78,30 @@ func TestServePrivate(t *testing.T) {
 			for c, after := range map[string]string{"c000": "2s", "c001": "0"} {
 				start := time.Now()
 				if code, out := f.join(f.address, c, "--private", "--max-epsilon", "8", "--reply-after", after); code != 0 ||
-					!strings.Contains(out, "is private: epsilon 8") || after == "2s" && time.Since(start) < 2*time.Second {
+					!strings.Contains(out, "is private: epsilon 8") || after == "2s" &&
+					time.Since(start) < 2*time.Second {
 					t.Fatalf("exit code %d after %v: %s", code, time.Since(start), out)
 				}
 			}
-			if code, out := f.join(f.address, "c000", "--fresh"); code == 0 || !strings.Contains(out, "second time") {
+			if code, out := f.join(f.address, "c000", "--fresh"); code == 0 ||
+				!strings.Contains(out, "second time") {
 				t.Errorf("a second release: exit code %d: %s", code, out)
 			}
 			var receipt wire.Receipt
 			data, err := os.ReadFile(f.path("keys/c000.7.receipt.json"))
-			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil || receipt.Spent.Epsilon != 8 ||
+			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil ||
+				receipt.Spent.Epsilon != 8 ||
 				receipt.Spent.Noise != noise || receipt.Spent.Unit != b.Unit {
 				t.Errorf("receipt %s, %v", data, err)
 			}
 			classifier := f.published(1)
-			if o := originOf(t, classifier); o.Method != "FMP-DP" || !strings.Contains(string(o.Private), `"epsilon":8`) || len(o.Clients) != 2 {
+			if o := originOf(t, classifier); o.Method != "FMP-DP" ||
+				!strings.Contains(string(o.Private), `"epsilon":8`) || len(o.Clients) != 2 {
 				t.Errorf("origin %+v", o)
 			}
 			f.write("served.onnx", classifier)
-			if out := f.fmp("predict", f.path("served.onnx"), f.path("images/c002"), "--json", "--engine.name", "pure"); strings.Count(out,
+			if out := f.fmp("predict", f.path("served.onnx"), f.path("images/c002"), "--json",
+				"--engine.name", "pure"); strings.Count(out,
 				"probabilities") < 10 {
 				t.Errorf("predictions: %s", out)
 			}
@@ -99,19 +109,22 @@ func TestServePrivate(t *testing.T) {
 				Spent    privacy.Account
 				Accuracy float64
 			}
-			if err := json.Unmarshal(f.status().Versions[0].Summary, &version); err != nil || version.Spent.Epsilon != 8 ||
-				version.Spent.Unit != b.Unit || version.Spent.Releases != map[string]int{privacy.Local: 2, privacy.Trusted: 1}[noise] {
+			if err := json.Unmarshal(f.status().Versions[0].Summary, &version); err != nil ||
+				version.Spent.Epsilon != 8 ||
+				version.Spent.Unit != b.Unit || version.Spent.Releases != map[string]int{privacy.Local: 2,
+				privacy.Trusted: 1}[noise] {
 				t.Errorf("the version says %+v, %v", version, err)
 			}
 		})
 	}
 }
 
-// TestServeTwoServers: a round of two servers with the programs as users have them, each server killed while clients come and once more
-// after the sum was opened: nothing is lost, and nothing opened again.
+// TestServeTwoServers: a round of two servers with the programs as users have them, each server
+// killed while clients come and once more after the sum was opened: nothing is lost, and nothing
+// opened again.
 func TestServeTwoServers(t *testing.T) {
-	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nprivacy: {epsilon: 8, noise: two-servers, unit: "+
-		"client, points: 10}\n")
+	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nprivacy: "+
+		"{epsilon: 8, noise: two-servers, unit: client, points: 10}\n")
 	f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
 	f.secret("pair.secret", []byte("the two servers know this\n"))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -125,7 +138,8 @@ func TestServeTwoServers(t *testing.T) {
 	secret := []string{"--servers-secret-file", f.path("pair.secret")}
 	lead := func() { f.serve(append(secret, "--helper", "http://"+helper.address)...) }
 	help := func() { helper.serve(append(secret, "--as-helper", "--state", f.path("helper"))...) }
-	if out, err := exec.Command(filepath.Join(f.bin, "fmp"), "serve", "--round", f.path("round.yaml")).CombinedOutput(); err == nil ||
+	if out, err := exec.Command(filepath.Join(f.bin, "fmp"), "serve", "--round",
+		f.path("round.yaml")).CombinedOutput(); err == nil ||
 		!strings.Contains(string(out), "--as-helper") {
 		t.Errorf("a server that is neither: %s, %v", out, err)
 	}
@@ -149,7 +163,8 @@ func TestServeTwoServers(t *testing.T) {
 			t.Fatal("an upload was made for nobody")
 		}
 		away.server.kill()
-		waits, done := f.joining("again in", name, "--helper", "http://"+helper.address, "--private", "--reply-after", "0")
+		waits, done := f.joining("again in", name, "--helper", "http://"+helper.address, "--private",
+			"--reply-after", "0")
 		<-waits
 		away.start()
 		if out := <-done; !strings.HasPrefix(out, "0 ") {
@@ -158,7 +173,8 @@ func TestServeTwoServers(t *testing.T) {
 		for _, r := range []string{"receipt.json", "helper.receipt.json"} {
 			var receipt wire.Receipt
 			data, err := os.ReadFile(f.path("keys/" + name + ".7." + r))
-			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil || receipt.Spent.Noise != privacy.TwoServers {
+			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil ||
+				receipt.Spent.Noise != privacy.TwoServers {
 				t.Errorf("receipt %s, %v", data, err)
 			}
 		}
@@ -178,7 +194,8 @@ func TestServeTwoServers(t *testing.T) {
 	if code, out := f.join(f.address, "c002", "--helper", "http://"+helper.address); code != 4 {
 		t.Errorf("after the sum was opened: exit code %d: %s", code, out)
 	}
-	if code, out := f.join(f.address, "c000", "--helper", "http://"+helper.address); code != 0 || !strings.Contains(out, "sent:") {
+	if code, out := f.join(f.address, "c000", "--helper", "http://"+helper.address); code != 0 ||
+		!strings.Contains(out, "sent:") {
 		t.Errorf("who is in: exit code %d: %s", code, out)
 	}
 }
@@ -201,7 +218,8 @@ func originOf(t *testing.T, classifier []byte) models.Origin {
 	return o
 }
 
-// TestPrivateSums: the server's noise is drawn once for a set of uploads, however often that is pooled, and anew for another set.
+// TestPrivateSums: the server's noise is drawn once for a set of uploads, however often that is
+// pooled, and anew for another set.
 func TestPrivateSums(t *testing.T) {
 	dir := t.TempDir()
 	graph := filepath.Join(dir, "client.onnx")
@@ -215,17 +233,19 @@ func TestPrivateSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Trusted}
+	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
+		Noise: privacy.Trusted}
 	data, err := os.ReadFile(graph)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b, Options: pool.Options{Samples: 10}}, GraphData: data, Client: f},
-		nil)
+	p, err := newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b,
+		Options: pool.Options{Samples: 10}}, GraphData: data, Client: f}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := store.Open(t.Context(), store.Name(7, f.Digest), store.Options{Dir: filepath.Join(dir, "state")})
+	st, err := store.Open(t.Context(), store.Name(7, f.Digest),
+		store.Options{Dir: filepath.Join(dir, "state")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,8 +254,9 @@ func TestPrivateSums(t *testing.T) {
 		t.Helper()
 		var releases []pool.Release
 		for _, d := range digests {
-			releases = append(releases, pool.Release{Digest: d, Release: &federate.Release{Round: 7, Client: d, Model: f.Digest, Budget: b,
-				Sums: privacy.NewRelease(f.C, f.K)}})
+			releases = append(releases,
+				pool.Release{Digest: d, Release: &federate.Release{Round: 7, Client: d, Model: f.Digest, Budget: b,
+					Sums: privacy.NewRelease(f.C, f.K)}})
 		}
 		r, err := pool.NewPrivate(releases, m, f, p.options)
 		if err != nil {
@@ -256,6 +277,7 @@ func TestPrivateSums(t *testing.T) {
 		}
 	}
 	if !same || equal > len(first)/10 {
-		t.Errorf("pooled again %v and %v; another set has %d of %d numbers in common", first, again, equal, len(first))
+		t.Errorf("pooled again %v and %v; another set has %d of %d numbers in common", first, again,
+			equal, len(first))
 	}
 }

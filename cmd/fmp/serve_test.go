@@ -146,16 +146,19 @@ func (f *federation) start(args ...string) {
 		f.t.Fatal(err)
 	}
 	defer log.Close()
-	f.server = exec.Command(filepath.Join(f.bin, "fmp"), append([]string{"serve", "--round", f.path("round.yaml"), "--listen", f.address,
-		"--engine.name", "pure"}, args...)...)
+	f.server = exec.Command(filepath.Join(f.bin, "fmp"),
+		append([]string{"serve", "--round", f.path("round.yaml"), "--listen", f.address, "--engine.name",
+			"pure"}, args...)...)
 	f.server.Stdout, f.server.Stderr = log, log
 	if err := f.server.Start(); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// loopbackClient does not check the server's certificate; fmp-edge, which is what the tests are of, does.
-var loopbackClient = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+// loopbackClient does not check the server's certificate; fmp-edge, which is what the tests are of,
+// does.
+var loopbackClient = &http.Client{
+	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 // until waits until a path is answered with a status, and returns the reply and how long it took.
 func (f *federation) until(path string, want int) ([]byte, time.Duration) {
@@ -191,9 +194,10 @@ func (f *federation) join(address, name string, args ...string) (int, string) {
 }
 
 func (f *federation) joined(address, name string, out *listener, args []string) (int, string) {
-	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"), append([]string{"join", f.scheme + "://" + address, "--key",
-		filepath.Join(f.dir, "keys", name+".key"), "--cache", f.path("cache"), "--threads", "1",
-		filepath.Join(f.dir, "images", name)}, args...)...)
+	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"),
+		append([]string{"join", f.scheme + "://" + address, "--key",
+			filepath.Join(f.dir, "keys", name+".key"), "--cache", f.path("cache"), "--threads", "1",
+			filepath.Join(f.dir, "images", name)}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 		return -1, err.Error()
@@ -201,8 +205,10 @@ func (f *federation) joined(address, name string, out *listener, args []string) 
 	return cmd.ProcessState.ExitCode(), out.text.String()
 }
 
-// joining starts a client, and tells when it has said some words (or ended), and how it ended: exit code and output.
-func (f *federation) joining(words, name string, args ...string) (said chan struct{}, ended chan string) {
+// joining starts a client, and tells when it has said some words (or ended), and how it ended: exit
+// code and output.
+func (f *federation) joining(words, name string,
+	args ...string) (said chan struct{}, ended chan string) {
 	out := &listener{words: words, said: make(chan struct{})}
 	ended = make(chan string, 1)
 	go func() {
@@ -259,7 +265,8 @@ func (f *federation) receipts(st service.Status) {
 	for _, m := range st.Members {
 		var r wire.Receipt
 		data, err := os.ReadFile(f.path("keys/" + m.Client + ".7.receipt.json"))
-		if err != nil || json.Unmarshal(data, &r) != nil || r.Upload != m.Upload || !r.Time.Equal(m.Time) || r.Verify(st.ServerKey) != nil {
+		if err != nil || json.Unmarshal(data, &r) != nil || r.Upload != m.Upload ||
+			!r.Time.Equal(m.Time) || r.Verify(st.ServerKey) != nil {
 			f.t.Errorf("%s: receipt %+v, %v; the server has %s of %s", m.Client, r, err, m.Upload, m.Time)
 		}
 	}
@@ -268,7 +275,8 @@ func (f *federation) receipts(st service.Status) {
 // published waits for a version of the classifier.
 func (f *federation) published(n int) []byte {
 	f.t.Helper()
-	for range 1200 { // a worker that was killed is silent for eight seconds before its job goes to another
+	// a worker that was killed is silent for eight seconds before its job goes to another
+	for range 1200 {
 		if code, data := f.get(fmt.Sprintf("%s/classifier.onnx?version=%d", wire.RoundPath(7), n)); code == 200 {
 			return data
 		}
@@ -324,18 +332,23 @@ func newCutter(t *testing.T, to string, share float64) *cutter {
 	return c
 }
 
-// TestServe: from keys to predictions with the programs as users have them: a client that comes before the server waits for
-// it; the classifier is that of fmp pool of the same uploads; images and the inference protocol get its predictions; after the
-// deadline a client ends with its own exit code.
+// TestServe: from keys to predictions with the programs as users have them: a client that comes
+// before the server waits for it; the classifier is that of fmp pool of the same uploads; images
+// and the inference protocol get its predictions; after the deadline a client ends with its own
+// exit code.
 func TestServe(t *testing.T) {
-	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\ncalibrate: 2\nlabelled: images/c002\n")
-	waits, early := f.joining("again in", "c000", "--json", "--calibrate", "2", "--secret", f.path("secret"))
+	f := newFederation(t, 3,
+		"deadline: 2100-01-01T00:00:00Z\nquorum: 2\ncalibrate: 2\nlabelled: images/c002\n")
+	waits, early := f.joining("again in", "c000", "--json", "--calibrate", "2", "--secret",
+		f.path("secret"))
 	<-waits
 	f.serve()
-	if out := <-early; !strings.Contains(out, "again in") || !strings.Contains(out, `"receipt_file"`) || !strings.HasPrefix(out, "0 ") {
+	if out := <-early; !strings.Contains(out, "again in") ||
+		!strings.Contains(out, `"receipt_file"`) || !strings.HasPrefix(out, "0 ") {
 		t.Errorf("a client that came early: %s", out)
 	}
-	if code, out := f.join(f.address, "c001"); code != 0 || !strings.Contains(out, "asks for 2 calibration points") {
+	if code, out := f.join(f.address, "c001"); code != 0 ||
+		!strings.Contains(out, "asks for 2 calibration points") {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	kept := f.path("keys/c001.7.receipt.json")
@@ -345,8 +358,10 @@ func TestServe(t *testing.T) {
 	if is, e := os.ReadFile(again); err != nil || e != nil || !bytes.Equal(was, is) {
 		t.Errorf("the receipt fetched again is\n%s%v\nand was\n%s%v", is, e, was, err)
 	}
-	f.fmp("receipts", "verify", again, "--server-key", f.status().ServerKey, "--upload", f.path("keys/c001.7.upload"))
-	if u := decoded(t, f.path("keys/c000.7.upload")); u.Calibration == nil || u.Calibration.N != 2 || u.N != 8 {
+	f.fmp("receipts", "verify", again, "--server-key", f.status().ServerKey, "--upload",
+		f.path("keys/c001.7.upload"))
+	if u := decoded(t, f.path("keys/c000.7.upload")); u.Calibration == nil ||
+		u.Calibration.N != 2 || u.N != 8 {
 		t.Errorf("n = %d and calibration points %+v; 2 of 10 images are granted", u.N, u.Calibration)
 	}
 	if u := decoded(t, f.path("keys/c001.7.upload")); u.Calibration != nil || u.N != 10 {
@@ -358,15 +373,17 @@ func TestServe(t *testing.T) {
 		Labelled int
 		Accuracy float64
 	}
-	if v := f.status().Versions; len(v) != 1 || json.Unmarshal(v[0].Summary, &on) != nil || on.Labelled != 10 || on.Accuracy < 0.5 {
+	if v := f.status().Versions; len(v) != 1 || json.Unmarshal(v[0].Summary, &on) != nil ||
+		on.Labelled != 10 || on.Accuracy < 0.5 {
 		t.Errorf("on the server's own images: %+v of %+v", on, v)
 	}
 	pooled := f.path("pooled.onnx")
-	said := f.fmp("pool", f.path("keys/c000.7.upload"), f.path("keys/c001.7.upload"), "--client-graph", f.path("client.onnx"), "-o", pooled,
-		"--engine.name", "pure")
+	said := f.fmp("pool", f.path("keys/c000.7.upload"), f.path("keys/c001.7.upload"), "--client-graph",
+		f.path("client.onnx"), "-o", pooled, "--engine.name", "pure")
 	f.sameImages(said, pooled)
 	predict := func(model string) string {
-		_, predictions, _ := strings.Cut(f.fmp("predict", model, f.path("images/c002"), "--json", "--engine.name", "pure"), `"predictions"`)
+		_, predictions, _ := strings.Cut(f.fmp("predict", model, f.path("images/c002"), "--json",
+			"--engine.name", "pure"), `"predictions"`)
 		return predictions
 	}
 	if a, b := predict(f.path("served.onnx")), predict(pooled); a != b {
@@ -402,8 +419,11 @@ func TestServe(t *testing.T) {
 	for _, v := range im.(*image.Gray).Pix {
 		pixels = append(pixels, int(v))
 	}
-	text, err := json.Marshal(map[string]any{"id": "x", "inputs": []any{map[string]any{"name": "images", "datatype": "UINT8",
-		"shape": []int{1, 28, 28, 1}, "data": pixels}}, "outputs": []any{map[string]string{"name": "probabilities"}}})
+	text, err := json.Marshal(
+		map[string]any{"id": "x",
+			"inputs": []any{map[string]any{"name": "images", "datatype": "UINT8",
+				"shape": []int{1, 28, 28, 1}, "data": pixels}},
+			"outputs": []any{map[string]string{"name": "probabilities"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,13 +436,15 @@ func TestServe(t *testing.T) {
 		}
 	}
 	code, data = post("/v2/models/classifier/infer", "application/json", text)
-	if err := json.Unmarshal(data, &inferred); err != nil || code != 200 || inferred.ID != "x" || len(inferred.Outputs) != 1 ||
+	if err := json.Unmarshal(data, &inferred); err != nil || code != 200 || inferred.ID != "x" ||
+		len(inferred.Outputs) != 1 ||
 		!slices.Equal(inferred.Outputs[0].Data, got.Predictions[0].Probabilities) {
 		t.Errorf("inference protocol: %d %s; want %v", code, data, got.Predictions[0].Probabilities)
 	}
 	row := make([]float32, 64)
 	text, _ = json.Marshal(map[string]any{"features": [][]float32{row}})
-	if code, data := post("/v1/predict", "application/json", text); code != 200 && !strings.Contains(string(data), "want dx") {
+	if code, data := post("/v1/predict", "application/json", text); code != 200 &&
+		!strings.Contains(string(data), "want dx") {
 		t.Errorf("features: %d %s", code, data)
 	}
 	for name, c := range map[string]struct{ path, kind, body, want string }{
@@ -435,12 +457,14 @@ func TestServe(t *testing.T) {
 		"infer data": {"/v2/models/classifier/infer", "application/json",
 			`{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,28,28,1],"data":[256]}]}`, "256"},
 	} {
-		if code, data := post(c.path, c.kind, []byte(c.body)); code != 400 || !strings.Contains(string(data), c.want) {
+		if code, data := post(c.path, c.kind, []byte(c.body)); code != 400 ||
+			!strings.Contains(string(data), c.want) {
 			t.Errorf("%s: %d %s", name, code, data)
 		}
 	}
 	f.kill()
-	f.write("round.yaml", []byte("round: 7\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: 2020-01-01T00:00:00Z\nquorum: 2\n"))
+	f.write("round.yaml", []byte("round: 7\nclient_graph: client.onnx\nroster: "+
+		"roster.txt\ndeadline: 2020-01-01T00:00:00Z\nquorum: 2\n"))
 	f.serve()
 	if code, out := f.join(f.address, "c002"); code != 4 || !strings.Contains(out, "closed") {
 		t.Errorf("after the deadline: exit code %d: %s", code, out)
@@ -453,7 +477,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// sameImages checks that ten images are ten wherever a number of them is told, two of them calibration points.
+// sameImages checks that ten images are ten wherever a number of them is told, two of them
+// calibration points.
 func (f *federation) sameImages(pooled, classifier string) {
 	f.t.Helper()
 	for _, want := range []string{" points for n = 20, 2 of them calibration points\n",
@@ -471,14 +496,15 @@ func (f *federation) sameImages(pooled, classifier string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if o, err := models.ReadOrigin(manifest); err != nil || len(o.Clients) != 2 || o.Clients[0].N != 10 || o.Clients[1].N != 10 {
+	if o, err := models.ReadOrigin(manifest); err != nil || len(o.Clients) != 2 ||
+		o.Clients[0].N != 10 || o.Clients[1].N != 10 {
 		f.t.Errorf("the provenance is of %+v, %v", o.Clients, err)
 	}
 }
 
-// TestChaos: clients as processes, a fifth of their connections cut, the server killed twice, one of two workers killed once: every
-// upload is in once, every client holds the receipt that the server would give it, and the classifier is byte for byte that of a round in
-// peace.
+// TestChaos: clients as processes, a fifth of their connections cut, the server killed twice, one
+// of two workers killed once: every upload is in once, every client holds the receipt that the
+// server would give it, and the classifier is byte for byte that of a round in peace.
 // -chaos.clients 100 is the large one.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
@@ -532,13 +558,14 @@ func TestChaos(t *testing.T) {
 	l.Close()
 	f.secret("nats.token", []byte("a token of the test's own\n"))
 	war := func() {
-		f.serve("--state", f.path("war"), "--workers", "--nats-listen", queue, "--nats-token-file", f.path("nats.token"))
+		f.serve("--state", f.path("war"), "--workers", "--nats-listen", queue, "--nats-token-file",
+			f.path("nats.token"))
 	}
 	war()
 	var workers []*exec.Cmd
 	for range 2 {
-		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue, "--nats-token-file", f.path("nats.token"),
-			"--engine.name", "pure")
+		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue,
+			"--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
 		log, err := os.OpenFile(f.path("server.log"), os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			t.Fatal(err)
@@ -569,14 +596,16 @@ func TestChaos(t *testing.T) {
 	}
 	st := f.status()
 	if st.In != n || len(st.Refused) != 0 || len(st.Missing) != 0 || len(st.Versions) != 1 {
-		t.Errorf("%d in, %v refused, %v missing, %d versions", st.In, st.Refused, st.Missing, len(st.Versions))
+		t.Errorf("%d in, %v refused, %v missing, %d versions", st.In, st.Refused, st.Missing,
+			len(st.Versions))
 	}
 	f.receipts(st)
-	t.Logf("%d clients, %d connections cut, the server killed twice, a worker once: %v", n, c.cuts, time.Since(start))
+	t.Logf("%d clients, %d connections cut, the server killed twice, a worker once: %v", n, c.cuts,
+		time.Since(start))
 }
 
-// TestWorkerFailover: of a worker that is killed (-9) while it does a job another one does the same job, and the classifier is byte for
-// byte that of the server alone.
+// TestWorkerFailover: of a worker that is killed (-9) while it does a job another one does the same
+// job, and the classifier is byte for byte that of the server alone.
 func TestWorkerFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs workers as processes, one of which is silent for eight seconds")
@@ -602,7 +631,8 @@ func TestWorkerFailover(t *testing.T) {
 	queue := l.Addr().String()
 	l.Close()
 	f.secret("nats.token", []byte("a token of the test's own\n"))
-	f.serve("--state", f.path("shared"), "--workers", "--nats-listen", queue, "--nats-token-file", f.path("nats.token"))
+	f.serve("--state", f.path("shared"), "--workers", "--nats-listen", queue, "--nats-token-file",
+		f.path("nats.token"))
 	// log reads what a worker has logged until it has said so, and returns the job that it says it of.
 	log := func(name, what string) string {
 		t.Helper()
@@ -618,8 +648,8 @@ func TestWorkerFailover(t *testing.T) {
 	}
 	work := func(name string) *exec.Cmd {
 		t.Helper()
-		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue, "--nats-token-file", f.path("nats.token"),
-			"--engine.name", "pure")
+		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue,
+			"--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
 		file, err := os.Create(f.path(name))
 		if err != nil {
 			t.Fatal(err)
@@ -668,11 +698,13 @@ func decoded(t *testing.T, path string) *federate.Upload {
 	return u
 }
 
-// TestReached: the address that is printed has the host of --listen, which the certificate covers, and the port that was taken.
+// TestReached: the address that is printed has the host of --listen, which the certificate covers,
+// and the port that was taken.
 func TestReached(t *testing.T) {
 	t.Parallel()
 	taken := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4321}
-	for address, want := range map[string]string{"localhost:0": "localhost:4321", ":0": "127.0.0.1:4321", "[::1]:0": "[::1]:4321"} {
+	for address, want := range map[string]string{"localhost:0": "localhost:4321",
+		":0": "127.0.0.1:4321", "[::1]:0": "[::1]:4321"} {
 		if got := reached(address, taken); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
 		}

@@ -52,7 +52,8 @@ type setting struct {
 }
 
 // resolver resolves a struct of settings from, weakest first: the defaults it holds, a file, FMP_*
-// environment variables, flags. An unknown key anywhere is an error that names the nearest known one.
+// environment variables, flags. An unknown key anywhere is an error that names the nearest known
+// one.
 type resolver struct {
 	target  any
 	cmd     *cobra.Command
@@ -64,13 +65,17 @@ type resolver struct {
 	list    []setting
 }
 
-// bindSettings gives cmd a flag for every setting of the struct that target points to, which holds the defaults, short names for some of
-// them, --config and --set. Call resolve when the command runs.
+// bindSettings gives cmd a flag for every setting of the struct that target points to, which holds
+// the defaults, short names for some of them, --config and --set. Call resolve when the command
+// runs.
 //
-// reads are the keys, and the groups with a dot behind them ("engine."), that the command reads, where it does not
-// read them all. The others have no flag; file and environment, which commands share, may hold them.
-func bindSettings(cmd *cobra.Command, target any, aliases map[string]string, reads ...string) *resolver {
-	s := &resolver{target: target, cmd: cmd, reads: reads, aliases: aliases, fields: option.List(target)}
+// reads are the keys, and the groups with a dot behind them ("engine."), that the command reads,
+// where it does not read them all. The others have no flag; file and environment, which commands
+// share, may hold them.
+func bindSettings(cmd *cobra.Command, target any, aliases map[string]string,
+	reads ...string) *resolver {
+	s := &resolver{target: target, cmd: cmd, reads: reads, aliases: aliases,
+		fields: option.List(target)}
 	s.aliases = map[string]string{}
 	maps.Copy(s.aliases, aliases)
 	for _, f := range s.fields {
@@ -114,8 +119,8 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string, rea
 		_ = cmd.RegisterFlagCompletionFunc(f.Key, completeSetting(f))
 	}
 	flags.StringVar(&s.file, "config", "",
-		"settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+strings.Join(assets.ConfigNames(),
-			", ")+"; also $FMP_CONFIG")
+		"settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+
+			strings.Join(assets.ConfigNames(), ", ")+"; also $FMP_CONFIG")
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
 	_ = cmd.RegisterFlagCompletionFunc("config", completeConfig)
 	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(slices.Clone(s.fields),
@@ -192,7 +197,11 @@ func (s *resolver) isRead(key string) bool {
 
 // given reports whether a resolved setting was given by somebody.
 func (s *resolver) given(key string) bool {
-	return slices.ContainsFunc(s.list, func(x setting) bool { return x.Key == key && x.Source != "default" && x.Source != sourceDataset })
+	return slices.ContainsFunc(s.list,
+		func(x setting) bool {
+			return x.Key == key && x.Source != "default" &&
+				x.Source != sourceDataset
+		})
 }
 
 // unknown words the complaint about a key.
@@ -204,11 +213,13 @@ func (s *resolver) unknown(key, where string) error {
 			under = append(under, k)
 		}
 		if strings.HasPrefix(key, k+".") {
-			return fmt.Errorf("unknown setting %q in %s: %s is a single value; did you mean %q?", key, where, k, k)
+			return fmt.Errorf("unknown setting %q in %s: %s is a single value; did you mean %q?",
+				key, where, k, k)
 		}
 	}
 	if len(under) > 0 {
-		return fmt.Errorf("setting %q in %s is a group; its keys are %s", key, where, strings.Join(under, ", "))
+		return fmt.Errorf("setting %q in %s is a group; its keys are %s", key, where,
+			strings.Join(under, ", "))
 	}
 	if near := suggest.Nearest(key, s.keys()); near != "" {
 		return fmt.Errorf("unknown setting %q in %s; did you mean %q?", key, where, near)
@@ -223,8 +234,8 @@ func (s *resolver) unknown(key, where string) error {
 	return fmt.Errorf("unknown setting %q in %s; `fmp config` lists them all", key, where)
 }
 
-// resolve reads every source, decodes and validates the settings into the target. Its errors are the
-// user's (exit code 2).
+// resolve reads every source, decodes and validates the settings into the target. Its errors are
+// the user's (exit code 2).
 func (s *resolver) resolve() error {
 	if s.file == "" {
 		s.file = os.Getenv("FMP_CONFIG")
@@ -239,9 +250,11 @@ func (s *resolver) resolve() error {
 	return usageError(s.merge(file))
 }
 
-// merge puts the values of a settings file, nil for none, of the environment and of the flags over the defaults.
+// merge puts the values of a settings file, nil for none, of the environment and of the flags over
+// the defaults.
 //
-// viper reads the file. It merges too, but names neither the source of a value nor an unknown key, and decodes 1.5 to the integer 1.
+// viper reads the file. It merges too, but names neither the source of a value nor an unknown key,
+// and decodes 1.5 to the integer 1.
 func (s *resolver) merge(file *viper.Viper) error {
 	g := &givenValues{resolver: s, source: map[string]string{}, raw: map[string]any{}}
 	if file != nil {
@@ -274,7 +287,9 @@ type givenValues struct {
 	errs   []error
 }
 
-func (g *givenValues) give(key, source string, value any) { g.source[key], g.raw[key] = source, value }
+func (g *givenValues) give(key, source string, value any) {
+	g.source[key], g.raw[key] = source, value
+}
 
 func (g *givenValues) refuse(err error) { g.errs = append(g.errs, err) }
 
@@ -286,7 +301,8 @@ func (g *givenValues) readFile(file *viper.Viper) {
 		case !g.known(key):
 			g.refuse(g.unknown(key, where))
 		case val == nil:
-			g.refuse(fmt.Errorf("setting %s in %s has no value; give one, or leave the key out for the default", key, where))
+			g.refuse(fmt.Errorf("setting %s in %s has no value; give one, or leave the key out for "+
+				"the default", key, where))
 		default:
 			g.give(key, where, val)
 		}
@@ -337,7 +353,8 @@ func (g *givenValues) readFlags() {
 		case !g.known(key):
 			g.refuse(g.unknown(key, "--set"))
 		case !g.isRead(key):
-			g.refuse(fmt.Errorf("--set %s: %s does not read this setting; --help lists those that it reads", key, g.cmd.CommandPath()))
+			g.refuse(fmt.Errorf("--set %s: %s does not read this setting; --help lists those that it reads",
+				key, g.cmd.CommandPath()))
 		case flagged[key]:
 			g.refuse(fmt.Errorf("setting %s is given by two flags; give it once", key))
 		default:
@@ -357,7 +374,8 @@ func (g *givenValues) decode() {
 				continue
 			}
 		}
-		g.list = append(g.list, setting{f.Key, f.Value.Interface(), cmp.Or(g.source[f.Key], "default"), f.Allowed(), f.Doc})
+		g.list = append(g.list, setting{f.Key, f.Value.Interface(), cmp.Or(g.source[f.Key], "default"),
+			f.Allowed(), f.Doc})
 	}
 }
 
@@ -376,8 +394,8 @@ func (s *resolver) suit() {
 	}
 }
 
-// readConfigFile reads a settings file by its extension, or, where path is a bare name, the settings of
-// that name that come with the program.
+// readConfigFile reads a settings file by its extension, or, where path is a bare name, the
+// settings of that name that come with the program.
 func readConfigFile(path string) (*viper.Viper, error) {
 	if !strings.ContainsAny(path, `./\`) {
 		text, err := assets.Config(path)
@@ -396,7 +414,9 @@ func readConfigFile(path string) (*viper.Viper, error) {
 		return v, nil
 	}
 	if ext := strings.ToLower(filepath.Ext(path)); !slices.Contains([]string{".yaml", ".yml", ".json", ".toml"}, ext) {
-		return nil, fmt.Errorf("settings file %s: the extension %q is not known; allowed are .yaml, .yml, .json, .toml", path, ext)
+		return nil,
+			fmt.Errorf("settings file %s: the extension %q is not known; allowed are .yaml, .yml, "+
+				".json, .toml", path, ext)
 	}
 	data, err := regularfile.ReadFile(path, maxConfigBytes)
 	if err != nil {
@@ -417,7 +437,8 @@ func parseConfig(path string, data []byte) (*viper.Viper, error) {
 		err = v.ReadConfig(bytes.NewReader(data))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("settings file %s: %s", path, strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
+		return nil, fmt.Errorf("settings file %s: %s", path,
+			strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	}
 	return v, nil
 }
@@ -426,8 +447,8 @@ var underscores = strings.NewReplacer(".", "_", "-", "_")
 
 func envName(key string) string { return envPrefix + strings.ToUpper(underscores.Replace(key)) }
 
-// decodeSetting puts val, as a file, the environment or a flag gave it, into a field. Nothing is rounded or
-// guessed: 1.5 is no integer, and true is no number.
+// decodeSetting puts val, as a file, the environment or a flag gave it, into a field. Nothing is
+// rounded or guessed: 1.5 is no integer, and true is no number.
 func decodeSetting(val any, field reflect.Value) error {
 	out := reflect.New(field.Type())
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
@@ -438,11 +459,11 @@ func decodeSetting(val any, field reflect.Value) error {
 		return err
 	}
 	if err := d.Decode(val); err != nil {
-		want := map[string]string{"list": "a list, such as 0.1,0.5", "number": "a number", "bool": "true or false", "text": "a text",
-			"int": "a whole number"}[kindName(field.Type())]
+		want := map[string]string{"list": "a list, such as 0.1,0.5", "number": "a number",
+			"bool": "true or false", "text": "a text", "int": "a whole number"}[kindName(field.Type())]
 		if field.Type().Kind() == reflect.Slice {
-			want = "a list of " + map[string]string{"number": "numbers", "int": "whole numbers", "text": "texts",
-				"bool": "true or false"}[kindName(field.Type().Elem())]
+			want = "a list of " + map[string]string{"number": "numbers", "int": "whole numbers",
+				"text": "texts", "bool": "true or false"}[kindName(field.Type().Elem())]
 		}
 		return fmt.Errorf("is %s; want %s", clip(showValue(val)), want)
 	}
@@ -491,14 +512,16 @@ func numberHook(from, to reflect.Type, data any) (any, error) {
 		switch {
 		case isText:
 			return strconv.ParseInt(text, 10, 64)
-		case from.Kind() == reflect.Float64 && reflect.ValueOf(data).Float() != float64(int64(reflect.ValueOf(data).Float())):
+		case from.Kind() == reflect.Float64 &&
+			reflect.ValueOf(data).Float() != float64(int64(reflect.ValueOf(data).Float())):
 			return nil, errors.New("not a whole number")
 		}
 	case reflect.Uint, reflect.Uint64:
 		switch {
 		case isText:
 			return strconv.ParseUint(text, 10, 64)
-		case from.Kind() == reflect.Float64 && reflect.ValueOf(data).Float() != float64(uint64(reflect.ValueOf(data).Float())):
+		case from.Kind() == reflect.Float64 &&
+			reflect.ValueOf(data).Float() != float64(uint64(reflect.ValueOf(data).Float())):
 			return nil, errors.New("not a whole number")
 		}
 	case reflect.Float64:

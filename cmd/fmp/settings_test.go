@@ -46,7 +46,8 @@ func resolved(t *testing.T, args ...string) map[string]setting {
 }
 
 func TestSettingsPrecedence(t *testing.T) {
-	file := writeFile(t, "my.yaml", "erm: {l2: 1}\nseeds: 7\nfederation:\n  alpha: [0.5, 2]\n  clients: 3\n")
+	file := writeFile(t, "my.yaml",
+		"erm: {l2: 1}\nseeds: 7\nfederation:\n  alpha: [0.5, 2]\n  clients: 3\n")
 	t.Setenv("FMP_SEEDS", "8")
 	t.Setenv("FMP_FEDERATION_CLIENTS", "4")
 	m := resolved(t, "--config", file, "--clients", "5", "--set", "posterior.samples=9")
@@ -75,7 +76,8 @@ func TestSettingsErrors(t *testing.T) {
 		missing         bool
 	}{
 		{name: "unknown key in the file", file: "erm: {l1: 3}", want: `unknown setting "erm.l1"`},
-		{name: "misspelt key in the file", file: "fedaration: {clients: 3}", want: `did you mean "federation.clients"?`},
+		{name: "misspelt key in the file", file: "fedaration: {clients: 3}",
+			want: `did you mean "federation.clients"?`},
 		{name: "group as a value", file: "erm: 3", want: "its keys are erm.l2, erm.tolerance"},
 		{name: "value as a group", file: "seed: {a: 3}", want: `did you mean "seed"?`},
 		{name: "key without its group", file: "alpha: 3", want: `did you mean "federation.alpha"?`},
@@ -83,19 +85,24 @@ func TestSettingsErrors(t *testing.T) {
 		{name: "fraction for a whole number", file: "seeds: 1.5", want: "is 1.5; want a whole number"},
 		{name: "truth for a number", file: "erm: {l2: true}", want: "is true; want a number"},
 		{name: "text for a number", file: "erm: {l2: much}", want: "is much; want a number"},
-		{name: "list of texts for numbers", file: "federation: {alpha: [a]}", want: "want a list of numbers"},
+		{name: "list of texts for numbers", file: "federation: {alpha: [a]}",
+			want: "want a list of numbers"},
 		{name: "negative for unsigned", file: "seed: -1", want: "setting seed"},
-		{name: "long list", file: "federation.alpha: [" + strings.Repeat("1,", 1000) + "1]", want: "list of 1001 values; allowed are 256"},
+		{name: "long list", file: "federation.alpha: [" + strings.Repeat("1,", 1000) + "1]",
+			want: "list of 1001 values; allowed are 256"},
 		{name: "large file", file: strings.Repeat("# comment\n", 10000), want: "at most 65536 bytes"},
 		{name: "deep file", file: strings.Repeat("[", 20000), want: "max depth"},
 		{name: "not YAML", file: "erm: [", want: "settings file"},
 		{name: "out of range", file: "seeds: 0", want: "setting seeds is 0; allowed is 1 to 1000"},
 		{name: "unknown variable", env: "FMP_ERM_LL2", want: "did you mean FMP_ERM_L2?"},
 		{name: "unknown flag", args: []string{"--erm.l3", "1"}, want: "did you mean --erm.l2?"},
-		{name: "mistyped short flag", args: []string{"--extracter", "x.onnx"}, want: "did you mean --extractor?"},
-		{name: "unknown key of --set", args: []string{"--set", "erm.lambda=1"}, want: `unknown setting "erm.lambda"`},
+		{name: "mistyped short flag", args: []string{"--extracter", "x.onnx"},
+			want: "did you mean --extractor?"},
+		{name: "unknown key of --set", args: []string{"--set", "erm.lambda=1"},
+			want: `unknown setting "erm.lambda"`},
 		{name: "--set without a value", args: []string{"--set", "erm.l2"}, want: "want KEY=VALUE"},
-		{name: "given twice", args: []string{"--set", "erm.l2=1", "--l2", "2"}, want: "given by two flags"},
+		{name: "given twice", args: []string{"--set", "erm.l2=1", "--l2", "2"},
+			want: "given by two flags"},
 		{name: "no such file", args: []string{"--config", "gone.yaml"}, want: "gone.yaml", missing: true},
 		{name: "unknown kind of file", args: []string{"--config", "x.ini"}, want: "allowed are .yaml"},
 		{name: "no such name", args: []string{"--config", "dmeo"}, want: `did you mean "demo"?`},
@@ -120,7 +127,8 @@ func TestSettingsErrors(t *testing.T) {
 			if c.missing {
 				exit = exitMissing
 			}
-			if code != exit || out != "" || !strings.HasPrefix(errs, "fmp: ") || !strings.Contains(errs, c.want) {
+			if code != exit || out != "" || !strings.HasPrefix(errs, "fmp: ") ||
+				!strings.Contains(errs, c.want) {
 				t.Errorf("exit code %d, said %q; want %d and %q", code, errs, exit, c.want)
 			}
 		})
@@ -129,7 +137,8 @@ func TestSettingsErrors(t *testing.T) {
 
 // What `fmp config` prints is a settings file that gives the same settings again.
 func TestConfigRoundTrip(t *testing.T) {
-	args := []string{"config", "--dataset", "cifar10", "--alpha", "0.1,5", "--extractor", "a b: #c.onnx", "--methods", "FMP,MP"}
+	args := []string{"config", "--dataset", "cifar10", "--alpha", "0.1,5", "--extractor",
+		"a b: #c.onnx", "--methods", "FMP,MP"}
 	code, out, errs := runFMP(t, args...)
 	if code != exitOK {
 		t.Fatal(errs)
@@ -148,19 +157,23 @@ func TestSettingsPage(t *testing.T) {
 	if code != exitOK {
 		t.Fatal(errs)
 	}
-	if want := "| `erm.l2` | by data set | 0 or 1e-06 to 1000000 | `FMP_ERM_L2` | `--l2` |"; !strings.Contains(out, want) {
+	if want :=
+		"| `erm.l2` | by data set | 0 or 1e-06 to 1000000 | `FMP_ERM_L2` | `--l2` |"; !strings.Contains(
+		out, want) {
 		t.Errorf("no line %q in:\n%s", want, out)
 	}
 }
 
 func TestSettingsOfEveryFormat(t *testing.T) {
 	for name, content := range map[string]string{
-		"a.json": `{"erm": {"l2": 2}, "federation": {"alpha": [1]}}`, "a.toml": "[erm]\nl2 = 2\n[federation]\nalpha = [1.0]\n",
-		"a.yml": "erm.l2: 2\nfederation.alpha: 1\n",
+		"a.json": `{"erm": {"l2": 2}, "federation": {"alpha": [1]}}`,
+		"a.toml": "[erm]\nl2 = 2\n[federation]\nalpha = [1.0]\n",
+		"a.yml":  "erm.l2: 2\nfederation.alpha: 1\n",
 	} {
 		m := resolved(t, "--config", writeFile(t, name, content))
 		if m["erm.l2"].Value != 2.0 || !cmp.Equal(m["federation.alpha"].Value, []any{1.0}) {
-			t.Errorf("%s: erm.l2 is %v, federation.alpha %v", name, m["erm.l2"].Value, m["federation.alpha"].Value)
+			t.Errorf("%s: erm.l2 is %v, federation.alpha %v", name, m["erm.l2"].Value,
+				m["federation.alpha"].Value)
 		}
 	}
 }
@@ -198,8 +211,8 @@ func TestShippedSettings(t *testing.T) {
 	}
 }
 
-// FuzzSettingsFile: what passes is valid, and a file takes at most 2,000 bytes of memory for each of its bytes and for each
-// node that one may hold.
+// FuzzSettingsFile: what passes is valid, and a file takes at most 2,000 bytes of memory for each
+// of its bytes and for each node that one may hold.
 func FuzzSettingsFile(f *testing.F) {
 	f.Add("erm: {l2: 1}\n")
 	f.Add("federation.alpha: [0.1, .inf, .nan]\n")
@@ -207,7 +220,8 @@ func FuzzSettingsFile(f *testing.F) {
 	f.Add("seed: 99999999999999999999\nseeds: !!binary x\n")
 	defaults := experiment.Default()
 	var cfg experiment.Config
-	s := bindSettings(&cobra.Command{}, &cfg, runAliases) // once: cobra keeps every flag's completion for good
+	// once: cobra keeps every flag's completion for good
+	s := bindSettings(&cobra.Command{}, &cfg, runAliases)
 	f.Fuzz(func(t *testing.T, content string) {
 		if len(content) > 1<<11 { // FuzzCheck has those; here they take the fuzzer's time
 			t.Skip()

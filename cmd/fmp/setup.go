@@ -16,8 +16,8 @@ func newSetupCommand() *cobra.Command {
 		Short: "Fetch the ONNX Runtime library, once, and verify it",
 		Long: `Fetch the ONNX Runtime ` + ort.PinnedVersion + ` for this platform with npm into the folder for caches
 ($XDG_CACHE_HOME/fmp/onnxruntime, or the system's), check it against the digest recorded in this
-program, and put it in place. What is there already is checked and left alone. Nothing is fetched where
-ONNXRUNTIME_LIB names a library of your own, or the system has one that works.`,
+program, and put it in place. What is there already is checked and left alone. Nothing is fetched
+where ONNXRUNTIME_LIB names a library of your own, or the system has one that works.`,
 		Example: "  fmp setup",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -28,7 +28,8 @@ func TestSetupErrors(t *testing.T) {
 	})
 	t.Run("library of one's own that is not there", func(t *testing.T) {
 		t.Setenv(ort.LibraryEnv, filepath.Join(t.TempDir(), "gone.so"))
-		if code, _, errs := runFMP(t, "setup"); code != exitMissing || !strings.Contains(errs, "$"+ort.LibraryEnv) {
+		if code, _, errs := runFMP(t, "setup"); code != exitMissing ||
+			!strings.Contains(errs, "$"+ort.LibraryEnv) {
 			t.Errorf("exit code %d, said %q", code, errs)
 		}
 	})
@@ -43,7 +44,8 @@ func TestSetupLeavesAWorkingLibraryAlone(t *testing.T) {
 	t.Setenv(ort.LibraryEnv, lib)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
-	if code, _, errs := runFMP(t, "setup"); code != exitOK || !strings.Contains(errs, "nothing to fetch") {
+	if code, _, errs := runFMP(t, "setup"); code != exitOK ||
+		!strings.Contains(errs, "nothing to fetch") {
 		t.Errorf("exit code %d, said %q", code, errs)
 	}
 }

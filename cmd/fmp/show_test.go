@@ -9,7 +9,8 @@ func TestSay(t *testing.T) {
 	t.Parallel()
 	for asJSON, want := range map[bool]string{false: "a of 2%\n", true: "{\n  \"name\": \"a<b\"\n}\n"} {
 		var b strings.Builder
-		if err := say(&b, asJSON, map[string]string{"name": "a<b"}, "%s of %d%%\n", "a", 2); err != nil || b.String() != want {
+		if err := say(&b, asJSON, map[string]string{"name": "a<b"}, "%s of %d%%\n", "a", 2); err != nil ||
+			b.String() != want {
 			t.Errorf("json %v: %q, %v; want %q", asJSON, b.String(), err, want)
 		}
 	}

@@ -36,8 +36,8 @@ func (s *signed) print(w io.Writer, verb string, asJSON bool) error {
 	if len(s.Ignored) > 0 {
 		ignored = "\nleft out:  " + strings.Join(s.Ignored, ", ")
 	}
-	_, err := fmt.Fprintf(w, "%-10s %s (signed as %q)\nsignature: %s\nfiles:     %d, sha256 %s%s\n", verb+":", s.Model, s.Name, s.Signature,
-		s.Files, s.Digest, ignored)
+	_, err := fmt.Fprintf(w, "%-10s %s (signed as %q)\nsignature: %s\nfiles:     %d, sha256 %s%s\n",
+		verb+":", s.Model, s.Name, s.Signature, s.Files, s.Digest, ignored)
 	return err
 }
 
@@ -51,26 +51,31 @@ func newSignCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign MODEL",
 		Short: "Sign a model, a file or a folder, so that others can verify who made it",
-		Long: `Write a signature of a model in the format of OpenSSF Model Signing (OMS v1.0): a Sigstore bundle with the SHA-256 of
-every file, signed with an ECDSA key on P-256. Any verifier of the format reads it (model_signing verify key).
+		Long: `Write a signature of a model in the format of OpenSSF Model Signing (OMS v1.0): a Sigstore bundle
+with the SHA-256 of every file, signed with an ECDSA key on P-256. Any verifier of the format reads
+it (model_signing verify key).
 
-MODEL is one file (a client graph, a classifier) or a folder. Of a model's file the signature covers the files that hold its
-data as well, of a folder every file but Git's and those of --ignore; links are refused. fmp verify, fmp-edge compress
---signed-by and fmp-edge predict --signed-by verify it.
-Where the signature of a round's client graph is beside it, fmp serve hands it to the clients (fmp-edge join --signed-by).
+MODEL is one file (a client graph, a classifier) or a folder. Of a model's file the signature covers
+the files that hold its data as well, of a folder every file but Git's and those of --ignore; links
+are refused. fmp verify, fmp-edge compress --signed-by and fmp-edge predict --signed-by verify it.
+Where the signature of a round's client graph is beside it, fmp serve hands it to the clients
+(fmp-edge join --signed-by).
 
---new-key FILE makes a key: the private half in FILE, which its owner alone can read, the public one in FILE.pub. Give
-the public half to those who verify, over a channel that the server does not control.`,
+--new-key FILE makes a key: the private half in FILE, which its owner alone can read, the public one
+in FILE.pub. Give the public half to those who verify, over a channel that the server does not
+control.`,
 		Example: `  fmp sign --new-key signer.pem
   fmp sign client.onnx --key signer.pem
   fmp sign models/ --key signer.pem --ignore notes --output models.sig`,
 		Args: rangeArgs(0, 1, "MODEL"),
 	}
 	cmd.Flags().StringVar(&key, "key", "", "`FILE` of the private key (PEM, P-256)")
-	cmd.Flags().StringVar(&newKey, "new-key", "", "make a key: `FILE` for the private half, FILE.pub for the public one")
+	cmd.Flags().StringVar(&newKey, "new-key", "",
+		"make a key: `FILE` for the private half, FILE.pub for the public one")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` of the signature (default MODEL.sig)")
 	outputs.Files(cmd.Flags(), "new-key", "output")
-	cmd.Flags().StringSliceVar(&ignored, "ignore", nil, "`PATH` in the folder that the signature leaves out; may be given again")
+	cmd.Flags().StringSliceVar(&ignored, "ignore", nil,
+		"`PATH` in the folder that the signature leaves out; may be given again")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was signed as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -114,7 +119,8 @@ the public half to those who verify, over a channel that the server does not con
 	return cmd
 }
 
-// ignoredPaths are the files that the signature of a folder leaves out: Git's files, those given, and the signature itself.
+// ignoredPaths are the files that the signature of a folder leaves out: Git's files, those given,
+// and the signature itself.
 func ignoredPaths(model, out string, given []string) ([]string, error) {
 	st, err := os.Stat(model)
 	if err != nil {
@@ -167,14 +173,17 @@ func newVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify MODEL",
 		Short: "Verify who signed a model, and that nothing of it was changed",
-		Long: `Verify the signature of a model, a file or a folder, in the format of OpenSSF Model Signing (OMS v1.0), made with an ECDSA
-key on P-256 by fmp sign or by another program (model_signing sign key). Of a folder, and of a model with the files that hold
-its data, every file must be there, unchanged, and no other but those that the signature leaves out.
+		Long: `Verify the signature of a model, a file or a folder, in the format of OpenSSF Model Signing (OMS
+v1.0), made with an ECDSA key on P-256 by fmp sign or by another program (model_signing sign key).
+Of a folder, and of a model with the files that hold its data, every file must be there, unchanged,
+and no other but those that the signature leaves out.
 
-A signature says who made a model. It does not say when, nor that it is the newest, nor what it is good for. Signatures with
-certificates or Sigstore identities are refused. The exit code is 0 where the signature holds and 1 where it does not.
+A signature says who made a model. It does not say when, nor that it is the newest, nor what it is
+good for. Signatures with certificates or Sigstore identities are refused. The exit code is 0 where
+the signature holds and 1 where it does not.
 
-A file that the notice of its round names is superseded: it holds an upload that its client withdrew. It is not verified (exit code 1).`,
+A file that the notice of its round names is superseded: it holds an upload that its client
+withdrew. It is not verified (exit code 1).`,
 		Example: `  fmp verify client.onnx --key signer.pem.pub
   fmp verify models/ --key signer.pem.pub --signature models.sig --json
   fmp verify classifier.onnx --key signer.pem.pub --notice round.notice --server-key "$(cat server.pub)"`,

@@ -35,10 +35,12 @@ func newSimulated() (*simulated, error) {
 	return s, nil
 }
 
-// upload returns the upload of one client, of two images a class, whose names are further classes by shift than the true ones.
+// upload returns the upload of one client, of two images a class, whose names are further classes
+// by shift than the true ones.
 func (s *simulated) upload(name string, shift int) ([]byte, error) {
 	f := s.f
-	set := &point.Set{N: f.S, Dx: f.Dx, C: f.C, Z: make([]float32, f.S*f.Dx), W: make([]float32, f.S), Y: make([]int32, f.S)}
+	set := &point.Set{N: f.S, Dx: f.Dx, C: f.C, Z: make([]float32, f.S*f.Dx), W: make([]float32, f.S),
+		Y: make([]int32, f.S)}
 	r := rng.New(1, name)
 	for i := range set.Z {
 		set.Z[i] = 0.2*s.centres[i] + 0.1*float32(r.NormFloat64())
@@ -46,5 +48,6 @@ func (s *simulated) upload(name string, shift int) ([]byte, error) {
 	for c := range f.S {
 		set.W[c], set.Y[c] = 2, int32((c+shift)%f.C)
 	}
-	return (&federate.Upload{Round: benchRound, Client: name, Model: f.Digest, N: 2 * f.S, Points: set}).Encode()
+	return (&federate.Upload{Round: benchRound, Client: name, Model: f.Digest, N: 2 * f.S,
+		Points: set}).Encode()
 }

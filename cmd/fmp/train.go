@@ -31,10 +31,10 @@ func newTrainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train",
 		Short: "Train extractors, predictors and embeddings on the ONNX Runtime that everybody has",
-		Long: `Train a model: a forward graph is turned into a gradient graph of ordinary ONNX operators, so that the stock
-ONNX Runtime does the work. First an extractor, then the conjugate predictor behind it; for classes that the
-corpus lacks the open predictor, for differential privacy the private one, and, for the paper's own predictor of attention
-blocks, predictor and embedding.
+		Long: `Train a model: a forward graph is turned into a gradient graph of ordinary ONNX operators, so that
+the stock ONNX Runtime does the work. First an extractor, then the conjugate predictor behind it;
+for classes that the corpus lacks the open predictor, for differential privacy the private one, and,
+for the paper's own predictor of attention blocks, predictor and embedding.
 
 A training that was stopped resumes when the same command is given again.`,
 		Example: `  fmp train extractor --dataset mnist --dx 32 -o extractor.onnx
@@ -44,8 +44,9 @@ A training that was stopped resumes when the same command is given again.`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(), newTrainPrivateCommand(),
-		newTrainOpenCommand(), newTrainPredictorCommand(), newTrainEmbeddingCommand())
+	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(),
+		newTrainPrivateCommand(), newTrainOpenCommand(), newTrainPredictorCommand(),
+		newTrainEmbeddingCommand())
 	return cmd
 }
 
@@ -68,11 +69,12 @@ func (c *trainSettings) FillDefaults() []string { return option.FillDefaults(c, 
 
 // source is the data set of a training, behind its extractor.
 func source(d settings.Dataset, x settings.Extractor, e settings.Engine) corpus.Source {
-	return corpus.Source{Dataset: d, Extractor: x, Shipped: d.Name, Threads: cmp.Or(e.Threads, runtime.GOMAXPROCS(0))}
+	return corpus.Source{Dataset: d, Extractor: x, Shipped: d.Name,
+		Threads: cmp.Or(e.Threads, runtime.GOMAXPROCS(0))}
 }
 
-// metaSettings are the settings that all trainings behind an extractor read. Those whose tasks have a number of clients, or of points a
-// client, read federation.clients or federation.points besides.
+// metaSettings are the settings that all trainings behind an extractor read. Those whose tasks have
+// a number of clients, or of points a client, read federation.clients or federation.points besides.
 var metaSettings = []string{"seed", "dataset.", "extractor.", "engine."}
 
 // training is the start of a training: its corpus, and the description of the extractor behind it.
@@ -81,7 +83,8 @@ type training struct {
 	whole  *task.Bank // the corpus and the validation tasks' part in one
 	behind models.Manifest
 	report func(stage string, done, total int)
-	// withheld returns all training images of further classes of the data set, behind the same extractor.
+	// withheld returns all training images of further classes of the data set, behind the same
+	// extractor.
 	withheld func(classes string) (*task.Bank, error)
 }
 
@@ -92,12 +95,14 @@ type metaFlags struct {
 	asJSON bool
 }
 
-// bind adds the flags of every training, bindOptimizer those of the ones whose schedule is the caller's choice.
+// bind adds the flags of every training, bindOptimizer those of the ones whose schedule is the
+// caller's choice.
 func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int) {
 	fl := cmd.Flags()
 	kind := cmd.Name()
 	fl.StringVarP(&f.out, "model", "o", "",
-		"`FILE` to write; its log goes to FILE.jsonl, drawn in FILE.svg, checkpoints to FILE.checkpoint (default DATASET-"+kind+".onnx)")
+		"`FILE` to write; its log goes to FILE.jsonl, drawn in FILE.svg, checkpoints to "+
+			"FILE.checkpoint (default DATASET-"+kind+".onnx)")
 	outputs.Files(cmd.Flags(), "model")
 	fl.StringVar(&f.licence, "licence", "", "licence to state in the model's manifest")
 	fl.IntVar(&f.Steps, "steps", steps, "steps of training")
@@ -113,7 +118,8 @@ func (f *metaFlags) bindOptimizer(cmd *cobra.Command, rate float64) {
 	fl.Float64Var(&f.Rate, "rate", rate, "peak learning rate of AdamW")
 	fl.IntVar(&f.Warmup, "warmup", 30, "steps of rising rate; afterwards it falls along half a cosine")
 	fl.Float64Var(&f.Clip, "clip", 1, "largest norm of a gradient")
-	fl.Float64Var(&f.EMA, "ema", 0.99, "decay of the running average of the parameters that is saved; 0 saves the last ones")
+	fl.Float64Var(&f.EMA, "ema", 0.99,
+		"decay of the running average of the parameters that is saved; 0 saves the last ones")
 }
 
 // trained is the output of the train commands.
@@ -137,8 +143,10 @@ func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error
 	return m, nil
 }
 
-// run prepares data and engine, lets train make the model, and saves it with its manifest, log and plot.
-func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx context.Context, t *training) (*onnx.Model, error)) error {
+// run prepares data and engine, lets train make the model, and saves it with its manifest, log and
+// plot.
+func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings,
+	do func(ctx context.Context, t *training) (*onnx.Model, error)) error {
 	eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err
@@ -146,7 +154,8 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 	defer eng.Close()
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
-	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng, bar.report, nil)
+	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng,
+		bar.report, nil)
 	if err != nil {
 		return usageError(err)
 	}
@@ -166,9 +175,11 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 		return usageError(err)
 	}
 	c.Clients, c.Points = cfg.Federation.Clients, cfg.Federation.Points
-	c.L2, c.Fresh, c.Seed, c.FixedLabels = cfg.ERM.L2, cfg.Predictor.Fresh, cfg.Seed, cfg.Tasks.Labels == "fixed"
+	c.L2, c.Fresh, c.Seed, c.FixedLabels = cfg.ERM.L2, cfg.Predictor.Fresh, cfg.Seed,
+		cfg.Tasks.Labels == "fixed"
 	c.Log, c.Checkpoint = out+".jsonl", out+".checkpoint"
-	c.Run = fmt.Sprintf("extractor %s features %s from %s", images.Extractor.ModelDigest(), images.Features.Digest, f.from)
+	c.Run = fmt.Sprintf("extractor %s features %s from %s", images.Extractor.ModelDigest(),
+		images.Features.Digest, f.from)
 	res := trained{Model: out, Log: c.Log}
 	c.Progress = func(t train.Progress) {
 		if t.Problem != nil {
@@ -179,9 +190,10 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 		bar.report(stage, t.Step, t.Steps)
 		res.Validation = t.Validation
 	}
-	m, err := do(cmd.Context(), &training{c, whole, images.Behind(), bar.report, func(classes string) (*task.Bank, error) {
-		return withheld(cmd.Context(), cfg, classes, images, eng, bar.report)
-	}})
+	m, err := do(cmd.Context(),
+		&training{c, whole, images.Behind(), bar.report, func(classes string) (*task.Bank, error) {
+			return withheld(cmd.Context(), cfg, classes, images, eng, bar.report)
+		}})
 	if err != nil {
 		return err
 	}
@@ -205,10 +217,12 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings, do func(ctx cont
 }
 
 // withheld reads classes of the data set that the corpus lacks.
-func withheld(ctx context.Context, cfg *trainSettings, classes string, from *corpus.Images, eng engine.Engine,
+func withheld(ctx context.Context, cfg *trainSettings, classes string, from *corpus.Images,
+	eng engine.Engine,
 	report func(stage string, done, total int)) (*task.Bank, error) {
 	s := source(cfg.Dataset, cfg.Extractor, cfg.Engine)
-	s.Dataset.Classes, s.Dataset.Splits, s.Stats = classes, settings.Splits{Clients: 1}, from.Features.Stats
+	s.Dataset.Classes, s.Dataset.Splits, s.Stats = classes, settings.Splits{Clients: 1},
+		from.Features.Stats
 	own, err := corpus.Read(ctx, s, eng, report, nil)
 	if err != nil {
 		return nil, usageError(err)
@@ -216,7 +230,8 @@ func withheld(ctx context.Context, cfg *trainSettings, classes string, from *cor
 	defer own.Release()
 	for _, name := range own.Set.Classes {
 		if slices.Contains(from.Set.Classes, name) {
-			return nil, usageErrorf("class %s of --unlearned-classes is one of the corpus's (dataset.classes); give classes that it lacks", name)
+			return nil, usageErrorf("class %s of --unlearned-classes is one of the corpus's "+
+				"(dataset.classes); give classes that it lacks", name)
 		}
 	}
 	bank, err := own.Bank(own.Features.Splits.Clients)
@@ -229,11 +244,13 @@ func (f *metaFlags) describe(m *onnx.Model, cfg *trainSettings, images *corpus.I
 	if err != nil {
 		return err
 	}
-	man.Extractor, man.Classes, man.Licence, man.Seed = images.Extractor.ModelDigest(), images.Set.Classes, f.licence, cfg.Seed
+	man.Extractor, man.Classes, man.Licence, man.Seed = images.Extractor.ModelDigest(),
+		images.Set.Classes, f.licence, cfg.Seed
 	if man.Kind == models.KindPredictor {
 		man.L2 = cfg.ERM.L2
 	}
-	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", cfg.Dataset.Label(), images.Set.Digest)
+	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", cfg.Dataset.Label(),
+		images.Set.Digest)
 	man.Command = "fmp " + strings.Join(os.Args[1:], " ")
 	return man.Write(m)
 }
@@ -247,7 +264,8 @@ func (f *metaFlags) print(cmd *cobra.Command, res trained) error {
 	for _, name := range slices.Sorted(maps.Keys(res.Validation)) {
 		scores = append(scores, fmt.Sprintf("%s %.4g", name, res.Validation[name]))
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\nvalidation: %s\n", res.Model,
+	_, err := fmt.Fprintf(cmd.OutOrStdout(),
+		"model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\nvalidation: %s\n", res.Model,
 		res.Digest, res.Log, res.Model, strings.Join(scores, ", "))
 	return err
 }

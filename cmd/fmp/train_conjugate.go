@@ -17,22 +17,26 @@ func newTrainConjugateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conjugate",
 		Short: "Train the conjugate predictor on tasks from the meta-training corpus",
-		Long: `Train the conjugate predictor: coordinates of the features in which classes are round, the prior of their means,
-the metric of the head, and a few scalars. They start from the moments of the corpus part of a data set's
-features and are learned by gradients through the closed form, on the scores of single held-out points of tasks and
-of ten at a time. Four phases: coordinates and scalars (--steps); scalars again (2/5 of as many steps); those
-of the point head (2/5); those of the intervals (1/2). About a minute. Where classes and coordinates are many, a task has some of the
-classes, and a step fewer tasks and noises than --batch and --noises say, so that its time and memory are bounded.`,
+		Long: `Train the conjugate predictor: coordinates of the features in which classes are round, the prior of
+their means, the metric of the head, and a few scalars. They start from the moments of the corpus
+part of a data set's features and are learned by gradients through the closed form, on the scores of
+single held-out points of tasks and of ten at a time. Four phases: coordinates and scalars
+(--steps); scalars again (2/5 of as many steps); those of the point head (2/5); those of the
+intervals (1/2). About a minute. Where classes and coordinates are many, a task has some of the
+classes, and a step fewer tasks and noises than --batch and --noises say, so that its time and
+memory are bounded.`,
 		Example: `  fmp train conjugate --dataset cifar10 -o conjugate.onnx
   fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, append([]string{"federation.clients", "federation.points"}, metaSettings...)...)
+	s := bindSettings(cmd, &cfg, runAliases,
+		append([]string{"federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 300, 4, 64)
-	cmd.Flags().Float64Var(&t.Shrinkage, "shrinkage", 0, "share, 0 to 1, of the covariance within classes replaced by a multiple of the "+
-		"identity where metric and coordinates start")
-	cmd.Flags().BoolVar(&t.FixedMetric, "fixed-metric", false, "leave coordinates and metric what the moments of the corpus say: learn the "+
-		"scalars alone")
+	cmd.Flags().Float64Var(&t.Shrinkage, "shrinkage", 0,
+		"share, 0 to 1, of the covariance within classes replaced by a multiple of the identity where "+
+			"metric and coordinates start")
+	cmd.Flags().BoolVar(&t.FixedMetric, "fixed-metric", false,
+		"leave coordinates and metric what the moments of the corpus say: learn the scalars alone")
 	cmd.Flags().IntVar(&t.K, "coordinates", 0, "number k of coordinates; 0 means classes - 1")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {

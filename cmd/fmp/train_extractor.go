@@ -40,24 +40,28 @@ func newTrainExtractorCommand() *cobra.Command {
 		Use:   "extractor",
 		Short: "Train a residual network on a data set's extractor part and write its features as an ONNX model",
 		Long: `Train a small residual network to classify the extractor part of a data set (the first half
-of its training images, and the classes that --classes leaves out) and write the model that maps images to
-features of mean 0 and standard deviation 1. Test images are used for the printed accuracy alone. On two cores
-MNIST takes a minute, CIFAR-10 about forty.
+of its training images, and the classes that --classes leaves out) and write the model that maps
+images to features of mean 0 and standard deviation 1. Test images are used for the printed accuracy
+alone. On two cores MNIST takes a minute, CIFAR-10 about forty.
 
---exclude-classes keeps classes away altogether, for tasks on classes that the extractor has never seen.
+--exclude-classes keeps classes away altogether, for tasks on classes that the extractor has never
+seen.
 
---start goes on from an extractor that this command made, for other data, say. --mirror exports a model that takes the
-mean over an image and its mirror image.
+--start goes on from an extractor that this command made, for other data, say. --mirror exports a
+model that takes the mean over an image and its mirror image.
 
---from adapts another's extractor instead: the whole of MODEL that its features need is trained to classify the extractor part, by a
-linear head that is left out in the end. --lora R trains factors of rank R beside each matrix, which costs the features the least of
-what they are good for elsewhere. The model that is written is MODEL with other weights, and a side-car file says how images are fed to it.
+--from adapts another's extractor instead: the whole of MODEL that its features need is trained to
+classify the extractor part, by a linear head that is left out in the end. --lora R trains factors
+of rank R beside each matrix, which costs the features the least of what they are good for
+elsewhere. The model that is written is MODEL with other weights, and a side-car file says how
+images are fed to it.
 
---aux names a second data set of images of the same size, whose extractor part and spare classes are learned beside
-the first; --aux-out writes the same network with features standardised for that one.
+--aux names a second data set of images of the same size, whose extractor part and spare classes are
+learned beside the first; --aux-out writes the same network with features standardised for that one.
 
-The run is saved every 30 seconds beside the output, as OUT.checkpoint, and goes on from there when the same command
-is given again; the log is OUT.jsonl. The result does not depend on the number of threads.`,
+The run is saved every 30 seconds beside the output, as OUT.checkpoint, and goes on from there when
+the same command is given again; the log is OUT.jsonl. The result does not depend on the number of
+threads.`,
 		Example: `  fmp train extractor --dataset mnist --dx 32 --out mnist.onnx
   fmp train extractor --dataset cifar10 --aux cifar100 --out cifar10.onnx --aux-out cifar100.onnx
   fmp train extractor --dataset cifar100 --classes 20 --out cifar100.onnx
@@ -72,37 +76,51 @@ is given again; the log is OUT.jsonl. The result does not depend on the number o
 
 func (o *extractorTraining) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
+	f.StringVar(&o.name, "dataset", "digits",
+		"data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
 	dirFlag(cmd, &o.dir)
 	onBadFlag(cmd, &o.onBad)
-	f.StringVar(&o.classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned "+
-		"beside them; empty means all, and what suits the data set: "+assets.BySet(func(s assets.DatasetDefaults) string {
-		return cmp.Or(s.Classes,
-			"all")
-	}))
-	f.StringVar(&o.exclude, "exclude-classes", "", "classes to keep away from the training: names, numbers and ranges (40-59)")
+	f.StringVar(&o.classes, "classes", "",
+		"classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned "+
+			"beside them; empty means all, and what suits the data set: "+
+			assets.BySet(func(s assets.DatasetDefaults) string {
+				return cmp.Or(s.Classes,
+					"all")
+			}))
+	f.StringVar(&o.exclude, "exclude-classes", "",
+		"classes to keep away from the training: names, numbers and ranges (40-59)")
 	f.StringVar(&o.aux, "aux", "", "data set to learn beside the first")
 	f.StringVar(&o.auxOut, "aux-out", "", "model file to write for the auxiliary data set")
-	f.StringVar(&o.auxClasses, "aux-classes", "20", "of the auxiliary data set's classes, those whose extractor part alone is used; the "+
-		"others are used wholly")
+	f.StringVar(&o.auxClasses, "aux-classes", "20",
+		"of the auxiliary data set's classes, those whose extractor part alone is used; the others are "+
+			"used wholly")
 	f.StringVarP(&o.out, "out", "o", "", "model file to write")
 	outputs.Files(f, "out", "aux-out")
 	f.IntVar(&o.dx, "dx", 0, "number of features (default 64)")
-	f.IntSliceVar(&o.widths, "widths", nil, "channels of the stem and of each stage (default by image size)")
+	f.IntSliceVar(&o.widths, "widths", nil,
+		"channels of the stem and of each stage (default by image size)")
 	f.IntVar(&o.c.Epochs, "epochs", 0, "passes over the images (default by data set)")
 	f.IntVar(&o.c.Batch, "batch", 0, "images of a step (default 128)")
-	f.IntVar(&o.c.Shards, "shards", 0, "parts that a batch is cut into, each with batch statistics of its own (default 2)")
+	f.IntVar(&o.c.Shards, "shards", 0,
+		"parts that a batch is cut into, each with batch statistics of its own (default 2)")
 	f.Float64Var(&o.c.Rate, "rate", 0, "highest learning rate (default 0.2)")
 	f.Float64Var(&o.c.WeightDecay, "weight-decay", 0, "weight decay (default by data set)")
-	f.StringVar(&o.start, "start", "", "extractor of the same widths, made by this command, to go on from")
-	f.StringVar(&o.from, "from", "", "`MODEL` to adapt: an ONNX image model, or a published extractor's name")
-	f.IntVar(&o.tune.t.LoRA, "lora", 0, "with --from: rank of low-rank factors to train in place of matrices; 0 trains all weights")
+	f.StringVar(&o.start, "start", "",
+		"extractor of the same widths, made by this command, to go on from")
+	f.StringVar(&o.from, "from", "",
+		"`MODEL` to adapt: an ONNX image model, or a published extractor's name")
+	f.IntVar(&o.tune.t.LoRA, "lora", 0,
+		"with --from: rank of low-rank factors to train in place of matrices; 0 trains all weights")
 	preprocessingFlags(cmd, &o.tune.x)
-	f.BoolVar(&o.c.Network.Mirror, "mirror", false, "features are the mean over an image and its mirror image: better, at twice the cost")
-	f.Float64Var(&o.c.Auxiliary, "aux-share", 0, "share of a batch that comes from the auxiliary data set (default 0.4)")
-	f.IntVar(&o.c.Augment.Cutout, "cutout", 0, "side of the square that is blanked (default by data set)")
+	f.BoolVar(&o.c.Network.Mirror, "mirror", false,
+		"features are the mean over an image and its mirror image: better, at twice the cost")
+	f.Float64Var(&o.c.Auxiliary, "aux-share", 0,
+		"share of a batch that comes from the auxiliary data set (default 0.4)")
+	f.IntVar(&o.c.Augment.Cutout, "cutout", 0,
+		"side of the square that is blanked (default by data set)")
 	f.Uint64Var(&o.c.Seed, "seed", 1, "seed of weights, order and augmentation")
-	f.IntVar(&o.parallel, "parallel", 2, "parts of a batch that run at once; the result does not depend on it")
+	f.IntVar(&o.parallel, "parallel", 2,
+		"parts of a batch that run at once; the result does not depend on it")
 	f.StringVar(&o.library, "engine.library", "", "path of the ONNX Runtime's library")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 }
@@ -121,13 +139,15 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	if o.from != "" {
 		return o.adapt(cmd)
 	}
-	ds, err := loadForTraining(cmd, dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude}, o.onBad)
+	ds, err := loadForTraining(cmd,
+		dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude}, o.onBad)
 	if err != nil {
 		return err
 	}
 	var second *dataset.Dataset
 	if o.aux != "" {
-		if second, err = loadForTraining(cmd, dataset.Options{Name: o.aux, Dir: o.dir, Classes: o.auxClasses}, o.onBad); err != nil {
+		if second, err = loadForTraining(cmd,
+			dataset.Options{Name: o.aux, Dir: o.dir, Classes: o.auxClasses}, o.onBad); err != nil {
 			return err
 		}
 	}
@@ -176,10 +196,12 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 }
 
 // print says how good the extractors are.
-func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg learn.Config, took time.Duration, ds,
+func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg learn.Config,
+	took time.Duration, ds,
 	second *dataset.Dataset) error {
 	if o.asJSON {
-		report := map[string]any{"file": o.out, "dataset": o.name, "images": res.Images, "seconds": took.Seconds(), "config": cfg}
+		report := map[string]any{"file": o.out, "dataset": o.name, "images": res.Images,
+			"seconds": took.Seconds(), "config": cfg}
 		if ds.Test.N > 0 {
 			report["test_accuracy"] = res.Accuracy
 		}
@@ -191,10 +213,11 @@ func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg lea
 		}
 		return printJSON(cmd.OutOrStdout(), report)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s after %s on %d images\n", o.out, testAccuracy(ds, res.Accuracy), took.Round(time.Second),
-		res.Images)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s after %s on %d images\n", o.out,
+		testAccuracy(ds, res.Accuracy), took.Round(time.Second), res.Images)
 	if err == nil && res.Auxiliary != nil {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "auxiliary %s %s: %s\n", o.aux, o.auxOut, testAccuracy(second, res.AuxiliaryAccuracy))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "auxiliary %s %s: %s\n", o.aux, o.auxOut,
+			testAccuracy(second, res.AuxiliaryAccuracy))
 	}
 	return err
 }
@@ -245,7 +268,8 @@ func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []in
 	}
 }
 
-func loadForTraining(cmd *cobra.Command, o dataset.Options, onBad string) (_ *dataset.Dataset, err error) {
+func loadForTraining(cmd *cobra.Command, o dataset.Options,
+	onBad string) (_ *dataset.Dataset, err error) {
 	if o.Skip, err = skipBad(onBad); err != nil {
 		return nil, err
 	}
@@ -265,7 +289,8 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options, onBad string) (_ *da
 // commandLine is the command as it was given, without paths of this machine, for manifests.
 func commandLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
-	for _, name := range []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes", "aux-share", "dx", "widths", "epochs",
+	for _, name := range []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes",
+		"aux-share", "dx", "widths", "epochs",
 		"batch", "shards", "rate", "weight-decay", "cutout", "start", "from", "lora", "mirror", "seed"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 			switch value := strings.Trim(f.Value.String(), "[]"); name {

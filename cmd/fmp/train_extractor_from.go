@@ -17,7 +17,8 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// adapt trains another's extractor to tell the classes of a corpus apart, and writes it with its own last layers.
+// adapt trains another's extractor to tell the classes of a corpus apart, and writes it with its
+// own last layers.
 func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 	for _, name := range []string{"aux", "aux-out", "dx", "widths", "shards", "start", "mirror", "cutout"} {
 		if cmd.Flags().Changed(name) {
@@ -49,7 +50,8 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 			}
 		}
 		f := manifest
-		f.Kind, f.Kappa, f.KappaDeviation, f.Seed, f.Command = "", 0, 0, o.c.Seed, commandLine(cmd) // features are no longer standardised
+		// features are no longer standardised
+		f.Kind, f.Kappa, f.KappaDeviation, f.Seed, f.Command = "", 0, 0, o.c.Seed, commandLine(cmd)
 		f.TrainingData = strings.TrimPrefix(f.TrainingData+"; adapted to "+settings.Dataset{Name: o.name}.Label(), "; ")
 		if err := f.Write(m); err != nil {
 			return nil, err
@@ -60,7 +62,8 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		}
 		return m, atomicfile.WriteBytes(o.out+".yaml", side)
 	}
-	ex, err := t.photos(cmd, path, body, manifest, dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude})
+	ex, err := t.photos(cmd, path, body, manifest,
+		dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude})
 	if err != nil {
 		return err
 	}

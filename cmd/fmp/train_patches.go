@@ -16,6 +16,11 @@ import (
 	"fmp/onnx/serde"
 )
 
+const trainPatchesHelp = `patches learns an extractor of one layer from the extractor part of a data
+set (the first half of its training images): filters by clustering whitened patches, a threshold,
+max pooling, and a projection onto the directions that separate the classes. It takes seconds, is
+weaker than what fmp train extractor makes, and does not depend on the number of threads.`
+
 func newTrainPatchesCommand() *cobra.Command {
 	var (
 		name, dir, out, library string
@@ -26,10 +31,7 @@ func newTrainPatchesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "patches",
 		Short: "Learn a simple extractor in seconds, without gradients: filters by clustering patches",
-		Long: `patches learns an extractor of one layer from the extractor part of a data set (the first half of its
-training images): filters by clustering whitened patches, a threshold, max pooling, and a projection onto the
-directions that separate the classes. It takes seconds, is weaker than what fmp train extractor makes,
-and does not depend on the number of threads.`,
+		Long:  trainPatchesHelp,
 		Example: `  fmp train patches --out extractor.onnx
   fmp train patches --dataset mnist --filters 128 --dx 32 --out mnist.onnx`,
 		Args: noArgs,
@@ -65,8 +67,10 @@ and does not depend on the number of threads.`,
 			}
 			dx := m.Graph.Outputs[0].Shape[1].Size
 			manifest := models.Manifest{
-				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0}, Std: []float32{1}, Layout: "NCHW", Seed: o.Seed, Licence: "MIT",
-				TrainingData: fmt.Sprintf("%s: training images 0 to %d", name, splits.Extractor.To-1), Command: patchesLine(cmd),
+				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0}, Std: []float32{1}, Layout: "NCHW",
+				Seed: o.Seed, Licence: "MIT",
+				TrainingData: fmt.Sprintf("%s: training images 0 to %d", name, splits.Extractor.To-1),
+				Command:      patchesLine(cmd),
 			}
 			if err = manifest.Write(m); err == nil {
 				err = serde.Save(out, m)
@@ -74,16 +78,19 @@ and does not depend on the number of threads.`,
 			if err != nil {
 				return err
 			}
-			return say(cmd.OutOrStdout(), asJSON, map[string]any{"file": out, "dataset": name, "dx": dx, "seconds": time.Since(start).Seconds()},
+			return say(cmd.OutOrStdout(), asJSON,
+				map[string]any{"file": out, "dataset": name, "dx": dx, "seconds": time.Since(start).Seconds()},
 				"%s: %d features, learned from %d images of %s in %s\n", out, dx, part.N, name,
 				time.Since(start).Round(time.Second))
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&name, "dataset", "digits", "data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
+	f.StringVar(&name, "dataset", "digits",
+		"data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
 	dirFlag(cmd, &dir)
 	onBadFlag(cmd, &onBad)
-	f.StringVar(&classes, "classes", "", "classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
+	f.StringVar(&classes, "classes", "",
+		"classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
 	f.StringVarP(&out, "out", "o", "", "model file to write")
 	outputs.Files(cmd.Flags(), "out")
 	f.IntVar(&o.Filters, "filters", 0, "number of filters (default 96)")

@@ -14,15 +14,16 @@ import (
 	"fmp/pipeline/open"
 )
 
-// TestTrainAndFuse makes a predictor, an embedding behind it and the client graph, runs with them, and sees
-// them refused behind another extractor.
+// TestTrainAndFuse makes a predictor, an embedding behind it and the client graph, runs with them,
+// and sees them refused behind another extractor.
 func TestTrainAndFuse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("draws the embedded digits and trains: some seconds")
 	}
 	emptyCache(t)
 	dir := t.TempDir()
-	predictor, embedding, client := filepath.Join(dir, "p.onnx"), filepath.Join(dir, "e.onnx"), filepath.Join(dir, "c.onnx")
+	predictor, embedding, client := filepath.Join(dir, "p.onnx"), filepath.Join(dir, "e.onnx"),
+		filepath.Join(dir, "c.onnx")
 	x := []string{"--extractor", randomExtractor(t), "--extractor.mean", "0", "--extractor.std", "1"}
 	do := func(out any, args ...string) {
 		t.Helper()
@@ -34,13 +35,15 @@ func TestTrainAndFuse(t *testing.T) {
 			t.Fatalf("fmp %s printed %q: %v", strings.Join(args, " "), stdout, err)
 		}
 	}
-	small := []string{"--steps", "4", "--validate-every", "2", "--clients", "3", "--fresh", "20", "--json"}
+	small := []string{"--steps", "4", "--validate-every", "2", "--clients", "3",
+		"--fresh", "20", "--json"}
 	var made trained
 	do(&made, append([]string{"train", "predictor", "-o", predictor}, small...)...)
 	if made.Validation["nll"] == 0 || made.Digest == "" {
 		t.Errorf("the training says %+v", made)
 	}
-	do(&made, append([]string{"train", "embedding", "-o", embedding, "--predictor", predictor, "--hidden", "16"}, small...)...)
+	do(&made, append([]string{"train", "embedding", "-o", embedding, "--predictor", predictor,
+		"--hidden", "16"}, small...)...)
 	if made.Validation["gap"] == 0 {
 		t.Errorf("the training says %+v", made)
 	}
@@ -57,7 +60,8 @@ func TestTrainAndFuse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(man.Extractor) != 64 || len(man.Classes) != 10 || !strings.Contains(man.TrainingData, "digits") || man.Command == "" {
+		if len(man.Extractor) != 64 || len(man.Classes) != 10 ||
+			!strings.Contains(man.TrainingData, "digits") || man.Command == "" {
 			t.Errorf("%s: manifest %+v", f, man)
 		}
 	}
@@ -70,12 +74,14 @@ func TestTrainAndFuse(t *testing.T) {
 		t.Errorf("the client graph's manifest is %+v, %v", man, err)
 	}
 	var run runOutput
-	do(&run, "run", "--predictor", predictor, "--embedding", embedding, "--dataset.test", "200", "--seeds", "1", "--clients", "3",
-		"--samples", "3", "--fresh", "20", "--methods", "MP,FMP", "--out", filepath.Join(dir, "run"), "--json")
+	do(&run, "run", "--predictor", predictor, "--embedding", embedding, "--dataset.test", "200",
+		"--seeds", "1", "--clients", "3", "--samples", "3", "--fresh", "20", "--methods", "MP,FMP",
+		"--out", filepath.Join(dir, "run"), "--json")
 
 	x = []string{"--extractor", otherExtractor(t), "--extractor.mean", "0", "--extractor.std", "1"}
-	code, _, errs := runFMP(t, append([]string{"train", "embedding", "-o", filepath.Join(dir, "no.onnx"), "--predictor", predictor, "--steps",
-		"1"}, x...)...)
+	code, _, errs := runFMP(t,
+		append([]string{"train", "embedding", "-o", filepath.Join(dir, "no.onnx"), "--predictor",
+			predictor, "--steps", "1"}, x...)...)
 	if code != exitUsage || !strings.Contains(errs, "same extractor") {
 		t.Errorf("a predictor of another extractor: exit code %d: %s", code, errs)
 	}
@@ -102,14 +108,16 @@ func otherExtractor(t *testing.T) string {
 // TestFuseClassNames: behind an extractor that learned ten classes the clients may have others.
 func TestFuseClassNames(t *testing.T) {
 	graph := filepath.Join(t.TempDir(), "client.onnx")
-	code, out, errs := runFMP(t, "fuse", "--dataset", "digits", "--class-names", "larch,spruce,fir", "-o", graph)
+	code, out, errs := runFMP(t, "fuse", "--dataset", "digits", "--class-names",
+		"larch,spruce,fir", "-o", graph)
 	if code != exitOK || !strings.Contains(out, "class-means, at most 3 class means of 32 numbers each") {
 		t.Fatalf("exit code %d: %s%s", code, out, errs)
 	}
 	if _, f, err := models.Load(graph); err != nil || f.C != 3 || f.Classes[2] != "fir" {
 		t.Errorf("%d classes %v, %v", f.C, f.Classes, err)
 	}
-	if code, _, errs := runFMP(t, "fuse", "--dataset", "digits", "--class-names", "larch,larch", "-o", graph); code != exitUsage ||
+	if code, _, errs := runFMP(t, "fuse", "--dataset", "digits", "--class-names", "larch,larch", "-o",
+		graph); code != exitUsage ||
 		!strings.Contains(errs, "each another") {
 		t.Errorf("one name twice: exit code %d: %s", code, errs)
 	}
@@ -144,22 +152,25 @@ func TestTrainErrors(t *testing.T) {
 	}
 }
 
-// TestTrainOpenUnlearned: classes of the corpus are none that an extractor has not learned, which is said before anything is trained.
+// TestTrainOpenUnlearned: classes of the corpus are none that an extractor has not learned, which
+// is said before anything is trained.
 func TestTrainOpenUnlearned(t *testing.T) {
 	if testing.Short() {
 		t.Skip("draws the embedded digits and computes features: some seconds")
 	}
 	emptyCache(t)
-	code, _, errs := runFMP(t, "train", "open", "--dataset", "digits", "--classes", "0-5", "--extractor", randomExtractor(t),
-		"--extractor.mean", "0", "--extractor.std", "1", "--unlearned-classes", "5-7", "-o", filepath.Join(t.TempDir(), "o.onnx"))
+	code, _, errs := runFMP(t, "train", "open", "--dataset", "digits", "--classes", "0-5",
+		"--extractor", randomExtractor(t), "--extractor.mean", "0", "--extractor.std", "1",
+		"--unlearned-classes", "5-7", "-o", filepath.Join(t.TempDir(), "o.onnx"))
 	if code != exitUsage || !strings.Contains(errs, "class 5 of --unlearned-classes") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	// Ends of intervals are learned on these classes, where they are given.
 	ends := func(more ...string) models.SizedEnds {
 		path := filepath.Join(t.TempDir(), "o.onnx")
-		code, _, errs := runFMP(t, append([]string{"train", "open", "--dataset", "digits", "--classes", "0-5", "--steps", "1", "--batch", "1",
-			"--noises", "1", "--clients", "2", "-o", path}, more...)...)
+		code, _, errs := runFMP(t,
+			append([]string{"train", "open", "--dataset", "digits", "--classes", "0-5", "--steps", "1",
+				"--batch", "1", "--noises", "1", "--clients", "2", "-o", path}, more...)...)
 		if code != 0 {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
@@ -173,25 +184,30 @@ func TestTrainOpenUnlearned(t *testing.T) {
 		}
 		return p.Ends
 	}
-	if known, apart := ends(), ends("--unlearned-classes", "6-9"); known == apart || known == (models.SizedEnds{}) {
-		t.Errorf("ends of intervals are %+v, and %+v of classes that the extractor has not learned", known, apart)
+	if known, apart := ends(), ends("--unlearned-classes", "6-9"); known == apart ||
+		known == (models.SizedEnds{}) {
+		t.Errorf("ends of intervals are %+v, and %+v of classes that the extractor has not learned",
+			known, apart)
 	}
 }
 
 // TestTrainExtractorPointsToEpochs: the other trainings count steps.
 func TestTrainExtractorPointsToEpochs(t *testing.T) {
-	if code, _, stderr := runFMP(t, "train", "extractor", "--steps", "100", "-o", filepath.Join(t.TempDir(), "x.onnx")); code != exitUsage ||
+	if code, _, stderr := runFMP(t, "train", "extractor", "--steps", "100", "-o",
+		filepath.Join(t.TempDir(), "x.onnx")); code != exitUsage ||
 		!strings.Contains(stderr, "give --epochs") {
 		t.Errorf("--steps: exit code %d, %s", code, stderr)
 	}
 }
 
-// TestAdaptExtractor: another's extractor is written with other weights and the layers that it had, and is fused as it was.
+// TestAdaptExtractor: another's extractor is written with other weights and the layers that it had,
+// and is fused as it was.
 func TestAdaptExtractor(t *testing.T) {
 	needRuntime(t)
 	from, out := randomExtractor(t), filepath.Join(t.TempDir(), "adapted.onnx")
-	train := []string{"train", "extractor", "--from", from, "--dataset", "digits", "--classes", "5", "--exclude-classes", "5-9",
-		"--mean", "0.5", "--lora", "2", "--epochs", "1", "--batch", "100", "--out", out}
+	train := []string{"train", "extractor", "--from", from, "--dataset", "digits", "--classes", "5",
+		"--exclude-classes", "5-9", "--mean", "0.5", "--lora", "2", "--epochs", "1", "--batch",
+		"100", "--out", out}
 	if code, said, errs := runFMP(t, train...); code != exitOK || !strings.Contains(said, "after:") {
 		t.Fatalf("exit code %d: %s%s", code, said, errs)
 	}
@@ -203,8 +219,10 @@ func TestAdaptExtractor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(after.Graph.Nodes) != len(before.Graph.Nodes) || len(after.Graph.Initializers) != len(before.Graph.Initializers) || man.Kind != "" {
-		t.Errorf("%d nodes, %d initializers of kind %q", len(after.Graph.Nodes), len(after.Graph.Initializers), man.Kind)
+	if len(after.Graph.Nodes) != len(before.Graph.Nodes) ||
+		len(after.Graph.Initializers) != len(before.Graph.Initializers) || man.Kind != "" {
+		t.Errorf("%d nodes, %d initializers of kind %q", len(after.Graph.Nodes),
+			len(after.Graph.Initializers), man.Kind)
 	}
 	if slices.Equal(before.Graph.Initializers["w"].F32(), after.Graph.Initializers["w"].F32()) {
 		t.Error("the weights are those of before")
@@ -213,7 +231,8 @@ func TestAdaptExtractor(t *testing.T) {
 		t.Errorf("side-car %q: %+v, %v", path, side, err)
 	}
 	graph := filepath.Join(t.TempDir(), "client.onnx")
-	if code, _, errs := runFMP(t, "fuse", "--extractor", out, "--class-names", "five,six", "-o", graph); code != exitOK {
+	if code, _, errs := runFMP(t, "fuse", "--extractor", out, "--class-names", "five,six", "-o",
+		graph); code != exitOK {
 		t.Errorf("fuse: exit code %d: %s", code, errs)
 	}
 	code, _, errs := runFMP(t, append(train, "--mirror")...)

@@ -20,12 +20,14 @@ func newWithdrawCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "withdraw URL CLIENT... --key FILE",
 		Short: "Withdraw clients' uploads from a served round, as its operator",
-		Long: `Delete the uploads of clients from a round that fmp serve has, and have it make a classifier without them at once: byte for
-byte the one that they never took part in. Versions that held one are handed out no more. The server must run; the request is signed with
-its key, server.key in its folder of state. A client withdraws its own upload with fmp-edge withdraw.
+		Long: `Delete the uploads of clients from a round that fmp serve has, and have it make a classifier without
+them at once: byte for byte the one that they never took part in. Versions that held one are handed
+out no more. The server must run; the request is signed with its key, server.key in its folder of
+state. A client withdraws its own upload with fmp-edge withdraw.
 
-A client that is taken out of the roster keeps its upload in the round: this command takes it out. It is for good: nothing of
-the client is taken in this round again. Rounds whose servers add the noise take nothing out.`,
+A client that is taken out of the roster keeps its upload in the round: this command takes it out.
+It is for good: nothing of the client is taken in this round again. Rounds whose servers add the
+noise take nothing out.`,
 		Example: `  fmp withdraw https://127.0.0.1:8443 ward-1 --key state/server.key --ca state/server.crt
   fmp withdraw https://server.example:8443 ward-1 ward-2 --key state/server.key --json > withdrawals.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -53,13 +55,18 @@ the client is taken in this round again. Rounds whose servers add the noise take
 			return usageError(fmt.Errorf("withdraw: %w", err))
 		}
 		s.Wait = wait
-		s.Log = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "fmp: "+format+"\n", args...) }
+		s.Log = func(format string,
+			args ...any) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "fmp: "+format+"\n", args...)
+		}
 		d, err := s.Describe(cmd.Context())
 		if err != nil {
 			return fmt.Errorf("withdraw: %w", err)
 		}
 		if d.ServerKey != key.PublicText() {
-			return usageErrorf("withdraw: the server's key is %s, and --key is %s: it is no key of this server", d.ServerKey, key.PublicText())
+			return usageErrorf(
+				"withdraw: the server's key is %s, and --key is %s: it is no key of this server", d.ServerKey,
+				key.PublicText())
 		}
 		done := []*wire.Withdrawal{}
 		var failed error

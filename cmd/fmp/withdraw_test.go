@@ -32,11 +32,13 @@ func (f *federation) edge(args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// TestWithdrawServed: a client withdraws from a served round and the server is killed (-9) before it has made the next version: that one
-// is, to the byte, the classifier of a round that the client never took part in, as is the one with a late client, and the one from which
-// the operator takes that client out again. What the old version's notice says stops its use.
+// TestWithdrawServed: a client withdraws from a served round and the server is killed (-9) before
+// it has made the next version: that one is, to the byte, the classifier of a round that the client
+// never took part in, as is the one with a late client, and the one from which the operator takes
+// that client out again. What the old version's notice says stops its use.
 func TestWithdrawServed(t *testing.T) {
-	f := newFederation(t, 4, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nrebuild_interval: 1s\nsamples: 40\n")
+	f := newFederation(t, 4,
+		"deadline: 2100-01-01T00:00:00Z\nquorum: 2\nrebuild_interval: 1s\nsamples: 40\n")
 	join := func(names ...string) {
 		t.Helper()
 		for _, name := range names {
@@ -52,12 +54,14 @@ func TestWithdrawServed(t *testing.T) {
 	late := f.published(2)
 	f.kill()
 
-	f.write("round.yaml", bytes.Replace(read(t, f.path("round.yaml")), []byte("quorum: 2"), []byte("quorum: 3"), 1))
+	f.write("round.yaml", bytes.Replace(read(t, f.path("round.yaml")), []byte("quorum: 2"),
+		[]byte("quorum: 3"), 1))
 	f.serve("--state", f.path("gone"))
 	join("c000", "c001", "c002")
 	f.write("classifier.onnx", f.published(1))
 	withdraw := []string{"withdraw", "http://" + f.address, "--key", f.path("keys/c001.key")}
-	if code, out := f.edge(withdraw...); code != 0 || !strings.Contains(out, "held by:   1 versions") || !strings.Contains(out, "remains:") {
+	if code, out := f.edge(withdraw...); code != 0 ||
+		!strings.Contains(out, "held by:   1 versions") || !strings.Contains(out, "remains:") {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	f.kill()
@@ -65,22 +69,26 @@ func TestWithdrawServed(t *testing.T) {
 	if !bytes.Equal(f.published(2), never) {
 		t.Error("after a withdrawal and a kill the classifier is not the one that the client never took part in")
 	}
-	if code, out := f.edge(withdraw...); code != 0 || !strings.Contains(out, "version 2, sha256 "+models.DigestBytes(never)) {
+	if code, out := f.edge(withdraw...); code != 0 ||
+		!strings.Contains(out, "version 2, sha256 "+models.DigestBytes(never)) {
 		t.Errorf("the receipt afterwards: exit code %d: %s", code, out)
 	}
 	var w wire.Withdrawal
 	key := f.status().ServerKey
-	if err := json.Unmarshal(read(t, f.path("keys/c001.7.withdrawal.json")), &w); err != nil || w.Verify(key) != nil || w.Without == nil {
+	if err := json.Unmarshal(read(t, f.path("keys/c001.7.withdrawal.json")), &w); err != nil ||
+		w.Verify(key) != nil || w.Without == nil {
 		t.Errorf("receipt %+v: %v", w, err)
 	}
-	if code, out := f.join(f.address, "c001"); code != 1 || !strings.Contains(out, "withdrew its upload") {
+	if code, out := f.join(f.address, "c001"); code != 1 ||
+		!strings.Contains(out, "withdrew its upload") {
 		t.Errorf("a client that withdrew joins: exit code %d: %s", code, out)
 	}
 	join("c003")
 	if !bytes.Equal(f.published(3), late) {
 		t.Error("with a late client the classifier is not the pool of all")
 	}
-	if out := f.fmp("withdraw", "http://"+f.address, "c003", "--key", f.path("gone/server.key")); !strings.Contains(out, "by the operator") {
+	if out := f.fmp("withdraw", "http://"+f.address, "c003", "--key",
+		f.path("gone/server.key")); !strings.Contains(out, "by the operator") {
 		t.Errorf("the operator's withdrawal: %s", out)
 	}
 	if !bytes.Equal(f.published(4), never) {
@@ -89,7 +97,8 @@ func TestWithdrawServed(t *testing.T) {
 	f.heeded(key)
 }
 
-// heeded checks that classifier.onnx, which the served notice names, is not used, and the last version is.
+// heeded checks that classifier.onnx, which the served notice names, is not used, and the last
+// version is.
 func (f *federation) heeded(key string) {
 	t := f.t
 	t.Helper()
@@ -141,21 +150,31 @@ func (f *federation) heeded(key string) {
 	}{
 		{"fmp", []string{"predict", "classifier.onnx", image}, 1, "holds an upload that was withdrawn"},
 		{"fmp", []string{"verify", "classifier.onnx", "--key", "signer.pem.pub"}, 1, "take version 4"},
-		{"fmp-edge", []string{"predict", "--model", "classifier.onnx", image}, 1, "holds an upload that was withdrawn"},
-		{"fmp", []string{"predict", "calibrated.onnx", image, "--notice", "classifier.onnx.notice"}, 1, "holds an upload that was withdrawn"},
-		{"fmp", []string{"predict", "last.onnx", image, "--notice", "classifier.onnx.notice", "--server-key", key}, 0, ""},
-		{"fmp", []string{"verify", "last.onnx", "--key", "signer.pem.pub", "--notice", "classifier.onnx.notice"}, 0, ""},
-		{"fmp-edge", []string{"predict", "--model", "last.onnx", image, "--notice", "classifier.onnx.notice"}, 0, ""},
+		{"fmp-edge", []string{"predict", "--model", "classifier.onnx", image}, 1,
+			"holds an upload that was withdrawn"},
+		{"fmp", []string{"predict", "calibrated.onnx", image, "--notice", "classifier.onnx.notice"}, 1,
+			"holds an upload that was withdrawn"},
+		{"fmp", []string{"predict", "last.onnx", image, "--notice", "classifier.onnx.notice",
+			"--server-key", key}, 0, ""},
+		{"fmp", []string{"verify", "last.onnx", "--key", "signer.pem.pub", "--notice",
+			"classifier.onnx.notice"}, 0, ""},
+		{"fmp-edge", []string{"predict", "--model", "last.onnx", image, "--notice",
+			"classifier.onnx.notice"}, 0, ""},
 		{"fmp", []string{"predict", "last.onnx", image, "--notice", "forged.notice"}, 2, "not signed"},
-		{"fmp", []string{"predict", "last.onnx", image, "--notice", "classifier.onnx.notice", "--server-key", other.PublicText()}, 2,
-			"not signed"},
-		{"fmp", []string{"predict", "classifier.onnx", image, "--notice", "next.notice", "--server-key", key}, 2, "it is of round 8"},
-		{"fmp-edge", []string{"predict", "--model", "classifier.onnx", image, "--notice", "next.notice"}, 2, "tells nothing of"},
-		{"fmp", []string{"verify", "classifier.onnx", "--key", "signer.pem.pub", "--notice", "next.notice"}, 2, "it is of round 8"},
+		{"fmp", []string{"predict", "last.onnx", image, "--notice", "classifier.onnx.notice",
+			"--server-key", other.PublicText()}, 2, "not signed"},
+		{"fmp", []string{"predict", "classifier.onnx", image, "--notice", "next.notice", "--server-key",
+			key}, 2, "it is of round 8"},
+		{"fmp-edge", []string{"predict", "--model", "classifier.onnx", image, "--notice", "next.notice"},
+			2, "tells nothing of"},
+		{"fmp", []string{"verify", "classifier.onnx", "--key", "signer.pem.pub", "--notice",
+			"next.notice"}, 2, "it is of round 8"},
 		{"fmp", []string{"predict", "last.onnx", image, "--notice", "short.notice"}, 2, "notice"},
-		{"fmp", []string{"verify", "last.onnx", "--key", "signer.pem.pub", "--notice", "empty.notice"}, 2, "notice"},
+		{"fmp", []string{"verify", "last.onnx", "--key", "signer.pem.pub", "--notice", "empty.notice"}, 2,
+			"notice"},
 		{"fmp", []string{"predict", "last.onnx", image, "--server-key", key}, 3, "notice"},
-		{"fmp-edge", []string{"predict", "--model", "last.onnx", image, "--notice", "missing"}, 3, "notice"},
+		{"fmp-edge", []string{"predict", "--model", "last.onnx", image, "--notice", "missing"}, 3,
+			"notice"},
 	} {
 		cmd := exec.Command(filepath.Join(f.bin, c.program), c.args...)
 		cmd.Dir = f.dir
@@ -164,7 +183,8 @@ func (f *federation) heeded(key string) {
 		}
 		out, _ := cmd.CombinedOutput()
 		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.want) {
-			t.Errorf("%s %v: exit code %d: %s; want %d with %q", c.program, c.args, code, out, c.code, c.want)
+			t.Errorf("%s %v: exit code %d: %s; want %d with %q", c.program, c.args, code,
+				out, c.code, c.want)
 		}
 	}
 }
@@ -192,13 +212,16 @@ type mergedRound struct {
 
 func newMergedRound(ctx context.Context, t *testing.T, clients int, quorum int) *mergedRound {
 	t.Helper()
-	r := &mergedRound{t: t, ctx: ctx, dir: t.TempDir(), load: servedLoad{Clients: clients, Parallel: 32, Workers: 1}}
+	r := &mergedRound{t: t, ctx: ctx, dir: t.TempDir(),
+		load: servedLoad{Clients: clients, Parallel: 32, Workers: 1}}
 	var err error
 	if r.requests, err = r.load.prepare(ctx, r.dir, false, true); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(r.dir, "round.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(read(t, file), "quorum: %d\nsamples: 5\nrebuild_interval: 1s\n", quorum), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		fmt.Appendf(read(t, file), "quorum: %d\nsamples: 5\nrebuild_interval: 1s\n", quorum),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if r.queue, err = loadQueue(r.dir); err != nil {
@@ -212,7 +235,8 @@ func newMergedRound(ctx context.Context, t *testing.T, clients int, quorum int) 
 func (r *mergedRound) start() {
 	r.t.Helper()
 	var err error
-	args := append([]string{"--round", filepath.Join(r.dir, "round.yaml"), "--merge", "--nats-listen"}, r.queue...)
+	args := append([]string{"--round", filepath.Join(r.dir, "round.yaml"), "--merge", "--nats-listen"},
+		r.queue...)
 	if r.url, r.kill, err = startServer(r.ctx, r.dir, args); err != nil {
 		r.t.Fatal(err)
 	}
@@ -230,7 +254,8 @@ func (r *mergedRound) client(i int) string {
 	return strings.TrimPrefix(r.requests[i][0].path, wire.UploadPath(benchRound, ""))
 }
 
-// places returns the requests of the clients with the lowest key, which the sample keeps whole, and with the highest, which is summed.
+// places returns the requests of the clients with the lowest key, which the sample keeps whole, and
+// with the highest, which is summed.
 func (r *mergedRound) places() (kept, summed int) {
 	graph := models.DigestBytes(read(r.t, filepath.Join(r.dir, "client.onnx")))
 	key := func(i int) []byte { return merge.Key(benchRound, graph, r.client(i)) }
@@ -256,16 +281,18 @@ func (r *mergedRound) merged() []byte {
 	if err := waitPooled(r.ctx, http.DefaultClient, r.url); err != nil {
 		r.t.Fatalf("%v: %s", err, tail(filepath.Join(r.dir, "server.log")))
 	}
-	code, data := (&federation{t: r.t, scheme: "http", address: strings.TrimPrefix(r.url, "http://")}).get(wire.RoundPath(benchRound) +
-		"/classifier.onnx")
+	code, data := (&federation{t: r.t, scheme: "http",
+		address: strings.TrimPrefix(r.url, "http://")}).get(
+		wire.RoundPath(benchRound) + "/classifier.onnx")
 	if code != http.StatusOK {
 		r.t.Fatalf("%d %s", code, data)
 	}
 	return data
 }
 
-// TestWithdrawMerged: where workers merge the uploads, and the server is killed (-9) after a withdrawal, the next version is, to the byte,
-// that of a round in which the client never took part: one whose upload the sample keeps whole, and one whose upload was summed.
+// TestWithdrawMerged: where workers merge the uploads, and the server is killed (-9) after a
+// withdrawal, the next version is, to the byte, that of a round in which the client never took
+// part: one whose upload the sample keeps whole, and one whose upload was summed.
 func TestWithdrawMerged(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs servers and workers")
@@ -306,6 +333,7 @@ func TestWithdrawMerged(t *testing.T) {
 		with.start()
 	}
 	if !bytes.Equal(with.merged(), want) {
-		t.Error("after withdrawals and kills the merged classifier is not the one that the clients never took part in")
+		t.Error("after withdrawals and kills the merged classifier is not the one that the clients " +
+			"never took part in")
 	}
 }

@@ -40,13 +40,15 @@ func newWorkerCommand() *cobra.Command {
 		Short: "Sample posteriors or merge uploads for fmp serve, and make runs for fmp grid --workers",
 		Long: `Take sampling jobs of rounds (fmp serve --workers) from the queue on NATS servers, any number of workers on any
 machine. One round's sampling is several jobs: chains of who is honest, and samples ten at a time. A job whose worker is
-killed goes to another after a few seconds; servers that are away are waited for. The posterior is sample for sample what the
-server would make itself, if both run the same release on the same engine.
+killed goes to another after a few seconds; servers that are away are waited for. The posterior is
+sample for sample what the server would make itself, if both run the same release on the same
+engine.
 
 Runs of fmp grid --workers are taken too. Data sets and models are this machine's, found as fmp run finds them.
 
-With --merge a worker takes other jobs alone: it adds up a thousand uploads of a round at a time (fmp serve --merge), where they are
-stored, and gives the server a part. It may be connected to a leaf node. --key signs its parts.
+With --merge a worker takes other jobs alone: it adds up a thousand uploads of a round at a time
+(fmp serve --merge), where they are stored, and gives the server a part. It may be connected to a
+leaf node. --key signs its parts.
 
 OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as for fmp serve.`,
 		Example: `  fmp worker --nats nats://127.0.0.1:4222 --nats-token-file nats.token
@@ -56,7 +58,8 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as fo
 	}
 	s := bindSettings(cmd, &cfg, engineAliases)
 	bindStore(cmd, &o, &tokenFile)
-	cmd.Flags().IntVar(&o.Replicas, "nats-replicas", 1, "on how many of the servers the queue is kept, as fmp serve has it")
+	cmd.Flags().IntVar(&o.Replicas, "nats-replicas", 1,
+		"on how many of the servers the queue is kept, as fmp serve has it")
 	cmd.Flags().BoolVar(&merges, "merge", false, "merge uploads, for fmp serve --merge")
 	cmd.Flags().StringVar(&keyFile, "key", "", "`FILE` with the worker's key (fmp keys), which signs the parts of --merge")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -135,14 +138,17 @@ func connectPatiently(ctx context.Context, o store.Options, log *slog.Logger) (*
 	}
 }
 
-// away reports whether servers could not be reached, or ended while they were: they may be started after a worker, or again.
+// away reports whether servers could not be reached, or ended while they were: they may be started
+// after a worker, or again.
 func away(err error) bool {
 	var network *net.OpError
-	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) || errors.As(err, &network)
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, io.EOF) || errors.As(err, &network)
 }
 
 // openSampling makes the sampling of a job ready.
-func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models, o pool.Options) (s *pool.Sampling, err error) {
+func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models,
+	o pool.Options) (s *pool.Sampling, err error) {
 	return s, withModels(m, o, func(g *onnx.Model, client models.Manifest, o pool.Options) error {
 		r, err := pool.New(uploads, g, client, o)
 		if err == nil {
@@ -152,8 +158,10 @@ func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models, o poo
 	})
 }
 
-// judging makes the judgement of uploads by those of a part ready. It is the same on every machine: one engine, in one thread.
-func judging(ctx context.Context, by *merge.Part, m work.Models, o pool.Options) (judge func(*federate.Upload) (float64, error),
+// judging makes the judgement of uploads by those of a part ready. It is the same on every machine:
+// one engine, in one thread.
+func judging(ctx context.Context, by *merge.Part, m work.Models,
+	o pool.Options) (judge func(*federate.Upload) (float64, error),
 	err error) {
 	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
@@ -165,8 +173,10 @@ func judging(ctx context.Context, by *merge.Part, m work.Models, o pool.Options)
 	})
 }
 
-// withModels calls a function with the client graph of a job, and with its predictors in files of their own.
-func withModels(m work.Models, o pool.Options, do func(*onnx.Model, models.Manifest, pool.Options) error) error {
+// withModels calls a function with the client graph of a job, and with its predictors in files of
+// their own.
+func withModels(m work.Models, o pool.Options,
+	do func(*onnx.Model, models.Manifest, pool.Options) error) error {
 	g, err := serde.Closed(m.Graph)
 	if err != nil {
 		return err
@@ -202,7 +212,8 @@ func withModels(m work.Models, o pool.Options, do func(*onnx.Model, models.Manif
 }
 
 // runRemote makes a run for a grid elsewhere, with this machine's data, library and threads.
-func runRemote(ctx context.Context, settings []byte, own settings.Engine, stderr io.Writer) (files map[string][]byte, err error) {
+func runRemote(ctx context.Context, settings []byte, own settings.Engine,
+	stderr io.Writer) (files map[string][]byte, err error) {
 	cfg, err := experiment.ParseConfig(settings)
 	if err != nil {
 		return nil, err

@@ -28,8 +28,9 @@ import (
 	"fmp/pipeline/shipped"
 )
 
-// TestWorkersOpen: of classes that the corpus lacks, workers sample the open form with the predictor of the program and with a round's
-// own, chains of who is honest among the jobs; the classifiers are byte for byte those of one process.
+// TestWorkersOpen: of classes that the corpus lacks, workers sample the open form with the
+// predictor of the program and with a round's own, chains of who is honest among the jobs; the
+// classifiers are byte for byte those of one process.
 func TestWorkersOpen(t *testing.T) {
 	const clients = 12 // more than honesty.Exact: chains propose who is honest
 	g, f := assetstest.Load(t, "digits", models.KindClient)
@@ -76,7 +77,8 @@ func TestWorkersOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		digest := models.DigestBytes(data)
-		if err := st.Put(t.Context(), &store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data}, 0); err != nil {
+		if err := st.Put(t.Context(),
+			&store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data}, 0); err != nil {
 			t.Fatal(err)
 		}
 		uploads = append(uploads, pool.Upload{Upload: u, Digest: digest})
@@ -110,15 +112,18 @@ func TestWorkersOpen(t *testing.T) {
 		path string
 		data []byte
 	}{"the program's": {}, "the round's own": {own, file}} {
-		p := &pooling{graph: g, client: f, eng: open(), options: pool.Options{Open: c.path, Scope: posterior.ScopeOpen, Samples: 25, Seed: 3}}
+		p := &pooling{graph: g, client: f, eng: open(),
+			options: pool.Options{Open: c.path, Scope: posterior.ScopeOpen, Samples: 25, Seed: 3}}
 		alone, err := p.pool(ctx, uploads)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := alone.Summary.(summary); s.Scope != posterior.ScopeOpen || s.Samples != 25 || len(alone.Honest) != clients {
+		if s := alone.Summary.(summary); s.Scope != posterior.ScopeOpen || s.Samples != 25 ||
+			len(alone.Honest) != clients {
 			t.Fatalf("%s: summary %+v, P(honest) %v", name, s, alone.Honest)
 		}
-		if p.queue, err = work.NewQueue(ctx, st, 1, work.Models{Graph: assetstest.Data(t, "digits", models.KindClient), Open: c.data},
+		if p.queue, err = work.NewQueue(ctx, st, 1,
+			work.Models{Graph: assetstest.Data(t, "digits", models.KindClient), Open: c.data},
 			p.options); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +137,8 @@ func TestWorkersOpen(t *testing.T) {
 	}
 }
 
-// TestAway: a worker waits for servers that are not there, and for those that end while it is let in; not where it is refused.
+// TestAway: a worker waits for servers that are not there, and for those that end while it is let
+// in; not where it is refused.
 func TestAway(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

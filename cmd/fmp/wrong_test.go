@@ -16,19 +16,21 @@ import (
 
 // TestWrong: wrong inputs are refused in one line, and nothing is written or changed.
 func TestWrong(t *testing.T) {
-	client, extractor := assetstest.File(t, "digits", models.KindClient), assetstest.File(t, "digits", models.KindExtractor)
+	client, extractor := assetstest.File(t, "digits", models.KindClient),
+		assetstest.File(t, "digits", models.KindExtractor)
 	t.Chdir(t.TempDir())
 	var picture bytes.Buffer
 	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{"cut.onnx": "\x08", "not.upload": "nothing", "bad.key": "nothing", "text.txt": "text",
-		"round.yaml": "round: 1\n",
-		"word.yaml":  "rond: 1\n", "past.yaml": "round: 1\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: soon\n",
-		"roster.txt": "nobody\n",
-		"grid.yaml":  "vary: 1\n", "settings.yaml": "extractor:\n  model: x.onnx\n",
-		"key.yaml": "extractr:\n  model: x.onnx\n", "cut.npy": "\x93NUMPY",
-		"photos/1/a.png": picture.String(), "photos/2/b.png": picture.String(), "stray/zebra/a.png": picture.String(), "not.part": "nothing"}
+	files := map[string]string{"cut.onnx": "\x08", "not.upload": "nothing", "bad.key": "nothing",
+		"text.txt": "text", "round.yaml": "round: 1\n",
+		"word.yaml":  "rond: 1\n",
+		"past.yaml":  "round: 1\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: soon\n",
+		"roster.txt": "nobody\n", "grid.yaml": "vary: 1\n",
+		"settings.yaml": "extractor:\n  model: x.onnx\n", "key.yaml": "extractr:\n  model: x.onnx\n",
+		"cut.npy": "\x93NUMPY", "photos/1/a.png": picture.String(), "photos/2/b.png": picture.String(),
+		"stray/zebra/a.png": picture.String(), "not.part": "nothing"}
 	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor} {
 		data, err := os.ReadFile(from)
 		if err != nil {
@@ -50,14 +52,18 @@ func TestWrong(t *testing.T) {
 		{"fuse --extractor x.onnx --class-names a,b -o x.onnx", over},
 		{"fuse --config settings.yaml --class-names a,b -o x.onnx", "give the output another name"},
 		{"fuse --config settings.yaml --class-names a,b -o settings.yaml", over},
-		{"pool not.upload --client-graph client.onnx -o client.onnx", over}, {"pool x.onnx -o x.onnx", over},
-		{"merge not.upload -o not.upload", over}, {"calibrate x.onnx photos -o x.onnx", over}, {"onnx half x.onnx -o x.onnx", over},
+		{"pool not.upload --client-graph client.onnx -o client.onnx", over},
+		{"pool x.onnx -o x.onnx", over},
+		{"merge not.upload -o not.upload", over}, {"calibrate x.onnx photos -o x.onnx", over},
+		{"onnx half x.onnx -o x.onnx", over},
 		{"sign x.onnx --key bad.key -o x.onnx", over}, {"sign x.onnx --key bad.key -o bad.key", over},
 		{"evaluate x.onnx photos --report x.onnx", over},
-		{"evaluate x.onnx photos --card c.md --report c.md", "are one file"}, {"package x.onnx --card text.txt -o text.txt", over},
+		{"evaluate x.onnx photos --card c.md --report c.md", "are one file"},
+		{"package x.onnx --card text.txt -o text.txt", over},
 		{"train predictor --from x.onnx -o x.onnx", over}, {"onnx grad x.onnx -o x.onnx", over},
 		{"onnx half x.onnx -o nowhere/y.onnx", "is not there"},
-		{"onnx half x.onnx -o /proc/y.onnx", "cannot be written to"}, {"onnx half x.onnx -o photos", "it is a folder"},
+		{"onnx half x.onnx -o /proc/y.onnx", "cannot be written to"},
+		{"onnx half x.onnx -o photos", "it is a folder"},
 		{"onnx half x.onnx", "-o is not given"},
 		{"data show --dataset ./photos --out photos/1/a.png", "give the output another name"},
 		{"results export nowhere -o a.csv", "nowhere"},
@@ -66,26 +72,34 @@ func TestWrong(t *testing.T) {
 		{"fuse --extractor nowhere.onnx --class-names a,b -o y.onnx", "nowhere.onnx"},
 		{"fuse --extractor x.onnx --class-names a,a -o y.onnx", "each another"},
 		{"fuse --extractor x.onnx --class-names a -o y.onnx", "two names or more"},
-		{"fuse --extractor cut.onnx --class-names a,b -o y.onnx", "cut.onnx"}, {"fuse --upload sums -o y.onnx", "sums"},
-		{"fuse --extractor x.onnx --class-names a,b --bytes 1t -o y.onnx", "bytes"}, {"fuse --config key.yaml -o y.onnx", "extractr"},
+		{"fuse --extractor cut.onnx --class-names a,b -o y.onnx", "cut.onnx"},
+		{"fuse --upload sums -o y.onnx", "sums"},
+		{"fuse --extractor x.onnx --class-names a,b --bytes 1t -o y.onnx", "bytes"},
+		{"fuse --config key.yaml -o y.onnx", "extractr"},
 		{"fuse --extractor x.onnx --class-names a,b --kappa 1 -o y.onnx", "kappa"},
 		// Rounds.
 		{"pool", "none"}, {"pool nowhere.upload", "nowhere.upload"}, {"pool not.upload", "not.upload"},
 		{"pool not.upload -o a.txt", ".onnx"},
 		{"pool not.upload --samples -1", "samples"}, {"pool not.upload --record a.json", "--key"},
-		{"pool not.upload --kappa 1,2", "kappa"}, {"pool not.part --client-graph x.onnx", "not.part"}, {"merge not.upload", "output"},
+		{"pool not.upload --kappa 1,2", "kappa"}, {"pool not.part --client-graph x.onnx", "not.part"},
+		{"merge not.upload", "output"},
 		{"serve --round nowhere.yaml", "nowhere.yaml"}, {"serve --round word.yaml", "rond"},
-		{"serve --round past.yaml", "want a time, such as"}, {"serve --round past.yaml --reject 2", "allowed are 0 to 1"},
+		{"serve --round past.yaml", "want a time, such as"},
+		{"serve --round past.yaml --reject 2", "allowed are 0 to 1"},
 		{"serve", "--round"}, {"keys", "at least 1"},
 		{"keys a/../b --dir keys --roster new.txt", "path"},
 		{"receipts verify nowhere.json --server-key x", "nowhere.json"},
 		// Classifiers.
-		{"predict x.onnx photos", "x.onnx"}, {"predict nowhere.onnx photos", "nowhere.onnx"}, {"predict cut.onnx photos", "cut.onnx"},
+		{"predict x.onnx photos", "x.onnx"}, {"predict nowhere.onnx photos", "nowhere.onnx"},
+		{"predict cut.onnx photos", "cut.onnx"},
 		{"evaluate client.onnx photos", "client.onnx"}, {"evaluate x.onnx", "CLASSIFIER"},
 		{"calibrate client.onnx photos -o y.onnx", "client.onnx"},
-		{"verify x.onnx --key bad.key", "bad.key"}, {"package x.onnx", "--output is missing"}, {"onnx inspect text.txt", "text.txt"},
-		{"onnx run x.onnx --input images=cut.npy --out o", "cut.npy"}, {"onnx train x.onnx --images photos", "-o is not given"},
-		{"grid grid.yaml", "vary"}, {"run --dataset ./nowhere", "nowhere"}, {"run --methods FPM", "FPM"}, {"run --seeds 0", "seeds"},
+		{"verify x.onnx --key bad.key", "bad.key"}, {"package x.onnx", "--output is missing"},
+		{"onnx inspect text.txt", "text.txt"},
+		{"onnx run x.onnx --input images=cut.npy --out o", "cut.npy"},
+		{"onnx train x.onnx --images photos", "-o is not given"},
+		{"grid grid.yaml", "vary"}, {"run --dataset ./nowhere", "nowhere"}, {"run --methods FPM", "FPM"},
+		{"run --seeds 0", "seeds"},
 		{"poool", "pool"},
 	}, func(args ...string) (int, string) {
 		var said bytes.Buffer

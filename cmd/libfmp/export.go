@@ -33,7 +33,8 @@ const (
 func guarded(message **C.char, call func() error) (code C.int) {
 	defer func() {
 		if r := recover(); r != nil {
-			code = failed(message, fmt.Errorf("internal error: %v; this is a fault of the library, not of your input", r))
+			code = failed(message, fmt.Errorf("internal error: %v; this is a fault of the library, not of "+
+				"your input", r))
 		}
 	}()
 	if err := call(); err != nil {
@@ -129,22 +130,26 @@ func fmp_classifier_open(path *C.char, out *C.fmp_handle, message **C.char) C.in
 }
 
 //export fmp_classifier_load
-func fmp_classifier_load(data unsafe.Pointer, size C.size_t, out *C.fmp_handle, message **C.char) C.int {
+func fmp_classifier_load(data unsafe.Pointer, size C.size_t, out *C.fmp_handle,
+	message **C.char) C.int {
 	return guarded(message, func() error { return load("classifier", data, size, out, openClassifier) })
 }
 
 //export fmp_client_load
-func fmp_client_load(data unsafe.Pointer, size C.size_t, approved *C.char, out *C.fmp_handle, message **C.char) C.int {
+func fmp_client_load(data unsafe.Pointer, size C.size_t, approved *C.char, out *C.fmp_handle,
+	message **C.char) C.int {
 	return guarded(message, func() error {
 		digest, err := text(approved)
 		if err != nil {
 			return err
 		}
-		return load("client graph", data, size, out, func(data []byte) (uint64, error) { return openClient(data, digest) })
+		return load("client graph", data, size, out,
+			func(data []byte) (uint64, error) { return openClient(data, digest) })
 	})
 }
 
-func load(what string, data unsafe.Pointer, size C.size_t, out *C.fmp_handle, open func([]byte) (uint64, error)) error {
+func load(what string, data unsafe.Pointer, size C.size_t, out *C.fmp_handle,
+	open func([]byte) (uint64, error)) error {
 	if out == nil {
 		return fmt.Errorf("%s: no place for the handle", what)
 	}
@@ -188,9 +193,11 @@ func rowsOf(out *C.fmp_predictions, d *described, n int) (*rows, error) {
 	case out == nil || out.probabilities == nil:
 		return nil, errors.New("predict: no place for the probabilities")
 	case int(out.classes) != len(d.Classes):
-		return nil, fmt.Errorf("predict: places for %d classes; the classifier has %d", int(out.classes), len(d.Classes))
+		return nil, fmt.Errorf("predict: places for %d classes; the classifier has %d",
+			int(out.classes), len(d.Classes))
 	case out.set != nil && !d.Sets, (out.low != nil || out.high != nil) && !d.Intervals:
-		return nil, errors.New("predict: the classifier has no such prediction sets or intervals; fmp_describe says what it has")
+		return nil, errors.New("predict: the classifier has no such prediction sets or intervals; " +
+			"fmp_describe says what it has")
 	}
 	floats := func(p *C.float, n int) []float32 {
 		if p == nil {
@@ -199,7 +206,8 @@ func rowsOf(out *C.fmp_predictions, d *described, n int) (*rows, error) {
 		return unsafe.Slice((*float32)(unsafe.Pointer(p)), n)
 	}
 	all := n * len(d.Classes)
-	r := &rows{floats(out.probabilities, all), floats(out.low, all), floats(out.high, all), floats(out.disagreement, n), nil}
+	r := &rows{floats(out.probabilities, all), floats(out.low, all), floats(out.high, all),
+		floats(out.disagreement, n), nil}
 	if out.set != nil {
 		r.set = unsafe.Slice((*byte)(unsafe.Pointer(out.set)), all)
 	}
@@ -207,7 +215,8 @@ func rowsOf(out *C.fmp_predictions, d *described, n int) (*rows, error) {
 }
 
 //export fmp_predict
-func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions, message **C.char) C.int {
+func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions,
+	message **C.char) C.int {
 	return guarded(message, func() error {
 		im, err := imagesOf(in)
 		if err != nil {
@@ -227,8 +236,8 @@ func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions, 
 			return err
 		}
 		c := len(d.Classes)
-		from := &rows{make([]float32, im.n*c), make([]float32, len(to.low)), make([]float32, len(to.high)), make([]float32, im.n),
-			make([]byte, len(to.set))}
+		from := &rows{make([]float32, im.n*c), make([]float32, len(to.low)),
+			make([]float32, len(to.high)), make([]float32, im.n), make([]byte, len(to.set))}
 		err = predict(uint64(handle), im, func(i int, p *classify.Prediction) error {
 			copy(from.probabilities[i*c:], p.Probabilities)
 			from.disagreement[i] = p.MutualInformation
@@ -258,7 +267,8 @@ func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions, 
 }
 
 //export fmp_compress
-func fmp_compress(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_upload, out *C.fmp_buffer, message **C.char) C.int {
+func fmp_compress(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_upload, out *C.fmp_buffer,
+	message **C.char) C.int {
 	return guarded(message, func() error {
 		im, err := imagesOf(in)
 		switch {
@@ -275,7 +285,8 @@ func fmp_compress(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_upload, out 
 		if err != nil {
 			return err
 		}
-		data, err := compress(uint64(handle), im, &upload{name, uint64(how.round), precision, int(how.at_least)})
+		data, err := compress(uint64(handle), im,
+			&upload{name, uint64(how.round), precision, int(how.at_least)})
 		if err != nil {
 			return err
 		}
@@ -284,7 +295,8 @@ func fmp_compress(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_upload, out 
 }
 
 //export fmp_evaluate
-func fmp_evaluate(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_evaluation, out *C.fmp_buffer, message **C.char) C.int {
+func fmp_evaluate(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_evaluation, out *C.fmp_buffer,
+	message **C.char) C.int {
 	return guarded(message, func() error {
 		im, err := imagesOf(in)
 		switch {
@@ -301,8 +313,9 @@ func fmp_evaluate(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_evaluation, 
 		if err != nil {
 			return err
 		}
-		data, err := evaluate(uint64(handle), im, &evaluation{key, uint64(how.round), server, int(how.least), float64(how.epsilon),
-			float64(how.delta)})
+		data, err := evaluate(uint64(handle), im,
+			&evaluation{key, uint64(how.round), server, int(how.least), float64(how.epsilon),
+				float64(how.delta)})
 		if err != nil {
 			return err
 		}

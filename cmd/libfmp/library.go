@@ -1,5 +1,6 @@
-// Command libfmp is the client as a C library (fmp.h): load, compress, predict, evaluate, by the packages of fmp-edge. It is built by
-// make lib, as a shared and as a static library. Exported functions are in export.go; this file knows nothing of C.
+// Command libfmp is the client as a C library (fmp.h): load, compress, predict, evaluate, by the
+// packages of fmp-edge. It is built by make lib, as a shared and as a static library. Exported
+// functions are in export.go; this file knows nothing of C.
 package main
 
 import (
@@ -35,7 +36,8 @@ type model struct {
 	client     *client.Client
 }
 
-// handles are the open models. Numbers are never given twice, so that a closed handle is told from all others.
+// handles are the open models. Numbers are never given twice, so that a closed handle is told from
+// all others.
 var handles = struct {
 	sync.Mutex
 	open map[uint64]*model
@@ -66,7 +68,8 @@ func findClassifier(handle uint64) (*model, error) {
 	m, err := find(handle)
 	if err == nil && m.classifier == nil {
 		m.Unlock()
-		err = fmt.Errorf("handle %d is a client graph's or closed; want a classifier's (fmp_classifier_open)", handle)
+		err = fmt.Errorf("handle %d is a client graph's or closed; want a classifier's "+
+			"(fmp_classifier_open)", handle)
 	}
 	if err != nil {
 		return nil, err
@@ -98,24 +101,29 @@ func openClassifier(data []byte) (uint64, error) {
 		return 0, fmt.Errorf("classifier: %w", err)
 	}
 	if c.TakesRows() {
-		return 0, errors.New("classifier: it takes feature rows; fmp pool without --rows makes one that takes images")
+		return 0, errors.New("classifier: it takes feature rows; fmp pool without --rows makes one " +
+			"that takes images")
 	}
 	return keep(&model{classifier: c}), nil
 }
 
-// openClient opens a client graph. Its extractor comes with this library, or is the approved one (SHA-256): else it is an error.
+// openClient opens a client graph. Its extractor comes with this library, or is the approved one
+// (SHA-256): else it is an error.
 func openClient(data []byte, approved string) (uint64, error) {
 	c, err := client.Parse(data, 0)
 	if err != nil {
 		return 0, fmt.Errorf("client graph: %w", err)
 	}
 	if c.Private() {
-		return 0, errors.New("client graph: it is one of private rounds, whose budget wants a ledger: use fmp-edge join --private")
+		return 0, errors.New("client graph: it is one of private rounds, whose budget wants a ledger: " +
+			"use fmp-edge join --private")
 	}
 	var m client.Memory
 	if approved != "" {
 		if len(approved) != 64 || strings.Trim(approved, "0123456789abcdef") != "" {
-			return 0, fmt.Errorf("approved extractor: %.80q is no sha256; want 64 hexadecimal digits in lower case", approved)
+			return 0,
+				fmt.Errorf("approved extractor: %.80q is no sha256; want 64 hexadecimal digits in lower case",
+					approved)
 		}
 		if err := m.Add(approved, client.Files); err != nil {
 			return 0, fmt.Errorf("approved extractor: %w", err)
@@ -150,7 +158,8 @@ func describe(handle uint64) (*described, error) {
 		for i := len(names); i < f.C; i++ {
 			names = append(names[:i:i], strconv.Itoa(i))
 		}
-		return &described{Kind: f.Kind, Digest: f.Digest, Classes: names, Height: fit.H, Width: fit.W, Channels: fit.Ch}
+		return &described{Kind: f.Kind, Digest: f.Digest, Classes: names, Height: fit.H, Width: fit.W,
+			Channels: fit.Ch}
 	}
 	switch {
 	case m.classifier != nil:
@@ -186,8 +195,9 @@ func (im *images) source(fit imagefile.Fit, classes int) (imagefile.Source, erro
 		}
 	}
 	read := func(p string) ([]byte, error) { return im.read(number(p)) }
-	src, _, err := imagefile.OpenFiles(paths, read, imagefile.Options{Fit: fit, MaxItems: maxImages, Optional: im.labels == nil,
-		Classes: imagefile.Classes{N: classes, ByNumber: true}})
+	src, _, err := imagefile.OpenFiles(paths, read,
+		imagefile.Options{Fit: fit, MaxItems: maxImages, Optional: im.labels == nil,
+			Classes: imagefile.Classes{N: classes, ByNumber: true}})
 	return src, err
 }
 
@@ -208,14 +218,15 @@ func predict(handle uint64, im *images, give func(i int, p *classify.Prediction)
 	if err != nil {
 		return err
 	}
-	bad, err := m.classifier.Images(context.Background(), src, false, func(ps []classify.Prediction) error {
-		for i := range ps {
-			if err := give(number(ps[i].Name), &ps[i]); err != nil {
-				return err
+	bad, err := m.classifier.Images(context.Background(), src, false,
+		func(ps []classify.Prediction) error {
+			for i := range ps {
+				if err := give(number(ps[i].Name), &ps[i]); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	return errors.Join(append(bad, err)...)
 }
 
@@ -290,13 +301,15 @@ func compress(handle uint64, im *images, o *upload) ([]byte, error) {
 	}
 	defer m.Unlock()
 	if m.client == nil {
-		return nil, fmt.Errorf("handle %d is a classifier's or closed; want a client graph's (fmp_client_load)", handle)
+		return nil, fmt.Errorf("handle %d is a classifier's or closed; want a client graph's "+
+			"(fmp_client_load)", handle)
 	}
 	src, err := im.source(m.client.Fit, m.client.Manifest.C)
 	if err != nil {
 		return nil, err
 	}
-	u, left, err := m.client.Upload(context.Background(), src, client.Options{AtLeast: max(1, o.atLeast)}, o.name)
+	u, left, err := m.client.Upload(context.Background(), src,
+		client.Options{AtLeast: max(1, o.atLeast)}, o.name)
 	if err != nil {
 		return nil, err
 	}

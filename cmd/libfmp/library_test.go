@@ -29,7 +29,8 @@ func (s *site) run(program string, args ...string) []byte {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = s.dir
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "FMP_") }),
-		"XDG_CONFIG_HOME="+s.path("config"), "LD_LIBRARY_PATH="+s.dir, "PYTHONPATH="+s.path("site-packages"))
+		"XDG_CONFIG_HOME="+s.path("config"), "LD_LIBRARY_PATH="+s.dir,
+		"PYTHONPATH="+s.path("site-packages"))
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	out, err := cmd.Output()
@@ -54,15 +55,18 @@ func newSite(t *testing.T) *site {
 	for _, build := range [][]string{{"-o", s.path("libfmp.so"), "-buildmode=c-shared", "fmp/cmd/libfmp"},
 		{"-o", s.path("fmp-edge"), "fmp/cmd/fmp-edge"}, {"-o", s.path("fmp"), "fmp/cmd/fmp"},
 		{"-o", s.path("wheel"), "fmp/cmd/libfmp/wheel"}} {
-		if out, err := exec.Command("go", append([]string{"build", "-buildvcs=false"}, build...)...).CombinedOutput(); err != nil {
+		if out, err := exec.Command("go",
+			append([]string{"build", "-buildvcs=false"}, build...)...).CombinedOutput(); err != nil {
 			t.Fatalf("go build %v: %v\n%s", build, err, out)
 		}
 	}
 	s.run(s.path("fmp"), "data", "synth", "-o", "photos", "--photos", "--train", "60", "--test", "60")
 	s.run(s.path("fmp"), "fuse", "--dataset", "digits", "-o", "client.onnx")
 	s.run(s.path("fmp-edge"), "key", "--client", "site", "site.key")
-	s.run(s.path("fmp-edge"), "compress", "--model", "client.onnx", "--client", "site", "--round", "3", "-o", "edge.upload", "photos/train")
-	s.run(s.path("fmp"), "pool", "edge.upload", "--client-graph", "client.onnx", "-o", "classifier.onnx")
+	s.run(s.path("fmp-edge"), "compress", "--model", "client.onnx", "--client", "site", "--round", "3",
+		"-o", "edge.upload", "photos/train")
+	s.run(s.path("fmp"), "pool", "edge.upload", "--client-graph", "client.onnx", "-o",
+		"classifier.onnx")
 	files, err := filepath.Glob(s.path("photos/train/*/*"))
 	if err != nil || len(files) != 60 {
 		t.Fatalf("%d images, %v", len(files), err)
@@ -74,13 +78,14 @@ func newSite(t *testing.T) *site {
 	if err := os.WriteFile(s.path("images.txt"), []byte(list.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.run(s.path("fmp-edge"), "evaluate", "--model", "classifier.onnx", "--key", "site.key", "--round", "3", "--output",
-		"edge.evaluation.json", "photos/train")
+	s.run(s.path("fmp-edge"), "evaluate", "--model", "classifier.onnx", "--key", "site.key", "--round",
+		"3", "--output", "edge.evaluation.json", "photos/train")
 	return s
 }
 
-// TestFromC compiles a program in C against fmp.h: uploads and counts have the bytes of fmp-edge's, predictions its numbers from any
-// thread, and each input that is refused is an error with a message.
+// TestFromC compiles a program in C against fmp.h: uploads and counts have the bytes of fmp-edge's,
+// predictions its numbers from any thread, and each input that is refused is an error with a
+// message.
 func TestFromC(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the library and the programs")
@@ -94,7 +99,8 @@ func TestFromC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.run(cc, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", "main", source, "-L.", "-lfmp", "-lpthread")
+	s.run(cc, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", "main", source, "-L.",
+		"-lfmp", "-lpthread")
 	s.run(s.path("main"), "classifier.onnx", "client.onnx", "site.key", ".")
 	for mine, edge := range map[string]string{"c.upload": "edge.upload", "c.evaluation.json": "edge.evaluation.json"} {
 		if !bytes.Equal(s.read(mine), s.read(edge)) {
@@ -117,7 +123,8 @@ func (s *site) predictions() (want []float64) {
 			Probabilities []float64 `json:"probabilities"`
 		} `json:"predictions"`
 	}
-	if err := json.Unmarshal(s.run(s.path("fmp-edge"), "predict", "--model", "classifier.onnx", "photos/train", "--json"), &edge); err != nil {
+	if err := json.Unmarshal(s.run(s.path("fmp-edge"), "predict", "--model", "classifier.onnx",
+		"photos/train", "--json"), &edge); err != nil {
 		s.Fatal(err)
 	}
 	for _, p := range edge.Predictions {
@@ -143,7 +150,8 @@ func (s *site) python(t *testing.T) {
 	wheel := filepath.Base(strings.TrimSpace(string(s.run(s.path("wheel"), "libfmp.so", code, "."))))
 	s.run(python, "-m", "zipfile", "-e", wheel, "site-packages")
 	if err := exec.Command(python, "-m", "pip", "--version").Run(); err == nil {
-		s.run(python, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", "--target", s.path("installed"), wheel)
+		s.run(python, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", "--target",
+			s.path("installed"), wheel)
 		s.read("installed/fmp/libfmp.so")
 	}
 	s.run(python, "-c", `

@@ -1,4 +1,5 @@
-// Command digits8x8 writes scikit-learn's 8 x 8 digits as a folder of images by class, a data set of fmp:
+// Command digits8x8 writes scikit-learn's 8 x 8 digits as a folder of images by class, a data set
+// of fmp:
 //
 //	pip download --no-deps scikit-learn
 //	unzip -j scikit_learn-*.whl sklearn/datasets/data/digits.csv.gz

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// camera writes a drawn photograph of a camera with less contrast and lighter images, or as it is, to a file.
+// camera writes a drawn photograph of a camera with less contrast and lighter images, or as it is,
+// to a file.
 func camera(t *testing.T, from, to string, other bool) {
 	t.Helper()
 	data, err := os.ReadFile(from)
@@ -48,8 +49,9 @@ func camera(t *testing.T, from, to string, other bool) {
 	}
 }
 
-// TestAdapt: of six owners two have another camera. A further owner of theirs has, by fmp predict --adapt, fmp-edge predict --adapt and the
-// documented Python, the same probabilities, which are other than without, and more of its photographs are classified well.
+// TestAdapt: of six owners two have another camera. A further owner of theirs has, by fmp predict
+// --adapt, fmp-edge predict --adapt and the documented Python, the same probabilities, which are
+// other than without, and more of its photographs are classified well.
 func TestAdapt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs and runs a round")
@@ -100,7 +102,8 @@ func TestAdapt(t *testing.T) {
 	for m := range 6 {
 		run(fmt.Sprintf("fmp-edge compress --model client.onnx --client owner%d -o upload%d owner%d", m, m, m))
 	}
-	out := run("fmp pool -o classifier.onnx --client-graph client.onnx upload0 upload1 upload2 upload3 upload4 upload5")
+	out := run("fmp pool -o classifier.onnx --client-graph client.onnx upload0 upload1 upload2 " +
+		"upload3 upload4 upload5")
 	if !bytes.Contains(out, []byte("2 of 6 clients differ")) {
 		t.Fatalf("no cameras differ:\n%s", out)
 	}
@@ -115,7 +118,8 @@ func TestAdapt(t *testing.T) {
 	if bytes.Equal(plain, adapted) {
 		t.Error("--adapt changes no probability")
 	}
-	near(t, "fmp-edge", want, predictions(t, run("fmp-edge predict --model classifier.onnx --adapt theirs --json new")), 1e-4)
+	near(t, "fmp-edge", want,
+		predictions(t, run("fmp-edge predict --model classifier.onnx --adapt theirs --json new")), 1e-4)
 	if python.missing != "" {
 		t.Skip(python.missing)
 	}
@@ -126,7 +130,8 @@ func TestAdapt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "adapt.py", want, lines(t, run(append([]string{python.program, "adapt.py", "classifier.onnx", "theirs"}, files...)...)), 1e-4)
+	near(t, "adapt.py", want,
+		lines(t, run(append([]string{python.program, "adapt.py", "classifier.onnx", "theirs"}, files...)...)), 1e-4)
 }
 
 // right returns the number of photographs, named CLASS-NAME, whose most probable class is theirs.

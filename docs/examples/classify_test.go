@@ -35,8 +35,8 @@ func TestPagesShowTheSnippets(t *testing.T) {
 	}
 }
 
-// decoded writes photographs of many sizes into photos, as PNG and JPEG, and the pixels that package jpeg decodes of the latter into
-// pixels, as PNG.
+// decoded writes photographs of many sizes into photos, as PNG and JPEG, and the pixels that
+// package jpeg decodes of the latter into pixels, as PNG.
 func decoded(t *testing.T, from, photos, pixels string) {
 	t.Helper()
 	write := func(path string, encode func(f *os.File) error) {
@@ -82,27 +82,33 @@ func decoded(t *testing.T, from, photos, pixels string) {
 			t.Fatal(err)
 		}
 		draw.Draw(im, im.Rect, back, image.Point{}, draw.Src)
-		write(filepath.Join(photos, name+".jpg"), func(f *os.File) error { _, err := f.Write(compressed.Bytes()); return err })
+		write(filepath.Join(photos, name+".jpg"),
+			func(f *os.File) error { _, err := f.Write(compressed.Bytes()); return err })
 		write(filepath.Join(pixels, name+".png"), func(f *os.File) error { return png.Encode(f, im) })
 	}
 }
 
-// snippet is one of the files that classify, with the program that runs it, or the reason why none does.
+// snippet is one of the files that classify, with the program that runs it, or the reason why none
+// does.
 type snippet struct {
 	program, file, missing string
 }
 
-// snippets finds Python with its packages (PYTHON, or python3), and node with those in the folder FMP_NODE_MODULES.
+// snippets finds Python with its packages (PYTHON, or python3), and node with those in the folder
+// FMP_NODE_MODULES.
 func snippets(t *testing.T, dir string) []snippet {
 	t.Helper()
-	python := snippet{file: "classify.py", missing: "needs Python (or PYTHON=...) with onnxruntime, pillow and numpy"}
+	python := snippet{file: "classify.py",
+		missing: "needs Python (or PYTHON=...) with onnxruntime, pillow and numpy"}
 	for _, name := range []string{os.Getenv("PYTHON"), "python3"} {
-		if p, err := exec.LookPath(name); name != "" && err == nil && exec.Command(p, "-c", "import numpy, onnxruntime, PIL").Run() == nil {
+		if p, err := exec.LookPath(name); name != "" && err == nil &&
+			exec.Command(p, "-c", "import numpy, onnxruntime, PIL").Run() == nil {
 			python.program, python.missing = p, ""
 			break
 		}
 	}
-	node := snippet{file: "classify.mjs", missing: "needs node, and onnxruntime-node and sharp in a folder that FMP_NODE_MODULES names"}
+	node := snippet{file: "classify.mjs",
+		missing: "needs node, and onnxruntime-node and sharp in a folder that FMP_NODE_MODULES names"}
 	if p, err := exec.LookPath("node"); err == nil && os.Getenv("FMP_NODE_MODULES") != "" {
 		node.program, node.missing = p, ""
 		if err := os.Symlink(os.Getenv("FMP_NODE_MODULES"), filepath.Join(dir, "node_modules")); err != nil {
@@ -123,8 +129,9 @@ func snippets(t *testing.T, dir string) []snippet {
 	return both
 }
 
-// TestSnippets: the documented Python and JavaScript have the probabilities of fmp predict and fmp-edge predict from the same pixels, of
-// photographs of many sizes, behind the default and behind cropping.
+// TestSnippets: the documented Python and JavaScript have the probabilities of fmp predict and
+// fmp-edge predict from the same pixels, of photographs of many sizes, behind the default and
+// behind cropping.
 func TestSnippets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs and runs a round")
@@ -151,14 +158,18 @@ func TestSnippets(t *testing.T) {
 		}
 	}
 	run("sh", "-c", "fmp data synth -o drawn --photos --train 60 --test 40")
-	decoded(t, filepath.Join(dir, "drawn", "test"), filepath.Join(dir, "photos"), filepath.Join(dir, "pixels"))
+	decoded(t, filepath.Join(dir, "drawn", "test"), filepath.Join(dir, "photos"),
+		filepath.Join(dir, "pixels"))
 	for _, resize := range []string{"stretch", "crop", "crop:0.875", "pad"} {
-		run("sh", "-c", "fmp fuse --dataset digits-color --resize "+resize+" -o client.onnx && fmp-edge compress --model client.onnx --client "+
-			"shop -o upload drawn/train && "+
-			"fmp pool upload --client-graph client.onnx --fixed-size -o fixed.onnx && fmp pool upload --client-graph client.onnx -o classifier.onnx")
+		run("sh", "-c", "fmp fuse --dataset digits-color --resize "+resize+
+			" -o client.onnx && fmp-edge compress --model client.onnx --client shop -o upload drawn/train && "+
+			"fmp pool upload --client-graph client.onnx --fixed-size -o fixed.onnx && fmp pool upload "+
+			"--client-graph client.onnx -o classifier.onnx")
 		want := predictions(t, run("sh", "-c", "fmp predict fixed.onnx photos --json"))
-		near(t, resize+", of any size", want, predictions(t, run("sh", "-c", "fmp predict classifier.onnx photos --json")), 1e-4)
-		near(t, resize+", fmp-edge", want, predictions(t, run("sh", "-c", "fmp-edge predict --model classifier.onnx photos --json")), 1e-4)
+		near(t, resize+", of any size", want,
+			predictions(t, run("sh", "-c", "fmp predict classifier.onnx photos --json")), 1e-4)
+		near(t, resize+", fmp-edge", want,
+			predictions(t, run("sh", "-c", "fmp-edge predict --model classifier.onnx photos --json")), 1e-4)
 		for _, s := range both {
 			if s.missing != "" {
 				t.Logf("not compared: %s", s.missing)

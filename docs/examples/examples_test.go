@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestExamples builds the programs and runs every script in an empty folder, with the programs on its path.
+// TestExamples builds the programs and runs every script in an empty folder, with the programs on
+// its path.
 func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs whole experiments")
@@ -34,7 +35,8 @@ func TestExamples(t *testing.T) {
 			}
 			cmd := exec.Command(sh, path)
 			cmd.Dir = t.TempDir()
-			cmd.Env = append(environment(bin), "XDG_CONFIG_HOME="+t.TempDir()) // of what clients approve and spend
+			// of what clients approve and spend
+			cmd.Env = append(environment(bin), "XDG_CONFIG_HOME="+t.TempDir())
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -51,19 +53,21 @@ func programs(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
 	for _, p := range []string{"fmp", "fmp-edge"} {
-		if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(bin, p), "fmp/cmd/"+p).CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(bin, p),
+			"fmp/cmd/"+p).CombinedOutput(); err != nil {
 			t.Fatalf("building %s: %v\n%s", p, err, out)
 		}
 	}
 	return bin
 }
 
-// environment is that of a command with the programs on its path. Settings of whoever runs the tests must not reach the
-// examples; where data and library lie may.
+// environment is that of a command with the programs on its path. Settings of whoever runs the
+// tests must not reach the examples; where data and library lie may.
 func environment(bin string) []string {
 	var out []string
 	for _, v := range os.Environ() {
-		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "FMP_") && name != "FMP_DATA" && name != "FMP_ENGINE_LIBRARY" {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "FMP_") && name != "FMP_DATA" &&
+			name != "FMP_ENGINE_LIBRARY" {
 			continue
 		}
 		out = append(out, v)

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// TestExtractorsPage runs the lines of docs/extractors.md for a pretrained network and no corpus, with EfficientNet-Lite0 for 128 x 128
-// pixels (its file in FMP_LITE0) and drawn photographs of three sites: the classifier knows much more than the classes' number.
+// TestExtractorsPage runs the lines of docs/extractors.md for a pretrained network and no corpus,
+// with EfficientNet-Lite0 for 128 x 128 pixels (its file in FMP_LITE0) and drawn photographs of
+// three sites: the classifier knows much more than the classes' number.
 func TestExtractorsPage(t *testing.T) {
 	const model = "efficientnet_lite0_features_128.onnx"
 	lite := os.Getenv("FMP_LITE0")
@@ -24,7 +25,8 @@ func TestExtractorsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, lines, found := strings.Cut(string(text), "`docs/examples/moments.sh` is these lines:\n\n```console\n")
+	_, lines, found := strings.Cut(string(text),
+		"`docs/examples/moments.sh` is these lines:\n\n```console\n")
 	lines, _, ended := strings.Cut(lines, "```")
 	if !found || !ended || strings.Count(lines, "\n") > 10 {
 		t.Fatalf("the page has no ten lines: %q", lines)
@@ -40,7 +42,8 @@ func TestExtractorsPage(t *testing.T) {
 	run := func(command string) []byte {
 		cmd := exec.Command("sh", "-c", command)
 		var stdout, stderr bytes.Buffer
-		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(environment(path), "XDG_CONFIG_HOME="+dir), &stdout, &stderr
+		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(environment(path), "XDG_CONFIG_HOME="+dir),
+			&stdout, &stderr
 		if err := cmd.Run(); err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, stderr.String())
 		}

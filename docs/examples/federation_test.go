@@ -13,8 +13,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the commands print into docs/federation.md")
 
-// figures differ from machine to machine in their last digits, and so do the widths of columns and the photographs of a list.
-// With a figure go its sign, and the star of one whose interval has no zero.
+// figures differ from machine to machine in their last digits, and so do the widths of columns and
+// the photographs of a list. With a figure go its sign, and the star of one whose interval has no
+// zero.
 var figures = regexp.MustCompile(`[0-9a-f]{12,}|[-+]?[0-9]+(\.[0-9]+)?\*?|\?`)
 
 // places are what moves where two photographs change their places in a list.
@@ -26,7 +27,8 @@ func alike(line string) string {
 	return strings.Join(strings.Fields(line), " ")
 }
 
-// TestFederationPage runs the lines of docs/federation.md one after another and compares what they print, but for figures.
+// TestFederationPage runs the lines of docs/federation.md one after another and compares what they
+// print, but for figures.
 func TestFederationPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a whole federation")
@@ -34,8 +36,8 @@ func TestFederationPage(t *testing.T) {
 	play(t, filepath.Join("..", "federation.md"), t.TempDir(), programs(t), 10)
 }
 
-// play runs the lines of a page's consoles in a folder, with the programs in the folder path, and compares their output with the page, but
-// for figures. There must be a least number of commands.
+// play runs the lines of a page's consoles in a folder, with the programs in the folder path, and
+// compares their output with the page, but for figures. There must be a least number of commands.
 func play(t *testing.T, page, dir, path string, least int) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -59,7 +61,8 @@ func play(t *testing.T, page, dir, path string, least int) {
 			continue
 		}
 		if len(printed) > 0 && !*update {
-			t.Fatalf("%q is printed and the page does not show it; go test ./docs/examples -run %s -update", printed, t.Name())
+			t.Fatalf("%q is printed and the page does not show it; go test ./docs/examples -run %s -update",
+				printed, t.Name())
 		}
 		if inside && isCommand {
 			commands++

@@ -28,7 +28,8 @@ func TestPlayedRound(t *testing.T) {
 	}
 	cmd := exec.Command("sh", script)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(environment(programs(t)), "XDG_CONFIG_HOME="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir())
+	cmd.Env = append(environment(programs(t)), "XDG_CONFIG_HOME="+t.TempDir(),
+		"XDG_CACHE_HOME="+t.TempDir())
 	var printed, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, &log
 	if err := cmd.Run(); err != nil {
@@ -52,8 +53,9 @@ func TestPlayedRound(t *testing.T) {
 	shown := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	for i := range max(len(lines), len(shown)) {
 		if i >= len(lines) || i >= len(shown) || alike(lines[i]) != alike(shown[i]) {
-			t.Fatalf("line %d of the page is not like that which is printed: %q, %q; go test ./docs/examples -run PlayedRound -update", i+1,
-				shown[min(i, len(shown)):min(i+1, len(shown))], lines[min(i, len(lines)):min(i+1, len(lines))])
+			t.Fatalf("line %d of the page is not like that which is printed: %q, %q; go test "+
+				"./docs/examples -run PlayedRound -update", i+1, shown[min(i, len(shown)):min(i+1, len(shown))],
+				lines[min(i, len(lines)):min(i+1, len(lines))])
 		}
 	}
 }

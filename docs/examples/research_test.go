@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestResearchPage runs the lines of docs/research.md on CIFAR-10, where it is at hand, and on the drawn digits: both within its quarter of
-// an hour.
+// TestResearchPage runs the lines of docs/research.md on CIFAR-10, where it is at hand, and on the
+// drawn digits: both within its quarter of an hour.
 func TestResearchPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes two runs")

@@ -28,7 +28,8 @@ func main() {
 	var (
 		length = flag.Duration("time", 0, "how long to run each target")
 		jobs   = flag.Int("jobs", 1, "targets that run at the same time")
-		only   = flag.String("run", "", "regular expression on \"PACKAGE TARGET\"; all targets by default")
+		only   = flag.String("run", "",
+			"regular expression on \"PACKAGE TARGET\"; all targets by default")
 	)
 	flag.Parse()
 	if err := run(*length, *jobs, *only); err != nil {
@@ -44,8 +45,8 @@ func (t target) String() string { return t.pkg + " " + t.name }
 
 var fuzzFunc = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 
-// targets are the fuzz functions of the module whose folder is root, as its sources have them: to ask the go tool, which
-// go test -list does, means to build every test.
+// targets are the fuzz functions of the module whose folder is root, as its sources have them: to
+// ask the go tool, which go test -list does, means to build every test.
 func targets(root string) ([]target, error) {
 	var all []target
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -107,27 +108,33 @@ func run(length time.Duration, jobs int, only string) error {
 		return err
 	}
 	if n := failed.Load(); n > 0 {
-		return fmt.Errorf("%d targets failed; what they failed on is in testdata/fuzz of their packages", n)
+		return fmt.Errorf("%d targets failed; what they failed on is in testdata/fuzz of their packages",
+			n)
 	}
 	return nil
 }
 
-// lastLine is a line of the fuzzer with the time and the executions. In a short run over many inputs of earlier ones those
-// inputs, with which it gathers their coverage, can be all that it comes to.
-var lastLine = regexp.MustCompile(`fuzz: elapsed: (\S+), (?:execs: (\d+) |gathering baseline coverage: (\d+)/\d+ completed)`)
+// lastLine is a line of the fuzzer with the time and the executions. In a short run over many
+// inputs of earlier ones those inputs, with which it gathers their coverage, can be all that it
+// comes to.
+var lastLine = regexp.MustCompile(
+	`fuzz: elapsed: (\S+), (?:execs: (\d+) |gathering baseline coverage: (\d+)/\d+ completed)`)
 
-// memory is a folder that lies in memory on Linux: most of the time of targets that read files went to the disk's.
+// memory is a folder that lies in memory on Linux: most of the time of targets that read files went
+// to the disk's.
 const memory = "/dev/shm"
 
-// fuzz runs one target with one worker and returns the last line that the fuzzer prints. Inputs are made smaller in ten attempts
-// each: by default a minute goes to every input that found something new.
+// fuzz runs one target with one worker and returns the last line that the fuzzer prints. Inputs are
+// made smaller in ten attempts each: by default a minute goes to every input that found something
+// new.
 func fuzz(t target, length string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	c := exec.Command("go", "test", "./"+t.pkg, "-toolexec", fmt.Sprintf("'%s' %s", self, compileCommand), "-run", "^$", "-fuzz",
-		"^"+t.name+"$", "-fuzztime", length, "-parallel", "1", "-fuzzminimizetime", "10x")
+	c := exec.Command("go", "test", "./"+t.pkg, "-toolexec",
+		fmt.Sprintf("'%s' %s", self, compileCommand), "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime",
+		length, "-parallel", "1", "-fuzzminimizetime", "10x")
 	if s, err := os.Stat(memory); err == nil && s.IsDir() {
 		c.Env = append(os.Environ(), "TMPDIR="+memory)
 	}
@@ -139,7 +146,8 @@ func fuzz(t target, length string) (string, error) {
 		}
 	}
 	// The fuzzer can end with this where its time is over while a worker begins; it is no finding.
-	if err != nil && !(bytes.Contains(out, []byte("context deadline exceeded")) && !bytes.Contains(out, []byte("Failing input"))) {
+	if err != nil && !(bytes.Contains(out, []byte("context deadline exceeded")) &&
+		!bytes.Contains(out, []byte("Failing input"))) {
 		return last, fmt.Errorf("%w\n%s", err, out)
 	}
 	if last == "" {

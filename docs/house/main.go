@@ -2,7 +2,8 @@
 //
 //	go run ./docs/house . [FOLDER...]
 //
-// Generated files, vendored modules, testdata and hidden folders do not count. A line is a comment if nothing but a comment is on it.
+// Generated files, vendored modules, testdata and hidden folders do not count. A line is a comment
+// if nothing but a comment is on it.
 package main
 
 import (
@@ -28,7 +29,8 @@ type figures struct {
 }
 
 func main() {
-	fmt.Println("| folder | Go without tests | tests | comments | lines over 100 columns | longest function | words of pages |")
+	fmt.Println("| folder | Go without tests | tests | comments | lines over 100 columns | longest " +
+		"function | words of pages |")
 	fmt.Println("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
 	for _, dir := range os.Args[1:] {
 		f, err := measure(dir)
@@ -37,8 +39,8 @@ func main() {
 			os.Exit(1)
 		}
 		n := float64(max(f.lines, 1))
-		fmt.Printf("| %s | %d | %d | %.1f%% | %.1f%% | %d (%s) | %d |\n", dir, f.lines, f.tests, 100*float64(f.comments)/n, 100*float64(f.wide)/n,
-			f.longest, f.longestName, f.words)
+		fmt.Printf("| %s | %d | %d | %.1f%% | %.1f%% | %d (%s) | %d |\n", dir, f.lines, f.tests,
+			100*float64(f.comments)/n, 100*float64(f.wide)/n, f.longest, f.longestName, f.words)
 	}
 }
 

@@ -35,7 +35,8 @@ func main() {
 }
 
 var (
-	// valid is a module path: elements of letters, digits and -._~, the first with a dot, or the path of a module without a home.
+	// valid is a module path: elements of letters, digits and -._~, the first with a dot, or the path
+	// of a module without a home.
 	valid = regexp.MustCompile(`^(fmp|[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+)$`)
 	// directive is the line of go.mod that names the module.
 	directive = regexp.MustCompile(`(?m)^module (\S+)$`)
@@ -45,10 +46,12 @@ var (
 	rooms = `(?:onnx|models|pipeline|featurize|assets|cmd|docs|examples)`
 )
 
-// Rename gives the module in folder root another path, and returns the number of files that it changed.
+// Rename gives the module in folder root another path, and returns the number of files that it
+// changed.
 func Rename(root, path string) (int, error) {
 	if !valid.MatchString(path) {
-		return 0, fmt.Errorf("module path %q: want a host with a dot and an owner, host.tld/owner/fmp", path)
+		return 0, fmt.Errorf("module path %q: want a host with a dot and an owner, host.tld/owner/fmp",
+			path)
 	}
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -59,7 +62,8 @@ func Rename(root, path string) (int, error) {
 		return 0, errors.New("go.mod: no line names the module")
 	}
 	was := regexp.QuoteMeta(string(old[1]))
-	// A package of the module, not the end of a longer path; and the bare prefix that tests cut off, a quoted string.
+	// A package of the module, not the end of a longer path; and the bare prefix that tests cut off, a
+	// quoted string.
 	packages := regexp.MustCompile(`(^|[^\w/.-])` + was + `(/` + rooms + `\b|/\.\.\.|/")`)
 	changed := 0
 	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
@@ -68,12 +72,14 @@ func Rename(root, path string) (int, error) {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if file != root && (strings.HasPrefix(name, ".") && name != ".ci" || name == "bin" || name == "runs" || name == "node_modules") {
+			if file != root && (strings.HasPrefix(name, ".") && name != ".ci" || name == "bin" ||
+				name == "runs" || name == "node_modules") {
 				return fs.SkipDir
 			}
 			return nil
 		}
-		if !d.Type().IsRegular() || !slices.Contains(kinds, filepath.Ext(name)) && name != "Makefile" && file != filepath.Join(root, "go.mod") {
+		if !d.Type().IsRegular() || !slices.Contains(kinds, filepath.Ext(name)) && name != "Makefile" &&
+			file != filepath.Join(root, "go.mod") {
 			return nil
 		}
 		data, err := os.ReadFile(file)

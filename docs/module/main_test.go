@@ -15,14 +15,17 @@ import (
 
 const path = "example.org/owner/fmp"
 
-// version is another one in each run: the module cache keeps what it once fetched, and the next run would be given that.
+// version is another one in each run: the module cache keeps what it once fetched, and the next run
+// would be given that.
 var version = fmt.Sprintf("v0.1.%d", time.Now().UnixNano())
 
-// clone copies the files of the repository that git knows, or would add, or some of them, to a new folder.
+// clone copies the files of the repository that git knows, or would add, or some of them, to a new
+// folder.
 func clone(t *testing.T, some ...string) string {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	list := exec.Command("git", append([]string{"ls-files", "--cached", "--others", "--exclude-standard", "--"}, some...)...)
+	list := exec.Command("git",
+		append([]string{"ls-files", "--cached", "--others", "--exclude-standard", "--"}, some...)...)
 	list.Dir = root
 	out, err := list.Output()
 	if err != nil {
@@ -49,7 +52,8 @@ func clone(t *testing.T, some ...string) string {
 	return to
 }
 
-// TestRename: a renamed repository names its old path nowhere, and is what it was when it gets that back.
+// TestRename: a renamed repository names its old path nowhere, and is what it was when it gets that
+// back.
 func TestRename(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a copy of the repository")
@@ -62,8 +66,8 @@ func TestRename(t *testing.T) {
 		}
 		return string(data)
 	}
-	files := []string{"go.mod", "Makefile", "pipeline/doc.go", "onnx/layers_test.go", "docs/architecture_test.go",
-		"docs/contributing/method.diff"}
+	files := []string{"go.mod", "Makefile", "pipeline/doc.go", "onnx/layers_test.go",
+		"docs/architecture_test.go", "docs/contributing/method.diff"}
 	before := map[string]string{}
 	for _, f := range files {
 		before[f] = read(f)
@@ -75,7 +79,8 @@ func TestRename(t *testing.T) {
 	if !strings.Contains(read("go.mod"), "module "+path+"\n") {
 		t.Error("go.mod does not say the new path")
 	}
-	for f, words := range map[string]string{"Makefile": path + "/pipeline/page", "docs/architecture_test.go": `"` + path + `/..."`,
+	for f, words := range map[string]string{"Makefile": path + "/pipeline/page",
+		"docs/architecture_test.go":     `"` + path + `/..."`,
 		"docs/contributing/method.diff": `"` + path + `/pipeline/erm"`} {
 		if !strings.Contains(read(f), words) {
 			t.Errorf("%s does not say %s", f, words)
@@ -89,15 +94,16 @@ func TestRename(t *testing.T) {
 			t.Errorf("%s is not what it was", f)
 		}
 	}
-	for _, bad := range []string{"", "fmp2", "example.org", "https://example.org/fmp", "example.org/a b", "example.org/../fmp"} {
+	for _, bad := range []string{"", "fmp2", "example.org", "https://example.org/fmp",
+		"example.org/a b", "example.org/../fmp"} {
 		if _, err := Rename(root, bad); err == nil {
 			t.Errorf("%q is taken for a module path", bad)
 		}
 	}
 }
 
-// serve writes the module as a file-backed proxy has it, and returns the proxy's address. Folders with a go.mod of their own are other
-// modules; go.work is of the clone alone.
+// serve writes the module as a file-backed proxy has it, and returns the proxy's address. Folders
+// with a go.mod of their own are other modules; go.work is of the clone alone.
 func serve(t *testing.T, root string) string {
 	t.Helper()
 	proxy := t.TempDir()
@@ -144,8 +150,9 @@ func serve(t *testing.T, root string) string {
 		t.Fatal(err)
 	}
 	for name, data := range map[string][]byte{
-		"list": []byte(version + "\n"), version + ".info": []byte(`{"Version":"` + version + `","Time":"2026-01-01T00:00:00Z"}`), version +
-			".mod": mod, version + ".zip": archive.Bytes(),
+		"list":            []byte(version + "\n"),
+		version + ".info": []byte(`{"Version":"` + version + `","Time":"2026-01-01T00:00:00Z"}`),
+		version + ".mod":  mod, version + ".zip": archive.Bytes(),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			t.Fatal(err)
@@ -185,7 +192,8 @@ func main() {
 }
 `
 
-// TestInstall: under a public path the programs are installed, and the packages used, from a module proxy by somebody without the clone.
+// TestInstall: under a public path the programs are installed, and the packages used, from a module
+// proxy by somebody without the clone.
 func TestInstall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles both programs from a proxy")
@@ -214,8 +222,9 @@ func TestInstall(t *testing.T) {
 		t.Helper()
 		c := exec.Command(name, args...)
 		c.Dir = dir
-		c.Env = append(os.Environ(), "GOPROXY="+proxy+","+strings.TrimSpace(string(upstream)), "GONOSUMDB="+path, "GOWORK=off",
-			"GOFLAGS=-trimpath -modcacherw", "GOBIN="+filepath.Join(home, "bin"))
+		c.Env = append(os.Environ(), "GOPROXY="+proxy+","+strings.TrimSpace(string(upstream)),
+			"GONOSUMDB="+path, "GOWORK=off", "GOFLAGS=-trimpath -modcacherw",
+			"GOBIN="+filepath.Join(home, "bin"))
 		out, err := c.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
@@ -232,7 +241,8 @@ func TestInstall(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.ReplaceAll(stranger, "MODULE", path)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "main.go"),
+		[]byte(strings.ReplaceAll(stranger, "MODULE", path)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	run(dir, "go", "mod", "init", "example.com/stranger")

@@ -1,11 +1,13 @@
-// Command mutate changes the sources in one place after another, and runs the test that must notice:
+// Command mutate changes the sources in one place after another, and runs the test that must
+// notice:
 //
 //	go run ./docs/mutate docs/mutate/mutations.txt
 //
-// The list holds, of each mutation, a line "== FILE PACKAGE TEST" and the lines that are taken out (-) and put in their place (+); the
-// first must stand in the file once. The files themselves are left alone: go test -overlay reads the changed copies. A mutation that no
-// test notices, that does not compile, or whose lines are no longer there ends the command with exit code 1. One whose test skips, as on a
-// processor without the kernel's instructions, is counted apart.
+// The list holds, of each mutation, a line "== FILE PACKAGE TEST" and the lines that are taken out
+// (-) and put in their place (+); the first must stand in the file once. The files themselves are
+// left alone: go test -overlay reads the changed copies. A mutation that no test notices, that does
+// not compile, or whose lines are no longer there ends the command with exit code 1. One whose test
+// skips, as on a processor without the kernel's instructions, is counted apart.
 package main
 
 import (
@@ -21,7 +23,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// errSkipped says that a test is not for this machine's processor: nothing can be said of the mutation here.
+// errSkipped says that a test is not for this machine's processor: nothing can be said of the
+// mutation here.
 var errSkipped = errors.New("SKIPPED: the test is not for this machine")
 
 // mutation is a change of one file, and the test that must fail with it.
@@ -66,7 +69,8 @@ func run(list string) error {
 				missed.Add(1)
 				verdict = err.Error()
 			}
-			fmt.Printf("%s: %s -> %s: %s\n", m.file, strings.TrimSpace(m.old), strings.TrimSpace(m.new), verdict)
+			fmt.Printf("%s: %s -> %s: %s\n", m.file, strings.TrimSpace(m.old),
+				strings.TrimSpace(m.new), verdict)
 			return nil
 		})
 	}
@@ -76,7 +80,8 @@ func run(list string) error {
 	if n := missed.Load(); n > 0 {
 		return fmt.Errorf("%d of %d mutations were not caught", n, len(all))
 	}
-	fmt.Printf("%d mutations were caught; the tests of %d are skipped on this machine\n", int64(len(all))-skipped.Load(), skipped.Load())
+	fmt.Printf("%d mutations were caught; the tests of %d are skipped on this machine\n",
+		int64(len(all))-skipped.Load(), skipped.Load())
 	return nil
 }
 
@@ -107,7 +112,8 @@ func parse(text string) ([]mutation, error) {
 	return all, nil
 }
 
-// try runs the test on the changed file; the error says why the mutation was not caught. base begins the names of files that it writes.
+// try runs the test on the changed file; the error says why the mutation was not caught. base
+// begins the names of files that it writes.
 func (m mutation) try(base string) error {
 	source, err := os.ReadFile(m.file)
 	if err != nil {
@@ -130,12 +136,14 @@ func (m mutation) try(base string) error {
 			return err
 		}
 	}
-	args := []string{"test", "-v", "-overlay", base + ".json", "-count=1", "-vet=off", "-timeout=2m", "-run", m.test, m.pkg}
+	args := []string{"test", "-v", "-overlay", base + ".json", "-count=1", "-vet=off", "-timeout=2m",
+		"-run", m.test, m.pkg}
 	out, err := exec.Command("go", args...).CombinedOutput()
 	switch text := string(out); {
 	case err == nil && strings.Contains(text, "no tests to run"):
 		return fmt.Errorf("NO TEST %s in %s", m.test, m.pkg)
-	case err == nil && strings.Contains("\n"+text, "\n--- SKIP") && !strings.Contains("\n"+text, "\n--- PASS"):
+	case err == nil && strings.Contains("\n"+text, "\n--- SKIP") &&
+		!strings.Contains("\n"+text, "\n--- PASS"):
 		return errSkipped
 	case err == nil:
 		return errors.New("SURVIVED")

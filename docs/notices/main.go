@@ -1,12 +1,13 @@
-// Command notices writes the notices of everything by others that is linked into the programs or embedded in them:
+// Command notices writes the notices of everything by others that is linked into the programs or
+// embedded in them:
 //
 //	go run ./docs/notices THIRD_PARTY.md
 //	go run ./docs/notices -sbom bin/fmp bin/fmp-edge
 //
 // The second form writes a bill of materials beside each program, in CycloneDX (bin/fmp.cdx.json).
 //
-// It asks the go tool which modules the programs are made of, on every platform that they are built for, and takes the
-// licences from the modules' own files.
+// It asks the go tool which modules the programs are made of, on every platform that they are built
+// for, and takes the licences from the modules' own files.
 package main
 
 import (
@@ -69,8 +70,8 @@ var programs = []struct {
 }
 
 // outlined are fonts that fmp holds the digits' outlines of (featurize/digits/outlines.txt.gz).
-var outlined = []string{"codeberg.org/go-fonts/dejavu/dejavusans", "codeberg.org/go-fonts/latin-modern/lmroman10regular",
-	"golang.org/x/image/font/gofont/goregular"}
+var outlined = []string{"codeberg.org/go-fonts/dejavu/dejavusans",
+	"codeberg.org/go-fonts/latin-modern/lmroman10regular", "golang.org/x/image/font/gofont/goregular"}
 
 // embedded lists the files derived from the work of others that are no modules.
 const embedded = `Besides modules:
@@ -89,7 +90,8 @@ type module struct {
 	ids                []string          // SPDX
 }
 
-// modules returns the modules linked by the programs of the source in folder root, on every platform.
+// modules returns the modules linked by the programs of the source in folder root, on every
+// platform.
 func modules(root string) (map[string]*module, error) {
 	mods := map[string]*module{}
 	for _, p := range programs {
@@ -117,7 +119,8 @@ func Notices(mods map[string]*module) ([]byte, error) {
 		"on which terms. Made by `make docs` from the modules themselves.\n\n")
 	b.WriteString("| module | version | licence | in |\n| --- | --- | --- | --- |\n")
 	for _, m := range all {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.path, m.version, strings.Join(m.ids, ", "), strings.Join(m.programs, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.path, m.version, strings.Join(m.ids, ", "),
+			strings.Join(m.programs, ", "))
 	}
 	b.WriteString("\n" + embedded)
 	// Equal texts stand once.
@@ -148,14 +151,16 @@ func Notices(mods map[string]*module) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// known are licences by a phrase that no other of them has, the longer ones of a family first; names are SPDX's.
+// known are licences by a phrase that no other of them has, the longer ones of a family first;
+// names are SPDX's.
 var known = []struct{ id, phrase string }{
 	{"Apache-2.0", "Apache License Version 2.0"},
 	{"MPL-2.0", "Mozilla Public License Version 2.0"},
 	{"MPL-2.0", "Mozilla Public License, version 2.0"},
 	{"OFL-1.1", "SIL OPEN FONT LICENSE"},
 	{"FTL", "The FreeType Project LICENSE"},
-	{"FTL", "The FreeType License, which is similar to the original BSD license"}, // or the GPL, as one chooses
+	// or the GPL, as one chooses
+	{"FTL", "The FreeType License, which is similar to the original BSD license"},
 	{"Bitstream-Vera", "Bitstream Vera Fonts Copyright"},
 	{"LPPL-1.3c", "LaTeX Project Public License"},
 	{"GFL", "GUST Font License"},
@@ -190,7 +195,8 @@ func list(root, program, system string, mods map[string]*module) error {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("listing what %s is made of on %s: %w\n%s", program, system, err, stderr.Bytes())
+		return fmt.Errorf("listing what %s is made of on %s: %w\n%s", program, system,
+			err, stderr.Bytes())
 	}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p struct {
@@ -208,12 +214,14 @@ func list(root, program, system string, mods map[string]*module) error {
 			return fmt.Errorf("listing what %s is made of on %s: %w", program, system, err)
 		}
 		// a folder in place of a module is ours
-		if p.Standard || p.Module == nil || p.Module.Main || p.Module.Replace != nil && p.Module.Replace.Version == "" {
+		if p.Standard || p.Module == nil || p.Module.Main || p.Module.Replace != nil &&
+			p.Module.Replace.Version == "" {
 			continue
 		}
 		m := mods[p.Module.Path]
 		if m == nil {
-			m = &module{path: p.Module.Path, version: p.Module.Version, dir: p.Module.Dir, files: map[string][]byte{}}
+			m = &module{path: p.Module.Path, version: p.Module.Version, dir: p.Module.Dir,
+				files: map[string][]byte{}}
 			mods[m.path] = m
 		}
 		if !slices.Contains(m.programs, program) {
@@ -228,7 +236,8 @@ func list(root, program, system string, mods map[string]*module) error {
 				break
 			}
 		}
-		if err := m.read(filepath.Join(m.dir, "licenses")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := m.read(filepath.Join(m.dir, "licenses")); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -241,7 +250,8 @@ func (m *module) read(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.Type().IsRegular() || !licenceName.MatchString(e.Name()) || strings.HasSuffix(e.Name(), ".go") {
+		if !e.Type().IsRegular() || !licenceName.MatchString(e.Name()) ||
+			strings.HasSuffix(e.Name(), ".go") {
 			continue
 		}
 		name, err := filepath.Rel(m.dir, filepath.Join(dir, e.Name()))
@@ -269,7 +279,8 @@ func (m *module) read(dir string) error {
 	return nil
 }
 
-// inUTF8 returns a text in UTF-8: as it is, or from ISO 8859-1, in which some old licences have their ©.
+// inUTF8 returns a text in UTF-8: as it is, or from ISO 8859-1, in which some old licences have
+// their ©.
 func inUTF8(text []byte) []byte {
 	if utf8.Valid(text) {
 		return text

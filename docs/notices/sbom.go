@@ -44,14 +44,19 @@ func writeSBOM(program string, mods map[string]*module) error {
 	return os.WriteFile(strings.TrimSuffix(program, ".exe")+".cdx.json", data, 0o644)
 }
 
-// sbom returns the bill of materials of a program: the modules that the Go tool recorded in it, the fonts whose outlines it has, and the
-// models that it embeds. The same program gives the same bytes.
-func sbom(program string, bi *debug.BuildInfo, digest string, mods map[string]*module) ([]byte, error) {
-	main := cdx.Component{BOMRef: program, Type: cdx.ComponentTypeApplication, Name: program, Version: version.Version(bi),
-		Hashes: sha256Of(digest), Licenses: licences("MIT")}
-	parts := []cdx.Component{{BOMRef: "pkg:golang/stdlib@" + bi.GoVersion, Type: cdx.ComponentTypeLibrary, Name: "stdlib",
+// sbom returns the bill of materials of a program: the modules that the Go tool recorded in it, the
+// fonts whose outlines it has, and the models that it embeds. The same program gives the same
+// bytes.
+func sbom(program string, bi *debug.BuildInfo, digest string,
+	mods map[string]*module) ([]byte, error) {
+	main := cdx.Component{BOMRef: program, Type: cdx.ComponentTypeApplication, Name: program,
+		Version: version.Version(bi),
+		Hashes:  sha256Of(digest), Licenses: licences("MIT")}
+	parts := []cdx.Component{{BOMRef: "pkg:golang/stdlib@" + bi.GoVersion,
+		Type: cdx.ComponentTypeLibrary, Name: "stdlib",
 		Version:    bi.GoVersion,
-		PackageURL: "pkg:golang/stdlib@" + strings.TrimPrefix(bi.GoVersion, "go"), Licenses: licences("BSD-3-Clause")}}
+		PackageURL: "pkg:golang/stdlib@" + strings.TrimPrefix(bi.GoVersion, "go"),
+		Licenses:   licences("BSD-3-Clause")}}
 	have := map[string]bool{}
 	for _, m := range bi.Deps {
 		if m.Replace != nil {
@@ -90,7 +95,8 @@ func sbom(program string, bi *debug.BuildInfo, digest string, mods map[string]*m
 	}
 	bom.Components, bom.Dependencies = &parts, &[]cdx.Dependency{{Ref: program, Dependencies: &refs}}
 	var b bytes.Buffer
-	if err := cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
+	if err := cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom,
+		cdx.SpecVersion1_6); err != nil {
 		return nil, fmt.Errorf("sbom: %s: %w", program, err)
 	}
 	return b.Bytes(), nil
@@ -98,11 +104,13 @@ func sbom(program string, bi *debug.BuildInfo, digest string, mods map[string]*m
 
 func library(path, version string, ids []string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + version
-	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url,
-		Licenses: licences(ids...)}
+	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version,
+		PackageURL: url,
+		Licenses:   licences(ids...)}
 }
 
-// embeddedModels returns a component for each model in assets, which is run from the root of the source.
+// embeddedModels returns a component for each model in assets, which is run from the root of the
+// source.
 func embeddedModels() ([]cdx.Component, error) {
 	var out []cdx.Component
 	for _, dataset := range assets.Datasets() {
@@ -119,12 +127,14 @@ func embeddedModels() ([]cdx.Component, error) {
 			if err != nil {
 				return nil, fmt.Errorf("sbom: %s/%s: %w", dataset, kind, err)
 			}
-			c := cdx.Component{BOMRef: "model:" + dataset + "/" + kind, Type: cdx.ComponentTypeMachineLearningModel, Group: dataset, Name: kind,
+			c := cdx.Component{BOMRef: "model:" + dataset + "/" + kind,
+				Type: cdx.ComponentTypeMachineLearningModel, Group: dataset, Name: kind,
 				MIMEType: "application/onnx",
 				Hashes:   sha256Of(models.DigestBytes(data)), Licenses: licences(f.Licence),
 				ModelCard: &cdx.MLModelCard{ModelParameters: &cdx.MLModelParameters{
-					Datasets: &[]cdx.MLDatasetChoice{{ComponentData: &cdx.ComponentData{Type: cdx.ComponentDataTypeDataset, Name: dataset,
-						Description: f.TrainingData}}}}}}
+					Datasets: &[]cdx.MLDatasetChoice{
+						{ComponentData: &cdx.ComponentData{Type: cdx.ComponentDataTypeDataset, Name: dataset,
+							Description: f.TrainingData}}}}}}
 			if f.Command != "" {
 				c.Properties = &[]cdx.Property{{Name: "fmp:command", Value: f.Command}}
 			}
@@ -144,7 +154,8 @@ var notSPDX = []string{"GFL", "LicenseRef-Gorgonia-1.0", "patent grant"}
 func licences(ids ...string) *cdx.Licenses {
 	var out cdx.Licenses
 	for _, id := range ids {
-		id = strings.TrimSuffix(id, " License") // as in the manifests of models that were trained with the title of LICENSE
+		// as in the manifests of models that were trained with the title of LICENSE
+		id = strings.TrimSuffix(id, " License")
 		l := &cdx.License{ID: id}
 		if slices.Contains(notSPDX, id) {
 			l = &cdx.License{Name: id}

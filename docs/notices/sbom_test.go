@@ -24,12 +24,14 @@ import (
 // schema is the schema of CycloneDX 1.6, from the sources of the library.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/CycloneDX/cyclonedx-go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := jsonschema.NewCompiler()
-	for name, file := range map[string]string{"bom-1.6.schema.json": "bom-1.6.schema.json", "spdx.schema.json": "spdx.schema.json",
+	for name, file := range map[string]string{"bom-1.6.schema.json": "bom-1.6.schema.json",
+		"spdx.schema.json":     "spdx.schema.json",
 		"jsf-0.82.schema.json": "jsf-0.82.schemax.json"} {
 		f, err := os.Open(filepath.Join(strings.TrimSpace(string(dir)), "schema", file))
 		if err != nil {
@@ -51,8 +53,9 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// TestSBOM: the bills of materials of both programs are valid CycloneDX, name every module that is linked and every model in assets, with
-// its digest, licence and training data, and are the same for the same program.
+// TestSBOM: the bills of materials of both programs are valid CycloneDX, name every module that is
+// linked and every model in assets, with its digest, licence and training data, and are the same
+// for the same program.
 func TestSBOM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs")
@@ -94,7 +97,8 @@ func TestSBOM(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkModules(t, file, &bom)
-		if listed := checkModels(t, &bom); p.name == "fmp" && listed != modelFiles(t) || p.name == "fmp-edge" && listed != 0 {
+		if listed := checkModels(t, &bom); p.name == "fmp" && listed != modelFiles(t) ||
+			p.name == "fmp-edge" && listed != 0 {
 			t.Errorf("%s lists %d models", p.name, listed)
 		}
 	}
@@ -155,7 +159,8 @@ func modelFiles(t *testing.T) int {
 	return n
 }
 
-// TestModelSBOM: the bill of materials of a packaged classifier is valid CycloneDX, and has the digest of its file.
+// TestModelSBOM: the bill of materials of a packaged classifier is valid CycloneDX, and has the
+// digest of its file.
 func TestModelSBOM(t *testing.T) {
 	m, err := models.NewClassifier(models.ClassifierParts{Heads: onnx.NewTensor([]float64{1, 0, 0, 1}, 1, 2, 2)},
 		models.Manifest{Licence: "CC-BY-4.0", TrainingData: "none", Extractor: strings.Repeat("ab", 32)})
@@ -167,7 +172,8 @@ func TestModelSBOM(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "package")
-	if _, err := serving.Write(dir, file, serving.Options{Name: "classifier", Version: "1", Batch: 1, Instances: 1}); err != nil {
+	if _, err := serving.Write(dir, file,
+		serving.Options{Name: "classifier", Version: "1", Batch: 1, Instances: 1}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "sbom.cdx.json"))
@@ -186,7 +192,8 @@ func TestModelSBOM(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := bom.Metadata.Component
-	if got := (*c.Hashes)[0].Value; got != models.DigestBytes(file) || (*c.Licenses)[0].License.Name != "CC-BY-4.0" ||
+	if got := (*c.Hashes)[0].Value; got != models.DigestBytes(file) ||
+		(*c.Licenses)[0].License.Name != "CC-BY-4.0" ||
 		len(*bom.Components) != 1 {
 		t.Errorf("%s, %v, %v", got, *c.Licenses, bom.Components)
 	}

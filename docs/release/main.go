@@ -1,9 +1,10 @@
-// Command release packs the programs of a version: archives by platform, Debian packages, a container image of the client, and digests.
+// Command release packs the programs of a version: archives by platform, Debian packages, a
+// container image of the client, and digests.
 //
 //	go run ./docs/release -bin bin/release -out dist
 //
-// make release builds the programs before and signs the folder after. The same programs give the same bytes: entries are sorted, owned
-// by root, and as old as the commit ($SOURCE_DATE_EPOCH).
+// make release builds the programs before and signs the folder after. The same programs give the
+// same bytes: entries are sorted, owned by root, and as old as the commit ($SOURCE_DATE_EPOCH).
 package main
 
 import (
@@ -26,10 +27,13 @@ import (
 	"fmp/onnx/engine/ort"
 )
 
-// platforms are those of a release. The client is built for all, fmp where there is a C compiler for it.
-var platforms = []string{"linux/amd64", "linux/arm64", "linux/armv7", "linux/riscv64", "darwin/arm64", "windows/amd64"}
+// platforms are those of a release. The client is built for all, fmp where there is a C compiler
+// for it.
+var platforms = []string{"linux/amd64", "linux/arm64", "linux/armv7", "linux/riscv64",
+	"darwin/arm64", "windows/amd64"}
 
-// bundled are the platforms whose archives hold the ONNX Runtime. That of Windows needs DirectML, which has terms of its own.
+// bundled are the platforms whose archives hold the ONNX Runtime. That of Windows needs DirectML,
+// which has terms of its own.
 var bundled = []string{"linux/amd64", "linux/arm64"}
 
 // debian names the architectures of Debian that packages are made for.
@@ -85,7 +89,8 @@ func release(ctx context.Context, bin, out string) error {
 			if err := save(out, "fmp_"+buildinfo.Next+"_"+arch+".deb", data); err != nil {
 				return err
 			}
-			clients = append(clients, image{arch, files[slices.IndexFunc(files, func(f file) bool { return f.name == "fmp-edge" })]})
+			clients = append(clients,
+				image{arch, files[slices.IndexFunc(files, func(f file) bool { return f.name == "fmp-edge" })]})
 		}
 		for _, program := range []string{"fmp", "fmp-edge"} {
 			bom := program + "-" + strings.ReplaceAll(p, "/", "-") + ".cdx.json"
@@ -109,7 +114,8 @@ func release(ctx context.Context, bin, out string) error {
 	return digests(out)
 }
 
-// contents returns the files of a platform's archive: its programs, the ONNX Runtime, and the licences.
+// contents returns the files of a platform's archive: its programs, the ONNX Runtime, and the
+// licences.
 func contents(ctx context.Context, bin, platform string) ([]file, error) {
 	var files []file
 	add := func(path, name string, mode int64) error {

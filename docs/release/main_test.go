@@ -18,8 +18,8 @@ import (
 	"fmp/cmd/buildinfo"
 )
 
-// TestRelease: the same programs give the same bytes at another time in another folder, digests are those of the files, and archive,
-// package and image hold the programs as they are.
+// TestRelease: the same programs give the same bytes at another time in another folder, digests are
+// those of the files, and archive, package and image hold the programs as they are.
 func TestRelease(t *testing.T) {
 	t.Chdir("../..")
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -71,7 +71,8 @@ func TestRelease(t *testing.T) {
 	if string(members["debian-binary"]) != "2.0\n" {
 		t.Errorf("the package is of version %q", members["debian-binary"])
 	}
-	if control := untar(t, gunzip(t, members["control.tar.gz"]))["control"]; !strings.Contains(string(control), "Architecture: amd64\n") {
+	if control := untar(t, gunzip(t, members["control.tar.gz"]))["control"]; !strings.Contains(
+		string(control), "Architecture: amd64\n") {
 		t.Errorf("control says %s", control)
 	}
 	tree := untar(t, gunzip(t, members["data.tar.gz"]))
@@ -79,7 +80,8 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the package holds %v", names(tree))
 	}
 	for name := range tree { // dpkg makes no folder by itself
-		if parent := path.Dir(strings.TrimSuffix(name, "/")) + "/"; parent != "./" && tree[parent] == nil {
+		if parent := path.Dir(strings.TrimSuffix(name, "/")) + "/"; parent != "./" &&
+			tree[parent] == nil {
 			t.Errorf("the package has %s, and no folder %s before it", name, parent)
 		}
 	}
@@ -89,7 +91,8 @@ func TestRelease(t *testing.T) {
 		t.Fatalf("index %s: %v", image["index.json"], err)
 	}
 	for name, data := range image {
-		if sum, ok := strings.CutPrefix(name, "blobs/sha256/"); ok && fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
+		if sum, ok := strings.CutPrefix(name, "blobs/sha256/"); ok &&
+			fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
 			t.Errorf("blob %s has another digest", name)
 		}
 	}

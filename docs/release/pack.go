@@ -35,7 +35,8 @@ func tarball(folder string, files []file, when time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range files {
-		h := &tar.Header{Name: path.Join(folder, f.name), Mode: f.mode, Size: int64(len(f.data)), ModTime: when, Format: tar.FormatUSTAR}
+		h := &tar.Header{Name: path.Join(folder, f.name), Mode: f.mode, Size: int64(len(f.data)),
+			ModTime: when, Format: tar.FormatUSTAR}
 		if f.mode == 0 { // a link, to the name that stands as data
 			h.Typeflag, h.Linkname, h.Size, h.Mode = tar.TypeSymlink, string(f.data), 0, 0o777
 		}
@@ -80,7 +81,8 @@ func zipped(folder string, files []file, when time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	for _, f := range files {
-		to, err := w.CreateHeader(&zip.FileHeader{Name: path.Join(folder, f.name), Method: zip.Deflate, Modified: when})
+		to, err := w.CreateHeader(&zip.FileHeader{Name: path.Join(folder, f.name), Method: zip.Deflate,
+			Modified: when})
 		if err != nil {
 			return nil, err
 		}
@@ -94,11 +96,12 @@ func zipped(folder string, files []file, when time.Time) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// deb returns a Debian package: an ar archive of the format's version, the control file and the tree. The ONNX Runtime lies beside fmp
-// in /usr/lib/fmp, where fmp looks for it.
+// deb returns a Debian package: an ar archive of the format's version, the control file and the
+// tree. The ONNX Runtime lies beside fmp in /usr/lib/fmp, where fmp looks for it.
 func deb(arch string, files []file, when time.Time) ([]byte, error) {
 	var tree []file
-	for _, folder := range []string{"usr/", "usr/bin/", "usr/lib/", "usr/lib/fmp/", "usr/share/", "usr/share/doc/", "usr/share/doc/fmp/"} {
+	for _, folder := range []string{"usr/", "usr/bin/", "usr/lib/", "usr/lib/fmp/", "usr/share/",
+		"usr/share/doc/", "usr/share/doc/fmp/"} {
 		tree = append(tree, file{folder, 0o755, nil}) // dpkg makes none by itself
 	}
 	for _, f := range files {
@@ -115,9 +118,10 @@ func deb(arch string, files []file, when time.Time) ([]byte, error) {
 	for _, f := range tree {
 		size += len(f.data)
 	}
-	control := fmt.Sprintf("Package: fmp\nVersion: %s\nArchitecture: %s\nMaintainer: the authors of fmp\nInstalled-Size: %d\n"+
-		"Depends: libc6 (>= 2.28)\nSection: science\nPriority: optional\nDescription: calibrated federated image classification on ONNX\n"+
-		" fmp is the server and the laboratory, fmp-edge the client.\n", buildinfo.Next, arch, (size+1023)/1024)
+	control := fmt.Sprintf("Package: fmp\nVersion: %s\nArchitecture: %s\nMaintainer: the authors of "+
+		"fmp\nInstalled-Size: %d\nDepends: libc6 (>= 2.28)\nSection: science\nPriority: "+
+		"optional\nDescription: calibrated federated image classification on ONNX\n fmp is the server "+
+		"and the laboratory, fmp-edge the client.\n", buildinfo.Next, arch, (size+1023)/1024)
 	meta, err := tarGzip(".", []file{{"control", 0o644, []byte(control)}}, when)
 	if err != nil {
 		return nil, err
@@ -128,8 +132,10 @@ func deb(arch string, files []file, when time.Time) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	b.WriteString("!<arch>\n")
-	for _, f := range []file{{"debian-binary", 0, []byte("2.0\n")}, {"control.tar.gz", 0, meta}, {"data.tar.gz", 0, data}} {
-		fmt.Fprintf(&b, "%-16s%-12d%-6d%-6d%-8s%-10d`\n%s", f.name, when.Unix(), 0, 0, "100644", len(f.data), f.data)
+	for _, f := range []file{{"debian-binary", 0, []byte("2.0\n")}, {"control.tar.gz", 0, meta},
+		{"data.tar.gz", 0, data}} {
+		fmt.Fprintf(&b, "%-16s%-12d%-6d%-6d%-8s%-10d`\n%s", f.name, when.Unix(), 0, 0, "100644",
+			len(f.data), f.data)
 		if len(f.data)%2 == 1 {
 			b.WriteByte('\n')
 		}
@@ -143,13 +149,15 @@ type image struct {
 	client file
 }
 
-// oci returns an OCI archive of the client, which needs nothing but itself. podman load and skopeo read it.
+// oci returns an OCI archive of the client, which needs nothing but itself. podman load and skopeo
+// read it.
 func oci(images []image, when time.Time) ([]byte, error) {
 	var files []file
 	blob := func(kind string, data []byte) v1.Descriptor {
 		sum := fmt.Sprintf("%x", sha256.Sum256(data))
 		files = append(files, file{"blobs/sha256/" + sum, 0o644, data})
-		return v1.Descriptor{MediaType: kind, Digest: digest.Digest("sha256:" + sum), Size: int64(len(data))}
+		return v1.Descriptor{MediaType: kind, Digest: digest.Digest("sha256:" + sum),
+			Size: int64(len(data))}
 	}
 	index := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex}
 	for _, i := range images {
@@ -165,8 +173,9 @@ func oci(images []image, when time.Time) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		m, err := json.Marshal(v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest,
-			Config: blob(v1.MediaTypeImageConfig, config), Layers: []v1.Descriptor{l}})
+		m, err := json.Marshal(v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2},
+			MediaType: v1.MediaTypeImageManifest,
+			Config:    blob(v1.MediaTypeImageConfig, config), Layers: []v1.Descriptor{l}})
 		if err != nil {
 			return nil, err
 		}
@@ -178,6 +187,7 @@ func oci(images []image, when time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files = append([]file{{"oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`)}, {"index.json", 0o644, data}}, files...)
+	files = append([]file{{"oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`)},
+		{"index.json", 0o644, data}}, files...)
 	return tarball("", files, when)
 }

@@ -19,12 +19,14 @@ import (
 	"fmp/pipeline/federate"
 )
 
-// TestUpload: what the client in Python writes is an upload, of the points that the graph gives here.
+// TestUpload: what the client in Python writes is an upload, of the points that the graph gives
+// here.
 func TestUpload(t *testing.T) {
 	python := ""
 	for _, name := range []string{os.Getenv("PYTHON"), "python3", "python"} {
 		p, err := exec.LookPath(name)
-		if name != "" && err == nil && exec.Command(p, "-c", "import numpy, onnxruntime, google.protobuf").Run() == nil {
+		if name != "" && err == nil &&
+			exec.Command(p, "-c", "import numpy, onnxruntime, google.protobuf").Run() == nil {
 			python = p
 			break
 		}
@@ -63,9 +65,11 @@ func TestUpload(t *testing.T) {
 			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 		}
 	}
-	run(protoc, "-I", "../..", "--include_imports", "--descriptor_set_out="+path("upload.desc"), "pipeline/federate/uploadpb/upload.proto")
-	run(python, "client.py", "--graph", path("client.onnx"), "--descriptor", path("upload.desc"), "--client", "Klinik 7", "--round", "4",
-		"--images", path("images.npy"), "--labels", path("labels.npy"), "-o", path("upload"))
+	run(protoc, "-I", "../..", "--include_imports", "--descriptor_set_out="+path("upload.desc"),
+		"pipeline/federate/uploadpb/upload.proto")
+	run(python, "client.py", "--graph", path("client.onnx"), "--descriptor", path("upload.desc"),
+		"--client", "Klinik 7", "--round", "4", "--images", path("images.npy"), "--labels",
+		path("labels.npy"), "-o", path("upload"))
 	got, err := os.ReadFile(path("upload"))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +94,8 @@ func TestUpload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": images, "labels": ys}, "points", "masses")
+	out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": images, "labels": ys},
+		"points", "masses")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,14 +10,16 @@ import (
 	"fmp/featurize/imagefile"
 )
 
-// The binary version of CIFAR (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label byte
-// (CIFAR-10) or a coarse and a fine one (CIFAR-100), then 1,024 bytes each of red, green and blue, row by row.
+// The binary version of CIFAR (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label
+// byte (CIFAR-10) or a coarse and a fine one (CIFAR-100), then 1,024 bytes each of red, green and
+// blue, row by row.
 const (
 	cifarSide   = 32
 	cifarPixels = 3 * cifarSide * cifarSide
 )
 
-var cifar10Classes = []string{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}
+var cifar10Classes = []string{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
+	"horse", "ship", "truck"}
 
 func openCIFAR10(dir string) (*Dataset, error) {
 	ds := &Dataset{Classes: cifar10Classes}
@@ -41,10 +43,13 @@ func openCIFAR10(dir string) (*Dataset, error) {
 		ds.Train.Labels = append(ds.Train.Labels, p.Labels...)
 	}
 	if ds.Train.N == 0 {
-		return nil, fmt.Errorf("%w: %s has none of data_batch_1.bin to data_batch_5.bin", ErrNotFound, dir)
+		return nil, fmt.Errorf("%w: %s has none of data_batch_1.bin to data_batch_5.bin",
+			ErrNotFound, dir)
 	}
 	if missing != "" {
-		ds.Notes = append(ds.Notes, fmt.Sprintf("%s lacks batches%s: %d training images are there", filepath.Base(dir), missing, ds.Train.N))
+		ds.Notes = append(ds.Notes,
+			fmt.Sprintf("%s lacks batches%s: %d training images are there", filepath.Base(dir),
+				missing, ds.Train.N))
 	}
 	test, err := ReadCIFAR(filepath.Join(dir, "test_batch.bin"), 1, 10)
 	if err != nil {
@@ -76,17 +81,20 @@ func openCIFAR100(dir string) (*Dataset, error) {
 	if top < 99 {
 		for i, y := range test.Labels {
 			if y > top {
-				return nil, fmt.Errorf("test image %d in %s has class %d; training images have classes up to %d", i, dir, y, top)
+				return nil,
+					fmt.Errorf("test image %d in %s has class %d; training images have classes up to %d", i, dir,
+						y, top)
 			}
 		}
 		ds.Classes = ds.Classes[:top+1]
-		ds.Notes = append(ds.Notes, fmt.Sprintf("%s has training images of classes 0 to %d only", filepath.Base(dir), top))
+		ds.Notes = append(ds.Notes,
+			fmt.Sprintf("%s has training images of classes 0 to %d only", filepath.Base(dir), top))
 	}
 	return ds, nil
 }
 
-// ReadCIFAR reads a file of binary records with labelBytes label bytes, the last of which is the label and must be below
-// classes. Pixels are returned interleaved, [n, 32, 32, 3].
+// ReadCIFAR reads a file of binary records with labelBytes label bytes, the last of which is the
+// label and must be below classes. Pixels are returned interleaved, [n, 32, 32, 3].
 func ReadCIFAR(path string, labelBytes, classes int) (*Labelled, error) {
 	var p *Labelled
 	err := imagefile.ReadFile(path, func(r io.Reader, size int64) (err error) {
@@ -99,13 +107,16 @@ func ReadCIFAR(path string, labelBytes, classes int) (*Labelled, error) {
 func decodeCIFAR(r io.Reader, size int64, labelBytes, classes int) (*Labelled, error) {
 	record := int64(labelBytes + cifarPixels)
 	if size <= 0 || size%record != 0 {
-		return nil, fmt.Errorf("truncated or of another format: %d bytes are not a whole number of %d-byte records", size, record)
+		return nil,
+			fmt.Errorf("truncated or of another format: %d bytes are not a whole number of %d-byte records",
+				size, record)
 	}
 	if size > MaxBytes {
 		return nil, fmt.Errorf("%d bytes; at most %d are read", size, MaxBytes)
 	}
 	n := int(size / record)
-	p := &Labelled{Images: Images{N: n, H: cifarSide, W: cifarSide, Ch: 3, Pix: make([]uint8, n*cifarPixels)}, Labels: make([]int, n)}
+	p := &Labelled{Images: Images{N: n, H: cifarSide, W: cifarSide, Ch: 3,
+		Pix: make([]uint8, n*cifarPixels)}, Labels: make([]int, n)}
 	buf := make([]byte, record)
 	for i := range n {
 		if _, err := io.ReadFull(r, buf); err != nil {

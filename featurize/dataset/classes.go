@@ -10,16 +10,16 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// countClasses returns the number of classes that a choice of one whole number keeps, counted from the first; false where
-// the choice is a list.
+// countClasses returns the number of classes that a choice of one whole number keeps, counted from
+// the first; false where the choice is a list.
 func countClasses(choice string) (int, bool) {
 	n, err := strconv.Atoi(strings.TrimSpace(choice))
 	return n, err == nil
 }
 
-// parseClasses reads a choice among the classes called names: their names, numbers from 0 and ranges of numbers (20-39),
-// separated by commas. A name takes precedence over a number, as for a folder called 7. It returns their numbers in
-// ascending order.
+// parseClasses reads a choice among the classes called names: their names, numbers from 0 and
+// ranges of numbers (20-39), separated by commas. A name takes precedence over a number, as for a
+// folder called 7. It returns their numbers in ascending order.
 func parseClasses(choice string, names []string) ([]int, error) {
 	var out []int
 	last := len(names) - 1
@@ -48,8 +48,9 @@ func parseClasses(choice string, names []string) ([]int, error) {
 		from, errFrom := strconv.Atoi(strings.TrimSpace(lo))
 		to, errTo := strconv.Atoi(strings.TrimSpace(hi))
 		if errFrom != nil || errTo != nil {
-			return nil, fmt.Errorf("%q is no class; give names, numbers from 0 to %d, or a range such as 0-%d%s", entry, last, last,
-				suggest.DidYouMean(entry, names))
+			return nil,
+				fmt.Errorf("%q is no class; give names, numbers from 0 to %d, or a range such as 0-%d%s", entry,
+					last, last, suggest.DidYouMean(entry, names))
 		}
 		if from > to || to > last {
 			return nil, fmt.Errorf("%q is no range of classes; numbers go from 0 to %d", entry, last)
@@ -64,16 +65,18 @@ func parseClasses(choice string, names []string) ([]int, error) {
 	return out, nil
 }
 
-// choose keeps the chosen classes ("" or "0": all; a whole number: that many, from the first; otherwise see parseClasses),
-// renumbered from 0 in the order of the data set. The training images of the others move to Extra, except those of the
-// excluded classes, which are dropped; so are the test images of both.
+// choose keeps the chosen classes ("" or "0": all; a whole number: that many, from the first;
+// otherwise see parseClasses), renumbered from 0 in the order of the data set. The training images
+// of the others move to Extra, except those of the excluded classes, which are dropped; so are the
+// test images of both.
 func (ds *Dataset) choose(choice, exclude string) error {
 	all := len(ds.Classes)
 	keep := make([]bool, all)
 	if count, ok := countClasses(choice); ok || strings.TrimSpace(choice) == "" {
 		count = cmp.Or(count, all)
 		if count < 2 || count > all {
-			return fmt.Errorf("dataset.classes is %d; allowed are 2 to %d, 0 for all, or a list such as 0,3,7-9", count, all)
+			return fmt.Errorf("dataset.classes is %d; allowed are 2 to %d, 0 for all, or a list such "+
+				"as 0,3,7-9", count, all)
 		}
 		for c := range count {
 			keep[c] = true
@@ -118,7 +121,8 @@ func (ds *Dataset) choose(choice, exclude string) error {
 		return nil
 	}
 	if len(chosen) < 2 {
-		return fmt.Errorf("dataset.classes is %q, which leaves %d classes; choose 2 or more of %d", choice, len(chosen), all)
+		return fmt.Errorf("dataset.classes is %q, which leaves %d classes; choose 2 or more of %d",
+			choice, len(chosen), all)
 	}
 	train, err := ds.Train.pick(label, func(y int) bool { return keep[y] })
 	if err != nil {
@@ -151,7 +155,8 @@ func (p *Labelled) pick(label []int, keep func(y int) bool) (Labelled, error) {
 	return Labelled{Images: *im, Labels: labels}, nil
 }
 
-// holdOut moves the last share of the training images of every class without test images to the test set.
+// holdOut moves the last share of the training images of every class without test images to the
+// test set.
 func (ds *Dataset) holdOut(share float64) error {
 	if !(share >= 0 && share < 1) {
 		return fmt.Errorf("dataset.splits.test is %v; allowed are 0 to below 1", share)
@@ -176,7 +181,8 @@ func (ds *Dataset) holdOut(share float64) error {
 		}
 	}
 	if without == 0 {
-		return fmt.Errorf("dataset.splits.test is %v and every class has test images of its own; leave it at 0", share)
+		return fmt.Errorf("dataset.splits.test is %v and every class has test images of its own; "+
+			"leave it at 0", share)
 	}
 	var stay, move []int
 	for i, y := range ds.Train.Labels {
@@ -203,8 +209,9 @@ func (ds *Dataset) holdOut(share float64) error {
 		test.Labels = append(ds.Test.Labels, test.Labels...)
 		test.N += ds.Test.N
 	}
-	ds.Notes = append(ds.Notes, fmt.Sprintf("%d of %d classes have no test images: %d training images, the last of each of these classes, "+
-		"are scored in their place", without, len(ds.Classes), len(move)))
+	ds.Notes = append(ds.Notes,
+		fmt.Sprintf("%d of %d classes have no test images: %d training images, the last of each of "+
+			"these classes, are scored in their place", without, len(ds.Classes), len(move)))
 	ds.Train, ds.Test = *train, *test
 	return nil
 }

@@ -1,7 +1,7 @@
-// Package dataset reads labelled images: the embedded digits (see featurize/digits), MNIST and its kin in
-// IDX files, CIFAR-10 and CIFAR-100 in their binary records, and folders of image files by class.
-// Every reader treats its files as hostile: headers, sizes, counts and labels are checked against stated
-// bounds before memory is taken for them.
+// Package dataset reads labelled images: the embedded digits (see featurize/digits), MNIST and its
+// kin in IDX files, CIFAR-10 and CIFAR-100 in their binary records, and folders of image files by
+// class. Every reader treats its files as hostile: headers, sizes, counts and labels are checked
+// against stated bounds before memory is taken for them.
 package dataset
 
 import (
@@ -30,8 +30,8 @@ const (
 	MaxClasses = 10_000
 )
 
-// Images holds N images of H x W pixels and Ch channels (1 grey, 3 RGB): Pix is [N, H, W, Ch], row-major. Files that are decoded when
-// they are asked for ([Images.Lazy]) have no Pix.
+// Images holds N images of H x W pixels and Ch channels (1 grey, 3 RGB): Pix is [N, H, W, Ch],
+// row-major. Files that are decoded when they are asked for ([Images.Lazy]) have no Pix.
 type Images struct {
 	N, H, W, Ch int
 	Pix         []uint8
@@ -58,7 +58,8 @@ func (im *Images) Select(idx []int) (*Images, error) {
 		}
 		return im.with(paths), nil
 	}
-	out := &Images{N: len(idx), H: im.H, W: im.W, Ch: im.Ch, Pix: make([]uint8, 0, len(idx)*im.H*im.W*im.Ch)}
+	out := &Images{N: len(idx), H: im.H, W: im.W, Ch: im.Ch,
+		Pix: make([]uint8, 0, len(idx)*im.H*im.W*im.Ch)}
 	for _, i := range idx {
 		out.Pix = append(out.Pix, im.At(i)...)
 	}
@@ -90,12 +91,12 @@ type Dataset struct {
 	Classes []string // names of the labels of Train and Test
 	Train   Labelled
 	Test    Labelled
-	// Extra holds the training images of classes that were not chosen; only the training of a feature extractor may use
-	// them. Its labels continue from len(Classes).
+	// Extra holds the training images of classes that were not chosen; only the training of a feature
+	// extractor may use them. Its labels continue from len(Classes).
 	Extra        Labelled
 	ExtraClasses []string
-	// Notes are remarks for a reader of the results: missing files, resized images. They name folders without their
-	// path, so that results can be shared.
+	// Notes are remarks for a reader of the results: missing files, resized images. They name folders
+	// without their path, so that results can be shared.
 	Notes []string
 	// Bad are the files of images that cannot be read and were left out (see Options.Skip).
 	Bad []string
@@ -110,21 +111,25 @@ type Options struct {
 	Name string
 	// Dir is the data folder (setting dataset.dir); "" searches $FMP_DATA, then the user's cache.
 	Dir string
-	// Classes selects the classes to keep: a number keeps that many from the first; a list of names, numbers from 0 and
-	// ranges ("cat,dog", "0,3,7-9") keeps those; "" or "0" keeps all. The others go into Extra.
+	// Classes selects the classes to keep: a number keeps that many from the first; a list of names,
+	// numbers from 0 and ranges ("cat,dog", "0,3,7-9") keeps those; "" or "0" keeps all. The others go
+	// into Extra.
 	Classes string
-	// Exclude lists, in the same form, classes that are dropped: not even the training of an extractor uses them.
+	// Exclude lists, in the same form, classes that are dropped: not even the training of an extractor
+	// uses them.
 	Exclude string
-	// Test is the share, from 0 (default) to below 1, of the training images of a class without test images that become its
-	// test images: the last ones.
+	// Test is the share, from 0 (default) to below 1, of the training images of a class without test
+	// images that become its test images: the last ones.
 	Test float64
-	// Fit is the size that images in folders are resized to, and how; a height and width of 0 keep a common size. Its
-	// channels are not used: images stay grey where all are.
+	// Fit is the size that images in folders are resized to, and how; a height and width of 0 keep a
+	// common size. Its channels are not used: images stay grey where all are.
 	Fit imagefile.Fit
-	// Skip leaves out images of a folder that cannot be read and names them in a note; without it they are an error that names them.
+	// Skip leaves out images of a folder that cannot be read and names them in a note; without it they
+	// are an error that names them.
 	Skip bool
-	// Hold is the number of bytes that the pixels of a folder's images may take to be held in memory. Those of a larger folder are decoded
-	// when they are asked for. 0 means [MaxBytes], beyond which a folder is refused.
+	// Hold is the number of bytes that the pixels of a folder's images may take to be held in memory.
+	// Those of a larger folder are decoded when they are asked for. 0 means [MaxBytes], beyond which a
+	// folder is refused.
 	Hold int64
 	// Seed is the seed of the drawn data sets (default 0). Ignored by those read from files.
 	Seed uint64
@@ -207,13 +212,15 @@ func FromDrawn(name string, set *digits.Set) *Dataset {
 		for i, y := range p.Labels {
 			labels[i] = int(y)
 		}
-		return Labelled{Images: Images{N: len(labels), H: set.Side, W: set.Side, Ch: set.Channels, Pix: p.Pix}, Labels: labels}
+		return Labelled{Images: Images{N: len(labels), H: set.Side, W: set.Side, Ch: set.Channels,
+			Pix: p.Pix}, Labels: labels}
 	}
-	return &Dataset{Name: name, Classes: strings.Split("0123456789", ""), Train: part(set.Train), Test: part(set.Test)}
+	return &Dataset{Name: name, Classes: strings.Split("0123456789", ""), Train: part(set.Train),
+		Test: part(set.Test)}
 }
 
-// Check returns an error for an inconsistent data set: parts of different image sizes, labels without a class, a part
-// without images, a class without training images.
+// Check returns an error for an inconsistent data set: parts of different image sizes, labels
+// without a class, a part without images, a class without training images.
 func (ds *Dataset) Check() error {
 	if len(ds.Classes) < 2 || len(ds.Classes)+len(ds.ExtraClasses) > MaxClasses {
 		return fmt.Errorf("it has %d classes; allowed are 2 to %d", len(ds.Classes), MaxClasses)
@@ -243,12 +250,12 @@ func (ds *Dataset) Check() error {
 			return fmt.Errorf("%s images: %w", p.name, err)
 		}
 		if im.H != ds.Train.H || im.W != ds.Train.W || im.Ch != ds.Train.Ch {
-			return fmt.Errorf("%s images are %dx%dx%d, training images %dx%dx%d; they must agree", p.name, im.H, im.W, im.Ch, ds.Train.H, ds.Train.W,
-				ds.Train.Ch)
+			return fmt.Errorf("%s images are %dx%dx%d, training images %dx%dx%d; they must agree", p.name,
+				im.H, im.W, im.Ch, ds.Train.H, ds.Train.W, ds.Train.Ch)
 		}
 		if have != im.N*im.H*im.W*im.Ch || len(p.part.Labels) != im.N {
-			return fmt.Errorf("%d %s images of %dx%dx%d come with %d bytes and %d labels", im.N, p.name, im.H, im.W, im.Ch, have,
-				len(p.part.Labels))
+			return fmt.Errorf("%d %s images of %dx%dx%d come with %d bytes and %d labels", im.N, p.name,
+				im.H, im.W, im.Ch, have, len(p.part.Labels))
 		}
 		for i, y := range p.part.Labels {
 			if y < p.lo || y >= p.hi {
@@ -262,7 +269,9 @@ func (ds *Dataset) Check() error {
 	}
 	for c, ok := range seen {
 		if !ok {
-			return fmt.Errorf("no training image has class %d (%s); choose the classes that are there with dataset.classes", c, ds.Classes[c])
+			return fmt.Errorf(
+				"no training image has class %d (%s); choose the classes that are there with dataset.classes",
+				c, ds.Classes[c])
 		}
 	}
 	return nil
@@ -274,7 +283,8 @@ func checkSize(n, h, w, ch int) error {
 		return err
 	}
 	if int64(n) > MaxBytes/int64(h*w*ch) {
-		return fmt.Errorf("%d images of %dx%dx%d need more than %d bytes; use fewer or smaller ones", n, h, w, ch, MaxBytes)
+		return fmt.Errorf("%d images of %dx%dx%d need more than %d bytes; use fewer or smaller ones", n,
+			h, w, ch, MaxBytes)
 	}
 	return nil
 }
@@ -282,13 +292,14 @@ func checkSize(n, h, w, ch int) error {
 // checkShape bounds the dimensions of images.
 func checkShape(n, h, w, ch int) error {
 	if n < 0 || h < 1 || w < 1 || h > MaxSide || w > MaxSide || (ch != 1 && ch != 3) {
-		return fmt.Errorf("%d images of %dx%d pixels and %d channels; allowed are 1 to %d pixels a side and 1 or 3 channels", n, h, w, ch,
-			MaxSide)
+		return fmt.Errorf("%d images of %dx%d pixels and %d channels; allowed are 1 to %d pixels a "+
+			"side and 1 or 3 channels", n, h, w, ch, MaxSide)
 	}
 	return nil
 }
 
-// digest returns the digest of the names, sizes, labels and pixels, or the files that these are decoded from.
+// digest returns the digest of the names, sizes, labels and pixels, or the files that these are
+// decoded from.
 func (ds *Dataset) digest(ctx context.Context, progress func(done, total int)) (string, error) {
 	h := sha256.New()
 	step := counter(ds.Train.N+ds.Test.N+ds.Extra.N, progress)
@@ -326,7 +337,8 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// Range returns the images with index r.From <= i < r.To and their labels. It shares memory with the part.
+// Range returns the images with index r.From <= i < r.To and their labels. It shares memory with
+// the part.
 func (p *Labelled) Range(r Range) (*Labelled, error) {
 	if r.From < 0 || r.From > r.To || r.To > p.N {
 		return nil, fmt.Errorf("images %d to %d were asked for; there are %d", r.From, r.To-1, p.N)

@@ -65,8 +65,10 @@ func goodIDX(t *testing.T) string {
 		for i := range labels {
 			labels[i] = byte(i % 10)
 		}
-		write(t, filepath.Join(dir, p.name+"-images-idx3-ubyte"), idx(0x803, []uint32{uint32(p.n), 4, 5}, ramp(p.n*20)))
-		write(t, filepath.Join(dir, p.name+"-labels-idx1-ubyte.gz"), gz(idx(0x801, []uint32{uint32(p.n)}, labels)))
+		write(t, filepath.Join(dir, p.name+"-images-idx3-ubyte"),
+			idx(0x803, []uint32{uint32(p.n), 4, 5}, ramp(p.n*20)))
+		write(t, filepath.Join(dir, p.name+"-labels-idx1-ubyte.gz"),
+			gz(idx(0x801, []uint32{uint32(p.n)}, labels)))
 	}
 	return dir
 }
@@ -77,8 +79,10 @@ func TestIDX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ds.Train.N != 20 || ds.Test.N != 10 || ds.Train.H != 4 || ds.Train.W != 5 || ds.Train.Ch != 1 || len(ds.Classes) != 10 {
-		t.Errorf("read %dx%dx%dx%d and %d, %d classes", ds.Train.N, ds.Train.H, ds.Train.W, ds.Train.Ch, ds.Test.N, len(ds.Classes))
+	if ds.Train.N != 20 || ds.Test.N != 10 || ds.Train.H != 4 || ds.Train.W != 5 || ds.Train.Ch != 1 ||
+		len(ds.Classes) != 10 {
+		t.Errorf("read %dx%dx%dx%d and %d, %d classes", ds.Train.N, ds.Train.H, ds.Train.W, ds.Train.Ch,
+			ds.Test.N, len(ds.Classes))
 	}
 	if !bytes.Equal(ds.Train.At(1), ramp(40)[20:]) || ds.Train.Labels[13] != 3 {
 		t.Error("pixels or labels are out of order")
@@ -98,7 +102,8 @@ func TestIDX(t *testing.T) {
 
 func TestIDXColourReadsBack(t *testing.T) {
 	ds := &Dataset{Classes: []string{"a", "b"}}
-	ds.Train = Labelled{Images: Images{N: 4, H: 2, W: 3, Ch: 3, Pix: ramp(72)}, Labels: []int{0, 1, 1, 0}}
+	ds.Train = Labelled{Images: Images{N: 4, H: 2, W: 3, Ch: 3, Pix: ramp(72)},
+		Labels: []int{0, 1, 1, 0}}
 	ds.Test = Labelled{Images: Images{N: 2, H: 2, W: 3, Ch: 3, Pix: ramp(36)}, Labels: []int{0, 1}}
 	dir := filepath.Join(t.TempDir(), "c")
 	if err := WriteIDX(dir, ds); err != nil {
@@ -108,7 +113,8 @@ func TestIDXColourReadsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want, err := ds.digest(t.Context(), nil); err != nil || got.Digest != want || got.Train.Ch != 3 {
+	if want, err := ds.digest(t.Context(), nil); err != nil || got.Digest != want ||
+		got.Train.Ch != 3 {
 		t.Errorf("read back %+v", got)
 	}
 }
@@ -120,19 +126,25 @@ func TestBadIDX(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"wrong magic":      {"train-images-idx3-ubyte", idx(0x802, []uint32{20, 4, 5}, ramp(400)), "wrong magic number"},
-		"float elements":   {"train-images-idx3-ubyte", idx(0xd03, []uint32{20, 4, 5}, ramp(400)), "wrong magic number"},
+		"wrong magic": {"train-images-idx3-ubyte", idx(0x802, []uint32{20, 4, 5}, ramp(400)),
+			"wrong magic number"},
+		"float elements": {"train-images-idx3-ubyte", idx(0xd03, []uint32{20, 4, 5}, ramp(400)),
+			"wrong magic number"},
 		"no header":        {"train-images-idx3-ubyte", []byte{0, 0}, "truncated"},
 		"half a header":    {"train-images-idx3-ubyte", images(20)[:11], "truncated"},
 		"truncated":        {"train-images-idx3-ubyte", images(20)[:300], "truncated"},
 		"goes on":          {"train-images-idx3-ubyte", append(images(20), 1), "goes on"},
 		"too many claimed": {"train-images-idx3-ubyte", idx(0x803, []uint32{4e9, 4, 5}, nil), "at most"},
-		"huge sides":       {"train-images-idx3-ubyte", idx(0x803, []uint32{1, 1 << 31, 1 << 31}, nil), "allowed are"},
-		"no pixels":        {"train-images-idx3-ubyte", idx(0x803, []uint32{20, 0, 5}, nil), "allowed are"},
-		"other count":      {"train-images-idx3-ubyte", idx(0x803, []uint32{19, 4, 5}, ramp(380)), "do not belong together"},
-		"other size":       {"t10k-images-idx3-ubyte", idx(0x803, []uint32{10, 5, 5}, ramp(250)), "must agree"},
-		"labels magic":     {"train-labels-idx1-ubyte", images(20), "wrong magic number"},
-		"empty":            {"t10k-images-idx3-ubyte", idx(0x803, []uint32{0, 4, 5}, nil), "10 labels"},
+		"huge sides": {"train-images-idx3-ubyte", idx(0x803, []uint32{1, 1 << 31, 1 << 31}, nil),
+			"allowed are"},
+		"no pixels": {"train-images-idx3-ubyte",
+			idx(0x803, []uint32{20, 0, 5}, nil), "allowed are"},
+		"other count": {"train-images-idx3-ubyte", idx(0x803, []uint32{19, 4, 5}, ramp(380)),
+			"do not belong together"},
+		"other size": {"t10k-images-idx3-ubyte",
+			idx(0x803, []uint32{10, 5, 5}, ramp(250)), "must agree"},
+		"labels magic": {"train-labels-idx1-ubyte", images(20), "wrong magic number"},
+		"empty":        {"t10k-images-idx3-ubyte", idx(0x803, []uint32{0, 4, 5}, nil), "10 labels"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := goodIDX(t)
@@ -153,8 +165,10 @@ func TestBadIDX(t *testing.T) {
 	t.Run("gzip bomb", func(t *testing.T) {
 		dir := goodIDX(t)
 		os.Remove(filepath.Join(dir, "train-images-idx3-ubyte"))
-		write(t, filepath.Join(dir, "train-images-idx3-ubyte.gz"), gz(append(images(20), make([]byte, 50<<20)...)))
-		if _, err := Load(context.Background(), Options{Name: dir}); err == nil || !strings.Contains(err.Error(), "goes on") {
+		write(t, filepath.Join(dir, "train-images-idx3-ubyte.gz"),
+			gz(append(images(20), make([]byte, 50<<20)...)))
+		if _, err := Load(context.Background(), Options{Name: dir}); err == nil ||
+			!strings.Contains(err.Error(), "goes on") {
 			t.Error(err)
 		}
 	})
@@ -210,7 +224,8 @@ func TestClassSubset(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0}) || !slices.Equal(ds.Extra.Labels, []int{3, 2, 3}) ||
+	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0}) ||
+		!slices.Equal(ds.Extra.Labels, []int{3, 2, 3}) ||
 		!slices.Equal(ds.Test.Labels, []int{1, 0}) {
 		t.Errorf("train %v, extra %v, test %v", ds.Train.Labels, ds.Extra.Labels, ds.Test.Labels)
 	}
@@ -219,7 +234,8 @@ func TestClassSubset(t *testing.T) {
 	}
 }
 
-// TestClassChoice: counts, names, numbers and ranges choose classes; the others are spare, and excluded ones are nowhere.
+// TestClassChoice: counts, names, numbers and ranges choose classes; the others are spare, and
+// excluded ones are nowhere.
 func TestClassChoice(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
@@ -230,7 +246,8 @@ func TestClassChoice(t *testing.T) {
 		extra            int    // spare training images
 		test             []int
 	}{
-		{classes: "0", want: "airplane automobile bird cat deer dog frog horse ship truck", test: []int{3, 5, 9}},
+		{classes: "0", want: "airplane automobile bird cat deer dog frog horse ship truck",
+			test: []int{3, 5, 9}},
 		{classes: "4", want: "airplane automobile bird cat", extra: 6, test: []int{3}},
 		{classes: "dog, cat", want: "cat dog", extra: 8, test: []int{0, 1}},
 		{classes: "0,3,7-9", want: "airplane cat horse ship truck", extra: 5, test: []int{1, 4}},
@@ -242,9 +259,10 @@ func TestClassChoice(t *testing.T) {
 			t.Errorf("%q without %q: %v", c.classes, c.exclude, err)
 			continue
 		}
-		if got := strings.Join(ds.Classes, " "); got != c.want || ds.Extra.N != c.extra || !slices.Equal(ds.Test.Labels, c.test) {
-			t.Errorf("%q without %q: classes %s, %d spare images, test labels %v; want %s, %d, %v", c.classes, c.exclude, got, ds.Extra.N,
-				ds.Test.Labels, c.want, c.extra, c.test)
+		if got := strings.Join(ds.Classes, " "); got != c.want || ds.Extra.N != c.extra ||
+			!slices.Equal(ds.Test.Labels, c.test) {
+			t.Errorf("%q without %q: classes %s, %d spare images, test labels %v; want %s, %d, %v",
+				c.classes, c.exclude, got, ds.Extra.N, ds.Test.Labels, c.want, c.extra, c.test)
 		}
 		for i, y := range ds.Train.Labels { // image k of the file is of class k
 			if name := cifar10Classes[ds.Train.At(i)[0]]; name != ds.Classes[y] {
@@ -253,10 +271,14 @@ func TestClassChoice(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ classes, exclude, want string }{
-		{"-1", "", "allowed are 2 to 10"}, {"1", "", "allowed are 2 to 10"}, {"11", "", "allowed are 2 to 10"},
-		{"cat,dof", "", `"dof" is no class`}, {"dof,cat", "", "did you mean dog?"}, {"3-10", "", "numbers go from 0 to 9"},
-		{"5-3", "", "no range"}, {"2-4,3", "", "given twice"}, {"cat,3", "", "given twice"}, {"3-3", "", "leaves 1 classes"},
-		{"cat,dog", "dog", "chosen and excluded"}, {"2-9999999999", "", "numbers go from 0 to 9"}, {"3,,4", "", "is no class"},
+		{"-1", "", "allowed are 2 to 10"}, {"1", "", "allowed are 2 to 10"},
+		{"11", "", "allowed are 2 to 10"},
+		{"cat,dof", "", `"dof" is no class`}, {"dof,cat", "", "did you mean dog?"},
+		{"3-10", "", "numbers go from 0 to 9"},
+		{"5-3", "", "no range"}, {"2-4,3", "", "given twice"}, {"cat,3", "", "given twice"},
+		{"3-3", "", "leaves 1 classes"},
+		{"cat,dog", "dog", "chosen and excluded"}, {"2-9999999999", "", "numbers go from 0 to 9"},
+		{"3,,4", "", "is no class"},
 	} {
 		if _, err := Load(context.Background(), Options{Name: dir, Classes: c.classes, Exclude: c.exclude}); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
@@ -265,7 +287,8 @@ func TestClassChoice(t *testing.T) {
 	}
 }
 
-// TestHoldOut: the last training images of the classes that have no test images are scored in place of these.
+// TestHoldOut: the last training images of the classes that have no test images are scored in place
+// of these.
 func TestHoldOut(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 0, 1, 0, 1, 0, 2, 1, 2))
@@ -274,7 +297,8 @@ func TestHoldOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0, 1, 2, 2}) || !slices.Equal(ds.Test.Labels, []int{2, 0, 1, 0, 1}) ||
+	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0, 1, 2, 2}) ||
+		!slices.Equal(ds.Test.Labels, []int{2, 0, 1, 0, 1}) ||
 		ds.Test.At(2)[0] != 5 {
 		t.Errorf("train %v, test %v", ds.Train.Labels, ds.Test.Labels)
 	}
@@ -316,7 +340,8 @@ func TestBadCIFAR(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "data_batch_1.bin"), c.data)
 		write(t, filepath.Join(dir, "test_batch.bin"), good)
-		if _, err := Load(context.Background(), Options{Name: dir}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Load(context.Background(), Options{Name: dir}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v; want one with %q", name, err, c.want)
 		}
 	}
@@ -357,7 +382,8 @@ func TestFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ds.Train.N != 17 || ds.Test.N != 4 || ds.Train.H != 6 || ds.Train.W != 8 || ds.Train.Ch != 3 {
-		t.Fatalf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
+		t.Fatalf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H,
+			ds.Train.W, ds.Train.Ch)
 	}
 	if !slices.Equal(ds.Classes, []string{"clear", "red"}) || len(ds.Notes) != 3 {
 		t.Errorf("classes %v, notes %q", ds.Classes, ds.Notes)
@@ -395,7 +421,8 @@ func TestFolderWithSplit(t *testing.T) {
 		t.Errorf("%+v", ds)
 	}
 	write(t, filepath.Join(dir, "test/z/1.png"), pngBytes(t, grey))
-	if _, err := Load(context.Background(), Options{Name: dir}); err == nil || !strings.Contains(err.Error(), `"z"`) {
+	if _, err := Load(context.Background(), Options{Name: dir}); err == nil ||
+		!strings.Contains(err.Error(), `"z"`) {
 		t.Errorf("a test class without training images: %v", err)
 	}
 }
@@ -421,7 +448,8 @@ func TestBadImages(t *testing.T) {
 		write(t, filepath.Join(dir, "b/bad.png"), c.data)
 		write(t, filepath.Join(dir, "a/deep/bad.jpg"), c.data)
 		_, err := Load(context.Background(), Options{Name: dir})
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "bad.png") ||
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "bad.png") ||
 			!strings.Contains(err.Error(), "bad.jpg") {
 			t.Errorf("%s: error %v; want one with %q that names both files", name, err, c.want)
 		}
@@ -439,7 +467,8 @@ func TestBadImages(t *testing.T) {
 				t.Fatalf("%s: %d images with %d labels and %d bytes", name, p.N, len(p.Labels), len(p.Pix))
 			}
 			for i, y := range p.Labels {
-				if slices.ContainsFunc(p.At(i), func(v uint8) bool { return int(v) != 255*y }) { // a is black, b white
+				// a is black, b white
+				if slices.ContainsFunc(p.At(i), func(v uint8) bool { return int(v) != 255*y }) {
 					t.Errorf("%s: image %d is not of its class, %s", name, i, ds.Classes[y])
 				}
 			}
@@ -456,7 +485,8 @@ func TestBadImages(t *testing.T) {
 		!strings.Contains(err.Error(), "0 training and 0 test images") {
 		t.Errorf("nothing left: %v", err)
 	}
-	if _, err := imagefile.Header(bytes.NewReader(pngBytes(t, image.NewGray(image.Rect(0, 0, MaxImageSide+1, 1))))); err == nil ||
+	if _, err := imagefile.Header(
+		bytes.NewReader(pngBytes(t, image.NewGray(image.Rect(0, 0, MaxImageSide+1, 1))))); err == nil ||
 		!strings.Contains(err.Error(), "allowed are") {
 		t.Errorf("too wide: %v", err)
 	}
@@ -478,7 +508,8 @@ func TestSplit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Extractor.From != 0 || s.Extractor.To != s.Corpus.From || s.Corpus.To != s.Clients.From || s.Clients.To != n {
+		if s.Extractor.From != 0 || s.Extractor.To != s.Corpus.From || s.Corpus.To != s.Clients.From ||
+			s.Clients.To != n {
 			t.Errorf("%d images: %+v do not adjoin", n, s)
 		}
 	}
@@ -529,7 +560,8 @@ func TestRealData(t *testing.T) {
 		name           string
 		classes        string
 		h, ch, k, test int
-	}{{"mnist", "", 28, 1, 10, 10000}, {"cifar10", "0", 32, 3, 10, 10000}, {"cifar100", "20", 32, 3, 20, 2000}} {
+	}{{"mnist", "", 28, 1, 10, 10000}, {"cifar10", "0", 32, 3, 10, 10000},
+		{"cifar100", "20", 32, 3, 20, 2000}} {
 		ds, err := Load(context.Background(), Options{Name: c.name, Dir: dir, Classes: c.classes})
 		if errors.Is(err, ErrNotFound) {
 			t.Logf("%s is not there", c.name)
@@ -538,9 +570,10 @@ func TestRealData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ds.Train.H != c.h || ds.Train.Ch != c.ch || len(ds.Classes) != c.k || ds.Test.N != c.test || ds.Train.N < 10000 {
-			t.Errorf("%s: %d training and %d test images of %dx%d, %d classes", c.name, ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.Ch,
-				len(ds.Classes))
+		if ds.Train.H != c.h || ds.Train.Ch != c.ch || len(ds.Classes) != c.k || ds.Test.N != c.test ||
+			ds.Train.N < 10000 {
+			t.Errorf("%s: %d training and %d test images of %dx%d, %d classes", c.name, ds.Train.N,
+				ds.Test.N, ds.Train.H, ds.Train.Ch, len(ds.Classes))
 		}
 		if _, err := ds.Splits(DefaultFractions); err != nil {
 			t.Error(err)

@@ -30,13 +30,14 @@ func Dirs(setting string) []string {
 	return out
 }
 
-// Find returns the folder that holds the data set called name: the path itself where name is one (it holds a
-// separator or is "."), else a folder in one of [Dirs], or the folder of the setting where that holds the files itself.
+// Find returns the folder that holds the data set called name: the path itself where name is one
+// (it holds a separator or is "."), else a folder in one of [Dirs], or the folder of the setting
+// where that holds the files itself.
 func Find(name, setting string) (string, error) {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		if !isDir(name) {
-			return "", fmt.Errorf("%w: %s is no folder; give a folder of images by class, or a name: %s", ErrNotFound, name,
-				strings.Join(Names(), ", "))
+			return "", fmt.Errorf("%w: %s is no folder; give a folder of images by class, or a name: %s",
+				ErrNotFound, name, strings.Join(Names(), ", "))
 		}
 		return name, nil
 	}
@@ -52,18 +53,20 @@ func Find(name, setting string) (string, error) {
 				return p, nil
 			}
 		}
-		if kind, err := Detect(d); setting != "" && err == nil && (kind == of.Kind || of.Kind == "" && filepath.Base(d) == name) {
+		if kind, err := Detect(d); setting != "" && err == nil &&
+			(kind == of.Kind || of.Kind == "" && filepath.Base(d) == name) {
 			return d, nil
 		}
 		tried = append(tried, d)
 	}
 	if official && of.Files == nil {
-		return "", fmt.Errorf("%w in %s; get it from %s and give fmp data import FOLDER --name %s", ErrNotFound, strings.Join(tried, ", "),
-			of.Home, name)
+		return "", fmt.Errorf("%w in %s; get it from %s and give fmp data import FOLDER --name %s",
+			ErrNotFound, strings.Join(tried, ", "), of.Home, name)
 	}
 	if official {
-		return "", fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with --dataset.dir", ErrNotFound,
-			strings.Join(tried, ", "), name)
+		return "",
+			fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with --dataset.dir",
+				ErrNotFound, strings.Join(tried, ", "), name)
 	}
 	known := Names()
 	for _, d := range tried {
@@ -74,7 +77,8 @@ func Find(name, setting string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%w in %s; known names are %s; a folder of images is given by its path (./%s)%s",
-		ErrNotFound, strings.Join(tried, ", "), strings.Join(known, ", "), name, suggest.DidYouMean(name, known))
+		ErrNotFound, strings.Join(tried, ", "), strings.Join(known, ", "), name,
+		suggest.DidYouMean(name, known))
 }
 
 // Status says whether a data set can be read, and from where.
@@ -86,7 +90,8 @@ type Status struct {
 	Missing string `json:"missing,omitempty"` // why it cannot be read
 }
 
-// List returns the status of every data set of [Names], and of other folders in the data folders that hold one.
+// List returns the status of every data set of [Names], and of other folders in the data folders
+// that hold one.
 func List(setting string) []Status {
 	var out []Status
 	taken := map[string]bool{}
@@ -120,7 +125,8 @@ func List(setting string) []Status {
 	return out
 }
 
-// imported lists the folders of a data folder that hold a data set, the official ones apart, in order.
+// imported lists the folders of a data folder that hold a data set, the official ones apart, in
+// order.
 func imported(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -180,8 +186,9 @@ func Detect(dir string) (Kind, error) {
 			return KindFolder, nil
 		}
 	}
-	return "", fmt.Errorf("%w: %s holds neither IDX files (train-images-idx3-ubyte ...), nor CIFAR batches (data_batch_1.bin ... or "+
-		"train.bin and test.bin), nor a folder for each class", ErrNotFound, dir)
+	return "", fmt.Errorf("%w: %s holds neither IDX files (train-images-idx3-ubyte ...), nor CIFAR "+
+		"batches (data_batch_1.bin ... or train.bin and test.bin), nor a folder for each class",
+		ErrNotFound, dir)
 }
 
 // globQuote escapes the characters that filepath.Glob reads as a pattern.

@@ -28,7 +28,8 @@ const (
 	// MaxImageSide bounds the height and width of an image before it is decoded.
 	MaxImageSide = imagefile.MaxSide
 	maxFiles     = 10_000_000
-	// testShare: one in testShare of a folder's images becomes a test image where there are no train and test folders.
+	// testShare: one in testShare of a folder's images becomes a test image where there are no train
+	// and test folders.
 	testShare = 5
 )
 
@@ -44,20 +45,24 @@ type imageFile struct {
 	test  bool
 }
 
-// decodedAtOnce bounds the memory of images that are being decoded by all goroutines together, except for a single image
-// that needs more: 256 MiB.
+// decodedAtOnce bounds the memory of images that are being decoded by all goroutines together,
+// except for a single image that needs more: 256 MiB.
 const decodedAtOnce = 256 << 20
 
-// openFolder reads images sorted into one folder per class: train/CLASS/... and test/CLASS/..., or CLASS/..., of which one
-// in five becomes a test image. Images are ordered, and the test images chosen, by a hash of class and file name, so that
-// both stay the same when files are added. Images are grey if all files are. They are resized to fit; where its size is 0
-// and theirs differ, to the median height and width, at most 256, by Catmull-Rom interpolation; transparent pixels show
-// white. Where images cannot be read, the error names them all; with o.Skip they are left out, and a note names them. Where the pixels
-// take more than o.Hold bytes, these are files without a readable header: the others are decoded later.
+// openFolder reads images sorted into one folder per class: train/CLASS/... and test/CLASS/..., or
+// CLASS/..., of which one in five becomes a test image. Images are ordered, and the test images
+// chosen, by a hash of class and file name, so that both stay the same when files are added. Images
+// are grey if all files are. They are resized to fit; where its size is 0 and theirs differ, to the
+// median height and width, at most 256, by Catmull-Rom interpolation; transparent pixels show
+// white. Where images cannot be read, the error names them all; with o.Skip they are left out, and
+// a note names them. Where the pixels take more than o.Hold bytes, these are files without a
+// readable header: the others are decoded later.
 func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
 	fit := o.Fit
 	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide || (fit.H == 0) != (fit.W == 0) {
-		return nil, fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a side, or 0 for both", fit.H, fit.W, MaxSide)
+		return nil,
+			fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a side, or 0 for both",
+				fit.H, fit.W, MaxSide)
 	}
 	f := &folder{dir: dir, data: &Dataset{}}
 	if err := f.list(); err != nil {
@@ -135,8 +140,8 @@ func (f *folder) list() error {
 			return err
 		}
 	} else {
-		f.note("%s has no train and test folders: one image in %d of each class is a test image, chosen by a hash of its name",
-			filepath.Base(f.dir), testShare)
+		f.note("%s has no train and test folders: one image in %d of each class is a test image, "+
+			"chosen by a hash of its name", filepath.Base(f.dir), testShare)
 	}
 	if other.N > 0 {
 		f.note("under %s %v", filepath.Base(f.dir), other)
@@ -175,13 +180,15 @@ func (f *folder) size(fit *imagefile.Fit) {
 	if fit.H > 0 {
 		h, w = fit.H, fit.W
 	} else if !same {
-		f.note("images under %s differ in size and were resized to the median, %dx%d", filepath.Base(f.dir), h, w)
+		f.note("images under %s differ in size and were resized to the median, %dx%d",
+			filepath.Base(f.dir), h, w)
 	}
 	fit.H, fit.W, fit.Ch = h, w, ch
 }
 
 // decode reads all images, in the order of the files; those that cannot be read get an error.
-func (f *folder) decode(ctx context.Context, fit imagefile.Fit, progress func(done, total int)) (*Images, error) {
+func (f *folder) decode(ctx context.Context, fit imagefile.Fit,
+	progress func(done, total int)) (*Images, error) {
 	n := len(f.files)
 	im := &Images{N: n, H: fit.H, W: fit.W, Ch: fit.Ch, Pix: make([]uint8, n*fit.Size())}
 	room, step := semaphore.NewWeighted(decodedAtOnce), counter(n, progress)
@@ -226,7 +233,8 @@ func (f *folder) leaveOut(skip bool) error {
 	if !skip {
 		return imagefile.Unread(bad)
 	}
-	f.note("%d of %d images under %s cannot be read and were left out: %s", len(bad), all, filepath.Base(f.dir), strings.Join(names, ", "))
+	f.note("%d of %d images under %s cannot be read and were left out: %s", len(bad), all,
+		filepath.Base(f.dir), strings.Join(names, ", "))
 	return nil
 }
 
@@ -261,20 +269,23 @@ func (f *folder) parts(im *Images) error {
 	return nil
 }
 
-// listImages lists the image files in each class's folder and its subfolders ([imagefile.Walker]), ordered by key.
+// listImages lists the image files in each class's folder and its subfolders ([imagefile.Walker]),
+// ordered by key.
 func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imageFile, error) {
 	var out []imageFile
-	w := imagefile.Walker{Dir: root, Others: other, Visit: func(path string, label int, bad error) error {
-		if len(out) == maxFiles {
-			return fmt.Errorf("more than %d images under %s", maxFiles, root)
-		}
-		rel, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		out = append(out, imageFile{path: path, label: label, key: sha256.Sum256([]byte(filepath.ToSlash(rel))), err: bad})
-		return nil
-	}}
+	w := imagefile.Walker{Dir: root, Others: other,
+		Visit: func(path string, label int, bad error) error {
+			if len(out) == maxFiles {
+				return fmt.Errorf("more than %d images under %s", maxFiles, root)
+			}
+			rel, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			out = append(out, imageFile{path: path, label: label,
+				key: sha256.Sum256([]byte(filepath.ToSlash(rel))), err: bad})
+			return nil
+		}}
 	for label, class := range classes {
 		if err := w.Walk(class, label); err != nil {
 			return nil, err
@@ -289,8 +300,8 @@ func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imag
 	return out, nil
 }
 
-// chooseTest makes the first images of each class, in the order of their keys, test images: one in testShare, at
-// least one where the class has two.
+// chooseTest makes the first images of each class, in the order of their keys, test images: one in
+// testShare, at least one where the class has two.
 func chooseTest(files []imageFile, classes int) {
 	want := make([]int, classes)
 	for _, f := range files {
@@ -328,12 +339,14 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 			return nil
 		}
 		f.bytes = c.Memory
-		f.h, f.w, f.grey = c.Height, c.Width, c.ColorModel == color.GrayModel || c.ColorModel == color.Gray16Model
+		f.h, f.w, f.grey = c.Height, c.Width, c.ColorModel == color.GrayModel ||
+			c.ColorModel == color.Gray16Model
 		return nil
 	})
 }
 
-// commonSize returns the size and channels that all readable images are brought to; 1x1 where there are none.
+// commonSize returns the size and channels that all readable images are brought to; 1x1 where there
+// are none.
 func commonSize(files []imageFile) (h, w, ch int, same bool) {
 	var hs, ws []int
 	ch, same = 1, true

@@ -12,7 +12,8 @@ import (
 	"fmp/onnx/alloctest"
 )
 
-// FuzzIDXImages: as many pixels as the header says, and at most 8 bytes of memory for each byte of the file.
+// FuzzIDXImages: as many pixels as the header says, and at most 8 bytes of memory for each byte of
+// the file.
 func FuzzIDXImages(f *testing.F) {
 	f.Add(idx(0x803, []uint32{2, 3, 4}, ramp(24)))
 	f.Add(idx(0x804, []uint32{1, 2, 2, 3}, ramp(12)))
@@ -22,15 +23,18 @@ func FuzzIDXImages(f *testing.F) {
 		for _, size := range []int64{-1, int64(len(data))} {
 			var im *Images
 			var err error
-			alloctest.AtMost(t, 8*len(data), func() { im, err = decodeIDXImages(bytes.NewReader(data), size) })
-			if err == nil && (checkSize(im.N, im.H, im.W, im.Ch) != nil || len(im.Pix) != im.N*im.H*im.W*im.Ch || len(im.Pix) > len(data)) {
+			alloctest.AtMost(t, 8*len(data),
+				func() { im, err = decodeIDXImages(bytes.NewReader(data), size) })
+			if err == nil && (checkSize(im.N, im.H, im.W, im.Ch) != nil ||
+				len(im.Pix) != im.N*im.H*im.W*im.Ch || len(im.Pix) > len(data)) {
 				t.Errorf("%d bytes gave %dx%dx%dx%d", len(data), im.N, im.H, im.W, im.Ch)
 			}
 		}
 	})
 }
 
-// FuzzIDXLabels: as many labels as the header says, and at most 16 bytes of memory for each byte of the file.
+// FuzzIDXLabels: as many labels as the header says, and at most 16 bytes of memory for each byte of
+// the file.
 func FuzzIDXLabels(f *testing.F) {
 	f.Add(idx(0x801, []uint32{3}, []byte{1, 2, 3}))
 	f.Add(idx(0x801, []uint32{1 << 31}, nil))
@@ -38,7 +42,8 @@ func FuzzIDXLabels(f *testing.F) {
 		for _, size := range []int64{-1, int64(len(data))} {
 			var labels []int
 			var err error
-			alloctest.AtMost(t, 16*len(data), func() { labels, err = decodeIDXLabels(bytes.NewReader(data), size) })
+			alloctest.AtMost(t, 16*len(data),
+				func() { labels, err = decodeIDXLabels(bytes.NewReader(data), size) })
 			if err == nil && len(labels) != len(data)-8 {
 				t.Errorf("%d bytes gave %d labels", len(data), len(labels))
 			}
@@ -46,7 +51,8 @@ func FuzzIDXLabels(f *testing.F) {
 	})
 }
 
-// FuzzCIFAR: whole records, labels of known classes, and at most 2 bytes of memory for each byte of the file.
+// FuzzCIFAR: whole records, labels of known classes, and at most 2 bytes of memory for each byte of
+// the file.
 func FuzzCIFAR(f *testing.F) {
 	f.Add(cifar(1, 0, 9), false)
 	f.Add(cifar(2, 99), true)
@@ -58,7 +64,8 @@ func FuzzCIFAR(f *testing.F) {
 		}
 		var p *Labelled
 		var err error
-		alloctest.AtMost(t, 2*len(data), func() { p, err = decodeCIFAR(bytes.NewReader(data), int64(len(data)), labelBytes, classes) })
+		alloctest.AtMost(t, 2*len(data),
+			func() { p, err = decodeCIFAR(bytes.NewReader(data), int64(len(data)), labelBytes, classes) })
 		if err != nil {
 			return
 		}
@@ -92,9 +99,10 @@ func FuzzClassNames(f *testing.F) {
 	})
 }
 
-// FuzzFolder reads a folder of four images of two classes, one of them whatever the fuzzer makes: a data set of the size that
-// it says, or an error. FuzzDecode in imagefile bounds the memory of one image; a folder takes besides that what its data
-// set holds and 32 bytes for each pixel that is resized. Images of more than 65,536 pixels, which take long, are left out.
+// FuzzFolder reads a folder of four images of two classes, one of them whatever the fuzzer makes: a
+// data set of the size that it says, or an error. FuzzDecode in imagefile bounds the memory of one
+// image; a folder takes besides that what its data set holds and 32 bytes for each pixel that is
+// resized. Images of more than 65,536 pixels, which take long, are left out.
 func FuzzFolder(f *testing.F) {
 	small := image.NewGray(image.Rect(0, 0, 3, 2))
 	var b bytes.Buffer
@@ -124,13 +132,15 @@ func FuzzFolder(f *testing.F) {
 			t.Fatal(err)
 		}
 		alloctest.AtMost(t, 64*len(data)+(24+32)*(1<<16)+1<<20, func() {
-			ds, err := openFolder(context.Background(), dir, Options{Fit: imagefile.Fit{H: int(side % 32), W: int(side % 32)}, Skip: skip})
+			ds, err := openFolder(context.Background(), dir,
+				Options{Fit: imagefile.Fit{H: int(side % 32), W: int(side % 32)}, Skip: skip})
 			if err != nil {
 				return
 			}
 			if ds.Train.N+ds.Test.N+len(ds.Bad) != 4 || len(ds.Bad) > 0 && !skip ||
 				len(ds.Train.Pix) != ds.Train.N*ds.Train.H*ds.Train.W*ds.Train.Ch {
-				t.Errorf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
+				t.Errorf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H,
+					ds.Train.W, ds.Train.Ch)
 			}
 		})
 	})

@@ -19,7 +19,8 @@ const idxMaxImages = 10_000_000
 
 var idxFiles = []string{"train-images", "train-labels", "t10k-images", "t10k-labels"}
 
-// findIDX returns the file of the given part in dir, preferring a plain one to a gzipped one; "" where there is none.
+// findIDX returns the file of the given part in dir, preferring a plain one to a gzipped one; ""
+// where there is none.
 func findIDX(dir, part string) string {
 	for _, dims := range []string{"1", "3", "4"} {
 		for _, sep := range []string{"-", "."} {
@@ -38,7 +39,8 @@ func openIDX(dir string) (*Dataset, error) {
 	paths := make([]string, len(idxFiles))
 	for i, f := range idxFiles {
 		if paths[i] = findIDX(dir, f); paths[i] == "" {
-			return nil, fmt.Errorf("%w: %s has no %s-idx*-ubyte, plain or .gz; all four files are needed", ErrNotFound, dir, f)
+			return nil, fmt.Errorf("%w: %s has no %s-idx*-ubyte, plain or .gz; all four files are needed",
+				ErrNotFound, dir, f)
 		}
 	}
 	ds := &Dataset{}
@@ -53,8 +55,9 @@ func openIDX(dir string) (*Dataset, error) {
 			return nil, err
 		}
 		if im.N != len(labels) {
-			return nil, fmt.Errorf("%s has %d images and %s has %d labels; the two files do not belong together", paths[2*i], im.N, paths[2*i+1],
-				len(labels))
+			return nil,
+				fmt.Errorf("%s has %d images and %s has %d labels; the two files do not belong together",
+					paths[2*i], im.N, paths[2*i+1], len(labels))
 		}
 		*p = Labelled{Images: *im, Labels: labels}
 		for _, y := range labels {
@@ -70,17 +73,20 @@ func openIDX(dir string) (*Dataset, error) {
 	return ds, nil
 }
 
-// ReadIDXImages reads a file of images: 3 dimensions (grey) or 4 (the last one 1 or 3 channels), gzipped where its name ends in .gz.
+// ReadIDXImages reads a file of images: 3 dimensions (grey) or 4 (the last one 1 or 3 channels),
+// gzipped where its name ends in .gz.
 func ReadIDXImages(path string) (*Images, error) {
 	var im *Images
-	err := imagefile.ReadFile(path, func(r io.Reader, size int64) (err error) { im, err = decodeIDXImages(r, size); return })
+	err := imagefile.ReadFile(path,
+		func(r io.Reader, size int64) (err error) { im, err = decodeIDXImages(r, size); return })
 	return im, err
 }
 
 // ReadIDXLabels reads a file of labels, gzipped where its name ends in .gz.
 func ReadIDXLabels(path string) ([]int, error) {
 	var labels []int
-	err := imagefile.ReadFile(path, func(r io.Reader, size int64) (err error) { labels, err = decodeIDXLabels(r, size); return })
+	err := imagefile.ReadFile(path,
+		func(r io.Reader, size int64) (err error) { labels, err = decodeIDXLabels(r, size); return })
 	return labels, err
 }
 
@@ -122,11 +128,12 @@ func decodeIDXLabels(r io.Reader, size int64) ([]int, error) {
 	return labels, nil
 }
 
-// WriteIDX writes a data set as the four IDX files into dir, images with 3 dimensions (grey) or 4 (RGB),
-// and the names of its classes as classes.txt. Labels must be below 256.
+// WriteIDX writes a data set as the four IDX files into dir, images with 3 dimensions (grey) or 4
+// (RGB), and the names of its classes as classes.txt. Labels must be below 256.
 func WriteIDX(dir string, ds *Dataset) error {
 	if len(ds.Classes) > 256 {
-		return fmt.Errorf("writing IDX: %d classes; labels are bytes and hold at most 256", len(ds.Classes))
+		return fmt.Errorf("writing IDX: %d classes; labels are bytes and hold at most 256",
+			len(ds.Classes))
 	}
 	for i, p := range []*Labelled{&ds.Train, &ds.Test} {
 		shape, kind := []int{p.N, p.H, p.W}, "-idx3-ubyte"
@@ -168,8 +175,8 @@ func writeIDX(path string, shape []int, data []byte) error {
 	})
 }
 
-// classNames reads one name per line; where the file is missing or has fewer than n names, the classes are named by their
-// numbers, and a note says so if the file exists.
+// classNames reads one name per line; where the file is missing or has fewer than n names, the
+// classes are named by their numbers, and a note says so if the file exists.
 func classNames(path string, n int) ([]string, []string, error) {
 	names, err := readLines(path, MaxClasses)
 	switch {
@@ -180,8 +187,9 @@ func classNames(path string, n int) ([]string, []string, error) {
 	}
 	var note []string
 	if err == nil {
-		note = []string{fmt.Sprintf("%s names %d classes and the labels go up to %d: classes are called by their numbers", filepath.Base(path),
-			len(names), n-1)}
+		note = []string{fmt.Sprintf(
+			"%s names %d classes and the labels go up to %d: classes are called by their numbers",
+			filepath.Base(path), len(names), n-1)}
 	}
 	names = make([]string, n)
 	for i := range names {

@@ -9,21 +9,25 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// Known describes a data set that the program knows by name; help, settings, tables and pages take their statements on data
-// sets from the list of [All]. Its models are those in assets/models under its name.
+// Known describes a data set that the program knows by name; help, settings, tables and pages take
+// their statements on data sets from the list of [All]. Its models are those in assets/models under
+// its name.
 type Known struct {
 	Name string
 	// Kind is the format of its files; empty for drawn data sets.
 	Kind Kind
-	// Folders are the names under which it is looked for in the data folder; it is stored under the first.
+	// Folders are the names under which it is looked for in the data folder; it is stored under the
+	// first.
 	Folders []string
-	// Home is the page that describes it, Files the downloads; empty where the user fetches it (fmp data import).
+	// Home is the page that describes it, Files the downloads; empty where the user fetches it (fmp
+	// data import).
 	Home  string
 	Files []File
-	// Unpack maps the wanted files in a tar.gz archive (by base name) to their maximum size in bytes; nil where the files
-	// are used as they are.
+	// Unpack maps the wanted files in a tar.gz archive (by base name) to their maximum size in bytes;
+	// nil where the files are used as they are.
 	Unpack map[string]int64
-	// Paper is Table I of the paper (arXiv 2605.18554), homogeneous clients, by method; nil where the paper has none.
+	// Paper is Table I of the paper (arXiv 2605.18554), homogeneous clients, by method; nil where the
+	// paper has none.
 	Paper map[string]Figures
 }
 
@@ -54,19 +58,22 @@ const (
 )
 
 func mnistFile(name, md5, sha256 string) File {
-	return File{Name: name, URLs: []string{lecun + name, lecunToo + name}, MD5: md5, SHA256: sha256, Max: 64 * mib}
+	return File{Name: name, URLs: []string{lecun + name, lecunToo + name}, MD5: md5,
+		SHA256: sha256, Max: 64 * mib}
 }
 
 // All lists the data sets that the program knows by name.
 //
-// The MD5 checksums of CIFAR are stated on its home page; those of MNIST, whose page has none, are the ones that torchvision
-// and its mirrors publish. No source publishes SHA-256 sums; those here are the ones that many projects check these files against.
+// The MD5 checksums of CIFAR are stated on its home page; those of MNIST, whose page has none, are
+// the ones that torchvision and its mirrors publish. No source publishes SHA-256 sums; those here
+// are the ones that many projects check these files against.
 func All() []Known {
 	return []Known{
 		{Name: string(digits.Grey)},
 		{Name: string(digits.Color)},
 		{
-			Name: "mnist", Kind: KindIDX, Folders: []string{"MNIST", "mnist", filepath.Join("MNIST", "raw")}, Home: lecunHome,
+			Name: "mnist", Kind: KindIDX, Folders: []string{"MNIST", "mnist", filepath.Join("MNIST", "raw")},
+			Home: lecunHome,
 			Files: []File{
 				mnistFile("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873",
 					"440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
@@ -84,13 +91,16 @@ func All() []Known {
 			},
 		},
 		{
-			Name: "cifar10", Kind: KindCIFAR10, Folders: []string{"cifar-10-batches-bin", "cifar10"}, Home: cifarHome,
+			Name: "cifar10", Kind: KindCIFAR10, Folders: []string{"cifar-10-batches-bin", "cifar10"},
+			Home: cifarHome,
 			Files: []File{{
-				Name: "cifar-10-binary.tar.gz", URLs: []string{kriz + "cifar-10-binary.tar.gz"}, MD5: "c32a1d4ab5d03f1284b67883e8d87530",
+				Name: "cifar-10-binary.tar.gz", URLs: []string{kriz + "cifar-10-binary.tar.gz"},
+				MD5:    "c32a1d4ab5d03f1284b67883e8d87530",
 				SHA256: "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", Max: 512 * mib,
 			}},
 			Unpack: map[string]int64{
-				"data_batch_1.bin": batch, "data_batch_2.bin": batch, "data_batch_3.bin": batch, "data_batch_4.bin": batch, "data_batch_5.bin": batch,
+				"data_batch_1.bin": batch, "data_batch_2.bin": batch, "data_batch_3.bin": batch,
+				"data_batch_4.bin": batch, "data_batch_5.bin": batch,
 				"test_batch.bin": batch, "batches.meta.txt": mib,
 			},
 			Paper: map[string]Figures{
@@ -100,13 +110,15 @@ func All() []Known {
 			},
 		},
 		{
-			Name: "cifar100", Kind: KindCIFAR100, Folders: []string{"cifar-100-binary", "cifar100"}, Home: cifarHome,
+			Name: "cifar100", Kind: KindCIFAR100, Folders: []string{"cifar-100-binary", "cifar100"},
+			Home: cifarHome,
 			Files: []File{{
-				Name: "cifar-100-binary.tar.gz", URLs: []string{kriz + "cifar-100-binary.tar.gz"}, MD5: "03b5dce01913d631647c71ecec9e9cb8",
+				Name: "cifar-100-binary.tar.gz", URLs: []string{kriz + "cifar-100-binary.tar.gz"},
+				MD5:    "03b5dce01913d631647c71ecec9e9cb8",
 				SHA256: "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec", Max: 512 * mib,
 			}},
-			Unpack: map[string]int64{"train.bin": 50_000 * 3074, "test.bin": 10_000 * 3074, "fine_label_names.txt": mib,
-				"coarse_label_names.txt": mib},
+			Unpack: map[string]int64{"train.bin": 50_000 * 3074, "test.bin": 10_000 * 3074,
+				"fine_label_names.txt": mib, "coarse_label_names.txt": mib},
 			// The paper's task has 20 classes.
 			Paper: map[string]Figures{
 				"LANN": {.5736, .1804}, "LBNN": {.5626, .1842}, "LMP": {.6625, .1990},
@@ -142,11 +154,12 @@ func Lookup(name string) (Known, bool) {
 	return All()[i], true
 }
 
-// LookupPublished returns the entry of a data set that can be downloaded; any other name is an error.
+// LookupPublished returns the entry of a data set that can be downloaded; any other name is an
+// error.
 func LookupPublished(name string) (Known, error) {
 	if k, ok := Lookup(name); ok && k.Files != nil {
 		return k, nil
 	}
-	return Known{}, fmt.Errorf("no download is known for data set %q; known are %s%s", name, suggest.Or(Published()...),
-		suggest.DidYouMean(name, Published()))
+	return Known{}, fmt.Errorf("no download is known for data set %q; known are %s%s", name,
+		suggest.Or(Published()...), suggest.DidYouMean(name, Published()))
 }

@@ -21,8 +21,9 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// decoding is the version of the pixels that a file gives. Raise it where decoding or resizing gives others: the digest of a set whose
-// files are decoded when asked for is of its files, not of its pixels.
+// decoding is the version of the pixels that a file gives. Raise it where decoding or resizing
+// gives others: the digest of a set whose files are decoded when asked for is of its files, not of
+// its pixels.
 const decoding = 3
 
 // hashedAtOnce is the number of files whose digests are held in memory.
@@ -33,7 +34,8 @@ type files struct {
 	paths []string
 	fit   imagefile.Fit
 	dir   string // of the data set
-	// room bounds the memory of the images that are being decoded, with those of all other parts: see decodedAtOnce.
+	// room bounds the memory of the images that are being decoded, with those of all other parts: see
+	// decodedAtOnce.
 	room *semaphore.Weighted
 }
 
@@ -53,9 +55,10 @@ type Undecoded struct {
 	Err   error
 }
 
-// Load returns the images with index from <= i < to in memory, and those that cannot be decoded, with indices from from: these are black.
-// A file that cannot be read is an error: not the image is at fault then, but the disk, the network or a program that is missing. Images
-// that are in memory share it.
+// Load returns the images with index from <= i < to in memory, and those that cannot be decoded,
+// with indices from from: these are black. A file that cannot be read is an error: not the image is
+// at fault then, but the disk, the network or a program that is missing. Images that are in memory
+// share it.
 func (im *Images) Load(ctx context.Context, from, to int) (*Images, []Undecoded, error) {
 	if from < 0 || from > to || to > im.N {
 		return nil, nil, fmt.Errorf("images %d to %d were asked for; there are %d", from, to-1, im.N)
@@ -118,7 +121,8 @@ func (im *Images) Names(idx []int) []string {
 	return out
 }
 
-// decode writes the pixels of a file. It waits until there is room for the memory that decoding takes.
+// decode writes the pixels of a file. It waits until there is room for the memory that decoding
+// takes.
 func (f *files) decode(ctx context.Context, path string, dst []uint8) error {
 	r, err := regularfile.Open(path)
 	if err != nil {
@@ -141,8 +145,9 @@ func environment(err error) bool {
 	var path *fs.PathError
 	var number syscall.Errno
 	var program *exec.Error
-	return errors.As(err, &path) || errors.As(err, &number) || errors.As(err, &program) || errors.Is(err, imagefile.ErrNoDecoder) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return errors.As(err, &path) || errors.As(err, &number) || errors.As(err, &program) ||
+		errors.Is(err, imagefile.ErrNoDecoder) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
 // hash writes the digests of all files, in their order. It calls step after each.
@@ -186,7 +191,8 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 	return g.Wait()
 }
 
-// counter returns a function that reports one more of total done, every 64 and at the end; it may be called from several goroutines.
+// counter returns a function that reports one more of total done, every 64 and at the end; it may
+// be called from several goroutines.
 func counter(total int, progress func(done, total int)) func() {
 	var mu sync.Mutex
 	done := 0

@@ -34,7 +34,8 @@ func noise(w, h, seed int, grey bool) image.Image {
 	return im
 }
 
-// photos writes a folder of pictures: three classes, of sizes that differ where mixed, with train and test folders where split.
+// photos writes a folder of pictures: three classes, of sizes that differ where mixed, with train
+// and test folders where split.
 func photos(t *testing.T, n int, mixed, grey, split bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,9 +57,11 @@ func photos(t *testing.T, n int, mixed, grey, split bool) string {
 	return dir
 }
 
-// TestLazy: a folder whose images are decoded when they are asked for is the one whose images are held in memory.
+// TestLazy: a folder whose images are decoded when they are asked for is the one whose images are
+// held in memory.
 func TestLazy(t *testing.T) {
-	plainDir, mixed, split := photos(t, 40, false, false, false), photos(t, 40, true, false, false), photos(t, 40, true, true, true)
+	plainDir, mixed, split := photos(t, 40, false, false, false), photos(t, 40, true, false, false),
+		photos(t, 40, true, true, true)
 	headless := photos(t, 40, true, false, false)
 	write(t, filepath.Join(headless, "c1/none.png"), []byte("no picture"))
 	write(t, filepath.Join(headless, "c0/none.png"), nil)
@@ -82,7 +85,8 @@ func TestLazy(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if !slices.Equal(got.Classes, want.Classes) || !slices.Equal(got.ExtraClasses, want.ExtraClasses) || !slices.Equal(got.Bad, want.Bad) ||
+		if !slices.Equal(got.Classes, want.Classes) ||
+			!slices.Equal(got.ExtraClasses, want.ExtraClasses) || !slices.Equal(got.Bad, want.Bad) ||
 			!slices.Equal(got.Notes, want.Notes) || got.Digest == want.Digest || want.Train.Lazy() {
 			t.Errorf("%s: %+v; want %+v", name, got, want)
 		}
@@ -92,14 +96,16 @@ func TestLazy(t *testing.T) {
 				continue
 			}
 			if !p.Lazy() || p.Pix != nil || p.N != of.N || !slices.Equal(p.Labels, of.Labels) {
-				t.Fatalf("%s, part %d: %d images with labels %v; want %d with %v", name, k, p.N, p.Labels, of.N, of.Labels)
+				t.Fatalf("%s, part %d: %d images with labels %v; want %d with %v", name, k, p.N, p.Labels,
+					of.N, of.Labels)
 			}
 			some, err := p.Range(Range{1, p.N})
 			if err != nil {
 				t.Fatal(err)
 			}
 			held, bad, err := some.Images.Load(t.Context(), 1, some.N)
-			if err != nil || len(bad) > 0 || !slices.Equal(held.Pix, of.Pix[2*len(of.At(0)):]) || held.H != of.H || held.W != of.W ||
+			if err != nil || len(bad) > 0 || !slices.Equal(held.Pix, of.Pix[2*len(of.At(0)):]) ||
+				held.H != of.H || held.W != of.W ||
 				held.Ch != of.Ch {
 				t.Errorf("%s, part %d: pixels differ: %v %v", name, k, bad, err)
 			}
@@ -107,7 +113,8 @@ func TestLazy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if few, err = few.Load(t.Context()); err != nil || !slices.Equal(few.Pix, append(slices.Clone(of.At(p.N-1)), of.At(0)...)) {
+			if few, err = few.Load(t.Context()); err != nil ||
+				!slices.Equal(few.Pix, append(slices.Clone(of.At(p.N-1)), of.At(0)...)) {
 				t.Errorf("%s, part %d: chosen pixels differ: %v", name, k, err)
 			}
 		}
@@ -127,7 +134,8 @@ func withoutTest(t *testing.T, split string) string {
 	return dir
 }
 
-// TestLazyDigest: the digest of a set of files is that of their contents, names of classes, labels and shape, wherever they lie.
+// TestLazyDigest: the digest of a set of files is that of their contents, names of classes, labels
+// and shape, wherever they lie.
 func TestLazyDigest(t *testing.T) {
 	from := photos(t, 30, false, false, true)
 	digest := func(change func(dir string, o *Options)) string {
@@ -167,7 +175,10 @@ func TestLazyDigest(t *testing.T) {
 		"the size":         func(_ string, o *Options) { o.Fit.H = 9 },
 		"the way":          func(_ string, o *Options) { o.Fit.Resize = imagefile.Crop },
 		"the classes":      func(_ string, o *Options) { o.Classes = "c0,c2" },
-		"one image less":   func(dir string, _ *Options) { os.Remove(filepath.Join(dir, "train/c0/0.png")) },
+		"one image less": func(dir string,
+			_ *Options) {
+			os.Remove(filepath.Join(dir, "train/c0/0.png"))
+		},
 	} {
 		d := digest(change)
 		if seen[d] != "" {
@@ -179,7 +190,8 @@ func TestLazyDigest(t *testing.T) {
 
 // TestDecoding: files give these pixels. Where this fails on purpose, raise decoding.
 func TestDecoding(t *testing.T) {
-	ds, err := Load(t.Context(), Options{Name: photos(t, 40, true, false, false), Fit: imagefile.Fit{H: 8, W: 9}})
+	ds, err := Load(t.Context(),
+		Options{Name: photos(t, 40, true, false, false), Fit: imagefile.Fit{H: 8, W: 9}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +201,8 @@ func TestDecoding(t *testing.T) {
 	}
 }
 
-// TestUndecoded: images that cannot be decoded are reported and black; files that cannot be read are an error.
+// TestUndecoded: images that cannot be decoded are reported and black; files that cannot be read
+// are an error.
 func TestUndecoded(t *testing.T) {
 	dir := photos(t, 12, false, false, false)
 	cut := pngBytes(t, noise(16, 12, 99, false))
@@ -269,7 +282,8 @@ func TestHoldBounds(t *testing.T) {
 	if err != nil || !ds.Train.Lazy() {
 		t.Fatalf("decoded later: %v", err)
 	}
-	if _, err := ds.Train.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "need more than") {
+	if _, err := ds.Train.Load(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "need more than") {
 		t.Errorf("all at once: %v", err)
 	}
 	o.Hold = 0

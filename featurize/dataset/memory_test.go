@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// TestLargeImagesAreNotDecodedAllAtOnce: six images of 49 megapixels, of 16 bits a channel, take what one takes and what
-// the garbage collector has not yet come to, whether they are decoded at once or when they are asked for.
+// TestLargeImagesAreNotDecodedAllAtOnce: six images of 49 megapixels, of 16 bits a channel, take
+// what one takes and what the garbage collector has not yet come to, whether they are decoded at
+// once or when they are asked for.
 func TestLargeImagesAreNotDecodedAllAtOnce(t *testing.T) {
 	if testing.Short() {
 		t.Skip("decodes images of 49 megapixels: some seconds")

@@ -18,61 +18,69 @@ import (
 	"fmp/onnx/atomicfile"
 )
 
-// How [WritePhotos] writes images: the magnification, the JPEG quality (JPEG and PNG alternate), and one in how many JPEGs
-// is stored rotated.
+// How [WritePhotos] writes images: the magnification, the JPEG quality (JPEG and PNG alternate),
+// and one in how many JPEGs is stored rotated.
 const (
 	photoScale   = 4
 	photoQuality = 92
 	photoTurned  = 3
 )
 
-// WriteDICOM writes a data set of grey images in the form of a hospital's: DIR/train/CLASS/0001.dcm, magnified four times in each
-// direction, 16 bits of grey, uncompressed, of nobody.
+// WriteDICOM writes a data set of grey images in the form of a hospital's:
+// DIR/train/CLASS/0001.dcm, magnified four times in each direction, 16 bits of grey, uncompressed,
+// of nobody.
 func WriteDICOM(dir string, ds *Dataset) error {
 	if ds.Train.Ch != 1 {
 		return fmt.Errorf("images of %d channels are not written as DICOM; those of 1 are", ds.Train.Ch)
 	}
-	return eachPhoto(dir, ds, func(_ int, src image.Image, box image.Rectangle) ([]byte, string, error) {
-		im := image.NewGray16(box)
-		draw.CatmullRom.Scale(im, box, src, src.Bounds(), draw.Src, nil)
-		var b bytes.Buffer
-		err := dicom.Encode(&b, im)
-		return b.Bytes(), "dcm", err
-	})
+	return eachPhoto(dir, ds,
+		func(_ int, src image.Image, box image.Rectangle) ([]byte, string, error) {
+			im := image.NewGray16(box)
+			draw.CatmullRom.Scale(im, box, src, src.Bounds(), draw.Src, nil)
+			var b bytes.Buffer
+			err := dicom.Encode(&b, im)
+			return b.Bytes(), "dcm", err
+		})
 }
 
-// WritePhotos writes a data set in the form of users' photographs: DIR/train/CLASS/0001.png and 0002.jpg, magnified four
-// times in each direction, and every third JPEG as a phone held upright stores it, rotated, with its orientation in the EXIF data.
+// WritePhotos writes a data set in the form of users' photographs: DIR/train/CLASS/0001.png and
+// 0002.jpg, magnified four times in each direction, and every third JPEG as a phone held upright
+// stores it, rotated, with its orientation in the EXIF data.
 func WritePhotos(dir string, ds *Dataset) error {
-	return eachPhoto(dir, ds, func(i int, src image.Image, box image.Rectangle) ([]byte, string, error) {
-		im := image.NewNRGBA(box)
-		draw.CatmullRom.Scale(im, box, src, src.Bounds(), draw.Src, nil)
-		var b bytes.Buffer
-		if i%2 == 0 {
-			err := png.Encode(&b, im)
-			return b.Bytes(), "png", err
-		}
-		turned := i/2%photoTurned == photoTurned-1
-		if turned {
-			im = lying(im)
-		}
-		err := jpeg.Encode(&b, im, &jpeg.Options{Quality: photoQuality})
-		if err != nil || !turned {
-			return b.Bytes(), "jpg", err
-		}
-		return onItsSide(b.Bytes()), "jpg", nil
-	})
+	return eachPhoto(dir, ds,
+		func(i int, src image.Image, box image.Rectangle) ([]byte, string, error) {
+			im := image.NewNRGBA(box)
+			draw.CatmullRom.Scale(im, box, src, src.Bounds(), draw.Src, nil)
+			var b bytes.Buffer
+			if i%2 == 0 {
+				err := png.Encode(&b, im)
+				return b.Bytes(), "png", err
+			}
+			turned := i/2%photoTurned == photoTurned-1
+			if turned {
+				im = lying(im)
+			}
+			err := jpeg.Encode(&b, im, &jpeg.Options{Quality: photoQuality})
+			if err != nil || !turned {
+				return b.Bytes(), "jpg", err
+			}
+			return onItsSide(b.Bytes()), "jpg", nil
+		})
 }
 
-// eachPhoto writes the files of a data set, each as made returns it for image i in a box of its magnified size, with the end of its name.
-func eachPhoto(dir string, ds *Dataset, made func(i int, src image.Image, box image.Rectangle) (data []byte, ext string, err error)) error {
+// eachPhoto writes the files of a data set, each as made returns it for image i in a box of its
+// magnified size, with the end of its name.
+func eachPhoto(dir string, ds *Dataset,
+	made func(i int, src image.Image,
+		box image.Rectangle) (data []byte, ext string, err error)) error {
 	for _, k := range []struct {
 		name string
 		part *Labelled
 	}{{"train", &ds.Train}, {"test", &ds.Test}} {
 		for i := range k.part.N {
 			p := k.part
-			data, ext, err := made(i, imagefile.Raw(p.At(i), p.H, p.W, p.Ch), image.Rect(0, 0, photoScale*p.W, photoScale*p.H))
+			data, ext, err := made(i, imagefile.Raw(p.At(i), p.H, p.W, p.Ch),
+				image.Rect(0, 0, photoScale*p.W, photoScale*p.H))
 			if err != nil {
 				return err
 			}
@@ -85,7 +93,8 @@ func eachPhoto(dir string, ds *Dataset, made func(i int, src image.Image, box im
 	return nil
 }
 
-// lying returns a picture rotated by 90 degrees to the left: rotated back to the right it is upright.
+// lying returns a picture rotated by 90 degrees to the left: rotated back to the right it is
+// upright.
 func lying(im *image.NRGBA) *image.NRGBA {
 	w, h := im.Rect.Dx(), im.Rect.Dy()
 	out := image.NewNRGBA(image.Rect(0, 0, h, w))
@@ -97,7 +106,8 @@ func lying(im *image.NRGBA) *image.NRGBA {
 	return out
 }
 
-// onItsSide inserts EXIF data after the first two bytes of a JPEG: orientation 6, to be rotated by 90 degrees to the right.
+// onItsSide inserts EXIF data after the first two bytes of a JPEG: orientation 6, to be rotated by
+// 90 degrees to the right.
 func onItsSide(jpeg []byte) []byte {
 	be := binary.BigEndian
 	tiff := append([]byte("Exif\x00\x00MM\x00*"), 0, 0, 0, 8, 0, 1) // one entry

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Fractions divide the training images of the chosen classes, in the order of the data set. They add up
-// to at most 1.
+// Fractions divide the training images of the chosen classes, in the order of the data set. They
+// add up to at most 1.
 type Fractions struct {
 	Extractor float64 `json:"extractor"` // trains the feature extractor
 	Corpus    float64 `json:"corpus"`    // the meta-training corpus
@@ -34,8 +34,9 @@ func (r Range) Indices() []int {
 	return out
 }
 
-// Splits are three disjoint parts of a data set's training images. The extractor may also learn from all of Dataset.Extra.
-// Test images belong to none: they are used for the reported figures only.
+// Splits are three disjoint parts of a data set's training images. The extractor may also learn
+// from all of Dataset.Extra. Test images belong to none: they are used for the reported figures
+// only.
 type Splits struct {
 	Extractor Range `json:"extractor"`
 	Corpus    Range `json:"corpus"`
@@ -50,14 +51,16 @@ func Split(n int, f Fractions) (Splits, error) {
 		}
 	}
 	if sum := f.Extractor + f.Corpus + f.Clients; sum > 1+1e-9 {
-		return Splits{}, fmt.Errorf("split: the fractions %v, %v and %v add up to %v; at most 1 is allowed", f.Extractor, f.Corpus, f.Clients,
-			sum)
+		return Splits{}, fmt.Errorf(
+			"split: the fractions %v, %v and %v add up to %v; at most 1 is allowed", f.Extractor,
+			f.Corpus, f.Clients, sum)
 	}
 	at := func(v float64) int { return min(n, int(math.Round(v*float64(n)))) }
 	a, b, c := at(f.Extractor), at(f.Extractor+f.Corpus), at(f.Extractor+f.Corpus+f.Clients)
 	s := Splits{Extractor: Range{0, a}, Corpus: Range{a, b}, Clients: Range{b, c}}
 	if s.Clients.Len() == 0 {
-		return Splits{}, fmt.Errorf("split: %d training images leave none for clients (fraction %v)", n, f.Clients)
+		return Splits{}, fmt.Errorf("split: %d training images leave none for clients (fraction %v)", n,
+			f.Clients)
 	}
 	return s, nil
 }

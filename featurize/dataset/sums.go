@@ -16,8 +16,9 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// SumsFile is the file in a data set's folder that lists the SHA-256 of all others, in the format of sha256sum, which
-// sha256sum -c reads. Where it exists, files that differ from it are refused as damaged.
+// SumsFile is the file in a data set's folder that lists the SHA-256 of all others, in the format
+// of sha256sum, which sha256sum -c reads. Where it exists, files that differ from it are refused as
+// damaged.
 const SumsFile = "SHA256SUMS"
 
 // maxSums bounds a list of checksums: 64 MiB.
@@ -68,7 +69,9 @@ func checkSums(ctx context.Context, dir string) error {
 		want, name, ok := strings.Cut(lines.Text(), " ")
 		name = strings.TrimLeft(name, " *")
 		if !ok || len(want) != 2*sha256.Size || !filepath.IsLocal(filepath.FromSlash(name)) {
-			return fmt.Errorf("%s: line %d is not a SHA-256 and the name of a file in the folder, as sha256sum writes them", list, n)
+			return fmt.Errorf(
+				"%s: line %d is not a SHA-256 and the name of a file in the folder, as sha256sum writes them",
+				list, n)
 		}
 		got, err := regularfile.Digest(filepath.Join(dir, filepath.FromSlash(name)), math.MaxInt64)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -78,8 +81,8 @@ func checkSums(ctx context.Context, dir string) error {
 			return err
 		}
 		if !strings.EqualFold(got, want) {
-			return fmt.Errorf("%s has the SHA-256 %s and %s says %s: it was damaged or changed; get the data again, or remove %s where the "+
-				"change is meant",
+			return fmt.Errorf("%s has the SHA-256 %s and %s says %s: it was damaged or changed; get the "+
+				"data again, or remove %s where the change is meant",
 				filepath.Join(dir, name), got, SumsFile, want, SumsFile)
 		}
 	}

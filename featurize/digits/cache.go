@@ -22,8 +22,9 @@ func (c Config) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Cached returns the result of [Draw], cached in a file in the user's cache folder under the digest of the Config. A damaged
-// file is drawn anew; a cache that cannot be written is ignored, since drawing takes seconds.
+// Cached returns the result of [Draw], cached in a file in the user's cache folder under the digest
+// of the Config. A damaged file is drawn anew; a cache that cannot be written is ignored, since
+// drawing takes seconds.
 func Cached(ctx context.Context, c Config) (*Set, error) {
 	c, err := c.withDefaults()
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package digits draws the default data set: printed digits in many typefaces, rotated, sheared, warped, eroded or
-// thickened, blurred, and overlaid with clutter. Everything is drawn by this package from a seed. Training and test images
-// use different typefaces, so that test images measure more than memorisation.
+// Package digits draws the default data set: printed digits in many typefaces, rotated, sheared,
+// warped, eroded or thickened, blurred, and overlaid with clutter. Everything is drawn by this
+// package from a seed. Training and test images use different typefaces, so that test images
+// measure more than memorisation.
 package digits
 
 import (
@@ -45,7 +46,8 @@ type Config struct {
 	Variant     Variant // "" means Grey
 	Seed        uint64
 	Train, Test int // number of images; 0 means DefaultTrain and DefaultTest
-	// Progress, if not nil, is called with the number of images drawn, possibly from several goroutines.
+	// Progress, if not nil, is called with the number of images drawn, possibly from several
+	// goroutines.
 	Progress func(done, total int)
 }
 
@@ -84,8 +86,8 @@ func (v Variant) size() (side, channels int) {
 	return 28, 1
 }
 
-// Draw draws a data set. Every image has its own stream of random numbers, so the same Config gives the
-// same bytes on any number of threads.
+// Draw draws a data set. Every image has its own stream of random numbers, so the same Config gives
+// the same bytes on any number of threads.
 func Draw(ctx context.Context, c Config) (*Set, error) {
 	c, err := c.withDefaults()
 	if err != nil {

@@ -36,7 +36,8 @@ func TestDrawIsTheSameOnAnyNumberOfThreads(t *testing.T) {
 			}
 			sets = append(sets, s)
 		}
-		if !bytes.Equal(sets[0].Train.Pix, sets[1].Train.Pix) || !bytes.Equal(sets[0].Test.Pix, sets[1].Test.Pix) {
+		if !bytes.Equal(sets[0].Train.Pix, sets[1].Train.Pix) ||
+			!bytes.Equal(sets[0].Test.Pix, sets[1].Test.Pix) {
 			t.Errorf("%s: 1 and 4 threads draw different images", v)
 		}
 		c.Seed = 8
@@ -115,7 +116,8 @@ func TestCacheIsReadAndDamageIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, ok := readCache(files[0], full); !ok || !bytes.Equal(s.Train.Pix, want.Train.Pix) || !bytes.Equal(s.Test.Labels, want.Test.Labels) {
+	if s, ok := readCache(files[0], full); !ok || !bytes.Equal(s.Train.Pix, want.Train.Pix) ||
+		!bytes.Equal(s.Test.Labels, want.Test.Labels) {
 		t.Error("the cache gives back something else")
 	}
 	for _, bad := range [][]byte{data[:len(data)-1], append([]byte{data[0] ^ 1}, data[1:]...), nil} {

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// packed are the ten digits of every face, gzipped, as fonts draw them at 256 pixels an em: a line "split, typeface, style", then
-// for each digit a path in the commands of SVG (M, L, Q and C, absolute), in sixty-fourths of a pixel. The whole fonts would
-// add 6 MB to the program.
+// packed are the ten digits of every face, gzipped, as fonts draw them at 256 pixels an em: a line
+// "split, typeface, style", then for each digit a path in the commands of SVG (M, L, Q and C,
+// absolute), in sixty-fourths of a pixel. The whole fonts would add 6 MB to the program.
 //
 //go:embed outlines.txt.gz
 var packed string
@@ -29,8 +29,8 @@ func outlines() (string, error) {
 	return string(text), err
 }
 
-// face is one font: a typeface ("Go", "DejaVu Sans") in one style. The typefaces of training images and of test images
-// have no member in common.
+// face is one font: a typeface ("Go", "DejaVu Sans") in one style. The typefaces of training images
+// and of test images have no member in common.
 type face struct {
 	split, typeface, style string
 	digits                 [10]outline
@@ -39,8 +39,8 @@ type face struct {
 // pt is a point of the plane; y points down, as in images.
 type pt struct{ x, y float64 }
 
-// outline is closed polygons, filled by the non-zero winding rule, scaled so that its bounding box has
-// height 1 and is centred at the origin.
+// outline is closed polygons, filled by the non-zero winding rule, scaled so that its bounding box
+// has height 1 and is centred at the origin.
 type outline [][]pt
 
 // faces returns all faces that come with the program.
@@ -77,7 +77,8 @@ var faces = sync.OnceValues(func() ([]face, error) {
 var commands = map[sfnt.SegmentOp]struct {
 	letter byte
 	points int
-}{sfnt.SegmentOpMoveTo: {'M', 1}, sfnt.SegmentOpLineTo: {'L', 1}, sfnt.SegmentOpQuadTo: {'Q', 2}, sfnt.SegmentOpCubeTo: {'C', 3}}
+}{sfnt.SegmentOpMoveTo: {'M', 1}, sfnt.SegmentOpLineTo: {'L', 1}, sfnt.SegmentOpQuadTo: {'Q', 2},
+	sfnt.SegmentOpCubeTo: {'C', 3}}
 
 func parsePath(line string) (sfnt.Segments, error) {
 	var out sfnt.Segments
@@ -103,7 +104,8 @@ next:
 			out, words = append(out, s), words[1+2*c.points:]
 			continue next
 		}
-		return nil, fmt.Errorf("%q and %d words after it are no command of a path", words[0], len(words)-1)
+		return nil, fmt.Errorf("%q and %d words after it are no command of a path",
+			words[0], len(words)-1)
 	}
 	return out, nil
 }

@@ -61,30 +61,42 @@ var (
 		{"Go", "regular", goregular.TTF}, {"Go", "bold", gobold.TTF},
 		{"Go", "italic", goitalic.TTF}, {"Go", "bold italic", gobolditalic.TTF},
 		{"Go Mono", "regular", gomono.TTF}, {"Go Mono", "bold", gomonobold.TTF},
-		{"Liberation Sans", "regular", liberationsansregular.TTF}, {"Liberation Sans", "bold", liberationsansbold.TTF},
-		{"Liberation Sans", "italic", liberationsansitalic.TTF}, {"Liberation Sans", "bold italic", liberationsansbolditalic.TTF},
-		{"Liberation Serif", "regular", liberationserifregular.TTF}, {"Liberation Serif", "bold", liberationserifbold.TTF},
-		{"Liberation Serif", "italic", liberationserifitalic.TTF}, {"Liberation Serif", "bold italic", liberationserifbolditalic.TTF},
-		{"Latin Modern Roman", "regular", lmroman10regular.TTF}, {"Latin Modern Roman", "bold", lmroman10bold.TTF},
-		{"Latin Modern Roman", "italic", lmroman10italic.TTF}, {"Latin Modern Roman", "Dunhill", lmromandunh10regular.TTF},
-		{"Latin Modern Mono", "regular", lmmono10regular.TTF}, {"Latin Modern Mono", "italic", lmmono10italic.TTF},
+		{"Liberation Sans", "regular", liberationsansregular.TTF},
+		{"Liberation Sans", "bold", liberationsansbold.TTF},
+		{"Liberation Sans", "italic", liberationsansitalic.TTF},
+		{"Liberation Sans", "bold italic", liberationsansbolditalic.TTF},
+		{"Liberation Serif", "regular", liberationserifregular.TTF},
+		{"Liberation Serif", "bold", liberationserifbold.TTF},
+		{"Liberation Serif", "italic", liberationserifitalic.TTF},
+		{"Liberation Serif", "bold italic", liberationserifbolditalic.TTF},
+		{"Latin Modern Roman", "regular", lmroman10regular.TTF},
+		{"Latin Modern Roman", "bold", lmroman10bold.TTF},
+		{"Latin Modern Roman", "italic", lmroman10italic.TTF},
+		{"Latin Modern Roman", "Dunhill", lmromandunh10regular.TTF},
+		{"Latin Modern Mono", "regular", lmmono10regular.TTF},
+		{"Latin Modern Mono", "italic", lmmono10italic.TTF},
 		{"Latin Modern Mono", "bold", lmmonolt10bold.TTF},
-		{"DejaVu Sans Mono", "regular", dejavusansmono.TTF}, {"DejaVu Sans Mono", "oblique", dejavusansmonooblique.TTF},
+		{"DejaVu Sans Mono", "regular", dejavusansmono.TTF},
+		{"DejaVu Sans Mono", "oblique", dejavusansmonooblique.TTF},
 	}
 	testFonts = []fontFile{
 		{"DejaVu Sans", "regular", dejavusans.TTF}, {"DejaVu Sans", "bold", dejavusansbold.TTF},
 		{"DejaVu Sans", "extra light", dejavusansextralight.TTF},
 		{"DejaVu Serif", "regular", dejavuserif.TTF}, {"DejaVu Serif", "bold", dejavuserifbold.TTF},
 		{"DejaVu Serif", "italic", dejavuserifitalic.TTF},
-		{"Liberation Mono", "regular", liberationmonoregular.TTF}, {"Liberation Mono", "bold", liberationmonobold.TTF},
+		{"Liberation Mono", "regular", liberationmonoregular.TTF},
+		{"Liberation Mono", "bold", liberationmonobold.TTF},
 		{"Liberation Mono", "italic", liberationmonoitalic.TTF},
-		{"Latin Modern Sans", "regular", lmsans10regular.TTF}, {"Latin Modern Sans", "bold", lmsans10bold.TTF},
-		{"Latin Modern Sans", "oblique", lmsans10oblique.TTF}, {"Latin Modern Sans", "demi condensed", lmsansdemicond10regular.TTF},
+		{"Latin Modern Sans", "regular", lmsans10regular.TTF},
+		{"Latin Modern Sans", "bold", lmsans10bold.TTF},
+		{"Latin Modern Sans", "oblique", lmsans10oblique.TTF},
+		{"Latin Modern Sans", "demi condensed", lmsansdemicond10regular.TTF},
 		{"Latin Modern Sans", "quotation", lmsansquot8regular.TTF},
 	}
 )
 
-// TestOutlinesAreThoseOfTheFonts: outlines.txt.gz is what the fonts say today (go test ./featurize/digits -run Outlines -update).
+// TestOutlinesAreThoseOfTheFonts: outlines.txt.gz is what the fonts say today (go test
+// ./featurize/digits -run Outlines -update).
 func TestOutlinesAreThoseOfTheFonts(t *testing.T) {
 	var want bytes.Buffer
 	for _, split := range []struct {

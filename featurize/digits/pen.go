@@ -9,8 +9,8 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// Bounds of the random distortions, chosen so that a linear model on features of 20 clients' points is right on nine images
-// in ten or a few more, and one client's alone clearly less often.
+// Bounds of the random distortions, chosen so that a linear model on features of 20 clients' points
+// is right on nine images in ten or a few more, and one client's alone clearly less often.
 const (
 	maxTurn    = 0.42 // rotation, radians either way
 	maxShear   = 0.35
@@ -35,7 +35,8 @@ func newPen(side int) *pen {
 	big := side * over
 	return &pen{
 		side: side, big: big, ras: vector.NewRasterizer(big, big),
-		mask: image.NewAlpha(image.Rect(0, 0, big, big)), temp: image.NewAlpha(image.Rect(0, 0, big, big)),
+		mask: image.NewAlpha(image.Rect(0, 0, big, big)),
+		temp: image.NewAlpha(image.Rect(0, 0, big, big)),
 	}
 }
 
@@ -44,9 +45,10 @@ func uniform(r *rand.Rand, a float64) float64 { return a * (2*r.Float64() - 1) }
 
 func between(r *rand.Rand, lo, hi float64) float64 { return lo + (hi-lo)*r.Float64() }
 
-// place returns a random map of the plane from a glyph's coordinates to the big image's pixels: stretch, shear, rotation,
-// size and shift, then an elastic warp. The warp moves the outline by random displacements at the knots of a grid,
-// interpolated smoothly between them, after Simard, Steinkraus and Platt (ICDAR 2003).
+// place returns a random map of the plane from a glyph's coordinates to the big image's pixels:
+// stretch, shear, rotation, size and shift, then an elastic warp. The warp moves the outline by
+// random displacements at the knots of a grid, interpolated smoothly between them, after Simard,
+// Steinkraus and Platt (ICDAR 2003).
 func (p *pen) place(r *rand.Rand, width float64) func(pt) pt {
 	side := float64(p.big)
 	h := side * between(r, minHeight, maxHeight)
@@ -280,7 +282,8 @@ func (p *pen) color(r *rand.Rand, o outline, dst []uint8) {
 				col[c] = r.Float64()
 			}
 			// Contrast in lightness keeps the digit readable (ITU-R BT.601 weights).
-			if d := 0.299*(col[0]-mean[0]) + 0.587*(col[1]-mean[1]) + 0.114*(col[2]-mean[2]); math.Abs(d) >= minContrast {
+			if d := 0.299*(col[0]-mean[0]) + 0.587*(col[1]-mean[1]) +
+				0.114*(col[2]-mean[2]); math.Abs(d) >= minContrast {
 				return col
 			}
 		}
@@ -308,7 +311,8 @@ func (p *pen) color(r *rand.Rand, o outline, dst []uint8) {
 	}
 }
 
-// strengthen scales ink so that its strongest pixel equals peak: a thin stroke survives erosion and blur.
+// strengthen scales ink so that its strongest pixel equals peak: a thin stroke survives erosion and
+// blur.
 func strengthen(ink []float64, peak float64) {
 	top := 0.0
 	for _, v := range ink {
@@ -322,7 +326,8 @@ func strengthen(ink []float64, peak float64) {
 	}
 }
 
-// texture returns a background [side, side, 3] of values 0 to 1: two colours blended by a wave, smooth noise, checks or a gradient.
+// texture returns a background [side, side, 3] of values 0 to 1: two colours blended by a wave,
+// smooth noise, checks or a gradient.
 func (p *pen) texture(r *rand.Rand) []float64 {
 	var a, b [3]float64
 	for c := range 3 {

@@ -1,5 +1,6 @@
-// Package extractor turns images into feature rows by running an ONNX image model, our own or a third party's: any input
-// size, 1 or 3 channels, NCHW or NHWC, float32 or uint8 pixels, a fixed or open batch.
+// Package extractor turns images into feature rows by running an ONNX image model, our own or a
+// third party's: any input size, 1 or 3 channels, NCHW or NHWC, float32 or uint8 pixels, a fixed or
+// open batch.
 package extractor
 
 import (
@@ -46,8 +47,9 @@ type Extractor struct {
 	layer    Layer
 }
 
-// Open loads the model file at path, or the published extractor of that name ([published.Find]), with its manifest and side-car
-// file, for images of the given size, and runs it once on a blank image, so that a model that cannot work is refused here.
+// Open loads the model file at path, or the published extractor of that name ([published.Find]),
+// with its manifest and side-car file, for images of the given size, and runs it once on a blank
+// image, so that a model that cannot work is refused here.
 func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Extractor, error) {
 	path, err := published.Find(path)
 	if err != nil {
@@ -72,7 +74,8 @@ func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Ex
 }
 
 // New is Open for a model in memory. Of images only the size and channels are used.
-func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, images dataset.Images) (*Extractor, error) {
+func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
+	images dataset.Images) (*Extractor, error) {
 	switch manifest.Kind {
 	case "", models.KindExtractor:
 	default:
@@ -86,7 +89,8 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	if err != nil {
 		return nil, err
 	}
-	if in, err := imageInput(m, o.Input); err == nil && (in.DType == onnx.Float16 || in.DType == onnx.BFloat16) {
+	if in, err := imageInput(m, o.Input); err == nil &&
+		(in.DType == onnx.Float16 || in.DType == onnx.BFloat16) {
 		// Images come as float32, and in float32 the same weights run on every engine.
 		m = onnx.Clone(m)
 		if err := pass.ToFloat32(m); err != nil {
@@ -97,7 +101,8 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	if err != nil {
 		return nil, err
 	}
-	x := &Extractor{opt: o, sig: sig, manifest: manifest, name: cmp.Or(manifest.Source, m.Graph.Name), model: prune(m, sig.output)}
+	x := &Extractor{opt: o, sig: sig, manifest: manifest, name: cmp.Or(manifest.Source, m.Graph.Name),
+		model: prune(m, sig.output)}
 	x.layer = Layer{Value: sig.output, Why: sig.why, Without: without(m.Graph, x.model.Graph)}
 	if err := x.shape(images); err != nil {
 		return nil, err
@@ -120,7 +125,8 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options, 
 	return x, nil
 }
 
-// Body returns the model without the layers behind its features, and the name of these. Of o the output alone is used.
+// Body returns the model without the layers behind its features, and the name of these. Of o the
+// output alone is used.
 func Body(m *onnx.Model, o Options) (*onnx.Model, string, error) {
 	value, _, err := featureValue(m.Graph, o.Output)
 	if err != nil {
@@ -130,8 +136,9 @@ func Body(m *onnx.Model, o Options) (*onnx.Model, string, error) {
 	return body, value, shape.Infer(body)
 }
 
-// Feeder returns a function that makes the input of the model at path of images, as [Extractor] does: for a model that is trained.
-// All images are of one size; where the model's batch is fixed, images must fill it.
+// Feeder returns a function that makes the input of the model at path of images, as [Extractor]
+// does: for a model that is trained. All images are of one size; where the model's batch is fixed,
+// images must fill it.
 func Feeder(
 	path string, m *onnx.Model, manifest models.Manifest, o Options, images dataset.Images,
 ) (func(*dataset.Images) (map[string]*onnx.Tensor, error), []string, error) {
@@ -159,12 +166,14 @@ func Feeder(
 	}, x.notes, nil
 }
 
-// shape settles the shape that images are brought to, and how many of them go through the model at once.
+// shape settles the shape that images are brought to, and how many of them go through the model at
+// once.
 func (x *Extractor) shape(images dataset.Images) error {
 	batch := x.sig.batch
 	x.sig.h, x.sig.w = cmp.Or(x.sig.h, images.H), cmp.Or(x.sig.w, images.W)
 	if x.sig.h < 1 || x.sig.w < 1 || x.sig.h > maxInputSide || x.sig.w > maxInputSide {
-		return fmt.Errorf("images of %dx%d pixels; allowed are 1 to %d a side", x.sig.h, x.sig.w, maxInputSide)
+		return fmt.Errorf("images of %dx%d pixels; allowed are 1 to %d a side", x.sig.h,
+			x.sig.w, maxInputSide)
 	}
 	if x.bgr = x.opt.Channels == BGR; x.bgr && x.sig.ch != 3 {
 		return fmt.Errorf("extractor.channels is bgr and the model takes %d channel; want 3", x.sig.ch)
@@ -197,14 +206,16 @@ func (x *Extractor) load(eng engine.Engine) error {
 
 // try runs the model on a blank image and takes the number of features from it.
 func (x *Extractor) try(images dataset.Images) error {
-	blank := &dataset.Images{N: 1, H: images.H, W: images.W, Ch: images.Ch, Pix: make([]uint8, images.H*images.W*images.Ch)}
+	blank := &dataset.Images{N: 1, H: images.H, W: images.W, Ch: images.Ch,
+		Pix: make([]uint8, images.H*images.W*images.Ch)}
 	probe, over, err := x.batch(x.sessions[0], blank, 0, 1, x.buffer())
 	if err != nil {
 		return fmt.Errorf("trying the model on a blank image: %w", err)
 	}
 	if x.manifest.Kind == "" {
 		// First, as the most important note.
-		x.notes = append([]string{fmt.Sprintf("features are %q, %s%s", x.sig.output, x.sig.why, over)}, x.notes...)
+		x.notes = append([]string{fmt.Sprintf("features are %q, %s%s", x.sig.output, x.sig.why, over)},
+			x.notes...)
 	}
 	x.dx = len(probe)
 	if x.manifest.Dx != 0 && x.manifest.Dx != x.dx {
@@ -217,8 +228,8 @@ func (x *Extractor) try(images dataset.Images) error {
 type Layer struct {
 	Value string `json:"value"`
 	Why   string `json:"why"`
-	// Without are the layers that the features do not need and that are cut off, each by its operator and the value that it gives, in the
-	// order of the model. Constants are not listed.
+	// Without are the layers that the features do not need and that are cut off, each by its operator
+	// and the value that it gives, in the order of the model. Constants are not listed.
 	Without []string `json:"cut_off"`
 }
 
@@ -263,7 +274,10 @@ func (x *Extractor) setScale() error {
 			case len(v) == ch:
 				out[i] = float32(v[i])
 			default:
-				return nil, fmt.Errorf("extractor.%s has %d numbers and the model %d channels; give one number, or one a channel", name, len(v), ch)
+				return nil,
+					fmt.Errorf(
+						"extractor.%s has %d numbers and the model %d channels; give one number, or one a channel",
+						name, len(v), ch)
 			}
 		}
 		return out, nil
@@ -295,7 +309,8 @@ func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error)
 		Uint8                      bool
 		BGR                        bool   `json:",omitempty"`
 		Resize                     string `json:",omitempty"`
-	}{1, model, engineName, s.output, x.mean, x.std, s.nhwc, x.opt.Batch, s.h, s.w, s.ch, s.dtype == onnx.Uint8, x.bgr, x.manifestResize()})
+	}{1, model, engineName, s.output, x.mean, x.std, s.nhwc, x.opt.Batch, s.h, s.w, s.ch,
+		s.dtype == onnx.Uint8, x.bgr, x.manifestResize()})
 	if err != nil {
 		return "", fmt.Errorf("digest of extractor: %w", err)
 	}
@@ -311,8 +326,9 @@ func (x *Extractor) manifestResize() string {
 	return string(x.fit.Resize)
 }
 
-// Fit returns the shape of the images that the model at path takes, with its side-car file applied; height and width are 0
-// where one of them is open. It returns an error only where the file cannot be read: [Open] reports other faults.
+// Fit returns the shape of the images that the model at path takes, with its side-car file applied;
+// height and width are 0 where one of them is open. It returns an error only where the file cannot
+// be read: [Open] reports other faults.
 func Fit(path string, o Options) (imagefile.Fit, error) {
 	path, err := published.Find(path)
 	if err != nil {
@@ -345,17 +361,19 @@ func (x *Extractor) Batch() int { return x.opt.Batch }
 // Digest returns a digest of the model, its preprocessing, batch and engine.
 func (x *Extractor) Digest() string { return x.digest }
 
-// ModelDigest returns the SHA-256 of the model file, which predictors and embeddings trained behind it record.
+// ModelDigest returns the SHA-256 of the model file, which predictors and embeddings trained behind
+// it record.
 func (x *Extractor) ModelDigest() string { return x.manifest.Digest }
 
 // Manifest returns the model's manifest; its Kind is empty for a third-party model.
 func (x *Extractor) Manifest() models.Manifest { return x.manifest }
 
-// Standardised reports whether the model standardises its features itself: our extractors do, with the statistics of the
-// part that they were trained on.
+// Standardised reports whether the model standardises its features itself: our extractors do, with
+// the statistics of the part that they were trained on.
 func (x *Extractor) Standardised() bool { return x.manifest.Kind == models.KindExtractor }
 
-// Notes returns the decisions made for the user: which output holds the features, which scaling was assumed.
+// Notes returns the decisions made for the user: which output holds the features, which scaling was
+// assumed.
 func (x *Extractor) Notes() []string { return x.notes }
 
 // Close releases the sessions.
@@ -368,13 +386,16 @@ func (x *Extractor) Close() error {
 	return errors.Join(errs...)
 }
 
-// Features computes the features of all images: [N, dx], row-major. Progress, if not nil, is called with the number of
-// images done, possibly from several goroutines. Features that are not finite are an error. Of files ([dataset.Images.Lazy]) each worker
-// holds the pixels of one batch; the features of an image that cannot be decoded, where that is no error, are NaN.
-func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progress func(done, total int)) ([]float32, error) {
+// Features computes the features of all images: [N, dx], row-major. Progress, if not nil, is called
+// with the number of images done, possibly from several goroutines. Features that are not finite
+// are an error. Of files ([dataset.Images.Lazy]) each worker holds the pixels of one batch; the
+// features of an image that cannot be decoded, where that is no error, are NaN.
+func (x *Extractor) Features(ctx context.Context, images *dataset.Images,
+	progress func(done, total int)) ([]float32, error) {
 	n := images.N
 	if int64(n)*int64(x.dx) > onnx.MaxElements {
-		return nil, fmt.Errorf("%d images of %d features are more than %d numbers", n, x.dx, onnx.MaxElements)
+		return nil, fmt.Errorf("%d images of %d features are more than %d numbers", n, x.dx,
+			onnx.MaxElements)
 	}
 	out := make([]float32, n*x.dx)
 	batches := (n + x.opt.Batch - 1) / x.opt.Batch
@@ -414,7 +435,8 @@ func (x *Extractor) Features(ctx context.Context, images *dataset.Images, progre
 }
 
 // some returns the features of images from..to-1, which it loads.
-func (x *Extractor) some(ctx context.Context, s engine.Session, images *dataset.Images, from, to int, buf *buffer) ([]float32, error) {
+func (x *Extractor) some(ctx context.Context, s engine.Session, images *dataset.Images, from,
+	to int, buf *buffer) ([]float32, error) {
 	held, bad, err := images.Load(ctx, from, to)
 	if err != nil {
 		return nil, err
@@ -434,8 +456,10 @@ func (x *Extractor) some(ctx context.Context, s engine.Session, images *dataset.
 	return rows, nil
 }
 
-// batch runs images from..to-1 and returns their pooled features, and the axes they were averaged over, in words.
-func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int, buf *buffer) (rows []float32, over string, err error) {
+// batch runs images from..to-1 and returns their pooled features, and the axes they were averaged
+// over, in words.
+func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int,
+	buf *buffer) (rows []float32, over string, err error) {
 	n := to - from
 	in, err := x.feed(images, from, to, buf)
 	if err != nil {
@@ -453,15 +477,15 @@ func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int
 	rows = rows[:n*dx]
 	for i, v := range rows {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return nil, "", fmt.Errorf("feature %d of the image %d after the first is %v; features must be finite: check extractor.mean and "+
-				"extractor.std, and the model", i%dx, i/dx, v)
+			return nil, "", fmt.Errorf("feature %d of the image %d after the first is %v; features must "+
+				"be finite: check extractor.mean and extractor.std, and the model", i%dx, i/dx, v)
 		}
 	}
 	return rows, over, nil
 }
 
-// pool brings the model's output to [n, dx]: a map of features is averaged over its pixels (the last two axes,
-// or the middle two for an NHWC model), a sequence of tokens over the tokens.
+// pool brings the model's output to [n, dx]: a map of features is averaged over its pixels (the
+// last two axes, or the middle two for an NHWC model), a sequence of tokens over the tokens.
 func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string, err error) {
 	if t == nil {
 		return nil, "", fmt.Errorf("the model gave no %q", x.sig.output)
@@ -471,9 +495,11 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 		return nil, "", fmt.Errorf("output %q: %w", x.sig.output, err)
 	}
 	if len(t.Shape) == 0 || t.Shape[0] != n || t.Len() == 0 {
-		return nil, "", fmt.Errorf("output %q is %v for %d images; its first dimension must be theirs", x.sig.output, t.Shape, n)
+		return nil, "", fmt.Errorf("output %q is %v for %d images; its first dimension must be theirs",
+			x.sig.output, t.Shape, n)
 	}
-	rows, inner, d := 0, 1, 0 // v is [rows, inner, d] with the pixels on axis 1, or [rows, d, inner] where last
+	// v is [rows, inner, d] with the pixels on axis 1, or [rows, d, inner] where last
+	rows, inner, d := 0, 1, 0
 	last := false
 	switch len(t.Shape) {
 	case 2:
@@ -490,8 +516,8 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 		}
 		over = fmt.Sprintf(", averaged over %d pixels", inner)
 	default:
-		return nil, "", fmt.Errorf("output %q is %v; features are [batch, dx], [batch, tokens, dx] or a map of 4 dimensions: name another "+
-			"value with extractor.output", x.sig.output, t.Shape)
+		return nil, "", fmt.Errorf("output %q is %v; features are [batch, dx], [batch, tokens, dx] or "+
+			"a map of 4 dimensions: name another value with extractor.output", x.sig.output, t.Shape)
 	}
 	out := make([]float32, rows*d)
 	for i := range rows {
@@ -551,12 +577,14 @@ func half(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// Client returns the model, pruned to its features, and the preprocessing that a fused client graph puts before it
-// (models.ClientGraph); the graph takes images of the model's own input size. mean and std, where given, are those of each feature.
+// Client returns the model, pruned to its features, and the preprocessing that a fused client graph
+// puts before it (models.ClientGraph); the graph takes images of the model's own input size. mean
+// and std, where given, are those of each feature.
 func (x *Extractor) Client(mean, std []float32) (*onnx.Model, models.Preprocessing) {
 	return x.model, models.Preprocessing{
 		Height: x.sig.h, Width: x.sig.w, Channels: x.sig.ch, Mean: x.mean, Std: x.std, NHWC: x.sig.nhwc,
-		Raw: x.sig.dtype == onnx.Uint8, BGR: x.bgr, Resize: x.manifestResize(), Input: x.sig.input, Output: x.sig.output, FeatureMean: mean,
+		Raw: x.sig.dtype == onnx.Uint8, BGR: x.bgr, Resize: x.manifestResize(), Input: x.sig.input,
+		Output: x.sig.output, FeatureMean: mean,
 		FeatureStd: std,
 	}
 }

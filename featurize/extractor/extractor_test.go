@@ -70,10 +70,12 @@ func TestLayoutsChannelsAndScale(t *testing.T) {
 		"given":     {identity(t, onnx.Float32, "n", "a", "b", "c"), Options{Layout: "nhwc"}, 3, mean},
 		"fixed":     {identity(t, onnx.Float32, 2, 3, 6, 4), Options{}, 3, mean},
 		"small":     {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Batch: 2, Threads: 3}, 3, mean},
-		"uint8":     {identity(t, onnx.Uint8, "n", 6, 4, 3), Options{}, 3, func(i, c int) float64 { return 255 * mean(i, c) }},
-		"half":      {identity(t, onnx.Float16, "n", 3, 6, 4), Options{}, 3, mean},
-		"to grey":   {identity(t, onnx.Float32, "n", 1, 6, 4), Options{}, 1, grey},
-		"normalised": {identity(t, onnx.Float32, "n", 3, 6, 4), Options{Mean: []float64{.5, .4, .3}, Std: []float64{.25}}, 3,
+		"uint8": {identity(t, onnx.Uint8, "n", 6, 4, 3), Options{}, 3,
+			func(i, c int) float64 { return 255 * mean(i, c) }},
+		"half":    {identity(t, onnx.Float16, "n", 3, 6, 4), Options{}, 3, mean},
+		"to grey": {identity(t, onnx.Float32, "n", 1, 6, 4), Options{}, 1, grey},
+		"normalised": {identity(t, onnx.Float32, "n", 3, 6, 4),
+			Options{Mean: []float64{.5, .4, .3}, Std: []float64{.25}}, 3,
 			func(i, c int) float64 { return (mean(i, c) - []float64{.5, .4, .3}[c]) / .25 }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,8 +102,8 @@ func TestLayoutsChannelsAndScale(t *testing.T) {
 	}
 }
 
-// shaped is a model whose features are its NCHW input's pixels as a map with the channels last, or as tokens,
-// in float32 or float16.
+// shaped is a model whose features are its NCHW input's pixels as a map with the channels last, or
+// as tokens, in float32 or float16.
 func shaped(t *testing.T, tokens, half bool) *onnx.Model {
 	t.Helper()
 	b := build.New("shaped")
@@ -193,22 +195,26 @@ func TestSignatureErrors(t *testing.T) {
 		opt   Options
 		want  string
 	}{
-		"ambiguous layout": {identity(t, onnx.Float32, "n", 3, 5, 3), Options{}, "say which with extractor.layout"},
-		"nothing known":    {identity(t, onnx.Float32, "n", "a", "b", "c"), Options{}, "say which with extractor.layout"},
-		"two channels":     {identity(t, onnx.Float32, "n", 2, 8, 8), Options{Layout: "NCHW"}, "1 and 3 are supported"},
-		"not an image":     {identity(t, onnx.Float32, "n", 10), Options{}, "4 dimensions"},
-		"int64":            {identity(t, onnx.Int64, "n", 3, 8, 8), Options{}, "float32, float16 and uint8"},
-		"huge":             {identity(t, onnx.Float32, "n", 3, 100000, 8), Options{}, "pixels a side"},
-		"two outputs":      {twoOut, Options{}, "a float32[n, 3, 8, 8], b float32[n, 3, 8, 8]"},
-		"no such output":   {twoOut, Options{Output: "c"}, `"c"`},
-		"two inputs":       {twoIn, Options{}, "p, q"},
-		"no such input":    {twoOut, Options{Output: "a", Input: "x"}, `"x"`},
-		"layout":           {twoOut, Options{Output: "a", Layout: "CHW"}, "auto, nchw and nhwc"},
-		"batch":            {twoOut, Options{Output: "a", Batch: 70000}, "65536"},
-		"zero std":         {twoOut, Options{Output: "a", Std: []float64{0}}, "std"},
-		"NaN mean":         {twoOut, Options{Output: "a", Mean: []float64{math.NaN()}}, "mean"},
-		"two means":        {twoOut, Options{Output: "a", Mean: []float64{1, 2}}, "mean"},
-		"side":             {twoOut, Options{Output: "a", Side: 9}, "leave side out"},
+		"ambiguous layout": {identity(t, onnx.Float32, "n", 3, 5, 3), Options{},
+			"say which with extractor.layout"},
+		"nothing known": {identity(t, onnx.Float32, "n", "a", "b", "c"), Options{},
+			"say which with extractor.layout"},
+		"two channels": {identity(t, onnx.Float32, "n", 2, 8, 8), Options{Layout: "NCHW"},
+			"1 and 3 are supported"},
+		"not an image": {identity(t, onnx.Float32, "n", 10), Options{}, "4 dimensions"},
+		"int64": {identity(t, onnx.Int64, "n", 3, 8, 8), Options{},
+			"float32, float16 and uint8"},
+		"huge":           {identity(t, onnx.Float32, "n", 3, 100000, 8), Options{}, "pixels a side"},
+		"two outputs":    {twoOut, Options{}, "a float32[n, 3, 8, 8], b float32[n, 3, 8, 8]"},
+		"no such output": {twoOut, Options{Output: "c"}, `"c"`},
+		"two inputs":     {twoIn, Options{}, "p, q"},
+		"no such input":  {twoOut, Options{Output: "a", Input: "x"}, `"x"`},
+		"layout":         {twoOut, Options{Output: "a", Layout: "CHW"}, "auto, nchw and nhwc"},
+		"batch":          {twoOut, Options{Output: "a", Batch: 70000}, "65536"},
+		"zero std":       {twoOut, Options{Output: "a", Std: []float64{0}}, "std"},
+		"NaN mean":       {twoOut, Options{Output: "a", Mean: []float64{math.NaN()}}, "mean"},
+		"two means":      {twoOut, Options{Output: "a", Mean: []float64{1, 2}}, "mean"},
+		"side":           {twoOut, Options{Output: "a", Side: 9}, "leave side out"},
 	} {
 		if err := c.opt.check(); err != nil {
 			if !strings.Contains(err.Error(), c.want) {
@@ -253,8 +259,9 @@ func TestPenultimateFeatures(t *testing.T) {
 		out  string
 		opt  Options
 		dx   int
-	}{{false, "logits", Options{}, 4}, {true, "probabilities", Options{}, 4}, {false, "features", Options{}, 10}, {false, "logits",
-		Options{Output: "logits"}, 10}, {false, "y", Options{Output: "relu"}, 4}} {
+	}{{false, "logits", Options{}, 4}, {true, "probabilities", Options{}, 4},
+		{false, "features", Options{}, 10}, {false, "logits",
+			Options{Output: "logits"}, 10}, {false, "y", Options{Output: "relu"}, 4}} {
 		x, err := New(eng, classifier(t, c.soft, c.out), models.Manifest{}, c.opt, *im)
 		if err != nil {
 			t.Fatalf("%+v: %v", c, err)
@@ -322,13 +329,15 @@ func TestSidecar(t *testing.T) {
 	}
 	write("net.yaml", "mean: [0.5]\nstd: [0.25]\nlayout: NHWC\noutput: pool\nside: 64\nbatch: 8\n")
 	o, _, err := Sidecar(model)
-	if err != nil || o.Layout != "NHWC" || o.Std[0] != 0.25 || o.Output != "pool" || o.Side != 64 || o.Batch != 8 {
+	if err != nil || o.Layout != "NHWC" || o.Std[0] != 0.25 || o.Output != "pool" ||
+		o.Side != 64 || o.Batch != 8 {
 		t.Errorf("%+v %v", o, err)
 	}
 	if got := (Options{Mean: []float64{0.1}}).over(o); got.Mean[0] != 0.1 || got.Std[0] != 0.25 {
 		t.Errorf("options over the side-car: %+v", got)
 	}
-	for _, bad := range []string{"menn: [1]", "mean: abc", "std: [-1]", "layout: QQ", "a: &a [*a]", "mean: [.nan]", "- 1",
+	for _, bad := range []string{"menn: [1]", "mean: abc", "std: [-1]", "layout: QQ", "a: &a [*a]",
+		"mean: [.nan]", "- 1",
 		"mean: [1]\n---\nmean: [2]", strings.Repeat("#", maxSidecar+1)} {
 		write("net.onnx.yaml", bad)
 		if o, _, err := Sidecar(model); err == nil {
@@ -338,7 +347,8 @@ func TestSidecar(t *testing.T) {
 }
 
 func TestHalf(t *testing.T) {
-	for bits, want := range map[uint16]float32{0: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 1: 1.0 / (1 << 24), 0x0400: 1.0 / (1 << 14),
+	for bits, want := range map[uint16]float32{0: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504,
+		1: 1.0 / (1 << 24), 0x0400: 1.0 / (1 << 14),
 		0x3555: 0.33325195} {
 		if got := half(bits); got != want {
 			t.Errorf("half %#x is %v; want %v", bits, got, want)
@@ -370,7 +380,8 @@ func TestTrainingFormIsRefused(t *testing.T) {
 			if c.mode == 1 {
 				outputs = 3
 			}
-			v = b.OpN("BatchNormalization", []build.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")}, outputs,
+			v = b.OpN("BatchNormalization",
+				[]build.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")}, outputs,
 				onnx.IntAttr("training_mode", int(c.mode)))[0]
 		}
 		b.Output("features", v)
@@ -380,7 +391,8 @@ func TestTrainingFormIsRefused(t *testing.T) {
 		}
 		x, err := New(eng, m, models.Manifest{}, Options{}, *im)
 		if c.mode == 1 {
-			if err == nil || !strings.Contains(err.Error(), c.op) || !strings.Contains(err.Error(), "evaluation form") {
+			if err == nil || !strings.Contains(err.Error(), c.op) ||
+				!strings.Contains(err.Error(), "evaluation form") {
 				t.Errorf("%s in training form: error is %v", c.op, err)
 			}
 			continue
@@ -403,18 +415,21 @@ func TestUnknownOperators(t *testing.T) {
 	m.Graph.Nodes[0].Op, m.Graph.Nodes[0].Domain = "Blur", "my.layers"
 	m.Opsets["my.layers"] = 1
 	if _, err := New(eng, m, models.Manifest{}, Options{}, *images(1, 8, 8, 1)); err == nil ||
-		!strings.Contains(err.Error(), "my.layers.Blur") || !strings.Contains(err.Error(), "export it with standard operators") {
+		!strings.Contains(err.Error(), "my.layers.Blur") ||
+		!strings.Contains(err.Error(), "export it with standard operators") {
 		t.Errorf("error is %v", err)
 	}
 }
 
-// TestBatch: small images go through the model 256 at once, large ones in fewer, and what was asked for stays.
+// TestBatch: small images go through the model 256 at once, large ones in fewer, and what was asked
+// for stays.
 func TestBatch(t *testing.T) {
 	for side, want := range map[int]int{32: 256, 128: 136, 224: 44, 2048: 1} {
 		for asked, got := range map[int]int{0: want, 7: 7} {
 			x := &Extractor{opt: Options{Batch: asked}}
 			if err := x.shape(dataset.Images{H: side, W: side, Ch: 3}); err != nil || x.opt.Batch != got {
-				t.Errorf("side %d, %d asked for: %d images a call, %v; want %d", side, asked, x.opt.Batch, err, got)
+				t.Errorf("side %d, %d asked for: %d images a call, %v; want %d", side, asked,
+					x.opt.Batch, err, got)
 			}
 		}
 	}

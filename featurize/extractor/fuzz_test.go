@@ -10,10 +10,11 @@ import (
 	"fmp/onnx/serde"
 )
 
-// FuzzSidecar: what passes is valid, and a file takes at most 2,000 bytes of memory for each of its bytes and for each node
-// that one may hold.
+// FuzzSidecar: what passes is valid, and a file takes at most 2,000 bytes of memory for each of its
+// bytes and for each node that one may hold.
 func FuzzSidecar(f *testing.F) {
-	for _, s := range []string{"mean: [0.5]\nstd: [0.25]\nlayout: NHWC\noutput: pool\n", "side: 64\nbatch: 8", "a: &a [*a]", "mean: {x: 1}",
+	for _, s := range []string{"mean: [0.5]\nstd: [0.25]\nlayout: NHWC\noutput: pool\n",
+		"side: 64\nbatch: 8", "a: &a [*a]", "mean: {x: 1}",
 		"---\n---\n", "std: [1e-9]", "? [1]: 2"} {
 		f.Add([]byte(s))
 	}
@@ -27,7 +28,8 @@ func FuzzSidecar(f *testing.F) {
 	})
 }
 
-// FuzzSignature reads the signature of whatever model decodes, in at most 2,000 bytes of memory for each of the file's.
+// FuzzSignature reads the signature of whatever model decodes, in at most 2,000 bytes of memory for
+// each of the file's.
 func FuzzSignature(f *testing.F) {
 	b := build.New("m")
 	v := b.Op("Flatten", []build.Ref{b.Relu(b.Input("image", onnx.Float32, "n", 3, 2, 2))})
@@ -56,7 +58,8 @@ func FuzzSignature(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if s.batch < 0 || s.h < 0 || s.h > maxInputSide || s.w < 0 || s.w > maxInputSide || (s.ch != 1 && s.ch != 3) {
+		if s.batch < 0 || s.h < 0 || s.h > maxInputSide || s.w < 0 || s.w > maxInputSide ||
+			(s.ch != 1 && s.ch != 3) {
 			t.Errorf("signature %+v", s)
 		}
 		prune(m, s.output)

@@ -22,8 +22,8 @@ import (
 // DefaultBatch is the most images per call unless the options or the model say otherwise.
 const DefaultBatch = 256
 
-// Memory of activations: bytes a pixel of the input (EfficientNet-Lite0 took 3.1 GB for 256 images of 224 x 224), and of all
-// images of a call at most.
+// Memory of activations: bytes a pixel of the input (EfficientNet-Lite0 took 3.1 GB for 256 images
+// of 224 x 224), and of all images of a call at most.
 const (
 	pixelMemory = 240
 	batchMemory = 512 << 20
@@ -32,46 +32,54 @@ const (
 // batchOf returns the number of images of a size whose activations fit the memory of a call.
 func batchOf(h, w int) int { return max(1, min(DefaultBatch, batchMemory/(pixelMemory*h*w))) }
 
-// Options say how images are fed to a third-party model. Zero fields are taken from the side-car file (see [Sidecar]), then
-// from the model's manifest, then from the model's own inputs and outputs.
+// Options say how images are fed to a third-party model. Zero fields are taken from the side-car
+// file (see [Sidecar]), then from the model's manifest, then from the model's own inputs and
+// outputs.
 type Options struct {
-	// Batch is the number of images per call, 1 to 65536 (default as many as 512 MB hold, [DefaultBatch] at most); a model with a
-	// fixed batch uses its own.
+	// Batch is the number of images per call, 1 to 65536 (default as many as 512 MB hold,
+	// [DefaultBatch] at most); a model with a fixed batch uses its own.
 	Batch int `yaml:"batch"`
-	// Mean and Std, one number per channel of the model's input or one for all, apply to pixels scaled to 0..1: the model is
-	// fed (pixel/255 - mean) / std. Default 0 and 1; for -1 to 1 set mean 0.5 and std 0.5.
+	// Mean and Std, one number per channel of the model's input or one for all, apply to pixels scaled
+	// to 0..1: the model is fed (pixel/255 - mean) / std. Default 0 and 1; for -1 to 1 set mean 0.5
+	// and std 0.5.
 	Mean []float64 `yaml:"mean"`
 	Std  []float64 `yaml:"std"`
-	// Scale is the range of pixels that Mean and Std apply to, "0-1" (default) or "0-255"; without them, the range that the model is fed.
+	// Scale is the range of pixels that Mean and Std apply to, "0-1" (default) or "0-255"; without
+	// them, the range that the model is fed.
 	Scale string `yaml:"scale"`
-	// Channels is "rgb" (default) or "bgr", for a model that takes blue first. Mean and Std are in the model's order.
+	// Channels is "rgb" (default) or "bgr", for a model that takes blue first. Mean and Std are in the
+	// model's order.
 	Channels string `yaml:"channels"`
-	// Resize is how images of another shape are brought to the model's: "stretch" (default), "crop", a share of it ("crop:0.875") or "pad".
+	// Resize is how images of another shape are brought to the model's: "stretch" (default), "crop", a
+	// share of it ("crop:0.875") or "pad".
 	Resize string `yaml:"resize"`
-	// Preset names the preprocessing of a family of models ([Presets]); it supplies those of Mean, Std, Scale, Channels and Resize
-	// that are not set.
+	// Preset names the preprocessing of a family of models ([Presets]); it supplies those of Mean,
+	// Std, Scale, Channels and Resize that are not set.
 	Preset string `yaml:"preset"`
-	// Layout is "NCHW", "NHWC", or "" or "auto" to read it from the input's shape. Case does not matter.
+	// Layout is "NCHW", "NHWC", or "" or "auto" to read it from the input's shape. Case does not
+	// matter.
 	Layout string `yaml:"layout"`
 	// Input names the input that takes the images; needed only by models with several.
 	Input string `yaml:"input"`
 	// Output names the value that holds the features: an output, or any value inside the graph.
 	Output string `yaml:"output"`
-	// Side is the height and width of the model's input where the model leaves them open; 0 takes the images as
-	// they are.
+	// Side is the height and width of the model's input where the model leaves them open; 0 takes the
+	// images as they are.
 	Side int `yaml:"side"`
 	// Threads is the number of batches in flight (default 1); the features do not depend on it.
 	Threads int `yaml:"-"`
 }
 
-// sevenEighths is the central part of images that the ImageNet evaluations of these families take: 224 of 256 pixels.
+// sevenEighths is the central part of images that the ImageNet evaluations of these families take:
+// 224 of 256 pixels.
 const sevenEighths = string(imagefile.Crop) + ":0.875"
 
 // Means and standard deviations of pixels of 0 to 1 that several families share.
 var (
 	imageNet = Options{Mean: []float64{0.485, 0.456, 0.406}, Std: []float64{0.229, 0.224, 0.225}}
 	halves   = Options{Mean: []float64{0.5}, Std: []float64{0.5}}
-	caffe    = Options{Mean: []float64{103.939, 116.779, 123.68}, Std: []float64{1}, Scale: Scale255, Channels: BGR}
+	caffe    = Options{Mean: []float64{103.939, 116.779, 123.68}, Std: []float64{1},
+		Scale: Scale255, Channels: BGR}
 )
 
 // resized returns a preprocessing with a way to resize.
@@ -80,23 +88,30 @@ func (o Options) resized(how string) Options {
 	return o
 }
 
-// Presets are the preprocessings of well-known families of models, by name. Those of a library resize as its evaluation does; the others
-// leave that open.
+// Presets are the preprocessings of well-known families of models, by name. Those of a library
+// resize as its evaluation does; the others leave that open.
 var Presets = map[string]Options{
-	"imagenet":       imageNet,
-	"torchvision":    imageNet.resized(sevenEighths), // torchvision.transforms._presets.ImageClassification: 256, then 224
-	"timm":           imageNet.resized(sevenEighths), // timm.data.constants: IMAGENET_DEFAULT_MEAN and _STD, DEFAULT_CROP_PCT
-	"timm-inception": halves.resized(sevenEighths),   // IMAGENET_INCEPTION_MEAN and _STD
-	"dinov2":         imageNet.resized(sevenEighths), // dinov2.data.transforms.make_classification_eval_transform
+	"imagenet": imageNet,
+	// torchvision.transforms._presets.ImageClassification: 256, then 224
+	"torchvision": imageNet.resized(sevenEighths),
+	// timm.data.constants: IMAGENET_DEFAULT_MEAN and _STD, DEFAULT_CROP_PCT
+	"timm":           imageNet.resized(sevenEighths),
+	"timm-inception": halves.resized(sevenEighths), // IMAGENET_INCEPTION_MEAN and _STD
+	// dinov2.data.transforms.make_classification_eval_transform
+	"dinov2": imageNet.resized(sevenEighths),
 	// OpenAI's CLIP and its kin: clip._transform
-	"clip": {Mean: []float64{0.48145466, 0.4578275, 0.40821073}, Std: []float64{0.26862954, 0.26130258, 0.27577711},
+	"clip": {Mean: []float64{0.48145466, 0.4578275, 0.40821073},
+		Std:    []float64{0.26862954, 0.26130258, 0.27577711},
 		Resize: string(imagefile.Crop)},
-	// (x - 127) / 128, EfficientNet-Lite in TensorFlow (efficientnet/lite: MEAN_RGB, STDDEV_RGB, CROP_PADDING 32)
-	"efficientnet-lite": {Mean: []float64{127}, Std: []float64{128}, Scale: Scale255, Resize: sevenEighths},
-	"caffe":             caffe,
+	// (x - 127) / 128, EfficientNet-Lite in TensorFlow (efficientnet/lite: MEAN_RGB, STDDEV_RGB,
+	// CROP_PADDING 32)
+	"efficientnet-lite": {Mean: []float64{127}, Std: []float64{128}, Scale: Scale255,
+		Resize: sevenEighths},
+	"caffe": caffe,
 	// Modes of keras.applications.imagenet_utils.preprocess_input, whose images are stretched
-	"keras-caffe": caffe.resized(string(imagefile.Stretch)),    // VGG, ResNet
-	"keras-tf":    halves.resized(string(imagefile.Stretch)),   // MobileNet, Inception, Xception, ResNetV2
+	"keras-caffe": caffe.resized(string(imagefile.Stretch)), // VGG, ResNet
+	// MobileNet, Inception, Xception, ResNetV2
+	"keras-tf":    halves.resized(string(imagefile.Stretch)),
 	"keras-torch": imageNet.resized(string(imagefile.Stretch)), // DenseNet
 	"0-1":         {Mean: []float64{0}, Std: []float64{1}},
 	"-1-1":        halves,
@@ -127,8 +142,8 @@ func (o Options) settle() (Options, error) {
 	if o.Scale != Scale255 {
 		for _, v := range o.Mean {
 			if v > 1 {
-				return o, fmt.Errorf("extractor.mean holds %v, and pixels are scaled to 0 to 1: for a mean of pixels of 0 to 255 add "+
-					"extractor.scale 0-255, or divide mean and std by 255", v)
+				return o, fmt.Errorf("extractor.mean holds %v, and pixels are scaled to 0 to 1: for a mean "+
+					"of pixels of 0 to 255 add extractor.scale 0-255, or divide mean and std by 255", v)
 			}
 		}
 		return o, nil
@@ -150,9 +165,9 @@ func (o Options) settle() (Options, error) {
 // maxSidecar bounds a side-car file: 64 KiB.
 const maxSidecar = 64 << 10
 
-// Sidecar reads the options in the file beside a model: model.onnx.yaml, or model.yaml, a YAML mapping with the keys mean,
-// std, scale, channels, resize, preset, layout, input, output, side and batch. Without such a file the options are zero and
-// the path is empty.
+// Sidecar reads the options in the file beside a model: model.onnx.yaml, or model.yaml, a YAML
+// mapping with the keys mean, std, scale, channels, resize, preset, layout, input, output, side and
+// batch. Without such a file the options are zero and the path is empty.
 func Sidecar(model string) (Options, string, error) {
 	for _, p := range []string{model + ".yaml", strings.TrimSuffix(model, filepath.Ext(model)) + ".yaml"} {
 		data, err := regularfile.ReadFile(p, maxSidecar)
@@ -171,7 +186,8 @@ func Sidecar(model string) (Options, string, error) {
 	return Options{}, "", nil
 }
 
-// NewSidecar returns the side-car file of a model that takes images as the model at path does with o.
+// NewSidecar returns the side-car file of a model that takes images as the model at path does with
+// o.
 func NewSidecar(path string, f models.Manifest, o Options) ([]byte, error) {
 	side, _, err := Sidecar(path)
 	if err != nil {
@@ -181,7 +197,8 @@ func NewSidecar(path string, f models.Manifest, o Options) ([]byte, error) {
 		return nil, err
 	}
 	keys := map[string]any{}
-	for k, v := range map[string]string{"channels": o.Channels, "resize": o.Resize, "layout": o.Layout, "input": o.Input, "output": o.Output} {
+	for k, v := range map[string]string{"channels": o.Channels, "resize": o.Resize, "layout": o.Layout,
+		"input": o.Input, "output": o.Output} {
 		if v != "" {
 			keys[k] = v
 		}
@@ -203,8 +220,8 @@ func parseSidecar(data []byte) (Options, error) {
 		return o, fmt.Errorf("more than %d bytes", maxSidecar)
 	}
 	if err := yamlfile.Decode(data, &o); err != nil && !errors.Is(err, io.EOF) {
-		return Options{}, fmt.Errorf("%w; allowed keys are mean, std, scale, channels, resize, preset, layout, input, output, side and batch",
-			err)
+		return Options{}, fmt.Errorf("%w; allowed keys are mean, std, scale, channels, resize, preset, "+
+			"layout, input, output, side and batch", err)
 	}
 	return o, o.check()
 }
@@ -264,9 +281,11 @@ func (o Options) check() error {
 	for _, k := range []struct {
 		name, value string
 		allowed     []string
-	}{{"scale", o.Scale, []string{Scale1, Scale255}}, {"channels", o.Channels, []string{RGB, BGR}}, {"preset", o.Preset, PresetNames()}} {
+	}{{"scale", o.Scale, []string{Scale1, Scale255}}, {"channels", o.Channels, []string{RGB, BGR}},
+		{"preset", o.Preset, PresetNames()}} {
 		if k.value != "" && !slices.Contains(k.allowed, k.value) {
-			return fmt.Errorf("extractor.%s is %q; allowed are %s", k.name, k.value, strings.Join(k.allowed, ", "))
+			return fmt.Errorf("extractor.%s is %q; allowed are %s", k.name, k.value,
+				strings.Join(k.allowed, ", "))
 		}
 	}
 	for _, l := range []struct {
@@ -274,11 +293,14 @@ func (o Options) check() error {
 		v    []float64
 	}{{"mean", o.Mean}, {"std", o.Std}} {
 		if n := len(l.v); n != 0 && n != 1 && n != 3 {
-			return fmt.Errorf("extractor.%s has %d numbers; give one, or one for each channel (1 or 3)", l.name, n)
+			return fmt.Errorf("extractor.%s has %d numbers; give one, or one for each channel (1 or 3)",
+				l.name, n)
 		}
 		for _, v := range l.v {
 			if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) > 1e6 || (l.name == "std" && v < 1e-6) {
-				return fmt.Errorf("extractor.%s holds %v; allowed are numbers up to 1e6 in size, for std at least 1e-6", l.name, v)
+				return fmt.Errorf(
+					"extractor.%s holds %v; allowed are numbers up to 1e6 in size, for std at least 1e-6", l.name,
+					v)
 			}
 		}
 	}

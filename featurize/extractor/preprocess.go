@@ -16,7 +16,8 @@ type buffer struct {
 }
 
 func (x *Extractor) buffer() *buffer {
-	b := &buffer{pix: make([]uint8, x.sig.h*x.sig.w*x.sig.ch), bytes: make([][256]uint8, x.sig.ch), floats: make([][256]float32, x.sig.ch)}
+	b := &buffer{pix: make([]uint8, x.sig.h*x.sig.w*x.sig.ch), bytes: make([][256]uint8, x.sig.ch),
+		floats: make([][256]float32, x.sig.ch)}
 	for c := range x.sig.ch {
 		for p := range 256 {
 			b.bytes[c][p] = uint8(p)
@@ -28,8 +29,8 @@ func (x *Extractor) buffer() *buffer {
 	return b
 }
 
-// feed makes the model's input for images from..to-1: resized, converted in channels, scaled and laid out. A model with a
-// fixed batch gets copies of the last image to fill it.
+// feed makes the model's input for images from..to-1: resized, converted in channels, scaled and
+// laid out. A model with a fixed batch gets copies of the last image to fill it.
 func (x *Extractor) feed(images *dataset.Images, from, to int, buf *buffer) (*onnx.Tensor, error) {
 	s := &x.sig
 	n := to - from

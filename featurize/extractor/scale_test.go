@@ -13,8 +13,8 @@ import (
 	"fmp/onnx/engine/pure"
 )
 
-// TestScalesAndOrders: presets, scales and orders of channels feed the model what they should, in the extractor and in the
-// fused client graph alike.
+// TestScalesAndOrders: presets, scales and orders of channels feed the model what they should, in
+// the extractor and in the fused client graph alike.
 func TestScalesAndOrders(t *testing.T) {
 	eng := orttest.New(t)
 	im := images(4, 6, 4, 3)
@@ -31,36 +31,47 @@ func TestScalesAndOrders(t *testing.T) {
 		opt  Options
 		want func(i, c int) float64
 	}{
-		"imagenet":      {Options{Preset: "imagenet"}, func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
+		"imagenet": {Options{Preset: "imagenet"},
+			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
 		"0-255":         {Options{Scale: Scale255}, mean},
 		"0-255, preset": {Options{Preset: "0-255"}, mean},
-		"-1 to 1":       {Options{Preset: "-1-1"}, func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
+		"-1 to 1": {Options{Preset: "-1-1"},
+			func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
 		"caffe": {Options{Preset: "caffe"}, func(i, c int) float64 {
 			return mean(i, 2-c) - []float64{103.939, 116.779, 123.68}[c]
 		}},
 		"mean of 0-255": {Options{Mean: []float64{100}, Std: []float64{50}, Scale: Scale255},
 			func(i, c int) float64 { return (mean(i, c) - 100) / 50 }},
 		"bgr": {Options{Channels: BGR}, func(i, c int) float64 { return mean(i, 2-c) / 255 }},
-		// Figures as the libraries print them: torchvision.models weights' transforms(), timm.data.constants, keras' imagenet_utils, clip.py,
-		// dinov2's transforms.py and efficientnet_lite_builder.py.
-		"torchvision":    {Options{Preset: "torchvision"}, func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
-		"timm":           {Options{Preset: "timm"}, func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
-		"timm-inception": {Options{Preset: "timm-inception"}, func(i, c int) float64 { return (mean(i, c)/255 - 0.5) / 0.5 }},
+		// Figures as the libraries print them: torchvision.models weights' transforms(),
+		// timm.data.constants, keras' imagenet_utils, clip.py, dinov2's transforms.py and
+		// efficientnet_lite_builder.py.
+		"torchvision": {Options{Preset: "torchvision"},
+			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
+		"timm": {Options{Preset: "timm"},
+			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
+		"timm-inception": {Options{Preset: "timm-inception"},
+			func(i, c int) float64 { return (mean(i, c)/255 - 0.5) / 0.5 }},
 		"dinov2": {Options{Preset: "dinov2"}, func(i, c int) float64 {
 			return (mean(i, c) - []float64{123.675, 116.28, 103.53}[c]) / []float64{58.395, 57.12, 57.375}[c]
 		}},
-		"efficientnet-lite": {Options{Preset: "efficientnet-lite"}, func(i, c int) float64 { return (mean(i, c) - 127) / 128 }},
-		"keras-tf":          {Options{Preset: "keras-tf"}, func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
-		"keras-torch":       {Options{Preset: "keras-torch"}, func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
+		"efficientnet-lite": {Options{Preset: "efficientnet-lite"},
+			func(i, c int) float64 { return (mean(i, c) - 127) / 128 }},
+		"keras-tf": {Options{Preset: "keras-tf"},
+			func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
+		"keras-torch": {Options{Preset: "keras-torch"},
+			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
 		"keras-caffe": {Options{Preset: "keras-caffe"}, func(i, c int) float64 {
 			return mean(i, 2-c) - []float64{103.939, 116.779, 123.68}[c]
 		}},
 		"clip": {Options{Preset: "clip"}, func(i, c int) float64 {
-			return (mean(i, c)/255 - []float64{0.48145466, 0.4578275, 0.40821073}[c]) / []float64{0.26862954, 0.26130258, 0.27577711}[c]
+			return (mean(i, c)/255 - []float64{0.48145466, 0.4578275, 0.40821073}[c]) / []float64{0.26862954,
+				0.26130258, 0.27577711}[c]
 		}},
-		"own over preset": {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}}, func(i, c int) float64 {
-			return mean(i, c)/127.5 - 1
-		}},
+		"own over preset": {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}},
+			func(i, c int) float64 {
+				return mean(i, c)/127.5 - 1
+			}},
 	} {
 		x, err := New(eng, identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{}, c.opt, *im)
 		if err != nil {
@@ -100,14 +111,16 @@ func TestScalesAndOrders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fused, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, 4, 6, 4, 3)})
+		fused, err := engine.Eval(s,
+			map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, 4, 6, 4, 3)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for k, v := range got {
 			w := c.want(k/3, k%3)
 			if math.Abs(float64(v)-w) > 1e-3 || math.Abs(float64(fused["features"].F32()[k])-w) > 1e-3 {
-				t.Errorf("%s: feature %d is %v, in the client graph %v, want %v", name, k, v, fused["features"].F32()[k], w)
+				t.Errorf("%s: feature %d is %v, in the client graph %v, want %v", name, k, v,
+					fused["features"].F32()[k], w)
 				break
 			}
 		}
@@ -128,10 +141,12 @@ func TestScalesAndOrders(t *testing.T) {
 	}
 }
 
-// TestPresetsResize: presets of libraries resize as these evaluate, 224 pixels of a shorter side of so many; what is set wins.
+// TestPresetsResize: presets of libraries resize as these evaluate, 224 pixels of a shorter side of
+// so many; what is set wins.
 func TestPresetsResize(t *testing.T) {
 	for preset, side := range map[string]float64{
-		"torchvision": 256, "timm": 256, "timm-inception": 256, "dinov2": 256, "efficientnet-lite": 224 + 32, "clip": 224,
+		"torchvision": 256, "timm": 256, "timm-inception": 256, "dinov2": 256,
+		"efficientnet-lite": 224 + 32, "clip": 224,
 	} {
 		o, err := Options{Preset: preset}.settle()
 		if share, crop := models.CropShare(o.Resize); err != nil || !crop || share*side != 224 {
@@ -148,9 +163,11 @@ func TestPresetsResize(t *testing.T) {
 	}
 }
 
-// TestResizeIsInTheClientGraph: how images are resized stands in the manifest, so that client and server do not differ.
+// TestResizeIsInTheClientGraph: how images are resized stands in the manifest, so that client and
+// server do not differ.
 func TestResizeIsInTheClientGraph(t *testing.T) {
-	x, err := New(orttest.New(t), identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{}, Options{Resize: "crop"}, *images(1, 9, 9, 3))
+	x, err := New(orttest.New(t), identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{},
+		Options{Resize: "crop"}, *images(1, 9, 9, 3))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,11 +33,12 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	}
 	s.input, s.dtype = in.Name, in.DType
 	if in.DType != onnx.Float32 && in.DType != onnx.Uint8 {
-		return s, fmt.Errorf("input %q takes %v; float32, float16 and uint8 are supported: export the model with one of them", in.Name, in.DType)
+		return s, fmt.Errorf("input %q takes %v; float32, float16 and uint8 are supported: export the "+
+			"model with one of them", in.Name, in.DType)
 	}
 	if in.Shape != nil && len(in.Shape) != 4 {
-		return s, fmt.Errorf("input %q is %s; an image model takes 4 dimensions, [batch, channels, height, width] or [batch, height, width, "+
-			"channels]", in.Name, showShape(in.Shape))
+		return s, fmt.Errorf("input %q is %s; an image model takes 4 dimensions, [batch, channels, "+
+			"height, width] or [batch, height, width, channels]", in.Name, showShape(in.Shape))
 	}
 	if in.Shape == nil {
 		in.Shape = onnx.Shape("", "", "", "")
@@ -50,7 +51,9 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	default:
 		first, last := isCh(in.Shape[1]), isCh(in.Shape[3])
 		if first == last {
-			return s, fmt.Errorf("input %q is %s, which may be NCHW or NHWC; say which with extractor.layout", in.Name, showShape(in.Shape))
+			return s,
+				fmt.Errorf("input %q is %s, which may be NCHW or NHWC; say which with extractor.layout",
+					in.Name, showShape(in.Shape))
 		}
 		s.nhwc = last
 	}
@@ -63,8 +66,9 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 		s.ch = ch.Size
 	}
 	if s.ch != 1 && s.ch != 3 {
-		return s, fmt.Errorf("input %q is %s with %d channels; 1 and 3 are supported (is extractor.layout right?)", in.Name, showShape(in.Shape),
-			s.ch)
+		return s,
+			fmt.Errorf("input %q is %s with %d channels; 1 and 3 are supported (is extractor.layout right?)",
+				in.Name, showShape(in.Shape), s.ch)
 	}
 	for _, d := range []struct {
 		dim onnx.Dim
@@ -73,12 +77,14 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 		*d.to = o.Side
 		if d.dim.IsKnown() {
 			if o.Side != 0 && o.Side != d.dim.Size {
-				return s, fmt.Errorf("input %q is %s and a side of %d was asked for; leave side out", in.Name, showShape(in.Shape), o.Side)
+				return s, fmt.Errorf("input %q is %s and a side of %d was asked for; leave side out", in.Name,
+					showShape(in.Shape), o.Side)
 			}
 			*d.to = d.dim.Size
 		}
 		if d.dim.Size == 0 || *d.to > maxInputSide {
-			return s, fmt.Errorf("input %q is %s; allowed are 1 to %d pixels a side", in.Name, showShape(in.Shape), maxInputSide)
+			return s, fmt.Errorf("input %q is %s; allowed are 1 to %d pixels a side", in.Name,
+				showShape(in.Shape), maxInputSide)
 		}
 	}
 	if b := in.Shape[0]; b.IsKnown() {
@@ -97,21 +103,24 @@ func imageInput(m *onnx.Model, name string) (onnx.ValueInfo, error) {
 		return onnx.ValueInfo{}, fmt.Errorf("the model has no input")
 	}
 	if len(ins) > 1 {
-		return onnx.ValueInfo{}, fmt.Errorf("the model has %d inputs (%s); an extractor takes images alone: export it with the others fixed",
-			len(ins), names(ins))
+		return onnx.ValueInfo{}, fmt.Errorf("the model has %d inputs (%s); an extractor takes images "+
+			"alone: export it with the others fixed", len(ins), names(ins))
 	}
 	if name != "" && name != ins[0].Name {
-		return onnx.ValueInfo{}, fmt.Errorf("the model has no input %q; its input is %q", name, ins[0].Name)
+		return onnx.ValueInfo{},
+			fmt.Errorf("the model has no input %q; its input is %q", name, ins[0].Name)
 	}
 	return ins[0], nil
 }
 
 // Names that exporters commonly use for features.
-var featureNames = []string{"features", "feature", "embedding", "embeddings", "image_features", "image_embeds", "representation"}
+var featureNames = []string{"features", "feature", "embedding", "embeddings", "image_features",
+	"image_embeds", "representation"}
 
-// featureValue chooses the value that holds the features. In order: the one asked for; an output with one of featureNames;
-// for a single output that a last linear layer computes (a classifier's scores, perhaps through a softmax), the input of
-// that layer; a single output as it is. Anything else is an error that lists the candidates.
+// featureValue chooses the value that holds the features. In order: the one asked for; an output
+// with one of featureNames; for a single output that a last linear layer computes (a classifier's
+// scores, perhaps through a softmax), the input of that layer; a single output as it is. Anything
+// else is an error that lists the candidates.
 func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 	maker := map[string]*onnx.Node{}
 	for _, n := range g.Nodes {
@@ -125,10 +134,13 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 		if _, ok := g.Output(asked); ok || maker[asked] != nil {
 			return asked, "as asked for", nil
 		}
-		if at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Name == asked && len(n.Outputs) > 0 }); at >= 0 {
+		if at := slices.IndexFunc(g.Nodes,
+			func(n *onnx.Node) bool { return n.Name == asked && len(n.Outputs) > 0 }); at >= 0 {
 			return g.Nodes[at].Outputs[0], "what the layer " + asked + " gives", nil
 		}
-		return "", "", fmt.Errorf("extractor.output is %q and the model has no such value; its outputs are %s", asked, names(g.Outputs))
+		return "", "", fmt.Errorf(
+			"extractor.output is %q and the model has no such value; its outputs are %s", asked,
+			names(g.Outputs))
 	}
 	if len(g.Outputs) == 0 {
 		return "", "", fmt.Errorf("the model has no output")
@@ -147,19 +159,20 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 		for i, o := range g.Outputs {
 			cand[i] = fmt.Sprintf("%s %v%s", o.Name, o.DType, showShape(o.Shape))
 		}
-		return "", "", fmt.Errorf("the model has %d outputs, and it is not clear which holds the features; name one with extractor.output: %s",
-			len(g.Outputs), strings.Join(cand, ", "))
+		return "", "", fmt.Errorf("the model has %d outputs, and it is not clear which holds the "+
+			"features; name one with extractor.output: %s", len(g.Outputs), strings.Join(cand, ", "))
 	}
 	out := g.Outputs[0].Name
 	if head := classifierHead(g, maker, out); head != "" {
-		return head, fmt.Sprintf("the input of the last linear layer, whose output %q is taken for class scores (extractor.output %s would "+
-			"take that itself)", out, out), nil
+		return head, fmt.Sprintf("the input of the last linear layer, whose output %q is taken for "+
+			"class scores (extractor.output %s would take that itself)", out, out), nil
 	}
 	return out, "the only output", nil
 }
 
-// classifierHead returns the input of the last linear layer where one computes out: Gemm, or MatMul with Add, by constant
-// weights, followed by nothing but softmax, sigmoid, reshaping and the like. Otherwise it returns "".
+// classifierHead returns the input of the last linear layer where one computes out: Gemm, or MatMul
+// with Add, by constant weights, followed by nothing but softmax, sigmoid, reshaping and the like.
+// Otherwise it returns "".
 func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) string {
 	for range len(g.Nodes) {
 		n := maker[out]
@@ -197,8 +210,8 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 	return ""
 }
 
-// isConstant reports whether a value is an initializer, a Constant, or made from one by an operator that keeps
-// its elements.
+// isConstant reports whether a value is an initializer, a Constant, or made from one by an operator
+// that keeps its elements.
 func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 	for range 8 {
 		if _, ok := g.Initializers[v]; ok {
@@ -220,8 +233,8 @@ func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 	return false
 }
 
-// evaluates refuses a model that was exported in training form: its features would depend on which images share
-// a batch (BatchNormalization by the batch's own statistics) or on chance (Dropout).
+// evaluates refuses a model that was exported in training form: its features would depend on which
+// images share a batch (BatchNormalization by the batch's own statistics) or on chance (Dropout).
 func evaluates(m *onnx.Model) error {
 	opset := m.Opset()
 	for _, n := range m.Graph.Nodes {
@@ -235,7 +248,8 @@ func evaluates(m *onnx.Model) error {
 		case n.Op == "Dropout" && opset >= 12:
 			t := m.Graph.Initializers[n.Input(2)]
 			for _, c := range m.Graph.Nodes {
-				if a, ok := c.Attr("value"); ok && c.Op == "Constant" && n.Input(2) != "" && c.Outputs[0] == n.Input(2) {
+				if a, ok := c.Attr("value"); ok && c.Op == "Constant" && n.Input(2) != "" &&
+					c.Outputs[0] == n.Input(2) {
 					t = a.Tensor
 				}
 			}
@@ -245,15 +259,16 @@ func evaluates(m *onnx.Model) error {
 			}
 		}
 		if training {
-			return fmt.Errorf("node %q is %s in training form, so that the features of an image would depend on the others of its batch or on "+
-				"chance; export the model in evaluation form (PyTorch: net.eval() before torch.onnx.export)", n.Name, n.Op)
+			return fmt.Errorf("node %q is %s in training form, so that the features of an image would "+
+				"depend on the others of its batch or on chance; export the model in evaluation form "+
+				"(PyTorch: net.eval() before torch.onnx.export)", n.Name, n.Op)
 		}
 	}
 	return nil
 }
 
-// prune returns the model with value as its only output, without the nodes and weights that value does not need. The
-// original is not changed.
+// prune returns the model with value as its only output, without the nodes and weights that value
+// does not need. The original is not changed.
 func prune(m *onnx.Model, value string) *onnx.Model {
 	g := *m.Graph
 	need := map[string]bool{value: true}

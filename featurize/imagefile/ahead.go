@@ -13,8 +13,9 @@ import (
 // maxAhead bounds the images that are decoded at once.
 const maxAhead = 8
 
-// ahead decodes the images of files before they are asked for, several at once, and hands them out in their order. Those that are being
-// decoded take [MaxMemory] in all, so that a folder takes no more than its largest image may.
+// ahead decodes the images of files before they are asked for, several at once, and hands them out
+// in their order. Those that are being decoded take [MaxMemory] in all, so that a folder takes no
+// more than its largest image may.
 type ahead struct {
 	*pictures
 	taken  chan chan decodedImage
@@ -53,7 +54,8 @@ func (p *pictures) ahead(ctx context.Context) *ahead {
 }
 
 // decodeWithin decodes an image once there is memory for it.
-func (p *pictures) decodeWithin(ctx context.Context, memory *semaphore.Weighted, f Item) (d decodedImage) {
+func (p *pictures) decodeWithin(ctx context.Context, memory *semaphore.Weighted,
+	f Item) (d decodedImage) {
 	bytes := weigh(f.Name)
 	if d.err = memory.Acquire(ctx, bytes); d.err != nil {
 		return d
@@ -64,7 +66,8 @@ func (p *pictures) decodeWithin(ctx context.Context, memory *semaphore.Weighted,
 	return d
 }
 
-// weigh returns the bytes that an image of a file takes while it is decoded: of one that cannot be read, as decoding will find, none.
+// weigh returns the bytes that an image of a file takes while it is decoded: of one that cannot be
+// read, as decoding will find, none.
 func weigh(path string) int64 {
 	f, err := regularfile.Open(path)
 	if err != nil {

@@ -36,12 +36,15 @@ func folderOf(t *testing.T, n int) string {
 	return dir
 }
 
-// TestAhead: whatever the number of images that are decoded at once, pixels, items and bad images are those of one by one, in their order;
-// a context that ends, and a consumer that fails, end the reading.
+// TestAhead: whatever the number of images that are decoded at once, pixels, items and bad images
+// are those of one by one, in their order; a context that ends, and a consumer that fails, end the
+// reading.
 func TestAhead(t *testing.T) {
 	dir, fit := folderOf(t, 43), Fit{H: 8, W: 9, Ch: 3}
-	read := func(ctx context.Context, threads int, use func() error) (pixels []uint8, items []Item, bad []error, err error) {
-		src, _, err := Open(dir, Options{Fit: fit, Classes: Classes{N: 2}, MaxItems: 100, Threads: threads})
+	read := func(ctx context.Context, threads int,
+		use func() error) (pixels []uint8, items []Item, bad []error, err error) {
+		src, _, err := Open(dir,
+			Options{Fit: fit, Classes: Classes{N: 2}, MaxItems: 100, Threads: threads})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,12 +62,14 @@ func TestAhead(t *testing.T) {
 	}
 	for _, threads := range []int{0, 2, 3, 100} {
 		pixels, items, bad, err := read(t.Context(), threads, fine)
-		if err != nil || !bytes.Equal(pixels, wantPixels) || !slices.Equal(items, wantItems) || fmt.Sprint(bad) != fmt.Sprint(wantBad) {
+		if err != nil || !bytes.Equal(pixels, wantPixels) || !slices.Equal(items, wantItems) ||
+			fmt.Sprint(bad) != fmt.Sprint(wantBad) {
 			t.Errorf("%d at once: other images than one by one (%v)", threads, err)
 		}
 	}
 	stop := errors.New("stop")
-	if _, items, _, err := read(t.Context(), 3, func() error { return stop }); !errors.Is(err, stop) || len(items) != 4 {
+	if _, items, _, err := read(t.Context(), 3, func() error { return stop }); !errors.Is(err, stop) ||
+		len(items) != 4 {
 		t.Errorf("a consumer that fails: %d images, %v", len(items), err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

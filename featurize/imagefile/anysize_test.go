@@ -11,7 +11,8 @@ import (
 	"fmp/onnx/engine/pure"
 )
 
-// pixelClassifier returns a classifier of images whose samples are its pixels: what a graph before it does to them is then seen.
+// pixelClassifier returns a classifier of images whose samples are its pixels: what a graph before
+// it does to them is then seen.
 func pixelClassifier(t *testing.T, h, w, ch int, resize Resize) *onnx.Model {
 	t.Helper()
 	b := build.New("classifier")
@@ -21,14 +22,15 @@ func pixelClassifier(t *testing.T, h, w, ch int, resize Resize) *onnx.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (models.Manifest{Kind: models.KindClassifier, C: h * w * ch, Resize: string(resize)}).Write(m); err != nil {
+	if err := (models.Manifest{Kind: models.KindClassifier, C: h * w * ch,
+		Resize: string(resize)}).Write(m); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-// The graph of a classifier of images of any size has the pixels of [Fit.Pixels], for every way to resize, larger and smaller, flat and
-// tall; [models.FixedSize] takes it away again.
+// The graph of a classifier of images of any size has the pixels of [Fit.Pixels], for every way to
+// resize, larger and smaller, flat and tall; [models.FixedSize] takes it away again.
 func TestAnySizeIsFit(t *testing.T) {
 	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
@@ -37,7 +39,8 @@ func TestAnySizeIsFit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, resize := range []Resize{Stretch, Crop, Pad, "crop:0.875", "crop:0.1"} {
 		for _, c := range []struct{ h, w, toH, toW, ch int }{
-			{24, 24, 24, 24, 3}, {57, 91, 24, 24, 3}, {91, 57, 24, 32, 3}, {7, 5, 24, 24, 3}, {24, 61, 24, 24, 1},
+			{24, 24, 24, 24, 3}, {57, 91, 24, 24, 3}, {91, 57, 24, 32, 3}, {7, 5, 24, 24, 3},
+			{24, 61, 24, 24, 1},
 			{1, 90, 16, 16, 3}, {200, 150, 16, 24, 3},
 		} {
 			m, err := models.AnySize(pixelClassifier(t, c.toH, c.toW, c.ch, resize))
@@ -64,7 +67,8 @@ func TestAnySizeIsFit(t *testing.T) {
 			for i := range pix { // edges, as overshooting is cut off at 0 and 255
 				pix[i] = []uint8{0, 255, uint8(random.IntN(256))}[random.IntN(3)]
 			}
-			out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(pix, 1, c.h, c.w, c.ch)}, "probabilities")
+			out, err := engine.Eval(s,
+				map[string]*onnx.Tensor{"images": onnx.NewTensor(pix, 1, c.h, c.w, c.ch)}, "probabilities")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,13 +85,15 @@ func TestAnySizeIsFit(t *testing.T) {
 			if s, err = eng.Load(behind); err != nil {
 				t.Fatal(err)
 			}
-			same, err := engine.Eval(s, map[string]*onnx.Tensor{"images": onnx.NewTensor(want, 1, c.toH, c.toW, c.ch)}, "probabilities")
+			same, err := engine.Eval(s,
+				map[string]*onnx.Tensor{"images": onnx.NewTensor(want, 1, c.toH, c.toW, c.ch)}, "probabilities")
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, v := range same["probabilities"].F32() {
 				if v != float32(want[i]) {
-					t.Fatalf("%s %v: without its resizing, pixel %d is %v; want %d as it is", resize, c, i, v, want[i])
+					t.Fatalf("%s %v: without its resizing, pixel %d is %v; want %d as it is", resize,
+						c, i, v, want[i])
 				}
 			}
 			if err := s.Close(); err != nil {

@@ -2,8 +2,9 @@ package imagefile
 
 import "math"
 
-// axis is a resize along one dimension, from the pixels of a line to others: antialiased Catmull-Rom (cubic convolution, Keys 1981,
-// a = -1/2, widened where it shrinks) in whole numbers. A classifier's graph has the same numbers ([models.AnySize]).
+// axis is a resize along one dimension, from the pixels of a line to others: antialiased
+// Catmull-Rom (cubic convolution, Keys 1981, a = -1/2, widened where it shrinks) in whole numbers.
+// A classifier's graph has the same numbers ([models.AnySize]).
 type axis struct {
 	from     int
 	first    []int // of each output: the first input with a weight
@@ -15,7 +16,8 @@ type axis struct {
 }
 
 const (
-	// axisBits are the fractional bits of weights, up to two more where an axis shrinks: sums have 31 bits at most.
+	// axisBits are the fractional bits of weights, up to two more where an axis shrinks: sums have 31
+	// bits at most.
 	axisBits = 14
 	// middleBits are the fractional bits of pixels between the axes.
 	middleBits = 6
@@ -28,7 +30,8 @@ func newAxis(from, to int, mirrored bool) *axis {
 	return newAxisWithin(from, 0, float64(from), to, mirrored)
 }
 
-// newAxisWithin returns the axis for the part of a line from begin to end, in pixels. A pixel that lies in it in part counts by that part.
+// newAxisWithin returns the axis for the part of a line from begin to end, in pixels. A pixel that
+// lies in it in part counts by that part.
 func newAxisWithin(from int, begin, end float64, to int, mirrored bool) *axis {
 	if mirrored {
 		begin, end = float64(from)-end, float64(from)-begin
@@ -79,7 +82,8 @@ func newAxisWithin(from int, begin, end float64, to int, mirrored bool) *axis {
 // line returns the weights of an output.
 func (a *axis) line(i int) []int16 { return a.weights[i*a.taps : (i+1)*a.taps] }
 
-// cubic is the convolution's kernel at t >= 0. The conversions keep compilers from fusing operations.
+// cubic is the convolution's kernel at t >= 0. The conversions keep compilers from fusing
+// operations.
 func cubic(t float64) float64 {
 	switch {
 	case t < 1:
@@ -129,7 +133,8 @@ func (a *axis) alongGo(sums []int32, row []int16) {
 	}
 }
 
-// downGo sets dst to the middle of rows times the weights of output i; rows begin with its first input.
+// downGo sets dst to the middle of rows times the weights of output i; rows begin with its first
+// input.
 func downGo[T uint8 | int16](a *axis, dst []int16, sums []int32, rows []T, stride, i int) {
 	addRows(sums[:len(dst)], rows, stride, a.line(i)[:a.present(i)])
 	for x := range dst {

@@ -6,11 +6,12 @@ import (
 	"fmt"
 )
 
-// rereads bounds the bytes that a decoder asks for, in lengths of the file: the strips of a TIFF may be one and the same.
+// rereads bounds the bytes that a decoder asks for, in lengths of the file: the strips of a TIFF
+// may be one and the same.
 const rereads = 2
 
-// budgeted is a file that a decoder reads, which gives nothing more once the context has ended or the bounds are reached: most
-// decoders have no other way to be stopped.
+// budgeted is a file that a decoder reads, which gives nothing more once the context has ended or
+// the bounds are reached: most decoders have no other way to be stopped.
 type budgeted struct {
 	*file
 	ctx  context.Context
@@ -19,7 +20,8 @@ type budgeted struct {
 
 // within returns the contents of a picture's file as a decoder reads them under the bounds.
 func within(ctx context.Context, data []byte) *budgeted {
-	return &budgeted{file: random(bytes.NewReader(data)), ctx: ctx, left: rereads*int64(len(data)) + 1<<20}
+	return &budgeted{file: random(bytes.NewReader(data)), ctx: ctx,
+		left: rereads*int64(len(data)) + 1<<20}
 }
 
 func (b *budgeted) Read(p []byte) (int, error) {

@@ -27,11 +27,12 @@ func decodeWhole(ctx context.Context, data []byte) (picture, error) {
 	return decode(ctx, data, MaxBytes, MaxPixels, Fit{})
 }
 
-// TestManyScans: a JPEG of a million scans is refused after the first few, and one of as many scans as encoders write is
-// read.
+// TestManyScans: a JPEG of a million scans is refused after the first few, and one of as many scans
+// as encoders write is read.
 func TestManyScans(t *testing.T) {
 	for _, n := range []int{1, 20, codec.MaxScans} {
-		if im, err := decodeWhole(t.Context(), imagefiletest.Scans(200, 300, n)); err != nil || im.Bounds() != image.Rect(0, 0, 200, 300) {
+		if im, err := decodeWhole(t.Context(), imagefiletest.Scans(200, 300, n)); err != nil ||
+			im.Bounds() != image.Rect(0, 0, 200, 300) {
 			t.Errorf("%d scans: %v", n, err)
 		}
 	}
@@ -48,12 +49,14 @@ func TestManyScans(t *testing.T) {
 	if err := os.WriteFile(path, imagefiletest.Scans(64, 64, codec.MaxScans+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := small.DecodeFile(t.Context(), path, make([]uint8, small.Size())); err == nil || !strings.Contains(err.Error(), "scans") {
+	if err := small.DecodeFile(t.Context(), path, make([]uint8, small.Size())); err == nil ||
+		!strings.Contains(err.Error(), "scans") {
 		t.Errorf("from a file: %v", err)
 	}
 }
 
-// TestContextEnds: the decoder of every format stops when its context ends, and one of many scans between two of them.
+// TestContextEnds: the decoder of every format stops when its context ends, and one of many scans
+// between two of them.
 func TestContextEnds(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -10,8 +10,9 @@ import (
 	"fmp/onnx/printable"
 )
 
-// Classes maps the names that folders and lists use to labels: a class's name alone or, where ByNumber asks for it, its number alone.
-// So no name is taken for a number: grades are called 1, 2 and 3. Without Names the classes are called by their numbers.
+// Classes maps the names that folders and lists use to labels: a class's name alone or, where
+// ByNumber asks for it, its number alone. So no name is taken for a number: grades are called 1, 2
+// and 3. Without Names the classes are called by their numbers.
 type Classes struct {
 	Names    []string
 	N        int
@@ -44,7 +45,8 @@ func (c Classes) label(name string) (int, error) {
 	case is && (c.ByNumber || len(c.Names) == 0):
 		return number, nil
 	case c.ByNumber:
-		return 0, fmt.Errorf("%q is no number of a class; with --%s they are 0 to %d", name, ByNumberFlag, c.N-1)
+		return 0, fmt.Errorf("%q is no number of a class; with --%s they are 0 to %d", name,
+			ByNumberFlag, c.N-1)
 	}
 	if i := slices.Index(c.Names, name); i >= 0 {
 		return i, nil
@@ -58,7 +60,8 @@ func (c Classes) label(name string) (int, error) {
 	}
 	hint := ""
 	if is {
-		hint = fmt.Sprintf("; where names are numbers of classes (%d: %s), give --%s", number, c.Name(number), ByNumberFlag)
+		hint = fmt.Sprintf("; where names are numbers of classes (%d: %s), give --%s", number,
+			c.Name(number), ByNumberFlag)
 	}
 	return 0, fmt.Errorf("%q is no class of the model; it knows %s%s", name, known, hint)
 }
@@ -109,8 +112,8 @@ func (m *mapping) count(name string) {
 	}
 }
 
-// MappingOf returns the classes that the folders or labels of a source were taken for, in the order in which they were met; nil where
-// images have no labels.
+// MappingOf returns the classes that the folders or labels of a source were taken for, in the order
+// in which they were met; nil where images have no labels.
 func MappingOf(s Source) []Mapped {
 	switch s := s.(type) {
 	case *pictures:
@@ -131,7 +134,8 @@ func MappingOf(s Source) []Mapped {
 // maxMapped bounds the lines that [PrintMapping] prints.
 const maxMapped = 200
 
-// PrintMapping prints one line for each folder or label: the class that it was taken for, and its images.
+// PrintMapping prints one line for each folder or label: the class that it was taken for, and its
+// images.
 func PrintMapping(w io.Writer, prefix string, list []Mapped) error {
 	var b strings.Builder
 	for i, m := range list {
@@ -143,7 +147,8 @@ func PrintMapping(w io.Writer, prefix string, list []Mapped) error {
 			fmt.Fprintf(&b, "%sfolder %s -> no class: %d images without a label\n", prefix, m.From, m.Images)
 			continue
 		}
-		fmt.Fprintf(&b, "%sfolder or label %s -> class %s (number %d): %d images\n", prefix, m.From, m.Class, m.Label, m.Images)
+		fmt.Fprintf(&b, "%sfolder or label %s -> class %s (number %d): %d images\n", prefix, m.From,
+			m.Class, m.Label, m.Images)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

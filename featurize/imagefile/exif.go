@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// orientation is the orientation of a picture as it is stored, with the numbers of EXIF 2.32 (tag 0x0112): 1 is upright; the
-// others say how to rotate and mirror it to make it so. Phones store photographs in the orientation of the sensor and record
-// here how they were held.
+// orientation is the orientation of a picture as it is stored, with the numbers of EXIF 2.32 (tag
+// 0x0112): 1 is upright; the others say how to rotate and mirror it to make it so. Phones store
+// photographs in the orientation of the sensor and record here how they were held.
 type orientation int
 
 const upright orientation = 1
@@ -17,14 +17,15 @@ const upright orientation = 1
 // swaps reports whether height and width are exchanged.
 func (o orientation) swaps() bool { return o >= 5 }
 
-// mirrors reports whether the lines of a picture, and its columns, lie in the opposite order to those of the upright one, of which they
-// are the columns and the lines where [orientation.swaps].
+// mirrors reports whether the lines of a picture, and its columns, lie in the opposite order to
+// those of the upright one, of which they are the columns and the lines where [orientation.swaps].
 func (o orientation) mirrors() (lines, columns bool) {
 	return o == 2 || o == 3 || o == 7 || o == 8, o == 3 || o == 4 || o == 6 || o == 7
 }
 
-// turning reads the orientation of a picture that is no JPEG: from the EXIF data of a PNG (chunk eXIf) or a WebP (chunk EXIF), and from
-// the first directory of a TIFF. The picture is upright where it says nothing, or nothing valid.
+// turning reads the orientation of a picture that is no JPEG: from the EXIF data of a PNG (chunk
+// eXIf) or a WebP (chunk EXIF), and from the first directory of a TIFF. The picture is upright
+// where it says nothing, or nothing valid.
 func turning(r io.ReaderAt) orientation {
 	head := string(at(r, 0, 12))
 	switch {
@@ -38,9 +39,11 @@ func turning(r io.ReaderAt) orientation {
 	return upright
 }
 
-// chunkOrientation finds a chunk of the given kind among those from an offset on. In a PNG length precedes kind, and a checksum of sum
-// bytes follows the data (ISO/IEC 15948); in RIFF kind precedes length, and data are padded to an even length.
-func chunkOrientation(r io.ReaderAt, offset int64, order binary.ByteOrder, kind string, sum int) orientation {
+// chunkOrientation finds a chunk of the given kind among those from an offset on. In a PNG length
+// precedes kind, and a checksum of sum bytes follows the data (ISO/IEC 15948); in RIFF kind
+// precedes length, and data are padded to an even length.
+func chunkOrientation(r io.ReaderAt, offset int64, order binary.ByteOrder, kind string,
+	sum int) orientation {
 	for range maxSegments {
 		d := at(r, offset, 8)
 		if len(d) < 8 {
@@ -62,7 +65,8 @@ func chunkOrientation(r io.ReaderAt, offset int64, order binary.ByteOrder, kind 
 	return upright
 }
 
-// directoryOrientation reads the tag in the first directory of a TIFF file, wherever in it that lies.
+// directoryOrientation reads the tag in the first directory of a TIFF file, wherever in it that
+// lies.
 func directoryOrientation(r io.ReaderAt) orientation {
 	head := at(r, 0, 8)
 	if len(head) < 8 {

@@ -32,7 +32,8 @@ func exif(o orientation, order binary.AppendByteOrder) []byte {
 // withEXIF puts EXIF data behind a JPEG's first two bytes, after another segment and padding.
 func withEXIF(jpeg, tiff []byte) []byte {
 	body := append([]byte("Exif\x00\x00"), tiff...)
-	head := append(binary.BigEndian.AppendUint16([]byte{0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 2, 0xff, 0xff, 0xe1}, uint16(len(body)+2)), body...)
+	head := append(binary.BigEndian.AppendUint16([]byte{0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 2, 0xff, 0xff,
+		0xe1}, uint16(len(body)+2)), body...)
 	return append(head, jpeg[2:]...)
 }
 
@@ -46,8 +47,8 @@ func withChunk(png, tiff []byte) []byte {
 	return append(out, png[head:]...)
 }
 
-// corners is a picture of which each quarter has a grey of its own: top left 0, top right 80, bottom left 160, bottom right
-// 240, as they are to be shown.
+// corners is a picture of which each quarter has a grey of its own: top left 0, top right 80,
+// bottom left 160, bottom right 240, as they are to be shown.
 func corners(w, h int, at func(x, y int) (int, int)) *image.Gray {
 	im := image.NewGray(image.Rect(0, 0, w, h))
 	for y := range h {
@@ -68,8 +69,8 @@ func corners(w, h int, at func(x, y int) (int, int)) *image.Gray {
 
 // TestOrientation: a picture of 32x16 stored in each of the eight ways is shown the same.
 func TestOrientation(t *testing.T) {
-	// Where the pixel that is stored at x, y is shown, by the definitions of EXIF: the row 0 and column 0 of what is stored
-	// are at this side of the picture.
+	// Where the pixel that is stored at x, y is shown, by the definitions of EXIF: the row 0 and
+	// column 0 of what is stored are at this side of the picture.
 	shown := [9]func(x, y int) (int, int){
 		1: func(x, y int) (int, int) { return x, y },           // top, left
 		2: func(x, y int) (int, int) { return 31 - x, y },      // top, right
@@ -96,8 +97,9 @@ func TestOrientation(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, data := range map[string][]byte{
-			"jpeg little": withEXIF(j.Bytes(), exif(o, binary.LittleEndian)), "jpeg big": withEXIF(j.Bytes(), exif(o, binary.BigEndian)),
-			"png": withChunk(p.Bytes(), exif(o, binary.BigEndian)),
+			"jpeg little": withEXIF(j.Bytes(), exif(o, binary.LittleEndian)),
+			"jpeg big":    withEXIF(j.Bytes(), exif(o, binary.BigEndian)),
+			"png":         withChunk(p.Bytes(), exif(o, binary.BigEndian)),
 		} {
 			if c, err := Header(bytes.NewReader(data)); err != nil || c.Width != 32 || c.Height != 16 {
 				t.Errorf("%s, orientation %d: %dx%d, %v; want 32x16", name, o, c.Width, c.Height, err)
@@ -112,7 +114,8 @@ func TestOrientation(t *testing.T) {
 				}
 				for k := range pix {
 					if d := int(pix[k]) - int(want[i][k]); d < -4 || d > 4 {
-						t.Fatalf("%s, orientation %d, %+v: pixel %d is %d, upright %d", name, o, fit, k, pix[k], want[i][k])
+						t.Fatalf("%s, orientation %d, %+v: pixel %d is %d, upright %d", name, o, fit, k,
+							pix[k], want[i][k])
 					}
 				}
 			}
@@ -123,7 +126,8 @@ func TestOrientation(t *testing.T) {
 		what        string
 		i, x, y, is int
 	}{
-		{"top left", 0, 3, 3, 0}, {"top right", 0, 28, 3, 80}, {"bottom left", 0, 3, 12, 160}, {"bottom right", 0, 28, 12, 240},
+		{"top left", 0, 3, 3, 0}, {"top right", 0, 28, 3, 80}, {"bottom left", 0, 3, 12, 160},
+		{"bottom right", 0, 28, 12, 240},
 		{"cropped, top left", 1, 1, 1, 0}, {"cropped, bottom right", 1, 6, 6, 240},
 		{"margin", 2, 16, 3, 0}, {"margin", 2, 16, 28, 0}, {"padded, bottom right", 2, 28, 20, 240},
 	} {
@@ -155,8 +159,10 @@ func TestNoOrientation(t *testing.T) {
 	long[8+2+12+2] = 4
 	jpeg := []byte("\xff\xd8\xff\xc0\x00\x0b\x08\x00\x01\x00\x01\x01\x01\x11\x00\xff\xd9")
 	for name, data := range map[string][]byte{
-		"nothing": nil, "no image": []byte("GIF89a"), "no data": jpeg, "offset beyond": withEXIF(jpeg, far), "cut": withEXIF(jpeg, good)[:20],
-		"of another type": withEXIF(jpeg, long), "9": withEXIF(jpeg, exif(9, binary.BigEndian)), "0": withEXIF(jpeg, exif(0, binary.BigEndian)),
+		"nothing": nil, "no image": []byte("GIF89a"), "no data": jpeg,
+		"offset beyond": withEXIF(jpeg, far), "cut": withEXIF(jpeg, good)[:20],
+		"of another type": withEXIF(jpeg, long), "9": withEXIF(jpeg, exif(9, binary.BigEndian)),
+		"0":           withEXIF(jpeg, exif(0, binary.BigEndian)),
 		"other order": withEXIF(jpeg, append([]byte("XX*\x00"), good[4:]...)),
 	} {
 		if o := orientationOf(data); o != upright {

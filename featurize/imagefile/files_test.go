@@ -12,10 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOpenFiles: files that are given have the order, labels and digests that the same folder has, and name the same files that are none.
+// TestOpenFiles: files that are given have the order, labels and digests that the same folder has,
+// and name the same files that are none.
 func TestOpenFiles(t *testing.T) {
 	dir := t.TempDir()
-	for i, path := range []string{"cat/b.png", "cat/a/z.PNG", "cat/a.png", "cat/a b.png", "dog/x.png", "dog/y.png", "cat/.hidden/c.png",
+	for i, path := range []string{"cat/b.png", "cat/a/z.PNG", "cat/a.png", "cat/a b.png", "dog/x.png",
+		"dog/y.png", "cat/.hidden/c.png",
 		"cat/notes.txt", "cat/broken.jpg", "loose.png", ".git/d.png", "dog/e.heic"} {
 		var b bytes.Buffer
 		if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 4+i, 4))); err != nil {
@@ -57,7 +59,8 @@ func TestOpenFiles(t *testing.T) {
 		}
 		return out
 	}
-	o := Options{Fit: Fit{H: 8, W: 8, Ch: 1}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2}, MaxItems: 100}
+	o := Options{Fit: Fit{H: 8, W: 8, Ch: 1}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2},
+		MaxItems: 100}
 	open := func(path string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, path)) }
 	for _, optional := range []bool{false, true} {
 		o.Optional = optional

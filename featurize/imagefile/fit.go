@@ -7,16 +7,20 @@ import (
 	"fmp/onnx"
 )
 
-// FitOf returns the shape of the images that a client graph or a classifier takes, by its input and its manifest.
+// FitOf returns the shape of the images that a client graph or a classifier takes, by its input and
+// its manifest.
 func FitOf(images onnx.ValueInfo, f models.Manifest) (Fit, error) {
 	var fit Fit
 	if images.DType != onnx.Uint8 || len(images.Shape) != 4 {
-		return fit, fmt.Errorf("its input is %s %v; want images, uint8 [n, H, W, Ch]", images.Name, images)
+		return fit, fmt.Errorf("its input is %s %v; want images, uint8 [n, H, W, Ch]",
+			images.Name, images)
 	}
 	for i, to := range []*int{&fit.H, &fit.W, &fit.Ch} {
 		d := images.Shape[i+1]
 		if !d.IsKnown() || d.Size < 1 || d.Size > 4096 || (i == 2 && d.Size != 1 && d.Size != 3) {
-			return fit, fmt.Errorf("its images are %v; want a fixed height and width of 1 to 4096 and 1 or 3 channels", images)
+			return fit,
+				fmt.Errorf("its images are %v; want a fixed height and width of 1 to 4096 and 1 or 3 channels",
+					images)
 		}
 		*to = d.Size
 	}

@@ -21,35 +21,40 @@ import (
 
 func init() { image.RegisterFormat("dicom", dicom.Magic, dicom.Decode, dicom.DecodeConfig) }
 
-// Formats names the formats of images that are read everywhere; of an animated GIF the first frame. [HEIFFormats] are read besides them
-// where the machine has a decoder.
+// Formats names the formats of images that are read everywhere; of an animated GIF the first frame.
+// [HEIFFormats] are read besides them where the machine has a decoder.
 const Formats = "JPEG, PNG, WebP, GIF, TIFF, BMP or DICOM"
 
-// decoded and undecoded are the extensions of image files, those of formats that are read and those of others. Files of both are
-// images of a folder: one that cannot be read is a bad image, never a file that is left out unseen.
+// decoded and undecoded are the extensions of image files, those of formats that are read and those
+// of others. Files of both are images of a folder: one that cannot be read is a bad image, never a
+// file that is left out unseen.
 var (
-	decoded = []string{".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".dib",
-		".dcm", ".dicom",
+	decoded = []string{".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".tif",
+		".tiff", ".bmp", ".dib", ".dcm", ".dicom",
 		".heic", ".heif", ".hif", ".avif"}
-	undecoded = []string{".jxl", ".jp2", ".j2k", ".jxr", ".psd", ".svg", ".ico", ".tga", ".ppm", ".pgm",
-		".pbm", ".pnm", ".exr", ".qoi", ".xcf",
+	undecoded = []string{".jxl", ".jp2", ".j2k", ".jxr", ".psd", ".svg", ".ico",
+		".tga", ".ppm", ".pgm", ".pbm", ".pnm", ".exr", ".qoi", ".xcf",
 		".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"}
 )
 
-// IsImage reports whether a file is an image by the extension of its name, of a format that is read or not.
+// IsImage reports whether a file is an image by the extension of its name, of a format that is read
+// or not.
 func IsImage(path string) bool {
 	ext := strings.ToLower(filepath.Ext(path))
 	return slices.Contains(decoded, ext) || slices.Contains(undecoded, ext)
 }
 
-// brands are the names of the formats of ISO base media files (ISO/IEC 14496-12) by their major brand, and signatures those of
-// other formats that are not read, by their first bytes.
+// brands are the names of the formats of ISO base media files (ISO/IEC 14496-12) by their major
+// brand, and signatures those of other formats that are not read, by their first bytes.
 var (
-	brands = map[string]string{"heic": "HEIC", "heix": "HEIC", "heim": "HEIC", "heis": "HEIC", "hevc": "HEIC", "hevx": "HEIC",
-		"mif1": "HEIF", "msf1": "HEIF", "avif": "AVIF", "avis": "AVIF", "crx ": "CR3"}
+	brands = map[string]string{"heic": "HEIC", "heix": "HEIC", "heim": "HEIC", "heis": "HEIC",
+		"hevc": "HEIC", "hevx": "HEIC", "mif1": "HEIF", "msf1": "HEIF", "avif": "AVIF",
+		"avis": "AVIF", "crx ": "CR3"}
 	signatures = []struct{ first, name string }{
-		{"\x00\x00\x00\x0cJXL ", "JPEG XL"}, {"\xff\x0a", "JPEG XL"}, {"\x00\x00\x00\x0cjP  ", "JPEG 2000"}, {"\xff\x4f\xff\x51", "JPEG 2000"},
-		{"8BPS", "PSD"}, {"<svg", "SVG"}, {"<?xml", "SVG"}, {"\x00\x00\x01\x00", "ICO"}, {"%PDF", "PDF"}, {"qoif", "QOI"},
+		{"\x00\x00\x00\x0cJXL ", "JPEG XL"}, {"\xff\x0a", "JPEG XL"},
+		{"\x00\x00\x00\x0cjP  ", "JPEG 2000"}, {"\xff\x4f\xff\x51", "JPEG 2000"},
+		{"8BPS", "PSD"}, {"<svg", "SVG"}, {"<?xml", "SVG"}, {"\x00\x00\x01\x00", "ICO"}, {"%PDF", "PDF"},
+		{"qoif", "QOI"},
 		{"\x76\x2f\x31\x01", "OpenEXR"}, {"II\xbc\x01", "JPEG XR"},
 	}
 )
@@ -74,17 +79,18 @@ func unread(head []byte, err error) error {
 	}
 	switch name := formatOf(head); name {
 	case "":
-		return fmt.Errorf("not a readable image: its first bytes are of none of the formats that are read (%s; %s with a program)", Formats,
-			HEIFFormats)
+		return fmt.Errorf("not a readable image: its first bytes are of none of the formats that are "+
+			"read (%s; %s with a program)", Formats, HEIFFormats)
 	case "HEIC", "HEIF", "AVIF":
-		return fmt.Errorf("a %s image, a format that is read from files by fmp and fmp-edge alone: save it as JPEG (an iPhone does under "+
-			"Settings, Camera, Formats, Most Compatible)", name)
+		return fmt.Errorf("a %s image, a format that is read from files by fmp and fmp-edge alone: "+
+			"save it as JPEG (an iPhone does under Settings, Camera, Formats, Most Compatible)", name)
 	default:
 		return fmt.Errorf("a %s image, a format that is not read: save it as JPEG or PNG", name)
 	}
 }
 
-// LeftOut counts the files in a folder that are left out, and names the first of them, each with the reason.
+// LeftOut counts the files in a folder that are left out, and names the first of them, each with
+// the reason.
 type LeftOut struct {
 	N     int      `json:"n"`
 	Names []string `json:"names,omitempty"`

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// hasDecoder reports whether HEIC and AVIF are decoded on this machine, and fails in continuous integration where they are not.
+// hasDecoder reports whether HEIC and AVIF are decoded on this machine, and fails in continuous
+// integration where they are not.
 func hasDecoder(t *testing.T) bool {
 	_, err := HEIFDecoder()
 	if err != nil && os.Getenv("CI") != "" {
@@ -21,8 +22,9 @@ func hasDecoder(t *testing.T) bool {
 	return err == nil
 }
 
-// TestOddFiles: 35 files of 32 x 16 pixels, of which the quarters are red, green, blue and yellow, as other programs write them: each is
-// shown as it was drawn, or is a bad image whose error says of what format it is.
+// TestOddFiles: 35 files of 32 x 16 pixels, of which the quarters are red, green, blue and yellow,
+// as other programs write them: each is shown as it was drawn, or is a bad image whose error says
+// of what format it is.
 func TestOddFiles(t *testing.T) {
 	const (
 		colour = iota // the four colours
@@ -35,19 +37,26 @@ func TestOddFiles(t *testing.T) {
 		as   int
 		bad  string // part of the error
 	}{
-		{file: "baseline.jpg"}, {file: "progressive.jpg"}, {file: "cmyk.jpg"}, {file: "grey.jpg", as: grey}, {file: "turned.jpg"},
-		{file: "rgb.png"}, {file: "rgb16.png"}, {file: "palette.png"}, {file: "alpha.png", as: clear}, {file: "bilevel.png", as: bilevel},
-		{file: "lossy.webp"}, {file: "lossless.webp"}, {file: "turned.webp"}, {file: "alpha.webp", as: clear},
+		{file: "baseline.jpg"}, {file: "progressive.jpg"}, {file: "cmyk.jpg"},
+		{file: "grey.jpg", as: grey}, {file: "turned.jpg"},
+		{file: "rgb.png"}, {file: "rgb16.png"}, {file: "palette.png"}, {file: "alpha.png", as: clear},
+		{file: "bilevel.png", as: bilevel},
+		{file: "lossy.webp"}, {file: "lossless.webp"}, {file: "turned.webp"},
+		{file: "alpha.webp", as: clear},
 		{file: "still.gif"}, {file: "animated.gif"},
 		{file: "raw.tif"}, {file: "lzw.tiff"}, {file: "deflate.tif"}, {file: "turned.tif"},
 		{file: "rgb.bmp"}, {file: "palette.bmp"},
-		{file: "photo.heic"}, {file: "photo.avif"}, {file: "turned.heic"}, {file: "turned.avif"}, {file: "heic-inside.jpg"},
+		{file: "photo.heic"}, {file: "photo.avif"}, {file: "turned.heic"}, {file: "turned.avif"},
+		{file: "heic-inside.jpg"},
 		{file: "cut.heic", bad: "not a readable HEIC image"},
 		{file: "photo.jp2", bad: "a JPEG 2000 image"}, {file: "photo.ico", bad: "a ICO image"},
-		{file: "photo.ppm", bad: "none of the formats that are read"}, {file: "photo.tga", bad: "not a readable image"},
-		{file: "animated.webp", bad: "not a readable image"}, {file: "cmyk.tif", bad: "not a readable image"},
+		{file: "photo.ppm", bad: "none of the formats that are read"},
+		{file: "photo.tga", bad: "not a readable image"},
+		{file: "animated.webp", bad: "not a readable image"},
+		{file: "cmyk.tif", bad: "not a readable image"},
 		{file: "jpeg.tif", bad: "not a readable image"},
-		{file: "cut.jpg", bad: "not a readable image"}, {file: "text.jpg", bad: "none of the formats that are read (JPEG, PNG, WebP"},
+		{file: "cut.jpg", bad: "not a readable image"},
+		{file: "text.jpg", bad: "none of the formats that are read (JPEG, PNG, WebP"},
 	} {
 		path := filepath.Join("testdata/odd", c.file)
 		if head, err := os.ReadFile(path); err != nil {
@@ -64,7 +73,8 @@ func TestOddFiles(t *testing.T) {
 		_, err = src.Next(t.Context(), pix)
 		if c.bad != "" {
 			var bad *BadImage
-			if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.bad) || !strings.Contains(err.Error(), c.file) {
+			if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.bad) ||
+				!strings.Contains(err.Error(), c.file) {
 				t.Errorf("%s: %v; want a bad image: %s", c.file, err, c.bad)
 			}
 			continue
@@ -93,11 +103,13 @@ func TestOddFiles(t *testing.T) {
 	}
 }
 
-// TestFolderOfAnything: what is no image is named; an image of a format that is not read is an image of the folder.
+// TestFolderOfAnything: what is no image is named; an image of a format that is not read is an
+// image of the folder.
 func TestFolderOfAnything(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir) // without a decoder
-	for name, from := range map[string]string{"a/1.HEIC": "photo.heic", "a/2.webp": "lossy.webp", "b/3.tif": "raw.tif",
+	for name, from := range map[string]string{"a/1.HEIC": "photo.heic", "a/2.webp": "lossy.webp",
+		"b/3.tif":    "raw.tif",
 		"b/list.txt": "text.jpg", "b/film.mov": "text.jpg"} {
 		data, err := os.ReadFile(filepath.Join("testdata/odd", from))
 		if err != nil {
@@ -111,7 +123,8 @@ func TestFolderOfAnything(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"a", "b"}, N: 2}, MaxItems: 9}
+	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"a", "b"}, N: 2},
+		MaxItems: 9}
 	src, others, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
@@ -120,8 +133,10 @@ func TestFolderOfAnything(t *testing.T) {
 		t.Errorf("left out: %v; want %s", others, want)
 	}
 	var seen int
-	bad, err := Read(t.Context(), src, o.Fit, 2, true, func(_ []uint8, items []Item) error { seen += len(items); return nil })
-	if err != nil || seen != 2 || len(bad) != 1 || !strings.Contains(bad[0].Error(), "1.HEIC: a HEIC image: no program") {
+	bad, err := Read(t.Context(), src, o.Fit, 2, true,
+		func(_ []uint8, items []Item) error { seen += len(items); return nil })
+	if err != nil || seen != 2 || len(bad) != 1 ||
+		!strings.Contains(bad[0].Error(), "1.HEIC: a HEIC image: no program") {
 		t.Errorf("%d images, bad %v, %v; want 2 and the HEIC file", seen, bad, err)
 	}
 	var l LeftOut

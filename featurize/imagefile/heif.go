@@ -20,22 +20,25 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// heif is the formats of HEIF files (ISO/IEC 23008-12), which a decoder of the machine reads: HEVC in HEIC, AV1 in AVIF.
+// heif is the formats of HEIF files (ISO/IEC 23008-12), which a decoder of the machine reads: HEVC
+// in HEIC, AV1 in AVIF.
 var heif = []string{"HEIC", "HEIF", "AVIF"}
 
 // HEIFFormats names the formats that a decoder of the machine reads.
 const HEIFFormats = "HEIC and AVIF"
 
-// decoder is a program of the machine that writes a PNG of an image in a HEIF file, turned and mirrored as the file says (irot, imir).
-// Of several images in a file it writes the first. Programs that leave pictures unturned are none (avifdec 0.11), nor are those that
-// decode one tile of many (ffmpeg before 7).
+// decoder is a program of the machine that writes a PNG of an image in a HEIF file, turned and
+// mirrored as the file says (irot, imir). Of several images in a file it writes the first. Programs
+// that leave pictures unturned are none (avifdec 0.11), nor are those that decode one tile of many
+// (ffmpeg before 7).
 type decoder struct {
 	name    string
 	in, out string // prefixes of the file names in its arguments
 }
 
 // decoders are tried in this order.
-var decoders = []decoder{{name: "heif-dec"}, {name: "heif-convert"}, {name: "magick", in: "heic:", out: "png:"}}
+var decoders = []decoder{{name: "heif-dec"}, {name: "heif-convert"},
+	{name: "magick", in: "heic:", out: "png:"}}
 
 // Bounds on a decoder's run besides those on images.
 const (
@@ -47,13 +50,14 @@ const (
 // ErrNoDecoder is wrapped by the error for a HEIC or AVIF where the machine has no decoder.
 var ErrNoDecoder = errors.New("no program on this machine decodes it")
 
-// HEIFDecoder returns the path of the program that decodes HEIC and AVIF, the first of those known that is on the PATH. The error says
-// which package has one. The current folder is never looked in.
+// HEIFDecoder returns the path of the program that decodes HEIC and AVIF, the first of those known
+// that is on the PATH. The error says which package has one. The current folder is never looked in.
 func HEIFDecoder() (string, error) {
 	found, _ := installed()
 	if len(found) == 0 {
-		return "", fmt.Errorf("%w (looked for heif-dec, heif-convert and magick on the PATH): install %s, or save it as JPEG (an iPhone does "+
-			"under Settings, Camera, Formats, Most Compatible)", ErrNoDecoder, heifPackage())
+		return "", fmt.Errorf("%w (looked for heif-dec, heif-convert and magick on the PATH): install "+
+			"%s, or save it as JPEG (an iPhone does under Settings, Camera, Formats, Most Compatible)",
+			ErrNoDecoder, heifPackage())
 	}
 	return found[0], nil
 }
@@ -69,7 +73,8 @@ func heifPackage() string {
 	return "libheif's tools (Debian, Ubuntu: apt install libheif-examples; Fedora: dnf install libheif-tools)"
 }
 
-// installed returns the decoders on this machine, and their paths. LookPath refuses a program of the current folder.
+// installed returns the decoders on this machine, and their paths. LookPath refuses a program of
+// the current folder.
 func installed() (paths []string, which []decoder) {
 	for _, d := range decoders {
 		if p, err := exec.LookPath(d.name); err == nil {
@@ -100,8 +105,10 @@ func decodeHEIF(ctx context.Context, data []byte, pixels int) (image.Image, erro
 	return nil, fmt.Errorf("not a readable %s image: %w", format, errors.Join(failed...))
 }
 
-// run decodes data in a folder of its own: the program is given names that are ours, and reads and writes there alone.
-func (d decoder) run(ctx context.Context, path string, data []byte, pixels int) (im image.Image, err error) {
+// run decodes data in a folder of its own: the program is given names that are ours, and reads and
+// writes there alone.
+func (d decoder) run(ctx context.Context, path string, data []byte,
+	pixels int) (im image.Image, err error) {
 	dir, err := os.MkdirTemp("", "fmp-image-")
 	if err != nil {
 		return nil, err
@@ -145,7 +152,8 @@ func (d decoder) run(ctx context.Context, path string, data []byte, pixels int) 
 	if err != nil {
 		return nil, fmt.Errorf("its PNG: %w", err)
 	}
-	return p.Image, nil // EXIF is copied from the file, where it describes the camera and not the picture
+	// EXIF is copied from the file, where it describes the camera and not the picture
+	return p.Image, nil
 }
 
 // words keeps the first bytes of a program's output.
@@ -165,8 +173,8 @@ func (t *words) String() string {
 	return fmt.Sprintf(": %q", line)
 }
 
-// heifHeader reads the size of the largest image in a HEIF file as displayed, from its properties (ispe, irot), and bounds the memory of
-// its decoding here: a PNG of 16 bits.
+// heifHeader reads the size of the largest image in a HEIF file as displayed, from its properties
+// (ispe, irot), and bounds the memory of its decoding here: a PNG of 16 bits.
 func heifHeader(r io.ReaderAt) (h Info) {
 	h.ColorModel, h.by = color.NRGBAModel, upright
 	var walk func(from, to int64, depth int)
@@ -185,7 +193,8 @@ func heifHeader(r io.ReaderAt) (h Info) {
 				}
 				walk(from+head, min(to, from+n), depth+1)
 			case kind == "ispe" && len(b) == 20:
-				h.Width = max(h.Width, int(min(binary.BigEndian.Uint32(b[12:]), 1<<30))) // tiles have less of both
+				// tiles have less of both
+				h.Width = max(h.Width, int(min(binary.BigEndian.Uint32(b[12:]), 1<<30)))
 				h.Height = max(h.Height, int(min(binary.BigEndian.Uint32(b[16:]), 1<<30)))
 			case kind == "irot":
 				quarter = quarter || b[8]&1 == 1

@@ -13,11 +13,13 @@ import (
 	"testing"
 )
 
-// decoderOf puts a shell script in the place of a decoder, the only program on the PATH besides those of the system.
+// decoderOf puts a shell script in the place of a decoder, the only program on the PATH besides
+// those of the system.
 func decoderOf(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "heif-convert"), []byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script), 0o700); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "heif-convert"),
+		[]byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
@@ -35,18 +37,22 @@ func leavesNothing(t *testing.T) {
 	}
 }
 
-// TestDecoderFails: whatever a decoder does, there is one error, which has its words, and no file stays.
+// TestDecoderFails: whatever a decoder does, there is one error, which has its words, and no file
+// stays.
 func TestDecoderFails(t *testing.T) {
 	for _, c := range []struct{ what, script, bad string }{
-		{"fails", "printf 'bad\\n \\033[31mslice' >&2; exit 3", `heif-convert: exit status 3: "bad [31mslice"`},
+		{"fails", "printf 'bad\\n \\033[31mslice' >&2; exit 3",
+			`heif-convert: exit status 3: "bad [31mslice"`},
 		{"writes nothing", "echo fine", `it wrote no image: "fine"`},
 		{"writes no PNG", "printf GIF89a > \"$2\"", "it wrote no PNG"},
-		{"writes a cut PNG", "head -c 60 '" + odd(t, "rgb.png") + "' > \"$2\"", "its PNG: not a readable image"},
+		{"writes a cut PNG", "head -c 60 '" + odd(t, "rgb.png") + "' > \"$2\"",
+			"its PNG: not a readable image"},
 		{"says much", "yes | head -c 300000; exit 1", "exit status 1"},
 	} {
 		decoderOf(t, c.script)
 		err := small.DecodeFile(t.Context(), "testdata/odd/photo.heic", make([]uint8, small.Size()))
-		if err == nil || !strings.Contains(err.Error(), c.bad) || !strings.HasPrefix(err.Error(), "testdata/odd/photo.heic: not a") {
+		if err == nil || !strings.Contains(err.Error(), c.bad) ||
+			!strings.HasPrefix(err.Error(), "testdata/odd/photo.heic: not a") {
 			t.Errorf("%s: %v; want %s", c.what, err, c.bad)
 		}
 		if err != nil && len(err.Error()) > 2*decoderWords {
@@ -56,7 +62,8 @@ func TestDecoderFails(t *testing.T) {
 	}
 }
 
-// TestDecoderNames: a decoder is given names that are ours, whatever the file's is, and the first of several images is taken.
+// TestDecoderNames: a decoder is given names that are ours, whatever the file's is, and the first
+// of several images is taken.
 func TestDecoderNames(t *testing.T) {
 	decoderOf(t, `[ "$#" = 2 ] && [ "$1" = in.heic ] && [ "$2" = out.png ] && cmp -s in.heic '`+odd(t, "photo.heic")+`' || exit 9
 cp '`+odd(t, "rgb.png")+`' out-1.png; cp '`+odd(t, "alpha.png")+`' out-2.png`)
@@ -97,18 +104,21 @@ func TestDecoderNotHere(t *testing.T) {
 	}
 }
 
-// TestDecoderIsKilled: a decoder that does not end is killed where the context is cancelled, and the error is the context's.
+// TestDecoderIsKilled: a decoder that does not end is killed where the context is cancelled, and
+// the error is the context's.
 func TestDecoderIsKilled(t *testing.T) {
 	decoderOf(t, "touch ../started; exec sleep 3600")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	src, _, err := Open("testdata/odd/photo.heic", Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Optional: true})
+	src, _, err := Open("testdata/odd/photo.heic",
+		Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Optional: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		for {
-			if _, err := os.Stat(filepath.Join(os.Getenv("TMPDIR"), "started")); err == nil || ctx.Err() != nil {
+			if _, err := os.Stat(filepath.Join(os.Getenv("TMPDIR"), "started")); err == nil ||
+				ctx.Err() != nil {
 				cancel()
 				return
 			}
@@ -162,7 +172,8 @@ func odd(t *testing.T, name string) string {
 	return path
 }
 
-// FuzzHEIFHeader: boxes of any bytes are walked in bounded time, and the size is refused or bounded.
+// FuzzHEIFHeader: boxes of any bytes are walked in bounded time, and the size is refused or
+// bounded.
 func FuzzHEIFHeader(f *testing.F) {
 	for _, name := range []string{"photo.heic", "photo.avif", "turned.heic"} {
 		data, err := os.ReadFile("testdata/odd/" + name)

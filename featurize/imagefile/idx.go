@@ -14,12 +14,12 @@ import (
 
 // IDXUbyte is the only element type that is supported: unsigned bytes.
 //
-// The IDX format (http://yann.lecun.com/exdb/mnist/): two zero bytes, the element type (8: unsigned byte),
-// the number of dimensions, each dimension as a big-endian uint32, then the elements.
+// The IDX format (http://yann.lecun.com/exdb/mnist/): two zero bytes, the element type (8: unsigned
+// byte), the number of dimensions, each dimension as a big-endian uint32, then the elements.
 const IDXUbyte = 0x08
 
-// ReadFile calls decode with the contents of a regular file, decompressed where its name ends in .gz, and their size, -1
-// where it is gzipped.
+// ReadFile calls decode with the contents of a regular file, decompressed where its name ends in
+// .gz, and their size, -1 where it is gzipped.
 func ReadFile(path string, decode func(r io.Reader, size int64) error) error {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -46,7 +46,8 @@ func ReadFile(path string, decode func(r io.Reader, size int64) error) error {
 	return nil
 }
 
-// IDXHeader reads the dimensions of an IDX file of unsigned bytes; their number must be minDims to maxDims.
+// IDXHeader reads the dimensions of an IDX file of unsigned bytes; their number must be minDims to
+// maxDims.
 func IDXHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
 	var magic [4]byte
 	if _, err := io.ReadFull(r, magic[:]); err != nil {
@@ -54,8 +55,9 @@ func IDXHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
 	}
 	n := int(magic[3])
 	if magic[0] != 0 || magic[1] != 0 || magic[2] != IDXUbyte || n < minDims || n > maxDims {
-		return nil, fmt.Errorf("wrong magic number 0x%08x; an IDX file of unsigned bytes with %d to %d dimensions begins with 0x%08x",
-			binary.BigEndian.Uint32(magic[:]), minDims, maxDims, IDXUbyte<<8|minDims)
+		return nil, fmt.Errorf("wrong magic number 0x%08x; an IDX file of unsigned bytes with %d to %d "+
+			"dimensions begins with 0x%08x", binary.BigEndian.Uint32(magic[:]), minDims, maxDims,
+			IDXUbyte<<8|minDims)
 	}
 	dims := make([]int, n)
 	for i := range dims {
@@ -69,14 +71,15 @@ func IDXHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
 	return dims, nil
 }
 
-// ReadExactly reads n bytes and returns an error if more follow. Where the size of the source is not known (-1), memory
-// grows with the data that are there, not with the header's numbers.
+// ReadExactly reads n bytes and returns an error if more follow. Where the size of the source is
+// not known (-1), memory grows with the data that are there, not with the header's numbers.
 func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {
 	var data []byte
 	if size >= int64(n) {
 		data = make([]byte, n)
 		if k, err := io.ReadFull(r, data); err != nil {
-			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there: %w", n, k, err)
+			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there: %w", n, k,
+				err)
 		}
 	} else {
 		var err error
@@ -93,7 +96,8 @@ func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// atEnd returns an error if anything follows, without reading all of it. Where r decompresses, the checksum is verified.
+// atEnd returns an error if anything follows, without reading all of it. Where r decompresses, the
+// checksum is verified.
 func atEnd(r io.Reader) error {
 	var more [1]byte
 	switch _, err := io.ReadFull(r, more[:]); {

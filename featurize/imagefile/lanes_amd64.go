@@ -15,8 +15,8 @@ func (a *axis) along(sums []int32, row []int16) {
 	alongY(n, a.taps, &sums[0], &row[0], &a.first[0], &a.weights[0])
 }
 
-// lanes returns how many of n values are computed in lanes, with how many pairs of rows. A row that is not there has weight 0; there is
-// memory for it.
+// lanes returns how many of n values are computed in lanes, with how many pairs of rows. A row that
+// is not there has weight 0; there is memory for it.
 func (a *axis) lanes(n, i int) (values, pairs int) {
 	if !haveLanes {
 		return 0, 0
@@ -46,12 +46,14 @@ func (a *axis) downwardWords(dst []int16, sums []int32, rows []int16, stride, i 
 	downGo(a, dst[n:], sums, rows[n:], stride, i)
 }
 
-// alongY sets n sums to the products of taps weights, a multiple of 16, with values of row from first on.
+// alongY sets n sums to the products of taps weights, a multiple of 16, with values of row from
+// first on.
 //
 //go:noescape
 func alongY(n, taps int, sums *int32, row *int16, first *int, weights *int16)
 
-// downY sets n values of dst, a multiple of 16, to (half + the sum of 2*pairs rows times weights) >> shift.
+// downY sets n values of dst, a multiple of 16, to (half + the sum of 2*pairs rows times weights)
+// >> shift.
 //
 //go:noescape
 func downY(n, pairs int, dst *int16, rows *uint8, stride int, weights *int16, half int, shift int)
@@ -59,7 +61,8 @@ func downY(n, pairs int, dst *int16, rows *uint8, stride int, weights *int16, ha
 // downWordsY is downY for rows of 16 bits.
 //
 //go:noescape
-func downWordsY(n, pairs int, dst *int16, rows *int16, stride int, weights *int16, half int, shift int)
+func downWordsY(n, pairs int, dst *int16, rows *int16, stride int, weights *int16,
+	half int, shift int)
 
 // readPairs is readPairsGo.
 func readPairs(luma, cb, cr, red, green, blue []uint8) {

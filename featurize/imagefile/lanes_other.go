@@ -12,4 +12,6 @@ func (a *axis) downwardWords(dst []int16, sums []int32, rows []int16, stride, i 
 	downGo(a, dst, sums, rows, stride, i)
 }
 
-func readPairs(luma, cb, cr, red, green, blue []uint8) { readPairsGo(luma, cb, cr, red, green, blue) }
+func readPairs(luma, cb, cr, red, green, blue []uint8) {
+	readPairsGo(luma, cb, cr, red, green, blue)
+}

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestListOfFolder: a list says which images of a folder count, and of which class; the others are named.
+// TestListOfFolder: a list says which images of a folder count, and of which class; the others are
+// named.
 func TestListOfFolder(t *testing.T) {
 	dir := t.TempDir()
 	lay(t, dir, map[string]string{"a/1.bmp": "", "a/2.bmp": "", "3.bmp": "", "4.bmp": ""})
@@ -15,7 +16,8 @@ func TestListOfFolder(t *testing.T) {
 	if err := os.WriteFile(list, []byte("path,label\na/1.bmp,dog\n3.bmp,cat\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2}, MaxItems: 9, Labels: list}
+	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2},
+		MaxItems: 9, Labels: list}
 	src, others, err := Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
@@ -26,13 +28,15 @@ func TestListOfFolder(t *testing.T) {
 			t.Errorf("%+v, %v; want class %d", item, err, want)
 		}
 	}
-	if s := others.String(); src.Len() != 2 || others.N != 2 || !strings.Contains(s, "a/2.bmp (not in the list)") ||
+	if s := others.String(); src.Len() != 2 || others.N != 2 ||
+		!strings.Contains(s, "a/2.bmp (not in the list)") ||
 		!strings.Contains(s, "4.bmp (not in the list)") {
 		t.Errorf("%d images; left out: %v", src.Len(), others)
 	}
 }
 
-// TestDICOM: a DICOM file is an image of a folder, by its extension and by its first bytes, and takes the road of others.
+// TestDICOM: a DICOM file is an image of a folder, by its extension and by its first bytes, and
+// takes the road of others.
 func TestDICOM(t *testing.T) {
 	data, err := os.ReadFile("testdata/odd/grey.dcm")
 	if err != nil {
@@ -47,7 +51,8 @@ func TestDICOM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := Options{Fit: Fit{H: 16, W: 32, Ch: 1}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2}, MaxItems: 9}
+	o := Options{Fit: Fit{H: 16, W: 32, Ch: 1}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2},
+		MaxItems: 9}
 	src, others, err := Open(dir, o)
 	if err != nil || src.Len() != 1 || !strings.Contains(others.String(), "cat/IM0002 (no image)") {
 		t.Fatalf("%v, left out: %v", err, others)

@@ -21,8 +21,8 @@ func newLister(dir string, o Options) *lister {
 	return &lister{mapping: mapping{classes: o.Classes}, dir: dir, o: o}
 }
 
-// class returns the label of the images in a folder of the folder. Where labels are optional, images in a folder of no class have none,
-// which the mapping tells.
+// class returns the label of the images in a folder of the folder. Where labels are optional,
+// images in a folder of no class have none, which the mapping tells.
 func (l *lister) class(name string) (int, error) {
 	label, err := l.mapping.class(name)
 	if err != nil && !l.o.Optional {
@@ -56,12 +56,12 @@ func (l *lister) end() error {
 	if l.o.Optional {
 		return fmt.Errorf("%s has no images (%s)%s", l.dir, Formats, left)
 	}
-	return fmt.Errorf("%s has no images (%s) in folders named by class%s; lay them out as %s", l.dir, Formats, left,
-		filepath.Join(l.dir, "CLASS", "image.jpg"))
+	return fmt.Errorf("%s has no images (%s) in folders named by class%s; lay them out as %s",
+		l.dir, Formats, left, filepath.Join(l.dir, "CLASS", "image.jpg"))
 }
 
-// listFolder lists the images of DIR/CLASS/..., in the order of their names; where labels are optional, those of DIR as well. Others than
-// these are left out by name ([Walker]).
+// listFolder lists the images of DIR/CLASS/..., in the order of their names; where labels are
+// optional, those of DIR as well. Others than these are left out by name ([Walker]).
 func listFolder(dir string, o Options) ([]Item, []Mapped, LeftOut, error) {
 	l := newLister(dir, o)
 	names, loose, err := entries(dir, &l.others)

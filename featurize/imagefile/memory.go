@@ -6,7 +6,8 @@ import (
 	"io"
 )
 
-// memory bounds the bytes that an image takes while it is decoded, its pixels included; the file itself comes on top.
+// memory bounds the bytes that an image takes while it is decoded, its pixels included; the file
+// itself comes on top.
 func memory(r io.ReaderAt, format string, c image.Config) int64 {
 	pixels := int64(c.Width) * int64(c.Height)
 	switch format {

@@ -1,7 +1,8 @@
-// Package imagefile reads images and labels from files: JPEG, PNG, WebP, GIF, TIFF, BMP, DICOM and IDX, and with a program of the machine
-// HEIC and AVIF. All files are treated as hostile:
-// sizes are checked against stated bounds before memory is allocated for them. It depends on little besides the standard library, as
-// it is part of the program for small devices; featurize/dataset makes data sets of the images that it reads.
+// Package imagefile reads images and labels from files: JPEG, PNG, WebP, GIF, TIFF, BMP, DICOM and
+// IDX, and with a program of the machine HEIC and AVIF. All files are treated as hostile: sizes are
+// checked against stated bounds before memory is allocated for them. It depends on little besides
+// the standard library, as it is part of the program for small devices; featurize/dataset makes
+// data sets of the images that it reads.
 package imagefile
 
 import (
@@ -30,8 +31,9 @@ const (
 	MaxPixels = 100_000_000
 	// MaxSide bounds the height and width of an image before it is decoded.
 	MaxSide = 20_000
-	// MaxMemory bounds the bytes that an image takes while it is decoded: 1 GiB. An image of [MaxPixels] takes 150 to 300 MB as a
-	// JPEG, 470 MB as a progressive one (without subsampled colours 940 MB), 400 MB as a PNG of 8 bits and 800 MB of 16.
+	// MaxMemory bounds the bytes that an image takes while it is decoded: 1 GiB. An image of
+	// [MaxPixels] takes 150 to 300 MB as a JPEG, 470 MB as a progressive one (without subsampled
+	// colours 940 MB), 400 MB as a PNG of 8 bits and 800 MB of 16.
 	MaxMemory = 1 << 30
 )
 
@@ -59,7 +61,8 @@ func (h *Info) read(r io.ReaderAt, format *string) (err error) {
 	return err
 }
 
-// Header reads an image's size as displayed, and refuses an image that would take too much memory to decode.
+// Header reads an image's size as displayed, and refuses an image that would take too much memory
+// to decode.
 func Header(r io.ReaderAt) (Info, error) {
 	h, err := header(r, MaxPixels)
 	if err == nil && h.by.swaps() {
@@ -80,8 +83,10 @@ func header(r io.ReaderAt, pixels int) (Info, error) {
 		return h, unread(at(r, 0, 16), err)
 	}
 	c := h.Config
-	if c.Width < 1 || c.Height < 1 || c.Width > MaxSide || c.Height > MaxSide || c.Width*c.Height > pixels {
-		return h, fmt.Errorf("%w: %dx%d pixels; allowed are 1 to %d a side and %d in all", ErrSize, c.Width, c.Height, MaxSide, pixels)
+	if c.Width < 1 || c.Height < 1 || c.Width > MaxSide || c.Height > MaxSide ||
+		c.Width*c.Height > pixels {
+		return h, fmt.Errorf("%w: %dx%d pixels; allowed are 1 to %d a side and %d in all", ErrSize,
+			c.Width, c.Height, MaxSide, pixels)
 	}
 	switch {
 	case h.jpeg != nil:
@@ -90,8 +95,8 @@ func header(r io.ReaderAt, pixels int) (Info, error) {
 		h.by, h.Memory = turning(r), memory(r, format, c)
 	}
 	if h.Memory > MaxMemory {
-		return h, fmt.Errorf("%w: %dx%d pixels of %s take %d MB to decode; allowed are %d", ErrSize, c.Width, c.Height, format, h.Memory/1e6,
-			MaxMemory/1_000_000)
+		return h, fmt.Errorf("%w: %dx%d pixels of %s take %d MB to decode; allowed are %d", ErrSize,
+			c.Width, c.Height, format, h.Memory/1e6, MaxMemory/1_000_000)
 	}
 	return h, nil
 }
@@ -109,8 +114,8 @@ func colourModel(h *jpeg.Header) color.Model {
 	return color.YCbCrModel
 }
 
-// random returns the file behind r as package image takes it without a buffer of its own: a TIFF may have its directory anywhere, and
-// is otherwise read into memory up to there.
+// random returns the file behind r as package image takes it without a buffer of its own: a TIFF
+// may have its directory anywhere, and is otherwise read into memory up to there.
 func random(r io.ReaderAt) *file { return &file{io.NewSectionReader(r, 0, math.MaxInt64)} }
 
 type file struct{ *io.SectionReader }
@@ -128,23 +133,26 @@ func (f *file) Peek(n int) ([]byte, error) {
 	return b, nil
 }
 
-// picture is a picture as it is stored, and how it is turned upright. A JPEG may be reduced: it has then no image.
+// picture is a picture as it is stored, and how it is turned upright. A JPEG may be reduced: it has
+// then no image.
 type picture struct {
 	image.Image
 	*reduced
 	by orientation
 }
 
-// DecodeFile reads an image after checking its size, and writes its pixels as [Fit.Pixels] does, upright (EXIF). HEIC and AVIF are
-// decoded by a program of the machine ([HEIFDecoder]), which is killed where ctx is cancelled.
+// DecodeFile reads an image after checking its size, and writes its pixels as [Fit.Pixels] does,
+// upright (EXIF). HEIC and AVIF are decoded by a program of the machine ([HEIFDecoder]), which is
+// killed where ctx is cancelled.
 func (f Fit) DecodeFile(ctx context.Context, path string, dst []uint8) error {
 	_, err := f.decodeFile(ctx, path, MaxPixels, dst)
 	return err
 }
 
-// decodeFile is DecodeFile with the given bound on the number of pixels, for devices with little memory; it returns the sha256 of
-// the file as well.
-func (f Fit) decodeFile(ctx context.Context, path string, pixels int, dst []uint8) (digest [sha256.Size]byte, err error) {
+// decodeFile is DecodeFile with the given bound on the number of pixels, for devices with little
+// memory; it returns the sha256 of the file as well.
+func (f Fit) decodeFile(ctx context.Context, path string, pixels int,
+	dst []uint8) (digest [sha256.Size]byte, err error) {
 	file, err := regularfile.Open(path)
 	if err != nil {
 		return digest, err
@@ -171,7 +179,8 @@ func (f Fit) decodeFile(ctx context.Context, path string, pixels int, dst []uint
 }
 
 // decodeBytes is decodeFile for the contents of a file.
-func (f Fit) decodeBytes(ctx context.Context, path string, data []byte, pixels int, dst []uint8) (digest [sha256.Size]byte, err error) {
+func (f Fit) decodeBytes(ctx context.Context, path string, data []byte, pixels int,
+	dst []uint8) (digest [sha256.Size]byte, err error) {
 	p, err := decode(ctx, data, longest(pixels), pixels, f)
 	if err != nil {
 		return digest, fmt.Errorf("%s: %w", path, err)
@@ -180,11 +189,13 @@ func (f Fit) decodeBytes(ctx context.Context, path string, data []byte, pixels i
 	return sha256.Sum256(data), nil
 }
 
-// longest returns the bytes of the longest file of an image of the given number of pixels: its pixels as they are, and a generous header.
+// longest returns the bytes of the longest file of an image of the given number of pixels: its
+// pixels as they are, and a generous header.
 func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 
-// Decode decodes an image after checking its size, and writes its pixels as [Fit.Pixels] does, upright (EXIF). It stops soon after ctx has
-// ended. HEIC and AVIF are refused: they are decoded from files.
+// Decode decodes an image after checking its size, and writes its pixels as [Fit.Pixels] does,
+// upright (EXIF). It stops soon after ctx has ended. HEIC and AVIF are refused: they are decoded
+// from files.
 func (f Fit) Decode(ctx context.Context, data []byte, dst []uint8) error {
 	p, err := f.Read(ctx, data)
 	if err == nil {
@@ -216,7 +227,8 @@ func (d *Decoded) Covers() (across, down float64) {
 	return d.planes[0].Across, d.planes[0].Down
 }
 
-// decode decodes an image of at most the given bytes and pixels, no further than a fit wants it; the zero fit wants it whole.
+// decode decodes an image of at most the given bytes and pixels, no further than a fit wants it;
+// the zero fit wants it whole.
 func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture, error) {
 	if len(data) > limit {
 		return picture{}, fmt.Errorf("an image file of more than %d bytes", limit)
@@ -225,8 +237,10 @@ func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture
 	if err != nil {
 		return picture{}, err
 	}
-	if len(data) > 12 && string(data[8:12]) == "WEBP" && int64(binary.LittleEndian.Uint32(data[4:]))+8 > int64(len(data)) {
-		return picture{}, errors.New("not a readable image: the WebP file is cut off") // the decoder takes memory for what is promised
+	if len(data) > 12 && string(data[8:12]) == "WEBP" &&
+		int64(binary.LittleEndian.Uint32(data[4:]))+8 > int64(len(data)) {
+		// the decoder takes memory for what is promised
+		return picture{}, errors.New("not a readable image: the WebP file is cut off")
 	}
 	p := picture{by: h.by}
 	if h.jpeg != nil {
@@ -244,7 +258,8 @@ func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture
 }
 
 // decodeJPEG decodes a JPEG, whole where points is nil.
-func decodeJPEG(ctx context.Context, data []byte, points []jpeg.Points) (image.Image, *reduced, error) {
+func decodeJPEG(ctx context.Context, data []byte,
+	points []jpeg.Points) (image.Image, *reduced, error) {
 	if points == nil {
 		im, err := jpeg.Decode(ctx, data)
 		return im, nil, err
@@ -268,8 +283,9 @@ func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 	return im, nil
 }
 
-// fullRange stretches the planes of a lossy WebP, in place. Its luma is 16 to 235 and its chroma 16 to 240 (RFC 6386, section 9.2, after
-// ITU-R BT.601); the decoder hands them over as they are, in a type whose range is 0 to 255.
+// fullRange stretches the planes of a lossy WebP, in place. Its luma is 16 to 235 and its chroma 16
+// to 240 (RFC 6386, section 9.2, after ITU-R BT.601); the decoder hands them over as they are, in a
+// type whose range is 0 to 255.
 func fullRange(im image.Image) {
 	var p *image.YCbCr
 	switch im := im.(type) {
@@ -301,7 +317,8 @@ type Resize string
 const (
 	// Stretch scales each axis by its own factor. It is the default.
 	Stretch Resize = "stretch"
-	// Crop takes the largest central part that has the model's aspect ratio; crop:0.875 that share of its height and width.
+	// Crop takes the largest central part that has the model's aspect ratio; crop:0.875 that share of
+	// its height and width.
 	Crop Resize = "crop"
 	// Pad keeps the whole image and adds equal black margins.
 	Pad Resize = "pad"
@@ -316,10 +333,12 @@ func ParseResize(s string) (Resize, error) {
 	case crop, r == Stretch, r == Pad:
 		return r, nil
 	}
-	return "", fmt.Errorf("resize is %q; allowed are %s, %s (or a share of it, %[3]s:0.875) and %s", s, Stretch, Crop, Pad)
+	return "", fmt.Errorf("resize is %q; allowed are %s, %s (or a share of it, %[3]s:0.875) and %s", s,
+		Stretch, Crop, Pad)
 }
 
-// Fit is the shape that images are brought to, and how: the single conversion from a picture to a model's pixels.
+// Fit is the shape that images are brought to, and how: the single conversion from a picture to a
+// model's pixels.
 type Fit struct {
 	H, W, Ch int // Ch is 1 (grey) or 3 (RGB)
 	Resize   Resize

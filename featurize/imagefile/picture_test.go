@@ -15,10 +15,11 @@ import (
 	"fmp/onnx/alloctest"
 )
 
-// FuzzDecode: an image that passes has a size within the bounds and can be scaled. To decode takes at most 24 bytes of memory
-// for each pixel that the header promises, both sides rounded up to 32, once that is within the bounds (a progressive JPEG in
-// four colours is the worst: four bytes for each coefficient of whole blocks), at most 64 KiB above what [Info] says, and 64 for
-// each byte of the file.
+// FuzzDecode: an image that passes has a size within the bounds and can be scaled. To decode takes
+// at most 24 bytes of memory for each pixel that the header promises, both sides rounded up to 32,
+// once that is within the bounds (a progressive JPEG in four colours is the worst: four bytes for
+// each coefficient of whole blocks), at most 64 KiB above what [Info] says, and 64 for each byte of
+// the file.
 func FuzzDecode(f *testing.F) {
 	grey, colour := image.NewGray(image.Rect(0, 0, 3, 2)), image.NewNRGBA64(image.Rect(0, 0, 9, 17))
 	colour.Set(1, 1, color.NRGBA64{1, 2, 3, 4000})
@@ -56,14 +57,16 @@ func FuzzDecode(f *testing.F) {
 			c, err = h.Config, nil
 		}
 		promised := 0
-		if err == nil && c.Width > 0 && c.Height > 0 && c.Width <= MaxSide && c.Height <= MaxSide && c.Width*c.Height <= pixels {
+		if err == nil && c.Width > 0 && c.Height > 0 && c.Width <= MaxSide && c.Height <= MaxSide &&
+			c.Width*c.Height <= pixels {
 			promised = 24 * ((c.Width + 31) / 32 * 32 * ((c.Height + 31) / 32 * 32))
 		}
 		if unread == nil {
 			promised = min(promised, int(h.Memory)+1<<16)
 		}
 		var im picture
-		alloctest.AtMost(t, promised+64*len(data), func() { im, err = decode(t.Context(), data, MaxBytes, pixels, Fit{}) })
+		alloctest.AtMost(t, promised+64*len(data),
+			func() { im, err = decode(t.Context(), data, MaxBytes, pixels, Fit{}) })
 		if err != nil {
 			return
 		}
@@ -77,7 +80,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestColoursOfEightBits: a JPEG is resized as its pixels of 8 bits are, which is what other programs decode.
+// TestColoursOfEightBits: a JPEG is resized as its pixels of 8 bits are, which is what other
+// programs decode.
 func TestColoursOfEightBits(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	src := image.NewYCbCr(image.Rect(0, 0, 61, 47), image.YCbCrSubsampleRatio420)

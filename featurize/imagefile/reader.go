@@ -69,7 +69,8 @@ func split(pix []uint8, size int, to [3][]uint8) {
 }
 
 // overWhite reads pixels of four bytes; nil where any is transparent.
-func (r *reader) overWhite(opaque bool, offset func(x, y int) int, pix []uint8) func(x, y int, to [3][]uint8) {
+func (r *reader) overWhite(opaque bool, offset func(x, y int) int, pix []uint8) func(x, y int,
+	to [3][]uint8) {
 	if !opaque {
 		return nil
 	}
@@ -89,7 +90,8 @@ func (r *reader) anyColours() func(x, y int, to [3][]uint8) {
 		for i := range to[0] {
 			c := at(x+i, y)
 			white := 0xffff - c.A // colours are premultiplied
-			to[0][i], to[1][i], to[2][i] = uint8((c.R+white)>>8), uint8((c.G+white)>>8), uint8((c.B+white)>>8)
+			to[0][i], to[1][i], to[2][i] = uint8((c.R+white)>>8), uint8((c.G+white)>>8),
+				uint8((c.B+white)>>8)
 		}
 	}
 }
@@ -138,7 +140,8 @@ func readPairsGo(luma, cb, cr, red, green, blue []uint8) {
 	}
 }
 
-// chroma holds the amounts that a colour, less 128, adds to red, green and blue, in units of 2^-16: the numbers of [color.YCbCrToRGB].
+// chroma holds the amounts that a colour, less 128, adds to red, green and blue, in units of 2^-16:
+// the numbers of [color.YCbCrToRGB].
 type chroma struct{ red, green, blue int32 }
 
 func chromaOf(cb, cr int16) chroma {

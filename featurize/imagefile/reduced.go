@@ -7,20 +7,23 @@ import (
 )
 
 const (
-	// minSamples is how many samples of a reduced picture each pixel of the result has along an axis, at least. From there on results lie
-	// within two levels of those of the whole picture, on photographs, text, noise and edges of black and white (TestReducedIsWhole).
+	// minSamples is how many samples of a reduced picture each pixel of the result has along an axis,
+	// at least. From there on results lie within two levels of those of the whole picture, on
+	// photographs, text, noise and edges of black and white (TestReducedIsWhole).
 	minSamples = 3.25
 	// levelBits are the fractional bits of resized components.
 	levelBits = 4
 )
 
-// reduced is a JPEG that is decoded no further than a fit wants it: its components as they are stored, each of its own size.
+// reduced is a JPEG that is decoded no further than a fit wants it: its components as they are
+// stored, each of its own size.
 type reduced struct {
 	*jpeg.Header
 	planes []jpeg.Plane
 }
 
-// points returns how many points of each block a fit wants of a JPEG's components; nil where it wants the whole picture.
+// points returns how many points of each block a fit wants of a JPEG's components; nil where it
+// wants the whole picture.
 func (f Fit) points(h *jpeg.Header, o orientation) []jpeg.Points {
 	if f.H == 0 || len(h.Components) == 4 {
 		return nil
@@ -46,7 +49,8 @@ func (f Fit) points(h *jpeg.Header, o orientation) []jpeg.Points {
 	return points
 }
 
-// stored returns the parts along the lines and the columns of a picture as it is stored, with w pixels across and h down.
+// stored returns the parts along the lines and the columns of a picture as it is stored, with w
+// pixels across and h down.
 func (f Fit) stored(w, h int, o orientation) (across, down part) {
 	if o.swaps() {
 		across, down = f.parts(w, h)
@@ -92,8 +96,9 @@ func (p *reduced) pixels(f Fit, o orientation, dst []uint8) {
 	}
 }
 
-// colours turns luma and chroma into red, green and blue. Levels that luma has beyond black and white are kept, as means of it want them;
-// those that chroma brings beyond are cut off, as they are in each pixel of the whole picture.
+// colours turns luma and chroma into red, green and blue. Levels that luma has beyond black and
+// white are kept, as means of it want them; those that chroma brings beyond are cut off, as they
+// are in each pixel of the whole picture.
 func (p *reduced) colours() {
 	luma := &p.planes[0]
 	for i := range p.planes[1:] {
@@ -150,7 +155,8 @@ func resizePlane(p *jpeg.Plane, across, down part, flipX, flipY bool) []int32 {
 	const keep = middleBits - levelBits
 	shift := columns.bits + keep
 	for i := range rows.first {
-		rows.downwardWords(middle[:columns.from], sums, p.Reduced[(y+rows.first[i])*p.Stride+x:], p.Stride, i)
+		rows.downwardWords(middle[:columns.from], sums,
+			p.Reduced[(y+rows.first[i])*p.Stride+x:], p.Stride, i)
 		line := out[i*across.to:][:across.to]
 		columns.along(line, middle)
 		for k, v := range line {

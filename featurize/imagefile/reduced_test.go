@@ -14,8 +14,8 @@ import (
 	"fmp/featurize/imagefile/jpeg"
 )
 
-// scenes are pictures that a reduced decoding may get wrong: noise, edges of black and white, text, a chessboard; and the
-// like of photographs.
+// scenes are pictures that a reduced decoding may get wrong: noise, edges of black and white, text,
+// a chessboard; and the like of photographs.
 var scenes = map[string]func(random *rand.Rand, x, y float64) float64{
 	"noise": func(r *rand.Rand, _, _ float64) float64 { return 255 * r.Float64() },
 	"edges": func(_ *rand.Rand, x, y float64) float64 {
@@ -24,7 +24,10 @@ var scenes = map[string]func(random *rand.Rand, x, y float64) float64{
 		}
 		return 0
 	},
-	"board": func(_ *rand.Rand, x, y float64) float64 { return 255 * float64((int(x)/25+int(y)/25)%2) },
+	"board": func(_ *rand.Rand, x,
+		y float64) float64 {
+		return 255 * float64((int(x)/25+int(y)/25)%2)
+	},
 	"text": func(_ *rand.Rand, x, y float64) float64 {
 		if int(y)%14 < 9 && (int(x)*7+int(y)*3/2*int(x/6)+int(x)/6*5)%11 < 4 {
 			return 20
@@ -47,7 +50,8 @@ func scene(draw func(*rand.Rand, float64, float64) float64, w, h int, colour boo
 		for x := range w {
 			v := uint8(min(255, max(0, draw(random, float64(x), float64(y)))))
 			grey.Pix[y*w+x] = v
-			copy(rgba.Pix[4*(y*w+x):], []uint8{v, uint8(float64(v) * (0.7 + 0.3*math.Sin(float64(x+y)/90))), 255 - v, 255})
+			copy(rgba.Pix[4*(y*w+x):],
+				[]uint8{v, uint8(float64(v) * (0.7 + 0.3*math.Sin(float64(x+y)/90))), 255 - v, 255})
 		}
 	}
 	if colour {
@@ -56,12 +60,14 @@ func scene(draw func(*rand.Rand, float64, float64) float64, w, h int, colour boo
 	return grey
 }
 
-// TestColoursOfReduced: luma beyond white stays, and colours beyond red, green and blue are cut off.
+// TestColoursOfReduced: luma beyond white stays, and colours beyond red, green and blue are cut
+// off.
 func TestColoursOfReduced(t *testing.T) {
 	plane := func(levels ...int16) jpeg.Plane {
 		return jpeg.Plane{W: len(levels), H: 1, Stride: len(levels), Reduced: levels}
 	}
-	p := &reduced{planes: []jpeg.Plane{plane(0, 150, -140, 100, 150), plane(0, 0, 0, 0, 50), plane(10, 0, 0, 100, -100)}}
+	p := &reduced{planes: []jpeg.Plane{plane(0, 150, -140, 100, 150), plane(0, 0, 0, 0, 50),
+		plane(10, 0, 0, 100, -100)}}
 	p.colours()
 	for i, want := range [][]int16{{14, 150, -140, 127, 10}, {-7, 150, -140, 29, 150}, {0, 150, -140, 100, 150}} {
 		if got := p.planes[i].Reduced; !slices.Equal(got, want) {
@@ -70,8 +76,9 @@ func TestColoursOfReduced(t *testing.T) {
 	}
 }
 
-// TestReducedIsWhole: the pixels of a reduced photograph lie within two levels of those of the whole one, turned and cropped or not,
-// wherever the rule takes one; those of noise and of hard edges of colour lie near.
+// TestReducedIsWhole: the pixels of a reduced photograph lie within two levels of those of the
+// whole one, turned and cropped or not, wherever the rule takes one; those of noise and of hard
+// edges of colour lie near.
 func TestReducedIsWhole(t *testing.T) {
 	reductions := map[string]int{}
 	for name, draw := range scenes {
@@ -81,7 +88,8 @@ func TestReducedIsWhole(t *testing.T) {
 				if err := encoder.Encode(&b, scene(draw, size[0], size[1], colour), &encoder.Options{Quality: 92}); err != nil {
 					t.Fatal(err)
 				}
-				for _, fit := range []Fit{{H: 100, W: 66, Ch: 3}, {H: 37, W: 43, Ch: 3, Resize: Crop}, {H: 24, W: 24, Ch: 3, Resize: "crop:0.875"},
+				for _, fit := range []Fit{{H: 100, W: 66, Ch: 3}, {H: 37, W: 43, Ch: 3, Resize: Crop},
+					{H: 24, W: 24, Ch: 3, Resize: "crop:0.875"},
 					{H: 40, W: 40, Ch: 3, Resize: Pad}, {H: 18, W: 17, Ch: 1}, {H: 12, W: 16, Ch: 3}} {
 					for _, o := range []orientation{1, 4, 6, 7} {
 						data := withEXIF(b.Bytes(), exif(o, binary.BigEndian))
@@ -108,12 +116,13 @@ func TestReducedIsWhole(t *testing.T) {
 							worst, sum = max(worst, d, -d), sum+float64(d*d)
 						}
 						mean, most, bound := math.Sqrt(sum/float64(len(got))), 2, 0.8
-						if name != "photograph" { // colours of hard edges lie beyond red, green and blue, and are cut off
+						// colours of hard edges lie beyond red, green and blue, and are cut off
+						if name != "photograph" {
 							most, bound = 20, 3.2
 						}
 						if worst > most || mean > bound {
-							t.Errorf("%s, %v, colour %v, %+v, orientation %d: off by %d levels, %.2f in the mean square", name, size, colour, fit, o,
-								worst, mean)
+							t.Errorf("%s, %v, colour %v, %+v, orientation %d: off by %d levels, %.2f in the mean square",
+								name, size, colour, fit, o, worst, mean)
 						}
 					}
 				}

@@ -9,7 +9,8 @@ import (
 // part holds the pixels of an image's height or width that are resized, and those of the result.
 type part struct{ start, from, at, to int }
 
-// parts returns the parts of an upright image of h x w pixels and of the fit's, as [models.AnySize] has them.
+// parts returns the parts of an upright image of h x w pixels and of the fit's, as [models.AnySize]
+// has them.
 func (f Fit) parts(h, w int) (rows, columns part) {
 	share := func(a, b, c int) int { return max(1, (2*a*b+c)/(2*c)) }
 	rows, columns = part{from: h, to: f.H}, part{from: w, to: f.W}
@@ -26,11 +27,15 @@ func (f Fit) parts(h, w int) (rows, columns part) {
 	return rows, columns
 }
 
-// Pixels resizes src, and writes [H, W, Ch], row-major, into dst. Transparent pixels show white. Colour is
-// converted to grey by 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), grey to three equal channels.
+// Pixels resizes src, and writes [H, W, Ch], row-major, into dst. Transparent pixels show white.
+// Colour is converted to grey by 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601), grey to three equal
+// channels.
 //
-// Height is resized before width, of pixels of 8 bits: the pixels that the graph of [models.AnySize] has.
-func (f Fit) Pixels(src image.Image, dst []uint8) { f.pixels(picture{Image: src, by: upright}, dst) }
+// Height is resized before width, of pixels of 8 bits: the pixels that the graph of
+// [models.AnySize] has.
+func (f Fit) Pixels(src image.Image, dst []uint8) {
+	f.pixels(picture{Image: src, by: upright}, dst)
+}
 
 // pixels is Pixels for a picture as it is stored.
 func (f Fit) pixels(src picture, dst []uint8) {
@@ -51,7 +56,8 @@ func (f Fit) pixels(src picture, dst []uint8) {
 		s.right, s.below = s.below, s.right
 	}
 	s.out = dst[across.at*s.right+down.at*s.below:]
-	s.window(mirroredStart(across.start, across.from, w, flipX), mirroredStart(down.start, down.from, h, flipY))
+	s.window(mirroredStart(across.start, across.from, w, flipX),
+		mirroredStart(down.start, down.from, h, flipY))
 	if o.swaps() {
 		s.acrossFirst()
 	} else {
@@ -67,7 +73,8 @@ func mirroredStart(start, from, n int, mirrored bool) int {
 	return start
 }
 
-// resampler resizes a picture as it is stored. Output (x, y) of the axes is written right*x + below*y behind the beginning of out.
+// resampler resizes a picture as it is stored. Output (x, y) of the axes is written right*x +
+// below*y behind the beginning of out.
 type resampler struct {
 	*reader
 	across, down *axis
@@ -98,7 +105,8 @@ func newRing[T any](a *axis, channels, width int) *ring[T] {
 	return r
 }
 
-// want fills the ring with rows up to end, which it has read; rows before begin are not wanted any more.
+// want fills the ring with rows up to end, which it has read; rows before begin are not wanted any
+// more.
 func (r *ring[T]) want(begin, end int, read func(row, at int)) {
 	r.begin = begin
 	for ; r.end < end; r.end++ {

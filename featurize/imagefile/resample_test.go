@@ -32,10 +32,12 @@ func drawn(h, w, ch int, seed uint64) []uint8 {
 
 // resampled are sizes that are resized, and to what.
 var resampled = []struct{ h, w, toH, toW int }{
-	{24, 24, 24, 24}, {57, 91, 24, 24}, {91, 57, 24, 40}, {7, 5, 24, 24}, {1, 90, 16, 16}, {2, 1, 5, 5}, {200, 150, 16, 24}, {300, 301, 3, 40},
+	{24, 24, 24, 24}, {57, 91, 24, 24}, {91, 57, 24, 40}, {7, 5, 24, 24}, {1, 90, 16, 16},
+	{2, 1, 5, 5}, {200, 150, 16, 24}, {300, 301, 3, 40},
 }
 
-// TestResampledIsCatmullRom: pixels lie within a level of those of package draw, which truncates levels where ours are rounded.
+// TestResampledIsCatmullRom: pixels lie within a level of those of package draw, which truncates
+// levels where ours are rounded.
 func TestResampledIsCatmullRom(t *testing.T) {
 	for _, c := range resampled {
 		src := Raw(drawn(c.h, c.w, 3, 1), c.h, c.w, 3)
@@ -67,7 +69,8 @@ func (o orientation) stored(x, y, w, h int) (int, int) {
 	return x, y
 }
 
-// TestTurnedPixels: a picture that lies on its side or is mirrored has the very pixels of the same picture turned before.
+// TestTurnedPixels: a picture that lies on its side or is mirrored has the very pixels of the same
+// picture turned before.
 func TestTurnedPixels(t *testing.T) {
 	for _, c := range resampled {
 		for o := orientation(1); o <= 8; o++ {
@@ -90,7 +93,8 @@ func TestTurnedPixels(t *testing.T) {
 					fit.pixels(picture{Image: Raw(pix, c.h, c.w, ch), by: o}, got)
 					fit.Pixels(Raw(up, h, w, ch), want)
 					if !bytes.Equal(got, want) {
-						t.Fatalf("%v: orientation %d, %s, %d channels: other pixels than of the upright picture", c, o, resize, ch)
+						t.Fatalf("%v: orientation %d, %s, %d channels: other pixels than of the upright picture",
+							c, o, resize, ch)
 					}
 				}
 			}
@@ -100,7 +104,8 @@ func TestTurnedPixels(t *testing.T) {
 
 // TestAxis: weights of an output sum to one, exactly, and no sum of products overflows 31 bits.
 func TestAxis(t *testing.T) {
-	for _, c := range [][2]int{{1, 1}, {1, 9}, {2, 5}, {9, 2}, {640, 224}, {4032, 224}, {20000, 1}, {20000, 3}, {3, 4096}, {896, 224}} {
+	for _, c := range [][2]int{{1, 1}, {1, 9}, {2, 5}, {9, 2}, {640, 224}, {4032, 224}, {20000, 1},
+		{20000, 3}, {3, 4096}, {896, 224}} {
 		a := newAxis(c[0], c[1], false)
 		for i := range a.first {
 			sum, size := 0, 0
@@ -108,7 +113,8 @@ func TestAxis(t *testing.T) {
 				sum, size = sum+int(w), size+max(int(w), -int(w))
 			}
 			if sum != 1<<a.bits || size*(255<<middleBits)*5/4 > 1<<31-1-1<<21 {
-				t.Fatalf("%v: output %d has weights of the sum %d and of the size %d; want %d", c, i, sum, size, 1<<a.bits)
+				t.Fatalf("%v: output %d has weights of the sum %d and of the size %d; want %d", c, i, sum,
+					size, 1<<a.bits)
 			}
 		}
 	}
@@ -154,11 +160,13 @@ func TestLanesAreGo(t *testing.T) {
 	}
 }
 
-// TestColoursOfPairs: colours of JPEGs are those of package color, in vectors and not, from even and odd columns on, for every subsampling.
+// TestColoursOfPairs: colours of JPEGs are those of package color, in vectors and not, from even
+// and odd columns on, for every subsampling.
 func TestColoursOfPairs(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 9))
 	for _, ratio := range []image.YCbCrSubsampleRatio{image.YCbCrSubsampleRatio420, image.YCbCrSubsampleRatio422,
-		image.YCbCrSubsampleRatio444, image.YCbCrSubsampleRatio440, image.YCbCrSubsampleRatio411, image.YCbCrSubsampleRatio410} {
+		image.YCbCrSubsampleRatio444, image.YCbCrSubsampleRatio440, image.YCbCrSubsampleRatio411,
+		image.YCbCrSubsampleRatio410} {
 		src := image.NewYCbCr(image.Rect(0, 0, 75, 10), ratio)
 		for _, plane := range [][]uint8{src.Y, src.Cb, src.Cr} {
 			for i := range plane {
@@ -174,7 +182,8 @@ func TestColoursOfPairs(t *testing.T) {
 						c := src.YCbCrAt(x+i, y)
 						r, g, b := color.YCbCrToRGB(c.Y, c.Cb, c.Cr)
 						if to[0][i] != r || to[1][i] != g || to[2][i] != b {
-							t.Fatalf("%v: pixel %d, %d of a line from %d: %d %d %d; want %d %d %d", ratio, x+i, y, x, to[0][i], to[1][i], to[2][i], r, g, b)
+							t.Fatalf("%v: pixel %d, %d of a line from %d: %d %d %d; want %d %d %d", ratio, x+i, y, x,
+								to[0][i], to[1][i], to[2][i], r, g, b)
 						}
 					}
 				}

@@ -34,8 +34,8 @@ const Unlabelled = -1
 type Item struct {
 	Name  string // its path, or its number in an IDX file
 	Label int    // 0 to C-1, or Unlabelled
-	// Digest is the sha256 of the picture's file, or of an IDX file's image: the same wherever the image lies and whatever model it
-	// is read for.
+	// Digest is the sha256 of the picture's file, or of an IDX file's image: the same wherever the
+	// image lies and whatever model it is read for.
 	Digest [sha256.Size]byte
 
 	bad error // why it cannot be read, where its folder tells
@@ -44,7 +44,8 @@ type Item struct {
 // Source returns images one by one.
 type Source interface {
 	Len() int // number of images
-	// Next writes the pixels of the next image, brought to the source's shape. A *BadImage error concerns this image only.
+	// Next writes the pixels of the next image, brought to the source's shape. A *BadImage error
+	// concerns this image only.
 	Next(ctx context.Context, dst []uint8) (Item, error)
 	Close() error
 }
@@ -63,7 +64,8 @@ func Unread(bad []error) error {
 	case 1:
 		return fmt.Errorf("%w; mend it, or leave it out with --on-bad skip", bad[0])
 	}
-	return fmt.Errorf("%d images cannot be read; mend them, or leave them out with --on-bad skip:\n%w", len(bad), errors.Join(bad...))
+	return fmt.Errorf("%d images cannot be read; mend them, or leave them out with --on-bad skip:\n%w",
+		len(bad), errors.Join(bad...))
 }
 
 // MisuseError is the error for a source or options that cannot be used together.
@@ -78,20 +80,24 @@ type Options struct {
 	Fit Fit
 	// Classes are those that folders and lists may name.
 	Classes Classes
-	// Optional allows images without a label: a single image, files beside the folders, a list of paths.
+	// Optional allows images without a label: a single image, files beside the folders, a list of
+	// paths.
 	Optional bool
-	// Labels is the IDX file with the labels of an IDX file's images; Skip and Count select among them (Count 0: all that follow). Of a
-	// folder it is a list, .csv of path,label, of the images in it that count.
+	// Labels is the IDX file with the labels of an IDX file's images; Skip and Count select among them
+	// (Count 0: all that follow). Of a folder it is a list, .csv of path,label, of the images in it
+	// that count.
 	Labels      string
 	Skip, Count int
-	// MaxPixels bounds the pixels of an image before it is decoded (default [MaxPixels]); MaxItems the number of images in a source.
+	// MaxPixels bounds the pixels of an image before it is decoded (default [MaxPixels]); MaxItems the
+	// number of images in a source.
 	MaxPixels, MaxItems int
 	// Threads is how many files [Read] decodes at once, before they are used: 0 is one a core.
 	Threads int
 }
 
-// Open opens a folder of images (one folder per class), a list of them (.csv of path,label), an IDX file of images, or, where
-// labels are optional, one image. An image of a format that is not read is a bad one; others are the files in a folder that are none.
+// Open opens a folder of images (one folder per class), a list of them (.csv of path,label), an IDX
+// file of images, or, where labels are optional, one image. An image of a format that is not read
+// is a bad one; others are the files in a folder that are none.
 func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	o.MaxPixels = cmp.Or(o.MaxPixels, MaxPixels)
 	st, err := os.Stat(path)
@@ -101,8 +107,10 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	ext := strings.ToLower(filepath.Ext(path))
 	picture := IsImage(path) || !st.IsDir() && startsAsImage(path)
 	byList := st.IsDir() && strings.EqualFold(filepath.Ext(o.Labels), ".csv")
-	if (st.IsDir() || ext == ".csv" || picture) && (o.Labels != "" && !byList || o.Skip != 0 || o.Count != 0) {
-		return nil, others, misuse("--labels, --skip and --count go with an IDX file, and %s is none (--labels LIST.csv with a folder)", path)
+	if (st.IsDir() || ext == ".csv" || picture) &&
+		(o.Labels != "" && !byList || o.Skip != 0 || o.Count != 0) {
+		return nil, others, misuse("--labels, --skip and --count go with an IDX file, and %s is none "+
+			"(--labels LIST.csv with a folder)", path)
 	}
 	p := &pictures{Options: o}
 	switch {
@@ -124,8 +132,8 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	case picture && o.Optional:
 		p.files = []Item{{Name: path, Label: Unlabelled}}
 	case picture:
-		return nil, others, misuse("%s is one image and has no label; give a folder with one folder of images a class, or a .csv of path,label",
-			path)
+		return nil, others, misuse("%s is one image and has no label; give a folder with one folder of "+
+			"images a class, or a .csv of path,label", path)
 	case o.Labels == "" && !o.Optional:
 		return nil, others, misuse("%s is neither a folder nor a .csv; an IDX file wants --labels", path)
 	default:
@@ -151,10 +159,11 @@ func startsAsImage(path string) bool {
 	return len(head) >= 12 && string(head[4:8]) == "ftyp" && formatOf(head) != ""
 }
 
-// Read passes the images of a source to do in their order, at most n at a time: their pixels, one after another, and their
-// items. Images that cannot be read are left out and returned as bad; do has then seen all others if skip is set, and
-// perhaps only some of them if not.
-func Read(ctx context.Context, src Source, f Fit, n int, skip bool, do func(pixels []uint8, items []Item) error) (bad []error, err error) {
+// Read passes the images of a source to do in their order, at most n at a time: their pixels, one
+// after another, and their items. Images that cannot be read are left out and returned as bad; do
+// has then seen all others if skip is set, and perhaps only some of them if not.
+func Read(ctx context.Context, src Source, f Fit, n int, skip bool,
+	do func(pixels []uint8, items []Item) error) (bad []error, err error) {
 	if p, ok := src.(*pictures); ok && p.read == nil {
 		a := p.ahead(ctx)
 		defer a.stop()
@@ -248,9 +257,11 @@ func (p *pictures) image(ctx context.Context, f Item, dst []uint8) (Item, error)
 	return f, nil
 }
 
-// OpenFiles is [Open] for a folder whose files lie elsewhere than in the file system: their paths in it, CLASS/.../NAME with
-// slashes, and a function that returns the contents of one. The images come in the order in which Open gives them.
-func OpenFiles(paths []string, read func(path string) ([]byte, error), o Options) (src Source, others LeftOut, err error) {
+// OpenFiles is [Open] for a folder whose files lie elsewhere than in the file system: their paths
+// in it, CLASS/.../NAME with slashes, and a function that returns the contents of one. The images
+// come in the order in which Open gives them.
+func OpenFiles(paths []string, read func(path string) ([]byte, error),
+	o Options) (src Source, others LeftOut, err error) {
 	o.MaxPixels = cmp.Or(o.MaxPixels, MaxPixels)
 	var parts [][]string
 	for _, p := range paths {
@@ -342,8 +353,8 @@ func unlisted(dir string, files []Item, others *LeftOut) error {
 	return nil
 }
 
-// readList reads lines of path,label, or of path alone where labels are optional; a first line of just these words is a
-// header. Paths are relative to the list's folder.
+// readList reads lines of path,label, or of path alone where labels are optional; a first line of
+// just these words is a header. Paths are relative to the list's folder.
 func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 	b := bufio.NewReader(io.LimitReader(r, maxList+1))
 	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // the byte order mark of spreadsheets
@@ -375,7 +386,8 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		if len(record) == 2 {
 			name = strings.TrimSpace(record[1])
 		}
-		if line == 1 && strings.EqualFold(path, "path") && (len(record) == 1 || strings.EqualFold(name, "label")) {
+		if line == 1 && strings.EqualFold(path, "path") &&
+			(len(record) == 1 || strings.EqualFold(name, "label")) {
 			continue
 		}
 		if path == "" || strings.ContainsRune(path, 0) {
@@ -395,7 +407,9 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 			path = filepath.Join(dir, path)
 		}
 		if before, again := labels[path]; again && before != label {
-			return nil, nil, fmt.Errorf("record %d: %s has another label above: an image is of one class; leave one of the two out", line, path)
+			return nil, nil, fmt.Errorf(
+				"record %d: %s has another label above: an image is of one class; leave one of the two out",
+				line, path)
 		}
 		labels[path] = label
 		names.count(name)
@@ -474,11 +488,14 @@ func (s *idx) open(path string) error {
 	}
 	all := dims[0]
 	if s.Labels != "" && all != len(s.labels) {
-		return fmt.Errorf("it has %d images and there are %d labels; the two files do not belong together", all, len(s.labels))
+		return fmt.Errorf(
+			"it has %d images and there are %d labels; the two files do not belong together",
+			all, len(s.labels))
 	}
 	s.h, s.w, s.c = dims[1], dims[2], dims[3]
 	if s.h < 1 || s.w < 1 || s.h > 4096 || s.w > 4096 || (s.c != 1 && s.c != 3) {
-		return fmt.Errorf("images of %dx%d pixels and %d channels; allowed are 1 to 4096 pixels a side and 1 or 3 channels", s.h, s.w, s.c)
+		return fmt.Errorf("images of %dx%d pixels and %d channels; allowed are 1 to 4096 pixels a side "+
+			"and 1 or 3 channels", s.h, s.w, s.c)
 	}
 	if s.Skip >= all {
 		return fmt.Errorf("%d images are to be skipped and there are %d", s.Skip, all)
@@ -501,7 +518,8 @@ func (s *idx) open(path string) error {
 		}
 	}
 	if want := int64(all) * int64(s.h) * int64(s.w) * int64(s.c); s.size >= 0 && s.size < want {
-		return fmt.Errorf("truncated: its header promises %d bytes of images and the file has %d", want, s.size)
+		return fmt.Errorf("truncated: its header promises %d bytes of images and the file has %d", want,
+			s.size)
 	}
 	s.last = s.Skip+s.n == all
 	s.buf = make([]uint8, s.h*s.w*s.c)
@@ -526,7 +544,8 @@ func (s *idx) Next(_ context.Context, dst []uint8) (Item, error) {
 	s.at++
 	if s.at == s.n && s.last {
 		if err := atEnd(s.r); err != nil {
-			return item, fmt.Errorf("%s: after the %d images that its header promises %w", s.file.Name(), s.Skip+s.n, err)
+			return item, fmt.Errorf("%s: after the %d images that its header promises %w", s.file.Name(),
+				s.Skip+s.n, err)
 		}
 	}
 	s.Fit.Pixels(Raw(s.buf, s.h, s.w, s.c), dst)

@@ -25,7 +25,8 @@ func idxHeader(magic uint32, dims ...uint32) []byte {
 	return h
 }
 
-// TestPixels: raw images of another size and other channels than the model's take the same road as files.
+// TestPixels: raw images of another size and other channels than the model's take the same road as
+// files.
 func TestPixels(t *testing.T) {
 	pix := make([]uint8, 45)
 	src := Raw(pix, 3, 5, 3)
@@ -54,7 +55,8 @@ func TestPixels(t *testing.T) {
 	}
 }
 
-// FuzzList: every label that is read is one of the model's, and a list takes at most 400 bytes of memory for each of its bytes.
+// FuzzList: every label that is read is one of the model's, and a list takes at most 400 bytes of
+// memory for each of its bytes.
 func FuzzList(f *testing.F) {
 	f.Add("path,label\na.png,1\n")
 	f.Add("a.png,cat\n\"b,c.jpg\",dog\n")
@@ -88,12 +90,16 @@ func FuzzList(f *testing.F) {
 	})
 }
 
-// FuzzIDX: every label is one of the model's, every image that is promised is there or missed by name, and no more memory is
-// taken than for the labels, one image of the file and one of the model, twelve bytes a pixel.
+// FuzzIDX: every label is one of the model's, every image that is promised is there or missed by
+// name, and no more memory is taken than for the labels, one image of the file and one of the
+// model, twelve bytes a pixel.
 func FuzzIDX(f *testing.F) {
-	f.Add(append(idxHeader(0x803, 2, 3, 4), make([]byte, 24)...), append(idxHeader(0x801, 2), 0, 1), uint8(0), uint8(0))
-	f.Add(append(idxHeader(0x804, 1, 2, 2, 3), make([]byte, 12)...), append(idxHeader(0x801, 1), 1), uint8(0), uint8(1))
-	f.Add(append(idxHeader(0x803, 3, 5, 5), make([]byte, 75)...), append(idxHeader(0x801, 3), 0, 1, 1), uint8(1), uint8(2))
+	f.Add(append(idxHeader(0x803, 2, 3, 4), make([]byte, 24)...), append(idxHeader(0x801, 2), 0, 1),
+		uint8(0), uint8(0))
+	f.Add(append(idxHeader(0x804, 1, 2, 2, 3), make([]byte, 12)...), append(idxHeader(0x801, 1), 1),
+		uint8(0), uint8(1))
+	f.Add(append(idxHeader(0x803, 3, 5, 5), make([]byte, 75)...), append(idxHeader(0x801, 3), 0, 1, 1),
+		uint8(1), uint8(2))
 	f.Add(idxHeader(0x803, 1<<31, 1<<31, 1<<31), idxHeader(0x801, 1<<31), uint8(0), uint8(0))
 	f.Add(idxHeader(0x803, 1, 4096, 4096), append(idxHeader(0x801, 1), 1), uint8(0), uint8(1))
 	dir := f.TempDir()
@@ -105,8 +111,9 @@ func FuzzIDX(f *testing.F) {
 		}
 		dst := make([]uint8, 5*5)
 		alloctest.AtMost(t, 32*len(labels)+3*4096*4096+12*25, func() {
-			s, err := openIDX(filepath.Join(dir, "images"), Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2},
-				Labels: filepath.Join(dir, "labels"), Skip: int(skip), Count: int(count), MaxItems: 1000})
+			s, err := openIDX(filepath.Join(dir, "images"),
+				Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2},
+					Labels: filepath.Join(dir, "labels"), Skip: int(skip), Count: int(count), MaxItems: 1000})
 			if err != nil {
 				return
 			}
@@ -127,14 +134,16 @@ func FuzzIDX(f *testing.F) {
 	})
 }
 
-// TestNamesArePlainText: a picture whose name has control characters is a bad image, and its name is quoted.
+// TestNamesArePlainText: a picture whose name has control characters is a bad image, and its name
+// is quoted.
 func TestNamesArePlainText(t *testing.T) {
 	dir := t.TempDir()
 	data, err := os.ReadFile("testdata/odd/rgb.bmp")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]bool{"plain.bmp": true, "\x1b[31m.bmp": false, "two\nlines.bmp": false, "\u202eturned.bmp": false} {
+	for name, want := range map[string]bool{"plain.bmp": true, "\x1b[31m.bmp": false,
+		"two\nlines.bmp": false, "\u202eturned.bmp": false} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			continue // a file system without such names
@@ -146,13 +155,15 @@ func TestNamesArePlainText(t *testing.T) {
 		_, err = src.Next(t.Context(), make([]uint8, 16*32*3))
 		src.Close()
 		var bad *BadImage
-		if want != (err == nil) || err != nil && (!errors.As(err, &bad) || strings.ContainsAny(err.Error(), "\x1b\n\u202e")) {
+		if want != (err == nil) || err != nil &&
+			(!errors.As(err, &bad) || strings.ContainsAny(err.Error(), "\x1b\n\u202e")) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
 }
 
-// TestWhatFollowsTheImages: a file that goes on after the images that its header promises is refused, however much follows.
+// TestWhatFollowsTheImages: a file that goes on after the images that its header promises is
+// refused, however much follows.
 func TestWhatFollowsTheImages(t *testing.T) {
 	dir := t.TempDir()
 	labels := filepath.Join(dir, "labels")
@@ -183,8 +194,9 @@ func TestWhatFollowsTheImages(t *testing.T) {
 			err = nil
 			alloctest.AtMost(t, 1<<20, func() {
 				var s *idx
-				if s, err = openIDX(images, Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2}, Labels: labels, Count: c.count,
-					MaxItems: 1000}); err != nil {
+				if s, err = openIDX(images,
+					Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2}, Labels: labels, Count: c.count,
+						MaxItems: 1000}); err != nil {
 					return
 				}
 				defer s.Close()
@@ -194,8 +206,9 @@ func TestWhatFollowsTheImages(t *testing.T) {
 					}
 				}
 			})
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) ||
-				!strings.Contains(err.Error(), images)) {
+			if c.want == "" && err != nil || c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want) ||
+					!strings.Contains(err.Error(), images)) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 		})

@@ -18,13 +18,15 @@ const (
 	outside = "a link out of the folder"
 )
 
-// Walker lists the image files of a folder by their classes. Links that stay within the folder are followed, after all that is no link, and
-// to images and folders that are not listed otherwise; so no image counts twice, and one in two classes is a bad image. So is an image, or
-// a folder, that a link has outside. All else is left out by name: files that are no images, and hidden images.
+// Walker lists the image files of a folder by their classes. Links that stay within the folder are
+// followed, after all that is no link, and to images and folders that are not listed otherwise; so
+// no image counts twice, and one in two classes is a bad image. So is an image, or a folder, that a
+// link has outside. All else is left out by name: files that are no images, and hidden images.
 type Walker struct {
 	Dir    string
 	Others *LeftOut
-	// Visit takes an image file of a class, in the order of names, and the reason why it cannot be read, where it is known.
+	// Visit takes an image file of a class, in the order of names, and the reason why it cannot be
+	// read, where it is known.
 	Visit func(path string, class int, bad error) error
 
 	real  string // Dir without links
@@ -116,8 +118,9 @@ func (w *Walker) follow(l link) error {
 	rel, err := filepath.Rel(w.real, real)
 	switch {
 	case (err != nil || !filepath.IsLocal(rel)) && (st.IsDir() || IsImage(l.path)):
-		return w.Visit(l.path, l.class, fmt.Errorf("%s: a link out of the folder, to %s: copy what it leads to, or name the files in a list "+
-			"(.csv of path,label)", l.path, real))
+		return w.Visit(l.path, l.class,
+			fmt.Errorf("%s: a link out of the folder, to %s: copy what it leads to, or name the files in "+
+				"a list (.csv of path,label)", l.path, real))
 	case err != nil || !filepath.IsLocal(rel):
 		w.leave(l.path, outside)
 	case st.IsDir():
@@ -130,7 +133,8 @@ func (w *Walker) follow(l link) error {
 	return nil
 }
 
-// image lists an image that a link leads to, unless it is listed already; under two classes it is a bad image.
+// image lists an image that a link leads to, unless it is listed already; under two classes it is a
+// bad image.
 func (w *Walker) image(l link, real string) error {
 	first, is := w.files[real]
 	switch {
@@ -138,7 +142,8 @@ func (w *Walker) image(l link, real string) error {
 		w.files[real] = l
 		return w.Visit(l.path, l.class, nil)
 	case first.class != l.class:
-		return w.Visit(l.path, l.class, fmt.Errorf("%s: the image %s is in another class, too, by this link", l.path, first.path))
+		return w.Visit(l.path, l.class,
+			fmt.Errorf("%s: the image %s is in another class, too, by this link", l.path, first.path))
 	}
 	w.leave(l.path, listed)
 	return nil
@@ -176,8 +181,8 @@ func (w *Walker) folder(l link, real string) error {
 	return nil
 }
 
-// entries returns the names of the folders in a folder, links to folders among them, and of its other entries, in order. Hidden ones are in
-// neither; of these, images are left out by name.
+// entries returns the names of the folders in a folder, links to folders among them, and of its
+// other entries, in order. Hidden ones are in neither; of these, images are left out by name.
 func entries(dir string, others *LeftOut) (folders, files []string, err error) {
 	all, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
@@ -211,7 +216,8 @@ func looseReason(name string) string {
 	return noImage
 }
 
-// ClassFolders returns the names of the folders in a folder, in order, links to folders among them. Other files are left out by name.
+// ClassFolders returns the names of the folders in a folder, in order, links to folders among them.
+// Other files are left out by name.
 func ClassFolders(dir string, others *LeftOut) ([]string, error) {
 	names, files, err := entries(dir, others)
 	for _, f := range files {

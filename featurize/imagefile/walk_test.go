@@ -32,18 +32,23 @@ func lay(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// TestLinks: a link counts where its image is listed nowhere else, once; one that leads outside or nowhere is a bad image; and whatever is
-// left out is named with its reason.
+// TestLinks: a link counts where its image is listed nowhere else, once; one that leads outside or
+// nowhere is a bad image; and whatever is left out is named with its reason.
 func TestLinks(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	lay(t, out, map[string]string{"far.bmp": ""})
 	lay(t, dir, map[string]string{
-		"cat/1.bmp": "", ".store/2.bmp": "", ".store/3.bmp": "", ".store/deep/4.bmp": "", "dog/5.bmp": "", "dog/.6.bmp": "", "7.bmp": "",
-		"readme.txt": "", "cat/two.bmp": "../.store/2.bmp", "dog/again.bmp": "../.store/2.bmp", "dog/self.bmp": "5.bmp", "dog/store": "../.store",
-		"cat/loop": "..", "cat/far.bmp": filepath.Join(out, "far.bmp"), "cat/all": out, "cat/gone.bmp": "nowhere.bmp",
-		"cat/notes": filepath.Join(out, "notes"), "bird/one.bmp": "../dog/5.bmp", "cat/list.txt": filepath.Join(out, "far.bmp"),
+		"cat/1.bmp": "", ".store/2.bmp": "", ".store/3.bmp": "", ".store/deep/4.bmp": "", "dog/5.bmp": "",
+		"dog/.6.bmp": "", "7.bmp": "",
+		"readme.txt": "", "cat/two.bmp": "../.store/2.bmp", "dog/again.bmp": "../.store/2.bmp",
+		"dog/self.bmp": "5.bmp", "dog/store": "../.store",
+		"cat/loop": "..", "cat/far.bmp": filepath.Join(out, "far.bmp"), "cat/all": out,
+		"cat/gone.bmp": "nowhere.bmp",
+		"cat/notes":    filepath.Join(out, "notes"), "bird/one.bmp": "../dog/5.bmp",
+		"cat/list.txt": filepath.Join(out, "far.bmp"),
 	})
-	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"cat", "dog", "bird"}, N: 3}, MaxItems: 99}
+	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3},
+		Classes: Classes{Names: []string{"cat", "dog", "bird"}, N: 3}, MaxItems: 99}
 	files, mapped, others, err := listFolder(dir, o)
 	if err != nil {
 		t.Fatal(err)
@@ -57,13 +62,16 @@ func TestLinks(t *testing.T) {
 		}
 		good[filepath.ToSlash(name)] = f.Label
 	}
-	if d := cmp.Diff(map[string]int{"cat/1.bmp": 0, "cat/two.bmp": 0, "dog/5.bmp": 1, "dog/store/3.bmp": 1, "dog/store/deep/4.bmp": 1},
+	if d := cmp.Diff(map[string]int{"cat/1.bmp": 0, "cat/two.bmp": 0, "dog/5.bmp": 1,
+		"dog/store/3.bmp": 1, "dog/store/deep/4.bmp": 1},
 		good); d != "" {
 		t.Errorf("the images are\n%s", d)
 	}
-	for name, why := range map[string]string{"cat/far.bmp": "a link out of the folder", "cat/all": "a link out of the folder",
-		"cat/gone.bmp": "leads nowhere", "cat/notes": "leads nowhere", "dog/again.bmp": "cat/two.bmp is in another class",
-		"dog/store/2.bmp": "cat/two.bmp is in another class", "bird/one.bmp": "dog/5.bmp is in another class"} {
+	for name, why := range map[string]string{"cat/far.bmp": "a link out of the folder",
+		"cat/all": "a link out of the folder", "cat/gone.bmp": "leads nowhere",
+		"cat/notes": "leads nowhere", "dog/again.bmp": "cat/two.bmp is in another class",
+		"dog/store/2.bmp": "cat/two.bmp is in another class",
+		"bird/one.bmp":    "dog/5.bmp is in another class"} {
 		if !strings.Contains(bad[name], why) {
 			t.Errorf("%s: %q; want %q", name, bad[name], why)
 		}
@@ -85,7 +93,8 @@ func TestLinks(t *testing.T) {
 	}
 	all = append(all, every.Names...)
 	if others.N != every.N+2 { // 7.bmp and readme.txt
-		t.Errorf("%d files are left out: %v; want %d of the classes and two beside them: %v", others.N, others, every.N, all)
+		t.Errorf("%d files are left out: %v; want %d of the classes and two beside them: %v", others.N,
+			others, every.N, all)
 	}
 	if want := []Mapped{{"bird", "bird", 2, 1}, {"cat", "cat", 0, 6}, {"dog", "dog", 1, 5}}; !cmp.Equal(mapped, want) {
 		t.Errorf("classes: %+v; want %+v", mapped, want)
@@ -107,16 +116,21 @@ func TestClassesByName(t *testing.T) {
 		says    string
 	}{
 		{Classes{grades, 3, false}, "1", 0, ""}, {Classes{grades, 3, false}, "3", 2, ""},
-		{Classes{grades, 3, false}, "0", -1, "knows 1, 2, 3; where names are numbers of classes (0: 1), give --class-numbers"},
-		{Classes{grades, 3, true}, "0", 0, ""}, {Classes{grades, 3, true}, "1", 1, ""}, {Classes{grades, 3, true}, "3", -1, "0 to 2"},
-		{Classes{pets, 3, false}, "0", -1, "(0: cat)"}, {Classes{pets, 3, false}, "dog", 1, ""}, {Classes{pets, 3, true}, "dog", -1, "0 to 2"},
-		{Classes{pets, 3, true}, "2", 2, ""}, {Classes{pets, 3, true}, "02", -1, "0 to 2"}, {Classes{pets, 3, true}, "+2", -1, "0 to 2"},
+		{Classes{grades, 3, false}, "0", -1,
+			"knows 1, 2, 3; where names are numbers of classes (0: 1), give --class-numbers"},
+		{Classes{grades, 3, true}, "0", 0, ""}, {Classes{grades, 3, true}, "1", 1, ""},
+		{Classes{grades, 3, true}, "3", -1, "0 to 2"},
+		{Classes{pets, 3, false}, "0", -1, "(0: cat)"}, {Classes{pets, 3, false}, "dog", 1, ""},
+		{Classes{pets, 3, true}, "dog", -1, "0 to 2"},
+		{Classes{pets, 3, true}, "2", 2, ""}, {Classes{pets, 3, true}, "02", -1, "0 to 2"},
+		{Classes{pets, 3, true}, "+2", -1, "0 to 2"},
 		{Classes{nil, 3, false}, "2", 2, ""}, {Classes{nil, 3, false}, "3", -1, "knows 0 to 2"},
 		{Classes{pets, 3, false}, "Dog", -1, "knows cat"},
 		{Classes{pets, 3, false}, "7", -1, "knows cat, dog, fish"},
 	} {
 		got, err := c.classes.label(c.name)
-		if (err != nil) != (c.want < 0) || err == nil && got != c.want || err != nil && !strings.Contains(err.Error(), c.says) {
+		if (err != nil) != (c.want < 0) || err == nil && got != c.want || err != nil &&
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q of %+v: %d, %v; want %d, %q", c.name, c.classes, got, err, c.want, c.says)
 		}
 	}

@@ -26,7 +26,8 @@ func newScale(mean, std []float32) scale {
 	return s
 }
 
-// put writes image i, varied, to dst as [Ch, H, W]. Pixels moved in from outside and pixels cut out are set to the mean, zero.
+// put writes image i, varied, to dst as [Ch, H, W]. Pixels moved in from outside and pixels cut out
+// are set to the mean, zero.
 func (a Augment) put(dst []float32, images *dataset.Images, i int, s scale, r *rand.Rand) {
 	h, w, ch := images.H, images.W, images.Ch
 	flip := a.Flip && r.IntN(2) == 0
@@ -66,7 +67,8 @@ func (a Augment) put(dst []float32, images *dataset.Images, i int, s scale, r *r
 	}
 }
 
-// vary writes pixels [h, w, ch], flipped and shifted, to dst; pixels moved in from outside repeat the edge.
+// vary writes pixels [h, w, ch], flipped and shifted, to dst; pixels moved in from outside repeat
+// the edge.
 func (a Augment) vary(dst, pix []uint8, h, w, ch int, r *rand.Rand) {
 	flip := a.Flip && r.IntN(2) == 0
 	dy, dx := r.IntN(2*a.Shift+1)-a.Shift, r.IntN(2*a.Shift+1)-a.Shift
@@ -82,7 +84,8 @@ func (a Augment) vary(dst, pix []uint8, h, w, ch int, r *rand.Rand) {
 	}
 }
 
-// pixelStatistics returns the mean and standard deviation of each channel over images whose pixels are scaled to 0..1.
+// pixelStatistics returns the mean and standard deviation of each channel over images whose pixels
+// are scaled to 0..1.
 func pixelStatistics(images *dataset.Images) (mean, std []float32) {
 	ch := images.Ch
 	sum, square := make([]int64, ch), make([]int64, ch)

@@ -1,5 +1,6 @@
-// Package learn trains feature extractors: a small residual network (models.Extractor) learns to classify the extractor part
-// of a data set, on any engine, and is exported as an ONNX model of its features.
+// Package learn trains feature extractors: a small residual network (models.Extractor) learns to
+// classify the extractor part of a data set, on any engine, and is exported as an ONNX model of its
+// features.
 package learn
 
 import (
@@ -33,21 +34,26 @@ var ErrStart = errors.New("the model to start from does not fit")
 // Config holds all settings that determine the result of a training run.
 type Config struct {
 	Network models.Extractor `json:"network"`
-	// Epochs is the number of passes over the extractor part, Batch the images per step, an even number that Shards divides.
+	// Epochs is the number of passes over the extractor part, Batch the images per step, an even
+	// number that Shards divides.
 	Epochs int `json:"epochs"`
 	Batch  int `json:"batch"`
-	// Shards is the number of parts of a batch that run at once, each with its own batch statistics. It, and not the number
-	// of threads, determines the order of summation, so that results are the same on any machine.
+	// Shards is the number of parts of a batch that run at once, each with its own batch statistics.
+	// It, and not the number of threads, determines the order of summation, so that results are the
+	// same on any machine.
 	Shards int `json:"shards"`
-	// Rate is the highest learning rate, reached after Warmup epochs; it then falls to 0 along half a cosine.
+	// Rate is the highest learning rate, reached after Warmup epochs; it then falls to 0 along half a
+	// cosine.
 	Rate        float64 `json:"rate"`
 	Warmup      float64 `json:"warmup"`
 	Momentum    float64 `json:"momentum"`
 	WeightDecay float64 `json:"weight_decay"`
-	// Smoothing is the share of a label's probability that is spread over all classes (Szegedy et al. 2016).
+	// Smoothing is the share of a label's probability that is spread over all classes (Szegedy et al.
+	// 2016).
 	Smoothing float64 `json:"smoothing"`
 	Augment   Augment `json:"augment"`
-	// Start, if not nil, is an extractor of the same network that the training continues from; StartDigest identifies it.
+	// Start, if not nil, is an extractor of the same network that the training continues from;
+	// StartDigest identifies it.
 	Start       *onnx.Model `json:"-"`
 	StartDigest string      `json:"start,omitempty"`
 	// Auxiliary is the share of every batch taken from the auxiliary data.
@@ -61,7 +67,8 @@ func DefaultConfig(ds *dataset.Dataset, dx int) Config {
 	dx = cmp.Or(dx, 64)
 	c := Config{
 		Network: models.DefaultExtractor(ds.Train.Ch, ds.Train.H, ds.Train.W, dx),
-		Epochs:  40, Batch: 128, Shards: 2, Rate: 0.2, Warmup: 3, Momentum: 0.9, WeightDecay: 1e-3, Smoothing: 0.1,
+		Epochs:  40, Batch: 128, Shards: 2, Rate: 0.2, Warmup: 3, Momentum: 0.9,
+		WeightDecay: 1e-3, Smoothing: 0.1,
 		Augment: Augment{Flip: true, Shift: 4, Cutout: 8}, Fractions: dataset.DefaultFractions, Seed: 1,
 	}
 	if ds.Train.Ch == 1 {
@@ -76,21 +83,26 @@ func (c Config) check() error {
 	case c.Epochs < 1 || c.Epochs > 100000:
 		return fmt.Errorf("epochs is %d; allowed are 1 to 100000", c.Epochs)
 	case c.Shards < 1 || c.Batch < 2*c.Shards || c.Batch > 65536 || c.Batch%c.Shards != 0:
-		return fmt.Errorf("batch is %d with %d shards; allowed are batches up to 65536 that the shards divide into parts of 2 images or more",
-			c.Batch, c.Shards)
+		return fmt.Errorf("batch is %d with %d shards; allowed are batches up to 65536 that the shards "+
+			"divide into parts of 2 images or more", c.Batch, c.Shards)
 	case !(c.Rate > 0) || !(c.Warmup >= 0):
-		return fmt.Errorf("rate is %v and warmup %v; want a rate above 0 and a warmup of 0 epochs or more", c.Rate, c.Warmup)
+		return fmt.Errorf(
+			"rate is %v and warmup %v; want a rate above 0 and a warmup of 0 epochs or more",
+			c.Rate, c.Warmup)
 	case !(c.Smoothing >= 0 && c.Smoothing < 1):
 		return fmt.Errorf("smoothing is %v; allowed are 0 to less than 1", c.Smoothing)
 	case !(c.Auxiliary >= 0 && c.Auxiliary < 1):
 		return fmt.Errorf("auxiliary is %v; allowed are 0 to less than 1", c.Auxiliary)
-	case c.Augment.Shift < 0 || c.Augment.Cutout < 0 || c.Augment.Shift > c.Network.Width || c.Augment.Cutout > c.Network.Width:
-		return fmt.Errorf("shift is %d and cutout %d; allowed are 0 to the image's width, %d", c.Augment.Shift, c.Augment.Cutout, c.Network.Width)
+	case c.Augment.Shift < 0 || c.Augment.Cutout < 0 || c.Augment.Shift > c.Network.Width ||
+		c.Augment.Cutout > c.Network.Width:
+		return fmt.Errorf("shift is %d and cutout %d; allowed are 0 to the image's width, %d",
+			c.Augment.Shift, c.Augment.Cutout, c.Network.Width)
 	}
 	return nil
 }
 
-// Run holds the settings of a training run that do not affect its result: files, threads and progress.
+// Run holds the settings of a training run that do not affect its result: files, threads and
+// progress.
 type Run struct {
 	Threads    int    // shards run at once; default 1
 	Checkpoint string // file; "" keeps none
@@ -99,7 +111,8 @@ type Run struct {
 	Progress   func(train.Progress)
 }
 
-// Result is the outcome of a training run. Both extractors share all weights but those of the standardisation.
+// Result is the outcome of a training run. Both extractors share all weights but those of the
+// standardisation.
 type Result struct {
 	Model     *onnx.Model // image to features, with its manifest
 	Accuracy  float64     // of its own linear head on the test images; NaN where there are none
@@ -117,9 +130,10 @@ type source struct {
 	from, to int   // the joint head's classes that its images may have
 }
 
-// sources returns the extractor part of ds and, where there is auxiliary data, all that it offers: its own extractor part
-// and its spare classes. ds may have spare classes too.
-func sources(ds *dataset.Dataset, aux *dataset.Dataset, f dataset.Fractions) (main, other []source, classes int, err error) {
+// sources returns the extractor part of ds and, where there is auxiliary data, all that it offers:
+// its own extractor part and its spare classes. ds may have spare classes too.
+func sources(ds *dataset.Dataset, aux *dataset.Dataset,
+	f dataset.Fractions) (main, other []source, classes int, err error) {
 	cut := func(d *dataset.Dataset, first int) ([]source, int, error) {
 		splits, err := d.Splits(f)
 		if err != nil {
@@ -148,8 +162,8 @@ func sources(ds *dataset.Dataset, aux *dataset.Dataset, f dataset.Fractions) (ma
 	}
 	if aux != nil {
 		if aux.Train.H != ds.Train.H || aux.Train.W != ds.Train.W || aux.Train.Ch != ds.Train.Ch {
-			return nil, nil, 0, fmt.Errorf("auxiliary images of %dx%dx%d beside images of %dx%dx%d; they must be alike",
-				aux.Train.H, aux.Train.W, aux.Train.Ch, ds.Train.H, ds.Train.W, ds.Train.Ch)
+			return nil, nil, 0, fmt.Errorf("auxiliary images of %dx%dx%d beside images of %dx%dx%d; they "+
+				"must be alike", aux.Train.H, aux.Train.W, aux.Train.Ch, ds.Train.H, ds.Train.W, ds.Train.Ch)
 		}
 		if other, classes, err = cut(aux, classes); err != nil {
 			return nil, nil, 0, err
@@ -158,8 +172,8 @@ func sources(ds *dataset.Dataset, aux *dataset.Dataset, f dataset.Fractions) (ma
 	return main, other, classes, nil
 }
 
-// Corpus returns the images that an extractor may learn from, the extractor part of ds and the classes that were not chosen, and the number
-// of classes of their labels.
+// Corpus returns the images that an extractor may learn from, the extractor part of ds and the
+// classes that were not chosen, and the number of classes of their labels.
 func Corpus(ds *dataset.Dataset) (*dataset.Labelled, int, error) {
 	from, _, classes, err := sources(ds, nil, dataset.DefaultFractions)
 	if err != nil {
@@ -167,7 +181,8 @@ func Corpus(ds *dataset.Dataset) (*dataset.Labelled, int, error) {
 	}
 	out := &dataset.Labelled{Images: *from[0].images, Labels: from[0].labels}
 	for _, s := range from[1:] {
-		out.Pix, out.Labels, out.N = slices.Concat(out.Pix, s.images.Pix), slices.Concat(out.Labels, s.labels), out.N+s.images.N
+		out.Pix, out.Labels, out.N = slices.Concat(out.Pix, s.images.Pix),
+			slices.Concat(out.Labels, s.labels), out.N+s.images.N
 	}
 	return out, classes, nil
 }
@@ -215,9 +230,11 @@ func (o *order) at(k int) int {
 // notAllowed is added to the logits of classes that an image cannot have.
 const notAllowed = -1e4
 
-// Gradient returns a model of a network's training loss over classes and of its gradient with respect to params. init holds the
-// initial values, drawn from seed, of the parameters, and the statistics of the normalisations.
-func Gradient(network models.Extractor, classes int, seed uint64) (gradient *onnx.Model, params []string, init map[string]*onnx.Tensor,
+// Gradient returns a model of a network's training loss over classes and of its gradient with
+// respect to params. init holds the initial values, drawn from seed, of the parameters, and the
+// statistics of the normalisations.
+func Gradient(network models.Extractor, classes int,
+	seed uint64) (gradient *onnx.Model, params []string, init map[string]*onnx.Tensor,
 	err error) {
 	loss, err := network.Loss(classes, seed)
 	if err != nil {
@@ -229,15 +246,18 @@ func Gradient(network models.Extractor, classes int, seed uint64) (gradient *onn
 		init[p] = loss.Graph.Initializers[p]
 	}
 	gradient, err = grad.Build(loss, grad.Options{
-		Outputs: []string{models.LossOutput}, WRT: params, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true, Prefix: optim.GradPrefix,
+		Outputs: []string{models.LossOutput}, WRT: params, KeepOutputs: true, ParamsAsInputs: true,
+		UnitCotangent: true, Prefix: optim.GradPrefix,
 	})
 	return gradient, params, init, err
 }
 
-// Extractor trains an extractor on the extractor part of ds. aux, where not nil and Config.Auxiliary is more than 0, adds
-// its own extractor part and spare classes: an image is classified among the classes of its own data set only. Test images
-// are used only for the accuracies in Result.
-func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset, c Config, run Run) (*Result, error) {
+// Extractor trains an extractor on the extractor part of ds. aux, where not nil and
+// Config.Auxiliary is more than 0, adds its own extractor part and spare classes: an image is
+// classified among the classes of its own data set only. Test images are used only for the
+// accuracies in Result.
+func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset, c Config,
+	run Run) (*Result, error) {
 	start := time.Now()
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("training an extractor: %w", err)
@@ -256,11 +276,12 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	fromAux := int(math.Round(c.Auxiliary * float64(c.Batch)))
 	fromMain := c.Batch - fromAux
 	if main.n < fromMain {
-		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a batch wants %d; lower the batch", main.n,
-			fromMain)
+		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a batch "+
+			"wants %d; lower the batch", main.n, fromMain)
 	}
 	mean, std := pixelStatistics(mainSources[0].images)
-	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes, scale: newScale(mean, std), eng: eng}
+	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes,
+		scale: newScale(mean, std), eng: eng}
 
 	gradient, params, init, err := Gradient(c.Network, classes, c.Seed)
 	if err != nil {
@@ -275,8 +296,9 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		data += "; begun from an extractor trained on " + trained
 	}
 	sgd := optim.SGD{Momentum: c.Momentum, Nesterov: true, WeightDecay: c.WeightDecay}
-	split, err := train.NewSplit(eng, gradient, train.SplitOptions{Params: params, Optimizer: sgd, Update: optim.Options{ClipNorm: 5},
-		Init: init, Threads: run.Threads})
+	split, err := train.NewSplit(eng, gradient,
+		train.SplitOptions{Params: params, Optimizer: sgd, Update: optim.Options{ClipNorm: 5},
+			Init: init, Threads: run.Threads})
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +313,8 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	}
 	t.state = split.State()
 	t.manifest = models.Manifest{
-		Kind: models.KindExtractor, Dx: c.Network.Dx, Mean: mean, Std: std, Layout: "NCHW", Seed: c.Seed, Config: string(identity),
+		Kind: models.KindExtractor, Dx: c.Network.Dx, Mean: mean, Std: std, Layout: "NCHW", Seed: c.Seed,
+		Config:  string(identity),
 		Command: run.Command, Licence: "MIT", TrainingData: data,
 	}
 	res := &Result{Images: main.n}
@@ -307,7 +330,8 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	return res, nil
 }
 
-// begin replaces the initial values by those of Start and returns the data that Start was trained on.
+// begin replaces the initial values by those of Start and returns the data that Start was trained
+// on.
 func (c *Config) begin(init map[string]*onnx.Tensor) (data string, err error) {
 	whole := onnx.Clone(c.Start)
 	pass.RestoreHalf(whole)
@@ -323,7 +347,8 @@ func (c *Config) begin(init map[string]*onnx.Tensor) (data string, err error) {
 // train takes all steps, two batches ahead of the network.
 func (t *trainer) train(ctx context.Context, split *train.Split, digest string, run Run) error {
 	same := t.c
-	same.Network.Mirror = false // changes the exported model, not the training: a run may continue with it or without
+	// changes the exported model, not the training: a run may continue with it or without
+	same.Network.Mirror = false
 	trained, err := json.Marshal(same)
 	if err != nil {
 		return err
@@ -334,8 +359,10 @@ func (t *trainer) train(ctx context.Context, split *train.Split, digest string, 
 	defer cancel()
 	var next func(int) ([]map[string]*onnx.Tensor, error)
 	loop := train.Loop{
-		Steps: steps, Rate: optim.WarmupCosine(t.c.Rate, 0, int(t.c.Warmup*float64(perEpoch))), Model: split,
-		Run: fmt.Sprintf("extractor %s %s", digest, trained), Checkpoint: run.Checkpoint, Log: run.Log, LogEvery: max(1, perEpoch/10),
+		Steps: steps, Rate: optim.WarmupCosine(t.c.Rate, 0, int(t.c.Warmup*float64(perEpoch))),
+		Model: split,
+		Run:   fmt.Sprintf("extractor %s %s", digest, trained), Checkpoint: run.Checkpoint, Log: run.Log,
+		LogEvery: max(1, perEpoch/10),
 		Progress: run.Progress,
 		Step: func(_ context.Context, step int, rate float64) (train.Metrics, error) {
 			if next == nil {
@@ -388,7 +415,8 @@ type trainer struct {
 // batch makes the shards of step t, the same ones on every call.
 func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 	if t.orders[0] == nil {
-		t.orders = [2]*order{{n: t.main.n, seed: t.c.Seed, name: "main"}, {n: t.other.n, seed: t.c.Seed, name: "auxiliary"}}
+		t.orders = [2]*order{{n: t.main.n, seed: t.c.Seed, name: "main"},
+			{n: t.other.n, seed: t.c.Seed, name: "auxiliary"}}
 	}
 	n, net := t.c.Batch/t.c.Shards, t.c.Network
 	size := net.Channels * net.Height * net.Width
@@ -397,7 +425,8 @@ func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 	r := rng.New(t.c.Seed, "extractor", "augment", step)
 	shards := make([]map[string]*onnx.Tensor, t.c.Shards)
 	for s := range shards {
-		image, target, allowed := onnx.ZerosF32(n, net.Channels, net.Height, net.Width), onnx.ZerosF32(n, t.classes), onnx.ZerosF32(n, t.classes)
+		image, target, allowed := onnx.ZerosF32(n, net.Channels, net.Height, net.Width),
+			onnx.ZerosF32(n, t.classes), onnx.ZerosF32(n, t.classes)
 		for i := range n {
 			// Images of either pool are spread evenly over the shards.
 			k := i*t.c.Shards + s
@@ -422,14 +451,16 @@ func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 			}
 			row[src.labels[at]] += float32(1 - t.c.Smoothing)
 		}
-		shards[s] = map[string]*onnx.Tensor{models.ImageInput: image, models.TargetInput: target, models.AllowedInput: allowed}
+		shards[s] = map[string]*onnx.Tensor{models.ImageInput: image, models.TargetInput: target,
+			models.AllowedInput: allowed}
 	}
 	return shards, nil
 }
 
-// export returns the trained extractor as a model of a data set's features, and its accuracy on that data set's test images. first is
-// the data set's extractor part.
-func (t *trainer) export(ctx context.Context, ds *dataset.Dataset, first source) (*onnx.Model, float64, error) {
+// export returns the trained extractor as a model of a data set's features, and its accuracy on
+// that data set's test images. first is the data set's extractor part.
+func (t *trainer) export(ctx context.Context, ds *dataset.Dataset,
+	first source) (*onnx.Model, float64, error) {
 	manifest := t.manifest
 	manifest.Classes, manifest.C = ds.Classes, len(ds.Classes)
 	right, err := t.accuracy(ctx, manifest, first.from, ds)
@@ -440,8 +471,10 @@ func (t *trainer) export(ctx context.Context, ds *dataset.Dataset, first source)
 	return m, right, err
 }
 
-// accuracy returns the share of test images whose class the trained head ranks first among the data set's own, which start at first.
-func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first int, ds *dataset.Dataset) (float64, error) {
+// accuracy returns the share of test images whose class the trained head ranks first among the data
+// set's own, which start at first.
+func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first int,
+	ds *dataset.Dataset) (float64, error) {
 	m, err := t.c.Network.Model(t.state, t.classes)
 	if err != nil {
 		return 0, err
@@ -450,7 +483,8 @@ func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first 
 		return math.NaN(), nil
 	}
 	manifest.Dx = 0 // the logits are taken for the features here
-	x, err := extractor.New(t.eng, m, manifest, extractor.Options{Output: models.LogitsOutput, Threads: 2}, ds.Test.Images)
+	x, err := extractor.New(t.eng, m, manifest,
+		extractor.Options{Output: models.LogitsOutput, Threads: 2}, ds.Test.Images)
 	if err != nil {
 		return 0, err
 	}
@@ -476,7 +510,8 @@ func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first 
 }
 
 // finish makes the exported model: features standardised over the extractor part, images unchanged.
-func (t *trainer) finish(ctx context.Context, manifest models.Manifest, part *dataset.Images) (*onnx.Model, error) {
+func (t *trainer) finish(ctx context.Context, manifest models.Manifest,
+	part *dataset.Images) (*onnx.Model, error) {
 	m, err := t.c.Network.Model(t.state, 0)
 	if err != nil {
 		return nil, err

@@ -25,7 +25,8 @@ import (
 func stripes(name string, n, classes int) *dataset.Dataset {
 	part := func(n int, stream string) dataset.Labelled {
 		r := rng.New(1, name, stream)
-		p := dataset.Labelled{Images: dataset.Images{N: n, H: 8, W: 8, Ch: 3, Pix: make([]uint8, n*192)}, Labels: make([]int, n)}
+		p := dataset.Labelled{Images: dataset.Images{N: n, H: 8, W: 8, Ch: 3, Pix: make([]uint8, n*192)},
+			Labels: make([]int, n)}
 		for i := range n {
 			y := i % classes
 			p.Labels[i] = y
@@ -50,7 +51,8 @@ func stripes(name string, n, classes int) *dataset.Dataset {
 	for i := range names {
 		names[i] = string(rune('a' + i))
 	}
-	return &dataset.Dataset{Name: name, Classes: names, Train: part(n, "train"), Test: part(60, "test"), Digest: name}
+	return &dataset.Dataset{Name: name, Classes: names, Train: part(n, "train"),
+		Test: part(60, "test"), Digest: name}
 }
 
 func smallConfig(ds *dataset.Dataset) Config {
@@ -154,7 +156,8 @@ func TestBatchesShareOutTheExtractorPartAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if classes != 5 || main[0].images.N != 80 || other[0].images.N != 60 {
-		t.Fatalf("%d classes, %d and %d images; want 5, 80 and 60", classes, main[0].images.N, other[0].images.N)
+		t.Fatalf("%d classes, %d and %d images; want 5, 80 and 60", classes, main[0].images.N,
+			other[0].images.N)
 	}
 	c := smallConfig(ds)
 	c.Smoothing = 0.2
@@ -167,7 +170,8 @@ func TestBatchesShareOutTheExtractorPartAlone(t *testing.T) {
 	count := map[bool]int{}
 	for _, s := range shards {
 		for i := range 8 {
-			target, allowed := s[models.TargetInput].F32()[5*i:5*i+5], s[models.AllowedInput].F32()[5*i:5*i+5]
+			target, allowed := s[models.TargetInput].F32()[5*i:5*i+5],
+				s[models.AllowedInput].F32()[5*i:5*i+5]
 			var sum float32
 			for y, v := range target {
 				sum += v
@@ -182,7 +186,8 @@ func TestBatchesShareOutTheExtractorPartAlone(t *testing.T) {
 		}
 	}
 	if count[true] != 12 || count[false] != 4 {
-		t.Errorf("%d images of the data set and %d auxiliary ones; want 12 and 4", count[true], count[false])
+		t.Errorf("%d images of the data set and %d auxiliary ones; want 12 and 4",
+			count[true], count[false])
 	}
 	// Over an epoch every image comes once.
 	seen := map[int]bool{}
@@ -209,7 +214,8 @@ func TestAugment(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 50 {
 		Augment{Flip: true}.put(dst, im, 0, s, r)
-		row := []int{int(math.Round(float64(dst[0]))), int(math.Round(float64(dst[1]))), int(math.Round(float64(dst[2])))}
+		row := []int{int(math.Round(float64(dst[0]))), int(math.Round(float64(dst[1]))),
+			int(math.Round(float64(dst[2])))}
 		switch {
 		case slices.Equal(row, []int{1, 2, 3}):
 			kinds["as is"] = true
@@ -255,8 +261,8 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestStartAndMirror goes on from a trained extractor, and compares the mirrored model with the mean over both
-// images.
+// TestStartAndMirror goes on from a trained extractor, and compares the mirrored model with the
+// mean over both images.
 func TestStartAndMirror(t *testing.T) {
 	eng := orttest.New(t)
 	ds := stripes("stripes", 400, 4)
@@ -291,7 +297,8 @@ func TestStartAndMirror(t *testing.T) {
 	fresh := loss(c)
 	c.Start, c.StartDigest = first.Model, "first"
 	if on := loss(c); !(on < 0.8*fresh) {
-		t.Errorf("an epoch from a trained extractor ends at loss %v, one from random weights at %v", on, fresh)
+		t.Errorf("an epoch from a trained extractor ends at loss %v, one from random weights at %v", on,
+			fresh)
 	}
 
 	c.Network.Widths = []int{4, 16}
@@ -323,19 +330,24 @@ func TestStartAndMirror(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer session.Close()
-		out, err := engine.Eval(session, map[string]*onnx.Tensor{models.ImageInput: image}, models.FeaturesOutput)
+		out, err := engine.Eval(session, map[string]*onnx.Tensor{models.ImageInput: image},
+			models.FeaturesOutput)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out[models.FeaturesOutput].F32()
 	}
-	a, b, got := features(plain.Model, image), features(plain.Model, flipped), features(mirrored.Model, image)
-	// Standardisation differs by a factor and a shift of each feature: differences between images tell the factor.
+	a, b, got := features(plain.Model, image), features(plain.Model, flipped),
+		features(mirrored.Model, image)
+	// Standardisation differs by a factor and a shift of each feature: differences between images tell
+	// the factor.
 	for k := range 6 {
 		mean := func(i int) float64 { return float64(a[6*i+k]+b[6*i+k]) / 2 }
 		scale := float64(got[6+k]-got[k]) / (mean(1) - mean(0))
-		if want := float64(got[k]) + scale*(mean(2)-mean(0)); math.Abs(want-float64(got[12+k])) > 1e-3 || !(scale > 0) {
-			t.Errorf("feature %d of the third image is %v; the mean over image and mirror image is %v", k, got[12+k], want)
+		if want := float64(got[k]) + scale*(mean(2)-mean(0)); math.Abs(want-float64(got[12+k])) > 1e-3 ||
+			!(scale > 0) {
+			t.Errorf("feature %d of the third image is %v; the mean over image and mirror image is %v", k,
+				got[12+k], want)
 		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"fmp/onnx/train"
 )
 
-// TestPhotos: images are scaled and laid out for the model, flipped in training alone, and carry their class.
+// TestPhotos: images are scaled and laid out for the model, flipped in training alone, and carry
+// their class.
 func TestPhotos(t *testing.T) {
 	t.Parallel()
 	b := build.New("m")
@@ -23,7 +24,8 @@ func TestPhotos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	part := &dataset.Labelled{Images: dataset.Images{N: 2, H: 1, W: 3, Ch: 1, Pix: []uint8{0, 51, 255, 255, 51, 51}}, Labels: []int{1, 0}}
+	part := &dataset.Labelled{Images: dataset.Images{N: 2, H: 1, W: 3, Ch: 1,
+		Pix: []uint8{0, 51, 255, 255, 51, 51}}, Labels: []int{1, 0}}
 	o := extractor.Options{Mean: []float64{0.2}, Std: []float64{0.5}, Layout: "NCHW"}
 	feed, _, err := extractor.Feeder("none.onnx", m, models.Manifest{}, o, part.Images)
 	if err != nil {
@@ -38,7 +40,8 @@ func TestPhotos(t *testing.T) {
 	near := func(a, b []float32) bool {
 		return slices.EqualFunc(a, b, func(x, y float32) bool { return x-y < 1e-6 && y-x < 1e-6 })
 	}
-	if got := plain["picture"]; !near(got.F32(), slices.Concat(first, second)) || !slices.Equal(got.Shape, []int{2, 1, 1, 3}) {
+	if got := plain["picture"]; !near(got.F32(), slices.Concat(first, second)) ||
+		!slices.Equal(got.Shape, []int{2, 1, 1, 3}) {
 		t.Errorf("images are %v %v", got, got.F32())
 	}
 	if got := plain[train.TargetInput].F32(); !slices.Equal(got, []float32{1, 0, 0, 1}) {

@@ -1,5 +1,5 @@
-// Package patches learns an extractor without gradients: filters by clustering whitened patches, then a
-// projection that separates the classes.
+// Package patches learns an extractor without gradients: filters by clustering whitened patches,
+// then a projection that separates the classes.
 package patches
 
 import (
@@ -29,7 +29,8 @@ type Options struct {
 	Samples int // number of patches that are clustered; default 20000
 	Images  int // maximum number of images that the projection is learned from; default 8000
 	Rounds  int // of clustering; default 15
-	// Ridge is added to the within-class covariance, relative to its largest eigenvalue; default 0.002.
+	// Ridge is added to the within-class covariance, relative to its largest eigenvalue; default
+	// 0.002.
 	Ridge   float64
 	Threads int // batches in flight; the result does not depend on it
 	Seed    uint64
@@ -41,7 +42,8 @@ func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		v   *int
 		def int
-	}{{&o.Filters, 96}, {&o.Side, 7}, {&o.Grid, 4}, {&o.Dx, 12}, {&o.Samples, 20000}, {&o.Images, 8000}, {&o.Rounds, 15}, {&o.Threads, 1}} {
+	}{{&o.Filters, 96}, {&o.Side, 7}, {&o.Grid, 4}, {&o.Dx, 12}, {&o.Samples, 20000},
+		{&o.Images, 8000}, {&o.Rounds, 15}, {&o.Threads, 1}} {
 		if *d.v == 0 {
 			*d.v = d.def
 		}
@@ -53,25 +55,32 @@ func (o Options) withDefaults() Options {
 // threshold is subtracted from responses of standard deviation 1 over patches.
 const threshold = 0.5
 
-// Learn trains an extractor on labelled images: spherical k-means on whitened patches yields the filters (Coates and Ng,
-// Learning feature representations with k-means, 2012); the projection is onto the leading directions of the total
-// covariance after whitening within classes, the first of which are Fisher's linear discriminants. Features are standardised
-// over the images. The same Options yield the same model.
-func Learn(ctx context.Context, eng engine.Engine, part *dataset.Labelled, classes int, o Options) (*onnx.Model, error) {
+// Learn trains an extractor on labelled images: spherical k-means on whitened patches yields the
+// filters (Coates and Ng, Learning feature representations with k-means, 2012); the projection is
+// onto the leading directions of the total covariance after whitening within classes, the first of
+// which are Fisher's linear discriminants. Features are standardised over the images. The same
+// Options yield the same model.
+func Learn(ctx context.Context, eng engine.Engine, part *dataset.Labelled, classes int,
+	o Options) (*onnx.Model, error) {
 	o = o.withDefaults()
 	if part.N < 10*classes || part.N < 100 {
-		return nil, fmt.Errorf("learning patches: %d images of %d classes; at least 100 images and 10 for each class are needed", part.N, classes)
+		return nil, fmt.Errorf("learning patches: %d images of %d classes; at least 100 images and 10 "+
+			"for each class are needed", part.N, classes)
 	}
-	if o.Side < 2 || o.Side > min(part.H, part.W) || o.Grid < 1 || o.Filters < 1 || o.Dx < 1 || o.Samples < 10*o.Filters || o.Rounds < 1 ||
+	if o.Side < 2 || o.Side > min(part.H, part.W) || o.Grid < 1 || o.Filters < 1 || o.Dx < 1 ||
+		o.Samples < 10*o.Filters || o.Rounds < 1 ||
 		o.Ridge < 0 {
-		return nil, fmt.Errorf("learning patches: sizes %+v do not fit images of %dx%d", o, part.H, part.W)
+		return nil, fmt.Errorf("learning patches: sizes %+v do not fit images of %dx%d",
+			o, part.H, part.W)
 	}
 	p := models.Patches{
 		Height: part.H, Width: part.W, Channels: part.Ch, Threshold: threshold, Absolute: part.Ch > 1,
 		Pool: (min(part.H, part.W) - o.Side + 1) / o.Grid,
 	}
 	if p.Pool < 1 {
-		return nil, fmt.Errorf("learning patches: a grid of %d does not fit images of %dx%d and filters of %d", o.Grid, part.H, part.W, o.Side)
+		return nil,
+			fmt.Errorf("learning patches: a grid of %d does not fit images of %dx%d and filters of %d",
+				o.Grid, part.H, part.W, o.Side)
 	}
 	var err error
 	if p.Filters, err = filters(ctx, part, o); err != nil {
@@ -87,7 +96,8 @@ func Learn(ctx context.Context, eng engine.Engine, part *dataset.Labelled, class
 	return p.Model()
 }
 
-// filters clusters whitened patches; each filter's response has mean 0 and standard deviation 1 over the patches.
+// filters clusters whitened patches; each filter's response has mean 0 and standard deviation 1
+// over the patches.
 func filters(ctx context.Context, part *dataset.Labelled, o Options) (*onnx.Tensor, error) {
 	r := rng.New(o.Seed, "patches")
 	d := part.Ch * o.Side * o.Side
@@ -133,7 +143,8 @@ func filters(ctx context.Context, part *dataset.Labelled, o Options) (*onnx.Tens
 	return onnx.NewTensor(out, o.Filters, part.Ch, o.Side, o.Side), nil
 }
 
-// whitening returns the symmetric matrix that gives the rows of x, patches, the covariance I, small eigenvalues apart.
+// whitening returns the symmetric matrix that gives the rows of x, patches, the covariance I, small
+// eigenvalues apart.
 func whitening(x *mat.Dense) (*mat.Dense, error) {
 	n, d := x.Dims()
 	cov := mat.NewSymDense(d, nil)
@@ -160,7 +171,8 @@ func whitening(x *mat.Dense) (*mat.Dense, error) {
 	return &white, nil
 }
 
-// cluster returns unit centres [filters, d] of the unit rows of u by spherical k-means (Coates and Ng 2012).
+// cluster returns unit centres [filters, d] of the unit rows of u by spherical k-means (Coates and
+// Ng 2012).
 func cluster(ctx context.Context, u *mat.Dense, r *rand.Rand, o Options) (*mat.Dense, error) {
 	_, d := u.Dims()
 	centres := mat.NewDense(o.Filters, d, nil)
@@ -196,7 +208,8 @@ func cluster(ctx context.Context, u *mat.Dense, r *rand.Rand, o Options) (*mat.D
 	return centres, nil
 }
 
-// cut copies a random patch, [channels, side, side] less its mean, into dst and returns its standard deviation.
+// cut copies a random patch, [channels, side, side] less its mean, into dst and returns its
+// standard deviation.
 func cut(part *dataset.Labelled, r *rand.Rand, side int, dst []float64) float64 {
 	im := part.At(r.IntN(part.N))
 	y0, x0 := r.IntN(part.H-side+1), r.IntN(part.W-side+1)
@@ -244,17 +257,20 @@ func unit(v []float64) float64 {
 }
 
 // respond computes the pooled responses of the first images.
-func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dataset.Labelled, o Options) (*mat.Dense, int, error) {
+func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dataset.Labelled,
+	o Options) (*mat.Dense, int, error) {
 	m, err := p.Model()
 	if err != nil {
 		return nil, 0, err
 	}
-	x, err := extractor.New(eng, m, models.Manifest{}, extractor.Options{Threads: o.Threads}, part.Images)
+	x, err := extractor.New(eng, m, models.Manifest{},
+		extractor.Options{Threads: o.Threads}, part.Images)
 	if err != nil {
 		return nil, 0, err
 	}
 	n := min(part.N, o.Images)
-	first := dataset.Images{N: n, H: part.H, W: part.W, Ch: part.Ch, Pix: part.Pix[:n*part.H*part.W*part.Ch]}
+	first := dataset.Images{N: n, H: part.H, W: part.W, Ch: part.Ch,
+		Pix: part.Pix[:n*part.H*part.W*part.Ch]}
 	rows, err := x.Features(ctx, &first, o.Progress)
 	if err := errors.Join(err, x.Close()); err != nil {
 		return nil, 0, err
@@ -299,7 +315,8 @@ func project(p *models.Patches, x *mat.Dense, labels []int, classes int, o Optio
 	return nil
 }
 
-// centred subtracts the mean from the rows of x and returns it, beside the rows less their class means.
+// centred subtracts the mean from the rows of x and returns it, beside the rows less their class
+// means.
 func centred(x *mat.Dense, labels []int, classes int) (within *mat.Dense, mean []float64) {
 	n, d := x.Dims()
 	mean = make([]float64, d)
@@ -331,8 +348,8 @@ func centred(x *mat.Dense, labels []int, classes int) (within *mat.Dense, mean [
 	return within, mean
 }
 
-// discriminants returns the o.Dx directions, as columns, of the largest total variance st relative to the within-class variance sw,
-// which it makes larger by the ridge.
+// discriminants returns the o.Dx directions, as columns, of the largest total variance st relative
+// to the within-class variance sw, which it makes larger by the ridge.
 func discriminants(sw, st *mat.SymDense, o Options) (*mat.Dense, error) {
 	d, dx := sw.SymmetricDim(), o.Dx
 	ridge := o.Ridge * largest(sw)
@@ -344,7 +361,8 @@ func discriminants(sw, st *mat.SymDense, o Options) (*mat.Dense, error) {
 	}
 	var chol mat.Cholesky
 	if !chol.Factorize(sw) {
-		return nil, errors.New("learning patches: the within-class covariance is not positive definite; give a larger ridge")
+		return nil,
+			errors.New("learning patches: the within-class covariance is not positive definite; give a larger ridge")
 	}
 	var l mat.TriDense
 	chol.LTo(&l)
@@ -373,7 +391,8 @@ func discriminants(sw, st *mat.SymDense, o Options) (*mat.Dense, error) {
 	return &dir, nil
 }
 
-// conditioned reports whether a solve succeeded with a warning about the matrix's condition, which the ridge bounds.
+// conditioned reports whether a solve succeeded with a warning about the matrix's condition, which
+// the ridge bounds.
 func conditioned(err error) bool {
 	var c mat.Condition
 	return errors.As(err, &c)

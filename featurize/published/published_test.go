@@ -20,7 +20,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestFind: a published name is the file that was fetched, or an error that says how; anything else is a path.
+// TestFind: a published name is the file that was fetched, or an error that says how; anything else
+// is a path.
 func TestFind(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
@@ -46,10 +47,12 @@ func TestFind(t *testing.T) {
 		t.Errorf("fetched: %s, %v; want %s", path, err, want)
 	}
 	list, err := List()
-	if err != nil || len(list) != 3 || list[0].Path != "" || list[1].Path != want || list[1].Bytes != 1 {
+	if err != nil || len(list) != 3 || list[0].Path != "" || list[1].Path != want ||
+		list[1].Bytes != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if _, err := Pull(context.Background(), "efficientnet-lite", nil); err == nil || !strings.Contains(err.Error(), "did you mean") {
+	if _, err := Pull(context.Background(), "efficientnet-lite", nil); err == nil ||
+		!strings.Contains(err.Error(), "did you mean") {
 		t.Errorf("mistyped: %v", err)
 	}
 }
@@ -64,7 +67,8 @@ func TestOtherWeights(t *testing.T) {
 	if err := os.WriteFile(path, []byte("weights"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := all[0].weights(dir); err == nil || !strings.Contains(err.Error(), "is not what was published") {
+	if _, err := all[0].weights(dir); err == nil ||
+		!strings.Contains(err.Error(), "is not what was published") {
 		t.Errorf("%v", err)
 	}
 	if _, err := all[1].weights(dir); !errors.Is(err, fs.ErrNotExist) {
@@ -80,8 +84,9 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestParity: our graph of the published weights gives what PyTorch's export of them gives: features, through its last layer, within 1e-5
-// of the logits' size. It needs pip and the export; FMP_EFFICIENTNET names the latter (../shared/models/efficientnet_lite0.onnx).
+// TestParity: our graph of the published weights gives what PyTorch's export of them gives:
+// features, through its last layer, within 1e-5 of the logits' size. It needs pip and the export;
+// FMP_EFFICIENTNET names the latter (../shared/models/efficientnet_lite0.onnx).
 func TestParity(t *testing.T) {
 	reference := os.Getenv("FMP_EFFICIENTNET")
 	if reference == "" {

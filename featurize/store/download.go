@@ -23,11 +23,12 @@ import (
 // Downloader fetches files over HTTP. The zero value is ready to use.
 type Downloader struct {
 	Client *http.Client // default http.DefaultClient
-	// Tries is how often each address is tried (default 3), Pause the wait before the second try (default 1s,
-	// doubled each time), Stall how long a server may send nothing (default 60s).
+	// Tries is how often each address is tried (default 3), Pause the wait before the second try
+	// (default 1s, doubled each time), Stall how long a server may send nothing (default 60s).
 	Tries        int
 	Pause, Stall time.Duration
-	// Progress, if not nil, is called with the bytes of a file that are there; total is -1 where the server does not state it.
+	// Progress, if not nil, is called with the bytes of a file that are there; total is -1 where the
+	// server does not state it.
 	Progress func(name string, done, total int64)
 }
 
@@ -56,9 +57,9 @@ func (d *Downloader) withDefaults() *Downloader {
 // errFinal marks an error that another try of the same address would not fix.
 var errFinal = errors.New("not tried again")
 
-// Fetch downloads f into dir and returns its path. A file that is there already with the right checksum is kept; an
-// interrupted download resumes where it stopped; a file with the wrong checksum is removed. The file appears under its name
-// only when it is complete and checked.
+// Fetch downloads f into dir and returns its path. A file that is there already with the right
+// checksum is kept; an interrupted download resumes where it stopped; a file with the wrong
+// checksum is removed. The file appears under its name only when it is complete and checked.
 func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (string, error) {
 	d = d.withDefaults()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -106,8 +107,8 @@ func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (str
 	return "", fmt.Errorf("downloading %s: %w", f.Name, errs[len(errs)-1])
 }
 
-// offered returns the byte from which an answer goes on, given those that are here, and the size of the whole file, -1 where the server
-// does not state it.
+// offered returns the byte from which an answer goes on, given those that are here, and the size of
+// the whole file, -1 where the server does not state it.
 func offered(res *http.Response, url string, have int64) (from, total int64, err error) {
 	switch res.StatusCode {
 	case http.StatusOK:
@@ -115,8 +116,8 @@ func offered(res *http.Response, url string, have int64) (from, total int64, err
 	case http.StatusPartialContent:
 		from, total, ok := contentRange(res.Header.Get("Content-Range"))
 		if !ok || from != have {
-			return 0, 0, fmt.Errorf("%s: the server was asked for bytes from %d and answered with range %q: %w", url, have,
-				res.Header.Get("Content-Range"), errFinal)
+			return 0, 0, fmt.Errorf("%s: the server was asked for bytes from %d and answered with "+
+				"range %q: %w", url, have, res.Header.Get("Content-Range"), errFinal)
 		}
 		return from, total, nil
 	}
@@ -169,7 +170,8 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 		return err
 	}
 	if total > f.Max {
-		return fmt.Errorf("%s: %d bytes are offered; at most %d are taken: %w", url, total, f.Max, errFinal)
+		return fmt.Errorf("%s: %d bytes are offered; at most %d are taken: %w", url, total,
+			f.Max, errFinal)
 	}
 	if err := out.Truncate(have); err != nil {
 		return err

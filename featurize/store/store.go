@@ -1,5 +1,5 @@
-// Package store manages the data sets in the data folder: it downloads the official archives, checks and unpacks them, and
-// imports data sets that the user has.
+// Package store manages the data sets in the data folder: it downloads the official archives,
+// checks and unpacks them, and imports data sets that the user has.
 package store
 
 import (
@@ -29,8 +29,9 @@ func Dir(setting string) (string, error) {
 	return dirs[0], nil
 }
 
-// Pull downloads a published data set into the data folder and returns the data set's folder. A data set that is already
-// there is left unchanged. Nothing appears under its name before every file is checked and readable.
+// Pull downloads a published data set into the data folder and returns the data set's folder. A
+// data set that is already there is left unchanged. Nothing appears under its name before every
+// file is checked and readable.
 func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (string, error) {
 	to := filepath.Join(dir, s.Folders[0])
 	if complete(ctx, s, to) {
@@ -85,7 +86,8 @@ func complete(ctx context.Context, s dataset.Known, to string) bool {
 			continue
 		}
 		_, err := os.Stat(filepath.Join(to, n))
-		if _, err2 := os.Stat(filepath.Join(to, strings.TrimSuffix(n, ".gz"))); err != nil && err2 != nil {
+		if _, err2 := os.Stat(filepath.Join(to, strings.TrimSuffix(n, ".gz"))); err != nil &&
+			err2 != nil {
 			return false
 		}
 	}
@@ -101,7 +103,8 @@ func readable(ctx context.Context, dir, to string) error {
 	return nil
 }
 
-// place fills a temporary folder beside to and gives it the name to. The old folder is replaced only then.
+// place fills a temporary folder beside to and gives it the name to. The old folder is replaced
+// only then.
 func place(ctx context.Context, to string, fill func(tmp string) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -118,7 +121,8 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 		return fmt.Errorf("another fmp is at work on %s; wait for that one", to)
 	}
 	defer lock.Close()
-	// Files that a killed program left there, and those that one of an earlier release called .NAME.NUMBER.
+	// Files that a killed program left there, and those that one of an earlier release called
+	// .NAME.NUMBER.
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".[0-9]*", "new"))
 	if err != nil {
 		return err
@@ -163,8 +167,8 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	return nil
 }
 
-// unpack extracts the wanted files, by base name, from a tar.gz archive. Other entries are skipped; links and folders are
-// never created; a file over its maximum size, or present twice, is an error.
+// unpack extracts the wanted files, by base name, from a tar.gz archive. Other entries are skipped;
+// links and folders are never created; a file over its maximum size, or present twice, is an error.
 func unpack(ctx context.Context, archive, to string, want map[string]int64) error {
 	f, err := regularfile.Open(archive)
 	if err != nil {
@@ -237,7 +241,8 @@ func copyFile(from, to string) error {
 	return write(to, in)
 }
 
-// recognise returns the kind of a data set in a folder or an official archive; of an archive also the sizes of its files and its folder.
+// recognise returns the kind of a data set in a folder or an official archive; of an archive also
+// the sizes of its files and its folder.
 func recognise(from string) (kind dataset.Kind, archive map[string]int64, folder string, err error) {
 	st, err := os.Stat(from)
 	if err != nil {
@@ -257,11 +262,12 @@ func recognise(from string) (kind dataset.Kind, archive map[string]int64, folder
 			}
 		}
 	}
-	return kind, nil, "", fmt.Errorf("%s is neither a folder nor an official archive (cifar-10-binary.tar.gz, cifar-100-binary.tar.gz); "+
-		"unpack it and give the folder", from)
+	return kind, nil, "", fmt.Errorf("%s is neither a folder nor an official archive "+
+		"(cifar-10-binary.tar.gz, cifar-100-binary.tar.gz); unpack it and give the folder", from)
 }
 
-// nameOf returns the name and the folder of an imported data set; an empty name means the official one, or else that of its folder.
+// nameOf returns the name and the folder of an imported data set; an empty name means the official
+// one, or else that of its folder.
 func nameOf(from, name, folder string, kind dataset.Kind) (_, _ string, err error) {
 	if name == "" {
 		abs, err := filepath.Abs(from)
@@ -288,11 +294,13 @@ func nameOf(from, name, folder string, kind dataset.Kind) (_, _ string, err erro
 	return name, folder, nil
 }
 
-// Import copies a data set that the user has, a folder in any supported format or an official archive of CIFAR, into the
-// data folder, and returns its name and folder there. An empty name means the official name for CIFAR's files, otherwise the
-// folder's own. An existing data set of that name is replaced only if replace is set. Images that cannot be read are an
-// error that names them all; with skip they are left out and returned.
-func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_, _ string, bad []string, err error) {
+// Import copies a data set that the user has, a folder in any supported format or an official
+// archive of CIFAR, into the data folder, and returns its name and folder there. An empty name
+// means the official name for CIFAR's files, otherwise the folder's own. An existing data set of
+// that name is replaced only if replace is set. Images that cannot be read are an error that names
+// them all; with skip they are left out and returned.
+func Import(ctx context.Context, from, name, dir string, replace,
+	skip bool) (_, _ string, bad []string, err error) {
 	kind, archive, folder, err := recognise(from)
 	if err != nil {
 		return "", "", nil, err
@@ -302,7 +310,8 @@ func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_,
 	}
 	to := filepath.Join(dir, folder)
 	if _, err := os.Stat(to); err == nil && !replace {
-		return "", "", nil, fmt.Errorf("%s is there already; give --replace, or another name with --name", to)
+		return "", "", nil, fmt.Errorf("%s is there already; give --replace, or another name with --name",
+			to)
 	}
 	if inside(from, to) {
 		return "", "", nil, fmt.Errorf("%s lies in %s; it is in its place already", from, to)
@@ -325,7 +334,8 @@ func Import(ctx context.Context, from, name, dir string, replace, skip bool) (_,
 		} else {
 			err = unpack(ctx, from, tmp, archive)
 		}
-		if err == nil && (archive != nil || kind != dataset.KindFolder) { // images in folders were read, and none is a link
+		// images in folders were read, and none is a link
+		if err == nil && (archive != nil || kind != dataset.KindFolder) {
 			err = readable(ctx, tmp, to)
 		}
 		return err

@@ -33,7 +33,8 @@ func sum(b []byte) string { s := md5.Sum(b); return hex.EncodeToString(s[:]) }
 
 // server serves one file on loopback and remembers the Range headers it was sent. behave, where it
 // returns true, has answered the request with that number.
-func server(t *testing.T, data []byte, behave func(i int, w http.ResponseWriter, r *http.Request) bool) (string, *[]string) {
+func server(t *testing.T, data []byte,
+	behave func(i int, w http.ResponseWriter, r *http.Request) bool) (string, *[]string) {
 	t.Helper()
 	var mu sync.Mutex
 	var ranges []string
@@ -75,7 +76,8 @@ func TestFetch(t *testing.T) {
 	data := payload(300_000)
 	url, ranges := server(t, data, nil)
 	dir := t.TempDir()
-	f := dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}
+	f := dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data),
+		SHA256: sum256(data), Max: 1 << 20}
 	var last, total int64
 	d := quick()
 	d.Progress = func(_ string, done, of int64) { last, total = done, of }
@@ -101,8 +103,9 @@ func TestFetchGoesOnAfterAnInterruption(t *testing.T) {
 		}
 		return false
 	})
-	p, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-		Max: 1 << 20}, t.TempDir())
+	p, err := quick().Fetch(context.Background(),
+		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
+			Max: 1 << 20}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +124,9 @@ func TestFetchGoesOnInALaterCall(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.part"), data[:40_000], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-		Max: 1 << 20}, dir); err != nil {
+	if _, err := quick().Fetch(context.Background(),
+		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
+			Max: 1 << 20}, dir); err != nil {
 		t.Fatal(err)
 	}
 	if (*ranges)[0] != "bytes=40000-" {
@@ -132,13 +136,15 @@ func TestFetchGoesOnInALaterCall(t *testing.T) {
 
 func TestFetchFromAServerWithoutRanges(t *testing.T) {
 	data := payload(100_000)
-	url, _ := server(t, data, func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.Write(data); return true })
+	url, _ := server(t, data,
+		func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.Write(data); return true })
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.part"), payload(50)[10:], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-		Max: 1 << 20}, dir)
+	p, err := quick().Fetch(context.Background(),
+		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
+			Max: 1 << 20}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,10 +163,16 @@ func TestFetchErrors(t *testing.T) {
 		calls  int
 	}{
 		"wrong checksum": {nil, sum(nil), 1 << 20, "MD5 checksum", 3},
-		"not found": {func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true }, sum(data), 1 << 20,
-			"404", 1},
-		"server error": {func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }, sum(data), 1 << 20,
-			"503", 3},
+		"not found": {func(_ int, w http.ResponseWriter,
+			r *http.Request) bool {
+			http.NotFound(w, r)
+			return true
+		}, sum(data), 1 << 20, "404", 1},
+		"server error": {func(_ int, w http.ResponseWriter,
+			_ *http.Request) bool {
+			w.WriteHeader(503)
+			return true
+		}, sum(data), 1 << 20, "503", 3},
 		"too large": {nil, sum(data), 5_000, "at most 5000", 1},
 		"endless": {func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 			for range 20 {
@@ -173,8 +185,8 @@ func TestFetchErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, ranges := server(t, data, c.behave)
 			dir := t.TempDir()
-			_, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data), Max: c.max},
-				dir)
+			_, err := quick().Fetch(context.Background(),
+				dataset.File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data), Max: c.max}, dir)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v; want one with %q", err, c.want)
 			}
@@ -190,10 +202,12 @@ func TestFetchErrors(t *testing.T) {
 		})
 	}
 	t.Run("second address", func(t *testing.T) {
-		bad, _ := server(t, data, func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true })
+		bad, _ := server(t, data,
+			func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true })
 		good, _ := server(t, data, nil)
-		if _, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data),
-			Max: 1 << 20}, t.TempDir()); err != nil {
+		if _, err := quick().Fetch(context.Background(),
+			dataset.File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data),
+				Max: 1 << 20}, t.TempDir()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -207,8 +221,9 @@ func TestFetchErrors(t *testing.T) {
 		})
 		defer close(release)
 		d := &Downloader{Pause: time.Millisecond, Stall: 50 * time.Millisecond, Tries: 1}
-		if _, err := d.Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-			Max: 1 << 20}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "nothing came") {
+		if _, err := d.Fetch(context.Background(),
+			dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
+				Max: 1 << 20}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "nothing came") {
 			t.Error(err)
 		}
 	})
@@ -216,7 +231,8 @@ func TestFetchErrors(t *testing.T) {
 		url, _ := server(t, data, nil)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if _, err := quick().Fetch(ctx, dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20},
+		if _, err := quick().Fetch(ctx,
+			dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20},
 			t.TempDir()); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
@@ -263,12 +279,14 @@ var all10 = cifar(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 
 func source(url string, data []byte) dataset.Known {
 	return dataset.Known{Name: "cifar10", Folders: []string{"cifar-10-batches-bin"},
-		Files:  []dataset.File{{Name: "c.tar.gz", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}},
+		Files: []dataset.File{{Name: "c.tar.gz", URLs: []string{url}, MD5: sum(data),
+			SHA256: sum256(data), Max: 1 << 20}},
 		Unpack: map[string]int64{"data_batch_1.bin": 40_000, "test_batch.bin": 40_000}}
 }
 
 func TestPull(t *testing.T) {
-	data := archive(t, entry{"cifar/", tar.TypeDir, nil}, entry{"cifar/data_batch_1.bin", tar.TypeReg, all10},
+	data := archive(t, entry{"cifar/", tar.TypeDir, nil},
+		entry{"cifar/data_batch_1.bin", tar.TypeReg, all10},
 		entry{"cifar/readme.html", tar.TypeReg, []byte("x")},
 		entry{"../test_batch.bin", tar.TypeReg, cifar(3, 4)}, entry{"evil", tar.TypeSymlink, nil})
 	url, ranges := server(t, data, nil)
@@ -295,13 +313,15 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// TestForgedArchiveIsRefused: what has the published MD5, which can be forged, and another SHA-256 is not taken.
+// TestForgedArchiveIsRefused: what has the published MD5, which can be forged, and another SHA-256
+// is not taken.
 func TestForgedArchiveIsRefused(t *testing.T) {
 	data := payload(1000)
 	url, _ := server(t, data, nil)
 	dir := t.TempDir()
-	_, err := quick().Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(nil),
-		Max: 1 << 20}, dir)
+	_, err := quick().Fetch(context.Background(),
+		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(nil),
+			Max: 1 << 20}, dir)
 	if err == nil || !strings.Contains(err.Error(), "SHA-256 checksum") {
 		t.Errorf("error %v", err)
 	}
@@ -318,8 +338,9 @@ func TestNoWayFromHTTPSToHTTP(t *testing.T) {
 	t.Cleanup(s.Close)
 	d := quick()
 	d.Client, d.Tries = s.Client(), 1
-	_, err := d.Fetch(context.Background(), dataset.File{Name: "a", URLs: []string{s.URL}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20},
-		t.TempDir())
+	_, err := d.Fetch(context.Background(),
+		dataset.File{Name: "a", URLs: []string{s.URL}, MD5: sum(data), SHA256: sum256(data),
+			Max: 1 << 20}, t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), "not https") || len(*ranges) != 0 {
 		t.Errorf("error %v, %d plain requests", err, len(*ranges))
 	}
@@ -327,7 +348,8 @@ func TestNoWayFromHTTPSToHTTP(t *testing.T) {
 
 // TestDamagedDataIsRefused: data that was pulled or imported and has changed since is not read.
 func TestDamagedDataIsRefused(t *testing.T) {
-	data := archive(t, entry{"data_batch_1.bin", tar.TypeReg, all10}, entry{"test_batch.bin", tar.TypeReg, cifar(3, 4)})
+	data := archive(t, entry{"data_batch_1.bin", tar.TypeReg, all10},
+		entry{"test_batch.bin", tar.TypeReg, cifar(3, 4)})
 	url, _ := server(t, data, nil)
 	dir := t.TempDir()
 	to, err := Pull(context.Background(), source(url, data), dir, quick())
@@ -351,8 +373,9 @@ func TestDamagedDataIsRefused(t *testing.T) {
 	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
 		t.Error(err)
 	}
-	for name, list := range map[string]string{"text": "hello\n", "a path that leads out": strings.Repeat("0", 64) + "  ../x\n",
-		"short": "12  test_batch.bin\n"} {
+	for name, list := range map[string]string{"text": "hello\n",
+		"a path that leads out": strings.Repeat("0", 64) + "  ../x\n",
+		"short":                 "12  test_batch.bin\n"} {
 		if err := os.WriteFile(filepath.Join(to, dataset.SumsFile), []byte(list), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -370,16 +393,19 @@ func TestPullErrorsLeaveNothing(t *testing.T) {
 	}{
 		"not an archive": {[]byte("hello"), "gzip"},
 		"nothing wanted": {archive(t, entry{"x", tar.TypeReg, []byte("y")}), "none of the files"},
-		"too large":      {archive(t, entry{"data_batch_1.bin", tar.TypeReg, make([]byte, 50_000)}), "at most 40000"},
-		"twice":          {archive(t, entry{"a/test_batch.bin", tar.TypeReg, all10}, entry{"b/test_batch.bin", tar.TypeReg, all10}), "twice"},
-		"truncated data": {archive(t, entry{"data_batch_1.bin", tar.TypeReg, all10[:500]}, entry{"test_batch.bin", tar.TypeReg, all10}),
-			"truncated"},
+		"too large": {archive(t, entry{"data_batch_1.bin", tar.TypeReg, make([]byte, 50_000)}),
+			"at most 40000"},
+		"twice": {archive(t, entry{"a/test_batch.bin", tar.TypeReg, all10},
+			entry{"b/test_batch.bin", tar.TypeReg, all10}), "twice"},
+		"truncated data": {archive(t, entry{"data_batch_1.bin", tar.TypeReg, all10[:500]},
+			entry{"test_batch.bin", tar.TypeReg, all10}), "truncated"},
 		"only a link": {archive(t, entry{"data_batch_1.bin", tar.TypeSymlink, nil}), "none of the files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, _ := server(t, c.data, nil)
 			dir := t.TempDir()
-			if _, err := Pull(context.Background(), source(url, c.data), dir, quick()); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := Pull(context.Background(), source(url, c.data), dir, quick()); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v; want one with %q", err, c.want)
 			}
 			left, _ := os.ReadDir(dir)
@@ -413,13 +439,15 @@ func TestImport(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(to, ".hidden")); err == nil {
 		t.Error("a hidden file is copied")
 	}
-	if _, _, _, err := Import(context.Background(), from, "", dir, false, false); err == nil || !strings.Contains(err.Error(), "--replace") {
+	if _, _, _, err := Import(context.Background(), from, "", dir, false, false); err == nil ||
+		!strings.Contains(err.Error(), "--replace") {
 		t.Errorf("a second time: %v", err)
 	}
 	if _, _, _, err := Import(context.Background(), from, "", dir, true, false); err != nil {
 		t.Errorf("replacing: %v", err)
 	}
-	if name, _, _, err := Import(context.Background(), from, "other", dir, false, false); err != nil || name != "other" {
+	if name, _, _, err := Import(context.Background(), from, "other", dir, false, false); err != nil ||
+		name != "other" {
 		t.Errorf("%s %v", name, err)
 	}
 	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "other", Dir: dir}); err != nil {
@@ -440,19 +468,22 @@ func TestImport(t *testing.T) {
 			t.Errorf("the name %q is taken", bad)
 		}
 	}
-	if _, _, _, err := Import(context.Background(), filepath.Join(from, "test_batch.bin"), "", dir, false, false); err == nil {
+	if _, _, _, err := Import(context.Background(), filepath.Join(from, "test_batch.bin"), "", dir,
+		false, false); err == nil {
 		t.Error("a single file is taken")
 	}
 }
 
-// TestImportOfBadImages: the error names all of them as the user does, and what is skipped is not copied.
+// TestImportOfBadImages: the error names all of them as the user does, and what is skipped is not
+// copied.
 func TestImportOfBadImages(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var good bytes.Buffer
 	if err := png.Encode(&good, image.NewGray(image.Rect(0, 0, 3, 3))); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"a/1.png", "a/2.png", "a/3.png", "b/1.png", "b/2.png", "b/3.png", "a/bad.png", "b/worse.png"} {
+	for _, name := range []string{"a/1.png", "a/2.png", "a/3.png", "b/1.png", "b/2.png", "b/3.png",
+		"a/bad.png", "b/worse.png"} {
 		data := good.Bytes()
 		if strings.Contains(name, "bad") || strings.Contains(name, "worse") {
 			data = data[:20]
@@ -487,7 +518,8 @@ func TestImportOfBadImages(t *testing.T) {
 	}
 }
 
-// TestLeftoversOfAKilledImportAreRemoved: hundreds of megabytes, perhaps, that nothing else would ever remove.
+// TestLeftoversOfAKilledImportAreRemoved: hundreds of megabytes, perhaps, that nothing else would
+// ever remove.
 func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 	from, dir := filepath.Join(t.TempDir(), "mine"), t.TempDir()
 	put := func(path string) {
@@ -524,9 +556,10 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 	}
 }
 
-// FuzzUnpack takes an archive apart, gzipped here unless the input is to be that itself: files of the wanted names alone, none
-// longer than it may be, nothing outside the folder, and at most 8 bytes of memory for each byte of the archive besides what
-// the format's extended headers may hold (2 MiB, archive/tar's bound).
+// FuzzUnpack takes an archive apart, gzipped here unless the input is to be that itself: files of
+// the wanted names alone, none longer than it may be, nothing outside the folder, and at most 8
+// bytes of memory for each byte of the archive besides what the format's extended headers may hold
+// (2 MiB, archive/tar's bound).
 func FuzzUnpack(f *testing.F) {
 	raw := func(data []byte) []byte {
 		z, err := gzip.NewReader(bytes.NewReader(data))
@@ -570,14 +603,16 @@ func FuzzUnpack(f *testing.F) {
 			_ = unpack(context.Background(), path, to,
 				map[string]int64{"a.bin": 1000, "b.bin": 10})
 		})
-		for dir, allowed := range map[string]map[string]int64{to: {"a.bin": 1000, "b.bin": 10}, outside: {"a.tar.gz": 1 << 40, "to": 1 << 40}} {
+		for dir, allowed := range map[string]map[string]int64{to: {"a.bin": 1000, "b.bin": 10},
+			outside: {"a.tar.gz": 1 << 40, "to": 1 << 40}} {
 			entries, err := os.ReadDir(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, e := range entries {
 				st, err := os.Lstat(filepath.Join(dir, e.Name()))
-				if limit, ok := allowed[e.Name()]; err != nil || !ok || st.Size() > limit || st.Mode()&os.ModeSymlink != 0 {
+				if limit, ok := allowed[e.Name()]; err != nil || !ok || st.Size() > limit ||
+					st.Mode()&os.ModeSymlink != 0 {
 					t.Errorf("%s of %d bytes was made, %v", e.Name(), st.Size(), err)
 				}
 			}

@@ -1,6 +1,7 @@
-// Package yamlfile checks YAML files that users write before they are decoded into settings. The decoder compares every key
-// of a mapping with every other and keeps a message for each equal pair, so that ten kilobytes of one repeated key take a
-// gigabyte; aliases multiply the contents of a file. [Check] rejects both.
+// Package yamlfile checks YAML files that users write before they are decoded into settings. The
+// decoder compares every key of a mapping with every other and keeps a message for each equal pair,
+// so that ten kilobytes of one repeated key take a gigabyte; aliases multiply the contents of a
+// file. [Check] rejects both.
 package yamlfile
 
 import (
@@ -19,14 +20,16 @@ import (
 )
 
 const (
-	// MaxNodes bounds the number of keys, values, lists and mappings of a file, counted as often as aliases repeat them.
+	// MaxNodes bounds the number of keys, values, lists and mappings of a file, counted as often as
+	// aliases repeat them.
 	MaxNodes = 20_000
 	// MaxDepth bounds the nesting depth of nodes.
 	MaxDepth = 100
 )
 
-// Check returns an error unless the documents in data are YAML with at most [MaxNodes] nodes and no duplicate key in a
-// mapping. It uses at most about 1,000 bytes of memory per byte of data; the caller bounds the size of data.
+// Check returns an error unless the documents in data are YAML with at most [MaxNodes] nodes and no
+// duplicate key in a mapping. It uses at most about 1,000 bytes of memory per byte of data; the
+// caller bounds the size of data.
 func Check(data []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	w := walker{size: map[*yaml.Node]int{}}
@@ -44,9 +47,10 @@ func Check(data []byte) error {
 	}
 }
 
-// Decode runs [Check], and then decodes the document in data into the struct that v points to; fields that it does not name
-// keep their values. Data without a document return [io.EOF]; a second document and a key that the struct has no field for
-// are errors, on one line and without the names of Go types.
+// Decode runs [Check], and then decodes the document in data into the struct that v points to;
+// fields that it does not name keep their values. Data without a document return [io.EOF]; a second
+// document and a key that the struct has no field for are errors, on one line and without the names
+// of Go types.
 func Decode(data []byte, v any) error {
 	if err := Check(data); err != nil {
 		return err
@@ -95,7 +99,8 @@ func plain(err error, t reflect.Type) error {
 			if p[2] != "" {
 				return fmt.Sprintf("%q; want %s", p[2], wanted(p[3]))
 			}
-			return fmt.Sprintf("%s; want %s", map[string]string{"seq": "a list", "map": "a group of keys"}[p[1]], wanted(p[3]))
+			return fmt.Sprintf("%s; want %s",
+				map[string]string{"seq": "a list", "map": "a group of keys"}[p[1]], wanted(p[3]))
 		})
 		parts = append(parts, l)
 	}
@@ -143,7 +148,8 @@ func keys(t reflect.Type, out []string) []string {
 	return out
 }
 
-// walker counts nodes. size holds the count of each that has an anchor; 0 while it is being counted.
+// walker counts nodes. size holds the count of each that has an anchor; 0 while it is being
+// counted.
 type walker struct {
 	size  map[*yaml.Node]int
 	total int
@@ -189,7 +195,8 @@ func (w *walker) count(n *yaml.Node, depth int) (int, error) {
 
 func (w *walker) add(n *yaml.Node, size int) error {
 	if w.total += size; w.total > MaxNodes {
-		return fmt.Errorf("line %d: more than %d keys and values, aliases counted each time", n.Line, MaxNodes)
+		return fmt.Errorf("line %d: more than %d keys and values, aliases counted each time",
+			n.Line, MaxNodes)
 	}
 	return nil
 }

@@ -39,7 +39,8 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := Check([]byte(c.text))
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			if c.want == "" && err != nil || c.want != "" &&
+				(err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("error %v; want %q", err, c.want)
 			}
 		})
@@ -85,8 +86,10 @@ func TestDecode(t *testing.T) {
 // One key many times takes the decoder itself a gigabyte for twelve kilobytes.
 func TestCheckIsCheap(t *testing.T) {
 	for name, text := range map[string]string{
-		"one key": strings.Repeat("a: 1\n", 12_000), "anchors": strings.Repeat("a: &a\n", 10_000), "questions": strings.Repeat("? ", 9_000),
-		"lists": strings.Repeat("- ", 9_000), "mappings": strings.Repeat("{", 60_000), "nested": strings.Repeat("{a: ", 15_000),
+		"one key": strings.Repeat("a: 1\n", 12_000), "anchors": strings.Repeat("a: &a\n", 10_000),
+		"questions": strings.Repeat("? ", 9_000),
+		"lists":     strings.Repeat("- ", 9_000), "mappings": strings.Repeat("{", 60_000),
+		"nested": strings.Repeat("{a: ", 15_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
@@ -98,10 +101,11 @@ func TestCheckIsCheap(t *testing.T) {
 	}
 }
 
-// FuzzCheck: at most 1,000 bytes of memory for each byte to check; and what passes, the decoder takes in 2,000 for each byte
-// and for each of MaxNodes nodes.
+// FuzzCheck: at most 1,000 bytes of memory for each byte to check; and what passes, the decoder
+// takes in 2,000 for each byte and for each of MaxNodes nodes.
 func FuzzCheck(f *testing.F) {
-	for _, s := range []string{"a: 1\nb: [1, {c: 2}]\n", bomb(2), "a: &a [*a]", "? [1]: 2", "<<: {a: 1}\na: 2\n", "---\n---\n",
+	for _, s := range []string{"a: 1\nb: [1, {c: 2}]\n", bomb(2), "a: &a [*a]", "? [1]: 2",
+		"<<: {a: 1}\na: 2\n", "---\n---\n",
 		"a: !!binary aGk=\n", "!!x {a, b}"} {
 		f.Add([]byte(s))
 	}

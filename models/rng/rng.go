@@ -1,5 +1,6 @@
-// Package rng derives a named stream from the run's seed for every use of randomness, so that the same seed gives the same
-// figures in whatever order, and on however many threads, the streams are read.
+// Package rng derives a named stream from the run's seed for every use of randomness, so that the
+// same seed gives the same figures in whatever order, and on however many threads, the streams are
+// read.
 package rng
 
 import (
@@ -10,8 +11,8 @@ import (
 	"math/rand/v2"
 )
 
-// New returns the stream of seed with the given name. Parts of the name are joined by "/"; streams of
-// different names are independent:
+// New returns the stream of seed with the given name. Parts of the name are joined by "/"; streams
+// of different names are independent:
 //
 //	rng.New(seed, "task", 3, "noise")
 func New(seed uint64, name ...any) *rand.Rand {

@@ -20,7 +20,8 @@ func TestStreamsAreNamed(t *testing.T) {
 	if draws(7, "task", 3, "noise") != base {
 		t.Error("the same seed and name gave two streams")
 	}
-	for _, other := range [][64]uint64{draws(8, "task", 3, "noise"), draws(7, "task", 4, "noise"), draws(7, "task", 3),
+	for _, other := range [][64]uint64{draws(8, "task", 3, "noise"), draws(7, "task", 4, "noise"),
+		draws(7, "task", 3),
 		draws(7, "task", "noise", 3), draws(7, "task", 33, "noise")} {
 		if other == base {
 			t.Error("another seed or name gave the same stream")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Media types and annotations of the OCI image specification 1.1 (github.com/opencontainers/image-spec), and of the manifests
-// attached to the image.
+// Media types and annotations of the OCI image specification 1.1
+// (github.com/opencontainers/image-spec), and of the manifests attached to the image.
 const (
 	typeManifest  = "application/vnd.oci.image.manifest.v1+json"
 	typeIndex     = "application/vnd.oci.image.index.v1+json"
@@ -89,7 +89,8 @@ func (l layout) object(mediaType string, doc any) (descriptor, error) {
 	return l.blob(mediaType, data)
 }
 
-// attachment is a document about the image, which becomes a manifest of its own with the image as its subject.
+// attachment is a document about the image, which becomes a manifest of its own with the image as
+// its subject.
 type attachment struct {
 	name, mediaType string
 	content         []byte
@@ -140,7 +141,8 @@ func (l layout) image(files []file) (descriptor, error) {
 		if err != nil {
 			return descriptor{}, err
 		}
-		m, err := l.object(typeManifest, manifest{Schema: 2, MediaType: typeManifest, Config: config, Layers: []descriptor{layer}})
+		m, err := l.object(typeManifest,
+			manifest{Schema: 2, MediaType: typeManifest, Config: config, Layers: []descriptor{layer}})
 		if err != nil {
 			return descriptor{}, err
 		}
@@ -161,7 +163,8 @@ func (l layout) attach(image descriptor, a attachment) (descriptor, error) {
 	if err != nil {
 		return descriptor{}, err
 	}
-	m := manifest{Schema: 2, MediaType: typeManifest, ArtifactType: a.mediaType, Config: config, Layers: []descriptor{layer}, Subject: &image}
+	m := manifest{Schema: 2, MediaType: typeManifest, ArtifactType: a.mediaType, Config: config,
+		Layers: []descriptor{layer}, Subject: &image}
 	d, err := l.object(typeManifest, m)
 	d.ArtifactType = a.mediaType
 	return d, err
@@ -180,12 +183,14 @@ func archive(files []file) ([]byte, error) {
 				continue
 			}
 			made[folder] = true
-			h := &tar.Header{Typeflag: tar.TypeDir, Name: folder + "/", Mode: 0o755, ModTime: time.Unix(0, 0)}
+			h := &tar.Header{Typeflag: tar.TypeDir, Name: folder + "/", Mode: 0o755,
+				ModTime: time.Unix(0, 0)}
 			if err := w.WriteHeader(h); err != nil {
 				return nil, err
 			}
 		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(f.content)), ModTime: time.Unix(0, 0)}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(f.content)),
+			ModTime: time.Unix(0, 0)}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}

@@ -6,7 +6,8 @@ import (
 	"fmp/models"
 )
 
-// bom is a bill of materials in CycloneDX 1.6 (cyclonedx.org/docs/1.6/json): the fields that a model needs.
+// bom is a bill of materials in CycloneDX 1.6 (cyclonedx.org/docs/1.6/json): the fields that a
+// model needs.
 type bom struct {
 	Format       string       `json:"bomFormat"`
 	Spec         string       `json:"specVersion"`
@@ -55,7 +56,8 @@ const machineLearningModel = "machine-learning-model"
 
 // billOfMaterials lists a classifier, by the digest of its file, and the extractor in it.
 func billOfMaterials(o Options, f models.Manifest, digest string) ([]byte, error) {
-	model := component{Type: machineLearningModel, Ref: "sha256:" + digest, Name: o.Name, Version: o.Version}
+	model := component{Type: machineLearningModel, Ref: "sha256:" + digest, Name: o.Name,
+		Version: o.Version}
 	model.Hashes = []hash{{"SHA-256", digest}}
 	if f.Licence != "" {
 		model.Licences = make([]licence, 1)

@@ -1,9 +1,9 @@
-// Package serving writes a classifier in the forms that model servers take: a model repository of NVIDIA Triton, and an OCI
-// image layout, which registries, KServe and Kubernetes read.
+// Package serving writes a classifier in the forms that model servers take: a model repository of
+// NVIDIA Triton, and an OCI image layout, which registries, KServe and Kubernetes read.
 //
-// Terms: a model repository is a folder with a folder for each model, of its configuration and its numbered versions. An image
-// layout is a folder of blobs, each named by its SHA-256. A referrer is a manifest whose subject is another, here a document
-// about the image.
+// Terms: a model repository is a folder with a folder for each model, of its configuration and its
+// numbered versions. An image layout is a folder of blobs, each named by its SHA-256. A referrer is
+// a manifest whose subject is another, here a document about the image.
 package serving
 
 import (
@@ -26,13 +26,13 @@ import (
 type Options struct {
 	Name    string // of the model
 	Version string // a whole number from 1: the version in the repository, and the tag of the image
-	// Batch is the largest number of images that are classified at once, Delay how long the first of them waits for others, and
-	// Instances the number of copies that run at the same time.
+	// Batch is the largest number of images that are classified at once, Delay how long the first of
+	// them waits for others, and Instances the number of copies that run at the same time.
 	Batch, Instances int
 	Delay            time.Duration
 	GPU              bool // instances run on the GPU
-	// Card is the model card, Markdown, and Signature the bundle of the model's signature; nil for none. The caller has verified
-	// the signature.
+	// Card is the model card, Markdown, and Signature the bundle of the model's signature; nil for
+	// none. The caller has verified the signature.
 	Card, Signature []byte
 }
 
@@ -44,13 +44,17 @@ var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
 
 func (o Options) check() error {
 	if !names.MatchString(o.Name) {
-		return fmt.Errorf("name %q; want letters, digits, _, . and -, at most 100, a letter or digit first", o.Name)
+		return fmt.Errorf("name %q; want letters, digits, _, . and -, at most 100, a letter or "+
+			"digit first", o.Name)
 	}
-	if v, err := strconv.ParseUint(o.Version, 10, 31); err != nil || v < 1 || strconv.FormatUint(v, 10) != o.Version {
+	if v, err := strconv.ParseUint(o.Version, 10, 31); err != nil || v < 1 ||
+		strconv.FormatUint(v, 10) != o.Version {
 		return fmt.Errorf("version %q; want a whole number from 1", o.Version)
 	}
-	if o.Batch < 1 || o.Batch > 4096 || o.Instances < 1 || o.Instances > 64 || o.Delay < 0 || o.Delay > time.Second {
-		return fmt.Errorf("batch %d, %d instances, delay %v; allowed are 1 to 4096, 1 to 64, and 0 to 1s", o.Batch, o.Instances, o.Delay)
+	if o.Batch < 1 || o.Batch > 4096 || o.Instances < 1 || o.Instances > 64 || o.Delay < 0 ||
+		o.Delay > time.Second {
+		return fmt.Errorf("batch %d, %d instances, delay %v; allowed are 1 to 4096, 1 to 64, and 0 to 1s",
+			o.Batch, o.Instances, o.Delay)
 	}
 	return nil
 }
@@ -71,9 +75,9 @@ type Package struct {
 	Tag        string   `json:"tag"`
 }
 
-// Write writes the classifier's file data into the folder dir, which must not be there, or be empty: the repository under
-// triton, the image layout under oci, and the documents. The folder is written whole or not at all, and equal input gives equal
-// bytes.
+// Write writes the classifier's file data into the folder dir, which must not be there, or be
+// empty: the repository under triton, the image layout under oci, and the documents. The folder is
+// written whole or not at all, and equal input gives equal bytes.
 func Write(dir string, data []byte, o Options) (*Package, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -105,7 +109,8 @@ func Write(dir string, data []byte, o Options) (*Package, error) {
 	if o.Signature != nil {
 		attached = append(attached, attachment{modelFile + ".sig", typeSignature, o.Signature})
 	}
-	p := &Package{Repository: filepath.Join(dir, "triton"), Layout: filepath.Join(dir, "oci"), Model: digest, Name: o.Name, Tag: o.Version}
+	p := &Package{Repository: filepath.Join(dir, "triton"), Layout: filepath.Join(dir, "oci"),
+		Model: digest, Name: o.Name, Tag: o.Version}
 	for _, a := range attached {
 		p.Documents = append(p.Documents, filepath.Join(dir, a.name))
 	}

@@ -28,15 +28,18 @@ import (
 	"fmp/onnx/serde"
 )
 
-// classifier returns the file of a classifier of rows of 3 features, with 2 heads of the classes given.
+// classifier returns the file of a classifier of rows of 3 features, with 2 heads of the classes
+// given.
 func classifier(t *testing.T, classes ...string) []byte {
 	t.Helper()
 	heads := make([]float64, 2*4*len(classes))
 	for i := range heads {
 		heads[i] = float64(i%5) / 3
 	}
-	m, err := models.NewClassifier(models.ClassifierParts{Heads: onnx.NewTensor(heads, 2, 4, len(classes)), Samples: true},
-		models.Manifest{Classes: classes, Licence: "CC-BY-4.0", TrainingData: "none", Extractor: strings.Repeat("ab", 32)})
+	m, err := models.NewClassifier(
+		models.ClassifierParts{Heads: onnx.NewTensor(heads, 2, 4, len(classes)), Samples: true},
+		models.Manifest{Classes: classes, Licence: "CC-BY-4.0", TrainingData: "none",
+			Extractor: strings.Repeat("ab", 32)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +51,9 @@ func classifier(t *testing.T, classes ...string) []byte {
 }
 
 func options() Options {
-	return Options{Name: "birds", Version: "3", Batch: 16, Instances: 2, Delay: 1500 * time.Microsecond,
-		Card: []byte("# Birds\n"), Signature: []byte("{}")}
+	return Options{Name: "birds", Version: "3", Batch: 16, Instances: 2,
+		Delay: 1500 * time.Microsecond,
+		Card:  []byte("# Birds\n"), Signature: []byte("{}")}
 }
 
 // written returns the folder of a package.
@@ -63,30 +67,39 @@ func written(t *testing.T, data []byte, o Options) (string, *Package) {
 	return dir, p
 }
 
-// modelConfig returns an empty message with the fields of Triton's ModelConfig that a configuration here may have, so that any other name,
-// and a value of another type, is refused.
+// modelConfig returns an empty message with the fields of Triton's ModelConfig that a configuration
+// here may have, so that any other name, and a value of another type, is refused.
 func modelConfig(t *testing.T) *dynamicpb.Message {
 	t.Helper()
-	// A type in lower case is a scalar; another is an enumeration of these, or a message. [] is for a repeated field.
+	// A type in lower case is a scalar; another is an enumeration of these, or a message. [] is for a
+	// repeated field.
 	enums := map[string][]string{
-		"DataType": {"TYPE_INVALID", "TYPE_BOOL", "TYPE_UINT8", "TYPE_INT32", "TYPE_INT64", "TYPE_FP32", "TYPE_FP64"},
-		"Kind":     {"KIND_AUTO", "KIND_GPU", "KIND_CPU"},
+		"DataType": {"TYPE_INVALID", "TYPE_BOOL", "TYPE_UINT8", "TYPE_INT32", "TYPE_INT64",
+			"TYPE_FP32", "TYPE_FP64"},
+		"Kind": {"KIND_AUTO", "KIND_GPU", "KIND_CPU"},
 	}
-	tensor := []string{"name string", "data_type DataType", "dims []int64", "label_filename string", "reshape ModelTensorReshape"}
+	tensor := []string{"name string", "data_type DataType", "dims []int64", "label_filename string",
+		"reshape ModelTensorReshape"}
 	messages := map[string][]string{
 		"ModelTensorReshape": {"shape []int64"}, "ModelInput": tensor, "ModelOutput": tensor,
-		"ModelDynamicBatching": {"preferred_batch_size []int32", "max_queue_delay_microseconds uint64", "preserve_ordering bool"},
-		"ModelInstanceGroup":   {"count int32", "kind Kind"}, "Latest": {"num_versions uint32"}, "ModelVersionPolicy": {"latest Latest"},
-		"ModelConfig": {"name string", "backend string", "version_policy ModelVersionPolicy", "max_batch_size int32", "input []ModelInput",
-			"output []ModelOutput", "dynamic_batching ModelDynamicBatching", "instance_group []ModelInstanceGroup", "default_model_filename string"},
+		"ModelDynamicBatching": {"preferred_batch_size []int32", "max_queue_delay_microseconds uint64",
+			"preserve_ordering bool"},
+		"ModelInstanceGroup": {"count int32", "kind Kind"}, "Latest": {"num_versions uint32"},
+		"ModelVersionPolicy": {"latest Latest"},
+		"ModelConfig": {"name string", "backend string", "version_policy ModelVersionPolicy",
+			"max_batch_size int32", "input []ModelInput", "output []ModelOutput",
+			"dynamic_batching ModelDynamicBatching", "instance_group []ModelInstanceGroup",
+			"default_model_filename string"},
 	}
 	file := &descriptorpb.FileDescriptorProto{
-		Name: proto.String("model_config.proto"), Package: proto.String("inference"), Syntax: proto.String("proto3"),
+		Name: proto.String("model_config.proto"), Package: proto.String("inference"),
+		Syntax: proto.String("proto3"),
 	}
 	for name, values := range enums {
 		e := &descriptorpb.EnumDescriptorProto{Name: &name}
 		for i, v := range values {
-			e.Value = append(e.Value, &descriptorpb.EnumValueDescriptorProto{Name: &v, Number: proto.Int32(int32(i))})
+			e.Value = append(e.Value,
+				&descriptorpb.EnumValueDescriptorProto{Name: &v, Number: proto.Int32(int32(i))})
 		}
 		file.EnumType = append(file.EnumType, e)
 	}
@@ -117,7 +130,8 @@ func modelConfig(t *testing.T) *dynamicpb.Message {
 	return dynamicpb.NewMessage(d.Messages().ByName("ModelConfig"))
 }
 
-// TestTriton: the configuration is one of Triton's, and says of every input and output what the graph says.
+// TestTriton: the configuration is one of Triton's, and says of every input and output what the
+// graph says.
 func TestTriton(t *testing.T) {
 	data := classifier(t, "wren", "robin")
 	dir, p := written(t, data, options())
@@ -147,7 +161,8 @@ func TestTriton(t *testing.T) {
 	if err != nil || !bytes.Equal(got, data) {
 		t.Errorf("the model in the repository is another: %v", err)
 	}
-	if names, err := os.ReadFile(filepath.Join(dir, "triton", "birds", "labels.txt")); err != nil || string(names) != "wren\nrobin\n" {
+	if names, err := os.ReadFile(filepath.Join(dir, "triton", "birds", "labels.txt")); err != nil ||
+		string(names) != "wren\nrobin\n" {
 		t.Errorf("labels %q: %v", names, err)
 	}
 }
@@ -162,8 +177,8 @@ func strict(t *testing.T, data []byte, to any) {
 	}
 }
 
-// TestLayout: ORAS resolves the image by its tag, copies it whole with its documents, digest by digest, and the image's layer
-// has the repository.
+// TestLayout: ORAS resolves the image by its tag, copies it whole with its documents, digest by
+// digest, and the image's layer has the repository.
 func TestLayout(t *testing.T) {
 	ctx := t.Context()
 	dir, p := written(t, classifier(t, "wren", "robin"), options())
@@ -196,16 +211,19 @@ func TestLayout(t *testing.T) {
 			t.Errorf("a referrer of %s with a layer %s", m.Subject.Digest, m.Layers[0].MediaType)
 		}
 		a, err := content.FetchAll(ctx, to, m.Layers[0])
-		if b, err2 := os.ReadFile(filepath.Join(dir, documents[m.ArtifactType])); err != nil || err2 != nil || !bytes.Equal(a, b) {
+		if b, err2 := os.ReadFile(filepath.Join(dir, documents[m.ArtifactType])); err != nil ||
+			err2 != nil || !bytes.Equal(a, b) {
 			t.Errorf("%s differs from the file: %v, %v", m.ArtifactType, err, err2)
 		}
 	}
-	want := map[string]string{typeSBOM: "sbom.cdx.json", typeCard: "card.md", typeSignature: "model.onnx.sig"}
+	want := map[string]string{typeSBOM: "sbom.cdx.json", typeCard: "card.md",
+		typeSignature: "model.onnx.sig"}
 	if !maps.Equal(documents, want) {
 		t.Errorf("documents %v, want %v", documents, want)
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		d, err := oras.Resolve(ctx, to, "3", oras.ResolveOptions{TargetPlatform: &v1.Platform{OS: "linux", Architecture: arch}})
+		d, err := oras.Resolve(ctx, to, "3",
+			oras.ResolveOptions{TargetPlatform: &v1.Platform{OS: "linux", Architecture: arch}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +242,8 @@ func TestLayout(t *testing.T) {
 			}
 			strict(t, data, step.to)
 		}
-		if c.Architecture != arch || len(m.Layers) != 1 || len(c.RootFS.DiffIDs) != 1 || c.RootFS.DiffIDs[0] != m.Layers[0].Digest {
+		if c.Architecture != arch || len(m.Layers) != 1 || len(c.RootFS.DiffIDs) != 1 ||
+			c.RootFS.DiffIDs[0] != m.Layers[0].Digest {
 			t.Errorf("configuration %+v of layers %v", c, m.Layers)
 		}
 		data, err := content.FetchAll(ctx, to, m.Layers[0])
@@ -286,7 +305,8 @@ func TestWhole(t *testing.T) {
 		t.Error("the same classifier gives two packages")
 	}
 	before := tree(t, first)
-	if _, err := Write(first, data, options()); err == nil || !strings.Contains(err.Error(), "has files") {
+	if _, err := Write(first, data, options()); err == nil ||
+		!strings.Contains(err.Error(), "has files") {
 		t.Errorf("written over a package: %v", err)
 	}
 	if !maps.Equal(before, tree(t, first)) {
@@ -318,7 +338,8 @@ func TestWhole(t *testing.T) {
 		o := options()
 		c.spoil(&o)
 		parent := t.TempDir()
-		if _, err := Write(filepath.Join(parent, "p"), c.data, o); err == nil || !strings.Contains(strings.ToLower(err.Error()), name) {
+		if _, err := Write(filepath.Join(parent, "p"), c.data, o); err == nil ||
+			!strings.Contains(strings.ToLower(err.Error()), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if left, _ := os.ReadDir(parent); len(left) > 0 {

@@ -10,18 +10,22 @@ import (
 
 // tritonTypes are the names that Triton's model configuration has for element types.
 var tritonTypes = map[onnx.DType]string{
-	onnx.Bool: "TYPE_BOOL", onnx.Uint8: "TYPE_UINT8", onnx.Int32: "TYPE_INT32", onnx.Int64: "TYPE_INT64",
+	onnx.Bool: "TYPE_BOOL", onnx.Uint8: "TYPE_UINT8", onnx.Int32: "TYPE_INT32",
+	onnx.Int64:   "TYPE_INT64",
 	onnx.Float32: "TYPE_FP32", onnx.Float64: "TYPE_FP64",
 }
 
 // labelsFile holds the names of the classes in a model's folder, one a line.
 const labelsFile = "labels.txt"
 
-// tritonConfig returns config.pbtxt of a model, from its inputs and outputs: the text form of ModelConfig (github.com/triton-
-// inference-server/common, protobuf/model_config.proto). Every tensor has the batch as its first axis, which dims leave out.
+// tritonConfig returns config.pbtxt of a model, from its inputs and outputs: the text form of
+// ModelConfig (github.com/triton- inference-server/common, protobuf/model_config.proto). Every
+// tensor has the batch as its first axis, which dims leave out.
 func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: %q\nbackend: \"onnxruntime\"\ndefault_model_filename: %q\nmax_batch_size: %d\n", o.Name, modelFile, o.Batch)
+	fmt.Fprintf(&b,
+		"name: %q\nbackend: \"onnxruntime\"\ndefault_model_filename: %q\nmax_batch_size: %d\n", o.Name,
+		modelFile, o.Batch)
 	for _, side := range []struct {
 		field   string
 		tensors []onnx.ValueInfo
@@ -40,7 +44,9 @@ func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 	if o.GPU {
 		kind = "KIND_GPU"
 	}
-	fmt.Fprintf(&b, "instance_group [ { count: %d kind: %s } ]\nversion_policy { latest { num_versions: 1 } }\n", o.Instances, kind)
+	fmt.Fprintf(&b,
+		"instance_group [ { count: %d kind: %s } ]\nversion_policy { latest { num_versions: 1 } }\n",
+		o.Instances, kind)
 	return []byte(b.String()), nil
 }
 
@@ -48,7 +54,9 @@ func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 func tritonTensor(b *strings.Builder, field string, v onnx.ValueInfo, labels bool) error {
 	typ, ok := tritonTypes[v.DType]
 	if !ok || len(v.Shape) == 0 || v.Shape[0].IsKnown() {
-		return fmt.Errorf("%s %s is %v; want a batch of any size as its first axis, of a type that Triton names", field, v.Name, v)
+		return fmt.Errorf(
+			"%s %s is %v; want a batch of any size as its first axis, of a type that Triton names",
+			field, v.Name, v)
 	}
 	var dims []string
 	for _, d := range v.Shape[1:] {
@@ -66,6 +74,7 @@ func tritonTensor(b *strings.Builder, field string, v onnx.ValueInfo, labels boo
 	if labels {
 		file = fmt.Sprintf(" label_filename: %q", labelsFile)
 	}
-	fmt.Fprintf(b, "%s [ { name: %q data_type: %s dims: [ %s ]%s%s } ]\n", field, v.Name, typ, strings.Join(dims, ", "), reshape, file)
+	fmt.Fprintf(b, "%s [ { name: %q data_type: %s dims: [ %s ]%s%s } ]\n", field, v.Name, typ,
+		strings.Join(dims, ", "), reshape, file)
 	return nil
 }

@@ -25,11 +25,13 @@ func externalTensor(field protowire.Number, location string) []byte {
 	return message(field, message(8, []byte("w")), entry, []byte{14 << 3, 1})
 }
 
-// TestExternalFiles: the signature of a model's file covers the files that hold its data: one that is changed, missing, added or a link is
-// refused, wherever in the model it is named; one outside the folder is not signed.
+// TestExternalFiles: the signature of a model's file covers the files that hold its data: one that
+// is changed, missing, added or a link is refused, wherever in the model it is named; one outside
+// the folder is not signed.
 func TestExternalFiles(t *testing.T) {
 	k := key(t, elliptic.P256())
-	weights, constant := externalTensor(5, "w.bin"), message(1, message(5, externalTensor(5, "part/c.bin")))
+	weights, constant := externalTensor(5, "w.bin"),
+		message(1, message(5, externalTensor(5, "part/c.bin")))
 	model := message(7, weights, constant)
 	set := func(t *testing.T) (dir, file string) {
 		dir = t.TempDir()
@@ -51,13 +53,20 @@ func TestExternalFiles(t *testing.T) {
 		change func(dir string) error
 		want   string
 	}{
-		"as signed":     {func(string) error { return nil }, ""},
-		"a file beside": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "other.bin"), nil, 0o600) }, ""},
-		"weights swapped": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "w.bin"), []byte("Weights"), 0o600) },
-			`"w.bin" was changed`},
-		"a constant swapped": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "part", "c.bin"), nil, 0o600) },
-			`"part/c.bin" was changed`},
-		"weights missing": {func(dir string) error { return os.Remove(filepath.Join(dir, "w.bin")) }, "no such file"},
+		"as signed": {func(string) error { return nil }, ""},
+		"a file beside": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "other.bin"),
+				nil, 0o600)
+		}, ""},
+		"weights swapped": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "w.bin"),
+				[]byte("Weights"), 0o600)
+		}, `"w.bin" was changed`},
+		"a constant swapped": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "part", "c.bin"), nil, 0o600)
+		}, `"part/c.bin" was changed`},
+		"weights missing": {func(dir string) error { return os.Remove(filepath.Join(dir, "w.bin")) },
+			"no such file"},
 		"weights linked": {func(dir string) error {
 			if err := os.Rename(filepath.Join(dir, "w.bin"), filepath.Join(dir, "v.bin")); err != nil {
 				return err
@@ -71,12 +80,16 @@ func TestExternalFiles(t *testing.T) {
 			return os.Symlink("v", filepath.Join(dir, "part"))
 		}, "is a link"},
 		"a file added": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "m.onnx"), message(7, weights, constant, externalTensor(5, "other.bin")), 0o600)
+			return os.WriteFile(filepath.Join(dir, "m.onnx"),
+				message(7, weights, constant, externalTensor(5, "other.bin")), 0o600)
 		}, `"other.bin" is not covered`},
 		"a file dropped": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "m.onnx"), message(7, weights), 0o600)
 		}, `"part/c.bin" is missing`},
-		"no file left": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "m.onnx"), message(7), 0o600) }, "covers 3 files"},
+		"no file left": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "m.onnx"),
+				message(7), 0o600)
+		}, "covers 3 files"},
 	} {
 		dir, file := set(t)
 		m, err := sign(t, file)
@@ -86,7 +99,8 @@ func TestExternalFiles(t *testing.T) {
 		if err := c.change(dir); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Check(file); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := m.Check(file); (err == nil) != (c.want == "") || err != nil &&
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 		if err := m.CheckDigest(file, m.files["m.onnx"]); err == nil {
@@ -94,12 +108,17 @@ func TestExternalFiles(t *testing.T) {
 		}
 	}
 	for name, model := range map[string][]byte{
-		"above the folder": message(7, externalTensor(5, "../w.bin")), "absolute": message(7, externalTensor(5, "/etc/hostname")),
-		"itself": message(7, externalTensor(5, "m.onnx")), "a folder": message(7, externalTensor(5, "part")),
-		"by a detour": message(7, externalTensor(5, "part/../w.bin")), "no name": message(7, externalTensor(5, "")),
-		"in a sparse tensor":           message(7, message(15, externalTensor(1, "../w.bin"))),
-		"in a function":                append(message(7), message(25, message(7, message(5, externalTensor(5, "../w.bin"))))...),
-		"in a model of damaged text":   append(message(7, externalTensor(5, "w.bin")), message(6, []byte{0xff})...),
+		"above the folder":   message(7, externalTensor(5, "../w.bin")),
+		"absolute":           message(7, externalTensor(5, "/etc/hostname")),
+		"itself":             message(7, externalTensor(5, "m.onnx")),
+		"a folder":           message(7, externalTensor(5, "part")),
+		"by a detour":        message(7, externalTensor(5, "part/../w.bin")),
+		"no name":            message(7, externalTensor(5, "")),
+		"in a sparse tensor": message(7, message(15, externalTensor(1, "../w.bin"))),
+		"in a function": append(message(7),
+			message(25, message(7, message(5, externalTensor(5, "../w.bin"))))...),
+		"in a model of damaged text": append(message(7, externalTensor(5, "w.bin")),
+			message(6, []byte{0xff})...),
 		"in a model with a broken end": message(7, weights, []byte{0xff}),
 	} {
 		_, file := set(t)

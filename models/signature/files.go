@@ -17,8 +17,9 @@ import (
 	"fmp/onnx/serde"
 )
 
-// digests returns the SHA-256 in hex of every file of a folder that is not ignored, or of the file at path: under the name
-// [single], or where it is a model with data in other files, under its own name beside these.
+// digests returns the SHA-256 in hex of every file of a folder that is not ignored, or of the file
+// at path: under the name [single], or where it is a model with data in other files, under its own
+// name beside these.
 func digests(path string, ignored []string) (map[string]string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -89,7 +90,8 @@ func ofFile(path string) (map[string]string, error) {
 		case len(out) == maxFiles:
 			return nil, fmt.Errorf("more than %d files", maxFiles)
 		}
-		for at := name; at != "."; at = slashpath.Dir(at) { // a link could lead elsewhere for another reader
+		// a link could lead elsewhere for another reader
+		for at := name; at != "."; at = slashpath.Dir(at) {
 			if st, err := root.Lstat(filepath.FromSlash(at)); err != nil {
 				return nil, err
 			} else if at == name && !st.Mode().IsRegular() || at != name && !st.IsDir() {
@@ -107,7 +109,8 @@ func ofFile(path string) (map[string]string, error) {
 	return out, nil
 }
 
-// beside returns the names of the files that hold data of a model, with slashes. A file of another kind has none.
+// beside returns the names of the files that hold data of a model, with slashes. A file of another
+// kind has none.
 func beside(path, digest string) ([]string, error) {
 	st, err := os.Stat(path)
 	if err != nil || st.Size() > serde.MaxFileBytes {

@@ -17,7 +17,8 @@ import (
 // maxKey is the maximum size of a key file in bytes.
 const maxKey = 16 << 10
 
-// NewKey returns a new key with its two files' contents: the private half (PKCS #8) and the public one (SubjectPublicKeyInfo), in PEM.
+// NewKey returns a new key with its two files' contents: the private half (PKCS #8) and the public
+// one (SubjectPublicKeyInfo), in PEM.
 func NewKey() (private, public []byte, err error) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

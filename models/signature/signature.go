@@ -1,12 +1,15 @@
-// Package signature signs models and verifies who signed them, in the format of OpenSSF Model Signing (OMS v1.0,
-// https://github.com/ossf/model-signing-spec) with ECDSA keys on P-256 and SHA-256.
+// Package signature signs models and verifies who signed them, in the format of OpenSSF Model
+// Signing (OMS v1.0, https://github.com/ossf/model-signing-spec) with ECDSA keys on P-256 and
+// SHA-256.
 //
-// A signature is a Sigstore bundle (v0.3, JSON). It holds a DSSE envelope, whose payload is an in-toto statement (v1) with the
-// predicate https://model_signing/signature/v1.0: the SHA-256 of every file of the model, by its path. It covers one file, with those that
-// hold data of it, or a folder, and is kept beside it.
+// A signature is a Sigstore bundle (v0.3, JSON). It holds a DSSE envelope, whose payload is an
+// in-toto statement (v1) with the predicate https://model_signing/signature/v1.0: the SHA-256 of
+// every file of the model, by its path. It covers one file, with those that hold data of it, or a
+// folder, and is kept beside it.
 //
-// Bundles come from outside. [Verify] believes only the part of one that the key signed. Certificates, Sigstore's transparency
-// log, other curves, and hashes by shards are refused by name. The package is part of the program for small devices.
+// Bundles come from outside. [Verify] believes only the part of one that the key signed.
+// Certificates, Sigstore's transparency log, other curves, and hashes by shards are refused by
+// name. The package is part of the program for small devices.
 package signature
 
 import (
@@ -43,7 +46,8 @@ const (
 	single = "."
 )
 
-// GitPaths are the paths that the format's reference implementation leaves out of a folder, unless it is told otherwise.
+// GitPaths are the paths that the format's reference implementation leaves out of a folder, unless
+// it is told otherwise.
 var GitPaths = []string{".git", ".gitattributes", ".github", ".gitignore"}
 
 // ErrInvalid means that a bundle is no signature of a model by the key.
@@ -128,7 +132,8 @@ type Manifest struct {
 // Files returns the number of files that the signature covers.
 func (m *Manifest) Files() int { return len(m.files) }
 
-// Sign returns the bundle that covers the file or folder at path, but for the paths within a folder that are ignored (slashes).
+// Sign returns the bundle that covers the file or folder at path, but for the paths within a folder
+// that are ignored (slashes).
 func Sign(key *ecdsa.PrivateKey, path string, ignored []string) ([]byte, error) {
 	if err := checkCurve(&key.PublicKey); err != nil {
 		return nil, err
@@ -142,7 +147,8 @@ func Sign(key *ecdsa.PrivateKey, path string, ignored []string) ([]byte, error) 
 		return nil, fmt.Errorf("signing %s: %w", path, err)
 	}
 	s := statement{Type: statementType, Kind: predicateType, Predicate: predicate{
-		Serialization: serialization{Method: method, Hash: algorithm, Ignored: append([]string{}, ignored...)}}}
+		Serialization: serialization{Method: method, Hash: algorithm,
+			Ignored: append([]string{}, ignored...)}}}
 	for _, file := range sorted(files) {
 		s.Predicate.Resources = append(s.Predicate.Resources, resource{file, algorithm, files[file]})
 	}
@@ -172,12 +178,14 @@ func Sign(key *ecdsa.PrivateKey, path string, ignored []string) ([]byte, error) 
 		&envelope{b64(payload), payloadType, []dsseSignature{{b64(signature), ""}}}})
 }
 
-// preAuthentication is the encoding that DSSE signs: the type and the payload, each with its length.
+// preAuthentication is the encoding that DSSE signs: the type and the payload, each with its
+// length.
 func preAuthentication(payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
 }
 
-// Verify returns the bundle's statements on a model, after checking that it is signed with the key. Every error wraps [ErrInvalid].
+// Verify returns the bundle's statements on a model, after checking that it is signed with the key.
+// Every error wraps [ErrInvalid].
 func Verify(key *ecdsa.PublicKey, data []byte) (*Manifest, error) {
 	if err := checkCurve(key); err != nil {
 		return nil, invalid("%v", err)
@@ -191,7 +199,8 @@ func Verify(key *ecdsa.PublicKey, data []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if hint != "" && hint != want {
-		return nil, invalid("it was made with key %.64q; the one given is %s (SHA-256 of the public key's PEM block)", hint, want)
+		return nil,
+			invalid("it was made with key %.64q; the one given is %s (SHA-256 of the public key's PEM block)", hint, want)
 	}
 	sum := sha256.Sum256(preAuthentication(payload))
 	if !ecdsa.VerifyASN1(key, sum[:], signature) {
@@ -200,8 +209,8 @@ func Verify(key *ecdsa.PublicKey, data []byte) (*Manifest, error) {
 	return manifest(payload)
 }
 
-// Covers reports whether a bundle, from any signer, is about a single file of a SHA-256 (hex). It verifies no signature: it is for
-// servers that hand bundles on.
+// Covers reports whether a bundle, from any signer, is about a single file of a SHA-256 (hex). It
+// verifies no signature: it is for servers that hand bundles on.
 func Covers(data []byte, name, digest string) error {
 	_, payload, _, err := decode(data)
 	if err != nil {
@@ -214,7 +223,8 @@ func Covers(data []byte, name, digest string) error {
 	return m.CheckDigest(name, digest)
 }
 
-// decode returns the name of a bundle's key, the statement and the signature; none of them is verified.
+// decode returns the name of a bundle's key, the statement and the signature; none of them is
+// verified.
 func decode(data []byte) (hint string, payload, signature []byte, err error) {
 	if len(data) > MaxBundle {
 		return "", nil, nil, invalid("the bundle has %d bytes; allowed are %d", len(data), MaxBundle)
@@ -228,7 +238,8 @@ func decode(data []byte) (hint string, payload, signature []byte, err error) {
 	case b.MediaType != mediaType:
 		err = invalid("the bundle is of type %.80q; want %s", b.MediaType, mediaType)
 	case b.Material.PublicKey == nil:
-		err = invalid("the bundle is not signed with a bare key; certificates and Sigstore identities are not verified here")
+		err = invalid("the bundle is not signed with a bare key; certificates and Sigstore identities " +
+			"are not verified here")
 	case e == nil || len(e.Signatures) != 1:
 		err = invalid("the bundle has no DSSE envelope with one signature")
 	case e.Type != payloadType:
@@ -260,15 +271,19 @@ func (s *statement) manifest() (*Manifest, error) {
 	p := s.Predicate
 	switch z := p.Serialization; {
 	case s.Type != statementType || s.Kind != predicateType:
-		return nil, invalid("the statement is a %.80q about %.80q; want %s about %s", s.Type, s.Kind, statementType, predicateType)
+		return nil, invalid("the statement is a %.80q about %.80q; want %s about %s", s.Type, s.Kind,
+			statementType, predicateType)
 	case len(s.Subject) != 1:
 		return nil, invalid("the statement has %d subjects; want 1", len(s.Subject))
 	case z.Method != method || z.Hash != algorithm:
-		return nil, invalid("files are hashed with method %.40q and %.40q; want %s and %s", z.Method, z.Hash, method, algorithm)
+		return nil, invalid("files are hashed with method %.40q and %.40q; want %s and %s", z.Method,
+			z.Hash, method, algorithm)
 	case len(p.Resources) < 1 || len(p.Resources) > maxFiles:
-		return nil, invalid("the statement covers %d files; allowed are 1 to %d", len(p.Resources), maxFiles)
+		return nil, invalid("the statement covers %d files; allowed are 1 to %d",
+			len(p.Resources), maxFiles)
 	}
-	m := &Manifest{Name: s.Subject[0].Name, Ignored: p.Serialization.Ignored, files: map[string]string{}}
+	m := &Manifest{Name: s.Subject[0].Name, Ignored: p.Serialization.Ignored,
+		files: map[string]string{}}
 	for _, name := range m.Ignored {
 		if !local(name) || name == single {
 			return nil, invalid("it leaves out %.200q, which is no path within the model", name)
@@ -294,17 +309,21 @@ func (s *statement) manifest() (*Manifest, error) {
 		return nil, err
 	}
 	if want := s.Subject[0].Digest[algorithm]; !strings.EqualFold(want, m.Digest) {
-		return nil, invalid("the digest of the model is %.64q; those of its files give %s", want, m.Digest)
+		return nil, invalid("the digest of the model is %.64q; those of its files give %s", want,
+			m.Digest)
 	}
 	return m, nil
 }
 
 // local reports whether a path of slashes stays within a folder, on every system.
-func local(name string) bool { return fs.ValidPath(name) && filepath.IsLocal(filepath.FromSlash(name)) }
+func local(name string) bool {
+	return fs.ValidPath(name) && filepath.IsLocal(filepath.FromSlash(name))
+}
 
 // below reports whether a path is one of the folders or files, or within one.
 func below(name string, of []string) bool {
-	return slices.ContainsFunc(of, func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
+	return slices.ContainsFunc(of,
+		func(p string) bool { return name == p || strings.HasPrefix(name, p+"/") })
 }
 
 // sorted returns the paths in the order of OMS: by folder, then name.
@@ -330,8 +349,8 @@ func digestOf(files []resource) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// CheckDigest reports whether the signature covers one file alone, of the name and SHA-256 (hex) given. Of a file that was signed
-// by itself the name says nothing.
+// CheckDigest reports whether the signature covers one file alone, of the name and SHA-256 (hex)
+// given. Of a file that was signed by itself the name says nothing.
 func (m *Manifest) CheckDigest(name, digest string) error {
 	got, ok := m.files[single]
 	if !ok {
@@ -339,15 +358,17 @@ func (m *Manifest) CheckDigest(name, digest string) error {
 	}
 	switch {
 	case !ok || len(m.files) != 1:
-		return invalid("it covers %d files of folder %.200q, and not %s alone", len(m.files), m.Name, name)
+		return invalid("it covers %d files of folder %.200q, and not %s alone",
+			len(m.files), m.Name, name)
 	case !strings.EqualFold(got, digest):
 		return invalid("%s has sha256 %s; signed is %s", name, digest, got)
 	}
 	return nil
 }
 
-// Check reports whether the file or folder at path has every file that the signature covers, unchanged, and no other that it does
-// not leave out. The files of a model's file are itself and those that it says hold its data. Links and devices are refused.
+// Check reports whether the file or folder at path has every file that the signature covers,
+// unchanged, and no other that it does not leave out. The files of a model's file are itself and
+// those that it says hold its data. Links and devices are refused.
 func (m *Manifest) Check(path string) error {
 	files, err := digests(path, m.Ignored)
 	if err != nil {

@@ -55,7 +55,8 @@ func put(t testing.TB, path, text string) {
 	}
 }
 
-// TestReference: bundles that the format's reference implementation (model-signing 1.1.1) made are verified, of a file and of a folder.
+// TestReference: bundles that the format's reference implementation (model-signing 1.1.1) made are
+// verified, of a file and of a folder.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	public, err := LoadPublic("testdata/reference/public.pem")
@@ -95,7 +96,8 @@ func TestReference(t *testing.T) {
 	if err != nil || ours.Digest != theirs.Digest {
 		t.Errorf("digest %s, the reference has %s (%v)", ours.Digest, theirs.Digest, err)
 	}
-	if _, err := LoadPublic("testdata/reference/p384.pem"); err == nil || !strings.Contains(err.Error(), "P-384; want P-256") {
+	if _, err := LoadPublic("testdata/reference/p384.pem"); err == nil ||
+		!strings.Contains(err.Error(), "P-384; want P-256") {
 		t.Errorf("a key on P-384: %v", err)
 	}
 	if _, err := Verify(public, read(t, "testdata/reference/p384.sig")); !errors.Is(err, ErrInvalid) ||
@@ -104,7 +106,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestInterop: the reference implementation verifies what is signed here, and refuses it once it is changed; and the other way round.
+// TestInterop: the reference implementation verifies what is signed here, and refuses it once it is
+// changed; and the other way round.
 func TestInterop(t *testing.T) {
 	t.Parallel()
 	python := os.Getenv("PYTHON")
@@ -112,7 +115,8 @@ func TestInterop(t *testing.T) {
 		python = "python3"
 	}
 	run := func(args ...string) (string, error) {
-		out, err := exec.Command(python, append([]string{"-m", "model_signing"}, args...)...).CombinedOutput()
+		out, err := exec.Command(python,
+			append([]string{"-m", "model_signing"}, args...)...).CombinedOutput()
 		return string(out), err
 	}
 	if _, err := run("--version"); err != nil {
@@ -136,10 +140,12 @@ func TestInterop(t *testing.T) {
 			t.Fatal(err)
 		}
 		put(t, at("ours.sig"), string(data))
-		if out, err := run("verify", "key", model, "--signature", at("ours.sig"), "--public_key", at("p.pem")); err != nil {
+		if out, err := run("verify", "key", model, "--signature", at("ours.sig"), "--public_key",
+			at("p.pem")); err != nil {
 			t.Errorf("the reference refuses %s: %v\n%s", model, err, out)
 		}
-		if out, err := run("sign", "key", model, "--signature", at("theirs.sig"), "--private_key", at("k.pem")); err != nil {
+		if out, err := run("sign", "key", model, "--signature", at("theirs.sig"), "--private_key",
+			at("k.pem")); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		m, err := Verify(&k.PublicKey, read(t, at("theirs.sig")))
@@ -151,7 +157,8 @@ func TestInterop(t *testing.T) {
 		}
 	}
 	put(t, filepath.Join(dir, "part", "b.onnx"), "changed")
-	if out, err := run("verify", "key", filepath.Join(dir, "part", "b.onnx"), "--signature", at("ours.sig"), "--public_key",
+	if out, err := run("verify", "key", filepath.Join(dir, "part", "b.onnx"), "--signature",
+		at("ours.sig"), "--public_key",
 		at("p.pem")); err == nil {
 		t.Errorf("the reference takes a changed file:\n%s", out)
 	}
@@ -167,9 +174,12 @@ func TestCheck(t *testing.T) {
 	}{
 		{"nothing", "", func(string) {}},
 		{"what is left out", "", func(dir string) { put(t, filepath.Join(dir, ".git", "HEAD"), "x") }},
-		{"a changed file", `"part/b.onnx" was changed`, func(dir string) { put(t, filepath.Join(dir, "part", "b.onnx"), "twO\n") }},
-		{"a missing file", `"a.onnx" is missing`, func(dir string) { _ = os.Remove(filepath.Join(dir, "a.onnx")) }},
-		{"an extra file", `"part/c" is not covered`, func(dir string) { put(t, filepath.Join(dir, "part", "c"), "") }},
+		{"a changed file", `"part/b.onnx" was changed`,
+			func(dir string) { put(t, filepath.Join(dir, "part", "b.onnx"), "twO\n") }},
+		{"a missing file", `"a.onnx" is missing`,
+			func(dir string) { _ = os.Remove(filepath.Join(dir, "a.onnx")) }},
+		{"an extra file", `"part/c" is not covered`,
+			func(dir string) { put(t, filepath.Join(dir, "part", "c"), "") }},
 		{"two that changed places", `"a.onnx" was changed, "part/b.onnx" was changed`, func(dir string) {
 			put(t, filepath.Join(dir, "a.onnx"), "two\n")
 			put(t, filepath.Join(dir, "part", "b.onnx"), "one\n")
@@ -184,7 +194,8 @@ func TestCheck(t *testing.T) {
 				put(t, filepath.Join(dir, n), "")
 			}
 		}},
-		{"another folder", `"a.onnx" is missing`, func(dir string) { _ = os.RemoveAll(dir); put(t, filepath.Join(dir, "z"), "") }},
+		{"another folder", `"a.onnx" is missing`,
+			func(dir string) { _ = os.RemoveAll(dir); put(t, filepath.Join(dir, "z"), "") }},
 		{"no folder", "no such file", func(dir string) { _ = os.RemoveAll(dir) }},
 	} {
 		dir := folder(t)
@@ -204,7 +215,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestFile: a file's signature covers its content, whatever its name; a folder's covers a file where it has that one alone.
+// TestFile: a file's signature covers its content, whatever its name; a folder's covers a file
+// where it has that one alone.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	k, dir := key(t, elliptic.P256()), folder(t)
@@ -226,21 +238,25 @@ func TestFile(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a file":                     {single.CheckDigest("b.onnx", digest), ""},
-		"a file, by path":            {single.Check(file), ""},
-		"another file":               {single.Check(filepath.Join(dir, "part.json")), "has sha256"},
-		"a folder of it":             {single.Check(dir), `"." is missing`},
-		"a folder's only file":       {one.CheckDigest("elsewhere/a.onnx", digest), ""},
-		"by path":                    {one.Check(file), ""},
-		"of another name":            {one.CheckDigest("b.onnx", digest), "and not b.onnx alone"},
-		"unverified":                 {Covers(read(t, "testdata/reference/p384.sig"), "a.onnx", digest), ""},
-		"unverified, another":        {Covers(read(t, "testdata/reference/p384.sig"), "a.onnx", strings.Repeat("0", 64)), "has sha256"},
-		"unverified, broken":         {Covers([]byte("{}"), "a.onnx", digest), "is of type"},
-		"changed":                    {one.CheckDigest("a.onnx", strings.Repeat("0", 64)), "signed is " + digest},
+		"a file":               {single.CheckDigest("b.onnx", digest), ""},
+		"a file, by path":      {single.Check(file), ""},
+		"another file":         {single.Check(filepath.Join(dir, "part.json")), "has sha256"},
+		"a folder of it":       {single.Check(dir), `"." is missing`},
+		"a folder's only file": {one.CheckDigest("elsewhere/a.onnx", digest), ""},
+		"by path":              {one.Check(file), ""},
+		"of another name":      {one.CheckDigest("b.onnx", digest), "and not b.onnx alone"},
+		"unverified": {Covers(read(t, "testdata/reference/p384.sig"), "a.onnx", digest),
+			""},
+		"unverified, another": {Covers(read(t, "testdata/reference/p384.sig"), "a.onnx",
+			strings.Repeat("0", 64)), "has sha256"},
+		"unverified, broken": {Covers([]byte("{}"), "a.onnx", digest), "is of type"},
+		"changed": {one.CheckDigest("a.onnx", strings.Repeat("0", 64)),
+			"signed is " + digest},
 		"one of a folder's files":    {whole.CheckDigest("a.onnx", digest), "covers 3 files"},
 		"one of a folder's, by path": {whole.Check(file), "covers 3 files"},
 	} {
-		if (c.err == nil) != (c.want == "") || c.err != nil && (!strings.Contains(c.err.Error(), c.want) || !errors.Is(c.err, ErrInvalid)) {
+		if (c.err == nil) != (c.want == "") || c.err != nil &&
+			(!strings.Contains(c.err.Error(), c.want) || !errors.Is(c.err, ErrInvalid)) {
 			t.Errorf("%s: %v; want %q", name, c.err, c.want)
 		}
 	}
@@ -299,13 +315,17 @@ func TestHostileBundles(t *testing.T) {
 			b.Envelope.Signatures = append(b.Envelope.Signatures,
 				b.Envelope.Signatures[0])
 		}},
-		"payload type":   {"the payload is of type", func(b *bundle) { b.Envelope.Type = "text/plain" }},
-		"bad base64":     {"the payload: illegal base64", func(b *bundle) { b.Envelope.Payload = "*" + b.Envelope.Payload[1:] }},
-		"bad base64 too": {"the signature: illegal base64", func(b *bundle) { b.Envelope.Signatures[0].Signature += "=" }},
-		"no ASN.1":       {"did not make it", func(b *bundle) { b.Envelope.Signatures[0].Signature = "AAAA" }},
+		"payload type": {"the payload is of type", func(b *bundle) { b.Envelope.Type = "text/plain" }},
+		"bad base64": {"the payload: illegal base64",
+			func(b *bundle) { b.Envelope.Payload = "*" + b.Envelope.Payload[1:] }},
+		"bad base64 too": {"the signature: illegal base64",
+			func(b *bundle) { b.Envelope.Signatures[0].Signature += "=" }},
+		"no ASN.1": {"did not make it",
+			func(b *bundle) { b.Envelope.Signatures[0].Signature = "AAAA" }},
 		"changed payload": {"did not make it", func(b *bundle) {
 			p, _ := base64.StdEncoding.DecodeString(b.Envelope.Payload)
-			b.Envelope.Payload = base64.StdEncoding.EncodeToString(bytes.Replace(p, []byte("a.onnx"), []byte("b.onnx"), 1))
+			b.Envelope.Payload = base64.StdEncoding.EncodeToString(bytes.Replace(p, []byte("a.onnx"),
+				[]byte("b.onnx"), 1))
 		}},
 	} {
 		var b bundle
@@ -317,11 +337,13 @@ func TestHostileBundles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Verify(&k.PublicKey, data); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if _, err := Verify(&k.PublicKey, data); !errors.Is(err, ErrInvalid) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 	}
-	unhinted := bytes.Replace(good, []byte(`"hint"`), []byte(`"rawBytes"`), 1) // as earlier releases of the reference wrote it
+	// as earlier releases of the reference wrote it
+	unhinted := bytes.Replace(good, []byte(`"hint"`), []byte(`"rawBytes"`), 1)
 	if _, err := Verify(&k.PublicKey, unhinted); err != nil {
 		t.Errorf("without a hint: %v", err)
 	}
@@ -346,32 +368,48 @@ func TestHostileStatements(t *testing.T) {
 		want   string
 		change func(s *statement)
 	}{
-		"other statement": {"the statement is a", func(s *statement) { s.Type = "https://in-toto.io/Statement/v0.1" }},
-		"other predicate": {"the statement is a", func(s *statement) { s.Kind = "https://slsa.dev/provenance/v1" }},
-		"two subjects":    {"2 subjects", func(s *statement) { s.Subject = append(s.Subject, s.Subject[0]) }},
-		"no subject":      {"0 subjects", func(s *statement) { s.Subject = nil }},
-		"shards":          {`method "shards"`, func(s *statement) { s.Predicate.Serialization.Method = "shards" }},
-		"other hash":      {`"blake3"`, func(s *statement) { s.Predicate.Serialization.Hash = "blake3" }},
-		"no files":        {"0 files", func(s *statement) { s.Predicate.Resources = nil }},
-		"many files":      {"10001 files", func(s *statement) { s.Predicate.Resources = make([]resource, maxFiles+1) }},
-		"out of it":       {"no path within", func(s *statement) { s.Predicate.Resources[0].Name = "../etc/passwd" }},
-		"rooted":          {"no path within", func(s *statement) { s.Predicate.Resources[0].Name = "/etc/passwd" }},
-		"dots":            {"no path within", func(s *statement) { s.Predicate.Resources[0].Name = "a/../b" }},
-		"no name":         {"no path within", func(s *statement) { s.Predicate.Resources[0].Name = "" }},
-		"twice":           {`"a" twice`, func(s *statement) { s.Predicate.Resources[1].Name = "a" }},
-		"file and folder": {"a single file, and 1 others", func(s *statement) { s.Predicate.Resources[0].Name = "." }},
-		"other algorithm": {"not a SHA-256", func(s *statement) { s.Predicate.Resources[0].Algorithm = "md5" }},
-		"short digest":    {"not a SHA-256", func(s *statement) { s.Predicate.Resources[0].Digest = "abcd" }},
-		"no hex":          {"not a SHA-256", func(s *statement) { s.Predicate.Resources[0].Digest = strings.Repeat("x", 64) }},
-		"left out":        {"both covers and leaves out", func(s *statement) { s.Predicate.Serialization.Ignored = []string{"b"} }},
-		"all left out":    {"leaves out \".\"", func(s *statement) { s.Predicate.Serialization.Ignored = []string{"."} }},
-		"other digest":    {"the digest of the model", func(s *statement) { s.Subject[0].Digest[algorithm] = sum }},
-		"no digest":       {"the digest of the model", func(s *statement) { s.Subject[0].Digest = nil }},
-		"other order":     {"the digest of the model", func(s *statement) { slices.Reverse(s.Predicate.Resources) }},
+		"other statement": {"the statement is a",
+			func(s *statement) { s.Type = "https://in-toto.io/Statement/v0.1" }},
+		"other predicate": {"the statement is a",
+			func(s *statement) { s.Kind = "https://slsa.dev/provenance/v1" }},
+		"two subjects": {"2 subjects",
+			func(s *statement) { s.Subject = append(s.Subject, s.Subject[0]) }},
+		"no subject": {"0 subjects", func(s *statement) { s.Subject = nil }},
+		"shards": {`method "shards"`,
+			func(s *statement) { s.Predicate.Serialization.Method = "shards" }},
+		"other hash": {`"blake3"`, func(s *statement) { s.Predicate.Serialization.Hash = "blake3" }},
+		"no files":   {"0 files", func(s *statement) { s.Predicate.Resources = nil }},
+		"many files": {"10001 files",
+			func(s *statement) { s.Predicate.Resources = make([]resource, maxFiles+1) }},
+		"out of it": {"no path within",
+			func(s *statement) { s.Predicate.Resources[0].Name = "../etc/passwd" }},
+		"rooted": {"no path within",
+			func(s *statement) { s.Predicate.Resources[0].Name = "/etc/passwd" }},
+		"dots": {"no path within",
+			func(s *statement) { s.Predicate.Resources[0].Name = "a/../b" }},
+		"no name": {"no path within", func(s *statement) { s.Predicate.Resources[0].Name = "" }},
+		"twice":   {`"a" twice`, func(s *statement) { s.Predicate.Resources[1].Name = "a" }},
+		"file and folder": {"a single file, and 1 others",
+			func(s *statement) { s.Predicate.Resources[0].Name = "." }},
+		"other algorithm": {"not a SHA-256",
+			func(s *statement) { s.Predicate.Resources[0].Algorithm = "md5" }},
+		"short digest": {"not a SHA-256",
+			func(s *statement) { s.Predicate.Resources[0].Digest = "abcd" }},
+		"no hex": {"not a SHA-256",
+			func(s *statement) { s.Predicate.Resources[0].Digest = strings.Repeat("x", 64) }},
+		"left out": {"both covers and leaves out",
+			func(s *statement) { s.Predicate.Serialization.Ignored = []string{"b"} }},
+		"all left out": {"leaves out \".\"",
+			func(s *statement) { s.Predicate.Serialization.Ignored = []string{"."} }},
+		"other digest": {"the digest of the model",
+			func(s *statement) { s.Subject[0].Digest[algorithm] = sum }},
+		"no digest": {"the digest of the model", func(s *statement) { s.Subject[0].Digest = nil }},
+		"other order": {"the digest of the model",
+			func(s *statement) { slices.Reverse(s.Predicate.Resources) }},
 	} {
 		s := statement{Type: statementType, Kind: predicateType, Predicate: predicate{
-			Serialization: serialization{Method: method, Hash: algorithm}, Resources: []resource{{"a", algorithm, sum},
-				{"b/c", algorithm, strings.Repeat("cd", 32)}}}}
+			Serialization: serialization{Method: method, Hash: algorithm},
+			Resources:     []resource{{"a", algorithm, sum}, {"b/c", algorithm, strings.Repeat("cd", 32)}}}}
 		root, err := digestOf(s.Predicate.Resources)
 		if err != nil {
 			t.Fatal(err)
@@ -386,7 +424,8 @@ func TestHostileStatements(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err = Verify(&k.PublicKey, signed(t, k, payload)); changed &&
-				(!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want)) || !changed && err != nil {
+				(!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want)) ||
+				!changed && err != nil {
 				t.Errorf("%s: %v; want %q", name, err, c.want)
 			}
 		}
@@ -403,16 +442,20 @@ func TestKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := parsePrivate(append([]byte("-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"), private...))
+	k, err := parsePrivate(append(
+		[]byte("-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"),
+		private...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p, err := parsePublic(public); err != nil || !p.Equal(&k.PublicKey) {
 		t.Errorf("%v, %v", p, err)
 	}
-	ed := "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n"
+	ed :=
+		"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n-----END PRIVATE KEY-----\n"
 	for text, want := range map[string]string{
-		"": "no private key", string(public): "no private key", ed: "ed25519.PrivateKey; want ECDSA on P-256",
+		"": "no private key", string(public): "no private key",
+		ed: "ed25519.PrivateKey; want ECDSA on P-256",
 		"-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n": "is encrypted",
 		"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n":               "no private key",
 	} {
@@ -441,8 +484,9 @@ func FuzzBundle(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte(`{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{"publicKey":{}},` +
-		`"dsseEnvelope":{"payload":"e30=","payloadType":"application/vnd.in-toto+json","signatures":[{"sig":"MAA="}]}}`))
+	f.Add(
+		[]byte(
+			`{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","verificationMaterial":{"publicKey":{}},` + `"dsseEnvelope":{"payload":"e30=","payloadType":"application/vnd.in-toto+json","signatures":[{"sig":"MAA="}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := Verify(&k.PublicKey, data)
 		if err == nil && m.Digest != want.Digest || err != nil && !errors.Is(err, ErrInvalid) {
@@ -451,7 +495,8 @@ func FuzzBundle(f *testing.F) {
 	})
 }
 
-// FuzzStatement: paths of a statement that is taken stay within the model, and checking it against a folder ends.
+// FuzzStatement: paths of a statement that is taken stay within the model, and checking it against
+// a folder ends.
 func FuzzStatement(f *testing.F) {
 	dir := folder(f)
 	for _, name := range []string{"model.sig", "a.onnx.sig", "ignoring.sig"} {

@@ -1,4 +1,5 @@
-// Package alloctest bounds the allocations of parsers of foreign files. Tests use it, fuzz tests above all.
+// Package alloctest bounds the allocations of parsers of foreign files. Tests use it, fuzz tests
+// above all.
 package alloctest
 
 import (
@@ -7,13 +8,14 @@ import (
 	"testing"
 )
 
-// slack is the memory that any call may allocate besides: buffers of a fixed size, tables that are made at the first call, memory that
-// the test's own goroutines take meanwhile, and small objects that the runtime counts by whole pages.
+// slack is the memory that any call may allocate besides: buffers of a fixed size, tables that are
+// made at the first call, memory that the test's own goroutines take meanwhile, and small objects
+// that the runtime counts by whole pages.
 const slack = 1 << 20
 
-// AtMost runs f and fails the test where f allocates more than slack and limit bytes in all, freed again or not: a
-// bound on the sum is one on the peak. Where the fast count exceeds the bound f runs once more under the exact one, so f must be fit
-// to run twice.
+// AtMost runs f and fails the test where f allocates more than slack and limit bytes in all, freed
+// again or not: a bound on the sum is one on the peak. Where the fast count exceeds the bound f
+// runs once more under the exact one, so f must be fit to run twice.
 func AtMost(t testing.TB, limit int, f func()) {
 	t.Helper()
 	max := uint64(limit) + slack
@@ -32,15 +34,17 @@ func counted(f func(), count func() uint64) uint64 {
 	return count() - before
 }
 
-// fast returns the bytes that the program has allocated so far, less the small objects in pages that are not full: a garbage collection
-// adds those of all sizes at once, some megabytes, whenever they were allocated.
+// fast returns the bytes that the program has allocated so far, less the small objects in pages
+// that are not full: a garbage collection adds those of all sizes at once, some megabytes, whenever
+// they were allocated.
 func fast() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)
 	return s[0].Value.Uint64()
 }
 
-// exact returns all bytes. It stops the program, which costs a fuzz target more than many an input does.
+// exact returns all bytes. It stops the program, which costs a fuzz target more than many an input
+// does.
 func exact() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -15,7 +15,8 @@ func (f *failures) Errorf(string, ...any) { f.n++ }
 
 var kept [][]byte
 
-// TestAtMost: allocations above the bound fail the test, and small objects of before that a collection adds do not.
+// TestAtMost: allocations above the bound fail the test, and small objects of before that a
+// collection adds do not.
 func TestAtMost(t *testing.T) {
 	f := &failures{TB: t}
 	AtMost(f, 1<<20, func() { kept = append(kept, make([]byte, slack+1<<20+1)) })

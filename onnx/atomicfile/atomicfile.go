@@ -13,14 +13,16 @@ import (
 	"time"
 )
 
-// Write calls write with a temporary file beside path, syncs it and renames it to path. Where anything
-// fails the temporary file is removed and the file at path is untouched. Missing parent folders
-// are made; a temporary file for the same path that is older than an hour is removed: its program was killed. An object there
-// that is no regular file (a folder, a device) is refused: renaming would put a file in the place of /dev/null. A symbolic link
-// stays, and its target is replaced. Others may read the file unless the umask says otherwise.
+// Write calls write with a temporary file beside path, syncs it and renames it to path. Where
+// anything fails the temporary file is removed and the file at path is untouched. Missing parent
+// folders are made; a temporary file for the same path that is older than an hour is removed: its
+// program was killed. An object there that is no regular file (a folder, a device) is refused:
+// renaming would put a file in the place of /dev/null. A symbolic link stays, and its target is
+// replaced. Others may read the file unless the umask says otherwise.
 func Write(path string, write func(io.Writer) error) error { return writeMode(path, 0o644, write) }
 
-// WritePrivate writes data as Write does, to a file that its owner alone can read, also where one that others could read was there.
+// WritePrivate writes data as Write does, to a file that its owner alone can read, also where one
+// that others could read was there.
 func WritePrivate(path string, data []byte) error {
 	return writeMode(path, 0o600, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
@@ -63,12 +65,15 @@ func writeMode(path string, mode fs.FileMode, write func(io.Writer) error) (err 
 	return nil
 }
 
-// create makes a temporary file of a new name, less the permissions of the umask, which os.CreateTemp does not read.
+// create makes a temporary file of a new name, less the permissions of the umask, which
+// os.CreateTemp does not read.
 func create(dir, prefix string, mode fs.FileMode) (*os.File, error) {
 	for {
-		f, err := os.OpenFile(filepath.Join(dir, prefix+rand.Text()+".tmp"), os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+		f, err := os.OpenFile(filepath.Join(dir, prefix+rand.Text()+".tmp"),
+			os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 		var at *fs.PathError
-		if errors.As(err, &at) && !errors.Is(err, fs.ErrExist) { // the temporary name says nothing to anybody
+		// the temporary name says nothing to anybody
+		if errors.As(err, &at) && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("the folder %s cannot be written to: %w", dir, at.Err)
 		}
 		if !errors.Is(err, fs.ErrExist) {
@@ -77,8 +82,9 @@ func create(dir, prefix string, mode fs.FileMode) (*os.File, error) {
 	}
 }
 
-// Ready returns an error unless a file of this name can be written, as far as that is known before any work: its folder is there
-// ([HasFolder]) and can be written to, and nothing but a regular file is in the way.
+// Ready returns an error unless a file of this name can be written, as far as that is known before
+// any work: its folder is there ([HasFolder]) and can be written to, and nothing but a regular file
+// is in the way.
 func Ready(path string) error {
 	target, err := resolve(path)
 	if err != nil {
@@ -94,13 +100,14 @@ func Ready(path string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// HasFolder returns an error, which is an [fs.ErrNotExist], unless the folder that path lies in is there: a folder with a mistyped name is
-// not made.
+// HasFolder returns an error, which is an [fs.ErrNotExist], unless the folder that path lies in is
+// there: a folder with a mistyped name is not made.
 func HasFolder(path string) error {
 	dir := filepath.Dir(path)
 	st, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: the folder %s is not there: make it, or mend the path: %w", path, dir, fs.ErrNotExist)
+		return fmt.Errorf("%s: the folder %s is not there: make it, or mend the path: %w", path,
+			dir, fs.ErrNotExist)
 	}
 	if err == nil && !st.IsDir() {
 		err = fmt.Errorf("%s is no folder", dir)
@@ -111,8 +118,8 @@ func HasFolder(path string) error {
 	return nil
 }
 
-// RemoveStale removes the leavings of killed programs from a folder: files and folders of names that begin with prefix and
-// end in .tmp, and that nobody has written to for as long as given.
+// RemoveStale removes the leavings of killed programs from a folder: files and folders of names
+// that begin with prefix and end in .tmp, and that nobody has written to for as long as given.
 func RemoveStale(dir, prefix string, age time.Duration) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -44,11 +44,13 @@ func TestWriteReplacesWhole(t *testing.T) {
 }
 
 // Where writing fails half way, what was there stays and nothing is left behind.
-// TestLeftoversOfKilledProgramsAreRemoved: those of the same file that nobody has written to for an hour.
+// TestLeftoversOfKilledProgramsAreRemoved: those of the same file that nobody has written to for an
+// hour.
 func TestLeftoversOfKilledProgramsAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	old := time.Now().Add(-2 * time.Hour)
-	for name, stale := range map[string]bool{".a.123.tmp": true, ".a.456.tmp": false, ".b.123.tmp": true, "a.123.tmp": true, ".a.txt": true} {
+	for name, stale := range map[string]bool{".a.123.tmp": true, ".a.456.tmp": false,
+		".b.123.tmp": true, "a.123.tmp": true, ".a.txt": true} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
@@ -62,7 +64,8 @@ func TestLeftoversOfKilledProgramsAreRemoved(t *testing.T) {
 	if err := WriteBytes(filepath.Join(dir, "a"), []byte("new")); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := entries(t, dir), []string{".a.456.tmp", ".a.txt", ".b.123.tmp", "a", "a.123.tmp"}; !slices.Equal(got, want) {
+	if got, want := entries(t, dir),
+		[]string{".a.456.tmp", ".a.txt", ".b.123.tmp", "a", "a.123.tmp"}; !slices.Equal(got, want) {
 		t.Errorf("there are %v, want %v", got, want)
 	}
 }
@@ -191,7 +194,8 @@ func TestSpecialTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(file); err != nil || string(got) != "new" || st.Mode()&os.ModeSymlink == 0 {
+	if got, err := os.ReadFile(file); err != nil || string(got) != "new" ||
+		st.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the file holds %q (%v), the link is %v", got, err, st.Mode())
 	}
 	dangling, device := filepath.Join(dir, "dangling"), filepath.Join(dir, "device")
@@ -211,22 +215,27 @@ func TestSpecialTargets(t *testing.T) {
 	}
 }
 
-// TestReady: what would keep a file from being written is told before the work, by the names that were given, and nothing is left behind.
+// TestReady: what would keep a file from being written is told before the work, by the names that
+// were given, and nothing is left behind.
 func TestReady(t *testing.T) {
 	dir := t.TempDir()
 	if err := WriteBytes(filepath.Join(dir, "file"), []byte("there")); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)
-	for path, want := range map[string]string{"here": "", filepath.Join(dir, "new"): "", filepath.Join(dir, "file"): "",
-		filepath.Join(dir, "nowhere", "new"): "the folder " + filepath.Join(dir, "nowhere") + " is not there",
-		filepath.Join(dir, "file", "new"):    "is no folder", dir: "it is a folder", os.DevNull: "it is no regular file",
+	for path, want := range map[string]string{"here": "", filepath.Join(dir, "new"): "",
+		filepath.Join(dir, "file"): "",
+		filepath.Join(dir, "nowhere", "new"): "the folder " + filepath.Join(dir, "nowhere") +
+			" is not there", filepath.Join(dir, "file", "new"): "is no folder", dir: "it is a folder",
+		os.DevNull:  "it is no regular file",
 		"/proc/new": "the folder /proc cannot be written to"} {
 		err := Ready(path)
-		if said := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(said, want) || strings.Contains(said, ".tmp") {
+		if said := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(said, want) ||
+			strings.Contains(said, ".tmp") {
 			t.Errorf("%s: %v; want %q", path, err, want)
 		}
-		if missing := strings.Contains(path, "nowhere"); errors.Is(err, fs.ErrNotExist) != missing && path != "/proc/new" {
+		if missing := strings.Contains(path, "nowhere"); errors.Is(err, fs.ErrNotExist) != missing &&
+			path != "/proc/new" {
 			t.Errorf("%s: %v; want missing %v", path, err, missing)
 		}
 	}

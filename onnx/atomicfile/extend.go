@@ -13,11 +13,12 @@ import (
 // lockWithin bounds how long [Extend] waits for other processes.
 const lockWithin = 20 * time.Second
 
-// Extend appends lines to a file that grows and is never rewritten, of at most limit bytes, readable by its owner alone. It
-// passes the file's whole lines to next, appends its result and syncs it, all under the file's lock, so that processes
-// decide and append one after another. A last line without its end is an error, as its meaning would be forgotten, unless it is whole
-// JSON: then it gets its end. Where next returns an error or nothing, the file stays as it is. Missing files and
-// folders are made.
+// Extend appends lines to a file that grows and is never rewritten, of at most limit bytes,
+// readable by its owner alone. It passes the file's whole lines to next, appends its result and
+// syncs it, all under the file's lock, so that processes decide and append one after another. A
+// last line without its end is an error, as its meaning would be forgotten, unless it is whole
+// JSON: then it gets its end. Where next returns an error or nothing, the file stays as it is.
+// Missing files and folders are made.
 func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (err error) {
 	defer func() {
 		if err != nil {
@@ -57,8 +58,9 @@ func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (er
 	end := ""
 	if last := content[whole:]; len(last) > 0 {
 		if !json.Valid(last) {
-			return fmt.Errorf("its last line, of %d bytes, has no end: a program was stopped while it wrote, or the file was shortened; bring "+
-				"the whole file back, end the line if it is whole, or remove it if nothing came of it", len(last))
+			return fmt.Errorf("its last line, of %d bytes, has no end: a program was stopped while it "+
+				"wrote, or the file was shortened; bring the whole file back, end the line if it is whole, "+
+				"or remove it if nothing came of it", len(last))
 		}
 		end = "\n"
 	}
@@ -68,7 +70,8 @@ func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (er
 	}
 	more = append([]byte(end), more...)
 	if len(content)+len(more) > limit {
-		return fmt.Errorf("it would have more than %d bytes; move it away when what it says is of no use any more", limit)
+		return fmt.Errorf("it would have more than %d bytes; move it away when what it says is of no "+
+			"use any more", limit)
 	}
 	if _, err := f.WriteAt(more, int64(len(content))); err != nil {
 		return err
@@ -76,7 +79,8 @@ func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (er
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	if d, err := os.Open(dir); err == nil { // so that a new file's name survives a power cut, where folders can be synced
+	// so that a new file's name survives a power cut, where folders can be synced
+	if d, err := os.Open(dir); err == nil {
 		d.Sync()
 		d.Close()
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestExtend: writers at the same time lose no line and see each other's; a line without an end is an error or gets it, and what is refused
-// is not written.
+// TestExtend: writers at the same time lose no line and see each other's; a line without an end is
+// an error or gets it, and what is refused is not written.
 func TestExtend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "journal")
 	const writers = 20
@@ -49,7 +49,8 @@ func TestExtend(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := errors.New("no")
-	if err := Extend(path, 1<<16, func(lines []byte) ([]byte, error) { return []byte("x\n"), refused }); !errors.Is(err, refused) {
+	if err := Extend(path, 1<<16,
+		func(lines []byte) ([]byte, error) { return []byte("x\n"), refused }); !errors.Is(err, refused) {
 		t.Errorf("error %v", err)
 	}
 	if err := Extend(path, 1<<16, func(lines []byte) ([]byte, error) {

@@ -12,12 +12,13 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// LockFile is a file that [Lock] leaves in a folder, or beside a file with the file's name before it, where the system does
-// not lock folders, and a locked file cannot be written to (Windows).
+// LockFile is a file that [Lock] leaves in a folder, or beside a file with the file's name before
+// it, where the system does not lock folders, and a locked file cannot be written to (Windows).
 const LockFile = ".lock"
 
-// Lock takes a folder or a file, which must be there, for this process until it is closed or the process ends, however it
-// ends. ok is false where another has it. File systems without locks let everybody in.
+// Lock takes a folder or a file, which must be there, for this process until it is closed or the
+// process ends, however it ends. ok is false where another has it. File systems without locks let
+// everybody in.
 func Lock(path string) (lock io.Closer, ok bool, err error) {
 	st, err := os.Stat(path)
 	if err != nil {

@@ -26,8 +26,8 @@ func TestUmask(t *testing.T) {
 	}
 }
 
-// TestPrivateFile: what only its owner may read has no other permissions, whatever the umask, and also where a file that others could read
-// was there.
+// TestPrivateFile: what only its owner may read has no other permissions, whatever the umask, and
+// also where a file that others could read was there.
 func TestPrivateFile(t *testing.T) {
 	for mask, want := range map[int]os.FileMode{0o022: 0o600, 0o077: 0o600, 0: 0o600, 0o277: 0o400} {
 		path := filepath.Join(t.TempDir(), "file")

@@ -79,11 +79,13 @@ func (b *Builder) fresh(op string) string {
 // Input declares a graph input; dims are ints (known sizes) and strings (symbols). Inputs take no
 // scope's prefix.
 func (b *Builder) Input(name string, d onnx.DType, dims ...any) Ref {
-	b.root.graph.Inputs = append(b.root.graph.Inputs, onnx.ValueInfo{Name: b.claim(name), DType: d, Shape: onnx.Shape(dims...)})
+	b.root.graph.Inputs = append(b.root.graph.Inputs,
+		onnx.ValueInfo{Name: b.claim(name), DType: d, Shape: onnx.Shape(dims...)})
 	return Ref(name)
 }
 
-// Optional declares a graph input that may be left out: t is its value then. It takes no scope's prefix.
+// Optional declares a graph input that may be left out: t is its value then. It takes no scope's
+// prefix.
 func (b *Builder) Optional(name string, t *onnx.Tensor) Ref {
 	if err := onnx.CheckTensor(t); err != nil {
 		b.Fail("optional input %q: %w", name, err)
@@ -124,7 +126,8 @@ func (b *Builder) Axes(v ...int) Ref {
 	return b.Const(onnx.Vector(d...))
 }
 
-// Op adds a node of the standard operator set with one output. An empty Ref is an optional input left out.
+// Op adds a node of the standard operator set with one output. An empty Ref is an optional input
+// left out.
 //
 //go:noinline
 func (b *Builder) Op(op string, in []Ref, attrs ...onnx.Attr) Ref {
@@ -154,7 +157,8 @@ func (b *Builder) OpN(op string, in []Ref, n int, attrs ...onnx.Attr) []Ref {
 // Output makes r a graph output called name. Its type and shape are inferred by [Builder.Model].
 func (b *Builder) Output(name string, r Ref) {
 	if string(r) != name {
-		node := &onnx.Node{Name: b.claim(name), Op: "Identity", Inputs: []string{string(r)}, Outputs: []string{name}}
+		node := &onnx.Node{Name: b.claim(name), Op: "Identity", Inputs: []string{string(r)},
+			Outputs: []string{name}}
 		b.root.graph.Nodes = append(b.root.graph.Nodes, node)
 	}
 	b.root.graph.Outputs = append(b.root.graph.Outputs, onnx.ValueInfo{Name: name})
@@ -256,7 +260,8 @@ func (b *Builder) ReduceSum(x Ref, keep bool, axes ...int) Ref {
 
 // ReduceMean averages over axes (opset 17: axes are an attribute).
 func (b *Builder) ReduceMean(x Ref, keep bool, axes ...int) Ref {
-	return b.Op("ReduceMean", []Ref{x}, onnx.IntsAttr("axes", axes...), onnx.BoolAttr("keepdims", keep))
+	return b.Op("ReduceMean", []Ref{x}, onnx.IntsAttr("axes", axes...),
+		onnx.BoolAttr("keepdims", keep))
 }
 
 // Cast converts elements.

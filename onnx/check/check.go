@@ -16,9 +16,10 @@ const (
 )
 
 // Model returns the errors of a model: names that are given twice or never, nodes out of order,
-// operator sets and operators that are not understood, nodes that give an operator inputs, outputs, element types or
-// attributes that it does not have, tensors whose data do not fit their shape, outputs without a type.
-// Errors name node and operator, and the name that was probably meant. It does not look at shapes; package shape does.
+// operator sets and operators that are not understood, nodes that give an operator inputs, outputs,
+// element types or attributes that it does not have, tensors whose data do not fit their shape,
+// outputs without a type. Errors name node and operator, and the name that was probably meant. It
+// does not look at shapes; package shape does.
 func Model(m *onnx.Model) error {
 	if m == nil || m.Graph == nil {
 		return fmt.Errorf("checking model: there is no graph")
@@ -44,9 +45,10 @@ func checkModel(m *onnx.Model) error {
 		return fmt.Errorf("%d metadata entries; at most %d are allowed", len(m.Metadata), maxMetadata)
 	}
 	for k, v := range m.Metadata {
-		if k == "" || len(k) > onnx.MaxNameBytes || len(v) > maxMetadataBytes || !utf8.ValidString(k) || !utf8.ValidString(v) {
-			return fmt.Errorf("metadata key %.40q with a value of %d bytes; keys of 1 to %d bytes and values of up to %d bytes of UTF-8 are allowed",
-				k, len(v), onnx.MaxNameBytes, maxMetadataBytes)
+		if k == "" || len(k) > onnx.MaxNameBytes || len(v) > maxMetadataBytes || !utf8.ValidString(k) ||
+			!utf8.ValidString(v) {
+			return fmt.Errorf("metadata key %.40q with a value of %d bytes; keys of 1 to %d bytes and "+
+				"values of up to %d bytes of UTF-8 are allowed", k, len(v), onnx.MaxNameBytes, maxMetadataBytes)
 		}
 	}
 	local := map[onnx.OpName]bool{}
@@ -71,7 +73,8 @@ func checkModel(m *onnx.Model) error {
 	}
 	for _, o := range m.Graph.Outputs {
 		if o.DType == onnx.Undefined {
-			return fmt.Errorf("output %q has no element type; run shape.Infer, or give it one where its operator is not known", o.Name)
+			return fmt.Errorf("output %q has no element type; run shape.Infer, or give it one where its "+
+				"operator is not known", o.Name)
 		}
 	}
 	return nil
@@ -79,8 +82,8 @@ func checkModel(m *onnx.Model) error {
 
 func checkOpset(v int64) error {
 	if v < onnx.MinOpset || v > onnx.MaxOpset {
-		return onnx.Unknownf("operator set version %d of the standard domain; allowed are %d to %d, export the model with one of them", v,
-			onnx.MinOpset, onnx.MaxOpset)
+		return onnx.Unknownf("operator set version %d of the standard domain; allowed are %d to %d, "+
+			"export the model with one of them", v, onnx.MinOpset, onnx.MaxOpset)
 	}
 	return nil
 }
@@ -126,7 +129,8 @@ type checker struct {
 }
 
 func newChecker(opsets map[string]int64, local map[onnx.OpName]bool) *checker {
-	return &checker{opsets: opsets, local: local, defined: map[string]string{}, types: map[string]onnx.DType{}}
+	return &checker{opsets: opsets, local: local, defined: map[string]string{},
+		types: map[string]onnx.DType{}}
 }
 
 // typeOf is a value's element type as far as it is known.

@@ -9,8 +9,8 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// operator checks a node against its operator's schema and returns the element types of its outputs, Undefined where
-// they do not follow from those of the inputs.
+// operator checks a node against its operator's schema and returns the element types of its
+// outputs, Undefined where they do not follow from those of the inputs.
 func (c *checker) operator(n *onnx.Node) ([]onnx.DType, error) {
 	s, err := c.schema(n)
 	if err != nil {
@@ -36,8 +36,8 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	name := onnx.OpName{Domain: n.Domain, Name: n.Op}
 	known := op.Names(n.Domain)
 	if n.Domain != "" && len(known) == 0 {
-		return nil, onnx.Unknownf("operators of the domain %q are not known unless the model defines them as functions; export it with "+
-			"standard operators", n.Domain)
+		return nil, onnx.Unknownf("operators of the domain %q are not known unless the model defines "+
+			"them as functions; export it with standard operators", n.Domain)
 	}
 	if _, ok := c.opsets[n.Domain]; !ok && (n.Domain != "" || c.opsets["ai.onnx"] == 0) {
 		if n.Domain == "" {
@@ -49,8 +49,8 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	versions := op.Versions(n.Domain, n.Op)
 	switch {
 	case s == nil && len(versions) > 0:
-		return nil, fmt.Errorf("%s is an operator from operator set %d on, and the model imports %d; export it with a newer one", name,
-			versions[0].Since, c.opsets[n.Domain])
+		return nil, fmt.Errorf("%s is an operator from operator set %d on, and the model imports %d; "+
+			"export it with a newer one", name, versions[0].Since, c.opsets[n.Domain])
 	case s == nil:
 		for l := range c.local {
 			if l.Domain == n.Domain {
@@ -59,15 +59,17 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 		}
 		return nil, fmt.Errorf("there is no operator %s%s", name, suggest.DidYouMean(n.Op, known))
 	case s.Deprecated:
-		return nil, fmt.Errorf("operator set %d took the operator %s out; export the model with an older one, or upgrade it before", s.Since,
-			name)
+		return nil, fmt.Errorf("operator set %d took the operator %s out; export the model with an "+
+			"older one, or upgrade it before", s.Since, name)
 	}
 	return s, nil
 }
 
 var kindNames = map[onnx.AttrKind]string{
-	onnx.AttrFloat: "a float", onnx.AttrInt: "an integer", onnx.AttrString: "a string", onnx.AttrTensor: "a tensor", onnx.AttrGraph: "a graph",
-	onnx.AttrFloats: "a list of floats", onnx.AttrInts: "a list of integers", onnx.AttrStrings: "a list of strings",
+	onnx.AttrFloat: "a float", onnx.AttrInt: "an integer", onnx.AttrString: "a string",
+	onnx.AttrTensor: "a tensor", onnx.AttrGraph: "a graph",
+	onnx.AttrFloats: "a list of floats", onnx.AttrInts: "a list of integers",
+	onnx.AttrStrings: "a list of strings",
 	onnx.AttrTensors: "a list of tensors", onnx.AttrGraphs: "a list of graphs",
 }
 
@@ -87,15 +89,18 @@ func checkAttrs(n *onnx.Node, s *op.Schema) error {
 			if len(names) > 0 {
 				has = "its attributes are " + strings.Join(names, ", ")
 			}
-			return fmt.Errorf("the operator has no attribute %q%s; in operator set %d %s", a.Name, suggest.DidYouMean(a.Name, names), s.Since, has)
+			return fmt.Errorf("the operator has no attribute %q%s; in operator set %d %s", a.Name,
+				suggest.DidYouMean(a.Name, names), s.Since, has)
 		}
 		if a.Kind != d.Kind && !(a.Ref != "" && a.Kind == onnx.AttrUndefined) {
-			return fmt.Errorf("the attribute %q is %s where %s is expected", a.Name, kindNames[a.Kind], kindNames[d.Kind])
+			return fmt.Errorf("the attribute %q is %s where %s is expected", a.Name, kindNames[a.Kind],
+				kindNames[d.Kind])
 		}
 	}
 	for _, d := range s.Attrs {
 		if _, ok := n.Attr(d.Name); d.Required && !ok {
-			return fmt.Errorf("the attribute %q (%s) is missing, which the operator needs", d.Name, kindNames[d.Kind])
+			return fmt.Errorf("the attribute %q (%s) is missing, which the operator needs", d.Name,
+				kindNames[d.Kind])
 		}
 	}
 	return nil

@@ -7,7 +7,8 @@ import (
 	"fmp/onnx"
 )
 
-// Compare returns where two tensors differ by more than the tolerance: the worst element, and how many there are.
+// Compare returns where two tensors differ by more than the tolerance: the worst element, and how
+// many there are.
 func Compare(got, want *onnx.Tensor, tol Tolerance) error {
 	if got == nil {
 		return fmt.Errorf("missing")
@@ -44,8 +45,8 @@ func Compare(got, want *onnx.Tensor, tol Tolerance) error {
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d of %d elements differ, the worst is number %d: %v where %v is expected", bad, want.Len(), at, got.At(at),
-			want.At(at))
+		return fmt.Errorf("%d of %d elements differ, the worst is number %d: %v where %v is expected",
+			bad, want.Len(), at, got.At(at), want.At(at))
 	}
 	return nil
 }

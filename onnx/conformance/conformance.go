@@ -1,6 +1,6 @@
-// Package conformance runs ONNX backend tests: folders that hold a model.onnx and
-// test_data_set_K folders of input_I.pb and output_I.pb, the form in which the ONNX standard ships its
-// operator tests (https://github.com/onnx/onnx/tree/main/onnx/backend/test).
+// Package conformance runs ONNX backend tests: folders that hold a model.onnx and test_data_set_K
+// folders of input_I.pb and output_I.pb, the form in which the ONNX standard ships its operator
+// tests (https://github.com/onnx/onnx/tree/main/onnx/backend/test).
 package conformance
 
 import (
@@ -24,8 +24,8 @@ import (
 // Verdict is how a test ended.
 type Verdict string
 
-// Passed: every output agrees. Unsupported: the model was refused before it ran, with a reason. Failed:
-// the rest, that is wrong outputs, an error while running, or an unreadable test.
+// Passed: every output agrees. Unsupported: the model was refused before it ran, with a reason.
+// Failed: the rest, that is wrong outputs, an error while running, or an unreadable test.
 const (
 	Passed      Verdict = "passed"
 	Failed      Verdict = "failed"
@@ -41,8 +41,8 @@ type Result struct {
 	Opset   int64    `json:"opset,omitempty"`
 }
 
-// Tolerance is how far outputs may be off: |got - want| <= Absolute + Relative |want|. Infinities must be equal, NaN
-// matches NaN, types and shapes must be the same.
+// Tolerance is how far outputs may be off: |got - want| <= Absolute + Relative |want|. Infinities
+// must be equal, NaN matches NaN, types and shapes must be the same.
 type Tolerance struct{ Relative, Absolute float64 }
 
 // DefaultTolerance is that of ONNX's own runner.
@@ -73,9 +73,10 @@ func Find(root string) ([]string, error) {
 	return dirs, nil
 }
 
-// RunAll runs the tests below root one after another; each is called with every result as it comes and may be nil. It stops
-// when ctx is done.
-func RunAll(ctx context.Context, e engine.Engine, root string, tol Tolerance, each func(done, total int, r Result)) ([]Result, error) {
+// RunAll runs the tests below root one after another; each is called with every result as it comes
+// and may be nil. It stops when ctx is done.
+func RunAll(ctx context.Context, e engine.Engine, root string, tol Tolerance,
+	each func(done, total int, r Result)) ([]Result, error) {
 	dirs, err := Find(root)
 	if err != nil {
 		return nil, err
@@ -107,7 +108,8 @@ func run(e engine.Engine, dir string, tol Tolerance) (r Result) {
 	m, err := serde.Load(filepath.Join(dir, "model.onnx"))
 	if err != nil {
 		r.Ops, r.Opset = rawOps(filepath.Join(dir, "model.onnx"))
-		// No engine can be asked for values that our own reader does not hold (sequences, sparse tensors, ...).
+		// No engine can be asked for values that our own reader does not hold (sequences, sparse tensors,
+		// ...).
 		return end(Unsupported, trimPath(err, dir))
 	}
 	r.Ops, r.Opset = ops(m), m.Opset()
@@ -147,7 +149,8 @@ func trimPath(err error, dir string) error {
 	return errors.New(strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
 }
 
-// contradiction is an input file that the model's own declaration rules out: an engine may not run it.
+// contradiction is an input file that the model's own declaration rules out: an engine may not run
+// it.
 type contradiction struct{ text string }
 
 func (c *contradiction) Error() string { return "the test contradicts itself: " + c.text }
@@ -173,7 +176,8 @@ func runSet(s engine.Session, set string, tol Tolerance) error {
 	if err != nil {
 		return err
 	}
-	// Tests list their inputs in the graph's order, initializers that are inputs as well (up to IR 3) among them.
+	// Tests list their inputs in the graph's order, initializers that are inputs as well (up to IR 3)
+	// among them.
 	feeds := map[string]*onnx.Tensor{}
 	for i, v := range s.Inputs() {
 		if i >= len(inputs) || inputs[i] == nil {
@@ -203,7 +207,8 @@ func runSet(s engine.Session, set string, tol Tolerance) error {
 	return nil
 }
 
-// asDeclared reads uint16 data as bfloat16 where the model declares that: NumPy, which wrote the tests, has no such type.
+// asDeclared reads uint16 data as bfloat16 where the model declares that: NumPy, which wrote the
+// tests, has no such type.
 func asDeclared(t *onnx.Tensor, d onnx.DType) *onnx.Tensor {
 	if t != nil && d == onnx.BFloat16 && t.DType == onnx.Uint16 {
 		return &onnx.Tensor{DType: d, Shape: t.Shape, Data: t.Data}

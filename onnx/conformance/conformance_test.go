@@ -23,7 +23,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestOperatorsOnPure: what the pure engine fails of the standard's own tests is known, and nothing else.
+// TestOperatorsOnPure: what the pure engine fails of the standard's own tests is known, and nothing
+// else.
 func TestOperatorsOnPure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two thousand models: not in short tests")
@@ -49,7 +50,8 @@ func TestOperatorsOnPure(t *testing.T) {
 	}
 }
 
-// TestOperatorsOnORT: what the ONNX Runtime fails of the standard's tests is known, and nothing else.
+// TestOperatorsOnORT: what the ONNX Runtime fails of the standard's tests is known, and nothing
+// else.
 func TestOperatorsOnORT(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two thousand models: not in short tests")
@@ -129,8 +131,9 @@ func TestVerdicts(t *testing.T) {
 		os.Truncate(filepath.Join(root, "f_cut/test_data_set_0/input_0.pb"), 9),
 		os.RemoveAll(filepath.Join(root, "g_no_set/test_data_set_0")),
 		serde.Save(filepath.Join(root, "h_refused/model.onnx"), onnx.NewModel(&onnx.Graph{
-			Name: "refused", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32}}, Outputs: []onnx.ValueInfo{{Name: "y"}},
-			Nodes: []*onnx.Node{{Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}},
+			Name: "refused", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32}},
+			Outputs: []onnx.ValueInfo{{Name: "y"}},
+			Nodes:   []*onnx.Node{{Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}},
 		})),
 	} {
 		if err != nil {
@@ -152,9 +155,11 @@ func TestVerdicts(t *testing.T) {
 	}
 	var table strings.Builder
 	WriteTable(&table, map[string][]Result{"pure": results})
-	for _, line := range []string{"| **all tests** | 2 | 4 | 2 |", "| 17 and 18 | 2 | 4 | 2 |", "## What pure does not run",
-		"| 1 | h_refused | node (Frobnicate): the operator is not supported |", "| Add | yes | 1-6, 7-28 | yes | 2 | 4 | 1 |",
-		"| Frobnicate | – | – | – | 0 | 0 | 1 |", "| Less | yes | 7-28 | zero |", "| gradient | Scatter |", "## What pure fails",
+	for _, line := range []string{"| **all tests** | 2 | 4 | 2 |", "| 17 and 18 | 2 | 4 | 2 |",
+		"## What pure does not run",
+		"| 1 | h_refused | node (Frobnicate): the operator is not supported |",
+		"| Add | yes | 1-6, 7-28 | yes | 2 | 4 | 1 |", "| Frobnicate | – | – | – | 0 | 0 | 1 |",
+		"| Less | yes | 7-28 | zero |", "| gradient | Scatter |", "## What pure fails",
 		"| not known: test_data_set_0: output"} {
 		if !strings.Contains(table.String(), line) {
 			t.Errorf("the table lacks %q:\n%s", line, table.String())
@@ -202,10 +207,11 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// FuzzDecodeTensor: what is decoded is sound, and takes at most 400 bytes of memory for each byte of the message (texts
-// without characters are the worst).
+// FuzzDecodeTensor: what is decoded is sound, and takes at most 400 bytes of memory for each byte
+// of the message (texts without characters are the worst).
 func FuzzDecodeTensor(f *testing.F) {
-	for _, x := range []*onnx.Tensor{onnx.Vector[float32](1, 2), onnx.Vector("a"), onnx.Vector(true), onnx.Scalar[int64](3)} {
+	for _, x := range []*onnx.Tensor{onnx.Vector[float32](1, 2), onnx.Vector("a"), onnx.Vector(true),
+		onnx.Scalar[int64](3)} {
 		p, err := serde.TensorToProto("x", x)
 		if err != nil {
 			f.Fatal(err)

@@ -13,10 +13,11 @@ import (
 	"fmp/onnx/coverage"
 )
 
-// WriteTable writes, in Markdown, each engine's results on the tests: by operator set, and operator by operator, where a test
-// counts for every operator of its model. The operators that no test holds are listed as well, and for each whether it has a
-// shape rule, a kernel of the pure engine and a gradient. Missing parts follow with their reasons, and the tests that an engine
-// fails, each with its [Known] reason, or does not run.
+// WriteTable writes, in Markdown, each engine's results on the tests: by operator set, and operator
+// by operator, where a test counts for every operator of its model. The operators that no test
+// holds are listed as well, and for each whether it has a shape rule, a kernel of the pure engine
+// and a gradient. Missing parts follow with their reasons, and the tests that an engine fails, each
+// with its [Known] reason, or does not run.
 func WriteTable(w io.Writer, engines map[string][]Result) {
 	names := slices.Sorted(maps.Keys(engines))
 	fmt.Fprint(w, `# Operators
@@ -37,7 +38,8 @@ types and shapes, a kernel of the pure engine for some operator sets, which fold
 
 `)
 	writeOperators(w, names, engines)
-	fmt.Fprintf(w, "\n## What is missing\n\n| part | operators | why |\n| --- | --- | --- |\n%s\n", strings.Join(coverage.Reasons(), "\n"))
+	fmt.Fprintf(w, "\n## What is missing\n\n| part | operators | why |\n| --- | --- | --- |\n%s\n",
+		strings.Join(coverage.Reasons(), "\n"))
 	for _, e := range names {
 		writeFailures(w, e, engines[e])
 		writeRefusals(w, e, engines[e])
@@ -55,7 +57,8 @@ func (c counts) String() string {
 }
 
 // groups counts the verdicts of each engine, by the group of a test.
-func groups(engines map[string][]Result, group func(r Result) []string) map[string]map[string]counts {
+func groups(engines map[string][]Result,
+	group func(r Result) []string) map[string]map[string]counts {
 	rows := map[string]map[string]counts{}
 	for e, results := range engines {
 		for _, r := range results {
@@ -87,10 +90,12 @@ func head(w io.Writer, own []string, names []string) {
 var sets = []struct {
 	last int64
 	name string
-}{{0, "other domains alone"}, {6, "1 to 6"}, {12, "7 to 12"}, {16, "13 to 16"}, {18, "17 and 18"}, {21, "19 to 21"}, {22, "22"}, {23, "23"},
-	{24, "24"}, {25, "25"}, {26, "26"}, {27, "27"}, {28, "28"}}
+}{{0, "other domains alone"}, {6, "1 to 6"}, {12, "7 to 12"}, {16, "13 to 16"}, {18, "17 and 18"},
+	{21, "19 to 21"}, {22, "22"}, {23, "23"}, {24, "24"}, {25, "25"}, {26, "26"},
+	{27, "27"}, {28, "28"}}
 
-// generated are the kinds of test that the standard makes from NumPy; the others were exported by PyTorch.
+// generated are the kinds of test that the standard makes from NumPy; the others were exported by
+// PyTorch.
 func generated(r Result) bool {
 	return strings.HasPrefix(r.Name, "node/") || strings.HasPrefix(r.Name, "simple/")
 }
@@ -161,7 +166,8 @@ func writeRefusals(w io.Writer, name string, results []Result) {
 			continue
 		}
 		why := particular.ReplaceAllString(r.Reason, "$1")
-		for _, cut := range []string{"engine pure: the pure engine does not run this model: ", "ort: model: ", "loading model model.onnx: ",
+		for _, cut := range []string{"engine pure: the pure engine does not run this model: ",
+			"ort: model: ", "loading model model.onnx: ",
 			". Run it on the ONNX Runtime (engine ort) instead"} {
 			why = strings.ReplaceAll(why, cut, "")
 		}
@@ -174,7 +180,8 @@ func writeRefusals(w io.Writer, name string, results []Result) {
 	reasons := slices.SortedFunc(maps.Keys(tests), func(a, b string) int {
 		return cmp.Or(len(tests[b])-len(tests[a]), strings.Compare(a, b))
 	})
-	fmt.Fprintf(w, "\n## What %s does not run\n\n| tests | the first | why |\n| ---: | --- | --- |\n", name)
+	fmt.Fprintf(w, "\n## What %s does not run\n\n| tests | the first | why |\n| ---: | --- | --- |\n",
+		name)
 	for _, why := range reasons {
 		fmt.Fprintf(w, "| %d | %s | %s |\n", len(tests[why]), tests[why][0], why)
 	}

@@ -9,9 +9,9 @@ import (
 	"fmp/onnx/engine"
 )
 
-// Bounded returns an engine that loads no model whose run on one item takes more than the limits, and whose sessions
-// refuse, before they run, inputs with which a run takes more. A model whose work and memory cannot be told beforehand
-// is refused.
+// Bounded returns an engine that loads no model whose run on one item takes more than the limits,
+// and whose sessions refuse, before they run, inputs with which a run takes more. A model whose
+// work and memory cannot be told beforehand is refused.
 func Bounded(e engine.Engine, l engine.Limits) engine.Engine { return &bounded{e, l} }
 
 type bounded struct {

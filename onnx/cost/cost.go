@@ -1,6 +1,6 @@
-// Package cost bounds the work and memory of a run of a model, from the shapes of its inputs and before it runs:
-// multiply-adds, and bytes of the values that are alive at the same time. A small file can ask for any amount of
-// either.
+// Package cost bounds the work and memory of a run of a model, from the shapes of its inputs and
+// before it runs: multiply-adds, and bytes of the values that are alive at the same time. A small
+// file can ask for any amount of either.
 package cost
 
 import (
@@ -13,17 +13,19 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Cost is the work and memory of a run. Views are counted as copies, and nodes on constants as others.
+// Cost is the work and memory of a run. Views are counted as copies, and nodes on constants as
+// others.
 type Cost struct {
 	Items float64 // the largest size of an input's first axis
 	Work  float64 // multiply-adds; other work on an element counts as one
 	Bytes float64 // of the values that are alive at once, inputs included and weights not
-	// Hardest and Largest are the node of the most work, and the one at which the most bytes are alive.
+	// Hardest and Largest are the node of the most work, and the one at which the most bytes are
+	// alive.
 	Hardest, Largest *onnx.Node
 }
 
-// Estimate returns the cost of a run whose inputs have the given shapes. It is an error where a shape cannot be told
-// beforehand, and where nodes hold graphs, whose runs cannot be counted.
+// Estimate returns the cost of a run whose inputs have the given shapes. It is an error where a
+// shape cannot be told beforehand, and where nodes hold graphs, whose runs cannot be counted.
 func Estimate(m *onnx.Model, inputs map[string][]int) (Cost, error) {
 	c := onnx.Clone(m)
 	if err := pass.Inline(c); err != nil {
@@ -79,7 +81,8 @@ func (t *tally) sum() (Cost, error) {
 	most := 0.0
 	for _, n := range t.graph.Nodes {
 		if len(n.Subgraphs()) > 0 {
-			return t.cost, fmt.Errorf("%s holds a graph; what it takes cannot be told before it runs", n.Label())
+			return t.cost, fmt.Errorf("%s holds a graph; what it takes cannot be told before it runs",
+				n.Label())
 		}
 		work, scratch, err := t.node(n)
 		if err != nil {
@@ -124,7 +127,8 @@ func (t *tally) value(name string) (value, error) {
 	return v, nil
 }
 
-// node adds a node's outputs to the values alive, and returns its work and the bytes that it takes beside them.
+// node adds a node's outputs to the values alive, and returns its work and the bytes that it takes
+// beside them.
 func (t *tally) node(n *onnx.Node) (work, scratch float64, err error) {
 	c := call{node: n, attrs: op.Attrs(n, t.opset)}
 	for _, in := range n.Inputs {
@@ -167,17 +171,20 @@ func (t *tally) release(n *onnx.Node) error {
 	return nil
 }
 
-// Foreign are the limits of a model that somebody else made: 2^38 multiply-adds an item, more than four times those of
-// the largest vision transformer in wide use (ViT-L/16 at 224 pixels: 6e10), and 1 GiB.
+// Foreign are the limits of a model that somebody else made: 2^38 multiply-adds an item, more than
+// four times those of the largest vision transformer in wide use (ViT-L/16 at 224 pixels: 6e10),
+// and 1 GiB.
 var Foreign = engine.Limits{Work: 1 << 38, Bytes: 1 << 30}
 
 // Check returns an error where a run takes more than the limits, of which 0 is none.
 func (c Cost) Check(l engine.Limits) error {
 	if most := l.Work * max(1, c.Items); l.Work > 0 && c.Work > most {
-		return fmt.Errorf("a run takes %.3g multiply-adds, most of them in %s; allowed are %.3g", c.Work, c.Hardest.Label(), most)
+		return fmt.Errorf("a run takes %.3g multiply-adds, most of them in %s; allowed are %.3g", c.Work,
+			c.Hardest.Label(), most)
 	}
 	if l.Bytes > 0 && c.Bytes > float64(l.Bytes) {
-		return fmt.Errorf("a run takes %.0f MiB of memory at %s; allowed are %d", c.Bytes/(1<<20), c.Largest.Label(), l.Bytes>>20)
+		return fmt.Errorf("a run takes %.0f MiB of memory at %s; allowed are %d", c.Bytes/(1<<20),
+			c.Largest.Label(), l.Bytes>>20)
 	}
 	return nil
 }

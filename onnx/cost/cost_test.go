@@ -37,7 +37,8 @@ var bombs = map[string]struct {
 		return b.Add(x, b.ReduceSum(b.MatMul(y, y), false, 0, 1))
 	}, "multiply-adds"},
 	"a product of integers": {func(b *build.Builder, x build.Ref) build.Ref {
-		y := b.Op("Expand", []build.Ref{b.Cast(b.ReduceSum(x, false, 0, 1), onnx.Int64), b.Axes(8_000, 8_000)})
+		y := b.Op("Expand", []build.Ref{b.Cast(b.ReduceSum(x, false, 0, 1), onnx.Int64),
+			b.Axes(8_000, 8_000)})
 		return b.Add(x, b.Cast(b.ReduceSum(b.MatMul(y, y), false, 0, 1), onnx.Float32))
 	}, "multiply-adds"},
 	"Gemm": {func(b *build.Builder, x build.Ref) build.Ref {
@@ -50,7 +51,8 @@ var bombs = map[string]struct {
 	}, "multiply-adds"},
 	"Einsum with an ellipsis": {func(b *build.Builder, x build.Ref) build.Ref {
 		y := b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(300, 10_000)})
-		return b.Add(x, b.ReduceSum(b.Op("Einsum", []build.Ref{y, y, y}, onnx.StrAttr("equation", "...a,...b,...c->...")), false, 0))
+		return b.Add(x, b.ReduceSum(b.Op("Einsum", []build.Ref{y, y, y},
+			onnx.StrAttr("equation", "...a,...b,...c->...")), false, 0))
 	}, "multiply-adds"},
 	"a convolution": {func(b *build.Builder, x build.Ref) build.Ref {
 		y := b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(1, 1, 4000, 4000)})
@@ -59,7 +61,8 @@ var bombs = map[string]struct {
 	}, "multiply-adds"},
 	"pooling": {func(b *build.Builder, x build.Ref) build.Ref {
 		y := b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(1, 1, 6000, 6000)})
-		return b.Add(x, b.ReduceSum(b.Op("MaxPool", []build.Ref{y}, onnx.IntsAttr("kernel_shape", 901, 901)), false, 0, 1, 2, 3))
+		return b.Add(x, b.ReduceSum(b.Op("MaxPool", []build.Ref{y},
+			onnx.IntsAttr("kernel_shape", 901, 901)), false, 0, 1, 2, 3))
 	}, "multiply-adds"},
 	"Tile": {func(b *build.Builder, x build.Ref) build.Ref {
 		return b.Add(x, b.ReduceSum(b.Op("Tile", []build.Ref{x, b.Axes(1, 400_000_000)}), true, 1))
@@ -69,7 +72,8 @@ var bombs = map[string]struct {
 	}, "MiB of memory"},
 	"Range": {func(b *build.Builder, x build.Ref) build.Ref {
 		i := func(v int64) build.Ref { return b.Const(onnx.Scalar(v)) }
-		return b.Add(x, b.Cast(b.ReduceSum(b.Op("Range", []build.Ref{i(0), i(2_000_000_000), i(1)}), true, 0), onnx.Float32))
+		return b.Add(x, b.Cast(b.ReduceSum(b.Op("Range", []build.Ref{i(0), i(2_000_000_000), i(1)}), true,
+			0), onnx.Float32))
 	}, "MiB of memory"},
 	"a size that an image gives": {func(b *build.Builder, x build.Ref) build.Ref {
 		n := b.Cast(b.Unsqueeze(b.ReduceSum(x, false, 0, 1), 0), onnx.Int64)
@@ -84,7 +88,8 @@ var bombs = map[string]struct {
 	}, "multiply-adds"},
 	"resizing": {func(b *build.Builder, x build.Ref) build.Ref {
 		y := b.Unsqueeze(b.Unsqueeze(x, 0), 0)
-		y = b.Op("Resize", []build.Ref{y, "", b.Const(onnx.NewTensor([]float32{1, 1, 9000, 9000}, 4))}, onnx.StrAttr("mode", "cubic"))
+		y = b.Op("Resize", []build.Ref{y, "", b.Const(onnx.NewTensor([]float32{1, 1, 9000, 9000}, 4))},
+			onnx.StrAttr("mode", "cubic"))
 		return b.Add(x, b.ReduceSum(y, false, 0, 1, 2, 3))
 	}, "MiB of memory"},
 }
@@ -101,7 +106,8 @@ func bomb(t *testing.T, make func(b *build.Builder, x build.Ref) build.Ref) *onn
 	return m
 }
 
-// TestBombs: models that take more than the limits of foreign ones are refused when they are loaded, at once and by the node.
+// TestBombs: models that take more than the limits of foreign ones are refused when they are
+// loaded, at once and by the node.
 func TestBombs(t *testing.T) {
 	e, err := pure.New(engine.Options{Threads: 1, Bytes: Foreign.Bytes})
 	if err != nil {
@@ -111,8 +117,9 @@ func TestBombs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, start := bomb(t, c.make), time.Now()
 			_, err := Bounded(e, Foreign).Load(m)
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "node ") &&
-				!strings.Contains(err.Error(), "shape") {
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), "node ") &&
+					!strings.Contains(err.Error(), "shape") {
 				t.Errorf("error %v; want one of %q", err, c.want)
 			}
 			if took := time.Since(start); took > time.Minute {
@@ -133,7 +140,9 @@ func TestBatchBomb(t *testing.T) {
 		for range 5 {
 			n = b.Mul(n, n) // n^32
 		}
-		return b.Add(x, b.ReduceSum(b.Op("ConstantOfShape", []build.Ref{b.Op("Min", []build.Ref{n, b.Axes(2_000_000_000)})}), true, 0))
+		return b.Add(x, b.ReduceSum(
+			b.Op("ConstantOfShape", []build.Ref{b.Op("Min", []build.Ref{n, b.Axes(2_000_000_000)})}), true,
+			0))
 	})
 	s, err := Bounded(e, Foreign).Load(m)
 	if err != nil {
@@ -147,11 +156,13 @@ func TestBatchBomb(t *testing.T) {
 	}
 }
 
-// TestCost: the cost of known runs, and no less than the operations that package inspect counts, by rules of its own.
+// TestCost: the cost of known runs, and no less than the operations that package inspect counts, by
+// rules of its own.
 func TestCost(t *testing.T) {
 	b := build.New("m")
 	x := b.Input("x", onnx.Float32, "n", 3, 8, 8)
-	h := b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(16, 3, 3, 3))}, onnx.IntsAttr("pads", 1, 1, 1, 1))
+	h := b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(16, 3, 3, 3))},
+		onnx.IntsAttr("pads", 1, 1, 1, 1))
 	h = b.Relu(h)
 	b.Output("y", b.MatMul(b.Reshape(h, 0, -1), b.Param("v", onnx.ZerosF32(1024, 10))))
 	m, err := b.Model()
@@ -168,7 +179,8 @@ func TestCost(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.Work < s.FLOPs/2 || c.Work > s.FLOPs || c.Hardest.Op != "Conv" {
-			t.Errorf("%d items: %v multiply-adds, most in %s; %v operations are counted", n, c.Work, c.Hardest.Op, s.FLOPs)
+			t.Errorf("%d items: %v multiply-adds, most in %s; %v operations are counted", n, c.Work,
+				c.Hardest.Op, s.FLOPs)
 		}
 		if want := float64(n * 4 * 2 * 1024); c.Bytes != want { // input and output of Relu, or of Reshape
 			t.Errorf("%d items: %v bytes at %s; want %v", n, c.Bytes, c.Largest.Op, want)
@@ -194,24 +206,32 @@ func TestRules(t *testing.T) {
 		in, out       []value
 		work, scratch float64 // at least
 	}{
-		"MatMul":         {&onnx.Node{Op: "MatMul"}, []value{x(5, 30), x(30, 7)}, []value{x(5, 7)}, 5 * 7 * 30, 0},
+		"MatMul": {&onnx.Node{Op: "MatMul"}, []value{x(5, 30), x(30, 7)},
+			[]value{x(5, 7)}, 5 * 7 * 30, 0},
 		"MatMul, vector": {&onnx.Node{Op: "MatMul"}, []value{x(30), x(30)}, []value{x()}, 30, 0},
-		"FusedMatMul": {&onnx.Node{Op: "FusedMatMul", Domain: "com.microsoft", Attrs: []onnx.Attr{onnx.BoolAttr("transA", true)}},
-			[]value{x(30, 5), x(30, 7)}, []value{x(5, 7)}, 5 * 7 * 30, 0},
-		"QLinearConv": {&onnx.Node{Op: "QLinearConv"}, []value{x(1, 3, 9, 9), x(), x(), x(8, 3, 5, 5), x(), x(), x(), x()}, []value{x(1, 8,
-			5, 5)},
+		"FusedMatMul": {&onnx.Node{Op: "FusedMatMul", Domain: "com.microsoft",
+			Attrs: []onnx.Attr{onnx.BoolAttr("transA", true)}}, []value{x(30, 5), x(30, 7)},
+			[]value{x(5, 7)}, 5 * 7 * 30, 0},
+		"QLinearConv": {&onnx.Node{Op: "QLinearConv"},
+			[]value{x(1, 3, 9, 9), x(), x(), x(8, 3, 5, 5), x(), x(), x(), x()}, []value{x(1, 8, 5, 5)},
 			8 * 25 * 75, 0},
-		"ConvTranspose": {&onnx.Node{Op: "ConvTranspose"}, []value{x(1, 3, 9, 9), x(3, 8, 5, 5)}, []value{x(1, 8, 13, 13)}, 243 * 200, 0},
+		"ConvTranspose": {&onnx.Node{Op: "ConvTranspose"}, []value{x(1, 3, 9, 9), x(3, 8, 5, 5)},
+			[]value{x(1, 8, 13, 13)}, 243 * 200, 0},
 		"Attention, of heads": {&onnx.Node{Op: "Attention", Attrs: []onnx.Attr{onnx.IntAttr("q_num_heads", 4)}},
-			[]value{x(2, 100, 64), x(2, 300, 64), x(2, 300, 64)}, []value{x(2, 100, 64)}, 2 * 2 * 100 * 300 * 64, 4 * 2 * 4 * 100 * 300},
-		"Attention": {&onnx.Node{Op: "Attention"}, []value{x(2, 4, 100, 16), x(2, 4, 300, 16), x(2, 4, 300, 16)}, []value{x(2, 4, 100, 16)},
+			[]value{x(2, 100, 64), x(2, 300, 64), x(2, 300, 64)}, []value{x(2, 100, 64)},
 			2 * 2 * 100 * 300 * 64, 4 * 2 * 4 * 100 * 300},
-		"RoiAlign of any region": {&onnx.Node{Op: "RoiAlign"}, []value{x(1, 1, 9, 9), x(1, 4), x(1)}, []value{x(1, 1, 1, 1)}, 1e300, 0},
-		"a forest": {&onnx.Node{Op: "TreeEnsembleRegressor", Domain: "ai.onnx.ml", Attrs: []onnx.Attr{onnx.IntsAttr("nodes_nodeids",
-			make([]int, 500)...)}},
+		"Attention": {&onnx.Node{Op: "Attention"},
+			[]value{x(2, 4, 100, 16), x(2, 4, 300, 16), x(2, 4, 300, 16)}, []value{x(2, 4, 100, 16)},
+			2 * 2 * 100 * 300 * 64, 4 * 2 * 4 * 100 * 300},
+		"RoiAlign of any region": {&onnx.Node{Op: "RoiAlign"}, []value{x(1, 1, 9, 9), x(1, 4), x(1)},
+			[]value{x(1, 1, 1, 1)}, 1e300, 0},
+		"a forest": {&onnx.Node{Op: "TreeEnsembleRegressor", Domain: "ai.onnx.ml",
+			Attrs: []onnx.Attr{onnx.IntsAttr("nodes_nodeids", make([]int, 500)...)}},
 			[]value{x(10, 3)}, []value{x(10, 1)}, 10 * 500, 0},
-		"a transform that is longer than its signal": {&onnx.Node{Op: "DFT"}, []value{x(1, 10, 1), x()}, []value{x(1, 1009, 2)}, 1009 * 1009, 0},
-		"LSTM": {&onnx.Node{Op: "LSTM"}, []value{x(7, 2, 3), x(1, 20, 3), x(1, 20, 5)}, []value{x(7, 1, 2, 5)}, 14 * 4 * 5 * 8, 0},
+		"a transform that is longer than its signal": {&onnx.Node{Op: "DFT"}, []value{x(1, 10, 1), x()},
+			[]value{x(1, 1009, 2)}, 1009 * 1009, 0},
+		"LSTM": {&onnx.Node{Op: "LSTM"}, []value{x(7, 2, 3), x(1, 20, 3), x(1, 20, 5)},
+			[]value{x(7, 1, 2, 5)}, 14 * 4 * 5 * 8, 0},
 	} {
 		one := call{node: c.node, attrs: op.Attrs(c.node, 23), in: c.in, out: c.out}
 		if w, s := one.work(), one.scratch(); w < c.work || s < c.scratch {

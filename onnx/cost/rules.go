@@ -16,7 +16,8 @@ type call struct {
 	in, out []value
 }
 
-// work is the node's multiply-adds. An operator without a rule reads its inputs and writes its outputs once.
+// work is the node's multiply-adds. An operator without a rule reads its inputs and writes its
+// outputs once.
 func (c *call) work() float64 {
 	w := 0.0
 	for _, v := range c.in {
@@ -44,7 +45,8 @@ func (c *call) input(i int) value {
 	return value{}
 }
 
-// size is the size of an axis of input i, counted from the end where it is below 0; 1 where there is none.
+// size is the size of an axis of input i, counted from the end where it is below 0; 1 where there
+// is none.
 func (c *call) size(i, axis int) float64 {
 	d := c.input(i).dims
 	if axis < 0 {
@@ -59,8 +61,8 @@ func (c *call) size(i, axis int) float64 {
 // taps is the number of weights, input i, behind one output.
 func (c *call) taps(i int) float64 { return c.input(i).count / max(1, c.size(i, 0)) }
 
-// each is the work of one element of the outputs. Operators of other domains (FusedMatMul, QLinearConv, QAttention) are
-// told by their names.
+// each is the work of one element of the outputs. Operators of other domains (FusedMatMul,
+// QLinearConv, QAttention) are told by their names.
 func (c *call) each() float64 {
 	name := c.node.Op
 	switch {
@@ -103,8 +105,8 @@ func (c *call) each() float64 {
 	return 1
 }
 
-// longest is the length of the longest list among the attributes: support vectors, nodes of trees, and coefficients are
-// lists.
+// longest is the length of the longest list among the attributes: support vectors, nodes of trees,
+// and coefficients are lists.
 func (c *call) longest() float64 {
 	n := 1
 	for _, a := range c.node.Attrs {
@@ -116,7 +118,8 @@ func (c *call) longest() float64 {
 	return float64(n)
 }
 
-// scratch is the bytes that a node takes beside its inputs and outputs: the weights of every query's keys.
+// scratch is the bytes that a node takes beside its inputs and outputs: the weights of every
+// query's keys.
 func (c *call) scratch() float64 {
 	if !strings.Contains(c.node.Op, "Attention") {
 		return 0
@@ -142,9 +145,11 @@ var rules = map[string]func(c *call) float64{
 	"NonMaxSuppression": func(c *call) float64 { return c.input(1).count * c.size(0, 1) },
 	"Det":               func(c *call) float64 { return c.input(0).count * c.size(0, -1) },
 	"DFT":               transform, "STFT": transform,
-	"RNN": func(c *call) float64 { return recurrent(c, 1) }, "GRU": func(c *call) float64 { return recurrent(c, 3) },
+	"RNN":       func(c *call) float64 { return recurrent(c, 1) },
+	"GRU":       func(c *call) float64 { return recurrent(c, 3) },
 	"LSTM":      func(c *call) float64 { return recurrent(c, 4) },
-	"Attention": attention, "MultiHeadAttention": attention, "GroupQueryAttention": attention, "QAttention": attention,
+	"Attention": attention, "MultiHeadAttention": attention, "GroupQueryAttention": attention,
+	"QAttention":      attention,
 	"LinearAttention": attention,
 }
 
@@ -154,8 +159,8 @@ func sorting(c *call) float64 {
 	return n * math.Log2(n+2)
 }
 
-// transform takes a frequency for a sum over the longest axis or frame: frames whose length is no power of two are not
-// factored.
+// transform takes a frequency for a sum over the longest axis or frame: frames whose length is no
+// power of two are not factored.
 func transform(c *call) float64 {
 	longest, made := c.input(2).count, 0.0
 	for _, v := range slices.Concat(c.in[:1], c.out) {
@@ -214,15 +219,15 @@ func einsum(c *call) float64 {
 	return total
 }
 
-// recurrent is the products of a layer: X is [seq, batch, in], W [dirs, gates hidden, in], R [dirs, gates hidden,
-// hidden].
+// recurrent is the products of a layer: X is [seq, batch, in], W [dirs, gates hidden, in], R [dirs,
+// gates hidden, hidden].
 func recurrent(c *call, gates float64) float64 {
 	hidden := c.size(2, 2)
 	return c.size(0, 0) * c.size(0, 1) * c.size(1, 0) * gates * hidden * (c.size(0, 2) + hidden)
 }
 
-// attention is two products of each query with all keys, of which there are as many as the longest axis of keys or of
-// the past has.
+// attention is two products of each query with all keys, of which there are as many as the longest
+// axis of keys or of the past has.
 func attention(c *call) float64 {
 	longest, width := 1.0, 0.0
 	for _, v := range c.in {

@@ -1,6 +1,6 @@
-// Package coverage states the parts of each operator of the standard set that the packages have: its schema, shape rule, kernel of
-// the pure engine (which folds constants as well) and gradient. Where one is missing, [Missing] has the reason; a test
-// holds the list against the registries.
+// Package coverage states the parts of each operator of the standard set that the packages have:
+// its schema, shape rule, kernel of the pure engine (which folds constants as well) and gradient.
+// Where one is missing, [Missing] has the reason; a test holds the list against the registries.
 package coverage
 
 import (
@@ -28,7 +28,8 @@ const (
 	Gradient Part = "gradient" // a rule of package grad, or the knowledge that the gradient is zero
 )
 
-// Operators lists the standard operators that some operator set from [onnx.MinOpset] to [onnx.MaxOpset] has.
+// Operators lists the standard operators that some operator set from [onnx.MinOpset] to
+// [onnx.MaxOpset] has.
 func Operators() []string {
 	return slices.DeleteFunc(op.Names(""), func(name string) bool {
 		for v := onnx.MinOpset; v <= onnx.MaxOpset; v++ {
@@ -48,7 +49,8 @@ func Has(name string, part Part) bool {
 	case Kernel:
 		return kernel.Opsets(name) != "" || spelt(name)
 	}
-	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name) || spell.HasSpelling(&onnx.Node{Op: name})
+	return slices.Contains(grad.Operators(), name) || grad.IsConstant(name) ||
+		spell.HasSpelling(&onnx.Node{Op: name})
 }
 
 // spelt reports whether the pure engine and the gradient spell an operator out in others.
@@ -65,11 +67,12 @@ func Missing(name string, part Part) string {
 }
 
 const (
-	sequences = "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt SequenceConstruct SequenceEmpty " +
-		"SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence"
+	sequences = "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt " +
+		"SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence"
 	texts    = "RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer"
 	random   = "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
-	integers = "BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor ConvInteger MatMulInteger QLinearConv QLinearMatMul"
+	integers = "BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor ConvInteger MatMulInteger " +
+		"QLinearConv QLinearMatMul"
 )
 
 // missing holds every gap with its reason.
@@ -90,14 +93,16 @@ var missing = []struct {
 	{Gradient, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Gradient, texts, "text has no gradient"},
 	{Gradient, integers, "its values are integers"},
-	{Gradient, "DequantizeLinear DynamicQuantizeLinear QuantizeLinear", "quantised values: differentiate the model before it is quantised"},
+	{Gradient, "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
+		"quantised values: differentiate the model before it is quantised"},
 	{Gradient, "Scatter", "grad upgrades it to ScatterElements first, which has one"},
-	{Gradient, "NonMaxSuppression Unique", "its result is a choice or an order of its inputs, and a loss does not pass through it"},
+	{Gradient, "NonMaxSuppression Unique",
+		"its result is a choice or an order of its inputs, and a loss does not pass through it"},
 	{Gradient, "BitCast ImageDecoder MaxRoiPool", "no rule yet; grad names the node"},
 }
 
-// Cell describes an operator's part for a table: the operator sets of a kernel, "yes", "zero" for a gradient that is
-// zero, or a dash where it is missing.
+// Cell describes an operator's part for a table: the operator sets of a kernel, "yes", "zero" for a
+// gradient that is zero, or a dash where it is missing.
 func Cell(name string, part Part) string {
 	switch {
 	case !Has(name, part):

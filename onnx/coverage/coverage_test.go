@@ -10,7 +10,8 @@ import (
 	"fmp/onnx/op"
 )
 
-// Each operator has each part, or a reason stands in the list; and nothing stands there that is not missing.
+// Each operator has each part, or a reason stands in the list; and nothing stands there that is not
+// missing.
 func TestEveryOperatorIsCoveredOrExcused(t *testing.T) {
 	t.Parallel()
 	ops := Operators()
@@ -32,14 +33,16 @@ func TestEveryOperatorIsCoveredOrExcused(t *testing.T) {
 		seen := map[string]bool{}
 		for _, name := range strings.Fields(m.operators) {
 			if !slices.Contains(ops, name) || seen[name] {
-				t.Errorf("the list of missing %ss names %s, which is no operator, or names it twice", m.part, name)
+				t.Errorf("the list of missing %ss names %s, which is no operator, or names it twice", m.part,
+					name)
 			}
 			seen[name] = true
 		}
 	}
 }
 
-// Nothing is implemented that the standard does not have, or in a version that it does not have it in.
+// Nothing is implemented that the standard does not have, or in a version that it does not have it
+// in.
 func TestNothingIsMadeUp(t *testing.T) {
 	t.Parallel()
 	for _, name := range append(kernel.Ops(), grad.Operators()...) {

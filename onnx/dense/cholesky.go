@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// triangle is the size up to which a triangular matrix is not divided. Larger ones are divided into halves, whose work is products.
+// triangle is the size up to which a triangular matrix is not divided. Larger ones are divided into
+// halves, whose work is products.
 const triangle = 32
 
 // Factor is the Cholesky decomposition A = U'U of a symmetric positive definite matrix.
@@ -20,9 +21,10 @@ type Factor struct {
 // FactorWork returns how many numbers of workspace [Cholesky] wants for a matrix of n rows.
 func FactorWork(n int) int { return (n + triangle - 1) / triangle * triangle * triangle }
 
-// Cholesky overwrites the symmetric matrix a by U, where a = U'U, and returns the decomposition, which shares its memory. It reads the
-// upper triangle of a. It reports false where a is not positive definite to the precision of float64; a is lost then. The decomposition
-// lies in work where that has [FactorWork] numbers.
+// Cholesky overwrites the symmetric matrix a by U, where a = U'U, and returns the decomposition,
+// which shares its memory. It reads the upper triangle of a. It reports false where a is not
+// positive definite to the precision of float64; a is lost then. The decomposition lies in work
+// where that has [FactorWork] numbers.
 //
 // It divides the matrix in four (Gustavson 1997), so that all but a part of order 1/n is products.
 func Cholesky(a blas64.General, work []float64) (Factor, bool) {
@@ -43,13 +45,15 @@ func Cholesky(a blas64.General, work []float64) (Factor, bool) {
 
 // block returns rows from i to i+h and columns from j to j+w of a matrix.
 func block(a blas64.General, i, h, j, w int) blas64.General {
-	return blas64.General{Rows: h, Cols: w, Stride: a.Stride, Data: a.Data[min(i*a.Stride+j, len(a.Data)):]}
+	return blas64.General{Rows: h, Cols: w, Stride: a.Stride,
+		Data: a.Data[min(i*a.Stride+j, len(a.Data)):]}
 }
 
 // half divides a range of rows at a multiple of triangle.
 func half(n int) int { return (n/2 + triangle - 1) / triangle * triangle }
 
-// factor replaces rows and columns from to from+n, from which the rows above are taken off, by their part of U.
+// factor replaces rows and columns from to from+n, from which the rows above are taken off, by
+// their part of U.
 func (f *Factor) factor(from, n int) bool {
 	if n <= triangle {
 		return f.leaf(from, n)
@@ -125,7 +129,8 @@ func takeGram(a, c blas64.General) {
 	takeGram(right, block(c, m, n-m, m, n-m))
 }
 
-// forward replaces b by the solution x of T'x = b, for the rows and columns T of U from from on, as many as b has.
+// forward replaces b by the solution x of T'x = b, for the rows and columns T of U from from on, as
+// many as b has.
 func (f *Factor) forward(from int, b blas64.General) {
 	n := b.Rows
 	if n <= triangle {
@@ -153,11 +158,12 @@ func (f *Factor) backward(from int, b blas64.General) {
 	f.backward(from, top)
 }
 
-// leafColumns is how many columns of a solution are in work at a time: they stay in the first-level cache.
+// leafColumns is how many columns of a solution are in work at a time: they stay in the first-level
+// cache.
 const leafColumns = 128
 
-// solveLeaf multiplies b by the inverse of a block. The residual is that of substitution: blocks are so small that the errors of an
-// inverse do not add up.
+// solveLeaf multiplies b by the inverse of a block. The residual is that of substitution: blocks
+// are so small that the errors of an inverse do not add up.
 func (f *Factor) solveLeaf(t blas.Transpose, from int, b blas64.General) {
 	var x [triangle * leafColumns]float64
 	for j := 0; j < b.Cols; j += leafColumns {
@@ -176,12 +182,14 @@ const few = 4
 // SolveHalf overwrites b by U⁻¹b, or by U'⁻¹b where t says so.
 func (f *Factor) SolveHalf(t blas.Transpose, b blas64.General) {
 	if b.Rows != f.U.Rows {
-		panic(fmt.Sprintf("dense: solution of %d equations for %d right sides of %d rows", f.U.Rows, b.Cols, b.Rows))
+		panic(fmt.Sprintf("dense: solution of %d equations for %d right sides of %d rows", f.U.Rows,
+			b.Cols, b.Rows))
 	}
 	switch {
 	case b.Rows == 0 || b.Cols == 0:
 	case b.Cols <= few:
-		u := blas64.Triangular{N: f.U.Rows, Stride: f.U.Stride, Data: f.U.Data, Uplo: blas.Upper, Diag: blas.NonUnit}
+		u := blas64.Triangular{N: f.U.Rows, Stride: f.U.Stride, Data: f.U.Data, Uplo: blas.Upper,
+			Diag: blas.NonUnit}
 		blas64.Trsm(blas.Left, t, 1, u, b)
 	case t == blas.NoTrans:
 		f.backward(0, b)
@@ -211,7 +219,8 @@ func (f *Factor) Inverse() blas64.General {
 	return f.U
 }
 
-// invertHalf replaces rows and columns from from on of U by those of its inverse: [P Q; 0 R] by [P⁻¹, -P⁻¹ Q R⁻¹; 0 R⁻¹].
+// invertHalf replaces rows and columns from from on of U by those of its inverse: [P Q; 0 R] by
+// [P⁻¹, -P⁻¹ Q R⁻¹; 0 R⁻¹].
 func (f *Factor) invertHalf(from, n int) {
 	if n <= triangle {
 		v, u := f.inverseOf(from, n), block(f.U, from, n, from, n)
@@ -262,11 +271,13 @@ func squareHalf(t blas64.General) {
 	squareHalf(block(t, m, n-m, m, n-m))
 }
 
-// AddOuter adds a a' to the upper triangle of c, with half of the work of [Gemm], and leaves the rest as it is.
+// AddOuter adds a a' to the upper triangle of c, with half of the work of [Gemm], and leaves the
+// rest as it is.
 func AddOuter(a, c blas64.General) {
 	n := c.Rows
 	if a.Rows != n || c.Cols != n {
-		panic(fmt.Sprintf("dense: product of %d x %d and its transpose into %d x %d", a.Rows, a.Cols, n, c.Cols))
+		panic(fmt.Sprintf("dense: product of %d x %d and its transpose into %d x %d", a.Rows,
+			a.Cols, n, c.Cols))
 	}
 	if n == 0 || a.Cols == 0 {
 		return

@@ -9,7 +9,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// covariance returns a symmetric positive definite matrix of n rows, of about such a condition, within a matrix of more columns.
+// covariance returns a symmetric positive definite matrix of n rows, of about such a condition,
+// within a matrix of more columns.
 func covariance(n int, condition float64) blas64.General {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
 	x := blas64.General{Rows: n, Cols: 2 * n, Stride: 2 * n, Data: make([]float64, 2*n*n)}
@@ -46,7 +47,8 @@ func norm(a blas64.General) float64 {
 	return math.Sqrt(s)
 }
 
-// A matrix is the square of its factor, solutions solve, and the inverse is one, to the precision of float64 at every condition.
+// A matrix is the square of its factor, solutions solve, and the inverse is one, to the precision
+// of float64 at every condition.
 func TestCholesky(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 31, 32, 33, 64, 65, 100, 129, 257, 400} {
 		for _, condition := range []float64{1, 1e4, 1e8} {
@@ -76,7 +78,8 @@ func TestCholesky(t *testing.T) {
 				size := norm(a)*norm(x) + norm(b)
 				Gemm(blas.NoTrans, blas.NoTrans, -1, a, x, 1, b)
 				if r := norm(b); !(r <= 1e-14*size) {
-					t.Errorf("%d, %g, %d right sides: the residual is %.1e of its terms", n, condition, cols, r/size)
+					t.Errorf("%d, %g, %d right sides: the residual is %.1e of its terms", n,
+						condition, cols, r/size)
 				}
 			}
 			inverse := copyOf(f.Inverse())

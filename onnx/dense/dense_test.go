@@ -34,7 +34,8 @@ func at(g blas64.General, t blas.Transpose, i, j int) float64 {
 
 var flags = []blas.Transpose{blas.NoTrans, blas.Trans}
 
-// Products are those of the definition, whatever the shape and the flags, and nothing beside c is written.
+// Products are those of the definition, whatever the shape and the flags, and nothing beside c is
+// written.
 func TestProducts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 160 {
@@ -73,20 +74,23 @@ func TestProducts(t *testing.T) {
 				sum, scale = sum+p, scale+math.Abs(p)
 			}
 			if row == 0 && !(math.Abs(rowOf[col]-sum) <= 1e-14*scale) {
-				t.Fatalf("%d x %d x %d: element %d of a row's product is %v, want %v", m, n, k, col, rowOf[col], sum)
+				t.Fatalf("%d x %d x %d: element %d of a row's product is %v, want %v", m, n, k, col,
+					rowOf[col], sum)
 			}
 			scale += math.Abs(was[x])
 			if want := alpha*sum + beta*was[x]; !(math.Abs(c.Data[x]-want) <= 1e-14*scale) {
 				t.Fatalf("%d x %d x %d: element [%d, %d] is %v, want %v", m, n, k, row, col, c.Data[x], want)
 			}
 			if want := sum + was[x]; !(math.Abs(packed.Data[x]-want) <= 1e-14*scale) {
-				t.Fatalf("%d x %d x %d: element [%d, %d] of a packed product is %v, want %v", m, n, k, row, col, packed.Data[x], want)
+				t.Fatalf("%d x %d x %d: element [%d, %d] of a packed product is %v, want %v", m, n, k, row, col,
+					packed.Data[x], want)
 			}
 		}
 	}
 }
 
-// Products in float32 are those of the rounded operands, and those of some rows are to the bit what Gemm makes of them.
+// Products in float32 are those of the rounded operands, and those of some rows are to the bit what
+// Gemm makes of them.
 func TestOtherProducts(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for range 60 {
@@ -131,12 +135,16 @@ func TestOtherProducts(t *testing.T) {
 		upper, square := clone(), clone()
 		packed.MulRows(from, left, upper, true)
 		packed.MulRows(from, left, square, false)
-		Gemm(blas.Trans, blas.NoTrans, 1, left, blas64.General{Rows: k - from, Cols: n, Stride: b.Stride, Data: b.Data[from*b.Stride:]}, 1, whole)
+		Gemm(blas.Trans, blas.NoTrans, 1, left,
+			blas64.General{Rows: k - from, Cols: n, Stride: b.Stride, Data: b.Data[from*b.Stride:]}, 1,
+			whole)
 		for i := range n {
 			for j := range n {
 				at := i*whole.Stride + j
-				if got, want := square.Data[at], whole.Data[at]; got != want || j >= i && upper.Data[at] != want {
-					t.Fatalf("%d x %d from row %d: element [%d, %d] is %v and %v, want %v", k, n, from, i, j, got, upper.Data[at], want)
+				if got, want := square.Data[at], whole.Data[at]; got != want || j >= i &&
+					upper.Data[at] != want {
+					t.Fatalf("%d x %d from row %d: element [%d, %d] is %v and %v, want %v", k, n, from, i, j, got,
+						upper.Data[at], want)
 				}
 			}
 		}
@@ -162,7 +170,8 @@ func TestWiden(t *testing.T) {
 				mean += float64(h[k*(n+2)+j]) / float64(c)
 			}
 			for k := range c {
-				if got, want := out[k*n+j], float64(h[k*(n+2)+j])-mean+0.5*v[k*n+j]; math.Abs(got-want) > 1e-14 {
+				if got, want := out[k*n+j],
+					float64(h[k*(n+2)+j])-mean+0.5*v[k*n+j]; math.Abs(got-want) > 1e-14 {
 					t.Fatalf("%d x %d: element [%d, %d] is %v, want %v", c, n, k, j, got, want)
 				}
 			}
@@ -278,7 +287,8 @@ func TestSoftmax(t *testing.T) {
 				all += math.Exp(l.Data[k*l.Stride+x] - most)
 			}
 			if top[x] != most || math.Abs(sum[x]-all) > 4e-15*all {
-				t.Fatalf("case %d, column %d: top %v and sum %v, want %v and %v", i, x, top[x], sum[x], most, all)
+				t.Fatalf("case %d, column %d: top %v and sum %v, want %v and %v", i, x, top[x],
+					sum[x], most, all)
 			}
 			for k := range c {
 				want := math.Exp(l.Data[k*l.Stride+x]-most) / all
@@ -411,7 +421,8 @@ func BenchmarkGemm(b *testing.B) {
 				for b.Loop() {
 					do()
 				}
-				b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+				b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9,
+					"GFLOP/s")
 			})
 		}
 	}
@@ -427,7 +438,8 @@ func BenchmarkSingle(b *testing.B) {
 		for i := range x.Data {
 			x.Data[i] = float32(r.NormFloat64())
 		}
-		z := blas32.General{Rows: m, Cols: packed.Cols(), Stride: packed.Cols(), Data: make([]float32, m*packed.Cols())}
+		z := blas32.General{Rows: m, Cols: packed.Cols(), Stride: packed.Cols(),
+			Data: make([]float32, m*packed.Cols())}
 		b.Run(fmt.Sprintf("%dx%dx%d", m, n, k), func(b *testing.B) {
 			for b.Loop() {
 				packed.Mul(x, z)

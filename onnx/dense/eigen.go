@@ -18,11 +18,12 @@ const (
 // leaf is the size up to which a tridiagonal matrix is not divided.
 const leaf = 32
 
-// Eigen returns the eigenvalues of the symmetric matrix a in ascending order, and eigenvectors as the columns of an orthogonal matrix. It
-// overwrites a, of which it reads the upper triangle.
+// Eigen returns the eigenvalues of the symmetric matrix a in ascending order, and eigenvectors as
+// the columns of an orthogonal matrix. It overwrites a, of which it reads the upper triangle.
 //
-// Blocked Householder reflections make the matrix tridiagonal (Dongarra, Hammarling and Sorensen 1989); that is divided, and the halves'
-// solutions are joined by the roots of a secular equation (Cuppen 1981; Gu and Eisenstat 1995). Three quarters of the work are products.
+// Blocked Householder reflections make the matrix tridiagonal (Dongarra, Hammarling and Sorensen
+// 1989); that is divided, and the halves' solutions are joined by the roots of a secular equation
+// (Cuppen 1981; Gu and Eisenstat 1995). Three quarters of the work are products.
 func Eigen(a blas64.General) (values []float64, vectors blas64.General) {
 	n := a.Rows
 	if a.Cols != n {
@@ -31,7 +32,8 @@ func Eigen(a blas64.General) (values []float64, vectors blas64.General) {
 	if n == 0 {
 		return nil, a
 	}
-	t := &tridiagonal{a: a, d: make([]float64, n), e: make([]float64, max(n-1, 0)), tau: make([]float64, n)}
+	t := &tridiagonal{a: a, d: make([]float64, n), e: make([]float64, max(n-1, 0)),
+		tau: make([]float64, n)}
 	for j := 0; j < n; j += reflectors {
 		t.reduce(j, min(j+reflectors, n))
 	}
@@ -40,8 +42,8 @@ func Eigen(a blas64.General) (values []float64, vectors blas64.General) {
 	return values, vectors
 }
 
-// tridiagonal is the state of a reduction: rows and columns before that in hand have their reflectors in the rows of a, beyond
-// the diagonal.
+// tridiagonal is the state of a reduction: rows and columns before that in hand have their
+// reflectors in the rows of a, beyond the diagonal.
 type tridiagonal struct {
 	a    blas64.General
 	d, e []float64
@@ -53,14 +55,18 @@ func row64(a blas64.General, i int) []float64 { return a.Data[i*a.Stride : i*a.S
 func vec(x []float64) blas64.Vector { return blas64.Vector{N: len(x), Data: x, Inc: 1} }
 
 func part(a blas64.General, i, j int) blas64.General {
-	return blas64.General{Rows: a.Rows - i, Cols: a.Cols - j, Stride: a.Stride, Data: a.Data[min(i*a.Stride+j, len(a.Data)):]}
+	return blas64.General{Rows: a.Rows - i, Cols: a.Cols - j, Stride: a.Stride,
+		Data: a.Data[min(i*a.Stride+j, len(a.Data)):]}
 }
 
-// reduce makes columns from to to-1 tridiagonal and updates the rest of the matrix: A - V W' - W V'.
+// reduce makes columns from to to-1 tridiagonal and updates the rest of the matrix: A - V W' - W
+// V'.
 func (t *tridiagonal) reduce(from, to int) {
 	n, w := t.a.Rows, to-from
-	v := blas64.General{Rows: w, Cols: n - from, Stride: n - from, Data: make([]float64, w*(n-from))} // a reflector a row
-	u := blas64.General{Rows: w, Cols: n - from, Stride: n - from, Data: make([]float64, w*(n-from))} // W, a row each
+	// a reflector a row
+	v := blas64.General{Rows: w, Cols: n - from, Stride: n - from, Data: make([]float64, w*(n-from))}
+	// W, a row each
+	u := blas64.General{Rows: w, Cols: n - from, Stride: n - from, Data: make([]float64, w*(n-from))}
 	for j := from; j < to; j++ {
 		i := j - from
 		x := row64(t.a, j)[j:]
@@ -100,7 +106,8 @@ func (t *tridiagonal) reduce(from, to int) {
 // updateRows is the rows of the upper triangle that one product updates.
 const updateRows = 160
 
-// timesSymmetric sets p to a x for the symmetric matrix whose upper triangle a has, which it reads once.
+// timesSymmetric sets p to a x for the symmetric matrix whose upper triangle a has, which it reads
+// once.
 func timesSymmetric(a blas64.General, x, p []float64) {
 	n := len(x)
 	clear(p)
@@ -149,8 +156,8 @@ func reflect(x []float64) (e, tau float64) {
 	return e, tau
 }
 
-// back turns eigenvectors of the tridiagonal matrix into those of the matrix: blocks of reflectors are I - V' T V (Schreiber and
-// Van Loan 1989).
+// back turns eigenvectors of the tridiagonal matrix into those of the matrix: blocks of reflectors
+// are I - V' T V (Schreiber and Van Loan 1989).
 func (t *tridiagonal) back(z blas64.General) {
 	n := t.a.Rows
 	for from := (n - 1) / together * together; from >= 0; from -= together {
@@ -163,7 +170,8 @@ func (t *tridiagonal) back(z blas64.General) {
 		for i := range w {
 			copy(row64(v, i)[i:], row64(t.a, from+i)[from+i+1:])
 		}
-		f := blas64.General{Rows: w, Cols: w, Stride: w, Data: make([]float64, w*w)} // T, upper triangular
+		// T, upper triangular
+		f := blas64.General{Rows: w, Cols: w, Stride: w, Data: make([]float64, w*w)}
 		gram := blas64.General{Rows: w, Cols: w, Stride: w, Data: make([]float64, w*w)}
 		Gemm(blas.NoTrans, blas.Trans, 1, v, v, 0, gram)
 		for i := range w {
@@ -186,7 +194,8 @@ func (t *tridiagonal) back(z blas64.General) {
 	}
 }
 
-// divide returns eigenvalues, ascending, and eigenvectors of the tridiagonal matrix of diagonal d and off-diagonal e, which it overwrites.
+// divide returns eigenvalues, ascending, and eigenvectors of the tridiagonal matrix of diagonal d
+// and off-diagonal e, which it overwrites.
 func divide(d, e []float64) ([]float64, blas64.General) {
 	n := len(d)
 	q := blas64.General{Rows: n, Cols: n, Stride: n, Data: make([]float64, n*n)}
@@ -205,7 +214,8 @@ func divide(d, e []float64) ([]float64, blas64.General) {
 	d[m] -= math.Abs(between)
 	low, q1 := divide(d[:m], e[:m-1])
 	high, q2 := divide(d[m:], e[m:])
-	j := &join{d: append(append([]float64{}, low...), high...), z: make([]float64, n), q: q, rho: 2 * math.Abs(between)}
+	j := &join{d: append(append([]float64{}, low...), high...), z: make([]float64, n), q: q,
+		rho: 2 * math.Abs(between)}
 	for i := range m {
 		copy(row64(q, i), row64(q1, i))
 		j.z[i] = row64(q1, m-1)[i] / math.Sqrt2

@@ -33,8 +33,9 @@ func symmetric(r *rand.Rand, values []float64) blas64.General {
 	return a.RawMatrix()
 }
 
-// TestEigen: values and vectors of matrices with spread, equal, tiny and absent eigenvalues satisfy A V = V diag and V'V = I to
-// rounding, and values are ascending and those that the matrix was made of.
+// TestEigen: values and vectors of matrices with spread, equal, tiny and absent eigenvalues satisfy
+// A V = V diag and V'V = I to rounding, and values are ascending and those that the matrix was made
+// of.
 func TestEigen(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	kinds := map[string]func(i, n int) float64{
@@ -72,8 +73,10 @@ func TestEigen(t *testing.T) {
 					}
 				}
 				av, vd, gram := make([]float64, n*n), make([]float64, n*n), make([]float64, n*n)
-				blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, a, v, 0, blas64.General{Rows: n, Cols: n, Stride: n, Data: av})
-				blas64.Gemm(blas.Trans, blas.NoTrans, 1, v, v, 0, blas64.General{Rows: n, Cols: n, Stride: n, Data: gram})
+				blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, a, v, 0,
+					blas64.General{Rows: n, Cols: n, Stride: n, Data: av})
+				blas64.Gemm(blas.Trans, blas.NoTrans, 1, v, v, 0,
+					blas64.General{Rows: n, Cols: n, Stride: n, Data: gram})
 				for i := range n {
 					for j := range n {
 						vd[i*n+j] = v.Data[i*n+j] * values[j]

@@ -8,11 +8,12 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// Width is the columns of a panel. Rows of matrices that softmaxes are taken of are a multiple of it long ([Padded]).
+// Width is the columns of a panel. Rows of matrices that softmaxes are taken of are a multiple of
+// it long ([Padded]).
 const Width = 8
 
-// depth is how much of the inner axis is done at a time: two panels of it fit the first-level cache, which they stay in while
-// all rows of the left operand pass.
+// depth is how much of the inner axis is done at a time: two panels of it fit the first-level
+// cache, which they stay in while all rows of the left operand pass.
 const depth = 256
 
 // Padded returns n rounded up to a multiple of Width.
@@ -42,7 +43,8 @@ func Pack(t blas.Transpose, b blas64.General, buf []float64) Packed {
 // Buffer returns the memory behind p, for the next Pack.
 func (p Packed) Buffer() []float64 { return p.panels }
 
-// pack copies rows from l to l+d and columns from j to j+w of b, as read, to dst: [Padded(w) / Width, d, Width].
+// pack copies rows from l to l+d and columns from j to j+w of b, as read, to dst: [Padded(w) /
+// Width, d, Width].
 func pack(dst []float64, t blas.Transpose, b blas64.General, l, d, j, w int) {
 	for q := 0; q < w; q += Width {
 		v := min(Width, w-q)
@@ -76,11 +78,13 @@ func pack(dst []float64, t blas.Transpose, b blas64.General, l, d, j, w int) {
 	}
 }
 
-// Mul adds a p, or a' p, to c, which may be as wide as the panels: Padded(columns), the last of which it leaves as they are.
+// Mul adds a p, or a' p, to c, which may be as wide as the panels: Padded(columns), the last of
+// which it leaves as they are.
 func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 	m, k, rs, ks := left(t, a)
 	if k != p.rows || c.Rows != m || c.Cols != p.cols && c.Cols != Padded(p.cols) {
-		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", m, k, p.rows, p.cols, c.Rows, c.Cols))
+		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", m, k, p.rows, p.cols,
+			c.Rows, c.Cols))
 	}
 	if m == 0 || k == 0 || p.cols == 0 {
 		return
@@ -93,12 +97,12 @@ func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 	}
 }
 
-// MulRows adds a' times the rows of p from from on, as many as a has, to the square matrix c; where upper is set, to the tiles that touch
-// its upper triangle alone.
+// MulRows adds a' times the rows of p from from on, as many as a has, to the square matrix c; where
+// upper is set, to the tiles that touch its upper triangle alone.
 func (p Packed) MulRows(from int, a, c blas64.General, upper bool) {
 	if from < 0 || from+a.Rows > p.rows || a.Cols != p.cols || c.Rows != p.cols || c.Cols != p.cols {
-		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d", a.Cols, a.Rows, from, p.rows, p.cols, c.Rows,
-			c.Cols))
+		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d", a.Cols,
+			a.Rows, from, p.rows, p.cols, c.Rows, c.Cols))
 	}
 	e := edges.Get().(*edge)
 	defer edges.Put(e)
@@ -109,16 +113,18 @@ func (p Packed) MulRows(from int, a, c blas64.General, upper bool) {
 			if upper {
 				m = j + n
 			}
-			e.block(m, d, n, a.Data[l*a.Stride:], 1, a.Stride, p.panels[j*p.rows+(from+l)*Width:], p.rows*Width, c.Data[j:], c.Stride)
+			e.block(m, d, n, a.Data[l*a.Stride:], 1, a.Stride, p.panels[j*p.rows+(from+l)*Width:],
+				p.rows*Width, c.Data[j:], c.Stride)
 		}
 	}
 }
 
-// MulRow adds x p to y, for a row x: at the speed of memory, where Mul would leave most of a tile empty. The order of its sums
-// is its own.
+// MulRow adds x p to y, for a row x: at the speed of memory, where Mul would leave most of a tile
+// empty. The order of its sums is its own.
 func (p Packed) MulRow(x, y []float64) {
 	if len(x) != p.rows || len(y) != p.cols {
-		panic(fmt.Sprintf("dense: product of a row of %d and %d x %d into a row of %d", len(x), p.rows, p.cols, len(y)))
+		panic(fmt.Sprintf("dense: product of a row of %d and %d x %d into a row of %d", len(x), p.rows,
+			p.cols, len(y)))
 	}
 	if p.rows == 0 {
 		return
@@ -144,19 +150,23 @@ func left(t blas.Transpose, a blas64.General) (m, k, rs, ks int) {
 	return a.Cols, a.Rows, 1, a.Stride
 }
 
-// gemmWidth is how many columns Gemm packs at a time: depth x gemmWidth numbers fit the second-level cache.
+// gemmWidth is how many columns Gemm packs at a time: depth x gemmWidth numbers fit the
+// second-level cache.
 const gemmWidth = 512
 
-// Gemm sets c to alpha a b + beta c, with a and b transposed as their flags say: blas64.Gemm, on the calling goroutine.
-// Unlike there, an infinity or NaN of either operand comes through a zero of the other.
-func Gemm(tA, tB blas.Transpose, alpha float64, a, b blas64.General, beta float64, c blas64.General) {
+// Gemm sets c to alpha a b + beta c, with a and b transposed as their flags say: blas64.Gemm, on
+// the calling goroutine. Unlike there, an infinity or NaN of either operand comes through a zero of
+// the other.
+func Gemm(tA, tB blas.Transpose, alpha float64, a, b blas64.General, beta float64,
+	c blas64.General) {
 	m, k, rs, ks := left(tA, a)
 	bk, n := b.Rows, b.Cols
 	if tB != blas.NoTrans {
 		bk, n = n, bk
 	}
 	if bk != k || c.Rows != m || c.Cols != n {
-		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", m, k, bk, n, c.Rows, c.Cols))
+		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", m, k, bk, n,
+			c.Rows, c.Cols))
 	}
 	if m == 0 || n == 0 {
 		return
@@ -206,8 +216,10 @@ type edge struct {
 
 var edges = sync.Pool{New: func() any { return &edge{a: make([]float64, depth*tileRows)} }}
 
-// block adds a b to c: a is m x d with distances rs and ks, b has n columns in panels that are bs apart.
-func (e *edge) block(m, d, n int, a []float64, rs, ks int, b []float64, bs int, c []float64, cs int) {
+// block adds a b to c: a is m x d with distances rs and ks, b has n columns in panels that are bs
+// apart.
+func (e *edge) block(m, d, n int, a []float64, rs, ks int, b []float64, bs int,
+	c []float64, cs int) {
 	last := m / tileRows * tileRows
 	if last < m { // rows that do not fill a tile are copied beside zeros
 		for x := range d {

@@ -7,13 +7,14 @@ var (
 	haveAVX2   = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 )
 
-// tileRows is the rows of the largest tile; smaller ones divide it. Two panels at a time are for AVX-512.
+// tileRows is the rows of the largest tile; smaller ones divide it. Two panels at a time are for
+// AVX-512.
 const tileRows = 10
 
 var twoPanels = haveAVX512
 
-// tile adds a b to tileRows x w numbers of c: a is tileRows x d with distances rs and ks, b one panel (w = Width) or two that
-// are bs apart.
+// tile adds a b to tileRows x w numbers of c: a is tileRows x d with distances rs and ks, b one
+// panel (w = Width) or two that are bs apart.
 func tile(d int, a []float64, rs, ks int, b []float64, bs int, c []float64, cs, w int) {
 	_, _ = a[(tileRows-1)*rs+(d-1)*ks], c[(tileRows-1)*cs+w-1]
 	switch {
@@ -63,7 +64,8 @@ func Instructions() string {
 	return "Go"
 }
 
-func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top, sum []float64) {
+func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top,
+	sum []float64) {
 	switch {
 	case n == 0:
 	case haveAVX512:
@@ -149,7 +151,8 @@ func widen(c, n int, h []float32, hs int, v, out []float64, l2 float64) int {
 	return n
 }
 
-// half4 adds four rows of a times by to y, and sets sums to their products with x, for the first columns of n. It returns how many.
+// half4 adds four rows of a times by to y, and sets sums to their products with x, for the first
+// columns of n. It returns how many.
 func half4(n int, a []float64, as int, x, y []float64, by, sums *[4]float64) int {
 	n = n / 4 * 4
 	if !haveAVX2 || n == 0 {
@@ -182,10 +185,12 @@ func tile5x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)
 // n is a multiple of 8, at least 8.
 //
 //go:noescape
-func softmaxZ(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool, top, sum *float64)
+func softmaxZ(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool,
+	top, sum *float64)
 
 //go:noescape
-func softmaxY(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool, top, sum *float64)
+func softmaxY(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool,
+	top, sum *float64)
 
 //go:noescape
 func expSumZ(c, n int, l *float32, ls int, by float64, sum *float64)

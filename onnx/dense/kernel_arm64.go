@@ -20,7 +20,8 @@ func Instructions() string { return "NEON" }
 
 func row(d int, a, b, c []float64) { rowGo(d, a, b, c) }
 
-func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top, sum []float64) {
+func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top,
+	sum []float64) {
 	softmaxGo(c, n, l, ls, e, es, p, ps, add, top, sum)
 }
 

@@ -3,8 +3,8 @@ package dense
 // goRows is the rows of tileGo's tile, of Width columns.
 const goRows = 5
 
-// tileGo adds a b to a tile of c in Go, two columns at a time so that the sums fit registers: a is goRows x d with distances rs
-// and ks, b [d, width].
+// tileGo adds a b to a tile of c in Go, two columns at a time so that the sums fit registers: a is
+// goRows x d with distances rs and ks, b [d, width].
 func tileGo[T float32 | float64](width, d int, a []T, rs, ks int, b []T, c []T, cs int) {
 	for j := 0; j < width; j += 2 {
 		var s00, s01, s10, s11, s20, s21, s30, s31, s40, s41 T

@@ -17,8 +17,9 @@ type join struct {
 
 const epsilon = 0x1p-53
 
-// solve returns eigenvalues, ascending, and eigenvectors. Poles whose weight is nothing, or that coincide with another, are eigenvalues
-// as they are; the others move to the roots of the secular equation.
+// solve returns eigenvalues, ascending, and eigenvectors. Poles whose weight is nothing, or that
+// coincide with another, are eigenvalues as they are; the others move to the roots of the secular
+// equation.
 func (j *join) solve() ([]float64, blas64.General) {
 	n := len(j.d)
 	order := make([]int, n)
@@ -38,7 +39,8 @@ func (j *join) solve() ([]float64, blas64.General) {
 	k := len(moved)
 	values := make([]float64, 0, n)
 	u := blas64.General{Rows: k, Cols: k, Stride: k, Data: make([]float64, k*k)}
-	s := &secular{rho: j.rho, d: make([]float64, k), z: make([]float64, k), square: make([]float64, k), gap: make([]float64, k)}
+	s := &secular{rho: j.rho, d: make([]float64, k), z: make([]float64, k), square: make([]float64, k),
+		gap: make([]float64, k)}
 	for i, at := range moved {
 		s.d[i], s.z[i] = j.d[at], j.z[at]
 		s.square[i] = s.rho * s.z[i] * s.z[i]
@@ -65,8 +67,10 @@ func (j *join) solve() ([]float64, blas64.General) {
 	return j.sorted(values, made, kept)
 }
 
-// sorted returns values in ascending order, with the columns of made and then the kept ones of q in the same order.
-func (j *join) sorted(values []float64, made blas64.General, kept []int) ([]float64, blas64.General) {
+// sorted returns values in ascending order, with the columns of made and then the kept ones of q in
+// the same order.
+func (j *join) sorted(values []float64, made blas64.General,
+	kept []int) ([]float64, blas64.General) {
 	n := len(values)
 	order := make([]int, n)
 	for i := range order {
@@ -99,8 +103,8 @@ func (j *join) sorted(values []float64, made blas64.General, kept []int) ([]floa
 	return out, j.q
 }
 
-// deflate divides the poles, given in ascending order, in those that move and those that are kept. Of two that nearly coincide a
-// rotation of their vectors gives one the whole weight.
+// deflate divides the poles, given in ascending order, in those that move and those that are kept.
+// Of two that nearly coincide a rotation of their vectors gives one the whole weight.
 func (j *join) deflate(order []int) (moved, kept []int) {
 	var most float64
 	for i := range j.d {
@@ -120,7 +124,8 @@ func (j *join) deflate(order []int) (moved, kept []int) {
 			if gap := j.d[at] - j.d[last]; math.Abs(gap*c*s) <= tolerance {
 				j.z[at], j.z[last] = length, 0
 				n := len(j.d)
-				blas64.Rot(blas64.Vector{N: n, Inc: j.q.Stride, Data: j.q.Data[last:]}, blas64.Vector{N: n, Inc: j.q.Stride, Data: j.q.Data[at:]}, c, s)
+				blas64.Rot(blas64.Vector{N: n, Inc: j.q.Stride, Data: j.q.Data[last:]},
+					blas64.Vector{N: n, Inc: j.q.Stride, Data: j.q.Data[at:]}, c, s)
 				a, b := j.d[last], j.d[at]
 				j.d[last], j.d[at] = a*c*c+b*s*s, a*s*s+b*c*c
 				kept = append(kept, last)
@@ -143,7 +148,8 @@ type secular struct {
 	gap          []float64 // d_l - lambda of the last root
 }
 
-// at sets the gaps for lambda = origin + mu, and returns the two sums, up to pole i and beyond it, with their derivatives.
+// at sets the gaps for lambda = origin + mu, and returns the two sums, up to pole i and beyond it,
+// with their derivatives.
 func (s *secular) at(origin, mu float64, i int) (below, above, slopeBelow, slopeAbove float64) {
 	for l, d := range s.d {
 		g := (d - origin) - mu
@@ -158,8 +164,9 @@ func (s *secular) at(origin, mu float64, i int) (below, above, slopeBelow, slope
 	return below, above, slopeBelow, slopeAbove
 }
 
-// root returns root i, between poles i and i+1, and leaves its distances to all poles in gap. Each step solves the equation of
-// two poles that agrees in value and slope on either side (Li 1994), and halves the bracket where that leaves it.
+// root returns root i, between poles i and i+1, and leaves its distances to all poles in gap. Each
+// step solves the equation of two poles that agrees in value and slope on either side (Li 1994),
+// and halves the bracket where that leaves it.
 func (s *secular) root(i int) float64 {
 	k := len(s.d)
 	origin, low, high := s.d[i], 0.0, 0.0
@@ -222,7 +229,8 @@ func (s *secular) step(pair int, f, slopeBelow, slopeAbove float64) float64 {
 	return 2 * b / (a + root)
 }
 
-// vectors turns columns of d_l - lambda_i into eigenvectors: those of a matrix with exactly these roots, so that they are orthogonal.
+// vectors turns columns of d_l - lambda_i into eigenvectors: those of a matrix with exactly these
+// roots, so that they are orthogonal.
 func (s *secular) vectors(u blas64.General) {
 	k := len(s.d)
 	weight := make([]float64, k)

@@ -5,8 +5,9 @@ import (
 	"math"
 )
 
-// Columns is a matrix of one class a row and one point a column: element (c, i) is Data[c*Stride+i]. N is a multiple of Width
-// ([Padded]); values beyond the last point are computed with and mean nothing.
+// Columns is a matrix of one class a row and one point a column: element (c, i) is
+// Data[c*Stride+i]. N is a multiple of Width ([Padded]); values beyond the last point are computed
+// with and mean nothing.
 type Columns struct {
 	C, N, Stride int
 	Data         []float64
@@ -18,41 +19,48 @@ func (m Columns) Rows(c, n int) Columns {
 }
 
 func (m Columns) check(c, n int) {
-	if n%Width != 0 || m.C != c || m.N != n || c < 1 || n < 0 || n > m.Stride || n > 0 && len(m.Data) < (c-1)*m.Stride+n {
-		panic(fmt.Sprintf("dense: columns %d x %d with stride %d and %d numbers; want %d x %d, a multiple of %d", m.C, m.N, m.Stride, len(m.Data),
-			c, n, Width))
+	if n%Width != 0 || m.C != c || m.N != n || c < 1 || n < 0 || n > m.Stride || n > 0 &&
+		len(m.Data) < (c-1)*m.Stride+n {
+		panic(
+			fmt.Sprintf(
+				"dense: columns %d x %d with stride %d and %d numbers; want %d x %d, a multiple of %d", m.C,
+				m.N, m.Stride, len(m.Data), c, n, Width))
 	}
 }
 
-// Softmax writes the softmax of every column of logits to p: p may be logits. top and sum, N numbers each, become every column's
-// largest logit and the sum of exp(logit - top), so that the log of the sum of exponentials is top + log(sum). A logit that is more
-// than 708 below the largest counts as 708 below it: exp(-708) is about the smallest normal number.
+// Softmax writes the softmax of every column of logits to p: p may be logits. top and sum, N
+// numbers each, become every column's largest logit and the sum of exp(logit - top), so that the
+// log of the sum of exponentials is top + log(sum). A logit that is more than 708 below the largest
+// counts as 708 below it: exp(-708) is about the smallest normal number.
 //
 // A column with NaN or +Inf becomes NaN.
 func Softmax(logits, p Columns, top, sum []float64) {
 	logits.check(logits.C, logits.N)
 	p.check(logits.C, logits.N)
-	softmax(logits.C, logits.N, logits.Data, logits.Stride, p.Data, p.Stride, p.Data, p.Stride, false, top[:logits.N], sum[:logits.N])
+	softmax(logits.C, logits.N, logits.Data, logits.Stride, p.Data, p.Stride, p.Data, p.Stride, false,
+		top[:logits.N], sum[:logits.N])
 }
 
 // AddSoftmax adds the softmax of every column of logits to p and overwrites logits, see Softmax.
 func AddSoftmax(logits, p Columns, top, sum []float64) {
 	logits.check(logits.C, logits.N)
 	p.check(logits.C, logits.N)
-	softmax(logits.C, logits.N, logits.Data, logits.Stride, logits.Data, logits.Stride, p.Data, p.Stride, true, top[:logits.N], sum[:logits.N])
+	softmax(logits.C, logits.N, logits.Data, logits.Stride, logits.Data, logits.Stride, p.Data,
+		p.Stride, true, top[:logits.N], sum[:logits.N])
 }
 
-// ExpSum sets sum to the sum over c rows of exp(by l), column by column: l has rows of n numbers, a multiple of Width, and by l
-// is not above 0. Values below -708 count as that, see Softmax.
+// ExpSum sets sum to the sum over c rows of exp(by l), column by column: l has rows of n numbers, a
+// multiple of Width, and by l is not above 0. Values below -708 count as that, see Softmax.
 func ExpSum(c, n int, l []float32, by float64, sum []float64) {
 	if n%Width != 0 || c < 1 || len(l) != c*n || len(sum) < n {
-		panic(fmt.Sprintf("dense: exponentials of %d x %d of %d numbers into %d; want a multiple of %d", c, n, len(l), len(sum), Width))
+		panic(fmt.Sprintf("dense: exponentials of %d x %d of %d numbers into %d; want a multiple of %d",
+			c, n, len(l), len(sum), Width))
 	}
 	expSum(c, n, l, n, by, sum[:n])
 }
 
-// Curve replaces a by w p (a - sum over classes of p a), column by column: the Hessian of a weighted softmax loss in
-// its logits, at probabilities p, times a.
+// Curve replaces a by w p (a - sum over classes of p a), column by column: the Hessian of a
+// weighted softmax loss in its logits, at probabilities p, times a.
 func Curve(a, p Columns, w []float64) {
 	a.check(a.C, a.N)
 	p.check(a.C, a.N)
@@ -61,7 +69,8 @@ func Curve(a, p Columns, w []float64) {
 
 const minExponent = -708
 
-func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool, top, sum []float64) {
+func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps int, add bool,
+	top, sum []float64) {
 	copy(top, l[:n])
 	for k := 1; k < c; k++ {
 		for i, v := range l[k*ls : k*ls+n] {

@@ -1,5 +1,5 @@
-// Package engine runs ONNX models behind one interface, so that code that holds a model need not know
-// the engine: onnx/engine/ort is the stock ONNX Runtime, onnx/engine/pure is Go alone.
+// Package engine runs ONNX models behind one interface, so that code that holds a model need not
+// know the engine: onnx/engine/ort is the stock ONNX Runtime, onnx/engine/pure is Go alone.
 package engine
 
 import (
@@ -13,7 +13,8 @@ import (
 type Engine interface {
 	// Name is the name that settings and output use: "ort" or "pure".
 	Name() string
-	// Load prepares a model for running. It refuses nodes that the engine cannot run, by node and operator.
+	// Load prepares a model for running. It refuses nodes that the engine cannot run, by node and
+	// operator.
 	Load(m *onnx.Model) (Session, error)
 	// Close releases the engine's resources; its sessions are closed first by their owners.
 	Close() error
@@ -24,11 +25,12 @@ type Session interface {
 	// Inputs and Outputs describe the model's own, in its order.
 	Inputs() []onnx.ValueInfo
 	Outputs() []onnx.ValueInfo
-	// Run evaluates the outputs named in fetch from feeds, which must name every input. When ctx is done the run ends, at the next node
-	// or turn of a loop, with an error that wraps the context's cause. A non-nil
-	// tensor in fetch has its data overwritten in place and must have the output's type and shape; a
-	// nil one is replaced in the map by a new tensor. Feeding and fetching tensors of the same backing
-	// arrays call after call costs no copy. A tensor must not be both fed and fetched in one call.
+	// Run evaluates the outputs named in fetch from feeds, which must name every input. When ctx is
+	// done the run ends, at the next node or turn of a loop, with an error that wraps the context's
+	// cause. A non-nil tensor in fetch has its data overwritten in place and must have the output's
+	// type and shape; a nil one is replaced in the map by a new tensor. Feeding and fetching tensors
+	// of the same backing arrays call after call costs no copy. A tensor must not be both fed and
+	// fetched in one call.
 	Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error
 	Close() error
 }
@@ -37,14 +39,15 @@ type Session interface {
 type Options struct {
 	// Threads is the number of threads of one operator; 0 means as many as there are cores.
 	Threads int
-	// Reproducible has products, convolutions and all that is made of single operations give the same bits on every processor, more
-	// slowly. Functions such as exp are as the processor's library has them. Pure alone has it.
+	// Reproducible has products, convolutions and all that is made of single operations give the same
+	// bits on every processor, more slowly. Functions such as exp are as the processor's library has
+	// them. Pure alone has it.
 	Reproducible bool
-	// Flush has numbers below the normal range of float32, 1.2e-38, count as zeros, so that they take no longer than others, where the
-	// processor can: amd64 and arm64. Pure alone has it.
+	// Flush has numbers below the normal range of float32, 1.2e-38, count as zeros, so that they take
+	// no longer than others, where the processor can: amd64 and arm64. Pure alone has it.
 	Flush bool
-	// Bytes bounds the memory of a session's intermediate values, those kept for the next run included; 0 is the engine's own bound, 8 GiB
-	// for pure. The ONNX Runtime has none.
+	// Bytes bounds the memory of a session's intermediate values, those kept for the next run
+	// included; 0 is the engine's own bound, 8 GiB for pure. The ONNX Runtime has none.
 	Bytes int64
 }
 
@@ -62,8 +65,10 @@ func Stopped(ctx context.Context) error {
 	return fmt.Errorf("the run was stopped: %w", context.Cause(ctx))
 }
 
-// Eval is Run with new tensors for the named outputs (all of them where none is named), under the context of its engine ([Under]) alone.
-func Eval(s Session, feeds map[string]*onnx.Tensor, outputs ...string) (map[string]*onnx.Tensor, error) {
+// Eval is Run with new tensors for the named outputs (all of them where none is named), under the
+// context of its engine ([Under]) alone.
+func Eval(s Session, feeds map[string]*onnx.Tensor,
+	outputs ...string) (map[string]*onnx.Tensor, error) {
 	fetch := map[string]*onnx.Tensor{}
 	for _, o := range outputs {
 		fetch[o] = nil

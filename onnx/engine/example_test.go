@@ -12,9 +12,10 @@ import (
 // Code that takes an [engine.Engine] runs on any of them; each names the nodes that it refuses.
 func ExampleEngine() {
 	m := onnx.NewModel(&onnx.Graph{
-		Name:    "unknown",
-		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(2)}},
-		Nodes:   []*onnx.Node{{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}},
+		Name:   "unknown",
+		Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(2)}},
+		Nodes: []*onnx.Node{{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"},
+			Outputs: []string{"y"}}},
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(2)}},
 	})
 	try := func(e engine.Engine) error {

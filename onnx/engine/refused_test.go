@@ -9,7 +9,8 @@ import (
 	"fmp/onnx/engine/pure"
 )
 
-// The pure engine names the import of an operator that this program does not have; where there is none it names none.
+// The pure engine names the import of an operator that this program does not have; where there is
+// none it names none.
 func TestRefusalsNameTheImport(t *testing.T) {
 	eng, err := pure.New(engine.Options{})
 	if err != nil {
@@ -25,7 +26,8 @@ func TestRefusalsNameTheImport(t *testing.T) {
 	} {
 		x := onnx.ValueInfo{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(2)}
 		m := onnx.NewModel(&onnx.Graph{Name: "g", Inputs: []onnx.ValueInfo{x}, Outputs: []onnx.ValueInfo{{Name: "y"}},
-			Nodes: []*onnx.Node{{Name: "n", Op: name.Name, Domain: name.Domain, Inputs: []string{"x"}, Outputs: []string{"y"}}}})
+			Nodes: []*onnx.Node{{Name: "n", Op: name.Name, Domain: name.Domain, Inputs: []string{"x"},
+				Outputs: []string{"y"}}}})
 		if _, err := eng.Load(m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v; want %q", name, err, want)
 		}

@@ -12,7 +12,8 @@ var (
 	registry   = map[string]func(Options) (Engine, error){}
 )
 
-// Register makes an engine known by name. An engine's package does so when it is imported; a second engine of the same name is a panic.
+// Register makes an engine known by name. An engine's package does so when it is imported; a second
+// engine of the same name is a panic.
 func Register(name string, open func(Options) (Engine, error)) {
 	registryMu.Lock()
 	defer registryMu.Unlock()
@@ -22,7 +23,8 @@ func Register(name string, open func(Options) (Engine, error)) {
 	registry[name] = open
 }
 
-// Open makes the engine of a name. The error of an unknown one names those that the program imports.
+// Open makes the engine of a name. The error of an unknown one names those that the program
+// imports.
 func Open(name string, o Options) (Engine, error) {
 	registryMu.Lock()
 	open := registry[name]
@@ -33,7 +35,8 @@ func Open(name string, o Options) (Engine, error) {
 	registryMu.Unlock()
 	if open == nil {
 		slices.Sort(names)
-		return nil, fmt.Errorf("engine %q: this program has %s; for \"ort\" import fmp/onnx/engine/ort", name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("engine %q: this program has %s; for \"ort\" import fmp/onnx/engine/ort",
+			name, strings.Join(names, ", "))
 	}
 	return open(o)
 }

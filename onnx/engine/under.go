@@ -6,8 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// Under returns e with sessions whose runs end when ctx is done, beside the context of each run. It is for code that makes an engine
-// within one task and hands it on.
+// Under returns e with sessions whose runs end when ctx is done, beside the context of each run. It
+// is for code that makes an engine within one task and hands it on.
 func Under(ctx context.Context, e Engine) Engine { return under{e, ctx} }
 
 type under struct {

@@ -41,7 +41,8 @@ func init() {
 	// x clip(x/6 + 1/2, 0, 1) has slope x/3 + 1/2 inside (-3, 3).
 	unary("HardSwish", func(c *call, x, y string) string {
 		slope := c.add(c.scale(x, 1.0/3, x), c.num(0.5, x))
-		return c.where(c.between(x, -3, 3), slope, c.mask(c.op("GreaterOrEqual", []string{x, c.num(3, x)}), x))
+		return c.where(c.between(x, -3, 3), slope,
+			c.mask(c.op("GreaterOrEqual", []string{x, c.num(3, x)}), x))
 	})
 	// x tanh(softplus(x)).
 	unary("Mish", func(c *call, x, y string) string {
@@ -64,7 +65,8 @@ func (e *emitter) between(x string, lo, hi float64) string {
 
 // vjpRelu reads the output: where it was cut off it is 0.
 func vjpRelu(c *call) ([]string, error) {
-	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output that is never negative is the mask.
+	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output that is never
+	// negative is the mask.
 	return []string{c.mul(c.g(), c.un("Sign", c.out(0)))}, nil
 }
 

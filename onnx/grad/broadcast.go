@@ -2,9 +2,9 @@ package grad
 
 import "fmp/onnx"
 
-// unbroadcast sums v, a tensor of the shape of from, over the axes along which to was broadcast to reach
-// that shape, and gives it the shape of to. Where the known sizes do not say which axes these are, the
-// graph finds them when it runs.
+// unbroadcast sums v, a tensor of the shape of from, over the axes along which to was broadcast to
+// reach that shape, and gives it the shape of to. Where the known sizes do not say which axes these
+// are, the graph finds them when it runs.
 func (e *emitter) unbroadcast(v, from, to string) string {
 	sf, st := e.shape(from), e.shape(to)
 	if sf != nil && st != nil && len(st) <= len(sf) {
@@ -40,7 +40,8 @@ func (e *emitter) unbroadcast(v, from, to string) string {
 	return e.unbroadcastAtRun(v, from, to)
 }
 
-// unbroadcastAtRun pads the shape of to with ones on the left and sums over the axes where it then differs.
+// unbroadcastAtRun pads the shape of to with ones on the left and sums over the axes where it then
+// differs.
 func (e *emitter) unbroadcastAtRun(v, from, to string) string {
 	sf, st := e.shapeOf(from), e.shapeOf(to)
 	var padded string
@@ -55,11 +56,13 @@ func (e *emitter) unbroadcastAtRun(v, from, to string) string {
 		}
 	} else {
 		missing := e.op("Sub", []string{e.un("Shape", sf), e.un("Shape", st)})
-		ones := e.op("ConstantOfShape", []string{missing}, onnx.TensorAttr("value", onnx.Vector(int64(1))))
+		ones := e.op("ConstantOfShape", []string{missing},
+			onnx.TensorAttr("value", onnx.Vector(int64(1))))
 		padded = e.concat(0, ones, st)
 	}
 	differ := e.un("Not", e.op("Equal", []string{padded, sf}))
 	axes := e.reshape(e.un("NonZero", differ), e.ints(-1))
-	sum := e.op("ReduceSum", []string{v, axes}, onnx.IntAttr("keepdims", 1), onnx.IntAttr("noop_with_empty_axes", 1))
+	sum := e.op("ReduceSum", []string{v, axes}, onnx.IntAttr("keepdims", 1),
+		onnx.IntAttr("noop_with_empty_axes", 1))
 	return e.as(e.reshape(sum, st), to)
 }

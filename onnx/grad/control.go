@@ -15,8 +15,8 @@ func init() {
 	register(vjpIf, "If")
 }
 
-// subgraph is a node's graph as a model of its own: a value from around it is an input, or an initializer where it
-// is constant.
+// subgraph is a node's graph as a model of its own: a value from around it is an input, or an
+// initializer where it is constant.
 type subgraph struct {
 	*emitter
 	graph    *onnx.Graph
@@ -27,9 +27,10 @@ type subgraph struct {
 	cot      cotangents
 }
 
-// subgraph prepares a node's graph for inputs of which so much is known. Of carried values (behind lead inputs that are not),
-// sizes that a turn may change are taken as unknown.
-func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried, skip int) (*subgraph, error) {
+// subgraph prepares a node's graph for inputs of which so much is known. Of carried values (behind
+// lead inputs that are not), sizes that a turn may change are taken as unknown.
+func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
+	skip int) (*subgraph, error) {
 	s := &subgraph{graph: onnx.CloneGraph(g)}
 	constants := map[string]*onnx.Tensor{}
 	var around []onnx.ValueInfo
@@ -71,13 +72,14 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried, skip 
 				continue
 			}
 			if b == nil || len(a) != len(b) {
-				return nil, fmt.Errorf("the carried value %q may change its rank from turn to turn", s.inputs[lead+i])
+				return nil, fmt.Errorf("the carried value %q may change its rank from turn to turn",
+					s.inputs[lead+i])
 			}
 			a = slices.Clone(a)
 			for k := range a {
 				if a[k].IsKnown() && b[k].IsKnown() && a[k] != b[k] {
-					return nil, fmt.Errorf("the carried value %q changes from size %d to %d on axis %d, so that its turns cannot be kept; carry it padded",
-						s.inputs[lead+i], a[k].Size, b[k].Size, k)
+					return nil, fmt.Errorf("the carried value %q changes from size %d to %d on axis %d, so that "+
+						"its turns cannot be kept; carry it padded", s.inputs[lead+i], a[k].Size, b[k].Size, k)
 				}
 				if a[k] != b[k] && (a[k].IsKnown() || a[k].Symbol != "") {
 					a[k], steady = onnx.Symbolic(""), false
@@ -106,7 +108,8 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried, skip 
 	return s, nil
 }
 
-// infer works out shapes and spells operators out as [spell.Spell] does, under names that taken has none of and then has.
+// infer works out shapes and spells operators out as [spell.Spell] does, under names that taken has
+// none of and then has.
 func infer(m *onnx.Model, taken map[string]bool) error {
 	if err := shape.Infer(m); err != nil {
 		return err
@@ -140,8 +143,8 @@ func infer(m *onnx.Model, taken map[string]bool) error {
 	return shape.Infer(m)
 }
 
-// pull runs the graph's nodes backward, for the cotangents of its outputs that seeds has by position, as far as they
-// depend on the values wrt.
+// pull runs the graph's nodes backward, for the cotangents of its outputs that seeds has by
+// position, as far as they depend on the values wrt.
 func (s *subgraph) pull(wrt []string, seeds map[int]string) error {
 	s.active = activeValues(s.emitter, s.nodes, wrt)
 	for _, i := range slices.Sorted(maps.Keys(seeds)) {
@@ -158,14 +161,17 @@ func (s *subgraph) pull(wrt []string, seeds map[int]string) error {
 	return nil
 }
 
-// result makes v an output of the graph; by another name where v is none of its nodes' or is an output already. (An Identity
-// more than needed, and the ONNX Runtime 1.27 loses values when it fuses a MatMul, an Add and a Transpose in a loop.)
+// result makes v an output of the graph; by another name where v is none of its nodes' or is an
+// output already. (An Identity more than needed, and the ONNX Runtime 1.27 loses values when it
+// fuses a MatMul, an Add and a Transpose in a loop.)
 func (s *subgraph) result(v string, like onnx.ValueInfo) {
 	like.Name = v
-	own := slices.ContainsFunc(s.graph.Nodes, func(n *onnx.Node) bool { return slices.Contains(n.Outputs, v) })
+	own := slices.ContainsFunc(s.graph.Nodes,
+		func(n *onnx.Node) bool { return slices.Contains(n.Outputs, v) })
 	if _, again := s.graph.Output(v); !own || again {
 		like.Name = s.fresh("result")
-		s.graph.Nodes = append(s.graph.Nodes, &onnx.Node{Name: like.Name, Op: "Identity", Inputs: []string{v}, Outputs: []string{like.Name}})
+		s.graph.Nodes = append(s.graph.Nodes,
+			&onnx.Node{Name: like.Name, Op: "Identity", Inputs: []string{v}, Outputs: []string{like.Name}})
 	}
 	s.graph.Outputs = append(s.graph.Outputs, like)
 }
@@ -195,8 +201,8 @@ func (c *call) body(attr string, inputs, outputs int) (*onnx.Graph, error) {
 		return nil, fmt.Errorf("the attribute %s holds no graph", attr)
 	}
 	if len(a.Graph.Inputs) != inputs || len(a.Graph.Outputs) != outputs {
-		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs; %d and %d are expected", attr, len(a.Graph.Inputs), len(a.Graph.Outputs),
-			inputs, outputs)
+		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs; %d and %d are expected", attr,
+			len(a.Graph.Inputs), len(a.Graph.Outputs), inputs, outputs)
 	}
 	return a.Graph, nil
 }

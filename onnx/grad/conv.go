@@ -38,22 +38,24 @@ func ones(n int) []int {
 	return v
 }
 
-// window reads the attributes that Conv, ConvTranspose and the poolings share. x is the tensor that slides under the
-// window; weights is "" for poolings.
+// window reads the attributes that Conv, ConvTranspose and the poolings share. x is the tensor that
+// slides under the window; weights is "" for poolings.
 func (c *call) window(x, weights string) (window, error) {
 	r, err := c.rank(x)
 	if err != nil {
 		return window{}, err
 	}
 	if r < 3 {
-		return window{}, fmt.Errorf("%q has rank %d; a window needs batch, channels and at least one spatial axis", x, r)
+		return window{}, fmt.Errorf("%q has rank %d; a window needs batch, channels and at least one "+
+			"spatial axis", x, r)
 	}
 	var kernel []int
 	if weights != "" {
 		if s, ok := c.sizes(weights); ok {
 			kernel = s[2:]
 		} else if !c.attrs.Has("kernel_shape") {
-			return window{}, fmt.Errorf("the kernel's size is not known: %q has no fixed shape and the node no kernel_shape", weights)
+			return window{}, fmt.Errorf(
+				"the kernel's size is not known: %q has no fixed shape and the node no kernel_shape", weights)
 		}
 	}
 	o, err := op.WindowOf(c.attrs, r-2, kernel)
@@ -79,8 +81,8 @@ func (c *call) autoPad(w *window, x string) error {
 		if s := w.Strides[i]; s != 1 {
 			d := c.shape(x)[2+i]
 			if !d.IsKnown() {
-				return fmt.Errorf("auto_pad %s with stride %d needs the size of spatial axis %d of %q; export the model with it fixed", w.AutoPad, s, i,
-					x)
+				return fmt.Errorf("auto_pad %s with stride %d needs the size of spatial axis %d of %q; "+
+					"export the model with it fixed", w.AutoPad, s, i, x)
 			}
 			size = d.Size
 		}
@@ -93,7 +95,8 @@ func (c *call) autoPad(w *window, x string) error {
 func (w window) attrs(strides, begin, end []int) []onnx.Attr {
 	return []onnx.Attr{
 		onnx.IntsAttr("kernel_shape", w.Kernel...), onnx.IntsAttr("strides", strides...),
-		onnx.IntsAttr("dilations", w.Dilations...), onnx.IntsAttr("pads", append(append([]int{}, begin...), end...)...),
+		onnx.IntsAttr("dilations", w.Dilations...),
+		onnx.IntsAttr("pads", append(append([]int{}, begin...), end...)...),
 		onnx.IntAttr("group", w.group),
 	}
 }
@@ -133,8 +136,9 @@ func vjpConv(c *call) ([]string, error) {
 	return out, nil
 }
 
-// convData is the data gradient of a convolution. With stride 1 it is the convolution of the cotangent with
-// the kernel turned round and its channels exchanged, which is faster than ConvTranspose.
+// convData is the data gradient of a convolution. With stride 1 it is the convolution of the
+// cotangent with the kernel turned round and its channels exchanged, which is faster than
+// ConvTranspose.
 func (c *call) convData(w window, x, weights, g string) (string, error) {
 	if allOnes(w.Strides) {
 		begin, end := make([]int, w.dims), make([]int, w.dims)
@@ -162,8 +166,8 @@ func (c *call) convData(w window, x, weights, g string) (string, error) {
 	return c.spread(w, g, weights, x), nil
 }
 
-// spread is the adjoint of sliding a window over x: ConvTranspose of v, then cut or filled with zeros to
-// the size of x.
+// spread is the adjoint of sliding a window over x: ConvTranspose of v, then cut or filled with
+// zeros to the size of x.
 func (e *emitter) spread(w window, v, weights, x string) string {
 	s := e.shape(x)
 	zero := make([]int, w.dims)
@@ -181,7 +185,8 @@ func (e *emitter) spread(w window, v, weights, x string) string {
 			ok = ok && extra[i] >= 0 && s[2+i].Size+w.begin[i]+w.end[i] >= w.Extent(i)
 		}
 		if ok {
-			return e.op("ConvTranspose", []string{v, weights}, append(attrs, onnx.IntsAttr("output_padding", extra...))...)
+			return e.op("ConvTranspose", []string{v, weights},
+				append(attrs, onnx.IntsAttr("output_padding", extra...))...)
 		}
 	}
 	full := e.op("ConvTranspose", []string{v, weights}, w.attrs(w.Strides, zero, zero)...)
@@ -217,11 +222,13 @@ func (c *call) turnKernel(w window, weights string) (string, error) {
 	var axes, starts, ends, steps []int
 	for i, k := range w.Kernel {
 		if k > 1 {
-			axes, starts, ends, steps = append(axes, 2+i), append(starts, -1), append(ends, -k-1), append(steps, -1)
+			axes, starts, ends, steps = append(axes, 2+i), append(starts, -1), append(ends, -k-1),
+				append(steps, -1)
 		}
 	}
 	if len(axes) > 0 {
-		v = c.op("Slice", []string{v, c.ints(starts...), c.ints(ends...), c.ints(axes...), c.ints(steps...)})
+		v = c.op("Slice", []string{v, c.ints(starts...), c.ints(ends...), c.ints(axes...),
+			c.ints(steps...)})
 	}
 	return v, nil
 }
@@ -229,10 +236,10 @@ func (c *call) turnKernel(w window, weights string) (string, error) {
 // narrow is the number of columns below which a product of matrices leaves lanes of a vector idle.
 const narrow = 16
 
-// convWeights is the weight gradient of a convolution of x that gave a value of the shape of y, with
-// cotangent g: for every position of the kernel one product of matrices, [M, N·P] by [N·P, C], of the
-// cotangent and of x shifted by that position, P being the output's positions. weights has the shape
-// [M, C/G, k...].
+// convWeights is the weight gradient of a convolution of x that gave a value of the shape of y,
+// with cotangent g: for every position of the kernel one product of matrices, [M, N·P] by [N·P, C],
+// of the cotangent and of x shifted by that position, P being the output's positions. weights has
+// the shape [M, C/G, k...].
 func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 	r := 2 + w.dims
 	spatial := span(2, r)
@@ -262,7 +269,8 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 			ends[i] = c.ints(w.Strides[i]*(sy[2+i].Size-1) + 1)
 		} else {
 			n := c.dim(y, 2+i)
-			ends[i] = c.intOp("Add", c.intOp("Mul", c.intOp("Sub", n, c.ints(1)), c.ints(w.Strides[i])), c.ints(1))
+			ends[i] = c.intOp("Add", c.intOp("Mul", c.intOp("Sub", n, c.ints(1)), c.ints(w.Strides[i])),
+				c.ints(1))
 		}
 	}
 	// Few channels make products that are too narrow: the shifts are then put side by side.
@@ -278,7 +286,8 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 		}
 		shift := xl
 		if w.padded() || product(w.Kernel) > 1 || !allOnes(w.Strides) {
-			shift = c.op("Slice", []string{xl, c.ints(starts...), c.vec(stop...), c.ints(span(1, 1+w.dims)...), c.ints(w.Strides...)})
+			shift = c.op("Slice", []string{xl, c.ints(starts...), c.vec(stop...),
+				c.ints(span(1, 1+w.dims)...), c.ints(w.Strides...)})
 		}
 		switch {
 		case beside:
@@ -295,7 +304,8 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 	}
 	if beside {
 		k := product(w.Kernel)
-		all := c.op("MatMul", []string{gm, c.reshape(c.concat(1+w.dims, parts...), c.ints(-1, k*cg))}) // [M, k...·C]
+		// [M, k...·C]
+		all := c.op("MatMul", []string{gm, c.reshape(c.concat(1+w.dims, parts...), c.ints(-1, k*cg))})
 		return c.reshape(c.transpose(c.reshape(all, c.ints(m, k, cg)), 0, 2, 1), c.ints(sw...)), nil
 	}
 	for i, p := range parts {
@@ -327,8 +337,9 @@ func product(v []int) int {
 	return p
 }
 
-// vjpConvTranspose: the node is the adjoint of a convolution with the same kernel, so its data gradient is
-// that convolution, and its weight gradient that of the convolution with the two sides exchanged.
+// vjpConvTranspose: the node is the adjoint of a convolution with the same kernel, so its data
+// gradient is that convolution, and its weight gradient that of the convolution with the two sides
+// exchanged.
 func vjpConvTranspose(c *call) ([]string, error) {
 	x, weights, g := c.in(0), c.in(1), c.g()
 	w, err := c.window(x, weights)

@@ -9,15 +9,16 @@ import (
 
 func init() { register(vjpEinsum, "Einsum") }
 
-// vjpEinsum: the cotangent of one operand is the Einsum of the output's cotangent with the other operands. A
-// letter of an operand that stands in neither of these was summed over alone: the cotangent is the same all
-// along it.
+// vjpEinsum: the cotangent of one operand is the Einsum of the output's cotangent with the other
+// operands. A letter of an operand that stands in neither of these was summed over alone: the
+// cotangent is the same all along it.
 func vjpEinsum(c *call) ([]string, error) {
 	equation := strings.ReplaceAll(c.attrs.Str("equation"), " ", "")
 	left, result, explicit := strings.Cut(equation, "->")
 	terms := strings.Split(left, ",")
 	if len(terms) != len(c.node.Inputs) {
-		return nil, fmt.Errorf("equation %q is of %d operands and the node has %d", equation, len(terms), len(c.node.Inputs))
+		return nil, fmt.Errorf("equation %q is of %d operands and the node has %d", equation, len(terms),
+			len(c.node.Inputs))
 	}
 	if strings.Contains(equation, ".") {
 		return nil, fmt.Errorf("equation %q: an ellipsis has no rule; write the letters out", equation)

@@ -236,7 +236,8 @@ func vjpCast(c *call) ([]string, error) {
 	return []string{c.g()}, nil
 }
 
-// vjpDropout is the identity in inference; in training the kept elements are scaled by 1/(1 - ratio).
+// vjpDropout is the identity in inference; in training the kept elements are scaled by 1/(1 -
+// ratio).
 func vjpDropout(c *call) ([]string, error) {
 	training := c.in(2)
 	if training == "" {
@@ -249,7 +250,8 @@ func vjpDropout(c *call) ([]string, error) {
 	if on, isBool := t.Data.([]bool); isBool && len(on) == 1 && !on[0] {
 		return []string{c.g()}, nil
 	}
-	kept := c.mask(c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Bool, Shape: c.shape(c.in(0))}), c.in(0))
+	kept := c.mask(c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Bool, Shape: c.shape(c.in(0))}),
+		c.in(0))
 	ratio := c.in(1)
 	if ratio == "" {
 		return []string{c.scale(c.mul(c.g(), kept), 2, c.in(0))}, nil

@@ -9,12 +9,13 @@ import (
 	"fmp/onnx/shape"
 )
 
-// emitter appends nodes and constants to the graph under construction. Equal expressions are emitted
-// once, and arithmetic on constant shapes is done here and not in the graph.
+// emitter appends nodes and constants to the graph under construction. Equal expressions are
+// emitted once, and arithmetic on constant shapes is done here and not in the graph.
 type emitter struct {
-	opset     int64
-	graph     *onnx.Graph
-	info      map[string]onnx.ValueInfo // type and shape of primal values, and of emitted ones where a rule needs them
+	opset int64
+	graph *onnx.Graph
+	// type and shape of primal values, and of emitted ones where a rule needs them
+	info      map[string]onnx.ValueInfo
 	taken     map[string]bool
 	facts     *shape.Facts            // of the primal graph
 	constants map[string]*onnx.Tensor // of the graph around, that this one reads
@@ -22,8 +23,9 @@ type emitter struct {
 	made      map[string][]string     // key of an expression -> its outputs
 	kinds     map[string]onnx.DType   // element types of emitted values
 	next      map[string]int
-	twice     bool            // the graph is to be differentiated again, for other values than cotangents
-	shapes    map[string]bool // emitted values that are shapes, without a -1 among their sizes
+	// the graph is to be differentiated again, for other values than cotangents
+	twice  bool
+	shapes map[string]bool // emitted values that are shapes, without a -1 among their sizes
 }
 
 func newEmitter(m *onnx.Model) (*emitter, error) {
@@ -33,7 +35,8 @@ func newEmitter(m *onnx.Model) (*emitter, error) {
 	}
 	e := &emitter{
 		opset: m.Opset(), graph: m.Graph, info: map[string]onnx.ValueInfo{}, taken: map[string]bool{},
-		made: map[string][]string{}, next: map[string]int{}, shapes: map[string]bool{}, kinds: map[string]onnx.DType{}, facts: facts,
+		made: map[string][]string{}, next: map[string]int{}, shapes: map[string]bool{},
+		kinds: map[string]onnx.DType{}, facts: facts,
 		constants: map[string]*onnx.Tensor{},
 	}
 	g := m.Graph
@@ -85,7 +88,8 @@ func (e *emitter) opN(op string, in []string, n int, attrs ...onnx.Attr) []strin
 	var key strings.Builder
 	fmt.Fprintf(&key, "%s %q", op, in)
 	for _, a := range attrs {
-		fmt.Fprintf(&key, " %s=%d %v %v %q %v %v", a.Name, a.Kind, a.Float, a.Int, a.Str, a.Floats, a.Ints)
+		fmt.Fprintf(&key, " %s=%d %v %v %q %v %v", a.Name, a.Kind, a.Float, a.Int, a.Str,
+			a.Floats, a.Ints)
 		if a.Tensor != nil {
 			fmt.Fprintf(&key, " %v%v", a.Tensor, a.Tensor.Data)
 		}
@@ -142,7 +146,8 @@ func (e *emitter) constant(t *onnx.Tensor) string {
 // Constants of more elements than this are not worked out for rules that ask for them.
 const maxKnown = 1 << 16
 
-// constOf is the value of v where it is the same in every run: an initializer, or made of constants alone.
+// constOf is the value of v where it is the same in every run: an initializer, or made of constants
+// alone.
 func (e *emitter) constOf(v string) (*onnx.Tensor, bool) {
 	if t, ok := e.graph.Initializers[v]; ok {
 		return t, true

@@ -34,7 +34,8 @@ func ExampleBuild() {
 		fmt.Println("out:", out.Name, out)
 	}
 
-	// serde.Save("grad.onnx", g) would write it for any ONNX Runtime. Here it runs on the pure Go engine.
+	// serde.Save("grad.onnx", g) would write it for any ONNX Runtime. Here it runs on the pure Go
+	// engine.
 	eng, err := pure.New(engine.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -78,7 +79,8 @@ func ExampleBuild_loss() {
 		fmt.Println(err)
 		return
 	}
-	g, err := grad.Build(m, grad.Options{Outputs: []string{"loss"}, WRT: []string{"w"}, UnitCotangent: true, ParamsAsInputs: true,
+	g, err := grad.Build(m, grad.Options{Outputs: []string{"loss"}, WRT: []string{"w"},
+		UnitCotangent: true, ParamsAsInputs: true,
 		KeepOutputs: true})
 	if err != nil {
 		fmt.Println(err)

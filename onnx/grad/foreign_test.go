@@ -22,17 +22,20 @@ import (
 	"fmp/onnx/serde"
 )
 
-// apart are graphs in which onnx-ad 0.3.0 differs, and central differences or another reason are on our side.
+// apart are graphs in which onnx-ad 0.3.0 differs, and central differences or another reason are on
+// our side.
 var apart = []string{
 	"test_batchnorm_epsilon", "test_batchnorm_example", // it takes mean and variance for constants
 	"test_det_2d", "test_det_nd", // it gives zeros
-	"test_spacetodepth_crd_mode_example",      // it takes the mode for DCR
-	"test_maxunpool_export_with_output_shape", // it takes the indices for those of the larger output, as the ONNX Runtime does
-	"test_rnn_seq_length",                     // both lose digits of 1 - y², where y is nearly 1
+	"test_spacetodepth_crd_mode_example", // it takes the mode for DCR
+	// it takes the indices for those of the larger output, as the ONNX Runtime does
+	"test_maxunpool_export_with_output_shape",
+	"test_rnn_seq_length", // both lose digits of 1 - y², where y is nearly 1
 }
 
-// TestForeignGraphs compares both modes with onnx-ad, another program with rules of its own, on models of the standard's collection. Its
-// NaN agree with anything: it multiplies zeros of masked rows with infinities. It wants Python ($ONNX_PYTHON, or python3) with onnx-ad.
+// TestForeignGraphs compares both modes with onnx-ad, another program with rules of its own, on
+// models of the standard's collection. Its NaN agree with anything: it multiplies zeros of masked
+// rows with infinities. It wants Python ($ONNX_PYTHON, or python3) with onnx-ad.
 func TestForeignGraphs(t *testing.T) {
 	python := cmp.Or(os.Getenv("ONNX_PYTHON"), "python3")
 	if err := exec.Command(python, "-c", "import onnx_ad").Run(); err != nil {
@@ -46,7 +49,8 @@ func TestForeignGraphs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var list strings.Builder
-	dirs = slices.DeleteFunc(dirs, func(d string) bool { return strings.HasSuffix(d, "_expanded") || !differentiable(d) })
+	dirs = slices.DeleteFunc(dirs,
+		func(d string) bool { return strings.HasSuffix(d, "_expanded") || !differentiable(d) })
 	for i, d := range dirs {
 		fmt.Fprintln(&list, i, filepath.Join(d, "model.onnx"))
 	}
@@ -126,7 +130,8 @@ func TestForeignGraphs(t *testing.T) {
 	}
 }
 
-// differentiable reports whether a test's model has float32 inputs and outputs alone, or others beside them, and at least one of each.
+// differentiable reports whether a test's model has float32 inputs and outputs alone, or others
+// beside them, and at least one of each.
 func differentiable(dir string) bool {
 	m, err := serde.Load(filepath.Join(dir, "model.onnx"))
 	if err != nil {
@@ -147,9 +152,10 @@ func differentiable(dir string) bool {
 	return some(m.Graph.Inputs) && some(m.Graph.Outputs)
 }
 
-// both runs two derivatives of a model on a test's inputs and the same seeds; theirs have an axis of one direction behind the others. ok is
-// false where one of them does not run.
-func both(eng engine.Engine, dir string, m, ours, theirs *onnx.Model, given, prefix string) (got, want map[string]*onnx.Tensor, ok bool) {
+// both runs two derivatives of a model on a test's inputs and the same seeds; theirs have an axis
+// of one direction behind the others. ok is false where one of them does not run.
+func both(eng engine.Engine, dir string, m, ours, theirs *onnx.Model, given,
+	prefix string) (got, want map[string]*onnx.Tensor, ok bool) {
 	feeds := map[string]*onnx.Tensor{}
 	for i, v := range m.Graph.Inputs {
 		x, err := conformance.ReadTensor(filepath.Join(dir, "test_data_set_0", fmt.Sprintf("input_%d.pb", i)))

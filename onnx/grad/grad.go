@@ -1,18 +1,20 @@
-// Package grad differentiates ONNX graphs: a model goes in, and out comes another ordinary ONNX model
-// that computes vector-Jacobian products, which any ONNX Runtime runs. No training runtime is needed.
+// Package grad differentiates ONNX graphs: a model goes in, and out comes another ordinary ONNX
+// model that computes vector-Jacobian products, which any ONNX Runtime runs. No training runtime is
+// needed.
 //
-// Terms. The primal graph computes the outputs y from inputs and initializers. The cotangent of a value
-// v, written v̄ here and grad_v in the result, is ∂⟨ȳ, y⟩/∂v for cotangents ȳ of the outputs that the
-// caller supplies; it has v's type and shape. A rule returns, for one operator, the cotangents of a node's
-// inputs from those of its outputs: its vector-Jacobian product. A value is active where it depends on
-// something that is differentiated for, through floating-point values alone.
+// Terms. The primal graph computes the outputs y from inputs and initializers. The cotangent of a
+// value v, written v̄ here and grad_v in the result, is ∂⟨ȳ, y⟩/∂v for cotangents ȳ of the outputs
+// that the caller supplies; it has v's type and shape. A rule returns, for one operator, the
+// cotangents of a node's inputs from those of its outputs: its vector-Jacobian product. A value is
+// active where it depends on something that is differentiated for, through floating-point values
+// alone.
 //
-// Reverse mode (Linnainmaa 1970; Griewank and Walther, Evaluating Derivatives, 2nd ed., chapter 3) is then
-// one loop over the nodes from last to first: where a cotangent has arrived at an output of an active
-// node, its rule adds to the cotangents of its active inputs.
+// Reverse mode (Linnainmaa 1970; Griewank and Walther, Evaluating Derivatives, 2nd ed., chapter 3)
+// is then one loop over the nodes from last to first: where a cotangent has arrived at an output of
+// an active node, its rule adds to the cotangents of its active inputs.
 //
-// The result declares the primal's operator set, raised to 17 where it is lower, and uses only forms of
-// operators that stayed valid from 17 on.
+// The result declares the primal's operator set, raised to 17 where it is lower, and uses only
+// forms of operators that stayed valid from 17 on.
 package grad
 
 import (
@@ -38,8 +40,8 @@ type Options struct {
 	WRT []string
 	// KeepOutputs leaves the model's own outputs in the result, so that one run computes both.
 	KeepOutputs bool
-	// ParamsAsInputs turns the initializers among WRT into inputs, as training needs them. By default they
-	// stay initializers.
+	// ParamsAsInputs turns the initializers among WRT into inputs, as training needs them. By default
+	// they stay initializers.
 	ParamsAsInputs bool
 	// UnitCotangent sets every output's cotangent to one instead of making it an input: for a scalar
 	// loss, whose gradient is wanted.
@@ -54,12 +56,12 @@ const (
 	MaxOpset = onnx.MaxOpset
 )
 
-// Build makes the gradient model of m, which is not changed. Its inputs are m's own and grad_<y> for each
-// y of Options.Outputs; its outputs are grad_<a> for each a of Options.WRT, of a's type and shape. A value
-// that the outputs do not depend on gets zeros.
+// Build makes the gradient model of m, which is not changed. Its inputs are m's own and grad_<y>
+// for each y of Options.Outputs; its outputs are grad_<a> for each a of Options.WRT, of a's type
+// and shape. A value that the outputs do not depend on gets zeros.
 //
-// It fails, naming node and operator, where a node on the way has no rule, and where a name of Options is not one
-// of the model's.
+// It fails, naming node and operator, where a node on the way has no rule, and where a name of
+// Options is not one of the model's.
 func Build(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	if opt.Prefix == "" {
 		opt.Prefix = "grad_"
@@ -82,8 +84,8 @@ func graphName(m *onnx.Model) string {
 	return m.Graph.Name
 }
 
-// prepare copies m as far as it will be changed, inlines functions, raises the operator set and infers
-// shapes.
+// prepare copies m as far as it will be changed, inlines functions, raises the operator set and
+// infers shapes.
 func prepare(m *onnx.Model) (*onnx.Model, error) {
 	if m == nil || m.Graph == nil {
 		return nil, fmt.Errorf("no graph given")
@@ -93,7 +95,8 @@ func prepare(m *onnx.Model) (*onnx.Model, error) {
 		return nil, err
 	}
 	if v := c.Opset(); v > MaxOpset {
-		return nil, fmt.Errorf("the model imports operator set %d; allowed are up to %d: export it with one of these", v, MaxOpset)
+		return nil,
+			fmt.Errorf("the model imports operator set %d; allowed are up to %d: export it with one of these", v, MaxOpset)
 	} else if v < MinOpset {
 		if err := shape.Infer(c); err != nil { // an upgrade needs ranks
 			return nil, err
@@ -173,7 +176,8 @@ func reverse(m *onnx.Model, opt Options, names naming) error {
 		if v == "" {
 			v = e.filled(w, 0)
 		}
-		g.Nodes = append(g.Nodes, &onnx.Node{Name: name, Op: "Identity", Inputs: []string{v}, Outputs: []string{name}})
+		g.Nodes = append(g.Nodes,
+			&onnx.Node{Name: name, Op: "Identity", Inputs: []string{v}, Outputs: []string{name}})
 		info := e.info[w]
 		outputs = append(outputs, onnx.ValueInfo{Name: name, DType: info.DType, Shape: info.Shape})
 	}
@@ -199,7 +203,8 @@ func freeParameters(g *onnx.Graph, names []string) {
 }
 
 // seeds gives the outputs their cotangents, and returns those that are inputs.
-func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming, cot *cotangents) ([]onnx.ValueInfo, error) {
+func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming,
+	cot *cotangents) ([]onnx.ValueInfo, error) {
 	var inputs []onnx.ValueInfo
 	for _, y := range ys {
 		s := ""
@@ -213,7 +218,8 @@ func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming, cot *cotan
 			e.info[s] = onnx.ValueInfo{Name: s, DType: y.DType, Shape: y.Shape}
 			if names.free {
 				zero := e.filled(y.Name, 0)
-				e.graph.Nodes = append(e.graph.Nodes, &onnx.Node{Name: s, Op: "Identity", Inputs: []string{zero}, Outputs: []string{s}})
+				e.graph.Nodes = append(e.graph.Nodes,
+					&onnx.Node{Name: s, Op: "Identity", Inputs: []string{zero}, Outputs: []string{s}})
 			} else {
 				inputs = append(inputs, e.info[s])
 			}
@@ -238,7 +244,8 @@ func finish(m *onnx.Model) (*onnx.Model, error) {
 
 // pullBack applies the rule of one node.
 func pullBack(e *emitter, n *onnx.Node, active map[string]bool, cot *cotangents) error {
-	c := &call{emitter: e, node: n, attrs: op.Attrs(n, int(e.opset)), cot: make([]string, len(n.Outputs))}
+	c := &call{emitter: e, node: n, attrs: op.Attrs(n, int(e.opset)),
+		cot: make([]string, len(n.Outputs))}
 	arrived := false
 	for i, o := range n.Outputs {
 		if o != "" && active[o] {
@@ -267,7 +274,8 @@ func pullBack(e *emitter, n *onnx.Node, active map[string]bool, cot *cotangents)
 	for i, v := range gs {
 		if v != "" && i < len(c.want) && c.want[i] {
 			if _, known := e.info[v]; !known {
-				e.info[v] = onnx.ValueInfo{Name: v, DType: e.info[n.Inputs[i]].DType, Shape: e.info[n.Inputs[i]].Shape}
+				e.info[v] = onnx.ValueInfo{Name: v, DType: e.info[n.Inputs[i]].DType,
+					Shape: e.info[n.Inputs[i]].Shape}
 			}
 			cot.add(n.Inputs[i], v)
 		}
@@ -283,7 +291,9 @@ func missingRule(n *onnx.Node) error {
 	if !standard(n.Domain) {
 		op = n.Domain + "." + op
 	}
-	return fmt.Errorf("node %q: %w for operator %s; differentiate for values after it, or replace it in the model", n.Called(), errNoRule, op)
+	return fmt.Errorf(
+		"node %q: %w for operator %s; differentiate for values after it, or replace it in the model",
+		n.Called(), errNoRule, op)
 }
 
 func standard(domain string) bool { return domain == "" || domain == "ai.onnx" }
@@ -326,7 +336,8 @@ func outputsOf(e *emitter, g *onnx.Graph, names []string) ([]onnx.ValueInfo, err
 			return nil, fmt.Errorf("no output %q; the model's outputs are %s", y, listInfos(g.Outputs))
 		}
 		if !e.isFloat(y) {
-			return nil, fmt.Errorf("output %q is of %v; only floating-point values have gradients", y, e.info[y].DType)
+			return nil, fmt.Errorf("output %q is of %v; only floating-point values have gradients", y,
+				e.info[y].DType)
 		}
 		ys = append(ys, e.valueInfo(y))
 	}
@@ -400,9 +411,9 @@ func activeValues(e *emitter, nodes []*onnx.Node, wrt []string) map[string]bool 
 	return active
 }
 
-// Supports reports whether every node of m can be differentiated, from its outputs to every floating-point input and
-// initializer: it applies each node's rule, as [Build] does. The error names each operator that is refused once, with a
-// node that uses it and the reason.
+// Supports reports whether every node of m can be differentiated, from its outputs to every
+// floating-point input and initializer: it applies each node's rule, as [Build] does. The error
+// names each operator that is refused once, with a node that uses it and the reason.
 func Supports(m *onnx.Model) error {
 	p, err := prepare(m)
 	if err != nil {
@@ -430,7 +441,8 @@ func Supports(m *onnx.Model) error {
 		}
 	}
 	nodes := slices.Clone(g.Nodes)
-	// A value made of initializers alone is a constant to the rules that need one, such as the scales of a Resize.
+	// A value made of initializers alone is a constant to the rules that need one, such as the scales
+	// of a Resize.
 	e.active = activeValues(e, nodes, wrt[:inputs])
 	active := activeValues(e, nodes, wrt)
 	cot := cotangents{e: e, of: map[string]string{}}

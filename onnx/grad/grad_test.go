@@ -33,7 +33,8 @@ func attention(t *testing.T) *onnx.Model {
 	v := b.MatMul(z, b.Param("wv", randomTensor(r, 0.5, 4, 4)))
 	a := b.Softmax(b.Mul(b.MatMul(q, b.Transpose(k, 0, 2, 1)), b.F32(0.4)), 2)
 	h := b.Add(x, b.MatMul(a, v)) // x is used twice
-	n := b.Op("LayerNormalization", []build.Ref{h, b.Param("gamma", randomTensor(r, 1, 4)), b.Param("beta", randomTensor(r, 1, 4))})
+	n := b.Op("LayerNormalization",
+		[]build.Ref{h, b.Param("gamma", randomTensor(r, 1, 4)), b.Param("beta", randomTensor(r, 1, 4))})
 	b.Output("y", b.ReduceMean(b.Mul(n, n), false, 0, 1, 2))
 	m, err := b.Model()
 	if err != nil {
@@ -44,7 +45,8 @@ func attention(t *testing.T) *onnx.Model {
 
 func attentionFeeds(batch, n, m int) map[string]*onnx.Tensor {
 	r := rand.New(rand.NewPCG(8, 9))
-	return map[string]*onnx.Tensor{"x": randomTensor(r, 1, batch, n, 4), "z": randomTensor(r, 1, batch, m, 4)}
+	return map[string]*onnx.Tensor{"x": randomTensor(r, 1, batch, n, 4),
+		"z": randomTensor(r, 1, batch, m, 4)}
 }
 
 func TestGraphAgainstCentralDifferences(t *testing.T) {
@@ -73,7 +75,8 @@ func TestIntermediateValueAndUnusedValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := engine.Eval(load(t, eng, gm), map[string]*onnx.Tensor{
-		"x": onnx.Vector[float32](1, 2), "unused": onnx.ZerosF32(3, 2), "grad_y": onnx.Vector[float32](1, 10),
+		"x": onnx.Vector[float32](1, 2), "unused": onnx.ZerosF32(3, 2),
+		"grad_y": onnx.Vector[float32](1, 10),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +96,8 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, err := Build(m, Options{WRT: []string{"wq", "x"}, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true})
+	full, err := Build(m, Options{WRT: []string{"wq", "x"}, KeepOutputs: true, ParamsAsInputs: true,
+		UnitCotangent: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +159,8 @@ func TestSecondDerivative(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkGradient(t, eng, first, map[string]*onnx.Tensor{"x": onnx.Vector[float32](0.3, -0.7, 0.9)}, []string{"x"})
+	checkGradient(t, eng, first, map[string]*onnx.Tensor{"x": onnx.Vector[float32](0.3, -0.7, 0.9)},
+		[]string{"x"})
 }
 
 func TestClashWithNameOfModel(t *testing.T) {
@@ -167,7 +172,8 @@ func TestClashWithNameOfModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Build(m, Options{WRT: []string{"x"}}); err == nil || !strings.Contains(err.Error(), "prefix") {
+	if _, err := Build(m, Options{WRT: []string{"x"}}); err == nil ||
+		!strings.Contains(err.Error(), "prefix") {
 		t.Errorf("error is %v; want one about the prefix", err)
 	}
 	if _, err := Build(m, Options{WRT: []string{"x"}, Prefix: "d/"}); err != nil {

@@ -29,15 +29,16 @@ func (e *emitter) scatterAdd(shape, at, updates string, axis int, d onnx.DType) 
 		onnx.IntAttr("axis", axis), onnx.StrAttr("reduction", "add"))
 }
 
-// sliced is a Slice whose gradient is taken: its axes from 0, a step for each, and starts and ends where they are constant.
+// sliced is a Slice whose gradient is taken: its axes from 0, a step for each, and starts and ends
+// where they are constant.
 type sliced struct {
 	axes, steps  []int
 	starts, ends []int
 	known        bool // starts and ends
 }
 
-// vjpSlice puts the cotangent back between zeros: by Pad where the step is 1, by scattering along the
-// axis otherwise.
+// vjpSlice puts the cotangent back between zeros: by Pad where the step is 1, by scattering along
+// the axis otherwise.
 func vjpSlice(c *call) ([]string, error) {
 	x, y := c.in(0), c.out(0)
 	r, err := c.rank(x)
@@ -52,7 +53,8 @@ func vjpSlice(c *call) ([]string, error) {
 	padding := s.known && allOnes(s.steps)
 	for i, a := range s.axes {
 		// A start counted from the end, or perhaps beyond it, needs the size.
-		padding = padding && (sx[a].IsKnown() || s.starts[i] == 0 || s.starts[i] > 0 && c.shape(y) != nil && s.ends[i] > s.starts[i])
+		padding = padding && (sx[a].IsKnown() || s.starts[i] == 0 || s.starts[i] > 0 &&
+			c.shape(y) != nil && s.ends[i] > s.starts[i])
 	}
 	if padding {
 		return []string{c.padSlice(s, r)}, nil
@@ -124,7 +126,8 @@ func (c *call) padSlice(s *sliced, rank int) string {
 	return c.op("Pad", []string{c.g(), c.vec(append([]string{c.ints(before...)}, after...)...)})
 }
 
-// scatterSlice scatters the cotangent axis by axis, from the last: a slice along several axes is one slice after the other.
+// scatterSlice scatters the cotangent axis by axis, from the last: a slice along several axes is
+// one slice after the other.
 func (c *call) scatterSlice(s *sliced, rank int) string {
 	x, y, g := c.in(0), c.out(0), c.g()
 	sizes := make([]string, rank) // of g so far
@@ -194,21 +197,25 @@ func vjpGatherND(c *call) ([]string, error) {
 	if c.attrs.Int("batch_dims") != 0 {
 		return nil, fmt.Errorf("batch_dims other than 0 is not supported")
 	}
-	return []string{c.op("ScatterND", []string{c.filled(c.in(0), 0), c.in(1), c.g()}, onnx.StrAttr("reduction", "add"))}, nil
+	return []string{c.op("ScatterND", []string{c.filled(c.in(0), 0), c.in(1), c.g()},
+		onnx.StrAttr("reduction", "add"))}, nil
 }
 
-// vjpScatter: nothing passes to elements that are replaced. The highest and the lowest share their cotangent among all
-// that are equal to them, as PyTorch does. A product gives each factor the product of the others, which is 0 where one of them is.
+// vjpScatter: nothing passes to elements that are replaced. The highest and the lowest share their
+// cotangent among all that are equal to them, as PyTorch does. A product gives each factor the
+// product of the others, which is 0 where one of them is.
 func vjpScatter(c *call) ([]string, error) {
 	x, at, updates, g := c.in(0), c.in(1), c.in(2), c.g()
-	gather := map[string]string{"ScatterElements": "GatherElements", "ScatterND": "GatherND"}[c.node.Op]
+	gather := map[string]string{"ScatterElements": "GatherElements",
+		"ScatterND": "GatherND"}[c.node.Op]
 	var axis []onnx.Attr
 	if c.node.Op == "ScatterElements" {
 		axis = []onnx.Attr{onnx.IntAttr("axis", c.attrs.Int("axis"))}
 	}
 	read := func(v string) string { return c.op(gather, []string{v, at}, axis...) }
 	scatter := func(v, u, reduction string) string {
-		return c.op(c.node.Op, []string{v, at, u}, append(slices.Clone(axis), onnx.StrAttr("reduction", reduction))...)
+		return c.op(c.node.Op, []string{v, at, u},
+			append(slices.Clone(axis), onnx.StrAttr("reduction", reduction))...)
 	}
 	d := c.dtype(x)
 	equal := func(v, w string) string { return c.cast(c.op("Equal", []string{v, w}), d) }
@@ -248,8 +255,8 @@ func vjpTopK(c *call) ([]string, error) {
 	return []string{c.scatterAdd(c.shapeOf(x), at, c.g(), axis, c.dtype(x))}, nil
 }
 
-// vjpPad cuts the padding off again. An element that edge, reflect or wrap repeats gets the sum of its copies'
-// cotangents.
+// vjpPad cuts the padding off again. An element that edge, reflect or wrap repeats gets the sum of
+// its copies' cotangents.
 func vjpPad(c *call) ([]string, error) {
 	x, pads, g := c.in(0), c.in(1), c.g()
 	r, err := c.rank(x)

@@ -15,11 +15,12 @@ func init() {
 	register(vjpRange, "Range")
 }
 
-// mostDet bounds the rows of a matrix whose determinant is differentiated: its n² minors hold n² (n - 1)² elements.
+// mostDet bounds the rows of a matrix whose determinant is differentiated: its n² minors hold n² (n
+// - 1)² elements.
 const mostDet = 16
 
-// vjpDet: x̄ = ȳ cof(x), the cofactors being signed determinants of x without a row and a column. Unlike det(x) x⁻ᵀ this holds
-// where x is singular, and it is made of Det, whose own rule this is.
+// vjpDet: x̄ = ȳ cof(x), the cofactors being signed determinants of x without a row and a column.
+// Unlike det(x) x⁻ᵀ this holds where x is singular, and it is made of Det, whose own rule this is.
 func vjpDet(c *call) ([]string, error) {
 	x := c.in(0)
 	r, err := c.rank(x)
@@ -53,7 +54,8 @@ func vjpDet(c *call) ([]string, error) {
 		lead = append(lead, c.dim(x, k))
 	}
 	flat := c.reshape(x, c.vec(append(lead, c.ints(n*n))...))
-	minors := c.op("Gather", []string{flat, c.constant(onnx.NewTensor(at, n, n, n-1, n-1))}, onnx.IntAttr("axis", r-2))
+	minors := c.op("Gather", []string{flat, c.constant(onnx.NewTensor(at, n, n, n-1, n-1))},
+		onnx.IntAttr("axis", r-2))
 	signs := c.cast(c.constant(onnx.NewTensor(sign, n, n)), c.dtype(x))
 	return []string{c.mul(g, c.mul(c.un("Det", minors), signs))}, nil
 }
@@ -63,7 +65,8 @@ func vjpMaxUnpool(c *call) ([]string, error) {
 	x, at, g := c.in(0), c.in(1), c.g()
 	size, strides, pads := c.attrs.Ints("kernel_shape"), c.attrs.Ints("strides"), c.attrs.Ints("pads")
 	if c.in(2) != "" {
-		// Indices count the elements of the output without the zeros that output_shape puts behind each axis.
+		// Indices count the elements of the output without the zeros that output_shape puts behind each
+		// axis.
 		r := len(size)
 		if strides == nil {
 			strides = ones(r)
@@ -82,7 +85,8 @@ func vjpMaxUnpool(c *call) ([]string, error) {
 	return []string{c.reshapeLike(read, x)}, nil
 }
 
-// vjpTensorScatter: nothing passes to positions that are overwritten, and an update gets the cotangents of its places.
+// vjpTensorScatter: nothing passes to positions that are overwritten, and an update gets the
+// cotangents of its places.
 func vjpTensorScatter(c *call) ([]string, error) {
 	cache, update, first, g := c.in(0), c.in(1), c.in(2), c.g()
 	r, err := c.rank(cache)
@@ -97,7 +101,8 @@ func vjpTensorScatter(c *call) ([]string, error) {
 	line, column := ones(r), ones(r)
 	line[axis], column[0] = -1, -1
 	zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
-	at := c.reshape(c.op("Range", []string{zero, c.squeeze(c.dim(update, axis), 0), one}), c.ints(line...))
+	at := c.reshape(c.op("Range", []string{zero, c.squeeze(c.dim(update, axis), 0), one}),
+		c.ints(line...))
 	if first != "" {
 		in = append(in, first)
 		at = c.add(at, c.reshape(first, c.ints(column...)))
@@ -106,7 +111,8 @@ func vjpTensorScatter(c *call) ([]string, error) {
 		at = c.op("Mod", []string{at, c.dim(cache, axis)})
 	}
 	at = c.op("Expand", []string{at, c.shapeOf(update)})
-	kept := c.op("TensorScatter", in, onnx.IntAttr("axis", axis), onnx.StrAttr("mode", c.attrs.Str("mode")))
+	kept := c.op("TensorScatter", in, onnx.IntAttr("axis", axis),
+		onnx.StrAttr("mode", c.attrs.Str("mode")))
 	return []string{kept, c.op("GatherElements", []string{g, at}, onnx.IntAttr("axis", axis))}, nil
 }
 
@@ -118,7 +124,8 @@ func vjpRange(c *call) ([]string, error) {
 	return []string{c.sumAll(g), "", c.sumAll(c.mul(g, at))}, nil
 }
 
-// vjpCumProd: x̄_i is the product of the elements before x_i times r_i, where, from the last to the first,
+// vjpCumProd: x̄_i is the product of the elements before x_i times r_i, where, from the last to the
+// first,
 //
 //	r_i = ȳ_i + x_{i+1} r_{i+1}                            y_i = x_0 ... x_i
 //	r_i = t_{i+1}, t_i = ȳ_i + x_i t_{i+1}, t_n = 0        y_i = x_0 ... x_{i-1} (exclusive)
@@ -132,10 +139,12 @@ func vjpCumProd(c *call) ([]string, error) {
 	}
 	at, ok := c.constInts(c.in(1))
 	if !ok || len(at) != 1 || at[0] < -r || at[0] >= r {
-		return nil, fmt.Errorf("the axis is worked out by the graph, or is none of %q; make it constant", x)
+		return nil, fmt.Errorf("the axis is worked out by the graph, or is none of %q; make it constant",
+			x)
 	}
 	axis, exclusive, reverse := (at[0]+r)%r, c.attrs.Bool("exclusive"), c.attrs.Bool("reverse")
-	lead := c.op("CumProd", []string{x, c.in(1)}, onnx.IntAttr("exclusive", 1), onnx.IntAttr("reverse", boolInt(reverse)))
+	lead := c.op("CumProd", []string{x, c.in(1)}, onnx.IntAttr("exclusive", 1),
+		onnx.IntAttr("reverse", boolInt(reverse)))
 	// One position along the axis.
 	slice := slices.Delete(slices.Clone(c.shape(x)), axis, axis+1)
 	var sizes []string
@@ -152,17 +161,21 @@ func vjpCumProd(c *call) ([]string, error) {
 		return onnx.ValueInfo{Name: c.fresh(op), DType: c.dtype(x), Shape: slice}
 	}
 	carried, xi, gi := value("carried"), value("factor"), value("cotangent")
-	body := &onnx.Graph{Name: c.fresh("cumprod"), Inputs: []onnx.ValueInfo{carried, xi, gi}, Initializers: map[string]*onnx.Tensor{}}
+	body := &onnx.Graph{Name: c.fresh("cumprod"), Inputs: []onnx.ValueInfo{carried, xi, gi},
+		Initializers: map[string]*onnx.Tensor{}}
 	node := func(op string, in ...onnx.ValueInfo) onnx.ValueInfo {
 		out := value(op)
-		body.Nodes = append(body.Nodes, &onnx.Node{Name: out.Name, Op: op, Inputs: []string{in[0].Name, in[1].Name}, Outputs: []string{out.Name}})
+		body.Nodes = append(body.Nodes,
+			&onnx.Node{Name: out.Name, Op: op, Inputs: []string{in[0].Name, in[1].Name},
+				Outputs: []string{out.Name}})
 		return out
 	}
 	if exclusive {
 		next := node("Add", gi, node("Mul", xi, carried))
 		given := value("Identity") // an output is none of the inputs
-		body.Nodes = append(body.Nodes, &onnx.Node{Name: given.Name, Op: "Identity", Inputs: []string{carried.Name},
-			Outputs: []string{given.Name}})
+		body.Nodes = append(body.Nodes,
+			&onnx.Node{Name: given.Name, Op: "Identity", Inputs: []string{carried.Name},
+				Outputs: []string{given.Name}})
 		body.Outputs = []onnx.ValueInfo{next, given}
 	} else {
 		given := node("Add", gi, carried)
@@ -172,6 +185,7 @@ func vjpCumProd(c *call) ([]string, error) {
 	rest := c.emit("Scan", []string{c.filledShape(shape, 0, c.dtype(x)), x, g}, 2,
 		onnx.Attr{Name: "body", Kind: onnx.AttrGraph, Graph: body}, onnx.IntAttr("num_scan_inputs", 2),
 		onnx.IntsAttr("scan_input_axes", axis, axis), onnx.IntsAttr("scan_output_axes", axis),
-		onnx.IntsAttr("scan_input_directions", backward, backward), onnx.IntsAttr("scan_output_directions", backward))
+		onnx.IntsAttr("scan_input_directions", backward, backward),
+		onnx.IntsAttr("scan_output_directions", backward))
 	return []string{c.mul(lead, c.as(rest[1], x)), ""}, nil
 }

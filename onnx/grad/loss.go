@@ -14,8 +14,8 @@ func init() {
 //
 //	∂/∂logp[n, k, d] = -ū[n, d] weights[label] [k = label, label ≠ ignore_index]
 //
-// with ū the loss's cotangent, divided by the sum of weights[label] where the mean is taken. SoftmaxCrossEntropyLoss, whose second
-// output is logp, goes through the log softmax as well.
+// with ū the loss's cotangent, divided by the sum of weights[label] where the mean is taken.
+// SoftmaxCrossEntropyLoss, whose second output is logp, goes through the log softmax as well.
 func vjpLoss(c *call) ([]string, error) {
 	x, labels, weights := c.in(0), c.cast(c.in(1), onnx.Int64), c.in(2)
 	if c.wants(2) {
@@ -50,7 +50,8 @@ func vjpLoss(c *call) ([]string, error) {
 		u = c.op("Expand", []string{u, c.un("Shape", labels)})
 	}
 	onOff := c.cast(c.constant(onnx.Vector[float32](0, -1)), c.dtype(x))
-	bar := c.mul(c.op("OneHot", []string{labels, c.dim(x, 1), onOff}, onnx.IntAttr("axis", 1)), c.unsqueeze(u, 1))
+	bar := c.mul(c.op("OneHot", []string{labels, c.dim(x, 1), onOff}, onnx.IntAttr("axis", 1)),
+		c.unsqueeze(u, 1))
 	if c.node.Op == "SoftmaxCrossEntropyLoss" {
 		if len(c.cot) > 1 && c.cot[1] != "" {
 			bar = c.add(bar, c.cot[1])

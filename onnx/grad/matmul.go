@@ -12,8 +12,8 @@ func init() {
 	register(vjpGemm, "Gemm")
 }
 
-// vjpMatMul: Ā = Ȳ Bᵀ and B̄ = Aᵀ Ȳ, summed over the stacks of matrices that were broadcast. A vector is
-// taken for a matrix of one row (left) or one column (right), as MatMul does.
+// vjpMatMul: Ā = Ȳ Bᵀ and B̄ = Aᵀ Ȳ, summed over the stacks of matrices that were broadcast. A
+// vector is taken for a matrix of one row (left) or one column (right), as MatMul does.
 func vjpMatMul(c *call) ([]string, error) {
 	a, b, g := c.in(0), c.in(1), c.g()
 	ra, err := c.rank(a)
@@ -29,7 +29,8 @@ func vjpMatMul(c *call) ([]string, error) {
 	}
 	sa, sb, sg := c.shape(a), c.shape(b), c.shape(c.out(0))
 	if sg == nil {
-		return nil, fmt.Errorf("the rank of %q is not known; export the model with its input shapes", c.out(0))
+		return nil, fmt.Errorf("the rank of %q is not known; export the model with its input shapes",
+			c.out(0))
 	}
 	am, bm := a, b
 	if rb == 1 {
@@ -58,7 +59,8 @@ func vjpMatMul(c *call) ([]string, error) {
 		}
 	}
 	if c.wants(1) {
-		single := !slices.ContainsFunc(sb[:len(sb)-2], func(d onnx.Dim) bool { return !d.IsKnown() || d.Size != 1 })
+		single := !slices.ContainsFunc(sb[:len(sb)-2],
+			func(d onnx.Dim) bool { return !d.IsKnown() || d.Size != 1 })
 		if single && len(sa) > 2 && len(sg) == len(sa) {
 			// One matrix for the whole stack: one product over all rows.
 			rows := func(v string, s []onnx.Dim) string {

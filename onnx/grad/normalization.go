@@ -35,8 +35,8 @@ func (c *call) normalizedVJP(h, hat, s, n string, axes []int) string {
 	return c.mul(s, c.sub(c.sub(h, mean), c.mul(hat, along)))
 }
 
-// vjpBatchNormalization (Ioffe and Szegedy 2015). In inference form y = (x - μ) s γ + β with stored μ and σ²; in
-// training form μ and σ² are the batch's.
+// vjpBatchNormalization (Ioffe and Szegedy 2015). In inference form y = (x - μ) s γ + β with stored
+// μ and σ²; in training form μ and σ² are the batch's.
 func vjpBatchNormalization(c *call) ([]string, error) {
 	x, gamma, mu, sigma2, g := c.in(0), c.in(1), c.in(3), c.in(4), c.g()
 	r, err := c.rank(x)
@@ -98,13 +98,15 @@ func vjpBatchNormalization(c *call) ([]string, error) {
 	return out, nil
 }
 
-// batchNormTraining is the training form with n elements to a channel. With a = γ s, G = Σ ȳ and D = Σ ȳ (x - μ) s,
+// batchNormTraining is the training form with n elements to a channel. With a = γ s, G = Σ ȳ and D
+// = Σ ȳ (x - μ) s,
 //
 //	γ̄ = D,  x̄ = a ȳ - (a s D / n) x + (a s D μ - a G) / n,
 //
-// in few passes over tensors of x's size: ȳ and x are scaled and shifted by channel, one of them by a BatchNormalization
-// in inference form, which does both at once.
-func (c *call) batchNormTraining(out []string, lift func(string) string, back func(v, like string) string, others []int, eps float64) {
+// in few passes over tensors of x's size: ȳ and x are scaled and shifted by channel, one of them by
+// a BatchNormalization in inference form, which does both at once.
+func (c *call) batchNormTraining(out []string, lift func(string) string,
+	back func(v, like string) string, others []int, eps float64) {
 	x, g := c.in(0), c.g()
 	channel := func(v string) string {
 		if c.dtype(v) != c.dtype(x) {
@@ -129,8 +131,10 @@ func (c *call) batchNormTraining(out []string, lift func(string) string, back fu
 	a := c.mul(gamma, s)
 	slope := c.div(c.mul(c.mul(a, s), along), n)
 	shift := c.sub(c.mul(slope, mean), c.div(c.mul(a, total), n))
-	zero, one := c.filledShape(c.un("Shape", a), 0, c.dtype(x)), c.filledShape(c.un("Shape", a), 1, c.dtype(x))
-	scaled := c.op("BatchNormalization", []string{g, a, shift, zero, one}, onnx.FloatAttr("epsilon", 0))
+	zero, one := c.filledShape(c.un("Shape", a), 0, c.dtype(x)),
+		c.filledShape(c.un("Shape", a), 1, c.dtype(x))
+	scaled := c.op("BatchNormalization", []string{g, a, shift, zero, one},
+		onnx.FloatAttr("epsilon", 0))
 	out[0] = c.sub(scaled, c.mul(x, lift(slope)))
 }
 
@@ -185,7 +189,8 @@ func vjpInstanceNormalization(c *call) ([]string, error) {
 	return out, nil
 }
 
-// vjpMeanVarianceNormalization: the deviation of values that are all equal is 1e-9, as the operator has it.
+// vjpMeanVarianceNormalization: the deviation of values that are all equal is 1e-9, as the operator
+// has it.
 func vjpMeanVarianceNormalization(c *call) ([]string, error) {
 	r, err := c.rank(c.in(0))
 	if err != nil {
@@ -201,8 +206,8 @@ func vjpMeanVarianceNormalization(c *call) ([]string, error) {
 	return []string{c.normalizedVJP(c.g(), hat, s, n, axes)}, nil
 }
 
-// vjpGroupNormalization (Wu and He 2018): statistics over the channels of a group and all positions. Scale and
-// bias are per group up to operator set 20, per channel from 21 on.
+// vjpGroupNormalization (Wu and He 2018): statistics over the channels of a group and all
+// positions. Scale and bias are per group up to operator set 20, per channel from 21 on.
 func vjpGroupNormalization(c *call) ([]string, error) {
 	x, gamma, g := c.in(0), c.in(1), c.g()
 	if _, err := c.rank(x); err != nil {
@@ -217,7 +222,8 @@ func vjpGroupNormalization(c *call) ([]string, error) {
 	batch := c.dim(x, 0)
 	split := c.vec(batch, c.ints(groups, per, -1)) // [N, G, C/G, P]
 	axes := []int{2, 3}
-	xs := c.shaped(c.reshape(x, split), c.dtype(x), []onnx.Dim{c.shape(x)[0], onnx.Known(groups), onnx.Known(per), {Size: -1}})
+	xs := c.shaped(c.reshape(x, split), c.dtype(x),
+		[]onnx.Dim{c.shape(x)[0], onnx.Known(groups), onnx.Known(per), {Size: -1}})
 	gs := c.reshape(g, split)
 	hat, s, n := c.normalized(xs, axes, float64(c.attrs.Float("epsilon")))
 	perChannel := c.opset >= 21
@@ -264,13 +270,16 @@ func vjpLpNormalization(c *call) ([]string, error) {
 	return []string{c.where(zero, c.num(0, x), v)}, nil
 }
 
-// vjpLRN: y = x s^-β with s = bias + α A(x²), where A is the mean over neighbouring channels, zeros beyond the ends. Its adjoint is the
-// mean over the mirrored neighbours: g s^-β - 2αβ x Aᵀ(g x s^(-β-1)).
+// vjpLRN: y = x s^-β with s = bias + α A(x²), where A is the mean over neighbouring channels, zeros
+// beyond the ends. Its adjoint is the mean over the mirrored neighbours: g s^-β - 2αβ x Aᵀ(g x
+// s^(-β-1)).
 func vjpLRN(c *call) ([]string, error) {
 	x, g := c.in(0), c.g()
 	s := c.shape(x)
 	if len(s) < 3 || slices.ContainsFunc(s[1:], func(d onnx.Dim) bool { return !d.IsKnown() }) {
-		return nil, fmt.Errorf("the sizes of all axes of %q but the first must be known; export the model with them fixed", x)
+		return nil,
+			fmt.Errorf("the sizes of all axes of %q but the first must be known; export the model with "+
+				"them fixed", x)
 	}
 	channels, rest := s[1].Size, 1
 	for _, d := range s[2:] {
@@ -280,11 +289,13 @@ func vjpLRN(c *call) ([]string, error) {
 	size := int(c.attrs.Int("size"))
 	before := (size - 1) / 2
 	mean := func(v string, before, after int) string {
-		v = c.op("AveragePool", []string{c.reshape(v, c.ints(-1, 1, channels, rest))}, onnx.IntsAttr("kernel_shape", size, 1),
-			onnx.IntsAttr("pads", before, 0, after, 0), onnx.IntAttr("count_include_pad", 1))
+		v = c.op("AveragePool", []string{c.reshape(v, c.ints(-1, 1, channels, rest))},
+			onnx.IntsAttr("kernel_shape", size, 1), onnx.IntsAttr("pads", before, 0, after, 0),
+			onnx.IntAttr("count_include_pad", 1))
 		return c.reshape(v, c.shapeOf(x))
 	}
-	sum := c.add(c.num(float64(c.attrs.Float("bias")), x), c.mul(c.num(alpha, x), mean(c.mul(x, x), before, size-1-before)))
+	sum := c.add(c.num(float64(c.attrs.Float("bias")), x),
+		c.mul(c.num(alpha, x), mean(c.mul(x, x), before, size-1-before)))
 	power := c.op("Pow", []string{sum, c.num(-beta, x)})
 	back := mean(c.div(c.mul(c.mul(g, x), power), sum), size-1-before, before)
 	return []string{c.sub(c.mul(g, power), c.mul(c.num(2*alpha*beta, x), c.mul(x, back)))}, nil

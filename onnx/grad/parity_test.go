@@ -12,8 +12,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestGradientsOfPyTorchModels compares with autograd on models of operator sets 11 and 14, exported by PyTorch
-// (testdata/torch_parity.py).
+// TestGradientsOfPyTorchModels compares with autograd on models of operator sets 11 and 14,
+// exported by PyTorch (testdata/torch_parity.py).
 func TestGradientsOfPyTorchModels(t *testing.T) {
 	eng := orttest.New(t)
 	for _, name := range []string{"cnn", "attention"} {

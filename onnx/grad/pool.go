@@ -15,7 +15,8 @@ func init() {
 	register(vjpLpPool, "LpPool")
 }
 
-// vjpMaxPool sends each cotangent to the element that the node's second output says was the largest.
+// vjpMaxPool sends each cotangent to the element that the node's second output says was the
+// largest.
 func vjpMaxPool(c *call) ([]string, error) {
 	x, g := c.in(0), c.g()
 	if c.attrs.Int("storage_order") != 0 {
@@ -24,8 +25,9 @@ func vjpMaxPool(c *call) ([]string, error) {
 	at := c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Int64, Shape: c.shape(c.out(0))})
 	n := c.un("Size", x)
 	zeros := c.filledShape(c.reshape(n, c.ints(1)), 0, c.dtype(x))
-	flat := c.op("ScatterElements", []string{zeros, c.reshape(at, c.ints(-1)), c.reshape(g, c.ints(-1))},
-		onnx.IntAttr("axis", 0), onnx.StrAttr("reduction", "add"))
+	flat := c.op("ScatterElements",
+		[]string{zeros, c.reshape(at, c.ints(-1)), c.reshape(g, c.ints(-1))}, onnx.IntAttr("axis", 0),
+		onnx.StrAttr("reduction", "add"))
 	return []string{c.reshape(flat, c.shapeOf(x))}, nil
 }
 
@@ -44,14 +46,16 @@ func (c *call) pooled() (window, error) {
 		s := c.shape(x)
 		for i := range w.end {
 			if !s[2+i].IsKnown() {
-				return w, fmt.Errorf("ceil_mode needs the size of spatial axis %d of %q; export the model with it fixed", i, x)
+				return w, fmt.Errorf("ceil_mode needs the size of spatial axis %d of %q; export the model "+
+					"with it fixed", i, x)
 			}
 		}
 	}
 	return w, nil
 }
 
-// vjpAveragePool spreads each cotangent, divided by the number of elements averaged, over its window.
+// vjpAveragePool spreads each cotangent, divided by the number of elements averaged, over its
+// window.
 func vjpAveragePool(c *call) ([]string, error) {
 	x, g := c.in(0), c.g()
 	w, err := c.pooled()
@@ -71,7 +75,8 @@ func vjpAveragePool(c *call) ([]string, error) {
 	return []string{c.overWindows(w, g)}, nil
 }
 
-// vjpLpPool: y = (sum |x|^p)^(1/p) has the slope sign(x) (|x|/y)^(p-1) at each element of its window, taken for 0 where all is 0.
+// vjpLpPool: y = (sum |x|^p)^(1/p) has the slope sign(x) (|x|/y)^(p-1) at each element of its
+// window, taken for 0 where all is 0.
 func vjpLpPool(c *call) ([]string, error) {
 	x, y, g := c.in(0), c.out(0), c.g()
 	w, err := c.pooled()
@@ -122,7 +127,8 @@ func unknownDims(s []onnx.Dim) []onnx.Dim {
 	return out
 }
 
-// averaged is the number of elements under each window, "" where it is the kernel's area everywhere.
+// averaged is the number of elements under each window, "" where it is the kernel's area
+// everywhere.
 func (c *call) averaged(w window, area int) (string, error) {
 	ceil := c.attrs.Int("ceil_mode") == 1
 	include := c.attrs.Int("count_include_pad") == 1
@@ -137,7 +143,8 @@ func (c *call) averaged(w window, area int) (string, error) {
 			if ceil {
 				return "", fmt.Errorf("ceil_mode needs the size of spatial axis %d; export the model with it fixed", i)
 			}
-			shape := c.vec(c.ints(1, 1), c.op("Gather", []string{c.un("Shape", c.in(0)), c.ints(span(2, 2+w.dims)...)}))
+			shape := c.vec(c.ints(1, 1),
+				c.op("Gather", []string{c.un("Shape", c.in(0)), c.ints(span(2, 2+w.dims)...)}))
 			field := c.filledShape(shape, 1, c.dtype(c.in(0)))
 			kernel := c.filledShape(c.ints(append([]int{1, 1}, w.Kernel...)...), 1, c.dtype(c.in(0)))
 			w.group = 1
@@ -194,8 +201,8 @@ func (c *call) averaged(w window, area int) (string, error) {
 	return v, nil
 }
 
-// tile repeats g over windows that lie side by side and cover x exactly. Resize does it much faster than
-// Expand on the ONNX Runtime's CPU.
+// tile repeats g over windows that lie side by side and cover x exactly. Resize does it much faster
+// than Expand on the ONNX Runtime's CPU.
 func (c *call) tile(w window, x, y, g string) (string, bool) {
 	sx, sy := c.shape(x), c.shape(y)
 	if sy == nil || w.padded() || !allOnes(w.Dilations) {
@@ -208,8 +215,9 @@ func (c *call) tile(w window, x, y, g string) (string, bool) {
 		}
 		scales = append(scales, float32(w.Kernel[i]))
 	}
-	return c.op("Resize", []string{g, "", c.constant(onnx.Vector(scales...))}, onnx.StrAttr("mode", "nearest"),
-		onnx.StrAttr("nearest_mode", "floor"), onnx.StrAttr("coordinate_transformation_mode", "asymmetric")), true
+	return c.op("Resize", []string{g, "", c.constant(onnx.Vector(scales...))},
+		onnx.StrAttr("mode", "nearest"), onnx.StrAttr("nearest_mode", "floor"),
+		onnx.StrAttr("coordinate_transformation_mode", "asymmetric")), true
 }
 
 func vjpGlobalAveragePool(c *call) ([]string, error) {

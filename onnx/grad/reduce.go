@@ -7,8 +7,8 @@ import (
 )
 
 func init() {
-	register(vjpReduce, "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceLogSumExp", "ReduceL1",
-		"ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceProd")
+	register(vjpReduce, "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin",
+		"ReduceLogSumExp", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceProd")
 	register(vjpCumSum, "CumSum")
 }
 
@@ -128,7 +128,8 @@ func (c *call) vjpProd(x, g string, r reduction) string {
 	zero := c.op("Equal", []string{x, c.num(0, x)})
 	filled := c.where(zero, c.num(1, x), x)
 	in := append([]string{filled}, c.node.Inputs[1:]...)
-	rest := c.restore(c.op("ReduceProd", in, c.node.Attrs...), r) // product of the elements that are not 0
+	// product of the elements that are not 0
+	rest := c.restore(c.op("ReduceProd", in, c.node.Attrs...), r)
 	zeros := c.again(c.mask(zero, x), r)
 	one := c.mask(c.op("Equal", []string{zeros, c.num(1, x)}), x)
 	none := c.mask(c.op("Equal", []string{zeros, c.num(0, x)}), x)
@@ -139,5 +140,6 @@ func (c *call) vjpProd(x, g string, r reduction) string {
 // vjpCumSum sums from the other end.
 func vjpCumSum(c *call) ([]string, error) {
 	return []string{c.op("CumSum", []string{c.g(), c.in(1)},
-		onnx.IntAttr("exclusive", c.attrs.Int("exclusive")), onnx.IntAttr("reverse", 1-c.attrs.Int("reverse")))}, nil
+		onnx.IntAttr("exclusive", c.attrs.Int("exclusive")),
+		onnx.IntAttr("reverse", 1-c.attrs.Int("reverse")))}, nil
 }

@@ -7,12 +7,13 @@ import (
 	"fmp/onnx/op"
 )
 
-// A rule appends to the graph the nodes that compute the cotangents of a node's inputs, in their order; "" where
-// there is none (an input that is not wanted, or that the outputs do not depend on).
+// A rule appends to the graph the nodes that compute the cotangents of a node's inputs, in their
+// order; "" where there is none (an input that is not wanted, or that the outputs do not depend
+// on).
 type rule func(c *call) ([]string, error)
 
-// call holds the arguments of a rule: the node, the cotangents of its outputs ("" where none arrived) and which
-// inputs are wanted.
+// call holds the arguments of a rule: the node, the cotangents of its outputs ("" where none
+// arrived) and which inputs are wanted.
 type call struct {
 	*emitter
 	node  *onnx.Node
@@ -64,7 +65,8 @@ func (c *call) ensureOutput(i int, info onnx.ValueInfo) string {
 	return c.node.Outputs[i]
 }
 
-// errTwice refuses a rule whose graph tells zeros apart, and so has no derivative of its own at them.
+// errTwice refuses a rule whose graph tells zeros apart, and so has no derivative of its own at
+// them.
 var errTwice = errors.New("its gradient is not differentiated again, since it goes by which elements are 0")
 
 // rules is the registry: operator of the standard set to its vector-Jacobian product.
@@ -76,11 +78,12 @@ func register(r rule, ops ...string) {
 	}
 }
 
-// IsConstant reports whether the gradient of an operator of the standard set is zero: its outputs do not vary with its
-// floating-point inputs, or only in jumps.
+// IsConstant reports whether the gradient of an operator of the standard set is zero: its outputs
+// do not vary with its floating-point inputs, or only in jumps.
 func IsConstant(op string) bool { return constantRule[op] }
 
-// constantRule lists the operators whose outputs do not vary with their floating-point inputs, or only in jumps.
+// constantRule lists the operators whose outputs do not vary with their floating-point inputs, or
+// only in jumps.
 var constantRule = map[string]bool{
 	"Constant": true, "ConstantOfShape": true, "Shape": true, "Size": true, "EyeLike": true,
 	"Equal": true, "Greater": true, "GreaterOrEqual": true, "Less": true, "LessOrEqual": true,

@@ -26,11 +26,13 @@ type arg struct {
 }
 
 func normal(shape ...int) arg {
-	return arg{shape: shape, draw: func(r *rand.Rand, _, _ int) float32 { return float32(r.NormFloat64()) }}
+	return arg{shape: shape,
+		draw: func(r *rand.Rand, _, _ int) float32 { return float32(r.NormFloat64()) }}
 }
 
 func uniform(lo, hi float64, shape ...int) arg {
-	return arg{shape: shape, draw: func(r *rand.Rand, _, _ int) float32 { return float32(lo + (hi-lo)*r.Float64()) }}
+	return arg{shape: shape,
+		draw: func(r *rand.Rand, _, _ int) float32 { return float32(lo + (hi-lo)*r.Float64()) }}
 }
 
 // away keeps clear of 0, where slopes jump.
@@ -102,7 +104,8 @@ var ruleCases = []ruleCase{
 	{op: "Pow", note: "zero", in: []arg{normal(2, 3), number(0)}},
 	{op: "Pow", note: "several", in: []arg{away(2, 3), constant(onnx.Vector[float32](0, 1, 2))}},
 	{op: "Max", in: []arg{spaced(2, 3), uniform(0.07, 0.13, 3)}},
-	{op: "Max", note: "three", in: []arg{spaced(2, 3), uniform(0.07, 0.13, 3), constant(onnx.Vector[float32](0.3, -0.3, -0.3))}},
+	{op: "Max", note: "three",
+		in: []arg{spaced(2, 3), uniform(0.07, 0.13, 3), constant(onnx.Vector[float32](0.3, -0.3, -0.3))}},
 	{op: "Max", note: "one", in: []arg{normal(3)}},
 	{op: "Min", in: []arg{spaced(2, 3), uniform(0.07, 0.13, 2, 1)}},
 	{op: "Sum", in: []arg{normal(2, 3), normal(3), normal()}},
@@ -129,8 +132,10 @@ var ruleCases = []ruleCase{
 	{op: "Clip", note: "bounds", in: []arg{spaced(9), uniform(-0.52, -0.48), uniform(0.48, 0.52)}},
 	{op: "Clip", note: "below", in: []arg{spaced(9), absent, number(0.1)}},
 	{op: "Clip", note: "none", in: []arg{normal(3)}},
-	{op: "Where", in: []arg{constant(onnx.NewTensor([]bool{true, false, true}, 3)), normal(2, 3), normal(2, 1)}},
-	{op: "Where", note: "condition is larger", in: []arg{constant(onnx.NewTensor([]bool{true, false}, 2, 1)), normal(3), normal()}},
+	{op: "Where", in: []arg{constant(onnx.NewTensor([]bool{true, false, true}, 3)),
+		normal(2, 3), normal(2, 1)}},
+	{op: "Where", note: "condition is larger",
+		in: []arg{constant(onnx.NewTensor([]bool{true, false}, 2, 1)), normal(3), normal()}},
 	{op: "Identity", in: []arg{normal(3)}},
 	{op: "Cast", in: []arg{normal(3)}, attrs: []onnx.Attr{attr("to", int(onnx.Float64))}},
 	{op: "Dropout", in: []arg{normal(3)}},
@@ -152,10 +157,12 @@ var ruleCases = []ruleCase{
 	{op: "HardSigmoid", in: []arg{constantDraw(-4, -1, -0.3, 0.4, 1.2, 4)}},
 	{op: "HardSwish", in: []arg{constantDraw(-4, -2.5, -0.3, 0.4, 2.5, 4)}},
 	{op: "Gelu", opset: 20, in: []arg{normal(5)}},
-	{op: "Gelu", note: "tanh", opset: 20, in: []arg{normal(5)}, attrs: []onnx.Attr{onnx.StrAttr("approximate", "tanh")}},
+	{op: "Gelu", note: "tanh", opset: 20, in: []arg{normal(5)},
+		attrs: []onnx.Attr{onnx.StrAttr("approximate", "tanh")}},
 	{op: "Mish", opset: 18, in: []arg{normal(5)}},
 	{op: "Softmax", in: []arg{normal(3, 4)}},
-	{op: "Softmax", note: "axis 1 of 3", in: []arg{normal(2, 3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
+	{op: "Softmax", note: "axis 1 of 3", in: []arg{normal(2, 3, 4)},
+		attrs: []onnx.Attr{attr("axis", 1)}},
 	{op: "LogSoftmax", in: []arg{normal(2, 3, 4)}, attrs: []onnx.Attr{attr("axis", -2)}},
 
 	// Products.
@@ -167,7 +174,8 @@ var ruleCases = []ruleCase{
 	{op: "MatMul", note: "broadcast stacks", in: []arg{normal(2, 1, 2, 3), normal(3, 3, 2)}},
 	{op: "MatMul", note: "broadcast left stack of 1", in: []arg{normal(1, 2, 3), normal(4, 3, 2)}},
 	{op: "MatMul", note: "broadcast right stack of 1", in: []arg{normal(4, 2, 3), normal(1, 3, 4)}},
-	{op: "MatMul", note: "broadcast right stacks of 1", in: []arg{normal(2, 4, 2, 3), normal(1, 1, 3, 4)}},
+	{op: "MatMul", note: "broadcast right stacks of 1",
+		in: []arg{normal(2, 4, 2, 3), normal(1, 1, 3, 4)}},
 	{op: "MatMul", note: "vector left", in: []arg{normal(3), normal(3, 4)}},
 	{op: "MatMul", note: "vector left of stack", in: []arg{normal(3), normal(2, 3, 4)}},
 	{op: "MatMul", note: "vector right", in: []arg{normal(2, 3), normal(3)}},
@@ -175,28 +183,42 @@ var ruleCases = []ruleCase{
 	{op: "MatMul", note: "vectors", in: []arg{normal(3), normal(3)}},
 	{op: "Gemm", in: []arg{normal(2, 3), normal(3, 4), normal(4)}},
 	{op: "Gemm", note: "transposed", in: []arg{normal(3, 2), normal(4, 3), normal(2, 1)},
-		attrs: []onnx.Attr{attr("transA", 1), attr("transB", 1), onnx.FloatAttr("alpha", 0.5), onnx.FloatAttr("beta", 2)}},
-	{op: "Gemm", note: "transposed left", in: []arg{normal(3, 2), normal(3, 4)}, attrs: []onnx.Attr{attr("transA", 1)}},
-	{op: "Gemm", note: "transposed right", in: []arg{normal(2, 3), normal(4, 3), normal()}, attrs: []onnx.Attr{attr("transB", 1)}},
-	{op: "Einsum", in: []arg{normal(2, 3), normal(3, 4)}, attrs: []onnx.Attr{onnx.StrAttr("equation", "ij,jk->ik")}},
-	{op: "Einsum", note: "batched", in: []arg{normal(2, 3, 4), normal(2, 5, 4)}, attrs: []onnx.Attr{onnx.StrAttr("equation", "bqd,bkd->bqk")}},
-	{op: "Einsum", note: "sum", in: []arg{normal(2, 3), normal(3)}, attrs: []onnx.Attr{onnx.StrAttr("equation", "ij,j->j")}},
-	{op: "Einsum", note: "implicit", in: []arg{normal(2, 3), normal(3, 4)}, attrs: []onnx.Attr{onnx.StrAttr("equation", "ij,jk")}},
-	{op: "Einsum", note: "one", in: []arg{normal(2, 3)}, attrs: []onnx.Attr{onnx.StrAttr("equation", "ij->j")}},
+		attrs: []onnx.Attr{attr("transA", 1), attr("transB", 1), onnx.FloatAttr("alpha", 0.5),
+			onnx.FloatAttr("beta", 2)}},
+	{op: "Gemm", note: "transposed left", in: []arg{normal(3, 2), normal(3, 4)},
+		attrs: []onnx.Attr{attr("transA", 1)}},
+	{op: "Gemm", note: "transposed right", in: []arg{normal(2, 3), normal(4, 3), normal()},
+		attrs: []onnx.Attr{attr("transB", 1)}},
+	{op: "Einsum", in: []arg{normal(2, 3), normal(3, 4)},
+		attrs: []onnx.Attr{onnx.StrAttr("equation", "ij,jk->ik")}},
+	{op: "Einsum", note: "batched", in: []arg{normal(2, 3, 4), normal(2, 5, 4)},
+		attrs: []onnx.Attr{onnx.StrAttr("equation", "bqd,bkd->bqk")}},
+	{op: "Einsum", note: "sum", in: []arg{normal(2, 3), normal(3)},
+		attrs: []onnx.Attr{onnx.StrAttr("equation", "ij,j->j")}},
+	{op: "Einsum", note: "implicit", in: []arg{normal(2, 3), normal(3, 4)},
+		attrs: []onnx.Attr{onnx.StrAttr("equation", "ij,jk")}},
+	{op: "Einsum", note: "one", in: []arg{normal(2, 3)},
+		attrs: []onnx.Attr{onnx.StrAttr("equation", "ij->j")}},
 
 	// Convolutions.
 	{op: "Conv", in: []arg{normal(2, 3, 5, 6), weight(4, 3, 3, 3), weight(4)}},
-	{op: "Conv", note: "padded", in: []arg{normal(2, 3, 5, 4), weight(2, 3, 3, 3)}, attrs: []onnx.Attr{ints("pads", 1, 1, 1, 1)}},
-	{op: "Conv", note: "pads differ", in: []arg{normal(1, 2, 5, 4), weight(2, 2, 3, 2)}, attrs: []onnx.Attr{ints("pads", 0, 1, 2, 0)}},
-	{op: "Conv", note: "pads beyond kernel", in: []arg{normal(1, 2, 3, 4), weight(2, 2, 2, 2)}, attrs: []onnx.Attr{ints("pads", 2, 1, 0, 3)}},
-	{op: "Conv", note: "wide", in: []arg{normal(2, 17, 4, 3), weight(2, 17, 3, 2)}, attrs: []onnx.Attr{ints("pads", 1, 1, 1, 0)}},
+	{op: "Conv", note: "padded", in: []arg{normal(2, 3, 5, 4), weight(2, 3, 3, 3)},
+		attrs: []onnx.Attr{ints("pads", 1, 1, 1, 1)}},
+	{op: "Conv", note: "pads differ", in: []arg{normal(1, 2, 5, 4), weight(2, 2, 3, 2)},
+		attrs: []onnx.Attr{ints("pads", 0, 1, 2, 0)}},
+	{op: "Conv", note: "pads beyond kernel", in: []arg{normal(1, 2, 3, 4), weight(2, 2, 2, 2)},
+		attrs: []onnx.Attr{ints("pads", 2, 1, 0, 3)}},
+	{op: "Conv", note: "wide", in: []arg{normal(2, 17, 4, 3), weight(2, 17, 3, 2)},
+		attrs: []onnx.Attr{ints("pads", 1, 1, 1, 0)}},
 	{op: "Conv", note: "wide 3-D stride", in: []arg{normal(1, 16, 3, 3, 2), weight(2, 16, 2, 2, 2)},
 		attrs: []onnx.Attr{ints("strides", 1, 2, 1)}},
 	{op: "Conv", note: "1x1", in: []arg{normal(2, 3, 3, 4), weight(2, 3, 1, 1)}},
-	{op: "Conv", note: "1x1 stride 2", in: []arg{normal(2, 3, 4, 5), weight(2, 3, 1, 1)}, attrs: []onnx.Attr{ints("strides", 2, 2)}},
+	{op: "Conv", note: "1x1 stride 2", in: []arg{normal(2, 3, 4, 5), weight(2, 3, 1, 1)},
+		attrs: []onnx.Attr{ints("strides", 2, 2)}},
 	{op: "Conv", note: "stride 2", in: []arg{normal(2, 2, 6, 7), weight(3, 2, 3, 3)},
 		attrs: []onnx.Attr{ints("strides", 2, 2), ints("pads", 1, 1, 1, 1)}},
-	{op: "Conv", note: "stride 3 leaves rows", in: []arg{normal(1, 2, 8, 7), weight(3, 2, 2, 3)}, attrs: []onnx.Attr{ints("strides", 3, 2)}},
+	{op: "Conv", note: "stride 3 leaves rows", in: []arg{normal(1, 2, 8, 7), weight(3, 2, 2, 3)},
+		attrs: []onnx.Attr{ints("strides", 3, 2)}},
 	{op: "Conv", note: "dilated", in: []arg{normal(1, 2, 7, 7), weight(3, 2, 3, 2)},
 		attrs: []onnx.Attr{ints("dilations", 2, 3), ints("pads", 2, 1, 2, 1)}},
 	{op: "Conv", note: "dilated stride", in: []arg{normal(1, 2, 8, 7), weight(3, 2, 2, 2)},
@@ -211,50 +233,67 @@ var ruleCases = []ruleCase{
 		attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "SAME_UPPER")}},
 	{op: "Conv", note: "same lower", in: []arg{normal(1, 2, 5, 4), weight(2, 2, 2, 3)},
 		attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "SAME_LOWER")}},
-	{op: "Conv", note: "same upper stride", static: true, in: []arg{normal(1, 2, 6, 5), weight(2, 2, 3, 3)},
+	{op: "Conv", note: "same upper stride", static: true,
+		in:    []arg{normal(1, 2, 6, 5), weight(2, 2, 3, 3)},
 		attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "SAME_UPPER"), ints("strides", 2, 2)}},
-	{op: "Conv", note: "valid", in: []arg{normal(1, 2, 5, 4), weight(2, 2, 2, 3)}, attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "VALID")}},
-	{op: "Conv", note: "1-D", in: []arg{normal(2, 3, 7), weight(2, 3, 3)}, attrs: []onnx.Attr{ints("strides", 2), ints("pads", 1, 1)}},
-	{op: "Conv", note: "3-D", in: []arg{normal(1, 2, 3, 4, 3), weight(2, 2, 2, 2, 2)}, attrs: []onnx.Attr{ints("pads", 1, 0, 0, 0, 1, 1)}},
+	{op: "Conv", note: "valid", in: []arg{normal(1, 2, 5, 4), weight(2, 2, 2, 3)},
+		attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "VALID")}},
+	{op: "Conv", note: "1-D", in: []arg{normal(2, 3, 7), weight(2, 3, 3)},
+		attrs: []onnx.Attr{ints("strides", 2), ints("pads", 1, 1)}},
+	{op: "Conv", note: "3-D", in: []arg{normal(1, 2, 3, 4, 3), weight(2, 2, 2, 2, 2)},
+		attrs: []onnx.Attr{ints("pads", 1, 0, 0, 0, 1, 1)}},
 	{op: "ConvTranspose", in: []arg{normal(2, 3, 4, 3), weight(3, 2, 3, 3), weight(2)}},
 	{op: "ConvTranspose", note: "stride", in: []arg{normal(1, 3, 3, 4), weight(3, 2, 3, 3)},
-		attrs: []onnx.Attr{ints("strides", 2, 2), ints("pads", 1, 1, 1, 1), ints("output_padding", 1, 1)}},
+		attrs: []onnx.Attr{ints("strides", 2, 2), ints("pads", 1, 1, 1, 1),
+			ints("output_padding", 1, 1)}},
 	{op: "ConvTranspose", note: "groups", in: []arg{normal(1, 4, 3, 3), weight(4, 2, 2, 3)},
 		attrs: []onnx.Attr{attr("group", 2), ints("strides", 2, 1)}},
-	{op: "ConvTranspose", note: "dilated", in: []arg{normal(1, 2, 3, 3), weight(2, 2, 2, 2)}, attrs: []onnx.Attr{ints("dilations", 2, 2)}},
+	{op: "ConvTranspose", note: "dilated", in: []arg{normal(1, 2, 3, 3), weight(2, 2, 2, 2)},
+		attrs: []onnx.Attr{ints("dilations", 2, 2)}},
 	{op: "ConvTranspose", note: "same", in: []arg{normal(1, 2, 3, 3), weight(2, 2, 3, 3)},
 		attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "SAME_UPPER"), ints("strides", 2, 2)}},
 	{op: "ConvTranspose", note: "same lower", in: []arg{normal(1, 2, 3, 3), weight(2, 2, 3, 3)},
 		attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "SAME_LOWER"), ints("strides", 2, 2)}},
 
 	// Attention, gates, and normalisations of operator sets 23 and later: spelt out in others.
-	{op: "Attention", opset: 23, in: []arg{normal(2, 2, 3, 4), normal(2, 2, 5, 4), normal(2, 2, 5, 3)}},
-	{op: "Attention", note: "causal", opset: 23, in: []arg{normal(1, 2, 3, 4), normal(1, 2, 3, 4), normal(1, 2, 3, 4)},
-		attrs: []onnx.Attr{attr("is_causal", 1), onnx.FloatAttr("scale", .3), onnx.FloatAttr("softcap", 2)}},
-	{op: "Attention", note: "grouped", opset: 23, in: []arg{normal(1, 4, 3, 2), normal(1, 2, 3, 2), normal(1, 2, 3, 2)}},
+	{op: "Attention", opset: 23,
+		in: []arg{normal(2, 2, 3, 4), normal(2, 2, 5, 4), normal(2, 2, 5, 3)}},
+	{op: "Attention", note: "causal", opset: 23,
+		in: []arg{normal(1, 2, 3, 4), normal(1, 2, 3, 4), normal(1, 2, 3, 4)},
+		attrs: []onnx.Attr{attr("is_causal", 1), onnx.FloatAttr("scale", .3),
+			onnx.FloatAttr("softcap", 2)}},
+	{op: "Attention", note: "grouped", opset: 23,
+		in: []arg{normal(1, 4, 3, 2), normal(1, 2, 3, 2), normal(1, 2, 3, 2)}},
 	{op: "Attention", note: "rank 3, masked, with a past", opset: 23, outputs: 3,
-		in: []arg{normal(1, 2, 8), normal(1, 2, 4), normal(1, 2, 6), constant(onnx.NewTensor([]float32{0, -1, .5, 2}, 1, 1, 1, 4)),
-			normal(1, 2, 2, 2), normal(1, 2, 2, 3)},
+		in: []arg{normal(1, 2, 8), normal(1, 2, 4), normal(1, 2, 6),
+			constant(onnx.NewTensor([]float32{0, -1, .5, 2}, 1, 1, 1, 4)), normal(1, 2, 2, 2),
+			normal(1, 2, 2, 3)},
 		attrs: []onnx.Attr{attr("q_num_heads", 4), attr("kv_num_heads", 2)}},
 	{op: "Attention", note: "a row without keys", opset: 23,
 		in: []arg{normal(1, 1, 2, 3), normal(1, 1, 3, 3), normal(1, 1, 3, 3),
 			constant(onnx.NewTensor([]bool{false, false, false, true, false, true}, 2, 3))}},
 	{op: "RMSNormalization", opset: 23, in: []arg{normal(2, 3, 4), weight(4)}},
-	{op: "RMSNormalization", note: "axis 1", opset: 23, in: []arg{normal(2, 3, 4), weight(3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
-	{op: "RotaryEmbedding", opset: 23, in: []arg{normal(1, 2, 3, 4), normal(1, 3, 2), normal(1, 3, 2)}},
+	{op: "RMSNormalization", note: "axis 1", opset: 23, in: []arg{normal(2, 3, 4), weight(3, 4)},
+		attrs: []onnx.Attr{attr("axis", 1)}},
+	{op: "RotaryEmbedding", opset: 23,
+		in: []arg{normal(1, 2, 3, 4), normal(1, 3, 2), normal(1, 3, 2)}},
 	{op: "RotaryEmbedding", note: "interleaved, in part, by position", opset: 23,
-		in:    []arg{normal(1, 3, 12), normal(5, 2), normal(5, 2), grid([]int{1, 3}, 4, 0, 2)},
-		attrs: []onnx.Attr{attr("interleaved", 1), attr("num_heads", 2), attr("rotary_embedding_dim", 4)}},
-	{op: "Swish", opset: 24, in: []arg{normal(2, 3)}, attrs: []onnx.Attr{onnx.FloatAttr("alpha", 1.5)}},
+		in: []arg{normal(1, 3, 12), normal(5, 2), normal(5, 2), grid([]int{1, 3}, 4, 0, 2)},
+		attrs: []onnx.Attr{attr("interleaved", 1), attr("num_heads", 2),
+			attr("rotary_embedding_dim", 4)}},
+	{op: "Swish", opset: 24, in: []arg{normal(2, 3)},
+		attrs: []onnx.Attr{onnx.FloatAttr("alpha", 1.5)}},
 	{op: "SwiGLU", opset: 28, in: []arg{normal(2, 3), normal(2, 3)}},
 
 	// Poolings.
-	{op: "MaxPool", in: []arg{spaced(2, 2, 4, 4)}, attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},
+	{op: "MaxPool", in: []arg{spaced(2, 2, 4, 4)},
+		attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},
 	{op: "MaxPool", note: "overlapping", in: []arg{spaced(1, 2, 5, 5)},
 		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2), ints("pads", 1, 1, 1, 1)}},
 	{op: "MaxPool", note: "ceil", in: []arg{spaced(1, 2, 6, 5)},
 		attrs: []onnx.Attr{ints("kernel_shape", 3, 2), ints("strides", 2, 2), attr("ceil_mode", 1)}},
-	{op: "AveragePool", in: []arg{normal(2, 2, 4, 6)}, attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},
+	{op: "AveragePool", in: []arg{normal(2, 2, 4, 6)},
+		attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},
 	{op: "AveragePool", note: "overlapping", in: []arg{normal(1, 2, 5, 6)},
 		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2)}},
 	{op: "AveragePool", note: "padded", in: []arg{normal(1, 2, 5, 5)},
@@ -262,119 +301,162 @@ var ruleCases = []ruleCase{
 	{op: "AveragePool", note: "padded stride 1", in: []arg{normal(1, 2, 5, 5)},
 		attrs: []onnx.Attr{ints("kernel_shape", 3, 2), ints("pads", 1, 0, 1, 1)}},
 	{op: "AveragePool", note: "padding counted", in: []arg{normal(1, 2, 5, 5)},
-		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2), ints("pads", 1, 1, 1, 1), attr("count_include_pad", 1)}},
+		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2), ints("pads", 1, 1, 1, 1),
+			attr("count_include_pad", 1)}},
 	{op: "AveragePool", note: "ceil", static: true, in: []arg{normal(1, 2, 6, 5)},
 		attrs: []onnx.Attr{ints("kernel_shape", 3, 2), ints("strides", 2, 2), attr("ceil_mode", 1)}},
 	{op: "GlobalAveragePool", in: []arg{normal(2, 3, 4, 5)}},
 	{op: "GlobalMaxPool", in: []arg{spaced(2, 3, 2, 3)}},
 
 	// Normalizations.
-	{op: "BatchNormalization", in: []arg{normal(2, 3, 2, 4), weight(3), weight(3), weight(3), uniformWeight(0.5, 2, 3)}},
-	{op: "BatchNormalization", note: "rank 2", in: []arg{normal(4, 3), weight(3), weight(3), weight(3), uniformWeight(0.5, 2, 3)}},
-	{op: "BatchNormalization", note: "training", in: []arg{normal(4, 3, 2, 2), weight(3), weight(3), constant(onnx.Vector[float32](0, 0, 0)),
-		constant(onnx.Vector[float32](1, 1, 1))},
+	{op: "BatchNormalization",
+		in: []arg{normal(2, 3, 2, 4), weight(3), weight(3), weight(3), uniformWeight(0.5, 2, 3)}},
+	{op: "BatchNormalization", note: "rank 2",
+		in: []arg{normal(4, 3), weight(3), weight(3), weight(3), uniformWeight(0.5, 2, 3)}},
+	{op: "BatchNormalization", note: "training",
+		in: []arg{normal(4, 3, 2, 2), weight(3), weight(3), constant(onnx.Vector[float32](0, 0, 0)),
+			constant(onnx.Vector[float32](1, 1, 1))},
 		attrs: []onnx.Attr{attr("training_mode", 1)}, outputs: -3},
 	{op: "BatchNormalization", note: "training, long memory",
-		in:    []arg{normal(4, 3, 2, 2), weight(3), weight(3), constant(onnx.Vector[float32](0, 0, 0)), constant(onnx.Vector[float32](1, 1, 1))},
+		in: []arg{normal(4, 3, 2, 2), weight(3), weight(3), constant(onnx.Vector[float32](0, 0, 0)),
+			constant(onnx.Vector[float32](1, 1, 1))},
 		attrs: []onnx.Attr{attr("training_mode", 1), onnx.FloatAttr("momentum", 0.999)}, outputs: -3},
 	{op: "LayerNormalization", in: []arg{normal(3, 4), weight(4), weight(4)}},
-	{op: "LayerNormalization", note: "axis 1", in: []arg{normal(2, 3, 4), weight(3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
+	{op: "LayerNormalization", note: "axis 1", in: []arg{normal(2, 3, 4), weight(3, 4)},
+		attrs: []onnx.Attr{attr("axis", 1)}},
 	{op: "InstanceNormalization", in: []arg{normal(2, 3, 3, 4), weight(3), weight(3)}},
-	{op: "GroupNormalization", opset: 21, in: []arg{{shape: []int{2, 4, 2, 3}, draw: normal().draw, fixed: true}, weight(4), weight(4)},
+	{op: "GroupNormalization", opset: 21,
+		in:    []arg{{shape: []int{2, 4, 2, 3}, draw: normal().draw, fixed: true}, weight(4), weight(4)},
 		attrs: []onnx.Attr{attr("num_groups", 2)}},
 	{op: "LpNormalization", in: []arg{away(3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
-	{op: "LpNormalization", note: "p 1", in: []arg{away(3, 4)}, attrs: []onnx.Attr{attr("axis", 0), attr("p", 1)}},
+	{op: "LpNormalization", note: "p 1", in: []arg{away(3, 4)},
+		attrs: []onnx.Attr{attr("axis", 0), attr("p", 1)}},
 
 	{op: "MeanVarianceNormalization", in: []arg{normal(3, 2, 2, 3)}},
-	{op: "MeanVarianceNormalization", note: "axes", in: []arg{normal(3, 4)}, attrs: []onnx.Attr{ints("axes", -1)}},
+	{op: "MeanVarianceNormalization", note: "axes", in: []arg{normal(3, 4)},
+		attrs: []onnx.Attr{ints("axes", -1)}},
 	{op: "GlobalLpPool", in: []arg{away(2, 3, 4)}},
 	{op: "GlobalLpPool", note: "p 1", in: []arg{away(2, 3, 2, 2)}, attrs: []onnx.Attr{attr("p", 1)}},
 	{op: "GlobalLpPool", note: "p 3", in: []arg{away(2, 3, 4)}, attrs: []onnx.Attr{attr("p", 3)}},
-	{op: "LpPool", in: []arg{away(2, 2, 4, 6)}, attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},
-	{op: "LpPool", note: "p 1, overlapping", in: []arg{away(1, 2, 5, 6)}, attrs: []onnx.Attr{ints("kernel_shape", 3, 2), attr("p", 1)}},
+	{op: "LpPool", in: []arg{away(2, 2, 4, 6)},
+		attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},
+	{op: "LpPool", note: "p 1, overlapping", in: []arg{away(1, 2, 5, 6)},
+		attrs: []onnx.Attr{ints("kernel_shape", 3, 2), attr("p", 1)}},
 	{op: "LpPool", note: "p 3, padded", in: []arg{away(1, 2, 5, 5)},
-		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("pads", 1, 0, 1, 2), ints("strides", 2, 1), attr("p", 3)}},
-	{op: "LRN", static: true, in: []arg{normal(2, 6, 2, 3)}, attrs: []onnx.Attr{attr("size", 3), onnx.FloatAttr("alpha", .5)}},
+		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("pads", 1, 0, 1, 2),
+			ints("strides", 2, 1), attr("p", 3)}},
+	{op: "LRN", static: true, in: []arg{normal(2, 6, 2, 3)},
+		attrs: []onnx.Attr{attr("size", 3), onnx.FloatAttr("alpha", .5)}},
 	{op: "LRN", note: "five channels of five", static: true, in: []arg{normal(1, 5, 2, 2)},
-		attrs: []onnx.Attr{attr("size", 5), onnx.FloatAttr("alpha", .9), onnx.FloatAttr("beta", .6), onnx.FloatAttr("bias", 1.5)}},
+		attrs: []onnx.Attr{attr("size", 5), onnx.FloatAttr("alpha", .9), onnx.FloatAttr("beta", .6),
+			onnx.FloatAttr("bias", 1.5)}},
 	{op: "CenterCropPad", opset: 18, in: []arg{normal(4, 3, 5), indices(2, 6, 5)}},
-	{op: "CenterCropPad", note: "axes, odd", opset: 18, in: []arg{normal(2, 5, 4), indices(7, 2)}, attrs: []onnx.Attr{ints("axes", -1, 1)}},
+	{op: "CenterCropPad", note: "axes, odd", opset: 18, in: []arg{normal(2, 5, 4), indices(7, 2)},
+		attrs: []onnx.Attr{ints("axes", -1, 1)}},
 	{op: "CenterCropPad", note: "cut, odd", opset: 18, in: []arg{normal(6, 5), indices(3, 2)}},
 	{op: "Det", in: []arg{normal(2, 3, 3)}, static: true},
 	{op: "Det", note: "singular", in: []arg{fixedValues([]int{2, 2}, 1, 2, 2, 4)}, static: true},
 	{op: "Det", note: "of one row", in: []arg{normal(3, 1, 1)}, static: true},
 	{op: "MaxUnpool", in: []arg{normal(1, 1, 2, 2), grid([]int{1, 1, 2, 2}, 5, 2, 8, 15)},
 		attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},
-	{op: "MaxUnpool", note: "of a size", in: []arg{normal(1, 1, 2, 2), grid([]int{1, 1, 2, 2}, 0, 3, 5, 8), indices(1, 1, 3, 3)},
+	{op: "MaxUnpool", note: "of a size",
+		in:    []arg{normal(1, 1, 2, 2), grid([]int{1, 1, 2, 2}, 0, 3, 5, 8), indices(1, 1, 3, 3)},
 		attrs: []onnx.Attr{ints("kernel_shape", 2, 2)}},
 	{op: "TensorScatter", opset: 24, in: []arg{normal(2, 5, 3), normal(2, 2, 3), indices(1, 3)}},
-	{op: "TensorScatter", note: "from the first", opset: 24, in: []arg{normal(2, 2, 5), normal(2, 2, 3)}, attrs: []onnx.Attr{attr("axis", 2)}},
-	{op: "TensorScatter", note: "circular", opset: 24, in: []arg{normal(2, 5, 3), normal(2, 2, 3), indices(4, 3)},
+	{op: "TensorScatter", note: "from the first", opset: 24,
+		in: []arg{normal(2, 2, 5), normal(2, 2, 3)}, attrs: []onnx.Attr{attr("axis", 2)}},
+	{op: "TensorScatter", note: "circular", opset: 24,
+		in:    []arg{normal(2, 5, 3), normal(2, 2, 3), indices(4, 3)},
 		attrs: []onnx.Attr{onnx.StrAttr("mode", "circular")}},
 	{op: "Range", in: []arg{normal(), constant(onnx.Scalar[float32](9)), uniform(1, 2)}, static: true},
 	{op: "SpaceToDepth", note: "by columns", opset: 28, in: []arg{normal(1, 3, 4, 6)},
 		attrs: []onnx.Attr{attr("blocksize", 2), onnx.StrAttr("mode", "CRD")}, static: true},
 	{op: "CumProd", opset: 26, in: []arg{away(3, 4), constant(onnx.Scalar[int64](1))}},
-	{op: "CumProd", note: "zeros", opset: 26, in: []arg{fixedValues([]int{4}, 2, 0, .5, 3), constant(onnx.Scalar[int64](0))}},
-	{op: "CumProd", note: "exclusive", opset: 26, in: []arg{away(4, 3), constant(onnx.Scalar[int64](-2))},
+	{op: "CumProd", note: "zeros", opset: 26,
+		in: []arg{fixedValues([]int{4}, 2, 0, .5, 3), constant(onnx.Scalar[int64](0))}},
+	{op: "CumProd", note: "exclusive", opset: 26,
+		in:    []arg{away(4, 3), constant(onnx.Scalar[int64](-2))},
 		attrs: []onnx.Attr{attr("exclusive", 1)}},
-	{op: "CumProd", note: "reverse", opset: 26, in: []arg{away(2, 4, 2), constant(onnx.Scalar[int64](1))},
+	{op: "CumProd", note: "reverse", opset: 26,
+		in:    []arg{away(2, 4, 2), constant(onnx.Scalar[int64](1))},
 		attrs: []onnx.Attr{attr("reverse", 1)}},
 	{op: "CumProd", note: "both", opset: 26, in: []arg{away(2, 4), constant(onnx.Scalar[int64](1))},
 		attrs: []onnx.Attr{attr("reverse", 1), attr("exclusive", 1)}},
 	{op: "AffineGrid", opset: 20, in: []arg{normal(2, 2, 3), indices(2, 3, 4, 5)}},
-	{op: "AffineGrid", note: "volumes, corners aligned", opset: 20, in: []arg{normal(2, 3, 4), indices(2, 3, 2, 3, 2)},
+	{op: "AffineGrid", note: "volumes, corners aligned", opset: 20,
+		in:    []arg{normal(2, 3, 4), indices(2, 3, 2, 3, 2)},
 		attrs: []onnx.Attr{attr("align_corners", 1)}},
 	{op: "LinearAttention", opset: 27, in: []arg{normal(2, 3, 8), normal(2, 3, 4), normal(2, 3, 6)},
-		attrs: []onnx.Attr{attr("q_num_heads", 4), attr("kv_num_heads", 2), onnx.StrAttr("update_rule", "linear")}, outputs: 2},
-	{op: "LinearAttention", note: "gated", opset: 27, in: []arg{normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 6), normal(2, 2, 2, 3),
-		uniform(-1, 0, 2, 3, 4)},
-		attrs: []onnx.Attr{attr("q_num_heads", 2), attr("kv_num_heads", 2), onnx.StrAttr("update_rule", "gated")}, outputs: 2},
-	{op: "LinearAttention", note: "delta", opset: 27, in: []arg{normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 6), absent, absent,
-		uniform(0, 1, 2, 3, 1)},
-		attrs: []onnx.Attr{attr("q_num_heads", 2), attr("kv_num_heads", 2), onnx.StrAttr("update_rule", "delta"), onnx.FloatAttr("scale", .3)}},
-	{op: "LinearAttention", note: "gated delta", opset: 27, in: []arg{normal(1, 3, 4), normal(1, 3, 4), normal(1, 3, 6), absent,
-		uniform(-1, 0, 1, 3, 2), uniform(0, 1, 1, 3, 2)},
+		attrs: []onnx.Attr{attr("q_num_heads", 4), attr("kv_num_heads", 2),
+			onnx.StrAttr("update_rule", "linear")}, outputs: 2},
+	{op: "LinearAttention", note: "gated", opset: 27,
+		in: []arg{normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 6), normal(2, 2, 2, 3),
+			uniform(-1, 0, 2, 3, 4)},
+		attrs: []onnx.Attr{attr("q_num_heads", 2), attr("kv_num_heads", 2),
+			onnx.StrAttr("update_rule", "gated")}, outputs: 2},
+	{op: "LinearAttention", note: "delta", opset: 27,
+		in: []arg{normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 6), absent, absent,
+			uniform(0, 1, 2, 3, 1)},
+		attrs: []onnx.Attr{attr("q_num_heads", 2), attr("kv_num_heads", 2),
+			onnx.StrAttr("update_rule", "delta"), onnx.FloatAttr("scale", .3)}},
+	{op: "LinearAttention", note: "gated delta", opset: 27,
+		in: []arg{normal(1, 3, 4), normal(1, 3, 4), normal(1, 3, 6), absent, uniform(-1, 0, 1, 3, 2),
+			uniform(0, 1, 1, 3, 2)},
 		attrs: []onnx.Attr{attr("q_num_heads", 2), attr("kv_num_heads", 2)}, outputs: 2},
 	{op: "RoiAlign", note: "maximum", in: []arg{spaced(2, 2, 6, 7),
 		constant(onnx.NewTensor([]float32{.3, .2, 5.1, 4.7, 1.1, .9, 6.2, 5.3}, 2, 4)), indices(1, 0)},
-		attrs: []onnx.Attr{onnx.StrAttr("mode", "max"), attr("output_height", 2), attr("output_width", 2), attr("sampling_ratio", 2)}, opset: 16},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "max"), attr("output_height", 2), attr("output_width", 2),
+			attr("sampling_ratio", 2)}, opset: 16},
 	{op: "Compress", in: []arg{normal(3, 4), constant(onnx.Vector(true, false, true, true, false, true, true))}},
-	{op: "Compress", note: "along an axis", in: []arg{normal(2, 4, 3), constant(onnx.Vector(false, true, true))},
+	{op: "Compress", note: "along an axis",
+		in:    []arg{normal(2, 4, 3), constant(onnx.Vector(false, true, true))},
 		attrs: []onnx.Attr{attr("axis", -2)}},
 	{op: "NegativeLogLikelihoodLoss", in: []arg{normal(3, 4), indices(1, 0, 3)}},
 	{op: "NegativeLogLikelihoodLoss", note: "weights, one ignored",
-		in:    []arg{normal(3, 4, 2), grid([]int{3, 2}, 1, 0, 3, -7, 2, 1), constant(onnx.Vector[float32](.5, 2, 1, .2))},
+		in: []arg{normal(3, 4, 2), grid([]int{3, 2}, 1, 0, 3, -7, 2, 1),
+			constant(onnx.Vector[float32](.5, 2, 1, .2))},
 		attrs: []onnx.Attr{attr("ignore_index", -7)}},
-	{op: "NegativeLogLikelihoodLoss", note: "each", in: []arg{normal(3, 4, 2), grid([]int{3, 2}, 1, 0, 3, 2, 2, 1)},
+	{op: "NegativeLogLikelihoodLoss", note: "each",
+		in:    []arg{normal(3, 4, 2), grid([]int{3, 2}, 1, 0, 3, 2, 2, 1)},
 		attrs: []onnx.Attr{onnx.StrAttr("reduction", "none")}},
 	{op: "SoftmaxCrossEntropyLoss", in: []arg{normal(3, 4), indices(1, 0, 3)}},
 	{op: "SoftmaxCrossEntropyLoss", note: "of int32 labels, two outputs",
-		in: []arg{normal(3, 4, 2), constant(onnx.NewTensor([]int32{1, 0, 3, 2, 2, 1}, 3, 2))}, outputs: 2},
+		in:      []arg{normal(3, 4, 2), constant(onnx.NewTensor([]int32{1, 0, 3, 2, 2, 1}, 3, 2))},
+		outputs: 2},
 	{op: "SoftmaxCrossEntropyLoss", note: "sum, weights, one ignored",
 		in:    []arg{normal(3, 4), indices(1, 2, 3), constant(onnx.Vector[float32](.5, 2, 1, .2))},
 		attrs: []onnx.Attr{attr("ignore_index", 2), onnx.StrAttr("reduction", "sum")}},
 
-	{op: "Mod", in: []arg{fixedValues([]int{2, 3}, 2.3, -2.4, 5.2, -5.5, .4, 7.3), fixedValues([]int{3}, 1.5, -1.1, 2)},
+	{op: "Mod", in: []arg{fixedValues([]int{2, 3}, 2.3, -2.4, 5.2, -5.5, .4, 7.3),
+		fixedValues([]int{3}, 1.5, -1.1, 2)},
 		attrs: []onnx.Attr{attr("fmod", 1)}},
-	{op: "Shrink", in: []arg{away(3, 4)}, attrs: []onnx.Attr{onnx.FloatAttr("lambd", 0.05), onnx.FloatAttr("bias", 0.02)}},
+	{op: "Shrink", in: []arg{away(3, 4)},
+		attrs: []onnx.Attr{onnx.FloatAttr("lambd", 0.05), onnx.FloatAttr("bias", 0.02)}},
 
 	// Reductions.
 	{op: "ReduceSum", in: []arg{normal(2, 3)}},
-	{op: "ReduceSum", note: "axes", in: []arg{normal(2, 3, 4), indices(0, -1)}, attrs: []onnx.Attr{attr("keepdims", 0)}},
-	{op: "ReduceSum", note: "nothing", in: []arg{normal(2, 3)}, attrs: []onnx.Attr{attr("noop_with_empty_axes", 1)}},
+	{op: "ReduceSum", note: "axes", in: []arg{normal(2, 3, 4), indices(0, -1)},
+		attrs: []onnx.Attr{attr("keepdims", 0)}},
+	{op: "ReduceSum", note: "nothing", in: []arg{normal(2, 3)},
+		attrs: []onnx.Attr{attr("noop_with_empty_axes", 1)}},
 	{op: "ReduceMean", in: []arg{normal(2, 3, 4)}, attrs: []onnx.Attr{ints("axes", 1)}},
 	{op: "ReduceMean", note: "all", in: []arg{normal(2, 3)}, attrs: []onnx.Attr{attr("keepdims", 0)}},
-	{op: "ReduceMean", note: "opset 18", opset: 18, in: []arg{normal(2, 3, 4), indices(-1)}, attrs: []onnx.Attr{attr("keepdims", 0)}},
-	{op: "ReduceMax", in: []arg{spaced(2, 3, 4)}, attrs: []onnx.Attr{ints("axes", 1), attr("keepdims", 0)}},
+	{op: "ReduceMean", note: "opset 18", opset: 18, in: []arg{normal(2, 3, 4), indices(-1)},
+		attrs: []onnx.Attr{attr("keepdims", 0)}},
+	{op: "ReduceMax", in: []arg{spaced(2, 3, 4)},
+		attrs: []onnx.Attr{ints("axes", 1), attr("keepdims", 0)}},
 	{op: "ReduceMin", in: []arg{spaced(2, 3, 4)}, attrs: []onnx.Attr{ints("axes", 0, 2)}},
-	{op: "ReduceLogSumExp", in: []arg{normal(2, 3, 4)}, attrs: []onnx.Attr{ints("axes", -1), attr("keepdims", 0)}},
+	{op: "ReduceLogSumExp", in: []arg{normal(2, 3, 4)},
+		attrs: []onnx.Attr{ints("axes", -1), attr("keepdims", 0)}},
 	{op: "ReduceLogSum", in: []arg{uniform(0.5, 2, 2, 3)}, attrs: []onnx.Attr{ints("axes", 1)}},
 	{op: "ReduceL1", in: []arg{away(2, 3)}, attrs: []onnx.Attr{ints("axes", 1), attr("keepdims", 0)}},
-	{op: "ReduceL2", in: []arg{normal(2, 3)}, attrs: []onnx.Attr{ints("axes", 1), attr("keepdims", 0)}},
+	{op: "ReduceL2", in: []arg{normal(2, 3)},
+		attrs: []onnx.Attr{ints("axes", 1), attr("keepdims", 0)}},
 	{op: "ReduceSumSquare", in: []arg{normal(2, 3)}, attrs: []onnx.Attr{ints("axes", 0)}},
-	{op: "ReduceProd", in: []arg{away(2, 3)}, attrs: []onnx.Attr{ints("axes", 1), attr("keepdims", 0)}},
-	{op: "ReduceProd", note: "zeros", in: []arg{fixedValues([]int{3, 3}, 0, 1, 2, 0, 0, 3, 1, 2, 3)}, attrs: []onnx.Attr{ints("axes", 1)}},
+	{op: "ReduceProd", in: []arg{away(2, 3)},
+		attrs: []onnx.Attr{ints("axes", 1), attr("keepdims", 0)}},
+	{op: "ReduceProd", note: "zeros", in: []arg{fixedValues([]int{3, 3}, 0, 1, 2, 0, 0, 3, 1, 2, 3)},
+		attrs: []onnx.Attr{ints("axes", 1)}},
 	{op: "CumSum", in: []arg{normal(2, 4), constant(onnx.Scalar(int64(1)))}},
 	{op: "CumSum", note: "exclusive reverse", in: []arg{normal(3, 2), constant(onnx.Scalar(int64(0)))},
 		attrs: []onnx.Attr{attr("exclusive", 1), attr("reverse", 1)}},
@@ -386,54 +468,77 @@ var ruleCases = []ruleCase{
 	{op: "Unsqueeze", in: []arg{normal(2, 3), indices(0, 2)}},
 	{op: "Transpose", in: []arg{normal(2, 3, 4)}, attrs: []onnx.Attr{ints("perm", 2, 0, 1)}},
 	{op: "Transpose", note: "reversed", in: []arg{normal(2, 3, 4)}},
-	{op: "Concat", in: []arg{normal(2, 1), normal(2, 3), normal(2, 2)}, attrs: []onnx.Attr{attr("axis", -1)}},
-	{op: "Split", in: []arg{normal(2, 6), indices(1, 3, 2)}, attrs: []onnx.Attr{attr("axis", 1)}, outputs: 3},
+	{op: "Concat", in: []arg{normal(2, 1), normal(2, 3), normal(2, 2)},
+		attrs: []onnx.Attr{attr("axis", -1)}},
+	{op: "Split", in: []arg{normal(2, 6), indices(1, 3, 2)},
+		attrs: []onnx.Attr{attr("axis", 1)}, outputs: 3},
 	{op: "Expand", in: []arg{normal(3, 1), indices(2, 1, 4)}},
 	{op: "Tile", in: []arg{normal(2, 3), indices(2, 3)}},
 	{op: "DepthToSpace", in: []arg{normal(1, 8, 2, 3)}, attrs: []onnx.Attr{attr("blocksize", 2)}},
-	{op: "DepthToSpace", note: "CRD", in: []arg{normal(1, 8, 2, 3)}, attrs: []onnx.Attr{attr("blocksize", 2), onnx.StrAttr("mode", "CRD")}},
+	{op: "DepthToSpace", note: "CRD", in: []arg{normal(1, 8, 2, 3)},
+		attrs: []onnx.Attr{attr("blocksize", 2), onnx.StrAttr("mode", "CRD")}},
 	{op: "SpaceToDepth", in: []arg{normal(1, 2, 4, 6)}, attrs: []onnx.Attr{attr("blocksize", 2)}},
 	{op: "Trilu", in: []arg{normal(3, 4)}},
-	{op: "Trilu", note: "lower", in: []arg{normal(3, 4), constant(onnx.Scalar(int64(1)))}, attrs: []onnx.Attr{attr("upper", 0)}},
+	{op: "Trilu", note: "lower", in: []arg{normal(3, 4), constant(onnx.Scalar(int64(1)))},
+		attrs: []onnx.Attr{attr("upper", 0)}},
 	{op: "Einsum", note: "three operands", in: []arg{normal(2, 3), normal(3, 4), normal(2, 4, 2)},
 		attrs: []onnx.Attr{onnx.StrAttr("equation", "ij,jk,ikl->il")}},
 	{op: "Resize", in: []arg{normal(1, 2, 2, 3), absent, constant(onnx.Vector[float32](1, 1, 2, 3))},
-		attrs: []onnx.Attr{onnx.StrAttr("coordinate_transformation_mode", "asymmetric"), onnx.StrAttr("nearest_mode", "floor")}},
-	{op: "Resize", note: "half pixel", in: []arg{normal(1, 2, 2, 3), absent, constant(onnx.Vector[float32](1, 1, 3, 2))}},
-	{op: "Resize", note: "sizes", static: true, in: []arg{normal(1, 2, 2, 3), absent, absent, indices(1, 2, 4, 9)}},
+		attrs: []onnx.Attr{onnx.StrAttr("coordinate_transformation_mode", "asymmetric"),
+			onnx.StrAttr("nearest_mode", "floor")}},
+	{op: "Resize", note: "half pixel",
+		in: []arg{normal(1, 2, 2, 3), absent, constant(onnx.Vector[float32](1, 1, 3, 2))}},
+	{op: "Resize", note: "sizes", static: true,
+		in: []arg{normal(1, 2, 2, 3), absent, absent, indices(1, 2, 4, 9)}},
 
-	{op: "Resize", note: "linear", in: []arg{normal(1, 2, 3, 4), absent, constant(onnx.Vector[float32](1, 1, 2, 1.5))},
+	{op: "Resize", note: "linear",
+		in:    []arg{normal(1, 2, 3, 4), absent, constant(onnx.Vector[float32](1, 1, 2, 1.5))},
 		attrs: []onnx.Attr{onnx.StrAttr("mode", "linear")}},
-	{op: "Resize", note: "linear to sizes, smaller, corners aligned", in: []arg{normal(2, 2, 5, 4), absent, absent, indices(2, 2, 3, 7)},
-		attrs: []onnx.Attr{onnx.StrAttr("mode", "linear"), onnx.StrAttr("coordinate_transformation_mode", "align_corners")}},
-	{op: "Resize", note: "linear, antialias, axes", opset: 18, in: []arg{normal(1, 2, 6, 7), absent, absent, indices(3, 3)},
+	{op: "Resize", note: "linear to sizes, smaller, corners aligned",
+		in: []arg{normal(2, 2, 5, 4), absent, absent, indices(2, 2, 3, 7)},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "linear"),
+			onnx.StrAttr("coordinate_transformation_mode", "align_corners")}},
+	{op: "Resize", note: "linear, antialias, axes", opset: 18,
+		in:    []arg{normal(1, 2, 6, 7), absent, absent, indices(3, 3)},
 		attrs: []onnx.Attr{onnx.StrAttr("mode", "linear"), attr("antialias", 1), ints("axes", 2, 3)}},
-	{op: "Resize", note: "cubic", in: []arg{normal(1, 2, 4, 5), absent, constant(onnx.Vector[float32](1, 1, 1.5, 0.6))},
-		attrs: []onnx.Attr{onnx.StrAttr("mode", "cubic"), onnx.FloatAttr("cubic_coeff_a", -0.5), attr("exclude_outside", 1)}},
-	{op: "Resize", note: "nearest by parts", in: []arg{normal(1, 2, 4, 5), absent, constant(onnx.Vector[float32](1, 1, 1.5, 0.6))},
+	{op: "Resize", note: "cubic",
+		in: []arg{normal(1, 2, 4, 5), absent, constant(onnx.Vector[float32](1, 1, 1.5, 0.6))},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "cubic"), onnx.FloatAttr("cubic_coeff_a", -0.5),
+			attr("exclude_outside", 1)}},
+	{op: "Resize", note: "nearest by parts",
+		in:    []arg{normal(1, 2, 4, 5), absent, constant(onnx.Vector[float32](1, 1, 1.5, 0.6))},
 		attrs: []onnx.Attr{onnx.StrAttr("nearest_mode", "ceil")}},
 	{op: "Col2Im", opset: 18, in: []arg{normal(2, 12, 6), indices(4, 7), indices(2, 3)},
 		attrs: []onnx.Attr{ints("strides", 2, 2), ints("pads", 0, 1, 1, 0)}},
 	{op: "GridSample", opset: 20, in: []arg{normal(1, 2, 4, 5), between(false, 4, 5)}},
-	{op: "GridSample", note: "border, corners aligned", in: []arg{normal(1, 2, 4, 5), between(true, 4, 5)}, opset: 20,
+	{op: "GridSample", note: "border, corners aligned",
+		in: []arg{normal(1, 2, 4, 5), between(true, 4, 5)}, opset: 20,
 		attrs: []onnx.Attr{onnx.StrAttr("padding_mode", "border"), attr("align_corners", 1)}},
-	{op: "GridSample", note: "reflection", in: []arg{normal(1, 2, 4, 5), between(false, 4, 5)}, opset: 20,
+	{op: "GridSample", note: "reflection", in: []arg{normal(1, 2, 4, 5), between(false, 4, 5)},
+		opset: 20,
 		attrs: []onnx.Attr{onnx.StrAttr("padding_mode", "reflection")}},
-	{op: "GridSample", note: "cubic, reflection, corners aligned", in: []arg{normal(1, 2, 4, 5), between(true, 4, 5)}, opset: 20,
-		attrs: []onnx.Attr{onnx.StrAttr("padding_mode", "reflection"), onnx.StrAttr("mode", "cubic"), attr("align_corners", 1)}},
+	{op: "GridSample", note: "cubic, reflection, corners aligned",
+		in: []arg{normal(1, 2, 4, 5), between(true, 4, 5)}, opset: 20,
+		attrs: []onnx.Attr{onnx.StrAttr("padding_mode", "reflection"), onnx.StrAttr("mode", "cubic"),
+			attr("align_corners", 1)}},
 	{op: "GridSample", note: "nearest", in: []arg{normal(1, 2, 4, 5), between(false, 4, 5)}, opset: 20,
 		attrs: []onnx.Attr{onnx.StrAttr("mode", "nearest")}},
 	{op: "RoiAlign", in: []arg{normal(2, 2, 6, 7),
-		constant(onnx.NewTensor([]float32{.6, .7, 5.3, 4.4, -1, 1.3, 9.2, 8.4, 2, 2, 2.5, 6}, 3, 4)), indices(1, 0, 1)},
+		constant(onnx.NewTensor([]float32{.6, .7, 5.3, 4.4, -1, 1.3, 9.2, 8.4, 2, 2, 2.5, 6}, 3, 4)),
+		indices(1, 0, 1)},
 		attrs: []onnx.Attr{attr("output_height", 2), attr("output_width", 3)}},
 	{op: "RoiAlign", note: "two points, scaled, old corners", in: []arg{normal(2, 2, 6, 7),
 		constant(onnx.NewTensor([]float32{1, 2, 9, 8, 3, 0, 4, 11}, 2, 4)), indices(1, 0)},
-		attrs: []onnx.Attr{attr("output_height", 2), attr("output_width", 2), attr("sampling_ratio", 2), onnx.FloatAttr("spatial_scale", 0.5),
+		attrs: []onnx.Attr{attr("output_height", 2), attr("output_width", 2), attr("sampling_ratio", 2),
+			onnx.FloatAttr("spatial_scale", 0.5),
 			onnx.StrAttr("coordinate_transformation_mode", "output_half_pixel")}},
-	{op: "DeformConv", opset: 19, in: []arg{normal(2, 2, 4, 5), uniformWeight(-1, 1, 3, 2, 2, 2), uniform(.1, .4, 2, 8, 3, 4)}},
-	{op: "DeformConv", note: "groups, bias, mask", opset: 19, in: []arg{normal(1, 4, 5, 5), uniformWeight(-1, 1, 2, 2, 3, 2),
-		uniform(-.8, -.6, 1, 24, 3, 5), normal(2), normal(1, 12, 3, 5)},
-		attrs: []onnx.Attr{attr("group", 2), attr("offset_group", 2), ints("strides", 2, 1), ints("pads", 1, 1, 1, 0), ints("dilations", 1, 1)}},
+	{op: "DeformConv", opset: 19,
+		in: []arg{normal(2, 2, 4, 5), uniformWeight(-1, 1, 3, 2, 2, 2), uniform(.1, .4, 2, 8, 3, 4)}},
+	{op: "DeformConv", note: "groups, bias, mask", opset: 19,
+		in: []arg{normal(1, 4, 5, 5), uniformWeight(-1, 1, 2, 2, 3, 2), uniform(-.8, -.6, 1, 24, 3, 5),
+			normal(2), normal(1, 12, 3, 5)},
+		attrs: []onnx.Attr{attr("group", 2), attr("offset_group", 2), ints("strides", 2, 1),
+			ints("pads", 1, 1, 1, 0), ints("dilations", 1, 1)}},
 
 	// Transforms; complex numbers are pairs on the last axis.
 	{op: "DFT", in: []arg{normal(2, 5, 3, 1)}},
@@ -441,58 +546,82 @@ var ruleCases = []ruleCase{
 	{op: "DFT", note: "inverse", in: []arg{normal(2, 5, 2)}, attrs: []onnx.Attr{attr("inverse", 1)}},
 	{op: "DFT", note: "one side", in: []arg{normal(2, 6, 1)}, attrs: []onnx.Attr{attr("onesided", 1)}},
 	{op: "DFT", note: "cut", in: []arg{normal(2, 6, 2), constant(onnx.Scalar(int64(4)))}},
-	{op: "DFT", note: "filled", in: []arg{normal(2, 3, 1), constant(onnx.Scalar(int64(5)))}, attrs: []onnx.Attr{attr("onesided", 1)}},
-	{op: "DFT", note: "axis as an input", opset: 20, in: []arg{normal(4, 2, 1), absent, constant(onnx.Scalar(int64(0)))}},
-	{op: "DFT", note: "axis by default", opset: 20, in: []arg{normal(2, 4, 2), constant(onnx.Scalar(int64(3)))},
+	{op: "DFT", note: "filled", in: []arg{normal(2, 3, 1), constant(onnx.Scalar(int64(5)))},
+		attrs: []onnx.Attr{attr("onesided", 1)}},
+	{op: "DFT", note: "axis as an input", opset: 20,
+		in: []arg{normal(4, 2, 1), absent, constant(onnx.Scalar(int64(0)))}},
+	{op: "DFT", note: "axis by default", opset: 20,
+		in:    []arg{normal(2, 4, 2), constant(onnx.Scalar(int64(3)))},
 		attrs: []onnx.Attr{attr("inverse", 1)}},
-	{op: "DFT", note: "inverse of one side", in: []arg{normal(2, 4, 2)}, attrs: []onnx.Attr{attr("inverse", 1), attr("onesided", 1)}},
-	{op: "DFT", note: "inverse of one side, odd", in: []arg{normal(2, 3, 2, 2), constant(onnx.Scalar(int64(5)))},
+	{op: "DFT", note: "inverse of one side", in: []arg{normal(2, 4, 2)},
+		attrs: []onnx.Attr{attr("inverse", 1), attr("onesided", 1)}},
+	{op: "DFT", note: "inverse of one side, odd",
+		in:    []arg{normal(2, 3, 2, 2), constant(onnx.Scalar(int64(5)))},
 		attrs: []onnx.Attr{attr("inverse", 1), attr("onesided", 1)}},
 	{op: "DFT", note: "inverse of one side, axis as an input", opset: 20,
 		in:    []arg{normal(4, 2, 2), constant(onnx.Scalar(int64(6))), constant(onnx.Scalar(int64(0)))},
 		attrs: []onnx.Attr{attr("inverse", 1), attr("onesided", 1)}},
 	{op: "STFT", in: []arg{normal(2, 9, 1), constant(onnx.Scalar(int64(2))), normal(4)}},
-	{op: "STFT", note: "two sides, gaps", in: []arg{normal(2, 9, 1), constant(onnx.Scalar(int64(4))), normal(3),
-		constant(onnx.Scalar(int64(3)))}, attrs: []onnx.Attr{attr("onesided", 0)}},
-	{op: "STFT", note: "no window", in: []arg{normal(1, 7, 1), constant(onnx.Scalar(int64(1))), absent, constant(onnx.Scalar(int64(5)))}},
+	{op: "STFT", note: "two sides, gaps",
+		in: []arg{normal(2, 9, 1), constant(onnx.Scalar(int64(4))), normal(3),
+			constant(onnx.Scalar(int64(3)))}, attrs: []onnx.Attr{attr("onesided", 0)}},
+	{op: "STFT", note: "no window",
+		in: []arg{normal(1, 7, 1), constant(onnx.Scalar(int64(1))), absent,
+			constant(onnx.Scalar(int64(5)))}},
 
 	// Indexing.
 	{op: "Slice", in: []arg{normal(4, 5), indices(1), indices(3)}},
-	{op: "Slice", note: "axes", in: []arg{normal(4, 5), indices(1, 0), indices(1000, 2), indices(1, 0)}},
-	{op: "Slice", note: "from the end", in: []arg{normal(4, 5), indices(-2), indices(1000), indices(-1)}},
-	{op: "Slice", note: "steps", in: []arg{normal(4, 7), indices(1), indices(6), indices(1), indices(2)}},
-	{op: "Slice", note: "backwards", in: []arg{normal(4, 7), indices(-1, 3), indices(-8, 0), indices(1, 0), indices(-2, -1)}},
+	{op: "Slice", note: "axes",
+		in: []arg{normal(4, 5), indices(1, 0), indices(1000, 2), indices(1, 0)}},
+	{op: "Slice", note: "from the end",
+		in: []arg{normal(4, 5), indices(-2), indices(1000), indices(-1)}},
+	{op: "Slice", note: "steps",
+		in: []arg{normal(4, 7), indices(1), indices(6), indices(1), indices(2)}},
+	{op: "Slice", note: "backwards",
+		in: []arg{normal(4, 7), indices(-1, 3), indices(-8, 0), indices(1, 0), indices(-2, -1)}},
 	{op: "Gather", in: []arg{normal(4, 3), indices(0, 2, 2, -1)}},
-	{op: "Gather", note: "axis 1", in: []arg{normal(2, 4, 3), grid([]int{2, 2}, 3, 0, 3, 1)}, attrs: []onnx.Attr{attr("axis", 1)}},
-	{op: "Gather", note: "one", in: []arg{normal(2, 4), constant(onnx.Scalar(int64(2)))}, attrs: []onnx.Attr{attr("axis", -1)}},
+	{op: "Gather", note: "axis 1", in: []arg{normal(2, 4, 3), grid([]int{2, 2}, 3, 0, 3, 1)},
+		attrs: []onnx.Attr{attr("axis", 1)}},
+	{op: "Gather", note: "one", in: []arg{normal(2, 4), constant(onnx.Scalar(int64(2)))},
+		attrs: []onnx.Attr{attr("axis", -1)}},
 	{op: "GatherElements", in: []arg{normal(3, 3), grid([]int{2, 3}, 0, 2, 1, 0, 0, 2)}},
 	{op: "GatherND", in: []arg{normal(3, 4), grid([]int{3, 1}, 2, 0, 2)}},
 	{op: "ScatterElements", in: []arg{normal(3, 3), grid([]int{2, 3}, 0, 2, 1, 1, 0, 2), normal(2, 3)}},
-	{op: "ScatterElements", note: "add", in: []arg{normal(3, 3), grid([]int{2, 3}, 0, 2, 1, 0, 0, 2), normal(2, 3)},
+	{op: "ScatterElements", note: "add",
+		in:    []arg{normal(3, 3), grid([]int{2, 3}, 0, 2, 1, 0, 0, 2), normal(2, 3)},
 		attrs: []onnx.Attr{onnx.StrAttr("reduction", "add")}},
-	{op: "ScatterElements", note: "max", opset: 18, in: []arg{spaced(3, 3), grid([]int{2, 3}, 0, 2, 1, 0, 0, 1), spaced(2, 3)},
+	{op: "ScatterElements", note: "max", opset: 18,
+		in:    []arg{spaced(3, 3), grid([]int{2, 3}, 0, 2, 1, 0, 0, 1), spaced(2, 3)},
 		attrs: []onnx.Attr{onnx.StrAttr("reduction", "max")}},
-	{op: "ScatterElements", note: "min", opset: 18, in: []arg{spaced(3, 3), grid([]int{3, 2}, 0, -1, 1, 1, 0, 2), spaced(3, 2)},
+	{op: "ScatterElements", note: "min", opset: 18,
+		in:    []arg{spaced(3, 3), grid([]int{3, 2}, 0, -1, 1, 1, 0, 2), spaced(3, 2)},
 		attrs: []onnx.Attr{onnx.StrAttr("reduction", "min"), attr("axis", 1)}},
-	{op: "ScatterElements", note: "mul, zeros", in: []arg{normal(3, 3), grid([]int{3, 3}, 0, 2, 1, 0, 0, 1, 0, 2, 0),
-		fixedValues([]int{3, 3}, 0, 2, 0, 3, 1.5, 0, -1, .5, 2)}, attrs: []onnx.Attr{onnx.StrAttr("reduction", "mul")}},
-	{op: "ScatterND", note: "max", opset: 18, in: []arg{spaced(4, 2), grid([]int{3, 1}, 3, 1, 3), spaced(3, 2)},
+	{op: "ScatterElements", note: "mul, zeros",
+		in: []arg{normal(3, 3), grid([]int{3, 3}, 0, 2, 1, 0, 0, 1, 0, 2, 0),
+			fixedValues([]int{3, 3}, 0, 2, 0, 3, 1.5, 0, -1, .5, 2)},
+		attrs: []onnx.Attr{onnx.StrAttr("reduction", "mul")}},
+	{op: "ScatterND", note: "max", opset: 18,
+		in:    []arg{spaced(4, 2), grid([]int{3, 1}, 3, 1, 3), spaced(3, 2)},
 		attrs: []onnx.Attr{onnx.StrAttr("reduction", "max")}},
 	{op: "ScatterND", note: "mul", in: []arg{normal(4, 2), grid([]int{3, 1}, 3, 1, 3), away(3, 2)},
 		attrs: []onnx.Attr{onnx.StrAttr("reduction", "mul")}},
 	{op: "ScatterND", in: []arg{normal(4, 2), grid([]int{2, 1}, 3, 1), normal(2, 2)}},
 	{op: "ReverseSequence", in: []arg{normal(4, 3, 2), constant(onnx.Vector[int64](2, 4, 1))}},
-	{op: "ReverseSequence", note: "batch first", in: []arg{normal(3, 4), constant(onnx.Vector[int64](2, 4, 3))},
+	{op: "ReverseSequence", note: "batch first",
+		in:    []arg{normal(3, 4), constant(onnx.Vector[int64](2, 4, 3))},
 		attrs: []onnx.Attr{attr("time_axis", 1), attr("batch_axis", 0)}},
 	{op: "TopK", in: []arg{spaced(3, 5), indices(2)}, outputs: -2},
 	{op: "Pad", in: []arg{normal(2, 3), indices(0, 1, 2, 0)}},
 	{op: "Pad", note: "value and crop", in: []arg{normal(2, 3), indices(1, -1, 0, 2), normal()}},
-	{op: "Pad", note: "reflect", in: []arg{normal(3, 4), indices(1, 2, 2, 1)}, attrs: []onnx.Attr{onnx.StrAttr("mode", "reflect")}},
-	{op: "Pad", note: "edge", in: []arg{normal(3, 4), indices(1, 2, 2, 1)}, attrs: []onnx.Attr{onnx.StrAttr("mode", "edge")}},
+	{op: "Pad", note: "reflect", in: []arg{normal(3, 4), indices(1, 2, 2, 1)},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "reflect")}},
+	{op: "Pad", note: "edge", in: []arg{normal(3, 4), indices(1, 2, 2, 1)},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "edge")}},
 	{op: "Pad", note: "axes", opset: 18, in: []arg{normal(3, 4), indices(1, 2), absent, indices(1)}},
 }
 
-// between is a grid [1, 3, 3, 2] of positions between pixels [h, w] and around them, away from where the gradient jumps.
+// between is a grid [1, 3, 3, 2] of positions between pixels [h, w] and around them, away from
+// where the gradient jumps.
 func between(align bool, h, w int) arg {
 	at := []float64{0.3, 1.7, 2.3, -0.7, 0.7, 3.7, 1.3, -1.3, 4.3}
 	v := make([]float32, 18)
@@ -520,7 +649,8 @@ func uniformWeight(lo, hi float64, shape ...int) arg {
 }
 
 // model is the case as a model of one node, with the values that its inputs get.
-func (k ruleCase) model(symbolic bool, seed uint64) (m *onnx.Model, feeds map[string]*onnx.Tensor, wrt []string) {
+func (k ruleCase) model(symbolic bool,
+	seed uint64) (m *onnx.Model, feeds map[string]*onnx.Tensor, wrt []string) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	g := &onnx.Graph{Name: k.op, Initializers: map[string]*onnx.Tensor{}}
 	node := &onnx.Node{Name: "node", Op: k.op, Attrs: k.attrs}
@@ -607,15 +737,18 @@ func TestRulesAgainstCentralDifferences(t *testing.T) {
 		}
 	}
 	for _, op := range Operators() {
-		if !tested[op] && op != "CastLike" && op != "Upsample" && op != "If" && op != "Loop" && op != "Scan" { // these have tests of their own
+		// these have tests of their own
+		if !tested[op] && op != "CastLike" && op != "Upsample" && op != "If" &&
+			op != "Loop" && op != "Scan" {
 			t.Errorf("the rule of %s is not tested", op)
 		}
 	}
 }
 
-// checkGradient compares the gradient model of m with central differences of fourth order, element by
-// element, for random cotangents.
-func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, wrt []string) {
+// checkGradient compares the gradient model of m with central differences of fourth order, element
+// by element, for random cotangents.
+func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model,
+	feeds map[string]*onnx.Tensor, wrt []string) {
 	t.Helper()
 	// The primal with every differentiated initializer as an input, so that it can be varied.
 	free := onnx.Clone(m)
@@ -626,7 +759,8 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[str
 	for _, w := range wrt {
 		if init, ok := free.Graph.Initializers[w]; ok {
 			delete(free.Graph.Initializers, w)
-			free.Graph.Inputs = append(free.Graph.Inputs, onnx.ValueInfo{Name: w, DType: init.DType, Shape: knownShape(init.Shape)})
+			free.Graph.Inputs = append(free.Graph.Inputs,
+				onnx.ValueInfo{Name: w, DType: init.DType, Shape: knownShape(init.Shape)})
 			values[w] = init.Clone()
 		}
 	}
@@ -713,7 +847,8 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[str
 }
 
 // inputsOf draws the inputs of a derivative's graph that are none of the model's, between -1 and 1.
-func inputsOf(m *onnx.Model, feeds map[string]*onnx.Tensor, like func(name string) *onnx.Tensor) map[string]*onnx.Tensor {
+func inputsOf(m *onnx.Model, feeds map[string]*onnx.Tensor,
+	like func(name string) *onnx.Tensor) map[string]*onnx.Tensor {
 	r := rand.New(rand.NewPCG(5, 6))
 	all := maps.Clone(feeds)
 	for _, v := range m.Graph.Inputs {
@@ -751,13 +886,15 @@ func valueOf(m *onnx.Model, feeds map[string]*onnx.Tensor, name string) *onnx.Te
 }
 
 // checkForward: ⟨ȳ, J v⟩ = ⟨Jᵀȳ, v⟩ for random cotangents ȳ and vectors v.
-func checkForward(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, wrt []string) {
+func checkForward(t *testing.T, eng engine.Engine, m *onnx.Model,
+	feeds map[string]*onnx.Tensor, wrt []string) {
 	t.Helper()
 	jm, err := JVP(m, Options{WRT: wrt})
 	if err != nil {
 		t.Fatal(err)
 	}
-	vectors := inputsOf(jm, feeds, func(n string) *onnx.Tensor { return valueOf(m, feeds, strings.TrimPrefix(n, "vector_")) })
+	vectors := inputsOf(jm, feeds,
+		func(n string) *onnx.Tensor { return valueOf(m, feeds, strings.TrimPrefix(n, "vector_")) })
 	forward, err := engine.Eval(load(t, eng, jm), vectors)
 	if err != nil {
 		t.Fatal(err)
@@ -766,7 +903,8 @@ func checkForward(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	cotangents := inputsOf(gm, feeds, func(n string) *onnx.Tensor { return forward["jvp_"+strings.TrimPrefix(n, "grad_")] })
+	cotangents := inputsOf(gm, feeds,
+		func(n string) *onnx.Tensor { return forward["jvp_"+strings.TrimPrefix(n, "grad_")] })
 	back, err := engine.Eval(load(t, eng, gm), cotangents)
 	if err != nil {
 		t.Fatal(err)
@@ -787,10 +925,12 @@ func checkForward(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[stri
 }
 
 // checkCurvature compares Hessian-vector products with central differences of gradients.
-func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor, wrt []string) {
+func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model,
+	feeds map[string]*onnx.Tensor, wrt []string) {
 	t.Helper()
 	hm, err := HVP(m, Options{WRT: wrt, ParamsAsInputs: true})
-	if op := m.Graph.Nodes[0].Op; errors.Is(err, errTwice) && (op == "ReduceProd" || strings.HasPrefix(op, "Scatter")) {
+	if op := m.Graph.Nodes[0].Op; errors.Is(err, errTwice) &&
+		(op == "ReduceProd" || strings.HasPrefix(op, "Scatter")) {
 		return
 	}
 	if err != nil {
@@ -859,14 +999,17 @@ func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model, feeds map[st
 }
 
 func TestMissingRuleNamesNodeAndOperator(t *testing.T) {
-	g := &onnx.Graph{Name: "pool", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 1, 2, 2)}},
+	g := &onnx.Graph{Name: "pool",
+		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 1, 2, 2)}},
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}},
-		Nodes: []*onnx.Node{{Name: "the_node", Op: "MaxRoiPool", Inputs: []string{"x", "rois"}, Outputs: []string{"y"},
-			Attrs: []onnx.Attr{ints("pooled_shape", 1, 1)}}},
+		Nodes: []*onnx.Node{{Name: "the_node", Op: "MaxRoiPool", Inputs: []string{"x", "rois"},
+			Outputs: []string{"y"},
+			Attrs:   []onnx.Attr{ints("pooled_shape", 1, 1)}}},
 		Initializers: map[string]*onnx.Tensor{"rois": onnx.ZerosF32(1, 5)}}
 	m := onnx.NewModel(g)
 	_, err := Build(m, Options{WRT: []string{"x"}})
-	if !errors.Is(err, errNoRule) || !strings.Contains(err.Error(), "the_node") || !strings.Contains(err.Error(), "MaxRoiPool") {
+	if !errors.Is(err, errNoRule) || !strings.Contains(err.Error(), "the_node") ||
+		!strings.Contains(err.Error(), "MaxRoiPool") {
 		t.Errorf("error is %v; want one that names node and operator", err)
 	}
 	if err := Supports(m); err == nil || !strings.Contains(err.Error(), "MaxRoiPool") {
@@ -896,15 +1039,18 @@ func TestBuildRefusesUnknownNames(t *testing.T) {
 	}
 }
 
-// In training Dropout draws its mask once: the gradient passes what that run kept, scaled as the result is.
+// In training Dropout draws its mask once: the gradient passes what that run kept, scaled as the
+// result is.
 func TestDropoutsGradientPassesWhatWasKept(t *testing.T) {
 	const n, ratio = 64, 0.25
 	g := &onnx.Graph{
-		Name:         "dropout",
-		Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(n)}},
-		Outputs:      []onnx.ValueInfo{{Name: "y"}},
-		Initializers: map[string]*onnx.Tensor{"ratio": onnx.Scalar[float32](ratio), "training": onnx.Scalar(true)},
-		Nodes:        []*onnx.Node{{Name: "node", Op: "Dropout", Inputs: []string{"x", "ratio", "training"}, Outputs: []string{"y"}}},
+		Name:    "dropout",
+		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(n)}},
+		Outputs: []onnx.ValueInfo{{Name: "y"}},
+		Initializers: map[string]*onnx.Tensor{"ratio": onnx.Scalar[float32](ratio),
+			"training": onnx.Scalar(true)},
+		Nodes: []*onnx.Node{{Name: "node", Op: "Dropout",
+			Inputs: []string{"x", "ratio", "training"}, Outputs: []string{"y"}}},
 	}
 	m := onnx.NewModel(g)
 	gm, err := Build(m, Options{WRT: []string{"x"}, Prefix: "bar_", KeepOutputs: true})

@@ -9,15 +9,19 @@ import (
 	"fmp/onnx"
 )
 
-// JVP makes the model of Jacobian-vector products of m, which is not changed: forward mode. Its inputs are m's own and vector_<a>
-// for each a of Options.WRT; its outputs are jvp_<y> = Σ_a (∂y/∂a) vector_a for each y of Options.Outputs, of y's type and shape.
-// Options.UnitCotangent is refused: there are no cotangents.
+// JVP makes the model of Jacobian-vector products of m, which is not changed: forward mode. Its
+// inputs are m's own and vector_<a> for each a of Options.WRT; its outputs are jvp_<y> = Σ_a
+// (∂y/∂a) vector_a for each y of Options.Outputs, of y's type and shape. Options.UnitCotangent is
+// refused: there are no cotangents.
 //
-// A gradient is linear in the cotangents that it is given, and the gradient of that linear map is the product (Townsend 2017, "A new
-// trick for calculating Jacobian vector products"). So one rule for an operator serves both modes.
+// A gradient is linear in the cotangents that it is given, and the gradient of that linear map is
+// the product (Townsend 2017, "A new trick for calculating Jacobian vector products"). So one rule
+// for an operator serves both modes.
 func JVP(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	if opt.UnitCotangent {
-		return nil, fmt.Errorf("differentiating %q forward: UnitCotangent is set, and there are no cotangents", graphName(m))
+		return nil,
+			fmt.Errorf("differentiating %q forward: UnitCotangent is set, and there are no cotangents",
+				graphName(m))
 	}
 	out, err := twice(m, opt, true)
 	if err != nil {
@@ -26,11 +30,14 @@ func JVP(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	return out, nil
 }
 
-// HVP makes the model of Hessian-vector products of m, which is not changed. Its inputs are m's own, vector_<a> for each a of
-// Options.WRT, and grad_<y> for each y of Options.Outputs, unless Options.UnitCotangent is set as for a scalar loss. Its outputs are
-// hvp_<a> = Σ_b ∂²⟨grad_y, y⟩/∂a∂b vector_b, of a's type and shape. Options.KeepOutputs adds m's own outputs and the gradients.
+// HVP makes the model of Hessian-vector products of m, which is not changed. Its inputs are m's
+// own, vector_<a> for each a of Options.WRT, and grad_<y> for each y of Options.Outputs, unless
+// Options.UnitCotangent is set as for a scalar loss. Its outputs are hvp_<a> = Σ_b ∂²⟨grad_y,
+// y⟩/∂a∂b vector_b, of a's type and shape. Options.KeepOutputs adds m's own outputs and the
+// gradients.
 //
-// The gradient is differentiated once more: its graph is made of operators that have rules themselves.
+// The gradient is differentiated once more: its graph is made of operators that have rules
+// themselves.
 func HVP(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	out, err := twice(m, opt, false)
 	if err != nil {
@@ -39,7 +46,8 @@ func HVP(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	return out, nil
 }
 
-// twice differentiates the gradient of m: for the cotangents of the outputs where it is to go forward, else for its values again.
+// twice differentiates the gradient of m: for the cotangents of the outputs where it is to go
+// forward, else for its values again.
 func twice(m *onnx.Model, opt Options, forward bool) (*onnx.Model, error) {
 	prefix := cmp.Or(opt.Prefix, "grad_")
 	g, err := prepare(m)
@@ -49,7 +57,9 @@ func twice(m *onnx.Model, opt Options, forward bool) (*onnx.Model, error) {
 	own := slices.Clone(g.Graph.Outputs)
 	first := opt
 	first.ParamsAsInputs, first.KeepOutputs = false, true
-	if err := reverse(g, first, naming{seed: before(prefix), result: before(prefix), free: forward, again: !forward}); err != nil {
+	if err := reverse(g, first,
+		naming{seed: before(prefix), result: before(prefix), free: forward,
+			again: !forward}); err != nil {
 		return nil, err
 	}
 	gradients := slices.Clone(g.Graph.Outputs[len(own):])
@@ -67,7 +77,8 @@ func twice(m *onnx.Model, opt Options, forward bool) (*onnx.Model, error) {
 	if forward {
 		second.WRT = nil
 		for _, y := range own {
-			if gives(g.Graph, prefix+y.Name) && (len(opt.Outputs) == 0 || slices.Contains(opt.Outputs, y.Name)) {
+			if gives(g.Graph, prefix+y.Name) &&
+				(len(opt.Outputs) == 0 || slices.Contains(opt.Outputs, y.Name)) {
 				second.WRT = append(second.WRT, prefix+y.Name)
 			}
 		}

@@ -70,7 +70,8 @@ func vjpConcat(c *call) ([]string, error) {
 	for i, x := range c.node.Inputs {
 		sizes[i] = c.dim(x, axis)
 	}
-	return c.opN("Split", []string{c.g(), c.vec(sizes...)}, len(sizes), onnx.IntAttr("axis", axis)), nil
+	return c.opN("Split", []string{c.g(), c.vec(sizes...)}, len(sizes), onnx.IntAttr("axis", axis)),
+		nil
 }
 
 func vjpSplit(c *call) ([]string, error) {
@@ -98,7 +99,8 @@ func vjpTile(c *call) ([]string, error) {
 	for i := range axes {
 		axes[i] = 2 * i
 	}
-	return []string{c.sum(c.op("Reshape", []string{c.g(), shape}, onnx.IntAttr("allowzero", 1)), false, axes...)}, nil
+	return []string{c.sum(c.op("Reshape", []string{c.g(), shape}, onnx.IntAttr("allowzero", 1)),
+		false, axes...)}, nil
 }
 
 func vjpDepthToSpace(c *call) ([]string, error) {
@@ -108,7 +110,8 @@ func vjpDepthToSpace(c *call) ([]string, error) {
 		return []string{c.op("SpaceToDepth", []string{g}, onnx.IntAttr("blocksize", b))}, nil
 	}
 	// CRD: [N, C, b, b, H, W] became [N, C, H, b, W, b].
-	apart := c.vec(c.dim(c.out(0), 0), c.dim(c.out(0), 1), c.dim(x, 2), c.ints(b), c.dim(x, 3), c.ints(b))
+	apart := c.vec(c.dim(c.out(0), 0), c.dim(c.out(0), 1), c.dim(x, 2), c.ints(b),
+		c.dim(x, 3), c.ints(b))
 	return []string{c.reshape(c.transpose(c.reshape(g, apart), 0, 1, 3, 5, 2, 4), c.shapeOf(x))}, nil
 }
 
@@ -126,12 +129,14 @@ func vjpTrilu(c *call) ([]string, error) {
 	return []string{c.op("Trilu", in, onnx.IntAttr("upper", c.attrs.Int("upper")))}, nil
 }
 
-// vjpResize: enlarged by whole factors to the nearest element, each element became a block, over which the cotangent is summed. Anything
-// else is a product with a matrix along each axis, which resizing the unit matrix gives.
+// vjpResize: enlarged by whole factors to the nearest element, each element became a block, over
+// which the cotangent is summed. Anything else is a product with a matrix along each axis, which
+// resizing the unit matrix gives.
 func vjpResize(c *call) ([]string, error) {
 	how, round := c.attrs.Str("coordinate_transformation_mode"), c.attrs.Str("nearest_mode")
 	repeats := (how == "asymmetric" && round == "floor") ||
-		((how == "half_pixel" || how == "pytorch_half_pixel") && (round == "round_prefer_floor" || round == "round_prefer_ceil"))
+		((how == "half_pixel" || how == "pytorch_half_pixel") &&
+			(round == "round_prefer_floor" || round == "round_prefer_ceil"))
 	factors, err := c.factors()
 	if err != nil || c.attrs.Str("mode") != "nearest" || c.node.Op == "Resize" && !repeats {
 		return c.resizeAxes()
@@ -180,7 +185,9 @@ func (c *call) factors() ([]int, error) {
 	}
 	for i := range factors {
 		if sx[i] == 0 || sy[i]%sx[i] != 0 {
-			return nil, fmt.Errorf("resizing axis %d from %d to %d has no rule; allowed are whole factors of 1 or more", i, sx[i], sy[i])
+			return nil,
+				fmt.Errorf("resizing axis %d from %d to %d has no rule; allowed are whole factors of 1 or more",
+					i, sx[i], sy[i])
 		}
 		factors[i] = sy[i] / sx[i]
 	}
@@ -194,9 +201,11 @@ func (c *call) resizeAxes() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r > 26 || c.node.Op != "Resize" || c.attrs.Str("coordinate_transformation_mode") == "tf_crop_and_resize" ||
+	if r > 26 || c.node.Op != "Resize" ||
+		c.attrs.Str("coordinate_transformation_mode") == "tf_crop_and_resize" ||
 		c.attrs.Has("keep_aspect_ratio_policy") && c.attrs.Str("keep_aspect_ratio_policy") != "stretch" {
-		return nil, fmt.Errorf("tf_crop_and_resize, keep_aspect_ratio_policy and Upsample by other than whole factors have no rule")
+		return nil, fmt.Errorf("tf_crop_and_resize, keep_aspect_ratio_policy and Upsample by other " +
+			"than whole factors have no rule")
 	}
 	axes := span(0, r)
 	if c.attrs.Has("axes") {
@@ -205,11 +214,13 @@ func (c *call) resizeAxes() ([]string, error) {
 	scales, bySize := c.in(2), c.in(3) != ""
 	known, constant := c.constOf(scales)
 	sx, sy := c.shape(x), c.shape(y)
-	attrs := slices.DeleteFunc(slices.Clone(c.node.Attrs), func(a onnx.Attr) bool { return a.Name == "axes" })
+	attrs := slices.DeleteFunc(slices.Clone(c.node.Attrs),
+		func(a onnx.Attr) bool { return a.Name == "axes" })
 	letters := "abcdefghijklmnopqrstuvwxyz"[:r]
 	for i, a := range axes {
 		a = (a + r) % r
-		if constant && !bySize && i < known.Len() && known.At(i) == 1 || bySize && len(sy) == r && sx[a] == sy[a] && sx[a] != (onnx.Dim{}) {
+		if constant && !bySize && i < known.Len() && known.At(i) == 1 || bySize && len(sy) == r &&
+			sx[a] == sy[a] && sx[a] != (onnx.Dim{}) {
 			continue
 		}
 		n := c.dim(x, a)
@@ -220,16 +231,21 @@ func (c *call) resizeAxes() ([]string, error) {
 			in = append(in, "", c.vec(c.ints(1, 1), c.op("Gather", []string{c.in(3), c.ints(i)}), n))
 		} else {
 			one := onnx.Vector[float32](1)
-			in = append(in, c.vec(c.constant(onnx.Vector[float32](1, 1)), c.op("Gather", []string{scales, c.ints(i)}), c.constant(one)))
+			in = append(in, c.vec(c.constant(onnx.Vector[float32](1, 1)),
+				c.op("Gather", []string{scales, c.ints(i)}), c.constant(one)))
 		}
-		matrix := c.cast(c.op("Squeeze", []string{c.op("Resize", in, attrs...), c.ints(0, 1)}), c.dtype(x)) // [out, in]
+		// [out, in]
+		matrix := c.cast(c.op("Squeeze", []string{c.op("Resize", in, attrs...), c.ints(0, 1)}),
+			c.dtype(x))
 		to := strings.Replace(letters, letters[a:a+1], "Z", 1)
-		g = c.op("Einsum", []string{g, matrix}, onnx.StrAttr("equation", letters+","+letters[a:a+1]+"Z->"+to))
+		g = c.op("Einsum", []string{g, matrix},
+			onnx.StrAttr("equation", letters+","+letters[a:a+1]+"Z->"+to))
 	}
 	return []string{g}, nil
 }
 
-// vjpCol2Im cuts the cotangent into the blocks that were summed: a convolution by kernels of a single one.
+// vjpCol2Im cuts the cotangent into the blocks that were summed: a convolution by kernels of a
+// single one.
 func vjpCol2Im(c *call) ([]string, error) {
 	block, ok := c.constInts(c.in(2))
 	if !ok {
@@ -242,5 +258,6 @@ func vjpCol2Im(c *call) ([]string, error) {
 	}
 	image := c.reshape(c.g(), c.vec(c.ints(-1, 1), c.in(1)))
 	weight := c.cast(c.constant(kernel), c.dtype(x))
-	return []string{c.reshape(c.op("Conv", []string{image, weight}, c.node.Attrs...), c.shapeOf(x))}, nil
+	return []string{c.reshape(c.op("Conv", []string{image, weight}, c.node.Attrs...), c.shapeOf(x))},
+		nil
 }

@@ -11,7 +11,8 @@ func init() {
 	register(vjpSTFT, "STFT")
 }
 
-// dft emits a transform of x [..., 1 or 2] along an axis that is not its last, to a length that is a scalar.
+// dft emits a transform of x [..., 1 or 2] along an axis that is not its last, to a length that is
+// a scalar.
 func (e *emitter) dft(x, length string, axis int, attrs ...onnx.Attr) string {
 	in := []string{x, length}
 	if e.opset < 20 {
@@ -22,8 +23,9 @@ func (e *emitter) dft(x, length string, axis int, attrs ...onnx.Attr) string {
 	return e.op("DFT", in, attrs...)
 }
 
-// adjointDFT is the transpose of a transform of length n (a scalar of integers) for real parts and imaginary ones: the
-// transform the other way, which divides by n where the first does not. Elements that one side leaves out are filled with zeros.
+// adjointDFT is the transpose of a transform of length n (a scalar of integers) for real parts and
+// imaginary ones: the transform the other way, which divides by n where the first does not.
+// Elements that one side leaves out are filled with zeros.
 func (e *emitter) adjointDFT(g, n string, axis int, inverse bool) string {
 	length := e.cast(n, e.dtype(g))
 	if bar := e.dft(g, n, axis, onnx.BoolAttr("inverse", !inverse)); inverse {
@@ -33,8 +35,9 @@ func (e *emitter) adjointDFT(g, n string, axis int, inverse bool) string {
 	}
 }
 
-// adjointRealDFT is the transpose of the inverse transform of one side to n real numbers: g's own transform of one side, divided by n,
-// and twice that for the bins whose conjugates are not given, all but the first and, where n is even, the last.
+// adjointRealDFT is the transpose of the inverse transform of one side to n real numbers: g's own
+// transform of one side, divided by n, and twice that for the bins whose conjugates are not given,
+// all but the first and, where n is even, the last.
 func (e *emitter) adjointRealDFT(g, n string, axis, rank int) string {
 	whole := func(v int64) string { return e.constant(onnx.Scalar(v)) }
 	bar := e.dft(g, n, axis, onnx.BoolAttr("onesided", true))
@@ -84,7 +87,8 @@ func vjpDFT(c *call) ([]string, error) {
 	} else {
 		bar = c.adjointDFT(c.g(), n, axis, inverse)
 	}
-	// The end of the axis, and the imaginary parts of real values, are cut off by padding of less than 0.
+	// The end of the axis, and the imaginary parts of real values, are cut off by padding of less than
+	// 0.
 	zeros := c.ints(make([]int, r)...)
 	ends := make([]string, r)
 	for i := range ends {
@@ -101,11 +105,12 @@ func vjpDFT(c *call) ([]string, error) {
 		ends[axis] = c.intOp("Sub", c.dim(x, axis), length)
 	}
 	ends[r-1] = c.intOp("Sub", c.dim(x, r-1), c.ints(2))
-	return []string{c.as(c.op("Pad", []string{bar, c.vec(append([]string{zeros}, ends...)...)}), x)}, nil
+	return []string{c.as(c.op("Pad", []string{bar, c.vec(append([]string{zeros}, ends...)...)}), x)},
+		nil
 }
 
-// vjpSTFT turns every frame's transform round: the signal gets the sum of its frames, times the window, and the window the
-// sum of the frames' products with the signal.
+// vjpSTFT turns every frame's transform round: the signal gets the sum of its frames, times the
+// window, and the window the sum of the frames' products with the signal.
 func vjpSTFT(c *call) ([]string, error) {
 	x, step, window := c.in(0), c.in(1), c.in(2)
 	length := c.in(3)
@@ -132,10 +137,12 @@ func vjpSTFT(c *call) ([]string, error) {
 		// Frames and positions become one axis, along which they are added up.
 		u = c.op("Reshape", []string{u, c.vec(c.dim(x, 0), c.ints(-1), parts)})
 		flat := c.op("Reshape", []string{at, c.ints(1, -1, 1)})
-		out[0] = c.as(c.scatterAdd(c.shapeOf(x), c.op("Expand", []string{flat, c.un("Shape", u)}), u, 1, c.dtype(x)), x)
+		out[0] = c.as(c.scatterAdd(c.shapeOf(x), c.op("Expand", []string{flat, c.un("Shape", u)}), u,
+			1, c.dtype(x)), x)
 	}
 	if window != "" && c.wants(2) {
-		out[2] = c.as(c.sum(c.mul(bar, c.op("Gather", []string{x, at}, onnx.IntAttr("axis", 1))), false, 0, 1, 3), window)
+		out[2] = c.as(c.sum(c.mul(bar, c.op("Gather", []string{x, at}, onnx.IntAttr("axis", 1))), false,
+			0, 1, 3), window)
 	}
 	return out, nil
 }

@@ -7,9 +7,10 @@ import (
 	"fmp/onnx"
 )
 
-// The gradient of a Loop or Scan runs its body again, turn by turn from the last to the first, with the values that each turn
-// began with, which the node is made to give as further outputs; then it runs the body's own nodes backward. Values that the
-// body takes from around it get the sum over the turns.
+// The gradient of a Loop or Scan runs its body again, turn by turn from the last to the first, with
+// the values that each turn began with, which the node is made to give as further outputs; then it
+// runs the body's own nodes backward. Values that the body takes from around it get the sum over
+// the turns.
 func init() {
 	register(vjpLoop, "Loop")
 	register(vjpScan, "Scan")
@@ -67,7 +68,8 @@ func vjpScan(c *call) ([]string, error) {
 	if k.outAxes, err = axes("scan_output_axes", c.node.Outputs[n:]); err != nil {
 		return nil, err
 	}
-	k.inBack, k.outBack = back("scan_input_directions", m), back("scan_output_directions", len(c.node.Outputs)-n)
+	k.inBack, k.outBack = back("scan_input_directions", m),
+		back("scan_output_directions", len(c.node.Outputs)-n)
 	return c.vjpTurns(k)
 }
 
@@ -91,7 +93,8 @@ type turns struct {
 
 // vjpTurns is the gradient of a Loop or Scan: a Loop over its turns from the last to the first.
 func (c *call) vjpTurns(k scanning) ([]string, error) {
-	t := &turns{call: c, scanning: k, outputs: len(c.node.Outputs), active: map[int]bool{}, seeds: map[int]string{}, sums: map[string]string{}}
+	t := &turns{call: c, scanning: k, outputs: len(c.node.Outputs), active: map[int]bool{},
+		seeds: map[int]string{}, sums: map[string]string{}}
 	if err := t.prepare(); err != nil {
 		return nil, err
 	}
@@ -118,7 +121,8 @@ func (t *turns) prepare() error {
 	}
 	infos := make([]onnx.ValueInfo, 0, inputs)
 	if t.counts {
-		infos = append(infos, onnx.ValueInfo{DType: onnx.Int64, Shape: onnx.Shape()}, onnx.ValueInfo{DType: onnx.Bool, Shape: onnx.Shape()})
+		infos = append(infos, onnx.ValueInfo{DType: onnx.Int64, Shape: onnx.Shape()},
+			onnx.ValueInfo{DType: onnx.Bool, Shape: onnx.Shape()})
 	}
 	for _, v := range t.carried {
 		infos = append(infos, t.valueInfo(v))
@@ -134,8 +138,8 @@ func (t *turns) prepare() error {
 	return err
 }
 
-// activate finds the values to differentiate for: a carried value is active where its initial value is, or the body's result
-// for it.
+// activate finds the values to differentiate for: a carried value is active where its initial value
+// is, or the body's result for it.
 func (t *turns) activate() {
 	s := t.s
 	t.captures = t.activeCaptures(t.primal)
@@ -160,12 +164,14 @@ func (t *turns) activate() {
 	s.graph.Outputs = nil
 }
 
-// receive gives the gradient's body its inputs: its own turn and condition, the carried cotangents and the sums so far.
+// receive gives the gradient's body its inputs: its own turn and condition, the carried cotangents
+// and the sums so far.
 func (t *turns) receive() {
 	s := t.s
 	t.turn, t.on = s.fresh("turn"), s.fresh("on")
 	s.shaped(t.turn, onnx.Int64, onnx.Shape())
-	s.graph.Inputs = []onnx.ValueInfo{s.valueInfo(t.turn), {Name: t.on, DType: onnx.Bool, Shape: onnx.Shape()}}
+	s.graph.Inputs = []onnx.ValueInfo{s.valueInfo(t.turn),
+		{Name: t.on, DType: onnx.Bool, Shape: onnx.Shape()}}
 	carry := func(like string, start string) string {
 		info := s.valueInfo(like)
 		info.Name = s.fresh("carried")
@@ -188,7 +194,8 @@ func (t *turns) receive() {
 // give makes the node give a value of its body for every turn, and returns the new output.
 func (t *turns) give(name string, info onnx.ValueInfo) string {
 	inner, outer := t.fresh("kept"), t.fresh("kept")
-	t.primal.Nodes = append(t.primal.Nodes, &onnx.Node{Name: inner, Op: "Identity", Inputs: []string{name}, Outputs: []string{inner}})
+	t.primal.Nodes = append(t.primal.Nodes,
+		&onnx.Node{Name: inner, Op: "Identity", Inputs: []string{name}, Outputs: []string{inner}})
 	given := info
 	given.Name = inner
 	t.primal.Outputs = append(t.primal.Outputs, given)
@@ -207,11 +214,13 @@ func (t *turns) give(name string, info onnx.ValueInfo) string {
 
 // take makes a value of the gradient's body from a place on an axis of a value around it.
 func (t *turns) take(from string, axis int, place, as string) {
-	t.s.graph.Nodes = append(t.s.graph.Nodes, &onnx.Node{Name: as, Op: "Gather", Inputs: []string{from, place}, Outputs: []string{as},
-		Attrs: []onnx.Attr{onnx.IntAttr("axis", axis)}})
+	t.s.graph.Nodes = append(t.s.graph.Nodes,
+		&onnx.Node{Name: as, Op: "Gather", Inputs: []string{from, place}, Outputs: []string{as},
+			Attrs: []onnx.Attr{onnx.IntAttr("axis", axis)}})
 }
 
-// place is the place of the turn that is run again, along a scanned value that runs from its end or not.
+// place is the place of the turn that is run again, along a scanned value that runs from its end or
+// not.
 func (t *turns) place(back []bool, i int) string {
 	if i < len(back) && back[i] {
 		return t.turn
@@ -219,13 +228,14 @@ func (t *turns) place(back []bool, i int) string {
 	return t.at
 }
 
-// replay counts the node's turns and feeds the gradient's body as the node's was in the turn count - 1 - turn: scanned values,
-// the turn and its condition, and the cotangents of scanned outputs.
+// replay counts the node's turns and feeds the gradient's body as the node's was in the turn count
+// - 1 - turn: scanned values, the turn and its condition, and the cotangents of scanned outputs.
 func (t *turns) replay() {
 	s, carried := t.s, len(t.carried)
 	var turns string // a vector of one
 	if t.counts {
-		turns = t.op("Shape", []string{t.give(t.primal.Inputs[0].Name, onnx.ValueInfo{DType: onnx.Int64, Shape: onnx.Shape()})})
+		turns = t.op("Shape", []string{t.give(t.primal.Inputs[0].Name,
+			onnx.ValueInfo{DType: onnx.Int64, Shape: onnx.Shape()})})
 	} else {
 		turns = t.dim(t.scanned[0], t.inAxes[0])
 	}
@@ -237,8 +247,10 @@ func (t *turns) replay() {
 	}
 	if t.counts {
 		s.graph.Nodes = append(s.graph.Nodes,
-			&onnx.Node{Name: s.inputs[0], Op: "Identity", Inputs: []string{t.at}, Outputs: []string{s.inputs[0]}},
-			&onnx.Node{Name: s.inputs[1], Op: "Identity", Inputs: []string{t.on}, Outputs: []string{s.inputs[1]}})
+			&onnx.Node{Name: s.inputs[0], Op: "Identity", Inputs: []string{t.at},
+				Outputs: []string{s.inputs[0]}},
+			&onnx.Node{Name: s.inputs[1], Op: "Identity", Inputs: []string{t.on},
+				Outputs: []string{s.inputs[1]}})
 	}
 	for i := carried; i < t.outputs; i++ {
 		v := t.cot[i]
@@ -256,8 +268,8 @@ func (t *turns) replay() {
 	}
 }
 
-// backward runs the body's nodes backward, and makes the results outputs of the gradient's body: carried cotangents, sums, and
-// the cotangents of the scanned values apart.
+// backward runs the body's nodes backward, and makes the results outputs of the gradient's body:
+// carried cotangents, sums, and the cotangents of the scanned values apart.
 func (t *turns) backward() (body onnx.Attr, apart []int, err error) {
 	s := t.s
 	if err := s.pull(t.wrt, t.seeds); err != nil {
@@ -313,7 +325,8 @@ func (t *turns) collect(out []string, apart []int) ([]string, error) {
 	for k, i := range apart {
 		v := out[pos+k]
 		if !t.inBack[i] { // the turns went from the end
-			v = t.op("Slice", []string{v, t.ints(-1), t.constant(onnx.Vector(int64(-1 << 62))), t.ints(0), t.ints(-1)})
+			v = t.op("Slice", []string{v, t.ints(-1), t.constant(onnx.Vector(int64(-1 << 62))),
+				t.ints(0), t.ints(-1)})
 		}
 		if a := t.inAxes[i]; a != 0 {
 			r, err := t.rank(t.scanned[i])

@@ -19,17 +19,18 @@ type Summary struct {
 	ParameterBytes int64          // bytes of all initializers
 	Nodes          int            // functions inlined, subgraphs included
 	Operators      map[string]int // how often each operator is used
-	// FLOPs is the number of floating-point operations of one call with the sizes below: a multiplication and
-	// an addition are two, any other scalar function is one, moving and comparing elements is none.
+	// FLOPs is the number of floating-point operations of one call with the sizes below: a
+	// multiplication and an addition are two, any other scalar function is one, moving and comparing
+	// elements is none.
 	FLOPs float64
 	Sizes map[string]int // the sizes that the symbols of the inputs were given
-	// Uncounted lists operators whose work is not in FLOPs, as their shapes depend on data or they have
-	// subgraphs or no rule.
+	// Uncounted lists operators whose work is not in FLOPs, as their shapes depend on data or they
+	// have subgraphs or no rule.
 	Uncounted []string
 }
 
-// Stats summarises a model. sizes gives the symbols of the inputs; those that it lacks are 1. An input size
-// that is too small for the model, such as an image of one pixel, is an error.
+// Stats summarises a model. sizes gives the symbols of the inputs; those that it lacks are 1. An
+// input size that is too small for the model, such as an image of one pixel, is an error.
 func Stats(m *onnx.Model, sizes map[string]int) (Summary, error) {
 	s := Summary{Operators: map[string]int{}, Sizes: map[string]int{}}
 	c := onnx.Clone(m)
@@ -63,7 +64,8 @@ func Stats(m *onnx.Model, sizes map[string]int) (Summary, error) {
 	}
 	for name := range sizes {
 		if _, ok := s.Sizes[name]; !ok {
-			return s, fmt.Errorf("no input has a size called %q; there are %q", name, slices.Sorted(maps.Keys(s.Sizes)))
+			return s, fmt.Errorf("no input has a size called %q; there are %q", name,
+				slices.Sorted(maps.Keys(s.Sizes)))
 		}
 	}
 	c.Graph.Values = nil
@@ -112,28 +114,40 @@ func count(v onnx.ValueInfo) (n float64, ok bool) {
 
 // Operators that compare or choose elements and compute none, beside those that only move them.
 var noWork = map[string]bool{
-	"Identity": true, "Cast": true, "CastLike": true, "Where": true, "Equal": true, "Greater": true, "GreaterOrEqual": true,
-	"Less": true, "LessOrEqual": true, "And": true, "Or": true, "Xor": true, "Not": true, "Max": true, "Min": true,
-	"Neg": true, "Abs": true, "Sign": true, "Floor": true, "Ceil": true, "Round": true, "IsNaN": true, "IsInf": true,
-	"ArgMax": true, "ArgMin": true, "TopK": true, "MaxPool": true, "MaxUnpool": true, "BitShift": true, "BitwiseAnd": true,
-	"BitwiseOr": true, "BitwiseXor": true, "BitwiseNot": true, "Shrink": true, "ThresholdedRelu": true, "Hardmax": true,
+	"Identity": true, "Cast": true, "CastLike": true, "Where": true, "Equal": true, "Greater": true,
+	"GreaterOrEqual": true,
+	"Less":           true, "LessOrEqual": true, "And": true, "Or": true, "Xor": true, "Not": true,
+	"Max": true, "Min": true,
+	"Neg": true, "Abs": true, "Sign": true, "Floor": true, "Ceil": true, "Round": true,
+	"IsNaN": true, "IsInf": true,
+	"ArgMax": true, "ArgMin": true, "TopK": true, "MaxPool": true, "MaxUnpool": true, "BitShift": true,
+	"BitwiseAnd": true,
+	"BitwiseOr":  true, "BitwiseXor": true, "BitwiseNot": true, "Shrink": true,
+	"ThresholdedRelu": true,
+	"Hardmax":         true,
 }
 
 // Operations for each element of the first output.
 var perOutput = map[string]float64{
-	"BatchNormalization": 2, "Sigmoid": 4, "Tanh": 1, "Gelu": 8, "Softplus": 3, "Mish": 5, "HardSwish": 4, "HardSigmoid": 2,
-	"Elu": 3, "Selu": 4, "Celu": 4, "LeakyRelu": 1, "PRelu": 1, "Resize": 1, "Upsample": 1, "Dropout": 0, "Relu": 0, "Clip": 0,
+	"BatchNormalization": 2, "Sigmoid": 4, "Tanh": 1, "Gelu": 8, "Softplus": 3, "Mish": 5,
+	"HardSwish": 4, "HardSigmoid": 2,
+	"Elu": 3, "Selu": 4, "Celu": 4, "LeakyRelu": 1, "PRelu": 1, "Resize": 1, "Upsample": 1,
+	"Dropout": 0, "Relu": 0, "Clip": 0,
 }
 
 // Operations for each element of the first input.
 var perInput = map[string]float64{
-	"Softmax": 4, "LogSoftmax": 5, "LayerNormalization": 8, "InstanceNormalization": 8, "GroupNormalization": 8,
-	"MeanVarianceNormalization": 6, "LpNormalization": 3, "GlobalAveragePool": 1, "GlobalMaxPool": 0, "ReduceSum": 1,
-	"ReduceMean": 1, "ReduceMax": 0, "ReduceMin": 0, "ReduceProd": 1, "ReduceL1": 2, "ReduceL2": 2, "ReduceLogSum": 1,
+	"Softmax": 4, "LogSoftmax": 5, "LayerNormalization": 8, "InstanceNormalization": 8,
+	"GroupNormalization":        8,
+	"MeanVarianceNormalization": 6, "LpNormalization": 3, "GlobalAveragePool": 1,
+	"GlobalMaxPool": 0, "ReduceSum": 1,
+	"ReduceMean": 1, "ReduceMax": 0, "ReduceMin": 0, "ReduceProd": 1, "ReduceL1": 2, "ReduceL2": 2,
+	"ReduceLogSum":    1,
 	"ReduceLogSumExp": 2, "ReduceSumSquare": 2, "CumSum": 1, "GlobalLpPool": 2, "LRN": 10,
 }
 
-// flops counts the operations of one node; ok is false where its shapes are not known or it has no rule.
+// flops counts the operations of one node; ok is false where its shapes are not known or it has no
+// rule.
 func flops(n *onnx.Node, opset int, types map[string]onnx.ValueInfo) (ops float64, ok bool) {
 	if n.Domain != "" || len(n.Outputs) == 0 || len(n.Subgraphs()) > 0 {
 		return 0, false
@@ -151,7 +165,8 @@ func flops(n *onnx.Node, opset int, types map[string]onnx.ValueInfo) (ops float6
 	}
 	if rule, found := counted[n.Op]; found {
 		w, wok := count(types[n.Input(1)])
-		c := &call{Node: n, attrs: op.Attrs(n, opset), types: types, x: known(x, xok), w: known(w, wok), y: known(y, yok)}
+		c := &call{Node: n, attrs: op.Attrs(n, opset), types: types, x: known(x, xok), w: known(w, wok),
+			y: known(y, yok)}
 		f := rule(c)
 		return f, !math.IsNaN(f)
 	}
@@ -169,7 +184,8 @@ func known(n float64, ok bool) float64 {
 	return n
 }
 
-// call is a node whose operations are counted, with the elements of its first two inputs and its first output.
+// call is a node whose operations are counted, with the elements of its first two inputs and its
+// first output.
 type call struct {
 	*onnx.Node
 	attrs   op.Values
@@ -246,7 +262,8 @@ func countEinsum(c *call) float64 {
 	return float64(len(terms)) * total
 }
 
-// countRecurrent counts the products of a layer: X is [seq, batch, in], W [dirs, gates*hidden, in], R [dirs, gates*hidden, hidden].
+// countRecurrent counts the products of a layer: X is [seq, batch, in], W [dirs, gates*hidden, in],
+// R [dirs, gates*hidden, hidden].
 func countRecurrent(c *call, gates float64) float64 {
 	steps, hidden := c.size(0, 0)*c.size(0, 1), c.size(2, 2)
 	return 2 * steps * c.size(1, 0) * gates * hidden * (c.size(0, 2) + hidden)

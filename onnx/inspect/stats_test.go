@@ -22,25 +22,28 @@ func TestStatsCountsOperations(t *testing.T) {
 			return b.MatMul(b.Input("x", onnx.Float32, "n", 5, 4), b.Param("w", onnx.ZerosF32(4, 7)))
 		}, 2 * n * 5 * 4 * 7},
 		{"gemm with bias", func(b *build.Builder) build.Ref {
-			return b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 4), b.Param("w", onnx.ZerosF32(7, 4)), b.Param("b", onnx.ZerosF32(7))},
-				onnx.IntAttr("transB", 1))
+			return b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 4),
+				b.Param("w", onnx.ZerosF32(7, 4)), b.Param("b", onnx.ZerosF32(7))}, onnx.IntAttr("transB", 1))
 		}, 2*n*4*7 + n*7},
 		{"grouped convolution", func(b *build.Builder) build.Ref {
-			return b.Op("Conv", []build.Ref{b.Input("x", onnx.Float32, "n", 4, "h", "h"), b.Param("w", onnx.ZerosF32(8, 2, 3, 3))},
-				onnx.IntAttr("group", 2))
+			return b.Op("Conv", []build.Ref{b.Input("x", onnx.Float32, "n", 4, "h", "h"),
+				b.Param("w", onnx.ZerosF32(8, 2, 3, 3))}, onnx.IntAttr("group", 2))
 		}, 2 * n * 8 * (h - 2) * (h - 2) * 2 * 9},
 		{"transposed convolution", func(b *build.Builder) build.Ref {
-			return b.Op("ConvTranspose", []build.Ref{b.Input("x", onnx.Float32, "n", 4, "h", "h"), b.Param("w", onnx.ZerosF32(4, 6, 2, 2))},
-				onnx.IntsAttr("strides", 2, 2))
+			return b.Op("ConvTranspose",
+				[]build.Ref{b.Input("x", onnx.Float32, "n", 4, "h", "h"),
+					b.Param("w", onnx.ZerosF32(4, 6, 2, 2))}, onnx.IntsAttr("strides", 2, 2))
 		}, 2 * n * 4 * h * h * 6 * 4},
 		{"einsum", func(b *build.Builder) build.Ref {
-			return b.Op("Einsum", []build.Ref{b.Input("q", onnx.Float32, "n", "h", 4), b.Input("k", onnx.Float32, "n", "h", 4)},
-				onnx.StrAttr("equation", "bqd,bkd->bqk"))
+			return b.Op("Einsum", []build.Ref{b.Input("q", onnx.Float32, "n", "h", 4),
+				b.Input("k", onnx.Float32, "n", "h", 4)}, onnx.StrAttr("equation", "bqd,bkd->bqk"))
 		}, 2 * n * h * h * 4},
 		{"moving is free", func(b *build.Builder) build.Ref {
 			return b.Transpose(b.Reshape(b.Relu(b.Input("x", onnx.Float32, "n", "h")), -1, 1), 1, 0)
 		}, 0},
-		{"elementwise", func(b *build.Builder) build.Ref { return b.Exp(b.Add(b.Input("x", onnx.Float32, "n", "h"), b.F32(1))) }, 2 * n * h},
+		{"elementwise", func(b *build.Builder) build.Ref {
+			return b.Exp(b.Add(b.Input("x", onnx.Float32, "n", "h"), b.F32(1)))
+		}, 2 * n * h},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build.New(tc.name)
@@ -70,7 +73,8 @@ func TestStatsCountsParameters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Parameters != 32 || s.ParameterBytes != 128 || s.Nodes != 3 || s.Operators["MatMul"] != 1 || s.Sizes["batch"] != 1 {
+	if s.Parameters != 32 || s.ParameterBytes != 128 || s.Nodes != 3 || s.Operators["MatMul"] != 1 ||
+		s.Sizes["batch"] != 1 {
 		t.Errorf("got %+v", s)
 	}
 	if _, err := Stats(modeltest.Linear(t, "m", "image", "features", 8, 4), map[string]int{"rows": 3}); err == nil ||

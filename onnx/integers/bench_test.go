@@ -16,8 +16,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// BenchmarkNetwork runs the networks of $FMP_NETWORKS, files with commas between them, on one image and one thread: quantised ones that
-// bench/peers/quantise.py writes, and the same in float32.
+// BenchmarkNetwork runs the networks of $FMP_NETWORKS, files with commas between them, on one image
+// and one thread: quantised ones that bench/peers/quantise.py writes, and the same in float32.
 func BenchmarkNetwork(b *testing.B) {
 	files := os.Getenv("FMP_NETWORKS")
 	if files == "" {

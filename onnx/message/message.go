@@ -1,6 +1,7 @@
-// Package message decodes protobuf messages from outside. It stands before the protobuf library because of one thing that the
-// library leaves open: a packed list may come in any number of pieces, and every piece copies those before it, so that 900 kB
-// of pieces of one value take a minute and 300 GB.
+// Package message decodes protobuf messages from outside. It stands before the protobuf library
+// because of one thing that the library leaves open: a packed list may come in any number of
+// pieces, and every piece copies those before it, so that 900 kB of pieces of one value take a
+// minute and 300 GB.
 package message
 
 import (
@@ -18,14 +19,15 @@ const maxPieces = 16
 // maxDepth is how deep messages may lie in each other, unless [Unmarshal] is told otherwise.
 const maxDepth = 100
 
-// Unmarshal decodes data into m, which is emptied before. Lists in more pieces than 16 are an error, and so are messages that
-// lie deeper in each other than depth; 0 is 100.
+// Unmarshal decodes data into m, which is emptied before. Lists in more pieces than 16 are an
+// error, and so are messages that lie deeper in each other than depth; 0 is 100.
 func Unmarshal(data []byte, m proto.Message, depth int) error {
 	return Within(data, m, depth, math.MaxInt)
 }
 
-// Within is [Unmarshal] of data in at most a number of parts: messages, texts and byte strings count one each, and so do eight bytes of a
-// packed list of whole numbers. In memory a part takes some hundred bytes where the data may have two.
+// Within is [Unmarshal] of data in at most a number of parts: messages, texts and byte strings
+// count one each, and so do eight bytes of a packed list of whole numbers. In memory a part takes
+// some hundred bytes where the data may have two.
 func Within(data []byte, m proto.Message, depth, parts int) error {
 	if depth <= 0 {
 		depth = maxDepth
@@ -40,8 +42,8 @@ func Within(data []byte, m proto.Message, depth, parts int) error {
 	return proto.UnmarshalOptions{RecursionLimit: depth}.Unmarshal(data, m)
 }
 
-// seen counts the fields of one message so far: the pieces of its packed lists, and the same of the single messages in it, since
-// those are merged where they come more than once.
+// seen counts the fields of one message so far: the pieces of its packed lists, and the same of the
+// single messages in it, since those are merged where they come more than once.
 type seen struct {
 	fields []fieldSeen
 	left   *int // parts
@@ -53,7 +55,8 @@ type fieldSeen struct {
 	single *seen
 }
 
-// scan walks over the wire format of a message. A malformed part is left to the decoder, whose errors are better.
+// scan walks over the wire format of a message. A malformed part is left to the decoder, whose
+// errors are better.
 func (s *seen) scan(data []byte, md protoreflect.MessageDescriptor, depth int) error {
 	if depth == 0 {
 		return nil // the decoder refuses it
@@ -79,7 +82,8 @@ func (s *seen) scan(data []byte, md protoreflect.MessageDescriptor, depth int) e
 		data = data[n:]
 		f := fields.ByNumber(num)
 		switch {
-		case f == nil || f.Kind() == protoreflect.FloatKind || f.Kind() == protoreflect.DoubleKind: // as large in memory
+		case f == nil || f.Kind() == protoreflect.FloatKind || f.Kind() == protoreflect.DoubleKind:
+			// as large in memory
 		case f.IsList() && f.IsPacked():
 			*s.left -= 1 + len(value)/8
 		default:
@@ -102,7 +106,8 @@ func (s *seen) scan(data []byte, md protoreflect.MessageDescriptor, depth int) e
 		case f.IsList():
 			of := s.of(num)
 			if of.pieces++; of.pieces > maxPieces {
-				return fmt.Errorf("field %s comes in more than %d pieces; write it in one", f.FullName(), maxPieces)
+				return fmt.Errorf("field %s comes in more than %d pieces; write it in one",
+					f.FullName(), maxPieces)
 			}
 		}
 	}

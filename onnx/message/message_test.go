@@ -37,19 +37,27 @@ func TestPieces(t *testing.T) {
 	}{
 		"one":                     {piece, &onnxpb.TensorProto{}, true},
 		"as many as there may be": {many, &onnxpb.TensorProto{}, true},
-		"one more":                {append(many[:len(many):len(many)], piece...), &onnxpb.TensorProto{}, false},
-		"values that are not packed": {bytes.Repeat(protowire.AppendVarint(protowire.AppendTag(nil, dims, protowire.VarintType), 3), 1000),
-			&onnxpb.TensorProto{}, true},
-		"in a tensor of a model": {deep(append(many[:len(many):len(many)], piece...)), &onnxpb.ModelProto{}, false},
+		"one more": {append(many[:len(many):len(many)], piece...),
+			&onnxpb.TensorProto{}, false},
+		"values that are not packed": {
+			bytes.Repeat(protowire.AppendVarint(protowire.AppendTag(nil, dims, protowire.VarintType), 3),
+				1000), &onnxpb.TensorProto{}, true},
+		"in a tensor of a model": {deep(append(many[:len(many):len(many)], piece...)),
+			&onnxpb.ModelProto{}, false},
 		"in a tensor that is merged": {field(modelGraph,
-			field(graphNode, field(nodeAttribute, bytes.Repeat(field(attributeTensor, piece), pieces+1)))), &onnxpb.ModelProto{}, false},
+			field(graphNode, field(nodeAttribute, bytes.Repeat(field(attributeTensor, piece), pieces+1)))),
+			&onnxpb.ModelProto{}, false},
 		"in as many nodes, one each": {field(modelGraph,
-			bytes.Repeat(field(graphNode, field(nodeAttribute, field(attributeTensor, piece))), 1000)), &onnxpb.ModelProto{}, true},
-		"of a field that is bytes":        {bytes.Repeat(field(9, []byte("raw")), 1000), &onnxpb.TensorProto{}, true},
-		"of a field that nobody knows of": {bytes.Repeat(field(999, []byte("?")), 1000), &onnxpb.TensorProto{}, true},
+			bytes.Repeat(field(graphNode, field(nodeAttribute, field(attributeTensor, piece))), 1000)),
+			&onnxpb.ModelProto{}, true},
+		"of a field that is bytes": {bytes.Repeat(field(9, []byte("raw")), 1000),
+			&onnxpb.TensorProto{}, true},
+		"of a field that nobody knows of": {bytes.Repeat(field(999, []byte("?")), 1000),
+			&onnxpb.TensorProto{}, true},
 	} {
 		err := message.Unmarshal(c.data, c.into, 0)
-		if (err == nil) != c.good || err != nil && !strings.Contains(err.Error(), "onnx.TensorProto.dims comes in more than 16 pieces") {
+		if (err == nil) != c.good || err != nil &&
+			!strings.Contains(err.Error(), "onnx.TensorProto.dims comes in more than 16 pieces") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -88,7 +96,8 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal: what the library decodes is decoded alike, or it is in pieces; and it takes at most 400 bytes of memory for each byte.
+// FuzzUnmarshal: what the library decodes is decoded alike, or it is in pieces; and it takes at
+// most 400 bytes of memory for each byte.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add(bytes.Repeat(field(dims, []byte{1}), 20))
 	f.Add(field(modelGraph, field(graphNode, field(nodeAttribute, field(attributeTensor, field(dims, []byte{1, 2}))))))
@@ -112,11 +121,13 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// TestParts: data of many small parts, which take hundreds of times their size in memory, are refused before they are decoded.
+// TestParts: data of many small parts, which take hundreds of times their size in memory, are
+// refused before they are decoded.
 func TestParts(t *testing.T) {
 	const most = 1000
 	for name, part := range map[string][]byte{
-		"nodes": field(modelGraph, field(graphNode, nil)), "names": field(modelGraph, field(graphNode, field(1, nil))),
+		"nodes":    field(modelGraph, field(graphNode, nil)),
+		"names":    field(modelGraph, field(graphNode, field(1, nil))),
 		"metadata": field(14, nil), "texts": field(6, nil),
 	} {
 		if err := message.Within(bytes.Repeat(part, most/4), &onnxpb.ModelProto{}, 0, most); err != nil {
@@ -124,7 +135,8 @@ func TestParts(t *testing.T) {
 		}
 		data := bytes.Repeat(part, 200*most)
 		alloctest.AtMost(t, 1<<16, func() {
-			if err := message.Within(data, &onnxpb.ModelProto{}, 0, most); err == nil || !strings.Contains(err.Error(), "more than 1000 parts") {
+			if err := message.Within(data, &onnxpb.ModelProto{}, 0, most); err == nil ||
+				!strings.Contains(err.Error(), "more than 1000 parts") {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -134,7 +146,8 @@ func TestParts(t *testing.T) {
 			t.Errorf("a list of %d bytes: %v", bytes, err)
 		}
 	}
-	if err := message.Within(field(4, make([]byte, 40*most)), &onnxpb.TensorProto{}, 0, most); err != nil { // float_data
+	// float_data
+	if err := message.Within(field(4, make([]byte, 40*most)), &onnxpb.TensorProto{}, 0, most); err != nil {
 		t.Error(err)
 	}
 }

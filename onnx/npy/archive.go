@@ -19,12 +19,14 @@ const (
 	maxArchive = 16 << 30
 )
 
-// LoadArchive reads the arrays of the .npz file at path by name, as numpy.savez and numpy.savez_compressed write it.
+// LoadArchive reads the arrays of the .npz file at path by name, as numpy.savez and
+// numpy.savez_compressed write it.
 func LoadArchive(path string) (map[string]*onnx.Tensor, error) {
 	return LoadArchiveWithin(path, maxArchive)
 }
 
-// LoadArchiveWithin is [LoadArchive] with a bound on the uncompressed bytes of all arrays, which is checked before any is read.
+// LoadArchiveWithin is [LoadArchive] with a bound on the uncompressed bytes of all arrays, which is
+// checked before any is read.
 func LoadArchiveWithin(path string, most int64) (map[string]*onnx.Tensor, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -42,8 +44,8 @@ func LoadArchiveWithin(path string, most int64) (map[string]*onnx.Tensor, error)
 	return out, nil
 }
 
-// ReadArchive reads the arrays of an archive of the given size in bytes. An array that is no .npy file, that is there twice, or that is
-// larger than the archive says is an error.
+// ReadArchive reads the arrays of an archive of the given size in bytes. An array that is no .npy
+// file, that is there twice, or that is larger than the archive says is an error.
 func ReadArchive(r io.ReaderAt, size int64) (map[string]*onnx.Tensor, error) {
 	return readArchive(r, size, maxArchive)
 }
@@ -87,7 +89,8 @@ func SaveArchive(path string, arrays map[string]*onnx.Tensor) error {
 	return atomicfile.Write(path, func(w io.Writer) error { return WriteArchive(w, arrays) })
 }
 
-// WriteArchive writes arrays as numpy.savez does, without compression, in the order of their names: the same arrays give the same bytes.
+// WriteArchive writes arrays as numpy.savez does, without compression, in the order of their names:
+// the same arrays give the same bytes.
 func WriteArchive(w io.Writer, arrays map[string]*onnx.Tensor) error {
 	if n := len(arrays); n == 0 || n > maxArrays {
 		return fmt.Errorf("npz: %d arrays; allowed are 1 to %d", n, maxArrays)

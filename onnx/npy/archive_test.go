@@ -38,7 +38,8 @@ func TestArchive(t *testing.T) {
 	x := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
 	for _, method := range []uint16{zip.Store, zip.Deflate} {
 		path := filepath.Join(t.TempDir(), "a.npz")
-		data := archive(t, method, map[string]*onnx.Tensor{"x.npy": x, "target.npy": onnx.Vector[int64](1, 0)})
+		data := archive(t, method,
+			map[string]*onnx.Tensor{"x.npy": x, "target.npy": onnx.Vector[int64](1, 0)})
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +47,8 @@ func TestArchive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != 2 || !slices.Equal(got["x"].F32(), x.F32()) || !slices.Equal(got["x"].Shape, x.Shape) ||
+		if len(got) != 2 || !slices.Equal(got["x"].F32(), x.F32()) ||
+			!slices.Equal(got["x"].Shape, x.Shape) ||
 			!slices.Equal(got["target"].I64(), []int64{1, 0}) {
 			t.Errorf("method %d: read %v", method, got)
 		}
@@ -55,20 +57,23 @@ func TestArchive(t *testing.T) {
 		"numpy.savez": []byte("no archive"), "1 to 1024": archive(t, zip.Store, nil),
 		"names that end in .npy": archive(t, zip.Store, map[string]*onnx.Tensor{"x.txt": x}),
 	} {
-		if _, err := ReadArchive(bytes.NewReader(b), int64(len(b))); err == nil || !strings.Contains(err.Error(), what) {
+		if _, err := ReadArchive(bytes.NewReader(b), int64(len(b))); err == nil ||
+			!strings.Contains(err.Error(), what) {
 			t.Errorf("error %v, want one with %q", err, what)
 		}
 	}
 }
 
-// FuzzArchive reads arrays or gives an error; memory is bounded by what the archive holds, at deflate's largest ratio, 1,032.
+// FuzzArchive reads arrays or gives an error; memory is bounded by what the archive holds, at
+// deflate's largest ratio, 1,032.
 func FuzzArchive(f *testing.F) {
 	x := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
 	f.Add(archive(f, zip.Store, map[string]*onnx.Tensor{"x.npy": x}))
 	f.Add(archive(f, zip.Deflate, map[string]*onnx.Tensor{"x.npy": x, "y.npy": onnx.Vector[int64](1, 0)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var err error
-		alloctest.AtMost(t, 24*1032*len(b)+maxArrays*16*maxText, func() { _, err = ReadArchive(bytes.NewReader(b), int64(len(b))) })
+		alloctest.AtMost(t, 24*1032*len(b)+maxArrays*16*maxText,
+			func() { _, err = ReadArchive(bytes.NewReader(b), int64(len(b))) })
 		_ = err
 	})
 }

@@ -1,9 +1,9 @@
-// Package npy reads and writes tensors as NumPy's .npy files, of any rank and of every element type that
-// NumPy shares with ONNX.
+// Package npy reads and writes tensors as NumPy's .npy files, of any rank and of every element type
+// that NumPy shares with ONNX.
 //
-// Source of the format: NumPy Enhancement Proposal 1 and numpy.lib.format (versions 1.0 to 3.0). It is
-// written here because github.com/sbinet/npyio 0.6 writes slices of one dimension and matrices of float64
-// only, reads no float16, and takes a file that ends early for zeros.
+// Source of the format: NumPy Enhancement Proposal 1 and numpy.lib.format (versions 1.0 to 3.0). It
+// is written here because github.com/sbinet/npyio 0.6 writes slices of one dimension and matrices
+// of float64 only, reads no float16, and takes a file that ends early for zeros.
 package npy
 
 import (
@@ -31,7 +31,8 @@ const (
 
 // element types by NumPy's kind and size in bytes.
 var types = map[string]onnx.DType{
-	"b1": onnx.Bool, "i1": onnx.Int8, "u1": onnx.Uint8, "i2": onnx.Int16, "u2": onnx.Uint16, "i4": onnx.Int32, "u4": onnx.Uint32,
+	"b1": onnx.Bool, "i1": onnx.Int8, "u1": onnx.Uint8, "i2": onnx.Int16, "u2": onnx.Uint16,
+	"i4": onnx.Int32, "u4": onnx.Uint32,
 	"i8": onnx.Int64, "u8": onnx.Uint64, "f2": onnx.Float16, "f4": onnx.Float32, "f8": onnx.Float64,
 }
 
@@ -54,9 +55,9 @@ func Save(path string, t *onnx.Tensor) error {
 	return atomicfile.Write(path, func(w io.Writer) error { return Write(w, t) })
 }
 
-// Read reads one array to its end. Elements in Fortran (column-major) order and in big-endian byte order
-// are rearranged. A file that is cut short, has bytes left over, or holds elements that ONNX has no type
-// for is an error. No more memory is taken than a small multiple of r's own size.
+// Read reads one array to its end. Elements in Fortran (column-major) order and in big-endian byte
+// order are rearranged. A file that is cut short, has bytes left over, or holds elements that ONNX
+// has no type for is an error. No more memory is taken than a small multiple of r's own size.
 func Read(r io.Reader) (*onnx.Tensor, error) {
 	h, err := readHeader(r)
 	if err != nil {
@@ -71,7 +72,8 @@ func Read(r io.Reader) (*onnx.Tensor, error) {
 	}
 	want := int64(n) * int64(h.size)
 	if want >= math.MaxInt {
-		return nil, fmt.Errorf("npy: shape %v of %s needs %d bytes, more than this machine can address", h.shape, h.descr, want)
+		return nil, fmt.Errorf("npy: shape %v of %s needs %d bytes, more than this machine can address",
+			h.shape, h.descr, want)
 	}
 	var buf bytes.Buffer
 	got, err := io.Copy(&buf, io.LimitReader(r, want+1))
@@ -79,10 +81,13 @@ func Read(r io.Reader) (*onnx.Tensor, error) {
 		return nil, fmt.Errorf("npy: %w", err)
 	}
 	if got < want {
-		return nil, fmt.Errorf("npy: the file is cut short: shape %v of %s needs %d bytes and %d are there", h.shape, h.descr, want, got)
+		return nil,
+			fmt.Errorf("npy: the file is cut short: shape %v of %s needs %d bytes and %d are there", h.shape,
+				h.descr, want, got)
 	}
 	if got > want {
-		return nil, fmt.Errorf("npy: shape %v of %s needs %d bytes and there are more", h.shape, h.descr, want)
+		return nil, fmt.Errorf("npy: shape %v of %s needs %d bytes and there are more",
+			h.shape, h.descr, want)
 	}
 	t, err := onnx.Zeros(h.dtype, h.shape...)
 	if err != nil {
@@ -138,7 +143,8 @@ func readHeader(r io.Reader) (*header, error) {
 	return h, nil
 }
 
-// parseHeader reads the Python dictionary literal {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}.
+// parseHeader reads the Python dictionary literal {'descr': '<f4', 'fortran_order': False, 'shape':
+// (2, 3)}.
 func parseHeader(text string) (*header, error) {
 	h := &header{}
 	p := &parser{rest: text}
@@ -202,12 +208,13 @@ func (h *header) setType() error {
 		h.dtype, h.size = t, t.Size()
 		return nil
 	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(d, "U")); err == nil && strings.HasPrefix(d, "U") && n >= 0 && n <= maxText {
+	if n, err := strconv.Atoi(strings.TrimPrefix(d, "U")); err == nil && strings.HasPrefix(d, "U") &&
+		n >= 0 && n <= maxText {
 		h.dtype, h.size = onnx.String, 4*n
 		return nil
 	}
-	return fmt.Errorf("elements of type %q have no counterpart in ONNX; allowed are bool, the integers of 1 to 8 bytes, f2, f4, f8 and U: "+
-		"convert with astype first", h.descr)
+	return fmt.Errorf("elements of type %q have no counterpart in ONNX; allowed are bool, the "+
+		"integers of 1 to 8 bytes, f2, f4, f8 and U: convert with astype first", h.descr)
 }
 
 // decode fills t from the bytes of the file.
@@ -455,13 +462,14 @@ func writeHeader(w io.Writer, descr string, dimensions []int) error {
 	return nil
 }
 
-// WriteMatrixHeader writes the header of a matrix of float32. The elements follow it: row by row, the least significant byte first.
+// WriteMatrixHeader writes the header of a matrix of float32. The elements follow it: row by row,
+// the least significant byte first.
 func WriteMatrixHeader(w io.Writer, rows, columns int) error {
 	return writeHeader(w, "<f4", []int{rows, columns})
 }
 
-// ReadMatrixHeader reads the header of a matrix of float32, as [WriteMatrixHeader] writes it, and returns its size. Another array is an
-// error.
+// ReadMatrixHeader reads the header of a matrix of float32, as [WriteMatrixHeader] writes it, and
+// returns its size. Another array is an error.
 func ReadMatrixHeader(r io.Reader) (rows, columns int, err error) {
 	h, err := readHeader(r)
 	if err != nil {

@@ -14,9 +14,11 @@ import (
 	"fmp/onnx/alloctest"
 )
 
-// The files in testdata were written by NumPy: arange(24).reshape(2, 3, 4) in several types and orders.
+// The files in testdata were written by NumPy: arange(24).reshape(2, 3, 4) in several types and
+// orders.
 func TestLoadNumPyFiles(t *testing.T) {
-	f32, f16, i64, even := onnx.ZerosF32(2, 3, 4), make([]uint16, 24), make([]int64, 24), make([]bool, 24)
+	f32, f16, i64, even := onnx.ZerosF32(2, 3, 4), make([]uint16, 24), make([]int64, 24),
+		make([]bool, 24)
 	for i := range 24 {
 		f32.F32()[i], i64[i], even[i] = float32(i), int64(i), i%2 == 0
 		if i > 0 { // float16 of a small whole number: its leading bit shifted out, the exponent before it
@@ -47,11 +49,14 @@ func TestLoadNumPyFiles(t *testing.T) {
 
 func TestWriteThenRead(t *testing.T) {
 	for _, want := range []*onnx.Tensor{
-		onnx.Vector[float32](1, float32(math.Inf(-1))), onnx.Vector[float64](1.5), onnx.Vector[int8](-1), onnx.Vector[int16](-2),
+		onnx.Vector[float32](1, float32(math.Inf(-1))), onnx.Vector[float64](1.5), onnx.Vector[int8](-1),
+		onnx.Vector[int16](-2),
 		onnx.Vector[int32](-3),
-		onnx.Vector[int64](-1 << 60), onnx.Vector[uint8](255), onnx.Vector[uint16](65535), onnx.Vector[uint32](1 << 31),
+		onnx.Vector[int64](-1 << 60), onnx.Vector[uint8](255), onnx.Vector[uint16](65535),
+		onnx.Vector[uint32](1 << 31),
 		onnx.Vector[uint64](1 << 63),
-		onnx.Vector(true, false), onnx.Vector("x", "äöü", ""), onnx.Scalar[float32](2), onnx.ZerosF32(2, 0, 3), onnx.ZerosF32(1, 2, 3, 4, 5),
+		onnx.Vector(true, false), onnx.Vector("x", "äöü", ""), onnx.Scalar[float32](2),
+		onnx.ZerosF32(2, 0, 3), onnx.ZerosF32(1, 2, 3, 4, 5),
 		{DType: onnx.Float16, Shape: []int{2}, Data: []uint16{1, 0x7c00}},
 	} {
 		var buf bytes.Buffer
@@ -70,7 +75,8 @@ func TestWriteThenRead(t *testing.T) {
 		}
 	}
 	var buf bytes.Buffer
-	if err := Write(&buf, &onnx.Tensor{DType: onnx.BFloat16, Shape: []int{2}, Data: []uint16{0x3f80, 0xc000}}); err != nil {
+	if err := Write(&buf, &onnx.Tensor{DType: onnx.BFloat16, Shape: []int{2},
+		Data: []uint16{0x3f80, 0xc000}}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Read(&buf)
@@ -104,8 +110,10 @@ func TestReadErrors(t *testing.T) {
 		{"key twice", file("{'descr': '<f4', 'descr': '<f4'}", ""), "twice"},
 		{"unknown key", file("{'descr': '<f4', 'x': 1}", ""), "not known"},
 		{"pickled objects", file(strings.Replace(good, "<f4", "|O", 1), ""), "no counterpart"},
-		{"many empty texts", file("{'descr': '<U0', 'fortran_order': False, 'shape': (2000000000,), }\n", ""), "allowed are"},
-		{"not a character", file("{'descr': '<U1', 'fortran_order': False, 'shape': (1,), }\n", "\xff\xff\xff\xff"), "no character"},
+		{"many empty texts", file("{'descr': '<U0', 'fortran_order': False, 'shape': (2000000000,), }\n",
+			""), "allowed are"},
+		{"not a character", file("{'descr': '<U1', 'fortran_order': False, 'shape': (1,), }\n",
+			"\xff\xff\xff\xff"), "no character"},
 	} {
 		_, err := Read(strings.NewReader(c.content))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -134,8 +142,8 @@ func TestReadTakesNoMoreThanThereIs(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever is read can be written and read again, and takes at most 24 bytes of memory for each byte of the file
-// and 16 for each of 65,536 empty texts.
+// FuzzRead: whatever is read can be written and read again, and takes at most 24 bytes of memory
+// for each byte of the file and 16 for each of 65,536 empty texts.
 func FuzzRead(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.npy")
 	for _, p := range files {

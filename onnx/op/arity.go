@@ -17,7 +17,8 @@ func (s *Schema) Arity(n *onnx.Node) error {
 }
 
 // checkOperands holds a node's inputs or outputs against the formal parameters.
-func checkOperands(what, plural string, names []string, params []Param, param func(int) (Param, bool)) error {
+func checkOperands(what, plural string, names []string, params []Param,
+	param func(int) (Param, bool)) error {
 	given := func(i int) bool { return i < len(names) && names[i] != "" }
 	for i := len(params); i < len(names); i++ {
 		// Trailing ones that are left out are as good as none.

@@ -2,15 +2,16 @@ package op
 
 import "fmp/onnx"
 
-// Values reads a node's attributes, with the defaults of its operator's definition where the node has none. A read
-// of an attribute that has no default either, or that is of another kind, returns the zero value.
+// Values reads a node's attributes, with the defaults of its operator's definition where the node
+// has none. A read of an attribute that has no default either, or that is of another kind, returns
+// the zero value.
 type Values struct {
 	node   *onnx.Node
 	schema *Schema
 }
 
-// Attrs reads the attributes of a node of a model of the given operator set version. An operator that is deprecated there keeps its
-// last definition.
+// Attrs reads the attributes of a node of a model of the given operator set version. An operator
+// that is deprecated there keeps its last definition.
 func Attrs(n *onnx.Node, opset int) Values { return Values{n, Last(n.Domain, n.Op, opset)} }
 
 // Has reports whether the node itself gives the attribute.
@@ -32,7 +33,8 @@ func (v Values) get(name string, kind onnx.AttrKind) onnx.Attr {
 	return onnx.Attr{}
 }
 
-// Int returns an integer attribute; 0 where there is none. On a machine of 32 bits a number beyond an int becomes the nearest int.
+// Int returns an integer attribute; 0 where there is none. On a machine of 32 bits a number beyond
+// an int becomes the nearest int.
 func (v Values) Int(name string) int { return onnx.ClampInt(v.get(name, onnx.AttrInt).Int) }
 
 // Bool reports whether an integer attribute is not 0.
@@ -47,7 +49,8 @@ func (v Values) Float(name string) float32 { return v.get(name, onnx.AttrFloat).
 // Str returns a string attribute.
 func (v Values) Str(name string) string { return v.get(name, onnx.AttrString).Str }
 
-// Ints returns an attribute that is a list of integers, each as [Values.Int] returns it; nil where there is none.
+// Ints returns an attribute that is a list of integers, each as [Values.Int] returns it; nil where
+// there is none.
 func (v Values) Ints(name string) []int {
 	a := v.get(name, onnx.AttrInts)
 	if a.Kind != onnx.AttrInts {
@@ -60,10 +63,12 @@ func (v Values) Ints(name string) []int {
 	return out
 }
 
-// Floats returns an attribute that is a list of floats, nil where there is none. It must not be changed.
+// Floats returns an attribute that is a list of floats, nil where there is none. It must not be
+// changed.
 func (v Values) Floats(name string) []float32 { return v.get(name, onnx.AttrFloats).Floats }
 
-// Strs returns an attribute that is a list of strings, nil where there is none. It must not be changed.
+// Strs returns an attribute that is a list of strings, nil where there is none. It must not be
+// changed.
 func (v Values) Strs(name string) []string { return v.get(name, onnx.AttrStrings).Strs }
 
 // Tensor returns a tensor attribute, nil where there is none. It must not be changed.

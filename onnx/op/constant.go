@@ -2,7 +2,8 @@ package op
 
 import "fmp/onnx"
 
-// Constant returns the value of a Constant node; nil where it has none of a type that a [onnx.Tensor] holds.
+// Constant returns the value of a Constant node; nil where it has none of a type that a
+// [onnx.Tensor] holds.
 func Constant(n *onnx.Node) *onnx.Tensor {
 	for _, a := range n.Attrs {
 		switch a.Name {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// EinsumTerms splits an equation into the labels of each operand and of the result; an ellipsis is the
-// label '.'. Without an arrow the result has the labels that occur once, in alphabetical order.
+// EinsumTerms splits an equation into the labels of each operand and of the result; an ellipsis is
+// the label '.'. Without an arrow the result has the labels that occur once, in alphabetical order.
 func EinsumTerms(equation string) (operands []string, result string, err error) {
 	eq := strings.ReplaceAll(equation, " ", "")
 	eq = strings.ReplaceAll(eq, "...", ".")
@@ -19,7 +19,8 @@ func EinsumTerms(equation string) (operands []string, result string, err error) 
 			if r == '.' {
 				dots++
 			} else if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
-				return nil, "", fmt.Errorf("equation %q holds %q; allowed are letters and an ellipsis", equation, r)
+				return nil, "", fmt.Errorf("equation %q holds %q; allowed are letters and an ellipsis",
+					equation, r)
 			}
 		}
 		if dots > 1 {

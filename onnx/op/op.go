@@ -1,12 +1,12 @@
-// Package op defines every operator: its inputs and outputs, their element types, its attributes and their
-// defaults, for every version of the standard operator set, and for the operators of com.microsoft that
-// exporters write. All that read a node (shape rules, gradients, kernels, passes, checks) ask here, so that
-// nothing of it is stated twice.
+// Package op defines every operator: its inputs and outputs, their element types, its attributes
+// and their defaults, for every version of the standard operator set, and for the operators of
+// com.microsoft that exporters write. All that read a node (shape rules, gradients, kernels,
+// passes, checks) ask here, so that nothing of it is stated twice.
 //
-// The facts stand in schemas.txt, which a maintainer's script writes from the registries of those who define the
-// operators: the ONNX standard's own (the Python package onnx) and the ONNX Runtime's. To take in a new version,
-// install both and run `go generate ./onnx/op`; the script is testdata/registry.py, and nothing but the file that
-// it writes is part of a program.
+// The facts stand in schemas.txt, which a maintainer's script writes from the registries of those
+// who define the operators: the ONNX standard's own (the Python package onnx) and the ONNX
+// Runtime's. To take in a new version, install both and run `go generate ./onnx/op`; the script is
+// testdata/registry.py, and nothing but the file that it writes is part of a program.
 package op
 
 //go:generate sh -c "python3 testdata/registry.py > schemas.txt && gzip -9nc schemas.txt > schemas.txt.gz"
@@ -71,7 +71,8 @@ type Attr struct {
 // Types is a set of element types.
 type Types uint64
 
-// others stands for the types that package onnx does not hold: sequences, maps, complex numbers, 8 bits and less.
+// others stands for the types that package onnx does not hold: sequences, maps, complex numbers, 8
+// bits and less.
 const others Types = 1
 
 // Has reports whether the set holds d.
@@ -108,8 +109,8 @@ var schemas = sync.OnceValue(func() map[key][]*Schema {
 	return s
 })
 
-// Lookup returns the schema of an operator in version opset of its domain's operator set; nil where the operator is not known or
-// came later. The result is shared and must not be changed.
+// Lookup returns the schema of an operator in version opset of its domain's operator set; nil where
+// the operator is not known or came later. The result is shared and must not be changed.
 func Lookup(domain, name string, opset int) *Schema {
 	var found *Schema
 	for _, s := range schemas()[key{domain, name}] {
@@ -129,7 +130,8 @@ func Last(domain, name string, opset int) *Schema {
 	return s
 }
 
-// Find returns the schema of a node's operator in a model of the given operator sets; nil where it is not known.
+// Find returns the schema of a node's operator in a model of the given operator sets; nil where it
+// is not known.
 func Find(n *onnx.Node, opsets map[string]int64) *Schema {
 	v, ok := opsets[n.Domain]
 	if !ok && n.Domain == "" {
@@ -182,9 +184,10 @@ func (s *Schema) Attr(name string) *Attr {
 	return nil
 }
 
-// Bind finds the element types of a node's outputs from those of its inputs: Undefined where they do not follow.
-// An input whose type is Undefined is left out or not known. An input of a type that the operator does not take,
-// or of another one than a neighbour that must have the same, is an error.
+// Bind finds the element types of a node's outputs from those of its inputs: Undefined where they
+// do not follow. An input whose type is Undefined is left out or not known. An input of a type that
+// the operator does not take, or of another one than a neighbour that must have the same, is an
+// error.
 func (s *Schema) Bind(in []onnx.DType, outputs int) ([]onnx.DType, error) {
 	bound := map[string]onnx.DType{}
 	first := map[string]int{}
@@ -200,8 +203,10 @@ func (s *Schema) Bind(in []onnx.DType, outputs int) ([]onnx.DType, error) {
 			continue
 		}
 		if have, ok := bound[p.Type]; ok && have != d {
-			return nil, fmt.Errorf("input %d (%s) is of %v and input %d of %v; they must have one type, cast one of them", i, p.Name, d,
-				first[p.Type], have)
+			return nil,
+				fmt.Errorf(
+					"input %d (%s) is of %v and input %d of %v; they must have one type, cast one of them", i,
+					p.Name, d, first[p.Type], have)
 		}
 		bound[p.Type], first[p.Type] = d, i
 	}
@@ -227,8 +232,10 @@ func (t Types) only() onnx.DType {
 }
 
 var kinds = map[string]onnx.AttrKind{
-	"float": onnx.AttrFloat, "int": onnx.AttrInt, "string": onnx.AttrString, "tensor": onnx.AttrTensor, "graph": onnx.AttrGraph,
-	"floats": onnx.AttrFloats, "ints": onnx.AttrInts, "strings": onnx.AttrStrings, "tensors": onnx.AttrTensors, "graphs": onnx.AttrGraphs,
+	"float": onnx.AttrFloat, "int": onnx.AttrInt, "string": onnx.AttrString, "tensor": onnx.AttrTensor,
+	"graph":  onnx.AttrGraph,
+	"floats": onnx.AttrFloats, "ints": onnx.AttrInts, "strings": onnx.AttrStrings,
+	"tensors": onnx.AttrTensors, "graphs": onnx.AttrGraphs,
 	// A kind that package onnx does not hold; a node with such an attribute cannot be loaded.
 	"sparse_tensor": onnx.AttrUndefined, "type_proto": onnx.AttrUndefined,
 }
@@ -254,7 +261,8 @@ func parseTypes(words []string) (t Types) {
 	return t
 }
 
-// parser reads the registry's text: an operator's line with its version, then indented lines for its parts.
+// parser reads the registry's text: an operator's line with its version, then indented lines for
+// its parts.
 type parser struct {
 	all       map[key][]*Schema
 	schema    *Schema

@@ -14,8 +14,10 @@ func TestSchemasAreAsTheStandardHasThem(t *testing.T) {
 		domain, name string
 		opset, since int // since 0: not there
 	}{
-		{"", "Relu", 7, 6}, {"", "Relu", 13, 13}, {"", "Relu", 21, 14}, {"", "Conv", 7, 1}, {"", "Conv", 17, 11}, {"", "Softmax", 12, 11},
-		{"", "Softmax", 13, 13}, {"", "LayerNormalization", 16, 0}, {"", "LayerNormalization", 17, 17}, {"", "Covn", 17, 0},
+		{"", "Relu", 7, 6}, {"", "Relu", 13, 13}, {"", "Relu", 21, 14}, {"", "Conv", 7, 1},
+		{"", "Conv", 17, 11}, {"", "Softmax", 12, 11},
+		{"", "Softmax", 13, 13}, {"", "LayerNormalization", 16, 0}, {"", "LayerNormalization", 17, 17},
+		{"", "Covn", 17, 0},
 		{"com.microsoft", "FusedConv", 1, 1}, {"com.microsoft", "Conv", 1, 0},
 	} {
 		s := Lookup(tc.domain, tc.name, tc.opset)
@@ -47,7 +49,8 @@ func TestSchemasAreAsTheStandardHasThem(t *testing.T) {
 	if !concat.Attr("axis").Required {
 		t.Error("Concat's axis is not required")
 	}
-	if loop := Lookup("", "Loop", 16); !loop.In[2].Mixed || loop.In[2].Least != 0 || loop.In[2].Types&others == 0 {
+	if loop := Lookup("", "Loop", 16); !loop.In[2].Mixed || loop.In[2].Least != 0 ||
+		loop.In[2].Types&others == 0 {
 		t.Errorf("Loop's carried values are %+v", loop.In[2])
 	}
 }
@@ -121,7 +124,8 @@ func TestParseNamesTheLine(t *testing.T) {
 
 func TestAttrsFillInDefaults(t *testing.T) {
 	t.Parallel()
-	n := &onnx.Node{Op: "Conv", Attrs: []onnx.Attr{onnx.IntsAttr("strides", 2, 3), onnx.StrAttr("group", "wrong kind")}}
+	n := &onnx.Node{Op: "Conv",
+		Attrs: []onnx.Attr{onnx.IntsAttr("strides", 2, 3), onnx.StrAttr("group", "wrong kind")}}
 	a := Attrs(n, 17)
 	if got := a.Ints("strides"); len(got) != 2 || got[1] != 3 || !a.Has("strides") {
 		t.Errorf("strides are %v", got)
@@ -132,12 +136,14 @@ func TestAttrsFillInDefaults(t *testing.T) {
 	if got := a.Str("auto_pad"); got != "NOTSET" || a.Has("auto_pad") {
 		t.Errorf("auto_pad is %q, want the default", got)
 	}
-	if a.Ints("pads") != nil || a.Tensor("none") != nil || a.Floats("none") != nil || a.Strs("none") != nil {
+	if a.Ints("pads") != nil || a.Tensor("none") != nil || a.Floats("none") != nil ||
+		a.Strs("none") != nil {
 		t.Error("what has no default has a value")
 	}
 	// A default that changed from one version to the next.
 	soft := &onnx.Node{Op: "Softmax"}
-	if before, after := Attrs(soft, 12).Int("axis"), Attrs(soft, 13).Int("axis"); before != 1 || after != -1 {
+	if before, after := Attrs(soft, 12).Int("axis"),
+		Attrs(soft, 13).Int("axis"); before != 1 || after != -1 {
 		t.Errorf("Softmax's axis is %d and %d, want 1 and -1", before, after)
 	}
 	if got := Attrs(&onnx.Node{Op: "BatchNormalization"}, 15).Float("epsilon"); got != 1e-5 {
@@ -162,13 +168,16 @@ func TestBind(t *testing.T) {
 		err   string
 	}{
 		{"Add", 14, []onnx.DType{onnx.Float32, onnx.Float32}, 1, []onnx.DType{onnx.Float32}, ""},
-		{"Add", 14, []onnx.DType{onnx.Float32, onnx.Int64}, 1, nil, "input 1 (B) is of int64 and input 0 of float32; they must have one type"},
+		{"Add", 14, []onnx.DType{onnx.Float32, onnx.Int64}, 1, nil,
+			"input 1 (B) is of int64 and input 0 of float32; they must have one type"},
 		{"Add", 14, []onnx.DType{onnx.Undefined, onnx.Int64}, 1, []onnx.DType{onnx.Int64}, ""},
 		{"Relu", 13, []onnx.DType{onnx.Int64}, 1, nil, "input 0 (X) is of int64; allowed are"},
 		{"Equal", 13, []onnx.DType{onnx.Int64, onnx.Int64}, 1, []onnx.DType{onnx.Bool}, ""},
 		{"Cast", 13, []onnx.DType{onnx.Int64}, 1, []onnx.DType{onnx.Undefined}, ""},
-		{"TopK", 13, []onnx.DType{onnx.Float32, onnx.Int64}, 2, []onnx.DType{onnx.Float32, onnx.Int64}, ""},
-		{"Loop", 13, []onnx.DType{onnx.Int64, onnx.Bool, onnx.Float32, onnx.Int64}, 2, []onnx.DType{onnx.Undefined, onnx.Undefined}, ""},
+		{"TopK", 13, []onnx.DType{onnx.Float32, onnx.Int64}, 2,
+			[]onnx.DType{onnx.Float32, onnx.Int64}, ""},
+		{"Loop", 13, []onnx.DType{onnx.Int64, onnx.Bool, onnx.Float32, onnx.Int64}, 2,
+			[]onnx.DType{onnx.Undefined, onnx.Undefined}, ""},
 	} {
 		got, err := Lookup("", tc.op, tc.opset).Bind(tc.in, tc.outs)
 		if tc.err != "" {

@@ -13,6 +13,7 @@ func TestPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := text(); err != nil || got != string(want) {
-		t.Errorf("schemas.txt.gz is not schemas.txt (%v): run gzip -9nc schemas.txt > schemas.txt.gz", err)
+		t.Errorf("schemas.txt.gz is not schemas.txt (%v): run gzip -9nc schemas.txt > schemas.txt.gz",
+			err)
 	}
 }

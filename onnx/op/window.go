@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Window holds the attributes of a convolution or pooling along its spatial axes, with defaults filled
-// in. Pads holds the beginnings of all axes, then their ends.
+// Window holds the attributes of a convolution or pooling along its spatial axes, with defaults
+// filled in. Pads holds the beginnings of all axes, then their ends.
 type Window struct {
 	Kernel, Strides, Dilations, Pads []int
 	AutoPad                          string // NOTSET, VALID, SAME_UPPER or SAME_LOWER
@@ -23,7 +23,8 @@ func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 		return slices.Repeat([]int{otherwise}, length)
 	}
 	w := Window{
-		Kernel: kernel, Strides: list("strides", n, 1), Dilations: list("dilations", n, 1), Pads: list("pads", 2*n, 0),
+		Kernel: kernel, Strides: list("strides", n, 1), Dilations: list("dilations", n, 1),
+		Pads:    list("pads", 2*n, 0),
 		AutoPad: attrs.Str("auto_pad"), CeilMode: attrs.Bool("ceil_mode"),
 	}
 	if attrs.Has("kernel_shape") {
@@ -34,14 +35,16 @@ func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 	case "":
 		w.AutoPad = "NOTSET"
 	default:
-		return w, fmt.Errorf("auto_pad is %q; allowed are NOTSET, VALID, SAME_UPPER and SAME_LOWER", w.AutoPad)
+		return w, fmt.Errorf("auto_pad is %q; allowed are NOTSET, VALID, SAME_UPPER and SAME_LOWER",
+			w.AutoPad)
 	}
 	for _, a := range []struct {
 		name string
 		v    []int
 		want int
 		low  int
-	}{{"kernel_shape", w.Kernel, n, 1}, {"strides", w.Strides, n, 1}, {"dilations", w.Dilations, n, 1}, {"pads", w.Pads, 2 * n, 0}} {
+	}{{"kernel_shape", w.Kernel, n, 1}, {"strides", w.Strides, n, 1}, {"dilations", w.Dilations, n, 1},
+		{"pads", w.Pads, 2 * n, 0}} {
 		if len(a.v) != a.want {
 			return w, fmt.Errorf("%s %v for %d spatial axes; %d numbers are needed", a.name, a.v, n, a.want)
 		}
@@ -53,7 +56,8 @@ func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 	}
 	for i := range n {
 		if int64(w.Kernel[i]-1)*int64(w.Dilations[i]) > 1<<28 {
-			return w, fmt.Errorf("kernel_shape %v with dilations %v spans more than %d positions", w.Kernel, w.Dilations, 1<<28)
+			return w, fmt.Errorf("kernel_shape %v with dilations %v spans more than %d positions", w.Kernel,
+				w.Dilations, 1<<28)
 		}
 	}
 	if len(kernel) == n {
@@ -69,7 +73,8 @@ func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 // Extent returns the number of input positions that the kernel spans on axis i.
 func (w Window) Extent(i int) int { return (w.Kernel[i]-1)*w.Dilations[i] + 1 }
 
-// SamePads returns the begin and end padding of auto_pad SAME_UPPER or SAME_LOWER for axis i of size in.
+// SamePads returns the begin and end padding of auto_pad SAME_UPPER or SAME_LOWER for axis i of
+// size in.
 func (w Window) SamePads(in, i int) (begin, end int) {
 	s := w.Strides[i]
 	total := max(0, ((in+s-1)/s-1)*s+w.Extent(i)-in)

@@ -7,7 +7,8 @@ import (
 	"fmp/onnx/optim"
 )
 
-// The update of a parameter is a model: parameter, gradient and moments in, parameter and moments out.
+// The update of a parameter is a model: parameter, gradient and moments in, parameter and moments
+// out.
 func ExampleModel() {
 	w := onnx.ValueInfo{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(2, 3)}
 	m, err := optim.Model([]onnx.ValueInfo{w}, optim.SGD{Momentum: 0.9}, optim.Options{})

@@ -1,10 +1,11 @@
-// Package optim turns gradient models into training steps: an optimizer's update becomes nodes of the
-// same graph, so that one run of one ordinary ONNX model takes parameters, moments and a batch to new
-// parameters and new moments.
+// Package optim turns gradient models into training steps: an optimizer's update becomes nodes of
+// the same graph, so that one run of one ordinary ONNX model takes parameters, moments and a batch
+// to new parameters and new moments.
 //
-// Names. A parameter p comes with its gradient grad_p; the update reads the moment state of p as m_p (and v_p
-// for AdamW), and writes new_p, new_m_p, new_v_p. Whatever is called new_x replaces x in the next step. The rate
-// and other numbers that change from step to step are scalar inputs, given by [Optimizer.Scalars].
+// Names. A parameter p comes with its gradient grad_p; the update reads the moment state of p as
+// m_p (and v_p for AdamW), and writes new_p, new_m_p, new_v_p. Whatever is called new_x replaces x
+// in the next step. The rate and other numbers that change from step to step are scalar inputs,
+// given by [Optimizer.Scalars].
 package optim
 
 import (
@@ -39,8 +40,8 @@ type Optimizer interface {
 	update(f *fragment, p param) (value string, state []string)
 }
 
-// SGD is stochastic gradient descent with momentum (Sutskever, Martens, Dahl and Hinton 2013), in the
-// form
+// SGD is stochastic gradient descent with momentum (Sutskever, Martens, Dahl and Hinton 2013), in
+// the form
 //
 //	m' = μ m + g,  p' = p - rate (g + μ m')  with Nesterov's, p - rate m' without.
 type SGD struct {
@@ -72,15 +73,16 @@ type Options struct {
 	// ClipNorm scales all gradients by one factor where the norm of all together is over it
 	// (Pascanu, Mikolov and Bengio 2013); 0 leaves them.
 	ClipNorm float64
-	// EMA in (0, 1) keeps for every parameter p a running average ema_p' = EMA ema_p + (1-EMA) p'; 0 keeps none.
+	// EMA in (0, 1) keeps for every parameter p a running average ema_p' = EMA ema_p + (1-EMA) p'; 0
+	// keeps none.
 	EMA float64
 	// RateOf are factors of the learning rate for some parameters, 0 and up; for the others it is 1.
 	RateOf map[string]float64
 }
 
-// Attach appends the update of the named parameters to a model that has each as a float32 input of known
-// shape and computes, or is given, its gradient grad_p. The gradients cease to be outputs; the norm of all together
-// (before clipping) becomes the output grad_norm. m is changed.
+// Attach appends the update of the named parameters to a model that has each as a float32 input of
+// known shape and computes, or is given, its gradient grad_p. The gradients cease to be outputs;
+// the norm of all together (before clipping) becomes the output grad_norm. m is changed.
 func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 	f := &fragment{g: m.Graph, taken: map[string]bool{}}
 	if err := f.check(params, o, opt); err != nil {
@@ -93,7 +95,8 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 	grads := map[string]bool{}
 	for _, p := range params {
 		grads[GradPrefix+p] = true
-		squares = append(squares, f.op("ReduceSumSquare", []string{GradPrefix + p}, onnx.IntAttr("keepdims", 0)))
+		squares = append(squares,
+			f.op("ReduceSumSquare", []string{GradPrefix + p}, onnx.IntAttr("keepdims", 0)))
 	}
 	var outputs []onnx.ValueInfo
 	for _, v := range m.Graph.Outputs {
@@ -106,7 +109,8 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 	f.output(NormOutput, norm, onnx.ValueInfo{DType: onnx.Float32, Shape: onnx.Shape()})
 	scale := ""
 	if opt.ClipNorm > 0 {
-		scale = f.op("Min", []string{f.num(1), f.op("Div", []string{f.num(opt.ClipNorm), f.op("Add", []string{norm, f.num(1e-6)})})})
+		scale = f.op("Min", []string{f.num(1),
+			f.op("Div", []string{f.num(opt.ClipNorm), f.op("Add", []string{norm, f.num(1e-6)})})})
 	}
 	for _, name := range params {
 		info, _ := m.Graph.Input(name)
@@ -118,7 +122,8 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 			p.grad = f.op("Mul", []string{p.grad, scale})
 		}
 		for _, s := range o.State() {
-			f.g.Inputs = append(f.g.Inputs, onnx.ValueInfo{Name: s + name, DType: info.DType, Shape: info.Shape})
+			f.g.Inputs = append(f.g.Inputs,
+				onnx.ValueInfo{Name: s + name, DType: info.DType, Shape: info.Shape})
 			p.state = append(p.state, s+name)
 		}
 		value, state := o.update(f, p)
@@ -142,13 +147,15 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 	return nil
 }
 
-// Model returns the model of the update alone: its inputs are p and grad_p for every parameter, their state and the scalars.
+// Model returns the model of the update alone: its inputs are p and grad_p for every parameter,
+// their state and the scalars.
 func Model(params []onnx.ValueInfo, o Optimizer, opt Options) (*onnx.Model, error) {
 	g := &onnx.Graph{Name: "update", Initializers: map[string]*onnx.Tensor{}}
 	var names []string
 	for _, p := range params {
 		names = append(names, p.Name)
-		g.Inputs = append(g.Inputs, p, onnx.ValueInfo{Name: GradPrefix + p.Name, DType: p.DType, Shape: p.Shape})
+		g.Inputs = append(g.Inputs, p,
+			onnx.ValueInfo{Name: GradPrefix + p.Name, DType: p.DType, Shape: p.Shape})
 	}
 	m := onnx.NewModel(g)
 	return m, Attach(m, names, o, opt)
@@ -179,8 +186,8 @@ func (f *fragment) check(params []string, o Optimizer, opt Options) error {
 		}
 	}
 	if opt.ClipNorm < 0 || opt.EMA < 0 || opt.EMA >= 1 {
-		return fmt.Errorf("the norm to clip at is %v and the running average's factor %v; allowed are 0 and up, and 0 to less than 1",
-			opt.ClipNorm, opt.EMA)
+		return fmt.Errorf("the norm to clip at is %v and the running average's factor %v; allowed are "+
+			"0 and up, and 0 to less than 1", opt.ClipNorm, opt.EMA)
 	}
 	for _, n := range f.g.Nodes {
 		for _, out := range n.Outputs {
@@ -201,7 +208,8 @@ func (f *fragment) check(params []string, o Optimizer, opt Options) error {
 	return checkOptimizer(o)
 }
 
-// checkParam returns an error unless a parameter is a float32 input of a fixed shape with a gradient.
+// checkParam returns an error unless a parameter is a float32 input of a fixed shape with a
+// gradient.
 func (f *fragment) checkParam(p string) error {
 	v, ok := f.g.Input(p)
 	if !ok {
@@ -225,12 +233,14 @@ func checkOptimizer(o Optimizer) error {
 	switch o := o.(type) {
 	case SGD:
 		if o.Momentum < 0 || o.Momentum >= 1 || o.WeightDecay < 0 {
-			return fmt.Errorf("momentum %v and weight decay %v; allowed are 0 to less than 1, and 0 and up", o.Momentum, o.WeightDecay)
+			return fmt.Errorf("momentum %v and weight decay %v; allowed are 0 to less than 1, and 0 and up",
+				o.Momentum, o.WeightDecay)
 		}
 	case AdamW:
-		if b1, b2, eps := o.betas(); b1 < 0 || b1 >= 1 || b2 < 0 || b2 >= 1 || eps <= 0 || o.WeightDecay < 0 {
-			return fmt.Errorf("beta1 %v, beta2 %v, epsilon %v and weight decay %v; allowed are 0 to less than 1, more than 0, and 0 and up", b1, b2,
-				eps, o.WeightDecay)
+		if b1, b2, eps := o.betas(); b1 < 0 || b1 >= 1 || b2 < 0 || b2 >= 1 || eps <= 0 ||
+			o.WeightDecay < 0 {
+			return fmt.Errorf("beta1 %v, beta2 %v, epsilon %v and weight decay %v; allowed are 0 to less "+
+				"than 1, more than 0, and 0 and up", b1, b2, eps, o.WeightDecay)
 		}
 	}
 	return nil
@@ -249,7 +259,8 @@ func (f *fragment) fresh(op string) string {
 
 func (f *fragment) op(op string, in []string, attrs ...onnx.Attr) string {
 	out := f.fresh(op)
-	f.g.Nodes = append(f.g.Nodes, &onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs})
+	f.g.Nodes = append(f.g.Nodes,
+		&onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs})
 	return out
 }
 
@@ -262,12 +273,14 @@ func (f *fragment) num(v float64) string {
 func (f *fragment) input(name string) {
 	if !f.taken[name] {
 		f.taken[name] = true
-		f.g.Inputs = append(f.g.Inputs, onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape()})
+		f.g.Inputs = append(f.g.Inputs,
+			onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape()})
 	}
 }
 
 func (f *fragment) output(name, value string, like onnx.ValueInfo) {
-	f.g.Nodes = append(f.g.Nodes, &onnx.Node{Name: name, Op: "Identity", Inputs: []string{value}, Outputs: []string{name}})
+	f.g.Nodes = append(f.g.Nodes,
+		&onnx.Node{Name: name, Op: "Identity", Inputs: []string{value}, Outputs: []string{name}})
 	like.Name = name
 	f.g.Outputs = append(f.g.Outputs, like)
 }

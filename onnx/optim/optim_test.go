@@ -47,10 +47,11 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 	}{
 		{"SGD", optim.SGD{}, optim.Options{}, sgd(0, 0, false)},
 		{"momentum", optim.SGD{Momentum: 0.9, WeightDecay: 0.1}, optim.Options{}, sgd(0.9, 0.1, false)},
-		{"Nesterov", optim.SGD{Momentum: 0.8, Nesterov: true}, optim.Options{ClipNorm: 0.5}, sgd(0.8, 0, true)},
+		{"Nesterov", optim.SGD{Momentum: 0.8, Nesterov: true}, optim.Options{ClipNorm: 0.5},
+			sgd(0.8, 0, true)},
 		{"AdamW", optim.AdamW{}, optim.Options{}, adamw(0.9, 0.999, 1e-8, 0)},
-		{"AdamW decay", optim.AdamW{Beta1: 0.8, Beta2: 0.95, Epsilon: 1e-3, WeightDecay: 0.2}, optim.Options{EMA: 0.7},
-			adamw(0.8, 0.95, 1e-3, 0.2)},
+		{"AdamW decay", optim.AdamW{Beta1: 0.8, Beta2: 0.95, Epsilon: 1e-3, WeightDecay: 0.2},
+			optim.Options{EMA: 0.7}, adamw(0.8, 0.95, 1e-3, 0.2)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := optim.Model([]onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(1, 2)}}, c.o, c.opt)
@@ -100,7 +101,8 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 						t.Errorf("step %d: w[%d] is %v, want %v", step, i, got, want[i])
 					}
 					if c.opt.EMA > 0 && math.Abs(float64(out["new_ema_w"].F32()[i])-average[i]) > 1e-5 {
-						t.Errorf("step %d: average of w[%d] is %v, want %v", step, i, out["new_ema_w"].F32()[i], average[i])
+						t.Errorf("step %d: average of w[%d] is %v, want %v", step, i,
+							out["new_ema_w"].F32()[i], average[i])
 					}
 				}
 				for name, v := range out {
@@ -116,8 +118,8 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 func TestBiasesDoNotDecay(t *testing.T) {
 	t.Parallel()
 	eng := orttest.New(t)
-	m, err := optim.Model([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}}, optim.SGD{WeightDecay: 0.5},
-		optim.Options{})
+	m, err := optim.Model([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}},
+		optim.SGD{WeightDecay: 0.5}, optim.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +128,9 @@ func TestBiasesDoNotDecay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"b": onnx.Vector[float32](3), "grad_b": onnx.Vector[float32](0),
-		"m_b": onnx.Vector[float32](0), optim.RateInput: onnx.Scalar[float32](1)})
+	out, err := engine.Eval(s,
+		map[string]*onnx.Tensor{"b": onnx.Vector[float32](3), "grad_b": onnx.Vector[float32](0),
+			"m_b": onnx.Vector[float32](0), optim.RateInput: onnx.Scalar[float32](1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +153,10 @@ func TestRefusals(t *testing.T) {
 		{"beta 1", w, optim.AdamW{Beta1: 1}, optim.Options{}},
 		{"negative clip", w, optim.SGD{}, optim.Options{ClipNorm: -1}},
 		{"average 1", w, optim.SGD{}, optim.Options{EMA: 1}},
-		{"integers", []onnx.ValueInfo{{Name: "w", DType: onnx.Int64, Shape: onnx.Shape(2)}}, optim.SGD{}, optim.Options{}},
-		{"symbolic", []onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape("n")}}, optim.SGD{}, optim.Options{}},
+		{"integers", []onnx.ValueInfo{{Name: "w", DType: onnx.Int64, Shape: onnx.Shape(2)}}, optim.SGD{},
+			optim.Options{}},
+		{"symbolic", []onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape("n")}},
+			optim.SGD{}, optim.Options{}},
 	} {
 		if _, err := optim.Model(c.params, c.o, c.opt); err == nil {
 			t.Errorf("%s: accepted", c.name)
@@ -178,7 +183,8 @@ func TestRateOf(t *testing.T) {
 	info := func(name string) onnx.ValueInfo {
 		return onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)}
 	}
-	m, err := optim.Model([]onnx.ValueInfo{info("a"), info("b")}, optim.SGD{}, optim.Options{RateOf: map[string]float64{"b": 0.25}})
+	m, err := optim.Model([]onnx.ValueInfo{info("a"), info("b")}, optim.SGD{},
+		optim.Options{RateOf: map[string]float64{"b": 0.25}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +200,8 @@ func TestRateOf(t *testing.T) {
 	defer s.Close()
 	feeds := map[string]*onnx.Tensor{optim.RateInput: onnx.Scalar[float32](0.5)}
 	for _, p := range []string{"a", "b"} {
-		feeds[p], feeds["grad_"+p], feeds["m_"+p] = onnx.Vector[float32](1), onnx.Vector[float32](1), onnx.Vector[float32](0)
+		feeds[p], feeds["grad_"+p], feeds["m_"+p] = onnx.Vector[float32](1), onnx.Vector[float32](1),
+			onnx.Vector[float32](0)
 	}
 	out, err := engine.Eval(s, feeds)
 	if err != nil {
@@ -203,7 +210,8 @@ func TestRateOf(t *testing.T) {
 	if a, b := out["new_a"].F32()[0], out["new_b"].F32()[0]; a != 0.5 || b != 0.875 {
 		t.Errorf("a and b are %v and %v; want 0.5 and 0.875", a, b)
 	}
-	if _, err := optim.Model([]onnx.ValueInfo{info("a")}, optim.SGD{}, optim.Options{RateOf: map[string]float64{"a": -1}}); err == nil {
+	if _, err := optim.Model([]onnx.ValueInfo{info("a")}, optim.SGD{},
+		optim.Options{RateOf: map[string]float64{"a": -1}}); err == nil {
 		t.Error("a negative factor is taken")
 	}
 }

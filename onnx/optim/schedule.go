@@ -8,8 +8,8 @@ type Schedule func(t, total int) float64
 // Constant returns a schedule of the same rate at every step.
 func Constant(rate float64) Schedule { return func(int, int) float64 { return rate } }
 
-// WarmupCosine returns a schedule that rises linearly to peak over the first warmup steps, then falls to floor along half a cosine
-// (Loshchilov and Hutter 2017).
+// WarmupCosine returns a schedule that rises linearly to peak over the first warmup steps, then
+// falls to floor along half a cosine (Loshchilov and Hutter 2017).
 func WarmupCosine(peak, floor float64, warmup int) Schedule {
 	return func(t, total int) float64 {
 		if t < warmup {

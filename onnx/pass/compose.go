@@ -11,17 +11,19 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Compose feeds one model into another: link says which output of a each of b's inputs is read from. A nil
-// link joins every input of b that is called as an output of a.
+// Compose feeds one model into another: link says which output of a each of b's inputs is read
+// from. A nil link joins every input of b that is called as an output of a.
 //
-// The result has a's inputs and those of b that are not linked, and a's outputs that are not linked and all
-// of b's, under the names that they have; two of one name are an error. Other values keep their names where
-// they are free and get b's graph name in front where not. Sizes stay dynamic: a symbol of b's linked inputs
-// becomes the size of a's output there; a symbol of b alone that a uses for something else gets a number.
+// The result has a's inputs and those of b that are not linked, and a's outputs that are not linked
+// and all of b's, under the names that they have; two of one name are an error. Other values keep
+// their names where they are free and get b's graph name in front where not. Sizes stay dynamic: a
+// symbol of b's linked inputs becomes the size of a's output there; a symbol of b alone that a uses
+// for something else gets a number.
 //
-// Functions are inlined. Where the standard operator sets differ, the older model is brought up to the newer
-// ([Upgrade]). Metadata that is in one model only, or the same in both, is kept; a key with two values is
-// kept twice, as "first.KEY" and "second.KEY", so that nothing is decided unseen. Neither a nor b changes.
+// Functions are inlined. Where the standard operator sets differ, the older model is brought up to
+// the newer ([Upgrade]). Metadata that is in one model only, or the same in both, is kept; a key
+// with two values is kept twice, as "first.KEY" and "second.KEY", so that nothing is decided
+// unseen. Neither a nor b changes.
 func Compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 	if a == nil || b == nil || a.Graph == nil || b.Graph == nil {
 		return nil, fmt.Errorf("composing models: there is no graph")
@@ -51,7 +53,8 @@ func compose(a, b *onnx.Model, link map[string]string) (*onnx.Model, error) {
 		link = sameNames(a.Graph, b.Graph)
 	}
 	if len(link) == 0 {
-		return nil, fmt.Errorf("nothing links them: outputs are %s, inputs are %s", listNames(a.Graph.Outputs), listNames(b.Graph.Inputs))
+		return nil, fmt.Errorf("nothing links them: outputs are %s, inputs are %s",
+			listNames(a.Graph.Outputs), listNames(b.Graph.Inputs))
 	}
 	if err := checkLink(a.Graph, b.Graph, link); err != nil {
 		return nil, err
@@ -104,7 +107,8 @@ func interfaceOf(a, b *onnx.Graph, link map[string]string) (*onnx.Graph, error) 
 	} {
 		for _, v := range step.values {
 			if first, ok := public[v.Name]; ok {
-				return nil, fmt.Errorf("%q is %s and %s; rename one of them (pass.Rename)", v.Name, first, step.role)
+				return nil, fmt.Errorf("%q is %s and %s; rename one of them (pass.Rename)", v.Name,
+					first, step.role)
 			}
 			public[v.Name] = step.role
 			*step.to = append(*step.to, v)
@@ -114,12 +118,14 @@ func interfaceOf(a, b *onnx.Graph, link map[string]string) (*onnx.Graph, error) 
 }
 
 func unlinkedInputs(b *onnx.Graph, link map[string]string) []onnx.ValueInfo {
-	return slices.DeleteFunc(slices.Clone(b.Inputs), func(v onnx.ValueInfo) bool { _, ok := link[v.Name]; return ok })
+	return slices.DeleteFunc(slices.Clone(b.Inputs),
+		func(v onnx.ValueInfo) bool { _, ok := link[v.Name]; return ok })
 }
 
 func unlinkedOutputs(a *onnx.Graph, link map[string]string) []onnx.ValueInfo {
 	linked := slices.Collect(maps.Values(link))
-	return slices.DeleteFunc(slices.Clone(a.Outputs), func(v onnx.ValueInfo) bool { return slices.Contains(linked, v.Name) })
+	return slices.DeleteFunc(slices.Clone(a.Outputs),
+		func(v onnx.ValueInfo) bool { return slices.Contains(linked, v.Name) })
 }
 
 // join gives g the nodes and initializers of both graphs, under names that keep them apart.
@@ -150,9 +156,11 @@ func join(g, a, b *onnx.Graph, link map[string]string) {
 	}
 }
 
-// rename returns new names for a graph's values: those in fixed, and for names that are taken others with the graph's own in
-// front. Public values keep their names; the names of the rest are taken from now on.
-func (ns *names) rename(g *onnx.Graph, public []onnx.ValueInfo, fixed map[string]string) map[string]string {
+// rename returns new names for a graph's values: those in fixed, and for names that are taken
+// others with the graph's own in front. Public values keep their names; the names of the rest are
+// taken from now on.
+func (ns *names) rename(g *onnx.Graph, public []onnx.ValueInfo,
+	fixed map[string]string) map[string]string {
 	own, all, out := map[string]bool{}, map[string]bool{}, map[string]string{}
 	for _, v := range public {
 		own[v.Name] = true
@@ -189,10 +197,12 @@ func checkLink(a, b *onnx.Graph, link map[string]string) error {
 		}
 		from, ok := a.Output(out)
 		if !ok {
-			return fmt.Errorf("the first model has no output %q; its outputs are %s", out, listNames(a.Outputs))
+			return fmt.Errorf("the first model has no output %q; its outputs are %s", out,
+				listNames(a.Outputs))
 		}
 		if err := onnx.Conflicts(from, to); err != nil {
-			return fmt.Errorf("output %q %s of the first model does not fit input %q %s of the second: %w", out, from, in, to, err)
+			return fmt.Errorf("output %q %s of the first model does not fit input %q %s of the second: %w",
+				out, from, in, to, err)
 		}
 	}
 	return nil
@@ -213,7 +223,8 @@ func rebindSymbols(a, b *onnx.Graph, link map[string]string) error {
 			}
 			have, ok := bound[d.Symbol]
 			if ok && have.IsKnown() && from.Shape[i].IsKnown() && have != from.Shape[i] {
-				return fmt.Errorf("the second model's size %q would be %d and %d", d.Symbol, have.Size, from.Shape[i].Size)
+				return fmt.Errorf("the second model's size %q would be %d and %d", d.Symbol, have.Size,
+					from.Shape[i].Size)
 			}
 			if !ok || from.Shape[i].IsKnown() {
 				bound[d.Symbol] = from.Shape[i]
@@ -263,7 +274,8 @@ func levelOpsets(a, b *onnx.Model) error {
 	}
 	for d, v := range b.Opsets {
 		if have, ok := a.Opsets[d]; ok && have != v {
-			return fmt.Errorf("operator set %q has version %d in the first model and %d in the second", d, have, v)
+			return fmt.Errorf("operator set %q has version %d in the first model and %d in the second", d,
+				have, v)
 		}
 	}
 	return nil

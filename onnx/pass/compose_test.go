@@ -23,7 +23,8 @@ func TestCompose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Graph.Inputs) != 1 || m.Graph.Inputs[0].Name != "image" || len(m.Graph.Outputs) != 1 || m.Graph.Outputs[0].Name != "drawn" {
+	if len(m.Graph.Inputs) != 1 || m.Graph.Inputs[0].Name != "image" || len(m.Graph.Outputs) != 1 ||
+		m.Graph.Outputs[0].Name != "drawn" {
 		t.Errorf("inputs %s, outputs %s", listNames(m.Graph.Inputs), listNames(m.Graph.Outputs))
 	}
 	if got, want := m.Graph.Outputs[0].String(), "float32[batch,3]"; got != want {
@@ -32,7 +33,8 @@ func TestCompose(t *testing.T) {
 	if m.Graph.Initializers["w"] == nil || m.Graph.Initializers["second/w"] == nil {
 		t.Errorf("initializers are %v", m.Graph.InitializerNames())
 	}
-	want := map[string]string{"first.kind": "extractor", "second.kind": "embedding", "dx": "4", "C": "3"}
+	want := map[string]string{"first.kind": "extractor", "second.kind": "embedding",
+		"dx": "4", "C": "3"}
 	for k, v := range want {
 		if m.Metadata[k] != v {
 			t.Errorf("metadata %s is %q, want %q", k, m.Metadata[k], v)
@@ -62,7 +64,8 @@ func TestComposeKeepsOtherInputsAndSymbols(t *testing.T) {
 	if got := listNames(m.Graph.Inputs); got != want {
 		t.Errorf("inputs are %s, want %s", got, want)
 	}
-	if got, want := listNames(m.Graph.Outputs), `"weighted" float32[batch,4], "fresh" float32[batch_1,4]`; got != want {
+	if got, want := listNames(m.Graph.Outputs),
+		`"weighted" float32[batch,4], "fresh" float32[batch_1,4]`; got != want {
 		t.Errorf("outputs are %s, want %s", got, want)
 	}
 }
@@ -75,14 +78,17 @@ func TestComposeNamesBothSides(t *testing.T) {
 		link map[string]string
 		want []string
 	}{
-		{"sizes", modeltest.Linear(t, "second", "points", "drawn", 5, 3), map[string]string{"points": "features"},
+		{"sizes", modeltest.Linear(t, "second", "points", "drawn", 5, 3),
+			map[string]string{"points": "features"},
 			[]string{`"features" float32[batch,4]`, `"points" float32[batch,5]`, "4 and 5"}},
-		{"no such input", modeltest.Linear(t, "second", "points", "drawn", 4, 3), map[string]string{"x": "features"},
-			[]string{`no input "x"`, `"points"`}},
-		{"no such output", modeltest.Linear(t, "second", "points", "drawn", 4, 3), map[string]string{"points": "y"},
-			[]string{`no output "y"`, `"features"`}},
-		{"nothing in common", modeltest.Linear(t, "second", "points", "drawn", 4, 3), nil, []string{"nothing links"}},
-		{"one name twice", modeltest.Linear(t, "second", "points", "image", 4, 3), map[string]string{"points": "features"},
+		{"no such input", modeltest.Linear(t, "second", "points", "drawn", 4, 3),
+			map[string]string{"x": "features"}, []string{`no input "x"`, `"points"`}},
+		{"no such output", modeltest.Linear(t, "second", "points", "drawn", 4, 3),
+			map[string]string{"points": "y"}, []string{`no output "y"`, `"features"`}},
+		{"nothing in common", modeltest.Linear(t, "second", "points", "drawn", 4, 3), nil,
+			[]string{"nothing links"}},
+		{"one name twice", modeltest.Linear(t, "second", "points", "image", 4, 3),
+			map[string]string{"points": "features"},
 			[]string{`"image" is an input of the first model and an output of the second`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

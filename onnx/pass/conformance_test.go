@@ -67,7 +67,8 @@ func TestInferOnTheStandardsTests(t *testing.T) {
 		tested++
 		complete := true
 		for i, o := range m.Graph.Outputs {
-			want, err := conformance.ReadTensor(filepath.Join(filepath.Dir(path), "test_data_set_0", fmt.Sprintf("output_%d.pb", i)))
+			want, err := conformance.ReadTensor(filepath.Join(filepath.Dir(path), "test_data_set_0",
+				fmt.Sprintf("output_%d.pb", i)))
 			if err != nil {
 				continue // a sequence or an optional
 			}
@@ -97,7 +98,8 @@ func TestInferOnTheStandardsTests(t *testing.T) {
 		left = append(left, fmt.Sprintf("%s %d", op, n))
 	}
 	sort.Strings(left)
-	t.Logf("%d models, %d with every output's shape known; operators in the others: %s", tested, whole, strings.Join(left, ", "))
+	t.Logf("%d models, %d with every output's shape known; operators in the others: %s", tested, whole,
+		strings.Join(left, ", "))
 	if tested < 500 {
 		t.Errorf("only %d of %d models were tested", tested, len(paths))
 	}
@@ -141,11 +143,14 @@ func TestRewritingOnTheStandardsTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, rewrite := range map[string]func(m *onnx.Model) error{
-		"inline and infer": func(m *onnx.Model) error { return errors.Join(pass.Inline(m), shape.Infer(m)) },
-		"simplify":         func(m *onnx.Model) error { return pass.Simplify(m) },
-		"upgrade to 17":    func(m *onnx.Model) error { return pass.Upgrade(m, 17) },
-		"upgrade to 21":    func(m *onnx.Model) error { return pass.Upgrade(m, 21) },
-		"upgrade to 26":    func(m *onnx.Model) error { return pass.Upgrade(m, 26) },
+		"inline and infer": func(m *onnx.Model) error {
+			return errors.Join(pass.Inline(m),
+				shape.Infer(m))
+		},
+		"simplify":      func(m *onnx.Model) error { return pass.Simplify(m) },
+		"upgrade to 17": func(m *onnx.Model) error { return pass.Upgrade(m, 17) },
+		"upgrade to 21": func(m *onnx.Model) error { return pass.Upgrade(m, 21) },
+		"upgrade to 26": func(m *onnx.Model) error { return pass.Upgrade(m, 26) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &rewriting{e, rewrite, map[string]int{}}
@@ -175,9 +180,9 @@ func TestRewritingOnTheStandardsTests(t *testing.T) {
 	}
 }
 
-// Folding computes what the standard expects: with a test's inputs as initializers, the whole model folds, or what is left
-// of it is right because nothing was changed. Either the output became a constant, which must be the expected one, or its
-// node is still there.
+// Folding computes what the standard expects: with a test's inputs as initializers, the whole model
+// folds, or what is left of it is right because nothing was changed. Either the output became a
+// constant, which must be the expected one, or its node is still there.
 func TestFoldingOnTheStandardsTests(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(standardTests(t), "*", "model.onnx"))
 	if err != nil {
@@ -231,7 +236,8 @@ func TestFoldingOnTheStandardsTests(t *testing.T) {
 			if o.DType == onnx.BFloat16 && want.DType == onnx.Uint16 {
 				want.DType = onnx.BFloat16 // as the standard's files hold it
 			}
-			if err := conformance.Compare(got, want, conformance.DefaultTolerance); err != nil && conformance.Known(name) == "" {
+			if err := conformance.Compare(got, want, conformance.DefaultTolerance); err != nil &&
+				conformance.Known(name) == "" {
 				t.Errorf("%s: output %q: %v", name, o.Name, err)
 			}
 		}

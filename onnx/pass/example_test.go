@@ -19,8 +19,8 @@ func ExampleCompose() {
 		}
 		return m
 	}
-	m, err := pass.Compose(layer("extractor", "image", "features", 8, 4), layer("head", "rows", "logits", 4, 2),
-		map[string]string{"rows": "features"})
+	m, err := pass.Compose(layer("extractor", "image", "features", 8, 4),
+		layer("head", "rows", "logits", 4, 2), map[string]string{"rows": "features"})
 	if err != nil {
 		fmt.Println(err)
 		return

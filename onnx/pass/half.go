@@ -8,10 +8,10 @@ import (
 	"fmp/onnx/shape"
 )
 
-// ToFloat32 turns a model of half precision into one of float32: initializers and constants are converted
-// exactly, and inputs, outputs and casts of Float16 and BFloat16 become Float32, in subgraphs and functions
-// too. It computes the same function with less rounding. Other models stay as they are, and so does the
-// model where an error is returned.
+// ToFloat32 turns a model of half precision into one of float32: initializers and constants are
+// converted exactly, and inputs, outputs and casts of Float16 and BFloat16 become Float32, in
+// subgraphs and functions too. It computes the same function with less rounding. Other models stay
+// as they are, and so does the model where an error is returned.
 func ToFloat32(m *onnx.Model) error {
 	c := onnx.Clone(m)
 	graphToFloat32(c.Graph)
@@ -81,7 +81,8 @@ func attrToFloat32(a *onnx.Attr, op string) {
 		graphToFloat32(g)
 	}
 	// Attributes that name an element type.
-	typed := a.Name == "to" && op == "Cast" || a.Name == "dtype" || a.Name == "output_datatype" || a.Name == "stash_type"
+	typed := a.Name == "to" && op == "Cast" || a.Name == "dtype" || a.Name == "output_datatype" ||
+		a.Name == "stash_type"
 	if typed && a.Kind == onnx.AttrInt && isHalf(onnx.DTypeOf(a.Int)) {
 		a.Int = int64(onnx.Float32)
 	}
@@ -90,15 +91,17 @@ func attrToFloat32(a *onnx.Attr, op string) {
 // halfSuffix marks the names of initializers that [StoreHalf] made.
 const halfSuffix = "/half"
 
-// StoreHalf stores every Float32 initializer of the main graph that has at least least elements as Float16, followed by a Cast
-// back to Float32: half the bytes on disk for weights rounded to 11 significant bits, computed with in float32 as before. Runtimes
-// work the casts out once, when they load the model. Tensors with elements beyond 65504 or that are not finite stay as they
-// are, and so do graph outputs. It returns how many were stored so.
+// StoreHalf stores every Float32 initializer of the main graph that has at least least elements as
+// Float16, followed by a Cast back to Float32: half the bytes on disk for weights rounded to 11
+// significant bits, computed with in float32 as before. Runtimes work the casts out once, when they
+// load the model. Tensors with elements beyond 65504 or that are not finite stay as they are, and
+// so do graph outputs. It returns how many were stored so.
 func StoreHalf(m *onnx.Model, least int) int {
 	g := m.Graph
 	var names []string
 	for name, t := range g.Initializers {
-		if t.DType == onnx.Float32 && t.Len() >= max(1, least) && g.Initializers[name+halfSuffix] == nil && !isGraphOutput(g, name) &&
+		if t.DType == onnx.Float32 && t.Len() >= max(1, least) &&
+			g.Initializers[name+halfSuffix] == nil && !isGraphOutput(g, name) &&
 			!slices.ContainsFunc(g.Optional, func(v onnx.ValueInfo) bool { return v.Name == name }) {
 			names = append(names, name)
 		}
@@ -117,7 +120,8 @@ func StoreHalf(m *onnx.Model, least int) int {
 			continue
 		}
 		delete(g.Initializers, name)
-		g.Initializers[name+halfSuffix] = &onnx.Tensor{DType: onnx.Float16, Shape: slices.Clone(t.Shape), Data: bits}
+		g.Initializers[name+halfSuffix] = &onnx.Tensor{DType: onnx.Float16,
+			Shape: slices.Clone(t.Shape), Data: bits}
 		casts = append(casts, &onnx.Node{
 			Name: name + "/widen", Op: "Cast", Inputs: []string{name + halfSuffix}, Outputs: []string{name},
 			Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))},
@@ -127,12 +131,13 @@ func StoreHalf(m *onnx.Model, least int) int {
 	return len(casts)
 }
 
-// RestoreHalf undoes [StoreHalf], the rounding apart: its initializers are Float32 again, under their old names, and the
-// casts are gone.
+// RestoreHalf undoes [StoreHalf], the rounding apart: its initializers are Float32 again, under
+// their old names, and the casts are gone.
 func RestoreHalf(m *onnx.Model) {
 	g := m.Graph
 	g.Nodes = slices.DeleteFunc(slices.Clone(g.Nodes), func(n *onnx.Node) bool {
-		if n.Op != "Cast" || len(n.Inputs) != 1 || len(n.Outputs) != 1 || n.Inputs[0] != n.Outputs[0]+halfSuffix {
+		if n.Op != "Cast" || len(n.Inputs) != 1 || len(n.Outputs) != 1 ||
+			n.Inputs[0] != n.Outputs[0]+halfSuffix {
 			return false
 		}
 		t := g.Initializers[n.Inputs[0]]

@@ -16,7 +16,9 @@ func TestToFloat32(t *testing.T) {
 	b := build.New("half")
 	x := b.Input("x", onnx.Float16, "n", 2)
 	w := b.Param("w", &onnx.Tensor{DType: onnx.Float16, Shape: []int{2}, Data: []uint16{0x3c00, 0xc000}})
-	c := b.Op("Constant", nil, onnx.TensorAttr("value", &onnx.Tensor{DType: onnx.Float16, Shape: []int{}, Data: []uint16{0x3800}}))
+	c := b.Op("Constant", nil,
+		onnx.TensorAttr("value",
+			&onnx.Tensor{DType: onnx.Float16, Shape: []int{}, Data: []uint16{0x3800}}))
 	b.Output("y", b.Cast(b.Cast(b.Mul(b.Add(x, w), c), onnx.Float32), onnx.Float16))
 	m, err := b.Model()
 	if err != nil {
@@ -83,7 +85,8 @@ func TestStoreHalf(t *testing.T) {
 	}
 	RestoreHalf(back)
 	if len(back.Graph.Nodes) != nodes || len(m.Graph.Nodes) != nodes+1 {
-		t.Errorf("%d nodes, %d with weights in half precision, %d after restoring", nodes, len(m.Graph.Nodes), len(back.Graph.Nodes))
+		t.Errorf("%d nodes, %d with weights in half precision, %d after restoring", nodes,
+			len(m.Graph.Nodes), len(back.Graph.Nodes))
 	}
 	got := back.Graph.Initializers["w"]
 	if got == nil || got.DType != onnx.Float32 || !slices.Equal(got.Shape, w.Shape) {
@@ -94,7 +97,8 @@ func TestStoreHalf(t *testing.T) {
 			t.Errorf("element %d is %v; was %v", i, got.F32()[i], v)
 		}
 	}
-	if !slices.Equal(back.Graph.Initializers["huge"].F32(), huge.F32()) || !slices.Equal(back.Graph.Initializers["small"].F32(), small.F32()) {
+	if !slices.Equal(back.Graph.Initializers["huge"].F32(), huge.F32()) ||
+		!slices.Equal(back.Graph.Initializers["small"].F32(), small.F32()) {
 		t.Error("tensors that were not to be stored in half precision changed")
 	}
 	if n := StoreHalf(back, 6); n != 1 {

@@ -9,18 +9,19 @@ import (
 	"fmp/onnx"
 )
 
-// Inlining may not make a graph of more parts (nodes, operands, attributes) than this: functions that call
-// each other could otherwise make a small file grow without bound.
+// Inlining may not make a graph of more parts (nodes, operands, attributes) than this: functions
+// that call each other could otherwise make a small file grow without bound.
 const maxInlinedParts = 1 << 20
 
 // Inline replaces every call of a model's own function by the function's nodes, in subgraphs and
-// nested calls too, and drops the functions. A function that calls itself, or that imports another version
-// of an operator set than the model, is an error.
+// nested calls too, and drops the functions. A function that calls itself, or that imports another
+// version of an operator set than the model, is an error.
 func Inline(m *onnx.Model) error {
 	if len(m.Functions) == 0 {
 		return nil
 	}
-	in := &inliner{functions: map[onnx.OpName]*onnx.Function{}, names: newNames(), opsets: onnx.Clone(m).Opsets}
+	in := &inliner{functions: map[onnx.OpName]*onnx.Function{}, names: newNames(),
+		opsets: onnx.Clone(m).Opsets}
 	m.Graph.AddNames(in.names.taken)
 	for _, f := range m.Functions {
 		in.functions[onnx.OpName{Domain: f.Domain, Name: f.Name}] = f
@@ -86,7 +87,8 @@ func (in *inliner) graph(g *onnx.Graph, depth int) error {
 
 func (in *inliner) node(n *onnx.Node, depth int) ([]*onnx.Node, error) {
 	if depth > onnx.MaxDepth {
-		return nil, fmt.Errorf("%s: functions call each other more than %d deep", n.Label(), onnx.MaxDepth)
+		return nil, fmt.Errorf("%s: functions call each other more than %d deep",
+			n.Label(), onnx.MaxDepth)
 	}
 	f := in.functions[onnx.OpName{Domain: n.Domain, Name: n.Op}]
 	if f == nil {
@@ -115,19 +117,20 @@ func (in *inliner) node(n *onnx.Node, depth int) ([]*onnx.Node, error) {
 // call is the function's body with the node's values in place of the function's.
 func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 	if len(n.Inputs) > len(f.Inputs) || len(n.Outputs) > len(f.Outputs) {
-		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(n.Inputs), len(n.Outputs), len(f.Inputs),
-			len(f.Outputs))
+		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(n.Inputs),
+			len(n.Outputs), len(f.Inputs), len(f.Outputs))
 	}
 	for d, v := range f.Opsets {
 		if have, ok := in.opsets[d]; ok && have != v {
-			return nil, fmt.Errorf("the function imports version %d of operator set %q and the model version %d; export the model with one version",
-				v, d, have)
+			return nil, fmt.Errorf("the function imports version %d of operator set %q and the model "+
+				"version %d; export the model with one version", v, d, have)
 		}
 		in.opsets[d] = v
 	}
 	for _, b := range f.Nodes {
 		if in.parts += weight(b); in.parts > maxInlinedParts {
-			return nil, fmt.Errorf("the graph would grow by more than %d nodes and operands", maxInlinedParts)
+			return nil, fmt.Errorf("the graph would grow by more than %d nodes and operands",
+				maxInlinedParts)
 		}
 	}
 	names := map[string]string{}
@@ -186,8 +189,8 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 	return append(body, extra...), nil
 }
 
-// bindAttrs puts the values of a function's attributes in place of references to them; a reference to an
-// attribute that is not given leaves the node's own default.
+// bindAttrs puts the values of a function's attributes in place of references to them; a reference
+// to an attribute that is not given leaves the node's own default.
 func bindAttrs(n *onnx.Node, attrs []onnx.Attr) {
 	var out []onnx.Attr
 	for _, a := range n.Attrs {

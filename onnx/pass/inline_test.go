@@ -50,7 +50,8 @@ func TestInlineFunctions(t *testing.T) {
 
 func TestInlineRefusesEndlessFunctions(t *testing.T) {
 	m := modeltest.Doubler(t)
-	m.Functions[0].Nodes[1] = &onnx.Node{Op: "scale", Domain: "own", Inputs: []string{"x"}, Outputs: []string{"y"}}
+	m.Functions[0].Nodes[1] = &onnx.Node{Op: "scale", Domain: "own", Inputs: []string{"x"},
+		Outputs: []string{"y"}}
 	if err := Inline(m); err == nil || !strings.Contains(err.Error(), "deep") {
 		t.Errorf("error is %v", err)
 	}
@@ -60,7 +61,8 @@ func TestInlineRefusesEndlessFunctions(t *testing.T) {
 		return &onnx.Node{Op: name, Domain: "own", Inputs: []string{"x"}, Outputs: []string{"y"}}
 	}
 	for i := range 12 {
-		f := &onnx.Function{Domain: "own", Name: string(rune('a' + i)), Inputs: []string{"x"}, Outputs: []string{"y0"}}
+		f := &onnx.Function{Domain: "own", Name: string(rune('a' + i)), Inputs: []string{"x"},
+			Outputs: []string{"y0"}}
 		below := "times"
 		if i > 0 {
 			below = string(rune('a' + i - 1))

@@ -11,8 +11,9 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestOptionalInputs: an optional input keeps its name through composition and the file, half precision leaves it as it is, its default is
-// what a model computes with, and another value may be set.
+// TestOptionalInputs: an optional input keeps its name through composition and the file, half
+// precision leaves it as it is, its default is what a model computes with, and another value may be
+// set.
 func TestOptionalInputs(t *testing.T) {
 	part := func(name, in, out, optional string) *onnx.Model {
 		b := build.New(name)
@@ -36,7 +37,8 @@ func TestOptionalInputs(t *testing.T) {
 	if m, err = serde.Unmarshal(data); err != nil {
 		t.Fatal(err)
 	}
-	if o := m.Graph.Optional; len(m.Graph.Inputs) != 1 || len(o) != 2 || o[0].Name != "first" || o[1].Name != "second" ||
+	if o := m.Graph.Optional; len(m.Graph.Inputs) != 1 || len(o) != 2 || o[0].Name != "first" ||
+		o[1].Name != "second" ||
 		o[1].String() != "float32[1]" {
 		t.Fatalf("inputs %v, optional %v", m.Graph.Inputs, m.Graph.Optional)
 	}

@@ -1,5 +1,6 @@
-// Package pass rewrites models: it inlines functions, folds constants, raises the operator set, joins models and
-// changes the precision of weights. A pass either does its work or leaves the model as it was.
+// Package pass rewrites models: it inlines functions, folds constants, raises the operator set,
+// joins models and changes the precision of weights. A pass either does its work or leaves the
+// model as it was.
 package pass
 
 import (
@@ -68,8 +69,8 @@ func (ns *names) unique(base string) string {
 	return name
 }
 
-// SortNodes puts the nodes of a graph in topological order, otherwise keeping the order that they have. A
-// cycle is an error that names a node in it.
+// SortNodes puts the nodes of a graph in topological order, otherwise keeping the order that they
+// have. A cycle is an error that names a node in it.
 func SortNodes(g *onnx.Graph) error {
 	producer := map[string]int{}
 	for i, n := range g.Nodes {
@@ -122,7 +123,8 @@ func SortNodes(g *onnx.Graph) error {
 	return nil
 }
 
-// RemoveUnused drops the nodes, initializers and optional inputs on which no output depends. Other inputs stay.
+// RemoveUnused drops the nodes, initializers and optional inputs on which no output depends. Other
+// inputs stay.
 func RemoveUnused(g *onnx.Graph) {
 	needed := map[string]bool{}
 	for _, o := range g.Outputs {

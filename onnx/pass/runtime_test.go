@@ -20,8 +20,8 @@ import (
 	"fmp/onnx/shape"
 )
 
-// These tests compare models before and after a rewriting, and inferred with actual types, on the ONNX
-// Runtime; they are skipped where its library is not found.
+// These tests compare models before and after a rewriting, and inferred with actual types, on the
+// ONNX Runtime; they are skipped where its library is not found.
 
 // feedsFor draws inputs; a symbol has the same size wherever it stands.
 func feedsFor(t *testing.T, m *onnx.Model, r *rand.Rand) map[string]*onnx.Tensor {
@@ -63,7 +63,8 @@ func feedsFor(t *testing.T, m *onnx.Model, r *rand.Rand) map[string]*onnx.Tensor
 	return feeds
 }
 
-func evaluateAll(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
+func evaluateAll(t *testing.T, e engine.Engine, m *onnx.Model,
+	feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	t.Helper()
 	s, err := e.Load(m)
 	if err != nil {
@@ -97,7 +98,8 @@ func compareTensors(t *testing.T, name string, got, want *onnx.Tensor) {
 	}
 }
 
-// fits reports whether a tensor has an inferred type; symbols are checked against each other by meaning.
+// fits reports whether a tensor has an inferred type; symbols are checked against each other by
+// meaning.
 func fits(v onnx.ValueInfo, x *onnx.Tensor) error {
 	shape := make([]any, len(x.Shape))
 	for i, d := range x.Shape {
@@ -122,24 +124,34 @@ func TestUpgradeKeepsResults(t *testing.T) {
 	}
 	v := func(f ...float32) *onnx.Tensor { return onnx.Vector(f...) }
 	for _, tc := range []node{
-		{opset: 7, op: "Slice", in: x(5, "n"), attrs: []onnx.Attr{onnx.IntsAttr("starts", 1), onnx.IntsAttr("ends", 4),
-			onnx.IntsAttr("axes", 0)}},
-		{opset: 7, op: "Slice", in: x(5, 4), attrs: []onnx.Attr{onnx.IntsAttr("starts", 1, -2), onnx.IntsAttr("ends", 100, -1)}},
+		{opset: 7, op: "Slice", in: x(5, "n"),
+			attrs: []onnx.Attr{onnx.IntsAttr("starts", 1), onnx.IntsAttr("ends", 4),
+				onnx.IntsAttr("axes", 0)}},
+		{opset: 7, op: "Slice", in: x(5, 4),
+			attrs: []onnx.Attr{onnx.IntsAttr("starts", 1, -2), onnx.IntsAttr("ends", 100, -1)}},
 		{opset: 7, op: "TopK", in: x(2, 6), attrs: []onnx.Attr{onnx.IntAttr("k", 3)}, outs: 2},
-		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3), attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2),
-			onnx.StrAttr("mode", "nearest")}},
-		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3), attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2),
-			onnx.StrAttr("mode", "linear")}},
-		{opset: 9, op: "Upsample", in: x(1, 2, 3, 3), inits: map[string]*onnx.Tensor{"s": v(1, 1, 3, 2)}, reads: []string{"x", "s"}},
-		{opset: 10, op: "Resize", in: x(1, 2, 3, 3), inits: map[string]*onnx.Tensor{"s": v(1, 1, 2, 2)}, reads: []string{"x", "s"}},
-		{opset: 10, op: "Resize", in: x(1, 2, 6, 6), inits: map[string]*onnx.Tensor{"s": v(1, 1, 0.5, 0.5)}, reads: []string{"x", "s"},
+		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3),
+			attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2), onnx.StrAttr("mode", "nearest")}},
+		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3),
+			attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2), onnx.StrAttr("mode", "linear")}},
+		{opset: 9, op: "Upsample", in: x(1, 2, 3, 3), inits: map[string]*onnx.Tensor{"s": v(1, 1, 3, 2)},
+			reads: []string{"x", "s"}},
+		{opset: 10, op: "Resize", in: x(1, 2, 3, 3), inits: map[string]*onnx.Tensor{"s": v(1, 1, 2, 2)},
+			reads: []string{"x", "s"}},
+		{opset: 10, op: "Resize", in: x(1, 2, 6, 6),
+			inits: map[string]*onnx.Tensor{"s": v(1, 1, 0.5, 0.5)}, reads: []string{"x", "s"},
 			attrs: []onnx.Attr{onnx.StrAttr("mode", "linear")}},
 		{opset: 7, op: "Dropout", in: x("n", 4), attrs: []onnx.Attr{onnx.FloatAttr("ratio", 0.3)}},
-		{opset: 7, op: "Clip", in: x("n", 4), attrs: []onnx.Attr{onnx.FloatAttr("min", -0.5), onnx.FloatAttr("max", 1)}},
-		{opset: 7, op: "Clip", in: x("n", 4), attrs: []onnx.Attr{onnx.FloatAttr("min", 0), onnx.FloatAttr("max", math.MaxFloat32)}},
-		{opset: 7, op: "Pad", in: x(2, "n"), attrs: []onnx.Attr{onnx.IntsAttr("pads", 0, 1, 2, 0), onnx.FloatAttr("value", 3)}},
-		{opset: 7, op: "Pad", in: x(1, 4), attrs: []onnx.Attr{onnx.IntsAttr("pads", 0, 1, 0, 2), onnx.StrAttr("mode", "reflect")}},
-		{opset: 9, op: "Scatter", in: append(x(3), onnx.ValueInfo{Name: "u", DType: onnx.Float32, Shape: onnx.Shape(2)}),
+		{opset: 7, op: "Clip", in: x("n", 4),
+			attrs: []onnx.Attr{onnx.FloatAttr("min", -0.5), onnx.FloatAttr("max", 1)}},
+		{opset: 7, op: "Clip", in: x("n", 4),
+			attrs: []onnx.Attr{onnx.FloatAttr("min", 0), onnx.FloatAttr("max", math.MaxFloat32)}},
+		{opset: 7, op: "Pad", in: x(2, "n"),
+			attrs: []onnx.Attr{onnx.IntsAttr("pads", 0, 1, 2, 0), onnx.FloatAttr("value", 3)}},
+		{opset: 7, op: "Pad", in: x(1, 4),
+			attrs: []onnx.Attr{onnx.IntsAttr("pads", 0, 1, 0, 2), onnx.StrAttr("mode", "reflect")}},
+		{opset: 9, op: "Scatter",
+			in:    append(x(3), onnx.ValueInfo{Name: "u", DType: onnx.Float32, Shape: onnx.Shape(2)}),
 			inits: map[string]*onnx.Tensor{"i": onnx.Vector[int64](2, 0)}, reads: []string{"x", "i", "u"}},
 		{opset: 11, op: "Softmax", in: x("n", 3, 2, 2)},
 		{opset: 9, op: "Softmax", in: x(2, 3, 4), attrs: []onnx.Attr{onnx.IntAttr("axis", 2)}},
@@ -149,21 +161,28 @@ func TestUpgradeKeepsResults(t *testing.T) {
 		{opset: 11, op: "Squeeze", in: x("n", 1, 4), attrs: []onnx.Attr{onnx.IntsAttr("axes", 1)}},
 		{opset: 11, op: "Squeeze", in: x(3, 1, 4)},
 		{opset: 11, op: "Unsqueeze", in: x("n", 4), attrs: []onnx.Attr{onnx.IntsAttr("axes", 0, -1)}},
-		{opset: 11, op: "ReduceSum", in: x("n", 4, 3), attrs: []onnx.Attr{onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 0)}},
+		{opset: 11, op: "ReduceSum", in: x("n", 4, 3),
+			attrs: []onnx.Attr{onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 0)}},
 		{opset: 11, op: "ReduceSum", in: x("n", 4, 3)},
 		{opset: 17, op: "ReduceMean", in: x("n", 4, 3), attrs: []onnx.Attr{onnx.IntsAttr("axes", 1, 2)}},
-		{opset: 11, op: "Split", in: x(6, "n"), attrs: []onnx.Attr{onnx.IntsAttr("split", 1, 5)}, outs: 2},
+		{opset: 11, op: "Split", in: x(6, "n"), attrs: []onnx.Attr{onnx.IntsAttr("split", 1, 5)},
+			outs: 2},
 		{opset: 11, op: "Split", in: x(6, "n"), outs: 3},
 		{opset: 7, op: "BatchNormalization", in: x("n", 2, 3),
-			inits: map[string]*onnx.Tensor{"a": v(1, 2), "b": v(3, 4), "c": v(.1, .2), "d": v(1, .5)}, reads: []string{"x", "a", "b", "c", "d"}},
-		{opset: 16, op: "GridSample", in: append(x(1, 2, 3, 3), onnx.ValueInfo{Name: "g", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 2, 2)}),
+			inits: map[string]*onnx.Tensor{"a": v(1, 2), "b": v(3, 4), "c": v(.1, .2), "d": v(1, .5)},
+			reads: []string{"x", "a", "b", "c", "d"}},
+		{opset: 16, op: "GridSample",
+			in: append(x(1, 2, 3, 3),
+				onnx.ValueInfo{Name: "g", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 2, 2)}),
 			reads: []string{"x", "g"}, attrs: []onnx.Attr{onnx.StrAttr("mode", "bilinear")}},
-		{opset: 7, op: "PRelu", in: x("n", 3, 2), inits: map[string]*onnx.Tensor{"s": onnx.NewTensor([]float32{.1, .2, .3}, 3, 1)},
+		{opset: 7, op: "PRelu", in: x("n", 3, 2),
+			inits: map[string]*onnx.Tensor{"s": onnx.NewTensor([]float32{.1, .2, .3}, 3, 1)},
 			reads: []string{"x", "s"}},
 		{opset: 7, op: "AveragePool", in: x("n", 1, 5, 5),
 			attrs: []onnx.Attr{onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("pads", 1, 1, 1, 1)}},
-		{opset: 10, op: "RoiAlign", in: x(1, 1, 6, 6), inits: map[string]*onnx.Tensor{"r": onnx.NewTensor([]float32{0, 0, 4, 3}, 1, 4),
-			"i": onnx.Vector[int64](0)}, reads: []string{"x", "r", "i"}},
+		{opset: 10, op: "RoiAlign", in: x(1, 1, 6, 6),
+			inits: map[string]*onnx.Tensor{"r": onnx.NewTensor([]float32{0, 0, 4, 3}, 1, 4),
+				"i": onnx.Vector[int64](0)}, reads: []string{"x", "r", "i"}},
 	} {
 		for _, to := range []int{17, 21} {
 			if to == tc.opset {
@@ -223,21 +242,26 @@ func TestUpgradeRefusesByName(t *testing.T) {
 		want  string
 	}{
 		{"an unknown operator", 11, func(n *onnx.Node) { n.Op = "StringNormalizer" }, "StringNormalizer"},
-		{"statistics of training", 13, func(n *onnx.Node) { n.Op = "BatchNormalization"; n.Outputs = append(n.Outputs, "mean") },
+		{"statistics of training", 13,
+			func(n *onnx.Node) { n.Op = "BatchNormalization"; n.Outputs = append(n.Outputs, "mean") },
 			"statistics of training"},
-		{"nearest shrinking", 10, func(n *onnx.Node) { n.Op = "Resize"; n.Inputs = []string{"x", "scales"} }, "Resize"},
+		{"nearest shrinking", 10,
+			func(n *onnx.Node) { n.Op = "Resize"; n.Inputs = []string{"x", "scales"} }, "Resize"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			n := &onnx.Node{Name: "node", Op: "Relu", Inputs: []string{"x", "w", "w", "w", "w"}, Outputs: []string{"y"}}
+			n := &onnx.Node{Name: "node", Op: "Relu", Inputs: []string{"x", "w", "w", "w", "w"},
+				Outputs: []string{"y"}}
 			tc.spoil(n)
 			m := onnx.NewModel(&onnx.Graph{Name: "g", Nodes: []*onnx.Node{n},
-				Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 4, 4)}},
-				Outputs:      []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}},
-				Initializers: map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2), "scales": onnx.Vector[float32](1, 1, .5, .5)},
+				Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 4, 4)}},
+				Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}},
+				Initializers: map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2),
+					"scales": onnx.Vector[float32](1, 1, .5, .5)},
 			})
 			m.Opsets[""] = int64(tc.opset)
 			err := pass.Upgrade(m, 17)
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), `"node"`) {
+			if err == nil || !strings.Contains(err.Error(), tc.want) ||
+				!strings.Contains(err.Error(), `"node"`) {
 				t.Errorf("error is %v", err)
 			}
 			if m.Opset() != int64(tc.opset) {
@@ -254,9 +278,11 @@ func TestUpgradeRefusesByName(t *testing.T) {
 	}
 }
 
-// Every value of the drop-in extractors has the type that was inferred, and simplifying keeps the results.
+// Every value of the drop-in extractors has the type that was inferred, and simplifying keeps the
+// results.
 func TestDropInModels(t *testing.T) {
-	dirs := []string{filepath.Join("..", "shared", "models"), filepath.Join("..", "..", "shared", "models")}
+	dirs := []string{filepath.Join("..", "shared", "models"),
+		filepath.Join("..", "..", "shared", "models")}
 	if dir := os.Getenv("FMP_MODELS"); dir != "" {
 		dirs = []string{dir}
 	}
@@ -345,24 +371,29 @@ func TestDropInModels(t *testing.T) {
 	}
 }
 
-// Inlined functions compute what their bodies say. One calls the other, with attributes that are given, defaulted and
-// left out, and a call leaves out an output.
+// Inlined functions compute what their bodies say. One calls the other, with attributes that are
+// given, defaulted and left out, and a call leaves out an output.
 func TestInliningComputesTheFunctions(t *testing.T) {
 	e := orttest.New(t)
 	ref := func(name string) onnx.Attr { return onnx.Attr{Name: name, Kind: onnx.AttrFloat, Ref: "alpha"} }
 	node := func(op, domain string, in, out string, attrs ...onnx.Attr) *onnx.Node {
-		return &onnx.Node{Op: op, Domain: domain, Inputs: strings.Fields(in), Outputs: strings.Fields(out), Attrs: attrs}
+		return &onnx.Node{Op: op, Domain: domain, Inputs: strings.Fields(in),
+			Outputs: strings.Fields(out), Attrs: attrs}
 	}
 	opsets := map[string]int64{"": 17, "own": 1}
-	leak := &onnx.Function{Domain: "own", Name: "leak", Inputs: []string{"a"}, Outputs: []string{"b"}, Attributes: []string{"alpha"},
-		Opsets: opsets,
-		Nodes:  []*onnx.Node{node("LeakyRelu", "", "a", "b", ref("alpha"))}}
-	twice := &onnx.Function{Domain: "own", Name: "twice", Inputs: []string{"b"}, Outputs: []string{"d", "c"},
+	leak := &onnx.Function{Domain: "own", Name: "leak", Inputs: []string{"a"}, Outputs: []string{"b"},
+		Attributes: []string{"alpha"},
+		Opsets:     opsets,
+		Nodes:      []*onnx.Node{node("LeakyRelu", "", "a", "b", ref("alpha"))}}
+	twice := &onnx.Function{Domain: "own", Name: "twice", Inputs: []string{"b"},
+		Outputs:  []string{"d", "c"},
 		Defaults: []onnx.Attr{onnx.FloatAttr("alpha", 0.5)}, Opsets: opsets,
-		Nodes: []*onnx.Node{node("leak", "own", "b", "c", ref("alpha")), node("leak", "own", "c", "e"), node("Add", "", "c e", "d")}}
+		Nodes: []*onnx.Node{node("leak", "own", "b", "c", ref("alpha")), node("leak", "own", "c", "e"),
+			node("Add", "", "c e", "d")}}
 	m := onnx.NewModel(&onnx.Graph{Name: "calls", Initializers: map[string]*onnx.Tensor{},
-		Inputs:  []onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(3)}},
-		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(3)}, {Name: "c", DType: onnx.Float32, Shape: onnx.Shape(3)}},
+		Inputs: []onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(3)}},
+		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(3)},
+			{Name: "c", DType: onnx.Float32, Shape: onnx.Shape(3)}},
 		Nodes: []*onnx.Node{
 			node("twice", "own", "b", "x", onnx.FloatAttr("alpha", 0.25)), node("twice", "own", "x", "y c"),
 		}})

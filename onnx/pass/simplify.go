@@ -12,14 +12,14 @@ import (
 	"fmp/onnx/sorting"
 )
 
-// Simplify makes a graph smaller without changing its results: nodes of constants become initializers,
-// nodes that do nothing, copies of other nodes and nodes that no output needs go. Values that the shapes of
-// the inputs already decide (Shape, Gather, Concat and the like) is a constant as well.
+// Simplify makes a graph smaller without changing its results: nodes of constants become
+// initializers, nodes that do nothing, copies of other nodes and nodes that no output needs go.
+// Values that the shapes of the inputs already decide (Shape, Gather, Concat and the like) is a
+// constant as well.
 //
-// Constants are computed by the pure engine's kernels, within the model's [onnx.Budget]. Initializers count as
-// constants: take out those that are still to be trained, as inputs, before; optional inputs become their
-// defaults. Functions are inlined. On an error
-// the model is as it was.
+// Constants are computed by the pure engine's kernels, within the model's [onnx.Budget].
+// Initializers count as constants: take out those that are still to be trained, as inputs, before;
+// optional inputs become their defaults. Functions are inlined. On an error the model is as it was.
 func Simplify(m *onnx.Model) error {
 	c := onnx.Clone(m)
 	if err := Inline(c); err != nil {
@@ -82,7 +82,8 @@ func foldConstants(m *onnx.Model, budget *onnx.Budget) error {
 			for _, n := range g.Nodes {
 				renameReads(n, map[string]string{o.Name: name})
 			}
-			g.Nodes = slices.Insert(g.Nodes, 0, &onnx.Node{Name: o.Name, Op: "Identity", Inputs: []string{name}, Outputs: []string{o.Name}})
+			g.Nodes = slices.Insert(g.Nodes, 0,
+				&onnx.Node{Name: o.Name, Op: "Identity", Inputs: []string{name}, Outputs: []string{o.Name}})
 		}
 	}
 	return nil
@@ -130,7 +131,8 @@ func renameReads(n *onnx.Node, to map[string]string) {
 // isRandom reports whether a node gives another result each time.
 func isRandom(n *onnx.Node) bool {
 	switch n.Op {
-	case "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout":
+	case "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial",
+		"Bernoulli", "Dropout":
 		return n.Op != "Dropout" || n.Input(2) != ""
 	}
 	return false
@@ -144,8 +146,9 @@ func idle(n *onnx.Node) bool {
 	return n.Op == "Identity" || n.Op == "Dropout" && n.Input(2) == ""
 }
 
-// removeIdle takes out nodes that pass on their input. Where such a node gives a graph output, the node
-// before it takes the output's name, unless that gives another output or is an input or initializer.
+// removeIdle takes out nodes that pass on their input. Where such a node gives a graph output, the
+// node before it takes the output's name, unless that gives another output or is an input or
+// initializer.
 func removeIdle(m *onnx.Model) {
 	g := m.Graph
 	outs, producer := map[string]bool{}, map[string]*onnx.Node{}
@@ -205,7 +208,8 @@ func removeIdle(m *onnx.Model) {
 	g.Nodes = kept
 }
 
-// removeDuplicates joins nodes that compute the same from the same, and small constants of one value.
+// removeDuplicates joins nodes that compute the same from the same, and small constants of one
+// value.
 func removeDuplicates(g *onnx.Graph) {
 	to := map[string]string{}
 	outs := map[string]bool{}
@@ -214,7 +218,8 @@ func removeDuplicates(g *onnx.Graph) {
 	}
 	first := map[string]string{}
 	for _, name := range g.InitializerNames() {
-		// Vectors of integers are axes and shapes, scalars are factors; larger ones are weights, whose names matter.
+		// Vectors of integers are axes and shapes, scalars are factors; larger ones are weights, whose
+		// names matter.
 		t := g.Initializers[name]
 		if outs[name] || t.DType.IsFloat() && len(t.Shape) > 0 || len(t.Shape) > 1 || t.Len() > 64 {
 			continue
@@ -266,7 +271,8 @@ func nodeKey(n *onnx.Node) string {
 	attrs := slices.Clone(n.Attrs)
 	sorting.By(attrs, func(x, y onnx.Attr) int { return strings.Compare(x.Name, y.Name) })
 	for _, a := range attrs {
-		fmt.Fprintf(&b, " %q %d %x %d %q %x %d %q", a.Name, a.Kind, math.Float32bits(a.Float), a.Int, a.Str, floatBits(a.Floats), a.Ints, a.Strs)
+		fmt.Fprintf(&b, " %q %d %x %d %q %x %d %q", a.Name, a.Kind, math.Float32bits(a.Float), a.Int,
+			a.Str, floatBits(a.Floats), a.Ints, a.Strs)
 		for _, t := range append([]*onnx.Tensor{a.Tensor}, a.Tensors...) {
 			b.WriteString(tensorKey(t))
 		}

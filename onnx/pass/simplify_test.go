@@ -45,7 +45,8 @@ func TestSimplify(t *testing.T) {
 		}, "RandomNormalLike RandomNormalLike Add"},
 		{"nodes that do nothing", func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, "n", 4)
-			b.Output("out", b.Op("Identity", []build.Ref{b.Relu(b.Op("Dropout", []build.Ref{b.Op("Identity", []build.Ref{x})}))}))
+			b.Output("out", b.Op("Identity",
+				[]build.Ref{b.Relu(b.Op("Dropout", []build.Ref{b.Op("Identity", []build.Ref{x})}))}))
 		}, "Relu"},
 		{"an input as output stays", func(b *build.Builder) {
 			b.Output("out", b.Input("x", onnx.Float32, "n", 4))
@@ -103,7 +104,8 @@ func TestSimplifyComputesConstants(t *testing.T) {
 		t.Errorf("operators are %s", got)
 	}
 	for i, want := range [][]float32{{0, float32(math.Sin(1))}, {float32(math.Sin(2)), float32(math.Sin(3))}} {
-		if got := m.Graph.Initializers[m.Graph.Nodes[i].Inputs[1]]; got == nil || !slices.Equal(got.F32(), want) {
+		if got := m.Graph.Initializers[m.Graph.Nodes[i].Inputs[1]]; got == nil ||
+			!slices.Equal(got.F32(), want) {
 			t.Errorf("constant %d is %v", i, got)
 		}
 	}

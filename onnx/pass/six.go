@@ -10,9 +10,10 @@ import (
 	"fmp/onnx/shape"
 )
 
-// FromSix returns a model of the standard operator set 6 in set 7: operands that were broadcast along an axis get axes of size 1, and
-// attributes that told training from use are gone. A model of another set is returned as it is. A node whose ranks are not known, or
-// that trains, is an error that names it. m is not changed.
+// FromSix returns a model of the standard operator set 6 in set 7: operands that were broadcast
+// along an axis get axes of size 1, and attributes that told training from use are gone. A model of
+// another set is returned as it is. A node whose ranks are not known, or that trains, is an error
+// that names it. m is not changed.
 //
 // Source: the version history of each operator in the ONNX operator specification.
 func FromSix(m *onnx.Model) (*onnx.Model, error) {
@@ -78,7 +79,8 @@ func (s *six) node(old *onnx.Node) (*onnx.Node, error) {
 			return s.widen(old, n, int(axis))
 		}
 	case "PRelu":
-		if slope := s.types[n.Input(1)].Shape; slope == nil || len(slope) == 1 && slope[0] != onnx.Known(1) {
+		if slope := s.types[n.Input(1)].Shape; slope == nil || len(slope) == 1 &&
+			slope[0] != onnx.Known(1) {
 			return s.widen(old, n, 1)
 		}
 	case "Gemm":
@@ -93,14 +95,16 @@ func (s *six) node(old *onnx.Node) (*onnx.Node, error) {
 	return n, nil
 }
 
-// widen gives the second operand axes of size 1 at its end, so that its first is the given axis of the first operand.
+// widen gives the second operand axes of size 1 at its end, so that its first is the given axis of
+// the first operand.
 func (s *six) widen(old, n *onnx.Node, axis int) (*onnx.Node, error) {
 	a, b := s.types[n.Input(0)].Shape, s.types[n.Input(1)].Shape
 	if a == nil || b == nil {
 		return old, fmt.Errorf("the ranks of its operands are not known")
 	}
 	if axis+len(b) > len(a) {
-		return old, fmt.Errorf("an operand of rank %d does not lie at axis %d of one of rank %d", len(b), axis, len(a))
+		return old, fmt.Errorf("an operand of rank %d does not lie at axis %d of one of rank %d",
+			len(b), axis, len(a))
 	}
 	if axis+len(b) == len(a) {
 		return n, nil
@@ -110,8 +114,9 @@ func (s *six) widen(old, n *onnx.Node, axis int) (*onnx.Node, error) {
 		axes = append(axes, i)
 	}
 	wide := Unique(s.taken, n.Input(1)+"/wide")
-	s.before = []*onnx.Node{{Name: wide, Op: "Unsqueeze", Inputs: []string{n.Inputs[1]}, Outputs: []string{wide},
-		Attrs: []onnx.Attr{onnx.IntsAttr("axes", axes...)}}}
+	s.before = []*onnx.Node{{Name: wide, Op: "Unsqueeze", Inputs: []string{n.Inputs[1]},
+		Outputs: []string{wide},
+		Attrs:   []onnx.Attr{onnx.IntsAttr("axes", axes...)}}}
 	n.Inputs = slices.Clone(n.Inputs)
 	n.Inputs[1] = wide
 	return n, nil

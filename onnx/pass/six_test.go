@@ -10,7 +10,8 @@ import (
 	"fmp/onnx/pass"
 )
 
-// TestFromSix: operands that were broadcast along an axis lie there, slopes are of channels, and what trains is refused by name.
+// TestFromSix: operands that were broadcast along an axis lie there, slopes are of channels, and
+// what trains is refused by name.
 func TestFromSix(t *testing.T) {
 	x := onnx.NewTensor([]float32{-1, 2, -3, 4, -5, 6, -7, 8}, 1, 2, 4)
 	for _, c := range []struct {
@@ -19,28 +20,33 @@ func TestFromSix(t *testing.T) {
 		want []float32 // none: it is refused
 		text string
 	}{
-		{onnx.Node{Op: "Add", Attrs: []onnx.Attr{onnx.IntAttr("broadcast", 1), onnx.IntAttr("axis", 1)}}, onnx.Vector[float32](10, 20),
-			[]float32{9, 12, 7, 14, 15, 26, 13, 28}, ""},
-		{onnx.Node{Op: "Sub", Attrs: []onnx.Attr{onnx.IntAttr("broadcast", 1)}}, onnx.Vector[float32](1, 2, 3, 4),
-			[]float32{-2, 0, -6, 0, -6, 4, -10, 4}, ""},
-		{onnx.Node{Op: "PRelu"}, onnx.Vector[float32](.5, 2), []float32{-.5, 2, -1.5, 4, -10, 6, -14, 8}, ""},
-		{onnx.Node{Op: "PRelu"}, onnx.Vector[float32](.5), []float32{-.5, 2, -1.5, 4, -2.5, 6, -3.5, 8}, ""},
-		{onnx.Node{Op: "Mul", Attrs: []onnx.Attr{onnx.IntAttr("broadcast", 1), onnx.IntAttr("axis", 3)}}, onnx.Vector[float32](1), nil, "axis 3"},
+		{onnx.Node{Op: "Add", Attrs: []onnx.Attr{onnx.IntAttr("broadcast", 1), onnx.IntAttr("axis", 1)}},
+			onnx.Vector[float32](10, 20), []float32{9, 12, 7, 14, 15, 26, 13, 28}, ""},
+		{onnx.Node{Op: "Sub", Attrs: []onnx.Attr{onnx.IntAttr("broadcast", 1)}},
+			onnx.Vector[float32](1, 2, 3, 4), []float32{-2, 0, -6, 0, -6, 4, -10, 4}, ""},
+		{onnx.Node{Op: "PRelu"}, onnx.Vector[float32](.5, 2),
+			[]float32{-.5, 2, -1.5, 4, -10, 6, -14, 8}, ""},
+		{onnx.Node{Op: "PRelu"}, onnx.Vector[float32](.5), []float32{-.5, 2, -1.5, 4, -2.5, 6, -3.5, 8},
+			""},
+		{onnx.Node{Op: "Mul", Attrs: []onnx.Attr{onnx.IntAttr("broadcast", 1), onnx.IntAttr("axis", 3)}},
+			onnx.Vector[float32](1), nil, "axis 3"},
 		{onnx.Node{Op: "Dropout"}, nil, nil, "is_test"},
 		{onnx.Node{Op: "Mish"}, nil, nil, "not known"},
 	} {
 		c.node.Name, c.node.Inputs, c.node.Outputs = "node", []string{"x"}, []string{"y"}
-		m := &onnx.Model{IR: 3, Opsets: map[string]int64{"": 6}, Graph: &onnx.Graph{Name: "six", Nodes: []*onnx.Node{&c.node},
-			Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 4)}},
-			Outputs:      []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 4)}},
-			Initializers: map[string]*onnx.Tensor{}}}
+		m := &onnx.Model{IR: 3, Opsets: map[string]int64{"": 6},
+			Graph: &onnx.Graph{Name: "six", Nodes: []*onnx.Node{&c.node},
+				Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 4)}},
+				Outputs:      []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 4)}},
+				Initializers: map[string]*onnx.Tensor{}}}
 		if c.b != nil {
 			c.node.Inputs = append(c.node.Inputs, "b")
 			m.Graph.Initializers["b"] = c.b
 		}
 		got, err := pass.FromSix(m)
 		if c.want == nil {
-			if err == nil || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), "node") {
+			if err == nil || !strings.Contains(err.Error(), c.text) ||
+				!strings.Contains(err.Error(), "node") {
 				t.Errorf("%s: %v; want an error with %q", c.node.Op, err, c.text)
 			}
 			continue

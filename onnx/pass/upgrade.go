@@ -41,11 +41,11 @@ func irVersion(opset int) int64 {
 	return 14
 }
 
-// Upgrade rewrites a model of an older standard operator set, from [onnx.MinOpset] on, in version to: attributes
-// that became inputs are moved, changed meanings (Softmax before 13, Resize before 11) are spelt out. A model
-// of that version or a newer one stays as it is. An operator of which the changes are not known, or a use
-// that the newer version cannot express, is an error that names it, and the model stays as it was. Functions
-// are inlined.
+// Upgrade rewrites a model of an older standard operator set, from [onnx.MinOpset] on, in version
+// to: attributes that became inputs are moved, changed meanings (Softmax before 13, Resize before
+// 11) are spelt out. A model of that version or a newer one stays as it is. An operator of which
+// the changes are not known, or a use that the newer version cannot express, is an error that names
+// it, and the model stays as it was. Functions are inlined.
 //
 // Source: the version history of each operator in the ONNX operator specification.
 func Upgrade(m *onnx.Model, to int) error {
@@ -54,8 +54,8 @@ func Upgrade(m *onnx.Model, to int) error {
 		return nil
 	}
 	if from < onnx.MinOpset || to > onnx.MaxOpset {
-		return fmt.Errorf("upgrading %q from operator set %d to %d: allowed are %d to %d; export the model with one of them", m.Graph.Name, from,
-			to, onnx.MinOpset, onnx.MaxOpset)
+		return fmt.Errorf("upgrading %q from operator set %d to %d: allowed are %d to %d; export the "+
+			"model with one of them", m.Graph.Name, from, to, onnx.MinOpset, onnx.MaxOpset)
 	}
 	c := onnx.Clone(m)
 	if err := Inline(c); err != nil {
@@ -109,7 +109,8 @@ func (u *upgrader) graph(g *onnx.Graph, version int) error {
 			return fmt.Errorf("%s: operators of other domains are not understood", n.Label())
 		}
 		if !shape.HasRule(n.Op) {
-			return fmt.Errorf("%s: what changed in this operator is not known; export the model with operator set %d instead", n.Label(), u.to)
+			return fmt.Errorf("%s: what changed in this operator is not known; export the model with "+
+				"operator set %d instead", n.Label(), u.to)
 		}
 		step := upgrades[version][n.Op]
 		if step == nil {
@@ -140,7 +141,8 @@ func (u *upgrader) constant(n *onnx.Node, what string, t *onnx.Tensor) string {
 // drop removes an attribute and returns it.
 func drop(n *onnx.Node, name string) (onnx.Attr, bool) {
 	a, ok := n.Attr(name)
-	n.Attrs = slices.DeleteFunc(slices.Clone(n.Attrs), func(a onnx.Attr) bool { return a.Name == name })
+	n.Attrs = slices.DeleteFunc(slices.Clone(n.Attrs),
+		func(a onnx.Attr) bool { return a.Name == name })
 	return a, ok
 }
 
@@ -162,36 +164,43 @@ func toInput(attr string, i int) func(u *upgrader, n *onnx.Node) error {
 	}
 }
 
-// upgrades holds the changes of a version to the meaning or form of operators; those that it only extends
-// are not listed.
+// upgrades holds the changes of a version to the meaning or form of operators; those that it only
+// extends are not listed.
 var upgrades map[int]map[string]func(u *upgrader, n *onnx.Node) error
 
 func init() {
 	axesToInput := toInput("axes", 1)
 	upgrades = map[int]map[string]func(u *upgrader, n *onnx.Node) error{
 		9: {
-			"BatchNormalization": upgradeBatchNormalization9, "Upsample": upgradeUpsample9, "Scan": upgradeScan9,
+			"BatchNormalization": upgradeBatchNormalization9, "Upsample": upgradeUpsample9,
+			"Scan": upgradeScan9,
 		},
 		10: {
-			"Slice": upgradeSlice10, "TopK": upgradeTopK10, "Upsample": upgradeUpsample10, "Dropout": upgradeDropout10,
+			"Slice": upgradeSlice10, "TopK": upgradeTopK10, "Upsample": upgradeUpsample10,
+			"Dropout": upgradeDropout10,
 		},
 		11: {
-			"Clip": upgradeClip11, "Pad": upgradePad11, "Resize": upgradeResize11, "Scatter": upgradeScatter11,
+			"Clip": upgradeClip11, "Pad": upgradePad11, "Resize": upgradeResize11,
+			"Scatter": upgradeScatter11,
 		},
 		12: {"Dropout": upgradeDropout12},
 		13: {
-			"Softmax": upgradeSoftmax13, "LogSoftmax": upgradeSoftmax13, "Hardmax": upgradeSoftmax13, "Squeeze": axesToInput,
+			"Softmax": upgradeSoftmax13, "LogSoftmax": upgradeSoftmax13, "Hardmax": upgradeSoftmax13,
+			"Squeeze":   axesToInput,
 			"Unsqueeze": axesToInput, "ReduceSum": axesToInput, "Split": toInput("split", 1),
 		},
 		14: {"BatchNormalization": upgradeBatchNormalization14},
 		16: {"RoiAlign": upgradeRoiAlign16},
 		18: {
-			"ReduceMean": axesToInput, "ReduceMax": axesToInput, "ReduceMin": axesToInput, "ReduceProd": axesToInput,
-			"ReduceL1": axesToInput, "ReduceL2": axesToInput, "ReduceLogSum": axesToInput, "ReduceLogSumExp": axesToInput,
+			"ReduceMean": axesToInput, "ReduceMax": axesToInput, "ReduceMin": axesToInput,
+			"ReduceProd": axesToInput,
+			"ReduceL1":   axesToInput, "ReduceL2": axesToInput, "ReduceLogSum": axesToInput,
+			"ReduceLogSumExp": axesToInput,
 			"ReduceSumSquare": axesToInput, "Split": upgradeSplit18,
 		},
 		20: {"GridSample": upgradeGridSample20},
-		21: {"GroupNormalization": refuseUpgrade("scale and bias were given for each group and now are for each channel")},
+		21: {"GroupNormalization": refuseUpgrade(
+			"scale and bias were given for each group and now are for each channel")},
 	}
 }
 
@@ -259,7 +268,8 @@ func upgradeDropout12(u *upgrader, n *onnx.Node) error {
 	return u.keep(n)
 }
 
-// upgradeClip11: bounds of the input's type; before they were floats, with the type's extremes as defaults.
+// upgradeClip11: bounds of the input's type; before they were floats, with the type's extremes as
+// defaults.
 func upgradeClip11(u *upgrader, n *onnx.Node) error {
 	d := u.types[n.Inputs[0]].DType
 	for i, name := range []string{"min", "max"} {
@@ -303,14 +313,15 @@ func upgradePad11(u *upgrader, n *onnx.Node) error {
 	return u.keep(n)
 }
 
-// upgradeResize11: version 10 takes the input position of output i as i/scale. The nearest element was the
-// one below when enlarging; the one for shrinking is not stated, and refused.
+// upgradeResize11: version 10 takes the input position of output i as i/scale. The nearest element
+// was the one below when enlarging; the one for shrinking is not stated, and refused.
 func upgradeResize11(u *upgrader, n *onnx.Node) error {
 	scales := u.graphNow.Initializers[n.Input(1)]
 	mode := op.Attrs(n, 10).Str("mode")
 	if mode == "nearest" {
 		if scales == nil || slices.ContainsFunc(scales.F32(), func(s float32) bool { return s < 1 }) {
-			return fmt.Errorf("nearest-neighbour resizing by scales that shrink, or that are not constant, is not defined in version 10")
+			return fmt.Errorf("nearest-neighbour resizing by scales that shrink, or that are not " +
+				"constant, is not defined in version 10")
 		}
 		n.Attrs = append(n.Attrs, onnx.StrAttr("nearest_mode", "floor"))
 	}
@@ -324,8 +335,8 @@ func upgradeScatter11(u *upgrader, n *onnx.Node) error {
 	return u.keep(n)
 }
 
-// upgradeSoftmax13: before, all axes from axis on were one axis. Where that is only the last, the meaning
-// did not change; else the value is flattened to a matrix and back.
+// upgradeSoftmax13: before, all axes from axis on were one axis. Where that is only the last, the
+// meaning did not change; else the value is flattened to a matrix and back.
 func upgradeSoftmax13(u *upgrader, n *onnx.Node) error {
 	axis := op.Attrs(n, 12).Int("axis")
 	drop(n, "axis")
@@ -335,12 +346,13 @@ func upgradeSoftmax13(u *upgrader, n *onnx.Node) error {
 		return u.keep(n)
 	}
 	x, out := n.Inputs[0], n.Outputs[0]
-	shape, flat, rows := u.names.unique(out+"/shape"), u.names.unique(out+"/flat"), u.names.unique(out+"/rows")
+	shape, flat, rows := u.names.unique(out+"/shape"), u.names.unique(out+"/flat"),
+		u.names.unique(out+"/rows")
 	n.Inputs[0], n.Outputs[0] = flat, rows
 	u.nodes = append(u.nodes,
 		&onnx.Node{Name: shape, Op: "Shape", Inputs: []string{x}, Outputs: []string{shape}},
-		&onnx.Node{Name: flat, Op: "Flatten", Inputs: []string{x}, Outputs: []string{flat}, Attrs: []onnx.Attr{onnx.IntAttr("axis", axis)}},
-		n,
+		&onnx.Node{Name: flat, Op: "Flatten", Inputs: []string{x}, Outputs: []string{flat},
+			Attrs: []onnx.Attr{onnx.IntAttr("axis", axis)}}, n,
 		&onnx.Node{Name: out, Op: "Reshape", Inputs: []string{rows, shape}, Outputs: []string{out}},
 	)
 	if u.to >= 14 { // a size of 0 is one, and copies none
@@ -350,7 +362,8 @@ func upgradeSoftmax13(u *upgrader, n *onnx.Node) error {
 	return nil
 }
 
-// upgradeBatchNormalization14: outputs beside the first were of training, which became an attribute.
+// upgradeBatchNormalization14: outputs beside the first were of training, which became an
+// attribute.
 func upgradeBatchNormalization14(u *upgrader, n *onnx.Node) error {
 	if slices.ContainsFunc(n.Outputs[1:], func(o string) bool { return o != "" }) {
 		return fmt.Errorf("it gives statistics of training; export the model for inference")

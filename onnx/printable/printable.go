@@ -1,5 +1,6 @@
-// Package printable makes text of others, such as names of files and classes, and the texts of servers and models, fit to be shown: in a
-// terminal, which obeys control characters, and in Markdown.
+// Package printable makes text of others, such as names of files and classes, and the texts of
+// servers and models, fit to be shown: in a terminal, which obeys control characters, and in
+// Markdown.
 package printable
 
 import (
@@ -12,8 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// harmless reports whether a terminal shows a character and does nothing else: no control character, no mark that turns the direction of
-// the text, no end of a line, no character of private use.
+// harmless reports whether a terminal shows a character and does nothing else: no control
+// character, no mark that turns the direction of the text, no end of a line, no character of
+// private use.
 func harmless(r rune) bool {
 	switch r {
 	case '\u200c', '\u200d', '\u00ad': // joiners of scripts and of emoji, the soft hyphen
@@ -24,8 +26,8 @@ func harmless(r rune) bool {
 	return !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs)
 }
 
-// Line returns text as it may stand within a line: each character that is not harmless, ends of lines among them, is replaced by U+FFFD, as
-// bytes are that are no UTF-8.
+// Line returns text as it may stand within a line: each character that is not harmless, ends of
+// lines among them, is replaced by U+FFFD, as bytes are that are no UTF-8.
 func Line(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !harmless(r) {
@@ -41,7 +43,8 @@ func Is(name string) bool { return Line(name) == name }
 // special are the characters that mean something in Markdown, or in the HTML within it.
 const special = "\\`*_{}[]()<>#|&~!"
 
-// Markdown returns text as it may stand within a line of Markdown, a cell of a table among them, where it means nothing but itself.
+// Markdown returns text as it may stand within a line of Markdown, a cell of a table among them,
+// where it means nothing but itself.
 func Markdown(s string) string {
 	var b strings.Builder
 	for _, r := range Line(s) {
@@ -53,7 +56,8 @@ func Markdown(s string) string {
 	return b.String()
 }
 
-// JSON returns a JSON text that says the same and has harmless characters alone: the others, which stand in its strings, are escaped.
+// JSON returns a JSON text that says the same and has harmless characters alone: the others, which
+// stand in its strings, are escaped.
 func JSON(text []byte) []byte {
 	if Is(string(text)) {
 		return text
@@ -80,9 +84,9 @@ type writer struct {
 	part []byte // the beginning of a character
 }
 
-// Writer returns a writer to w by which no text of others reaches a terminal as anything but text: characters that are not
-// harmless, but for ends of lines and tabs, become U+FFFD. A program prints through it alone; [Raw] is for bars and colours of
-// its own.
+// Writer returns a writer to w by which no text of others reaches a terminal as anything but text:
+// characters that are not harmless, but for ends of lines and tabs, become U+FFFD. A program prints
+// through it alone; [Raw] is for bars and colours of its own.
 func Writer(w io.Writer) io.Writer {
 	if _, ok := w.(*writer); ok {
 		return w

@@ -9,11 +9,12 @@ import (
 )
 
 // hostile are texts that a terminal would obey.
-var hostile = []string{"\x1b[2J", "\x1b]0;title\x07", "\u009b31m", "a\rb", "\u202eexe.jpg", "\u2066x\u2069", "\x00", "\x7f", "\xff\xfe",
-	"\ue000",
+var hostile = []string{"\x1b[2J", "\x1b]0;title\x07", "\u009b31m", "a\rb", "\u202eexe.jpg",
+	"\u2066x\u2069", "\x00", "\x7f", "\xff\xfe", "\ue000",
 	"a\u2028b", "\x9b1m", "\U000e0041"}
 
-// TestHostile: nothing of a hostile text reaches a terminal but text, whole or in parts; harmless text passes as it is.
+// TestHostile: nothing of a hostile text reaches a terminal but text, whole or in parts; harmless
+// text passes as it is.
 func TestHostile(t *testing.T) {
 	for _, s := range append(hostile, "a\nb", "a\tb") {
 		if Is(s) || !Is(Line(s)) || !Is(Line(Line(s))) {
@@ -45,15 +46,17 @@ func TestHostile(t *testing.T) {
 
 // TestMarkdown: a name is itself in Markdown: no element, link, cell, heading or line of its own.
 func TestMarkdown(t *testing.T) {
-	for in, want := range map[string]string{"a|b": `a\|b`, "<img src=x>": `\<img src=x\>`, "[a](javascript:b)": `\[a\]\(javascript:b\)`,
-		"a\n# b": "a\ufffd\\# b", "&lt;": `\&lt;`, "`x`": "\\`x\\`", "cat": "cat"} {
+	for in, want := range map[string]string{"a|b": `a\|b`, "<img src=x>": `\<img src=x\>`,
+		"[a](javascript:b)": `\[a\]\(javascript:b\)`,
+		"a\n# b":            "a\ufffd\\# b", "&lt;": `\&lt;`, "`x`": "\\`x\\`", "cat": "cat"} {
 		if got := Markdown(in); got != want {
 			t.Errorf("%q becomes %q; want %q", in, got, want)
 		}
 	}
 }
 
-// FuzzPrintable: any bytes become harmless UTF-8, JSON says the same as before, and a writer's output does not depend on how it is cut.
+// FuzzPrintable: any bytes become harmless UTF-8, JSON says the same as before, and a writer's
+// output does not depend on how it is cut.
 func FuzzPrintable(f *testing.F) {
 	for _, s := range hostile {
 		f.Add([]byte(s), 1)
@@ -68,7 +71,8 @@ func FuzzPrintable(f *testing.F) {
 			t.Fatal(err)
 		}
 		var was, is string
-		if json.Unmarshal(text, &was) != nil || json.Unmarshal(JSON(text), &is) != nil || was != is || !Is(string(JSON(text))) {
+		if json.Unmarshal(text, &was) != nil || json.Unmarshal(JSON(text), &is) != nil || was != is ||
+			!Is(string(JSON(text))) {
 			t.Fatalf("%q became %q", was, is)
 		}
 		cut = max(0, min(cut, len(data)))

@@ -38,7 +38,8 @@ func makers(g *onnx.Graph) map[string]*onnx.Node {
 	return by
 }
 
-// foldNormalisation takes batch normalisations into the weights and bias of the convolutions before them:
+// foldNormalisation takes batch normalisations into the weights and bias of the convolutions before
+// them:
 //
 //	γ (W x + b - μ) / √(v + ε) + β = (r W) x + r (b - μ) + β,  r = γ / √(v + ε) for each output channel
 func foldNormalisation(m *onnx.Model) {
@@ -47,7 +48,8 @@ func foldNormalisation(m *onnx.Model) {
 	var kept []*onnx.Node
 	for _, n := range g.Nodes {
 		conv := by[n.Input(0)]
-		if n.Domain != "" || n.Op != "BatchNormalization" || conv == nil || conv.Domain != "" || conv.Op != "Conv" ||
+		if n.Domain != "" || n.Op != "BatchNormalization" || conv == nil || conv.Domain != "" ||
+			conv.Op != "Conv" ||
 			uses[n.Input(0)] != 1 || len(n.Outputs) != 1 || !foldInto(m, conv, n) {
 			kept = append(kept, n)
 			continue
@@ -88,7 +90,8 @@ func foldInto(m *onnx.Model, conv, norm *onnx.Node) bool {
 		bias[c] = float32(r*(float64(bias[c])-float64(p[2][c])) + float64(p[1][c]))
 	}
 	names := newNames(g)
-	conv.Inputs = []string{conv.Inputs[0], names.add(conv.Outputs[0] + "/weight"), names.add(conv.Outputs[0] + "/bias")}
+	conv.Inputs = []string{conv.Inputs[0], names.add(conv.Outputs[0] + "/weight"),
+		names.add(conv.Outputs[0] + "/bias")}
 	g.Initializers[conv.Inputs[1]], g.Initializers[conv.Inputs[2]] = folded, onnx.Vector(bias...)
 	return true
 }

@@ -33,22 +33,25 @@ func network(t testing.TB) *onnx.Model {
 	b := build.New("small")
 	x := b.Input("x", onnx.Float32, "n", 3, 16, 16)
 	conv := func(in build.Ref, name string, from, to, side, group int) build.Ref {
-		w := b.Param(name, drawn(r, 1/math.Sqrt(float64(from/group*side*side)), to, from/group, side, side))
-		return b.Op("Conv", []build.Ref{in, w, b.Param(name+"b", drawn(r, .1, to))}, onnx.IntsAttr("pads", side/2, side/2, side/2, side/2),
-			onnx.IntAttr("group", group))
+		w := b.Param(name, drawn(r, 1/math.Sqrt(float64(from/group*side*side)), to,
+			from/group, side, side))
+		return b.Op("Conv", []build.Ref{in, w, b.Param(name+"b", drawn(r, .1, to))},
+			onnx.IntsAttr("pads", side/2, side/2, side/2, side/2), onnx.IntAttr("group", group))
 	}
 	norm := func(in build.Ref, name string, n int) build.Ref {
 		v := drawn(r, .2, n)
 		for i := range v.F32() {
 			v.F32()[i] = 1 + v.F32()[i]*v.F32()[i]
 		}
-		return b.Op("BatchNormalization", []build.Ref{in, b.Param(name+"g", drawn(r, 1, n)), b.Param(name+"c", drawn(r, .2, n)),
-			b.Param(name+"m", drawn(r, .2, n)), b.Param(name+"v", v)})
+		return b.Op("BatchNormalization",
+			[]build.Ref{in, b.Param(name+"g", drawn(r, 1, n)), b.Param(name+"c", drawn(r, .2, n)),
+				b.Param(name+"m", drawn(r, .2, n)), b.Param(name+"v", v)})
 	}
 	h := b.Relu(norm(conv(x, "c1", 3, 16, 3, 1), "n1", 16))
 	d := b.Op("Clip", []build.Ref{norm(conv(h, "c2", 16, 16, 3, 16), "n2", 16), b.F32(0), b.F32(6)})
 	h = b.Relu(b.Add(h, norm(conv(d, "c3", 16, 16, 1, 1), "n3", 16)))
-	h = b.Op("MaxPool", []build.Ref{h}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2))
+	h = b.Op("MaxPool", []build.Ref{h}, onnx.IntsAttr("kernel_shape", 2, 2),
+		onnx.IntsAttr("strides", 2, 2))
 	h = conv(h, "c4", 16, 32, 3, 1)
 	h = b.Op("HardSigmoid", []build.Ref{h})
 	h = b.Op("Flatten", []build.Ref{b.Op("GlobalAveragePool", []build.Ref{h})})
@@ -109,17 +112,20 @@ func far(a, b []float32) (most float64) {
 	return most
 }
 
-// A model is quantised, loses little, and has the same outputs in float32 arithmetic, on integers, and on the ONNX Runtime.
+// A model is quantised, loses little, and has the same outputs in float32 arithmetic, on integers,
+// and on the ONNX Runtime.
 func TestStatic(t *testing.T) {
 	m, batches := network(t), images(24)
 	theirs := orttest.New(t)
 	for _, method := range Methods() {
 		t.Run(string(method), func(t *testing.T) {
-			q, report, err := Static(t.Context(), m, inGo(t, true), batches, Options{Method: method, Float: 0})
+			q, report, err := Static(t.Context(), m, inGo(t, true), batches,
+				Options{Method: method, Float: 0})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if report.Layers != 5 || report.Folded != 3 || len(report.Float) != 0 || report.Loss != report.All || !(report.Loss < .01) {
+			if report.Layers != 5 || report.Folded != 3 || len(report.Float) != 0 ||
+				report.Loss != report.All || !(report.Loss < .01) {
 				t.Errorf("report %+v", report)
 			}
 			// Rectifiers are the ends of bytes: none is left. All products read bytes.
@@ -144,7 +150,8 @@ func TestStatic(t *testing.T) {
 					t.Errorf("on the ONNX Runtime the scores are %v off", d)
 				}
 			}
-			seven, report, err := Static(t.Context(), m, inGo(t, true), batches, Options{Method: method, Bits: 7})
+			seven, report, err := Static(t.Context(), m, inGo(t, true), batches,
+				Options{Method: method, Bits: 7})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +159,8 @@ func TestStatic(t *testing.T) {
 				t.Errorf("weights of 7 bits lose %v", report.Loss)
 			}
 			for _, v := range seven.Graph.Initializers {
-				if w, ok := v.Data.([]int8); ok && len(v.Shape) > 1 && (slices.Max(w) > 63 || slices.Min(w) < -63) {
+				if w, ok := v.Data.([]int8); ok && len(v.Shape) > 1 &&
+					(slices.Max(w) > 63 || slices.Min(w) < -63) {
 					t.Errorf("weights of 7 bits are %d to %d", slices.Min(w), slices.Max(w))
 				}
 			}
@@ -168,7 +176,8 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// Layers stay in float32 where the loss is larger than wanted, the costliest first, and no more than may.
+// Layers stay in float32 where the loss is larger than wanted, the costliest first, and no more
+// than may.
 func TestFloat(t *testing.T) {
 	m, batches := network(t), images(16)
 	_, all, err := Static(t.Context(), m, inGo(t, true), batches, Options{})
@@ -191,14 +200,16 @@ func TestFloat(t *testing.T) {
 		}
 		least = min(least, loss)
 	}
-	_, some, err := Static(t.Context(), m, inGo(t, true), batches, Options{Loss: all.Loss / 100, Float: .2})
+	_, some, err := Static(t.Context(), m, inGo(t, true), batches,
+		Options{Loss: all.Loss / 100, Float: .2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(some.Float) != 1 || math.Abs(some.Loss-least) > .01*least || some.All != all.Loss {
 		t.Errorf("with a layer in float32: %+v, without: %+v; want a loss of %v", some, all, least)
 	}
-	_, none, err := Static(t.Context(), m, inGo(t, true), batches, Options{Loss: 2 * all.Loss, Float: 1})
+	_, none, err := Static(t.Context(), m, inGo(t, true), batches,
+		Options{Loss: 2 * all.Loss, Float: 1})
 	if err != nil || len(none.Float) != 0 {
 		t.Errorf("where the loss is small: %+v, %v", none, err)
 	}
@@ -239,7 +250,8 @@ func TestWeights(t *testing.T) {
 		if d := far(run(t, theirs, q, b), got); d > .04 {
 			t.Errorf("%d bits: the engines are %v apart", c.bits, d)
 		}
-		four := slices.ContainsFunc(slices.Collect(maps.Values(q.Graph.Initializers)), func(v *onnx.Tensor) bool { return v.DType == onnx.Int4 })
+		four := slices.ContainsFunc(slices.Collect(maps.Values(q.Graph.Initializers)),
+			func(v *onnx.Tensor) bool { return v.DType == onnx.Int4 })
 		if four != (c.bits == 4) {
 			t.Errorf("%d bits: weights of 4 bits: %v", c.bits, four)
 		}
@@ -317,7 +329,8 @@ func TestBias(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := run(t, inGo(t, true), q, batch), run(t, inGo(t, true), m, batch); far(got, want) > .02 {
+	if got, want := run(t, inGo(t, true), q, batch),
+		run(t, inGo(t, true), m, batch); far(got, want) > .02 {
 		t.Errorf("scores %v, want %v", got, want)
 	}
 }
@@ -342,15 +355,38 @@ func TestErrors(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		{"twice", func() error { _, _, err := Static(t.Context(), q, e, batches, Options{}); return err }, "quantised already"},
-		{"no layer", func() error { _, _, err := Static(t.Context(), plain, e, batches, Options{}); return err }, "no convolution or product"},
-		{"no images", func() error { _, _, err := Static(t.Context(), m, e, nil, Options{}); return err }, "no images"},
-		{"method", func() error { _, _, err := Static(t.Context(), m, e, batches, Options{Method: "best"}); return err }, `method "best"`},
-		{"percentile", func() error { _, _, err := Static(t.Context(), m, e, batches, Options{Percentile: 50}); return err }, "percentile 50"},
-		{"share", func() error { _, _, err := Static(t.Context(), m, e, batches, Options{Float: 2}); return err }, "share in float32 2"},
-		{"infinite", func() error { _, _, err := Static(t.Context(), m, e, infinite, Options{}); return err }, ": a number is "},
+		{"twice", func() error { _, _, err := Static(t.Context(), q, e, batches, Options{}); return err },
+			"quantised already"},
+		{"no layer", func() error {
+			_, _,
+				err := Static(t.Context(), plain, e, batches, Options{})
+			return err
+		}, "no convolution or product"},
+		{"no images", func() error { _, _, err := Static(t.Context(), m, e, nil, Options{}); return err },
+			"no images"},
+		{"method", func() error {
+			_, _,
+				err := Static(t.Context(), m, e, batches, Options{Method: "best"})
+			return err
+		}, `method "best"`},
+		{"percentile", func() error {
+			_, _,
+				err := Static(t.Context(), m, e, batches, Options{Percentile: 50})
+			return err
+		}, "percentile 50"},
+		{"share", func() error {
+			_, _,
+				err := Static(t.Context(), m, e, batches, Options{Float: 2})
+			return err
+		}, "share in float32 2"},
+		{"infinite", func() error {
+			_, _,
+				err := Static(t.Context(), m, e, infinite, Options{})
+			return err
+		}, ": a number is "},
 		{"bits", func() error { _, _, err := Weights(m, 3, 1); return err }, "3 bits"},
-		{"small", func() error { _, _, err := Weights(m, 8, 1<<20); return err }, "of 1048576 elements or more"},
+		{"small", func() error { _, _, err := Weights(m, 8, 1<<20); return err },
+			"of 1048576 elements or more"},
 	} {
 		if err := c.do(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)

@@ -84,7 +84,8 @@ func (s *span) inner(share float64) (lo, hi float64) {
 	return lo, hi
 }
 
-// least tries shares of the range, and returns the one with the least squared error: step²/12 within, the distance to the end beyond.
+// least tries shares of the range, and returns the one with the least squared error: step²/12
+// within, the distance to the end beyond.
 func (s *span) least() (lo, hi float64) {
 	best := math.Inf(1)
 	width := (s.hi - s.lo) / bins
@@ -107,7 +108,8 @@ func (s *span) least() (lo, hi float64) {
 	return lo, hi
 }
 
-// quanta returns the scale and zero point of unsigned bytes for numbers from lo to hi, 0 among them.
+// quanta returns the scale and zero point of unsigned bytes for numbers from lo to hi, 0 among
+// them.
 func quanta(lo, hi float64) (scale float32, zero uint8) {
 	scale = float32((hi - lo) / 255)
 	if !(scale > 1e-30) { // a value that is always 0
@@ -116,8 +118,8 @@ func quanta(lo, hi float64) (scale float32, zero uint8) {
 	return scale, uint8(min(255, max(0, math.RoundToEven(-lo/float64(scale)))))
 }
 
-// signed stores weights in signed integers of some bits, with a scale for each position of axis; 4 bits try smaller ranges, and take the
-// one with the least squared error.
+// signed stores weights in signed integers of some bits, with a scale for each position of axis; 4
+// bits try smaller ranges, and take the one with the least squared error.
 func signed(w *onnx.Tensor, axis, bits int) (q []int8, scales []float32) {
 	x := w.F32()
 	q, scales = make([]int8, len(x)), make([]float32, w.Shape[axis])
@@ -150,7 +152,8 @@ func nearest(x, scale float32, most float64) int8 {
 	return int8(min(most, max(-most, math.RoundToEven(float64(x)/float64(scale)))))
 }
 
-// scaleOf returns the scale of some weights: that of the largest, or, where search is set, the one of the least squared error.
+// scaleOf returns the scale of some weights: that of the largest, or, where search is set, the one
+// of the least squared error.
 func scaleOf(x []float32, most float64, search bool) float32 {
 	largest := 0.0
 	for _, v := range x {

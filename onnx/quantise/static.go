@@ -21,13 +21,14 @@ type Options struct {
 	Method Method
 	// Percentile of the numbers of a value that its range holds, above 50 and up to 100.
 	Percentile float64
-	// Loss is the most that the outputs may lose, as a share of their variance. Where they lose more, the layers that cost most stay in
-	// float32.
+	// Loss is the most that the outputs may lose, as a share of their variance. Where they lose more,
+	// the layers that cost most stay in float32.
 	Loss float64
 	// Float is the most layers that may stay in float32, as a share of all.
 	Float float64
-	// Bits of weights: 8, or 7 for x86 processors without VNNI: there the ONNX Runtime adds two products of an activation and a weight in
-	// 16 bits, and saturates where weights have 8, unless session.x64quantprecision is set.
+	// Bits of weights: 8, or 7 for x86 processors without VNNI: there the ONNX Runtime adds two
+	// products of an activation and a weight in 16 bits, and saturates where weights have 8, unless
+	// session.x64quantprecision is set.
 	Bits int
 	// Progress, where it is not nil, is told of each run of the model.
 	Progress func(done, all int)
@@ -43,8 +44,8 @@ type Report struct {
 	Layers int      `json:"layers"`           // convolutions and products with constant weights
 	Float  []string `json:"float,omitempty"`  // of them, those left in float32
 	Folded int      `json:"folded,omitempty"` // normalisations that were folded
-	// Loss is the squared error of the outputs on the images that chose no range, as a share of their variance; All is that of all layers in
-	// bytes.
+	// Loss is the squared error of the outputs on the images that chose no range, as a share of their
+	// variance; All is that of all layers in bytes.
 	Loss float64 `json:"loss"`
 	All  float64 `json:"loss_of_all_layers"`
 }
@@ -52,12 +53,15 @@ type Report struct {
 // Batch is the inputs of one run of a model.
 type Batch = map[string]*onnx.Tensor
 
-// Static returns a copy of m whose products compute in bytes. Ranges are those of the batches, of which a half chooses them and the other
-// measures the loss; one batch alone does both. Models are run on e. The time is that of four runs a batch, and, where layers may stay in
-// float32, of one more for each layer and each measuring batch.
-func Static(ctx context.Context, m *onnx.Model, e engine.Engine, batches []Batch, o Options) (*onnx.Model, *Report, error) {
+// Static returns a copy of m whose products compute in bytes. Ranges are those of the batches, of
+// which a half chooses them and the other measures the loss; one batch alone does both. Models are
+// run on e. The time is that of four runs a batch, and, where layers may stay in float32, of one
+// more for each layer and each measuring batch.
+func Static(ctx context.Context, m *onnx.Model, e engine.Engine, batches []Batch,
+	o Options) (*onnx.Model, *Report, error) {
 	d := Defaults()
-	o.Method, o.Percentile, o.Loss = cmp.Or(o.Method, d.Method), cmp.Or(o.Percentile, d.Percentile), cmp.Or(o.Loss, d.Loss)
+	o.Method, o.Percentile, o.Loss = cmp.Or(o.Method, d.Method), cmp.Or(o.Percentile, d.Percentile),
+		cmp.Or(o.Loss, d.Loss)
 	o.Bits = cmp.Or(o.Bits, d.Bits)
 	switch {
 	case !slices.Contains(Methods(), o.Method):
@@ -65,10 +69,11 @@ func Static(ctx context.Context, m *onnx.Model, e engine.Engine, batches []Batch
 	case o.Bits != 7 && o.Bits != 8:
 		return nil, nil, fmt.Errorf("quantising: weights of %d bits; allowed are 7 and 8", o.Bits)
 	case !(o.Percentile > 50 && o.Percentile <= 100):
-		return nil, nil, fmt.Errorf("quantising: percentile %v; allowed are numbers above 50, up to 100", o.Percentile)
+		return nil, nil, fmt.Errorf("quantising: percentile %v; allowed are numbers above 50, up to 100",
+			o.Percentile)
 	case !(o.Loss > 0) || !(o.Float >= 0 && o.Float <= 1):
-		return nil, nil, fmt.Errorf("quantising: loss %v and share in float32 %v; allowed are a loss above 0 and a share of 0 to 1", o.Loss,
-			o.Float)
+		return nil, nil, fmt.Errorf("quantising: loss %v and share in float32 %v; allowed are a loss "+
+			"above 0 and a share of 0 to 1", o.Loss, o.Float)
 	case len(batches) == 0:
 		return nil, nil, errors.New("quantising: there are no images to take ranges from")
 	}
@@ -97,8 +102,8 @@ type static struct {
 	report  Report
 }
 
-// ready returns a copy of m of some operator set or a later one, without functions, weights in half precision and foldable normalisations,
-// and the number of these.
+// ready returns a copy of m of some operator set or a later one, without functions, weights in half
+// precision and foldable normalisations, and the number of these.
 func ready(m *onnx.Model, opset int) (*onnx.Model, int, error) {
 	c := onnx.Clone(m)
 	pass.RestoreHalf(c)
@@ -156,7 +161,8 @@ func (s *static) prepare(m *onnx.Model) error {
 
 // weights returns the constant float32 weights of a product, nil where there are none.
 func (s *static) weights(n *onnx.Node) *onnx.Tensor {
-	if n.Domain != "" || !slices.Contains([]string{"Conv", "MatMul", "Gemm"}, n.Op) || len(n.Inputs) < 2 ||
+	if n.Domain != "" || !slices.Contains([]string{"Conv", "MatMul", "Gemm"}, n.Op) ||
+		len(n.Inputs) < 2 ||
 		s.types[n.Inputs[0]] != onnx.Float32 {
 		return nil
 	}
@@ -226,7 +232,8 @@ func evaluate(ctx context.Context, s engine.Session, b Batch) (map[string]*onnx.
 	return fetch, s.Run(ctx, b, fetch)
 }
 
-// choose quantises all layers, and leaves those in float32 that cost most where the loss is too large.
+// choose quantises all layers, and leaves those in float32 that cost most where the loss is too
+// large.
 func (s *static) choose(ctx context.Context, batches []Batch) (*onnx.Model, *Report, error) {
 	var want []map[string]*onnx.Tensor
 	session, err := s.engine.Load(s.model)
@@ -280,8 +287,10 @@ func (s *static) choose(ctx context.Context, batches []Batch) (*onnx.Model, *Rep
 	return best, &s.report, check.Model(best)
 }
 
-// loss is the squared error of a model's outputs as a share of their variance, the mean over outputs of float32.
-func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch, want []map[string]*onnx.Tensor) (float64, error) {
+// loss is the squared error of a model's outputs as a share of their variance, the mean over
+// outputs of float32.
+func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
+	want []map[string]*onnx.Tensor) (float64, error) {
 	session, err := s.engine.Load(m)
 	if err != nil {
 		return 0, err

@@ -12,9 +12,10 @@ import (
 // Block is the number of weights of 4 bits that share a scale.
 const Block = 32
 
-// Weights returns a copy of m whose products read constant weights of 8 or 4 bits, and the number of tensors that are stored so, of at
-// least as many elements as least says. Eight bits have a scale for each output; four one for each [Block] weights of an output, and need
-// operator set 21, to which the model is upgraded.
+// Weights returns a copy of m whose products read constant weights of 8 or 4 bits, and the number
+// of tensors that are stored so, of at least as many elements as least says. Eight bits have a
+// scale for each output; four one for each [Block] weights of an output, and need operator set 21,
+// to which the model is upgraded.
 func Weights(m *onnx.Model, bits, least int) (*onnx.Model, int, error) {
 	if bits != 8 && bits != 4 {
 		return nil, 0, fmt.Errorf("quantising weights: %d bits; allowed are 8 and 4", bits)
@@ -42,7 +43,8 @@ func Weights(m *onnx.Model, bits, least int) (*onnx.Model, int, error) {
 		before = append(before, nodes...)
 	}
 	if n == 0 {
-		return nil, 0, fmt.Errorf("quantising weights: no convolution or product has constant float32 weights of %d elements or more", least)
+		return nil, 0, fmt.Errorf("quantising weights: no convolution or product has constant float32 "+
+			"weights of %d elements or more", least)
 	}
 	g.Nodes = slices.Concat(before, g.Nodes)
 	pass.RemoveUnused(g)
@@ -50,14 +52,15 @@ func Weights(m *onnx.Model, bits, least int) (*onnx.Model, int, error) {
 }
 
 // stored stores the weights of a product, and returns the nodes that read them, and their output.
-func stored(g *onnx.Graph, names names, n *onnx.Node, w *onnx.Tensor, bits int) ([]*onnx.Node, string) {
+func stored(g *onnx.Graph, names names, n *onnx.Node, w *onnx.Tensor,
+	bits int) ([]*onnx.Node, string) {
 	base := n.Inputs[1]
 	axis := outputs(n, w)
 	rows := w.Len() / w.Shape[axis] // weights of an output
 	if bits == 8 || rows < Block {
 		q, scales := signed(w, axis, 8)
-		d, out := dequantise(g, names, base, onnx.NewTensor(q, w.Shape...), onnx.Vector(scales...), onnx.Vector(make([]int8, len(scales))...),
-			onnx.IntAttr("axis", axis))
+		d, out := dequantise(g, names, base, onnx.NewTensor(q, w.Shape...), onnx.Vector(scales...),
+			onnx.Vector(make([]int8, len(scales))...), onnx.IntAttr("axis", axis))
 		return []*onnx.Node{d}, out
 	}
 	flat := []int{w.Shape[0], rows} // of a convolution: blocks run over input channels and window
@@ -69,7 +72,8 @@ func stored(g *onnx.Graph, names names, n *onnx.Node, w *onnx.Tensor, bits int) 
 		}
 	}
 	q, scales := blocks(onnx.NewTensor(w.F32(), flat...), along)
-	d, out := dequantise(g, names, base, q, scales, nil, onnx.IntAttr("axis", along), onnx.IntAttr("block_size", Block))
+	d, out := dequantise(g, names, base, q, scales, nil, onnx.IntAttr("axis", along),
+		onnx.IntAttr("block_size", Block))
 	if slices.Equal(flat, w.Shape) {
 		return []*onnx.Node{d}, out
 	}
@@ -79,7 +83,8 @@ func stored(g *onnx.Graph, names names, n *onnx.Node, w *onnx.Tensor, bits int) 
 		dims[i] = int64(k)
 	}
 	g.Initializers[whole] = onnx.Vector(dims...)
-	return []*onnx.Node{d, {Name: names.add(base + "/reshape"), Op: "Reshape", Inputs: []string{out, whole}, Outputs: []string{to}}}, to
+	return []*onnx.Node{d, {Name: names.add(base + "/reshape"), Op: "Reshape",
+		Inputs: []string{out, whole}, Outputs: []string{to}}}, to
 }
 
 // blocks stores weights in 4 bits, with a scale for each block along an axis.

@@ -11,11 +11,11 @@ import (
 
 var (
 	// movers give elements of their first input, and share its quanta.
-	movers = []string{"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "DepthToSpace", "SpaceToDepth",
-		"Identity"}
+	movers = []string{"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice",
+		"DepthToSpace", "SpaceToDepth", "Identity"}
 	// others than products that compute in bytes, or that runtimes fuse with bytes around them.
-	others = []string{"Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "LeakyRelu",
-		"Elu", "Gelu", "Erf", "Softplus"}
+	others = []string{"Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "Sigmoid",
+		"HardSigmoid", "HardSwish", "Tanh", "LeakyRelu", "Elu", "Gelu", "Erf", "Softplus"}
 )
 
 // writer writes a quantised copy of a model.
@@ -36,7 +36,8 @@ func (s *static) build(float map[int]bool) *onnx.Model {
 	m := onnx.Clone(s.model)
 	g := m.Graph
 	g.Values = nil
-	w := &writer{static: s, g: g, float: map[*onnx.Node]bool{}, names: newNames(g), made: makers(g), uses: readers(g),
+	w := &writer{static: s, g: g, float: map[*onnx.Node]bool{}, names: newNames(g), made: makers(g),
+		uses:   readers(g),
 		ranges: map[string]string{}, after: map[string][]*onnx.Node{}}
 	for i := range float {
 		w.float[g.Nodes[i]] = true
@@ -106,12 +107,15 @@ func (w *writer) markAll(values ...string) {
 	}
 }
 
-// can reports whether a value can be quantised: a float32 that is no constant and no output of the model.
+// can reports whether a value can be quantised: a float32 that is no constant and no output of the
+// model.
 func (w *writer) can(v string) bool {
-	return w.spans[v] != nil && !slices.ContainsFunc(w.g.Outputs, func(o onnx.ValueInfo) bool { return o.Name == v })
+	return w.spans[v] != nil &&
+		!slices.ContainsFunc(w.g.Outputs, func(o onnx.ValueInfo) bool { return o.Name == v })
 }
 
-// last returns the value behind a node and the rectifier that alone reads it: bytes that end at 0 rectify by themselves.
+// last returns the value behind a node and the rectifier that alone reads it: bytes that end at 0
+// rectify by themselves.
 func (w *writer) last(n *onnx.Node) string {
 	if r := w.rectifier(n); r != nil {
 		return r.Outputs[0]
@@ -155,8 +159,10 @@ func (w *writer) pair(v string) string {
 	s, z := w.names.add(v+"/scale"), w.names.add(v+"/zero")
 	w.g.Initializers[s], w.g.Initializers[z] = onnx.Scalar(scale), onnx.Scalar(zero)
 	q, d := w.names.add(v+"/bytes"), w.names.add(v+"/read")
-	nodes := []*onnx.Node{{Name: w.names.add(v + "/quantise"), Op: "QuantizeLinear", Inputs: []string{v, s, z}, Outputs: []string{q}},
-		{Name: w.names.add(v + "/dequantise"), Op: "DequantizeLinear", Inputs: []string{q, s, z}, Outputs: []string{d}}}
+	nodes := []*onnx.Node{{Name: w.names.add(v + "/quantise"), Op: "QuantizeLinear",
+		Inputs: []string{v, s, z}, Outputs: []string{q}},
+		{Name: w.names.add(v + "/dequantise"), Op: "DequantizeLinear", Inputs: []string{q, s, z},
+			Outputs: []string{d}}}
 	if w.made[v] == nil {
 		w.before = append(w.before, nodes...)
 	} else {
@@ -165,7 +171,8 @@ func (w *writer) pair(v string) string {
 	return d
 }
 
-// layer stores the weights and the bias of a product in integers. It is called before the node's inputs are renamed.
+// layer stores the weights and the bias of a product in integers. It is called before the node's
+// inputs are renamed.
 func (w *writer) layer(n *onnx.Node, t *onnx.Tensor) {
 	axis := outputs(n, t)
 	q, scales := signed(t, axis, w.options.Bits)
@@ -187,11 +194,11 @@ func (w *writer) layer(n *onnx.Node, t *onnx.Tensor) {
 			sums[c] = x * scales[c]
 			b[c] = int32(math.RoundToEven(float64(v) / float64(sums[c])))
 		}
-		n.Inputs[2] = w.dequantised(n.Inputs[2], onnx.Vector(b...), onnx.Vector(sums...), onnx.Vector(make([]int32, len(b))...),
-			onnx.IntAttr("axis", 0))
+		n.Inputs[2] = w.dequantised(n.Inputs[2], onnx.Vector(b...), onnx.Vector(sums...),
+			onnx.Vector(make([]int32, len(b))...), onnx.IntAttr("axis", 0))
 	}
-	n.Inputs[1] = w.dequantised(n.Inputs[1], onnx.NewTensor(q, t.Shape...), onnx.Vector(scales...), onnx.Vector(make([]int8, len(scales))...),
-		onnx.IntAttr("axis", axis))
+	n.Inputs[1] = w.dequantised(n.Inputs[1], onnx.NewTensor(q, t.Shape...), onnx.Vector(scales...),
+		onnx.Vector(make([]int8, len(scales))...), onnx.IntAttr("axis", axis))
 }
 
 // dequantised stores a constant in integers, and returns the float32 that it is read as.
@@ -201,8 +208,10 @@ func (w *writer) dequantised(base string, q, scale, zero *onnx.Tensor, attrs ...
 	return d
 }
 
-// dequantise adds a constant in integers to a graph, and returns the node that reads it, and its output.
-func dequantise(g *onnx.Graph, names names, base string, q, scale, zero *onnx.Tensor, attrs ...onnx.Attr) (*onnx.Node, string) {
+// dequantise adds a constant in integers to a graph, and returns the node that reads it, and its
+// output.
+func dequantise(g *onnx.Graph, names names, base string, q, scale, zero *onnx.Tensor,
+	attrs ...onnx.Attr) (*onnx.Node, string) {
 	in := []string{names.add(base + "/integers"), names.add(base + "/scales")}
 	g.Initializers[in[0]], g.Initializers[in[1]] = q, scale
 	if zero != nil {
@@ -210,7 +219,8 @@ func dequantise(g *onnx.Graph, names names, base string, q, scale, zero *onnx.Te
 		g.Initializers[in[2]] = zero
 	}
 	d := names.add(base + "/read")
-	return &onnx.Node{Name: names.add(base + "/dequantise"), Op: "DequantizeLinear", Inputs: in, Outputs: []string{d}, Attrs: attrs}, d
+	return &onnx.Node{Name: names.add(base + "/dequantise"), Op: "DequantizeLinear", Inputs: in,
+		Outputs: []string{d}, Attrs: attrs}, d
 }
 
 // outputs returns the axis of a product's weights that counts its outputs.

@@ -1,5 +1,6 @@
-// Package rare makes the pure engine know the operators that networks over images seldom have: DFT, STFT, MelWeightMatrix and the
-// windows of signals, the two losses, NonMaxSuppression, MaxUnpool, Col2Im, Det, Unique and TensorScatter. It is imported for that alone:
+// Package rare makes the pure engine know the operators that networks over images seldom have: DFT,
+// STFT, MelWeightMatrix and the windows of signals, the two losses, NonMaxSuppression, MaxUnpool,
+// Col2Im, Det, Unique and TensorScatter. It is imported for that alone:
 //
 //	import _ "fmp/onnx/rare"
 //

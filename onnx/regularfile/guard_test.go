@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestGuard: a file that is to be overwritten is not read by any of its names, until it is free; one that was written meanwhile is.
+// TestGuard: a file that is to be overwritten is not read by any of its names, until it is free;
+// one that was written meanwhile is.
 func TestGuard(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "a"), filepath.Join(dir, "b")

@@ -1,5 +1,6 @@
-// Package regularfile opens files from outside. Anything but a regular file is refused at once: to open or read a named pipe,
-// a terminal or a device can wait for ever, and none of them has a size that could be checked.
+// Package regularfile opens files from outside. Anything but a regular file is refused at once: to
+// open or read a named pipe, a terminal or a device can wait for ever, and none of them has a size
+// that could be checked.
 package regularfile
 
 import (
@@ -13,7 +14,8 @@ import (
 	"os"
 )
 
-// flags keep the opening of a named pipe from waiting for its writer; they mean nothing to a regular file.
+// flags keep the opening of a named pipe from waiting for its writer; they mean nothing to a
+// regular file.
 const flags = os.O_RDONLY | nonblock
 
 // Open is os.Open for regular files.
@@ -33,7 +35,8 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	return readAll(f, path, limit)
 }
 
-// ReadOutput is ReadFile of the file of an earlier run, also where it is to be overwritten ([Guard]).
+// ReadOutput is ReadFile of the file of an earlier run, also where it is to be overwritten
+// ([Guard]).
 func ReadOutput(path string, limit int64) ([]byte, error) {
 	f, err := regular(os.OpenFile(path, flags, 0))
 	if err != nil {
@@ -51,7 +54,8 @@ func readAll(f *os.File, path string, limit int64) ([]byte, error) {
 	}
 	_, err := data.ReadFrom(io.LimitReader(f, limit+1))
 	if err == nil && int64(data.Len()) > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("too large; read are at most %d bytes", limit)}
+		err = &fs.PathError{Op: "read", Path: path,
+			Err: fmt.Errorf("too large; read are at most %d bytes", limit)}
 	}
 	if err != nil {
 		return nil, err
@@ -91,7 +95,8 @@ func regular(f *os.File, err error) (*os.File, error) {
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: f.Name(), Err: fmt.Errorf("%s; want a regular file", kind(st.Mode()))}
+		err = &fs.PathError{Op: "open", Path: f.Name(),
+			Err: fmt.Errorf("%s; want a regular file", kind(st.Mode()))}
 	}
 	if err != nil {
 		f.Close()

@@ -13,7 +13,8 @@ import (
 
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	dir := t.TempDir()
-	file, pipe, link := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"), filepath.Join(dir, "link")
+	file, pipe, link := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"),
+		filepath.Join(dir, "link")
 	if err := os.WriteFile(file, []byte("12345"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +32,11 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for path, want := range map[string]string{pipe: "a named pipe", link: "a named pipe", dir: "a folder", os.DevNull: "a device",
+		for path, want := range map[string]string{pipe: "a named pipe", link: "a named pipe",
+			dir: "a folder", os.DevNull: "a device",
 			file + "2": "no such file"} {
-			if f, err := Open(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			if f, err := Open(path); err == nil || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), path) {
 				t.Errorf("Open(%s) gave %v, %v; want an error with %q", path, f, err, want)
 			}
 			if _, err := ReadFile(path, 100); err == nil || !strings.Contains(err.Error(), want) {
@@ -52,7 +55,8 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 		if data, err := ReadFile(file, 5); err != nil || string(data) != "12345" {
 			t.Errorf("a file of 5 bytes gave %q, %v", data, err)
 		}
-		if data, err := ReadFile(file, 4); err == nil || !strings.Contains(err.Error(), "at most 4 bytes") {
+		if data, err := ReadFile(file, 4); err == nil ||
+			!strings.Contains(err.Error(), "at most 4 bytes") {
 			t.Errorf("a file of 5 bytes within 4 gave %q, %v", data, err)
 		}
 	}()

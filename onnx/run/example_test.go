@@ -49,7 +49,8 @@ func ExampleSession_image() {
 	}
 	defer s.Close()
 	img := image.NewRGBA(image.Rect(0, 0, 448, 300))
-	draw.Draw(img, img.Bounds(), image.NewUniform(color.RGBA{R: 20, G: 200, B: 30, A: 255}), image.Point{}, draw.Src)
+	draw.Draw(img, img.Bounds(), image.NewUniform(color.RGBA{R: 20, G: 200, B: 30, A: 255}),
+		image.Point{}, draw.Src)
 	var file bytes.Buffer
 	if err := png.Encode(&file, img); err != nil {
 		log.Fatal(err)
@@ -58,7 +59,8 @@ func ExampleSession_image() {
 	// Output: green <nil>
 }
 
-// label returns the likeliest of some names for an image, by a model that was trained on images of ImageNet's mean and deviation.
+// label returns the likeliest of some names for an image, by a model that was trained on images of
+// ImageNet's mean and deviation.
 func label(ctx context.Context, s *run.Session, file io.Reader, names []string) (string, error) {
 	img, _, err := image.Decode(file)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package run opens ONNX models and runs them: [Open] a file, [Session.Run] it on tensors by name. That is Go alone, without cgo:
+// Package run opens ONNX models and runs them: [Open] a file, [Session.Run] it on tensors by name.
+// That is Go alone, without cgo:
 //
 //	s, err := run.Open("model.onnx")
 //	if err != nil {
@@ -18,8 +19,8 @@
 //
 //	s, err := run.Open("model.onnx", run.Engine("ort"))
 //
-// Two more imports add to the engine in Go: fmp/onnx/integers runs quantised models on integers, fmp/onnx/classical the trees and linear
-// models of ai.onnx.ml.
+// Two more imports add to the engine in Go: fmp/onnx/integers runs quantised models on integers,
+// fmp/onnx/classical the trees and linear models of ai.onnx.ml.
 package run
 
 import (
@@ -51,20 +52,25 @@ type choice struct {
 	given   engine.Engine
 }
 
-// Engine chooses an engine by name: "pure" (the default), or one whose package the program imports, such as "ort".
+// Engine chooses an engine by name: "pure" (the default), or one whose package the program imports,
+// such as "ort".
 func Engine(name string) Option { return func(c *choice) { c.name = name } }
 
-// Threads sets the number of threads of one operator; 0 (the default) means as many as there are cores.
+// Threads sets the number of threads of one operator; 0 (the default) means as many as there are
+// cores.
 func Threads(n int) Option { return func(c *choice) { c.options.Threads = n } }
 
-// Memory bounds the bytes of intermediate values of a session; 0 (the default) is the engine's own bound, 8 GiB for pure.
+// Memory bounds the bytes of intermediate values of a session; 0 (the default) is the engine's own
+// bound, 8 GiB for pure.
 func Memory(bytes int64) Option { return func(c *choice) { c.options.Bytes = bytes } }
 
-// On runs the model on an engine that the caller made, and closes: one with settings of its own, such as an execution provider.
+// On runs the model on an engine that the caller made, and closes: one with settings of its own,
+// such as an execution provider.
 func On(e engine.Engine) Option { return func(c *choice) { c.given = e } }
 
-// Open reads a model file, with the files of external data beside it, checks it, and prepares it for running. The file may be from
-// anybody. A model with an operator that the engine does not know is refused, by node and operator.
+// Open reads a model file, with the files of external data beside it, checks it, and prepares it
+// for running. The file may be from anybody. A model with an operator that the engine does not know
+// is refused, by node and operator.
 func Open(path string, opts ...Option) (*Session, error) {
 	m, err := serde.Load(path)
 	if err != nil {
@@ -77,15 +83,16 @@ func Open(path string, opts ...Option) (*Session, error) {
 	return s, nil
 }
 
-// New is [Open] for a model in memory, as package serde decodes one and package build makes one. The session uses its weights in place:
-// they must not change while it lives.
+// New is [Open] for a model in memory, as package serde decodes one and package build makes one.
+// The session uses its weights in place: they must not change while it lives.
 func New(m *onnx.Model, opts ...Option) (*Session, error) {
 	c := choice{name: "pure"}
 	for _, o := range opts {
 		o(&c)
 	}
 	inGo := c.name == "pure" && c.given == nil
-	if err := check.Model(m); err != nil && (inGo || !errors.Is(err, onnx.ErrUnknown)) { // another engine may know what check does not
+	// another engine may know what check does not
+	if err := check.Model(m); err != nil && (inGo || !errors.Is(err, onnx.ErrUnknown)) {
 		return nil, err
 	}
 	s := &Session{engine: c.given}
@@ -103,15 +110,18 @@ func New(m *onnx.Model, opts ...Option) (*Session, error) {
 	return s, nil
 }
 
-// Inputs describes the model's inputs, in its order: names, element types, and shapes with symbols where an axis is free.
+// Inputs describes the model's inputs, in its order: names, element types, and shapes with symbols
+// where an axis is free.
 func (s *Session) Inputs() []onnx.ValueInfo { return s.session.Inputs() }
 
 // Outputs describes the model's outputs, in its order.
 func (s *Session) Outputs() []onnx.ValueInfo { return s.session.Outputs() }
 
-// Run evaluates the outputs named, all of them where none is named, from inputs, which must name every input of the model. Inputs are not
-// kept, outputs are new. When ctx is done the run ends at the next node or turn of a loop, with an error that wraps its cause.
-func (s *Session) Run(ctx context.Context, inputs map[string]*onnx.Tensor, outputs ...string) (map[string]*onnx.Tensor, error) {
+// Run evaluates the outputs named, all of them where none is named, from inputs, which must name
+// every input of the model. Inputs are not kept, outputs are new. When ctx is done the run ends at
+// the next node or turn of a loop, with an error that wraps its cause.
+func (s *Session) Run(ctx context.Context, inputs map[string]*onnx.Tensor,
+	outputs ...string) (map[string]*onnx.Tensor, error) {
 	fetch := map[string]*onnx.Tensor{}
 	for _, o := range outputs {
 		fetch[o] = nil
@@ -127,7 +137,8 @@ func (s *Session) Run(ctx context.Context, inputs map[string]*onnx.Tensor, outpu
 	return fetch, nil
 }
 
-// Close releases the model, after the runs under way have ended. The error of a later run says that the session is closed.
+// Close releases the model, after the runs under way have ended. The error of a later run says that
+// the session is closed.
 func (s *Session) Close() error { return errors.Join(s.session.Close(), s.closeEngine()) }
 
 func (s *Session) closeEngine() error {

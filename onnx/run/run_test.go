@@ -79,9 +79,13 @@ func endless() *onnx.Model {
 	scalar := func(name string, d onnx.DType) onnx.ValueInfo {
 		return onnx.ValueInfo{Name: name, DType: d, Shape: onnx.Shape()}
 	}
-	body := &onnx.Graph{Name: "body", Inputs: []onnx.ValueInfo{scalar("i", onnx.Int64), scalar("on", onnx.Bool), scalar("v", onnx.Float32)},
-		Outputs: []onnx.ValueInfo{scalar("on2", onnx.Bool), scalar("v2", onnx.Float32)}, Nodes: []*onnx.Node{
-			{Op: "Identity", Inputs: []string{"on"}, Outputs: []string{"on2"}}, {Op: "Neg", Inputs: []string{"v"}, Outputs: []string{"v2"}}}}
+	body := &onnx.Graph{Name: "body",
+		Inputs: []onnx.ValueInfo{scalar("i", onnx.Int64), scalar("on", onnx.Bool),
+			scalar("v", onnx.Float32)},
+		Outputs: []onnx.ValueInfo{scalar("on2", onnx.Bool), scalar("v2", onnx.Float32)},
+		Nodes: []*onnx.Node{
+			{Op: "Identity", Inputs: []string{"on"}, Outputs: []string{"on2"}},
+			{Op: "Neg", Inputs: []string{"v"}, Outputs: []string{"v2"}}}}
 	loop := &onnx.Node{Op: "Loop", Inputs: []string{"", "", "x"}, Outputs: []string{"y"},
 		Attrs: []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: body}}}
 	return onnx.NewModel(&onnx.Graph{Name: "endless", Inputs: []onnx.ValueInfo{scalar("x", onnx.Float32)},
@@ -126,7 +130,8 @@ func TestErrors(t *testing.T) {
 		t.Errorf("a wrong shape: %v", err)
 	}
 	short := &onnx.Tensor{DType: onnx.Float32, Shape: []int{1, 3, 224, 224}, Data: make([]float32, 5)}
-	if _, err := s.Run(t.Context(), map[string]*onnx.Tensor{"image": short}); err == nil || !strings.Contains(err.Error(), "holds 5") {
+	if _, err := s.Run(t.Context(), map[string]*onnx.Tensor{"image": short}); err == nil ||
+		!strings.Contains(err.Error(), "holds 5") {
 		t.Errorf("a short slice: %v", err)
 	}
 }

@@ -20,8 +20,10 @@ const (
 	maxBytes = 9_500_000 // of its file as go build writes it, with tables for debuggers
 )
 
-// linked are the modules that such a program links and downloads, beside the standard library and this one.
-var linked = []string{"github.com/gofrs/flock", "golang.org/x/sys", "gonum.org/v1/gonum", "google.golang.org/protobuf"}
+// linked are the modules that such a program links and downloads, beside the standard library and
+// this one.
+var linked = []string{"github.com/gofrs/flock", "golang.org/x/sys", "gonum.org/v1/gonum",
+	"google.golang.org/protobuf"}
 
 // programs returns the first two blocks of the page: a whole program, and a function.
 func programs(t *testing.T) (first, second string) {
@@ -37,16 +39,20 @@ func programs(t *testing.T) (first, second string) {
 	return string(blocks[0][2]), string(blocks[1][2])
 }
 
-// elsewhere returns the folder of a module of its own that holds a program, the path of this module, and what runs commands there.
-func elsewhere(t *testing.T, src string) (dir, module string, command func(name string, args ...string) string) {
+// elsewhere returns the folder of a module of its own that holds a program, the path of this
+// module, and what runs commands there.
+func elsewhere(t *testing.T,
+	src string) (dir, module string, command func(name string, args ...string) string) {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir = t.TempDir()
-	module = strings.TrimSuffix(reflect.TypeFor[run.Session]().PkgPath(), "/onnx/run") // make module changes it
-	mod := "module example.com/stranger\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root + "\n"
+	// make module changes it
+	module = strings.TrimSuffix(reflect.TypeFor[run.Session]().PkgPath(), "/onnx/run")
+	mod := "module example.com/stranger\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\nreplace " +
+		module + " => " + root + "\n"
 	for name, text := range map[string]string{"main.go": src, "go.mod": mod} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -67,12 +73,14 @@ func elsewhere(t *testing.T, src string) (dir, module string, command func(name 
 	}
 }
 
-// TestStranger: the first program of onnx/README.md is short, and does what it says in a module of its own, without cgo. It links and
-// downloads nothing of the project's other dependencies.
+// TestStranger: the first program of onnx/README.md is short, and does what it says in a module of
+// its own, without cgo. It links and downloads nothing of the project's other dependencies.
 func TestStranger(t *testing.T) {
 	src, label := programs(t)
-	if own, err := os.ReadFile("example_test.go"); err != nil || !strings.Contains(string(own), label) {
-		t.Errorf("example_test.go lacks the second block of onnx/README.md (%v); copy the function anew", err)
+	if own, err := os.ReadFile("example_test.go"); err != nil ||
+		!strings.Contains(string(own), label) {
+		t.Errorf("example_test.go lacks the second block of onnx/README.md (%v); copy the function anew",
+			err)
 	}
 	if n := strings.Count(src, "\n"); n > maxLines {
 		t.Errorf("the program has %d lines of at most %d", n, maxLines)

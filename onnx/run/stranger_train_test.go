@@ -12,7 +12,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// around is the program that the block of training and quantising stands in: images of one class are bright.
+// around is the program that the block of training and quantising stands in: images of one class
+// are bright.
 const around = `package main
 
 import (
@@ -78,7 +79,8 @@ func main() {
 }
 `
 
-// TestStrangerTrains: the lines of onnx/README.md that train a head and quantise the model do so in a module of their own, without cgo.
+// TestStrangerTrains: the lines of onnx/README.md that train a head and quantise the model do so in
+// a module of their own, without cgo.
 func TestStrangerTrains(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles a program")

@@ -10,10 +10,11 @@ import (
 	"fmp/onnx/onnxpb"
 )
 
-// Closed decodes a model that is one closed file: all of it lies in the data, and nothing in the data goes unread.
-// [Marshal] must write the same message again, field by field, so that no reader finds more in it than this one: data
-// in other files, unknown or unused fields, numbers that are stored twice or beyond a tensor's end, names and operator
-// sets that are given twice, annotations. Functions of the model's own and graphs within nodes are refused.
+// Closed decodes a model that is one closed file: all of it lies in the data, and nothing in the
+// data goes unread. [Marshal] must write the same message again, field by field, so that no reader
+// finds more in it than this one: data in other files, unknown or unused fields, numbers that are
+// stored twice or beyond a tensor's end, names and operator sets that are given twice, annotations.
+// Functions of the model's own and graphs within nodes are refused.
 func Closed(data []byte) (*onnx.Model, error) {
 	p, err := decode(data, maxClosedParts)
 	if err != nil {
@@ -47,13 +48,14 @@ func closedModel(p *onnxpb.ModelProto) (*onnx.Model, error) {
 		return nil, err
 	}
 	if where := difference(p, q); where != "" {
-		return nil, fmt.Errorf("%s says more, or otherwise, than what is read of it: two readers could take it for different models", where)
+		return nil, fmt.Errorf("%s says more, or otherwise, than what is read of it: two readers could "+
+			"take it for different models", where)
 	}
 	return m, nil
 }
 
-// outside describes a part of a message that lies in another file or in a field that is not known; "" where there is
-// none.
+// outside describes a part of a message that lies in another file or in a field that is not known;
+// "" where there is none.
 func outside(p protoreflect.Message) (what string) {
 	eachMessage(p, func(m protoreflect.Message) bool {
 		t, ok := m.Interface().(*onnxpb.TensorProto)
@@ -75,9 +77,11 @@ func difference(p, q *onnxpb.ModelProto) string {
 		name string
 		at   int
 	}{
-		{"its node %d", first(g.Node, h.Node)}, {"its initializer %d", first(g.Initializer, h.Initializer)},
+		{"its node %d", first(g.Node, h.Node)},
+		{"its initializer %d", first(g.Initializer, h.Initializer)},
 		{"its input %d", first(g.Input, h.Input)}, {"its output %d", first(g.Output, h.Output)},
-		{"what it says of value %d", first(g.ValueInfo, h.ValueInfo)}, {"its operator set %d", first(p.OpsetImport, q.OpsetImport)},
+		{"what it says of value %d", first(g.ValueInfo, h.ValueInfo)},
+		{"its operator set %d", first(p.OpsetImport, q.OpsetImport)},
 		{"its metadata entry %d", first(p.MetadataProps, q.MetadataProps)},
 	} {
 		if part.at >= 0 {
@@ -90,7 +94,8 @@ func difference(p, q *onnxpb.ModelProto) string {
 	return ""
 }
 
-// first returns the place of the first message that another list does not have there, -1 where there is none.
+// first returns the place of the first message that another list does not have there, -1 where
+// there is none.
 func first[M proto.Message](p, q []M) int {
 	for i := range max(len(p), len(q)) {
 		if i >= len(p) || i >= len(q) || !proto.Equal(p[i], q[i]) {

@@ -15,20 +15,26 @@ import (
 	"fmp/onnx/onnxpb"
 )
 
-// openings are ways in which a file can say more than one reader reads of it, or otherwise than another reads it.
+// openings are ways in which a file can say more than one reader reads of it, or otherwise than
+// another reads it.
 var openings = map[string]func(p *onnxpb.ModelProto){
-	"an unknown field of the model":  func(p *onnxpb.ModelProto) { unknown(p) },
-	"an unknown field of the graph":  func(p *onnxpb.ModelProto) { unknown(p.Graph) },
-	"an unknown field of a node":     func(p *onnxpb.ModelProto) { unknown(p.Graph.Node[0]) },
-	"an unknown field of a tensor":   func(p *onnxpb.ModelProto) { unknown(p.Graph.Initializer[0]) },
-	"an unknown field of a type":     func(p *onnxpb.ModelProto) { unknown(p.Graph.Input[0].Type) },
-	"an unknown field of a function": func(p *onnxpb.ModelProto) { p.Functions = []*onnxpb.FunctionProto{{}}; unknown(p.Functions[0]) },
+	"an unknown field of the model": func(p *onnxpb.ModelProto) { unknown(p) },
+	"an unknown field of the graph": func(p *onnxpb.ModelProto) { unknown(p.Graph) },
+	"an unknown field of a node":    func(p *onnxpb.ModelProto) { unknown(p.Graph.Node[0]) },
+	"an unknown field of a tensor":  func(p *onnxpb.ModelProto) { unknown(p.Graph.Initializer[0]) },
+	"an unknown field of a type":    func(p *onnxpb.ModelProto) { unknown(p.Graph.Input[0].Type) },
+	"an unknown field of a function": func(p *onnxpb.ModelProto) {
+		p.Functions = []*onnxpb.FunctionProto{{}}
+		unknown(p.Functions[0])
+	},
 	"a function": func(p *onnxpb.ModelProto) {
-		p.Functions = []*onnxpb.FunctionProto{{Domain: "own", Name: "F", Input: []string{"x"}, Output: []string{"y"},
-			Node: []*onnxpb.NodeProto{{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}}}}
+		p.Functions = []*onnxpb.FunctionProto{{Domain: "own", Name: "F", Input: []string{"x"},
+			Output: []string{"y"},
+			Node:   []*onnxpb.NodeProto{{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}}}}
 	},
 	"a graph within a node": func(p *onnxpb.ModelProto) {
-		attribute(p, &onnxpb.AttributeProto{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH, G: &onnxpb.GraphProto{Name: "g"}})
+		attribute(p, &onnxpb.AttributeProto{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH,
+			G: &onnxpb.GraphProto{Name: "g"}})
 	},
 	"data in another file": func(p *onnxpb.ModelProto) {
 		p.Graph.Initializer[0].RawData = nil
@@ -57,12 +63,17 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 		t.RawData = append(t.RawData, 1)
 	},
 	"a truth value of 2": func(p *onnxpb.ModelProto) {
-		p.Graph.Initializer[0].Dims, p.Graph.Initializer[0].DataType, p.Graph.Initializer[0].RawData = []int64{1}, int32(onnx.Bool), []byte{2}
+		p.Graph.Initializer[0].Dims, p.Graph.Initializer[0].DataType, p.Graph.Initializer[0].RawData =
+			[]int64{1}, int32(onnx.Bool), []byte{2}
 	},
 	"bits behind a narrow tensor's end": func(p *onnxpb.ModelProto) {
-		p.Graph.Initializer[0].Dims, p.Graph.Initializer[0].DataType, p.Graph.Initializer[0].RawData = []int64{1}, int32(onnx.Int4), []byte{0x31}
+		p.Graph.Initializer[0].Dims, p.Graph.Initializer[0].DataType, p.Graph.Initializer[0].RawData =
+			[]int64{1}, int32(onnx.Int4), []byte{0x31}
 	},
-	"a tensor more":   func(p *onnxpb.ModelProto) { p.Graph.Initializer = append(p.Graph.Initializer, p.Graph.Initializer[0]) },
+	"a tensor more": func(p *onnxpb.ModelProto) {
+		p.Graph.Initializer = append(p.Graph.Initializer,
+			p.Graph.Initializer[0])
+	},
 	"a sparse tensor": func(p *onnxpb.ModelProto) { p.Graph.SparseInitializer = []*onnxpb.SparseTensorProto{{}} },
 	"an operator set twice": func(p *onnxpb.ModelProto) {
 		p.OpsetImport = append(p.OpsetImport, &onnxpb.OperatorSetIdProto{Version: 20})
@@ -72,20 +83,26 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 		p.Graph.Node[0].Domain = "ai.onnx"
 	},
 	"metadata twice": func(p *onnxpb.ModelProto) {
-		p.MetadataProps = append(p.MetadataProps, &onnxpb.StringStringEntryProto{Key: "k", Value: "1"}, &onnxpb.StringStringEntryProto{Key: "k"})
+		p.MetadataProps = append(p.MetadataProps, &onnxpb.StringStringEntryProto{Key: "k", Value: "1"},
+			&onnxpb.StringStringEntryProto{Key: "k"})
 	},
 	"a constant that is an input": func(p *onnxpb.ModelProto) {
 		t := p.Graph.Initializer[0]
 		p.Graph.Input = append(p.Graph.Input, &onnxpb.ValueInfoProto{Name: t.Name})
 	},
 	"an attribute of two values": func(p *onnxpb.ModelProto) {
-		attribute(p, &onnxpb.AttributeProto{Name: "a", Type: onnxpb.AttributeProto_INT, I: proto.Int64(1), F: proto.Float32(2)})
+		attribute(p, &onnxpb.AttributeProto{Name: "a", Type: onnxpb.AttributeProto_INT, I: proto.Int64(1),
+			F: proto.Float32(2)})
 	},
-	"an attribute of no kind": func(p *onnxpb.ModelProto) { attribute(p, &onnxpb.AttributeProto{Name: "a", I: proto.Int64(1)}) },
-	"a node's documentation":  func(p *onnxpb.ModelProto) { p.Graph.Node[0].DocString = "x" },
-	"a denotation":            func(p *onnxpb.ModelProto) { p.Graph.Input[0].Type.Denotation = "IMAGE" },
+	"an attribute of no kind": func(p *onnxpb.ModelProto) {
+		attribute(p,
+			&onnxpb.AttributeProto{Name: "a", I: proto.Int64(1)})
+	},
+	"a node's documentation": func(p *onnxpb.ModelProto) { p.Graph.Node[0].DocString = "x" },
+	"a denotation":           func(p *onnxpb.ModelProto) { p.Graph.Input[0].Type.Denotation = "IMAGE" },
 	"a size below 0": func(p *onnxpb.ModelProto) {
-		p.Graph.Input[0].Type.GetTensorType().Shape.Dim[0].Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: -1}
+		p.Graph.Input[0].Type.GetTensorType().Shape.Dim[0].Value =
+			&onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: -1}
 	},
 	"a format of old": func(p *onnxpb.ModelProto) { p.IrVersion = 3 },
 	"a part of a tensor": func(p *onnxpb.ModelProto) {
@@ -106,8 +123,8 @@ func attribute(p *onnxpb.ModelProto, a *onnxpb.AttributeProto) {
 	p.Graph.Node[0].Attribute = append(p.Graph.Node[0].Attribute, a)
 }
 
-// TestClosed: what Marshal writes is one closed file; whatever is added that goes unread, or that two readers could read in two ways, is
-// refused, and no other file is looked for.
+// TestClosed: what Marshal writes is one closed file; whatever is added that goes unread, or that
+// two readers could read in two ways, is refused, and no other file is looked for.
 func TestClosed(t *testing.T) {
 	data, err := Marshal(modeltest.Linear(t, "m", "image", "features", 2, 2))
 	if err != nil {
@@ -137,18 +154,21 @@ func TestClosed(t *testing.T) {
 		for _, there := range []bool{false, true} {
 			path := filepath.Join(t.TempDir(), "m.onnx")
 			if there {
-				if err := os.WriteFile(filepath.Join(filepath.Dir(path), "ward-1.key"), make([]byte, 4096), 0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(filepath.Dir(path), "ward-1.key"), make([]byte, 4096),
+					0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := LoadBytes(path, changed, whole); err == nil || strings.Contains(err.Error(), "no such file") {
+			if _, err := LoadBytes(path, changed, whole); err == nil ||
+				strings.Contains(err.Error(), "no such file") {
 				t.Errorf("%s, the file there %v: error %v", name, there, err)
 			}
 		}
 	}
 }
 
-// FuzzClosed: a model that is taken for one closed file is written as it was read, and read again as it was written.
+// FuzzClosed: a model that is taken for one closed file is written as it was read, and read again
+// as it was written.
 func FuzzClosed(f *testing.F) {
 	data, err := Marshal(modeltest.Linear(f, "m", "image", "features", 2, 2))
 	if err != nil {

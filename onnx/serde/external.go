@@ -21,9 +21,10 @@ import (
 // mapFrom is the size of a file of tensor data from which on it is mapped and not read.
 const mapFrom = 16 << 20
 
-// readExternal puts the data of tensors that lie in other files into them. The files must be in dir or
-// below, symbolic links included, and hold as many bytes as shape and type say; no more is read. A large file is mapped: its tensors
-// are left where they lie. It returns the places of the main graph's initializers, by name.
+// readExternal puts the data of tensors that lie in other files into them. The files must be in dir
+// or below, symbolic links included, and hold as many bytes as shape and type say; no more is read.
+// A large file is mapped: its tensors are left where they lie. It returns the places of the main
+// graph's initializers, by name.
 func readExternal(p *onnxpb.ModelProto, dir string) (map[string]*onnx.External, error) {
 	tensors := tensorsElsewhere(p)
 	if len(tensors) == 0 {
@@ -59,10 +60,12 @@ func readExternal(p *onnxpb.ModelProto, dir string) (map[string]*onnx.External, 
 	return places, nil
 }
 
-// tensorsElsewhere lists the tensors whose data lie in other files, wherever they stand in a message.
+// tensorsElsewhere lists the tensors whose data lie in other files, wherever they stand in a
+// message.
 func tensorsElsewhere(p *onnxpb.ModelProto) (all []*onnxpb.TensorProto) {
 	eachMessage(p.ProtoReflect(), func(m protoreflect.Message) bool {
-		if t, ok := m.Interface().(*onnxpb.TensorProto); ok && t.DataLocation == onnxpb.TensorProto_EXTERNAL {
+		if t, ok := m.Interface().(*onnxpb.TensorProto); ok &&
+			t.DataLocation == onnxpb.TensorProto_EXTERNAL {
 			all = append(all, t)
 		}
 		return true
@@ -70,8 +73,8 @@ func tensorsElsewhere(p *onnxpb.ModelProto) (all []*onnxpb.TensorProto) {
 	return all
 }
 
-// eachMessage calls a function with a message and those within it, until it returns false; it reports whether it never did. The decoder
-// bounded their depth.
+// eachMessage calls a function with a message and those within it, until it returns false; it
+// reports whether it never did. The decoder bounded their depth.
 func eachMessage(m protoreflect.Message, do func(m protoreflect.Message) bool) bool {
 	ok := do(m)
 	if !ok {
@@ -92,8 +95,9 @@ func eachMessage(m protoreflect.Message, do func(m protoreflect.Message) bool) b
 	return ok
 }
 
-// Externals returns the names of the files that hold data of a model, relative to its folder, sorted; each stands once. Data other than a
-// message with a graph have none; such a message that cannot be decoded is an error, as another reader might decode it.
+// Externals returns the names of the files that hold data of a model, relative to its folder,
+// sorted; each stands once. Data other than a message with a graph have none; such a message that
+// cannot be decoded is an error, as another reader might decode it.
 func Externals(data []byte) ([]string, error) {
 	p, err := decode(data, maxParts)
 	if err != nil {
@@ -128,11 +132,12 @@ func hasGraph(data []byte) (has bool) {
 	return has
 }
 
-// Tensors may share bytes of a file, as tied weights do, but all together read no more than this many times
-// its size.
+// Tensors may share bytes of a file, as tied weights do, but all together read no more than this
+// many times its size.
 const maxShared = 4
 
-// dataFile is a file of external data, its size, how much was read from it, and its bytes where it is mapped.
+// dataFile is a file of external data, its size, how much was read from it, and its bytes where it
+// is mapped.
 type dataFile struct {
 	*os.File
 	size, read int64
@@ -191,13 +196,14 @@ func place(t *onnxpb.TensorProto) (e *onnx.External, length int64, err error) {
 		return nil, 0, fmt.Errorf("it names no file")
 	}
 	if !filepath.IsLocal(filepath.FromSlash(location)) {
-		return nil, 0, fmt.Errorf("file %.200q lies outside the model's folder; move it beside the model and save the model with a relative name",
-			location)
+		return nil, 0, fmt.Errorf("file %.200q lies outside the model's folder; move it beside the "+
+			"model and save the model with a relative name", location)
 	}
 	return &onnx.External{Location: location, Offset: offset}, length, nil
 }
 
-func readTensorData(root *os.Root, files map[string]*dataFile, t *onnxpb.TensorProto) (*onnx.External, error) {
+func readTensorData(root *os.Root, files map[string]*dataFile,
+	t *onnxpb.TensorProto) (*onnx.External, error) {
 	e, length, err := place(t)
 	if err != nil {
 		return nil, err
@@ -231,10 +237,12 @@ func readTensorData(root *os.Root, files map[string]*dataFile, t *onnxpb.TensorP
 	}
 	// The size is known before memory is taken.
 	if f.size-offset < want {
-		return nil, fmt.Errorf("file %q of %d bytes does not hold %d bytes from %d on; was it cut short?", location, f.size, want, offset)
+		return nil, fmt.Errorf("file %q of %d bytes does not hold %d bytes from %d on; was it cut short?",
+			location, f.size, want, offset)
 	}
 	if f.read += want; f.read > maxShared*f.size {
-		return nil, fmt.Errorf("the tensors read file %q of %d bytes more than %d times over", location, f.size, maxShared)
+		return nil, fmt.Errorf("the tensors read file %q of %d bytes more than %d times over", location,
+			f.size, maxShared)
 	}
 	if want > math.MaxInt {
 		return nil, fmt.Errorf("%d bytes in one tensor are more than this machine can address", want)

@@ -1,5 +1,6 @@
-// Package serde reads and writes model files: ONNX's protobuf messages and the files beside them that hold large
-// tensors. Files are not trusted: the memory that they take is bounded by their size.
+// Package serde reads and writes model files: ONNX's protobuf messages and the files beside them
+// that hold large tensors. Files are not trusted: the memory that they take is bounded by their
+// size.
 package serde
 
 import (
@@ -24,7 +25,8 @@ import (
 const MaxFileBytes = 2 << 30
 
 // Load reads a model file, and the files beside it that hold its larger tensors where it says so
-// (external data; they must lie in the model's folder or below). It neither checks the model nor infers shapes.
+// (external data; they must lie in the model's folder or below). It neither checks the model nor
+// infers shapes.
 func Load(path string) (*onnx.Model, error) {
 	data, err := ReadFile(path)
 	if err != nil {
@@ -36,7 +38,8 @@ func Load(path string) (*onnx.Model, error) {
 // ReadFile reads a model file.
 func ReadFile(path string) ([]byte, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
-		return nil, fmt.Errorf("loading model %s: it is a folder; give the .onnx file (a TensorFlow SavedModel is exported with tf2onnx)", path)
+		return nil, fmt.Errorf("loading model %s: it is a folder; give the .onnx file (a TensorFlow "+
+			"SavedModel is exported with tf2onnx)", path)
 	}
 	data, err := regularfile.ReadFile(path, MaxFileBytes)
 	if err != nil {
@@ -45,9 +48,10 @@ func ReadFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// LoadBytes is [Load] of a file that was read. Where whole, which may be nil, says so of the model's metadata, the model must be one closed
-// file ([Closed]): no other is looked at.
-func LoadBytes(path string, data []byte, whole func(metadata map[string]string) bool) (*onnx.Model, error) {
+// LoadBytes is [Load] of a file that was read. Where whole, which may be nil, says so of the
+// model's metadata, the model must be one closed file ([Closed]): no other is looked at.
+func LoadBytes(path string, data []byte,
+	whole func(metadata map[string]string) bool) (*onnx.Model, error) {
 	m, err := load(path, data, whole)
 	if err != nil {
 		return nil, fmt.Errorf("loading model %s: %w", path, err)
@@ -55,7 +59,8 @@ func LoadBytes(path string, data []byte, whole func(metadata map[string]string) 
 	return m, nil
 }
 
-func load(path string, data []byte, whole func(metadata map[string]string) bool) (*onnx.Model, error) {
+func load(path string, data []byte,
+	whole func(metadata map[string]string) bool) (*onnx.Model, error) {
 	if whole != nil && (whole(nil) || saysWhole(data, whole)) {
 		return Closed(data)
 	}
@@ -77,7 +82,8 @@ func load(path string, data []byte, whole func(metadata map[string]string) bool)
 	return m, nil
 }
 
-// saysWhole reports whether a model's metadata have an entry that makes it one closed file. A key may be given twice.
+// saysWhole reports whether a model's metadata have an entry that makes it one closed file. A key
+// may be given twice.
 func saysWhole(data []byte, whole func(metadata map[string]string) bool) bool {
 	const metadata = 14
 	for len(data) > 0 {
@@ -89,7 +95,8 @@ func saysWhole(data []byte, whole func(metadata map[string]string) bool) bool {
 			_, _, tag := protowire.ConsumeTag(data)
 			value, _ := protowire.ConsumeBytes(data[tag:])
 			var kv onnxpb.StringStringEntryProto
-			if err := message.Within(value, &kv, 2, 16); err != nil || whole(map[string]string{kv.Key: kv.Value}) {
+			if err := message.Within(value, &kv, 2, 16); err != nil ||
+				whole(map[string]string{kv.Key: kv.Value}) {
 				return true
 			}
 		}
@@ -107,10 +114,10 @@ func Save(path string, m *onnx.Model) error {
 	return atomicfile.WriteBytes(path, data)
 }
 
-// Unmarshal decodes a serialised ModelProto. Tensors in other files are refused; [Load] reads them. The memory
-// allocated is bounded by the data: at most about four hundred bytes for each of data's, counting memory given
-// up again on the way (empty messages of two bytes are the worst), and for a model of weights about three
-// times its size.
+// Unmarshal decodes a serialised ModelProto. Tensors in other files are refused; [Load] reads them.
+// The memory allocated is bounded by the data: at most about four hundred bytes for each of data's,
+// counting memory given up again on the way (empty messages of two bytes are the worst), and for a
+// model of weights about three times its size.
 func Unmarshal(data []byte) (*onnx.Model, error) {
 	p, err := decode(data, maxParts)
 	if err != nil {
@@ -144,9 +151,12 @@ func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 
 func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	m := &onnx.Model{
-		// From IR 4 on initializers are constants that the inputs do not list, which is how graphs are held here.
-		IR: max(p.IrVersion, 4), Opsets: map[string]int64{}, Producer: p.ProducerName, ProducerVersion: p.ProducerVersion,
-		Domain: p.Domain, Version: p.ModelVersion, Doc: p.DocString, Metadata: map[string]string{},
+		// From IR 4 on initializers are constants that the inputs do not list, which is how graphs are
+		// held here.
+		IR: max(p.IrVersion, 4), Opsets: map[string]int64{}, Producer: p.ProducerName,
+		ProducerVersion: p.ProducerVersion,
+		Domain:          p.Domain, Version: p.ModelVersion, Doc: p.DocString,
+		Metadata: map[string]string{},
 	}
 	for _, o := range p.OpsetImport {
 		m.Opsets[domain(o.Domain)] = o.Version
@@ -158,12 +168,14 @@ func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	if m.Graph, err = graphFromProto(p.Graph, 0); err != nil {
 		return nil, err
 	}
-	// Up to IR 3, and by exporters that keep its habit, all initializers are listed among the inputs: they are constants all the same.
+	// Up to IR 3, and by exporters that keep its habit, all initializers are listed among the inputs:
+	// they are constants all the same.
 	if p.IrVersion < 4 || len(m.Graph.Optional) == len(m.Graph.Initializers) {
 		m.Graph.Optional = nil
 	}
 	for _, fp := range p.Functions {
-		f := &onnx.Function{Domain: domain(fp.Domain), Name: fp.Name, Inputs: fp.Input, Outputs: fp.Output, Attributes: fp.Attribute,
+		f := &onnx.Function{Domain: domain(fp.Domain), Name: fp.Name, Inputs: fp.Input,
+			Outputs: fp.Output, Attributes: fp.Attribute,
 			Opsets: map[string]int64{}}
 		for _, o := range fp.OpsetImport {
 			f.Opsets[domain(o.Domain)] = o.Version
@@ -201,9 +213,12 @@ func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 	if depth > onnx.MaxDepth {
 		return nil, fmt.Errorf("subgraphs are nested more than %d deep", onnx.MaxDepth)
 	}
-	g := &onnx.Graph{Name: p.Name, Doc: p.DocString, Initializers: make(map[string]*onnx.Tensor, len(p.Initializer))}
+	g := &onnx.Graph{Name: p.Name, Doc: p.DocString,
+		Initializers: make(map[string]*onnx.Tensor, len(p.Initializer))}
 	if len(p.SparseInitializer) > 0 {
-		return nil, onnx.Unknownf("graph %q holds sparse initializers, which are not supported; export it with dense weights", p.Name)
+		return nil, onnx.Unknownf(
+			"graph %q holds sparse initializers, which are not supported; export it with dense weights",
+			p.Name)
 	}
 	for _, tp := range p.Initializer {
 		if _, dup := g.Initializers[tp.Name]; dup {
@@ -264,7 +279,9 @@ func valueFromProto(p *onnxpb.ValueInfoProto) (onnx.ValueInfo, error) {
 		if p.Type.Value == nil {
 			return v, nil
 		}
-		return v, onnx.Unknownf("%q is not a tensor (a sequence, map, optional or sparse tensor), which is not supported", p.Name)
+		return v, onnx.Unknownf(
+			"%q is not a tensor (a sequence, map, optional or sparse tensor), which is not supported",
+			p.Name)
 	}
 	v.DType = onnx.DType(tt.ElemType)
 	if tt.Shape != nil {
@@ -289,9 +306,11 @@ func valueFromProto(p *onnxpb.ValueInfoProto) (onnx.ValueInfo, error) {
 }
 
 func nodeFromProto(p *onnxpb.NodeProto, depth int) (*onnx.Node, error) {
-	n := &onnx.Node{Name: p.Name, Op: p.OpType, Domain: domain(p.Domain), Inputs: p.Input, Outputs: p.Output}
+	n := &onnx.Node{Name: p.Name, Op: p.OpType, Domain: domain(p.Domain), Inputs: p.Input,
+		Outputs: p.Output}
 	if p.Overload != "" {
-		return nil, onnx.Unknownf("%s %q names the overload %q of a function, which is not supported", p.OpType, p.Name, p.Overload)
+		return nil, onnx.Unknownf("%s %q names the overload %q of a function, which is not supported",
+			p.OpType, p.Name, p.Overload)
 	}
 	for _, ap := range p.Attribute {
 		a, err := attrFromProto(ap, depth)
@@ -396,8 +415,9 @@ func Marshal(m *onnx.Model) ([]byte, error) {
 // referAt is the size from which on [Refer] leaves a tensor where it lies.
 const referAt = 1 << 16
 
-// Refer encodes a model like [Marshal], but leaves its large initializers in the files that they lie in, which are named relative to the
-// folder that is returned; that is "" where all of the model is encoded.
+// Refer encodes a model like [Marshal], but leaves its large initializers in the files that they
+// lie in, which are named relative to the folder that is returned; that is "" where all of the
+// model is encoded.
 func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 	c, g := *m, *m.Graph
 	c.Graph, g.Initializers = &g, maps.Clone(m.Graph.Initializers)
@@ -445,14 +465,16 @@ func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
 		ModelVersion: m.Version, DocString: m.Doc, OpsetImport: opsetsToProto(m.Opsets),
 	}
 	for _, k := range slices.Sorted(maps.Keys(m.Metadata)) {
-		p.MetadataProps = append(p.MetadataProps, &onnxpb.StringStringEntryProto{Key: k, Value: m.Metadata[k]})
+		p.MetadataProps = append(p.MetadataProps,
+			&onnxpb.StringStringEntryProto{Key: k, Value: m.Metadata[k]})
 	}
 	var err error
 	if p.Graph, err = graphToProto(m.Graph); err != nil {
 		return nil, err
 	}
 	for _, f := range m.Functions {
-		fp := &onnxpb.FunctionProto{Domain: f.Domain, Name: f.Name, Input: f.Inputs, Output: f.Outputs, Attribute: f.Attributes,
+		fp := &onnxpb.FunctionProto{Domain: f.Domain, Name: f.Name, Input: f.Inputs, Output: f.Outputs,
+			Attribute:   f.Attributes,
 			OpsetImport: opsetsToProto(f.Opsets)}
 		for _, a := range f.Defaults {
 			ap, err := attrToProto(a)
@@ -533,7 +555,8 @@ func valueToProto(v onnx.ValueInfo) *onnxpb.ValueInfoProto {
 }
 
 func nodeToProto(n *onnx.Node) (*onnxpb.NodeProto, error) {
-	p := &onnxpb.NodeProto{Name: n.Name, OpType: n.Op, Domain: n.Domain, Input: n.Inputs, Output: n.Outputs}
+	p := &onnxpb.NodeProto{Name: n.Name, OpType: n.Op, Domain: n.Domain, Input: n.Inputs,
+		Output: n.Outputs}
 	for _, a := range n.Attrs {
 		ap, err := attrToProto(a)
 		if err != nil {
@@ -545,7 +568,8 @@ func nodeToProto(n *onnx.Node) (*onnxpb.NodeProto, error) {
 }
 
 func attrToProto(a onnx.Attr) (*onnxpb.AttributeProto, error) {
-	p := &onnxpb.AttributeProto{Name: a.Name, Type: onnxpb.AttributeProto_AttributeType(a.Kind), RefAttrName: a.Ref}
+	p := &onnxpb.AttributeProto{Name: a.Name, Type: onnxpb.AttributeProto_AttributeType(a.Kind),
+		RefAttrName: a.Ref}
 	if a.Ref != "" {
 		return p, nil
 	}

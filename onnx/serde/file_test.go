@@ -50,7 +50,8 @@ func everything(t testing.TB) *onnx.Model {
 			Nodes:   []*onnx.Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{op + "_out"}}},
 			Outputs: []onnx.ValueInfo{{Name: op + "_out", DType: onnx.Float32}}}
 	}
-	y := b.Op("If", []build.Ref{flag}, onnx.Attr{Name: "then_branch", Kind: onnx.AttrGraph, Graph: branch("Relu")},
+	y := b.Op("If", []build.Ref{flag},
+		onnx.Attr{Name: "then_branch", Kind: onnx.AttrGraph, Graph: branch("Relu")},
 		onnx.Attr{Name: "else_branch", Kind: onnx.AttrGraph, Graph: branch("Neg")})
 	b.Output("y", b.Slice(b.Transpose(y, 1, 0, 2), 0, 0, 2))
 	b.Output("z", b.Op("LeakyRelu", []build.Ref{x}, onnx.FloatAttr("alpha", 0.25)))
@@ -60,9 +61,11 @@ func everything(t testing.TB) *onnx.Model {
 	}
 	m.Metadata = map[string]string{"kind": "test", "empty": ""}
 	m.Opsets["own"] = 1
-	m.Functions = []*onnx.Function{{Domain: "own", Name: "f", Inputs: []string{"a"}, Outputs: []string{"b"}, Attributes: []string{"alpha"},
+	m.Functions = []*onnx.Function{{Domain: "own", Name: "f", Inputs: []string{"a"},
+		Outputs: []string{"b"}, Attributes: []string{"alpha"},
 		Opsets: map[string]int64{"": 17}, Defaults: []onnx.Attr{
-			onnx.FloatsAttr("floats", 1, 2), onnx.StrAttr("text", "a"), {Name: "strings", Kind: onnx.AttrStrings, Strs: []string{"a", "b"}},
+			onnx.FloatsAttr("floats", 1, 2), onnx.StrAttr("text", "a"),
+			{Name: "strings", Kind: onnx.AttrStrings, Strs: []string{"a", "b"}},
 			{Name: "tensors", Kind: onnx.AttrTensors, Tensors: tensors},
 			{Name: "graphs", Kind: onnx.AttrGraphs, Graphs: []*onnx.Graph{branch("Relu")}},
 		},
@@ -118,7 +121,8 @@ func TestLoadRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none.onnx"): "none.onnx", garbage: "not an ONNX model", empty: "the file is empty", dir: "is a folder",
+		filepath.Join(dir, "none.onnx"): "none.onnx", garbage: "not an ONNX model",
+		empty: "the file is empty", dir: "is a folder",
 	} {
 		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error is %v, want one with %q", path, err, want)
@@ -141,8 +145,8 @@ func TestUnmarshalRefusesDeepNesting(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal: no panic whatever the bytes, at most 400 bytes of memory for each of them, and what is accepted can be
-// written again.
+// FuzzUnmarshal: no panic whatever the bytes, at most 400 bytes of memory for each of them, and
+// what is accepted can be written again.
 func FuzzUnmarshal(f *testing.F) {
 	for _, m := range []*onnx.Model{everything(f), fuzzConv(f)} {
 		data, err := Marshal(m)
@@ -152,8 +156,9 @@ func FuzzUnmarshal(f *testing.F) {
 		f.Add(data)
 		f.Add(data[:len(data)/2])
 	}
-	huge, err := proto.Marshal(&onnxpb.ModelProto{Graph: &onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{{Name: "w", DataType: 1,
-		Dims: []int64{1 << 30}}}}})
+	huge, err := proto.Marshal(
+		&onnxpb.ModelProto{Graph: &onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{{Name: "w", DataType: 1,
+			Dims: []int64{1 << 30}}}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -196,9 +201,10 @@ func FuzzUnmarshal(f *testing.F) {
 func fuzzConv(f *testing.F) *onnx.Model {
 	b := build.New("conv")
 	x := b.Input("x", onnx.Float32, "batch", 3, "H", 8)
-	c := b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(2, 3, 3, 3))}, onnx.IntsAttr("pads", 1, 1, 1, 1),
-		onnx.IntsAttr("strides", 2, 2))
-	p := b.Op("MaxPool", []build.Ref{c}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntAttr("ceil_mode", 1))
+	c := b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(2, 3, 3, 3))},
+		onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntsAttr("strides", 2, 2))
+	p := b.Op("MaxPool", []build.Ref{c}, onnx.IntsAttr("kernel_shape", 2, 2),
+		onnx.IntAttr("ceil_mode", 1))
 	s := b.Op("Gather", []build.Ref{b.Op("Shape", []build.Ref{p}), b.Axes(0)})
 	b.Output("y", b.Softmax(b.Op("Reshape", []build.Ref{p, b.Concat(0, s, b.Axes(-1))}), 1))
 	m, err := b.Model()

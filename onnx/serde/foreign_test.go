@@ -21,7 +21,8 @@ func TestOtherFormatsAreNamed(t *testing.T) {
 		{"\xff\xff\xff\xff", "damaged"},
 	} {
 		_, err := Unmarshal([]byte(c.data))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "not an ONNX model") ||
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "not an ONNX model") ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: error is %v, want one line with %q", c.data, err, c.want)
 		}

@@ -14,7 +14,8 @@ import (
 	"fmp/onnx/onnxpb"
 )
 
-// Weights of a large file are left where they lie: loading takes no memory for them, and a model that is encoded for a runtime names them.
+// Weights of a large file are left where they lie: loading takes no memory for them, and a model
+// that is encoded for a runtime names them.
 func TestLargeDataStayInTheirFile(t *testing.T) {
 	const rows, columns, offset = 1024, 4100, 4096
 	dir := t.TempDir()
@@ -29,7 +30,8 @@ func TestLargeDataStayInTheirFile(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	path := external(t, dir, []int64{rows, columns}, map[string]string{"location": "w.bin", "offset": "4096"})
+	path := external(t, dir, []int64{rows, columns},
+		map[string]string{"location": "w.bin", "offset": "4096"})
 	alloctest.AtMost(t, 1<<20, func() {
 		m, err := Load(path)
 		if err != nil {
@@ -53,7 +55,8 @@ func TestLargeDataStayInTheirFile(t *testing.T) {
 				said = append(said, w.Name+" "+kv.Key+"="+kv.Value)
 			}
 		}
-		if got, want := strings.Join(said, ", "), "w location=w.bin, w offset=4096, w length=16793600"; folder != dir || got != want {
+		if got, want := strings.Join(said, ", "),
+			"w location=w.bin, w offset=4096, w length=16793600"; folder != dir || got != want {
 			t.Errorf("folder %q and %q, want %q and %q", folder, got, dir, want)
 		}
 		if m.Graph.Initializers["w"] != w {

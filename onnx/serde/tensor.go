@@ -10,8 +10,9 @@ import (
 	"fmp/onnx/onnxpb"
 )
 
-// TensorFromProto reads a TensorProto with its data inside (raw or typed fields). Every count is checked
-// before memory is taken, so that a hostile file cannot ask for more than its own size allows.
+// TensorFromProto reads a TensorProto with its data inside (raw or typed fields). Every count is
+// checked before memory is taken, so that a hostile file cannot ask for more than its own size
+// allows.
 func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 	if p == nil {
 		return nil, fmt.Errorf("tensor: missing")
@@ -111,7 +112,8 @@ func convert[T int8 | int16 | uint8 | uint16 | uint32, F int32 | uint64](out []T
 // littleEndian reports whether this machine holds numbers as files do.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// inPlace is n elements in the bytes that hold them, which are not copied; nil where they do not lie as this machine holds them.
+// inPlace is n elements in the bytes that hold them, which are not copied; nil where they do not
+// lie as this machine holds them.
 func inPlace(d onnx.DType, raw []byte, n int) any {
 	if n == 0 || d.Bits() < 8 || int64(len(raw)) != d.RawBytes(n) || !littleEndian || d == onnx.Bool {
 		return nil
@@ -143,8 +145,10 @@ func inPlace(d onnx.DType, raw []byte, n int) any {
 	return raw
 }
 
-// narrowFromProto reads elements of 8 bits and less: packed raw bytes, or the same bytes in int32_data.
-func narrowFromProto(p *onnxpb.TensorProto, d onnx.DType, shape []int, n int) (*onnx.Tensor, error) {
+// narrowFromProto reads elements of 8 bits and less: packed raw bytes, or the same bytes in
+// int32_data.
+func narrowFromProto(p *onnxpb.TensorProto, d onnx.DType, shape []int,
+	n int) (*onnx.Tensor, error) {
 	raw := p.RawData
 	if raw == nil {
 		raw = make([]byte, len(p.Int32Data))
@@ -153,7 +157,8 @@ func narrowFromProto(p *onnxpb.TensorProto, d onnx.DType, shape []int, n int) (*
 		}
 	}
 	if int64(len(raw)) != d.RawBytes(n) {
-		return nil, fmt.Errorf("tensor %q: shape %v needs %d bytes of %v and the file holds %d", p.Name, shape, d.RawBytes(n), d, len(raw))
+		return nil, fmt.Errorf("tensor %q: shape %v needs %d bytes of %v and the file holds %d", p.Name,
+			shape, d.RawBytes(n), d, len(raw))
 	}
 	if data := inPlace(d, p.RawData, n); data != nil {
 		return &onnx.Tensor{DType: d, Shape: shape, Data: data}, nil
@@ -187,7 +192,8 @@ func storedElements(p *onnxpb.TensorProto, d onnx.DType) int {
 	return len(p.Int32Data)
 }
 
-// TensorToProto writes a tensor as a TensorProto with raw little-endian data (strings in string_data).
+// TensorToProto writes a tensor as a TensorProto with raw little-endian data (strings in
+// string_data).
 func TensorToProto(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 	p, err := sharedTensor(name, t)
 	if err == nil {
@@ -220,7 +226,8 @@ func sharedTensor(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 			p.RawData = onnx.PackedData(t)
 			break
 		}
-		p.RawData, err = binary.Append(make([]byte, 0, t.Len()*t.DType.Size()), binary.LittleEndian, t.Data)
+		p.RawData, err = binary.Append(make([]byte, 0, t.Len()*t.DType.Size()),
+			binary.LittleEndian, t.Data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)

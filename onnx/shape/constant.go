@@ -9,8 +9,10 @@ import (
 
 // Operators that make shapes and other values from sizes: where constant propagation begins.
 var shapeRules = map[string]rule{
-	"Shape": inferShape, "Size": inferSize, "Constant": inferConstant, "ConstantOfShape": inferConstantOfShape,
-	"Range": inferRange, "NonZero": inferNonZero, "EyeLike": inferLike, "OneHot": inferOneHot,
+	"Shape": inferShape, "Size": inferSize, "Constant": inferConstant,
+	"ConstantOfShape": inferConstantOfShape,
+	"Range":           inferRange, "NonZero": inferNonZero, "EyeLike": inferLike,
+	"OneHot": inferOneHot,
 }
 
 func inferShape(c *call) error {
@@ -55,8 +57,8 @@ func inferConstant(c *call) error {
 	return nil
 }
 
-// given is a shape made of the followed elements of f; nil where f is not followed. A rank-1 input of
-// known length gives a shape of known rank.
+// given is a shape made of the followed elements of f; nil where f is not followed. A rank-1 input
+// of known length gives a shape of known rank.
 func (c *call) given(f *fact) ([]expr, error) {
 	if f.data != nil {
 		for i, e := range f.data {

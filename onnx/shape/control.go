@@ -16,8 +16,10 @@ func (c *call) body(name string, inputs []*fact) (*inference, *onnx.Graph, error
 	if !ok || a.Graph == nil {
 		return nil, nil, fmt.Errorf("the attribute %s holds no graph", name)
 	}
-	inner := &inference{foldLimit: c.inf.foldLimit, budget: c.inf.budget, load: c.inf.load, opset: c.inf.opset, outer: c.inf,
-		facts: map[string]*fact{}, counter: c.inf.counter, bodies: c.inf.bodies, foreign: c.inf.foreign, local: c.inf.local}
+	inner := &inference{foldLimit: c.inf.foldLimit, budget: c.inf.budget, load: c.inf.load,
+		opset: c.inf.opset, outer: c.inf,
+		facts: map[string]*fact{}, counter: c.inf.counter, bodies: c.inf.bodies, foreign: c.inf.foreign,
+		local: c.inf.local}
 	for i, in := range a.Graph.Inputs {
 		f := inner.declared(in)
 		if i < len(inputs) && inputs[i] != nil {
@@ -82,9 +84,10 @@ func inferIf(c *call) error {
 	return nil
 }
 
-// turns infers a body whose first inputs are carried from turn to turn: in holds the facts of all inputs, first of them
-// lead ones that are not carried, then the initial values of the carried ones. It returns the facts of the body's outputs from
-// skip on; sizes of carried values that a turn may change are unknown. A carried value is known by its sizes alone.
+// turns infers a body whose first inputs are carried from turn to turn: in holds the facts of all
+// inputs, first of them lead ones that are not carried, then the initial values of the carried
+// ones. It returns the facts of the body's outputs from skip on; sizes of carried values that a
+// turn may change are unknown. A carried value is known by its sizes alone.
 func (c *call) turns(in []*fact, lead, carried, skip int) ([]*fact, error) {
 	rest := slices.Clone(in)
 	for i := lead; i < lead+carried; i++ {
@@ -108,7 +111,8 @@ func (c *call) turns(in []*fact, lead, carried, skip int) ([]*fact, error) {
 			return nil, err
 		}
 		if len(g.Outputs) != len(c.out)+skip {
-			return nil, fmt.Errorf("the body gives %d outputs and the node %d; %d are expected", len(g.Outputs), len(c.out), len(c.out)+skip)
+			return nil, fmt.Errorf("the body gives %d outputs and the node %d; %d are expected",
+				len(g.Outputs), len(c.out), len(c.out)+skip)
 		}
 		out := make([]*fact, len(c.out))
 		steady := true
@@ -165,7 +169,8 @@ func inferLoop(c *call) error {
 	return nil
 }
 
-// scanned sets the node's outputs from those of its body: the scanned ones, behind the carried ones, gain an axis of n turns.
+// scanned sets the node's outputs from those of its body: the scanned ones, behind the carried
+// ones, gain an axis of n turns.
 func (c *call) scanned(out []*fact, carried int, n expr, axes []int) {
 	for i, f := range out {
 		shape := slices.Clone(f.shape)
@@ -188,8 +193,8 @@ func (c *call) scanned(out []*fact, carried int, n expr, axes []int) {
 	}
 }
 
-// inferScan: the body sees its scanned inputs without the scanned axis. Before operator set 9 there was a batch as well,
-// and only the element types are taken from the body.
+// inferScan: the body sees its scanned inputs without the scanned axis. Before operator set 9 there
+// was a batch as well, and only the element types are taken from the body.
 func inferScan(c *call) error {
 	a, ok := c.node.Attr("body")
 	if !ok || a.Graph == nil {

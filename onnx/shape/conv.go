@@ -9,11 +9,15 @@ import (
 
 // Convolutions, poolings and resampling over the spatial axes of [N, C, D1, ..., Dn].
 var convolutionRules = map[string]rule{
-	"Conv": inferConv, "ConvInteger": inferConv, "QLinearConv": inferConv, "ConvTranspose": inferConvTranspose,
-	"MaxPool": inferPool, "AveragePool": inferPool, "LpPool": inferPool, "GlobalAveragePool": inferGlobalPool,
-	"GlobalMaxPool": inferGlobalPool, "GlobalLpPool": inferGlobalPool, "MaxUnpool": inferMaxUnpool,
-	"Resize": inferResize, "Upsample": inferResize, "GridSample": inferGridSample, "AffineGrid": inferAffineGrid,
-	"MaxRoiPool": inferRoiPool, "RoiAlign": inferRoiAlign, "Col2Im": inferCol2Im, "DeformConv": inferDeformConv,
+	"Conv": inferConv, "ConvInteger": inferConv, "QLinearConv": inferConv,
+	"ConvTranspose": inferConvTranspose,
+	"MaxPool":       inferPool, "AveragePool": inferPool, "LpPool": inferPool,
+	"GlobalAveragePool": inferGlobalPool,
+	"GlobalMaxPool":     inferGlobalPool, "GlobalLpPool": inferGlobalPool, "MaxUnpool": inferMaxUnpool,
+	"Resize": inferResize, "Upsample": inferResize, "GridSample": inferGridSample,
+	"AffineGrid": inferAffineGrid,
+	"MaxRoiPool": inferRoiPool, "RoiAlign": inferRoiAlign, "Col2Im": inferCol2Im,
+	"DeformConv": inferDeformConv,
 }
 
 // output is the size of axis i after the window went over an input of size in.
@@ -27,7 +31,8 @@ func output(w op.Window, in expr, i int) (expr, error) {
 	pad := w.Pads[i] + w.Pads[i+len(w.Kernel)]
 	span := in.plus(constant(pad - w.Extent(i)))
 	if v, ok := span.value(); ok && v < 0 {
-		return nil, fmt.Errorf("a kernel over %d positions on axis %d of size %s padded by %d", w.Extent(i), i+2, in, pad)
+		return nil, fmt.Errorf("a kernel over %d positions on axis %d of size %s padded by %d",
+			w.Extent(i), i+2, in, pad)
 	}
 	if w.CeilMode {
 		out := span.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i]).plus(constant(1))
@@ -42,7 +47,8 @@ func output(w op.Window, in expr, i int) (expr, error) {
 	return span.floorOver(w.Strides[i]).plus(constant(1)), nil
 }
 
-// spatial is the known spatial shape of a weight [M, C/group, k1, ..., kn]; nil where it is not known.
+// spatial is the known spatial shape of a weight [M, C/group, k1, ..., kn]; nil where it is not
+// known.
 func spatial(w []expr) []int {
 	if len(w) < 3 {
 		return nil
@@ -85,7 +91,8 @@ func inferConv(c *call) error {
 		return nil
 	}
 	if len(w) != len(in) {
-		return fmt.Errorf("input and weight are of rank %d and %d; they must be the same", len(in), len(w))
+		return fmt.Errorf("input and weight are of rank %d and %d; they must be the same",
+			len(in), len(w))
 	}
 	group := c.attrs.Int("group")
 	if group < 1 || group > onnx.MaxElements {
@@ -121,7 +128,8 @@ func inferConv(c *call) error {
 	return nil
 }
 
-// inferConvTranspose: weight [C, M/group, k1, ...]; output size (in-1) stride + output_padding + extent - pads.
+// inferConvTranspose: weight [C, M/group, k1, ...]; output size (in-1) stride + output_padding +
+// extent - pads.
 func inferConvTranspose(c *call) error {
 	d, err := sameType(c.in...)
 	if err != nil {
@@ -133,7 +141,9 @@ func inferConvTranspose(c *call) error {
 		return nil
 	}
 	if len(in) < 3 || len(w) != len(in) {
-		return fmt.Errorf("input and weight are of rank %d and %d; [N, C, D1, ...] and [C, M/group, k1, ...] are needed", len(in), len(w))
+		return fmt.Errorf(
+			"input and weight are of rank %d and %d; [N, C, D1, ...] and [C, M/group, k1, ...] are needed",
+			len(in), len(w))
 	}
 	if _, err := meet(in[1], w[0]); err != nil {
 		return fmt.Errorf("channels of input and weight: %w", err)

@@ -18,7 +18,8 @@ func inferEinsum(c *call) error {
 		return err
 	}
 	if len(terms) != len(c.in) {
-		return fmt.Errorf("equation %q has %d operands and the node %d", c.attrs.Str("equation"), len(terms), len(c.in))
+		return fmt.Errorf("equation %q has %d operands and the node %d", c.attrs.Str("equation"),
+			len(terms), len(c.in))
 	}
 	sizes := map[rune]expr{}
 	ellipsis := []expr{}

@@ -8,16 +8,19 @@ import (
 
 // Elementwise operators, with broadcasting where they have several operands.
 var elementwiseRules = merge(map[string]rule{
-	"Pow": inferPow, "PRelu": inferPRelu, "Where": inferWhere, "IsNaN": inferPredicate, "IsInf": inferPredicate,
-	"Cast": inferCast, "CastLike": inferCastLike,
+	"Pow": inferPow, "PRelu": inferPRelu, "Where": inferWhere, "IsNaN": inferPredicate,
+	"IsInf": inferPredicate,
+	"Cast":  inferCast, "CastLike": inferCastLike,
 }, each(inferUnary,
-	"Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Elu", "Erf",
-	"Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Log", "Mish", "Neg", "Not",
-	"Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
-	"Tan", "Tanh", "ThresholdedRelu",
+	"Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Celu", "Clip",
+	"Cos", "Cosh", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity",
+	"LeakyRelu", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Selu", "Shrink",
+	"Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh", "ThresholdedRelu",
 ), each(inferBinary,
-	"Add", "Sub", "Mul", "Div", "Mod", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift",
-), each(inferComparison, "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"), each(inferVariadic, "Max", "Min", "Mean", "Sum"))
+	"Add", "Sub", "Mul", "Div", "Mod", "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr",
+	"BitwiseXor", "BitShift",
+), each(inferComparison, "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
+	each(inferVariadic, "Max", "Min", "Mean", "Sum"))
 
 func inferUnary(c *call) error {
 	x := c.arg(0)
@@ -98,15 +101,16 @@ func inferBinary(c *call) error {
 	return nil
 }
 
-// followBinary follows integer elements of two operands of which one may be repeated: equal counts, or
-// one element. A nil result of f is an element of which nothing is known.
+// followBinary follows integer elements of two operands of which one may be repeated: equal counts,
+// or one element. A nil result of f is an element of which nothing is known.
 func (c *call) followBinary(f func(a, b expr) expr) {
 	a, b := c.in[0], c.in[1]
 	if a.data == nil || b.data == nil || len(a.shape) > 1 || len(b.shape) > 1 {
 		return
 	}
 	n := max(len(a.data), len(b.data))
-	if len(a.data) == 0 || len(b.data) == 0 || len(a.data) != n && len(a.data) != 1 || len(b.data) != n && len(b.data) != 1 {
+	if len(a.data) == 0 || len(b.data) == 0 || len(a.data) != n && len(a.data) != 1 ||
+		len(b.data) != n && len(b.data) != 1 {
 		return
 	}
 	out := make([]expr, n)

@@ -9,13 +9,13 @@ import (
 	"fmp/onnx/sorting"
 )
 
-// expr is an integer polynomial over symbols with integer coefficients, in canonical form: the size of
-// an axis ("2*batch*n + 1") or an element of a shape under computation. Two equal polynomials print
-// alike, so equality of sizes is equality of text.
+// expr is an integer polynomial over symbols with integer coefficients, in canonical form: the size
+// of an axis ("2*batch*n + 1") or an element of a shape under computation. Two equal polynomials
+// print alike, so equality of sizes is equality of text.
 //
-// Symbols are identifiers or quotients written "floor((H + 1)/2)". Three kinds of symbol never leave
-// inference: "?k" is a size of which nothing else is known, "~k" an integer that may be negative, "$k"
-// stands for a symbol of the file whose text is not an expression.
+// Symbols are identifiers or quotients written "floor((H + 1)/2)". Three kinds of symbol never
+// leave inference: "?k" is a size of which nothing else is known, "~k" an integer that may be
+// negative, "$k" stands for a symbol of the file whose text is not an expression.
 type expr []term
 
 // term is coef times the product of the symbols in mono ("a*b", sorted; "" for the constant).
@@ -105,8 +105,8 @@ func (e expr) times(f expr) expr {
 	return canonical(out)
 }
 
-// saturate is exact unless the result about which is near the limits of an int, so that an overflow ends
-// out of bounds instead of wrapping round.
+// saturate is exact unless the result about which is near the limits of an int, so that an overflow
+// ends out of bounds instead of wrapping round.
 func saturate(about float64, exact int) int {
 	const limit = max(math.MaxInt/2, math.MaxInt32) // of 32 bits, where float64 is exact, the largest
 	switch {
@@ -236,7 +236,8 @@ func (e expr) String() string {
 	return b.String()
 }
 
-// parseExpr reads the form that String writes, and sums and products of identifiers as exporters write them.
+// parseExpr reads the form that String writes, and sums and products of identifiers as exporters
+// write them.
 func parseExpr(s string) (expr, bool) {
 	if len(s) > maxExprText {
 		return nil, false

@@ -8,8 +8,9 @@ import (
 	"fmp/onnx/internal/kernel"
 )
 
-// fold computes a node whose inputs are all constants with the pure engine's kernel, so that a value computed from
-// constants is known. Results of more than limit elements, and work beyond the budget, are left.
+// fold computes a node whose inputs are all constants with the pure engine's kernel, so that a
+// value computed from constants is known. Results of more than limit elements, and work beyond the
+// budget, are left.
 func (c *call) fold(limit int) {
 	shapes := make([][]int, len(c.out))
 	bytes, need := 0.0, false
@@ -103,11 +104,13 @@ func (f *fact) sizes() (shape []int, n int, ok bool) {
 
 // random lists the operators that give another result each time.
 var random = map[string]bool{
-	"RandomNormal": true, "RandomUniform": true, "RandomNormalLike": true, "RandomUniformLike": true, "Multinomial": true, "Bernoulli": true,
+	"RandomNormal": true, "RandomUniform": true, "RandomNormalLike": true, "RandomUniformLike": true,
+	"Multinomial": true, "Bernoulli": true,
 }
 
-// defined reports whether the operator's definition settles the result: engines differ where it does not. Weights that are
-// stored in half precision stay so, too: their Cast is how the file is kept small.
+// defined reports whether the operator's definition settles the result: engines differ where it
+// does not. Weights that are stored in half precision stay so, too: their Cast is how the file is
+// kept small.
 func defined(c *call, in []*onnx.Tensor) bool {
 	if c.node.Op == "Dropout" {
 		return len(in) < 3 || in[2] == nil
@@ -135,7 +138,8 @@ func defined(c *call, in []*onnx.Tensor) bool {
 	return true
 }
 
-// work is about how many elementary operations a node takes, or more: infinite where its shapes are not known.
+// work is about how many elementary operations a node takes, or more: infinite where its shapes are
+// not known.
 func (c *call) work() float64 {
 	count := func(f *fact) float64 {
 		if f == nil {
@@ -180,7 +184,8 @@ func (c *call) work() float64 {
 			window *= float64(k)
 		}
 		return in + out*window
-	case "NonMaxSuppression", "TopK", "Unique", "Resize", "GridSample", "RoiAlign", "LRN", "Scan", "Loop", "If", "LSTM", "GRU", "RNN", "Det",
+	case "NonMaxSuppression", "TopK", "Unique", "Resize", "GridSample", "RoiAlign", "LRN", "Scan",
+		"Loop", "If", "LSTM", "GRU", "RNN", "Det",
 		"DFT", "STFT":
 		return (in + out) * max(1, in) // sorts, and sums over what only data or attributes tell
 	}

@@ -61,7 +61,8 @@ func TestSmallModelsCannotAskForMuch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if tc.want == "" && len(heavy) > 0 || tc.want != "" && !strings.Contains(fmt.Sprint(heavy), tc.want) {
+			if tc.want == "" && len(heavy) > 0 || tc.want != "" &&
+				!strings.Contains(fmt.Sprint(heavy), tc.want) {
 				t.Errorf("too heavy are %v, want %q", heavy, tc.want)
 			}
 			nodes := len(m.Graph.Nodes)

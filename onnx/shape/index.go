@@ -47,7 +47,8 @@ func inferGather(c *call) error {
 func inferGatherElements(c *call) error {
 	x, idx := c.in[0], c.in[1]
 	if x.ranked() && idx.ranked() && len(x.shape) != len(idx.shape) {
-		return fmt.Errorf("data and indices are of rank %d and %d; they must be the same", len(x.shape), len(idx.shape))
+		return fmt.Errorf("data and indices are of rank %d and %d; they must be the same",
+			len(x.shape), len(idx.shape))
 	}
 	if x.ranked() {
 		if _, err := axis(c.attrs.Int("axis"), len(x.shape)); err != nil {
@@ -70,7 +71,8 @@ func inferGatherND(c *call) error {
 	}
 	b := c.attrs.Int("batch_dims")
 	if b < 0 || b+last > len(x.shape) || b >= len(idx.shape) {
-		return fmt.Errorf("indices of %d axes after %d of the batch, in data of rank %d", last, b, len(x.shape))
+		return fmt.Errorf("indices of %d axes after %d of the batch, in data of rank %d", last,
+			b, len(x.shape))
 	}
 	out := append([]expr{}, idx.shape[:len(idx.shape)-1]...)
 	c.set(0, x.dtype, append(out, x.shape[b+last:]...))

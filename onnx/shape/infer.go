@@ -1,8 +1,8 @@
-// Package shape infers the element types and shapes of a model's values from those of its inputs: one rule an
-// operator, families of operators by file.
+// Package shape infers the element types and shapes of a model's values from those of its inputs:
+// one rule an operator, families of operators by file.
 //
-// Shapes are polynomials of the inputs' symbols (expr.go), and small integer values are followed through the graph, so
-// that a shape which the graph computes comes out as well.
+// Shapes are polynomials of the inputs' symbols (expr.go), and small integer values are followed
+// through the graph, so that a shape which the graph computes comes out as well.
 package shape
 
 import (
@@ -17,13 +17,14 @@ import (
 
 // Infer infers element types and shapes of every value and fills Graph.Values and the types of
 // Graph.Outputs. Shapes are known sizes, symbols of the inputs ("batch"), expressions of them
-// ("batch*n", "floor((H + 1)/2)") where they follow, and unknown otherwise. Small integer values are
-// followed as well, so that shapes computed in the graph (Shape, Gather, Concat, Reshape) come out.
+// ("batch*n", "floor((H + 1)/2)") where they follow, and unknown otherwise. Small integer values
+// are followed as well, so that shapes computed in the graph (Shape, Gather, Concat, Reshape) come
+// out.
 //
-// The outputs of an operator without a rule are of unknown type, or of the type that the file states. A certain
-// contradiction, such as a MatMul whose inner sizes differ, is an error that names node, operator and
-// shapes. A file's types of intermediate values and outputs never override those that follow from its
-// inputs.
+// The outputs of an operator without a rule are of unknown type, or of the type that the file
+// states. A certain contradiction, such as a MatMul whose inner sizes differ, is an error that
+// names node, operator and shapes. A file's types of intermediate values and outputs never override
+// those that follow from its inputs.
 func Infer(m *onnx.Model) error {
 	if m == nil || m.Graph == nil {
 		return fmt.Errorf("inferring shapes: there is no graph")
@@ -74,8 +75,8 @@ func Types(m *onnx.Model) (map[string]onnx.ValueInfo, error) {
 // Facts holds the results of inference on a model's values.
 type Facts struct{ inf *inference }
 
-// Follow infers as [Types] does, working out constants of at most limit elements, as far as the budget allows, from
-// which it takes its use.
+// Follow infers as [Types] does, working out constants of at most limit elements, as far as the
+// budget allows, from which it takes its use.
 func Follow(m *onnx.Model, limit int, budget *onnx.Budget) (*Facts, error) {
 	inf, err := inferWith(m, limit, budget)
 	if err != nil {
@@ -95,12 +96,13 @@ type Heavy struct {
 }
 
 func (h Heavy) String() string {
-	return fmt.Sprintf("%s: its operands are constants, and to work out its result takes %.2g operations and %.2g bytes, beyond the budget "+
-		"of a model of this size", h.Node, h.Work, h.Bytes)
+	return fmt.Sprintf("%s: its operands are constants, and to work out its result takes %.2g "+
+		"operations and %.2g bytes, beyond the budget of a model of this size", h.Node, h.Work, h.Bytes)
 }
 
-// TooHeavy lists nodes of constants that are left to the run, since the model's [onnx.Budget] does not cover them; at most
-// ten. A runtime that works out constants when it loads a model takes their memory, however small the file is.
+// TooHeavy lists nodes of constants that are left to the run, since the model's [onnx.Budget] does
+// not cover them; at most ten. A runtime that works out constants when it loads a model takes their
+// memory, however small the file is.
 func TooHeavy(m *onnx.Model) ([]Heavy, error) {
 	inf, err := inferModel(m)
 	if err != nil {
@@ -138,8 +140,10 @@ func inferModel(m *onnx.Model) (*inference, error) {
 }
 
 func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, error) {
-	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)}, opset: onnx.ClampInt(m.Opset()),
-		facts: map[string]*fact{}, counter: new(int), bodies: new(int), foreign: map[string]string{}, local: map[string]bool{}}
+	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)},
+		opset: onnx.ClampInt(m.Opset()),
+		facts: map[string]*fact{}, counter: new(int), bodies: new(int), foreign: map[string]string{},
+		local: map[string]bool{}}
 	for _, f := range m.Functions {
 		inf.local[f.Domain+"\x00"+f.Name] = true
 	}
@@ -154,9 +158,10 @@ func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, e
 
 // fact is the knowledge of a value.
 type fact struct {
-	dtype  onnx.DType
-	shape  []expr       // nil where even the rank is unknown
-	data   []expr       // elements of a small integer or bool value in row-major order, nil where unknown
+	dtype onnx.DType
+	shape []expr // nil where even the rank is unknown
+	// elements of a small integer or bool value in row-major order, nil where unknown
+	data   []expr
 	tensor *onnx.Tensor // the value itself where it is a constant at hand
 	fixed  bool         // it is the same in every run, whether or not it is at hand
 }
@@ -339,7 +344,8 @@ func tensorFact(t *onnx.Tensor) *fact {
 	return f
 }
 
-// Values of more than maxFollowed elements are not followed; each element takes about followedBytes.
+// Values of more than maxFollowed elements are not followed; each element takes about
+// followedBytes.
 const (
 	maxFollowed   = 1024
 	followedBytes = 32
@@ -421,7 +427,8 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 	return nil
 }
 
-// learn keeps the fact of an output, with the declared type and shape where the rule gave none, within the bounds of sizes and memory.
+// learn keeps the fact of an output, with the declared type and shape where the rule gave none,
+// within the bounds of sizes and memory.
 func (inf *inference) learn(name string, f *fact, hints map[string]onnx.ValueInfo) error {
 	if h, ok := hints[name]; ok {
 		if f.dtype == onnx.Undefined {
@@ -461,7 +468,8 @@ type call struct {
 	out   []*fact
 }
 
-// rule sets the facts of a node's outputs from those of its inputs. Facts that it does not set are unknown.
+// rule sets the facts of a node's outputs from those of its inputs. Facts that it does not set are
+// unknown.
 type rule func(c *call) error
 
 // rules holds the rule of each standard operator, by families; see the infer_*.go files.
@@ -480,7 +488,8 @@ func HasRule(op string) bool { return rules[op] != nil }
 // Moves reports whether an operator only moves or makes elements, and computes none.
 func Moves(op string) bool { return movementRules[op] != nil || shapeRules[op] != nil }
 
-// Elementwise reports whether an operator computes each element of its result from one of each operand.
+// Elementwise reports whether an operator computes each element of its result from one of each
+// operand.
 func Elementwise(op string) bool { return elementwiseRules[op] != nil }
 
 // each gives one rule to several operators.
@@ -582,7 +591,8 @@ func (c *call) argOrAttr(name string, i, since int) (v []int, given, known bool)
 // axis turns a possibly negative axis into one from 0 to rank-1.
 func axis(a, rank int) (int, error) {
 	if a < -rank || a >= rank {
-		return 0, fmt.Errorf("axis %d of a value of rank %d; allowed are %d to %d", a, rank, -rank, rank-1)
+		return 0, fmt.Errorf("axis %d of a value of rank %d; allowed are %d to %d", a,
+			rank, -rank, rank-1)
 	}
 	if a < 0 {
 		a += rank
@@ -640,7 +650,8 @@ func sameType(fs ...*fact) (onnx.DType, error) {
 			continue
 		}
 		if d != onnx.Undefined && d != f.dtype {
-			return d, fmt.Errorf("operands of types %v and %v; they must have one type, cast one of them", d, f.dtype)
+			return d, fmt.Errorf("operands of types %v and %v; they must have one type, cast one of them", d,
+				f.dtype)
 		}
 		d = f.dtype
 	}

@@ -31,7 +31,9 @@ func TestInferKeepsSymbols(t *testing.T) {
 			shape := b.Op("Shape", []build.Ref{x}, onnx.IntAttr("end", 2))
 			return b.Op("Reshape", []build.Ref{rows, b.Concat(0, shape, b.Axes(2, 4))})
 		}, "float32[batch,n,2,4]"},
-		{"rows", func(b *build.Builder) build.Ref { return b.Reshape(b.Input("x", onnx.Float32, "batch", "n", 8), -1, 8) }, "float32[batch*n,8]"},
+		{"rows", func(b *build.Builder) build.Ref {
+			return b.Reshape(b.Input("x", onnx.Float32, "batch", "n", 8), -1, 8)
+		}, "float32[batch*n,8]"},
 		{"heads split and merged", func(b *build.Builder) build.Ref {
 			x := b.Input("x", onnx.Float32, "batch", "n", 32)
 			h := b.Transpose(b.Reshape(x, 0, 0, 4, 8), 0, 2, 1, 3)
@@ -44,16 +46,19 @@ func TestInferKeepsSymbols(t *testing.T) {
 		}, "float32[batch,5,8]"},
 		{"strided convolution", func(b *build.Builder) build.Ref {
 			x := b.Input("x", onnx.Float32, "batch", 3, "H", 32)
-			return b.Op("Conv", []build.Ref{x, b.Param("w", f32(8, 3, 3, 3))}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntsAttr("strides", 2, 2))
+			return b.Op("Conv", []build.Ref{x, b.Param("w", f32(8, 3, 3, 3))},
+				onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntsAttr("strides", 2, 2))
 		}, "float32[batch,8,floor((H + 1)/2),16]"},
 		{"padded and sliced", func(b *build.Builder) build.Ref {
 			x := b.Op("Pad", []build.Ref{b.Input("x", onnx.Float32, "batch", "H"), b.Axes(0, 1, 0, 1), b.F32(0)})
 			return b.Slice(x, 1, 1, -1)
 		}, "float32[batch,H]"},
-		{"a slice that may be cut short", func(b *build.Builder) build.Ref { return b.Slice(b.Input("x", onnx.Float32, "n"), 0, 0, 5) },
+		{"a slice that may be cut short",
+			func(b *build.Builder) build.Ref { return b.Slice(b.Input("x", onnx.Float32, "n"), 0, 0, 5) },
 			"float32[?]"},
 		{"concat of symbols", func(b *build.Builder) build.Ref {
-			return b.Concat(1, b.Input("x", onnx.Float32, "batch", "n"), b.Input("y", onnx.Float32, "batch", "m"), b.Input("z", onnx.Float32, 2, 3))
+			return b.Concat(1, b.Input("x", onnx.Float32, "batch", "n"),
+				b.Input("y", onnx.Float32, "batch", "m"), b.Input("z", onnx.Float32, 2, 3))
 		}, "float32[2,m + n + 3]"},
 		{"two symbols may differ by broadcasting", func(b *build.Builder) build.Ref {
 			return b.Add(b.Input("x", onnx.Float32, "a"), b.Input("y", onnx.Float32, "b"))
@@ -64,8 +69,10 @@ func TestInferKeepsSymbols(t *testing.T) {
 		}, "int64[n]"},
 		{"the exporter's expand idiom", func(b *build.Builder) build.Ref {
 			x := b.Input("x", onnx.Float32, "batch", "n")
-			dims := b.Concat(0, b.Op("Gather", []build.Ref{b.Op("Shape", []build.Ref{x}), b.Axes(0)}), b.Axes(-1))
-			ones := b.Op("ConstantOfShape", []build.Ref{b.Axes(2)}, onnx.TensorAttr("value", onnx.Vector[int64](1)))
+			dims := b.Concat(0, b.Op("Gather", []build.Ref{b.Op("Shape", []build.Ref{x}), b.Axes(0)}),
+				b.Axes(-1))
+			ones := b.Op("ConstantOfShape", []build.Ref{b.Axes(2)},
+				onnx.TensorAttr("value", onnx.Vector[int64](1)))
 			minus := b.Mul(ones, b.Const(onnx.Scalar[int64](-1)))
 			target := b.Op("Where", []build.Ref{b.Op("Equal", []build.Ref{dims, minus}), ones, dims})
 			return b.Op("Expand", []build.Ref{b.Param("s", f32(1, 7)), target})
@@ -78,10 +85,11 @@ func TestInferKeepsSymbols(t *testing.T) {
 			return b.Concat(0, b.Add(x, x), b.Param("w", f32(0, 8)))
 		}, "float32[?,8]"},
 		{"einsum", func(b *build.Builder) build.Ref {
-			return b.Op("Einsum", []build.Ref{b.Input("q", onnx.Float32, "b", "n", 4, 8), b.Input("k", onnx.Float32, "b", "m", 4, 8)},
-				onnx.StrAttr("equation", "bnhd,bmhd->bhnm"))
+			return b.Op("Einsum", []build.Ref{b.Input("q", onnx.Float32, "b", "n", 4, 8),
+				b.Input("k", onnx.Float32, "b", "m", 4, 8)}, onnx.StrAttr("equation", "bnhd,bmhd->bhnm"))
 		}, "float32[b,4,n,m]"},
-		{"a symbol that is no expression", func(b *build.Builder) build.Ref { return b.Relu(b.Input("x", onnx.Float32, "batch size!", 2)) },
+		{"a symbol that is no expression",
+			func(b *build.Builder) build.Ref { return b.Relu(b.Input("x", onnx.Float32, "batch size!", 2)) },
 			"float32[batch size!,2]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -151,7 +159,8 @@ func TestInferIsStable(t *testing.T) {
 	t.Parallel()
 	b := build.New("stable")
 	x := b.Input("x", onnx.Float32, "batch", 3, "H", "W")
-	b.Output("out", b.Reshape(b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(8, 3, 3, 3))}, onnx.IntsAttr("strides", 2, 2)), 0, -1))
+	b.Output("out", b.Reshape(b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(8, 3, 3, 3))},
+		onnx.IntsAttr("strides", 2, 2)), 0, -1))
 	m, err := b.Model()
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +181,8 @@ func TestInferIsStable(t *testing.T) {
 	}
 }
 
-// A node with fewer inputs than its operator has, in any operator set, is refused by its name and never a crash.
+// A node with fewer inputs than its operator has, in any operator set, is refused by its name and
+// never a crash.
 func TestTooFewInputs(t *testing.T) {
 	t.Parallel()
 	for _, name := range op.Names("") {
@@ -192,15 +202,18 @@ func TestTooFewInputs(t *testing.T) {
 			}
 			for n := range least + 1 {
 				node := &onnx.Node{Name: "node", Op: name, Outputs: []string{"y"}}
-				g := &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}, Nodes: []*onnx.Node{node}, Outputs: []onnx.ValueInfo{{Name: "y"}}}
+				g := &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}, Nodes: []*onnx.Node{node},
+					Outputs: []onnx.ValueInfo{{Name: "y"}}}
 				for i := range n {
 					node.Inputs = append(node.Inputs, string(rune('a'+i)))
 					g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: node.Inputs[i], DType: onnx.Float32})
 				}
 				m := onnx.NewModel(g)
 				m.Opsets[""] = int64(opset)
-				if err := shape.Infer(m); n < least && (err == nil || !strings.Contains(err.Error(), `"node"`)) {
-					t.Errorf("%s of operator set %d with %d of %d inputs: the error is %v", name, opset, n, least, err)
+				if err := shape.Infer(m); n < least &&
+					(err == nil || !strings.Contains(err.Error(), `"node"`)) {
+					t.Errorf("%s of operator set %d with %d of %d inputs: the error is %v", name,
+						opset, n, least, err)
 				}
 			}
 		}

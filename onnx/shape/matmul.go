@@ -20,7 +20,8 @@ func inferMatMul(c *call) error {
 	return c.matmul(d, c.in[0].shape, c.in[1].shape)
 }
 
-// matmul: [..., m, k] x [..., k, n] -> [..., m, n]; a vector is a row on the left and a column on the right.
+// matmul: [..., m, k] x [..., k, n] -> [..., m, n]; a vector is a row on the left and a column on
+// the right.
 func (c *call) matmul(d onnx.DType, a, b []expr) error {
 	c.set(0, d, nil)
 	if a == nil || b == nil {

@@ -10,13 +10,17 @@ import (
 
 // Operators that move elements without computing with them.
 var movementRules = map[string]rule{
-	"Reshape": inferReshape, "Flatten": inferFlatten, "Transpose": inferTranspose, "Concat": inferConcat,
-	"Split": inferSplit, "Slice": inferSlice, "Squeeze": inferSqueeze, "Unsqueeze": inferUnsqueeze,
+	"Reshape": inferReshape, "Flatten": inferFlatten, "Transpose": inferTranspose,
+	"Concat": inferConcat,
+	"Split":  inferSplit, "Slice": inferSlice, "Squeeze": inferSqueeze, "Unsqueeze": inferUnsqueeze,
 	"Gather": inferGather, "GatherElements": inferGatherElements, "GatherND": inferGatherND,
-	"Scatter": inferSameAsFirst, "TensorScatter": inferSameAsFirst, "ScatterElements": inferSameAsFirst, "ScatterND": inferSameAsFirst,
-	"Expand": inferExpand, "Tile": inferTile, "Pad": inferPad, "CenterCropPad": inferCenterCropPad, "Trilu": inferSameAsFirst,
-	"ReverseSequence": inferSameAsFirst, "DepthToSpace": inferDepthToSpace, "SpaceToDepth": inferSpaceToDepth,
-	"Compress": inferCompress, "Unique": inferUnique,
+	"Scatter": inferSameAsFirst, "TensorScatter": inferSameAsFirst,
+	"ScatterElements": inferSameAsFirst, "ScatterND": inferSameAsFirst,
+	"Expand": inferExpand, "Tile": inferTile, "Pad": inferPad, "CenterCropPad": inferCenterCropPad,
+	"Trilu":           inferSameAsFirst,
+	"ReverseSequence": inferSameAsFirst, "DepthToSpace": inferDepthToSpace,
+	"SpaceToDepth": inferSpaceToDepth,
+	"Compress":     inferCompress, "Unique": inferUnique,
 }
 
 func inferReshape(c *call) error {
@@ -65,7 +69,8 @@ func inferReshape(c *call) error {
 	return nil
 }
 
-// fitReshape works out the size of axis infer (-1: there is none) of a shape for the input's elements, and checks their number.
+// fitReshape works out the size of axis infer (-1: there is none) of a shape for the input's
+// elements, and checks their number.
 func (c *call) fitReshape(out []expr, infer int) error {
 	var total expr
 	if c.in[0].ranked() {
@@ -94,7 +99,8 @@ func (c *call) fitReshape(out []expr, infer int) error {
 		out[infer] = q
 	} else if t, known := total.value(); known {
 		if r, known := rest.value(); known {
-			return fmt.Errorf("%d elements cannot be reshaped to %s, a multiple of %d", t, c.inf.shapeText(out), r)
+			return fmt.Errorf("%d elements cannot be reshaped to %s, a multiple of %d", t,
+				c.inf.shapeText(out), r)
 		}
 	}
 	return nil
@@ -402,7 +408,8 @@ func inferSlice(c *call) error {
 	return nil
 }
 
-// slicing reads the operands of a Slice; false where they do not tell which axes are sliced, or how.
+// slicing reads the operands of a Slice; false where they do not tell which axes are sliced, or
+// how.
 func (c *call) slicing() (*slicing, bool) {
 	s := &slicing{}
 	if c.opset < 10 {
@@ -426,7 +433,8 @@ func (c *call) slicing() (*slicing, bool) {
 	return s, ok && (s.starts != nil || s.ends != nil || s.axes != nil)
 }
 
-// complete gives operands that are left out or not known their defaults, and checks that there are as many of each.
+// complete gives operands that are left out or not known their defaults, and checks that there are
+// as many of each.
 func (c *call) complete(s *slicing) error {
 	rank := len(c.in[0].shape)
 	n := max(len(s.starts), len(s.ends), len(s.axes))
@@ -444,8 +452,10 @@ func (c *call) complete(s *slicing) error {
 	if s.ends == nil {
 		s.ends = c.anything(n)
 	}
-	if len(s.axes) != n || len(s.starts) != n || len(s.ends) != n || s.steps != nil && len(s.steps) != n {
-		return fmt.Errorf("%d starts, %d ends, %d axes and %d steps; they must be as many", len(s.starts), len(s.ends), len(s.axes), len(s.steps))
+	if len(s.axes) != n || len(s.starts) != n || len(s.ends) != n || s.steps != nil &&
+		len(s.steps) != n {
+		return fmt.Errorf("%d starts, %d ends, %d axes and %d steps; they must be as many", len(s.starts),
+			len(s.ends), len(s.axes), len(s.steps))
 	}
 	if s.steps == nil {
 		s.steps = slices.Repeat([]int{1}, n)
@@ -700,7 +710,8 @@ func (c *call) blocks(direction int) error {
 	}
 	b := c.attrs.Int("blocksize")
 	if len(x.shape) != 4 || b < 1 || b > 1<<15 {
-		return fmt.Errorf("blocksize %d of an input of rank %d; allowed are 1 or more and rank 4", b, len(x.shape))
+		return fmt.Errorf("blocksize %d of an input of rank %d; allowed are 1 or more and rank 4",
+			b, len(x.shape))
 	}
 	by := []expr{constant(1), constant(b * b), constant(b), constant(b)}
 	out := make([]expr, 4)

@@ -8,14 +8,18 @@ import (
 
 // Normalisations, softmax and losses.
 var normalizationRules = map[string]rule{
-	"Softmax": inferAxiswise, "LogSoftmax": inferAxiswise, "Hardmax": inferAxiswise, "LpNormalization": inferAxiswise,
-	"LRN": inferSameAsFirst, "MeanVarianceNormalization": inferSameAsFirst, "InstanceNormalization": inferChannelwise,
-	"GroupNormalization": inferSameAsFirst, "BatchNormalization": inferBatchNormalization,
-	"LayerNormalization": inferLayerNormalization, "RMSNormalization": inferSameAsFirst, "Dropout": inferDropout,
+	"Softmax": inferAxiswise, "LogSoftmax": inferAxiswise, "Hardmax": inferAxiswise,
+	"LpNormalization": inferAxiswise,
+	"LRN":             inferSameAsFirst, "MeanVarianceNormalization": inferSameAsFirst,
+	"InstanceNormalization": inferChannelwise,
+	"GroupNormalization":    inferSameAsFirst, "BatchNormalization": inferBatchNormalization,
+	"LayerNormalization": inferLayerNormalization, "RMSNormalization": inferSameAsFirst,
+	"Dropout":                   inferDropout,
 	"NegativeLogLikelihoodLoss": inferLoss, "SoftmaxCrossEntropyLoss": inferLoss,
 }
 
-// inferAxiswise checks the axis. Before opset 13 the default axis of the softmaxes was 1, not the last.
+// inferAxiswise checks the axis. Before opset 13 the default axis of the softmaxes was 1, not the
+// last.
 func inferAxiswise(c *call) error {
 	x := c.in[0]
 	c.same(0, x)
@@ -110,11 +114,13 @@ func inferDropout(c *call) error {
 	return nil
 }
 
-// inferLoss: scores [N, C, D1, ...], targets [N, D1, ...] -> a scalar, or the targets' shape without reduction.
+// inferLoss: scores [N, C, D1, ...], targets [N, D1, ...] -> a scalar, or the targets' shape
+// without reduction.
 func inferLoss(c *call) error {
 	x, y := c.in[0], c.in[1]
 	if x.ranked() && y.ranked() && len(x.shape) != len(y.shape)+1 {
-		return fmt.Errorf("scores and targets are of rank %d and %d; the scores have one more", len(x.shape), len(y.shape))
+		return fmt.Errorf("scores and targets are of rank %d and %d; the scores have one more",
+			len(x.shape), len(y.shape))
 	}
 	c.set(0, x.dtype, []expr{})
 	if c.attrs.Str("reduction") == "none" {

@@ -87,7 +87,8 @@ func inferRoiAlign(c *call) error {
 		return nil
 	}
 	c.set(0, c.in[0].dtype, []expr{
-		c.in[1].shape[0], c.in[0].shape[1], constant(c.attrs.Int("output_height")), constant(c.attrs.Int("output_width")),
+		c.in[1].shape[0], c.in[0].shape[1], constant(c.attrs.Int("output_height")),
+		constant(c.attrs.Int("output_width")),
 	})
 	return nil
 }

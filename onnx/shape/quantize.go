@@ -6,7 +6,8 @@ import (
 
 // Quantised values.
 var quantizationRules = map[string]rule{
-	"QuantizeLinear": inferQuantize, "DequantizeLinear": inferDequantize, "DynamicQuantizeLinear": inferDynamicQuantize,
+	"QuantizeLinear": inferQuantize, "DequantizeLinear": inferDequantize,
+	"DynamicQuantizeLinear": inferDynamicQuantize,
 }
 
 func inferQuantize(c *call) error {

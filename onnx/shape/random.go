@@ -4,8 +4,9 @@ import "slices"
 
 // Random values and signal windows.
 var generatorRules = map[string]rule{
-	"RandomNormal": inferRandom, "RandomUniform": inferRandom, "RandomNormalLike": inferLike, "RandomUniformLike": inferLike,
-	"Bernoulli": inferLike, "Multinomial": inferMultinomial,
+	"RandomNormal": inferRandom, "RandomUniform": inferRandom, "RandomNormalLike": inferLike,
+	"RandomUniformLike": inferLike,
+	"Bernoulli":         inferLike, "Multinomial": inferMultinomial,
 	"HannWindow": inferWindow, "HammingWindow": inferWindow, "BlackmanWindow": inferWindow,
 	"DFT": inferDFT, "STFT": inferSTFT, "MelWeightMatrix": inferMel,
 }

@@ -5,10 +5,11 @@ import (
 )
 
 // Recurrent layers.
-var recurrentRules = map[string]rule{"RNN": inferRecurrent, "GRU": inferRecurrent, "LSTM": inferRecurrent}
+var recurrentRules = map[string]rule{"RNN": inferRecurrent, "GRU": inferRecurrent,
+	"LSTM": inferRecurrent}
 
-// inferRecurrent: X [seq, batch, in] -> Y [seq, dirs, batch, hidden], Y_h and Y_c [dirs, batch, hidden];
-// with layout 1 the batch comes first.
+// inferRecurrent: X [seq, batch, in] -> Y [seq, dirs, batch, hidden], Y_h and Y_c [dirs, batch,
+// hidden]; with layout 1 the batch comes first.
 func inferRecurrent(c *call) error {
 	d, err := sameType(c.in[0], c.in[1], c.in[2])
 	if err != nil {

@@ -8,11 +8,12 @@ import (
 
 // Reductions over axes, arg-reductions and cumulative operators.
 var reductionRules = merge(map[string]rule{
-	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": inferSameAsFirst, "CumProd": inferSameAsFirst,
+	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": inferSameAsFirst,
+	"CumProd":           inferSameAsFirst,
 	"NonMaxSuppression": inferNonMaxSuppression,
 }, each(inferReduce,
-	"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum",
-	"ReduceLogSumExp", "ReduceSumSquare",
+	"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1",
+	"ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
 ))
 
 // axesInputSince is the opset from which a reduction takes its axes as an input.

@@ -7,7 +7,8 @@ import (
 	"fmp/onnx"
 )
 
-// inferResize: sizes are given, or floor(size x scale). Upsample has only scales (an attribute at opset 7).
+// inferResize: sizes are given, or floor(size x scale). Upsample has only scales (an attribute at
+// opset 7).
 func inferResize(c *call) error {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
@@ -50,7 +51,8 @@ func inferResize(c *call) error {
 	return nil
 }
 
-// resizing reads the sizes, or the scales where there are none, of n axes; nil where they are not known.
+// resizing reads the sizes, or the scales where there are none, of n axes; nil where they are not
+// known.
 func (c *call) resizing(n int) (sizes []expr, scales []float32, err error) {
 	scaleAt := 1
 	if c.node.Op == "Resize" && c.opset >= 11 {
@@ -86,7 +88,8 @@ func (c *call) scaled(size expr, scale float64, axis int) (expr, error) {
 	}
 	if v, ok := size.value(); ok {
 		if float64(v)*scale > onnx.MaxElements {
-			return nil, fmt.Errorf("scale %v makes axis %d of size %d larger than %d", scale, axis, v, onnx.MaxElements)
+			return nil, fmt.Errorf("scale %v makes axis %d of size %d larger than %d", scale, axis, v,
+				onnx.MaxElements)
 		}
 		return constant(int(float64(v) * scale)), nil
 	}
@@ -104,7 +107,8 @@ func inferGridSample(c *call) error {
 		return nil
 	}
 	if len(x) != len(grid) || len(x) < 3 {
-		return fmt.Errorf("input and grid are of rank %d and %d; they must be the same, 3 or more", len(x), len(grid))
+		return fmt.Errorf("input and grid are of rank %d and %d; they must be the same, 3 or more",
+			len(x), len(grid))
 	}
 	n, err := meet(x[0], grid[0])
 	if err != nil {

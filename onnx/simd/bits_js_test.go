@@ -13,7 +13,8 @@ import (
 	"fmp/onnx/internal/kernel"
 )
 
-// filled returns random numbers, some of them of those for which a rounding, a sign or an order shows.
+// filled returns random numbers, some of them of those for which a rounding, a sign or an order
+// shows.
 func filled(r *rand.Rand, shape ...int) *onnx.Tensor {
 	x := onnx.ZerosF32(shape...)
 	for i := range x.F32() {
@@ -31,37 +32,46 @@ type graph struct {
 	in   []int
 }
 
-// graphs are products, convolutions and single operations of every size at which a kernel's loops end elsewhere.
+// graphs are products, convolutions and single operations of every size at which a kernel's loops
+// end elsewhere.
 func graphs() (all []graph) {
 	add := func(name string, in []int, f func(*build.Builder, *rand.Rand, build.Ref) build.Ref) {
 		all = append(all, graph{name, f, in})
 	}
-	for _, s := range [][3]int{{8, 8, 8}, {9, 17, 11}, {12, 16, 400}, {13, 23, 385}, {31, 9, 64}, {64, 300, 27}, {257, 12, 33},
+	for _, s := range [][3]int{{8, 8, 8}, {9, 17, 11}, {12, 16, 400}, {13, 23, 385}, {31, 9, 64},
+		{64, 300, 27}, {257, 12, 33},
 		{260, 265, 9}} {
 		m, n, k := s[0], s[1], s[2]
-		add(fmt.Sprintf("product of %v", s), []int{m, k}, func(b *build.Builder, r *rand.Rand, x build.Ref) build.Ref {
-			return b.MatMul(x, b.Const(filled(r, k, n)))
-		})
-		add(fmt.Sprintf("product of %v, from the left", s), []int{k, n}, func(b *build.Builder, r *rand.Rand, x build.Ref) build.Ref {
-			return b.MatMul(b.Const(filled(r, m, k)), x)
-		})
+		add(fmt.Sprintf("product of %v", s), []int{m, k},
+			func(b *build.Builder, r *rand.Rand, x build.Ref) build.Ref {
+				return b.MatMul(x, b.Const(filled(r, k, n)))
+			})
+		add(fmt.Sprintf("product of %v, from the left", s), []int{k, n},
+			func(b *build.Builder, r *rand.Rand, x build.Ref) build.Ref {
+				return b.MatMul(b.Const(filled(r, m, k)), x)
+			})
 	}
-	for i, s := range []struct{ channels, filters, group, side, kernel, stride int }{{3, 16, 1, 20, 3, 2}, {16, 24, 1, 17, 1, 1},
-		{24, 9, 1, 16, 3, 1}, {40, 48, 1, 5, 3, 1}, {64, 300, 1, 3, 1, 1}, {16, 32, 2, 9, 3, 1}, {8, 8, 8, 19, 3, 1}, {8, 8, 8, 19, 3, 2},
+	for i, s := range []struct {
+		channels, filters, group, side, kernel,
+		stride int
+	}{{3, 16, 1, 20, 3, 2}, {16, 24, 1, 17, 1, 1}, {24, 9, 1, 16, 3, 1}, {40, 48, 1, 5, 3, 1},
+		{64, 300, 1, 3, 1, 1}, {16, 32, 2, 9, 3, 1}, {8, 8, 8, 19, 3, 1}, {8, 8, 8, 19, 3, 2},
 		{6, 6, 6, 12, 5, 2}, {5, 5, 5, 33, 5, 1}, {4, 4, 4, 2, 3, 1}} {
 		add(fmt.Sprintf("convolution %+v", s), []int{1 + i%3, s.channels, s.side, s.side + i%2},
 			func(b *build.Builder, r *rand.Rand, x build.Ref) build.Ref {
 				pad := s.kernel / 2
 				w := filled(r, s.filters, s.channels/s.group, s.kernel, s.kernel)
-				y := b.Op("Conv", []build.Ref{x, b.Const(w), b.Const(filled(r, s.filters))}, onnx.IntsAttr("pads", pad, pad, pad, pad),
-					onnx.IntsAttr("strides", s.stride, s.stride), onnx.IntAttr("group", s.group))
+				y := b.Op("Conv", []build.Ref{x, b.Const(w), b.Const(filled(r, s.filters))},
+					onnx.IntsAttr("pads", pad, pad, pad, pad), onnx.IntsAttr("strides", s.stride, s.stride),
+					onnx.IntAttr("group", s.group))
 				if i%3 == 0 {
 					variance := filled(r, s.filters)
 					for i, v := range variance.F32() {
 						variance.F32()[i] = 1 + v*v
 					}
-					y = b.Op("BatchNormalization", []build.Ref{y, b.Const(filled(r, s.filters)), b.Const(filled(r, s.filters)),
-						b.Const(filled(r, s.filters)), b.Const(variance)})
+					y = b.Op("BatchNormalization",
+						[]build.Ref{y, b.Const(filled(r, s.filters)), b.Const(filled(r, s.filters)),
+							b.Const(filled(r, s.filters)), b.Const(variance)})
 				}
 				if i%2 == 0 {
 					y = b.Op("Clip", []build.Ref{y, b.F32(0), b.F32(6)})
@@ -71,15 +81,17 @@ func graphs() (all []graph) {
 	}
 	for _, n := range []int{1, 3, 4, 7, 32, 61} {
 		for _, op := range []string{"Add", "Sub", "Mul", "Div"} {
-			add(fmt.Sprintf("%s of %d", op, n), []int{3, n}, func(b *build.Builder, r *rand.Rand, x build.Ref) build.Ref {
-				y := b.Op(op, []build.Ref{x, b.Const(filled(r, 3, n))})
-				y = b.Op(op, []build.Ref{y, b.F32(float32(r.NormFloat64()))})
-				return b.Op(op, []build.Ref{b.F32(float32(r.NormFloat64())), y})
-			})
+			add(fmt.Sprintf("%s of %d", op, n), []int{3, n},
+				func(b *build.Builder, r *rand.Rand, x build.Ref) build.Ref {
+					y := b.Op(op, []build.Ref{x, b.Const(filled(r, 3, n))})
+					y = b.Op(op, []build.Ref{y, b.F32(float32(r.NormFloat64()))})
+					return b.Op(op, []build.Ref{b.F32(float32(r.NormFloat64())), y})
+				})
 		}
-		add(fmt.Sprintf("bounds of %d", n), []int{3, n}, func(b *build.Builder, _ *rand.Rand, x build.Ref) build.Ref {
-			return b.Op("Clip", []build.Ref{x, b.F32(-.5), b.F32(.75)})
-		})
+		add(fmt.Sprintf("bounds of %d", n), []int{3, n},
+			func(b *build.Builder, _ *rand.Rand, x build.Ref) build.Ref {
+				return b.Op("Clip", []build.Ref{x, b.F32(-.5), b.F32(.75)})
+			})
 	}
 	return all
 }
@@ -124,8 +136,8 @@ func TestSameBits(t *testing.T) {
 			kernel.Lend(nil) // Go computes again
 			for k, want := range run(reproducible) {
 				if math.Float32bits(got[k]) != math.Float32bits(want) && (got[k] == got[k] || want == want) {
-					t.Errorf("%s, reproducible %v: element %d is %v (%x); Go computes %v (%x)", g.name, reproducible, k, got[k],
-						math.Float32bits(got[k]), want, math.Float32bits(want))
+					t.Errorf("%s, reproducible %v: element %d is %v (%x); Go computes %v (%x)", g.name,
+						reproducible, k, got[k], math.Float32bits(got[k]), want, math.Float32bits(want))
 					break
 				}
 			}

@@ -47,7 +47,8 @@ const (
 	typeFunction      = 0x60
 )
 
-// local is a local variable of a function. That of number 0 is its parameter, the address of its arguments.
+// local is a local variable of a function. That of number 0 is its parameter, the address of its
+// arguments.
 type local uint32
 
 const arguments local = 0
@@ -118,13 +119,15 @@ func (f *function) vector(v vector) {
 	f.code = unsigned(f.code, uint32(v))
 }
 
-// at writes the operands of an access to memory: no alignment, and the offset from the address in bytes.
+// at writes the operands of an access to memory: no alignment, and the offset from the address in
+// bytes.
 func (f *function) at(offset int) {
 	f.op(0)
 	f.code = unsigned(f.code, uint32(offset))
 }
 
-// load pushes the vector, or by v128Load32Splat a number four times, that lies offset bytes behind an address.
+// load pushes the vector, or by v128Load32Splat a number four times, that lies offset bytes behind
+// an address.
 func (f *function) load(v vector, address local, offset int) {
 	f.get(address)
 	f.vector(v)
@@ -138,7 +141,8 @@ func (f *function) store(address local, offset int, value local) {
 	f.at(offset)
 }
 
-// integer sets a variable to the low half of an address or integer of Go, of 64 bits, that lies offset bytes behind an address.
+// integer sets a variable to the low half of an address or integer of Go, of 64 bits, that lies
+// offset bytes behind an address.
 func (f *function) integer(v, address local, offset uintptr) {
 	f.get(address)
 	f.op(i32Load)
@@ -182,7 +186,8 @@ func (f *function) scale(v local, bits int) {
 	f.set(v)
 }
 
-// count repeats body until the variable, by which it is lowered after each turn, is zero, at least once.
+// count repeats body until the variable, by which it is lowered after each turn, is zero, at least
+// once.
 func (f *function) count(v local, by int, body func()) {
 	f.op(opLoop, typeEmpty)
 	body()
@@ -191,7 +196,8 @@ func (f *function) count(v local, by int, body func()) {
 	f.op(opBrIf, 0, opEnd)
 }
 
-// masked sets v to n with a mask, and repeats body while that, lowered by as much after each turn, is not zero.
+// masked sets v to n with a mask, and repeats body while that, lowered by as much after each turn,
+// is not zero.
 func (f *function) masked(v, n local, mask, by int, body func()) {
 	f.get(n)
 	f.constant(mask)
@@ -201,7 +207,8 @@ func (f *function) masked(v, n local, mask, by int, body func()) {
 	f.when(func() { f.count(v, by, body) }, nil)
 }
 
-// when runs body where the number on the stack is not zero; otherwise has the code in its place, where it is not nil.
+// when runs body where the number on the stack is not zero; otherwise has the code in its place,
+// where it is not nil.
 func (f *function) when(body, otherwise func()) {
 	f.op(opIf, typeEmpty)
 	body()
@@ -212,7 +219,8 @@ func (f *function) when(body, otherwise func()) {
 	f.op(opEnd)
 }
 
-// module returns the kernels as a WebAssembly module, which imports the memory go.mem and exports each under its name.
+// module returns the kernels as a WebAssembly module, which imports the memory go.mem and exports
+// each under its name.
 func module() []byte {
 	functions := kernels()
 	section := func(b []byte, id byte, content []byte) []byte {
@@ -221,8 +229,10 @@ func module() []byte {
 	text := func(b []byte, s string) []byte { return append(unsigned(b, uint32(len(s))), s...) }
 	n := uint32(len(functions))
 	out := []byte("\x00asm\x01\x00\x00\x00")
-	out = section(out, 1, []byte{1, typeFunction, 1, typeI32, 0})                       // types: one, of an integer and no result
-	out = section(out, 2, append(text(text([]byte{1}, "go"), "mem"), 0x02, 0x00, 0x00)) // imports: a memory of any size
+	// types: one, of an integer and no result
+	out = section(out, 1, []byte{1, typeFunction, 1, typeI32, 0})
+	// imports: a memory of any size
+	out = section(out, 2, append(text(text([]byte{1}, "go"), "mem"), 0x02, 0x00, 0x00))
 	out = section(out, 3, append(unsigned(nil, n), slices.Repeat([]byte{0}, len(functions))...))
 	exports, code := unsigned(nil, n), unsigned(nil, n)
 	for i, f := range functions {

@@ -6,13 +6,15 @@ import (
 	"fmp/onnx/internal/kernel"
 )
 
-// kernels are the functions of the module. Offsets of arguments are those of kernel's structs in Go's memory.
+// kernels are the functions of the module. Offsets of arguments are those of kernel's structs in
+// Go's memory.
 func kernels() []*function {
 	return []*function{panels(), taps(), finish(), pairs(), deinterleave()}
 }
 
-// panels writes the kernel of [kernel.PanelArgs]: 4 x 8 sums in eight vectors, of each row two, over the inner axis; tiles go down the
-// rows of a panel of B, which stays in the first-level cache, and then to the next panel.
+// panels writes the kernel of [kernel.PanelArgs]: 4 x 8 sums in eight vectors, of each row two,
+// over the inner axis; tiles go down the rows of a panel of B, which stays in the first-level
+// cache, and then to the next panel.
 func panels() *function {
 	const rows, halves, bytes = 4, 2, 16
 	var p kernel.PanelArgs
@@ -79,7 +81,8 @@ func panels() *function {
 	return f
 }
 
-// taps writes the kernel of [kernel.TapArgs]: 32 numbers at a time, in eight vectors, over the taps.
+// taps writes the kernel of [kernel.TapArgs]: 32 numbers at a time, in eight vectors, over the
+// taps.
 func taps() *function {
 	const vectors, bytes = 8, 16
 	var p kernel.TapArgs
@@ -126,7 +129,8 @@ func taps() *function {
 	return f
 }
 
-// finish writes the kernel of [kernel.FinishArgs]: four numbers at a time, and those that are left one by one.
+// finish writes the kernel of [kernel.FinishArgs]: four numbers at a time, and those that are left
+// one by one.
 func finish() *function {
 	const bytes = 16
 	var p kernel.FinishArgs
@@ -201,7 +205,8 @@ func pairs() *function {
 	aStep := f.argument(unsafe.Offsetof(p.AStep))
 	bStep := f.argument(unsafe.Offsetof(p.BStep))
 	which := f.argument(unsafe.Offsetof(p.Op))
-	for i, op := range []vector{f32x4Add, f32x4Sub, f32x4Mul, f32x4Div} { // in the order of kernel's operations
+	// in the order of kernel's operations
+	for i, op := range []vector{f32x4Add, f32x4Sub, f32x4Mul, f32x4Div} {
 		f.get(which)
 		f.constant(i)
 		f.op(i32Eq)
@@ -222,7 +227,8 @@ func pairs() *function {
 	return f
 }
 
-// deinterleave writes the kernel of [kernel.DeinterleaveArgs]: of two neighbouring vectors the numbers at even and at odd places.
+// deinterleave writes the kernel of [kernel.DeinterleaveArgs]: of two neighbouring vectors the
+// numbers at even and at odd places.
 func deinterleave() *function {
 	var p kernel.DeinterleaveArgs
 	f := &function{name: "deinterleave"}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Both give the order of package slices, equal elements included, at lengths for which it inserts, partitions and sorts by a heap.
+// Both give the order of package slices, equal elements included, at lengths for which it inserts,
+// partitions and sorts by a heap.
 func TestEqualsSlices(t *testing.T) {
 	type pair struct{ key, at int }
 	compare := func(a, b pair) int { return a.key - b.key }
@@ -20,7 +21,8 @@ func TestEqualsSlices(t *testing.T) {
 			for _, c := range []struct {
 				name       string
 				own, other func([]pair, func(a, b pair) int)
-			}{{"By", By[pair], slices.SortFunc[[]pair]}, {"Stably", Stably[pair], slices.SortStableFunc[[]pair]}} {
+			}{{"By", By[pair], slices.SortFunc[[]pair]},
+				{"Stably", Stably[pair], slices.SortStableFunc[[]pair]}} {
 				got, want := slices.Clone(in), slices.Clone(in)
 				c.own(got, compare)
 				c.other(want, compare)

@@ -1,4 +1,5 @@
-// Package suggest words the names that were allowed where another was given: all of them, or the one that was probably meant.
+// Package suggest words the names that were allowed where another was given: all of them, or the
+// one that was probably meant.
 package suggest
 
 import (
@@ -6,9 +7,9 @@ import (
 	"strings"
 )
 
-// Nearest returns the candidate closest to name by edit distance, whatever the case of letters; "" where none is
-// close: more than two edits, or more than a third of the name's length for long names. Ties go to the first
-// in alphabetical order.
+// Nearest returns the candidate closest to name by edit distance, whatever the case of letters; ""
+// where none is close: more than two edits, or more than a third of the name's length for long
+// names. Ties go to the first in alphabetical order.
 func Nearest(name string, candidates []string) string {
 	best, bestDist := "", max(2, len(name)/3)+1
 	sorted := append([]string{}, candidates...)
@@ -22,8 +23,8 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
-// editDistance counts the insertions, deletions, substitutions and swaps of neighbours that turn a into
-// b (optimal string alignment).
+// editDistance counts the insertions, deletions, substitutions and swaps of neighbours that turn a
+// into b (optimal string alignment).
 func editDistance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	d := make([][]int, len(x)+1)
@@ -49,8 +50,8 @@ func editDistance(a, b string) int {
 	return d[len(x)][len(y)]
 }
 
-// DidYouMean returns the clause "; did you mean NAME?" for the end of an error message, and "" where no candidate is
-// close to name.
+// DidYouMean returns the clause "; did you mean NAME?" for the end of an error message, and ""
+// where no candidate is close to name.
 func DidYouMean(name string, candidates []string) string {
 	if near := Nearest(name, candidates); near != "" {
 		return "; did you mean " + near + "?"

@@ -6,7 +6,8 @@ func TestNearest(t *testing.T) {
 	t.Parallel()
 	names := []string{"json", "dataset.name", "dataset.dir", "erm.l2", "FMP", "MP", "CANN"}
 	for in, want := range map[string]string{
-		"jsno": "json", "dataset.nmae": "dataset.name", "erm.12": "erm.l2", "FPM": "FMP", "fmp": "FMP", "cnan": "CANN", "zzz": "", "": "",
+		"jsno": "json", "dataset.nmae": "dataset.name", "erm.12": "erm.l2", "FPM": "FMP", "fmp": "FMP",
+		"cnan": "CANN", "zzz": "", "": "",
 		"x": "",
 	} {
 		if got := Nearest(in, names); got != want {
@@ -23,7 +24,8 @@ func TestNearest(t *testing.T) {
 
 func TestOr(t *testing.T) {
 	t.Parallel()
-	for want, names := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
+	for want, names := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"},
+		"a, b or c": {"a", "b", "c"}} {
 		if got := Or(names...); got != want {
 			t.Errorf("%v: %q; want %q", names, got, want)
 		}

@@ -1,5 +1,5 @@
-// Package text makes the pure engine know the operators on strings: StringConcat, StringSplit, StringNormalizer, RegexFullMatch and
-// TfIdfVectorizer. It is imported for that alone:
+// Package text makes the pure engine know the operators on strings: StringConcat, StringSplit,
+// StringNormalizer, RegexFullMatch and TfIdfVectorizer. It is imported for that alone:
 //
 //	import _ "fmp/onnx/text"
 //

@@ -15,8 +15,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// A checkpoint is an ONNX file without nodes: the carried tensors are its initializers, and its metadata
-// hold the step, the identity of the run, and the SHA-256 of the file without it.
+// A checkpoint is an ONNX file without nodes: the carried tensors are its initializers, and its
+// metadata hold the step, the identity of the run, and the SHA-256 of the file without it.
 const (
 	keyStep   = "fmp.train.step"
 	keyRun    = "fmp.train.run"
@@ -59,16 +59,18 @@ func loadCheckpoint(path, run string) (t int, state map[string]*onnx.Tensor, ok 
 		return 0, nil, false, fmt.Errorf("checkpoint: %w; remove it to start afresh", err)
 	}
 	if sum, err := digest(m); err != nil || m.Metadata[keyDigest] != sum {
-		return 0, nil, false, fmt.Errorf("checkpoint %s does not match the digest in it: it was damaged, or is of an earlier release; remove "+
-			"it to start afresh", path)
+		return 0, nil, false, fmt.Errorf("checkpoint %s does not match the digest in it: it was "+
+			"damaged, or is of an earlier release; remove it to start afresh", path)
 	}
 	if have := m.Metadata[keyRun]; have != run {
-		return 0, nil, false, fmt.Errorf("checkpoint %s is of another run (it says %s where this one says %s); remove it to start afresh, or "+
-			"write to another file", path, differs(have, run), differs(run, have))
+		return 0, nil, false, fmt.Errorf("checkpoint %s is of another run (it says %s where this one "+
+			"says %s); remove it to start afresh, or write to another file", path, differs(have, run),
+			differs(run, have))
 	}
 	t, err = strconv.Atoi(m.Metadata[keyStep])
 	if err != nil || t < 0 {
-		return 0, nil, false, fmt.Errorf("checkpoint %s: its step is %q; remove it to start afresh", path, m.Metadata[keyStep])
+		return 0, nil, false, fmt.Errorf("checkpoint %s: its step is %q; remove it to start afresh", path,
+			m.Metadata[keyStep])
 	}
 	return t, m.Graph.Initializers, true, nil
 }

@@ -12,7 +12,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestDamagedCheckpointIsRefused: whatever bit of a checkpoint is turned over, it is refused or says what it said.
+// TestDamagedCheckpointIsRefused: whatever bit of a checkpoint is turned over, it is refused or
+// says what it said.
 func TestDamagedCheckpointIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.onnx")
 	if err := saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3),
@@ -37,7 +38,8 @@ func TestDamagedCheckpointIsRefused(t *testing.T) {
 		}
 		if !ok || step != 12 || len(state) != 2 || !slices.Equal(state["w"].F32(), []float32{1, 2, 3}) ||
 			!slices.Equal(state["b"].F32(), []float32{4}) {
-			t.Fatalf("with bit %d of byte %d turned over it resumes from step %d with %v", i%8, i/8, step, state)
+			t.Fatalf("with bit %d of byte %d turned over it resumes from step %d with %v", i%8,
+				i/8, step, state)
 		}
 	}
 	if refused < 4*len(good) {
@@ -45,8 +47,8 @@ func TestDamagedCheckpointIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzCheckpoint: a checkpoint that is read has a step and, where the model takes it, tensors of the model's types and shapes;
-// it takes at most 400 bytes of memory for each byte of the file.
+// FuzzCheckpoint: a checkpoint that is read has a step and, where the model takes it, tensors of
+// the model's types and shapes; it takes at most 400 bytes of memory for each byte of the file.
 func FuzzCheckpoint(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "c.onnx")
 	if err := saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3),
@@ -84,7 +86,8 @@ func FuzzCheckpoint(f *testing.F) {
 		if !ok || step < 0 {
 			t.Fatalf("ok %v, step %d", ok, step)
 		}
-		c := &carried{names: []string{"b", "w"}, now: map[string]*onnx.Tensor{"w": onnx.ZerosF32(3), "b": onnx.ZerosF32()}}
+		c := &carried{names: []string{"b", "w"},
+			now: map[string]*onnx.Tensor{"w": onnx.ZerosF32(3), "b": onnx.ZerosF32()}}
 		if c.set(state) != nil {
 			return
 		}

@@ -17,7 +17,8 @@ import (
 	"fmp/onnx/train"
 )
 
-// Somebody's ONNX model gets a loss, is differentiated, and is trained; out comes an ordinary ONNX model.
+// Somebody's ONNX model gets a loss, is differentiated, and is trained; out comes an ordinary ONNX
+// model.
 func Example() {
 	if err := fineTune(context.Background()); err != nil {
 		fmt.Println(err)
@@ -33,7 +34,8 @@ func fineTune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	params := []string{"hidden.weight", "hidden.bias", "out.weight", "out.bias"} // or slices.Sorted(maps.Keys(train.Params(model, nil)))
+	// or slices.Sorted(maps.Keys(train.Params(model, nil)))
+	params := []string{"hidden.weight", "hidden.bias", "out.weight", "out.bias"}
 
 	// The loss is a small model of its own, fed by the first one: mean cross-entropy with soft labels.
 	b := build.New("cross entropy")
@@ -52,7 +54,8 @@ func fineTune(ctx context.Context) error {
 	}
 
 	// Differentiated: a graph goes in, a graph with one more output a parameter comes out.
-	gradient, err := grad.Build(whole, grad.Options{Outputs: []string{"loss"}, WRT: params, UnitCotangent: true})
+	gradient, err := grad.Build(whole,
+		grad.Options{Outputs: []string{"loss"}, WRT: params, UnitCotangent: true})
 	if err != nil {
 		return err
 	}
@@ -122,8 +125,10 @@ func network() (*onnx.Model, error) {
 	}
 	b := build.New("network")
 	x := b.Input("x", onnx.Float32, "batch", 2)
-	h := b.Relu(b.Op("Gemm", []build.Ref{x, b.Param("hidden.weight", weight(2, 16)), b.Param("hidden.bias", weight(16))}))
-	b.Output("logits", b.Op("Gemm", []build.Ref{h, b.Param("out.weight", weight(16, 2)), b.Param("out.bias", weight(2))}))
+	h := b.Relu(b.Op("Gemm",
+		[]build.Ref{x, b.Param("hidden.weight", weight(2, 16)), b.Param("hidden.bias", weight(16))}))
+	b.Output("logits", b.Op("Gemm",
+		[]build.Ref{h, b.Param("out.weight", weight(16, 2)), b.Param("out.bias", weight(2))}))
 	return b.Model()
 }
 

@@ -55,8 +55,9 @@ func ExampleTuning_Train() {
 		return
 	}
 	tuning := train.Tuning{
-		Loss: train.Loss{Name: train.CrossEntropy}, Optimizer: optim.AdamW{}, Update: optim.Options{ClipNorm: 1},
-		Rate: optim.WarmupCosine(0.05, 0, 10), Epochs: 10, Batch: 32, Patience: 3, Seed: 1,
+		Loss: train.Loss{Name: train.CrossEntropy}, Optimizer: optim.AdamW{},
+		Update: optim.Options{ClipNorm: 1},
+		Rate:   optim.WarmupCosine(0.05, 0, 10), Epochs: 10, Batch: 32, Patience: 3, Seed: 1,
 	}
 	for _, w := range train.Weights(model.Graph, "logits") { // or some of them, to freeze the others
 		tuning.Weights = append(tuning.Weights, w.Name)

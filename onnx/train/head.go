@@ -12,8 +12,8 @@ import (
 )
 
 // after lists the operators that may stand between a classifier's last layer and its output.
-var after = []string{"Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Squeeze", "Reshape", "Relu",
-	"GlobalAveragePool", "ReduceMean", "Cast"}
+var after = []string{"Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Squeeze",
+	"Reshape", "Relu", "GlobalAveragePool", "ReduceMean", "Cast"}
 
 // makers returns the node that computes each value.
 func makers(g *onnx.Graph) map[string]*onnx.Node {
@@ -26,8 +26,8 @@ func makers(g *onnx.Graph) map[string]*onnx.Node {
 	return out
 }
 
-// Logits returns the value that an output's final Softmax, LogSoftmax or Sigmoid is taken of, else the output itself: losses
-// take scores.
+// Logits returns the value that an output's final Softmax, LogSoftmax or Sigmoid is taken of, else
+// the output itself: losses take scores.
 func Logits(g *onnx.Graph, output string) string {
 	maker := makers(g)
 	n := maker[output]
@@ -40,8 +40,8 @@ func Logits(g *onnx.Graph, output string) string {
 	return output
 }
 
-// lastLayer returns the linear layer behind an output, its weight, and the Add of its bias where that is a node of its own; nil where
-// there is none.
+// lastLayer returns the linear layer behind an output, its weight, and the Add of its bias where
+// that is a node of its own; nil where there is none.
 func lastLayer(g *onnx.Graph, output string) (layer, bias *onnx.Node, weight *onnx.Tensor) {
 	maker := makers(g)
 	n := maker[output]
@@ -77,11 +77,13 @@ func attr(n *onnx.Node, name string) bool {
 	return ok && a.Int != 0
 }
 
-// NewHead returns the model with the last linear layer of an output (Gemm, MatMul or a 1x1 Conv, perhaps with a softmax behind it)
-// replaced by a new one of the given number of classes, and the names of its weight and bias. With add the new layer comes
-// behind the output, which must be [batch, features]. The weight is drawn from U(-1/√in, 1/√in) with the seed, the bias is zero.
-// m is not changed.
-func NewHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (*onnx.Model, []string, error) {
+// NewHead returns the model with the last linear layer of an output (Gemm, MatMul or a 1x1 Conv,
+// perhaps with a softmax behind it) replaced by a new one of the given number of classes, and the
+// names of its weight and bias. With add the new layer comes behind the output, which must be
+// [batch, features]. The weight is drawn from U(-1/√in, 1/√in) with the seed, the bias is zero. m
+// is not changed.
+func NewHead(m *onnx.Model, output string, classes int, add bool,
+	seed uint64) (*onnx.Model, []string, error) {
 	m = onnx.Clone(m)
 	names, err := newHead(m, output, classes, add, seed)
 	if err != nil {
@@ -115,7 +117,9 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 		features := pass.Unique(taken, output+"/features")
 		pass.Rename(g, map[string]string{output: features})
 		g.Outputs[at].Name = output
-		g.Nodes = append(g.Nodes, &onnx.Node{Name: "head", Op: "Gemm", Inputs: []string{features, names[0], names[1]}, Outputs: []string{output}})
+		g.Nodes = append(g.Nodes,
+			&onnx.Node{Name: "head", Op: "Gemm", Inputs: []string{features, names[0], names[1]},
+				Outputs: []string{output}})
 		g.Initializers[names[0]] = onnx.ZerosF32(in, classes)
 	} else {
 		layer, bias, w := lastLayer(g, output)

@@ -23,9 +23,9 @@ const (
 	killFolder = "FMP_TEST_KILLED_TRAINING" // where the process to be killed trains
 )
 
-// TestKilledEqualsUninterrupted kills a training without warning, three times and at any moment, such as while it
-// writes a checkpoint, which it does after every step. Resumed, it ends with the parameters, moments and log of one
-// that was left alone.
+// TestKilledEqualsUninterrupted kills a training without warning, three times and at any moment,
+// such as while it writes a checkpoint, which it does after every step. Resumed, it ends with the
+// parameters, moments and log of one that was left alone.
 func TestKilledEqualsUninterrupted(t *testing.T) {
 	if dir := os.Getenv(killFolder); dir != "" {
 		l := loop(newStep(t, orttest.New(t)), killSteps, dir)
@@ -59,7 +59,8 @@ func TestKilledEqualsUninterrupted(t *testing.T) {
 		lines := bufio.NewScanner(out)
 		for n := 0; n < 20*(steps+1) && lines.Scan(); n++ {
 		}
-		for begun := time.Now(); time.Since(begun) < time.Duration(steps)*700*time.Microsecond; { // at another point of a step
+		// at another point of a step
+		for begun := time.Now(); time.Since(begun) < time.Duration(steps)*700*time.Microsecond; {
 			runtime.Gosched()
 		}
 		if err := cmd.Process.Kill(); err == nil {
@@ -82,7 +83,8 @@ func TestKilledEqualsUninterrupted(t *testing.T) {
 	if err := l.Train(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	// 20, 40 and 60 lines were read, and at most the one step after the last checkpoint is lost each time.
+	// 20, 40 and 60 lines were read, and at most the one step after the last checkpoint is lost each
+	// time.
 	if most := killSteps - (20 + 40 + 60 - 3*2); steps > most {
 		t.Errorf("%d steps were left to take, want at most %d", steps, most)
 	}

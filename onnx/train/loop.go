@@ -35,8 +35,9 @@ var (
 
 // Loop takes training steps until they are done, the context is cancelled or a value is not finite.
 //
-// Where everything that Step does is a function of the step's number and of the model's state (take random numbers from a
-// stream named by the step), a run that was stopped and resumed equals one that was not, bit for bit.
+// Where everything that Step does is a function of the step's number and of the model's state (take
+// random numbers from a stream named by the step), a run that was stopped and resumed equals one
+// that was not, bit for bit.
 type Loop struct {
 	// Steps is the number of steps; at least one.
 	Steps int
@@ -49,19 +50,21 @@ type Loop struct {
 
 	// Run identifies the run (configuration and seed): a checkpoint of another is refused.
 	Run string
-	// Checkpoint is the file to resume from and to save to, every Interval and at the end; "" saves nothing.
+	// Checkpoint is the file to resume from and to save to, every Interval and at the end; "" saves
+	// nothing.
 	Checkpoint string
 	// Interval is the time between checkpoints; default 30 s. No more is lost where the program is
 	// killed; on cancellation nothing is.
 	Interval time.Duration
 
-	// Validate measures the model every ValidateEvery steps and after the last; nil never. With [ErrStop] beside its metrics it ends the
-	// training there.
+	// Validate measures the model every ValidateEvery steps and after the last; nil never. With
+	// [ErrStop] beside its metrics it ends the training there.
 	Validate      func(ctx context.Context, t int) (Metrics, error)
 	ValidateEvery int
 
-	// Log is a file of JSON Lines, one for every LogEvery steps (default 1) with the means since the last,
-	// and one for every validation. Lines after the checkpoint that is resumed from are removed. "" writes none.
+	// Log is a file of JSON Lines, one for every LogEvery steps (default 1) with the means since the
+	// last, and one for every validation. Lines after the checkpoint that is resumed from are removed.
+	// "" writes none.
 	Log      string
 	LogEvery int
 	// Progress, where not nil, is called after every step.
@@ -78,8 +81,8 @@ type Progress struct {
 	PerSecond   float64       // steps, over the last ones
 	Left        time.Duration // at that rate
 	Validation  Metrics       // of the latest validation
-	// Problem, where not nil, is why a checkpoint or a line of the log could not be written, on a full disk say. Training
-	// goes on: only the chance to go on from there is lost.
+	// Problem, where not nil, is why a checkpoint or a line of the log could not be written, on a full
+	// disk say. Training goes on: only the chance to go on from there is lost.
 	Problem error
 }
 
@@ -93,13 +96,15 @@ type NotFiniteError struct {
 }
 
 func (e *NotFiniteError) Error() string {
-	return fmt.Sprintf("step %d: %s is not finite; lower the learning rate or clip the gradients", e.Step, e.Tensor)
+	return fmt.Sprintf("step %d: %s is not finite; lower the learning rate or clip the gradients",
+		e.Step, e.Tensor)
 }
 
 // Train runs the loop. On cancellation it saves a checkpoint and returns the context's error.
 func (l *Loop) Train(ctx context.Context) (err error) {
 	if l.Steps < 1 || l.Step == nil || l.Rate == nil {
-		return fmt.Errorf("training: steps is %d (allowed are 1 and up), and both Step and Rate must be given", l.Steps)
+		return fmt.Errorf("training: steps is %d (allowed are 1 and up), and both Step and Rate "+
+			"must be given", l.Steps)
 	}
 	first, err := l.resume()
 	if err != nil {
@@ -254,7 +259,8 @@ func (l *Loop) save(t int) error {
 	return nil
 }
 
-// finite looks for NaN and infinities in the metrics; where there is one it names the tensor to blame.
+// finite looks for NaN and infinities in the metrics; where there is one it names the tensor to
+// blame.
 func (l *Loop) finite(t int, m Metrics) error {
 	bad := ""
 	for k, v := range m {
@@ -322,7 +328,8 @@ func (l *Loop) write(kind string, step int, rate float64, begun time.Time, m Met
 	if l.log == nil {
 		return nil
 	}
-	line := map[string]any{"kind": kind, "step": step, "rate": rate, "seconds": math.Round(time.Since(begun).Seconds()*10) / 10}
+	line := map[string]any{"kind": kind, "step": step, "rate": rate,
+		"seconds": math.Round(time.Since(begun).Seconds()*10) / 10}
 	for k, v := range maps.Clone(m) {
 		line[k] = v
 	}

@@ -17,11 +17,14 @@ const (
 	loraB = "/lora_b"
 )
 
-// AddLoRA returns the model with W + A B in place of every named weight W, read as the matrix [d, k] of its first axis and of all others
-// together, for A [d, rank] drawn from U(-√(3/rank), √(3/rank)) and B zero (Hu et al. 2021, arXiv:2106.09685, equation 3, with α = r):
-// at first the model's outputs are unchanged. The second result names the factors, which are to be trained in W's place. Vectors, and
-// weights of which a side is no more than rank, are passed over. m is not changed.
-func AddLoRA(m *onnx.Model, weights []string, rank int, seed uint64) (*onnx.Model, []string, error) {
+// AddLoRA returns the model with W + A B in place of every named weight W, read as the matrix [d,
+// k] of its first axis and of all others together, for A [d, rank] drawn from U(-√(3/rank),
+// √(3/rank)) and B zero (Hu et al. 2021, arXiv:2106.09685, equation 3, with α = r): at first the
+// model's outputs are unchanged. The second result names the factors, which are to be trained in
+// W's place. Vectors, and weights of which a side is no more than rank, are passed over. m is not
+// changed.
+func AddLoRA(m *onnx.Model, weights []string, rank int,
+	seed uint64) (*onnx.Model, []string, error) {
 	if rank < 1 {
 		return nil, nil, fmt.Errorf("low-rank adaptation: rank %d; allowed are 1 and up", rank)
 	}
@@ -60,13 +63,17 @@ func AddLoRA(m *onnx.Model, weights []string, rank int, seed uint64) (*onnx.Mode
 				}
 			}
 		}
-		front = append(front, &onnx.Node{Name: product, Op: "MatMul", Inputs: []string{a, b}, Outputs: []string{product}},
-			&onnx.Node{Name: sized, Op: "Reshape", Inputs: []string{product, shapeOf}, Outputs: []string{sized}},
+		front = append(front, &onnx.Node{Name: product, Op: "MatMul", Inputs: []string{a, b},
+			Outputs: []string{product}},
+			&onnx.Node{Name: sized, Op: "Reshape", Inputs: []string{product, shapeOf},
+				Outputs: []string{sized}},
 			&onnx.Node{Name: adapted, Op: "Add", Inputs: []string{name, sized}, Outputs: []string{adapted}})
 		factors = append(factors, a, b)
 	}
 	if len(factors) == 0 {
-		return nil, nil, fmt.Errorf("low-rank adaptation: no weight is a matrix larger than rank %d on both sides; lower the rank", rank)
+		return nil, nil, fmt.Errorf(
+			"low-rank adaptation: no weight is a matrix larger than rank %d on both sides; lower the rank",
+			rank)
 	}
 	g.Nodes = slices.Concat(front, g.Nodes)
 	if err := shape.Infer(m); err != nil {
@@ -83,7 +90,8 @@ func MergeLoRA(m *onnx.Model, values map[string]*onnx.Tensor) error {
 			continue
 		}
 		d, k := w.Shape[0], w.Len()/w.Shape[0]
-		if len(a.Shape) != 2 || a.Shape[0] != d || len(b.Shape) != 2 || b.Shape[1] != k || a.Shape[1] != b.Shape[0] {
+		if len(a.Shape) != 2 || a.Shape[0] != d || len(b.Shape) != 2 || b.Shape[1] != k ||
+			a.Shape[1] != b.Shape[0] {
 			return fmt.Errorf("merging low-rank factors: %q is %v beside %v and %v", name, w, a, b)
 		}
 		merged := w.Clone()

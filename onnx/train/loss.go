@@ -55,8 +55,9 @@ func (l Loss) Check() error {
 	return nil
 }
 
-// WithLoss returns the part of a model that computes the scores, an output or any value in between, followed by the loss. Its inputs are
-// those of m that it needs and "target", its outputs the scores and "loss", a scalar. m is not changed.
+// WithLoss returns the part of a model that computes the scores, an output or any value in between,
+// followed by the loss. Its inputs are those of m that it needs and "target", its outputs the
+// scores and "loss", a scalar. m is not changed.
 func WithLoss(m *onnx.Model, scores onnx.ValueInfo, l Loss) (*onnx.Model, error) {
 	part := onnx.Clone(m)
 	part.Graph.Outputs = []onnx.ValueInfo{scores}
@@ -68,7 +69,8 @@ func WithLoss(m *onnx.Model, scores onnx.ValueInfo, l Loss) (*onnx.Model, error)
 	}
 	copied := scores
 	copied.Name = "loss/scores"
-	identity := &onnx.Node{Name: copied.Name, Op: "Identity", Inputs: []string{scores.Name}, Outputs: []string{copied.Name}}
+	identity := &onnx.Node{Name: copied.Name, Op: "Identity", Inputs: []string{scores.Name},
+		Outputs: []string{copied.Name}}
 	part.Graph.Nodes = append(part.Graph.Nodes, identity)
 	part.Graph.Outputs = append(part.Graph.Outputs, copied)
 	return pass.Compose(part, loss, map[string]string{"scores": copied.Name})
@@ -99,11 +101,14 @@ func (l Loss) model(scores onnx.ValueInfo) (*onnx.Model, error) {
 		}
 		t := b.Input(TargetInput, onnx.Float32, dims...)
 		if l.Smoothing > 0 {
-			t = b.Add(b.Mul(t, b.F32(float32(1-l.Smoothing))), b.F32(float32(l.Smoothing/float64(scores.Shape[1].Size))))
+			t = b.Add(b.Mul(t, b.F32(float32(1-l.Smoothing))),
+				b.F32(float32(l.Smoothing/float64(scores.Shape[1].Size))))
 		}
-		each = b.Mul(b.F32(-1), b.ReduceSum(b.Mul(t, b.Op("LogSoftmax", []build.Ref{y}, onnx.IntAttr("axis", 1))), false, 1))
+		each = b.Mul(b.F32(-1), b.ReduceSum(
+			b.Mul(t, b.Op("LogSoftmax", []build.Ref{y}, onnx.IntAttr("axis", 1))), false, 1))
 	case Binary:
-		each = b.Sub(b.Op("Softplus", []build.Ref{y}), b.Mul(b.Input(TargetInput, onnx.Float32, dims...), y))
+		each = b.Sub(b.Op("Softplus", []build.Ref{y}),
+			b.Mul(b.Input(TargetInput, onnx.Float32, dims...), y))
 	case MSE:
 		d := b.Sub(y, b.Input(TargetInput, onnx.Float32, dims...))
 		each = b.Mul(d, d)
@@ -119,13 +124,15 @@ func (l Loss) contrastive(b *build.Builder, y, label build.Ref) build.Ref {
 	z := b.Div(y, b.Sqrt(b.Add(b.ReduceSum(b.Mul(y, y), true, 1), b.F32(1e-12))))
 	s := b.Mul(b.MatMul(z, b.Transpose(z, 1, 0)), b.F32(float32(1/temperature)))
 	self := b.Op("EyeLike", []build.Ref{s}, onnx.IntAttr("dtype", int(onnx.Float32)))
-	same := b.Mul(b.Cast(b.Op("Equal", []build.Ref{label, b.Transpose(label, 1, 0)}), onnx.Float32), b.Sub(b.F32(1), self))
+	same := b.Mul(b.Cast(b.Op("Equal", []build.Ref{label, b.Transpose(label, 1, 0)}), onnx.Float32),
+		b.Sub(b.F32(1), self))
 	logp := b.Op("LogSoftmax", []build.Ref{b.Sub(s, b.Mul(self, b.F32(1e9)))}, onnx.IntAttr("axis", 1))
 	positives := b.Op("Max", []build.Ref{b.ReduceSum(same, false, 1), b.F32(1)})
 	return b.Mul(b.F32(-1), b.Div(b.ReduceSum(b.Mul(same, logp), false, 1), positives))
 }
 
-// Target returns the target of a loss for classes: their numbers [n, 1] for contrastive, else probabilities [n, classes].
+// Target returns the target of a loss for classes: their numbers [n, 1] for contrastive, else
+// probabilities [n, classes].
 func Target(labels []int, classes int, loss string) *onnx.Tensor {
 	if loss == Contrastive {
 		t := onnx.ZerosF32(len(labels), 1)

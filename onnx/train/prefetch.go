@@ -5,9 +5,11 @@ import (
 	"fmt"
 )
 
-// Prefetch calls produce for t = from, from+1, ... ahead of their use, in a goroutine that ends with the
-// context, and returns a function that returns them in that order. produce must depend on t alone.
-func Prefetch[T any](ctx context.Context, from, to, ahead int, produce func(t int) (T, error)) func(t int) (T, error) {
+// Prefetch calls produce for t = from, from+1, ... ahead of their use, in a goroutine that ends
+// with the context, and returns a function that returns them in that order. produce must depend on
+// t alone.
+func Prefetch[T any](ctx context.Context, from, to, ahead int,
+	produce func(t int) (T, error)) func(t int) (T, error) {
 	type item struct {
 		t   int
 		v   T

@@ -14,21 +14,22 @@ import (
 	"fmp/onnx/optim"
 )
 
-// Split is a training step in parts: gradients, of as many batches as are wanted, are summed, then the
-// parameters are updated. It serves where the cotangents come from outside the graph (run the forward model
-// with [Split.Params], work out the cotangents, then [Split.Accumulate], or [Split.Gradient] and [Split.Add]), and where a batch
-// is cut into shards that run at once. The sum is taken in the order of the shards, so that the figures do not depend on the
-// number of threads.
+// Split is a training step in parts: gradients, of as many batches as are wanted, are summed, then
+// the parameters are updated. It serves where the cotangents come from outside the graph (run the
+// forward model with [Split.Params], work out the cotangents, then [Split.Accumulate], or
+// [Split.Gradient] and [Split.Add]), and where a batch is cut into shards that run at once. The sum
+// is taken in the order of the shards, so that the figures do not depend on the number of threads.
 type Split struct {
 	gradient engine.Session
 	update   engine.Session
 	opt      optim.Optimizer
-	state    *carried                // parameters and moments
-	running  *carried                // values that the gradient model itself carries, such as running statistics
-	grads    map[string]*onnx.Tensor // sums
-	params   []string
-	shards   int // summed so far
-	threads  int
+	state    *carried // parameters and moments
+	// values that the gradient model itself carries, such as running statistics
+	running *carried
+	grads   map[string]*onnx.Tensor // sums
+	params  []string
+	shards  int // summed so far
+	threads int
 }
 
 // SplitOptions are the options of [NewSplit].
@@ -40,14 +41,15 @@ type SplitOptions struct {
 	Threads   int                     // shards that run at once (at least one)
 }
 
-// NewSplit loads a gradient model, made by grad.Build with ParamsAsInputs and the prefix [optim.GradPrefix],
-// and the update of its parameters.
+// NewSplit loads a gradient model, made by grad.Build with ParamsAsInputs and the prefix
+// [optim.GradPrefix], and the update of its parameters.
 func NewSplit(eng engine.Engine, gradient *onnx.Model, o SplitOptions) (*Split, error) {
 	var infos []onnx.ValueInfo
 	for _, p := range o.Params {
 		v, ok := gradient.Graph.Input(p)
 		if !ok {
-			return nil, fmt.Errorf("training in parts: the gradient model has no input %q; build it with ParamsAsInputs", p)
+			return nil, fmt.Errorf("training in parts: the gradient model has no input %q; build it with "+
+				"ParamsAsInputs", p)
 		}
 		infos = append(infos, v)
 	}
@@ -55,7 +57,8 @@ func NewSplit(eng engine.Engine, gradient *onnx.Model, o SplitOptions) (*Split, 
 	if err != nil {
 		return nil, fmt.Errorf("training in parts: %w", err)
 	}
-	s := &Split{opt: o.Optimizer, params: o.Params, grads: map[string]*onnx.Tensor{}, threads: max(1, o.Threads)}
+	s := &Split{opt: o.Optimizer, params: o.Params, grads: map[string]*onnx.Tensor{},
+		threads: max(1, o.Threads)}
 	if s.gradient, err = eng.Load(gradient); err != nil {
 		return nil, fmt.Errorf("training in parts: %w", err)
 	}
@@ -77,8 +80,8 @@ func NewSplit(eng engine.Engine, gradient *onnx.Model, o SplitOptions) (*Split, 
 	return s, nil
 }
 
-// Params returns the current parameters, to be fed to models of the caller's. They are live: [Split.Update]
-// changes them.
+// Params returns the current parameters, to be fed to models of the caller's. They are live:
+// [Split.Update] changes them.
 func (s *Split) Params() map[string]*onnx.Tensor {
 	out := make(map[string]*onnx.Tensor, len(s.params))
 	for _, p := range s.params {
@@ -87,8 +90,9 @@ func (s *Split) Params() map[string]*onnx.Tensor {
 	return out
 }
 
-// Gradient runs the gradient model on a shard and returns its outputs, for [Split.Add]. A shard's feeds are the gradient model's inputs
-// but for parameters and carried values. Several may run at once.
+// Gradient runs the gradient model on a shard and returns its outputs, for [Split.Add]. A shard's
+// feeds are the gradient model's inputs but for parameters and carried values. Several may run at
+// once.
 func (s *Split) Gradient(shard map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	feeds := maps.Clone(shard)
 	for _, p := range s.params {
@@ -119,7 +123,8 @@ func (s *Split) Add(outs ...map[string]*onnx.Tensor) {
 	}
 }
 
-// Accumulate runs the gradient model on every shard, adds its gradients to their sum, and returns each shard's other outputs.
+// Accumulate runs the gradient model on every shard, adds its gradients to their sum, and returns
+// each shard's other outputs.
 func (s *Split) Accumulate(shards ...map[string]*onnx.Tensor) ([]map[string]*onnx.Tensor, error) {
 	outs := make([]map[string]*onnx.Tensor, len(shards))
 	var g errgroup.Group
@@ -149,8 +154,8 @@ func sum(total, v *onnx.Tensor, replace bool) {
 	}
 }
 
-// Update takes step t (from 0) at a learning rate with the mean over shards of the gradients (or their sum,
-// where mean is false), and returns the norm of all of them together.
+// Update takes step t (from 0) at a learning rate with the mean over shards of the gradients (or
+// their sum, where mean is false), and returns the norm of all of them together.
 func (s *Split) Update(t int, rate float64, mean bool) (norm float64, err error) {
 	if s.shards == 0 {
 		return 0, fmt.Errorf("training step %d: no gradients; call Accumulate first", t)
@@ -191,8 +196,8 @@ func scale(t *onnx.Tensor, by float32) {
 	}
 }
 
-// NotFinite names the first parameter whose gradient held NaN or an infinity in the last step, "" where
-// none did.
+// NotFinite names the first parameter whose gradient held NaN or an infinity in the last step, ""
+// where none did.
 func (s *Split) NotFinite() string {
 	if n := notFinite(s.grads); n != "" {
 		return optim.GradPrefix + n

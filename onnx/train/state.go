@@ -1,6 +1,7 @@
-// Package train trains ONNX models with any engine: steps that are one run of one graph ([Step]) or that
-// let a loss outside the graph have its say between forward and backward ([Split]), and a loop around them
-// with checkpoints, validation, a log and a watch for values that are not finite ([Loop]).
+// Package train trains ONNX models with any engine: steps that are one run of one graph ([Step]) or
+// that let a loss outside the graph have its say between forward and backward ([Split]), and a loop
+// around them with checkpoints, validation, a log and a watch for values that are not finite
+// ([Loop]).
 //
 // State between steps (parameters, moments, running statistics) lives in two sets of tensors:
 // a step reads one and writes the other, then they change places. Nothing is copied.
@@ -23,8 +24,9 @@ type carried struct {
 	now, after map[string]*onnx.Tensor
 }
 
-// newCarried finds the pairs x, new_x of a model's inputs and outputs and allocates both sets. Values start
-// from init; running averages of parameters from the parameter, everything else from zero.
+// newCarried finds the pairs x, new_x of a model's inputs and outputs and allocates both sets.
+// Values start from init; running averages of parameters from the parameter, everything else from
+// zero.
 func newCarried(inputs, outputs []onnx.ValueInfo, init map[string]*onnx.Tensor) (*carried, error) {
 	c := &carried{now: map[string]*onnx.Tensor{}, after: map[string]*onnx.Tensor{}}
 	have := map[string]onnx.ValueInfo{}
@@ -103,7 +105,8 @@ func (c *carried) set(state map[string]*onnx.Tensor) error {
 	return nil
 }
 
-// notFinite names the first value, in alphabetical order, that holds NaN or an infinity; "" where all are finite.
+// notFinite names the first value, in alphabetical order, that holds NaN or an infinity; "" where
+// all are finite.
 func notFinite(values map[string]*onnx.Tensor) string {
 	for _, n := range slices.Sorted(maps.Keys(values)) {
 		for _, v := range values[n].F32() {

@@ -10,7 +10,8 @@ import (
 	"fmp/onnx/optim"
 )
 
-// Params returns a model's trainable values: the float32 initializers that keep is true for (nil: all).
+// Params returns a model's trainable values: the float32 initializers that keep is true for (nil:
+// all).
 func Params(m *onnx.Model, keep func(name string) bool) map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	for name, t := range m.Graph.Initializers {
@@ -21,12 +22,14 @@ func Params(m *onnx.Model, keep func(name string) bool) map[string]*onnx.Tensor 
 	return out
 }
 
-// StepModel makes one graph of a training step from one that computes a scalar loss: forward, backward and
-// update. params are initializers of loss; they become inputs, and so do the moments. Other outputs of the
-// loss model stay: those called new_x replace its input x in the next step.
-func StepModel(loss *onnx.Model, output string, params []string, o optim.Optimizer, opt optim.Options) (*onnx.Model, error) {
+// StepModel makes one graph of a training step from one that computes a scalar loss: forward,
+// backward and update. params are initializers of loss; they become inputs, and so do the moments.
+// Other outputs of the loss model stay: those called new_x replace its input x in the next step.
+func StepModel(loss *onnx.Model, output string, params []string, o optim.Optimizer,
+	opt optim.Options) (*onnx.Model, error) {
 	m, err := grad.Build(loss, grad.Options{
-		Outputs: []string{output}, WRT: params, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true, Prefix: optim.GradPrefix,
+		Outputs: []string{output}, WRT: params, KeepOutputs: true, ParamsAsInputs: true,
+		UnitCotangent: true, Prefix: optim.GradPrefix,
 	})
 	if err != nil {
 		return nil, err
@@ -45,9 +48,10 @@ type Step struct {
 	rest    []string // outputs that are not carried
 }
 
-// NewStep loads a model of [StepModel]. init holds the parameters' first values, and those of other carried
-// values that do not start from zero.
-func NewStep(eng engine.Engine, m *onnx.Model, o optim.Optimizer, init map[string]*onnx.Tensor) (*Step, error) {
+// NewStep loads a model of [StepModel]. init holds the parameters' first values, and those of other
+// carried values that do not start from zero.
+func NewStep(eng engine.Engine, m *onnx.Model, o optim.Optimizer,
+	init map[string]*onnx.Tensor) (*Step, error) {
 	s, err := eng.Load(m)
 	if err != nil {
 		return nil, fmt.Errorf("training step: %w", err)
@@ -72,8 +76,10 @@ func cutNew(name string) (string, bool) {
 	return "", false
 }
 
-// Run takes step t (from 0) at a learning rate with a batch, and returns the outputs that are not carried.
-func (s *Step) Run(t int, rate float64, batch map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+// Run takes step t (from 0) at a learning rate with a batch, and returns the outputs that are not
+// carried.
+func (s *Step) Run(t int, rate float64,
+	batch map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	feeds, fetch := map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{}
 	for name, v := range batch {
 		feeds[name] = v
@@ -97,7 +103,8 @@ func (s *Step) Run(t int, rate float64, batch map[string]*onnx.Tensor) (map[stri
 	return out, nil
 }
 
-// State returns everything that is carried. The tensors are the live ones: the step after next overwrites them.
+// State returns everything that is carried. The tensors are the live ones: the step after next
+// overwrites them.
 func (s *Step) State() map[string]*onnx.Tensor { return s.state.now }
 
 // SetState replaces everything that is carried.

@@ -21,7 +21,8 @@ import (
 	"fmp/onnx/train"
 )
 
-// regression is the mean squared error of a small network, which counts its steps in a carried value.
+// regression is the mean squared error of a small network, which counts its steps in a carried
+// value.
 func regression(t testing.TB) *onnx.Model {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -77,8 +78,8 @@ func newStep(t testing.TB, eng engine.Engine) *train.Step {
 	return s
 }
 
-// TestUnsavedCheckpointCostsNoMore: a checkpoint that cannot be saved, on a full disk say, is told, and training goes on to its
-// end.
+// TestUnsavedCheckpointCostsNoMore: a checkpoint that cannot be saved, on a full disk say, is told,
+// and training goes on to its end.
 func TestUnsavedCheckpointCostsNoMore(t *testing.T) {
 	done, problems := 0, 0
 	l := train.Loop{
@@ -121,7 +122,8 @@ func loop(s *train.Step, steps int, dir string) *train.Loop {
 			}
 			return train.Metrics{"loss": float64(out["loss"].F32()[0])}, nil
 		},
-		Run: "test", Checkpoint: filepath.Join(dir, "checkpoint.onnx"), Log: filepath.Join(dir, "log.jsonl"),
+		Run: "test", Checkpoint: filepath.Join(dir, "checkpoint.onnx"),
+		Log: filepath.Join(dir, "log.jsonl"),
 	}
 }
 
@@ -163,7 +165,8 @@ func TestTrainingLearnsAndCarries(t *testing.T) {
 		Step int
 		Loss float64
 	}
-	if err := errors.Join(json.Unmarshal([]byte(lines[0]), &first), json.Unmarshal([]byte(lines[len(lines)-1]), &last)); err != nil {
+	if err := errors.Join(json.Unmarshal([]byte(lines[0]), &first),
+		json.Unmarshal([]byte(lines[len(lines)-1]), &last)); err != nil {
 		t.Fatal(err)
 	}
 	if len(lines) != 300 || last.Step != 300 || last.Loss > first.Loss/3 {
@@ -275,13 +278,15 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	}
 	l := loop(newStep(t, eng), 3, dir)
 	l.Run = "other"
-	if err := l.Train(context.Background()); err == nil || !strings.Contains(err.Error(), "another run") {
+	if err := l.Train(context.Background()); err == nil ||
+		!strings.Contains(err.Error(), "another run") {
 		t.Errorf("error is %v", err)
 	}
 	if err := os.WriteFile(l.Checkpoint, []byte("nonsense"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Train(context.Background()); err == nil || !strings.Contains(err.Error(), "remove it") {
+	if err := l.Train(context.Background()); err == nil ||
+		!strings.Contains(err.Error(), "remove it") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -289,13 +294,15 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 func newSplit(t *testing.T, eng engine.Engine, threads int) *train.Split {
 	t.Helper()
 	loss := regression(t)
-	g, err := grad.Build(loss, grad.Options{Outputs: []string{"loss"}, WRT: params, KeepOutputs: true, ParamsAsInputs: true,
-		UnitCotangent: true})
+	g, err := grad.Build(loss,
+		grad.Options{Outputs: []string{"loss"}, WRT: params, KeepOutputs: true, ParamsAsInputs: true,
+			UnitCotangent: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, err := train.NewSplit(eng, g, train.SplitOptions{
-		Params: params, Optimizer: optim.AdamW{WeightDecay: 0.01}, Update: optim.Options{ClipNorm: 1, EMA: 0.9}, Init: train.Params(loss, nil),
+		Params: params, Optimizer: optim.AdamW{WeightDecay: 0.01},
+		Update: optim.Options{ClipNorm: 1, EMA: 0.9}, Init: train.Params(loss, nil),
 		Threads: threads,
 	})
 	if err != nil {
@@ -305,7 +312,8 @@ func newSplit(t *testing.T, eng engine.Engine, threads int) *train.Split {
 	return s
 }
 
-// TestSplitEqualsStep: the same updates in parts, to rounding, and the same bits for any number of threads.
+// TestSplitEqualsStep: the same updates in parts, to rounding, and the same bits for any number of
+// threads.
 func TestSplitEqualsStep(t *testing.T) {
 	eng := orttest.New(t)
 	whole, one, two := newStep(t, eng), newSplit(t, eng, 1), newSplit(t, eng, 2)
@@ -316,7 +324,8 @@ func TestSplitEqualsStep(t *testing.T) {
 		}
 		half := func(from int) map[string]*onnx.Tensor {
 			return map[string]*onnx.Tensor{
-				"x": onnx.NewTensor(b["x"].F32()[3*from:3*(from+8)], 8, 3), "y": onnx.NewTensor(b["y"].F32()[from:from+8], 8, 1),
+				"x": onnx.NewTensor(b["x"].F32()[3*from:3*(from+8)], 8, 3),
+				"y": onnx.NewTensor(b["y"].F32()[from:from+8], 8, 1),
 			}
 		}
 		for _, s := range []*train.Split{one, two} {

@@ -31,20 +31,24 @@ func stream(seed uint64, name ...any) *rand.Rand {
 // Data are examples to train on or to measure with.
 type Data struct {
 	N int
-	// Batch returns the inputs of the model and "target" (see [CrossEntropy]) for some rows. With random numbers the examples are to be
-	// varied, as images are in training; r is nil where they are measured. It is called from several goroutines.
+	// Batch returns the inputs of the model and "target" (see [CrossEntropy]) for some rows. With
+	// random numbers the examples are to be varied, as images are in training; r is nil where they are
+	// measured. It is called from several goroutines.
 	Batch func(rows []int, r *rand.Rand) (map[string]*onnx.Tensor, error)
 }
 
-// Rows returns examples that are rows of tensors, of the model's inputs and of "target", alike in their first axis.
+// Rows returns examples that are rows of tensors, of the model's inputs and of "target", alike in
+// their first axis.
 func Rows(tensors map[string]*onnx.Tensor) (Data, error) {
 	d := Data{N: -1}
 	for name, t := range tensors {
 		if len(t.Shape) == 0 || (d.N >= 0 && t.Shape[0] != d.N) {
-			return d, fmt.Errorf("rows to train on: %q is %v; want the same first axis as in the others", name, t)
+			return d, fmt.Errorf("rows to train on: %q is %v; want the same first axis as in the others",
+				name, t)
 		}
 		if t.F32() == nil && t.U8() == nil && t.I64() == nil {
-			return d, fmt.Errorf("rows to train on: %q is of %v; want float32, int64 or uint8", name, t.DType)
+			return d, fmt.Errorf("rows to train on: %q is of %v; want float32, int64 or uint8", name,
+				t.DType)
 		}
 		d.N = t.Shape[0]
 	}
@@ -97,7 +101,8 @@ func (d Data) HoldOut(share float64, seed uint64) (train, held Data, err error) 
 		n = max(n, 1)
 	}
 	if !(share >= 0 && share < 1) || n >= d.N {
-		return d, held, fmt.Errorf("holding out %v of %d examples; allowed are 0 to below 1, and one must be left", share, d.N)
+		return d, held, fmt.Errorf(
+			"holding out %v of %d examples; allowed are 0 to below 1, and one must be left", share, d.N)
 	}
 	rows := stream(seed, "held out").Perm(d.N)
 	return d.Part(rows[n:]), d.Part(rows[:n]), nil
@@ -110,19 +115,21 @@ type Tuning struct {
 	Loss   Loss
 	// Weights are the initializers that are trained ([Weights] lists them).
 	Weights []string
-	// LoRA, where not 0, trains factors of this rank in place of those of Weights that are in Adapted ([AddLoRA]).
+	// LoRA, where not 0, trains factors of this rank in place of those of Weights that are in Adapted
+	// ([AddLoRA]).
 	LoRA    int
 	Adapted []string
 
 	Optimizer optim.Optimizer
 	Update    optim.Options
 	Rate      optim.Schedule
-	// Epochs are passes over the examples, Batch the examples of a step, Parts (which divides Batch) the parts that a batch is cut into:
-	// their gradients are summed, so that a step takes the memory of Threads parts at once. A model with a fixed batch takes parts of
-	// that size.
+	// Epochs are passes over the examples, Batch the examples of a step, Parts (which divides Batch)
+	// the parts that a batch is cut into: their gradients are summed, so that a step takes the memory
+	// of Threads parts at once. A model with a fixed batch takes parts of that size.
 	Epochs, Batch, Parts, Threads int
-	// Patience is the number of epochs that may pass without a lower held-out loss before training ends; 0 has no end. With held-out
-	// examples, the weights of the epoch with the lowest loss are the result.
+	// Patience is the number of epochs that may pass without a lower held-out loss before training
+	// ends; 0 has no end. With held-out examples, the weights of the epoch with the lowest loss are
+	// the result.
 	Patience int
 	Seed     uint64
 
@@ -136,11 +143,13 @@ type Tuned struct {
 	Model *onnx.Model
 	// Steps are those taken, Best the step of the lowest held-out loss, where the weights are from.
 	Steps, Best int
-	// Trained is the number of numbers that were trained, Normalised that of the batch normalisations whose statistics were moved.
+	// Trained is the number of numbers that were trained, Normalised that of the batch normalisations
+	// whose statistics were moved.
 	Trained, Normalised int
 }
 
-// tuner is the state of a run: that of the steps, the best weights so far and the book of their scores.
+// tuner is the state of a run: that of the steps, the best weights so far and the book of their
+// scores.
 type tuner struct {
 	*Split
 	best map[string]*onnx.Tensor
@@ -205,8 +214,10 @@ type tuned struct {
 	init       map[string]*onnx.Tensor
 }
 
-// Train trains the model, and returns it with its weights replaced. m is not changed. held may be empty.
-func (t Tuning) Train(ctx context.Context, eng engine.Engine, m *onnx.Model, data, held Data) (*Tuned, error) {
+// Train trains the model, and returns it with its weights replaced. m is not changed. held may be
+// empty.
+func (t Tuning) Train(ctx context.Context, eng engine.Engine, m *onnx.Model, data,
+	held Data) (*Tuned, error) {
 	res, err := t.train(ctx, eng, m, data, held)
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("training %q: %w", m.Graph.Name, err)
@@ -214,7 +225,8 @@ func (t Tuning) Train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 	return res, err
 }
 
-func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, data, held Data) (*Tuned, error) {
+func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, data,
+	held Data) (*Tuned, error) {
 	base := onnx.Clone(m)
 	if err := pass.Inline(base); err != nil {
 		return nil, err
@@ -233,12 +245,14 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 			t.Epochs, t.Batch, t.Parts, data.N)
 	}
 	gradient, err := grad.Build(p.loss, grad.Options{
-		Outputs: []string{LossOutput}, WRT: p.names, KeepOutputs: true, ParamsAsInputs: true, UnitCotangent: true, Prefix: optim.GradPrefix,
+		Outputs: []string{LossOutput}, WRT: p.names, KeepOutputs: true, ParamsAsInputs: true,
+		UnitCotangent: true, Prefix: optim.GradPrefix,
 	})
 	if err != nil {
 		return nil, err
 	}
-	o := SplitOptions{Params: p.names, Optimizer: t.Optimizer, Update: t.Update, Init: p.init, Threads: t.Threads}
+	o := SplitOptions{Params: p.names, Optimizer: t.Optimizer, Update: t.Update, Init: p.init,
+		Threads: t.Threads}
 	split, err := NewSplit(eng, gradient, o)
 	if err != nil {
 		return nil, err
@@ -256,8 +270,10 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 }
 
 // result puts the learnt values into the model.
-func (t Tuning) result(base *onnx.Model, p *tuned, values map[string]*onnx.Tensor, run *tuner) (*Tuned, error) {
-	out := &Tuned{Model: base, Steps: int(run.book.F64()[0]), Best: int(run.book.F64()[1]), Normalised: len(p.statistics) / 2}
+func (t Tuning) result(base *onnx.Model, p *tuned, values map[string]*onnx.Tensor,
+	run *tuner) (*Tuned, error) {
+	out := &Tuned{Model: base, Steps: int(run.book.F64()[0]), Best: int(run.book.F64()[1]),
+		Normalised: len(p.statistics) / 2}
 	for _, n := range p.names {
 		out.Trained += values[n].Len()
 	}
@@ -342,7 +358,8 @@ func info(name string, v *onnx.Tensor) onnx.ValueInfo {
 	return out
 }
 
-// moving returns the names of the running statistics of batch normalisations in training form, mean and variance in turn.
+// moving returns the names of the running statistics of batch normalisations in training form, mean
+// and variance in turn.
 func moving(m *onnx.Model) (out []string) {
 	for _, n := range m.Graph.Nodes {
 		if n.Op == "BatchNormalization" && attr(n, "training_mode") && len(n.Outputs) == 3 {
@@ -365,7 +382,8 @@ func carry(loss, whole *onnx.Model, statistics []string) error {
 			name := n.Input(3 + i)
 			v := whole.Graph.Initializers[name]
 			if v == nil || loss.Graph.Initializers[name] == nil {
-				return fmt.Errorf("node %q: its running statistics %q are not an initializer of its own", n.Name, name)
+				return fmt.Errorf("node %q: its running statistics %q are not an initializer of its own",
+					n.Name, name)
 			}
 			delete(loss.Graph.Initializers, name)
 			loss.Graph.Inputs = append(loss.Graph.Inputs, info(name, v))
@@ -389,7 +407,8 @@ func evaluation(g *onnx.Graph) {
 }
 
 // loop takes the steps.
-func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tuner, data, held Data) error {
+func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tuner, data,
+	held Data) error {
 	session, err := eng.Load(p.eval)
 	if err != nil {
 		return err
@@ -422,7 +441,8 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 	}
 	var next func(int) ([]map[string]*onnx.Tensor, error)
 	loop := Loop{
-		Steps: steps, Rate: t.Rate, Model: run, Run: t.Run, Checkpoint: t.Checkpoint, Log: t.Log, Progress: t.Progress,
+		Steps: steps, Rate: t.Rate, Model: run, Run: t.Run, Checkpoint: t.Checkpoint, Log: t.Log,
+		Progress: t.Progress,
 		Validate: validate, ValidateEvery: perEpoch,
 		Step: func(_ context.Context, step int, rate float64) (Metrics, error) {
 			if step%perEpoch == 0 && int(book()[0]) < step { // the run was broken off in a validation
@@ -481,7 +501,8 @@ func (t Tuning) batches(data Data) func(step int) ([]map[string]*onnx.Tensor, er
 	}
 }
 
-// scored returns the loss and, where the target is the probabilities of classes, the accuracy of one part.
+// scored returns the loss and, where the target is the probabilities of classes, the accuracy of
+// one part.
 func (p *tuned) scored(out, feeds map[string]*onnx.Tensor) Metrics {
 	m := Metrics{LossOutput: float64(out[LossOutput].F32()[0])}
 	scores, target := out[p.scores], feeds[TargetInput]
@@ -499,8 +520,10 @@ func (p *tuned) scored(out, feeds map[string]*onnx.Tensor) Metrics {
 	return m
 }
 
-// measure returns the mean loss and accuracy over examples. Where the model's batch is fixed, those that fill none are left out.
-func measure(ctx context.Context, s engine.Session, p *tuned, values map[string]*onnx.Tensor, data Data, size int) (Metrics, error) {
+// measure returns the mean loss and accuracy over examples. Where the model's batch is fixed, those
+// that fill none are left out.
+func measure(ctx context.Context, s engine.Session, p *tuned, values map[string]*onnx.Tensor,
+	data Data, size int) (Metrics, error) {
 	total, n := Metrics{}, 0
 	for from := 0; from < data.N; from += size {
 		if err := ctx.Err(); err != nil {
@@ -537,9 +560,10 @@ func measure(ctx context.Context, s engine.Session, p *tuned, values map[string]
 	return total, nil
 }
 
-// Measure returns the loss ("loss"), without smoothing, and where the target is the probabilities of classes the accuracy ("acc") of
-// a model.
-func (t Tuning) Measure(ctx context.Context, eng engine.Engine, m *onnx.Model, data Data) (Metrics, error) {
+// Measure returns the loss ("loss"), without smoothing, and where the target is the probabilities
+// of classes the accuracy ("acc") of a model.
+func (t Tuning) Measure(ctx context.Context, eng engine.Engine, m *onnx.Model,
+	data Data) (Metrics, error) {
 	base := onnx.Clone(m)
 	if err := pass.Inline(base); err != nil {
 		return nil, err

@@ -45,24 +45,27 @@ func random(name string, shape ...int) *onnx.Tensor {
 	return t
 }
 
-// small is preprocessing, a linear layer, a batch normalisation, Relu, and a head of 3 classes with a softmax behind it.
+// small is preprocessing, a linear layer, a batch normalisation, Relu, and a head of 3 classes with
+// a softmax behind it.
 func small(t *testing.T, training bool) *onnx.Model {
 	t.Helper()
 	b := build.New("small")
 	x := b.Mul(b.Input("x", onnx.Float32, "batch", 6), b.Param("scale", random("scale", 6)))
-	h := b.Add(b.MatMul(x, b.Param("body.weight", random("body", 6, 12))), b.Param("body.bias", onnx.ZerosF32(12)))
+	h := b.Add(b.MatMul(x, b.Param("body.weight", random("body", 6, 12))),
+		b.Param("body.bias", onnx.ZerosF32(12)))
 	one := onnx.ZerosF32(12)
 	for i := range one.F32() {
 		one.F32()[i] = 1
 	}
-	in := []build.Ref{h, b.Param("norm.weight", one.Clone()), b.Param("norm.bias", onnx.ZerosF32(12)), b.Param("norm.mean", onnx.ZerosF32(12)),
-		b.Param("norm.var", one)}
+	in := []build.Ref{h, b.Param("norm.weight", one.Clone()), b.Param("norm.bias", onnx.ZerosF32(12)),
+		b.Param("norm.mean", onnx.ZerosF32(12)), b.Param("norm.var", one)}
 	if training {
 		h = b.OpN("BatchNormalization", in, 3, onnx.IntAttr("training_mode", 1))[0]
 	} else {
 		h = b.Op("BatchNormalization", in)
 	}
-	y := b.Add(b.MatMul(b.Relu(h), b.Param("head", random("head", 12, 3))), b.Param("offset", onnx.ZerosF32(3)))
+	y := b.Add(b.MatMul(b.Relu(h), b.Param("head", random("head", 12, 3))),
+		b.Param("offset", onnx.ZerosF32(3)))
 	b.Output("probabilities", b.Softmax(y, 1))
 	m, err := b.Model()
 	if err != nil {
@@ -97,8 +100,10 @@ func names(ws []Weight) (out []string) {
 }
 
 func tuningOf(m *onnx.Model) Tuning {
-	return Tuning{Loss: Loss{Name: CrossEntropy}, Weights: names(Weights(m.Graph, m.Graph.Outputs[0].Name)), Optimizer: optim.AdamW{},
-		Update: optim.Options{ClipNorm: 1}, Rate: optim.WarmupCosine(0.02, 0, 2), Epochs: 6, Batch: 12, Parts: 2, Threads: 2, Seed: 3}
+	return Tuning{Loss: Loss{Name: CrossEntropy},
+		Weights: names(Weights(m.Graph, m.Graph.Outputs[0].Name)), Optimizer: optim.AdamW{},
+		Update: optim.Options{ClipNorm: 1}, Rate: optim.WarmupCosine(0.02, 0, 2), Epochs: 6, Batch: 12,
+		Parts: 2, Threads: 2, Seed: 3}
 }
 
 // TestWeights: statistics of a normalisation and what inputs are scaled by are no weights.
@@ -114,7 +119,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestTune: a model with a new head of four classes learns them, keeps its softmax, and what is not trained stays to the bit.
+// TestTune: a model with a new head of four classes learns them, keeps its softmax, and what is not
+// trained stays to the bit.
 func TestTune(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -154,7 +160,8 @@ func TestTune(t *testing.T) {
 			}
 			for _, name := range []string{"scale", "norm.mean", "norm.var", "body.bias"} {
 				moves := c.training && strings.HasPrefix(name, "norm.") || c.lora == 0 && name == "body.bias"
-				if same := slices.Equal(old.Graph.Initializers[name].F32(), res.Model.Graph.Initializers[name].F32()); same == moves {
+				if same := slices.Equal(old.Graph.Initializers[name].F32(),
+					res.Model.Graph.Initializers[name].F32()); same == moves {
 					t.Errorf("%s: the same is %v, moves is %v", name, same, moves)
 				}
 			}
@@ -164,7 +171,8 @@ func TestTune(t *testing.T) {
 			if n := res.Model.Graph.Initializers; len(n) != len(m.Graph.Initializers) {
 				t.Errorf("%d initializers, want the %d of before", len(n), len(m.Graph.Initializers))
 			}
-			s, err := eng.Load(res.Model) // in evaluation form: an image's probabilities do not depend on its batch
+			// in evaluation form: an image's probabilities do not depend on its batch
+			s, err := eng.Load(res.Model)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +197,8 @@ func TestTune(t *testing.T) {
 	}
 }
 
-// TestLoRABegins: at first the adapted model computes what the model did, and factors that are merged give the adapted one.
+// TestLoRABegins: at first the adapted model computes what the model did, and factors that are
+// merged give the adapted one.
 func TestLoRABegins(t *testing.T) {
 	t.Parallel()
 	eng, m := pureEngine(t), small(t, false)
@@ -197,7 +206,8 @@ func TestLoRABegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"body.weight/lora_a", "body.weight/lora_b", "head/lora_a", "head/lora_b"}; !slices.Equal(factors, want) {
+	if want := []string{"body.weight/lora_a", "body.weight/lora_b", "head/lora_a",
+		"head/lora_b"}; !slices.Equal(factors, want) {
 		t.Fatalf("factors are %q, want %q", factors, want)
 	}
 	input := random("x", 5, 6)
@@ -240,7 +250,8 @@ func TestLoRABegins(t *testing.T) {
 	}
 }
 
-// TestTuneResumes: a run that is broken off at any step and resumed equals one that was not, to the bit, the best weights with it.
+// TestTuneResumes: a run that is broken off at any step and resumed equals one that was not, to the
+// bit, the best weights with it.
 func TestTuneResumes(t *testing.T) {
 	t.Parallel()
 	for _, training := range []bool{false, true} {
@@ -258,7 +269,8 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 		t.Fatal(err)
 	}
 	tn := tuningOf(m)
-	// After the second epoch of four steps the gradient is climbed: the best ones are from before most of the stops.
+	// After the second epoch of four steps the gradient is climbed: the best ones are from before most
+	// of the stops.
 	tn.Rate = func(step, _ int) float64 {
 		if step < 8 {
 			return 0.02
@@ -305,9 +317,10 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(have) != string(bytes) || got.Best != want.Best || got.Steps != want.Steps || !broken || want.Best > 8 {
-			t.Errorf("resumed to step %d, best %d; want %d, %d, and the same model; broken off in a validation is %v",
-				got.Steps, got.Best, want.Steps, want.Best, broken)
+		if string(have) != string(bytes) || got.Best != want.Best || got.Steps != want.Steps ||
+			!broken || want.Best > 8 {
+			t.Errorf("resumed to step %d, best %d; want %d, %d, and the same model; broken off in a "+
+				"validation is %v", got.Steps, got.Best, want.Steps, want.Best, broken)
 		}
 		return
 	}
@@ -343,7 +356,8 @@ func TestHoldOut(t *testing.T) {
 	}
 }
 
-// TestEarlyStop: where the held-out loss cannot fall, training ends after as many epochs as patience allows, with the first one's weights.
+// TestEarlyStop: where the held-out loss cannot fall, training ends after as many epochs as
+// patience allows, with the first one's weights.
 func TestEarlyStop(t *testing.T) {
 	t.Parallel()
 	m := small(t, false)
@@ -388,12 +402,15 @@ func TestLosses(t *testing.T) {
 		target *onnx.Tensor
 		want   float64
 	}{
-		{Loss{Name: CrossEntropy}, soft, (logsum(1, 2) - 1 + logsum(-1, 3) - 3 + logsum(0.5, 0.25) - 0.375) / 3},
-		{Loss{Name: CrossEntropy, Smoothing: 0.2}, soft, (logsum(1, 2) - 1.1 + logsum(-1, 3) - 2.6 + logsum(0.5, 0.25) - 0.375) / 3},
+		{Loss{Name: CrossEntropy}, soft,
+			(logsum(1, 2) - 1 + logsum(-1, 3) - 3 + logsum(0.5, 0.25) - 0.375) / 3},
+		{Loss{Name: CrossEntropy, Smoothing: 0.2}, soft,
+			(logsum(1, 2) - 1.1 + logsum(-1, 3) - 2.6 + logsum(0.5, 0.25) - 0.375) / 3},
 		{Loss{Name: Binary}, soft, (logsum(0, 1) - 1 + logsum(0, 2) + logsum(0, -1) +
 			logsum(0, 3) - 3 + logsum(0, 0.5) - 0.25 + logsum(0, 0.25) - 0.125) / 6},
 		{Loss{Name: MSE}, soft, (0 + 4 + 1 + 4 + 0 + 0.0625) / 6},
-		{Loss{Name: Contrastive, Temperature: 0.5}, onnx.NewTensor([]float32{4, 4, 2}, 3, 1), (logsum(ab, ac) - ab + logsum(ab, bc) - ab) / 3},
+		{Loss{Name: Contrastive, Temperature: 0.5}, onnx.NewTensor([]float32{4, 4, 2}, 3, 1),
+			(logsum(ab, ac) - ab + logsum(ab, bc) - ab) / 3},
 	} {
 		loss, err := WithLoss(m, m.Graph.Outputs[0], c.l)
 		if err != nil {

@@ -10,16 +10,20 @@ import (
 type Weight struct {
 	Name  string
 	Shape []int
-	// Nodes are the names of the nodes that read it: exporters fold normalisations into weights without a name of their own.
+	// Nodes are the names of the nodes that read it: exporters fold normalisations into weights
+	// without a name of their own.
 	Nodes []string
 }
 
 // settings lists the operators whose inputs but the first say how they work.
-var settings = []string{"Clip", "Dropout", "Pad", "Resize", "Upsample", "TopK", "Slice", "Tile", "QuantizeLinear", "DequantizeLinear"}
+var settings = []string{"Clip", "Dropout", "Pad", "Resize", "Upsample", "TopK", "Slice", "Tile",
+	"QuantizeLinear", "DequantizeLinear"}
 
-// Weights returns the initializers that a value of the graph depends on and that training can change, in the order of the nodes: those of
-// float32 with more than one element. Left out are the running statistics of batch normalisations, bounds and scales of operators, and
-// numbers that shift and scale images before the first weight. Nodes must be in topological order, as ONNX asks for.
+// Weights returns the initializers that a value of the graph depends on and that training can
+// change, in the order of the nodes: those of float32 with more than one element. Left out are the
+// running statistics of batch normalisations, bounds and scales of operators, and numbers that
+// shift and scale images before the first weight. Nodes must be in topological order, as ONNX asks
+// for.
 func Weights(g *onnx.Graph, output string) []Weight {
 	used := map[string]bool{output: true}
 	for _, n := range slices.Backward(g.Nodes) {
@@ -38,7 +42,8 @@ func Weights(g *onnx.Graph, output string) []Weight {
 		depends := false
 		for i, in := range n.Inputs {
 			depends = depends || weighted[in]
-			if t := g.Initializers[in]; t == nil || t.DType != onnx.Float32 || t.Len() < 2 || !learnt(n, i, weighted) {
+			if t := g.Initializers[in]; t == nil || t.DType != onnx.Float32 || t.Len() < 2 ||
+				!learnt(n, i, weighted) {
 				continue
 			}
 			depends = true

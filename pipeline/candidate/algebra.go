@@ -28,7 +28,8 @@ func narrowed(x []float64) []float32 {
 // times returns a b, [n, m], of a, [n, k], and b, [k, m].
 func times(a, b []float64, n, k, m int) []float64 {
 	out := make([]float64, n*m)
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(n, k, a), general(k, m, b), 0, general(n, m, out))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(n, k, a), general(k, m, b), 0,
+		general(n, m, out))
 	return out
 }
 
@@ -39,7 +40,8 @@ func timesT(a, b []float64, n, k, m int) []float64 {
 	return out
 }
 
-// each calls do for 0 to n-1 on at most threads goroutines. Each call writes to places of its own: figures do not depend on threads.
+// each calls do for 0 to n-1 on at most threads goroutines. Each call writes to places of its own:
+// figures do not depend on threads.
 func each(n, threads int, do func(i int) error) error {
 	var g errgroup.Group
 	g.SetLimit(max(threads, 1))

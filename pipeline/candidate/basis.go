@@ -12,15 +12,16 @@ import (
 	"fmp/onnx/dense"
 )
 
-// target is a matrix T that covariances are drawn towards, as the inverse of its Cholesky factor; nil for the identity.
+// target is a matrix T that covariances are drawn towards, as the inverse of its Cholesky factor;
+// nil for the identity.
 type target struct {
 	name    string // of its own
 	k       int
 	inverse []float64 // L^-1 with T = LL', [K, K]
 }
 
-// singular is the least variance of a target, given the others, as a share of the mean variance. A corpus of too few rows lies below:
-// regular of the mean variance is added.
+// singular is the least variance of a target, given the others, as a share of the mean variance. A
+// corpus of too few rows lies below: regular of the mean variance is added.
 const (
 	singular = 1e-7
 	regular  = 1e-3
@@ -52,8 +53,8 @@ func newTarget(name string, w []float64, k int) (target, error) {
 	return target{}, errors.New("the covariance within classes is not positive definite")
 }
 
-// basis is the coordinates u = V'(x - m0) in which the target is the identity and a pool's scatter diag(lambda): all strengths of the
-// target are diagonal there.
+// basis is the coordinates u = V'(x - m0) in which the target is the identity and a pool's scatter
+// diag(lambda): all strengths of the target are diagonal there.
 type basis struct {
 	*pool
 	v      []float64 // [K, K], a coordinate a column
@@ -103,4 +104,6 @@ func (b *basis) of(rows []float64, n int) []float64 {
 }
 
 // turned returns differences of rows in the basis.
-func (b *basis) turned(rows []float64) []float64 { return times(rows, b.v, len(rows)/b.k, b.k, b.k) }
+func (b *basis) turned(rows []float64) []float64 {
+	return times(rows, b.v, len(rows)/b.k, b.k, b.k)
+}

@@ -8,22 +8,25 @@ import (
 	"fmp/onnx/dense"
 )
 
-// maxBetween bounds the directions along which a corpus's classes lie apart that a prior of class means keeps; the rest is
-// spread evenly.
+// maxBetween bounds the directions along which a corpus's classes lie apart that a prior of class
+// means keeps; the rest is spread evenly.
 const maxBetween = 64
 
-// maxClasses bounds the class means of a corpus that the covariance between classes is computed of, but for a factor of 2.
+// maxClasses bounds the class means of a corpus that the covariance between classes is computed of,
+// but for a factor of 2.
 const maxClasses = 512
 
-// between is a prior of class means: N(m0, B), B = A'A + b W, where A'A is the covariance between a corpus's classes. Its size follows from
-// the round's own class means, as that of a prior of the shape of W does.
+// between is a prior of class means: N(m0, B), B = A'A + b W, where A'A is the covariance between a
+// corpus's classes. Its size follows from the round's own class means, as that of a prior of the
+// shape of W does.
 type between struct {
 	rows []float64 // A, [rank, K]
 	even float64   // share of B that has the shape of W
 }
 
-// newBetween returns the covariance between classes of a corpus with class means, [N, K], in the form of few rows, and the share of it that
-// they leave out, both in coordinates in which the target is the identity; nil for less than two classes.
+// newBetween returns the covariance between classes of a corpus with class means, [N, K], in the
+// form of few rows, and the share of it that they leave out, both in coordinates in which the
+// target is the identity; nil for less than two classes.
 func newBetween(means []float32, t *target) (rows []float64, left float64) {
 	k := t.k
 	n := len(means) / k
@@ -69,11 +72,13 @@ func newBetween(means []float32, t *target) (rows []float64, left float64) {
 	return rows, 1 - kept/all
 }
 
-// drawn returns class means, [C, K], about the grand mean as a prior draws them, with n0 images of the strength that a prior of the
-// shape of W would have. solve applies the inverse of W to rows in the basis; a are the rows of A there. With s = b + 1/n
+// drawn returns class means, [C, K], about the grand mean as a prior draws them, with n0 images of
+// the strength that a prior of the shape of W would have. solve applies the inverse of W to rows in
+// the basis; a are the rows of A there. With s = b + 1/n
 //
 //	B (B + W/n)^-1 m = m (1 - 1/(n s)) + A'(I + A W^-1 A'/s)^-1 A W^-1 m / (n s^2)
-func (p *pool) drawn(prior *between, n0 float64, means, a []float64, solve func(rows []float64) []float64) []float64 {
+func (p *pool) drawn(prior *between, n0 float64, means, a []float64,
+	solve func(rows []float64) []float64) []float64 {
 	k, c := p.k, p.c
 	r := len(a) / k
 	through := solve(a) // A W^-1
@@ -85,7 +90,8 @@ func (p *pool) drawn(prior *between, n0 float64, means, a []float64, solve func(
 	size := (1 - prior.even) / n0 * float64(k) / trace // of A'A: the mean of B in units of W is 1/n0
 	values, q := dense.Eigen(general(r, r, g))
 	along := make([]float64, c*r) // coordinates of the means on the eigenvectors
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(c, r, timesT(means, through, c, k, r)), q, 0, general(c, r, along))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(c, r, timesT(means, through, c, k, r)), q, 0,
+		general(c, r, along))
 	out := make([]float64, c*k)
 	for y, n := range p.n {
 		if n == 0 {
@@ -99,6 +105,7 @@ func (p *pool) drawn(prior *between, n0 float64, means, a []float64, solve func(
 	}
 	back := make([]float64, c*r)
 	dense.Gemm(blas.NoTrans, blas.Trans, 1, general(c, r, along), q, 0, general(c, r, back))
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(c, r, back), general(r, k, a), 1, general(c, k, out))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(c, r, back), general(r, k, a), 1,
+		general(c, k, out))
 	return out
 }

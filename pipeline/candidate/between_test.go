@@ -9,8 +9,9 @@ import (
 	"fmp/models/rng"
 )
 
-// TestBetween: class means drawn by a prior from a corpus are B (B + W/n)^-1 m by dense matrices, of a basis of its own and of a fold that
-// is taken away from the whole's, and the head is W^-1 of them.
+// TestBetween: class means drawn by a prior from a corpus are B (B + W/n)^-1 m by dense matrices,
+// of a basis of its own and of a fold that is taken away from the whole's, and the head is W^-1 of
+// them.
 func TestBetween(t *testing.T) {
 	w := newWorld(3)
 	r := &Round{K: w.k, C: w.c}

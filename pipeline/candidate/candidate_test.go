@@ -124,8 +124,8 @@ func nll(logp []float64, y []int, c int) (sum float64) {
 	return sum
 }
 
-// A corpus whose covariance is the clients' is believed, and one that is unlike is not; the posterior is as good as the best candidate at
-// its best temperature in hindsight.
+// A corpus whose covariance is the clients' is believed, and one that is unlike is not; the
+// posterior is as good as the best candidate at its best temperature in hindsight.
 func TestLikeCorpusIsBelieved(t *testing.T) {
 	for seed := range uint64(2) {
 		w := newWorld(seed)
@@ -164,7 +164,8 @@ func TestLikeCorpusIsBelieved(t *testing.T) {
 	}
 }
 
-// A corpus of the round's classes never costs more than .005 nats an image, also under wrong names, which the clients do not believe.
+// A corpus of the round's classes never costs more than .005 nats an image, also under wrong names,
+// which the clients do not believe.
 func TestNames(t *testing.T) {
 	for seed := range uint64(3) {
 		w := newWorld(seed)
@@ -193,7 +194,8 @@ func TestNames(t *testing.T) {
 			r.Corpora = []Corpus{{Within: w.covariance(false), Rows: x, Labels: names}}
 			m := posterior(t, r, Options{Seed: seed})
 			if with := loss(m); with > without+.005 {
-				t.Errorf("seed %d, names %s: loss %.4f, without the corpus's names %.4f", seed, name, with, without)
+				t.Errorf("seed %d, names %s: loss %.4f, without the corpus's names %.4f", seed,
+					name, with, without)
 			}
 			named := slices.ContainsFunc(m.Components, func(c Component) bool { return c.Name == "named 0" })
 			if named && name != "right" {
@@ -218,7 +220,8 @@ func TestJudge(t *testing.T) {
 	at, e, likelihood := verdict(g.ask(h.basis, l))
 	twice, _, same := verdict(g.ask(h.basis, *l.over(0.5)))
 	if math.Abs(twice-at-math.Log(2)) > 0.02 || math.Abs(same-likelihood) > 1e-3 || !(e < 0.2) {
-		t.Errorf("log temperatures %.3f and of logits twice as large %.3f, error %.3f, likelihoods %.4f and %.4f", at, twice, e, likelihood, same)
+		t.Errorf("log temperatures %.3f and of logits twice as large %.3f, error %.3f, likelihoods "+
+			"%.4f and %.4f", at, twice, e, likelihood, same)
 	}
 	r.Points = Points{Rows: rows, Labels: labels}
 	m := posterior(t, r, Options{})
@@ -248,7 +251,8 @@ func TestKappa(t *testing.T) {
 	}
 }
 
-// Figures do not depend on the unit of features, on threads, or on the order in which clients' class means stand.
+// Figures do not depend on the unit of features, on threads, or on the order in which clients'
+// class means stand.
 func TestInvariance(t *testing.T) {
 	w := newWorld(1)
 	r := w.round(t, 12, 15)
@@ -260,7 +264,8 @@ func TestInvariance(t *testing.T) {
 	}
 	const unit = 1024 // exact
 	scaled, rows := *r, slices.Clone(x)
-	scaled.Clients, scaled.Corpora = slices.Clone(r.Clients), []Corpus{{Within: slices.Clone(r.Corpora[0].Within)}}
+	scaled.Clients, scaled.Corpora = slices.Clone(r.Clients),
+		[]Corpus{{Within: slices.Clone(r.Corpora[0].Within)}}
 	scale(unit*unit, scaled.Corpora[0].Within)
 	for i := range rows {
 		rows[i] *= unit
@@ -329,7 +334,8 @@ func TestEnsemble(t *testing.T) {
 	}
 }
 
-// Rounds at the edge have probabilities: one client, one class, no scatter, equal images, a class that nobody holds.
+// Rounds at the edge have probabilities: one client, one class, no scatter, equal images, a class
+// that nobody holds.
 func TestEdges(t *testing.T) {
 	w := newWorld(4)
 	none := w.round(t, 3, 8)
@@ -343,12 +349,14 @@ func TestEdges(t *testing.T) {
 			equal.Clients[i].Means.Z[j] = 1
 		}
 	}
-	one := &Round{K: w.k, C: w.c, Clients: []Client{upload(t, narrowed(w.mean[:w.k]), w.k, []int{2}, w.c)}}
+	one := &Round{K: w.k, C: w.c,
+		Clients: []Client{upload(t, narrowed(w.mean[:w.k]), w.k, []int{2}, w.c)}}
 	thin := w.round(t, 4, 10)
 	thin.Corpora = []Corpus{{Within: make([]float64, w.k*w.k)}}
 	thin.Corpora[0].Within[0] = 1 // of rank one
 	x, _ := w.rows(3)
-	for name, r := range map[string]*Round{"one client": w.round(t, 1, 30), "one image": one, "no scatter": none, "equal": equal,
+	for name, r := range map[string]*Round{"one client": w.round(t, 1, 30), "one image": one,
+		"no scatter": none, "equal": equal,
 		"thin": thin} {
 		m := posterior(t, r, Options{})
 		for i := range 3 {
@@ -417,10 +425,12 @@ func TestCheck(t *testing.T) {
 		"scatter's width":     func(r *Round) { r.Clients[1].Within.K++ },
 		"covariance of zeros": func(r *Round) { r.Corpora = []Corpus{{Within: make([]float64, w.k*w.k)}} },
 		"a class beyond": func(r *Round) {
-			r.Corpora = []Corpus{{Within: w.covariance(false), Rows: make([]float32, w.k), Labels: []int{w.c}}}
+			r.Corpora = []Corpus{{Within: w.covariance(false), Rows: make([]float32, w.k),
+				Labels: []int{w.c}}}
 		},
 		"half a row": func(r *Round) {
-			r.Corpora = []Corpus{{Within: w.covariance(false), Rows: make([]float32, w.k-1), Labels: []int{0}}}
+			r.Corpora = []Corpus{{Within: w.covariance(false), Rows: make([]float32, w.k-1),
+				Labels: []int{0}}}
 		},
 	} {
 		r := w.round(t, 3, 20)
@@ -428,7 +438,8 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		spoil(r)
-		if _, err := r.Posterior(Options{}); err == nil || !strings.HasPrefix(err.Error(), "candidate: ") {
+		if _, err := r.Posterior(Options{}); err == nil ||
+			!strings.HasPrefix(err.Error(), "candidate: ") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -470,7 +481,8 @@ func TestFormsOfScatter(t *testing.T) {
 	near(t, "scatter", b.all.scatter, a.all.scatter, 1e-5)
 }
 
-// Of too many class means those that are asked stand for all images, each about as often as it has images.
+// Of too many class means those that are asked stand for all images, each about as often as it has
+// images.
 func TestSampling(t *testing.T) {
 	const classes = maxLogits / 8
 	r := &Round{K: 1, C: classes}
@@ -482,7 +494,8 @@ func TestSampling(t *testing.T) {
 		if y == 20 {
 			n = 2000 // several times the step
 		}
-		u.Means.Z, u.Means.W, u.Means.Y = append(u.Means.Z, 0), append(u.Means.W, n), append(u.Means.Y, int32(y))
+		u.Means.Z, u.Means.W, u.Means.Y = append(u.Means.Z, 0), append(u.Means.W, n),
+			append(u.Means.Y, int32(y))
 		images += float64(n)
 	}
 	r.Clients = []Client{u, u}
@@ -490,7 +503,8 @@ func TestSampling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := r.ask([]int{0}, &s.without(0).pool, func([]int, int) []residuals { return make([]residuals, 1) })
+	asked := r.ask([]int{0}, &s.without(0).pool,
+		func([]int, int) []residuals { return make([]residuals, 1) })
 	var share float64
 	for _, v := range asked[0].cells {
 		share += v.share
@@ -523,8 +537,10 @@ func TestFewDraws(t *testing.T) {
 
 func Example() {
 	r := &Round{K: 2, C: 2, Clients: []Client{
-		{Means: &point.Set{N: 2, Dx: 2, C: 2, Z: []float32{0, 0, 3, 1}, W: []float32{5, 5}, Y: []int32{0, 1}}},
-		{Means: &point.Set{N: 2, Dx: 2, C: 2, Z: []float32{.5, .5, 3, 2}, W: []float32{5, 5}, Y: []int32{0, 1}}},
+		{Means: &point.Set{N: 2, Dx: 2, C: 2, Z: []float32{0, 0, 3, 1}, W: []float32{5, 5},
+			Y: []int32{0, 1}}},
+		{Means: &point.Set{N: 2, Dx: 2, C: 2, Z: []float32{.5, .5, 3, 2}, W: []float32{5, 5},
+			Y: []int32{0, 1}}},
 	}}
 	m, err := r.Posterior(Options{Seed: 1})
 	if err != nil {
@@ -536,7 +552,8 @@ func Example() {
 	// Output: true true
 }
 
-// Images that are added one by one leave the statistics that they have when they are there from the start.
+// Images that are added one by one leave the statistics that they have when they are there from the
+// start.
 func TestPointsCount(t *testing.T) {
 	for name, images := range map[string]int{"a factor": 7, "a matrix": 40} {
 		w := newWorld(8)

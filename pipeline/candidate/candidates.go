@@ -2,7 +2,8 @@ package candidate
 
 import "fmt"
 
-// strengths are those of the prior on the covariance within classes, in units of the number of features.
+// strengths are those of the prior on the covariance within classes, in units of the number of
+// features.
 var strengths = []float64{0.02, 0.1, 0.5, 2, 10, 50}
 
 const (
@@ -14,8 +15,9 @@ const (
 	corpusStrengths = 2
 )
 
-// evens are the shares of a prior of class means that have the shape of the covariance within classes. The larger is from
-// training on left-out classes (gamma of CIFAR-100's closed form, docs/notes/moments.md).
+// evens are the shares of a prior of class means that have the shape of the covariance within
+// classes. The larger is from training on left-out classes (gamma of CIFAR-100's closed form,
+// docs/notes/moments.md).
 var evens = []float64{0.1, 0.4}
 
 // candidate is a prior.
@@ -42,19 +44,22 @@ func (r *Round) candidates() ([]candidate, error) {
 			return nil, fmt.Errorf("candidate: corpus %d: %w", i, err)
 		}
 		for _, s := range strengths[corpusStrengths:] {
-			out = append(out, candidate{name: fmt.Sprintf("corpus %d %g", i, s), target: &t, strength: s, odds: corpusOdds})
+			out = append(out, candidate{name: fmt.Sprintf("corpus %d %g", i, s), target: &t, strength: s,
+				odds: corpusOdds})
 		}
 		if rows, left := newBetween(c.Means, &t); rows != nil {
 			for _, even := range evens {
 				prior := &between{rows, even + (1-even)*left}
 				for _, s := range strengths[betweenStrengths:] {
-					out = append(out, candidate{name: fmt.Sprintf("corpus %d %g between %g", i, s, even), target: &t, strength: s, odds: corpusOdds,
+					out = append(out, candidate{name: fmt.Sprintf("corpus %d %g between %g", i, s, even),
+						target: &t, strength: s, odds: corpusOdds,
 						prior: prior})
 				}
 			}
 		}
 		if c.Named() {
-			out = append(out, candidate{name: fmt.Sprintf("named %d", i), target: &t, strength: strengths[len(strengths)-1], odds: corpusOdds,
+			out = append(out, candidate{name: fmt.Sprintf("named %d", i), target: &t,
+				strength: strengths[len(strengths)-1], odds: corpusOdds,
 				corpus: c})
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// BenchmarkClasses pools 100 uploads of 1,000 class means of 1,280 features, each with a whole scatter: 816 MB of uploads.
+// BenchmarkClasses pools 100 uploads of 1,000 class means of 1,280 features, each with a whole
+// scatter: 816 MB of uploads.
 func BenchmarkClasses(b *testing.B) {
 	const m, c, k = 100, 1000, 1280
 	r := rand.New(rand.NewPCG(1, 2))
@@ -23,7 +24,8 @@ func BenchmarkClasses(b *testing.B) {
 	}
 	q := Round{K: k, C: c}
 	for range m {
-		s := &point.Set{N: c, Dx: k, C: c, Z: make([]float32, c*k), Y: make([]int32, c), W: make([]float32, c)}
+		s := &point.Set{N: c, Dx: k, C: c, Z: make([]float32, c*k), Y: make([]int32, c),
+			W: make([]float32, c)}
 		for y := range c {
 			s.Y[y], s.W[y] = int32(y), 5
 		}

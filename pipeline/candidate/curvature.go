@@ -12,8 +12,9 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// curvature is the uncertainty of a regression's weights: the inverse of its Hessian, in the form of a product (Martens and Grosse 2015,
-// K-FAC). Rows x of mass m whose probabilities are p have the Hessian
+// curvature is the uncertainty of a regression's weights: the inverse of its Hessian, in the form
+// of a product (Martens and Grosse 2015, K-FAC). Rows x of mass m whose probabilities are p have
+// the Hessian
 //
 //	sum_i m_i (diag p_i - p_i p_i') x x_i x_i' + tie I  ~  A x B / g + tie I,  g = sum_i m_i (1 - |p_i|²)
 //	A = sum_i m_i (1 - |p_i|²) x_i x_i',  B = sum_i m_i (diag p_i - p_i p_i')
@@ -37,7 +38,8 @@ func (h *discriminant) curvature(on *images, l linear, temperature float64) *cur
 	return out
 }
 
-// curve computes the eigenvectors and deviations, of rows x [N, K+1] and their logits [N, C], both of which it overwrites.
+// curve computes the eigenvectors and deviations, of rows x [N, K+1] and their logits [N, C], both
+// of which it overwrites.
 func (u *curvature) curve(x, logits, mass []float64) {
 	n, c, d := len(mass), u.c, u.k+1
 	b := make([]float64, c*c)
@@ -72,8 +74,9 @@ const (
 	sharpest, sharperStep = 2, 1.03 // of samples
 )
 
-// match sets sharper so that the mean prediction of samples is the head's: it has the largest mean log-likelihood of classes drawn from
-// the head's prediction, at some of the rows x [N, K+1] with their logits. It calls curve when it has kept those.
+// match sets sharper so that the mean prediction of samples is the head's: it has the largest mean
+// log-likelihood of classes drawn from the head's prediction, at some of the rows x [N, K+1] with
+// their logits. It calls curve when it has kept those.
 func (u *curvature) match(x, logits []float64, curve func(), temperature float64) {
 	c, d := u.c, u.k+1
 	all := len(logits) / c
@@ -116,7 +119,8 @@ func (u *curvature) match(x, logits []float64, curve func(), temperature float64
 	}
 }
 
-// away draws the difference of weights from the regression's own, [K+1, C], in coordinates in which the covariance within classes is I.
+// away draws the difference of weights from the regression's own, [K+1, C], in coordinates in which
+// the covariance within classes is I.
 func (u *curvature) away(r *rand.Rand) []float64 {
 	c, d := u.c, u.k+1
 	z := make([]float64, d*c)
@@ -142,7 +146,8 @@ func (u *curvature) draw(t erm.Theta, r *rand.Rand) erm.Theta {
 	return out
 }
 
-// whole returns a head's weights and bias, [C, K+1], in coordinates in which the covariance within classes is I.
+// whole returns a head's weights and bias, [C, K+1], in coordinates in which the covariance within
+// classes is I.
 func (h *discriminant) whole(l linear) []float64 {
 	out := make([]float64, 0, h.c*(h.k+1))
 	root := h.roots()

@@ -11,7 +11,8 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// unit returns a discriminant of n rows of random features in which the covariance within classes is I, and the rows.
+// unit returns a discriminant of n rows of random features in which the covariance within classes
+// is I, and the rows.
 func unit(n, k, c int) (*discriminant, *images) {
 	b := &basis{pool: &pool{k: k, c: c, m0: make([]float64, k)}, v: make([]float64, k*k)}
 	h := &discriminant{basis: b, precision: make([]float64, k)}
@@ -30,8 +31,8 @@ func unit(n, k, c int) (*discriminant, *images) {
 	return h, on
 }
 
-// A head that knows nothing has the same probabilities at all rows, where the product form of the Hessian is the Hessian: the covariance of
-// drawn weights is its inverse.
+// A head that knows nothing has the same probabilities at all rows, where the product form of the
+// Hessian is the Hessian: the covariance of drawn weights is its inverse.
 func TestCurvature(t *testing.T) {
 	const n, k, c, d = 400, 3, 3, 4
 	h, on := unit(n, k, c)
@@ -68,7 +69,8 @@ func TestCurvature(t *testing.T) {
 	for a := range d * c {
 		for b := range d * c {
 			if e := math.Abs(got.At(a, b) - want.At(a, b)); e > .03*scale {
-				t.Errorf("covariance of weights %d and %d is %.5f, want %.5f", a, b, got.At(a, b), want.At(a, b))
+				t.Errorf("covariance of weights %d and %d is %.5f, want %.5f", a, b,
+					got.At(a, b), want.At(a, b))
 			}
 		}
 	}
@@ -77,7 +79,8 @@ func TestCurvature(t *testing.T) {
 	}
 }
 
-// Samples scatter, and their mean prediction is the head's: sharper than 1 where weights are uncertain.
+// Samples scatter, and their mean prediction is the head's: sharper than 1 where weights are
+// uncertain.
 func TestSamplesMean(t *testing.T) {
 	const n, k, c = 60, 3, 3
 	h, on := unit(n, k, c)
@@ -119,6 +122,8 @@ func TestSamplesMean(t *testing.T) {
 	}
 	want, got, without := confidence(head), confidence(heads...), confidence(blunt...)
 	if math.Abs(got-want) > .5*math.Abs(without-want) {
-		t.Errorf("mean confidence %.4f of samples, %.4f of the head; %.4f of samples as sharp as the head", got, want, without)
+		t.Errorf(
+			"mean confidence %.4f of samples, %.4f of the head; %.4f of samples as sharp as the head",
+			got, want, without)
 	}
 }

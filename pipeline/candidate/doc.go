@@ -1,8 +1,10 @@
-// Package candidate computes one posterior from a round's statistics, for every kind of round: each client's class means with counts, its
-// scatter within classes and its curves ([Client]), and a server's corpora ([Corpus]). Nothing is trained.
+// Package candidate computes one posterior from a round's statistics, for every kind of round: each
+// client's class means with counts, its scatter within classes and its curves ([Client]), and a
+// server's corpora ([Corpus]). Nothing is trained.
 //
-// A candidate is a prior: a target towards which the covariance within classes is drawn, and how strongly; or a corpus whose classes have
-// the round's names, which is one more client that sends its images.
+// A candidate is a prior: a target towards which the covariance within classes is drawn, and how
+// strongly; or a corpus whose classes have the round's names, which is one more client that sends
+// its images.
 //
 //	evidence     the head of all clients but some is asked about these clients' class means and Gaussian draws of their scatter
 //	temperature  the evidence's own, times kappa, by which images have heavier tails along a head than Gaussian draws

@@ -10,11 +10,13 @@ import (
 	"fmp/onnx/dense"
 )
 
-// minLeft is the least share of a scatter's trace that is left where rows are taken away: below, rounding is too much of it.
+// minLeft is the least share of a scatter's trace that is left where rows are taken away: below,
+// rounding is too much of it.
 const minLeft = 1e-6
 
-// downdate is a pool without some of its clients in the whole pool's basis, where its scatter is diag(lambda) - R'R for few rows R: no
-// basis of its own is needed. Means are about its own grand mean, which lies at origin.
+// downdate is a pool without some of its clients in the whole pool's basis, where its scatter is
+// diag(lambda) - R'R for few rows R: no basis of its own is needed. Means are about its own grand
+// mean, which lies at origin.
 type downdate struct {
 	*rest
 	whole  *basis
@@ -25,14 +27,16 @@ type downdate struct {
 	means  []float64
 }
 
-// downdate returns the rest in the basis of the whole; nil where too many rows are lost, or too little is left.
+// downdate returns the rest in the basis of the whole; nil where too many rows are lost, or too
+// little is left.
 func (b *basis) downdate(p *rest) *downdate {
 	if p.lost == nil {
 		return nil
 	}
 	k := p.k
-	d := &downdate{rest: p, whole: b, lambda: b.lambda, lost: times(p.lost, b.v, len(p.lost)/k, k, k), origin: b.of(p.m0, 1),
-		means: b.of(p.mean, p.c)}
+	d := &downdate{rest: p, whole: b, lambda: b.lambda, lost: times(p.lost, b.v, len(p.lost)/k, k, k),
+		origin: b.of(p.m0, 1),
+		means:  b.of(p.mean, p.c)}
 	var all float64
 	for _, v := range b.lambda {
 		all += v
@@ -50,11 +54,13 @@ func (b *basis) downdate(p *rest) *downdate {
 	return d
 }
 
-// at returns the head of a strength in the whole pool's basis. With D = nu size + lambda the inverse of the covariance is
+// at returns the head of a strength in the whole pool's basis. With D = nu size + lambda the
+// inverse of the covariance is
 //
 //	(nu + dof) (D - R'R)^-1 = (nu + dof) (D^-1 + Y'Y),   Y = L^-1 R D^-1,   LL' = I - R D^-1 R'
 //
-// by Woodbury's identity. It reports false where LL' is not positive definite, which only rounding makes it.
+// by Woodbury's identity. It reports false where LL' is not positive definite, which only rounding
+// makes it.
 func (d *downdate) at(strength float64, prior *between) (linear, bool) {
 	k, c, r := d.k, d.c, len(d.lost)/d.k
 	nu, size := strength*float64(k), d.left/float64(k)/d.dof
@@ -156,7 +162,8 @@ func (d *downdate) root(inverse []float64) ([]float64, bool) {
 		clear(t.Data[i*r+i+1 : (i+1)*r])
 	}
 	y := make([]float64, len(p))
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(r, r, t.Data), general(r, k, p), 0, general(r, k, y))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(r, r, t.Data), general(r, k, p), 0,
+		general(r, k, y))
 	for _, v := range y {
 		if math.IsNaN(v) {
 			return nil, false

@@ -14,24 +14,28 @@ import (
 )
 
 const (
-	// surprises is the number of images of a random class that every round is taken to hold: where no image errs, the temperature is not 0.
+	// surprises is the number of images of a random class that every round is taken to hold: where no
+	// image errs, the temperature is not 0.
 	surprises = 1
-	// drawsPerImage, minDraws and maxDraws give the number of residuals drawn about a class mean of n images, half of them the others'
-	// opposites. The error of the evidence grows with n over the root of the draws.
+	// drawsPerImage, minDraws and maxDraws give the number of residuals drawn about a class mean of n
+	// images, half of them the others' opposites. The error of the evidence grows with n over the root
+	// of the draws.
 	drawsPerImage = 16
 	minDraws      = 48
 	maxDraws      = 512
 )
 
-// residuals are draws of a client's residuals, z root: root is rows F, [rank, K], with F'F the covariance of its scatter.
+// residuals are draws of a client's residuals, z root: root is rows F, [rank, K], with F'F the
+// covariance of its scatter.
 type residuals struct {
 	root []float64
 	rank int                    // 0 where the client sent no scatter
 	z    func(v cell) []float64 // of a class mean, [draws, rank]
 }
 
-// residuals returns the draws for each client of a group, at most limit of them about each class mean. Clients of a group whose scatter
-// is a whole matrix share its sum: a decomposition for each would take more time than all else.
+// residuals returns the draws for each client of a group, at most limit of them about each class
+// mean. Clients of a group whose scatter is a whole matrix share its sum: a decomposition for each
+// would take more time than all else.
 func (o *Options) residuals(r *Round, group []int, limit int) []residuals {
 	out := make([]residuals, len(group))
 	var whole []*moments.Within
@@ -91,7 +95,8 @@ func wholeRoot(scatters []*moments.Within) residuals {
 	for i := range k {
 		mean += s[i*k+i] / float64(k)
 	}
-	for add := 1e-7 * mean; ; add *= 10 { // float32 rounded the scatter, which may not be positive definite
+	// float32 rounded the scatter, which may not be positive definite
+	for add := 1e-7 * mean; ; add *= 10 {
 		a := blas64.Symmetric{N: k, Stride: k, Data: slices.Clone(s), Uplo: blas.Upper}
 		for i := range k {
 			a.Data[i*k+i] += add
@@ -106,13 +111,15 @@ func wholeRoot(scatters []*moments.Within) residuals {
 	}
 }
 
-// asked is one client's question to the head of the others: class means of classes that they hold too, and draws about them.
+// asked is one client's question to the head of the others: class means of classes that they hold
+// too, and draws about them.
 type asked struct {
 	cells []cell
-	draws []int     // about each cell
-	z     []float64 // of all draws, [sum of draws, rank]; nil where the rows beside the class means are the draws
-	rank  int
-	rows  []float64 // class means, then the root or the draws: [cells + rank, K], in the basis in hand
+	draws []int // about each cell
+	// of all draws, [sum of draws, rank]; nil where the rows beside the class means are the draws
+	z    []float64
+	rank int
+	rows []float64 // class means, then the root or the draws: [cells + rank, K], in the basis in hand
 }
 
 // asked returns a client's question on cells, its rows on features.
@@ -138,12 +145,15 @@ func (r *Round) asked(cells []cell, d residuals) *asked {
 	return a
 }
 
-// maxLogits is about how many logits the evidence of one fold and candidate takes; of more, class means are sampled.
+// maxLogits is about how many logits the evidence of one fold and candidate takes; of more, class
+// means are sampled.
 const maxLogits = 1 << 19
 
-// ask returns the questions of a group to the head of the others: on classes that they hold too. Where there are too many class means,
-// systematic sampling takes some by their images, which then stand for all.
-func (r *Round) ask(group []int, rest *pool, draw func(group []int, limit int) []residuals) []*asked {
+// ask returns the questions of a group to the head of the others: on classes that they hold too.
+// Where there are too many class means, systematic sampling takes some by their images, which then
+// stand for all.
+func (r *Round) ask(group []int, rest *pool,
+	draw func(group []int, limit int) []residuals) []*asked {
 	cells, total, images := make([][]cell, len(group)), 0, 0.0
 	for i, client := range group {
 		for _, v := range r.Clients[client].cells() {
@@ -183,7 +193,8 @@ func (r *Round) ask(group []int, rest *pool, draw func(group []int, limit int) [
 	return joined(out, r.K)
 }
 
-// joined returns questions with those whose rows are their draws as one, so that a head is multiplied by all at once.
+// joined returns questions with those whose rows are their draws as one, so that a head is
+// multiplied by all at once.
 func joined(all []*asked, k int) []*asked {
 	one := &asked{}
 	var draws []float64
@@ -194,7 +205,8 @@ func joined(all []*asked, k int) []*asked {
 			continue
 		}
 		n := len(a.cells) * k
-		one.cells, one.draws, one.rank = append(one.cells, a.cells...), append(one.draws, a.draws...), one.rank+a.rank
+		one.cells, one.draws, one.rank = append(one.cells, a.cells...),
+			append(one.draws, a.draws...), one.rank+a.rank
 		one.rows, draws = append(one.rows, a.rows[:n]...), append(draws, a.rows[n:]...)
 	}
 	if len(one.cells) > 0 {
@@ -212,7 +224,8 @@ func (a *asked) in(b *basis) *asked {
 	return &out
 }
 
-// evidence returns the log-likelihood [folds, candidates] at each temperature by leaving a group of clients out at a time.
+// evidence returns the log-likelihood [folds, candidates] at each temperature by leaving a group of
+// clients out at a time.
 func (r *Round) evidence(s *sums, cands []candidate, draw func(group []int, limit int) []residuals,
 	o *Options) ([][]moments.Curve, error) {
 	out := make([][]moments.Curve, len(s.folds))
@@ -260,9 +273,9 @@ func (a *asked) add(to *moments.Curve, h linear, images float64) {
 	a.each(h, func(v cell, rows []float64) { addRows(to, rows, len(h.bias), v, surprises/images) })
 }
 
-// addUnheld adds the log-likelihood of images of classes that nobody holds, with a weight beside one image of the client's. Each of its
-// images stands for one, as if nobody held its class: the logit is then that of the grand mean, 0. A corpus that has all classes tells
-// them.
+// addUnheld adds the log-likelihood of images of classes that nobody holds, with a weight beside
+// one image of the client's. Each of its images stands for one, as if nobody held its class: the
+// logit is then that of the grand mean, 0. A corpus that has all classes tells them.
 func (a *asked) addUnheld(to *moments.Curve, h linear, weight float64, told bool) {
 	if weight == 0 {
 		return
@@ -277,7 +290,8 @@ func (a *asked) addUnheld(to *moments.Curve, h linear, weight float64, told bool
 	})
 }
 
-// each calls do with the logits of each cell's images under a head in the basis, [N, C], which it may overwrite.
+// each calls do with the logits of each cell's images under a head in the basis, [N, C], which it
+// may overwrite.
 func (a *asked) each(h linear, do func(v cell, rows []float64)) {
 	c := len(h.bias)
 	k := len(h.w) / c
@@ -308,12 +322,13 @@ var temperatures = func() (by [moments.Temperatures]float64) {
 	return by
 }()
 
-// addRows adds the mean log-likelihood of rows of c logits, times the images of their cell, at every temperature, and a share of that of a
-// random class.
+// addRows adds the mean log-likelihood of rows of c logits, times the images of their cell, at
+// every temperature, and a share of that of a random class.
 func addRows(to *moments.Curve, logits []float64, c int, v cell, random float64) {
 	n := len(logits) / c
 	weight, padded := v.share/float64(n), dense.Padded(n)
-	below, sum := make([]float32, c*padded), make([]float64, padded) // less each row's largest, a class a row
+	// less each row's largest, a class a row
+	below, sum := make([]float32, c*padded), make([]float64, padded)
 	var linear float64
 	for i := range n {
 		row := logits[i*c : (i+1)*c]

@@ -13,10 +13,12 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// Forward resamples the predictive (Fong, Holmes and Walker 2023): it draws images from a component's own prediction, updates the
-// statistics with each, and returns the head before the first batch and after every one. An image has a class with the shares of the
-// round, and features of N(m_c, W + v_c W) with v_c = 1/(n_c + n0). Within a batch class means follow each image; W, n0 and the basis
-// follow each batch. Heads are the discriminant's, without refit, at the component's temperature. A regression has no such prediction.
+// Forward resamples the predictive (Fong, Holmes and Walker 2023): it draws images from a
+// component's own prediction, updates the statistics with each, and returns the head before the
+// first batch and after every one. An image has a class with the shares of the round, and features
+// of N(m_c, W + v_c W) with v_c = 1/(n_c + n0). Within a batch class means follow each image; W, n0
+// and the basis follow each batch. Heads are the discriminant's, without refit, at the component's
+// temperature. A regression has no such prediction.
 func (c *Component) Forward(batches, images int, r *rand.Rand) ([]erm.Theta, error) {
 	if c.resample == nil {
 		return nil, errors.New("candidate: resampling: " + c.Name + " is a regression, which draws no features")
@@ -55,7 +57,8 @@ func (h *discriminant) drawn(images int, r *rand.Rand) (*pool, error) {
 		return nil, fmt.Errorf("candidate: resampling: %w", err)
 	}
 	k, c := h.k, h.c
-	out := &pool{k: k, c: c, n: slices.Clone(h.n), mean: slices.Clone(h.mean), scatter: slices.Clone(h.scatter), dof: h.dof, m0: h.m0}
+	out := &pool{k: k, c: c, n: slices.Clone(h.n), mean: slices.Clone(h.mean),
+		scatter: slices.Clone(h.scatter), dof: h.dof, m0: h.m0}
 	means := slices.Clone(h.m) // in the basis, drawn towards the grand mean
 	classes := sampleuv.NewWeighted(slices.Clone(h.n), rand.NewPCG(r.Uint64(), r.Uint64()))
 	row := make([]float64, k)

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Class means are a martingale under their own predictive: their expectation after draws is the mean before them. Statistics of drawn
-// images add up, and heads come nearer to each other as images add up.
+// Class means are a martingale under their own predictive: their expectation after draws is the
+// mean before them. Statistics of drawn images add up, and heads come nearer to each other as
+// images add up.
 func TestForward(t *testing.T) {
 	w := newWorld(4)
 	r := &Round{K: w.k, C: w.c}
@@ -34,7 +35,8 @@ func TestForward(t *testing.T) {
 			n += v
 		}
 		if n != 30+images || p.dof != h.dof+images {
-			t.Fatalf("%v images and %v degrees of freedom, want %v and %v", n, p.dof, 30+images, h.dof+images)
+			t.Fatalf("%v images and %v degrees of freedom, want %v and %v", n, p.dof,
+				30+images, h.dof+images)
 		}
 		for y, v := range p.n {
 			left[y] += 1 / (v + h.n0) / paths
@@ -61,7 +63,8 @@ func TestForward(t *testing.T) {
 			ratio += (square[i] - mean[i]*mean[i]) * v / (1/(n+h.n0) - left[y]) / float64(h.k)
 		}
 		if math.Abs(ratio-1) > 0.08 {
-			t.Errorf("class %d: means vary over paths by %.3f of the variance that the draws take away", y, ratio)
+			t.Errorf("class %d: means vary over paths by %.3f of the variance that the draws take away", y,
+				ratio)
 		}
 	}
 	heads, err := c.Forward(4, 100, rnd)

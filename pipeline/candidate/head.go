@@ -12,8 +12,9 @@ const (
 	minSpread = 1e-3 // of class means beyond noise, in units of the variance within classes
 )
 
-// discriminant is the linear discriminant of a pool whose covariance within classes is (nu size T + S) / (nu + dof): nu = strength K, and
-// size gives the target the scatter's trace. In the basis logit_c = sum_j precision_j u_j m_cj + b_c.
+// discriminant is the linear discriminant of a pool whose covariance within classes is (nu size T +
+// S) / (nu + dof): nu = strength K, and size gives the target the scatter's trace. In the basis
+// logit_c = sum_j precision_j u_j m_cj + b_c.
 type discriminant struct {
 	*basis
 	precision []float64 // [K]
@@ -22,10 +23,12 @@ type discriminant struct {
 	n0        float64   // images whose noise is as much as the spread of class means
 }
 
-// at returns the discriminant of a strength, and of a prior of class means, which is nil for that of the shape of W.
+// at returns the discriminant of a strength, and of a prior of class means, which is nil for that
+// of the shape of W.
 func (b *basis) at(strength float64, prior *between) *discriminant {
 	k, d := b.k, float64(b.k)
-	h := &discriminant{basis: b, precision: make([]float64, k), m: make([]float64, b.c*k), bias: make([]float64, b.c)}
+	h := &discriminant{basis: b, precision: make([]float64, k), m: make([]float64, b.c*k),
+		bias: make([]float64, b.c)}
 	nu, size, noise := strength*d, b.size(), 0.0
 	for j, v := range b.lambda {
 		h.precision[j] = (nu + b.dof) / (nu*size + v)
@@ -60,8 +63,9 @@ func (h *discriminant) solve(rows []float64) []float64 {
 	return out
 }
 
-// pseudo returns n0, from the spread of class means beyond their noise: the images whose noise is as much as that spread. norms
-// are those of class means through the precision, and noise is the mean variance of one image.
+// pseudo returns n0, from the spread of class means beyond their noise: the images whose noise is
+// as much as that spread. norms are those of class means through the precision, and noise is the
+// mean variance of one image.
 func (p *pool) pseudo(norms []float64, noise float64) float64 {
 	var spread, classes float64
 	for y, n := range p.n {
@@ -73,7 +77,8 @@ func (p *pool) pseudo(norms []float64, noise float64) float64 {
 	return caution * noise / max(spread/classes, minSpread)
 }
 
-// share returns the part of a class mean that a prior of the shape of W keeps, n / (n + n0); of a class that nobody holds, none.
+// share returns the part of a class mean that a prior of the shape of W keeps, n / (n + n0); of a
+// class that nobody holds, none.
 func (p *pool) share(class int, n0 float64) float64 {
 	n := p.n[class]
 	if n == 0 {
@@ -82,7 +87,8 @@ func (p *pool) share(class int, n0 float64) float64 {
 	return n / (n + n0)
 }
 
-// size is the mean variance within classes in units of the target; where nothing spreads within classes, that of class means.
+// size is the mean variance within classes in units of the target; where nothing spreads within
+// classes, that of class means.
 func (b *basis) size() float64 {
 	var sum float64
 	for _, v := range b.lambda {

@@ -14,14 +14,16 @@ const (
 	maxJudges = 2000
 	// judgeBlocks are the parts of a judge's images whose leaving out gives the error of its verdict.
 	judgeBlocks = 10
-	// maxJudged bounds the candidates that judges are asked about, and minJudged how far below the best their evidence may lie, in nats.
+	// maxJudged bounds the candidates that judges are asked about, and minJudged how far below the
+	// best their evidence may lie, in nats.
 	maxJudged, minJudged = 8, 14
 	// regressionFolds are the parts of a corpus that its own regression is judged by, each left out.
 	regressionFolds = 5
 )
 
-// judge is real images with labels that took no part in the round's statistics: calibration points, or those of a corpus whose classes are
-// the round's. They measure a candidate's temperature without a twin, and count as evidence for a number of images.
+// judge is real images with labels that took no part in the round's statistics: calibration points,
+// or those of a corpus whose classes are the round's. They measure a candidate's temperature
+// without a twin, and count as evidence for a number of images.
 type judge struct {
 	rows   []float32
 	labels []int
@@ -29,7 +31,8 @@ type judge struct {
 	corpus *Corpus // whose images they are; nil for calibration points
 }
 
-// judges returns a round's judges. A corpus of the round's names is one where the clients' own evidence finds the names right.
+// judges returns a round's judges. A corpus of the round's names is one where the clients' own
+// evidence finds the names right.
 func (r *Round) judges(s *sums, cands []candidate, weight []float64) (out []judge) {
 	if n := len(r.Points.Labels); n >= 2*judgeBlocks {
 		out = append(out, judge{r.Points.Rows, r.Points.Labels, float64(n), nil})
@@ -83,8 +86,10 @@ func (g *judge) ask(b *basis, l linear) [judgeBlocks]moments.Curve {
 	return out
 }
 
-// askRegression is ask for the regression of the judge's own corpus, each image left out with a fifth of the others.
-func (r *Round) askRegression(g *judge, h *discriminant, s *sums, o *Options) (out [judgeBlocks]moments.Curve, err error) {
+// askRegression is ask for the regression of the judge's own corpus, each image left out with a
+// fifth of the others.
+func (r *Round) askRegression(g *judge, h *discriminant, s *sums,
+	o *Options) (out [judgeBlocks]moments.Curve, err error) {
 	theirs := r.stand(h, s.all, namedDraws, o)
 	for fold := range regressionFolds {
 		in, left := &Corpus{}, judge{}
@@ -110,7 +115,8 @@ func (r *Round) askRegression(g *judge, h *discriminant, s *sums, o *Options) (o
 	return out, nil
 }
 
-// verdict is the judge's of a head: the log of the factor on its temperature, with its error, and its mean log-likelihood there.
+// verdict is the judge's of a head: the log of the factor on its temperature, with its error, and
+// its mean log-likelihood there.
 func verdict(blocks [judgeBlocks]moments.Curve) (at, e, likelihood float64) {
 	all := sumOf(blocks[:])
 	left := make([]float64, judgeBlocks)
@@ -127,8 +133,10 @@ type judged struct {
 	score float64
 }
 
-// hear asks the judges about a candidate's head before kappa, whose prior is that of the factor on its temperature.
-func (r *Round) hear(js []judge, c *candidate, h *discriminant, l linear, prior normal, s *sums, o *Options) (judged, error) {
+// hear asks the judges about a candidate's head before kappa, whose prior is that of the factor on
+// its temperature.
+func (r *Round) hear(js []judge, c *candidate, h *discriminant, l linear, prior normal, s *sums,
+	o *Options) (judged, error) {
 	out := judged{head: l, log: prior}
 	for i := range js {
 		g := &js[i]

@@ -2,8 +2,9 @@ package candidate
 
 import "fmp/pipeline/moments"
 
-// logKappa returns the posterior of log kappa, the factor on the temperature where Gaussian draws stood for images: clients measured it as
-// the distance of two curves' peaks. No image has lighter tails than its twin. Images that stand for themselves count singleKappa.
+// logKappa returns the posterior of log kappa, the factor on the temperature where Gaussian draws
+// stood for images: clients measured it as the distance of two curves' peaks. No image has lighter
+// tails than its twin. Images that stand for themselves count singleKappa.
 func (r *Round) logKappa() normal {
 	var own, twin []moments.Curve
 	var single, images float64

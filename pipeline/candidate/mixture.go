@@ -14,7 +14,8 @@ import (
 type Mixture struct {
 	Components []Component
 	Evidence   []Evidence // of every candidate
-	// LogKappa is the log of the factor on the temperature that the clients measured, and LogKappaError its deviation.
+	// LogKappa is the log of the factor on the temperature that the clients measured, and
+	// LogKappaError its deviation.
 	LogKappa, LogKappaError float64
 }
 
@@ -23,7 +24,8 @@ type Component struct {
 	Name   string
 	Weight float64 // weights sum to 1
 	Head   erm.Theta
-	// Deviation is that of the log temperature: logits are those of the head times exp(-z), z of N(0, Deviation^2).
+	// Deviation is that of the log temperature: logits are those of the head times exp(-z), z of N(0,
+	// Deviation^2).
 	Deviation float64
 
 	spread   spreader  // nil: none
@@ -40,7 +42,8 @@ type Evidence struct {
 	Name string
 	// LogLikelihood is that of clients left out, in nats, at the best temperature.
 	LogLikelihood float64
-	// LogTemperature is the temperature's posterior mean before kappa, and LogTemperatureError its deviation.
+	// LogTemperature is the temperature's posterior mean before kappa, and LogTemperatureError its
+	// deviation.
 	LogTemperature, LogTemperatureError float64
 	Weight                              float64 // 0 for a candidate that is no component
 }
@@ -52,8 +55,8 @@ func (c *Component) cooled(f float64) erm.Theta {
 	return t
 }
 
-// Heads returns the components at every node of their temperature, with weights that sum to 1. The posterior's probabilities are the
-// weighted mean of these heads' softmaxes.
+// Heads returns the components at every node of their temperature, with weights that sum to 1. The
+// posterior's probabilities are the weighted mean of these heads' softmaxes.
 func (m *Mixture) Heads() (heads []erm.Theta, weights []float64) {
 	for i := range m.Components {
 		c := &m.Components[i]
@@ -62,14 +65,16 @@ func (m *Mixture) Heads() (heads []erm.Theta, weights []float64) {
 			continue
 		}
 		for _, n := range nodes {
-			heads, weights = append(heads, c.cooled(math.Exp(-n.at*c.Deviation))), append(weights, c.Weight*n.weight)
+			heads, weights = append(heads, c.cooled(math.Exp(-n.at*c.Deviation))),
+				append(weights, c.Weight*n.weight)
 		}
 	}
 	return heads, weights
 }
 
-// Ensemble returns s equally likely heads: those of Heads by systematic resampling, whose counts differ from s times the weight by less
-// than one, in random order, each with class means of its own (spread). Heads without spread that appear more than once share memory.
+// Ensemble returns s equally likely heads: those of Heads by systematic resampling, whose counts
+// differ from s times the weight by less than one, in random order, each with class means of its
+// own (spread). Heads without spread that appear more than once share memory.
 func (m *Mixture) Ensemble(s int, o Options) []erm.Theta {
 	type place struct{ component, node int }
 	var places []place
@@ -117,7 +122,8 @@ func (m *Mixture) Ensemble(s int, o Options) []erm.Theta {
 // minProbability is the least probability whose logarithm is told.
 const minProbability = 1e-12
 
-// LogProbabilities returns the logarithms of the posterior's class probabilities, [N, C], of feature rows, [N, K].
+// LogProbabilities returns the logarithms of the posterior's class probabilities, [N, C], of
+// feature rows, [N, K].
 func (m *Mixture) LogProbabilities(rows []float32) []float64 {
 	heads, weights := m.Heads()
 	k, c := heads[0].D-1, heads[0].C

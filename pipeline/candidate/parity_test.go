@@ -11,7 +11,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// parity is a round and what the reference in numpy makes of it (testdata/parity.py). Matrices are row-major.
+// parity is a round and what the reference in numpy makes of it (testdata/parity.py). Matrices are
+// row-major.
 type parity struct {
 	Name string
 	K, C int
@@ -186,7 +187,8 @@ func TestParity(t *testing.T) {
 			}
 			b := s.all.in(*cands[len(cands)-1].target)
 			h := b.at(strengths[len(strengths)-1], nil)
-			l, err := h.beside(&r.Corpora[0], &images{h.white(h.of(p.Named.Rows, len(p.Named.Label))), p.Named.Mass, p.Named.Label})
+			l, err := h.beside(&r.Corpora[0],
+				&images{h.white(h.of(p.Named.Rows, len(p.Named.Label))), p.Named.Mass, p.Named.Label})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +198,8 @@ func TestParity(t *testing.T) {
 	}
 }
 
-// With draws of its own the posterior is the reference's: its probabilities are, on average over seeds.
+// With draws of its own the posterior is the reference's: its probabilities are, on average over
+// seeds.
 func TestPosteriorLikeTheReference(t *testing.T) {
 	const seeds = 40
 	for _, p := range read(t) {

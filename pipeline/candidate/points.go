@@ -8,8 +8,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// counted returns the round with its calibration points among the images of their clients; the round itself where it has none, or does not
-// know of whom they are.
+// counted returns the round with its calibration points among the images of their clients; the
+// round itself where it has none, or does not know of whom they are.
 func (r *Round) counted() *Round {
 	if len(r.Points.Clients) == 0 {
 		return r
@@ -22,7 +22,8 @@ func (r *Round) counted() *Round {
 		var labels []int
 		for i, of := range r.Points.Clients {
 			if of == m {
-				rows, labels = append(rows, r.Points.Rows[i*r.K:(i+1)*r.K]...), append(labels, r.Points.Labels[i])
+				rows, labels = append(rows, r.Points.Rows[i*r.K:(i+1)*r.K]...),
+					append(labels, r.Points.Labels[i])
 			}
 		}
 		out.Clients[m].add(rows, labels)
@@ -30,8 +31,8 @@ func (r *Round) counted() *Round {
 	return &out
 }
 
-// add adds single images to class means and scatter, one at a time (Welford's update): the scatter grows by n/(n+1) times the outer product
-// of the image less the mean of the n before.
+// add adds single images to class means and scatter, one at a time (Welford's update): the scatter
+// grows by n/(n+1) times the outer product of the image less the mean of the n before.
 func (c *Client) add(rows []float32, labels []int) {
 	if len(labels) == 0 {
 		return
@@ -59,7 +60,8 @@ func (c *Client) add(rows []float32, labels []int) {
 	slices.SortFunc(cells, func(a, b cell) int { return a.class - b.class })
 	means := &point.Set{Dx: k, C: c.Means.C, N: len(cells), Y: []int32{}}
 	for _, v := range cells {
-		means.Z, means.W, means.Y = append(means.Z, v.mean...), append(means.W, float32(v.n)), append(means.Y, int32(v.class))
+		means.Z, means.W, means.Y = append(means.Z, v.mean...), append(means.W, float32(v.n)),
+			append(means.Y, int32(v.class))
 	}
 	c.Means = means
 	if c.Within != nil && len(contrasts) > 0 {
@@ -70,7 +72,8 @@ func (c *Client) add(rows []float32, labels []int) {
 // widened returns a scatter with rows added to it.
 func widened(w *moments.Within, rows []float32) *moments.Within {
 	k, n := w.K, len(rows)/w.K
-	out := &moments.Within{K: k, Dof: w.Dof + n, Rank: w.Rank + n, Data: append(slices.Clone(w.Data), rows...)}
+	out := &moments.Within{K: k, Dof: w.Dof + n, Rank: w.Rank + n,
+		Data: append(slices.Clone(w.Data), rows...)}
 	if (w.Rank > 0 || w.Dof == 0) && out.Rank <= k {
 		return out
 	}

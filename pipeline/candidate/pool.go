@@ -11,11 +11,12 @@ import (
 	"fmp/pipeline/internal/memo"
 )
 
-// maxFolds bounds the groups of clients that are left out in turn: of more clients, several are left out together.
+// maxFolds bounds the groups of clients that are left out in turn: of more clients, several are
+// left out together.
 const maxFolds = 10
 
-// pool is the sum of some clients' statistics. The scatter includes that of clients' class means about the pooled ones; its upper
-// triangle is kept. Its degrees of freedom are at least 1.
+// pool is the sum of some clients' statistics. The scatter includes that of clients' class means
+// about the pooled ones; its upper triangle is kept. Its degrees of freedom are at least 1.
 type pool struct {
 	k, c    int
 	n       []float64 // [C]
@@ -28,8 +29,8 @@ type pool struct {
 
 func (p *pool) held(class int) bool { return p.n[class] > 0 }
 
-// unheld returns the number of classes that nobody holds beside those that somebody does: the share of their images among new ones, which
-// are of all classes alike.
+// unheld returns the number of classes that nobody holds beside those that somebody does: the share
+// of their images among new ones, which are of all classes alike.
 func (p *pool) unheld() float64 {
 	held := 0.0
 	for _, n := range p.n {
@@ -52,14 +53,16 @@ func (p *pool) finish() {
 	p.dof = max(p.dof, 1)
 }
 
-// part is the sum of one group's statistics beside the means of all clients: away is sum n (mean - pooled mean), [C, K], and the scatter
-// about the pooled means is rows'rows of few rows, [rank, K], or the upper triangle of a matrix, [K, K].
+// part is the sum of one group's statistics beside the means of all clients: away is sum n (mean -
+// pooled mean), [C, K], and the scatter about the pooled means is rows'rows of few rows, [rank, K],
+// or the upper triangle of a matrix, [K, K].
 type part struct {
 	n, away, rows, scatter []float64
 	dof                    float64 // with one for each cell
 }
 
-// lowRank reports whether n rows of k numbers are few enough to be taken away from a pool's basis, in place of a basis without them.
+// lowRank reports whether n rows of k numbers are few enough to be taken away from a pool's basis,
+// in place of a basis without them.
 func lowRank(n, k int) bool { return 3*n <= k }
 
 // sums are a round's statistics by the groups that are left out in turn.
@@ -101,7 +104,8 @@ func (s *sums) others(g int) (out []int) {
 // sum adds up a round's statistics.
 func (r *Round) sum(threads int) (*sums, error) {
 	k := r.K
-	all := &pool{k: k, c: r.C, n: make([]float64, r.C), mean: make([]float64, r.C*k), scatter: make([]float64, k*k)}
+	all := &pool{k: k, c: r.C, n: make([]float64, r.C), mean: make([]float64, r.C*k),
+		scatter: make([]float64, k*k)}
 	s := &sums{all: all, folds: foldsOf(len(r.Clients))}
 	for i := range r.Clients {
 		all.clients = append(all.clients, i)
@@ -192,7 +196,8 @@ func (p *part) addTo(sum []float64) {
 	f.flush()
 }
 
-// rest is the pool of all groups but one, whose scatter is that of all less that of lost rows, [rank, K].
+// rest is the pool of all groups but one, whose scatter is that of all less that of lost rows,
+// [rank, K].
 type rest struct {
 	pool
 	lost []float64 // nil where they are many
@@ -203,7 +208,8 @@ type rest struct {
 // without returns the pool of all groups but one, without its scatter.
 func (s *sums) without(g int) *rest {
 	k, own := s.all.k, &s.parts[g]
-	p := &rest{pool: pool{k: k, c: s.all.c, n: make([]float64, s.all.c), mean: slices.Clone(s.all.mean), clients: s.others(g)}, of: s, but: g}
+	p := &rest{pool: pool{k: k, c: s.all.c, n: make([]float64, s.all.c),
+		mean: slices.Clone(s.all.mean), clients: s.others(g)}, of: s, but: g}
 	for i := range s.parts {
 		if i != g {
 			p.dof += s.parts[i].dof
@@ -259,7 +265,8 @@ func (p *rest) whole() *pool {
 	return &out
 }
 
-// factor adds sign F'F to the upper triangle of a matrix, for rows F that are given one by one; without a matrix it keeps the rows.
+// factor adds sign F'F to the upper triangle of a matrix, for rows F that are given one by one;
+// without a matrix it keeps the rows.
 type factor struct {
 	k    int
 	to   []float64

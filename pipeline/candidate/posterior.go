@@ -63,11 +63,14 @@ func heaviest(weight []float64, n int, least float64) []int {
 		order[j] = j
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weight[b], weight[a]) })
-	return slices.DeleteFunc(order[:min(n, len(order))], func(j int) bool { return !(weight[j] > least) })
+	return slices.DeleteFunc(order[:min(n, len(order))],
+		func(j int) bool { return !(weight[j] > least) })
 }
 
-// mixture fits the candidates of most evidence, and has the judges, where there are any, weigh them again and tell their temperatures.
-func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Options) (*Mixture, error) {
+// mixture fits the candidates of most evidence, and has the judges, where there are any, weigh them
+// again and tell their temperatures.
+func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
+	o *Options) (*Mixture, error) {
 	m := &Mixture{}
 	kappa := r.logKappa()
 	m.LogKappa, m.LogKappaError = kappa.mean, kappa.deviation
@@ -78,7 +81,8 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 			of[g] = per[g][j]
 		}
 		t := temperature(of)
-		e := Evidence{Name: cands[j].name, LogLikelihood: slices.Max(sumOf(of)[:]), LogTemperature: t.mean, LogTemperatureError: t.deviation}
+		e := Evidence{Name: cands[j].name, LogLikelihood: slices.Max(sumOf(of)[:]),
+			LogTemperature: t.mean, LogTemperatureError: t.deviation}
 		m.Evidence = append(m.Evidence, e)
 		scores[j] = e.LogLikelihood + cands[j].odds
 	}
@@ -145,7 +149,8 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve, o *Op
 }
 
 // finish gives a component its head at a temperature t, and the spread of its samples.
-func (r *Round) finish(to *Component, c *candidate, h *discriminant, l linear, t float64, o *Options) {
+func (r *Round) finish(to *Component, c *candidate, h *discriminant, l linear,
+	t float64, o *Options) {
 	if c.corpus != nil {
 		to.Head = h.head(l)
 		on := h.with(c.corpus, r.stand(h, h.pool, namedDraws, o))
@@ -174,7 +179,8 @@ func (m *Mixture) keep(cands []candidate, asked []int, found []judged, scores []
 	for _, i := range order {
 		j := asked[i]
 		m.Evidence[j].Weight = weight[i] / total
-		m.Components = append(m.Components, Component{Name: cands[j].name, Weight: m.Evidence[j].Weight, Deviation: found[i].log.deviation})
+		m.Components = append(m.Components,
+			Component{Name: cands[j].name, Weight: m.Evidence[j].Weight, Deviation: found[i].log.deviation})
 	}
 	return order
 }

@@ -14,14 +14,16 @@ import (
 const (
 	// tie is the weight, in images, that ties a regression to where it starts.
 	tie = 60
-	// refitDraws and namedDraws are the numbers of draws of W about a class mean, half of them the others' opposites.
+	// refitDraws and namedDraws are the numbers of draws of W about a class mean, half of them the
+	// others' opposites.
 	refitDraws = 8
 	namedDraws = 2
 	// minCount stands for no image in logarithms.
 	minCount = 1e-9
 )
 
-// images are rows that stand for images, in coordinates in which the covariance within classes is I.
+// images are rows that stand for images, in coordinates in which the covariance within classes is
+// I.
 type images struct {
 	rows  []float64 // [N, K]
 	mass  []float64
@@ -41,11 +43,12 @@ func (h *discriminant) white(rows []float64) []float64 {
 	return rows
 }
 
-// maxNumbers bounds the rows that stand for images; of more class means, those of all clients together stand, with as many draws.
+// maxNumbers bounds the rows that stand for images; of more class means, those of all clients
+// together stand, with as many draws.
 const maxNumbers = 1 << 25
 
-// together returns the class means of a pool as those of one client where those of all clients take more than maxNumbers with their draws,
-// and the draws about each that do not; else nil.
+// together returns the class means of a pool as those of one client where those of all clients take
+// more than maxNumbers with their draws, and the draws about each that do not; else nil.
 func (r *Round) together(p *pool, draws int) ([]cell, int) {
 	total := 0
 	for _, i := range p.clients {
@@ -75,8 +78,8 @@ func (r *Round) stands(p *pool, draws int) (n int) {
 	return n
 }
 
-// stand returns rows that stand for the images of a pool's clients: class means and antithetic draws of the covariance within
-// classes about them.
+// stand returns rows that stand for the images of a pool's clients: class means and antithetic
+// draws of the covariance within classes about them.
 func (r *Round) stand(h *discriminant, p *pool, draws int, o *Options) *images {
 	out := &images{}
 	cells, draws := r.together(p, draws)
@@ -133,11 +136,12 @@ func (m *images) about(h *discriminant, cells []cell, draws int, at *rand.Rand) 
 	}
 }
 
-// fitted returns the softmax regression on images, in the basis, whose logits have prior [C] added, tied to a head as if by tie images; to
-// none where start is nil.
+// fitted returns the softmax regression on images, in the basis, whose logits have prior [C] added,
+// tied to a head as if by tie images; to none where start is nil.
 func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linear, error) {
 	k, c, n := h.k, h.c, len(on.label)
-	p := &erm.Problem{N: n, Dx: k, C: c, X: make([]float64, n*(k+1)), Y: make([]float64, n*c), W: on.mass, L2: tie}
+	p := &erm.Problem{N: n, Dx: k, C: c, X: make([]float64, n*(k+1)), Y: make([]float64, n*c),
+		W: on.mass, L2: tie}
 	for i, y := range on.label {
 		copy(p.X[i*(k+1):], on.rows[i*k:(i+1)*k])
 		p.X[i*(k+1)+k] = 1
@@ -170,8 +174,8 @@ func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linea
 	return out, nil
 }
 
-// refit returns the head at temperature t, fitted once more to the clients' images and tied to the discriminant. The prior of classes is
-// the pool's in the fit and even in the answer.
+// refit returns the head at temperature t, fitted once more to the clients' images and tied to the
+// discriminant. The prior of classes is the pool's in the fit and even in the answer.
 func (r *Round) refit(h *discriminant, t float64, o *Options) (linear, error) {
 	if r.stands(h.pool, refitDraws)*r.K > maxProducts/r.C {
 		return *h.linear().over(t), nil
@@ -179,7 +183,8 @@ func (r *Round) refit(h *discriminant, t float64, o *Options) (linear, error) {
 	return h.again(r.stand(h, h.pool, refitDraws, o), t)
 }
 
-// maxProducts bounds the products of one pass over a regression's rows; beyond, the discriminant stands as it is.
+// maxProducts bounds the products of one pass over a regression's rows; beyond, the discriminant
+// stands as it is.
 const maxProducts = 1 << 30
 
 // again fits the head at temperature t once more.
@@ -203,8 +208,8 @@ func (l linear) over(t float64) *linear {
 	return &out
 }
 
-// named returns the head of a corpus of the round's classes, which is one more client that sends its images: one regression on all,
-// calibrated by itself.
+// named returns the head of a corpus of the round's classes, which is one more client that sends
+// its images: one regression on all, calibrated by itself.
 func (r *Round) named(h *discriminant, c *Corpus, p *pool, o *Options) (linear, error) {
 	return h.beside(c, r.stand(h, p, namedDraws, o))
 }
@@ -218,7 +223,8 @@ func (h *discriminant) beside(c *Corpus, theirs *images) (linear, error) {
 func (h *discriminant) with(c *Corpus, theirs *images) *images {
 	rows := make([]float64, len(c.Rows))
 	widen(rows, c.Rows)
-	on := &images{rows: append(h.white(h.of(rows, len(c.Labels))), theirs.rows...), label: append(slices.Clone(c.Labels), theirs.label...)}
+	on := &images{rows: append(h.white(h.of(rows, len(c.Labels))), theirs.rows...),
+		label: append(slices.Clone(c.Labels), theirs.label...)}
 	for range c.Labels {
 		on.mass = append(on.mass, 1)
 	}

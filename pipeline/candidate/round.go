@@ -9,17 +9,19 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Client is one upload: class means whose weights are the counts of their images; the scatter within its classes, nil where it is
-// not sent; and the curves that it measured, nil where it could not.
+// Client is one upload: class means whose weights are the counts of their images; the scatter
+// within its classes, nil where it is not sent; and the curves that it measured, nil where it could
+// not.
 type Client struct {
 	Means  *point.Set
 	Within *moments.Within
 	Curves *moments.Curves
 }
 
-// Corpus is a statistic of a server's own images: their covariance within classes W, [K, K]; the means of its classes, [classes, K], nil
-// where they are not to be a prior of the round's; and where its classes have the round's
-// names, the images themselves, rows [N, K] with N labels of the round's classes. Rows may be empty.
+// Corpus is a statistic of a server's own images: their covariance within classes W, [K, K]; the
+// means of its classes, [classes, K], nil where they are not to be a prior of the round's; and
+// where its classes have the round's names, the images themselves, rows [N, K] with N labels of the
+// round's classes. Rows may be empty.
 type Corpus struct {
 	Within []float64
 	Means  []float32
@@ -38,8 +40,9 @@ type Round struct {
 	Points  Points
 }
 
-// Points are the clients' calibration points: rows, [N, K], of single images with N labels, which are in no statistic; fewer than
-// twenty are not asked. Clients are their numbers: with them the points count as images once they have been asked.
+// Points are the clients' calibration points: rows, [N, K], of single images with N labels, which
+// are in no statistic; fewer than twenty are not asked. Clients are their numbers: with them the
+// points count as images once they have been asked.
 type Points struct {
 	Rows    []float32
 	Labels  []int
@@ -73,10 +76,13 @@ func (c *Client) dof() float64 {
 	return float64(c.Within.Dof)
 }
 
-// Check returns an error unless there are clients, sizes agree, numbers are finite, and no client has a class twice.
+// Check returns an error unless there are clients, sizes agree, numbers are finite, and no client
+// has a class twice.
 func (r *Round) Check() error {
 	if r.K < 1 || r.C < 2 || len(r.Clients) == 0 {
-		return fmt.Errorf("candidate: %d features, %d classes and %d clients; want one, two and one at least", r.K, r.C, len(r.Clients))
+		return fmt.Errorf(
+			"candidate: %d features, %d classes and %d clients; want one, two and one at least", r.K,
+			r.C, len(r.Clients))
 	}
 	for i := range r.Clients {
 		if err := r.Clients[i].check(r.K, r.C); err != nil {
@@ -89,17 +95,20 @@ func (r *Round) Check() error {
 		}
 	}
 	if len(r.Points.Rows) != len(r.Points.Labels)*r.K {
-		return fmt.Errorf("candidate: %d numbers for %d calibration points of %d", len(r.Points.Rows), len(r.Points.Labels), r.K)
+		return fmt.Errorf("candidate: %d numbers for %d calibration points of %d", len(r.Points.Rows),
+			len(r.Points.Labels), r.K)
 	}
 	if of := r.Points.Clients; of != nil && len(of) != len(r.Points.Labels) {
 		return fmt.Errorf("candidate: %d clients of %d calibration points", len(of), len(r.Points.Labels))
 	}
 	for i, y := range r.Points.Labels {
 		if of := r.Points.Clients; of != nil && (of[i] < 0 || of[i] >= len(r.Clients)) {
-			return fmt.Errorf("candidate: client %d of calibration point %d; there are %d", of[i], i, len(r.Clients))
+			return fmt.Errorf("candidate: client %d of calibration point %d; there are %d", of[i],
+				i, len(r.Clients))
 		}
 		if y < 0 || y >= r.C {
-			return fmt.Errorf("candidate: class %d of calibration point %d; allowed are 0 to %d", y, i, r.C-1)
+			return fmt.Errorf("candidate: class %d of calibration point %d; allowed are 0 to %d", y, i,
+				r.C-1)
 		}
 	}
 	return finite(r.Points.Rows)
@@ -118,8 +127,8 @@ func (c *Client) check(k, classes int) error {
 	for i, y := range of {
 		w := float64(m.W[i])
 		if y < 0 || int(y) >= classes || seen[y] || !(w >= 0) || w > 0 && w < 1 || math.IsInf(w, 0) {
-			return fmt.Errorf("class mean %d is of class %d with weight %v; want each class once at most, 0 to %d, with a count of images", i, y,
-				w, classes-1)
+			return fmt.Errorf("class mean %d is of class %d with weight %v; want each class once at most, "+
+				"0 to %d, with a count of images", i, y, w, classes-1)
 		}
 		seen[y] = true
 		if err := finite(m.Features(i)); err != nil {
@@ -140,8 +149,8 @@ func (c *Client) check(k, classes int) error {
 
 func (c *Corpus) check(k, classes int) error {
 	if len(c.Within) != k*k || len(c.Rows) != len(c.Labels)*k {
-		return fmt.Errorf("%d numbers of covariance, and %d for %d labels; want %d, and %d each", len(c.Within), len(c.Rows),
-			len(c.Labels), k*k, k)
+		return fmt.Errorf("%d numbers of covariance, and %d for %d labels; want %d, and %d each",
+			len(c.Within), len(c.Rows), len(c.Labels), k*k, k)
 	}
 	var trace float64
 	for i := range k {

@@ -5,7 +5,8 @@ import "fmp/pipeline/moments"
 const (
 	// minHalved is the number of clients from which on a refit is judged by halves of them.
 	minHalved = 4
-	// maxSharper bounds the log of the factor by which a refit is taken to sharpen: halves of few images tell it badly.
+	// maxSharper bounds the log of the factor by which a refit is taken to sharpen: halves of few
+	// images tell it badly.
 	maxSharper = 0.3
 )
 
@@ -42,9 +43,11 @@ func (r *Round) halves(o *Options) ([]half, error) {
 	return out, nil
 }
 
-// sharper returns the log of the factor by which refitting a candidate's head at temperature t makes its logits too large: a regression has
-// seen the images that it is fitted to, most of all where clients hold few classes. Each half of the clients is asked about the head of the
-// other half, as it was and refitted; the peaks of their log-likelihoods differ by it. It is from 0 to maxSharper.
+// sharper returns the log of the factor by which refitting a candidate's head at temperature t
+// makes its logits too large: a regression has seen the images that it is fitted to, most of all
+// where clients hold few classes. Each half of the clients is asked about the head of the other
+// half, as it was and refitted; the peaks of their log-likelihoods differ by it. It is from 0 to
+// maxSharper.
 func (c *candidate) sharper(halves []half, t float64, o *Options) (float64, error) {
 	var plain, again moments.Curve
 	for i := range halves {

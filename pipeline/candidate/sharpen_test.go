@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSharper: by halves of the clients a refit is found as much too sharp as fresh images find it, where clients hold two
-// classes each; and few clients tell nothing.
+// TestSharper: by halves of the clients a refit is found as much too sharp as fresh images find it,
+// where clients hold two classes each; and few clients tell nothing.
 func TestSharper(t *testing.T) {
 	var measured, fresh float64
 	const seeds = 5
@@ -59,7 +59,8 @@ func TestSharper(t *testing.T) {
 		t.Errorf("sharper by %.3f, by fresh images %.3f", measured, fresh)
 	}
 	w := newWorld(1)
-	if halves, err := w.round(t, minHalved-1, 9).halves(&Options{Threads: 1}); halves != nil || err != nil {
+	if halves, err := w.round(t, minHalved-1, 9).halves(&Options{Threads: 1}); halves != nil ||
+		err != nil {
 		t.Errorf("%d halves of few clients, %v", len(halves), err)
 	}
 }

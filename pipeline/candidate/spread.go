@@ -7,14 +7,17 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// spread is the uncertainty of a candidate's class means. The temperature T that clients measured is that of the whole prediction, of which
-// the spread of class means is a part: with logits of variance s² between samples, a softmax that is averaged over samples is about that of
-// the mean logits over sqrt(1 + pi s²/8) (MacKay 1992, equation 10). Two classes' logits differ by twice the variance, so that
+// spread is the uncertainty of a candidate's class means. The temperature T that clients measured
+// is that of the whole prediction, of which the spread of class means is a part: with logits of
+// variance s² between samples, a softmax that is averaged over samples is about that of the mean
+// logits over sqrt(1 + pi s²/8) (MacKay 1992, equation 10). Two classes' logits differ by twice the
+// variance, so that
 //
 //	T² = T'² + pi/4 tempering s²,   s² = mean_c v_c tr(W^-1 S)/nu
 //
-// where v_c = 1/(n_c + n0) is the posterior variance of a class mean in units of W. Samples have logits over T' and means of variance
-// tempering v_c; tempering is 1, or less where the spread would be more than half of T².
+// where v_c = 1/(n_c + n0) is the posterior variance of a class mean in units of W. Samples have
+// logits over T' and means of variance tempering v_c; tempering is 1, or less where the spread
+// would be more than half of T².
 type spread struct {
 	*discriminant
 	variance []float64 // v_c, [C]

@@ -8,7 +8,8 @@ import (
 	"fmp/pipeline/moments"
 )
 
-// Priors of the logarithms of the temperature and of kappa, and the least errors of their measurements.
+// Priors of the logarithms of the temperature and of kappa, and the least errors of their
+// measurements.
 var (
 	priorT     = normal{1, 0.7}
 	priorKappa = normal{0.3, 0.3}
@@ -17,14 +18,16 @@ var (
 const (
 	errorT     = 0.05
 	errorKappa = 0.1
-	// singleKappa is log kappa of images that stand for themselves: a class mean of one image is that image.
+	// singleKappa is log kappa of images that stand for themselves: a class mean of one image is that
+	// image.
 	singleKappa = 0.08
 	// fewCurves is the number of clients below which curves tell nothing of their own error.
 	fewCurves = 3
 )
 
 // nodes are those of Gauss-Hermite quadrature with three points: weights and places in deviations.
-var nodes = [3]struct{ weight, at float64 }{{1. / 6, -math.Sqrt(3)}, {2. / 3, 0}, {1. / 6, math.Sqrt(3)}}
+var nodes = [3]struct{ weight, at float64 }{{1. / 6, -math.Sqrt(3)}, {2. / 3, 0},
+	{1. / 6, math.Sqrt(3)}}
 
 // normal is a normal distribution.
 type normal struct{ mean, deviation float64 }
@@ -35,7 +38,8 @@ func (n normal) given(value, e float64) normal {
 	return normal{(a*value + b*n.mean) / (a + b), 1 / math.Sqrt(a+b)}
 }
 
-// peak returns the logarithm of the temperature of a curve's maximum, by a parabola through three points.
+// peak returns the logarithm of the temperature of a curve's maximum, by a parabola through three
+// points.
 func peak(c *moments.Curve) float64 {
 	i := 0
 	for j, v := range c {
@@ -75,8 +79,8 @@ func sumOf(curves []moments.Curve) *moments.Curve {
 	return &out
 }
 
-// temperature returns the posterior of the log temperature, given the evidence of each fold. Where there is one fold alone, nothing was
-// left out, and the prior stands.
+// temperature returns the posterior of the log temperature, given the evidence of each fold. Where
+// there is one fold alone, nothing was left out, and the prior stands.
 func temperature(folds []moments.Curve) normal {
 	if len(folds) < 2 {
 		return priorT

@@ -12,24 +12,30 @@ import (
 	"fmp/onnx/engine"
 )
 
-// adaptBatch is the number of images of which one shift is estimated. The shift of more images is the mean of their batches'.
+// adaptBatch is the number of images of which one shift is estimated. The shift of more images is
+// the mean of their batches'.
 const adaptBatch = 64
 
-// Adapt makes the classifier that of an owner who took no part in the round, given images of its camera; labels are not read. The shift
-// that the images have in common (models.ShiftOutput) is left out of the images that are classified from then on. It returns the number of
-// images, and those that cannot be read as Images does. It is an error where the classifier has no shift, and it is as it was then.
-func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source, skip bool) (n int, bad []error, err error) {
+// Adapt makes the classifier that of an owner who took no part in the round, given images of its
+// camera; labels are not read. The shift that the images have in common (models.ShiftOutput) is
+// left out of the images that are classified from then on. It returns the number of images, and
+// those that cannot be read as Images does. It is an error where the classifier has no shift, and
+// it is as it was then.
+func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source,
+	skip bool) (n int, bad []error, err error) {
 	if c.TakesRows() {
-		return 0, nil, fmt.Errorf("adapting the classifier: it takes feature rows: give feature rows, or a classifier of images")
+		return 0, nil, fmt.Errorf(
+			"adapting the classifier: it takes feature rows: give feature rows, or a classifier of images")
 	}
 	a, err := c.adapting()
 	if err != nil {
 		return 0, nil, err
 	}
 	defer a.session.Close()
-	bad, err = imagefile.Read(ctx, src, c.Fit, adaptBatch, skip, func(pixels []uint8, items []imagefile.Item) error {
-		return a.add("images", onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch))
-	})
+	bad, err = imagefile.Read(ctx, src, c.Fit, adaptBatch, skip,
+		func(pixels []uint8, items []imagefile.Item) error {
+			return a.add("images", onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch))
+		})
 	if err != nil || len(bad) > 0 && !skip {
 		return a.n, bad, err
 	}
@@ -40,7 +46,8 @@ func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source, skip bool)
 func (c *Classifier) AdaptRows(ctx context.Context, rows *onnx.Tensor) error {
 	dx := c.Manifest.Dx
 	if !c.TakesRows() || len(rows.Shape) != 2 || rows.Shape[1] != dx || rows.F32() == nil {
-		return fmt.Errorf("adapting the classifier: feature rows are %v; want float32 [n, %d], and a classifier of feature rows", rows, dx)
+		return fmt.Errorf("adapting the classifier: feature rows are %v; want float32 [n, %d], and a "+
+			"classifier of feature rows", rows, dx)
 	}
 	a, err := c.adapting()
 	if err != nil {
@@ -72,8 +79,8 @@ type adaptation struct {
 
 func (c *Classifier) adapting() (*adaptation, error) {
 	if c.whole == nil {
-		return nil, errors.New("adapting the classifier: it states no shifts of cameras: fmp pool states them where it finds clients whose " +
-			"cameras differ")
+		return nil, errors.New("adapting the classifier: it states no shifts of cameras: fmp pool " +
+			"states them where it finds clients whose cameras differ")
 	}
 	s, err := c.load(c.whole, models.ShiftOutput)
 	return &adaptation{c: c, session: s}, err
@@ -90,7 +97,8 @@ func (a *adaptation) add(input string, x *onnx.Tensor) error {
 	}
 	for j, v := range shift {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) || len(shift) != len(a.sum) {
-			return fmt.Errorf("adapting the classifier: %s is %v at place %d; check that the file is whole", models.ShiftOutput, v, j)
+			return fmt.Errorf("adapting the classifier: %s is %v at place %d; check that the file is whole",
+				models.ShiftOutput, v, j)
 		}
 		a.sum[j] += float64(n) * float64(v)
 	}

@@ -1,5 +1,5 @@
-// Package classify runs images, or feature rows, through a classifier, the file that fmp pool writes. It is part of the
-// program for small devices: images are streamed in small batches.
+// Package classify runs images, or feature rows, through a classifier, the file that fmp pool
+// writes. It is part of the program for small devices: images are streamed in small batches.
 package classify
 
 import (
@@ -22,8 +22,8 @@ import (
 // maxItems bounds the number of images of a source.
 const maxItems = 1_000_000
 
-// Limits bound a run of a classifier: the work of [cost.Foreign] an image, and 4 GiB, as a server runs the
-// images of several requests at once.
+// Limits bound a run of a classifier: the work of [cost.Foreign] an image, and 4 GiB, as a server
+// runs the images of several requests at once.
 var Limits = engine.Limits{Work: cost.Foreign.Work, Bytes: 4 << 30}
 
 // Classifier is a classifier model, ready to run.
@@ -31,7 +31,8 @@ type Classifier struct {
 	Manifest models.Manifest
 	// Fit is the shape of its images; Fit.H is 0 for a classifier of feature rows.
 	Fit imagefile.Fit
-	// Batch is the number of images per call; Open sets 8, as larger batches take more memory and are hardly faster.
+	// Batch is the number of images per call; Open sets 8, as larger batches take more memory and are
+	// hardly faster.
 	Batch int
 
 	session engine.Session
@@ -56,7 +57,8 @@ const (
 // Open loads a classifier from the file path.
 func Open(eng engine.Engine, path string) (*Classifier, error) { return OpenAt(eng, path, 0) }
 
-// OpenAt is Open of a classifier whose prediction sets have another level than the stored one; 0 is that.
+// OpenAt is Open of a classifier whose prediction sets have another level than the stored one; 0 is
+// that.
 func OpenAt(eng engine.Engine, path string, level float64) (*Classifier, error) {
 	m, f, err := models.Load(path)
 	if err != nil {
@@ -84,7 +86,8 @@ func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, erro
 }
 
 // open is New with further outputs.
-func open(eng engine.Engine, m *onnx.Model, f models.Manifest, further ...string) (*Classifier, error) {
+func open(eng engine.Engine, m *onnx.Model, f models.Manifest,
+	further ...string) (*Classifier, error) {
 	if f.Kind != models.KindClassifier {
 		kind := fmt.Sprintf("a %s", f.Kind)
 		if f.Kind == "" {
@@ -115,7 +118,8 @@ func open(eng engine.Engine, m *onnx.Model, f models.Manifest, further ...string
 		}
 	}
 	if len(c.outputs) == 0 || c.outputs[0] != probabilities || f.C < 2 {
-		return nil, fmt.Errorf("its outputs are %v, for %d classes; want %s, for 2 classes or more", m.Graph.Outputs, f.C, probabilities)
+		return nil, fmt.Errorf("its outputs are %v, for %d classes; want %s, for 2 classes or more",
+			m.Graph.Outputs, f.C, probabilities)
 	}
 	if _, ok := m.Graph.Output(models.ShiftOutput); ok {
 		c.whole = m
@@ -142,7 +146,8 @@ func OpenHeads(eng engine.Engine, path string) (*Classifier, error) {
 	return c, nil
 }
 
-// Through returns the classifier with a session of the caller's between it and the model. The two share the model; it is not closed.
+// Through returns the classifier with a session of the caller's between it and the model. The two
+// share the model; it is not closed.
 func (c *Classifier) Through(wrap func(engine.Session) engine.Session) *Classifier {
 	through := *c
 	through.session = wrap(c.session)
@@ -152,7 +157,8 @@ func (c *Classifier) Through(wrap func(engine.Session) engine.Session) *Classifi
 // load returns a session for some outputs of a model: others need not be computed.
 func (c *Classifier) load(m *onnx.Model, outputs ...string) (engine.Session, error) {
 	m = onnx.Clone(m)
-	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool { return !slices.Contains(outputs, v.Name) })
+	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs,
+		func(v onnx.ValueInfo) bool { return !slices.Contains(outputs, v.Name) })
 	pass.RemoveUnused(m.Graph)
 	return cost.Bounded(c.engine, Limits).Load(m)
 }
@@ -175,17 +181,23 @@ func (c *Classifier) Class(i int) string {
 type Prediction struct {
 	imagefile.Item
 	Probabilities []float32 // one per class, summing to 1
-	// Scored are the probabilities that prediction sets are of: those before a calibration (models.UncalibratedOutput), else Probabilities.
+	// Scored are the probabilities that prediction sets are of: those before a calibration
+	// (models.UncalibratedOutput), else Probabilities.
 	Scored []float32
-	// Samples are the probabilities of each head before a calibration, [S, C]; nil but after [OpenHeads].
+	// Samples are the probabilities of each head before a calibration, [S, C]; nil but after
+	// [OpenHeads].
 	Samples []float32
-	// Entropy and MutualInformation are in nats: the total uncertainty, and the part due to disagreement of the heads.
+	// Entropy and MutualInformation are in nats: the total uncertainty, and the part due to
+	// disagreement of the heads.
 	Entropy, MutualInformation float32
-	// Low and High are the ends of the 90% intervals of the probabilities; nil for a classifier without intervals.
+	// Low and High are the ends of the 90% intervals of the probabilities; nil for a classifier
+	// without intervals.
 	Low, High []float32
-	// Set reports for each class whether it is in the prediction set; nil for a classifier without sets.
+	// Set reports for each class whether it is in the prediction set; nil for a classifier without
+	// sets.
 	Set []bool
-	// Pixels are those that the classifier saw, [H, W, Ch], valid until the next batch; nil for feature rows.
+	// Pixels are those that the classifier saw, [H, W, Ch], valid until the next batch; nil for
+	// feature rows.
 	Pixels []uint8
 }
 
@@ -206,35 +218,41 @@ func (p *Prediction) Top() (first, second int) {
 	return first, second
 }
 
-// Images classifies the images of a source, in its order, and passes them to do one batch at a time. With skip, unreadable
-// images are left out and returned as bad; without it, the caller reports bad as an error. It is an error if no image
-// remains.
-func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool, do func([]Prediction) error) (bad []error, err error) {
+// Images classifies the images of a source, in its order, and passes them to do one batch at a
+// time. With skip, unreadable images are left out and returned as bad; without it, the caller
+// reports bad as an error. It is an error if no image remains.
+func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool,
+	do func([]Prediction) error) (bad []error, err error) {
 	if c.TakesRows() {
-		return nil, fmt.Errorf("the classifier takes feature rows; fmp pool without --rows makes one that takes images")
+		return nil, fmt.Errorf("the classifier takes feature rows; fmp pool without --rows makes one " +
+			"that takes images")
 	}
 	read := 0
-	bad, err = imagefile.Read(ctx, src, c.Fit, c.Batch, skip, func(pixels []uint8, items []imagefile.Item) error {
-		size := c.Fit.Size()
-		read += len(items)
-		return c.run(onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch), "images", items, func(ps []Prediction) error {
-			for i := range ps {
-				ps[i].Pixels = pixels[i*size : (i+1)*size]
-			}
-			return do(ps)
+	bad, err = imagefile.Read(ctx, src, c.Fit, c.Batch, skip,
+		func(pixels []uint8, items []imagefile.Item) error {
+			size := c.Fit.Size()
+			read += len(items)
+			return c.run(onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch), "images", items,
+				func(ps []Prediction) error {
+					for i := range ps {
+						ps[i].Pixels = pixels[i*size : (i+1)*size]
+					}
+					return do(ps)
+				})
 		})
-	})
 	if err == nil && skip && len(bad) > 0 && read == 0 {
 		err = fmt.Errorf("none of the images can be read: %w", errors.Join(bad...))
 	}
 	return bad, err
 }
 
-// Rows classifies feature rows, [n, dx] of float32, which are named by their numbers. labels may be nil.
-func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int, do func([]Prediction) error) error {
+// Rows classifies feature rows, [n, dx] of float32, which are named by their numbers. labels may be
+// nil.
+func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int,
+	do func([]Prediction) error) error {
 	if !c.TakesRows() {
-		return fmt.Errorf("the classifier takes images of %dx%d pixels and %d channels; fmp pool --rows makes one that takes feature rows",
-			c.Fit.H, c.Fit.W, c.Fit.Ch)
+		return fmt.Errorf("the classifier takes images of %dx%d pixels and %d channels; fmp pool "+
+			"--rows makes one that takes feature rows", c.Fit.H, c.Fit.W, c.Fit.Ch)
 	}
 	x := rows.F32()
 	if len(rows.Shape) != 2 || rows.Shape[1] != c.Manifest.Dx || x == nil {
@@ -249,7 +267,8 @@ func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int, 
 		items := make([]imagefile.Item, to-from)
 		for i := range items {
 			row := x[(from+i)*dx : (from+i+1)*dx]
-			items[i] = imagefile.Item{Name: fmt.Sprint(from + i), Label: imagefile.Unlabelled, Digest: rowDigest(row)}
+			items[i] = imagefile.Item{Name: fmt.Sprint(from + i), Label: imagefile.Unlabelled,
+				Digest: rowDigest(row)}
 			if labels != nil {
 				items[i].Label = labels[from+i]
 			}
@@ -270,7 +289,8 @@ func rowDigest(row []float32) [sha256.Size]byte {
 	return sha256.Sum256(data)
 }
 
-func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, do func([]Prediction) error) error {
+func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
+	do func([]Prediction) error) error {
 	out, err := engine.Eval(c.session, map[string]*onnx.Tensor{input: in}, c.outputs...)
 	if err != nil {
 		return err
@@ -290,7 +310,8 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, 
 			have = len(in)
 		}
 		if have != want {
-			return fmt.Errorf("the classifier's %s is %v for %d images; want %d values", name, out[name], n, want)
+			return fmt.Errorf("the classifier's %s is %v for %d images; want %d values", name,
+				out[name], n, want)
 		}
 	}
 	ps := make([]Prediction, n)
@@ -322,7 +343,9 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, 
 		}
 		for k, v := range p.Probabilities {
 			if !(v >= 0 && v <= 1.0001) {
-				return fmt.Errorf("the classifier's probability of class %s for %s is %v; check that the file is whole", c.Class(k), p.Name, v)
+				return fmt.Errorf(
+					"the classifier's probability of class %s for %s is %v; check that the file is whole",
+					c.Class(k), p.Name, v)
 			}
 		}
 	}
@@ -330,7 +353,8 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item, 
 }
 
 // Source opens the images at a path for the classifier; labels are optional unless o asks for them.
-func (c *Classifier) Source(path string, o imagefile.Options) (imagefile.Source, imagefile.LeftOut, error) {
+func (c *Classifier) Source(path string,
+	o imagefile.Options) (imagefile.Source, imagefile.LeftOut, error) {
 	o.Fit, o.MaxItems = c.Fit, maxItems
 	o.Classes.Names, o.Classes.N = c.Manifest.Classes, c.Manifest.C
 	return imagefile.Open(path, o)

@@ -37,8 +37,8 @@ type Printer struct {
 	sets         bool
 }
 
-// NewPrinter returns a Printer for predictions of c. Predictions whose most probable class has a probability below reject, 0 to 1,
-// are marked as unsure, for people to decide.
+// NewPrinter returns a Printer for predictions of c. Predictions whose most probable class has a
+// probability below reject, 0 to 1, are marked as unsure, for people to decide.
 func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Printer, error) {
 	if !(reject >= 0 && reject <= 1) {
 		return nil, fmt.Errorf("--reject is %v; allowed are 0 to 1", reject)
@@ -65,7 +65,8 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 		fmt.Fprintf(p.w, "%s,\"predictions\":[", printable.JSON(head[:len(head)-1]))
 	case CSV:
 		p.csv = csv.NewWriter(p.w)
-		header := []string{"file", "class", "probability", "second", "second_probability", "entropy", "mutual_information", "unsure"}
+		header := []string{"file", "class", "probability", "second", "second_probability", "entropy",
+			"mutual_information", "unsure"}
 		if p.intervals {
 			header = append(header, "low", "high")
 		}
@@ -74,7 +75,8 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 		}
 		return p, p.csv.Write(header)
 	case Table:
-		fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6s  %12s", "file", p.class, "class", "probability", p.class, "second", "", "disagreement")
+		fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6s  %12s", "file", p.class, "class", "probability",
+			p.class, "second", "", "disagreement")
 		if p.sets {
 			p.w.WriteString("  set")
 		}
@@ -135,8 +137,9 @@ func (p *Printer) Print(ps []Prediction) error {
 		p.n++
 		switch p.format {
 		case JSON:
-			text, err := json.Marshal(printed{q.Name, p.c.Class(first), one, p.c.Class(second), two, float64(q.Entropy),
-				float64(q.MutualInformation), unsure, q.Probabilities, q.Low, q.High, p.set(q)})
+			text, err := json.Marshal(printed{q.Name, p.c.Class(first), one, p.c.Class(second), two,
+				float64(q.Entropy), float64(q.MutualInformation), unsure, q.Probabilities, q.Low,
+				q.High, p.set(q)})
 			if err != nil {
 				return err
 			}
@@ -146,8 +149,8 @@ func (p *Printer) Print(ps []Prediction) error {
 			p.w.WriteByte('\n')
 			p.w.Write(printable.JSON(text))
 		case CSV:
-			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second), number(two), number(float64(q.Entropy)),
-				number(float64(q.MutualInformation)), strconv.FormatBool(unsure)}
+			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second), number(two),
+				number(float64(q.Entropy)), number(float64(q.MutualInformation)), strconv.FormatBool(unsure)}
 			if p.intervals {
 				record = append(record, number(float64(q.Low[first])), number(float64(q.High[first])))
 			}
@@ -170,8 +173,8 @@ func (p *Printer) Print(ps []Prediction) error {
 			if p.disagreement {
 				disagreement = fmt.Sprintf("%.4f", q.MutualInformation)
 			}
-			fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6.3f  %12s", tail(q.Name, 36), p.class, head(class, p.class), probability, p.class,
-				head(p.c.Class(second), p.class), two, disagreement)
+			fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6.3f  %12s", tail(q.Name, 36), p.class,
+				head(class, p.class), probability, p.class, head(p.c.Class(second), p.class), two, disagreement)
 			if p.sets {
 				fmt.Fprintf(p.w, "  {%s}", head(strings.Join(p.set(q), ", "), 60))
 			}
@@ -184,7 +187,8 @@ func (p *Printer) Print(ps []Prediction) error {
 	return p.w.Flush()
 }
 
-// Close completes the output, with the end of the JSON object or the number of unsure images, and flushes it.
+// Close completes the output, with the end of the JSON object or the number of unsure images, and
+// flushes it.
 func (p *Printer) Close() error {
 	switch p.format {
 	case JSON:

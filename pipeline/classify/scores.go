@@ -24,7 +24,8 @@ func Parse(eng engine.Engine, data []byte) (*Classifier, error) {
 	return New(eng, m, f)
 }
 
-// Has reports whether the classifier has an output: [models.SetOutput], or "low" and "high", the ends of credible intervals.
+// Has reports whether the classifier has an output: [models.SetOutput], or "low" and "high", the
+// ends of credible intervals.
 func (c *Classifier) Has(output string) bool {
 	for _, name := range c.outputs {
 		if name == output {
@@ -65,7 +66,8 @@ func (s *Scores) Add(ps []Prediction) error {
 	return nil
 }
 
-// Report returns the counts that may leave the site, none below least; with an epsilon above 0, counts with noise in place of that.
+// Report returns the counts that may leave the site, none below least; with an epsilon above 0,
+// counts with noise in place of that.
 func (s *Scores) Report(least int, epsilon, delta float64) (r *tally.Report, err error) {
 	if epsilon != 0 {
 		r, err = s.images.Noisy(epsilon, delta, rand.Reader)

@@ -14,18 +14,19 @@ import (
 // maxApproved bounds a file of approved extractors.
 const maxApproved = 1 << 20
 
-// Everywhere is the scope of an extractor that its owner approved by hand: it may be used for all servers and names.
+// Everywhere is the scope of an extractor that its owner approved by hand: it may be used for all
+// servers and names.
 const Everywhere = "*"
 
-// Approved is the file of the extractors that the owner of images lets run on them: one a line, its digest, the time and the scope that it
-// is approved for.
+// Approved is the file of the extractors that the owner of images lets run on them: one a line, its
+// digest, the time and the scope that it is approved for.
 type Approved struct{ Path string }
 
 // approval is a line of the file.
 type approval struct{ digest, when, scope string }
 
-// DefaultFile returns where a file of this program's lies unless a flag says otherwise: in the folder fmp of the user's folder for
-// configuration.
+// DefaultFile returns where a file of this program's lies unless a flag says otherwise: in the
+// folder fmp of the user's folder for configuration.
 func DefaultFile(name, flag string) (string, error) {
 	base, err := os.UserConfigDir()
 	if err != nil {
@@ -42,7 +43,8 @@ func parseApproved(text string) ([]approval, error) {
 		}
 		f := strings.SplitN(line, " ", 3)
 		if len(f) != 3 || len(f[0]) != 64 || strings.Trim(f[0], "0123456789abcdef") != "" || f[2] == "" {
-			return nil, fmt.Errorf("line %d is %q; want the sha256 of an extractor, a time and a scope: correct the line, or remove it", i+1, line)
+			return nil, fmt.Errorf("line %d is %q; want the sha256 of an extractor, a time and a scope: "+
+				"correct the line, or remove it", i+1, line)
 		}
 		out = append(out, approval{f[0], f[1], f[2]})
 	}
@@ -53,7 +55,8 @@ func parseApproved(text string) ([]approval, error) {
 type Standing struct {
 	// Approved says that it may run: it was approved for the scope, or everywhere.
 	Approved bool
-	// Other is the extractor that was approved last for the scope, and When that was; empty where none was.
+	// Other is the extractor that was approved last for the scope, and When that was; empty where none
+	// was.
 	Other, When string
 }
 
@@ -121,7 +124,8 @@ func (m *Memory) Add(digest, scope string) error {
 // Files is the scope of client graphs that come as files, from no server.
 const Files = "client graphs in files"
 
-// ServerScope is the scope of the server that holds a key (Ed25519, base64): addresses and names can come to lead to another.
+// ServerScope is the scope of the server that holds a key (Ed25519, base64): addresses and names
+// can come to lead to another.
 func ServerScope(key string) string {
 	return fmt.Sprintf("the server whose key has sha256 %x", sha256.Sum256([]byte(key)))
 }
@@ -134,13 +138,16 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string {
 	if e.Other != "" {
-		return fmt.Sprintf("the extractor %s is not the one that was approved for %s: that was %s on %s", e.Digest, e.Scope, e.Other, e.When)
+		return fmt.Sprintf("the extractor %s is not the one that was approved for %s: that was %s on %s",
+			e.Digest, e.Scope, e.Other, e.When)
 	}
-	return fmt.Sprintf("the extractor %s is unknown: it does not come with this program, and nobody approved it for %s", e.Digest, e.Scope)
+	return fmt.Sprintf("the extractor %s is unknown: it does not come with this program, and nobody "+
+		"approved it for %s", e.Digest, e.Scope)
 }
 
-// Trust returns nil where the extractor of the client graph may run on the images of an owner: one that is [Known], or one that was
-// approved. Else the error is an [UnknownError]: nothing is approved by being the first.
+// Trust returns nil where the extractor of the client graph may run on the images of an owner: one
+// that is [Known], or one that was approved. Else the error is an [UnknownError]: nothing is
+// approved by being the first.
 func (c *Client) Trust(a Approvals, scope string) error {
 	digest := c.Parsed.Extractor
 	if Known(digest) != "" {
@@ -159,19 +166,22 @@ func (c *Client) Trust(a Approvals, scope string) error {
 // packed is the number of 8-bit pixels that a float32 of 24 significant bits holds.
 const packed = 3
 
-// Can describes in plain words the power of a network that gives as many numbers of an image as the graph's extractor.
+// Can describes in plain words the power of a network that gives as many numbers of an image as the
+// graph's extractor.
 func (c *Client) Can() string {
 	numbers, pixels := c.Manifest.PointWidth(), c.Parsed.Pixels
 	if c.Private() {
-		return "In this private round noise covers what its numbers tell of one image; what it computes is its maker's choice."
+		return "In this private round noise covers what its numbers tell of one image; what it " +
+			"computes is its maker's choice."
 	}
 	share := fmt.Sprintf("%.2g%% of", 100*float64(packed*numbers)/float64(pixels))
 	if packed*numbers >= pixels {
 		share = "all of"
 	}
-	return fmt.Sprintf("A network made for it can hide %s an image in its %d numbers, as each holds up to %d pixels, and "+
-		"can give zeros for all "+
-		"images of a class but one: an average over many images, too, is then that image.", share, numbers, packed)
+	return fmt.Sprintf("A network made for it can hide %s an image in its %d numbers, as each holds "+
+		"up to %d pixels, and can give zeros for all "+
+		"images of a class but one: an average over many images, too, is then that image.", share,
+		numbers, packed)
 }
 
 func line(digest, scope string) []byte {

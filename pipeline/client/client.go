@@ -1,9 +1,11 @@
-// Package client computes a client's part of a round: labelled images to an upload, by a client graph whose maker it need not trust.
+// Package client computes a client's part of a round: labelled images to an upload, by a client
+// graph whose maker it need not trust.
 //
-// The graph is taken apart before an image is read (models.ParseClient): all but its extractor must be a graph of fmp fuse, and the
-// extractor one that the owner of the images approved ([Approved]). Labels, counts, clipping and noise are this program's own. In private
-// rounds one image at a time goes through the graph, so that none can move the row of another; an image of which the graph makes no
-// finite row counts as a row of zeros, so that neither absence nor an error tells of it.
+// The graph is taken apart before an image is read (models.ParseClient): all but its extractor must
+// be a graph of fmp fuse, and the extractor one that the owner of the images approved ([Approved]).
+// Labels, counts, clipping and noise are this program's own. In private rounds one image at a time
+// goes through the graph, so that none can move the row of another; an image of which the graph
+// makes no finite row counts as a row of zeros, so that neither absence nor an error tells of it.
 package client
 
 import (
@@ -30,7 +32,8 @@ import (
 const (
 	// MaxItems bounds the images of an upload, so that memory stays below 64 MiB.
 	MaxItems = 20_000
-	// chunk is the number of images of a plain round that go through the extractor at once: more would take more memory and are no faster.
+	// chunk is the number of images of a plain round that go through the extractor at once: more would
+	// take more memory and are no faster.
 	chunk = 8
 	// spots is the number of blocks of which one is checked.
 	spots = 8
@@ -58,16 +61,19 @@ type during struct{ context.Context }
 type Options struct {
 	// Skip leaves out images that cannot be read; they are named. Otherwise they are an error.
 	Skip bool
-	// AtLeast leaves out classes of fewer images, 0 and 1 none. In private rounds that would tell of single images, and is refused.
+	// AtLeast leaves out classes of fewer images, 0 and 1 none. In private rounds that would tell of
+	// single images, and is refused.
 	AtLeast int
-	// Calibrate is the maximum number of calibration points: single images, one in five at most, that take no part in means and scatter.
-	// 0 sends none; private uploads have none.
+	// Calibrate is the maximum number of calibration points: single images, one in five at most, that
+	// take no part in means and scatter. 0 sends none; private uploads have none.
 	Calibrate int
-	// Secret chooses the calibration points, so that neither server nor extractor can; wanted where Calibrate is above 0.
+	// Secret chooses the calibration points, so that neither server nor extractor can; wanted where
+	// Calibrate is above 0.
 	Secret *Secret
 }
 
-// New takes a client graph apart and prepares it for running on the given number of threads (0: one a core).
+// New takes a client graph apart and prepares it for running on the given number of threads (0: one
+// a core).
 func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
 	c := &Client{Manifest: f}
 	var err error
@@ -102,14 +108,16 @@ func (c *Client) Private() bool { return c.Manifest.Clip > 0 }
 
 // rows runs n images and returns their features, n x dx.
 func (c *Client) rows(pixels []uint8, n int) ([]float32, error) {
-	out, err := engine.Eval(c.features, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, c.Fit.H, c.Fit.W, c.Fit.Ch)},
+	out, err := engine.Eval(c.features,
+		map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, c.Fit.H, c.Fit.W, c.Fit.Ch)},
 		models.ValueFeatures)
 	if err != nil {
 		return nil, err
 	}
 	h := out[models.ValueFeatures]
 	if h.DType != onnx.Float32 || h.Len() != n*c.Manifest.Dx {
-		return nil, fmt.Errorf("the extractor gave %v for %d images; its manifest says dx %d", h, n, c.Manifest.Dx)
+		return nil, fmt.Errorf("the extractor gave %v for %d images; its manifest says dx %d", h,
+			n, c.Manifest.Dx)
 	}
 	return h.F32(), nil
 }
@@ -140,8 +148,9 @@ func finite(v []float32) bool {
 	return true
 }
 
-// block returns the features of a block of images. Where check is set, one of them, drawn at random, is run alone, and a row that its
-// neighbours moved is an error: the class means of such rows would not be averages over images.
+// block returns the features of a block of images. Where check is set, one of them, drawn at
+// random, is run alone, and a row that its neighbours moved is an error: the class means of such
+// rows would not be averages over images.
 func (c *Client) block(pixels []uint8, n int, check bool) ([]float32, error) {
 	size, dx := c.Fit.Size(), c.Manifest.Dx
 	h, err := c.rows(pixels, n)
@@ -163,7 +172,8 @@ func (c *Client) block(pixels []uint8, n int, check bool) ([]float32, error) {
 			return nil, fmt.Errorf("the extractor runs on %d images and not on one of them: %w", n, err)
 		}
 		if !near(alone, h[i*dx:(i+1)*dx]) {
-			return nil, fmt.Errorf("the extractor gives an image other features beside other images than alone; the client graph is not used")
+			return nil, fmt.Errorf("the extractor gives an image other features beside other images than " +
+				"alone; the client graph is not used")
 		}
 	}
 	for i := range n {
@@ -174,7 +184,8 @@ func (c *Client) block(pixels []uint8, n int, check bool) ([]float32, error) {
 	return h, nil
 }
 
-// near reports whether two rows are equal to within the rounding that the order of sums makes: a thousandth of their length.
+// near reports whether two rows are equal to within the rounding that the order of sums makes: a
+// thousandth of their length.
 func near(a, b []float32) bool {
 	if !finite(a) || !finite(b) {
 		return !finite(a) && !finite(b)
@@ -187,8 +198,8 @@ func near(a, b []float32) bool {
 	return math.Sqrt(off) <= 1e-3*math.Sqrt(size)+1e-6
 }
 
-// images reads labelled images, step at a time. Images that cannot be read are left out if skip is set, and named; else they are an error,
-// as it is where none is left.
+// images reads labelled images, step at a time. Images that cannot be read are left out if skip is
+// set, and named; else they are an error, as it is where none is left.
 func (c *Client) images(ctx context.Context, src imagefile.Source, step int, skip bool,
 	use func(pixels []uint8, items []imagefile.Item) error) (bad []error, err error) {
 	c.Zeros = 0
@@ -198,10 +209,11 @@ func (c *Client) images(ctx context.Context, src imagefile.Source, step int, ski
 		return nil, fmt.Errorf("%d images; allowed are 1 to %d", k, MaxItems)
 	}
 	n := 0
-	bad, err = imagefile.Read(ctx, src, c.Fit, step, skip, func(pixels []uint8, items []imagefile.Item) error {
-		n += len(items)
-		return use(pixels, items)
-	})
+	bad, err = imagefile.Read(ctx, src, c.Fit, step, skip,
+		func(pixels []uint8, items []imagefile.Item) error {
+			n += len(items)
+			return use(pixels, items)
+		})
 	switch {
 	case err != nil:
 		return nil, err
@@ -213,9 +225,10 @@ func (c *Client) images(ctx context.Context, src imagefile.Source, step int, ski
 	return bad, nil
 }
 
-// labelled computes the features of labelled images of a plain upload, [n, dx], and names those left out, bad ones and classes of too few.
-// The images that o makes calibration points are chosen.
-func (c *Client) labelled(ctx context.Context, src imagefile.Source, o Options) (rows []float32, labels []int, chosen []bool, left []error,
+// labelled computes the features of labelled images of a plain upload, [n, dx], and names those
+// left out, bad ones and classes of too few. The images that o makes calibration points are chosen.
+func (c *Client) labelled(ctx context.Context, src imagefile.Source,
+	o Options) (rows []float32, labels []int, chosen []bool, left []error,
 	err error) {
 	f := c.Manifest
 	var h []float32
@@ -241,23 +254,28 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source, o Options) 
 	left = append(left, few...)
 	for i, y := range all {
 		if y >= 0 && y < f.C && keep[y] {
-			rows, labels, kept = append(rows, h[i*f.Dx:(i+1)*f.Dx]...), append(labels, y), append(kept, digests[i])
+			rows, labels, kept = append(rows, h[i*f.Dx:(i+1)*f.Dx]...), append(labels, y),
+				append(kept, digests[i])
 		}
 	}
 	if len(labels) == 0 {
-		return nil, nil, nil, nil, fmt.Errorf("no class has %d images: %w", max(1, o.AtLeast), errors.Join(left...))
+		return nil, nil, nil, nil,
+			fmt.Errorf("no class has %d images: %w", max(1, o.AtLeast), errors.Join(left...))
 	}
 	if o.Calibrate > 0 {
 		if o.Secret == nil {
-			return nil, nil, nil, nil, errors.New("calibration points are chosen by a secret of the client's, and there is none")
+			return nil, nil, nil, nil,
+				errors.New("calibration points are chosen by a secret of the client's, and there is none")
 		}
 		chosen = o.Secret.choose(kept, o.Calibrate)
 	}
 	return rows, labels, chosen, left, nil
 }
 
-// Points makes the points of a plain upload of n labelled images, and names those left out, bad ones and classes of too few.
-func (c *Client) Points(ctx context.Context, src imagefile.Source, o Options) (set *point.Set, n int, left []error, err error) {
+// Points makes the points of a plain upload of n labelled images, and names those left out, bad
+// ones and classes of too few.
+func (c *Client) Points(ctx context.Context, src imagefile.Source,
+	o Options) (set *point.Set, n int, left []error, err error) {
 	rows, labels, _, left, err := c.labelled(ctx, src, o)
 	if err != nil {
 		return nil, 0, nil, err
@@ -271,10 +289,12 @@ func (c *Client) Points(ctx context.Context, src imagefile.Source, o Options) (s
 }
 
 // Moments makes an upload of moments, and names the images left out as Points does.
-func (c *Client) Moments(ctx context.Context, src imagefile.Source, o Options) (means *point.Set, within *moments.Within,
+func (c *Client) Moments(ctx context.Context, src imagefile.Source,
+	o Options) (means *point.Set, within *moments.Within,
 	left []error, err error) {
 	if o.Calibrate > moments.MaxCalibration {
-		return nil, nil, nil, fmt.Errorf("%d calibration points; moments have %d at most", o.Calibrate, moments.MaxCalibration)
+		return nil, nil, nil, fmt.Errorf("%d calibration points; moments have %d at most", o.Calibrate,
+			moments.MaxCalibration)
 	}
 	h, labels, chosen, left, err := c.labelled(ctx, src, o)
 	if err != nil {
@@ -293,7 +313,8 @@ func (c *Client) Moments(ctx context.Context, src imagefile.Source, o Options) (
 	return means, within, left, err
 }
 
-// classes returns which classes have as many images as are wanted, and names the others that have any.
+// classes returns which classes have as many images as are wanted, and names the others that have
+// any.
 func classes(labels []int, f models.Manifest, atLeast int) (keep []bool, few []error) {
 	count := make([]int, f.C)
 	for _, y := range labels {
@@ -308,7 +329,8 @@ func classes(labels []int, f models.Manifest, atLeast int) (keep []bool, few []e
 			if len(f.Classes) == f.C {
 				name = f.Classes[y]
 			}
-			few = append(few, fmt.Errorf("class %s, of which there are %d images: --at-least wants %d", name, n, atLeast))
+			few = append(few, fmt.Errorf("class %s, of which there are %d images: --at-least wants %d",
+				name, n, atLeast))
 		}
 	}
 	return keep, few
@@ -320,20 +342,22 @@ func (c *Client) embed(points []float32, n int) (*point.Set, error) {
 	for i := range present {
 		present[i] = 1
 	}
-	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(points, 1, n, len(points)/n),
-		models.ValuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
+	out, err := engine.Eval(c.embedding,
+		map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(points, 1, n, len(points)/n),
+			models.ValuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
 	if err != nil {
 		return nil, err
 	}
 	return Set(out["points"], out["masses"], c.Manifest)
 }
 
-// Set checks an embedding's outputs against its manifest. Of class means only those of classes that the client holds are worth sending.
+// Set checks an embedding's outputs against its manifest. Of class means only those of classes that
+// the client holds are worth sending.
 func Set(points, masses *onnx.Tensor, f models.Manifest) (*point.Set, error) {
 	z, w, dx := points.F32(), masses.F32(), f.PointWidth()
 	if len(z) != f.S*(dx+f.C) || len(w) != f.S {
-		return nil, fmt.Errorf("the model gave points %v and masses %v; its manifest says %d points of %d numbers and %d classes", points, masses,
-			f.S, dx, f.C)
+		return nil, fmt.Errorf("the model gave points %v and masses %v; its manifest says %d points of "+
+			"%d numbers and %d classes", points, masses, f.S, dx, f.C)
 	}
 	set := &point.Set{N: f.S, Dx: dx, C: f.C, Z: z, W: w}
 	if f.ClassMeans {
@@ -342,23 +366,28 @@ func Set(points, masses *onnx.Tensor, f models.Manifest) (*point.Set, error) {
 	return set, nil
 }
 
-// Labelled is the images of a private upload: their coordinates, [n, k], labels, and the digests of their files.
+// Labelled is the images of a private upload: their coordinates, [n, k], labels, and the digests of
+// their files.
 type Labelled struct {
 	W       []float32
 	Labels  []int
 	Digests [][32]byte
 }
 
-// Coordinates computes the coordinates of labelled images for a private round, one image at a time, and names those that cannot be read.
-// Every image that can be read and has a class counts, also where the graph changes it.
-func (c *Client) Coordinates(ctx context.Context, src imagefile.Source, o Options) (*Labelled, []error, error) {
+// Coordinates computes the coordinates of labelled images for a private round, one image at a time,
+// and names those that cannot be read. Every image that can be read and has a class counts, also
+// where the graph changes it.
+func (c *Client) Coordinates(ctx context.Context, src imagefile.Source,
+	o Options) (*Labelled, []error, error) {
 	f := c.Manifest
 	if !c.Private() {
-		return nil, nil, fmt.Errorf("the client graph is not one of private rounds; make it with fmp fuse --upload private")
+		return nil, nil, fmt.Errorf(
+			"the client graph is not one of private rounds; make it with fmp fuse --upload private")
 	}
 	if o.AtLeast > 1 {
-		return nil, nil, fmt.Errorf("--at-least %d: whether a class has as many images would tell of single ones, which a private round "+
-			"protects; leave the class's folder out instead, for a reason that does not depend on how many it holds", o.AtLeast)
+		return nil, nil, fmt.Errorf("--at-least %d: whether a class has as many images would tell of "+
+			"single ones, which a private round protects; leave the class's folder out instead, for a "+
+			"reason that does not depend on how many it holds", o.AtLeast)
 	}
 	out := &Labelled{}
 	bad, err := c.images(ctx, src, 1, o.Skip, func(pixels []uint8, items []imagefile.Item) error {
@@ -366,7 +395,8 @@ func (c *Client) Coordinates(ctx context.Context, src imagefile.Source, o Option
 		if y < 0 || y >= f.C {
 			return nil
 		}
-		out.W, out.Labels, out.Digests = append(out.W, c.settle(c.coordinates(c.row(pixels), y), f.K)...), append(out.Labels, y),
+		out.W, out.Labels, out.Digests = append(out.W, c.settle(c.coordinates(c.row(pixels), y), f.K)...),
+			append(out.Labels, y),
 			append(out.Digests, items[0].Digest)
 		return nil
 	})
@@ -379,7 +409,8 @@ func (c *Client) Coordinates(ctx context.Context, src imagefile.Source, o Option
 	return out, bad, nil
 }
 
-// coordinates returns the k coordinates of one feature row, the mean of a class of one image; nil where there are none that are finite.
+// coordinates returns the k coordinates of one feature row, the mean of a class of one image; nil
+// where there are none that are finite.
 func (c *Client) coordinates(h []float32, y int) []float32 {
 	f := c.Manifest
 	if h == nil {
@@ -388,8 +419,9 @@ func (c *Client) coordinates(h []float32, y int) []float32 {
 	z := make([]float32, f.Dx+f.C)
 	copy(z, h)
 	z[f.Dx+y] = 1
-	out, err := engine.Eval(c.embedding, map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(z, 1, 1, len(z)),
-		models.ValuePresent: onnx.NewTensor([]float32{1}, 1, 1)}, "points")
+	out, err := engine.Eval(c.embedding,
+		map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(z, 1, 1, len(z)),
+			models.ValuePresent: onnx.NewTensor([]float32{1}, 1, 1)}, "points")
 	k := f.PointWidth()
 	if err != nil || out["points"].Len() != f.C*(k+f.C) {
 		return nil
@@ -400,8 +432,10 @@ func (c *Client) coordinates(h []float32, y int) []float32 {
 	return nil
 }
 
-// Release returns the message of a client of a name for a private round, with the noise where this client adds it.
-func (c *Client) Release(l *Labelled, b privacy.Budget, name string, round uint64) (*federate.Release, error) {
+// Release returns the message of a client of a name for a private round, with the noise where this
+// client adds it.
+func (c *Client) Release(l *Labelled, b privacy.Budget, name string,
+	round uint64) (*federate.Release, error) {
 	sums, err := c.Sums(l, b)
 	if err != nil {
 		return nil, err
@@ -411,11 +445,12 @@ func (c *Client) Release(l *Labelled, b privacy.Budget, name string, round uint6
 			return nil, err
 		}
 	}
-	return &federate.Release{Round: round, Client: name, Model: c.Manifest.Digest, Budget: b, Sums: sums}, nil
+	return &federate.Release{Round: round, Client: name, Model: c.Manifest.Digest, Budget: b,
+		Sums: sums}, nil
 }
 
-// Sums returns the class sums of a private upload before noise: coordinates clipped, rounded and counted, and where a client is the unit
-// the whole vector clipped.
+// Sums returns the class sums of a private upload before noise: coordinates clipped, rounded and
+// counted, and where a client is the unit the whole vector clipped.
 func (c *Client) Sums(l *Labelled, b privacy.Budget) (*privacy.Release, error) {
 	f := c.Manifest
 	sums, err := privacy.Sum(l.W, l.Labels, f.C, f.K, f.Clip)

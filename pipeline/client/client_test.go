@@ -36,8 +36,8 @@ func (s *images) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 	return imagefile.Item{Label: (s.at - 1) % s.classes, Digest: [32]byte{byte(s.at)}}, nil
 }
 
-// graphs returns the digits' client graphs of a plain and a private round, with nodes put between the extractor and what follows, from
-// "honest" to "features".
+// graphs returns the digits' client graphs of a plain and a private round, with nodes put between
+// the extractor and what follows, from "honest" to "features".
 func graphs(t *testing.T, nodes ...*onnx.Node) (plain, private *Client) {
 	t.Helper()
 	open := func(m *onnx.Model) *Client {
@@ -70,8 +70,8 @@ func graphs(t *testing.T, nodes ...*onnx.Node) (plain, private *Client) {
 	return open(m), open(p)
 }
 
-// TestBlocks: in a plain round an extractor that lets images of a block move each other's rows is refused; in a private one it changes
-// nothing.
+// TestBlocks: in a plain round an extractor that lets images of a block move each other's rows is
+// refused; in a private one it changes nothing.
 func TestBlocks(t *testing.T) {
 	plain, _ := graphs(t)
 	set, n, left, err := plain.Points(t.Context(), &images{n: 21, classes: 10}, Options{})
@@ -93,13 +93,16 @@ func TestBlocks(t *testing.T) {
 	}
 	first, _, err := private.Coordinates(t.Context(), &images{n: 1, classes: 10}, Options{})
 	if err != nil || !slices.Equal(first.W, all.W[:len(first.W)]) {
-		t.Errorf("an image has coordinates %v alone and %v before others, %v", first.W, all.W[:len(first.W)], err)
+		t.Errorf("an image has coordinates %v alone and %v before others, %v", first.W,
+			all.W[:len(first.W)], err)
 	}
 }
 
-// TestZeros: images of which a graph makes no finite numbers count as rows of zeros, in blocks, alone, and where the run fails.
+// TestZeros: images of which a graph makes no finite numbers count as rows of zeros, in blocks,
+// alone, and where the run fails.
 func TestZeros(t *testing.T) {
-	log := &onnx.Node{Op: "Log", Inputs: []string{"honest"}, Outputs: []string{"features"}} // NaN wherever a feature is below 0
+	// NaN wherever a feature is below 0
+	log := &onnx.Node{Op: "Log", Inputs: []string{"honest"}, Outputs: []string{"features"}}
 	plain, private := graphs(t, log)
 	const n = 19
 	set, _, _, err := plain.Points(t.Context(), &images{n: n, classes: 10}, Options{})
@@ -107,16 +110,18 @@ func TestZeros(t *testing.T) {
 		t.Errorf("%d images of zeros, %v", plain.Zeros, err)
 	}
 	l, _, err := private.Coordinates(t.Context(), &images{n: n, classes: 10}, Options{})
-	if err != nil || len(l.Labels) != n || private.Zeros != n || slices.ContainsFunc(l.W, func(v float32) bool { return v != 0 }) {
+	if err != nil || len(l.Labels) != n || private.Zeros != n ||
+		slices.ContainsFunc(l.W, func(v float32) bool { return v != 0 }) {
 		t.Errorf("%d images of zeros, %v", private.Zeros, err)
 	}
 }
 
-// TestTinyNumbers: in a private round numbers below the normal range count as zeros, where the processor can; a plain round has the numbers
-// that every processor has.
+// TestTinyNumbers: in a private round numbers below the normal range count as zeros, where the
+// processor can; a plain round has the numbers that every processor has.
 func TestTinyNumbers(t *testing.T) {
 	scale := func(in, out string, by float32) []*onnx.Node {
-		return []*onnx.Node{{Op: "Constant", Outputs: []string{out + "by"}, Attrs: []onnx.Attr{onnx.TensorAttr("value", onnx.Scalar(by))}},
+		return []*onnx.Node{{Op: "Constant", Outputs: []string{out + "by"},
+			Attrs: []onnx.Attr{onnx.TensorAttr("value", onnx.Scalar(by))}},
 			{Op: "Mul", Inputs: []string{in, out + "by"}, Outputs: []string{out}}}
 	}
 	var nodes []*onnx.Node
@@ -140,15 +145,19 @@ func TestTinyNumbers(t *testing.T) {
 	}
 	flushes := runtime.GOARCH == "amd64" || runtime.GOARCH == "arm64"
 	if !some(plain) || some(private) == flushes {
-		t.Errorf("numbers that were below the normal range are there: %v in a plain round, %v in a private one", some(plain), some(private))
+		t.Errorf(
+			"numbers that were below the normal range are there: %v in a plain round, %v in a private one",
+			some(plain), some(private))
 	}
 }
 
-// TestAtLeast: classes of too few images are left out of a plain upload and named; a private one refuses to look.
+// TestAtLeast: classes of too few images are left out of a plain upload and named; a private one
+// refuses to look.
 func TestAtLeast(t *testing.T) {
 	plain, private := graphs(t)
 	set, n, left, err := plain.Points(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 2})
-	if err != nil || n != 6 || set.N != 3 || len(left) != 7 || !strings.Contains(left[0].Error(), "class 3, of which there are 1 images") {
+	if err != nil || n != 6 || set.N != 3 || len(left) != 7 ||
+		!strings.Contains(left[0].Error(), "class 3, of which there are 1 images") {
 		t.Errorf("%d images of %d classes, left out %v, %v", n, set.N, left, err)
 	}
 	if _, _, _, err := plain.Points(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 3}); err == nil {
@@ -166,16 +175,17 @@ func TestAtLeast(t *testing.T) {
 const one, two = "1111111111111111111111111111111111111111111111111111111111111111",
 	"2222222222222222222222222222222222222222222222222222222222222222"
 
-// TestApproved: nothing is approved by being asked about; what is approved for a scope holds in it alone, what is approved everywhere in
-// all, and no name is the word for everywhere.
+// TestApproved: nothing is approved by being asked about; what is approved for a scope holds in it
+// alone, what is approved everywhere in all, and no name is the word for everywhere.
 func TestApproved(t *testing.T) {
 	a := Approved{filepath.Join(t.TempDir(), "fmp", "approved")}
 	for i, c := range []struct {
 		digest, scope, add string
 		approved           bool
 		other              string
-	}{{one, "here", "here", false, ""}, {one, "here", "", true, ""}, {two, "here", "", false, one}, {two, "here", "", false, one},
-		{one, "there", "there", false, ""}, {two, "a\nb", "a\nb", false, ""}, {two, "a b", "", true, ""}, {one, "*", Everywhere, false, ""},
+	}{{one, "here", "here", false, ""}, {one, "here", "", true, ""}, {two, "here", "", false, one},
+		{two, "here", "", false, one}, {one, "there", "there", false, ""},
+		{two, "a\nb", "a\nb", false, ""}, {two, "a b", "", true, ""}, {one, "*", Everywhere, false, ""},
 		{one, "elsewhere", "", true, ""}, {two, "elsewhere", "", false, ""}} {
 		s, err := a.Find(c.digest, c.scope)
 		if err != nil || s.Approved != c.approved || s.Other != c.other {
@@ -189,8 +199,8 @@ func TestApproved(t *testing.T) {
 	}
 }
 
-// TestSecret: the secret is made once and kept to its owner; which images it chooses depends on it and on nothing else, equal images stay
-// together, and a graph has no say.
+// TestSecret: the secret is made once and kept to its owner; which images it chooses depends on it
+// and on nothing else, equal images stay together, and a graph has no say.
 func TestSecret(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fmp", "calibration.key")
 	s, err := LoadSecret(path)
@@ -231,8 +241,8 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestNoPoints: an upload has no calibration points unless so many are granted, and no choice is made without a secret. Another extractor
-// behind the same images gets the same ones.
+// TestNoPoints: an upload has no calibration points unless so many are granted, and no choice is
+// made without a secret. Another extractor behind the same images gets the same ones.
 func TestNoPoints(t *testing.T) {
 	plain, _ := graphs(t)
 	negated, _ := graphs(t, &onnx.Node{Op: "Neg", Inputs: []string{"honest"}, Outputs: []string{"features"}})
@@ -240,12 +250,14 @@ func TestNoPoints(t *testing.T) {
 	if err != nil || u.Calibration != nil || u.N != 50 {
 		t.Fatalf("%+v, %v", u, err)
 	}
-	if _, _, err := plain.Upload(t.Context(), &images{n: 50, classes: 10}, Options{Calibrate: 5}, "a"); err == nil {
+	if _, _, err := plain.Upload(t.Context(), &images{n: 50, classes: 10}, Options{Calibrate: 5},
+		"a"); err == nil {
 		t.Error("points without a secret")
 	}
 	var labels [][]int32
 	for _, c := range []*Client{plain, negated} {
-		u, _, err := c.Upload(t.Context(), &images{n: 50, classes: 10}, Options{Calibrate: 5, Secret: &Secret{7}}, "a")
+		u, _, err := c.Upload(t.Context(), &images{n: 50, classes: 10},
+			Options{Calibrate: 5, Secret: &Secret{7}}, "a")
 		if err != nil || u.Calibration == nil || u.Calibration.N != 5 || u.N != 45 {
 			t.Fatalf("%+v, %v", u, err)
 		}
@@ -256,7 +268,8 @@ func TestNoPoints(t *testing.T) {
 	}
 }
 
-// FuzzApproved: a file of approved extractors is an error, or lines that are read again as they were.
+// FuzzApproved: a file of approved extractors is an error, or lines that are read again as they
+// were.
 func FuzzApproved(f *testing.F) {
 	f.Add(string(line(one, "client \"a\" at https://server:8443")) + "# a comment\n\n" + string(line(two, Everywhere)))
 	f.Add("1111 now here\n")
@@ -276,7 +289,8 @@ func FuzzApproved(f *testing.F) {
 	})
 }
 
-// TestBombs: a client graph whose extractor takes much memory or work is refused before an image is read, by the node.
+// TestBombs: a client graph whose extractor takes much memory or work is refused before an image is
+// read, by the node.
 func TestBombs(t *testing.T) {
 	ints := func(v ...int64) onnx.Attr { return onnx.TensorAttr("value", onnx.Vector(v...)) }
 	node := func(op, in, out string, attrs ...onnx.Attr) *onnx.Node {
@@ -286,11 +300,15 @@ func TestBombs(t *testing.T) {
 		nodes []*onnx.Node
 		want  string
 	}{
-		"a product": {[]*onnx.Node{node("Constant", "", "side", ints(1, 12_000, 12_000)), node("Expand", "one side", "wide"),
-			node("MatMul", "wide wide", "product"), node("ReduceMean", "product", "all", onnx.BoolAttr("keepdims", true)),
-			node("Constant", "", "axis", ints(0)), node("Squeeze", "all axis", "flat"), node("Add", "honest flat", "features")}, "multiply-adds"},
-		"a long line": {[]*onnx.Node{node("Constant", "", "line", ints(1, 300_000_000)), node("Expand", "one line", "wide"),
-			node("ReduceMean", "wide", "all", onnx.BoolAttr("keepdims", true)), node("Add", "honest all", "features")}, "MiB of memory"},
+		"a product": {[]*onnx.Node{node("Constant", "", "side", ints(1, 12_000, 12_000)),
+			node("Expand", "one side", "wide"), node("MatMul", "wide wide", "product"),
+			node("ReduceMean", "product", "all", onnx.BoolAttr("keepdims", true)),
+			node("Constant", "", "axis", ints(0)), node("Squeeze", "all axis", "flat"),
+			node("Add", "honest flat", "features")}, "multiply-adds"},
+		"a long line": {[]*onnx.Node{node("Constant", "", "line", ints(1, 300_000_000)),
+			node("Expand", "one line", "wide"),
+			node("ReduceMean", "wide", "all", onnx.BoolAttr("keepdims", true)),
+			node("Add", "honest all", "features")}, "MiB of memory"},
 	} {
 		m, f := assetstest.Load(t, "digits", models.KindClient)
 		g := m.Graph
@@ -298,7 +316,8 @@ func TestBombs(t *testing.T) {
 		g.Nodes[at].Outputs[0] = "honest"
 		one := node("ReduceMean", "honest", "one", onnx.BoolAttr("keepdims", true))
 		g.Nodes, g.Values = slices.Insert(g.Nodes, at+1, append([]*onnx.Node{one}, c.nodes...)...), nil
-		if _, err := New(m, f, 1); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "not run") {
+		if _, err := New(m, f, 1); err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "not run") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

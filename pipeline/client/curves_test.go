@@ -10,8 +10,8 @@ import (
 	"fmp/pipeline/federate"
 )
 
-// TestCurves: uploads of moments bring the curves of the client's images, the same for the same images; those of too few bring none, and
-// nor do other uploads.
+// TestCurves: uploads of moments bring the curves of the client's images, the same for the same
+// images; those of too few bring none, and nor do other uploads.
 func TestCurves(t *testing.T) {
 	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: 6, C: 3, Bytes: 1 << 16})
 	if err != nil {
@@ -27,7 +27,8 @@ func TestCurves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef, models.Preprocessing{Height: 2, Width: 3, Channels: 1})
+	g, err := models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef,
+		models.Preprocessing{Height: 2, Width: 3, Channels: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,8 @@ func TestCurves(t *testing.T) {
 		t.Error("classes of two images have curves")
 	}
 	plain, _ := graphs(t)
-	if u, _, err := plain.Upload(t.Context(), &images{n: 40, classes: 10}, Options{}, "a"); err != nil || u.Curves != nil {
+	if u, _, err := plain.Upload(t.Context(), &images{n: 40, classes: 10}, Options{},
+		"a"); err != nil || u.Curves != nil {
 		t.Errorf("class means with curves, %v", err)
 	}
 }

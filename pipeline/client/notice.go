@@ -14,10 +14,11 @@ import (
 // maxClassifier bounds the file of a classifier whose digest is looked up in a notice: 2 GiB.
 const maxClassifier = 2 << 30
 
-// Heed returns [wire.ErrSuperseded] if a notice of its round's server names a classifier: the notice in a file, by default that of the
-// classifier's name with .notice, if there is one. Where the server's key (base64) is given, there must be a notice that it signed; else a
-// notice that somebody put beside the classifier is believed, as it can do no more than stop its use. A notice of another round than the
-// one that the classifier's provenance states is an error.
+// Heed returns [wire.ErrSuperseded] if a notice of its round's server names a classifier: the
+// notice in a file, by default that of the classifier's name with .notice, if there is one. Where
+// the server's key (base64) is given, there must be a notice that it signed; else a notice that
+// somebody put beside the classifier is believed, as it can do no more than stop its use. A notice
+// of another round than the one that the classifier's provenance states is an error.
 func Heed(classifier, notice, server string) error {
 	data, err := regularfile.ReadFile(cmp.Or(notice, classifier+".notice"), wire.MaxNotice)
 	if notice == "" && server == "" && errors.Is(err, fs.ErrNotExist) {
@@ -39,8 +40,9 @@ func Heed(classifier, notice, server string) error {
 		return fmt.Errorf("notice of superseded versions: %w", err)
 	}
 	if o.Client != "" && (o.Round != n.Round || o.Client != n.Graph) {
-		return fmt.Errorf("%s: notice: it is of round %d with client graph %.80s, and tells nothing of %s, which is of round %d with %.80s",
-			cmp.Or(notice, classifier+".notice"), n.Round, n.Graph, classifier, o.Round, o.Client)
+		return fmt.Errorf("%s: notice: it is of round %d with client graph %.80s, and tells nothing of "+
+			"%s, which is of round %d with %.80s", cmp.Or(notice, classifier+".notice"), n.Round, n.Graph,
+			classifier, o.Round, o.Client)
 	}
 	for _, d := range append([]string{digest}, o.Of...) {
 		if err := n.Heed(d); err != nil {
@@ -50,7 +52,8 @@ func Heed(classifier, notice, server string) error {
 	return nil
 }
 
-// origin returns the provenance of a classifier, with the digests of those that it was made from by calibration.
+// origin returns the provenance of a classifier, with the digests of those that it was made from by
+// calibration.
 func origin(classifier string) (o models.Origin, err error) {
 	_, f, err := models.Load(classifier)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// TestHeed: a classifier is not used where a notice of its own round names it; a notice of another round, or of another client graph, tells
-// nothing of it, whoever signed it.
+// TestHeed: a classifier is not used where a notice of its own round names it; a notice of another
+// round, or of another client graph, tells nothing of it, whoever signed it.
 func TestHeed(t *testing.T) {
 	graph, key := strings.Repeat("a", 64), newKey(t)
 	path := filepath.Join(t.TempDir(), "classifier.onnx")
@@ -41,7 +41,8 @@ func TestHeed(t *testing.T) {
 	if err := Heed(path, "", ""); err != nil {
 		t.Errorf("without a notice: %v", err)
 	}
-	named, other := []wire.VersionRef{{Version: 1, SHA256: digest}}, []wire.VersionRef{{Version: 1, SHA256: strings.Repeat("b", 64)}}
+	named, other := []wire.VersionRef{{Version: 1, SHA256: digest}},
+		[]wire.VersionRef{{Version: 1, SHA256: strings.Repeat("b", 64)}}
 	for _, c := range []struct {
 		name       string
 		round      uint64

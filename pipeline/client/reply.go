@@ -9,7 +9,8 @@ import (
 
 // Bounds of the time from the start of the work to a private reply.
 const (
-	// Settle is the end of that time: an answer that was made before is recorded in it, and leaves when it is over.
+	// Settle is the end of that time: an answer that was made before is recorded in it, and leaves
+	// when it is over.
 	Settle = time.Second
 	// MinReply is the shortest time.
 	MinReply = 2 * Settle
@@ -31,24 +32,27 @@ type Answer interface {
 type LateError struct{ After time.Duration }
 
 func (e *LateError) Error() string {
-	return fmt.Sprintf("the images took more than the %v that there are before a reply after %v: nothing was made and nothing spent; give "+
-		"them more time, or give fewer", e.After-Settle, e.After)
+	return fmt.Sprintf("the images took more than the %v that there are before a reply after %v: "+
+		"nothing was made and nothing spent; give them more time, or give fewer", e.After-Settle, e.After)
 }
 
 // CheckReply returns an error for a time that is not allowed; 0 is a reply as soon as it is made.
 func CheckReply(after time.Duration) error {
 	if after != 0 && (after < MinReply || after > MaxReply) {
-		return fmt.Errorf("a reply after %v; allowed are %v to %v, and 0 for a reply as soon as it is made, whose time tells of the images",
-			after, MinReply, MaxReply)
+		return fmt.Errorf("a reply after %v; allowed are %v to %v, and 0 for a reply as soon as it is "+
+			"made, whose time tells of the images", after, MinReply, MaxReply)
 	}
 	return nil
 }
 
-// Reply does work and gives its answer at a fixed time after the start, so that the moment tells neither of pixels nor of the number of
-// images. At after - Settle work is stopped, which is a [LateError], or its answer is recorded; at after the answer is given, or the
-// error of either returned. Recording that takes longer than Settle delays that to the next whole Settle. The end of ctx alone is not
-// waited for; an answer that is recorded by then is given, as its budget is spent. An after of 0 waits for nothing.
-func Reply(ctx context.Context, after time.Duration, work func(context.Context) (Answer, error)) error {
+// Reply does work and gives its answer at a fixed time after the start, so that the moment tells
+// neither of pixels nor of the number of images. At after - Settle work is stopped, which is a
+// [LateError], or its answer is recorded; at after the answer is given, or the error of either
+// returned. Recording that takes longer than Settle delays that to the next whole Settle. The end
+// of ctx alone is not waited for; an answer that is recorded by then is given, as its budget is
+// spent. An after of 0 waits for nothing.
+func Reply(ctx context.Context, after time.Duration,
+	work func(context.Context) (Answer, error)) error {
 	start := time.Now()
 	r, err := within(ctx, after-Settle, work)
 	if err == nil {
@@ -71,8 +75,10 @@ func Reply(ctx context.Context, after time.Duration, work func(context.Context) 
 	return stopped
 }
 
-// within does work until a time after its start, and returns then; work that goes on has no effect any more.
-func within(ctx context.Context, end time.Duration, work func(context.Context) (Answer, error)) (Answer, error) {
+// within does work until a time after its start, and returns then; work that goes on has no effect
+// any more.
+func within(ctx context.Context, end time.Duration,
+	work func(context.Context) (Answer, error)) (Answer, error) {
 	if end <= 0 {
 		return work(ctx)
 	}

@@ -13,12 +13,15 @@ import (
 	"fmp/pipeline/moments"
 )
 
-// Secret is a client's own, by which its calibration points are chosen: those of the lowest HMAC-SHA256 of the image's file, or of its
-// pixels in an IDX file. Who does not know it cannot tell beforehand which images these are, nor make an image one of them. The same images
-// give the same points in every round, so that rounds together tell of no more of them, and equal images are all chosen, or none is.
+// Secret is a client's own, by which its calibration points are chosen: those of the lowest
+// HMAC-SHA256 of the image's file, or of its pixels in an IDX file. Who does not know it cannot
+// tell beforehand which images these are, nor make an image one of them. The same images give the
+// same points in every round, so that rounds together tell of no more of them, and equal images are
+// all chosen, or none is.
 type Secret [sha256.Size]byte
 
-// LoadSecret reads the secret of a file that its owner alone may read, and makes it where it is not there.
+// LoadSecret reads the secret of a file that its owner alone may read, and makes it where it is not
+// there.
 func LoadSecret(path string) (*Secret, error) {
 	var s Secret
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -32,8 +35,10 @@ func LoadSecret(path string) (*Secret, error) {
 		return nil, fmt.Errorf("secret of calibration points: %w", err)
 	}
 	if len(data) != len(s) {
-		return nil, fmt.Errorf("secret of calibration points: %s has %d bytes; want %d: move it away, and another is made", path,
-			len(data), len(s))
+		return nil,
+			fmt.Errorf(
+				"secret of calibration points: %s has %d bytes; want %d: move it away, and another is made",
+				path, len(data), len(s))
 	}
 	copy(s[:], data)
 	return &s, nil

@@ -22,8 +22,9 @@ func Parse(data []byte, threads int) (*Client, error) {
 		return nil, err
 	}
 	if f.Kind != models.KindClient || f.Dx < 1 || f.C < 2 || f.S < 1 {
-		return nil, fmt.Errorf("its manifest says kind %q, dx %d, %d classes and s %d; want %q, the file that fmp fuse writes, with dx and s "+
-			"of at least 1 and 2 classes", f.Kind, f.Dx, f.C, f.S, models.KindClient)
+		return nil, fmt.Errorf("its manifest says kind %q, dx %d, %d classes and s %d; want %q, the "+
+			"file that fmp fuse writes, with dx and s of at least 1 and 2 classes", f.Kind, f.Dx, f.C, f.S,
+			models.KindClient)
 	}
 	f.Digest = models.DigestBytes(data)
 	return New(m, f, threads)
@@ -34,9 +35,11 @@ func (c *Client) Classes() imagefile.Classes {
 	return imagefile.Classes{Names: c.Manifest.Classes, N: c.Manifest.C}
 }
 
-// Upload makes the plain upload of a client of a name, points or moments as the graph has it, and names the images left out as
-// [Client.Points] does. Its round and precision are the caller's to set.
-func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options, name string) (u *federate.Upload, left []error, err error) {
+// Upload makes the plain upload of a client of a name, points or moments as the graph has it, and
+// names the images left out as [Client.Points] does. Its round and precision are the caller's to
+// set.
+func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options,
+	name string) (u *federate.Upload, left []error, err error) {
 	u = &federate.Upload{Client: name, Model: c.Manifest.Digest}
 	c.curves = nil
 	switch {
@@ -57,11 +60,12 @@ func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options, na
 }
 
 // calibrated sets class means and calibration points of an upload.
-func (c *Client) calibrated(ctx context.Context, src imagefile.Source, o Options, u *federate.Upload, left *[]error) error {
+func (c *Client) calibrated(ctx context.Context, src imagefile.Source, o Options,
+	u *federate.Upload, left *[]error) error {
 	f := c.Manifest
 	if !f.ClassMeans {
-		return fmt.Errorf("calibration points are sent beside class means or moments, and this client graph makes other uploads (fmp fuse " +
-			"--upload class-means makes one); ask for none")
+		return fmt.Errorf("calibration points are sent beside class means or moments, and this client " +
+			"graph makes other uploads (fmp fuse --upload class-means makes one); ask for none")
 	}
 	h, labels, chosen, bad, err := c.labelled(ctx, src, o)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package compress turns each client's points into its upload: s synthetic points with masses, by an
-// embedding graph (arXiv:2605.18554, the step Z̃ = h(Z)).
+// Package compress turns each client's points into its upload: s synthetic points with masses, by
+// an embedding graph (arXiv:2605.18554, the step Z̃ = h(Z)).
 package compress
 
 import (
@@ -13,15 +13,15 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Clients are processed in batches of at most batchSize and at most batchPoints points with padding: fixed, so that
-// a client's upload does not depend on the machine.
+// Clients are processed in batches of at most batchSize and at most batchPoints points with
+// padding: fixed, so that a client's upload does not depend on the machine.
 const (
 	batchSize   = 32
 	batchPoints = 1 << 16
 )
 
-// Compressor runs an embedding model. It is safe for concurrent use if its engine's sessions are. For
-// bitwise identical uploads on every machine, create the engine with one thread per operator.
+// Compressor runs an embedding model. It is safe for concurrent use if its engine's sessions are.
+// For bitwise identical uploads on every machine, create the engine with one thread per operator.
 type Compressor struct {
 	session  engine.Session
 	manifest models.Manifest
@@ -34,8 +34,8 @@ func New(e engine.Engine, m *onnx.Model) (*Compressor, error) {
 		return nil, fmt.Errorf("embedding: %w", err)
 	}
 	if f.Kind != models.KindEmbedding || f.Dx < 1 || f.C < 2 || f.S < 1 {
-		return nil, fmt.Errorf("embedding: the model's manifest says kind %q, dx %d, classes %d, s %d; want an embedding with all three, as "+
-			"fmp train embedding writes it", f.Kind, f.Dx, f.C, f.S)
+		return nil, fmt.Errorf("embedding: the model's manifest says kind %q, dx %d, classes %d, s %d; "+
+			"want an embedding with all three, as fmp train embedding writes it", f.Kind, f.Dx, f.C, f.S)
 	}
 	s, err := e.Load(m)
 	if err != nil {
@@ -50,16 +50,17 @@ func (c *Compressor) Manifest() models.Manifest { return c.manifest }
 // Close releases the session.
 func (c *Compressor) Close() error { return c.session.Close() }
 
-// Compress returns one upload of s points per client, in the clients' order. The masses of an upload sum to the client's
-// weights. Clients may have different numbers of points, at least one each.
+// Compress returns one upload of s points per client, in the clients' order. The masses of an
+// upload sum to the client's weights. Clients may have different numbers of points, at least one
+// each.
 func (c *Compressor) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {
 	for i, s := range clients {
 		if s == nil || s.N < 1 {
 			return nil, fmt.Errorf("compress: client %d has no points; leave it out", i)
 		}
 		if s.Dx != c.manifest.Dx || s.C != c.manifest.C {
-			return nil, fmt.Errorf("compress: client %d has dx %d and %d classes, the embedding has dx %d and %d; use models that were made for "+
-				"each other", i, s.Dx, s.C, c.manifest.Dx, c.manifest.C)
+			return nil, fmt.Errorf("compress: client %d has dx %d and %d classes, the embedding has dx %d "+
+				"and %d; use models that were made for each other", i, s.Dx, s.C, c.manifest.Dx, c.manifest.C)
 		}
 	}
 	uploads := make([]*point.Set, 0, len(clients))
@@ -88,7 +89,8 @@ func (c *Compressor) Compress(ctx context.Context, clients []*point.Set) ([]*poi
 func (c *Compressor) run(clients []*point.Set, widest int) ([]*point.Set, error) {
 	f := c.manifest
 	points, weights := Pad(clients, widest)
-	out, err := engine.Eval(c.session, map[string]*onnx.Tensor{"points": points, "weights": weights}, "compressed", "masses")
+	out, err := engine.Eval(c.session, map[string]*onnx.Tensor{"points": points, "weights": weights},
+		"compressed", "masses")
 	if err != nil {
 		return nil, err
 	}
@@ -96,23 +98,27 @@ func (c *Compressor) run(clients []*point.Set, widest int) ([]*point.Set, error)
 	dx := f.PointWidth()
 	dz := dx + f.C
 	if len(z) != len(clients)*f.S*dz || len(w) != len(clients)*f.S {
-		return nil, fmt.Errorf("the embedding gave compressed %v and masses %v; want %d x %d x %d and %d x %d", out["compressed"], out["masses"],
-			len(clients), f.S, dz, len(clients), f.S)
+		return nil,
+			fmt.Errorf("the embedding gave compressed %v and masses %v; want %d x %d x %d and %d x %d",
+				out["compressed"], out["masses"], len(clients), f.S, dz, len(clients), f.S)
 	}
 	for i, v := range z {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return nil, fmt.Errorf("the embedding gave %v in upload %d; check the model and the features for numbers out of range", v, i/(f.S*dz))
+			return nil, fmt.Errorf("the embedding gave %v in upload %d; check the model and the features "+
+				"for numbers out of range", v, i/(f.S*dz))
 		}
 	}
 	uploads := make([]*point.Set, len(clients))
 	for i := range uploads {
-		uploads[i] = &point.Set{N: f.S, Dx: dx, C: f.C, Z: z[i*f.S*dz : (i+1)*f.S*dz : (i+1)*f.S*dz], W: w[i*f.S : (i+1)*f.S : (i+1)*f.S]}
+		uploads[i] = &point.Set{N: f.S, Dx: dx, C: f.C, Z: z[i*f.S*dz : (i+1)*f.S*dz : (i+1)*f.S*dz],
+			W: w[i*f.S : (i+1)*f.S : (i+1)*f.S]}
 	}
 	return uploads, nil
 }
 
-// Pad returns the tensors points [len(sets), n, dx+C] and weights [len(sets), n]. Sets of fewer than n points are padded with
-// zero points of weight 0. All sets must have the dx and C of the first.
+// Pad returns the tensors points [len(sets), n, dx+C] and weights [len(sets), n]. Sets of fewer
+// than n points are padded with zero points of weight 0. All sets must have the dx and C of the
+// first.
 func Pad(sets []*point.Set, n int) (points, weights *onnx.Tensor) {
 	dz := sets[0].Dx + sets[0].C
 	points, weights = onnx.ZerosF32(len(sets), n, dz), onnx.ZerosF32(len(sets), n)

@@ -39,8 +39,8 @@ func client(n, dx, c int) *point.Set {
 	return s
 }
 
-// TestCompress: uploads have the manifest's size, masses that sum to the client's, and do not depend on the
-// clients beside it (padding).
+// TestCompress: uploads have the manifest's size, masses that sum to the client's, and do not
+// depend on the clients beside it (padding).
 func TestCompress(t *testing.T) {
 	t.Parallel()
 	const dx, c, s = 16, 5, 7
@@ -58,7 +58,8 @@ func TestCompress(t *testing.T) {
 	}
 	for i, u := range got {
 		if u.N != s || u.Dx != dx || u.C != c || math.Abs(u.Mass()-clients[i].Mass()) > 1e-4 {
-			t.Fatalf("upload %d has %d points, dx %d, %d classes, mass %v; the client's mass is %v", i, u.N, u.Dx, u.C, u.Mass(), clients[i].Mass())
+			t.Fatalf("upload %d has %d points, dx %d, %d classes, mass %v; the client's mass is %v", i, u.N,
+				u.Dx, u.C, u.Mass(), clients[i].Mass())
 		}
 	}
 	for _, i := range []int{0, 20, len(clients) - 1} {
@@ -94,7 +95,8 @@ func TestCompressErrors(t *testing.T) {
 		{"dx 5", []*point.Set{client(5, 5, 3)}},
 		{"out of range", []*point.Set{bad}},
 	} {
-		if _, err := k.Compress(context.Background(), c.clients); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := k.Compress(context.Background(), c.clients); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v does not say %q", err, c.want)
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"fmp/models/rng"
 )
 
-// TestBoundOfClients: the bound is the integral that it stands for, stays below j/(n+1), and nears it with many points.
+// TestBoundOfClients: the bound is the integral that it stands for, stays below j/(n+1), and nears
+// it with many points.
 func TestBoundOfClients(t *testing.T) {
 	for _, n := range []int{5, 14, 40, 100, 400} {
 		for _, j := range []int{1, n / 2, n - 1, n} {
@@ -55,7 +56,8 @@ func TestBoundOfClients(t *testing.T) {
 	}
 }
 
-// families of clients: each returns the scores' quantile functions, one a client, as different from each other as they may be.
+// families of clients: each returns the scores' quantile functions, one a client, as different from
+// each other as they may be.
 var families = map[string]func(r *rand.Rand, clients int) []func(u float64) float64{
 	"alike": func(_ *rand.Rand, clients int) []func(float64) float64 {
 		return slices.Repeat([]func(float64) float64{func(u float64) float64 { return u }}, clients)
@@ -86,7 +88,8 @@ var families = map[string]func(r *rand.Rand, clients int) []func(u float64) floa
 	},
 }
 
-// simulated is a family of rounds whose clients have shares of classes of their own, and a distribution of scores for each class.
+// simulated is a family of rounds whose clients have shares of classes of their own, and a
+// distribution of scores for each class.
 type simulated struct {
 	r                *rand.Rand
 	clients, classes int
@@ -94,7 +97,8 @@ type simulated struct {
 	shares           [][]float64
 }
 
-func simulate(r *rand.Rand, family func(r *rand.Rand, clients int) []func(float64) float64, clients, classes int) *simulated {
+func simulate(r *rand.Rand, family func(r *rand.Rand, clients int) []func(float64) float64, clients,
+	classes int) *simulated {
 	s := &simulated{r: r, clients: clients, classes: classes, quantiles: family(r, clients*classes)}
 	for range clients {
 		share, sum := make([]float64, classes), 0.
@@ -110,7 +114,8 @@ func simulate(r *rand.Rand, family func(r *rand.Rand, clients int) []func(float6
 	return s
 }
 
-// points draws points of each client, and returns their scores and classes, and the number of those of each class of each client.
+// points draws points of each client, and returns their scores and classes, and the number of those
+// of each class of each client.
 func (s *simulated) points(each int) (scores []float32, of, cells []int) {
 	cells = make([]int, s.clients*s.classes)
 	for m, share := range s.shares {
@@ -126,8 +131,8 @@ func (s *simulated) points(each int) (scores []float32, of, cells []int) {
 	return scores, of, cells
 }
 
-// held returns the probability that a new image's score is at least its class's threshold, where it is of class c of client m with weight
-// [m classes + c].
+// held returns the probability that a new image's score is at least its class's threshold, where it
+// is of class c of client m with weight [m classes + c].
 func (s *simulated) held(thresholds []float32, weights []float64) float64 {
 	var p, sum float64
 	const grid = 60
@@ -143,9 +148,10 @@ func (s *simulated) held(thresholds []float32, weights []float64) float64 {
 	return p / sum
 }
 
-// TestThousandRounds: over 1,000 random rounds of each family of clients, sets hold the class of a new image at least as often as their
-// theorem says, to within four standard errors, and not much more often: of the clients' mixture, of each class, with shares of
-// classes that are named, and of each of two groups of clients.
+// TestThousandRounds: over 1,000 random rounds of each family of clients, sets hold the class of a
+// new image at least as often as their theorem says, to within four standard errors, and not much
+// more often: of the clients' mixture, of each class, with shares of classes that are named, and of
+// each of two groups of clients.
 func TestThousandRounds(t *testing.T) {
 	const clients, classes, level = 6, 3, 0.9
 	rounds := 1000.
@@ -209,7 +215,8 @@ func TestThousandRounds(t *testing.T) {
 				least = min(least, held)
 			}
 			if held < level-4*se || held > level+c.most+4*se {
-				t.Errorf("%s, %s, %d points each: sets of %v hold %.4f ± %.4f", name, c.what, c.each, level, held, se)
+				t.Errorf("%s, %s, %d points each: sets of %v hold %.4f ± %.4f", name, c.what, c.each,
+					level, held, se)
 			}
 		}
 		if least > level+0.06 {
@@ -218,23 +225,28 @@ func TestThousandRounds(t *testing.T) {
 	}
 }
 
-// TestWeights: with equal weights the bound is below the binomial one and nears it; with theta 1 both are n/(n+1).
+// TestWeights: with equal weights the bound is below the binomial one and nears it; with theta 1
+// both are n/(n+1).
 func TestWeights(t *testing.T) {
 	// The largest weight, that of the one point of the first class, bounds what all points prove.
 	d := Design{Clients: true, Proportions: []float64{0.5, 0.5}}
 	few := d.Table(make([]float32, 20), append(make([]int, 1), slices.Repeat([]int{1}, 19)...), 2)
-	if got, want := float64(slices.Max(few.Levels)), d.Highest([]int{1, 19}); math.Abs(got-want) > 1e-3 || math.Abs(want-2./3) > 1e-9 {
-		t.Errorf("one point of half of the images, and 19 of the others: highest level %v in the table, %v by number; want 2/3", got, want)
+	if got, want := float64(slices.Max(few.Levels)),
+		d.Highest([]int{1, 19}); math.Abs(got-want) > 1e-3 || math.Abs(want-2./3) > 1e-9 {
+		t.Errorf("one point of half of the images, and 19 of the others: highest level %v in the "+
+			"table, %v by number; want 2/3", got, want)
 	}
-	// Thirty points of the first class weigh .6 in all, ten of the other .4: level .7 wants some of these, whose scores are lower.
+	// Thirty points of the first class weigh .6 in all, ten of the other .4: level .7 wants some of
+	// these, whose scores are lower.
 	d.Proportions = []float64{0.6, 0.4}
-	high := d.Table(append(slices.Repeat([]float32{1}, 30), make([]float32, 10)...), append(make([]int, 30), slices.Repeat([]int{1},
-		10)...), 2)
+	high := d.Table(append(slices.Repeat([]float32{1}, 30), make([]float32, 10)...),
+		append(make([]int, 30), slices.Repeat([]int{1}, 10)...), 2)
 	if got := high.At(0.7)[0]; math.Abs(float64(got)) > 1e-3 {
 		t.Errorf("the threshold of level .7 is %v; want the score 0", got)
 	}
 	for _, n := range []int{10, 40, 400} {
-		if got, want := heldByWeights(1, 1/float64(n)), float64(n)/float64(n+1); math.Abs(got-want) > 1e-4 {
+		if got, want := heldByWeights(1, 1/float64(n)),
+			float64(n)/float64(n+1); math.Abs(got-want) > 1e-4 {
 			t.Errorf("%d points, all: %v, want %v", n, got, want)
 		}
 		for _, j := range []int{n * 6 / 10, n * 9 / 10} {
@@ -246,8 +258,9 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestErrorOfClients: for clients that differ, over 2,000 rounds at the edge of the risk, a threshold is found in at most the share
-// delta of them, and the p-value is that of Markov's inequality; far from the edge it is found in most.
+// TestErrorOfClients: for clients that differ, over 2,000 rounds at the edge of the risk, a
+// threshold is found in at most the share delta of them, and the p-value is that of Markov's
+// inequality; far from the edge it is found in most.
 func TestErrorOfClients(t *testing.T) {
 	const each, risk, delta = 40, 0.1, 0.1
 	for name, clients := range map[string][]struct{ answered, wrong float64 }{
@@ -271,16 +284,20 @@ func TestErrorOfClients(t *testing.T) {
 					}
 				}
 			}
-			// At any threshold above 0 the share of wrong answers is 0.1, but for the last case, where all may be answered.
+			// At any threshold above 0 the share of wrong answers is 0.1, but for the last case, where all
+			// may be answered.
 			if at, _, ok := x.Answerable(risk, delta, true); ok && (at > 0 || name == "right") {
 				found++
 			}
 		}
-		if share := float64(found) / rounds; (share > delta) != (name == "right") || name == "right" && share < 0.9 {
+		if share := float64(found) / rounds; (share > delta) != (name == "right") ||
+			name == "right" && share < 0.9 {
 			t.Errorf("%s: a threshold is found in %.3f of the rounds", name, share)
 		}
 	}
-	var sum float64 // a mixture of likelihood ratios has the mean 1 where all points are alike, at the edge of the risk
+	// a mixture of likelihood ratios has the mean 1 where all points are alike, at the edge of the
+	// risk
+	var sum float64
 	const n = 30
 	for w := range n + 1 {
 		sum += distuv.Binomial{N: n, P: risk}.Prob(float64(w)) * evidence(n, w, risk)
@@ -292,13 +309,15 @@ func TestErrorOfClients(t *testing.T) {
 	x := Points{Top: slices.Repeat([]float32{1}, 95), Right: slices.Repeat([]bool{true}, 95)}
 	_, _, alike := x.Answerable(0.05, 0.05, false)
 	if _, _, of := x.Answerable(0.05, 0.05, true); !alike || of {
-		t.Errorf("95 right answers prove an error of at most 5%%: %v for points drawn alike, %v for those of clients", alike, of)
+		t.Errorf("95 right answers prove an error of at most 5%%: %v for points drawn alike, %v for "+
+			"those of clients", alike, of)
 	}
 }
 
-// TestFalsePoints: whatever scores a client's false points have, sets of the honest clients' images hold what the rank proves without
-// them: with f of n points false and the threshold at rank j, the bound of n-f points at rank j-f. Scores below all others put the
-// threshold there once f is above n-j, and every class into every set.
+// TestFalsePoints: whatever scores a client's false points have, sets of the honest clients' images
+// hold what the rank proves without them: with f of n points false and the threshold at rank j, the
+// bound of n-f points at rank j-f. Scores below all others put the threshold there once f is above
+// n-j, and every class into every set.
 func TestFalsePoints(t *testing.T) {
 	const honest, each, level = 9, 10, 0.9
 	r := rng.New(5, "false points")

@@ -1,8 +1,9 @@
-// Package conformal computes prediction sets and rejection thresholds with finite-sample guarantees, from a classifier's probabilities for
-// labelled images that took no part in making it, the calibration images.
+// Package conformal computes prediction sets and rejection thresholds with finite-sample
+// guarantees, from a classifier's probabilities for labelled images that took no part in making it,
+// the calibration images.
 //
-// The guarantees need one assumption: calibration images and later images are exchangeable, that is, drawn alike. Another camera or
-// another mix of classes voids them.
+// The guarantees need one assumption: calibration images and later images are exchangeable, that
+// is, drawn alike. Another camera or another mix of classes voids them.
 package conformal
 
 import (
@@ -16,16 +17,17 @@ import (
 	"fmp/models"
 )
 
-// Score is a conformity score of a class, given an image's probabilities. A class is in the set of an image where its score is large
-// enough.
+// Score is a conformity score of a class, given an image's probabilities. A class is in the set of
+// an image where its score is large enough.
 type Score string
 
 // Scores. Their sets have the same guarantee and different sizes.
 const (
-	// Probability is the class's probability (Sadinle, Lei and Wasserman 2019): the smallest sets on average.
+	// Probability is the class's probability (Sadinle, Lei and Wasserman 2019): the smallest sets on
+	// average.
 	Probability Score = "probability"
-	// Adaptive is 1 less the sum of the probabilities that are at least the class's (Romano, Sesia and Candès 2020, without their
-	// randomisation): larger sets for images that are hard to tell.
+	// Adaptive is 1 less the sum of the probabilities that are at least the class's (Romano, Sesia and
+	// Candès 2020, without their randomisation): larger sets for images that are hard to tell.
 	Adaptive Score = "adaptive"
 )
 
@@ -93,7 +95,8 @@ func (x *Points) Add(p []float32, y int) error {
 // CheckLevel returns an error for a level that is not taken.
 func CheckLevel(level float64) error {
 	if !(level >= models.MinLevel && level <= models.MaxLevel) {
-		return fmt.Errorf("conformal: level is %v: allowed are %v to %v", level, models.MinLevel, models.MaxLevel)
+		return fmt.Errorf("conformal: level is %v: allowed are %v to %v", level, models.MinLevel,
+			models.MaxLevel)
 	}
 	return nil
 }
@@ -101,7 +104,8 @@ func CheckLevel(level float64) error {
 // Images returns the least number of calibration images of a level.
 func Images(level float64) int { return int(math.Ceil(1/(1-level)-1e-9)) - 1 }
 
-// ClopperPearson returns the exact interval (Clopper and Pearson 1934) of a probability, given hits in n trials, at the given level.
+// ClopperPearson returns the exact interval (Clopper and Pearson 1934) of a probability, given hits
+// in n trials, at the given level.
 func ClopperPearson(hits, n int, level float64) (low, high float64) {
 	tail := (1 - level) / 2
 	low, high = 0, 1
@@ -119,24 +123,29 @@ var starts = []float64{0.99, 0.95, 0.9, 0.8}
 
 const step = 0.005
 
-// evidence returns an e-value against a share of wrong answers above risk, from the number of wrong ones among n, for points of several
-// clients that may differ in any way. Its mean is at most 1 where the share is above risk, so that 1 over it is a valid p-value (Markov's
-// inequality).
+// evidence returns an e-value against a share of wrong answers above risk, from the number of wrong
+// ones among n, for points of several clients that may differ in any way. Its mean is at most 1
+// where the share is above risk, so that 1 over it is a valid p-value (Markov's inequality).
 //
-// For q < risk, L(q) = (q/risk)^wrong ((1-q)/(1-risk))^(n-wrong) has a mean of at most 1: the factor of one point has, over points drawn
-// from the clients' mixture, and by the inequality of arithmetic and geometric means the product over clients is largest where they are
-// alike. The e-value is the mean of L over q of the density 1/(2 sqrt(q risk)).
+// For q < risk, L(q) = (q/risk)^wrong ((1-q)/(1-risk))^(n-wrong) has a mean of at most 1: the
+// factor of one point has, over points drawn from the clients' mixture, and by the inequality of
+// arithmetic and geometric means the product over clients is largest where they are alike. The
+// e-value is the mean of L over q of the density 1/(2 sqrt(q risk)).
 func evidence(n, wrong int, risk float64) float64 {
 	a, b := float64(wrong)+0.5, float64(n-wrong)+1
-	logL := math.Log(mathext.RegIncBeta(a, b, risk)) + mathext.Lbeta(a, b) - float64(wrong)*math.Log(risk) - float64(n-wrong)*math.Log1p(-risk)
+	logL := math.Log(mathext.RegIncBeta(a, b, risk)) + mathext.Lbeta(a,
+		b) - float64(wrong)*math.Log(risk) - float64(n-wrong)*math.Log1p(-risk)
 	return math.Exp(logL) / (2 * math.Sqrt(risk))
 }
 
-// Answerable returns the least probability of the most probable class at which an image may be answered, so that with probability 1 - delta
-// over the calibration images at most the share risk of answered images is wrong (Angelopoulos et al. 2021, Learn then Test). It tests
-// thresholds downwards from four starts, each at delta/4: by the exact binomial tail where all points are drawn alike, and by an
-// e-value where several clients sent them. Without a threshold it returns false.
-func (x *Points) Answerable(risk, delta float64, clients bool) (threshold float64, answered int, ok bool) {
+// Answerable returns the least probability of the most probable class at which an image may be
+// answered, so that with probability 1 - delta over the calibration images at most the share risk
+// of answered images is wrong (Angelopoulos et al. 2021, Learn then Test). It tests thresholds
+// downwards from four starts, each at delta/4: by the exact binomial tail where all points are
+// drawn alike, and by an e-value where several clients sent them. Without a threshold it returns
+// false.
+func (x *Points) Answerable(risk, delta float64,
+	clients bool) (threshold float64, answered int, ok bool) {
 	order := make([]int, len(x.Top))
 	for i := range order {
 		order[i] = i

@@ -9,8 +9,8 @@ import (
 	"fmp/models/rng"
 )
 
-// draw returns probabilities of six classes and a class; a larger apart makes classes easier to tell, and sharp says how far the stated
-// probabilities are from those that the class is drawn by.
+// draw returns probabilities of six classes and a class; a larger apart makes classes easier to
+// tell, and sharp says how far the stated probabilities are from those that the class is drawn by.
 func draw(r interface{ Float64() float64 }, apart, sharp float64) ([]float32, int) {
 	const classes = 6
 	p, stated := make([]float64, classes), make([]float32, classes)
@@ -32,8 +32,8 @@ func draw(r interface{ Float64() float64 }, apart, sharp float64) ([]float32, in
 	return stated, y
 }
 
-// TestCoverage holds the coverage of sets, over many calibrations, to the theorem's two bounds, for calibrated and overconfident
-// classifiers.
+// TestCoverage holds the coverage of sets, over many calibrations, to the theorem's two bounds, for
+// calibrated and overconfident classifiers.
 func TestCoverage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -61,11 +61,12 @@ func TestCoverage(t *testing.T) {
 				}
 			}
 			got := float64(hits) / (rounds * later)
-			// Images of one round share its calibration: their spread is that of a Beta distribution beside the binomial's.
+			// Images of one round share its calibration: their spread is that of a Beta distribution beside
+			// the binomial's.
 			sd := math.Sqrt(c.level * (1 - c.level) / rounds * (1/float64(later) + 1/float64(c.n+2)))
 			if got < c.level-3*sd || got > c.level+1/float64(c.n+1)+3*sd {
-				t.Errorf("%s, %d images, level %v: sets hold %.4f; want %v to %.4f, give or take %.4f", s, c.n, c.level, got, c.level,
-					c.level+1/float64(c.n+1), 3*sd)
+				t.Errorf("%s, %d images, level %v: sets hold %.4f; want %v to %.4f, give or take %.4f", s, c.n,
+					c.level, got, c.level, c.level+1/float64(c.n+1), 3*sd)
 			}
 		}
 	}
@@ -90,7 +91,8 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// TestAdaptive computes the score by hand: 1 less the probability of all classes that are at least as likely.
+// TestAdaptive computes the score by hand: 1 less the probability of all classes that are at least
+// as likely.
 func TestAdaptive(t *testing.T) {
 	t.Parallel()
 	got := Adaptive.Compute([]float32{0.25, 0.5, 0.125, 0.125})
@@ -115,8 +117,8 @@ func TestClopperPearson(t *testing.T) {
 	}
 }
 
-// TestAnswerable holds the true error among answered images, over many calibrations, to the risk in all but a share delta, and wants most
-// images of an easy task answered.
+// TestAnswerable holds the true error among answered images, over many calibrations, to the risk in
+// all but a share delta, and wants most images of an easy task answered.
 func TestAnswerable(t *testing.T) {
 	t.Parallel()
 	const rounds, n, risk, delta = 300, 400, 0.1, 0.1
@@ -158,7 +160,8 @@ func TestAnswerable(t *testing.T) {
 		t.Errorf("%d of %d thresholds break the risk; at most %v may", broken, rounds, delta*rounds)
 	}
 	if none > rounds/10 || answered < rounds*4000/20 {
-		t.Errorf("%d of %d rounds have no threshold, and %d of %d images are answered", none, rounds, answered, rounds*4000)
+		t.Errorf("%d of %d rounds have no threshold, and %d of %d images are answered", none, rounds,
+			answered, rounds*4000)
 	}
 	var few Points
 	for range 20 {
@@ -171,8 +174,8 @@ func TestAnswerable(t *testing.T) {
 	}
 }
 
-// TestGroups: thresholds are the lowest of the groups' at every level, there is none beyond the highest level of a group, and names of
-// groups are read or refused.
+// TestGroups: thresholds are the lowest of the groups' at every level, there is none beyond the
+// highest level of a group, and names of groups are read or refused.
 func TestGroups(t *testing.T) {
 	r := rng.New(2, "groups")
 	const n, classes = 200, 3
@@ -181,7 +184,8 @@ func TestGroups(t *testing.T) {
 		group[i], of[i] = i%5/3, r.IntN(classes) // three fifths in the first group
 		scores[i] = float32(r.Float64()) + 0.1*float32(group[i])
 	}
-	for _, d := range []Design{{Clients: true}, {ByClass: true}, {Clients: true, Proportions: []float64{0.2, 0.3, 0.5}}} {
+	for _, d := range []Design{{Clients: true}, {ByClass: true},
+		{Clients: true, Proportions: []float64{0.2, 0.3, 0.5}}} {
 		var own []*models.SetTable
 		highest := 1.
 		for g := range 2 {
@@ -205,15 +209,18 @@ func TestGroups(t *testing.T) {
 			}
 		}
 		counts := d.Counts(of, classes)
-		if len(counts) != 2 || d.Enough(counts[1], highest+1e-3) == nil && d.Enough(counts[0], highest+1e-3) == nil {
+		if len(counts) != 2 || d.Enough(counts[1], highest+1e-3) == nil &&
+			d.Enough(counts[0], highest+1e-3) == nil {
 			t.Errorf("counts %v prove more than %v", counts, highest)
 		}
 	}
 	names, clients, err := Groups("north=a,b;south=c")
-	if err != nil || !slices.Equal(names, []string{"north", "south"}) || clients["b"] != 0 || clients["c"] != 1 || len(clients) != 3 {
+	if err != nil || !slices.Equal(names, []string{"north", "south"}) || clients["b"] != 0 ||
+		clients["c"] != 1 || len(clients) != 3 {
 		t.Errorf("groups %v of %v: %v", names, clients, err)
 	}
-	for _, text := range []string{"", "north", "=a", "north=", "north=a;north=b", "north=a;south=a", "north=a,,b", "north=a;"} {
+	for _, text := range []string{"", "north", "=a", "north=", "north=a;north=b", "north=a;south=a",
+		"north=a,,b", "north=a;"} {
 		if _, _, err := Groups(text); err == nil {
 			t.Errorf("groups %q are read", text)
 		}

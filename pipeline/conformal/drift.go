@@ -7,17 +7,19 @@ import (
 	"fmp/models/rng"
 )
 
-// Drift tests that the images of a stream are drawn like those that calibrated a classifier, by a conformal test martingale (Vovk,
-// Nouretdinov and Gammerman 2003), and looks at each image once. The p-value of an image is the rank of its score among those of the
-// reference and of the stream so far, ties by lot. While reference and stream are drawn alike these are independent and uniform on
-// [0, 1], whatever the size of the reference. A gambler starts with 1 and bets on each,
+// Drift tests that the images of a stream are drawn like those that calibrated a classifier, by a
+// conformal test martingale (Vovk, Nouretdinov and Gammerman 2003), and looks at each image once.
+// The p-value of an image is the rank of its score among those of the reference and of the stream
+// so far, ties by lot. While reference and stream are drawn alike these are independent and uniform
+// on [0, 1], whatever the size of the reference. A gambler starts with 1 and bets on each,
 //
 //	f(p) = 1 + e (p - 1/2),  e in {-1, 0, 1}, a third of the wealth on each, of which a share J moves anew before each bet
 //
-// the Simple Jumper (Vovk, Petej, Nouretdinov, Ahlberg, Carlsson and Gammerman 2021, Retrain or not retrain). Wealth ever reaches 1/a with
-// a probability of at most a, however often one looks (Ville 1939). Without a reference the stream is tested against its own beginning: a
-// shift that was there from the first image is not found. Images that depend on those before them, such as frames of a film, are not
-// drawn alike, and are found as well. A Drift is for one goroutine.
+// the Simple Jumper (Vovk, Petej, Nouretdinov, Ahlberg, Carlsson and Gammerman 2021, Retrain or not
+// retrain). Wealth ever reaches 1/a with a probability of at most a, however often one looks (Ville
+// 1939). Without a reference the stream is tested against its own beginning: a shift that was there
+// from the first image is not found. Images that depend on those before them, such as frames of a
+// film, are not drawn alike, and are found as well. A Drift is for one goroutine.
 type Drift struct {
 	counts  [levels + 1]int // of scores, as sums over levels (Fenwick 1994)
 	n       int             // scores, those of the reference included
@@ -29,18 +31,21 @@ type Drift struct {
 }
 
 const (
-	// levels are the scores that are told apart: log odds of -odds to odds, in steps of .0003. Above .9999 they are one, as the reference
-	// was computed by another program, and rounding of float32 must not tell the two apart.
+	// levels are the scores that are told apart: log odds of -odds to odds, in steps of .0003. Above
+	// .9999 they are one, as the reference was computed by another program, and rounding of float32
+	// must not tell the two apart.
 	levels = 1 << 16
 	odds   = 9.
 	// jump is J.
 	jump = 0.01
 )
 
-// NewDrift returns a test that has seen no image. The reference is the probabilities of the most probable class of the images that
-// calibrated the classifier ([models.OriginSets].Top); empty where it has none. The seed is that of the lots.
+// NewDrift returns a test that has seen no image. The reference is the probabilities of the most
+// probable class of the images that calibrated the classifier ([models.OriginSets].Top); empty
+// where it has none. The seed is that of the lots.
 func NewDrift(seed uint64, reference []float32) *Drift {
-	d := &Drift{shares: [3]float64{1. / 3, 1. / 3, 1. / 3}, lot: rng.New(seed, "drift", "lots"), before: len(reference)}
+	d := &Drift{shares: [3]float64{1. / 3, 1. / 3, 1. / 3}, lot: rng.New(seed, "drift", "lots"),
+		before: len(reference)}
 	for _, confidence := range reference {
 		d.insert(float64(confidence))
 	}
@@ -53,8 +58,8 @@ func (d *Drift) Images() int { return d.n - d.before }
 // Reference is the number of images of the reference; 0 where there is none.
 func (d *Drift) Reference() int { return d.before }
 
-// Wealth returns the decimal logarithm of the gambler's wealth now, and of the highest ever: 2 and more is evidence of drift at a level of
-// .01.
+// Wealth returns the decimal logarithm of the gambler's wealth now, and of the highest ever: 2 and
+// more is evidence of drift at a level of .01.
 func (d *Drift) Wealth() (now, highest float64) { return d.log / math.Ln10, d.highest / math.Ln10 }
 
 // Add looks at one more image, by the probability of its most probable class.

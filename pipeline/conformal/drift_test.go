@@ -7,16 +7,19 @@ import (
 	"fmp/models/rng"
 )
 
-// TestDriftLevel: of streams that are drawn like their reference throughout, at most a share a ever reaches a wealth of 1/a, though one
-// looks after each image; p-values are uniform, also where nearly all scores are equal, and behind a reference of any size.
+// TestDriftLevel: of streams that are drawn like their reference throughout, at most a share a ever
+// reaches a wealth of 1/a, though one looks after each image; p-values are uniform, also where
+// nearly all scores are equal, and behind a reference of any size.
 func TestDriftLevel(t *testing.T) {
 	const streams, images = 400, 1000
 	draws := map[string]func(u float64) float64{"spread": func(u float64) float64 { return u },
-		"sure": func(u float64) float64 { return 1 - math.Exp(-60*u) }, "equal": func(u float64) float64 { return math.Round(u) }}
+		"sure":  func(u float64) float64 { return 1 - math.Exp(-60*u) },
+		"equal": func(u float64) float64 { return math.Round(u) }}
 	for _, c := range []struct {
 		name      string
 		reference int
-	}{{"spread", 0}, {"sure", 0}, {"equal", 0}, {"spread", 20}, {"sure", 20}, {"equal", 100}, {"spread", 1000}} {
+	}{{"spread", 0}, {"sure", 0}, {"equal", 0}, {"spread", 20}, {"sure", 20}, {"equal", 100},
+		{"spread", 1000}} {
 		draw, wrong, below, all := draws[c.name], 0, 0, 0
 		for s := range streams {
 			r := rng.New(uint64(s), "drift", c.name)
@@ -33,7 +36,8 @@ func TestDriftLevel(t *testing.T) {
 			}
 		}
 		if share := float64(wrong) / streams; share > 0.1+2*math.Sqrt(0.1*0.9/streams) {
-			t.Errorf("%s, reference of %d: %.3f of streams reach ten times the stake; want at most .1", c.name, c.reference, share)
+			t.Errorf("%s, reference of %d: %.3f of streams reach ten times the stake; want at most .1",
+				c.name, c.reference, share)
 		}
 		if share := float64(below) / float64(all); math.Abs(share-0.1) > 0.005 {
 			t.Errorf("%s, reference of %d: %.4f of p-values are below .1", c.name, c.reference, share)
@@ -49,11 +53,12 @@ func drawn(n int, score func() float64) []float32 {
 	return out
 }
 
-// TestDriftFromTheFirst: a shift that was there from the first image is found against the calibration alone, and the sooner the more images
-// that has.
+// TestDriftFromTheFirst: a shift that was there from the first image is found against the
+// calibration alone, and the sooner the more images that has.
 func TestDriftFromTheFirst(t *testing.T) {
 	const streams, images = 100, 1000
-	for _, c := range []struct{ reference, within, least, most int }{{0, images, 0, 3}, {100, 100, 95, streams}, {1000, 60, 95, streams}} {
+	for _, c := range []struct{ reference, within, least, most int }{{0, images, 0, 3},
+		{100, 100, 95, streams}, {1000, 60, 95, streams}} {
 		found := 0
 		for s := range streams {
 			r := rng.New(uint64(s), "drift from the first")
@@ -67,14 +72,14 @@ func TestDriftFromTheFirst(t *testing.T) {
 			}
 		}
 		if found < c.least || found > c.most {
-			t.Errorf("reference of %d: %d of %d streams are found within %d images; want %d to %d", c.reference, found, streams, c.within, c.least,
-				c.most)
+			t.Errorf("reference of %d: %d of %d streams are found within %d images; want %d to %d",
+				c.reference, found, streams, c.within, c.least, c.most)
 		}
 	}
 }
 
-// TestDriftOfRounding: a reference whose probabilities end in other bits, as those of another engine do, is no drift, where nearly all
-// are 1.
+// TestDriftOfRounding: a reference whose probabilities end in other bits, as those of another
+// engine do, is no drift, where nearly all are 1.
 func TestDriftOfRounding(t *testing.T) {
 	r := rng.New(1, "drift of rounding")
 	score := func() float64 { return 1 - math.Exp(-8-8*r.Float64()) }
@@ -112,7 +117,8 @@ func TestDriftFound(t *testing.T) {
 			d.Add(math.Pow(r.Float64(), power))
 		}
 		if now, highest := d.Wealth(); now < 2 || highest < now || d.Images() != 800 {
-			t.Errorf("power %v: wealth %.2f, highest %.2f after %d images; want 2 or more", power, now, highest, d.Images())
+			t.Errorf("power %v: wealth %.2f, highest %.2f after %d images; want 2 or more", power, now,
+				highest, d.Images())
 		}
 	}
 }

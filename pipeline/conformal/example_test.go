@@ -6,8 +6,9 @@ import (
 	"fmp/pipeline/conformal"
 )
 
-// Nine calibration images have these probabilities for their true class. A set of every class that has the threshold's probability or more
-// holds the true class of a new image with a probability of 0.8 or more.
+// Nine calibration images have these probabilities for their true class. A set of every class that
+// has the threshold's probability or more holds the true class of a new image with a probability of
+// 0.8 or more.
 func ExampleDesign() {
 	scores := []float32{0.91, 0.40, 0.78, 0.95, 0.62, 0.88, 0.55, 0.97, 0.83}
 	var alike conformal.Design

@@ -9,26 +9,28 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// False points. Of the clients that send calibration points up to f may send any points at all. For a threshold t, let k_m be the number of
-// client m's n_m points of scores below t. The threshold is the largest score with
+// False points. Of the clients that send calibration points up to f may send any points at all. For
+// a threshold t, let k_m be the number of client m's n_m points of scores below t. The threshold is
+// the largest score with
 //
 //	sum_m min(k_m, b_m) <= r
 //
-// where b_m bounds the influence of one client: b_m is the least number that a client whose points miss as often as stated exceeds with a
-// probability of at most [aboveBound]. Points that are all too easy take nothing from the sum, so that r is that of the honest clients
-// alone, of whom there are all but f, in the worst case those of the fewest points:
+// where b_m bounds the influence of one client: b_m is the least number that a client whose points
+// miss as often as stated exceeds with a probability of at most [aboveBound]. Points that are all
+// too easy take nothing from the sum, so that r is that of the honest clients alone, of whom there
+// are all but f, in the worst case those of the fewest points:
 //
 //	honest clients that differ in any way, none of them above its bound: level heldByClients(N, N-r), N their points
 //	honest clients drawn alike:                                          level 1 - int_0^1 P(sum_m min(Bin(n_m, u), b_m) <= r) du
 //
-// The level of r is the lower of the two. Both hold for any false points, as these add to the sum and never take from it. Points that are
-// all too hard add b_m to it, which makes sets larger; a client that contradicts the others is left out
-// ([Points.Without]), and adds nothing.
+// The level of r is the lower of the two. Both hold for any false points, as these add to the sum
+// and never take from it. Points that are all too hard add b_m to it, which makes sets larger; a
+// client that contradicts the others is left out ([Points.Without]), and adds nothing.
 
 const (
 	aboveBound = 0.1
-	// A client is left out where a client that misses hardness times as often as stated has as many points below the threshold with a
-	// probability of at most implausible.
+	// A client is left out where a client that misses hardness times as often as stated has as many
+	// points below the threshold with a probability of at most implausible.
 	hardness    = 2
 	implausible = 0.05
 )
@@ -44,7 +46,8 @@ func atLeast(n, k int, p float64) float64 {
 	return mathext.RegIncBeta(float64(k), float64(n-k+1), min(p, 1))
 }
 
-// bound returns b of a client of n points at a level, from the one of a higher level on; 1 for none.
+// bound returns b of a client of n points at a level, from the one of a higher level on; 1 for
+// none.
 func bound(n, b int, level float64) int {
 	for b < n && atLeast(n, b+1, 1-level) > aboveBound {
 		b++
@@ -52,12 +55,14 @@ func bound(n, b int, level float64) int {
 	return b
 }
 
-// contradicts reports whether k of a client's n points below the threshold of a level contradict the other clients.
+// contradicts reports whether k of a client's n points below the threshold of a level contradict
+// the other clients.
 func contradicts(k, n int, level float64) bool {
 	return k > bound(n, 1, level) && atLeast(n, k, hardness*(1-level)) <= implausible
 }
 
-// MaxPassing returns the largest number of a client's n points that may lie below the threshold of a level without that it is left out.
+// MaxPassing returns the largest number of a client's n points that may lie below the threshold of
+// a level without that it is left out.
 func MaxPassing(n int, level float64) int {
 	k := bound(n, 1, level)
 	for k < n && !contradicts(k+1, n, level) {
@@ -66,7 +71,8 @@ func MaxPassing(n int, level float64) int {
 	return k
 }
 
-// fewest returns the numbers of points of the clients that are honest at least, those of the fewest points, in ascending order.
+// fewest returns the numbers of points of the clients that are honest at least, those of the fewest
+// points, in ascending order.
 func fewest(points []int, bad int) []int {
 	out := slices.Sorted(slices.Values(points))
 	return out[:max(len(out)-bad, 0)]
@@ -82,8 +88,8 @@ func total(n []int) (sum int) {
 // nodes is the number of values of u at which the distribution of the sum is computed.
 const nodes = 100
 
-// heldAlike returns, for every r, the level for honest clients of n points each that are drawn alike, with bounds b, where the level is
-// about a given one.
+// heldAlike returns, for every r, the level for honest clients of n points each that are drawn
+// alike, with bounds b, where the level is about a given one.
 func heldAlike(n, b []int, level float64) []float64 {
 	size := 1
 	for _, v := range b {
@@ -94,7 +100,8 @@ func heldAlike(n, b []int, level float64) []float64 {
 		length *= 2
 	}
 	held, f := make([]float64, size), fourier.NewFFT(length)
-	top := min(1, 4*(1-level)+8/math.Sqrt(float64(total(n)))) // beyond, the sum is hardly ever as low as r
+	// beyond, the sum is hardly ever as low as r
+	top := min(1, 4*(1-level)+8/math.Sqrt(float64(total(n))))
 	for r := range held {
 		held[r] = 1
 	}
@@ -160,8 +167,8 @@ func below(own []float32, threshold float32) int {
 	return n
 }
 
-// surviving returns the ranks of thresholds that survive false points of some of the clients, by ascending levels from the last below a
-// level on.
+// surviving returns the ranks of thresholds that survive false points of some of the clients, by
+// ascending levels from the last below a level on.
 func surviving(scores []float32, client []int, bad int, from float64) []rank {
 	clients := split(scores, client)
 	points := make([]int, len(clients))
@@ -171,7 +178,8 @@ func surviving(scores []float32, client []int, bad int, from float64) []rank {
 	honest := fewest(points, bad)
 	n := total(honest)
 	all := slices.Sorted(slices.Values(scores))
-	b, least, of := make([]int, len(clients)), make([]int, len(honest)), map[int]int{} // of: by number of points
+	// of: by number of points
+	b, least, of := make([]int, len(clients)), make([]int, len(honest)), map[int]int{}
 	var alike []float64
 	var out []rank
 	for r := range n {
@@ -196,7 +204,8 @@ func surviving(scores []float32, client []int, bad int, from float64) []rank {
 		if r < len(alike) {
 			level = min(level, alike[r])
 		}
-		next, _ := slices.BinarySearchFunc(all, r, func(t float32, r int) int { // the first score of a larger sum
+		// the first score of a larger sum
+		next, _ := slices.BinarySearchFunc(all, r, func(t float32, r int) int {
 			sum := 0
 			for m, own := range clients {
 				sum += min(below(own, t), b[m])
@@ -216,9 +225,11 @@ func surviving(scores []float32, client []int, bad int, from float64) []rank {
 	return out
 }
 
-// Without returns the points without those of clients that contradict the others at a level, by a score, and the design for the rest, of
-// which as many fewer may be false. left are the numbers of the clients that are left out, the most contradicted first.
-func (x *Points) Without(d Design, level float64, score Score) (kept *Points, rest Design, left []int) {
+// Without returns the points without those of clients that contradict the others at a level, by a
+// score, and the design for the rest, of which as many fewer may be false. left are the numbers of
+// the clients that are left out, the most contradicted first.
+func (x *Points) Without(d Design, level float64,
+	score Score) (kept *Points, rest Design, left []int) {
 	if d.False == nil {
 		return x, d, nil
 	}
@@ -246,7 +257,8 @@ func (x *Points) Without(d Design, level float64, score Score) (kept *Points, re
 	return x, d, left
 }
 
-// contradicted returns the client of a group that contradicts the others most, by its share of points below the threshold; -1 for none.
+// contradicted returns the client of a group that contradicts the others most, by its share of
+// points below the threshold; -1 for none.
 func (x *Points) contradicted(d Design, group int, level float64, score Score) int {
 	own := map[int][]float32{}
 	var scores []float32
@@ -293,7 +305,8 @@ func (x *Points) of(d Design, keep func(i int) bool) (*Points, Design) {
 		if !keep(i) {
 			continue
 		}
-		out.Class, out.Top, out.Right = append(out.Class, c), append(out.Top, x.Top[i]), append(out.Right, x.Right[i])
+		out.Class, out.Top, out.Right = append(out.Class, c), append(out.Top, x.Top[i]),
+			append(out.Right, x.Right[i])
 		for s, v := range x.True {
 			out.True[s] = append(out.True[s], v[i])
 		}

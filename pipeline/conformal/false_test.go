@@ -10,7 +10,8 @@ import (
 	"fmp/models/rng"
 )
 
-// TestHeldAlike: the level is 1 less the integral of the probability that the bounded sum is at most r, by simulation.
+// TestHeldAlike: the level is 1 less the integral of the probability that the bounded sum is at
+// most r, by simulation.
 func TestHeldAlike(t *testing.T) {
 	r := rng.New(1, "alike")
 	for _, c := range []struct {
@@ -48,7 +49,8 @@ func TestHeldAlike(t *testing.T) {
 				}
 			}
 			if math.Abs(held[at]-(1-miss)) > 0.006 {
-				t.Errorf("clients of %v points, bounds %v, r %d: level %.4f; simulated %.4f", c.n, c.b, at, held[at], 1-miss)
+				t.Errorf("clients of %v points, bounds %v, r %d: level %.4f; simulated %.4f", c.n, c.b, at,
+					held[at], 1-miss)
 			}
 		}
 	}
@@ -82,9 +84,10 @@ var attacks = map[string]func(own []float32){
 	},
 }
 
-// falseRound returns the share of a new image's draws that sets hold, and the clients left out, where the first bad of ten clients
-// attack.
-func falseRound(t *testing.T, r *rand.Rand, of []func(float64) float64, bad, each int, attack func([]float32)) (held float64, left []int) {
+// falseRound returns the share of a new image's draws that sets hold, and the clients left out,
+// where the first bad of ten clients attack.
+func falseRound(t *testing.T, r *rand.Rand, of []func(float64) float64, bad, each int,
+	attack func([]float32)) (held float64, left []int) {
 	t.Helper()
 	var x Points
 	d := Design{Clients: true, False: []int{2}}
@@ -97,7 +100,8 @@ func falseRound(t *testing.T, r *rand.Rand, of []func(float64) float64, bad, eac
 			attack(own)
 		}
 		for _, s := range own {
-			x.Class, x.Top, x.Right, d.Client = append(x.Class, 0), append(x.Top, 1), append(x.Right, true), append(d.Client, m)
+			x.Class, x.Top, x.Right, d.Client = append(x.Class, 0), append(x.Top, 1), append(x.Right, true),
+				append(d.Client, m)
 			if x.True == nil {
 				x.True = map[Score][]float32{}
 			}
@@ -120,8 +124,8 @@ func falseRound(t *testing.T, r *rand.Rand, of []func(float64) float64, bad, eac
 	return held, left
 }
 
-// clientsOf returns the quantile functions of ten clients: alike, or with scores that lie as far apart as a client's own scatter and are
-// scattered up to twice as much as another's.
+// clientsOf returns the quantile functions of ten clients: alike, or with scores that lie as far
+// apart as a client's own scatter and are scattered up to twice as much as another's.
 func clientsOf(r *rand.Rand, family string) []func(float64) float64 {
 	if family == "alike" {
 		return families[family](r, 10)
@@ -134,8 +138,8 @@ func clientsOf(r *rand.Rand, family string) []func(float64) float64 {
 	return out
 }
 
-// TestFalseClients: sets hold the honest clients' images at least as often as stated, whatever two of ten clients send, and not much more
-// often: no client takes them to all classes.
+// TestFalseClients: sets hold the honest clients' images at least as often as stated, whatever two
+// of ten clients send, and not much more often: no client takes them to all classes.
 func TestFalseClients(t *testing.T) {
 	const rounds = 25
 	for name, attack := range attacks {
@@ -158,7 +162,8 @@ func TestFalseClients(t *testing.T) {
 						}
 					}
 				}
-				t.Logf("%s, %s, %d points each: held %.3f, %d of %d left out, %d honest ones", name, family, each, mean, out, bad*rounds, wrongly)
+				t.Logf("%s, %s, %d points each: held %.3f, %d of %d left out, %d honest ones", name, family,
+					each, mean, out, bad*rounds, wrongly)
 				if name == "edge" {
 					most = 0.09
 				}
@@ -168,18 +173,21 @@ func TestFalseClients(t *testing.T) {
 					least = 0.9 - 0.02
 				}
 				if mean < least || mean > 0.9+most {
-					t.Errorf("%s, %s, %d points each: held %.3f; want %.3f to %.3f", name, family, each, mean, least, 0.9+most)
+					t.Errorf("%s, %s, %d points each: held %.3f; want %.3f to %.3f", name, family, each, mean,
+						least, 0.9+most)
 				}
 				if name == "hard" && out < 2*rounds || family == "alike" && wrongly > rounds/10 {
-					t.Errorf("%s, %s, %d points each: %d of %d left out, and %d honest ones", name, family, each, out, 2*rounds, wrongly)
+					t.Errorf("%s, %s, %d points each: %d of %d left out, and %d honest ones", name, family, each,
+						out, 2*rounds, wrongly)
 				}
 			}
 		}
 	}
 }
 
-// TestHonestPoints: what proves a level are the points of all clients but those that may be false, in the worst case the ones of most
-// points; of each group, and of all clients where none may be false.
+// TestHonestPoints: what proves a level are the points of all clients but those that may be false,
+// in the worst case the ones of most points; of each group, and of all clients where none may be
+// false.
 func TestHonestPoints(t *testing.T) {
 	of := []int{0, 0, 0, 0, 1, 1, 1, 2, 2, 3}
 	d := Design{Clients: true, Client: of, False: []int{1}}
@@ -204,7 +212,8 @@ func TestHonestPoints(t *testing.T) {
 	}
 }
 
-// TestLeftOut: clients are left out in groups of their own, in turn from the most contradicted on, and fewer than half of them.
+// TestLeftOut: clients are left out in groups of their own, in turn from the most contradicted on,
+// and fewer than half of them.
 func TestLeftOut(t *testing.T) {
 	x := &Points{True: map[Score][]float32{}}
 	d := Design{Clients: true, False: []int{1, 0}}
@@ -220,11 +229,13 @@ func TestLeftOut(t *testing.T) {
 		}
 	}
 	kept, rest, left := x.Without(d, 0.8, Probability)
-	if len(left) > 2 || len(left) == 0 || slices.ContainsFunc(left, func(m int) bool { return m < 3 || m > 5 }) || rest.False[0] != 0 {
+	if len(left) > 2 || len(left) == 0 ||
+		slices.ContainsFunc(left, func(m int) bool { return m < 3 || m > 5 }) || rest.False[0] != 0 {
 		t.Errorf("%v are left out, and %v may be false; want one or two of 3, 4 and 5", left, rest.False)
 	}
 	for i, m := range rest.Client {
-		if kept.Class[i] != m || kept.Top[i] != kept.True[Probability][i] || rest.Group[i] != m/6 || slices.Contains(left, m) {
+		if kept.Class[i] != m || kept.Top[i] != kept.True[Probability][i] || rest.Group[i] != m/6 ||
+			slices.Contains(left, m) {
 			t.Fatalf("point %d is of client %d, group %d: %+v", i, m, rest.Group[i], kept)
 		}
 	}

@@ -10,8 +10,10 @@ import (
 	"fmp/models"
 )
 
-// Sets returns the calibration of prediction sets of a level by the points. It is an error where they prove none.
-func (x *Points) Sets(d Design, level float64, score Score, classes int) (*models.OriginSets, error) {
+// Sets returns the calibration of prediction sets of a level by the points. It is an error where
+// they prove none.
+func (x *Points) Sets(d Design, level float64, score Score,
+	classes int) (*models.OriginSets, error) {
 	for _, counts := range d.Counts(x.Class, classes) {
 		if err := d.Enough(counts, level); err != nil {
 			return nil, err
@@ -19,8 +21,10 @@ func (x *Points) Sets(d Design, level float64, score Score, classes int) (*model
 	}
 	t := d.Table(x.True[score], x.Class, classes)
 	sets := &models.OriginSets{
-		Level: level, Score: string(score), Thresholds: t.At(level), Table: t, ByClass: d.ByClass, Proportions: d.Proportions, Group: d.Group,
-		Client: d.Client, False: d.False, Images: len(x.Class), Class: x.Class, Scores: map[string][]float32{}, Top: x.Top, Right: x.Right,
+		Level: level, Score: string(score), Thresholds: t.At(level), Table: t, ByClass: d.ByClass,
+		Proportions: d.Proportions, Group: d.Group,
+		Client: d.Client, False: d.False, Images: len(x.Class), Class: x.Class,
+		Scores: map[string][]float32{}, Top: x.Top, Right: x.Right,
 	}
 	for s, v := range x.True {
 		sets.Scores[string(s)] = v
@@ -28,12 +32,14 @@ func (x *Points) Sets(d Design, level float64, score Score, classes int) (*model
 	return sets, nil
 }
 
-// Size returns the number of classes in the set of an image, at the thresholds of a [models.SetTable] for the score. Scores are of the
-// probabilities scored, and the most probable class is that of stated: the two differ where the classifier has a [models.Scaling].
+// Size returns the number of classes in the set of an image, at the thresholds of a
+// [models.SetTable] for the score. Scores are of the probabilities scored, and the most probable
+// class is that of stated: the two differ where the classifier has a [models.Scaling].
 func (s Score) Size(scored, stated, thresholds []float32) int {
 	n, top := 0, slices.Max(stated)
 	for c, v := range s.Compute(scored) {
-		if v >= thresholds[min(c, len(thresholds)-1)] || stated[c] == top { // the most probable class always is
+		// the most probable class always is
+		if v >= thresholds[min(c, len(thresholds)-1)] || stated[c] == top {
 			n++
 		}
 	}
@@ -42,20 +48,24 @@ func (s Score) Size(scored, stated, thresholds []float32) int {
 
 // FromOrigin returns the design of the calibration of sets.
 func FromOrigin(o *models.OriginSets) Design {
-	return Design{Clients: o.Clients > 1, ByClass: o.ByClass, Proportions: o.Proportions, Group: o.Group, Client: o.Client, False: o.False}
+	return Design{Clients: o.Clients > 1, ByClass: o.ByClass, Proportions: o.Proportions,
+		Group: o.Group, Client: o.Client, False: o.False}
 }
 
 // numbers reports whether there are none, or one of each of n images, from 0 and fewer than these.
 func numbers(of []int, n int) bool {
-	return of == nil || len(of) == n && !slices.ContainsFunc(of, func(v int) bool { return v < 0 || v >= n })
+	return of == nil || len(of) == n &&
+		!slices.ContainsFunc(of, func(v int) bool { return v < 0 || v >= n })
 }
 
-// Thresholds returns those of a classifier's sets under any score, at their level; nil where its calibration does not tell.
+// Thresholds returns those of a classifier's sets under any score, at their level; nil where its
+// calibration does not tell.
 func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 	n := len(o.Class)
-	if len(o.Scores[string(s)]) != n || n == 0 || o.Proportions != nil && len(o.Proportions) != classes || !numbers(o.Group, n) ||
-		!numbers(o.Client, n) || o.False != nil && (o.Client == nil ||
-		slices.Min(o.False) < 0 || len(o.False) <= slices.Max(slices.Concat(o.Group, []int{0}))) {
+	if len(o.Scores[string(s)]) != n || n == 0 || o.Proportions != nil &&
+		len(o.Proportions) != classes || !numbers(o.Group, n) || !numbers(o.Client, n) ||
+		o.False != nil && (o.Client == nil ||
+			slices.Min(o.False) < 0 || len(o.False) <= slices.Max(slices.Concat(o.Group, []int{0}))) {
 		return nil
 	}
 	for _, c := range o.Class {
@@ -66,13 +76,15 @@ func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 	return FromOrigin(o).Table(o.Scores[string(s)], o.Class, classes).At(o.Level)
 }
 
-// Groups reads groups of clients, NAME=CLIENT,CLIENT separated by semicolons, and returns their names and the number of each client's.
+// Groups reads groups of clients, NAME=CLIENT,CLIENT separated by semicolons, and returns their
+// names and the number of each client's.
 func Groups(text string) (names []string, of map[string]int, err error) {
 	of = map[string]int{}
 	for part := range strings.SplitSeq(text, ";") {
 		name, clients, ok := strings.Cut(part, "=")
 		if !ok || name == "" || clients == "" || slices.Contains(names, name) {
-			return nil, nil, fmt.Errorf("conformal: groups of clients: %q is not NAME=CLIENT,CLIENT, with each name once", part)
+			return nil, nil, fmt.Errorf(
+				"conformal: groups of clients: %q is not NAME=CLIENT,CLIENT, with each name once", part)
 		}
 		for c := range strings.SplitSeq(clients, ",") {
 			if _, twice := of[c]; twice || c == "" {
@@ -85,8 +97,9 @@ func Groups(text string) (names []string, of map[string]int, err error) {
 	return names, of, nil
 }
 
-// Shares reads the shares of classes among new images: "equal", or NAME=SHARE for each class that there is, separated by commas, by its
-// name or, where classes have no names, its number. They are divided by their sum.
+// Shares reads the shares of classes among new images: "equal", or NAME=SHARE for each class that
+// there is, separated by commas, by its name or, where classes have no names, its number. They are
+// divided by their sum.
 func Shares(text string, names []string, classes int) ([]float64, error) {
 	out := make([]float64, classes)
 	if text == "equal" {
@@ -111,9 +124,11 @@ func Shares(text string, names []string, classes int) ([]float64, error) {
 		c, known := number[part[:max(at, 0)]]
 		switch {
 		case at < 0 || err != nil || !(share > 0) || math.IsInf(share, 0):
-			return nil, fmt.Errorf("conformal: shares of classes: %q is not NAME=SHARE with a share above 0", part)
+			return nil, fmt.Errorf("conformal: shares of classes: %q is not NAME=SHARE with a share above 0",
+				part)
 		case !known:
-			return nil, fmt.Errorf("conformal: shares of classes: %q is none of the classes %s", part[:at], strings.Join(names, ", "))
+			return nil, fmt.Errorf("conformal: shares of classes: %q is none of the classes %s", part[:at],
+				strings.Join(names, ", "))
 		case out[c] > 0:
 			return nil, fmt.Errorf("conformal: shares of classes: %q is given twice", part[:at])
 		}

@@ -12,27 +12,33 @@ import (
 
 // Design says how calibration points were drawn, and for which images sets are.
 type Design struct {
-	// Clients says that several clients sent the points, which may differ from each other in any way; otherwise all points are drawn alike.
+	// Clients says that several clients sent the points, which may differ from each other in any way;
+	// otherwise all points are drawn alike.
 	Clients bool
-	// ByClass gives every class a threshold of its own, by its own points: the level holds for the images of each class, with any shares
-	// of the classes (Vovk 2012, "Conditional validity of inductive conformal predictors", proposition 3).
+	// ByClass gives every class a threshold of its own, by its own points: the level holds for the
+	// images of each class, with any shares of the classes (Vovk 2012, "Conditional validity of
+	// inductive conformal predictors", proposition 3).
 	ByClass bool
-	// Proportions are the shares of the classes among new images, which sum to 1; nil: those among the points. Points weigh by them as in
-	// Tibshirani et al. (2019, "Conformal prediction under covariate shift"), given the points' classes.
+	// Proportions are the shares of the classes among new images, which sum to 1; nil: those among the
+	// points. Points weigh by them as in Tibshirani et al. (2019, "Conformal prediction under
+	// covariate shift"), given the points' classes.
 	Proportions []float64
-	// Group is each point's group of clients, from 0; nil: all are one. The level then holds for the images of each group, as thresholds are
-	// the lowest over groups, and so with any shares of the groups (Romano, Barber, Sabatti and Candès 2020, "With malice
-	// toward none", where an image's group is known).
+	// Group is each point's group of clients, from 0; nil: all are one. The level then holds for the
+	// images of each group, as thresholds are the lowest over groups, and so with any shares of the
+	// groups (Romano, Barber, Sabatti and Candès 2020, "With malice toward none", where an image's
+	// group is known).
 	Group []int
-	// Client is each point's client, from 0, and False the number of clients of each group that may send false points (see false.go); nil:
-	// none may. The level of sets by class and for named shares does not survive them.
+	// Client is each point's client, from 0, and False the number of clients of each group that may
+	// send false points (see false.go); nil: none may. The level of sets by class and for named shares
+	// does not survive them.
 	Client []int
 	False  []int
 }
 
 // survives reports whether the level survives false points.
 func (d Design) survives() bool {
-	return !d.ByClass && d.Proportions == nil && slices.ContainsFunc(d.False, func(n int) bool { return n > 0 })
+	return !d.ByClass && d.Proportions == nil &&
+		slices.ContainsFunc(d.False, func(n int) bool { return n > 0 })
 }
 
 func (d Design) groupOf(point int) int {
@@ -42,8 +48,9 @@ func (d Design) groupOf(point int) int {
 	return d.Group[point]
 }
 
-// Counts returns the number of points of each class that prove a level, for each group, given the points' classes. Where false points are
-// survived they are the honest clients' at least, of all classes together.
+// Counts returns the number of points of each class that prove a level, for each group, given the
+// points' classes. Where false points are survived they are the honest clients' at least, of all
+// classes together.
 func (d Design) Counts(of []int, classes int) [][]int {
 	groups := 1
 	if d.Group != nil {
@@ -81,7 +88,8 @@ func (d Design) held(n, j int) float64 {
 	return float64(j) / float64(n+1)
 }
 
-// Highest returns the highest level that points of a group prove, by their number in each class; with ByClass for the class with most.
+// Highest returns the highest level that points of a group prove, by their number in each class;
+// with ByClass for the class with most.
 func (d Design) Highest(counts []int) float64 {
 	var total int
 	var most float64
@@ -109,7 +117,8 @@ const rounding = 1e-5
 // maxRows bounds the thresholds of a table: beyond, levels are taken at even distances.
 const maxRows = 1000
 
-// Table returns the thresholds by level of points with the given scores and classes, 0 to classes-1.
+// Table returns the thresholds by level of points with the given scores and classes, 0 to
+// classes-1.
 func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable {
 	if d.Group != nil {
 		return d.lowest(scores, of, classes)
@@ -142,7 +151,8 @@ func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable 
 	for j, i := range order {
 		if weight == nil {
 			all = append(all, rank{d.held(len(order), j+1), scores[i]})
-		} else if theta += weight[of[i]]; weight[of[i]] > 0 && theta >= models.MinLevel { // the level is below theta
+		} else if theta += weight[of[i]]; weight[of[i]] > 0 && theta >= models.MinLevel {
+			// the level is below theta
 			all = append(all, rank{heldByWeights(theta, most), scores[i]})
 		}
 	}
@@ -206,14 +216,15 @@ type rank struct {
 	score float32
 }
 
-// table writes columns of ranks, of ascending levels, side by side, with thresholds below the scores by the rounding of float32: a share of
-// them, and a tenth of it at least.
+// table writes columns of ranks, of ascending levels, side by side, with thresholds below the
+// scores by the rounding of float32: a share of them, and a tenth of it at least.
 func table(columns [][]rank, rounding float32) *models.SetTable {
 	t := &models.SetTable{Columns: len(columns)}
 	rows := 0
 	for c, ranks := range columns {
 		// Levels below the least that is taken are not asked for, but for the last of them.
-		first, _ := slices.BinarySearchFunc(ranks, models.MinLevel, func(r rank, level float64) int { return cmp.Compare(r.level, level) })
+		first, _ := slices.BinarySearchFunc(ranks, models.MinLevel,
+			func(r rank, level float64) int { return cmp.Compare(r.level, level) })
 		ranks = ranks[min(first, max(len(ranks)-1, 0)):]
 		if n := len(ranks); n > maxRows {
 			thin := make([]rank, maxRows)
@@ -237,7 +248,8 @@ func table(columns [][]rank, rounding float32) *models.SetTable {
 	return t
 }
 
-// Enough returns an error where points of a group, by their number in each class, prove no sets of a level.
+// Enough returns an error where points of a group, by their number in each class, prove no sets of
+// a level.
 func (d Design) Enough(counts []int, level float64) error {
 	if err := CheckLevel(level); err != nil {
 		return err
@@ -251,13 +263,14 @@ func (d Design) Enough(counts []int, level float64) error {
 	case float32(d.Highest(counts)) >= float32(level): // as tables compare
 		return nil
 	case d.ByClass:
-		return fmt.Errorf("conformal: level %v by class wants at least %d calibration points of a class, and there are %d in all: give more, "+
-			"or a lower level", level, d.least(level), total)
+		return fmt.Errorf("conformal: level %v by class wants at least %d calibration points of a "+
+			"class, and there are %d in all: give more, or a lower level", level, d.least(level), total)
 	case d.Proportions != nil:
-		return fmt.Errorf("conformal: level %v for the given shares of classes wants at least %.3g calibration points of a class for each "+
-			"1%% of its share, %s", level, 0.01*level/(1-level), have)
+		return fmt.Errorf("conformal: level %v for the given shares of classes wants at least %.3g "+
+			"calibration points of a class for each 1%% of its share, %s", level, 0.01*level/(1-level), have)
 	}
-	return fmt.Errorf("conformal: level %v wants at least %d calibration points, %s", level, d.least(level), have)
+	return fmt.Errorf("conformal: level %v wants at least %d calibration points, %s", level,
+		d.least(level), have)
 }
 
 // least returns the least number of points for a level.

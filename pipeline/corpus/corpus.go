@@ -1,5 +1,6 @@
-// Package corpus reads labelled images behind an extractor, on which predictors are trained and with which client graphs are made. It finds
-// the models that go with them: the user's files, or those that come with the program.
+// Package corpus reads labelled images behind an extractor, on which predictors are trained and
+// with which client graphs are made. It finds the models that go with them: the user's files, or
+// those that come with the program.
 package corpus
 
 import (
@@ -40,9 +41,11 @@ type Images struct {
 	Features  *featurize.Features
 }
 
-// Read turns the images of a data set into feature rows. While the extractor is open, also is called with them, for features of other
-// images; nil: nothing is. progress is called with the stages data and features.
-func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage string, done, total int),
+// Read turns the images of a data set into feature rows. While the extractor is open, also is
+// called with them, for features of other images; nil: nothing is. progress is called with the
+// stages data and features.
+func Read(ctx context.Context, s Source, eng engine.Engine,
+	progress func(stage string, done, total int),
 	also func(*Images) error) (*Images, error) {
 	ds, x, err := s.open(ctx, eng, progress)
 	if err != nil {
@@ -51,8 +54,10 @@ func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage 
 	d := s.Dataset
 	r := &Images{Set: ds, Extractor: x}
 	r.Features, err = featurize.Run(ctx, ds, x, featurize.Config{
-		Fractions: dataset.Fractions{Extractor: d.Splits.Extractor, Corpus: d.Splits.Corpus, Clients: d.Splits.Clients},
-		Progress:  func(done, total int) { progress("features", done, total) }, Stats: s.Stats, Test: d.Test,
+		Fractions: dataset.Fractions{Extractor: d.Splits.Extractor, Corpus: d.Splits.Corpus,
+			Clients: d.Splits.Clients},
+		Progress: func(done, total int) { progress("features", done, total) },
+		Stats:    s.Stats, Test: d.Test,
 		Skip: d.Bad == "skip",
 	})
 	if err == nil && also != nil {
@@ -64,7 +69,8 @@ func Read(ctx context.Context, s Source, eng engine.Engine, progress func(stage 
 	return r, nil
 }
 
-// Store computes shard i of n of the features that [Read] reads, and stores it where Read looks for them once all are merged.
+// Store computes shard i of n of the features that [Read] reads, and stores it where Read looks for
+// them once all are merged.
 func Store(ctx context.Context, s Source, eng engine.Engine, i, n int,
 	progress func(stage string, done, total int)) (featurize.Shard, error) {
 	ds, x, err := s.open(ctx, eng, progress)
@@ -72,13 +78,15 @@ func Store(ctx context.Context, s Source, eng engine.Engine, i, n int,
 		return featurize.Shard{}, err
 	}
 	shard, err := featurize.RunShard(ctx, ds, x, i, n, featurize.Config{
-		Skip: s.Dataset.Bad == "skip", Progress: func(done, total int) { progress("features", done, total) },
+		Skip:     s.Dataset.Bad == "skip",
+		Progress: func(done, total int) { progress("features", done, total) },
 	})
 	return shard, errors.Join(err, x.Close())
 }
 
 // open loads the data set and opens the extractor.
-func (s Source) open(ctx context.Context, eng engine.Engine, progress func(stage string, done, total int)) (*dataset.Dataset,
+func (s Source) open(ctx context.Context, eng engine.Engine,
+	progress func(stage string, done, total int)) (*dataset.Dataset,
 	*extractor.Extractor, error) {
 	// Images in folders are resized directly to the model's size.
 	var fit imagefile.Fit
@@ -89,8 +97,10 @@ func (s Source) open(ctx context.Context, eng engine.Engine, progress func(stage
 		}
 	}
 	d := s.Dataset
-	ds, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit,
-		Skip: d.Bad == "skip", Hold: dataset.MaxBytes, Progress: func(done, total int) { progress("data", done, total) }})
+	ds, err := dataset.Load(ctx,
+		dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: fit,
+			Skip: d.Bad == "skip", Hold: dataset.MaxBytes,
+			Progress: func(done, total int) { progress("data", done, total) }})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -101,7 +111,8 @@ func (s Source) open(ctx context.Context, eng engine.Engine, progress func(stage
 // Options returns how images are fed to the extractor.
 func (s Source) Options() extractor.Options {
 	x := s.Extractor
-	o := extractor.Options{Batch: x.Batch, Mean: x.Mean, Std: x.Std, Scale: x.Scale, Channels: x.Channels, Resize: x.Resize, Preset: x.Preset,
+	o := extractor.Options{Batch: x.Batch, Mean: x.Mean, Std: x.Std, Scale: x.Scale,
+		Channels: x.Channels, Resize: x.Resize, Preset: x.Preset,
 		Layout: x.Layout, Output: x.Output, Threads: s.Threads}
 	if len(o.Mean) == 0 {
 		o.Mean, o.Std = nil, nil
@@ -109,14 +120,16 @@ func (s Source) Options() extractor.Options {
 	return o
 }
 
-func (s *Source) openExtractor(eng engine.Engine, ds *dataset.Dataset) (*extractor.Extractor, error) {
+func (s *Source) openExtractor(eng engine.Engine,
+	ds *dataset.Dataset) (*extractor.Extractor, error) {
 	if s.Extractor.Model != "default" {
 		return extractor.Open(eng, s.Extractor.Model, s.Options(), ds.Train.Images)
 	}
 	m, f, err := shipped.Load(s.Shipped, models.KindExtractor)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE, or fetch one for photographs (fmp extractors pull "+
-			"efficientnet-lite0) and give --extractor efficientnet-lite0", err)
+		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE, or fetch one for "+
+			"photographs (fmp extractors pull efficientnet-lite0) and give --extractor efficientnet-lite0",
+			err)
 	}
 	if err != nil {
 		return nil, err
@@ -136,17 +149,20 @@ func (r *Images) Bank(part dataset.Range) (*task.Bank, error) {
 	return task.NewBank(rows.Features, r.Features.Dx, rows.Labels, len(r.Set.Classes))
 }
 
-// Behind returns the description of the extractor with the sizes of the features and the number of classes, which models must match.
+// Behind returns the description of the extractor with the sizes of the features and the number of
+// classes, which models must match.
 func (r *Images) Behind() models.Manifest {
 	f := r.Extractor.Manifest()
 	f.Dx, f.C = r.Features.Dx, len(r.Set.Classes)
 	return f
 }
 
-// Model returns the model of a kind that a setting names, behind an extractor: a file, or with "default" the shipped one of the data set.
-// It is nil with "untrained" and where no shipped model fits, with a note if there is one for another extractor or other classes. A file
-// that does not fit is an error.
-func Model(kind, setting, dataset string, behind models.Manifest) (m *onnx.Model, f models.Manifest, note string, err error) {
+// Model returns the model of a kind that a setting names, behind an extractor: a file, or with
+// "default" the shipped one of the data set. It is nil with "untrained" and where no shipped model
+// fits, with a note if there is one for another extractor or other classes. A file that does not
+// fit is an error.
+func Model(kind, setting, dataset string,
+	behind models.Manifest) (m *onnx.Model, f models.Manifest, note string, err error) {
 	switch setting {
 	case "untrained":
 		return nil, f, "", nil
@@ -160,8 +176,8 @@ func Model(kind, setting, dataset string, behind models.Manifest) (m *onnx.Model
 		}
 		behind.Source = filepath.Base(behind.Source) // notes are shared, so they name no folder
 		if err := models.Match(behind, f); err != nil {
-			return nil, f, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is used; fmp train %s makes one that does", kind, err,
-				kind), nil
+			return nil, f, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is used; fmp "+
+				"train %s makes one that does", kind, err, kind), nil
 		}
 		return m, f, "", nil
 	}
@@ -176,7 +192,8 @@ func file(kind, setting string, behind models.Manifest) (*onnx.Model, models.Man
 		return nil, f, fmt.Errorf("setting %s.model: %w", kind, err)
 	}
 	if f.Kind != kind {
-		return nil, f, fmt.Errorf("setting %s.model: %s is %q by its manifest; want %s", kind, setting, f.Kind, kind)
+		return nil, f, fmt.Errorf("setting %s.model: %s is %q by its manifest; want %s", kind,
+			setting, f.Kind, kind)
 	}
 	if err := models.Match(behind, f); err != nil {
 		return nil, f, fmt.Errorf("setting %s.model: %w", kind, err)
@@ -184,24 +201,26 @@ func file(kind, setting string, behind models.Manifest) (*onnx.Model, models.Man
 	return m, f, nil
 }
 
-// Private returns the private predictor behind an extractor: a file, or with "default" the shipped one of the data set. A conjugate
-// predictor beside it, nil for none, must share its coordinates.
-func Private(setting, dataset string, behind models.Manifest, conjugate *onnx.Model) (m *onnx.Model, f models.Manifest, err error) {
+// Private returns the private predictor behind an extractor: a file, or with "default" the shipped
+// one of the data set. A conjugate predictor beside it, nil for none, must share its coordinates.
+func Private(setting, dataset string, behind models.Manifest,
+	conjugate *onnx.Model) (m *onnx.Model, f models.Manifest, err error) {
 	behind.C = 0 // its classes are the round's
 	if setting == "default" {
 		if m, f, err = shipped.Load(dataset, models.KindPrivate); err == nil {
 			err = models.Match(behind, f)
 		}
 		if err != nil {
-			return nil, f, fmt.Errorf("setting privacy.model: no private predictor comes with the program that fits (%w); fmp train "+
-				"private makes one", err)
+			return nil, f, fmt.Errorf("setting privacy.model: no private predictor comes with the program "+
+				"that fits (%w); fmp train private makes one", err)
 		}
 	} else {
 		if m, f, err = models.Load(setting); err != nil {
 			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
 		}
 		if f.Kind != models.KindPrivate {
-			return nil, f, fmt.Errorf("setting privacy.model: %s is %q by its manifest; want %s", setting, f.Kind, models.KindPrivate)
+			return nil, f, fmt.Errorf("setting privacy.model: %s is %q by its manifest; want %s", setting,
+				f.Kind, models.KindPrivate)
 		}
 		if err := models.Match(behind, f); err != nil {
 			return nil, f, fmt.Errorf("setting privacy.model: %w", err)

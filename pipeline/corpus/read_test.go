@@ -31,7 +31,8 @@ func TestReadFewTestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer eng.Close()
-	s := Source{Dataset: settings.Dataset{Name: dir, Test: 7}, Extractor: settings.Extractor{Model: "default"}, Shipped: "digits", Threads: 1}
+	s := Source{Dataset: settings.Dataset{Name: dir, Test: 7},
+		Extractor: settings.Extractor{Model: "default"}, Shipped: "digits", Threads: 1}
 	s.Dataset.Splits.Corpus, s.Dataset.Splits.Clients = 0.5, 0.5
 	features := 0
 	r, err := Read(t.Context(), s, eng, func(stage string, _, total int) {

@@ -8,12 +8,14 @@ import (
 	"fmp/onnx"
 )
 
-// turns is the number of times that HeadBasis multiplies; each makes the directions that are left out weaker.
+// turns is the number of times that HeadBasis multiplies; each makes the directions that are left
+// out weaker.
 const turns = 4
 
-// HeadBasis returns k orthonormal directions of features, [dx, k], in which the classes of a network's last linear layer, weights [classes,
-// dx], lie furthest apart: its leading right singular vectors, by subspace iteration (Halko, Martinsson and Tropp 2011, algorithm 4.4).
-// Where the layer has fewer, random ones follow.
+// HeadBasis returns k orthonormal directions of features, [dx, k], in which the classes of a
+// network's last linear layer, weights [classes, dx], lie furthest apart: its leading right
+// singular vectors, by subspace iteration (Halko, Martinsson and Tropp 2011, algorithm 4.4). Where
+// the layer has fewer, random ones follow.
 func HeadBasis(weights *mat.Dense, k int, seed uint64) *onnx.Tensor {
 	classes, dx := weights.Dims()
 	w := mat.DenseCopyOf(weights)
@@ -36,7 +38,8 @@ func HeadBasis(weights *mat.Dense, k int, seed uint64) *onnx.Tensor {
 	return tensor(q)
 }
 
-// RandomBasis returns k orthonormal directions of dx, [dx, k], drawn uniformly from a stream of seed.
+// RandomBasis returns k orthonormal directions of dx, [dx, k], drawn uniformly from a stream of
+// seed.
 func RandomBasis(dx, k int, seed uint64) *onnx.Tensor {
 	return tensor(orthonormal(gaussian(dx, k, seed)))
 }

@@ -15,15 +15,19 @@ import (
 	"fmp/pipeline/internal/moment"
 )
 
-// Claims returns the clients' class means as package honesty weighs them, with masses as claimed, and the variances of class means.
+// Claims returns the clients' class means as package honesty weighs them, with masses as claimed,
+// and the variances of class means.
 //
-// Coordinates are the directions v_j in which the classes of all clients lie apart, from the eigenvectors e_j of the Gram matrix of the
-// discriminant, (m_c - m0)'W^-1(m_d - m0): v = sum_c e_c a_c / root of its value. Mislabelled means leave their span as it is. Each is
-// measured in its standard deviation within classes, that of the median client: a false scatter moves the median little. The scatter is
-// judged by the same numbers ([scatterOdds]). That of improper clients ([Improper]) is not read, and they are bad.
+// Coordinates are the directions v_j in which the classes of all clients lie apart, from the
+// eigenvectors e_j of the Gram matrix of the discriminant, (m_c - m0)'W^-1(m_d - m0): v = sum_c e_c
+// a_c / root of its value. Mislabelled means leave their span as it is. Each is measured in its
+// standard deviation within classes, that of the median client: a false scatter moves the median
+// little. The scatter is judged by the same numbers ([scatterOdds]). That of improper clients
+// ([Improper]) is not read, and they are bad.
 //
-// Further coordinates are random directions of the space in which W is I ([scattered]). False means hide from the directions of true ones,
-// not from those: the noise of a mean of n images has 1/n of their variance.
+// Further coordinates are random directions of the space in which W is I ([scattered]). False means
+// hide from the directions of true ones, not from those: the noise of a mean of n images has 1/n of
+// their variance.
 func Claims(clients []Client, improper []bool) (honesty.Uploads, []float64, error) {
 	_, u, lambda, err := NewJudges(clients, improper)
 	return u, lambda, err
@@ -41,7 +45,8 @@ type Judges struct {
 }
 
 // NewJudges returns the clients as judges of further ones, and their [Claims].
-func NewJudges(clients []Client, improper []bool) (by *Judges, u honesty.Uploads, lambda []float64, err error) {
+func NewJudges(clients []Client,
+	improper []bool) (by *Judges, u honesty.Uploads, lambda []float64, err error) {
 	clients = proper(clients, improper)
 	p, err := pool(clients)
 	if err != nil {
@@ -103,13 +108,15 @@ func (by *Judges) claims(p *pooled, clients []Client) honesty.Uploads {
 	return u
 }
 
-// Claims returns the class means of a further client, as [Claims] does, with the log odds of honesty that its scatter and its calibration
-// points tell: -Inf where the scatter, beside that of a mean judge, is no covariance.
+// Claims returns the class means of a further client, as [Claims] does, with the log odds of
+// honesty that its scatter and its calibration points tell: -Inf where the scatter, beside that of
+// a mean judge, is no covariance.
 func (by *Judges) Claims(client Client) (honesty.Uploads, error) {
 	clients := []Client{client}
 	p, err := pool(clients)
 	if err == nil && (p.k != by.p.k || p.c != by.p.c) {
-		err = fmt.Errorf("discriminant: %d numbers and %d classes; the judges have %d and %d", p.k, p.c, by.p.k, by.p.c)
+		err = fmt.Errorf("discriminant: %d numbers and %d classes; the judges have %d and %d", p.k,
+			p.c, by.p.k, by.p.c)
 	}
 	if err != nil {
 		return honesty.Uploads{}, err
@@ -122,7 +129,8 @@ func (by *Judges) Claims(client Client) (honesty.Uploads, error) {
 		beside := mat.NewSymDense(p.k, nil)
 		beside.ScaleSym(1/float64(by.clients), by.p.scatter)
 		beside.AddSym(beside, p.scatter)
-		prior := strength * mat.Trace(by.p.scatter) / max(by.p.dof, 1) / float64(by.clients) // as in [Improper]
+		// as in [Improper]
+		prior := strength * mat.Trace(by.p.scatter) / max(by.p.dof, 1) / float64(by.clients)
 		for i := range p.k {
 			beside.SetSym(i, i, beside.At(i, i)+prior)
 		}
@@ -141,14 +149,16 @@ func (by *Judges) Claims(client Client) (honesty.Uploads, error) {
 	return u, nil
 }
 
-// Constants of the random directions, chosen on ten classes of CIFAR-100 behind a pretrained network (docs/notes/moments.md).
+// Constants of the random directions, chosen on ten classes of CIFAR-100 behind a pretrained
+// network (docs/notes/moments.md).
 const (
 	maxRandom = 64
 	tightness = 1.25 // by which standard deviations along them are divided
 )
 
-// scattered returns directions, [k, r], followed by random ones in which W is I: as many as there are directions beyond the principal
-// ones, [maxRandom] at most. Their coordinates of class means are independent and alike.
+// scattered returns directions, [k, r], followed by random ones in which W is I: as many as there
+// are directions beyond the principal ones, [maxRandom] at most. Their coordinates of class means
+// are independent and alike.
 func scattered(h *head, v *mat.Dense) *mat.Dense {
 	k, r := v.Dims()
 	n := min(k-leading, maxRandom)
@@ -158,7 +168,8 @@ func scattered(h *head, v *mat.Dense) *mat.Dense {
 	q := orthonormal(gaussian(k, n, 2))
 	var upper mat.TriDense
 	h.chol.UTo(&upper)
-	blas64.Trsm(blas.Left, blas.NoTrans, 1, upper.RawTriangular(), q.RawMatrix()) // U^-1 q has covariance I, with W = U'U
+	// U^-1 q has covariance I, with W = U'U
+	blas64.Trsm(blas.Left, blas.NoTrans, 1, upper.RawTriangular(), q.RawMatrix())
 	out := mat.NewDense(k, r+n, nil)
 	out.Augment(v, q)
 	return out
@@ -191,11 +202,13 @@ func (t tally) add(u *honesty.Uploads, m, from int, share float64) {
 	}
 }
 
-// centre takes a client's shift, a vector that all of its class means share, as images of another camera have, out of their coordinates
-// from number from on. A class mean differs from that of the other clients by the shift, which is N(0, 0.3 I) as far as class means of many
-// images may differ, and by noise. Each is told the shift by the client's other classes: a lie about one class stays.
+// centre takes a client's shift, a vector that all of its class means share, as images of another
+// camera have, out of their coordinates from number from on. A class mean differs from that of the
+// other clients by the shift, which is N(0, 0.3 I) as far as class means of many images may differ,
+// and by noise. Each is told the shift by the client's other classes: a lie about one class stays.
 func (t tally) centre(u *honesty.Uploads, m, from int, share float64) {
-	precision, off := make([]float64, len(t.n)), make([]float64, len(t.sum)) // off: differences, by their precision
+	// off: differences, by their precision
+	precision, off := make([]float64, len(t.n)), make([]float64, len(t.sum))
 	all := make([]float64, t.k)
 	total := honesty.Precision(math.Inf(1))
 	for c := range t.n {
@@ -217,7 +230,8 @@ func (t tally) centre(u *honesty.Uploads, m, from int, share float64) {
 	}
 }
 
-// squares returns the sum of squares of the class means along random directions, which start at column from of v, on average.
+// squares returns the sum of squares of the class means along random directions, which start at
+// column from of v, on average.
 func squares(h *head, v *mat.Dense, from int) float64 {
 	k, r := v.Dims()
 	var on mat.Dense
@@ -226,8 +240,9 @@ func squares(h *head, v *mat.Dense, from int) float64 {
 	return norm * norm / float64(r-from)
 }
 
-// Improper reports for each client whether its scatter is no covariance: it has directions so negative that the covariance of
-// all clients could have them. It is nil where all of them together make one.
+// Improper reports for each client whether its scatter is no covariance: it has directions so
+// negative that the covariance of all clients could have them. It is nil where all of them together
+// make one.
 func Improper(clients []Client) ([]bool, error) {
 	p, err := pool(clients)
 	if err != nil {
@@ -240,7 +255,8 @@ func Improper(clients []Client) ([]bool, error) {
 		return nil, err
 	}
 	out := make([]bool, len(clients))
-	prior := strength * mat.Trace(p.scatter) / p.dof / float64(len(clients)) // each client's part of nu0 t
+	// each client's part of nu0 t
+	prior := strength * mat.Trace(p.scatter) / p.dof / float64(len(clients))
 	for m, u := range clients {
 		raw := make([]float64, p.k*p.k)
 		u.Within.AddTo(raw)
@@ -267,7 +283,8 @@ func proper(clients []Client, improper []bool) []Client {
 	return clients
 }
 
-// minVariance is the lower bound of the variances of class means, for directions in which they hardly differ.
+// minVariance is the lower bound of the variances of class means, for directions in which they
+// hardly differ.
 const minVariance = 1e-3
 
 // share returns the share of a client's images that count.
@@ -278,9 +295,11 @@ func share(c Client) float64 {
 	return c.Share
 }
 
-// directions returns directions, [k, r], in which W is I and the class means are uncorrelated, and the sums of squares of the means along
-// them, in descending order. They are of the span of W's [leading] principal directions, which class means had no part in: in all of many
-// coordinates the means of few images lie apart by their noise, and a second client of a class would seem to contradict the first.
+// directions returns directions, [k, r], in which W is I and the class means are uncorrelated, and
+// the sums of squares of the means along them, in descending order. They are of the span of W's
+// [leading] principal directions, which class means had no part in: in all of many coordinates the
+// means of few images lie apart by their noise, and a second client of a class would seem to
+// contradict the first.
 func directions(h *head) (*mat.Dense, []float64, error) {
 	k, c := h.a.Dims()
 	q := principal(h.within, min(k, leading))
@@ -290,8 +309,8 @@ func directions(h *head) (*mat.Dense, []float64, error) {
 	means.Mul(h.shift, q)
 	var chol mat.Cholesky
 	if !chol.Factorize(symmetric(&inner)) {
-		return nil, nil, fmt.Errorf("discriminant: the principal directions of the covariance are dependent; check the uploads for numbers " +
-			"out of range")
+		return nil, nil, fmt.Errorf("discriminant: the principal directions of the covariance are " +
+			"dependent; check the uploads for numbers out of range")
 	}
 	var a mat.Dense
 	if err := chol.SolveTo(&a, means.T()); err != nil {
@@ -301,8 +320,8 @@ func directions(h *head) (*mat.Dense, []float64, error) {
 	gram := symmetric(&product)
 	values, vectors, ok := moment.Eigen(gram)
 	if !ok {
-		return nil, nil, fmt.Errorf("discriminant: the eigenvalues of the class means did not converge; check the uploads for numbers " +
-			"out of range")
+		return nil, nil, fmt.Errorf("discriminant: the eigenvalues of the class means did not " +
+			"converge; check the uploads for numbers out of range")
 	}
 	slices.Reverse(values)
 	r := 1
@@ -322,11 +341,12 @@ func directions(h *head) (*mat.Dense, []float64, error) {
 	return v, values[:r], nil
 }
 
-// leading is the number of principal directions in which clients are judged, chosen on ten classes of CIFAR-100 behind a pretrained network
-// (docs/notes/moments.md).
+// leading is the number of principal directions in which clients are judged, chosen on ten classes
+// of CIFAR-100 behind a pretrained network (docs/notes/moments.md).
 const leading = 96
 
-// principal returns r orthonormal principal directions of a covariance, [k, r], by subspace iteration.
+// principal returns r orthonormal principal directions of a covariance, [k, r], by subspace
+// iteration.
 func principal(w *mat.SymDense, r int) *mat.Dense {
 	k := w.SymmetricDim()
 	if r == k {
@@ -353,9 +373,10 @@ func symmetric(m *mat.Dense) *mat.SymDense {
 	return out
 }
 
-// within returns the standard deviation within classes along each direction, that of the median client by degrees of freedom (1 where no
-// client has any), and each client's [scatterOdds] along the first directions, in which the classes lie apart. Those that follow are alike:
-// they share one deviation.
+// within returns the standard deviation within classes along each direction, that of the median
+// client by degrees of freedom (1 where no client has any), and each client's [scatterOdds] along
+// the first directions, in which the classes lie apart. Those that follow are alike: they share one
+// deviation.
 func within(clients []Client, v *mat.Dense, apart int) (deviations, odds []float64) {
 	_, r := v.Dims()
 	along := make([][]float64, len(clients)) // variances of each client
@@ -429,13 +450,16 @@ func variances(u Client, v *mat.Dense) []float64 {
 const (
 	logSpread = 0.7 // of honest clients' variances along a direction: their classes differ
 	logFalse  = 4.0 // of false ones
-	falseOdds = 0.5 // that a bad client's scatter is false, and that the classes of its calibration points are
+	// that a bad client's scatter is false, and that the classes of its calibration points are
+	falseOdds = 0.5
 	least     = 1e-6
 )
 
-// scatterOdds returns the log odds of honesty that a client's variances along r directions tell. Their logarithms, less those of the median
-// client, are N(0, s^2 + 2/dof) of an honest client and, of a bad one, with one half the same and with one half of the standard deviation
-// [logFalse]. The largest of them counts alone: a client's directions are alike, and a false scatter may be true of all but one.
+// scatterOdds returns the log odds of honesty that a client's variances along r directions tell.
+// Their logarithms, less those of the median client, are N(0, s^2 + 2/dof) of an honest client and,
+// of a bad one, with one half the same and with one half of the standard deviation [logFalse]. The
+// largest of them counts alone: a client's directions are alike, and a false scatter may be true of
+// all but one.
 func scatterOdds(variances, deviations []float64, dof int) float64 {
 	honest := logSpread*logSpread + 2/float64(dof)
 	wide := logFalse*logFalse + honest
@@ -448,11 +472,13 @@ func scatterOdds(variances, deviations []float64, dof int) float64 {
 	return -math.Log(1 - falseOdds + falseOdds*math.Exp(min(ratio, 700)))
 }
 
-// minLabel is the lower bound of a calibration point's probability of its class, as a share of that of a class named at random.
+// minLabel is the lower bound of a calibration point's probability of its class, as a share of that
+// of a class named at random.
 const minLabel = 0.01
 
-// labelOdds adds the log likelihood ratio of the classes of its calibration points to each client's odds: of an honest client they have the
-// probabilities of the discriminant of all clients; of a bad one, with one half the same, and with one half they are named at random.
+// labelOdds adds the log likelihood ratio of the classes of its calibration points to each client's
+// odds: of an honest client they have the probabilities of the discriminant of all clients; of a
+// bad one, with one half the same, and with one half they are named at random.
 func (p *pooled) labelOdds(h *head, odds []float64) {
 	chance := -math.Log(float64(p.c))
 	least := chance + math.Log(minLabel)

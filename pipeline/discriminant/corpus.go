@@ -14,32 +14,36 @@ const (
 	corpusOdds  = 2.0 // log prior odds against a corpus
 )
 
-// outside are shares of the variance of class means that a corpus leaves to directions beyond those of its own class means. Each is a
-// candidate: the more the clients' classes are the corpus's, the smaller it is.
+// outside are shares of the variance of class means that a corpus leaves to directions beyond those
+// of its own class means. Each is a candidate: the more the clients' classes are the corpus's, the
+// smaller it is.
 var outside = []float64{0.5, 0.2}
 
-// corpus is a prior of class means and covariance from the moments of a server's own images, of any classes:
+// corpus is a prior of class means and covariance from the moments of a server's own images, of any
+// classes:
 //
 //	W     = (nu0 ((1 - s) t I + s t W0) + S) / (nu0 + nu)     s = 0.3, W0 the corpus's covariance within classes, with tr W0 = k
 //	mu_c ~ N(m0, b ((1 - g) F F' / tr(W^-1 F F') + g W / k))  F F' the covariance of the corpus's class means
 //
-// b is estimated from the clients' class means, so that only shape is the corpus's. Without a corpus s = 0 and g = 1. The candidates,
-// and none at all, are compared by the probability of the classes of the calibration points, over the prior of kappa.
+// b is estimated from the clients' class means, so that only shape is the corpus's. Without a
+// corpus s = 0 and g = 1. The candidates, and none at all, are compared by the probability of the
+// classes of the calibration points, over the prior of kappa.
 type corpus struct {
 	within  *mat.SymDense
 	between *mat.Dense // F, [k, classes]
 	outside float64    // g
 }
 
-// newCorpus returns the prior of a corpus's moments; nil where it has fewer than two classes or no scatter.
+// newCorpus returns the prior of a corpus's moments; nil where it has fewer than two classes or no
+// scatter.
 func newCorpus(u *Client, k int) (*corpus, error) {
 	p, err := pool([]Client{*u})
 	if err != nil {
 		return nil, fmt.Errorf("corpus: %w", err)
 	}
 	if p.k != k {
-		return nil, fmt.Errorf("discriminant: the corpus has rows of %d numbers, and the clients' have %d; make both behind one client graph",
-			p.k, k)
+		return nil, fmt.Errorf("discriminant: the corpus has rows of %d numbers, and the clients' have "+
+			"%d; make both behind one client graph", p.k, k)
 	}
 	p.addCalibration()
 	classes := held(p.n)
@@ -68,7 +72,8 @@ func newCorpus(u *Client, k int) (*corpus, error) {
 	return c, nil
 }
 
-// add adds weight ((1 - s) I + s W0 - I) to w, the posterior of a covariance whose prior is a multiple of I.
+// add adds weight ((1 - s) I + s W0 - I) to w, the posterior of a covariance whose prior is a
+// multiple of I.
 func (c *corpus) add(w *mat.SymDense, weight float64) {
 	if c == nil {
 		return
@@ -84,8 +89,9 @@ func (c *corpus) add(w *mat.SymDense, weight float64) {
 	}
 }
 
-// shrink replaces differences of class means from m0, rows of shift, by their posterior means, (I - noise W (n B + noise W)^-1) d, where
-// noise is the variance of an image in units of W and b the scale of B. half is W^-1 d, [k, C].
+// shrink replaces differences of class means from m0, rows of shift, by their posterior means, (I -
+// noise W (n B + noise W)^-1) d, where noise is the variance of an image in units of W and b the
+// scale of B. half is W^-1 d, [k, C].
 func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64) error {
 	k, r := c.between.Dims()
 	var solved, gram mat.Dense
@@ -98,7 +104,8 @@ func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64)
 		if n == 0 {
 			continue
 		}
-		// n B + noise W = a W + e F F'; by Woodbury W (a W + e F F')^-1 d = (d - F (a/e I + F'W^-1 F)^-1 F'W^-1 d) / a
+		// n B + noise W = a W + e F F'; by Woodbury W (a W + e F F')^-1 d = (d - F (a/e I + F'W^-1 F)^-1
+		// F'W^-1 d) / a
 		images := n / caution
 		a, e := noise+images*b*c.outside/float64(k), images*b*(1-c.outside)/trace
 		inner := symmetric(&gram)
@@ -107,7 +114,8 @@ func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64)
 		}
 		var chol mat.Cholesky
 		if !chol.Factorize(inner) {
-			return fmt.Errorf("discriminant: the corpus's class means are no numbers that a prior can be made of; leave the corpus out")
+			return fmt.Errorf("discriminant: the corpus's class means are no numbers that a prior can be " +
+				"made of; leave the corpus out")
 		}
 		along, in := mat.NewVecDense(r, nil), mat.NewVecDense(k, nil)
 		along.MulVec(c.between.T(), half.ColView(y))
@@ -122,8 +130,8 @@ func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64)
 	return nil
 }
 
-// choose returns values of kappa and their weights given the calibration points, under the candidate of most evidence, which it keeps for
-// the heads; evidence is that of the best corpus.
+// choose returns values of kappa and their weights given the calibration points, under the
+// candidate of most evidence, which it keeps for the heads; evidence is that of the best corpus.
 func (p *pooled) choose(o Options) (kappas, weights []float64, evidence float64, err error) {
 	h, err := p.head(p.rows)
 	if err != nil {

@@ -23,8 +23,8 @@ func corpusOf(t *testing.T, w *world, n int) *Client {
 	return &Client{Means: means, Within: within}
 }
 
-// TestCorpusMeans: class means under a corpus are the posterior means of B = b((1-g) FF'/tr(W^-1 FF') + g W/k),
-// computed densely.
+// TestCorpusMeans: class means under a corpus are the posterior means of B = b((1-g) FF'/tr(W^-1
+// FF') + g W/k), computed densely.
 func TestCorpusMeans(t *testing.T) {
 	w := newWorld(1, 0)
 	p, err := pool(w.clients(t, 4, 20))
@@ -69,7 +69,8 @@ func TestCorpusMeans(t *testing.T) {
 			prior.Apply(func(i, j int, v float64) float64 {
 				return b * ((1-g)*v/trace + g*without.within.At(i, j)/k)
 			}, &ff)
-			sum.Apply(func(i, j int, v float64) float64 { return n*v + noise*without.within.At(i, j) }, prior)
+			sum.Apply(func(i, j int, v float64) float64 { return n*v + noise*without.within.At(i, j) },
+				prior)
 			var inner, want mat.VecDense
 			if err := inner.SolveVec(sum, d.RowView(y)); err != nil {
 				t.Fatal(err)
@@ -83,7 +84,8 @@ func TestCorpusMeans(t *testing.T) {
 	}
 }
 
-// TestCorpusCovariance: the prior of W is a mixture of a multiple of I and of the corpus's covariance of the same trace.
+// TestCorpusCovariance: the prior of W is a mixture of a multiple of I and of the corpus's
+// covariance of the same trace.
 func TestCorpusCovariance(t *testing.T) {
 	w := newWorld(1, 0)
 	p, err := pool(w.clients(t, 4, 20))
@@ -115,11 +117,13 @@ func TestCorpusCovariance(t *testing.T) {
 	}
 }
 
-// TestCorpus: a corpus of the clients' classes has evidence, and makes predictions from few images better; one of classes that lie apart
-// elsewhere is not believed, and the heads are those without it, number for number.
+// TestCorpus: a corpus of the clients' classes has evidence, and makes predictions from few images
+// better; one of classes that lie apart elsewhere is not believed, and the heads are those without
+// it, number for number.
 func TestCorpus(t *testing.T) {
 	const k, c = 120, 6
-	draw := func(seed uint64, n, from int) ([]float32, []int) { // classes lie apart in c of the coordinates
+	// classes lie apart in c of the coordinates
+	draw := func(seed uint64, n, from int) ([]float32, []int) {
 		x, y := make([]float32, n*k), make([]int, n)
 		rng.Normal(rng.New(seed, "rows"), x)
 		for i := range y {
@@ -174,7 +178,8 @@ func TestCorpus(t *testing.T) {
 	base, plain := fit(nil)
 	good, better := fit(corpusFrom(0))
 	if !(good.Corpus > 0) || better > plain-0.02 {
-		t.Errorf("a corpus of the same classes: evidence %.2f, NLL %.3f of %.3f", good.Corpus, better, plain)
+		t.Errorf("a corpus of the same classes: evidence %.2f, NLL %.3f of %.3f",
+			good.Corpus, better, plain)
 	}
 	pooled, err := pool(clients)
 	if err != nil {
@@ -217,7 +222,8 @@ func TestCorpus(t *testing.T) {
 		t.Errorf("a corpus without scatter: evidence %.2f", one.Corpus)
 	}
 	_, err = newCorpus(corpusFrom(0), k+1)
-	want := "discriminant: the corpus has rows of 120 numbers, and the clients' have 121; make both behind one client graph"
+	want := "discriminant: the corpus has rows of 120 numbers, and the clients' have 121; make both " +
+		"behind one client graph"
 	if fmt.Sprint(err) != want {
 		t.Error(err)
 	}

@@ -1,7 +1,8 @@
-// Package discriminant computes posteriors of linear discriminants from clients' moments, without an image of the server's own.
+// Package discriminant computes posteriors of linear discriminants from clients' moments, without
+// an image of the server's own.
 //
-// Rows x of class c are N(mu_c, W) with mu_c ~ N(m0, tau W). With n_c images, means x̄_c, and the scatter S of all clients within their
-// classes, of nu degrees of freedom:
+// Rows x of class c are N(mu_c, W) with mu_c ~ N(m0, tau W). With n_c images, means x̄_c, and the
+// scatter S of all clients within their classes, of nu degrees of freedom:
 //
 //	W     = (nu0 t I + S) / (nu0 + nu),  t = tr S/(nu k),  nu0 = 2 k    inverse-Wishart prior of a multiple of the identity
 //	m_c   = m0 + n_c/(n_c + n0) (x̄_c - m0)                             n0 = 1.5 tr(W^-1 S/nu)/k / tau, tau by weighted moments
@@ -9,11 +10,13 @@
 //	T     = max(kappa sqrt(Q b), b)                            Q = mean over held classes of (m_c - m0)'a_c
 //	b     = sum |(x̄_mc - x̄_c) sqrt(n_mc) . a|^2 / dof / tr a'Wa        clients' own class means along a, in units of W
 //
-// b measures the variance that W, shrunk toward the identity, misses along the head's directions, from numbers that W was not made of.
-// Gaussian rows of one covariance have T = b; images have heavier tails the further their classes lie apart, and T grows as the square root
-// of the classes' separation Q/b. kappa belongs to the extractor (meta.Kappa); its prior is lognormal and the calibration points correct
-// it, before they are added to the moments. A sample draws class means (their variance tempered) and kappa. Strength, 1.5, the tempering,
-// the square root and the weight of a calibration point were chosen on classes of CIFAR-100 (docs/notes/moments.md).
+// b measures the variance that W, shrunk toward the identity, misses along the head's directions,
+// from numbers that W was not made of. Gaussian rows of one covariance have T = b; images have
+// heavier tails the further their classes lie apart, and T grows as the square root of the classes'
+// separation Q/b. kappa belongs to the extractor (meta.Kappa); its prior is lognormal and the
+// calibration points correct it, before they are added to the moments. A sample draws class means
+// (their variance tempered) and kappa. Strength, 1.5, the tempering, the square root and the weight
+// of a calibration point were chosen on classes of CIFAR-100 (docs/notes/moments.md).
 package discriminant
 
 import (
@@ -40,8 +43,8 @@ const (
 	caution  = 1.5 // of n0: class means err more along the head's directions than on average
 	// Tempering multiplies the variance of the class means that samples draw.
 	Tempering = 0.3
-	// counts is the weight of a calibration point as evidence on kappa: those of one client are alike, and clients' shares of the classes are
-	// not those of new images.
+	// counts is the weight of a calibration point as evidence on kappa: those of one client are alike,
+	// and clients' shares of the classes are not those of new images.
 	counts = 0.5
 	// maxWeights bounds the numbers of all heads together, and so memory: 128 MiB.
 	maxWeights = 16 << 20
@@ -50,11 +53,12 @@ const (
 // Kappa is the prior of kappa: log kappa ~ N(log Median, Deviation^2).
 type Kappa struct{ Median, Deviation float64 }
 
-// Unknown is the prior for an extractor of which nothing is known: the middle of 0.70 (a network of ImageNet) to 1.07 (three small
-// networks).
+// Unknown is the prior for an extractor of which nothing is known: the middle of 0.70 (a network of
+// ImageNet) to 1.07 (three small networks).
 var Unknown = Kappa{0.85, 0.25}
 
-// Client is one client's upload: class means with counts as weights, and the scatter and points beside them.
+// Client is one client's upload: class means with counts as weights, and the scatter and points
+// beside them.
 type Client struct {
 	Means  *point.Set
 	Within *moments.Within
@@ -62,7 +66,8 @@ type Client struct {
 	Curves *moments.Curves
 	// Share is the share of its images that count, above 0 and at most 1; 0 stands for 1.
 	Share float64
-	// Shift is subtracted from the client's rows, [k], as another camera adds it to all of them; nil for nothing.
+	// Shift is subtracted from the client's rows, [k], as another camera adds it to all of them; nil
+	// for nothing.
 	Shift []float64
 }
 
@@ -70,13 +75,13 @@ type Client struct {
 type Options struct {
 	Kappa   Kappa // zero: Unknown
 	Samples int   // heads; fewer where they would take much memory
-	// Corpus holds moments of a server's own images, of any classes; nil if there are none. It is believed where the calibration points
-	// say so.
+	// Corpus holds moments of a server's own images, of any classes; nil if there are none. It is
+	// believed where the calibration points say so.
 	Corpus *Client
 	Seed   uint64
 	Stream string
-	// Effects is the covariance, [k, k], of the shifts of clients whose images the heads are for; nil where these have none. Kappa
-	// is then told by calibration points with their clients' shifts.
+	// Effects is the covariance, [k, k], of the shifts of clients whose images the heads are for; nil
+	// where these have none. Kappa is then told by calibration points with their clients' shifts.
 	Effects *mat.SymDense
 	// Drawn is told how many of the heads are drawn; nil: nobody asks.
 	Drawn func(done, all int)
@@ -90,7 +95,8 @@ type Posterior struct {
 	Kappa Kappa
 	// Spread is b, Separation Q/b, and Pseudo n0.
 	Spread, Separation, Pseudo float64
-	// Corpus is the log evidence of the corpus, its prior odds included; below 0, and where there is none, it took no part.
+	// Corpus is the log evidence of the corpus, its prior odds included; below 0, and where there is
+	// none, it took no part.
 	Corpus float64
 	Means  *mat.Dense // m_c, [C, k]
 }
@@ -100,9 +106,12 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 	if o.Kappa == (Kappa{}) {
 		o.Kappa = Unknown
 	}
-	if !(o.Kappa.Median > 0) || !(o.Kappa.Deviation > 0) || math.IsInf(o.Kappa.Median+o.Kappa.Deviation, 0) || o.Samples < 1 {
-		return nil, fmt.Errorf("discriminant: kappa %v with deviation %v and %d samples; want finite numbers above 0", o.Kappa.Median,
-			o.Kappa.Deviation, o.Samples)
+	if !(o.Kappa.Median > 0) || !(o.Kappa.Deviation > 0) ||
+		math.IsInf(o.Kappa.Median+o.Kappa.Deviation, 0) || o.Samples < 1 {
+		return nil,
+			fmt.Errorf(
+				"discriminant: kappa %v with deviation %v and %d samples; want finite numbers above 0",
+				o.Kappa.Median, o.Kappa.Deviation, o.Samples)
 	}
 	p, err := pool(clients)
 	if err != nil {
@@ -131,7 +140,8 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 	if err != nil {
 		return nil, err
 	}
-	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo, Corpus: evidence, Means: mat.DenseCopyOf(h.shift)}
+	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo, Corpus: evidence,
+		Means: mat.DenseCopyOf(h.shift)}
 	for y := range p.c {
 		floats.Add(out.Means.RawRowView(y), h.origin)
 	}
@@ -146,14 +156,17 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 	return out, err
 }
 
-// LogLikelihood returns the log-likelihood of labelled rows, which no client holds, at each value of kappa.
-func LogLikelihood(clients []Client, rows []float32, labels []int, kappas []float64, o Options) ([]float64, error) {
+// LogLikelihood returns the log-likelihood of labelled rows, which no client holds, at each value
+// of kappa.
+func LogLikelihood(clients []Client, rows []float32, labels []int, kappas []float64,
+	o Options) ([]float64, error) {
 	p, err := pool(clients)
 	if err != nil {
 		return nil, err
 	}
 	if len(labels) == 0 || len(rows) != len(labels)*p.k {
-		return nil, fmt.Errorf("discriminant: %d numbers for %d labels of rows of %d", len(rows), len(labels), p.k)
+		return nil, fmt.Errorf("discriminant: %d numbers for %d labels of rows of %d", len(rows),
+			len(labels), p.k)
 	}
 	p.addCalibration()
 	x := mat.NewDense(len(labels), p.k, nil)
@@ -167,8 +180,8 @@ func LogLikelihood(clients []Client, rows []float32, labels []int, kappas []floa
 	return p.logLikelihood(h, x, labels, kappas, o)
 }
 
-// Whitening returns the map of differences of rows, [k, k], to coordinates in which W is I, and the map back. A scatter that is no
-// covariance takes no part in W.
+// Whitening returns the map of differences of rows, [k, k], to coordinates in which W is I, and the
+// map back. A scatter that is no covariance takes no part in W.
 func Whitening(clients []Client) (white, back *mat.Dense, err error) {
 	improper, err := Improper(clients)
 	if err != nil {
@@ -224,14 +237,19 @@ func pool(clients []Client) (*pooled, error) {
 	raw := make([]float64, p.k*p.k)
 	var calibration []float64
 	for m, u := range clients {
-		if u.Means == nil || u.Within == nil || u.Means.Dx != p.k || u.Means.C != p.c || u.Within.K != p.k {
-			return nil, fmt.Errorf("discriminant: the upload of client %d is not of %d numbers and %d classes, as the first is", m, p.k, p.c)
+		if u.Means == nil || u.Within == nil || u.Means.Dx != p.k || u.Means.C != p.c ||
+			u.Within.K != p.k {
+			return nil,
+				fmt.Errorf(
+					"discriminant: the upload of client %d is not of %d numbers and %d classes, as the first is",
+					m, p.k, p.c)
 		}
 		if err := u.Within.Check(p.c); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
 		if u.Shift != nil && len(u.Shift) != p.k {
-			return nil, fmt.Errorf("discriminant: the shift of client %d has %d numbers; want %d", m, len(u.Shift), p.k)
+			return nil, fmt.Errorf("discriminant: the shift of client %d has %d numbers; want %d", m,
+				len(u.Shift), p.k)
 		}
 		share := cmp.Or(u.Share, 1)
 		own := make([]float64, len(raw))
@@ -298,8 +316,8 @@ func (p *pooled) seen(clients []Client) *mat.Dense {
 
 func (p *pooled) total() float64 { return floats.Sum(p.n) }
 
-// addCalibration adds the calibration points to the moments of their clients, one at a time (Welford's update). Each counts by the share of
-// its client's images.
+// addCalibration adds the calibration points to the moments of their clients, one at a time
+// (Welford's update). Each counts by the share of its client's images.
 func (p *pooled) addCalibration() {
 	at := map[[2]int]int{}
 	for i, e := range p.cells {
@@ -339,8 +357,9 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	}
 	t := mat.Trace(s) / max(dof, 1) / float64(p.k)
 	if !(t > 0) || math.IsInf(t, 0) {
-		return nil, nil, 0, fmt.Errorf("discriminant: the clients' images do not differ within their classes (scatter of trace %v, %v degrees "+
-			"of freedom); send more images a class", mat.Trace(s), dof)
+		return nil, nil, 0, fmt.Errorf("discriminant: the clients' images do not differ within their "+
+			"classes (scatter of trace %v, %v degrees of freedom); send more images a class",
+			mat.Trace(s), dof)
 	}
 	prior := strength * float64(p.k)
 	w := mat.NewSymDense(p.k, nil)
@@ -352,8 +371,8 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	p.prior.add(w, share*t)
 	var chol mat.Cholesky
 	if !chol.Factorize(w) {
-		return nil, nil, 0, fmt.Errorf("discriminant: the scatter is no covariance: it has negative directions beyond rounding; leave out the " +
-			"client that sent it")
+		return nil, nil, 0, fmt.Errorf("discriminant: the scatter is no covariance: it has negative " +
+			"directions beyond rounding; leave out the client that sent it")
 	}
 	var inv mat.SymDense
 	if err := chol.InverseTo(&inv); err != nil {
@@ -367,7 +386,8 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	}
 	if p.effects != nil {
 		if w.AddSym(w, p.effects); !chol.Factorize(w) {
-			return nil, nil, 0, fmt.Errorf("discriminant: the covariance of clients' shifts is none; leave out the client that sent it")
+			return nil, nil, 0, fmt.Errorf(
+				"discriminant: the covariance of clients' shifts is none; leave out the client that sent it")
 		}
 	}
 	return w, &chol, max(of/dof/float64(p.k), 1e-6), nil
@@ -401,13 +421,15 @@ func (h *head) temperature(kappa float64) float64 {
 	return h.spread * max(kappa*math.Sqrt(h.separation), 1)
 }
 
-// head computes the discriminant; rows, if not nil, are those that errors of class means are measured along.
+// head computes the discriminant; rows, if not nil, are those that errors of class means are
+// measured along.
 func (p *pooled) head(rows *mat.Dense) (*head, error) {
 	within, chol, noise, err := p.within()
 	if err != nil {
 		return nil, err
 	}
-	h := &head{chol: chol, within: within, origin: make([]float64, p.k), shift: mat.NewDense(p.c, p.k, nil), a: mat.NewDense(p.k, p.c, nil),
+	h := &head{chol: chol, within: within, origin: make([]float64, p.k),
+		shift: mat.NewDense(p.c, p.k, nil), a: mat.NewDense(p.k, p.c, nil),
 		bias: make([]float64, p.c)}
 	if err := p.shrink(h, noise); err != nil {
 		return nil, err
@@ -449,7 +471,8 @@ func (p *pooled) head(rows *mat.Dense) (*head, error) {
 // rounds of the estimate of n0, which weighs the classes that it is estimated from.
 const rounds = 4
 
-// shrink sets origin, pseudo and shift. noise is tr(W^-1 S/nu)/k, the variance of one image in units of W.
+// shrink sets origin, pseudo and shift. noise is tr(W^-1 S/nu)/k, the variance of one image in
+// units of W.
 func (p *pooled) shrink(h *head, noise float64) error {
 	h.pseudo = 8
 	w, q := make([]float64, p.c), make([]float64, p.c)
@@ -497,8 +520,8 @@ func (p *pooled) shrink(h *head, noise float64) error {
 	return nil
 }
 
-// spread returns the variance of clients' class means about those of all clients, times their images, along directions [k, r], in units of
-// W. Where no class has two clients it is 1: W itself.
+// spread returns the variance of clients' class means about those of all clients, times their
+// images, along directions [k, r], in units of W. Where no class has two clients it is 1: W itself.
 func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 	_, r := along.Dims()
 	var diffs []float64
@@ -535,8 +558,10 @@ func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 // grid is the number of values of kappa that are weighed.
 const grid = 41
 
-// calibrate returns values of kappa, their posterior weights given the calibration points, which take no part in h, and the log evidence.
-func (p *pooled) calibrate(h *head, o Options) (kappas, weights []float64, evidence float64, err error) {
+// calibrate returns values of kappa, their posterior weights given the calibration points, which
+// take no part in h, and the log evidence.
+func (p *pooled) calibrate(h *head,
+	o Options) (kappas, weights []float64, evidence float64, err error) {
 	kappas = make([]float64, grid)
 	for g := range kappas {
 		kappas[g] = o.Kappa.Median * math.Exp(deviations(g)*o.Kappa.Deviation)
@@ -558,8 +583,10 @@ func (p *pooled) calibrate(h *head, o Options) (kappas, weights []float64, evide
 // deviations returns how far from the median of its prior value g of the grid lies.
 func deviations(g int) float64 { return 3 * (2*float64(g)/(grid-1) - 1) }
 
-// logLikelihood returns the log-likelihood of labelled rows at each value of kappa, over draws of the class means.
-func (p *pooled) logLikelihood(h *head, rows *mat.Dense, labels []int, kappas []float64, o Options) ([]float64, error) {
+// logLikelihood returns the log-likelihood of labelled rows at each value of kappa, over draws of
+// the class means.
+func (p *pooled) logLikelihood(h *head, rows *mat.Dense, labels []int, kappas []float64,
+	o Options) ([]float64, error) {
 	n := len(labels)
 	draws := max(4, 1600/n) // many rows average out what few draws miss
 	d := mat.DenseCopyOf(rows)
@@ -618,7 +645,8 @@ func quantiles(kappas, weights []float64, o Options) []float64 {
 }
 
 // draw returns one head for each kappa: class means are drawn in antithetic pairs.
-func (p *pooled) draw(ctx context.Context, h *head, kappas []float64, o Options) ([]erm.Theta, error) {
+func (p *pooled) draw(ctx context.Context, h *head, kappas []float64,
+	o Options) ([]erm.Theta, error) {
 	heads := make([]erm.Theta, len(kappas))
 	noise := make([]float32, p.k*p.c)
 	r := rng.New(o.Seed, o.Stream, "latent")
@@ -656,7 +684,8 @@ func (p *pooled) at(h *head, e *mat.Dense, sign, temperature float64) erm.Theta 
 		for y := range p.c {
 			de := sign * e.At(j, y)
 			row[y] = (h.a.At(j, y) + de) / temperature
-			// The square of the draw is left out: it is a constant of the class, on average, and larger where little is known.
+			// The square of the draw is left out: it is a constant of the class, on average, and larger
+			// where little is known.
 			bias[y] -= h.shift.At(y, j)*de + h.origin[j]*(h.a.At(j, y)+de)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 
 const k, c = 12, 4
 
-// world draws labelled rows of Gaussian classes of one covariance, with heavier tails where nu is not 0.
+// world draws labelled rows of Gaussian classes of one covariance, with heavier tails where nu is
+// not 0.
 type world struct {
 	mean []float32
 	nu   float64
@@ -63,7 +64,8 @@ func (w *world) clients(t testing.TB, many, n int) []Client {
 	return out
 }
 
-// nll is the mean negative log-likelihood of a posterior's mean probabilities, at temperature factor f.
+// nll is the mean negative log-likelihood of a posterior's mean probabilities, at temperature
+// factor f.
 func (w *world) nll(p *Posterior, f float64) float64 {
 	x, y := w.draw(9999, 1500)
 	var sum float64
@@ -96,8 +98,8 @@ func of(t testing.TB, cs []Client, o Options) *Posterior {
 	return p
 }
 
-// TestCalibrated: with Gaussian and with heavy-tailed classes, no other temperature is much better, though the prior starts from the
-// same value; and more images are better.
+// TestCalibrated: with Gaussian and with heavy-tailed classes, no other temperature is much better,
+// though the prior starts from the same value; and more images are better.
 func TestCalibrated(t *testing.T) {
 	for _, nu := range []float64{0, 4} {
 		w := newWorld(1, nu)
@@ -119,8 +121,9 @@ func TestCalibrated(t *testing.T) {
 	}
 }
 
-// TestCalibrationPointsCount: they take no part in the head that they judge, and take part in the one that is returned; counts,
-// means and scatter are then those of all images, times the share of the client's images that count.
+// TestCalibrationPointsCount: they take no part in the head that they judge, and take part in the
+// one that is returned; counts, means and scatter are then those of all images, times the share of
+// the client's images that count.
 func TestCalibrationPointsCount(t *testing.T) {
 	w := newWorld(2, 0)
 	x, y := w.draw(5, 50)
@@ -158,13 +161,15 @@ func TestCalibrationPointsCount(t *testing.T) {
 		counts, all := make([]float64, c), mat.NewSymDense(k, nil)
 		floats.AddScaled(counts, share, n)
 		all.ScaleSym(share, scatter)
-		if p.dof != share*(50-c) || !floats.Equal(p.n, counts) || !mat.EqualApprox(p.mean, mean, 1e-6) || !mat.EqualApprox(p.scatter, all, 1e-6) {
+		if p.dof != share*(50-c) || !floats.Equal(p.n, counts) || !mat.EqualApprox(p.mean, mean, 1e-6) ||
+			!mat.EqualApprox(p.scatter, all, 1e-6) {
 			t.Errorf("share %v: moments with calibration points added are not those of all images", share)
 		}
 	}
 }
 
-// TestSameHeads: the order of clients does not matter beyond rounding, and the same seed gives the same heads.
+// TestSameHeads: the order of clients does not matter beyond rounding, and the same seed gives the
+// same heads.
 func TestSameHeads(t *testing.T) {
 	w := newWorld(3, 0)
 	cs := w.clients(t, 4, 30)
@@ -175,7 +180,8 @@ func TestSameHeads(t *testing.T) {
 		if !floats.Equal(a.Heads[s].W, again.Heads[s].W) {
 			t.Fatal("the same seed gives other heads")
 		}
-		// The first calibration points measure errors of means, so that the spread of heads, not their mean, may change a little.
+		// The first calibration points measure errors of means, so that the spread of heads, not their
+		// mean, may change a little.
 		if s%2 == 0 {
 			mean, other := make([]float64, len(a.Heads[s].W)), make([]float64, len(a.Heads[s].W))
 			floats.AddTo(mean, a.Heads[s].W, a.Heads[s+1].W)
@@ -197,7 +203,8 @@ func TestSameHeads(t *testing.T) {
 	}
 }
 
-// TestHead: the mean of two antithetic heads is the discriminant of the package's doc, computed here from a dense inverse.
+// TestHead: the mean of two antithetic heads is the discriminant of the package's doc, computed
+// here from a dense inverse.
 func TestHead(t *testing.T) {
 	w := newWorld(7, 0)
 	cs := w.clients(t, 3, 40)
@@ -219,7 +226,8 @@ func TestHead(t *testing.T) {
 	if err := inv.Inverse(cov); err != nil {
 		t.Fatal(err)
 	}
-	// n0 is what the last round but the final shrinkage weighs with; the origin follows from it within the rounds' convergence.
+	// n0 is what the last round but the final shrinkage weighs with; the origin follows from it within
+	// the rounds' convergence.
 	origin, all := make([]float64, k), 0.0
 	for y, n := range p.n {
 		all += n / (n + got.Pseudo)
@@ -263,8 +271,8 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestUnits: kappa is in units of the spread: with twice the spread it falls toward half of what it was, as far as the calibration points
-// tell.
+// TestUnits: kappa is in units of the spread: with twice the spread it falls toward half of what it
+// was, as far as the calibration points tell.
 func TestUnits(t *testing.T) {
 	w := newWorld(8, 0)
 	p, err := pool(w.clients(t, 10, 60))
@@ -292,7 +300,8 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestSureAtTheMean: the logit of a class at its own mean does not depend on where the mean is drawn.
+// TestSureAtTheMean: the logit of a class at its own mean does not depend on where the mean is
+// drawn.
 func TestSureAtTheMean(t *testing.T) {
 	w := newWorld(9, 0)
 	p, err := pool(w.clients(t, 3, 30))
@@ -330,7 +339,8 @@ func TestKappa(t *testing.T) {
 	}
 	wide := of(t, cs, Options{Kappa: Kappa{3, 0.8}}).Kappa
 	if !(wide.Median < 2.2) || !(wide.Deviation < 0.7) {
-		t.Errorf("kappa is %v with deviation %v of Gaussian classes and a wide prior of 3; want about 1", wide.Median, wide.Deviation)
+		t.Errorf("kappa is %v with deviation %v of Gaussian classes and a wide prior of 3; want about 1",
+			wide.Median, wide.Deviation)
 	}
 }
 
@@ -344,9 +354,11 @@ func TestRefused(t *testing.T) {
 		clear(row[k:])
 		row[k] = 1
 	}
-	one.Within = &moments.Within{K: k, Dof: one.Within.Dof, Rank: one.Within.Rank, Data: one.Within.Data}
+	one.Within = &moments.Within{K: k, Dof: one.Within.Dof, Rank: one.Within.Rank,
+		Data: one.Within.Data}
 	flat := w.clients(t, 1, 20)[0]
-	flat.Within.Data, flat.Within.Labels, flat.Within.Calibration = make([]float32, len(flat.Within.Data)), nil, nil
+	flat.Within.Data, flat.Within.Labels, flat.Within.Calibration = make([]float32,
+		len(flat.Within.Data)), nil, nil
 	indefinite := w.clients(t, 1, 60)[0]
 	indefinite.Within.Rank = 0
 	indefinite.Within.Data = make([]float32, k*(k+1)/2)
@@ -364,7 +376,8 @@ func TestRefused(t *testing.T) {
 		"indefinite": {[]Client{indefinite}, Options{Samples: 1}, "no covariance"},
 		"missing":    {[]Client{good[0], {Means: good[1].Means}}, Options{Samples: 1}, "client 1"},
 	} {
-		if _, err := Compute(t.Context(), v.cs, v.o); err == nil || !strings.Contains(err.Error(), v.want) {
+		if _, err := Compute(t.Context(), v.cs, v.o); err == nil ||
+			!strings.Contains(err.Error(), v.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -389,7 +402,8 @@ func TestBasis(t *testing.T) {
 	}
 }
 
-// TestHeadBasis: the basis holds the directions in which a layer's classes lie apart, and is orthonormal also where the layer has fewer.
+// TestHeadBasis: the basis holds the directions in which a layer's classes lie apart, and is
+// orthonormal also where the layer has fewer.
 func TestHeadBasis(t *testing.T) {
 	const dx, classes, k = 30, 12, 5
 	lead := RandomBasis(dx, 3, 9).F32() // 3 strong directions
@@ -434,7 +448,8 @@ func TestHeadBasis(t *testing.T) {
 	}
 }
 
-// TestOneImageAClass: clients of one image of each class have no scatter; that between clients stands in.
+// TestOneImageAClass: clients of one image of each class have no scatter; that between clients
+// stands in.
 func TestOneImageAClass(t *testing.T) {
 	w := newWorld(6, 0)
 	cs := w.clients(t, 12, 1)
@@ -444,7 +459,8 @@ func TestOneImageAClass(t *testing.T) {
 	}
 }
 
-// TestTemperature: it grows as the square root of the classes' separation, and is never below that of Gaussian rows.
+// TestTemperature: it grows as the square root of the classes' separation, and is never below that
+// of Gaussian rows.
 func TestTemperature(t *testing.T) {
 	h := &head{spread: 3, separation: 16}
 	for kappa, want := range map[float64]float64{1: 12, 0.5: 6, 0.1: 3} {
@@ -482,7 +498,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestNobodyHolds: a class that nobody holds changes neither the spread nor the separation of the others.
+// TestNobodyHolds: a class that nobody holds changes neither the spread nor the separation of the
+// others.
 func TestNobodyHolds(t *testing.T) {
 	cs := newWorld(3, 0).clients(t, 4, 40)
 	before := of(t, cs, Options{})
@@ -497,6 +514,7 @@ func TestNobodyHolds(t *testing.T) {
 	}
 	after := of(t, cs, Options{})
 	if math.Abs(after.Separation-before.Separation) > 1e-6*before.Separation {
-		t.Errorf("separation %v with a class that nobody holds, %v without", after.Separation, before.Separation)
+		t.Errorf("separation %v with a class that nobody holds, %v without", after.Separation,
+			before.Separation)
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 func within1e9(a, b float64) bool { return math.Abs(a-b) <= 1e-9*(math.Abs(a)+math.Abs(b)) }
 
-// TestStatistics: b and n0 are those of the package's doc, computed here from a dense inverse, class by class. One class is held by one
-// client, which tells nothing of b.
+// TestStatistics: b and n0 are those of the package's doc, computed here from a dense inverse,
+// class by class. One class is held by one client, which tells nothing of b.
 func TestStatistics(t *testing.T) {
 	cs := newWorld(7, 0).clients(t, 4, 30)
 	for m := range cs[1:] { // class 0 is that of client 0
@@ -83,7 +83,8 @@ func TestStatistics(t *testing.T) {
 			for j := range k {
 				d.SetVec(j, p.mean.At(y, j)-origin[j])
 			}
-			// With weights w, sum w |d|^2 has the mean tau sum w (1 - w/all) and as much of each mean's own noise.
+			// With weights w, sum w |d|^2 has the mean tau sum w (1 - w/all) and as much of each mean's own
+			// noise.
 			w := n / (n + pseudo)
 			off += w * mat.Inner(d, &inverse, d) / k
 			off -= w * (1 - w/all) * noise / n
@@ -96,7 +97,8 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// TestDrawn: class means of heads have the tempered variance of the posterior, b W / (n_c + n0) along rows, in antithetic pairs.
+// TestDrawn: class means of heads have the tempered variance of the posterior, b W / (n_c + n0)
+// along rows, in antithetic pairs.
 func TestDrawn(t *testing.T) {
 	p, err := pool(newWorld(7, 0).clients(t, 2, 24))
 	if err != nil {
@@ -108,7 +110,8 @@ func TestDrawn(t *testing.T) {
 	}
 	h.pseudo = 9
 	const samples = 4000
-	heads, err := p.draw(t.Context(), h, slices.Repeat([]float64{1}, samples), Options{Seed: 1, Stream: "test"})
+	heads, err := p.draw(t.Context(), h, slices.Repeat([]float64{1}, samples),
+		Options{Seed: 1, Stream: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,14 +134,16 @@ func TestDrawn(t *testing.T) {
 	}
 }
 
-// TestScatterOdds: the log ratio of the densities of the most distant variance, that of an honest client and that of a mixture.
+// TestScatterOdds: the log ratio of the densities of the most distant variance, that of an honest
+// client and that of a mixture.
 func TestScatterOdds(t *testing.T) {
 	normal := func(x, v float64) float64 { return math.Exp(-x*x/2/v) / math.Sqrt(2*math.Pi*v) }
 	for _, v := range []struct {
 		variances []float64
 		dof       int
 		furthest  float64 // logarithm of its ratio to the others'
-	}{{[]float64{1, 4}, 2, 0}, {[]float64{2, 4}, 5, math.Log(2)}, {[]float64{0.5, 20}, 50, math.Log(5)},
+	}{{[]float64{1, 4}, 2, 0}, {[]float64{2, 4}, 5, math.Log(2)},
+		{[]float64{0.5, 20}, 50, math.Log(5)},
 		{[]float64{1, 1e-30}, 50, math.Log(1e-6)}} {
 		honest := logSpread*logSpread + 2/float64(v.dof)
 		a := normal(v.furthest, honest)
@@ -149,25 +154,30 @@ func TestScatterOdds(t *testing.T) {
 	}
 }
 
-// TestCentre: a client's shift is told by its other classes: of three classes moved alike and one moved further, the three lose the shift
-// but for its prior and the lie, and the lie stays but for the shift.
+// TestCentre: a client's shift is told by its other classes: of three classes moved alike and one
+// moved further, the three lose the shift but for its prior and the lie, and the lie stays but for
+// the shift.
 func TestCentre(t *testing.T) {
 	const shift, lie, n = 5.0, 100.0, 1e6
-	u := honesty.Uploads{Clients: 2, Classes: 4, K: 1, Masses: slices.Repeat([]float64{n}, 8), Means: make([]float64, 8)}
+	u := honesty.Uploads{Clients: 2, Classes: 4, K: 1, Masses: slices.Repeat([]float64{n}, 8),
+		Means: make([]float64, 8)}
 	copy(u.Means[4:], []float64{shift, shift, shift, shift + lie})
 	all := newTally(4, 1)
 	all.add(&u, 0, 0, 1)
 	all.add(&u, 1, 0, 1)
 	all.centre(&u, 1, 0, 1)
-	// The precision of a mean of many images is 1/.3, as that of the shift's prior: four terms, three of other classes.
-	for y, want := range []float64{shift - (3*shift+lie)/4, shift - (3*shift+lie)/4, shift - (3*shift+lie)/4, shift + lie - 3*shift/4} {
+	// The precision of a mean of many images is 1/.3, as that of the shift's prior: four terms, three
+	// of other classes.
+	for y, want := range []float64{shift - (3*shift+lie)/4, shift - (3*shift+lie)/4,
+		shift - (3*shift+lie)/4, shift + lie - 3*shift/4} {
 		if got := u.Means[4+y]; math.Abs(got-want) > 1e-4*lie {
 			t.Errorf("class %d is at %v, want %v", y, got, want)
 		}
 	}
 }
 
-// TestAlike: directions in which classes do not lie apart share one variance, divided by the square of [tightness].
+// TestAlike: directions in which classes do not lie apart share one variance, divided by the square
+// of [tightness].
 func TestAlike(t *testing.T) {
 	cs := newWorld(7, 0).clients(t, 3, 40)[:1]
 	v := mat.NewDense(k, 3, nil)

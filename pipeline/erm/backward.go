@@ -21,22 +21,23 @@ type Gradient struct {
 	Residual float64
 }
 
-// BackwardTolerance is the default residual of Backward's linear solve, relative to the norm of the cotangent.
+// BackwardTolerance is the default residual of Backward's linear solve, relative to the norm of the
+// cotangent.
 const BackwardTolerance = 1e-9
 
-// Backward propagates dL/dT, the derivative of a scalar loss with respect to the minimiser T of p, back to the points,
-// labels and weights of p.
+// Backward propagates dL/dT, the derivative of a scalar loss with respect to the minimiser T of p,
+// back to the points, labels and weights of p.
 //
-// At the minimum grad_T J(T, X, Y, w) = 0, so by the implicit function theorem dT = -H^-1 d(grad_T J). With
-// H u = dL/dT, a_i = x_i u, r_i = p_i - y_i, and <u, grad_T J> = sum_i w_i <a_i, r_i> + l2 <u, T>, whose last
-// term holds no data,
+// At the minimum grad_T J(T, X, Y, w) = 0, so by the implicit function theorem dT = -H^-1 d(grad_T
+// J). With H u = dL/dT, a_i = x_i u, r_i = p_i - y_i, and <u, grad_T J> = sum_i w_i <a_i, r_i> + l2
+// <u, T>, whose last term holds no data,
 //
 //	dL/dw_i = -<a_i, r_i>
 //	dL/dy_i =  w_i a_i
 //	dL/dx_i = -w_i (u r_i + T (p_i * (a_i - <p_i, a_i>))).
 //
-// theta is Solve's minimiser of p. Labels are differentiated as free vectors: a parametrisation that keeps
-// them on the simplex projects the result.
+// theta is Solve's minimiser of p. Labels are differentiated as free vectors: a parametrisation
+// that keeps them on the simplex projects the result.
 func Backward(p *Problem, theta, cotangent Theta) (*Gradient, error) {
 	f, err := NewFits(nil, []*Problem{p})
 	if err != nil {
@@ -50,8 +51,9 @@ func Backward(p *Problem, theta, cotangent Theta) (*Gradient, error) {
 	return f.Backward(0, cotangent, Options{})
 }
 
-// Fits are fits to points that they share, which are stored once, and to points of their own, kept for the derivatives of their minimisers.
-// Once the first is solved, others may be solved and differentiated at once.
+// Fits are fits to points that they share, which are stored once, and to points of their own, kept
+// for the derivatives of their minimisers. Once the first is solved, others may be solved and
+// differentiated at once.
 type Fits struct {
 	shared *Problem // nil: none
 	common *rows
@@ -66,8 +68,8 @@ type fit struct {
 	cold  bool   // the preconditioner is not of where the minimiser is
 }
 
-// NewFits prepares fits to the points of each problem of own, together with those of shared unless it is nil. They must have the same dx, C
-// and L2, and no centre. Call Close at the end.
+// NewFits prepares fits to the points of each problem of own, together with those of shared unless
+// it is nil. They must have the same dx, C and L2, and no centre. Call Close at the end.
 func NewFits(shared *Problem, own []*Problem) (*Fits, error) {
 	f := &Fits{shared: shared}
 	if shared != nil {
@@ -96,8 +98,8 @@ func (f *Fits) add(own []*Problem) error {
 			like = p
 		}
 		if p.Centre != nil || p.C != like.C || p.Dx != like.Dx || p.L2 != like.L2 {
-			return fmt.Errorf("erm: problem %d of %d has dx %d, C %d and l2 %v, others %d, %d and %v; want one of each, and no centre", i, len(own),
-				p.Dx, p.C, p.L2, like.Dx, like.C, like.L2)
+			return fmt.Errorf("erm: problem %d of %d has dx %d, C %d and l2 %v, others %d, %d and %v; "+
+				"want one of each, and no centre", i, len(own), p.Dx, p.C, p.L2, like.Dx, like.C, like.L2)
 		}
 	}
 	for _, p := range own {
@@ -114,8 +116,8 @@ func (f *Fits) Close() {
 	f.fits = nil
 }
 
-// Solve solves fit i from its problem's start, or from the first fit's minimiser if there is none. The first must be solved before the
-// others.
+// Solve solves fit i from its problem's start, or from the first fit's minimiser if there is none.
+// The first must be solved before the others.
 func (f *Fits) Solve(ctx context.Context, i int, opt Options) (*Solution, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -155,8 +157,8 @@ func (f *Fits) Solve(ctx context.Context, i int, opt Options) (*Solution, error)
 	return s, nil
 }
 
-// Backward returns the derivatives of a loss with respect to the points of fit i's own problem, given the loss's with respect to its
-// minimiser.
+// Backward returns the derivatives of a loss with respect to the points of fit i's own problem,
+// given the loss's with respect to its minimiser.
 func (f *Fits) Backward(i int, cotangent Theta, opt Options) (*Gradient, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
@@ -183,8 +185,8 @@ func (f *Fits) Backward(i int, cotangent Theta, opt Options) (*Gradient, error) 
 	transposeInto(w.grad, &cotangent, w.d, w.c)
 	left := w.invert(w.grad, w.step, opt.Residual)
 	if !finite(left) || left > math.Sqrt(opt.Residual) {
-		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, wanted %.3g; raise l2 (now %g) or scale "+
-			"the features", left, opt.Residual, p.L2)
+		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, "+
+			"wanted %.3g; raise l2 (now %g) or scale the features", left, opt.Residual, p.L2)
 	}
 	w.forward(w.step, w.a)
 	w.residuals(w.logits)
@@ -199,10 +201,12 @@ func (f *Fits) Shared(i int) *Gradient {
 	return w.derivatives(f.shared, f.common, w.own.padded)
 }
 
-// derivatives returns the derivatives with respect to the points of p, which are r's and whose first is at at, from u in step, its logits
-// in a (overwritten at these points) and w (p - y) in logits.
+// derivatives returns the derivatives with respect to the points of p, which are r's and whose
+// first is at at, from u in step, its logits in a (overwritten at these points) and w (p - y) in
+// logits.
 func (w *workspace) derivatives(p *Problem, r *rows, at int) *Gradient {
-	g := &Gradient{Points: make([]float64, p.N*p.Dx), Labels: make([]float64, p.N*p.C), Weights: make([]float64, p.N)}
+	g := &Gradient{Points: make([]float64, p.N*p.Dx), Labels: make([]float64, p.N*p.C),
+		Weights: make([]float64, p.N)}
 	a, prob, residuals := w.a[at:], w.prob[at:], w.logits[at:]
 	for c := range w.c {
 		for i, weight := range p.W {
@@ -224,7 +228,8 @@ func (w *workspace) derivatives(p *Problem, r *rows, at int) *Gradient {
 	return g
 }
 
-// invert solves H x = b to a residual of tol |b| and returns that residual as a share of |b|: in float32, refined by residuals in float64.
+// invert solves H x = b to a residual of tol |b| and returns that residual as a share of |b|: in
+// float32, refined by residuals in float64.
 func (w *workspace) invert(b, x []float64, tol float64) float64 {
 	w.single()
 	clear(x)

@@ -6,17 +6,19 @@ import (
 	"math"
 )
 
-// A preconditioner of D x D takes more work to make than many a fit takes by its diagonal alone, which needs more products instead. How
-// many shows in the first step of Newton's method. The numbers are from simulated points: Gaussian, of 65 to 2,049 features, with and
-// without 32 directions of decreasing variance, with penalties from 0.1 to 100.
+// A preconditioner of D x D takes more work to make than many a fit takes by its diagonal alone,
+// which needs more products instead. How many shows in the first step of Newton's method. The
+// numbers are from simulated points: Gaussian, of 65 to 2,049 features, with and without 32
+// directions of decreasing variance, with penalties from 0.1 to 100.
 const (
 	productsOfInverse = 45 // of a whole fit, preconditioned by the inverse
 	productsOfFirst   = 12 // of a whole fit by the diagonal, for each of its first step
 	minPatience       = 2  // products of a first step, below which the diagonal is not tried
 )
 
-// patience returns the products that the first step of a fit to p by the diagonal may take, if the whole is to cost no more
-// multiplications than by the inverse, or by the inverse in the span of the points.
+// patience returns the products that the first step of a fit to p by the diagonal may take, if the
+// whole is to cost no more multiplications than by the inverse, or by the inverse in the span of
+// the points.
 func patience(p *Problem) int {
 	n, d, c := float64(p.N), float64(p.D()), float64(p.C)
 	product := 2 * n * d * c // a multiplication in float32 is half of one in float64
@@ -55,7 +57,8 @@ func (w *workspace) fit(ctx context.Context, p *Problem, opt Options) (*Solution
 	return s, err
 }
 
-// byInverse fits one problem, in the span of its points where these are fewer than the rows of the head.
+// byInverse fits one problem, in the span of its points where these are fewer than the rows of the
+// head.
 func (w *workspace) byInverse(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	if p.N < p.D() && p.Centre == nil {
 		return w.solveInSpan(ctx, p, opt)
@@ -64,8 +67,8 @@ func (w *workspace) byInverse(ctx context.Context, p *Problem, opt Options) (*So
 	return w.solve(ctx, p.Start, opt, nil)
 }
 
-// newtonByDiagonal is newton for a preconditioner that is a diagonal: errSlow where the products come to be more than twice as many as
-// the inverse would be worth.
+// newtonByDiagonal is newton for a preconditioner that is a diagonal: errSlow where the products
+// come to be more than twice as many as the inverse would be worth.
 func (w *workspace) newtonByDiagonal(step int, forcing float64) error {
 	most := 2*productsOfFirst*w.patience - w.products
 	if step == 0 {

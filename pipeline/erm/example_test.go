@@ -8,15 +8,18 @@ import (
 	"fmp/pipeline/point"
 )
 
-// three points on a line, of two classes: one left, one right, and between them one that is half of each.
+// three points on a line, of two classes: one left, one right, and between them one that is half of
+// each.
 func three(middle float32) *point.Set {
 	set := point.New(3, 1, 2)
-	copy(set.Z, []float32{-1, 1, 0, 1, 0, 1, 0, 0.5, 0.5}) // a row a point: the feature, then the label
+	// a row a point: the feature, then the label
+	copy(set.Z, []float32{-1, 1, 0, 1, 0, 1, 0, 0.5, 0.5})
 	copy(set.W, []float32{1, 1, middle})
 	return set
 }
 
-// A head fitted to weighted points with soft labels. By symmetry its weight a solves 4 / (1 + exp(2a)) = 0.2 a.
+// A head fitted to weighted points with soft labels. By symmetry its weight a solves 4 / (1 +
+// exp(2a)) = 0.2 a.
 func ExampleSolve() {
 	p, err := erm.FromSets(0.1, three(3))
 	if err != nil {
@@ -32,8 +35,9 @@ func ExampleSolve() {
 	// Output: weight of the feature: -1.3235 1.3235
 }
 
-// How much would the weight of the feature for class 1 grow with the weight of each point? With
-// q = 1 / (1 + exp(2a)) and 2 q = 0.1 a at the minimum, it is q / (0.1 + 4 q (1 - q)) for the outer points.
+// How much would the weight of the feature for class 1 grow with the weight of each point? With q =
+// 1 / (1 + exp(2a)) and 2 q = 0.1 a at the minimum, it is q / (0.1 + 4 q (1 - q)) for the outer
+// points.
 func ExampleBackward() {
 	p, err := erm.FromSets(0.1, three(1))
 	if err != nil {

@@ -6,11 +6,11 @@ import (
 	"fmp/onnx/dense"
 )
 
-// Objective evaluates J of a problem, its gradient and its Hessian, for samplers. Its vectors are heads stored with one
-// class per row: element c*D + j is the weight of feature j for class c.
+// Objective evaluates J of a problem, its gradient and its Hessian, for samplers. Its vectors are
+// heads stored with one class per row: element c*D + j is the weight of feature j for class c.
 //
-// The problem is not checked, and its X may be any N x D matrix (for example, points in a basis of their span). An Objective
-// is not safe for concurrent use.
+// The problem is not checked, and its X may be any N x D matrix (for example, points in a basis of
+// their span). An Objective is not safe for concurrent use.
 type Objective struct{ w workspace }
 
 // NewObjective prepares p for evaluation.
@@ -23,8 +23,8 @@ func NewObjective(p *Problem) *Objective {
 // Dim returns the number of weights, C D.
 func (o *Objective) Dim() int { return o.w.c * o.w.d }
 
-// Gradient writes grad J at t to grad and returns J. Values beyond float64's range are returned as they are: NaN or
-// infinite.
+// Gradient writes grad J at t to grad and returns J. Values beyond float64's range are returned as
+// they are: NaN or infinite.
 func (o *Objective) Gradient(t, grad []float64) float64 {
 	w := &o.w
 	w.forward(t, w.logits)
@@ -42,7 +42,8 @@ func (o *Objective) Slope(t, grad []float64) {
 	w.adjoint(w.a, t, grad)
 }
 
-// Probabilities returns the softmaxes of the points at t, one class per row. The next call overwrites them.
+// Probabilities returns the softmaxes of the points at t, one class per row. The next call
+// overwrites them.
 func (o *Objective) Probabilities(t []float64) dense.Columns {
 	w := &o.w
 	w.forward(t, w.logits)

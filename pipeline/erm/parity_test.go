@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// parityCase is one problem of testdata/parity.json, which testdata/parity.py made with the PyTorch reference.
+// parityCase is one problem of testdata/parity.json, which testdata/parity.py made with the PyTorch
+// reference.
 type parityCase struct {
 	N, Dx, C                int
 	L2, Objective           float64
@@ -79,8 +80,8 @@ func TestParityWithReference(t *testing.T) {
 	}
 }
 
-// TestBackwardAgainstCentralDifferences moves every point, label (along the simplex) and weight, refits, and
-// compares.
+// TestBackwardAgainstCentralDifferences moves every point, label (along the simplex) and weight,
+// refits, and compares.
 func TestBackwardAgainstCentralDifferences(t *testing.T) {
 	for i, c := range parityCases(t) {
 		p := c.problem()
@@ -129,7 +130,8 @@ func TestBackwardAgainstCentralDifferences(t *testing.T) {
 				continue
 			}
 			// From class k to the next: the labels stay on the plane of the simplex, within its slack.
-			check("label", k, g.Labels[k]-g.Labels[k+1], difference(func(by float64) { p.Y[k] += by; p.Y[k+1] -= by }))
+			check("label", k, g.Labels[k]-g.Labels[k+1],
+				difference(func(by float64) { p.Y[k] += by; p.Y[k+1] -= by }))
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Problem is one softmax regression: N points of Dx features, labels on the C-simplex, weights, and the
-// strength L2 of the regulariser. Everything is row-major float64.
+// Problem is one softmax regression: N points of Dx features, labels on the C-simplex, weights, and
+// the strength L2 of the regulariser. Everything is row-major float64.
 type Problem struct {
 	N, Dx, C int
 	X        []float64 // N x (Dx+1), the features of a point followed by 1 for the bias
@@ -28,11 +28,11 @@ const maxElements = 1 << 30
 // simplexSlack is the tolerance on the sum of a label's float32 probabilities.
 const simplexSlack = 1e-3
 
-// FromSets returns the problem of all points of the sets together, in order, with their weights. It is where the float32 of
-// graphs becomes the float64 of fits.
+// FromSets returns the problem of all points of the sets together, in order, with their weights. It
+// is where the float32 of graphs becomes the float64 of fits.
 //
-// It is an error if sets differ in dx or C, a number is NaN or infinite, a weight negative, a label off the simplex, or l2
-// not above 0.
+// It is an error if sets differ in dx or C, a number is NaN or infinite, a weight negative, a label
+// off the simplex, or l2 not above 0.
 func FromSets(l2 float64, sets ...*point.Set) (*Problem, error) {
 	if len(sets) == 0 || sets[0] == nil {
 		return nil, fmt.Errorf("erm: no points; give at least one set")
@@ -40,7 +40,9 @@ func FromSets(l2 float64, sets ...*point.Set) (*Problem, error) {
 	p := &Problem{Dx: sets[0].Dx, C: sets[0].C, L2: l2}
 	for i, s := range sets {
 		if s.Dx != p.Dx || s.C != p.C {
-			return nil, fmt.Errorf("erm: set %d has dx %d and C %d, set 0 has %d and %d; fit sets of one kind", i, s.Dx, s.C, p.Dx, p.C)
+			return nil,
+				fmt.Errorf("erm: set %d has dx %d and C %d, set 0 has %d and %d; fit sets of one kind", i,
+					s.Dx, s.C, p.Dx, p.C)
 		}
 		if err := CheckSet(s); err != nil {
 			return nil, fmt.Errorf("erm: set %d: %w", i, err)
@@ -76,14 +78,17 @@ func CheckSet(s *point.Set) error {
 	if s.Y == nil {
 		d += s.C
 	}
-	if s.N < 0 || s.Dx < 1 || s.C < 1 || len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil && len(s.Y) != s.N {
-		return fmt.Errorf("set of %d points (dx %d, C %d) with %d numbers and %d weights; want N (dx + C) numbers and N weights", s.N, s.Dx, s.C,
-			len(s.Z), len(s.W))
+	if s.N < 0 || s.Dx < 1 || s.C < 1 || len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil &&
+		len(s.Y) != s.N {
+		return fmt.Errorf("set of %d points (dx %d, C %d) with %d numbers and %d weights; want N (dx + "+
+			"C) numbers and N weights", s.N, s.Dx, s.C, len(s.Z), len(s.W))
 	}
 	for i := range s.N {
 		for j, v := range s.Features(i) {
 			if !finite(float64(v)) {
-				return fmt.Errorf("feature %d of point %d is %v; want finite numbers: check the extractor's input and output", j, i, v)
+				return fmt.Errorf(
+					"feature %d of point %d is %v; want finite numbers: check the extractor's input and output", j,
+					i, v)
 			}
 		}
 		var sum float64
@@ -95,7 +100,8 @@ func CheckSet(s *point.Set) error {
 		}
 		for j, v := range s.Z[i*d+s.Dx : (i+1)*d] {
 			if !finite(float64(v)) || v < -simplexSlack || v > 1+simplexSlack {
-				return fmt.Errorf("label of point %d has probability %v for class %d; allowed are 0 to 1", i, v, j)
+				return fmt.Errorf("label of point %d has probability %v for class %d; allowed are 0 to 1", i, v,
+					j)
 			}
 			sum += float64(v)
 		}
@@ -114,11 +120,14 @@ func finite(v float64) bool { return v-v == 0 }
 
 func (p *Problem) checkSizes() error {
 	if p.N < 1 || p.Dx < 1 || p.C < 1 {
-		return fmt.Errorf("erm: %d points of %d features and %d classes; want at least one of each", p.N, p.Dx, p.C)
+		return fmt.Errorf("erm: %d points of %d features and %d classes; want at least one of each", p.N,
+			p.Dx, p.C)
 	}
 	for _, size := range [][2]int{{p.N, p.D()}, {p.N, p.C}, {p.D(), p.C}} {
 		if size[0] > maxElements/size[1] {
-			return fmt.Errorf("erm: a matrix of %d x %d; allowed are %d numbers: use fewer points or features", size[0], size[1], maxElements)
+			return fmt.Errorf(
+				"erm: a matrix of %d x %d; allowed are %d numbers: use fewer points or features", size[0],
+				size[1], maxElements)
 		}
 	}
 	if !(p.L2 > 0) || math.IsInf(p.L2, 0) {
@@ -134,8 +143,9 @@ func (p *Problem) Check() error {
 	}
 	d := p.D()
 	if len(p.X) != p.N*d || len(p.Y) != p.N*p.C || len(p.W) != p.N {
-		return fmt.Errorf("erm: %d numbers in X, %d in Y, %d in W; want %d (N x dx+1), %d (N x C), %d (N)", len(p.X), len(p.Y), len(p.W), p.N*d,
-			p.N*p.C, p.N)
+		return fmt.Errorf(
+			"erm: %d numbers in X, %d in Y, %d in W; want %d (N x dx+1), %d (N x C), %d (N)", len(p.X),
+			len(p.Y), len(p.W), p.N*d, p.N*p.C, p.N)
 	}
 	for i := range p.N {
 		if row := p.X[i*d : (i+1)*d]; !finite(dot(row, row)) {
@@ -151,12 +161,14 @@ func (p *Problem) Check() error {
 		var sum float64
 		for j, v := range p.Y[i*p.C : (i+1)*p.C] {
 			if !finite(v) || v < -simplexSlack || v > 1+simplexSlack {
-				return fmt.Errorf("erm: label of point %d has probability %v for class %d; allowed are 0 to 1", i, v, j)
+				return fmt.Errorf("erm: label of point %d has probability %v for class %d; allowed are 0 to 1",
+					i, v, j)
 			}
 			sum += v
 		}
 		if math.Abs(sum-1) > simplexSlack {
-			return fmt.Errorf("erm: label of point %d sums to %v; the probabilities of a label sum to 1", i, sum)
+			return fmt.Errorf("erm: label of point %d sums to %v; the probabilities of a label sum to 1", i,
+				sum)
 		}
 		if w := p.W[i]; !finite(w) || w < 0 {
 			return fmt.Errorf("erm: weight of point %d is %v; allowed are finite numbers from 0", i, w)

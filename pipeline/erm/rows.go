@@ -10,8 +10,9 @@ import (
 	"fmp/onnx/dense"
 )
 
-// rows are points laid out for the products of a fit, possibly reordered: logits, probabilities and similar
-// matrices are C x padded, one class per row, so that a vector instruction processes several points.
+// rows are points laid out for the products of a fit, possibly reordered: logits, probabilities and
+// similar matrices are C x padded, one class per row, so that a vector instruction processes
+// several points.
 type rows struct {
 	n, padded, d, c int
 	x               []float64    // N x D, as in the problem
@@ -56,7 +57,8 @@ func general(rows, cols int, data []float64) blas64.General {
 // gramRows is the number of points per product in gram.
 const gramRows = 256
 
-// gram adds X' diag(v) X to g, D x D, or to its upper triangle alone, for v of N numbers. buffer grows to hold gramRows points.
+// gram adds X' diag(v) X to g, D x D, or to its upper triangle alone, for v of N numbers. buffer
+// grows to hold gramRows points.
 func (r *rows) gram(v, g []float64, buffer *[]float64, upper bool) {
 	d := r.d
 	resize(buffer, gramRows*d)

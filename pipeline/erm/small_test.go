@@ -6,12 +6,14 @@ import (
 	"testing"
 )
 
-// A fit that starts at a head which hardly errs has an objective far smaller than the rounding of its logits.
+// A fit that starts at a head which hardly errs has an objective far smaller than the rounding of
+// its logits.
 func TestSmallObjective(t *testing.T) {
 	for seed := range uint64(80) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		const n, k, c = 190, 640, 10
-		p := &Problem{N: n, Dx: k, C: c, X: make([]float64, n*(k+1)), Y: make([]float64, n*c), W: make([]float64, n), L2: 60}
+		p := &Problem{N: n, Dx: k, C: c, X: make([]float64, n*(k+1)), Y: make([]float64, n*c),
+			W: make([]float64, n), L2: 60}
 		centre := NewTheta(k+1, c)
 		for i := range centre.W {
 			centre.W[i] = r.NormFloat64()

@@ -27,19 +27,20 @@ const (
 
 // Options are the settings of a fit. The zero value selects the defaults.
 type Options struct {
-	// Tolerance on the norm of the gradient, relative to sum_i w_i |x_i| (which bounds that norm, without
-	// the regulariser, up to a factor of 1.5). Default 1e-9; allowed are 1e-14 to 0.1.
+	// Tolerance on the norm of the gradient, relative to sum_i w_i |x_i| (which bounds that norm,
+	// without the regulariser, up to a factor of 1.5). Default 1e-9; allowed are 1e-14 to 0.1.
 	Tolerance float64
 	// MaxSteps bounds the steps of Newton's method. Default 50.
 	MaxSteps int
 	// Residual is the relative residual at which Backward's linear solve stops. Default
 	// BackwardTolerance; allowed are 1e-14 to 0.1. For stochastic training 1e-4 is enough.
 	Residual float64
-	// Double does Newton's inner iterations in float64. In float32, the default, they take half the time, and minimisers are as good by
-	// Tolerance: callers that depend on their last bits need it, such as Markov chains that start there.
+	// Double does Newton's inner iterations in float64. In float32, the default, they take half the
+	// time, and minimisers are as good by Tolerance: callers that depend on their last bits need it,
+	// such as Markov chains that start there.
 	Double bool
-	// Threads is how many problems of a batch are solved at a time; 0: one per processor. Results do not
-	// depend on it.
+	// Threads is how many problems of a batch are solved at a time; 0: one per processor. Results do
+	// not depend on it.
 	Threads int
 }
 
@@ -73,7 +74,8 @@ type Solution struct {
 	Products     int     // Hessian products spent on them
 }
 
-// Solve fits one problem. It is an error, which reports the norm, if the gradient does not fall below the tolerance.
+// Solve fits one problem. It is an error, which reports the norm, if the gradient does not fall
+// below the tolerance.
 func Solve(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	s, err := SolveAll(ctx, []*Problem{p}, opt)
 	if err != nil {
@@ -106,11 +108,13 @@ func SolveAll(ctx context.Context, ps []*Problem, opt Options) ([]*Solution, err
 	return out, nil
 }
 
-// SolveShared fits a batch of similar problems: each has its own points and those of shared, which are
-// stored once. It first fits, roughly, the shared points with the first problems' own points at reduced weight. The
-// problems start there, preconditioned by the inverse of the Hessian's diagonal blocks there, one per class, or each by one
-// block of its own if the first problems show that to take fewer products. All problems must have the same C, Dx and L2.
-func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Options) ([]*Solution, error) {
+// SolveShared fits a batch of similar problems: each has its own points and those of shared, which
+// are stored once. It first fits, roughly, the shared points with the first problems' own points at
+// reduced weight. The problems start there, preconditioned by the inverse of the Hessian's diagonal
+// blocks there, one per class, or each by one block of its own if the first problems show that to
+// take fewer products. All problems must have the same C, Dx and L2.
+func SolveShared(ctx context.Context, shared *Problem, own []*Problem,
+	opt Options) ([]*Solution, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {
 		return nil, err
@@ -120,8 +124,8 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Optio
 	}
 	for i, p := range own {
 		if p.C != shared.C || p.Dx != shared.Dx || p.L2 != shared.L2 {
-			return nil, fmt.Errorf("erm: problem %d has dx %d, C %d and l2 %v, the shared points %d, %d and %v; want one of each", i, p.Dx, p.C,
-				p.L2, shared.Dx, shared.C, shared.L2)
+			return nil, fmt.Errorf("erm: problem %d has dx %d, C %d and l2 %v, the shared points %d, %d "+
+				"and %v; want one of each", i, p.Dx, p.C, p.L2, shared.Dx, shared.C, shared.L2)
 		}
 		if p.Centre != nil {
 			return nil, fmt.Errorf("erm: problem %d of %d has a centre; fit it with SolveAll", i, len(own))
@@ -149,7 +153,8 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem, opt Optio
 		out[i], err = w.solve(ctx, own[i].Start, opt, lead)
 		return err
 	}
-	// If the problems turn out to differ, the common fit's blocks are worse than a preconditioner of their own: the first ones decide.
+	// If the problems turn out to differ, the common fit's blocks are worse than a preconditioner of
+	// their own: the first ones decide.
 	tried := 0
 	if lead != nil {
 		start := &guide{theta: lead.theta}
@@ -181,7 +186,8 @@ const (
 	leadTolerance = 1e-3 // its tolerance
 )
 
-// leader returns the common fit from which the problems start: nil where they are few, or their points fewer than features.
+// leader returns the common fit from which the problems start: nil where they are few, or their
+// points fewer than features.
 func leader(ctx context.Context, shared *Problem, own []*Problem, opt Options) (*guide, error) {
 	if len(own) < 2*leaders || shared.N+own[0].N < shared.D() {
 		return nil, nil
@@ -198,7 +204,8 @@ func leader(ctx context.Context, shared *Problem, own []*Problem, opt Options) (
 
 // join returns the problem of all the points, with the weights of own scaled by share.
 func join(share float64, shared *Problem, own ...*Problem) *Problem {
-	p := &Problem{N: shared.N, Dx: shared.Dx, C: shared.C, X: slices.Clone(shared.X), Y: slices.Clone(shared.Y), W: slices.Clone(shared.W),
+	p := &Problem{N: shared.N, Dx: shared.Dx, C: shared.C, X: slices.Clone(shared.X),
+		Y: slices.Clone(shared.Y), W: slices.Clone(shared.W),
 		L2: shared.L2}
 	for _, q := range own {
 		p.N += q.N
@@ -213,7 +220,8 @@ func join(share float64, shared *Problem, own ...*Problem) *Problem {
 	return p
 }
 
-// each calls do for 0 to n-1, on at most threads goroutines at a time, and names the item in an error if there are several.
+// each calls do for 0 to n-1, on at most threads goroutines at a time, and names the item in an
+// error if there are several.
 func each(ctx context.Context, n, threads int, do func(context.Context, int) error) error {
 	g, work := errgroup.WithContext(ctx)
 	g.SetLimit(threads)
@@ -232,8 +240,8 @@ func each(ctx context.Context, n, threads int, do func(context.Context, int) err
 	return g.Wait()
 }
 
-// workspace holds the buffers of one fit. Heads inside it are transposed, C x D, one class per row; matrices with an entry per
-// point and class are C x n, with the points of the parts side by side.
+// workspace holds the buffers of one fit. Heads inside it are transposed, C x D, one class per row;
+// matrices with an entry per point and class are C x n, with the points of the parts side by side.
 type workspace struct {
 	n, d, c int // n: padded points of all parts
 	l2      float64
@@ -245,19 +253,22 @@ type workspace struct {
 	r, z, dir, hdir         []float64 // C x D, conjugate gradient
 	rest, part              []float64 // C x D, refinement
 	prob, a                 []float64 // C x n
-	logits, dlogits         []float64 // C x n: X theta and X step, so that a line search costs no product
-	w                       []float64 // n
-	top, sum                []float64 // n, of softmaxes
-	scaled, gramian         []float64 // points and D x D, for the preconditioner
-	blocks                  []float64 // of its factor
-	inverse                 dense.Packed
-	diagonal                []float64 // where not nil, the diagonal of the matrix takes the place of its inverse
-	patience                int       // products of the first step by the diagonal
-	lead                    *guide    // where not nil, its blocks take the place of inverse
-	common                  []float64 // 2 D, for apply
-	products                int
+	// C x n: X theta and X step, so that a line search costs no product
+	logits, dlogits []float64
+	w               []float64 // n
+	top, sum        []float64 // n, of softmaxes
+	scaled, gramian []float64 // points and D x D, for the preconditioner
+	blocks          []float64 // of its factor
+	inverse         dense.Packed
+	// where not nil, the diagonal of the matrix takes the place of its inverse
+	diagonal []float64
+	patience int       // products of the first step by the diagonal
+	lead     *guide    // where not nil, its blocks take the place of inverse
+	common   []float64 // 2 D, for apply
+	products int
 
-	// Of hessianSingle: the direction, logits and Hessian product with classes and features rounded up, probabilities and weights.
+	// Of hessianSingle: the direction, logits and Hessian product with classes and features rounded
+	// up, probabilities and weights.
 	dirS, aS, hdirS, probS, wS []float32
 	ownS                       []float32 // D, for apply
 }
@@ -283,7 +294,8 @@ func (w *workspace) prepare(p *Problem, shared *rows) {
 	for _, r := range w.parts {
 		w.n += r.padded
 	}
-	for _, b := range []*[]float64{&w.theta, &w.away, &w.grad, &w.step, &w.centre, &w.r, &w.z, &w.dir, &w.hdir, &w.rest, &w.part} {
+	for _, b := range []*[]float64{&w.theta, &w.away, &w.grad, &w.step, &w.centre, &w.r, &w.z, &w.dir,
+		&w.hdir, &w.rest, &w.part} {
 		resize(b, w.c*w.d)
 	}
 	for _, b := range []*[]float64{&w.prob, &w.a, &w.logits, &w.dlogits} {
@@ -317,7 +329,8 @@ func (w *workspace) each(do func(r *rows, at int)) {
 func (w *workspace) forward(t, out []float64) {
 	clear(out)
 	w.each(func(r *rows, at int) {
-		r.across.Mul(blas.NoTrans, general(w.c, w.d, t), blas64.General{Rows: w.c, Cols: dense.Padded(r.n), Stride: w.n, Data: out[at:]})
+		r.across.Mul(blas.NoTrans, general(w.c, w.d, t),
+			blas64.General{Rows: w.c, Cols: dense.Padded(r.n), Stride: w.n, Data: out[at:]})
 	})
 }
 
@@ -327,7 +340,8 @@ func (w *workspace) adjoint(a, t, out []float64) {
 		out[i] = w.l2 * v
 	}
 	w.each(func(r *rows, at int) {
-		r.along.Mul(blas.NoTrans, blas64.General{Rows: w.c, Cols: r.n, Stride: w.n, Data: a[at:]}, general(w.c, w.d, out))
+		r.along.Mul(blas.NoTrans, blas64.General{Rows: w.c, Cols: r.n, Stride: w.n, Data: a[at:]},
+			general(w.c, w.d, out))
 	})
 }
 
@@ -348,7 +362,8 @@ func (w *workspace) loss(logits, p []float64) float64 {
 	return sum
 }
 
-// lineLoss returns the data part of the objective with logits moved by -t dlogits; it leaves the softmaxes there in a.
+// lineLoss returns the data part of the objective with logits moved by -t dlogits; it leaves the
+// softmaxes there in a.
 func (w *workspace) lineLoss(t float64) float64 {
 	floats.AddScaledTo(w.a, w.logits, -t, w.dlogits)
 	return w.loss(w.a, w.a)
@@ -410,7 +425,8 @@ func (w *workspace) hessianSingle(v, out []float64) {
 	w.each(func(r *rows, at int) {
 		r.alongS.Mul(generalSingle(c, r.n, w.n, w.aS[at:]), generalSingle(c, cols, cols, w.hdirS))
 	})
-	// The data's part of a product has sum zero over the classes. Rounding would give it another one, which only the penalty holds.
+	// The data's part of a product has sum zero over the classes. Rounding would give it another one,
+	// which only the penalty holds.
 	dense.Widen(w.c, w.d, w.hdirS, cols, v, out, w.l2)
 }
 
@@ -418,8 +434,9 @@ func generalSingle(rows, cols, stride int, data []float32) blas32.General {
 	return blas32.General{Rows: rows, Cols: cols, Stride: stride, Data: data}
 }
 
-// precondition computes the inverse of X' diag(w v) X + l2 I with v_i = (1 - |p_i|^2) / (C - 1): one block for all classes, the mean
-// of the Hessian's diagonal blocks if the classes are equally likely. At zero, v is 1/C.
+// precondition computes the inverse of X' diag(w v) X + l2 I with v_i = (1 - |p_i|^2) / (C - 1):
+// one block for all classes, the mean of the Hessian's diagonal blocks if the classes are equally
+// likely. At zero, v is 1/C.
 func (w *workspace) precondition() error {
 	v := w.top
 	for i := range v {
@@ -454,7 +471,8 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 	resize(&w.blocks, dense.FactorWork(w.d))
 	f, ok := dense.Cholesky(general(w.d, w.d, g), w.blocks)
 	if !ok {
-		return dense.Packed{}, fmt.Errorf("erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features", w.l2)
+		return dense.Packed{}, fmt.Errorf(
+			"erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features", w.l2)
 	}
 	return dense.Pack(blas.NoTrans, f.Inverse(), buffer), nil
 }
@@ -462,12 +480,14 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 // guide holds the results of the common fit that similar fits begin with.
 type guide struct {
 	theta []float64 // C x D, its minimiser
-	// inverses of approximately its Hessian's diagonal blocks there, one per class; nil: fits have a preconditioner of their own
+	// inverses of approximately its Hessian's diagonal blocks there, one per class; nil: fits have a
+	// preconditioner of their own
 	blocks []dense.Single
 }
 
-// blend is the share of the curvature at zero in a guide's blocks: with few points and a weak penalty, a fit is certain
-// about its own points, and their curvature says nothing about another fit's.
+// blend is the share of the curvature at zero in a guide's blocks: with few points and a weak
+// penalty, a fit is certain about its own points, and their curvature says nothing about another
+// fit's.
 const blend = 0.05
 
 // guide returns the guide at the current solution.
@@ -487,8 +507,9 @@ func (w *workspace) guide() (*guide, error) {
 	return g, nil
 }
 
-// apply sets out = M^-1 v, blocks in float32. The Hessian maps the part common to all classes, m = 1/C sum_c v_c, exactly to l2 m, and
-// vectors without a common part to such vectors; the blocks are for the latter.
+// apply sets out = M^-1 v, blocks in float32. The Hessian maps the part common to all classes, m =
+// 1/C sum_c v_c, exactly to l2 m, and vectors without a common part to such vectors; the blocks are
+// for the latter.
 func (w *workspace) apply(v, out []float64) {
 	if w.lead == nil && w.diagonal != nil {
 		for c := range w.c {
@@ -520,8 +541,10 @@ func (w *workspace) apply(v, out []float64) {
 	dense.Widen(w.c, w.d, w.hdirS, cols, out, out, 1/w.l2)
 }
 
-// conjugateGradient solves H x = b to a residual of tol |b| and returns that residual as a share of |b|. hessian multiplies by H.
-func (w *workspace) conjugateGradient(hessian func(v, out []float64), b, x []float64, most int, tol float64) float64 {
+// conjugateGradient solves H x = b to a residual of tol |b| and returns that residual as a share of
+// |b|. hessian multiplies by H.
+func (w *workspace) conjugateGradient(hessian func(v, out []float64), b, x []float64, most int,
+	tol float64) float64 {
 	for i := range x {
 		x[i] = 0
 	}
@@ -556,10 +579,11 @@ func (w *workspace) conjugateGradient(hessian func(v, out []float64), b, x []flo
 	return left
 }
 
-// solveInSpan is solve in coordinates of the span of the points, where these are fewer than the rows of the head (wide
-// extractors). The minimiser lies there, T = -X'(W(P - Y)) / l2; with orthonormal Q it is Q A, |QA| = |A|, and A
-// minimises the problem with X Q in place of X. XX' = U'U gives Q = X'U^-1 and XQ = U' without forming Q; if the points
-// are nearly collinear, Q comes from the QR decomposition of X' instead.
+// solveInSpan is solve in coordinates of the span of the points, where these are fewer than the
+// rows of the head (wide extractors). The minimiser lies there, T = -X'(W(P - Y)) / l2; with
+// orthonormal Q it is Q A, |QA| = |A|, and A minimises the problem with X Q in place of X. XX' =
+// U'U gives Q = X'U^-1 and XQ = U' without forming Q; if the points are nearly collinear, Q comes
+// from the QR decomposition of X' instead.
 func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	x, d := general(p.N, p.D(), p.X), p.D()
 	u := general(p.N, p.N, make([]float64, p.N*p.N))
@@ -569,7 +593,8 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 	for i := range p.N {
 		least, most = min(least, u.Data[i*p.N+i]), max(most, u.Data[i*p.N+i])
 	}
-	inner := &Problem{N: p.N, Dx: p.N - 1, C: p.C, X: make([]float64, p.N*p.N), Y: p.Y, W: p.W, L2: p.L2}
+	inner := &Problem{N: p.N, Dx: p.N - 1, C: p.C, X: make([]float64, p.N*p.N), Y: p.Y,
+		W: p.W, L2: p.L2}
 	reduced := general(p.N, p.N, inner.X)
 	// out maps a head, N x C, from the span's coordinates to the original ones, and in maps it back.
 	var out, in func(a, t blas64.General)
@@ -614,20 +639,24 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 	return s, nil
 }
 
-// minPivot is the smallest diagonal element of a Cholesky factor, relative to the largest, that solveInSpan accepts: the square of
-// its inverse is the loss of float64 precision.
+// minPivot is the smallest diagonal element of a Cholesky factor, relative to the largest, that
+// solveInSpan accepts: the square of its inverse is the loss of float64 precision.
 const minPivot = 1e-4
 
-// minSingle is the smallest residual, relative to the right side, to which products in float32 solve a system.
+// minSingle is the smallest residual, relative to the right side, to which products in float32
+// solve a system.
 const minSingle = 1e-4
 
-// solve runs Newton's method on the prepared points, from start; lead, if not nil, is a fit to similar points.
-func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *guide) (*Solution, error) {
+// solve runs Newton's method on the prepared points, from start; lead, if not nil, is a fit to
+// similar points.
+func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
+	lead *guide) (*Solution, error) {
 	var scale float64
 	for _, r := range w.parts {
 		scale += r.scale
 	}
-	// Without any mass the minimiser is zero, reached in one step from anywhere; the floor lets that step pass.
+	// Without any mass the minimiser is zero, reached in one step from anywhere; the floor lets that
+	// step pass.
 	limit := opt.Tolerance * math.Max(scale, w.l2)
 	f, err := w.begin(start, lead)
 	if err != nil {
@@ -641,11 +670,12 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 		w.gradient()
 		norm := math.Sqrt(dot(w.grad, w.grad))
 		if !finite(norm) || !finite(f) {
-			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the features (largest now %v) or raise l2 (now %v)",
-				norm, f, step, w.largest(), w.l2)
+			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the "+
+				"features (largest now %v) or raise l2 (now %v)", norm, f, step, w.largest(), w.l2)
 		}
 		if norm <= limit {
-			s := &Solution{Theta: NewTheta(w.d, w.c), Objective: f, GradientNorm: norm, Steps: step, Products: w.products}
+			s := &Solution{Theta: NewTheta(w.d, w.c), Objective: f, GradientNorm: norm, Steps: step,
+				Products: w.products}
 			transpose(w.theta, s.Theta.W, w.c, w.d)
 			return s, nil
 		}
@@ -653,8 +683,9 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 			first = norm
 		}
 		if step == opt.MaxSteps {
-			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted %.3g (at the start %.3g); raise the "+
-				"tolerance (now %g), l2 (now %g) or the steps", step, norm, limit, first, opt.Tolerance, w.l2)
+			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted "+
+				"%.3g (at the start %.3g); raise the tolerance (now %g), l2 (now %g) or the steps", step, norm,
+				limit, first, opt.Tolerance, w.l2)
 		}
 		// Inexact Newton: the residual need not be smaller than the step can use (Dembo, Eisenstat and
 		// Steihaug 1982), nor smaller than the tolerance requires.
@@ -673,13 +704,14 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options, lead *
 		}
 		var ok bool
 		if f, ok = w.search(f); !ok {
-			return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted %.3g; raise the tolerance (now %g) or "+
-				"l2 (now %g)", step, norm, limit, opt.Tolerance, w.l2)
+			return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted "+
+				"%.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit, opt.Tolerance, w.l2)
 		}
 	}
 }
 
-// begin sets the head to the start, the lead's or the centre, prepares the preconditioner, and returns the objective there.
+// begin sets the head to the start, the lead's or the centre, prepares the preconditioner, and
+// returns the objective there.
 func (w *workspace) begin(start *Theta, lead *guide) (f float64, err error) {
 	switch {
 	case start != nil:
@@ -699,8 +731,8 @@ func (w *workspace) begin(start *Theta, lead *guide) (f float64, err error) {
 	return f, err
 }
 
-// newton computes the step of Newton's method to the relative residual of forcing, in float32 unless double is set. It reports whether
-// it took float64.
+// newton computes the step of Newton's method to the relative residual of forcing, in float32
+// unless double is set. It reports whether it took float64.
 func (w *workspace) newton(forcing float64, double bool) (bool, error) {
 	if !double {
 		w.single()
@@ -718,15 +750,15 @@ func (w *workspace) newton(forcing float64, double bool) (bool, error) {
 	return true, nil
 }
 
-// search goes back along the step by halves until the objective, f before it, has decreased enough (Armijo), goes there, and returns
-// the objective. It reports false if 40 halves do not suffice.
+// search goes back along the step by halves until the objective, f before it, has decreased enough
+// (Armijo), goes there, and returns the objective. It reports false if 40 halves do not suffice.
 func (w *workspace) search(f float64) (float64, bool) {
 	slope := dot(w.grad, w.step)
 	w.forward(w.step, w.dlogits)
 	tt, ts, ss := dot(w.away, w.away), dot(w.away, w.step), dot(w.step, w.step)
 	t, best := 1.0, 0.0
-	// Near the minimum the true decrease is smaller than the rounding of f, whose terms are logits: those of a fit that hardly errs are
-	// much larger than f.
+	// Near the minimum the true decrease is smaller than the rounding of f, whose terms are logits:
+	// those of a fit that hardly errs are much larger than f.
 	slack := 1e-12*math.Abs(f) + 0x1p-50*floats.Sum(w.w)*maxAbs(w.logits)
 	for try := 0; ; try++ {
 		best = w.lineLoss(t) + w.l2/2*(tt-2*t*ts+t*t*ss)

@@ -55,7 +55,8 @@ func TestGradientVanishes(t *testing.T) {
 		n, dx, c int
 		l2       float64
 		centre   bool
-	}{{20, 5, 3, 3, false}, {7, 30, 4, 0.1, false}, {300, 64, 10, 3, false}, {150, 10, 2, 1e-3, false}, {40, 6, 1, 1, false},
+	}{{20, 5, 3, 3, false}, {7, 30, 4, 0.1, false}, {300, 64, 10, 3, false}, {150, 10, 2, 1e-3, false},
+		{40, 6, 1, 1, false},
 		{2000, 3, 5, 10, false}, {7, 30, 4, 0.1, true}, {300, 64, 10, 3, true}} {
 		p := random(1, k.n, k.dx, k.c, k.l2)
 		centre := NewTheta(p.D(), k.c)
@@ -91,18 +92,21 @@ func TestGradientVanishes(t *testing.T) {
 			}
 		}
 		if m := maxAbs(g); m > 1e-7 {
-			t.Errorf("%+v: largest gradient at the minimum is %v, want 0; reported norm %v", k, m, s.GradientNorm)
+			t.Errorf("%+v: largest gradient at the minimum is %v, want 0; reported norm %v", k,
+				m, s.GradientNorm)
 		}
 		t.Logf("%+v: %d steps, %d products", k, s.Steps, s.Products)
 	}
 }
 
-// Newton's inner iterations in float32 lead to the minimiser, and gradient, of those in float64, with extreme scales and penalties as well.
+// Newton's inner iterations in float32 lead to the minimiser, and gradient, of those in float64,
+// with extreme scales and penalties as well.
 func TestSingle(t *testing.T) {
 	for i, k := range []struct {
 		n, dx, c  int
 		l2, scale float64
-	}{{300, 64, 10, 3, 1}, {1000, 20, 3, 1, 1}, {500, 33, 13, 0.01, 1}, {200, 64, 20, 3, 1e-3}, {400, 40, 7, 0.01, 30}, {50, 90, 5, 1, 10},
+	}{{300, 64, 10, 3, 1}, {1000, 20, 3, 1, 1}, {500, 33, 13, 0.01, 1}, {200, 64, 20, 3, 1e-3},
+		{400, 40, 7, 0.01, 30}, {50, 90, 5, 1, 10},
 		{60, 20, 4, 1e74, 1e37}} {
 		p := random(uint64(i), k.n, k.dx, k.c, k.l2)
 		scale(p, k.scale)
@@ -154,15 +158,16 @@ func TestThreadsDoNotMatter(t *testing.T) {
 	}
 }
 
-// Fits that share points have the minimisers and derivatives of fits to all their points, also where points are fewer than features, and
-// where others are solved at the same time.
+// Fits that share points have the minimisers and derivatives of fits to all their points, also
+// where points are fewer than features, and where others are solved at the same time.
 func TestFits(t *testing.T) {
 	const shared, own, count = 40, 30, 5
 	for _, dx := range []int{9, 100} {
 		all := random(uint64(dx), shared+2*count*own, dx, 4, 0.5)
 		part := func(from, n int) *Problem {
 			p := *all
-			p.N, p.X, p.Y, p.W = n, all.X[from*p.D():(from+n)*p.D()], all.Y[from*p.C:(from+n)*p.C], all.W[from:from+n]
+			p.N, p.X, p.Y, p.W = n, all.X[from*p.D():(from+n)*p.D()], all.Y[from*p.C:(from+n)*p.C],
+				all.W[from:from+n]
 			return &p
 		}
 		common := part(0, shared)
@@ -247,7 +252,8 @@ func TestWarmStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if warm.Steps != 0 || furthest(warm.Theta.W, cold.Theta.W) > 0 {
-		t.Errorf("started at the minimum, %d steps moved the head by %v; want none", warm.Steps, furthest(warm.Theta.W, cold.Theta.W))
+		t.Errorf("started at the minimum, %d steps moved the head by %v; want none", warm.Steps,
+			furthest(warm.Theta.W, cold.Theta.W))
 	}
 	far := NewTheta(p.D(), p.C)
 	for i := range far.W {
@@ -263,7 +269,8 @@ func TestWarmStart(t *testing.T) {
 	}
 }
 
-// TestWarmStartInSpan is the same where points are fewer than features, whether two of them are alike or not.
+// TestWarmStartInSpan is the same where points are fewer than features, whether two of them are
+// alike or not.
 func TestWarmStartInSpan(t *testing.T) {
 	for _, alike := range []bool{false, true} {
 		p := random(3, 12, 40, 5, 1)
@@ -280,7 +287,8 @@ func TestWarmStartInSpan(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := furthest(warm.Theta.W, cold.Theta.W); warm.Steps != 0 || d > 1e-9 {
-			t.Errorf("alike %v: started at the minimum, %d steps moved the head by %v; want none", alike, warm.Steps, d)
+			t.Errorf("alike %v: started at the minimum, %d steps moved the head by %v; want none",
+				alike, warm.Steps, d)
 		}
 	}
 }
@@ -374,23 +382,32 @@ func TestErrors(t *testing.T) {
 	}
 	nan := float32(math.NaN())
 	for want, do := range map[string]func() error{
-		"feature 1 of point 0 is NaN":                   set(func(s *point.Set) { s.Z[1] = nan }),
-		"feature 0 of point 1 is +Inf":                  set(func(s *point.Set) { s.Z[4] = float32(math.Inf(1)) }),
-		"label of point 0 has probability -1":           set(func(s *point.Set) { s.Z[2], s.Z[3] = -1, 2 }),
-		"label of point 1 sums to 0":                    set(func(s *point.Set) { s.Z[7] = 0 }),
-		"label of point 1 has probability NaN":          set(func(s *point.Set) { s.Z[7] = nan }),
-		"weight of point 1 is -0.5":                     set(func(s *point.Set) { s.W[1] = -0.5 }),
-		"weight of point 1 is NaN":                      set(func(s *point.Set) { s.W[1] = nan }),
-		"want N (dx + C) numbers":                       set(func(s *point.Set) { s.Z = s.Z[:7] }),
-		"l2 is 0":                                       solve(func(p *Problem) { p.L2 = 0 }, Options{}),
-		"l2 is NaN":                                     solve(func(p *Problem) { p.L2 = math.NaN() }, Options{}),
-		"the last column of X is 2 at point 1":          solve(func(p *Problem) { p.X[9] = 2 }, Options{}),
-		"feature 2 of point 0 is NaN":                   solve(func(p *Problem) { p.X[2] = math.NaN() }, Options{}),
-		"weight of point 3 is -1":                       solve(func(p *Problem) { p.W[3] = -1 }, Options{}),
-		"tolerance is 2":                                solve(func(*Problem) {}, Options{Tolerance: 2}),
-		"not converged after 1 Newton steps: gradient ": solve(func(p *Problem) { p.L2 = 1e-8 }, Options{MaxSteps: 1}),
-		"warm start is 2 x 3":                           solve(func(p *Problem) { s := NewTheta(2, 3); p.Start = &s }, Options{}),
-		"numbers in X":                                  solve(func(p *Problem) { p.X = p.X[1:] }, Options{}),
+		"feature 1 of point 0 is NaN": set(func(s *point.Set) { s.Z[1] = nan }),
+		"feature 0 of point 1 is +Inf": set(
+			func(s *point.Set) { s.Z[4] = float32(math.Inf(1)) }),
+		"label of point 0 has probability -1": set(
+			func(s *point.Set) { s.Z[2], s.Z[3] = -1, 2 }),
+		"label of point 1 sums to 0":           set(func(s *point.Set) { s.Z[7] = 0 }),
+		"label of point 1 has probability NaN": set(func(s *point.Set) { s.Z[7] = nan }),
+		"weight of point 1 is -0.5":            set(func(s *point.Set) { s.W[1] = -0.5 }),
+		"weight of point 1 is NaN":             set(func(s *point.Set) { s.W[1] = nan }),
+		"want N (dx + C) numbers":              set(func(s *point.Set) { s.Z = s.Z[:7] }),
+		"l2 is 0":                              solve(func(p *Problem) { p.L2 = 0 }, Options{}),
+		"l2 is NaN": solve(func(p *Problem) { p.L2 = math.NaN() },
+			Options{}),
+		"the last column of X is 2 at point 1": solve(func(p *Problem) { p.X[9] = 2 },
+			Options{}),
+		"feature 2 of point 0 is NaN": solve(func(p *Problem) { p.X[2] = math.NaN() },
+			Options{}),
+		"weight of point 3 is -1": solve(func(p *Problem) { p.W[3] = -1 },
+			Options{}),
+		"tolerance is 2": solve(func(*Problem) {}, Options{Tolerance: 2}),
+		"not converged after 1 Newton steps: gradient ": solve(func(p *Problem) { p.L2 = 1e-8 },
+			Options{MaxSteps: 1}),
+		"warm start is 2 x 3": solve(
+			func(p *Problem) { s := NewTheta(2, 3); p.Start = &s }, Options{}),
+		"numbers in X": solve(func(p *Problem) { p.X = p.X[1:] },
+			Options{}),
 		"context canceled": func() error {
 			ctx, stop := context.WithCancel(context.Background())
 			stop()
@@ -447,8 +464,8 @@ func TestObjectiveDerivatives(t *testing.T) {
 	}
 }
 
-// BenchmarkPeers is gonum's general optimisers on BenchmarkSolve's problem, with the same objective and gradient code,
-// to a tolerance on the largest gradient component that Solve's default exceeds.
+// BenchmarkPeers is gonum's general optimisers on BenchmarkSolve's problem, with the same objective
+// and gradient code, to a tolerance on the largest gradient component that Solve's default exceeds.
 func BenchmarkPeers(b *testing.B) {
 	for _, k := range []struct {
 		name   string
@@ -462,7 +479,8 @@ func BenchmarkPeers(b *testing.B) {
 				Grad: func(g, x []float64) { o.Gradient(x, g) },
 			}
 			for b.Loop() {
-				r, err := optimize.Minimize(problem, make([]float64, o.Dim()), &optimize.Settings{GradientThreshold: 1e-5}, k.method)
+				r, err := optimize.Minimize(problem, make([]float64, o.Dim()),
+					&optimize.Settings{GradientThreshold: 1e-5}, k.method)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -492,8 +510,8 @@ func BenchmarkSolveWide(b *testing.B) {
 	}
 }
 
-// softmax is the definition: it writes the probabilities of logits l to p (which may be l) and returns the log of the sum of
-// exponentials.
+// softmax is the definition: it writes the probabilities of logits l to p (which may be l) and
+// returns the log of the sum of exponentials.
 func softmax(l, p []float64) float64 {
 	top := l[0]
 	for _, v := range l[1:] {
@@ -512,8 +530,9 @@ func softmax(l, p []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// TestSolveShared: fits that share points and are led by one to some of them reach what fits of their own reach, to the
-// tolerance; also where points are fewer than features, and where labels do not sum to one exactly.
+// TestSolveShared: fits that share points and are led by one to some of them reach what fits of
+// their own reach, to the tolerance; also where points are fewer than features, and where labels do
+// not sum to one exactly.
 func TestSolveShared(t *testing.T) {
 	for name, k := range map[string]struct{ shared, own, dx, c int }{
 		"a few points":         {30, 20, 6, 4},
@@ -531,7 +550,8 @@ func TestSolveShared(t *testing.T) {
 		}
 		part := func(from, n int) *Problem {
 			d := all.D()
-			return &Problem{N: n, Dx: all.Dx, C: all.C, L2: all.L2, X: all.X[from*d : (from+n)*d], Y: all.Y[from*all.C : (from+n)*all.C],
+			return &Problem{N: n, Dx: all.Dx, C: all.C, L2: all.L2, X: all.X[from*d : (from+n)*d],
+				Y: all.Y[from*all.C : (from+n)*all.C],
 				W: all.W[from : from+n]}
 		}
 		shared := part(0, k.shared)
@@ -557,7 +577,8 @@ func TestSolveShared(t *testing.T) {
 					t.Errorf("%s: problem %d differs from its own fit by %v", name, i, d)
 				}
 				if math.Abs(got[i].Objective-want[i].Objective) > 1e-9*math.Abs(want[i].Objective) {
-					t.Errorf("%s: problem %d has objective %v, its own fit %v", name, i, got[i].Objective, want[i].Objective)
+					t.Errorf("%s: problem %d has objective %v, its own fit %v", name, i, got[i].Objective,
+						want[i].Objective)
 				}
 			}
 			if first == nil {
@@ -596,7 +617,8 @@ func products(all []*Solution) int {
 	return n
 }
 
-// A fit by the diagonal and one by the inverse have the same minimiser, whichever of them the first step chooses, wide or not.
+// A fit by the diagonal and one by the inverse have the same minimiser, whichever of them the first
+// step chooses, wide or not.
 func TestPreconditioners(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -609,10 +631,12 @@ func TestPreconditioners(t *testing.T) {
 		{name: "wide", n: 200, d: 400, tried: true},
 		{name: "wide, one strong direction", n: 60, d: 200, strength: 30, tried: true, slow: true},
 		{name: "narrow, one strong direction", n: 150, d: 120, strength: 30, tried: true, slow: true},
-		{name: "wide, with a centre", n: 100, d: 150, strength: 30, centred: true, tried: true, slow: true},
+		{name: "wide, with a centre", n: 100, d: 150, strength: 30, centred: true,
+			tried: true, slow: true},
 	} {
 		r := rand.New(rand.NewPCG(1, 2))
-		p := &Problem{N: c.n, Dx: c.d, C: 4, X: make([]float64, c.n*(c.d+1)), Y: make([]float64, c.n*4), W: make([]float64, c.n), L2: .5}
+		p := &Problem{N: c.n, Dx: c.d, C: 4, X: make([]float64, c.n*(c.d+1)), Y: make([]float64, c.n*4),
+			W: make([]float64, c.n), L2: .5}
 		turn := make([]float64, 12*c.d)
 		for i := range turn {
 			turn[i] = r.NormFloat64()
@@ -657,12 +681,14 @@ func TestPreconditioners(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
-		most := patience(p) // where the first step tells; at most twice the worth of the inverse where a later one does
+		// where the first step tells; at most twice the worth of the inverse where a later one does
+		most := patience(p)
 		if c.n > c.d {
 			most *= 2 * productsOfFirst
 		}
 		if c.slow && got.Products > want.Products+most {
-			t.Errorf("%s: %d products, of which the diagonal may have %d, and %d by the inverse", c.name, got.Products, most, want.Products)
+			t.Errorf("%s: %d products, of which the diagonal may have %d, and %d by the inverse", c.name,
+				got.Products, most, want.Products)
 		}
 		var apart, size float64
 		for i, v := range want.Theta.W {

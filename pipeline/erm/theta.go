@@ -2,8 +2,8 @@ package erm
 
 import "fmt"
 
-// Theta is the head of a softmax regression: W holds D x C numbers, row-major, one column per class. D is
-// dx + 1; the last row is the bias.
+// Theta is the head of a softmax regression: W holds D x C numbers, row-major, one column per
+// class. D is dx + 1; the last row is the bias.
 type Theta struct {
 	D, C int
 	W    []float64
@@ -18,12 +18,14 @@ func (t Theta) Row(i int) []float64 { return t.W[i*t.C : (i+1)*t.C] }
 // checkFinite returns an error if a head, called kind in it, cannot be used with p.
 func (t Theta) checkFinite(kind string, p *Problem) error {
 	if t.D != p.D() || t.C != p.C || len(t.W) != p.D()*p.C {
-		return fmt.Errorf("erm: %s is %d x %d with %d numbers; these points want %d x %d (dx + 1 by classes)", kind, t.D, t.C, len(t.W), p.D(),
-			p.C)
+		return fmt.Errorf(
+			"erm: %s is %d x %d with %d numbers; these points want %d x %d (dx + 1 by classes)", kind, t.D,
+			t.C, len(t.W), p.D(), p.C)
 	}
 	for i, v := range t.W {
 		if !finite(v) {
-			return fmt.Errorf("erm: %s holds %v in row %d, class %d; want finite numbers", kind, v, i/t.C, i%t.C)
+			return fmt.Errorf("erm: %s holds %v in row %d, class %d; want finite numbers", kind,
+				v, i/t.C, i%t.C)
 		}
 	}
 	return nil

@@ -1,5 +1,5 @@
-// Package evaluate scores a classifier on labelled images that it has not seen: how often it is right, and
-// whether its probabilities are calibrated.
+// Package evaluate scores a classifier on labelled images that it has not seen: how often it is
+// right, and whether its probabilities are calibrated.
 package evaluate
 
 import (
@@ -35,7 +35,8 @@ type Result struct {
 	// Bad is the number of unreadable images that were left out.
 	Bad int `json:"bad,omitempty"`
 	metric.Scores
-	// Calibration compares the calibration error with that of a calibrated classifier at this number of images.
+	// Calibration compares the calibration error with that of a calibrated classifier at this number
+	// of images.
 	Calibration metric.Calibration `json:"calibration"`
 	// ACCLow and ACCHigh are the ends of the 95% Wilson interval of ACC (Wilson 1927).
 	ACCLow    float64       `json:"acc_low"`
@@ -43,13 +44,15 @@ type Result struct {
 	ByClass   []Class       `json:"by_class"`
 	Confusion [][]int       `json:"confusion"` // images by true class (row) and most probable class (column)
 	Risk      []metric.Risk `json:"risk_coverage"`
-	// Sure holds the images of highest confidence, Unsure those of lowest, and Mistakes the wrong ones of highest confidence.
+	// Sure holds the images of highest confidence, Unsure those of lowest, and Mistakes the wrong ones
+	// of highest confidence.
 	Sure     []Example `json:"sure"`
 	Unsure   []Example `json:"unsure"`
 	Mistakes []Example `json:"mistakes"`
 	// Sets is the coverage of the prediction sets; nil for a classifier without sets.
 	Sets *Sets `json:"sets,omitempty"`
-	// Pooled is the report of sites that scored the classifier on their own images; nil if there is none.
+	// Pooled is the report of sites that scored the classifier on their own images; nil if there is
+	// none.
 	Pooled *pooled.Result `json:"sites,omitempty"`
 	// Origin describes the sources of the classifier; Manifest is the classifier's own.
 	Origin   models.Origin   `json:"origin"`
@@ -61,11 +64,13 @@ type Class struct {
 	Name   string  `json:"name"`
 	Images int     `json:"images"`
 	Recall float64 `json:"recall"` // share of its images that are classified as it; 0 where it has none
-	// Precision is the share of the images classified as the class that belong to it; 0 where there are none.
+	// Precision is the share of the images classified as the class that belong to it; 0 where there
+	// are none.
 	Precision float64 `json:"precision"`
 	// Held is the number of its images whose prediction set holds it.
 	Held int `json:"held,omitempty"`
-	// HeldLow and HeldHigh are the ends of the 95% interval of the share held (Clopper and Pearson 1934); none without sets.
+	// HeldLow and HeldHigh are the ends of the 95% interval of the share held (Clopper and Pearson
+	// 1934); none without sets.
 	HeldLow  *float64 `json:"held_low,omitempty"`
 	HeldHigh *float64 `json:"held_high,omitempty"`
 }
@@ -78,7 +83,8 @@ type Sets struct {
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
 	MeanSize float64 `json:"mean_size"`
-	// Score is the classifier's conformity score; MeanSizes are the mean sizes that sets of the same calibration have under each score.
+	// Score is the classifier's conformity score; MeanSizes are the mean sizes that sets of the same
+	// calibration have under each score.
 	Score     string             `json:"score"`
 	MeanSizes map[string]float64 `json:"mean_sizes,omitempty"`
 	ByClient  []ClientSets       `json:"by_client,omitempty"`
@@ -127,8 +133,10 @@ type Evaluation struct {
 
 // New starts an evaluation.
 func New(c *classify.Classifier) (*Evaluation, error) {
-	e := &Evaluation{c: c, p: metric.Probabilities{C: c.Manifest.C}, within: []float64{}, held: make([]int, c.Manifest.C),
-		sizes: map[conformal.Score]int{}, at: map[conformal.Score][]float32{}, sure: keeper{sign: 1}, unsure: keeper{sign: -1},
+	e := &Evaluation{c: c, p: metric.Probabilities{C: c.Manifest.C}, within: []float64{},
+		held:  make([]int, c.Manifest.C),
+		sizes: map[conformal.Score]int{}, at: map[conformal.Score][]float32{}, sure: keeper{sign: 1},
+		unsure:   keeper{sign: -1},
 		mistakes: keeper{sign: 1}}
 	var err error
 	if e.origin, err = models.ReadOrigin(c.Manifest); err != nil {
@@ -175,8 +183,9 @@ func (e *Evaluation) addSet(p *classify.Prediction) {
 // coverage returns the coverage of the prediction sets, and sets that of each class.
 func (e *Evaluation) coverage(r *Result) *Sets {
 	sets := r.Origin.Sets
-	out := &Sets{Level: sets.Level, Score: sets.Score, MeanSize: float64(e.size) / float64(e.p.N), MeanSizes: map[string]float64{},
-		ByClient: e.clients}
+	out := &Sets{Level: sets.Level, Score: sets.Score, MeanSize: float64(e.size) / float64(e.p.N),
+		MeanSizes: map[string]float64{},
+		ByClient:  e.clients}
 	for c, n := range e.held {
 		out.Held += n
 		low, high := conformal.ClopperPearson(n, r.ByClass[c].Images, 0.95)
@@ -199,7 +208,8 @@ func (e *Evaluation) Add(ps []classify.Prediction) error {
 	for i := range ps {
 		p := &ps[i]
 		if p.Label < 0 || p.Label >= e.p.C {
-			return fmt.Errorf("%s has no label that the classifier knows; want one of its %d classes", p.Name, e.p.C)
+			return fmt.Errorf("%s has no label that the classifier knows; want one of its %d classes",
+				p.Name, e.p.C)
 		}
 		var sum float64
 		for _, v := range p.Probabilities {
@@ -218,7 +228,8 @@ func (e *Evaluation) Add(ps []classify.Prediction) error {
 		confidence := float64(p.Probabilities[first])
 		example := func() (Example, error) {
 			data, err := picture(p.Pixels, e.c.Fit)
-			return Example{p.Name, e.c.Class(p.Label), e.c.Class(first), confidence, float64(p.MutualInformation), data}, err
+			return Example{p.Name, e.c.Class(p.Label), e.c.Class(first), confidence,
+				float64(p.MutualInformation), data}, err
 		}
 		keepers := []*keeper{&e.sure, &e.unsure}
 		if first != p.Label {
@@ -238,12 +249,14 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 	if e.p.N == 0 {
 		return nil, fmt.Errorf("no labelled images to evaluate on")
 	}
-	scores, err := metric.ScoreAll(&metric.Answers{Heads: max(e.c.Manifest.S, 1), Mean: &e.p, Entropy: e.within}, e.labels, nil)
+	scores, err := metric.ScoreAll(&metric.Answers{Heads: max(e.c.Manifest.S, 1), Mean: &e.p,
+		Entropy: e.within}, e.labels, nil)
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Model: e.c.Manifest.Digest, Images: e.p.N, Bad: bad, Scores: scores, Confusion: metric.Confusion(&e.p, e.labels),
-		Sure: e.sure.kept, Unsure: e.unsure.kept, Mistakes: e.mistakes.kept, Manifest: e.c.Manifest}
+	r := &Result{Model: e.c.Manifest.Digest, Images: e.p.N, Bad: bad, Scores: scores,
+		Confusion: metric.Confusion(&e.p, e.labels),
+		Sure:      e.sure.kept, Unsure: e.unsure.kept, Mistakes: e.mistakes.kept, Manifest: e.c.Manifest}
 	r.Calibration = scores.Curve.Calibration()
 	r.Origin = e.origin
 	if r.Risk, err = metric.RiskCoverage(&e.p, e.labels, places); err != nil {
@@ -273,7 +286,8 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 	return r, nil
 }
 
-// RiskAt returns the error rate when the given share of the images is answered, most confident first.
+// RiskAt returns the error rate when the given share of the images is answered, most confident
+// first.
 func (r *Result) RiskAt(coverage float64) metric.Risk {
 	for _, p := range r.Risk {
 		if p.Coverage >= coverage-1e-9 {

@@ -7,14 +7,15 @@ import (
 	"fmp/pipeline/point"
 )
 
-// byClass returns the points as they are sent: where each has one class, without labels, and with the numbers of the classes.
+// byClass returns the points as they are sent: where each has one class, without labels, and with
+// the numbers of the classes.
 func (u *Upload) byClass() (*point.Set, []uint32, error) {
 	s := u.Points
 	y := s.Indices()
 	if y == nil {
 		if u.Within != nil || u.Calibration != nil || u.Curves != nil {
-			return nil, nil, refuse("points", "of several classes each", "class means, each of one class, beside scatter, calibration points or "+
-				"curves")
+			return nil, nil, refuse("points", "of several classes each",
+				"class means, each of one class, beside scatter, calibration points or curves")
 		}
 		return s, nil, nil
 	}
@@ -27,14 +28,16 @@ func (u *Upload) byClass() (*point.Set, []uint32, error) {
 	return out, classes, nil
 }
 
-// pointClasses returns the classes of the points of a message whose points have numbers of classes, one a point; nil for other formats.
+// pointClasses returns the classes of the points of a message whose points have numbers of classes,
+// one a point; nil for other formats.
 func pointClasses(m *uploadpb.Upload) ([]int32, error) {
 	want := 0
 	if m.Format == StatisticsFormat {
 		want = int(m.Size)
 	}
 	if len(m.PointClasses) != want {
-		return nil, refuse("point_classes", fmt.Sprintf("%d numbers", len(m.PointClasses)), "%d in format %d", want, m.Format)
+		return nil, refuse("point_classes", fmt.Sprintf("%d numbers", len(m.PointClasses)),
+			"%d in format %d", want, m.Format)
 	}
 	if want == 0 {
 		return nil, nil

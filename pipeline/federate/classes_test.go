@@ -26,11 +26,13 @@ func oneClass(s, dx, c, n int) *Upload {
 	return u
 }
 
-// asBefore returns the message of an upload whose labels are sent in Z, as those of several classes are.
+// asBefore returns the message of an upload whose labels are sent in Z, as those of several classes
+// are.
 func asBefore(t *testing.T, u *Upload) []byte {
 	t.Helper()
 	s := u.Points
-	m := &uploadpb.Upload{Format: Format, Round: u.Round, Client: u.Client, Model: bytes.Repeat([]byte{0x0f}, 32), N: uint64(u.N),
+	m := &uploadpb.Upload{Format: Format, Round: u.Round, Client: u.Client,
+		Model: bytes.Repeat([]byte{0x0f}, 32), N: uint64(u.N),
 		Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
 	q, scale := quantise(s)
 	m.Points, _ = serde.TensorToProto("points", onnx.NewTensor(q, s.N, s.Dx+s.C))
@@ -44,8 +46,8 @@ func asBefore(t *testing.T, u *Upload) []byte {
 	return data
 }
 
-// TestClasses: class means are sent with the numbers of their classes, come back as they were, in either form of memory, and equal those of
-// a message with labels, which are still read.
+// TestClasses: class means are sent with the numbers of their classes, come back as they were, in
+// either form of memory, and equal those of a message with labels, which are still read.
 func TestClasses(t *testing.T) {
 	for _, c := range []struct {
 		s, dx, c int
@@ -58,14 +60,16 @@ func TestClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if most := c.s*(c.dx+4+4+2) + 200; len(data) > most {
-			t.Errorf("%d points of %d features and %d classes take %d bytes; want at most %d", c.s, c.dx, c.c, len(data), most)
+			t.Errorf("%d points of %d features and %d classes take %d bytes; want at most %d", c.s, c.dx,
+				c.c, len(data), most)
 		}
 		got, err := Decode(data, Expect{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if (got.Points.Y != nil) != c.compact {
-			t.Errorf("%d points of %d features and %d classes: class indices %v in memory; want %v", c.s, c.dx, c.c, got.Points.Y != nil, c.compact)
+			t.Errorf("%d points of %d features and %d classes: class indices %v in memory; want %v", c.s,
+				c.dx, c.c, got.Points.Y != nil, c.compact)
 		}
 		before, err := Decode(asBefore(t, u), Expect{})
 		if err != nil {
@@ -89,7 +93,8 @@ func TestClasses(t *testing.T) {
 	}
 	// A few bytes a point are not to become a row of all classes each.
 	const most = 1 << 14
-	s := &point.Set{N: most, Dx: 1, C: MaxWidth, Z: make([]float32, most), W: make([]float32, most), Y: make([]int32, most)}
+	s := &point.Set{N: most, Dx: 1, C: MaxWidth, Z: make([]float32, most), W: make([]float32, most),
+		Y: make([]int32, most)}
 	for i := range s.W {
 		s.W[i] = 1
 	}
@@ -153,13 +158,14 @@ func calibrated(points int) *Upload {
 	all := drawn(points, 4, 3, 1).Points
 	u.Calibration = &point.Set{N: points, Dx: 4, C: 3, W: make([]float32, points)}
 	for i := range points {
-		u.Calibration.Z, u.Calibration.Y = append(u.Calibration.Z, all.Features(i)...), append(u.Calibration.Y, int32(i%3))
+		u.Calibration.Z, u.Calibration.Y = append(u.Calibration.Z, all.Features(i)...),
+			append(u.Calibration.Y, int32(i%3))
 	}
 	return u
 }
 
-// TestCalibrationPoints: points beside class means come back with their classes, in every precision, apart from the means, which stay as
-// they were without them.
+// TestCalibrationPoints: points beside class means come back with their classes, in every
+// precision, apart from the means, which stay as they were without them.
 func TestCalibrationPoints(t *testing.T) {
 	for _, p := range []Precision{Single, Half, Int8} {
 		u := calibrated(MaxCalibration)
@@ -188,20 +194,31 @@ func TestCalibrationPoints(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(without.Points, got.Points); d != "" || got.N != without.N {
-			t.Errorf("%s: class means without and with calibration points (n = %d and %d):\n%s", p, without.N, got.N, d)
+			t.Errorf("%s: class means without and with calibration points (n = %d and %d):\n%s", p,
+				without.N, got.N, d)
 		}
 	}
 }
 
-// TestCalibrationRefused: no message has too many calibration points, none, means of no mass, or points of several classes.
+// TestCalibrationRefused: no message has too many calibration points, none, means of no mass, or
+// points of several classes.
 func TestCalibrationRefused(t *testing.T) {
 	for field, change := range map[string]func(*uploadpb.Upload){
-		"calibration_classes":             func(m *uploadpb.Upload) { m.CalibrationClasses = make([]uint32, MaxCalibration+1) },
-		"calibration_classes[1]":          func(m *uploadpb.Upload) { m.CalibrationClasses[1] = 3 },
-		"calibration":                     func(m *uploadpb.Upload) { m.CalibrationClasses = nil },
-		"calibration.dims":                func(m *uploadpb.Upload) { m.CalibrationClasses = m.CalibrationClasses[1:] },
-		"calibration[0]":                  func(m *uploadpb.Upload) { copy(m.Calibration.RawData, []byte{0, 0, 128, 127}) },
-		"points[1]":                       func(m *uploadpb.Upload) { m.PointClasses[1] = m.PointClasses[0] },
+		"calibration_classes": func(m *uploadpb.Upload) {
+			m.CalibrationClasses = make([]uint32, MaxCalibration+1)
+		},
+		"calibration_classes[1]": func(m *uploadpb.Upload) { m.CalibrationClasses[1] = 3 },
+		"calibration":            func(m *uploadpb.Upload) { m.CalibrationClasses = nil },
+		"calibration.dims": func(m *uploadpb.Upload) {
+			m.CalibrationClasses = m.CalibrationClasses[1:]
+		},
+		"calibration[0]": func(m *uploadpb.Upload) {
+			copy(m.Calibration.RawData,
+				[]byte{0, 0, 128, 127})
+		},
+		"points[1]": func(m *uploadpb.Upload) {
+			m.PointClasses[1] = m.PointClasses[0]
+		},
 		"scatter, calibration and curves": func(m *uploadpb.Upload) { m.Format = Format },
 		"scatter":                         func(m *uploadpb.Upload) { m.Scatter = m.Masses },
 	} {
@@ -231,7 +248,8 @@ func TestCalibrationRefused(t *testing.T) {
 	several, narrow := drawn(5, 4, 3, 20), calibrated(2)
 	several.Calibration = calibrated(2).Calibration
 	narrow.Calibration.Dx, narrow.Calibration.Z = 2, narrow.Calibration.Z[:4]
-	for field, u := range map[string]*Upload{"calibration_classes": calibrated(MaxCalibration + 1), "points": several, "calibration": narrow} {
+	for field, u := range map[string]*Upload{"calibration_classes": calibrated(MaxCalibration + 1),
+		"points": several, "calibration": narrow} {
 		var f *FieldError
 		if _, err := u.Encode(); !errors.As(err, &f) || f.Field != field {
 			t.Errorf("%s: %v", field, err)

@@ -8,7 +8,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// A client sends two class means, behind which are 30 images; the server decodes and checks the message.
+// A client sends two class means, behind which are 30 images; the server decodes and checks the
+// message.
 func ExampleDecode() {
 	means, err := point.FromLabelled([]float32{0.5, 1, 1.5, -2, 0, 2}, 3, []int{0, 1}, 2)
 	if err != nil {
@@ -16,7 +17,8 @@ func ExampleDecode() {
 		return
 	}
 	means.W[0], means.W[1] = 10, 20
-	u := &federate.Upload{Round: 1, Client: "shop-17", Model: strings.Repeat("ab", 32), N: 30, Points: means, Precision: federate.Half}
+	u := &federate.Upload{Round: 1, Client: "shop-17", Model: strings.Repeat("ab", 32), N: 30,
+		Points: means, Precision: federate.Half}
 	data, err := u.Encode()
 	if err != nil {
 		fmt.Println(err)

@@ -17,7 +17,8 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// ReleaseFormat is the version of the message of a private round that Encode writes and DecodeRelease reads.
+// ReleaseFormat is the version of the message of a private round that Encode writes and
+// DecodeRelease reads.
 const ReleaseFormat = 2
 
 // Release is the message that a client sends to a private round.
@@ -33,11 +34,12 @@ type Release struct {
 	Share *prio.Share
 }
 
-// Scheme returns the secret sharing of the release's sums between two servers. Shares are bound to round, client, client graph and
-// budget.
+// Scheme returns the secret sharing of the release's sums between two servers. Shares are bound to
+// round, client, client graph and budget.
 func (r *Release) Scheme() (*prio.Scheme, error) {
-	return prio.New(r.Budget, r.Sums.Classes, r.Sums.K, fmt.Sprintf("fmp private round %d\nclient %q\ngraph %s\n%v, points: %d", r.Round,
-		r.Client, r.Model, r.Budget, r.Budget.Points))
+	return prio.New(r.Budget, r.Sums.Classes, r.Sums.K,
+		fmt.Sprintf("fmp private round %d\nclient %q\ngraph %s\n%v, points: %d", r.Round, r.Client,
+			r.Model, r.Budget, r.Budget.Points))
 }
 
 // Split returns the releases for the leader and the helper, each with its share of the sums.
@@ -60,7 +62,9 @@ func (r *Release) Split(random io.Reader) ([]*Release, error) {
 }
 
 // IsRelease reports whether a message belongs to a private round, judged by its format field alone.
-func IsRelease(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == ReleaseFormat }
+func IsRelease(data []byte) bool {
+	return len(data) > 1 && data[0] == 0x08 && data[1] == ReleaseFormat
+}
 
 // Encode returns the encoded release, after the same checks that [DecodeRelease] makes.
 func (r *Release) Encode() ([]byte, error) {
@@ -72,9 +76,11 @@ func (r *Release) Encode() ([]byte, error) {
 		return nil, refuse("values", "missing", "a release")
 	}
 	b := r.Budget
-	m := &uploadpb.Release{Format: ReleaseFormat, Round: r.Round, Client: r.Client, Model: model, Classes: uint32(r.Sums.Classes),
+	m := &uploadpb.Release{Format: ReleaseFormat, Round: r.Round, Client: r.Client, Model: model,
+		Classes:     uint32(r.Sums.Classes),
 		Coordinates: uint32(r.Sums.K),
-		Epsilon:     b.Epsilon, Delta: b.Delta, Unit: b.Unit, Relation: b.Relation, Noise: b.Noise, Points: uint32(b.Points)}
+		Epsilon:     b.Epsilon, Delta: b.Delta, Unit: b.Unit, Relation: b.Relation, Noise: b.Noise,
+		Points: uint32(b.Points)}
 	for _, v := range r.Sums.Values {
 		m.Values = binary.LittleEndian.AppendUint64(m.Values, uint64(v))
 	}
@@ -92,22 +98,24 @@ func (r *Release) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// DecodeRelease decodes a message of a private round and checks it: size, checksum, every number against its bounds, the budget, and
-// the expectations in want, where Dx is the number of coordinates.
+// DecodeRelease decodes a message of a private round and checks it: size, checksum, every number
+// against its bounds, the budget, and the expectations in want, where Dx is the number of
+// coordinates.
 func DecodeRelease(data []byte, want Expect) (*Release, error) {
 	if len(data) > MaxBytes {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
 	}
 	if !IsRelease(data) {
-		return nil, fmt.Errorf("upload: not a message of a private round; those are made by fmp-edge with the client graph of a private round " +
-			"(fmp fuse --upload private)")
+		return nil, fmt.Errorf("upload: not a message of a private round; those are made by fmp-edge " +
+			"with the client graph of a private round (fmp fuse --upload private)")
 	}
 	var m uploadpb.Release
 	if err := message.Unmarshal(data, &m, 0); err != nil {
 		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
 	}
 	if m.Format != ReleaseFormat {
-		return nil, refuse("format", m.Format, "%d; use programs of one release on both sides", ReleaseFormat)
+		return nil, refuse("format", m.Format, "%d; use programs of one release on both sides",
+			ReleaseFormat)
 	}
 	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
 		return nil, refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
@@ -133,24 +141,27 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		return nil, refuse("share", "there", "none with noise %.20q", m.Noise)
 	}
 	if uint64(len(m.Values)) != n {
-		return nil, refuse("values", fmt.Sprintf("%d bytes", len(m.Values)), "%d for %d classes and %d coordinates, noise: %s", n, m.Classes,
-			m.Coordinates, m.Noise)
+		return nil, refuse("values", fmt.Sprintf("%d bytes", len(m.Values)),
+			"%d for %d classes and %d coordinates, noise: %s", n, m.Classes, m.Coordinates, m.Noise)
 	}
 	if sum := releaseChecksum(&m); !bytes.Equal(sum, m.Checksum) {
 		return nil, refuse("checksum", hex.EncodeToString(m.Checksum[:min(len(m.Checksum), sha256.Size)]),
 			"%s, that of the content; the message was damaged on its way", hex.EncodeToString(sum))
 	}
 	if len(m.Client) < 1 || len(m.Client) > MaxClient || !printable(m.Client) {
-		return nil, refuse("client", fmt.Sprintf("%d bytes", len(m.Client)), "1 to %d bytes of printable UTF-8", MaxClient)
+		return nil, refuse("client", fmt.Sprintf("%d bytes", len(m.Client)),
+			"1 to %d bytes of printable UTF-8", MaxClient)
 	}
 	r := &Release{Round: m.Round, Client: m.Client, Model: hex.EncodeToString(m.Model),
-		Budget: privacy.Budget{Epsilon: m.Epsilon, Delta: m.Delta, Unit: m.Unit, Relation: m.Relation, Noise: m.Noise, Points: int(m.Points)},
-		Sums:   &privacy.Release{Classes: int(m.Classes), K: int(m.Coordinates)}}
+		Budget: privacy.Budget{Epsilon: m.Epsilon, Delta: m.Delta, Unit: m.Unit, Relation: m.Relation,
+			Noise: m.Noise, Points: int(m.Points)},
+		Sums: &privacy.Release{Classes: int(m.Classes), K: int(m.Coordinates)}}
 	if err := r.Budget.Check(); err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
 	}
 	if m.Noise == privacy.TwoServers {
-		r.Share = &prio.Share{Server: int(m.Server), Nonce: [prio.NonceSize]byte(m.Nonce), Public: m.PublicShare, Input: m.InputShare}
+		r.Share = &prio.Share{Server: int(m.Server), Nonce: [prio.NonceSize]byte(m.Nonce),
+			Public: m.PublicShare, Input: m.InputShare}
 		s, err := r.Scheme()
 		if err == nil {
 			err = s.Check(r.Share)
@@ -171,7 +182,8 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 	return r, u.matches(want, r.Sums.K, r.Sums.Classes, 0)
 }
 
-// releaseChecksum returns the SHA-256 of every field but the checksum, in the order of the field numbers, encoded as for [Upload].
+// releaseChecksum returns the SHA-256 of every field but the checksum, in the order of the field
+// numbers, encoded as for [Upload].
 func releaseChecksum(m *uploadpb.Release) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.federate.Release\n"))

@@ -14,8 +14,10 @@ import (
 )
 
 func release() *Release {
-	r := &Release{Round: 3, Client: "shop-1", Model: hex.EncodeToString(bytes.Repeat([]byte{7}, 32)), Sums: privacy.NewRelease(3, 2),
-		Budget: privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Client, Relation: privacy.AddRemove, Noise: privacy.Local, Points: 20}}
+	r := &Release{Round: 3, Client: "shop-1", Model: hex.EncodeToString(bytes.Repeat([]byte{7}, 32)),
+		Sums: privacy.NewRelease(3, 2),
+		Budget: privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Client, Relation: privacy.AddRemove,
+			Noise: privacy.Local, Points: 20}}
 	for i := range r.Sums.Values {
 		r.Sums.Values[i] = int64(i*i) - 20
 	}
@@ -40,7 +42,8 @@ func TestRelease(t *testing.T) {
 		t.Errorf("an ordinary reader says %v", err)
 	}
 	other := uint64(4)
-	for field, w := range map[string]Expect{"round": {Round: &other}, "classes": {C: 4}, "dx": {Dx: 9}, "model": {Model: "x"}} {
+	for field, w := range map[string]Expect{"round": {Round: &other}, "classes": {C: 4}, "dx": {Dx: 9},
+		"model": {Model: "x"}} {
 		if _, err := DecodeRelease(data, w); err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("error %v; want one of %s", err, field)
 		}
@@ -66,8 +69,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestShares: the two messages of a client are read, are of one nonce, and each is refused where anything of it or of its bindings is
-// changed.
+// TestShares: the two messages of a client are read, are of one nonce, and each is refused where
+// anything of it or of its bindings is changed.
 func TestShares(t *testing.T) {
 	r := release()
 	r.Budget.Noise = privacy.TwoServers

@@ -18,7 +18,8 @@ import (
 const (
 	// MaxMoments is the maximum number of features of one.
 	MaxMoments = 1 << 12
-	// maxLength is the maximum length of a row: embedded features have length 1 at most, but for rounding.
+	// maxLength is the maximum length of a row: embedded features have length 1 at most, but for
+	// rounding.
 	maxLength = 1.02
 )
 
@@ -57,7 +58,8 @@ func (u *Upload) singles() (rows []float32, labels []uint32, err error) {
 		return nil, nil, nil
 	case c == nil:
 		if w.K != u.Points.Dx {
-			return nil, nil, refuse("scatter", fmt.Sprintf("of %d coordinates", w.K), "those of the class means, %d", u.Points.Dx)
+			return nil, nil, refuse("scatter", fmt.Sprintf("of %d coordinates", w.K),
+				"those of the class means, %d", u.Points.Dx)
 		}
 		if err := w.Check(u.Points.C); err != nil {
 			return nil, nil, fmt.Errorf("upload: %w", err)
@@ -66,8 +68,10 @@ func (u *Upload) singles() (rows []float32, labels []uint32, err error) {
 			labels = append(labels, uint32(y))
 		}
 		return w.Calibration, labels, nil
-	case w != nil || c.Dx != u.Points.Dx || c.C != u.Points.C || len(c.Y) != c.N || len(c.Z) != c.N*c.Dx || c.N < 1:
-		return nil, nil, refuse("calibration", "given", "none but of class means and of their coordinates, each point with a class")
+	case w != nil || c.Dx != u.Points.Dx || c.C != u.Points.C || len(c.Y) != c.N ||
+		len(c.Z) != c.N*c.Dx || c.N < 1:
+		return nil, nil, refuse("calibration", "given",
+			"none but of class means and of their coordinates, each point with a class")
 	}
 	for _, y := range c.Y {
 		labels = append(labels, uint32(y))
@@ -84,8 +88,8 @@ func steps(c *moments.Curve) []uint32 {
 	return out
 }
 
-// encodeWithin sets degrees of freedom and scatter. Int8 has a scale for each row of a factor or, of the scatter itself, for each
-// coordinate, the root of its own scatter.
+// encodeWithin sets degrees of freedom and scatter. Int8 has a scale for each row of a factor or,
+// of the scatter itself, for each coordinate, the root of its own scatter.
 func (u *Upload) encodeWithin(m *uploadpb.Upload) (err error) {
 	w := u.Within
 	m.Dof = proto.Uint64(uint64(w.Dof))
@@ -112,7 +116,8 @@ func (u *Upload) encodeWithin(m *uploadpb.Upload) (err error) {
 	return nil
 }
 
-// scatterShape returns the shape of a scatter of k coordinates: [rank, k], or the numbers of its upper triangle.
+// scatterShape returns the shape of a scatter of k coordinates: [rank, k], or the numbers of its
+// upper triangle.
 func scatterShape(k, rank int) []int {
 	if rank > 0 {
 		return []int{rank, k}
@@ -140,7 +145,8 @@ func scatterScale(w *moments.Within) []float32 {
 	return scale
 }
 
-// stepOf returns a function from the number of an element, asked for in order, to the value of one step of it.
+// stepOf returns a function from the number of an element, asked for in order, to the value of one
+// step of it.
 func stepOf(scale []float32, k, rank int) func(i int) float64 {
 	step := func(v float64) float64 {
 		if v > 0 {
@@ -180,12 +186,13 @@ func narrow(field string, v []float32, shape []int, p Precision) (*onnxpb.Tensor
 	return p2, nil
 }
 
-// checkStatistics checks the headers of the fields beside class means against the sizes, before memory is allocated; points with labels
-// have none.
+// checkStatistics checks the headers of the fields beside class means against the sizes, before
+// memory is allocated; points with labels have none.
 func checkStatistics(m *uploadpb.Upload) error {
 	k := int(m.Dx)
 	switch lists := len(m.CalibrationClasses) + len(m.OwnCurve) + len(m.TwinCurve); {
-	case m.Format == Format && (m.Scatter != nil || m.ScatterScale != nil || m.Calibration != nil || m.Dof != nil || lists > 0):
+	case m.Format == Format &&
+		(m.Scatter != nil || m.ScatterScale != nil || m.Calibration != nil || m.Dof != nil || lists > 0):
 		return refuse("scatter, calibration and curves", "given", "none in format %d", m.Format)
 	case m.Format == Format:
 		return nil
@@ -218,7 +225,8 @@ func checkStatistics(m *uploadpb.Upload) error {
 		curve []uint32
 	}{{"own_curve", m.OwnCurve}, {"twin_curve", m.TwinCurve}} {
 		if l := len(v.curve); l != len(m.OwnCurve) || l != 0 && l != moments.Temperatures {
-			return refuse(v.field, fmt.Sprintf("%d numbers", l), "%d of both curves, or none", moments.Temperatures)
+			return refuse(v.field, fmt.Sprintf("%d numbers", l), "%d of both curves, or none",
+				moments.Temperatures)
 		}
 	}
 	return checkScatter(m)
@@ -229,7 +237,8 @@ func checkScatter(m *uploadpb.Upload) error {
 	k := int(m.Dx)
 	dof := m.GetDof()
 	if dof > m.N || dof+uint64(m.Size) > m.N && m.Dof != nil {
-		return refuse("dof", dof, "%d at most, n less the class means", max(m.N, uint64(m.Size))-uint64(m.Size))
+		return refuse("dof", dof, "%d at most, n less the class means",
+			max(m.N, uint64(m.Size))-uint64(m.Size))
 	}
 	if dof == 0 {
 		if m.Scatter != nil || m.ScatterScale != nil {
@@ -261,8 +270,9 @@ func checkScatter(m *uploadpb.Upload) error {
 	return nil
 }
 
-// decodeStatistics sets the parts beside class means from checked headers, and checks the numbers. Beside anything each class has one
-// mean, of an image or more: the spread of clients' class means is measured by how many there are.
+// decodeStatistics sets the parts beside class means from checked headers, and checks the numbers.
+// Beside anything each class has one mean, of an image or more: the spread of clients' class means
+// is measured by how many there are.
 func (u *Upload) decodeStatistics(m *uploadpb.Upload) (err error) {
 	var rows []float32
 	if m.Calibration != nil {
@@ -270,7 +280,8 @@ func (u *Upload) decodeStatistics(m *uploadpb.Upload) (err error) {
 			return err
 		}
 	}
-	c := &point.Set{N: len(m.CalibrationClasses), Dx: u.Points.Dx, C: u.Points.C, Z: rows, W: make([]float32, len(m.CalibrationClasses))}
+	c := &point.Set{N: len(m.CalibrationClasses), Dx: u.Points.Dx, C: u.Points.C, Z: rows,
+		W: make([]float32, len(m.CalibrationClasses))}
 	for i, y := range m.CalibrationClasses {
 		if y >= m.Classes {
 			return refuse(fmt.Sprintf("calibration_classes[%d]", i), y, "0 to %d", m.Classes-1)
@@ -285,7 +296,8 @@ func (u *Upload) decodeStatistics(m *uploadpb.Upload) (err error) {
 	if m.OwnCurve != nil {
 		u.Curves = &moments.Curves{}
 		for i := range moments.Temperatures {
-			u.Curves.Own[i], u.Curves.Twin[i] = -float64(m.OwnCurve[i])*moments.CurveStep, -float64(m.TwinCurve[i])*moments.CurveStep
+			u.Curves.Own[i], u.Curves.Twin[i] = -float64(m.OwnCurve[i])*moments.CurveStep,
+				-float64(m.TwinCurve[i])*moments.CurveStep
 		}
 		if err := u.Curves.Check(u.N + c.N); err != nil {
 			return fmt.Errorf("upload: %w", err)
@@ -310,15 +322,16 @@ func (u *Upload) checkMeans() error {
 	held := make([]bool, u.Points.C)
 	for i, y := range u.Points.Indices() {
 		if n := u.Points.W[i]; held[y] || n < 1 {
-			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of class %d and mass %g", y, n), "one mean a class, of an image at least")
+			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of class %d and mass %g", y, n),
+				"one mean a class, of an image at least")
 		}
 		held[y] = true
 	}
 	return nil
 }
 
-// decodeWithin sets scatter and calibration points of moments. Rows have length 1 at most, so that means have, and the trace of the scatter
-// is at most n: no client counts for more than its images.
+// decodeWithin sets scatter and calibration points of moments. Rows have length 1 at most, so that
+// means have, and the trace of the scatter is at most n: no client counts for more than its images.
 func (u *Upload) decodeWithin(m *uploadpb.Upload, c *point.Set) (err error) {
 	w := &moments.Within{K: int(m.Dx), Dof: int(*m.Dof), Calibration: c.Z}
 	for _, y := range c.Y {
@@ -349,12 +362,14 @@ func (u *Upload) decodeWithin(m *uploadpb.Upload, c *point.Set) (err error) {
 	}
 	for i := range u.Points.N {
 		if l := length(u.Points.Features(i)); l > maxLength {
-			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of length %.4g", l), "class means of length 1 at most")
+			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of length %.4g", l),
+				"class means of length 1 at most")
 		}
 	}
 	for i := range w.Labels {
 		if l := length(w.Calibration[i*w.K : (i+1)*w.K]); l > maxLength {
-			return refuse(fmt.Sprintf("calibration[%d]", i), fmt.Sprintf("of length %.4g", l), "rows of length 1 at most")
+			return refuse(fmt.Sprintf("calibration[%d]", i), fmt.Sprintf("of length %.4g", l),
+				"rows of length 1 at most")
 		}
 	}
 	most := maxLength * maxLength * float64(u.N)

@@ -35,12 +35,13 @@ func withMoments(t testing.TB, n int, p Precision) *Upload {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Upload{Round: 2, Client: "a", Model: strings.Repeat("ab", 32), N: int(means.Mass()), Points: means, Within: w, Curves: curves,
+	return &Upload{Round: 2, Client: "a", Model: strings.Repeat("ab", 32), N: int(means.Mass()),
+		Points: means, Within: w, Curves: curves,
 		Precision: p}
 }
 
-// TestMomentsRoundTrip: in each precision, with the scatter and with a factor of it, numbers come back within its rounding, and the
-// diagonal of the scatter in int8 exactly but for float32.
+// TestMomentsRoundTrip: in each precision, with the scatter and with a factor of it, numbers come
+// back within its rounding, and the diagonal of the scatter in int8 exactly but for float32.
 func TestMomentsRoundTrip(t *testing.T) {
 	for _, n := range []int{6, 40} {
 		for p, tolerance := range map[Precision]float64{Single: 0, Half: 1e-3, Int8: 1e-2} {
@@ -62,7 +63,8 @@ func TestMomentsRoundTrip(t *testing.T) {
 			top := u.Within.Trace()
 			for i, v := range u.Within.Data {
 				if off := math.Abs(float64(v - back.Within.Data[i])); off > tolerance*top {
-					t.Fatalf("%s, %d rows: element %d of the scatter is %v, was %v", p, n, i, back.Within.Data[i], v)
+					t.Fatalf("%s, %d rows: element %d of the scatter is %v, was %v", p, n, i,
+						back.Within.Data[i], v)
 				}
 			}
 			if off := math.Abs(back.Within.Trace() - top); n == 40 && p == Int8 && off > 1e-5*top {
@@ -73,42 +75,53 @@ func TestMomentsRoundTrip(t *testing.T) {
 					t.Fatalf("%s: calibration %v, was %v", p, back.Within.Calibration[i], v)
 				}
 			}
-			if d := cmp.Diff(u.Within.Labels, back.Within.Labels); d != "" || back.Within.Dof != u.Within.Dof || back.N != u.N {
+			if d := cmp.Diff(u.Within.Labels, back.Within.Labels); d != "" ||
+				back.Within.Dof != u.Within.Dof || back.N != u.N {
 				t.Errorf("%s: %s, %d degrees of freedom, n %d", p, d, back.Within.Dof, back.N)
 			}
 		}
 	}
 }
 
-// TestMomentsRefused: hostile fields of an upload of moments are named, and none reaches the numbers.
+// TestMomentsRefused: hostile fields of an upload of moments are named, and none reaches the
+// numbers.
 func TestMomentsRefused(t *testing.T) {
 	for name, v := range map[string]struct {
 		n     int
 		spoil func(*uploadpb.Upload)
 		want  string
 	}{
-		"dof above n":          {40, func(m *uploadpb.Upload) { m.Dof = proto.Uint64(m.N + 1) }, "dof"},
-		"no scatter":           {40, func(m *uploadpb.Upload) { m.Scatter = nil }, "scatter"},
-		"scatter of no dof":    {40, func(m *uploadpb.Upload) { m.Dof = proto.Uint64(0) }, "scatter"},
-		"dims":                 {40, func(m *uploadpb.Upload) { m.Scatter.Dims[0]++ }, "scatter.dims"},
-		"rank":                 {6, func(m *uploadpb.Upload) { m.Scatter.Dims[0] = 7 }, "scatter.dims"},
-		"another type":         {40, func(m *uploadpb.Upload) { m.Scatter.DataType = 1 }, "scatter"},
-		"scale":                {40, func(m *uploadpb.Upload) { m.ScatterScale = nil }, "scatter_scale"},
-		"huge scale":           {40, func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 75}) }, "scatter"},
-		"infinite scale":       {40, func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 127}) }, "finite"},
-		"classes":              {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 3 }, "calibration_classes[0]"},
-		"huge class":           {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 1 << 31 }, "calibration_classes[0]"},
-		"points without class": {40, func(m *uploadpb.Upload) { m.CalibrationClasses = nil }, "calibration"},
-		"classes alone":        {40, func(m *uploadpb.Upload) { m.Calibration = nil }, "calibration"},
-		"a curve short":        {40, func(m *uploadpb.Upload) { m.OwnCurve, m.TwinCurve = m.OwnCurve[1:], m.TwinCurve[1:] }, "own_curve"},
-		"one curve":            {40, func(m *uploadpb.Upload) { m.TwinCurve = nil }, "twin_curve"},
-		"the other curve":      {40, func(m *uploadpb.Upload) { m.OwnCurve = nil }, "twin_curve"},
-		"curve beyond bounds":  {40, func(m *uploadpb.Upload) { m.TwinCurve[48] = 32*1024*40 + 1 }, "twin curve"},
+		"dof above n":       {40, func(m *uploadpb.Upload) { m.Dof = proto.Uint64(m.N + 1) }, "dof"},
+		"no scatter":        {40, func(m *uploadpb.Upload) { m.Scatter = nil }, "scatter"},
+		"scatter of no dof": {40, func(m *uploadpb.Upload) { m.Dof = proto.Uint64(0) }, "scatter"},
+		"dims":              {40, func(m *uploadpb.Upload) { m.Scatter.Dims[0]++ }, "scatter.dims"},
+		"rank":              {6, func(m *uploadpb.Upload) { m.Scatter.Dims[0] = 7 }, "scatter.dims"},
+		"another type":      {40, func(m *uploadpb.Upload) { m.Scatter.DataType = 1 }, "scatter"},
+		"scale":             {40, func(m *uploadpb.Upload) { m.ScatterScale = nil }, "scatter_scale"},
+		"huge scale": {40,
+			func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 75}) }, "scatter"},
+		"infinite scale": {40,
+			func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 127}) }, "finite"},
+		"classes": {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 3 },
+			"calibration_classes[0]"},
+		"huge class": {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 1 << 31 },
+			"calibration_classes[0]"},
+		"points without class": {40, func(m *uploadpb.Upload) { m.CalibrationClasses = nil },
+			"calibration"},
+		"classes alone": {40, func(m *uploadpb.Upload) { m.Calibration = nil }, "calibration"},
+		"a curve short": {40,
+			func(m *uploadpb.Upload) { m.OwnCurve, m.TwinCurve = m.OwnCurve[1:], m.TwinCurve[1:] },
+			"own_curve"},
+		"one curve":       {40, func(m *uploadpb.Upload) { m.TwinCurve = nil }, "twin_curve"},
+		"the other curve": {40, func(m *uploadpb.Upload) { m.OwnCurve = nil }, "twin_curve"},
+		"curve beyond bounds": {40, func(m *uploadpb.Upload) { m.TwinCurve[48] = 32*1024*40 + 1 },
+			"twin curve"},
 		"curve of few images": {6, func(m *uploadpb.Upload) {
 			m.OwnCurve, m.TwinCurve = make([]uint32, 49), make([]uint32, 49)
 			m.OwnCurve[2] = 1 << 31
 		}, "own curve"},
-		"many": {40, func(m *uploadpb.Upload) { m.CalibrationClasses = make([]uint32, 11) }, "calibration"},
+		"many": {40, func(m *uploadpb.Upload) { m.CalibrationClasses = make([]uint32, 11) },
+			"calibration"},
 		"long mean": {40, func(m *uploadpb.Upload) {
 			for i := range 3 {
 				copy(m.Scale.RawData[4*i:], []byte{0, 0, 128, 63})
@@ -138,7 +151,8 @@ func TestMomentsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, spoil := range []func(*uploadpb.Upload){
-		func(m *uploadpb.Upload) { m.Scatter.RawData[0] ^= 1 }, func(m *uploadpb.Upload) { m.Calibration.RawData[0] ^= 1 },
+		func(m *uploadpb.Upload) { m.Scatter.RawData[0] ^= 1 },
+		func(m *uploadpb.Upload) { m.Calibration.RawData[0] ^= 1 },
 		func(m *uploadpb.Upload) { m.CalibrationClasses[0] ^= 1 }, func(m *uploadpb.Upload) { *m.Dof-- },
 		func(m *uploadpb.Upload) { m.OwnCurve[3]++ },
 		func(m *uploadpb.Upload) { m.TwinCurve[3]++ },
@@ -159,8 +173,9 @@ func TestMomentsRefused(t *testing.T) {
 	}
 }
 
-// TestMomentsMeans: an upload of moments has one mean of each class, of an image or more. Thousands of small ones would count as as many
-// clients where the spread of clients' class means is measured.
+// TestMomentsMeans: an upload of moments has one mean of each class, of an image or more. Thousands
+// of small ones would count as as many clients where the spread of clients' class means is
+// measured.
 func TestMomentsMeans(t *testing.T) {
 	for name, v := range map[string]struct {
 		spoil func(u *Upload)

@@ -1,7 +1,9 @@
-// Package federate defines the messages that clients send to the server: an upload of fictitious points and their masses, one protobuf
-// message, every field of which is validated before it is used.
+// Package federate defines the messages that clients send to the server: an upload of fictitious
+// points and their masses, one protobuf message, every field of which is validated before it is
+// used.
 //
-// The package depends on the standard library and protobuf alone, as it is part of the program for small devices.
+// The package depends on the standard library and protobuf alone, as it is part of the program for
+// small devices.
 package federate
 
 import (
@@ -28,8 +30,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Formats of the message: Format of points with labels, StatisticsFormat of points of one class each, which is sent as its number: class
-// means, beside which scatter, calibration points and curves may come.
+// Formats of the message: Format of points with labels, StatisticsFormat of points of one class
+// each, which is sent as its number: class means, beside which scatter, calibration points and
+// curves may come.
 const (
 	Format           = 1
 	StatisticsFormat = 3
@@ -37,7 +40,8 @@ const (
 
 // Bounds on an upload.
 const (
-	// MaxBytes is the maximum size of a message: 16 MiB. Decoding allocates a small multiple of the message's size at most.
+	// MaxBytes is the maximum size of a message: 16 MiB. Decoding allocates a small multiple of the
+	// message's size at most.
 	MaxBytes = 16 << 20
 	// MaxSize is the maximum number of points of an upload.
 	MaxSize = 1 << 16
@@ -51,7 +55,8 @@ const (
 	MaxClient = 128
 )
 
-// Tolerances in decoding: of labels (sums of probabilities) and of masses (their sum, relative to n).
+// Tolerances in decoding: of labels (sums of probabilities) and of masses (their sum, relative to
+// n).
 const (
 	labelTolerance32 = 1e-4
 	labelTolerance16 = 1e-2
@@ -62,9 +67,10 @@ const (
 // Precision is the element type of an upload's points.
 type Precision string
 
-// Precisions of an upload. Half and Int8 make it two and nearly four times smaller than Single; labels are projected back onto the
-// simplex when they are decoded. Int8 has one scale for the features and one for the label of each point; its rounding error is at
-// most half a scale. Masses are float32 in all precisions.
+// Precisions of an upload. Half and Int8 make it two and nearly four times smaller than Single;
+// labels are projected back onto the simplex when they are decoded. Int8 has one scale for the
+// features and one for the label of each point; its rounding error is at most half a scale. Masses
+// are float32 in all precisions.
 const (
 	Single Precision = "float32"
 	Half   Precision = "float16"
@@ -83,15 +89,18 @@ type Upload struct {
 	N int
 	// Points are the fictitious points; their weights, the masses, sum to N.
 	Points *point.Set
-	// Precision is that of the points on the wire: the one Encode writes (default Single), or the one Decode found.
+	// Precision is that of the points on the wire: the one Encode writes (default Single), or the one
+	// Decode found.
 	Precision Precision
-	// Within, of an upload of moments, is sent beside the class means, which Points are; nil for other uploads. N counts the images behind
-	// means and scatter, not the calibration points.
+	// Within, of an upload of moments, is sent beside the class means, which Points are; nil for other
+	// uploads. N counts the images behind means and scatter, not the calibration points.
 	Within *moments.Within
-	// Calibration, of an upload of class means, are calibration points: single images, in the coordinates of the means, that take no part in
-	// these and are not in N. Each has a class and the weight 0. Nil where there are none.
+	// Calibration, of an upload of class means, are calibration points: single images, in the
+	// coordinates of the means, that take no part in these and are not in N. Each has a class and the
+	// weight 0. Nil where there are none.
 	Calibration *point.Set
-	// Curves, of class means and moments, are measured by the client of its images; nil where they are not sent.
+	// Curves, of class means and moments, are measured by the client of its images; nil where they are
+	// not sent.
 	Curves *moments.Curves
 }
 
@@ -110,7 +119,8 @@ func (u *Upload) Images() int {
 	return n
 }
 
-// Expect holds the fields that the reader of an upload knows beforehand; zero fields are not compared.
+// Expect holds the fields that the reader of an upload knows beforehand; zero fields are not
+// compared.
 type Expect struct {
 	// Model is the digest of the client graph of this federation.
 	Model string
@@ -135,7 +145,8 @@ func refuse(field string, value any, allowed string, args ...any) error {
 	return &FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)}
 }
 
-// EncodeWithin is Encode in the first precision from the upload's own on that keeps to the given number of bytes; 0 sets no bound.
+// EncodeWithin is Encode in the first precision from the upload's own on that keeps to the given
+// number of bytes; 0 sets no bound.
 func (u *Upload) EncodeWithin(bytes int) ([]byte, error) {
 	if bytes == 0 {
 		return u.Encode()
@@ -147,15 +158,15 @@ func (u *Upload) EncodeWithin(bytes int) ([]byte, error) {
 			return data, err
 		}
 		if u.Precision == Int8 {
-			return nil, fmt.Errorf("the upload has %d bytes in int8, and the client graph allows %d: it takes one with more (fmp fuse --bytes)",
-				len(data), bytes)
+			return nil, fmt.Errorf("the upload has %d bytes in int8, and the client graph allows %d: it "+
+				"takes one with more (fmp fuse --bytes)", len(data), bytes)
 		}
 	}
 	return nil, nil
 }
 
-// Encode returns the encoded upload, after the same checks that Decode makes. The same upload has the same content, and so the same
-// checksum, on every machine.
+// Encode returns the encoded upload, after the same checks that Decode makes. The same upload has
+// the same content, and so the same checksum, on every machine.
 func (u *Upload) Encode() ([]byte, error) {
 	if u.Points == nil {
 		return nil, refuse("points", "missing", "a set of points")
@@ -174,7 +185,8 @@ func (u *Upload) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &uploadpb.Upload{Format: Format, PointClasses: classes, Round: u.Round, Client: u.Client, Model: model, N: uint64(u.N),
+	m := &uploadpb.Upload{Format: Format, PointClasses: classes, Round: u.Round, Client: u.Client,
+		Model: model, N: uint64(u.N),
 		Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
 	if err := u.encodePoints(m, s, classes); err != nil {
 		return nil, err
@@ -203,7 +215,8 @@ func (u *Upload) Encode() ([]byte, error) {
 // checkSize checks the numbers of points, classes and features against their bounds.
 func (u *Upload) checkSize() error {
 	s := u.Points
-	if s.N < 1 || s.N > MaxSize || s.Dx < 1 || s.Dx > MaxWidth || s.C < 2 || s.C > MaxWidth || u.N < 1 {
+	if s.N < 1 || s.N > MaxSize || s.Dx < 1 || s.Dx > MaxWidth || s.C < 2 ||
+		s.C > MaxWidth || u.N < 1 {
 		return refuse("points", fmt.Sprintf("%d of dx %d and %d classes, of n %d", s.N, s.Dx, s.C, u.N),
 			"1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1", MaxSize, MaxWidth, MaxWidth)
 	}
@@ -212,8 +225,8 @@ func (u *Upload) checkSize() error {
 		d += s.C
 	}
 	if len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil && len(s.Y) != s.N {
-		return refuse("points", fmt.Sprintf("%d numbers, %d masses and %d classes", len(s.Z), len(s.W), len(s.Y)), "%d and %d for %d points",
-			s.N*d, s.N, s.N)
+		return refuse("points", fmt.Sprintf("%d numbers, %d masses and %d classes", len(s.Z), len(s.W),
+			len(s.Y)), "%d and %d for %d points", s.N*d, s.N, s.N)
 	}
 	return nil
 }
@@ -251,7 +264,8 @@ func (u *Upload) encodePoints(m *uploadpb.Upload, s *point.Set, classes []uint32
 	return nil
 }
 
-// quantise rounds features and, where a point has several classes, labels to integer multiples, -127 to 127, of a scale each.
+// quantise rounds features and, where a point has several classes, labels to integer multiples,
+// -127 to 127, of a scale each.
 func quantise(s *point.Set) (q []int8, scale []float32) {
 	q = make([]int8, len(s.Z))
 	at := 0
@@ -276,9 +290,10 @@ func quantise(s *point.Set) (q []int8, scale []float32) {
 	return q, scale
 }
 
-// Decode decodes a message and checks it: size, checksum, every number against its bounds, tensors against the numbers, finite points,
-// labels on the simplex, nonnegative masses that sum to n, and the expectations in want. The error is a *FieldError, which names the
-// field, its value and the allowed ones, unless data are not a message at all.
+// Decode decodes a message and checks it: size, checksum, every number against its bounds, tensors
+// against the numbers, finite points, labels on the simplex, nonnegative masses that sum to n, and
+// the expectations in want. The error is a *FieldError, which names the field, its value and the
+// allowed ones, unless data are not a message at all.
 func Decode(data []byte, want Expect) (*Upload, error) {
 	if len(data) == 0 {
 		return nil, refuse("size", "0 bytes, the file is empty", "1 to %d", MaxBytes)
@@ -290,9 +305,11 @@ func Decode(data []byte, want Expect) (*Upload, error) {
 	return u, err
 }
 
-// isModel reports whether data are an ONNX model, the file most likely to be given for an upload by mistake.
+// isModel reports whether data are an ONNX model, the file most likely to be given for an upload by
+// mistake.
 func isModel(data []byte) bool {
-	// ModelProto begins with ir_version (field 1), as an upload begins with its format, which is never so high.
+	// ModelProto begins with ir_version (field 1), as an upload begins with its format, which is never
+	// so high.
 	const oldestIR, newestIR = 3, 20
 	if len(data) < 2 || data[0] != 0x08 || data[1] < oldestIR || data[1] > newestIR {
 		return false
@@ -309,7 +326,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
 	}
 	if IsRelease(data) {
-		return nil, refuse("format", ReleaseFormat, "%d; the message is of a private round, and class means or points are wanted", Format)
+		return nil, refuse("format", ReleaseFormat,
+			"%d; the message is of a private round, and class means or points are wanted", Format)
 	}
 	var m uploadpb.Upload
 	if err := unmarshal(data, &m); err != nil {
@@ -343,8 +361,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 		return nil, err
 	}
 	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
-		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the upload was damaged on its way",
-			hex.EncodeToString(sum))
+		return nil, refuse("checksum", hex.EncodeToString(m.Checksum),
+			"%s, that of the content; the upload was damaged on its way", hex.EncodeToString(sum))
 	}
 	labels, masses, err := u.readPoints(&m, classes, scaleShape)
 	if err != nil {
@@ -372,7 +390,8 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 		return fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
 	}
 	if m.Format != Format && m.Format != StatisticsFormat {
-		return refuse("format", m.Format, "%d and %d; use programs of one release on both sides", Format, StatisticsFormat)
+		return refuse("format", m.Format, "%d and %d; use programs of one release on both sides", Format,
+			StatisticsFormat)
 	}
 	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
 		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
@@ -386,7 +405,8 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 	for _, v := range []struct {
 		field          string
 		value, low, to uint64
-	}{{"n", m.N, 1, MaxN}, {"dx", uint64(m.Dx), 1, MaxWidth}, {"classes", uint64(m.Classes), 2, MaxWidth},
+	}{{"n", m.N, 1, MaxN}, {"dx", uint64(m.Dx), 1, MaxWidth},
+		{"classes", uint64(m.Classes), 2, MaxWidth},
 		{"size", uint64(m.Size), 1, MaxSize}} {
 		if v.value < v.low || v.value > v.to {
 			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
@@ -395,9 +415,10 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 	return nil
 }
 
-// readPoints reads the points and masses of a message whose tensors are checked, and returns the tolerances of their labels and of their
-// masses.
-func (u *Upload) readPoints(m *uploadpb.Upload, classes []int32, scaleShape []int) (labels, masses float64, err error) {
+// readPoints reads the points and masses of a message whose tensors are checked, and returns the
+// tolerances of their labels and of their masses.
+func (u *Upload) readPoints(m *uploadpb.Upload, classes []int32,
+	scaleShape []int) (labels, masses float64, err error) {
 	u.Points = &point.Set{N: int(m.Size), Dx: int(m.Dx), C: int(m.Classes), Y: classes}
 	if u.Points.W, err = numbers("masses", m.Masses); err != nil {
 		return 0, 0, err
@@ -426,7 +447,8 @@ func (u *Upload) readPoints(m *uploadpb.Upload, classes []int32, scaleShape []in
 // matches compares the message with the reader's expectations.
 func (u *Upload) matches(want Expect, dx, c, s int) error {
 	if want.Model != "" && u.Model != want.Model {
-		return refuse("model", u.Model, "%s, the model of this federation; give every client the same file", want.Model)
+		return refuse("model", u.Model,
+			"%s, the model of this federation; give every client the same file", want.Model)
 	}
 	for _, v := range []struct {
 		field       string
@@ -442,7 +464,8 @@ func (u *Upload) matches(want Expect, dx, c, s int) error {
 	return nil
 }
 
-// checkTensor returns an error unless a tensor has one of the types, the shape, and all of its data in raw_data.
+// checkTensor returns an error unless a tensor has one of the types, the shape, and all of its data
+// in raw_data.
 func checkTensor(field string, p *onnxpb.TensorProto, shape []int, types ...onnx.DType) error {
 	if p == nil {
 		return refuse(field, "missing", "a tensor")
@@ -463,10 +486,13 @@ func checkTensor(field string, p *onnxpb.TensorProto, shape []int, types ...onnx
 		return refuse(field+".dims", brief(p.Dims), "%v", shape)
 	}
 	if n := elements(shape) * int64(d.Size()); int64(len(p.RawData)) != n {
-		return refuse(field+".raw_data", fmt.Sprintf("%d bytes", len(p.RawData)), "%d for %v of shape %v", n, d, shape)
+		return refuse(field+".raw_data", fmt.Sprintf("%d bytes", len(p.RawData)),
+			"%d for %v of shape %v", n, d, shape)
 	}
-	if p.Segment != nil || p.DataLocation != onnxpb.TensorProto_DEFAULT || len(p.ExternalData) > 0 || len(p.ProtoReflect().GetUnknown()) > 0 ||
-		len(p.FloatData)+len(p.DoubleData)+len(p.Int32Data)+len(p.Int64Data)+len(p.Uint64Data)+len(p.StringData)+len(p.DocString) > 0 {
+	if p.Segment != nil || p.DataLocation != onnxpb.TensorProto_DEFAULT || len(p.ExternalData) > 0 ||
+		len(p.ProtoReflect().GetUnknown()) > 0 ||
+		len(p.FloatData)+len(p.DoubleData)+len(p.Int32Data)+len(p.Int64Data)+len(p.Uint64Data)+
+			len(p.StringData)+len(p.DocString) > 0 {
 		return refuse(field, "a tensor with other fields", "name, dims, data_type and raw_data alone")
 	}
 	return nil
@@ -489,8 +515,8 @@ func brief(dims []int64) any {
 	return dims
 }
 
-// checkScale returns the scale's shape, one of three, or of two without labels, or nil if the scale is rightly absent; any other
-// is an error.
+// checkScale returns the scale's shape, one of three, or of two without labels, or nil if the scale
+// is rightly absent; any other is an error.
 func checkScale(p *onnxpb.TensorProto, wanted bool, s int, labels bool) ([]int, error) {
 	if !wanted {
 		if p != nil {
@@ -528,7 +554,8 @@ func numbers(field string, p *onnxpb.TensorProto) ([]float32, error) {
 }
 
 // dequantise sets Z and returns the tolerance of a label's sum around 1: half a scale per class.
-func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto, shape []int) (tolerance float64, err error) {
+func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto,
+	shape []int) (tolerance float64, err error) {
 	f, err := numbers("scale", scale)
 	if err != nil {
 		return 0, err
@@ -567,8 +594,8 @@ func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto, shape []int
 // CheckClient returns an error unless a client may have the name.
 func CheckClient(name string) error {
 	if len(name) < 1 || len(name) > MaxClient || !printable(name) {
-		return refuse("client", fmt.Sprintf("%q (%d bytes)", name[:min(len(name), MaxClient)], len(name)), "1 to %d bytes of printable UTF-8",
-			MaxClient)
+		return refuse("client", fmt.Sprintf("%q (%d bytes)", name[:min(len(name), MaxClient)], len(name)),
+			"1 to %d bytes of printable UTF-8", MaxClient)
 	}
 	return nil
 }
@@ -606,7 +633,8 @@ func (u *Upload) check(labels, masses float64) error {
 			sum += float64(v)
 		}
 		if math.Abs(sum-1) > labels {
-			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of a label that sums to %.6g", sum), "1, to within %.3g", labels)
+			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of a label that sums to %.6g", sum),
+				"1, to within %.3g", labels)
 		}
 	}
 	var sum float64
@@ -617,7 +645,8 @@ func (u *Upload) check(labels, masses float64) error {
 		sum += float64(w)
 	}
 	if math.Abs(sum-float64(u.N)) > masses*float64(u.N) {
-		return refuse("masses", fmt.Sprintf("%.6g in sum", sum), "n = %d, to within %.3g", u.N, masses*float64(u.N))
+		return refuse("masses", fmt.Sprintf("%.6g in sum", sum), "n = %d, to within %.3g", u.N,
+			masses*float64(u.N))
 	}
 	return nil
 }
@@ -634,7 +663,8 @@ func printable(s string) bool {
 	return true
 }
 
-// ontoSimplex removes the rounding of a narrow type from the labels: negative values become 0, and each label sums to 1.
+// ontoSimplex removes the rounding of a narrow type from the labels: negative values become 0, and
+// each label sums to 1.
 func ontoSimplex(s *point.Set) {
 	for i := range s.N {
 		y := s.Row(i)[s.Dx:]
@@ -649,8 +679,9 @@ func ontoSimplex(s *point.Set) {
 	}
 }
 
-// checksum returns the SHA-256 of the content: every field but the checksum in the order of the field numbers, numbers as
-// little-endian uint64, strings and bytes preceded by their length, tensors as type, dims and raw data.
+// checksum returns the SHA-256 of the content: every field but the checksum in the order of the
+// field numbers, numbers as little-endian uint64, strings and bytes preceded by their length,
+// tensors as type, dims and raw data.
 func checksum(m *uploadpb.Upload) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.federate.Upload\n"))

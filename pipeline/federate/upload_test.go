@@ -44,8 +44,8 @@ func drawn(s, dx, c, n int) *Upload {
 	return &Upload{Round: 3, Client: "Zürich 7", Model: strings.Repeat("0f", 32), N: n, Points: p}
 }
 
-// TestRoundTrip: each precision gives back what went in, to what it can hold; a second trip changes nothing in
-// float32, and encoding is a function of the upload.
+// TestRoundTrip: each precision gives back what went in, to what it can hold; a second trip changes
+// nothing in float32, and encoding is a function of the upload.
 func TestRoundTrip(t *testing.T) {
 	for _, c := range []struct {
 		precision Precision
@@ -73,11 +73,13 @@ func TestRoundTrip(t *testing.T) {
 				t.Fatalf("%q: two encodings differ (%v)", c.precision, err)
 			}
 			round := uint64(3)
-			got, err := Decode(data, Expect{Model: u.Model, Dx: size.dx, C: size.c, S: size.s, Round: &round})
+			got, err := Decode(data,
+				Expect{Model: u.Model, Dx: size.dx, C: size.c, S: size.s, Round: &round})
 			if err != nil {
 				t.Fatalf("%q: %v", c.precision, err)
 			}
-			if got.Round != u.Round || got.Client != u.Client || got.Model != u.Model || got.N != u.N || !cmp.Equal(got.ToSet().W, u.Points.W) {
+			if got.Round != u.Round || got.Client != u.Client || got.Model != u.Model || got.N != u.N ||
+				!cmp.Equal(got.ToSet().W, u.Points.W) {
 				t.Errorf("%q: got %+v, want %+v", c.precision, got, u)
 			}
 			for i := range size.s {
@@ -93,7 +95,8 @@ func TestRoundTrip(t *testing.T) {
 						}
 					}
 					if math.Abs(float64(v-want[k])) > b {
-						t.Errorf("%q: number %d of point %d is %v, was %v; allowed %v", c.precision, k, i, v, want[k], b)
+						t.Errorf("%q: number %d of point %d is %v, was %v; allowed %v", c.precision, k,
+							i, v, want[k], b)
 					}
 				}
 				if math.Abs(sum-1) > 1e-5 {
@@ -104,7 +107,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDecodeRefuses changes one field at a time and makes the checksum fit, so that each check stands on its own.
+// TestDecodeRefuses changes one field at a time and makes the checksum fit, so that each check
+// stands on its own.
 func TestDecodeRefuses(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	points := func(i int, v float32) func(*uploadpb.Upload) {
@@ -130,7 +134,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}{
 		{"format", func(m *uploadpb.Upload) { m.Format = 2 }, Expect{}, "format"},
 		{"client empty", func(m *uploadpb.Upload) { m.Client = "" }, Expect{}, "client"},
-		{"client long", func(m *uploadpb.Upload) { m.Client = strings.Repeat("x", MaxClient+1) }, Expect{}, "client"},
+		{"client long", func(m *uploadpb.Upload) { m.Client = strings.Repeat("x", MaxClient+1) },
+			Expect{}, "client"},
 		{"client unprintable", func(m *uploadpb.Upload) { m.Client = "a\x1b[2J" }, Expect{}, "client"},
 		{"model short", func(m *uploadpb.Upload) { m.Model = m.Model[:31] }, Expect{}, "model"},
 		{"model another", func(*uploadpb.Upload) {}, Expect{Model: strings.Repeat("ab", 32)}, "model"},
@@ -145,12 +150,17 @@ func TestDecodeRefuses(t *testing.T) {
 		{"classes huge", func(m *uploadpb.Upload) { m.Classes = 1 << 31 }, Expect{}, "classes"},
 		{"size huge", func(m *uploadpb.Upload) { m.Size = 1 << 31 }, Expect{}, "size"},
 		{"size promised", func(m *uploadpb.Upload) { m.Size = MaxSize }, Expect{}, "points.dims"},
-		{"dims and size promised", func(m *uploadpb.Upload) { m.Size, m.Points.Dims[0] = MaxSize, MaxSize }, Expect{}, "points.raw_data"},
+		{"dims and size promised",
+			func(m *uploadpb.Upload) { m.Size, m.Points.Dims[0] = MaxSize, MaxSize }, Expect{},
+			"points.raw_data"},
 		{"no points", func(m *uploadpb.Upload) { m.Points = nil }, Expect{}, "points"},
-		{"points of int64", func(m *uploadpb.Upload) { m.Points.DataType = int32(onnx.Int64) }, Expect{}, "points.data_type"},
+		{"points of int64", func(m *uploadpb.Upload) { m.Points.DataType = int32(onnx.Int64) }, Expect{},
+			"points.data_type"},
 		{"points elsewhere", func(m *uploadpb.Upload) { m.Points.DataLocation = 1 }, Expect{}, "points"},
-		{"points twice", func(m *uploadpb.Upload) { m.Points.FloatData = []float32{1} }, Expect{}, "points"},
-		{"points cut", func(m *uploadpb.Upload) { m.Points.RawData = m.Points.RawData[1:] }, Expect{}, "points.raw_data"},
+		{"points twice", func(m *uploadpb.Upload) { m.Points.FloatData = []float32{1} },
+			Expect{}, "points"},
+		{"points cut", func(m *uploadpb.Upload) { m.Points.RawData = m.Points.RawData[1:] }, Expect{},
+			"points.raw_data"},
 		{"scale for nothing", func(m *uploadpb.Upload) { m.Scale = m.Masses }, Expect{}, "scale"},
 		{"no masses", func(m *uploadpb.Upload) { m.Masses = nil }, Expect{}, "masses"},
 		{"feature NaN", points(1, nan), Expect{}, "points[0][1]"},
@@ -214,12 +224,14 @@ func TestDamage(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Decode(make([]byte, MaxBytes+1), Expect{}); err == nil || !strings.Contains(err.Error(), "size") {
+	if _, err := Decode(make([]byte, MaxBytes+1), Expect{}); err == nil ||
+		!strings.Contains(err.Error(), "size") {
 		t.Errorf("a message that is too long: %v", err)
 	}
 }
 
-// TestScales: one scale for all and one a point are read as well as the pair a point that Encode writes.
+// TestScales: one scale for all and one a point are read as well as the pair a point that Encode
+// writes.
 func TestScales(t *testing.T) {
 	for _, shape := range [][]int{{1}, {2}, {2, 2}} {
 		n, _ := onnx.Elements(shape)
@@ -227,7 +239,8 @@ func TestScales(t *testing.T) {
 		for i := range scale {
 			scale[i] = 0.5
 		}
-		m := &uploadpb.Upload{Format: Format, Client: "a", Model: make([]byte, 32), N: 4, Dx: 1, Classes: 2, Size: 2}
+		m := &uploadpb.Upload{Format: Format, Client: "a", Model: make([]byte, 32), N: 4, Dx: 1,
+			Classes: 2, Size: 2}
 		m.Points, _ = serde.TensorToProto("points", onnx.NewTensor([]int8{-3, 2, 0, 7, 1, 1}, 2, 3))
 		m.Scale, _ = serde.TensorToProto("scale", onnx.NewTensor(scale, shape...))
 		m.Masses, _ = serde.TensorToProto("masses", onnx.Vector[float32](1, 3))
@@ -273,21 +286,24 @@ func TestEncodeRefuses(t *testing.T) {
 // inPieces is an upload whose points have n dimensions, each in a piece of its own.
 func inPieces(n int) []byte {
 	const points = 9 // the field's number
-	return protowire.AppendBytes(protowire.AppendTag(nil, points, protowire.BytesType), bytes.Repeat([]byte{10, 1, 1}, n))
+	return protowire.AppendBytes(protowire.AppendTag(nil, points, protowire.BytesType),
+		bytes.Repeat([]byte{10, 1, 1}, n))
 }
 
 // Such an upload of 900 kB took the server a minute and 300 GB.
 func TestDecodePieces(t *testing.T) {
 	data := inPieces(300_000)
 	alloctest.AtMost(t, len(data), func() {
-		if _, err := Decode(data, Expect{}); err == nil || !strings.Contains(err.Error(), "dims comes in more than 16 pieces") {
+		if _, err := Decode(data, Expect{}); err == nil ||
+			!strings.Contains(err.Error(), "dims comes in more than 16 pieces") {
 			t.Error(err)
 		}
 	})
 }
 
-// FuzzDecode: whatever is read can be written and read again, and takes at most 400 bytes of memory for each byte of the
-// message. With seal the checksum is made right first: no fuzzer guesses it, and what lies behind it must stand hostile numbers too.
+// FuzzDecode: whatever is read can be written and read again, and takes at most 400 bytes of memory
+// for each byte of the message. With seal the checksum is made right first: no fuzzer guesses it,
+// and what lies behind it must stand hostile numbers too.
 func FuzzDecode(f *testing.F) {
 	for _, p := range []Precision{Single, Half, Int8} {
 		u := drawn(3, 4, 3, 6)

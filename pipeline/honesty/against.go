@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// Against judges clients of a round that take no part in the judgement of each other, one at a time, by the uploads of some that do: class
-// means and the targets of bad clients are those given these, in their likeliest state.
+// Against judges clients of a round that take no part in the judgement of each other, one at a
+// time, by the uploads of some that do: class means and the targets of bad clients are those given
+// these, in their likeliest state.
 type Against struct {
 	// Limit is the number of images up to which a client's claim counts: these clients' [Cap].
 	Limit float64
@@ -17,9 +18,10 @@ type Against struct {
 	weights [][]float64
 }
 
-// NewAgainst prepares the judgement by the given uploads, with masses as claimed. The judgement of a client takes time proportional to
-// classes² x coordinates, in a large round too.
-func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64, threads int) (*Against, error) {
+// NewAgainst prepares the judgement by the given uploads, with masses as claimed. The judgement of
+// a client takes time proportional to classes² x coordinates, in a large round too.
+func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64,
+	threads int) (*Against, error) {
 	totals := make([]float64, u.Clients)
 	for m := range totals {
 		totals[m] = sum(u.masses(m))
@@ -44,14 +46,16 @@ func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64, t
 	return a, nil
 }
 
-// Honest reports whether a client is more likely honest than not, by its claims: masses [classes] and means [classes, k], and the log odds
-// that something else tells (Uploads.Odds); 0 where nothing does.
+// Honest reports whether a client is more likely honest than not, by its claims: masses [classes]
+// and means [classes, k], and the log odds that something else tells (Uploads.Odds); 0 where
+// nothing does.
 func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 	h := a.st.h
-	one := &model{clients: 1, classes: h.classes, k: h.k, lambda: h.lambda, cells: make([][]cell, 1), e: make([]float64, 1)}
+	one := &model{clients: 1, classes: h.classes, k: h.k, lambda: h.lambda, cells: make([][]cell, 1),
+		e: make([]float64, 1)}
 	if len(masses) != h.classes || len(means) != h.classes*h.k {
-		return false, fmt.Errorf("honesty: claims of %d masses and %d means; want %d and %d", len(masses), len(means), h.classes,
-			h.classes*h.k)
+		return false, fmt.Errorf("honesty: claims of %d masses and %d means; want %d and %d", len(masses),
+			len(means), h.classes, h.classes*h.k)
 	}
 	share := a.Share(masses)
 	for c, n := range masses {

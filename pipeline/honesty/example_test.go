@@ -7,7 +7,8 @@ import (
 	"fmp/pipeline/honesty"
 )
 
-// Five clients hold two classes whose means lie at +2 and -2 in each of four coordinates; the last one has named them the other way around.
+// Five clients hold two classes whose means lie at +2 and -2 in each of four coordinates; the last
+// one has named them the other way around.
 func ExampleInfer() {
 	const clients, classes, k = 5, 2, 4
 	u := honesty.Uploads{Clients: clients, Classes: classes, K: k}

@@ -1,13 +1,16 @@
-// Package honesty estimates the probability that each client of a round is honest, that is, that its upload was computed from
-// images of the classes that it names. The estimate is part of the posterior: every posterior sample draws a state, the set of honest
-// clients, and uses their uploads only.
+// Package honesty estimates the probability that each client of a round is honest, that is, that
+// its upload was computed from images of the classes that it names. The estimate is part of the
+// posterior: every posterior sample draws a state, the set of honest clients, and uses their
+// uploads only.
 //
-// Uploads are class means in coordinates in which a class's points have covariance I and class means are N(0, diag(λ)) (package
-// posterior's conjugate form). A cell is a client and a class with mass N > 0; its precision
+// Uploads are class means in coordinates in which a class's points have covariance I and class
+// means are N(0, diag(λ)) (package posterior's conjugate form). A cell is a client and a class with
+// mass N > 0; its precision
 //
 //	a = 1 / (2.5/N + 0.3)
 //
-// lets no cell count for more than 3.3 points. With z_m = 1 for an honest client and μ_c shared by the honest ones,
+// lets no cell count for more than 3.3 points. With z_m = 1 for an honest client and μ_c shared by
+// the honest ones,
 //
 //	honest:  x_mc ~ N(μ_c, 1/a),  μ_c ~ N(0, λ)      integrated out
 //	bad:     x_mc ~ .6  N(m_c, v_c + 1/a)            this cell is correct after all (attacks on one class)
@@ -15,16 +18,19 @@
 //	              + .05 N(0, λ + 1/a)                a class that nobody holds
 //	              + .05 N(0, 30 (λ + 1/a))           garbage
 //
-// where (m, v) are the moments of μ given the honest uploads, and T_c ~ Dirichlet(.3/(C−1)) is shared by all bad clients, so that
-// colluders pay for their target once (integrated out with a variational bound). A class that a single client holds has (m_c, v_c) =
-// (0, λ): three of the densities coincide there, so that its holder is not suspected for it. The likelihood is tempered with power .5,
-// the prior probability that a client is honest is .95, and fewer than half of the clients are bad. The constants were fitted on
-// corpora under simulated attacks and are the same for all data sets.
+// where (m, v) are the moments of μ given the honest uploads, and T_c ~ Dirichlet(.3/(C−1)) is
+// shared by all bad clients, so that colluders pay for their target once (integrated out with a
+// variational bound). A class that a single client holds has (m_c, v_c) = (0, λ): three of the
+// densities coincide there, so that its holder is not suspected for it. The likelihood is tempered
+// with power .5, the prior probability that a client is honest is .95, and fewer than half of the
+// clients are bad. The constants were fitted on corpora under simulated attacks and are the same
+// for all data sets.
 //
-// The share of a claimed mass that counts is bounded before clients are judged, and further by the others' confirmation (influence.go).
+// The share of a claimed mass that counts is bounded before clients are judged, and further by the
+// others' confirmation (influence.go).
 //
-// Limitation: colluders who outnumber the honest holders of a class are not detected. A bad client that alone holds a class is not
-// contradicted by anybody.
+// Limitation: colluders who outnumber the honest holders of a class are not detected. A bad client
+// that alone holds a class is not contradicted by anybody.
 package honesty
 
 import (
@@ -59,11 +65,12 @@ var mix = [4]float64{0.6, 0.3, 0.05, 0.05}
 // logMix are the logarithms of mix.
 var logMix = [4]float64{math.Log(mix[0]), math.Log(mix[1]), math.Log(mix[2]), math.Log(mix[3])}
 
-// Exact is the largest number of clients for which all states are enumerated; for more clients, Gibbs chains propose states.
+// Exact is the largest number of clients for which all states are enumerated; for more clients,
+// Gibbs chains propose states.
 const Exact = 10
 
-// Numbers of chains and sweeps of the annealed Gibbs sampler. Above a hundred clients there are fewer chains, as their cost grows and
-// the influence of one client shrinks.
+// Numbers of chains and sweeps of the annealed Gibbs sampler. Above a hundred clients there are
+// fewer chains, as their cost grows and the influence of one client shrinks.
 const (
 	maxChains = 24
 	minChains = 4
@@ -71,7 +78,8 @@ const (
 	greedy    = 2 // sweeps from the end of a chain to the nearby mode
 )
 
-// Chains returns the number of chains that propose states for a round; 0 if all states are enumerated.
+// Chains returns the number of chains that propose states for a round; 0 if all states are
+// enumerated.
 func (u *Uploads) Chains() int {
 	switch {
 	case u.Clients <= u.exact():
@@ -89,15 +97,19 @@ type Uploads struct {
 	Masses []float64
 	// Means [clients, classes, k] of the classes; arbitrary where the mass is 0.
 	Means []float64
-	// Copy is, for each client, the first client of those that sent copies of one upload (see [Uploads.Copies]); nil if there are none.
+	// Copy is, for each client, the first client of those that sent copies of one upload (see
+	// [Uploads.Copies]); nil if there are none.
 	Copy []int
-	// Odds [clients] are log odds of honesty that something else than class means tells; nil where nothing does.
+	// Odds [clients] are log odds of honesty that something else than class means tells; nil where
+	// nothing does.
 	Odds []float64
 	// Known are class means that nobody doubts; nil: none.
 	Known *Known
-	// Wide says that the uploads have fewer coordinates than the round (wide.go), and Pool's class means are of these.
+	// Wide says that the uploads have fewer coordinates than the round (wide.go), and Pool's class
+	// means are of these.
 	Wide bool
-	// Progress is told of the steps of Propose, or of Weigh where no chain proposed states, from any goroutine; nil: nobody asks.
+	// Progress is told of the steps of Propose, or of Weigh where no chain proposed states, from any
+	// goroutine; nil: nobody asks.
 	Progress func(stage string, done, total int)
 }
 
@@ -112,9 +124,10 @@ func (u *Uploads) counter(total int) func() {
 	return func() { u.Progress(stage, int(done.Add(1)), total) }
 }
 
-// Known are class means of images that the server knows, its own or those of an earlier round, which anchor who is honest. They count as
-// those of as many clients as there are, which are honest in every state, so that no number of colluders outvotes them, and are not
-// pooled. Where they have all classes that clients hold, all clients but one may be bad.
+// Known are class means of images that the server knows, its own or those of an earlier round,
+// which anchor who is honest. They count as those of as many clients as there are, which are honest
+// in every state, so that no number of colluders outvotes them, and are not pooled. Where they have
+// all classes that clients hold, all clients but one may be bad.
 type Known struct {
 	Masses []float64 // [classes]; 0 where nothing is known
 	Means  []float64 // [classes, k]
@@ -133,8 +146,8 @@ func (u *Uploads) anchored() bool {
 	return true
 }
 
-// Pool returns the pooled class means of the selected clients, one point per class that they hold, so that later stages read no more
-// than that however many clients there are.
+// Pool returns the pooled class means of the selected clients, one point per class that they hold,
+// so that later stages read no more than that however many clients there are.
 func (u *Uploads) Pool(of func(client int) bool) *point.Set {
 	mass, sum := make([]float64, u.Classes), make([]float64, u.Classes*u.K)
 	for m := range u.Clients {
@@ -177,13 +190,15 @@ type States struct {
 // Check returns an error unless the states, made elsewhere, are valid for this number of clients.
 func (s *States) Check(clients int) error {
 	if len(s.P) == 0 || len(s.P) != len(s.Honest) {
-		return fmt.Errorf("honesty: %d states with %d probabilities; want as many, and at least one", len(s.Honest), len(s.P))
+		return fmt.Errorf("honesty: %d states with %d probabilities; want as many, and at least one",
+			len(s.Honest), len(s.P))
 	}
 	sum := 0.0
 	for q, p := range s.P {
 		if len(s.Honest[q]) != clients || !(p >= 0) {
-			return fmt.Errorf("honesty: state %d is of %d clients and has probability %v; want %d clients and 0 to 1", q, len(s.Honest[q]), p,
-				clients)
+			return fmt.Errorf(
+				"honesty: state %d is of %d clients and has probability %v; want %d clients and 0 to 1", q,
+				len(s.Honest[q]), p, clients)
 		}
 		sum += p
 	}
@@ -209,8 +224,8 @@ func (s *States) Marginal() []float64 {
 	return out
 }
 
-// Draw draws one state for each of n posterior samples by systematic resampling: a state of probability p is drawn n p times, to
-// within one.
+// Draw draws one state for each of n posterior samples by systematic resampling: a state of
+// probability p is drawn n p times, to within one.
 func (s *States) Draw(n int, r *rand.Rand) [][]bool {
 	out := make([][]bool, n)
 	u, at, sum := r.Float64(), 0, s.P[0]
@@ -225,8 +240,8 @@ func (s *States) Draw(n int, r *rand.Rand) [][]bool {
 	return out
 }
 
-// Dispute returns, for each class, the expected share of its mass that the posterior leaves out; above [Contested] a class is
-// contested.
+// Dispute returns, for each class, the expected share of its mass that the posterior leaves out;
+// above [Contested] a class is contested.
 func (s *States) Dispute(u Uploads) []float64 {
 	p := s.Marginal()
 	out, all := make([]float64, u.Classes), make([]float64, u.Classes)
@@ -248,10 +263,11 @@ func (s *States) Dispute(u Uploads) []float64 {
 // Contested is the share of a class's mass left out above which the class is contested.
 const Contested = 0.35
 
-// Infer computes the posterior probabilities of the states of a round. lambda [k] are the variances of class means between the
-// corpus's classes. seed determines the random streams of the chains, which more than [Exact] clients need; threads (0: one per
-// processor) does not affect the result.
-func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64, threads int) (*States, error) {
+// Infer computes the posterior probabilities of the states of a round. lambda [k] are the variances
+// of class means between the corpus's classes. seed determines the random streams of the chains,
+// which more than [Exact] clients need; threads (0: one per processor) does not affect the result.
+func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64,
+	threads int) (*States, error) {
 	proposed, err := u.Propose(ctx, lambda, seed, 0, u.Chains(), threads)
 	if err != nil {
 		return nil, err
@@ -259,9 +275,10 @@ func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64, thread
 	return Weigh(ctx, u, lambda, proposed, threads)
 }
 
-// Weigh computes the probabilities of the states that all chains of a round proposed, in order; for up to [Exact] clients, of every
-// state.
-func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool, threads int) (*States, error) {
+// Weigh computes the probabilities of the states that all chains of a round proposed, in order; for
+// up to [Exact] clients, of every state.
+func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool,
+	threads int) (*States, error) {
 	h, err := newModel(u, lambda)
 	if err != nil {
 		return nil, fmt.Errorf("honesty: %w", err)
@@ -331,8 +348,8 @@ type cell struct {
 	a, iv        float64   // precision, and its inverse
 	x            []float64 // [k]
 	fresh, broad float64   // log densities that do not depend on the state
-	// near are the classes that the cell may be of, its own at own, and then those of a fresh class and of garbage. In a wide round they are
-	// few (wide.go), else all.
+	// near are the classes that the cell may be of, its own at own, and then those of a fresh class
+	// and of garbage. In a wide round they are few (wide.go), else all.
 	near []int
 	own  int
 	at   []int // where these are in the class's model.among
@@ -342,13 +359,15 @@ type cell struct {
 type model struct {
 	clients, classes, k int
 	lambda              []float64
-	copy                []int    // by client: the first of its copies
-	cells               [][]cell // by client, copies have theirs with the first of them; then those that are known
-	among               [][]int  // by class: all that its cells may be of, in ascending order
-	large               bool
-	most                int       // clients that may be bad
-	odds                []float64 // by client: prior log odds of being honest
-	e                   []float64 // by client: the terms of the honest likelihood that do not depend on the state
+	copy                []int // by client: the first of its copies
+	// by client, copies have theirs with the first of them; then those that are known
+	cells [][]cell
+	among [][]int // by class: all that its cells may be of, in ascending order
+	large bool
+	most  int       // clients that may be bad
+	odds  []float64 // by client: prior log odds of being honest
+	// by client: the terms of the honest likelihood that do not depend on the state
+	e []float64
 }
 
 var log2pi = math.Log(2 * math.Pi)
@@ -358,7 +377,8 @@ func priorOdds(u Uploads) []float64 {
 	out := make([]float64, u.Clients)
 	for m := range out {
 		out[m] = math.Log(priorHonest / (1 - priorHonest))
-		if u.Odds != nil { // to the power of the likelihood, and no stronger than what makes a state impossible
+		// to the power of the likelihood, and no stronger than what makes a state impossible
+		if u.Odds != nil {
 			out[m] += power * min(max(u.Odds[m], -maxOdds), maxOdds)
 		}
 	}
@@ -367,15 +387,17 @@ func priorOdds(u Uploads) []float64 {
 
 func newModel(u Uploads, lambda []float64) (*model, error) {
 	h := &model{clients: u.Clients, classes: u.Classes, k: u.K, lambda: lambda}
-	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K || len(u.Masses) != u.Clients*u.Classes ||
-		len(u.Means) != len(u.Masses)*u.K || u.Copy != nil && len(u.Copy) != u.Clients || u.Odds != nil && len(u.Odds) != u.Clients {
-		return nil, fmt.Errorf("%d clients, %d classes, k %d with %d masses, %d means and %d variances; want clients x classes masses, as "+
-			"many x k means, k variances, 2 classes or more",
+	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K ||
+		len(u.Masses) != u.Clients*u.Classes ||
+		len(u.Means) != len(u.Masses)*u.K || u.Copy != nil && len(u.Copy) != u.Clients || u.Odds != nil &&
+		len(u.Odds) != u.Clients {
+		return nil, fmt.Errorf("%d clients, %d classes, k %d with %d masses, %d means and %d "+
+			"variances; want clients x classes masses, as many x k means, k variances, 2 classes or more",
 			u.Clients, u.Classes, u.K, len(u.Masses), len(u.Means), len(lambda))
 	}
 	if k := u.Known; k != nil && (len(k.Masses) != u.Classes || len(k.Means) != u.Classes*u.K) {
-		return nil, fmt.Errorf("known class means of %d masses and %d numbers; want %d and %d", len(k.Masses), len(k.Means), u.Classes,
-			u.Classes*u.K)
+		return nil, fmt.Errorf("known class means of %d masses and %d numbers; want %d and %d",
+			len(k.Masses), len(k.Means), u.Classes, u.Classes*u.K)
 	}
 	for j, v := range lambda {
 		if !(v > 0) || math.IsInf(v, 0) {
@@ -416,7 +438,8 @@ func (h *model) read(u Uploads) error {
 		for c := range u.Classes {
 			n := u.Masses[m*u.Classes+c]
 			if !(n >= 0) || math.IsInf(n, 0) {
-				return fmt.Errorf("client %d has mass %v of class %d; want finite numbers of at least 0", m, n, c)
+				return fmt.Errorf("client %d has mass %v of class %d; want finite numbers of at least 0", m, n,
+					c)
 			}
 			if n == 0 {
 				continue
@@ -432,8 +455,10 @@ func (h *model) read(u Uploads) error {
 	if k := u.Known; k != nil {
 		for c, n := range k.Masses {
 			mean := k.Means[c*u.K:][:u.K]
-			if !(n >= 0) || math.IsInf(n, 0) || n > 0 && slices.ContainsFunc(mean, func(v float64) bool { return !(math.Abs(v) <= 1e100) }) {
-				return fmt.Errorf("known class means: mass %v of class %d, or a number of its mean; want finite numbers", n, c)
+			if !(n >= 0) || math.IsInf(n, 0) || n > 0 &&
+				slices.ContainsFunc(mean, func(v float64) bool { return !(math.Abs(v) <= 1e100) }) {
+				return fmt.Errorf("known class means: mass %v of class %d, or a number of its mean; want "+
+					"finite numbers", n, c)
 			}
 			if n > 0 {
 				h.hold(u.Clients, c, n, mean)
@@ -456,7 +481,8 @@ func zeros(x []float64) (n int) {
 	return n
 }
 
-// hold adds class means to those of a client. Means of a class that it holds already, which are nearly the same, count together.
+// hold adds class means to those of a client. Means of a class that it holds already, which are
+// nearly the same, count together.
 func (h *model) hold(m, c int, n float64, x []float64) {
 	for i := range h.cells[m] {
 		if l := &h.cells[m][i]; l.class == c {
@@ -504,19 +530,21 @@ type state struct {
 	e    float64
 	mean []float64 // [classes, k]
 	v    []float64 // [classes, k]
-	// dets are the log determinants of v + iv for each class, cached for the last cell's iv: most cells of a client have the same
-	// mass, and log determinants take most of the time. They are valid until the moments change.
+	// dets are the log determinants of v + iv for each class, cached for the last cell's iv: most
+	// cells of a client have the same mass, and log determinants take most of the time. They are valid
+	// until the moments change.
 	iv   float64
 	dets []logDet
 }
 
-// logDet is the logarithm of a product of many factors: parts is that of partial products that were about to leave the range, rest
-// that of the remainder.
+// logDet is the logarithm of a product of many factors: parts is that of partial products that were
+// about to leave the range, rest that of the remainder.
 type logDet struct{ parts, rest float64 }
 
 func (h *model) start(z []bool) *state {
-	st := &state{h: h, n: make([]float64, h.classes), s: make([]float64, h.classes*h.k), mean: make([]float64, h.classes*h.k),
-		v: make([]float64, h.classes*h.k), dets: make([]logDet, h.classes)}
+	st := &state{h: h, n: make([]float64, h.classes), s: make([]float64, h.classes*h.k),
+		mean: make([]float64, h.classes*h.k),
+		v:    make([]float64, h.classes*h.k), dets: make([]logDet, h.classes)}
 	for m, honest := range z {
 		if honest {
 			st.add(m, 1)
@@ -567,7 +595,8 @@ func (st *state) honest() float64 {
 	return out
 }
 
-// components writes a cell's log densities under each class that it may be of, a fresh class, and garbage.
+// components writes a cell's log densities under each class that it may be of, a fresh class, and
+// garbage.
 func (st *state) components(l *cell, out []float64) {
 	k := st.h.k
 	if st.h.large {
@@ -612,8 +641,9 @@ func (h *model) kind(c, j int) float64 {
 	return logMix[2+j-h.classes]
 }
 
-// contamination returns the log weights of the mixture of bad cells, for each class those of model.among, and a lower bound on log p(bad
-// uploads | honest ones), after the given number of rounds of coordinate ascent.
+// contamination returns the log weights of the mixture of bad cells, for each class those of
+// model.among, and a lower bound on log p(bad uploads | honest ones), after the given number of
+// rounds of coordinate ascent.
 func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound float64) {
 	h := st.h
 	C := h.classes
@@ -649,7 +679,8 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 		bound = h.expected(bad, density, weights, target)
 		for c, own := range target {
 			sum, _ := h.total(c, own, false)
-			none := h.kind(c, (c+1)%C) + math.Log(max(alpha, 1e-300)/sum) // of a class that no cell looks like
+			// of a class that no cell looks like
+			none := h.kind(c, (c+1)%C) + math.Log(max(alpha, 1e-300)/sum)
 			for at, j := range h.among[c] {
 				if j != c && j < C {
 					if weights[c][at] = none; own[at] != alpha {
@@ -675,9 +706,10 @@ func (h *model) tables() [][]float64 {
 	return out
 }
 
-// expected sets the parameters of each class's Dirichlet given the expected types of the bad cells, and returns the cells' part of the
-// bound.
-func (h *model) expected(bad []*cell, density []float64, weights, target [][]float64) (bound float64) {
+// expected sets the parameters of each class's Dirichlet given the expected types of the bad cells,
+// and returns the cells' part of the bound.
+func (h *model) expected(bad []*cell, density []float64, weights,
+	target [][]float64) (bound float64) {
 	for _, own := range target {
 		for at := range own {
 			own[at] = shared / float64(h.classes-1)
@@ -703,9 +735,10 @@ func (h *model) expected(bad []*cell, density []float64, weights, target [][]flo
 	return bound
 }
 
-// total returns the sum of the parameters of a class's Dirichlet and, if asked for, that of the logarithms of their gamma functions. The
-// parameters are those of the other classes: of the ones in among[c] as given, of the rest as before any cell. Sums run in the order of
-// the classes, whichever are given.
+// total returns the sum of the parameters of a class's Dirichlet and, if asked for, that of the
+// logarithms of their gamma functions. The parameters are those of the other classes: of the ones
+// in among[c] as given, of the rest as before any cell. Sums run in the order of the classes,
+// whichever are given.
 func (h *model) total(c int, given []float64, gammas bool) (sum, logs float64) {
 	alpha := shared / float64(h.classes-1)
 	first, _ := math.Lgamma(alpha)
@@ -736,7 +769,8 @@ func (h *model) total(c int, given []float64, gammas bool) (sum, logs float64) {
 	return sum, logs
 }
 
-// logBeta returns the logarithm of the multivariate beta function of a class's parameters, the normaliser of the Dirichlet.
+// logBeta returns the logarithm of the multivariate beta function of a class's parameters, the
+// normaliser of the Dirichlet.
 func (h *model) logBeta(c int, given []float64) float64 {
 	sum, logs := h.total(c, given, true)
 	g, _ := math.Lgamma(sum)
@@ -773,9 +807,11 @@ func (h *model) logPosterior(z []bool) float64 {
 // Proposals is the number of states that a chain proposes.
 const Proposals = 2
 
-// Propose runs the annealed Gibbs chains from to to-1 of [Chains] over the clients and returns, for each chain, its last state and the
-// nearby mode. The proposals of a chain do not depend on which others run.
-func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, from, to, threads int) ([][]bool, error) {
+// Propose runs the annealed Gibbs chains from to to-1 of [Chains] over the clients and returns, for
+// each chain, its last state and the nearby mode. The proposals of a chain do not depend on which
+// others run.
+func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, from, to,
+	threads int) ([][]bool, error) {
 	if from == to {
 		return nil, nil
 	}
@@ -806,7 +842,8 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 				step()
 			}
 			out[Proposals*(i-from)] = slices.Clone(z)
-			// With many clients a draw contains some states that are individually improbable: the nearby mode is proposed as well.
+			// With many clients a draw contains some states that are individually improbable: the nearby
+			// mode is proposed as well.
 			for range greedy {
 				h.sweep(z, power, nil)
 			}
@@ -817,8 +854,8 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 	return out, g.Wait()
 }
 
-// distinct returns the distinct proposed states in which fewer than half are bad, the ends of the chains before the modes; the state
-// in which all are honest is always among them.
+// distinct returns the distinct proposed states in which fewer than half are bad, the ends of the
+// chains before the modes; the state in which all are honest is always among them.
 func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 	all := make([]bool, h.clients)
 	for m := range all {
@@ -839,7 +876,8 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 	for kind := range Proposals {
 		for i := kind; i < len(proposed); i += Proposals {
 			if len(proposed[i]) != h.clients {
-				return nil, fmt.Errorf("a chain proposed a state of %d clients, and there are %d", len(proposed[i]), h.clients)
+				return nil, fmt.Errorf("a chain proposed a state of %d clients, and there are %d",
+					len(proposed[i]), h.clients)
 			}
 			add(proposed[i])
 		}
@@ -848,7 +886,8 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 	return out, nil
 }
 
-// sweep resamples each client given the others, with the likelihood to the power eta; if r is nil, it takes the likelier state.
+// sweep resamples each client given the others, with the likelihood to the power eta; if r is nil,
+// it takes the likelier state.
 func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 	st := h.start(z)
 	weights, _ := st.contamination(z, 1)

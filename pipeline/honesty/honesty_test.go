@@ -11,8 +11,8 @@ import (
 	"fmp/models/rng"
 )
 
-// TestParity: log posteriors of states, probabilities of honesty and disputes are those of an independent implementation in
-// numpy, exactly for few clients; the chains of many find the same.
+// TestParity: log posteriors of states, probabilities of honesty and disputes are those of an
+// independent implementation in numpy, exactly for few clients; the chains of many find the same.
 func TestParity(t *testing.T) {
 	text, err := os.ReadFile("testdata/parity.json")
 	if err != nil {
@@ -41,7 +41,8 @@ func TestParity(t *testing.T) {
 				z[m] = b == 1
 			}
 			if got := h.logPosterior(z); !(math.Abs(got-c.LogPosterior[q]) <= 1e-5) {
-				t.Errorf("%d clients, state %d: log posterior %v, want %v", c.Clients, q, got, c.LogPosterior[q])
+				t.Errorf("%d clients, state %d: log posterior %v, want %v", c.Clients, q, got,
+					c.LogPosterior[q])
 			}
 		}
 		s, err := Infer(t.Context(), u, c.Lam, 1, 0)
@@ -65,10 +66,12 @@ func TestParity(t *testing.T) {
 	}
 }
 
-// round makes honest uploads of clients of n points each; the first bad of them name every class by the next one's name.
+// round makes honest uploads of clients of n points each; the first bad of them name every class by
+// the next one's name.
 func round(seed uint64, clients, classes, k, n, bad int) (Uploads, []float64) {
 	r := rng.New(seed, "round")
-	u := Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes), Means: make([]float64, clients*classes*k)}
+	u := Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes),
+		Means: make([]float64, clients*classes*k)}
 	lambda, mu := make([]float64, k), make([]float64, classes*k)
 	for j := range lambda {
 		lambda[j] = 12 - 10*float64(j)/float64(k)
@@ -97,8 +100,8 @@ func round(seed uint64, clients, classes, k, n, bad int) (Uploads, []float64) {
 	return u, lambda
 }
 
-// TestHonesty: clients that name classes falsely are found, in few and in many; nobody else is; a client that alone holds a
-// class is kept; the number of threads makes no difference.
+// TestHonesty: clients that name classes falsely are found, in few and in many; nobody else is; a
+// client that alone holds a class is kept; the number of threads makes no difference.
 func TestHonesty(t *testing.T) {
 	for _, c := range []struct{ clients, bad int }{{10, 2}, {10, 0}, {100, 20}, {100, 0}, {600, 100}} {
 		u, lambda := round(3, c.clients, 10, 9, 20, c.bad)

@@ -5,31 +5,37 @@ import (
 	"slices"
 )
 
-// An upload claims masses, and nobody can check them. Three rules bound the worth of a claim, whatever its size.
+// An upload claims masses, and nobody can check them. Three rules bound the worth of a claim,
+// whatever its size.
 //
-// Cap. A client's images count up to the median of all clients' ([Cap]). While fewer than half of the clients are bad the median lies
-// between two honest ones, so that no claim moves it beyond an honest client's mass. With a share b of bad clients and honest ones
-// of one size, the bad ones hold at most the share b of the counted mass, as in a round in which nobody claims too much.
+// Cap. A client's images count up to the median of all clients' ([Cap]). While fewer than half of
+// the clients are bad the median lies between two honest ones, so that no claim moves it beyond an
+// honest client's mass. With a share b of bad clients and honest ones of one size, the bad ones
+// hold at most the share b of the counted mass, as in a round in which nobody claims too much.
 //
-// Copies. Equal or nearly equal uploads are one piece of evidence ([Uploads.Copies]): together they count as the largest of them, and
-// are honest or bad together.
+// Copies. Equal or nearly equal uploads are one piece of evidence ([Uploads.Copies]): together they
+// count as the largest of them, and are honest or bad together.
 //
-// Confirmation. Beyond the cap a claim counts as far as the others confirm it ([Uploads.Confirm]): a mean of many images lies closer to
-// those of the others than a mean of few. The number of images behind a client's class means has a posterior distribution between cap
-// and claim; its expectation is counted, and for each class at most as much as all others together, which can confirm no more.
+// Confirmation. Beyond the cap a claim counts as far as the others confirm it ([Uploads.Confirm]):
+// a mean of many images lies closer to those of the others than a mean of few. The number of images
+// behind a client's class means has a posterior distribution between cap and claim; its expectation
+// is counted, and for each class at most as much as all others together, which can confirm no more.
 
-// Cap returns the number of images up to which a client's claim counts without confirmation: the lower median of all clients' totals.
+// Cap returns the number of images up to which a client's claim counts without confirmation: the
+// lower median of all clients' totals.
 func Cap(totals []float64) float64 {
 	return slices.Sorted(slices.Values(totals))[(len(totals)-1)/2]
 }
 
-// near is the distance below which two uploads are copies of each other: in each coordinate of each class mean, this many standard
-// deviations of the difference of two independent means of the claimed images. In nine coordinates, for one class, two honest uploads
-// are that near with a probability of 1e-10.
+// near is the distance below which two uploads are copies of each other: in each coordinate of each
+// class mean, this many standard deviations of the difference of two independent means of the
+// claimed images. In nine coordinates, for one class, two honest uploads are that near with a
+// probability of 1e-10.
 const near = 0.1
 
-// box is where uploads are looked for that may be copies of a client's: the first class held, and the box of its mean's first
-// coordinates, as wide as two means of 4^level images or more can be apart.
+// box is where uploads are looked for that may be copies of a client's: the first class held, and
+// the box of its mean's first coordinates, as wide as two means of 4^level images or more can be
+// apart.
 type box struct {
 	class, level int
 	at           [3]int
@@ -45,7 +51,8 @@ func (u *Uploads) box(m, class, level int) box {
 	return b
 }
 
-// first returns the first class that a client holds, -1 if there is none, and the level of its mass of it.
+// first returns the first class that a client holds, -1 if there is none, and the level of its mass
+// of it.
 func (u *Uploads) first(m int) (class, level int) {
 	for class, n := range u.masses(m) {
 		if n > 0 {
@@ -55,8 +62,9 @@ func (u *Uploads) first(m int) (class, level int) {
 	return -1, 0
 }
 
-// Copies sets Copy from the masses as they are claimed: clients whose uploads hold the same classes and nearly the same means, directly
-// or through others, have the number of the first of them. Each client is looked for at all levels up to its own, and looks at its own.
+// Copies sets Copy from the masses as they are claimed: clients whose uploads hold the same classes
+// and nearly the same means, directly or through others, have the number of the first of them. Each
+// client is looked for at all levels up to its own, and looks at its own.
 func (u *Uploads) Copies() {
 	u.Copy = make([]int, u.Clients)
 	boxes := make(map[box][]int, u.Clients)
@@ -120,7 +128,8 @@ func (u *Uploads) copies(a, b int) bool {
 	return true
 }
 
-// Bound returns the uploads with masses as they count without confirmation: capped, and those of copies shared among them.
+// Bound returns the uploads with masses as they count without confirmation: capped, and those of
+// copies shared among them.
 func (u Uploads) Bound() Uploads {
 	totals := make([]float64, u.Clients)
 	for m := range totals {
@@ -129,7 +138,8 @@ func (u Uploads) Bound() Uploads {
 	limit := Cap(totals)
 	claimed := u.Masses
 	u.Masses = slices.Clone(claimed)
-	most, all := make([]float64, len(claimed)), make([]float64, len(claimed)) // of the first client of each set of copies
+	// of the first client of each set of copies
+	most, all := make([]float64, len(claimed)), make([]float64, len(claimed))
 	for m, n := range totals {
 		for c := range u.Classes {
 			i, of := m*u.Classes+c, u.Copy[m]*u.Classes+c
@@ -149,14 +159,16 @@ func (u Uploads) Bound() Uploads {
 	return u
 }
 
-// Confirm returns the masses that count [clients, classes], given bounded uploads, the masses claimed, and the clients' probabilities of
-// being honest. Let N be a client's claim, B its bounded mass, and m, v the posterior mean and variance of a class mean given the bounded
-// uploads of the others, each weighted by its probability. For t = B, B√2, 2B, … up to N, with equal prior probabilities,
+// Confirm returns the masses that count [clients, classes], given bounded uploads, the masses
+// claimed, and the clients' probabilities of being honest. Let N be a client's claim, B its bounded
+// mass, and m, v the posterior mean and variance of a class mean given the bounded uploads of the
+// others, each weighted by its probability. For t = B, B√2, 2B, … up to N, with equal prior
+// probabilities,
 //
 //	x_mc ~ N(m_c, v_c + 1/n_c),  n_c = min(t N_c/N, the others' mass of the class)
 //
-// to the power of the likelihood of package honesty. The mass counted is the posterior mean of n_c. Claiming more adds larger t, so that
-// it never lowers the counted mass. Copies are not confirmed.
+// to the power of the likelihood of package honesty. The mass counted is the posterior mean of n_c.
+// Claiming more adds larger t, so that it never lowers the counted mass. Copies are not confirmed.
 func (u *Uploads) Confirm(claimed, lambda, honest []float64) []float64 {
 	out := slices.Clone(u.Masses)
 	of := u.weighted(honest)
@@ -196,7 +208,8 @@ func (u *Uploads) Confirm(claimed, lambda, honest []float64) []float64 {
 	return out
 }
 
-// totals are the mass of each class and the mass times mean, over clients weighted by their probabilities of being honest.
+// totals are the mass of each class and the mass times mean, over clients weighted by their
+// probabilities of being honest.
 type totals struct{ mass, sum []float64 }
 
 func (u *Uploads) weighted(honest []float64) totals {
@@ -215,7 +228,8 @@ func (u *Uploads) weighted(honest []float64) totals {
 	return t
 }
 
-// agreement returns the log density of client m's class means as means of n images, given the others' uploads.
+// agreement returns the log density of client m's class means as means of n images, given the
+// others' uploads.
 func (t *totals) agreement(u *Uploads, m int, honest float64, n, lambda []float64) float64 {
 	var out float64
 	for c, own := range u.masses(m) {

@@ -8,11 +8,13 @@ import (
 	"fmp/models/rng"
 )
 
-// sized makes honest uploads of clients of the given numbers of images: class means with the noise of so many.
+// sized makes honest uploads of clients of the given numbers of images: class means with the noise
+// of so many.
 func sized(seed uint64, classes, k int, images ...float64) (Uploads, []float64) {
 	r := rng.New(seed, "sized")
 	clients := len(images)
-	u := Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes), Means: make([]float64, clients*classes*k)}
+	u := Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes),
+		Means: make([]float64, clients*classes*k)}
 	lambda, mu := make([]float64, k), make([]float64, classes*k)
 	for j := range lambda {
 		lambda[j] = 12 - 10*float64(j)/float64(k)
@@ -60,8 +62,9 @@ func scale(u *Uploads, m int, by float64) {
 	}
 }
 
-// TestCounted: clients of one size count as they claim; a claim that grows never counts less, never more than is claimed, and for no class
-// more than the cap or all others together; far from the others it counts up to the cap.
+// TestCounted: clients of one size count as they claim; a claim that grows never counts less, never
+// more than is claimed, and for no class more than the cap or all others together; far from the
+// others it counts up to the cap.
 func TestCounted(t *testing.T) {
 	u, lambda := sized(1, 10, 9, repeated(10, 20)...)
 	if got, _ := counted(u, lambda); slices.ContainsFunc(got, func(n float64) bool { return math.Abs(n-20) > 1e-9 }) {
@@ -77,7 +80,8 @@ func TestCounted(t *testing.T) {
 			}
 			got, _ := counted(v, lambda)
 			if got[0] < last-1e-9 || got[0] > 20*times+1e-9 || got[0] > 10*9*2+1e-9 {
-				t.Errorf("moved by %v, a claim of %v counts as %v; a smaller one as %v", moved, 20*times, got[0], last)
+				t.Errorf("moved by %v, a claim of %v counts as %v; a smaller one as %v", moved,
+					20*times, got[0], last)
 			}
 			if last = got[0]; moved >= 1 && got[0] > 20.5 {
 				t.Errorf("moved by %v, a claim of %v counts as %v; the cap is 20", moved, 20*times, got[0])
@@ -91,8 +95,9 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-// TestLarge: large honest clients beside many small ones count for the larger part of what they claim, as the others confirm them. Those
-// that claim as much and have the noise of few images do not.
+// TestLarge: large honest clients beside many small ones count for the larger part of what they
+// claim, as the others confirm them. Those that claim as much and have the noise of few images do
+// not.
 func TestLarge(t *testing.T) {
 	sizes := append(repeated(10, 1000), repeated(90, 10)...)
 	u, lambda := sized(2, 10, 9, sizes...)
@@ -114,7 +119,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestLimit: one client counts for no more than all others together, which can confirm no more, though it has a million images.
+// TestLimit: one client counts for no more than all others together, which can confirm no more,
+// though it has a million images.
 func TestLimit(t *testing.T) {
 	u, lambda := sized(6, 10, 9, append([]float64{1e6}, repeated(9, 20)...)...)
 	if got, _ := counted(u, lambda); got[0] < 40 || got[0] > 9*20+1e-6 {
@@ -122,7 +128,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestCap: whatever fewer than half of the clients claim, the cap is at most the largest honest claim and at least the smallest.
+// TestCap: whatever fewer than half of the clients claim, the cap is at most the largest honest
+// claim and at least the smallest.
 func TestCap(t *testing.T) {
 	for clients := 1; clients <= 12; clients++ {
 		for bad := 0; 2*bad < clients; bad++ {
@@ -134,14 +141,16 @@ func TestCap(t *testing.T) {
 				least, most := totals[bad], totals[clients-1]
 				copy(totals, repeated(bad, claim))
 				if got := Cap(totals); got < least || got > most {
-					t.Errorf("%d of %d clients claim %v: the cap is %v; honest clients hold %v to %v", bad, clients, claim, got, least, most)
+					t.Errorf("%d of %d clients claim %v: the cap is %v; honest clients hold %v to %v", bad,
+						clients, claim, got, least, most)
 				}
 			}
 		}
 	}
 }
 
-// TestInvariance: the order of clients does not matter, and in units of other images the bounded masses are the same.
+// TestInvariance: the order of clients does not matter, and in units of other images the bounded
+// masses are the same.
 func TestInvariance(t *testing.T) {
 	u, lambda := sized(3, 5, 4, 10, 10, 300, 20, 40, 15, 15, 90)
 	scale(&u, 4, 50)
@@ -170,8 +179,8 @@ func TestInvariance(t *testing.T) {
 	}
 }
 
-// TestCopies: equal and nearly equal uploads are one piece of evidence, whatever they claim; independent ones, of few or of many images,
-// are not.
+// TestCopies: equal and nearly equal uploads are one piece of evidence, whatever they claim;
+// independent ones, of few or of many images, are not.
 func TestCopies(t *testing.T) {
 	u, lambda := sized(4, 6, 5, repeated(9, 18)...)
 	alone, _ := counted(u, lambda)
@@ -226,7 +235,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestLowerMedian: of an even number of clients the cap is the lower of the two in the middle, of two the smaller.
+// TestLowerMedian: of an even number of clients the cap is the lower of the two in the middle, of
+// two the smaller.
 func TestLowerMedian(t *testing.T) {
 	for _, c := range []struct {
 		totals []float64
@@ -239,7 +249,8 @@ func TestLowerMedian(t *testing.T) {
 	}
 }
 
-// TestAgreement: a client's own means do not confirm it: they agree with the others' as if it were no part of the round.
+// TestAgreement: a client's own means do not confirm it: they agree with the others' as if it were
+// no part of the round.
 func TestAgreement(t *testing.T) {
 	u, lambda := sized(5, 4, 3, 10, 25, 40, 15)
 	honest, without := []float64{0.9, 0.8, 0.7, 1}, []float64{0.9, 0, 0.7, 1}

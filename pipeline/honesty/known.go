@@ -5,17 +5,20 @@ import (
 	"math"
 )
 
-// mostContradict is the share of clients above which known class means that may be of other images contradict too many.
+// mostContradict is the share of clients above which known class means that may be of other images
+// contradict too many.
 const mostContradict = 2.0 / 3
 
-// Contradicted reports whether more than two thirds of the clients are bad by known class means alone; copies count together. Then these
-// are rather of other images than the clients'. A third of the clients, honest and of such images, keep them.
+// Contradicted reports whether more than two thirds of the clients are bad by known class means
+// alone; copies count together. Then these are rather of other images than the clients'. A third of
+// the clients, honest and of such images, keep them.
 func (u *Uploads) Contradicted(lambda []float64) (bool, error) {
 	k := u.Known
 	if k == nil {
 		return false, nil
 	}
-	one := Uploads{Clients: 1, Classes: u.Classes, K: u.K, Masses: k.Masses, Means: k.Means, Wide: u.Wide}
+	one := Uploads{Clients: 1, Classes: u.Classes, K: u.K, Masses: k.Masses,
+		Means: k.Means, Wide: u.Wide}
 	h, err := newModel(one, lambda)
 	if err != nil {
 		return false, fmt.Errorf("honesty: known class means: %w", err)

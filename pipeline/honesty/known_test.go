@@ -9,13 +9,14 @@ import (
 	"fmp/models/rng"
 )
 
-// knownRound draws the uploads of clients that hold three of six classes each, of which the first bad turn the sign of their means, with
-// known means of some classes.
+// knownRound draws the uploads of clients that hold three of six classes each, of which the first
+// bad turn the sign of their means, with known means of some classes.
 func knownRound(clients, bad, classes int, known func(c int) bool) (u Uploads, lambda []float64) {
 	const k, n = 5, 20
 	r := rng.New(3, "known", clients, bad)
 	lambda = slices.Repeat([]float64{4}, k)
-	u = Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes), Means: make([]float64, clients*classes*k),
+	u = Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes),
+		Means: make([]float64, clients*classes*k),
 		Known: &Known{Masses: make([]float64, classes), Means: make([]float64, classes*k)}}
 	for c := range classes {
 		mu := make([]float64, k)
@@ -43,8 +44,9 @@ func knownRound(clients, bad, classes int, known func(c int) bool) (u Uploads, l
 	return u, lambda
 }
 
-// TestKnown: where all classes are known, clients are told by them however many collude, exactly and by chains; a client that sends what is
-// known is no copy. Without, or where some class is not known, fewer than half may be bad.
+// TestKnown: where all classes are known, clients are told by them however many collude, exactly
+// and by chains; a client that sends what is known is no copy. Without, or where some class is not
+// known, fewer than half may be bad.
 func TestKnown(t *testing.T) {
 	for _, c := range []struct{ clients, bad int }{{10, 4}, {10, 6}, {10, 9}, {16, 12}} {
 		for _, partly := range []bool{false, true} {
@@ -82,11 +84,15 @@ func TestKnown(t *testing.T) {
 		t.Errorf("six of ten collude and nothing is known: P(honest) is %.3f", p)
 	}
 	for _, spoil := range []func(k *Known){
-		func(k *Known) { k.Masses = k.Masses[:1] }, func(k *Known) { k.Means[0] = math.NaN() }, func(k *Known) { k.Masses[0] = -1 },
+		func(k *Known) { k.Masses = k.Masses[:1] }, func(k *Known) { k.Means[0] = math.NaN() }, func(
+			k *Known) {
+			k.Masses[0] = -1
+		},
 	} {
 		u, lambda := knownRound(4, 1, 6, func(int) bool { return true })
 		spoil(u.Known)
-		if _, err := Infer(t.Context(), u, lambda, 1, 1); err == nil || !strings.Contains(err.Error(), "known") {
+		if _, err := Infer(t.Context(), u, lambda, 1, 1); err == nil ||
+			!strings.Contains(err.Error(), "known") {
 			t.Errorf("spoilt known means: %v", err)
 		}
 	}
@@ -95,7 +101,10 @@ func TestKnown(t *testing.T) {
 // TestAgainstKnown: a further client is judged by what is known where those that judge collude.
 func TestAgainstKnown(t *testing.T) {
 	u, lambda := knownRound(10, 9, 6, func(int) bool { return true })
-	of := func(m int) (masses, means []float64) { return u.masses(m), u.Means[m*u.Classes*u.K:][:u.Classes*u.K] }
+	of := func(m int) (masses, means []float64) {
+		return u.masses(m),
+			u.Means[m*u.Classes*u.K:][:u.Classes*u.K]
+	}
 	judges := u
 	judges.Clients = 8 // all bad
 	judges.Masses, judges.Means = u.Masses[:8*u.Classes], u.Means[:8*u.Classes*u.K]
@@ -111,7 +120,8 @@ func TestAgainstKnown(t *testing.T) {
 	}
 }
 
-// TestContradicted: known class means contradict a round of which more than two thirds of the clients differ; copies count together.
+// TestContradicted: known class means contradict a round of which more than two thirds of the
+// clients differ; copies count together.
 func TestContradicted(t *testing.T) {
 	for _, c := range []struct {
 		bad  int

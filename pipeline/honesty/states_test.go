@@ -7,7 +7,10 @@ import (
 
 // TestStatesCheck: each part of what states must be is looked at by itself.
 func TestStatesCheck(t *testing.T) {
-	sound := func() *States { return &States{Honest: [][]bool{{true, true}, {true, false}}, P: []float64{.75, .25}} }
+	sound := func() *States {
+		return &States{Honest: [][]bool{{true, true}, {true, false}},
+			P: []float64{.75, .25}}
+	}
 	if err := sound().Check(2); err != nil {
 		t.Fatal(err)
 	}
@@ -30,9 +33,12 @@ func TestStatesCheck(t *testing.T) {
 // TestRefusedParts: what a round gives is looked at part by part.
 func TestRefusedParts(t *testing.T) {
 	for name, change := range map[string]func(*Uploads, []float64){
-		"an infinite mass":      func(u *Uploads, _ []float64) { u.Masses[0] = math.Inf(1) },
-		"a negative mass":       func(u *Uploads, _ []float64) { u.Masses[0] = -1 },
-		"a mean of no number":   func(u *Uploads, _ []float64) { u.Masses[0], u.Means[0] = 1, math.NaN() },
+		"an infinite mass": func(u *Uploads, _ []float64) { u.Masses[0] = math.Inf(1) },
+		"a negative mass":  func(u *Uploads, _ []float64) { u.Masses[0] = -1 },
+		"a mean of no number": func(u *Uploads, _ []float64) {
+			u.Masses[0],
+				u.Means[0] = 1, math.NaN()
+		},
 		"a mean of 1e101":       func(u *Uploads, _ []float64) { u.Masses[0], u.Means[0] = 1, -1e101 },
 		"an infinite variance":  func(_ *Uploads, l []float64) { l[0] = math.Inf(1) },
 		"a mass too few":        func(u *Uploads, _ []float64) { u.Masses = u.Masses[1:] },

@@ -11,11 +11,15 @@ import (
 	"fmp/onnx/dense"
 )
 
-// Who is honest is judged by less in a large round, as one judgement takes clients x classes x classes x coordinates densities, often:
+// Who is honest is judged by less in a large round, as one judgement takes clients x classes x
+// classes x coordinates densities, often:
 //
-//   - a cell may be of its own class or of the candidates whose pooled means, of all clients, are nearest to it;
-//   - up to narrowExact clients all states are enumerated, and more are judged by the fewest chains;
-//   - in a wide round uploads have [Leading] coordinates, those in which the corpus's classes differ most.
+//   - a cell may be of its own class or of the candidates whose pooled means, of all clients, are
+//     nearest to it;
+//   - up to narrowExact clients all states are enumerated, and more are judged by the fewest
+//     chains;
+//   - in a wide round uploads have [Leading] coordinates, those in which the corpus's classes
+//     differ most.
 const (
 	// Leading is the number of coordinates that the uploads of a wide round hold.
 	Leading     = 64
@@ -23,8 +27,8 @@ const (
 	narrowExact = 5
 )
 
-// wideFrom is the product of classes and coordinates above which a round is wide, and largeFrom the number of densities of one judgement
-// above which it is large.
+// wideFrom is the product of classes and coordinates above which a round is wide, and largeFrom the
+// number of densities of one judgement above which it is large.
 const (
 	wideFrom  = 1 << 14
 	largeFrom = 1 << 23
@@ -100,7 +104,8 @@ func (h *model) nearby(u *Uploads) {
 		for i := range cells {
 			x.Data = append(x.Data, cells[i].x[:h.k]...)
 		}
-		dots := blas64.General{Rows: len(cells), Cols: h.classes, Stride: h.classes, Data: make([]float64, len(cells)*h.classes)}
+		dots := blas64.General{Rows: len(cells), Cols: h.classes, Stride: h.classes,
+			Data: make([]float64, len(cells)*h.classes)}
 		dense.Gemm(blas.NoTrans, blas.Trans, 1, x, means, 0, dots)
 		for i := range cells {
 			score := dots.Data[i*h.classes:][:h.classes]
@@ -127,7 +132,8 @@ func (h *model) nearby(u *Uploads) {
 	}
 }
 
-// nearest returns the class and those of the highest scores, in ascending order, and then the two components that are no class.
+// nearest returns the class and those of the highest scores, in ascending order, and then the two
+// components that are no class.
 func (h *model) nearest(class int, score []float64) []int {
 	n := h.width() - 3
 	best := make([]int, 0, n+1)
@@ -138,7 +144,8 @@ func (h *model) nearest(class int, score []float64) []int {
 		if len(best) == n {
 			best = best[:n-1]
 		}
-		at, _ := slices.BinarySearchFunc(best, v, func(b int, v float64) int { return cmp.Compare(v, score[b]) })
+		at, _ := slices.BinarySearchFunc(best, v,
+			func(b int, v float64) int { return cmp.Compare(v, score[b]) })
 		best = slices.Insert(best, at, c)
 	}
 	best = append(best, class)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWide: a round that is judged as a wide one has the clients of flipped labels found, as when all classes are looked at, and nobody
-// else.
+// TestWide: a round that is judged as a wide one has the clients of flipped labels found, as when
+// all classes are looked at, and nobody else.
 func TestWide(t *testing.T) {
 	for _, clients := range []int{5, 12} {
 		u, lambda := round(1, clients, 40, 9, 120, 2)
@@ -30,7 +30,8 @@ func TestWide(t *testing.T) {
 		}
 		for _, cells := range h.cells {
 			for _, l := range cells {
-				if len(l.near) != h.width() || l.near[l.own] != l.class || !slices.IsSorted(l.near) || l.near[len(l.near)-3] >= u.Classes {
+				if len(l.near) != h.width() || l.near[l.own] != l.class || !slices.IsSorted(l.near) ||
+					l.near[len(l.near)-3] >= u.Classes {
 					t.Fatalf("a cell of class %d may be of %v", l.class, l.near)
 				}
 			}
@@ -62,8 +63,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestLargeRound: rounds of many clients and classes are large, those of today's tables are not; the clients of flipped labels are found in
-// one.
+// TestLargeRound: rounds of many clients and classes are large, those of today's tables are not;
+// the clients of flipped labels are found in one.
 func TestLargeRound(t *testing.T) {
 	for _, c := range []struct {
 		clients, classes, k int
@@ -89,8 +90,8 @@ func TestLargeRound(t *testing.T) {
 	}
 }
 
-// TestTables: weights and bound of bad clients' mixtures, which are kept for the classes that cells may be of, are to the bit those of
-// tables of classes by classes.
+// TestTables: weights and bound of bad clients' mixtures, which are kept for the classes that cells
+// may be of, are to the bit those of tables of classes by classes.
 func TestTables(t *testing.T) {
 	u, lambda := round(3, 12, 60, 9, 120, 2)
 	u.Wide = true

@@ -29,7 +29,8 @@ const maxHigh = 1 << 60
 func IsPart(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
 
 func refuse(field string, value any, allowed string, args ...any) error {
-	return fmt.Errorf("part: %w", &federate.FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)})
+	return fmt.Errorf("part: %w",
+		&federate.FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)})
 }
 
 // Encode returns the part as a message. The same part has the same bytes on every machine.
@@ -45,8 +46,10 @@ func (p *Part) Encode() ([]byte, error) {
 	if p.limit == nil {
 		against = nil // nobody was judged
 	}
-	m := &partpb.Part{Format: Format, Round: p.Round, Model: model, Dx: uint32(p.Dx), Classes: uint32(p.C), Moments: p.Moments,
-		Limit: p.limit, Summed: uint64(p.Summed), LeftOut: uint64(p.LeftOut), N: uint64(p.N), Sums: whole.Append(nil, p.sums), Against: against}
+	m := &partpb.Part{Format: Format, Round: p.Round, Model: model, Dx: uint32(p.Dx),
+		Classes: uint32(p.C), Moments: p.Moments,
+		Limit: p.limit, Summed: uint64(p.Summed), LeftOut: uint64(p.LeftOut), N: uint64(p.N),
+		Sums: whole.Append(nil, p.sums), Against: against}
 	for i := range p.Kept {
 		m.Kept = append(m.Kept, p.Kept[i].Data)
 	}
@@ -68,8 +71,8 @@ func (p *Part) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64, bytes after their length, lists after
-// their number.
+// checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64,
+// bytes after their length, lists after their number.
 func checksum(m *partpb.Part) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.merge.Part\n"))
@@ -77,7 +80,8 @@ func checksum(m *partpb.Part) []byte {
 	if m.Moments {
 		moments = 1
 	}
-	numbers(h, uint64(m.Format), m.Round, uint64(m.Dx), uint64(m.Classes), moments, m.Summed, m.LeftOut, m.N, uint64(len(m.Kept)))
+	numbers(h, uint64(m.Format), m.Round, uint64(m.Dx), uint64(m.Classes), moments, m.Summed,
+		m.LeftOut, m.N, uint64(len(m.Kept)))
 	for _, b := range append(slices.Clone(m.Kept), m.Model, m.Limit, m.Clients, m.Sums, m.Dof, m.Against) {
 		numbers(h, uint64(len(b)))
 		h.Write(b)
@@ -91,14 +95,16 @@ func numbers(h hash.Hash, values ...uint64) {
 	}
 }
 
-// Decode decodes a part and checks it: every number against its bounds, kept uploads as ordinary ones, their keys in order and below the
-// limit, clients in order and among them those kept, sums against masses, masses against images, and the checksum.
+// Decode decodes a part and checks it: every number against its bounds, kept uploads as ordinary
+// ones, their keys in order and below the limit, clients in order and among them those kept, sums
+// against masses, masses against images, and the checksum.
 func Decode(data []byte, want federate.Expect) (*Part, error) {
 	if len(data) > MaxBytes {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
 	}
 	if !IsPart(data) {
-		return nil, refuse("format", "of another message", "%d, which fmp merge writes; uploads are merged first", Format)
+		return nil, refuse("format", "of another message",
+			"%d, which fmp merge writes; uploads are merged first", Format)
 	}
 	var m partpb.Part
 	if err := message.Unmarshal(data, &m, 0); err != nil {
@@ -108,11 +114,13 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 		return nil, err
 	}
 	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
-		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the part was damaged on its way",
-			hex.EncodeToString(sum))
+		return nil, refuse("checksum", hex.EncodeToString(m.Checksum),
+			"%s, that of the content; the part was damaged on its way", hex.EncodeToString(sum))
 	}
-	p := &Part{Round: m.Round, Model: hex.EncodeToString(m.Model), Dx: int(m.Dx), C: int(m.Classes), Moments: m.Moments,
-		Summed: int(m.Summed), LeftOut: int(m.LeftOut), N: int(m.N), Against: hex.EncodeToString(m.Against), limit: bytes.Clone(m.Limit)}
+	p := &Part{Round: m.Round, Model: hex.EncodeToString(m.Model), Dx: int(m.Dx), C: int(m.Classes),
+		Moments: m.Moments,
+		Summed:  int(m.Summed), LeftOut: int(m.LeftOut), N: int(m.N),
+		Against: hex.EncodeToString(m.Against), limit: bytes.Clone(m.Limit)}
 	if len(m.Limit) == 0 {
 		p.limit = nil
 	}
@@ -120,7 +128,8 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 	for i := range p.clients {
 		p.clients[i] = entry(m.Clients[i*entryBytes:])
 		if i > 0 && byKey(p.clients[i-1], p.clients[i]) >= 0 {
-			return nil, refuse(fmt.Sprintf("clients[%d]", i), "not after the one before it", "ascending keys, each once")
+			return nil, refuse(fmt.Sprintf("clients[%d]", i), "not after the one before it",
+				"ascending keys, each once")
 		}
 	}
 	if err := p.readKept(m.Kept); err != nil {
@@ -150,7 +159,8 @@ func checkFields(m *partpb.Part, want federate.Expect) error {
 		return refuse("round", m.Round, "%d, the round that is being gathered", *want.Round)
 	}
 	if want.Dx != 0 && int(m.Dx) != want.Dx || want.C != 0 && int(m.Classes) != want.C {
-		return refuse("dx and classes", fmt.Sprint(m.Dx, " and ", m.Classes), "%d and %d, as the other models have them", want.Dx, want.C)
+		return refuse("dx and classes", fmt.Sprint(m.Dx, " and ", m.Classes),
+			"%d and %d, as the other models have them", want.Dx, want.C)
 	}
 	most := uint64(federate.MaxWidth)
 	if m.Moments {
@@ -161,9 +171,11 @@ func checkFields(m *partpb.Part, want federate.Expect) error {
 	for _, v := range []struct {
 		field          string
 		value, low, to uint64
-	}{{"dx", uint64(m.Dx), 1, most}, {"classes", uint64(m.Classes), 2, federate.MaxWidth}, {"clients", clients, 1, MaxClients},
-		{"kept", uint64(len(m.Kept)), 0, clients}, {"summed", m.Summed, 0, clients}, {"left_out", m.LeftOut, 0, clients},
-		{"kept, summed and left_out", everyone, clients, clients}, {"n", m.N, m.Summed, m.Summed * (federate.MaxN + moments.MaxCalibration)}} {
+	}{{"dx", uint64(m.Dx), 1, most}, {"classes", uint64(m.Classes), 2, federate.MaxWidth},
+		{"clients", clients, 1, MaxClients}, {"kept", uint64(len(m.Kept)), 0, clients},
+		{"summed", m.Summed, 0, clients}, {"left_out", m.LeftOut, 0, clients},
+		{"kept, summed and left_out", everyone, clients, clients},
+		{"n", m.N, m.Summed, m.Summed * (federate.MaxN + moments.MaxCalibration)}} {
 		if v.value < v.low || v.value > v.to {
 			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
 		}
@@ -182,14 +194,17 @@ func checkFields(m *partpb.Part, want federate.Expect) error {
 	for _, v := range []struct {
 		field     string
 		bytes, is int
-	}{{"model", len(m.Model), sha256.Size}, {"checksum", len(m.Checksum), sha256.Size}, {"limit", len(m.Limit), limit},
-		{"clients", len(m.Clients), int(clients) * entryBytes}, {"sums", len(m.Sums), sums}, {"dof", len(m.Dof), dof}} {
+	}{{"model", len(m.Model), sha256.Size}, {"checksum", len(m.Checksum), sha256.Size},
+		{"limit", len(m.Limit), limit},
+		{"clients", len(m.Clients), int(clients) * entryBytes}, {"sums", len(m.Sums), sums},
+		{"dof", len(m.Dof), dof}} {
 		if v.bytes != v.is {
 			return refuse(v.field, fmt.Sprintf("%d bytes", v.bytes), "%d", v.is)
 		}
 	}
 	if n := len(m.Against); n != 0 && (n != sha256.Size || limit == 0) {
-		return refuse("against", fmt.Sprintf("%d bytes", n), "%d of a part with sums, else none", sha256.Size)
+		return refuse("against", fmt.Sprintf("%d bytes", n),
+			"%d of a part with sums, else none", sha256.Size)
 	}
 	return nil
 }
@@ -205,15 +220,19 @@ func (p *Part) readKept(uploads [][]byte) error {
 			return fmt.Errorf("part: %s: %w", field, err)
 		}
 		if (u.Within != nil) != p.Moments || u.Points.Indices() == nil {
-			return refuse(field, "an upload of another kind", "class means, with moments in a part of moments")
+			return refuse(field, "an upload of another kind",
+				"class means, with moments in a part of moments")
 		}
 		k := Kept{Upload: u, Data: bytes.Clone(data), key: key(u.Round, u.Model, u.Client)}
-		if i > 0 && compare(p.Kept[i-1], k) >= 0 || p.limit != nil && bytes.Compare(k.key[:], p.limit) >= 0 {
-			return refuse(field, fmt.Sprintf("of client %q, out of place", u.Client), "uploads in the order of their keys, below limit")
+		if i > 0 && compare(p.Kept[i-1], k) >= 0 || p.limit != nil &&
+			bytes.Compare(k.key[:], p.limit) >= 0 {
+			return refuse(field, fmt.Sprintf("of client %q, out of place", u.Client),
+				"uploads in the order of their keys, below limit")
 		}
 		e := entryOf(k.key, sha256.Sum256(data))
 		if at, ok := slices.BinarySearchFunc(p.clients, e, byKey); !ok || p.clients[at] != e {
-			return refuse(field, fmt.Sprintf("of client %q", u.Client), "uploads whose digests are among clients")
+			return refuse(field, fmt.Sprintf("of client %q", u.Client),
+				"uploads whose digests are among clients")
 		}
 		p.Kept = append(p.Kept, k)
 	}
@@ -223,8 +242,8 @@ func (p *Part) readKept(uploads [][]byte) error {
 	return nil
 }
 
-// checkSums checks the sums: no masses below 0 or beyond the images, no mean beyond the largest coordinate, and no scatter that as many
-// rows of length 1 cannot have.
+// checkSums checks the sums: no masses below 0 or beyond the images, no mean beyond the largest
+// coordinate, and no scatter that as many rows of length 1 cannot have.
 func (p *Part) checkSums() error {
 	total := 0.0
 	for i, s := range p.sums {
@@ -244,7 +263,8 @@ func (p *Part) checkSums() error {
 		}
 		for j, v := range s[1:] {
 			if f := v.Float(); math.Abs(f) > most+1e-6 {
-				return refuse(fmt.Sprintf("sum %d of class %d", j, y), f, "%v at most, for a mass of %v", most, mass)
+				return refuse(fmt.Sprintf("sum %d of class %d", j, y), f,
+					"%v at most, for a mass of %v", most, mass)
 			}
 		}
 		total += mass

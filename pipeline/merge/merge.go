@@ -1,12 +1,15 @@
-// Package merge adds uploads of a round up: many become one part, parts become one, and a part is pooled in place of its uploads.
+// Package merge adds uploads of a round up: many become one part, parts become one, and a part is
+// pooled in place of its uploads.
 //
-// A part holds some uploads whole and of the others sums alone. A client's key is a SHA-256 of round, client graph and name; kept are the
-// uploads of the lowest keys, the first in any case and further ones while all have at most [MaxPoints] points and [maxKept] bytes
-// together (bottom-k sampling; Cohen and Kaplan 2007). Sums are whole numbers in steps of 2^-40, masses, masses times class means and
-// scatters. Both depend on the set of uploads alone: a tree of merges gives the part of the whole, bit for bit, in any order and grouping.
+// A part holds some uploads whole and of the others sums alone. A client's key is a SHA-256 of
+// round, client graph and name; kept are the uploads of the lowest keys, the first in any case and
+// further ones while all have at most [MaxPoints] points and [maxKept] bytes together (bottom-k
+// sampling; Cohen and Kaplan 2007). Sums are whole numbers in steps of 2^-40, masses, masses times
+// class means and scatters. Both depend on the set of uploads alone: a tree of merges gives the
+// part of the whole, bit for bit, in any order and grouping.
 //
-// Uploads that are summed are judged one at a time (Merger.Judge), each given the uploads that another part keeps, so that who is left out
-// depends on no grouping either.
+// Uploads that are summed are judged one at a time (Merger.Judge), each given the uploads that
+// another part keeps, so that who is left out depends on no grouping either.
 package merge
 
 import (
@@ -28,7 +31,8 @@ import (
 
 // Bounds on a part.
 const (
-	// MaxPoints is the maximum number of points of the kept uploads, but for a first one that has more.
+	// MaxPoints is the maximum number of points of the kept uploads, but for a first one that has
+	// more.
 	MaxPoints = 8192
 	// MaxClients is the maximum number of clients.
 	MaxClients = 1 << 24
@@ -76,16 +80,18 @@ type Part struct {
 	Dx, C   int
 	Moments bool
 	Kept    []Kept // by their keys
-	// Summed is the number of clients in the sums, LeftOut of those left out as not honest, and N the images that the first's sums are of:
-	// of moments calibration points are among them, of class means not, as these take no part.
+	// Summed is the number of clients in the sums, LeftOut of those left out as not honest, and N the
+	// images that the first's sums are of: of moments calibration points are among them, of class
+	// means not, as these take no part.
 	Summed, LeftOut, N int
 	// Against is the digest of the part against whose uploads they were judged; "": all were trusted.
 	Against string
 
 	limit   []byte // the lowest key of an upload that is not kept; nil: all are
 	clients []entry
-	sums    []whole.Number // [C, 1 + dx], and of moments the upper triangle of the scatter; nil while nothing is summed
-	dof     whole.Number
+	// [C, 1 + dx], and of moments the upper triangle of the scatter; nil while nothing is summed
+	sums []whole.Number
+	dof  whole.Number
 }
 
 // Clients returns the number of clients whose uploads went in.
@@ -93,14 +99,16 @@ func (p *Part) Clients() int { return len(p.clients) }
 
 // Merger merges uploads and parts.
 type Merger struct {
-	// Judge returns the share of an upload's images that counts in the sums, 0 for an upload that is left out. It depends on the upload and
-	// the part Against alone. Without it uploads are summed where Trust is set, else that is an error.
+	// Judge returns the share of an upload's images that counts in the sums, 0 for an upload that is
+	// left out. It depends on the upload and the part Against alone. Without it uploads are summed
+	// where Trust is set, else that is an error.
 	Judge func(*federate.Upload) (share float64, err error)
 	Trust bool
 	// Against is the digest of the part that Judge judges by.
 	Against string
-	// Limit is the key ([Key]) from which uploads are summed; nil: it follows from the uploads. A tree whose mergers have the same limit, no
-	// higher than that of all uploads, gives the part that it gives without.
+	// Limit is the key ([Key]) from which uploads are summed; nil: it follows from the uploads. A tree
+	// whose mergers have the same limit, no higher than that of all uploads, gives the part that it
+	// gives without.
 	Limit []byte
 	// Without has the SHA-256 of uploads that Add passes over; those that it came upon are true.
 	Without map[[sha256.Size]byte]bool
@@ -141,10 +149,12 @@ func (m *Merger) Add(data []byte) error {
 // start opens the merger for the kind of the first upload, and checks that of later ones.
 func (m *Merger) start(like *Part) error {
 	if n := sizeOf(like.Dx, like.C, like.Moments); n > maxSums/whole.Bytes {
-		return fmt.Errorf("%d classes of %d coordinates are %d sums; a part has %d at most", like.C, like.Dx, n, maxSums/whole.Bytes)
+		return fmt.Errorf("%d classes of %d coordinates are %d sums; a part has %d at most", like.C,
+			like.Dx, n, maxSums/whole.Bytes)
 	}
 	if m.part == nil {
-		m.part = &Part{Round: like.Round, Model: like.Model, Dx: like.Dx, C: like.C, Moments: like.Moments, Against: m.Against,
+		m.part = &Part{Round: like.Round, Model: like.Model, Dx: like.Dx, C: like.C,
+			Moments: like.Moments, Against: m.Against,
 			limit: bytes.Clone(m.Limit)}
 		m.fresh = map[[half]byte]entry{}
 		round := like.Round
@@ -158,15 +168,17 @@ func (m *Merger) start(like *Part) error {
 
 func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 	if u.Points.Indices() == nil {
-		return errors.New("its points are of several classes each, an embedding's: these do not add up; merge class means or moments")
+		return errors.New("its points are of several classes each, an embedding's: these do not add " +
+			"up; merge class means or moments")
 	}
 	for i, v := range u.Points.Z {
 		if math.Abs(float64(v)) > maxCoordinate {
-			return fmt.Errorf("a coordinate of point %d is %v; class means that add up have %d at most", i/(len(u.Points.Z)/u.Points.N), v,
-				maxCoordinate)
+			return fmt.Errorf("a coordinate of point %d is %v; class means that add up have %d at most",
+				i/(len(u.Points.Z)/u.Points.N), v, maxCoordinate)
 		}
 	}
-	if err := m.start(&Part{Round: u.Round, Model: u.Model, Dx: u.Points.Dx, C: u.Points.C, Moments: u.Within != nil}); err != nil {
+	if err := m.start(&Part{Round: u.Round, Model: u.Model, Dx: u.Points.Dx, C: u.Points.C,
+		Moments: u.Within != nil}); err != nil {
 		return err
 	}
 	if m.part.Clients()+len(m.fresh) >= MaxClients {
@@ -249,9 +261,11 @@ func kept(all []Kept) int {
 	return len(all)
 }
 
-// ErrJudge is wrapped by the error for an upload that is to be summed, where nothing is known to judge it by.
-var ErrJudge = fmt.Errorf("a part keeps up to %d class means whole and sums the others, which are judged beforehand: give a part to "+
-	"judge by (--against), or trust all clients (--trust)", MaxPoints)
+// ErrJudge is wrapped by the error for an upload that is to be summed, where nothing is known to
+// judge it by.
+var ErrJudge = fmt.Errorf("a part keeps up to %d class means whole and sums the others, which "+
+	"are judged beforehand: give a part to judge by (--against), or trust all clients (--trust)",
+	MaxPoints)
 
 func (m *Merger) share(k *Kept) (float64, error) {
 	if m.Judge == nil {
@@ -298,7 +312,8 @@ func sizeOf(dx, c int, ofMoments bool) int {
 	return n
 }
 
-// addMeans adds an upload's masses, class means and scatter to the sums, or takes them out. Calibration points of moments count as images.
+// addMeans adds an upload's masses, class means and scatter to the sums, or takes them out.
+// Calibration points of moments count as images.
 func (p *Part) addMeans(u *federate.Upload, share float64, add func(*whole.Number, whole.Number)) {
 	set, scatter := u.Points, []float64(nil)
 	dof := 0
@@ -328,14 +343,16 @@ func (p *Part) addMeans(u *federate.Upload, share float64, add func(*whole.Numbe
 	}
 }
 
-// withCalibration returns an upload's class means with its calibration points among their images, and adds those to the scatter, [k, k],
-// one at a time (Welford's update). Products are rounded before they are added, so that every machine has the same sums.
+// withCalibration returns an upload's class means with its calibration points among their images,
+// and adds those to the scatter, [k, k], one at a time (Welford's update). Products are rounded
+// before they are added, so that every machine has the same sums.
 func withCalibration(u *federate.Upload, scatter []float64) *point.Set {
 	k, set := u.Points.Dx, &point.Set{Dx: u.Points.Dx, C: u.Points.C}
 	_, labels := u.Points.Labelled()
 	at := map[int]int{}
 	for i, y := range labels {
-		set.Z, set.W, set.Y = append(set.Z, u.Points.Features(i)...), append(set.W, u.Points.W[i]), append(set.Y, int32(y))
+		set.Z, set.W, set.Y = append(set.Z, u.Points.Features(i)...), append(set.W, u.Points.W[i]),
+			append(set.Y, int32(y))
 		at[y] = set.N
 		set.N++
 	}
@@ -344,7 +361,8 @@ func withCalibration(u *federate.Upload, scatter []float64) *point.Set {
 		to, ok := at[y]
 		if !ok {
 			to, at[y] = set.N, set.N
-			set.Z, set.W, set.Y, set.N = append(set.Z, make([]float32, k)...), append(set.W, 0), append(set.Y, int32(y)), set.N+1
+			set.Z, set.W, set.Y, set.N = append(set.Z, make([]float32, k)...), append(set.W, 0),
+				append(set.Y, int32(y)), set.N+1
 		}
 		mean, n := set.Features(to), float64(set.W[to])
 		for j, v := range u.Within.Calibration[i*k : (i+1)*k] {
@@ -370,12 +388,14 @@ func (m *Merger) AddPart(p *Part) error {
 	against := m.part.Against
 	if p.limit != nil && p.Against != against {
 		if m.Judge != nil || m.part.limit != nil {
-			return fmt.Errorf("its uploads were %s, and those here are %s: merge all given the same part", judged(p.Against), judged(against))
+			return fmt.Errorf("its uploads were %s, and those here are %s: merge all given the same part",
+				judged(p.Against), judged(against))
 		}
 		against = p.Against
 	}
 	if len(p.clients)+m.part.Clients()+len(m.fresh) > MaxClients {
-		return fmt.Errorf("%d clients and %d are too many; a part has %d at most", m.part.Clients()+len(m.fresh), len(p.clients), MaxClients)
+		return fmt.Errorf("%d clients and %d are too many; a part has %d at most",
+			m.part.Clients()+len(m.fresh), len(p.clients), MaxClients)
 	}
 	m.settle()
 	clients, twice := union(m.part.clients, p.clients)
@@ -394,7 +414,8 @@ func (m *Merger) AddPart(p *Part) error {
 		return err
 	}
 	m.part.clients = clients
-	m.part.Summed, m.part.LeftOut, m.part.N = m.part.Summed+p.Summed, m.part.LeftOut+p.LeftOut, m.part.N+p.N
+	m.part.Summed, m.part.LeftOut, m.part.N = m.part.Summed+p.Summed,
+		m.part.LeftOut+p.LeftOut, m.part.N+p.N
 	if m.part.sums == nil && p.sums != nil {
 		m.part.sums = make([]whole.Number, len(p.sums))
 	}
@@ -405,11 +426,13 @@ func (m *Merger) AddPart(p *Part) error {
 	return nil
 }
 
-// below moves kept uploads whose keys are not below the limit, and those beyond the bounds, into the sums.
+// below moves kept uploads whose keys are not below the limit, and those beyond the bounds, into
+// the sums.
 func (m *Merger) below() error {
 	n, limit := len(m.part.Kept), m.part.limit
 	if limit != nil {
-		n, _ = slices.BinarySearchFunc(m.part.Kept, limit, func(k Kept, limit []byte) int { return bytes.Compare(k.key[:], limit) })
+		n, _ = slices.BinarySearchFunc(m.part.Kept, limit,
+			func(k Kept, limit []byte) int { return bytes.Compare(k.key[:], limit) })
 	}
 	if at := kept(m.part.Kept[:n]); at < n {
 		n, limit = at, bytes.Clone(m.part.Kept[at].key[:])
@@ -483,8 +506,8 @@ func (m *Merger) Part() *Part {
 	return m.part
 }
 
-// Rest returns the class means of the clients in the sums, one for each class that they hold, with their masses, and of moments their
-// scatter; nil where nothing is summed.
+// Rest returns the class means of the clients in the sums, one for each class that they hold, with
+// their masses, and of moments their scatter; nil where nothing is summed.
 func (p *Part) Rest() (*point.Set, *moments.Within) {
 	if p.sums == nil {
 		return nil, nil

@@ -33,10 +33,12 @@ func made(t testing.TB, i int, precision federate.Precision) []byte {
 		if r.Float64() < lacks {
 			continue
 		}
-		s.Z = append(s.Z, float32(r.NormFloat64()*math.Pow(10, float64(r.IntN(6)-4))), float32(r.NormFloat64()))
+		s.Z = append(s.Z, float32(r.NormFloat64()*math.Pow(10, float64(r.IntN(6)-4))),
+			float32(r.NormFloat64()))
 		s.W, s.Y, s.N = append(s.W, float32(1+r.IntN(20))), append(s.Y, int32(y)), s.N+1
 	}
-	return encoded(t, &federate.Upload{Round: 3, Client: fmt.Sprint("client ", i), Model: model, N: int(s.Mass()), Points: s,
+	return encoded(t, &federate.Upload{Round: 3, Client: fmt.Sprint("client ", i), Model: model,
+		N: int(s.Mass()), Points: s,
 		Precision: precision})
 }
 
@@ -56,7 +58,8 @@ func madeMoments(t testing.TB, i, n int, precision federate.Precision) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return encoded(t, &federate.Upload{Round: 3, Client: fmt.Sprint("client ", i), Model: model, N: int(means.Mass()), Points: means,
+	return encoded(t, &federate.Upload{Round: 3, Client: fmt.Sprint("client ", i), Model: model,
+		N: int(means.Mass()), Points: means,
 		Within: w, Precision: precision})
 }
 
@@ -89,7 +92,8 @@ func merged(t testing.TB, judge func(*federate.Upload) (float64, error), all ...
 }
 
 // tree merges messages in a random tree: order, groups and depth are random.
-func tree(t testing.TB, r *rand.Rand, judge func(*federate.Upload) (float64, error), all [][]byte) []byte {
+func tree(t testing.TB, r *rand.Rand, judge func(*federate.Upload) (float64, error),
+	all [][]byte) []byte {
 	t.Helper()
 	if len(all) < 3 {
 		return merged(t, judge, all...)
@@ -120,8 +124,8 @@ func judging(u *federate.Upload) (float64, error) {
 	return 1, nil
 }
 
-// TestTrees: every tree of merges gives the bytes of the whole; beyond what a part keeps whole, its sums are the exact ones to half a step
-// a client.
+// TestTrees: every tree of merges gives the bytes of the whole; beyond what a part keeps whole, its
+// sums are the exact ones to half a step a client.
 func TestTrees(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(i int) []byte{
@@ -130,7 +134,8 @@ func TestTrees(t *testing.T) {
 		"moments": func(i int) []byte { return madeMoments(t, i, 1+i%90, federate.Single) },
 	}
 	for name, upload := range kinds {
-		for rule, judge := range map[string]func(*federate.Upload) (float64, error){"trusted": nil, "judged": judging} {
+		for rule, judge := range map[string]func(*federate.Upload) (float64, error){"trusted": nil,
+			"judged": judging} {
 			t.Run(name+" "+rule, func(t *testing.T) {
 				t.Parallel()
 				n := 40
@@ -146,8 +151,10 @@ func TestTrees(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p.Clients() != n || p.Summed == 0 || (judge != nil) != (p.LeftOut > 0) || len(p.Kept)+p.Summed+p.LeftOut != n {
-					t.Fatalf("of %d clients %d are in, %d kept, %d summed, %d left out", n, p.Clients(), len(p.Kept), p.Summed, p.LeftOut)
+				if p.Clients() != n || p.Summed == 0 || (judge != nil) != (p.LeftOut > 0) ||
+					len(p.Kept)+p.Summed+p.LeftOut != n {
+					t.Fatalf("of %d clients %d are in, %d kept, %d summed, %d left out", n, p.Clients(),
+						len(p.Kept), p.Summed, p.LeftOut)
 				}
 				checkSum(t, p, all, judge)
 				r := rng.New(1, "tree", name, rule)
@@ -187,7 +194,8 @@ func TestLimit(t *testing.T) {
 		}
 	}
 	whole = slices.Concat(low, high)
-	if part := merged(t, nil, merged(t, nil, high...), merged(t, nil, low...)); !bytes.Equal(part, merged(t, nil, whole...)) {
+	if part := merged(t, nil, merged(t, nil, high...), merged(t, nil, low...)); !bytes.Equal(part,
+		merged(t, nil, whole...)) {
 		t.Error("parts give another part than their uploads")
 	}
 }
@@ -250,8 +258,8 @@ func checkSum(t *testing.T, p *Part, all [][]byte, judge func(*federate.Upload) 
 	}
 }
 
-// TestMomentsWithCalibration: scatter, means and degrees of freedom of a client whose calibration points are counted are those of all of
-// its images.
+// TestMomentsWithCalibration: scatter, means and degrees of freedom of a client whose calibration
+// points are counted are those of all of its images.
 func TestMomentsWithCalibration(t *testing.T) {
 	t.Parallel()
 	const c, k, n = 2, 4, 60
@@ -281,7 +289,8 @@ func TestMomentsWithCalibration(t *testing.T) {
 		y := int(set.Y[i])
 		for j, v := range set.Features(i) {
 			if math.Abs(float64(v)-mean[y*k+j]) > 1e-6 || float64(set.W[i]) != count[y] {
-				t.Errorf("mean %d of class %d is %v of %v images, want %v of %v", j, y, v, set.W[i], mean[y*k+j], count[y])
+				t.Errorf("mean %d of class %d is %v of %v images, want %v of %v", j, y, v, set.W[i],
+					mean[y*k+j], count[y])
 			}
 		}
 	}
@@ -313,9 +322,11 @@ func TestRefused(t *testing.T) {
 		change(u)
 		return encoded(t, u)
 	}
-	wide := &federate.Upload{Round: 3, Client: "wide", Model: model, N: 1, Points: &point.Set{N: 1, Dx: 1 << 16, C: 1 << 16, W: []float32{1},
-		Y: []int32{1}, Z: make([]float32, 1<<16)}}
-	if err := (&Merger{Trust: true}).Add(encoded(t, wide)); err == nil || !strings.Contains(err.Error(), "sums") {
+	wide := &federate.Upload{Round: 3, Client: "wide", Model: model, N: 1,
+		Points: &point.Set{N: 1, Dx: 1 << 16, C: 1 << 16, W: []float32{1},
+			Y: []int32{1}, Z: make([]float32, 1<<16)}}
+	if err := (&Merger{Trust: true}).Add(encoded(t, wide)); err == nil ||
+		!strings.Contains(err.Error(), "sums") {
 		t.Errorf("an upload whose sums would take gigabytes: %v", err)
 	}
 	big := []byte(nil)
@@ -329,12 +340,13 @@ func TestRefused(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"upload twice":   {all[3], "is in already"},
-		"part with it":   {merged(t, nil, made(t, 40, federate.Single), all[3]), "is in already"},
-		"embedding":      {other(func(u *federate.Upload) { u.Points, u.N = soft, 2 }), "embedding"},
-		"far out":        {other(func(u *federate.Upload) { u.Points.Z[0] = 1e9 }), "65536 at most"},
-		"another round":  {other(func(u *federate.Upload) { u.Round = 4 }), "round"},
-		"another graph":  {other(func(u *federate.Upload) { u.Model = strings.Repeat("cd", 32) }), "model"},
+		"upload twice":  {all[3], "is in already"},
+		"part with it":  {merged(t, nil, made(t, 40, federate.Single), all[3]), "is in already"},
+		"embedding":     {other(func(u *federate.Upload) { u.Points, u.N = soft, 2 }), "embedding"},
+		"far out":       {other(func(u *federate.Upload) { u.Points.Z[0] = 1e9 }), "65536 at most"},
+		"another round": {other(func(u *federate.Upload) { u.Round = 4 }), "round"},
+		"another graph": {other(func(u *federate.Upload) { u.Model = strings.Repeat("cd", 32) }),
+			"model"},
 		"moments":        {madeMoments(t, 60, 20, federate.Single), "dx"},
 		"judged":         {judgedPart, "same part"},
 		"nothing at all": {nil, "empty"},
@@ -360,14 +372,16 @@ func TestRefused(t *testing.T) {
 		added++
 	}
 	if !errors.Is(err, ErrJudge) || m.Part().Clients() != added {
-		t.Errorf("uploads beyond those kept, without a judgement: %v, %d clients of %d", err, m.Part().Clients(), added)
+		t.Errorf("uploads beyond those kept, without a judgement: %v, %d clients of %d", err,
+			m.Part().Clients(), added)
 	}
 	var rest [][]byte
 	for i := 30; i < 60; i++ {
 		rest = append(rest, made(t, i, federate.Single))
 	}
 	m = Merger{Trust: true}
-	if err := errors.Join(m.Add(big), m.Add(merged(t, judging, rest...))); err == nil || !strings.Contains(err.Error(), "same part") {
+	if err := errors.Join(m.Add(big), m.Add(merged(t, judging, rest...))); err == nil ||
+		!strings.Contains(err.Error(), "same part") {
 		t.Errorf("a trusted part and a judged one: %v", err)
 	}
 }
@@ -408,38 +422,53 @@ func TestHostile(t *testing.T) {
 		change func(m *partpb.Part)
 		want   string
 	}{
-		"format":            {means, func(m *partpb.Part) { m.Format = 7 }, "format"},
-		"no clients":        {means, func(m *partpb.Part) { m.Clients = nil }, "clients"},
-		"half a client":     {means, func(m *partpb.Part) { m.Clients = m.Clients[:len(m.Clients)-1] }, "kept, summed"},
-		"a client more":     {means, func(m *partpb.Part) { m.Clients = append(m.Clients, bytes.Repeat([]byte{255}, 32)...) }, "kept, summed"},
-		"summed more":       {means, func(m *partpb.Part) { m.Summed++; m.LeftOut-- }, "left_out"},
-		"out of order":      {means, func(m *partpb.Part) { copy(m.Clients, m.Clients[64:96]) }, "ascending"},
-		"client twice":      {means, func(m *partpb.Part) { copy(m.Clients[32:], m.Clients[:32]) }, "ascending"},
-		"another digest":    {means, func(m *partpb.Part) { m.Clients[20]++ }, "digests"},
-		"kept out of order": {means, func(m *partpb.Part) { m.Kept[0], m.Kept[1] = m.Kept[1], m.Kept[0] }, "order"},
-		"above the limit":   {means, func(m *partpb.Part) { m.Limit = make([]byte, 32) }, "limit"},
-		"no limit":          {means, func(m *partpb.Part) { m.Limit = nil }, "limit"},
-		"another upload":    {means, func(m *partpb.Part) { m.Kept[0] = madeMoments(t, 1, 60, federate.Single) }, "kept[0]"},
-		"damaged upload":    {means, func(m *partpb.Part) { m.Kept[0][200]++ }, "kept[0]"},
-		"another dx":        {means, func(m *partpb.Part) { m.Dx++ }, "sums"},
-		"huge dx":           {means, func(m *partpb.Part) { m.Dx = 1 << 30 }, "dx"},
-		"huge moments":      {ofMoments, func(m *partpb.Part) { m.Dx = 1 << 13 }, "dx"},
-		"n":                 {means, func(m *partpb.Part) { m.N = m.Summed }, "masses"},
-		"no images":         {means, func(m *partpb.Part) { m.N = 0 }, "n is 0"},
-		"negative mass":     {means, func(m *partpb.Part) { set(m.Sums, 0, whole.Round(-1)) }, "mass of class 0"},
-		"mean out of reach": {means, func(m *partpb.Part) { set(m.Sums, 1, whole.Round(1e9)) }, "sum 0 of class 0"},
-		"overflow":          {means, func(m *partpb.Part) { set(m.Sums, 1, whole.Number{High: math.MaxInt64}) }, "2^84"},
-		"no masses":         {means, func(m *partpb.Part) { clear(m.Sums) }, "masses"},
-		"short sums":        {means, func(m *partpb.Part) { m.Sums = m.Sums[1:] }, "sums"},
-		"against":           {means, func(m *partpb.Part) { m.Against = []byte{1} }, "against"},
-		"long means":        {ofMoments, func(m *partpb.Part) { set(m.Sums, 1, whole.Round(1e6)) }, "sum 0 of class 0"},
-		"negative scatter":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Round(-1)) }, "scatter of coordinate 0"},
-		"large scatter":     {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Round(1e9)) }, "trace"},
-		"large covariance":  {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter+1, whole.Round(1e9)) }, "scatter[1]"},
-		"dof":               {ofMoments, func(m *partpb.Part) { set(m.Dof, 0, whole.Round(1e9)) }, "dof"},
-		"no dof":            {ofMoments, func(m *partpb.Part) { m.Dof = nil }, "dof"},
+		"format":     {means, func(m *partpb.Part) { m.Format = 7 }, "format"},
+		"no clients": {means, func(m *partpb.Part) { m.Clients = nil }, "clients"},
+		"half a client": {means, func(m *partpb.Part) { m.Clients = m.Clients[:len(m.Clients)-1] },
+			"kept, summed"},
+		"a client more": {means,
+			func(m *partpb.Part) { m.Clients = append(m.Clients, bytes.Repeat([]byte{255}, 32)...) },
+			"kept, summed"},
+		"summed more": {means, func(m *partpb.Part) { m.Summed++; m.LeftOut-- }, "left_out"},
+		"out of order": {means, func(m *partpb.Part) { copy(m.Clients, m.Clients[64:96]) },
+			"ascending"},
+		"client twice": {means, func(m *partpb.Part) { copy(m.Clients[32:], m.Clients[:32]) },
+			"ascending"},
+		"another digest": {means, func(m *partpb.Part) { m.Clients[20]++ }, "digests"},
+		"kept out of order": {means, func(m *partpb.Part) { m.Kept[0], m.Kept[1] = m.Kept[1], m.Kept[0] },
+			"order"},
+		"above the limit": {means, func(m *partpb.Part) { m.Limit = make([]byte, 32) }, "limit"},
+		"no limit":        {means, func(m *partpb.Part) { m.Limit = nil }, "limit"},
+		"another upload": {means,
+			func(m *partpb.Part) { m.Kept[0] = madeMoments(t, 1, 60, federate.Single) }, "kept[0]"},
+		"damaged upload": {means, func(m *partpb.Part) { m.Kept[0][200]++ }, "kept[0]"},
+		"another dx":     {means, func(m *partpb.Part) { m.Dx++ }, "sums"},
+		"huge dx":        {means, func(m *partpb.Part) { m.Dx = 1 << 30 }, "dx"},
+		"huge moments":   {ofMoments, func(m *partpb.Part) { m.Dx = 1 << 13 }, "dx"},
+		"n":              {means, func(m *partpb.Part) { m.N = m.Summed }, "masses"},
+		"no images":      {means, func(m *partpb.Part) { m.N = 0 }, "n is 0"},
+		"negative mass": {means, func(m *partpb.Part) { set(m.Sums, 0, whole.Round(-1)) },
+			"mass of class 0"},
+		"mean out of reach": {means, func(m *partpb.Part) { set(m.Sums, 1, whole.Round(1e9)) },
+			"sum 0 of class 0"},
+		"overflow": {means,
+			func(m *partpb.Part) { set(m.Sums, 1, whole.Number{High: math.MaxInt64}) }, "2^84"},
+		"no masses":  {means, func(m *partpb.Part) { clear(m.Sums) }, "masses"},
+		"short sums": {means, func(m *partpb.Part) { m.Sums = m.Sums[1:] }, "sums"},
+		"against":    {means, func(m *partpb.Part) { m.Against = []byte{1} }, "against"},
+		"long means": {ofMoments, func(m *partpb.Part) { set(m.Sums, 1, whole.Round(1e6)) },
+			"sum 0 of class 0"},
+		"negative scatter": {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Round(-1)) },
+			"scatter of coordinate 0"},
+		"large scatter": {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Round(1e9)) },
+			"trace"},
+		"large covariance": {ofMoments,
+			func(m *partpb.Part) { set(m.Sums, scatter+1, whole.Round(1e9)) }, "scatter[1]"},
+		"dof":    {ofMoments, func(m *partpb.Part) { set(m.Dof, 0, whole.Round(1e9)) }, "dof"},
+		"no dof": {ofMoments, func(m *partpb.Part) { m.Dof = nil }, "dof"},
 	} {
-		if _, err := Decode(changed(t, c.of, c.change), federate.Expect{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Decode(changed(t, c.of, c.change), federate.Expect{}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 	}
@@ -452,7 +481,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestWhole: whole numbers of 128 bits keep to exact sums of both signs, at the ends of their range too.
+// TestWhole: whole numbers of 128 bits keep to exact sums of both signs, at the ends of their range
+// too.
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	r := rng.New(1, "whole")
@@ -545,7 +575,8 @@ func withinNumbers(w *moments.Within) []float32 {
 	return w.Data
 }
 
-// TestDofOfCalibration: a calibration point adds a degree of freedom to the sums, unless it is the first image of its class.
+// TestDofOfCalibration: a calibration point adds a degree of freedom to the sums, unless it is the
+// first image of its class.
 func TestDofOfCalibration(t *testing.T) {
 	t.Parallel()
 	means := &point.Set{N: 1, Dx: 2, C: 3, Z: []float32{0.1, 0.2}, W: []float32{5}, Y: []int32{0}}
@@ -553,11 +584,13 @@ func TestDofOfCalibration(t *testing.T) {
 		labels []int
 		want   float64
 	}{{nil, 4}, {[]int{0}, 5}, {[]int{1}, 4}, {[]int{1, 0, 1, 2}, 6}} {
-		w := &moments.Within{K: 2, Rank: 1, Data: []float32{0.1, 0.1}, Dof: 4, Labels: v.labels, Calibration: make([]float32, 2*len(v.labels))}
+		w := &moments.Within{K: 2, Rank: 1, Data: []float32{0.1, 0.1}, Dof: 4, Labels: v.labels,
+			Calibration: make([]float32, 2*len(v.labels))}
 		p := &Part{Dx: 2, C: 3, Moments: true, sums: make([]whole.Number, sizeOf(2, 3, true))}
 		p.addMeans(&federate.Upload{Points: means, Within: w}, 1, (*whole.Number).Add)
 		if got := p.dof.Float(); got != v.want {
-			t.Errorf("calibration points of classes %v: %v degrees of freedom, want %v", v.labels, got, v.want)
+			t.Errorf("calibration points of classes %v: %v degrees of freedom, want %v",
+				v.labels, got, v.want)
 		}
 	}
 }

@@ -22,16 +22,18 @@ type signed struct {
 }
 
 func statement(part []byte, worker, server string) identity.Statement {
-	return identity.Statement{Purpose: identity.Merged, Server: server, Client: worker, Content: models.DigestBytes(part)}
+	return identity.Statement{Purpose: identity.Merged, Server: server, Client: worker,
+		Content: models.DigestBytes(part)}
 }
 
-// Sign returns a worker's signature of the bytes of a part, which name its round and client graph, for the server of a public key
-// (base64) that asked for it; empty where none did.
+// Sign returns a worker's signature of the bytes of a part, which name its round and client graph,
+// for the server of a public key (base64) that asked for it; empty where none did.
 func Sign(key *identity.Key, part []byte, server string) ([]byte, error) {
 	return json.Marshal(signed{key.Name, key.Sign(statement(part, key.Name, server))})
 }
 
-// Verify returns an error unless signature is that of a part by a worker of the roster, for the server of this key.
+// Verify returns an error unless signature is that of a part by a worker of the roster, for the
+// server of this key.
 func Verify(workers *identity.Roster, part, signature []byte, server string) error {
 	var s signed
 	if len(signature) == 0 {
@@ -41,7 +43,8 @@ func Verify(workers *identity.Roster, part, signature []byte, server string) err
 		return fmt.Errorf("%w: the signature cannot be read", ErrSignature)
 	}
 	if !workers.Verify(statement(part, s.Worker, server), s.Signature) {
-		return fmt.Errorf("%w: the signature in the name of %.128q is not valid for this part", ErrSignature, s.Worker)
+		return fmt.Errorf("%w: the signature in the name of %.128q is not valid for this part",
+			ErrSignature, s.Worker)
 	}
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 	"fmp/pipeline/federate/identity"
 )
 
-// TestSigned: a part is taken with the signature of a worker of the roster; an altered or forged one is refused.
+// TestSigned: a part is taken with the signature of a worker of the roster; an altered or forged
+// one is refused.
 func TestSigned(t *testing.T) {
 	t.Parallel()
 	var keys [2]*identity.Key
@@ -51,18 +52,21 @@ func TestSigned(t *testing.T) {
 		"altered":          {altered, good, "not valid"},
 		"another server's": {data, others, "not valid"},
 		"forged":           {data, forged, "not valid"},
-		"unknown":          {data, bytes.Replace(good, []byte("worker\","), []byte("another\","), 1), "not valid"},
-		"text":             {data, []byte("signed"), "cannot be read"},
-		"long":             {data, append(bytes.Repeat([]byte(" "), MaxSignature), good...), "cannot be read"},
+		"unknown": {data, bytes.Replace(good, []byte("worker\","), []byte("another\","), 1),
+			"not valid"},
+		"text": {data, []byte("signed"), "cannot be read"},
+		"long": {data, append(bytes.Repeat([]byte(" "), MaxSignature), good...),
+			"cannot be read"},
 	} {
-		if err := Verify(workers, c.data, c.signature, "server A"); !errors.Is(err, ErrSignature) || !strings.Contains(err.Error(), c.want) {
+		if err := Verify(workers, c.data, c.signature, "server A"); !errors.Is(err, ErrSignature) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 	}
 }
 
-// TestGivenLimit: mergers that are told the limit of the whole sum every upload from it on, and their parts give the part of the whole; a
-// part lists its own uploads and no others.
+// TestGivenLimit: mergers that are told the limit of the whole sum every upload from it on, and
+// their parts give the part of the whole; a part lists its own uploads and no others.
 func TestGivenLimit(t *testing.T) {
 	t.Parallel()
 	var all [][]byte

@@ -11,13 +11,15 @@ import (
 	"fmp/pipeline/internal/whole"
 )
 
-// ErrPlace is wrapped by the error for an upload whose place in a part another would take, which the part does not hold whole any more.
-var ErrPlace = errors.New("the part without it keeps another upload whole, which is summed by now: merge the round's " +
-	"uploads again without " +
-	"it, or keep the round's sums (fmp pool --state)")
+// ErrPlace is wrapped by the error for an upload whose place in a part another would take, which
+// the part does not hold whole any more.
+var ErrPlace = errors.New(
+	"the part without it keeps another upload whole, which is summed by now: merge the round's " +
+		"uploads again without it, or keep the round's sums (fmp pool --state)")
 
-// Remove takes an upload out of the merged ones: the part is then, to the byte, the one that the client never took part in. An upload
-// whose place a summed one would take cannot be taken out ([ErrPlace]). After an error nothing is taken out.
+// Remove takes an upload out of the merged ones: the part is then, to the byte, the one that the
+// client never took part in. An upload whose place a summed one would take cannot be taken out
+// ([ErrPlace]). After an error nothing is taken out.
 func (m *Merger) Remove(data []byte) error {
 	u, err := federate.Decode(data, m.Want)
 	if err != nil {
@@ -51,7 +53,8 @@ func (m *Merger) Remove(data []byte) error {
 	return nil
 }
 
-// subtract takes an upload out of the sums. The one of the limit is the first that had no room: without it the next might have some.
+// subtract takes an upload out of the sums. The one of the limit is the first that had no room:
+// without it the next might have some.
 func (m *Merger) subtract(k *Kept) error {
 	p := m.part
 	if bytes.Equal(k.key[:], p.limit) && p.Summed+p.LeftOut > 1 {
@@ -74,10 +77,11 @@ func (m *Merger) subtract(k *Kept) error {
 			p.sums = nil
 		}
 	}
-	if p.LeftOut < 0 || p.Summed < 0 || p.N < p.Summed || (p.Summed > 0) != (p.sums != nil) || p.checkSums() != nil {
+	if p.LeftOut < 0 || p.Summed < 0 || p.N < p.Summed || (p.Summed > 0) != (p.sums != nil) ||
+		p.checkSums() != nil {
 		*p = before
-		return fmt.Errorf("client %q is not in the sums as it would be now: give what it was judged by (--against), or "+
-			"trust (--trust), as it was "+
+		return fmt.Errorf("client %q is not in the sums as it would be now: give what it was judged by "+
+			"(--against), or trust (--trust), as it was "+
 			"merged", k.Client)
 	}
 	if p.Summed+p.LeftOut == 0 {

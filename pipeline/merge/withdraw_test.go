@@ -11,8 +11,9 @@ import (
 	"fmp/pipeline/federate"
 )
 
-// TestRemove: a part that a client is taken out of is the one that it never took part in, whether it was kept or summed, judged or trusted,
-// and an upload whose place another would take is refused by name; after an error the part is as it was.
+// TestRemove: a part that a client is taken out of is the one that it never took part in, whether
+// it was kept or summed, judged or trusted, and an upload whose place another would take is refused
+// by name; after an error the part is as it was.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	for rule, judge := range map[string]func(*federate.Upload) (float64, error){"trusted": nil, "judged": judging} {
@@ -102,7 +103,8 @@ func TestRemoveOfMoments(t *testing.T) {
 	}
 }
 
-// TestWithout: uploads that are passed over were never there, and another upload of a client, or another judgement, is refused.
+// TestWithout: uploads that are passed over were never there, and another upload of a client, or
+// another judgement, is refused.
 func TestWithout(t *testing.T) {
 	t.Parallel()
 	var all [][]byte
@@ -116,7 +118,8 @@ func TestWithout(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !m.Without[sha256.Sum256(all[3])] || !m.Without[sha256.Sum256(all[7])] || m.Without[[sha256.Size]byte{}] {
+	if !m.Without[sha256.Sum256(all[3])] || !m.Without[sha256.Sum256(all[7])] ||
+		m.Without[[sha256.Size]byte{}] {
 		t.Errorf("passed over: %v", m.Without)
 	}
 	got, err := m.Part().Encode()

@@ -21,21 +21,23 @@ import (
 	"fmp/pipeline/task"
 )
 
-// ConjugateConfig configures the training of a conjugate predictor. The fields L2, Fresh, Rate, Warmup, Clip and EMA of Config are not
-// used; Batch defaults to 4 tasks and Samples to 64.
+// ConjugateConfig configures the training of a conjugate predictor. The fields L2, Fresh, Rate,
+// Warmup, Clip and EMA of Config are not used; Batch defaults to 4 tasks and Samples to 64.
 type ConjugateConfig struct {
 	Config
 	// K is the number of coordinates; default C - 1, at most dx - 1.
 	K int
-	// Shrinkage is the weight, 0 to 1, of a multiple of the identity in the within-class covariance from which coordinates and metric
-	// are initialised; default 0. If classes are far apart, the remaining confusions need not lie in the directions in which classes
-	// vary least, and 1 is a better start.
+	// Shrinkage is the weight, 0 to 1, of a multiple of the identity in the within-class covariance
+	// from which coordinates and metric are initialised; default 0. If classes are far apart, the
+	// remaining confusions need not lie in the directions in which classes vary least, and 1 is a
+	// better start.
 	Shrinkage float64
 	// FixedMetric keeps coordinates and metric at their initial values and learns the scalars alone.
 	FixedMetric bool
 }
 
-// conjugateAlphas are the partitions of training tasks: homogeneous, and one in which many clients lack classes.
+// conjugateAlphas are the partitions of training tasks: homogeneous, and one in which many clients
+// lack classes.
 var conjugateAlphas = []float64{0, 0.1}
 
 // Held-out points of a training task, and batches of the joint score on them.
@@ -44,7 +46,8 @@ const (
 	conjugateBatches = 40
 )
 
-// conjugatePhase learns some parameters of one set of scalars by Adam, with half a cosine decay from rate.
+// conjugatePhase learns some parameters of one set of scalars by Adam, with half a cosine decay
+// from rate.
 type conjugatePhase struct {
 	steps int
 	rate  float64
@@ -58,25 +61,30 @@ type conjugatePhase struct {
 	begin func(*conjugateTrainee) error
 }
 
-var allScalars = []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2}
+var allScalars = []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB,
+	models.ConjLogitGamma, models.ConjO1, models.ConjO2}
 
-// phases returns the phases of training: V and R with the scalars; then, with moments computed again under V, the scalars; then those
-// of the point head; then those of the intervals, whose posterior is the plain one: tau = b = 1, gamma = 0.
+// phases returns the phases of training: V and R with the scalars; then, with moments computed
+// again under V, the scalars; then those of the point head; then those of the intervals, whose
+// posterior is the plain one: tau = b = 1, gamma = 0.
 func (c *ConjugateConfig) phases() []conjugatePhase {
 	second := max(1, c.Steps*2/5)
 	return []conjugatePhase{
 		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars, matrices: !c.FixedMetric,
 			begin: func(*conjugateTrainee) error { return nil }},
-		{steps: second, rate: 2e-2, set: models.ConjSample, learn: allScalars, begin: (*conjugateTrainee).again},
+		{steps: second, rate: 2e-2, set: models.ConjSample, learn: allScalars,
+			begin: (*conjugateTrainee).again},
 		{steps: second, rate: 2e-2, set: models.ConjMean, mean: true,
-			learn: []string{models.ConjLogRho, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2},
+			learn: []string{models.ConjLogRho, models.ConjLogB, models.ConjLogitGamma,
+				models.ConjO1, models.ConjO2},
 			begin: func(t *conjugateTrainee) error {
 				t.copyScalars(models.ConjSample, models.ConjMean)
 				t.set(models.ConjMean+models.ConjLogTau, 0)
 				return nil
 			}},
 		{steps: max(1, c.Steps/2), rate: 3e-2, set: models.ConjInterval,
-			learn: []string{models.ConjLogRho, models.ConjO1, models.ConjO2}, begin: func(t *conjugateTrainee) error {
+			learn: []string{models.ConjLogRho, models.ConjO1, models.ConjO2},
+			begin: func(t *conjugateTrainee) error {
 				t.copyScalars(models.ConjSample, models.ConjInterval)
 				t.set(models.ConjInterval+models.ConjLogTau, 0)
 				t.set(models.ConjInterval+models.ConjLogB, 0)
@@ -91,9 +99,10 @@ func (c *ConjugateConfig) phases() []conjugatePhase {
 // plainGamma is the logit of a gamma that is practically 0.
 const plainGamma = -6
 
-// TrainConjugate trains a conjugate predictor (models.NewConjugate) on the corpus: first moments, then V, R and the scalars by
-// gradients through the closed form, on the score of single held-out points of tasks plus the joint score of ten of them, five near
-// each of two anchors. Steps is the number of steps of the first phase; the four phases together take 2.3 times as many. Metrics:
+// TrainConjugate trains a conjugate predictor (models.NewConjugate) on the corpus: first moments,
+// then V, R and the scalars by gradients through the closed form, on the score of single held-out
+// points of tasks plus the joint score of ten of them, five near each of two anchors. Steps is the
+// number of steps of the first phase; the four phases together take 2.3 times as many. Metrics:
 // loss, nll, joint; in validation nll, joint, acc and ece with 100 samples.
 func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error) {
 	c.Fresh = cmp.Or(c.Fresh, 1) // no points are drawn
@@ -109,12 +118,15 @@ func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error)
 	if t.values, err = StartConjugate(c.Corpus, c.K, c.Shrinkage); err != nil {
 		return nil, err
 	}
-	t.sizes = models.ConjugateConfig{Dx: c.Corpus.Dx, C: c.Corpus.C, K: t.values[models.ConjOrigin].Len()}
+	t.sizes = models.ConjugateConfig{Dx: c.Corpus.Dx, C: c.Corpus.C,
+		K: t.values[models.ConjOrigin].Len()}
 	t.classes = c.bound(t.sizes.K)
 	l := train.Loop{
-		Rate: t.rate, Model: t, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
-		Run: fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas %v k %d shrinkage %v fixed "+
-			"metric %v %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients, c.Points, c.Alphas, t.sizes.K, c.Shrinkage, c.FixedMetric, c.Run),
+		Rate: t.rate, Model: t, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint,
+		Interval: c.Interval, Progress: c.Progress,
+		Run: fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas "+
+			"%v k %d shrinkage %v fixed metric %v %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients,
+			c.Points, c.Alphas, t.sizes.K, c.Shrinkage, c.FixedMetric, c.Run),
 		ValidateEvery: c.ValidateEvery,
 	}
 	for _, p := range c.phases() {
@@ -174,7 +186,8 @@ func (t *conjugateTrainee) taskSizes() models.ConjugateConfig {
 // enter starts a phase.
 func (t *conjugateTrainee) enter(phase int) error {
 	p := t.phases()[phase]
-	l := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: t.values, Set: p.set, Learn: p.learn, Samples: t.Samples,
+	l := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: t.values, Set: p.set,
+		Learn: p.learn, Samples: t.Samples,
 		Joint: metric.JointPoints}
 	if p.mean {
 		l.Samples = 1
@@ -261,12 +274,14 @@ func scoresOf(out map[string]*onnx.Tensor) train.Metrics {
 }
 
 // draw returns the inputs of the loss for some tasks, each drawn from its own stream.
-func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, tasks int, stream ...any) (map[string]*onnx.Tensor, error) {
+func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, tasks int,
+	stream ...any) (map[string]*onnx.Tensor, error) {
 	dx, c, n := bank.Dx, t.classes, t.Clients*t.Points
 	in := map[string]*onnx.Tensor{
 		"rows": onnx.ZerosF32(tasks, n, dx), "labels": onnx.ZerosF32(tasks, n, c),
 		"targets": onnx.ZerosF32(tasks, target, dx), "target_labels": onnx.ZerosF32(tasks, target, c),
-		"batches": onnx.ZerosF32(tasks, target, conjugateBatches), "latent": onnx.ZerosF32(tasks, t.Samples, c, t.sizes.K),
+		"batches": onnx.ZerosF32(tasks, target, conjugateBatches),
+		"latent":  onnx.ZerosF32(tasks, t.Samples, c, t.sizes.K),
 	}
 	spread := func(set *point.Set, k int, rows, labels *onnx.Tensor) {
 		for i := range set.N {
@@ -313,8 +328,9 @@ func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, 
 	if p.mean {
 		samples = 1
 	}
-	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: values, Set: p.set, Samples: samples,
-		Joint: metric.JointPoints}.Model()
+	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: values, Set: p.set,
+		Samples: samples,
+		Joint:   metric.JointPoints}.Model()
 	if err != nil {
 		return nil, err
 	}
@@ -368,7 +384,8 @@ func (t *conjugateTrainee) State() map[string]*onnx.Tensor {
 // SetState restores a state.
 func (t *conjugateTrainee) SetState(state map[string]*onnx.Tensor) error {
 	phase := state[statePhase]
-	if phase == nil || phase.Len() != 1 || !(phase.F32()[0] >= -1 && int(phase.F32()[0]) < len(t.phases())) {
+	if phase == nil || phase.Len() != 1 ||
+		!(phase.F32()[0] >= -1 && int(phase.F32()[0]) < len(t.phases())) {
 		return fmt.Errorf("the state's phase is %v; allowed are -1 to %d", phase, len(t.phases())-1)
 	}
 	step := map[string]*onnx.Tensor{}
@@ -396,13 +413,14 @@ func (t *conjugateTrainee) copyScalars(from, to string) {
 	}
 }
 
-// again recomputes the moments under V: w has within-class covariance I and between-class covariance diag(lambda), while the head's
-// coordinates w R are unchanged.
+// again recomputes the moments under V: w has within-class covariance I and between-class
+// covariance diag(lambda), while the head's coordinates w R are unchanged.
 func (t *conjugateTrainee) again() error { return standardise(t.values, t.Corpus, 0) }
 
-// StartConjugate returns the initial parameters of a conjugate predictor, from the moments of a corpus: the k coordinates (0: C - 1,
-// at most dx - 1) in which classes differ most, and the metric of the moments, with the within-class covariance shrunk by the given
-// share toward a multiple of the identity.
+// StartConjugate returns the initial parameters of a conjugate predictor, from the moments of a
+// corpus: the k coordinates (0: C - 1, at most dx - 1) in which classes differ most, and the metric
+// of the moments, with the within-class covariance shrunk by the given share toward a multiple of
+// the identity.
 func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*onnx.Tensor, error) {
 	if corpus == nil {
 		return nil, fmt.Errorf("moments of the corpus: there is none; set dataset.splits.corpus above 0")
@@ -410,7 +428,9 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	dx, n := corpus.Dx, corpus.Len()
 	k = cmp.Or(k, min(corpus.C-1, dx-1))
 	if k < 1 || k >= dx {
-		return nil, fmt.Errorf("moments of the corpus: %d coordinates of %d features; allowed are 1 to one less than these", k, dx)
+		return nil,
+			fmt.Errorf("moments of the corpus: %d coordinates of %d features; allowed are 1 to one less "+
+				"than these", k, dx)
 	}
 	centre := make([]float64, dx)
 	for i := range n {
@@ -431,7 +451,8 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	}
 	values := map[string]*onnx.Tensor{
 		models.ConjCentre: narrow(centre, 1, dx), models.ConjRadius: onnx.Scalar(float32(radius)),
-		models.ConjMap: narrow(identity(dx), 1, dx, dx), models.ConjOrigin: onnx.ZerosF32(dx), models.ConjMetric: narrow(identity(dx), 1, dx, dx),
+		models.ConjMap: narrow(identity(dx), 1, dx, dx), models.ConjOrigin: onnx.ZerosF32(dx),
+		models.ConjMetric:   narrow(identity(dx), 1, dx, dx),
 		models.ConjWidening: onnx.Scalar[float32](1),
 	}
 	if !(shrinkage >= 0 && shrinkage <= 1) {
@@ -455,7 +476,8 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	}
 	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
 		for name, v := range map[string]float64{
-			models.ConjLogRho: math.Log(startRho), models.ConjLogTau: 0, models.ConjLogB: 0, models.ConjLogitGamma: -3, models.ConjO1: 0,
+			models.ConjLogRho: math.Log(startRho), models.ConjLogTau: 0, models.ConjLogB: 0,
+			models.ConjLogitGamma: -3, models.ConjO1: 0,
 			models.ConjO2: 0,
 		} {
 			values[set+name] = onnx.Scalar(float32(v))
@@ -470,19 +492,22 @@ func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return models.NewConjugate(models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C, K: values[models.ConjOrigin].Len()}, values)
+	return models.NewConjugate(models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C,
+		K: values[models.ConjOrigin].Len()}, values)
 }
 
-// startRho is the initial temperature of the head: features of a class are less certain than their covariance suggests, as their
-// errors are correlated.
+// startRho is the initial temperature of the head: features of a class are less certain than their
+// covariance suggests, as their errors are correlated.
 const startRho = 0.17
 
-// smallestLambda is the lower bound of the between-class variances, in units of the within-class variance.
+// smallestLambda is the lower bound of the between-class variances, in units of the within-class
+// variance.
 const smallestLambda = 1e-2
 
-// standardise changes V, m0, lambda and R so that w = phi V - m0 of the corpus has within-class covariance I, between-class covariance
-// diag(lambda), descending, and class means of mean 0; w R is unchanged up to a shift. The within-class covariance is shrunk toward a
-// multiple of I, by the given share and a little more, dx/(dx + 10 n), so that the moments exist for few rows too.
+// standardise changes V, m0, lambda and R so that w = phi V - m0 of the corpus has within-class
+// covariance I, between-class covariance diag(lambda), descending, and class means of mean 0; w R
+// is unchanged up to a shift. The within-class covariance is shrunk toward a multiple of I, by the
+// given share and a little more, dx/(dx + 10 n), so that the moments exist for few rows too.
 func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float64) error {
 	m, err := moment.Compute(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
 	if err != nil {
@@ -504,17 +529,21 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	}
 	variances, u, ok := moment.Eigen(within)
 	if !ok {
-		return fmt.Errorf("moments of the corpus: the eigenvalues of the within-class covariance did not converge")
+		return fmt.Errorf("moments of the corpus: the eigenvalues of the within-class covariance did " +
+			"not converge")
 	}
 	for j, v := range variances {
 		if !(v > 0) {
-			return fmt.Errorf("moments of the corpus: within-class covariance has eigenvalue %v; want more varied features", v)
+			return fmt.Errorf(
+				"moments of the corpus: within-class covariance has eigenvalue %v; want more varied features",
+				v)
 		}
 		for i := range k {
 			u.Set(i, j, u.At(i, j)/math.Sqrt(v))
 		}
 	}
-	rotated := moment.Product(mat.DenseCopyOf(u.T()), moment.Product(mat.DenseCopyOf(between), u, false), false)
+	rotated := moment.Product(mat.DenseCopyOf(u.T()),
+		moment.Product(mat.DenseCopyOf(between), u, false), false)
 	sym := mat.NewSymDense(k, nil)
 	for i := range k {
 		for j := i; j < k; j++ {
@@ -523,7 +552,8 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	}
 	lambda, q, ok := moment.Eigen(sym)
 	if !ok {
-		return fmt.Errorf("moments of the corpus: the eigenvalues of the between-class covariance did not converge")
+		return fmt.Errorf("moments of the corpus: the eigenvalues of the between-class covariance did " +
+			"not converge")
 	}
 	descending, log := mat.NewDense(k, k, nil), make([]float64, k)
 	for j := range k {
@@ -544,8 +574,10 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	if err := inverse.Inverse(v2); err != nil {
 		return fmt.Errorf("moments of the corpus: %w", err)
 	}
-	values[models.ConjMap], values[models.ConjMetric] = tensor(v), tensor(moment.Product(&inverse, matrix(values[models.ConjMetric]), false))
-	values[models.ConjOrigin], values[models.ConjLogLambda] = narrow(origin.RawVector().Data, 1, k), narrow(log, 1, k)
+	values[models.ConjMap], values[models.ConjMetric] = tensor(v),
+		tensor(moment.Product(&inverse, matrix(values[models.ConjMetric]), false))
+	values[models.ConjOrigin], values[models.ConjLogLambda] = narrow(origin.RawVector().Data, 1, k),
+		narrow(log, 1, k)
 	return nil
 }
 

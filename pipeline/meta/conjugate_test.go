@@ -17,8 +17,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// TestTrainConjugate: training lowers the score on validation tasks; an interruption in any phase leaves no trace, nor
-// does the number of threads.
+// TestTrainConjugate: training lowers the score on validation tasks; an interruption in any phase
+// leaves no trace, nor does the number of threads.
 func TestTrainConjugate(t *testing.T) {
 	c := ConjugateConfig{Config: config(t, 40)}
 	c.Batch, c.Samples, c.Points = 2, 8, 6
@@ -63,7 +63,8 @@ func TestTrainConjugate(t *testing.T) {
 	}
 }
 
-// TestConjugateMoments: in the coordinates w of the start classes have covariance I within and diag lambda between.
+// TestConjugateMoments: in the coordinates w of the start classes have covariance I within and diag
+// lambda between.
 func TestConjugateMoments(t *testing.T) {
 	corpus := blobs(t, "corpus", 3000, 6, 4)
 	values, err := StartConjugate(corpus, 0, 0)
@@ -122,7 +123,8 @@ func TestConjugateErrors(t *testing.T) {
 		{lacking, 0, "class 1 has 0 rows"},
 		{lacking, 3, "3 coordinates"},
 	} {
-		if _, err := StartConjugate(c.corpus, c.k, 0); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := StartConjugate(c.corpus, c.k, 0); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v does not say %q", err, c.want)
 		}
 	}

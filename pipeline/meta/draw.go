@@ -33,18 +33,21 @@ var panels = []struct {
 
 // palette holds the colour-blind safe colours of Okabe and Ito.
 var palette = []color.Color{
-	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
+	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff},
+	color.RGBA{0x00, 0x9e, 0x73, 0xff},
 	color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0x00, 0x00, 0x00, 0xff},
 }
 
-// drawable reports whether the axes can show a value: the search for ticks does not terminate if the ends of an axis are too far apart
-// or too close together, which is also why values are rounded to float32.
+// drawable reports whether the axes can show a value: the search for ticks does not terminate if
+// the ends of an axis are too far apart or too close together, which is also why values are rounded
+// to float32.
 func drawable(v float64) bool { return math.Abs(v) <= 1e30 && (v == 0 || math.Abs(v) >= 1e-30) }
 
 // maxLog bounds a training log: 256 MiB.
 const maxLog = 256 << 20
 
-// readLog returns the points of a training log by kind and metric ("train loss"). Values that are not drawable are left out.
+// readLog returns the points of a training log by kind and metric ("train loss"). Values that are
+// not drawable are left out.
 func readLog(data []byte) (map[string]plotter.XYs, error) {
 	series := map[string]plotter.XYs{}
 	sc := bufio.NewScanner(bytes.NewReader(data))
@@ -71,8 +74,8 @@ func readLog(data []byte) (map[string]plotter.XYs, error) {
 	return series, sc.Err()
 }
 
-// widenAxis widens the range of an axis whose values are nearly equal: gonum widens it by 1, which is lost in large values, and its
-// ticks then panic.
+// widenAxis widens the range of an axis whose values are nearly equal: gonum widens it by 1, which
+// is lost in large values, and its ticks then panic.
 func widenAxis(a *plot.Axis) {
 	if size := max(math.Abs(a.Min), math.Abs(a.Max)); a.Max-a.Min < 1e-6*size {
 		a.Min, a.Max = a.Min-1e-3*size, a.Max+1e-3*size
@@ -88,8 +91,8 @@ func makeRoom(a *plot.Axis, lines int) {
 	a.Max += share / (1 - share) * (a.Max - a.Min)
 }
 
-// DrawLog plots a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and nonzero values below 1e-30, are
-// left out.
+// DrawLog plots a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and
+// nonzero values below 1e-30, are left out.
 func DrawLog(log, svg string) error {
 	data, err := regularfile.ReadFile(log, maxLog)
 	if err != nil {
@@ -132,7 +135,8 @@ func DrawLog(log, svg string) error {
 		return fmt.Errorf("drawing %s: it holds no metric that is drawn", log)
 	}
 	c := vgsvg.New(vg.Points(360)*vg.Length(len(plots)), vg.Points(280))
-	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(16), PadTop: vg.Points(8), PadBottom: vg.Points(8), PadLeft: vg.Points(8),
+	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(16), PadTop: vg.Points(8),
+		PadBottom: vg.Points(8), PadLeft: vg.Points(8),
 		PadRight: vg.Points(8)}
 	whole := draw.New(c)
 	for i, p := range plots {

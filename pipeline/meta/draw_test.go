@@ -62,7 +62,8 @@ func TestLegendsCoverNoLine(t *testing.T) {
 func TestDrawLogOfOneLargeValue(t *testing.T) {
 	for _, log := range []string{`{"kind":"train","step":1,"loss":1e20}`, `{"kind":"train","step":1e25,"loss":-3e29}`,
 		`{"kind":"train","step":0,"loss":0}`,
-		`{"kind":"train","step":1,"loss":1e20}` + "\n" + `{"kind":"train","step":2,"loss":1.0000001e20}`} {
+		`{"kind":"train","step":1,"loss":1e20}` + "\n" +
+			`{"kind":"train","step":2,"loss":1.0000001e20}`} {
 		file := filepath.Join(t.TempDir(), "log")
 		if err := os.WriteFile(file, []byte(log), 0o644); err != nil {
 			t.Fatal(err)
@@ -73,11 +74,13 @@ func TestDrawLogOfOneLargeValue(t *testing.T) {
 	}
 }
 
-// FuzzDrawLog reads whatever a log holds, to values that can be drawn, and draws one in sixteen of those that are read, since
-// that takes a hundred times as long: an SVG file or an error, soon.
+// FuzzDrawLog reads whatever a log holds, to values that can be drawn, and draws one in sixteen of
+// those that are read, since that takes a hundred times as long: an SVG file or an error, soon.
 func FuzzDrawLog(f *testing.F) {
-	f.Add([]byte(`{"kind":"train","step":1,"loss":2.5}` + "\n" + `{"kind":"validation","step":1,"acc":0.5,"gap":1}` + "\n"))
-	f.Add([]byte(`{"kind":"train","step":1e308,"loss":-1e308}` + "\n" + `{"kind":"train","step":-1e308,"loss":1e308}` + "\n"))
+	f.Add([]byte(`{"kind":"train","step":1,"loss":2.5}` + "\n" +
+		`{"kind":"validation","step":1,"acc":0.5,"gap":1}` + "\n"))
+	f.Add([]byte(`{"kind":"train","step":1e308,"loss":-1e308}` + "\n" +
+		`{"kind":"train","step":-1e308,"loss":1e308}` + "\n"))
 	f.Add([]byte(`{"kind":"train","step":1,"loss":1e-320}` + "\n" + `{"kind":"train","step":1,"loss":2e-320}` + "\n"))
 	f.Add([]byte("null\n"))
 	f.Add([]byte(`{"kind":"train","step":1e30,"loss":1e30}` + "\n"))

@@ -22,18 +22,22 @@ type EmbeddingConfig struct {
 	Config
 	// Predictor draws the fresh points for both sides; it is not trained here.
 	Predictor *onnx.Model
-	// Relative makes the loss the gap divided by the norm of the MP head; by default it is the gap itself.
+	// Relative makes the loss the gap divided by the norm of the MP head; by default it is the gap
+	// itself.
 	Relative bool
-	// Score is the weight, added to the loss, of the negative log score of the FMP heads' ensemble on held-out points of the task. The
-	// gap weights all directions of the head equally, including those in which no features vary; the score emphasises those that
-	// predictions depend on. Default 2; negative means none.
+	// Score is the weight, added to the loss, of the negative log score of the FMP heads' ensemble on
+	// held-out points of the task. The gap weights all directions of the head equally, including those
+	// in which no features vary; the score emphasises those that predictions depend on. Default 2;
+	// negative means none.
 	Score float64
 }
 
-// TrainEmbedding trains a copy of the embedding m and returns it. The loss of a task is the mean over Samples noises E of |theta_MP -
-// theta_FMP|, where the heads are fitted to the clients' own points and to their uploads, each together with the points that the predictor
-// draws for them from the same E (arXiv:2605.18554). theta_MP is the target and carries no gradient. The score, weighted by Score, is
-// added. Metrics: loss, gap (relative), score; in validation those of [TrainPredictor].
+// TrainEmbedding trains a copy of the embedding m and returns it. The loss of a task is the mean
+// over Samples noises E of |theta_MP - theta_FMP|, where the heads are fitted to the clients' own
+// points and to their uploads, each together with the points that the predictor draws for them from
+// the same E (arXiv:2605.18554). theta_MP is the target and carries no gradient. The score,
+// weighted by Score, is added. Metrics: loss, gap (relative), score; in validation those of
+// [TrainPredictor].
 func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onnx.Model, error) {
 	if c.Corpus == nil || c.Predictor == nil {
 		return nil, fmt.Errorf("training embedding: it needs a corpus and a predictor")
@@ -68,17 +72,20 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 	if c.Score > 0 {
 		target = targetPoints
 	}
-	e := &embedder{EmbeddingConfig: &c, t: t, predictor: predictor, f: f, pf: pf, sampler: c.sampler(c.Corpus, target)}
+	e := &embedder{EmbeddingConfig: &c, t: t, predictor: predictor, f: f, pf: pf,
+		sampler: c.sampler(c.Corpus, target)}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
 		return c.validate(ctx, pf, e.draw, uploader{t.run, f})
 	}
-	if err := c.loop(ctx, t, "embedding", f.Config+pf.Config+fmt.Sprint(c.Relative, c.Score), e.step, validate); err != nil {
+	if err := c.loop(ctx, t, "embedding", f.Config+pf.Config+fmt.Sprint(c.Relative, c.Score), e.step,
+		validate); err != nil {
 		return nil, err
 	}
 	return t.trained(), nil
 }
 
-// embedder is the training of an embedding: its models with their manifests, and the source of its tasks.
+// embedder is the training of an embedding: its models with their manifests, and the source of its
+// tasks.
 type embedder struct {
 	*EmbeddingConfig
 	t         *trainee
@@ -100,7 +107,8 @@ func (e *embedder) draw(in map[string]*onnx.Tensor) ([]*point.Set, error) {
 }
 
 // step draws a task and returns the gradient of its loss with respect to the embedding.
-func (e *embedder) step(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error) {
+func (e *embedder) step(ctx context.Context,
+	r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error) {
 	tk, err := e.sampler.Draw(r, e.Clients)
 	if err != nil {
 		return nil, nil, err
@@ -154,7 +162,8 @@ func (e *embedder) step(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.T
 }
 
 // loss returns the gradient of the loss with respect to the heads, and its parts as metrics.
-func (e *embedder) loss(heads, targets []erm.Theta, points *point.Set) ([]erm.Theta, train.Metrics) {
+func (e *embedder) loss(heads, targets []erm.Theta,
+	points *point.Set) ([]erm.Theta, train.Metrics) {
 	metrics := train.Metrics{}
 	cots := make([]erm.Theta, len(heads))
 	k := float64(len(heads))
@@ -182,8 +191,10 @@ func (e *embedder) loss(heads, targets []erm.Theta, points *point.Set) ([]erm.Th
 	return cots, metrics
 }
 
-// gradient carries the gradient with respect to the heads back through the fits, the drawn points and the uploads to the embedding.
-func (e *embedder) gradient(fits *erm.Fits, cots []erm.Theta, in, own map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+// gradient carries the gradient with respect to the heads back through the fits, the drawn points
+// and the uploads to the embedding.
+func (e *embedder) gradient(fits *erm.Fits, cots []erm.Theta, in,
+	own map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	dz, pool := e.f.Dx+e.f.C, e.Clients*e.f.S
 	zBar, wBar := make([]float64, pool*dz), make([]float64, pool)
 	fresh := make([]float64, e.Samples*e.Fresh*dz)
@@ -191,7 +202,8 @@ func (e *embedder) gradient(fits *erm.Fits, cots []erm.Theta, in, own map[string
 		return nil, err
 	}
 	// The uploads also affect the heads through the points drawn for them.
-	g, err := e.predictor.vjp(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1, e.Samples, e.Fresh, dz)})
+	g, err := e.predictor.vjp(in,
+		map[string]*onnx.Tensor{"drawn": narrow(fresh, 1, e.Samples, e.Fresh, dz)})
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +215,8 @@ func (e *embedder) gradient(fits *erm.Fits, cots []erm.Theta, in, own map[string
 	}
 	by := 1 / float64(e.Batch)
 	return e.t.Gradient(shard(own, map[string]*onnx.Tensor{
-		"compressed": narrow(zBar, by, e.Clients, e.f.S, dz), "masses": narrow(wBar, by, e.Clients, e.f.S),
+		"compressed": narrow(zBar, by, e.Clients, e.f.S, dz),
+		"masses":     narrow(wBar, by, e.Clients, e.f.S),
 	}))
 }
 
@@ -258,7 +271,9 @@ func newCompressor(e engine.Engine, m *onnx.Model) (*compressor, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := func(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) { return engine.Eval(s, in) }
+	run := func(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+		return engine.Eval(s, in)
+	}
 	return &compressor{uploader{run, f}, s}, nil
 }
 

@@ -14,8 +14,9 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Kappa's draws: tasks of at most learnedClasses classes, of learnedClients clients, alternately of few and of more images, with all
-// classes alike and skewed (Dirichlet(0.1)). scored bounds the images that kappa is chosen on.
+// Kappa's draws: tasks of at most learnedClasses classes, of learnedClients clients, alternately of
+// few and of more images, with all classes alike and skewed (Dirichlet(0.1)). scored bounds the
+// images that kappa is chosen on.
 const (
 	learnedTasks   = 12
 	learnedClasses = 10
@@ -29,15 +30,18 @@ var (
 	learnedAlphas = []float64{0, 0.1}
 )
 
-// Bounds on the deviation that Kappa returns: kappa of other images behind one extractor was within 2% of its median, and that of single
-// tasks within 15%. The upper one comes of tasks without a wrong image.
+// Bounds on the deviation that Kappa returns: kappa of other images behind one extractor was within
+// 2% of its median, and that of single tasks within 15%. The upper one comes of tasks without a
+// wrong image.
 const minDeviation, maxDeviation = 0.1, 0.5
 
-// Kappa returns kappa (package discriminant) behind an extractor from labelled rows, embedded as clients embed theirs: of any classes, but
-// not of images that are scored later. Each task has clients and images that none of them holds; kappa is that of the greatest likelihood
-// on these. The result has the median over tasks and, as deviation, that of a normal distribution with their median absolute deviation.
-// progress, if not nil, is called with the tasks done.
-func Kappa(ctx context.Context, bank *task.Bank, seed uint64, progress func(done, total int)) (discriminant.Kappa, error) {
+// Kappa returns kappa (package discriminant) behind an extractor from labelled rows, embedded as
+// clients embed theirs: of any classes, but not of images that are scored later. Each task has
+// clients and images that none of them holds; kappa is that of the greatest likelihood on these.
+// The result has the median over tasks and, as deviation, that of a normal distribution with their
+// median absolute deviation. progress, if not nil, is called with the tasks done.
+func Kappa(ctx context.Context, bank *task.Bank, seed uint64,
+	progress func(done, total int)) (discriminant.Kappa, error) {
 	kappas := make([]float64, 81)
 	for g := range kappas {
 		kappas[g] = math.Exp2(-3 + 6*float64(g)/float64(len(kappas)-1)) // 1/8 to 8
@@ -55,7 +59,8 @@ func Kappa(ctx context.Context, bank *task.Bank, seed uint64, progress func(done
 			return discriminant.Kappa{}, err
 		}
 		rows, labels := target.Labelled()
-		l, err := discriminant.LogLikelihood(clients, rows, labels, kappas, discriminant.Options{Seed: seed, Stream: fmt.Sprintf("kappa/%d", i)})
+		l, err := discriminant.LogLikelihood(clients, rows, labels, kappas,
+			discriminant.Options{Seed: seed, Stream: fmt.Sprintf("kappa/%d", i)})
 		if errors.Is(err, discriminant.ErrOneClass) {
 			continue
 		}
@@ -68,7 +73,8 @@ func Kappa(ctx context.Context, bank *task.Bank, seed uint64, progress func(done
 				best = g
 			}
 		}
-		for best < len(l)-1 && l[best+1] == l[best] { // the temperature of Gaussian rows, which no smaller kappa lowers
+		// the temperature of Gaussian rows, which no smaller kappa lowers
+		for best < len(l)-1 && l[best+1] == l[best] {
 			best++
 		}
 		if best > 0 && best < len(kappas)-1 { // else no kappa is wrong
@@ -79,8 +85,9 @@ func Kappa(ctx context.Context, bank *task.Bank, seed uint64, progress func(done
 		progress(learnedTasks, learnedTasks)
 	}
 	if 2*len(logs) < learnedTasks {
-		return discriminant.Kappa{}, fmt.Errorf("kappa: %d of %d tasks tell nothing of it: give images of more classes, or of classes that "+
-			"are harder to tell apart", learnedTasks-len(logs), learnedTasks)
+		return discriminant.Kappa{},
+			fmt.Errorf("kappa: %d of %d tasks tell nothing of it: give images of more classes, or of "+
+				"classes that are harder to tell apart", learnedTasks-len(logs), learnedTasks)
 	}
 	return kappaOf(logs), nil
 }
@@ -96,7 +103,8 @@ func kappaOf(logs []float64) discriminant.Kappa {
 		logs[i] = math.Abs(v - m)
 	}
 	const normal = 1.4826 // standard deviations in a median absolute deviation
-	return discriminant.Kappa{Median: math.Exp(m), Deviation: min(max(normal*median(logs), minDeviation), maxDeviation)}
+	return discriminant.Kappa{Median: math.Exp(m),
+		Deviation: min(max(normal*median(logs), minDeviation), maxDeviation)}
 }
 
 // simulate draws task i of a bank: the uploads of its clients, and rows that none of them holds.
@@ -106,10 +114,12 @@ func simulate(bank *task.Bank, i int, seed uint64) ([]discriminant.Client, *poin
 	if err != nil {
 		return nil, nil, err
 	}
-	s := task.Sampler{Bank: some, Target: min(scored, some.Len()/3), FixedLabels: true, Alphas: learnedAlphas[i/2%2 : i/2%2+1]}
+	s := task.Sampler{Bank: some, Target: min(scored, some.Len()/3), FixedLabels: true,
+		Alphas: learnedAlphas[i/2%2 : i/2%2+1]}
 	if s.Points = min(learnedImages[i%2], (some.Len()-s.Target)/learnedClients); s.Points < fewestImages {
-		return nil, nil, fmt.Errorf("kappa: %d images of %d classes are too few to learn it from; give %d at least", some.Len(), some.C,
-			(3*fewestImages*learnedClients+1)/2)
+		return nil, nil, fmt.Errorf(
+			"kappa: %d images of %d classes are too few to learn it from; give %d at least", some.Len(),
+			some.C, (3*fewestImages*learnedClients+1)/2)
 	}
 	t, err := s.Draw(r, learnedClients)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// tailed draws n rows of 4 classes of 12 numbers each, whose means a seed decides: Gaussian, or with heavy tails.
+// tailed draws n rows of 4 classes of 12 numbers each, whose means a seed decides: Gaussian, or
+// with heavy tails.
 func tailed(t *testing.T, seed uint64, n int, heavy bool) *task.Bank {
 	t.Helper()
 	const k, c = 12, 4
@@ -35,8 +36,8 @@ func tailed(t *testing.T, seed uint64, n int, heavy bool) *task.Bank {
 	return b
 }
 
-// TestKappa: kappa of heavy-tailed rows is above that of Gaussian ones, and the same of other images; it is more likely than four times it,
-// and progress reaches its end.
+// TestKappa: kappa of heavy-tailed rows is above that of Gaussian ones, and the same of other
+// images; it is more likely than four times it, and progress reaches its end.
 func TestKappa(t *testing.T) {
 	learn := func(b *task.Bank) discriminant.Kappa {
 		last := 0
@@ -49,7 +50,8 @@ func TestKappa(t *testing.T) {
 		}
 		return got
 	}
-	gauss, heavy, again := learn(tailed(t, 1, 1500, false)), learn(tailed(t, 1, 1500, true)), learn(tailed(t, 2, 1500, true))
+	gauss, heavy, again := learn(tailed(t, 1, 1500, false)), learn(tailed(t, 1, 1500, true)),
+		learn(tailed(t, 2, 1500, true))
 	if !(heavy.Median > 1.1*gauss.Median) {
 		t.Errorf("kappa is %v of heavy tails and %v of Gaussian rows; want more", heavy, gauss)
 	}
@@ -61,7 +63,8 @@ func TestKappa(t *testing.T) {
 		t.Fatal(err)
 	}
 	x, y := target.Labelled()
-	l, err := discriminant.LogLikelihood(clients, x, y, []float64{heavy.Median, 4 * heavy.Median}, discriminant.Options{Stream: "test"})
+	l, err := discriminant.LogLikelihood(clients, x, y, []float64{heavy.Median, 4 * heavy.Median},
+		discriminant.Options{Stream: "test"})
 	if err != nil || !(l[0] > l[1]+10) {
 		t.Errorf("log-likelihood %v at kappa and four times it, %v", l, err)
 	}
@@ -79,8 +82,8 @@ func TestKappaRefused(t *testing.T) {
 	}
 }
 
-// TestKappaOf: the median, and the deviation of a normal distribution with the same median absolute deviation, within its bounds; one wild
-// task moves neither.
+// TestKappaOf: the median, and the deviation of a normal distribution with the same median absolute
+// deviation, within its bounds; one wild task moves neither.
 func TestKappaOf(t *testing.T) {
 	for _, c := range []struct {
 		logs              []float64
@@ -91,7 +94,8 @@ func TestKappaOf(t *testing.T) {
 		{[]float64{0.3, 0.3, 0.3}, math.Exp(0.3), minDeviation},
 		{[]float64{-2, 0, 2}, 1, maxDeviation},
 	} {
-		if got := kappaOf(c.logs); math.Abs(got.Median-c.median) > 1e-9 || math.Abs(got.Deviation-c.deviation) > 1e-5 {
+		if got := kappaOf(c.logs); math.Abs(got.Median-c.median) > 1e-9 ||
+			math.Abs(got.Deviation-c.deviation) > 1e-5 {
 			t.Errorf("kappa %v, want %v and %v", got, c.median, c.deviation)
 		}
 	}

@@ -25,29 +25,35 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Config is the common configuration of the trainings of this package. Zero fields take their defaults.
+// Config is the common configuration of the trainings of this package. Zero fields take their
+// defaults.
 type Config struct {
 	// Engine runs the graphs. For reproducible results it must use one thread per operator.
 	Engine engine.Engine
-	// Threads is the number of tasks processed in parallel; default: one per processor. Results do not depend on it.
+	// Threads is the number of tasks processed in parallel; default: one per processor. Results do not
+	// depend on it.
 	Threads int
-	// Corpus is the data that training tasks are drawn from, Validation that of validation tasks: disjoint rows. Validation may be
-	// nil.
+	// Corpus is the data that training tasks are drawn from, Validation that of validation tasks:
+	// disjoint rows. Validation may be nil.
 	Corpus, Validation *task.Bank
-	// Clients (M) and Points (n) are the numbers of clients and of points per client; defaults 10 and 20.
+	// Clients (M) and Points (n) are the numbers of clients and of points per client; defaults 10 and
+	// 20.
 	Clients, Points int
-	// Alphas are the partitions to draw from; default task.DefaultAlphas. FixedLabels disables the permutation of class labels.
+	// Alphas are the partitions to draw from; default task.DefaultAlphas. FixedLabels disables the
+	// permutation of class labels.
 	Alphas      []float64
 	FixedLabels bool
-	// L2 is the head's penalty lambda; default 3. Fresh is n', the number of points drawn; default the predictor's own.
+	// L2 is the head's penalty lambda; default 3. Fresh is n', the number of points drawn; default the
+	// predictor's own.
 	L2    float64
 	Fresh int
 
-	// Steps is the number of training steps (required), Batch that of tasks per step, and Samples that of noise draws per task.
+	// Steps is the number of training steps (required), Batch that of tasks per step, and Samples that
+	// of noise draws per task.
 	Steps, Batch, Samples int
-	// Rate is the peak learning rate, reached after Warmup steps (default 30) and followed by half a cosine decay. Clip is the maximum
-	// norm of a gradient (default 1). EMA is the decay of the exponential moving average of the parameters that is returned as the
-	// result; default 0, none.
+	// Rate is the peak learning rate, reached after Warmup steps (default 30) and followed by half a
+	// cosine decay. Clip is the maximum norm of a gradient (default 1). EMA is the decay of the
+	// exponential moving average of the parameters that is returned as the result; default 0, none.
 	Rate   float64
 	Warmup int
 	Clip   float64
@@ -55,14 +61,14 @@ type Config struct {
 
 	// Seed is the seed of the run.
 	Seed uint64
-	// Checkpoint, Interval and Log are as in [train.Loop]. Run identifies the run beyond the models' configurations: a checkpoint of
-	// another run is refused.
+	// Checkpoint, Interval and Log are as in [train.Loop]. Run identifies the run beyond the models'
+	// configurations: a checkpoint of another run is refused.
 	Checkpoint string
 	Interval   time.Duration
 	Log        string
 	Run        string
-	// ValidateEvery is the number of steps between validations; default 100. ValidationTasks is the number of validation tasks;
-	// default 12. ValidationSamples is S in validation; default 8.
+	// ValidateEvery is the number of steps between validations; default 100. ValidationTasks is the
+	// number of validation tasks; default 12. ValidationSamples is S in validation; default 8.
 	ValidateEvery, ValidationTasks, ValidationSamples int
 	// Progress, if not nil, is called after every step.
 	Progress func(train.Progress)
@@ -70,13 +76,15 @@ type Config struct {
 	crew crew
 }
 
-// Tolerances of the fits during training, and of the solves for their implicit gradients: far below the noise of a step.
+// Tolerances of the fits during training, and of the solves for their implicit gradients: far below
+// the noise of a step.
 const (
 	tolerance = 1e-5
 	residual  = 1e-4
 )
 
-// targetPoints is the number of held-out points that a training task is scored on, and validationPoints that of a validation task.
+// targetPoints is the number of held-out points that a training task is scored on, and
+// validationPoints that of a validation task.
 const (
 	targetPoints     = 128
 	validationPoints = 500
@@ -109,16 +117,16 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 	case c.Corpus == nil:
 		return fmt.Errorf("training: no corpus given")
 	case c.Validation != nil && (c.Validation.Dx != c.Corpus.Dx || c.Validation.C != c.Corpus.C):
-		return fmt.Errorf("training: the corpus has dx %d and %d classes, the validation part %d and %d", c.Corpus.Dx, c.Corpus.C,
-			c.Validation.Dx, c.Validation.C)
+		return fmt.Errorf("training: the corpus has dx %d and %d classes, the validation part %d and %d",
+			c.Corpus.Dx, c.Corpus.C, c.Validation.Dx, c.Validation.C)
 	case c.Steps < 1:
 		return fmt.Errorf("training: steps is %d; allowed are numbers from 1", c.Steps)
 	case c.Clients < 1 || c.Points < 1 || c.Batch < 1 || c.Samples < 1 || c.Fresh < 1:
-		return fmt.Errorf("training: %d clients of %d points, %d fresh points, batches of %d tasks with %d noises; allowed are numbers from 1",
-			c.Clients, c.Points, c.Fresh, c.Batch, c.Samples)
+		return fmt.Errorf("training: %d clients of %d points, %d fresh points, batches of %d tasks "+
+			"with %d noises; allowed are numbers from 1", c.Clients, c.Points, c.Fresh, c.Batch, c.Samples)
 	case !(c.Rate > 0) || !(c.Clip > 0) || !(c.L2 > 0) || c.EMA < 0 || c.EMA >= 1:
-		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are numbers above 0, and an ema from 0 to below 1", c.Rate, c.Clip,
-			c.L2, c.EMA)
+		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are numbers above 0, and "+
+			"an ema from 0 to below 1", c.Rate, c.Clip, c.L2, c.EMA)
 	// refuse it now rather than after ValidateEvery steps
 	case c.Validation != nil && c.Validation.Len() < c.Clients*c.Points+metric.Neighbours:
 		return c.tooFewRows()
@@ -126,50 +134,56 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 	return nil
 }
 
-// tooFewRows says how many validation rows a task wants, and names a task that suits the rows at hand.
+// tooFewRows says how many validation rows a task wants, and names a task that suits the rows at
+// hand.
 func (c *Config) tooFewRows() error {
 	have, want := c.Validation.Len(), c.Clients*c.Points+metric.Neighbours
-	err := fmt.Errorf("training: %d clients of %d points want %d validation rows (%d of them for joint scores) and the corpus holds out %d",
-		c.Clients, c.Points, want, metric.Neighbours, have)
+	err := fmt.Errorf("training: %d clients of %d points want %d validation rows (%d of them for "+
+		"joint scores) and the corpus holds out %d", c.Clients, c.Points, want, metric.Neighbours, have)
 	all := c.Corpus.Len() + have
 	need := (want*all + have - 1) / max(have, 1)
 	switch room := have - metric.Neighbours; {
 	case room >= 2*c.Points:
-		return fmt.Errorf("%w: lower federation.clients to %d at most, or give the corpus %d images for its %d", err, room/c.Points, need, all)
+		return fmt.Errorf(
+			"%w: lower federation.clients to %d at most, or give the corpus %d images for its %d", err,
+			room/c.Points, need, all)
 	case room >= 4:
-		return fmt.Errorf("%w: lower federation.clients and federation.points to %d points in all (2 clients of %d), or give the corpus %d "+
-			"images for its %d", err, room, room/2, need, all)
+		return fmt.Errorf("%w: lower federation.clients and federation.points to %d points in all (2 "+
+			"clients of %d), or give the corpus %d images for its %d", err, room, room/2, need, all)
 	}
-	return fmt.Errorf("%w: give the corpus %d images for its %d (dataset.splits.corpus), or %d for 2 clients of 2 points", err, need, all,
-		((metric.Neighbours+4)*all+have-1)/max(have, 1))
+	return fmt.Errorf("%w: give the corpus %d images for its %d (dataset.splits.corpus), or %d for "+
+		"2 clients of 2 points", err, need, all, ((metric.Neighbours+4)*all+have-1)/max(have, 1))
 }
 
 func (c *Config) sampler(b *task.Bank, target int) *task.Sampler {
-	return &task.Sampler{Bank: b, Points: c.Points, Alphas: c.Alphas, Target: target, FixedLabels: c.FixedLabels}
+	return &task.Sampler{Bank: b, Points: c.Points, Alphas: c.Alphas, Target: target,
+		FixedLabels: c.FixedLabels}
 }
 
-// checkModel returns an error unless a model is of the given kind and fits the points of the corpus.
+// checkModel returns an error unless a model is of the given kind and fits the points of the
+// corpus.
 func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error) {
 	f, err := models.ReadManifest(m)
 	if err != nil {
 		return f, fmt.Errorf("training: %s: %w", kind, err)
 	}
 	if f.Kind != kind || f.Dx != c.Corpus.Dx || f.C != c.Corpus.C {
-		return f, fmt.Errorf("training: the model is of kind %q for dx %d and %d classes; want kind %q, and the corpus has dx %d and %d classes",
-			f.Kind, f.Dx, f.C, kind, c.Corpus.Dx, c.Corpus.C)
+		return f, fmt.Errorf("training: the model is of kind %q for dx %d and %d classes; want kind "+
+			"%q, and the corpus has dx %d and %d classes", f.Kind, f.Dx, f.C, kind, c.Corpus.Dx, c.Corpus.C)
 	}
 	return f, nil
 }
 
-// loop trains t: step returns, for one task of a batch, its gradients (of [train.Split.Gradient]) and its metrics.
+// loop trains t: step returns, for one task of a batch, its gradients (of [train.Split.Gradient])
+// and its metrics.
 func (c *Config) loop(ctx context.Context, t *trainee, what string, config string,
 	step func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error),
 	validate func(ctx context.Context, t int) (train.Metrics, error)) error {
 	l := train.Loop{
 		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, min(c.Warmup, c.Steps)), Model: t,
-		Run: fmt.Sprintf("%s seed %d steps %d batch %d samples %d rate %v clients %d points %d l2 %v fresh %d fixed %v alphas %v ema "+
-			"%v %s %s", what, c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Clients, c.Points, c.L2, c.Fresh, c.FixedLabels, c.Alphas, c.EMA,
-			config, c.Run),
+		Run: fmt.Sprintf("%s seed %d steps %d batch %d samples %d rate %v clients %d points %d l2 %v "+
+			"fresh %d fixed %v alphas %v ema %v %s %s", what, c.Seed, c.Steps, c.Batch, c.Samples, c.Rate,
+			c.Clients, c.Points, c.L2, c.Fresh, c.FixedLabels, c.Alphas, c.EMA, config, c.Run),
 		Checkpoint: c.Checkpoint, Interval: c.Interval, Log: c.Log, LogEvery: 10, Progress: c.Progress,
 		ValidateEvery: c.ValidateEvery,
 	}
@@ -207,7 +221,8 @@ func (c *Config) loop(ctx context.Context, t *trainee, what string, config strin
 }
 
 // parallel calls do for 0 to n-1, up to threads at a time.
-func parallel(ctx context.Context, threads, n int, do func(ctx context.Context, i int) error) error {
+func parallel(ctx context.Context, threads, n int,
+	do func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(threads)
 	for i := range n {
@@ -221,11 +236,13 @@ func parallel(ctx context.Context, threads, n int, do func(ctx context.Context, 
 	return g.Wait()
 }
 
-// crew counts the threads that are busy. Tasks take one each; parts of a task take those that no task is waiting for.
+// crew counts the threads that are busy. Tasks take one each; parts of a task take those that no
+// task is waiting for.
 type crew chan struct{}
 
 // tasks calls do for 0 to n-1, each with a worker of its own.
-func (c *Config) tasks(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+func (c *Config) tasks(ctx context.Context, n int,
+	do func(ctx context.Context, i int) error) error {
 	return parallel(ctx, c.Threads, n, func(ctx context.Context, i int) error {
 		c.crew <- struct{}{}
 		defer func() { <-c.crew }()
@@ -233,8 +250,9 @@ func (c *Config) tasks(ctx context.Context, n int, do func(ctx context.Context, 
 	})
 }
 
-// all calls do for the parts 0 to n-1 of a task: each with another worker if one is free, else with the task's own, and the last with that
-// in any case. The error is that of the first part that failed.
+// all calls do for the parts 0 to n-1 of a task: each with another worker if one is free, else with
+// the task's own, and the last with that in any case. The error is that of the first part that
+// failed.
 func (c crew) all(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -262,9 +280,11 @@ func (c crew) all(n int, do func(i int) error) error {
 	return nil
 }
 
-// fits solves the problem of seen together with each set of fresh points; if seen is nil, of the fresh points alone. start, if given, holds
-// the starting points of the fits. The caller closes them.
-func (c *Config) fits(ctx context.Context, seen *point.Set, fresh []*point.Set, start []erm.Theta) (*erm.Fits, []erm.Theta, error) {
+// fits solves the problem of seen together with each set of fresh points; if seen is nil, of the
+// fresh points alone. start, if given, holds the starting points of the fits. The caller closes
+// them.
+func (c *Config) fits(ctx context.Context, seen *point.Set, fresh []*point.Set,
+	start []erm.Theta) (*erm.Fits, []erm.Theta, error) {
 	own, err := c.problems(fresh, start)
 	if err != nil {
 		return nil, nil, err
@@ -316,13 +336,14 @@ func (c *Config) solve(ctx context.Context, f *erm.Fits, n int) (*erm.Fits, []er
 	return f, heads, nil
 }
 
-// pullBack propagates cotangents of the heads back to the points of the fits: those of their own points it adds to fresh ([fits, n', dx+c],
-// row-major), and, if seen is not nil, those of the shared points, summed over fits, to seen (n x (dx+c)) and those of their weights to
-// seenW.
+// pullBack propagates cotangents of the heads back to the points of the fits: those of their own
+// points it adds to fresh ([fits, n', dx+c], row-major), and, if seen is not nil, those of the
+// shared points, summed over fits, to seen (n x (dx+c)) and those of their weights to seenW.
 func (c *Config) pullBack(f *erm.Fits, cots []erm.Theta, seen, seenW, fresh []float64) error {
 	own, shared := make([]*erm.Gradient, len(cots)), make([]*erm.Gradient, len(cots))
 	if err := c.crew.all(len(cots), func(i int) (err error) {
-		if own[i], err = f.Backward(i, cots[i], erm.Options{Residual: residual}); err == nil && seen != nil {
+		if own[i], err = f.Backward(i, cots[i], erm.Options{Residual: residual}); err == nil &&
+			seen != nil {
 			shared[i] = f.Shared(i)
 		}
 		return err

@@ -18,20 +18,24 @@ import (
 	"fmp/pipeline/task"
 )
 
-// OpenConfig configures the training of an open predictor. The fields Points, Alphas, L2, Fresh, Warmup, Clip, EMA and Validation of
-// Config are not used; Steps defaults to 300, Batch to 4 tasks, Samples to 32 and Rate to 0.05.
+// OpenConfig configures the training of an open predictor. The fields Points, Alphas, L2, Fresh,
+// Warmup, Clip, EMA and Validation of Config are not used; Steps defaults to 300, Batch to 4 tasks,
+// Samples to 32 and Rate to 0.05.
 type OpenConfig struct {
 	Config
-	// Coordinates is the maximum number of coordinates that features are projected to; default [open.MaxCoordinates].
+	// Coordinates is the maximum number of coordinates that features are projected to; default
+	// [open.MaxCoordinates].
 	Coordinates int
 }
 
 // openSplits is the number of ways in which the corpus's classes are split in halves.
 const openSplits = 8
 
-// Training tasks have 5 to 20 classes and 5, 10, 20 or 40 points per client, homogeneous or with few classes per client. In a share
-// openHard of them the classes are neighbours. In a share openWide the classes are up to openWidest times as wide as the corpus's, as
-// an extractor scatters classes that it has not learned (1.2 to 1.6 times the variance, CIFAR-10 behind one of CIFAR-100).
+// Training tasks have 5 to 20 classes and 5, 10, 20 or 40 points per client, homogeneous or with
+// few classes per client. In a share openHard of them the classes are neighbours. In a share
+// openWide the classes are up to openWidest times as wide as the corpus's, as an extractor scatters
+// classes that it has not learned (1.2 to 1.6 times the variance, CIFAR-10 behind one of
+// CIFAR-100).
 const (
 	openLeast, openMost = 5, 20
 	openHard            = 0.3
@@ -57,10 +61,11 @@ type openSplit struct {
 	distance [][]float64
 }
 
-// TrainOpen trains an open predictor (package open) by leaving classes out: moments come from half of the corpus's classes, tasks from
-// the other half. The scalars are learned by Adam on the score of single held-out points plus the joint score of ten of them. The
-// moments of the result are those of the whole corpus. Metrics: loss,
-// nll, joint; in validation those of tasks that no step used.
+// TrainOpen trains an open predictor (package open) by leaving classes out: moments come from half
+// of the corpus's classes, tasks from the other half. The scalars are learned by Adam on the score
+// of single held-out points plus the joint score of ten of them. The moments of the result are
+// those of the whole corpus. Metrics: loss, nll, joint; in validation those of tasks that no step
+// used.
 func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	c.Steps = cmp.Or(c.Steps, 300)
 	c.Coordinates = cmp.Or(c.Coordinates, open.MaxCoordinates)
@@ -81,10 +86,11 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 		t.splits = append(t.splits, s)
 	}
 	l := train.Loop{
-		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t, Step: t.step, Validate: t.validate, ValidateEvery: c.ValidateEvery,
+		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t, Step: t.step,
+		Validate: t.validate, ValidateEvery: c.ValidateEvery,
 		Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
-		Run: fmt.Sprintf("open seed %d steps %d batch %d samples %d rate %v clients %d coordinates %d %s", c.Seed, c.Steps, c.Batch, c.Samples,
-			c.Rate, c.Clients, c.Coordinates, c.Run),
+		Run: fmt.Sprintf("open seed %d steps %d batch %d samples %d rate %v clients %d coordinates %d %s",
+			c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Clients, c.Coordinates, c.Run),
 	}
 	if err := l.Train(ctx); err != nil {
 		return nil, fmt.Errorf("training open predictor: %w", err)
@@ -138,7 +144,8 @@ func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
 	classes := r.Perm(t.Corpus.C)
 	half := (len(classes) + 1) / 2
 	if half < 2 || len(classes)-half < 2 {
-		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and more", len(classes))
+		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and more",
+			len(classes))
 	}
 	rest, err := t.Corpus.Choose(classes[half:])
 	if err != nil {
@@ -237,10 +244,11 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 	target := min(openTarget, bank.Len()/2)
 	points := min(openPoints[r.IntN(len(openPoints))], (bank.Len()-target)/t.Clients)
 	if points < 1 {
-		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus",
-			bank.Len(), bank.C, t.Clients)
+		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower "+
+			"federation.clients, or enlarge dataset.splits.corpus", bank.Len(), bank.C, t.Clients)
 	}
-	sampler := task.Sampler{Bank: bank, Points: points, Alphas: openAlphas, Target: target, FixedLabels: true}
+	sampler := task.Sampler{Bank: bank, Points: points, Alphas: openAlphas, Target: target,
+		FixedLabels: true}
 	drawn, err := sampler.Draw(r, t.Clients)
 	if err != nil {
 		return nil, err
@@ -267,7 +275,8 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 }
 
 // losses returns the means over n episodes, each drawn from its own stream.
-func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int, stream func(i int) *rand.Rand) (train.Metrics, open.Scalars,
+func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int,
+	stream func(i int) *rand.Rand) (train.Metrics, open.Scalars,
 	error) {
 	nll, joint, gradients := make([]float64, n), make([]float64, n), make([]open.Scalars, n)
 	err := parallel(ctx, t.Threads, n, func(_ context.Context, i int) error {
@@ -298,7 +307,8 @@ func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int, str
 
 // step makes one step of Adam (Kingma and Ba 2015) with decays 0.9 and 0.99.
 func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Metrics, error) {
-	m, gradient, err := t.losses(ctx, true, t.Batch, func(i int) *rand.Rand { return rng.New(t.Seed, "open", at, i) })
+	m, gradient, err := t.losses(ctx, true, t.Batch,
+		func(i int) *rand.Rand { return rng.New(t.Seed, "open", at, i) })
 	if err != nil {
 		return nil, fmt.Errorf("step %d: %w", at, err)
 	}
@@ -315,13 +325,14 @@ func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Met
 }
 
 func (t *openTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
-	m, _, err := t.losses(ctx, false, t.ValidationTasks, func(i int) *rand.Rand { return rng.New(t.Seed, "open", "validation", i) })
+	m, _, err := t.losses(ctx, false, t.ValidationTasks,
+		func(i int) *rand.Rand { return rng.New(t.Seed, "open", "validation", i) })
 	delete(m, "loss")
 	return m, err
 }
 
-// UntrainedOpen returns an untrained open predictor of a corpus with at most the given number of coordinates: the corpus's moments and the
-// initial scalars.
+// UntrainedOpen returns an untrained open predictor of a corpus with at most the given number of
+// coordinates: the corpus's moments and the initial scalars.
 func UntrainedOpen(corpus *task.Bank, most int) (*open.Predictor, error) {
 	coordinates, err := open.NewCoordinates(corpus.Features, corpus.Dx, most)
 	if err != nil {

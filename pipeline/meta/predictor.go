@@ -22,27 +22,31 @@ import (
 // PredictorConfig configures the training of a predictor.
 type PredictorConfig struct {
 	Config
-	// Joint is the weight of the joint score of batches of held-out points (metric.NearBatches), added to the score of single points,
-	// which cannot tell a posterior from its mean. Default 1; negative means none.
+	// Joint is the weight of the joint score of batches of held-out points (metric.NearBatches), added
+	// to the score of single points, which cannot tell a posterior from its mean. Default 1; negative
+	// means none.
 	Joint float64
-	// Alone is the weight of the score of the fit to the drawn points alone, added to that of the fit to context and drawn points;
-	// default 0.3.
+	// Alone is the weight of the score of the fit to the drawn points alone, added to that of the fit
+	// to context and drawn points; default 0.3.
 	Alone float64
-	// Local is the share of tasks whose context is one client's points; in the others it is the pool of all clients' points. Default
-	// 0.5.
+	// Local is the share of tasks whose context is one client's points; in the others it is the pool
+	// of all clients' points. Default 0.5.
 	Local float64
-	// Coupling is the weight of the relative distance between the heads drawn for a pooled context and those drawn, from the same
-	// noise, for its compression by Compressor. Without it a predictor may pick out single points of its context, and its draws for an
-	// upload then differ from those for the data. Default 1; negative means none.
+	// Coupling is the weight of the relative distance between the heads drawn for a pooled context and
+	// those drawn, from the same noise, for its compression by Compressor. Without it a predictor may
+	// pick out single points of its context, and its draws for an upload then differ from those for
+	// the data. Default 1; negative means none.
 	Coupling float64
 	// Compressor is the embedding for Coupling; default an untrained one, which returns class means.
 	Compressor *onnx.Model
 }
 
-// TrainPredictor trains a copy of the predictor m and returns it. The loss of a task is the negative log score of the ensemble of
-// Samples heads on held-out points of the task, plus Joint times their joint score, plus Alone times both scores of the heads fitted
-// to the drawn points alone, plus Coupling times the coupling distance. Metrics: loss, score, joint, alone, coupling; in validation
-// acc, ece, nll and joint of MP, the same of FMP with Compressor (fmp_acc and so on), and gap (the relative distance of the heads).
+// TrainPredictor trains a copy of the predictor m and returns it. The loss of a task is the
+// negative log score of the ensemble of Samples heads on held-out points of the task, plus Joint
+// times their joint score, plus Alone times both scores of the heads fitted to the drawn points
+// alone, plus Coupling times the coupling distance. Metrics: loss, score, joint, alone, coupling;
+// in validation acc, ece, nll and joint of MP, the same of FMP with Compressor (fmp_acc and so on),
+// and gap (the relative distance of the heads).
 func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onnx.Model, error) {
 	f, err := c.prepare(m)
 	if err != nil {
@@ -105,9 +109,11 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 		return p.gradients(ctx)
 	}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
-		return c.validate(ctx, f, func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return t.draw(in, f) }, small)
+		return c.validate(ctx, f,
+			func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return t.draw(in, f) }, small)
 	}
-	if err := c.loop(ctx, t, "predictor", f.Config+fmt.Sprint(c.Joint, c.Alone, c.Local, c.Coupling), step, validate); err != nil {
+	if err := c.loop(ctx, t, "predictor", f.Config+fmt.Sprint(c.Joint, c.Alone, c.Local, c.Coupling),
+		step, validate); err != nil {
 		return nil, err
 	}
 	return t.trained(), nil
@@ -120,9 +126,10 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	c.Alone = cmp.Or(c.Alone, 0.3)
 	c.Local = cmp.Or(c.Local, 0.5)
 	c.Coupling = cmp.Or(c.Coupling, 1)
-	if !(c.Local >= 0 && c.Local <= 1 && c.Alone >= 0) || math.IsInf(c.Alone+c.Joint+c.Coupling, 0) || math.IsNaN(c.Joint+c.Coupling) {
-		return f, fmt.Errorf("training predictor: local %v, alone %v, joint %v, coupling %v; allowed are 0 to 1, numbers from 0, and numbers",
-			c.Local, c.Alone, c.Joint, c.Coupling)
+	if !(c.Local >= 0 && c.Local <= 1 && c.Alone >= 0) || math.IsInf(c.Alone+c.Joint+c.Coupling, 0) ||
+		math.IsNaN(c.Joint+c.Coupling) {
+		return f, fmt.Errorf("training predictor: local %v, alone %v, joint %v, coupling %v; allowed "+
+			"are 0 to 1, numbers from 0, and numbers", c.Local, c.Alone, c.Joint, c.Coupling)
 	}
 	if c.Corpus == nil {
 		return f, fmt.Errorf("training predictor: no corpus given")
@@ -158,7 +165,8 @@ type predictorTask struct {
 	seen    *point.Set
 	target  *point.Set
 	batches [][]int
-	// in is the context, from which drawn come; compressed is its compression, and coupled are the draws from it and the same noise, if any.
+	// in is the context, from which drawn come; compressed is its compression, and coupled are the
+	// draws from it and the same noise, if any.
 	in, compressed map[string]*onnx.Tensor
 	drawn, coupled []*point.Set
 }
@@ -194,13 +202,18 @@ func (p *predictorTask) cotangents() []float64 {
 }
 
 // gradient returns the parameters' gradients for the cotangents of the draws given in.
-func (p *predictorTask) gradient(in map[string]*onnx.Tensor, fresh []float64) (map[string]*onnx.Tensor, error) {
-	return p.t.Gradient(shard(in, map[string]*onnx.Tensor{"drawn": narrow(fresh, 1/float64(p.c.Batch), p.c.Samples, p.c.Fresh, p.f.Dx+p.f.C)}))
+func (p *predictorTask) gradient(in map[string]*onnx.Tensor,
+	fresh []float64) (map[string]*onnx.Tensor, error) {
+	return p.t.Gradient(shard(in,
+		map[string]*onnx.Tensor{"drawn": narrow(fresh, 1/float64(p.c.Batch), p.c.Samples, p.c.Fresh,
+			p.f.Dx+p.f.C)}))
 }
 
-// together fits heads to the context and the draws, scores and couples them. It adds the derivatives with respect to the drawn points to
-// fresh and returns the gradients of the coupled draws, if any.
-func (p *predictorTask) together(ctx context.Context, fresh []float64) ([]map[string]*onnx.Tensor, train.Metrics, error) {
+// together fits heads to the context and the draws, scores and couples them. It adds the
+// derivatives with respect to the drawn points to fresh and returns the gradients of the coupled
+// draws, if any.
+func (p *predictorTask) together(ctx context.Context,
+	fresh []float64) ([]map[string]*onnx.Tensor, train.Metrics, error) {
 	c := p.c
 	both, heads, err := c.fits(ctx, p.seen, p.drawn, nil)
 	if err != nil {
@@ -237,10 +250,12 @@ func (p *predictorTask) together(ctx context.Context, fresh []float64) ([]map[st
 	return out, metrics, err
 }
 
-// couple fits heads b to the context's own points and the draws from its compression, and returns the fits, the derivative of Coupling
-// times |b - a| / |a| with respect to b, and this distance from the heads a drawn for the context. It adds the derivative with respect to a
-// to cots, with |a| held constant.
-func (p *predictorTask) couple(ctx context.Context, both *erm.Fits, heads, cots []erm.Theta) (*erm.Fits, []erm.Theta, float64, error) {
+// couple fits heads b to the context's own points and the draws from its compression, and returns
+// the fits, the derivative of Coupling times |b - a| / |a| with respect to b, and this distance
+// from the heads a drawn for the context. It adds the derivative with respect to a to cots, with
+// |a| held constant.
+func (p *predictorTask) couple(ctx context.Context, both *erm.Fits, heads,
+	cots []erm.Theta) (*erm.Fits, []erm.Theta, float64, error) {
 	own, err := p.c.problems(p.coupled, heads)
 	if err != nil {
 		return nil, nil, 0, err
@@ -268,7 +283,8 @@ func (p *predictorTask) couple(ctx context.Context, both *erm.Fits, heads, cots 
 	return f, back, mean, nil
 }
 
-// alone scores the heads fitted to the drawn points alone, and adds the derivatives of Alone times the scores to fresh.
+// alone scores the heads fitted to the drawn points alone, and adds the derivatives of Alone times
+// the scores to fresh.
 func (p *predictorTask) alone(ctx context.Context, fresh []float64) (train.Metrics, error) {
 	fits, heads, err := p.c.fits(ctx, nil, p.drawn, nil)
 	if err != nil {
@@ -285,10 +301,13 @@ type compresses interface {
 	compress(clients []*point.Set) (*point.Set, error)
 }
 
-// validate measures MP and FMP on fixed tasks: the means of acc, ece, nll and joint of each, and of the relative gap of the heads.
-func (c *Config) validate(ctx context.Context, f models.Manifest, draw func(map[string]*onnx.Tensor) ([]*point.Set, error),
+// validate measures MP and FMP on fixed tasks: the means of acc, ece, nll and joint of each, and of
+// the relative gap of the heads.
+func (c *Config) validate(ctx context.Context, f models.Manifest,
+	draw func(map[string]*onnx.Tensor) ([]*point.Set, error),
 	small compresses) (train.Metrics, error) {
-	// Held-out points follow the clients': as many as the validation rows allow, up to validationPoints.
+	// Held-out points follow the clients': as many as the validation rows allow, up to
+	// validationPoints.
 	s := c.sampler(c.Validation, min(validationPoints, c.Validation.Len()-c.Clients*c.Points))
 	all := make([]train.Metrics, c.ValidationTasks)
 	err := c.tasks(ctx, c.ValidationTasks, func(ctx context.Context, i int) error {

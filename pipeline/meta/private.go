@@ -19,21 +19,24 @@ import (
 	"fmp/pipeline/task"
 )
 
-// PrivateConfig configures the training of a private predictor. The fields Clients, L2, Fresh, Warmup, Clip and EMA of Config are not
-// used; Steps defaults to 200, Batch to 8 tasks, Samples to 32 and Rate to 0.05.
+// PrivateConfig configures the training of a private predictor. The fields Clients, L2, Fresh,
+// Warmup, Clip and EMA of Config are not used; Steps defaults to 200, Batch to 8 tasks, Samples to
+// 32 and Rate to 0.05.
 type PrivateConfig struct {
 	Config
 	// Conjugate is the predictor whose coordinates, prior and metric the private one takes.
 	Conjugate *onnx.Model
-	// Coordinates, if above 0, trains a predictor for classes that the corpus lacks, in place of one from Conjugate: with this number
-	// of coordinates, those in which the classes of the corpus differ most, and all scalars learned by leaving classes out, with
-	// coordinates from half of the classes and rounds from the other half.
+	// Coordinates, if above 0, trains a predictor for classes that the corpus lacks, in place of one
+	// from Conjugate: with this number of coordinates, those in which the classes of the corpus differ
+	// most, and all scalars learned by leaving classes out, with coordinates from half of the classes
+	// and rounds from the other half.
 	Coordinates int
 }
 
-// Simulated rounds have at most privateMostPoints points of all clients together, homogeneous or with few classes per client, are
-// released at an epsilon between privateLow and privateHigh (a share privateNoiseless of them without noise), and protect an image or
-// a client. A client has Config.Points points, or ten or a hundred times as many if there are enough.
+// Simulated rounds have at most privateMostPoints points of all clients together, homogeneous or
+// with few classes per client, are released at an epsilon between privateLow and privateHigh (a
+// share privateNoiseless of them without noise), and protect an image or a client. A client has
+// Config.Points points, or ten or a hundred times as many if there are enough.
 const (
 	privateLow, privateHigh = 0.5, 16
 	privateNoiseless        = 0.1
@@ -43,35 +46,42 @@ const (
 
 var privateClients = []int{5, 10, 20, 40, 100}
 
-// privateWidths are the factors by which the classes of a round are wider than the corpus's when classes are left out, as are classes
-// that the extractor has not learned (see openWidest).
+// privateWidths are the factors by which the classes of a round are wider than the corpus's when
+// classes are left out, as are classes that the extractor has not learned (see openWidest).
 var privateWidths = []float64{1, 1.2, 1.4}
 
-// privateTarget is the number of held-out points of a simulated round, privateClip the quantile of |w| over the corpus at which points
-// are clipped.
+// privateTarget is the number of held-out points of a simulated round, privateClip the quantile of
+// |w| over the corpus at which points are clipped.
 const (
 	privateTarget = 200
 	privateClip   = 0.3
 )
 
-// StartPrivate returns the initial parameters of a private predictor: those of a conjugate predictor, and the clipping norm.
-func StartPrivate(corpus *task.Bank, conjugate *onnx.Model) (models.PrivateConfig, map[string]*onnx.Tensor, error) {
+// StartPrivate returns the initial parameters of a private predictor: those of a conjugate
+// predictor, and the clipping norm.
+func StartPrivate(corpus *task.Bank,
+	conjugate *onnx.Model) (models.PrivateConfig, map[string]*onnx.Tensor, error) {
 	c, from, err := models.ConjugateValues(conjugate)
 	if err != nil {
 		return models.PrivateConfig{}, nil, err
 	}
 	if corpus == nil || corpus.Dx != c.Dx {
-		return models.PrivateConfig{}, nil, fmt.Errorf("private predictor: no corpus of %d features; set dataset.splits.corpus above 0", c.Dx)
+		return models.PrivateConfig{}, nil,
+			fmt.Errorf("private predictor: no corpus of %d features; set dataset.splits.corpus above 0",
+				c.Dx)
 	}
 	values := map[string]*onnx.Tensor{}
-	for _, name := range []string{models.ConjCentre, models.ConjRadius, models.ConjMap, models.ConjOrigin, models.ConjLogLambda,
+	for _, name := range []string{models.ConjCentre, models.ConjRadius, models.ConjMap,
+		models.ConjOrigin, models.ConjLogLambda,
 		models.ConjMetric} {
 		values[name] = from[name].Clone()
 	}
-	for _, name := range []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB, models.ConjLogitGamma, models.ConjO1, models.ConjO2} {
+	for _, name := range []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB,
+		models.ConjLogitGamma, models.ConjO1, models.ConjO2} {
 		values[models.PrivateSet+name] = from[models.ConjSample+name].Clone()
 	}
-	values[models.PrivateC1], values[models.PrivateC2] = onnx.Scalar[float32](0), onnx.Scalar[float32](0)
+	values[models.PrivateC1], values[models.PrivateC2] = onnx.Scalar[float32](0),
+		onnx.Scalar[float32](0)
 	values[models.PrivateClip] = onnx.Scalar(float32(clipNorm(values, corpus)))
 	return models.PrivateConfig{Dx: c.Dx, K: c.K}, values, nil
 }
@@ -99,8 +109,9 @@ func clipNorm(values map[string]*onnx.Tensor, corpus *task.Bank) float64 {
 	return max(norms[int(privateClip*float64(len(norms)))], 1e-6)
 }
 
-// TrainPrivate learns the scalars of a private predictor on simulated private rounds of the corpus, by Adam on the score of single
-// held-out points plus the joint score of ten of them. Metrics: loss, nll, joint; in validation nll and joint.
+// TrainPrivate learns the scalars of a private predictor on simulated private rounds of the corpus,
+// by Adam on the score of single held-out points plus the joint score of ten of them. Metrics:
+// loss, nll, joint; in validation nll and joint.
 func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	c.Fresh = 1 // no points are drawn
 	c.Steps = cmp.Or(c.Steps, 200)
@@ -152,10 +163,12 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	}
 	defer t.run.Close()
 	l := train.Loop{
-		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t.run, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint,
+		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t.run, Step: t.step, Log: c.Log,
+		LogEvery: 10, Checkpoint: c.Checkpoint,
 		Interval: c.Interval, Progress: c.Progress,
-		Run: fmt.Sprintf("private seed %d steps %d batch %d samples %d rate %v points %d coordinates %d %s", c.Seed, c.Steps, c.Batch,
-			c.Samples, c.Rate, c.Points, c.Coordinates, c.Run),
+		Run: fmt.Sprintf(
+			"private seed %d steps %d batch %d samples %d rate %v points %d coordinates %d %s", c.Seed,
+			c.Steps, c.Batch, c.Samples, c.Rate, c.Points, c.Coordinates, c.Run),
 		ValidateEvery: c.ValidateEvery,
 	}
 	if c.Validation != nil {
@@ -181,13 +194,14 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	return models.NewPrivate(t.sizes, values)
 }
 
-// leaveOut splits the corpus's classes in halves: corpus and coordinates are then of one half, and rounds, including those of
-// validation, of the other.
+// leaveOut splits the corpus's classes in halves: corpus and coordinates are then of one half, and
+// rounds, including those of validation, of the other.
 func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
 	classes := rng.New(c.Seed, "private", "classes").Perm(c.Corpus.C)
 	half := len(classes) / 2
 	if half < 2 || len(classes)-half < 2 {
-		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and more", len(classes))
+		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and more",
+			len(classes))
 	}
 	if rounds, err = c.Corpus.Choose(classes[:half]); err != nil {
 		return nil, err
@@ -231,8 +245,9 @@ func (t *privateTrainee) bank(b *task.Bank) (*task.Bank, error) {
 }
 
 func (t *privateTrainee) loss() (*onnx.Model, []string, error) {
-	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples, Joint: metric.JointPoints,
-		All: t.Coordinates > 0}.Model()
+	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples,
+		Joint: metric.JointPoints,
+		All:   t.Coordinates > 0}.Model()
 }
 
 // now returns the current parameters.
@@ -267,13 +282,16 @@ func (t *privateTrainee) step(ctx context.Context, i int, rate float64) (train.M
 }
 
 // draw returns the inputs of the loss for some rounds, each drawn from its own stream.
-func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int, stream ...any) (map[string]*onnx.Tensor, error) {
+func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
+	stream ...any) (map[string]*onnx.Tensor, error) {
 	k, c := t.sizes.K, bank.C
 	target := min(privateTarget, bank.Len()/3)
 	in := map[string]*onnx.Tensor{
-		"sums": onnx.ZerosF32(tasks, c, k), "noise": onnx.ZerosF32(tasks), "counts": onnx.ZerosF32(tasks, t.Samples, c),
+		"sums": onnx.ZerosF32(tasks, c, k), "noise": onnx.ZerosF32(tasks),
+		"counts":  onnx.ZerosF32(tasks, t.Samples, c),
 		"targets": onnx.ZerosF32(tasks, target, k), "target_labels": onnx.ZerosF32(tasks, target, c),
-		"batches": onnx.ZerosF32(tasks, target, conjugateBatches), "latent": onnx.ZerosF32(tasks, t.Samples, c, k),
+		"batches": onnx.ZerosF32(tasks, target, conjugateBatches),
+		"latent":  onnx.ZerosF32(tasks, t.Samples, c, k),
 	}
 	prior := models.PrivatePrior(t.now())
 	radius := float64(t.values[models.PrivateClip].F32()[0])
@@ -307,19 +325,21 @@ func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int, s
 }
 
 // round simulates a private round.
-func (t *privateTrainee) round(r *rand.Rand, bank *task.Bank, target int, radius float64) (*privacy.Totals, *task.Task, error) {
+func (t *privateTrainee) round(r *rand.Rand, bank *task.Bank, target int,
+	radius float64) (*privacy.Totals, *task.Task, error) {
 	most := min(privateMostPoints, bank.Len()-target)
 	points := t.Points * []int{1, 1, 10, 100}[r.IntN(4)]
 	for points > max(most/2, 1) {
 		points = (points + 9) / 10
 	}
 	clients := min(privateClients[r.IntN(len(privateClients))], max(most/points, 1))
-	drawn, err := (&task.Sampler{Bank: bank, Points: points, Alphas: conjugateAlphas, Target: target, FixedLabels: t.FixedLabels}).Draw(r,
-		clients)
+	drawn, err := (&task.Sampler{Bank: bank, Points: points, Alphas: conjugateAlphas, Target: target,
+		FixedLabels: t.FixedLabels}).Draw(r, clients)
 	if err != nil {
 		return nil, nil, err
 	}
-	b := privacy.Budget{Delta: privateDelta, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Trusted, Points: points}
+	b := privacy.Budget{Delta: privateDelta, Unit: privacy.Example, Relation: privacy.AddRemove,
+		Noise: privacy.Trusted, Points: points}
 	b.Epsilon = privateLow * math.Pow(privateHigh/privateLow, r.Float64())
 	if r.IntN(2) == 1 {
 		b.Unit = privacy.Client
@@ -367,5 +387,6 @@ func (t *privateTrainee) validate(ctx context.Context, _ int) (train.Metrics, er
 	if err != nil {
 		return nil, err
 	}
-	return train.Metrics{"nll": float64(out["nll"].F32()[0]), "joint": float64(out["joint"].F32()[0])}, nil
+	return train.Metrics{"nll": float64(out["nll"].F32()[0]), "joint": float64(out["joint"].F32()[0])},
+		nil
 }

@@ -13,7 +13,8 @@ import (
 	"fmp/onnx/train"
 )
 
-// TestTrainPrivate: training lowers the score on validation rounds; neither an interruption nor the number of threads leaves a trace.
+// TestTrainPrivate: training lowers the score on validation rounds; neither an interruption nor the
+// number of threads leaves a trace.
 func TestTrainPrivate(t *testing.T) {
 	c := PrivateConfig{Config: config(t, 30)}
 	c.Batch, c.Samples, c.Points, c.ValidationTasks, c.Threads = 4, 8, 6, 24, 2
@@ -65,8 +66,8 @@ func TestTrainPrivate(t *testing.T) {
 	}
 }
 
-// TestTrainPrivateLeavingOut: a predictor for other classes has the coordinates that were asked for, of all classes, and scalars that were
-// learned on classes left out.
+// TestTrainPrivateLeavingOut: a predictor for other classes has the coordinates that were asked
+// for, of all classes, and scalars that were learned on classes left out.
 func TestTrainPrivateLeavingOut(t *testing.T) {
 	c := PrivateConfig{Config: config(t, 40), Coordinates: 2}
 	c.Batch, c.Samples, c.Points, c.ValidationTasks, c.ValidateEvery = 4, 8, 6, 24, 10
@@ -104,7 +105,8 @@ func TestTrainPrivateLeavingOut(t *testing.T) {
 		}
 	}
 	c.Corpus, c.Validation = blobs(t, "corpus", 90, 4, 3), nil
-	if _, err := TrainPrivate(context.Background(), c); err == nil || !strings.Contains(err.Error(), "takes 4 and more") {
+	if _, err := TrainPrivate(context.Background(), c); err == nil ||
+		!strings.Contains(err.Error(), "takes 4 and more") {
 		t.Errorf("three classes: %v", err)
 	}
 }

@@ -15,10 +15,12 @@ import (
 // scoreFloor keeps the score of an impossible event, and its gradient, finite.
 const scoreFloor = 1e-9
 
-// score returns the mean negative log score, in nats, of the ensemble of heads on labelled points; the joint score of batches of them
-// (metric.JointNLL), 0 if there are none; and the derivative of the first plus weight times the second with respect to each head.
-// p_s(y|x) = softmax(x head_s)[y], floored.
-func score(heads []erm.Theta, target *point.Set, batches [][]int, weight float64) (nll, joint float64, cots []erm.Theta) {
+// score returns the mean negative log score, in nats, of the ensemble of heads on labelled points;
+// the joint score of batches of them (metric.JointNLL), 0 if there are none; and the derivative of
+// the first plus weight times the second with respect to each head. p_s(y|x) = softmax(x
+// head_s)[y], floored.
+func score(heads []erm.Theta, target *point.Set, batches [][]int,
+	weight float64) (nll, joint float64, cots []erm.Theta) {
 	d, c, n := target.Dx+1, target.C, target.N
 	features, labels := target.Labelled()
 	x := general(n, d)
@@ -32,7 +34,8 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int, weight float64
 	probabilities, logs := make([]blas64.General, len(heads)), make([][]float64, len(heads))
 	for h, t := range heads {
 		p := general(n, c)
-		dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, blas64.General{Rows: d, Cols: c, Stride: c, Data: t.W}, 0, p)
+		dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x,
+			blas64.General{Rows: d, Cols: c, Stride: c, Data: t.W}, 0, p)
 		probabilities[h], logs[h] = p, make([]float64, n)
 		for i, y := range labels {
 			row := p.Data[i*c : (i+1)*c]
@@ -40,7 +43,8 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int, weight float64
 			logs[h][i] = math.Log(row[y] + scoreFloor)
 		}
 	}
-	// by is the derivative of the loss with respect to logs: minus each head's share in the score of a point, and of a batch.
+	// by is the derivative of the loss with respect to logs: minus each head's share in the score of a
+	// point, and of a batch.
 	by := make([][]float64, len(heads))
 	for h := range by {
 		by[h] = make([]float64, n)
@@ -79,7 +83,8 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int, weight float64
 			row[y] += g
 		}
 		cots[h] = erm.NewTheta(d, c)
-		dense.Gemm(blas.Trans, blas.NoTrans, 1, x, p, 0, blas64.General{Rows: d, Cols: c, Stride: c, Data: cots[h].W})
+		dense.Gemm(blas.Trans, blas.NoTrans, 1, x, p, 0,
+			blas64.General{Rows: d, Cols: c, Stride: c, Data: cots[h].W})
 	}
 	return nll, joint, cots
 }
@@ -99,7 +104,8 @@ func softmax(logits []float64) {
 	floats.Scale(1/sum, logits)
 }
 
-// distance returns |a - b| and |b|, both Frobenius norms, and the derivative of the first with respect to a (zero if a equals b).
+// distance returns |a - b| and |b|, both Frobenius norms, and the derivative of the first with
+// respect to a (zero if a equals b).
 func distance(a, b erm.Theta) (gap, norm float64, cot erm.Theta) {
 	cot = erm.NewTheta(a.D, a.C)
 	for i, v := range b.W {

@@ -6,9 +6,10 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Bounds of a training step of a conjugate predictor, whose class means of all samples take tasks x samples x classes x k^2 multiplications
-// by the metric, and several times as many numbers as tasks x samples x classes x k. The first applies where it is not met: classes of a
-// task down to manyClasses, then tasks of a step, then samples down to fewSamples, then classes again.
+// Bounds of a training step of a conjugate predictor, whose class means of all samples take tasks x
+// samples x classes x k^2 multiplications by the metric, and several times as many numbers as tasks
+// x samples x classes x k. The first applies where it is not met: classes of a task down to
+// manyClasses, then tasks of a step, then samples down to fewSamples, then classes again.
 const (
 	stepWork    = 1 << 30
 	manyClasses = 100
@@ -16,7 +17,8 @@ const (
 	fewClasses  = 20
 )
 
-// bound lowers Batch and Samples where classes and coordinates are many, and returns the number of classes of a task.
+// bound lowers Batch and Samples where classes and coordinates are many, and returns the number of
+// classes of a task.
 func (c *ConjugateConfig) bound(k int) int {
 	classes, each := c.Corpus.C, k*k
 	fit := func(v *int, others, least int) {

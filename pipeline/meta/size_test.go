@@ -13,8 +13,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// TestBound: the steps of shipped predictors are as they are asked for; where classes and coordinates are many, a step keeps within its
-// work down to the least of each, and no further.
+// TestBound: the steps of shipped predictors are as they are asked for; where classes and
+// coordinates are many, a step keeps within its work down to the least of each, and no further.
 func TestBound(t *testing.T) {
 	for _, c := range []struct{ classes, k, batch, samples, wantClasses, wantBatch, wantSamples int }{
 		{10, 9, 4, 64, 10, 4, 64},
@@ -25,10 +25,13 @@ func TestBound(t *testing.T) {
 		{10_000, 4095, 4, 64, 20, 1, 10},
 		{15, 4095, 4, 64, 15, 1, 10},
 	} {
-		o := ConjugateConfig{Config: Config{Corpus: &task.Bank{C: c.classes}, Batch: c.batch, Samples: c.samples}}
-		if got := o.bound(c.k); got != c.wantClasses || o.Batch != c.wantBatch || o.Samples != c.wantSamples {
-			t.Errorf("%d classes, k %d, %d tasks of %d samples: %d classes, %d tasks, %d samples; want %d, %d and %d", c.classes, c.k, c.batch,
-				c.samples, got, o.Batch, o.Samples, c.wantClasses, c.wantBatch, c.wantSamples)
+		o := ConjugateConfig{Config: Config{Corpus: &task.Bank{C: c.classes}, Batch: c.batch,
+			Samples: c.samples}}
+		if got := o.bound(c.k); got != c.wantClasses || o.Batch != c.wantBatch ||
+			o.Samples != c.wantSamples {
+			t.Errorf("%d classes, k %d, %d tasks of %d samples: %d classes, %d tasks, %d samples; want "+
+				"%d, %d and %d", c.classes, c.k, c.batch, c.samples, got, o.Batch, o.Samples, c.wantClasses,
+				c.wantBatch, c.wantSamples)
 		}
 	}
 }

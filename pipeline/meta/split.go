@@ -6,17 +6,19 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Split splits a corpus: the last eighth of its rows is for validation, the rest for training. It returns an error for fewer than 8
-// rows.
+// Split splits a corpus: the last eighth of its rows is for validation, the rest for training. It
+// returns an error for fewer than 8 rows.
 func Split(corpus *task.Bank) (training, validation *task.Bank, err error) {
 	n := corpus.Len() - corpus.Len()/8
 	if n == corpus.Len() {
 		return nil, nil, fmt.Errorf("splitting the corpus: %d rows; give at least 8", corpus.Len())
 	}
-	if training, err = task.NewBank(corpus.Features[:n*corpus.Dx], corpus.Dx, corpus.Labels[:n], corpus.C); err != nil {
+	if training, err = task.NewBank(corpus.Features[:n*corpus.Dx], corpus.Dx, corpus.Labels[:n],
+		corpus.C); err != nil {
 		return nil, nil, fmt.Errorf("splitting the corpus: %w", err)
 	}
-	if validation, err = task.NewBank(corpus.Features[n*corpus.Dx:], corpus.Dx, corpus.Labels[n:], corpus.C); err != nil {
+	if validation, err = task.NewBank(corpus.Features[n*corpus.Dx:], corpus.Dx, corpus.Labels[n:],
+		corpus.C); err != nil {
 		return nil, nil, fmt.Errorf("splitting the corpus: %w", err)
 	}
 	return training, validation, nil

@@ -49,8 +49,11 @@ func blobs(t *testing.T, name string, n, dx, c int) *task.Bank {
 
 func config(t *testing.T, steps int) Config {
 	return Config{
-		Engine: orttest.New(t), Corpus: blobs(t, "corpus", 600, 4, 3), Validation: blobs(t, "validation", 300, 4, 3),
-		Clients: 4, Points: 12, Fresh: 12, Steps: steps, Batch: 3, Warmup: 2, Seed: 5, ValidationTasks: 4, ValidationSamples: 3, L2: 1,
+		Engine: orttest.New(t), Corpus: blobs(t, "corpus", 600, 4, 3),
+		Validation: blobs(t, "validation", 300, 4, 3),
+		Clients:    4, Points: 12, Fresh: 12, Steps: steps, Batch: 3, Warmup: 2, Seed: 5,
+		ValidationTasks:   4,
+		ValidationSamples: 3, L2: 1,
 	}
 }
 
@@ -83,8 +86,8 @@ func validations(t *testing.T, path string) []map[string]any {
 	return out
 }
 
-// TestTraining: training lowers the predictor's score and the embedding's gap on validation tasks; neither the
-// number of threads nor an interruption leaves a trace in the result.
+// TestTraining: training lowers the predictor's score and the embedding's gap on validation tasks;
+// neither the number of threads nor an interruption leaves a trace in the result.
 func TestTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains for some seconds")
@@ -94,7 +97,8 @@ func TestTraining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	embedding, err := models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3, Dim: 15, Blocks: 1, Hidden: 16}, 1)
+	embedding, err := models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3, Dim: 15,
+		Blocks: 1, Hidden: 16}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +149,8 @@ func TestTraining(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
-			t.Errorf("%s: stopped, resumed and on one worker it came out otherwise than in one go on two", k.name)
+			t.Errorf("%s: stopped, resumed and on one worker it came out otherwise than in one go on two",
+				k.name)
 		}
 		c.Seed = 6
 		if _, err := k.run(c); err == nil || !strings.Contains(err.Error(), "another run") {
@@ -186,7 +191,8 @@ func TestTrainingErrors(t *testing.T) {
 			return err
 		}},
 		{"dx 5", func() error {
-			_, err := TrainEmbedding(context.Background(), e, EmbeddingConfig{Config: base, Predictor: other})
+			_, err := TrainEmbedding(context.Background(), e,
+				EmbeddingConfig{Config: base, Predictor: other})
 			return err
 		}},
 		{"steps is 0", func() error {
@@ -278,8 +284,8 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestTrainOpen: training on classes left out improves what untrained scalars score on others, gives the same bytes when it is
-// stopped and resumed, and whatever the number of threads.
+// TestTrainOpen: training on classes left out improves what untrained scalars score on others,
+// gives the same bytes when it is stopped and resumed, and whatever the number of threads.
 func TestTrainOpen(t *testing.T) {
 	c := OpenConfig{Config: config(t, 12), Coordinates: 5}
 	c.Corpus = blobs(t, "open corpus", 1600, 6, 12)
@@ -328,7 +334,8 @@ func TestTrainOpen(t *testing.T) {
 	}
 	c.Checkpoint = ""
 	c.Corpus = blobs(t, "few", 300, 4, 3)
-	if _, err := TrainOpen(context.Background(), c); err == nil || !strings.Contains(err.Error(), "4 and more") {
+	if _, err := TrainOpen(context.Background(), c); err == nil ||
+		!strings.Contains(err.Error(), "4 and more") {
 		t.Errorf("three classes: %v", err)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"fmp/onnx/train"
 )
 
-// trainee is a model being trained: its forward graph with the parameters as inputs, and its gradient graph followed by the optimiser.
+// trainee is a model being trained: its forward graph with the parameters as inputs, and its
+// gradient graph followed by the optimiser.
 type trainee struct {
 	*train.Split
 	model   *onnx.Model
@@ -41,7 +42,8 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, threads int) (*
 		g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: p, DType: v.DType, Shape: dims})
 		init[p] = v
 	}
-	reverse, err := grad.Build(one, grad.Options{WRT: params, ParamsAsInputs: true, Prefix: optim.GradPrefix})
+	reverse, err := grad.Build(one,
+		grad.Options{WRT: params, ParamsAsInputs: true, Prefix: optim.GradPrefix})
 	if err != nil {
 		return nil, err
 	}
@@ -49,16 +51,17 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, threads int) (*
 	if t.forward, err = e.Load(&lifted); err != nil {
 		return nil, err
 	}
-	if t.Split, err = train.NewSplit(e, reverse, train.SplitOptions{Params: params, Optimizer: optim.AdamW{}, Update: o, Init: init,
-		Threads: threads}); err != nil {
+	if t.Split, err = train.NewSplit(e, reverse,
+		train.SplitOptions{Params: params, Optimizer: optim.AdamW{}, Update: o, Init: init,
+			Threads: threads}); err != nil {
 		t.forward.Close()
 		return nil, err
 	}
 	return t, nil
 }
 
-// oneContext returns m for one context a call, as [contextFeeds] gives it: with that known, two fifths of the gradient's nodes,
-// which find the broadcast axes, are not needed.
+// oneContext returns m for one context a call, as [contextFeeds] gives it: with that known, two
+// fifths of the gradient's nodes, which find the broadcast axes, are not needed.
 func oneContext(m *onnx.Model) *onnx.Model {
 	one := *m
 	g := *m.Graph
@@ -82,7 +85,8 @@ func (t *trainee) run(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, erro
 	return engine.Eval(t.forward, feeds)
 }
 
-// shard returns the argument of [train.Split.Accumulate]: inputs, and cotangents under the outputs' names.
+// shard returns the argument of [train.Split.Accumulate]: inputs, and cotangents under the outputs'
+// names.
 func shard(in, cotangents map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	s := maps.Clone(in)
 	for n, v := range cotangents {
@@ -91,7 +95,8 @@ func shard(in, cotangents map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	return s
 }
 
-// trained returns the model with the current parameters, or with their moving average if one is kept.
+// trained returns the model with the current parameters, or with their moving average if one is
+// kept.
 func (t *trainee) trained() *onnx.Model {
 	m := *t.model
 	g := *t.model.Graph

@@ -25,7 +25,8 @@ func dot(a, b *onnx.Tensor) float64 {
 	return s
 }
 
-// TestGradientGraphs: directional derivatives of predictor and embedding agree with central differences.
+// TestGradientGraphs: directional derivatives of predictor and embedding agree with central
+// differences.
 func TestGradientGraphs(t *testing.T) {
 	e := orttest.New(t)
 	const dx, c, n = 4, 3, 6
@@ -33,7 +34,8 @@ func TestGradientGraphs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pp, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: c, Published: true, Dim: 16, Hidden: 8}, 1)
+	pp, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: c, Published: true,
+		Dim: 16, Hidden: 8}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,17 +60,21 @@ func TestGradientGraphs(t *testing.T) {
 		input []string
 	}{
 		{"predictor, one context for three draws", p,
-			map[string]*onnx.Tensor{"points": normal("z", 1, n, dx+c), "weights": weights, "noise": normal("e", 3, 5, dx+c+64)},
+			map[string]*onnx.Tensor{"points": normal("z", 1, n, dx+c), "weights": weights,
+				"noise": normal("e", 3, 5, dx+c+64)},
 			map[string]*onnx.Tensor{"drawn": normal("cot", 3, 5, dx+c)}, []string{"points", "weights"}},
 		{"published predictor", pp,
-			map[string]*onnx.Tensor{"points": normal("z", 1, n, dx+c), "weights": weights, "noise": normal("e", 3, 5, 16)},
-			map[string]*onnx.Tensor{"drawn": normal("cot", 3, 5, dx+c)}, []string{"points", "weights"}},
+			map[string]*onnx.Tensor{"points": normal("z", 1, n, dx+c), "weights": weights,
+				"noise": normal("e", 3, 5, 16)}, map[string]*onnx.Tensor{"drawn": normal("cot", 3, 5, dx+c)},
+			[]string{"points", "weights"}},
 		{"embedding", m,
 			map[string]*onnx.Tensor{"points": normal("z", 2, n, dx+c), "weights": w2},
-			map[string]*onnx.Tensor{"compressed": normal("cot", 2, 3, dx+c), "masses": normal("cotw", 2, 3)}, nil},
+			map[string]*onnx.Tensor{"compressed": normal("cot", 2, 3, dx+c), "masses": normal("cotw", 2, 3)},
+			nil},
 		{"published embedding", mp,
 			map[string]*onnx.Tensor{"points": normal("z", 2, n, dx+c), "weights": w2},
-			map[string]*onnx.Tensor{"compressed": normal("cot", 2, 3, dx+c), "masses": normal("cotw", 2, 3)}, nil},
+			map[string]*onnx.Tensor{"compressed": normal("cot", 2, 3, dx+c), "masses": normal("cotw", 2, 3)},
+			nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			params := models.Parameters(c.m)
@@ -107,8 +113,8 @@ func TestGradientGraphs(t *testing.T) {
 				if x == nil {
 					x = c.in[n]
 				}
-				// Along the gradient itself the derivative is the gradient's norm, the largest that there is, which
-				// float32 differences resolve best.
+				// Along the gradient itself the derivative is the gradient's norm, the largest that there is,
+				// which float32 differences resolve best.
 				v, keep := g[n].Clone(), append([]float32{}, x.F32()...)
 				norm := math.Sqrt(dot(v, v))
 				h := 3e-3 / max(norm, 1e-12)
@@ -121,7 +127,8 @@ func TestGradientGraphs(t *testing.T) {
 				}
 				want, got := (at(1)-at(-1))/(2*h), dot(g[n], v)
 				// Rounding of the forward graph is worth about 1e-6 of its output, which the step divides.
-				if d := math.Abs(got-want) / max(norm, 1e-12); norm > 1e-4 && d > 0.05*norm+3e-6*(1+math.Abs(f()))/3e-3 {
+				if d := math.Abs(got-want) / max(norm, 1e-12); norm > 1e-4 &&
+					d > 0.05*norm+3e-6*(1+math.Abs(f()))/3e-3 {
 					t.Errorf("%s: derivative %v, central difference %v", n, got, want)
 				}
 			}

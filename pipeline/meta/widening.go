@@ -10,9 +10,10 @@ import (
 	"fmp/pipeline/internal/moment"
 )
 
-// widening returns the mean over classes of tr(G W_c G W_c) / tr(G G W_c), where W_c is the covariance of class c in w and G = R R'. With
-// rows x of a class less its mean, the first trace is the sum of squares of their Gram matrix of x R, a matrix of the class's size, over
-// (n_c - 1)^2; the second is the sum of squares of x R R' over n_c - 1.
+// widening returns the mean over classes of tr(G W_c G W_c) / tr(G G W_c), where W_c is the
+// covariance of class c in w and G = R R'. With rows x of a class less its mean, the first trace is
+// the sum of squares of their Gram matrix of x R, a matrix of the class's size, over (n_c - 1)^2;
+// the second is the sum of squares of x R R' over n_c - 1.
 func (t *conjugateTrainee) widening() (float64, error) {
 	w := coordinates(t.values, t.Corpus)
 	if err := moment.Centre(w, t.Corpus.Labels, t.Corpus.C); err != nil {

@@ -10,13 +10,14 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// TestPredictionAllocates: what prediction allocates is the sum of what goes with heads and what goes with points: nothing goes
-// with both.
+// TestPredictionAllocates: what prediction allocates is the sum of what goes with heads and what
+// goes with points: nothing goes with both.
 func TestPredictionAllocates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the race detector, which goes over the short tests, empties pools at random")
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it empties pools, of which there is one a processor
+	// it empties pools, of which there is one a processor
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const dx, c = 16, 5
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -44,7 +45,7 @@ func TestPredictionAllocates(t *testing.T) {
 	few, heavy := allocated(10, 1000), allocated(400, 8000)
 	onlyHeads, onlyPoints := allocated(400, 1000), allocated(10, 8000)
 	if both := heavy - onlyHeads - onlyPoints + few; both > 1<<16 {
-		t.Errorf("%d bytes for 10 heads on 1,000 points, %d for 400, %d for 8,000 points, %d for both: %d go with both", few, onlyHeads,
-			onlyPoints, heavy, both)
+		t.Errorf("%d bytes for 10 heads on 1,000 points, %d for 400, %d for 8,000 points, %d for both: "+
+			"%d go with both", few, onlyHeads, onlyPoints, heavy, both)
 	}
 }

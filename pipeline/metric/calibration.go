@@ -10,33 +10,37 @@ import (
 	"fmp/models/rng"
 )
 
-// Calibration compares a calibration error with that of a calibrated classifier at its number of points. ECE takes absolute values bin by
-// bin, so that it is above 0 for a perfectly calibrated predictor too, the more the fewer points there are (Kumar et al. 2019,
-// arXiv:1909.10155, section 4).
+// Calibration compares a calibration error with that of a calibrated classifier at its number of
+// points. ECE takes absolute values bin by bin, so that it is above 0 for a perfectly calibrated
+// predictor too, the more the fewer points there are (Kumar et al. 2019, arXiv:1909.10155, section
+// 4).
 type Calibration struct {
 	ECE float64 `json:"ece"`
-	// Perfect is the mean ECE of a predictor that states the same probabilities and is right exactly as often as it says, on as many
-	// points; Low and High are the ends of the interval that holds 95% of them.
+	// Perfect is the mean ECE of a predictor that states the same probabilities and is right exactly
+	// as often as it says, on as many points; Low and High are the ends of the interval that holds 95%
+	// of them.
 	Perfect float64 `json:"perfect"`
 	Low     float64 `json:"perfect_low"`
 	High    float64 `json:"perfect_high"`
-	// Gap is the mean stated probability of the predicted class less the accuracy: below 0 a classifier is too cautious, above it too
-	// confident. Chance is the reach of 95% of a perfect predictor's gaps on either side of 0.
+	// Gap is the mean stated probability of the predicted class less the accuracy: below 0 a
+	// classifier is too cautious, above it too confident. Chance is the reach of 95% of a perfect
+	// predictor's gaps on either side of 0.
 	Gap    float64 `json:"gap"`
 	Chance float64 `json:"gap_by_chance"`
 	// GapLow and GapHigh are the ends of the normal 95% interval of Gap over points.
 	GapLow  float64 `json:"gap_low"`
 	GapHigh float64 `json:"gap_high"`
-	// Debiased is the root of the debiased mean squared calibration error over the same bins (Kumar et al. 2019, definition 5.2), 0
-	// where that is negative. Bins of a single point, whose variance is not known, are left out.
+	// Debiased is the root of the debiased mean squared calibration error over the same bins (Kumar et
+	// al. 2019, definition 5.2), 0 where that is negative. Bins of a single point, whose variance is
+	// not known, are left out.
 	Debiased float64 `json:"debiased_rms"`
 }
 
 // calibrationDraws is the number of simulated sets of labels behind Perfect, Low and High.
 const calibrationDraws = 2000
 
-// Calibration simulates, from a stream of its own, the labels that the stated probabilities call for: in a bin of n points and mean
-// confidence p, Binomial(n, p) of them are right.
+// Calibration simulates, from a stream of its own, the labels that the stated probabilities call
+// for: in a bin of n points and mean confidence p, Binomial(n, p) of them are right.
 func (c *Curve) Calibration() Calibration {
 	total, squares := 0.0, 0.0
 	var out Calibration

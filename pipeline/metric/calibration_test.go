@@ -29,8 +29,8 @@ func draw(t *testing.T, n int, off float64, seed uint64) Scores {
 	return s
 }
 
-// TestCalibration: what a perfectly calibrated predictor is said to read is what such predictors do read, and the debiased error is near
-// the true one where ECE is not.
+// TestCalibration: what a perfectly calibrated predictor is said to read is what such predictors do
+// read, and the debiased error is near the true one where ECE is not.
 func TestCalibration(t *testing.T) {
 	t.Parallel()
 	const repeats = 120
@@ -49,8 +49,8 @@ func TestCalibration(t *testing.T) {
 			}
 		}
 		if math.Abs(ece-perfect) > 0.05*ece || inside < 0.9 || inside > 0.99 {
-			t.Errorf("n %d: perfectly calibrated predictors read %.4f and are said to read %.4f; %.3f are within the interval", n, ece, perfect,
-				inside)
+			t.Errorf("n %d: perfectly calibrated predictors read %.4f and are said to read %.4f; %.3f are "+
+				"within the interval", n, ece, perfect, inside)
 		}
 	}
 	var squared, ece float64
@@ -60,14 +60,16 @@ func TestCalibration(t *testing.T) {
 		ece += s.ECE / 100
 	}
 	if math.Abs(math.Sqrt(squared)-0.1) > 0.004 || ece < 0.104 {
-		t.Errorf("debiased error %.4f where probabilities are .1 off; ECE is %.4f", math.Sqrt(squared), ece)
+		t.Errorf("debiased error %.4f where probabilities are .1 off; ECE is %.4f",
+			math.Sqrt(squared), ece)
 	}
 	if c := (&Curve{}).Calibration(); c != (Calibration{}) {
 		t.Errorf("no points: %+v", c)
 	}
 }
 
-// TestGap: the direction of the error is told, and chance alone passes its bound in one run of twenty.
+// TestGap: the direction of the error is told, and chance alone passes its bound in one run of
+// twenty.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	const repeats = 300

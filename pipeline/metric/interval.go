@@ -22,14 +22,15 @@ func (i Interval) Lo() float64 { return i.Mean - i.Half }
 // Hi returns the upper end of the interval.
 func (i Interval) Hi() float64 { return i.Mean + i.Half }
 
-// Estimate returns the mean of x with its level (say 0.95) confidence interval by Student's t with len(x)-1 degrees
-// of freedom. One value has no spread: SD and Half are then 0 and N says so.
+// Estimate returns the mean of x with its level (say 0.95) confidence interval by Student's t with
+// len(x)-1 degrees of freedom. One value has no spread: SD and Half are then 0 and N says so.
 func Estimate(x []float64, level float64) (Interval, error) {
 	if len(x) == 0 {
 		return Interval{}, fmt.Errorf("interval: no values; give at least one")
 	}
 	if !(level > 0 && level < 1) {
-		return Interval{}, fmt.Errorf("interval: level %v; allowed are numbers between 0 and 1, say 0.95", level)
+		return Interval{}, fmt.Errorf("interval: level %v; allowed are numbers between 0 and 1, say 0.95",
+			level)
 	}
 	out := Interval{N: len(x)}
 	if len(x) == 1 {
@@ -42,10 +43,12 @@ func Estimate(x []float64, level float64) (Interval, error) {
 	return out, nil
 }
 
-// Paired returns the interval of the mean of a[i] - b[i], for two methods run on the same task in repeat i.
+// Paired returns the interval of the mean of a[i] - b[i], for two methods run on the same task in
+// repeat i.
 func Paired(a, b []float64, level float64) (Interval, error) {
 	if len(a) != len(b) {
-		return Interval{}, fmt.Errorf("paired interval: %d and %d values; pairs need as many of each", len(a), len(b))
+		return Interval{}, fmt.Errorf("paired interval: %d and %d values; pairs need as many of each",
+			len(a), len(b))
 	}
 	d := make([]float64, len(a))
 	for i := range a {

@@ -12,15 +12,16 @@ import (
 	"fmp/onnx/dense"
 )
 
-// Sizes of the batches of joint scores. Osband et al. 2023, "Epistemic neural networks", arXiv 2107.08924, score
-// batches made of the neighbourhoods of two random anchors ("dyadic sampling").
+// Sizes of the batches of joint scores. Osband et al. 2023, "Epistemic neural networks", arXiv
+// 2107.08924, score batches made of the neighbourhoods of two random anchors ("dyadic sampling").
 const (
 	JointPoints = 10 // points of a batch
 	Neighbours  = 20 // nearest points of an anchor from which its half of a batch is drawn
 )
 
-// Joint holds the joint scores of an ensemble: the mean over batches of -1/B log (1/S sum_s prod_b p_s(y_b | x_b)), in
-// nats per point. They distinguish a posterior's heads from their mean, which scores of single points cannot do.
+// Joint holds the joint scores of an ensemble: the mean over batches of -1/B log (1/S sum_s prod_b
+// p_s(y_b | x_b)), in nats per point. They distinguish a posterior's heads from their mean, which
+// scores of single points cannot do.
 type Joint struct {
 	Random float64 `json:"random"` // batches of JointPoints random points
 	Near   float64 `json:"near"`   // batches of two random points' neighbours
@@ -30,13 +31,14 @@ type Joint struct {
 type Batches struct{ Random, Near [][]int }
 
 // NewBatches draws count batches of each kind from points: features holds n x dx numbers on one
-// scale. Batches are chosen by features alone, never by labels: a batch of points of two chosen classes rewards a
-// posterior that learns the batch's own class proportions, and favours one that is too wide (TestJointOfKnownPosterior
-// demonstrates this, and the effect of larger batches with few heads). Fewer than Neighbours points are an error.
+// scale. Batches are chosen by features alone, never by labels: a batch of points of two chosen
+// classes rewards a posterior that learns the batch's own class proportions, and favours one that
+// is too wide (TestJointOfKnownPosterior demonstrates this, and the effect of larger batches with
+// few heads). Fewer than Neighbours points are an error.
 func NewBatches(r *rand.Rand, features []float32, dx, count int) (*Batches, error) {
 	if dx < 1 || len(features)%dx != 0 || len(features)/dx < Neighbours || count < 1 {
-		return nil, fmt.Errorf("joint scores: %d feature values of dx %d, %d batches; want %d points or more and a batch or more", len(features),
-			dx, count, Neighbours)
+		return nil, fmt.Errorf("joint scores: %d feature values of dx %d, %d batches; want %d points "+
+			"or more and a batch or more", len(features), dx, count, Neighbours)
 	}
 	out := &Batches{}
 	for range count {
@@ -46,7 +48,8 @@ func NewBatches(r *rand.Rand, features []float32, dx, count int) (*Batches, erro
 	return out, nil
 }
 
-// NearBatches draws only batches of the second kind, from at least Neighbours points: training scores them.
+// NearBatches draws only batches of the second kind, from at least Neighbours points: training
+// scores them.
 func NearBatches(r *rand.Rand, features []float32, dx, count int) [][]int {
 	anchors := make([]int, 2*count)
 	for i := range anchors {
@@ -77,7 +80,8 @@ func choose(r *rand.Rand, n, k int) []int {
 	return out
 }
 
-// nearest returns the k points nearest to each of the points with the indices at, including the point itself.
+// nearest returns the k points nearest to each of the points with the indices at, including the
+// point itself.
 func nearest(features []float32, dx int, at []int, k int) [][]int {
 	n := len(features) / dx
 	x := make([]float64, len(features))
@@ -106,7 +110,8 @@ func nearest(features []float32, dx int, at []int, k int) [][]int {
 	return out
 }
 
-// smallest returns the k numbers of 0 to n-1 with the smallest values, in ascending order of value, the smaller number first at ties.
+// smallest returns the k numbers of 0 to n-1 with the smallest values, in ascending order of value,
+// the smaller number first at ties.
 func smallest(n, k int, value func(int) float64) []int {
 	at, values := make([]int, 0, k+1), make([]float64, 0, k+1)
 	for j := range n {
@@ -124,8 +129,8 @@ func smallest(n, k int, value func(int) float64) []int {
 	return at
 }
 
-// JointNLL returns the joint score on batches of points, given the heads' log-likelihoods of the true labels, one row of N per
-// head.
+// JointNLL returns the joint score on batches of points, given the heads' log-likelihoods of the
+// true labels, one row of N per head.
 func JointNLL(logLikelihood [][]float64, batches [][]int) float64 {
 	sums := make([]float64, len(logLikelihood))
 	var total float64

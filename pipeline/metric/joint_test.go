@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// logistic is a world in which the posterior is known: class means mu_c = m_c + sqrt(v) e with known m and v, points x
-// near the m whatever mu is, and labels drawn from softmax_c(x mu_c - |mu_c|^2 / 2).
+// logistic is a world in which the posterior is known: class means mu_c = m_c + sqrt(v) e with
+// known m and v, points x near the m whatever mu is, and labels drawn from softmax_c(x mu_c -
+// |mu_c|^2 / 2).
 type logistic struct {
 	c, k int
 	m    []float64 // c x k
@@ -34,11 +35,11 @@ func (w *logistic) probabilities(mu, x, p []float64) {
 	softmax(p)
 }
 
-// TestJointOfKnownPosterior: where the posterior is known, both joint scores are least at its own width. Two forms that
-// look as good are not: batches of the points of two chosen classes are least for a posterior too wide (about 1.4 times
-// the variance, as heads can then adapt to the batch's own class shares), and batches of 100 points, with as few heads
-// as anyone draws, for one too narrow (.5 to .7: the mean over S heads of a product of 100 is far below its
-// expectation).
+// TestJointOfKnownPosterior: where the posterior is known, both joint scores are least at its own
+// width. Two forms that look as good are not: batches of the points of two chosen classes are least
+// for a posterior too wide (about 1.4 times the variance, as heads can then adapt to the batch's
+// own class shares), and batches of 100 points, with as few heads as anyone draws, for one too
+// narrow (.5 to .7: the mean over S heads of a product of 100 is far below its expectation).
 func TestJointOfKnownPosterior(t *testing.T) {
 	const c, k, n, heads, count = 10, 9, 600, 100, 200
 	repeats := 24
@@ -120,16 +121,19 @@ func TestJointOfKnownPosterior(t *testing.T) {
 func TestJointByHand(t *testing.T) {
 	t.Parallel()
 	ll := [][]float64{{math.Log(0.5), math.Log(0.2), -9}, {math.Log(0.1), math.Log(0.8), -9}}
-	if got, want := JointNLL(ll, [][]int{{0, 1}}), -math.Log((0.5*0.2+0.1*0.8)/2)/2; math.Abs(got-want) > 1e-12 {
+	if got, want := JointNLL(ll, [][]int{{0, 1}}),
+		-math.Log((0.5*0.2+0.1*0.8)/2)/2; math.Abs(got-want) > 1e-12 {
 		t.Errorf("joint NLL is %v, want %v", got, want)
 	}
 	// With one head it is the NLL.
-	if got, want := JointNLL(ll[:1], [][]int{{0, 1}}), -(math.Log(0.5)+math.Log(0.2))/2; math.Abs(got-want) > 1e-12 {
+	if got, want := JointNLL(ll[:1], [][]int{{0, 1}}),
+		-(math.Log(0.5)+math.Log(0.2))/2; math.Abs(got-want) > 1e-12 {
 		t.Errorf("joint NLL of one head is %v, want %v", got, want)
 	}
 }
 
-// TestBatches: the right number of points, none twice among the random ones, and neighbours that are near.
+// TestBatches: the right number of points, none twice among the random ones, and neighbours that
+// are near.
 func TestBatches(t *testing.T) {
 	t.Parallel()
 	const n, dx = 300, 3
@@ -146,7 +150,8 @@ func TestBatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.EqualFunc(b.Near, again.Near, slices.Equal[[]int]) || !slices.EqualFunc(b.Random, again.Random, slices.Equal[[]int]) {
+	if !slices.EqualFunc(b.Near, again.Near, slices.Equal[[]int]) ||
+		!slices.EqualFunc(b.Random, again.Random, slices.Equal[[]int]) {
 		t.Error("the same stream gave other batches")
 	}
 	distance := func(i, j int) (d float64) {

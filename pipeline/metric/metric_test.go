@@ -28,7 +28,8 @@ func TestScoreByHand(t *testing.T) {
 		}
 	}
 	near("ACC", s.ACC, 0.75)
-	// 0.9 and 0.88 share the bin (13/15, 14/15]: confidence 0.89, accuracy 0.5. 0.6 ends the bin (8/15, 9/15]. 1 is alone.
+	// 0.9 and 0.88 share the bin (13/15, 14/15]: confidence 0.89, accuracy 0.5. 0.6 ends the bin
+	// (8/15, 9/15]. 1 is alone.
 	near("ECE", s.ECE, 2./4*math.Abs(0.5-0.89)+1./4*0.4+0)
 	near("NLL", s.NLL, -(math.Log(0.9)+math.Log(0.12)+math.Log(0.6))/4)
 	near("Brier", s.Brier, (2*0.01+2*0.88*0.88+2*0.16)/4)
@@ -39,8 +40,8 @@ func TestScoreByHand(t *testing.T) {
 	near("count of bin 14", s.Curve[14].Count, 1)
 }
 
-// TestCalibratedForecasts: labels drawn from the forecasts themselves have an ECE near 0, and moving the labels away
-// raises every score.
+// TestCalibratedForecasts: labels drawn from the forecasts themselves have an ECE near 0, and
+// moving the labels away raises every score.
 func TestCalibratedForecasts(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -72,7 +73,8 @@ func TestCalibratedForecasts(t *testing.T) {
 		t.Errorf("ECE of calibrated forecasts is %v", good.ECE)
 	}
 	if bad.ECE < 0.2 || bad.NLL < good.NLL || bad.Brier < good.Brier || bad.ACC > good.ACC {
-		t.Errorf("scores of unrelated labels %+v are no worse than of calibrated forecasts %+v", bad, good)
+		t.Errorf("scores of unrelated labels %+v are no worse than of calibrated forecasts %+v", bad,
+			good)
 	}
 }
 
@@ -135,17 +137,20 @@ func TestEstimate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.N != 5 || got.Mean != 3 || math.Abs(got.SD-math.Sqrt(2.5)) > 1e-12 || math.Abs(got.Half-2.776445*math.Sqrt(0.5)) > 1e-5 {
+	if got.N != 5 || got.Mean != 3 || math.Abs(got.SD-math.Sqrt(2.5)) > 1e-12 ||
+		math.Abs(got.Half-2.776445*math.Sqrt(0.5)) > 1e-5 {
 		t.Errorf("interval of 1 to 5 is %+v", got)
 	}
-	if one, err := Estimate([]float64{7}, 0.95); err != nil || one.Mean != 7 || one.Half != 0 || one.N != 1 {
+	if one, err := Estimate([]float64{7}, 0.95); err != nil || one.Mean != 7 ||
+		one.Half != 0 || one.N != 1 {
 		t.Errorf("interval of one value is %+v, %v", one, err)
 	}
 }
 
 func TestMean(t *testing.T) {
 	t.Parallel()
-	a, b := Scores{ACC: 0.2, ECE: 0.1, NLL: 1, Brier: 0.4}, Scores{ACC: 0.4, ECE: 0.3, NLL: 3, Brier: 0.6}
+	a, b := Scores{ACC: 0.2, ECE: 0.1, NLL: 1, Brier: 0.4},
+		Scores{ACC: 0.4, ECE: 0.3, NLL: 3, Brier: 0.6}
 	a.Curve[3], b.Curve[3] = Bin{10, 0.2, 0.1}, Bin{30, 0.24, 0.5}
 	m, err := Mean([]Scores{a, b})
 	if err != nil {
@@ -166,19 +171,51 @@ func TestErrors(t *testing.T) {
 	bad.W[5] = math.NaN()
 	p := &Probabilities{N: 1, C: 2, P: []float64{0.5, 0.5}}
 	for want, do := range map[string]func() error{
-		"the ensemble is empty":          func() error { _, err := Predict(ctx, nil, nil, 1); return err },
-		"3 feature values do not divide": func() error { _, err := Predict(ctx, []erm.Theta{head}, make([]float32, 3), 1); return err },
-		"holds NaN at row 2, class 1":    func() error { _, err := Predict(ctx, []erm.Theta{bad}, make([]float32, 2), 1); return err },
-		"head 1 is 2 x 2":                func() error { _, err := Predict(ctx, []erm.Theta{head, erm.NewTheta(2, 2)}, nil, 1); return err },
-		"label 2 of point 0":             func() error { _, err := Score(p, []int{2}); return err },
-		"label -1 of point 0":            func() error { _, err := Score(p, []int{-1}); return err },
-		"0 labels":                       func() error { _, err := Score(p, nil); return err },
-		"no points":                      func() error { _, err := Score(&Probabilities{C: 2}, nil); return err },
-		"probability NaN of class 0":     func() error { _, err := Score(&Probabilities{1, 2, []float64{math.NaN(), 1}}, []int{0}); return err },
-		"none given":                     func() error { _, err := Mean(nil); return err },
-		"2 and 1 values":                 func() error { _, err := Paired([]float64{1, 2}, []float64{1}, 0.95); return err },
-		"level 95":                       func() error { _, err := Estimate([]float64{1, 2}, 95); return err },
-		"interval: no values":            func() error { _, err := Estimate(nil, 0.9); return err },
+		"the ensemble is empty": func() error {
+			_,
+				err := Predict(ctx, nil, nil, 1)
+			return err
+		},
+		"3 feature values do not divide": func() error {
+			_,
+				err := Predict(ctx, []erm.Theta{head}, make([]float32, 3), 1)
+			return err
+		},
+		"holds NaN at row 2, class 1": func() error {
+			_,
+				err := Predict(ctx, []erm.Theta{bad}, make([]float32, 2), 1)
+			return err
+		},
+		"head 1 is 2 x 2": func() error {
+			_,
+				err := Predict(ctx, []erm.Theta{head, erm.NewTheta(2, 2)}, nil, 1)
+			return err
+		},
+		"label 2 of point 0":  func() error { _, err := Score(p, []int{2}); return err },
+		"label -1 of point 0": func() error { _, err := Score(p, []int{-1}); return err },
+		"0 labels":            func() error { _, err := Score(p, nil); return err },
+		"no points": func() error {
+			_,
+				err := Score(&Probabilities{C: 2}, nil)
+			return err
+		},
+		"probability NaN of class 0": func() error {
+			_,
+				err := Score(&Probabilities{1, 2, []float64{math.NaN(), 1}}, []int{0})
+			return err
+		},
+		"none given": func() error { _, err := Mean(nil); return err },
+		"2 and 1 values": func() error {
+			_,
+				err := Paired([]float64{1, 2}, []float64{1}, 0.95)
+			return err
+		},
+		"level 95": func() error {
+			_,
+				err := Estimate([]float64{1, 2}, 95)
+			return err
+		},
+		"interval: no values": func() error { _, err := Estimate(nil, 0.9); return err },
 		"context canceled": func() error {
 			ctx, stop := context.WithCancel(ctx)
 			stop()
@@ -219,7 +256,8 @@ func ExampleScore() {
 // TestUncertaintyByHand: the scores beside, of six points of two classes, worked out by hand.
 func TestUncertaintyByHand(t *testing.T) {
 	t.Parallel()
-	p := &Probabilities{N: 6, C: 2, P: []float64{0.9, 0.1, 0.2, 0.8, 0.7, 0.3, 0.7, 0.3, 0.4, 0.6, 0.45, 0.55}}
+	p := &Probabilities{N: 6, C: 2,
+		P: []float64{0.9, 0.1, 0.2, 0.8, 0.7, 0.3, 0.7, 0.3, 0.4, 0.6, 0.45, 0.55}}
 	labels := []int{0, 1, 1, 0, 1, 0}
 	near := func(what string, got, want float64) {
 		t.Helper()
@@ -231,8 +269,10 @@ func TestUncertaintyByHand(t *testing.T) {
 	near("AURC", aurc(byConfidence(p, labels)), (0+0+0.5/3+1./4+1./5+2./6)/6)
 	// Every point by itself, or (15 bins of 6 points) none.
 	near("adaptive ECE", adaptiveECE(byConfidence(p, labels)), (0.1+0.2+0.7+0.3+0.4+0.55)/6)
-	// Class 0: only the two of 0.7 share a bin. Class 1: they do (0.3), and so do 0.6, which ends the bin, and 0.55.
-	near("class-wise ECE", classECE(p, labels), (0.1+0.2+math.Abs(1.4-1)+0.4+0.55+0.1+0.2+math.Abs(0.6-1)+math.Abs(0.6+0.55-1))/12)
+	// Class 0: only the two of 0.7 share a bin. Class 1: they do (0.3), and so do 0.6, which ends the
+	// bin, and 0.55.
+	near("class-wise ECE", classECE(p, labels),
+		(0.1+0.2+math.Abs(1.4-1)+0.4+0.55+0.1+0.2+math.Abs(0.6-1)+math.Abs(0.6+0.55-1))/12)
 	auroc, err := AUROC([]float64{3, 1, 2}, []float64{0, 1})
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +288,8 @@ func TestUncertaintyByHand(t *testing.T) {
 	near("coverage", held, 2./3)
 }
 
-// TestExamine: what heads say one by one adds up to what the ensemble says, and a head alone has no disagreement.
+// TestExamine: what heads say one by one adds up to what the ensemble says, and a head alone has no
+// disagreement.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 5))
@@ -283,14 +324,16 @@ func TestExamine(t *testing.T) {
 				mean += math.Exp(a.LogLikelihood[s][i]) / heads
 			}
 			if math.Abs(mean-a.Mean.Row(i)[y[i]]) > 1e-9 {
-				t.Fatalf("point %d: the heads' likelihoods have mean %v, the ensemble says %v", i, mean, a.Mean.Row(i)[y[i]])
+				t.Fatalf("point %d: the heads' likelihoods have mean %v, the ensemble says %v", i, mean,
+					a.Mean.Row(i)[y[i]])
 			}
 		}
 		s, err := ScoreAll(a, y, b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Uncertainty.Disagreement <= 0 || s.Uncertainty.Disagreement >= s.Uncertainty.Entropy || s.Uncertainty.Joint.Random <= 0 {
+		if s.Uncertainty.Disagreement <= 0 || s.Uncertainty.Disagreement >= s.Uncertainty.Entropy ||
+			s.Uncertainty.Joint.Random <= 0 {
 			t.Errorf("%+v", s.Uncertainty)
 		}
 		if threads == 1 {

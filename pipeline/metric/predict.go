@@ -27,26 +27,29 @@ func (p *Probabilities) Row(i int) []float64 { return p.P[i*p.C : (i+1)*p.C] }
 
 // Predict returns the posterior predictive of an ensemble of heads: the mean of their softmaxes.
 //
-// features holds n x dx numbers, row-major, with dx = D-1 of the heads. At most threads goroutines share the
-// rows (0: one per processor); the heads are always added in the same order, so the figures do not depend on threads.
-func Predict(ctx context.Context, heads []erm.Theta, features []float32, threads int) (*Probabilities, error) {
+// features holds n x dx numbers, row-major, with dx = D-1 of the heads. At most threads goroutines
+// share the rows (0: one per processor); the heads are always added in the same order, so the
+// figures do not depend on threads.
+func Predict(ctx context.Context, heads []erm.Theta, features []float32,
+	threads int) (*Probabilities, error) {
 	out := &Probabilities{}
 	if len(heads) > 0 && heads[0].D > 1 {
 		out.N, out.C = len(features)/(heads[0].D-1), heads[0].C
 		out.P = make([]float64, out.N*out.C)
 	}
-	err := eachHead(ctx, heads, features, threads, func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace) {
-		sum := dense.Columns{C: out.C, N: dense.Padded(n), Stride: predictRows, Data: b.p}
-		clear(sum.Data)
-		for _, l := range logits {
-			dense.AddSoftmax(l, sum, b.top, b.sum)
-		}
-		for i := range n {
-			for c := range out.C {
-				out.P[(from+i)*out.C+c] = sum.Data[c*predictRows+i] / float64(len(heads))
+	err := eachHead(ctx, heads, features, threads,
+		func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace) {
+			sum := dense.Columns{C: out.C, N: dense.Padded(n), Stride: predictRows, Data: b.p}
+			clear(sum.Data)
+			for _, l := range logits {
+				dense.AddSoftmax(l, sum, b.top, b.sum)
 			}
-		}
-	})
+			for i := range n {
+				for c := range out.C {
+					out.P[(from+i)*out.C+c] = sum.Data[c*predictRows+i] / float64(len(heads))
+				}
+			}
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -54,13 +57,14 @@ func Predict(ctx context.Context, heads []erm.Theta, features []float32, threads
 }
 
 const (
-	// predictRows is how many points are predicted at a time, and predictLogits about how many rows of stacked heads: the logits of
-	// one block of both stay in the second-level cache.
+	// predictRows is how many points are predicted at a time, and predictLogits about how many rows of
+	// stacked heads: the logits of one block of both stay in the second-level cache.
 	predictRows   = 128
 	predictLogits = 480
 )
 
-// blockSpace holds the buffers with which one goroutine predicts blocks of points; p (C x predictRows), top and sum are for softmaxes.
+// blockSpace holds the buffers with which one goroutine predicts blocks of points; p (C x
+// predictRows), top and sum are for softmaxes.
 type blockSpace struct {
 	x, logits, p, top, sum []float64
 	points                 dense.Packed
@@ -68,11 +72,13 @@ type blockSpace struct {
 
 func newBlockSpace(d, c, heads int) *blockSpace {
 	numbers := func(n int) []float64 { return make([]float64, n*predictRows) }
-	return &blockSpace{x: numbers(d), logits: numbers(heads * c), p: numbers(c), top: numbers(1), sum: numbers(1)}
+	return &blockSpace{x: numbers(d), logits: numbers(heads * c), p: numbers(c), top: numbers(1),
+		sum: numbers(1)}
 }
 
-// eachHead calls do for every block of points, with the index of its first point, their number, and the logits of the heads
-// at them: C x n, one class per row, which do may overwrite. At most threads goroutines (0: one per processor) call do.
+// eachHead calls do for every block of points, with the index of its first point, their number, and
+// the logits of the heads at them: C x n, one class per row, which do may overwrite. At most
+// threads goroutines (0: one per processor) call do.
 func eachHead(ctx context.Context, heads []erm.Theta, features []float32, threads int,
 	do func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace)) error {
 	if len(heads) == 0 {
@@ -84,20 +90,21 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 		return fmt.Errorf("predict: head of %d x %d; want at least 2 x 1", d, c)
 	}
 	if len(features)%dx != 0 {
-		return fmt.Errorf("predict: %d feature values do not divide into rows of dx %d; give the features that the heads were fitted to",
-			len(features), dx)
+		return fmt.Errorf("predict: %d feature values do not divide into rows of dx %d; give the "+
+			"features that the heads were fitted to", len(features), dx)
 	}
 	// The heads are stacked vertically, one class per row.
 	stacked := make([]float64, len(heads)*c*d)
 	for s, t := range heads {
 		if t.D != d || t.C != c || len(t.W) != d*c {
-			return fmt.Errorf("predict: head %d is %d x %d with %d numbers, head 0 is %d x %d; an ensemble has heads of one size", s, t.D, t.C,
-				len(t.W), d, c)
+			return fmt.Errorf("predict: head %d is %d x %d with %d numbers, head 0 is %d x %d; an "+
+				"ensemble has heads of one size", s, t.D, t.C, len(t.W), d, c)
 		}
 		for i := range d {
 			for j, v := range t.Row(i) {
 				if math.IsNaN(v) || math.IsInf(v, 0) {
-					return fmt.Errorf("predict: head %d holds %v at row %d, class %d; want finite numbers", s, v, i, j)
+					return fmt.Errorf("predict: head %d holds %v at row %d, class %d; want finite numbers", s, v,
+						i, j)
 				}
 				stacked[(s*c+j)*d+i] = v
 			}
@@ -115,7 +122,8 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 	for range min(threads, blocks) {
 		g.Go(func() error {
 			b := newBlockSpace(d, c, most)
-			for from := predictRows * int(taken.Add(1)-1); from < n; from = predictRows * int(taken.Add(1)-1) {
+			for from := predictRows * int(taken.Add(1)-1); from < n; from =
+				predictRows * int(taken.Add(1)-1) {
 				if err := work.Err(); err != nil {
 					return err
 				}
@@ -126,16 +134,19 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 					}
 					b.x[i*d+dx] = 1
 				}
-				b.points = dense.Pack(blas.Trans, blas64.General{Rows: rows, Cols: d, Stride: d, Data: b.x}, b.points.Buffer())
+				b.points = dense.Pack(blas.Trans, blas64.General{Rows: rows, Cols: d, Stride: d, Data: b.x},
+					b.points.Buffer())
 				do(from, rows, func(yield func(int, dense.Columns) bool) {
 					for s := range heads {
 						if s%most == 0 {
 							k := min(most, len(heads)-s) * c
 							clear(b.logits)
-							b.points.Mul(blas.NoTrans, blas64.General{Rows: k, Cols: d, Stride: d, Data: stacked[s*c*d:]},
+							b.points.Mul(blas.NoTrans,
+								blas64.General{Rows: k, Cols: d, Stride: d, Data: stacked[s*c*d:]},
 								blas64.General{Rows: k, Cols: rows, Stride: predictRows, Data: b.logits})
 						}
-						if !yield(s, dense.Columns{C: c, N: dense.Padded(rows), Stride: predictRows, Data: b.logits[s%most*c*predictRows:]}) {
+						if !yield(s, dense.Columns{C: c, N: dense.Padded(rows), Stride: predictRows,
+							Data: b.logits[s%most*c*predictRows:]}) {
 							return
 						}
 					}

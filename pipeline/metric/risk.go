@@ -7,8 +7,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Risk is one point of the risk-coverage curve (Geifman, Uziel and El-Yaniv 2019, arXiv 1805.08206): the error rate
-// when the least confident points are left to people.
+// Risk is one point of the risk-coverage curve (Geifman, Uziel and El-Yaniv 2019, arXiv
+// 1805.08206): the error rate when the least confident points are left to people.
 type Risk struct {
 	Coverage float64 `json:"coverage"` // share of the points that are answered, most confident first
 	Risk     float64 `json:"risk"`     // error rate of the answered points
@@ -19,8 +19,8 @@ type Risk struct {
 // RiskCoverage returns the curve at min(points, N) evenly spaced coverages, the last of them 1.
 func RiskCoverage(p *Probabilities, labels []int, points int) ([]Risk, error) {
 	if len(labels) != p.N || p.N == 0 || points < 1 {
-		return nil, fmt.Errorf("risk and coverage: %d labels of %d points at %d places; want one label a point, and one of each at least",
-			len(labels), p.N, points)
+		return nil, fmt.Errorf("risk and coverage: %d labels of %d points at %d places; want one label "+
+			"a point, and one of each at least", len(labels), p.N, points)
 	}
 	confidence, right := byConfidence(p, labels)
 	points = min(points, p.N)
@@ -55,7 +55,8 @@ func Confusion(p *Probabilities, labels []int) [][]int {
 	return out
 }
 
-// Wilson returns the Wilson score interval (Wilson 1927) of a probability, given hits in n trials, at the given level.
+// Wilson returns the Wilson score interval (Wilson 1927) of a probability, given hits in n trials,
+// at the given level.
 func Wilson(hits, n int, level float64) (lo, hi float64) {
 	z := distuv.UnitNormal.Quantile((1 + level) / 2)
 	k, q := float64(n), float64(hits)/float64(n)

@@ -1,5 +1,5 @@
-// Package metric measures predictive probabilities against true labels: accuracy, calibration and proper
-// scores, with confidence intervals of paired differences over repeats.
+// Package metric measures predictive probabilities against true labels: accuracy, calibration and
+// proper scores, with confidence intervals of paired differences over repeats.
 package metric
 
 import (
@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Bins is the number of equal-width confidence bins of ECE and of the reliability curve (Guo et al. 2017,
-// "On calibration of modern neural networks", use 15).
+// Bins is the number of equal-width confidence bins of ECE and of the reliability curve (Guo et al.
+// 2017, "On calibration of modern neural networks", use 15).
 const Bins = 15
 
 // nllFloor keeps the score finite for an event of probability 0.
@@ -25,8 +25,9 @@ type Scores struct {
 	Uncertainty *Uncertainty `json:"uncertainty,omitempty"`
 }
 
-// Bin is one confidence bin ((i)/Bins, (i+1)/Bins] of a reliability curve. Confidence and Accuracy are means over
-// its points, 0 where it has none. Count is a mean of counts where scores were averaged.
+// Bin is one confidence bin ((i)/Bins, (i+1)/Bins] of a reliability curve. Confidence and Accuracy
+// are means over its points, 0 where it has none. Count is a mean of counts where scores were
+// averaged.
 type Bin struct {
 	Count      float64 `json:"count"`
 	Confidence float64 `json:"confidence"`
@@ -40,8 +41,8 @@ type Curve [Bins]Bin
 func Score(p *Probabilities, labels []int) (Scores, error) {
 	var s Scores
 	if len(labels) != p.N || len(p.P) != p.N*p.C {
-		return s, fmt.Errorf("score: %d labels and %d probabilities for %d points of %d classes; want one label and %d probabilities a point",
-			len(labels), len(p.P), p.N, p.C, p.C)
+		return s, fmt.Errorf("score: %d labels and %d probabilities for %d points of %d classes; want "+
+			"one label and %d probabilities a point", len(labels), len(p.P), p.N, p.C, p.C)
 	}
 	if p.N == 0 {
 		return s, fmt.Errorf("score: no points; give at least one")
@@ -54,7 +55,8 @@ func Score(p *Probabilities, labels []int) (Scores, error) {
 		best := 0
 		for j, v := range row {
 			if math.IsNaN(v) || v < 0 || v > 1+1e-9 {
-				return s, fmt.Errorf("score: probability %v of class %d for point %d; allowed are 0 to 1", v, j, i)
+				return s, fmt.Errorf("score: probability %v of class %d for point %d; allowed are 0 to 1", v, j,
+					i)
 			}
 			if v > row[best] {
 				best = j
@@ -91,8 +93,8 @@ func Score(p *Probabilities, labels []int) (Scores, error) {
 // bin returns the bin of a probability.
 func bin(p float64) int { return min(max(int(math.Ceil(p*Bins))-1, 0), Bins-1) }
 
-// Mean averages scores, for example over the clients of a local method. ECE is the mean of ECEs (not the
-// ECE of the mean curve); the curve's bins are averaged with their counts.
+// Mean averages scores, for example over the clients of a local method. ECE is the mean of ECEs
+// (not the ECE of the mean curve); the curve's bins are averaged with their counts.
 func Mean(all []Scores) (Scores, error) {
 	var m Scores
 	if len(all) == 0 {

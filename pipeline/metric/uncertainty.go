@@ -6,20 +6,22 @@ import (
 	"slices"
 )
 
-// Uncertainty holds scores of an ensemble's own uncertainty. Where scores were averaged, each is a mean.
+// Uncertainty holds scores of an ensemble's own uncertainty. Where scores were averaged, each is a
+// mean.
 type Uncertainty struct {
 	// Joint is nil where no batches were given: too few points.
 	Joint *Joint `json:"joint_nll,omitempty"`
-	// AURC is the area under the risk-coverage curve: the error rate of the most confident points, averaged over
-	// how many of them are answered (Geifman, Uziel and El-Yaniv 2019, arXiv 1805.08206).
+	// AURC is the area under the risk-coverage curve: the error rate of the most confident points,
+	// averaged over how many of them are answered (Geifman, Uziel and El-Yaniv 2019, arXiv
+	// 1805.08206).
 	AURC float64 `json:"aurc"`
-	// ClassECE is ECE over Bins equal-width bins of each class's probability, mean over classes (Kull et al. 2019,
-	// arXiv 1910.12656); AdaptiveECE is ECE over Bins bins of confidence with equally many points (Nixon et al. 2019,
-	// arXiv 1904.01685).
+	// ClassECE is ECE over Bins equal-width bins of each class's probability, mean over classes (Kull
+	// et al. 2019, arXiv 1910.12656); AdaptiveECE is ECE over Bins bins of confidence with equally
+	// many points (Nixon et al. 2019, arXiv 1904.01685).
 	ClassECE    float64 `json:"class_ece"`
 	AdaptiveECE float64 `json:"adaptive_ece"`
-	// Entropy is the mean entropy of the predictions, and Disagreement the part of it that is mutual information of
-	// label and head, in nats.
+	// Entropy is the mean entropy of the predictions, and Disagreement the part of it that is mutual
+	// information of label and head, in nats.
 	Entropy      float64 `json:"entropy"`
 	Disagreement float64 `json:"disagreement"`
 }
@@ -31,7 +33,8 @@ func ScoreAll(a *Answers, labels []int, batches *Batches) (Scores, error) {
 		return s, err
 	}
 	confidence, right := byConfidence(a.Mean, labels)
-	u := &Uncertainty{AURC: aurc(confidence, right), ClassECE: classECE(a.Mean, labels), AdaptiveECE: adaptiveECE(confidence, right)}
+	u := &Uncertainty{AURC: aurc(confidence, right), ClassECE: classECE(a.Mean, labels),
+		AdaptiveECE: adaptiveECE(confidence, right)}
 	total, disagreement := a.Entropies()
 	for i := range total {
 		u.Entropy += total[i] / float64(len(total))
@@ -109,7 +112,8 @@ func byConfidence(p *Probabilities, labels []int) (confidence []float64, right [
 	return confidence, right
 }
 
-// aurc counts points of equal confidence as wrong in proportion to their mean error, so that their order does not matter.
+// aurc counts points of equal confidence as wrong in proportion to their mean error, so that their
+// order does not matter.
 func aurc(confidence []float64, right []bool) float64 {
 	var area, errors float64
 	for from := 0; from < len(confidence); {
@@ -161,12 +165,16 @@ func adaptiveECE(confidence []float64, right []bool) float64 {
 	return sum / float64(n)
 }
 
-// AUROC returns the area under the ROC curve: the probability that a positive scores above a negative; ties count half.
+// AUROC returns the area under the ROC curve: the probability that a positive scores above a
+// negative; ties count half.
 func AUROC(positives, negatives []float64) (float64, error) {
 	if len(positives) == 0 || len(negatives) == 0 {
-		return 0, fmt.Errorf("AUROC: %d positives and %d negatives; want one of each at least", len(positives), len(negatives))
+		return 0, fmt.Errorf("AUROC: %d positives and %d negatives; want one of each at least",
+			len(positives), len(negatives))
 	}
-	positives, negatives = slices.Sorted(slices.Values(positives)), slices.Sorted(slices.Values(negatives)) // NaN first
+	// NaN first
+	positives, negatives = slices.Sorted(slices.Values(positives)),
+		slices.Sorted(slices.Values(negatives))
 	if math.IsNaN(positives[0]) || math.IsNaN(negatives[0]) {
 		return 0, fmt.Errorf("AUROC: a score is NaN; want numbers")
 	}
@@ -185,8 +193,8 @@ func AUROC(positives, negatives []float64) (float64, error) {
 // Coverage returns the share of the elements of limit that lie in their interval, low to high.
 func Coverage(low, high, limit []float64) (float64, error) {
 	if len(low) != len(limit) || len(high) != len(limit) || len(limit) == 0 {
-		return 0, fmt.Errorf("coverage: %d and %d ends of intervals for %d numbers; want one of each a number, and one number at least", len(low),
-			len(high), len(limit))
+		return 0, fmt.Errorf("coverage: %d and %d ends of intervals for %d numbers; want one of each a "+
+			"number, and one number at least", len(low), len(high), len(limit))
 	}
 	var held float64
 	for i, v := range limit {

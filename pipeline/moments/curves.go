@@ -12,15 +12,16 @@ import (
 	"fmp/models/rng"
 )
 
-// Temperatures is the number of temperatures at which likelihoods are told, and LowestTemperature and HighestTemperature the ends of
-// their grid, whose logarithms are evenly apart.
+// Temperatures is the number of temperatures at which likelihoods are told, and LowestTemperature
+// and HighestTemperature the ends of their grid, whose logarithms are evenly apart.
 const (
 	Temperatures       = 49
 	LowestTemperature  = 0.3
 	HighestTemperature = 40
 )
 
-// Bounds on curves. With them every curve is a number of steps below 2^24, which float32 holds exactly.
+// Bounds on curves. With them every curve is a number of steps below 2^24, which float32 holds
+// exactly.
 const (
 	// MaxCurveImages is the maximum number of images behind a curve.
 	MaxCurveImages = 400
@@ -34,26 +35,30 @@ const (
 	twins     = 4 // Gaussian twins of the images, whose curves are averaged
 	minCell   = 3 // images of a class: one is left out, and two have a scatter
 	minImages = 2 * minCell
-	// fewest images a class are kept where a client has too many: rather fewer classes than none with a scatter.
+	// fewest images a class are kept where a client has too many: rather fewer classes than none with
+	// a scatter.
 	fewest = 8
 )
 
 // Temperature returns temperature i of the grid, from 0.
 func Temperature(i int) float64 {
-	return LowestTemperature * math.Pow(HighestTemperature/LowestTemperature, float64(i)/(Temperatures-1))
+	return LowestTemperature * math.Pow(HighestTemperature/LowestTemperature,
+		float64(i)/(Temperatures-1))
 }
 
 // Curve is a log-likelihood, in nats, at each temperature of the grid. Curves of clients add up.
 type Curve [Temperatures]float64
 
-// Curves are measured by a client of its own images: the log-likelihood of each, left out of the discriminant of the others (Own), and
-// the same of Gaussian twins with the class means and the scatter of the images (Twin). Images have heavier tails along a head than
-// Gaussian draws; the peaks of the two sums differ by log kappa.
+// Curves are measured by a client of its own images: the log-likelihood of each, left out of the
+// discriminant of the others (Own), and the same of Gaussian twins with the class means and the
+// scatter of the images (Twin). Images have heavier tails along a head than Gaussian draws; the
+// peaks of the two sums differ by log kappa.
 type Curves struct{ Own, Twin Curve }
 
-// CurvesOf returns the curves of a client's rows, [n, k], of c classes; nil where fewer than two classes have three rows. Of more than
-// MaxCurveImages rows a random subset is measured. Subset and twins are drawn by key and rows: the same ones have the same curves, to the
-// byte on every machine.
+// CurvesOf returns the curves of a client's rows, [n, k], of c classes; nil where fewer than two
+// classes have three rows. Of more than MaxCurveImages rows a random subset is measured. Subset and
+// twins are drawn by key and rows: the same ones have the same curves, to the byte on every
+// machine.
 func CurvesOf(rows []float32, k int, labels []int, c int, key string) (*Curves, error) {
 	if err := checkRows(rows, k, labels, c); err != nil {
 		return nil, err
@@ -86,22 +91,24 @@ func (c *Curves) round() {
 	}
 }
 
-// Check returns an error unless the curves are sums over at most n images: multiples of the step between n times the least
-// likelihood and 0.
+// Check returns an error unless the curves are sums over at most n images: multiples of the step
+// between n times the least likelihood and 0.
 func (c *Curves) Check(n int) error {
 	least := MinLikelihood * float64(min(n, MaxCurveImages))
 	for name, curve := range map[string]*Curve{"own": &c.Own, "twin": &c.Twin} {
 		for i, v := range curve {
 			if !(v >= least && v <= 0) || v != math.Trunc(v/CurveStep)*CurveStep {
-				return fmt.Errorf("moments: the %s curve at temperature %.3g is %v; want a multiple of %v from %v to 0", name, Temperature(i), v,
-					CurveStep, least)
+				return fmt.Errorf(
+					"moments: the %s curve at temperature %.3g is %v; want a multiple of %v from %v to 0", name,
+					Temperature(i), v, CurveStep, least)
 			}
 		}
 	}
 	return nil
 }
 
-// temperatures returns the grid from a table of its logarithms' arithmetic that has the same bits on every machine.
+// temperatures returns the grid from a table of its logarithms' arithmetic that has the same bits
+// on every machine.
 func temperatures() (grid [Temperatures]float64) {
 	ratio := logarithm(HighestTemperature / LowestTemperature)
 	for i := range grid {
@@ -122,8 +129,8 @@ func seedOf(rows []float32, key string) uint64 {
 	return binary.LittleEndian.Uint64(h.Sum(nil))
 }
 
-// halves returns n x n draws of mean 0 and variance 1: the ones among 256 fair bits. Gaussian draws proper take logarithms, which differ
-// between machines.
+// halves returns n x n draws of mean 0 and variance 1: the ones among 256 fair bits. Gaussian draws
+// proper take logarithms, which differ between machines.
 func halves(r *rand.Rand, n int) []float64 {
 	z := make([]float64, n*n)
 	for i := range z {
@@ -136,8 +143,9 @@ func halves(r *rand.Rand, n int) []float64 {
 	return z
 }
 
-// measured returns the rows of classes with minCell or more. Of too many it keeps a random subset: no class has more than the largest
-// number that keeps the bound, and where that would be under fewest, random classes keep fewest each.
+// measured returns the rows of classes with minCell or more. Of too many it keeps a random subset:
+// no class has more than the largest number that keeps the bound, and where that would be under
+// fewest, random classes keep fewest each.
 func measured(rows []float32, k int, labels []int, c int, r *rand.Rand) ([]float32, []int) {
 	cells := make([][]int, c)
 	for i, y := range labels {

@@ -14,8 +14,10 @@ import (
 )
 
 func TestTemperatures(t *testing.T) {
-	if a, b := Temperature(0), Temperature(Temperatures-1); a != LowestTemperature || math.Abs(b-HighestTemperature) > 1e-12 {
-		t.Errorf("the grid goes from %v to %v; want %v to %v", a, b, LowestTemperature, HighestTemperature)
+	if a, b := Temperature(0), Temperature(Temperatures-1); a != LowestTemperature ||
+		math.Abs(b-HighestTemperature) > 1e-12 {
+		t.Errorf("the grid goes from %v to %v; want %v to %v", a, b, LowestTemperature,
+			HighestTemperature)
 	}
 	for i := 2; i < Temperatures; i++ {
 		if r, s := Temperature(i)/Temperature(i-1), Temperature(1)/Temperature(0); math.Abs(r-s) > 1e-12 {
@@ -69,7 +71,8 @@ func near(t *testing.T, what string, got, want Curve) {
 	}
 }
 
-// Products through parts are what the covariance, written out and solved, says of class means without an image.
+// Products through parts are what the covariance, written out and solved, says of class means
+// without an image.
 func TestCurvesAreThoseOfLeavingOut(t *testing.T) {
 	grid := temperatures()
 	for seed := range uint64(8) {
@@ -80,8 +83,8 @@ func TestCurvesAreThoseOfLeavingOut(t *testing.T) {
 		if len(labels) < minImages {
 			continue
 		}
-		near(t, fmt.Sprintf("curve of %d rows of %d numbers in %d classes", n, k, c), newSpread(rows, k, labels).leftOut(&grid),
-			leavingOut(rows, k, labels, c))
+		near(t, fmt.Sprintf("curve of %d rows of %d numbers in %d classes", n, k, c),
+			newSpread(rows, k, labels).leftOut(&grid), leavingOut(rows, k, labels, c))
 	}
 }
 
@@ -228,12 +231,14 @@ func TestCurvesOf(t *testing.T) {
 	if other, _ := CurvesOf(rows, 7, labels, 4, "b"); other.Own != c.Own || other.Twin == c.Twin {
 		t.Error("another key: want the same curve of the rows, and other twins")
 	}
-	for what, l := range map[string][]int{"two of each": {0, 0, 1, 1, 2, 2}, "one class": {1, 1, 1, 1, 1, 1}, "one cell": {1, 1, 1, 1, 2, 2}} {
+	for what, l := range map[string][]int{"two of each": {0, 0, 1, 1, 2, 2},
+		"one class": {1, 1, 1, 1, 1, 1}, "one cell": {1, 1, 1, 1, 2, 2}} {
 		if c, err := CurvesOf(rows[:6*7], 7, l, 3, ""); c != nil || err != nil {
 			t.Errorf("%s: curves %v, error %v; want none", what, c, err)
 		}
 	}
-	if c, err := CurvesOf(make([]float32, 6*7), 7, []int{0, 0, 0, 1, 1, 1}, 2, ""); c != nil || err != nil {
+	if c, err := CurvesOf(make([]float32, 6*7), 7, []int{0, 0, 0, 1, 1, 1}, 2, ""); c != nil ||
+		err != nil {
 		t.Errorf("rows that are all alike: curves %v, error %v; want none", c, err)
 	}
 	if _, err := CurvesOf(rows, 7, labels, 2, ""); err == nil {
@@ -241,7 +246,8 @@ func TestCurvesOf(t *testing.T) {
 	}
 }
 
-// The numbers are those of every machine; a build that fuses products and sums, or another logarithm, has others.
+// The numbers are those of every machine; a build that fuses products and sums, or another
+// logarithm, has others.
 func TestCurvesHaveTheSameBytesEverywhere(t *testing.T) {
 	if got, want := fmt.Sprintf("%x %x %x", exponential(-1), logarithm(10),
 		logarithm(1e-3)), "0x1.78b56362cef38p-02 0x1.26bb1bbb55516p+01 -0x1.ba18a998fffap+02"; got != want {
@@ -322,7 +328,8 @@ func TestMeasuredImagesAreBounded(t *testing.T) {
 				}
 			}
 			if len(kept) != tt.images || len(held) != tt.held {
-				t.Errorf("%d images of %d classes are measured; want %d of %d", len(kept), len(held), tt.images, tt.held)
+				t.Errorf("%d images of %d classes are measured; want %d of %d", len(kept), len(held),
+					tt.images, tt.held)
 			}
 			for y, n := range held {
 				if n < minCell {
@@ -340,7 +347,8 @@ func TestCurvesCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for _, v := range []float64{math.NaN(), math.Inf(-1), CurveStep, -32*6 - CurveStep, -CurveStep / 2} {
-		for _, of := range []func(*Curves) *Curve{func(c *Curves) *Curve { return &c.Own }, func(c *Curves) *Curve { return &c.Twin }} {
+		for _, of := range []func(*Curves) *Curve{func(c *Curves) *Curve { return &c.Own },
+			func(c *Curves) *Curve { return &c.Twin }} {
 			c := Curves{}
 			of(&c)[48] = v
 			if c.Check(6) == nil {

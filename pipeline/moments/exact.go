@@ -2,7 +2,8 @@ package moments
 
 import "math"
 
-// ln2 in two parts, the first with zeros at its end, so that its multiples by an exponent are exact.
+// ln2 in two parts, the first with zeros at its end, so that its multiples by an exponent are
+// exact.
 const (
 	ln2High = 6.93147180369123816490e-01
 	ln2Low  = 1.90821492927058770002e-10
@@ -18,8 +19,8 @@ var taylor = func() (c [14]float64) {
 	return c
 }()
 
-// exponential returns e^x for x of at most 0, within 2 units in the last place. math.Exp has other bits on other machines; this is sums
-// and products that are rounded one by one.
+// exponential returns e^x for x of at most 0, within 2 units in the last place. math.Exp has other
+// bits on other machines; this is sums and products that are rounded one by one.
 func exponential(x float64) float64 {
 	if x < -700 {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"fmp/pipeline/moments"
 )
 
-// A client with images of two classes sends class means, the scatter of the features within its classes, and single images' features as
-// calibration points.
+// A client with images of two classes sends class means, the scatter of the features within its
+// classes, and single images' features as calibration points.
 func ExampleCompute() {
 	var rows []float32
 	var labels []int
@@ -21,6 +21,7 @@ func ExampleCompute() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Printf("%d points of mass %.0f; the scatter has %d degrees of freedom\n", means.N, means.Mass(), within.Dof)
+	fmt.Printf("%d points of mass %.0f; the scatter has %d degrees of freedom\n", means.N,
+		means.Mass(), within.Dof)
 	// Output: 2 points of mass 32; the scatter has 30 degrees of freedom
 }

@@ -5,17 +5,18 @@ import (
 	"slices"
 )
 
-// Constants of the discriminant: the prior on the covariance in units of the width, and how much more class means err along the head's
-// directions than on average.
+// Constants of the discriminant: the prior on the covariance in units of the width, and how much
+// more class means err along the head's directions than on average.
 const (
 	priorStrength = 10
 	caution       = 1.5
 	minSpread     = 1e-3
 )
 
-// spread is rows as products of their parts, which is all that a discriminant of them takes: cost is by rows, not by features. Row i is
-// m0 + dm[label[i]] + r[i], where m0 is the mean, m0 + dm[c] the mean of class c and r the residual. Products are rounded before they are
-// added (float64(a*b)), so that every machine has the same numbers.
+// spread is rows as products of their parts, which is all that a discriminant of them takes: cost
+// is by rows, not by features. Row i is m0 + dm[label[i]] + r[i], where m0 is the mean, m0 + dm[c]
+// the mean of class c and r the residual. Products are rounded before they are added
+// (float64(a*b)), so that every machine has the same numbers.
 type spread struct {
 	n, c, k, dof int
 	label        []int     // of n rows, among the c classes that are held
@@ -30,7 +31,8 @@ func newSpread(rows []float32, k int, labels []int) *spread {
 	held := slices.Clone(labels)
 	slices.Sort(held)
 	held = slices.Compact(held)
-	s := &spread{n: len(labels), c: len(held), k: k, dof: len(labels) - len(held), count: make([]float64, len(held))}
+	s := &spread{n: len(labels), c: len(held), k: k, dof: len(labels) - len(held),
+		count: make([]float64, len(held))}
 	means, grand := make([]float64, s.c*k), make([]float64, k)
 	for i, y := range labels {
 		at, _ := slices.BinarySearch(held, y)
@@ -60,8 +62,9 @@ func newSpread(rows []float32, k int, labels []int) *spread {
 	return s
 }
 
-// twin returns the products of rows with the same class means whose residuals are z [n, n] times the residuals over the root of their
-// degrees of freedom, centred in each class: draws of the scatter.
+// twin returns the products of rows with the same class means whose residuals are z [n, n] times
+// the residuals over the root of their degrees of freedom, centred in each class: draws of the
+// scatter.
 func (s *spread) twin(z []float64) *spread {
 	n := s.n
 	mean := make([]float64, s.c*n)
@@ -83,9 +86,10 @@ func (s *spread) twin(z []float64) *spread {
 	return &out
 }
 
-// leftOut returns the curve of the rows, each judged by the discriminant whose mean of its class is without it. The covariance is the
-// scatter drawn towards the identity, W = (nu size I + R'R)/(nu + dof); with Q = I + RR'/(nu size), Woodbury's identity makes of products
-// of a and b through W's inverse those of the parts: (R, R) is scale Q^-1 RR', (R, M) is scale Q^-1 RM'.
+// leftOut returns the curve of the rows, each judged by the discriminant whose mean of its class is
+// without it. The covariance is the scatter drawn towards the identity, W = (nu size I + R'R)/(nu +
+// dof); with Q = I + RR'/(nu size), Woodbury's identity makes of products of a and b through W's
+// inverse those of the parts: (R, R) is scale Q^-1 RR', (R, M) is scale Q^-1 RM'.
 func (s *spread) leftOut(grid *[Temperatures]float64) (out Curve) {
 	n, c := s.n, s.c
 	d, dof := float64(s.k), float64(s.dof)
@@ -128,7 +132,8 @@ func (s *spread) leftOut(grid *[Temperatures]float64) (out Curve) {
 			if y == own { // the class mean is a m - b x
 				a, b := m/(m-1), 1/(m-1)
 				xx := norm + 2*float64(scale*rm[i*c+y]) + rr[i]
-				cross, norm = float64(a*cross)-float64(b*xx), float64(a*a*norm)-float64(2*a*b*cross)+float64(b*b*xx)
+				cross, norm = float64(a*cross)-float64(b*xx),
+					float64(a*a*norm)-float64(2*a*b*cross)+float64(b*b*xx)
 				m--
 			}
 			shrink := m / (m + n0)
@@ -197,7 +202,8 @@ func trace(a []float64, n int) (t float64) {
 	return t
 }
 
-// inverseRoot returns the inverse of the lower Cholesky factor of q, [n, n], whose eigenvalues are 1 at least.
+// inverseRoot returns the inverse of the lower Cholesky factor of q, [n, n], whose eigenvalues are
+// 1 at least.
 func inverseRoot(q []float64, n int) []float64 {
 	l := make([]float64, n*n)
 	for i := range n {

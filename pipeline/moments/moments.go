@@ -1,8 +1,11 @@
-// Package moments holds the statistics that a client sends beside its class means: the scatter of its images within its classes, and
-// calibration points. Class means alone stop learning at about 100 images a client; scatter adds up over clients to the covariance within
-// classes, and calibration points, single images that take no part in means and scatter, tell how sure the classifier may be.
+// Package moments holds the statistics that a client sends beside its class means: the scatter of
+// its images within its classes, and calibration points. Class means alone stop learning at about
+// 100 images a client; scatter adds up over clients to the covariance within classes, and
+// calibration points, single images that take no part in means and scatter, tell how sure the
+// classifier may be.
 //
-// The package is part of the program for small devices and depends on the standard library, models/rng and pipeline/point alone.
+// The package is part of the program for small devices and depends on the standard library,
+// models/rng and pipeline/point alone.
 package moments
 
 import (
@@ -16,17 +19,19 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Calibration points are one image in calibrationShare of a client's, at most MaxCalibration and at least one where it has several.
+// Calibration points are one image in calibrationShare of a client's, at most MaxCalibration and at
+// least one where it has several.
 const (
 	calibrationShare = 5
 	MaxCalibration   = 10
 )
 
-// Within is the scatter of a client's rows within its classes, and its calibration points. Rows have K numbers.
+// Within is the scatter of a client's rows within its classes, and its calibration points. Rows
+// have K numbers.
 type Within struct {
 	K int
-	// Rank is the number of rows of a factor F of the scatter F'F, [Rank, K] in Data; 0 where Data is the upper triangle of the scatter
-	// itself, row by row, K(K+1)/2 numbers.
+	// Rank is the number of rows of a factor F of the scatter F'F, [Rank, K] in Data; 0 where Data is
+	// the upper triangle of the scatter itself, row by row, K(K+1)/2 numbers.
 	Rank int
 	Data []float32
 	// Dof is the number of degrees of freedom of the scatter: rows less classes.
@@ -36,7 +41,8 @@ type Within struct {
 	Labels      []int
 }
 
-// Compute is [Parted] with as many calibration points as there may be, chosen by [Calibration]: that of simulated clients.
+// Compute is [Parted] with as many calibration points as there may be, chosen by [Calibration]:
+// that of simulated clients.
 func Compute(rows []float32, k int, labels []int, c int, key string) (*point.Set, *Within, error) {
 	if k < 1 || len(rows) != len(labels)*k {
 		return Parted(rows, k, labels, c, nil) // which says what is wrong
@@ -44,9 +50,11 @@ func Compute(rows []float32, k int, labels []int, c int, key string) (*point.Set
 	return Parted(rows, k, labels, c, Calibration(rows, k, key, MaxCalibration))
 }
 
-// Parted returns the class means of a client's rows, [n, k], with their counts as weights, and the scatter of those that are not chosen;
-// the chosen ones are its calibration points. nil chooses none.
-func Parted(rows []float32, k int, labels []int, c int, chosen []bool) (*point.Set, *Within, error) {
+// Parted returns the class means of a client's rows, [n, k], with their counts as weights, and the
+// scatter of those that are not chosen; the chosen ones are its calibration points. nil chooses
+// none.
+func Parted(rows []float32, k int, labels []int, c int,
+	chosen []bool) (*point.Set, *Within, error) {
 	if err := checkRows(rows, k, labels, c); err != nil {
 		return nil, nil, err
 	}
@@ -93,8 +101,8 @@ func Parted(rows []float32, k int, labels []int, c int, chosen []bool) (*point.S
 
 func checkRows(rows []float32, k int, labels []int, c int) error {
 	if k < 1 || len(rows) != len(labels)*k || len(labels) == 0 {
-		return fmt.Errorf("moments: %d numbers for %d labels of rows of %d; want %d and a label at least", len(rows), len(labels), k,
-			len(labels)*k)
+		return fmt.Errorf("moments: %d numbers for %d labels of rows of %d; want %d and a label at least",
+			len(rows), len(labels), k, len(labels)*k)
 	}
 	for i, y := range labels {
 		if y < 0 || y >= c {
@@ -104,8 +112,9 @@ func checkRows(rows []float32, k int, labels []int, c int) error {
 	return nil
 }
 
-// Calibration marks the rows of a simulated client that are calibration points: [Lowest] of hashes of key and content. A client's own
-// program chooses by a secret (pipeline/client), since who makes the rows could steer a hash of them.
+// Calibration marks the rows of a simulated client that are calibration points: [Lowest] of hashes
+// of key and content. A client's own program chooses by a secret (pipeline/client), since who makes
+// the rows could steer a hash of them.
 func Calibration(rows []float32, k int, key string, most int) []bool {
 	sums := make([][sha256.Size]byte, len(rows)/k)
 	b := make([]byte, 4*k)
@@ -121,8 +130,8 @@ func Calibration(rows []float32, k int, key string, most int) []bool {
 	return Lowest(sums, most)
 }
 
-// Lowest marks those of the lowest sums, as many as asked for and one in five at most, and at least one where there are several. Equal sums
-// are all marked, or none is.
+// Lowest marks those of the lowest sums, as many as asked for and one in five at most, and at least
+// one where there are several. Equal sums are all marked, or none is.
 func Lowest(sums [][sha256.Size]byte, most int) []bool {
 	n := len(sums)
 	out := make([]bool, n)
@@ -151,8 +160,9 @@ func Lowest(sums [][sha256.Size]byte, most int) []bool {
 	return out
 }
 
-// scatter sets the scatter of centred rows, [n, K], in the form of fewer numbers. The factor is that of Cholesky with pivots, which the
-// scatter alone determines: a factor of the rows themselves would give single images away.
+// scatter sets the scatter of centred rows, [n, K], in the form of fewer numbers. The factor is
+// that of Cholesky with pivots, which the scatter alone determines: a factor of the rows themselves
+// would give single images away.
 func (w *Within) scatter(rest []float64) {
 	k := w.K
 	if w.Dof <= 0 {
@@ -185,8 +195,8 @@ func (w *Within) scatter(rest []float64) {
 // negligible is the share of the trace that a factor of the scatter may leave out.
 const negligible = 1e-9
 
-// factor returns rows F, at most rank of them, with F'F = A'A for rows A, [n, k]: Cholesky decomposition with pivots (Higham 2002,
-// section 10.3), without forming A'A.
+// factor returns rows F, at most rank of them, with F'F = A'A for rows A, [n, k]: Cholesky
+// decomposition with pivots (Higham 2002, section 10.3), without forming A'A.
 func factor(rows []float64, k, rank int) []float32 {
 	left, total := make([]float64, k), 0.0
 	for i, v := range rows {
@@ -257,20 +267,26 @@ func (w *Within) AddTo(sum []float64) {
 	}
 }
 
-// Check returns an error unless sizes agree, numbers are finite, labels are of c classes and no diagonal element is negative.
+// Check returns an error unless sizes agree, numbers are finite, labels are of c classes and no
+// diagonal element is negative.
 func (w *Within) Check(c int) error {
 	k := w.K
 	switch {
 	case k < 1 || w.Dof < 0 || w.Rank < 0 || w.Rank > k:
-		return fmt.Errorf("moments: rows of %d numbers, %d degrees of freedom and rank %d; want 1, 0 and 0 at least, and no more rank "+
-			"than numbers", k, w.Dof, w.Rank)
-	case w.Dof == 0 && len(w.Data) != 0, w.Dof > 0 && w.Rank == 0 && len(w.Data) != k*(k+1)/2, w.Rank > 0 && len(w.Data) != w.Rank*k:
-		return fmt.Errorf("moments: a scatter of %d numbers, rank %d and %d degrees of freedom for rows of %d", len(w.Data), w.Rank, w.Dof, k)
+		return fmt.Errorf("moments: rows of %d numbers, %d degrees of freedom and rank %d; want 1, 0 "+
+			"and 0 at least, and no more rank than numbers", k, w.Dof, w.Rank)
+	case w.Dof == 0 && len(w.Data) != 0, w.Dof > 0 && w.Rank == 0 && len(w.Data) != k*(k+1)/2,
+		w.Rank > 0 && len(w.Data) != w.Rank*k:
+		return fmt.Errorf(
+			"moments: a scatter of %d numbers, rank %d and %d degrees of freedom for rows of %d",
+			len(w.Data), w.Rank, w.Dof, k)
 	case w.Rank > w.Dof:
-		return fmt.Errorf("moments: a scatter of rank %d with %d degrees of freedom; want no higher rank", w.Rank, w.Dof)
+		return fmt.Errorf("moments: a scatter of rank %d with %d degrees of freedom; want no higher rank",
+			w.Rank, w.Dof)
 	case len(w.Labels) > MaxCalibration || len(w.Calibration) != len(w.Labels)*k:
-		return fmt.Errorf("moments: %d calibration points of %d numbers; allowed are %d at most, of %d each", len(w.Labels), len(w.Calibration),
-			MaxCalibration, k)
+		return fmt.Errorf(
+			"moments: %d calibration points of %d numbers; allowed are %d at most, of %d each",
+			len(w.Labels), len(w.Calibration), MaxCalibration, k)
 	}
 	for i, y := range w.Labels {
 		if y < 0 || y >= c {

@@ -22,7 +22,8 @@ func rows(seed uint64, n, k, c int) ([]float32, []int) {
 	return x, y
 }
 
-// direct returns the upper triangle of the scatter within classes of the rows that are not calibration points.
+// direct returns the upper triangle of the scatter within classes of the rows that are not
+// calibration points.
 func direct(x []float32, k int, y []int, c int, chosen []bool) []float64 {
 	mean, n := make([]float64, c*k), make([]float64, c)
 	for i, l := range y {
@@ -47,8 +48,8 @@ func direct(x []float32, k int, y []int, c int, chosen []bool) []float64 {
 	return out
 }
 
-// TestScatterAdds: uploads of two clients, one with a factor and one with the scatter itself, add up to the scatter of all rows within each
-// client's classes; images are counted once.
+// TestScatterAdds: uploads of two clients, one with a factor and one with the scatter itself, add
+// up to the scatter of all rows within each client's classes; images are counted once.
 func TestScatterAdds(t *testing.T) {
 	const k, c = 7, 3
 	sum, want := make([]float64, k*k), make([]float64, k*k)
@@ -88,7 +89,8 @@ func TestScatterAdds(t *testing.T) {
 	}
 }
 
-// TestFactorTellsScatterAlone: rows turned by an orthogonal matrix have the same scatter, and so the same factor.
+// TestFactorTellsScatterAlone: rows turned by an orthogonal matrix have the same scatter, and so
+// the same factor.
 func TestFactorTellsScatterAlone(t *testing.T) {
 	const k = 5
 	x, _ := rows(3, 2, k, 2)
@@ -149,19 +151,34 @@ func TestRefused(t *testing.T) {
 		t.Error("no image is taken")
 	}
 	good := func() *Within {
-		return &Within{K: 2, Dof: 3, Data: []float32{1, 0, 1}, Calibration: []float32{1, 2}, Labels: []int{1}}
+		return &Within{K: 2, Dof: 3, Data: []float32{1, 0, 1}, Calibration: []float32{1, 2},
+			Labels: []int{1}}
 	}
 	if err := good().Check(2); err != nil {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(*Within){
-		"numbers": func(w *Within) { w.Data = w.Data[:2] }, "rank": func(w *Within) { w.Rank, w.Data = 3, make([]float32, 6) },
-		"rank above dof": func(w *Within) { w.Rank, w.Dof, w.Data = 2, 1, make([]float32, 4) }, "negative": func(w *Within) { w.Data[2] = -1 },
-		"nan": func(w *Within) { w.Data[1] = float32(math.NaN()) }, "class": func(w *Within) { w.Labels[0] = 2 },
+		"numbers": func(w *Within) { w.Data = w.Data[:2] }, "rank": func(w *Within) {
+			w.Rank, w.Data = 3,
+				make([]float32, 6)
+		},
+		"rank above dof": func(w *Within) {
+			w.Rank, w.Dof, w.Data = 2, 1,
+				make([]float32, 4)
+		}, "negative": func(w *Within) { w.Data[2] = -1 },
+		"nan": func(w *Within) { w.Data[1] = float32(math.NaN()) }, "class": func(w *Within) {
+			w.Labels[0] = 2
+		},
 		"points":         func(w *Within) { w.Calibration = nil },
-		"infinite point": func(w *Within) { w.Calibration[0] = float32(math.Inf(1)) }, "dof": func(w *Within) { w.Dof = -1 },
+		"infinite point": func(w *Within) { w.Calibration[0] = float32(math.Inf(1)) }, "dof": func(
+			w *Within) {
+			w.Dof = -1
+		},
 		"scatter of nothing": func(w *Within) { w.Dof = 0 },
-		"many":               func(w *Within) { w.Labels, w.Calibration = make([]int, 11), make([]float32, 22) },
+		"many": func(w *Within) {
+			w.Labels, w.Calibration = make([]int, 11),
+				make([]float32, 22)
+		},
 	} {
 		w := good()
 		spoil(w)

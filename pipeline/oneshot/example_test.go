@@ -13,7 +13,8 @@ import (
 	"fmp/pipeline/shipped"
 )
 
-// Three clients with 30 pictures of digits each send one upload; the server makes a classifier of them, which reads most of 100 others.
+// Three clients with 30 pictures of digits each send one upload; the server makes a classifier of
+// them, which reads most of 100 others.
 func Example() {
 	ctx := context.Background()
 	graph, _, err := shipped.Load("digits", models.KindClient)
@@ -38,11 +39,13 @@ func Example() {
 		}
 		uploads = append(uploads, upload)
 	}
-	classifier, err := oneshot.Aggregate(ctx, graph, uploads, pool.Options{Samples: 20}) // at the server
+	// at the server
+	classifier, err := oneshot.Aggregate(ctx, graph, uploads, pool.Options{Samples: 20})
 	if err != nil {
 		panic(err)
 	}
-	p, err := oneshot.Predict(ctx, classifier, onnx.NewTensor(drawn.Test.Pix, 100, drawn.Side, drawn.Side, 1))
+	p, err := oneshot.Predict(ctx, classifier,
+		onnx.NewTensor(drawn.Test.Pix, 100, drawn.Side, drawn.Side, 1))
 	if err != nil {
 		panic(err)
 	}

@@ -12,7 +12,8 @@ import (
 	"fmp/pipeline/shipped"
 )
 
-// TestRefused: what does not fit is one error that says so, from whichever of the three verbs it reaches.
+// TestRefused: what does not fit is one error that says so, from whichever of the three verbs it
+// reaches.
 func TestRefused(t *testing.T) {
 	load := func(kind string) (*onnx.Model, models.Manifest) {
 		m, f, err := shipped.Load("digits", kind)
@@ -56,8 +57,9 @@ func TestRefused(t *testing.T) {
 		"aggregate: pool: no uploads":                         aggregate(graph, pool.Options{}),
 		"aggregate: upload 1: ":                               aggregate(graph, pool.Options{}, a, cut),
 		"both of client \"a\"":                                aggregate(graph, pool.Options{}, a, b, a),
-		"no such file":                                        aggregate(graph, pool.Options{Predictor: "nowhere.onnx"}, a),
-		"predict: the model is \"client\"":                    predicted,
+		"no such file": aggregate(graph,
+			pool.Options{Predictor: "nowhere.onnx"}, a),
+		"predict: the model is \"client\"": predicted,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want one that says %q", err, want)

@@ -11,9 +11,10 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Whitening is the map to coordinates u in which the corpus's within-class covariance, shrunk toward its mean variance, is I and the
-// covariance of its class means is diagonal, in descending order. Package honesty judges uploads in these coordinates if the task's
-// classes are not the corpus's.
+// Whitening is the map to coordinates u in which the corpus's within-class covariance, shrunk
+// toward its mean variance, is I and the covariance of its class means is diagonal, in descending
+// order. Package honesty judges uploads in these coordinates if the task's classes are not the
+// corpus's.
 type Whitening struct {
 	// Lambda [k] are the variances of class means.
 	Lambda []float64
@@ -22,14 +23,15 @@ type Whitening struct {
 	basis, inv *mat.Dense // phi - centre = basis u
 }
 
-// minVariance is the lower bound of Lambda, for directions in which the corpus's class means do not differ.
+// minVariance is the lower bound of Lambda, for directions in which the corpus's class means do not
+// differ.
 const minVariance = 1e-3
 
 // Whitening returns the whitening of the corpus's moments.
 func (p *Predictor) Whitening() (*Whitening, error) {
 	k := len(p.M0)
-	// The within-class covariance as the metric takes it: shrunk toward its mean variance, as directions in which corpus classes
-	// hardly vary may vary in others.
+	// The within-class covariance as the metric takes it: shrunk toward its mean variance, as
+	// directions in which corpus classes hardly vary may vary in others.
 	delta, mean := logistic(p.Scalars[LogitDelta]), mat.Trace(p.W)/float64(k)
 	within := mat.NewSymDense(k, nil)
 	within.ScaleSym(1-delta, p.W)
@@ -38,7 +40,8 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 	}
 	chol, ok := factor(within)
 	if !ok {
-		return nil, fmt.Errorf("open predictor: its covariance within classes is singular; make the model anew with fmp train open")
+		return nil, fmt.Errorf("open predictor: its covariance within classes is singular; make the " +
+			"model anew with fmp train open")
 	}
 	var l mat.TriDense
 	chol.LTo(&l)
@@ -57,10 +60,12 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 	}
 	values, q, ok := moment.Eigen(between)
 	if !ok {
-		return nil, fmt.Errorf("eigenvalues of the class means' covariance did not converge; check the model's moments")
+		return nil, fmt.Errorf("eigenvalues of the class means' covariance did not converge; check the " +
+			"model's moments")
 	}
 	turn := mat.DenseCopyOf(q)
-	w := &Whitening{Lambda: make([]float64, k), centre: p.M0, basis: new(mat.Dense), inv: mat.NewDense(k, k, nil)}
+	w := &Whitening{Lambda: make([]float64, k), centre: p.M0, basis: new(mat.Dense),
+		inv: mat.NewDense(k, k, nil)}
 	for j, v := range values { // in ascending order
 		w.Lambda[k-1-j] = max(v, minVariance)
 		for i := range k {
@@ -75,9 +80,10 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 	return w, nil
 }
 
-// Claims returns the clients' class means, given in the predictor's coordinates, as package honesty takes them: in the first most of
-// the coordinates u. client(m) is called when client m is read.
-func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error), most int) (honesty.Uploads, error) {
+// Claims returns the clients' class means, given in the predictor's coordinates, as package honesty
+// takes them: in the first most of the coordinates u. client(m) is called when client m is read.
+func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error),
+	most int) (honesty.Uploads, error) {
 	k := min(most, len(w.Lambda))
 	u := honesty.Uploads{Clients: clients, K: k}
 	for m := range clients {
@@ -90,8 +96,8 @@ func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error), 
 			u.Masses, u.Means = make([]float64, 0, clients*set.C), make([]float64, 0, clients*set.C*k)
 		}
 		if set.Dx != len(w.Lambda) || set.C != u.Classes {
-			return u, fmt.Errorf("client %d sends %d coordinates and %d classes; the open predictor has %d coordinates, client 0 %d classes", m,
-				set.Dx, set.C, len(w.Lambda), u.Classes)
+			return u, fmt.Errorf("client %d sends %d coordinates and %d classes; the open predictor has "+
+				"%d coordinates, client 0 %d classes", m, set.Dx, set.C, len(w.Lambda), u.Classes)
 		}
 		s := Means(set)
 		u.Masses = append(u.Masses, s.Mass...)
@@ -112,7 +118,8 @@ func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error), 
 	return u, nil
 }
 
-// Sets returns claims of all coordinates as points in the predictor's coordinates, one point per class: the inverse of Claims.
+// Sets returns claims of all coordinates as points in the predictor's coordinates, one point per
+// class: the inverse of Claims.
 func (w *Whitening) Sets(u honesty.Uploads) ([]*point.Set, error) {
 	k := len(w.Lambda)
 	if u.K != k {

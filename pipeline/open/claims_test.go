@@ -11,8 +11,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// TestClaims: on classes that the corpus lacks, claims are class means of covariance within classes of about I, their variances
-// descend, Sets is Claims' inverse, and a client that exchanges names is found where the others are kept.
+// TestClaims: on classes that the corpus lacks, claims are class means of covariance within classes
+// of about I, their variances descend, Sets is Claims' inverse, and a client that exchanges names
+// is found where the others are kept.
 func TestClaims(t *testing.T) {
 	const k, known, classes, clients, each = 6, 12, 5, 8, 4
 	r := rng.New(7, "claims")

@@ -13,8 +13,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Coordinates map feature rows h to coordinates: they soften the norm, phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2), and project if there
-// are many features. The graph of models.NewOpen computes the same.
+// Coordinates map feature rows h to coordinates: they soften the norm, phi(h) = (h - c)/sqrt(1 + |h
+// - c|^2/r^2), and project if there are many features. The graph of models.NewOpen computes the
+// same.
 type Coordinates struct {
 	Centre []float64 // c [dx]
 	Radius float64   // r
@@ -22,8 +23,9 @@ type Coordinates struct {
 	Projection *mat.Dense
 }
 
-// NewCoordinates returns the coordinates of a corpus: c is its mean, r the mean distance from it. If there are more than most
-// features, the softened rows are projected onto their first most principal directions.
+// NewCoordinates returns the coordinates of a corpus: c is its mean, r the mean distance from it.
+// If there are more than most features, the softened rows are projected onto their first most
+// principal directions.
 func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
 	n := len(features) / dx
 	if n < 2 {
@@ -50,8 +52,8 @@ func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
 	rows := mat.NewDense(n, dx, c.rows(features))
 	_, q, ok := moment.Eigen(moment.Gram(1/float64(n), rows))
 	if !ok {
-		return nil, fmt.Errorf("coordinates: the eigenvalues of the corpus's covariance did not converge; check that features are " +
-			"finite and vary")
+		return nil, fmt.Errorf("coordinates: the eigenvalues of the corpus's covariance did not " +
+			"converge; check that features are finite and vary")
 	}
 	c.Projection = mat.NewDense(dx, most, nil)
 	for j := range most { // in descending order of variance
@@ -75,8 +77,8 @@ func (c *Coordinates) K() int {
 func (c *Coordinates) Rows(features []float32) ([]float64, error) {
 	dx := len(c.Centre)
 	if len(features)%dx != 0 {
-		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d; use the extractor that the open predictor was trained behind",
-			len(features), dx)
+		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d; use the extractor "+
+			"that the open predictor was trained behind", len(features), dx)
 	}
 	return c.project(c.rows(features)), nil
 }
@@ -89,13 +91,14 @@ func (c *Coordinates) project(rows []float64) []float64 {
 	dx, k := len(c.Centre), c.K()
 	n := len(rows) / dx
 	out := make([]float64, n*k)
-	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, blas64.General{Rows: n, Cols: dx, Stride: dx, Data: rows}, c.Projection.RawMatrix(),
-		0, blas64.General{Rows: n, Cols: k, Stride: k, Data: out})
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1,
+		blas64.General{Rows: n, Cols: dx, Stride: dx, Data: rows}, c.Projection.RawMatrix(), 0,
+		blas64.General{Rows: n, Cols: k, Stride: k, Data: out})
 	return out
 }
 
-// Soften returns an upload: the class means of a set's softened features, dx numbers for each class in the set, with the masses of the
-// classes.
+// Soften returns an upload: the class means of a set's softened features, dx numbers for each class
+// in the set, with the masses of the classes.
 func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
 	soft, err := c.Softened(set)
 	if err != nil {
@@ -108,7 +111,8 @@ func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
 func (c *Coordinates) Softened(set *point.Set) (*point.Set, error) {
 	dx := len(c.Centre)
 	if set.Dx != dx {
-		return nil, fmt.Errorf("points of %d features; the open predictor takes %d: use the extractor that it was trained behind", set.Dx, dx)
+		return nil, fmt.Errorf("points of %d features; the open predictor takes %d: use the extractor "+
+			"that it was trained behind", set.Dx, dx)
 	}
 	soft := point.New(set.N, dx, set.C)
 	copy(soft.W, set.W)
@@ -124,8 +128,8 @@ func (c *Coordinates) Softened(set *point.Set) (*point.Set, error) {
 func (c *Coordinates) Project(m int, u *point.Set) (*point.Set, error) {
 	dx, k := len(c.Centre), c.K()
 	if u == nil || u.Dx != dx {
-		return nil, fmt.Errorf("upload %d does not have %d numbers a point; the open predictor takes class means of as many softened features", m,
-			dx)
+		return nil, fmt.Errorf("upload %d does not have %d numbers a point; the open predictor takes "+
+			"class means of as many softened features", m, dx)
 	}
 	if c.Projection == nil {
 		return u, nil

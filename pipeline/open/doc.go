@@ -1,8 +1,10 @@
-// Package open computes the posterior of a softmax head for classes that the server's corpus lacks (open scope): all coordinates of
-// the features are kept, few scalars are learned, and the centre, spread and covariance of the classes are estimated from the uploads.
+// Package open computes the posterior of a softmax head for classes that the server's corpus lacks
+// (open scope): all coordinates of the features are kept, few scalars are learned, and the centre,
+// spread and covariance of the classes are estimated from the uploads.
 //
-// A client sends masses n_mc and class means of softened features phi(h) = (h - c)/sqrt(1 + |h - c|^2/r^2). With the pooled
-// n_c, class means f_c, and S the scatter of the clients' class means about them (nu degrees of freedom):
+// A client sends masses n_mc and class means of softened features phi(h) = (h - c)/sqrt(1 + |h -
+// c|^2/r^2). With the pooled n_c, class means f_c, and S the scatter of the clients' class means
+// about them (nu degrees of freedom):
 //
 //	s     = (kappa + tr(S)/tr(W0))/(kappa + nu)              how much wider the task's classes are than the corpus's
 //	W     = (nu0 s W0 + S)/(nu0 + nu)                        within-class covariance: inverse-Wishart mean, prior from the corpus
@@ -16,12 +18,15 @@
 //	rho   = exp(r0 + r1 log Q + r2 log(C/10) + r3 log(n/20C))
 //	logit_c = rho ((phi - mt)'G(mu_c - mt) - |mu_c - mt|_G^2/2 + o1 tau tr(G V_c)/2) + o2 log(1 + tr(G V_c)/k)
 //
-// A posterior sample draws all mu_c jointly; its head is the limit of a fit to infinitely many points drawn from them. The scalars
-// (nu0, delta, ..., o2) are trained by leaving classes of the corpus out (package meta).
+// A posterior sample draws all mu_c jointly; its head is the limit of a fit to infinitely many
+// points drawn from them. The scalars (nu0, delta, ..., o2) are trained by leaving classes of the
+// corpus out (package meta).
 //
-// Heads are fitted to the uploads once more, and intervals come from such fits as well (package sample, Refit); h, by which they widen the
-// variance of class means, is estimated from corpus and uploads (widening.go).
+// Heads are fitted to the uploads once more, and intervals come from such fits as well (package
+// sample, Refit); h, by which they widen the variance of class means, is estimated from corpus and
+// uploads (widening.go).
 //
-// One generalized eigendecomposition of B and W per task makes gains and posterior covariances diagonal: with E'W^-1 E = I and E'W^-1
-// B W^-1 E = diag(lambda), mu_c - mt = E u_c, K_c is lambda n_c/(lambda n_c + 1).
+// One generalized eigendecomposition of B and W per task makes gains and posterior covariances
+// diagonal: with E'W^-1 E = I and E'W^-1 B W^-1 E = diag(lambda), mu_c - mt = E u_c, K_c is lambda
+// n_c/(lambda n_c + 1).
 package open

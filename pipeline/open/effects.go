@@ -7,8 +7,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// White returns the map [dx, k] of differences of class means of softened features to coordinates in which the covariance within the
-// corpus's classes is I, and the map [k, dx] of these to differences of class means.
+// White returns the map [dx, k] of differences of class means of softened features to coordinates
+// in which the covariance within the corpus's classes is I, and the map [k, dx] of these to
+// differences of class means.
 func (p *Predictor) White() (to, back *mat.Dense, err error) {
 	k := len(p.M0)
 	at, err := p.frame()
@@ -45,7 +46,8 @@ func (p *Predictor) Moved(b []float64) *Predictor {
 	return &out
 }
 
-// Wider returns the predictor for images of clients whose effects have a covariance [dx, dx]: it adds to that within classes.
+// Wider returns the predictor for images of clients whose effects have a covariance [dx, dx]: it
+// adds to that within classes.
 func (p *Predictor) Wider(effects *mat.SymDense) *Predictor {
 	out := *p
 	k := len(p.M0)
@@ -66,9 +68,10 @@ func (p *Predictor) Wider(effects *mat.SymDense) *Predictor {
 	return &out
 }
 
-// Unshift returns an image's estimate of its client's effect b, a linear map of its softened features phi: E[b | phi] = phi A - c, with
-// A [dx, dx] and c [dx]. effects [dx, dx] is the covariance of b. It reads the coordinates o in which the corpus's class means do
-// not differ, and W is I:
+// Unshift returns an image's estimate of its client's effect b, a linear map of its softened
+// features phi: E[b | phi] = phi A - c, with A [dx, dx] and c [dx]. effects [dx, dx] is the
+// covariance of b. It reads the coordinates o in which the corpus's class means do not differ, and
+// W is I:
 //
 //	E[b | phi] = Cov(b, o) (I + Cov(o_b))^-1 o,  o_b = the part of b there
 //

@@ -8,9 +8,10 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// TestEffects: what an image tells of its client's effect is the effect where it shows outside the span of the corpus's class means, and
-// nothing of an image at a class mean; a predictor moved by an effect finds in moved uploads what it found before; maps to white
-// coordinates and back are inverse.
+// TestEffects: what an image tells of its client's effect is the effect where it shows outside the
+// span of the corpus's class means, and nothing of an image at a class mean; a predictor moved by
+// an effect finds in moved uploads what it found before; maps to white coordinates and back are
+// inverse.
 func TestEffects(t *testing.T) {
 	_, p, s := load(t)
 	k := len(p.M0)
@@ -33,7 +34,8 @@ func TestEffects(t *testing.T) {
 				want = 1
 			}
 			if math.Abs(one.At(i, j)-want) > 1e-8 || math.Abs(cov.At(i, j)-want) > 1e-8 {
-				t.Fatalf("element %d, %d of to·back is %v, of the covariance within classes %v; want %v", i, j, one.At(i, j), cov.At(i, j), want)
+				t.Fatalf("element %d, %d of to·back is %v, of the covariance within classes %v; want %v", i, j,
+					one.At(i, j), cov.At(i, j), want)
 			}
 		}
 	}
@@ -93,7 +95,8 @@ func TestEffects(t *testing.T) {
 	wider := p.Wider(effects)
 	for i := range k {
 		for j := range k {
-			if got, want := wider.W.At(i, j), p.W.At(i, j)+b[i]*b[j]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
+			if got, want := wider.W.At(i, j),
+				p.W.At(i, j)+b[i]*b[j]; math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
 				t.Fatalf("covariance %v; want %v", got, want)
 			}
 		}

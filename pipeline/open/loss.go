@@ -24,11 +24,13 @@ type Episode struct {
 // step is the step of the finite differences: half the digits of double precision.
 const step = 1e-7
 
-// Loss returns the negative log score of the ensemble on the held-out points, single and in batches (nats per point), and the gradient
-// of their sum with respect to the scalars if asked for, 0 otherwise. The gradient of the score with respect to the
-// heads is exact; that of the heads, through eigenvectors and solves, is by finite differences, for which only the scalars that decide
+// Loss returns the negative log score of the ensemble on the held-out points, single and in batches
+// (nats per point), and the gradient of their sum with respect to the scalars if asked for, 0
+// otherwise. The gradient of the score with respect to the heads is exact; that of the heads,
+// through eigenvectors and solves, is by finite differences, for which only the scalars that decide
 // the metric need another decomposition.
-func (e *Episode) Loss(t *Scalars, differentiate bool) (nll, joint float64, gradient Scalars, err error) {
+func (e *Episode) Loss(t *Scalars,
+	differentiate bool) (nll, joint float64, gradient Scalars, err error) {
 	g, err := e.Moments.geometry(t, e.Stats)
 	if err != nil {
 		return 0, 0, gradient, err
@@ -66,14 +68,16 @@ func (e *Episode) Loss(t *Scalars, differentiate bool) (nll, joint float64, grad
 	return nll, joint, gradient, nil
 }
 
-// heads returns the heads for the episode's noise (already turned): one class per row [S C, k], and their biases.
+// heads returns the heads for the episode's noise (already turned): one class per row [S C, k], and
+// their biases.
 func (e *Episode) heads(t *Scalars, g *geometry, noise []float64) (*mat.Dense, []float64) {
 	q := e.Moments.posterior(t, g, e.Stats)
 	return q.rows(q.draw(noise))
 }
 
 // score returns the loss of the heads and its gradient with respect to them.
-func (e *Episode) score(theta *mat.Dense, bias []float64) (nll, joint float64, dTheta, dBias []float64) {
+func (e *Episode) score(theta *mat.Dense,
+	bias []float64) (nll, joint float64, dTheta, dBias []float64) {
 	rows, k := theta.Dims()
 	c := len(e.Stats.Mass)
 	samples, n := rows/c, len(e.Labels)
@@ -95,7 +99,8 @@ func (e *Episode) score(theta *mat.Dense, bias []float64) (nll, joint float64, d
 		for i, y := range e.Labels {
 			like[s][i] = z[y*wide+i]
 		}
-		dense.Softmax(dense.Columns{C: c, N: wide, Stride: wide, Data: z}, dense.Columns{C: c, N: wide, Stride: wide, Data: z}, top, sum)
+		dense.Softmax(dense.Columns{C: c, N: wide, Stride: wide, Data: z},
+			dense.Columns{C: c, N: wide, Stride: wide, Data: z}, top, sum)
 		for i := range n {
 			like[s][i] -= top[i] + math.Log(sum[i])
 		}
@@ -149,6 +154,7 @@ func (e *Episode) score(theta *mat.Dense, bias []float64) (nll, joint float64, d
 		}
 	}
 	dTheta = make([]float64, rows*k)
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, p, x, 0, blas64.General{Rows: rows, Cols: k, Stride: k, Data: dTheta})
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, p, x, 0,
+		blas64.General{Rows: rows, Cols: k, Stride: k, Data: dTheta})
 	return nll, joint, dTheta, dBias
 }

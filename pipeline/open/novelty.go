@@ -8,20 +8,22 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// threshold is the value of [Predictor.Novelty] above which a task's classes are taken to be ones that the corpus lacks, before the
-// allowance for the variation of the novelty of few classes in few coordinates.
+// threshold is the value of [Predictor.Novelty] above which a task's classes are taken to be ones
+// that the corpus lacks, before the allowance for the variation of the novelty of few classes in
+// few coordinates.
 const threshold = 1.3
 
-// drift is the variance, in units of that within classes, by which means of a class of the corpus may differ from the corpus's in each
-// coordinate, in large rounds of other images: the classes of 4,000 drawn digits as photographs differ by 0.0024, a common
-// shift left out.
+// drift is the variance, in units of that within classes, by which means of a class of the corpus
+// may differ from the corpus's in each coordinate, in large rounds of other images: the classes of
+// 4,000 drawn digits as photographs differ by 0.0024, a common shift left out.
 const drift = 1. / 400
 
-// Novelty returns the energy of the uploads' class means outside the span of the corpus's class means, about their mean, relative to
-// the energy of noise alone there: about 1 if the task's classes are the corpus's, 1.5 to 8 if they are not. A shift common to all
-// classes is another camera, and does not count; nor does a difference as small as drift. It is 0 if the corpus's class means span all
-// coordinates, or if there is one class alone. Classes count as new above limit: 1.3 plus two standard deviations of a mean of squares of
-// as many normal variates.
+// Novelty returns the energy of the uploads' class means outside the span of the corpus's class
+// means, about their mean, relative to the energy of noise alone there: about 1 if the task's
+// classes are the corpus's, 1.5 to 8 if they are not. A shift common to all classes is another
+// camera, and does not count; nor does a difference as small as drift. It is 0 if the corpus's
+// class means span all coordinates, or if there is one class alone. Classes count as new above
+// limit: 1.3 plus two standard deviations of a mean of squares of as many normal variates.
 func (p *Predictor) Novelty(s *Stats) (novelty, limit float64, err error) {
 	at, err := p.frame()
 	if err != nil {
@@ -60,8 +62,9 @@ func (p *Predictor) Novelty(s *Stats) (novelty, limit float64, err error) {
 	return energy / free, threshold + 2*math.Sqrt(2/free), nil
 }
 
-// frame is the coordinates u = L^-1 (phi - m0) in which the covariance within the corpus's classes, LL', is I, and the span there of
-// the corpus's class means about m0, [k, rank], orthonormal; nil where they span all coordinates.
+// frame is the coordinates u = L^-1 (phi - m0) in which the covariance within the corpus's classes,
+// LL', is I, and the span there of the corpus's class means about m0, [k, rank], orthonormal; nil
+// where they span all coordinates.
 type frame struct {
 	l      mat.TriDense
 	centre []float64

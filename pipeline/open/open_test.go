@@ -22,8 +22,8 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// reference is a task and what an independent implementation in numpy makes of it, which solves with n B + W for every class
-// and draws by Matheron's rule.
+// reference is a task and what an independent implementation in numpy makes of it, which solves
+// with n B + W for every class and draws by Matheron's rule.
 type reference struct {
 	H       [][]float64 `json:"h"`
 	Y       []int       `json:"y"`
@@ -166,8 +166,8 @@ func TestParity(t *testing.T) {
 		}
 	}
 	p.M0 = origin
-	// The reference does not take the mean of the classes away: it is zero where each class has a mirror image. Nor does it allow for
-	// drift: masses are such that class means vary as its do.
+	// The reference does not take the mean of the classes away: it is zero where each class has a
+	// mirror image. Nor does it allow for drift: masses are such that class means vary as its do.
 	c, k := s.Mean.Dims()
 	mirrored := &Stats{Mass: slices.Concat(s.Mass, s.Mass), Mean: mat.NewDense(2*c, k, nil)}
 	for y, n := range mirrored.Mass {
@@ -183,7 +183,8 @@ func TestParity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "novelty and its limit", []float64{novelty, limit}, []float64{ref.Novelty * 2 * 9 / 15, 1.3 + 2*math.Sqrt(2./15)})
+	near(t, "novelty and its limit", []float64{novelty, limit},
+		[]float64{ref.Novelty * 2 * 9 / 15, 1.3 + 2*math.Sqrt(2./15)})
 	// Another camera, which moves all classes alike, does not make them new.
 	plain, _, err := p.Novelty(s)
 	if err != nil {
@@ -208,7 +209,8 @@ func TestParity(t *testing.T) {
 	}
 }
 
-// TestDraws: the heads of many posterior samples have the mean of the posterior, and as much spread as it says.
+// TestDraws: the heads of many posterior samples have the mean of the posterior, and as much spread
+// as it says.
 func TestDraws(t *testing.T) {
 	_, p, s := load(t)
 	q, err := p.Posterior(s)
@@ -246,8 +248,8 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// TestRound: the conjugate predictor of a round says what the open form says, whatever is projected, from class means of softened
-// features.
+// TestRound: the conjugate predictor of a round says what the open form says, whatever is
+// projected, from class means of softened features.
 func TestRound(t *testing.T) {
 	ref, p, s := load(t)
 	eng, err := pure.New(engine.Options{Threads: 1})
@@ -259,7 +261,8 @@ func TestRound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Intervals give heads the variance of the fit's prior, times s once more where classes scatter more widely.
+	// Intervals give heads the variance of the fit's prior, times s once more where classes scatter
+	// more widely.
 	if q.Scale != 0.25 || math.Abs(q.Doubt*q.Penalty-penalty) > 1e-9 {
 		t.Errorf("scale %v, doubt %v at penalty %v", q.Scale, q.Doubt, q.Penalty)
 	}
@@ -306,7 +309,8 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// TestModel: a predictor written and read again is the same, and its graph computes the coordinates.
+// TestModel: a predictor written and read again is the same, and its graph computes the
+// coordinates.
 func TestModel(t *testing.T) {
 	ref, p, s := load(t)
 	eng := orttest.New(t)
@@ -327,8 +331,10 @@ func TestModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ends := models.SizedEnds{Few: models.Ends{Down: 0.75, Up: 1.25}, Many: models.Ends{Down: 2, Up: 0.5}}
-		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars, Widening: 1.5, Scale: 0.25,
+		ends := models.SizedEnds{Few: models.Ends{Down: 0.75, Up: 1.25},
+			Many: models.Ends{Down: 2, Up: 0.5}}
+		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars,
+			Widening: 1.5, Scale: 0.25,
 			Deviation: 0.125, Ends: ends}).Model()
 		if err != nil {
 			t.Fatal(err)
@@ -348,17 +354,19 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		near(t, "scalars", got.Scalars[:], p.Scalars[:])
-		near(t, "h of the intervals, the scale and the deviation", []float64{got.Widening, got.Scale, got.TemperatureSpread()},
-			[]float64{1.5, 0.25, 0.125})
+		near(t, "h of the intervals, the scale and the deviation",
+			[]float64{got.Widening, got.Scale, got.TemperatureSpread()}, []float64{1.5, 0.25, 0.125})
 		if got.Ends != ends {
 			t.Errorf("ends %v, want %v", got.Ends, ends)
 		}
 		delete(model.Graph.Initializers, models.OpenScale)
 		delete(model.Graph.Initializers, models.OpenDeviation)
 		delete(model.Graph.Initializers, models.OpenEnds)
-		if older, err := FromModel(model); err != nil || older.Scale != 0 || older.TemperatureSpread() != defaultDeviation ||
+		if older, err := FromModel(model); err != nil || older.Scale != 0 ||
+			older.TemperatureSpread() != defaultDeviation ||
 			older.Ends != (models.SizedEnds{}) {
-			t.Errorf("a model without scale, deviation and ends has %v, %v and %v, %v", older.Scale, older.TemperatureSpread(), older.Ends, err)
+			t.Errorf("a model without scale, deviation and ends has %v, %v and %v, %v", older.Scale,
+				older.TemperatureSpread(), older.Ends, err)
 		}
 		near(t, "W", full(got.W), full(m.W))
 		session, err := eng.Load(model)
@@ -366,7 +374,9 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer session.Close()
-		out, err := engine.Eval(session, map[string]*onnx.Tensor{"features": onnx.NewTensor(features, len(ref.H), len(p.Centre))}, "coordinates")
+		out, err := engine.Eval(session,
+			map[string]*onnx.Tensor{"features": onnx.NewTensor(features, len(ref.H), len(p.Centre))},
+			"coordinates")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -389,8 +399,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestDeadUnit: a corpus of which a feature is the same in all images has a model that can be read again, with moments of the other
-// features as they are without it.
+// TestDeadUnit: a corpus of which a feature is the same in all images has a model that can be read
+// again, with moments of the other features as they are without it.
 func TestDeadUnit(t *testing.T) {
 	const dead, dx, classes, n = 1, 4, 5, 100
 	r := rng.New(1, "dead")
@@ -426,8 +436,8 @@ func TestDeadUnit(t *testing.T) {
 	}
 }
 
-// TestGradient: the gradient of an episode's loss is that of central differences, in every scalar, also where eigenvalues are all but
-// equal and their eigenvectors may turn at a touch.
+// TestGradient: the gradient of an episode's loss is that of central differences, in every scalar,
+// also where eigenvalues are all but equal and their eigenvectors may turn at a touch.
 func TestGradient(t *testing.T) {
 	_, p, s := load(t)
 	t.Run("moments of a corpus", func(t *testing.T) { testGradient(t, p, s) })
@@ -510,7 +520,8 @@ func BenchmarkLoss(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := &Episode{Moments: &m, Stats: s, Rows: rows[400*k : (400+n)*k], Labels: labels[400 : 400+n], Noise: make([]float64, samples*30*k)}
+	e := &Episode{Moments: &m, Stats: s, Rows: rows[400*k : (400+n)*k], Labels: labels[400 : 400+n],
+		Noise: make([]float64, samples*30*k)}
 	for b.Loop() {
 		if _, _, _, err := e.Loss(&Start, true); err != nil {
 			b.Fatal(err)
@@ -518,8 +529,8 @@ func BenchmarkLoss(b *testing.B) {
 	}
 }
 
-// TestWidening: of classes that differ in their covariance, few class means give the h that the covariances say, on average; a round in
-// which no class has three of them takes the corpus's.
+// TestWidening: of classes that differ in their covariance, few class means give the h that the
+// covariances say, on average; a round in which no class has three of them takes the corpus's.
 func TestWidening(t *testing.T) {
 	_, p, s := load(t)
 	k := len(p.M0)

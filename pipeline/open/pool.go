@@ -13,11 +13,13 @@ type Stats struct {
 	// Mass is n_c [C]; Mean the class means [C, k], zero for a class without mass.
 	Mass []float64
 	Mean *mat.Dense
-	// Scatter [k, k] is the scatter of the clients' class means about the pooled ones, weighted by mass, and DF (nu) its degrees of
-	// freedom: the number of class means sent less the number of classes present.
+	// Scatter [k, k] is the scatter of the clients' class means about the pooled ones, weighted by
+	// mass, and DF (nu) its degrees of freedom: the number of class means sent less the number of
+	// classes present.
 	Scatter *mat.SymDense
 	DF      float64
-	// Own are the per-class terms of Scatter for the first maxOwn classes; they show how classes differ in covariance.
+	// Own are the per-class terms of Scatter for the first maxOwn classes; they show how classes
+	// differ in covariance.
 	Own []Scatter
 }
 
@@ -30,8 +32,9 @@ type Scatter struct {
 // maxOwn bounds the memory for a round of many classes.
 const maxOwn = 64
 
-// Pool pools uploads, each a set of class means of softened features with labels and masses. A point counts toward each class by that
-// class's share of its label; a point without mass does not count.
+// Pool pools uploads, each a set of class means of softened features with labels and masses. A
+// point counts toward each class by that class's share of its label; a point without mass does not
+// count.
 func Pool(uploads []*point.Set) (*Stats, error) {
 	return pool(len(uploads), Each(uploads))
 }
@@ -41,7 +44,8 @@ func Each(uploads []*point.Set) func(m int) (*point.Set, error) {
 	return func(m int) (*point.Set, error) { return uploads[m], nil }
 }
 
-// pool is Pool for uploads that are computed when they are read, so that a round of any size is in memory only once.
+// pool is Pool for uploads that are computed when they are read, so that a round of any size is in
+// memory only once.
 func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	if uploads == 0 {
 		return nil, fmt.Errorf("no uploads to pool; give one at least")
@@ -125,8 +129,8 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	return s, nil
 }
 
-// Means returns the masses and class means of the union of sets of one kind; for one set, a client's upload. Scatter and DF are not
-// set.
+// Means returns the masses and class means of the union of sets of one kind; for one set, a
+// client's upload. Scatter and DF are not set.
 func Means(sets ...*point.Set) *Stats {
 	c, dx := sets[0].C, sets[0].Dx
 	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, dx, nil)}
@@ -159,7 +163,8 @@ func Means(sets ...*point.Set) *Stats {
 // Set returns the class means as points, one for each class with mass.
 func (s *Stats) Set() *point.Set {
 	c, dx := s.Mean.Dims()
-	out := &point.Set{N: c, Dx: dx, C: c, Z: make([]float32, 0, c*dx), W: make([]float32, c), Y: make([]int32, c)}
+	out := &point.Set{N: c, Dx: dx, C: c, Z: make([]float32, 0, c*dx), W: make([]float32, c),
+		Y: make([]int32, c)}
 	for y, n := range s.Mass {
 		out.Z = append(out.Z, narrow(s.Mean.RawRowView(y))...)
 		out.Y[y], out.W[y] = int32(y), float32(n)

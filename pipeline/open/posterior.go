@@ -14,8 +14,8 @@ import (
 	"fmp/pipeline/internal/moment"
 )
 
-// geometry is the part of a task's posterior that the metric's scalars determine: the coordinates u in which W is I and the prior is
-// diagonal.
+// geometry is the part of a task's posterior that the metric's scalars determine: the coordinates u
+// in which W is I and the prior is diagonal.
 type geometry struct {
 	within *mat.SymDense // W
 	metric *mat.SymDense // G
@@ -31,7 +31,8 @@ type geometry struct {
 
 func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// geometry computes the geometry of a task. Most of its cost is an eigendecomposition in k dimensions.
+// geometry computes the geometry of a task. Most of its cost is an eigendecomposition in k
+// dimensions.
 func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	k := len(m.M0)
 	g := &geometry{within: mat.NewSymDense(k, nil), metric: mat.NewSymDense(k, nil)}
@@ -50,8 +51,8 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	}
 	chol, ok := factor(inverse)
 	if !ok {
-		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use more images for the corpus " +
-			"(dataset.splits.corpus)")
+		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use " +
+			"more images for the corpus (dataset.splits.corpus)")
 	}
 	if err := chol.InverseTo(g.metric); err != nil {
 		return nil, fmt.Errorf("metric of the heads: %w", err)
@@ -66,8 +67,8 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	}
 	// W = LL', L^-1 B L^-T = Q diag(lambda) Q', E = LQ.
 	if chol, ok = factor(g.within); !ok {
-		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use more images for the corpus " +
-			"(dataset.splits.corpus)")
+		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use " +
+			"more images for the corpus (dataset.splits.corpus)")
 	}
 	var l mat.TriDense
 	chol.LTo(&l)
@@ -124,7 +125,8 @@ type Posterior struct {
 	Mean, Variance *mat.Dense
 	// Spread is tr(G V_c) [C].
 	Spread []float64
-	// Separation is Q, Rho the inverse temperature, Tau the factor of the variance, B the size of the prior.
+	// Separation is Q, Rho the inverse temperature, Tau the factor of the variance, B the size of the
+	// prior.
 	Separation, Rho, Tau, B float64
 	// Penalty, Doubt and Scale are those of the fit of the heads to the uploads (sample.Refit).
 	Penalty, Doubt, Scale float64
@@ -144,14 +146,16 @@ func (q *Posterior) Means() *mat.Dense {
 	return out
 }
 
-// penalty is the precision of a head's weights about the Gaussian form's. Heads of classes that scatter more widely than the corpus's (s >
+// penalty is the precision of a head's weights about the Gaussian form's. Heads of classes that
+// scatter more widely than the corpus's (s >
 // 1) are less like it: the variance of their weights grows with s, and with s^2 for intervals.
 const penalty = 60
 
 // Posterior returns the posterior of the class means given the pooled statistics of the uploads.
 func (p *Predictor) Posterior(s *Stats) (*Posterior, error) {
 	if _, k := s.Mean.Dims(); k != len(p.M0) {
-		return nil, fmt.Errorf("uploads of %d coordinates, and the open predictor has %d; use models that were made for each other", k, len(p.M0))
+		return nil, fmt.Errorf("uploads of %d coordinates, and the open predictor has %d; use models "+
+			"that were made for each other", k, len(p.M0))
 	}
 	g, err := p.geometry(&p.Scalars, s)
 	if err != nil {
@@ -166,8 +170,10 @@ func (p *Predictor) Posterior(s *Stats) (*Posterior, error) {
 func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 	c, k := s.Mean.Dims()
 	classes, total := s.present()
-	q := &Posterior{g: g, Centre: make([]float64, k), Mean: mat.NewDense(c, k, nil), Variance: mat.NewDense(c, k, nil),
-		Spread: make([]float64, c), offset: make([]float64, c), Tau: math.Exp(t[LogTau]), Penalty: penalty / g.scale, Doubt: g.scale}
+	q := &Posterior{g: g, Centre: make([]float64, k), Mean: mat.NewDense(c, k, nil),
+		Variance: mat.NewDense(c, k, nil),
+		Spread:   make([]float64, c), offset: make([]float64, c), Tau: math.Exp(t[LogTau]),
+		Penalty: penalty / g.scale, Doubt: g.scale}
 	eta := math.Exp(t[LogEta])
 	weights := eta
 	for j, v := range m.M0 {
@@ -220,8 +226,8 @@ func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 		q.Separation += (v + share*q.Spread[y]) / float64(c)
 	}
 	perClass := total / float64(c)
-	q.Rho = math.Exp(t[R0] + t[R1]*math.Log(q.Separation+1e-3) + t[R2]*math.Log(float64(c)/10) + t[R3]*math.Log(perClass/20) +
-		t[R4]*math.Log(g.scale))
+	q.Rho = math.Exp(t[R0] + t[R1]*math.Log(q.Separation+1e-3) + t[R2]*math.Log(float64(c)/10) +
+		t[R3]*math.Log(perClass/20) + t[R4]*math.Log(g.scale))
 	for y, v := range q.Spread {
 		q.offset[y] = q.Rho * t[O1] * q.Tau * v / 2
 		for _, v := range q.Variance.RawRowView(y) {
@@ -243,8 +249,9 @@ func (g *geometry) quadratic(u *mat.Dense) []float64 {
 	return out
 }
 
-// turned applies Q' to every row of noise. The square root of the posterior covariance is then L Q diag(sqrt v) Q', which is smooth in
-// the scalars, while that of the eigenvectors alone changes with their signs, and rotates when two eigenvalues are nearly equal.
+// turned applies Q' to every row of noise. The square root of the posterior covariance is then L Q
+// diag(sqrt v) Q', which is smooth in the scalars, while that of the eigenvectors alone changes
+// with their signs, and rotates when two eigenvalues are nearly equal.
 func (g *geometry) turned(noise []float64) []float64 {
 	k, _ := g.turn.Dims()
 	rows := blas64.General{Rows: len(noise) / k, Cols: k, Stride: k, Data: noise}
@@ -253,7 +260,8 @@ func (g *geometry) turned(noise []float64) []float64 {
 	return out.Data
 }
 
-// draw returns class means drawn from the posterior, one per row [samples C, k], given noise that is already turned.
+// draw returns class means drawn from the posterior, one per row [samples C, k], given noise that
+// is already turned.
 func (q *Posterior) draw(noise []float64) *mat.Dense {
 	c, k := q.Mean.Dims()
 	u := mat.NewDense(len(noise)/k, k, nil)
@@ -273,7 +281,8 @@ func (q *Posterior) rows(u *mat.Dense) (*mat.Dense, []float64) {
 	c, k := q.Mean.Dims()
 	n, _ := u.Dims()
 	theta := mat.NewDense(n, k, nil)
-	dense.Gemm(blas.NoTrans, blas.Trans, q.Rho, u.RawMatrix(), q.g.heads.RawMatrix(), 0, theta.RawMatrix())
+	dense.Gemm(blas.NoTrans, blas.Trans, q.Rho, u.RawMatrix(), q.g.heads.RawMatrix(), 0,
+		theta.RawMatrix())
 	bias := q.g.quadratic(u)
 	for i := range bias {
 		bias[i] = q.offset[i%c] - q.Rho*bias[i]/2 - floats.Dot(q.Centre, theta.RawRowView(i))

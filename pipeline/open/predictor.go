@@ -15,7 +15,8 @@ import (
 // Scalars are the learned scalars, in the order of [models.OpenScalars].
 type Scalars [16]float64
 
-// Indices of [Scalars]. LogNu0, LogKappa, LogitDelta and LogitGamma determine the metric, on which the eigenvectors depend.
+// Indices of [Scalars]. LogNu0, LogKappa, LogitDelta and LogitGamma determine the metric, on which
+// the eigenvectors depend.
 const (
 	LogNu0 = iota
 	LogitDelta
@@ -40,22 +41,25 @@ var Start = Scalars{LogNu0: math.Log(150), LogKappa: math.Log(20), R0: -0.5, R1:
 
 // Moments are the moments of a corpus's softened features, with k coordinates per row.
 type Moments struct {
-	// M0 is the mean of the class means [k], W the within-class covariance and B the covariance of the class means, [k, k].
+	// M0 is the mean of the class means [k], W the within-class covariance and B the covariance of the
+	// class means, [k, k].
 	M0   []float64
 	W, B *mat.SymDense
 }
 
-// Predictor is the open form of the predictor: coordinates and moments of a corpus, and the scalars.
+// Predictor is the open form of the predictor: coordinates and moments of a corpus, and the
+// scalars.
 type Predictor struct {
 	Coordinates
 	Moments
 	Scalars Scalars
 	// Widening is h of the corpus.
 	Widening float64
-	// Scale is the share of the fit's own covariance that posterior samples have (sample.Refit); 0 in models made before it was learned.
+	// Scale is the share of the fit's own covariance that posterior samples have (sample.Refit); 0 in
+	// models made before it was learned.
 	Scale float64
-	// Deviation is the standard deviation of the log of the best temperature of tasks of classes left out of the corpus; 0 in models made
-	// before it was learned.
+	// Deviation is the standard deviation of the log of the best temperature of tasks of classes left
+	// out of the corpus; 0 in models made before it was learned.
 	Deviation float64
 	// Ends are how far intervals reach; zero in models made before they were learned.
 	Ends models.SizedEnds
@@ -63,16 +67,19 @@ type Predictor struct {
 	Known *mat.Dense
 }
 
-// defaultDeviation is the Deviation of models made before it was learned: .05 to .14 on four corpora.
+// defaultDeviation is the Deviation of models made before it was learned: .05 to .14 on four
+// corpora.
 const defaultDeviation = 0.1
 
 // TemperatureSpread returns Deviation, or its default.
 func (p *Predictor) TemperatureSpread() float64 { return cmp.Or(p.Deviation, defaultDeviation) }
 
-// MaxCoordinates is the default maximum number of coordinates: with more, the eigendecomposition of a task would take seconds.
+// MaxCoordinates is the default maximum number of coordinates: with more, the eigendecomposition of
+// a task would take seconds.
 const MaxCoordinates = 128
 
-// Widen estimates h from the classes of the corpus, given the coordinates of all rows (widening.go).
+// Widen estimates h from the classes of the corpus, given the coordinates of all rows
+// (widening.go).
 func (p *Predictor) Widen(rows []float64, labels []int) error {
 	k := p.K()
 	g, err := p.geometry(&p.Scalars, &Stats{Scatter: mat.NewSymDense(k, nil)})
@@ -99,35 +106,40 @@ func (p *Predictor) Widen(rows []float64, labels []int) error {
 	return nil
 }
 
-// floor is the lower bound of the eigenvalues of B, relative to the largest: the class means of few classes do not span all
-// directions.
+// floor is the lower bound of the eigenvalues of B, relative to the largest: the class means of few
+// classes do not span all directions.
 const floor = 1e-4
 
 // worst bounds the condition number of the within-class covariance.
 const worst = 1e6
 
-// fewRows is the weight of the mean variance in the within-class covariance if a corpus has fewer than two rows per coordinate.
+// fewRows is the weight of the mean variance in the within-class covariance if a corpus has fewer
+// than two rows per coordinate.
 const fewRows = 0.2
 
-// NewMoments computes the moments of n rows of k numbers (row-major) with labels 0 to c-1. It needs at least two classes, and two rows
-// of every class. known are the class means [c, k].
-func NewMoments(rows []float64, k int, labels []int, c int) (m Moments, known *mat.Dense, err error) {
+// NewMoments computes the moments of n rows of k numbers (row-major) with labels 0 to c-1. It needs
+// at least two classes, and two rows of every class. known are the class means [c, k].
+func NewMoments(rows []float64, k int, labels []int,
+	c int) (m Moments, known *mat.Dense, err error) {
 	if k < 1 || len(rows) == 0 || len(rows) != len(labels)*k {
-		return m, nil, fmt.Errorf("moments: %d numbers for %d rows of %d; want whole rows", len(rows), len(labels), k)
+		return m, nil, fmt.Errorf("moments: %d numbers for %d rows of %d; want whole rows",
+			len(rows), len(labels), k)
 	}
 	of, err := moment.Compute(mat.NewDense(len(labels), k, rows), labels, c, 2)
 	if err != nil {
 		return m, nil, err
 	}
 	m.M0, m.W = of.Centre, of.Within
-	if len(labels)-c < 2*k { // too few rows for the covariance to have full rank, or to derive a metric from it
+	// too few rows for the covariance to have full rank, or to derive a metric from it
+	if len(labels)-c < 2*k {
 		mean := mat.Trace(m.W) / float64(k)
 		m.W.ScaleSym(1-fewRows, m.W)
 		for j := range k {
 			m.W.SetSym(j, j, m.W.At(j, j)+fewRows*mean)
 		}
 	}
-	// A feature that is the same in all images, as a dead unit's, has no variance; float32 keeps no covariance that is singular.
+	// A feature that is the same in all images, as a dead unit's, has no variance; float32 keeps no
+	// covariance that is singular.
 	if c, ok := factor(m.W); !ok || c.Cond() > worst {
 		if m.W, err = raise(m.W, 1/worst); err != nil {
 			return m, nil, fmt.Errorf("moments: covariance within classes: %w", err)
@@ -147,7 +159,8 @@ func raise(a *mat.SymDense, share float64) (*mat.SymDense, error) {
 	}
 	top := values[len(values)-1]
 	if !(top > 0) {
-		return nil, fmt.Errorf("its largest eigenvalue is %v; the class means do not differ by more than noise", top)
+		return nil, fmt.Errorf("its largest eigenvalue is %v; the class means do not differ by more "+
+			"than noise", top)
 	}
 	k := a.SymmetricDim()
 	for j := range k {
@@ -179,16 +192,19 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 	for i, s := range v.Scalars {
 		p.Scalars[i] = float64(s)
 	}
-	p.Widening, p.Scale, p.Deviation, p.Ends = float64(v.Widening), float64(v.Scale), float64(v.Deviation), v.Ends
+	p.Widening, p.Scale, p.Deviation, p.Ends = float64(v.Widening), float64(v.Scale),
+		float64(v.Deviation), v.Ends
 	if _, ok := factor(p.W); !ok {
-		return nil, fmt.Errorf("open predictor: its covariance within classes is not positive definite; make the model anew with fmp train open")
+		return nil, fmt.Errorf("open predictor: its covariance within classes is not positive " +
+			"definite; make the model anew with fmp train open")
 	}
 	return p, nil
 }
 
 // Model returns the predictor as a model (models.NewOpen).
 func (p *Predictor) Model() (*onnx.Model, error) {
-	v := models.OpenParameters{Centre: narrow(p.Centre), Radius: float32(p.Radius), Origin: narrow(p.M0), Within: narrow(full(p.W)),
+	v := models.OpenParameters{Centre: narrow(p.Centre), Radius: float32(p.Radius),
+		Origin: narrow(p.M0), Within: narrow(full(p.W)),
 		Between: narrow(full(p.B)), Known: narrow(p.Known.RawMatrix().Data)}
 	if p.Projection != nil {
 		v.Projection = narrow(p.Projection.RawMatrix().Data)
@@ -196,7 +212,8 @@ func (p *Predictor) Model() (*onnx.Model, error) {
 	for i, s := range p.Scalars {
 		v.Scalars[i] = float32(s)
 	}
-	v.Widening, v.Scale, v.Deviation, v.Ends = float32(p.Widening), float32(p.Scale), float32(p.Deviation), p.Ends
+	v.Widening, v.Scale, v.Deviation, v.Ends = float32(p.Widening), float32(p.Scale),
+		float32(p.Deviation), p.Ends
 	return models.NewOpen(v)
 }
 

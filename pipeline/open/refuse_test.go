@@ -17,15 +17,17 @@ func TestRefuses(t *testing.T) {
 		return s
 	}
 	for name, uploads := range map[string][]*point.Set{
-		"none": nil, "a missing first": {nil}, "a missing second": {set(3, 2, 1), nil}, "other coordinates": {set(3, 2, 1), set(4, 2, 1)},
-		"other classes": {set(3, 2, 1), set(3, 4, 1)}, "no mass": {set(3, 2, 0)},
+		"none": nil, "a missing first": {nil}, "a missing second": {set(3, 2, 1), nil},
+		"other coordinates": {set(3, 2, 1), set(4, 2, 1)},
+		"other classes":     {set(3, 2, 1), set(3, 4, 1)}, "no mass": {set(3, 2, 0)},
 	} {
 		if _, err := pool(len(uploads), Each(uploads)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	w := &Whitening{Lambda: []float64{1, 1}}
-	if _, err := w.Sets(honesty.Uploads{Clients: 1, Classes: 2, K: 3, Masses: make([]float64, 2), Means: make([]float64, 6)}); err == nil {
+	if _, err := w.Sets(honesty.Uploads{Clients: 1, Classes: 2, K: 3, Masses: make([]float64, 2),
+		Means: make([]float64, 6)}); err == nil {
 		t.Error("claims of other coordinates: no error")
 	}
 	p := new(Predictor)

@@ -13,9 +13,10 @@ import (
 // least is the smallest prior variance of a coordinate, in units of the within-class variance.
 const least = 1e-6
 
-// Round returns the conjugate predictor (models.NewConjugate) that the open form becomes once the uploads are in, and the posterior.
-// Its coordinates are those in which W is I and the prior is diagonal; its metric, prior and temperature are estimated from the
-// uploads. It reads class means of softened features.
+// Round returns the conjugate predictor (models.NewConjugate) that the open form becomes once the
+// uploads are in, and the posterior. Its coordinates are those in which W is I and the prior is
+// diagonal; its metric, prior and temperature are estimated from the uploads. It reads class means
+// of softened features.
 func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	q, err := p.Posterior(s)
 	if err != nil {
@@ -37,7 +38,8 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	}
 	chol, ok := factor(inner) // A = LL'
 	if !ok {
-		return nil, nil, fmt.Errorf("the metric of the round is singular; check the uploads for numbers out of range")
+		return nil, nil, fmt.Errorf("the metric of the round is singular; check the uploads for " +
+			"numbers out of range")
 	}
 	var root mat.TriDense
 	chol.LTo(&root)
@@ -46,7 +48,8 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 		log[j] = math.Log(math.Max(q.B*v, least))
 	}
 	values := map[string]*onnx.Tensor{
-		models.ConjCentre: onnx.NewTensor(narrow(p.Centre), dx), models.ConjRadius: onnx.Scalar(float32(p.Radius)),
+		models.ConjCentre:    onnx.NewTensor(narrow(p.Centre), dx),
+		models.ConjRadius:    onnx.Scalar(float32(p.Radius)),
 		models.ConjMap:       onnx.NewTensor(narrow(turn.RawMatrix().Data), dx, k),
 		models.ConjOrigin:    onnx.NewTensor(narrow(origin.RawMatrix().Data), k),
 		models.ConjMetric:    onnx.NewTensor(narrow(mat.DenseCopyOf(&root).RawMatrix().Data), k, k),
@@ -55,8 +58,9 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	}
 	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
 		for name, v := range map[string]float64{
-			models.ConjLogRho: math.Log(q.Rho), models.ConjLogTau: p.Scalars[LogTau], models.ConjLogB: 0, models.ConjLogitGamma: -30,
-			models.ConjO1: p.Scalars[O1], models.ConjO2: p.Scalars[O2] / float64(k),
+			models.ConjLogRho: math.Log(q.Rho), models.ConjLogTau: p.Scalars[LogTau], models.ConjLogB: 0,
+			models.ConjLogitGamma: -30,
+			models.ConjO1:         p.Scalars[O1], models.ConjO2: p.Scalars[O2] / float64(k),
 		} {
 			values[set+name] = onnx.Scalar(float32(v))
 		}

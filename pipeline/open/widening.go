@@ -6,24 +6,28 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Intervals use the variance of a class mean as if the class had n/h points (models.NewConjugate): classes differ in their covariance
-// W_c, and the errors of a class mean point where the points of the class are scattered. Between points and class mean of class c the
-// metric G measures tr(G W_c G W_c) where the shared covariance W predicts tr(G W G W_c); h is the ratio of the two, times excess.
+// Intervals use the variance of a class mean as if the class had n/h points (models.NewConjugate):
+// classes differ in their covariance W_c, and the errors of a class mean point where the points of
+// the class are scattered. Between points and class mean of class c the metric G measures tr(G W_c
+// G W_c) where the shared covariance W predicts tr(G W G W_c); h is the ratio of the two, times
+// excess.
 //
-// A scatter S with nu degrees of freedom is Wishart distributed, and tr(G S G S) - tr(G S)^2/nu divided by (nu-1)(nu+2) is an unbiased
-// estimate of tr(G W_c G W_c) for any nu > 1 (Srivastava 2005, equation 2.3, with G for the identity): the clients' class means
-// suffice.
+// A scatter S with nu degrees of freedom is Wishart distributed, and tr(G S G S) - tr(G S)^2/nu
+// divided by (nu-1)(nu+2) is an unbiased estimate of tr(G W_c G W_c) for any nu > 1 (Srivastava
+// 2005, equation 2.3, with G for the identity): the clients' class means suffice.
 
 const (
-	// excess is a further factor that intervals of classes left out of a corpus need for their stated coverage: W, B and the metric
-	// are estimates, and the classes' own covariances differ from each other.
+	// excess is a further factor that intervals of classes left out of a corpus need for their stated
+	// coverage: W, B and the metric are estimates, and the classes' own covariances differ from each
+	// other.
 	excess = 1.35
-	// corpusWeight is the number of pairs of class means that the corpus's h counts for, beside the uploads' own.
+	// corpusWeight is the number of pairs of class means that the corpus's h counts for, beside the
+	// uploads' own.
 	corpusWeight = 20
 )
 
-// widening estimates h from the scatters of classes, and returns the number of pairs behind the estimate; 0 if no class has three
-// points or more.
+// widening estimates h from the scatters of classes, and returns the number of pairs behind the
+// estimate; 0 if no class has three points or more.
 func (g *geometry) widening(own []Scatter) (h, pairs float64) {
 	var gw mat.Dense
 	gw.Mul(g.metric, g.within)
@@ -51,7 +55,8 @@ func (g *geometry) widening(own []Scatter) (h, pairs float64) {
 // minWidening bounds h from below for few class means: the unbiased estimate may be negative.
 const minWidening = 0.5
 
-// widening returns h of a round: the corpus's h, combined with that of the uploads in proportion to their pairs.
+// widening returns h of a round: the corpus's h, combined with that of the uploads in proportion to
+// their pairs.
 func (p *Predictor) widening(g *geometry, s *Stats) float64 {
 	h, pairs := g.widening(s.Own)
 	return (corpusWeight*p.Widening + pairs*h) / (corpusWeight + pairs)

@@ -1,16 +1,20 @@
-// Package option declares the settings of commands. A struct of settings says each once, by the tags of its fields; defaults, checks,
-// flags, shell completion and documentation are derived from them:
+// Package option declares the settings of commands. A struct of settings says each once, by the
+// tags of its fields; defaults, checks, flags, shell completion and documentation are derived from
+// them:
 //
-//	yaml, json  the name in a file of the struct's own, and the key in a settings file, --set KEY=VALUE, flags and FMP_* variables
+//	yaml, json  the name in a file of the struct's own, and the key in a settings file, --set KEY=VALUE,
+//	            flags and FMP_* variables
 //	setting     the key, where it is not the name
 //	flag        a short flag
 //	default     the default value
-//	allowed     the allowed values, for a list those of each element: alternatives separated by |, each a name, a range LOW..HIGH
-//	            or LOW..<HIGH, a word in capitals for any text, or @LIST for the names of a list; without the tag, any value
+//	allowed     the allowed values, for a list those of each element: alternatives separated by |,
+//	            each a name, a range LOW..HIGH or LOW..<HIGH, a word in capitals for any text, or @LIST
+//	            for the names of a list; without the tag, any value
 //	check       "no" where the value is checked by its reader
 //	doc         the description; {what} in it is replaced by the values that suit each data set
 //
-// Package settings has the groups that several commands read; a command's own struct holds those that it reads.
+// Package settings has the groups that several commands read; a command's own struct holds those
+// that it reads.
 package option
 
 import (
@@ -102,12 +106,12 @@ func Check(config any) []error {
 	return errs
 }
 
-// FillDefaults replaces the settings of a struct that are left at 0 by values that suit a data set ([assets.DatasetDefaults]), and
-// returns the keys that it set. Those that leave names stay.
+// FillDefaults replaces the settings of a struct that are left at 0 by values that suit a data set
+// ([assets.DatasetDefaults]), and returns the keys that it set. Those that leave names stay.
 func FillDefaults(config any, dataset string, leave ...string) []string {
 	suits := assets.DefaultsFor(dataset)
-	values := map[string]any{"dataset.classes": suits.Classes, "erm.l2": suits.L2, "federation.points": suits.Points,
-		"predictor.fresh": suits.Fresh}
+	values := map[string]any{"dataset.classes": suits.Classes, "erm.l2": suits.L2,
+		"federation.points": suits.Points, "predictor.fresh": suits.Fresh}
 	var keys []string
 	for _, s := range List(config) {
 		value, ok := values[s.Key]
@@ -133,7 +137,8 @@ func stated(t reflect.Type) []Setting {
 	return s
 }
 
-func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string, at []int, out []Setting) []Setting {
+func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string, at []int,
+	out []Setting) []Setting {
 	if l, ok := reflect.New(t).Interface().(Lister); ok {
 		own := maps.Clone(lists)
 		if lists = l.Lists(); own != nil {
@@ -154,7 +159,8 @@ func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string,
 			out = settingsOf(f.Type, lists, prefix+name, index, out)
 			continue
 		}
-		s := Setting{Key: cmp.Or(f.Tag.Get("setting"), prefix+name), Name: prefix + name, Flag: f.Tag.Get("flag"), Doc: f.Tag.Get("doc"),
+		s := Setting{Key: cmp.Or(f.Tag.Get("setting"), prefix+name), Name: prefix + name,
+			Flag: f.Tag.Get("flag"), Doc: f.Tag.Get("doc"),
 			Tag: f.Tag, index: index, init: f.Tag.Get("default"), checked: f.Tag.Get("check") != "no"}
 		for what, value := range datasetDefaults {
 			if strings.Contains(s.Doc, "{"+what+"}") {
@@ -246,10 +252,12 @@ func set(v reflect.Value, text string) {
 	}
 }
 
-// Given reports whether the value is another than the default, and asks for something: 0, none and negative numbers do not.
+// Given reports whether the value is another than the default, and asks for something: 0, none and
+// negative numbers do not.
 func (s *Setting) Given() bool {
 	v := reflect.Indirect(s.Value)
-	if !v.IsValid() || v.IsZero() || v.Kind() == reflect.String && v.String() == "none" || v.CanFloat() && v.Float() < 0 {
+	if !v.IsValid() || v.IsZero() || v.Kind() == reflect.String && v.String() == "none" ||
+		v.CanFloat() && v.Float() < 0 {
 		return false
 	}
 	was := Setting{Value: reflect.New(s.Value.Type()).Elem(), init: s.init}
@@ -279,7 +287,8 @@ func (s *Setting) Choices() []string {
 	return out
 }
 
-// Allowed describes the allowed values of the setting, or of each element: "0 or 1e-06 to 1e+06", "auto, nchw or nhwc"; "" for any.
+// Allowed describes the allowed values of the setting, or of each element: "0 or 1e-06 to 1e+06",
+// "auto, nchw or nhwc"; "" for any.
 func (s *Setting) Allowed() string {
 	var out []string
 	for _, a := range s.allowed {
@@ -323,7 +332,8 @@ func (s *Setting) checkOne(v reflect.Value) []error {
 	}
 	if v.Kind() == reflect.String {
 		text := v.String()
-		if slices.ContainsFunc(s.allowed, func(a allowed) bool { return a.any != "" && text != "" || a.any == "" && a.name == text }) {
+		if slices.ContainsFunc(s.allowed,
+			func(a allowed) bool { return a.any != "" && text != "" || a.any == "" && a.name == text }) {
 			return nil
 		}
 		names := s.Choices()
@@ -331,14 +341,16 @@ func (s *Setting) checkOne(v reflect.Value) []error {
 			fmt.Sprintf("pass --set %s=%s, say", s.Key, cmp.Or(suggest.Nearest(text, names), names[0])))}
 	}
 	x := v.Convert(reflect.TypeFor[float64]()).Float()
-	if slices.ContainsFunc(s.allowed, func(a allowed) bool { return a.low <= x && (x < a.high || x == a.high && !a.below) }) {
+	if slices.ContainsFunc(s.allowed,
+		func(a allowed) bool { return a.low <= x && (x < a.high || x == a.high && !a.below) }) {
 		return nil
 	}
 	what := "X"
 	if v.Kind() == reflect.Int {
 		what = "N"
 	}
-	return []error{Violation(s.Key, v.Interface(), s.Allowed(), fmt.Sprintf("pass --set %s=%s in that range", s.Key, what))}
+	return []error{Violation(s.Key, v.Interface(), s.Allowed(),
+		fmt.Sprintf("pass --set %s=%s in that range", s.Key, what))}
 }
 
 // Violation returns the error of a value that is not allowed, with the next step.

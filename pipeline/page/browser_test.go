@@ -37,7 +37,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-var shotsFlag = flag.String("shots", "", "folder to which TestFromPhotographsToPrediction saves screenshots of the pages")
+var shotsFlag = flag.String("shots", "",
+	"folder to which TestFromPhotographsToPrediction saves screenshots of the pages")
 
 // place is a folder with programs, photographs and a round.
 type place struct {
@@ -97,7 +98,8 @@ func photograph(class int, r interface{ IntN(int) int }) image.Image {
 	return im
 }
 
-// newPlace builds the programs and the page's folder, and draws two clients' photographs: PNG, and JPEG in other sizes.
+// newPlace builds the programs and the page's folder, and draws two clients' photographs: PNG, and
+// JPEG in other sizes.
 func newPlace(t *testing.T) *place {
 	p := &place{t: t, dir: t.TempDir()}
 	for _, name := range []string{"fmp", "fmp-edge", "fmp-page.wasm"} {
@@ -215,7 +217,8 @@ func kept(b *browser.Browser, end string) []byte {
 	return data
 }
 
-// look holds a page to its layout and to axe at every width, in light and dark, and saves screenshots where they are wanted.
+// look holds a page to its layout and to axe at every width, in light and dark, and saves
+// screenshots where they are wanted.
 func look(b *browser.Browser, stage string) {
 	b.T.Helper()
 	for _, width := range []int{1920, 1280, 768, 390} {
@@ -232,7 +235,8 @@ func look(b *browser.Browser, stage string) {
 				if err := os.MkdirAll(*shotsFlag, 0o755); err != nil {
 					b.T.Fatal(err)
 				}
-				b.Shoot(filepath.Join(*shotsFlag, fmt.Sprintf("%s-%d-%v", stage, width, map[bool]string{false: "light", true: "dark"}[dark])))
+				b.Shoot(filepath.Join(*shotsFlag,
+					fmt.Sprintf("%s-%d-%v", stage, width, map[bool]string{false: "light", true: "dark"}[dark])))
 			}
 		}
 	}
@@ -278,18 +282,20 @@ func computed(b *browser.Browser) (digest string) {
 	b.T.Helper()
 	click(b, "#compute")
 	b.Until("document.querySelector('#digest') || document.querySelector('#leaves .bad')")
-	b.Eval("document.querySelector('#digest')?.textContent ?? document.querySelector('#leaves').innerText", &digest)
+	b.Eval("document.querySelector('#digest')?.textContent ?? "+
+		"document.querySelector('#leaves').innerText", &digest)
 	return digest
 }
 
 // same fails unless an upload of a page has the bytes of that of fmp-edge for the same photographs.
 func (p *place) same(got []byte, args ...string) {
 	p.t.Helper()
-	command := []string{"compress", "--model", "client.onnx", "--client", "page", "-o", "want.upload", "photos/page"}
+	command := []string{"compress", "--model", "client.onnx", "--client", "page", "-o",
+		"want.upload", "photos/page"}
 	p.run("fmp-edge", append(command, args...)...)
 	if want := p.read("want.upload"); !bytes.Equal(got, want) {
-		p.t.Errorf("the page's upload has %d bytes, sha256 %s; that of fmp-edge %d, %s", len(got), models.DigestBytes(got),
-			len(want), models.DigestBytes(want))
+		p.t.Errorf("the page's upload has %d bytes, sha256 %s; that of fmp-edge %d, %s", len(got),
+			models.DigestBytes(got), len(want), models.DigestBytes(want))
 	}
 }
 
@@ -326,7 +332,8 @@ func (p *place) predicted(b *browser.Browser, classifier string) {
 				Probability   float64   `json:"probability"`
 			} `json:"predictions"`
 		}
-		if err := json.Unmarshal(p.run("fmp-edge", "predict", "--model", classifier, "--json", path), &want); err != nil {
+		if err := json.Unmarshal(p.run("fmp-edge", "predict", "--model", classifier, "--json", path),
+			&want); err != nil {
 			p.t.Fatal(err)
 		}
 		w := want.Predictions[0]
@@ -341,9 +348,11 @@ func (p *place) predicted(b *browser.Browser, classifier string) {
 	}
 }
 
-// TestFromPhotographsToPrediction: a browser takes part in a round of fmp serve, from photographs to a verified receipt and to predictions
-// of the round's classifier; the same pages from any web server save the same upload as a file. Uploads equal those of fmp-edge byte for
-// byte. Look at the pages with FMP_AXE=axe.min.js go test ./pipeline/page -run TestFromPhotographsToPrediction -shots FOLDER.
+// TestFromPhotographsToPrediction: a browser takes part in a round of fmp serve, from photographs
+// to a verified receipt and to predictions of the round's classifier; the same pages from any web
+// server save the same upload as a file. Uploads equal those of fmp-edge byte for byte. Look at the
+// pages with FMP_AXE=axe.min.js go test ./pipeline/page -run TestFromPhotographsToPrediction -shots
+// FOLDER.
 func TestFromPhotographsToPrediction(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds three programs and starts a browser")
@@ -360,8 +369,8 @@ func TestFromPhotographsToPrediction(t *testing.T) {
 
 func online(b *browser.Browser, p *place) {
 	p.run("fmp", "keys", "--dir", "keys", "--roster", "roster.txt", "edge", "other")
-	p.write("round.yaml", []byte("round: 7\ntitle: Pages that can be believed\nclient_graph: client.onnx\nroster: roster.txt\nquorum: "+
-		"2\ndeadline: 2090-01-01T00:00:00Z\n"))
+	p.write("round.yaml", []byte("round: 7\ntitle: Pages that can be believed\nclient_graph: "+
+		"client.onnx\nroster: roster.txt\nquorum: 2\ndeadline: 2090-01-01T00:00:00Z\n"))
 	address := p.serve("serve", "--round", "round.yaml", "--listen", "127.0.0.1:0", "--page", "page")
 	b.Open(address+"/join/", 1280, false)
 	b.Until("document.querySelector('#client')")
@@ -386,7 +395,8 @@ func online(b *browser.Browser, p *place) {
 	look(b, "join-2-loose")
 	click(b, ".into input[value='1']")
 	click(b, ".tile:last-child")
-	b.Until("document.querySelectorAll('.tile').length === 2 && document.querySelectorAll('.class').length === 1")
+	b.Until("document.querySelectorAll('.tile').length === 2 && " +
+		"document.querySelectorAll('.class').length === 1")
 	click(b, ".class button")
 	click(b, ".sorter > button")
 	b.Until("document.querySelectorAll('.tile, .class').length === 0")
@@ -403,7 +413,8 @@ func online(b *browser.Browser, p *place) {
 	look(b, "join-3-leaves")
 	sent(b)
 	r := &wire.Receipt{}
-	if err := json.Unmarshal(kept(b, "receipt"), r); err != nil || r.Upload != digest || r.Verify(d.ServerKey) != nil {
+	if err := json.Unmarshal(kept(b, "receipt"), r); err != nil || r.Upload != digest ||
+		r.Verify(d.ServerKey) != nil {
 		b.T.Errorf("the page keeps the receipt %+v (%v); want that of %s", r, err, digest)
 	}
 	look(b, "join-4-receipt")
@@ -419,14 +430,16 @@ func online(b *browser.Browser, p *place) {
 	scored(b, p)
 	look(b, "predict")
 	quiet(b)
-	// The upload is withdrawn where its owner says so twice; the page shows the server's receipt, and after a reload that it is so.
+	// The upload is withdrawn where its owner says so twice; the page shows the server's receipt, and
+	// after a reload that it is so.
 	b.Open(address+"/join/", 1280, false)
 	click(b, "#withdraw")
 	click(b, "#withdraw-sure")
 	b.Until("document.querySelector('#withdrawn') || document.querySelector('#send .bad')")
 	var said string
 	b.Eval("document.querySelector('#send').textContent", &said)
-	if !strings.Contains(said, "withdrawn: the upload of \"page\" from round 7") || !strings.Contains(said, "remains:") {
+	if !strings.Contains(said, "withdrawn: the upload of \"page\" from round 7") ||
+		!strings.Contains(said, "remains:") {
 		b.T.Errorf("a withdrawal: %s", said)
 	}
 	look(b, "join-5-withdrawn")
@@ -436,22 +449,26 @@ func online(b *browser.Browser, p *place) {
 	quiet(b, "410")
 }
 
-// scored lets the page score the classifier on photographs by class, and send the counts, which the server then has.
+// scored lets the page score the classifier on photographs by class, and send the counts, which the
+// server then has.
 func scored(b *browser.Browser, p *place) {
 	b.T.Helper()
 	b.Until("document.querySelector('#score-folder')")
 	b.Choose("#score-folder", p.path("photos", "edge"))
 	b.Until("document.querySelector('#score-send') || document.querySelector('#score .bad')")
 	click(b, "#score-send")
-	b.Until("document.querySelector('#score').textContent.includes('The server has your counts') || document.querySelector('#score .bad')")
+	b.Until("document.querySelector('#score').textContent.includes('The server has your counts') || " +
+		"document.querySelector('#score .bad')")
 	var said string
 	b.Eval("document.querySelector('#score').textContent", &said)
-	if !strings.Contains(said, "The server has your counts") || !strings.Contains(said, "signed by “page”") {
+	if !strings.Contains(said, "The server has your counts") ||
+		!strings.Contains(said, "signed by “page”") {
 		b.T.Errorf("an evaluation: %s", said)
 	}
 }
 
-// speaking: in each language the pages say all in it, fit at the widths of a telephone and of a desk, and axe finds nothing.
+// speaking: in each language the pages say all in it, fit at the widths of a telephone and of a
+// desk, and axe finds nothing.
 func speaking(b *browser.Browser, p *place) {
 	server := httptest.NewServer(http.FileServer(http.Dir(p.path("page"))))
 	defer server.Close()
@@ -462,7 +479,8 @@ func speaking(b *browser.Browser, p *place) {
 		if found.Lang != l || found.Title != found.Heading || placeholder.MatchString(found.Text) {
 			b.T.Errorf("%s, %s: %+v", l, stage, found)
 		}
-		if english := "Drop folders of photographs here"; l != "en" && strings.Contains(found.Text, english) {
+		if english := "Drop folders of photographs here"; l != "en" &&
+			strings.Contains(found.Text, english) {
 			b.T.Errorf("%s, %s: %q", l, stage, english)
 		}
 		for _, width := range []int{390, 1440} {
@@ -504,18 +522,20 @@ func speaking(b *browser.Browser, p *place) {
 	}
 }
 
-// private: a page takes part in a private round with noise of its own, up to a receipt that states the spent budget; a reload and the same
-// photographs give the same upload, other photographs of the round none, and a second round is refused where it would spend more than its
-// owner allows, and taken where not. Both rounds are at one address, as a browser counts by address.
+// private: a page takes part in a private round with noise of its own, up to a receipt that states
+// the spent budget; a reload and the same photographs give the same upload, other photographs of
+// the round none, and a second round is refused where it would spend more than its owner allows,
+// and taken where not. Both rounds are at one address, as a browser counts by address.
 func private(b *browser.Browser, p *place) {
 	p.write("private/client.onnx", assetstest.PrivateClient(p.t))
 	p.run("fmp", "keys", "--dir", "private/keys", "--roster", "private/roster.txt", "edge", "other")
 	var rounds []*httputil.ReverseProxy
 	for i, text := range []string{"round: 1\nprivacy: {epsilon: 4}\n", "round: 2\nprivacy: {epsilon: 2}\n"} {
 		name := fmt.Sprintf("private/round%d.yaml", i+1)
-		p.write(name, []byte(text+"client_graph: client.onnx\nroster: roster.txt\nquorum: 2\ndeadline: 2090-01-01T00:00:00Z\n"))
-		to, err := url.Parse(p.serve("serve", "--round", name, "--state", fmt.Sprintf("private/state%d", i+1), "--listen", "127.0.0.1:0",
-			"--page", "page"))
+		p.write(name, []byte(text+
+			"client_graph: client.onnx\nroster: roster.txt\nquorum: 2\ndeadline: 2090-01-01T00:00:00Z\n"))
+		to, err := url.Parse(p.serve("serve", "--round", name, "--state",
+			fmt.Sprintf("private/state%d", i+1), "--listen", "127.0.0.1:0", "--page", "page"))
 		if err != nil {
 			p.t.Fatal(err)
 		}
@@ -523,13 +543,17 @@ func private(b *browser.Browser, p *place) {
 	}
 	var now atomic.Pointer[httputil.ReverseProxy]
 	now.Store(rounds[0])
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { now.Load().ServeHTTP(w, r) }))
+	server := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { now.Load().ServeHTTP(w, r) }))
 	defer server.Close()
 	page := func(limit string) {
 		b.Until("document.querySelector('#folder')")
 		b.Choose("#folder", p.path("photos", "page"))
 		b.Until("document.querySelector('#limit') && document.querySelector('#counted')")
-		b.Eval(fmt.Sprintf("document.querySelector('#limit').value = %q; document.querySelector('#reply').value = 2", limit), nil)
+		b.Eval(
+			fmt.Sprintf(
+				"document.querySelector('#limit').value = %q; document.querySelector('#reply').value = 2",
+				limit), nil)
 	}
 	b.Open(server.URL+"/join/", 1280, false)
 	p.write("private/roster.txt", append(p.read("private/roster.txt"), named(b, "page")+"\n"...))
@@ -571,8 +595,10 @@ func private(b *browser.Browser, p *place) {
 	was := kept(b, "ledger")
 	var refused bool
 	b.Eval(`import('./common.js').then(m => m.spend('', 'line', 'late', 1)).then(() => false, () => true)`, &refused)
-	if !refused || !bytes.Equal(kept(b, "ledger"), was) || bytes.Count(was, []byte("\n")) != 1 || len(kept(b, "late")) > 0 {
-		b.T.Errorf("an older ledger: refused %v, the ledger is %q after %q", refused, kept(b, "ledger"), was)
+	if !refused || !bytes.Equal(kept(b, "ledger"), was) || bytes.Count(was, []byte("\n")) != 1 ||
+		len(kept(b, "late")) > 0 {
+		b.T.Errorf("an older ledger: refused %v, the ledger is %q after %q", refused,
+			kept(b, "ledger"), was)
 	}
 	// An upload that was made and is gone is not made again: that would be a second draw.
 	b.Eval(fmt.Sprintf(`import('./common.js').then(m => m.keep('upload %s 1 page', undefined))`, r.Model), nil)
@@ -598,8 +624,8 @@ func private(b *browser.Browser, p *place) {
 	quiet(b, "403", "404")
 }
 
-// sent sends the page's upload until it has a receipt, and returns the digest that is shown. A server reads its roster again in its own
-// time; until then it knows no such client.
+// sent sends the page's upload until it has a receipt, and returns the digest that is shown. A
+// server reads its roster again in its own time; until then it knows no such client.
 func sent(b *browser.Browser) (digest string) {
 	b.T.Helper()
 	for done := false; !done; {
@@ -671,7 +697,8 @@ func offline(b *browser.Browser, p *place) {
 	quiet(b, "404")
 }
 
-// saved chooses the photographs of the page's client and returns the upload that is saved under a name.
+// saved chooses the photographs of the page's client and returns the upload that is saved under a
+// name.
 func saved(b *browser.Browser, p *place, name string) (data []byte) {
 	b.Until("document.querySelector('#folder')")
 	b.Choose("#folder", p.path("photos", "page"))
@@ -680,7 +707,8 @@ func saved(b *browser.Browser, p *place, name string) (data []byte) {
 	folder := filepath.Join(b.T.TempDir(), "saved")
 	b.Download(folder)
 	click(b, "#save")
-	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) { // it is moved to its name when it is whole
+	// it is moved to its name when it is whole
+	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		var err error
 		if data, err = os.ReadFile(filepath.Join(folder, name)); err == nil {
 			return data
@@ -691,7 +719,8 @@ func saved(b *browser.Browser, p *place, name string) (data []byte) {
 	}
 }
 
-// folder: what fmp-edge page writes is shown by any web server, and its uploads are those of fmp-edge in the folder's round.
+// folder: what fmp-edge page writes is shown by any web server, and its uploads are those of
+// fmp-edge in the folder's round.
 func folder(b *browser.Browser, p *place) {
 	p.run("fmp-edge", "page", "--model", "client.onnx", "--round", "7", "-o", "site")
 	server := httptest.NewServer(http.StripPrefix("/some/where", http.FileServer(http.Dir(p.path("site")))))
@@ -709,11 +738,12 @@ func folder(b *browser.Browser, p *place) {
 	quiet(b, "404")
 }
 
-// listening: fmp predict --listen shows the page, which classifies in the browser where the program is beside it, and by the server
-// elsewhere.
+// listening: fmp predict --listen shows the page, which classifies in the browser where the program
+// is beside it, and by the server elsewhere.
 func listening(b *browser.Browser, p *place) {
 	for name, args := range map[string][]string{"here": {"--page", "page"}, "by the server": nil} {
-		b.Open(p.serve(append([]string{"predict", "--listen", "127.0.0.1:0", "classifier.onnx"}, args...)...), 1280, false)
+		b.Open(p.serve(append([]string{"predict", "--listen", "127.0.0.1:0", "classifier.onnx"},
+			args...)...), 1280, false)
 		p.predicted(b, "classifier.onnx")
 		var where string
 		b.Eval("document.querySelector('#where').textContent", &where)

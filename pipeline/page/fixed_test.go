@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFixed: a page's private upload, and an error in its place, come at one time after the start, by a clock that the test turns; work
-// that goes on then is ended.
+// TestFixed: a page's private upload, and an error in its place, come at one time after the start,
+// by a clock that the test turns; work that goes on then is ended.
 func TestFixed(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -48,7 +48,8 @@ for (const [name, work] of [['fast', async () => 'made'], ['slow', async () => {
   console.log(name, early, says);
 }
 `).CombinedOutput()
-	const want = "fast undefined made 60000\nslow undefined made 60000\nbad undefined unread 60000\nlate undefined late 60000\n"
+	const want = "fast undefined made 60000\nslow undefined made 60000\nbad undefined unread " +
+		"60000\nlate undefined late 60000\n"
 	if err != nil || strings.TrimSpace(string(out)) != strings.TrimSpace(want) {
 		t.Errorf("%v: %s; want %s", err, out, want)
 	}

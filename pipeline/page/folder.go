@@ -12,7 +12,8 @@ import (
 	"fmp/onnx/atomicfile"
 )
 
-// Names of the files of a folder for one round, which the client's page looks for beside itself where no server answers.
+// Names of the files of a folder for one round, which the client's page looks for beside itself
+// where no server answers.
 const graphFile, roundFile, sumsFile = "client.onnx", "round.json", "SHA256SUMS"
 
 // Round says of which round the uploads of a folder are.
@@ -21,8 +22,9 @@ type Round struct {
 	Graph string `json:"graph"` // sha256 of the client graph
 }
 
-// WriteFolder writes the pages, the program and a client graph into a folder that any web server can show. program is the folder that make
-// page wrote. SHA256SUMS, written last, has the digests of all files, in the form of sha256sum. It returns their number and bytes.
+// WriteFolder writes the pages, the program and a client graph into a folder that any web server
+// can show. program is the folder that make page wrote. SHA256SUMS, written last, has the digests
+// of all files, in the form of sha256sum. It returns their number and bytes.
 func WriteFolder(out, program string, graph []byte, round uint64) (files, size int, err error) {
 	all, err := load(program)
 	if err != nil {

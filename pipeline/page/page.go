@@ -1,5 +1,6 @@
-// Package page is the client and the classifier for browsers: pages that run the program of cmd/fmp-page in a Web Worker. The pages are
-// part of this package; the program is not, for its size: make page writes a folder with both.
+// Package page is the client and the classifier for browsers: pages that run the program of
+// cmd/fmp-page in a Web Worker. The pages are part of this package; the program is not, for its
+// size: make page writes a folder with both.
 package page
 
 import (
@@ -25,16 +26,19 @@ const Program, loader = "fmp.wasm.gz", "wasm_exec.js"
 // maxFile bounds a file of a folder: 16 MiB.
 const maxFile = 16 << 20
 
-// policy lets a page run its own scripts and the program, and speak to the server that it came from.
-const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; " +
-	"worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// policy lets a page run its own scripts and the program, and speak to the server that it came
+// from.
+const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; " +
+	"img-src 'self' blob:; connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action " +
+	"'none'; frame-ancestors 'none'"
 
 // types are the media types of the files, which the system's tables may lack.
-var types = map[string]string{".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
-	".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".json": "application/json", ".gz": "application/octet-stream"}
+var types = map[string]string{".html": "text/html; charset=utf-8",
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".svg": "image/svg+xml", ".json": "application/json", ".gz": "application/octet-stream"}
 
-// Handler serves the files under their names. folder, as make page writes it, may be empty: the pages are then without the program, and say
-// so.
+// Handler serves the files under their names. folder, as make page writes it, may be empty: the
+// pages are then without the program, and say so.
 func Handler(folder string) (http.Handler, error) {
 	files, err := load(folder)
 	if err != nil {

@@ -18,8 +18,9 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestHandler: every page comes with its type and the policy, the pages state the same policy themselves, have no inline script or style,
-// and name files that are there; a folder that lacks one is refused.
+// TestHandler: every page comes with its type and the policy, the pages state the same policy
+// themselves, have no inline script or style, and name files that are there; a folder that lacks
+// one is refused.
 func TestHandler(t *testing.T) {
 	h, err := Handler("")
 	if err != nil {
@@ -32,7 +33,8 @@ func TestHandler(t *testing.T) {
 	folder := t.TempDir()
 	for name, data := range files {
 		w := get(h, "/join/"+name)
-		if w.Code != http.StatusOK || w.Header().Get("Content-Type") == "" || w.Header().Get("Content-Security-Policy") != policy ||
+		if w.Code != http.StatusOK || w.Header().Get("Content-Type") == "" ||
+			w.Header().Get("Content-Security-Policy") != policy ||
 			w.Body.String() != string(data) {
 			t.Errorf("%s: %d %v", name, w.Code, w.Header())
 		}
@@ -44,7 +46,8 @@ func TestHandler(t *testing.T) {
 		}
 		text := string(data)
 		// which a page cannot state of itself
-		if stated := strings.TrimSuffix(policy, "; frame-ancestors 'none'"); !strings.Contains(text, `content="`+stated+`"`) {
+		if stated := strings.TrimSuffix(policy, "; frame-ancestors 'none'"); !strings.Contains(text,
+			`content="`+stated+`"`) {
 			t.Errorf("%s does not state the policy %s", name, stated)
 		}
 		if regexp.MustCompile(`<style|style="|<script>| on[a-z]+=`).MatchString(text) {
@@ -73,16 +76,18 @@ func TestHandler(t *testing.T) {
 	if h, err = Handler(folder); err != nil {
 		t.Fatal(err)
 	}
-	if w := get(h, "/join/"+Program); w.Body.String() != Program || w.Header().Get("Content-Encoding") != "" {
+	if w := get(h, "/join/"+Program); w.Body.String() != Program ||
+		w.Header().Get("Content-Encoding") != "" {
 		t.Errorf("the program: %v %s", w.Header(), w.Body)
 	}
 }
 
-// TestWriteFolder: a folder has all files of the pages, the program, the graph and its round, and the digests of all; a program
-// that lacks a file leaves nothing.
+// TestWriteFolder: a folder has all files of the pages, the program, the graph and its round, and
+// the digests of all; a program that lacks a file leaves nothing.
 func TestWriteFolder(t *testing.T) {
 	program, out := t.TempDir(), filepath.Join(t.TempDir(), "site")
-	if _, _, err := WriteFolder(out, program, []byte("graph"), 7); err == nil || !strings.Contains(err.Error(), "make page") {
+	if _, _, err := WriteFolder(out, program, []byte("graph"), 7); err == nil ||
+		!strings.Contains(err.Error(), "make page") {
 		t.Errorf("a program that is not there: %v", err)
 	}
 	if _, err := os.Stat(out); !os.IsNotExist(err) {

@@ -20,8 +20,8 @@ func placeholders(text string) []string {
 	return out
 }
 
-// TestWords: every word that a page asks for is in every language, none is there that no page asks for, all languages have the same
-// placeholders, plurals have the forms of their language.
+// TestWords: every word that a page asks for is in every language, none is there that no page asks
+// for, all languages have the same placeholders, plurals have the forms of their language.
 func TestWords(t *testing.T) {
 	files, err := load("")
 	if err != nil {
@@ -88,7 +88,8 @@ func TestWords(t *testing.T) {
 				continue
 			}
 			_, plain := forms[""]
-			if _, p := theirs[""]; p != plain || !plain && theirs["other"] == "" || !plain && l != "zh" && theirs["one"] == "" {
+			if _, p := theirs[""]; p != plain || !plain && theirs["other"] == "" || !plain && l != "zh" &&
+				theirs["one"] == "" {
 				t.Errorf("%s: %q has the forms %v; English %v", l, key, theirs, forms)
 			}
 			want := placeholders(forms[""] + forms["other"])

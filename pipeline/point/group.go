@@ -1,13 +1,14 @@
 package point
 
-// Group returns a set of about most points at most (but at least one per class) that represents the union of sets: nearby points
-// of one class (the most probable label) are replaced by their mean, with their mass. Masses and means, of features and of
-// labels, are preserved per class and in total; the spread within a group is lost. Sets of at most that many points
-// together are pooled unchanged.
+// Group returns a set of about most points at most (but at least one per class) that represents the
+// union of sets: nearby points of one class (the most probable label) are replaced by their mean,
+// with their mass. Masses and means, of features and of labels, are preserved per class and in
+// total; the spread within a group is lost. Sets of at most that many points together are pooled
+// unchanged.
 //
-// Groups are made by halving: the points are split repeatedly at the mean of the feature with the largest variance, until
-// a class has its share of the groups. This takes time proportional to N Dx log(most) and little memory beyond the sets'. The
-// result is deterministic.
+// Groups are made by halving: the points are split repeatedly at the mean of the feature with the
+// largest variance, until a class has its share of the groups. This takes time proportional to N Dx
+// log(most) and little memory beyond the sets'. The result is deterministic.
 func Group(most int, sets ...*Set) (*Set, error) {
 	n := 0
 	for _, s := range sets {

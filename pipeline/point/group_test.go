@@ -26,8 +26,8 @@ func sums(s *Set) [][]float64 {
 	return out
 }
 
-// Groups keep every class's mass and mean, are no more than asked for, and follow the points: the more there are, the more
-// of the spread they keep.
+// Groups keep every class's mass and mean, are no more than asked for, and follow the points: the
+// more there are, the more of the spread they keep.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -86,7 +86,8 @@ func TestGroup(t *testing.T) {
 	if d := cmp.Diff(s, group(s.N, s)); d != "" {
 		t.Error("a set that is small enough was changed")
 	}
-	if _, err := Group(10, s, New(20, 6, 3)); err == nil || !strings.Contains(err.Error(), "set 1 has dx 6 and C 3") {
+	if _, err := Group(10, s, New(20, 6, 3)); err == nil ||
+		!strings.Contains(err.Error(), "set 1 has dx 6 and C 3") {
 		t.Errorf("sets of two kinds: %v", err)
 	}
 	if !slices.Equal(z, s.Z) {

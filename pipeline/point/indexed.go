@@ -2,7 +2,8 @@ package point
 
 import "slices"
 
-// MaxDense is the number of label and feature values up to which [Set.Compact] keeps a set as it is.
+// MaxDense is the number of label and feature values up to which [Set.Compact] keeps a set as it
+// is.
 const MaxDense = 1 << 17
 
 // Features returns the features of point i. It shares memory with the set.
@@ -19,7 +20,8 @@ func (s *Set) stride() int {
 	return s.Dx + s.C
 }
 
-// Shares calls do with each class whose probability in the label of point i is not 0, in ascending order.
+// Shares calls do with each class whose probability in the label of point i is not 0, in ascending
+// order.
 func (s *Set) Shares(i int, do func(class int, p float32)) {
 	if s.Y != nil {
 		do(int(s.Y[i]), 1)
@@ -32,7 +34,8 @@ func (s *Set) Shares(i int, do func(class int, p float32)) {
 	}
 }
 
-// Compact returns the set with class indices for labels, where it is large and all its labels are of one class; otherwise the set itself.
+// Compact returns the set with class indices for labels, where it is large and all its labels are
+// of one class; otherwise the set itself.
 func (s *Set) Compact() *Set {
 	if s.Y != nil || s.N*(s.Dx+s.C) <= MaxDense {
 		return s

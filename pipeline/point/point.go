@@ -1,13 +1,14 @@
-// Package point holds weighted sets of data points z = (h, y): a feature row h of dx numbers and a label
-// y on the C-simplex (one-hot for real data). Client data, uploads and drawn points are all such sets,
-// in float32, the element type of graph inputs and outputs.
+// Package point holds weighted sets of data points z = (h, y): a feature row h of dx numbers and a
+// label y on the C-simplex (one-hot for real data). Client data, uploads and drawn points are all
+// such sets, in float32, the element type of graph inputs and outputs.
 package point
 
 import "fmt"
 
-// Set is N weighted points. Z holds N rows of Dx features and C label probabilities, row-major; W holds
-// N non-negative weights (1 for a real or drawn point, a mass for an uploaded one). Sets of many points of many classes may hold
-// labels as class indices: Y, if not nil, has N of them, and Z then holds features alone.
+// Set is N weighted points. Z holds N rows of Dx features and C label probabilities, row-major; W
+// holds N non-negative weights (1 for a real or drawn point, a mass for an uploaded one). Sets of
+// many points of many classes may hold labels as class indices: Y, if not nil, has N of them, and Z
+// then holds features alone.
 type Set struct {
 	N, Dx, C int
 	Z        []float32
@@ -28,7 +29,8 @@ func New(n, dx, c int) *Set {
 func FromLabelled(features []float32, dx int, labels []int, c int) (*Set, error) {
 	n := len(labels)
 	if len(features) != n*dx {
-		return nil, fmt.Errorf("points: %d feature values for %d labels of dx %d; want %d", len(features), n, dx, n*dx)
+		return nil, fmt.Errorf("points: %d feature values for %d labels of dx %d; want %d",
+			len(features), n, dx, n*dx)
 	}
 	s := New(n, dx, c)
 	for i, y := range labels {
@@ -42,7 +44,8 @@ func FromLabelled(features []float32, dx int, labels []int, c int) (*Set, error)
 	return s, nil
 }
 
-// Row returns point i: its features followed by its label. It shares memory with the set, unless that holds class indices.
+// Row returns point i: its features followed by its label. It shares memory with the set, unless
+// that holds class indices.
 func (s *Set) Row(i int) []float32 {
 	d := s.Dx + s.C
 	if s.Y != nil {
@@ -77,7 +80,8 @@ func (s *Set) Held() *Set {
 	return out
 }
 
-// Pool returns the union of sets, in order. It holds class indices where all sets do. Sets that differ in dx or C are an error.
+// Pool returns the union of sets, in order. It holds class indices where all sets do. Sets that
+// differ in dx or C are an error.
 func Pool(sets ...*Set) (*Set, error) {
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("points: nothing to pool; give at least one set")
@@ -108,7 +112,9 @@ func Pool(sets ...*Set) (*Set, error) {
 func alike(sets []*Set) error {
 	for i, s := range sets {
 		if s.Dx != sets[0].Dx || s.C != sets[0].C {
-			return fmt.Errorf("points: set %d has dx %d and C %d, set 0 has %d and %d; pool sets of one kind", i, s.Dx, s.C, sets[0].Dx, sets[0].C)
+			return fmt.Errorf(
+				"points: set %d has dx %d and C %d, set 0 has %d and %d; pool sets of one kind", i, s.Dx, s.C,
+				sets[0].Dx, sets[0].C)
 		}
 	}
 	return nil
@@ -125,8 +131,8 @@ func top(label []float32) int {
 	return y
 }
 
-// Labelled returns the set as feature rows (N x Dx, row-major, copied) and the most probable class of each
-// label, the lowest at ties.
+// Labelled returns the set as feature rows (N x Dx, row-major, copied) and the most probable class
+// of each label, the lowest at ties.
 func (s *Set) Labelled() (features []float32, labels []int) {
 	features = make([]float32, 0, s.N*s.Dx)
 	labels = make([]int, s.N)

@@ -32,7 +32,8 @@ func TestFromLabelled(t *testing.T) {
 		{[]float32{1, 2, 3}, []int{0, 1}, "want 4"}, {[]float32{1, 2}, []int{3}, "allowed are 0 to 2"},
 		{[]float32{1, 2}, []int{-1}, "label -1 of point 0"},
 	} {
-		if _, err := FromLabelled(c.features, 2, c.labels, 3); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := FromLabelled(c.features, 2, c.labels, 3); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: got %v, want %q", c, err, c.want)
 		}
 	}
@@ -60,7 +61,8 @@ func TestPool(t *testing.T) {
 	if _, err := Pool(); err == nil {
 		t.Error("nothing was pooled without an error")
 	}
-	if _, err := Pool(a, New(1, 2, 2)); err == nil || !strings.Contains(err.Error(), "set 1 has dx 2") {
+	if _, err := Pool(a, New(1, 2, 2)); err == nil ||
+		!strings.Contains(err.Error(), "set 1 has dx 2") {
 		t.Errorf("got %v, want both shapes named", err)
 	}
 }

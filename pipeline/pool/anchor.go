@@ -10,7 +10,8 @@ import (
 	"fmp/pipeline/shipped"
 )
 
-// ShippedAnchor and LeftOut stand in place of a file: the anchor that comes with the program, and none.
+// ShippedAnchor and LeftOut stand in place of a file: the anchor that comes with the program, and
+// none.
 const (
 	ShippedAnchor = "default"
 	LeftOut       = "none"
@@ -20,13 +21,15 @@ const (
 type anchoring int
 
 const (
-	anchoredNot     anchoring = iota // there is none, or nobody is judged
-	anchoredGiven                    // Options.Anchor, or AnchorUpload
-	anchoredShipped                  // it comes with the program, and yields where it contradicts too many clients
-	anchoredMissing                  // clients are judged by each other alone
+	anchoredNot   anchoring = iota // there is none, or nobody is judged
+	anchoredGiven                  // Options.Anchor, or AnchorUpload
+	// it comes with the program, and yields where it contradicts too many clients
+	anchoredShipped
+	anchoredMissing // clients are judged by each other alone
 )
 
-// anchors sets the anchor of a round that was given none, and returns an error for one that does not go with the round.
+// anchors sets the anchor of a round that was given none, and returns an error for one that does
+// not go with the round.
 func (r *Round) anchors() (err error) {
 	a := r.AnchorUpload
 	switch {
@@ -42,10 +45,11 @@ func (r *Round) anchors() (err error) {
 		}
 		return err
 	case r.Trust:
-		return errors.New("an anchor says which clients are honest, and all are taken for honest: leave one of the two out")
+		return errors.New("an anchor says which clients are honest, and all are taken for honest: " +
+			"leave one of the two out")
 	case a.Model != r.Uploads[0].Model:
-		return fmt.Errorf("the anchor was made by the client graph %.12s, and the round's is %.12s: make it with the round's", a.Model,
-			r.Uploads[0].Model)
+		return fmt.Errorf("the anchor was made by the client graph %.12s, and the round's is %.12s: "+
+			"make it with the round's", a.Model, r.Uploads[0].Model)
 	}
 	r.anchored = anchoredGiven
 	return nil
@@ -58,21 +62,26 @@ func (r *Round) knownMoments() (*discriminant.Client, error) {
 		return nil, nil
 	}
 	if a.Within == nil {
-		return nil, errors.New("pool: the anchor holds no moments, and the uploads do: make it with the round's client graph")
+		return nil,
+			errors.New("pool: the anchor holds no moments, and the uploads do: make it with the round's " +
+				"client graph")
 	}
 	return &discriminant.Client{Means: a.Points, Within: a.Within}, nil
 }
 
-// Anchored names the images by which the round's clients are judged besides each other, in a sentence; "" where nobody is judged.
+// Anchored names the images by which the round's clients are judged besides each other, in a
+// sentence; "" where nobody is judged.
 func (r *Round) Anchored(j *posterior.Judgement) string {
 	m := len(r.Uploads)
 	switch {
 	case j == nil || r.Rest != nil && r.anchored == anchoredMissing:
 		return ""
 	case j.Yielded:
-		return "left out: the anchor that comes with the program contradicts more than two thirds of the clients; " + falls(m)
+		return "left out: the anchor that comes with the program contradicts more than two thirds of " +
+			"the clients; " + falls(m)
 	case r.anchored == anchoredShipped:
-		return fmt.Sprintf("%d images that come with the program, of all %d classes", r.AnchorUpload.N, r.Client.C)
+		return fmt.Sprintf("%d images that come with the program, of all %d classes",
+			r.AnchorUpload.N, r.Client.C)
 	case r.anchored == anchoredGiven:
 		return fmt.Sprintf("%d images of %q", r.AnchorUpload.N, r.AnchorUpload.Client)
 	}
@@ -81,7 +90,7 @@ func (r *Round) Anchored(j *posterior.Judgement) string {
 
 // falls says from how many colluders on a round falls whose clients judge each other.
 func falls(clients int) string {
-	return fmt.Sprintf("%d of %d clients that collude take the round over, fewer where a class has few holders "+
-		"(docs/federate.md, Colluders and "+
+	return fmt.Sprintf("%d of %d clients that collude take the round over, fewer where a class has "+
+		"few holders (docs/federate.md, Colluders and "+
 		"an anchor)", (clients+1)/2, clients)
 }

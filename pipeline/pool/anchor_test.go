@@ -33,9 +33,9 @@ func misnamed(us []Upload, bad int) []Upload {
 	return out
 }
 
-// TestAnchor: where seven of twelve clients agree on false names, an upload of the server's own tells who is honest, of class means in
-// coordinates and in features and of moments; without it the seven are believed. Summed clients are judged by it too. An anchor that cannot
-// act is refused.
+// TestAnchor: where seven of twelve clients agree on false names, an upload of the server's own
+// tells who is honest, of class means in coordinates and in features and of moments; without it the
+// seven are believed. Summed clients are judged by it too. An anchor that cannot act is refused.
 func TestAnchor(t *testing.T) {
 	w := newWorld(t)
 	const clients, bad = 12, 7
@@ -117,8 +117,9 @@ func TestAnchor(t *testing.T) {
 	}
 }
 
-// TestShippedAnchor: a round behind a shipped extractor, of the classes that its anchor holds, is judged by it unasked: five of ten clients
-// that agree on false names are told, and a setting leaves it out. Where all clients have other images than the anchor it gives way.
+// TestShippedAnchor: a round behind a shipped extractor, of the classes that its anchor holds, is
+// judged by it unasked: five of ten clients that agree on false names are told, and a setting
+// leaves it out. Where all clients have other images than the anchor it gives way.
 func TestShippedAnchor(t *testing.T) {
 	g, f, err := shipped.Load("digits", models.KindClient)
 	if err != nil {
@@ -141,7 +142,8 @@ func TestShippedAnchor(t *testing.T) {
 		for i := range points.Z {
 			points.Z[i] += float32(0.02 * r.NormFloat64())
 		}
-		us = append(us, Upload{Upload: &federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: known.N, Points: &points}})
+		us = append(us, Upload{Upload: &federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest,
+			N: known.N, Points: &points}})
 	}
 	judged := func(bad int, o Options) (*posterior.Judgement, string) {
 		t.Helper()
@@ -162,7 +164,8 @@ func TestShippedAnchor(t *testing.T) {
 		holds bool
 		says  string
 	}{
-		{0, Options{}, true, "100 images that come with the program"}, {5, Options{}, true, "100 images"}, {6, Options{}, true, "100 images"},
+		{0, Options{}, true, "100 images that come with the program"}, {5, Options{}, true, "100 images"},
+		{6, Options{}, true, "100 images"},
 		{6, Options{Anchor: LeftOut}, false, "none: 5 of 10 clients that collude"},
 		{10, Options{}, false, "left out: the anchor that comes with the program contradicts"},
 		{6, Options{Trust: true}, false, ""},

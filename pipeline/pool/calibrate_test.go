@@ -33,8 +33,8 @@ func (s *drawings) Next(_ context.Context, dst []uint8) (imagefile.Item, error) 
 	return item, nil
 }
 
-// uploads returns the uploads of clients of 100 images each, with some of them as calibration points; bad clients name the next class for
-// each.
+// uploads returns the uploads of clients of 100 images each, with some of them as calibration
+// points; bad clients name the next class for each.
 func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload {
 	t.Helper()
 	const n = 100
@@ -53,8 +53,9 @@ func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload 
 			}
 		}
 		name := fmt.Sprint("owner ", m)
-		u, _, err := c.Upload(t.Context(), &drawings{o.drawn.Train.Pix[m*n*size:], labels, size}, client.Options{Calibrate: calibrate,
-			Secret: &client.Secret{byte(m)}}, name)
+		u, _, err := c.Upload(t.Context(), &drawings{o.drawn.Train.Pix[m*n*size:], labels, size},
+			client.Options{Calibrate: calibrate,
+				Secret: &client.Secret{byte(m)}}, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,8 @@ func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload 
 // held returns the share of test images whose set holds their class, and the mean size of a set.
 func (o *owners) held(t *testing.T, m *onnx.Model) (share, size float64) {
 	t.Helper()
-	sets := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(o.drawn.Test.Pix)}, "set")["set"].Data.([]bool)
+	sets := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(o.drawn.Test.Pix)},
+		"set")["set"].Data.([]bool)
 	labels := o.drawn.Test.Labels
 	for i, y := range labels {
 		for c, in := range sets[i*10 : (i+1)*10] {
@@ -88,8 +90,9 @@ func (o *owners) held(t *testing.T, m *onnx.Model) (share, size float64) {
 	return share / float64(len(labels)), size / float64(len(labels))
 }
 
-// TestCalibratedMeans: a round of class means with calibration points has sets that hold as stated, without those of clients that lie; the
-// posterior does not see the points; too few are refused where a level was asked for.
+// TestCalibratedMeans: a round of class means with calibration points has sets that hold as stated,
+// without those of clients that lie; the posterior does not see the points; too few are refused
+// where a level was asked for.
 func TestCalibratedMeans(t *testing.T) {
 	o := newOwners(t, 3)
 	us := o.calibrated(t, 6, 10, 1)
@@ -102,7 +105,8 @@ func TestCalibratedMeans(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p.Sets == nil || p.Sets.Images != 50 || p.Sets.Clients != 5 || p.Sets.Level != Level {
-		t.Fatalf("sets %+v; want those of 50 points of five honest clients, P(honest) %.2f", p.Sets, p.Judgement.Honest)
+		t.Fatalf("sets %+v; want those of 50 points of five honest clients, P(honest) %.2f", p.Sets,
+			p.Judgement.Honest)
 	}
 	m, err := r.Classifier(t.Context(), p, false, false, "")
 	if err != nil {
@@ -141,8 +145,9 @@ func TestCalibratedMeans(t *testing.T) {
 	}
 }
 
-// TestSetsByClass: sets by class and for named shares of classes hold as stated on the images that they are for, from one round; either is
-// refused where points are too few, both together always, and the other score has the same guarantee.
+// TestSetsByClass: sets by class and for named shares of classes hold as stated on the images that
+// they are for, from one round; either is refused where points are too few, both together always,
+// and the other score has the same guarantee.
 func TestSetsByClass(t *testing.T) {
 	o := newOwners(t, 5)
 	us := o.calibrated(t, 6, 20, 0)
@@ -166,7 +171,8 @@ func TestSetsByClass(t *testing.T) {
 		if err == nil {
 			var p *posterior.Result
 			if p, err = r.Posterior(t.Context(), o.eng); err == nil {
-				if p.Sets == nil || p.Sets.ByClass != c.ByClass || (p.Sets.Proportions != nil) != (c.Proportions != "") {
+				if p.Sets == nil || p.Sets.ByClass != c.ByClass ||
+					(p.Sets.Proportions != nil) != (c.Proportions != "") {
 					t.Fatalf("%+v: sets %+v", c.Options, p.Sets)
 				}
 				m, err = r.Classifier(t.Context(), p, false, false, "")
@@ -189,7 +195,8 @@ func TestSetsByClass(t *testing.T) {
 			clear(shares)
 			shares[3], shares[8] = 0.75, 0.25
 		}
-		sets := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(o.drawn.Test.Pix)}, "set")["set"].Data.([]bool)
+		sets := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(o.drawn.Test.Pix)},
+			"set")["set"].Data.([]bool)
 		var held, of [10]float64
 		for i, y := range o.drawn.Test.Labels {
 			if of[y]++; sets[i*10+int(y)] {
@@ -199,7 +206,8 @@ func TestSetsByClass(t *testing.T) {
 		var mean float64
 		for y, w := range shares {
 			mean += w * held[y] / of[y]
-			if c.ByClass && held[y]/of[y] < 0.55 { // some 16 points: a deviation of .1, and as much on 40 images
+			// some 16 points: a deviation of .1, and as much on 40 images
+			if c.ByClass && held[y]/of[y] < 0.55 {
 				t.Errorf("class %d: %v of %v images are held", y, held[y], of[y])
 			}
 		}

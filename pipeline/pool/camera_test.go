@@ -18,7 +18,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// owners are a round of drawn digits: uploads of clients of 100 images each behind the shipped client graph, and test images.
+// owners are a round of drawn digits: uploads of clients of 100 images each behind the shipped
+// client graph, and test images.
 type owners struct {
 	eng    engine.Engine
 	graph  *onnx.Model
@@ -49,7 +50,8 @@ func camera(pix []uint8, contrast float64) []uint8 {
 	return out
 }
 
-func (o *owners) eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor, outputs ...string) map[string]*onnx.Tensor {
+func (o *owners) eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor,
+	outputs ...string) map[string]*onnx.Tensor {
 	t.Helper()
 	s, err := o.eng.Load(m)
 	if err != nil {
@@ -67,7 +69,8 @@ func (o *owners) images(pix []uint8) *onnx.Tensor {
 }
 
 // upload is that of client m, whose images and labels change maps.
-func (o *owners) upload(t *testing.T, m int, change func(pix []uint8, labels []int64) []uint8) Upload {
+func (o *owners) upload(t *testing.T, m int,
+	change func(pix []uint8, labels []int64) []uint8) Upload {
 	t.Helper()
 	const n = 100
 	size := o.drawn.Side * o.drawn.Side
@@ -76,8 +79,10 @@ func (o *owners) upload(t *testing.T, m int, change func(pix []uint8, labels []i
 		labels[i] = int64(o.drawn.Train.Labels[m*n+i])
 	}
 	pix := change(o.drawn.Train.Pix[m*n*size:(m+1)*n*size], labels)
-	out := o.eval(t, o.graph, map[string]*onnx.Tensor{"images": o.images(pix), "labels": onnx.NewTensor(labels, n)})
-	set := (&point.Set{N: o.client.S, Dx: o.client.PointWidth(), C: o.client.C, Z: out["points"].F32(), W: out["masses"].F32()}).Held()
+	out := o.eval(t, o.graph,
+		map[string]*onnx.Tensor{"images": o.images(pix), "labels": onnx.NewTensor(labels, n)})
+	set := (&point.Set{N: o.client.S, Dx: o.client.PointWidth(), C: o.client.C, Z: out["points"].F32(),
+		W: out["masses"].F32()}).Held()
 	u := federate.Upload{Client: fmt.Sprint("owner ", m), Model: o.client.Digest, N: n, Points: set}
 	data, err := u.Encode()
 	if err != nil {
@@ -125,11 +130,14 @@ func (o *owners) pool(t *testing.T, uploads []Upload, opt Options) pooledOwners 
 	return out
 }
 
-// score returns accuracy and NLL of a classifier on the test images with another contrast (1: as they are).
-func (o *owners) score(t *testing.T, m *onnx.Model, change func([]uint8) []uint8) (acc, nll float64) {
+// score returns accuracy and NLL of a classifier on the test images with another contrast (1: as
+// they are).
+func (o *owners) score(t *testing.T, m *onnx.Model,
+	change func([]uint8) []uint8) (acc, nll float64) {
 	t.Helper()
 	labels := o.drawn.Test.Labels
-	p := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(change(o.drawn.Test.Pix))}, "probabilities")["probabilities"].F32()
+	p := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(change(o.drawn.Test.Pix))},
+		"probabilities")["probabilities"].F32()
 	for i, y := range labels {
 		row := p[i*10 : (i+1)*10]
 		if slices.Max(row) == row[y] {
@@ -140,9 +148,10 @@ func (o *owners) score(t *testing.T, m *onnx.Model, change func([]uint8) []uint8
 	return acc, nll
 }
 
-// TestAnotherCamera: of six owners of drawn digits two have less contrast and lighter images. They are taken for honest, the classes for
-// the corpus's, their images have a lower NLL than by a classifier of these two alone, at its accuracy, and the others' are classified as
-// well as without them. A lie in one class of such an owner is found all the same.
+// TestAnotherCamera: of six owners of drawn digits two have less contrast and lighter images. They
+// are taken for honest, the classes for the corpus's, their images have a lower NLL than by a
+// classifier of these two alone, at its accuracy, and the others' are classified as well as without
+// them. A lie in one class of such an owner is found all the same.
 func TestAnotherCamera(t *testing.T) {
 	plain := func(pix []uint8, _ []int64) []uint8 { return pix }
 	dark := func(pix []uint8) []uint8 { return camera(pix, 0.8) }
@@ -170,19 +179,22 @@ func TestAnotherCamera(t *testing.T) {
 		_, nll := o.score(t, all.m, same)
 		_, without := o.score(t, four.m, same)
 		if nll > without+0.01 {
-			t.Errorf("seed %d: NLL of the others' images is %.3f, and %.3f without the two", seed, nll, without)
+			t.Errorf("seed %d: NLL of the others' images is %.3f, and %.3f without the two",
+				seed, nll, without)
 		}
 		acc, theirs := o.score(t, all.m, dark)
 		alone, aloneNLL := o.score(t, two.m, dark)
 		if acc < alone-0.01 || theirs > aloneNLL {
-			t.Errorf("seed %d: accuracy and NLL of the two owners' images are %.3f, %.3f; from the two alone %.3f, %.3f", seed, acc, theirs, alone,
-				aloneNLL)
+			t.Errorf("seed %d: accuracy and NLL of the two owners' images are %.3f, %.3f; from the two "+
+				"alone %.3f, %.3f", seed, acc, theirs, alone, aloneNLL)
 		}
-		t.Logf("seed %d: others' NLL %.3f (%.3f without the two); theirs: accuracy %.3f, NLL %.3f (alone %.3f, %.3f)", seed, nll, without, acc,
-			theirs, alone, aloneNLL)
+		t.Logf("seed %d: others' NLL %.3f (%.3f without the two); theirs: accuracy %.3f, NLL %.3f "+
+			"(alone %.3f, %.3f)", seed, nll, without, acc, theirs, alone, aloneNLL)
 		// Predictions for one of the two know its shift, those for one of the others that it has none.
-		if acc, nll := o.score(t, o.pool(t, uploads, Options{For: "owner 4"}).m, dark); acc < alone-0.02 || nll > aloneNLL+0.02 {
-			t.Errorf("seed %d: for owner 4 accuracy and NLL are %.3f, %.3f; from the two alone %.3f, %.3f", seed, acc, nll, alone, aloneNLL)
+		if acc, nll := o.score(t, o.pool(t, uploads, Options{For: "owner 4"}).m, dark); acc < alone-
+			0.02 || nll > aloneNLL+0.02 {
+			t.Errorf("seed %d: for owner 4 accuracy and NLL are %.3f, %.3f; from the two alone %.3f, %.3f",
+				seed, acc, nll, alone, aloneNLL)
 		}
 		if _, nll := o.score(t, o.pool(t, uploads, Options{For: "owner 0"}).m, same); nll > without+0.01 {
 			t.Errorf("seed %d: for owner 0 NLL is %.3f, and %.3f without the two", seed, nll, without)
@@ -191,7 +203,9 @@ func TestAnotherCamera(t *testing.T) {
 		come := o.pool(t, uploads, Options{Scope: posterior.ScopeOpen}).honest
 		for m, p := range o.pool(t, uploads, Options{Scope: posterior.ScopeOpen, For: "owner 4"}).honest {
 			if math.Abs(p-come[m]) > 1e-6 {
-				t.Errorf("seed %d: owner %d is honest with probability %.3f, and %.3f in a classifier for owner 4", seed, m, come[m], p)
+				t.Errorf(
+					"seed %d: owner %d is honest with probability %.3f, and %.3f in a classifier for owner 4",
+					seed, m, come[m], p)
 			}
 		}
 		o.adapts(t, all.m, dark, theirs)
@@ -215,24 +229,28 @@ func TestAnotherCamera(t *testing.T) {
 	}
 }
 
-// adapts: given sixty images without labels of the darker camera, half of them of one class, the classifier of a client to come has a
-// lower NLL of that camera's images, nll before. Images of the others' cameras have a shift of next to nothing.
+// adapts: given sixty images without labels of the darker camera, half of them of one class, the
+// classifier of a client to come has a lower NLL of that camera's images, nll before. Images of the
+// others' cameras have a shift of next to nothing.
 func (o *owners) adapts(t *testing.T, m *onnx.Model, dark func([]uint8) []uint8, nll float64) {
 	t.Helper()
 	size, labels := o.drawn.Side*o.drawn.Side, o.drawn.Train.Labels
 	var pix []uint8
-	for i, of := 0, [2]int{}; len(pix) < 60*size; i++ { // of owners of the round, whose labels are not used
+	// of owners of the round, whose labels are not used
+	for i, of := 0, [2]int{}; len(pix) < 60*size; i++ {
 		if side := min(1, int(labels[i])); of[side] < 30 {
 			of[side]++
 			pix = append(pix, o.drawn.Train.Pix[i*size:(i+1)*size]...)
 		}
 	}
 	shift := func(pix []uint8) *onnx.Tensor {
-		return o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(pix)}, models.ShiftOutput)[models.ShiftOutput]
+		return o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(pix)},
+			models.ShiftOutput)[models.ShiftOutput]
 	}
 	b, none := shift(dark(pix)), shift(pix)
 	if a, n := length(b), length(none); n > a/4 {
-		t.Errorf("images of the others' cameras have a shift of length %.3f, those of the darker one of %.3f", n, a)
+		t.Errorf("images of the others' cameras have a shift of length %.3f, those of the darker "+
+			"one of %.3f", n, a)
 	}
 	adapted, err := models.Adapted(m, b)
 	if err != nil {
@@ -240,7 +258,8 @@ func (o *owners) adapts(t *testing.T, m *onnx.Model, dark func([]uint8) []uint8,
 	}
 	acc, got := o.score(t, adapted, dark)
 	if got > nll {
-		t.Errorf("adapted to sixty images without labels, NLL of their camera is %.3f, and %.3f before", got, nll)
+		t.Errorf("adapted to sixty images without labels, NLL of their camera is %.3f, and %.3f before",
+			got, nll)
 	}
 	t.Logf("adapted to sixty images: accuracy %.3f, NLL %.3f; before %.3f", acc, got, nll)
 	if _, err := models.Adapted(m, onnx.ZerosF32(3)); err == nil {
@@ -259,7 +278,8 @@ func length(x *onnx.Tensor) (sum float64) {
 func TestForWhom(t *testing.T) {
 	w := newWorld(t)
 	g, f := w.client(t, true)
-	for _, c := range []struct{ name, want string }{{"nobody", "none of the 3 uploads"}, {"client 1", "open predictor"}} {
+	for _, c := range []struct{ name, want string }{{"nobody", "none of the 3 uploads"},
+		{"client 1", "open predictor"}} {
 		_, err := New(w.uploads(t, g, f, 12, 15, 9), g, f, Options{Predictor: w.predictor, For: c.name})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("a classifier for %q: %v; want an error with %q", c.name, err, c.want)

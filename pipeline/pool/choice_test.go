@@ -13,9 +13,10 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// TestChoice: in open scope half of the calibration points choose temperature and penalty and the others are for sets; all choose where no
-// sets are asked for or where all would not prove them, and none where half would not. Points that name classes at random raise the
-// temperature, those of clients that lie count nothing, and samples that are made in parts elsewhere are the same.
+// TestChoice: in open scope half of the calibration points choose temperature and penalty and the
+// others are for sets; all choose where no sets are asked for or where all would not prove them,
+// and none where half would not. Points that name classes at random raise the temperature, those of
+// clients that lie count nothing, and samples that are made in parts elsewhere are the same.
 func TestChoice(t *testing.T) {
 	o := newOwners(t, 3)
 	pooled := func(us []Upload, change Options, elsewhere bool) *posterior.Result {
@@ -45,13 +46,15 @@ func TestChoice(t *testing.T) {
 		calibrate, bad int
 		level          float64
 		choose, sets   float64
-	}{{10, 0, 0, 30, 30}, {10, 1, 0, 25, 25}, {10, 0, -1, 60, 0}, {3, 0, 0, 0, 18}, {2, 0, 0, 12, 0}, {0, 0, 0, 0, 0}} {
+	}{{10, 0, 0, 30, 30}, {10, 1, 0, 25, 25}, {10, 0, -1, 60, 0}, {3, 0, 0, 0, 18}, {2, 0, 0, 12, 0},
+		{0, 0, 0, 0, 0}} {
 		p := pooled(o.calibrated(t, 6, c.calibrate, c.bad), Options{Sets: Sets{Level: c.level}}, false)
 		sets := 0.0
 		if p.Sets != nil {
 			sets = float64(p.Sets.Images)
 		}
-		if p.Diagnostics["open"] != 1 || p.Diagnostics[posterior.DiagnosticPoints] != c.choose || sets != c.sets {
+		if p.Diagnostics["open"] != 1 || p.Diagnostics[posterior.DiagnosticPoints] != c.choose ||
+			sets != c.sets {
 			t.Errorf("%+v: diagnostics %v, %v points for sets", c, p.Diagnostics, sets)
 		}
 	}
@@ -80,8 +83,9 @@ func TestChoice(t *testing.T) {
 	hot := pooled(us, Options{Sets: Sets{Level: -1}}, false)
 	const name = posterior.DiagnosticTemperature
 	if hot.Diagnostics[name] < 2 || here.Diagnostics[name] > 1.5 || norm(hot) > norm(here)/1.3 {
-		t.Errorf("temperature %v and heads of size %v by classes at random, %v and %v by those of the points", hot.Diagnostics[name], norm(hot),
-			here.Diagnostics[name], norm(here))
+		t.Errorf(
+			"temperature %v and heads of size %v by classes at random, %v and %v by those of the points",
+			hot.Diagnostics[name], norm(hot), here.Diagnostics[name], norm(here))
 	}
 }
 
@@ -108,8 +112,8 @@ func (o *owners) sampling(t *testing.T, us []Upload, change Options) *Sampling {
 	return s
 }
 
-// TestChoiceOfOne: a client that sends ten times as many calibration points as the others, with classes at random, moves the temperature no
-// further than one that sends as many as they do.
+// TestChoiceOfOne: a client that sends ten times as many calibration points as the others, with
+// classes at random, moves the temperature no further than one that sends as many as they do.
 func TestChoiceOfOne(t *testing.T) {
 	o := newOwners(t, 3)
 	temperature := func(points int) (at, choose float64) {

@@ -9,8 +9,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// pointed is the uploads of clients of class means, each with calibration points, those of the first bad clients under the next class's
-// name.
+// pointed is the uploads of clients of class means, each with calibration points, those of the
+// first bad clients under the next class's name.
 func (w *world) pointed(t *testing.T, clients, each, bad int) (*Round, error) {
 	t.Helper()
 	g, f := w.client(t, false)
@@ -32,8 +32,9 @@ func (w *world) pointed(t *testing.T, clients, each, bad int) (*Round, error) {
 	return New(us, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25})
 }
 
-// TestFalsePoints: the points of clients that contradict the others' count nowhere, and the clients are named; sets are about those of a
-// round without these clients' points. Where none is to be survived, they fill the sets.
+// TestFalsePoints: the points of clients that contradict the others' count nowhere, and the clients
+// are named; sets are about those of a round without these clients' points. Where none is to be
+// survived, they fill the sets.
 func TestFalsePoints(t *testing.T) {
 	w := newWorld(t)
 	threshold := func(r *Round) (float32, []string, []int) {
@@ -62,7 +63,8 @@ func TestFalsePoints(t *testing.T) {
 	r := made(2)
 	got, left, bad := threshold(r)
 	slices.Sort(left)
-	if want := []string{r.Uploads[0].Client, r.Uploads[1].Client}; !slices.Equal(left, want) || !slices.Equal(bad, []int{0}) {
+	if want := []string{r.Uploads[0].Client, r.Uploads[1].Client}; !slices.Equal(left, want) ||
+		!slices.Equal(bad, []int{0}) {
 		t.Errorf("%q are left out, and %d may be false; want %q, and 0", left, bad, want)
 	}
 	if got < honest {
@@ -70,7 +72,8 @@ func TestFalsePoints(t *testing.T) {
 	}
 	r.falseShare = 0
 	if all, left, bad := threshold(r); left != nil || bad != nil || all > honest/3 {
-		t.Errorf("where none is survived: threshold %v, %q are left out, %v may be false; with honest clients %v", all, left, bad, honest)
+		t.Errorf("where none is survived: threshold %v, %q are left out, %v may be false; with honest "+
+			"clients %v", all, left, bad, honest)
 	}
 }
 

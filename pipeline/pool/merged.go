@@ -24,7 +24,8 @@ import (
 
 // Rest is the sum of clients whose uploads were merged (package merge).
 type Rest struct {
-	// Summed is the number of clients, LeftOut of those left out as not honest, and N the images of the first.
+	// Summed is the number of clients, LeftOut of those left out as not honest, and N the images of
+	// the first.
 	Summed, LeftOut, N int
 	Means              *point.Set
 	Within             *moments.Within // of moments
@@ -39,10 +40,12 @@ func (r *Rest) origin() models.OriginClient {
 const mergedClients = " merged clients"
 
 // ErrTrust is wrapped by the error for parts whose sums nobody judged.
-var ErrTrust = errors.New("merge them given a part to judge by (fmp merge --against), or trust all clients (--trust)")
+var ErrTrust = errors.New(
+	"merge them given a part to judge by (fmp merge --against), or trust all clients (--trust)")
 
-// ReadMerged adds files to a merger, each an upload or a part. Where workers is not nil, a part must be signed by one of them, in the file
-// beside it with .sig. bad are the errors of those that cannot be used.
+// ReadMerged adds files to a merger, each an upload or a part. Where workers is not nil, a part
+// must be signed by one of them, in the file beside it with .sig. bad are the errors of those that
+// cannot be used.
 func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster) (bad []error) {
 	for _, path := range paths {
 		data, err := regularfile.ReadFile(path, merge.MaxBytes)
@@ -75,8 +78,8 @@ func AnyPart(paths []string) bool {
 	return false
 }
 
-// Merged returns the uploads that a part keeps whole, in the order of their clients' names, and its sums; nil where it has none. Sums that
-// nobody judged are an error unless trust is set.
+// Merged returns the uploads that a part keeps whole, in the order of their clients' names, and its
+// sums; nil where it has none. Sums that nobody judged are an error unless trust is set.
 func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 	var uploads []Upload
 	for _, k := range p.Kept {
@@ -85,13 +88,15 @@ func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 	}
 	sorting.By(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
 	if len(uploads) == 0 {
-		return nil, nil, errors.New("pool: the part keeps no upload whole: it is one of a round's, merge it with the others (fmp merge)")
+		return nil, nil, errors.New("pool: the part keeps no upload whole: it is one of a round's, " +
+			"merge it with the others (fmp merge)")
 	}
 	if p.Summed == 0 {
 		return uploads, nil, nil
 	}
 	if p.Against == "" && !trust {
-		return nil, nil, fmt.Errorf("pool: %d clients were summed without being judged: %w", p.Summed, ErrTrust)
+		return nil, nil, fmt.Errorf("pool: %d clients were summed without being judged: %w",
+			p.Summed, ErrTrust)
 	}
 	data, err := p.Encode()
 	if err != nil {
@@ -108,8 +113,8 @@ func (r *Round) Join(rest *Rest) error {
 		return nil
 	}
 	if r.For != "" {
-		return fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from single uploads, and %d clients were summed", r.For,
-			rest.Summed)
+		return fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from single "+
+			"uploads, and %d clients were summed", r.For, rest.Summed)
 	}
 	if r.reach != nil {
 		if err := r.reach.Check(rest.Means); err != nil {
@@ -122,17 +127,20 @@ func (r *Round) Join(rest *Rest) error {
 			return fmt.Errorf("pool: the sum of %d clients: %w", rest.Summed, err)
 		}
 		if bad != nil {
-			return fmt.Errorf("pool: the sum of %d clients: its scatter is no covariance, as sums of uploads are: one of the parts is false; pool "+
-				"them one at a time to find it, and take signed parts alone (--signed-by)", rest.Summed)
+			return fmt.Errorf("pool: the sum of %d clients: its scatter is no covariance, as sums of "+
+				"uploads are: one of the parts is false; pool them one at a time to find it, and take signed "+
+				"parts alone (--signed-by)", rest.Summed)
 		}
 	}
 	r.Rest = rest
 	return nil
 }
 
-// Judge returns the judgement of further clients by the uploads of a part (merge.Merger.Judge): the share of a client's
-// images that counts is that below the cap of package honesty, and 0 where the client is less likely honest than not.
-func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Model, client models.Manifest, o Options) (
+// Judge returns the judgement of further clients by the uploads of a part (merge.Merger.Judge): the
+// share of a client's images that counts is that below the cap of package honesty, and 0 where the
+// client is less likely honest than not.
+func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Model,
+	client models.Manifest, o Options) (
 	func(*federate.Upload) (float64, error), error) {
 	o.Trust, o.For, o.Level, o.alike = false, "", -1, true
 	uploads, _, err := Merged(p, true)
@@ -140,7 +148,8 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 		return nil, err
 	}
 	if len(uploads) < minJudges {
-		return nil, fmt.Errorf("pool: the part keeps %d uploads; to judge by it needs %d at least", len(uploads), minJudges)
+		return nil, fmt.Errorf("pool: the part keeps %d uploads; to judge by it needs %d at least",
+			len(uploads), minJudges)
 	}
 	r, err := New(uploads, graph, client, o)
 	if err != nil {
@@ -176,5 +185,6 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 	}, nil
 }
 
-// minJudges is the number of uploads that others are judged by at least: a majority of fewer is chance.
+// minJudges is the number of uploads that others are judged by at least: a majority of fewer is
+// chance.
 const minJudges = honesty.Exact

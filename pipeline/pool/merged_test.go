@@ -22,16 +22,18 @@ import (
 	"fmp/pipeline/task"
 )
 
-// many are messages of clients whose class means lie about those of a real one as means of their images do. Every liar'th names its classes
-// falsely; 0: none does.
-func (w *world) many(t *testing.T, g *onnx.Model, f models.Manifest, clients, liar int) (messages [][]byte) {
+// many are messages of clients whose class means lie about those of a real one as means of their
+// images do. Every liar'th names its classes falsely; 0: none does.
+func (w *world) many(t *testing.T, g *onnx.Model, f models.Manifest, clients,
+	liar int) (messages [][]byte) {
 	t.Helper()
 	pix, labels := pixels(rng.New(1, "many"), 900, classes)
 	real := w.eval(t, g, pix, labels)["points"].F32()
 	for m := range clients {
 		r := rng.New(1, "many", m)
 		n := 3 * (4 + r.IntN(3))
-		set := &point.Set{N: classes, Dx: f.PointWidth(), C: classes, Y: []int32{0, 1, 2}, W: slices.Repeat([]float32{float32(n / 3)}, classes)}
+		set := &point.Set{N: classes, Dx: f.PointWidth(), C: classes, Y: []int32{0, 1, 2},
+			W: slices.Repeat([]float32{float32(n / 3)}, classes)}
 		for c := range classes {
 			from := c
 			if liar > 0 && m%liar == 0 {
@@ -107,7 +109,8 @@ func part(t *testing.T, m *merge.Merger, messages ...[]byte) (*merge.Part, []byt
 }
 
 // of pools a part, and returns the classifier's bytes and its probabilities of new images.
-func (w *world) of(t *testing.T, uploads []Upload, rest *Rest, g *onnx.Model, f models.Manifest, o Options) ([]byte, []float32) {
+func (w *world) of(t *testing.T, uploads []Upload, rest *Rest, g *onnx.Model, f models.Manifest,
+	o Options) ([]byte, []float32) {
 	t.Helper()
 	r, err := New(uploads, g, f, o)
 	if err == nil {
@@ -177,8 +180,9 @@ func distance(a, b []float32) (sum float64) {
 	return sum
 }
 
-// TestMergedUploads: a tree of merges gives the classifier of one merge, bit for bit, and nearly that of all uploads one by one, in every
-// form; a part that keeps all its uploads is pooled as these are; clients that lie are left out of the sums.
+// TestMergedUploads: a tree of merges gives the classifier of one merge, bit for bit, and nearly
+// that of all uploads one by one, in every form; a part that keeps all its uploads is pooled as
+// these are; clients that lie are left out of the sums.
 func TestMergedUploads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -195,8 +199,9 @@ func TestMergedUploads(t *testing.T) {
 		o        Options
 		near     float64
 	}{
-		"closed":  {w.many(t, g, f, clients, 0), Options{Predictor: w.predictor, Open: "none"}, 1e-6},
-		"open":    {w.many(t, g, f, clients, 0), Options{Predictor: w.predictor, Open: open, Scope: posteriorOpen, Samples: 10}, 0.005},
+		"closed": {w.many(t, g, f, clients, 0), Options{Predictor: w.predictor, Open: "none"}, 1e-6},
+		"open": {w.many(t, g, f, clients, 0),
+			Options{Predictor: w.predictor, Open: open, Scope: posteriorOpen, Samples: 10}, 0.005},
 		"moments": {manyMoments(t, mf, clients, 0), Options{Samples: 10}, 2e-5},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +225,8 @@ func TestMergedUploads(t *testing.T) {
 			if uploads, rest, err = Merged(p, true); err != nil {
 				t.Fatal(err)
 			}
-			if got, _ := w.of(t, uploads, rest, g, f, c.o); !bytes.Equal(got, want) || !bytes.Equal(tree, whole) {
+			if got, _ := w.of(t, uploads, rest, g, f, c.o); !bytes.Equal(got, want) ||
+				!bytes.Equal(tree, whole) {
 				t.Error("a tree of merges gives another classifier than one merge")
 			}
 			all, bad := DecodeUploads(c.messages, federate.Expect{})
@@ -245,8 +251,9 @@ func TestMergedUploads(t *testing.T) {
 	}
 }
 
-// TestMergedLies: of clients with false class names those that are summed are left out, given the uploads that another part keeps, and
-// the classifier is nearly that of the others; honest ones are not.
+// TestMergedLies: of clients with false class names those that are summed are left out, given the
+// uploads that another part keeps, and the classifier is nearly that of the others; honest ones are
+// not.
 func TestMergedLies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -341,8 +348,9 @@ func TestMergedLies(t *testing.T) {
 	}
 }
 
-// TestMergedFalseMoments: clients of moments that name their classes falsely are left out of the sums, and honest ones are not; the
-// classifier is nearer to that of the honest clients than where nobody is judged, and about as near as where all are judged at once.
+// TestMergedFalseMoments: clients of moments that name their classes falsely are left out of the
+// sums, and honest ones are not; the classifier is nearer to that of the honest clients than where
+// nobody is judged, and about as near as where all are judged at once.
 func TestMergedFalseMoments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -400,15 +408,16 @@ func TestMergedFalseMoments(t *testing.T) {
 	one, trusted := distance(got, want), distance(alone(messages, trusting), want)
 	t.Logf("nobody judged %.2g, one by one %.2g", trusted, one)
 	if one > trusted/100 {
-		t.Errorf("probabilities differ by %.2g on average from those of the honest clients, and by %.2g where nobody is judged", one, trusted)
+		t.Errorf("probabilities differ by %.2g on average from those of the honest clients, and by "+
+			"%.2g where nobody is judged", one, trusted)
 	}
 	if !testing.Short() {
 		t.Logf("all at once %.2g", distance(alone(messages, o), want))
 	}
 }
 
-// TestJudgedOneByOne measures the cost of judging summed clients one by one, in probabilities against those of the honest clients alone,
-// beside all at once and nobody.
+// TestJudgedOneByOne measures the cost of judging summed clients one by one, in probabilities
+// against those of the honest clients alone, beside all at once and nobody.
 func TestJudgedOneByOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("20,000 clients")
@@ -447,11 +456,14 @@ func TestJudgedOneByOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, merged := w.of(t, uploads, rest, g, f, o)
-		trusted, once, one := distance(alone(messages, trusting), want), distance(alone(messages, o), want), distance(merged, want)
-		t.Logf("one client in %d lies: nobody judged %.2g, all at once %.2g, one by one %.2g; %d left out of %d", liar, trusted, once, one,
-			p.LeftOut, p.LeftOut+p.Summed)
+		trusted, once, one := distance(alone(messages, trusting), want),
+			distance(alone(messages, o), want), distance(merged, want)
+		t.Logf("one client in %d lies: nobody judged %.2g, all at once %.2g, one by one %.2g; %d left "+
+			"out of %d", liar, trusted, once, one, p.LeftOut, p.LeftOut+p.Summed)
 		if one > 5e-5 || trusted < 100*one {
-			t.Errorf("one client in %d lies: probabilities differ by %.2g, and by %.2g where nobody is judged", liar, one, trusted)
+			t.Errorf(
+				"one client in %d lies: probabilities differ by %.2g, and by %.2g where nobody is judged",
+				liar, one, trusted)
 		}
 	}
 }

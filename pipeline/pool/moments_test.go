@@ -17,7 +17,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// embedded returns the rows of a client's 60 images, each computed from a set of one image as the client does, and their labels.
+// embedded returns the rows of a client's 60 images, each computed from a set of one image as the
+// client does, and their labels.
 func (w *world) embedded(t *testing.T, g *onnx.Model, client int) (rows []float32, labels []int) {
 	t.Helper()
 	pix, labels := pixels(rng.New(1, "client", client), 60, classes)
@@ -28,8 +29,8 @@ func (w *world) embedded(t *testing.T, g *onnx.Model, client int) (rows []float3
 	return rows, labels
 }
 
-// TestMomentsClaim: a client of flipped labels that claims a thousand times its images costs little; where claims are trusted it takes
-// the round over.
+// TestMomentsClaim: a client of flipped labels that claims a thousand times its images costs
+// little; where claims are trusted it takes the round over.
 func TestMomentsClaim(t *testing.T) {
 	w := newWorld(t)
 	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
@@ -84,12 +85,13 @@ func TestMomentsClaim(t *testing.T) {
 	}
 	bounded, trusted := accuracy(false), accuracy(true)
 	if bounded < 0.9 || trusted > 0.5 {
-		t.Errorf("right %.3f of the time, %.3f where claims are trusted; want .9 or more, .5 or less", bounded, trusted)
+		t.Errorf("right %.3f of the time, %.3f where claims are trusted; want .9 or more, .5 or less",
+			bounded, trusted)
 	}
 }
 
-// TestMoments: uploads of moments become a classifier without a predictor or a corpus: right about new images, sure as often as it
-// is right, and with intervals that are those of the posterior.
+// TestMoments: uploads of moments become a classifier without a predictor or a corpus: right about
+// new images, sure as often as it is right, and with intervals that are those of the posterior.
 func TestMoments(t *testing.T) {
 	w := newWorld(t)
 	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
@@ -162,15 +164,20 @@ func TestMoments(t *testing.T) {
 	}
 	for i := range a {
 		if math.Abs(a[i]-float64(low[i])) > 5e-3 || math.Abs(b[i]-float64(high[i])) > 5e-3 {
-			t.Fatalf("interval %d is %v to %v in the graph, %v to %v by the posterior", i, low[i], high[i], a[i], b[i])
+			t.Fatalf("interval %d is %v to %v in the graph, %v to %v by the posterior", i, low[i],
+				high[i], a[i], b[i])
 		}
 	}
 	for name, v := range map[string]struct {
 		spoil func(us []Upload, o *Options)
 		want  string
 	}{
-		"predictor":  {func(_ []Upload, o *Options) { o.Predictor = w.predictor }, "predictor (setting predictor.model) is for uploads of"},
-		"no moments": {func(us []Upload, _ *Options) { us[1].Upload = &federate.Upload{Client: "x", Points: us[1].Points} }, "holds no moments"},
+		"predictor": {func(_ []Upload, o *Options) { o.Predictor = w.predictor },
+			"predictor (setting predictor.model) is for uploads of"},
+		"no moments": {func(us []Upload,
+			_ *Options) {
+			us[1].Upload = &federate.Upload{Client: "x", Points: us[1].Points}
+		}, "holds no moments"},
 	} {
 		spoiled, o := append([]Upload(nil), us...), Options{}
 		v.spoil(spoiled, &o)
@@ -184,8 +191,8 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// TestMomentsCorpus: an upload of moments is read as a corpus, and the posterior says how much speaks for it; what is no corpus of the
-// round is refused with the reason.
+// TestMomentsCorpus: an upload of moments is read as a corpus, and the posterior says how much
+// speaks for it; what is no corpus of the round is refused with the reason.
 func TestMomentsCorpus(t *testing.T) {
 	w := newWorld(t)
 	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
@@ -196,7 +203,8 @@ func TestMomentsCorpus(t *testing.T) {
 	var us []Upload
 	for i := range 4 {
 		rows, labels := w.embedded(t, g, i)
-		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: len(labels) - min(moments.MaxCalibration, len(labels)/5)}
+		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest,
+			N: len(labels) - min(moments.MaxCalibration, len(labels)/5)}
 		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, u.Client); err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +242,11 @@ func TestMomentsCorpus(t *testing.T) {
 	wider.Within = &moments.Within{K: dx + 1}
 	for want, err := range map[string]error{
 		"it holds no moments": func() error { _, err := ReadCorpus(write(&means)); return err }(),
-		"reading corpus":      func() error { _, err := ReadCorpus(filepath.Join(t.TempDir(), "none")); return err }(),
+		"reading corpus": func() error {
+			_,
+				err := ReadCorpus(filepath.Join(t.TempDir(), "none"))
+			return err
+		}(),
 		"the corpus has rows of": func() error {
 			_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: &wider})
 			return err

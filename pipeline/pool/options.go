@@ -13,9 +13,10 @@ import (
 	"fmp/pipeline/option"
 )
 
-// Options are the options of a round. fmp pool reads them as flags, variables and settings, a round file as keys, by the same tags
-// ([settings]); the zero options are the defaults. The tag rounds lists the kinds of uploads that read an option: given with others it
-// is an error, by [Options.Unread].
+// Options are the options of a round. fmp pool reads them as flags, variables and settings, a round
+// file as keys, by the same tags ([settings]); the zero options are the defaults. The tag rounds
+// lists the kinds of uploads that read an option: given with others it is an error, by
+// [Options.Unread].
 type Options struct {
 	Seed      uint64  `yaml:"seed" default:"1" rounds:"points means moments private" doc:"seed that every random stream of the round is named under"`
 	Predictor string  `yaml:"predictor" setting:"predictor.model" flag:"predictor" default:"default" allowed:"default|untrained|FILE" rounds:"points means private" doc:"ONNX file of the predictor; default: the shipped one of the extractor behind the uploads; untrained: a smoothed bootstrap of points"`
@@ -31,10 +32,12 @@ type Options struct {
 	Sets      `yaml:"sets"`
 
 	For string `yaml:"-"` // client whose images the classifier is for; "": a client to come
-	// Lenient makes no sets where points do not prove them, also of a level that was asked for, as uploads may still come.
+	// Lenient makes no sets where points do not prove them, also of a level that was asked for, as
+	// uploads may still come.
 	Lenient bool `yaml:"-"`
 	Threads int  `yaml:"-"` // 0: one per core; results do not depend on it
-	// CorpusMoments and AnchorUpload hold the uploads of Corpus and Anchor, once read ([Options.ReadFiles]).
+	// CorpusMoments and AnchorUpload hold the uploads of Corpus and Anchor, once read
+	// ([Options.ReadFiles]).
 	CorpusMoments *discriminant.Client `yaml:"-"`
 	AnchorUpload  *federate.Upload     `yaml:"-" json:"-"`
 
@@ -48,7 +51,8 @@ type Sets struct {
 	ByClass     bool            `yaml:"by_class" flag:"by-class" default:"false" rounds:"means moments" doc:"sets that hold the images of each class as often as stated, whatever the shares of the classes; a class with too few calibration images is in every set"`
 	Proportions string          `yaml:"proportions" flag:"proportions" default:"" rounds:"means moments" doc:"shares of the classes among new images, where they are not those of the calibration images: equal, or NAME=SHARE,..."`
 	Groups      string          `yaml:"groups" flag:"groups" default:"" rounds:"means moments" doc:"sets that hold for the images of each group of clients, NAME=CLIENT,...;..."`
-	// FalseShare of a round without judgement (Trust), or for one client, is 0; nil stands for the default.
+	// FalseShare of a round without judgement (Trust), or for one client, is 0; nil stands for the
+	// default.
 	FalseShare *float64 `yaml:"false_share" flag:"false-share" default:"0.2" allowed:"0..<0.5" rounds:"means moments" doc:"share of the clients whose calibration points may be false without that the sets hold less often"`
 }
 
@@ -61,7 +65,8 @@ const (
 	OfPrivate = "private"
 )
 
-var kindNames = map[string]string{ofPoints: "an embedding's points", ofMeans: "class means", ofMoments: "moments",
+var kindNames = map[string]string{ofPoints: "an embedding's points", ofMeans: "class means",
+	ofMoments: "moments",
 	OfPrivate: "a private round"}
 
 // Unread returns an error for options that were given and that uploads of a kind do not read.
@@ -81,8 +86,8 @@ func (o *Options) Unread(kind string) error {
 		for i, k := range kinds {
 			kinds[i] = kindNames[k]
 		}
-		return fmt.Errorf("%s (setting %s) is for uploads of %s, and these are of %s, which do not read it: leave it out", s.Name, s.Key,
-			suggest.Or(kinds...), kindNames[kind])
+		return fmt.Errorf("%s (setting %s) is for uploads of %s, and these are of %s, which do not "+
+			"read it: leave it out", s.Name, s.Key, suggest.Or(kinds...), kindNames[kind])
 	}
 	return nil
 }

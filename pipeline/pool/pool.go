@@ -1,4 +1,5 @@
-// Package pool implements the server's side of a round: it turns checked uploads and a predictor into a classifier.
+// Package pool implements the server's side of a round: it turns checked uploads and a predictor
+// into a classifier.
 package pool
 
 import (
@@ -30,15 +31,17 @@ type Round struct {
 	// Graph is the client graph (or the embedding) behind the uploads, Client its manifest.
 	Graph  *onnx.Model
 	Client models.Manifest
-	// Progress is told how far a posterior is that is sampled here, from any goroutine; nil: nobody asks.
+	// Progress is told how far a posterior is that is sampled here, from any goroutine; nil: nobody
+	// asks.
 	Progress func(stage string, done, total int)
 
 	predictor *onnx.Model     // nil if there is only an open one
 	drawer    models.Manifest // the predictor's manifest
 	open      *onnx.Model     // nil if there is none
 	openFrom  models.Manifest
-	members   []stats.Client // behind uploads that are folds of a state; nil: uploads are single clients'
-	design    conformal.Design
+	// behind uploads that are folds of a state; nil: uploads are single clients'
+	members []stats.Client
+	design  conformal.Design
 	// falseShare is the share of the clients whose calibration points may be false.
 	falseShare float64
 	reach      *sample.Reach
@@ -50,8 +53,9 @@ type Round struct {
 // ErrNoGraph is wrapped by the error for uploads whose client graph is not known.
 var ErrNoGraph = errors.New("give the client graph that made the uploads (--client-graph)")
 
-// New prepares a round of at least one upload. graph and client are the client graph behind them and its manifest; if graph is nil, it
-// is looked up among those shipped with the program. A predictor that was trained behind another extractor is refused.
+// New prepares a round of at least one upload. graph and client are the client graph behind them
+// and its manifest; if graph is nil, it is looked up among those shipped with the program. A
+// predictor that was trained behind another extractor is refused.
 func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
 	if len(uploads) == 0 {
 		return nil, errors.New("pool: no uploads; give at least one")
@@ -60,8 +64,8 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	var err error
 	if graph == nil {
 		if r.Graph, r.Client, err = shipped.Model(uploads[0].Model); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("pool: the client graph behind the uploads has the sha256 %.12s, and none that comes with the program does: %w",
-				uploads[0].Model, ErrNoGraph)
+			return nil, fmt.Errorf("pool: the client graph behind the uploads has the sha256 %.12s, and "+
+				"none that comes with the program does: %w", uploads[0].Model, ErrNoGraph)
 		} else if err != nil {
 			return nil, err
 		}
@@ -75,8 +79,8 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	if r.Moments() {
 		// A server makes its settings sure before it has a point.
 		if c, u := r.CorpusMoments, uploads[0].Points; c != nil && u != nil && c.Within.K != u.Dx {
-			return nil, fmt.Errorf("pool: the corpus has rows of %d numbers, and the uploads have %d: make both behind one extractor, with the "+
-				"same --bytes", c.Within.K, u.Dx)
+			return nil, fmt.Errorf("pool: the corpus has rows of %d numbers, and the uploads have %d: "+
+				"make both behind one extractor, with the same --bytes", c.Within.K, u.Dx)
 		}
 	} else if err := r.openPredictor(); err != nil {
 		return nil, err
@@ -103,11 +107,15 @@ func (r *Round) client() (int, error) {
 	}
 	at := slices.IndexFunc(r.Uploads, func(u Upload) bool { return u.Client == r.For })
 	if at < 0 {
-		return 0, fmt.Errorf("pool: the classifier is to be for client %q: none of the %d uploads is from this client", r.For, len(r.Uploads))
+		return 0,
+			fmt.Errorf(
+				"pool: the classifier is to be for client %q: none of the %d uploads is from this client",
+				r.For, len(r.Uploads))
 	}
 	if !r.Moments() && r.open == nil {
-		return 0, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from moments, or from class means of all features "+
-			"behind an extractor with an open predictor, and these uploads are other", r.For)
+		return 0, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from "+
+			"moments, or from class means of all features behind an extractor with an open predictor, and "+
+			"these uploads are other", r.For)
 	}
 	return at + 1, nil
 }
@@ -126,7 +134,8 @@ func (r *Round) kind() string {
 // Moments reports whether clients of the round send moments.
 func (r *Round) Moments() bool { return r.Client.Bytes > 0 }
 
-// openPredictor loads the predictors that read the uploads, and refuses those that do not go with them.
+// openPredictor loads the predictors that read the uploads, and refuses those that do not go with
+// them.
 func (r *Round) openPredictor() (err error) {
 	switch r.Predictor {
 	case "", "default":
@@ -154,8 +163,8 @@ func (r *Round) openPredictor() (err error) {
 	}
 	for _, m := range []*onnx.Model{r.predictor, r.open} {
 		if m != nil && r.Client.K == 0 && !models.SameSoftening(r.Graph, m) {
-			return errors.New("pool: the client graph and the predictor soften features about different centres, those of two corpora; fuse the " +
-				"client graph anew with the predictor at hand (fmp fuse)")
+			return errors.New("pool: the client graph and the predictor soften features about different " +
+				"centres, those of two corpora; fuse the client graph anew with the predictor at hand (fmp fuse)")
 		}
 	}
 	return r.checkScope()
@@ -164,17 +173,19 @@ func (r *Round) openPredictor() (err error) {
 // bootstrap makes the untrained predictor, a smoothed bootstrap of the uploads.
 func (r *Round) bootstrap() (err error) {
 	if r.Client.ClassMeans {
-		return errors.New("pool: the uploads are class means, and the conjugate predictor that reads them takes its moments from a corpus: " +
-			"give one with --predictor FILE (fmp train conjugate makes it)")
+		return errors.New("pool: the uploads are class means, and the conjugate predictor that reads " +
+			"them takes its moments from a corpus: give one with --predictor FILE (fmp train conjugate makes it)")
 	}
-	if r.predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C}, r.Seed); err != nil {
+	if r.predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C},
+		r.Seed); err != nil {
 		return err
 	}
 	r.drawer, err = models.ReadManifest(r.predictor)
 	return err
 }
 
-// loadPredictor loads the file of the option Predictor; an open predictor takes the place of the option Open.
+// loadPredictor loads the file of the option Predictor; an open predictor takes the place of the
+// option Open.
 func (r *Round) loadPredictor() (err error) {
 	if r.predictor, r.drawer, err = models.Load(r.Predictor); err != nil {
 		return err
@@ -182,21 +193,24 @@ func (r *Round) loadPredictor() (err error) {
 	switch kind := r.drawer.Kind; {
 	case kind == models.KindOpen:
 		if r.Open != "" && r.Open != "default" && r.Open != "none" {
-			return fmt.Errorf("pool: %s and %s are both open predictors; give one of them", r.Predictor, r.Open)
+			return fmt.Errorf("pool: %s and %s are both open predictors; give one of them",
+				r.Predictor, r.Open)
 		}
 		r.Open, r.predictor, r.drawer = r.Predictor, nil, models.Manifest{}
 	case kind != models.KindPredictor && kind != models.KindConjugate:
-		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file that fmp train conjugate, open or "+
-			"predictor writes", r.Predictor, kind)
+		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file "+
+			"that fmp train conjugate, open or predictor writes", r.Predictor, kind)
 	case kind == models.KindConjugate && !r.Client.ClassMeans:
-		return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the uploads are an embedding's points: give a "+
-			"predictor of fmp train predictor, or new client graphs (fmp fuse --upload class-means)", r.Predictor)
+		return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the uploads "+
+			"are an embedding's points: give a predictor of fmp train predictor, or new client graphs "+
+			"(fmp fuse --upload class-means)", r.Predictor)
 	case kind == models.KindPredictor && r.Client.ClassMeans:
-		return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class means: give a conjugate predictor (fmp train "+
-			"conjugate), or new client graphs (fmp fuse --upload points)", r.Predictor)
+		return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class means: give "+
+			"a conjugate predictor (fmp train conjugate), or new client graphs (fmp fuse --upload points)",
+			r.Predictor)
 	case kind == models.KindConjugate && r.Client.K != 0 && r.Client.K != r.drawer.K:
-		return fmt.Errorf("pool: the uploads have %d coordinates and the predictor %s has %d; use models that were made for each other",
-			r.Client.K, r.Predictor, r.drawer.K)
+		return fmt.Errorf("pool: the uploads have %d coordinates and the predictor %s has %d; use "+
+			"models that were made for each other", r.Client.K, r.Predictor, r.drawer.K)
 	}
 	return nil
 }
@@ -205,17 +219,18 @@ func (r *Round) loadPredictor() (err error) {
 func (r *Round) checkScope() error {
 	switch {
 	case r.Scope == posterior.ScopeOpen && r.open == nil:
-		return errors.New("pool: posterior.scope is open, and there is no open predictor for these uploads: give one with --set " +
-			"open.model=FILE (fmp train open makes it)")
+		return errors.New("pool: posterior.scope is open, and there is no open predictor for these " +
+			"uploads: give one with --set open.model=FILE (fmp train open makes it)")
 	case r.Scope == posterior.ScopeClosed && r.predictor == nil, r.predictor == nil && r.open == nil:
 		kind, orElse := "conjugate", ""
 		if r.Client.ClassMeans && r.open == nil {
 			orElse = " where the corpus has the clients' classes, fmp train open where it lacks them"
 		} else if !r.Client.ClassMeans {
-			kind, orElse = "predictor", ", or take --predictor untrained, a smoothed bootstrap of the uploads"
+			kind, orElse = "predictor",
+				", or take --predictor untrained, a smoothed bootstrap of the uploads"
 		}
-		return fmt.Errorf("pool: no predictor comes with the program for the extractor behind these uploads: give one with --predictor FILE "+
-			"(fmp train %s makes it%s)", kind, orElse)
+		return fmt.Errorf("pool: no predictor comes with the program for the extractor behind these "+
+			"uploads: give one with --predictor FILE (fmp train %s makes it%s)", kind, orElse)
 	}
 	return nil
 }
@@ -230,8 +245,9 @@ func (r *Round) openOpen() (err error) {
 		if !means || r.Scope == posterior.ScopeClosed {
 			return nil
 		}
-		if r.open, r.openFrom, err = shipped.Open(r.Client); errors.Is(err, fs.ErrNotExist) || err == nil &&
-			!models.SameSoftening(r.Graph, r.open) {
+		if r.open, r.openFrom, err = shipped.Open(r.Client); errors.Is(err, fs.ErrNotExist) ||
+			err == nil &&
+				!models.SameSoftening(r.Graph, r.open) {
 			r.open, err = nil, nil
 		}
 		return err
@@ -240,11 +256,13 @@ func (r *Round) openOpen() (err error) {
 		return err
 	}
 	if r.openFrom.Kind != models.KindOpen {
-		return fmt.Errorf("pool: %s is %q by its manifest; open.model wants the file that fmp train open writes", r.Open, r.openFrom.Kind)
+		return fmt.Errorf(
+			"pool: %s is %q by its manifest; open.model wants the file that fmp train open writes", r.Open,
+			r.openFrom.Kind)
 	}
 	if !means {
-		return fmt.Errorf("pool: the open predictor %s reads class means of all features, and these uploads are other points; make new client "+
-			"graphs (fmp fuse --upload class-means)", r.Open)
+		return fmt.Errorf("pool: the open predictor %s reads class means of all features, and these "+
+			"uploads are other points; make new client graphs (fmp fuse --upload class-means)", r.Open)
 	}
 	client := r.Client
 	client.C = 0 // its classes are the corpus's
@@ -252,7 +270,9 @@ func (r *Round) openOpen() (err error) {
 }
 
 // closedForm reports whether heads are computed in closed form, from class means.
-func (r *Round) closedForm() bool { return r.predictor == nil || r.drawer.Kind == models.KindConjugate }
+func (r *Round) closedForm() bool {
+	return r.predictor == nil || r.drawer.Kind == models.KindConjugate
+}
 
 // Defaults of the options.
 const (
@@ -262,7 +282,8 @@ const (
 	Seed             = 1
 )
 
-// conjugateSamples returns the default S of a predictor in closed form: fewer where many classes and coordinates make a wide classifier.
+// conjugateSamples returns the default S of a predictor in closed form: fewer where many classes
+// and coordinates make a wide classifier.
 func (r *Round) conjugateSamples() int {
 	if r.predictor != nil {
 		if c := (models.ConjugateConfig{Dx: r.drawer.Dx, C: r.drawer.C, K: r.drawer.K}); c.Wide(ConjugateSamples) {
@@ -272,8 +293,8 @@ func (r *Round) conjugateSamples() int {
 	return ConjugateSamples
 }
 
-// settle sets the options that were not given: for a shipped predictor, those suited to its data set, where the penalty need not be
-// that of its training; for another, those of its manifest.
+// settle sets the options that were not given: for a shipped predictor, those suited to its data
+// set, where the penalty need not be that of its training; for another, those of its manifest.
 func (r *Round) settle() error {
 	if r.closedForm() { // no point is drawn, and no head fitted with a penalty that a setting names
 		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, r.conjugateSamples())
@@ -312,8 +333,8 @@ func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Re
 	return s.Posterior(ctx, nil)
 }
 
-// Open reports whether a posterior of the round is of the open form, for classes that the corpus lacks, and returns the novelty of the
-// uploads that decided it (NaN if it was not measured).
+// Open reports whether a posterior of the round is of the open form, for classes that the corpus
+// lacks, and returns the novelty of the uploads that decided it (NaN if it was not measured).
 func Open(p *posterior.Result) (open bool, novelty float64) {
 	novelty, ok := p.Diagnostics["novelty"]
 	if !ok {
@@ -322,14 +343,17 @@ func Open(p *posterior.Result) (open bool, novelty float64) {
 	return p.Diagnostics["open"] == 1, novelty
 }
 
-// Classifier returns the classifier of a posterior of the round: the heads behind the client graph's preprocessing and extractor or,
-// if rows is set, the smaller form that takes feature rows. samples adds an output with the probabilities of each single head. command
-// is recorded in the manifest.
-func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, samples bool, command string) (*onnx.Model, error) {
+// Classifier returns the classifier of a posterior of the round: the heads behind the client
+// graph's preprocessing and extractor or, if rows is set, the smaller form that takes feature rows.
+// samples adds an output with the probabilities of each single head. command is recorded in the
+// manifest.
+func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, samples bool,
+	command string) (*onnx.Model, error) {
 	var features *onnx.Model
 	if !rows {
 		if r.Client.Kind == models.KindEmbedding {
-			return nil, errors.New("pool: the uploads were made from feature rows, by an embedding; add --rows for the classifier of feature rows")
+			return nil, errors.New("pool: the uploads were made from feature rows, by an embedding; add " +
+				"--rows for the classifier of feature rows")
 		}
 		var err error
 		if features, err = models.FeatureGraph(r.Graph, r.Client); err != nil {
@@ -349,7 +373,8 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 	}
 	for _, u := range r.Uploads {
 		if r.members == nil {
-			o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.Images()})
+			o.Clients = append(o.Clients,
+				models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.Images()})
 		}
 	}
 	if r.Rest != nil {

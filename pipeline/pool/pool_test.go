@@ -49,7 +49,8 @@ func pixels(r *rand.Rand, n, classes int) (pix []uint8, labels []int) {
 	return pix, labels
 }
 
-// world is a conjugate predictor behind an extractor that gives the pixels as they are, in a file, and its client graphs.
+// world is a conjugate predictor behind an extractor that gives the pixels as they are, in a file,
+// and its client graphs.
 type world struct {
 	predictor string
 	eng       engine.Engine
@@ -88,7 +89,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// client is the client graph of uploads of class means, of the softened features or of coordinates, as fmp fuse makes it.
+// client is the client graph of uploads of class means, of the softened features or of coordinates,
+// as fmp fuse makes it.
 func (w *world) client(t *testing.T, phi bool) (*onnx.Model, models.Manifest) {
 	t.Helper()
 	m, _, err := models.Load(w.predictor)
@@ -115,7 +117,8 @@ func clientGraph(t *testing.T, e *onnx.Model) (*onnx.Model, models.Manifest) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef, models.Preprocessing{Height: 2, Width: 3, Channels: 1})
+	g, err := models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef,
+		models.Preprocessing{Height: 2, Width: 3, Channels: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +133,8 @@ func clientGraph(t *testing.T, e *onnx.Model) (*onnx.Model, models.Manifest) {
 }
 
 // eval runs a model whose image input is called images.
-func (w *world) eval(t *testing.T, m *onnx.Model, pix []uint8, labels []int) map[string]*onnx.Tensor {
+func (w *world) eval(t *testing.T, m *onnx.Model, pix []uint8,
+	labels []int) map[string]*onnx.Tensor {
 	t.Helper()
 	s, err := w.eng.Load(m)
 	if err != nil {
@@ -162,7 +166,8 @@ func (w *world) uploads(t *testing.T, g *onnx.Model, f models.Manifest, sizes ..
 		}
 		pix, labels := pixels(rng.New(1, "client", i), n, held)
 		r := w.eval(t, g, pix, labels)
-		set := (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(), W: r["masses"].F32()}).Held()
+		set := (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(),
+			W: r["masses"].F32()}).Held()
 		if set.N != held {
 			t.Fatalf("client %d sends %d points for %d classes", i, set.N, held)
 		}
@@ -180,8 +185,9 @@ func (w *world) uploads(t *testing.T, g *onnx.Model, f models.Manifest, sizes ..
 	return out
 }
 
-// TestClassMeans: three clients' class means, of features or of coordinates, become the same classifier, which knows
-// images that nobody had; it takes images, and its heads lie on the predictor's coordinates.
+// TestClassMeans: three clients' class means, of features or of coordinates, become the same
+// classifier, which knows images that nobody had; it takes images, and its heads lie on the
+// predictor's coordinates.
 func TestClassMeans(t *testing.T) {
 	w := newWorld(t)
 	pix, labels := pixels(rng.New(1, "test"), 300, classes)
@@ -191,7 +197,8 @@ func TestClassMeans(t *testing.T) {
 		if !f.ClassMeans || (f.K == 0) != phi {
 			t.Fatalf("manifest %+v", f)
 		}
-		r, err := New(w.uploads(t, g, f, 12, 15, 9), g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25})
+		r, err := New(w.uploads(t, g, f, 12, 15, 9), g, f,
+			Options{Predictor: w.predictor, Seed: 3, Samples: 25})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +215,8 @@ func TestClassMeans(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, err := models.ReadOrigin(mf)
-		if err != nil || o.Method != "FMP" || o.L2 != 0 || len(o.Clients) != 3 || mf.S != 25 || mf.Dx != dx ||
+		if err != nil || o.Method != "FMP" || o.L2 != 0 || len(o.Clients) != 3 ||
+			mf.S != 25 || mf.Dx != dx ||
 			strings.Join(mf.Classes, " ") != "left middle right" {
 			t.Errorf("origin %+v, manifest %+v, %v", o, mf, err)
 		}
@@ -266,14 +274,16 @@ func TestRefused(t *testing.T) {
 		{"1 coordinates", us, narrow, w.predictor},
 		{"fmp train conjugate", us, f, "default"},
 	} {
-		if _, err := New(c.ups, g, c.client, Options{Predictor: c.from}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := New(c.ups, g, c.client, Options{Predictor: c.from}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v; want one that says %q", err, c.want)
 		}
 	}
 }
 
-// TestUnfit: uploads that no images give are told from others, and the others make a round. In open scope thousands of points about a true
-// class mean would pass for the scatter of many clients: judged honest, they brought a round of five to chance.
+// TestUnfit: uploads that no images give are told from others, and the others make a round. In open
+// scope thousands of points about a true class mean would pass for the scatter of many clients:
+// judged honest, they brought a round of five to chance.
 func TestUnfit(t *testing.T) {
 	w := newWorld(t)
 	far := func(set *point.Set) {
@@ -293,11 +303,18 @@ func TestUnfit(t *testing.T) {
 				far(u.Points)
 			}
 		}, "as far out as the features of any image"},
-		"a class twice": {true, func(u *federate.Upload) { copy(u.Points.Row(2)[dx:], u.Points.Row(1)[dx:]) }, "points[2] is of class 1"},
-		"splinters":     {true, func(u *federate.Upload) { u.Points.W[2] = 0.25 }, "mass 0.25"},
-		"no class":      {true, func(u *federate.Upload) { copy(u.Points.Row(0)[dx:], []float32{0.5, 0.5, 0}) }, "several classes"},
+		"a class twice": {true, func(u *federate.Upload) {
+			copy(u.Points.Row(2)[dx:],
+				u.Points.Row(1)[dx:])
+		}, "points[2] is of class 1"},
+		"splinters": {true, func(u *federate.Upload) { u.Points.W[2] = 0.25 }, "mass 0.25"},
+		"no class": {true, func(u *federate.Upload) {
+			copy(u.Points.Row(0)[dx:],
+				[]float32{0.5, 0.5, 0})
+		}, "several classes"},
 		"calibration point": {true, func(u *federate.Upload) {
-			u.Calibration = &point.Set{N: 2, Dx: dx, C: classes, Z: slices.Clone(u.Points.Z[:2*dx]), Y: []int32{0, 1}, W: make([]float32, 2)}
+			u.Calibration = &point.Set{N: 2, Dx: dx, C: classes, Z: slices.Clone(u.Points.Z[:2*dx]),
+				Y: []int32{0, 1}, W: make([]float32, 2)}
 			far(u.Calibration)
 		}, "calibration: points[1]"},
 	} {
@@ -310,19 +327,22 @@ func TestUnfit(t *testing.T) {
 		c.spoil(us[1].Upload)
 		_, err := New(us, g, f, o)
 		var unfit *UnfitError
-		if !errors.As(err, &unfit) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `"client 1"`) ||
+		if !errors.As(err, &unfit) || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), `"client 1"`) ||
 			len(unfit.Errors) != 1 {
 			t.Errorf("%s: %v; want one that says %q", name, err, c.want)
 			continue
 		}
-		if r, err := New(unfit.Left, g, f, o); err != nil || len(r.Uploads) != 2 || r.Uploads[1].Client != "client 2" {
+		if r, err := New(unfit.Left, g, f, o); err != nil || len(r.Uploads) != 2 ||
+			r.Uploads[1].Client != "client 2" {
 			t.Errorf("%s: without it: %v", name, err)
 		}
 	}
 }
 
-// TestParts: a sampling done in parts by several, in any order, is sample for sample the one that is done by one; with honesty judged
-// by chains, with trust, and with a predictor that draws points.
+// TestParts: a sampling done in parts by several, in any order, is sample for sample the one that
+// is done by one; with honesty judged by chains, with trust, and with a predictor that draws
+// points.
 func TestParts(t *testing.T) {
 	w := newWorld(t)
 	g, f := w.client(t, true)
@@ -359,17 +379,18 @@ func TestParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		workers, jobs := []*Sampling{sampling(), sampling()}, 0
-		parts, err := sampling().Posterior(t.Context(), func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
-			out := make([]*Piece, len(parts))
-			for i := len(parts) - 1; i >= 0; i-- {
-				var err error
-				if out[i], err = workers[i%2].Do(ctx, parts[i]); err != nil {
-					return nil, err
+		parts, err := sampling().Posterior(t.Context(),
+			func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
+				out := make([]*Piece, len(parts))
+				for i := len(parts) - 1; i >= 0; i-- {
+					var err error
+					if out[i], err = workers[i%2].Do(ctx, parts[i]); err != nil {
+						return nil, err
+					}
+					jobs++
 				}
-				jobs++
-			}
-			return out, nil
-		})
+				return out, nil
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,14 +402,15 @@ func TestParts(t *testing.T) {
 		}
 		if whole.Judgement != nil && (!slices.Equal(whole.Judgement.Honest, parts.Judgement.Honest) ||
 			!slices.Equal(whole.Judgement.Counted, parts.Judgement.Counted)) {
-			t.Errorf("%s: honest %v and %v, counted %v and %v", name, whole.Judgement.Honest, parts.Judgement.Honest, whole.Judgement.Counted,
-				parts.Judgement.Counted)
+			t.Errorf("%s: honest %v and %v, counted %v and %v", name, whole.Judgement.Honest,
+				parts.Judgement.Honest, whole.Judgement.Counted, parts.Judgement.Counted)
 		}
 	}
 }
 
-// TestCounted: the round says how many images each client claims and how many count; a claim of a thousand times the images counts a few
-// times what the others hold at most, and with trust all of it does.
+// TestCounted: the round says how many images each client claims and how many count; a claim of a
+// thousand times the images counts a few times what the others hold at most, and with trust all of
+// it does.
 func TestCounted(t *testing.T) {
 	w := newWorld(t)
 	g, f := w.client(t, true)
@@ -409,25 +431,29 @@ func TestCounted(t *testing.T) {
 			t.Fatalf("trust %v: judgement %+v", trust, j)
 		} else if trust {
 			continue
-		} else if j.Claimed[2] != 12000 || j.Counted[2] < 11.99 || j.Counted[2] > 4*12.01 || j.Claimed[0] != 12 ||
+		} else if j.Claimed[2] != 12000 || j.Counted[2] < 11.99 || j.Counted[2] > 4*12.01 ||
+			j.Claimed[0] != 12 ||
 			math.Abs(j.Counted[0]-12) > 1e-4 {
 			t.Errorf("claimed %v, counted %v", j.Claimed, j.Counted)
 		}
 	}
 }
 
-// TestImages: a client's images are one number, as its upload states it: those that are kept for sets are in no mass, and are images too.
+// TestImages: a client's images are one number, as its upload states it: those that are kept for
+// sets are in no mass, and are images too.
 func TestImages(t *testing.T) {
 	at := func(client string, u *federate.Upload) Upload {
 		u.Client, u.N = client, 50
 		return Upload{Upload: u}
 	}
-	r := &Round{Uploads: []Upload{at("none", &federate.Upload{}), at("means", &federate.Upload{Calibration: &point.Set{N: 10}}),
+	r := &Round{Uploads: []Upload{at("none", &federate.Upload{}),
+		at("means", &federate.Upload{Calibration: &point.Set{N: 10}}),
 		at("moments", &federate.Upload{Within: &moments.Within{Labels: make([]int, 10)}}),
 		at("liar", &federate.Upload{Calibration: &point.Set{N: 10}})}}
 	j := &posterior.Judgement{Claimed: []float64{50, 50, 55, 50}, Counted: []float64{50, 50, 55, 20}}
 	claimed, counted := r.Images(j)
-	if !slices.Equal(claimed, []float64{50, 60, 60, 60}) || !slices.Equal(counted, []float64{50, 60, 60, 30}) {
+	if !slices.Equal(claimed, []float64{50, 60, 60, 60}) ||
+		!slices.Equal(counted, []float64{50, 60, 60, 30}) {
 		t.Errorf("claimed %v, counted %v", claimed, counted)
 	}
 	if j.Claimed[1] != 50 || j.Counted[3] != 20 {
@@ -435,11 +461,13 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestHostileParts: parts that are not of the round, and pieces that are not what was asked for, are errors.
+// TestHostileParts: parts that are not of the round, and pieces that are not what was asked for,
+// are errors.
 func TestHostileParts(t *testing.T) {
 	w := newWorld(t)
 	g, f := w.client(t, true)
-	r, err := New(w.uploads(t, g, f, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16), g, f, Options{Predictor: w.predictor, Samples: 5})
+	r, err := New(w.uploads(t, g, f, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16), g, f,
+		Options{Predictor: w.predictor, Samples: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +481,8 @@ func TestHostileParts(t *testing.T) {
 		"samples 3 to 3":              {From: 3, To: 3},
 		"chains 0 to 99":              {Chains: true, To: 99},
 		"who is honest: false":        {To: 5},
-		"of 2 clients":                {To: 5, States: &honesty.States{Honest: [][]bool{{true, true}}, P: []float64{1}}},
+		"of 2 clients": {To: 5,
+			States: &honesty.States{Honest: [][]bool{{true, true}}, P: []float64{1}}},
 	} {
 		if _, err := s.Do(t.Context(), p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v; want one that says %q", p, err, want)
@@ -461,31 +490,40 @@ func TestHostileParts(t *testing.T) {
 	}
 	for want, spoil := range map[string]func(p *Piece){
 		"the parts hold 4 samples of 5": func(p *Piece) { p.Heads = p.Heads[:min(4, len(p.Heads))] },
-		"head 0 is 7 x 3":               func(p *Piece) { p.Heads = slices.Repeat(posterior.Ensemble{erm.NewTheta(7, classes)}, len(p.Heads)) },
-		"the parts hold 0 proposals":    func(p *Piece) { p.Proposed = nil },
-		"a state of 1 clients":          func(p *Piece) { p.Proposed = slices.Repeat([][]bool{{true}}, len(p.Proposed)) },
+		"head 0 is 7 x 3": func(
+			p *Piece) {
+			p.Heads = slices.Repeat(posterior.Ensemble{erm.NewTheta(7, classes)}, len(p.Heads))
+		},
+		"the parts hold 0 proposals": func(p *Piece) { p.Proposed = nil },
+		"a state of 1 clients": func(p *Piece) {
+			p.Proposed = slices.Repeat([][]bool{{true}},
+				len(p.Proposed))
+		},
 	} {
-		_, err := s.Posterior(t.Context(), func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
-			var out []*Piece
-			for _, p := range parts {
-				made, err := s.Do(ctx, p)
-				if err != nil {
-					return nil, err
+		_, err := s.Posterior(t.Context(),
+			func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
+				var out []*Piece
+				for _, p := range parts {
+					made, err := s.Do(ctx, p)
+					if err != nil {
+						return nil, err
+					}
+					spoil(made)
+					out = append(out, made)
 				}
-				spoil(made)
-				out = append(out, made)
-			}
-			return out, nil
-		})
+				return out, nil
+			})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want one that says %q", err, want)
 		}
 	}
 }
 
-// strange are images of classes of another kind than those of pixels: bright at one end, in the middle of a row, or nowhere.
+// strange are images of classes of another kind than those of pixels: bright at one end, in the
+// middle of a row, or nowhere.
 func strange(r *rand.Rand, n int) (pix []uint8, labels []int) {
-	bright := [][dx]float64{{200, 200, 40, 40, 40, 200}, {40, 200, 40, 200, 200, 40}, {60, 60, 60, 60, 60, 60}}
+	bright := [][dx]float64{{200, 200, 40, 40, 40, 200}, {40, 200, 40, 200, 200, 40},
+		{60, 60, 60, 60, 60, 60}}
 	pix, labels = make([]uint8, n*dx), make([]int, n)
 	for i := range n {
 		labels[i] = i % len(bright)
@@ -496,8 +534,9 @@ func strange(r *rand.Rand, n int) (pix []uint8, labels []int) {
 	return pix, labels
 }
 
-// TestOpen: uploads of the corpus's classes are read in closed form, others in the open one, as their novelty says or as is asked for;
-// the open form needs no conjugate predictor, its classifier knows images that nobody had and has intervals around what it says.
+// TestOpen: uploads of the corpus's classes are read in closed form, others in the open one, as
+// their novelty says or as is asked for; the open form needs no conjugate predictor, its classifier
+// knows images that nobody had and has intervals around what it says.
 func TestOpen(t *testing.T) {
 	w := newWorld(t)
 	file := openFile(t, 1, 0)
@@ -508,7 +547,8 @@ func TestOpen(t *testing.T) {
 		pix, labels := strange(rng.New(1, "strange", i), 30)
 		r := w.eval(t, g, pix, labels)
 		u := federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: 30,
-			Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(), W: r["masses"].F32()}).Held()}
+			Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(),
+				W: r["masses"].F32()}).Held()}
 		fresh = append(fresh, Upload{Upload: &u})
 	}
 	test, truth := strange(rng.New(1, "strange test"), 300)

@@ -46,8 +46,8 @@ func head(path string) []byte {
 	return head[:n]
 }
 
-// ReadReleases reads and checks the messages of one private round, each from a different client, all for one graph and one budget. bad
-// are the errors of those that cannot be used.
+// ReadReleases reads and checks the messages of one private round, each from a different client,
+// all for one graph and one budget. bad are the errors of those that cannot be used.
 func ReadReleases(paths []string, want federate.Expect) (good []Release, bad []error) {
 	from := map[string]string{}
 	for _, path := range paths {
@@ -60,9 +60,11 @@ func ReadReleases(paths []string, want federate.Expect) (good []Release, bad []e
 		case err != nil:
 			err = fmt.Errorf("%s: %w", path, err)
 		case from[r.Client] != "":
-			err = fmt.Errorf("%s and %s are both of client %q; pool one of each, as two spend twice", from[r.Client], path, r.Client)
+			err = fmt.Errorf("%s and %s are both of client %q; pool one of each, as two spend twice",
+				from[r.Client], path, r.Client)
 		case len(good) > 0 && r.Budget != good[0].Budget:
-			err = fmt.Errorf("%s: its budget is %v; that of %s is %v, and a round has one", path, r.Budget, good[0].Path, good[0].Budget)
+			err = fmt.Errorf("%s: its budget is %v; that of %s is %v, and a round has one", path, r.Budget,
+				good[0].Path, good[0].Budget)
 		}
 		if err != nil {
 			bad = append(bad, err)
@@ -88,9 +90,10 @@ type Private struct {
 	manifest  models.Manifest
 }
 
-// NewPrivate prepares a private round. The predictor is a file, or "default" (or empty) for the one shipped with the program for the
-// extractor.
-func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o Options) (*Private, error) {
+// NewPrivate prepares a private round. The predictor is a file, or "default" (or empty) for the one
+// shipped with the program for the extractor.
+func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
+	o Options) (*Private, error) {
 	if len(releases) == 0 {
 		return nil, errors.New("pool: no uploads; give at least one")
 	}
@@ -104,8 +107,8 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o
 	p.Samples = cmp.Or(p.Samples, ConjugateSamples)
 	b := releases[0].Budget
 	if b.Noise == privacy.TwoServers && releases[0].Share != nil {
-		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone says nothing: serve the round (fmp serve " +
-			"--helper URL), and send each server its own")
+		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone says " +
+			"nothing: serve the round (fmp serve --helper URL), and send each server its own")
 	}
 	p.Account = b.Spend(releases[0].Sums.Classes, len(releases))
 	var err error
@@ -118,12 +121,13 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest, o
 		return nil, fmt.Errorf("pool: %w", err)
 	}
 	if p.manifest.Kind != models.KindPrivate {
-		return nil, fmt.Errorf("pool: %s is %q by its manifest; uploads of a private round want a private predictor, the file that fmp train "+
-			"private writes", o.Predictor, p.manifest.Kind)
+		return nil, fmt.Errorf("pool: %s is %q by its manifest; uploads of a private round want a "+
+			"private predictor, the file that fmp train private writes", o.Predictor, p.manifest.Kind)
 	}
 	if client.Clip <= 0 || client.K != p.manifest.K {
-		return nil, fmt.Errorf("pool: the client graph has %d coordinates clipped to norm %v and the predictor %d; use models that were made "+
-			"for each other (fmp fuse --upload private)", client.K, client.Clip, p.manifest.K)
+		return nil, fmt.Errorf("pool: the client graph has %d coordinates clipped to norm %v and the "+
+			"predictor %d; use models that were made for each other (fmp fuse --upload private)", client.K,
+			client.Clip, p.manifest.K)
 	}
 	f := p.manifest
 	f.C = 0 // its classes are the round's
@@ -142,7 +146,8 @@ const MaxPublished = 64 << 20
 
 // Keeper stores the noisy sums of rounds in which the server adds the noise.
 type Keeper interface {
-	// Sum returns the sum stored for a set of uploads, of which inputs is the digest; fs.ErrNotExist if there is none.
+	// Sum returns the sum stored for a set of uploads, of which inputs is the digest; fs.ErrNotExist
+	// if there is none.
 	Sum(inputs string) ([]byte, error)
 	// Keep stores the sum for a set of uploads.
 	Keep(inputs string, data []byte) error
@@ -152,15 +157,19 @@ type Keeper interface {
 type SumFile string
 
 // Sum reads the file and ignores the digest.
-func (f SumFile) Sum(string) ([]byte, error) { return regularfile.ReadFile(string(f), MaxPublished) }
+func (f SumFile) Sum(string) ([]byte, error) {
+	return regularfile.ReadFile(string(f), MaxPublished)
+}
 
 // Keep writes the file and ignores the digest.
 func (f SumFile) Keep(_ string, data []byte) error { return atomicfile.WriteBytes(string(f), data) }
 
-// Totals returns the round's noisy sums. If a server adds the noise, it is drawn once and the sum is stored: pooling the same messages
-// again returns the same sum, as a second draw would spend the budget a second time. With two servers the releases hold no sums, and
-// open returns the noisy sum; otherwise open is nil.
-func (p *Private) Totals(keeper Keeper, open func() (*privacy.Release, error)) (*privacy.Totals, error) {
+// Totals returns the round's noisy sums. If a server adds the noise, it is drawn once and the sum
+// is stored: pooling the same messages again returns the same sum, as a second draw would spend the
+// budget a second time. With two servers the releases hold no sums, and open returns the noisy sum;
+// otherwise open is nil.
+func (p *Private) Totals(keeper Keeper,
+	open func() (*privacy.Release, error)) (*privacy.Totals, error) {
 	sum := privacy.NewRelease(p.Releases[0].Sums.Classes, p.Releases[0].Sums.K)
 	digests := make([]string, len(p.Releases))
 	for i, r := range p.Releases {
@@ -201,8 +210,8 @@ func (p *Private) Totals(keeper Keeper, open func() (*privacy.Release, error)) (
 				return nil, fmt.Errorf("%v is not the noisy sum of a private round; move it away", keeper)
 			}
 			if was.Inputs != inputs || was.Account != p.Account {
-				return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget; to publish a second one spends the budget again: "+
-					"choose another --output if that is meant", keeper)
+				return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget; to publish a "+
+					"second one spends the budget again: choose another --output if that is meant", keeper)
 			}
 			sum.Values = was.Values
 		}
@@ -211,17 +220,20 @@ func (p *Private) Totals(keeper Keeper, open func() (*privacy.Release, error)) (
 }
 
 // Posterior samples the posterior given the totals.
-func (p *Private) Posterior(ctx context.Context, eng engine.Engine, totals *privacy.Totals) (*posterior.Result, error) {
+func (p *Private) Posterior(ctx context.Context, eng engine.Engine,
+	totals *privacy.Totals) (*posterior.Result, error) {
 	v, err := sample.NewPrivate(eng, p.predictor)
 	if err != nil {
 		return nil, err
 	}
 	defer v.Close()
-	return (&posterior.PrivateRound{Totals: totals, Account: &p.Account, Seed: p.Seed, Stream: "pool"}).NoiseAware(ctx, v, p.Samples)
+	return (&posterior.PrivateRound{Totals: totals, Account: &p.Account, Seed: p.Seed,
+		Stream: "pool"}).NoiseAware(ctx, v, p.Samples)
 }
 
 // Classifier returns the classifier, with the account in its manifest; see [Round.Classifier].
-func (p *Private) Classifier(ctx context.Context, r *posterior.Result, rows, samples bool, command string) (*onnx.Model, error) {
+func (p *Private) Classifier(ctx context.Context, r *posterior.Result, rows, samples bool,
+	command string) (*onnx.Model, error) {
 	var features *onnx.Model
 	if !rows {
 		var err error
@@ -233,9 +245,11 @@ func (p *Private) Classifier(ctx context.Context, r *posterior.Result, rows, sam
 	if err != nil {
 		return nil, err
 	}
-	o := models.Origin{Method: "FMP-DP", Client: p.Client.Digest, Predictor: p.manifest.Digest, Protocol: "shared", Round: p.Releases[0].Round,
+	o := models.Origin{Method: "FMP-DP", Client: p.Client.Digest, Predictor: p.manifest.Digest,
+		Protocol: "shared", Round: p.Releases[0].Round,
 		Private: account}
-	for _, u := range p.Releases { // names and digests only; the number of a client's images must not be revealed
+	// names and digests only; the number of a client's images must not be revealed
+	for _, u := range p.Releases {
 		o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest})
 	}
 	f := p.Client

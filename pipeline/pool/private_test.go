@@ -69,15 +69,16 @@ func featuresOf(pix []uint8) []float32 {
 	return out
 }
 
-// TestPrivateRound: messages of a private round become a classifier that is right and says what was spent; noise of the server is
-// drawn once; what does not belong together is refused.
+// TestPrivateRound: messages of a private round become a classifier that is right and says what was
+// spent; noise of the server is drawn once; what does not belong together is refused.
 func TestPrivateRound(t *testing.T) {
 	w := newWorld(t)
 	predictor, p, g, f := w.private(t)
 	test, truth := pixels(rng.New(1, "test"), 300, classes)
 	for _, noise := range []string{privacy.Local, privacy.Trusted} {
 		dir := t.TempDir()
-		b := privacy.Budget{Epsilon: 4, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: noise}
+		b := privacy.Budget{Epsilon: 4, Delta: 1e-5, Unit: privacy.Example,
+			Relation: privacy.AddRemove, Noise: noise}
 		var paths []string
 		write := func(name string, b privacy.Budget) string {
 			t.Helper()
@@ -140,7 +141,8 @@ func TestPrivateRound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o, err := models.ReadOrigin(mf); err != nil || o.Method != "FMP-DP" || !strings.Contains(string(o.Private), `"epsilon":4`) ||
+		if o, err := models.ReadOrigin(mf); err != nil || o.Method != "FMP-DP" ||
+			!strings.Contains(string(o.Private), `"epsilon":4`) ||
 			o.Clients[0].N != 0 {
 			t.Errorf("origin %+v, %v", o, err)
 		}
@@ -163,8 +165,10 @@ func TestPrivateRound(t *testing.T) {
 		}
 		other := b
 		other.Epsilon = 2
-		if _, bad := ReadReleases([]string{paths[0], write("client 9", other), paths[0]}, federate.Expect{}); len(bad) != 2 ||
-			!strings.Contains(bad[0].Error(), "a round has one") || !strings.Contains(bad[1].Error(), "both of client") {
+		if _, bad := ReadReleases([]string{paths[0], write("client 9", other), paths[0]},
+			federate.Expect{}); len(bad) != 2 ||
+			!strings.Contains(bad[0].Error(), "a round has one") ||
+			!strings.Contains(bad[1].Error(), "both of client") {
 			t.Errorf("refusals %v", bad)
 		}
 		if _, err := NewPrivate(releases, g, f, Options{Predictor: w.predictor}); err == nil ||

@@ -46,8 +46,8 @@ func (s *steps) ends(t *testing.T, want ...string) {
 	}
 }
 
-// TestProgress: a round tells each stage to its end, with and without the chains that more clients need, and its samples do not depend on
-// who listens.
+// TestProgress: a round tells each stage to its end, with and without the chains that more clients
+// need, and its samples do not depend on who listens.
 func TestProgress(t *testing.T) {
 	w := newWorld(t)
 	g, f := w.client(t, true)
@@ -71,10 +71,14 @@ func TestProgress(t *testing.T) {
 		make func() (*Round, error)
 		want []string
 	}{
-		"chains":  {func() (*Round, error) { return New(w.uploads(t, g, f, sizes...), g, f, o) }, []string{"who is honest", "samples"}},
-		"states":  {func() (*Round, error) { return New(w.uploads(t, g, f, 9, 9, 9), g, f, o) }, []string{"who is honest", "samples"}},
-		"moments": {func() (*Round, error) { return New(us, gm, fm, Options{Seed: 3}) }, []string{"reading moments", "who is honest", "samples"}},
-		"trusted": {func() (*Round, error) { return New(us, gm, fm, Options{Seed: 3, Trust: true}) }, []string{"reading moments", "samples"}},
+		"chains": {func() (*Round, error) { return New(w.uploads(t, g, f, sizes...), g, f, o) },
+			[]string{"who is honest", "samples"}},
+		"states": {func() (*Round, error) { return New(w.uploads(t, g, f, 9, 9, 9), g, f, o) },
+			[]string{"who is honest", "samples"}},
+		"moments": {func() (*Round, error) { return New(us, gm, fm, Options{Seed: 3}) },
+			[]string{"reading moments", "who is honest", "samples"}},
+		"trusted": {func() (*Round, error) { return New(us, gm, fm, Options{Seed: 3, Trust: true}) },
+			[]string{"reading moments", "samples"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var heads [2][]float64

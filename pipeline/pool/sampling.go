@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// block is the number of samples made together, here or by a worker: the fits of one block start from each other.
+	// block is the number of samples made together, here or by a worker: the fits of one block start
+	// from each other.
 	block = 10
 	// chainParts is the number of parts into which the honesty chains are split for workers.
 	chainParts = 4
@@ -27,10 +28,12 @@ const (
 
 // SampleRange is a piece of a round's sampling that one machine does on its own.
 type SampleRange struct {
-	// Chains asks for the proposals of the honesty chains From to To-1; otherwise the part is samples From to To-1.
+	// Chains asks for the proposals of the honesty chains From to To-1; otherwise the part is samples
+	// From to To-1.
 	Chains   bool
 	From, To int
-	// States are the candidate sets of honest clients that samples draw from; nil if honesty is not judged.
+	// States are the candidate sets of honest clients that samples draw from; nil if honesty is not
+	// judged.
 	States *honesty.States
 }
 
@@ -65,8 +68,8 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 		points += u.Points.N
 	}
 	if !r.closedForm() && r.Rest != nil {
-		return nil, errors.New("pool: the uploads were merged as class means, and the predictor reads an embedding's points: give a conjugate " +
-			"predictor (fmp train conjugate)")
+		return nil, errors.New("pool: the uploads were merged as class means, and the predictor reads " +
+			"an embedding's points: give a conjugate predictor (fmp train conjugate)")
 	}
 	s := &Sampling{round: r, close: func() {}}
 	s.judges = r.closedForm() && !r.Trust && len(sets) > 1
@@ -99,8 +102,8 @@ func (r *Round) openMoments() (*Sampling, error) {
 	}
 	for _, u := range r.Uploads {
 		if u.Within == nil {
-			return nil, fmt.Errorf("pool: the upload of %q holds no moments, and the client graph asks for them (fmp fuse --upload moments): "+
-				"make it anew with fmp-edge compress", u.Client)
+			return nil, fmt.Errorf("pool: the upload of %q holds no moments, and the client graph asks "+
+				"for them (fmp fuse --upload moments): make it anew with fmp-edge compress", u.Client)
 		}
 		s.clients = append(s.clients, discriminant.Client{Means: u.Points, Within: u.Within})
 	}
@@ -114,7 +117,8 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
-	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: r.Samples, Seed: r.Seed, Stream: stream,
+	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: r.Samples,
+		Seed: r.Seed, Stream: stream,
 		Corpus: r.CorpusMoments}, Honesty: !r.Trust, Threads: r.Threads, Progress: r.Progress}
 	if r.Rest != nil {
 		o.Rest = &discriminant.Client{Means: r.Rest.Means, Within: r.Rest.Within}
@@ -146,7 +150,8 @@ const stream = "pool"
 // openMeans prepares the posterior of class means.
 func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 	r := s.round
-	in := posterior.Input{Scope: r.Scope, Samples: r.Samples, Honesty: s.judges, Alike: r.alike, Seed: r.Seed, Stream: stream,
+	in := posterior.Input{Scope: r.Scope, Samples: r.Samples, Honesty: s.judges, Alike: r.alike,
+		Seed: r.Seed, Stream: stream,
 		Threads: r.Threads}
 	if in.For, err = r.client(); err != nil {
 		return err
@@ -190,7 +195,8 @@ func (s *Sampling) openPoints(eng engine.Engine, sets []*point.Set) error {
 		return err
 	}
 	s.close, s.sets = func() { drawer.Close() }, sets
-	s.points = &posterior.Martingale{Drawer: drawer, Samples: r.Samples, Fresh: r.Fresh, Seed: r.Seed, Stream: stream,
+	s.points = &posterior.Martingale{Drawer: drawer, Samples: r.Samples, Fresh: r.Fresh,
+		Seed: r.Seed, Stream: stream,
 		Threads: cmp.Or(r.Threads, runtime.GOMAXPROCS(0))}
 	return s.points.Check()
 }
@@ -202,7 +208,8 @@ func (s *Sampling) sample(ctx context.Context, p posterior.SampleRange) (*poster
 	if s.means != nil {
 		r, err = s.means.Limit(p).Sample(ctx)
 	} else {
-		r, err = s.points.Uploads(ctx, s.sets, posterior.Fit{L2: s.round.L2, Tolerance: s.round.Tolerance}, p)
+		r, err = s.points.Uploads(ctx, s.sets,
+			posterior.Fit{L2: s.round.L2, Tolerance: s.round.Tolerance}, p)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.round.Method(), err)
@@ -217,7 +224,8 @@ func (s *Sampling) Close() { s.close() }
 func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 	if p.Chains {
 		if !s.judges {
-			return nil, errors.New("pool: a part of the chains of who is honest; this round does not judge its clients")
+			return nil, errors.New("pool: a part of the chains of who is honest; this round does not " +
+				"judge its clients")
 		}
 		u, lambda, err := s.means.Claims()
 		if err != nil {
@@ -231,7 +239,8 @@ func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 		return nil, fmt.Errorf("pool: samples %d to %d; there are %d", p.From, p.To, s.round.Samples)
 	}
 	if s.judges != (p.States != nil) {
-		return nil, fmt.Errorf("pool: a part with states of who is honest: %v; in this round: %v", p.States != nil, s.judges)
+		return nil, fmt.Errorf("pool: a part with states of who is honest: %v; in this round: %v",
+			p.States != nil, s.judges)
 	}
 	if p.States != nil {
 		if err := p.States.Check(len(s.round.Uploads)); err != nil {
@@ -245,8 +254,8 @@ func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 	return &Piece{Heads: r.Ensembles[0]}, nil
 }
 
-// Posterior samples the posterior in parts, which do executes in any order and on any machine; if do is nil, they are executed here.
-// The samples do not depend on who executes them.
+// Posterior samples the posterior in parts, which do executes in any order and on any machine; if
+// do is nil, they are executed here. The samples do not depend on who executes them.
 func (s *Sampling) Posterior(ctx context.Context,
 	do func(ctx context.Context, parts []SampleRange) ([]*Piece, error)) (*posterior.Result, error) {
 	if s.clients != nil {
@@ -286,7 +295,8 @@ func (s *Sampling) Posterior(ctx context.Context,
 				proposed = append(proposed, m.Proposed...)
 			}
 			if len(proposed) != honesty.Proposals*n {
-				return nil, fmt.Errorf("pool: the parts hold %d proposals of %d chains; want %d a chain", len(proposed), n, honesty.Proposals)
+				return nil, fmt.Errorf("pool: the parts hold %d proposals of %d chains; want %d a chain",
+					len(proposed), n, honesty.Proposals)
 			}
 		}
 		u.Progress = s.round.Progress

@@ -32,7 +32,8 @@ const minCapped = moments.MaxCalibration
 // maxScored bounds the calibration points that a threshold is computed from.
 const maxScored = 10_000
 
-// calibrationPoint is a calibration point that took no part in a round's posterior: its embedded row and class.
+// calibrationPoint is a calibration point that took no part in a round's posterior: its embedded
+// row and class.
 type calibrationPoint struct {
 	row    []float32
 	class  int
@@ -62,7 +63,8 @@ func (r *Round) setDesign() (d conformal.Design, err error) {
 	switch {
 	case r.Proportions == "":
 	case r.ByClass:
-		return d, errors.New("sets by class hold for any shares of classes: leave the shares out, or the sets by class")
+		return d, errors.New("sets by class hold for any shares of classes: leave the shares out, or " +
+			"the sets by class")
 	default:
 		d.Proportions, err = conformal.Shares(r.Proportions, r.Client.Classes, r.classes())
 	}
@@ -78,7 +80,8 @@ func (r *Round) setDesign() (d conformal.Design, err error) {
 // setGroups finds the group of every client.
 func (r *Round) setGroups() error {
 	if r.For != "" {
-		return fmt.Errorf("a classifier for client %q has sets by its own points: leave the groups out", r.For)
+		return fmt.Errorf("a classifier for client %q has sets by its own points: leave the groups out",
+			r.For)
 	}
 	names, of, err := conformal.Groups(r.Groups)
 	if err != nil {
@@ -94,9 +97,10 @@ func (r *Round) setGroups() error {
 		r.group = append(r.group, g)
 		delete(of, u.Client)
 	}
-	if absent := slices.Sorted(maps.Keys(of)); len(absent) > 0 && !r.Lenient { // a served round waits for its clients
-		return fmt.Errorf("groups of clients: none of the %d uploads is from client %q: name clients as their uploads do, without spaces",
-			len(r.Uploads), absent[0])
+	// a served round waits for its clients
+	if absent := slices.Sorted(maps.Keys(of)); len(absent) > 0 && !r.Lenient {
+		return fmt.Errorf("groups of clients: none of the %d uploads is from client %q: name clients "+
+			"as their uploads do, without spaces", len(r.Uploads), absent[0])
 	}
 	if rest {
 		r.groups = append(r.groups, "no group")
@@ -112,7 +116,8 @@ func (r *Round) classes() int {
 	return r.Client.C // before the first upload
 }
 
-// proves returns an error where calibration points do not prove sets of a level, for one of the groups.
+// proves returns an error where calibration points do not prove sets of a level, for one of the
+// groups.
 func (r *Round) proves(points []calibrationPoint, level float64) error {
 	d, of := r.designed(points, points)
 	counts := d.Counts(of, r.classes())
@@ -131,8 +136,8 @@ func (r *Round) proves(points []calibrationPoint, level float64) error {
 	return nil
 }
 
-// designed returns the design of the sets by points, with the points' classes. Of the clients that sent all of the points a share may be
-// false, of each group; those that are left out are.
+// designed returns the design of the sets by points, with the points' classes. Of the clients that
+// sent all of the points a share may be false, of each group; those that are left out are.
 func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, classes []int) {
 	d = r.design
 	held := map[int]bool{}
@@ -172,7 +177,8 @@ func (r *Round) groupOf(client int) int {
 	return r.group[client]
 }
 
-// enough reports whether calibration points prove sets of the level. Where these were asked for it is an error if they do not.
+// enough reports whether calibration points prove sets of the level. Where these were asked for it
+// is an error if they do not.
 func (r *Round) enough(points []calibrationPoint, remedy string) (bool, error) {
 	err := r.proves(points, cmp.Or(r.Level, Level))
 	if err != nil && r.Level != 0 && !r.Lenient {
@@ -181,10 +187,10 @@ func (r *Round) enough(points []calibrationPoint, remedy string) (bool, error) {
 	return err == nil, nil
 }
 
-// calibration holds points for prediction sets back: every second one of each client, at random. The others choose the temperature and
-// count as images; those held back do neither, so that the sets' guarantee is exact. A classifier for one client has the sets of that
-// client's points alone. Where they are too few for the level none are, and a
-// level that was asked for is an error.
+// calibration holds points for prediction sets back: every second one of each client, at random.
+// The others choose the temperature and count as images; those held back do neither, so that the
+// sets' guarantee is exact. A classifier for one client has the sets of that client's points alone.
+// Where they are too few for the level none are, and a level that was asked for is an error.
 func (s *Sampling) calibration() error {
 	r := s.round
 	if r.Level < 0 {
@@ -216,10 +222,11 @@ func (s *Sampling) calibration() error {
 	return nil
 }
 
-// calibrate takes the calibration points of uploads of class means. In open scope every second one of each client, at random, is for
-// prediction sets, and the others choose temperature and penalty (posterior.Calibration); all are for sets where half of them would not
-// prove the level, and none where all would not. In closed scope nothing is chosen. A classifier for one client has that client's points
-// alone.
+// calibrate takes the calibration points of uploads of class means. In open scope every second one
+// of each client, at random, is for prediction sets, and the others choose temperature and penalty
+// (posterior.Calibration); all are for sets where half of them would not prove the level, and none
+// where all would not. In closed scope nothing is chosen. A classifier for one client has that
+// client's points alone.
 func (s *Sampling) calibrate() error {
 	r := s.round
 	all, half, rest := r.points()
@@ -252,7 +259,8 @@ func (s *Sampling) calibrate() error {
 	return nil
 }
 
-// points returns the calibration points of uploads of class means, and both halves, of every second one of each client.
+// points returns the calibration points of uploads of class means, and both halves, of every second
+// one of each client.
 func (r *Round) points() (all, half, rest []calibrationPoint) {
 	for m, u := range r.Uploads {
 		if u.Calibration == nil || r.For != "" && r.For != u.Client {
@@ -270,8 +278,9 @@ func (r *Round) points() (all, half, rest []calibrationPoint) {
 	return all, half, rest
 }
 
-// hold keeps points for sets, of maxScored at most those of some clients, and of a client as many as half of the clients have at least,
-// so that no client has much influence on the sets. Of more, some are drawn.
+// hold keeps points for sets, of maxScored at most those of some clients, and of a client as many
+// as half of the clients have at least, so that no client has much influence on the sets. Of more,
+// some are drawn.
 func (s *Sampling) hold(points []calibrationPoint) {
 	if s.round.falseShare > 0 {
 		points = s.round.even(points)
@@ -288,7 +297,8 @@ func (s *Sampling) hold(points []calibrationPoint) {
 	}
 }
 
-// even returns points, of each client no more than the lower median of the clients' numbers, and [minCapped] at least.
+// even returns points, of each client no more than the lower median of the clients' numbers, and
+// [minCapped] at least.
 func (r *Round) even(points []calibrationPoint) []calibrationPoint {
 	of := map[int]int{}
 	for _, p := range points {
@@ -328,11 +338,14 @@ func (s *Sampling) choose(points []calibrationPoint) error {
 
 // softened returns the feature rows behind calibration points of softened features.
 func (r *Round) softened(points []calibrationPoint) ([]float32, error) {
-	centre, radius := r.Graph.Graph.Initializers[models.ConjCentre], r.Graph.Graph.Initializers[models.ConjRadius]
-	if centre == nil || radius == nil || centre.DType != onnx.Float32 || radius.DType != onnx.Float32 || centre.Len() != r.Client.Dx ||
+	centre, radius := r.Graph.Graph.Initializers[models.ConjCentre],
+		r.Graph.Graph.Initializers[models.ConjRadius]
+	if centre == nil || radius == nil || centre.DType != onnx.Float32 ||
+		radius.DType != onnx.Float32 || centre.Len() != r.Client.Dx ||
 		radius.Len() != 1 {
-		return nil, fmt.Errorf("pool: the client graph has no centre and radius of its features (%s, %s), and calibration points want them: "+
-			"give the graph of fmp fuse", models.ConjCentre, models.ConjRadius)
+		return nil, fmt.Errorf("pool: the client graph has no centre and radius of its features (%s, "+
+			"%s), and calibration points want them: give the graph of fmp fuse", models.ConjCentre,
+			models.ConjRadius)
 	}
 	var h []float32
 	for _, c := range points {
@@ -341,7 +354,8 @@ func (r *Round) softened(points []calibrationPoint) ([]float32, error) {
 	return h, nil
 }
 
-// features returns feature rows that have softened features z, of centre c and radius r: z = (h - c)/sqrt(1 + |h - c|²/r²) is solved for h.
+// features returns feature rows that have softened features z, of centre c and radius r: z = (h -
+// c)/sqrt(1 + |h - c|²/r²) is solved for h.
 func features(z, c []float32, r float64) []float32 {
 	var square float64
 	for _, v := range z {
@@ -356,8 +370,8 @@ func features(z, c []float32, r float64) []float32 {
 	return h
 }
 
-// ontoHeads maps calibration points from the coordinates of class means to those of the heads, by the same graph that maps an image's
-// features.
+// ontoHeads maps calibration points from the coordinates of class means to those of the heads, by
+// the same graph that maps an image's features.
 func (s *Sampling) ontoHeads(ctx context.Context, p *posterior.Result) error {
 	r := s.round
 	if len(s.held) == 0 || r.Client.K > 0 { // the heads' own coordinates
@@ -378,7 +392,8 @@ func (s *Sampling) ontoHeads(ctx context.Context, p *posterior.Result) error {
 	return nil
 }
 
-// holdBack returns a client's upload without some of its calibration points, which it keeps for sets.
+// holdBack returns a client's upload without some of its calibration points, which it keeps for
+// sets.
 func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 	w := s.clients[client].Within
 	kept := *w
@@ -398,7 +413,8 @@ func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 	return &kept
 }
 
-// calibrated returns the calibration of prediction sets by the points that were taken for them; nil where there were none or too few.
+// calibrated returns the calibration of prediction sets by the points that were taken for them; nil
+// where there were none or too few.
 func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	if len(s.held) == 0 {
 		return nil, nil
@@ -407,13 +423,15 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	var points conformal.Points
 	var counting []calibrationPoint
 	trusted := map[int]bool{}
-	// Points count whose client is more likely honest than not. Those left must prove the level, for each group.
+	// Points count whose client is more likely honest than not. Those left must prove the level, for
+	// each group.
 	for _, c := range s.held {
 		if j := p.Judgement; j == nil || r.For != "" || j.Honest[c.client] >= 0.5 {
 			counting = append(counting, c)
 		}
 	}
-	if ok, err := r.enough(counting, "points of clients that are likely not honest do not count: pool more uploads"); !ok {
+	if ok, err := r.enough(counting,
+		"points of clients that are likely not honest do not count: pool more uploads"); !ok {
 		return nil, err
 	}
 	for _, c := range counting {
@@ -445,7 +463,8 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	return sets, nil
 }
 
-// probabilities returns those of a point's classes: the mean over heads, as the classifier computes it.
+// probabilities returns those of a point's classes: the mean over heads, as the classifier computes
+// it.
 func probabilities(heads posterior.Ensemble, row []float32) []float32 {
 	p, logit := make([]float64, heads[0].C), make([]float64, heads[0].C)
 	for _, h := range heads {

@@ -18,8 +18,10 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// momentsRound is the uploads of clients of moments, each with 60 images whose pixels are dimmed by as much as its number says.
-func (w *world) momentsRound(t *testing.T, clients int, seed uint64) ([]Upload, *onnx.Model, models.Manifest) {
+// momentsRound is the uploads of clients of moments, each with 60 images whose pixels are dimmed by
+// as much as its number says.
+func (w *world) momentsRound(t *testing.T, clients int,
+	seed uint64) ([]Upload, *onnx.Model, models.Manifest) {
 	t.Helper()
 	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
 	if err != nil {
@@ -60,8 +62,8 @@ func (w *world) clientImages(m int, seed uint64, n int) (pix []uint8, labels []i
 	return pix, labels
 }
 
-// TestSets: over rounds of clients that differ, sets of a round of moments hold the classes of the clients' new images at least as often as
-// stated, on average.
+// TestSets: over rounds of clients that differ, sets of a round of moments hold the classes of the
+// clients' new images at least as often as stated, on average.
 func TestSets(t *testing.T) {
 	w := newWorld(t)
 	const rounds, clients, each = 12, 4, 100
@@ -76,7 +78,8 @@ func TestSets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Sets == nil || p.Sets.Images != clients*moments.MaxCalibration/2 || p.Sets.Clients != clients || p.Sets.Level != Level {
+		if p.Sets == nil || p.Sets.Images != clients*moments.MaxCalibration/2 ||
+			p.Sets.Clients != clients || p.Sets.Level != Level {
 			t.Fatalf("sets %+v", p.Sets)
 		}
 		m, err := r.Classifier(t.Context(), p, false, false, "")
@@ -157,7 +160,8 @@ func TestHeldBack(t *testing.T) {
 	if got, _ := heads(us, -1); slices.Equal(got, want) {
 		t.Error("without sets the points are not added back")
 	}
-	if _, err := New(us, g, f, Options{Sets: Sets{Level: 0.2}}); err == nil || !strings.Contains(err.Error(), "level") {
+	if _, err := New(us, g, f, Options{Sets: Sets{Level: 0.2}}); err == nil ||
+		!strings.Contains(err.Error(), "level") {
 		t.Errorf("level 0.2: %v", err)
 	}
 	few := us[:1]
@@ -165,7 +169,8 @@ func TestHeldBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Sampling(w.eng); err == nil || !strings.Contains(err.Error(), fmt.Sprint(conformal.ImagesOfClients(0.9))) {
+	if _, err := r.Sampling(w.eng); err == nil ||
+		!strings.Contains(err.Error(), fmt.Sprint(conformal.ImagesOfClients(0.9))) {
 		t.Errorf("level 0.9 of one client: %v", err)
 	}
 	if _, s := heads(us, 0.8); s.held == nil {
@@ -180,8 +185,9 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
-// TestSetsOfMeans: in a round of class means, of features or of coordinates, the threshold is that of the classifier's own probabilities
-// for the images that are calibration points, over all clients or for one of them; the points change no head.
+// TestSetsOfMeans: in a round of class means, of features or of coordinates, the threshold is that
+// of the classifier's own probabilities for the images that are calibration points, over all
+// clients or for one of them; the points change no head.
 func TestSetsOfMeans(t *testing.T) {
 	w := newWorld(t)
 	const clients, each = 4, 9
@@ -205,7 +211,8 @@ func TestSetsOfMeans(t *testing.T) {
 		}
 		made := func(us []Upload, level float64) *posterior.Result {
 			t.Helper()
-			r, err := New(us, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25, Sets: Sets{Level: level}})
+			r, err := New(us, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25,
+				Sets: Sets{Level: level}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -226,8 +233,10 @@ func TestSetsOfMeans(t *testing.T) {
 				scores = append(scores, out["probabilities"].F32()[i*classes+y])
 			}
 			want := float64(conformal.Design{Clients: true}.Table(scores, labels, classes).At(cmp.Or(level, Level))[0])
-			if s := p.Sets; s.Images != clients*each || s.Clients != clients || math.Abs(float64(s.Thresholds[0])-want) > 1e-4*(1+want) {
-				t.Errorf("features %v, level %v: %+v; the classifier's own threshold is %v", phi, level, s, want)
+			if s := p.Sets; s.Images != clients*each || s.Clients != clients ||
+				math.Abs(float64(s.Thresholds[0])-want) > 1e-4*(1+want) {
+				t.Errorf("features %v, level %v: %+v; the classifier's own threshold is %v",
+					phi, level, s, want)
 			}
 			return p
 		}
@@ -258,8 +267,9 @@ func TestSetsOfMeans(t *testing.T) {
 	}
 }
 
-// groups: with two groups of the four clients the threshold is the lower one of the groups' own. A level that a group does not prove is an
-// error that names the group, and no sets where the round is lenient.
+// groups: with two groups of the four clients the threshold is the lower one of the groups' own. A
+// level that a group does not prove is an error that names the group, and no sets where the round
+// is lenient.
 func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Upload) {
 	t.Helper()
 	o := Options{Predictor: w.predictor, Seed: 3, Samples: 25,
@@ -287,9 +297,10 @@ func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Uplo
 	for _, own := range scores {
 		least = min(least, conformal.Design{Clients: true}.Table(own, make([]int, len(own)), 1).At(0.8)[0])
 	}
-	if !slices.Equal(s.Groups, []string{"odd", "no group"}) || s.Thresholds[0] != least || len(scores[0]) != 18 || len(scores[1]) != 18 {
-		t.Errorf("groups %q of %d and %d points: threshold %v; the lower one is %v", s.Groups, len(scores[0]), len(scores[1]),
-			s.Thresholds, least)
+	if !slices.Equal(s.Groups, []string{"odd", "no group"}) || s.Thresholds[0] != least ||
+		len(scores[0]) != 18 || len(scores[1]) != 18 {
+		t.Errorf("groups %q of %d and %d points: threshold %v; the lower one is %v", s.Groups,
+			len(scores[0]), len(scores[1]), s.Thresholds, least)
 	}
 	if f.K > 0 { // calibration points are in the heads' coordinates
 		w.dishonest(t, g, f, us, o)
@@ -312,8 +323,8 @@ func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Uplo
 	}
 }
 
-// dishonest: where no client of a group is likely honest, no point tells of the group, and there are no sets for it: an error where they
-// were asked for.
+// dishonest: where no client of a group is likely honest, no point tells of the group, and there
+// are no sets for it: an error where they were asked for.
 func (w *world) dishonest(t *testing.T, g *onnx.Model, f models.Manifest, us []Upload, o Options) {
 	t.Helper()
 	for _, c := range []struct {
@@ -352,8 +363,8 @@ func (w *world) dishonest(t *testing.T, g *onnx.Model, f models.Manifest, us []U
 	}
 }
 
-// TestSetsOfOne: the classifier for one client, whose camera is another, has sets by this client's points alone, scored as the classifier
-// does.
+// TestSetsOfOne: the classifier for one client, whose camera is another, has sets by this client's
+// points alone, scored as the classifier does.
 func TestSetsOfOne(t *testing.T) {
 	o := newOwners(t, 11)
 	dark := func(pix []uint8, _ []int64) []uint8 { return camera(pix, 0.8) }
@@ -372,7 +383,8 @@ func TestSetsOfOne(t *testing.T) {
 		u.Calibration = &point.Set{N: each, Dx: o.client.PointWidth(), C: 10, W: make([]float32, each)}
 		for i := range each {
 			y := int(o.drawn.Test.Labels[m*each+i])
-			one := map[string]*onnx.Tensor{"images": o.images(pix[i*size : (i+1)*size]), "labels": onnx.NewTensor([]int64{int64(y)}, 1)}
+			one := map[string]*onnx.Tensor{"images": o.images(pix[i*size : (i+1)*size]),
+				"labels": onnx.NewTensor([]int64{int64(y)}, 1)}
 			z := o.eval(t, o.graph, one)["points"].F32()
 			u.Calibration.Z = append(u.Calibration.Z, z[y*(u.Calibration.Dx+10):][:u.Calibration.Dx]...)
 			u.Calibration.Y = append(u.Calibration.Y, int32(y))
@@ -394,13 +406,15 @@ func TestSetsOfOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stated := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(want)}, "probabilities")["probabilities"].F32()
+	stated := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(want)},
+		"probabilities")["probabilities"].F32()
 	var scores []float32
 	for i := range each {
 		scores = append(scores, stated[i*10+int(o.drawn.Test.Labels[4*each+i])])
 	}
 	threshold := conformal.Design{}.Table(scores, make([]int, each), 1).At(Level)[0]
-	if s := p.Sets; s == nil || s.Images != each || s.Clients != 1 || math.Abs(float64(s.Thresholds[0]-threshold)) > 1e-3 {
+	if s := p.Sets; s == nil || s.Images != each || s.Clients != 1 ||
+		math.Abs(float64(s.Thresholds[0]-threshold)) > 1e-3 {
 		t.Errorf("sets %+v; the threshold of the client's own images is %v", s, threshold)
 	}
 }

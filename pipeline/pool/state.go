@@ -12,13 +12,14 @@ import (
 	"fmp/pipeline/stats"
 )
 
-// Without returns the uploads of all clients but those of some names, and theirs. A name that no upload is from
-// is an error, as is a round of
-// nobody else.
+// Without returns the uploads of all clients but those of some names, and theirs. A name that no
+// upload is from is an error, as is a round of nobody else.
 func Without(uploads []Upload, names []string) (left, gone []Upload, err error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(uploads, func(u Upload) bool { return u.Client == name }) {
-			return nil, nil, fmt.Errorf("pool: client %q is to be left out: none of the %d uploads is from this client", name, len(uploads))
+			return nil, nil, fmt.Errorf(
+				"pool: client %q is to be left out: none of the %d uploads is from this client",
+				name, len(uploads))
 		}
 	}
 	for _, u := range uploads {
@@ -34,9 +35,9 @@ func Without(uploads []Upload, names []string) (left, gone []Upload, err error) 
 	return left, gone, nil
 }
 
-// Update adds uploads to a state (nil: none yet), or takes those of some clients out, and returns it and the
-// uploads that were taken out. An
-// upload that is in already stays; of each client that is taken out the upload must be given. After an error the state is of no use.
+// Update adds uploads to a state (nil: none yet), or takes those of some clients out, and returns
+// it and the uploads that were taken out. An upload that is in already stays; of each client that
+// is taken out the upload must be given. After an error the state is of no use.
 func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, []Upload, error) {
 	var gone []Upload
 	for _, u := range uploads {
@@ -45,7 +46,8 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 			s = stats.Start(u.Upload)
 		}
 		if s == nil {
-			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state, and there is none yet", u.Client)
+			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state, and there "+
+				"is none yet", u.Client)
 		}
 		var err error
 		if in, ok := s.Client(u.Client); out {
@@ -60,7 +62,8 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 	}
 	for _, name := range without {
 		if !slices.ContainsFunc(gone, func(u Upload) bool { return u.Client == name }) {
-			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state: give the upload that was added, which is subtracted", name)
+			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state: give the upload "+
+				"that was added, which is subtracted", name)
 		}
 	}
 	if s == nil || len(s.Clients()) == 0 {
@@ -69,17 +72,18 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 	return s, gone, nil
 }
 
-// NewState prepares a round of the uploads whose sums a state holds. Each fold of clients stands in as one
-// client, so that all are taken for
-// honest and none has a camera of its own.
-func NewState(s *stats.State, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
+// NewState prepares a round of the uploads whose sums a state holds. Each fold of clients stands in
+// as one client, so that all are taken for honest and none has a camera of its own.
+func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
+	o Options) (*Round, error) {
 	if o.For != "" {
-		return nil, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from single uploads, and a state has their "+
-			"sums", o.For)
+		return nil, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from "+
+			"single uploads, and a state has their sums", o.For)
 	}
 	if o.Level > 0 || o.Groups != "" {
-		return nil, errors.New("pool: prediction sets are made of single calibration points, and a state has sums: give no " +
-			"--level and no --groups")
+		return nil,
+			errors.New("pool: prediction sets are made of single calibration points, and a state has " +
+				"sums: give no --level and no --groups")
 	}
 	o.Trust, o.alike, o.Level = true, true, -1
 	var uploads []Upload
@@ -89,8 +93,11 @@ func NewState(s *stats.State, graph *onnx.Model, client models.Manifest, o Optio
 		if means == nil {
 			continue
 		}
-		uploads = append(uploads, Upload{Upload: &federate.Upload{Round: s.Round, Model: s.Model, N: int(f.N), Points: means, Within: within,
-			Curves: curves, Client: fmt.Sprintf("fold %d of %d clients", i, f.Clients)}, Path: fmt.Sprint("fold ", i)})
+		uploads = append(uploads,
+			Upload{Upload: &federate.Upload{Round: s.Round, Model: s.Model, N: int(f.N),
+				Points: means, Within: within,
+				Curves: curves, Client: fmt.Sprintf("fold %d of %d clients", i, f.Clients)},
+				Path: fmt.Sprint("fold ", i)})
 	}
 	r, err := New(uploads, graph, client, o)
 	if err == nil {

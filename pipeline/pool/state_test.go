@@ -14,8 +14,8 @@ import (
 	"fmp/pipeline/stats"
 )
 
-// TestStateOfMoments: a classifier of a state of moments is as good as that of the uploads, and adding, taking out and files between leave
-// its bytes as they are.
+// TestStateOfMoments: a classifier of a state of moments is as good as that of the uploads, and
+// adding, taking out and files between leave its bytes as they are.
 func TestStateOfMoments(t *testing.T) {
 	w := newWorld(t)
 	us, g, f := w.momentsRound(t, 14, 1)
@@ -63,7 +63,8 @@ func TestStateOfMoments(t *testing.T) {
 	if !bytes.Equal(made(late), all) {
 		t.Error("late uploads give another classifier")
 	}
-	if gone := made(update(late, us[3:5], us[3].Client, us[4].Client)); !bytes.Equal(gone, made(update(nil, slices.Concat(us[:3], us[5:])))) {
+	if gone := made(update(late, us[3:5], us[3].Client, us[4].Client)); !bytes.Equal(gone,
+		made(update(nil, slices.Concat(us[:3], us[5:])))) {
 		t.Error("clients that withdrew leave a trace in the classifier")
 	} else if bytes.Equal(gone, all) {
 		t.Error("without two clients the classifier is the same")

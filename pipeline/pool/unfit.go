@@ -34,7 +34,8 @@ func (r *Round) bound() (err error) {
 			continue
 		}
 		if err := r.Check(u.Upload); err != nil {
-			unfit.Errors = append(unfit.Errors, fmt.Errorf("pool: upload %s of client %q: %w", u.Path, u.Client, err))
+			unfit.Errors = append(unfit.Errors,
+				fmt.Errorf("pool: upload %s of client %q: %w", u.Path, u.Client, err))
 		} else {
 			unfit.Left = append(unfit.Left, u)
 		}
@@ -45,8 +46,9 @@ func (r *Round) bound() (err error) {
 	return nil
 }
 
-// Check returns an error for an upload that no images give: a mean or a calibration point further out than features of images are, several
-// means of one class, whose scatter would pass for that of clients, or a mean of less than an image. Points of an embedding have no bounds.
+// Check returns an error for an upload that no images give: a mean or a calibration point further
+// out than features of images are, several means of one class, whose scatter would pass for that of
+// clients, or a mean of less than an image. Points of an embedding have no bounds.
 func (r *Round) Check(u *federate.Upload) error {
 	if r.reach == nil {
 		return nil
@@ -58,7 +60,8 @@ func (r *Round) Check(u *federate.Upload) error {
 	held := make(map[int32]bool, len(classes))
 	for i, y := range classes {
 		if n := u.Points.W[i]; held[y] || n < 1 {
-			return fmt.Errorf("points[%d] is of class %d and mass %g; want one mean a class, of an image at least", i, y, n)
+			return fmt.Errorf("points[%d] is of class %d and mass %g; want one mean a class, of an "+
+				"image at least", i, y, n)
 		}
 		held[y] = true
 	}

@@ -11,8 +11,9 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// MaxUploads is the maximum number of clients of one round; MaxPoints is the number of points that a round is computed with: if
-// uploads hold more, nearby points of one class are merged (point.Group).
+// MaxUploads is the maximum number of clients of one round; MaxPoints is the number of points that
+// a round is computed with: if uploads hold more, nearby points of one class are merged
+// (point.Group).
 const (
 	MaxUploads = 200_000
 	MaxPoints  = 8192
@@ -24,10 +25,11 @@ type Upload struct {
 	Path, Digest string // SHA-256 of the file
 }
 
-// ReadUploads reads and checks the uploads of one round, each from a different client, all made by one model. Fields that want leaves open
-// are taken from the first good upload. bad are the errors of all uploads that cannot be used. progress is told of
-// each; nil: nobody asks.
-func ReadUploads(paths []string, want federate.Expect, progress func(stage string, done, total int)) (good []Upload, bad []error) {
+// ReadUploads reads and checks the uploads of one round, each from a different client, all made by
+// one model. Fields that want leaves open are taken from the first good upload. bad are the errors
+// of all uploads that cannot be used. progress is told of each; nil: nobody asks.
+func ReadUploads(paths []string, want federate.Expect,
+	progress func(stage string, done, total int)) (good []Upload, bad []error) {
 	return gather(len(paths), want, func(i int) (string, []byte, error) {
 		data, err := regularfile.ReadFile(paths[i], federate.MaxBytes)
 		if err != nil {
@@ -40,7 +42,8 @@ func ReadUploads(paths []string, want federate.Expect, progress func(stage strin
 	})
 }
 
-// ReadCorpus reads moments of a server's own images: an upload that a client graph of their classes made.
+// ReadCorpus reads moments of a server's own images: an upload that a client graph of their classes
+// made.
 func ReadCorpus(path string) (*discriminant.Client, error) {
 	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {
@@ -51,18 +54,20 @@ func ReadCorpus(path string) (*discriminant.Client, error) {
 		return nil, fmt.Errorf("corpus %s: %w", path, err)
 	}
 	if u.Within == nil || u.Within.Dof == 0 {
-		return nil, fmt.Errorf("corpus %s: it holds no moments; make it behind a client graph of fmp fuse --upload moments, of several images "+
-			"a class", path)
+		return nil, fmt.Errorf("corpus %s: it holds no moments; make it behind a client graph of fmp "+
+			"fuse --upload moments, of several images a class", path)
 	}
 	return &discriminant.Client{Means: u.Points, Within: u.Within}, nil
 }
 
 // DecodeUploads is [ReadUploads] for messages in memory, which are called by their numbers from 0.
 func DecodeUploads(messages [][]byte, want federate.Expect) (good []Upload, bad []error) {
-	return gather(len(messages), want, func(i int) (string, []byte, error) { return fmt.Sprint("upload ", i), messages[i], nil })
+	return gather(len(messages), want,
+		func(i int) (string, []byte, error) { return fmt.Sprint("upload ", i), messages[i], nil })
 }
 
-func gather(n int, want federate.Expect, read func(i int) (name string, data []byte, err error)) (good []Upload, bad []error) {
+func gather(n int, want federate.Expect,
+	read func(i int) (name string, data []byte, err error)) (good []Upload, bad []error) {
 	from := map[string]string{}
 	for i := range n {
 		name, data, err := read(i)
@@ -73,7 +78,8 @@ func gather(n int, want federate.Expect, read func(i int) (name string, data []b
 			}
 		}
 		if err == nil && from[u.Client] != "" {
-			err = fmt.Errorf("%s and %s are both of client %q; pool one upload of each", from[u.Client], name, u.Client)
+			err = fmt.Errorf("%s and %s are both of client %q; pool one upload of each",
+				from[u.Client], name, u.Client)
 		}
 		if err != nil {
 			bad = append(bad, err)
@@ -87,16 +93,19 @@ func gather(n int, want federate.Expect, read func(i int) (name string, data []b
 	return good, bad
 }
 
-// Twins reports uploads that hold the same points and masses as an earlier one: possibly one client under two names.
+// Twins reports uploads that hold the same points and masses as an earlier one: possibly one client
+// under two names.
 func Twins(us []Upload) []string {
 	var out []string
 	first := make(map[[3]float32][]int, len(us)) // by a few of their values
 	for i, a := range us {
 		key := [3]float32{a.Points.Z[0], a.Points.Z[len(a.Points.Z)/2], a.Points.W[0]}
 		for _, j := range first[key] {
-			if b := us[j]; slices.Equal(a.Points.Z, b.Points.Z) && slices.Equal(a.Points.Y, b.Points.Y) && slices.Equal(a.Points.W, b.Points.W) {
-				out = append(out, fmt.Sprintf("%s and %s hold the same points, from clients %q and %q: are they one client's?", b.Path, a.Path,
-					b.Client, a.Client))
+			if b := us[j]; slices.Equal(a.Points.Z, b.Points.Z) && slices.Equal(a.Points.Y, b.Points.Y) &&
+				slices.Equal(a.Points.W, b.Points.W) {
+				out = append(out, fmt.Sprintf(
+					"%s and %s hold the same points, from clients %q and %q: are they one client's?", b.Path,
+					a.Path, b.Client, a.Client))
 				break
 			}
 		}
@@ -105,8 +114,9 @@ func Twins(us []Upload) []string {
 	return out
 }
 
-// Images returns how many images each client of a round claims, and how many of them count if it is honest. Calibration points that are
-// kept for prediction sets have no mass, so that the judgement lacks them; they are images of their clients too.
+// Images returns how many images each client of a round claims, and how many of them count if it is
+// honest. Calibration points that are kept for prediction sets have no mass, so that the judgement
+// lacks them; they are images of their clients too.
 func (r *Round) Images(j *posterior.Judgement) (claimed, counted []float64) {
 	claimed, counted = slices.Clone(j.Claimed), slices.Clone(j.Counted)
 	for m, u := range r.Uploads {

@@ -26,8 +26,8 @@ type Withdrawal struct {
 	Withdrawn []models.OriginClient `json:"withdrawn"`
 	// Classifier is the sha256 of the file that was made without them.
 	Classifier string `json:"classifier"`
-	// Holds are the published versions that still hold one of the uploads; Free those that hold none; Unknown those of merged clients, whose
-	// names they do not list.
+	// Holds are the published versions that still hold one of the uploads; Free those that hold none;
+	// Unknown those of merged clients, whose names they do not list.
 	Holds   []Version `json:"holds,omitempty"`
 	Free    []Version `json:"free,omitempty"`
 	Unknown []Version `json:"unknown,omitempty"`
@@ -44,14 +44,16 @@ type Version struct {
 	Holds  []string `json:"clients,omitempty"` // the withdrawn clients that it still holds
 }
 
-// Add reads a published classifier and says whether it holds a withdrawn upload: one by its digest, or any of the client's in that round.
+// Add reads a published classifier and says whether it holds a withdrawn upload: one by its digest,
+// or any of the client's in that round.
 func (w *Withdrawal) Add(path string) error {
 	_, f, err := models.Load(path)
 	if err != nil {
 		return fmt.Errorf("withdrawal: reading a published version: %w", err)
 	}
 	if f.Kind != models.KindClassifier {
-		return fmt.Errorf("withdrawal: %s is %q by its manifest; published versions are classifiers", path, f.Kind)
+		return fmt.Errorf("withdrawal: %s is %q by its manifest; published versions are classifiers",
+			path, f.Kind)
 	}
 	o, err := models.ReadOrigin(f)
 	if err != nil {
@@ -88,7 +90,9 @@ func (w *Withdrawal) Sign(key *identity.Key) ([]byte, error) {
 	w.Signature = key.Sign(s)
 	data, err := json.MarshalIndent(w, "", "  ")
 	if err == nil && len(data) >= MaxWithdrawal {
-		err = fmt.Errorf("withdrawal: the record has %d bytes; want up to %d: name fewer published versions", len(data), MaxWithdrawal)
+		err = fmt.Errorf(
+			"withdrawal: the record has %d bytes; want up to %d: name fewer published versions",
+			len(data), MaxWithdrawal)
 	}
 	return append(data, '\n'), err
 }
@@ -98,7 +102,8 @@ func (w *Withdrawal) statement() (identity.Statement, error) {
 	bare := *w
 	bare.Signature = nil
 	data, err := json.Marshal(bare)
-	return identity.Statement{Purpose: identity.Withdrawn, Round: w.Round, Client: w.Signer, Graph: w.Graph,
+	return identity.Statement{Purpose: identity.Withdrawn, Round: w.Round,
+		Client: w.Signer, Graph: w.Graph,
 		Content: models.DigestBytes(data)}, err
 }
 
@@ -121,7 +126,8 @@ func VerifyWithdrawal(data []byte, signers *identity.Roster) (*Withdrawal, error
 		return nil, err
 	}
 	if !signers.Verify(s, w.Signature) {
-		return nil, fmt.Errorf("%w: the signature in the name of %.128q is not valid", ErrWithdrawal, w.Signer)
+		return nil, fmt.Errorf("%w: the signature in the name of %.128q is not valid",
+			ErrWithdrawal, w.Signer)
 	}
 	return &w, nil
 }

@@ -22,7 +22,8 @@ func record(t testing.TB) ([]byte, *identity.Roster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := Withdrawal{Round: 3, Graph: strings.Repeat("ab", 32), Classifier: strings.Repeat("cd", 32), Time: time.Unix(1, 0).UTC(),
+	w := Withdrawal{Round: 3, Graph: strings.Repeat("ab", 32), Classifier: strings.Repeat("cd", 32),
+		Time:      time.Unix(1, 0).UTC(),
 		Withdrawn: []models.OriginClient{{Name: "a", Upload: strings.Repeat("ef", 32), N: 7}},
 		Unknown:   []Version{{File: "all.onnx", SHA256: strings.Repeat("01", 32)}}}
 	data, err := w.Sign(key)
@@ -38,7 +39,8 @@ func TestWithdrawalSignature(t *testing.T) {
 	if w, err := VerifyWithdrawal(data, roster); err != nil || w.Withdrawn[0].N != 7 {
 		t.Fatalf("%+v, %v", w, err)
 	}
-	for from, to := range map[string]string{`"round": 3`: `"round": 4`, `"n": 7`: `"n": 8`, `"unknown"`: `"free"`, "all.onnx": "one.onnx",
+	for from, to := range map[string]string{`"round": 3`: `"round": 4`, `"n": 7`: `"n": 8`,
+		`"unknown"`: `"free"`, "all.onnx": "one.onnx",
 		strings.Repeat("cd", 32): strings.Repeat("ce", 32), `"server"`: `"other"`, "1970": "1971"} {
 		changed := bytes.Replace(data, []byte(from), []byte(to), 1)
 		if bytes.Equal(changed, data) {

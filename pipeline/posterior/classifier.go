@@ -10,13 +10,16 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// Classifier returns the ONNX model that predicts from a result with one ensemble. features is the graph that computes its
-// feature rows (models.FeatureGraph); if nil, the model takes feature rows. samples adds an output with the probabilities of
-// each head. f describes the features (class names, preprocessing, extractor), o the sources of the heads.
-func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples bool, f models.Manifest, o models.Origin) (*onnx.Model,
+// Classifier returns the ONNX model that predicts from a result with one ensemble. features is the
+// graph that computes its feature rows (models.FeatureGraph); if nil, the model takes feature rows.
+// samples adds an output with the probabilities of each head. f describes the features (class
+// names, preprocessing, extractor), o the sources of the heads.
+func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples bool,
+	f models.Manifest, o models.Origin) (*onnx.Model,
 	error) {
 	if len(r.Ensembles) != 1 {
-		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one", len(r.Ensembles))
+		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one",
+			len(r.Ensembles))
 	}
 	if k, ok := r.Intervals.(*conjugateIntervals); ok {
 		if f, ok := k.predictor.(*sample.Refit); ok && f.Ends != (models.Ends{}) {
@@ -28,7 +31,8 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 		return nil, fmt.Errorf("origin of the classifier: %w", err)
 	}
 	about := models.Manifest{
-		Mean: f.Mean, Std: f.Std, Layout: f.Layout, Resize: f.Resize, Classes: f.Classes, Extractor: f.Extractor, Licence: f.Licence,
+		Mean: f.Mean, Std: f.Std, Layout: f.Layout, Resize: f.Resize, Classes: f.Classes,
+		Extractor: f.Extractor, Licence: f.Licence,
 		TrainingData: f.TrainingData, Command: f.Command, Seed: f.Seed, Config: string(config),
 	}
 	if k, ok := r.Intervals.(interface {
@@ -43,7 +47,8 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 			return models.NewWideClassifier(*wide, about)
 		}
 	}
-	parts := models.ClassifierParts{Features: features, Heads: r.Ensembles[0].Tensor(), Samples: samples, Shift: r.Shift}
+	parts := models.ClassifierParts{Features: features, Heads: r.Ensembles[0].Tensor(),
+		Samples: samples, Shift: r.Shift}
 	if r.Coordinates != nil {
 		g, ok := r.Coordinates.(interface{ Graph() *onnx.Model })
 		if !ok {

@@ -12,26 +12,31 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// subtracted is a round whose client effects are taken away: the values that its forms read in place of the Input's.
+// subtracted is a round whose client effects are taken away: the values that its forms read in
+// place of the Input's.
 type subtracted struct {
 	effects   *effect.Effects // nil where no client has one
 	conjugate Conjugate
 	open      *open.Predictor
 	means     []*point.Set // ClassMeans
 	soft      []*point.Set
-	// judge and judged are the open predictor and the class means by which clients are judged: those for a client to come, of any result.
+	// judge and judged are the open predictor and the class means by which clients are judged: those
+	// for a client to come, of any result.
 	judge  *open.Predictor
 	judged []*point.Set
 }
 
-// subtract estimates client effects (package effect), which takes class means of softened features and the open predictor's covariance
-// within classes. Without them nothing changes. With them, class means are read less the effects, and images of a client to come as if
-// their effect had the covariance of those found: the open predictor's covariance within classes is wider by it, and the closed form's
-// coordinates leave out an image's own estimate of its effect (open.Predictor.Unshift). Of a client that took part (Input.For) the
-// effect is known: coordinates start from it, and leave out how single images differ along effects.
+// subtract estimates client effects (package effect), which takes class means of softened features
+// and the open predictor's covariance within classes. Without them nothing changes. With them,
+// class means are read less the effects, and images of a client to come as if their effect had the
+// covariance of those found: the open predictor's covariance within classes is wider by it, and the
+// closed form's coordinates leave out an image's own estimate of its effect
+// (open.Predictor.Unshift). Of a client that took part (Input.For) the effect is known: coordinates
+// start from it, and leave out how single images differ along effects.
 func (t *FMP) subtract() (*subtracted, error) {
 	return memo.Once(t.memo, "apart", func() (*subtracted, error) {
-		a := &subtracted{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans, soft: t.in.Soft}
+		a := &subtracted{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans,
+			soft: t.in.Soft}
 		a.judge, a.judged = a.open, a.soft
 		if t.in.Open == nil || t.in.Alike || t.in.Rest != nil {
 			return a, nil

@@ -12,8 +12,9 @@ import (
 	"fmp/pipeline/task"
 )
 
-// TestEnds: intervals of a round in open scope reach as far as its predictor has learned, with and without calibration points, and the
-// classifier says so. A predictor that has learned no ends leads to the same classifier as before.
+// TestEnds: intervals of a round in open scope reach as far as its predictor has learned, with and
+// without calibration points, and the classifier says so. A predictor that has learned no ends
+// leads to the same classifier as before.
 func TestEnds(t *testing.T) {
 	const dx, c = 5, 3
 	rows := func(name string, n int) (features []float32, labels []int) {
@@ -68,7 +69,8 @@ func TestEnds(t *testing.T) {
 		if low, high, err = r.Intervals.Compute(t.Context(), test, IntervalLevel); err != nil {
 			t.Fatal(err)
 		}
-		m, err := r.Classifier(t.Context(), nil, false, models.Manifest{Classes: []string{"a", "b", "c"}}, models.Origin{})
+		m, err := r.Classifier(t.Context(), nil, false, models.Manifest{Classes: []string{"a", "b", "c"}},
+			models.Origin{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +79,8 @@ func TestEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, err := models.ReadOrigin(f)
-		if err != nil || e == (models.Ends{}) && o.Ends != nil || e != (models.Ends{}) && (o.Ends == nil || *o.Ends != e) {
+		if err != nil || e == (models.Ends{}) && o.Ends != nil || e != (models.Ends{}) &&
+			(o.Ends == nil || *o.Ends != e) {
 			t.Errorf("the classifier says %v of ends %v, %v", o.Ends, e, err)
 		}
 		return low, high
@@ -88,7 +91,8 @@ func TestEnds(t *testing.T) {
 		half, twice := ends(models.Ends{Down: 2, Up: 2}, by)
 		for i := range low {
 			if want := 2 * (odds(high[i]) - odds(low[i])); math.Abs(odds(twice[i])-odds(half[i])-want) > 1e-3*want {
-				t.Fatalf("with points %v interval %d is %v wide; want %v", by != nil, i, odds(twice[i])-odds(half[i]), want)
+				t.Fatalf("with points %v interval %d is %v wide; want %v", by != nil, i,
+					odds(twice[i])-odds(half[i]), want)
 			}
 		}
 	}

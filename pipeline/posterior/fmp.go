@@ -17,42 +17,47 @@ import (
 
 // Input is a round of class means.
 type Input struct {
-	// Conjugate reads ClassMeans, each client's class means with masses; nil without a conjugate predictor.
+	// Conjugate reads ClassMeans, each client's class means with masses; nil without a conjugate
+	// predictor.
 	Conjugate  Conjugate
 	ClassMeans []*point.Set
-	// Open reads Soft, each client's class means of softened features (open.Predictor.Soften), on classes that the corpus lacks; nil
-	// without an open predictor. Scope chooses between the two: ScopeClosed (Conjugate), ScopeOpen (Open), or ScopeAuto (default), which
-	// decides by the uploads.
+	// Open reads Soft, each client's class means of softened features (open.Predictor.Soften), on
+	// classes that the corpus lacks; nil without an open predictor. Scope chooses between the two:
+	// ScopeClosed (Conjugate), ScopeOpen (Open), or ScopeAuto (default), which decides by the uploads.
 	Open  *open.Predictor
 	Soft  []*point.Set
 	Scope string
-	// Rest are class means of further clients together, which were judged elsewhere or are trusted; nil where there are none. With them no
-	// client has an effect.
+	// Rest are class means of further clients together, which were judged elsewhere or are trusted;
+	// nil where there are none. With them no client has an effect.
 	Rest *point.Set
-	// Known are class means, as the clients' are, that nobody doubts: they anchor who is honest (honesty.Known), and count nowhere else; nil:
-	// none. Yields takes none where they contradict too many clients (honesty.Uploads.Contradicted), as of other images than theirs.
+	// Known are class means, as the clients' are, that nobody doubts: they anchor who is honest
+	// (honesty.Known), and count nowhere else; nil: none. Yields takes none where they contradict too
+	// many clients (honesty.Uploads.Contradicted), as of other images than theirs.
 	Known  *point.Set
 	Yields bool
 	// Samples is the number of samples, which require fits in open scope only; default 100.
 	Samples int
 	// NoLatent disables the latent: the posterior is then a single head, that of its means.
 	NoLatent bool
-	// For is the number, from 1, of the client whose images are to be predicted; 0 stands for a client to come.
+	// For is the number, from 1, of the client whose images are to be predicted; 0 stands for a client
+	// to come.
 	For int
 	// Alike takes all clients for alike: none has a shift.
 	Alike bool
 	// Honesty makes each sample draw which clients are honest, and use only their class means.
 	Honesty bool
-	// Calibration holds images by which a round in open scope chooses its temperature and the penalty of its fits; nil: none.
+	// Calibration holds images by which a round in open scope chooses its temperature and the penalty
+	// of its fits; nil: none.
 	Calibration *Calibration
 	Seed        uint64 // the run's seed, and
 	Stream      string // the round's name in it: two rounds of one run need two names
 	Threads     int    // goroutines at most; 0: one a processor. Samples do not depend on it.
 }
 
-// FMP is the federated martingale posterior of a round of class means: sample s is the limit of the head fitted to infinitely many
-// points drawn given the pooled class means, all from one latent (models.NewConjugate). For classes that the corpus lacks it uses its
-// open form, whose heads are fitted to the uploads. It is safe for concurrent use.
+// FMP is the federated martingale posterior of a round of class means: sample s is the limit of the
+// head fitted to infinitely many points drawn given the pooled class means, all from one latent
+// (models.NewConjugate). For classes that the corpus lacks it uses its open form, whose heads are
+// fitted to the uploads. It is safe for concurrent use.
 type FMP struct {
 	in   Input
 	c    int
@@ -74,11 +79,14 @@ func New(in Input) (*FMP, error) {
 	t := &FMP{in: in, memo: &memo.Memo{}}
 	switch {
 	case in.Samples < 1 || in.Samples > maxSamples:
-		return nil, fmt.Errorf("posterior: %d samples of the closed form; allowed are 1 to %d", in.Samples, maxSamples)
+		return nil, fmt.Errorf("posterior: %d samples of the closed form; allowed are 1 to %d",
+			in.Samples, maxSamples)
 	case in.Scope != "" && in.Scope != ScopeAuto && in.Scope != ScopeClosed && in.Scope != ScopeOpen:
-		return nil, fmt.Errorf("posterior: scope is %q; allowed are %q, %q and %q", in.Scope, ScopeAuto, ScopeClosed, ScopeOpen)
+		return nil, fmt.Errorf("posterior: scope is %q; allowed are %q, %q and %q", in.Scope, ScopeAuto,
+			ScopeClosed, ScopeOpen)
 	case in.For < 0 || in.For > max(len(in.ClassMeans), len(in.Soft)):
-		return nil, fmt.Errorf("posterior: predictions for client %d of %d", in.For, max(len(in.ClassMeans), len(in.Soft)))
+		return nil, fmt.Errorf("posterior: predictions for client %d of %d", in.For,
+			max(len(in.ClassMeans), len(in.Soft)))
 	case len(in.ClassMeans)+len(in.Soft) == 0:
 		return nil, fmt.Errorf("posterior: no class means; a round needs those of one client at least")
 	}
@@ -95,7 +103,8 @@ func New(in Input) (*FMP, error) {
 	for _, sets := range [][]*point.Set{in.ClassMeans, in.Soft} {
 		for m, s := range sets {
 			if s == nil || s.N == 0 {
-				return nil, fmt.Errorf("posterior: the class means of client %d have no points; give each at least one", m)
+				return nil, fmt.Errorf("posterior: the class means of client %d have no points; give each at "+
+					"least one", m)
 			}
 			if err := erm.CheckSet(s); err != nil {
 				return nil, fmt.Errorf("posterior: class means of client %d: %w", m, err)
@@ -135,7 +144,8 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 		e, temperature = by.temper(e)
 	}
 	f = by.form
-	r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate, UploadBytes: f.Bytes(),
+	r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate,
+		UploadBytes: f.Bytes(),
 		Diagnostics: by.diagnostics(temperature)}
 	a, err := t.subtract()
 	if err != nil {
@@ -146,8 +156,9 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	if t.in.Samples > 1 {
-		r.Intervals = &conjugateIntervals{f.Conjugate, sample.Drawn{Seen: seen, Heads: e, Latent: t.Latents(f), Uniform: t.strata(),
-			Temperature: temperature}}
+		r.Intervals = &conjugateIntervals{f.Conjugate,
+			sample.Drawn{Seen: seen, Heads: e, Latent: t.Latents(f), Uniform: t.strata(),
+				Temperature: temperature}}
 	}
 	return r, nil
 }
@@ -168,12 +179,14 @@ func (t *FMP) heads(ctx context.Context, f *Form, seen *point.Set) (*chosen, Ens
 	return by, e, err
 }
 
-// Latents returns the latents of a predictor, one per sample; with Input.NoLatent, a single latent of zeros.
+// Latents returns the latents of a predictor, one per sample; with Input.NoLatent, a single latent
+// of zeros.
 func (t *FMP) Latents(k Conjugate) []float32 {
 	if !isWide(k, t.in.Samples) {
 		return t.latents(k)
 	}
-	out, _ := memo.Once(t.memo, "latents", func() ([]float32, error) { // they are many, and asked for by every part
+	// they are many, and asked for by every part
+	out, _ := memo.Once(t.memo, "latents", func() ([]float32, error) {
 		out := t.latents(k)
 		models.Steps(out)
 		return out, nil
@@ -190,7 +203,8 @@ func (t *FMP) latents(k Conjugate) []float32 {
 	return out
 }
 
-// strata returns one number in (0, 1) per sample, stratified over as many equal parts, in random order.
+// strata returns one number in (0, 1) per sample, stratified over as many equal parts, in random
+// order.
 func (t *FMP) strata() []float32 {
 	out := make([]float32, t.in.Samples)
 	for i, j := range rng.New(t.in.Seed, t.in.Stream, "strata").Perm(len(out)) {
@@ -205,12 +219,13 @@ type conjugateIntervals struct {
 	drawn     sample.Drawn
 }
 
-func (k *conjugateIntervals) Compute(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
+func (k *conjugateIntervals) Compute(ctx context.Context, features []float32,
+	level float64) (low, high []float64, err error) {
 	return k.predictor.Intervals(ctx, k.drawn, features, level)
 }
 
-// Graph returns the graph of the heads' coordinates and of Compute at IntervalLevel: features [n, dx] to coordinates [n, k], low and
-// high [n, C]. It is nil where the predictor has no graphs.
+// Graph returns the graph of the heads' coordinates and of Compute at IntervalLevel: features [n,
+// dx] to coordinates [n, k], low and high [n, C]. It is nil where the predictor has no graphs.
 func (k *conjugateIntervals) Graph(ctx context.Context) (*onnx.Model, error) {
 	p, ok := k.predictor.(interface {
 		IntervalGraph(ctx context.Context, d sample.Drawn, level float64) (*onnx.Model, error)

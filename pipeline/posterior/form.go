@@ -14,8 +14,9 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// Form is the predictor through which FMP reads clients' class means: the conjugate predictor (closed form) or, for classes that
-// the corpus lacks, the one that the open form builds from the round's own uploads (package open).
+// Form is the predictor through which FMP reads clients' class means: the conjugate predictor
+// (closed form) or, for classes that the corpus lacks, the one that the open form builds from the
+// round's own uploads (package open).
 type Form struct {
 	Conjugate
 	// Open says that it is the open form.
@@ -25,8 +26,8 @@ type Form struct {
 	diagnostics map[string]float64
 }
 
-// Form picks a form: by Input.Scope or, where both are available, by the novelty of the uploads. Bad clients can make classes look
-// new; both forms judge them.
+// Form picks a form: by Input.Scope or, where both are available, by the novelty of the uploads.
+// Bad clients can make classes look new; both forms judge them.
 func (t *FMP) Form() (*Form, error) {
 	a, err := t.subtract()
 	if err != nil {
@@ -38,7 +39,8 @@ func (t *FMP) Form() (*Form, error) {
 		case t.in.Scope == ScopeOpen:
 			return nil, fmt.Errorf("the open form needs a predictor; fmp train open makes one")
 		case t.in.Conjugate == nil:
-			return nil, fmt.Errorf("no conjugate predictor; fmp train conjugate makes one, and conjugate.model names it")
+			return nil, fmt.Errorf("no conjugate predictor; fmp train conjugate makes one, and " +
+				"conjugate.model names it")
 		}
 		return closed, nil
 	}
@@ -85,14 +87,17 @@ func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
 		return nil, err
 	}
 	k.Threads = t.in.Threads
-	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale, Ends: q.Ends}, true, a.soft, t.in.Rest,
+	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale,
+		Ends: q.Ends}, true, a.soft, t.in.Rest,
 		map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
 }
 
-// among returns the form for a round whose clients are judged: its class means have the masses that count, and the open form is rebuilt
-// from the uploads of the clients that are more likely honest than not, so that the others do not affect its coordinates.
+// among returns the form for a round whose clients are judged: its class means have the masses that
+// count, and the open form is rebuilt from the uploads of the clients that are more likely honest
+// than not, so that the others do not affect its coordinates.
 func (t *FMP) among(f *Form, j *Judgement) (*Form, error) {
-	if !slices.ContainsFunc(j.Honest, func(p float64) bool { return p < 0.5 }) && slices.Equal(j.Claimed, j.Counted) {
+	if !slices.ContainsFunc(j.Honest, func(p float64) bool { return p < 0.5 }) &&
+		slices.Equal(j.Claimed, j.Counted) {
 		return f, nil
 	}
 	return memo.Once(t.memo, "form/honest", func() (*Form, error) {
@@ -129,8 +134,8 @@ func (t *FMP) withRest(sets []*point.Set) []*point.Set {
 	return append(slices.Clone(sets), t.in.Rest)
 }
 
-// capped returns class means with masses up to the cap of package honesty, for statistics that are needed before clients are judged. A
-// round whose clients are not judged counts as it claims.
+// capped returns class means with masses up to the cap of package honesty, for statistics that are
+// needed before clients are judged. A round whose clients are not judged counts as it claims.
 func (t *FMP) capped(sets []*point.Set) []*point.Set {
 	if !t.in.Honesty {
 		return sets
@@ -159,14 +164,16 @@ func reweighted(set *point.Set, share func(class int) float64) *point.Set {
 	return &out
 }
 
-// maxMeans bounds the class means that are kept apart, so that the later cost does not grow with the number of clients.
+// maxMeans bounds the class means that are kept apart, so that the later cost does not grow with
+// the number of clients.
 const maxMeans = 8192
 
-// Pooled returns the union of the clients' class means, for methods that may read it point by point: beyond maxMeans, nearby
-// means of one class are merged.
+// Pooled returns the union of the clients' class means, for methods that may read it point by
+// point: beyond maxMeans, nearby means of one class are merged.
 func (f *Form) Pooled() (*point.Set, error) { return point.Group(maxMeans, f.means...) }
 
-// pool returns the statistics that heads read of some clients' class means; u, if not nil, holds them in the closed form's coordinates.
+// pool returns the statistics that heads read of some clients' class means; u, if not nil, holds
+// them in the closed form's coordinates.
 func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
 	if u != nil && !f.Open && !u.Wide && f.rest == nil {
 		return u.Pool(of), nil
@@ -196,8 +203,9 @@ func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, e
 	return point.Pool(all...)
 }
 
-// representatives returns about maxMeans of the clients' class means, those of clients evenly apart, and one point for the others of each
-// class: the closed form reads masses and means of classes, which are those of all, and fits see how classes scatter.
+// representatives returns about maxMeans of the clients' class means, those of clients evenly
+// apart, and one point for the others of each class: the closed form reads masses and means of
+// classes, which are those of all, and fits see how classes scatter.
 func representatives(sets []*point.Set, points int) (*point.Set, error) {
 	var some []*point.Set
 	for m := 0; m < len(sets); m += (points + maxMeans - 1) / maxMeans {
@@ -214,7 +222,8 @@ func representatives(sets []*point.Set, points int) (*point.Set, error) {
 	return point.Pool(append(some, others.Set())...)
 }
 
-// Bytes returns the mean size of an upload: for each class that a client holds, the numbers, label and mass.
+// Bytes returns the mean size of an upload: for each class that a client holds, the numbers, label
+// and mass.
 func (f *Form) Bytes() float64 {
 	var n int
 	for _, u := range f.means {
@@ -223,6 +232,7 @@ func (f *Form) Bytes() float64 {
 	return 4 * float64(n) / float64(len(f.means))
 }
 
-// openClaims bounds the number of coordinates in which honesty is judged in open scope: those that separate the corpus's classes best.
-// Further coordinates say little about new classes, and lead to honest clients being dropped.
+// openClaims bounds the number of coordinates in which honesty is judged in open scope: those that
+// separate the corpus's classes best. Further coordinates say little about new classes, and lead to
+// honest clients being dropped.
 const openClaims = 16

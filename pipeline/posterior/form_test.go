@@ -12,8 +12,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// TestBounded: in open scope heads read the class means of few clients as they are, and of more than maxMeans some of them,
-// with the masses and means of all.
+// TestBounded: in open scope heads read the class means of few clients as they are, and of more
+// than maxMeans some of them, with the masses and means of all.
 func TestBounded(t *testing.T) {
 	const dx, c = 5, 3
 	rows := func(name string, n int) (features []float32, labels []int) {
@@ -50,7 +50,8 @@ func TestBounded(t *testing.T) {
 			}
 			sets = append(sets, soft)
 		}
-		fmp, err := New(Input{Open: p, Soft: sets, Scope: ScopeOpen, Samples: 4, Honesty: true, Seed: 1, Threads: 1})
+		fmp, err := New(Input{Open: p, Soft: sets, Scope: ScopeOpen, Samples: 4, Honesty: true,
+			Seed: 1, Threads: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,11 +11,14 @@ import (
 
 // Judgement is the posterior's view of the clients of a round.
 type Judgement struct {
-	// Honest is, for each client, the probability that its upload was computed from images of the classes that it names.
+	// Honest is, for each client, the probability that its upload was computed from images of the
+	// classes that it names.
 	Honest []float64
-	// Claimed is the number of images that each client claims, and Counted how many of them the posterior counts if it is honest.
+	// Claimed is the number of images that each client claims, and Counted how many of them the
+	// posterior counts if it is honest.
 	Claimed, Counted []float64
-	// Dispute is the share of each class's mass that the posterior leaves out; from honesty.Contested on, the class is contested.
+	// Dispute is the share of each class's mass that the posterior leaves out; from honesty.Contested
+	// on, the class is contested.
 	Dispute []float64
 	// Yielded says that known class means contradict too many clients, which judged each other.
 	Yielded bool
@@ -24,8 +27,9 @@ type Judgement struct {
 	share   []float64  // of each client's mass of each class, what counts [clients, classes]
 }
 
-// honestHeads returns FMP's samples, each given the uploads of the clients that are honest in it (package honesty). Where every
-// client is honest in every sample they equal FMP's samples without this model.
+// honestHeads returns FMP's samples, each given the uploads of the clients that are honest in it
+// (package honesty). Where every client is honest in every sample they equal FMP's samples without
+// this model.
 func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Judgement, error) {
 	c, err := t.claims()
 	if err != nil {
@@ -98,7 +102,8 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Jud
 
 // judge returns the posterior's view of the clients, given the uploads with the masses that count.
 func (c *claims) judge(u honesty.Uploads, states *honesty.States, honest []float64) *Judgement {
-	j := &Judgement{Yielded: c.yielded, Honest: honest, Claimed: make([]float64, u.Clients), Counted: make([]float64, u.Clients),
+	j := &Judgement{Yielded: c.yielded, Honest: honest, Claimed: make([]float64, u.Clients),
+		Counted: make([]float64, u.Clients),
 		Dispute: states.Dispute(u),
 		share:   make([]float64, len(c.claimed))}
 	for i, n := range c.claimed {

@@ -10,8 +10,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Martingale is the paper's martingale posterior (arXiv 2605.18554): heads fitted to points seen and points that a set transformer draws
-// given them, each from its own noise. It is safe for concurrent use, and must not be copied.
+// Martingale is the paper's martingale posterior (arXiv 2605.18554): heads fitted to points seen
+// and points that a set transformer draws given them, each from its own noise. It is safe for
+// concurrent use, and must not be copied.
 type Martingale struct {
 	Drawer  Drawer
 	Samples int // S
@@ -44,7 +45,8 @@ func (t *Martingale) Check() error {
 const BaseNoise = "base"
 
 // Uploads returns the posterior of the clients' compressed points, or a part of it.
-func (t *Martingale) Uploads(ctx context.Context, uploads []*point.Set, f Fit, part SampleRange) (*Result, error) {
+func (t *Martingale) Uploads(ctx context.Context, uploads []*point.Set, f Fit,
+	part SampleRange) (*Result, error) {
 	seen, err := point.Pool(uploads...)
 	if err != nil {
 		return nil, err
@@ -56,7 +58,8 @@ func (t *Martingale) Uploads(ctx context.Context, uploads []*point.Set, f Fit, p
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Ensembles: []Ensemble{e}, UploadBytes: 4 * float64(seen.N*(seen.Dx+seen.C+1)) / float64(len(uploads))}, nil
+	return &Result{Ensembles: []Ensemble{e},
+		UploadBytes: 4 * float64(seen.N*(seen.Dx+seen.C+1)) / float64(len(uploads))}, nil
 }
 
 // fitChunk bounds how many problems of an ensemble are held in memory at a time.
@@ -71,7 +74,8 @@ func (t *Martingale) noise(stream ...any) ([]float32, error) {
 }
 
 // draws returns S sets of n' unseen points given seen. Fits with another lambda use the same draws.
-func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, part SampleRange, stream ...any) ([]*point.Set, error) {
+func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, part SampleRange,
+	stream ...any) ([]*point.Set, error) {
 	from, to := part.of(t.Samples)
 	return memo.Once(&t.memo, fmt.Sprint("draws/", key, from, "-", to), func() ([]*point.Set, error) {
 		e, err := t.noise(stream...)
@@ -83,52 +87,57 @@ func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, par
 			return nil, fmt.Errorf("drawing points: %w", err)
 		}
 		if len(drawn) != to-from {
-			return nil, fmt.Errorf("drawing points: the predictor made %d sets, %d were asked for", len(drawn), to-from)
+			return nil, fmt.Errorf("drawing points: the predictor made %d sets, %d were asked for",
+				len(drawn), to-from)
 		}
 		return drawn, nil
 	})
 }
 
-// Posterior returns the martingale posterior given seen, or a part of it: sample i is the minimiser over seen together with the
-// i-th set of drawn points, whose weights are 1.
+// Posterior returns the martingale posterior given seen, or a part of it: sample i is the minimiser
+// over seen together with the i-th set of drawn points, whose weights are 1.
 //
 //	theta_i = argmin_T sum over seen and drawn_i of w l(z, T) + l2/2 |T|^2
 //
-// key names the seen points in the memo of the draws. E comes from the named stream; posteriors that read the same one differ only by
-// the seen points.
-func (t *Martingale) Posterior(ctx context.Context, key string, seen *point.Set, f Fit, part SampleRange, stream ...any) (Ensemble, error) {
-	return memo.Once(&t.memo, fmt.Sprint("martingale/", key, "/", f.L2, f.Tolerance, part.From, "-", part.To), func() (Ensemble, error) {
-		drawn, err := t.draws(ctx, key, seen, part, stream...)
-		if err != nil {
-			return nil, err
-		}
-		shared, err := erm.FromSets(f.L2, seen)
-		if err != nil {
-			return nil, err
-		}
-		out := make(Ensemble, 0, len(drawn))
-		for from := 0; from < len(drawn); from += fitChunk {
-			own := make([]*erm.Problem, min(fitChunk, len(drawn)-from))
-			for i := range own {
-				if d := drawn[from+i]; d.Dx != seen.Dx || d.C != seen.C {
-					return nil, fmt.Errorf("sample %d: points drawn have dx %d and C %d, those given %d and %d; use the predictor that was made for them",
-						from+i, d.Dx, d.C, seen.Dx, seen.C)
-				}
-				if own[i], err = erm.FromSets(f.L2, drawn[from+i]); err != nil {
-					return nil, fmt.Errorf("sample %d: %w", from+i, err)
-				}
-			}
-			if from > 0 {
-				own[0].Start = &out[0]
-			}
-			solved, err := erm.SolveShared(ctx, shared, own, erm.Options{Tolerance: f.Tolerance, Threads: t.Threads})
+// key names the seen points in the memo of the draws. E comes from the named stream; posteriors
+// that read the same one differ only by the seen points.
+func (t *Martingale) Posterior(ctx context.Context, key string, seen *point.Set, f Fit,
+	part SampleRange, stream ...any) (Ensemble, error) {
+	return memo.Once(&t.memo,
+		fmt.Sprint("martingale/", key, "/", f.L2, f.Tolerance, part.From, "-", part.To),
+		func() (Ensemble, error) {
+			drawn, err := t.draws(ctx, key, seen, part, stream...)
 			if err != nil {
 				return nil, err
 			}
-			for _, v := range solved {
-				out = append(out, v.Theta)
+			shared, err := erm.FromSets(f.L2, seen)
+			if err != nil {
+				return nil, err
 			}
-		}
-		return out, nil
-	})
+			out := make(Ensemble, 0, len(drawn))
+			for from := 0; from < len(drawn); from += fitChunk {
+				own := make([]*erm.Problem, min(fitChunk, len(drawn)-from))
+				for i := range own {
+					if d := drawn[from+i]; d.Dx != seen.Dx || d.C != seen.C {
+						return nil, fmt.Errorf("sample %d: points drawn have dx %d and C %d, those given %d and %d; "+
+							"use the predictor that was made for them", from+i, d.Dx, d.C, seen.Dx, seen.C)
+					}
+					if own[i], err = erm.FromSets(f.L2, drawn[from+i]); err != nil {
+						return nil, fmt.Errorf("sample %d: %w", from+i, err)
+					}
+				}
+				if from > 0 {
+					own[0].Start = &out[0]
+				}
+				solved, err := erm.SolveShared(ctx, shared, own,
+					erm.Options{Tolerance: f.Tolerance, Threads: t.Threads})
+				if err != nil {
+					return nil, err
+				}
+				for _, v := range solved {
+					out = append(out, v.Theta)
+				}
+			}
+			return out, nil
+		})
 }

@@ -24,13 +24,15 @@ type MomentsOptions struct {
 	discriminant.Options
 	// Honesty makes each sample draw which clients are honest, and use only their uploads.
 	Honesty bool
-	// Alike takes all clients for alike: none has an effect. For is the number, from 1, of the client whose images the result is for; 0 for
-	// a client to come.
+	// Alike takes all clients for alike: none has an effect. For is the number, from 1, of the client
+	// whose images the result is for; 0 for a client to come.
 	Alike bool
 	For   int
-	// Rest is the sum of further clients' moments, which were judged elsewhere or are trusted; nil where there are none.
+	// Rest is the sum of further clients' moments, which were judged elsewhere or are trusted; nil
+	// where there are none.
 	Rest *discriminant.Client
-	// Known are moments that nobody doubts: they anchor who is honest (honesty.Known), and count nowhere else; nil: none.
+	// Known are moments that nobody doubts: they anchor who is honest (honesty.Known), and count
+	// nowhere else; nil: none.
 	Known   *discriminant.Client
 	Threads int // goroutines at most; 0: one a processor
 	// Progress is told how far the work is, from any goroutine; nil: nobody asks.
@@ -44,17 +46,21 @@ func (o *MomentsOptions) report(stage string, done, total int) {
 	}
 }
 
-// Stages of the work. The first has a step for shifts and, where clients are judged, one for their judges.
+// Stages of the work. The first has a step for shifts and, where clients are judged, one for their
+// judges.
 const (
 	readingMoments = "reading moments"
 	makingSamples  = "samples"
 )
 
-// Moments computes FMP's posterior from uploads of moments (package discriminant), which needs no corpus; c is how features are embedded.
-// Where clients have effects (package effect), class means and calibration points are read less these. For a client to come the covariance
-// within classes is wider by that of effects; for a client of the round all rows are shifted by its effect. A client whose shift cannot be
-// told from classes that lie nearer together (effect.Effects.Near) is not honest: counted, its shift would widen the temperature for all.
-func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o MomentsOptions) (*Result, error) {
+// Moments computes FMP's posterior from uploads of moments (package discriminant), which needs no
+// corpus; c is how features are embedded. Where clients have effects (package effect), class means
+// and calibration points are read less these. For a client to come the covariance within classes is
+// wider by that of effects; for a client of the round all rows are shifted by its effect. A client
+// whose shift cannot be told from classes that lie nearer together (effect.Effects.Near) is not
+// honest: counted, its shift would widen the temperature for all.
+func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
+	o MomentsOptions) (*Result, error) {
 	judged, steps := o.Honesty && len(clients) > 1, 1
 	if judged {
 		steps = 2
@@ -108,12 +114,13 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded, o 
 			first = p
 		}
 	}
-	diagnostics := map[string]float64{"moments": 1, "kappa": first.Kappa.Median, "kappa deviation": first.Kappa.Deviation,
-		"spread": first.Spread}
+	diagnostics := map[string]float64{"moments": 1, "kappa": first.Kappa.Median,
+		"kappa deviation": first.Kappa.Deviation, "spread": first.Spread}
 	if o.Corpus != nil {
 		diagnostics["corpus"] = first.Corpus
 	}
-	r := &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients),
+	r := &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c,
+		Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients),
 		Judgement: j, Effects: effects, Diagnostics: diagnostics}
 	if effects.Any() {
 		var sets []*point.Set
@@ -141,8 +148,10 @@ func momentsEffects(clients []discriminant.Client, o MomentsOptions) (*effect.Ef
 	return effect.Estimate(sets, white, back)
 }
 
-// less returns the clients with their effects as shifts, less that of the client with a number from 1.
-func less(clients []discriminant.Client, effects *effect.Effects, number int) []discriminant.Client {
+// less returns the clients with their effects as shifts, less that of the client with a number from
+// 1.
+func less(clients []discriminant.Client, effects *effect.Effects,
+	number int) []discriminant.Client {
 	out := slices.Clone(clients)
 	for m := range out {
 		b := make([]float64, out[m].Within.K)
@@ -161,7 +170,8 @@ func less(clients []discriminant.Client, effects *effect.Effects, number int) []
 func momentsBytes(clients []discriminant.Client) float64 {
 	var n int
 	for _, u := range clients {
-		n += u.Means.N*(u.Means.Dx+2) + len(u.Within.Data) + len(u.Within.Calibration) + len(u.Within.Labels)
+		n += u.Means.N*(u.Means.Dx+2) + len(u.Within.Data) + len(u.Within.Calibration) +
+			len(u.Within.Labels)
 	}
 	return 4 * float64(n) / float64(len(clients))
 }
@@ -206,7 +216,8 @@ func (c *Embedded) Map(ctx context.Context, features []float32) ([]float32, erro
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	in := map[string]*onnx.Tensor{c.graph.Graph.Inputs[0].Name: onnx.NewTensor(features, len(features)/c.dx, c.dx)}
+	in := map[string]*onnx.Tensor{c.graph.Graph.Inputs[0].Name: onnx.NewTensor(features,
+		len(features)/c.dx, c.dx)}
 	out, err := engine.Eval(c.session, in, models.ConjCoordinates)
 	if err != nil {
 		return nil, err
@@ -214,14 +225,15 @@ func (c *Embedded) Map(ctx context.Context, features []float32) ([]float32, erro
 	return out[models.ConjCoordinates].F32(), nil
 }
 
-// momentsIntervals are intervals from the heads: the mean and standard deviation of a probability's log-odds over them, the second
-// without the tempering of their draws.
+// momentsIntervals are intervals from the heads: the mean and standard deviation of a probability's
+// log-odds over them, the second without the tempering of their draws.
 type momentsIntervals struct {
 	at    *Embedded
 	heads Ensemble
 }
 
-// Widening returns the factor of the standard deviation: for the tempering of draws, and for their being few.
+// Widening returns the factor of the standard deviation: for the tempering of draws, and for their
+// being few.
 func (k *momentsIntervals) Widening() float64 {
 	return math.Sqrt((1 + 1/float64(len(k.heads))) / discriminant.Tempering)
 }
@@ -230,7 +242,8 @@ func (k *momentsIntervals) Widening() float64 {
 func (k *momentsIntervals) Heads(context.Context) (Ensemble, error) { return k.heads, nil }
 
 // Compute returns the ends of the intervals of class probabilities, n x C each.
-func (k *momentsIntervals) Compute(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
+func (k *momentsIntervals) Compute(ctx context.Context, features []float32,
+	level float64) (low, high []float64, err error) {
 	rows, err := k.at.Map(ctx, features)
 	if err != nil {
 		return nil, nil, err

@@ -17,7 +17,8 @@ import (
 	"fmp/pipeline/moments"
 )
 
-// cameras are Gaussian classes, of which each client's images have a shift of their own, along three directions.
+// cameras are Gaussian classes, of which each client's images have a shift of their own, along
+// three directions.
 type cameras struct {
 	k, c  int
 	mean  []float32
@@ -75,9 +76,10 @@ func nll(t *testing.T, r *Result, x []float32, y []int) float64 {
 	return sum
 }
 
-// TestMomentsEffects: where each client has another camera, moments give a lower NLL for a client of the round and for one to come than
-// where all are taken for alike, and a much lower one to one to come who gives images without labels of a kind that no client has. All
-// clients are honest. Without cameras nothing changes.
+// TestMomentsEffects: where each client has another camera, moments give a lower NLL for a client
+// of the round and for one to come than where all are taken for alike, and a much lower one to one
+// to come who gives images without labels of a kind that no client has. All clients are honest.
+// Without cameras nothing changes.
 func TestMomentsEffects(t *testing.T) {
 	const many = 8
 	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4)}
@@ -92,7 +94,8 @@ func TestMomentsEffects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
+	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
+		Honesty: true, Threads: 1}
 	of := func(change func(o *MomentsOptions)) *Result {
 		own := o
 		change(&own)
@@ -105,8 +108,10 @@ func TestMomentsEffects(t *testing.T) {
 	come, plain := func(*MomentsOptions) {}, func(o *MomentsOptions) { o.Alike = true }
 	w.shift = func(int) [3]float64 { return [3]float64{} }
 	x, y := w.images(many, 400, "test")
-	if a, b := of(come), of(plain); a.Effects.Any() || a.Shift != nil || nll(t, a, x, y) != nll(t, b, x, y) {
-		t.Errorf("without cameras, effects %v and NLL %v of %v", a.Effects, nll(t, a, x, y), nll(t, b, x, y))
+	if a, b := of(come), of(plain); a.Effects.Any() || a.Shift != nil ||
+		nll(t, a, x, y) != nll(t, b, x, y) {
+		t.Errorf("without cameras, effects %v and NLL %v of %v", a.Effects, nll(t, a, x, y),
+			nll(t, b, x, y))
 	}
 	w.shift = func(m int) [3]float64 {
 		r := rng.New(2, "shift", m)
@@ -128,16 +133,22 @@ func TestMomentsEffects(t *testing.T) {
 		if f.Shift == nil {
 			t.Errorf("the result for client %d cannot be adapted", m)
 		}
-		known, own, to = known+nll(t, alike, x, y)/many, own+nll(t, f, x, y)/many, to+nll(t, any, x, y)/many
+		known, own, to = known+nll(t, alike, x, y)/many, own+nll(t, f, x, y)/many,
+			to+nll(t, any, x, y)/many
 	}
 	if own > known-0.05 || to > known-0.02 || own > to {
-		t.Errorf("NLL of clients of the round: all alike %.3f, for a client to come %.3f, for each client %.3f", known, to, own)
+		t.Errorf(
+			"NLL of clients of the round: all alike %.3f, for a client to come %.3f, for each client %.3f",
+			known, to, own)
 	}
-	t.Logf("NLL of clients of the round: all alike %.3f, for a client to come %.3f, for each client %.3f", known, to, own)
+	t.Logf(
+		"NLL of clients of the round: all alike %.3f, for a client to come %.3f, for each client %.3f",
+		known, to, own)
 	for kind, c := range map[string]struct {
 		shift  func(int) [3]float64
 		gained float64 // at least
-	}{"a kind of the round": {w.shift, -0.02}, "another kind": {func(int) [3]float64 { return [3]float64{0, 0, 4} }, 0.5}} {
+	}{"a kind of the round": {w.shift, -0.02},
+		"another kind": {func(int) [3]float64 { return [3]float64{0, 0, 4} }, 0.5}} {
 		w.shift = c.shift
 		seen, _ := w.images(many, 60, "unlabelled")
 		x, y := w.images(many, 400, "test")
@@ -153,11 +164,14 @@ func TestMomentsEffects(t *testing.T) {
 	}
 }
 
-// TestMomentsNear: a client whose shift cannot be told from classes that lie nearer together is not honest, whatever its class means say.
+// TestMomentsNear: a client whose shift cannot be told from classes that lie nearer together is not
+// honest, whatever its class means say.
 func TestMomentsNear(t *testing.T) {
-	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4), shift: func(int) [3]float64 { return [3]float64{} }}
+	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4),
+		shift: func(int) [3]float64 { return [3]float64{} }}
 	rng.Normal(rng.New(1, "mean"), w.mean)
-	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
+	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
+		Honesty: true, Threads: 1}
 	near := &effect.Effects{Near: []bool{false, true, false, false, false}}
 	_, states, j, err := judgeMoments(t.Context(), w.clients(t, 5), near, o)
 	if err != nil {
@@ -175,12 +189,15 @@ func TestMomentsNear(t *testing.T) {
 	}
 }
 
-// TestWiderWithin: heads for clients whose shifts have a covariance are less steep along it, and as steep across.
+// TestWiderWithin: heads for clients whose shifts have a covariance are less steep along it, and as
+// steep across.
 func TestWiderWithin(t *testing.T) {
-	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4), shift: func(int) [3]float64 { return [3]float64{} }}
+	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4),
+		shift: func(int) [3]float64 { return [3]float64{} }}
 	rng.Normal(rng.New(1, "mean"), w.mean)
 	steep := func(effects *mat.SymDense) (along, across float64) {
-		p, err := discriminant.Compute(t.Context(), w.clients(t, 8), discriminant.Options{Samples: 2, Seed: 1, Stream: "test", Effects: effects})
+		p, err := discriminant.Compute(t.Context(), w.clients(t, 8),
+			discriminant.Options{Samples: 2, Seed: 1, Stream: "test", Effects: effects})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,6 +207,7 @@ func TestWiderWithin(t *testing.T) {
 	effects.SetSym(0, 0, 1) // twenty standard deviations
 	a, b := steep(nil)
 	if along, across := steep(effects); along > a/50 || across < b/2 {
-		t.Errorf("weights of %.3g along effects and %.3g across; without effects %.3g and %.3g", along, across, a, b)
+		t.Errorf("weights of %.3g along effects and %.3g across; without effects %.3g and %.3g",
+			along, across, a, b)
 	}
 }

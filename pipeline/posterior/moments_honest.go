@@ -17,19 +17,22 @@ import (
 	"fmp/pipeline/internal/effect"
 )
 
-// momentsState is a set of honest clients, by number, with the samples that are given their uploads.
+// momentsState is a set of honest clients, by number, with the samples that are given their
+// uploads.
 type momentsState struct {
 	clients []int
 	samples int
 }
 
-// minShare is the share of the samples below which a state of a round of moments counts as the likeliest one: each state costs a
-// factorization of its covariance.
+// minShare is the share of the samples below which a state of a round of moments counts as the
+// likeliest one: each state costs a factorization of its covariance.
 const minShare = 0.05
 
-// judgeMoments returns the clients with the shares of their images that count, the states of who is honest that samples draw, the likeliest
-// first, and the posterior's view of the clients (package honesty).
-func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *effect.Effects, o MomentsOptions) ([]discriminant.Client,
+// judgeMoments returns the clients with the shares of their images that count, the states of who is
+// honest that samples draw, the likeliest first, and the posterior's view of the clients (package
+// honesty).
+func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *effect.Effects,
+	o MomentsOptions) ([]discriminant.Client,
 	[]momentsState, *Judgement, error) {
 	var u honesty.Uploads
 	var lambda []float64
@@ -64,17 +67,19 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	drawn := slices.DeleteFunc(states.Draw(o.Samples, rng.New(o.Seed, o.Stream, "honesty")), func(z []bool) bool { return !classify(u, z) })
+	drawn := slices.DeleteFunc(states.Draw(o.Samples, rng.New(o.Seed, o.Stream, "honesty")),
+		func(z []bool) bool { return !classify(u, z) })
 	if len(drawn) == 0 {
-		return nil, nil, nil, errors.New("the clients that are likely honest hold images of one class: a classifier needs two")
+		return nil, nil, nil, errors.New(
+			"the clients that are likely honest hold images of one class: a classifier needs two")
 	}
 	out := count(drawn)
 	out[0].samples += o.Samples - len(drawn)
 	return clients, out, c.judge(c.uploads, states, states.Marginal()), nil
 }
 
-// anchored returns the claims of clients that known moments judge, beside them in the clients' coordinates, whose calibration points are
-// judged by the discriminant of the known moments alone.
+// anchored returns the claims of clients that known moments judge, beside them in the clients'
+// coordinates, whose calibration points are judged by the discriminant of the known moments alone.
 func anchored(clients []discriminant.Client,
 	known discriminant.Client) (a *MomentsAgainst, u honesty.Uploads, lambda []float64, err error) {
 	a = &MomentsAgainst{}
@@ -108,7 +113,8 @@ func anchored(clients []discriminant.Client,
 	return a, u, lambda, nil
 }
 
-// pointOdds returns the log odds of honesty that a client's calibration points tell by known moments.
+// pointOdds returns the log odds of honesty that a client's calibration points tell by known
+// moments.
 func (a *MomentsAgainst) pointOdds(c discriminant.Client) (float64, error) {
 	w := *c.Within
 	w.Dof, w.Rank, w.Data = 0, 0, nil // the scatter is judged
@@ -145,8 +151,10 @@ func capped(clients []discriminant.Client) []discriminant.Client {
 	return out
 }
 
-// momentsJudges returns the clients with the shares of their images that count, as judges of others, and their claims.
-func momentsJudges(clients []discriminant.Client) (counted []discriminant.Client, by *discriminant.Judges, u honesty.Uploads,
+// momentsJudges returns the clients with the shares of their images that count, as judges of
+// others, and their claims.
+func momentsJudges(clients []discriminant.Client) (counted []discriminant.Client,
+	by *discriminant.Judges, u honesty.Uploads,
 	lambda []float64, err error) {
 	counted = capped(clients)
 	left, err := discriminant.Improper(counted)
@@ -166,8 +174,10 @@ type MomentsAgainst struct {
 	by     *honesty.Against
 }
 
-// NewMomentsAgainst returns the judgement by clients, beside known moments (MomentsOptions.Known); nil: none.
-func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client, known *discriminant.Client, seed uint64,
+// NewMomentsAgainst returns the judgement by clients, beside known moments (MomentsOptions.Known);
+// nil: none.
+func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client,
+	known *discriminant.Client, seed uint64,
 	threads int) (*MomentsAgainst, error) {
 	a := &MomentsAgainst{}
 	var u honesty.Uploads
@@ -185,8 +195,8 @@ func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client, known
 	return a, err
 }
 
-// Share returns the share of a client's images that counts, 0 for a client that is less likely honest than not. It is safe for concurrent
-// use.
+// Share returns the share of a client's images that counts, 0 for a client that is less likely
+// honest than not. It is safe for concurrent use.
 func (a *MomentsAgainst) Share(c discriminant.Client) (float64, error) {
 	c.Share = a.by.Share([]float64{images(c)})
 	judged, odds := c, 0.0

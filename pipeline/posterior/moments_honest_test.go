@@ -57,7 +57,10 @@ func momentsAttacks(k, c int) map[string]func(u *discriminant.Client, w *moments
 			}
 			u.Means = &means
 		},
-		"names of calibration points": func(_ *discriminant.Client, w *moments.Within) { turn(1)(w.Labels) },
+		"names of calibration points": func(_ *discriminant.Client,
+			w *moments.Within) {
+			turn(1)(w.Labels)
+		},
 		"scatter that hides": func(u *discriminant.Client, w *moments.Within) {
 			w.Rank, w.Data = 1, slices.Clone(u.Means.Row(0)[:k])
 			for j := range w.Data {
@@ -78,7 +81,8 @@ func momentsAttacks(k, c int) map[string]func(u *discriminant.Client, w *moments
 	}
 }
 
-func attacked(u discriminant.Client, attack func(u *discriminant.Client, w *moments.Within)) discriminant.Client {
+func attacked(u discriminant.Client,
+	attack func(u *discriminant.Client, w *moments.Within)) discriminant.Client {
 	w := *u.Within
 	w.Data, w.Labels = slices.Clone(w.Data), slices.Clone(w.Labels)
 	attack(&u, &w)
@@ -86,8 +90,9 @@ func attacked(u discriminant.Client, attack func(u *discriminant.Client, w *mome
 	return u
 }
 
-// TestMomentsAgainst: false moments are found in clients that others judge alone, of whom some lie too, no less often than all at once, and
-// honest clients are kept; of a large claim the median counts.
+// TestMomentsAgainst: false moments are found in clients that others judge alone, of whom some lie
+// too, no less often than all at once, and honest clients are kept; of a large claim the median
+// counts.
 func TestMomentsAgainst(t *testing.T) {
 	const k, c, judges, honest = 12, 4, 30, 10
 	clients := momentsClients(t, judges+honest, 60, k, c)
@@ -99,7 +104,8 @@ func TestMomentsAgainst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := MomentsOptions{Options: discriminant.Options{Samples: 1, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
+	o := MomentsOptions{Options: discriminant.Options{Samples: 1, Seed: 1, Stream: "test"},
+		Honesty: true, Threads: 1}
 	missed, atOnce := 0, 0
 	for name, attack := range attacks {
 		for i, u := range clients[judges:] {
@@ -129,7 +135,8 @@ func TestMomentsAgainst(t *testing.T) {
 			}
 		}
 	}
-	if t.Logf("of %d false clients %d are missed, and %d all at once", honest*(len(attacks)-1), missed, atOnce); missed > atOnce {
+	if t.Logf("of %d false clients %d are missed, and %d all at once", honest*(len(attacks)-1), missed,
+		atOnce); missed > atOnce {
 		t.Error("judged alone more are missed")
 	}
 	large := clients[judges]
@@ -148,15 +155,17 @@ func TestMomentsAgainst(t *testing.T) {
 	}
 }
 
-// TestMomentsHonesty: each way to send false moments is found, in means, scatter or calibration points alone, honest clients are kept, and
-// the samples are those of a round without the bad client.
+// TestMomentsHonesty: each way to send false moments is found, in means, scatter or calibration
+// points alone, honest clients are kept, and the samples are those of a round without the bad
+// client.
 func TestMomentsHonesty(t *testing.T) {
 	const k, c, bad = 12, 4, 2
 	for name, attack := range momentsAttacks(k, c) {
 		t.Run(name, func(t *testing.T) {
 			clients := momentsClients(t, 7, 60, k, c)
 			clients[bad] = attacked(clients[bad], attack)
-			o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
+			o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
+				Honesty: true, Threads: 1}
 			p, err := Moments(t.Context(), clients, nil, o)
 			if err != nil {
 				t.Fatal(err)
@@ -183,14 +192,17 @@ func TestMomentsHonesty(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := p.Diagnostics["spread"]; len(p.Ensembles[0]) != 20 || got != want.Diagnostics["spread"] {
-				t.Errorf("%d heads, spread %v; want that of the honest clients, %v", len(p.Ensembles[0]), got, want.Diagnostics["spread"])
+			if got := p.Diagnostics["spread"]; len(p.Ensembles[0]) != 20 ||
+				got != want.Diagnostics["spread"] {
+				t.Errorf("%d heads, spread %v; want that of the honest clients, %v", len(p.Ensembles[0]), got,
+					want.Diagnostics["spread"])
 			}
 		})
 	}
 }
 
-// TestStatesOfSamples: samples of one set of honest clients are counted together, and those of rare sets go to the most frequent one.
+// TestStatesOfSamples: samples of one set of honest clients are counted together, and those of rare
+// sets go to the most frequent one.
 func TestStatesOfSamples(t *testing.T) {
 	a, b, c := []bool{true, true, true}, []bool{true, false, true}, []bool{false, true, true}
 	var drawn [][]bool
@@ -210,17 +222,20 @@ func TestStatesOfSamples(t *testing.T) {
 	}
 }
 
-// TestMomentsOutside: class means that are false in all directions but those in which the classes lie apart are found, among more
-// coordinates than are principal, and a client whose images all differ by one vector is kept.
+// TestMomentsOutside: class means that are false in all directions but those in which the classes
+// lie apart are found, among more coordinates than are principal, and a client whose images all
+// differ by one vector is kept.
 func TestMomentsOutside(t *testing.T) {
 	const many, images, k, c, bad = 7, 60, 192, 4, 2
-	for name, of := range map[string]struct{ shift, lie float32 }{ // in standard deviations of an image
+	// in standard deviations of an image
+	for name, of := range map[string]struct{ shift, lie float32 }{
 		"none":                     {},
 		"one shift of all images":  {shift: 1},
 		"one lie for each of them": {lie: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			deviation := func(j int) float32 { // of images of a class; the classes lie apart in the first of them
+			// of images of a class; the classes lie apart in the first of them
+			deviation := func(j int) float32 {
 				if j < c {
 					return 1
 				}
@@ -254,8 +269,9 @@ func TestMomentsOutside(t *testing.T) {
 					row[j] += of.lie * deviation(j) * float32(r.NormFloat64())
 				}
 			}
-			p, err := Moments(t.Context(), clients, nil, MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
-				Honesty: true, Threads: 1})
+			p, err := Moments(t.Context(), clients, nil,
+				MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
+					Honesty: true, Threads: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -264,7 +280,8 @@ func TestMomentsOutside(t *testing.T) {
 					t.Errorf("P(honest) of client %d is %.3f", m, honest)
 				}
 			}
-			by, err := NewMomentsAgainst(t.Context(), slices.Concat(clients[:bad], clients[bad+1:]), nil, 1, 1)
+			by, err := NewMomentsAgainst(t.Context(), slices.Concat(clients[:bad], clients[bad+1:]), nil, 1,
+				1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,7 +292,8 @@ func TestMomentsOutside(t *testing.T) {
 	}
 }
 
-// TestMomentsCopies: a client under two names counts as one, and one that claims three times as many images as the others as one of these.
+// TestMomentsCopies: a client under two names counts as one, and one that claims three times as
+// many images as the others as one of these.
 func TestMomentsCopies(t *testing.T) {
 	const k, c = 12, 4
 	clients := momentsClients(t, 6, 60, k, c)
@@ -286,7 +304,8 @@ func TestMomentsCopies(t *testing.T) {
 		large.W[i] *= 3
 	}
 	clients[5].Means = &large
-	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"}, Honesty: true, Threads: 1}
+	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
+		Honesty: true, Threads: 1}
 	got, _, _, err := judgeMoments(t.Context(), clients, nil, o)
 	if err != nil {
 		t.Fatal(err)

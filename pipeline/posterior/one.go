@@ -15,10 +15,11 @@ import (
 // maxWeights bounds the numbers of all heads together, and so memory: 128 MiB.
 const maxWeights = 16 << 20
 
-// One computes one posterior (package candidate) from uploads of moments: of clients less their shifts, with the
-// shares of their images that
-// count. It reads no kappa, and knows of no effects. Its gate (docs/results/gates.yaml) is not open, so that rounds are pooled by Moments.
-func One(ctx context.Context, clients []discriminant.Client, c *Embedded, o MomentsOptions) (*Result, error) {
+// One computes one posterior (package candidate) from uploads of moments: of clients less their
+// shifts, with the shares of their images that count. It reads no kappa, and knows of no effects.
+// Its gate (docs/results/gates.yaml) is not open, so that rounds are pooled by Moments.
+func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
+	o MomentsOptions) (*Result, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -28,7 +29,8 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded, o Mome
 		for i, y := range c.Within.Labels {
 			row := slices.Clone(c.Within.Calibration[i*r.K : (i+1)*r.K])
 			subtract(row, c.Shift)
-			r.Points.Rows, r.Points.Labels, r.Points.Clients = append(r.Points.Rows, row...), append(r.Points.Labels, y), append(r.Points.Clients, m)
+			r.Points.Rows, r.Points.Labels, r.Points.Clients = append(r.Points.Rows, row...),
+				append(r.Points.Labels, y), append(r.Points.Clients, m)
 		}
 	}
 	if o.Corpus != nil {
@@ -40,13 +42,14 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded, o Mome
 		return nil, err
 	}
 	e := Ensemble(m.Ensemble(min(o.Samples, max(2, maxWeights/((r.K+1)*r.C))), of))
-	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, UploadBytes: momentsBytes(clients),
-		Diagnostics: map[string]float64{"moments": 1, "kappa": math.Exp(m.LogKappa), "kappa deviation": m.LogKappaError}}, ctx.Err()
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c,
+		UploadBytes: momentsBytes(clients),
+		Diagnostics: map[string]float64{"moments": 1, "kappa": math.Exp(m.LogKappa),
+			"kappa deviation": m.LogKappaError}}, ctx.Err()
 }
 
-// statisticsOf returns a client's statistics less its shift, with the share of its images that counts: a client
-// counts for one image a class at
-// least.
+// statisticsOf returns a client's statistics less its shift, with the share of its images that
+// counts: a client counts for one image a class at least.
 func statisticsOf(c discriminant.Client) candidate.Client {
 	out := candidate.Client{Means: c.Means, Within: c.Within, Curves: c.Curves}
 	share := c.Share

@@ -9,14 +9,17 @@ import (
 	"fmp/pipeline/point"
 )
 
-// SampleRange is a range of a posterior's samples: the share of a round that one of several machines computes. Random numbers are those of
-// the whole, so that the concatenated parts equal the posterior.
+// SampleRange is a range of a posterior's samples: the share of a round that one of several
+// machines computes. Random numbers are those of the whole, so that the concatenated parts equal
+// the posterior.
 type SampleRange struct {
 	// From and To bound the samples, From inclusive and To exclusive; both 0: all samples.
 	From, To int
-	// States are the sampled honesty states of the clients, where they are already known; nil: they are inferred.
+	// States are the sampled honesty states of the clients, where they are already known; nil: they
+	// are inferred.
 	States *honesty.States
-	// Heads are all samples, computed earlier in parts: nothing is drawn, and the result is assembled around them.
+	// Heads are all samples, computed earlier in parts: nothing is drawn, and the result is assembled
+	// around them.
 	Heads Ensemble
 }
 
@@ -28,7 +31,8 @@ func (p *SampleRange) of(n int) (from, to int) {
 	return p.From, min(p.To, n)
 }
 
-// made returns the heads that were computed earlier in parts, each rows x classes; nil where there are none.
+// made returns the heads that were computed earlier in parts, each rows x classes; nil where there
+// are none.
 func (p *SampleRange) made(rows, classes int) (Ensemble, error) {
 	for i, h := range p.Heads {
 		if h.D != rows || h.C != classes || len(h.W) != rows*classes {
@@ -53,8 +57,8 @@ type claims struct {
 	yielded bool // known class means contradict too many clients, and are left out
 }
 
-// Claims returns the clients' class means as package honesty weighs them, with bounded masses, and the variances of class means between
-// the corpus's classes.
+// Claims returns the clients' class means as package honesty weighs them, with bounded masses, and
+// the variances of class means between the corpus's classes.
 func (t *FMP) Claims() (honesty.Uploads, []float64, error) {
 	c, err := t.claims()
 	return c.uploads, c.lambda, err
@@ -111,8 +115,10 @@ func yields(u *honesty.Uploads, lambda []float64, may bool) (yielded bool, err e
 	return yielded, err
 }
 
-// claimsOf returns class means, as a form reads them, as package honesty weighs them, with masses as claimed.
-func (t *FMP) claimsOf(f *Form, means []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
+// claimsOf returns class means, as a form reads them, as package honesty weighs them, with masses
+// as claimed.
+func (t *FMP) claimsOf(f *Form,
+	means []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	if !f.Open {
 		return f.Claims(means)
 	}
@@ -124,7 +130,8 @@ func (t *FMP) claimsOf(f *Form, means []*point.Set) (u honesty.Uploads, lambda [
 	if err != nil {
 		return u, nil, err
 	}
-	u, err = w.Claims(len(means), func(m int) (*point.Set, error) { return t.in.Open.Project(m, means[m]) }, openClaims)
+	u, err = w.Claims(len(means),
+		func(m int) (*point.Set, error) { return t.in.Open.Project(m, means[m]) }, openClaims)
 	return u, w.Lambda[:u.K], err
 }
 
@@ -153,8 +160,8 @@ func (t *FMP) Against(ctx context.Context) (*Against, error) {
 	return &Against{t, f, by}, err
 }
 
-// Share returns the share of the images behind a client's class means that counts, 0 for a client that is less likely honest than not. It
-// is safe for concurrent use.
+// Share returns the share of the images behind a client's class means that counts, 0 for a client
+// that is less likely honest than not. It is safe for concurrent use.
 func (a *Against) Share(means *point.Set) (float64, error) {
 	u, _, err := a.t.claimsOf(a.form, []*point.Set{means})
 	if err != nil {

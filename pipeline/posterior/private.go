@@ -7,21 +7,24 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// Private is the private predictor behind an engine (fmp/pipeline/sample): the coordinates that clients clip and sum, and heads
-// from class means known through noise.
+// Private is the private predictor behind an engine (fmp/pipeline/sample): the coordinates that
+// clients clip and sum, and heads from class means known through noise.
 type Private interface {
 	Coordinates
-	// Rows returns the k coordinates of feature rows (n x dx) that clients clip to norm Clip and sum. Prior returns the variances
-	// of class means.
+	// Rows returns the k coordinates of feature rows (n x dx) that clients clip to norm Clip and sum.
+	// Prior returns the variances of class means.
 	Rows(ctx context.Context, features []float32) ([]float32, error)
 	K() int
 	Clip() float64
 	Prior() []float64
-	// Heads returns samples heads on the coordinates of Map, given means, variances and latent, samples x classes x k numbers each.
-	Heads(ctx context.Context, mean, variance []float64, latent []float32, samples, classes int) ([]Theta, error)
+	// Heads returns samples heads on the coordinates of Map, given means, variances and latent,
+	// samples x classes x k numbers each.
+	Heads(ctx context.Context, mean, variance []float64, latent []float32, samples,
+		classes int) ([]Theta, error)
 }
 
-// PrivateRound is the outcome of a private round: its totals, the spent budget, and the stream of its random numbers.
+// PrivateRound is the outcome of a private round: its totals, the spent budget, and the stream of
+// its random numbers.
 type PrivateRound struct {
 	Totals  *privacy.Totals
 	Account *privacy.Account
@@ -29,7 +32,8 @@ type PrivateRound struct {
 	Stream  string
 }
 
-// NoiseAware returns samples of FMP's posterior given the totals. The same totals, seed and stream give the same samples.
+// NoiseAware returns samples of FMP's posterior given the totals. The same totals, seed and stream
+// give the same samples.
 func (r *PrivateRound) NoiseAware(ctx context.Context, p Private, samples int) (*Result, error) {
 	return r.Heads(ctx, p, r.Totals.DrawCounts(p.Prior(), samples, rng.New(r.Seed, r.Stream, "counts")))
 }
@@ -43,7 +47,8 @@ func (r *PrivateRound) Heads(ctx context.Context, p Private, counts []float64) (
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Ensembles: []Ensemble{e}, Coordinates: p, Diagnostics: Spent(r.Account), Spent: r.Account}, nil
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: p, Diagnostics: Spent(r.Account),
+		Spent: r.Account}, nil
 }
 
 // Spent returns an account as diagnostics.

@@ -14,9 +14,10 @@ import (
 	"fmp/pipeline/point"
 )
 
-// shiftParts returns the estimate of a shift from images without labels: the effect of a client to come or, of one that took part, the
-// error of the estimate of its effect. It is nil where no client has an effect. Class means are the posterior's, and the head is the mean
-// of the ensemble's.
+// shiftParts returns the estimate of a shift from images without labels: the effect of a client to
+// come or, of one that took part, the error of the estimate of its effect. It is nil where no
+// client has an effect. Class means are the posterior's, and the head is the mean of the
+// ensemble's.
 func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts, error) {
 	a, err := t.subtract()
 	if err != nil || !a.effects.Any() || len(e) == 0 || isWide(f, t.in.Samples) {
@@ -49,9 +50,11 @@ func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts,
 	return newShift(a.effects, t.in.For, own, e, means), nil
 }
 
-// newShift returns the estimate of a shift given class means [C, dx], the heads and the clients' class means with masses. client is the
-// number, from 1, of the one that the result is for; 0 for a client to come.
-func newShift(effects *effect.Effects, client int, means *mat.Dense, e Ensemble, sets []*point.Set) *models.ShiftParts {
+// newShift returns the estimate of a shift given class means [C, dx], the heads and the clients'
+// class means with masses. client is the number, from 1, of the one that the result is for; 0 for a
+// client to come.
+func newShift(effects *effect.Effects, client int, means *mat.Dense, e Ensemble,
+	sets []*point.Set) *models.ShiftParts {
 	law := effects.ToCome()
 	if client > 0 {
 		law = effects.Left(client - 1)
@@ -82,9 +85,10 @@ const (
 	maxConcentration = 1e4
 )
 
-// shares returns the parameters of the Dirichlet distribution of clients' shares of the classes: its mean is that of all images and one
-// more of each class, its concentration that of greatest likelihood given each client's images of each class (Minka 2000, Estimating a
-// Dirichlet distribution).
+// shares returns the parameters of the Dirichlet distribution of clients' shares of the classes:
+// its mean is that of all images and one more of each class, its concentration that of greatest
+// likelihood given each client's images of each class (Minka 2000, Estimating a Dirichlet
+// distribution).
 func shares(sets []*point.Set) []float64 {
 	counts := make([][]float64, len(sets))
 	mean := make([]float64, sets[0].C)
@@ -126,8 +130,9 @@ func narrow(x []float64) []float32 {
 	return out
 }
 
-// Adapt returns the result for an owner who took no part, given feature rows of images without labels: its coordinates leave out the
-// shift that the rows have in common. It has no intervals. It is an error where no client of the round has an effect.
+// Adapt returns the result for an owner who took no part, given feature rows of images without
+// labels: its coordinates leave out the shift that the rows have in common. It has no intervals. It
+// is an error where no client of the round has an effect.
 func (r *Result) Adapt(features []float32) (*Result, error) {
 	form, ok := r.Coordinates.(interface{ Graph() *onnx.Model })
 	if r.Shift == nil || !ok {
@@ -143,7 +148,8 @@ func (r *Result) Adapt(features []float32) (*Result, error) {
 		return nil, err
 	}
 	in := onnx.NewTensor(features, len(features)/dx, dx)
-	out, err := engine.Eval(at.session, map[string]*onnx.Tensor{shifting.Graph.Inputs[0].Name: in}, models.ShiftOutput)
+	out, err := engine.Eval(at.session, map[string]*onnx.Tensor{shifting.Graph.Inputs[0].Name: in},
+		models.ShiftOutput)
 	if err != nil {
 		return nil, err
 	}

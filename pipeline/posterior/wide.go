@@ -9,8 +9,9 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// A round of many classes and coordinates is wide: its latents are in steps of one byte (models.NewWideClassifier), and its samples are all
-// given the clients that are more likely honest than not.
+// A round of many classes and coordinates is wide: its latents are in steps of one byte
+// (models.NewWideClassifier), and its samples are all given the clients that are more likely honest
+// than not.
 
 // isWide reports whether a predictor's samples make a wide classifier, by their number.
 func isWide(k Conjugate, samples int) bool {

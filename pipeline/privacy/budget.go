@@ -27,7 +27,8 @@ const (
 	Local = "local"
 	// Trusted: the server sums the clients' messages and adds noise once, to its release.
 	Trusted = "trusted"
-	// TwoServers: the sum is secret-shared between two servers, each of which adds noise before the sum is opened.
+	// TwoServers: the sum is secret-shared between two servers, each of which adds noise before the
+	// sum is opened.
 	TwoServers = "two-servers"
 )
 
@@ -38,8 +39,8 @@ var (
 	Sources   = []string{Trusted, TwoServers, Local}
 )
 
-// Bounds on a budget. An epsilon above 20 guarantees next to nothing; a delta above 0.01 would permit publishing one unit in a hundred
-// unprotected.
+// Bounds on a budget. An epsilon above 20 guarantees next to nothing; a delta above 0.01 would
+// permit publishing one unit in a hundred unprotected.
 const (
 	minEpsilon, maxEpsilon = 0.01, 20
 	minDelta, maxDelta     = 1e-12, 1e-2
@@ -49,7 +50,8 @@ const (
 // DefaultDelta is the delta of a budget that does not specify one.
 const DefaultDelta = 1e-5
 
-// Budget is the privacy guarantee of one release: how strong it is, for which unit, and against whom.
+// Budget is the privacy guarantee of one release: how strong it is, for which unit, and against
+// whom.
 type Budget struct {
 	Epsilon float64 `json:"epsilon" yaml:"epsilon"` // 0.01 to 20
 	Delta   float64 `json:"delta" yaml:"delta"`     // 1e-12 to 0.01
@@ -58,7 +60,8 @@ type Budget struct {
 	Relation string `json:"relation" yaml:"relation"`
 	// Noise is the source of the noise: [Local], [Trusted] or [TwoServers].
 	Noise string `json:"noise" yaml:"noise"`
-	// Points is the maximum number of images of one client, 1 to 1,000,000; required if the unit is a client, and with two servers.
+	// Points is the maximum number of images of one client, 1 to 1,000,000; required if the unit is a
+	// client, and with two servers.
 	Points int `json:"points,omitempty" yaml:"points,omitempty"`
 }
 
@@ -66,7 +69,8 @@ type Budget struct {
 func (b Budget) Check() error {
 	var errs []error
 	fail := func(key string, value any, allowed string, args ...any) {
-		errs = append(errs, fmt.Errorf("privacy: %s is %v; allowed: %s", key, value, fmt.Sprintf(allowed, args...)))
+		errs = append(errs, fmt.Errorf("privacy: %s is %v; allowed: %s", key, value,
+			fmt.Sprintf(allowed, args...)))
 	}
 	if !(b.Epsilon >= minEpsilon && b.Epsilon <= maxEpsilon) {
 		fail("epsilon", b.Epsilon, "%v to %v", minEpsilon, maxEpsilon)
@@ -82,9 +86,10 @@ func (b Budget) Check() error {
 			fail(c.key, fmt.Sprintf("%q", c.value), "%s", suggest.Or(c.allowed...))
 		}
 	}
-	if b.Points < 0 || b.Points > maxPoints || b.Points == 0 && (b.Unit == Client || b.Noise == TwoServers) {
-		fail("points", b.Points, "1 to %d, the most images of a client, where the unit is a client or the noise comes from two servers",
-			maxPoints)
+	if b.Points < 0 || b.Points > maxPoints || b.Points == 0 &&
+		(b.Unit == Client || b.Noise == TwoServers) {
+		fail("points", b.Points, "1 to %d, the most images of a client, where the unit is a client or "+
+			"the noise comes from two servers", maxPoints)
 	}
 	return errors.Join(errs...)
 }
@@ -99,18 +104,19 @@ func (b Budget) String() string {
 	if b.Relation == ReplaceOne {
 		relation = "replaced"
 	}
-	return fmt.Sprintf("epsilon %g, delta %g for %s %s, noise: %s", b.Epsilon, b.Delta, unit, relation, b.Noise)
+	return fmt.Sprintf("epsilon %g, delta %g for %s %s, noise: %s", b.Epsilon, b.Delta, unit,
+		relation, b.Noise)
 }
 
 // Promise describes in words the guarantee of a budget.
 func (b Budget) Promise(classes int) string {
 	noise := map[string]string{
-		Local: fmt.Sprintf("Noise of standard deviation %d was added to each number on this machine. Nobody, the server "+
-			"included, sees the numbers without it.", b.NoiseSteps(classes)),
-		Trusted: "No noise was added here: the server sees the numbers as they are, and is trusted to add noise before anybody " +
-			"else sees them.",
-		TwoServers: "Two servers add noise to the sums of all clients before they are opened. If the two put together what they hold, " +
-			"they see this client's numbers without it.",
+		Local: fmt.Sprintf("Noise of standard deviation %d was added to each number on this machine. "+
+			"Nobody, the server included, sees the numbers without it.", b.NoiseSteps(classes)),
+		Trusted: "No noise was added here: the server sees the numbers as they are, and is trusted to " +
+			"add noise before anybody else sees them.",
+		TwoServers: "Two servers add noise to the sums of all clients before they are opened. If the " +
+			"two put together what they hold, they see this client's numbers without it.",
 	}[b.Noise]
 	unit := "one image"
 	if b.Unit == Client {
@@ -120,13 +126,15 @@ func (b Budget) Promise(classes int) string {
 	if b.Relation == ReplaceOne {
 		change = "these or others"
 	}
-	return fmt.Sprintf("%s\nThe promise (epsilon %g, delta %g): what comes out is at most %.3g times as likely with %s %s, but for a "+
-		"chance of %g. It is for this release; the ledger adds up those of several rounds.\n",
-		noise, b.Epsilon, b.Delta, math.Exp(b.Epsilon), unit, change, b.Delta)
+	return fmt.Sprintf("%s\nThe promise (epsilon %g, delta %g): what comes out is at most %.3g "+
+		"times as likely with %s %s, but for a chance of %g. It is for this release; the ledger adds "+
+		"up those of several rounds.\n", noise, b.Epsilon, b.Delta, math.Exp(b.Epsilon), unit,
+		change, b.Delta)
 }
 
-// Sigma returns the smallest standard deviation of Gaussian noise, at sensitivity 1, that is (epsilon, delta)-differentially private:
-// the analytic Gaussian mechanism (Balle and Wang 2018, theorem 8), by bisection of
+// Sigma returns the smallest standard deviation of Gaussian noise, at sensitivity 1, that is
+// (epsilon, delta)-differentially private: the analytic Gaussian mechanism (Balle and Wang 2018,
+// theorem 8), by bisection of
 //
 //	Phi(1/2s - eps s) - e^eps Phi(-1/2s - eps s) <= delta.
 func Sigma(epsilon, delta float64) float64 {
@@ -142,14 +150,15 @@ func Sigma(epsilon, delta float64) float64 {
 	return high
 }
 
-// Delta returns the smallest delta for which Gaussian noise of standard deviation sigma, at sensitivity 1, is (epsilon,
-// delta)-differentially private.
+// Delta returns the smallest delta for which Gaussian noise of standard deviation sigma, at
+// sensitivity 1, is (epsilon, delta)-differentially private.
 func Delta(epsilon, sigma float64) float64 {
 	return phi(0.5/sigma-epsilon*sigma) - math.Exp(epsilon)*phi(-0.5/sigma-epsilon*sigma)
 }
 
-// Epsilon returns the smallest epsilon, at a given delta, of Gaussian noise of standard deviation sigma at sensitivity 1. Several
-// releases of the same data with noise s_1, s_2, ... are equivalent to one with sigma = 1/sqrt(1/s_1^2 + 1/s_2^2 + ...).
+// Epsilon returns the smallest epsilon, at a given delta, of Gaussian noise of standard deviation
+// sigma at sensitivity 1. Several releases of the same data with noise s_1, s_2, ... are equivalent
+// to one with sigma = 1/sqrt(1/s_1^2 + 1/s_2^2 + ...).
 func Epsilon(sigma, delta float64) float64 {
 	if Delta(0, sigma) <= delta {
 		return 0
@@ -171,19 +180,20 @@ func Epsilon(sigma, delta float64) float64 {
 
 func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
 
-// Steps is the number of integer steps in the clipping norm R, and CountSteps the number that one point adds to a count: a quarter of
-// R, which costs the sums 3% of their budget.
+// Steps is the number of integer steps in the clipping norm R, and CountSteps the number that one
+// point adds to a count: a quarter of R, which costs the sums 3% of their budget.
 const (
 	Steps      = 1024
 	CountSteps = Steps / 4
 )
 
-// Sensitivity returns the sensitivity of a release with the given number of classes, in steps: the largest L2 norm of a change of it by
-// one unit.
+// Sensitivity returns the sensitivity of a release with the given number of classes, in steps: the
+// largest L2 norm of a change of it by one unit.
 //
-// A point adds a vector of norm Steps at most and a count of CountSteps: adding or removing it changes the release by at most
-// sqrt(Steps^2 + CountSteps^2). Replacing it by another changes the release by at most 2 Steps within a class, which exceeds the
-// sqrt(2) times that norm across two classes. A client's whole vector is clipped to [Budget.ClientNorm].
+// A point adds a vector of norm Steps at most and a count of CountSteps: adding or removing it
+// changes the release by at most sqrt(Steps^2 + CountSteps^2). Replacing it by another changes the
+// release by at most 2 Steps within a class, which exceeds the sqrt(2) times that norm across two
+// classes. A client's whole vector is clipped to [Budget.ClientNorm].
 func (b Budget) Sensitivity(classes int) float64 {
 	one := math.Hypot(Steps, CountSteps)
 	switch {
@@ -197,15 +207,16 @@ func (b Budget) Sensitivity(classes int) float64 {
 	return one
 }
 
-// ClientNorm returns the norm to which a client's vector is clipped if the client is the unit: 0.7 of the largest norm of Points
-// points spread evenly over the classes, on average sqrt(n (1 + n/C)) times that of one point.
+// ClientNorm returns the norm to which a client's vector is clipped if the client is the unit: 0.7
+// of the largest norm of Points points spread evenly over the classes, on average sqrt(n (1 + n/C))
+// times that of one point.
 func (b Budget) ClientNorm(classes int) uint64 {
 	n := float64(b.Points)
 	return uint64(0.7 * math.Sqrt(n*(1+n/float64(classes))) * math.Hypot(Steps, CountSteps))
 }
 
-// MaxNumber returns the largest absolute value, in steps, of a number in the sums of a client of Points images: the bound for range
-// proofs.
+// MaxNumber returns the largest absolute value, in steps, of a number in the sums of a client of
+// Points images: the bound for range proofs.
 func (b Budget) MaxNumber(classes int) uint64 {
 	most := uint64(b.Points) * Steps
 	if b.Unit == Client {
@@ -214,12 +225,14 @@ func (b Budget) MaxNumber(classes int) uint64 {
 	return most
 }
 
-// NoiseSteps returns the standard deviation in steps, an integer, of the noise that one source adds to every number of a release.
+// NoiseSteps returns the standard deviation in steps, an integer, of the noise that one source adds
+// to every number of a release.
 func (b Budget) NoiseSteps(classes int) uint64 {
 	return uint64(math.Ceil(Sigma(b.Epsilon, b.Delta) * b.Sensitivity(classes)))
 }
 
-// Parts returns how many times the noise is added to the total of the given number of clients' releases.
+// Parts returns how many times the noise is added to the total of the given number of clients'
+// releases.
 func (b Budget) Parts(clients int) int {
 	switch b.Noise {
 	case Local:
@@ -230,11 +243,12 @@ func (b Budget) Parts(clients int) int {
 	return 1
 }
 
-// Account is the record of the privacy budget spent on a round; it accompanies everything that is derived from the round's data.
+// Account is the record of the privacy budget spent on a round; it accompanies everything that is
+// derived from the round's data.
 type Account struct {
 	Budget
-	// Sigma is the noise multiplier: standard deviation over sensitivity. Deviation is the standard deviation of one source's noise in
-	// steps.
+	// Sigma is the noise multiplier: standard deviation over sensitivity. Deviation is the standard
+	// deviation of one source's noise in steps.
 	Sigma     float64 `json:"sigma"`
 	Deviation uint64  `json:"noise_steps"`
 	// Releases is the number of times the noise is in the total.
@@ -244,5 +258,6 @@ type Account struct {
 // Spend returns the account of a release with the given numbers of classes and clients.
 func (b Budget) Spend(classes, clients int) Account {
 	d := b.NoiseSteps(classes)
-	return Account{Budget: b, Sigma: float64(d) / b.Sensitivity(classes), Deviation: d, Releases: b.Parts(clients)}
+	return Account{Budget: b, Sigma: float64(d) / b.Sensitivity(classes), Deviation: d,
+		Releases: b.Parts(clients)}
 }

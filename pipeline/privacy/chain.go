@@ -21,19 +21,21 @@ const SealSuffix = ".seal"
 // maxSeal bounds that file.
 const maxSeal = 4 << 10
 
-// chain makes edits of a ledger visible: each line carries HMAC-SHA256, under a key beside the ledger, of all bytes before it and of the
-// line itself. Lines from before there was a key have none, and must come first; the first line of the chain covers them.
+// chain makes edits of a ledger visible: each line carries HMAC-SHA256, under a key beside the
+// ledger, of all bytes before it and of the line itself. Lines from before there was a key have
+// none, and must come first; the first line of the chain covers them.
 type chain struct {
 	Key []byte `json:"key"`
-	// Lines is the number of lines of the chain that the ledger had when it was last read, and Last the digest of the last of these.
+	// Lines is the number of lines of the chain that the ledger had when it was last read, and Last
+	// the digest of the last of these.
 	Lines int    `json:"lines"`
 	Last  string `json:"last,omitempty"`
 
 	unsaved bool // the key is new, and in no file
 }
 
-// openChain reads the seal of a ledger, new where neither it nor a chain is there, and holds the ledger's lines against it. A new seal is
-// written where there are lines, which it covers.
+// openChain reads the seal of a ledger, new where neither it nor a chain is there, and holds the
+// ledger's lines against it. A new seal is written where there are lines, which it covers.
 func openChain(path string, lines []byte) (*chain, error) {
 	c := &chain{}
 	data, err := regularfile.ReadFile(path, maxSeal)
@@ -45,8 +47,8 @@ func openChain(path string, lines []byte) (*chain, error) {
 		return nil, fmt.Errorf("its seal: %w", err)
 	default:
 		if err := json.Unmarshal(data, c); err != nil || len(c.Key) != sha256.Size || c.Lines < 0 {
-			return nil, fmt.Errorf("its seal %s is damaged (%v): bring it back, or move both files away and give the budget that was spent up "+
-				"for lost", path, err)
+			return nil, fmt.Errorf("its seal %s is damaged (%v): bring it back, or move both files away "+
+				"and give the budget that was spent up for lost", path, err)
 		}
 	}
 	n, last, err := c.follow(path, lines)
@@ -70,8 +72,8 @@ func (c *chain) save(path string) error {
 	return err
 }
 
-// follow returns the number of lines of the chain in a ledger, and the digest of the last. A line that does not follow is an error, as are
-// fewer lines than the seal counts.
+// follow returns the number of lines of the chain in a ledger, and the digest of the last. A line
+// that does not follow is an error, as are fewer lines than the seal counts.
 func (c *chain) follow(path string, lines []byte) (n int, last string, err error) {
 	sum := sha256.New()
 	for i, line := range bytes.SplitAfter(lines, []byte("\n")) {
@@ -88,16 +90,19 @@ func (c *chain) follow(path string, lines []byte) (n int, last string, err error
 			continue
 		}
 		if !hmac.Equal([]byte(c.digest(sum.Sum(nil), s)), []byte(s.Chain)) {
-			return 0, "", fmt.Errorf("line %d does not follow from those before it: it, or one of these, was changed, or %s is of another "+
-				"ledger; bring the files back", i+1, path)
+			return 0, "", fmt.Errorf("line %d does not follow from those before it: it, or one of these, "+
+				"was changed, or %s is of another ledger; bring the files back", i+1, path)
 		}
 		sum.Write(line)
 		if n, last = n+1, s.Chain; n == c.Lines && last != c.Last {
-			return 0, "", fmt.Errorf("line %d is not the one that %s has seen: bring the files back", i+1, path)
+			return 0, "", fmt.Errorf("line %d is not the one that %s has seen: bring the files back", i+1,
+				path)
 		}
 	}
 	if n < c.Lines {
-		return 0, "", fmt.Errorf("%d of its lines are gone, by %s: bring them back; what was spent cannot be told", c.Lines-n, path)
+		return 0, "", fmt.Errorf(
+			"%d of its lines are gone, by %s: bring them back; what was spent cannot be told",
+			c.Lines-n, path)
 	}
 	return n, last, nil
 }

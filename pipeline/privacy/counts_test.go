@@ -25,15 +25,17 @@ func TestCountsNoise(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range [][2]float64{{0, 1e-5}, {21, 1e-5}, {1, 0}, {1, 0.5}, {math.NaN(), 1e-5}, {1, math.NaN()}} {
+	for _, bad := range [][2]float64{{0, 1e-5}, {21, 1e-5}, {1, 0}, {1, 0.5}, {math.NaN(), 1e-5},
+		{1, math.NaN()}} {
 		if _, err := CountsNoise(bad[0], bad[1]); err == nil {
 			t.Errorf("epsilon %v and delta %v are taken", bad[0], bad[1])
 		}
 	}
 }
 
-// TestCountsSpending: a report of counts is charged the epsilon that it states, and adds to uploads of the same images and to reports about
-// them; those of other images are free. A changed line is an error.
+// TestCountsSpending: a report of counts is charged the epsilon that it states, and adds to uploads
+// of the same images and to reports about them; those of other images are free. A changed line is
+// an error.
 func TestCountsSpending(t *testing.T) {
 	digests := [][sha256.Size]byte{sha256.Sum256([]byte("a")), sha256.Sum256([]byte("b"))}
 	counts := func(epsilon float64, digests ...[sha256.Size]byte) Spending {
@@ -44,7 +46,8 @@ func TestCountsSpending(t *testing.T) {
 		s.Client = "a"
 		return s
 	}
-	upload := NewSpending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}, 3, 4, digests, []int{0, 1})
+	upload := NewSpending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
+		Noise: Local}, 3, 4, digests, []int{0, 1})
 	upload.Client = "a"
 	other := counts(1, sha256.Sum256([]byte("c")))
 	for _, c := range []struct {
@@ -73,18 +76,20 @@ func TestCountsSpending(t *testing.T) {
 		past := lines[:len(lines)-len(line)]
 		_, total, earlier, err := Spend(past, c.next, c.most, true)
 		if err != nil || total < c.least || total > c.most || earlier != c.earlier {
-			t.Errorf("%d earlier, epsilon %v: total %v, %d earlier, %v; want %v to %v, %d", len(c.past), c.next.Budget.Epsilon, total, earlier, err,
-				c.least, c.most, c.earlier)
+			t.Errorf("%d earlier, epsilon %v: total %v, %d earlier, %v; want %v to %v, %d", len(c.past),
+				c.next.Budget.Epsilon, total, earlier, err, c.least, c.most, c.earlier)
 		}
 		if _, _, _, err := Spend(past, c.next, c.least, true); err == nil {
-			t.Errorf("%d earlier, epsilon %v: a limit of %v is passed", len(c.past), c.next.Budget.Epsilon, c.least)
+			t.Errorf("%d earlier, epsilon %v: a limit of %v is passed", len(c.past),
+				c.next.Budget.Epsilon, c.least)
 		}
 	}
 	line, err := json.Marshal(other)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, change := range [][2]string{{`"noise_steps":`, `"noise_steps":1`}, {`"epsilon":1`, `"epsilon":0.5`}, {`"counts":true,`, ""},
+	for _, change := range [][2]string{{`"noise_steps":`, `"noise_steps":1`},
+		{`"epsilon":1`, `"epsilon":0.5`}, {`"counts":true,`, ""},
 		{`"coordinates":0`, `"coordinates":2`}, {`"unit":"example"`, `"unit":"client"`}} {
 		changed := strings.Replace(string(line), change[0], change[1], 1)
 		if changed == string(line) {

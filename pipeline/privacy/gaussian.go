@@ -9,9 +9,10 @@ import (
 	"math/bits"
 )
 
-// Sampler samples exactly from the discrete Gaussian, integers x with probability proportional to exp(-x^2/(2 sigma^2)), by algorithms
-// 1 to 3 of Canonne, Kamath and Steinke 2020 (The discrete Gaussian for differential privacy, arXiv:2004.00010). Its variance is at
-// most sigma^2, and practically equal from sigma = 2 on.
+// Sampler samples exactly from the discrete Gaussian, integers x with probability proportional to
+// exp(-x^2/(2 sigma^2)), by algorithms 1 to 3 of Canonne, Kamath and Steinke 2020 (The discrete
+// Gaussian for differential privacy, arXiv:2004.00010). Its variance is at most sigma^2, and
+// practically equal from sigma = 2 on.
 type Sampler struct {
 	r     *bufio.Reader
 	t     uint64   // floor(sigma) + 1, the scale of the Laplace proposals
@@ -23,11 +24,12 @@ type Sampler struct {
 // maxDeviation bounds sigma, so that sums of noise and data fit into 63 bits with room to spare.
 const maxDeviation = 1 << 40
 
-// NewSampler returns a sampler of standard deviation sigma (an integer, 1 to 2^40) that takes its randomness from r: crypto/rand's
-// reader in a round, the run's stream in a simulation.
+// NewSampler returns a sampler of standard deviation sigma (an integer, 1 to 2^40) that takes its
+// randomness from r: crypto/rand's reader in a round, the run's stream in a simulation.
 func NewSampler(sigma uint64, r io.Reader) (*Sampler, error) {
 	if sigma < 1 || sigma > maxDeviation {
-		return nil, fmt.Errorf("privacy: noise of standard deviation %d; allowed are 1 to %d", sigma, uint64(maxDeviation))
+		return nil, fmt.Errorf("privacy: noise of standard deviation %d; allowed are 1 to %d", sigma,
+			uint64(maxDeviation))
 	}
 	s := &Sampler{r: bufio.NewReader(r), t: sigma + 1, s2: new(big.Int).SetUint64(sigma)}
 	s.s2.Mul(s.s2, s.s2)
@@ -40,7 +42,8 @@ func NewSampler(sigma uint64, r io.Reader) (*Sampler, error) {
 func (s *Sampler) Next() (int64, error) {
 	for s.err == nil {
 		y, negative := s.laplace()
-		// Accepted with probability exp(-(|y| - sigma^2/t)^2/(2 sigma^2)) = exp(-(|y| t - sigma^2)^2/(2 sigma^2 t^2)).
+		// Accepted with probability exp(-(|y| - sigma^2/t)^2/(2 sigma^2)) = exp(-(|y| t - sigma^2)^2/(2
+		// sigma^2 t^2)).
 		gap := new(big.Int).SetUint64(y)
 		gap.Mul(gap, new(big.Int).SetUint64(s.t)).Sub(gap, s.s2)
 		gap.Mul(gap, gap)
@@ -55,7 +58,8 @@ func (s *Sampler) Next() (int64, error) {
 	return 0, s.err
 }
 
-// laplace draws from the discrete Laplace distribution of scale t (algorithm 2) and returns magnitude and sign.
+// laplace draws from the discrete Laplace distribution of scale t (algorithm 2) and returns
+// magnitude and sign.
 func (s *Sampler) laplace() (size uint64, negative bool) {
 	t := new(big.Int).SetUint64(s.t)
 	for s.err == nil {
@@ -78,7 +82,8 @@ func (s *Sampler) laplace() (size uint64, negative bool) {
 
 var one = big.NewInt(1)
 
-// exponential returns true with probability exp(-a/b) (algorithm 1; a > b is reduced to factors of exp(-1)).
+// exponential returns true with probability exp(-a/b) (algorithm 1; a > b is reduced to factors of
+// exp(-1)).
 func (s *Sampler) exponential(a, b *big.Int) bool {
 	rest := new(big.Int).Set(a)
 	for rest.Cmp(b) > 0 {

@@ -27,19 +27,22 @@ type Spending struct {
 	Round  uint64    `json:"round"`
 	Graph  string    `json:"graph"` // sha256 of the client graph
 	Budget Budget    `json:"budget"`
-	// Classes and K are the sizes of the release, Noise the standard deviation in steps of the noise that its budget asks for.
+	// Classes and K are the sizes of the release, Noise the standard deviation in steps of the noise
+	// that its budget asks for.
 	Classes int    `json:"classes"`
 	K       int    `json:"coordinates"`
 	Noise   uint64 `json:"noise_steps"`
-	// Counts says that it is a report of counts of an evaluation (package tally), whose classifier Graph is.
+	// Counts says that it is a report of counts of an evaluation (package tally), whose classifier
+	// Graph is.
 	Counts bool `json:"counts,omitempty"`
-	// Content is the sha256 of the images with their labels, Images the beginnings of the images' own, sorted; an image that is there twice is
-	// listed twice.
+	// Content is the sha256 of the images with their labels, Images the beginnings of the images' own,
+	// sorted; an image that is there twice is listed twice.
 	Content string   `json:"content"`
 	Images  []string `json:"images"`
 	// Files are the files written, with the sha256 of each.
 	Files []Written `json:"files"`
-	// Chain is the keyed digest of the line and of all before it (chain.go); empty in a page's ledger, and before there was a key.
+	// Chain is the keyed digest of the line and of all before it (chain.go); empty in a page's ledger,
+	// and before there was a key.
 	Chain string `json:"chain,omitempty"`
 }
 
@@ -49,10 +52,12 @@ type Written struct {
 	Sha256 string `json:"sha256"`
 }
 
-// imageBytes is the length of an image's digest in a ledger: two among 2^32 images are equal with a probability of 2^-64.
+// imageBytes is the length of an image's digest in a ledger: two among 2^32 images are equal with a
+// probability of 2^-64.
 const imageBytes = 16
 
-// NewSpending returns the record of a release of images with these digests and labels, which its maker completes.
+// NewSpending returns the record of a release of images with these digests and labels, which its
+// maker completes.
 func NewSpending(b Budget, classes, k int, digests [][sha256.Size]byte, labels []int) Spending {
 	s := Spending{Budget: b, Classes: classes, K: k, Noise: b.NoiseSteps(classes)}
 	var all []string
@@ -67,14 +72,15 @@ func NewSpending(b Budget, classes, k int, digests [][sha256.Size]byte, labels [
 	return s
 }
 
-// same reports whether two releases answer the same question about the same images, so that the second draw of noise would let both be
-// averaged.
+// same reports whether two releases answer the same question about the same images, so that the
+// second draw of noise would let both be averaged.
 func (s Spending) same(o Spending) bool {
-	return s.Client == o.Client && s.Round == o.Round && s.Counts == o.Counts && s.Graph == o.Graph && s.Budget == o.Budget &&
-		s.Content == o.Content
+	return s.Client == o.Client && s.Round == o.Round && s.Counts == o.Counts && s.Graph == o.Graph &&
+		s.Budget == o.Budget && s.Content == o.Content
 }
 
-// change returns the norm, in steps, by which one unit can change a release: an image that is in it count times, or a whole client.
+// change returns the norm, in steps, by which one unit can change a release: an image that is in it
+// count times, or a whole client.
 func (s Spending) change(unit, relation string, count int) float64 {
 	norm := float64(s.Budget.ClientNorm(s.Classes))
 	one := Budget{Unit: Example, Relation: relation}.Sensitivity(s.Classes)
@@ -83,7 +89,8 @@ func (s Spending) change(unit, relation string, count int) float64 {
 		return Budget{Unit: Client, Relation: relation, Points: s.Budget.Points}.Sensitivity(s.Classes)
 	case unit == Client: // not clipped: as many images as there are
 		return float64(len(s.Images)) * one
-	// one image less moves the clipped vector no further than the vector, but for rounding, nor further than across the ball
+	// one image less moves the clipped vector no further than the vector, but for rounding, nor
+	// further than across the ball
 	case s.Budget.Unit == Client:
 		return min(float64(count)*one+2*math.Sqrt(float64(s.Classes*(s.K+1))), 2*norm)
 	}
@@ -98,9 +105,10 @@ func (s Spending) ratio(unit, relation string, count int) float64 {
 	return s.change(unit, relation, count) / float64(max(s.Noise, 1))
 }
 
-// Total returns the epsilon, at the delta of next and for its unit and relation, that the releases before it and next have spent together
-// on the unit that they spent most on: of images, on the one of next's that was in the most releases; of a client, on that client. Gaussian
-// noise adds up as in [Epsilon]. count is the number of earlier releases that share the unit.
+// Total returns the epsilon, at the delta of next and for its unit and relation, that the releases
+// before it and next have spent together on the unit that they spent most on: of images, on the one
+// of next's that was in the most releases; of a client, on that client. Gaussian noise adds up as
+// in [Epsilon]. count is the number of earlier releases that share the unit.
 func Total(past []Spending, next Spending) (epsilon float64, count int) {
 	unit, relation := next.Budget.Unit, next.Budget.Relation
 	spent := map[string]float64{} // sums of (change/noise)^2
@@ -136,9 +144,9 @@ func Total(past []Spending, next Spending) (epsilon float64, count int) {
 	return Epsilon(1/math.Sqrt(most), next.Budget.Delta), count - 1
 }
 
-// Ledger is the file in which a client writes down every release before it is written, one JSON object a line; nothing in it is ever
-// changed. It adds up the budget spent on every image, in any folder or round, as noise that is drawn twice over the same sums averages
-// out.
+// Ledger is the file in which a client writes down every release before it is written, one JSON
+// object a line; nothing in it is ever changed. It adds up the budget spent on every image, in any
+// folder or round, as noise that is drawn twice over the same sums averages out.
 type Ledger struct{ Path string }
 
 // SpentError is the refusal of a release beyond a limit.
@@ -153,11 +161,12 @@ func (e *SpentError) Error() string {
 	if e.Unit == Client {
 		of = "this client"
 	}
-	return fmt.Sprintf("with this release epsilon %.4g would be spent on %s, over %d earlier releases and this; --max-epsilon allows %.4g "+
-		"in all", e.Total, of, e.Earlier, e.Limit)
+	return fmt.Sprintf("with this release epsilon %.4g would be spent on %s, over %d earlier "+
+		"releases and this; --max-epsilon allows %.4g in all", e.Total, of, e.Earlier, e.Limit)
 }
 
-// Find returns the last release that answered the same question about the same images, nil where there is none.
+// Find returns the last release that answered the same question about the same images, nil where
+// there is none.
 func (l Ledger) Find(s Spending) (*Spending, error) {
 	var found *Spending
 	if !l.begun() {
@@ -181,10 +190,12 @@ func Find(lines []byte, s Spending) (found *Spending, err error) {
 	return found, err
 }
 
-// Spend writes a release down, and returns the epsilon that has been spent with it and over how many earlier ones; a total above limit is a
-// [SpentError], and nothing is written (0: no limit). Unless again is set, so is a release that was made before: another process may have
-// made it meanwhile.
-func (l Ledger) Spend(s Spending, limit float64, again bool) (total float64, earlier int, err error) {
+// Spend writes a release down, and returns the epsilon that has been spent with it and over how
+// many earlier ones; a total above limit is a [SpentError], and nothing is written (0: no limit).
+// Unless again is set, so is a release that was made before: another process may have made it
+// meanwhile.
+func (l Ledger) Spend(s Spending, limit float64,
+	again bool) (total float64, earlier int, err error) {
 	if !l.begun() { // what would be refused begins none
 		if _, total, earlier, err = Spend(nil, s, limit, again); err != nil {
 			return total, earlier, fmt.Errorf("privacy: ledger %s: %w", l.Path, err)
@@ -204,8 +215,10 @@ func (l Ledger) Spend(s Spending, limit float64, again bool) (total float64, ear
 	return total, earlier, err
 }
 
-// Spend is [Ledger.Spend] in a ledger's lines: it returns the line to append, which the caller keeps before the release leaves.
-func Spend(lines []byte, s Spending, limit float64, again bool) (line []byte, total float64, earlier int, err error) {
+// Spend is [Ledger.Spend] in a ledger's lines: it returns the line to append, which the caller
+// keeps before the release leaves.
+func Spend(lines []byte, s Spending, limit float64,
+	again bool) (line []byte, total float64, earlier int, err error) {
 	past, err := parseLedger(lines)
 	if err != nil {
 		return nil, 0, 0, err
@@ -221,7 +234,8 @@ func Spend(lines []byte, s Spending, limit float64, again bool) (line []byte, to
 	return append(line, '\n'), total, earlier, err
 }
 
-// begun reports whether the ledger or its seal is there, in whatever state. Nothing is made for a question to one that is not.
+// begun reports whether the ledger or its seal is there, in whatever state. Nothing is made for a
+// question to one that is not.
 func (l Ledger) begun() bool {
 	return slices.ContainsFunc([]string{l.Path, l.Path + SealSuffix}, func(path string) bool {
 		_, err := os.Lstat(path)
@@ -229,8 +243,8 @@ func (l Ledger) begun() bool {
 	})
 }
 
-// read passes the lines of the file to next, with the chain that they follow, and appends its result. The seal then holds the end of
-// these lines.
+// read passes the lines of the file to next, with the chain that they follow, and appends its
+// result. The seal then holds the end of these lines.
 func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) ([]byte, error) {
 		c, err := openChain(l.Path+SealSuffix, lines)
@@ -249,7 +263,8 @@ func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 	return nil
 }
 
-// parseLedger reads a ledger's lines. A line that is not understood is an error: the budget that it spent would be forgotten.
+// parseLedger reads a ledger's lines. A line that is not understood is an error: the budget that it
+// spent would be forgotten.
 func parseLedger(lines []byte) ([]Spending, error) {
 	var out []Spending
 	for i, line := range bytes.Split(bytes.TrimSuffix(lines, []byte("\n")), []byte("\n")) {
@@ -258,19 +273,25 @@ func parseLedger(lines []byte) ([]Spending, error) {
 		}
 		var s Spending
 		if err := json.Unmarshal(line, &s); err != nil {
-			return nil, fmt.Errorf("line %d: %w; what was spent cannot be told: restore the file, or give another with --ledger", i+1, err)
+			return nil,
+				fmt.Errorf("line %d: %w; what was spent cannot be told: restore the file, or give another "+
+					"with --ledger", i+1, err)
 		}
-		if err := s.Budget.Check(); err != nil || s.Noise < 1 || s.Classes < 1 || s.K < 1 && !s.Counts || len(s.Images) > maxPoints {
-			return nil, fmt.Errorf("line %d is of noise %d, %d classes and %d coordinates (%v); what was spent cannot be told: restore the file, "+
-				"or give another with --ledger", i+1, s.Noise, s.Classes, s.K, err)
+		if err := s.Budget.Check(); err != nil || s.Noise < 1 || s.Classes < 1 || s.K < 1 && !s.Counts ||
+			len(s.Images) > maxPoints {
+			return nil, fmt.Errorf("line %d is of noise %d, %d classes and %d coordinates (%v); what was "+
+				"spent cannot be told: restore the file, or give another with --ledger", i+1, s.Noise,
+				s.Classes, s.K, err)
 		}
 		if s.Counts {
 			if err := s.checkCounts(); err != nil {
-				return nil, fmt.Errorf("line %d has %w: it was changed; restore the file, or give another with --ledger", i+1, err)
+				return nil,
+					fmt.Errorf("line %d has %w: it was changed; restore the file, or give another with --ledger",
+						i+1, err)
 			}
 		} else if want := s.Budget.NoiseSteps(s.Classes); s.Noise != want {
-			return nil, fmt.Errorf("line %d has noise_steps %d, and its budget asks for %d: it was changed; restore the file, or give another "+
-				"with --ledger", i+1, s.Noise, want)
+			return nil, fmt.Errorf("line %d has noise_steps %d, and its budget asks for %d: it was "+
+				"changed; restore the file, or give another with --ledger", i+1, s.Noise, want)
 		}
 		out = append(out, s)
 	}

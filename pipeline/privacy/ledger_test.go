@@ -50,12 +50,14 @@ func TestTotal(t *testing.T) {
 		want    float64
 		earlier int
 	}{
-		"the first":                  {nil, spending(b, 1, 1, 2), one, 0},
-		"the same images twice":      {[]Spending{spending(b, 1, 1, 2)}, spending(b, 2, 1, 2), times(2), 1},
-		"other images":               {[]Spending{spending(b, 1, 1, 2)}, spending(b, 2, 3, 4), one, 0},
-		"one image in three folders": {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 2, 3)}, spending(b, 3, 2, 4), times(3), 2},
-		"spent on images not in this": {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 1, 3), spending(b, 3, 1, 4)}, spending(b, 4, 2, 5),
-			times(2), 1},
+		"the first": {nil, spending(b, 1, 1, 2), one, 0},
+		"the same images twice": {[]Spending{spending(b, 1, 1, 2)},
+			spending(b, 2, 1, 2), times(2), 1},
+		"other images": {[]Spending{spending(b, 1, 1, 2)}, spending(b, 2, 3, 4), one, 0},
+		"one image in three folders": {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 2, 3)},
+			spending(b, 3, 2, 4), times(3), 2},
+		"spent on images not in this": {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 1, 3),
+			spending(b, 3, 1, 4)}, spending(b, 4, 2, 5), times(2), 1},
 		"by another key":             {[]Spending{other}, spending(b, 1, 1), times(2), 1},
 		"an image twice in a folder": {nil, spending(b, 1, 1, 1), times(4), 0},
 		"two budgets": {[]Spending{spending(four, 1, 1)}, spending(b, 2, 1),
@@ -64,23 +66,26 @@ func TestTotal(t *testing.T) {
 			Epsilon(1/math.Hypot(1/sigma(replace), 2*Steps/float64(b.NoiseSteps(10))), b.Delta), 1},
 		"a client twice": {[]Spending{spending(client, 1, 1, 2)}, spending(client, 2, 3, 4),
 			Epsilon(sigma(client)/math.Sqrt2, b.Delta), 1},
-		"another client": {[]Spending{otherClient}, spending(client, 1, 1), Epsilon(sigma(client), b.Delta), 0},
+		"another client": {[]Spending{otherClient}, spending(client, 1, 1),
+			Epsilon(sigma(client), b.Delta), 0},
 	} {
 		got, earlier := Total(c.past, c.next)
 		if math.Abs(got-c.want) > 1e-9 || earlier != c.earlier {
-			t.Errorf("%s: epsilon %v over %d earlier; want %v over %d", name, got, earlier, c.want, c.earlier)
+			t.Errorf("%s: epsilon %v over %d earlier; want %v over %d", name, got, earlier,
+				c.want, c.earlier)
 		}
 	}
 }
 
-// TestTotalGrows: whatever was released before, in any order, more of it never makes the total less, nor is it less than the release's own
-// epsilon.
+// TestTotalGrows: whatever was released before, in any order, more of it never makes the total
+// less, nor is it less than the release's own epsilon.
 func TestTotalGrows(t *testing.T) {
 	t.Parallel()
 	r := rng.New(1, "ledger")
 	for range 200 {
 		draw := func() Spending {
-			b := Budget{Epsilon: []float64{0.5, 1, 4}[r.IntN(3)], Delta: 1e-5, Unit: Units[r.IntN(2)], Relation: Relations[r.IntN(2)], Noise: Local,
+			b := Budget{Epsilon: []float64{0.5, 1, 4}[r.IntN(3)], Delta: 1e-5, Unit: Units[r.IntN(2)],
+				Relation: Relations[r.IntN(2)], Noise: Local,
 				Points: 1 + r.IntN(20)}
 			var images []int
 			for range 1 + r.IntN(6) {
@@ -94,7 +99,8 @@ func TestTotalGrows(t *testing.T) {
 		for range 5 {
 			total, _ := Total(past, next)
 			if total < last-1e-9 || len(past) == 0 && total < next.Budget.Epsilon*0.99 {
-				t.Fatalf("epsilon %v after %d releases, %v before; the release's own is %v", total, len(past), last, next.Budget.Epsilon)
+				t.Fatalf("epsilon %v after %d releases, %v before; the release's own is %v", total, len(past),
+					last, next.Budget.Epsilon)
 			}
 			turned := slices.Clone(past)
 			slices.Reverse(turned)
@@ -106,8 +112,8 @@ func TestTotalGrows(t *testing.T) {
 	}
 }
 
-// TestAveraging: over any number of releases of the same sums the mean of what was released tells of an image what the total says, and no
-// more: the noise of the mean has the delta of the total.
+// TestAveraging: over any number of releases of the same sums the mean of what was released tells
+// of an image what the total says, and no more: the noise of the mean has the delta of the total.
 func TestAveraging(t *testing.T) {
 	t.Parallel()
 	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
@@ -123,8 +129,8 @@ func TestAveraging(t *testing.T) {
 	}
 }
 
-// TestLedger: a release beyond the limit is refused and not written, the same one is found, and processes at the same time do not exceed
-// the limit together.
+// TestLedger: a release beyond the limit is refused and not written, the same one is found, and
+// processes at the same time do not exceed the limit together.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	l := Ledger{filepath.Join(t.TempDir(), "fmp", "spent.jsonl")}
@@ -147,7 +153,8 @@ func TestLedger(t *testing.T) {
 			switch {
 			case err == nil:
 				made++
-			case errors.As(err, &spent) && spent.Total > limit && strings.Contains(err.Error(), "--max-epsilon"):
+			case errors.As(err, &spent) && spent.Total > limit &&
+				strings.Contains(err.Error(), "--max-epsilon"):
 				refused++
 			default:
 				t.Error(err)
@@ -160,7 +167,8 @@ func TestLedger(t *testing.T) {
 	}
 	data, err := os.ReadFile(l.Path)
 	if err != nil || made != most || refused != 12-most || bytes.Count(data, []byte("\n")) != made {
-		t.Errorf("%d releases made, %d refused, %d lines, %v; want %d", made, refused, bytes.Count(data, []byte("\n")), err, most)
+		t.Errorf("%d releases made, %d refused, %d lines, %v; want %d", made, refused,
+			bytes.Count(data, []byte("\n")), err, most)
 	}
 	if st, _ := os.Stat(l.Path); st.Mode().Perm()&0o077 != 0 {
 		t.Errorf("mode %v", st.Mode())
@@ -173,7 +181,8 @@ func TestLedger(t *testing.T) {
 		t.Errorf("found %v, %v", found, err)
 	}
 	for name, other := range map[string]Spending{"round": spending(b, 78, 5), "images": spending(b, 77, 5, 6),
-		"budget": spending(Budget{Epsilon: 2, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}, 77, 5)} {
+		"budget": spending(Budget{Epsilon: 2, Delta: 1e-5, Unit: Example, Relation: AddRemove,
+			Noise: Local}, 77, 5)} {
 		if found, err := l.Find(other); err != nil || found != nil {
 			t.Errorf("another %s: found %v, %v", name, found, err)
 		}
@@ -184,22 +193,27 @@ func TestLedger(t *testing.T) {
 	if total, earlier, err := l.Spend(s, 0, true); err != nil || earlier != 1 || total < 1.4 {
 		t.Errorf("drawn again: epsilon %v over %d, %v", total, earlier, err)
 	}
-	for _, bad := range []string{"{}\n", "nonsense\n", `{"noise_steps":5,"classes":1,"coordinates":1,"budget":{"epsilon":99}}` + "\n"} {
+	for _, bad := range []string{"{}\n", "nonsense\n",
+		`{"noise_steps":5,"classes":1,"coordinates":1,"budget":{"epsilon":99}}` + "\n"} {
 		if err := os.WriteFile(l.Path, append(bytes.Clone(data), bad...), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := l.Spend(spending(b, 99, 1), 0, false); err == nil || !strings.Contains(err.Error(), "cannot be told") &&
-			!strings.Contains(err.Error(), "does not follow") {
+		if _, _, err := l.Spend(spending(b, 99, 1), 0, false); err == nil ||
+			!strings.Contains(err.Error(), "cannot be told") &&
+				!strings.Contains(err.Error(), "does not follow") {
 			t.Errorf("a ledger with the line %q: %v", bad, err)
 		}
 	}
 }
 
-// FuzzLedger: a ledger's lines are an error, or releases that can be written and read again and of which a total can be taken.
+// FuzzLedger: a ledger's lines are an error, or releases that can be written and read again and of
+// which a total can be taken.
 func FuzzLedger(f *testing.F) {
-	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Client, Relation: ReplaceOne, Noise: TwoServers, Points: 3}
-	for _, s := range []Spending{spending(b, 1, 1, 2), spending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
-		Noise: Local}, 2, 2, 2)} {
+	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Client, Relation: ReplaceOne,
+		Noise: TwoServers, Points: 3}
+	for _, s := range []Spending{spending(b, 1, 1, 2),
+		spending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
+			Noise: Local}, 2, 2, 2)} {
 		line, err := json.Marshal(s)
 		if err != nil {
 			f.Fatal(err)
@@ -230,7 +244,8 @@ func FuzzLedger(f *testing.F) {
 	})
 }
 
-// TestTornLedger: a ledger whose last release is cut off anywhere forgets none: it is whole with its end added, or nothing is spent.
+// TestTornLedger: a ledger whose last release is cut off anywhere forgets none: it is whole with
+// its end added, or nothing is spent.
 func TestTornLedger(t *testing.T) {
 	t.Parallel()
 	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
@@ -262,9 +277,9 @@ func TestTornLedger(t *testing.T) {
 	}
 }
 
-// TestEditedLedger: whatever is changed in a ledger, taken out of it or put into it is seen by the next release, and so is a seal that
-// is of another ledger; a ledger from before there was a seal gets one. Noise that is not its budget's is not believed without a seal
-// either.
+// TestEditedLedger: whatever is changed in a ledger, taken out of it or put into it is seen by the
+// next release, and so is a seal that is of another ledger; a ledger from before there was a seal
+// gets one. Noise that is not its budget's is not believed without a seal either.
 func TestEditedLedger(t *testing.T) {
 	t.Parallel()
 	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
@@ -313,7 +328,8 @@ func TestEditedLedger(t *testing.T) {
 		return err
 	}
 	for name, c := range map[string]struct{ ledger, seal []byte }{
-		"whole": {whole, seals[2]}, "stopped before the seal": {whole, seals[1]}, "before there was a seal": {plain, nil},
+		"whole": {whole, seals[2]}, "stopped before the seal": {whole, seals[1]},
+		"before there was a seal": {plain, nil},
 	} {
 		if err := try(c.ledger, c.seal); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -322,19 +338,27 @@ func TestEditedLedger(t *testing.T) {
 	for name, c := range map[string]struct{ ledger, seal []byte }{
 		"the first budget":    {slices.Concat(budget(lines[0]), lines[1], lines[2]), seals[2]},
 		"the last budget":     {slices.Concat(lines[0], lines[1], budget(lines[2])), seals[2]},
-		"the first taken out": {slices.Concat(lines[1], lines[2]), seals[2]}, "the last taken out": {slices.Concat(lines[0], lines[1]), seals[2]},
-		"all taken out": {nil, seals[2]}, "turned": {slices.Concat(lines[1], lines[0], lines[2]), seals[2]},
-		"one twice": {slices.Concat(whole, lines[2]), seals[2]}, "without a chain": {plain, seals[2]}, "without a seal": {whole, nil},
-		"a plain line first":     {slices.Concat(bytes.SplitAfter(plain, []byte("\n"))[0], whole), seals[2]},
-		"a plain line last":      {slices.Concat(whole, bytes.SplitAfter(plain, []byte("\n"))[0]), seals[2]},
-		"a seal that is damaged": {whole, []byte("{}")}, "a space": {append([]byte(" "), whole...), seals[2]},
+		"the first taken out": {slices.Concat(lines[1], lines[2]), seals[2]},
+		"the last taken out":  {slices.Concat(lines[0], lines[1]), seals[2]},
+		"all taken out":       {nil, seals[2]},
+		"turned":              {slices.Concat(lines[1], lines[0], lines[2]), seals[2]},
+		"one twice":           {slices.Concat(whole, lines[2]), seals[2]},
+		"without a chain":     {plain, seals[2]},
+		"without a seal":      {whole, nil},
+		"a plain line first": {slices.Concat(bytes.SplitAfter(plain, []byte("\n"))[0], whole),
+			seals[2]},
+		"a plain line last": {slices.Concat(whole, bytes.SplitAfter(plain, []byte("\n"))[0]),
+			seals[2]},
+		"a seal that is damaged": {whole, []byte("{}")},
+		"a space":                {append([]byte(" "), whole...), seals[2]},
 	} {
 		if err := try(c.ledger, c.seal); err == nil {
 			t.Errorf("%s: it is believed", name)
 		}
 	}
 	for _, n := range []string{`"noise_steps":1`, `"noise_steps":999999`} {
-		if _, err := parseLedger(bytes.Replace(whole, noise(b), []byte(n), 1)); err == nil || !strings.Contains(err.Error(), "it was changed") {
+		if _, err := parseLedger(bytes.Replace(whole, noise(b), []byte(n), 1)); err == nil ||
+			!strings.Contains(err.Error(), "it was changed") {
 			t.Errorf("%s: %v", n, err)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// The posterior of class means mu_c ~ N(0, diag beta), points N(mu_c, I), given noisy sums S~ and counts n~ of known noise:
+// The posterior of class means mu_c ~ N(0, diag beta), points N(mu_c, I), given noisy sums S~ and
+// counts n~ of known noise:
 //
 //	S~ | n, mu ~ N(n mu, n + v_s),  n~ | n ~ N(n, v_n),  n ~ beta-binomial(T; 1, C - 1)
 //	p(n | S~, n~)  prop. to  p(n) N(n~; n, v_n) prod_j N(S~_j; 0, n^2 beta_j + n + v_s)
@@ -17,11 +18,12 @@ import (
 //
 // The unknown count is summed over on a grid, and every sample draws its own.
 
-// countA is the parameter of the prior of a class's share: beta-binomial (countA, (C-1) countA), the marginal of a symmetric
-// Dirichlet.
+// countA is the parameter of the prior of a class's share: beta-binomial (countA, (C-1) countA),
+// the marginal of a symmetric Dirichlet.
 const countA = 1
 
-// gridDense is the number of consecutive counts at the start of the grid, gridSize the number of geometrically spaced ones beyond.
+// gridDense is the number of consecutive counts at the start of the grid, gridSize the number of
+// geometrically spaced ones beyond.
 const gridDense, gridSize = 40, 160
 
 // countGrid returns the grid of possible counts, 0 to total, and the width that each stands for.
@@ -73,7 +75,8 @@ func lgamma(x float64) float64 {
 	return v
 }
 
-// Total returns the sum of the counts, at least one per class. It is computed from released values only, so it costs no privacy.
+// Total returns the sum of the counts, at least one per class. It is computed from released values
+// only, so it costs no privacy.
 func (t *Totals) Total() int {
 	var sum float64
 	for _, n := range t.Counts {
@@ -82,7 +85,8 @@ func (t *Totals) Total() int {
 	return max(int(math.Round(sum)), t.Classes)
 }
 
-// DrawCounts draws the counts of all classes, one per sample, samples x classes, by systematic resampling in random order.
+// DrawCounts draws the counts of all classes, one per sample, samples x classes, by systematic
+// resampling in random order.
 func (t *Totals) DrawCounts(beta []float64, samples int, r *rand.Rand) []float64 {
 	total := t.Total()
 	grid, width := countGrid(total)
@@ -116,7 +120,8 @@ func (t *Totals) DrawCounts(beta []float64, samples int, r *rand.Rand) []float64
 	return out
 }
 
-// Moments returns means and variances of the class means, samples x classes x K, given counts from [Totals.DrawCounts].
+// Moments returns means and variances of the class means, samples x classes x K, given counts from
+// [Totals.DrawCounts].
 func (t *Totals) Moments(beta, counts []float64) (mean, variance []float64) {
 	for i, n := range counts {
 		q := 0.0
@@ -131,8 +136,8 @@ func (t *Totals) Moments(beta, counts []float64) (mean, variance []float64) {
 	return mean, variance
 }
 
-// Points returns class means with masses, as if the totals had no noise, for a posterior that ignores the noise. Counts below 1 are
-// taken as 1, as means would otherwise be unbounded.
+// Points returns class means with masses, as if the totals had no noise, for a posterior that
+// ignores the noise. Counts below 1 are taken as 1, as means would otherwise be unbounded.
 func (t *Totals) Points() *point.Set {
 	out := point.New(t.Classes, t.K, t.Classes)
 	for c, n := range t.Counts {
@@ -146,7 +151,8 @@ func (t *Totals) Points() *point.Set {
 	return out
 }
 
-// Plain returns the totals with their noise variances set to 0, and the counts of [Totals.Points] for each sample.
+// Plain returns the totals with their noise variances set to 0, and the counts of [Totals.Points]
+// for each sample.
 func (t *Totals) Plain(samples int) (*Totals, []float64) {
 	out := *t
 	out.SumVariance, out.CountVariance = 0, 0

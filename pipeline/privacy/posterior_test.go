@@ -7,9 +7,11 @@ import (
 	"fmp/models/rng"
 )
 
-// TestWidths: counts between those of the grid are not lost: without anything that tells, each count of one of two classes is as likely.
+// TestWidths: counts between those of the grid are not lost: without anything that tells, each
+// count of one of two classes is as likely.
 func TestWidths(t *testing.T) {
-	tot := Totals{Classes: 2, K: 1, Sums: make([]float64, 2), Counts: []float64{500, 500}, SumVariance: 1e15, CountVariance: 1e15}
+	tot := Totals{Classes: 2, K: 1, Sums: make([]float64, 2), Counts: []float64{500, 500},
+		SumVariance: 1e15, CountVariance: 1e15}
 	const samples = 2000
 	var mean, below float64
 	for i, n := range tot.DrawCounts([]float64{1}, samples, rng.New(1, "widths")) {

@@ -15,8 +15,8 @@ import (
 	"fmp/models/rng"
 )
 
-// TestSigma: the values of the analytic Gaussian mechanism at delta 1e-5, and the definition of theorem 8 at many others;
-// it is below the classical sqrt(2 log(1.25/delta))/epsilon.
+// TestSigma: the values of the analytic Gaussian mechanism at delta 1e-5, and the definition of
+// theorem 8 at many others; it is below the classical sqrt(2 log(1.25/delta))/epsilon.
 func TestSigma(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ epsilon, want float64 }{{0.5, 7.032}, {1, 3.730}, {2, 1.993}, {4, 1.080}, {8, 0.600}} {
@@ -28,7 +28,8 @@ func TestSigma(t *testing.T) {
 		for _, delta := range []float64{minDelta, 1e-9, 1e-5, maxDelta} {
 			s := Sigma(epsilon, delta)
 			if d := Delta(epsilon, s); !(d <= delta) || Delta(epsilon, s*0.9999) <= delta {
-				t.Errorf("epsilon %v, delta %v: sigma %v has delta %v, and the least has not", epsilon, delta, s, d)
+				t.Errorf("epsilon %v, delta %v: sigma %v has delta %v, and the least has not",
+					epsilon, delta, s, d)
 			}
 			if epsilon <= 1 && s >= math.Sqrt(2*math.Log(1.25/delta))/epsilon {
 				t.Errorf("epsilon %v, delta %v: sigma %v is above the classical one", epsilon, delta, s)
@@ -45,8 +46,8 @@ func TestSigma(t *testing.T) {
 	}
 }
 
-// TestDiscreteDelta: noise of whole numbers is as private as the mechanism says: the delta of a discrete Gaussian, summed over its
-// values, for the sensitivity and deviation of a round.
+// TestDiscreteDelta: noise of whole numbers is as private as the mechanism says: the delta of a
+// discrete Gaussian, summed over its values, for the sensitivity and deviation of a round.
 func TestDiscreteDelta(t *testing.T) {
 	t.Parallel()
 	for _, epsilon := range []float64{0.5, 2, 8} {
@@ -65,7 +66,8 @@ func TestDiscreteDelta(t *testing.T) {
 	}
 }
 
-// TestDiscreteGaussian: chi-square of 40,000 draws against exp(-x^2/2 sigma^2), narrow and wide, and moments of a wide one.
+// TestDiscreteGaussian: chi-square of 40,000 draws against exp(-x^2/2 sigma^2), narrow and wide,
+// and moments of a wide one.
 func TestDiscreteGaussian(t *testing.T) {
 	t.Parallel()
 	const n = 40_000
@@ -126,7 +128,8 @@ func TestDiscreteGaussian(t *testing.T) {
 func TestNoRandomness(t *testing.T) {
 	t.Parallel()
 	r := NewRelease(2, 3)
-	if err := r.AddNoise(5, iotest.ErrReader(io.ErrUnexpectedEOF)); err == nil || !strings.Contains(err.Error(), "no randomness") {
+	if err := r.AddNoise(5, iotest.ErrReader(io.ErrUnexpectedEOF)); err == nil ||
+		!strings.Contains(err.Error(), "no randomness") {
 		t.Errorf("error %v", err)
 	}
 	for _, sigma := range []uint64{0, maxDeviation + 1} {
@@ -136,7 +139,8 @@ func TestNoRandomness(t *testing.T) {
 	}
 }
 
-// TestSensitivity: no point, whatever its coordinates, moves a release by more than the budget says, nor does a client.
+// TestSensitivity: no point, whatever its coordinates, moves a release by more than the budget
+// says, nor does a client.
 func TestSensitivity(t *testing.T) {
 	t.Parallel()
 	const k, classes = 7, 4
@@ -148,7 +152,8 @@ func TestSensitivity(t *testing.T) {
 		}
 		return math.Sqrt(sum)
 	}
-	budget := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Trusted, Points: 12}
+	budget := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
+		Noise: Trusted, Points: 12}
 	replace, client := budget, budget
 	replace.Relation, client.Unit = ReplaceOne, Client
 	largest := 0.0
@@ -191,7 +196,8 @@ func TestSensitivity(t *testing.T) {
 		}
 	}
 	if largest < 0.99*budget.Sensitivity(classes) {
-		t.Errorf("the largest point moved the release by %v; the bound %v is loose", largest, budget.Sensitivity(classes))
+		t.Errorf("the largest point moved the release by %v; the bound %v is loose", largest,
+			budget.Sensitivity(classes))
 	}
 }
 
@@ -210,7 +216,8 @@ func TestSumRefuses(t *testing.T) {
 	if err != nil || s.Values[2] != 0 || s.Values[5] != CountSteps || s.Values[3] != 3*Steps/5 {
 		t.Errorf("%v, %v: want one point of class 1 at (.6, .8) of the norm", s, err)
 	}
-	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} { // counts, and adds nothing else
+	// counts, and adds nothing else
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		s, err := Sum([]float32{1, float32(v), 3, 4}, []int{0, 0}, 2, 2, 5)
 		if err != nil || s.Values[2] != 2*CountSteps || s.Values[0] != 3*Steps/5 {
 			t.Errorf("beside a row with %v: %v, %v", v, s, err)
@@ -256,13 +263,14 @@ func TestBudget(t *testing.T) {
 	if got := good.String(); got != "epsilon 1, delta 1e-05 for one image added or removed, noise: local" {
 		t.Error(got)
 	}
-	if v := good.Spend(10, 50); v.Releases != 50 || v.Variance() != 50*float64(v.Deviation*v.Deviation) {
+	if v := good.Spend(10, 50); v.Releases != 50 ||
+		v.Variance() != 50*float64(v.Deviation*v.Deviation) {
 		t.Errorf("account %+v", v)
 	}
 }
 
-// TestPosterior: expectations of the count, and of mean and variance of the class mean, against the reference (numpy; values of
-// robust_private.py's grid), by many samples.
+// TestPosterior: expectations of the count, and of mean and variance of the class mean, against the
+// reference (numpy; values of robust_private.py's grid), by many samples.
 func TestPosterior(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/posterior.json")
@@ -288,7 +296,8 @@ func TestPosterior(t *testing.T) {
 	const samples = 20_000
 	for i, r := range ref.Rounds {
 		classes := len(r.Counts)
-		totals := &Totals{Classes: classes, K: ref.K, Sums: r.Sums, Counts: r.Counts, SumVariance: r.SumVariance, CountVariance: r.CountVariance}
+		totals := &Totals{Classes: classes, K: ref.K, Sums: r.Sums, Counts: r.Counts,
+			SumVariance: r.SumVariance, CountVariance: r.CountVariance}
 		counts := totals.DrawCounts(ref.Beta, samples, rng.New(1, "posterior", i))
 		mean, variance := totals.Moments(ref.Beta, counts)
 		for c, want := range r.Classes {

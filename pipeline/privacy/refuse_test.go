@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestRefuses: sizes and norms that make no release, and releases that make no sum, are refused one by one.
+// TestRefuses: sizes and norms that make no release, and releases that make no sum, are refused one
+// by one.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -13,7 +14,8 @@ func TestRefuses(t *testing.T) {
 		labels     []int
 		radius     float64
 	}{
-		"no class": {0, 2, []int{0}, 1}, "no coordinate": {2, 0, nil, 1}, "a label too many": {2, 2, []int{0, 1}, 1},
+		"no class": {0, 2, []int{0}, 1}, "no coordinate": {2, 0, nil, 1},
+		"a label too many":    {2, 2, []int{0, 1}, 1},
 		"a norm of no number": {2, 2, []int{0}, math.NaN()},
 	} {
 		w := []float32{1, 2}

@@ -20,12 +20,14 @@ func NewRelease(classes, k int) *Release {
 	return &Release{Classes: classes, K: k, Values: make([]int64, classes*(k+1))}
 }
 
-// Sum clips coordinates w (n x k, row-major) to norm radius, rounds them toward zero, and sums them by class. Rows whose label is not
-// one of the classes are left out. A row that is not finite counts as one of zeros: an error would tell of the one point that it is of.
+// Sum clips coordinates w (n x k, row-major) to norm radius, rounds them toward zero, and sums them
+// by class. Rows whose label is not one of the classes are left out. A row that is not finite
+// counts as one of zeros: an error would tell of the one point that it is of.
 func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, error) {
 	if classes < 1 || k < 1 || len(w) != len(labels)*k || !(radius > 0) {
-		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, norm %v; want %d coordinates, a class or more, "+
-			"and a norm above 0", len(w), len(labels), k, classes, radius, len(labels)*k)
+		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, norm "+
+			"%v; want %d coordinates, a class or more, and a norm above 0", len(w), len(labels), k, classes,
+			radius, len(labels)*k)
 	}
 	if len(labels) > maxPoints {
 		return nil, fmt.Errorf("privacy: %d points; allowed are up to %d", len(labels), maxPoints)
@@ -85,7 +87,8 @@ func square(v []int64) (high, low uint64) {
 	return high, low
 }
 
-// Clip shortens the whole release to a norm, which bounds a client's contribution if the client is the unit.
+// Clip shortens the whole release to a norm, which bounds a client's contribution if the client is
+// the unit.
 func (r *Release) Clip(norm uint64) { cut(r.Values, norm) }
 
 // AddNoise adds discrete Gaussian noise of standard deviation sigma to every number.
@@ -104,7 +107,8 @@ func (r *Release) AddNoise(sigma uint64, random io.Reader) error {
 	return nil
 }
 
-// maxEntry bounds the numbers of a release, so that those of 2^20 clients can be summed without overflow.
+// maxEntry bounds the numbers of a release, so that those of 2^20 clients can be summed without
+// overflow.
 const maxEntry = 1 << 42
 
 // Add adds another release.
@@ -113,8 +117,8 @@ func (r *Release) Add(o *Release) error {
 		return err
 	}
 	if r.Classes != o.Classes || r.K != o.K {
-		return fmt.Errorf("privacy: a release of %d classes and %d coordinates beside one of %d and %d; use one client graph", o.Classes, o.K,
-			r.Classes, r.K)
+		return fmt.Errorf("privacy: a release of %d classes and %d coordinates beside one of %d and "+
+			"%d; use one client graph", o.Classes, o.K, r.Classes, r.K)
 	}
 	for i, v := range o.Values {
 		r.Values[i] += v
@@ -125,16 +129,18 @@ func (r *Release) Add(o *Release) error {
 // Check returns an error if the release's size or a number in it is invalid.
 func (r *Release) Check() error {
 	if r.Classes < 1 || r.K < 1 || len(r.Values) != r.Classes*(r.K+1) {
-		return fmt.Errorf("privacy: a release of %d classes, %d coordinates and %d numbers; want classes x (coordinates + 1)", r.Classes, r.K,
-			len(r.Values))
+		return fmt.Errorf("privacy: a release of %d classes, %d coordinates and %d numbers; want "+
+			"classes x (coordinates + 1)", r.Classes, r.K, len(r.Values))
 	}
 	if i := slices.IndexFunc(r.Values, func(v int64) bool { return v > maxEntry || v < -maxEntry }); i >= 0 {
-		return fmt.Errorf("privacy: number %d of a release is %d; allowed are -2^42 to 2^42", i, r.Values[i])
+		return fmt.Errorf("privacy: number %d of a release is %d; allowed are -2^42 to 2^42", i,
+			r.Values[i])
 	}
 	return nil
 }
 
-// Totals are noisy class sums and counts in the scale of the coordinates, with the variances of their noise.
+// Totals are noisy class sums and counts in the scale of the coordinates, with the variances of
+// their noise.
 type Totals struct {
 	Classes, K                 int
 	Sums                       []float64 // classes x K
@@ -142,10 +148,12 @@ type Totals struct {
 	SumVariance, CountVariance float64
 }
 
-// Totals returns the totals of a release whose numbers have noise of the given variance, in steps squared.
+// Totals returns the totals of a release whose numbers have noise of the given variance, in steps
+// squared.
 func (r *Release) Totals(radius, variance float64) *Totals {
 	step := radius / Steps
-	t := &Totals{Classes: r.Classes, K: r.K, SumVariance: variance * step * step, CountVariance: variance / (CountSteps * CountSteps)}
+	t := &Totals{Classes: r.Classes, K: r.K, SumVariance: variance * step * step,
+		CountVariance: variance / (CountSteps * CountSteps)}
 	for c := range r.Classes {
 		row := r.Values[c*(r.K+1):][:r.K+1]
 		for _, v := range row[:r.K] {

@@ -8,7 +8,8 @@ import (
 	"fmp/models/rng"
 )
 
-// neighbours returns two releases that one unit tells apart, of a random kind that comes near the worst case.
+// neighbours returns two releases that one unit tells apart, of a random kind that comes near the
+// worst case.
 func neighbours(t *testing.T, b Budget, r *rand.Rand, classes, k int) (*Release, *Release) {
 	t.Helper()
 	point := func(sign float32) []float32 {
@@ -58,8 +59,8 @@ func neighbours(t *testing.T, b Budget, r *rand.Rand, classes, k int) (*Release,
 	return one, two
 }
 
-// TestSensitivityOfEveryUnit: for each unit and relation no neighbours are further apart than the sensitivity, some are nearly as far, and
-// noise of the budget keeps its delta.
+// TestSensitivityOfEveryUnit: for each unit and relation no neighbours are further apart than the
+// sensitivity, some are nearly as far, and noise of the budget keeps its delta.
 func TestSensitivityOfEveryUnit(t *testing.T) {
 	t.Parallel()
 	const k, classes = 7, 4
@@ -77,20 +78,23 @@ func TestSensitivityOfEveryUnit(t *testing.T) {
 				most = max(most, math.Sqrt(square))
 			}
 			if s := b.Sensitivity(classes); most > s || most < 0.95*s {
-				t.Errorf("%s, %s: neighbours are up to %.1f apart; the sensitivity is %.1f", unit, relation, most, s)
+				t.Errorf("%s, %s: neighbours are up to %.1f apart; the sensitivity is %.1f", unit,
+					relation, most, s)
 			}
 			for _, epsilon := range []float64{minEpsilon, 0.5, 4, maxEpsilon} {
 				b.Epsilon = epsilon
 				sigma := float64(b.NoiseSteps(classes)) / most
 				if d := Delta(epsilon, sigma); d > b.Delta {
-					t.Errorf("%s, %s, epsilon %v: noise of %d steps has delta %v", unit, relation, epsilon, b.NoiseSteps(classes), d)
+					t.Errorf("%s, %s, epsilon %v: noise of %d steps has delta %v", unit, relation, epsilon,
+						b.NoiseSteps(classes), d)
 				}
 			}
 		}
 	}
 }
 
-// TestMaxNumber: as many images as a client may have reach the largest number of a release and do not exceed it; fewer would do for none.
+// TestMaxNumber: as many images as a client may have reach the largest number of a release and do
+// not exceed it; fewer would do for none.
 func TestMaxNumber(t *testing.T) {
 	t.Parallel()
 	const classes = 4
@@ -109,7 +113,8 @@ func TestMaxNumber(t *testing.T) {
 			if unit == Client {
 				s.Clip(b.ClientNorm(classes))
 			}
-			if got, most := float64(s.Values[0]), float64(b.MaxNumber(classes)); got > most || got < 0.95*most {
+			if got, most := float64(s.Values[0]), float64(b.MaxNumber(classes)); got > most ||
+				got < 0.95*most {
 				t.Errorf("%s, %d images: a number of %v; the bound is %v", unit, points, got, most)
 			}
 		}
@@ -125,13 +130,15 @@ func TestParts(t *testing.T) {
 		if a.Releases != want || a.Variance() != float64(want)*math.Pow(float64(b.NoiseSteps(3)), 2) {
 			t.Errorf("%s: %d releases of variance %v", noise, a.Releases, a.Variance())
 		}
-		if math.Abs(a.Sigma*b.Sensitivity(3)-float64(b.NoiseSteps(3))) > 1e-6 || a.Sigma < Sigma(1, 1e-5) {
+		if math.Abs(a.Sigma*b.Sensitivity(3)-float64(b.NoiseSteps(3))) > 1e-6 ||
+			a.Sigma < Sigma(1, 1e-5) {
 			t.Errorf("%s: noise multiplier %v", noise, a.Sigma)
 		}
 	}
 }
 
-// TestClientNorm: a client is clipped to .7 of the root mean square norm of as many images, of one direction and classes at random.
+// TestClientNorm: a client is clipped to .7 of the root mean square norm of as many images, of one
+// direction and classes at random.
 func TestClientNorm(t *testing.T) {
 	t.Parallel()
 	r := rng.New(1, "client norm")
@@ -150,7 +157,8 @@ func TestClientNorm(t *testing.T) {
 			}
 			// E(sum of squares) is n + n(n-1)/C, of which the norm takes n + n^2/C.
 			square += float64(points) / float64(classes) * (Steps*Steps + CountSteps*CountSteps)
-			if share := float64(Budget{Points: points}.ClientNorm(classes)) / math.Sqrt(square); math.Abs(share-0.7) > 0.02 {
+			if share := float64(Budget{Points: points}.ClientNorm(classes)) /
+				math.Sqrt(square); math.Abs(share-0.7) > 0.02 {
 				t.Errorf("%d images of %d classes: clipped to %.3f of their norm", points, classes, share)
 			}
 		}

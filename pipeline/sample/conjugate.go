@@ -20,17 +20,20 @@ import (
 	"fmp/pipeline/point"
 )
 
-// rowChunk is how many feature rows one session call maps, and intervalChunk for how many it computes intervals, each of which
-// needs a multiple of samples x classes numbers. Both are fixed, so that a row does not depend on the machine.
+// rowChunk is how many feature rows one session call maps, and intervalChunk for how many it
+// computes intervals, each of which needs a multiple of samples x classes numbers. Both are fixed,
+// so that a row does not depend on the machine.
 const (
 	rowChunk      = 1024
 	intervalChunk = 200
 )
 
-// Conjugate runs a conjugate predictor: uploads of class means, posterior samples in closed form, and the drawn points whose
-// limit these are. It is safe for concurrent use if its engine's sessions are; see [Predictor] on threads.
+// Conjugate runs a conjugate predictor: uploads of class means, posterior samples in closed form,
+// and the drawn points whose limit these are. It is safe for concurrent use if its engine's
+// sessions are; see [Predictor] on threads.
 type Conjugate struct {
-	// Threads is the number of chunks of feature rows processed at once; 0 means 1. Figures do not depend on it.
+	// Threads is the number of chunks of feature rows processed at once; 0 means 1. Figures do not
+	// depend on it.
 	Threads int
 
 	engine   engine.Engine
@@ -43,7 +46,8 @@ type Conjugate struct {
 	parts              map[string]*lazy
 }
 
-// lazy is a part of the model that is loaded when it is first asked for: of many classes each takes memory, and few tasks take all.
+// lazy is a part of the model that is loaded when it is first asked for: of many classes each takes
+// memory, and few tasks take all.
 type lazy struct {
 	engine  engine.Engine
 	model   *onnx.Model
@@ -76,8 +80,9 @@ var conjugateParts = map[string][]string{
 	models.ConjHeads:        {models.ConjHeads},
 	models.ConjMeanHead:     {models.ConjMeanHead},
 	models.ConjIntervalHead: {models.ConjIntervalHead},
-	models.ConjDrawn:        {models.ConjDrawn, models.ConjDrawnWeights, models.ConjContext, models.ConjContextMasses},
-	models.ConjLow:          {models.ConjLogOddsLow, models.ConjLogOddsHigh},
+	models.ConjDrawn: {models.ConjDrawn, models.ConjDrawnWeights, models.ConjContext,
+		models.ConjContextMasses},
+	models.ConjLow: {models.ConjLogOddsLow, models.ConjLogOddsHigh},
 }
 
 // NewConjugate prepares a conjugate predictor for running.
@@ -135,7 +140,8 @@ func (c *Conjugate) Graph() *onnx.Model { return c.coordinates }
 // LatentSize returns C k, the size of a sample's latent.
 func (c *Conjugate) LatentSize() int { return c.config.C * c.config.K }
 
-// Compress returns one upload per client: for each class that it holds, the mean of w (k numbers) and the class's mass.
+// Compress returns one upload per client: for each class that it holds, the mean of w (k numbers)
+// and the class's mass.
 func (c *Conjugate) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {
 	out, err := c.client.Compress(ctx, clients)
 	for i, u := range out {
@@ -153,8 +159,8 @@ func (c *Conjugate) Map(ctx context.Context, features []float32) ([]float32, err
 	n := len(features) / dx
 	out := make([]float32, n*k)
 	return out, c.chunks(ctx, n, rowChunk, func(from, to int) error {
-		rows, err := c.parts[models.ConjCoordinates].eval(map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx],
-			to-from, dx)})
+		rows, err := c.parts[models.ConjCoordinates].eval(
+			map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
 		if err != nil {
 			return err
 		}
@@ -182,7 +188,8 @@ func chunks(ctx context.Context, threads, n, size int, do func(from, to int) err
 	return g.Wait()
 }
 
-// context returns the inputs that hold the uploads: class means of w (k numbers) or of phi (dx numbers).
+// context returns the inputs that hold the uploads: class means of w (k numbers) or of phi (dx
+// numbers).
 func (c *Conjugate) context(seen *point.Set) (map[string]*onnx.Tensor, error) {
 	if err := c.fits(seen); err != nil {
 		return nil, err
@@ -192,7 +199,8 @@ func (c *Conjugate) context(seen *point.Set) (map[string]*onnx.Tensor, error) {
 	if seen.Dx == c.config.Dx { // also where k equals dx
 		seen = c.project(seen)
 	}
-	return map[string]*onnx.Tensor{"points": onnx.NewTensor(seen.Z, 1, seen.N, k+seen.C), "weights": onnx.NewTensor(seen.W, 1, seen.N)}, nil
+	return map[string]*onnx.Tensor{"points": onnx.NewTensor(seen.Z, 1, seen.N, k+seen.C),
+		"weights": onnx.NewTensor(seen.W, 1, seen.N)}, nil
 }
 
 // fits returns an error unless uploads are of the predictor's sizes.
@@ -201,14 +209,15 @@ func (c *Conjugate) fits(seen *point.Set) error {
 		return fmt.Errorf("conjugate predictor: no uploaded points; give at least one")
 	}
 	if k := c.config.K; seen.C != c.config.C || seen.Dx != k && seen.Dx != c.config.Dx {
-		return fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d classes, the predictor takes %d coordinates or %d "+
-			"features, and %d classes; use models that were made for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
+		return fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d classes, "+
+			"the predictor takes %d coordinates or %d features, and %d classes; use models that were made "+
+			"for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
 	}
 	return nil
 }
 
-// manyCoordinates is the product of coordinates and classes above which class means are projected by one product, whose last bits are its
-// own.
+// manyCoordinates is the product of coordinates and classes above which class means are projected
+// by one product, whose last bits are its own.
 const manyCoordinates = 1 << 14
 
 // project turns class means of phi into those of w.
@@ -242,9 +251,11 @@ func (c *Conjugate) project(seen *point.Set) *point.Set {
 	return out
 }
 
-// Heads returns posterior samples given the pooled uploads, one per latent (samples x C k numbers from N(0, 1)): heads on
-// the coordinates of [Conjugate.Map], in the limit of infinitely many drawn points.
-func (c *Conjugate) Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]erm.Theta, error) {
+// Heads returns posterior samples given the pooled uploads, one per latent (samples x C k numbers
+// from N(0, 1)): heads on the coordinates of [Conjugate.Map], in the limit of infinitely many drawn
+// points.
+func (c *Conjugate) Heads(ctx context.Context, seen *point.Set, latent []float32,
+	samples int) ([]erm.Theta, error) {
 	if honesty.IsWide(c.config.C, c.config.K) { // class means are pooled already
 		return c.wideHeads(ctx, seen, latent, samples)
 	}
@@ -252,7 +263,8 @@ func (c *Conjugate) Heads(ctx context.Context, seen *point.Set, latent []float32
 }
 
 // limit is Heads, of all samples at once.
-func (c *Conjugate) limit(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]erm.Theta, error) {
+func (c *Conjugate) limit(ctx context.Context, seen *point.Set, latent []float32,
+	samples int) ([]erm.Theta, error) {
 	in, err := c.withLatent(seen, latent, samples)
 	if err != nil {
 		return nil, err
@@ -273,8 +285,8 @@ func (c *Conjugate) Mean(ctx context.Context, seen *point.Set) (erm.Theta, error
 	return out[0], nil
 }
 
-// IntervalLimit returns the head, given class means of very many points, whose probabilities the intervals of
-// [Conjugate.Intervals] should cover.
+// IntervalLimit returns the head, given class means of very many points, whose probabilities the
+// intervals of [Conjugate.Intervals] should cover.
 func (c *Conjugate) IntervalLimit(ctx context.Context, all *point.Set) (erm.Theta, error) {
 	in, err := c.context(all)
 	if err != nil {
@@ -288,7 +300,8 @@ func (c *Conjugate) IntervalLimit(ctx context.Context, all *point.Set) (erm.Thet
 }
 
 // intervalInputs returns the inputs of the part that computes intervals, except the features.
-func (c *Conjugate) intervalInputs(seen *point.Set, latent, uniform []float32, level float64) (map[string]*onnx.Tensor, error) {
+func (c *Conjugate) intervalInputs(seen *point.Set, latent, uniform []float32,
+	level float64) (map[string]*onnx.Tensor, error) {
 	samples := len(uniform)
 	in, err := c.withLatent(seen, latent, samples)
 	if err != nil {
@@ -302,17 +315,19 @@ func (c *Conjugate) intervalInputs(seen *point.Set, latent, uniform []float32, l
 	return in, nil
 }
 
-// studentWidth returns how many standard deviations of the given number of samples an interval extends to either side of their mean.
+// studentWidth returns how many standard deviations of the given number of samples an interval
+// extends to either side of their mean.
 func studentWidth(samples int, level float64) (float32, error) {
 	if samples < 2 || !(level > 0 && level < 1) {
-		return 0, fmt.Errorf("conjugate predictor: intervals of level %v from %d samples; allowed are levels between 0 and 1 and 2 "+
-			"samples or more", level, samples)
+		return 0, fmt.Errorf("conjugate predictor: intervals of level %v from %d samples; allowed are "+
+			"levels between 0 and 1 and 2 samples or more", level, samples)
 	}
 	s := float64(samples)
 	return float32(distuv.StudentsT{Mu: 0, Sigma: 1, Nu: s - 1}.Quantile(0.5+level/2) * math.Sqrt(1+1/s)), nil
 }
 
-// Drawn is the samples of a round: the pooled class means, heads given these, and for each head its latent and a number in (0, 1).
+// Drawn is the samples of a round: the pooled class means, heads given these, and for each head its
+// latent and a number in (0, 1).
 type Drawn struct {
 	Seen            *point.Set
 	Heads           []erm.Theta
@@ -321,9 +336,11 @@ type Drawn struct {
 	Temperature float64
 }
 
-// Intervals returns the ends, n x C each, of intervals of the given level for the class probabilities in the limit of infinite
-// data, for feature rows (n x dx, row-major). It does not read the heads.
-func (c *Conjugate) Intervals(ctx context.Context, d Drawn, features []float32, level float64) (low, high []float64, err error) {
+// Intervals returns the ends, n x C each, of intervals of the given level for the class
+// probabilities in the limit of infinite data, for feature rows (n x dx, row-major). It does not
+// read the heads.
+func (c *Conjugate) Intervals(ctx context.Context, d Drawn, features []float32,
+	level float64) (low, high []float64, err error) {
 	in, err := c.intervalInputs(d.Seen, d.Latent, d.Uniform, level)
 	if err != nil {
 		return nil, nil, err
@@ -332,7 +349,8 @@ func (c *Conjugate) Intervals(ctx context.Context, d Drawn, features []float32, 
 }
 
 // ends runs a part that computes intervals, with the given inputs beside the feature rows.
-func (c *Conjugate) ends(ctx context.Context, part *lazy, in map[string]*onnx.Tensor, features []float32) (low, high []float64,
+func (c *Conjugate) ends(ctx context.Context, part *lazy, in map[string]*onnx.Tensor,
+	features []float32) (low, high []float64,
 	err error) {
 	// Log odds in float32 keep all digits of a probability close to 1.
 	low, high, err = c.oddsEnds(ctx, part, in, features)
@@ -345,7 +363,8 @@ func (c *Conjugate) ends(ctx context.Context, part *lazy, in map[string]*onnx.Te
 }
 
 // oddsEnds is ends in log odds.
-func (c *Conjugate) oddsEnds(ctx context.Context, part *lazy, in map[string]*onnx.Tensor, features []float32) (low, high []float64,
+func (c *Conjugate) oddsEnds(ctx context.Context, part *lazy, in map[string]*onnx.Tensor,
+	features []float32) (low, high []float64,
 	err error) {
 	dx, classes := c.config.Dx, c.config.C
 	n := len(features) / dx
@@ -367,8 +386,8 @@ func (c *Conjugate) oddsEnds(ctx context.Context, part *lazy, in map[string]*onn
 	return low, high, err
 }
 
-// IntervalGraph returns the graph of [Conjugate.Map] and [Conjugate.Intervals], features [n, dx] to coordinates [n, k], low and
-// high [n, C], with all other inputs built in.
+// IntervalGraph returns the graph of [Conjugate.Map] and [Conjugate.Intervals], features [n, dx] to
+// coordinates [n, k], low and high [n, C], with all other inputs built in.
 func (c *Conjugate) IntervalGraph(_ context.Context, d Drawn, level float64) (*onnx.Model, error) {
 	in, err := c.intervalInputs(d.Seen, d.Latent, d.Uniform, level)
 	if err != nil {
@@ -377,7 +396,8 @@ func (c *Conjugate) IntervalGraph(_ context.Context, d Drawn, level float64) (*o
 	return models.ConjugateIntervals(c.model, in)
 }
 
-func (c *Conjugate) withLatent(seen *point.Set, latent []float32, samples int) (map[string]*onnx.Tensor, error) {
+func (c *Conjugate) withLatent(seen *point.Set, latent []float32,
+	samples int) (map[string]*onnx.Tensor, error) {
 	in, err := c.context(seen)
 	if err != nil {
 		return nil, err
@@ -392,13 +412,14 @@ func (c *Conjugate) withLatent(seen *point.Set, latent []float32, samples int) (
 // holds returns an error unless a latent is of a number of samples.
 func (c *Conjugate) holds(latent []float32, samples int) error {
 	if samples < 1 || len(latent) != samples*c.LatentSize() {
-		return fmt.Errorf("conjugate predictor: a latent of %d numbers for %d samples; want samples x %d, and at least one sample",
-			len(latent), samples, c.LatentSize())
+		return fmt.Errorf("conjugate predictor: a latent of %d numbers for %d samples; want samples x "+
+			"%d, and at least one sample", len(latent), samples, c.LatentSize())
 	}
 	return nil
 }
 
-func (c *Conjugate) thetas(ctx context.Context, part string, in map[string]*onnx.Tensor, n int) ([]erm.Theta, error) {
+func (c *Conjugate) thetas(ctx context.Context, part string, in map[string]*onnx.Tensor,
+	n int) ([]erm.Theta, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -421,7 +442,8 @@ func heads(model string, out *onnx.Tensor, n, d, classes int) ([]erm.Theta, erro
 		for i := range heads[s].W {
 			v := float64(all[s*d*classes+i])
 			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, fmt.Errorf("%s: head %d holds %v; check the uploads for numbers out of range", model, s, v)
+				return nil, fmt.Errorf("%s: head %d holds %v; check the uploads for numbers out of range",
+					model, s, v)
 			}
 			heads[s].W[i] = v
 		}
@@ -429,10 +451,12 @@ func heads(model string, out *onnx.Tensor, n, d, classes int) ([]erm.Theta, erro
 	return heads, nil
 }
 
-// Draw returns the finite samples whose limit is the closed form: for each latent, 2 f points of the heads' coordinates with labels
-// and weights, from noise (samples x f x k numbers from N(0, 1)), and the pooled uploads as points there. The head fitted to both
-// by pipeline/erm tends to that of [Conjugate.Heads] as f grows.
-func (c *Conjugate) Draw(_ context.Context, seen *point.Set, latent, noise []float32, samples int) (context *point.Set, drawn []*point.Set,
+// Draw returns the finite samples whose limit is the closed form: for each latent, 2 f points of
+// the heads' coordinates with labels and weights, from noise (samples x f x k numbers from N(0,
+// 1)), and the pooled uploads as points there. The head fitted to both by pipeline/erm tends to
+// that of [Conjugate.Heads] as f grows.
+func (c *Conjugate) Draw(_ context.Context, seen *point.Set, latent, noise []float32,
+	samples int) (context *point.Set, drawn []*point.Set,
 	err error) {
 	in, err := c.withLatent(seen, latent, samples)
 	if err != nil {
@@ -440,8 +464,8 @@ func (c *Conjugate) Draw(_ context.Context, seen *point.Set, latent, noise []flo
 	}
 	k, classes := c.config.K, c.config.C
 	if len(noise) == 0 || len(noise)%(samples*k) != 0 {
-		return nil, nil, fmt.Errorf("conjugate predictor: %d noise numbers for %d samples; want samples x f x %d with f of at least 1",
-			len(noise), samples, k)
+		return nil, nil, fmt.Errorf("conjugate predictor: %d noise numbers for %d samples; want "+
+			"samples x f x %d with f of at least 1", len(noise), samples, k)
 	}
 	f := len(noise) / (samples * k)
 	in["noise"] = onnx.NewTensor(noise, samples, f, k)

@@ -17,7 +17,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// conjugateWorld is an untrained conjugate predictor of Gaussian classes and clients of them, the last class held by nobody.
+// conjugateWorld is an untrained conjugate predictor of Gaussian classes and clients of them, the
+// last class held by nobody.
 func conjugateWorld(t *testing.T) (*Conjugate, []*point.Set, *task.Bank) {
 	t.Helper()
 	const dx, c = 8, 4
@@ -79,8 +80,8 @@ func uploaded(t *testing.T, k *Conjugate, clients []*point.Set) *point.Set {
 	return seen
 }
 
-// TestClosedFormIsTheLimitOfTheFit: heads fitted to pooled points and many antithetic draws predict what the closed form
-// predicts, the nearer the more there are.
+// TestClosedFormIsTheLimitOfTheFit: heads fitted to pooled points and many antithetic draws predict
+// what the closed form predicts, the nearer the more there are.
 func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
 	ctx := context.Background()
 	k, clients, test := conjugateWorld(t)
@@ -96,7 +97,8 @@ func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// distance is the mean total variation between the predictions of the closed form's heads and of fitted ones.
+	// distance is the mean total variation between the predictions of the closed form's heads and of
+	// fitted ones.
 	distance := func(f int) float64 {
 		noise := make([]float32, samples*f*k.config.K)
 		rng.Normal(rng.New(1, "noise", f), noise)
@@ -131,11 +133,13 @@ func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
 	few, many := distance(500), distance(20000)
 	t.Logf("total variation to the closed form: %.4f with 1,000 draws, %.4f with 40,000", few, many)
 	if many > 0.005 || few < 2*many {
-		t.Errorf("total variation to the closed form is %.4f with 1,000 draws and %.4f with 40,000; want it to vanish", few, many)
+		t.Errorf("total variation to the closed form is %.4f with 1,000 draws and %.4f with 40,000; "+
+			"want it to vanish", few, many)
 	}
 }
 
-// TestConjugateUploads: a client uploads the classes that it holds; means of w and of phi say the same.
+// TestConjugateUploads: a client uploads the classes that it holds; means of w and of phi say the
+// same.
 func TestConjugateUploads(t *testing.T) {
 	ctx := context.Background()
 	k, clients, _ := conjugateWorld(t)
@@ -145,7 +149,8 @@ func TestConjugateUploads(t *testing.T) {
 	}
 	for i, u := range uploads {
 		if u.N != 3 || u.Dx != k.config.K || u.Mass() != 10 {
-			t.Errorf("upload %d: %d points of %d numbers with mass %v; want 3 of %d with mass 10", i, u.N, u.Dx, u.Mass(), k.config.K)
+			t.Errorf("upload %d: %d points of %d numbers with mass %v; want 3 of %d with mass 10", i, u.N,
+				u.Dx, u.Mass(), k.config.K)
 		}
 	}
 	phi := point.New(1, k.config.Dx, k.config.C)
@@ -179,8 +184,9 @@ func TestConjugateUploads(t *testing.T) {
 	}
 }
 
-// TestConjugateIntervals: the graph for one round gives the ends that the predictor gives, whatever the rows beside a row; they
-// are wider for a higher level, and hold most of what infinite data would say.
+// TestConjugateIntervals: the graph for one round gives the ends that the predictor gives, whatever
+// the rows beside a row; they are wider for a higher level, and hold most of what infinite data
+// would say.
 func TestConjugateIntervals(t *testing.T) {
 	ctx := context.Background()
 	k, clients, test := conjugateWorld(t)
@@ -191,7 +197,8 @@ func TestConjugateIntervals(t *testing.T) {
 	for i, j := range rng.New(1, "strata").Perm(samples) {
 		uniform[i] = (float32(j) + 0.5) / samples
 	}
-	low, high, err := k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform}, test.Features, 0.9)
+	low, high, err := k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform},
+		test.Features, 0.9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,17 +217,21 @@ func TestConjugateIntervals(t *testing.T) {
 	}
 	defer s.Close()
 	const from, n = 190, 20 // over the end of a chunk
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features[from*test.Dx:(from+n)*test.Dx], n, test.Dx)})
+	out, err := engine.Eval(s,
+		map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features[from*test.Dx:(from+n)*test.Dx], n, test.Dx)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range n * test.C {
 		at := from*test.C + i
-		if a, b := out["low"].F32()[i], out["high"].F32()[i]; math.Abs(float64(a)-low[at]) > 1e-5 || math.Abs(float64(b)-high[at]) > 1e-5 {
-			t.Fatalf("element %d: the graph gives %v to %v, the predictor %v to %v", i, a, b, low[at], high[at])
+		if a, b := out["low"].F32()[i], out["high"].F32()[i]; math.Abs(float64(a)-low[at]) > 1e-5 ||
+			math.Abs(float64(b)-high[at]) > 1e-5 {
+			t.Fatalf("element %d: the graph gives %v to %v, the predictor %v to %v", i, a, b,
+				low[at], high[at])
 		}
 	}
-	wideLow, wideHigh, err := k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform}, test.Features, 0.99)
+	wideLow, wideHigh, err := k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform},
+		test.Features, 0.99)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +254,8 @@ func TestConjugateIntervals(t *testing.T) {
 	held := 0
 	for i, v := range p.P {
 		if !(0 <= wideLow[i] && wideLow[i] <= low[i] && low[i] <= high[i] && high[i] <= wideHigh[i] && wideHigh[i] <= 1) {
-			t.Fatalf("element %d: %v to %v at .9, %v to %v at .99", i, low[i], high[i], wideLow[i], wideHigh[i])
+			t.Fatalf("element %d: %v to %v at .9, %v to %v at .99", i, low[i], high[i],
+				wideLow[i], wideHigh[i])
 		}
 		if low[i] <= v && v <= high[i] {
 			held++

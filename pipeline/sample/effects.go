@@ -9,13 +9,16 @@ import (
 	"fmp/onnx/engine"
 )
 
-// Shifted returns the predictor that reads phi - b - ((phi - b) A - c) in place of softened features phi, for A [dx, dx] and c and b [dx],
-// each of which may be nil for zero. Class means are read alike.
-func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre, b []float64) (*Conjugate, error) {
+// Shifted returns the predictor that reads phi - b - ((phi - b) A - c) in place of softened
+// features phi, for A [dx, dx] and c and b [dx], each of which may be nil for zero. Class means are
+// read alike.
+func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre,
+	b []float64) (*Conjugate, error) {
 	dx, k := c.config.Dx, c.config.K
 	m := onnx.Clone(c.model)
 	values := m.Graph.Initializers
-	v, origin := mat.NewDense(dx, k, doubles(values[models.ConjMap].F32())), doubles(values[models.ConjOrigin].F32())
+	v, origin := mat.NewDense(dx, k, doubles(values[models.ConjMap].F32())),
+		doubles(values[models.ConjOrigin].F32())
 	add := func(sign float64, by []float64) {
 		if by == nil {
 			return
@@ -31,7 +34,8 @@ func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre, b []float64) 
 		v.Sub(v, &av)
 	}
 	add(1, b)
-	values[models.ConjMap], values[models.ConjOrigin] = onnx.NewTensor(singles(v.RawMatrix().Data), dx, k), onnx.NewTensor(singles(origin), k)
+	values[models.ConjMap], values[models.ConjOrigin] = onnx.NewTensor(singles(v.RawMatrix().Data), dx,
+		k), onnx.NewTensor(singles(origin), k)
 	return NewConjugate(e, m)
 }
 

@@ -10,8 +10,8 @@ import (
 	"fmp/onnx/engine/pure"
 )
 
-// TestShifted: class means moved by b, read by a predictor shifted by b, have the coordinates that they had; a linear map that tells a
-// part of features takes that part away.
+// TestShifted: class means moved by b, read by a predictor shifted by b, have the coordinates that
+// they had; a linear map that tells a part of features takes that part away.
 func TestShifted(t *testing.T) {
 	k, clients, _ := conjugateWorld(t)
 	eng, err := pure.New(engine.Options{Threads: 1})

@@ -9,7 +9,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Claims returns clients' uploads as package honesty weighs them, and the variances of class means between the corpus's classes.
+// Claims returns clients' uploads as package honesty weighs them, and the variances of class means
+// between the corpus's classes.
 func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	k, classes := c.config.K, c.config.C
 	if honesty.IsWide(classes, k) {
@@ -18,8 +19,9 @@ func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []fl
 		}
 		return u, c.lambda()[:u.K], nil
 	}
-	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Masses: make([]float64, len(clients)*classes),
-		Means: make([]float64, len(clients)*classes*k)}
+	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k,
+		Masses: make([]float64, len(clients)*classes),
+		Means:  make([]float64, len(clients)*classes*k)}
 	for m, set := range clients {
 		in, err := c.context(set)
 		if err != nil {

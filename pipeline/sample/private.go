@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// Private runs a private predictor: coordinates that clients clip and sum, and heads from class means known through noise. It is
-// safe for concurrent use if its engine's sessions are.
+// Private runs a private predictor: coordinates that clients clip and sum, and heads from class
+// means known through noise. It is safe for concurrent use if its engine's sessions are.
 type Private struct {
 	// Threads is the number of chunks of feature rows processed at once; 0 means 1.
 	Threads int
@@ -98,7 +98,8 @@ func (p *Private) rows(ctx context.Context, part string, features []float32) ([]
 	n := len(features) / dx
 	out := make([]float32, n*k)
 	return out, chunks(ctx, p.Threads, n, rowChunk, func(from, to int) error {
-		rows, err := engine.Eval(p.parts[part], map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
+		rows, err := engine.Eval(p.parts[part],
+			map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
 		if err != nil {
 			return fmt.Errorf("private predictor: %w", err)
 		}
@@ -107,16 +108,18 @@ func (p *Private) rows(ctx context.Context, part string, features []float32) ([]
 	})
 }
 
-// Heads returns posterior samples, on the coordinates of [Private.Map], given the mean and variance of each class mean in each sample
-// and latent from N(0, 1): samples x classes x k numbers each.
-func (p *Private) Heads(ctx context.Context, mean, variance []float64, latent []float32, samples, classes int) ([]erm.Theta, error) {
+// Heads returns posterior samples, on the coordinates of [Private.Map], given the mean and variance
+// of each class mean in each sample and latent from N(0, 1): samples x classes x k numbers each.
+func (p *Private) Heads(ctx context.Context, mean, variance []float64, latent []float32, samples,
+	classes int) ([]erm.Theta, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	k := p.config.K
 	if n := samples * classes * k; n == 0 || len(mean) != n || len(variance) != n || len(latent) != n {
-		return nil, fmt.Errorf("private predictor: %d means, %d variances and %d numbers of latent for %d samples of %d classes; want samples "+
-			"x classes x %d", len(mean), len(variance), len(latent), samples, classes, k)
+		return nil, fmt.Errorf("private predictor: %d means, %d variances and %d numbers of latent for "+
+			"%d samples of %d classes; want samples x classes x %d", len(mean), len(variance), len(latent),
+			samples, classes, k)
 	}
 	in := map[string]*onnx.Tensor{"latent": onnx.NewTensor(latent, samples, classes, k)}
 	for name, v := range map[string][]float64{"mean": mean, "variance": variance} {

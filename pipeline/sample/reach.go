@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Reach measures the norm of uploaded class means relative to the bound on softened features of images: |phi(h)| < r for
-// every image (models.NewConjugate), and so for every mean of images.
+// Reach measures the norm of uploaded class means relative to the bound on softened features of
+// images: |phi(h)| < r for every image (models.NewConjugate), and so for every mean of images.
 type Reach struct {
 	dx, k  int
 	radius float64
@@ -20,7 +20,8 @@ type Reach struct {
 	gram   mat.Cholesky // V'V
 }
 
-// NewReach reads a conjugate predictor, or an open one, whose uploads are class means of phi only, for uploads of phi or of coordinates.
+// NewReach reads a conjugate predictor, or an open one, whose uploads are class means of phi only,
+// for uploads of phi or of coordinates.
 func NewReach(m *onnx.Model, coordinates bool) (*Reach, error) {
 	if f, err := models.ReadManifest(m); err != nil {
 		return nil, err
@@ -32,7 +33,8 @@ func NewReach(m *onnx.Model, coordinates bool) (*Reach, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reach{dx: config.Dx, k: config.K, radius: float64(values[models.ConjRadius].F32()[0]), origin: values[models.ConjOrigin].F32()}
+	r := &Reach{dx: config.Dx, k: config.K, radius: float64(values[models.ConjRadius].F32()[0]),
+		origin: values[models.ConjOrigin].F32()}
 	if !(r.radius > 0) {
 		return nil, fmt.Errorf("conjugate predictor: the radius is %v; want a number above 0", r.radius)
 	}
@@ -56,11 +58,13 @@ func NewReach(m *onnx.Model, coordinates bool) (*Reach, error) {
 	return r, nil
 }
 
-// Compute returns |phi|/r for each point of an upload: below 1 for means of images. For means of coordinates w it is the least norm of any
-// phi with phi V = w + m0: |phi|^2 = (w + m0)' (V'V)^-1 (w + m0).
+// Compute returns |phi|/r for each point of an upload: below 1 for means of images. For means of
+// coordinates w it is the least norm of any phi with phi V = w + m0: |phi|^2 = (w + m0)' (V'V)^-1
+// (w + m0).
 func (r *Reach) Compute(u *point.Set) ([]float64, error) {
 	if u.Dx != r.dx && u.Dx != r.k {
-		return nil, fmt.Errorf("uploaded means of %d numbers; the predictor takes %d or %d", u.Dx, r.k, r.dx)
+		return nil, fmt.Errorf("uploaded means of %d numbers; the predictor takes %d or %d",
+			u.Dx, r.k, r.dx)
 	}
 	out := make([]float64, u.N)
 	z, solved := mat.NewVecDense(r.k, nil), mat.NewVecDense(r.k, nil)

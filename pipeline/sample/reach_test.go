@@ -9,8 +9,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// TestReach: means of images lie within the radius, and a hundredth beyond at most for rounding; of means in coordinates it is the nearest
-// features that count.
+// TestReach: means of images lie within the radius, and a hundredth beyond at most for rounding; of
+// means in coordinates it is the nearest features that count.
 func TestReach(t *testing.T) {
 	c, _, _ := conjugateWorld(t)
 	dx, k := c.config.Dx, c.config.K

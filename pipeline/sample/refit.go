@@ -24,19 +24,22 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Refit is a conjugate predictor whose heads are fitted to the uploads once more. Gaussian classes of one covariance give a closed form,
-// and are all that it can learn; the fit of sample s learns the rest:
+// Refit is a conjugate predictor whose heads are fitted to the uploads once more. Gaussian classes
+// of one covariance give a closed form, and are all that it can learn; the fit of sample s learns
+// the rest:
 //
 //	T_s = argmin_T  sum_i w_i CE(x_si, y_i; T) + Penalty/2 |T - H_s|^2
 //
-// H_s is the closed form's head, to which infinitely many drawn points would lead, and x_si are images that the sample draws for the
-// uploaded class means: m of them, N(., I) about each other, have the mean of m that was uploaded. A mean of one image is that image. All
-// is in the coordinates w, in which I is the covariance within classes. Uploads with few images of a class say nothing of its share among
-// the points to be classified, so that log n_c is an offset of the fit, and not of the head.
+// H_s is the closed form's head, to which infinitely many drawn points would lead, and x_si are
+// images that the sample draws for the uploaded class means: m of them, N(., I) about each other,
+// have the mean of m that was uploaded. A mean of one image is that image. All is in the
+// coordinates w, in which I is the covariance within classes. Uploads with few images of a class
+// say nothing of its share among the points to be classified, so that log n_c is an offset of the
+// fit, and not of the head.
 //
-// T_s is then unknown as far as images and prior leave it, with the Fisher information F of the images at T_s. The fit is made once more
-// with H_s moved by 1/Penalty times a draw from N(0, Scale (F + Penalty I)), which moves T_s by about N(0, Scale (F + Penalty I)^-1)
-// (Bardsley et al. 2014).
+// T_s is then unknown as far as images and prior leave it, with the Fisher information F of the
+// images at T_s. The fit is made once more with H_s moved by 1/Penalty times a draw from N(0, Scale
+// (F + Penalty I)), which moves T_s by about N(0, Scale (F + Penalty I)^-1) (Bardsley et al. 2014).
 type Refit struct {
 	*Conjugate
 	// Penalty is the precision of H_s as a prior of T_s.
@@ -58,17 +61,20 @@ type spreadKey struct {
 }
 
 const (
-	// maxImages bounds the points of a fit: beyond it, a drawn image counts for several. A mean counts for maxOfOne images at most: one of
-	// very many repeats the closed form, and nothing of how a class scatters.
+	// maxImages bounds the points of a fit: beyond it, a drawn image counts for several. A mean counts
+	// for maxOfOne images at most: one of very many repeats the closed form, and nothing of how a
+	// class scatters.
 	maxImages, maxOfOne = 8192, 32
-	// refitTolerance is the gradient, relative to its bound, at which fits stop: at 1e-11 no score moves by more than 2e-7.
+	// refitTolerance is the gradient, relative to its bound, at which fits stop: at 1e-11 no score
+	// moves by more than 2e-7.
 	refitTolerance = 1e-6
 	// absent is the number of images that the offset of a class without any is that of.
 	absent = 0.5
 )
 
 // Heads returns posterior samples given the pooled uploads, as [Conjugate.Heads] does.
-func (f *Refit) Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]erm.Theta, error) {
+func (f *Refit) Heads(ctx context.Context, seen *point.Set, latent []float32,
+	samples int) ([]erm.Theta, error) {
 	return f.Posterior(ctx, seen, latent, samples, f.Scale)
 }
 
@@ -85,12 +91,14 @@ func (f *Refit) Mean(ctx context.Context, seen *point.Set) (erm.Theta, error) {
 	return heads[0], nil
 }
 
-// IntervalLimit returns the head, given very many points, whose probabilities the intervals should cover.
+// IntervalLimit returns the head, given very many points, whose probabilities the intervals should
+// cover.
 func (f *Refit) IntervalLimit(ctx context.Context, all *point.Set) (erm.Theta, error) {
 	return f.Mean(ctx, all)
 }
 
-// images are the uploads as a fit reads them: one row of k coordinates for each class of each point.
+// images are the uploads as a fit reads them: one row of k coordinates for each class of each
+// point.
 type images struct {
 	rows  []float64
 	class []int
@@ -118,7 +126,8 @@ func (f *Refit) images(seen *point.Set) (*images, error) {
 			for _, v := range row[:k] {
 				out.rows = append(out.rows, float64(v))
 			}
-			out.class, out.mass, out.count = append(out.class, y), append(out.mass, m), append(out.count, min(m, maxOfOne))
+			out.class, out.mass, out.count = append(out.class, y), append(out.mass, m),
+				append(out.count, min(m, maxOfOne))
 			out.of[y] += m
 			out.total += min(m, maxOfOne)
 		}
@@ -129,8 +138,9 @@ func (f *Refit) images(seen *point.Set) (*images, error) {
 	return out, nil
 }
 
-// draw returns the points of one fit: the images of every row, or as many as stand for them. With bootstrap the rows of a class have the
-// random weights of the Bayesian bootstrap (Rubin 1981). The second result is log n_c, less its value for equal classes, of these weights.
+// draw returns the points of one fit: the images of every row, or as many as stand for them. With
+// bootstrap the rows of a class have the random weights of the Bayesian bootstrap (Rubin 1981). The
+// second result is log n_c, less its value for equal classes, of these weights.
 func (u *images) draw(k, classes int, r *rand.Rand, bootstrap bool) (*erm.Problem, []float64) {
 	p := &erm.Problem{Dx: k, C: classes}
 	share := min(1, maxImages/u.total)
@@ -178,8 +188,8 @@ func (u *images) draw(k, classes int, r *rand.Rand, bootstrap bool) (*erm.Proble
 	return p, of
 }
 
-// weights returns the weights of rows: their masses or, with bootstrap, random ones (Rubin 1981) of mean sqrt(mass), for the images of a
-// mean are not known one by one.
+// weights returns the weights of rows: their masses or, with bootstrap, random ones (Rubin 1981) of
+// mean sqrt(mass), for the images of a mean are not known one by one.
 func (u *images) weights(r *rand.Rand, bootstrap bool) []float64 {
 	if !bootstrap {
 		return u.count
@@ -198,8 +208,10 @@ type noise struct {
 	scale   float64 // of the covariance of [Refit.Posterior]
 }
 
-// fit fits each head to its own images of the uploads. All randomness comes from the sample's latent.
-func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, latent []float32, e noise) ([]erm.Theta, error) {
+// fit fits each head to its own images of the uploads. All randomness comes from the sample's
+// latent.
+func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, latent []float32,
+	e noise) ([]erm.Theta, error) {
 	u, err := f.images(seen)
 	if err != nil {
 		return nil, err
@@ -228,7 +240,8 @@ func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, lat
 	return out, g.Wait()
 }
 
-// Fit is the fit of a head to images, in the coordinates w in which I is the covariance within classes.
+// Fit is the fit of a head to images, in the coordinates w in which I is the covariance within
+// classes.
 type Fit struct {
 	*erm.Problem
 	offset []float64
@@ -239,11 +252,16 @@ type Fit struct {
 func (f *Refit) problem(u *images, head erm.Theta, r *rand.Rand, e noise) *Fit {
 	k, classes := f.config.K, f.config.C
 	q := &Fit{metric: mat.NewDense(k, k, nil)}
-	q.metric.Apply(func(i, j int, _ float64) float64 { return float64(f.values[models.ConjMetric].F32()[i*k+j]) }, q.metric)
+	q.metric.Apply(func(i, j int,
+		_ float64) float64 {
+		return float64(f.values[models.ConjMetric].F32()[i*k+j])
+	}, q.metric)
 	q.Problem, q.offset = u.draw(k, classes, r, e.weights)
-	// Features times weights do not change where the head's w R becomes w, and its weights R times as much.
+	// Features times weights do not change where the head's w R becomes w, and its weights R times as
+	// much.
 	centre := erm.NewTheta(k+1, classes)
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, q.metric.RawMatrix(), general(k, classes, head.W), 0, general(k, classes, centre.W))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, q.metric.RawMatrix(), general(k, classes, head.W), 0,
+		general(k, classes, centre.W))
 	if e.centre > 0 {
 		for i := range k * classes {
 			centre.W[i] += math.Sqrt(e.centre) * r.NormFloat64()
@@ -265,8 +283,9 @@ func (q *Fit) Head(solution erm.Theta) (erm.Theta, error) {
 	return theta, nil
 }
 
-// perturb moves the centre by Penalty^-1 times a draw from N(0, scale (F + Penalty I)), where F is the Fisher information of the images at
-// the given head: labels drawn from its probabilities, less these.
+// perturb moves the centre by Penalty^-1 times a draw from N(0, scale (F + Penalty I)), where F is
+// the Fisher information of the images at the given head: labels drawn from its probabilities, less
+// these.
 func (q *Fit) perturb(r *rand.Rand, at erm.Theta, scale float64) {
 	d, c := at.D, at.C
 	shift := make([]float64, d*c)
@@ -302,7 +321,8 @@ func (q *Fit) perturb(r *rand.Rand, at erm.Theta, scale float64) {
 }
 
 // Posterior returns posterior samples as [Refit.Heads] does, with another Scale.
-func (f *Refit) Posterior(ctx context.Context, seen *point.Set, latent []float32, samples int, scale float64) ([]erm.Theta, error) {
+func (f *Refit) Posterior(ctx context.Context, seen *point.Set, latent []float32, samples int,
+	scale float64) ([]erm.Theta, error) {
 	heads, err := f.limit(ctx, seen, latent, samples)
 	if err != nil {
 		return nil, err
@@ -338,10 +358,12 @@ func digest(latent []float32) uint64 {
 	return h.Sum64()
 }
 
-// Spread returns a head for each latent. Their disagreement stands in intervals for the heads' distance from the limit of infinite data:
-// they are the closed form's with the variance of class means widened by h (see [models.NewConjugate]) and noise of variance Doubt/Penalty
-// on their weights, each fitted to uploads weighted at random. It remembers them.
-func (f *Refit) Spread(ctx context.Context, seen *point.Set, latent []float32) ([]erm.Theta, error) {
+// Spread returns a head for each latent. Their disagreement stands in intervals for the heads'
+// distance from the limit of infinite data: they are the closed form's with the variance of class
+// means widened by h (see [models.NewConjugate]) and noise of variance Doubt/Penalty on their
+// weights, each fitted to uploads weighted at random. It remembers them.
+func (f *Refit) Spread(ctx context.Context, seen *point.Set,
+	latent []float32) ([]erm.Theta, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := spreadKey{seen, &latent[0]}
@@ -355,8 +377,10 @@ func (f *Refit) Spread(ctx context.Context, seen *point.Set, latent []float32) (
 	k, classes := f.config.K, f.config.C
 	scalar := func(name string) float64 { return float64(f.values[name].F32()[0]) }
 	set := models.ConjSample
-	rho, tau, h := math.Exp(scalar(set+models.ConjLogRho)), math.Exp(scalar(set+models.ConjLogTau)), scalar(models.ConjWidening)
-	gamma, b := 1/(1+math.Exp(-scalar(set+models.ConjLogitGamma))), math.Exp(scalar(set+models.ConjLogB))
+	rho, tau, h := math.Exp(scalar(set+models.ConjLogRho)), math.Exp(scalar(set+models.ConjLogTau)),
+		scalar(models.ConjWidening)
+	gamma, b := 1/(1+math.Exp(-scalar(set+models.ConjLogitGamma))),
+		math.Exp(scalar(set+models.ConjLogB))
 	beta, mean := make([]float64, k), 0.0
 	for j, v := range f.values[models.ConjLogLambda].F32() {
 		beta[j] = math.Exp(float64(v))
@@ -395,9 +419,10 @@ func (f *Refit) Spread(ctx context.Context, seen *point.Set, latent []float32) (
 	return heads, nil
 }
 
-// Intervals returns the ends of intervals of the given level, as [Conjugate.Intervals] does: about the heads' mean log odds, and as wide as
-// those of [Refit.Spread] disagree.
-func (f *Refit) Intervals(ctx context.Context, d Drawn, features []float32, level float64) (low, high []float64, err error) {
+// Intervals returns the ends of intervals of the given level, as [Conjugate.Intervals] does: about
+// the heads' mean log odds, and as wide as those of [Refit.Spread] disagree.
+func (f *Refit) Intervals(ctx context.Context, d Drawn, features []float32,
+	level float64) (low, high []float64, err error) {
 	graph, err := f.IntervalGraph(ctx, d, level)
 	if err != nil {
 		return nil, nil, err
@@ -407,7 +432,8 @@ func (f *Refit) Intervals(ctx context.Context, d Drawn, features []float32, leve
 	return f.ends(ctx, part, nil, features)
 }
 
-// IntervalGraph returns the graph of [Conjugate.Map] and Intervals, as [Conjugate.IntervalGraph] does.
+// IntervalGraph returns the graph of [Conjugate.Map] and Intervals, as [Conjugate.IntervalGraph]
+// does.
 func (f *Refit) IntervalGraph(ctx context.Context, d Drawn, level float64) (*onnx.Model, error) {
 	width, err := studentWidth(len(d.Uniform), level)
 	if err != nil {
@@ -418,7 +444,8 @@ func (f *Refit) IntervalGraph(ctx context.Context, d Drawn, level float64) (*onn
 		return nil, err
 	}
 	wide := tensor(spread)
-	// Heads whose temperature is above 1 are too close to each other for their probabilities, which is no reason for narrower intervals.
+	// Heads whose temperature is above 1 are too close to each other for their probabilities, which is
+	// no reason for narrower intervals.
 	if t := d.Temperature; t > 0 && t < 1 {
 		for i := range wide.F32() {
 			wide.F32()[i] /= float32(t)

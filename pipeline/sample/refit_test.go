@@ -14,8 +14,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// TestRefit: fits tied to the closed form tightly are the closed form's heads. A sample depends on its own latent and on no other, nor on
-// threads, nor, where every mean is one image, on the order of the uploads.
+// TestRefit: fits tied to the closed form tightly are the closed form's heads. A sample depends on
+// its own latent and on no other, nor on threads, nor, where every mean is one image, on the order
+// of the uploads.
 func TestRefit(t *testing.T) {
 	ctx := context.Background()
 	k, clients, test := conjugateWorld(t)
@@ -58,7 +59,8 @@ func TestRefit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := far(heads(scaled, seen, latent), half); d != 0 || far(half, all) < 0.05 {
-		t.Errorf("samples of scale 1/2 differ by %v from those asked for at that scale, and by %v from those of scale 0", d, far(half, all))
+		t.Errorf("samples of scale 1/2 differ by %v from those asked for at that scale, and by %v from "+
+			"those of scale 0", d, far(half, all))
 	}
 	if d := far(all[1:2], heads(f, seen, latent[size:2*size])); d != 0 {
 		t.Errorf("sample 1 alone differs by %v", d)
@@ -79,13 +81,16 @@ func TestRefit(t *testing.T) {
 		t.Errorf("uploads in another order give heads that differ by %v", d)
 	}
 
-	// The graph of a round gives the ends that the predictor gives, which hold the heads' mean log odds, and lie wider apart with more doubt.
+	// The graph of a round gives the ends that the predictor gives, which hold the heads' mean log
+	// odds, and lie wider apart with more doubt.
 	uniform := make([]float32, samples)
-	low, high, err := f.Intervals(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform}, test.Features, 0.9)
+	low, high, err := f.Intervals(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform},
+		test.Features, 0.9)
 	if err != nil {
 		t.Fatal(err)
 	}
-	graph, err := f.IntervalGraph(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform}, 0.9)
+	graph, err := f.IntervalGraph(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform},
+		0.9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +100,8 @@ func TestRefit(t *testing.T) {
 	}
 	defer session.Close()
 	n := len(test.Labels)
-	out, err := engine.Eval(session, map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, n, test.Dx)})
+	out, err := engine.Eval(session,
+		map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, n, test.Dx)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,11 +109,13 @@ func TestRefit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := out["coordinates"].F32(); !slices.EqualFunc(got, rows, func(a, b float32) bool { return math.Abs(float64(a-b)) < 1e-4 }) {
+	if got := out["coordinates"].F32(); !slices.EqualFunc(got, rows,
+		func(a, b float32) bool { return math.Abs(float64(a-b)) < 1e-4 }) {
 		t.Error("the graph's coordinates are not the predictor's")
 	}
 	doubtful := &Refit{Conjugate: k, Penalty: 10, Doubt: 9}
-	wideLow, wideHigh, err := doubtful.Intervals(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform}, test.Features, 0.9)
+	wideLow, wideHigh, err := doubtful.Intervals(ctx,
+		Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform}, test.Features, 0.9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +144,8 @@ func TestRefit(t *testing.T) {
 		}
 		middle = 1 / (1 + math.Exp(-middle))
 		if !(low[i] <= middle+1e-5 && middle-1e-5 <= high[i]) {
-			t.Fatalf("interval %d is %v to %v; the heads' mean log odds is that of %v", i, low[i], high[i], middle)
+			t.Fatalf("interval %d is %v to %v; the heads' mean log odds is that of %v", i, low[i],
+				high[i], middle)
 		}
 		for name, v := range map[string]float64{"low": low[i], "high": high[i]} {
 			if got := float64(out[name].F32()[i]); math.Abs(got-v) > 1e-4 {
@@ -145,7 +154,8 @@ func TestRefit(t *testing.T) {
 		}
 		// Above 1 a temperature narrows nothing; half of it spreads logits twice as far.
 		if cooled[2].low[i] != low[i] || cooled[2].high[i] != high[i] {
-			t.Fatalf("interval %d at temperature 2 is %v to %v; want %v to %v", i, cooled[2].low[i], cooled[2].high[i], low[i], high[i])
+			t.Fatalf("interval %d at temperature 2 is %v to %v; want %v to %v", i, cooled[2].low[i],
+				cooled[2].high[i], low[i], high[i])
 		}
 		reach += odds(high[i]) - odds(low[i])
 		hotter += odds(cooled[0.5].high[i]) - odds(cooled[0.5].low[i])
@@ -163,7 +173,8 @@ func TestRefit(t *testing.T) {
 	}
 }
 
-// TestPerturb: the centre of a fit moves by draws of covariance scale (F + P I)/P^2, of the Fisher information F and the penalty P.
+// TestPerturb: the centre of a fit moves by draws of covariance scale (F + P I)/P^2, of the Fisher
+// information F and the penalty P.
 func TestPerturb(t *testing.T) {
 	const scale, penalty, draws = 0.25, 3.0, 20000
 	at := erm.Theta{D: 2, C: 2, W: []float64{0.7, -0.3, 0.2, 0.1}}
@@ -195,8 +206,9 @@ func TestPerturb(t *testing.T) {
 	}
 }
 
-// TestRefitLearns: where classes scatter unlike each other, which the closed form cannot know, fits to many uploads predict better; the
-// images of a mean have its mean and unit variance about each other.
+// TestRefitLearns: where classes scatter unlike each other, which the closed form cannot know, fits
+// to many uploads predict better; the images of a mean have its mean and unit variance about each
+// other.
 func TestRefitLearns(t *testing.T) {
 	ctx := context.Background()
 	k, _, _ := conjugateWorld(t)
@@ -251,7 +263,8 @@ func TestRefitLearns(t *testing.T) {
 		t.Errorf("NLL %v of the closed form, %v of the fit", plain, fitted)
 	}
 
-	// A class of which clients hold ten times as many images is no likelier for that: without the offset its mean probability would be.
+	// A class of which clients hold ten times as many images is no likelier for that: without the
+	// offset its mean probability would be.
 	frequent := point.New(seen.N, seen.Dx, seen.C)
 	copy(frequent.Z, seen.Z)
 	for i, w := range seen.W {
@@ -282,7 +295,8 @@ func TestRefitLearns(t *testing.T) {
 		t.Errorf("means of a million images count for %v in a fit, %v", u.count[:3], err)
 	}
 
-	u := &images{rows: []float64{1, -2, 5, 5}, class: []int{0, 1}, mass: []float64{20, 1}, count: []float64{20, 1}, of: []float64{20, 1},
+	u := &images{rows: []float64{1, -2, 5, 5}, class: []int{0, 1}, mass: []float64{20, 1},
+		count: []float64{20, 1}, of: []float64{20, 1},
 		total: 21}
 	p, _ := u.draw(2, 2, rng.New(1, "images"), false)
 	if p.N != 21 {
@@ -301,10 +315,12 @@ func TestRefitLearns(t *testing.T) {
 	}
 }
 
-// TestImagesOfAMean: images drawn for a mean of four have this mean, and the variance of four images about it, 1 - 1/4.
+// TestImagesOfAMean: images drawn for a mean of four have this mean, and the variance of four
+// images about it, 1 - 1/4.
 func TestImagesOfAMean(t *testing.T) {
 	const k, m = 2000, 4
-	u := &images{rows: make([]float64, k), class: []int{1}, mass: []float64{m}, count: []float64{m}, of: []float64{0, m}, total: m}
+	u := &images{rows: make([]float64, k), class: []int{1}, mass: []float64{m}, count: []float64{m},
+		of: []float64{0, m}, total: m}
 	u.rows[0] = 3
 	p, _ := u.draw(k, 2, rng.New(1, "images"), false)
 	var square, mean float64

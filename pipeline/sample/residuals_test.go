@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// TestResiduals: an interval with ends holds a limit where its residual lies between them, at the limit's top class and at the one named.
-// Ends of one half width each are those of none.
+// TestResiduals: an interval with ends holds a limit where its residual lies between them, at the
+// limit's top class and at the one named. Ends of one half width each are those of none.
 func TestResiduals(t *testing.T) {
 	k, clients, test := conjugateWorld(t)
 	seen := uploaded(t, k, clients)
@@ -33,7 +33,8 @@ func TestResiduals(t *testing.T) {
 	d := Drawn{Seen: seen, Heads: heads, Latent: latent, Uniform: make([]float32, samples)}
 	ends := func(e models.Ends) (low, high []float64) {
 		t.Helper()
-		low, high, err := (&Refit{Conjugate: k, Penalty: 10, Doubt: 1, Ends: e}).Intervals(t.Context(), d, test.Features, 0.9)
+		low, high, err := (&Refit{Conjugate: k, Penalty: 10, Doubt: 1, Ends: e}).Intervals(t.Context(), d,
+			test.Features, 0.9)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,8 +78,10 @@ func TestResiduals(t *testing.T) {
 			}
 			half := odds(high[at+y]) - middle[y]
 			for what, c := range map[string][2]float64{
-				"low": {odds(low2[at+y]), middle[y] - down*half}, "high": {odds(high2[at+y]), middle[y] + up*half},
-				"low of one half width": {odds(sameLow[at+y]), odds(low[at+y])}, "high of one": {odds(sameHigh[at+y]), odds(high[at+y])},
+				"low":                   {odds(low2[at+y]), middle[y] - down*half},
+				"high":                  {odds(high2[at+y]), middle[y] + up*half},
+				"low of one half width": {odds(sameLow[at+y]), odds(low[at+y])},
+				"high of one":           {odds(sameHigh[at+y]), odds(high[at+y])},
 			} {
 				if math.Abs(c[0]-c[1]) > 1e-3 {
 					t.Fatalf("%s of image %d, class %d: %v, want %v", what, i, y, c[0], c[1])

@@ -1,5 +1,6 @@
-// Package sample runs predictor models. Predictor draws fresh points given seen ones, from Gaussian base noise
-// (arXiv:2605.18554, the step Z̃' = ISAB(Z̃, E)); Conjugate and Private compute posterior samples of heads in closed form.
+// Package sample runs predictor models. Predictor draws fresh points given seen ones, from Gaussian
+// base noise (arXiv:2605.18554, the step Z̃' = ISAB(Z̃, E)); Conjugate and Private compute
+// posterior samples of heads in closed form.
 package sample
 
 import (
@@ -20,12 +21,13 @@ import (
 	"fmp/pipeline/point"
 )
 
-// chunk is how many draws one session call computes: fixed, so that a draw does not depend on the number of
-// threads or of draws.
+// chunk is how many draws one session call computes: fixed, so that a draw does not depend on the
+// number of threads or of draws.
 const chunk = 5
 
-// Every point of a draw attends to all others of the draw. Draws of more than wide points are computed in parts of at most wide
-// points and about maxLogits logits (64 MB): memory is bounded, time stays quadratic.
+// Every point of a draw attends to all others of the draw. Draws of more than wide points are
+// computed in parts of at most wide points and about maxLogits logits (64 MB): memory is bounded,
+// time stays quadratic.
 const (
 	wide      = 1024
 	maxLogits = 1 << 24
@@ -33,12 +35,13 @@ const (
 
 // Predictor runs a predictor model. It is safe for concurrent use if its engine's sessions are.
 //
-// The outputs of the ONNX Runtime differ in the last bits between numbers of threads per operator. For
-// reproducible figures, create the engine with one thread (engine.Options) and use Threads for
+// The outputs of the ONNX Runtime differ in the last bits between numbers of threads per operator.
+// For reproducible figures, create the engine with one thread (engine.Options) and use Threads for
 // parallelism.
 type Predictor struct {
-	// Threads is the number of chunks of draws computed at once; 0 means 1. More than one needs an engine whose sessions are safe
-	// for concurrent use, as the ONNX Runtime's are. Draws do not depend on it.
+	// Threads is the number of chunks of draws computed at once; 0 means 1. More than one needs an
+	// engine whose sessions are safe for concurrent use, as the ONNX Runtime's are. Draws do not
+	// depend on it.
 	Threads int
 
 	session  engine.Session
@@ -57,9 +60,11 @@ func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("predictor: %w", err)
 	}
-	if f.Kind != models.KindPredictor || f.Dx < 1 || f.C < 2 || f.D < 1 || f.Latent < 0 || f.Latent >= f.D {
-		return nil, fmt.Errorf("predictor: the model's manifest says kind %q, dx %d, classes %d, d %d, latent %d; want a predictor with the "+
-			"first three, and a latent below d, as fmp train predictor writes it", f.Kind, f.Dx, f.C, f.D, f.Latent)
+	if f.Kind != models.KindPredictor || f.Dx < 1 || f.C < 2 || f.D < 1 || f.Latent < 0 ||
+		f.Latent >= f.D {
+		return nil, fmt.Errorf("predictor: the model's manifest says kind %q, dx %d, classes %d, d %d, "+
+			"latent %d; want a predictor with the first three, and a latent below d, as fmp train "+
+			"predictor writes it", f.Kind, f.Dx, f.C, f.D, f.Latent)
 	}
 	s, err := e.Load(m)
 	if err != nil {
@@ -99,30 +104,32 @@ func (p *Predictor) Close() error {
 // maxNoise is the maximum size of base noise in numbers.
 const maxNoise = math.MaxInt32
 
-// Noise returns samples x fresh x d base noise from a stream. The same stream gives the same E to every
-// method, so that MP and FMP differ only by their contexts.
+// Noise returns samples x fresh x d base noise from a stream. The same stream gives the same E to
+// every method, so that MP and FMP differ only by their contexts.
 func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
 	if samples < 1 || fresh < 1 || samples > maxNoise/p.manifest.D/fresh {
-		return nil, fmt.Errorf("base noise of %d samples x %d points x %d; allowed are 1 to %d numbers: lower posterior.samples or "+
-			"predictor.fresh", samples, fresh, p.manifest.D, maxNoise)
+		return nil, fmt.Errorf("base noise of %d samples x %d points x %d; allowed are 1 to %d "+
+			"numbers: lower posterior.samples or predictor.fresh", samples, fresh, p.manifest.D, maxNoise)
 	}
 	return p.manifest.Noise(r, samples, fresh), nil
 }
 
-// Draw returns samples sets of fresh points of weight 1, each from its own part of noise (samples x fresh x d,
-// row-major), given seen, whose weights count as masses. The same noise gives the same points.
-func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error) {
+// Draw returns samples sets of fresh points of weight 1, each from its own part of noise (samples x
+// fresh x d, row-major), given seen, whose weights count as masses. The same noise gives the same
+// points.
+func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
+	samples int) ([]*point.Set, error) {
 	f := p.manifest
 	if seen == nil || seen.N < 1 {
 		return nil, fmt.Errorf("drawing: no seen points; give at least one")
 	}
 	if seen.Dx != f.Dx || seen.C != f.C {
-		return nil, fmt.Errorf("drawing: the seen points have dx %d and %d classes, the predictor has dx %d and %d; use models that were made "+
-			"for each other", seen.Dx, seen.C, f.Dx, f.C)
+		return nil, fmt.Errorf("drawing: the seen points have dx %d and %d classes, the predictor has "+
+			"dx %d and %d; use models that were made for each other", seen.Dx, seen.C, f.Dx, f.C)
 	}
 	if samples < 1 || len(noise) == 0 || len(noise)%(samples*f.D) != 0 {
-		return nil, fmt.Errorf("drawing: %d noise numbers for %d samples; want samples x fresh x %d with at least one of each", len(noise),
-			samples, f.D)
+		return nil, fmt.Errorf("drawing: %d noise numbers for %d samples; want samples x fresh x %d "+
+			"with at least one of each", len(noise), samples, f.D)
 	}
 	fresh, dz := len(noise)/(samples*f.D), f.Dx+f.C
 	points, weights := onnx.NewTensor(seen.Dense().Z, 1, seen.N, dz), onnx.NewTensor(seen.W, 1, seen.N)
@@ -163,7 +170,8 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, 
 			}
 			for i, v := range z {
 				if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-					return fmt.Errorf("the predictor gave %v in sample %d; check the model and the features for numbers out of range", v, at+i/(fresh*dz))
+					return fmt.Errorf("the predictor gave %v in sample %d; check the model and the features for "+
+						"numbers out of range", v, at+i/(fresh*dz))
 				}
 			}
 			for i := range n {
@@ -181,7 +189,8 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32, 
 }
 
 // draw returns one draw (fresh x dz) from noise (fresh x d), computed some rows at a time.
-func (p *parts) draw(ctx context.Context, points, weights *onnx.Tensor, noise []float32, fresh, dz int) ([]float32, error) {
+func (p *parts) draw(ctx context.Context, points, weights *onnx.Tensor, noise []float32, fresh,
+	dz int) ([]float32, error) {
 	d := len(noise) / fresh
 	rows := max(1, min(wide, maxLogits/max(fresh, weights.Shape[1])))
 	keys, values, z := make([]float32, fresh*d), make([]float32, fresh*d), make([]float32, fresh*dz)
@@ -212,7 +221,8 @@ func (p *parts) draw(ctx context.Context, points, weights *onnx.Tensor, noise []
 		}
 	}
 	for at := 0; at < fresh; at += rows {
-		in := map[string]*onnx.Tensor{"keys": onnx.NewTensor(keys, 1, fresh, d), "values": onnx.NewTensor(values, 1, fresh, d)}
+		in := map[string]*onnx.Tensor{"keys": onnx.NewTensor(keys, 1, fresh, d),
+			"values": onnx.NewTensor(values, 1, fresh, d)}
 		if err := run(p.attend, at, in, map[string][]float32{"drawn": z}); err != nil {
 			return nil, err
 		}

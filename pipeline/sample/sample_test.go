@@ -51,7 +51,8 @@ func TestDrawIsReproducible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := two.Noise(rng.New(1, "noise"), samples, fresh); err != nil || !cmp.Equal(noise, again) {
+	if again, err := two.Noise(rng.New(1, "noise"), samples, fresh); err != nil ||
+		!cmp.Equal(noise, again) {
 		t.Fatalf("one stream gave two noises: %v", err)
 	}
 	draw := func(p *Predictor, noise []float32, samples int) []*point.Set {
@@ -62,7 +63,8 @@ func TestDrawIsReproducible(t *testing.T) {
 		return out
 	}
 	want := draw(one, noise, samples)
-	if len(want) != samples || want[0].N != fresh || want[0].Dx != dx || want[0].C != c || want[0].Mass() != fresh {
+	if len(want) != samples || want[0].N != fresh || want[0].Dx != dx || want[0].C != c ||
+		want[0].Mass() != fresh {
 		t.Fatalf("%d sets, the first of %d points of mass %v", len(want), want[0].N, want[0].Mass())
 	}
 	if !cmp.Equal(want, draw(two, noise, samples)) {
@@ -98,7 +100,8 @@ func TestDrawErrors(t *testing.T) {
 		{"NaN", context.Background(), nan, noise, 2},
 		{"canceled", cancelled, seen(5, 4, 3), noise, 2},
 	} {
-		if _, err := p.Draw(c.ctx, c.s, c.noise, c.samples); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := p.Draw(c.ctx, c.s, c.noise, c.samples); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v does not say %q", err, c.want)
 		}
 	}
@@ -117,7 +120,8 @@ func TestDrawErrors(t *testing.T) {
 	}
 }
 
-// TestDrawInParts: a draw by parts is the draw of the whole graph, and no part has more rows than allowed.
+// TestDrawInParts: a draw by parts is the draw of the whole graph, and no part has more rows than
+// allowed.
 func TestDrawInParts(t *testing.T) {
 	const dx, c, fresh, samples = 6, 3, 2*wide + 77, 2
 	s := seen(40, dx, c)

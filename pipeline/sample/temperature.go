@@ -10,19 +10,22 @@ import (
 
 // Cooled is the temperature of an ensemble that labelled rows ask for.
 type Cooled struct {
-	// Log is log T, Value the log-likelihood of the labels there plus the log prior of log T, and Variance the sampling variance of Log: the
-	// inverse of the log-likelihood's curvature, +Inf where that is none.
+	// Log is log T, Value the log-likelihood of the labels there plus the log prior of log T, and
+	// Variance the sampling variance of Log: the inverse of the log-likelihood's curvature, +Inf where
+	// that is none.
 	Log, Value, Variance float64
 }
 
 // nllFloor keeps the score of an impossible event finite, as in package metric.
 const nllFloor = 1e-12
 
-// Temperatures are tried within e^±logReach, at last in steps of e^minStep; curvature is measured over e^±bend.
+// Temperatures are tried within e^±logReach, at last in steps of e^minStep; curvature is measured
+// over e^±bend.
 const logReach, minStep, bend = 3.0, 0.01, 0.1
 
-// Temperature returns the temperature, by which heads are divided, of the largest log-likelihood of labelled rows plus
-// -log(1 + (log T / apart)²): a Cauchy prior about 1. Where apart is +Inf the prior is flat. Of equal temperatures it is the one nearest to
+// Temperature returns the temperature, by which heads are divided, of the largest log-likelihood of
+// labelled rows plus -log(1 + (log T / apart)²): a Cauchy prior about 1. Where apart is +Inf the
+// prior is flat. Of equal temperatures it is the one nearest to
 // 1. The NLL may have several minima in T, so that a grid comes before the search.
 func Temperature(heads []erm.Theta, rows []float32, labels []int, spread float64) Cooled {
 	n, classes := len(labels), heads[0].C
@@ -72,7 +75,8 @@ func Temperature(heads []erm.Theta, rows []float32, labels []int, spread float64
 		}
 	}
 	out.Variance = math.Inf(1)
-	if curve := (2*likelihood(out.Log) - likelihood(out.Log-bend) - likelihood(out.Log+bend)) / (bend * bend); curve > 0 {
+	if curve := (2*likelihood(out.Log) - likelihood(out.Log-bend) - likelihood(out.Log+bend)) /
+		(bend * bend); curve > 0 {
 		out.Variance = 1 / curve
 	}
 	return out

@@ -8,8 +8,8 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// TestTemperature: labels drawn at a temperature give it back within its stated error; a prior about 1 holds few of them and lets many go;
-// rows without information leave 1 and no error bound.
+// TestTemperature: labels drawn at a temperature give it back within its stated error; a prior
+// about 1 holds few of them and lets many go; rows without information leave 1 and no error bound.
 func TestTemperature(t *testing.T) {
 	t.Parallel()
 	const k, classes = 3, 4
@@ -58,11 +58,13 @@ func TestTemperature(t *testing.T) {
 	}{{200, flat, 0.8, 1.4}, {200, 0.1, 0.6, 1.3}, {4, 0.01, -0.05, 0.05}, {200, 1e-4, 0.4, 1.3}} {
 		rows, labels := draw(c.n, 3)
 		if got := Temperature([]erm.Theta{head}, rows, labels, c.apart); !(got.Log >= c.least && got.Log <= c.most) {
-			t.Errorf("%d rows at a temperature of 3, prior %v: log T is %v; want %v to %v", c.n, c.apart, got.Log, c.least, c.most)
+			t.Errorf("%d rows at a temperature of 3, prior %v: log T is %v; want %v to %v", c.n, c.apart,
+				got.Log, c.least, c.most)
 		}
 	}
 	rows, labels := draw(20, 1)
-	if got := Temperature([]erm.Theta{erm.NewTheta(k+1, classes)}, rows, labels, flat); got.Log != 0 || !math.IsInf(got.Variance, 1) {
+	if got := Temperature([]erm.Theta{erm.NewTheta(k+1, classes)}, rows, labels, flat); got.Log != 0 ||
+		!math.IsInf(got.Variance, 1) {
 		t.Errorf("a head of zeros has %+v; want T 1, of no stated error", got)
 	}
 }

@@ -18,15 +18,17 @@ import (
 // wideSamples is the number of samples whose biases are computed at a time.
 const wideSamples = 8
 
-// Wide reports whether a number of samples makes a wide classifier (models.NewWideClassifier): its latents are to be in steps
-// (models.Steps).
+// Wide reports whether a number of samples makes a wide classifier (models.NewWideClassifier): its
+// latents are to be in steps (models.Steps).
 func (c *Conjugate) Wide(samples int) bool { return c.config.Wide(samples) }
 
 // Wide is false: heads that are fitted to the uploads are no function of their latents alone.
 func (f *Refit) Wide(int) bool { return false }
 
-// WideParts returns the parts of a wide classifier, for latents in steps. Features and Samples are left to the caller.
-func (c *Conjugate) WideParts(ctx context.Context, d Drawn, level float64) (*models.WideParts, error) {
+// WideParts returns the parts of a wide classifier, for latents in steps. Features and Samples are
+// left to the caller.
+func (c *Conjugate) WideParts(ctx context.Context, d Drawn,
+	level float64) (*models.WideParts, error) {
 	samples, classes := len(d.Uniform), c.config.C
 	width, err := studentWidth(samples, level)
 	if err != nil {
@@ -36,19 +38,22 @@ func (c *Conjugate) WideParts(ctx context.Context, d Drawn, level float64) (*mod
 	if err != nil {
 		return nil, err
 	}
-	p := &models.WideParts{Predictor: c.model, Latent: d.Latent, Uniform: d.Uniform, Width: width, Masses: masses, Means: means,
+	p := &models.WideParts{Predictor: c.model, Latent: d.Latent, Uniform: d.Uniform, Width: width,
+		Masses: masses, Means: means,
 		Biases: onnx.ZerosF32(3, samples, classes)}
-	return p, c.wide(ctx, models.WideBias, masses, means, d.Latent, func(from, to int, out *onnx.Tensor) error {
-		made, n := out.F32(), (to-from)*classes
-		for i := range 3 {
-			copy(p.Biases.F32()[(i*samples+from)*classes:], made[i*n:(i+1)*n])
-		}
-		return nil
-	})
+	return p, c.wide(ctx, models.WideBias, masses, means, d.Latent,
+		func(from, to int, out *onnx.Tensor) error {
+			made, n := out.F32(), (to-from)*classes
+			for i := range 3 {
+				copy(p.Biases.F32()[(i*samples+from)*classes:], made[i*n:(i+1)*n])
+			}
+			return nil
+		})
 }
 
 // wideHeads is Heads of a wide round, wideSamples samples at a time.
-func (c *Conjugate) wideHeads(ctx context.Context, seen *point.Set, latent []float32, samples int) (all []erm.Theta, err error) {
+func (c *Conjugate) wideHeads(ctx context.Context, seen *point.Set, latent []float32,
+	samples int) (all []erm.Theta, err error) {
 	if err := c.holds(latent, samples); err != nil {
 		return nil, err
 	}
@@ -56,15 +61,18 @@ func (c *Conjugate) wideHeads(ctx context.Context, seen *point.Set, latent []flo
 	if err != nil {
 		return nil, err
 	}
-	return all, c.wide(ctx, models.ConjHeads, masses, means, latent, func(from, to int, out *onnx.Tensor) error {
-		some, err := heads("conjugate predictor", out, to-from, c.config.K+1, c.config.C)
-		all = append(all, some...)
-		return err
-	})
+	return all, c.wide(ctx, models.ConjHeads, masses, means, latent,
+		func(from, to int, out *onnx.Tensor) error {
+			some, err := heads("conjugate predictor", out, to-from, c.config.K+1, c.config.C)
+			all = append(all, some...)
+			return err
+		})
 }
 
-// wide computes an output of models.WidePart for wideSamples samples at a time, given masses and means of classes.
-func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx.Tensor, latent []float32,
+// wide computes an output of models.WidePart for wideSamples samples at a time, given masses and
+// means of classes.
+func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx.Tensor,
+	latent []float32,
 	do func(from, to int, out *onnx.Tensor) error) error {
 	graph, err := models.WidePart(c.model, output)
 	if err != nil {
@@ -91,8 +99,9 @@ func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx
 	return nil
 }
 
-// pooled returns the masses [C] and the means [C, k] of w of pooled class means, in float32 as the predictor's graph computes them. It
-// never writes out labels, of which there are classes by classes.
+// pooled returns the masses [C] and the means [C, k] of w of pooled class means, in float32 as the
+// predictor's graph computes them. It never writes out labels, of which there are classes by
+// classes.
 func (c *Conjugate) pooled(seen *point.Set) (masses, means *onnx.Tensor, err error) {
 	if err := c.fits(seen); err != nil {
 		return nil, nil, err
@@ -134,8 +143,9 @@ const minMass = 1e-9
 // wideClaims is Claims of a wide round: in the leading coordinates.
 func (c *Conjugate) wideClaims(clients []*point.Set) (u honesty.Uploads, err error) {
 	k, classes := min(honesty.Leading, c.config.K), c.config.C
-	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Wide: true, Masses: make([]float64, len(clients)*classes),
-		Means: make([]float64, len(clients)*classes*k)}
+	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Wide: true,
+		Masses: make([]float64, len(clients)*classes),
+		Means:  make([]float64, len(clients)*classes*k)}
 	for m, set := range clients {
 		if err := c.fits(set); err != nil {
 			return u, fmt.Errorf("client %d: %w", m, err)
@@ -190,6 +200,7 @@ func (c *Conjugate) leading(set *point.Set, k int) []float64 {
 			out[i*k+j] = -float64(origin[j])
 		}
 	}
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, a, b, 1, blas64.General{Rows: set.N, Cols: k, Stride: k, Data: out})
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, a, b, 1,
+		blas64.General{Rows: set.N, Cols: k, Stride: k, Data: out})
 	return out
 }

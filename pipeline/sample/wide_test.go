@@ -16,8 +16,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// manyClasses is an untrained conjugate predictor of 30 classes, more than a wide classifier computes at a time, and class means of 28 of
-// them.
+// manyClasses is an untrained conjugate predictor of 30 classes, more than a wide classifier
+// computes at a time, and class means of 28 of them.
 func manyClasses(t *testing.T) (*Conjugate, *point.Set, []float32) {
 	t.Helper()
 	const dx, c, n = 40, 30, 1500
@@ -62,7 +62,8 @@ func manyClasses(t *testing.T) (*Conjugate, *point.Set, []float32) {
 	return k, uploaded(t, k, []*point.Set{set}), test
 }
 
-// TestWideClassifier: on both engines all outputs of the wide classifier are those of the classifier that holds every head.
+// TestWideClassifier: on both engines all outputs of the wide classifier are those of the
+// classifier that holds every head.
 func TestWideClassifier(t *testing.T) {
 	k, seen, rows := manyClasses(t)
 	const samples = 12
@@ -134,7 +135,8 @@ func TestWideClassifier(t *testing.T) {
 	}
 }
 
-// TestWideClaims: what honesty weighs of a wide round is what it weighs of any, in the leading coordinates.
+// TestWideClaims: what honesty weighs of a wide round is what it weighs of any, in the leading
+// coordinates.
 func TestWideClaims(t *testing.T) {
 	k, seen, _ := manyClasses(t)
 	means := ofPhi(t, k)
@@ -163,13 +165,14 @@ func TestWideClaims(t *testing.T) {
 
 // ofPhi returns class means of phi, with class indices for labels.
 func ofPhi(t *testing.T, k *Conjugate) *point.Set {
-	s := &point.Set{N: 3, Dx: k.config.Dx, C: k.config.C, Z: make([]float32, 3*k.config.Dx), W: []float32{2, 3, 4}, Y: []int32{7, 1, 29}}
+	s := &point.Set{N: 3, Dx: k.config.Dx, C: k.config.C, Z: make([]float32, 3*k.config.Dx),
+		W: []float32{2, 3, 4}, Y: []int32{7, 1, 29}}
 	rng.Normal(rng.New(1, "phi"), s.Z)
 	return s
 }
 
-// TestWideHeads: heads that are computed a few samples at a time, without labels of classes by classes, are to the bit those of the
-// predictor's graph, for uploads of w and of phi.
+// TestWideHeads: heads that are computed a few samples at a time, without labels of classes by
+// classes, are to the bit those of the predictor's graph, for uploads of w and of phi.
 func TestWideHeads(t *testing.T) {
 	k, seen, _ := manyClasses(t)
 	const samples = wideSamples + 3
@@ -177,7 +180,8 @@ func TestWideHeads(t *testing.T) {
 	rng.Normal(rng.New(1, "latent"), latent)
 	phi := ofPhi(t, k)
 	w := k.leading(phi, k.config.K)
-	mapped := &point.Set{N: phi.N, Dx: k.config.K, C: phi.C, Z: make([]float32, len(w)), W: phi.W, Y: phi.Y}
+	mapped := &point.Set{N: phi.N, Dx: k.config.K, C: phi.C, Z: make([]float32, len(w)),
+		W: phi.W, Y: phi.Y}
 	for i, v := range w {
 		mapped.Z[i] = float32(v)
 	}

@@ -9,7 +9,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// TestStudentWidth: t quantiles of the tables (19 and 1 degrees of freedom), times the root of 1 + 1/S of a prediction.
+// TestStudentWidth: t quantiles of the tables (19 and 1 degrees of freedom), times the root of 1 +
+// 1/S of a prediction.
 func TestStudentWidth(t *testing.T) {
 	for _, c := range []struct {
 		samples     int

@@ -1,5 +1,6 @@
-// Package scaling calibrates the probabilities of a classifier by labelled images that took no part in making it: a temperature, or, where
-// scores on images left out speak for it, factors and offsets of the classes, or a matrix ([models.Scaling]).
+// Package scaling calibrates the probabilities of a classifier by labelled images that took no part
+// in making it: a temperature, or, where scores on images left out speak for it, factors and
+// offsets of the classes, or a matrix ([models.Scaling]).
 package scaling
 
 import (
@@ -38,8 +39,8 @@ const (
 type Trial struct {
 	Kind   string               `json:"kind"`
 	Scores models.ScalingScores `json:"scores"`
-	// Gain is the negative log-likelihood that the kind takes off the plainer one chosen before it, an image's mean, with its standard
-	// error over images.
+	// Gain is the negative log-likelihood that the kind takes off the plainer one chosen before it, an
+	// image's mean, with its standard error over images.
 	Gain      float64 `json:"gain"`
 	GainError float64 `json:"gain_error"`
 	Chosen    bool    `json:"chosen,omitempty"`
@@ -49,9 +50,11 @@ type Trial struct {
 	losses []float64
 }
 
-// Choose fits the given kinds of scaling to all parts of the images but one, in turn, and scores them there. A temperature is chosen where
-// it lowers the negative log-likelihood, a richer kind where it does by two standard errors of the mean difference. The chosen scaling is
-// then fitted to all images; it is nil where the classifier is better as it is. The first trial is the classifier as it is.
+// Choose fits the given kinds of scaling to all parts of the images but one, in turn, and scores
+// them there. A temperature is chosen where it lowers the negative log-likelihood, a richer kind
+// where it does by two standard errors of the mean difference. The chosen scaling is then fitted to
+// all images; it is nil where the classifier is better as it is. The first trial is the classifier
+// as it is.
 func Choose(ctx context.Context, x *Images, kinds []string) ([]Trial, *models.Scaling, error) {
 	n := len(x.Labels)
 	if n < Least {
@@ -140,7 +143,8 @@ func (x *Images) deal() []int {
 	return part
 }
 
-// cross returns the probabilities [n, C] of each image by the scaling that the other parts' images make.
+// cross returns the probabilities [n, C] of each image by the scaling that the other parts' images
+// make.
 func (x *Images) cross(ctx context.Context, kind string, part []int) ([]float64, error) {
 	p := make([]float64, len(x.Labels)*x.C)
 	for f := range folds {

@@ -13,9 +13,10 @@ import (
 	"fmp/models"
 )
 
-// Deviations of the normal priors of a scaling's parameters, about the classifier as it is: of the logarithm of the common factor and of
-// the offsets, of the logarithms of the classes' factors about the common one, and, over the root of the number of classes, of the numbers
-// of the matrix. They say how far off a classifier may reasonably be; no measurement chose them.
+// Deviations of the normal priors of a scaling's parameters, about the classifier as it is: of the
+// logarithm of the common factor and of the offsets, of the logarithms of the classes' factors
+// about the common one, and, over the root of the number of classes, of the numbers of the matrix.
+// They say how far off a classifier may reasonably be; no measurement chose them.
 const (
 	common  = 1.0
 	byClass = 0.5
@@ -28,26 +29,31 @@ const leastLog = -69
 // maxNumbers bounds the log-probabilities that are held: 1 GiB.
 const maxNumbers = 1 << 28
 
-// block is the number of images that one goroutine adds up: sums do not depend on the number of goroutines.
+// block is the number of images that one goroutine adds up: sums do not depend on the number of
+// goroutines.
 const block = 64
 
 // Images are labelled images as a classifier's heads saw them.
 type Images struct {
 	C, Heads int
 	Labels   []int
-	// Log are the log-probabilities of each head, [n, Heads, C]; Stated are the classifier's probabilities as they are, [n, C].
+	// Log are the log-probabilities of each head, [n, Heads, C]; Stated are the classifier's
+	// probabilities as they are, [n, C].
 	Log    []float32
 	Stated []float64
 }
 
-// Add adds an image of class y, by the probabilities of its heads [Heads, C] and those that the classifier states [C].
+// Add adds an image of class y, by the probabilities of its heads [Heads, C] and those that the
+// classifier states [C].
 func (x *Images) Add(samples, stated []float32, y int) error {
 	if y < 0 || y >= x.C || len(samples) != x.Heads*x.C || len(stated) != x.C {
-		return fmt.Errorf("scaling: class %d, %d and %d probabilities; want %d heads of %d classes", y, len(samples), len(stated), x.Heads, x.C)
+		return fmt.Errorf("scaling: class %d, %d and %d probabilities; want %d heads of %d classes", y,
+			len(samples), len(stated), x.Heads, x.C)
 	}
 	if len(x.Log)+len(samples) > maxNumbers {
-		return fmt.Errorf("scaling: more than %d images of %d heads and %d classes take over 1 GiB: give fewer images", len(x.Labels), x.Heads,
-			x.C)
+		return fmt.Errorf(
+			"scaling: more than %d images of %d heads and %d classes take over 1 GiB: give fewer images",
+			len(x.Labels), x.Heads, x.C)
 	}
 	for _, p := range samples {
 		x.Log = append(x.Log, float32(math.Max(math.Log(float64(p)), leastLog)))
@@ -66,7 +72,8 @@ func (x *Images) Add(samples, stated []float32, y int) error {
 // head returns the log-probabilities of an image by one head.
 func (x *Images) head(i, s int) []float32 { return x.Log[(i*x.Heads+s)*x.C:][:x.C] }
 
-// parameters are those of a scaling: log factor, and of the richer kinds the logarithms of the classes' factors over it, offsets, matrix.
+// parameters are those of a scaling: log factor, and of the richer kinds the logarithms of the
+// classes' factors over it, offsets, matrix.
 type parameters struct {
 	kind string
 	c    int
@@ -113,13 +120,15 @@ func numbers[A, B float32 | float64](of []A) (out []B) {
 // scaling returns the scaling of parameters.
 func (p parameters) scaling() models.Scaling {
 	m := p.maps()
-	return models.Scaling{Kind: p.kind, Factor: numbers[float64, float32](m.factor), Offset: numbers[float64, float32](m.offset),
+	return models.Scaling{Kind: p.kind, Factor: numbers[float64, float32](m.factor),
+		Offset: numbers[float64, float32](m.offset),
 		Mixing: numbers[float64, float32](m.mixing)}
 }
 
 // Apply writes the mean over heads of the probabilities that a scaling makes of an image's, [C].
 func (x *Images) Apply(s *models.Scaling, i int, p []float64) {
-	m := maps{numbers[float32, float64](s.Factor), numbers[float32, float64](s.Offset), numbers[float32, float64](s.Mixing)}
+	m := maps{numbers[float32, float64](s.Factor), numbers[float32, float64](s.Offset),
+		numbers[float32, float64](s.Mixing)}
 	clear(p)
 	u := make([]float64, x.C)
 	for h := range x.Heads {
@@ -144,7 +153,8 @@ func (m *maps) logits(z []float32, u []float64) {
 	}
 }
 
-// loss is the negative log posterior of parameters by some of the images. With gradient it writes the gradient there.
+// loss is the negative log posterior of parameters by some of the images. With gradient it writes
+// the gradient there.
 func (x *Images) loss(p parameters, of []int, gradient []float64) float64 {
 	m := p.maps()
 	blocks := (len(of) + block - 1) / block
@@ -250,13 +260,15 @@ func (x *Images) fit(ctx context.Context, kind string, of []int) (models.Scaling
 		Grad:   func(gradient, v []float64) { x.loss(at(v), of, gradient) },
 		Status: func() (optimize.Status, error) { return optimize.NotTerminated, ctx.Err() },
 	}
-	r, err := optimize.Minimize(problem, p.v, &optimize.Settings{GradientThreshold: 1e-4, MajorIterations: 200,
-		Converger: &optimize.FunctionConverge{Relative: 1e-9, Iterations: 5}}, &optimize.LBFGS{})
+	r, err := optimize.Minimize(problem, p.v,
+		&optimize.Settings{GradientThreshold: 1e-4, MajorIterations: 200,
+			Converger: &optimize.FunctionConverge{Relative: 1e-9, Iterations: 5}}, &optimize.LBFGS{})
 	if ctx.Err() != nil {
 		return models.Scaling{}, ctx.Err()
 	}
 	if r == nil {
 		return models.Scaling{}, fmt.Errorf("scaling: fitting a %s: %w", kind, err)
 	}
-	return at(r.X).scaling(), nil // a line search that finds nothing lower ends at the least loss found
+	// a line search that finds nothing lower ends at the least loss found
+	return at(r.X).scaling(), nil
 }

@@ -76,8 +76,8 @@ func TestGradient(t *testing.T) {
 	}
 }
 
-// TestChoose: what drew the labels is found: a classifier that is right stays as it is, a temperature is recovered, and a richer kind is
-// taken where classes are off, each in its own way.
+// TestChoose: what drew the labels is found: a classifier that is right stays as it is, a
+// temperature is recovered, and a richer kind is taken where classes are off, each in its own way.
 func TestChoose(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -88,8 +88,10 @@ func TestChoose(t *testing.T) {
 		{"right", models.Scaling{Factor: []float32{1}}, 600, []string{None, models.Temperature}},
 		{"too cautious", models.Scaling{Factor: []float32{2}}, 300, []string{models.Temperature}},
 		{"too confident", models.Scaling{Factor: []float32{0.4}}, 300, []string{models.Temperature}},
-		{"classes", models.Scaling{Factor: []float32{1, 1.6, 1}, Offset: []float32{1.5, 0, -1}}, 600, []string{models.Vector}},
-		{"mixed", models.Scaling{Factor: []float32{1, 1, 1}, Mixing: []float32{0, 1.2, 0, -1, 0, 0, 0, 0, 0}}, 3000, []string{models.Matrix}},
+		{"classes", models.Scaling{Factor: []float32{1, 1.6, 1}, Offset: []float32{1.5, 0, -1}}, 600,
+			[]string{models.Vector}},
+		{"mixed", models.Scaling{Factor: []float32{1, 1, 1},
+			Mixing: []float32{0, 1.2, 0, -1, 0, 0, 0, 0, 0}}, 3000, []string{models.Matrix}},
 	} {
 		x := drawn(t, c.n, 3, 3, c.truth, 11)
 		trials, s, err := Choose(t.Context(), x, Kinds)
@@ -109,17 +111,20 @@ func TestChoose(t *testing.T) {
 		if !ok || len(trials) != 4 || (s == nil) != (chosen == None) {
 			t.Errorf("%s: chosen is %q of %+v; want %v", c.name, chosen, trials, c.want)
 		}
-		if len(c.truth.Factor) == 1 && s != nil && math.Abs(math.Log(float64(s.Factor[0]/c.truth.Factor[0]))) > 0.25 {
+		if len(c.truth.Factor) == 1 && s != nil &&
+			math.Abs(math.Log(float64(s.Factor[0]/c.truth.Factor[0]))) > 0.25 {
 			t.Errorf("%s: the factor is %v, and %v drew the labels", c.name, s.Factor[0], c.truth.Factor[0])
 		}
-		if now, then := trials[0].Scores, trials[1].Scores; c.want[0] == models.Temperature && (then.ECE > now.ECE || now.Gap < 0 !=
-			(c.truth.Factor[0] > 1)) {
+		if now, then := trials[0].Scores, trials[1].Scores; c.want[0] == models.Temperature &&
+			(then.ECE > now.ECE || now.Gap < 0 !=
+				(c.truth.Factor[0] > 1)) {
 			t.Errorf("%s: before %+v, after %+v", c.name, now, then)
 		}
 	}
 }
 
-// TestLeftOut: scores after are of images that the scaling was not fitted to: labels without any relation to the images gain nothing.
+// TestLeftOut: scores after are of images that the scaling was not fitted to: labels without any
+// relation to the images gain nothing.
 func TestLeftOut(t *testing.T) {
 	x := drawn(t, 60, 2, 5, models.Scaling{Factor: []float32{1e-3}}, 3)
 	for i := range x.Stated { // it says so, too
@@ -152,7 +157,8 @@ func TestFew(t *testing.T) {
 	if err != nil || trials[2].Skipped == "" || trials[3].Skipped == "" {
 		t.Errorf("%+v, %v", trials, err)
 	}
-	if _, _, err := Choose(t.Context(), drawn(t, 9, 2, 3, models.Scaling{Factor: []float32{2}}, 5), Kinds); err == nil {
+	if _, _, err := Choose(t.Context(), drawn(t, 9, 2, 3, models.Scaling{Factor: []float32{2}}, 5),
+		Kinds); err == nil {
 		t.Error("nine images are taken")
 	}
 	if err := x.Add(make([]float32, 6), make([]float32, 3), 3); err == nil {
@@ -160,7 +166,8 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// TestOneClass: images of one class alone choose no scaling, however sure of them the classifier ought to be.
+// TestOneClass: images of one class alone choose no scaling, however sure of them the classifier
+// ought to be.
 func TestOneClass(t *testing.T) {
 	x := drawn(t, 200, 1, 3, models.Scaling{Factor: []float32{3}}, 5)
 	clear(x.Labels)

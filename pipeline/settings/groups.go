@@ -1,4 +1,5 @@
-// Package settings has the groups of settings that several commands read; package option reads their tags.
+// Package settings has the groups of settings that several commands read; package option reads
+// their tags.
 package settings
 
 import (
@@ -38,7 +39,8 @@ func (d Dataset) Label() string {
 	return filepath.Base(d.Name)
 }
 
-// Splits are fractions of the training images, in the order of the file; extractor, corpus and clients sum to at most 1.
+// Splits are fractions of the training images, in the order of the file; extractor, corpus and
+// clients sum to at most 1.
 type Splits struct {
 	Extractor float64 `yaml:"extractor" json:"extractor" default:"0.5" allowed:"0..0.99" doc:"fraction of the training images that trains the extractor"`
 	Corpus    float64 `yaml:"corpus" json:"corpus" default:"0.375" allowed:"0..0.99" doc:"fraction that makes meta-training tasks and tunes settings"`
@@ -70,7 +72,8 @@ func (*Extractor) Lists() map[string]func() []string {
 // CheckKappa returns an error unless kappa is empty, or a median and a deviation.
 func (x Extractor) CheckKappa() error {
 	if n := len(x.Kappa); n != 0 && n != 2 {
-		return option.Violation("extractor.kappa", x.Kappa, "a median and a deviation, or nothing", "pass --kappa 0.7,0.15, say")
+		return option.Violation("extractor.kappa", x.Kappa, "a median and a deviation, or nothing",
+			"pass --kappa 0.7,0.15, say")
 	}
 	return nil
 }
@@ -90,7 +93,8 @@ type Conjugate struct {
 	Latent  string `yaml:"latent" json:"latent" default:"shared" allowed:"shared|none" doc:"latent of a sample: one for all its points, or none: FMP is the one head of its posterior means, for what the latent is worth"`
 }
 
-// Predictor sets the model that draws new points for the paper's martingale posteriors: MP, LMP, CFMP and FMP-ISAB.
+// Predictor sets the model that draws new points for the paper's martingale posteriors: MP, LMP,
+// CFMP and FMP-ISAB.
 type Predictor struct {
 	Model string `yaml:"model" json:"model" default:"default" allowed:"default|untrained|FILE" doc:"ONNX file of the predictor; default: the shipped one, else untrained"`
 	Fresh int    `yaml:"fresh" json:"fresh" default:"0" allowed:"0..100000" doc:"number n' of points drawn for one posterior sample; 0 means {fresh}"`
@@ -108,7 +112,8 @@ type OpenModel struct {
 	Model string `yaml:"model" json:"model" default:"default" allowed:"default|untrained|none|FILE" doc:"ONNX file of the open predictor; default: the shipped one of the corpus's data set, else untrained: the moments of the corpus, and scalars as training starts with"`
 }
 
-// Privacy is the privacy budget of private rounds. Its methods, FMP-DP, FMP-DP-plugin and FedPFT-DP, run if Epsilon is above 0.
+// Privacy is the privacy budget of private rounds. Its methods, FMP-DP, FMP-DP-plugin and
+// FedPFT-DP, run if Epsilon is above 0.
 type Privacy struct {
 	Epsilon  float64 `yaml:"epsilon" json:"epsilon" default:"0" allowed:"0|0.01..20" doc:"epsilon of private rounds: what one unit can change, as a log likelihood ratio; 0 for none"`
 	Delta    float64 `yaml:"delta" json:"delta" default:"1e-5" allowed:"1e-12..1e-2" doc:"delta of private rounds: the probability with which epsilon does not hold"`
@@ -118,12 +123,14 @@ type Privacy struct {
 	Model    string  `yaml:"model" json:"model" default:"default" allowed:"default|FILE" doc:"ONNX file of the private predictor; default: the shipped one of the corpus's data set"`
 }
 
-// Budget returns the budget for clients with the given number of points; nil without private rounds.
+// Budget returns the budget for clients with the given number of points; nil without private
+// rounds.
 func (p *Privacy) Budget(points int) *privacy.Budget {
 	if p.Epsilon == 0 {
 		return nil
 	}
-	return &privacy.Budget{Epsilon: p.Epsilon, Delta: p.Delta, Unit: p.Unit, Relation: p.Relation, Noise: p.Noise, Points: points}
+	return &privacy.Budget{Epsilon: p.Epsilon, Delta: p.Delta, Unit: p.Unit, Relation: p.Relation,
+		Noise: p.Noise, Points: points}
 }
 
 // ERM sets the fit of the head.

@@ -20,13 +20,16 @@ func (*own) Lists() map[string]func() []string {
 	return map[string]func() []string{"methods": func() []string { return []string{"FMP", "ANN"} }}
 }
 
-// TestOwnStruct: defaults, checks and what suits a data set come from the tags of any struct, with lists of its own.
+// TestOwnStruct: defaults, checks and what suits a data set come from the tags of any struct, with
+// lists of its own.
 func TestOwnStruct(t *testing.T) {
 	c := option.Default[own]()
-	if c.Method != "FMP" || c.Dataset.Name != "digits" || c.ERM.Tolerance != 1e-8 || c.Dataset.Splits.Corpus != 0.375 {
+	if c.Method != "FMP" || c.Dataset.Name != "digits" || c.ERM.Tolerance != 1e-8 ||
+		c.Dataset.Splits.Corpus != 0.375 {
 		t.Errorf("defaults %+v", c)
 	}
-	if keys := option.Keys[own](); !slices.Contains(keys, "dataset.splits.corpus") || slices.Contains(keys, "engine.name") {
+	if keys := option.Keys[own](); !slices.Contains(keys, "dataset.splits.corpus") ||
+		slices.Contains(keys, "engine.name") {
 		t.Errorf("keys %q", keys)
 	}
 	if errs := option.Check(&c); len(errs) > 0 {
@@ -34,7 +37,8 @@ func TestOwnStruct(t *testing.T) {
 	}
 	c.Method, c.Any, c.Dataset.Test = "ANM", []string{"ann"}, -1
 	errs := option.Check(&c)
-	if len(errs) != 2 || !strings.Contains(errs[0].Error(), "method=ANN") || !strings.Contains(errs[1].Error(), "dataset.test is -1") {
+	if len(errs) != 2 || !strings.Contains(errs[0].Error(), "method=ANN") ||
+		!strings.Contains(errs[1].Error(), "dataset.test is -1") {
 		t.Errorf("errors %v", errs)
 	}
 	c.Dataset.Name = "cifar100"

@@ -13,9 +13,10 @@ import (
 	"fmp/pipeline/point"
 )
 
-// Anchor returns the upload of known images that comes with the program for the extractor and the classes of a client graph of class means,
-// as if that graph had made it. The error wraps [fs.ErrNotExist] where none fits: behind another extractor, of a class that it has no
-// images of, or in coordinates of another predictor.
+// Anchor returns the upload of known images that comes with the program for the extractor and the
+// classes of a client graph of class means, as if that graph had made it. The error wraps
+// [fs.ErrNotExist] where none fits: behind another extractor, of a class that it has no images of,
+// or in coordinates of another predictor.
 func Anchor(client models.Manifest, graph *onnx.Model) (*federate.Upload, error) {
 	for _, d := range assets.Datasets() {
 		data, err := assets.Anchor(d)
@@ -29,7 +30,8 @@ func Anchor(client models.Manifest, graph *onnx.Model) (*federate.Upload, error)
 		if err != nil {
 			return nil, err
 		}
-		if f.Extractor != client.Extractor || len(client.Classes) == 0 || !models.SameSoftening(of, graph) {
+		if f.Extractor != client.Extractor || len(client.Classes) == 0 ||
+			!models.SameSoftening(of, graph) {
 			continue
 		}
 		u, err := federate.Decode(data, federate.Expect{Model: f.Digest, Dx: f.Dx, C: f.C})
@@ -41,11 +43,13 @@ func Anchor(client models.Manifest, graph *onnx.Model) (*federate.Upload, error)
 			return u, nil
 		}
 	}
-	return nil, fmt.Errorf("no anchor of these classes behind extractor %.12s comes with the program: %w", client.Extractor, fs.ErrNotExist)
+	return nil,
+		fmt.Errorf("no anchor of these classes behind extractor %.12s comes with the program: %w",
+			client.Extractor, fs.ErrNotExist)
 }
 
-// named returns class means with their classes by the numbers that a client graph gives their names, in its coordinates; nil where a
-// class is missing, or the coordinates are others.
+// named returns class means with their classes by the numbers that a client graph gives their
+// names, in its coordinates; nil where a class is missing, or the coordinates are others.
 func named(means *point.Set, names []string, f models.Manifest, graph *onnx.Model) *point.Set {
 	row := means.Features
 	if f.K != 0 {
@@ -65,7 +69,8 @@ func named(means *point.Set, names []string, f models.Manifest, graph *onnx.Mode
 		if !ok {
 			return nil
 		}
-		out.N, out.Z, out.W, out.Y = out.N+1, append(out.Z, row(i)...), append(out.W, means.W[i]), append(out.Y, int32(y))
+		out.N, out.Z, out.W, out.Y = out.N+1, append(out.Z, row(i)...), append(out.W, means.W[i]),
+			append(out.Y, int32(y))
 	}
 	return out
 }

@@ -11,8 +11,9 @@ import (
 	"fmp/models"
 )
 
-// TestAnchor: each data set's client graph has an anchor of ten images a class, whose classes follow the graph's names, in the coordinates
-// of a graph of its predictor as well; another extractor, class or form has none.
+// TestAnchor: each data set's client graph has an anchor of ten images a class, whose classes
+// follow the graph's names, in the coordinates of a graph of its predictor as well; another
+// extractor, class or form has none.
 func TestAnchor(t *testing.T) {
 	for _, d := range assets.Datasets() {
 		g, f, err := Load(d, models.KindClient)
@@ -34,7 +35,8 @@ func TestAnchor(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range f.C {
-			if at := f.C - 1 - i; v.Points.Indices()[at] != int32(at) || !slices.Equal(v.Points.Features(at), u.Points.Features(i)) {
+			if at := f.C - 1 - i; v.Points.Indices()[at] != int32(at) ||
+				!slices.Equal(v.Points.Features(at), u.Points.Features(i)) {
 				t.Errorf("%s: class %d is not where its name is", d, i)
 			}
 		}
@@ -47,7 +49,8 @@ func TestAnchor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		to, origin := p.Graph.Initializers[models.ConjMap].F32(), p.Graph.Initializers[models.ConjOrigin].F32()
+		to, origin := p.Graph.Initializers[models.ConjMap].F32(),
+			p.Graph.Initializers[models.ConjOrigin].F32()
 		if w.Points.Dx != q.K {
 			t.Fatalf("%s: %d coordinates of %d", d, w.Points.Dx, q.K)
 		}

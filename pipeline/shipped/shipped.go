@@ -1,5 +1,6 @@
-// Package shipped returns the models that come with the program: by data set, by the digest of their file, or by the extractor that they
-// were trained behind. Its errors wrap [fs.ErrNotExist] where the program carries no such model.
+// Package shipped returns the models that come with the program: by data set, by the digest of
+// their file, or by the extractor that they were trained behind. Its errors wrap [fs.ErrNotExist]
+// where the program carries no such model.
 package shipped
 
 import (
@@ -39,7 +40,8 @@ type file struct{ dataset, kind string }
 var files = sync.OnceValues(func() (map[string]file, error) {
 	out := map[string]file{}
 	for _, d := range assets.Datasets() {
-		for _, kind := range []string{models.KindClient, models.KindEmbedding, models.KindPredictor, models.KindConjugate} {
+		for _, kind := range []string{models.KindClient, models.KindEmbedding, models.KindPredictor,
+			models.KindConjugate} {
 			data, err := assets.Model(d, kind)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -53,7 +55,8 @@ var files = sync.OnceValues(func() (map[string]file, error) {
 	return out, nil
 })
 
-// Dataset returns the data set of the client graph, embedding or predictor whose file has the given sha256.
+// Dataset returns the data set of the client graph, embedding or predictor whose file has the given
+// sha256.
 func Dataset(digest string) (string, error) {
 	at, err := lookup(digest)
 	return at.dataset, err
@@ -66,12 +69,14 @@ func lookup(digest string) (file, error) {
 	}
 	at, ok := all[digest]
 	if !ok {
-		return file{}, fmt.Errorf("no model of sha256 %.12s comes with the program: %w", digest, fs.ErrNotExist)
+		return file{}, fmt.Errorf("no model of sha256 %.12s comes with the program: %w",
+			digest, fs.ErrNotExist)
 	}
 	return at, nil
 }
 
-// Model returns the client graph, embedding or predictor (of either kind) whose file has the given sha256.
+// Model returns the client graph, embedding or predictor (of either kind) whose file has the given
+// sha256.
 func Model(digest string) (*onnx.Model, models.Manifest, error) {
 	at, err := lookup(digest)
 	if err != nil {
@@ -80,8 +85,8 @@ func Model(digest string) (*onnx.Model, models.Manifest, error) {
 	return Load(at.dataset, at.kind)
 }
 
-// Predictor returns the predictor for the extractor and the classes of a client graph's (or an embedding's) manifest: the conjugate one
-// for uploads of class means.
+// Predictor returns the predictor for the extractor and the classes of a client graph's (or an
+// embedding's) manifest: the conjugate one for uploads of class means.
 func Predictor(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 	kind := models.KindPredictor
 	if client.ClassMeans {
@@ -93,7 +98,8 @@ func Predictor(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 // Open returns the open predictor for the extractor of a client graph's manifest, for any classes.
 func Open(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 	client.C = 0
-	return behind(client, models.KindOpen, func(f models.Manifest) bool { return models.Match(client, f) == nil })
+	return behind(client, models.KindOpen,
+		func(f models.Manifest) bool { return models.Match(client, f) == nil })
 }
 
 // Private returns the private predictor for the extractor of a client graph's manifest.
@@ -106,7 +112,8 @@ func Private(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 }
 
 // behind returns the first model of a kind that was trained behind the client's extractor and fits.
-func behind(client models.Manifest, kind string, fits func(models.Manifest) bool) (*onnx.Model, models.Manifest, error) {
+func behind(client models.Manifest, kind string,
+	fits func(models.Manifest) bool) (*onnx.Model, models.Manifest, error) {
 	for _, d := range assets.Datasets() {
 		m, f, err := Load(d, kind)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -119,6 +126,7 @@ func behind(client models.Manifest, kind string, fits func(models.Manifest) bool
 			return m, f, nil
 		}
 	}
-	return nil, models.Manifest{}, fmt.Errorf("no %s predictor behind extractor %.12s comes with the program: %w", kind, client.Extractor,
-		fs.ErrNotExist)
+	return nil, models.Manifest{},
+		fmt.Errorf("no %s predictor behind extractor %.12s comes with the program: %w", kind,
+			client.Extractor, fs.ErrNotExist)
 }

@@ -9,26 +9,32 @@ import (
 	"fmp/pipeline/moments"
 )
 
-// slack is how far sums may pass their bounds by rounding, relative to these: masses of an upload in float16 sum to n within a hundredth.
+// slack is how far sums may pass their bounds by rounding, relative to these: masses of an upload
+// in float16 sum to n within a hundredth.
 const slack = 1.02
 
 // maxCurve is the size of a client's curve in steps.
 const maxCurve = moments.MaxCurveImages * -moments.MinLikelihood / moments.CurveStep
 
-// check returns an error unless the sum is one that uploads can have: no count below 0, no mass beyond the images, no mean and no second
-// moment beyond the largest coordinate, no curve beyond its clients'.
+// check returns an error unless the sum is one that uploads can have: no count below 0, no mass
+// beyond the images, no mean and no second moment beyond the largest coordinate, no curve beyond
+// its clients'.
 func (s *Sum) check() error {
 	clients := int64(s.Clients)
 	switch {
 	case s.Clients < 0 || s.Clients > MaxClients || s.Curved < 0 || s.Curved > s.Clients:
-		return fmt.Errorf("stats: %d clients, %d of them with curves; allowed are 0 to %d, and no more with curves", s.Clients, s.Curved,
-			MaxClients)
+		return fmt.Errorf(
+			"stats: %d clients, %d of them with curves; allowed are 0 to %d, and no more with curves",
+			s.Clients, s.Curved, MaxClients)
 	case s.N < clients || s.N > clients*maxImages:
-		return fmt.Errorf("stats: %d images of %d clients; allowed are one to %d each", s.N, s.Clients, maxImages)
+		return fmt.Errorf("stats: %d images of %d clients; allowed are one to %d each", s.N,
+			s.Clients, maxImages)
 	case s.rows < clients || s.rows < int64(len(s.classes)) || s.rows > s.N+clients*federate.MaxSize:
 		return fmt.Errorf("stats: %d rows of %d images", s.rows, s.N)
-	case (s.Clients > 0) != (len(s.classes) > 0), (s.second != nil) != (s.Clients > 0 && s.Dx <= federate.MaxMoments):
-		return fmt.Errorf("stats: %d classes and %d second moments of %d clients", len(s.classes), len(s.second), s.Clients)
+	case (s.Clients > 0) != (len(s.classes) > 0),
+		(s.second != nil) != (s.Clients > 0 && s.Dx <= federate.MaxMoments):
+		return fmt.Errorf("stats: %d classes and %d second moments of %d clients", len(s.classes),
+			len(s.second), s.Clients)
 	}
 	total := 0.0
 	for y, row := range s.classes {
@@ -38,7 +44,8 @@ func (s *Sum) check() error {
 		mass := row[0].Float()
 		for j, v := range row[1:] {
 			if f := v.Float(); v.High == math.MinInt64 || math.Abs(f) > slack*maxCoordinate*mass+1e-6 {
-				return fmt.Errorf("stats: sum %d of class %d is %v; want %v at most, for a mass of %v", j, y, f, maxCoordinate*mass, mass)
+				return fmt.Errorf("stats: sum %d of class %d is %v; want %v at most, for a mass of %v", j, y, f,
+					maxCoordinate*mass, mass)
 			}
 		}
 		total += mass
@@ -53,14 +60,16 @@ func (s *Sum) check() error {
 		for i, v := range curve {
 			if v > uint64(s.Curved)*maxCurve {
 				return fmt.Errorf("stats: a sum of %d curves is -%v nats at temperature %.3g; want -%v at least", s.Curved,
-					float64(v)*moments.CurveStep, moments.Temperature(i), float64(s.Curved)*maxCurve*moments.CurveStep)
+					float64(v)*moments.CurveStep, moments.Temperature(i),
+					float64(s.Curved)*maxCurve*moments.CurveStep)
 			}
 		}
 	}
 	return nil
 }
 
-// checkSecond checks the second moments: no images have larger ones, and none of one coordinate is below 0.
+// checkSecond checks the second moments: no images have larger ones, and none of one coordinate is
+// below 0.
 func (s *Sum) checkSecond() error {
 	if s.second == nil {
 		return nil
@@ -71,7 +80,8 @@ func (s *Sum) checkSecond() error {
 		for j := i; j < s.Dx; j++ {
 			v := s.second[at]
 			if f := v.Float(); v.High == math.MinInt64 || math.Abs(f) > most || i == j && v.High < 0 {
-				return fmt.Errorf("stats: the second moment of coordinates %d and %d is %v; want up to %v, and at least 0 of one", i, j, f, most)
+				return fmt.Errorf("stats: the second moment of coordinates %d and %d is %v; want up to %v, "+
+					"and at least 0 of one", i, j, f, most)
 			}
 			at++
 		}

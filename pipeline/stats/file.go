@@ -28,7 +28,8 @@ const (
 func IsState(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
 
 func refuse(field string, value any, allowed string, args ...any) error {
-	return fmt.Errorf("state: %w", &federate.FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)})
+	return fmt.Errorf("state: %w",
+		&federate.FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)})
 }
 
 // Encode returns the state as a message. The same state has the same bytes on every machine.
@@ -37,7 +38,8 @@ func (s *State) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, refuse("model", s.Model, "a sha256 in hexadecimal")
 	}
-	m := &statspb.State{Format: Format, Round: s.Round, Model: model, Dx: uint32(s.Dx), Classes: uint32(s.C)}
+	m := &statspb.State{Format: Format, Round: s.Round, Model: model, Dx: uint32(s.Dx),
+		Classes: uint32(s.C)}
 	for _, c := range s.client {
 		digest, err := hex.DecodeString(c.Upload)
 		if err != nil || len(digest) != sha256.Size {
@@ -60,7 +62,8 @@ func (s *State) Encode() ([]byte, error) {
 }
 
 func (s *Sum) message() *statspb.Sum {
-	m := &statspb.Sum{Curved: uint64(s.Curved), Rows: uint64(s.rows), Second: whole.Append(nil, s.second)}
+	m := &statspb.Sum{Curved: uint64(s.Curved), Rows: uint64(s.rows),
+		Second: whole.Append(nil, s.second)}
 	for _, y := range s.held() {
 		m.Held, m.Sums = append(m.Held, uint32(y)), whole.Append(m.Sums, s.classes[y])
 	}
@@ -70,8 +73,8 @@ func (s *Sum) message() *statspb.Sum {
 	return m
 }
 
-// checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64, texts and bytes after their length,
-// lists after their number.
+// checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64,
+// texts and bytes after their length, lists after their number.
 func checksum(m *statspb.State) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.stats.State\n"))
@@ -110,8 +113,8 @@ func text(h hash.Hash, b []byte) {
 	h.Write(b)
 }
 
-// Decode decodes a state and checks it: every number against its bounds, clients in order and each once, sums against the images of the
-// fold's clients, the checksum, and the expectations in want.
+// Decode decodes a state and checks it: every number against its bounds, clients in order and each
+// once, sums against the images of the fold's clients, the checksum, and the expectations in want.
 func Decode(data []byte, want federate.Expect) (*State, error) {
 	if len(data) > MaxBytes {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
@@ -127,8 +130,8 @@ func Decode(data []byte, want federate.Expect) (*State, error) {
 		return nil, err
 	}
 	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
-		return nil, refuse("checksum", hex.EncodeToString(m.Checksum), "%s, that of the content; the state was damaged on its way",
-			hex.EncodeToString(sum))
+		return nil, refuse("checksum", hex.EncodeToString(m.Checksum),
+			"%s, that of the content; the state was damaged on its way", hex.EncodeToString(sum))
 	}
 	s := &State{Round: m.Round, Model: hex.EncodeToString(m.Model), Dx: int(m.Dx), C: int(m.Classes)}
 	for i := range s.fold {
@@ -139,11 +142,13 @@ func Decode(data []byte, want federate.Expect) (*State, error) {
 			return nil, fmt.Errorf("state: clients[%d]: %w", i, err)
 		}
 		if n := c.GetN(); n < 1 || n > maxImages || len(c.GetUpload()) != sha256.Size {
-			return nil, refuse(fmt.Sprintf("clients[%d]", i), fmt.Sprintf("of %d images and a digest of %d bytes", n, len(c.GetUpload())),
+			return nil, refuse(fmt.Sprintf("clients[%d]", i),
+				fmt.Sprintf("of %d images and a digest of %d bytes", n, len(c.GetUpload())),
 				"1 to %d images, and %d bytes", maxImages, sha256.Size)
 		}
 		if i > 0 && c.Name <= m.Clients[i-1].Name {
-			return nil, refuse(fmt.Sprintf("clients[%d]", i), fmt.Sprintf("%q, not after the one before it", c.Name), "ascending names, each once")
+			return nil, refuse(fmt.Sprintf("clients[%d]", i),
+				fmt.Sprintf("%q, not after the one before it", c.Name), "ascending names, each once")
 		}
 		s.client = append(s.client, Client{c.Name, hex.EncodeToString(c.Upload), int(c.N)})
 		f := s.fold[FoldOf(c.Name)]
@@ -162,7 +167,8 @@ func checkFields(m *statspb.State, want federate.Expect) error {
 	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
 		return refuse("unknown fields", fmt.Sprintf("%d bytes", n), "none")
 	}
-	if model := hex.EncodeToString(m.Model); len(m.Model) != sha256.Size || want.Model != "" && model != want.Model {
+	if model := hex.EncodeToString(m.Model); len(m.Model) != sha256.Size || want.Model != "" &&
+		model != want.Model {
 		return refuse("model", model, "%s, the model of this federation, a sha256", want.Model)
 	}
 	if want.Round != nil && m.Round != *want.Round {
@@ -172,7 +178,8 @@ func checkFields(m *statspb.State, want federate.Expect) error {
 		field          string
 		value, low, to int
 		want           int
-	}{{"dx", int(m.Dx), 1, federate.MaxWidth, want.Dx}, {"classes", int(m.Classes), 2, federate.MaxWidth, want.C},
+	}{{"dx", int(m.Dx), 1, federate.MaxWidth, want.Dx},
+		{"classes", int(m.Classes), 2, federate.MaxWidth, want.C},
 		{"clients", len(m.Clients), 1, MaxClients, 0}, {"folds", len(m.Folds), Folds, Folds, 0},
 		{"checksum", len(m.Checksum), sha256.Size, sha256.Size, 0}} {
 		if v.value < v.low || v.value > v.to || v.want != 0 && v.value != v.want {
@@ -196,23 +203,26 @@ func checkFields(m *statspb.State, want federate.Expect) error {
 func checkFold(i int, f *statspb.Sum, k int) error {
 	second := len(f.Second)
 	if second != 0 && (k > federate.MaxMoments || second != whole.Bytes*(k*(k+1)/2)) {
-		return refuse(fmt.Sprintf("folds[%d].second", i), fmt.Sprintf("%d bytes", second), "those of a triangle, or none")
+		return refuse(fmt.Sprintf("folds[%d].second", i), fmt.Sprintf("%d bytes", second),
+			"those of a triangle, or none")
 	}
 	if len(f.Sums) != len(f.Held)*(1+k)*whole.Bytes {
-		return refuse(fmt.Sprintf("folds[%d].sums", i), fmt.Sprintf("%d bytes", len(f.Sums)), "%d for %d classes", len(f.Held)*(1+k)*whole.Bytes,
-			len(f.Held))
+		return refuse(fmt.Sprintf("folds[%d].sums", i), fmt.Sprintf("%d bytes", len(f.Sums)),
+			"%d for %d classes", len(f.Held)*(1+k)*whole.Bytes, len(f.Held))
 	}
 	if len(f.ProtoReflect().GetUnknown()) > 0 {
 		return refuse(fmt.Sprintf("folds[%d]", i), "of unknown fields", "none")
 	}
 	for _, curve := range [][]uint64{f.OwnCurve, f.TwinCurve} {
 		if n := len(curve); n != 0 && n != moments.Temperatures || (n > 0) != (f.Curved > 0) {
-			return refuse(fmt.Sprintf("folds[%d].curves", i), fmt.Sprintf("%d numbers of %d clients", n, f.Curved), "%d, or none of no client",
+			return refuse(fmt.Sprintf("folds[%d].curves", i),
+				fmt.Sprintf("%d numbers of %d clients", n, f.Curved), "%d, or none of no client",
 				moments.Temperatures)
 		}
 	}
 	if f.Rows > MaxClients*(maxImages+federate.MaxSize) || f.Curved > MaxClients {
-		return refuse(fmt.Sprintf("folds[%d]", i), fmt.Sprintf("%d rows, and curves of %d clients", f.Rows, f.Curved), "no more than images have")
+		return refuse(fmt.Sprintf("folds[%d]", i),
+			fmt.Sprintf("%d rows, and curves of %d clients", f.Rows, f.Curved), "no more than images have")
 	}
 	return nil
 }

@@ -22,8 +22,9 @@ type Client struct {
 	N            int    // its images, calibration points with them
 }
 
-// State is the sums of a round's uploads, and the names of its clients: all that is kept of them. The same uploads have the same state,
-// whatever their order, and whatever was added and taken out between.
+// State is the sums of a round's uploads, and the names of its clients: all that is kept of them.
+// The same uploads have the same state, whatever their order, and whatever was added and taken out
+// between.
 type State struct {
 	Round  uint64
 	Model  string // SHA-256 of the client graph, in hexadecimal
@@ -83,11 +84,13 @@ func (s *State) Add(u *federate.Upload, digest string) error {
 	}
 	at, in := s.find(u.Client)
 	if in {
-		return fmt.Errorf("stats: client %q is in already, by the upload %.12s; this one is %.12s: take that out first", u.Client,
-			s.client[at].Upload, digest)
+		return fmt.Errorf(
+			"stats: client %q is in already, by the upload %.12s; this one is %.12s: take that out first",
+			u.Client, s.client[at].Upload, digest)
 	}
 	if n := s.numbers() + len(of.second) + len(of.classes)*(1+s.Dx); n > maxNumbers {
-		return fmt.Errorf("stats: with client %q the sums have %d numbers; a state has %d at most", u.Client, n, maxNumbers)
+		return fmt.Errorf("stats: with client %q the sums have %d numbers; a state has %d at most",
+			u.Client, n, maxNumbers)
 	}
 	if err := s.fold[FoldOf(u.Client)].Add(of); err != nil {
 		return err
@@ -107,8 +110,8 @@ func (s *State) Remove(u *federate.Upload, digest string) error {
 	case !in:
 		return fmt.Errorf("stats: client %q is not in: nothing is taken out", u.Client)
 	case s.client[at].Upload != digest:
-		return fmt.Errorf("stats: client %q is in by the upload %.12s, and this one is %.12s: give the one that was added", u.Client,
-			s.client[at].Upload, digest)
+		return fmt.Errorf("stats: client %q is in by the upload %.12s, and this one is %.12s: give the "+
+			"one that was added", u.Client, s.client[at].Upload, digest)
 	}
 	if err := s.fold[FoldOf(u.Client)].Sub(of); err != nil {
 		return err
@@ -120,8 +123,8 @@ func (s *State) Remove(u *federate.Upload, digest string) error {
 // Merge adds a state of other clients. After an error nothing is added.
 func (s *State) Merge(o *State) error {
 	if o.Round != s.Round || o.Model != s.Model || o.Dx != s.Dx || o.C != s.C {
-		return fmt.Errorf("stats: a state of round %d, client graph %.12s, %d coordinates and %d classes, and one of %d, "+
-			"%.12s, %d and %d, do not "+
+		return fmt.Errorf("stats: a state of round %d, client graph %.12s, %d coordinates and %d "+
+			"classes, and one of %d, %.12s, %d and %d, do not "+
 			"add up", s.Round, s.Model, s.Dx, s.C, o.Round, o.Model, o.Dx, o.C)
 	}
 	for _, c := range o.client {
@@ -130,7 +133,8 @@ func (s *State) Merge(o *State) error {
 		}
 	}
 	if len(s.client)+len(o.client) > MaxClients {
-		return fmt.Errorf("stats: %d clients and %d are too many; a state has %d at most", len(s.client), len(o.client), MaxClients)
+		return fmt.Errorf("stats: %d clients and %d are too many; a state has %d at most", len(s.client),
+			len(o.client), MaxClients)
 	}
 	if n := s.numbers() + o.numbers(); n > maxNumbers {
 		return fmt.Errorf("stats: both states have %d numbers; one has %d at most", n, maxNumbers)
@@ -152,8 +156,8 @@ func (s *State) Merge(o *State) error {
 
 func (s *State) sumOf(u *federate.Upload) (*Sum, error) {
 	if u.Round != s.Round || u.Model != s.Model || u.Points.Dx != s.Dx || u.Points.C != s.C {
-		return nil, fmt.Errorf("stats: client %q is of round %d, client graph %.12s, %d coordinates and %d classes; the "+
-			"state is of %d, %.12s, %d "+
+		return nil, fmt.Errorf("stats: client %q is of round %d, client graph %.12s, %d coordinates "+
+			"and %d classes; the state is of %d, %.12s, %d "+
 			"and %d", u.Client, u.Round, u.Model, u.Points.Dx, u.Points.C, s.Round, s.Model, s.Dx, s.C)
 	}
 	return Compute(u)

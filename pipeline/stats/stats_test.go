@@ -29,7 +29,8 @@ type images struct {
 	digest string
 }
 
-// someImages makes a client of up to 30 rows of length 1 at most. Some clients have one image a class, and no scatter.
+// someImages makes a client of up to 30 rows of length 1 at most. Some clients have one image a
+// class, and no scatter.
 func someImages(t testing.TB, r *rand.Rand, name string) images {
 	t.Helper()
 	var im images
@@ -60,7 +61,8 @@ func someImages(t testing.TB, r *rand.Rand, name string) images {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := &federate.Upload{Round: 1, Client: name, Model: strings.Repeat("ab", 32), N: int(means.Mass()), Points: means, Within: within,
+	u := &federate.Upload{Round: 1, Client: name, Model: strings.Repeat("ab", 32),
+		N: int(means.Mass()), Points: means, Within: within,
 		Curves: curves}
 	data, err := u.Encode()
 	if err != nil {
@@ -101,8 +103,8 @@ func encoded(t testing.TB, s *State) []byte {
 	return data
 }
 
-// TestStatesAreSums: in any order, in any grouping, through files or not, and with others added and taken out between, the same
-// uploads give the same bytes.
+// TestStatesAreSums: in any order, in any grouping, through files or not, and with others added and
+// taken out between, the same uploads give the same bytes.
 func TestStatesAreSums(t *testing.T) {
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -141,7 +143,8 @@ func TestStatesAreSums(t *testing.T) {
 	}
 }
 
-// TestWithdrawal: a state of which a client is taken out is the one that the client never took part in.
+// TestWithdrawal: a state of which a client is taken out is the one that the client never took part
+// in.
 func TestWithdrawal(t *testing.T) {
 	all := someClients(t, 1, 12)
 	for i, x := range all {
@@ -182,21 +185,27 @@ func TestRefusals(t *testing.T) {
 	forged.Points = all[2].upload.Points
 	forged.N = all[2].upload.N
 	points := *all[2].upload
-	points.Points = &point.Set{N: 1, Dx: testK, C: testC, Z: []float32{0, 0, 0, 0, 0, .5, .5, 0, 0}, W: []float32{1}}
+	points.Points = &point.Set{N: 1, Dx: testK, C: testC, Z: []float32{0, 0, 0, 0, 0, .5, .5, 0, 0},
+		W: []float32{1}}
 	far := *all[2].upload
-	far.Points = &point.Set{N: 1, Dx: testK, C: testC, Z: []float32{1 << 17, 0, 0, 0, 0, 1, 0, 0, 0}, W: []float32{1}}
+	far.Points = &point.Set{N: 1, Dx: testK, C: testC, Z: []float32{1 << 17, 0, 0, 0, 0, 1, 0, 0, 0},
+		W: []float32{1}}
 	for name, v := range map[string]struct {
 		do   func() error
 		want string
 	}{
-		"twice":              {func() error { return s.Add(all[0].upload, all[2].digest) }, "is in already"},
+		"twice": {func() error { return s.Add(all[0].upload, all[2].digest) },
+			"is in already"},
 		"another round":      {func() error { return s.Add(&other, all[2].digest) }, "of round 2"},
 		"of several classes": {func() error { return s.Add(&points, all[2].digest) }, "several classes"},
 		"far":                {func() error { return s.Add(&far, all[2].digest) }, "65536 at most"},
-		"another file":       {func() error { return s.Remove(all[0].upload, all[1].digest) }, "give the one that was added"},
-		"other numbers":      {func() error { return s.Remove(&forged, all[1].digest) }, "was not added"},
-		"both":               {func() error { return s.Merge(stateOf(t, all[1])) }, "in both"},
-		"other rounds":       {func() error { return s.Merge(&State{Round: 9, Model: s.Model, Dx: s.Dx, C: s.C}) }, "do not add up"},
+		"another file": {func() error { return s.Remove(all[0].upload, all[1].digest) },
+			"give the one that was added"},
+		"other numbers": {func() error { return s.Remove(&forged, all[1].digest) }, "was not added"},
+		"both":          {func() error { return s.Merge(stateOf(t, all[1])) }, "in both"},
+		"other rounds": {func() error {
+			return s.Merge(&State{Round: 9, Model: s.Model, Dx: s.Dx, C: s.C})
+		}, "do not add up"},
 	} {
 		if err := v.do(); err == nil || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%s: %v; want %q", name, err, v.want)
@@ -207,8 +216,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestClient: the sum is the class means and the scatter of all clients' images together, as one client would have sent them, and
-// the sum of the curves.
+// TestClient: the sum is the class means and the scatter of all clients' images together, as one
+// client would have sent them, and the sum of the curves.
 func TestClient(t *testing.T) {
 	all := someClients(t, 3, 7)
 	sum := &Sum{Dx: testK, C: testC}
@@ -257,8 +266,10 @@ func TestClient(t *testing.T) {
 	_, ys := means.Labelled()
 	for i, y := range ys {
 		for j, v := range means.Features(i) {
-			if off := math.Abs(float64(v) - want[y*testK+j]/count[y]); off > 1e-6 || float64(means.W[i]) != count[y] {
-				t.Errorf("mean of class %d is off by %v, of mass %v; want %v images", y, off, means.W[i], count[y])
+			if off := math.Abs(float64(v) - want[y*testK+j]/count[y]); off > 1e-6 ||
+				float64(means.W[i]) != count[y] {
+				t.Errorf("mean of class %d is off by %v, of mass %v; want %v images", y, off,
+					means.W[i], count[y])
 			}
 		}
 	}
@@ -271,7 +282,8 @@ func TestClient(t *testing.T) {
 			}
 		}
 	}
-	if means, within, curves := (&Sum{Dx: testK, C: testC}).Client(); means != nil || within != nil || curves != nil {
+	if means, within, curves := (&Sum{Dx: testK, C: testC}).Client(); means != nil ||
+		within != nil || curves != nil {
 		t.Error("no clients sent something")
 	}
 }
@@ -313,7 +325,10 @@ func TestDecodeRefuses(t *testing.T) {
 	state := stateOf(t, all...)
 	data := encoded(t, state)
 	full := slices.IndexFunc(state.fold[:], func(s *Sum) bool { return s.Curved > 0 })
-	set := func(b []byte, at int, v whole.Number) { copy(b[at*whole.Bytes:], whole.Append(nil, []whole.Number{v})) }
+	set := func(b []byte, at int,
+		v whole.Number) {
+		copy(b[at*whole.Bytes:], whole.Append(nil, []whole.Number{v}))
+	}
 	for name, v := range map[string]struct {
 		spoil func(*statspb.State)
 		want  string
@@ -324,29 +339,40 @@ func TestDecodeRefuses(t *testing.T) {
 		"huge dx":    {func(m *statspb.State) { m.Dx = 1 << 31 }, "dx"},
 		"classes":    {func(m *statspb.State) { m.Classes = 1 }, "classes"},
 		"no clients": {func(m *statspb.State) { m.Clients = nil }, "clients"},
-		"order":      {func(m *statspb.State) { m.Clients[0], m.Clients[1] = m.Clients[1], m.Clients[0] }, "clients[1]"},
-		"name":       {func(m *statspb.State) { m.Clients[0].Name = "\x1b" }, "client"},
-		"digest":     {func(m *statspb.State) { m.Clients[0].Upload = nil }, "clients[0]"},
-		"images":     {func(m *statspb.State) { m.Clients[0].N = 1 << 40 }, "clients[0]"},
+		"order": {func(m *statspb.State) { m.Clients[0], m.Clients[1] = m.Clients[1], m.Clients[0] },
+			"clients[1]"},
+		"name":   {func(m *statspb.State) { m.Clients[0].Name = "\x1b" }, "client"},
+		"digest": {func(m *statspb.State) { m.Clients[0].Upload = nil }, "clients[0]"},
+		"images": {func(m *statspb.State) { m.Clients[0].N = 1 << 40 }, "clients[0]"},
 		"a client of no sum": {func(m *statspb.State) {
 			m.Folds[full] = &statspb.Sum{}
 		}, "fold"},
 		"a sum of no client": {func(m *statspb.State) { m.Clients = m.Clients[:1] }, "fold"},
 		"folds":              {func(m *statspb.State) { m.Folds = m.Folds[1:] }, "folds"},
 		"held":               {func(m *statspb.State) { m.Folds[full].Held[0] = 1 << 30 }, "held"},
-		"sums":               {func(m *statspb.State) { m.Folds[full].Sums = m.Folds[full].Sums[16:] }, "sums"},
-		"second":             {func(m *statspb.State) { m.Folds[full].Second = m.Folds[full].Second[16:] }, "second"},
-		"negative mass":      {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(-1)) }, "mass"},
-		"no mass":            {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(0)) }, "mass"},
-		"masses":             {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(1e6)) }, "masses"},
-		"far":                {func(m *statspb.State) { set(m.Folds[full].Sums, 1, whole.Round(1e9)) }, "sum 0 of class"},
-		"negative second":    {func(m *statspb.State) { set(m.Folds[full].Second, 0, whole.Round(-1)) }, "second moment"},
-		"large second":       {func(m *statspb.State) { set(m.Folds[full].Second, 1, whole.Number{High: math.MinInt64}) }, "second moment"},
-		"rows":               {func(m *statspb.State) { m.Folds[full].Rows = 1 << 50 }, "rows"},
-		"no rows":            {func(m *statspb.State) { m.Folds[full].Rows = 0 }, "rows"},
-		"curved":             {func(m *statspb.State) { m.Folds[full].Curved = 100 }, "curves"},
-		"curve":              {func(m *statspb.State) { m.Folds[full].OwnCurve[0] = 1 << 60 }, "curves"},
-		"a curve short":      {func(m *statspb.State) { m.Folds[full].OwnCurve = m.Folds[full].OwnCurve[1:] }, "curves"},
+		"sums": {func(m *statspb.State) { m.Folds[full].Sums = m.Folds[full].Sums[16:] },
+			"sums"},
+		"second": {func(m *statspb.State) { m.Folds[full].Second = m.Folds[full].Second[16:] }, "second"},
+		"negative mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(-1)) },
+			"mass"},
+		"no mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(0)) },
+			"mass"},
+		"masses": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(1e6)) },
+			"masses"},
+		"far": {func(m *statspb.State) { set(m.Folds[full].Sums, 1, whole.Round(1e9)) },
+			"sum 0 of class"},
+		"negative second": {func(m *statspb.State) { set(m.Folds[full].Second, 0, whole.Round(-1)) },
+			"second moment"},
+		"large second": {func(m *statspb.State) {
+			set(m.Folds[full].Second, 1,
+				whole.Number{High: math.MinInt64})
+		}, "second moment"},
+		"rows":    {func(m *statspb.State) { m.Folds[full].Rows = 1 << 50 }, "rows"},
+		"no rows": {func(m *statspb.State) { m.Folds[full].Rows = 0 }, "rows"},
+		"curved":  {func(m *statspb.State) { m.Folds[full].Curved = 100 }, "curves"},
+		"curve":   {func(m *statspb.State) { m.Folds[full].OwnCurve[0] = 1 << 60 }, "curves"},
+		"a curve short": {func(m *statspb.State) { m.Folds[full].OwnCurve = m.Folds[full].OwnCurve[1:] },
+			"curves"},
 	} {
 		var m statspb.State
 		if err := proto.Unmarshal(data, &m); err != nil {
@@ -358,7 +384,8 @@ func TestDecodeRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Decode(bad, federate.Expect{}); err == nil || !strings.Contains(err.Error(), v.want) {
+		if _, err := Decode(bad, federate.Expect{}); err == nil ||
+			!strings.Contains(err.Error(), v.want) {
 			t.Errorf("%s: %v; want %q", name, err, v.want)
 		}
 	}

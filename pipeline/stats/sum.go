@@ -1,10 +1,9 @@
-// Package stats holds the one statistic of a round: the sum of its uploads. Counts, class sums, second moments
-// and curves are whole numbers,
-// so that sums do not depend on order and grouping, and taking an upload out again leaves no trace, to the byte.
+// Package stats holds the one statistic of a round: the sum of its uploads. Counts, class sums,
+// second moments and curves are whole numbers, so that sums do not depend on order and grouping,
+// and taking an upload out again leaves no trace, to the byte.
 //
-// Bounds make overflow impossible: a row has coordinates of size 2^16 at most, an upload 2^30 images, a sum 2^24
-// clients. A second moment is
-// then below 2^86, which is 2^126 in steps of 2^-40.
+// Bounds make overflow impossible: a row has coordinates of size 2^16 at most, an upload 2^30
+// images, a sum 2^24 clients. A second moment is then below 2^86, which is 2^126 in steps of 2^-40.
 package stats
 
 import (
@@ -35,27 +34,32 @@ type Sum struct {
 	Dx, C int
 	// Clients is the number of uploads, and Curved of those with curves.
 	Clients, Curved int
-	// N is the number of images, and rows that of the rows that second moments stand for: degrees of freedom, class means and calibration
-	// points.
+	// N is the number of images, and rows that of the rows that second moments stand for: degrees of
+	// freedom, class means and calibration points.
 	N, rows int64
-	classes map[int][]whole.Number // [1 + Dx]: mass and sums of coordinates, of classes that a client holds
-	second  []whole.Number         // upper triangle of second moments about 0, [Dx (Dx+1)/2]; nil of no clients, or where rows are too wide
-	curves  [2]steps
+	// [1 + Dx]: mass and sums of coordinates, of classes that a client holds
+	classes map[int][]whole.Number
+	// upper triangle of second moments about 0, [Dx (Dx+1)/2]; nil of no clients, or where rows are
+	// too wide
+	second []whole.Number
+	curves [2]steps
 }
 
 // steps are curves in steps below 0.
 type steps [moments.Temperatures]uint64
 
-// Compute returns the sum of one upload, of class means or moments. Calibration points count as images.
+// Compute returns the sum of one upload, of class means or moments. Calibration points count as
+// images.
 func Compute(u *federate.Upload) (*Sum, error) {
 	labels := u.Points.Indices()
 	if labels == nil {
-		return nil, fmt.Errorf("stats: the points of client %q are of several classes each, an embedding's: these do not "+
-			"add up; sum class means "+
-			"or moments", u.Client)
+		return nil,
+			fmt.Errorf("stats: the points of client %q are of several classes each, an embedding's: these "+
+				"do not add up; sum class means or moments", u.Client)
 	}
 	r := rowsOf(u, labels)
-	s := &Sum{Dx: u.Points.Dx, C: u.Points.C, Clients: 1, N: int64(u.N + len(r.label) - len(labels)), classes: map[int][]whole.Number{}}
+	s := &Sum{Dx: u.Points.Dx, C: u.Points.C, Clients: 1, N: int64(u.N + len(r.label) - len(labels)),
+		classes: map[int][]whole.Number{}}
 	for i, y := range r.label {
 		to := s.classes[y]
 		if to == nil {
@@ -65,8 +69,10 @@ func Compute(u *federate.Upload) (*Sum, error) {
 		to[0].Add(whole.Round(r.mass[i]))
 		for j, v := range r.x[i*s.Dx : (i+1)*s.Dx] {
 			if math.Abs(v) > maxCoordinate {
-				return nil, fmt.Errorf("stats: a coordinate of row %d of client %q is %v; rows that add up have %d at most", i, u.Client, v,
-					maxCoordinate)
+				return nil,
+					fmt.Errorf(
+						"stats: a coordinate of row %d of client %q is %v; rows that add up have %d at most", i,
+						u.Client, v, maxCoordinate)
 			}
 			to[1+j].Add(whole.Round(r.mass[i] * v))
 		}
@@ -89,7 +95,8 @@ func Compute(u *federate.Upload) (*Sum, error) {
 	if c := u.Curves; c != nil {
 		s.Curved = 1
 		for i := range moments.Temperatures {
-			s.curves[0][i], s.curves[1][i] = uint64(-c.Own[i]/moments.CurveStep), uint64(-c.Twin[i]/moments.CurveStep)
+			s.curves[0][i], s.curves[1][i] = uint64(-c.Own[i]/moments.CurveStep),
+				uint64(-c.Twin[i]/moments.CurveStep)
 		}
 	}
 	return s, nil
@@ -127,8 +134,8 @@ func rowsOf(u *federate.Upload, labels []int32) *rows {
 	return r
 }
 
-// second returns the second moments of the images about 0: those of the rows, and the scatter about them. Products are rounded before they
-// are added, so that every machine has the same ones.
+// second returns the second moments of the images about 0: those of the rows, and the scatter about
+// them. Products are rounded before they are added, so that every machine has the same ones.
 func (r *rows) second(w *moments.Within) []whole.Number {
 	k, n := r.k, len(r.label)
 	scatter := make([]float64, k*k)
@@ -170,7 +177,8 @@ func (s *Sum) Add(o *Sum) error {
 		return err
 	}
 	if s.Clients+o.Clients > MaxClients {
-		return fmt.Errorf("stats: %d clients and %d are too many; a sum has %d at most", s.Clients, o.Clients, MaxClients)
+		return fmt.Errorf("stats: %d clients and %d are too many; a sum has %d at most", s.Clients,
+			o.Clients, MaxClients)
 	}
 	s.combine(o, 1)
 	return nil
@@ -191,14 +199,14 @@ func (s *Sum) Sub(o *Sum) error {
 
 func (s *Sum) alike(o *Sum) error {
 	if s.Dx != o.Dx || s.C != o.C {
-		return fmt.Errorf("stats: sums of %d coordinates and %d classes, and of %d and %d, do not add up", s.Dx, s.C, o.Dx, o.C)
+		return fmt.Errorf("stats: sums of %d coordinates and %d classes, and of %d and %d, do not add up",
+			s.Dx, s.C, o.Dx, o.C)
 	}
 	return nil
 }
 
-// combine adds a sum, or takes it out where sign is -1. A class that no image is left of, and second moments of
-// no client, are left out: the sum of the same
-// uploads has one form.
+// combine adds a sum, or takes it out where sign is -1. A class that no image is left of, and
+// second moments of no client, are left out: the sum of the same uploads has one form.
 func (s *Sum) combine(o *Sum, sign int) {
 	each := (*whole.Number).Add
 	if sign < 0 {
@@ -242,9 +250,9 @@ func zero(v []whole.Number) bool {
 	return !slices.ContainsFunc(v, func(w whole.Number) bool { return w != whole.Number{} })
 }
 
-// Client returns the sum as if one client had sent it: class means with their masses, the scatter of the images
-// about these, and the curves;
-// no scatter where rows are too wide, and no curves where no client sent any. It returns nil for no clients.
+// Client returns the sum as if one client had sent it: class means with their masses, the scatter
+// of the images about these, and the curves; no scatter where rows are too wide, and no curves
+// where no client sent any. It returns nil for no clients.
 func (s *Sum) Client() (*point.Set, *moments.Within, *moments.Curves) {
 	if s.Clients == 0 {
 		return nil, nil, nil
@@ -269,7 +277,8 @@ func (s *Sum) Client() (*point.Set, *moments.Within, *moments.Curves) {
 	if s.Curved > 0 {
 		curves = &moments.Curves{}
 		for i := range moments.Temperatures {
-			curves.Own[i], curves.Twin[i] = -float64(s.curves[0][i])*moments.CurveStep, -float64(s.curves[1][i])*moments.CurveStep
+			curves.Own[i], curves.Twin[i] = -float64(s.curves[0][i])*moments.CurveStep,
+				-float64(s.curves[1][i])*moments.CurveStep
 		}
 	}
 	if s.second == nil {

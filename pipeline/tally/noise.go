@@ -6,8 +6,9 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// Noisy returns all counts with noise, which protects each image whatever else is known: nothing is merged or left out, and means,
-// which noise does not protect, are not told. Negative counts stay, so that sums over sites are right on average.
+// Noisy returns all counts with noise, which protects each image whatever else is known: nothing is
+// merged or left out, and means, which noise does not protect, are not told. Negative counts stay,
+// so that sums over sites are right on average.
 func (m *Images) Noisy(epsilon, delta float64, random io.Reader) (*Report, error) {
 	sigma, err := privacy.CountsNoise(epsilon, delta)
 	if err != nil {
@@ -25,7 +26,8 @@ func (m *Images) Noisy(epsilon, delta float64, random io.Reader) (*Report, error
 		}
 		return n + int(e)
 	}
-	r := &Report{Format: Format, Classes: m.C, Level: m.Level, Epsilon: epsilon, Delta: delta, Sigma: sigma}
+	r := &Report{Format: Format, Classes: m.C, Level: m.Level, Epsilon: epsilon,
+		Delta: delta, Sigma: sigma}
 	for class := range m.C {
 		var c [4]int
 		if m.cells != nil {

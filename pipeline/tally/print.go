@@ -13,7 +13,9 @@ func (r *Report) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "site:        %s\nclassifier:  %s\n", r.Site, r.Classifier)
 	if r.Sigma > 0 {
-		fmt.Fprintf(w, "noise:       standard deviation %d on every count: epsilon %v, delta %v for each image\n", r.Sigma, r.Epsilon, r.Delta)
+		fmt.Fprintf(w,
+			"noise:       standard deviation %d on every count: epsilon %v, delta %v for each image\n",
+			r.Sigma, r.Epsilon, r.Delta)
 	} else {
 		fmt.Fprintf(w, "least count: %d\n", r.Least)
 	}
@@ -32,7 +34,8 @@ func (r *Report) Print(out io.Writer) error {
 		if g.Size != nil {
 			size = strconv.FormatFloat(*g.Size, 'f', 2, 64)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", r.classes(g.Classes), g.N, number(g.Right), number(g.Held), size)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", r.classes(g.Classes), g.N, number(g.Right),
+			number(g.Held), size)
 	}
 	if len(r.Bins) > 0 {
 		fmt.Fprintln(w, "confidence\timages\tright\tmean")
@@ -42,7 +45,8 @@ func (r *Report) Print(out io.Writer) error {
 		if b.Confidence != nil {
 			mean = strconv.FormatFloat(*b.Confidence, 'f', 3, 64)
 		}
-		fmt.Fprintf(w, "%.2f–%.2f\t%d\t%d\t%s\n", float64(b.From)/Bins, float64(b.To)/Bins, b.N, b.Right, mean)
+		fmt.Fprintf(w, "%.2f–%.2f\t%d\t%d\t%s\n", float64(b.From)/Bins, float64(b.To)/Bins,
+			b.N, b.Right, mean)
 	}
 	return w.Flush()
 }

@@ -27,7 +27,8 @@ const (
 // Report is the counts of one site, signed by it.
 type Report struct {
 	Format int `json:"format"`
-	// Site is the name of the key that signed it, Round the number of the round, and Classifier the SHA-256 of the file that was scored.
+	// Site is the name of the key that signed it, Round the number of the round, and Classifier the
+	// SHA-256 of the file that was scored.
 	Site       string `json:"site"`
 	Round      uint64 `json:"round"`
 	Classifier string `json:"classifier"`
@@ -40,7 +41,8 @@ type Report struct {
 	Epsilon float64 `json:"epsilon,omitempty"`
 	Delta   float64 `json:"delta,omitempty"`
 	Sigma   uint64  `json:"sigma,omitempty"`
-	// Few says which images are fewer than Least, so that only numbers of images are told: "wrong" or "right".
+	// Few says which images are fewer than Least, so that only numbers of images are told: "wrong" or
+	// "right".
 	Few    string  `json:"few,omitempty"`
 	Groups []Group `json:"groups"`
 	Bins   []Bin   `json:"bins,omitempty"`
@@ -56,7 +58,8 @@ func (r *Report) statement() (identity.Statement, error) {
 	bare.Signature = nil
 	data, err := json.Marshal(bare)
 	sum := sha256.Sum256(data)
-	return identity.Statement{Purpose: identity.Evaluated, Server: r.Server, Round: r.Round, Client: r.Site, Graph: r.Classifier,
+	return identity.Statement{Purpose: identity.Evaluated, Server: r.Server, Round: r.Round,
+		Client: r.Site, Graph: r.Classifier,
 		Content: hex.EncodeToString(sum[:])}, err
 }
 
@@ -105,13 +108,18 @@ func (r *Report) check() error {
 	case r.Format != Format:
 		return fmt.Errorf("format %d; this program reads %d", r.Format, Format)
 	case r.Classes < 2 || r.Classes > maxClasses || len(r.Classifier) != 64:
-		return fmt.Errorf("%d classes of the classifier %.80q; want 2 to %d and a sha256", r.Classes, r.Classifier, maxClasses)
+		return fmt.Errorf("%d classes of the classifier %.80q; want 2 to %d and a sha256", r.Classes,
+			r.Classifier, maxClasses)
 	case r.Level != 0 && !(r.Level >= 0.5 && r.Level <= 0.999):
 		return fmt.Errorf("sets of level %v; want 0.5 to 0.999", r.Level)
-	case r.Few != "" && r.Few != "wrong" && r.Few != "right" || r.Few != "" && (r.Sigma > 0 || len(r.Bins) > 0):
-		return fmt.Errorf("few is %.20q with %d bins; want wrong, right or nothing, and no bins where it is given", r.Few, len(r.Bins))
+	case r.Few != "" && r.Few != "wrong" && r.Few != "right" || r.Few != "" &&
+		(r.Sigma > 0 || len(r.Bins) > 0):
+		return fmt.Errorf(
+			"few is %.20q with %d bins; want wrong, right or nothing, and no bins where it is given",
+			r.Few, len(r.Bins))
 	case len(r.Groups) == 0 || len(r.Groups) > r.Classes || len(r.Bins) > Bins:
-		return fmt.Errorf("%d groups and %d bins; want 1 to %d and up to %d", len(r.Groups), len(r.Bins), r.Classes, Bins)
+		return fmt.Errorf("%d groups and %d bins; want 1 to %d and up to %d", len(r.Groups), len(r.Bins),
+			r.Classes, Bins)
 	}
 	if err := r.checkBound(); err != nil {
 		return err
@@ -129,13 +137,16 @@ func (r *Report) check() error {
 // checkBound checks the bound on counts, or the noise.
 func (r *Report) checkBound() error {
 	if r.Sigma > 0 {
-		if want, err := privacy.CountsNoise(r.Epsilon, r.Delta); err != nil || want != r.Sigma || r.Least != 0 || len(r.Groups) != r.Classes {
-			return fmt.Errorf("noise of sigma %d for epsilon %v and delta %v, a bound of %d and %d groups: %w", r.Sigma, r.Epsilon, r.Delta,
-				r.Least, len(r.Groups), err)
+		if want, err := privacy.CountsNoise(r.Epsilon, r.Delta); err != nil || want != r.Sigma ||
+			r.Least != 0 || len(r.Groups) != r.Classes {
+			return fmt.Errorf(
+				"noise of sigma %d for epsilon %v and delta %v, a bound of %d and %d groups: %w", r.Sigma,
+				r.Epsilon, r.Delta, r.Least, len(r.Groups), err)
 		}
 	} else if r.Least < MinLeast || r.Least > MaxLeast || r.Epsilon != 0 || r.Delta != 0 {
-		return fmt.Errorf("a bound of %d on counts, epsilon %v and delta %v without noise; want %d to %d, and 0", r.Least, r.Epsilon, r.Delta,
-			MinLeast, MaxLeast)
+		return fmt.Errorf(
+			"a bound of %d on counts, epsilon %v and delta %v without noise; want %d to %d, and 0", r.Least,
+			r.Epsilon, r.Delta, MinLeast, MaxLeast)
 	}
 	return nil
 }
@@ -166,14 +177,17 @@ func (r *Report) checkGroups() (n, right int, err error) {
 		}
 		switch {
 		case len(g.Classes) == 0 || (g.Right == nil) != (r.Few != ""):
-			return 0, 0, fmt.Errorf("groups[%d] has %d classes, or tells what few says is hidden", i, len(g.Classes))
-		case g.Held != nil && (r.Level == 0 || g.Right == nil), g.Held != nil && r.Sigma == 0 && g.Size == nil, g.Size != nil && (g.Held == nil ||
-			!(*g.Size >= 0 && *g.Size <= float64(r.Classes))):
+			return 0, 0, fmt.Errorf("groups[%d] has %d classes, or tells what few says is hidden",
+				i, len(g.Classes))
+		case g.Held != nil && (r.Level == 0 || g.Right == nil), g.Held != nil && r.Sigma == 0 &&
+			g.Size == nil, g.Size != nil &&
+			(g.Held == nil || !(*g.Size >= 0 && *g.Size <= float64(r.Classes))):
 			return 0, 0, fmt.Errorf("groups[%d] tells of sets that it cannot have", i)
 		case (g.Held == nil) != (r.Groups[0].Held == nil):
 			return 0, 0, fmt.Errorf("groups[%d] tells other things than the first", i)
 		case r.Sigma == 0 && !of.fits(tells, r.Least):
-			return 0, 0, fmt.Errorf("groups[%d] has counts that do not fit, or below the bound of %d", i, r.Least)
+			return 0, 0, fmt.Errorf("groups[%d] has counts that do not fit, or below the bound of %d", i,
+				r.Least)
 		}
 		n, right = n+of.n, right+of.right
 	}
@@ -187,8 +201,11 @@ func (r *Report) checkBins(n, right int) error {
 	}
 	to := 0
 	for i, b := range r.Bins {
-		if b.From != to || b.To <= b.From || b.N < -maxCount || b.N > maxCount || b.Right < -maxCount || b.Right > maxCount {
-			return fmt.Errorf("bins[%d] is %+v; want bins that follow each other from 0 to %d, with counts up to %d", i, b, Bins, maxCount)
+		if b.From != to || b.To <= b.From || b.N < -maxCount || b.N > maxCount || b.Right < -maxCount ||
+			b.Right > maxCount {
+			return fmt.Errorf(
+				"bins[%d] is %+v; want bins that follow each other from 0 to %d, with counts up to %d", i,
+				b, Bins, maxCount)
 		}
 		to = b.To
 		if r.Sigma > 0 {
@@ -198,19 +215,25 @@ func (r *Report) checkBins(n, right int) error {
 			continue
 		}
 		const rounding = 0.0006
-		if b.Confidence == nil || !(*b.Confidence >= float64(b.From)/Bins-rounding && *b.Confidence <= float64(b.To)/Bins+rounding) ||
+		if b.Confidence == nil ||
+			!(*b.Confidence >= float64(b.From)/Bins-rounding &&
+				*b.Confidence <= float64(b.To)/Bins+rounding) ||
 			b.Right < r.Least || b.N-b.Right < r.Least {
-			return fmt.Errorf("bins[%d] has a confidence outside of it, or counts below the bound of %d", i, r.Least)
+			return fmt.Errorf("bins[%d] has a confidence outside of it, or counts below the bound of %d", i,
+				r.Least)
 		}
 		n, right = n-b.N, right-b.Right
 	}
 	if to != Bins || r.Sigma == 0 && (n != 0 || right != 0) {
-		return fmt.Errorf("the bins end at %d and lack %d images, %d of them right; want those of the groups, to %d", to, n, right, Bins)
+		return fmt.Errorf(
+			"the bins end at %d and lack %d images, %d of them right; want those of the groups, to %d",
+			to, n, right, Bins)
 	}
 	return nil
 }
 
-// Size bounds the sums of a report's counts: the sum of their absolute values, the largest of each group and bin.
+// Size bounds the sums of a report's counts: the sum of their absolute values, the largest of each
+// group and bin.
 func (r *Report) Size() (n int64) {
 	add := func(counts ...*int) {
 		most := int64(0)
@@ -230,7 +253,8 @@ func (r *Report) Size() (n int64) {
 	return n
 }
 
-// Total returns the number of images of a report, and the numbers of these that are right and held, 0 where they are hidden.
+// Total returns the number of images of a report, and the numbers of these that are right and held,
+// 0 where they are hidden.
 func (r *Report) Total() (n, right, held int) {
 	for _, g := range r.Groups {
 		n += g.N
@@ -244,8 +268,8 @@ func (r *Report) Total() (n, right, held int) {
 	return n, right, held
 }
 
-// ECE is the expected calibration error by the report's bins (Guo et al. 2017): of merged bins it is at most that of all 15. NaN
-// where there are none.
+// ECE is the expected calibration error by the report's bins (Guo et al. 2017): of merged bins it
+// is at most that of all 15. NaN where there are none.
 func (r *Report) ECE() float64 {
 	total, sum := 0, 0.0
 	for _, b := range r.Bins {

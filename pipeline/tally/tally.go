@@ -1,6 +1,7 @@
-// Package tally is cross-site evaluation: each site scores a classifier on its own labelled images and sends signed counts, and a server
-// pools them. Counts below a bound are in no report, and cannot be had from a report by subtraction: classes and bins of confidence are
-// merged until every count, and every difference of two that are nested, reaches the bound.
+// Package tally is cross-site evaluation: each site scores a classifier on its own labelled images
+// and sends signed counts, and a server pools them. Counts below a bound are in no report, and
+// cannot be had from a report by subtraction: classes and bins of confidence are merged until every
+// count, and every difference of two that are nested, reaches the bound.
 //
 // It links nothing of the server, as it is part of the program for small devices.
 package tally
@@ -27,21 +28,28 @@ const (
 	MaxLeast = 1000
 )
 
-// Images is the scores of a site's images, by which a report is made. The zero value with C and Level is ready for use.
+// Images is the scores of a site's images, by which a report is made. The zero value with C and
+// Level is ready for use.
 type Images struct {
-	// C is the number of classes, and Level that of the prediction sets; 0 where the classifier has none.
+	// C is the number of classes, and Level that of the prediction sets; 0 where the classifier has
+	// none.
 	C     int
 	Level float64
-	cells [][4]int // by class: whether the most probable class is right (2), and whether the set holds the class (1)
-	sizes []int    // of the sets, by class
+	// by class: whether the most probable class is right (2), and whether the set holds the class (1)
+	cells [][4]int
+	sizes []int // of the sets, by class
 	bins  [Bins][2]int
 	sums  [Bins]float64 // of confidences
 }
 
-// Add adds an image of a class: the class that is most probable, with its probability, and the prediction set, nil where there is none.
+// Add adds an image of a class: the class that is most probable, with its probability, and the
+// prediction set, nil where there is none.
 func (m *Images) Add(class, top int, confidence float64, set []bool) error {
-	if class < 0 || class >= m.C || top < 0 || top >= m.C || !(confidence >= 0 && confidence <= 1.0001) {
-		return fmt.Errorf("an image of class %d, taken for class %d with probability %v; there are %d classes", class, top, confidence, m.C)
+	if class < 0 || class >= m.C || top < 0 || top >= m.C ||
+		!(confidence >= 0 && confidence <= 1.0001) {
+		return fmt.Errorf(
+			"an image of class %d, taken for class %d with probability %v; there are %d classes", class, top,
+			confidence, m.C)
 	}
 	if m.cells == nil {
 		m.cells, m.sizes = make([][4]int, m.C), make([]int, m.C)
@@ -69,8 +77,8 @@ func (m *Images) Add(class, top int, confidence float64, set []bool) error {
 type Group struct {
 	Classes []int `json:"classes"`
 	N       int   `json:"n"`
-	// Right is the number of images whose most probable class is theirs, and Held that of images whose prediction set holds it; absent
-	// where they are hidden.
+	// Right is the number of images whose most probable class is theirs, and Held that of images whose
+	// prediction set holds it; absent where they are hidden.
 	Right *int `json:"right,omitempty"`
 	Held  *int `json:"held,omitempty"`
 	// Size is the mean size of the sets, rounded to hundredths; absent where Held is.
@@ -106,8 +114,9 @@ const (
 	andHeld         // and of those whose set holds the class
 )
 
-// fits reports whether no number, and no difference of two that are nested, is below the bound. Right images are, but for empty sets,
-// among the held: their difference is the number that is wrong and held.
+// fits reports whether no number, and no difference of two that are nested, is below the bound.
+// Right images are, but for empty sets, among the held: their difference is the number that is
+// wrong and held.
 func (a count) fits(tells, least int) bool {
 	ok := a.n >= least
 	if tells >= andRight {
@@ -123,7 +132,8 @@ func (a count) fits(tells, least int) bool {
 // ErrFew means that there are too few images for any count.
 var ErrFew = errors.New("too few images")
 
-// Report returns the counts that may be told with a bound: those of fewer images are merged with others, or left out.
+// Report returns the counts that may be told with a bound: those of fewer images are merged with
+// others, or left out.
 func (m *Images) Report(least int) (*Report, error) {
 	var all count
 	for c := range m.cells {
@@ -150,7 +160,8 @@ func (m *Images) Report(least int) (*Report, error) {
 	return r, nil
 }
 
-// groups merges the classes that do not fit alone, with the smallest of the others until they fit together.
+// groups merges the classes that do not fit alone, with the smallest of the others until they fit
+// together.
 func (m *Images) groups(tells, least int) (out []Group) {
 	var alone, rest []int
 	var sum count
@@ -190,7 +201,8 @@ func (m *Images) groups(tells, least int) (out []Group) {
 	return out
 }
 
-// merged merges neighbouring bins, from the highest confidence downwards, until both counts of each reach the bound.
+// merged merges neighbouring bins, from the highest confidence downwards, until both counts of each
+// reach the bound.
 func (m *Images) merged(least int) (out []Bin) {
 	var wrong, right int
 	var sum float64

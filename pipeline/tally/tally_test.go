@@ -14,7 +14,8 @@ import (
 	"fmp/pipeline/federate/identity"
 )
 
-// drawn is a site's images: how right it is, how often sets hold the class, and how uneven its classes are, differ with the seed.
+// drawn is a site's images: how right it is, how often sets hold the class, and how uneven its
+// classes are, differ with the seed.
 func drawn(seed uint64, n, classes int, sets bool) *Images {
 	r := mrand.New(mrand.NewPCG(seed, 1))
 	m := &Images{C: classes}
@@ -41,8 +42,9 @@ func drawn(seed uint64, n, classes int, sets bool) *Images {
 	return m
 }
 
-// TestNothingBelowTheBound: whatever a site's images are, no count of a report, no complement and no nested difference is below the bound,
-// nothing is counted twice, and the counts are those of the images.
+// TestNothingBelowTheBound: whatever a site's images are, no count of a report, no complement and
+// no nested difference is below the bound, nothing is counted twice, and the counts are those of
+// the images.
 func TestNothingBelowTheBound(t *testing.T) {
 	told := [3]int{}
 	for seed := range uint64(400) {
@@ -88,7 +90,8 @@ func TestNothingBelowTheBound(t *testing.T) {
 			told[andHeld]++
 			between := *g.Held - *g.Right
 			if *g.Held != of.held || g.N-*g.Held < least || max(between, -between) < least {
-				t.Fatalf("seed %d: %d held of %d, %d right, with a bound of %d", seed, *g.Held, g.N, *g.Right, least)
+				t.Fatalf("seed %d: %d held of %d, %d right, with a bound of %d", seed, *g.Held, g.N,
+					*g.Right, least)
 			}
 		}
 		for c, in := range seen {
@@ -108,7 +111,8 @@ func TestNothingBelowTheBound(t *testing.T) {
 	}
 }
 
-// TestFew: where fewer wrong images than the bound are among them, it says so and no number that leads to them.
+// TestFew: where fewer wrong images than the bound are among them, it says so and no number that
+// leads to them.
 func TestFew(t *testing.T) {
 	m := &Images{C: 3}
 	for i := range 90 {
@@ -120,7 +124,8 @@ func TestFew(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := m.Report(10)
-	if err != nil || r.Few != "wrong" || len(r.Bins) != 0 || len(r.Groups) != 3 || r.Groups[0].Right != nil || r.Groups[0].N != 31 {
+	if err != nil || r.Few != "wrong" || len(r.Bins) != 0 || len(r.Groups) != 3 ||
+		r.Groups[0].Right != nil || r.Groups[0].N != 31 {
 		t.Errorf("%+v: %v", r, err)
 	}
 	if _, err := (&Images{C: 3}).Report(10); !errors.Is(err, ErrFew) {
@@ -128,7 +133,8 @@ func TestFew(t *testing.T) {
 	}
 }
 
-// TestNoisy: noise is on every count, also of classes without images, and right on average; one image more changes two counts by one.
+// TestNoisy: noise is on every count, also of classes without images, and right on average; one
+// image more changes two counts by one.
 func TestNoisy(t *testing.T) {
 	m := drawn(3, 2000, 4, true)
 	n, right, held := 0, 0, 0
@@ -150,7 +156,8 @@ func TestNoisy(t *testing.T) {
 		all = all.plus(m.of(c))
 	}
 	sd := 7 * math.Sqrt(16*times)
-	for name, v := range map[string][2]int{"images": {n, all.n}, "right": {right, all.right}, "held": {held, all.held}} {
+	for name, v := range map[string][2]int{"images": {n, all.n}, "right": {right, all.right},
+		"held": {held, all.held}} {
 		if off := math.Abs(float64(v[0] - times*v[1])); off > 5*sd {
 			t.Errorf("%s: %d of %d reports; want %d", name, v[0], times, times*v[1])
 		}
@@ -290,7 +297,8 @@ func TestHostileReports(t *testing.T) {
 	}
 }
 
-// FuzzReport: a report of any contents is refused, or has sums, an ECE and a text; signatures are left out.
+// FuzzReport: a report of any contents is refused, or has sums, an ECE and a text; signatures are
+// left out.
 func FuzzReport(f *testing.F) {
 	for _, noise := range []bool{false, true} {
 		data, _, _ := signed(f, noise)

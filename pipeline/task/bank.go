@@ -23,28 +23,32 @@ type Bank struct {
 // count, a label outside 0 to c-1, or a feature that is not finite is an error.
 func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 	if dx < 1 || c < 2 {
-		return nil, fmt.Errorf("bank: dx %d and %d classes; allowed are dx of 1 and more, and 2 classes and more", dx, c)
+		return nil, fmt.Errorf("bank: dx %d and %d classes; allowed are dx of 1 and more, and 2 "+
+			"classes and more", dx, c)
 	}
 	if len(features) != len(labels)*dx {
-		return nil, fmt.Errorf("bank: %d feature values for %d labels of dx %d; want %d: check that features and labels come from "+
-			"the same images", len(features), len(labels), dx, len(labels)*dx)
+		return nil, fmt.Errorf("bank: %d feature values for %d labels of dx %d; want %d: check that "+
+			"features and labels come from the same images", len(features), len(labels), dx, len(labels)*dx)
 	}
 	for i, v := range features {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-			return nil, fmt.Errorf("bank: feature %d of row %d is %v; allowed are finite numbers: check the extractor and its input", i%dx, i/dx, v)
+			return nil, fmt.Errorf("bank: feature %d of row %d is %v; allowed are finite numbers: check "+
+				"the extractor and its input", i%dx, i/dx, v)
 		}
 	}
 	b := &Bank{Dx: dx, C: c, Features: features, Labels: labels, pools: make([][]int, c)}
 	for i, y := range labels {
 		if y < 0 || y >= c {
-			return nil, fmt.Errorf("bank: label %d of row %d; allowed are 0 to %d: check dataset.classes", y, i, c-1)
+			return nil, fmt.Errorf("bank: label %d of row %d; allowed are 0 to %d: check dataset.classes", y,
+				i, c-1)
 		}
 		b.pools[y] = append(b.pools[y], i)
 	}
 	return b, nil
 }
 
-// Choose returns a bank of the rows of the given classes, in the order of the rows; classes[i] becomes class i.
+// Choose returns a bank of the rows of the given classes, in the order of the rows; classes[i]
+// becomes class i.
 func (b *Bank) Choose(classes []int) (*Bank, error) {
 	label := make([]int, b.C)
 	for i := range label {
@@ -52,7 +56,8 @@ func (b *Bank) Choose(classes []int) (*Bank, error) {
 	}
 	for i, c := range classes {
 		if c < 0 || c >= b.C || label[c] >= 0 {
-			return nil, fmt.Errorf("bank: classes %v; allowed are different ones from 0 to %d", classes, b.C-1)
+			return nil, fmt.Errorf("bank: classes %v; allowed are different ones from 0 to %d", classes,
+				b.C-1)
 		}
 		label[c] = i
 	}
@@ -66,8 +71,8 @@ func (b *Bank) Choose(classes []int) (*Bank, error) {
 	return NewBank(features, b.Dx, labels, len(classes))
 }
 
-// Among is [Bank.Choose] that shares the rows: those of other classes stay, in no class, and are never drawn. It costs no copy of the
-// features.
+// Among is [Bank.Choose] that shares the rows: those of other classes stay, in no class, and are
+// never drawn. It costs no copy of the features.
 func (b *Bank) Among(classes []int) *Bank {
 	out := &Bank{Dx: b.Dx, C: len(classes), Features: b.Features, Labels: make([]int, len(b.Labels))}
 	for i := range out.Labels {
@@ -88,7 +93,8 @@ func (b *Bank) Len() int { return len(b.Labels) }
 // Row returns the features of row i, sharing memory with the bank.
 func (b *Bank) Row(i int) []float32 { return b.Features[i*b.Dx : (i+1)*b.Dx] }
 
-// Points returns the given rows as points of weight 1, with class c renamed names[c]; nil names keep the labels.
+// Points returns the given rows as points of weight 1, with class c renamed names[c]; nil names
+// keep the labels.
 func (b *Bank) Points(rows, names []int) *point.Set {
 	s := point.New(len(rows), b.Dx, b.C)
 	for i, r := range rows {

@@ -7,7 +7,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Three clients draw four rows each of a bank of twenty rows of two classes, without replacement. A small alpha makes clients non-IID.
+// Three clients draw four rows each of a bank of twenty rows of two classes, without replacement. A
+// small alpha makes clients non-IID.
 func ExampleBank_Partition() {
 	features, labels := make([]float32, 20), make([]int, 20)
 	for i := range labels {

@@ -9,22 +9,24 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Partition draws the rows of m clients of n points each. Client by client, class proportions are uniform
-// (alpha 0: the homogeneous partition) or drawn from a symmetric Dirichlet(alpha), the usual model of
-// label skew (Hsu, Qi and Brown 2019, arXiv 1909.06335); every point's class is then drawn from the
-// proportions and its row from that class without replacement, so that no row serves twice.
+// Partition draws the rows of m clients of n points each. Client by client, class proportions are
+// uniform (alpha 0: the homogeneous partition) or drawn from a symmetric Dirichlet(alpha), the
+// usual model of label skew (Hsu, Qi and Brown 2019, arXiv 1909.06335); every point's class is then
+// drawn from the proportions and its row from that class without replacement, so that no row serves
+// twice.
 //
-// Once a class is exhausted, the point's class is drawn again from the client's own proportions over the
-// classes that still have rows (uniformly, if these have no mass at all). A bank of fewer than m·n
-// rows is an error.
+// Once a class is exhausted, the point's class is drawn again from the client's own proportions
+// over the classes that still have rows (uniformly, if these have no mass at all). A bank of fewer
+// than m·n rows is an error.
 func (b *Bank) Partition(r *rand.Rand, m, n int, alpha float64) ([][]int, error) {
 	clients, _, err := b.draw(r, m, n, alpha, 0)
 	return clients, err
 }
 
-// PartitionBeside is Partition with further rows of each client, drawn from its own proportions once all clients have theirs: the clients
-// are those of Partition.
-func (b *Bank) PartitionBeside(r *rand.Rand, m, n, beside int, alpha float64) (clients, further [][]int, err error) {
+// PartitionBeside is Partition with further rows of each client, drawn from its own proportions
+// once all clients have theirs: the clients are those of Partition.
+func (b *Bank) PartitionBeside(r *rand.Rand, m, n, beside int,
+	alpha float64) (clients, further [][]int, err error) {
 	d, err := b.drawer(r, m, n, alpha, m*beside)
 	if err != nil {
 		return nil, nil, err
@@ -46,16 +48,17 @@ type drawer struct {
 // drawer checks that a bank has enough rows for m clients of n points each, and extra ones.
 func (b *Bank) drawer(r *rand.Rand, m, n int, alpha float64, extra int) (*drawer, error) {
 	if m < 1 || n < 1 || extra < 0 || alpha < 0 || math.IsNaN(alpha) || math.IsInf(alpha, 0) {
-		return nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; allowed are 1 and more clients and points, "+
-			"and no negative number", m, n, alpha, extra)
+		return nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; allowed are "+
+			"1 and more clients and points, and no negative number", m, n, alpha, extra)
 	}
 	have := 0
 	for _, p := range b.pools {
 		have += len(p)
 	}
 	if m > (have-extra)/n {
-		return nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d images, and this part of the data has %d: "+
-			"lower federation.clients or federation.points, or enlarge the part in dataset.splits", m, n, extra, m*n+extra, have)
+		return nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d images, and "+
+			"this part of the data has %d: lower federation.clients or federation.points, or enlarge the "+
+			"part in dataset.splits", m, n, extra, m*n+extra, have)
 	}
 	d := &drawer{r: r, left: make([][]int, b.C)}
 	for c, p := range b.pools {
@@ -108,8 +111,10 @@ func (d *drawer) rows(p []float64, n int) []int {
 	return out
 }
 
-// draw is Partition with, in addition, extra rows that no client holds, uniform over the remaining ones.
-func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64, extra int) (clients [][]int, rest []int, err error) {
+// draw is Partition with, in addition, extra rows that no client holds, uniform over the remaining
+// ones.
+func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64,
+	extra int) (clients [][]int, rest []int, err error) {
 	d, err := b.drawer(r, m, n, alpha, extra)
 	if err != nil {
 		return nil, nil, err
@@ -126,8 +131,8 @@ func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64, extra int) (clients [
 	return clients, rest, nil
 }
 
-// proportions fills p with the uniform distribution (alpha 0) or with a draw from Dirichlet(alpha). Gamma
-// variates of small shape underflow, so they are kept as logarithms: G(a) = G(a+1)·U^(1/a).
+// proportions fills p with the uniform distribution (alpha 0) or with a draw from Dirichlet(alpha).
+// Gamma variates of small shape underflow, so they are kept as logarithms: G(a) = G(a+1)·U^(1/a).
 func proportions(r *rand.Rand, alpha float64, p []float64) {
 	if alpha == 0 {
 		for i := range p {

@@ -65,7 +65,8 @@ func TestPartitionNeverSharesARow(t *testing.T) {
 	}
 }
 
-// TestPartitionBeside: the clients are those of Partition; further rows are of the clients' own classes, none of them twice.
+// TestPartitionBeside: the clients are those of Partition; further rows are of the clients' own
+// classes, none of them twice.
 func TestPartitionBeside(t *testing.T) {
 	b := bank(t, 100, 10)
 	want, err := b.Partition(rng.New(1, "beside"), 10, 20, 0.001)
@@ -91,20 +92,22 @@ func TestPartitionBeside(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := b.PartitionBeside(rng.New(1), 10, 90, 11, 0); err == nil || !strings.Contains(err.Error(), "need 1010") {
+	if _, _, err := b.PartitionBeside(rng.New(1), 10, 90, 11, 0); err == nil ||
+		!strings.Contains(err.Error(), "need 1010") {
 		t.Errorf("too few rows: %v", err)
 	}
 }
 
 func TestPartitionTooFewRows(t *testing.T) {
 	_, err := bank(t, 19, 10).Partition(rng.New(1), 10, 20, 0)
-	if err == nil || !strings.Contains(err.Error(), "need 200") || !strings.Contains(err.Error(), "has 190") {
+	if err == nil || !strings.Contains(err.Error(), "need 200") ||
+		!strings.Contains(err.Error(), "has 190") {
 		t.Errorf("error %v does not give both numbers", err)
 	}
 }
 
-// The effective number of classes of a client, exp(entropy), tells the partitions apart; its expectation
-// grows with alpha.
+// The effective number of classes of a client, exp(entropy), tells the partitions apart; its
+// expectation grows with alpha.
 func TestSkewGrowsAsAlphaShrinks(t *testing.T) {
 	b := bank(t, 400, 10)
 	effective := func(alpha float64) float64 {
@@ -243,7 +246,8 @@ func TestNewBankRefuses(t *testing.T) {
 func TestAmong(t *testing.T) {
 	all := bank(t, 30, 7)
 	b := all.Among([]int{5, 2, 6})
-	tk, err := (&Sampler{Bank: b, Points: 10, Alphas: []float64{0}, Target: 8, FixedLabels: true}).Draw(rng.New(1, "among"), 4)
+	tk, err := (&Sampler{Bank: b, Points: 10, Alphas: []float64{0}, Target: 8,
+		FixedLabels: true}).Draw(rng.New(1, "among"), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +259,8 @@ func TestAmong(t *testing.T) {
 			}
 		}
 	}
-	if _, err := (&Sampler{Bank: b, Points: 10, Alphas: []float64{0}, Target: 8}).Draw(rng.New(1), 9); err == nil ||
+	if _, err := (&Sampler{Bank: b, Points: 10, Alphas: []float64{0}, Target: 8}).Draw(rng.New(1),
+		9); err == nil ||
 		!strings.Contains(err.Error(), "has 90") {
 		t.Errorf("more rows than the classes hold: %v", err)
 	}

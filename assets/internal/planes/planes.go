@@ -1,7 +1,7 @@
-// Package planes compresses files of floating-point numbers: the first bytes of all groups of four, then the second ones and
-// so on, are compressed with Zstandard. Signs and exponents, which are far from random, are then adjacent; float32 and
-// float16 alike shrink by a fifth to a seventh, about twice as much as without the reordering. (This is the byte shuffle of
-// HDF5 and Blosc.)
+// Package planes compresses files of floating-point numbers: the first bytes of all groups of four,
+// then the second ones and so on, are compressed with Zstandard. Signs and exponents, which are far
+// from random, are then adjacent; float32 and float16 alike shrink by a fifth to a seventh, about
+// twice as much as without the reordering. (This is the byte shuffle of HDF5 and Blosc.)
 package planes
 
 import (
@@ -13,7 +13,8 @@ import (
 // stride is the size of a group in bytes.
 const stride = 4
 
-// Sorted returns the first bytes of all groups of b, then the second ones and so on; compressed with Zstandard they are for [Unpack].
+// Sorted returns the first bytes of all groups of b, then the second ones and so on; compressed
+// with Zstandard they are for [Unpack].
 func Sorted(b []byte) []byte {
 	sorted := make([]byte, 0, len(b))
 	for k := range stride {
@@ -24,9 +25,11 @@ func Sorted(b []byte) []byte {
 	return sorted
 }
 
-// Unpack decompresses [Sorted] bytes that were compressed with Zstandard, at most limit bytes; damaged data are an error.
+// Unpack decompresses [Sorted] bytes that were compressed with Zstandard, at most limit bytes;
+// damaged data are an error.
 func Unpack(packed []byte, limit int) ([]byte, error) {
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(limit)))
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxMemory(uint64(limit)))
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,8 @@ import (
 // pack compresses bytes for Unpack.
 func pack(t testing.TB, b []byte) []byte {
 	t.Helper()
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
+		zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,8 @@ func TestRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var weights []byte
 	for range 50_000 {
-		weights = binary.LittleEndian.AppendUint32(weights, math.Float32bits(float32(0.1*rng.NormFloat64())))
+		weights = binary.LittleEndian.AppendUint32(weights,
+			math.Float32bits(float32(0.1*rng.NormFloat64())))
 	}
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 1001, len(weights)} {
 		packed := pack(t, weights[:n])

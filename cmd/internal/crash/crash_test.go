@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestAbort: a program that the system has no memory for, and one of which a goroutine panics, end by SIGABRT and leave no core file;
-// without Abort they end with exit code 2.
+// TestAbort: a program that the system has no memory for, and one of which a goroutine panics, end
+// by SIGABRT and leave no core file; without Abort they end with exit code 2.
 func TestAbort(t *testing.T) {
 	switch os.Getenv("FMP_TEST_CRASH") {
 	case "memory":
@@ -29,7 +29,8 @@ func TestAbort(t *testing.T) {
 		go panic("a fault")
 		select {}
 	}
-	for what, want := range map[string]string{"memory": "out of memory", "panic": "panic: a fault", "plain": "panic: a fault"} {
+	for what, want := range map[string]string{"memory": "out of memory", "panic": "panic: a fault",
+		"plain": "panic: a fault"} {
 		if what == "memory" && strconv.IntSize == 32 { // where so much is out of range
 			continue
 		}

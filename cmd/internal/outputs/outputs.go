@@ -1,5 +1,6 @@
-// Package outputs checks the files that a command of fmp or fmp-edge writes, before its work. The command says which of its flags name
-// outputs; none of these may be an input, or another output, by any name or link.
+// Package outputs checks the files that a command of fmp or fmp-edge writes, before its work. The
+// command says which of its flags name outputs; none of these may be an input, or another output,
+// by any name or link.
 package outputs
 
 import (
@@ -30,12 +31,14 @@ const (
 const ledger = "ledger"
 
 // words are flags of names that people choose freely, and that a file may bear by chance.
-var words = []string{"class-names", "client", "for", "groups", "host", "licence", "method", "model-version", "name", "only", "without"}
+var words = []string{"class-names", "client", "for", "groups", "host", "licence", "method",
+	"model-version", "name", "only", "without"}
 
 // Files marks flags as names of files that the command writes.
 func Files(f *pflag.FlagSet, names ...string) { mark(f, file, names) }
 
-// Made marks flags as names of files or folders that the command writes, with the folders that they lie in where these are missing.
+// Made marks flags as names of files or folders that the command writes, with the folders that they
+// lie in where these are missing.
 func Made(f *pflag.FlagSet, names ...string) { mark(f, made, names) }
 
 // Marked reports whether a flag names an output.
@@ -58,9 +61,11 @@ type output struct {
 	info       fs.FileInfo // nil: not there yet
 }
 
-// Check returns an error where an output of the command is one of its arguments, a file that another flag names, or another output:
-// the same file by any name or link. So it does where an output cannot be written, for a reason that is known before any work. From then
-// on no file that would be overwritten can be read ([regularfile.Guard]), also one named in a list or settings, until release is called.
+// Check returns an error where an output of the command is one of its arguments, a file that
+// another flag names, or another output: the same file by any name or link. So it does where an
+// output cannot be written, for a reason that is known before any work. From then on no file that
+// would be overwritten can be read ([regularfile.Guard]), also one named in a list or settings,
+// until release is called.
 func Check(f *pflag.FlagSet, args []string) (release func(), err error) {
 	var outputs []output
 	f.VisitAll(func(flag *pflag.Flag) {
@@ -84,7 +89,8 @@ func Check(f *pflag.FlagSet, args []string) (release func(), err error) {
 	for i, o := range outputs {
 		for _, other := range outputs[:i] {
 			if same(o, other) {
-				return nil, fmt.Errorf("--%s and --%s are one file, %s: give each a name of its own", other.flag, o.flag, o.path)
+				return nil, fmt.Errorf("--%s and --%s are one file, %s: give each a name of its own",
+					other.flag, o.flag, o.path)
 			}
 		}
 	}
@@ -121,7 +127,8 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 		}
 		for _, o := range outputs {
 			if o.info != nil && os.SameFile(o.info, info) {
-				return fmt.Errorf("--%s %s: it is %s too, which would be overwritten: give another name", o.flag, o.path, what)
+				return fmt.Errorf("--%s %s: it is %s too, which would be overwritten: give another name",
+					o.flag, o.path, what)
 			}
 		}
 		return nil
@@ -148,20 +155,24 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 	return err
 }
 
-// begun returns an error where an output is a ledger that the command begins, or its seal: neither need be there yet.
+// begun returns an error where an output is a ledger that the command begins, or its seal: neither
+// need be there yet.
 func begun(flag *pflag.Flag, outputs []output) error {
 	for _, o := range outputs {
 		for _, path := range []string{flag.Value.String(), flag.Value.String() + privacy.SealSuffix} {
 			info, _ := os.Stat(path)
 			if same(o, output{path: path, info: info}) {
-				return fmt.Errorf("--%s %s: it is the file of --%s too, which would be overwritten: give another name", o.flag, o.path, flag.Name)
+				return fmt.Errorf(
+					"--%s %s: it is the file of --%s too, which would be overwritten: give another name", o.flag,
+					o.path, flag.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// paths returns the parts of a flag's value that may be names of files: the value, its items, and the FILE of NAME=FILE.
+// paths returns the parts of a flag's value that may be names of files: the value, its items, and
+// the FILE of NAME=FILE.
 func paths(v pflag.Value) []string {
 	out := []string{v.String()}
 	if s, ok := v.(pflag.SliceValue); ok {

@@ -1,4 +1,5 @@
-// Command wheel packs the shared library and its few lines of Python as a wheel (PEP 427): a zip archive with a list of its files.
+// Command wheel packs the shared library and its few lines of Python as a wheel (PEP 427): a zip
+// archive with a list of its files.
 //
 //	wheel LIBRARY PYTHON FOLDER    writes FOLDER/fmp-VERSION-py3-none-PLATFORM.whl
 package main
@@ -35,7 +36,8 @@ func main() {
 // platform is pip's name of the machine that this runs on.
 func platform() (string, error) {
 	for _, p := range []struct{ of, tag string }{
-		{"linux/amd64", "linux_x86_64"}, {"linux/arm64", "linux_aarch64"}, {"darwin/arm64", "macosx_12_0_arm64"}, {"windows/amd64", "win_amd64"},
+		{"linux/amd64", "linux_x86_64"}, {"linux/arm64", "linux_aarch64"},
+		{"darwin/arm64", "macosx_12_0_arm64"}, {"windows/amd64", "win_amd64"},
 	} {
 		if p.of == runtime.GOOS+"/"+runtime.GOARCH {
 			return p.tag, nil
@@ -77,14 +79,16 @@ func write(library, python, folder string) (string, error) {
 	files := []file{
 		{"fmp/__init__.py", code},
 		{"fmp/" + filepath.Base(library), binary},
-		{info + "METADATA", []byte("Metadata-Version: 2.1\nName: fmp\nVersion: " + version + "\nSummary: Calibrated federated image " +
-			"classification: client and classifier\nLicense: MIT\nRequires-Python: >=3.8\n")},
+		{info + "METADATA", []byte("Metadata-Version: 2.1\nName: fmp\nVersion: " + version +
+			"\nSummary: Calibrated federated image classification: client and classifier\nLicense: " +
+			"MIT\nRequires-Python: >=3.8\n")},
 		{info + "WHEEL", []byte("Wheel-Version: 1.0\nGenerator: fmp\nRoot-Is-Purelib: false\nTag: " + tag + "\n")},
 	}
 	var record strings.Builder
 	for _, f := range files {
 		sum := sha256.Sum256(f.data)
-		fmt.Fprintf(&record, "%s,sha256=%s,%d\n", f.name, base64.RawURLEncoding.EncodeToString(sum[:]), len(f.data))
+		fmt.Fprintf(&record, "%s,sha256=%s,%d\n", f.name, base64.RawURLEncoding.EncodeToString(sum[:]),
+			len(f.data))
 	}
 	fmt.Fprintf(&record, "%sRECORD,,\n", info)
 	files = append(files, file{info + "RECORD", []byte(record.String())})
@@ -103,5 +107,6 @@ func write(library, python, folder string) (string, error) {
 		return "", err
 	}
 	name := filepath.Join(folder, "fmp-"+version+"-"+tag+".whl")
-	return name, atomicfile.Write(name, func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err })
+	return name, atomicfile.Write(name,
+		func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err })
 }

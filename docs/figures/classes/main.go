@@ -1,5 +1,6 @@
-// The program classes measures a round of many classes behind wide features, step by step: training, one upload, pooling, one prediction.
-// Each step runs in a process of its own on one thread, and is given with its processor time and its largest memory.
+// The program classes measures a round of many classes behind wide features, step by step:
+// training, one upload, pooling, one prediction. Each step runs in a process of its own on one
+// thread, and is given with its processor time and its largest memory.
 //
 //	go run ./docs/figures/classes -classes 10,1000 -features 64,1280
 //
@@ -40,7 +41,8 @@ func run() error {
 	steps := flag.Int("steps", 300, "steps of the first phase of training")
 	samples := flag.Int("samples", 0, "posterior samples; 0: the default")
 	only := flag.String("steps-only", "train,upload,pool,predict", "steps to run")
-	dir := flag.String("dir", "", "folder of the files that steps hand on; default: a new one, removed")
+	dir := flag.String("dir", "",
+		"folder of the files that steps hand on; default: a new one, removed")
 	step := flag.String("step", "", "run this step in this process")
 	flag.Parse()
 	if *step != "" {
@@ -52,11 +54,11 @@ func run() error {
 		if err != nil {
 			return err
 		}
-		return one(&bench.Classes{Dir: *dir, C: c, Dx: dx, Rows: *rows, Clients: *clients, Images: *images, Steps: *steps, Samples: *samples},
-			*step)
+		return one(&bench.Classes{Dir: *dir, C: c, Dx: dx, Rows: *rows, Clients: *clients,
+			Images: *images, Steps: *steps, Samples: *samples}, *step)
 	}
-	fmt.Println("| classes | features | step | processor time, s | wall time, s | memory, MB | |\n| ---: | ---: | --- | ---: | ---: | ---: " +
-		"| --- |")
+	fmt.Println("| classes | features | step | processor time, s | wall time, s | memory, MB | |\n| " +
+		"---: | ---: | --- | ---: | ---: | ---: | --- |")
 	for _, c := range strings.Split(*classes, ",") {
 		for _, d := range strings.Split(*features, ",") {
 			at := *dir
@@ -67,7 +69,8 @@ func run() error {
 				}
 			}
 			for _, s := range strings.Split(*only, ",") {
-				ok, err := measure(c, d, s, append(os.Args[1:], "-classes", c, "-features", d, "-dir", at, "-step", s))
+				ok, err := measure(c, d, s,
+					append(os.Args[1:], "-classes", c, "-features", d, "-dir", at, "-step", s))
 				if err != nil {
 					return err
 				}
@@ -85,7 +88,8 @@ func run() error {
 	return nil
 }
 
-// measure runs a step in a process of its own and prints its row; it reports whether the step succeeded.
+// measure runs a step in a process of its own and prints its row; it reports whether the step
+// succeeded.
 func measure(c, d, step string, args []string) (bool, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -104,9 +108,11 @@ func measure(c, d, step string, args []string) (bool, error) {
 	s := cmd.ProcessState
 	note := strings.TrimSpace(said.String())
 	if err != nil {
-		note = "refused: " + strings.TrimPrefix(strings.SplitN(strings.TrimSpace(bad.String()), "\n", 2)[0], "classes: ")
+		note = "refused: " + strings.TrimPrefix(strings.SplitN(strings.TrimSpace(bad.String()), "\n",
+			2)[0], "classes: ")
 	}
-	fmt.Printf("| %s | %s | %s | %.2f | %.2f | %d | %s |\n", c, d, step, (s.UserTime() + s.SystemTime()).Seconds(), wall.Seconds(),
+	fmt.Printf("| %s | %s | %s | %.2f | %.2f | %d | %s |\n", c, d, step,
+		(s.UserTime() + s.SystemTime()).Seconds(), wall.Seconds(),
 		s.SysUsage().(*syscall.Rusage).Maxrss/1000, note)
 	return err == nil, nil
 }

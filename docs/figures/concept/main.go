@@ -1,5 +1,6 @@
-// The program concept draws the figure of docs/concepts.md from a run of the embedded digits: the first client's
-// points, its upload, points drawn once, and every head's probabilities for the test image that they disagree on most.
+// The program concept draws the figure of docs/concepts.md from a run of the embedded digits: the
+// first client's points, its upload, points drawn once, and every head's probabilities for the test
+// image that they disagree on most.
 //
 //	fmp run --seeds 1 --methods FMP --dataset.test 1000 --out runs/concept
 //	go run ./docs/figures/concept runs/concept docs/figures/concept.svg
@@ -38,10 +39,11 @@ func run(dir, path string) error {
 		return err
 	}
 	if d == nil || len(d.Hard) == 0 {
-		return fmt.Errorf("%s holds no details: make it with the command at the head of this program", dir)
+		return fmt.Errorf("%s holds no details: make it with the command at the head of this program",
+			dir)
 	}
-	plots := []*plot.Plot{panels.New("1. one client's points"), panels.New("2. its upload (area: mass)"),
-		panels.New("3. points drawn by the server")}
+	plots := []*plot.Plot{panels.New("1. one client's points"),
+		panels.New("2. its upload (area: mass)"), panels.New("3. points drawn by the server")}
 	if err := plane(plots, d); err != nil {
 		return err
 	}
@@ -114,7 +116,8 @@ func spread(e *experiment.Example, classes []string) (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.GlyphStyle = draw.GlyphStyle{Color: panels.Palette[c%len(panels.Palette)], Shape: draw.CircleGlyph{}, Radius: 2}
+		s.GlyphStyle = draw.GlyphStyle{Color: panels.Palette[c%len(panels.Palette)],
+			Shape: draw.CircleGlyph{}, Radius: 2}
 		p.Add(s)
 	}
 	probabilities(p, names)
@@ -144,7 +147,8 @@ func average(e *experiment.Example, classes []string) (*plot.Plot, error) {
 func probabilities(p *plot.Plot, names []string) {
 	p.NominalX(names...)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4, 0, 1
-	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "½"}, {Value: 1, Label: "1"}}
+	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "½"},
+		{Value: 1, Label: "1"}}
 }
 
 func xys(ps []experiment.Placed) plotter.XYs {

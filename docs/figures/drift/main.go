@@ -1,5 +1,5 @@
-// The program drift draws how far predictions go from their start under predictive resampling, from the kept runs of fmp bench martingale:
-// docs/results/martingale.svg.
+// The program drift draws how far predictions go from their start under predictive resampling, from
+// the kept runs of fmp bench martingale: docs/results/martingale.svg.
 //
 //	go run ./docs/figures/drift docs/results/martingale docs/results/martingale.svg
 package main
@@ -34,7 +34,8 @@ func main() {
 
 func run(root, path string) error {
 	var plots []*plot.Plot
-	for _, c := range []struct{ title, name string }{{"1. MNIST, even clients", "mnist"}, {"2. MNIST, α = 0.1", "mnist-0.1"},
+	for _, c := range []struct{ title, name string }{{"1. MNIST, even clients", "mnist"},
+		{"2. MNIST, α = 0.1", "mnist-0.1"},
 		{"3. CIFAR-10, even clients", "cifar10"}, {"4. CIFAR-10, α = 0.1", "cifar10-0.1"}} {
 		data, err := os.ReadFile(filepath.Join(root, c.name+".json"))
 		if err != nil {
@@ -53,7 +54,8 @@ func run(root, path string) error {
 	return panels.SaveSized(path, 2.4*vg.Inch, 2.4*vg.Inch, plots)
 }
 
-// panel is one line a method: the mean probability less that at the start, with bars of 95% of the sum of its drifts.
+// panel is one line a method: the mean probability less that at the start, with bars of 95% of the
+// sum of its drifts.
 func panel(title string, rows []martingale.Row) (*plot.Plot, error) {
 	p := panels.New(title)
 	p.X.Label.Text, p.X.Label.TextStyle = "draws", panels.Style(8, color.Black)

@@ -1,5 +1,5 @@
-// The program latent draws the gain of a sample's common latent, from the kept runs in closed scope and those of the
-// ablation without it: docs/results/latent.svg.
+// The program latent draws the gain of a sample's common latent, from the kept runs in closed scope
+// and those of the ablation without it: docs/results/latent.svg.
 //
 //	go run ./docs/figures/latent docs/results docs/results/latent.svg
 package main
@@ -46,8 +46,8 @@ func records(root, scope, name string) ([]experiment.Record, error) {
 	return experiment.ReadResults(filepath.Join(root, scope, name))
 }
 
-// A line is one category of a panel: the loss of FMP without its latent, with the same scalars and with scalars of its own (FMP-mean),
-// above FMP.
+// A line is one category of a panel: the loss of FMP without its latent, with the same scalars and
+// with scalars of its own (FMP-mean), above FMP.
 type line struct {
 	label      string
 	same, mean metric.Interval
@@ -123,8 +123,10 @@ func forest(title string, lines []line) (*plot.Plot, error) {
 		shape draw.GlyphDrawer
 		color color.Color
 	}{
-		{"same scalars", 0.15, func(l line) metric.Interval { return l.same }, draw.CircleGlyph{}, panels.Palette[1]},
-		{"its own (FMP-mean)", -0.15, func(l line) metric.Interval { return l.mean }, draw.PyramidGlyph{}, panels.Palette[0]},
+		{"same scalars", 0.15, func(l line) metric.Interval { return l.same }, draw.CircleGlyph{},
+			panels.Palette[1]},
+		{"its own (FMP-mean)", -0.15, func(l line) metric.Interval { return l.mean }, draw.PyramidGlyph{},
+			panels.Palette[0]},
 	}
 	for _, s := range series {
 		points := errors{}

@@ -1,6 +1,7 @@
-// The program martingale draws the first figure of docs/concepts.md: a martingale posterior in the plane. Seen points of
-// two classes, unseen ones drawn with the program's own predictor (untrained: a smoothed bootstrap), one straight
-// boundary fitted to both, again and again, and the mean of the fits' probabilities.
+// The program martingale draws the first figure of docs/concepts.md: a martingale posterior in the
+// plane. Seen points of two classes, unseen ones drawn with the program's own predictor (untrained:
+// a smoothed bootstrap), one straight boundary fitted to both, again and again, and the mean of the
+// fits' probabilities.
 //
 //	go run ./docs/figures/martingale docs/figures/martingale.svg
 package main
@@ -85,7 +86,8 @@ func run(ctx context.Context, path string) error {
 	fifth := plane("5. their mean: the prediction")
 	err = firstError(
 		boundary(first, heads[0], 1.5, 255), dots(first, seen, 3.5, 255),
-		dots(second, drawn[0], 2, 110), boundary(second, heads[1], 1.5, 255), dots(second, seen, 3.5, 255),
+		dots(second, drawn[0], 2, 110), boundary(second, heads[1], 1.5, 255),
+		dots(second, seen, 3.5, 255),
 		dots(third, drawn[1], 2, 110), boundary(third, heads[2], 1.5, 255), dots(third, seen, 3.5, 255),
 	)
 	if err != nil {
@@ -96,7 +98,8 @@ func run(ctx context.Context, path string) error {
 			return err
 		}
 	}
-	if err := firstError(dots(fourth, seen, 3.5, 255), levels(fifth, heads[1:]), dots(fifth, seen, 3.5, 255)); err != nil {
+	if err := firstError(dots(fourth, seen, 3.5, 255), levels(fifth, heads[1:]),
+		dots(fifth, seen, 3.5, 255)); err != nil {
 		return err
 	}
 	return panels.Save(path, []*plot.Plot{first, second, third, fourth, fifth})
@@ -119,7 +122,8 @@ func observe() (*point.Set, error) {
 	for i := range n {
 		y := i % 2
 		side := 2*float64(y) - 1
-		features = append(features, float32(1.1*side+0.75*r.NormFloat64()), float32(0.5*side+0.75*r.NormFloat64()))
+		features = append(features, float32(1.1*side+0.75*r.NormFloat64()),
+			float32(0.5*side+0.75*r.NormFloat64()))
 		labels = append(labels, y)
 	}
 	return point.FromLabelled(features, 2, labels, 2)
@@ -165,13 +169,15 @@ func dots(p *plot.Plot, set *point.Set, radius float64, alpha uint8) error {
 		if err != nil {
 			return err
 		}
-		s.GlyphStyle = draw.GlyphStyle{Color: faded(panels.Palette[c], alpha), Shape: shape, Radius: vg.Length(radius)}
+		s.GlyphStyle = draw.GlyphStyle{Color: faded(panels.Palette[c], alpha), Shape: shape,
+			Radius: vg.Length(radius)}
 		p.Add(s)
 	}
 	return nil
 }
 
-// faded is a colour mixed with white, as SVG files are smaller and more widely understood without transparency.
+// faded is a colour mixed with white, as SVG files are smaller and more widely understood without
+// transparency.
 func faded(c color.RGBA, alpha uint8) color.RGBA {
 	mix := func(v uint8) uint8 { return uint8((int(v)*int(alpha) + 255*(255-int(alpha))) / 255) }
 	return color.RGBA{mix(c.R), mix(c.G), mix(c.B), 255}
@@ -205,7 +211,8 @@ func boundary(p *plot.Plot, t erm.Theta, width float64, alpha uint8) error {
 	if err != nil {
 		return err
 	}
-	l.LineStyle = draw.LineStyle{Color: faded(color.RGBA{40, 40, 40, 255}, alpha), Width: vg.Length(width)}
+	l.LineStyle = draw.LineStyle{Color: faded(color.RGBA{40, 40, 40, 255}, alpha),
+		Width: vg.Length(width)}
 	p.Add(l)
 	return nil
 }
@@ -222,7 +229,8 @@ func (s surface) Y(r int) float64  { return s.X(r) }
 func (s surface) Z(c, r int) float64 {
 	sum := 0.0
 	for _, t := range s.heads {
-		z := t.Row(2)[1] - t.Row(2)[0] + (t.Row(0)[1]-t.Row(0)[0])*s.X(c) + (t.Row(1)[1]-t.Row(1)[0])*s.Y(r)
+		z := t.Row(2)[1] - t.Row(2)[0] + (t.Row(0)[1]-t.Row(0)[0])*s.X(c) +
+			(t.Row(1)[1]-t.Row(1)[0])*s.Y(r)
 		sum += 1 / (1 + math.Exp(-z))
 	}
 	return sum / float64(len(s.heads))
@@ -244,7 +252,8 @@ func levels(p *plot.Plot, heads []erm.Theta) error {
 			a, b := s.Z(i, s.side-1), s.Z(i+1, s.side-1)
 			if (a-l.at)*(b-l.at) <= 0 && a != b {
 				x := s.X(i) + (s.X(i+1)-s.X(i))*(l.at-a)/(b-a)
-				text, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: extent * 1.07}}, Labels: []string{l.label}})
+				text, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: extent * 1.07}},
+					Labels: []string{l.label}})
 				if err != nil {
 					return err
 				}

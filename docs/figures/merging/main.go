@@ -1,5 +1,6 @@
-// The program merging draws the cost of merging against the number of clients, from docs/results/merging.csv: processor time, memory and
-// the size of the part, on logarithmic axes. Dashed lines grow in proportion.
+// The program merging draws the cost of merging against the number of clients, from
+// docs/results/merging.csv: processor time, memory and the size of the part, on logarithmic axes.
+// Dashed lines grow in proportion.
 //
 //	go run ./docs/figures/merging docs/results/merging.csv docs/figures/merging.svg
 package main

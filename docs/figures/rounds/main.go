@@ -1,5 +1,5 @@
-// The program rounds draws NLL and bytes of an upload against images a client, one line a method, from the kept runs behind a pretrained
-// network: docs/results/pretrained.svg.
+// The program rounds draws NLL and bytes of an upload against images a client, one line a method,
+// from the kept runs behind a pretrained network: docs/results/pretrained.svg.
 //
 //	go run ./docs/figures/rounds docs/results docs/results/pretrained.svg
 package main
@@ -31,11 +31,13 @@ func main() {
 	}
 }
 
-// sizes are the images a client of the kept runs, and methods those that are drawn, with their marks.
+// sizes are the images a client of the kept runs, and methods those that are drawn, with their
+// marks.
 var (
 	sizes   = []int{10, 20, 200, 1000, 2900}
 	methods = []string{"FMP", "ANN", "FedCGS", "Fed3R", "CANN"}
-	marks   = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
+	marks   = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{},
+		draw.CrossGlyph{}, draw.PlusGlyph{}}
 )
 
 // run draws the three panels.
@@ -49,7 +51,8 @@ func run(root, path string) error {
 		runs = append(runs, rs)
 	}
 	var plots []*plot.Plot
-	for _, c := range []struct{ title, partition string }{{"1. NLL, homogeneous", "homogeneous"}, {"2. NLL, α = 0.1", "dirichlet-0.1"}} {
+	for _, c := range []struct{ title, partition string }{{"1. NLL, homogeneous", "homogeneous"},
+		{"2. NLL, α = 0.1", "dirichlet-0.1"}} {
 		p, err := lines(c.title, runs, c.partition, func(r *experiment.Record) float64 {
 			if r.Method == "FMP" || r.Hindsight == nil {
 				return r.NLL
@@ -61,19 +64,21 @@ func run(root, path string) error {
 		}
 		plots = append(plots, p)
 	}
-	bytes, err := lines("3. KB a client, homogeneous", runs, "homogeneous", func(r *experiment.Record) float64 { return r.UploadBytes / 1000 })
+	bytes, err := lines("3. KB a client, homogeneous", runs, "homogeneous",
+		func(r *experiment.Record) float64 { return r.UploadBytes / 1000 })
 	if err != nil {
 		return err
 	}
 	bytes.Y.Scale = plot.LogScale{}
-	bytes.Y.Tick.Marker = plot.ConstantTicks{{Value: 50, Label: "50"}, {Value: 100, Label: "100"}, {Value: 1000, Label: "1,000"},
-		{Value: 3000, Label: "3,000"}}
+	bytes.Y.Tick.Marker = plot.ConstantTicks{{Value: 50, Label: "50"}, {Value: 100, Label: "100"},
+		{Value: 1000, Label: "1,000"}, {Value: 3000, Label: "3,000"}}
 	bytes.Legend.Top = false
 	return panels.SaveSized(path, 3*vg.Inch, 2.9*vg.Inch, append(plots, bytes))
 }
 
 // lines is one line a method over images a client, its mean over the repeats that a run has.
-func lines(title string, runs [][]experiment.Record, partition string, figure func(*experiment.Record) float64) (*plot.Plot, error) {
+func lines(title string, runs [][]experiment.Record, partition string,
+	figure func(*experiment.Record) float64) (*plot.Plot, error) {
 	p := panels.New(title)
 	p.X.Scale = plot.LogScale{}
 	p.X.Label.Text, p.X.Label.TextStyle = "images a client", panels.Style(8, color.Black)

@@ -1,5 +1,6 @@
-// The program scaling draws the figure of docs/speed.md: how processor time grows with the points, features and classes of a fit,
-// and with the points drawn. Every point is the least of three runs on one thread; dashed lines grow in proportion.
+// The program scaling draws the figure of docs/speed.md: how processor time grows with the points,
+// features and classes of a fit, and with the points drawn. Every point is the least of three runs
+// on one thread; dashed lines grow in proportion.
 //
 //	go run ./docs/figures/scaling docs/figures/scaling.svg
 //
@@ -49,14 +50,16 @@ func run(ctx context.Context, path string) error {
 			func(ctx context.Context, n int) (func() error, error) { return bench.Fit(ctx, n, 64, 10) }},
 		{"fit of 1,000: features", []int{32, 64, 128, 256, 512, 1024},
 			func(ctx context.Context, d int) (func() error, error) { return bench.Fit(ctx, 1000, d, 10) }},
-		{"fit of 2,000: classes", []int{3, 10, 30, 100, 300, 1000}, func(ctx context.Context, k int) (func() error,
-			error) {
-			return bench.Fit(ctx, 2000, 64, k)
-		}},
-		{"points drawn by attention", []int{100, 300, 1000, 3000, 10_000}, func(ctx context.Context, n int) (func() error, error) {
-			do, _, err := bench.Draw(ctx, eng, n) // the session ends with the program
-			return do, err
-		}},
+		{"fit of 2,000: classes", []int{3, 10, 30, 100, 300, 1000},
+			func(ctx context.Context, k int) (func() error,
+				error) {
+				return bench.Fit(ctx, 2000, 64, k)
+			}},
+		{"points drawn by attention", []int{100, 300, 1000, 3000, 10_000},
+			func(ctx context.Context, n int) (func() error, error) {
+				do, _, err := bench.Draw(ctx, eng, n) // the session ends with the program
+				return do, err
+			}},
 	} {
 		p, err := curve(ctx, c.title, c.sizes, c.make)
 		if err != nil {
@@ -68,7 +71,8 @@ func run(ctx context.Context, path string) error {
 }
 
 // curve measures the work of every size.
-func curve(ctx context.Context, title string, sizes []int, work func(context.Context, int) (func() error, error)) (*plot.Plot, error) {
+func curve(ctx context.Context, title string, sizes []int,
+	work func(context.Context, int) (func() error, error)) (*plot.Plot, error) {
 	var at plotter.XYs
 	for _, n := range sizes {
 		do, err := work(ctx, n)

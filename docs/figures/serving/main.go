@@ -1,11 +1,12 @@
-// The program serving draws the figure of docs/serving.md: processor time of an image, of a server of CIFAR-10's classifier, against the
-// number of requests at a time, by every interface, beside a bare session of the ONNX Runtime on the same graph. It prints images a
-// second and the time of one request as well.
+// The program serving draws the figure of docs/serving.md: processor time of an image, of a server
+// of CIFAR-10's classifier, against the number of requests at a time, by every interface, beside a
+// bare session of the ONNX Runtime on the same graph. It prints images a second and the time of one
+// request as well.
 //
 //	go run ./docs/figures/serving docs/figures/serving.svg
 //
-// A request is one image. Clients and server are one program. The ways take turns, and every figure is the median of the turns. It takes
-// half a minute.
+// A request is one image. Clients and server are one program. The ways take turns, and every figure
+// is the median of the turns. It takes half a minute.
 package main
 
 import (
@@ -71,7 +72,8 @@ func main() {
 	}
 }
 
-// classifier returns CIFAR-10's classifier with heads of random numbers, as fmp pool writes it with 20 samples.
+// classifier returns CIFAR-10's classifier with heads of random numbers, as fmp pool writes it with
+// 20 samples.
 func classifier() (*onnx.Model, error) {
 	data, err := assets.Model("cifar10", models.KindClient)
 	if err != nil {
@@ -95,8 +97,8 @@ func classifier() (*onnx.Model, error) {
 	for i := range heads {
 		heads[i] = r.NormFloat64() / 4
 	}
-	return models.NewClassifier(models.ClassifierParts{Features: features, Heads: onnx.NewTensor(heads, samples, f.Dx+1, f.C)},
-		models.Manifest{Classes: f.Classes})
+	return models.NewClassifier(models.ClassifierParts{Features: features,
+		Heads: onnx.NewTensor(heads, samples, f.Dx+1, f.C)}, models.Manifest{Classes: f.Classes})
 }
 
 // open starts the server and returns the ways.
@@ -133,17 +135,20 @@ func open() (ways []way, end func(), err error) {
 		pixels[i] = uint8(r.IntN(256))
 	}
 	bare := func() error {
-		_, err := engine.Eval(session, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, 1, side, side, 3)}, "probabilities", "entropy",
-			"mutual_information")
+		_, err := engine.Eval(session,
+			map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, 1, side, side, 3)}, "probabilities",
+			"entropy", "mutual_information")
 		return err
 	}
 	ways, err = overHTTP("http://"+l.Addr().String(), pixels)
-	return append([]way{{"bare session", bare}}, ways...), func() { srv.Close(); closeAll(); session.Close(); eng.Close() }, err
+	return append([]way{{"bare session", bare}}, ways...),
+		func() { srv.Close(); closeAll(); session.Close(); eng.Close() }, err
 }
 
 // overHTTP returns the interfaces of a server.
 func overHTTP(url string, pixels []uint8) ([]way, error) {
-	post := func(c *http.Client, path, kind string, header map[string]string, body []byte) func() error {
+	post := func(c *http.Client, path, kind string, header map[string]string,
+		body []byte) func() error {
 		return func() error {
 			req, err := http.NewRequest(http.MethodPost, url+path, bytes.NewReader(body))
 			if err != nil {
@@ -159,7 +164,8 @@ func overHTTP(url string, pixels []uint8) ([]way, error) {
 			}
 			defer resp.Body.Close()
 			answer, err := io.ReadAll(resp.Body)
-			if err == nil && (resp.StatusCode != http.StatusOK || kind == "application/grpc" && resp.Trailer.Get("Grpc-Status") != "0") {
+			if err == nil && (resp.StatusCode != http.StatusOK || kind == "application/grpc" &&
+				resp.Trailer.Get("Grpc-Status") != "0") {
 				err = fmt.Errorf("%s: %s %.200s", path, resp.Status, answer)
 			}
 			return err
@@ -169,14 +175,16 @@ func overHTTP(url string, pixels []uint8) ([]way, error) {
 	for i, v := range pixels {
 		numbers[i] = int(v)
 	}
-	input := map[string]any{"name": "images", "shape": []int{1, side, side, 3}, "datatype": "UINT8", "data": numbers}
+	input := map[string]any{"name": "images", "shape": []int{1, side, side, 3}, "datatype": "UINT8",
+		"data": numbers}
 	text, err := json.Marshal(map[string]any{"inputs": []any{input}})
 	if err != nil {
 		return nil, err
 	}
 	delete(input, "data")
 	input["parameters"] = map[string]int{"binary_data_size": len(pixels)}
-	head, err := json.Marshal(map[string]any{"inputs": []any{input}, "parameters": map[string]bool{"binary_data_output": true}})
+	head, err := json.Marshal(map[string]any{"inputs": []any{input},
+		"parameters": map[string]bool{"binary_data_output": true}})
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +193,8 @@ func overHTTP(url string, pixels []uint8) ([]way, error) {
 	two.Protocols.SetUnencryptedHTTP2(true)
 	const infer = "/v2/models/classifier/infer"
 	return []way{
-		{"gRPC", post(&http.Client{Transport: two}, "/inference.GRPCInferenceService/ModelInfer", "application/grpc", nil, call(pixels))},
+		{"gRPC", post(&http.Client{Transport: two}, "/inference.GRPCInferenceService/ModelInfer",
+			"application/grpc", nil, call(pixels))},
 		{"binary tensors", post(one, infer, "application/octet-stream",
 			map[string]string{"Inference-Header-Content-Length": strconv.Itoa(len(head))},
 			append(head, pixels...))},
@@ -198,7 +207,8 @@ func call(pixels []uint8) []byte {
 	field := func(b []byte, n protowire.Number, v []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
 	}
-	input := field(field(field(nil, 1, []byte("images")), 2, []byte("UINT8")), 3, []byte{1, side, side, 3})
+	input := field(field(field(nil, 1, []byte("images")), 2, []byte("UINT8")), 3,
+		[]byte{1, side, side, 3})
 	m := field(field(field(nil, 1, []byte("classifier")), 5, input), 7, pixels)
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m))), m...)
 }
@@ -230,7 +240,8 @@ func measure(w way, n int) (m measured, err error) {
 	}
 	slices.Sort(times)
 	k := float64(len(times))
-	return measured{k / time.Since(start).Seconds(), times[len(times)/2], times[len(times)*99/100], (processor() - before) / k * 1e3}, nil
+	return measured{k / time.Since(start).Seconds(), times[len(times)/2], times[len(times)*99/100],
+		(processor() - before) / k * 1e3}, nil
 }
 
 // processor returns the seconds of processor time of this program.
@@ -276,8 +287,10 @@ func run(path string) error {
 	for _, w := range ways {
 		for _, n := range concurrencies {
 			of := all[fmt.Sprint(w.name, n)]
-			fmt.Printf("| %s | %d | %.0f | %.2f | %.1f | %.2f |\n", w.name, n, median(of, func(m measured) float64 { return m.perSecond }),
-				median(of, func(m measured) float64 { return m.p50 }), median(of, func(m measured) float64 { return m.p99 }),
+			fmt.Printf("| %s | %d | %.0f | %.2f | %.1f | %.2f |\n", w.name, n,
+				median(of, func(m measured) float64 { return m.perSecond }),
+				median(of, func(m measured) float64 { return m.p50 }),
+				median(of, func(m measured) float64 { return m.p99 }),
 				median(of, func(m measured) float64 { return m.processor }))
 		}
 	}
@@ -294,12 +307,14 @@ func draw(path string, ways []way, all map[string][]measured) error {
 	}
 	p.X.Tick.Marker = ticks
 	p.X.Label.Text, p.X.Label.TextStyle = "requests at a time", panels.Style(9, panels.Palette[8])
-	p.Legend.Top, p.Legend.TextStyle, p.Legend.Padding = true, panels.Style(9, panels.Palette[8]), vg.Points(8)
+	p.Legend.Top, p.Legend.TextStyle, p.Legend.Padding = true,
+		panels.Style(9, panels.Palette[8]), vg.Points(8)
 	p.Y.Max = 1.8 // room for the legend
 	for i, w := range ways {
 		var at plotter.XYs
 		for _, n := range concurrencies {
-			at = append(at, plotter.XY{X: float64(n), Y: median(all[fmt.Sprint(w.name, n)], func(m measured) float64 { return m.processor })})
+			at = append(at, plotter.XY{X: float64(n),
+				Y: median(all[fmt.Sprint(w.name, n)], func(m measured) float64 { return m.processor })})
 		}
 		line, marks, err := plotter.NewLinePoints(at)
 		if err != nil {

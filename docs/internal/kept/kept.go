@@ -1,4 +1,5 @@
-// Package kept reads the runs in docs/results, for the tables of the page of results and for its plot.
+// Package kept reads the runs in docs/results, for the tables of the page of results and for its
+// plot.
 package kept
 
 import (
@@ -8,8 +9,10 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Select is the figure of each repeat of one method on one partition, with raw (shared) settings, where its record has it.
-func Select(rs []experiment.Record, partition, method string, figure func(*experiment.Record) (float64, bool)) map[int]float64 {
+// Select is the figure of each repeat of one method on one partition, with raw (shared) settings,
+// where its record has it.
+func Select(rs []experiment.Record, partition, method string,
+	figure func(*experiment.Record) (float64, bool)) map[int]float64 {
 	out := map[int]float64{}
 	for i := range rs {
 		r := &rs[i]
@@ -23,7 +26,8 @@ func Select(rs []experiment.Record, partition, method string, figure func(*exper
 	return out
 }
 
-// Less is the paired 95% interval of a less b over the repeats that both have; b may be nil: a itself.
+// Less is the paired 95% interval of a less b over the repeats that both have; b may be nil: a
+// itself.
 func Less(a, b map[int]float64) (metric.Interval, error) {
 	var x, y []float64
 	for repeat := range 1000 { // in order
@@ -39,8 +43,8 @@ func Less(a, b map[int]float64) (metric.Interval, error) {
 	return metric.Paired(x, y, 0.95)
 }
 
-// NLL and Joint (of batches of two neighbourhoods) are figures of a record, First the same of the first samples of its
-// ensemble.
+// NLL and Joint (of batches of two neighbourhoods) are figures of a record, First the same of the
+// first samples of its ensemble.
 func NLL(r *experiment.Record) (float64, bool) { return r.NLL, true }
 
 // Joint is the joint NLL.
@@ -68,7 +72,8 @@ func First(samples int, joint bool) func(*experiment.Record) (float64, bool) {
 }
 
 // Absent is a figure of records of tasks in which no client holds some class.
-func Absent(figure func(*experiment.Record) (float64, bool)) func(*experiment.Record) (float64, bool) {
+func Absent(figure func(*experiment.Record) (float64, bool)) func(
+	*experiment.Record) (float64, bool) {
 	return func(r *experiment.Record) (float64, bool) {
 		if r.Absent == nil {
 			return 0, false

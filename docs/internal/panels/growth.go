@@ -9,7 +9,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// Growth is a plot of a cost against a size on logarithmic axes. A dashed line through the last point grows in proportion.
+// Growth is a plot of a cost against a size on logarithmic axes. A dashed line through the last
+// point grows in proportion.
 func Growth(title, label string, at plotter.XYs) (*plot.Plot, error) {
 	p := New(title)
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}

@@ -16,10 +16,11 @@ import (
 	"fmp/onnx/atomicfile"
 )
 
-// Palette is Okabe and Ito's, for the colour-blind, with two shades of grey for the last two of ten classes. The
-// class is written out, or told by its shape, besides.
+// Palette is Okabe and Ito's, for the colour-blind, with two shades of grey for the last two of ten
+// classes. The class is written out, or told by its shape, besides.
 var Palette = []color.RGBA{
-	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {150, 120, 0, 255},
+	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
+	{150, 120, 0, 255},
 	{86, 180, 233, 255}, {230, 159, 0, 255}, {90, 60, 160, 255}, {60, 60, 60, 255}, {140, 60, 30, 255},
 }
 
@@ -52,11 +53,13 @@ func Save(path string, plots []*plot.Plot) error {
 
 // SaveSized is Save with plots of a width and height.
 func SaveSized(path string, side, height vg.Length, plots []*plot.Plot) error {
-	c, err := draw.NewFormattedCanvas(side*vg.Length(len(plots)), height, strings.TrimPrefix(filepath.Ext(path), "."))
+	c, err := draw.NewFormattedCanvas(side*vg.Length(len(plots)), height,
+		strings.TrimPrefix(filepath.Ext(path), "."))
 	if err != nil {
 		return err
 	}
-	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(8), PadLeft: vg.Points(4), PadRight: vg.Points(4), PadTop: vg.Points(4),
+	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(8), PadLeft: vg.Points(4),
+		PadRight: vg.Points(4), PadTop: vg.Points(4),
 		PadBottom: vg.Points(4)}
 	canvas := draw.New(c)
 	canvas.SetColor(color.White)

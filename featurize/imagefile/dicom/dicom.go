@@ -1,15 +1,18 @@
-// Package dicom reads the image of a DICOM file (PS3.10): explicit or implicit VR, little endian, uncompressed or as baseline JPEG, one
-// frame, grey of 8 or 16 bits or colour of 8. Other transfer syntaxes are refused by name. No value of the header is read but the transfer
-// syntax and the group of the image's pixels (0028): a patient's name is skipped where it stands.
+// Package dicom reads the image of a DICOM file (PS3.10): explicit or implicit VR, little endian,
+// uncompressed or as baseline JPEG, one frame, grey of 8 or 16 bits or colour of 8. Other transfer
+// syntaxes are refused by name. No value of the header is read but the transfer syntax and the
+// group of the image's pixels (0028): a patient's name is skipped where it stands.
 //
-// A grey value v becomes y in 0 to 65535 by the modality's rescaling and the window (PS3.3 C.11.1, C.11.2):
+// A grey value v becomes y in 0 to 65535 by the modality's rescaling and the window (PS3.3 C.11.1,
+// C.11.2):
 //
 //	x = slope v + intercept                         (0028,1053) and (0028,1052); 1 and 0 without
 //	y = ((x - (c - 0.5))/(w - 1) + 0.5) 65535        LINEAR, clipped; c, w: the first window (0028,1050), (0028,1051)
 //	y = ((x - c)/w + 0.5) 65535                      LINEAR_EXACT, clipped
 //	y = 65535/(1 + exp(-4 (x - c)/w))                SIGMOID
 //
-// Without a window y goes from the least to the greatest x of the image. MONOCHROME1 is inverted after.
+// Without a window y goes from the least to the greatest x of the image. MONOCHROME1 is inverted
+// after.
 package dicom
 
 import (
@@ -28,7 +31,8 @@ import (
 	"fmp/featurize/imagefile/jpeg"
 )
 
-// Magic is the beginning of a DICOM file, as package image writes it: 128 bytes of anything, then the letters.
+// Magic is the beginning of a DICOM file, as package image writes it: 128 bytes of anything, then
+// the letters.
 var Magic = strings.Repeat("?", preamble) + "DICM"
 
 const (
@@ -52,10 +56,14 @@ const (
 
 // refused names transfer syntaxes that are not read, by the beginnings of their identifiers.
 var refused = []struct{ uid, name string }{
-	{"1.2.840.10008.1.2.4.90", "JPEG 2000"}, {"1.2.840.10008.1.2.4.91", "JPEG 2000"}, {"1.2.840.10008.1.2.4.92", "JPEG 2000"},
-	{"1.2.840.10008.1.2.4.93", "JPEG 2000"}, {"1.2.840.10008.1.2.4.20", "JPEG 2000"}, {"1.2.840.10008.1.2.4.8", "JPEG-LS"},
-	{"1.2.840.10008.1.2.4.51", "JPEG of 12 bits"}, {"1.2.840.10008.1.2.4.57", "lossless JPEG"}, {"1.2.840.10008.1.2.4.70", "lossless JPEG"},
-	{"1.2.840.10008.1.2.4.10", "video"}, {"1.2.840.10008.1.2.5", "run lengths"}, {"1.2.840.10008.1.2.1.99", "deflated data"},
+	{"1.2.840.10008.1.2.4.90", "JPEG 2000"}, {"1.2.840.10008.1.2.4.91", "JPEG 2000"},
+	{"1.2.840.10008.1.2.4.92", "JPEG 2000"},
+	{"1.2.840.10008.1.2.4.93", "JPEG 2000"}, {"1.2.840.10008.1.2.4.20", "JPEG 2000"},
+	{"1.2.840.10008.1.2.4.8", "JPEG-LS"},
+	{"1.2.840.10008.1.2.4.51", "JPEG of 12 bits"}, {"1.2.840.10008.1.2.4.57", "lossless JPEG"},
+	{"1.2.840.10008.1.2.4.70", "lossless JPEG"},
+	{"1.2.840.10008.1.2.4.10", "video"}, {"1.2.840.10008.1.2.5", "run lengths"},
+	{"1.2.840.10008.1.2.1.99", "deflated data"},
 	{"1.2.840.10008.1.2.2", "big endian"},
 }
 
@@ -130,8 +138,8 @@ func (h *header) decode(p *parser) (image.Image, error) {
 	}
 	want := int64(h.rows) * int64(h.columns) * int64(h.samples) * int64(h.allocated/8)
 	if n := int64(h.length); n != want && n != want+want%2 {
-		return nil, fmt.Errorf("the pixels take %d bytes; %dx%d of %d samples of %d bits take %d", h.length, h.columns, h.rows, h.samples,
-			h.allocated, want)
+		return nil, fmt.Errorf("the pixels take %d bytes; %dx%d of %d samples of %d bits take %d",
+			h.length, h.columns, h.rows, h.samples, h.allocated, want)
 	}
 	data, err := readAll(p.r, want)
 	if err != nil {
@@ -255,9 +263,11 @@ func (h *header) compressed(p *parser) (image.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if inside.Width != h.columns || inside.Height != h.rows || inside.Memory() > memory*int64(h.rows)*int64(h.columns)+1<<20 {
-		return nil, fmt.Errorf("the JPEG has %dx%d pixels of %d bytes; the header says %dx%d, and a baseline JPEG takes at most %d bytes each",
-			inside.Width, inside.Height, inside.Memory(), h.columns, h.rows, memory)
+	if inside.Width != h.columns || inside.Height != h.rows ||
+		inside.Memory() > memory*int64(h.rows)*int64(h.columns)+1<<20 {
+		return nil, fmt.Errorf("the JPEG has %dx%d pixels of %d bytes; the header says %dx%d, and a "+
+			"baseline JPEG takes at most %d bytes each", inside.Width, inside.Height, inside.Memory(),
+			h.columns, h.rows, memory)
 	}
 	im, err := jpeg.Decode(context.Background(), data)
 	if err != nil {
@@ -270,7 +280,8 @@ func (h *header) compressed(p *parser) (image.Image, error) {
 	if !ok {
 		return im, nil
 	}
-	return h.grey(func(i int) int { return h.value(int(g.Pix[i/h.columns*g.Stride+i%h.columns])) }), nil
+	return h.grey(func(i int) int { return h.value(int(g.Pix[i/h.columns*g.Stride+i%h.columns])) }),
+		nil
 }
 
 // check returns an error for images that are not read.
@@ -286,7 +297,9 @@ func (h *header) check() error {
 	case h.rows < 1 || h.columns < 1:
 		return fmt.Errorf("%dx%d pixels", h.columns, h.rows)
 	case grey && h.samples != 1, colour && h.samples != 3, !grey && !colour:
-		return fmt.Errorf("photometric interpretation %.20q with %d samples is not read; save it as grey or RGB", h.meaning, h.samples)
+		return fmt.Errorf(
+			"photometric interpretation %.20q with %d samples is not read; save it as grey or RGB",
+			h.meaning, h.samples)
 	case h.allocated != 8 && (h.allocated != 16 || !grey || h.syntax == jpegBaseline):
 		return fmt.Errorf("%d bits a sample are not read; 8 are, and 16 of grey", h.allocated)
 	case h.stored < 1 || h.stored > h.allocated || h.high < h.stored-1 || h.high >= h.allocated:
@@ -319,10 +332,12 @@ func (h *header) checkWindow() error {
 func syntaxError(uid string) error {
 	for _, s := range refused {
 		if strings.HasPrefix(uid, s.uid) {
-			return fmt.Errorf("its pixels are %s (transfer syntax %s), which is not read; save it uncompressed or as baseline JPEG", s.name, uid)
+			return fmt.Errorf("its pixels are %s (transfer syntax %s), which is not read; save it "+
+				"uncompressed or as baseline JPEG", s.name, uid)
 		}
 	}
-	return fmt.Errorf("transfer syntax %.64q is not read; save it uncompressed or as baseline JPEG", uid)
+	return fmt.Errorf("transfer syntax %.64q is not read; save it uncompressed or as baseline JPEG",
+		uid)
 }
 
 // set keeps a value of the header.

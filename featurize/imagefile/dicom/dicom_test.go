@@ -52,7 +52,8 @@ func (e element) append(b []byte, explicit, undef bool) []byte {
 	return append(b, e.value...)
 }
 
-// file returns a file of a transfer syntax with a patient, sequences of both kinds, and the given elements before the pixels.
+// file returns a file of a transfer syntax with a patient, sequences of both kinds, and the given
+// elements before the pixels.
 func file(syntax string, pixels []byte, elements ...element) []byte {
 	b := append(make([]byte, preamble), "DICM"...)
 	b = element{0x0002_0001, "OB", []byte{0, 1}}.append(b, true, false)
@@ -64,7 +65,8 @@ func file(syntax string, pixels []byte, elements ...element) []byte {
 	item = element{tagItemEnd, "", nil}.append(item, false, false)
 	item = element{tagEnd, "", nil}.append(item, false, false)
 	b = element{0x0008_1140, "SQ", item}.append(b, explicit, true)
-	b = element{0x0008_1199, "SQ", element{tagItem, "", inner}.append(nil, false, false)}.append(b, explicit, false)
+	b = element{0x0008_1199, "SQ", element{tagItem, "", inner}.append(nil, false, false)}.append(b,
+		explicit, false)
 	b = text(0x0010_0010, "PN", "Secret^Patient").append(b, explicit, false)
 	for _, e := range elements {
 		b = e.append(b, explicit, false)
@@ -74,8 +76,9 @@ func file(syntax string, pixels []byte, elements ...element) []byte {
 
 // grey are the elements of a grey image.
 func grey(w, h, allocated, stored, signed int, more ...element) []element {
-	out := []element{short(tagSamples, 1), text(tagMeaning, "CS", "MONOCHROME2"), short(tagRows, h), short(tagColumns, w),
-		short(tagAllocated, allocated), short(tagStored, stored), short(tagHigh, stored-1), short(tagSigned, signed)}
+	out := []element{short(tagSamples, 1), text(tagMeaning, "CS", "MONOCHROME2"), short(tagRows, h),
+		short(tagColumns, w), short(tagAllocated, allocated), short(tagStored, stored),
+		short(tagHigh, stored-1), short(tagSigned, signed)}
 	return append(out, more...)
 }
 
@@ -97,19 +100,26 @@ func TestGrey(t *testing.T) {
 		like   []element
 		want   []float64 // y in 0 to 1
 	}{
-		"range":      {words(10, 20, 40, 30), grey(2, 2, 16, 12, 0), []float64{0, 1. / 3, 1, 2. / 3}},
-		"signed":     {words(-10, 20, 40, 0), grey(2, 2, 16, 16, 1), []float64{0, .6, 1, .2}},
-		"high bits":  {words(0xf000|10, 0xa000|20, 40, 30), grey(2, 2, 16, 12, 0), []float64{0, 1. / 3, 1, 2. / 3}},
+		"range":  {words(10, 20, 40, 30), grey(2, 2, 16, 12, 0), []float64{0, 1. / 3, 1, 2. / 3}},
+		"signed": {words(-10, 20, 40, 0), grey(2, 2, 16, 16, 1), []float64{0, .6, 1, .2}},
+		"high bits": {words(0xf000|10, 0xa000|20, 40, 30), grey(2, 2, 16, 12, 0),
+			[]float64{0, 1. / 3, 1, 2. / 3}},
 		"eight bits": {[]byte{10, 20, 40, 30}, grey(2, 2, 8, 8, 0), []float64{0, 1. / 3, 1, 2. / 3}},
 		"one value":  {words(7, 7, 7, 7), grey(2, 2, 16, 12, 0), []float64{0, 0, 0, 0}},
-		"linear":     {words(0, 50, 100, 200), grey(2, 2, 16, 12, 0, window("50", "101")...), []float64{.005, .505, 1, 1}},
-		"exact": {words(0, 50, 75, 200), grey(2, 2, 16, 12, 0, window("50", "100", text(tagFunction, "CS", "LINEAR_EXACT"))...),
+		"linear": {words(0, 50, 100, 200), grey(2, 2, 16, 12, 0, window("50", "101")...),
+			[]float64{.005, .505, 1, 1}},
+		"exact": {words(0, 50, 75, 200),
+			grey(2, 2, 16, 12, 0, window("50", "100", text(tagFunction, "CS", "LINEAR_EXACT"))...),
 			[]float64{0, .5, .75, 1}},
-		"sigmoid": {words(50, 100, 0, 50), grey(2, 2, 16, 12, 0, window("50", "100", text(tagFunction, "CS", "SIGMOID"))...),
+		"sigmoid": {words(50, 100, 0, 50),
+			grey(2, 2, 16, 12, 0, window("50", "100", text(tagFunction, "CS", "SIGMOID"))...),
 			[]float64{.5, 1 / (1 + math.Exp(-2)), 1 / (1 + math.Exp(2)), .5}},
-		"rescaled":     {words(512, 562, 612, 0), grey(2, 2, 16, 12, 0, window("100", "201", scale...)...), []float64{.0025, .5025, 1, 0}},
-		"first window": {words(0, 50, 100, 200), grey(2, 2, 16, 12, 0, window(`50\1`, `101\9`)...), []float64{.005, .505, 1, 1}},
-		"step":         {words(49, 50, 51, 0), grey(2, 2, 16, 12, 0, window("50", "1")...), []float64{0, 1, 1, 0}},
+		"rescaled": {words(512, 562, 612, 0),
+			grey(2, 2, 16, 12, 0, window("100", "201", scale...)...), []float64{.0025, .5025, 1, 0}},
+		"first window": {words(0, 50, 100, 200), grey(2, 2, 16, 12, 0, window(`50\1`, `101\9`)...),
+			[]float64{.005, .505, 1, 1}},
+		"step": {words(49, 50, 51, 0), grey(2, 2, 16, 12, 0, window("50", "1")...),
+			[]float64{0, 1, 1, 0}},
 	} {
 		for _, syntax := range []string{implicitVR, explicitVR} {
 			data := file(syntax, c.pixels, c.like...)
@@ -132,15 +142,17 @@ func TestGrey(t *testing.T) {
 	inverted := grey(2, 1, 16, 16, 0)
 	inverted[1] = text(tagMeaning, "CS", "MONOCHROME1")
 	im, err := Decode(bytes.NewReader(file(explicitVR, words(0, 9), inverted...)))
-	if err != nil || im.(*image.Gray16).Gray16At(0, 0).Y != 65535 || im.(*image.Gray16).Gray16At(1, 0).Y != 0 {
+	if err != nil || im.(*image.Gray16).Gray16At(0, 0).Y != 65535 ||
+		im.(*image.Gray16).Gray16At(1, 0).Y != 0 {
 		t.Errorf("MONOCHROME1: %v, %v", im, err)
 	}
 }
 
 // colour are the elements of an image of three samples.
 func colour(w, h int, meaning string, planar int) []element {
-	return []element{short(tagSamples, 3), text(tagMeaning, "CS", meaning), short(tagPlanar, planar), short(tagRows, h), short(tagColumns, w),
-		short(tagAllocated, 8), short(tagStored, 8), short(tagHigh, 7), short(tagSigned, 0)}
+	return []element{short(tagSamples, 3), text(tagMeaning, "CS", meaning), short(tagPlanar, planar),
+		short(tagRows, h), short(tagColumns, w), short(tagAllocated, 8), short(tagStored, 8),
+		short(tagHigh, 7), short(tagSigned, 0)}
 }
 
 // TestColour: samples lie by pixel or by plane, and luma with chroma is converted.
@@ -150,7 +162,8 @@ func TestColour(t *testing.T) {
 		"by plane": file(implicitVR, []byte{1, 4, 2, 5, 3, 6}, colour(2, 1, "RGB", 1)...),
 	} {
 		im, err := Decode(bytes.NewReader(data))
-		if err != nil || im.At(0, 0) != (color.RGBA{1, 2, 3, 255}) || im.At(1, 0) != (color.RGBA{4, 5, 6, 255}) {
+		if err != nil || im.At(0, 0) != (color.RGBA{1, 2, 3, 255}) ||
+			im.At(1, 0) != (color.RGBA{4, 5, 6, 255}) {
 			t.Errorf("%s: %v, %v", name, im, err)
 		}
 	}
@@ -169,7 +182,8 @@ func fragments(data []byte) []byte {
 	return element{tagEnd, "", nil}.append(out, false, false)
 }
 
-// TestJPEG: a baseline JPEG is read in fragments, with the window on its grey values, and must have the header's size.
+// TestJPEG: a baseline JPEG is read in fragments, with the window on its grey values, and must have
+// the header's size.
 func TestJPEG(t *testing.T) {
 	im := image.NewGray(image.Rect(0, 0, 16, 8))
 	for i := range im.Pix {
@@ -179,17 +193,19 @@ func TestJPEG(t *testing.T) {
 	if err := jpeg.Encode(&b, im, &jpeg.Options{Quality: 100}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()), grey(16, 8, 8, 8, 0, text(tagCentre, "DS", "64"),
-		text(tagWidth, "DS", "129"))...)))
+	got, err := Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()),
+		grey(16, 8, 8, 8, 0, text(tagCentre, "DS", "64"), text(tagWidth, "DS", "129"))...)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range im.Pix {
-		if y := float64(got.(*image.Gray16).Gray16At(i%16, i/16).Y) / 65535; math.Abs(y-(float64(v)+0.5)/128) > 0.02 {
+		if y := float64(got.(*image.Gray16).Gray16At(i%16, i/16).Y) /
+			65535; math.Abs(y-(float64(v)+0.5)/128) > 0.02 {
 			t.Errorf("pixel %d: %v; want %v", i, y, (float64(v)+0.5)/128)
 		}
 	}
-	if _, err := Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()), grey(8, 16, 8, 8, 0)...))); err == nil ||
+	if _, err := Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()),
+		grey(8, 16, 8, 8, 0)...))); err == nil ||
 		!strings.Contains(err.Error(), "16x8") {
 		t.Errorf("another size: %v", err)
 	}
@@ -197,15 +213,18 @@ func TestJPEG(t *testing.T) {
 	if err := jpeg.Encode(&b, image.NewRGBA(image.Rect(0, 0, 16, 8)), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()), colour(16, 8, "YBR_FULL_422", 0)...))); err != nil {
+	if _, err := Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()),
+		colour(16, 8, "YBR_FULL_422", 0)...))); err != nil {
 		t.Errorf("colour: %v", err)
 	}
-	if _, err := Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()), grey(16, 8, 8, 8, 0)...))); err == nil {
+	if _, err := Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()),
+		grey(16, 8, 8, 8, 0)...))); err == nil {
 		t.Error("colour was taken for grey")
 	}
 }
 
-// TestRefused: images that are not read are refused by the reason, and no error holds a value of the patient.
+// TestRefused: images that are not read are refused by the reason, and no error holds a value of
+// the patient.
 func TestRefused(t *testing.T) {
 	pixels := words(1, 2, 3, 4)
 	with := func(change func(e []element)) []byte {
@@ -217,33 +236,39 @@ func TestRefused(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"JPEG 2000":   {file("1.2.840.10008.1.2.4.90", pixels, grey(2, 2, 16, 12, 0)...), "are JPEG 2000"},
-		"lossless":    {file("1.2.840.10008.1.2.4.70", pixels, grey(2, 2, 16, 12, 0)...), "are lossless JPEG"},
+		"JPEG 2000": {file("1.2.840.10008.1.2.4.90", pixels, grey(2, 2, 16, 12, 0)...),
+			"are JPEG 2000"},
+		"lossless": {file("1.2.840.10008.1.2.4.70", pixels, grey(2, 2, 16, 12, 0)...),
+			"are lossless JPEG"},
 		"run lengths": {file("1.2.840.10008.1.2.5", pixels, grey(2, 2, 16, 12, 0)...), "are run lengths"},
 		"big endian":  {file("1.2.840.10008.1.2.2", pixels, grey(2, 2, 16, 12, 0)...), "are big endian"},
 		"unknown":     {file("1.2.3", pixels, grey(2, 2, 16, 12, 0)...), `"1.2.3" is not read`},
-		"palette":     {with(func(e []element) { e[1] = text(tagMeaning, "CS", "PALETTE COLOR") }), "PALETTE COLOR"},
-		"32 bits":     {with(func(e []element) { e[4] = short(tagAllocated, 32) }), "32 bits"},
-		"stored":      {with(func(e []element) { e[5] = short(tagStored, 17) }), "17"},
-		"high bit":    {with(func(e []element) { e[6] = short(tagHigh, 3) }), "up to bit 3"},
-		"no rows":     {with(func(e []element) { e[2] = short(tagRows, 0) }), "2x0"},
-		"other size":  {with(func(e []element) { e[2] = short(tagRows, 3) }), "take 8 bytes"},
-		"frames": {file(explicitVR, pixels, short(tagSamples, 1), text(tagMeaning, "CS", "MONOCHROME2"), text(tagFrames, "IS", "7")),
-			"7 frames"},
+		"palette": {with(func(e []element) { e[1] = text(tagMeaning, "CS", "PALETTE COLOR") }),
+			"PALETTE COLOR"},
+		"32 bits":    {with(func(e []element) { e[4] = short(tagAllocated, 32) }), "32 bits"},
+		"stored":     {with(func(e []element) { e[5] = short(tagStored, 17) }), "17"},
+		"high bit":   {with(func(e []element) { e[6] = short(tagHigh, 3) }), "up to bit 3"},
+		"no rows":    {with(func(e []element) { e[2] = short(tagRows, 0) }), "2x0"},
+		"other size": {with(func(e []element) { e[2] = short(tagRows, 3) }), "take 8 bytes"},
+		"frames": {file(explicitVR, pixels, short(tagSamples, 1), text(tagMeaning, "CS", "MONOCHROME2"),
+			text(tagFrames, "IS", "7")), "7 frames"},
 		"cut":   {file(explicitVR, pixels, grey(2, 2, 16, 12, 0)...)[:300], "EOF"},
 		"order": {file(explicitVR, pixels, short(tagRows, 2), short(tagSamples, 1)), "after"},
 		"table": {file(explicitVR, pixels, element{tagTable, "SQ", nil}), "table of the modality"},
 	} {
 		_, err := Decode(bytes.NewReader(c.data))
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "Secret") {
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "Secret") {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 	}
 }
 
-// FuzzDecode: whatever the file, no panic, an image of the size that is announced, and memory bounded by the file and that size.
+// FuzzDecode: whatever the file, no panic, an image of the size that is announced, and memory
+// bounded by the file and that size.
 func FuzzDecode(f *testing.F) {
-	f.Add(file(implicitVR, words(1, 2, 3, 4), grey(2, 2, 16, 12, 0, text(tagCentre, "DS", "2"), text(tagWidth, "DS", "3"))...))
+	f.Add(file(implicitVR, words(1, 2, 3, 4),
+		grey(2, 2, 16, 12, 0, text(tagCentre, "DS", "2"), text(tagWidth, "DS", "3"))...))
 	f.Add(file(explicitVR, []byte{1, 2, 3, 4, 5, 6}, colour(2, 1, "RGB", 1)...))
 	var b bytes.Buffer
 	if err := jpeg.Encode(&b, image.NewGray(image.Rect(0, 0, 16, 8)), nil); err != nil {
@@ -268,8 +293,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestEncode: a written file is read back with all of its 16 bits, has the same bytes again, and its group of file information has the
-// length that it states.
+// TestEncode: a written file is read back with all of its 16 bits, has the same bytes again, and
+// its group of file information has the length that it states.
 func TestEncode(t *testing.T) {
 	im := image.NewGray16(image.Rect(3, 5, 10, 8))
 	for i := range 21 {

@@ -14,12 +14,14 @@ import (
 // secondaryCapture is the class of images that no scanner took (PS3.3 A.8.1).
 const secondaryCapture = "1.2.840.10008.5.1.4.1.1.7"
 
-// Encode writes an image as a DICOM file of nobody: explicit VR, little endian, uncompressed, 16 bits of grey with the window of their
-// whole range. Identifiers follow from the pixels, so that the same image has the same bytes.
+// Encode writes an image as a DICOM file of nobody: explicit VR, little endian, uncompressed, 16
+// bits of grey with the window of their whole range. Identifiers follow from the pixels, so that
+// the same image has the same bytes.
 func Encode(w io.Writer, im *image.Gray16) error {
 	width, height := im.Rect.Dx(), im.Rect.Dy()
 	if width < 1 || height < 1 || width > math.MaxUint16 || height > math.MaxUint16 {
-		return fmt.Errorf("dicom: %dx%d pixels cannot be written; 1 to %d in each direction can", width, height, math.MaxUint16)
+		return fmt.Errorf("dicom: %dx%d pixels cannot be written; 1 to %d in each direction can", width,
+			height, math.MaxUint16)
 	}
 	pixels := make([]byte, 0, 2*width*height)
 	for y := im.Rect.Min.Y; y < im.Rect.Max.Y; y++ {

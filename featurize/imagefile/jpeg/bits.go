@@ -30,7 +30,8 @@ func (b *bits) begin(at int) {
 	b.fill()
 }
 
-// fill gets more of the scan, without the zero behind each 0xff (T.81, B.1.1.5). Zeros follow the last byte.
+// fill gets more of the scan, without the zero behind each 0xff (T.81, B.1.1.5). Zeros follow the
+// last byte.
 func (b *bits) fill() {
 	if b.ended {
 		return

@@ -18,7 +18,8 @@ type Plane struct {
 	W, H, Stride int // samples that show pixels, across and down, and from a row to the next
 	// Whole are samples of 0 to 255, of a component that was decoded whole.
 	Whole []uint8
-	// Reduced are samples less 128 where it was not; they are not cut off at 0 and 255, so that means of them are those of the picture.
+	// Reduced are samples less 128 where it was not; they are not cut off at 0 and 255, so that means
+	// of them are those of the picture.
 	Reduced []int16
 	// Across and Down are how many of the picture's pixels a sample covers.
 	Across, Down float64
@@ -53,8 +54,8 @@ type part struct {
 	present      []uint64 // those that are not zero, of all 64
 }
 
-// Decode decodes a picture: an *image.Gray, *image.YCbCr, *image.RGBA or *image.CMYK, as package image/jpeg has them. It stops soon after
-// ctx has ended.
+// Decode decodes a picture: an *image.Gray, *image.YCbCr, *image.RGBA or *image.CMYK, as package
+// image/jpeg has them. It stops soon after ctx has ended.
 func Decode(ctx context.Context, data []byte) (image.Image, error) {
 	d, err := newDecoder(ctx, data)
 	if err != nil {
@@ -66,7 +67,8 @@ func Decode(ctx context.Context, data []byte) (image.Image, error) {
 	return d.picture()
 }
 
-// Reduce is Decode for a smaller picture: a plane for each component, of the given points in each block.
+// Reduce is Decode for a smaller picture: a plane for each component, of the given points in each
+// block.
 func Reduce(ctx context.Context, data []byte, points []Points) (*Header, []Plane, error) {
 	d, err := newDecoder(ctx, data)
 	if err != nil {
@@ -143,8 +145,10 @@ func (d *decoder) arrange(points []Points) {
 		p.across, p.down = ceil(d.Width, 8*across)*c.H, ceil(d.Height, 8*down)*c.V
 		wide, high := ceil(d.Width*c.H, across), ceil(d.Height*c.V, down)
 		p.wide, p.high = ceil(wide, 8), ceil(high, 8)
-		p.plane = Plane{W: ceil(wide*p.points.X, 8), H: ceil(high*p.points.Y, 8), Stride: p.across * p.points.X,
-			Across: float64(8*across) / float64(c.H*p.points.X), Down: float64(8*down) / float64(c.V*p.points.Y)}
+		p.plane = Plane{W: ceil(wide*p.points.X, 8), H: ceil(high*p.points.Y, 8),
+			Stride: p.across * p.points.X,
+			Across: float64(8*across) / float64(c.H*p.points.X),
+			Down:   float64(8*down) / float64(c.V*p.points.Y)}
 		n := p.plane.Stride * p.down * p.points.Y
 		if points == nil {
 			p.plane.Whole = make([]uint8, n)
@@ -187,7 +191,9 @@ func (d *decoder) segment(s *segments) error {
 		return nil
 	}
 	if d.scans++; d.scans > MaxScans {
-		return fmt.Errorf("a JPEG of more than %d scans, each of which passes over the whole image; save it anew", MaxScans)
+		return fmt.Errorf(
+			"a JPEG of more than %d scans, each of which passes over the whole image; save it anew",
+			MaxScans)
 	}
 	if err := d.scan(b, int(s.at)); err != nil {
 		return err

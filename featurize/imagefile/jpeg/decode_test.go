@@ -20,7 +20,8 @@ import (
 	"fmp/onnx/alloctest"
 )
 
-// pictures returns the files in testdata: one drawn picture of 53 x 37 pixels, written by libjpeg-turbo 3.2, and two made of them.
+// pictures returns the files in testdata: one drawn picture of 53 x 37 pixels, written by
+// libjpeg-turbo 3.2, and two made of them.
 func pictures(t testing.TB) map[string][]byte {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/*.jpg")
@@ -33,7 +34,8 @@ func pictures(t testing.TB) map[string][]byte {
 			t.Fatal(err)
 		}
 	}
-	// Colours that lie side by side become ones that lie below each other, in a picture of other sides; Adobe's inks become YCCK.
+	// Colours that lie side by side become ones that lie below each other, in a picture of other
+	// sides; Adobe's inks become YCCK.
 	tall := bytes.Clone(all["422"])
 	i := bytes.Index(tall, []byte{0xff, baseline})
 	copy(tall[i+5:], []byte{0, 64, 0, 40}) // of as many blocks
@@ -70,7 +72,8 @@ func samples(im image.Image) [][]uint8 {
 	return out
 }
 
-// apart returns the largest difference of two pictures' samples; -1 where they are of different kinds.
+// apart returns the largest difference of two pictures' samples; -1 where they are of different
+// kinds.
 func apart(a, b image.Image) int {
 	if a.Bounds() != b.Bounds() || a.ColorModel() != b.ColorModel() {
 		return -1
@@ -89,7 +92,8 @@ func apart(a, b image.Image) int {
 	return worst
 }
 
-// TestDecode: samples lie within one level of those of image/jpeg, and lumas are those of libjpeg-turbo.
+// TestDecode: samples lie within one level of those of image/jpeg, and lumas are those of
+// libjpeg-turbo.
 func TestDecode(t *testing.T) {
 	for name, data := range pictures(t) {
 		got, err := Decode(t.Context(), data)
@@ -99,7 +103,8 @@ func TestDecode(t *testing.T) {
 		}
 		want, err := peer.Decode(bytes.NewReader(data))
 		switch {
-		case name == "progressive-restarts": // image/jpeg counts restarts in blocks that such a scan does not have
+		case name == "progressive-restarts":
+			// image/jpeg counts restarts in blocks that such a scan does not have
 			if want, err = Decode(t.Context(), pictures(t)["420-progressive"]); err != nil {
 				t.Fatal(err)
 			}
@@ -133,7 +138,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestReduce: reduced samples are the sum of the cosines of low frequency at their middles, of every number of points, to one level.
+// TestReduce: reduced samples are the sum of the cosines of low frequency at their middles, of
+// every number of points, to one level.
 func TestReduce(t *testing.T) {
 	for name, data := range map[string][]byte{"a drawing": pictures(t)["444"], "noise": noise(t)} {
 		t.Run(name, func(t *testing.T) { reduces(t, data) })
@@ -181,7 +187,8 @@ func reduces(t *testing.T, data []byte) {
 				break
 			}
 			got := planes[i]
-			if got.W != (53*p.X+7)/8 || got.H != (37*p.Y+7)/8 || got.Across != 8/float64(p.X) || got.Down != 8/float64(p.Y) {
+			if got.W != (53*p.X+7)/8 || got.H != (37*p.Y+7)/8 || got.Across != 8/float64(p.X) ||
+				got.Down != 8/float64(p.Y) {
 				t.Fatalf("%v: %d x %d of %v x %v", p, got.W, got.H, got.Across, got.Down)
 			}
 			for y := range got.H {
@@ -192,13 +199,16 @@ func reduces(t *testing.T, data []byte) {
 						for u := range p.X {
 							c := 0.0
 							for k := range 64 {
-								c += float64(block[k/8*im.YStride+k%8]) * wave(u, (float64(k%8)+.5)/8) * wave(v, (float64(k/8)+.5)/8)
+								c += float64(block[k/8*im.YStride+k%8]) * wave(u, (float64(k%8)+.5)/8) * wave(v,
+									(float64(k/8)+.5)/8)
 							}
-							sum += c * wave(u, (float64(x%p.X)+.5)/float64(p.X)) * wave(v, (float64(y%p.Y)+.5)/float64(p.Y))
+							sum += c * wave(u, (float64(x%p.X)+.5)/float64(p.X)) * wave(v,
+								(float64(y%p.Y)+.5)/float64(p.Y))
 						}
 					}
 					if d := float64(got.Reduced[y*got.Stride+x]) + 128 - sum; math.Abs(d) > 1.5 {
-						t.Fatalf("%v, plane %d: sample %d, %d is %d; want %.1f", p, i, x, y, got.Reduced[y*got.Stride+x]+128, sum)
+						t.Fatalf("%v, plane %d: sample %d, %d is %d; want %.1f", p, i, x, y,
+							got.Reduced[y*got.Stride+x]+128, sum)
 					}
 				}
 			}
@@ -206,7 +216,8 @@ func reduces(t *testing.T, data []byte) {
 	}
 }
 
-// TestReducedAlike: what is passed over does not change what is kept: progressive files, restarts and grey ones have the same samples.
+// TestReducedAlike: what is passed over does not change what is kept: progressive files, restarts
+// and grey ones have the same samples.
 func TestReducedAlike(t *testing.T) {
 	all := pictures(t)
 	for _, p := range []Points{{1, 1}, {2, 2}, {4, 4}, {2, 4}} {
@@ -223,7 +234,8 @@ func TestReducedAlike(t *testing.T) {
 			return out
 		}
 		want := luma("444", all["444"])
-		for _, name := range []string{"444-progressive", "420", "420-progressive", "411", "422-progressive", "restarts", "progressive-restarts",
+		for _, name := range []string{"444-progressive", "420", "420-progressive", "411",
+			"422-progressive", "restarts", "progressive-restarts",
 			"grey"} {
 			got := luma(name, all[name])
 			for i := range want {
@@ -235,7 +247,8 @@ func TestReducedAlike(t *testing.T) {
 	}
 }
 
-// TestCut: a file that ends anywhere before its end is an error, whole and reduced, as it is to image/jpeg.
+// TestCut: a file that ends anywhere before its end is an error, whole and reduced, as it is to
+// image/jpeg.
 func TestCut(t *testing.T) {
 	for name, data := range pictures(t) {
 		for n := range len(data) - 2 {
@@ -250,7 +263,8 @@ func TestCut(t *testing.T) {
 				t.Fatalf("%s: %d of %d bytes are a reduced picture", name, n, len(data))
 			}
 		}
-		end := append(bytes.Clone(data[:len(data)-40]), 0xff, endImage) // pixels are missing, the end is not
+		// pixels are missing, the end is not
+		end := append(bytes.Clone(data[:len(data)-40]), 0xff, endImage)
 		if _, err := Decode(t.Context(), end); err == nil {
 			t.Errorf("%s: a picture without its last pixels", name)
 		}
@@ -263,7 +277,8 @@ func TestCut(t *testing.T) {
 // TestCorrupt: what a file may not say is an error that names it.
 func TestCorrupt(t *testing.T) {
 	grey := pictures(t)["grey"]
-	frame, tables := bytes.Index(grey, []byte{0xff, baseline}), bytes.Index(grey, []byte{0xff, huffmans})
+	frame, tables := bytes.Index(grey, []byte{0xff, baseline}),
+		bytes.Index(grey, []byte{0xff, huffmans})
 	scan := bytes.Index(grey, []byte{0xff, startScan})
 	set := func(at int, b ...byte) []byte {
 		d := bytes.Clone(grey)
@@ -283,7 +298,8 @@ func TestCorrupt(t *testing.T) {
 		"no table of codes":          set(scan+6, 0x33),
 		"header of a scan":           set(scan+4, 2),
 		"before its pixels":          append(bytes.Clone(grey[:frame]), grey[scan:]...),
-		"two frame headers":          append(append(bytes.Clone(grey[:scan]), grey[frame:frame+13]...), grey[scan:]...),
+		"two frame headers": append(append(bytes.Clone(grey[:scan]), grey[frame:frame+13]...),
+			grey[scan:]...),
 		"belongs": append(append(bytes.Clone(grey[:scan]), 0xff, interval, 0, 4, 0, 1),
 			append(bytes.Clone(grey[scan:scan+30]), 0xff, restart+5, 0xff, endImage)...),
 	} {
@@ -304,8 +320,9 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever the bytes, there is no panic; memory is what the header says, beside that of the file; a picture is
-// read whole and reduced or neither way; and pictures that image/jpeg reads too have its size and colour model.
+// FuzzDecode: whatever the bytes, there is no panic; memory is what the header says, beside that of
+// the file; a picture is read whole and reduced or neither way; and pictures that image/jpeg reads
+// too have its size and colour model.
 func FuzzDecode(f *testing.F) {
 	for _, data := range pictures(f) {
 		f.Add(data)
@@ -319,7 +336,8 @@ func FuzzDecode(f *testing.F) {
 			t.Skip()
 		}
 		var got image.Image
-		alloctest.AtMost(t, int(h.Memory())+1<<14+8*len(data), func() { got, err = Decode(t.Context(), data) })
+		alloctest.AtMost(t, int(h.Memory())+1<<14+8*len(data),
+			func() { got, err = Decode(t.Context(), data) })
 		if len(h.Components) < 4 {
 			_, planes, e := Reduce(t.Context(), data, []Points{{2, 4}, {8, 1}, {4, 4}})
 			if got != nil && e != nil || got == nil && e == nil && !errors.Is(err, errSampling) {
@@ -327,13 +345,15 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		want, e := peer.Decode(bytes.NewReader(data))
-		if err == nil && e == nil && (got.Bounds() != want.Bounds() || got.ColorModel() != want.ColorModel()) {
+		if err == nil && e == nil &&
+			(got.Bounds() != want.Bounds() || got.ColorModel() != want.ColorModel()) {
 			t.Errorf("%v %T; image/jpeg has %v %T", got.Bounds(), got, want.Bounds(), want)
 		}
 	})
 }
 
-// FuzzPixels: pictures of any pixels that image/jpeg writes lie within a level of those that it reads.
+// FuzzPixels: pictures of any pixels that image/jpeg writes lie within a level of those that it
+// reads.
 func FuzzPixels(f *testing.F) {
 	f.Add([]byte{1, 200, 30, 255, 0, 0, 90}, uint8(7), uint8(90), true)
 	f.Add([]byte{255, 0}, uint8(33), uint8(1), false)

@@ -1,7 +1,8 @@
-// Package jpeg decodes JPEG files (ITU-T T.81): sequential and progressive Huffman coding of 8 bits. Beside whole pictures it decodes
-// reduced ones: of each block of 8 x 8 samples the inverse DCT has fewer points, and coefficients that these do not need are skipped. All
-// arithmetic is in whole numbers, the same on every processor. Files are hostile: one that is cut off or
-// corrupt is an error, never a grey picture.
+// Package jpeg decodes JPEG files (ITU-T T.81): sequential and progressive Huffman coding of 8
+// bits. Beside whole pictures it decodes reduced ones: of each block of 8 x 8 samples the inverse
+// DCT has fewer points, and coefficients that these do not need are skipped. All arithmetic is in
+// whole numbers, the same on every processor. Files are hostile: one that is cut off or corrupt is
+// an error, never a grey picture.
 package jpeg
 
 import (
@@ -30,7 +31,8 @@ const (
 
 // Bounds on a file.
 const (
-	// MaxScans bounds the scans of a file: each passes over the whole picture, however few bytes it has. Encoders write 1 to 20.
+	// MaxScans bounds the scans of a file: each passes over the whole picture, however few bytes it
+	// has. Encoders write 1 to 20.
 	MaxScans = 64
 	// maxSegments bounds the segments before the first scan.
 	maxSegments = 1 << 12
@@ -40,7 +42,8 @@ const (
 
 // Component is one of a picture's colours as it is stored.
 type Component struct {
-	ID, H, V, table int // its identifier, its samples across and down relative to others', its quantization table
+	// its identifier, its samples across and down relative to others', its quantization table
+	ID, H, V, table int
 }
 
 // Header holds the statements of a file before its first scan.
@@ -50,7 +53,8 @@ type Header struct {
 	Components    []Component
 	// Exif is the first EXIF segment's contents behind its name.
 	Exif []byte
-	// Adobe says that an APP14 segment gives the colours' Transform: 0 for RGB or CMYK, 1 for YCbCr, 2 for YCCK.
+	// Adobe says that an APP14 segment gives the colours' Transform: 0 for RGB or CMYK, 1 for YCbCr, 2
+	// for YCCK.
 	Adobe     bool
 	Transform byte
 	jfif      bool
@@ -117,7 +121,8 @@ var (
 	errQuantizer = errors.New("a quantization table is corrupt")
 )
 
-// next finds the next segment. Bytes before its marker are passed over, as image/jpeg and libjpeg do.
+// next finds the next segment. Bytes before its marker are passed over, as image/jpeg and libjpeg
+// do.
 func (s *segments) next() error {
 	for {
 		n, err := s.r.ReadAt(s.buf[:], s.at)
@@ -205,7 +210,8 @@ func (h *Header) segment(s *segments) error {
 	switch s.marker {
 	case baseline, extended, progressive, app0, app1, app14:
 	case 0xc3, 0xc5, 0xc6, 0xc7, 0xc9, 0xca, 0xcb, 0xcd, 0xce, 0xcf:
-		return fmt.Errorf("its coding (frame %#x) is none of baseline, extended sequential and progressive with Huffman codes", s.marker)
+		return fmt.Errorf("its coding (frame %#x) is none of baseline, extended sequential and "+
+			"progressive with Huffman codes", s.marker)
 	default:
 		return nil
 	}
@@ -275,7 +281,9 @@ func (h *Header) sampled() error {
 	fits := func(a, b int) bool { return b >= 1 && a <= 4 && (a == b || a == 2*b || a == 4*b) }
 	for _, c := range h.Components {
 		if !fits(across, c.H) || !fits(down, c.V) {
-			return fmt.Errorf("its component %d is sampled %d x %d of %d x %d; factors of 1, 2 and 4 are read", c.ID, c.H, c.V, across, down)
+			return fmt.Errorf(
+				"its component %d is sampled %d x %d of %d x %d; factors of 1, 2 and 4 are read", c.ID, c.H,
+				c.V, across, down)
 		}
 	}
 	return nil

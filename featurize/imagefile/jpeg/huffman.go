@@ -7,8 +7,9 @@ const (
 	skipBits = 12 // bits by which several codes are skipped at once
 )
 
-// An entry of a table: bits 0 to 4 are the length of a code, with its value's where the entry holds that; bits 5 to 8 the run of zeros
-// before the value; bits 9 to 12 the bits of a value that follow the code; bit 13 says that there is no value; the upper half is the value.
+// An entry of a table: bits 0 to 4 are the length of a code, with its value's where the entry holds
+// that; bits 5 to 8 the run of zeros before the value; bits 9 to 12 the bits of a value that follow
+// the code; bit 13 says that there is no value; the upper half is the value.
 type entry uint32
 
 const noValue entry = 1 << 13
@@ -18,8 +19,8 @@ func (e entry) run() int     { return int(e >> 5 & 15) }
 func (e entry) size() uint   { return uint(e >> 9 & 15) }
 func (e entry) value() int32 { return int32(e) >> 16 }
 
-// A skip is codes and their values that fit in skipBits: bits 0 to 4 are their bits, 5 to 11 the coefficients that they pass, and bit 12
-// says that the last is the end of the block.
+// A skip is codes and their values that fit in skipBits: bits 0 to 4 are their bits, 5 to 11 the
+// coefficients that they pass, and bit 12 says that the last is the end of the block.
 type skip uint16
 
 const endOfBlock skip = 1 << 12
@@ -30,7 +31,8 @@ type huffman struct {
 	skips   []skip // made where skipped says so
 	skipped bool
 	symbols [256]byte
-	// last[l] is the largest code of l bits, aligned to 16 bits, plus one; first[l] takes a code to its symbol's place.
+	// last[l] is the largest code of l bits, aligned to 16 bits, plus one; first[l] takes a code to
+	// its symbol's place.
 	last  [18]int32
 	first [17]int32
 }
@@ -40,7 +42,8 @@ var (
 	errCode  = errors.New("its pixels are corrupt: a code is in no table")
 )
 
-// set makes the table of the number of codes of each length and their symbols, which are sizes of differences where the class is 0.
+// set makes the table of the number of codes of each length and their symbols, which are sizes of
+// differences where the class is 0.
 func (h *huffman) set(counts []byte, symbols []byte, class int) error {
 	h.look, h.skipped = [1 << lookBits]entry{}, false
 	copy(h.symbols[:], symbols)

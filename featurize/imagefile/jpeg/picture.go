@@ -28,7 +28,8 @@ func (d *decoder) picture() (image.Image, error) {
 		return nil, err
 	}
 	luma, cb, cr := &d.parts[0].plane, &d.parts[1].plane, &d.parts[2].plane
-	return &image.YCbCr{Y: luma.Whole, Cb: cb.Whole, Cr: cr.Whole, YStride: luma.Stride, CStride: cb.Stride,
+	return &image.YCbCr{Y: luma.Whole, Cb: cb.Whole, Cr: cr.Whole, YStride: luma.Stride,
+		CStride:        cb.Stride,
 		SubsampleRatio: ratio, Rect: r}, nil
 }
 
@@ -77,7 +78,8 @@ func (d *decoder) spread(i int, to []uint8, stride int) {
 	}
 }
 
-// inks returns a picture of four components: CMYK as Adobe writes it, which is inverted, or YCCK, of which black alone is.
+// inks returns a picture of four components: CMYK as Adobe writes it, which is inverted, or YCCK,
+// of which black alone is.
 func (d *decoder) inks(r image.Rectangle) (image.Image, error) {
 	if !d.Adobe {
 		return nil, errors.New("it has four colours and does not say which (an Adobe segment is missing)")

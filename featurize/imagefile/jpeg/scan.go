@@ -151,7 +151,8 @@ func (d *decoder) tables(s *scan, p *part, which byte) error {
 	return nil
 }
 
-// restart begins a restart interval behind its marker (T.81, F.2.2.5), where the MCU of that number begins one.
+// restart begins a restart interval behind its marker (T.81, F.2.2.5), where the MCU of that number
+// begins one.
 func (d *decoder) restart(s *scan, mcu int) error {
 	if d.interval == 0 || mcu == 0 || mcu%d.interval != 0 {
 		return nil
@@ -166,7 +167,8 @@ func (d *decoder) restart(s *scan, mcu int) error {
 		return errPixels
 	}
 	if d.data[at] != want {
-		return fmt.Errorf("its pixels are corrupt: marker %#x lies where restart %#x belongs", d.data[at], want)
+		return fmt.Errorf("its pixels are corrupt: marker %#x lies where restart %#x belongs",
+			d.data[at], want)
 	}
 	d.begin(at + 1)
 	for _, p := range s.parts {
@@ -223,7 +225,8 @@ func (d *decoder) sequential(p *part, dc, ac *huffman, x, y int) error {
 
 var errMany = errors.New("its pixels are corrupt: a block has more than 64 coefficients")
 
-// coefficients decodes those behind the first, of which those behind last are passed over, and returns the number of the last that is kept.
+// coefficients decodes those behind the first, of which those behind last are passed over, and
+// returns the number of the last that is kept.
 func (d *decoder) coefficients(ac *huffman, quantizer *[64]int32, last int) (top int, err error) {
 	acc, n, at := d.acc, d.n, d.at // in registers
 	defer func() { d.acc, d.n, d.at = acc, n, at }()
@@ -360,7 +363,8 @@ func (d *decoder) refine(s *scan, p *part, ac *huffman, block int) error {
 	return nil
 }
 
-// pass refines the coefficients from k on that are present, and returns the number of the one behind as many that are not.
+// pass refines the coefficients from k on that are present, and returns the number of the one
+// behind as many that are not.
 func (d *decoder) pass(s *scan, p *part, stored []int16, block, k, zeros int) int {
 	for {
 		gap := min(mathbits.TrailingZeros64(p.present[block]>>k), s.end+1-k)

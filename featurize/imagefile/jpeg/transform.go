@@ -1,8 +1,9 @@
 package jpeg
 
-// The inverse DCT computes with 13 fractional bits and keeps two of them between columns and rows, as the transform of Loeffler, Ligtenberg
-// and Moschytz (ICASSP 1989) in libjpeg does, whose samples it has where all eight points are computed. Fewer points are the same sum of
-// cosines, of the lower frequencies alone, at the middles of larger samples.
+// The inverse DCT computes with 13 fractional bits and keeps two of them between columns and rows,
+// as the transform of Loeffler, Ligtenberg and Moschytz (ICASSP 1989) in libjpeg does, whose
+// samples it has where all eight points are computed. Fewer points are the same sum of cosines, of
+// the lower frequencies alone, at the middles of larger samples.
 const (
 	fraction = 13
 	between  = 2
@@ -72,7 +73,8 @@ func (l *line) points(n int) {
 	}
 }
 
-// transform writes the samples of a block, whose last coefficient is the top-th in zigzag order, and clears it.
+// transform writes the samples of a block, whose last coefficient is the top-th in zigzag order,
+// and clears it.
 func (d *decoder) transform(p *part, top, x, y int) {
 	px, py := p.points.X, p.points.Y
 	at := y*py*p.plane.Stride + x*px
@@ -109,7 +111,8 @@ func (d *decoder) passes(px, py int) {
 			}
 			continue
 		}
-		l := line{column[0], column[8], column[16], column[24], column[32], column[40], column[48], column[56]}
+		l := line{column[0], column[8], column[16], column[24], column[32], column[40],
+			column[48], column[56]}
 		l.points(py)
 		for v := range py {
 			d.rows[v][u] = (l[v] + 1<<(shift-1)) >> shift

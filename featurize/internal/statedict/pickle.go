@@ -174,7 +174,8 @@ func (m *machine) constant(op byte) (done bool, err error) {
 		case orderedDict, rebuild, floatStorage, longStorage:
 			m.push(global(name))
 		default:
-			err = fmt.Errorf("it names %q; known are %s, %s, %s and %s", name, orderedDict, rebuild, floatStorage, longStorage)
+			err = fmt.Errorf("it names %q; known are %s, %s, %s and %s", name, orderedDict, rebuild,
+				floatStorage, longStorage)
 		}
 	case 'q', 'r', 'h', 'j': // BINPUT, LONG_BINPUT, BINGET, LONG_BINGET
 		err = m.recall(op)
@@ -298,23 +299,26 @@ func (m *machine) reduce(f, args any) error {
 	return fmt.Errorf("a call of %q with %d arguments is refused", name, len(a))
 }
 
-// tensor checks a tensor's description: its elements lie within its storage, and all tensors that are no runs of it, and are copied,
-// have no more elements than the file has bytes.
+// tensor checks a tensor's description: its elements lie within its storage, and all tensors that
+// are no runs of it, and are copied, have no more elements than the file has bytes.
 func (m *machine) tensor(a []any) (*view, error) {
 	s, ok := a[0].(*storage)
 	offset, ok1 := a[1].(int)
 	shape, ok2 := a[2].([]any)
 	strides, ok3 := a[3].([]any)
-	if m.tensors++; !ok || !ok1 || !ok2 || !ok3 || len(shape) != len(strides) || len(shape) > maxAxes || m.tensors > maxTensors {
+	if m.tensors++; !ok || !ok1 || !ok2 || !ok3 || len(shape) != len(strides) ||
+		len(shape) > maxAxes || m.tensors > maxTensors {
 		return nil, errors.New("a tensor is not described as storage, offset, shape and strides")
 	}
-	v := &view{of: s, offset: offset, shape: make([]int, len(shape)), strides: make([]int, len(shape)), run: true}
+	v := &view{of: s, offset: offset, shape: make([]int, len(shape)),
+		strides: make([]int, len(shape)), run: true}
 	n, last := 1, offset
 	for i := len(shape) - 1; i >= 0; i-- {
 		d, ok := shape[i].(int)
 		stride, ok1 := strides[i].(int)
 		if !ok || !ok1 || d < 1 || d > s.n || stride < 0 || stride > s.n {
-			return nil, fmt.Errorf("axis %d of a tensor of %d axes is larger than its storage", i, len(shape))
+			return nil, fmt.Errorf("axis %d of a tensor of %d axes is larger than its storage", i,
+				len(shape))
 		}
 		v.run = v.run && (d == 1 || stride == n)
 		v.shape[i], v.strides[i] = d, stride
@@ -343,8 +347,11 @@ func (m *machine) persistent(id any) error {
 	kind, _ := a[1].(global)
 	key, ok := a[2].(string)
 	n, ok1 := a[4].(int)
-	if kind != floatStorage && kind != longStorage || !ok || !ok1 || n < 0 || n > len(m.data) || a[5] != nil {
-		return fmt.Errorf("a storage of %d elements of %q; want 32-bit floats or 64-bit integers, within the file", n, kind)
+	if kind != floatStorage && kind != longStorage || !ok || !ok1 || n < 0 ||
+		n > len(m.data) || a[5] != nil {
+		return fmt.Errorf(
+			"a storage of %d elements of %q; want 32-bit floats or 64-bit integers, within the file", n,
+			kind)
 	}
 	s := m.storages[key]
 	if s == nil {

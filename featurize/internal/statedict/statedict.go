@@ -1,9 +1,12 @@
-// Package statedict reads the state dictionaries of PyTorch: tensors by name, as torch.save wrote them before its version 1.6 and still
-// does on request (torch/serialization.py, _legacy_save). Such a file is a sequence of pickles (magic number, protocol, sizes of C types,
-// the dictionary, the keys of its storages) and then each storage: its number of elements and the elements themselves, little-endian.
+// Package statedict reads the state dictionaries of PyTorch: tensors by name, as torch.save wrote
+// them before its version 1.6 and still does on request (torch/serialization.py, _legacy_save).
+// Such a file is a sequence of pickles (magic number, protocol, sizes of C types, the dictionary,
+// the keys of its storages) and then each storage: its number of elements and the elements
+// themselves, little-endian.
 //
-// A pickle is a program, and loading one in Python runs it. Here only the operations that tensors need are known, and only four names:
-// collections.OrderedDict, torch._utils._rebuild_tensor_v2, torch.FloatStorage and torch.LongStorage; anything else is refused.
+// A pickle is a program, and loading one in Python runs it. Here only the operations that tensors
+// need are known, and only four names: collections.OrderedDict, torch._utils._rebuild_tensor_v2,
+// torch.FloatStorage and torch.LongStorage; anything else is refused.
 package statedict
 
 import (
@@ -43,7 +46,8 @@ type view struct {
 	of     *storage
 	offset int
 	shape  []int
-	// strides are the steps of the axes in the storage, in elements; run says that they are those of rows one after another.
+	// strides are the steps of the axes in the storage, in elements; run says that they are those of
+	// rows one after another.
 	strides []int
 	run     bool
 }
@@ -75,8 +79,8 @@ func (v *view) elements() []float32 {
 	return out
 }
 
-// Read returns the float32 tensors of a state dictionary by name; counters of 64-bit integers are left out. Tensors share memory where
-// they are views of one storage.
+// Read returns the float32 tensors of a state dictionary by name; counters of 64-bit integers are
+// left out. Tensors share memory where they are views of one storage.
 func Read(data []byte) (map[string]*onnx.Tensor, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("state dictionary: %d bytes; allowed are %d", len(data), MaxBytes)

@@ -11,16 +11,19 @@ import (
 	"fmp/onnx/alloctest"
 )
 
-// file writes a state dictionary as torch.save does: tensors "w" [2, 3] and "b" [3] of one storage of 9, and a counter.
+// file writes a state dictionary as torch.save does: tensors "w" [2, 3] and "b" [3] of one storage
+// of 9, and a counter.
 func file(edit func(object string) string) []byte {
 	u := func(s string) string {
 		return "X" + string(binary.LittleEndian.AppendUint32(nil, uint32(len(s)))) + s
 	}
 	storage := func(kind, key string, n byte) string {
-		return "(" + u("storage") + "ctorch\n" + kind + "\n" + u(key) + u("cpu") + "K" + string(rune(n)) + "NtQ"
+		return "(" + u("storage") + "ctorch\n" + kind + "\n" + u(key) + u("cpu") + "K" +
+			string(rune(n)) + "NtQ"
 	}
 	tensor := func(storage, offset, shape, strides string) string {
-		return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage + offset + "(" + shape + "t(" + strides + "t\x89ccollections\nOrderedDict\n)RtR"
+		return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage + offset + "(" + shape + "t(" + strides +
+			"t\x89ccollections\nOrderedDict\n)RtR"
 	}
 	object := "ccollections\nOrderedDict\n)Rq\x00(" +
 		u("w") + tensor(storage("FloatStorage", "a", 9), "K\x00", "K\x02K\x03", "K\x03K\x01") +
@@ -30,7 +33,8 @@ func file(edit func(object string) string) []byte {
 		object = edit(object)
 	}
 	var b bytes.Buffer
-	for _, p := range []string{"\x8a\x0a" + magic, "M\xe9\x03", "}(" + u("little_endian") + "\x88u", object, "](" + u("a") + u("c") + "e"} {
+	for _, p := range []string{"\x8a\x0a" + magic, "M\xe9\x03", "}(" + u("little_endian") + "\x88u",
+		object, "](" + u("a") + u("c") + "e"} {
 		b.WriteString("\x80\x02" + p + ".")
 	}
 	b.Write(binary.LittleEndian.AppendUint64(nil, 9))
@@ -48,7 +52,8 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, b := got["w"], got["b"]
-	if len(got) != 2 || w == nil || b == nil || !slices.Equal(w.Shape, []int{2, 3}) || !slices.Equal(w.F32(), []float32{0, 1, 2, 3, 4, 5}) ||
+	if len(got) != 2 || w == nil || b == nil || !slices.Equal(w.Shape, []int{2, 3}) ||
+		!slices.Equal(w.F32(), []float32{0, 1, 2, 3, 4, 5}) ||
 		!slices.Equal(b.F32(), []float32{6, 7, 8}) {
 		t.Errorf("read %v", got)
 	}
@@ -62,7 +67,8 @@ func TestStrides(t *testing.T) {
 	}
 }
 
-// TestRefused: a pickle that would run something in Python, or says what is not so, is refused with its reason.
+// TestRefused: a pickle that would run something in Python, or says what is not so, is refused with
+// its reason.
 func TestRefused(t *testing.T) {
 	swap := func(old, new string) []byte {
 		return file(func(s string) string {
@@ -74,10 +80,13 @@ func TestRefused(t *testing.T) {
 	}
 	whole := file(nil)
 	for want, data := range map[string][]byte{
-		`names "os system"`:                      swap("ccollections\nOrderedDict\n)R", "cos\nsystem\n)R"),
-		`names "builtins eval"`:                  swap("ctorch._utils\n_rebuild_tensor_v2\n", "cbuiltins\neval\n"),
-		"is none that tensors need":              swap("q\x00(", "i(("),
-		`call of "torch FloatStorage"`:           swap("ccollections\nOrderedDict\n)R", "ctorch\nFloatStorage\n)R"),
+		`names "os system"`: swap("ccollections\nOrderedDict\n)R",
+			"cos\nsystem\n)R"),
+		`names "builtins eval"`: swap("ctorch._utils\n_rebuild_tensor_v2\n",
+			"cbuiltins\neval\n"),
+		"is none that tensors need": swap("q\x00(", "i(("),
+		`call of "torch FloatStorage"`: swap("ccollections\nOrderedDict\n)R",
+			"ctorch\nFloatStorage\n)R"),
 		"from element 0 to 13 of a storage of 9": swap("K\x03K\x01", "K\x09K\x02"),
 		"larger than its storage":                swap("K\x02K\x03", "K\x09K\x03"),
 		"from element 7 to 9 of a storage of 9":  swap("K\x06", "K\x07"),
@@ -86,8 +95,9 @@ func TestRefused(t *testing.T) {
 		"1 bytes follow":                         append(slices.Clone(whole), 0),
 		"magic number":                           []byte("\x80\x02K\x01."),
 		"nothing was kept":                       swap("q\x00", "h\x07"),
-		"holds a string; want":                   file(func(string) string { return "X\x01\x00\x00\x00a" }),
-		"a key":                                  file(func(string) string { return "}K\x01Ns" }),
+		"holds a string; want": file(
+			func(string) string { return "X\x01\x00\x00\x00a" }),
+		"a key": file(func(string) string { return "}K\x01Ns" }),
 	} {
 		if want == "a key" {
 			want = "key is a int"
@@ -98,12 +108,14 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNoEnd: a value that has no end in print is not printed: a tuple of itself doubled 60 times, called as a function.
+// TestNoEnd: a value that has no end in print is not printed: a tuple of itself doubled 60 times,
+// called as a function.
 func TestNoEnd(t *testing.T) {
 	bomb := ")" + strings.Repeat("q\x00h\x00\x86", 60)
 	began := time.Now()
 	for _, object := range []string{bomb + bomb + "R", bomb, "(" + bomb + "tQ", "}(" + bomb + "Nu"} {
-		if _, err := Read(file(func(string) string { return object })); err == nil || len(err.Error()) > 400 {
+		if _, err := Read(file(func(string) string { return object })); err == nil ||
+			len(err.Error()) > 400 {
 			t.Errorf("%v", err)
 		}
 	}

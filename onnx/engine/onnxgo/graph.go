@@ -16,12 +16,14 @@ import (
 	"fmp/onnx/engine"
 )
 
-// Graph is the computation graph that onnx-go decodes a model into, and that runs it. Its nodes are values, and its lines go from an
-// operator's output to its inputs, weighted with the input's position. It holds one model, and is not safe for concurrent use.
+// Graph is the computation graph that onnx-go decodes a model into, and that runs it. Its nodes are
+// values, and its lines go from an operator's output to its inputs, weighted with the input's
+// position. It holds one model, and is not safe for concurrent use.
 type Graph struct {
 	*multi.WeightedDirectedGraph
-	// Opset is the version of the standard operator set of the model, which onnx-go does not tell: 0 (the default) takes the first of those
-	// from 11 down to 7, and then from 12 up, that has every operator with the attributes and inputs that the model gives it.
+	// Opset is the version of the standard operator set of the model, which onnx-go does not tell: 0
+	// (the default) takes the first of those from 11 down to 7, and then from 12 up, that has every
+	// operator with the attributes and inputs that the model gives it.
 	Opset int64
 
 	values     []*value // in the order in which they were made
@@ -42,13 +44,15 @@ func NewGraph() *Graph { return &Graph{WeightedDirectedGraph: multi.NewWeightedD
 // value is a node of the graph.
 type value struct {
 	graph.Node
-	of       *Graph
-	name     string
-	tensor   tensor.Tensor
-	declared onnx.DType // of the tensor that was set while the model was decoded: of an input or output as declared, or of a weight
-	fed      bool       // its tensor was set afterwards
-	made     bool       // an operator makes it
-	read     bool       // an operator reads it
+	of     *Graph
+	name   string
+	tensor tensor.Tensor
+	// of the tensor that was set while the model was decoded: of an input or output as declared, or of
+	// a weight
+	declared onnx.DType
+	fed      bool // its tensor was set afterwards
+	made     bool // an operator makes it
+	read     bool // an operator reads it
 }
 
 // operation is an operator, with the values that it reads and makes; nil is one left out.
@@ -64,7 +68,8 @@ func (v *value) SetName(name string) { v.name = name }
 // GetName returns the value's name.
 func (v *value) GetName() string { return v.name }
 
-// SetTensor gives the value its elements. onnx-go sets those of inputs, outputs and weights before it announces the first operator.
+// SetTensor gives the value its elements. onnx-go sets those of inputs, outputs and weights before
+// it announces the first operator.
 func (v *value) SetTensor(t tensor.Tensor) error {
 	if v.tensor = t; len(v.of.operations) > 0 {
 		v.fed = true

@@ -20,8 +20,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// outcome runs one of onnx-go's tests as it does, "" where it passes. Its own runner would fail this test where onnx-go cannot decode a
-// model.
+// outcome runs one of onnx-go's tests as it does, "" where it passes. Its own runner would fail
+// this test where onnx-go cannot decode a model.
 func outcome(c *testbackend.TestCase) (why string) {
 	g := onnxgo.NewGraph()
 	m := decoder.NewModel(g)
@@ -45,14 +45,16 @@ func outcome(c *testbackend.TestCase) (why string) {
 
 // known are the tests that do not pass, with the reason.
 var known = map[string][]string{
-	"a sum in another order: more than 1e-6 away, and less than 1e-7 of its size": {"TestReduceL1DefaultAxesKeepdimsRandom",
-		"TestReduceSumSquareDefaultAxesKeepdimsRandom", "TestReduceSumDefaultAxesKeepdimsRandom",
+	"a sum in another order: more than 1e-6 away, and less than 1e-7 of its size": {
+		"TestReduceL1DefaultAxesKeepdimsRandom", "TestReduceSumSquareDefaultAxesKeepdimsRandom",
+		"TestReduceSumDefaultAxesKeepdimsRandom",
 		"TestReduceProdDefaultAxesKeepdimsRandom", "TestPow"},
 	"the test wants four digits to be six": {"TestRoialign"},
 	"the test wants one axis of a scalar":  {"TestSize", "TestSizeExample"},
 	"onnx-go refuses graphs in attributes": {"TestScan9Sum"},
-	"no kernel: text": {"TestTfidfvectorizerTfOnlyBigramsSkip0", "TestTfidfvectorizerTfOnlybigramsLevelempty",
-		"TestTfidfvectorizerTfUniandbigramsSkip5", "TestTfidfvectorizerTfBatchOnlybigramsSkip5", "TestTfidfvectorizerTfOnlybigramsSkip5",
+	"no kernel: text": {"TestTfidfvectorizerTfOnlyBigramsSkip0",
+		"TestTfidfvectorizerTfOnlybigramsLevelempty", "TestTfidfvectorizerTfUniandbigramsSkip5",
+		"TestTfidfvectorizerTfBatchOnlybigramsSkip5", "TestTfidfvectorizerTfOnlybigramsSkip5",
 		"TestTfidfvectorizerTfBatchUniandbigramsSkip5", "TestTfidfvectorizerTfBatchOnlybigramsSkip0"},
 }
 
@@ -107,7 +109,8 @@ func TestAgain(t *testing.T) {
 	for _, c := range []struct {
 		in   any
 		want []float32
-	}{{[]float32{1, 2}, []float32{2, 5}}, {[]float32{3, 4}, []float32{10, 17}}, {[]int64{1, 3}, []float32{2, 10}}} {
+	}{{[]float32{1, 2}, []float32{2, 5}}, {[]float32{3, 4}, []float32{10, 17}},
+		{[]int64{1, 3}, []float32{2, 10}}} {
 		if err := model.SetInput(0, tensor.New(tensor.WithShape(2), tensor.WithBacking(c.in))); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +122,8 @@ func TestAgain(t *testing.T) {
 			t.Errorf("%v: %v, %v; want %v", c.in, out, err, c.want)
 		}
 	}
-	if err := model.SetInput(0, tensor.New(tensor.WithShape(2), tensor.WithBacking([]int64{1<<53 + 1, 1}))); err != nil {
+	if err := model.SetInput(0,
+		tensor.New(tensor.WithShape(2), tensor.WithBacking([]int64{1<<53 + 1, 1}))); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Run(); err == nil {

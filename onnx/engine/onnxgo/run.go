@@ -21,8 +21,9 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Run evaluates the model on the tensors that its inputs have, zeros where the program set none, and sets those of its outputs. An operator
-// that the engine does not run is an error of type *onnx.ErrNotImplemented, which onnx-go's own test suite skips.
+// Run evaluates the model on the tensors that its inputs have, zeros where the program set none,
+// and sets those of its outputs. An operator that the engine does not run is an error of type
+// *onnx.ErrNotImplemented, which onnx-go's own test suite skips.
 func (g *Graph) Run() error {
 	if len(g.operations) == 0 {
 		return errors.New("onnxgo: the graph holds no model; onnx.Model.UnmarshalBinary reads one")
@@ -41,7 +42,8 @@ func (g *Graph) Run() error {
 		}
 		feeds[v.name] = t
 	}
-	if key := fmt.Sprint(feeds); g.session == nil || key != g.compiled { // tensors print their type and shape
+	// tensors print their type and shape
+	if key := fmt.Sprint(feeds); g.session == nil || key != g.compiled {
 		if err := g.compile(feeds); err != nil {
 			return err
 		}
@@ -67,7 +69,8 @@ func (g *Graph) Run() error {
 	return nil
 }
 
-// versions are the operator sets that a model may mean, by their likelihood: onnx-go is of the time of 9 to 11.
+// versions are the operator sets that a model may mean, by their likelihood: onnx-go is of the time
+// of 9 to 11.
 var versions = []int64{11, 10, 9, 8, 7, 12, 13, 14, 15, 16, 17}
 
 // compile makes a session for inputs of these types and shapes.
@@ -197,7 +200,8 @@ func toONNX(t tensor.Tensor) (*onnx.Tensor, error) {
 	if d, ok := t.(*tensor.Dense); ok && (d.RequiresIterator() || !d.DataOrder().IsRowMajor()) {
 		c, ok := tensor.Materialize(d).(*tensor.Dense)
 		if !ok || !c.DataOrder().IsRowMajor() {
-			return nil, fmt.Errorf("the elements of %v are in no plain order; want those of a slice, row by row", t.Shape())
+			return nil, fmt.Errorf("the elements of %v are in no plain order; want those of a slice, "+
+				"row by row", t.Shape())
 		}
 		t = c
 	}
@@ -207,12 +211,14 @@ func toONNX(t tensor.Tensor) (*onnx.Tensor, error) {
 		s.Index(0).Set(v)
 		data = s.Interface()
 	}
-	out := &onnx.Tensor{DType: onnx.TypeOfSlice(data), Shape: append([]int{}, t.Shape()...), Data: data}
+	out := &onnx.Tensor{DType: onnx.TypeOfSlice(data),
+		Shape: append([]int{}, t.Shape()...), Data: data}
 	return out, onnx.CheckTensor(out)
 }
 
-// converted returns numbers in the element type that the model declares. onnx-go's programs, its tests among them, often give float32 where
-// a model wants integers; a number that the type does not hold is an error.
+// converted returns numbers in the element type that the model declares. onnx-go's programs, its
+// tests among them, often give float32 where a model wants integers; a number that the type does
+// not hold is an error.
 func converted(t *onnx.Tensor, to onnx.DType) (*onnx.Tensor, error) {
 	out, err := onnx.Zeros(to, t.Shape...)
 	if err != nil {
@@ -231,7 +237,8 @@ func converted(t *onnx.Tensor, to onnx.DType) (*onnx.Tensor, error) {
 			same = out.At(i) == t.At(i)
 		}
 		if !same {
-			return nil, fmt.Errorf("the model wants %v and was given %v, where %v is no such number", to, t.DType, x)
+			return nil, fmt.Errorf("the model wants %v and was given %v, where %v is no such number", to,
+				t.DType, x)
 		}
 	}
 	return out, nil

@@ -11,9 +11,10 @@ import (
 
 // output says how an output of the model is fetched from the session.
 //
-// onnxruntime_go 1.27 cannot take a scalar, nor a tensor of half precision or of less than 8 bits, that the ONNX Runtime
-// allocated. Such outputs, and those of unknown rank, which may turn out to be scalars, come as two of
-// the session's own: their elements in a row, cast to [carrier], which is exact, and their shape.
+// onnxruntime_go 1.27 cannot take a scalar, nor a tensor of half precision or of less than 8 bits,
+// that the ONNX Runtime allocated. Such outputs, and those of unknown rank, which may turn out to
+// be scalars, come as two of the session's own: their elements in a row, cast to [carrier], which
+// is exact, and their shape.
 type output struct {
 	info  onnx.ValueInfo
 	at    int // index among the session's outputs
@@ -82,7 +83,8 @@ func (a *adapted) adaptInputs() {
 		if noScalar(v) && a.model.Opset() >= 5 {
 			row, scalar := a.fresh(v.Name+"/row"), a.fresh(v.Name+"/scalar")
 			g.Initializers[scalar] = onnx.NewTensor([]int64{}, 0)
-			g.Nodes = append([]*onnx.Node{{Op: "Reshape", Inputs: []string{row, scalar}, Outputs: []string{v.Name}}}, g.Nodes...)
+			g.Nodes = append([]*onnx.Node{{Op: "Reshape", Inputs: []string{row, scalar},
+				Outputs: []string{v.Name}}}, g.Nodes...)
 			v = onnx.ValueInfo{Name: row, DType: v.DType, Shape: onnx.Shape(1)}
 			g.Inputs[i] = v
 		}
@@ -102,7 +104,8 @@ func (a *adapted) fetch(v onnx.ValueInfo) int {
 	return len(a.outputs) - 1
 }
 
-// adaptOutput fetches an output of the model, which may be an input as well, as it is, or as elements and shape.
+// adaptOutput fetches an output of the model, which may be an input as well, as it is, or as
+// elements and shape.
 func (a *adapted) adaptOutput(v onnx.ValueInfo, input bool) {
 	g := a.model.Graph
 	add := func(op string, in []string, out string, attrs ...onnx.Attr) {
@@ -141,9 +144,11 @@ func (a *adapted) adaptOutput(v onnx.ValueInfo, input bool) {
 	a.plan = append(a.plan, o)
 }
 
-// noScalar reports whether an input is a scalar of a type of which onnxruntime_go can hand over none: it is fed as a row of one.
+// noScalar reports whether an input is a scalar of a type of which onnxruntime_go can hand over
+// none: it is fed as a row of one.
 func noScalar(v onnx.ValueInfo) bool {
-	return v.Shape != nil && len(v.Shape) == 0 && (v.DType == onnx.String || carrier(v.DType) != v.DType)
+	return v.Shape != nil && len(v.Shape) == 0 &&
+		(v.DType == onnx.String || carrier(v.DType) != v.DType)
 }
 
 // carrier is the type that an output of type d is fetched in.

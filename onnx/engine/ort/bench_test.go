@@ -6,7 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// The cost of a call beside the model's own: a small model, its output made anew or filled in place.
+// The cost of a call beside the model's own: a small model, its output made anew or filled in
+// place.
 func BenchmarkRun(b *testing.B) {
 	s := open(b, newEngine(b, Options{Threads: 1}), linear(b))
 	feeds := map[string]*onnx.Tensor{"x": onnx.ZerosF32(64, 2)}

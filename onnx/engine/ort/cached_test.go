@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestChangedLibrary: a library in the cache with one byte changed is not loaded, nor is a link in its place; one elsewhere is its owner's.
+// TestChangedLibrary: a library in the cache with one byte changed is not loaded, nor is a link in
+// its place; one elsewhere is its owner's.
 func TestChangedLibrary(t *testing.T) {
 	files, known := libraryFiles[runtime.GOOS+"/"+runtime.GOARCH]
 	if !known {
@@ -28,8 +29,10 @@ func TestChangedLibrary(t *testing.T) {
 	path := touch(t, filepath.Join(dir, files[len(files)-1].name))
 	changed := func(when, path string) {
 		t.Helper()
-		if err := load(path); err == nil || !strings.Contains(err.Error(), "not the published one and is not loaded") {
-			if envLibrary == "" || err == nil || !strings.Contains(err.Error(), "already loaded") { // by a test before
+		if err := load(path); err == nil ||
+			!strings.Contains(err.Error(), "not the published one and is not loaded") {
+			// by a test before
+			if envLibrary == "" || err == nil || !strings.Contains(err.Error(), "already loaded") {
 				t.Errorf("%s: %v", when, err)
 			}
 		}
@@ -37,7 +40,8 @@ func TestChangedLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checkCached(path, real); err == nil || !strings.Contains(err.Error(), "fmp setup fetches it again") {
+		if err := checkCached(path, real); err == nil ||
+			!strings.Contains(err.Error(), "fmp setup fetches it again") {
 			t.Errorf("%s: %v", when, err)
 		}
 	}

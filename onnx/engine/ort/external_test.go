@@ -17,7 +17,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// The runtime reads weights from the file that they lie in, and the results are those of the same weights in the model.
+// The runtime reads weights from the file that they lie in, and the results are those of the same
+// weights in the model.
 func TestExternalData(t *testing.T) {
 	e := orttest.New(t)
 	w := onnx.ZerosF32(256, 128)
@@ -40,11 +41,13 @@ func TestExternalData(t *testing.T) {
 	}
 	dir := t.TempDir()
 	init := p.Graph.Initializer[0]
-	if err := os.WriteFile(filepath.Join(dir, "w.bin"), append(make([]byte, 64), init.RawData...), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "w.bin"), append(make([]byte, 64), init.RawData...),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	init.RawData, init.DataLocation = nil, onnxpb.TensorProto_EXTERNAL
-	init.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "w.bin"}, {Key: "offset", Value: "64"}}
+	init.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "w.bin"},
+		{Key: "offset", Value: "64"}}
 	if data, err = proto.Marshal(&p); err != nil {
 		t.Fatal(err)
 	}

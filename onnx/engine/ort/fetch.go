@@ -31,14 +31,15 @@ type libraryFile struct {
 	sha256 string // recorded when this version was adopted
 }
 
-// libraryFiles lists them by GOOS/GOARCH; the library itself comes last, so that it is only in place
-// when all that it loads is.
+// libraryFiles lists them by GOOS/GOARCH; the library itself comes last, so that it is only in
+// place when all that it loads is.
 var libraryFiles = map[string][]libraryFile{
 	"linux/amd64": {{"package/bin/napi-v6/linux/x64/libonnxruntime.so.1", "libonnxruntime.so." + PinnedVersion,
 		"d8aff4aa8abee8fb2abb2f2f2459ffc94461e781e41b9f7c072829dd0d470221"}},
 	"linux/arm64": {{"package/bin/napi-v6/linux/arm64/libonnxruntime.so.1", "libonnxruntime.so." + PinnedVersion,
 		"c36bc200e7e6c093b8abb0b34590fbdd8c52fd3fb5e33795b9523ffdde2fce0f"}},
-	"darwin/arm64": {{"package/bin/napi-v6/darwin/arm64/libonnxruntime.1.27.0.dylib", "libonnxruntime." + PinnedVersion + ".dylib",
+	"darwin/arm64": {{"package/bin/napi-v6/darwin/arm64/libonnxruntime.1.27.0.dylib",
+		"libonnxruntime." + PinnedVersion + ".dylib",
 		"89f692a3a1a224e4ad0b796b0e7c0bd81113b0741bfe84211eceef14d05a9e59"}},
 	"windows/amd64": {{"package/bin/napi-v6/win32/x64/DirectML.dll", "DirectML.dll",
 		"86d9b418e982fa1effb6ea39cb916b04fe3896ccedc6982d73a5477459b56d81"},
@@ -53,16 +54,16 @@ var libraryFiles = map[string][]libraryFile{
 // maxLibraryBytes bounds the unpacked bytes; the largest library today has 39 MB.
 const maxLibraryBytes = 256 << 20
 
-// Fetch brings the ONNX Runtime's library ([PinnedVersion]) for this platform into [CacheDir] with npm,
-// which checks the package against the registry's digest; the library is checked against the digest
-// recorded here, and only then moved into place. A library that is there already and has the right
-// digest is left alone. say receives a line for each step; it may be nil.
+// Fetch brings the ONNX Runtime's library ([PinnedVersion]) for this platform into [CacheDir] with
+// npm, which checks the package against the registry's digest; the library is checked against the
+// digest recorded here, and only then moved into place. A library that is there already and has the
+// right digest is left alone. say receives a line for each step; it may be nil.
 func Fetch(ctx context.Context, say func(string)) (path string, err error) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	files, ok := libraryFiles[platform]
 	if !ok {
-		return "", fmt.Errorf("there is no published ONNX Runtime library for %s in %s; build one and set %s to its path, or use the pure "+
-			"engine (engine.name=pure)",
+		return "", fmt.Errorf("there is no published ONNX Runtime library for %s in %s; build one and "+
+			"set %s to its path, or use the pure engine (engine.name=pure)",
 			platform, npmPackage, LibraryEnv)
 	}
 	dir, err := CacheDir()
@@ -75,16 +76,20 @@ func Fetch(ctx context.Context, say func(string)) (path string, err error) {
 	return fetch(ctx, dir, files, say)
 }
 
-// FetchFor brings the library of another platform (GOOS/GOARCH) into a folder, as [Fetch] does that of this one.
-func FetchFor(ctx context.Context, platform, dir string, say func(string)) (path string, err error) {
+// FetchFor brings the library of another platform (GOOS/GOARCH) into a folder, as [Fetch] does that
+// of this one.
+func FetchFor(ctx context.Context, platform, dir string,
+	say func(string)) (path string, err error) {
 	files, ok := libraryFiles[platform]
 	if !ok {
-		return "", fmt.Errorf("there is no published ONNX Runtime library for %s in %s", platform, npmPackage)
+		return "", fmt.Errorf("there is no published ONNX Runtime library for %s in %s",
+			platform, npmPackage)
 	}
 	return fetch(ctx, dir, files, say)
 }
 
-func fetch(ctx context.Context, dir string, files []libraryFile, say func(string)) (path string, err error) {
+func fetch(ctx context.Context, dir string, files []libraryFile,
+	say func(string)) (path string, err error) {
 	path = filepath.Join(dir, files[len(files)-1].name)
 	if err := present(dir, files); err == nil {
 		say("the ONNX Runtime " + PinnedVersion + " is there: " + path)
@@ -99,8 +104,8 @@ func fetch(ctx context.Context, dir string, files []libraryFile, say func(string
 	}()
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return path, fmt.Errorf("npm is not installed; install Node.js, or download the library from the ONNX Runtime's releases and set %s "+
-			"to its path", LibraryEnv)
+		return path, fmt.Errorf("npm is not installed; install Node.js, or download the library from "+
+			"the ONNX Runtime's releases and set %s to its path", LibraryEnv)
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return path, err
@@ -123,8 +128,9 @@ func fetch(ctx context.Context, dir string, files []libraryFile, say func(string
 		if ctx.Err() != nil {
 			return path, ctx.Err()
 		}
-		return path, fmt.Errorf("npm pack %s: %w: %s; check the network and npm's settings (npm config get registry)", npmPackage, err,
-			tail(stderr.String(), 400))
+		return path, fmt.Errorf(
+			"npm pack %s: %w: %s; check the network and npm's settings (npm config get registry)",
+			npmPackage, err, tail(stderr.String(), 400))
 	}
 	archives, err := filepath.Glob(filepath.Join(tmp, "*.tgz"))
 	if err != nil || len(archives) != 1 {
@@ -145,7 +151,8 @@ func fetch(ctx context.Context, dir string, files []libraryFile, say func(string
 	return path, nil
 }
 
-// present reports whether every file is in dir with its digest; os.ErrNotExist where one is not there.
+// present reports whether every file is in dir with its digest; os.ErrNotExist where one is not
+// there.
 func present(dir string, files []libraryFile) error {
 	for _, f := range files {
 		r, err := regularfile.Open(filepath.Join(dir, f.name))
@@ -165,9 +172,10 @@ func present(dir string, files []libraryFile) error {
 	return nil
 }
 
-// checkCached returns an error for a library in the cache, or beside the program under the name that releases give it, that is
-// not the published one, with all that it loads. The file is read whole, once a process: its time and size prove nothing, as both can be
-// set. real is path without symbolic links. A library elsewhere is the user's own.
+// checkCached returns an error for a library in the cache, or beside the program under the name
+// that releases give it, that is not the published one, with all that it loads. The file is read
+// whole, once a process: its time and size prove nothing, as both can be set. real is path without
+// symbolic links. A library elsewhere is the user's own.
 func checkCached(path, real string) error {
 	dir, err := CacheDir()
 	if err != nil {
@@ -190,13 +198,14 @@ func checkCached(path, real string) error {
 		return nil
 	}
 	if err := present(dir, files); err != nil {
-		return fmt.Errorf("the ONNX Runtime in %s is not the published one and is not loaded: %w; fmp setup fetches it again", dir, err)
+		return fmt.Errorf("the ONNX Runtime in %s is not the published one and is not loaded: %w; fmp "+
+			"setup fetches it again", dir, err)
 	}
 	return nil
 }
 
-// unpack takes the wanted files, and nothing else, out of a gzipped tar archive into dir, and checks
-// their digests.
+// unpack takes the wanted files, and nothing else, out of a gzipped tar archive into dir, and
+// checks their digests.
 func unpack(ctx context.Context, archive, dir string, files []libraryFile) error {
 	in, err := regularfile.Open(archive)
 	if err != nil {
@@ -235,7 +244,9 @@ func unpack(ctx context.Context, archive, dir string, files []libraryFile) error
 			return err
 		}
 		if sum != f.sha256 {
-			return fmt.Errorf("%s has the digest %s; want %s: it is not the published library and was not installed", h.Name, sum, f.sha256)
+			return fmt.Errorf(
+				"%s has the digest %s; want %s: it is not the published library and was not installed",
+				h.Name, sum, f.sha256)
 		}
 		delete(wanted, h.Name)
 	}

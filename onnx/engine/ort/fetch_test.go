@@ -44,7 +44,8 @@ func archive(t testing.TB, members map[string]string) []byte {
 	z := gzip.NewWriter(&buf)
 	w := tar.NewWriter(z)
 	for name, content := range members {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)),
+			Typeflag: tar.TypeReg}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.Write([]byte(content)); err != nil {
@@ -66,7 +67,8 @@ func wantedFile(content string) []libraryFile {
 }
 
 func TestFetch(t *testing.T) {
-	fakeNPM(t, archive(t, map[string]string{"package/lib.so": "the library", "package/../../evil": "x", "package/other": "y"}), "")
+	fakeNPM(t, archive(t, map[string]string{"package/lib.so": "the library", "package/../../evil": "x",
+		"package/other": "y"}), "")
 	t.Chdir(t.TempDir())
 	dir := filepath.Join("cache", "v") // as make release gives it
 	var said []string
@@ -105,8 +107,10 @@ func TestFetchErrorsLeaveNothing(t *testing.T) {
 		archive      []byte
 		want         string
 	}{
-		{"another library", "", archive(t, map[string]string{"package/lib.so": "tampered"}), "not the published library"},
-		{"library missing", "", archive(t, map[string]string{"package/README": "x"}), "holds no package/lib.so"},
+		{"another library", "", archive(t, map[string]string{"package/lib.so": "tampered"}),
+			"not the published library"},
+		{"library missing", "", archive(t, map[string]string{"package/README": "x"}),
+			"holds no package/lib.so"},
 		{"archive cut short", "", good[:len(good)/2], "reading onnxruntime-node.tgz"},
 		{"not an archive", "", []byte("<html>"), "reading onnxruntime-node.tgz"},
 		{"npm fails", "echo ENETUNREACH >&2; exit 1", nil, "ENETUNREACH"},
@@ -124,7 +128,8 @@ func TestFetchErrorsLeaveNothing(t *testing.T) {
 	}
 	t.Run("no npm", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
-		_, err := fetch(context.Background(), filepath.Join(t.TempDir(), "c", "v"), wantedFile("x"), func(string) {})
+		_, err := fetch(context.Background(), filepath.Join(t.TempDir(), "c", "v"), wantedFile("x"),
+			func(string) {})
 		if err == nil || !strings.Contains(err.Error(), "install Node.js") {
 			t.Errorf("got %v", err)
 		}
@@ -142,7 +147,8 @@ func TestFetchErrorsLeaveNothing(t *testing.T) {
 	t.Run("cache cannot be written", func(t *testing.T) {
 		fakeNPM(t, good, "")
 		file := touch(t, filepath.Join(t.TempDir(), "file"))
-		if _, err := fetch(context.Background(), filepath.Join(file, "v"), wantedFile("the library"), func(string) {}); err == nil ||
+		if _, err := fetch(context.Background(), filepath.Join(file, "v"), wantedFile("the library"),
+			func(string) {}); err == nil ||
 			!strings.Contains(err.Error(), file) {
 			t.Errorf("got %v, want the path named", err)
 		}
@@ -176,13 +182,15 @@ func TestEveryPlatformEndsWithALibrary(t *testing.T) {
 			t.Errorf("%s: the last file is %s", platform, last)
 		}
 	}
-	if files, ok := libraryFiles[runtime.GOOS+"/"+runtime.GOARCH]; ok && files[len(files)-1].name != libraryNames()[0] {
+	if files, ok := libraryFiles[runtime.GOOS+"/"+runtime.GOARCH]; ok &&
+		files[len(files)-1].name != libraryNames()[0] {
 		t.Errorf("fetched as %s and looked for as %s", files[len(files)-1].name, libraryNames()[0])
 	}
 }
 
-// FuzzUnpack: of an archive only the wanted file is ever made, and where no error comes it is the published one; at most 8 bytes
-// of memory for each byte of the archive besides what the format's extended headers may hold (2 MiB, archive/tar's bound).
+// FuzzUnpack: of an archive only the wanted file is ever made, and where no error comes it is the
+// published one; at most 8 bytes of memory for each byte of the archive besides what the format's
+// extended headers may hold (2 MiB, archive/tar's bound).
 func FuzzUnpack(f *testing.F) {
 	good := archive(f, map[string]string{"package/lib.so": "the library", "../x": "y"})
 	z, err := gzip.NewReader(bytes.NewReader(good))
@@ -218,7 +226,8 @@ func FuzzUnpack(f *testing.F) {
 		}
 		defer os.RemoveAll(to)
 		var err error
-		alloctest.AtMost(t, 8*len(data)+2<<20, func() { err = unpack(context.Background(), path, to, wantedFile("the library")) })
+		alloctest.AtMost(t, 8*len(data)+2<<20,
+			func() { err = unpack(context.Background(), path, to, wantedFile("the library")) })
 		content, rerr := os.ReadFile(filepath.Join(to, "lib.so"))
 		if err == nil && string(content) != "the library" {
 			t.Errorf("%q was installed (%v)", content, rerr)

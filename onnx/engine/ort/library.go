@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// PinnedVersion is the version of the ONNX Runtime that this package is made for, and that [Fetch] brings.
+	// PinnedVersion is the version of the ONNX Runtime that this package is made for, and that [Fetch]
+	// brings.
 	PinnedVersion = "1.27.0"
 	// MinVersion is the oldest one that offers the programming interface that onnxruntime_go asks for
 	// (its header says ORT_API_VERSION 24).
@@ -26,10 +27,10 @@ const (
 // ErrNoLibrary is wrapped by every error that says that the ONNX Runtime's library was not found.
 var ErrNoLibrary = errors.New("the ONNX Runtime library was not found")
 
-// FindLibrary looks for the ONNX Runtime's shared library, in this order: the setting (a path; "" where
-// there is none) or else $ONNXRUNTIME_LIB, the program's own folder, the system's library folders, and the cache ([CacheDir]). A
-// setting that does not lead to a file is an error: it is never silently replaced by something else.
-// tried lists the places that were looked at.
+// FindLibrary looks for the ONNX Runtime's shared library, in this order: the setting (a path; ""
+// where there is none) or else $ONNXRUNTIME_LIB, the program's own folder, the system's library
+// folders, and the cache ([CacheDir]). A setting that does not lead to a file is an error: it is
+// never silently replaced by something else. tried lists the places that were looked at.
 func FindLibrary(setting string) (path string, tried []string, err error) {
 	from := "engine.library"
 	if setting == "" {
@@ -39,11 +40,12 @@ func FindLibrary(setting string) (path string, tried []string, err error) {
 		tried = append(tried, setting)
 		st, err := os.Stat(setting)
 		if err != nil {
-			return "", tried, fmt.Errorf("%w: %s is %s: %w; correct it, or unset it to search", ErrNoLibrary, from, setting, err)
+			return "", tried, fmt.Errorf("%w: %s is %s: %w; correct it, or unset it to search", ErrNoLibrary,
+				from, setting, err)
 		}
 		if st.IsDir() {
-			return "", tried, fmt.Errorf("%w: %s is %s, which is a folder; name the file itself (%s)", ErrNoLibrary, from, setting,
-				libraryNames()[0])
+			return "", tried, fmt.Errorf("%w: %s is %s, which is a folder; name the file itself (%s)",
+				ErrNoLibrary, from, setting, libraryNames()[0])
 		}
 		return setting, tried, nil
 	}
@@ -57,7 +59,8 @@ func FindLibrary(setting string) (path string, tried []string, err error) {
 				continue
 			}
 			if v, ok := fileVersion(p); ok && older(v, MinVersion) {
-				tried = append(tried, fmt.Sprintf("%s (version %s is too old, %s is the oldest that works)", p, v, MinVersion))
+				tried = append(tried, fmt.Sprintf("%s (version %s is too old, %s is the oldest that works)",
+					p, v, MinVersion))
 				continue
 			}
 			return p, append(tried, p), nil
@@ -73,14 +76,16 @@ func FindLibrary(setting string) (path string, tried []string, err error) {
 	if isFile(p) {
 		return p, tried, nil
 	}
-	return "", tried, fmt.Errorf("%w (looked at %s); run `make setup` or `fmp setup` to fetch it, or set %s to its path",
+	return "", tried, fmt.Errorf(
+		"%w (looked at %s); run `make setup` or `fmp setup` to fetch it, or set %s to its path",
 		ErrNoLibrary, strings.Join(tried, ", "), LibraryEnv)
 }
 
 // program is the path of the running program; a variable for tests.
 var program = os.Executable
 
-// besideProgram returns the library of a release, which lies in the folder of its program; "" where there is none.
+// besideProgram returns the library of a release, which lies in the folder of its program; "" where
+// there is none.
 func besideProgram() string {
 	exe, err := program()
 	if err == nil {
@@ -111,7 +116,8 @@ func libraryNames() []string {
 	case "windows":
 		return []string{"onnxruntime.dll"}
 	case "darwin":
-		return []string{"libonnxruntime." + PinnedVersion + ".dylib", "libonnxruntime.1.dylib", "libonnxruntime.dylib"}
+		return []string{"libonnxruntime." + PinnedVersion + ".dylib", "libonnxruntime.1.dylib",
+			"libonnxruntime.dylib"}
 	}
 	return []string{"libonnxruntime.so." + PinnedVersion, "libonnxruntime.so.1", "libonnxruntime.so"}
 }
@@ -132,7 +138,8 @@ func systemDirs() []string {
 		}
 		dirs = kept
 	case "darwin":
-		dirs = append(filepath.SplitList(os.Getenv("DYLD_LIBRARY_PATH")), "/opt/homebrew/lib", "/usr/local/lib", "/opt/local/lib")
+		dirs = append(filepath.SplitList(os.Getenv("DYLD_LIBRARY_PATH")), "/opt/homebrew/lib",
+			"/usr/local/lib", "/opt/local/lib")
 	default:
 		dirs = filepath.SplitList(os.Getenv("LD_LIBRARY_PATH"))
 		dirs = append(dirs, ldSoConf("/etc/ld.so.conf", 0)...)
@@ -154,10 +161,12 @@ func systemDirs() []string {
 
 // multiarch is Debian's name for this platform's library folder.
 func multiarch() string {
-	return map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu", "riscv64": "riscv64-linux-gnu"}[runtime.GOARCH]
+	return map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu",
+		"riscv64": "riscv64-linux-gnu"}[runtime.GOARCH]
 }
 
-// ldSoConf reads the folders that the dynamic linker is told of (ld.so.conf(5)), following includes.
+// ldSoConf reads the folders that the dynamic linker is told of (ld.so.conf(5)), following
+// includes.
 func ldSoConf(path string, depth int) []string {
 	f, err := os.Open(path)
 	if err != nil || depth > 4 {
@@ -192,7 +201,8 @@ func isFile(path string) bool {
 
 var versionPattern = regexp.MustCompile(`(\d+\.\d+(?:\.\d+)?)(?:\.dylib)?$`)
 
-// fileVersion reads the version out of the name of the file that path leads to, as libraries carry it.
+// fileVersion reads the version out of the name of the file that path leads to, as libraries carry
+// it.
 func fileVersion(path string) (string, bool) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -28,7 +28,8 @@ func TestFindLibraryOrder(t *testing.T) {
 	set := touch(t, filepath.Join(dir, "set.so"))
 	env := touch(t, filepath.Join(dir, "env.so"))
 	sys := touch(t, filepath.Join(dir, "sys", "libonnxruntime.so.1"))
-	cached := touch(t, filepath.Join(dir, "cache", "fmp", "onnxruntime", PinnedVersion, libraryNames()[0]))
+	cached := touch(t, filepath.Join(dir, "cache", "fmp", "onnxruntime", PinnedVersion,
+		libraryNames()[0]))
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
 	for _, c := range []struct{ name, setting, env, ld, want string }{
 		{"setting first", set, env, filepath.Dir(sys), set},
@@ -105,7 +106,8 @@ func TestOlder(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want bool
-	}{{"1.14.1", "1.24", true}, {"1.24.0", "1.24", false}, {"1.27.0", "1.24", false}, {"1.3", "1.24", true}, {"2.0", "1.24", false}} {
+	}{{"1.14.1", "1.24", true}, {"1.24.0", "1.24", false}, {"1.27.0", "1.24", false},
+		{"1.3", "1.24", true}, {"2.0", "1.24", false}} {
 		if got := older(c.a, c.b); got != c.want {
 			t.Errorf("older(%s, %s) = %v", c.a, c.b, got)
 		}
@@ -140,7 +142,8 @@ func TestBesideProgram(t *testing.T) {
 		t.Errorf("found %s, %v; want %s", got, err, resolved)
 	}
 	if _, known := libraryFiles[runtime.GOOS+"/"+runtime.GOARCH]; known {
-		if err := checkCached(resolved, resolved); err == nil || !strings.Contains(err.Error(), "not the published") {
+		if err := checkCached(resolved, resolved); err == nil ||
+			!strings.Contains(err.Error(), "not the published") {
 			t.Errorf("a library that is not the published one: %v", err)
 		}
 	}

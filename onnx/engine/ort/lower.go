@@ -13,16 +13,18 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Versions that the ONNX Runtime [PinnedVersion] reads: newer models are lowered to these where they say nothing that they do not have.
+// Versions that the ONNX Runtime [PinnedVersion] reads: newer models are lowered to these where
+// they say nothing that they do not have.
 const (
 	runtimeOpset = 26
 	runtimeIR    = 13
 )
 
-// lower rewrites a model so that the runtime knows its operators: m itself is not changed. Operators that the runtime does not
-// have, or that it computes otherwise than the standard says, are spelt out; a newer operator set becomes [runtimeOpset] where
-// each operator of the model is one of that set with the same inputs and attributes. Other models it leaves to the
-// runtime to refuse.
+// lower rewrites a model so that the runtime knows its operators: m itself is not changed.
+// Operators that the runtime does not have, or that it computes otherwise than the standard says,
+// are spelt out; a newer operator set becomes [runtimeOpset] where each operator of the model is
+// one of that set with the same inputs and attributes. Other models it leaves to the runtime to
+// refuse.
 func lower(m *onnx.Model) (*onnx.Model, error) {
 	c := *m
 	c.IR = min(m.IR, runtimeIR)
@@ -40,7 +42,8 @@ func lower(m *onnx.Model) (*onnx.Model, error) {
 	return &c, nil
 }
 
-// known reports whether every standard operator of a graph is one of runtimeOpset as it is used; outer says that restate has seen it.
+// known reports whether every standard operator of a graph is one of runtimeOpset as it is used;
+// outer says that restate has seen it.
 func known(g *onnx.Graph, outer bool) bool {
 	for _, n := range g.Nodes {
 		for _, s := range n.Subgraphs() {
@@ -52,7 +55,8 @@ func known(g *onnx.Graph, outer bool) bool {
 			continue
 		}
 		s := op.Lookup("", n.Op, runtimeOpset)
-		if n.Op == "ReverseSequence" && !outer { // a length of 0, which is allowed from set 28 on, makes the runtime leave memory as it was
+		// a length of 0, which is allowed from set 28 on, makes the runtime leave memory as it was
+		if n.Op == "ReverseSequence" && !outer {
 			return false
 		}
 		if s == nil || s.Deprecated || s.Arity(n) != nil {
@@ -67,16 +71,19 @@ func known(g *onnx.Graph, outer bool) bool {
 	return true
 }
 
-// foreign reports whether the runtime lacks an operator that can be spelt out, or computes it otherwise than operator set 25
-// says: attention with lengths of its keys is not aligned at their end, a row without keys gets a mean of values where zeros are
-// due, and that of bfloat16 is not computed.
+// foreign reports whether the runtime lacks an operator that can be spelt out, or computes it
+// otherwise than operator set 25 says: attention with lengths of its keys is not aligned at their
+// end, a row without keys gets a mean of values where zeros are due, and that of bfloat16 is not
+// computed.
 func foreign(n *onnx.Node, types map[string]onnx.ValueInfo) bool {
 	if n.Domain != "" || n.Op != "Attention" {
-		return n.Domain == "" && (n.Op == "Swish" || spell.IsSpelt(n) && op.Lookup("", n.Op, runtimeOpset) == nil)
+		return n.Domain == "" &&
+			(n.Op == "Swish" || spell.IsSpelt(n) && op.Lookup("", n.Op, runtimeOpset) == nil)
 	}
 	_, left := n.Attr("left_window_size")
 	_, right := n.Attr("right_window_size")
-	return left || right || n.Input(3) != "" || n.Input(6) != "" || types[n.Input(0)].DType == onnx.BFloat16
+	return left || right || n.Input(3) != "" || n.Input(6) != "" ||
+		types[n.Input(0)].DType == onnx.BFloat16
 }
 
 func spellOut(m *onnx.Model) error {
@@ -114,11 +121,13 @@ func spellOut(m *onnx.Model) error {
 	return nil
 }
 
-// systemLocale is a locale that every Linux has; that of a StringNormalizer without one is en_US, which small systems lack.
+// systemLocale is a locale that every Linux has; that of a StringNormalizer without one is en_US,
+// which small systems lack.
 const systemLocale = "C.UTF-8"
 
-// restate puts nodes in the place of others that say the same in a way which the runtime computes: lengths of at least 1 for sequences that
-// are reversed, blocks of channels in the order that older operator sets have, remainders of floats, and a locale that is there.
+// restate puts nodes in the place of others that say the same in a way which the runtime computes:
+// lengths of at least 1 for sequences that are reversed, blocks of channels in the order that older
+// operator sets have, remainders of floats, and a locale that is there.
 func restate(m *onnx.Model) {
 	taken := map[string]bool{}
 	m.Graph.AddNames(taken)
@@ -136,7 +145,8 @@ func restate(m *onnx.Model) {
 			one, lengths := pass.Unique(taken, "one"), pass.Unique(taken, "lengths")
 			nodes = append(nodes, &onnx.Node{Name: one, Op: "Constant", Outputs: []string{one},
 				Attrs: []onnx.Attr{onnx.TensorAttr("value", onnx.Vector[int64](1))}},
-				&onnx.Node{Name: lengths, Op: "Max", Inputs: []string{n.Inputs[1], one}, Outputs: []string{lengths}})
+				&onnx.Node{Name: lengths, Op: "Max", Inputs: []string{n.Inputs[1], one},
+					Outputs: []string{lengths}})
 			n.Inputs[1] = lengths
 		case n.Op == "SpaceToDepth" && newer && len(n.Outputs) == 1:
 			nodes = append(nodes, blocks(m, n, taken)...)
@@ -150,11 +160,12 @@ func restate(m *onnx.Model) {
 	m.Graph.Nodes = nodes
 }
 
-// remainder is Mod with fmod=0, which the runtime has for integers alone: that of floats has the sign of the dividend there, and here
-// that of the divisor, as a zero has.
+// remainder is Mod with fmod=0, which the runtime has for integers alone: that of floats has the
+// sign of the dividend there, and here that of the divisor, as a zero has.
 func remainder(m *onnx.Model, n *onnx.Node, taken map[string]bool) []*onnx.Node {
 	types, err := shape.Types(m)
-	if t := types[n.Input(0)].DType; err != nil || !t.IsFloat() || op.Attrs(n, onnx.ClampInt(m.Opset())).Int("fmod") != 0 {
+	if t := types[n.Input(0)].DType; err != nil || !t.IsFloat() ||
+		op.Attrs(n, onnx.ClampInt(m.Opset())).Int("fmod") != 0 {
 		return []*onnx.Node{n}
 	}
 	var nodes []*onnx.Node
@@ -165,18 +176,22 @@ func remainder(m *onnx.Model, n *onnx.Node, taken map[string]bool) []*onnx.Node 
 	name := func(base string) string { return pass.Unique(taken, base) }
 	y, out := n.Input(1), n.Outputs[0]
 	rest := emit("Mod", name("rest"), []onnx.Attr{onnx.IntAttr("fmod", 1)}, n.Input(0), y)
-	nothing := emit("Constant", name("nothing"), []onnx.Attr{onnx.TensorAttr("value", onnx.Vector[float32](0))})
+	nothing := emit("Constant", name("nothing"),
+		[]onnx.Attr{onnx.TensorAttr("value", onnx.Vector[float32](0))})
 	zero := emit("CastLike", name("zero"), nil, nothing, y)
-	below := emit("Xor", name("below"), nil, emit("Less", name("less"), nil, rest, zero), emit("Less", name("less"), nil, y, zero))
+	below := emit("Xor", name("below"), nil, emit("Less", name("less"), nil, rest, zero),
+		emit("Less", name("less"), nil, y, zero))
 	some := emit("Not", name("some"), nil, emit("Equal", name("none"), nil, rest, zero))
 	wrong := emit("And", name("wrong"), nil, some, below)
 	whole := emit("Where", name("whole"), nil, wrong, emit("Add", name("sum"), nil, rest, y), rest)
-	emit("Mul", out, nil, emit("Abs", name("size"), nil, whole), emit("Sign", name("sign"), nil, y)) // a zero's sign too
+	// a zero's sign too
+	emit("Mul", out, nil, emit("Abs", name("size"), nil, whole), emit("Sign", name("sign"), nil, y))
 	return nodes
 }
 
-// blocks is SpaceToDepth without its mode: the channels of each block come first in the older operator, and CRD, which has them last, takes
-// them by their numbers. A node whose channels are not known stays.
+// blocks is SpaceToDepth without its mode: the channels of each block come first in the older
+// operator, and CRD, which has them last, takes them by their numbers. A node whose channels are
+// not known stays.
 func blocks(m *onnx.Model, n *onnx.Node, taken map[string]bool) []*onnx.Node {
 	attrs := op.Attrs(n, onnx.ClampInt(m.Opset()))
 	bare := onnx.CloneNode(n)
@@ -187,7 +202,8 @@ func blocks(m *onnx.Model, n *onnx.Node, taken map[string]bool) []*onnx.Node {
 	types, err := shape.Types(m)
 	x := types[n.Input(0)].Shape
 	size := attrs.Int("blocksize")
-	if err != nil || len(x) != 4 || !x[1].IsKnown() || size < 1 || size > 1<<10 || x[1].Size > 1<<20/(size*size) {
+	if err != nil || len(x) != 4 || !x[1].IsKnown() || size < 1 || size > 1<<10 ||
+		x[1].Size > 1<<20/(size*size) {
 		return []*onnx.Node{n}
 	}
 	var from []int64
@@ -200,6 +216,8 @@ func blocks(m *onnx.Model, n *onnx.Node, taken map[string]bool) []*onnx.Node {
 	out := bare.Outputs[0]
 	bare.Outputs = []string{y}
 	return []*onnx.Node{bare,
-		{Name: order, Op: "Constant", Outputs: []string{order}, Attrs: []onnx.Attr{onnx.TensorAttr("value", onnx.Vector(from...))}},
-		{Name: out, Op: "Gather", Inputs: []string{y, order}, Outputs: []string{out}, Attrs: []onnx.Attr{onnx.IntAttr("axis", 1)}}}
+		{Name: order, Op: "Constant", Outputs: []string{order},
+			Attrs: []onnx.Attr{onnx.TensorAttr("value", onnx.Vector(from...))}},
+		{Name: out, Op: "Gather", Inputs: []string{y, order}, Outputs: []string{out},
+			Attrs: []onnx.Attr{onnx.IntAttr("axis", 1)}}}
 }

@@ -9,8 +9,8 @@ import (
 	"fmp/onnx/engine"
 )
 
-// TestNewerSet: what operator set 28 says more of operators that the runtime has in an older one is computed by it, as the set's equations
-// say.
+// TestNewerSet: what operator set 28 says more of operators that the runtime has in an older one is
+// computed by it, as the set's equations say.
 func TestNewerSet(t *testing.T) {
 	e := newEngine(t, Options{Threads: 1})
 	x := onnx.NewTensor([]float32{0, 1, 2, 3, 4, 5, 6, 7}, 1, 2, 2, 2)
@@ -21,14 +21,18 @@ func TestNewerSet(t *testing.T) {
 		in   []*onnx.Tensor
 		want []float32
 	}{
-		{"depth first", onnx.Node{Op: "SpaceToDepth", Attrs: []onnx.Attr{onnx.IntAttr("blocksize", 2), onnx.StrAttr("mode", "DCR")}},
+		{"depth first", onnx.Node{Op: "SpaceToDepth",
+			Attrs: []onnx.Attr{onnx.IntAttr("blocksize", 2), onnx.StrAttr("mode", "DCR")}},
 			[]*onnx.Tensor{x}, []float32{0, 4, 1, 5, 2, 6, 3, 7}},
-		{"columns first", onnx.Node{Op: "SpaceToDepth", Attrs: []onnx.Attr{onnx.IntAttr("blocksize", 2), onnx.StrAttr("mode", "CRD")}},
+		{"columns first", onnx.Node{Op: "SpaceToDepth",
+			Attrs: []onnx.Attr{onnx.IntAttr("blocksize", 2), onnx.StrAttr("mode", "CRD")}},
 			[]*onnx.Tensor{x}, []float32{0, 1, 2, 3, 4, 5, 6, 7}},
-		{"a length of 0", onnx.Node{Op: "ReverseSequence", Attrs: []onnx.Attr{onnx.IntAttr("time_axis", 1), onnx.IntAttr("batch_axis", 0)}},
+		{"a length of 0", onnx.Node{Op: "ReverseSequence",
+			Attrs: []onnx.Attr{onnx.IntAttr("time_axis", 1), onnx.IntAttr("batch_axis", 0)}},
 			[]*onnx.Tensor{rows, onnx.Vector[int64](0, 3)}, []float32{0, 1, 2, 5, 4, 3}},
 		{"remainders of floats", onnx.Node{Op: "Mod"},
-			[]*onnx.Tensor{onnx.NewTensor([]float32{-4.5, 4.5, -4, 5, -1, 7}, 2, 3), onnx.Vector[float32](2, -2, float32(math.Inf(1)))},
+			[]*onnx.Tensor{onnx.NewTensor([]float32{-4.5, 4.5, -4, 5, -1, 7}, 2, 3),
+				onnx.Vector[float32](2, -2, float32(math.Inf(1)))},
 			[]float32{1.5, -1.5, float32(math.Inf(1)), 1, -1, 7}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -44,7 +48,8 @@ func TestNewerSet(t *testing.T) {
 				c.node.Inputs, feeds[name] = append(c.node.Inputs, name), v
 			}
 			c.node.Name, c.node.Outputs = "node", []string{"y"}
-			m.Graph.Nodes, m.Graph.Outputs = []*onnx.Node{&c.node}, []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}}
+			m.Graph.Nodes, m.Graph.Outputs = []*onnx.Node{&c.node},
+				[]onnx.ValueInfo{{Name: "y", DType: onnx.Float32}}
 			got, err := engine.Eval(open(t, e, m), feeds)
 			if err != nil {
 				t.Fatal(err)
@@ -61,9 +66,11 @@ func TestLocale(t *testing.T) {
 	m := &onnx.Model{IR: 8, Opsets: map[string]int64{"": 17}, Graph: &onnx.Graph{Name: "text",
 		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.String, Shape: []onnx.Dim{onnx.Known(2)}}},
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.String}},
-		Nodes: []*onnx.Node{{Name: "node", Op: "StringNormalizer", Inputs: []string{"x"}, Outputs: []string{"y"},
-			Attrs: []onnx.Attr{onnx.StrAttr("case_change_action", "UPPER")}}}}}
-	got, err := engine.Eval(open(t, newEngine(t, Options{Threads: 1}), m), map[string]*onnx.Tensor{"x": onnx.Vector("oak", "Öl")})
+		Nodes: []*onnx.Node{{Name: "node", Op: "StringNormalizer", Inputs: []string{"x"},
+			Outputs: []string{"y"},
+			Attrs:   []onnx.Attr{onnx.StrAttr("case_change_action", "UPPER")}}}}}
+	got, err := engine.Eval(open(t, newEngine(t, Options{Threads: 1}), m),
+		map[string]*onnx.Tensor{"x": onnx.Vector("oak", "Öl")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,9 @@ import (
 	"unsafe"
 )
 
-// missing returns the reason why the library of an execution provider, which lies beside the ONNX Runtime's, cannot be loaded: it is not
-// there, or a library that it needs is not. It is empty where the library can be loaded.
+// missing returns the reason why the library of an execution provider, which lies beside the ONNX
+// Runtime's, cannot be loaded: it is not there, or a library that it needs is not. It is empty
+// where the library can be loaded.
 func missing(runtimeLibrary, provider string) string {
 	file := filepath.Join(filepath.Dir(runtimeLibrary), "libonnxruntime_providers_"+provider+".so")
 	if _, err := os.Stat(file); err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMissing: the reason names the provider's library where that is not beside the runtime's, the library that it needs where that is not
-// on the machine, and is empty where nothing is missing.
+// TestMissing: the reason names the provider's library where that is not beside the runtime's, the
+// library that it needs where that is not on the machine, and is empty where nothing is missing.
 func TestMissing(t *testing.T) {
 	dir := t.TempDir()
 	lib := filepath.Join(dir, "libonnxruntime.so.1")
@@ -35,7 +35,8 @@ func TestMissing(t *testing.T) {
 	}
 	needed := filepath.Join(dir, "libneeded-by-cuda.so")
 	compile(needed, "int needed(void) { return 1; }")
-	compile(provider, "int needed(void); int provider(void) { return needed(); }", "-L"+dir, "-lneeded-by-cuda", "-Wl,-rpath,"+dir)
+	compile(provider, "int needed(void); int provider(void) { return needed(); }", "-L"+dir,
+		"-lneeded-by-cuda", "-Wl,-rpath,"+dir)
 	if got := missing(lib, "cuda"); got != "" {
 		t.Errorf("with all that it needs: %q", got)
 	}

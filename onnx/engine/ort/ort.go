@@ -1,14 +1,14 @@
-// Package ort runs ONNX models on the stock ONNX Runtime, a shared library that is found and loaded when
-// the first engine is made ([FindLibrary]); building a program with this package needs a C compiler and
-// not the library.
+// Package ort runs ONNX models on the stock ONNX Runtime, a shared library that is found and loaded
+// when the first engine is made ([FindLibrary]); building a program with this package needs a C
+// compiler and not the library.
 //
 // Sessions may be run from several goroutines at once.
 //
-// The number of threads of one operator (Options.Threads) can change the last bits of a result:
-// the ONNX Runtime cuts long sums where the share of a thread ends (seen in MatMul of two computed
-// matrices with more columns than rows and an inner size over 128, and in Conv with a computed kernel).
-// Where figures must be the same for any number of threads, set Threads to 1 and call Run from several
-// goroutines, each with its own part of the work.
+// The number of threads of one operator (Options.Threads) can change the last bits of a result: the
+// ONNX Runtime cuts long sums where the share of a thread ends (seen in MatMul of two computed
+// matrices with more columns than rows and an inner size over 128, and in Conv with a computed
+// kernel). Where figures must be the same for any number of threads, set Threads to 1 and call Run
+// from several goroutines, each with its own part of the work.
 //
 // Tensors are handed over without a copy: the
 // ONNX Runtime reads fed ones, and writes those fetched in place, in their Go memory.
@@ -49,8 +49,8 @@ type Options struct {
 func init() {
 	engine.Register("ort", func(o engine.Options) (engine.Engine, error) {
 		if o.Reproducible || o.Flush || o.Bytes != 0 {
-			return nil, errors.New("engine ort: its sums are in the processor's own order, numbers below the normal range are kept, and its " +
-				"memory has no bound; engine pure has all three")
+			return nil, errors.New("engine ort: its sums are in the processor's own order, numbers below " +
+				"the normal range are kept, and its memory has no bound; engine pure has all three")
 		}
 		return New(Options{Threads: o.Threads})
 	})
@@ -64,12 +64,13 @@ type Engine struct {
 
 var _ engine.Engine = (*Engine)(nil)
 
-// New loads the library, the first time, and checks the options. A library that is not found gives an
-// error that wraps [ErrNoLibrary]; a second library in one process, an unknown or unavailable execution
-// provider and a negative number of threads are errors too.
+// New loads the library, the first time, and checks the options. A library that is not found gives
+// an error that wraps [ErrNoLibrary]; a second library in one process, an unknown or unavailable
+// execution provider and a negative number of threads are errors too.
 func New(opts Options) (engine.Engine, error) {
 	if opts.Threads < 0 {
-		return nil, fmt.Errorf("engine.threads is %d; allowed are 0 (as many as there are cores) and up", opts.Threads)
+		return nil, fmt.Errorf("engine.threads is %d; allowed are 0 (as many as there are cores) and up",
+			opts.Threads)
 	}
 	lib, _, err := FindLibrary(opts.Library)
 	if err != nil {
@@ -99,7 +100,9 @@ func load(path string) error {
 	defer envMu.Unlock()
 	if envLibrary != "" {
 		if envLibrary != real {
-			return fmt.Errorf("the ONNX Runtime is already loaded from %s; one process cannot load a second one from %s", envLibrary, real)
+			return fmt.Errorf(
+				"the ONNX Runtime is already loaded from %s; one process cannot load a second one from %s",
+				envLibrary, real)
 		}
 		return nil
 	}
@@ -109,8 +112,9 @@ func load(path string) error {
 	ortgo.SetSharedLibraryPath(real)
 	// Everything that the ONNX Runtime logs as an error comes back as an error of the call as well.
 	if err := ortgo.InitializeEnvironment(ortgo.WithLogLevelFatal()); err != nil {
-		return fmt.Errorf("loading the ONNX Runtime from %s: %w; it must be a library of version %s or later for %s/%s (`fmp setup` fetches %s)",
-			real, err, MinVersion, runtime.GOOS, runtime.GOARCH, PinnedVersion)
+		return fmt.Errorf("loading the ONNX Runtime from %s: %w; it must be a library of version %s or "+
+			"later for %s/%s (`fmp setup` fetches %s)", real, err, MinVersion, runtime.GOOS,
+			runtime.GOARCH, PinnedVersion)
 	}
 	if err := ortgo.DisableTelemetry(); err != nil {
 		return fmt.Errorf("switching the ONNX Runtime's telemetry off: %w", err)
@@ -148,7 +152,8 @@ func (e *Engine) threads() int {
 	return runtime.GOMAXPROCS(0) // what a container allows, where that is less than the machine has
 }
 
-// sessionOptions makes the options of one session; the caller destroys them. A lazy one leaves constants to the run.
+// sessionOptions makes the options of one session; the caller destroys them. A lazy one leaves
+// constants to the run.
 func (e *Engine) sessionOptions(lazy bool) (so *ortgo.SessionOptions, err error) {
 	if so, err = ortgo.NewSessionOptions(); err != nil {
 		return nil, fmt.Errorf("session options: %w", err)
@@ -166,7 +171,8 @@ func (e *Engine) sessionOptions(lazy bool) (so *ortgo.SessionOptions, err error)
 		func() error { return so.SetLogSeverityLevel(ortgo.LoggingLevelFatal) },
 		// Threads that wait in a loop would take the cores from the Go code between two calls.
 		func() error { return so.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
-		// Without VNNI the runtime adds two products of a uint8 and an int8 in 16 bits, and saturates them, unless it is told to be right.
+		// Without VNNI the runtime adds two products of a uint8 and an int8 in 16 bits, and saturates
+		// them, unless it is told to be right.
 		func() error { return so.AddSessionConfigEntry("session.x64quantprecision", "1") },
 		func() error {
 			if lazy {
@@ -182,8 +188,8 @@ func (e *Engine) sessionOptions(lazy bool) (so *ortgo.SessionOptions, err error)
 	return so, appendProvider(so, e.opts.Provider)
 }
 
-// Load makes a session of m. A model that the ONNX Runtime refuses (an operator it does not know, a model that
-// is not valid) is an error with the model's name and the runtime's own words.
+// Load makes a session of m. A model that the ONNX Runtime refuses (an operator it does not know, a
+// model that is not valid) is an error with the model's name and the runtime's own words.
 func (e *Engine) Load(m *onnx.Model) (engine.Session, error) {
 	if m == nil || m.Graph == nil {
 		return nil, fmt.Errorf("ort: no model given")
@@ -210,7 +216,8 @@ var providers = []struct {
 		if err = so.AppendExecutionProviderCUDA(o); err != nil {
 			envMu.Lock()
 			defer envMu.Unlock()
-			if why := missing(envLibrary, "cuda"); why != "" { // the runtime says that something cannot be loaded, and not the file
+			// the runtime says that something cannot be loaded, and not the file
+			if why := missing(envLibrary, "cuda"); why != "" {
 				return errors.New(why)
 			}
 		}
@@ -241,16 +248,18 @@ func appendProvider(so *ortgo.SessionOptions, name string) error {
 			continue
 		}
 		if err := p.append(so); err != nil {
-			return fmt.Errorf("engine.provider is %q, which this ONNX Runtime (%s) cannot use: %s; use \"cpu\", or set engine.library to a build "+
-				"with that provider and install the libraries that it needs (docs/install.md)",
-				name, ortgo.GetVersion(), firstLine(err))
+			return fmt.Errorf("engine.provider is %q, which this ONNX Runtime (%s) cannot use: %s; use "+
+				"\"cpu\", or set engine.library to a build with that provider and install the libraries that "+
+				"it needs (docs/install.md)", name, ortgo.GetVersion(), firstLine(err))
 		}
 		return nil
 	}
-	return fmt.Errorf("engine.provider is %q; allowed are %s", name, strings.Join(ProviderNames(), ", "))
+	return fmt.Errorf("engine.provider is %q; allowed are %s", name,
+		strings.Join(ProviderNames(), ", "))
 }
 
-// ProviderStatus reports whether an execution provider works with the loaded library on this machine.
+// ProviderStatus reports whether an execution provider works with the loaded library on this
+// machine.
 type ProviderStatus struct {
 	Name  string `json:"name"`
 	Works bool   `json:"works"`

@@ -110,7 +110,8 @@ func TestSwappedBuffers(t *testing.T) {
 	}
 }
 
-// TestDropped: a session that nobody closed is closed by the collector, which would end the program where it met its pinned tensors.
+// TestDropped: a session that nobody closed is closed by the collector, which would end the program
+// where it met its pinned tensors.
 func TestDropped(t *testing.T) {
 	m := modelOf(t, func(b *build.Builder) { b.Output("y", b.Add(b.Input("x", onnx.Float32, 4), b.F32(1))) })
 	e := newEngine(t, Options{Threads: 1})
@@ -119,7 +120,8 @@ func TestDropped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(4)}, map[string]*onnx.Tensor{"y": onnx.ZerosF32(4)}); err != nil {
+		if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(4)},
+			map[string]*onnx.Tensor{"y": onnx.ZerosF32(4)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,14 +133,17 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// Every element type passes through unchanged, as a scalar, a vector and an empty tensor, both where
-// the engine allocates and in place.
+// Every element type passes through unchanged, as a scalar, a vector and an empty tensor, both
+// where the engine allocates and in place.
 func TestElementTypes(t *testing.T) {
 	e := newEngine(t, Options{Threads: 1})
 	full := []*onnx.Tensor{
-		onnx.Vector[float32](1, -2, float32(math.Inf(1))), onnx.Vector[float64](1, -2, 3), onnx.Vector[int8](1, -2, 3),
-		onnx.Vector[int16](1, -2, 3), onnx.Vector[int32](1, -2, 3), onnx.Vector[int64](1, -2, 1<<40), onnx.Vector[uint8](1, 2, 255),
-		onnx.Vector[uint16](1, 2, 65535), onnx.Vector[uint32](1, 2, 1<<31), onnx.Vector[uint64](1, 2, 1<<63),
+		onnx.Vector[float32](1, -2, float32(math.Inf(1))), onnx.Vector[float64](1, -2, 3),
+		onnx.Vector[int8](1, -2, 3),
+		onnx.Vector[int16](1, -2, 3), onnx.Vector[int32](1, -2, 3), onnx.Vector[int64](1, -2, 1<<40),
+		onnx.Vector[uint8](1, 2, 255),
+		onnx.Vector[uint16](1, 2, 65535), onnx.Vector[uint32](1, 2, 1<<31),
+		onnx.Vector[uint64](1, 2, 1<<63),
 		onnx.Vector(true, false, true), onnx.Vector("a", "", "längs"),
 		{DType: onnx.Float16, Shape: []int{3}, Data: []uint16{0x3c00, 0x0001, 0x8400}},
 		{DType: onnx.BFloat16, Shape: []int{3}, Data: []uint16{0x3f80, 0x8000, 0x7f80}},
@@ -198,22 +203,25 @@ func TestScalars(t *testing.T) {
 	}
 }
 
-// Outputs that are a constant, an input passed through, or the same value twice: the ONNX Runtime treats
-// each in its own way, the caller must not notice.
+// Outputs that are a constant, an input passed through, or the same value twice: the ONNX Runtime
+// treats each in its own way, the caller must not notice.
 func TestOddOutputs(t *testing.T) {
-	m := &onnx.Model{IR: onnx.DefaultIR, Opsets: map[string]int64{"": onnx.DefaultOpset}, Graph: &onnx.Graph{
-		Name:         "odd",
-		Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
-		Initializers: map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8)},
-		Nodes: []*onnx.Node{{Op: "Identity", Inputs: []string{"c"}, Outputs: []string{"c2"}},
-			{Op: "Identity", Inputs: []string{"x"}, Outputs: []string{"x2"}}},
-		Outputs: []onnx.ValueInfo{{Name: "c2", DType: onnx.Float32, Shape: onnx.Shape(2)},
-			{Name: "x2", DType: onnx.Float32, Shape: onnx.Shape("n")},
-			{Name: "c", DType: onnx.Float32, Shape: onnx.Shape(2)}, {Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
-	}}
+	m := &onnx.Model{IR: onnx.DefaultIR, Opsets: map[string]int64{"": onnx.DefaultOpset},
+		Graph: &onnx.Graph{
+			Name:         "odd",
+			Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
+			Initializers: map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8)},
+			Nodes: []*onnx.Node{{Op: "Identity", Inputs: []string{"c"}, Outputs: []string{"c2"}},
+				{Op: "Identity", Inputs: []string{"x"}, Outputs: []string{"x2"}}},
+			Outputs: []onnx.ValueInfo{{Name: "c2", DType: onnx.Float32, Shape: onnx.Shape(2)},
+				{Name: "x2", DType: onnx.Float32, Shape: onnx.Shape("n")},
+				{Name: "c", DType: onnx.Float32, Shape: onnx.Shape(2)},
+				{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
+		}}
 	s := open(t, newEngine(t, Options{Threads: 1}), m)
 	x := onnx.Vector[float32](1, 2, 3)
-	want := map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8), "c2": onnx.Vector[float32](7, 8), "x": x.Clone(), "x2": x.Clone()}
+	want := map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8), "c2": onnx.Vector[float32](7, 8),
+		"x": x.Clone(), "x2": x.Clone()}
 	got, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x})
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +229,8 @@ func TestOddOutputs(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("allocated (-want +got):\n%s", d)
 	}
-	place := map[string]*onnx.Tensor{"c": onnx.ZerosF32(2), "c2": onnx.ZerosF32(2), "x": onnx.ZerosF32(3), "x2": onnx.ZerosF32(3)}
+	place := map[string]*onnx.Tensor{"c": onnx.ZerosF32(2), "c2": onnx.ZerosF32(2),
+		"x": onnx.ZerosF32(3), "x2": onnx.ZerosF32(3)}
 	if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, place); err != nil {
 		t.Fatal(err)
 	}
@@ -253,29 +262,37 @@ func TestRunErrors(t *testing.T) {
 		feeds, fetch map[string]*onnx.Tensor
 		want         string
 	}{
-		{"missing input", map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{"y": nil}, `"x" (float32[n 2]) is missing`},
-		{"unknown input", map[string]*onnx.Tensor{"x": good, "q": good}, map[string]*onnx.Tensor{"y": nil}, `no input "q"`},
-		{"unknown output", map[string]*onnx.Tensor{"x": good}, map[string]*onnx.Tensor{"q": nil}, `no output "q"; the outputs are "y"`},
-		{"wrong type", map[string]*onnx.Tensor{"x": onnx.NewTensor(make([]float64, 2), 1, 2)}, nil, "float64[1 2]"},
+		{"missing input", map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{"y": nil},
+			`"x" (float32[n 2]) is missing`},
+		{"unknown input", map[string]*onnx.Tensor{"x": good, "q": good},
+			map[string]*onnx.Tensor{"y": nil}, `no input "q"`},
+		{"unknown output", map[string]*onnx.Tensor{"x": good}, map[string]*onnx.Tensor{"q": nil},
+			`no output "q"; the outputs are "y"`},
+		{"wrong type", map[string]*onnx.Tensor{"x": onnx.NewTensor(make([]float64, 2), 1, 2)}, nil,
+			"float64[1 2]"},
 		{"wrong width", map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 3)}, nil, "declares float32[n 2]"},
 		{"wrong rank", map[string]*onnx.Tensor{"x": onnx.ZerosF32(2)}, nil, "declares float32[n 2]"},
-		{"lying tensor", map[string]*onnx.Tensor{"x": {DType: onnx.Float32, Shape: []int{3, 2}, Data: make([]float32, 5)}}, nil,
-			"needs 6 elements"},
+		{"lying tensor", map[string]*onnx.Tensor{"x": {DType: onnx.Float32, Shape: []int{3, 2},
+			Data: make([]float32, 5)}}, nil, "needs 6 elements"},
 		{"nil tensor", map[string]*onnx.Tensor{"x": nil}, nil, "nil tensor"},
-		{"fetch of another shape", map[string]*onnx.Tensor{"x": good}, map[string]*onnx.Tensor{"y": onnx.ZerosF32(2, 2)}, "shape"},
+		{"fetch of another shape", map[string]*onnx.Tensor{"x": good},
+			map[string]*onnx.Tensor{"y": onnx.ZerosF32(2, 2)}, "shape"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := s.Run(t.Context(), c.feeds, c.fetch)
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `model "test"`) {
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), `model "test"`) {
 				t.Errorf("got %v, want the model's name and %q", err, c.want)
 			}
 		})
 	}
 }
 
-// The ONNX Runtime gives a scalar where inference says [1 0]: an error, and no value that a caller could take.
+// The ONNX Runtime gives a scalar where inference says [1 0]: an error, and no value that a caller
+// could take.
 func TestUnexpectedScalar(t *testing.T) {
-	m := onnx.NewModel(&onnx.Graph{Name: "test", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 0)}},
+	m := onnx.NewModel(&onnx.Graph{Name: "test",
+		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 0)}},
 		Outputs: []onnx.ValueInfo{{Name: "y"}},
 		Nodes: []*onnx.Node{{Op: "ReduceSumSquare", Inputs: []string{"x"}, Outputs: []string{"y"},
 			Attrs: []onnx.Attr{onnx.IntAttr("keepdims", 0), onnx.IntAttr("noop_with_empty_axes", 1)}}}})
@@ -287,16 +304,18 @@ func TestUnexpectedScalar(t *testing.T) {
 	}
 }
 
-// What the ONNX Runtime says when a node fails comes as one line, with the node and without a place in
-// its C++ source.
+// What the ONNX Runtime says when a node fails comes as one line, with the node and without a place
+// in its C++ source.
 func TestErrorsOfNodes(t *testing.T) {
 	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
 		b.Output("y", b.Op("Reshape", []build.Ref{x, b.Input("shape", onnx.Int64, 2)}))
 	})
 	s := open(t, newEngine(t, Options{Threads: 1}), m)
-	_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(6), "shape": onnx.Vector[int64](4, 4)})
-	if err == nil || !strings.Contains(err.Error(), "Reshape") || !strings.Contains(err.Error(), "{4,4}") ||
+	_, err := engine.Eval(s,
+		map[string]*onnx.Tensor{"x": onnx.ZerosF32(6), "shape": onnx.Vector[int64](4, 4)})
+	if err == nil || !strings.Contains(err.Error(), "Reshape") ||
+		!strings.Contains(err.Error(), "{4,4}") ||
 		strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "onnxruntime::") {
 		t.Errorf("got %v", err)
 	}
@@ -307,7 +326,8 @@ func TestLoadErrors(t *testing.T) {
 	m := linear(t)
 	m.Graph.Nodes[0].Op = "NoSuchOperator"
 	_, err := e.Load(m)
-	if err == nil || !strings.Contains(err.Error(), "NoSuchOperator") || !strings.Contains(err.Error(), `model "test"`) {
+	if err == nil || !strings.Contains(err.Error(), "NoSuchOperator") ||
+		!strings.Contains(err.Error(), `model "test"`) {
 		t.Errorf("got %v, want the operator and the model named", err)
 	}
 	if _, err := e.Load(nil); err == nil {
@@ -344,8 +364,8 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
-// A file that is no library gives an error with its path and what to do, and does not stand in the way of
-// a good one. The library is loaded once per process, so this runs in a process of its own.
+// A file that is no library gives an error with its path and what to do, and does not stand in the
+// way of a good one. The library is loaded once per process, so this runs in a process of its own.
 func TestBadLibrary(t *testing.T) {
 	const mark = "FMP_TEST_BAD_LIBRARY"
 	bad := os.Getenv(mark)
@@ -353,7 +373,8 @@ func TestBadLibrary(t *testing.T) {
 		newEngine(t, Options{}) // skips where there is none
 		cmd := exec.Command(os.Args[0], "-test.run=^TestBadLibrary$", "-test.v")
 		cmd.Env = append(os.Environ(), mark+"="+touch(t, filepath.Join(t.TempDir(), "bad.so")))
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestBadLibrary") {
+		if out, err := cmd.CombinedOutput(); err != nil ||
+			!strings.Contains(string(out), "--- PASS: TestBadLibrary") {
 			t.Errorf("%v:\n%s", err, out)
 		}
 		return
@@ -362,7 +383,8 @@ func TestBadLibrary(t *testing.T) {
 		t.Errorf("version %q and providers %v before a library was loaded", Version(), Providers())
 	}
 	_, err := New(Options{Library: bad})
-	if err == nil || !strings.Contains(err.Error(), bad) || !strings.Contains(err.Error(), "fmp setup") {
+	if err == nil || !strings.Contains(err.Error(), bad) ||
+		!strings.Contains(err.Error(), "fmp setup") {
 		t.Errorf("got %v, want the path and what to do", err)
 	}
 	newEngine(t, Options{})
@@ -450,7 +472,8 @@ func TestFloat16Bits(t *testing.T) {
 	}
 }
 
-// With one thread an operator, goroutines that share a session change not a single bit of its results.
+// With one thread an operator, goroutines that share a session change not a single bit of its
+// results.
 func TestGoroutinesDoNotChangeResults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs models of some size")
@@ -518,13 +541,15 @@ type parallelCase struct {
 	build func(b *build.Builder)
 }
 
-// parallelCases are the operators with sums inside, in the sizes that our models use and some odd ones.
+// parallelCases are the operators with sums inside, in the sizes that our models use and some odd
+// ones.
 func parallelCases() []parallelCase {
 	var cs []parallelCase
 	w := func(b *build.Builder, name string, shape ...int) build.Ref {
 		return b.Param(name, random(rand.New(rand.NewPCG(5, 6)), shape...))
 	}
-	for _, s := range [][3]int{{1, 64, 10}, {7, 33, 5}, {200, 74, 128}, {257, 1000, 65}, {2000, 576, 64}, {3, 70000, 2}, {1, 4096, 1}} {
+	for _, s := range [][3]int{{1, 64, 10}, {7, 33, 5}, {200, 74, 128}, {257, 1000, 65},
+		{2000, 576, 64}, {3, 70000, 2}, {1, 4096, 1}} {
 		cs = append(cs,
 			parallelCase{fmt.Sprintf("MatMul%v", s), func(b *build.Builder) {
 				b.Output("y", b.MatMul(b.Input("x", onnx.Float32, s[0], s[1]), w(b, "w", s[1], s[2])))
@@ -533,22 +558,24 @@ func parallelCases() []parallelCase {
 				b.Output("y", b.MatMul(b.Input("x", onnx.Float32, s[0], s[1]), b.Input("w", onnx.Float32, s[1], s[2])))
 			}},
 			parallelCase{fmt.Sprintf("Gemm transposed%v", s), func(b *build.Builder) {
-				b.Output("y", b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, s[1], s[0]), b.Input("w", onnx.Float32, s[2], s[1]),
-					b.Input("c", onnx.Float32, s[2])},
-					onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1)))
+				b.Output("y", b.Op("Gemm",
+					[]build.Ref{b.Input("x", onnx.Float32, s[1], s[0]), b.Input("w", onnx.Float32, s[2], s[1]),
+						b.Input("c", onnx.Float32, s[2])}, onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1)))
 			}})
 	}
 	cs = append(cs, parallelCase{"batched MatMul", func(b *build.Builder) {
 		b.Output("y", b.MatMul(b.Input("x", onnx.Float32, 5, 200, 74), b.Input("w", onnx.Float32, 5, 74, 100)))
 	}})
 	for _, s := range []struct{ n, cin, cout, hw, k, stride, group int }{
-		{1, 1, 8, 28, 3, 1, 1}, {50, 3, 32, 32, 3, 1, 1}, {50, 32, 64, 16, 3, 2, 1}, {8, 64, 64, 8, 3, 1, 1}, {2, 64, 128, 16, 1, 2, 1},
+		{1, 1, 8, 28, 3, 1, 1}, {50, 3, 32, 32, 3, 1, 1}, {50, 32, 64, 16, 3, 2, 1},
+		{8, 64, 64, 8, 3, 1, 1}, {2, 64, 128, 16, 1, 2, 1},
 		{3, 32, 32, 9, 3, 1, 32}, {1, 16, 5, 13, 5, 1, 1},
 	} {
 		cs = append(cs, parallelCase{fmt.Sprintf("Conv%v", s), func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, s.n, s.cin, s.hw, s.hw)
-			y := b.Op("Conv", []build.Ref{x, w(b, "w", s.cout, s.cin/s.group, s.k, s.k)}, onnx.IntsAttr("strides", s.stride, s.stride),
-				onnx.IntsAttr("pads", s.k/2, s.k/2, s.k/2, s.k/2), onnx.IntAttr("group", s.group))
+			y := b.Op("Conv", []build.Ref{x, w(b, "w", s.cout, s.cin/s.group, s.k, s.k)},
+				onnx.IntsAttr("strides", s.stride, s.stride), onnx.IntsAttr("pads", s.k/2, s.k/2, s.k/2, s.k/2),
+				onnx.IntAttr("group", s.group))
 			y = b.Relu(y)
 			b.Output("y", b.Op("GlobalAveragePool", []build.Ref{y}))
 			b.Output("raw", y)
@@ -563,8 +590,8 @@ func parallelCases() []parallelCase {
 	for _, op := range []string{"ReduceMean", "ReduceSumSquare", "ReduceL2", "ReduceLogSumExp", "ReduceMax"} {
 		for _, axes := range [][]int{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}} {
 			cs = append(cs, parallelCase{fmt.Sprintf("%s%v", op, axes), func(b *build.Builder) {
-				b.Output("y", b.Op(op, []build.Ref{b.Input("x", onnx.Float32, 37, 129, 300)}, onnx.IntsAttr("axes", axes...),
-					onnx.IntAttr("keepdims", 1)))
+				b.Output("y", b.Op(op, []build.Ref{b.Input("x", onnx.Float32, 37, 129, 300)},
+					onnx.IntsAttr("axes", axes...), onnx.IntAttr("keepdims", 1)))
 			}})
 		}
 	}
@@ -580,18 +607,21 @@ func parallelCases() []parallelCase {
 			b.Output("middle", b.Softmax(x, 1))
 		}},
 		parallelCase{"LayerNormalization", func(b *build.Builder) {
-			b.Output("y", b.Op("LayerNormalization", []build.Ref{b.Input("x", onnx.Float32, 500, 133), w(b, "w", 133), w(b, "b", 133)}))
+			b.Output("y", b.Op("LayerNormalization",
+				[]build.Ref{b.Input("x", onnx.Float32, 500, 133), w(b, "w", 133), w(b, "b", 133)}))
 		}},
 		parallelCase{"Einsum", func(b *build.Builder) {
-			b.Output("y", b.Op("Einsum", []build.Ref{b.Input("x", onnx.Float32, 4, 60, 90), b.Input("w", onnx.Float32, 4, 50, 90)},
+			b.Output("y", b.Op("Einsum",
+				[]build.Ref{b.Input("x", onnx.Float32, 4, 60, 90), b.Input("w", onnx.Float32, 4, 50, 90)},
 				onnx.StrAttr("equation", "bij,bkj->bik")))
 		}},
 		parallelCase{"ConvTranspose", func(b *build.Builder) {
-			b.Output("y", b.Op("ConvTranspose", []build.Ref{b.Input("x", onnx.Float32, 5, 16, 14, 14), w(b, "w", 16, 8, 3, 3)}))
+			b.Output("y", b.Op("ConvTranspose",
+				[]build.Ref{b.Input("x", onnx.Float32, 5, 16, 14, 14), w(b, "w", 16, 8, 3, 3)}))
 		}},
 		parallelCase{"AveragePool", func(b *build.Builder) {
-			b.Output("y", b.Op("AveragePool", []build.Ref{b.Input("x", onnx.Float32, 50, 32, 28, 28)}, onnx.IntsAttr("kernel_shape", 2, 2),
-				onnx.IntsAttr("strides", 2, 2)))
+			b.Output("y", b.Op("AveragePool", []build.Ref{b.Input("x", onnx.Float32, 50, 32, 28, 28)},
+				onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2)))
 		}},
 		parallelCase{"Erf and Exp", func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, 100003)
@@ -604,7 +634,8 @@ func parallelCases() []parallelCase {
 	return cs
 }
 
-// A file of a few hundred bytes that names a product of huge constants is loaded at once: the runtime would work it out.
+// A file of a few hundred bytes that names a product of huge constants is loaded at once: the
+// runtime would work it out.
 func TestLoadLeavesHeavyConstantsToTheRun(t *testing.T) {
 	e := newEngine(t, Options{Threads: 1})
 	m := modelOf(t, func(b *build.Builder) {

@@ -38,7 +38,8 @@ var _ engine.Session = (*session)(nil)
 
 func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if len(m.Functions) > 0 {
-		// The runtime (1.27) aborts the process on a call that leaves out a function's last output, which is allowed.
+		// The runtime (1.27) aborts the process on a call that leaves out a function's last output, which
+		// is allowed.
 		inlined := *m
 		if err := pass.Inline(&inlined); err != nil {
 			return nil, err
@@ -48,8 +49,8 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if newer, err := pass.FromSix(m); err == nil { // others the runtime refuses
 		m = newer
 	}
-	// The runtime works out all constants when it loads a model. Where that is more than the model may ask for, it is
-	// left to the run, which can be stopped.
+	// The runtime works out all constants when it loads a model. Where that is more than the model may
+	// ask for, it is left to the run, which can be stopped.
 	heavy, err := shape.TooHeavy(m)
 	lazy := err == nil && len(heavy) > 0 // contradictions in shapes are the runtime's to name
 	if lazy {
@@ -58,7 +59,9 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 			return nil, err
 		}
 		if !described(m.Graph.Outputs) {
-			return nil, fmt.Errorf("an output's type is not known, and the runtime would have to load the model to tell: %v", heavy[0])
+			return nil,
+				fmt.Errorf("an output's type is not known, and the runtime would have to load the model "+
+					"to tell: %v", heavy[0])
 		}
 	}
 	if m, err = lower(m); err != nil {
@@ -91,10 +94,12 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 		return nil, plain(err)
 	}
 	s := &session{
-		name: m.Graph.Name, inputs: m.Graph.Inputs, outputs: a.plan, feeds: a.inputs, fetched: len(a.outputs),
-		dummy: len(m.Graph.Inputs) == 0, sess: sess, pool: pool{kept: map[string][]*value{}},
+		name: m.Graph.Name, inputs: m.Graph.Inputs, outputs: a.plan, feeds: a.inputs,
+		fetched: len(a.outputs),
+		dummy:   len(m.Graph.Inputs) == 0, sess: sess, pool: pool{kept: map[string][]*value{}},
 	}
-	// Closes a session that nobody closed, before the collector meets its pinned tensors: that would be a panic.
+	// Closes a session that nobody closed, before the collector meets its pinned tensors: that would
+	// be a panic.
 	runtime.SetFinalizer(s, (*session).Close)
 	return s, nil
 }
@@ -144,7 +149,8 @@ func describe(m *onnx.Model) (*onnx.Model, error) {
 }
 
 func described(vs []onnx.ValueInfo) bool {
-	return !slices.ContainsFunc(vs, func(v onnx.ValueInfo) bool { return v.DType == onnx.Undefined || v.Shape == nil })
+	return !slices.ContainsFunc(vs,
+		func(v onnx.ValueInfo) bool { return v.DType == onnx.Undefined || v.Shape == nil })
 }
 
 // Inputs returns the model's inputs.
@@ -175,8 +181,8 @@ func (s *session) Close() error {
 	return nil
 }
 
-// Run is engine.Session's. Goroutines may call it at once, with fetch tensors of their own. The memory
-// of the last two tensors fed and fetched under each name is kept alive until Close.
+// Run is engine.Session's. Goroutines may call it at once, with fetch tensors of their own. The
+// memory of the last two tensors fed and fetched under each name is kept alive until Close.
 func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -193,7 +199,8 @@ func (s *session) run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	if err := s.check(feeds, fetch); err != nil {
 		return err
 	}
-	c := &call{session: s, in: make([]ortgo.Value, len(s.feeds)), out: make([]ortgo.Value, s.fetched), given: make([]bool, s.fetched)}
+	c := &call{session: s, in: make([]ortgo.Value, len(s.feeds)), out: make([]ortgo.Value, s.fetched),
+		given: make([]bool, s.fetched)}
 	defer c.release()
 	if err := c.feed(feeds); err != nil {
 		return err
@@ -290,7 +297,8 @@ func (c *call) evaluate(ctx context.Context) ([]*onnx.Tensor, error) {
 	return got, err
 }
 
-// fetch puts the outputs that the runtime allocated into the caller's tensors, or in their place where there are none.
+// fetch puts the outputs that the runtime allocated into the caller's tensors, or in their place
+// where there are none.
 func (c *call) fetch(fetch map[string]*onnx.Tensor, got []*onnx.Tensor) (err error) {
 	for _, o := range c.outputs {
 		t, wanted := fetch[o.info.Name]
@@ -308,7 +316,9 @@ func (c *call) fetch(fetch map[string]*onnx.Tensor, got []*onnx.Tensor) (err err
 			continue
 		}
 		if t.DType != r.DType || !slices.Equal(t.Shape, r.Shape) {
-			return fmt.Errorf("output %q is %v and the tensor given for it is %v; give one of that type and shape, or nil", o.info.Name, r, t)
+			return fmt.Errorf(
+				"output %q is %v and the tensor given for it is %v; give one of that type and shape, or nil",
+				o.info.Name, r, t)
 		}
 		if err := copyInto(t, r); err != nil {
 			return fmt.Errorf("output %q: %w", o.info.Name, err)
@@ -449,16 +459,18 @@ func nameList(vs []onnx.ValueInfo) string {
 	return strings.Join(names, ", ")
 }
 
-// plainError is an error of the ONNX Runtime in one line, without onnxruntime_go's words about which call
-// failed and without the place in the ONNX Runtime's own source.
+// plainError is an error of the ONNX Runtime in one line, without onnxruntime_go's words about
+// which call failed and without the place in the ONNX Runtime's own source.
 type plainError struct{ err error }
 
 // place is a line of the ONNX Runtime's source and the C++ function that stands there.
-var place = regexp.MustCompile(`\S*/onnxruntime/(core|contrib_ops)/\S+:\d+ [^()]*\([^)]*\)(?: const)?(?: \[[^\]]*\])? ?`)
+var place = regexp.MustCompile(
+	`\S*/onnxruntime/(core|contrib_ops)/\S+:\d+ [^()]*\([^)]*\)(?: const)?(?: \[[^\]]*\])? ?`)
 
 func (e *plainError) Error() string {
 	s := e.err.Error()
-	for _, p := range []string{"Error running network: ", "Error creating C session: ", "Error loading temporary session: ",
+	for _, p := range []string{"Error running network: ", "Error creating C session: ",
+		"Error loading temporary session: ",
 		"Error creating temporary session: "} {
 		s = strings.TrimPrefix(s, p)
 	}

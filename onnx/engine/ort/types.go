@@ -8,14 +8,15 @@ import (
 	"fmp/onnx"
 )
 
-// The runtime numbers the types of elements as the standard does. Later versions, 1.32 among them, have the newest three in another
-// order: unsigned and signed numbers of two bits first.
+// The runtime numbers the types of elements as the standard does. Later versions, 1.32 among them,
+// have the newest three in another order: unsigned and signed numbers of two bits first.
 var reordered bool
 
-// numberTypes finds out the order of the runtime that is loaded: four elements of the first of the three take one byte where
-// they have two bits, and four where they are exponents of eight.
+// numberTypes finds out the order of the runtime that is loaded: four elements of the first of the
+// three take one byte where they have two bits, and four where they are exponents of eight.
 func numberTypes() error {
-	t, err := ortgo.NewCustomDataTensor(ortgo.NewShape(4), make([]byte, 1), ortgo.TensorElementDataType(onnx.Float8E8M0))
+	t, err := ortgo.NewCustomDataTensor(ortgo.NewShape(4), make([]byte, 1),
+		ortgo.TensorElementDataType(onnx.Float8E8M0))
 	if reordered = err == nil; reordered {
 		if err := t.Destroy(); err != nil {
 			return fmt.Errorf("a tensor of the ONNX Runtime: %w", plain(err))

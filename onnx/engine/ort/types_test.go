@@ -8,7 +8,8 @@ import (
 	"fmp/onnx"
 )
 
-// TestNumbersOfTypes: every type has one number in either order of the runtime, and that of the standard where they agree.
+// TestNumbersOfTypes: every type has one number in either order of the runtime, and that of the
+// standard where they agree.
 func TestNumbersOfTypes(t *testing.T) {
 	defer func(was bool) { reordered = was }(reordered)
 	for _, reordered = range []bool{false, true} {
@@ -21,7 +22,8 @@ func TestNumbersOfTypes(t *testing.T) {
 			seen[n] = true
 		}
 		if reordered && (toRuntime(onnx.Uint2) != 24 || toRuntime(onnx.Int2) != 25 || toRuntime(onnx.Float8E8M0) != 26) {
-			t.Errorf("%d, %d, %d; want the order of 1.32", toRuntime(onnx.Uint2), toRuntime(onnx.Int2), toRuntime(onnx.Float8E8M0))
+			t.Errorf("%d, %d, %d; want the order of 1.32", toRuntime(onnx.Uint2), toRuntime(onnx.Int2),
+				toRuntime(onnx.Float8E8M0))
 		}
 	}
 }

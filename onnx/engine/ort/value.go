@@ -12,8 +12,8 @@ import (
 	"fmp/onnx"
 )
 
-// value is a tensor of the ONNX Runtime over the memory of a Go tensor, which stays pinned as long as
-// the ONNX Runtime may use it.
+// value is a tensor of the ONNX Runtime over the memory of a Go tensor, which stays pinned as long
+// as the ONNX Runtime may use it.
 type value struct {
 	ort   ortgo.Value
 	pin   runtime.Pinner
@@ -50,8 +50,8 @@ type pool struct {
 	kept  map[string][]*value
 }
 
-// keep is how many tensors a name keeps: two for buffers that are swapped. Their Go memory lives on as
-// long as they are kept.
+// keep is how many tensors a name keeps: two for buffers that are swapped. Their Go memory lives on
+// as long as they are kept.
 const keep = 2
 
 // get finds or makes the tensor over t; put gives it back.
@@ -209,7 +209,8 @@ func wrapStrings(t *onnx.Tensor) (ortgo.Value, error) {
 
 func wrapHalf(t *onnx.Tensor, ptr unsafe.Pointer) (ortgo.Value, error) {
 	if len(t.Shape) == 0 {
-		return nil, fmt.Errorf("a scalar of %v cannot be handed to the ONNX Runtime; give it shape [1]", t.DType)
+		return nil, fmt.Errorf("a scalar of %v cannot be handed to the ONNX Runtime; give it shape [1]",
+			t.DType)
 	}
 	n := 2 * t.Len()
 	bytes := make([]byte, 1) // onnxruntime_go wants a byte, even of nothing
@@ -225,7 +226,8 @@ func wrapHalf(t *onnx.Tensor, ptr unsafe.Pointer) (ortgo.Value, error) {
 
 func wrapNarrow(t *onnx.Tensor, pin *runtime.Pinner) (ortgo.Value, error) {
 	if len(t.Shape) == 0 {
-		return nil, fmt.Errorf("a scalar of %v cannot be handed to the ONNX Runtime; give it shape [1]", t.DType)
+		return nil, fmt.Errorf("a scalar of %v cannot be handed to the ONNX Runtime; give it shape [1]",
+			t.DType)
 	}
 	raw := onnx.PackedData(t)
 	if len(raw) == 0 {
@@ -243,8 +245,8 @@ func ortShape(shape []int) ortgo.Shape {
 	return s
 }
 
-// unwrap takes the Go memory of a tensor that the ONNX Runtime allocated and onnxruntime_go copied, and
-// destroys the tensor.
+// unwrap takes the Go memory of a tensor that the ONNX Runtime allocated and onnxruntime_go copied,
+// and destroys the tensor.
 func unwrap(v ortgo.Value) (*onnx.Tensor, error) {
 	defer v.Destroy()
 	var shape []int

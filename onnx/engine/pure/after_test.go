@@ -15,10 +15,11 @@ import (
 	"fmp/onnx/internal/kernel"
 )
 
-// TestAfterConvolution: what follows a convolution is done with it, to the same bits as by itself, in tiles to the last one; a value
-// that others read is left alone.
+// TestAfterConvolution: what follows a convolution is done with it, to the same bits as by itself,
+// in tiles to the last one; a value that others read is left alone.
 func TestAfterConvolution(t *testing.T) {
-	vectors := kernel.CanSwish(&kernel.Spec{Node: &onnx.Node{Op: "Conv"}}) // a convolution ends with a curve in vectors alone
+	// a convolution ends with a curve in vectors alone
+	vectors := kernel.CanSwish(&kernel.Spec{Node: &onnx.Node{Op: "Conv"}})
 	random := func(name string, shape ...int) *onnx.Tensor {
 		x := onnx.ZerosF32(shape...)
 		r := rand.New(rand.NewPCG(1, uint64(len(name))))
@@ -61,7 +62,8 @@ func TestAfterConvolution(t *testing.T) {
 			}
 		}
 		curved := func(op string) bool { return op == "Sigmoid" || strings.HasSuffix(op, "Swish") }
-		if first := slices.IndexFunc(c.after, curved); first >= 0 && !vectors { // the curve and what comes after it run by themselves
+		// the curve and what comes after it run by themselves
+		if first := slices.IndexFunc(c.after, curved); first >= 0 && !vectors {
 			c.steps = 1 + len(c.after) - first + curves
 		}
 		image := random("image", 3, c.channels, c.side, c.side)
@@ -70,7 +72,8 @@ func TestAfterConvolution(t *testing.T) {
 			b := build.New("after")
 			x := b.Input("image", onnx.Float32, "n", c.channels, c.side, c.side)
 			x = b.Op("Conv", []build.Ref{x, b.Param("w", random("w", 2*c.channels, c.channels/c.group, 3, 3)),
-				b.Param("bias", random("bias", 2*c.channels))}, onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntAttr("group", c.group))
+				b.Param("bias", random("bias", 2*c.channels))}, onnx.IntsAttr("pads", 1, 1, 1, 1),
+				onnx.IntAttr("group", c.group))
 			for i, op := range c.after {
 				if separate {
 					b.Output(fmt.Sprint("before", i), x)
@@ -110,7 +113,8 @@ func TestAfterConvolution(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" }) // outputs
+			// outputs
+			steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" })
 			if want := []int{c.steps, 1 + len(c.after) + curves}[i]; len(steps) != want {
 				t.Errorf("%s: %d steps, want %d", c.name, len(steps), want)
 			}
@@ -139,8 +143,8 @@ func TestAfterConvolution(t *testing.T) {
 	}
 }
 
-// TestConstantsAfterConvolution: bounds that Constant nodes give after the convolution, where PyTorch's exporter writes them, are as good
-// as initializers.
+// TestConstantsAfterConvolution: bounds that Constant nodes give after the convolution, where
+// PyTorch's exporter writes them, are as good as initializers.
 func TestConstantsAfterConvolution(t *testing.T) {
 	b := build.New("bounds")
 	x := b.Op("Conv", []build.Ref{b.Input("image", onnx.Float32, 1, 4, 5, 5), b.Param("w", onnx.ZerosF32(4, 4, 1, 1))})
@@ -159,12 +163,14 @@ func TestConstantsAfterConvolution(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.steps[0].node.Op != "Conv" || slices.ContainsFunc(p.steps, func(s step) bool { return s.node.Op == "Clip" }) {
+	if p.steps[0].node.Op != "Conv" ||
+		slices.ContainsFunc(p.steps, func(s step) bool { return s.node.Op == "Clip" }) {
 		t.Errorf("the steps are %+v", p.steps)
 	}
 }
 
-// Weights that many nodes share are not kept for each of them: a small file would take any amount of memory.
+// Weights that many nodes share are not kept for each of them: a small file would take any amount
+// of memory.
 func TestSharedWeights(t *testing.T) {
 	const nodes, side = 400, 512
 	for _, op := range []string{"Conv", "MatMul"} {

@@ -8,8 +8,9 @@ import (
 	"fmp/onnx/shape"
 )
 
-// fold computes a node whose operands are constants, so that its result is known to the kernels that come as well. It runs the
-// kernel of the node as the run would, so that the bits are the run's. It reports whether no step is left to run.
+// fold computes a node whose operands are constants, so that its result is known to the kernels
+// that come as well. It runs the kernel of the node as the run would, so that the bits are the
+// run's. It reports whether no step is left to run.
 func (p *planner) fold(st step) bool {
 	n := st.node
 	if len(st.out) != 1 || st.out[0] < 0 {
@@ -25,7 +26,8 @@ func (p *planner) fold(st step) bool {
 		return true
 	}
 	// These operators take time in proportion to their operands and result.
-	if n.Op != "DequantizeLinear" && !shape.Moves(n.Op) && !shape.Elementwise(n.Op) || st.types[0] == onnx.String {
+	if n.Op != "DequantizeLinear" && !shape.Moves(n.Op) && !shape.Elementwise(n.Op) ||
+		st.types[0] == onnx.String {
 		return false
 	}
 	from, bytes, elements := make([]*onnx.Tensor, len(st.in)), 0.0, 0.0
@@ -39,7 +41,8 @@ func (p *planner) fold(st step) bool {
 		bytes += float64(from[i].Len() * max(1, from[i].DType.Size()))
 		elements += float64(from[i].Len())
 	}
-	// A node that fails is left to the run, and so is one whose result would take much more memory than the weights.
+	// A node that fails is left to the run, and so is one whose result would take much more memory
+	// than the weights.
 	most := max(minFolded, elements*float64(st.types[0].Size()), bytes)
 	if !p.budget.Spend(most, most) {
 		return false
@@ -57,7 +60,8 @@ const minFolded = 1 << 10
 
 // evaluate runs a node of one output on constants, in memory from a pool.
 func (c *compiler) evaluate(pool *kernel.Pool, st step, in ...*onnx.Tensor) (*onnx.Tensor, error) {
-	call := kernel.NewCall(&kernel.Env{Pool: pool, Threads: 1, Reproducible: c.reproducible}, len(in), 1)
+	call := kernel.NewCall(&kernel.Env{Pool: pool, Threads: 1, Reproducible: c.reproducible}, len(in),
+		1)
 	call.Want[0] = true
 	copy(call.In, in)
 	if err := call.Do(st.run); err != nil {
@@ -66,7 +70,8 @@ func (c *compiler) evaluate(pool *kernel.Pool, st step, in ...*onnx.Tensor) (*on
 	return call.Out[0], nil
 }
 
-// takePadding lets a convolution or pooling do the work of the paddings before it, where nothing else reads those.
+// takePadding lets a convolution or pooling do the work of the paddings before it, where nothing
+// else reads those.
 func (p *planner) takePadding(st *step, s *kernel.Spec) {
 	for {
 		pad := p.pads[st.in[0]]

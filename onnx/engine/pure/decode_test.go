@@ -23,13 +23,13 @@ import (
 	"fmp/onnx/serde"
 )
 
-// Every model that a test of this package loads is read by onnx-go as well. (The tensor library behind it does not
-// build for machines of 32 bits.)
+// Every model that a test of this package loads is read by onnx-go as well. (The tensor library
+// behind it does not build for machines of 32 bits.)
 func init() { secondReading = readAgain }
 
 // computation is what a model is decoded into: a multigraph whose nodes are values and whose lines
-// go from an operator's output to its inputs, weighted with the input's position. (It must be a multigraph:
-// Add(x, x) reads one value twice.)
+// go from an operator's output to its inputs, weighted with the input's position. (It must be a
+// multigraph: Add(x, x) reads one value twice.)
 type computation struct {
 	*multi.WeightedDirectedGraph
 	operations []operation // of the decoder, with its values
@@ -106,21 +106,25 @@ func (b *decodingBackend) ApplyOperation(op decoder.Operation, outputs ...graph.
 	return nil
 }
 
-// Run is asked of every backend. This one is for decoding: a session runs the plan that is made from it.
+// Run is asked of every backend. This one is for decoding: a session runs the plan that is made
+// from it.
 func (b *decodingBackend) Run() error {
 	return fmt.Errorf("a decoded graph is run by a session")
 }
 
-// readAgain lets onnx-go read the model and compares what it made with our own reading, node by node.
+// readAgain lets onnx-go read the model and compares what it made with our own reading, node by
+// node.
 //
 // onnx-go v0.5.0 is handed what it reads faithfully. Left out of its copy are:
 //
-//   - declared shapes: it would allocate a tensor for each input and output, without its dynamic axes;
-//   - tensors of other types than float32, float64, int32 and int64 (it refuses most of them, and takes
+//   - declared shapes: it would allocate a tensor for each input and output, without its dynamic
+//     axes;
+//   - tensors of other types than float32, float64, int32 and int64 (it refuses most of them, and
+//     takes
 //     eight bytes for a boolean), and tensors without elements.
 //
-// An optional input or output left out is one shared value named "" to it, which inputs undoes; operator
-// domains, which it drops, are checked by the planner.
+// An optional input or output left out is one shared value named "" to it, which inputs undoes;
+// operator domains, which it drops, are checked by the planner.
 func readAgain(m *onnx.Model) error {
 	if slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return len(n.Subgraphs()) > 0 }) {
 		return nil // onnx-go does not know attributes that are graphs
@@ -136,14 +140,16 @@ func readAgain(m *onnx.Model) error {
 		return err
 	}
 	if len(c.operations) != len(m.Graph.Nodes) {
-		return fmt.Errorf("onnx-go found %d operators in a graph of %d", len(c.operations), len(m.Graph.Nodes))
+		return fmt.Errorf("onnx-go found %d operators in a graph of %d", len(c.operations),
+			len(m.Graph.Nodes))
 	}
 	for name, t := range tensors {
 		n, ok := d.GetNodeByName(name)
 		if !ok {
 			return fmt.Errorf("onnx-go lost the initializer %q", name)
 		}
-		if got := n.(*value).GetTensor(); got == nil || !sameData(got.Data(), t) || !slices.Equal([]int(got.Shape()), t.Shape) {
+		if got := n.(*value).GetTensor(); got == nil || !sameData(got.Data(), t) ||
+			!slices.Equal([]int(got.Shape()), t.Shape) {
 			return fmt.Errorf("onnx-go read the initializer %q differently", name)
 		}
 	}
@@ -178,7 +184,8 @@ func decodable(t *onnx.Tensor) bool {
 	return false
 }
 
-// readable copies a model without what onnx-go does not read; tensors are the initializers that are left.
+// readable copies a model without what onnx-go does not read; tensors are the initializers that are
+// left.
 func readable(m *onnx.Model) (*onnx.Model, map[string]*onnx.Tensor) {
 	g := &onnx.Graph{Name: m.Graph.Name, Initializers: map[string]*onnx.Tensor{}}
 	for _, v := range m.Graph.Inputs {
@@ -273,10 +280,12 @@ func sameData(got any, want *onnx.Tensor) bool {
 		return sameData([]int64{v}, want)
 	case []float32:
 		w, ok := want.Data.([]float32)
-		return ok && slices.EqualFunc(v, w, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
+		return ok && slices.EqualFunc(v, w,
+			func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 	case []float64:
 		w, ok := want.Data.([]float64)
-		return ok && slices.EqualFunc(v, w, func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
+		return ok && slices.EqualFunc(v, w,
+			func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
 	case []int32:
 		w, ok := want.Data.([]int32)
 		return ok && slices.Equal(v, w)
@@ -287,8 +296,9 @@ func sameData(got any, want *onnx.Tensor) bool {
 	return false
 }
 
-// inputs are the names of the values that an operation reads, in order. All outputs of an operation hold the same lines;
-// those of the value named "" (an output left out) belong to every operation that leaves one out, and say nothing.
+// inputs are the names of the values that an operation reads, in order. All outputs of an operation
+// hold the same lines; those of the value named "" (an output left out) belong to every operation
+// that leaves one out, and say nothing.
 func (c *computation) inputs(o operation) []string {
 	for _, out := range o.outputs {
 		if out.name == "" {
@@ -312,7 +322,8 @@ func (c *computation) inputs(o operation) []string {
 	return nil
 }
 
-// The second decoder reads the standard's own test models as ours does, wherever it reads them at all.
+// The second decoder reads the standard's own test models as ours does, wherever it reads them at
+// all.
 func TestOnnxGoReadsWhatWeRead(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(collection.Dir(t), "*", "*", "model.onnx"))
 	if err != nil || len(paths) == 0 {

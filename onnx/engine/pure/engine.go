@@ -20,10 +20,12 @@ type pureEngine struct {
 	threads int
 }
 
-// New makes the engine. Options.Threads is the number of threads of one operator (0: as many as there are cores).
+// New makes the engine. Options.Threads is the number of threads of one operator (0: as many as
+// there are cores).
 func New(o engine.Options) (engine.Engine, error) {
 	if o.Threads < 0 || o.Threads > MaxThreads {
-		return nil, fmt.Errorf("engine pure: threads %d; allowed are 0 (all cores) to %d", o.Threads, MaxThreads)
+		return nil, fmt.Errorf("engine pure: threads %d; allowed are 0 (all cores) to %d",
+			o.Threads, MaxThreads)
 	}
 	n := cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
 	return &pureEngine{opts: o, threads: n}, nil
@@ -33,14 +35,16 @@ func (e *pureEngine) Name() string { return "pure" }
 
 func (e *pureEngine) Close() error { return nil }
 
-// Load plans a model's run; the error is an [*UnsupportedError] where a node cannot be run. The model's
-// initializers are used in place, and weights of products laid out beside them at the first run, which takes as much memory again, or
-// twice that for 3x3 convolutions, within the model's [onnx.Budget]: they must not change while the session lives.
+// Load plans a model's run; the error is an [*UnsupportedError] where a node cannot be run. The
+// model's initializers are used in place, and weights of products laid out beside them at the first
+// run, which takes as much memory again, or twice that for 3x3 convolutions, within the model's
+// [onnx.Budget]: they must not change while the session lives.
 func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
 	p, err := compile(m, e.opts.Reproducible)
 	if err != nil {
 		return nil, fmt.Errorf("engine pure: %w", err)
 	}
-	env := &kernel.Env{Pool: &kernel.Pool{Most: e.opts.Bytes}, Threads: e.threads, Reproducible: e.opts.Reproducible, Flush: e.opts.Flush}
+	env := &kernel.Env{Pool: &kernel.Pool{Most: e.opts.Bytes}, Threads: e.threads,
+		Reproducible: e.opts.Reproducible, Flush: e.opts.Flush}
 	return &session{frame: newFrame(p, env), turn: make(chan struct{}, 1)}, nil
 }

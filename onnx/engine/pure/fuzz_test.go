@@ -17,9 +17,10 @@ import (
 	"fmp/onnx/serde"
 )
 
-// FuzzLoad loads and runs whatever decodes as a model: errors are fine; panics and endless work are not, nor is more than
-// 4,000 bytes of memory to load for each byte of the file (small nodes are the worst: each is decoded twice, by us and by
-// onnx-go, and planned). What a run may take is bounded by kernel.MaxLiveBytes.
+// FuzzLoad loads and runs whatever decodes as a model: errors are fine; panics and endless work are
+// not, nor is more than 4,000 bytes of memory to load for each byte of the file (small nodes are
+// the worst: each is decoded twice, by us and by onnx-go, and planned). What a run may take is
+// bounded by kernel.MaxLiveBytes.
 func FuzzLoad(f *testing.F) {
 	seed := func(fill func(b *build.Builder)) {
 		b := build.New("seed")
@@ -91,8 +92,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzOperators feeds operators random numbers of inputs, of random types and shapes (empty ones too), with random attributes: a
-// kernel may refuse them, but not fail in its own code.
+// FuzzOperators feeds operators random numbers of inputs, of random types and shapes (empty ones
+// too), with random attributes: a kernel may refuse them, but not fail in its own code.
 func FuzzOperators(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(seed)
@@ -116,8 +117,8 @@ func tryOperator(t *testing.T, seed uint64) {
 	m.Opsets[""] = int64(1 + r.IntN(kernel.MaxOpset))
 	n := &onnx.Node{Name: op, Op: op}
 	feeds := map[string]*onnx.Tensor{}
-	types := []onnx.DType{onnx.Float32, onnx.Float32, onnx.Float32, onnx.Int64, onnx.Int64, onnx.Float64, onnx.Uint8, onnx.Int32, onnx.Bool,
-		onnx.Float16, onnx.String, onnx.Uint64}
+	types := []onnx.DType{onnx.Float32, onnx.Float32, onnx.Float32, onnx.Int64, onnx.Int64,
+		onnx.Float64, onnx.Uint8, onnx.Int32, onnx.Bool, onnx.Float16, onnx.String, onnx.Uint64}
 	main := types[r.IntN(len(types))]
 	tiles := op == "Conv" && r.IntN(2) == 0 // channels enough for Winograd's tiles
 	for i := range r.IntN(5) {
@@ -140,7 +141,8 @@ func tryOperator(t *testing.T, seed uint64) {
 			shape = []int{r.IntN(5)}
 		}
 		if tiles && i < 2 {
-			d, shape = onnx.Float32, [][]int{{r.IntN(3), 16, r.IntN(20), r.IntN(20)}, {16 + r.IntN(9), 16, 3, 3}}[i]
+			d, shape = onnx.Float32,
+				[][]int{{r.IntN(3), 16, r.IntN(20), r.IntN(20)}, {16 + r.IntN(9), 16, 3, 3}}[i]
 		}
 		x, err := onnx.Zeros(d, shape...)
 		if err != nil {
@@ -149,11 +151,13 @@ func tryOperator(t *testing.T, seed uint64) {
 		switch v := x.Data.(type) {
 		case []float32:
 			for i := range v {
-				v[i] = []float32{float32(r.NormFloat64()), 0, float32(math.Inf(1)), float32(math.NaN()), 3}[r.IntN(5)]
+				v[i] = []float32{float32(r.NormFloat64()), 0, float32(math.Inf(1)),
+					float32(math.NaN()), 3}[r.IntN(5)]
 			}
 		case []int64:
 			for i := range v {
-				v[i] = []int64{0, 1, 2, 3, -1, -2, 7, math.MaxInt64, math.MinInt64, math.MinInt64 + 1}[min(r.IntN(14), 9)*r.IntN(2)]
+				v[i] = []int64{0, 1, 2, 3, -1, -2, 7, math.MaxInt64, math.MinInt64,
+					math.MinInt64 + 1}[min(r.IntN(14), 9)*r.IntN(2)]
 			}
 		case []uint8:
 			for i := range v {
@@ -177,7 +181,10 @@ func tryOperator(t *testing.T, seed uint64) {
 		n.Outputs = append(n.Outputs, fmt.Sprintf("y%d", i))
 		m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: n.Outputs[i]})
 	}
-	whole := func() int64 { return []int64{0, 1, 2, 3, -1, -2, 5, math.MaxInt32, math.MinInt64}[min(r.IntN(12), 8)] }
+	whole := func() int64 {
+		return []int64{0, 1, 2, 3, -1, -2, 5, math.MaxInt32,
+			math.MinInt64}[min(r.IntN(12), 8)]
+	}
 	for _, a := range attributes[op] {
 		if r.IntN(2) == 0 {
 			continue
@@ -207,33 +214,45 @@ func tryOperator(t *testing.T, seed uint64) {
 		defer s.Close()
 		_, err = engine.Eval(s, feeds)
 	}
-	if err != nil && (strings.Contains(err.Error(), "kernel failed") || strings.Contains(err.Error(), "was not made")) {
+	if err != nil && (strings.Contains(err.Error(), "kernel failed") ||
+		strings.Contains(err.Error(), "was not made")) {
 		t.Errorf("seed %d, opset %d, %v, %v: %v", seed, m.Opset(), feeds, n.Attrs, err)
 	}
 }
 
 // attributes are those that shapes hang on, by operator, with their kinds.
 var attributes = func() map[string][]string {
-	window := []string{"kernel_shape:ints", "strides:ints", "dilations:ints", "pads:ints", "auto_pad:SAME_UPPER|SAME_LOWER|VALID|NOTSET"}
+	window := []string{"kernel_shape:ints", "strides:ints", "dilations:ints", "pads:ints",
+		"auto_pad:SAME_UPPER|SAME_LOWER|VALID|NOTSET"}
 	m := map[string][]string{
-		"Conv": append([]string{"group:int"}, window...), "ConvInteger": append([]string{"group:int"}, window...),
-		"ConvTranspose": append([]string{"group:int", "output_padding:ints", "output_shape:ints"}, window...),
-		"MaxPool":       append([]string{"ceil_mode:int", "storage_order:int"}, window...),
-		"AveragePool":   append([]string{"ceil_mode:int", "count_include_pad:int"}, window...), "LpPool": append([]string{"p:int"}, window...),
-		"Slice": {"starts:ints", "ends:ints", "axes:ints"}, "Pad": {"pads:ints", "mode:constant|reflect|edge|wrap"}, "Transpose": {"perm:ints"},
+		"Conv":        append([]string{"group:int"}, window...),
+		"ConvInteger": append([]string{"group:int"}, window...),
+		"ConvTranspose": append([]string{"group:int", "output_padding:ints", "output_shape:ints"},
+			window...),
+		"MaxPool":     append([]string{"ceil_mode:int", "storage_order:int"}, window...),
+		"AveragePool": append([]string{"ceil_mode:int", "count_include_pad:int"}, window...),
+		"LpPool":      append([]string{"p:int"}, window...),
+		"Slice":       {"starts:ints", "ends:ints", "axes:ints"},
+		"Pad":         {"pads:ints", "mode:constant|reflect|edge|wrap"}, "Transpose": {"perm:ints"},
 		"Squeeze": {"axes:ints"}, "Unsqueeze": {"axes:ints"}, "Reshape": {"shape:ints", "allowzero:int"},
 		"Split": {"axis:int", "split:ints", "num_outputs:int"},
 		"Gemm":  {"transA:int", "transB:int"}, "Cast": {"to:int"},
-		"Resize":   {"mode:nearest|linear|cubic", "axes:ints", "coordinate_transformation_mode:align_corners|asymmetric|tf_crop_and_resize"},
-		"Upsample": {"mode:nearest|linear"}, "Einsum": {"equation:ij,jk->ik|ii->i|...i->...|i,i|ij->ji|a...,...b->ab..."},
+		"Resize": {"mode:nearest|linear|cubic", "axes:ints",
+			"coordinate_transformation_mode:align_corners|asymmetric|tf_crop_and_resize"},
+		"Upsample":     {"mode:nearest|linear"},
+		"Einsum":       {"equation:ij,jk->ik|ii->i|...i->...|i,i|ij->ji|a...,...b->ab..."},
 		"Shape":        {"start:int", "end:int"},
-		"DepthToSpace": {"blocksize:int", "mode:DCR|CRD"}, "SpaceToDepth": {"blocksize:int"}, "LRN": {"size:int"},
+		"DepthToSpace": {"blocksize:int", "mode:DCR|CRD"}, "SpaceToDepth": {"blocksize:int"},
+		"LRN":                {"size:int"},
 		"GroupNormalization": {"num_groups:int"},
-		"GatherND":           {"batch_dims:int"}, "EyeLike": {"k:int", "dtype:int"}, "Constant": {"value_int:int", "value_ints:ints"},
+		"GatherND":           {"batch_dims:int"}, "EyeLike": {"k:int", "dtype:int"},
+		"Constant": {"value_int:int", "value_ints:ints"},
 		"TopK":     {"axis:int", "k:int"},
-		"BitShift": {"direction:LEFT|RIGHT"}, "ScatterElements": {"axis:int", "reduction:add|mul|max"}, "ScatterND": {"reduction:add|mul|max"},
-		"ReverseSequence": {"time_axis:int", "batch_axis:int"}, "NegativeLogLikelihoodLoss": {"reduction:none|sum|mean", "ignore_index:int"},
-		"SoftmaxCrossEntropyLoss": {"reduction:none|sum|mean", "ignore_index:int"},
+		"BitShift": {"direction:LEFT|RIGHT"}, "ScatterElements": {"axis:int", "reduction:add|mul|max"},
+		"ScatterND":                 {"reduction:add|mul|max"},
+		"ReverseSequence":           {"time_axis:int", "batch_axis:int"},
+		"NegativeLogLikelihoodLoss": {"reduction:none|sum|mean", "ignore_index:int"},
+		"SoftmaxCrossEntropyLoss":   {"reduction:none|sum|mean", "ignore_index:int"},
 	}
 	for _, op := range kernel.Ops() {
 		switch {

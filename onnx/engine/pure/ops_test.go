@@ -88,9 +88,10 @@ func opCases() []opCase {
 	ts := func(t ...*onnx.Tensor) []*onnx.Tensor { return t }
 	I, Is, F, S := onnx.IntAttr, onnx.IntsAttr, onnx.FloatAttr, onnx.StrAttr
 
-	for _, op := range []string{"Exp", "Neg", "Abs", "Sign", "Ceil", "Floor", "Round", "Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Asinh",
-		"Tanh", "Erf", "Sigmoid", "Softplus", "Softsign", "Relu",
-		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "ThresholdedRelu", "Shrink", "Identity", "IsNaN", "IsInf", "Flatten",
+	for _, op := range []string{"Exp", "Neg", "Abs", "Sign", "Ceil", "Floor", "Round", "Sin", "Cos",
+		"Tan", "Atan", "Sinh", "Cosh", "Asinh", "Tanh", "Erf", "Sigmoid", "Softplus", "Softsign", "Relu",
+		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "ThresholdedRelu", "Shrink",
+		"Identity", "IsNaN", "IsInf", "Flatten",
 		"Softmax", "LogSoftmax", "Hardmax"} {
 		add(op, 17, ts(r.f(3, 4, 5)))
 	}
@@ -155,7 +156,8 @@ func opCases() []opCase {
 			if tb == 1 {
 				b = r.f(6, 5)
 			}
-			add("Gemm", 17, ts(a, b, r.f(6)), I("transA", ta), I("transB", tb), F("alpha", 0.5), F("beta", 2))
+			add("Gemm", 17, ts(a, b, r.f(6)), I("transA", ta), I("transB", tb),
+				F("alpha", 0.5), F("beta", 2))
 		}
 	}
 	add("Gemm", 17, ts(r.f(3, 4), r.f(4, 2)))
@@ -163,38 +165,47 @@ func opCases() []opCase {
 
 	add("Conv", 17, ts(r.f(2, 3, 8, 9), r.f(4, 3, 3, 3), r.f(4)), Is("pads", 1, 1, 1, 1))
 	add("Conv", 17, ts(r.f(2, 3, 8, 9), r.f(4, 3, 1, 1)))
-	add("Conv", 17, ts(r.f(2, 4, 9, 9), r.f(6, 2, 3, 2)), I("group", 2), Is("strides", 2, 1), Is("dilations", 1, 2), Is("pads", 0, 1, 2, 1))
-	add("Conv", 17, ts(r.f(1, 4, 9, 9), r.f(4, 1, 3, 3), r.f(4)), I("group", 4), Is("strides", 2, 2), Is("pads", 1, 1, 1, 1))
+	add("Conv", 17, ts(r.f(2, 4, 9, 9), r.f(6, 2, 3, 2)), I("group", 2), Is("strides", 2, 1),
+		Is("dilations", 1, 2), Is("pads", 0, 1, 2, 1))
+	add("Conv", 17, ts(r.f(1, 4, 9, 9), r.f(4, 1, 3, 3), r.f(4)), I("group", 4), Is("strides", 2, 2),
+		Is("pads", 1, 1, 1, 1))
 	add("Conv", 17, ts(r.f(1, 4, 9, 9), r.f(8, 1, 3, 3)), I("group", 4))
-	add("Conv", 17, ts(r.f(1, 2, 7, 8), r.f(3, 2, 3, 2)), S("auto_pad", "SAME_UPPER"), Is("strides", 2, 2))
-	add("Conv", 17, ts(r.f(1, 2, 7, 8), r.f(3, 2, 3, 2)), S("auto_pad", "SAME_LOWER"), Is("strides", 2, 2))
+	add("Conv", 17, ts(r.f(1, 2, 7, 8), r.f(3, 2, 3, 2)), S("auto_pad", "SAME_UPPER"),
+		Is("strides", 2, 2))
+	add("Conv", 17, ts(r.f(1, 2, 7, 8), r.f(3, 2, 3, 2)), S("auto_pad", "SAME_LOWER"),
+		Is("strides", 2, 2))
 	add("Conv", 17, ts(r.f(1, 2, 7, 8), r.f(3, 2, 3, 2)), S("auto_pad", "VALID"))
 	add("Conv", 17, ts(r.f(2, 3, 12), r.f(4, 3, 5)), Is("pads", 2, 2))
 	add("Conv", 17, ts(r.f(1, 2, 5, 6, 7), r.f(3, 2, 2, 3, 2)), Is("pads", 1, 0, 1, 0, 1, 0))
-	add("Conv", 17, ts(r.f(1, 32, 64, 64), r.f(8, 32, 3, 3)), Is("pads", 1, 1, 1, 1)) // more than one tile
-	add("ConvTranspose", 17, ts(r.f(1, 3, 4, 5), r.f(3, 2, 3, 3), r.f(2)), Is("strides", 2, 2), Is("pads", 1, 1, 1, 1),
-		Is("output_padding", 1, 1))
-	add("ConvTranspose", 17, ts(r.f(2, 4, 4, 5), r.f(4, 2, 3, 3)), I("group", 2), Is("dilations", 2, 1))
+	// more than one tile
+	add("Conv", 17, ts(r.f(1, 32, 64, 64), r.f(8, 32, 3, 3)), Is("pads", 1, 1, 1, 1))
+	add("ConvTranspose", 17, ts(r.f(1, 3, 4, 5), r.f(3, 2, 3, 3), r.f(2)), Is("strides", 2, 2),
+		Is("pads", 1, 1, 1, 1), Is("output_padding", 1, 1))
+	add("ConvTranspose", 17, ts(r.f(2, 4, 4, 5), r.f(4, 2, 3, 3)), I("group", 2),
+		Is("dilations", 2, 1))
 
 	for _, op := range []string{"MaxPool", "AveragePool", "LpPool"} {
-		add(op, 17, ts(r.f(2, 3, 8, 9)), Is("kernel_shape", 3, 2), Is("strides", 2, 2), Is("pads", 1, 0, 1, 1))
+		add(op, 17, ts(r.f(2, 3, 8, 9)), Is("kernel_shape", 3, 2), Is("strides", 2, 2),
+			Is("pads", 1, 0, 1, 1))
 		add(op, 17, ts(r.f(2, 3, 9)), Is("kernel_shape", 3))
 	}
-	add("MaxPool", 17, ts(r.f(1, 2, 8, 9)), Is("kernel_shape", 3, 3), Is("strides", 2, 2), I("ceil_mode", 1), Is("dilations", 2, 1))
+	add("MaxPool", 17, ts(r.f(1, 2, 8, 9)), Is("kernel_shape", 3, 3), Is("strides", 2, 2),
+		I("ceil_mode", 1), Is("dilations", 2, 1))
 	many(2, "MaxPool", 17, ts(r.f(2, 2, 6, 7)), Is("kernel_shape", 2, 3), I("storage_order", 1))
 	add("MaxPool", 17, ts(r.f(1, 2, 5, 6, 7)), Is("kernel_shape", 2, 2, 3))
-	add("AveragePool", 17, ts(r.f(1, 2, 8, 9)), Is("kernel_shape", 3, 3), Is("strides", 2, 2), Is("pads", 1, 1, 1, 1),
-		I("count_include_pad", 1))
+	add("AveragePool", 17, ts(r.f(1, 2, 8, 9)), Is("kernel_shape", 3, 3), Is("strides", 2, 2),
+		Is("pads", 1, 1, 1, 1), I("count_include_pad", 1))
 	add("AveragePool", 17, ts(r.f(1, 2, 7, 8)), Is("kernel_shape", 3, 3), S("auto_pad", "SAME_UPPER"))
 	for _, opset := range []int64{11, 19} {
 		for _, include := range []int{0, 1} {
-			add("AveragePool", opset, ts(r.f(1, 1, 8, 9)), Is("kernel_shape", 3, 2), Is("strides", 2, 2), Is("pads", 1, 0, 0, 1), I("ceil_mode", 1),
-				I("count_include_pad", include))
+			add("AveragePool", opset, ts(r.f(1, 1, 8, 9)), Is("kernel_shape", 3, 2), Is("strides", 2, 2),
+				Is("pads", 1, 0, 0, 1), I("ceil_mode", 1), I("count_include_pad", include))
 		}
 	}
-	add("AveragePool", 19, ts(r.f(1, 2, 9, 9)), Is("kernel_shape", 2, 2), Is("dilations", 2, 3), Is("pads", 1, 1, 0, 1),
-		I("count_include_pad", 1))
-	add("MaxPool", 12, ts(r.f(1, 1, 6, 7)), Is("kernel_shape", 2, 2), Is("strides", 3, 3), Is("pads", 1, 1, 1, 1), I("ceil_mode", 1))
+	add("AveragePool", 19, ts(r.f(1, 2, 9, 9)), Is("kernel_shape", 2, 2), Is("dilations", 2, 3),
+		Is("pads", 1, 1, 0, 1), I("count_include_pad", 1))
+	add("MaxPool", 12, ts(r.f(1, 1, 6, 7)), Is("kernel_shape", 2, 2), Is("strides", 3, 3),
+		Is("pads", 1, 1, 1, 1), I("ceil_mode", 1))
 	add("MaxPool", 12, ts(r.u8(1, 2, 6, 7)), Is("kernel_shape", 3, 2), S("auto_pad", "SAME_LOWER"))
 	add("MaxPool", 8, ts(r.f(1, 2, 6, 7)), Is("kernel_shape", 3, 2))
 	add("Upsample", 9, ts(r.f(1, 2, 4, 5), onnx.Vector[float32](1, 1, 2, 3)))
@@ -202,14 +213,17 @@ func opCases() []opCase {
 	add("Resize", 10, ts(r.f(1, 2, 4, 5), onnx.Vector[float32](1, 1, 2, 0.5)))
 	add("Resize", 10, ts(r.f(1, 2, 4, 6), onnx.Vector[float32](1, 1, 2, 0.5)), S("mode", "linear"))
 	for _, nm := range []string{"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"} {
-		add("Resize", 13, ts(r.f(1, 1, 4, 6), nil, onnx.Vector[float32](1, 1, 0.5, 1.5)), S("nearest_mode", nm))
+		add("Resize", 13, ts(r.f(1, 1, 4, 6), nil, onnx.Vector[float32](1, 1, 0.5, 1.5)),
+			S("nearest_mode", nm))
 	}
 	add("Resize", 18, ts(r.f(1, 1, 4, 6), nil, nil, ax(3, 3)), Is("axes", 2, 3), S("mode", "linear"),
 		S("keep_aspect_ratio_policy", "not_larger"))
-	add("Resize", 13, ts(r.f(1, 1, 4, 6), onnx.Vector[float32](0, 0, 0.2, 0.1, 1, 1, 1.3, 0.8), nil, ax(1, 1, 3, 5)), S("mode", "linear"),
-		S("coordinate_transformation_mode", "tf_crop_and_resize"), F("extrapolation_value", 7))
+	add("Resize", 13, ts(r.f(1, 1, 4, 6), onnx.Vector[float32](0, 0, 0.2, 0.1, 1, 1, 1.3, 0.8), nil,
+		ax(1, 1, 3, 5)), S("mode", "linear"), S("coordinate_transformation_mode", "tf_crop_and_resize"),
+		F("extrapolation_value", 7))
 	add("GridSample", 16, ts(r.f(1, 2, 4, 5), r.f(1, 3, 3, 2)))
-	add("GridSample", 16, ts(r.f(1, 2, 4, 5), r.f(1, 3, 3, 2)), S("padding_mode", "reflection"), S("mode", "bicubic"), I("align_corners", 1))
+	add("GridSample", 16, ts(r.f(1, 2, 4, 5), r.f(1, 3, 3, 2)), S("padding_mode", "reflection"),
+		S("mode", "bicubic"), I("align_corners", 1))
 	add("Softmax", 11, ts(r.f(3, 4, 5)), I("axis", -1))
 	add("Hardmax", 11, ts(r.f(3, 4, 5)))
 	add("Add", 17, ts(r.i(-99, 99, 7), r.i(-99, 99, 7)))
@@ -224,19 +238,23 @@ func opCases() []opCase {
 	add("ReduceMax", 20, ts(r.f(4, 0, 3), ax(1)))
 	add("ReduceProd", 18, ts(r.i(-3, 4, 3, 4), ax(0)))
 	add("ReduceMean", 18, ts(r.i(-30, 40, 3, 4), ax(0)))
-	add("QuantizeLinear", 17, ts(r.f(3, 4), onnx.Vector[float32](0.02, 0.01, 0.03), onnx.Vector[int8](1, 2, -3)), I("axis", 0))
-	add("Slice", 17, ts(r.f(5, 6), ax(math.MinInt64, -1), ax(math.MaxInt64, math.MinInt64), ax(0, 1), ax(1, -1)))
+	add("QuantizeLinear", 17,
+		ts(r.f(3, 4), onnx.Vector[float32](0.02, 0.01, 0.03), onnx.Vector[int8](1, 2, -3)), I("axis", 0))
+	add("Slice", 17, ts(r.f(5, 6), ax(math.MinInt64, -1), ax(math.MaxInt64, math.MinInt64),
+		ax(0, 1), ax(1, -1)))
 	add("Gemm", 7, ts(r.f(3, 4), r.f(4, 2), r.f()))
 	add("Concat", 17, ts(r.u8(2, 3), r.u8(2, 3)), I("axis", -1))
 	add("LayerNormalization", 17, ts(r.f(4, 8), r.f(8)), I("axis", -1), F("epsilon", 1e-2))
-	add("NonMaxSuppression", 17, ts(r.pos(1, 6, 4), r.pos(1, 2, 6), ax(3), onnx.Vector[float32](0.3), onnx.Vector[float32](0.2)),
+	add("NonMaxSuppression", 17,
+		ts(r.pos(1, 6, 4), r.pos(1, 2, 6), ax(3), onnx.Vector[float32](0.3), onnx.Vector[float32](0.2)),
 		I("center_point_box", 1))
 	add("Pad", 19, ts(r.f(3, 4), ax(2, 5), nil, ax(1)), S("mode", "wrap"))
 	add("Pad", 10, ts(r.f(3, 4)), Is("pads", 1, 0, 2, 1), F("value", 3))
 	add("GlobalAveragePool", 17, ts(r.f(2, 3, 4, 5)))
 	add("GlobalMaxPool", 17, ts(r.f(2, 3, 4, 5)))
 
-	add("BatchNormalization", 17, ts(r.f(2, 3, 4, 5), r.f(3), r.f(3), r.f(3), r.pos(3)), F("epsilon", 1e-3))
+	add("BatchNormalization", 17, ts(r.f(2, 3, 4, 5), r.f(3), r.f(3), r.f(3), r.pos(3)),
+		F("epsilon", 1e-3))
 	add("BatchNormalization", 9, ts(r.f(4, 3), r.f(3), r.f(3), r.f(3), r.pos(3)))
 	add("InstanceNormalization", 17, ts(r.f(2, 3, 4, 5), r.f(3), r.f(3)))
 	many(3, "LayerNormalization", 17, ts(r.f(2, 3, 8), r.f(8), r.f(8)))
@@ -249,7 +267,8 @@ func opCases() []opCase {
 	add("Softmax", 11, ts(r.f(3, 4, 5)))
 	add("LogSoftmax", 11, ts(r.f(3, 4, 5)), I("axis", 2))
 
-	for _, op := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+	for _, op := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd",
+		"ReduceL1", "ReduceL2", "ReduceSumSquare",
 		"ReduceLogSumExp"} {
 		add(op, 18, ts(r.f(3, 4, 5), ax(1)))
 		add(op, 18, ts(r.f(3, 4, 5), ax(-1, 0)), I("keepdims", 0))
@@ -292,10 +311,13 @@ func opCases() []opCase {
 	add("Gather", 17, ts(r.f(5, 3, 2), r.i(-3, 3, 2, 2)), I("axis", 1))
 	add("GatherElements", 17, ts(r.f(4, 3), r.i(-4, 4, 2, 3)))
 	add("GatherND", 17, ts(r.f(2, 3, 4), r.i(0, 2, 2, 3, 1)), I("batch_dims", 1))
-	add("ScatterElements", 17, ts(r.f(3, 3), onnx.NewTensor([]int64{0, 2, 1, 1}, 2, 2), r.f(2, 2)), I("axis", 1))
-	add("ScatterElements", 17, ts(r.f(3, 3), onnx.NewTensor([]int64{0, 0, 1, 1}, 2, 2), r.f(2, 2)), I("axis", 1), S("reduction", "add"))
+	add("ScatterElements", 17, ts(r.f(3, 3), onnx.NewTensor([]int64{0, 2, 1, 1}, 2, 2), r.f(2, 2)),
+		I("axis", 1))
+	add("ScatterElements", 17, ts(r.f(3, 3), onnx.NewTensor([]int64{0, 0, 1, 1}, 2, 2), r.f(2, 2)),
+		I("axis", 1), S("reduction", "add"))
 	add("ScatterND", 17, ts(r.f(4, 3), onnx.NewTensor([]int64{2, 0}, 2, 1), r.f(2, 3)))
-	add("OneHot", 17, ts(r.i(-3, 3, 2, 2), onnx.Scalar[int64](3), onnx.Vector[float32](-1, 1)), I("axis", 1))
+	add("OneHot", 17, ts(r.i(-3, 3, 2, 2), onnx.Scalar[int64](3), onnx.Vector[float32](-1, 1)),
+		I("axis", 1))
 	add("Trilu", 17, ts(r.f(2, 4, 5), onnx.Scalar[int64](1)))
 	add("Trilu", 17, ts(r.f(5, 4), onnx.Scalar[int64](-2)), I("upper", 0))
 	add("DepthToSpace", 17, ts(r.f(2, 8, 3, 2)), I("blocksize", 2))
@@ -316,10 +338,11 @@ func opCases() []opCase {
 	add("Cast", 17, ts(r.f(3, 4)), I("to", int(onnx.Bool)))
 	for _, mode := range []string{"nearest", "linear", "cubic"} {
 		for _, tr := range []string{"half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"} {
-			add("Resize", 17, ts(r.f(1, 2, 4, 5), nil, nil, ax(1, 2, 7, 9)), S("mode", mode), S("coordinate_transformation_mode", tr))
+			add("Resize", 17, ts(r.f(1, 2, 4, 5), nil, nil, ax(1, 2, 7, 9)), S("mode", mode),
+				S("coordinate_transformation_mode", tr))
 			if tr != "align_corners" { // the engines differ where scale x size is no whole number
-				add("Resize", 17, ts(r.f(1, 2, 4, 5), nil, onnx.Vector[float32](1, 1, 0.6, 1.7)), S("mode", mode),
-					S("coordinate_transformation_mode", tr))
+				add("Resize", 17, ts(r.f(1, 2, 4, 5), nil, onnx.Vector[float32](1, 1, 0.6, 1.7)),
+					S("mode", mode), S("coordinate_transformation_mode", tr))
 			}
 		}
 	}
@@ -339,39 +362,46 @@ func opCases() []opCase {
 	many(4, "Unique", 17, ts(r.i(0, 2, 2, 6, 2)), I("axis", 1))
 	many(4, "Unique", 17, ts(r.i(0, 2, 2, 6, 2)), I("axis", -2), I("sorted", 0))
 	many(2, "Unique", 17, ts(onnx.Vector[float32](2, -1, 2, 0, -1)))
-	add("Col2Im", 18, ts(r.f(2, 3*6, 4), onnx.Vector[int64](5, 5), onnx.Vector[int64](2, 3)), Is("strides", 2, 2), Is("pads", 0, 1, 0, 0),
-		Is("dilations", 2, 1))
+	add("Col2Im", 18, ts(r.f(2, 3*6, 4), onnx.Vector[int64](5, 5), onnx.Vector[int64](2, 3)),
+		Is("strides", 2, 2), Is("pads", 0, 1, 0, 0), Is("dilations", 2, 1))
 	add("Col2Im", 18, ts(r.f(1, 4, 12), onnx.Vector[int64](4, 5), onnx.Vector[int64](2, 2)))
 	add("Det", 17, ts(r.f(2, 3, 5, 5)))
 	add("Det", 17, ts(onnx.NewTensor([]float32{1, 2, 2, 4}, 2, 2)))
-	add("MaxUnpool", 17, ts(r.f(1, 1, 2, 2), onnx.NewTensor([]int64{5, 2, 8, 15}, 1, 1, 2, 2)), Is("kernel_shape", 2, 2), Is("strides", 2, 2))
-	add("MaxUnpool", 17, ts(r.f(1, 1, 2, 2), onnx.NewTensor([]int64{0, 3, 5, 8}, 1, 1, 2, 2)), Is("kernel_shape", 2, 2),
-		Is("strides", 1, 1))
+	add("MaxUnpool", 17, ts(r.f(1, 1, 2, 2), onnx.NewTensor([]int64{5, 2, 8, 15}, 1, 1, 2, 2)),
+		Is("kernel_shape", 2, 2), Is("strides", 2, 2))
+	add("MaxUnpool", 17, ts(r.f(1, 1, 2, 2), onnx.NewTensor([]int64{0, 3, 5, 8}, 1, 1, 2, 2)),
+		Is("kernel_shape", 2, 2), Is("strides", 1, 1))
 	for _, padding := range []string{"zeros", "border", "reflection"} {
 		for _, mode := range []string{"linear", "nearest"} {
-			add("GridSample", 20, ts(r.f(2, 2, 3, 4, 5), r.f(2, 2, 3, 2, 3)), S("mode", mode), S("padding_mode", padding))
+			add("GridSample", 20, ts(r.f(2, 2, 3, 4, 5), r.f(2, 2, 3, 2, 3)), S("mode", mode),
+				S("padding_mode", padding))
 		}
 	}
 	for _, mode := range []string{"linear", "cubic"} {
-		add("Resize", 18, ts(r.f(1, 1, 9, 11), nil, onnx.Vector[float32](1, 1, .45, .6)), S("mode", mode), I("antialias", 1))
-		add("Resize", 18, ts(r.f(1, 1, 9, 11), nil, nil, onnx.Vector[int64](1, 1, 4, 15)), S("mode", mode), I("antialias", 1),
-			I("exclude_outside", 1))
+		add("Resize", 18, ts(r.f(1, 1, 9, 11), nil, onnx.Vector[float32](1, 1, .45, .6)), S("mode", mode),
+			I("antialias", 1))
+		add("Resize", 18, ts(r.f(1, 1, 9, 11), nil, nil, onnx.Vector[int64](1, 1, 4, 15)),
+			S("mode", mode), I("antialias", 1), I("exclude_outside", 1))
 	}
 	for _, corners := range []int{0, 1} {
-		add("AffineGrid", 20, ts(r.f(2, 2, 3), onnx.Vector[int64](2, 3, 4, 5)), I("align_corners", corners))
-		add("AffineGrid", 20, ts(r.f(2, 3, 4), onnx.Vector[int64](2, 3, 2, 4, 5)), I("align_corners", corners))
+		add("AffineGrid", 20, ts(r.f(2, 2, 3), onnx.Vector[int64](2, 3, 4, 5)),
+			I("align_corners", corners))
+		add("AffineGrid", 20, ts(r.f(2, 3, 4), onnx.Vector[int64](2, 3, 2, 4, 5)),
+			I("align_corners", corners))
 	}
 	rois := onnx.NewTensor([]float32{0, 0, 6, 5, -2, 1, 3, 9, 2, 2, 2.5, 2.5}, 3, 4)
 	for _, transform := range []string{"half_pixel", "output_half_pixel"} {
 		for _, ratio := range []int{0, 2} {
-			add("RoiAlign", 16, ts(r.pos(2, 2, 6, 7), rois, onnx.Vector[int64](0, 1, 1)), S("mode", "max"), I("output_height", 2),
-				I("output_width", 3), I("sampling_ratio", ratio), S("coordinate_transformation_mode", transform), F("spatial_scale", .9))
+			add("RoiAlign", 16, ts(r.pos(2, 2, 6, 7), rois, onnx.Vector[int64](0, 1, 1)), S("mode", "max"),
+				I("output_height", 2), I("output_width", 3), I("sampling_ratio", ratio),
+				S("coordinate_transformation_mode", transform), F("spatial_scale", .9))
 		}
 	}
 	return cs
 }
 
-// TestOperators compares every operator of the table with the ONNX Runtime, on one thread and on four, twice in one session.
+// TestOperators compares every operator of the table with the ONNX Runtime, on one thread and on
+// four, twice in one session.
 func TestOperators(t *testing.T) {
 	_, reference := engines(t, 1)
 	one, four := newPure(t, 1), newPure(t, 4)
@@ -403,7 +433,8 @@ func TestOperators(t *testing.T) {
 	}
 }
 
-// near demands the same type and shape and |got - want| <= 1e-5 (1 + max |want|); integers must be equal.
+// near demands the same type and shape and |got - want| <= 1e-5 (1 + max |want|); integers must be
+// equal.
 func near(t *testing.T, name string, got, want *onnx.Tensor) {
 	t.Helper()
 	if got.DType != want.DType || fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {

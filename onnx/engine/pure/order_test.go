@@ -36,12 +36,14 @@ func TestOutputsOfOneNodeAreReadApart(t *testing.T) {
 }
 
 func TestFunctionsAreInlined(t *testing.T) {
-	f := &onnx.Function{Domain: "own", Name: "square", Inputs: []string{"a"}, Outputs: []string{"b"}, Opsets: map[string]int64{"": 17},
-		Nodes: []*onnx.Node{{Op: "Mul", Inputs: []string{"a", "a"}, Outputs: []string{"b"}}}}
+	f := &onnx.Function{Domain: "own", Name: "square", Inputs: []string{"a"}, Outputs: []string{"b"},
+		Opsets: map[string]int64{"": 17},
+		Nodes:  []*onnx.Node{{Op: "Mul", Inputs: []string{"a", "a"}, Outputs: []string{"b"}}}}
 	m := onnx.NewModel(&onnx.Graph{Name: "calls", Initializers: map[string]*onnx.Tensor{},
 		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(2)}},
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(2)}},
-		Nodes:   []*onnx.Node{{Name: "call", Op: "square", Domain: "own", Inputs: []string{"x"}, Outputs: []string{"y"}}}})
+		Nodes: []*onnx.Node{{Name: "call", Op: "square", Domain: "own", Inputs: []string{"x"},
+			Outputs: []string{"y"}}}})
 	m.Opsets["own"] = 1
 	m.Functions = []*onnx.Function{f}
 	if got := evalPure(t, m, onnx.Vector[float32](2, 3)); !slices.Equal(got.F32(), []float32{4, 9}) {

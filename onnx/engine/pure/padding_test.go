@@ -10,8 +10,8 @@ import (
 	"fmp/onnx/engine"
 )
 
-// TestPadding: a convolution or pooling does the padding before it, to the same bits where they are to be the same everywhere, and only
-// where the results are the same.
+// TestPadding: a convolution or pooling does the padding before it, to the same bits where they are
+// to be the same everywhere, and only where the results are the same.
 func TestPadding(t *testing.T) {
 	ones := onnx.ZerosF32(4, 2, 3, 3)
 	for i := range ones.F32() {
@@ -35,27 +35,39 @@ func TestPadding(t *testing.T) {
 		{name: "convolution", op: "Conv", pads: []int{0, 0, 1, 2, 0, 0, 3, 0}, w: ones, steps: 1},
 		{name: "with pads and a stride", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: ones,
 			attrs: []onnx.Attr{own, onnx.IntsAttr("strides", 2, 2)}, steps: 1},
-		{name: "valid", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: ones, attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "VALID")},
+		{name: "valid", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: ones,
+			attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "VALID")},
 			steps: 1},
 		{name: "the same size", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: ones,
 			attrs: []onnx.Attr{onnx.StrAttr("auto_pad", "SAME_UPPER")}, steps: 2},
-		{name: "not by zeros", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, value: 1, w: ones, steps: 2},
-		{name: "by negative zeros", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, value: float32(math.Copysign(0, -1)), w: ones, steps: 2},
-		{name: "by the edge", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, mode: "edge", w: ones, steps: 2},
+		{name: "not by zeros", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, value: 1,
+			w: ones, steps: 2},
+		{name: "by negative zeros", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1},
+			value: float32(math.Copysign(0, -1)), w: ones, steps: 2},
+		{name: "by the edge", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, mode: "edge",
+			w: ones, steps: 2},
 		{name: "cut", op: "Conv", pads: []int{0, 0, -1, 1, 0, 0, 1, 1}, w: ones, steps: 2},
 		{name: "of images", op: "Conv", pads: []int{1, 0, 1, 1, 0, 0, 1, 1}, w: ones, steps: 2},
-		{name: "weights that are not finite", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: spoilt, steps: 2},
-		{name: "read twice", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: ones, twice: true, steps: 2},
-		{name: "mean", op: "AveragePool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, attrs: []onnx.Attr{size}, steps: 1},
-		{name: "mean with pads", op: "AveragePool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, attrs: []onnx.Attr{size, own}, steps: 2},
+		{name: "weights that are not finite", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1},
+			w: spoilt, steps: 2},
+		{name: "read twice", op: "Conv", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, w: ones,
+			twice: true, steps: 2},
+		{name: "mean", op: "AveragePool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1},
+			attrs: []onnx.Attr{size}, steps: 1},
+		{name: "mean with pads", op: "AveragePool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1},
+			attrs: []onnx.Attr{size, own}, steps: 2},
 		{name: "mean that counts pads", op: "AveragePool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1},
 			attrs: []onnx.Attr{size, own, onnx.IntAttr("count_include_pad", 1)}, steps: 1},
 		{name: "mean beyond the end", op: "AveragePool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1},
-			attrs: []onnx.Attr{size, onnx.IntAttr("ceil_mode", 1), onnx.IntsAttr("strides", 2, 2)}, steps: 2},
-		{name: "maximum", op: "MaxPool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, value: float32(math.Inf(-1)), attrs: []onnx.Attr{size, own},
+			attrs: []onnx.Attr{size, onnx.IntAttr("ceil_mode", 1), onnx.IntsAttr("strides", 2, 2)},
+			steps: 2},
+		{name: "maximum", op: "MaxPool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1},
+			value: float32(math.Inf(-1)), attrs: []onnx.Attr{size, own},
 			steps: 1},
-		{name: "maximum with zeros", op: "MaxPool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1}, attrs: []onnx.Attr{size}, steps: 2},
-		{name: "maximum of padding", op: "MaxPool", pads: []int{0, 0, 3, 1, 0, 0, 1, 1}, value: float32(math.Inf(-1)),
+		{name: "maximum with zeros", op: "MaxPool", pads: []int{0, 0, 1, 1, 0, 0, 1, 1},
+			attrs: []onnx.Attr{size}, steps: 2},
+		{name: "maximum of padding", op: "MaxPool", pads: []int{0, 0, 3, 1, 0, 0, 1, 1},
+			value: float32(math.Inf(-1)),
 			attrs: []onnx.Attr{size}, steps: 2},
 	} {
 		model := func(opaque bool) *onnx.Model {
@@ -66,7 +78,8 @@ func TestPadding(t *testing.T) {
 				mode = "constant"
 			}
 			// Pads are computed from constants, as PyTorch exports them.
-			pads := b.Op("Concat", []build.Ref{b.Axes(c.pads[:3]...), b.Axes(c.pads[3:]...)}, onnx.IntAttr("axis", 0))
+			pads := b.Op("Concat", []build.Ref{b.Axes(c.pads[:3]...), b.Axes(c.pads[3:]...)},
+				onnx.IntAttr("axis", 0))
 			x = b.Op("Pad", []build.Ref{x, pads, b.F32(c.value)}, onnx.StrAttr("mode", mode))
 			if c.twice || opaque {
 				b.Output("padded", x)
@@ -93,7 +106,8 @@ func TestPadding(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" }) // outputs
+			// outputs
+			steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" })
 			if want := []int{c.steps, 2}[i]; len(steps) != want {
 				t.Errorf("%s: %d steps, want %d", c.name, len(steps), want)
 			}
@@ -120,7 +134,8 @@ func TestPadding(t *testing.T) {
 	}
 }
 
-// TestConstantsAreFolded: values that constants decide are computed once, but for those far larger than what they come from.
+// TestConstantsAreFolded: values that constants decide are computed once, but for those far larger
+// than what they come from.
 func TestConstantsAreFolded(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -129,7 +144,8 @@ func TestConstantsAreFolded(t *testing.T) {
 	}{{"small", 100, 1}, {"much larger than what it comes from", 100_000, 2}} {
 		b := build.New("folded")
 		x := b.Input("x", onnx.Float32, "n", c.size)
-		w := b.Op("Expand", []build.Ref{b.Op("Sqrt", []build.Ref{b.Op("Transpose", []build.Ref{b.Param("w", onnx.ZerosF32(1, 1))})}),
+		w := b.Op("Expand", []build.Ref{b.Op("Sqrt",
+			[]build.Ref{b.Op("Transpose", []build.Ref{b.Param("w", onnx.ZerosF32(1, 1))})}),
 			b.Axes(1, c.size)})
 		b.Output("y", b.Op("Add", []build.Ref{x, w}))
 		m, err := b.Model()
@@ -140,7 +156,8 @@ func TestConstantsAreFolded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" }) // the output
+		// the output
+		steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" })
 		if len(steps) != c.steps {
 			t.Errorf("%s: %d steps, want %d", c.name, len(steps), c.steps)
 		}

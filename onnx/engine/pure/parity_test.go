@@ -34,7 +34,8 @@ func engines(t testing.TB, threads int) (own, reference engine.Engine) {
 }
 
 // run evaluates a model on one engine.
-func run(t testing.TB, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
+func run(t testing.TB, e engine.Engine, m *onnx.Model,
+	feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	t.Helper()
 	s, err := e.Load(m)
 	if err != nil {
@@ -87,13 +88,14 @@ func TestExtractors(t *testing.T) {
 	}
 }
 
-// drawn feeds every input with random values; open axes get size n.
-// TestQuantizedParity: networks of quantised operators have the ONNX Runtime's outputs to a quantum.
+// drawn feeds every input with random values; open axes get size n. TestQuantizedParity: networks
+// of quantised operators have the ONNX Runtime's outputs to a quantum.
 func TestQuantizedParity(t *testing.T) {
 	own, reference := engines(t, 1)
 	for _, d := range []onnx.DType{onnx.Uint8, onnx.Int8} {
 		m := pure.QuantizedNetwork(t, d)
-		got, want := run(t, own, m, pure.QuantizedFeeds())["y"].F32(), run(t, reference, m, pure.QuantizedFeeds())["y"].F32()
+		got, want := run(t, own, m, pure.QuantizedFeeds())["y"].F32(),
+			run(t, reference, m, pure.QuantizedFeeds())["y"].F32()
 		apart := 0
 		for i, v := range got {
 			quanta := math.Abs(float64(v-want[i])) / .05

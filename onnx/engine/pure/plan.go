@@ -13,12 +13,13 @@ import (
 // plan is a graph made ready: which kernels run in which order, on which values.
 type plan struct {
 	inputs, outputs []onnx.ValueInfo
-	captures        []string       // values that a graph within a node takes from around it; fed behind the inputs
-	slots           int            // number of values
-	slot            map[string]int // by name
-	constants       map[int]*onnx.Tensor
-	steps           []step
-	isOutput        []bool
+	// values that a graph within a node takes from around it; fed behind the inputs
+	captures  []string
+	slots     int            // number of values
+	slot      map[string]int // by name
+	constants map[int]*onnx.Tensor
+	steps     []step
+	isOutput  []bool
 	// uses counts the steps that read a value, and one more for a graph output.
 	uses []int
 }
@@ -34,8 +35,9 @@ type step struct {
 // secondReading, set by tests, reads a model with another decoder; the error names the differences.
 var secondReading func(m *onnx.Model) error
 
-// compile checks a model and plans its run. Its error is an [UnsupportedError] where the model is sound but holds an operator that
-// the engine does not run. reproducible is [engine.Options].Reproducible.
+// compile checks a model and plans its run. Its error is an [UnsupportedError] where the model is
+// sound but holds an operator that the engine does not run. reproducible is
+// [engine.Options].Reproducible.
 func compile(m *onnx.Model, reproducible bool) (*plan, error) {
 	if m == nil || m.Graph == nil {
 		return nil, fmt.Errorf("no model to load")
@@ -61,25 +63,30 @@ func compile(m *onnx.Model, reproducible bool) (*plan, error) {
 		opset = kernel.MaxOpset // a model of other domains alone need not import the standard operators
 	}
 	if opset < 1 || opset > kernel.MaxOpset {
-		return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: fmt.Sprintf("the model imports opset %d of the standard operators; 1 to "+
-			"%d are known", opset, kernel.MaxOpset)}}}
+		return nil, &UnsupportedError{
+			Nodes: []Unsupported{{Reason: fmt.Sprintf(
+				"the model imports opset %d of the standard operators; 1 to %d are known", opset,
+				kernel.MaxOpset)}}}
 	}
 	if secondReading != nil {
 		if err := secondReading(m); err != nil {
 			return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: err.Error()}}}
 		}
 	}
-	c := &compiler{opset: opset, reproducible: reproducible, budget: onnx.NewBudget(m), declared: map[string][]onnx.Dim{}}
+	c := &compiler{opset: opset, reproducible: reproducible, budget: onnx.NewBudget(m),
+		declared: map[string][]onnx.Dim{}}
 	for _, v := range m.Graph.Inputs {
 		c.declared[v.Name] = v.Shape
 	}
 	return c.graph(m.Graph, nil, nil)
 }
 
-// spelt reports whether a graph holds, at any depth, a node that is spelt out in operators of set 9.
+// spelt reports whether a graph holds, at any depth, a node that is spelt out in operators of set
+// 9.
 func spelt(g *onnx.Graph) bool {
 	return slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool {
-		return spell.IsRecurrent(n) || n.Domain == "" && n.Op == "Scan" || slices.ContainsFunc(n.Subgraphs(), spelt)
+		return spell.IsRecurrent(n) || n.Domain == "" && n.Op == "Scan" ||
+			slices.ContainsFunc(n.Subgraphs(), spelt)
 	})
 }
 
@@ -91,15 +98,18 @@ type compiler struct {
 	declared     map[string][]onnx.Dim // shapes of the model's inputs
 }
 
-// scope finds a value around a graph within a node: its element type, and itself where it is constant.
+// scope finds a value around a graph within a node: its element type, and itself where it is
+// constant.
 type scope func(name string) (d onnx.DType, t *onnx.Tensor, ok bool)
 
-// graph plans a graph whose inputs have the given types (nil: those that it declares) within the scope around it.
+// graph plans a graph whose inputs have the given types (nil: those that it declares) within the
+// scope around it.
 func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, error) {
 	p := &planner{
 		compiler: c,
 		graph:    g,
-		plan:     &plan{slot: map[string]int{}, constants: map[int]*onnx.Tensor{}, inputs: g.Inputs, outputs: g.Outputs},
+		plan: &plan{slot: map[string]int{}, constants: map[int]*onnx.Tensor{}, inputs: g.Inputs,
+			outputs: g.Outputs},
 		produced: map[string]bool{}, opsets: map[*onnx.Node]int{},
 		fused: map[*onnx.Node]bool{}, pads: map[int]*kernel.Spec{},
 	}
@@ -112,7 +122,8 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 	if err := p.checkProduced(); err != nil {
 		return nil, err
 	}
-	// Names and numbers of operands first: an operator that is not supported at all is the clearest thing to say.
+	// Names and numbers of operands first: an operator that is not supported at all is the clearest
+	// thing to say.
 	if p.checkOperators(); p.refused != nil {
 		return nil, &UnsupportedError{Nodes: p.refused}
 	}

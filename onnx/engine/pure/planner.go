@@ -50,13 +50,15 @@ func (p *planner) find(name string) (onnx.DType, *onnx.Tensor, bool) {
 	return p.types[k], p.plan.constants[k], true
 }
 
-// refuse notes a node that the engine does not run; an error of a graph within it names the nodes there.
+// refuse notes a node that the engine does not run; an error of a graph within it names the nodes
+// there.
 func (p *planner) refuse(n *onnx.Node, err error) {
 	if inner := (*UnsupportedError)(nil); errors.As(err, &inner) {
 		p.refused = append(p.refused, inner.Nodes...)
 		return
 	}
-	p.refused = append(p.refused, Unsupported{Node: n.Called(), Op: n.Op, Domain: n.Domain, Reason: err.Error()})
+	p.refused = append(p.refused,
+		Unsupported{Node: n.Called(), Op: n.Op, Domain: n.Domain, Reason: err.Error()})
 }
 
 // defineInputs defines inputs, of the types in where it is not nil, and initializers.
@@ -129,7 +131,8 @@ func (p *planner) checkProduced() error {
 	return nil
 }
 
-// checkOperators refuses operators that have no kernel, and nodes with too many operands or too few.
+// checkOperators refuses operators that have no kernel, and nodes with too many operands or too
+// few.
 func (p *planner) checkOperators() {
 	for _, n := range p.graph.Nodes {
 		switch {
@@ -160,7 +163,8 @@ func absent(layer string) error {
 // schedule plans the nodes, each after those that it reads.
 func (p *planner) schedule() error {
 	p.readers = readers(p.graph)
-	sorted := &onnx.Graph{Name: p.graph.Name, Nodes: inIntegers(p, p.graph.Nodes), Outputs: p.graph.Outputs}
+	sorted := &onnx.Graph{Name: p.graph.Name, Nodes: inIntegers(p, p.graph.Nodes),
+		Outputs: p.graph.Outputs}
 	if err := pass.SortNodes(sorted); err != nil {
 		return err
 	}
@@ -191,7 +195,8 @@ func (p *planner) schedule() error {
 	return nil
 }
 
-// constantsFirst moves Constant nodes before all others, so that a node's parameters are known when the node before it is planned.
+// constantsFirst moves Constant nodes before all others, so that a node's parameters are known when
+// the node before it is planned.
 func constantsFirst(nodes []*onnx.Node) []*onnx.Node {
 	var first, rest []*onnx.Node
 	for _, n := range nodes {
@@ -272,7 +277,8 @@ func (p *planner) node(n *onnx.Node) error {
 	return nil
 }
 
-// operands finds the slots, types and constants of a node's inputs; trailing inputs left out are as good as none.
+// operands finds the slots, types and constants of a node's inputs; trailing inputs left out are as
+// good as none.
 func (p *planner) operands(st *step, s *kernel.Spec) error {
 	inputs := s.Node.Inputs
 	for len(inputs) > 0 && inputs[len(inputs)-1] == "" {
@@ -293,7 +299,8 @@ func (p *planner) operands(st *step, s *kernel.Spec) error {
 	return nil
 }
 
-// fuse lets a convolution of constant weights run the nodes after it that it can, and returns the last of them.
+// fuse lets a convolution of constant weights run the nodes after it that it can, and returns the
+// last of them.
 func (p *planner) fuse(s *kernel.Spec) *onnx.Node {
 	last := s.Node
 	if last.Op != "Conv" || len(s.In) < 2 || s.In[0] != onnx.Float32 || s.Const[1] == nil {
@@ -323,8 +330,10 @@ func (p *planner) swish(value string) (curve, product *onnx.Node) {
 	if curve.Op != "Sigmoid" {
 		curve, product = product, curve
 	}
-	if curve.Op != "Sigmoid" || product.Op != "Mul" || curve.Domain != "" || product.Domain != "" || len(curve.Inputs) != 1 ||
-		len(product.Inputs) != 2 || len(product.Outputs) != 1 || len(curve.Attrs)+len(product.Attrs) > 0 || p.opset < 7 {
+	if curve.Op != "Sigmoid" || product.Op != "Mul" || curve.Domain != "" || product.Domain != "" ||
+		len(curve.Inputs) != 1 ||
+		len(product.Inputs) != 2 || len(product.Outputs) != 1 ||
+		len(curve.Attrs)+len(product.Attrs) > 0 || p.opset < 7 {
 		return nil, nil
 	}
 	if only := p.readers[curve.Outputs[0]]; len(only) != 1 || only[0] != product {
@@ -333,7 +342,8 @@ func (p *planner) swish(value string) (curve, product *onnx.Node) {
 	return curve, product
 }
 
-// soleReader returns the node that reads a value as its first input, where no other node and no output of the graph does.
+// soleReader returns the node that reads a value as its first input, where no other node and no
+// output of the graph does.
 func (p *planner) soleReader(value string) *onnx.Node {
 	all := p.readers[value]
 	if len(all) != 1 || all[0] == nil || all[0].Input(0) != value || len(all[0].Outputs) != 1 {
@@ -342,7 +352,8 @@ func (p *planner) soleReader(value string) *onnx.Node {
 	return all[0]
 }
 
-// finish checks the graph's outputs, counts how often values are read, and drops constants that nothing reads.
+// finish checks the graph's outputs, counts how often values are read, and drops constants that
+// nothing reads.
 func (p *planner) finish() error {
 	pl := p.plan
 	pl.slots = len(p.types)
@@ -378,7 +389,8 @@ func (p *planner) finish() error {
 	return nil
 }
 
-// readers lists the nodes that read a value, once for each time, and nil for an output of the graph.
+// readers lists the nodes that read a value, once for each time, and nil for an output of the
+// graph.
 func readers(g *onnx.Graph) map[string][]*onnx.Node {
 	out := map[string][]*onnx.Node{}
 	for _, o := range g.Outputs {
@@ -392,9 +404,11 @@ func readers(g *onnx.Graph) map[string][]*onnx.Node {
 	return out
 }
 
-// following is a node on the float32 value called in, prepared; nil where it is not known well enough yet.
+// following is a node on the float32 value called in, prepared; nil where it is not known well
+// enough yet.
 func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
-	if n.Domain != "" || !slices.Contains([]string{"BatchNormalization", "Relu", "Clip", "HardSwish", "Sigmoid"}, n.Op) {
+	if n.Domain != "" || !slices.Contains([]string{"BatchNormalization", "Relu", "Clip", "HardSwish",
+		"Sigmoid"}, n.Op) {
 		return nil
 	}
 	s := &kernel.Spec{Node: n, Opset: c.opset, Reproducible: c.reproducible}
@@ -420,8 +434,10 @@ func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
 	return s
 }
 
-// spell spells a node out in nodes of an operator set, under names that produced has none of and then has.
-func (c *compiler) spell(n *onnx.Node, opset int, find scope, produced map[string]bool) ([]*onnx.Node, error) {
+// spell spells a node out in nodes of an operator set, under names that produced has none of and
+// then has.
+func (c *compiler) spell(n *onnx.Node, opset int, find scope,
+	produced map[string]bool) ([]*onnx.Node, error) {
 	schema := op.Last(n.Domain, n.Op, opset)
 	if schema == nil {
 		return nil, fmt.Errorf("operator set %d does not have the operator", opset)

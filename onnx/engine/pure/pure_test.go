@@ -35,7 +35,8 @@ func modelOf(t testing.TB, f func(b *build.Builder)) *onnx.Model {
 }
 
 // opModel is a model of one node whose inputs are fed; nil inputs are left out.
-func opModel(op string, opset int64, in []*onnx.Tensor, outputs int, attrs ...onnx.Attr) (*onnx.Model, map[string]*onnx.Tensor) {
+func opModel(op string, opset int64, in []*onnx.Tensor, outputs int,
+	attrs ...onnx.Attr) (*onnx.Model, map[string]*onnx.Tensor) {
 	g := &onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{}}
 	n := &onnx.Node{Name: "node", Op: op, Attrs: attrs}
 	feeds := map[string]*onnx.Tensor{}
@@ -50,7 +51,8 @@ func opModel(op string, opset int64, in []*onnx.Tensor, outputs int, attrs ...on
 			v.Shape = append(v.Shape, onnx.Symbolic(""))
 		}
 		n.Inputs = append(n.Inputs, name)
-		if (op == "Resize" || op == "Upsample") && i > 0 { // the ONNX Runtime wants to know sizes beforehand
+		// the ONNX Runtime wants to know sizes beforehand
+		if (op == "Resize" || op == "Upsample") && i > 0 {
 			g.Initializers[name] = t
 			continue
 		}
@@ -98,8 +100,8 @@ func want(t *testing.T, got *onnx.Tensor, want ...float32) {
 	}
 }
 
-// The same value read twice by one node, values read after a view of them was changed, and outputs that share a
-// buffer with an input or with each other.
+// The same value read twice by one node, values read after a view of them was changed, and outputs
+// that share a buffer with an input or with each other.
 func TestSharedBuffers(t *testing.T) {
 	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
@@ -185,8 +187,8 @@ func TestBuffersAreReused(t *testing.T) {
 	}
 }
 
-// What onnx-go mangles comes out right all the same: optional inputs and outputs left out, booleans, bytes, empty tensors, scalars,
-// operators without inputs.
+// What onnx-go mangles comes out right all the same: optional inputs and outputs left out,
+// booleans, bytes, empty tensors, scalars, operators without inputs.
 func TestDecoderTraps(t *testing.T) {
 	node := func(op string, in, out []string, attrs ...onnx.Attr) *onnx.Node {
 		return &onnx.Node{Op: op, Inputs: in, Outputs: out, Attrs: attrs}
@@ -197,11 +199,13 @@ func TestDecoderTraps(t *testing.T) {
 	m := onnx.NewModel(&onnx.Graph{
 		Name:   "traps",
 		Inputs: []onnx.ValueInfo{f("x", "n", 4)},
-		Outputs: []onnx.ValueInfo{f("clipped", "n", 4), f("inverse", "n", 1), f("chosen", "n", 4), f("pooled", 1, 1, "m"),
-			f("sum", "n", 4), f("joined", "n", 4), f("bytes", 2)},
+		Outputs: []onnx.ValueInfo{f("clipped", "n", 4), f("inverse", "n", 1), f("chosen", "n", 4),
+			f("pooled", 1, 1, "m"), f("sum", "n", 4), f("joined", "n", 4), f("bytes", 2)},
 		Initializers: map[string]*onnx.Tensor{
-			"high": onnx.Scalar[float32](0.5), "ones": onnx.Vector[float32](1, 1, 1, 1), "mask": onnx.Vector(true, false, true, false),
-			"none": onnx.ZerosF32(0, 4), "u8": onnx.Vector[uint8](7, 200), "shape": onnx.Vector[int64](1, 1, -1),
+			"high": onnx.Scalar[float32](0.5), "ones": onnx.Vector[float32](1, 1, 1, 1),
+			"mask": onnx.Vector(true, false, true, false),
+			"none": onnx.ZerosF32(0, 4), "u8": onnx.Vector[uint8](7, 200),
+			"shape": onnx.Vector[int64](1, 1, -1),
 		},
 		Nodes: []*onnx.Node{
 			// out of order: the producer of "one" comes last
@@ -233,7 +237,8 @@ func TestRefusals(t *testing.T) {
 	one := func(n *onnx.Node, opset int64) *onnx.Model {
 		m := onnx.NewModel(&onnx.Graph{
 			Name: "one", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
-			Outputs: []onnx.ValueInfo{{Name: "y"}}, Nodes: []*onnx.Node{n}, Initializers: map[string]*onnx.Tensor{},
+			Outputs: []onnx.ValueInfo{{Name: "y"}}, Nodes: []*onnx.Node{n},
+			Initializers: map[string]*onnx.Tensor{},
 		})
 		m.Opsets[""] = opset
 		return m
@@ -243,24 +248,30 @@ func TestRefusals(t *testing.T) {
 		m    *onnx.Model
 		says []string
 	}{
-		{"unknown operator", one(&onnx.Node{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
-			[]string{`"n1"`, "Frobnicate", "not supported"}},
-		{"other domain", one(&onnx.Node{Name: "n1", Op: "Relu", Domain: "com.example", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
-			[]string{"com.example.Relu", "domain"}},
-		{"future opset", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 99), []string{"opset 99", "1 to 28"}},
+		{"unknown operator", one(&onnx.Node{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"},
+			Outputs: []string{"y"}}, 17), []string{`"n1"`, "Frobnicate", "not supported"}},
+		{"other domain", one(&onnx.Node{Name: "n1", Op: "Relu", Domain: "com.example",
+			Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"com.example.Relu", "domain"}},
+		{"future opset", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 99),
+			[]string{"opset 99", "1 to 28"}},
 		{"too old an opset", one(&onnx.Node{Name: "n1", Op: "Gelu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
 			[]string{"Gelu", "20-28", "17"}},
 		{"unknown attribute", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"},
 			Attrs: []onnx.Attr{onnx.IntAttr("surprise", 1)}}, 17), []string{`"surprise"`}},
-		{"attribute of another kind", one(&onnx.Node{Op: "LeakyRelu", Inputs: []string{"x"}, Outputs: []string{"y"},
-			Attrs: []onnx.Attr{onnx.IntAttr("alpha", 1)}}, 17), []string{`"alpha"`, "kind"}},
+		{"attribute of another kind",
+			one(&onnx.Node{Op: "LeakyRelu", Inputs: []string{"x"}, Outputs: []string{"y"},
+				Attrs: []onnx.Attr{onnx.IntAttr("alpha", 1)}}, 17), []string{`"alpha"`, "kind"}},
 		{"too many inputs", one(&onnx.Node{Op: "Relu", Inputs: []string{"x", "x"}, Outputs: []string{"y"}}, 17),
 			[]string{"2 inputs", "takes 1 (X)"}},
-		{"too few inputs", one(&onnx.Node{Op: "Add", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"1 inputs", "takes 2 (A, B)"}},
-		{"element type", one(&onnx.Node{Op: "Not", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"float32"}},
-		{"training", one(&onnx.Node{Op: "Dropout", Inputs: []string{"x"}, Outputs: []string{"y", "mask", "more"}}, 17), []string{"3 outputs"}},
+		{"too few inputs", one(&onnx.Node{Op: "Add", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
+			[]string{"1 inputs", "takes 2 (A, B)"}},
+		{"element type", one(&onnx.Node{Op: "Not", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
+			[]string{"float32"}},
+		{"training", one(&onnx.Node{Op: "Dropout", Inputs: []string{"x"},
+			Outputs: []string{"y", "mask", "more"}}, 17), []string{"3 outputs"}},
 		{"subgraph", one(&onnx.Node{Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"},
-			Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: &onnx.Graph{}}}}, 17), []string{"If", "bool"}},
+			Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: &onnx.Graph{}}}}, 17),
+			[]string{"If", "bool"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := newPure(t, 1).Load(c.m)
@@ -291,7 +302,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Mistakes that only show when the model runs give an error that names the node, and leave the session usable.
+// Mistakes that only show when the model runs give an error that names the node, and leave the
+// session usable.
 func TestRunErrors(t *testing.T) {
 	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32, "n")
@@ -303,13 +315,14 @@ func TestRunErrors(t *testing.T) {
 	defer s.Close()
 	x := onnx.Vector[float32](1, 2, 3)
 	for name, feeds := range map[string]map[string]*onnx.Tensor{
-		"index outside":    {"x": x, "i": onnx.Vector[int64](3)},
-		"missing":          {"x": x},
-		"unknown":          {"x": x, "i": onnx.Vector[int64](1), "z": x},
-		"other type":       {"x": x, "i": onnx.Vector[int32](1)},
-		"other rank":       {"x": onnx.ZerosF32(2, 2), "i": onnx.Vector[int64](1)},
-		"negative size":    {"x": x, "i": onnx.Vector[int64](-1)},
-		"broken tensor":    {"x": {DType: onnx.Float32, Shape: []int{5}, Data: []float32{1}}, "i": onnx.Vector[int64](1)},
+		"index outside": {"x": x, "i": onnx.Vector[int64](3)},
+		"missing":       {"x": x},
+		"unknown":       {"x": x, "i": onnx.Vector[int64](1), "z": x},
+		"other type":    {"x": x, "i": onnx.Vector[int32](1)},
+		"other rank":    {"x": onnx.ZerosF32(2, 2), "i": onnx.Vector[int64](1)},
+		"negative size": {"x": x, "i": onnx.Vector[int64](-1)},
+		"broken tensor": {"x": {DType: onnx.Float32, Shape: []int{5}, Data: []float32{1}},
+			"i": onnx.Vector[int64](1)},
 		"more than memory": {"x": x, "i": onnx.Vector[int64](2, 2, 2, 1, 1, 1, 2, 2, 2, 1)},
 	} {
 		if name == "more than memory" {
@@ -325,7 +338,8 @@ func TestRunErrors(t *testing.T) {
 	})
 	h := load(t, huge)
 	defer h.Close()
-	for _, d := range [][]int64{{1 << 20, 1 << 20, 1, 1}, {1 << 30, 1, 1, 1}, {1 << 62, 4, 1, 1}, {-1, -1, 1, 1}} {
+	for _, d := range [][]int64{{1 << 20, 1 << 20, 1, 1}, {1 << 30, 1, 1, 1}, {1 << 62, 4, 1, 1},
+		{-1, -1, 1, 1}} {
 		if _, err := engine.Eval(h, map[string]*onnx.Tensor{"shape": onnx.Vector(d...)}); err == nil {
 			t.Errorf("a tensor of shape %v was made", d)
 		}
@@ -354,7 +368,8 @@ func TestInfinitiesSurvive(t *testing.T) {
 	s := load(t, m)
 	defer s.Close()
 	inf := float32(math.Inf(1))
-	out := eval(t, s, map[string]*onnx.Tensor{"a": onnx.NewTensor([]float32{0, 1}, 1, 2), "b": onnx.NewTensor([]float32{inf, 1, 2, 3}, 2, 2)})
+	out := eval(t, s, map[string]*onnx.Tensor{"a": onnx.NewTensor([]float32{0, 1}, 1, 2),
+		"b": onnx.NewTensor([]float32{inf, 1, 2, 3}, 2, 2)})
 	if y := out["y"].F32(); y[0] == y[0] || y[1] != 3 {
 		t.Errorf("got %v, want [NaN 3]", y)
 	}
@@ -367,10 +382,12 @@ func TestHalfPrecision(t *testing.T) {
 	}
 	m := onnx.NewModel(&onnx.Graph{
 		Name: "half", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float16, Shape: onnx.Shape("n")}},
-		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float16}, {Name: "wide", DType: onnx.Float32}, {Name: "same", DType: onnx.Float16}},
+		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float16}, {Name: "wide", DType: onnx.Float32},
+			{Name: "same", DType: onnx.Float16}},
 		Nodes: []*onnx.Node{
 			{Op: "Mul", Inputs: []string{"x", "w"}, Outputs: []string{"y"}},
-			{Op: "Cast", Inputs: []string{"y"}, Outputs: []string{"wide"}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))}},
+			{Op: "Cast", Inputs: []string{"y"}, Outputs: []string{"wide"},
+				Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))}},
 			{Op: "Max", Inputs: []string{"x"}, Outputs: []string{"same"}},
 		},
 		Initializers: map[string]*onnx.Tensor{"w": half(0x4000, 0x3800, 0x0001)}, // 2, 0.5, 2^-24

@@ -9,9 +9,10 @@ import (
 	"fmp/onnx/op"
 )
 
-// Nodes between DequantizeLinear and QuantizeLinear are run on bytes: a convolution or product of constant weights with the bounds that
-// follow it, in sums of integers that are exact; functions of one number as tables; sums, products, and operators that only move elements.
-// A DequantizeLinear that nobody reads any more is dropped.
+// Nodes between DequantizeLinear and QuantizeLinear are run on bytes: a convolution or product of
+// constant weights with the bounds that follow it, in sums of integers that are exact; functions of
+// one number as tables; sums, products, and operators that only move elements. A DequantizeLinear
+// that nobody reads any more is dropped.
 
 // integers finds such nodes.
 type integers struct {
@@ -29,16 +30,18 @@ type ready struct {
 }
 
 // movers are operators whose output holds elements of their first input.
-var movers = []string{"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "DepthToSpace",
-	"SpaceToDepth", "Identity", "Expand", "Tile"}
+var movers = []string{"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice",
+	"Gather", "DepthToSpace", "SpaceToDepth", "Identity", "Expand", "Tile"}
 
 // inIntegers is [planner.integers] where it is enabled: programs that do not are smaller.
 var inIntegers = func(_ *planner, nodes []*onnx.Node) []*onnx.Node { return nodes }
 
-// FastIntegers reports whether this processor runs quantised operators faster on integers than on float32: with AVX2 or more.
+// FastIntegers reports whether this processor runs quantised operators faster on integers than on
+// float32: with AVX2 or more.
 func FastIntegers() bool { return kernel.FastIntegers() }
 
-// EnableIntegers has sessions that are loaded from now on run quantised operators on integers; see package integers.
+// EnableIntegers has sessions that are loaded from now on run quantised operators on integers; see
+// package integers.
 func EnableIntegers() {
 	kernel.EnableIntegers()
 	inIntegers = (*planner).integers
@@ -46,11 +49,13 @@ func EnableIntegers() {
 
 // integers returns the nodes with those that are run on bytes in place of others.
 func (p *planner) integers(nodes []*onnx.Node) []*onnx.Node {
-	if p.reproducible || !slices.ContainsFunc(nodes, func(n *onnx.Node) bool { return n.Op == "DequantizeLinear" && n.Domain == "" }) {
+	if p.reproducible || !slices.ContainsFunc(nodes,
+		func(n *onnx.Node) bool { return n.Op == "DequantizeLinear" && n.Domain == "" }) {
 		return nodes
 	}
-	v := &integers{planner: p, made: map[string]*onnx.Node{}, ready: map[*onnx.Node]ready{}, instead: map[*onnx.Node]*onnx.Node{},
-		tables: map[string]tabled{}}
+	v := &integers{planner: p, made: map[string]*onnx.Node{}, ready: map[*onnx.Node]ready{},
+		instead: map[*onnx.Node]*onnx.Node{},
+		tables:  map[string]tabled{}}
 	for _, n := range nodes {
 		for _, o := range n.Outputs {
 			v.made[o] = n
@@ -75,7 +80,8 @@ func (p *planner) integers(nodes []*onnx.Node) []*onnx.Node {
 		before = len(out)
 		left := readers(&onnx.Graph{Nodes: out, Outputs: p.graph.Outputs})
 		out = slices.DeleteFunc(out, func(n *onnx.Node) bool {
-			return (v.ready[n].run != nil || n.Op == "DequantizeLinear" && n.Domain == "" && len(n.Outputs) == 1) && left[n.Outputs[0]] == nil
+			return (v.ready[n].run != nil || n.Op == "DequantizeLinear" && n.Domain == "" &&
+				len(n.Outputs) == 1) && left[n.Outputs[0]] == nil
 		})
 	}
 	return out
@@ -144,12 +150,15 @@ func typeOf(t *onnx.Tensor) onnx.DType {
 }
 
 func (v *integers) spec(n *onnx.Node, in ...onnx.DType) *kernel.Spec {
-	return &kernel.Spec{Node: n, Opset: v.opset, Reproducible: v.reproducible, In: in, Const: make([]*onnx.Tensor, len(in)),
-		Keep: func(bytes float64) bool { return v.budget.Spend(bytes, bytes) }}
+	return &kernel.Spec{Node: n, Opset: v.opset, Reproducible: v.reproducible, In: in,
+		Const: make([]*onnx.Tensor, len(in)),
+		Keep:  func(bytes float64) bool { return v.budget.Spend(bytes, bytes) }}
 }
 
-// replace puts a node of bytes in the place of n, with the nodes from n to the one that quantises left out.
-func (v *integers) replace(n *onnx.Node, k kernel.Kernel, err error, out *quantizedValue, in []string) {
+// replace puts a node of bytes in the place of n, with the nodes from n to the one that quantises
+// left out.
+func (v *integers) replace(n *onnx.Node, k kernel.Kernel, err error,
+	out *quantizedValue, in []string) {
 	if err != nil {
 		return // it runs on float32, or is refused there
 	}
@@ -187,7 +196,8 @@ func (v *integers) constant(name string) *onnx.Tensor {
 	return nil
 }
 
-// quantizedValue is a value in bytes, with the node that makes it of a float32 or the other way round.
+// quantizedValue is a value in bytes, with the node that makes it of a float32 or the other way
+// round.
 type quantizedValue struct {
 	name string
 	node *onnx.Node
@@ -216,10 +226,12 @@ func (v *integers) parameters(n *onnx.Node) (scale, zero *onnx.Tensor) {
 // scalar returns a value whose scale and zero point are scalars of bytes.
 func (v *integers) scalar(name string, n *onnx.Node) *quantizedValue {
 	scale, zero := v.parameters(n)
-	if scale == nil || scale.Len() != 1 || zero == nil || zero.DType != onnx.Int8 && zero.DType != onnx.Uint8 {
+	if scale == nil || scale.Len() != 1 || zero == nil || zero.DType != onnx.Int8 &&
+		zero.DType != onnx.Uint8 {
 		return nil
 	}
-	return &quantizedValue{name, n, kernel.Quantization{DType: zero.DType, Scale: scale.F32()[0], Zero: int32(zero.At(0))}}
+	return &quantizedValue{name, n,
+		kernel.Quantization{DType: zero.DType, Scale: scale.F32()[0], Zero: int32(zero.At(0))}}
 }
 
 // dequantized returns the bytes that a float32 value is made of.
@@ -234,7 +246,8 @@ func (v *integers) dequantized(value string) *quantizedValue {
 // quantizer returns the bytes that alone are made of a node's output.
 func (v *integers) quantizer(n *onnx.Node) *quantizedValue {
 	next := v.soleReader(n.Outputs[0])
-	if next == nil || next.Domain != "" || next.Op != "QuantizeLinear" || len(next.Inputs) != 3 || len(next.Outputs) != 1 {
+	if next == nil || next.Domain != "" || next.Op != "QuantizeLinear" || len(next.Inputs) != 3 ||
+		len(next.Outputs) != 1 {
 		return nil
 	}
 	return v.scalar(next.Outputs[0], next)
@@ -269,7 +282,8 @@ func (v *integers) product(n *onnx.Node) {
 	if out == nil {
 		return
 	}
-	s.Const = []*onnx.Tensor{nil, onnx.Scalar(x.q.Scale), zeroPoint(x.q), w, ws, wz, onnx.Scalar(out.q.Scale), zeroPoint(out.q)}
+	s.Const = []*onnx.Tensor{nil, onnx.Scalar(x.q.Scale), zeroPoint(x.q), w, ws, wz,
+		onnx.Scalar(out.q.Scale), zeroPoint(out.q)}
 	if name := n.Input(2); name != "" {
 		b := v.bias(name, float64(x.q.Scale), ws)
 		if b == nil {
@@ -297,7 +311,8 @@ func zeroPoint(q kernel.Quantization) *onnx.Tensor {
 	return onnx.Scalar(uint8(q.Zero))
 }
 
-// weights returns a node's weights in bytes with a scale and zero point for each of its outputs, or one for all.
+// weights returns a node's weights in bytes with a scale and zero point for each of its outputs, or
+// one for all.
 func (v *integers) weights(n *onnx.Node) (w, scale, zero *onnx.Tensor) {
 	from := v.made[n.Inputs[1]]
 	if from == nil || from.Domain != "" || from.Op != "DequantizeLinear" {
@@ -327,7 +342,8 @@ func (v *integers) weights(n *onnx.Node) (w, scale, zero *onnx.Tensor) {
 // bias returns a constant bias in quanta of the sums, as int32.
 func (v *integers) bias(name string, x float64, w *onnx.Tensor) *onnx.Tensor {
 	b, at := v.constant(name), func(int) float64 { return 1 }
-	if from := v.made[name]; b == nil && from != nil && from.Domain == "" && from.Op == "DequantizeLinear" {
+	if from := v.made[name]; b == nil && from != nil && from.Domain == "" &&
+		from.Op == "DequantizeLinear" {
 		scale, zero := v.parameters(from)
 		if scale == nil {
 			return nil

@@ -42,7 +42,8 @@ func (q *quantizer) bytes(x build.Ref, scale float32) build.Ref {
 
 // again is bytes with the scale and zero point of the last ones.
 func (q *quantizer) again(x build.Ref) build.Ref {
-	return q.Op("DequantizeLinear", []build.Ref{q.Op("QuantizeLinear", []build.Ref{x, q.scale, q.zeroPoint}), q.scale, q.zeroPoint})
+	return q.Op("DequantizeLinear",
+		[]build.Ref{q.Op("QuantizeLinear", []build.Ref{x, q.scale, q.zeroPoint}), q.scale, q.zeroPoint})
 }
 
 // weights are of signed bytes, with a scale for each of their outputs, the axis.
@@ -55,8 +56,10 @@ func (q *quantizer) weights(axis int, shape ...int) build.Ref {
 	for i := range scale.F32() {
 		scale.F32()[i] = .002 + .002*q.r.Float32()
 	}
-	return q.Op("DequantizeLinear", []build.Ref{q.Param(fmt.Sprint("w", q.n), onnx.NewTensor(w, shape...)),
-		q.Param(fmt.Sprint("ws", q.n), scale), q.Param(fmt.Sprint("wz", q.n), onnx.NewTensor(make([]int8, shape[axis]), shape[axis]))},
+	return q.Op("DequantizeLinear",
+		[]build.Ref{q.Param(fmt.Sprint("w", q.n), onnx.NewTensor(w, shape...)),
+			q.Param(fmt.Sprint("ws", q.n), scale),
+			q.Param(fmt.Sprint("wz", q.n), onnx.NewTensor(make([]int8, shape[axis]), shape[axis]))},
 		onnx.IntAttr("axis", axis))
 }
 
@@ -75,7 +78,8 @@ func (q *quantizer) conv(x build.Ref, in, out, size, stride, group int) build.Re
 		bias.F32()[i] = float32(q.r.NormFloat64())
 	}
 	return q.Op("Conv", []build.Ref{x, q.weights(0, out, in/group, size, size), q.Param(fmt.Sprint("b", q.n), bias)},
-		onnx.IntsAttr("strides", stride, stride), onnx.IntsAttr("pads", p, p, p, p), onnx.IntAttr("group", group))
+		onnx.IntsAttr("strides", stride, stride), onnx.IntsAttr("pads", p, p, p, p),
+		onnx.IntAttr("group", group))
 }
 
 // QuantizedNetwork has each of the operators that are run on bytes.
@@ -89,11 +93,14 @@ func QuantizedNetwork(t *testing.T, d onnx.DType) *onnx.Model {
 	y := q.bytes(q.conv(x, 12, 12, 1, 1, 1), .02)
 	x = q.bytes(q.Op("Add", []build.Ref{x, y}), .03)
 	scale := q.bytes(q.Op("GlobalAveragePool", []build.Ref{x}), .01)
-	x = q.bytes(q.Op("Mul", []build.Ref{q.bytes(q.Op("HardSigmoid", []build.Ref{scale}), .004), x}), .02)
-	x = q.again(q.Op("MaxPool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", 2, 2), onnx.IntsAttr("strides", 2, 2)))
+	x = q.bytes(q.Op("Mul", []build.Ref{q.bytes(q.Op("HardSigmoid", []build.Ref{scale}), .004), x}),
+		.02)
+	x = q.again(q.Op("MaxPool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", 2, 2),
+		onnx.IntsAttr("strides", 2, 2)))
 	x = q.again(q.Op("Flatten", []build.Ref{x}))
-	x = q.bytes(q.Op("Gemm", []build.Ref{x, q.weights(0, 9, 12*5*5), q.Param("gb", onnx.Vector[float32](1, 2, 3, 4, 5, 6, 7, 8, 9))},
-		onnx.IntAttr("transB", 1)), .05)
+	x = q.bytes(q.Op("Gemm",
+		[]build.Ref{x, q.weights(0, 9, 12*5*5),
+			q.Param("gb", onnx.Vector[float32](1, 2, 3, 4, 5, 6, 7, 8, 9))}, onnx.IntAttr("transB", 1)), .05)
 	x = q.bytes(q.Op("MatMul", []build.Ref{x, q.weights(1, 9, 7)}), .05)
 	q.Output("y", x)
 	m, err := q.Model()
@@ -126,8 +133,8 @@ func computed(t *testing.T, e engine.Engine, m *onnx.Model) *onnx.Tensor {
 	return out["y"]
 }
 
-// TestQuantized: a network of quantised operators runs on bytes to the same values on every machine, which are those of the float32
-// operators but for a quantum here and there.
+// TestQuantized: a network of quantised operators runs on bytes to the same values on every
+// machine, which are those of the float32 operators but for a quantum here and there.
 func TestQuantized(t *testing.T) {
 	for _, c := range []struct {
 		d   onnx.DType
@@ -169,8 +176,9 @@ func TestQuantized(t *testing.T) {
 		for _, st := range s.(*session).plan.steps {
 			ops = append(ops, st.node.Op)
 		}
-		expected := []string{"QuantizeLinear", "Conv", "Conv", "Mul", "Conv", "Add", "DequantizeLinear", "GlobalAveragePool", "QuantizeLinear",
-			"HardSigmoid", "Mul", "MaxPool", "Flatten", "Gemm", "MatMul", "DequantizeLinear", "Identity"}
+		expected := []string{"QuantizeLinear", "Conv", "Conv", "Mul", "Conv", "Add", "DequantizeLinear",
+			"GlobalAveragePool", "QuantizeLinear", "HardSigmoid", "Mul", "MaxPool", "Flatten", "Gemm",
+			"MatMul", "DequantizeLinear", "Identity"}
 		slices.Sort(ops)
 		slices.Sort(expected)
 		if !slices.Equal(ops, expected) {

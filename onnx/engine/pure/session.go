@@ -165,7 +165,8 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	return nil
 }
 
-// exact says that a tensor's buffer is not much larger than the tensor, so that giving it away wastes nothing.
+// exact says that a tensor's buffer is not much larger than the tensor, so that giving it away
+// wastes nothing.
 func exact(t *onnx.Tensor) bool { return kernel.Capacity(t.Data) <= t.Len()+t.Len()/8+64 }
 
 func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
@@ -189,7 +190,8 @@ func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 			ok = !v.Shape[k].IsKnown() || v.Shape[k].Size == t.Shape[k]
 		}
 		if !ok {
-			return fmt.Errorf("input %q has shape %v where %s is expected", v.Name, t.Shape, shapeString(v.Shape))
+			return fmt.Errorf("input %q has shape %v where %s is expected", v.Name, t.Shape,
+				shapeString(v.Shape))
 		}
 	}
 	for name := range feeds {

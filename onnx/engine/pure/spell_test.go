@@ -11,7 +11,8 @@ import (
 	"fmp/onnx"
 )
 
-// Operators that are spelt out in others, and quantised ones, give what the ONNX Runtime's own kernels of them give.
+// Operators that are spelt out in others, and quantised ones, give what the ONNX Runtime's own
+// kernels of them give.
 func TestSpelling(t *testing.T) {
 	own, reference := engines(t, 1)
 	r := random{rand.New(rand.NewPCG(4, 4))}
@@ -35,30 +36,41 @@ func TestSpelling(t *testing.T) {
 		{"com.microsoft.Gelu", []*onnx.Tensor{r.f(2, 5)}, nil, nil},
 		{"com.microsoft.BiasGelu", []*onnx.Tensor{r.f(2, 5), r.f(5)}, nil, nil},
 		{"com.microsoft.FastGelu", []*onnx.Tensor{r.f(2, 5), r.f(5)}, nil, nil},
-		{"com.microsoft.QuickGelu", []*onnx.Tensor{r.f(2, 5)}, []onnx.Attr{onnx.FloatAttr("alpha", 1.702)}, nil},
+		{"com.microsoft.QuickGelu", []*onnx.Tensor{r.f(2, 5)},
+			[]onnx.Attr{onnx.FloatAttr("alpha", 1.702)}, nil},
 		{"com.microsoft.FusedMatMul", []*onnx.Tensor{r.f(4, 2), r.f(3, 4)},
-			[]onnx.Attr{onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1), onnx.FloatAttr("alpha", .5)}, nil},
+			[]onnx.Attr{onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1), onnx.FloatAttr("alpha", .5)},
+			nil},
 		{"com.microsoft.FusedMatMul", []*onnx.Tensor{r.f(2, 3, 4), r.f(2, 4, 5)}, nil, nil},
-		{"com.microsoft.SkipLayerNormalization", []*onnx.Tensor{r.f(2, 3, 4), r.f(2, 3, 4), r.f(4), r.f(4), r.f(4)}, nil,
+		{"com.microsoft.SkipLayerNormalization",
+			[]*onnx.Tensor{r.f(2, 3, 4), r.f(2, 3, 4), r.f(4), r.f(4), r.f(4)}, nil,
 			[]string{"y", "", "", "sum"}},
-		{"com.microsoft.SkipSimplifiedLayerNormalization", []*onnx.Tensor{r.f(2, 3, 4), r.f(2, 3, 4), r.f(4), r.f(4)}, nil, nil},
-		{"com.microsoft.QLinearAdd", []*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), bytes(6), scale(.03), zero(128), scale(.05), zero(120)},
-			nil, nil},
-		{"com.microsoft.QLinearMul", []*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), bytes(6), scale(.03), zero(128), scale(.05), zero(120)},
-			nil, nil},
-		{"com.microsoft.QLinearSigmoid", []*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), scale(.004), zero(3)}, nil, nil},
-		{"com.microsoft.QLinearLeakyRelu", []*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), scale(.03), zero(30)},
+		{"com.microsoft.SkipSimplifiedLayerNormalization",
+			[]*onnx.Tensor{r.f(2, 3, 4), r.f(2, 3, 4), r.f(4), r.f(4)}, nil, nil},
+		{"com.microsoft.QLinearAdd",
+			[]*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), bytes(6), scale(.03), zero(128), scale(.05),
+				zero(120)}, nil, nil},
+		{"com.microsoft.QLinearMul",
+			[]*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), bytes(6), scale(.03), zero(128), scale(.05),
+				zero(120)}, nil, nil},
+		{"com.microsoft.QLinearSigmoid",
+			[]*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), scale(.004), zero(3)}, nil, nil},
+		{"com.microsoft.QLinearLeakyRelu",
+			[]*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), scale(.03), zero(30)},
 			[]onnx.Attr{onnx.FloatAttr("alpha", .1)}, nil},
-		{"com.microsoft.QLinearGlobalAveragePool", []*onnx.Tensor{bytes(1, 2, 3, 5), scale(.02), zero(100), scale(.03), zero(30)}, nil, nil},
-		{"QLinearConv", []*onnx.Tensor{bytes(1, 2, 5, 4), scale(.02), zero(100), bytes(4, 1, 3, 3), onnx.Vector[float32](.01, .02, .03, .04),
-			onnx.Vector[uint8](120, 130, 128, 125),
+		{"com.microsoft.QLinearGlobalAveragePool",
+			[]*onnx.Tensor{bytes(1, 2, 3, 5), scale(.02), zero(100), scale(.03), zero(30)}, nil, nil},
+		{"QLinearConv", []*onnx.Tensor{bytes(1, 2, 5, 4), scale(.02), zero(100), bytes(4, 1, 3, 3),
+			onnx.Vector[float32](.01, .02, .03, .04), onnx.Vector[uint8](120, 130, 128, 125),
 			scale(.5), zero(120), onnx.Vector[int32](10000, -20000, 0, 5000)},
 			[]onnx.Attr{onnx.IntAttr("group", 2), onnx.IntsAttr("pads", 1, 1, 0, 0)}, nil},
 		{"RotaryEmbedding", []*onnx.Tensor{r.f(1, 2, 3, 4), r.f(1, 3, 2), r.f(1, 3, 2)}, nil, nil},
-		{"RMSNormalization", []*onnx.Tensor{r.f(2, 3, 4), r.f(3, 4)}, []onnx.Attr{onnx.IntAttr("axis", -2)}, nil},
+		{"RMSNormalization", []*onnx.Tensor{r.f(2, 3, 4), r.f(3, 4)},
+			[]onnx.Attr{onnx.IntAttr("axis", -2)}, nil},
 		{"Attention", []*onnx.Tensor{r.f(1, 4, 3, 2), r.f(1, 2, 5, 2), r.f(1, 2, 5, 3)}, nil, nil},
 		{"Attention", []*onnx.Tensor{r.f(1, 3, 8), r.f(1, 3, 8), r.f(1, 3, 8)},
-			[]onnx.Attr{onnx.IntAttr("q_num_heads", 2), onnx.IntAttr("kv_num_heads", 2), onnx.IntAttr("is_causal", 1)}, nil},
+			[]onnx.Attr{onnx.IntAttr("q_num_heads", 2), onnx.IntAttr("kv_num_heads", 2),
+				onnx.IntAttr("is_causal", 1)}, nil},
 	} {
 		t.Run(c.op, func(t *testing.T) {
 			n := &onnx.Node{Name: "n", Op: c.op, Outputs: c.outputs, Attrs: c.attrs}
@@ -68,7 +80,8 @@ func TestSpelling(t *testing.T) {
 			if n.Outputs == nil {
 				n.Outputs = []string{"y"}
 			}
-			m := onnx.NewModel(&onnx.Graph{Name: "spelling", Nodes: []*onnx.Node{n}, Initializers: map[string]*onnx.Tensor{}})
+			m := onnx.NewModel(&onnx.Graph{Name: "spelling", Nodes: []*onnx.Node{n},
+				Initializers: map[string]*onnx.Tensor{}})
 			m.Opsets[""], m.Opsets["com.microsoft"], m.IR = 23, 1, 11
 			feeds := map[string]*onnx.Tensor{}
 			for i, x := range c.in {

@@ -10,14 +10,19 @@ import (
 	"fmp/onnx/engine"
 )
 
-// TestWideIntegers: numbers of 64 bits in attributes and values, and sizes whose product has more than 32, mean on a machine
-// of 32 bits what they mean on one of 64 (GOARCH=386 go test runs there as well).
+// TestWideIntegers: numbers of 64 bits in attributes and values, and sizes whose product has more
+// than 32, mean on a machine of 32 bits what they mean on one of 64 (GOARCH=386 go test runs there
+// as well).
 func TestWideIntegers(t *testing.T) {
-	const end, low, wide = math.MaxInt64, math.MinInt64, 1<<32 + 2 // wide is 2 where its upper half is lost
+	// wide is 2 where its upper half is lost
+	const end, low, wide = math.MaxInt64, math.MinInt64, 1<<32 + 2
 	row := onnx.Vector[float32](1, 2, 3, 4, 5)
 	plane := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 1, 1, 2, 3)
 	square := onnx.NewTensor([]float32{1, 2, 3, 4}, 2, 2)
-	integer := func(name string, v int64) onnx.Attr { return onnx.Attr{Name: name, Kind: onnx.AttrInt, Int: v} }
+	integer := func(name string,
+		v int64) onnx.Attr {
+		return onnx.Attr{Name: name, Kind: onnx.AttrInt, Int: v}
+	}
 	integers := func(name string, v ...int64) onnx.Attr {
 		return onnx.Attr{Name: name, Kind: onnx.AttrInts, Ints: v}
 	}
@@ -31,42 +36,58 @@ func TestWideIntegers(t *testing.T) {
 		want  any    // the elements of the result
 		fails string // or a part of the error
 	}{
-		{"an open slice by attributes", "Slice", 9, []*onnx.Tensor{row}, []onnx.Attr{integers("starts", 0), integers("ends", end)},
-			[]float32{1, 2, 3, 4, 5}, ""},
-		{"an open slice from the end", "Slice", 9, []*onnx.Tensor{row}, []onnx.Attr{integers("starts", -wide), integers("ends", wide)},
-			[]float32{1, 2, 3, 4, 5}, ""},
-		{"an open slice by inputs", "Slice", 13, []*onnx.Tensor{row, onnx.Vector[int64](1), onnx.Vector[int64](end)}, nil, []float32{2, 3, 4, 5},
-			""},
-		{"a slice backwards", "Slice", 13, []*onnx.Tensor{row, onnx.Vector[int64](end), onnx.Vector[int64](low), onnx.Vector[int64](0),
-			onnx.Vector[int64](-2)}, nil, []float32{5, 3, 1}, ""},
-		{"a stride beyond the axis", "Slice", 13, []*onnx.Tensor{row, onnx.Vector[int64](1), onnx.Vector[int64](end), onnx.Vector[int64](0),
-			onnx.Vector[int64](wide)}, nil, []float32{2}, ""},
+		{"an open slice by attributes", "Slice", 9, []*onnx.Tensor{row},
+			[]onnx.Attr{integers("starts", 0), integers("ends", end)}, []float32{1, 2, 3, 4, 5}, ""},
+		{"an open slice from the end", "Slice", 9, []*onnx.Tensor{row},
+			[]onnx.Attr{integers("starts", -wide), integers("ends", wide)}, []float32{1, 2, 3, 4, 5}, ""},
+		{"an open slice by inputs", "Slice", 13,
+			[]*onnx.Tensor{row, onnx.Vector[int64](1), onnx.Vector[int64](end)}, nil,
+			[]float32{2, 3, 4, 5}, ""},
+		{"a slice backwards", "Slice", 13,
+			[]*onnx.Tensor{row, onnx.Vector[int64](end), onnx.Vector[int64](low), onnx.Vector[int64](0),
+				onnx.Vector[int64](-2)}, nil, []float32{5, 3, 1}, ""},
+		{"a stride beyond the axis", "Slice", 13,
+			[]*onnx.Tensor{row, onnx.Vector[int64](1), onnx.Vector[int64](end), onnx.Vector[int64](0),
+				onnx.Vector[int64](wide)}, nil, []float32{2}, ""},
 		{"a constant", "Constant", 13, nil, []onnx.Attr{integer("value_int", wide)}, []int64{wide}, ""},
-		{"a list of constants", "Constant", 13, nil, []onnx.Attr{integers("value_ints", wide, low)}, []int64{wide, low}, ""},
-		{"a type beyond all", "Cast", 13, []*onnx.Tensor{row}, []onnx.Attr{integer("to", 1<<32+int64(onnx.Int32))}, nil, "undefined"},
-		{"a flag", "ReduceSum", 11, []*onnx.Tensor{row}, []onnx.Attr{integer("keepdims", 1<<32)}, []float32{15}, ""},
-		{"an axis", "Concat", 13, []*onnx.Tensor{row, row}, []onnx.Attr{integer("axis", 1<<32)}, nil, "axis"},
+		{"a list of constants", "Constant", 13, nil, []onnx.Attr{integers("value_ints", wide, low)},
+			[]int64{wide, low}, ""},
+		{"a type beyond all", "Cast", 13, []*onnx.Tensor{row},
+			[]onnx.Attr{integer("to", 1<<32+int64(onnx.Int32))}, nil, "undefined"},
+		{"a flag", "ReduceSum", 11, []*onnx.Tensor{row}, []onnx.Attr{integer("keepdims", 1<<32)},
+			[]float32{15}, ""},
+		{"an axis", "Concat", 13, []*onnx.Tensor{row, row},
+			[]onnx.Attr{integer("axis", 1<<32)}, nil, "axis"},
 		{"a band", "Trilu", 14, []*onnx.Tensor{square, scalar(1 << 32)}, nil, []float32{0, 0, 0, 0}, ""},
-		{"a diagonal", "EyeLike", 9, []*onnx.Tensor{square}, []onnx.Attr{integer("k", 1<<32), integer("dtype", int64(onnx.Float32))},
+		{"a diagonal", "EyeLike", 9, []*onnx.Tensor{square},
+			[]onnx.Attr{integer("k", 1<<32), integer("dtype", int64(onnx.Float32))},
 			[]float32{0, 0, 0, 0}, ""},
 		{"a diagonal at the limit", "EyeLike", 9, []*onnx.Tensor{square},
-			[]onnx.Attr{integer("k", math.MaxInt32), integer("dtype", int64(onnx.Float32))}, []float32{0, 0, 0, 0}, ""},
-		{"more than there are", "TopK", 11, []*onnx.Tensor{row, onnx.Vector[int64](wide)}, nil, nil, "of an axis of size 5"},
-		{"a length", "ReverseSequence", 10, []*onnx.Tensor{square, onnx.Vector[int64](1, wide)}, nil, nil, "outside 0 to 2"},
+			[]onnx.Attr{integer("k", math.MaxInt32), integer("dtype", int64(onnx.Float32))},
+			[]float32{0, 0, 0, 0}, ""},
+		{"more than there are", "TopK", 11, []*onnx.Tensor{row, onnx.Vector[int64](wide)}, nil, nil,
+			"of an axis of size 5"},
+		{"a length", "ReverseSequence", 10, []*onnx.Tensor{square, onnx.Vector[int64](1, wide)}, nil, nil,
+			"outside 0 to 2"},
 		{"an index", "Gather", 13, []*onnx.Tensor{row, scalar(wide)}, nil, nil, "outside"},
-		{"a shape", "Reshape", 13, []*onnx.Tensor{square, onnx.Vector[int64](wide, 2)}, nil, nil, "elements"},
-		{"two sizes that wrap round", "Reshape", 13, []*onnx.Tensor{onnx.Vector[float32](1), onnx.Vector[int64](641, 6700417)}, nil, nil,
-			"elements"},
-		{"paddings that wrap round", "Pad", 11, []*onnx.Tensor{row, onnx.Vector[int64](math.MaxInt32, math.MaxInt32)}, nil, nil,
+		{"a shape", "Reshape", 13, []*onnx.Tensor{square, onnx.Vector[int64](wide, 2)}, nil,
+			nil, "elements"},
+		{"two sizes that wrap round", "Reshape", 13,
+			[]*onnx.Tensor{onnx.Vector[float32](1), onnx.Vector[int64](641, 6700417)}, nil, nil, "elements"},
+		{"paddings that wrap round", "Pad", 11,
+			[]*onnx.Tensor{row, onnx.Vector[int64](math.MaxInt32, math.MaxInt32)}, nil, nil,
 			"allowed are 0 to"},
-		{"a cut and a padding that cancel", "Pad", 11, []*onnx.Tensor{row, onnx.Vector[int64](-math.MaxInt32, math.MaxInt32)},
+		{"a cut and a padding that cancel", "Pad", 11,
+			[]*onnx.Tensor{row, onnx.Vector[int64](-math.MaxInt32, math.MaxInt32)},
 			[]onnx.Attr{onnx.StrAttr("mode", "edge")}, []float32{5, 5, 5, 5, 5}, ""},
 		{"a window that wraps round", "MaxPool", 12, []*onnx.Tensor{plane},
 			[]onnx.Attr{integers("kernel_shape", 1, 65537), integers("dilations", 1, 65536)}, nil, "65537"},
-		{"a block whose square wraps round", "SpaceToDepth", 13, []*onnx.Tensor{plane}, []onnx.Attr{integer("blocksize", 65536)}, nil,
-			"blocksize"},
-		{"parts that wrap round", "Split", 13, []*onnx.Tensor{row, onnx.Vector[int64](math.MaxInt32, math.MaxInt32, 7)}, nil, nil, "split"},
-		{"repeats that wrap round", "Tile", 13, []*onnx.Tensor{square, onnx.Vector[int64](1<<16, 1<<16)}, nil, nil, "elements"},
+		{"a block whose square wraps round", "SpaceToDepth", 13, []*onnx.Tensor{plane},
+			[]onnx.Attr{integer("blocksize", 65536)}, nil, "blocksize"},
+		{"parts that wrap round", "Split", 13,
+			[]*onnx.Tensor{row, onnx.Vector[int64](math.MaxInt32, math.MaxInt32, 7)}, nil, nil, "split"},
+		{"repeats that wrap round", "Tile", 13, []*onnx.Tensor{square, onnx.Vector[int64](1<<16, 1<<16)},
+			nil, nil, "elements"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			outputs := 1

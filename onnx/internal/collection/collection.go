@@ -10,8 +10,8 @@ import (
 // Version is that of the Python package onnx which the tests are made from.
 const Version = "1.23.2"
 
-// Dir returns the folder of the tests: $ONNX_TESTDATA, or where `make testdata` puts them. Without one a test is skipped, and
-// fails in continuous integration ($CI is set).
+// Dir returns the folder of the tests: $ONNX_TESTDATA, or where `make testdata` puts them. Without
+// one a test is skipped, and fails in continuous integration ($CI is set).
 func Dir(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("ONNX_TESTDATA")
@@ -24,7 +24,8 @@ func Dir(t testing.TB) string {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "node", "test_add", "model.onnx")); err != nil {
 		if os.Getenv("CI") != "" {
-			t.Fatalf("the standard's operator tests are not in %s, and continuous integration leaves none out: run make testdata", dir)
+			t.Fatalf("the standard's operator tests are not in %s, and continuous integration leaves none "+
+				"out: run make testdata", dir)
 		}
 		t.Skipf("the standard's operator tests are not in %s: run make testdata", dir)
 	}

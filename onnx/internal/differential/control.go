@@ -6,8 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// control draws an If, Loop or Scan over a vector, whose bodies are a few random nodes that read the values around them, and
-// may hold an If of their own.
+// control draws an If, Loop or Scan over a vector, whose bodies are a few random nodes that read
+// the values around them, and may hold an If of their own.
 func (g *generator) control() (*onnx.Model, map[string]*onnx.Tensor) {
 	g.opset = 13 + g.IntN(onnx.MaxOpset-12)
 	d := onnx.Float32
@@ -18,7 +18,8 @@ func (g *generator) control() (*onnx.Model, map[string]*onnx.Tensor) {
 	c := &bodies{generator: g, vector: onnx.ValueInfo{DType: d, Shape: onnx.Shape(n)}}
 	c.graph = &onnx.Graph{Name: "control", Initializers: map[string]*onnx.Tensor{},
 		Inputs: []onnx.ValueInfo{c.vec("a"), c.vec("b"), flag("on")}}
-	g.feeds = map[string]*onnx.Tensor{"a": g.tensor(d, n), "b": g.tensor(d, n), "on": onnx.Scalar(g.IntN(2) == 0)}
+	g.feeds = map[string]*onnx.Tensor{"a": g.tensor(d, n), "b": g.tensor(d, n),
+		"on": onnx.Scalar(g.IntN(2) == 0)}
 	g.model, g.next = onnx.NewModel(c.graph), 0
 	g.model.Opsets[""], g.model.IR = int64(g.opset), 10
 	before, first := c.body([]string{"a", "b"}, 2)
@@ -73,7 +74,8 @@ func (c *bodies) body(reads []string, depth int) (nodes []*onnx.Node, out string
 			nodes, out = append(nodes, node), v
 		} else {
 			out = c.name()
-			node := &onnx.Node{Name: out, Op: pick(c.generator, "Tanh", "Sin", "Sigmoid", "Add", "Mul", "Sub", "Max"),
+			node := &onnx.Node{Name: out,
+				Op:     pick(c.generator, "Tanh", "Sin", "Sigmoid", "Add", "Mul", "Sub", "Max"),
 				Inputs: []string{pick(c.generator, reads...)}, Outputs: []string{out}}
 			if len(node.Op) == 3 && node.Op != "Sin" {
 				node.Inputs = append(node.Inputs, pick(c.generator, reads...))
@@ -89,7 +91,8 @@ func (c *bodies) body(reads []string, depth int) (nodes []*onnx.Node, out string
 func (c *bodies) choice(reads []string, depth int) (*onnx.Node, string) {
 	branch := func() *onnx.Graph {
 		nodes, out := c.body(reads, depth+1)
-		return &onnx.Graph{Name: c.name(), Initializers: map[string]*onnx.Tensor{}, Nodes: nodes, Outputs: []onnx.ValueInfo{c.vec(out)}}
+		return &onnx.Graph{Name: c.name(), Initializers: map[string]*onnx.Tensor{}, Nodes: nodes,
+			Outputs: []onnx.ValueInfo{c.vec(out)}}
 	}
 	out := c.name()
 	return &onnx.Node{Name: out, Op: "If", Inputs: []string{"on"}, Outputs: []string{out},
@@ -101,31 +104,39 @@ func (c *bodies) loop(around []string) *onnx.Node {
 	turn, on, v, on2 := c.name(), c.name(), c.name(), c.name()
 	nodes, out := c.body(append(around, v), 0)
 	scanned, next := c.body(append(around, v, out), 1)
-	nodes = append(append(nodes, scanned...), &onnx.Node{Name: on2, Op: "Identity", Inputs: []string{on}, Outputs: []string{on2}})
+	nodes = append(append(nodes, scanned...),
+		&onnx.Node{Name: on2, Op: "Identity", Inputs: []string{on}, Outputs: []string{on2}})
 	b := &onnx.Graph{Name: "body", Initializers: map[string]*onnx.Tensor{}, Nodes: nodes,
-		Inputs:  []onnx.ValueInfo{{Name: turn, DType: onnx.Int64, Shape: onnx.Shape()}, flag(on), c.vec(v)},
+		Inputs: []onnx.ValueInfo{{Name: turn, DType: onnx.Int64, Shape: onnx.Shape()},
+			flag(on), c.vec(v)},
 		Outputs: []onnx.ValueInfo{flag(on2), c.vec(out), c.vec(next)}}
 	c.graph.Initializers["turns"] = onnx.Scalar(int64(c.IntN(5)))
-	return &onnx.Node{Op: "Loop", Inputs: []string{"turns", "", around[2]}, Outputs: []string{c.name(), c.name()},
-		Attrs: []onnx.Attr{graphAttr("body", b)}}
+	return &onnx.Node{Op: "Loop", Inputs: []string{"turns", "", around[2]},
+		Outputs: []string{c.name(), c.name()},
+		Attrs:   []onnx.Attr{graphAttr("body", b)}}
 }
 
-// scan draws a Scan over the rows or columns of a matrix that carries the last of the values around it.
+// scan draws a Scan over the rows or columns of a matrix that carries the last of the values around
+// it.
 func (c *bodies) scan(around []string, n int) *onnx.Node {
 	steps := 1 + c.IntN(4)
 	axis, h, x := c.IntN(2), c.name(), c.name()
 	nodes, out := c.body(append(around, h, x), 0)
 	scanned, y := c.body(append(around, h, x, out), 1)
-	b := &onnx.Graph{Name: "body", Initializers: map[string]*onnx.Tensor{}, Nodes: append(nodes, scanned...),
+	b := &onnx.Graph{Name: "body", Initializers: map[string]*onnx.Tensor{},
+		Nodes:  append(nodes, scanned...),
 		Inputs: []onnx.ValueInfo{c.vec(h), c.vec(x)}, Outputs: []onnx.ValueInfo{c.vec(out), c.vec(y)}}
 	shape := []int{steps, n}
 	if axis == 1 {
 		shape = []int{n, steps}
 	}
 	c.feeds["x"] = c.tensor(c.vector.DType, shape...)
-	c.graph.Inputs = append(c.graph.Inputs, onnx.ValueInfo{Name: "x", DType: c.vector.DType, Shape: onnx.Shape(shape[0], shape[1])})
-	return &onnx.Node{Op: "Scan", Inputs: []string{around[2], "x"}, Outputs: []string{c.name(), c.name()}, Attrs: append([]onnx.Attr{
-		onnx.IntAttr("num_scan_inputs", 1), onnx.IntsAttr("scan_input_axes", axis), graphAttr("body", b)},
-		c.some(onnx.IntsAttr("scan_input_directions", c.IntN(2)), onnx.IntsAttr("scan_output_directions", c.IntN(2)),
+	c.graph.Inputs = append(c.graph.Inputs,
+		onnx.ValueInfo{Name: "x", DType: c.vector.DType, Shape: onnx.Shape(shape[0], shape[1])})
+	return &onnx.Node{Op: "Scan", Inputs: []string{around[2], "x"},
+		Outputs: []string{c.name(), c.name()}, Attrs: append([]onnx.Attr{
+			onnx.IntAttr("num_scan_inputs", 1), onnx.IntsAttr("scan_input_axes", axis),
+			graphAttr("body", b)}, c.some(onnx.IntsAttr("scan_input_directions", c.IntN(2)),
+			onnx.IntsAttr("scan_output_directions", c.IntN(2)),
 			onnx.IntsAttr("scan_output_axes", c.IntN(2)))...)}
 }

@@ -6,8 +6,8 @@
 //   - gradient: grad's model against central differences, in float64
 //   - peer: the pure engine on a machine of 32 bits ([Outputs])
 //
-// A graph follows from its family, the seed and its number, so that a disagreement can be looked at again. Pairs known to
-// disagree stand in one table with their reasons (known.go).
+// A graph follows from its family, the seed and its number, so that a disagreement can be looked at
+// again. Pairs known to disagree stand in one table with their reasons (known.go).
 package differential
 
 import (
@@ -72,14 +72,16 @@ type Tally struct {
 	Unknown  int
 }
 
-// Run draws the cases of a family from number first on, and checks them; other may be nil. report is called with
-// each disagreement.
-func Run(family string, seed uint64, first, count int, other engine.Engine, report func(*Case, Disagreement)) (*Tally, error) {
+// Run draws the cases of a family from number first on, and checks them; other may be nil. report
+// is called with each disagreement.
+func Run(family string, seed uint64, first, count int, other engine.Engine,
+	report func(*Case, Disagreement)) (*Tally, error) {
 	own, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		return nil, err
 	}
-	t := &Tally{Family: family, Cases: count, Compared: map[string]int{}, Declined: map[string]int{}, Known: map[string]int{}}
+	t := &Tally{Family: family, Cases: count, Compared: map[string]int{}, Declined: map[string]int{},
+		Known: map[string]int{}}
 	k := &checker{own: own, other: other, tally: t}
 	for i := first; i < first+count; i++ {
 		k.say = func(c *Case, check, detail string) {
@@ -105,7 +107,8 @@ type checker struct {
 	say        func(c *Case, check, detail string)
 }
 
-// tolerance is how far two computations of the same may be apart, relative to the largest element or 1.
+// tolerance is how far two computations of the same may be apart, relative to the largest element
+// or 1.
 func tolerance(d onnx.DType) float64 {
 	switch d {
 	case onnx.Float64:
@@ -142,7 +145,8 @@ func differ(got, want map[string]*onnx.Tensor) string {
 }
 
 // run evaluates a model; declined says that the engine names an operator that it does not run.
-func run(e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor) (out map[string]*onnx.Tensor, declined bool, err error) {
+func run(e engine.Engine, m *onnx.Model,
+	feeds map[string]*onnx.Tensor) (out map[string]*onnx.Tensor, declined bool, err error) {
 	s, err := e.Load(m)
 	if err != nil {
 		var u *pure.UnsupportedError
@@ -182,7 +186,8 @@ func (k *checker) check(c *Case) {
 	k.upgraded(c, got)
 }
 
-// simplified holds a graph against itself after simplification, with its inputs as constants or as they are.
+// simplified holds a graph against itself after simplification, with its inputs as constants or as
+// they are.
 func (k *checker) simplified(c *Case, want map[string]*onnx.Tensor, constants bool) {
 	m, feeds := onnx.Clone(c.Model), c.Feeds
 	if constants {
@@ -253,8 +258,8 @@ func (k *checker) upgraded(c *Case, want map[string]*onnx.Tensor) {
 	}
 }
 
-// gradient holds the derivative along a random direction against central differences of two widths; where these differ from
-// each other there is a kink, and the case says nothing.
+// gradient holds the derivative along a random direction against central differences of two widths;
+// where these differ from each other there is a kink, and the case says nothing.
 func (k *checker) gradient(c *Case) {
 	y, _, err := run(k.own, c.Model, c.Feeds)
 	if err != nil {
@@ -268,7 +273,8 @@ func (k *checker) gradient(c *Case) {
 		}
 	}
 	m := onnx.Clone(c.Model)
-	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool { return y[v.Name].DType != onnx.Float64 })
+	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs,
+		func(v onnx.ValueInfo) bool { return y[v.Name].DType != onnx.Float64 })
 	if len(wrt) == 0 || len(m.Graph.Outputs) == 0 {
 		k.tally.Declined["gradient"]++
 		return
@@ -295,7 +301,8 @@ func (k *checker) gradient(c *Case) {
 	inner := 0.0
 	for _, w := range wrt {
 		if fmt.Sprint(got["bar_"+w].Shape) != fmt.Sprint(c.Feeds[w].Shape) {
-			k.say(c, "gradient", fmt.Sprintf("the gradient of %q has shape %v where %v is expected", w, got["bar_"+w].Shape, c.Feeds[w].Shape))
+			k.say(c, "gradient", fmt.Sprintf("the gradient of %q has shape %v where %v is expected", w,
+				got["bar_"+w].Shape, c.Feeds[w].Shape))
 			return
 		}
 		for i, v := range got["bar_"+w].F64() {
@@ -328,7 +335,8 @@ type probe struct {
 
 func newProbe(c *Case, m *onnx.Model, wrt []string, y map[string]*onnx.Tensor) *probe {
 	r := rand.New(rand.NewPCG(c.Seed, uint64(c.Number)))
-	p := &probe{c: c, along: map[string][]float64{}, cot: map[string][]float64{}, feeds: maps.Clone(c.Feeds)}
+	p := &probe{c: c, along: map[string][]float64{}, cot: map[string][]float64{},
+		feeds: maps.Clone(c.Feeds)}
 	for _, w := range wrt {
 		for range c.Feeds[w].Len() {
 			p.along[w] = append(p.along[w], r.NormFloat64())
@@ -345,7 +353,8 @@ func newProbe(c *Case, m *onnx.Model, wrt []string, y map[string]*onnx.Tensor) *
 	return p
 }
 
-// at is the outputs' product with the cotangents after a step along the direction; NaN where it cannot be computed.
+// at is the outputs' product with the cotangents after a step along the direction; NaN where it
+// cannot be computed.
 func (p *probe) at(s engine.Session, step float64) float64 {
 	moved := map[string]*onnx.Tensor{}
 	for name, t := range p.c.Feeds {
@@ -378,7 +387,8 @@ func (p *probe) slope(s engine.Session, h float64) float64 {
 	return (8*(p.at(s, h)-p.at(s, -h)) - (p.at(s, 2*h) - p.at(s, -2*h))) / (12 * h)
 }
 
-// Outputs evaluates a case on the pure engine, for a machine of another kind to compare; nil where it has none.
+// Outputs evaluates a case on the pure engine, for a machine of another kind to compare; nil where
+// it has none.
 func Outputs(family string, seed uint64, number int) map[string]*onnx.Tensor {
 	own, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {

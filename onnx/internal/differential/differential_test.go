@@ -8,8 +8,8 @@ import (
 	"fmp/onnx/engine/ort/orttest"
 )
 
-// Graphs of every family: what must agree does, but for what is known with its reason. The long run is
-// `go run ./onnx/internal/differential/run`; its table stands in docs/differential.md.
+// Graphs of every family: what must agree does, but for what is known with its reason. The long run
+// is `go run ./onnx/internal/differential/run`; its table stands in docs/differential.md.
 func TestFamilies(t *testing.T) {
 	count := 150
 	if testing.Short() {

@@ -9,6 +9,7 @@ import (
 // A graph follows from its family, the seed and its number.
 func ExampleDraw() {
 	c, again := differential.Draw("control", 1, 0, false), differential.Draw("control", 1, 0, false)
-	fmt.Println(len(c.Model.Graph.Nodes) == len(again.Model.Graph.Nodes), c.Model.Opset() == again.Model.Opset())
+	fmt.Println(len(c.Model.Graph.Nodes) == len(again.Model.Graph.Nodes),
+		c.Model.Opset() == again.Model.Opset())
 	// Output: true true
 }

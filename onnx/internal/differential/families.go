@@ -13,20 +13,23 @@ import (
 func Families() []string { return slices.Sorted(maps.Keys(families)) }
 
 // differentiable are the families whose gradients are looked at.
-var differentiable = []string{"control", "elementwise", "indexing", "matmul", "mixed", "movement", "normalization", "recurrent",
-	"reduction", "signal", "window"}
+var differentiable = []string{"control", "elementwise", "indexing", "matmul", "mixed", "movement",
+	"normalization", "recurrent", "reduction", "signal", "window"}
 
 // families holds the operators of each family with their recipes.
 var families = map[string]map[string]recipe{
-	"elementwise": elementwise, "reduction": reductions, "movement": movement, "indexing": indexing, "window": windows,
-	"matmul": products, "normalization": normalizations, "quantize": quantized, "resize": {"Resize": resize, "Upsample": upsample},
+	"elementwise": elementwise, "reduction": reductions, "movement": movement, "indexing": indexing,
+	"window": windows,
+	"matmul": products, "normalization": normalizations, "quantize": quantized,
+	"resize":    {"Resize": resize, "Upsample": upsample},
 	"recurrent": recurrent,
 	"signal":    signals, "control": {},
 }
 
 func init() {
 	mixed := map[string]recipe{}
-	for _, f := range []map[string]recipe{elementwise, reductions, movement, indexing, products, normalizations} {
+	for _, f := range []map[string]recipe{elementwise, reductions, movement, indexing, products,
+		normalizations} {
 		maps.Copy(mixed, f)
 	}
 	families["mixed"] = mixed
@@ -114,19 +117,20 @@ func set(t *onnx.Tensor, i int, v *onnx.Tensor) {
 	reflect.ValueOf(t.Data).Index(i).Set(reflect.ValueOf(v.Data).Index(0))
 }
 
-var castable = []onnx.DType{onnx.Float32, onnx.Float64, onnx.Float16, onnx.Int8, onnx.Int16, onnx.Int32, onnx.Int64, onnx.Uint8,
-	onnx.Uint16, onnx.Uint32, onnx.Uint64, onnx.Bool}
+var castable = []onnx.DType{onnx.Float32, onnx.Float64, onnx.Float16, onnx.Int8, onnx.Int16,
+	onnx.Int32, onnx.Int64, onnx.Uint8, onnx.Uint16, onnx.Uint32, onnx.Uint64, onnx.Bool}
 
 var elementwise = join(
-	each(unary(), "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor",
-		"HardSwish", "Identity",
-		"IsNaN", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt",
-		"Tan", "Tanh", "Dropout"),
-	each(binary(), "Add", "Sub", "Mul", "And", "Or", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "BitwiseAnd",
-		"BitwiseOr", "BitwiseXor"),
+	each(unary(), "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil",
+		"Cos", "Cosh", "Erf", "Exp", "Floor", "HardSwish", "Identity",
+		"IsNaN", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin",
+		"Sinh", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh", "Dropout"),
+	each(binary(), "Add", "Sub", "Mul", "And", "Or", "Xor", "Equal", "Greater", "GreaterOrEqual",
+		"Less", "LessOrEqual", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
 	each(nonzero(binary()), "Div"),
 	map[string]recipe{
-		"Celu": unary(number("alpha", .2, 3)), "Elu": unary(number("alpha", .2, 3)), "LeakyRelu": unary(number("alpha", 0, 1)),
+		"Celu": unary(number("alpha", .2, 3)), "Elu": unary(number("alpha", .2, 3)),
+		"LeakyRelu":       unary(number("alpha", 0, 1)),
 		"ThresholdedRelu": unary(number("alpha", 0, 1)),
 		"Selu":            unary(number("alpha", .2, 3), number("gamma", .2, 3)),
 		"HardSigmoid":     unary(number("alpha", .05, 1), number("beta", 0, 1)),
@@ -168,7 +172,8 @@ var elementwise = join(
 		"Where": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			t := g.number(op.Lookup("", "Where", g.opset).In[1].Types)
 			s := g.shape(0, 4)
-			return tensors{g.tensor(onnx.Bool, g.broadcastable(s)...), g.tensor(t, s...), g.tensor(t, g.broadcastable(s)...)}, nil, 0
+			return tensors{g.tensor(onnx.Bool, g.broadcastable(s)...), g.tensor(t, s...),
+				g.tensor(t, g.broadcastable(s)...)}, nil, 0
 		},
 		"Clip": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			x := g.tensor(d, g.shape(0, 4)...)
@@ -230,7 +235,8 @@ var reductions = join(
 		x := g.tensor(d, g.shape(0, 4)...)
 		axes := g.axes(len(x.Shape))
 		attrs := g.some(onnx.BoolAttr("keepdims", g.IntN(2) == 0))
-		return tensors{x, vector(axes)}, append(attrs, g.some(onnx.BoolAttr("noop_with_empty_axes", g.IntN(2) == 0))...), 0
+		return tensors{x, vector(axes)},
+			append(attrs, g.some(onnx.BoolAttr("noop_with_empty_axes", g.IntN(2) == 0))...), 0
 	}, "ReduceSum"),
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(0, 4)...)
@@ -249,11 +255,12 @@ var reductions = join(
 			return tensors{x}, attrs, 0
 		}
 		return tensors{x, vector(axes)}, attrs, 0
-	}, "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"),
+	}, "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+		"ReduceLogSum", "ReduceLogSumExp"),
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
-		return tensors{x}, g.some(onnx.IntAttr("axis", g.axis(len(x.Shape))), onnx.BoolAttr("keepdims", g.IntN(2) == 0),
-			onnx.BoolAttr("select_last_index", g.IntN(2) == 0)), 0
+		return tensors{x}, g.some(onnx.IntAttr("axis", g.axis(len(x.Shape))),
+			onnx.BoolAttr("keepdims", g.IntN(2) == 0), onnx.BoolAttr("select_last_index", g.IntN(2) == 0)), 0
 	}, "ArgMax", "ArgMin"),
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
@@ -262,7 +269,8 @@ var reductions = join(
 	map[string]recipe{
 		"CumSum": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			x := g.tensor(d, g.shape(1, 4)...)
-			return tensors{x, onnx.Scalar(int64(g.axis(len(x.Shape))))}, g.some(onnx.IntAttr("exclusive", 1), onnx.IntAttr("reverse", 1)), 0
+			return tensors{x, onnx.Scalar(int64(g.axis(len(x.Shape))))},
+				g.some(onnx.IntAttr("exclusive", 1), onnx.IntAttr("reverse", 1)), 0
 		},
 		"TopK": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			x, a, _ := g.along(d, 1, 3) // the ONNX Runtime ends the program where there is no element
@@ -288,7 +296,8 @@ func layer(gates, acts int) recipe {
 			dirs = 2
 		}
 		attrs := []onnx.Attr{onnx.IntAttr("hidden_size", hidden), onnx.StrAttr("direction", direction)}
-		in := tensors{g.tensor(d, steps, batch, features), g.tensor(d, dirs, gates*hidden, features), g.tensor(d, dirs, gates*hidden, hidden)}
+		in := tensors{g.tensor(d, steps, batch, features), g.tensor(d, dirs, gates*hidden, features),
+			g.tensor(d, dirs, gates*hidden, hidden)}
 		optional := tensors{g.tensor(d, dirs, 2*gates*hidden), nil, g.tensor(d, dirs, batch, hidden)}
 		lens := make([]int32, batch)
 		for i := range lens {
@@ -313,8 +322,11 @@ func layer(gates, acts int) recipe {
 		if g.IntN(3) == 0 {
 			names := make([]string, acts*dirs)
 			for i := range names {
-				names[i] = pick(g, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus", "LeakyRelu", "Elu", "HardSigmoid", "ThresholdedRelu")
-				if gates == 1 { // the ONNX Runtime's RNN takes alphas by direction, and reads beyond a list of those that are needed
+				names[i] = pick(g, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus", "LeakyRelu", "Elu",
+					"HardSigmoid", "ThresholdedRelu")
+				// the ONNX Runtime's RNN takes alphas by direction, and reads beyond a list of those that are
+				// needed
+				if gates == 1 {
 					names[i] = pick(g, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 				}
 			}
@@ -353,8 +365,11 @@ var signals = join(
 			}
 			a := 1 + g.IntN(len(s)-2)
 			inverse := g.IntN(2) == 0
-			attrs := []onnx.Attr{onnx.BoolAttr("inverse", inverse), onnx.BoolAttr("onesided", inverse == (s[len(s)-1] == 2) && g.IntN(2) == 0)}
-			if inverse { // the ONNX Runtime does not come back from an inverse transform of one bin to the length that follows from it, 0
+			attrs := []onnx.Attr{onnx.BoolAttr("inverse", inverse),
+				onnx.BoolAttr("onesided", inverse == (s[len(s)-1] == 2) && g.IntN(2) == 0)}
+			// the ONNX Runtime does not come back from an inverse transform of one bin to the length that
+			// follows from it, 0
+			if inverse {
 				s[a] = max(2, s[a])
 			}
 			in := tensors{g.tensor(d, s...), pick(g, nil, onnx.Scalar(int64(1+g.IntN(6))))}
@@ -366,8 +381,8 @@ var signals = join(
 		"STFT": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			n := 4 + g.IntN(8)
 			length := 1 + g.IntN(n)
-			in := tensors{g.tensor(d, 1+g.IntN(2), n, 1), onnx.Scalar(int64(1 + g.IntN(4))), pick(g, nil, g.tensor(d, length)),
-				onnx.Scalar(int64(length))}
+			in := tensors{g.tensor(d, 1+g.IntN(2), n, 1), onnx.Scalar(int64(1 + g.IntN(4))),
+				pick(g, nil, g.tensor(d, length)), onnx.Scalar(int64(length))}
 			return in, g.some(onnx.IntAttr("onesided", g.IntN(2))), 0
 		},
 	},

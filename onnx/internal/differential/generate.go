@@ -29,12 +29,12 @@ type value struct {
 	tensor *onnx.Tensor
 }
 
-// recipe draws a node's inputs and attributes for a first input of element type d; an error says that it has none for the
-// operator set. outputs is the number of outputs, 0 for one.
+// recipe draws a node's inputs and attributes for a first input of element type d; an error says
+// that it has none for the operator set. outputs is the number of outputs, 0 for one.
 type recipe func(g *generator, d onnx.DType) (in []*onnx.Tensor, attrs []onnx.Attr, outputs int)
 
-// graph draws one to three nodes of a family. The first input of a node may be an output of one before; their values are
-// known, since each node but the last is evaluated as it is drawn.
+// graph draws one to three nodes of a family. The first input of a node may be an output of one
+// before; their values are known, since each node but the last is evaluated as it is drawn.
 func (g *generator) graph(family string) (*onnx.Model, map[string]*onnx.Tensor) {
 	if family == "control" {
 		return g.control()
@@ -42,7 +42,8 @@ func (g *generator) graph(family string) (*onnx.Model, map[string]*onnx.Tensor) 
 	recipes := families[family]
 	names := make([]string, 0, len(recipes))
 	for name := range recipes {
-		if !g.double || slices.Contains(grad.Operators(), name) || name == "LSTM" || name == "GRU" || name == "RNN" {
+		if !g.double || slices.Contains(grad.Operators(), name) || name == "LSTM" ||
+			name == "GRU" || name == "RNN" {
 			names = append(names, name)
 		}
 	}
@@ -74,7 +75,8 @@ func (g *generator) graph(family string) (*onnx.Model, map[string]*onnx.Tensor) 
 // any draws one of several.
 func pick[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
 
-// node adds a node; false where the operator set has none such, or it cannot be evaluated and is not the last.
+// node adds a node; false where the operator set has none such, or it cannot be evaluated and is
+// not the last.
 func (g *generator) node(name string, r recipe, last bool) bool {
 	s := op.Lookup("", name, g.opset)
 	if s == nil || s.Deprecated {
@@ -113,7 +115,8 @@ func (g *generator) node(name string, r recipe, last bool) bool {
 	return true
 }
 
-// elementType draws the type of an operator's first input, mostly float32; false where gradients are wanted and it takes no float64.
+// elementType draws the type of an operator's first input, mostly float32; false where gradients
+// are wanted and it takes no float64.
 func (g *generator) elementType(s *op.Schema) (onnx.DType, bool) {
 	var types []onnx.DType
 	if len(s.In) > 0 {
@@ -133,7 +136,8 @@ func (g *generator) elementType(s *op.Schema) (onnx.DType, bool) {
 	return d, len(types) == 0 || slices.Contains(types, d)
 }
 
-// operands names a node's inputs and returns their tensors; an earlier value of the same type and shape does as the first as well.
+// operands names a node's inputs and returns their tensors; an earlier value of the same type and
+// shape does as the first as well.
 func (g *generator) operands(n *onnx.Node, in []*onnx.Tensor) []*onnx.Tensor {
 	tensors := slices.Clone(in)
 	for i, t := range in {
@@ -142,7 +146,8 @@ func (g *generator) operands(n *onnx.Node, in []*onnx.Tensor) []*onnx.Tensor {
 			continue
 		}
 		if i == 0 && len(g.values) > 0 {
-			if v := g.values[len(g.values)-1]; v.tensor.DType == t.DType && slices.Equal(v.tensor.Shape, t.Shape) {
+			if v := g.values[len(g.values)-1]; v.tensor.DType == t.DType &&
+				slices.Equal(v.tensor.Shape, t.Shape) {
 				n.Inputs = append(n.Inputs, v.name)
 				tensors[0] = v.tensor
 				continue
@@ -153,8 +158,8 @@ func (g *generator) operands(n *onnx.Node, in []*onnx.Tensor) []*onnx.Tensor {
 	return tensors
 }
 
-// place gives a tensor a name: as an input, with known or unknown sizes, or as an initializer. Sizes, axes and indices are
-// constants more often than data.
+// place gives a tensor a name: as an input, with known or unknown sizes, or as an initializer.
+// Sizes, axes and indices are constants more often than data.
 func (g *generator) place(t *onnx.Tensor, i int) string {
 	name := fmt.Sprintf("x%d", g.next)
 	g.next++
@@ -180,7 +185,8 @@ func (g *generator) place(t *onnx.Tensor, i int) string {
 	return name
 }
 
-// tensor draws elements: floats about 0 with some whole numbers and zeros among them, small integers.
+// tensor draws elements: floats about 0 with some whole numbers and zeros among them, small
+// integers.
 func (g *generator) tensor(d onnx.DType, shape ...int) *onnx.Tensor {
 	t, err := onnx.Zeros(d, shape...)
 	if err != nil {

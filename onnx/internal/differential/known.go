@@ -11,60 +11,86 @@ import (
 	"fmp/onnx/op"
 )
 
-// disagreement is a class of them: the check, the operator ("" for any) of the node that the detail names, or else of the last,
-// words of the detail, and other marks of the case.
+// disagreement is a class of them: the check, the operator ("" for any) of the node that the detail
+// names, or else of the last, words of the detail, and other marks of the case.
 type disagreement struct {
 	check, op, says, why string
 	when                 func(c *Case, n *onnx.Node) bool
 }
 
-// disagreements are those of the engines that are known, with their reason. Faults of our own do not stand here.
+// disagreements are those of the engines that are known, with their reason. Faults of our own do
+// not stand here.
 var disagreements = []disagreement{
-	{"engine", "", "cannot be handed to the ONNX Runtime", "the Go bindings of the ONNX Runtime have no scalars of half precision", nil},
-	{"engine", "", "Dilation not supported for AutoPadType", "the ONNX Runtime has no auto_pad SAME with dilations", nil},
-	{"engine", "", "does not support double", "the ONNX Runtime's recurrent layers are float32 alone", nil},
+	{"engine", "", "cannot be handed to the ONNX Runtime",
+		"the Go bindings of the ONNX Runtime have no scalars of half precision", nil},
+	{"engine", "", "Dilation not supported for AutoPadType",
+		"the ONNX Runtime has no auto_pad SAME with dilations", nil},
+	{"engine", "", "does not support double", "the ONNX Runtime's recurrent layers are float32 alone",
+		nil},
 	{"engine", "", "Ellipsis represents incompatible dimensions",
 		"the ONNX Runtime does not sum over the axes of an ellipsis, which the equation leaves out", nil},
-	{"engine", "", "_inlfunc_", "the ONNX Runtime spells the operator out in others that do not take its element type", nil},
-	{"engine", "", "in node ()", "the ONNX Runtime spells the operator out in others that do not take its element type", nil},
+	{"engine", "", "_inlfunc_",
+		"the ONNX Runtime spells the operator out in others that do not take its element type", nil},
+	{"engine", "", "in node ()",
+		"the ONNX Runtime spells the operator out in others that do not take its element type", nil},
 	{"engine", "", "has shape", unreduced, func(c *Case, n *onnx.Node) bool {
-		return c.empty() && c.from(n, func(n *onnx.Node) bool { return strings.HasPrefix(n.Op, "Reduce") || strings.HasPrefix(n.Op, "Arg") })
+		return c.empty() && c.from(n,
+			func(n *onnx.Node) bool {
+				return strings.HasPrefix(n.Op, "Reduce") ||
+					strings.HasPrefix(n.Op, "Arg")
+			})
 	}},
-	{"engine", "Cast", "elements differ", "a negative number has no defined value as an unsigned integer", unsigned},
-	{"engine", "CastLike", "elements differ", "a negative number has no defined value as an unsigned integer", unsigned},
-	{"engine", "", "elements differ", "the ONNX Runtime takes 0 for the mean of no elements", func(c *Case, n *onnx.Node) bool {
-		return n.Op == "ReduceMean" && c.empty()
-	}},
-	{"engine", "ReduceLogSum", "elements differ", "the logarithm of 0 has no defined value as an integer", integers},
-	{"engine", "ReduceLogSumExp", "elements differ", "the logarithm of 0 has no defined value as an integer", integers},
-	{"engine", "Pow", "elements differ", "a power that is no number has no defined value as an integer", func(c *Case, n *onnx.Node) bool {
-		return integers(c, n) && c.value(n.Input(1)).DType.IsFloat()
-	}},
-	{"engine", "MatMul", "cannot broadcast on dim", "the ONNX Runtime refuses the product of an empty batch and a vector",
+	{"engine", "Cast", "elements differ",
+		"a negative number has no defined value as an unsigned integer", unsigned},
+	{"engine", "CastLike", "elements differ",
+		"a negative number has no defined value as an unsigned integer", unsigned},
+	{"engine", "", "elements differ", "the ONNX Runtime takes 0 for the mean of no elements",
+		func(c *Case, n *onnx.Node) bool {
+			return n.Op == "ReduceMean" && c.empty()
+		}},
+	{"engine", "ReduceLogSum", "elements differ",
+		"the logarithm of 0 has no defined value as an integer", integers},
+	{"engine", "ReduceLogSumExp", "elements differ",
+		"the logarithm of 0 has no defined value as an integer", integers},
+	{"engine", "Pow", "elements differ",
+		"a power that is no number has no defined value as an integer", func(c *Case, n *onnx.Node) bool {
+			return integers(c, n) && c.value(n.Input(1)).DType.IsFloat()
+		}},
+	{"engine", "MatMul", "cannot broadcast on dim",
+		"the ONNX Runtime refuses the product of an empty batch and a vector",
 		func(c *Case, _ *onnx.Node) bool { return c.empty() }},
-	{"engine", "GlobalLpPool", "Failed to find kernel", "the ONNX Runtime has no GlobalLpPool of operator set 22", nil},
-	{"engine", "", "is under development", "from operator set 28 on a length of ReverseSequence may be 0, which the ONNX Runtime does not " +
+	{"engine", "GlobalLpPool", "Failed to find kernel",
+		"the ONNX Runtime has no GlobalLpPool of operator set 22", nil},
+	{"engine", "", "is under development", "from operator set 28 on a length of ReverseSequence may " +
+		"be 0, which the ONNX Runtime does not " +
 		"know", func(c *Case, _ *onnx.Node) bool {
-		return slices.ContainsFunc(c.Model.Graph.Nodes, func(n *onnx.Node) bool { return n.Op == "ReverseSequence" })
+		return slices.ContainsFunc(c.Model.Graph.Nodes,
+			func(n *onnx.Node) bool { return n.Op == "ReverseSequence" })
 	}},
 	{"engine", "Pad", "Unexpected mode of 3", "the ONNX Runtime refuses to wrap an empty tensor",
 		func(c *Case, _ *onnx.Node) bool { return c.empty() }},
-	{"engine", "MaxPool", "elements differ", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
+	{"engine", "MaxPool", "elements differ", "the ONNX Runtime forgets dilations in auto_pad SAME",
+		same},
 	{"engine", "", "cannot reshape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
-	{"engine", "AveragePool", "elements differ", "before operator set 19 the ONNX Runtime counts positions beyond the padding that " +
-		"ceil_mode reaches", func(c *Case, n *onnx.Node) bool {
-		include, _ := n.Attr("count_include_pad")
-		return c.Model.Opset() < 19 && include.Int == 1 && beyond(c, n, false)
-	}},
-	{"engine", "AveragePool", "elements differ", "the ONNX Runtime forgets dilations in auto_pad SAME", func(c *Case, n *onnx.Node) bool {
-		d, _ := n.Attr("dilations")
-		return same(c, n) && slices.ContainsFunc(d.Ints, func(d int64) bool { return d > 1 })
-	}},
+	{"engine", "AveragePool", "elements differ",
+		"before operator set 19 the ONNX Runtime counts positions beyond the padding that " +
+			"ceil_mode reaches", func(c *Case, n *onnx.Node) bool {
+			include, _ := n.Attr("count_include_pad")
+			return c.Model.Opset() < 19 && include.Int == 1 && beyond(c, n, false)
+		}},
+	{"engine", "AveragePool", "elements differ", "the ONNX Runtime forgets dilations in auto_pad SAME",
+		func(c *Case, n *onnx.Node) bool {
+			d, _ := n.Attr("dilations")
+			return same(c, n) && slices.ContainsFunc(d.Ints, func(d int64) bool { return d > 1 })
+		}},
 	{"engine", "MaxPool", "has shape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
 	{"engine", "LpPool", "has shape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
-	{"engine", "AveragePool", "has shape", "the ONNX Runtime forgets dilations in auto_pad SAME", same},
-	{"engine", "Resize", "Number of elements of input 'sizes' (0)", "the ONNX Runtime needs to know how many sizes there are", nil},
-	{"engine", "Resize", "elements differ", "the ONNX Runtime copies where the result is as large as the input, whatever the scales",
+	{"engine", "AveragePool", "has shape", "the ONNX Runtime forgets dilations in auto_pad SAME",
+		same},
+	{"engine", "Resize", "Number of elements of input 'sizes' (0)",
+		"the ONNX Runtime needs to know how many sizes there are", nil},
+	{"engine", "Resize", "elements differ",
+		"the ONNX Runtime copies where the result is as large as the input, whatever the scales",
 		func(c *Case, n *onnx.Node) bool {
 			t, x := c.value(n.Input(2)), c.value(n.Input(0))
 			for i := range x.Shape {
@@ -74,30 +100,39 @@ var disagreements = []disagreement{
 			}
 			return true
 		}},
-	{"engine", "ConvTranspose", "has shape", "the ONNX Runtime makes less than auto_pad SAME asks for where the kernel is smaller than the " +
-		"stride", same},
+	{"engine", "ConvTranspose", "has shape",
+		"the ONNX Runtime makes less than auto_pad SAME asks for where the kernel is smaller than " +
+			"the stride", same},
 	{"engine", "MeanVarianceNormalization", "NaN is expected",
 		"the ONNX Runtime divides by a variance of zero, to which the standard adds 1e-9", nil},
 	{"engine", "", "where NaN is expected", softplus, overflows},
 	{"engine", "", "Inf is expected", softplus, overflows},
-	{"engine", "", "cannot reshape [", unreduced, func(c *Case, n *onnx.Node) bool { return strings.HasPrefix(n.Op, "Reduce") && c.empty() }},
-	{"engine", "", "The shape has no dimensions", "the ONNX Runtime reduces an empty tensor in spite of noop_with_empty_axes",
+	{"engine", "", "cannot reshape [", unreduced,
+		func(c *Case, n *onnx.Node) bool { return strings.HasPrefix(n.Op, "Reduce") && c.empty() }},
+	{"engine", "", "The shape has no dimensions",
+		"the ONNX Runtime reduces an empty tensor in spite of noop_with_empty_axes",
 		func(c *Case, _ *onnx.Node) bool { return c.empty() }},
-	{"engine", "", "cannot reshape", "the ONNX Runtime infers one window more in ceil_mode than it computes",
+	{"engine", "", "cannot reshape",
+		"the ONNX Runtime infers one window more in ceil_mode than it computes",
 		func(c *Case, n *onnx.Node) bool { return beyond(c, n, true) }},
 	{"engine", "ArgMax", "is empty", noPosition, nil},
 	{"engine", "ArgMin", "is empty", noPosition, nil},
-	{"engine", "Slice", "has shape", "the ONNX Runtime takes the largest integer for the beginning where a slice goes backward", backward},
+	{"engine", "Slice", "has shape",
+		"the ONNX Runtime takes the largest integer for the beginning where a slice goes backward",
+		backward},
 	{"engine", "GroupNormalization", "elements differ",
-		"the ONNX Runtime computes the variance of float64 in float32, from the mean of the squares", func(c *Case, n *onnx.Node) bool {
+		"the ONNX Runtime computes the variance of float64 in float32, from the mean of the squares",
+		func(c *Case, n *onnx.Node) bool {
 			return c.value(n.Input(0)).DType == onnx.Float64
 		}},
-	{"engine", "Resize", "elements differ", "the ONNX Runtime aligns corners to the rounded size where scales are given",
+	{"engine", "Resize", "elements differ",
+		"the ONNX Runtime aligns corners to the rounded size where scales are given",
 		func(c *Case, n *onnx.Node) bool {
 			a, _ := n.Attr("coordinate_transformation_mode")
 			return a.Str == "align_corners" && n.Input(2) != ""
 		}},
-	{"engine", "DFT", "elements differ", "the ONNX Runtime mirrors the bins that are given, and not those of the length that is asked for",
+	{"engine", "DFT", "elements differ", "the ONNX Runtime mirrors the bins that are given, and not " +
+		"those of the length that is asked for",
 		func(c *Case, n *onnx.Node) bool {
 			attrs := op.Attrs(n, onnx.ClampInt(c.Model.Opset()))
 			if !attrs.Bool("inverse") || !attrs.Bool("onesided") || n.Input(1) == "" {
@@ -109,11 +144,17 @@ var disagreements = []disagreement{
 			}
 			return c.value(n.Input(0)).Shape[axis] != int(c.value(n.Input(1)).At(0))/2+1
 		}},
-	{"upgrade", "", "to 13: ", "operator set 13 cannot give a Softmax over several axes its empty shape back: a Reshape copies a size " +
+	{"upgrade", "", "to 13: ", "operator set 13 cannot give a Softmax over several axes its empty " +
+		"shape back: a Reshape copies a size " +
 		"where 0 stands, until allowzero in 14", func(c *Case, n *onnx.Node) bool {
-		return c.empty() && c.from(n, func(n *onnx.Node) bool { return n.Op == "Softmax" || n.Op == "LogSoftmax" || n.Op == "Hardmax" })
+		return c.empty() && c.from(n,
+			func(n *onnx.Node) bool {
+				return n.Op == "Softmax" || n.Op == "LogSoftmax" ||
+					n.Op == "Hardmax"
+			})
 	}},
-	{"gradient", "Sqrt", "the slope is NaN", "the slope of Sqrt at 0 is infinite, and has no product with Relu's, which is 0",
+	{"gradient", "Sqrt", "the slope is NaN",
+		"the slope of Sqrt at 0 is infinite, and has no product with Relu's, which is 0",
 		func(c *Case, n *onnx.Node) bool {
 			return c.from(n, func(n *onnx.Node) bool { return n.Op == "Relu" })
 		}},
@@ -125,8 +166,8 @@ const (
 	noPosition = "an axis of size 0 has no position to name, and the ONNX Runtime names one"
 )
 
-// overflows says that a recurrent layer has Softplus among its activations, and that its weights, inputs and states let it be of
-// something beyond 88.
+// overflows says that a recurrent layer has Softplus among its activations, and that its weights,
+// inputs and states let it be of something beyond 88.
 func overflows(c *Case, n *onnx.Node) bool {
 	acts, _ := n.Attr("activations")
 	if !slices.Contains(acts.Strs, "Softplus") {
@@ -146,8 +187,8 @@ func overflows(c *Case, n *onnx.Node) bool {
 			largest(n.Input(5)))*largest(n.Input(2))+2*largest(n.Input(3)) <= 88)
 }
 
-// beyond says that ceil_mode gives a window that goes beyond the padding; outside, that one begins beyond the input and the
-// padding before it.
+// beyond says that ceil_mode gives a window that goes beyond the padding; outside, that one begins
+// beyond the input and the padding before it.
 func beyond(c *Case, n *onnx.Node, outside bool) bool {
 	attrs := op.Attrs(n, onnx.ClampInt(c.Model.Opset()))
 	x := c.value(n.Input(0))
@@ -251,7 +292,8 @@ func (c *Case) empty() bool {
 func (c *Case) blamed(detail string) *onnx.Node {
 	for _, n := range c.Model.Graph.Nodes {
 		if strings.Contains(detail, "'"+n.Name+"'") || strings.Contains(detail, "("+n.Name+")") ||
-			slices.ContainsFunc(n.Outputs, func(o string) bool { return strings.Contains(detail, `"`+o+`"`) }) {
+			slices.ContainsFunc(n.Outputs,
+				func(o string) bool { return strings.Contains(detail, `"`+o+`"`) }) {
 			return n
 		}
 	}
@@ -262,7 +304,8 @@ func (c *Case) blamed(detail string) *onnx.Node {
 func known(c *Case, check, detail string) string {
 	n := c.blamed(detail)
 	for _, d := range disagreements {
-		if d.check == check && (d.op == "" || d.op == n.Op) && strings.Contains(detail, d.says) && (d.when == nil || d.when(c, n)) {
+		if d.check == check && (d.op == "" || d.op == n.Op) && strings.Contains(detail, d.says) &&
+			(d.when == nil || d.when(c, n)) {
 			return d.why
 		}
 	}

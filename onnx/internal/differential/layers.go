@@ -6,7 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// window draws the attributes of a window of n axes over sizes; the sizes are chosen so that it fits.
+// window draws the attributes of a window of n axes over sizes; the sizes are chosen so that it
+// fits.
 func (g *generator) window(n int, dilated bool) (sizes []int, kernel []int, attrs []onnx.Attr) {
 	strides, dilations, pads := make([]int, n), make([]int, n), make([]int, 2*n)
 	for i := range n {
@@ -20,7 +21,8 @@ func (g *generator) window(n int, dilated bool) (sizes []int, kernel []int, attr
 		pads[i], pads[n+i] = g.IntN(k), g.IntN(k)
 		sizes = append(sizes, extent+g.IntN(4))
 	}
-	attrs = append(g.some(onnx.IntsAttr("strides", strides...)), onnx.IntsAttr("kernel_shape", kernel...))
+	attrs = append(g.some(onnx.IntsAttr("strides", strides...)),
+		onnx.IntsAttr("kernel_shape", kernel...))
 	if dilated {
 		attrs = append(attrs, onnx.IntsAttr("dilations", dilations...))
 	}
@@ -41,14 +43,16 @@ var windows = join(
 			group, c, m := 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(2)
 			x := g.tensor(d, append([]int{1 + g.IntN(2), group * c}, sizes...)...)
 			w := g.tensor(d, append([]int{group * m, c}, kernel...)...)
-			return tensors{x, w, pick(g, nil, g.tensor(d, group*m))}, append(attrs, onnx.IntAttr("group", group)), 0
+			return tensors{x, w, pick(g, nil, g.tensor(d, group*m))},
+				append(attrs, onnx.IntAttr("group", group)), 0
 		},
 		"ConvTranspose": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			sizes, kernel, attrs := g.window(1+g.IntN(2), true)
 			group, c, m := 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(2)
 			x := g.tensor(d, append([]int{1 + g.IntN(2), group * c}, sizes...)...)
 			w := g.tensor(d, append([]int{group * c, m}, kernel...)...)
-			return tensors{x, w, pick(g, nil, g.tensor(d, group*m))}, append(attrs, onnx.IntAttr("group", group)), 0
+			return tensors{x, w, pick(g, nil, g.tensor(d, group*m))},
+				append(attrs, onnx.IntAttr("group", group)), 0
 		},
 	},
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
@@ -118,11 +122,12 @@ var products = map[string]recipe{
 			equation string
 			in       tensors
 		}
-		f := pick(g, form{"ij,jk->ik", tensors{t(i, j), t(j, k)}}, form{"bij,bjk->bik", tensors{t(b, i, j), t(b, j, k)}},
-			form{"ij->ji", tensors{t(i, j)}},
-			form{"ij->", tensors{t(i, j)}}, form{"ij->j", tensors{t(i, j)}}, form{"i,j->ij", tensors{t(i), t(j)}},
-			form{"...ij,...jk->...ik", tensors{t(b, i, j), t(j, k)}},
-			form{"ii->i", tensors{t(i, i)}}, form{"bij,bkj->bik", tensors{t(b, i, j), t(b, k, j)}}, form{"ij,ij->i", tensors{t(i, j), t(i, j)}},
+		f := pick(g, form{"ij,jk->ik", tensors{t(i, j), t(j, k)}},
+			form{"bij,bjk->bik", tensors{t(b, i, j), t(b, j, k)}}, form{"ij->ji", tensors{t(i, j)}},
+			form{"ij->", tensors{t(i, j)}}, form{"ij->j", tensors{t(i, j)}},
+			form{"i,j->ij", tensors{t(i), t(j)}}, form{"...ij,...jk->...ik", tensors{t(b, i, j), t(j, k)}},
+			form{"ii->i", tensors{t(i, i)}}, form{"bij,bkj->bik", tensors{t(b, i, j), t(b, k, j)}},
+			form{"ij,ij->i", tensors{t(i, j), t(i, j)}},
 			form{"ij,jk,kb->ib", tensors{t(i, j), t(j, k), t(k, b)}},
 			form{"ij,jk", tensors{t(i, j), t(j, k)}}, form{"bi...->i...", tensors{t(b, i, j)}})
 		return f.in, []onnx.Attr{onnx.StrAttr("equation", f.equation)}, 0
@@ -162,8 +167,8 @@ var normalizations = map[string]recipe{
 	"InstanceNormalization": channels(2, -1, number("epsilon", 1e-5, .1)),
 	"LRN": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 4, 4)
-		return tensors{x}, append(g.some(onnx.FloatAttr("alpha", .1), onnx.FloatAttr("beta", .6), onnx.FloatAttr("bias", 1.5)),
-			onnx.IntAttr("size", 1+2*g.IntN(2))), 0
+		return tensors{x}, append(g.some(onnx.FloatAttr("alpha", .1), onnx.FloatAttr("beta", .6),
+			onnx.FloatAttr("bias", 1.5)), onnx.IntAttr("size", 1+2*g.IntN(2))), 0
 	},
 	"MeanVarianceNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 4, 4)
@@ -176,8 +181,8 @@ var normalizations = map[string]recipe{
 	"LayerNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, a, k := g.along(d, 2, 4)
 		s := x.Shape[k:]
-		return tensors{x, g.tensor(d, s...), pick(g, nil, g.tensor(d, s...))}, append(g.some(onnx.FloatAttr("epsilon", .01)),
-			onnx.IntAttr("axis", a)), 1
+		return tensors{x, g.tensor(d, s...), pick(g, nil, g.tensor(d, s...))},
+			append(g.some(onnx.FloatAttr("epsilon", .01)), onnx.IntAttr("axis", a)), 1
 	},
 	"GroupNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		if g.opset < 21 {
@@ -201,7 +206,8 @@ func loss(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			in[2] = nil
 		}
 	}
-	return in, g.some(onnx.StrAttr("reduction", pick(g, "none", "mean", "sum")), onnx.IntAttr("ignore_index", g.IntN(3))), 0
+	return in, g.some(onnx.StrAttr("reduction", pick(g, "none", "mean", "sum")),
+		onnx.IntAttr("ignore_index", g.IntN(3))), 0
 }
 
 func scale(g *generator, shape ...int) *onnx.Tensor {
@@ -222,7 +228,8 @@ var quantized = map[string]recipe{
 		if g.opset < 13 || g.IntN(2) == 0 {
 			return tensors{x, scale(g), pick(g, nil, g.tensor(z))}, nil, 0
 		}
-		return tensors{x, scale(g, x.Shape[k]), g.tensor(z, x.Shape[k])}, []onnx.Attr{onnx.IntAttr("axis", a)}, 0
+		return tensors{x, scale(g, x.Shape[k]), g.tensor(z, x.Shape[k])},
+			[]onnx.Attr{onnx.IntAttr("axis", a)}, 0
 	},
 	"DequantizeLinear": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, a, k := g.along(d, 1, 4)
@@ -237,18 +244,20 @@ var quantized = map[string]recipe{
 	"MatMulInteger": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		m, k, n := 1+g.IntN(4), 1+g.IntN(4), 1+g.IntN(4)
 		e := pick(g, onnx.Uint8, onnx.Int8)
-		return tensors{g.tensor(d, m, k), g.tensor(e, k, n), pick(g, nil, g.tensor(d)), pick(g, nil, g.tensor(e))}, nil, 0
+		return tensors{g.tensor(d, m, k), g.tensor(e, k, n), pick(g, nil, g.tensor(d)),
+			pick(g, nil, g.tensor(e))}, nil, 0
 	},
 	"QLinearMatMul": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		m, k, n := 1+g.IntN(4), 1+g.IntN(4), 1+g.IntN(4)
-		return tensors{g.tensor(d, m, k), scale(g), g.tensor(d), g.tensor(d, k, n), scale(g), g.tensor(d), scale(g), g.tensor(d)}, nil, 0
+		return tensors{g.tensor(d, m, k), scale(g), g.tensor(d), g.tensor(d, k, n), scale(g), g.tensor(d),
+			scale(g), g.tensor(d)}, nil, 0
 	},
 	"ConvInteger": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		sizes, kernel, attrs := g.window(2, true)
 		c := 1 + g.IntN(2)
 		e := d
-		return tensors{g.tensor(d, append([]int{1, c}, sizes...)...), g.tensor(e, append([]int{1 + g.IntN(2), c}, kernel...)...),
-			pick(g, nil, g.tensor(d))}, attrs, 0
+		return tensors{g.tensor(d, append([]int{1, c}, sizes...)...),
+			g.tensor(e, append([]int{1 + g.IntN(2), c}, kernel...)...), pick(g, nil, g.tensor(d))}, attrs, 0
 	},
 }
 
@@ -264,8 +273,10 @@ func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 	}
 	attrs = append(attrs, onnx.StrAttr("coordinate_transformation_mode",
 		pick(g, "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")))
-	attrs = append(attrs, g.some(onnx.StrAttr("nearest_mode", pick(g, "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
-		onnx.FloatAttr("cubic_coeff_a", -.5), onnx.IntAttr("exclude_outside", boolInt(mode == "cubic")))...)
+	attrs = append(attrs, g.some(
+		onnx.StrAttr("nearest_mode", pick(g, "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
+		onnx.FloatAttr("cubic_coeff_a", -.5),
+		onnx.IntAttr("exclude_outside", boolInt(mode == "cubic")))...)
 	roi := onnx.Vector[float32]()
 	if g.opset >= 13 {
 		roi = nil
@@ -274,7 +285,8 @@ func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		return tensors{x, roi, onnx.Vector(1, 1, pick(g, .5, 1, 1.5, 2, float32(.3+2*g.Float32())),
 			pick(g, .5, 1, 1.5, 2, float32(.3+2*g.Float32())))}, attrs, 0
 	}
-	return tensors{x, roi, roi, vector([]int{x.Shape[0], x.Shape[1], 1 + g.IntN(8), 1 + g.IntN(8)})}, attrs, 0
+	return tensors{x, roi, roi, vector([]int{x.Shape[0], x.Shape[1], 1 + g.IntN(8), 1 + g.IntN(8)})},
+		attrs, 0
 }
 
 func upsample(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {

@@ -37,7 +37,9 @@ var movement = map[string]recipe{
 		axes := g.axes(len(s))
 		for i, a := range axes {
 			at := (a + len(s)) % len(s)
-			if s[at] = 1; g.opset < 11 { // the ONNX Runtime infers another shape for axes counted from the end, which there are from 11 on
+			// the ONNX Runtime infers another shape for axes counted from the end, which there are from 11
+			// on
+			if s[at] = 1; g.opset < 11 {
 				axes[i] = at
 			}
 		}
@@ -115,10 +117,12 @@ var movement = map[string]recipe{
 	},
 	"SpaceToDepth": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		b := 1 + g.IntN(3)
-		return tensors{g.tensor(d, 1+g.IntN(2), 1+g.IntN(3), b*(1+g.IntN(2)), b*(1+g.IntN(2)))}, []onnx.Attr{onnx.IntAttr("blocksize", b)}, 0
+		return tensors{g.tensor(d, 1+g.IntN(2), 1+g.IntN(3), b*(1+g.IntN(2)), b*(1+g.IntN(2)))},
+			[]onnx.Attr{onnx.IntAttr("blocksize", b)}, 0
 	},
 	"Trilu": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
-		return tensors{g.tensor(d, g.shape(2, 4)...), pick(g, nil, onnx.Scalar(int64(g.IntN(7)-3)))}, g.some(onnx.IntAttr("upper", g.IntN(2))), 0
+		return tensors{g.tensor(d, g.shape(2, 4)...), pick(g, nil, onnx.Scalar(int64(g.IntN(7)-3)))},
+			g.some(onnx.IntAttr("upper", g.IntN(2))), 0
 	},
 	"Pad": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
@@ -155,20 +159,24 @@ var movement = map[string]recipe{
 		}
 		var starts, ends, steps []int
 		for range axes {
-			starts, ends = append(starts, g.IntN(11)-5), append(ends, pick(g, g.IntN(11)-5, math.MaxInt32, -math.MaxInt32))
+			starts, ends = append(starts, g.IntN(11)-5),
+				append(ends, pick(g, g.IntN(11)-5, math.MaxInt32, -math.MaxInt32))
 			steps = append(steps, pick(g, 1, 1, 2, -1, -2, 3))
 		}
 		if g.opset < 10 {
-			return tensors{x}, []onnx.Attr{onnx.IntsAttr("starts", starts...), onnx.IntsAttr("ends", ends...), onnx.IntsAttr("axes", axes...)}, 0
+			return tensors{x}, []onnx.Attr{onnx.IntsAttr("starts", starts...),
+				onnx.IntsAttr("ends", ends...), onnx.IntsAttr("axes", axes...)}, 0
 		}
 		return tensors{x, vector(starts), vector(ends), vector(axes), pick(g, nil, vector(steps))}, nil, 0
 	},
 	"Shape": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
-		return tensors{g.tensor(d, g.shape(0, 4)...)}, g.some(onnx.IntAttr("start", g.IntN(7)-3), onnx.IntAttr("end", g.IntN(7)-3)), 0
+		return tensors{g.tensor(d, g.shape(0, 4)...)},
+			g.some(onnx.IntAttr("start", g.IntN(7)-3), onnx.IntAttr("end", g.IntN(7)-3)), 0
 	},
 	"Size": unary(),
 	"ConstantOfShape": func(g *generator, _ onnx.DType) (tensors, []onnx.Attr, int) {
-		return tensors{vector(g.shape(0, 3))}, g.some(onnx.TensorAttr("value", g.tensor(pick(g, castable...), 1))), 0
+		return tensors{vector(g.shape(0, 3))},
+			g.some(onnx.TensorAttr("value", g.tensor(pick(g, castable...), 1))), 0
 	},
 	"EyeLike": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		return tensors{g.tensor(d, g.shape(2, 2)...)}, g.some(onnx.IntAttr("k", g.IntN(5)-2)), 0
@@ -240,7 +248,8 @@ var indexing = map[string]recipe{
 		}
 		at := g.index(0, 1, s...)
 		reduction := pick(g, "none", "add", "mul", "max", "min")
-		if reduction == "none" || g.opset < 16 || g.opset < 18 && len(reduction) == 3 && reduction[0] == 'm' && reduction != "mul" {
+		if reduction == "none" || g.opset < 16 || g.opset < 18 && len(reduction) == 3 &&
+			reduction[0] == 'm' && reduction != "mul" {
 			reduction = "none" // each place once: which of two is written is not defined
 		}
 		inner := product(s[k+1:])
@@ -289,18 +298,21 @@ var indexing = map[string]recipe{
 		if g.opset < 11 {
 			a = k
 		}
-		return tensors{x, g.tensor(onnx.Bool, 1+g.IntN(x.Shape[k]))}, []onnx.Attr{onnx.IntAttr("axis", a)}, 0
+		return tensors{x, g.tensor(onnx.Bool, 1+g.IntN(x.Shape[k]))},
+			[]onnx.Attr{onnx.IntAttr("axis", a)}, 0
 	},
 	"ReverseSequence": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 2, 4)
 		t := g.IntN(2)
-		return tensors{x, g.index(1, x.Shape[t]+1, x.Shape[1-t])}, []onnx.Attr{onnx.IntAttr("time_axis", t), onnx.IntAttr("batch_axis", 1-t)}, 0
+		return tensors{x, g.index(1, x.Shape[t]+1, x.Shape[1-t])},
+			[]onnx.Attr{onnx.IntAttr("time_axis", t), onnx.IntAttr("batch_axis", 1-t)}, 0
 	},
 	"OneHot": func(g *generator, _ onnx.DType) (tensors, []onnx.Attr, int) {
 		s := g.shape(1, 2)
 		depth := 1 + g.IntN(4)
 		a := g.IntN(2*len(s)+2) - len(s) - 1
-		return tensors{g.index(-depth-1, depth+1, s...), onnx.Scalar(int64(depth)), g.tensor(pick(g, onnx.Float32, onnx.Int64), 2)},
+		return tensors{g.index(-depth-1, depth+1, s...), onnx.Scalar(int64(depth)),
+				g.tensor(pick(g, onnx.Float32, onnx.Int64), 2)},
 			g.some(onnx.IntAttr("axis", a)), 0
 	},
 	"NonZero": unary(),

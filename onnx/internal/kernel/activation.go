@@ -107,8 +107,9 @@ func relu[T number](dst, x []T) {
 
 func newRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	return numeric(s, rowOf(1, func(dst, x []float32) { limit(dst, x, 1, negativeZero, 0, float32(math.Inf(1))) }), rowOf(1, relu[float64]),
-		rowOf(1, relu[int64]))
+	return numeric(s, rowOf(1,
+		func(dst, x []float32) { limit(dst, x, 1, negativeZero, 0, float32(math.Inf(1))) }),
+		rowOf(1, relu[float64]), rowOf(1, relu[int64]))
 }
 
 // LeakyRelu: alpha = 0.01; x < 0 gives alpha x.
@@ -124,18 +125,20 @@ func newLeakyRelu(s *Spec) (Kernel, error) {
 func newElu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	alpha := s.float("alpha")
-	return evenKernel(s, 20, func(x float64) float64 { return max(0, x) + alpha*evenExpm1(min(0, x)) }, func(x float64) float64 {
-		if x < 0 {
-			return alpha * math.Expm1(x)
-		}
-		return x
-	})
+	return evenKernel(s, 20, func(x float64) float64 { return max(0, x) + alpha*evenExpm1(min(0, x)) },
+		func(x float64) float64 {
+			if x < 0 {
+				return alpha * math.Expm1(x)
+			}
+			return x
+		})
 }
 
 // Celu: alpha = 1; max(0, x) + min(0, alpha (e^(x/alpha) - 1)).
 func newCelu(s *Spec) (Kernel, error) {
 	alpha := s.float("alpha")
-	return evenKernel(s, 20, func(x float64) float64 { return max(0, x) + min(0, alpha*evenExpm1(x/alpha)) },
+	return evenKernel(s, 20,
+		func(x float64) float64 { return max(0, x) + min(0, alpha*evenExpm1(x/alpha)) },
 		func(x float64) float64 { return max(0, x) + min(0, alpha*math.Expm1(x/alpha)) })
 }
 
@@ -146,7 +149,8 @@ func newSelu(s *Spec) (Kernel, error) {
 	if s.Opset < 6 && !(s.hasAttr("alpha") && s.hasAttr("gamma")) {
 		return nil, fmt.Errorf("the defaults of alpha and gamma before opset 6 are not supported")
 	}
-	return evenKernel(s, 20, func(x float64) float64 { return gamma*max(0, x) + gamma*alpha*evenExpm1(min(0, x)) },
+	return evenKernel(s, 20,
+		func(x float64) float64 { return gamma*max(0, x) + gamma*alpha*evenExpm1(min(0, x)) },
 		func(x float64) float64 {
 			if x > 0 {
 				return gamma * x
@@ -168,7 +172,8 @@ func newHardSigmoid(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	alpha, beta := s.float("alpha"), s.float("beta")
 	slow, err := floatKernel(s, 2, func(x float64) float64 { return max(0, min(1, alpha*x+beta)) })
-	return quick(s, func(dst, x []float32) { limit(dst, x, float32(alpha), float32(beta), 0, 1) }, slow), err
+	return quick(s, func(dst, x []float32) { limit(dst, x, float32(alpha), float32(beta), 0, 1) },
+		slow), err
 }
 
 // Shrink: lambd = 0.5, bias = 0; x < -lambd gives x + bias, x > lambd gives x - bias, the rest 0.
@@ -189,7 +194,8 @@ func newShrink(s *Spec) (Kernel, error) {
 func newGelu(s *Spec) (Kernel, error) {
 	switch a := s.str("approximate"); a {
 	case "none":
-		slow, err := evenKernel(s, 30, func(x float64) float64 { return 0.5 * x * (1 + evenErf(x/math.Sqrt2)) },
+		slow, err := evenKernel(s, 30,
+			func(x float64) float64 { return 0.5 * x * (1 + evenErf(x/math.Sqrt2)) },
 			func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) })
 		return quick(s, geluRow, slow), err
 	case "tanh":
@@ -208,14 +214,16 @@ func prelu[T number](x, slope T) T {
 // PRelu: x < 0 gives slope x; slope is broadcast to x's shape.
 func newPRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	k, err := numeric(s, binaryOf(each(prelu[float32])), binaryOf(each(prelu[float64])), binaryOf(each(prelu[int64])),
-		binaryOf(each(prelu[uint64])))
+	k, err := numeric(s, binaryOf(each(prelu[float32])), binaryOf(each(prelu[float64])),
+		binaryOf(each(prelu[int64])), binaryOf(each(prelu[uint64])))
 	if err != nil {
 		return nil, err
 	}
 	return func(c *Call) error {
-		if out, err := broadcast(c.In[0].Shape, c.In[1].Shape); err != nil || !slices.Equal(out, c.In[0].Shape) {
-			return fmt.Errorf("slope of shape %v cannot be broadcast to the input's %v", c.In[1].Shape, c.In[0].Shape)
+		if out, err := broadcast(c.In[0].Shape, c.In[1].Shape); err != nil ||
+			!slices.Equal(out, c.In[0].Shape) {
+			return fmt.Errorf("slope of shape %v cannot be broadcast to the input's %v",
+				c.In[1].Shape, c.In[0].Shape)
 		}
 		return k(c)
 	}, nil

@@ -6,9 +6,10 @@ import (
 	"fmp/onnx"
 )
 
-// after is the work of a convolution on its output channel by channel, while that is in the cache: in this order a batch
-// normalisation, v scale + shift, and bounds or a curve. The arithmetic is that of the operators themselves, to the bit
-// but for the sign of a zero; in Winograd's tiles a channel's bias and shift are one, which may move the last bit.
+// after is the work of a convolution on its output channel by channel, while that is in the cache:
+// in this order a batch normalisation, v scale + shift, and bounds or a curve. The arithmetic is
+// that of the operators themselves, to the bit but for the sign of a zero; in Winograd's tiles a
+// channel's bias and shift are one, which may move the last bit.
 type after struct {
 	scale, shift []float32 // by channel; nil: none
 	lo, hi       float32   // infinite: none
@@ -66,8 +67,8 @@ func (a *after) add(next *Spec) {
 	}
 }
 
-// CanFollow reports whether a convolution with that number of channels, with s.After before it, can do next's work as well:
-// one that [Prepare] took, on float32, with all but its first input known.
+// CanFollow reports whether a convolution with that number of channels, with s.After before it, can
+// do next's work as well: one that [Prepare] took, on float32, with all but its first input known.
 func CanFollow(s, next *Spec, channels int) bool {
 	was := newAfter(s)
 	if was == nil {
@@ -112,8 +113,8 @@ func CanFollow(s, next *Spec, channels int) bool {
 // finishing is the map of a channel's sums: where they start, scale, shift and bounds.
 type finishing struct{ start, scale, shift, lo, hi float32 }
 
-// CanSwish reports whether a convolution with s.After before it can multiply its float32 output by that's sigmoid as well; the Mul
-// stands for both in s.After.
+// CanSwish reports whether a convolution with s.After before it can multiply its float32 output by
+// that's sigmoid as well; the Mul stands for both in s.After.
 func CanSwish(s *Spec) bool {
 	was := newAfter(s)
 	return vectorMath() && !s.Reproducible && (was == nil || !was.ends)

@@ -6,7 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// ArgMax, ArgMin: axis = 0, keepdims = 1, select_last_index = 0; out_axis = 1 (dropped where keepdims = 0).
+// ArgMax, ArgMin: axis = 0, keepdims = 1, select_last_index = 0; out_axis = 1 (dropped where
+// keepdims = 0).
 func init() {
 	register(
 		Def{Op: "ArgMax", Since: 1, Half: true, New: newArg(true)},
@@ -20,7 +21,8 @@ func newArg(largest bool) func(*Spec) (Kernel, error) {
 		if s.Opset >= 12 {
 			last = s.bool("select_last_index")
 		}
-		return numeric(s, arg[float32](axis, keep, last, largest), arg[float64](axis, keep, last, largest), arg[int64](axis, keep, last, largest),
+		return numeric(s, arg[float32](axis, keep, last, largest),
+			arg[float64](axis, keep, last, largest), arg[int64](axis, keep, last, largest),
 			arg[uint64](axis, keep, last, largest))
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"fmp/onnx"
 )
 
-// Add, Sub, Mul, Div: out = a ∘ b with broadcasting. Integer division truncates towards zero; dividing an
-// integer by zero is an error.
+// Add, Sub, Mul, Div: out = a ∘ b with broadcasting. Integer division truncates towards zero;
+// dividing an integer by zero is an error.
 func init() {
 	for _, d := range []struct {
 		op  string
@@ -26,8 +26,8 @@ func init() {
 	)
 }
 
-// sameShapeOnly is an operator before opset 7, whose broadcasting followed attributes: taken only where
-// the shapes agree, which is known when the model runs.
+// sameShapeOnly is an operator before opset 7, whose broadcasting followed attributes: taken only
+// where the shapes agree, which is known when the model runs.
 func sameShapeOnly(next func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		s.ignore("consumed_inputs")
@@ -44,7 +44,8 @@ func sameShapeOnly(next func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error)
 		}
 		return func(c *Call) error {
 			if !slices.Equal(c.In[0].Shape, c.In[1].Shape) {
-				return fmt.Errorf("shapes %v and %v differ and the node does not broadcast", c.In[0].Shape, c.In[1].Shape)
+				return fmt.Errorf("shapes %v and %v differ and the node does not broadcast",
+					c.In[0].Shape, c.In[1].Shape)
 			}
 			return k(c)
 		}, nil
@@ -128,22 +129,24 @@ func divRow[T number](dst, a, b []T) {
 }
 
 func newAdd(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf(vectors(sums, addRow[float32])), binaryOf[float64](addRow[float64]), binaryOf[int64](addRow[int64]),
-		binaryOf[uint64](addRow[uint64]))
+	return numeric(s, binaryOf(vectors(sums, addRow[float32])), binaryOf[float64](addRow[float64]),
+		binaryOf[int64](addRow[int64]), binaryOf[uint64](addRow[uint64]))
 }
 
 func newSub(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf(vectors(differences, subRow[float32])), binaryOf[float64](subRow[float64]), binaryOf[int64](subRow[int64]),
+	return numeric(s, binaryOf(vectors(differences, subRow[float32])),
+		binaryOf[float64](subRow[float64]), binaryOf[int64](subRow[int64]),
 		binaryOf[uint64](subRow[uint64]))
 }
 
 func newMul(s *Spec) (Kernel, error) {
-	return numeric(s, scaled32(binaryOf(vectors(products, mulRow[float32]))), binaryOf[float64](mulRow[float64]),
-		binaryOf[int64](mulRow[int64]), binaryOf[uint64](mulRow[uint64]))
+	return numeric(s, scaled32(binaryOf(vectors(products, mulRow[float32]))),
+		binaryOf[float64](mulRow[float64]), binaryOf[int64](mulRow[int64]),
+		binaryOf[uint64](mulRow[uint64]))
 }
 
-// scaled32 is the kernel next of a product, done at once where one operand has a number for each row of the other, as the scales of a
-// squeeze-and-excite block.
+// scaled32 is the kernel next of a product, done at once where one operand has a number for each
+// row of the other, as the scales of a squeeze-and-excite block.
 func scaled32(next Kernel) Kernel {
 	return func(c *Call) error {
 		from := 0
@@ -155,7 +158,8 @@ func scaled32(next Kernel) Kernel {
 		for axes > 0 && by.Shape[axes-1] == 1 {
 			axes--
 		}
-		if rows < 2 || len(x.Shape) != len(by.Shape) || x.Len() == rows || !slices.Equal(x.Shape[:axes], by.Shape[:axes]) ||
+		if rows < 2 || len(x.Shape) != len(by.Shape) || x.Len() == rows ||
+			!slices.Equal(x.Shape[:axes], by.Shape[:axes]) ||
 			!scaleRows(nil, nil, nil) {
 			return next(c)
 		}
@@ -169,13 +173,15 @@ func scaled32(next Kernel) Kernel {
 			return err
 		}
 		o, v, scales, n := data[float32](out), data[float32](x), data[float32](by), x.Len()/rows
-		c.Parallel(rows, work(n), func(lo, hi int) { scaleRows(o[lo*n:hi*n], v[lo*n:hi*n], scales[lo:hi]) })
+		c.Parallel(rows, work(n),
+			func(lo, hi int) { scaleRows(o[lo*n:hi*n], v[lo*n:hi*n], scales[lo:hi]) })
 		return nil
 	}
 }
 
 func newDiv(s *Spec) (Kernel, error) {
-	return numeric(s, binaryOf(vectors(quotients, divRow[float32])), binaryOf[float64](divRow[float64]), divInt[int64](), divInt[uint64]())
+	return numeric(s, binaryOf(vectors(quotients, divRow[float32])),
+		binaryOf[float64](divRow[float64]), divInt[int64](), divInt[uint64]())
 }
 
 func divInt[T integer]() Kernel {
@@ -203,9 +209,9 @@ func binaryOf[T onnx.Element](row func(dst, a, b []T)) Kernel {
 	return func(c *Call) error { return binary[T, T](c, d, 1, row) }
 }
 
-// numeric picks the kernel for the type of input 0, in the order float32, float64, int64, uint64. Narrower integers are
-// widened to int64 and cut back afterwards, which gives the same as computing in the narrow type with
-// wrapping around, and keeps one copy of the code instead of seven.
+// numeric picks the kernel for the type of input 0, in the order float32, float64, int64, uint64.
+// Narrower integers are widened to int64 and cut back afterwards, which gives the same as computing
+// in the narrow type with wrapping around, and keeps one copy of the code instead of seven.
 func numeric(s *Spec, ks ...Kernel) (Kernel, error) {
 	pick := func(i int) (Kernel, error) {
 		if i < len(ks) && ks[i] != nil {
@@ -286,18 +292,21 @@ func powKernel(c *Call, d onnx.DType) error {
 				}
 			})
 		}
-		return binary[float32, float32](c, d, 32, each(func(a, b float32) float32 { return float32(evenPow(float64(a), float64(b))) }))
+		return binary[float32, float32](c, d, 32,
+			each(func(a, b float32) float32 { return float32(evenPow(float64(a), float64(b))) }))
 	case onnx.Float64:
 		return binary[float64, float64](c, d, 32, each(math.Pow))
 	}
-	return binary[int32, int32](c, d, 32, each(func(a, b int32) int32 { return int32(powInt(int64(a), float64(b))) }))
+	return binary[int32, int32](c, d, 32,
+		each(func(a, b int32) int32 { return int32(powInt(int64(a), float64(b))) }))
 }
 
 func powInt(a int64, b float64) int64 {
 	if b != math.Trunc(b) || b < 0 || b > 1<<20 {
 		p := math.Pow(float64(a), b)
 		if !(p > math.MinInt64 && p < math.MaxInt64) {
-			return math.MinInt64 // what is no integer; x86 makes the same of it, and other processors something else
+			// what is no integer; x86 makes the same of it, and other processors something else
+			return math.MinInt64
 		}
 		return int64(p)
 	}
@@ -311,15 +320,17 @@ func powInt(a int64, b float64) int64 {
 	return r
 }
 
-// Mod: fmod=0 gives the remainder with the sign of the divisor (integers), fmod=1 with that of the dividend (C's fmod).
+// Mod: fmod=0 gives the remainder with the sign of the divisor (integers), fmod=1 with that of the
+// dividend (C's fmod).
 func newMod(s *Spec) (Kernel, error) {
 	fmod := s.bool("fmod")
 	mod := math.Mod
 	if !fmod {
 		mod = floorMod
 	}
-	return numeric(s, binaryOf(each(func(a, b float32) float32 { return float32(mod(float64(a), float64(b))) })), binaryOf(each(mod)),
-		modInt[int64](fmod), modInt[uint64](fmod))
+	return numeric(s, binaryOf(
+		each(func(a, b float32) float32 { return float32(mod(float64(a), float64(b))) })),
+		binaryOf(each(mod)), modInt[int64](fmod), modInt[uint64](fmod))
 }
 
 // floorMod is a - floor(a / b) b, of the sign of b.

@@ -6,9 +6,9 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// Blocks of a matrix product. One blas call covers at most tileRows x tileCols outputs: below the size at which
-// gonum starts goroutines of its own, so that the number of threads is ours to choose. depth elements of
-// the inner axis at a time keep a block of b in the first-level cache.
+// Blocks of a matrix product. One blas call covers at most tileRows x tileCols outputs: below the
+// size at which gonum starts goroutines of its own, so that the number of threads is ours to
+// choose. depth elements of the inner axis at a time keep a block of b in the first-level cache.
 const (
 	tileRows = 48
 	tileCols = 192
@@ -37,8 +37,8 @@ func (m matrix[T]) part(i, j, r, k int) matrix[T] {
 	return matrix[T]{data: m.data[off:], rows: r, cols: k, stride: m.stride, trans: m.trans}
 }
 
-// multiply adds a b to c on the calling goroutine: c (m x n) += a (m x k) b (k x n). The order of summation
-// depends on the shapes alone.
+// multiply adds a b to c on the calling goroutine: c (m x n) += a (m x k) b (k x n). The order of
+// summation depends on the shapes alone.
 func multiply[T floating](a, b, c matrix[T], steps bool) {
 	multiplyAs(a, b, c, panels(a.rows, b.cols, a.cols), steps)
 }
@@ -53,7 +53,8 @@ func multiplyAs[T floating](a, b, c matrix[T], inPanels, steps bool) {
 		return
 	}
 	if steps || !finite(b) {
-		// gonum skips products with a zero of a; with an infinity or NaN in b such a product is NaN. Its sums are the processor's.
+		// gonum skips products with a zero of a; with an infinity or NaN in b such a product is NaN. Its
+		// sums are the processor's.
 		multiplyPlain(a, b, c)
 		return
 	}
@@ -145,7 +146,8 @@ func multiplyPlain[T floating](a, b, c matrix[T]) {
 	}
 }
 
-// parallelMultiply adds a b to out, divided among threads by rows or by columns of out, in whole tiles. r, where it is not nil, is b.
+// parallelMultiply adds a b to out, divided among threads by rows or by columns of out, in whole
+// tiles. r, where it is not nil, is b.
 func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right) {
 	m, n, k := a.rows, b.cols, a.cols
 	inPanels := panels(m, n, k)
@@ -157,7 +159,8 @@ func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right) {
 		c.Parallel(tiles, work(tileRows, n, k)/4, func(lo, hi int) {
 			i, j := lo*tileRows, min(hi*tileRows, m)
 			if r != nil {
-				r.multiply(any(a.part(i, 0, j-i, k)).(matrix[float32]), 0, n, any(out.part(i, 0, j-i, n)).(matrix[float32]))
+				r.multiply(any(a.part(i, 0, j-i, k)).(matrix[float32]), 0, n,
+					any(out.part(i, 0, j-i, n)).(matrix[float32]))
 				return
 			}
 			multiplyAs(a.part(i, 0, j-i, k), b, out.part(i, 0, j-i, n), inPanels, c.env.Reproducible)

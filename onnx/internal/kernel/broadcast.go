@@ -34,7 +34,8 @@ func broadcast(shapes ...[]int) ([]int, error) {
 	return out, nil
 }
 
-// broadcastStrides are the strides of a tensor of the given shape read as one of shape out: 0 on repeated axes.
+// broadcastStrides are the strides of a tensor of the given shape read as one of shape out: 0 on
+// repeated axes.
 //
 //go:noinline
 func broadcastStrides(shape, out []int) []int {
@@ -48,8 +49,8 @@ func broadcastStrides(shape, out []int) []int {
 	return b
 }
 
-// collapse merges neighbouring axes that every operand walks as one, so that inner loops are long. Axes of size
-// 1 vanish. The result has at least one axis.
+// collapse merges neighbouring axes that every operand walks as one, so that inner loops are long.
+// Axes of size 1 vanish. The result has at least one axis.
 func collapse(shape []int, operands ...[]int) ([]int, [][]int) {
 	var dims []int
 	st := make([][]int, len(operands))
@@ -126,9 +127,10 @@ func (o *odometer) next() {
 	}
 }
 
-// zip calls row(dst, a, b) on runs of the broadcast elementwise loop out = a ∘ b; a run of a or b has either
-// as many elements as dst or one, which is repeated.
-func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []int, cost int, row func(dst []O, a, b []A)) {
+// zip calls row(dst, a, b) on runs of the broadcast elementwise loop out = a ∘ b; a run of a or b
+// has either as many elements as dst or one, which is repeated.
+func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []int, cost int,
+	row func(dst []O, a, b []A)) {
 	if len(out) == 0 {
 		return
 	}
@@ -138,10 +140,11 @@ func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []i
 	})
 }
 
-// cover calls do as [runs] does, for two operands with these numbers of elements, and first has repeat make
-// short runs of the second longer. No type
-// of elements changes anything here, so that one copy serves all.
-func cover(c *Call, elements [2]int, shape, as, bs []int, cost int, repeat func(times int), do func(lo, hi int, from, step []int)) {
+// cover calls do as [runs] does, for two operands with these numbers of elements, and first has
+// repeat make short runs of the second longer. No type of elements changes anything here, so that
+// one copy serves all.
+func cover(c *Call, elements [2]int, shape, as, bs []int, cost int, repeat func(times int),
+	do func(lo, hi int, from, step []int)) {
 	dims, st := collapse(shape, broadcastStrides(as, shape), broadcastStrides(bs, shape))
 	n, short := product(shape), elements[1]
 	if len(dims) != 2 || st[1][0] != 0 || short > shortRun/2 || elements[0] != n {
@@ -163,8 +166,8 @@ func cover(c *Call, elements [2]int, shape, as, bs []int, cost int, repeat func(
 // shortRun is the length of a run from which on the work done once for each takes little time.
 const shortRun = 256
 
-// runs calls do for the elements of a result of such dims, from lo to hi: runs along the last axis. Operand k has strides st[k]; for a
-// run it is read from from[k] on, in steps of step[k].
+// runs calls do for the elements of a result of such dims, from lo to hi: runs along the last axis.
+// Operand k has strides st[k]; for a run it is read from from[k] on, in steps of step[k].
 func runs(c *Call, dims []int, st [][]int, cost int, do func(lo, hi int, from, step []int)) {
 	last := len(dims) - 1
 	inner, outer, step := dims[last], dims[:last], make([]int, len(st))
@@ -226,7 +229,8 @@ func binary[A, O any](c *Call, d onnx.DType, cost int, row func(dst []O, a, b []
 	return nil
 }
 
-// pairOutput is the part of binary that no type changes: the result, in the place of an operand where that may be overwritten.
+// pairOutput is the part of binary that no type changes: the result, in the place of an operand
+// where that may be overwritten.
 func pairOutput(c *Call, d onnx.DType) (*onnx.Tensor, error) {
 	a, b := c.In[0], c.In[1]
 	shape, err := broadcast(a.Shape, b.Shape)

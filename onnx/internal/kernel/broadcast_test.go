@@ -8,7 +8,8 @@ import (
 	"fmp/onnx"
 )
 
-// A broadcast result has, at every position, what the definition says, whichever operand is repeated and along which axes.
+// A broadcast result has, at every position, what the definition says, whichever operand is
+// repeated and along which axes.
 func TestBroadcastByDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(37, 38))
 	for range 300 {
@@ -29,7 +30,8 @@ func TestBroadcastByDefinition(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := c.Out[0]
-		st := [2][]int{broadcastStrides(c.In[0].Shape, out.Shape), broadcastStrides(c.In[1].Shape, out.Shape)}
+		st := [2][]int{broadcastStrides(c.In[0].Shape, out.Shape),
+			broadcastStrides(c.In[1].Shape, out.Shape)}
 		at := make([]int, len(out.Shape))
 		for i, got := range out.F32() {
 			unravel(at, i, out.Shape)

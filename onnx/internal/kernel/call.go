@@ -20,7 +20,8 @@ type Env struct {
 	Stopped func() error // why the run under way is to end before its time; may be nil
 	// Reproducible has every processor compute the same bits: see [Spec].Reproducible.
 	Reproducible bool
-	// Flush has numbers below the normal range of float32 count as zeros, within [Env.Flushed] and where the processor can.
+	// Flush has numbers below the normal range of float32 count as zeros, within [Env.Flushed] and
+	// where the processor can.
 	Flush bool
 }
 
@@ -36,7 +37,8 @@ type Call struct {
 	In   []*onnx.Tensor // nil where an optional input is left out
 	Out  []*onnx.Tensor // filled by the kernel
 	Want []bool         // whether anyone reads output i
-	// Overwrite[i] says that nobody needs input i after this node, so that its buffer may become an output's.
+	// Overwrite[i] says that nobody needs input i after this node, so that its buffer may become an
+	// output's.
 	Overwrite []bool
 	// Alias[i] is the input whose buffer output i shares, -1 where it has its own.
 	Alias []int
@@ -62,8 +64,8 @@ func noAlias(n int) []int {
 	return a
 }
 
-// Do runs a kernel. A panic in it becomes an error: a defect of ours must not end the user's program.
-// Scratch memory is given back.
+// Do runs a kernel. A panic in it becomes an error: a defect of ours must not end the user's
+// program. Scratch memory is given back.
 func (c *Call) Do(k Kernel) (err error) {
 	defer c.free()
 	defer func() {
@@ -140,7 +142,8 @@ func (c *Call) View(i, j int, shape []int) error {
 	return nil
 }
 
-// Over makes output i in the buffer of input j where that may be overwritten and fits, else in a new one.
+// Over makes output i in the buffer of input j where that may be overwritten and fits, else in a
+// new one.
 func (c *Call) Over(i, j int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
 	if in := c.In[j]; c.Overwrite[j] && in.DType == d && slices.Equal(in.Shape, shape) {
 		c.Out[i], c.Alias[i] = in, j
@@ -162,8 +165,8 @@ func (c *Call) buffer(d onnx.DType, n int) (any, error) {
 	return b, nil
 }
 
-// Scratch returns memory of as many elements as shape says, with arbitrary contents, that lives until the kernel
-// returns. It may be called from several goroutines.
+// Scratch returns memory of as many elements as shape says, with arbitrary contents, that lives
+// until the kernel returns. It may be called from several goroutines.
 func Scratch[T onnx.Element](c *Call, shape ...int) []T {
 	n, err := onnx.Elements(shape)
 	if err != nil {
@@ -176,10 +179,12 @@ func Scratch[T onnx.Element](c *Call, shape ...int) []T {
 	return b.([]T)
 }
 
-// minWork is the number of elementary operations below which a second goroutine costs more than it saves.
+// minWork is the number of elementary operations below which a second goroutine costs more than it
+// saves.
 const minWork = 1 << 15
 
-// work is the product of the factors of a cost, at most 2^31-1, so that it is an int on every machine.
+// work is the product of the factors of a cost, at most 2^31-1, so that it is an int on every
+// machine.
 func work(factors ...int) int {
 	p := 1.0
 	for _, f := range factors {
@@ -198,7 +203,8 @@ func (c *Call) check() {
 	}
 }
 
-// pieceWork is the number of elementary operations after which a kernel looks whether its run is to end: some tenths of a second.
+// pieceWork is the number of elementary operations after which a kernel looks whether its run is to
+// end: some tenths of a second.
 const pieceWork = 1 << 28
 
 // pieces calls f on lo <= i < hi, in pieces between which it looks whether the run is to end.

@@ -7,8 +7,9 @@ import (
 	"fmp/onnx"
 )
 
-// Cast and CastLike convert elements, out's shape = x's. A float going to an integer is truncated towards zero; numbers
-// outside the integer's range, and NaN, have no defined result and give the nearest bound and 0. Not to or from strings.
+// Cast and CastLike convert elements, out's shape = x's. A float going to an integer is truncated
+// towards zero; numbers outside the integer's range, and NaN, have no defined result and give the
+// nearest bound and 0. Not to or from strings.
 func init() {
 	register(
 		Def{Op: "Cast", Since: 6, OutType: castType, New: newCast},
@@ -37,7 +38,8 @@ func newCast(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("casting to and from strings is not supported")
 	}
 	if to == onnx.BFloat16 && s.In[0] != to && s.Opset < 19 {
-		// The standard's own tests truncate up to its release 1.12 and round later; the text settles it in opset 19.
+		// The standard's own tests truncate up to its release 1.12 and round later; the text settles it
+		// in opset 19.
 		return nil, fmt.Errorf("rounding to bfloat16 is not defined before opset 19")
 	}
 	return func(c *Call) error {
@@ -68,8 +70,8 @@ func newCast(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// powerCode returns a function to the code of a power of two in Float8E8M0: of the nearest one (the larger of two), of the next
-// above or of the next below.
+// powerCode returns a function to the code of a power of two in Float8E8M0: of the nearest one (the
+// larger of two), of the next above or of the next below.
 func powerCode(saturate bool, rounding string) func(v float32) uint8 {
 	return func(v float32) uint8 {
 		switch {
@@ -94,8 +96,8 @@ func powerCode(saturate bool, rounding string) func(v float32) uint8 {
 	}
 }
 
-// castInto converts all elements of in to out's type. Narrow integers and booleans are widened to int64 first, and half
-// floats to float32, so that there are few pairs of types to write code for.
+// castInto converts all elements of in to out's type. Narrow integers and booleans are widened to
+// int64 first, and half floats to float32, so that there are few pairs of types to write code for.
 func castInto(out, in *onnx.Tensor) {
 	if in.DType.IsNarrowFloat() {
 		f, values := make([]float32, in.Len()), onnx.NarrowToFloat32(in.DType)
@@ -224,10 +226,12 @@ func toNarrow[A number](out *onnx.Tensor, in []A) {
 	}
 }
 
-// toInt truncates floats to integers, with bounds; integers wrap, as two's complement does. words gives the numbers from one on.
+// toInt truncates floats to integers, with bounds; integers wrap, as two's complement does. words
+// gives the numbers from one on.
 //
 //go:noinline
-func toInt[B integer](dst []B, lo int64, hi uint64, words func(w []uint64, at int, lo int64, hi uint64)) {
+func toInt[B integer](dst []B, lo int64, hi uint64,
+	words func(w []uint64, at int, lo int64, hi uint64)) {
 	var w [256]uint64
 	for at := 0; at < len(dst); at += len(w) {
 		part := dst[at:min(at+len(w), len(dst))]
@@ -238,8 +242,8 @@ func toInt[B integer](dst []B, lo int64, hi uint64, words func(w []uint64, at in
 	}
 }
 
-// toWords returns a function to the two's complement of numbers in 64 bits. Apart from toInt it is compiled once for each type of numbers,
-// not for each pair of types.
+// toWords returns a function to the two's complement of numbers in 64 bits. Apart from toInt it is
+// compiled once for each type of numbers, not for each pair of types.
 //
 //go:noinline
 func toWords[A number](in []A) func(words []uint64, at int, lo int64, hi uint64) {
@@ -277,7 +281,8 @@ func newWholes(lo int64, hi uint64) wholes {
 	return b
 }
 
-// word truncates a number to the type, in the same steps whatever number it is: time must tell nothing of pixels.
+// word truncates a number to the type, in the same steps whatever number it is: time must tell
+// nothing of pixels.
 func (b wholes) word(f float64) uint64 {
 	g := min(max(f, b.lo), b.hi)
 	large := mask(g >= beyond)

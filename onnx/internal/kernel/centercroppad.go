@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// CenterCropPad: axes (default all); each named axis is cut or filled with zeros to its size in input 1, about its centre. An odd
-// difference is cut before and filled behind by one less and one more.
+// CenterCropPad: axes (default all); each named axis is cut or filled with zeros to its size in
+// input 1, about its centre. An odd difference is cut before and filled behind by one less and one
+// more.
 func init() {
 	register(Def{Op: "CenterCropPad", Since: 18, New: newCenterCropPad})
 }

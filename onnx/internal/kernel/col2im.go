@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Col2Im: dilations = 1, pads = 0, strides = 1. x [n, c k, l] holds c channels of blocks of k = prod block_shape elements at l
-// positions of a window over the padded image; y [n, c, image_shape...] is the sum of all blocks at their places, without the padding.
+// Col2Im: dilations = 1, pads = 0, strides = 1. x [n, c k, l] holds c channels of blocks of k =
+// prod block_shape elements at l positions of a window over the padded image; y [n, c,
+// image_shape...] is the sum of all blocks at their places, without the padding.
 //
 //	y[n, c, p] = sum x[n, c k + j, w] over p_i = w_i stride_i + j_i dilation_i - pad_i
 //	l = prod_i floor((image_i + pad_i + pad_{i+d} - dilation_i (block_i - 1) - 1) / stride_i + 1)
@@ -42,7 +43,9 @@ func columnsToImage[T floating](w window) Kernel {
 		}
 		k, l := work(block...), work(count...)
 		if len(in) != 3 || in[1]%k != 0 || in[2] != l {
-			return fmt.Errorf("columns of shape %v where [n, a multiple of %d, %d] is expected: blocks %v at %v positions", in, k, l, block, count)
+			return fmt.Errorf(
+				"columns of shape %v where [n, a multiple of %d, %d] is expected: blocks %v at %v positions",
+				in, k, l, block, count)
 		}
 		out, err := c.New(0, c.In[0].DType, append([]int{in[0], in[1] / k}, image...))
 		if err != nil {

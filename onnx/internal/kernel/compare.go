@@ -6,8 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// Equal, Greater, GreaterOrEqual, Less, LessOrEqual: out = a ∘ b, boolean, with broadcasting. A comparison with
-// NaN is false.
+// Equal, Greater, GreaterOrEqual, Less, LessOrEqual: out = a ∘ b, boolean, with broadcasting. A
+// comparison with NaN is false.
 func init() {
 	register(
 		Def{Op: "Equal", Since: 7, Half: true, New: newEqual},
@@ -25,23 +25,28 @@ func newEqual(s *Spec) (Kernel, error) {
 	case onnx.String:
 		return compareOf(func(a, b string) bool { return a == b }), nil
 	}
-	return numeric(s, compareOf(eq[float32]), compareOf(eq[float64]), compareOf(eq[int64]), compareOf(eq[uint64]))
+	return numeric(s, compareOf(eq[float32]), compareOf(eq[float64]), compareOf(eq[int64]),
+		compareOf(eq[uint64]))
 }
 
 func newGreater(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(gt[float32]), compareOf(gt[float64]), compareOf(gt[int64]), compareOf(gt[uint64]))
+	return numeric(s, compareOf(gt[float32]), compareOf(gt[float64]), compareOf(gt[int64]),
+		compareOf(gt[uint64]))
 }
 
 func newGreaterOrEqual(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(ge[float32]), compareOf(ge[float64]), compareOf(ge[int64]), compareOf(ge[uint64]))
+	return numeric(s, compareOf(ge[float32]), compareOf(ge[float64]), compareOf(ge[int64]),
+		compareOf(ge[uint64]))
 }
 
 func newLess(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(lt[float32]), compareOf(lt[float64]), compareOf(lt[int64]), compareOf(lt[uint64]))
+	return numeric(s, compareOf(lt[float32]), compareOf(lt[float64]), compareOf(lt[int64]),
+		compareOf(lt[uint64]))
 }
 
 func newLessOrEqual(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(le[float32]), compareOf(le[float64]), compareOf(le[int64]), compareOf(le[uint64]))
+	return numeric(s, compareOf(le[float32]), compareOf(le[float64]), compareOf(le[int64]),
+		compareOf(le[uint64]))
 }
 
 func eq[T comparable](a, b T) bool  { return a == b }

@@ -7,7 +7,8 @@ import (
 	"fmp/onnx/op"
 )
 
-// Shape, Size, Constant, ConstantOfShape, Range, EyeLike, NonZero: values made from shapes, attributes and indices.
+// Shape, Size, Constant, ConstantOfShape, Range, EyeLike, NonZero: values made from shapes,
+// attributes and indices.
 func init() {
 	register(
 		Def{Op: "Shape", Since: 1, New: newShape},
@@ -61,7 +62,8 @@ func newSize(*Spec) (Kernel, error) {
 	}, nil
 }
 
-// constantOf is the tensor that the attributes of Constant or ConstantOfShape hold in one of their forms.
+// constantOf is the tensor that the attributes of Constant or ConstantOfShape hold in one of their
+// forms.
 func constantOf(s *Spec) *onnx.Tensor {
 	for _, a := range s.Node.Attrs {
 		s.ignore(a.Name)
@@ -94,7 +96,8 @@ func newConstant(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// ConstantOfShape: value = a tensor of one element (default float32 0); out's shape is the input's contents.
+// ConstantOfShape: value = a tensor of one element (default float32 0); out's shape is the input's
+// contents.
 func newConstantOfShape(s *Spec) (Kernel, error) {
 	t := s.tensor("value")
 	if t == nil {
@@ -186,7 +189,8 @@ func newEyeLike(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// NonZero: out = [rank, n], the coordinates of the n elements that are not zero, in row-major order.
+// NonZero: out = [rank, n], the coordinates of the n elements that are not zero, in row-major
+// order.
 func newNonZero(s *Spec) (Kernel, error) {
 	if s.In[0] == onnx.String {
 		return nil, fmt.Errorf("input of element type string is not supported")

@@ -32,8 +32,8 @@ func (s *Spec) body(attr string, in []onnx.DType, outputs int) (*Body, error) {
 	case s.Body == nil:
 		return nil, fmt.Errorf("graphs within nodes are not run here")
 	case len(a.Graph.Inputs) != len(in) || len(a.Graph.Outputs) != outputs:
-		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs where %d and %d are expected", attr, len(a.Graph.Inputs),
-			len(a.Graph.Outputs), len(in), outputs)
+		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs where %d and %d are expected",
+			attr, len(a.Graph.Inputs), len(a.Graph.Outputs), len(in), outputs)
 	}
 	s.used[attr] = true
 	return s.Body(a.Graph, in)
@@ -106,7 +106,8 @@ func newLoop(s *Spec) (Kernel, error) {
 	}
 	for i := range carried {
 		if s.Out[i] != in[2+i] {
-			return nil, fmt.Errorf("carried value %d goes in as %v and comes out as %v", i, in[2+i], s.Out[i])
+			return nil, fmt.Errorf("carried value %d goes in as %v and comes out as %v", i,
+				in[2+i], s.Out[i])
 		}
 	}
 	if body.Out[0].DType != onnx.Bool {
@@ -151,12 +152,15 @@ type turns struct {
 }
 
 func newTurns(c *Call, carried int, out []onnx.ValueInfo) *turns {
-	return &turns{c: c, carried: make([]*onnx.Tensor, carried), scanned: make([][]*onnx.Tensor, len(out)-carried), out: out}
+	return &turns{c: c, carried: make([]*onnx.Tensor, carried),
+		scanned: make([][]*onnx.Tensor, len(out)-carried), out: out}
 }
 
-// run makes one turn: the body is given before, the carried values, which at first are the node's inputs from `first`
-// on, and after; its outputs from skip on are the new carried values and the scanned ones.
-func (t *turns) run(body *Body, before []*onnx.Tensor, first int, after []*onnx.Tensor, skip int) ([]*onnx.Tensor, error) {
+// run makes one turn: the body is given before, the carried values, which at first are the node's
+// inputs from `first` on, and after; its outputs from skip on are the new carried values and the
+// scanned ones.
+func (t *turns) run(body *Body, before []*onnx.Tensor, first int, after []*onnx.Tensor,
+	skip int) ([]*onnx.Tensor, error) {
 	if err := t.c.env.stopped(); err != nil {
 		return nil, err
 	}
@@ -184,8 +188,9 @@ func (t *turns) run(body *Body, before []*onnx.Tensor, first int, after []*onnx.
 	return out, nil
 }
 
-// finish makes the node's outputs: the carried values (of no turn: the inputs from first on) and the scanned ones joined
-// along axes, nil for the first, in the order of the turns or, where backward says so, from the last to the first.
+// finish makes the node's outputs: the carried values (of no turn: the inputs from first on) and
+// the scanned ones joined along axes, nil for the first, in the order of the turns or, where
+// backward says so, from the last to the first.
 func (t *turns) finish(first int, axes []int, backward []bool) error {
 	for i, v := range t.carried {
 		if v == nil {
@@ -221,7 +226,8 @@ func (t *turns) finish(first int, axes []int, backward []bool) error {
 		inner := product(one[axis:])
 		for at, v := range all {
 			if !slices.Equal(v.Shape, one) {
-				return fmt.Errorf("a scanned value has shape %v in turn %d and had %v in the first", v.Shape, at, one)
+				return fmt.Errorf("a scanned value has shape %v in turn %d and had %v in the first",
+					v.Shape, at, one)
 			}
 			if backward != nil && backward[k] {
 				at = len(all) - 1 - at
@@ -252,7 +258,8 @@ func (t *turns) release() {
 //
 //	v_1..v_n, scanned_1..scanned_k = body(v_1..v_n, slice of x_1 .. slice of x_m)
 //
-// scan_input_axes and scan_output_axes (0) say which axis is scanned, the directions (0) whether from the end (1).
+// scan_input_axes and scan_output_axes (0) say which axis is scanned, the directions (0) whether
+// from the end (1).
 func newScan(s *Spec) (Kernel, error) {
 	m := s.int("num_scan_inputs")
 	carried := len(s.In) - m
@@ -282,12 +289,12 @@ func newScan(s *Spec) (Kernel, error) {
 		return v, nil
 	}
 	var lists [4][]int
-	for i, name := range []string{"scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions"} {
+	for i, suffix := range []string{"input_axes", "input_directions", "output_axes", "output_directions"} {
 		n := m
 		if i > 1 {
 			n = len(s.Out) - carried
 		}
-		if lists[i], err = list(name, n); err != nil {
+		if lists[i], err = list("scan_"+suffix, n); err != nil {
 			return nil, err
 		}
 	}

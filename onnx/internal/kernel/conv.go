@@ -9,13 +9,15 @@ import (
 	"fmp/onnx"
 )
 
-// Conv: group = 1, window attributes as in newWindow; x [n, ci, in...], w [co, ci/group, size...], b [co]:
+// Conv: group = 1, window attributes as in newWindow; x [n, ci, in...], w [co, ci/group, size...],
+// b [co]:
 //
 //	out[n, co, p...] = b[co] + sum_{c, q} w[co, c, q] x[n, c + ci/group · g, p · stride - begin + q · dilation]
 //
-// Computed as a matrix product: columns of x under the window (im2col), a tile of output positions at a time so
-// that memory stays bounded, times w; 3x3 windows by fewer products (winograd), one channel at a time by none (depthwise). An
-// operator that follows on each channel is applied to every tile (after).
+// Computed as a matrix product: columns of x under the window (im2col), a tile of output positions
+// at a time so that memory stays bounded, times w; 3x3 windows by fewer products (winograd), one
+// channel at a time by none (depthwise). An operator that follows on each channel is applied to
+// every tile (after).
 func init() {
 	register(Def{Op: "Conv", Since: 1, Half: true, New: newConv})
 }
@@ -36,28 +38,31 @@ func newConv(s *Spec) (Kernel, error) {
 	if m := s.constant(1); m != nil && len(m.Shape) > 0 && group == m.Shape[0] {
 		f.tame = m.DType == onnx.Float32 && allFinite(m)
 	}
-	if m := s.constant(1); m != nil && m.DType == onnx.Float32 && len(m.Shape) > 1 && (f.tiles == nil || !f.tiles.always()) &&
+	if m := s.constant(1); m != nil && m.DType == onnx.Float32 && len(m.Shape) > 1 &&
+		(f.tiles == nil || !f.tiles.always()) &&
 		s.keeps(group, padRows(m.Shape[0]/group), product(m.Shape[1:])) {
 		f.weights = m
 	}
 	return numeric(s, convOf[float32](w, group, newAfter(s), f), convOf[float64](w, group, nil, nil))
 }
 
-// filters are the weights of a convolution as its products read them. Where they are known before the model runs, they are laid out
-// once, when they are first wanted.
+// filters are the weights of a convolution as its products read them. Where they are known before
+// the model runs, they are laid out once, when they are first wanted.
 type filters struct {
 	weights *onnx.Tensor // nil where they are not known, or too large to be kept
 	group   int
 
-	once   sync.Once
-	packed []float32 // every group's, [output channels, input channels and positions] as packLeft has it
+	once sync.Once
+	// every group's, [output channels, input channels and positions] as packLeft has it
+	packed []float32
 	tiles  *winograd // nil where the convolution cannot be done so
 	masked atomic.Pointer[maskedTaps]
 	swept  atomic.Pointer[sweeps]
 	tame   bool // no weight is infinite or none, so that its product with the padding is zero
 }
 
-// sweeps returns how a window goes down planes, that of the last call where sizes are the same; nil where there is no kernel for it.
+// sweeps returns how a window goes down planes, that of the last call where sizes are the same; nil
+// where there is no kernel for it.
 func (f *filters) sweeps(w window, in, out []int) *sweeps {
 	if f == nil || !f.tame || len(in) != 2 {
 		return nil
@@ -71,7 +76,8 @@ func (f *filters) sweeps(w window, in, out []int) *sweeps {
 	return s
 }
 
-// maskedTaps returns a window's taps, those of the last call where sizes are the same; nil where it is not one for masks.
+// maskedTaps returns a window's taps, those of the last call where sizes are the same; nil where it
+// is not one for masks.
 func (f *filters) maskedTaps(w window, in, out []int) *maskedTaps {
 	if f == nil || !haveMasks() {
 		return nil
@@ -98,11 +104,13 @@ func (f *filters) pack(dst []float32, w *onnx.Tensor) []float32 {
 // convShape checks x and w against each other and fits the window.
 func convShape(w window, group int, xs, ws []int) (window, []int, error) {
 	if len(xs) < 3 || len(ws) != len(xs) {
-		return w, nil, fmt.Errorf("input %v and weights %v: [n, channels, axes...] and as many axes are expected", xs, ws)
+		return w, nil, fmt.Errorf("input %v and weights %v: [n, channels, axes...] and as many axes "+
+			"are expected", xs, ws)
 	}
 	if xs[1] != ws[1]*group || ws[0]%group != 0 {
-		return w, nil, fmt.Errorf("input %v, weights %v and group %d do not match: %d channels where the weights take %d", xs, ws, group, xs[1],
-			ws[1]*group)
+		return w, nil, fmt.Errorf(
+			"input %v, weights %v and group %d do not match: %d channels where the weights take %d", xs, ws,
+			group, xs[1], ws[1]*group)
 	}
 	if w.size != nil && !slices.Equal(w.size, ws[2:]) {
 		return w, nil, fmt.Errorf("kernel_shape %v differs from the weights' %v", w.size, ws[2:])
@@ -122,13 +130,15 @@ type convolution[T floating] struct {
 	channels, filters     int // of a group: input and output
 	in, pos, taps         int // elements of a plane of x, of a plane of the output, and of the window
 	phases                *phases
-	// One item of the work is one tile of one group of one image, or of a block of images where a plane is small: independent
-	// of all others.
+	// One item of the work is one tile of one group of one image, or of a block of images where a
+	// plane is small: independent of all others.
 	tile, block int
-	direct      bool      // the columns are the input itself
-	left        []float32 // every group's weights as [packLeft] has them, copied once for all tiles and images; nil: multiplied by times
-	from        []float32 // every group's bias, in rows as left has them
-	times       func(a, b, c matrix[T])
+	direct      bool // the columns are the input itself
+	// every group's weights as [packLeft] has them, copied once for all tiles and images; nil:
+	// multiplied by times
+	left  []float32
+	from  []float32 // every group's bias, in rows as left has them
+	times func(a, b, c matrix[T])
 }
 
 func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
@@ -148,7 +158,8 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 			}
 			return v.depthwise()
 		}
-		// Panels or not is a matter of the weights alone, so that an image's result does not depend on its batch.
+		// Panels or not is a matter of the weights alone, so that an image's result does not depend on
+		// its batch.
 		single, _ := any(v).(*convolution[float32])
 		inPanels := single != nil && panels(v.filters, panelLeast, v.channels*v.taps)
 		if inPanels && f.tiles.suits(v.sp) {
@@ -170,14 +181,16 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 	}
 }
 
-func newConvolution[T floating](c *Call, win window, group int, then *after) (*convolution[T], error) {
+func newConvolution[T floating](c *Call, win window, group int,
+	then *after) (*convolution[T], error) {
 	xs, ws := c.In[0].Shape, c.In[1].Shape
 	w, sp, err := convShape(win, group, xs, ws)
 	if err != nil {
 		return nil, err
 	}
-	v := &convolution[T]{Call: c, window: w, group: group, then: then, xs: xs, sp: sp, channels: ws[1], filters: ws[0] / group,
-		in: product(xs[2:]), pos: product(sp), taps: product(w.size)}
+	v := &convolution[T]{Call: c, window: w, group: group, then: then, xs: xs, sp: sp, channels: ws[1],
+		filters: ws[0] / group,
+		in:      product(xs[2:]), pos: product(sp), taps: product(w.size)}
 	if b := c.in(2); b != nil {
 		if b.Len() != ws[0] {
 			return nil, fmt.Errorf("bias has %d elements for %d output channels", b.Len(), ws[0])
@@ -192,7 +205,8 @@ func newConvolution[T floating](c *Call, win window, group int, then *after) (*c
 	return v, nil
 }
 
-// left returns the weights of every group laid out, from the model's constants where they are known.
+// left returns the weights of every group laid out, from the model's constants where they are
+// known.
 func (f *filters) left(c *Call) []float32 {
 	size := func(w *onnx.Tensor) int { return f.group * padRows(w.Shape[0]/f.group) * product(w.Shape[1:]) }
 	if f.weights == nil {
@@ -209,7 +223,8 @@ func (v *convolution[T]) arrange(inPanels bool) (err error) {
 	if _, ok := any(v).(*convolution[float64]); ok {
 		elem = 8
 	}
-	v.tile, v.block = min(v.pos, max(tileCols, columnBytes/elem/max(k, v.filters)/tileCols*tileCols)), 1
+	v.tile, v.block = min(v.pos, max(tileCols, columnBytes/elem/max(k, v.filters)/tileCols*tileCols)),
+		1
 	switch {
 	case inPanels:
 		v.block = max(1, min(v.xs[0], tileCols/v.pos))
@@ -274,7 +289,8 @@ func (v *convolution[T]) images(n, g int, col, sum, split []T) {
 func (v *convolution[T]) part(n, g, t int, col, split []T) {
 	p0, p1 := t*v.tile, min(v.pos, (t+1)*v.tile)
 	src, k, cols := v.planes(n, g), v.channels*v.taps, p1-p0
-	dst := matrix[T]{data: v.out[(n*v.group+g)*v.filters*v.pos+p0:], rows: v.filters, cols: cols, stride: v.pos}
+	dst := matrix[T]{data: v.out[(n*v.group+g)*v.filters*v.pos+p0:], rows: v.filters,
+		cols: cols, stride: v.pos}
 	if v.direct {
 		v.multiply(dst, matrix[T]{data: src[p0:], rows: k, cols: cols, stride: v.in}, g)
 		return
@@ -289,7 +305,8 @@ func (v *convolution[T]) planes(n, g int) []T {
 	return v.x[(n*v.group+g)*size : (n*v.group+g+1)*size]
 }
 
-// multiply sets dst to the bias plus the weights of group g times the columns, with the operators that follow.
+// multiply sets dst to the bias plus the weights of group g times the columns, with the operators
+// that follow.
 func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
 	k := v.channels * v.taps
 	weights := dense(v.weights[g*v.filters*k:(g+1)*v.filters*k], v.filters, k)
@@ -297,8 +314,8 @@ func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
 		high := padRows(v.filters)
 		p := newPacks(v.env.Reproducible)
 		defer packPool.Put(p)
-		p.multiply(v.left[g*high*k:(g+1)*high*k], any(weights).(matrix[float32]), any(columns).(matrix[float32]), any(dst).(matrix[float32]),
-			v.from[g*high:(g+1)*high], v.end(g))
+		p.multiply(v.left[g*high*k:(g+1)*high*k], any(weights).(matrix[float32]),
+			any(columns).(matrix[float32]), any(dst).(matrix[float32]), v.from[g*high:(g+1)*high], v.end(g))
 		return
 	}
 	start(dst, v.bias, g*v.filters)
@@ -316,7 +333,8 @@ func (v *convolution[T]) end(g int) func(part matrix[float32], row, col int) {
 	return func(part matrix[float32], row, _ int) { v.then.apply(part, g*v.filters+row) }
 }
 
-// start fills each row of dst with its bias, that of row 0 being bias[from], or zeros where there is none.
+// start fills each row of dst with its bias, that of row 0 being bias[from], or zeros where there
+// is none.
 func start[T floating](dst matrix[T], bias []T, from int) {
 	for r := range dst.rows {
 		row := dst.data[r*dst.stride : r*dst.stride+dst.cols]
@@ -346,9 +364,9 @@ func newColumns(in, out []int, w window) (*phases, error) {
 	return newPhases(w, in, out)
 }
 
-// columns writes im2col for output positions p0 <= p < p1 to rows that lie cols apart:
-// col[c q + tap, p - p0] = x[c, p · stride - begin + tap · dilation], 0 in the padding. split is memory for phases, of zeros where
-// their padding lies.
+// columns writes im2col for output positions p0 <= p < p1 to rows that lie cols apart: col[c q +
+// tap, p - p0] = x[c, p · stride - begin + tap · dilation], 0 in the padding. split is memory for
+// phases, of zeros where their padding lies.
 func (v *convolution[T]) columns(col []T, cols int, x, split []T, p0, p1 int) {
 	w, in := v.window, v.xs[2:]
 	tap, base := make([]int, len(in)), make([]int, len(in))
@@ -362,7 +380,8 @@ func (v *convolution[T]) columns(col []T, cols int, x, split []T, p0, p1 int) {
 			unravel(tap, t, w.size)
 			row := col[(c*v.taps+t)*cols : (c*v.taps+t)*cols+p1-p0]
 			if len(in) == 2 {
-				shifted(row, plane, p0, v.sp[1], tap[0]*w.dilation[0]-w.begin[0], tap[1]*w.dilation[1]-w.begin[1])
+				shifted(row, plane, p0, v.sp[1], tap[0]*w.dilation[0]-w.begin[0],
+					tap[1]*w.dilation[1]-w.begin[1])
 			} else {
 				v.lines(row, plane, p0, tap, base)
 			}
@@ -370,8 +389,8 @@ func (v *convolution[T]) columns(col []T, cols int, x, split []T, p0, p1 int) {
 	}
 }
 
-// lines writes the elements that a tap reads of a plane for the output positions from p0 on: runs along the last axis share all other
-// coordinates.
+// lines writes the elements that a tap reads of a plane for the output positions from p0 on: runs
+// along the last axis share all other coordinates.
 func (v *convolution[T]) lines(row, plane []T, p0 int, tap, base []int) {
 	w, in, last := v.window, v.xs[2:], len(base)-1
 	shift := tap[last]*w.dilation[last] - w.begin[last]
@@ -398,8 +417,9 @@ func (v *convolution[T]) lines(row, plane []T, p0 int, tap, base []int) {
 	}
 }
 
-// shifted copies a plane of lines of such a width, moved by the given lines and columns, from position p0 on; zeros come in at its
-// ends. It is one copy of all lines, whose ends are cleared after.
+// shifted copies a plane of lines of such a width, moved by the given lines and columns, from
+// position p0 on; zeros come in at its ends. It is one copy of all lines, whose ends are cleared
+// after.
 func shifted[T floating](dst, plane []T, p0, width, lines, columns int) {
 	from := p0 + lines*width + columns // where dst[0] lies in the plane
 	skip := min(max(-from, 0), len(dst))

@@ -7,12 +7,13 @@ import (
 	"fmp/onnx"
 )
 
-// ConvTranspose: group = 1, output_padding = 0, window attributes as in newWindow; x [n, ci, in...], w [ci, co/group, size...], b [co]:
+// ConvTranspose: group = 1, output_padding = 0, window attributes as in newWindow; x [n, ci,
+// in...], w [ci, co/group, size...], b [co]:
 //
 //	out_k = stride_k (in_k - 1) + output_padding_k + extent_k - begin_k - end_k
 //
-// or output_shape, which settles the padding: an excess is cut evenly, the odd one at the end (SAME_LOWER: at the
-// beginning) where auto_pad is SAME_UPPER, else the other way round.
+// or output_shape, which settles the padding: an excess is cut evenly, the odd one at the end
+// (SAME_LOWER: at the beginning) where auto_pad is SAME_UPPER, else the other way round.
 func init() {
 	register(Def{Op: "ConvTranspose", Since: 1, Half: true, New: newConvTranspose})
 }
@@ -29,7 +30,8 @@ func newConvTranspose(s *Spec) (Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := transposedConv{window: w, group: s.int("group"), outPad: s.ints("output_padding"), outSize: s.ints("output_shape")}
+	t := transposedConv{window: w, group: s.int("group"), outPad: s.ints("output_padding"),
+		outSize: s.ints("output_shape")}
 	if t.group < 1 {
 		return nil, fmt.Errorf("group %d: at least 1 is expected", t.group)
 	}
@@ -73,9 +75,12 @@ func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
 		return w, nil, fmt.Errorf("output_shape %v for %d spatial axes", t.outSize, r)
 	}
 	for k := range in {
-		wide := int64(w.stride[k])*int64(in[k]-1) + int64(outPad[k]) + int64(w.dilation[k])*int64(w.size[k]-1) + 1
+		wide := int64(w.stride[k])*int64(in[k]-1) + int64(outPad[k]) +
+			int64(w.dilation[k])*int64(w.size[k]-1) + 1
 		if wide > onnx.MaxElements {
-			return w, nil, fmt.Errorf("the output would have size %d on spatial axis %d; allowed are up to %d", wide, k, onnx.MaxElements)
+			return w, nil, fmt.Errorf(
+				"the output would have size %d on spatial axis %d; allowed are up to %d", wide, k,
+				onnx.MaxElements)
 		}
 		full := int(wide)
 		same := w.autoPad == "SAME_UPPER" || w.autoPad == "SAME_LOWER"
@@ -132,8 +137,10 @@ func convTranspose[T floating](t transposedConv) Kernel {
 				g := item % t.group
 				clear(col)
 				// col [og q, in] = w' [og q, cg] x [cg, in]
-				weights := matrix[T]{data: wt[g*cg*og*q : (g+1)*cg*og*q], rows: og * q, cols: cg, stride: max(1, og*q), trans: true}
-				multiply(weights, dense(x[item*cg*in:(item+1)*cg*in], cg, in), dense(col, og*q, in), c.env.Reproducible)
+				weights := matrix[T]{data: wt[g*cg*og*q : (g+1)*cg*og*q], rows: og * q, cols: cg,
+					stride: max(1, og*q), trans: true}
+				multiply(weights, dense(x[item*cg*in:(item+1)*cg*in], cg, in), dense(col, og*q, in),
+					c.env.Reproducible)
 				for ch := 0; ch < og; ch++ {
 					dst := o[(item*og+ch)*pos : (item*og+ch+1)*pos]
 					clear(dst)

@@ -4,7 +4,8 @@ import (
 	"fmt"
 )
 
-// CumSum and CumProd: exclusive = 0, reverse = 0; running sums and products along the axis in input 1.
+// CumSum and CumProd: exclusive = 0, reverse = 0; running sums and products along the axis in input
+// 1.
 func init() {
 	register(
 		Def{Op: "CumSum", Since: 11, Half: true, New: newCumulative},
@@ -14,8 +15,9 @@ func init() {
 
 func newCumulative(s *Spec) (Kernel, error) {
 	exclusive, reverse, product := s.bool("exclusive"), s.bool("reverse"), s.Node.Op == "CumProd"
-	return numeric(s, cumulative[float32](exclusive, reverse, product), cumulative[float64](exclusive, reverse, product),
-		cumulative[int64](exclusive, reverse, product), cumulative[uint64](exclusive, reverse, product))
+	return numeric(s, cumulative[float32](exclusive, reverse, product),
+		cumulative[float64](exclusive, reverse, product), cumulative[int64](exclusive, reverse, product),
+		cumulative[uint64](exclusive, reverse, product))
 }
 
 func cumulative[T number](exclusive, reverse, multiply bool) Kernel {

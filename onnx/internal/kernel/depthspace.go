@@ -27,7 +27,8 @@ func newDepthToSpace(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		if len(in) != 4 || in[1]%(b*b) != 0 {
-			return fmt.Errorf("input of shape %v: [n, channels, h, w] with channels a multiple of %d", in, b*b)
+			return fmt.Errorf("input of shape %v: [n, channels, h, w] with channels a multiple of %d", in,
+				b*b)
 		}
 		n, d, h, w := in[0], in[1]/(b*b), in[2], in[3]
 		out, err := c.New(0, c.In[0].DType, []int{n, d, h * b, w * b})

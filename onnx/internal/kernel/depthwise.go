@@ -1,7 +1,7 @@
 package kernel
 
-// depthwise convolves every channel of x with its own window, on one or two axes: a tap of the window is one multiple of one run of
-// the channel's phases.
+// depthwise convolves every channel of x with its own window, on one or two axes: a tap of the
+// window is one multiple of one run of the channel's phases.
 func (v *convolution[T]) depthwise() error {
 	channels := v.xs[1]
 	planes, err := newPlanes(v.Call, v.out, v.x, v.xs, v.sp, v.window)
@@ -17,7 +17,8 @@ func (v *convolution[T]) depthwise() error {
 		taps := v.weights[channel*v.taps : (channel+1)*v.taps]
 		switch run := any(run).(type) {
 		case []float32:
-			tapSums(run, any(split).([]float32), planes.offsets, any(taps).([]float32), float32(start), v.env.Reproducible)
+			tapSums(run, any(split).([]float32), planes.offsets, any(taps).([]float32), float32(start),
+				v.env.Reproducible)
 		case []T:
 			tapSumsGo(run, split, planes.offsets, taps, start)
 		}
@@ -30,7 +31,8 @@ func (v *convolution[T]) depthwise() error {
 	return nil
 }
 
-// planes are the planes of an input and of an output, of one or two axes, and the phases in between.
+// planes are the planes of an input and of an output, of one or two axes, and the phases in
+// between.
 type planes[T number] struct {
 	c *Call
 	*phases
@@ -43,9 +45,10 @@ func newPlanes[T number](c *Call, o, x []T, xs, sp []int, w window) (*planes[T],
 	return &planes[T]{c: c, phases: p, n: xs[0] * xs[1], to: o, from: x}, err
 }
 
-// each goes from plane to plane: taps fills a run over all outputs from the plane's phases, in which pad is outside the plane,
-// and done finishes the outputs.
-func (p *planes[T]) each(pad T, taps func(run, split []T, plane int), done func(dst []T, plane int)) {
+// each goes from plane to plane: taps fills a run over all outputs from the plane's phases, in
+// which pad is outside the plane, and done finishes the outputs.
+func (p *planes[T]) each(pad T, taps func(run, split []T, plane int),
+	done func(dst []T, plane int)) {
 	in, pos := p.in[0]*p.in[1], p.out[0]*p.out[1]
 	p.c.Parallel(p.n, work(pos, len(p.offsets))/4, func(lo, hi int) {
 		split, run := Scratch[T](p.c, p.len()), Scratch[T](p.c, p.run())

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Det: x [..., n, n]; out [...] = det x, by elimination with row exchanges in float64 (Golub and Van Loan, Matrix Computations,
-// algorithm 3.4.1). The determinant of a matrix of no rows is 1.
+// Det: x [..., n, n]; out [...] = det x, by elimination with row exchanges in float64 (Golub and
+// Van Loan, Matrix Computations, algorithm 3.4.1). The determinant of a matrix of no rows is 1.
 func newDet(s *Spec) (Kernel, error) {
 	return numeric(s, determinants[float32], determinants[float64])
 }

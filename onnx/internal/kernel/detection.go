@@ -9,15 +9,17 @@ import (
 	"fmp/onnx"
 )
 
-// NonMaxSuppression: center_point_box = 0; boxes [b, n, 4], scores [b, c, n], at most max_output_boxes_per_class (default 0) of each
-// class, iou_threshold (0), score_threshold (none). Boxes are taken by falling score; one that overlaps
-// a chosen one by more than the threshold is dropped. out = [chosen, 3]: batch, class, box.
+// NonMaxSuppression: center_point_box = 0; boxes [b, n, 4], scores [b, c, n], at most
+// max_output_boxes_per_class (default 0) of each class, iou_threshold (0), score_threshold (none).
+// Boxes are taken by falling score; one that overlaps a chosen one by more than the threshold is
+// dropped. out = [chosen, 3]: batch, class, box.
 func newNonMaxSuppression(s *Spec) (Kernel, error) {
 	center := s.bool("center_point_box")
 	return func(c *Call) error {
 		bs, ss := c.In[0].Shape, c.In[1].Shape
 		if len(bs) != 3 || len(ss) != 3 || bs[2] != 4 || bs[0] != ss[0] || bs[1] != ss[2] {
-			return fmt.Errorf("boxes of shape %v and scores of shape %v: [b, n, 4] and [b, classes, n] are expected", bs, ss)
+			return fmt.Errorf("boxes of shape %v and scores of shape %v: [b, n, 4] and [b, classes, n] "+
+				"are expected", bs, ss)
 		}
 		scalar := func(i int, def float64) (float64, error) {
 			t := c.in(i)
@@ -79,7 +81,8 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// corners are a box's least and greatest coordinates: [y1, x1, y2, x2] in any order of corners, or [x, y, width, height].
+// corners are a box's least and greatest coordinates: [y1, x1, y2, x2] in any order of corners, or
+// [x, y, width, height].
 func corners(b []float32, center bool) [4]float64 {
 	p, q, r, s := float64(b[0]), float64(b[1]), float64(b[2]), float64(b[3])
 	if center {

@@ -7,7 +7,8 @@ import (
 	"fmp/onnx"
 )
 
-// dotFilters and dotColumns are the filters of a panel of weights, and the columns of a tile of sums.
+// dotFilters and dotColumns are the filters of a panel of weights, and the columns of a tile of
+// sums.
 const dotFilters, dotColumns = 8, 32
 
 // saturation bounds sums, in quanta, before the zero point is added: NaN becomes lo.
@@ -33,7 +34,8 @@ func (s saturation) byte(v float32) uint8 {
 	return uint8(int32(math.RoundToEven(float64(v))) + s.zero)
 }
 
-// quantum is the number that a byte stands for: scale times the byte, flipped, less zero. Bytes that are signed are flipped by 128.
+// quantum is the number that a byte stands for: scale times the byte, flipped, less zero. Bytes
+// that are signed are flipped by 128.
 type quantum struct {
 	scale float32
 	zero  int32
@@ -48,9 +50,12 @@ func quantumOf(d onnx.DType, scale, zero float64) quantum {
 	return q
 }
 
-func (q quantum) value(b uint8) float32 { return float32(float32(int32(b^q.flip)-q.zero) * q.scale) }
+func (q quantum) value(b uint8) float32 {
+	return float32(float32(int32(b^q.flip)-q.zero) * q.scale)
+}
 
-// dotSums are, by filter, the numbers that a convolution's sums start from, and the quanta of the output in a quantum of them.
+// dotSums are, by filter, the numbers that a convolution's sums start from, and the quanta of the
+// output in a quantum of them.
 type dotSums struct {
 	start []int32
 	scale []float32
@@ -71,10 +76,12 @@ func weightsOf(size int, a []int8) []int8 {
 	return out
 }
 
-// dotsGo sums the products of four bytes a step, signed ones of a, [steps, dotFilters, 4], and unsigned ones of b, [columns, 4] at each
-// offset: sums of 32 bits that wrap around. Their quanta go to rows of c that are stride bytes apart, or they do themselves, in the
-// processor's order of bytes.
-func dotsGo(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int, c []uint8, stride int) {
+// dotsGo sums the products of four bytes a step, signed ones of a, [steps, dotFilters, 4], and
+// unsigned ones of b, [columns, 4] at each offset: sums of 32 bits that wrap around. Their quanta
+// go to rows of c that are stride bytes apart, or they do themselves, in the processor's order of
+// bytes.
+func dotsGo(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int,
+	c []uint8, stride int) {
 	var sums [dotColumns]int32
 	for f := range filters {
 		row := sums[:cols]
@@ -119,19 +126,22 @@ func dequantizeGo(dst []float32, src []uint8, q quantum) {
 	}
 }
 
-// depthTaps is the window of a depthwise convolution on a padded plane: offsets of groups of taps, up to four of one line each.
+// depthTaps is the window of a depthwise convolution on a padded plane: offsets of groups of taps,
+// up to four of one line each.
 type depthTaps struct {
 	lines, width int // outputs
 	down, stride int // elements from line to line of outputs, and from output to output
 	dilation     int // of columns
 	offsets      []int
-	last         int     // where the last line's furthest group lies
-	index        []uint8 // by output and tap, of sixteen outputs: the byte that it reads, of 64; nil where they are too far
-	flip         uint8
+	last         int // where the last line's furthest group lies
+	// by output and tap, of sixteen outputs: the byte that it reads, of 64; nil where they are too far
+	index []uint8
+	flip  uint8
 }
 
 // depthPlaneGo sets dst to the quantised sums of a plane.
-func depthPlaneGo(d *depthTaps, dst, src []uint8, weights []int8, start int32, scale float32, s saturation) {
+func depthPlaneGo(d *depthTaps, dst, src []uint8, weights []int8, start int32,
+	scale float32, s saturation) {
 	for y := range d.lines {
 		for x := range d.width {
 			sum := start
@@ -175,7 +185,8 @@ func lookUpGo(dst, src []uint8, table *[256]uint8) {
 	}
 }
 
-// tapMaximaBytesGo sets dst[i] to the largest src[offsets[t] + i] of bytes that are unsigned once they are flipped.
+// tapMaximaBytesGo sets dst[i] to the largest src[offsets[t] + i] of bytes that are unsigned once
+// they are flipped.
 func tapMaximaBytesGo(dst, src []uint8, offsets []int, flip uint8) {
 	copy(dst, src[offsets[0]:])
 	for _, off := range offsets[1:] {

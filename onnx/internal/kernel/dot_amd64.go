@@ -6,10 +6,13 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// haveDots says that the processor multiplies bytes: AVX-512 with VNNI, and VBMI, which came after it.
-var haveDots = haveAVX512 && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VNNI && cpu.X86.HasAVX512VBMI
+// haveDots says that the processor multiplies bytes: AVX-512 with VNNI, and VBMI, which came after
+// it.
+var haveDots = haveAVX512 && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VNNI &&
+	cpu.X86.HasAVX512VBMI
 
-// haveShortDots says that it multiplies bytes in shorter vectors, and haveWords that it has those, and multiplies words in them.
+// haveShortDots says that it multiplies bytes in shorter vectors, and haveWords that it has those,
+// and multiplies words in them.
 var (
 	haveWords     = cpu.X86.HasAVX2
 	haveShortDots = cpu.X86.HasAVXVNNI && haveWords
@@ -46,14 +49,17 @@ type dotTile struct {
 }
 
 // dots is dotsGo. Of each step it reads 32 columns, or 16 where no more are wanted.
-func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int, c []uint8, stride int) {
+func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int,
+	c []uint8, stride int) {
 	if !haveDots && !haveWords {
 		dotsGo(d, a, b, offsets, channel, filters, cols, c, stride)
 		return
 	}
-	t := dotTile{steps: len(offsets), a: &a[0], b: &b[0], offsets: &offsets[0], start: &d.start[channel], scale: &d.scale[channel],
+	t := dotTile{steps: len(offsets), a: &a[0], b: &b[0], offsets: &offsets[0],
+		start: &d.start[channel], scale: &d.scale[channel],
 		c: &c[0], stride: stride, filters: filters, mask: uint32(1<<cols - 1), saturation: d.saturation}
-	_, _, _ = a[len(offsets)*4*dotFilters*dotBytes()-1], d.start[channel+dotFilters-1], d.scale[channel+dotFilters-1]
+	_, _, _ = a[len(offsets)*4*dotFilters*dotBytes()-1], d.start[channel+dotFilters-1],
+		d.scale[channel+dotFilters-1]
 	_ = b[d.furthest+4*((cols+15)&^15)-1]
 	last := (filters-1)*stride + cols
 	if d.whole {
@@ -74,7 +80,8 @@ func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols
 	for p := 0; p < cols; p += 8 {
 		t.b, t.mask = &b[4*p], uint32(min(cols-p, 8))
 		for f := 0; f < filters; f += most {
-			t.a, t.start, t.filters, t.c = &a[f*8], &d.start[channel+f], min(filters-f, most), &c[f*stride+p*size]
+			t.a, t.start, t.filters, t.c = &a[f*8], &d.start[channel+f], min(filters-f, most),
+				&c[f*stride+p*size]
 			if !d.whole {
 				t.scale = &d.scale[channel+f]
 			}
@@ -83,18 +90,21 @@ func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols
 	}
 }
 
-// interleave sets the first elements of dst, four bytes each, as interleaveGo does, and returns how many.
+// interleave sets the first elements of dst, four bytes each, as interleaveGo does, and returns how
+// many.
 func interleave(dst []uint8, rows *[4][]uint8, flip uint8) int {
 	n := len(rows[0]) &^ 15
 	if !havePanels || n == 0 {
 		return 0
 	}
 	_, _, _, _ = dst[4*n-1], rows[1][n-1], rows[2][n-1], rows[3][n-1]
-	interleaveX(n, &dst[0], &rows[0][0], &rows[1][0], &rows[2][0], &rows[3][0], uint32(flip)*0x01010101)
+	interleaveX(n, &dst[0], &rows[0][0], &rows[1][0], &rows[2][0], &rows[3][0],
+		uint32(flip)*0x01010101)
 	return n
 }
 
-// inVectors returns how many of n elements the processor's vectors take: with AVX-512 all of them, else whole vectors of the given width.
+// inVectors returns how many of n elements the processor's vectors take: with AVX-512 all of them,
+// else whole vectors of the given width.
 func inVectors(n, width int) int {
 	if haveDots {
 		return n
@@ -153,7 +163,8 @@ type depthTile struct {
 }
 
 // depthPlane is depthPlaneGo.
-func depthPlane(d *depthTaps, dst, src []uint8, weights []int8, start int32, scale float32, s saturation) {
+func depthPlane(d *depthTaps, dst, src []uint8, weights []int8, start int32,
+	scale float32, s saturation) {
 	words := !haveDots && haveWords
 	if words && d.stride > 2 { // hardly any network has it
 		short := make([]int8, len(weights)/2)
@@ -167,8 +178,10 @@ func depthPlane(d *depthTaps, dst, src []uint8, weights []int8, start int32, sca
 		return
 	}
 	_, _ = dst[d.lines*d.width-1], weights[4*len(d.offsets)*depthBytes()-1]
-	t := depthTile{lines: d.lines, width: d.width, dst: &dst[0], src: &src[0], down: d.down, across: 16 * d.stride,
-		groups: len(d.offsets), offsets: &d.offsets[0], weights: &weights[0], flip: uint32(d.flip) * 0x01010101,
+	t := depthTile{lines: d.lines, width: d.width, dst: &dst[0], src: &src[0], down: d.down,
+		across: 16 * d.stride,
+		groups: len(d.offsets), offsets: &d.offsets[0], weights: &weights[0],
+		flip:  uint32(d.flip) * 0x01010101,
 		start: start, scale: scale, saturation: s, dilation: d.dilation}
 	if words {
 		_ = src[d.last+((d.width-1)&^15+16)*d.stride+3*d.dilation-1]
@@ -199,7 +212,8 @@ func paired(dst, a, b []uint8, p *pairing) {
 		return
 	}
 	_, _ = a[len(dst)-1], b[len(dst)-1]
-	t := pairTile{n: done, dst: &dst[0], a: &a[0], b: &b[0], flip: uint32(p.a.flip) * 0x01010101, zeroA: p.a.zero, zeroB: p.b.zero,
+	t := pairTile{n: done, dst: &dst[0], a: &a[0], b: &b[0], flip: uint32(p.a.flip) * 0x01010101,
+		zeroA: p.a.zero, zeroB: p.b.zero,
 		scaleA: p.a.scale, scaleB: p.b.scale, scale: p.scale, saturation: p.saturation}
 	if p.product {
 		t.product = 1
@@ -256,7 +270,8 @@ func tapMaximaBytes(dst, src []uint8, offsets []int, flip uint8) {
 	maximaY(len(offsets), len(dst), &dst[0], &src[0], &offsets[0], uint32(flip)*0x01010101)
 }
 
-// splitBytes sets the first elements of even and odd as deinterleaveGo does, n of each at most, and returns how many.
+// splitBytes sets the first elements of even and odd as deinterleaveGo does, n of each at most, and
+// returns how many.
 func splitBytes(n int, even, odd, src []uint8) int {
 	if n &^= 15; !havePanels || n <= 0 {
 		return 0

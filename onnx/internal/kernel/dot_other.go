@@ -8,7 +8,8 @@ func dotBytes() int { return 1 }
 
 func depthBytes() int { return 1 }
 
-func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int, c []uint8, stride int) {
+func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int,
+	c []uint8, stride int) {
 	dotsGo(d, a, b, offsets, channel, filters, cols, c, stride)
 }
 
@@ -20,7 +21,8 @@ func quantizeRow(dst []uint8, src []float32, scale float32, s saturation) {
 
 func dequantizeRow(dst []float32, src []uint8, q quantum) { dequantizeGo(dst, src, q) }
 
-func depthPlane(d *depthTaps, dst, src []uint8, weights []int8, start int32, scale float32, s saturation) {
+func depthPlane(d *depthTaps, dst, src []uint8, weights []int8, start int32,
+	scale float32, s saturation) {
 	depthPlaneGo(d, dst, src, weights, start, scale, s)
 }
 

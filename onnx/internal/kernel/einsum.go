@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Einsum: out[free letters] = sum over the other letters of the product of the inputs. Without "->" the output's letters are
-// those that occur once, in alphabetical order; "..." stands for broadcast axes.
+// Einsum: out[free letters] = sum over the other letters of the product of the inputs. Without "->"
+// the output's letters are those that occur once, in alphabetical order; "..." stands for broadcast
+// axes.
 func init() {
 	register(Def{Op: "Einsum", Since: 12, Half: true, New: newEinsum})
 }
@@ -25,7 +26,8 @@ func newEinsum(s *Spec) (Kernel, error) {
 	term := func(t string) (string, error) {
 		t = strings.Replace(t, "...", ".", 1)
 		for i, r := range t {
-			if r != '.' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') || strings.IndexRune(t, r) != i && r == '.' {
+			if r != '.' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') ||
+				strings.IndexRune(t, r) != i && r == '.' {
 				return "", fmt.Errorf("equation %q is not understood", eq)
 			}
 		}
@@ -147,7 +149,8 @@ func (e einsumSpec) expand(c *Call) (terms []string, out string, err error) {
 			t = dots(t, n)
 		}
 		if len(t) != len(shape) {
-			return nil, "", fmt.Errorf("input %d of shape %v does not fit its term of %d axes", i, shape, len(t))
+			return nil, "", fmt.Errorf("input %d of shape %v does not fit its term of %d axes",
+				i, shape, len(t))
 		}
 		terms = append(terms, t)
 	}

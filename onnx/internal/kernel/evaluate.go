@@ -6,8 +6,9 @@ import (
 	"fmp/onnx"
 )
 
-// Evaluate computes a node from the values of its inputs, nil where one is left out; outputs that the node leaves
-// out are nil. An error says why there is no result. The caller bounds time and memory: see [onnx.Budget].
+// Evaluate computes a node from the values of its inputs, nil where one is left out; outputs that
+// the node leaves out are nil. An error says why there is no result. The caller bounds time and
+// memory: see [onnx.Budget].
 func Evaluate(n *onnx.Node, opset int, in []*onnx.Tensor) ([]*onnx.Tensor, error) {
 	if n.Domain != "" {
 		return nil, fmt.Errorf("operators of the domain %q are not supported", n.Domain)

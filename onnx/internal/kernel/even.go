@@ -2,13 +2,16 @@ package kernel
 
 import "math"
 
-// Functions whose steps are the same for every number, for results in float32: no branch, loop or early return depends on the argument, so
-// that time tells nothing of it, and every processor gets the same bits, as sums and products alone are taken. The arguments are numbers of
-// float32, whose range float64 exceeds by far: arguments are brought to where the result in float32 is 0, infinite or 1.
+// Functions whose steps are the same for every number, for results in float32: no branch, loop or
+// early return depends on the argument, so that time tells nothing of it, and every processor gets
+// the same bits, as sums and products alone are taken. The arguments are numbers of float32, whose
+// range float64 exceeds by far: arguments are brought to where the result in float32 is 0, infinite
+// or 1.
 
 const (
 	log2E = 1 / math.Ln2
-	// ln2High has 33 bits, so that products with whole numbers of 11 bits are exact; ln2Low is the rest.
+	// ln2High has 33 bits, so that products with whole numbers of 11 bits are exact; ln2Low is the
+	// rest.
 	ln2High = 6.93147180369123816490e-01
 	ln2Low  = 1.90821492927058770002e-10
 	// roundTo, added to a number and taken away, rounds it to the nearest whole number.
@@ -27,7 +30,8 @@ func horner(x float64, c []float64) float64 {
 	return sum
 }
 
-// overFactorials are 1/1!, 1/2!, ...: e^r = 1 + r horner(r, overFactorials) for |r| <= ln(2)/2 within 1e-15.
+// overFactorials are 1/1!, 1/2!, ...: e^r = 1 + r horner(r, overFactorials) for |r| <= ln(2)/2
+// within 1e-15.
 var overFactorials = func() (c []float64) {
 	f := 1.0
 	for i := range 12 {
@@ -58,7 +62,8 @@ func evenExpm1(x float64) float64 {
 	return float64(s*q) + (s - 1)
 }
 
-// oddReciprocals are 1, 1/3, 1/5, ...: artanh z = z horner(z², oddReciprocals), for |z| <= 1/3 within 1e-12.
+// oddReciprocals are 1, 1/3, 1/5, ...: artanh z = z horner(z², oddReciprocals), for |z| <= 1/3
+// within 1e-12.
 var oddReciprocals = func() (c []float64) {
 	for i := range 12 {
 		c = append(c, 1/float64(2*i+1))
@@ -82,11 +87,13 @@ func evenLog(x float64) float64 {
 	k := int64(u-root) >> 52
 	m := math.Float64frombits(u - uint64(k)<<52) // in 1/sqrt 2 to sqrt 2
 	z := (m - 1) / (m + 1)
-	y := float64(float64(k)*ln2High) + (2*float64(z*horner(float64(z*z), oddReciprocals)) + float64(float64(k)*ln2Low))
+	y := float64(float64(k)*ln2High) +
+		(2*float64(z*horner(float64(z*z), oddReciprocals)) + float64(float64(k)*ln2Low))
 	zero := ^filled(u << 1)
 	odd := ^filled(u>>52&0x7ff ^ 0x7ff) // infinite or NaN
 	below := uint64(int64(u)>>63) &^ zero
-	out := math.Float64bits(y)&^(zero|odd|below) | math.Float64bits(math.Inf(-1))&zero | u&odd&^below | math.Float64bits(math.NaN())&below
+	out := math.Float64bits(y)&^(zero|odd|below) | math.Float64bits(
+		math.Inf(-1))&zero | u&odd&^below | math.Float64bits(math.NaN())&below
 	return math.Float64frombits(out)
 }
 
@@ -102,8 +109,9 @@ func evenSoftplus(x float64) float64 { return max(x, 0) + evenLog1p(evenExp(-mat
 // erfEnd is from where on erf is 1 in float32.
 const erfEnd = 4
 
-// erfSeries are the coefficients of erf(x)/x in Chebyshev polynomials of x², 0 to erfEnd², which its values at their nodes give; they are
-// a quarter of float32's last place too large, so that erf is 1 at the end.
+// erfSeries are the coefficients of erf(x)/x in Chebyshev polynomials of x², 0 to erfEnd², which
+// its values at their nodes give; they are a quarter of float32's last place too large, so that erf
+// is 1 at the end.
 var erfSeries = func() []float64 {
 	const n = 48
 	c := make([]float64, 20)

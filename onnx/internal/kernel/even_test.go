@@ -6,13 +6,16 @@ import (
 	"testing"
 )
 
-// TestEven: functions of the same steps for every number are those of package math, but for the rounding to float32, over all of float32:
-// every exponent, both signs, zeros, infinities, NaN and numbers below the normal range.
+// TestEven: functions of the same steps for every number are those of package math, but for the
+// rounding to float32, over all of float32: every exponent, both signs, zeros, infinities, NaN and
+// numbers below the normal range.
 func TestEven(t *testing.T) {
 	type pair struct{ even, want func(float64) float64 }
 	functions := map[string]pair{
-		"exp": {evenExp, math.Exp}, "expm1": {evenExpm1, math.Expm1}, "log": {evenLog, math.Log}, "tanh": {evenTanh, math.Tanh},
-		"erf": {evenErf, math.Erf}, "sigmoid": {evenSigmoid, sigmoid}, "softplus": {evenSoftplus, softplus},
+		"exp": {evenExp, math.Exp}, "expm1": {evenExpm1, math.Expm1}, "log": {evenLog, math.Log},
+		"tanh": {evenTanh, math.Tanh},
+		"erf":  {evenErf, math.Erf}, "sigmoid": {evenSigmoid, sigmoid},
+		"softplus": {evenSoftplus, softplus},
 	}
 	for _, y := range []float64{-3, -2, -1, -0.5, 0, 0.3, 0.5, 1, 2, 2.5, 3, 4, 1e9, math.Inf(1)} {
 		functions[fmt.Sprint("power ", y)] = pair{func(x float64) float64 { return evenPow(x, y) },
@@ -21,7 +24,8 @@ func TestEven(t *testing.T) {
 	for name, f := range functions {
 		worst, at := 0.0, float32(0)
 		for bits := uint64(0); bits < 1<<32; bits += 9973 {
-			for _, b := range []uint32{uint32(bits), uint32(bits) &^ 0x7fffff} { // whole powers of 2, 0 and infinities too
+			// whole powers of 2, 0 and infinities too
+			for _, b := range []uint32{uint32(bits), uint32(bits) &^ 0x7fffff} {
 				x := math.Float32frombits(b)
 				got, want := float32(f.even(float64(x))), float32(f.want(float64(x)))
 				if got == want || got != got && want != want {
@@ -35,8 +39,8 @@ func TestEven(t *testing.T) {
 			}
 		}
 		if !(worst <= 1) {
-			t.Errorf("%s: at %v it is %v, and %v in package math: %.3g units of the last place", name, at, float32(f.even(float64(at))),
-				float32(f.want(float64(at))), worst)
+			t.Errorf("%s: at %v it is %v, and %v in package math: %.3g units of the last place", name, at,
+				float32(f.even(float64(at))), float32(f.want(float64(at))), worst)
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 // A node is computed without a model around it.
 func ExampleEvaluate() {
 	n := &onnx.Node{Op: "CumSum", Inputs: []string{"x", "axis"}, Outputs: []string{"y"}}
-	out, err := kernel.Evaluate(n, 17, []*onnx.Tensor{onnx.Vector[int64](1, 2, 3), onnx.Scalar(int64(0))})
+	out, err := kernel.Evaluate(n, 17,
+		[]*onnx.Tensor{onnx.Vector[int64](1, 2, 3), onnx.Scalar(int64(0))})
 	if err != nil {
 		panic(err)
 	}

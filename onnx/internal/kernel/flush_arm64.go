@@ -1,7 +1,7 @@
 package kernel
 
-// canFlush says that the processor's control word is at hand; flushBits is the bit FZ of FPCR, which takes operands and results below the
-// normal range for zeros.
+// canFlush says that the processor's control word is at hand; flushBits is the bit FZ of FPCR,
+// which takes operands and results below the normal range for zeros.
 const (
 	canFlush  = true
 	flushBits = 1 << 24

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// TestFlushed: operands and results below the normal range count as zeros where that is asked for and the processor can, on threads of
-// pieces of work as well; afterwards, after an error too, they are numbers again.
+// TestFlushed: operands and results below the normal range count as zeros where that is asked for
+// and the processor can, on threads of pieces of work as well; afterwards, after an error too, they
+// are numbers again.
 func TestFlushed(t *testing.T) {
 	tiny, small, half := float32(1e-39), float32(1e-30), float32(1e-9)
 	product := func() (operand, result float32) { return tiny * 1e9, small * half } // 1e-30 and 1e-39

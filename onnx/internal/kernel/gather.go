@@ -7,8 +7,8 @@ import (
 	"fmp/onnx"
 )
 
-// Gather, GatherElements, GatherND, Compress, ReverseSequence: selection by index. Negative indices count from the
-// end; one outside is an error.
+// Gather, GatherElements, GatherND, Compress, ReverseSequence: selection by index. Negative indices
+// count from the end; one outside is an error.
 func init() {
 	register(
 		Def{Op: "Gather", Since: 1, New: newGather},
@@ -63,7 +63,8 @@ func newGather(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// elementOffset is the offset in a tensor of strides st of position i of a tensor of shape `shape`, with coordinate `axis` replaced by v.
+// elementOffset is the offset in a tensor of strides st of position i of a tensor of shape `shape`,
+// with coordinate `axis` replaced by v.
 func elementOffset(i int, shape, st []int, axis, v int) int {
 	off := v * st[axis]
 	for k := len(shape) - 1; k >= 0; k-- {
@@ -75,7 +76,8 @@ func elementOffset(i int, shape, st []int, axis, v int) int {
 	return off
 }
 
-// GatherElements: axis = 0; out[i_1, ..., i_r] = in[i_1, ..., indices[i], ..., i_r], out's shape = indices'.
+// GatherElements: axis = 0; out[i_1, ..., i_r] = in[i_1, ..., indices[i], ..., i_r], out's shape =
+// indices'.
 func newGatherElements(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
@@ -128,11 +130,13 @@ func newGatherND(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		in, is := c.In[0].Shape, c.In[1].Shape
 		if len(is) == 0 || batch < 0 || batch >= len(is) || batch > len(in) {
-			return fmt.Errorf("indices of shape %v and batch_dims %d for a tensor of shape %v", is, batch, in)
+			return fmt.Errorf("indices of shape %v and batch_dims %d for a tensor of shape %v", is, batch,
+				in)
 		}
 		d := is[len(is)-1]
 		if batch+d > len(in) || !slices.Equal(in[:batch], is[:batch]) {
-			return fmt.Errorf("indices of shape %v and batch_dims %d do not address a tensor of shape %v", is, batch, in)
+			return fmt.Errorf("indices of shape %v and batch_dims %d do not address a tensor of shape %v",
+				is, batch, in)
 		}
 		idx, err := ints(c.In[1])
 		if err != nil {
@@ -160,7 +164,8 @@ func newGatherND(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// Compress: keeps the slices along axis whose condition is true; without an axis, of the flattened input.
+// Compress: keeps the slices along axis whose condition is true; without an axis, of the flattened
+// input.
 func newCompress(s *Spec) (Kernel, error) {
 	flat := !s.hasAttr("axis")
 	axis := s.int("axis")
@@ -199,11 +204,13 @@ func newCompress(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// ReverseSequence: time_axis = 0, batch_axis = 1 (one is 0, the other 1); the first lengths[b] steps of batch item b are reversed.
+// ReverseSequence: time_axis = 0, batch_axis = 1 (one is 0, the other 1); the first lengths[b]
+// steps of batch item b are reversed.
 func newReverseSequence(s *Spec) (Kernel, error) {
 	timeAxis, batchAxis := s.int("time_axis"), s.int("batch_axis")
 	if timeAxis+batchAxis != 1 || timeAxis*batchAxis != 0 {
-		return nil, fmt.Errorf("time_axis %d and batch_axis %d: one is 0 and the other 1", timeAxis, batchAxis)
+		return nil, fmt.Errorf("time_axis %d and batch_axis %d: one is 0 and the other 1",
+			timeAxis, batchAxis)
 	}
 	return func(c *Call) error {
 		in := c.In[0].Shape

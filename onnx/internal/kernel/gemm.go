@@ -36,11 +36,15 @@ func newGemm6(s *Spec) (Kernel, error) {
 }
 
 func newGemm(s *Spec) (Kernel, error) {
-	g := gemmSpec{alpha: s.float("alpha"), beta: s.float("beta"), ta: s.bool("transA"), tb: s.bool("transB")}
-	if integers.Has(s.In[0]) && (g.alpha != float64(int64(g.alpha)) || g.beta != float64(int64(g.beta))) {
-		return nil, fmt.Errorf("alpha %v and beta %v of an integer product are not whole", g.alpha, g.beta)
+	g := gemmSpec{alpha: s.float("alpha"), beta: s.float("beta"), ta: s.bool("transA"),
+		tb: s.bool("transB")}
+	if integers.Has(s.In[0]) &&
+		(g.alpha != float64(int64(g.alpha)) || g.beta != float64(int64(g.beta))) {
+		return nil, fmt.Errorf("alpha %v and beta %v of an integer product are not whole",
+			g.alpha, g.beta)
 	}
-	return numeric(s, gemmFloat[float32](g, newRight(s, 1, g.tb)), gemmFloat[float64](g, nil), gemmInt[int64](g), gemmInt[uint64](g))
+	return numeric(s, gemmFloat[float32](g, newRight(s, 1, g.tb)), gemmFloat[float64](g, nil),
+		gemmInt[int64](g), gemmInt[uint64](g))
 }
 
 func (g gemmSpec) shape(a, b []int) (m, n, k int, err error) {
@@ -56,7 +60,8 @@ func (g gemmSpec) shape(a, b []int) (m, n, k int, err error) {
 		kb, n = n, kb
 	}
 	if k != kb {
-		return 0, 0, 0, fmt.Errorf("shapes %v (transA %v) and %v (transB %v) do not match", a, g.ta, b, g.tb)
+		return 0, 0, 0, fmt.Errorf("shapes %v (transA %v) and %v (transB %v) do not match",
+			a, g.ta, b, g.tb)
 	}
 	return m, n, k, nil
 }
@@ -97,8 +102,10 @@ func gemmFloat[T floating](g gemmSpec, r *right) Kernel {
 		if err != nil {
 			return err
 		}
-		a := matrix[T]{data: data[T](c.In[0]), rows: m, cols: k, stride: max(1, c.In[0].Shape[1]), trans: g.ta}
-		b := matrix[T]{data: data[T](c.In[1]), rows: k, cols: n, stride: max(1, c.In[1].Shape[1]), trans: g.tb}
+		a := matrix[T]{data: data[T](c.In[0]), rows: m, cols: k,
+			stride: max(1, c.In[0].Shape[1]), trans: g.ta}
+		b := matrix[T]{data: data[T](c.In[1]), rows: k, cols: n,
+			stride: max(1, c.In[1].Shape[1]), trans: g.tb}
 		if g.alpha != 1 {
 			buf := make([]T, len(a.data))
 			for i, v := range a.data {

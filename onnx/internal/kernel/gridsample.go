@@ -5,8 +5,9 @@ import (
 	"math"
 )
 
-// GridSample: mode linear, nearest or cubic; padding_mode zeros, border or reflection; align_corners = 0. x [n, c, d_1, ..., d_r], grid
-// [n, o_1, ..., o_r, r] of positions in -1..1, the last axis first; out = [n, c, o_1, ..., o_r]. Position in pixels:
+// GridSample: mode linear, nearest or cubic; padding_mode zeros, border or reflection;
+// align_corners = 0. x [n, c, d_1, ..., d_r], grid [n, o_1, ..., o_r, r] of positions in -1..1, the
+// last axis first; out = [n, c, o_1, ..., o_r]. Position in pixels:
 //
 //	align_corners 1: (g + 1) (size - 1) / 2        0: ((g + 1) size - 1) / 2
 func init() {
@@ -19,7 +20,8 @@ type gridSample struct {
 }
 
 func newGridSample(s *Spec) (Kernel, error) {
-	g := gridSample{mode: s.str("mode"), padding: s.str("padding_mode"), align: s.bool("align_corners")}
+	g := gridSample{mode: s.str("mode"), padding: s.str("padding_mode"),
+		align: s.bool("align_corners")}
 	switch g.mode {
 	case "linear":
 		g.mode = "bilinear"
@@ -75,7 +77,8 @@ func (g gridSample) index(v float64, size int) (int, bool) {
 	return int(min(max(math.RoundToEven(v), 0), float64(size-1))), true
 }
 
-// around are the whole positions, from the first on, that a position on an axis is made of, and their weights.
+// around are the whole positions, from the first on, that a position on an axis is made of, and
+// their weights.
 func (g gridSample) around(v float64, size int) (first float64, weight []float64) {
 	if g.mode != "bicubic" {
 		switch g.padding {
@@ -126,7 +129,8 @@ func sampleGrid[T floating](g gridSample) Kernel {
 		xs, gs := c.In[0].Shape, c.In[1].Shape
 		r := len(xs) - 2
 		if r < 1 || len(gs) != len(xs) || gs[r+1] != r || gs[0] != xs[0] {
-			return fmt.Errorf("input %v and grid %v: [n, c, d...] and [n, o..., number of d] are expected", xs, gs)
+			return fmt.Errorf("input %v and grid %v: [n, c, d...] and [n, o..., number of d] are expected",
+				xs, gs)
 		}
 		sizes, plane, points := xs[2:], product(xs[2:]), product(gs[1:r+1])
 		out, err := c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, gs[1:r+1]...))

@@ -11,14 +11,15 @@ import (
 	"fmp/onnx"
 )
 
-// FastIntegers reports whether the processor multiplies bytes in vectors; without that a product of bytes takes 40 times as long as one
-// of float32.
+// FastIntegers reports whether the processor multiplies bytes in vectors; without that a product of
+// bytes takes 40 times as long as one of float32.
 func FastIntegers() bool { return haveDots || haveWords }
 
 // EnableIntegers has kernels of quantised operators work on bytes; see package integers.
 func EnableIntegers() {
 	for name, with := range map[string]func(s *Spec, k Kernel) (Kernel, error){
-		"QuantizeLinear": quantizeRuns, "DequantizeLinear": dequantizeRuns, "MaxPool": maxOfBytes, "ConvInteger": convOfBytes,
+		"QuantizeLinear": quantizeRuns, "DequantizeLinear": dequantizeRuns, "MaxPool": maxOfBytes,
+		"ConvInteger": convOfBytes,
 		"QLinearConv": convOfBytes, "MatMulInteger": matMulOfBytes, "QLinearMatMul": matMulOfBytes,
 	} {
 		for _, d := range registry[name] {
@@ -34,7 +35,8 @@ func EnableIntegers() {
 	}
 }
 
-// maxOfBytes is a MaxPool; k is run where it is none of bytes, where indices are wanted, or a window lies in the padding.
+// maxOfBytes is a MaxPool; k is run where it is none of bytes, where indices are wanted, or a
+// window lies in the padding.
 func maxOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	d := s.In[0]
 	if !bytes.Has(d) {
@@ -47,7 +49,8 @@ func maxOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	w.ceil = s.bool("ceil_mode")
 	return func(c *Call) error {
 		win, sp, err := poolShape(w, c.In[0].Shape)
-		if in := c.In[0].Shape; err != nil || c.wants(1) || len(in) > 4 || product(sp) == 0 || !seesPlane(win, in[2:], sp) {
+		if in := c.In[0].Shape; err != nil || c.wants(1) || len(in) > 4 || product(sp) == 0 ||
+			!seesPlane(win, in[2:], sp) {
 			return k(c)
 		}
 		out, err := c.New(0, d, append(slices.Clone(c.In[0].Shape[:2]), sp...))
@@ -62,8 +65,9 @@ func maxOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	}, nil
 }
 
-// integerConv is a convolution of bytes whose sums are exact. Four channels of the padded planes lie interleaved, so that a step of the
-// products reads, for a tap of the window and 32 neighbouring outputs, one run of them.
+// integerConv is a convolution of bytes whose sums are exact. Four channels of the padded planes
+// lie interleaved, so that a step of the products reads, for a tap of the window and 32
+// neighbouring outputs, one run of them.
 type integerConv struct {
 	group   int
 	weights *onnx.Tensor // where they and their zero point are known before the model runs
@@ -75,7 +79,8 @@ type integerConv struct {
 	kept *byteFilters
 }
 
-// constants keeps the weights, and their layout for products, where they are known and there is room.
+// constants keeps the weights, and their layout for products, where they are known and there is
+// room.
 func (v *integerConv) constants(s *Spec, weights, zero int) {
 	w := s.constant(weights)
 	if w == nil || len(w.Shape) < 2 || s.has(zero) && s.constant(zero) == nil ||
@@ -105,9 +110,11 @@ func transposedOf[T any](b []T, rows, cols int) []T {
 
 // byteFilters are weights less their zero point.
 type byteFilters struct {
-	panels []int8  // by group: [panels of filters, quads of channels and taps, dotFilters, 4] of dotBytes
-	depth  []int8  // of one channel a group: [channels, lines of the window, columns / 4, 4] of depthBytes
-	sums   []int32 // of the weights of a filter, by group in whole panels
+	// by group: [panels of filters, quads of channels and taps, dotFilters, 4] of dotBytes
+	panels []int8
+	// of one channel a group: [channels, lines of the window, columns / 4, 4] of depthBytes
+	depth []int8
+	sums  []int32 // of the weights of a filter, by group in whole panels
 }
 
 // bytesOf returns the bytes of a tensor, and the bits to flip in them so that they are unsigned.
@@ -121,7 +128,8 @@ func bytesOf(t *onnx.Tensor) (b []uint8, flip uint8) {
 	return data[uint8](t), 0
 }
 
-// withoutZero returns the weights less their zero points, or nil where one of them is no signed byte.
+// withoutZero returns the weights less their zero points, or nil where one of them is no signed
+// byte.
 func withoutZero(w, zero *onnx.Tensor) []int8 {
 	b, flip := bytesOf(w)
 	q := quantum{zero: int32(flip), flip: flip}
@@ -197,16 +205,18 @@ func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
 	return f
 }
 
-// requantized is the map from a convolution's sums to the output: by output channel, quanta of the output in a quantum of the sums.
+// requantized is the map from a convolution's sums to the output: by output channel, quanta of the
+// output in a quantum of the sums.
 type requantized struct {
 	bias  []int32
 	scale func(channel int) float32
 	saturation
 }
 
-// product sets out, of bytes or of int32, to the convolution of x, whose zero point is zero; false where the weights or the shapes are of
-// another kind.
-func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *requantized, out *onnx.Tensor, win window) bool {
+// product sets out, of bytes or of int32, to the convolution of x, whose zero point is zero; false
+// where the weights or the shapes are of another kind.
+func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *requantized,
+	out *onnx.Tensor, win window) bool {
 	if len(x.Shape) > 4 || len(x.Shape) < 3 || out.Len() == 0 || w.Len() == 0 {
 		return false
 	}
@@ -215,8 +225,10 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 		return false
 	}
 	src, flip := bytesOf(x)
-	r := &integerRun{Call: c, f: f, x: src, flip: flip, xs: x.Shape, sp: out.Shape[2:], group: v.group, channels: w.Shape[1],
-		filters: w.Shape[0] / v.group, last: v.matrix, in: product(x.Shape[2:]), pos: product(out.Shape[2:]), pad: uint8(zero)}
+	r := &integerRun{Call: c, f: f, x: src, flip: flip, xs: x.Shape, sp: out.Shape[2:], group: v.group,
+		channels: w.Shape[1],
+		filters:  w.Shape[0] / v.group, last: v.matrix, in: product(x.Shape[2:]),
+		pos: product(out.Shape[2:]), pad: uint8(zero)}
 	r.high = (r.filters + dotFilters - 1) / dotFilters * dotFilters
 	r.sums = dotSums{start: make([]int32, v.group*r.high), scale: make([]float32, v.group*r.high)}
 	for co := range w.Shape[0] {
@@ -262,10 +274,11 @@ type integerRun struct {
 	high              int     // filters in whole panels
 	in, pos           int     // elements of a plane of x, and of the output
 	phases            *phases // nil where a plane is read as it lies
-	gathered          bool    // columns of every tap lie side by side: lines are so short that others would be mostly padding
-	plane             int     // elements of an interleaved plane
-	across, wide      int     // outputs from first to last, and from line to line
-	offsets           []int
+	// columns of every tap lie side by side: lines are so short that others would be mostly padding
+	gathered     bool
+	plane        int // elements of an interleaved plane
+	across, wide int // outputs from first to last, and from line to line
+	offsets      []int
 }
 
 func (r *integerRun) arrange(win window) (err error) {
@@ -360,7 +373,8 @@ func (r *integerRun) gather(to, from []uint8) {
 	}
 }
 
-// chunkBytes bounds the interleaved bytes that panels of weights go over in turn, so that they stay in the cache.
+// chunkBytes bounds the interleaved bytes that panels of weights go over in turn, so that they stay
+// in the cache.
 const chunkBytes = 192 << 10
 
 // tiles computes the outputs tile by tile.
@@ -371,37 +385,41 @@ func (r *integerRun) tiles() {
 	chunks := (r.across + chunk - 1) / chunk
 	for n := range r.xs[0] {
 		r.interleaved(from, n)
-		r.Parallel(r.group*chunks*panels, work(min(chunk, r.across), len(r.offsets), dotFilters)/4, func(lo, hi int) {
-			var tile []uint8
-			if r.wide != r.pos || r.last && r.pos > 1 {
-				tile = Scratch[uint8](r.Call, dotFilters, min(chunk, r.across), r.elem)
-			}
-			for item := lo; item < hi; item++ {
-				g, t, panel := item/panels/chunks, item/panels%chunks, item%panels
-				rows, p0, p1 := min(dotFilters, r.filters-panel*dotFilters), t*chunk, min(r.across, (t+1)*chunk)
-				a := r.f.panels[(g*r.high+panel*dotFilters)*len(r.offsets)*4*dotBytes():]
-				b := from[g*quads*r.plane*4:]
-				first := ((n*r.group+g)*r.filters + panel*dotFilters) * r.pos
-				if r.last {
-					first = panel * dotFilters
+		r.Parallel(r.group*chunks*panels, work(min(chunk, r.across), len(r.offsets), dotFilters)/4,
+			func(lo, hi int) {
+				var tile []uint8
+				if r.wide != r.pos || r.last && r.pos > 1 {
+					tile = Scratch[uint8](r.Call, dotFilters, min(chunk, r.across), r.elem)
 				}
-				planes := r.out[first*r.elem:]
-				c, stride := tile, p1-p0
-				if tile == nil {
-					c, stride = planes[p0*r.elem:], r.pos
+				for item := lo; item < hi; item++ {
+					g, t, panel := item/panels/chunks, item/panels%chunks, item%panels
+					rows, p0, p1 := min(dotFilters, r.filters-panel*dotFilters), t*chunk,
+						min(r.across, (t+1)*chunk)
+					a := r.f.panels[(g*r.high+panel*dotFilters)*len(r.offsets)*4*dotBytes():]
+					b := from[g*quads*r.plane*4:]
+					first := ((n*r.group+g)*r.filters + panel*dotFilters) * r.pos
+					if r.last {
+						first = panel * dotFilters
+					}
+					planes := r.out[first*r.elem:]
+					c, stride := tile, p1-p0
+					if tile == nil {
+						c, stride = planes[p0*r.elem:], r.pos
+					}
+					for p := p0; p < p1; p += dotColumns {
+						dots(&r.sums, a, b[4*p:], r.offsets, g*r.high+panel*dotFilters, rows, min(dotColumns, p1-p),
+							c[(p-p0)*r.elem:], stride*r.elem)
+					}
+					if tile != nil {
+						r.compact(planes, tile, rows, p0, p1)
+					}
 				}
-				for p := p0; p < p1; p += dotColumns {
-					dots(&r.sums, a, b[4*p:], r.offsets, g*r.high+panel*dotFilters, rows, min(dotColumns, p1-p), c[(p-p0)*r.elem:], stride*r.elem)
-				}
-				if tile != nil {
-					r.compact(planes, tile, rows, p0, p1)
-				}
-			}
-		})
+			})
 	}
 }
 
-// compact copies outputs from p0 to p1, between whose lines lie columns that are no output's, to their planes.
+// compact copies outputs from p0 to p1, between whose lines lie columns that are no output's, to
+// their planes.
 func (r *integerRun) compact(planes, tile []uint8, rows, p0, p1 int) {
 	e := r.elem
 	if r.last {
@@ -439,7 +457,8 @@ func (r *integerRun) depthwise(win window) bool {
 	}
 	size, stride, dilation := planar(win.size, 1), planar(win.stride, 1), planar(win.dilation, 1)
 	sp := planar(r.sp, 1)
-	d := &depthTaps{lines: sp[0], width: sp[1], down: stride[0] * p.wide, stride: stride[1], dilation: dilation[1], flip: r.flip}
+	d := &depthTaps{lines: sp[0], width: sp[1], down: stride[0] * p.wide, stride: stride[1],
+		dilation: dilation[1], flip: r.flip}
 	for y := range size[0] {
 		for x := 0; x < size[1]; x += 4 {
 			d.offsets = append(d.offsets, y*dilation[0]*p.wide+x*dilation[1])
@@ -460,8 +479,8 @@ func (r *integerRun) depthwise(win window) bool {
 		for plane := lo; plane < hi; plane++ {
 			c := plane % channels
 			splitInto(p, split, r.x[plane*r.in:(plane+1)*r.in], 0, p.high)
-			depthPlane(d, r.out[plane*r.pos:(plane+1)*r.pos], split, r.f.depth[c*per:(c+1)*per], r.sums.start[c*dotFilters],
-				r.sums.scale[c*dotFilters], r.sums.saturation)
+			depthPlane(d, r.out[plane*r.pos:(plane+1)*r.pos], split, r.f.depth[c*per:(c+1)*per],
+				r.sums.start[c*dotFilters], r.sums.scale[c*dotFilters], r.sums.saturation)
 		}
 	})
 	return true
@@ -492,8 +511,10 @@ func (v *integerConv) sides(b *onnx.Tensor) (k, n int) {
 	return b.Shape[1], b.Shape[0]
 }
 
-// matMul sets out, of bytes or of int32, to a b as q has it; false where b less its zero point is of no signed bytes.
-func (v *integerConv) matMul(c *Call, a, b, zb *onnx.Tensor, zero int32, q *requantized, out *onnx.Tensor) bool {
+// matMul sets out, of bytes or of int32, to a b as q has it; false where b less its zero point is
+// of no signed bytes.
+func (v *integerConv) matMul(c *Call, a, b, zb *onnx.Tensor, zero int32, q *requantized,
+	out *onnx.Tensor) bool {
 	k, n := v.sides(b)
 	rows := a.Len() / k
 	x := &onnx.Tensor{DType: a.DType, Shape: []int{1, k, rows}, Data: a.Data}
@@ -513,7 +534,8 @@ func operandsOf(op string) operands {
 }
 
 // output makes the output of sums that are not quantised, or of quanta of the type d.
-func (o operands) output(c *Call, d onnx.DType, shape []int, then *after) (*onnx.Tensor, *requantized, error) {
+func (o operands) output(c *Call, d onnx.DType, shape []int,
+	then *after) (*onnx.Tensor, *requantized, error) {
 	q := &requantized{}
 	if o.b == 3 {
 		step, scales := stepOf(c, 1, 4), c.In[4]
@@ -533,7 +555,8 @@ func (o operands) output(c *Call, d onnx.DType, shape []int, then *after) (*onnx
 
 func nearest(v float32) float32 { return float32(math.RoundToEven(float64(v))) }
 
-// fit reports whether zero points, scales and a bias are of as many numbers as there are filters, or of one.
+// fit reports whether zero points, scales and a bias are of as many numbers as there are filters,
+// or of one.
 func (o operands) fit(c *Call, filters int) bool {
 	one := func(i int) bool { return c.in(i) == nil || c.In[i].Len() == 1 }
 	some := func(i int) bool { return one(i) || len(c.In[i].Shape) == 1 && c.In[i].Len() == filters }
@@ -543,7 +566,8 @@ func (o operands) fit(c *Call, filters int) bool {
 	return one(o.za) && some(o.zb)
 }
 
-// convOfBytes is a ConvInteger, a QLinearConv, or a Conv with a QLinearConv's inputs; k is run where it is of another kind, and may be nil.
+// convOfBytes is a ConvInteger, a QLinearConv, or a Conv with a QLinearConv's inputs; k is run
+// where it is of another kind, and may be nil.
 func convOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	win, err := newWindow(s)
 	if err != nil {
@@ -573,7 +597,8 @@ func convOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	}, nil
 }
 
-// matMulOfBytes is a MatMulInteger, a QLinearMatMul, or a MatMul or Gemm with a QLinearMatMul's inputs and a bias.
+// matMulOfBytes is a MatMulInteger, a QLinearMatMul, or a MatMul or Gemm with a QLinearMatMul's
+// inputs and a bias.
 func matMulOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	o, d := operandsOf(s.Node.Op), s.Out[0]
 	v := newIntegerMatMul(s, o.b, o.zb)
@@ -636,8 +661,10 @@ func dequantizeRuns(s *Spec, k Kernel) (Kernel, error) {
 	}, nil
 }
 
-// runs calls f on the runs of the input that have one scale and zero point, or runs k where they are by block or do not match.
-func (q quantization) runs(c *Call, k Kernel, d onnx.DType, f func(to, from *onnx.Tensor, lo, hi int, scale, zero float64)) error {
+// runs calls f on the runs of the input that have one scale and zero point, or runs k where they
+// are by block or do not match.
+func (q quantization) runs(c *Call, k Kernel, d onnx.DType,
+	f func(to, from *onnx.Tensor, lo, hi int, scale, zero float64)) error {
 	x, scale, zero := c.In[0], c.In[1], c.in(2)
 	axis, run := q.axis, x.Len()
 	if axis < 0 {

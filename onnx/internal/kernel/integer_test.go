@@ -25,8 +25,10 @@ func drawnBytes(r *rand.Rand, d onnx.DType, shape ...int) *onnx.Tensor {
 	return t
 }
 
-// evaluated is the first output of a node on inputs, of which those in known are known before it runs.
-func evaluated(t *testing.T, threads int, n *onnx.Node, known map[int]bool, in ...*onnx.Tensor) *onnx.Tensor {
+// evaluated is the first output of a node on inputs, of which those in known are known before it
+// runs.
+func evaluated(t *testing.T, threads int, n *onnx.Node, known map[int]bool,
+	in ...*onnx.Tensor) *onnx.Tensor {
 	t.Helper()
 	s := &Spec{Node: n, Opset: 21}
 	for i, x := range in {
@@ -53,8 +55,9 @@ func evaluated(t *testing.T, threads int, n *onnx.Node, known map[int]bool, in .
 	return c.Out[0]
 }
 
-// TestIntegerConvByDefinition: sums of bytes are those of the definition, exactly, and so are their quanta, whatever the number of
-// filters, channels and columns, for signed and unsigned bytes, with each set of the processor's kernels.
+// TestIntegerConvByDefinition: sums of bytes are those of the definition, exactly, and so are their
+// quanta, whatever the number of filters, channels and columns, for signed and unsigned bytes, with
+// each set of the processor's kernels.
 func TestIntegerConvByDefinition(t *testing.T) {
 	byteKernels(t, func(t *testing.T) { testIntegerConv(t, 150) })
 }
@@ -84,16 +87,19 @@ func testIntegerConv(t *testing.T, cases int) {
 		}
 		zx.Shape = nil
 		node := func(op string) *onnx.Node {
-			return &onnx.Node{Op: op, Attrs: []onnx.Attr{onnx.IntsAttr("strides", stride...), onnx.IntsAttr("dilations", dilation...),
-				onnx.IntsAttr("pads", pads...), onnx.IntAttr("group", group)}}
+			return &onnx.Node{Op: op,
+				Attrs: []onnx.Attr{onnx.IntsAttr("strides", stride...), onnx.IntsAttr("dilations", dilation...),
+					onnx.IntsAttr("pads", pads...), onnx.IntAttr("group", group)}}
 		}
 		known, threads := map[int]bool{1: i%2 == 0, 3: i%2 == 0}, 1+r.IntN(3)
 		got := evaluated(t, threads, node("ConvInteger"), known, x, w, zx, zw)
 		want := byDefinition(x, w, zx, zw, got.Shape, group, stride, dilation, pads)
 		if !slices.Equal(data[int32](got), want) {
-			t.Fatalf("case %d: x %v, w %v, group %d, stride %v, dilation %v, pads %v: sums differ", i, x, w, group, stride, dilation, pads)
+			t.Fatalf("case %d: x %v, w %v, group %d, stride %v, dilation %v, pads %v: sums differ", i, x, w,
+				group, stride, dilation, pads)
 		}
-		scale, bias, zy := onnx.ZerosF32(filters*group), make([]int32, filters*group), drawnBytes(r, xd, 1)
+		scale, bias, zy := onnx.ZerosF32(filters*group), make([]int32, filters*group),
+			drawnBytes(r, xd, 1)
 		zy.Shape = nil
 		for j := range bias {
 			bias[j], scale.F32()[j] = int32(r.IntN(1000)-500), r.Float32()*.01
@@ -101,7 +107,8 @@ func testIntegerConv(t *testing.T, cases int) {
 		b := onnx.NewTensor(bias, len(bias))
 		one, three := onnx.Scalar(float32(.5)), onnx.Scalar(float32(3))
 		known = map[int]bool{3: i%2 == 0, 5: i%2 == 0}
-		quanta := evaluated(t, threads, node("QLinearConv"), known, x, one, zx, w, scale, zw, three, zy, b)
+		quanta := evaluated(t, threads, node("QLinearConv"), known, x, one, zx, w, scale,
+			zw, three, zy, b)
 		lo, hi := limits(xd)
 		plane := got.Shape[2] * got.Shape[3]
 		for j, v := range want {
@@ -114,7 +121,8 @@ func testIntegerConv(t *testing.T, cases int) {
 	}
 }
 
-func byDefinition(x, w, zx, zw *onnx.Tensor, shape []int, group int, stride, dilation, pads []int) []int32 {
+func byDefinition(x, w, zx, zw *onnx.Tensor, shape []int, group int, stride, dilation,
+	pads []int) []int32 {
 	var out []int32
 	in, size, per := x.Shape[2:], w.Shape[2:], w.Shape[0]/group
 	for n := range shape[0] {
@@ -151,7 +159,8 @@ func testIntegerMatMul(t *testing.T) {
 		got := evaluated(t, 1, &onnx.Node{Op: "MatMulInteger"}, map[int]bool{1: i%3 > 0}, a, b, za)
 		one, zero := onnx.Scalar(float32(1)), onnx.Scalar(int8(0))
 		far, zy := onnx.Scalar(float32(700)), onnx.Scalar(uint8(100))
-		quanta := evaluated(t, 1, &onnx.Node{Op: "QLinearMatMul"}, map[int]bool{3: i%3 > 0, 5: true}, a, one, za, b, one, zero, far, zy)
+		quanta := evaluated(t, 1, &onnx.Node{Op: "QLinearMatMul"}, map[int]bool{3: i%3 > 0, 5: true}, a,
+			one, za, b, one, zero, far, zy)
 		for j := range m * n {
 			sum := 0.0
 			for l := range k {
@@ -246,8 +255,9 @@ func TestMaximaOfBytes(t *testing.T) {
 			x := drawnBytes(r, d, 2, 3, 3+r.IntN(30), 3+r.IntN(30))
 			wide := converted(x, onnx.Int64)
 			node := func() *onnx.Node {
-				return &onnx.Node{Op: "MaxPool", Attrs: []onnx.Attr{onnx.IntsAttr("kernel_shape", 3, 2), onnx.IntsAttr("strides", 2, 2),
-					onnx.IntsAttr("pads", 1, 1, 1, 1)}}
+				return &onnx.Node{Op: "MaxPool",
+					Attrs: []onnx.Attr{onnx.IntsAttr("kernel_shape", 3, 2), onnx.IntsAttr("strides", 2, 2),
+						onnx.IntsAttr("pads", 1, 1, 1, 1)}}
 			}
 			got := evaluated(t, 2, node(), nil, x)
 			w := window{size: []int{3, 2}, stride: []int{2, 2}, begin: []int{1, 1}, end: []int{1, 1}}

@@ -1,6 +1,7 @@
 package kernel
 
-// tileLanes says how vectors of sixteen tiles are read from a plane and written to one, wherever lines and planes end.
+// tileLanes says how vectors of sixteen tiles are read from a plane and written to one, wherever
+// lines and planes end.
 type tileLanes struct {
 	first, last, n int // lines of tiles and images that it is for
 	groups         []tileGroup
@@ -8,9 +9,10 @@ type tileLanes struct {
 	reads, writes  int // how far, from the beginning of the first image's plane
 }
 
-// tileGroup is some neighbouring tiles of a run, at most a vector of them, in pieces of their lines. Two vectors hold their inputs, each
-// from two places, which are where the first lane of the first of four lines would lie: those of a piece, or of one in two lines of
-// tiles. Masks keep the inputs of each line that are there.
+// tileGroup is some neighbouring tiles of a run, at most a vector of them, in pieces of their
+// lines. Two vectors hold their inputs, each from two places, which are where the first lane of the
+// first of four lines would lie: those of a piece, or of one in two lines of tiles. Masks keep the
+// inputs of each line that are there.
 type tileGroup struct {
 	at      int // the first tile
 	from    [4]int
@@ -20,14 +22,16 @@ type tileGroup struct {
 	pieces  [8]tilePiece // of two lines for each from
 }
 
-// tilePiece is where two lines of outputs of neighbouring tiles go: the tile's lane, the outputs that there are, and their places. Where
-// there is no second line it has the place of the first, which is written after it.
+// tilePiece is where two lines of outputs of neighbouring tiles go: the tile's lane, the outputs
+// that there are, and their places. Where there is no second line it has the place of the first,
+// which is written after it.
 type tilePiece struct {
 	lane, mask uint32
 	to         [2]int
 }
 
-// tileSources are, for each of four neighbouring inputs of a line, the lanes that tiles find it in, of two vectors, and the tiles that do.
+// tileSources are, for each of four neighbouring inputs of a line, the lanes that tiles find it in,
+// of two vectors, and the tiles that do.
 type tileSources struct {
 	lanes [4][16]uint32
 	masks [4]uint16
@@ -38,7 +42,8 @@ const (
 	lanesAll  = 16 // of a vector
 )
 
-// layTiles returns the lanes of an item's tiles, those of the item before where they are the same; nil without AVX-512.
+// layTiles returns the lanes of an item's tiles, those of the item before where they are the same;
+// nil without AVX-512.
 func layTiles(i winogradItem, l *tileLanes) *tileLanes {
 	if !haveAVX512 || l != nil && l.first == i.first && l.last == i.last && l.n == i.n {
 		return l
@@ -76,8 +81,8 @@ type laying struct {
 	span             int // lanes that a line of it has
 }
 
-// place returns the place and the first lane of count tiles of a line that span some lanes; they go on with the line before, or share a
-// vector with another piece, where there is room.
+// place returns the place and the first lane of count tiles of a line that span some lanes; they go
+// on with the line before, or share a vector with another piece, where there is room.
 func (l *laying) place(line, count, span int) (from, base int) {
 	wide := l.i.v.xs[3]
 	if l.tiles+count > lanesAll {
@@ -100,7 +105,8 @@ func (l *laying) place(line, count, span int) (from, base int) {
 	return l.from, l.base
 }
 
-// piece adds count tiles of a line, which see columns from left to right and have outs columns of outputs.
+// piece adds count tiles of a line, which see columns from left to right and have outs columns of
+// outputs.
 func (l *laying) piece(n, line, at, count, left, right, outs int) {
 	v, g := l.i.v, l.i.winograd
 	high, wide := v.xs[2], v.xs[3]
@@ -154,15 +160,16 @@ func (l *laying) end() {
 	l.group, l.sources, l.tiles = tileGroup{at: next}, tileSources{}, 0
 }
 
-// in sets v to Bᵀ d B of all tiles, for a channel whose plane of the first image is at the beginning of x. Rows of v get up to fifteen
-// numbers more.
+// in sets v to Bᵀ d B of all tiles, for a channel whose plane of the first image is at the
+// beginning of x. Rows of v get up to fifteen numbers more.
 func (l *tileLanes) in(v []float32, apart int, x []float32, wide int) {
 	last := &l.groups[len(l.groups)-1]
 	_, _ = v[15*apart+last.at+lanesAll-1], x[:l.reads]
 	tilesInZ(&l.groups[0], len(l.groups), &v[0], apart, &x[0], wide)
 }
 
-// out writes the outputs f of Aᵀ m A of all tiles, for a channel whose plane of the first image is at the beginning of dst.
+// out writes the outputs f of Aᵀ m A of all tiles, for a channel whose plane of the first image is
+// at the beginning of dst.
 func (l *tileLanes) out(dst, m []float32, apart int, f *finish) {
 	last := &l.groups[len(l.groups)-1]
 	_, _ = m[15*apart+last.at+lanesAll-1], dst[:l.writes]

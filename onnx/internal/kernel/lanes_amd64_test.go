@@ -8,8 +8,8 @@ import (
 	"fmp/onnx"
 )
 
-// Tiles by lanes have the bits of those whose lines are copied, on planes of every width and height, wherever the padding lies, for one
-// image and for as many as fill several items.
+// Tiles by lanes have the bits of those whose lines are copied, on planes of every width and
+// height, wherever the padding lies, for one image and for as many as fill several items.
 func TestTileLanes(t *testing.T) {
 	type run struct {
 		name string
@@ -23,7 +23,8 @@ func TestTileLanes(t *testing.T) {
 			return
 		}
 		cols, rows := winogradLeast+r.IntN(3), winogradLeast+r.IntN(30)
-		x, w, b := normal(r, n, cols*group, high, wide), normal(r, rows*group, cols, 3, 3), normal(r, rows*group)
+		x, w, b := normal(r, n, cols*group, high, wide), normal(r, rows*group, cols, 3, 3),
+			normal(r, rows*group)
 		attrs := []onnx.Attr{onnx.IntsAttr("pads", pads...)}
 		runs = append(runs, &run{name: fmt.Sprintf("x %v w %v group %d pads %v", x.Shape, w.Shape, group, pads),
 			do: func() []float32 { return convolve(t, 1, group, attrs, x, w, b, true).F32() }})

@@ -6,7 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// And, Or, Xor, Not on booleans; BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot and BitShift on integers.
+// And, Or, Xor, Not on booleans; BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot and BitShift on
+// integers.
 func init() {
 	register(
 		Def{Op: "And", Since: 7, New: booleanOf(func(a, b bool) bool { return a && b })},
@@ -56,8 +57,8 @@ func newBitwiseNot(s *Spec) (Kernel, error) {
 	return integral(s, unaryOf(1, not[int64]), unaryOf(1, not[uint64]))
 }
 
-// BitShift: direction "LEFT" or "RIGHT" (no default). Shifting by the width or more, or by less than nothing, leaves 0, or -1 of
-// a negative number to the right.
+// BitShift: direction "LEFT" or "RIGHT" (no default). Shifting by the width or more, or by less
+// than nothing, leaves 0, or -1 of a negative number to the right.
 func newBitShift(s *Spec) (Kernel, error) {
 	switch dir := s.str("direction"); dir {
 	case "LEFT":

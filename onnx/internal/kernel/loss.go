@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss: reduction = mean, sum or none; ignore_index; scores [n, c, d...],
-// labels [n, d...], weights [c]:
+// NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss: reduction = mean, sum or none;
+// ignore_index; scores [n, c, d...], labels [n, d...], weights [c]:
 //
 //	l[n, d] = -weights[label] · logp[n, label, d], 0 where label = ignore_index
 //	mean    = sum l / sum weights[label]
@@ -15,7 +15,8 @@ import (
 // The second takes logp = log softmax over c of its scores, and gives it as output 1.
 func newLoss(soft bool) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
-		l := lossSpec{soft: soft, reduction: s.str("reduction"), ignores: s.hasAttr("ignore_index"), ignore: s.int("ignore_index")}
+		l := lossSpec{soft: soft, reduction: s.str("reduction"), ignores: s.hasAttr("ignore_index"),
+			ignore: s.int("ignore_index")}
 		switch l.reduction {
 		case "mean", "sum", "none":
 		default:

@@ -1,8 +1,9 @@
 package kernel
 
-// maskedTaps is a window on planes of one or two axes for vectors of outputs that run through the lines of a plane without a gap: masks
-// keep a tap from the outputs for which it lies in the padding, so that planes need no copy with padding. A stride is met by
-// phases as [phases] has them, without padding either, whose lines are as long as the output's.
+// maskedTaps is a window on planes of one or two axes for vectors of outputs that run through the
+// lines of a plane without a gap: masks keep a tap from the outputs for which it lies in the
+// padding, so that planes need no copy with padding. A stride is met by phases as [phases] has
+// them, without padding either, whose lines are as long as the output's.
 type maskedTaps struct {
 	in, out [2]int
 	stride  [2]int
@@ -10,7 +11,9 @@ type maskedTaps struct {
 	split   []maskedPart // phases, in the order in which they lie
 	len     int          // of all phases
 	offsets []int        // of a tap, from an output's position to what it reads
-	masks   []uint16     // [groups, taps and the outputs themselves, 4]: the outputs that a tap, or the plane, has, 16 a vector
+	// [groups, taps and the outputs themselves, 4]: the outputs that a tap, or the plane, has, 16 a
+	// vector
+	masks []uint16
 }
 
 // maskedPart is the phase of a remainder of lines and one of columns.
@@ -21,7 +24,8 @@ const (
 	maskedMost  = 1 << 16 // outputs of a plane: masks of larger ones are not worth their memory
 )
 
-// newMaskedTaps returns nil where lines of the input do not lie as the output's do, or masks would be large.
+// newMaskedTaps returns nil where lines of the input do not lie as the output's do, or masks would
+// be large.
 func newMaskedTaps(w window, in, out []int) *maskedTaps {
 	m := &maskedTaps{in: planar(in, 1), out: planar(out, 1), stride: planar(w.stride, 1)}
 	size, dilation, begin := planar(w.size, 1), planar(w.dilation, 1), planar(w.begin, 0)
@@ -89,7 +93,8 @@ func (m *maskedTaps) part(line, column int) maskedPart {
 		}
 	}
 	count := func(axis, r int) int { return max(0, (m.in[axis]-r+m.stride[axis]-1)/m.stride[axis]) }
-	p := maskedPart{line: line, column: column, high: count(0, line), wide: count(1, column), at: m.len}
+	p := maskedPart{line: line, column: column, high: count(0, line),
+		wide: count(1, column), at: m.len}
 	m.split = append(m.split, p)
 	m.len += p.high * m.out[1]
 	return p
@@ -103,15 +108,18 @@ func (m *maskedTaps) phases(dst, plane []float32) {
 			continue
 		}
 		down, from := m.stride[0]*m.in[1], p.line*m.in[1]
-		if i+1 < len(m.split) && m.stride[1] == 2 && m.split[i+1].line == p.line && p.wide > 0 && m.split[i+1].wide > 0 {
+		if i+1 < len(m.split) && m.stride[1] == 2 && m.split[i+1].line == p.line && p.wide > 0 &&
+			m.split[i+1].wide > 0 {
 			even, odd := p, m.split[i+1]
 			if even.column == 1 {
 				even, odd = odd, even
 			}
-			n := deinterleave(p.high, min(even.wide, odd.wide), dst[even.at:], dst[odd.at:], m.out[1], plane[from:], down)
+			n := deinterleave(p.high, min(even.wide, odd.wide), dst[even.at:], dst[odd.at:], m.out[1],
+				plane[from:], down)
 			for y := 0; n < even.wide && y < p.high; y++ {
 				row := plane[from+y*down:][:m.in[1]]
-				deinterleaveGo(dst[even.at+y*m.out[1]:][n:even.wide], dst[odd.at+y*m.out[1]:][n:odd.wide], row[2*n:])
+				deinterleaveGo(dst[even.at+y*m.out[1]:][n:even.wide],
+					dst[odd.at+y*m.out[1]:][n:odd.wide], row[2*n:])
 			}
 			i++
 			continue
@@ -134,7 +142,8 @@ func (m *maskedTaps) run(v *convolution[float32]) {
 			split = Scratch[float32](v.Call, m.len)
 		}
 		for plane := lo; plane < hi; plane++ {
-			channel, src, dst := plane%channels, v.x[plane*v.in:(plane+1)*v.in], v.out[plane*v.pos:(plane+1)*v.pos]
+			channel, src, dst := plane%channels, v.x[plane*v.in:(plane+1)*v.in],
+				v.out[plane*v.pos:(plane+1)*v.pos]
 			if !m.direct {
 				m.phases(split, src)
 				src = split

@@ -3,7 +3,8 @@ package kernel
 // haveMasks says that tapSumsMasked is there.
 func haveMasks() bool { return haveAVX512 }
 
-// tapSumsMasked sets dst to the finished sums of weights times the elements of src that the taps of m read.
+// tapSumsMasked sets dst to the finished sums of weights times the elements of src that the taps of
+// m read.
 func tapSumsMasked(m *maskedTaps, dst, src, weights []float32, f *finishing) {
 	groups := (len(dst) + maskedGroup - 1) / maskedGroup
 	_, _ = weights[len(m.offsets)-1], m.masks[groups*(len(m.offsets)+1)*4-1]
@@ -11,4 +12,5 @@ func tapSumsMasked(m *maskedTaps, dst, src, weights []float32, f *finishing) {
 }
 
 //go:noescape
-func tapSumsZ(taps, groups int, dst, src *float32, offsets *int, weights *float32, masks *uint16, f *finishing)
+func tapSumsZ(taps, groups int, dst, src *float32, offsets *int, weights *float32,
+	masks *uint16, f *finishing)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Windows by masks have the bits of windows over phases with padding, at every length of a plane's last vector, and write nothing
-// behind a plane.
+// Windows by masks have the bits of windows over phases with padding, at every length of a plane's
+// last vector, and write nothing behind a plane.
 func TestMaskedTaps(t *testing.T) {
 	if !haveMasks() {
 		t.Skip("this processor has no AVX-512")
@@ -18,7 +18,8 @@ func TestMaskedTaps(t *testing.T) {
 	for range 3000 {
 		in := []int{1 + r.IntN(12), 1 + r.IntN(40)}
 		pair := func(low, n int) []int { return []int{low + r.IntN(n), low + r.IntN(n)} }
-		win := window{size: pair(1, 5), stride: pair(1, 3), dilation: pair(1, 2), begin: pair(0, 4), end: pair(0, 4)}
+		win := window{size: pair(1, 5), stride: pair(1, 3), dilation: pair(1, 2), begin: pair(0, 4),
+			end: pair(0, 4)}
 		w, out, err := win.fit(in)
 		if err != nil || out[0] < 1 || out[1] < 1 {
 			continue
@@ -36,11 +37,13 @@ func TestMaskedTaps(t *testing.T) {
 		for i := range weights {
 			weights[i] = float32(r.NormFloat64())
 		}
-		f := finishing{float32(r.NormFloat64()), float32(r.NormFloat64()), float32(r.NormFloat64()), -1, 1}
+		f := finishing{float32(r.NormFloat64()), float32(r.NormFloat64()),
+			float32(r.NormFloat64()), -1, 1}
 		if r.IntN(2) == 0 {
 			f.lo, f.hi = float32(math.Inf(-1)), float32(math.Inf(1))
 		}
-		split, run, want := make([]float32, p.len()), make([]float32, p.run()), make([]float32, out[0]*out[1])
+		split, run, want := make([]float32, p.len()), make([]float32, p.run()),
+			make([]float32, out[0]*out[1])
 		splitInto(p, split, plane, 0, p.high)
 		tapSums(run, split, p.offsets, weights, f.start, false)
 		for y := range out[0] {
@@ -64,7 +67,8 @@ func TestMaskedTaps(t *testing.T) {
 	}
 }
 
-// Ends of rows have the same bits in vectors of 16, of 8 and without, at every length, and touch nothing beside the rows.
+// Ends of rows have the same bits in vectors of 16, of 8 and without, at every length, and touch
+// nothing beside the rows.
 func TestEndsOfRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 24))
 	type trial struct {
@@ -106,7 +110,8 @@ func TestEndsOfRows(t *testing.T) {
 		got := v.rows
 		got.data = slices.Clone(v.data)
 		if v.a.apply(got, v.channel); !same(got.data, v.want) {
-			t.Fatalf("curve %d of rows of %d: %v in vectors of 8, %v in vectors of 16", v.a.curve, got.cols, got.data, v.want)
+			t.Fatalf("curve %d of rows of %d: %v in vectors of 8, %v in vectors of 16", v.a.curve, got.cols,
+				got.data, v.want)
 		}
 	}
 }

@@ -8,13 +8,15 @@ import (
 //
 //	out[..., m, n] = a[..., m, k] b[..., k, n]
 //
-// A vector a is read as [1, k], a vector b as [k, 1], and the axis of size 1 is dropped from the result.
+// A vector a is read as [1, k], a vector b as [k, 1], and the axis of size 1 is dropped from the
+// result.
 func init() {
 	register(Def{Op: "MatMul", Since: 1, Half: true, New: newMatMul})
 }
 
 func newMatMul(s *Spec) (Kernel, error) {
-	return numeric(s, matMulFloat[float32](newRight(s, 1, false)), matMulFloat[float64](nil), matMulInt[int64], matMulInt[uint64])
+	return numeric(s, matMulFloat[float32](newRight(s, 1, false)), matMulFloat[float64](nil),
+		matMulInt[int64], matMulInt[uint64])
 }
 
 // matMulPlan is the division of two shapes into products.
@@ -39,7 +41,8 @@ func planMatMul(as, bs []int) (p matMulPlan, err error) {
 	}
 	p.m, p.k, p.n = a[len(a)-2], a[len(a)-1], b[len(b)-1]
 	if b[len(b)-2] != p.k {
-		return p, fmt.Errorf("shapes %v and %v do not match: %d columns and %d rows", as, bs, p.k, b[len(b)-2])
+		return p, fmt.Errorf("shapes %v and %v do not match: %d columns and %d rows", as, bs,
+			p.k, b[len(b)-2])
 	}
 	if p.batch, err = broadcast(a[:len(a)-2], b[:len(b)-2]); err != nil {
 		return p, fmt.Errorf("batches of shapes %v and %v: %w", as, bs, err)
@@ -72,14 +75,16 @@ func matMul[T floating](c *Call, r *right) error {
 	a, b, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 	clear(o)
 	if p.oneB {
-		parallelMultiply(c, dense(a, product(p.batch)*p.m, p.k), dense(b, p.k, p.n), dense(o, product(p.batch)*p.m, p.n), r)
+		parallelMultiply(c, dense(a, product(p.batch)*p.m, p.k), dense(b, p.k, p.n),
+			dense(o, product(p.batch)*p.m, p.n), r)
 		return nil
 	}
 	if work(p.m, p.n, p.k) > pieceWork { // one after the other, each divided
 		od := newOdometer(p.batch, [][]int{p.a, p.b}, 0)
 		for i := range product(p.batch) {
 			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n
-			parallelMultiply(c, dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n), dense(o[oo:oo+p.m*p.n], p.m, p.n), nil)
+			parallelMultiply(c, dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n),
+				dense(o[oo:oo+p.m*p.n], p.m, p.n), nil)
 			od.next()
 		}
 		return nil
@@ -88,8 +93,8 @@ func matMul[T floating](c *Call, r *right) error {
 		od := newOdometer(p.batch, [][]int{p.a, p.b}, lo)
 		for i := lo; i < hi; i++ {
 			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n
-			multiply(dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n), dense(o[oo:oo+p.m*p.n], p.m, p.n),
-				c.env.Reproducible)
+			multiply(dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n),
+				dense(o[oo:oo+p.m*p.n], p.m, p.n), c.env.Reproducible)
 			od.next()
 		}
 	})

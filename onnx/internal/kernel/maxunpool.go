@@ -7,8 +7,9 @@ import (
 	"fmp/onnx"
 )
 
-// MaxUnpool: pads = 0, strides = 1. x [n, c, d...] goes to the places of i, which count all elements of an output of size
-// (d_k - 1) stride_k + kernel_k - pad_k - pad_{k+r}; zeros stand elsewhere. output_shape, where it is given, adds zeros behind each axis.
+// MaxUnpool: pads = 0, strides = 1. x [n, c, d...] goes to the places of i, which count all
+// elements of an output of size (d_k - 1) stride_k + kernel_k - pad_k - pad_{k+r}; zeros stand
+// elsewhere. output_shape, where it is given, adds zeros behind each axis.
 func newMaxUnpool(s *Spec) (Kernel, error) {
 	w, err := newWindow(s)
 	if err != nil {
@@ -22,12 +23,14 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 		w.begin, w.end = make([]int, r), make([]int, r)
 	}
 	if r == 0 || len(w.begin) != r || len(w.stride) != r {
-		return nil, fmt.Errorf("kernel_shape %v, strides %v and pads %v do not belong together", w.size, w.stride, append(w.begin, w.end...))
+		return nil, fmt.Errorf("kernel_shape %v, strides %v and pads %v do not belong together", w.size,
+			w.stride, append(w.begin, w.end...))
 	}
 	return func(c *Call) error {
 		x, at := c.In[0], c.In[1]
 		if len(x.Shape) != r+2 || !slices.Equal(x.Shape, at.Shape) {
-			return fmt.Errorf("values of shape %v and indices of shape %v for a kernel of %d axes", x.Shape, at.Shape, r)
+			return fmt.Errorf("values of shape %v and indices of shape %v for a kernel of %d axes",
+				x.Shape, at.Shape, r)
 		}
 		inner := slices.Clone(x.Shape)
 		for k := range r {

@@ -11,12 +11,13 @@ import (
 	"fmp/onnx"
 )
 
-// Bounds on the memory that a model may ask for when it runs, so that a hostile shape is an error and not an
-// exhausted machine.
+// Bounds on the memory that a model may ask for when it runs, so that a hostile shape is an error
+// and not an exhausted machine.
 const (
 	// MaxTensorBytes bounds one intermediate tensor: 2 GiB.
 	MaxTensorBytes = 2 << 30
-	// MaxLiveBytes bounds all intermediate tensors of a session, those kept for later included, unless its engine has another bound: 8 GiB.
+	// MaxLiveBytes bounds all intermediate tensors of a session, those kept for later included, unless
+	// its engine has another bound: 8 GiB.
 	MaxLiveBytes = 8 << 30
 )
 
@@ -31,13 +32,14 @@ type Pool struct {
 	free map[reflect.Type]freeList
 }
 
-// freeList holds unused buffers of one type, smallest first. It is one program for all types, which would otherwise be compiled
-// twelve times.
+// freeList holds unused buffers of one type, smallest first. It is one program for all types, which
+// would otherwise be compiled twelve times.
 type freeList []reflect.Value
 
-// get takes the smallest buffer that holds n elements, the zero value where there is none. One that is far too large is left for a larger
-// value; where none fits, the largest that is too small is given up, so that a growing batch does not
-// pile up buffers of every size it has had. gone is the capacity that left the list.
+// get takes the smallest buffer that holds n elements, the zero value where there is none. One that
+// is far too large is left for a larger value; where none fits, the largest that is too small is
+// given up, so that a growing batch does not pile up buffers of every size it has had. gone is the
+// capacity that left the list.
 func (l *freeList) get(n int) (b reflect.Value, gone int) {
 	i := l.from(n)
 	if i < len(*l) && (*l)[i].Cap() <= 4*n+1024 {
@@ -57,8 +59,8 @@ func (l freeList) from(n int) int {
 	return sort.Search(len(l), func(i int) bool { return l[i].Cap() >= n })
 }
 
-// take returns n elements from the pool's list of a type of slices, or new ones within its limit, for which it gives up unused buffers
-// where it must.
+// take returns n elements from the pool's list of a type of slices, or new ones within its limit,
+// for which it gives up unused buffers where it must.
 func (p *Pool) take(slice reflect.Type, n int) (any, error) {
 	size := int64(slice.Elem().Size())
 	l := p.free[slice]
@@ -95,7 +97,8 @@ func (p *Pool) Get(d onnx.DType, n int) (any, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n < 0 || int64(n)*size > MaxTensorBytes {
-		return nil, fmt.Errorf("a tensor of %d elements of %v is over the bound of %d bytes", n, d, int64(MaxTensorBytes))
+		return nil, fmt.Errorf("a tensor of %d elements of %v is over the bound of %d bytes", n, d,
+			int64(MaxTensorBytes))
 	}
 	slice := d.SliceType()
 	if slice == nil {

@@ -8,13 +8,14 @@ import (
 	"fmp/onnx"
 )
 
-// BatchNormalization, InstanceNormalization, LayerNormalization, GroupNormalization, LpNormalization, LRN,
-// MeanVarianceNormalization. Statistics are taken in float64.
+// BatchNormalization, InstanceNormalization, LayerNormalization, GroupNormalization,
+// LpNormalization, LRN, MeanVarianceNormalization. Statistics are taken in float64.
 func init() {
 	register(
 		Def{Op: "BatchNormalization", Since: 6, Half: true, New: newBatchNormalization},
 		Def{Op: "InstanceNormalization", Since: 6, Half: true, New: newInstanceNormalization},
-		Def{Op: "LayerNormalization", Since: 17, Half: true, OutType: stashType, New: newLayerNormalization},
+		Def{Op: "LayerNormalization", Since: 17, Half: true, OutType: stashType,
+			New: newLayerNormalization},
 		Def{Op: "GroupNormalization", Since: 18, Half: true, New: newGroupNormalization},
 		Def{Op: "LpNormalization", Since: 1, Half: true, New: newLpNormalization},
 		Def{Op: "LRN", Since: 1, Half: true, New: newLRN},
@@ -22,7 +23,8 @@ func init() {
 	)
 }
 
-// BatchNormalization, inference: epsilon = 1e-5; out = scale (x - mean) / sqrt(var + epsilon) + b per channel (axis 1).
+// BatchNormalization, inference: epsilon = 1e-5; out = scale (x - mean) / sqrt(var + epsilon) + b
+// per channel (axis 1).
 func newBatchNormalization(s *Spec) (Kernel, error) {
 	eps := s.float("epsilon")
 	s.ignore("momentum")
@@ -113,7 +115,8 @@ func moments[T floating](x []T) (mean, variance float64) {
 	return mean, variance / n
 }
 
-// InstanceNormalization: epsilon = 1e-5; each plane of each image is normalised, then scaled and shifted per channel.
+// InstanceNormalization: epsilon = 1e-5; each plane of each image is normalised, then scaled and
+// shifted per channel.
 func newInstanceNormalization(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	eps := s.float("epsilon")
@@ -121,8 +124,8 @@ func newInstanceNormalization(s *Spec) (Kernel, error) {
 	return numeric(s, groupNorm[float32](eps, group, false), groupNorm[float64](eps, group, false))
 }
 
-// GroupNormalization: num_groups, epsilon = 1e-5; channels of a group share statistics. Scale and bias are one number
-// a group up to opset 20, one a channel from 21 on.
+// GroupNormalization: num_groups, epsilon = 1e-5; channels of a group share statistics. Scale and
+// bias are one number a group up to opset 20, one a channel from 21 on.
 func newGroupNormalization(s *Spec) (Kernel, error) {
 	eps := s.float("epsilon")
 	n := s.int("num_groups")
@@ -155,7 +158,8 @@ func groupNorm[T floating](eps float64, groups func([]int) (int, error), byGroup
 			want = g
 		}
 		if c.In[1].Len() != want || c.In[2].Len() != want {
-			return fmt.Errorf("scale and bias have %d and %d elements where %d are expected", c.In[1].Len(), c.In[2].Len(), want)
+			return fmt.Errorf("scale and bias have %d and %d elements where %d are expected", c.In[1].Len(),
+				c.In[2].Len(), want)
 		}
 		x, scale, bias := data[T](c.In[0]), data[T](c.In[1]), data[T](c.In[2])
 		out, err := c.New(0, c.In[0].DType, xs)
@@ -185,8 +189,8 @@ func groupNorm[T floating](eps float64, groups func([]int) (int, error), byGroup
 	}
 }
 
-// LayerNormalization: axis = -1, epsilon = 1e-5; over axes axis.. of x together. Further outputs are the mean and
-// the inverse standard deviation, of shape [x_0, ..., x_{axis-1}, 1, ..., 1].
+// LayerNormalization: axis = -1, epsilon = 1e-5; over axes axis.. of x together. Further outputs
+// are the mean and the inverse standard deviation, of shape [x_0, ..., x_{axis-1}, 1, ..., 1].
 func newLayerNormalization(s *Spec) (Kernel, error) {
 	axis, eps := s.int("axis"), s.float("epsilon")
 	if st := s.int("stash_type"); st != 1 {
@@ -218,7 +222,8 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 				return data[T](t), nil
 			}
 			if b, err := broadcast(t.Shape, norm); err != nil || !slices.Equal(b, norm) {
-				return nil, fmt.Errorf("input %d of shape %v cannot be broadcast to the normalised axes %v", i, t.Shape, norm)
+				return nil, fmt.Errorf("input %d of shape %v cannot be broadcast to the normalised axes %v",
+					i, t.Shape, norm)
 			}
 			full := Scratch[T](c, product(norm))
 			gatherOf(c, full, norm, data[T](t), 0, broadcastStrides(t.Shape, norm))
@@ -302,7 +307,8 @@ func newLpNormalization(s *Spec) (Kernel, error) {
 	return numeric(s, alongAxis[float32](axis, f), alongAxis[float64](axis, f))
 }
 
-// LRN: size, alpha = 1e-4, beta = 0.75, bias = 1; with the sum over channels max(0, c - (size-1)/2 floor) .. min(C-1, c + (size-1)/2 ceil):
+// LRN: size, alpha = 1e-4, beta = 0.75, bias = 1; with the sum over channels max(0, c - (size-1)/2
+// floor) .. min(C-1, c + (size-1)/2 ceil):
 //
 //	out = x / (bias + alpha / size · sum x²)^beta
 func newLRN(s *Spec) (Kernel, error) {

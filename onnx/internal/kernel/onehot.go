@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// OneHot: axis = -1; out = [indices_{<axis}, depth, indices_{>=axis}], values[1] where the index points and values[0]
-// elsewhere; an index outside -depth .. depth-1 points nowhere.
+// OneHot: axis = -1; out = [indices_{<axis}, depth, indices_{>=axis}], values[1] where the index
+// points and values[0] elsewhere; an index outside -depth .. depth-1 points nowhere.
 func init() {
 	register(Def{Op: "OneHot", Since: 9, New: newOneHot})
 }
@@ -19,7 +19,9 @@ func newOneHot(s *Spec) (Kernel, error) {
 			return err
 		}
 		if c.In[1].Len() != 1 || c.In[2].Len() != 2 {
-			return fmt.Errorf("depth of shape %v and values of shape %v where one and two elements are expected", c.In[1].Shape, c.In[2].Shape)
+			return fmt.Errorf(
+				"depth of shape %v and values of shape %v where one and two elements are expected",
+				c.In[1].Shape, c.In[2].Shape)
 		}
 		d := c.In[1].At(0)
 		if !(d >= 1 && d <= 1<<30) {

@@ -6,8 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// Pad: mode = constant, reflect, edge or wrap; pads = [begin_0, ..., begin_r, end_0, ..., end_r] (of `axes` where given), negative
-// ones cut; the constant is 0 by default:
+// Pad: mode = constant, reflect, edge or wrap; pads = [begin_0, ..., begin_r, end_0, ..., end_r]
+// (of `axes` where given), negative ones cut; the constant is 0 by default:
 //
 //	out_k = in_k + begin_k + end_k
 func init() {
@@ -134,19 +134,22 @@ func padding(in, pads, axes []int) (begin, shape []int, err error) {
 	begin, shape = make([]int, len(in)), append([]int{}, in...)
 	for i, a := range ax {
 		b, e := pads[i], pads[len(ax)+i]
-		if b < -onnx.MaxElements || b > onnx.MaxElements || e < -onnx.MaxElements || e > onnx.MaxElements {
+		if b < -onnx.MaxElements || b > onnx.MaxElements || e < -onnx.MaxElements ||
+			e > onnx.MaxElements {
 			return nil, nil, fmt.Errorf("pads %v are out of range", pads)
 		}
 		size := int64(in[a]) + int64(b) + int64(e)
 		if size < 0 || size > onnx.MaxElements {
-			return nil, nil, fmt.Errorf("pads %v give axis %d of shape %v the size %d; allowed are 0 to %d", pads, a, in, size, onnx.MaxElements)
+			return nil, nil, fmt.Errorf("pads %v give axis %d of shape %v the size %d; allowed are 0 to %d",
+				pads, a, in, size, onnx.MaxElements)
 		}
 		begin[a], shape[a] = b, int(size)
 	}
 	return begin, shape, nil
 }
 
-// padRowsFrom copies x to the rows of out by the positions of each axis, and v where one is -1; neighbours are copied together.
+// padRowsFrom copies x to the rows of out by the positions of each axis, and v where one is -1;
+// neighbours are copied together.
 func padRowsFrom(out, x, v *onnx.Tensor, from [][]int) {
 	shape, st, last := out.Shape, strides(x.Shape), len(x.Shape)-1
 	pos := make([]int, len(shape))

@@ -8,10 +8,11 @@ import (
 	"fmp/onnx/op"
 )
 
-// WithPadding returns the node of s, a convolution or pooling, with the work of a padding before it, one that [Prepare] took, in its
-// pads; nil where the results could differ:
+// WithPadding returns the node of s, a convolution or pooling, with the work of a padding before
+// it, one that [Prepare] took, in its pads; nil where the results could differ:
 //
-//   - A convolution of known weights takes zeros, and so does a mean, which counts them from then on.
+//   - A convolution of known weights takes zeros, and so does a mean, which counts them from then
+//     on.
 //   - A maximum takes negative infinities, where every window holds more than them.
 func WithPadding(s, pad *Spec) *onnx.Node {
 	n := s.Node
@@ -28,14 +29,16 @@ func WithPadding(s, pad *Spec) *onnx.Node {
 	}
 	for i, p := range w.Pads {
 		more[i] += p
-		if more[i] > maxPad || n.Op == "MaxPool" && (more[i] >= w.Kernel[i%axes] || w.Dilations[i%axes] != 1) ||
+		if more[i] > maxPad || n.Op == "MaxPool" &&
+			(more[i] >= w.Kernel[i%axes] || w.Dilations[i%axes] != 1) ||
 			n.Op == "AveragePool" && p != 0 && !attrs.Bool("count_include_pad") {
 			return nil
 		}
 	}
 	out := onnx.CloneNode(n)
 	out.Attrs = slices.DeleteFunc(out.Attrs, func(a onnx.Attr) bool {
-		return a.Name == "pads" || a.Name == "auto_pad" || n.Op == "AveragePool" && a.Name == "count_include_pad"
+		return a.Name == "pads" || a.Name == "auto_pad" || n.Op == "AveragePool" &&
+			a.Name == "count_include_pad"
 	})
 	out.Attrs = append(out.Attrs, onnx.IntsAttr("pads", more...))
 	if n.Op == "AveragePool" {
@@ -45,7 +48,8 @@ func WithPadding(s, pad *Spec) *onnx.Node {
 	return out
 }
 
-// window returns the extents of the window of an operator that may take padding over, and the number that it pads with; none of others.
+// window returns the extents of the window of an operator that may take padding over, and the
+// number that it pads with; none of others.
 func (s *Spec) window(attrs op.Values) (size []int, fill float64) {
 	n := s.Node
 	switch n.Op {
@@ -68,8 +72,9 @@ func (s *Spec) window(attrs op.Values) (size []int, fill float64) {
 // maxPad bounds the padding of one end of an axis.
 const maxPad = 1 << 20
 
-// spatial returns how many elements a Pad adds before and behind each axis from the third on. It returns nil where the Pad cuts, adds
-// to the first two axes, adds anything but fill, or is not known.
+// spatial returns how many elements a Pad adds before and behind each axis from the third on. It
+// returns nil where the Pad cuts, adds to the first two axes, adds anything but fill, or is not
+// known.
 func (s *Spec) spatial(axes int, fill float64) []int {
 	if mode, err := padMode(s); err != nil || mode != "constant" {
 		return nil
@@ -110,7 +115,8 @@ func (s *Spec) spatial(axes int, fill float64) []int {
 	return out
 }
 
-// allFinite reports whether a tensor of floats holds neither infinities nor NaNs: zeros times its elements are zeros.
+// allFinite reports whether a tensor of floats holds neither infinities nor NaNs: zeros times its
+// elements are zeros.
 func allFinite(t *onnx.Tensor) bool {
 	switch v := t.Data.(type) {
 	case []float32:

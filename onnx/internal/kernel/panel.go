@@ -6,22 +6,26 @@ import (
 	"fmp/onnx"
 )
 
-// A float32 matrix product the size of which is worth it is done in panels, as Goto and van de Geijn describe ("Anatomy of
-// high-performance matrix multiplication", 2008): the blocks of a and b that are in use are copied to lie in the order in which they
-// are read, and the innermost loop (AVX-512 or AVX2 on amd64 as the processor has it, NEON on arm64, vectors of WebAssembly where
-// a page lends them, Go elsewhere) keeps panelRows x panelCols sums in registers. Every sum runs over the inner axis in its order,
-// beginning with the content of c, so that it does not depend on how a product is cut into parts. Where steps is set a product is
-// rounded before it is added; else the processor's fused operations do both in one.
+// A float32 matrix product the size of which is worth it is done in panels, as Goto and van de
+// Geijn describe ("Anatomy of high-performance matrix multiplication", 2008): the blocks of a and b
+// that are in use are copied to lie in the order in which they are read, and the innermost loop
+// (AVX-512 or AVX2 on amd64 as the processor has it, NEON on arm64, vectors of WebAssembly where a
+// page lends them, Go elsewhere) keeps panelRows x panelCols sums in registers. Every sum runs over
+// the inner axis in its order, beginning with the content of c, so that it does not depend on how a
+// product is cut into parts. Where steps is set a product is rounded before it is added; else the
+// processor's fused operations do both in one.
 const (
 	panelHeight = 256 // rows of a block
 	panelDepth  = 384 // inner axis of a block: panelDepth x panelCols of b fits the first-level cache
-	panelWidth  = 256 // columns of a block: panelDepth x panelWidth of b fits the second, and so does all of a
-	fewRows     = 128 // of a product whose b is not worth copying
-	fewColumns  = 4   // of a product whose rows, not columns, fill vectors
-	panelLeast  = 8   // fewer rows, columns or inner elements are not worth copying
+	// columns of a block: panelDepth x panelWidth of b fits the second, and so does all of a
+	panelWidth = 256
+	fewRows    = 128 // of a product whose b is not worth copying
+	fewColumns = 4   // of a product whose rows, not columns, fill vectors
+	panelLeast = 8   // fewer rows, columns or inner elements are not worth copying
 )
 
-// panels reports whether a product of such a size is done in panels. It is asked of the whole product, never of parts of it.
+// panels reports whether a product of such a size is done in panels. It is asked of the whole
+// product, never of parts of it.
 func panels(m, n, k int) bool {
 	return havePanels && m >= panelLeast && n >= panelLeast && k >= panelLeast
 }
@@ -42,7 +46,8 @@ func newPacks(steps bool) *packs {
 }
 
 var packPool = sync.Pool{New: func() any {
-	return &packs{a: make([]float32, panelDepth*panelHeight), b: make([]float32, panelDepth*panelWidth),
+	return &packs{a: make([]float32, panelDepth*panelHeight),
+		b: make([]float32, panelDepth*panelWidth),
 		c: make([]float32, edgeRoom)}
 }}
 
@@ -82,8 +87,10 @@ func newRight(s *Spec, i int, trans bool) *right {
 	if m == nil || m.DType != onnx.Float32 || len(m.Shape) != 2 {
 		return nil
 	}
-	r := &right{steps: s.Reproducible, matrix: matrix[float32]{data: m.F32(), rows: m.Shape[0], cols: m.Shape[1], stride: max(1, m.Shape[1]),
-		trans: trans}}
+	r := &right{steps: s.Reproducible,
+		matrix: matrix[float32]{data: m.F32(), rows: m.Shape[0], cols: m.Shape[1],
+			stride: max(1, m.Shape[1]),
+			trans:  trans}}
 	if trans {
 		r.rows, r.cols = r.cols, r.rows
 	}
@@ -118,16 +125,19 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
 			left := p.a[:padRows(h)*d]
 			packLeft(left, a.part(i, l, h, d))
 			for j := from; j < to; j += panelCols {
-				p.panel(left, r.packed[wide*l+j*d:][:panelCols*d], panelCols, d, c.part(i, j-from, h, min(panelCols, to-j)), nil)
+				p.panel(left, r.packed[wide*l+j*d:][:panelCols*d], panelCols, d,
+					c.part(i, j-from, h, min(panelCols, to-j)), nil)
 			}
 		}
 	}
 }
 
-// multiply is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it goes. Where from is not nil, c is
-// set to the product plus from, of which each row has a number, with room for whole panels. Where end is not nil, it is called with
-// each part of c that is done, and with its first row, while that is in the cache.
-func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32, end func(part matrix[float32], row, col int)) {
+// multiply is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it
+// goes. Where from is not nil, c is set to the product plus from, of which each row has a number,
+// with room for whole panels. Where end is not nil, it is called with each part of c that is done,
+// and with its first row, while that is in the cache.
+func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32,
+	end func(part matrix[float32], row, col int)) {
 	m, n, k := a.rows, b.cols, a.cols
 	high := padRows(m)
 	for l := 0; l < k; l += panelDepth {
@@ -159,7 +169,8 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 					if q == 0 {
 						packColumns(p.b, b.part(l, j, d, min(panelWidth, n-j)))
 					}
-					p.panel(at, p.b[q/panelCols*panelCols*d+q%panelCols:], panelCols, d, part, start) // a panel of b stays in the first-level cache
+					// a panel of b stays in the first-level cache
+					p.panel(at, p.b[q/panelCols*panelCols*d+q%panelCols:], panelCols, d, part, start)
 				}
 				if end != nil && l+d == k {
 					end(part, i, j)
@@ -169,15 +180,16 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 	}
 }
 
-// multiplyWhole sets c, m x n, to the product of a, as packLeft has it, and b, where both have room for whole panels and rows that lie
-// stride apart.
+// multiplyWhole sets c, m x n, to the product of a, as packLeft has it, and b, where both have room
+// for whole panels and rows that lie stride apart.
 func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 	high := padRows(m)
 	if !stridedPanels {
 		clear(c[:m*stride])
 		p := newPacks(false)
 		defer packPool.Put(p)
-		p.multiply(a, matrix[float32]{rows: m, cols: k}, matrix[float32]{data: b, rows: k, cols: n, stride: stride},
+		p.multiply(a, matrix[float32]{rows: m, cols: k},
+			matrix[float32]{data: b, rows: k, cols: n, stride: stride},
 			matrix[float32]{data: c, rows: m, cols: n, stride: stride}, nil, nil)
 		return
 	}
@@ -188,12 +200,14 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 		}
 		for j, w := 0, 0; j < n; j += w {
 			if w = panelPart(j, n); w <= fewColumns {
-				few(a[high*l:][:high*d], b[l*stride+j:], stride, d, matrix[float32]{data: c[j:], rows: m, cols: w, stride: stride}, from[:0])
+				few(a[high*l:][:high*d], b[l*stride+j:], stride, d,
+					matrix[float32]{data: c[j:], rows: m, cols: w, stride: stride}, from[:0])
 				continue
 			}
 			for i := 0; i < high; i += winogradRows {
 				h := min(winogradRows, high-i)
-				panelStrided(false, d, h/panelRows, a[high*l+i*d:][:h*d], b[l*stride+j:], stride, c[i*stride+j:], stride, w, from)
+				panelStrided(false, d, h/panelRows, a[high*l+i*d:][:h*d], b[l*stride+j:], stride,
+					c[i*stride+j:], stride, w, from)
 			}
 		}
 	}
@@ -202,15 +216,16 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 // noBias is the start of the sums of rows where there is no bias.
 var noBias [winogradRows]float32
 
-// few is panel for at most fewColumns columns, where vectors hold rows of c in place of columns; its sums run as those of panel do. Where
-// from is empty and not nil, they start from zeros.
+// few is panel for at most fewColumns columns, where vectors hold rows of c in place of columns;
+// its sums run as those of panel do. Where from is empty and not nil, they start from zeros.
 func few(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	if c.cols == fewColumns {
 		fewPanels(left, b, bs, d, c, from)
 		return
 	}
 	for j := range c.cols {
-		column(left, b[j:], bs, d, matrix[float32]{data: c.data[j:], rows: c.rows, cols: 1, stride: c.stride}, from)
+		column(left, b[j:], bs, d,
+			matrix[float32]{data: c.data[j:], rows: c.rows, cols: 1, stride: c.stride}, from)
 	}
 }
 
@@ -270,7 +285,8 @@ func fewPanels(left, b []float32, bs, d int, c matrix[float32], from []float32) 
 	}
 }
 
-// packRows copies at most panelRows rows of a to dst, [a.cols, panelRows], with zeros for rows that are not there.
+// packRows copies at most panelRows rows of a to dst, [a.cols, panelRows], with zeros for rows that
+// are not there.
 func packRows(dst []float32, a matrix[float32]) {
 	d := a.cols
 	dst = dst[:d*panelRows]
@@ -308,7 +324,8 @@ func packEight(dst []float32, a matrix[float32]) {
 	}
 }
 
-// packColumns copies b to dst, [b.cols / panelCols, b.rows, panelCols], with zeros for columns that are not there.
+// packColumns copies b to dst, [b.cols / panelCols, b.rows, panelCols], with zeros for columns that
+// are not there.
 func packColumns(dst []float32, b matrix[float32]) {
 	d := b.rows
 	for j := 0; j < b.cols; j += panelCols {

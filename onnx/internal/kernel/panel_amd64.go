@@ -12,18 +12,21 @@ var (
 // stridedPanels says that panelStrided is there.
 const stridedPanels = true
 
-// wholePanels says that kernels read and write panelCols columns, whether or not as many are wanted.
+// wholePanels says that kernels read and write panelCols columns, whether or not as many are
+// wanted.
 func wholePanels() bool { return !haveAVX512 }
 
-// panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with a stride, of which the first
-// w are wanted. Where from is not nil, c is set to a b plus from, a number for each row. The sums are the same to the bit with either
-// instruction set.
+// panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with
+// a stride, of which the first w are wanted. Where from is not nil, c is set to a b plus from, a
+// number for each row. The sums are the same to the bit with either instruction set.
 func panelKernel(steps bool, k int, a, b, c []float32, stride, w int, from []float32) {
 	panelStrided(steps, k, 1, a, b, panelCols, c, stride, w, from)
 }
 
-// panelStrided is panelKernel for a b whose rows lie bs apart, and for several panels of a, one under the other.
-func panelStrided(steps bool, k, high int, a, b []float32, bs int, c []float32, stride, w int, from []float32) {
+// panelStrided is panelKernel for a b whose rows lie bs apart, and for several panels of a, one
+// under the other.
+func panelStrided(steps bool, k, high int, a, b []float32, bs int, c []float32, stride, w int,
+	from []float32) {
 	wide := w
 	if !haveAVX512 {
 		wide = min(w+15, panelCols) / 16 * 16
@@ -60,8 +63,8 @@ func panelStrided(steps bool, k, high int, a, b []float32, bs int, c []float32, 
 	}
 }
 
-// panelColumn adds to sums the product of panels of a, [k, panelRows] each and as many as sums has rows for, one or columnPanels, and of
-// the first column of b, whose rows lie bs apart.
+// panelColumn adds to sums the product of panels of a, [k, panelRows] each and as many as sums has
+// rows for, one or columnPanels, and of the first column of b, whose rows lie bs apart.
 func panelColumn(k int, a, b []float32, bs int, sums []float32) {
 	_, _ = a[k*len(sums)-1], b[(k-1)*bs]
 	if len(sums) == panelRows {
@@ -72,7 +75,8 @@ func panelColumn(k int, a, b []float32, bs int, sums []float32) {
 	column32(k, &a[0], &b[0], bs, &sums[0])
 }
 
-// panelRow adds the product of a, [k], and of a panel of b to sums, of which there are at most panelCols.
+// panelRow adds the product of a, [k], and of a panel of b to sums, of which there are at most
+// panelCols.
 func panelRow(k int, a, b, sums []float32) {
 	_, _ = a[k-1], b[k*panelCols-1]
 	if len(sums) >= panelCols {
@@ -88,14 +92,17 @@ func panelRow(k int, a, b, sums []float32) {
 //go:noescape
 func row32(k int, a, b, sums *float32)
 
-// panelFew sets out to start plus the product of two panels of a, [k, panelRows] each, and the first fewColumns columns of b.
-func panelFew(k int, one, two, b []float32, bs int, start *[fewColumns][2 * panelRows]float32, out *[2 * panelRows][fewColumns]float32) {
+// panelFew sets out to start plus the product of two panels of a, [k, panelRows] each, and the
+// first fewColumns columns of b.
+func panelFew(k int, one, two, b []float32, bs int, start *[fewColumns][2 * panelRows]float32,
+	out *[2 * panelRows][fewColumns]float32) {
 	_, _, _ = one[k*panelRows-1], two[k*panelRows-1], b[(k-1)*bs+fewColumns-1]
 	few16x4(k, &one[0], &two[0], &b[0], bs, start, out)
 }
 
 //go:noescape
-func few16x4(k int, one, two, b *float32, bs int, start *[fewColumns][2 * panelRows]float32, out *[2 * panelRows][fewColumns]float32)
+func few16x4(k int, one, two, b *float32, bs int, start *[fewColumns][2 * panelRows]float32,
+	out *[2 * panelRows][fewColumns]float32)
 
 //go:noescape
 func column8(k int, a, b *float32, bs int, sums *float32)
@@ -104,10 +111,12 @@ func column8(k int, a, b *float32, bs int, sums *float32)
 func column32(k int, a, b *float32, bs int, sums *float32)
 
 //go:noescape
-func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
+func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
+	mask uint32, high int)
 
 //go:noescape
-func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
+func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
+	mask uint32, high int)
 
 //go:noescape
 func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
@@ -115,10 +124,12 @@ func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float
 // The following round every product before it is added.
 
 //go:noescape
-func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
+func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
+	mask uint32, high int)
 
 //go:noescape
-func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
+func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
+	mask uint32, high int)
 
 //go:noescape
 func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)

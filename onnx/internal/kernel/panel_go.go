@@ -1,9 +1,10 @@
 package kernel
 
-// panelGo adds a b to c in plain Go, every product rounded: a [k, 4], b k rows of four that lie bs apart, c four rows of four with
-// a stride.
+// panelGo adds a b to c in plain Go, every product rounded: a [k, 4], b k rows of four that lie bs
+// apart, c four rows of four with a stride.
 func panelGo(k int, a, b []float32, bs int, c []float32, stride int) {
-	r0, r1, r2, r3 := (*[4]float32)(c), (*[4]float32)(c[stride:]), (*[4]float32)(c[2*stride:]), (*[4]float32)(c[3*stride:])
+	r0, r1, r2, r3 := (*[4]float32)(c), (*[4]float32)(c[stride:]), (*[4]float32)(c[2*stride:]),
+		(*[4]float32)(c[3*stride:])
 	c00, c01, c02, c03 := r0[0], r0[1], r0[2], r0[3]
 	c10, c11, c12, c13 := r1[0], r1[1], r1[2], r1[3]
 	c20, c21, c22, c23 := r2[0], r2[1], r2[2], r2[3]

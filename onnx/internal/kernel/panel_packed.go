@@ -16,11 +16,13 @@ func panelColumn(int, []float32, []float32, int, []float32) {
 	panic("no kernel reads b where it lies")
 }
 
-func panelFew(int, []float32, []float32, []float32, int, *[fewColumns][2 * panelRows]float32, *[2 * panelRows][fewColumns]float32) {
+func panelFew(int, []float32, []float32, []float32, int, *[fewColumns][2 * panelRows]float32,
+	*[2 * panelRows][fewColumns]float32) {
 	panic("no kernel reads b where it lies")
 }
 
-// wholePanels says that kernels read and write panelCols columns, whether or not as many are wanted.
+// wholePanels says that kernels read and write panelCols columns, whether or not as many are
+// wanted.
 func wholePanels() bool { return true }
 
 // begin fills the rows of c with the numbers from, where that is not nil.

@@ -5,7 +5,8 @@ package kernel
 // edgeRoom is how many numbers [packs].panel holds at the edges: a tile's.
 const edgeRoom = panelRows * panelCols
 
-// panelPart returns how many of n columns the next kernel computes, from column j on: a panel's, or half of those where the rest are few.
+// panelPart returns how many of n columns the next kernel computes, from column j on: a panel's, or
+// half of those where the rest are few.
 func panelPart(j, n int) int {
 	w := min(panelCols-j%panelCols, n-j)
 	if half := panelCols / 2; w > half && w <= half+fewColumns && !wholePanels() {
@@ -14,8 +15,8 @@ func panelPart(j, n int) int {
 	return w
 }
 
-// panel adds the product of left, over d elements of the inner axis, and a panel of b, whose rows lie bs apart, to c, or sets c to
-// it plus from.
+// panel adds the product of left, over d elements of the inner axis, and a panel of b, whose rows
+// lie bs apart, to c, or sets c to it plus from.
 func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	v := c.cols
 	if v <= fewColumns && stridedPanels && !p.steps {

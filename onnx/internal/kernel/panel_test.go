@@ -150,11 +150,13 @@ func TestPanelInGo(t *testing.T) {
 }
 
 // convolve runs the kernel of Conv.
-func convolve(t *testing.T, threads, group int, attrs []onnx.Attr, x, w, b *onnx.Tensor, known bool) *onnx.Tensor {
+func convolve(t *testing.T, threads, group int, attrs []onnx.Attr, x, w, b *onnx.Tensor,
+	known bool) *onnx.Tensor {
 	t.Helper()
 	n := &onnx.Node{Op: "Conv", Inputs: []string{"x", "w", "b"}, Outputs: []string{"y"},
 		Attrs: append([]onnx.Attr{onnx.IntAttr("group", group)}, attrs...)}
-	s := &Spec{Node: n, Opset: 17, In: []onnx.DType{x.DType, x.DType, x.DType}, Const: make([]*onnx.Tensor, 3)}
+	s := &Spec{Node: n, Opset: 17, In: []onnx.DType{x.DType, x.DType, x.DType},
+		Const: make([]*onnx.Tensor, 3)}
 	if known {
 		s.Const[1] = w
 	}
@@ -179,8 +181,9 @@ func normal(r *rand.Rand, shape ...int) *onnx.Tensor {
 	return t
 }
 
-// Conv against its definition in float64, over strides, dilations, paddings, groups, weights known before and not, and planes small
-// and large; an image's result depends neither on its batch nor on the number of threads.
+// Conv against its definition in float64, over strides, dilations, paddings, groups, weights known
+// before and not, and planes small and large; an image's result depends neither on its batch nor on
+// the number of threads.
 func TestConvByDefinition(t *testing.T) { testConv(t, 200) }
 
 // The same without the processor's vectors.
@@ -215,8 +218,10 @@ func testConv(t *testing.T, cases int) {
 		}
 		oh, ow = oh/s[0]+1, ow/s[1]+1
 		x, w, b := normal(r, n, cg*group, h, wd), normal(r, og*group, cg, kh, kw), normal(r, og*group)
-		attrs := []onnx.Attr{onnx.IntsAttr("strides", s...), onnx.IntsAttr("dilations", d...), onnx.IntsAttr("pads", pads...)}
-		name := fmt.Sprintf("case %d: x %v w %v group %d strides %v dilations %v pads %v", i, x.Shape, w.Shape, group, s, d, pads)
+		attrs := []onnx.Attr{onnx.IntsAttr("strides", s...), onnx.IntsAttr("dilations", d...),
+			onnx.IntsAttr("pads", pads...)}
+		name := fmt.Sprintf("case %d: x %v w %v group %d strides %v dilations %v pads %v", i, x.Shape,
+			w.Shape, group, s, d, pads)
 		got := convolve(t, 1, group, attrs, x, w, b, known)
 		if !slices.Equal(got.Shape, []int{n, og * group, oh, ow}) {
 			t.Fatalf("%s: shape %v, want %v", name, got.Shape, []int{n, og * group, oh, ow})
@@ -231,7 +236,8 @@ func testConv(t *testing.T, cases int) {
 						if u < 0 || u >= h || e < 0 || e >= wd {
 							continue
 						}
-						prod := float64(x.F32()[((m*group+o/og)*cg+c)*h*wd+u*wd+e]) * float64(w.F32()[((o*cg)+c)*kh*kw+y*kw+z])
+						prod := float64(x.F32()[((m*group+o/og)*cg+c)*h*wd+u*wd+e]) * float64(
+							w.F32()[((o*cg)+c)*kh*kw+y*kw+z])
 						want, scale = want+prod, scale+math.Abs(prod)
 					}
 				}
@@ -244,7 +250,8 @@ func testConv(t *testing.T, cases int) {
 			t.Fatalf("%s: three threads differ from one", name)
 		}
 		one := onnx.NewTensor(x.F32()[(n-1)*cg*group*h*wd:], 1, cg*group, h, wd)
-		if last := convolve(t, 1, group, attrs, one, w, b, known).F32(); !slices.Equal(last, got.F32()[len(got.F32())-len(last):]) {
+		if last := convolve(t, 1, group, attrs, one, w, b, known).F32(); !slices.Equal(last,
+			got.F32()[len(got.F32())-len(last):]) {
 			t.Fatalf("%s: the last image alone differs from the last of the batch", name)
 		}
 	}
@@ -256,7 +263,8 @@ func TestColumns(t *testing.T) {
 	for range 400 {
 		in := []int{1 + r.IntN(6), 1 + r.IntN(6)}
 		pair := func(low, n int) []int { return []int{low + r.IntN(n), low + r.IntN(n)} }
-		w := window{autoPad: "NOTSET", size: pair(1, 4), stride: pair(1, 2), dilation: pair(1, 2), begin: pair(0, 4), end: pair(0, 4)}
+		w := window{autoPad: "NOTSET", size: pair(1, 4), stride: pair(1, 2), dilation: pair(1, 2),
+			begin: pair(0, 4), end: pair(0, 4)}
 		w, out, err := w.fit(in)
 		if err != nil {
 			continue // the window is larger than the input
@@ -279,7 +287,8 @@ func TestColumns(t *testing.T) {
 		if ph != nil {
 			split = make([]float32, ph.len())
 		}
-		v := &convolution[float32]{window: w, xs: []int{1, channels, in[0], in[1]}, sp: out, channels: channels, in: in[0] * in[1], taps: q,
+		v := &convolution[float32]{window: w, xs: []int{1, channels, in[0], in[1]}, sp: out,
+			channels: channels, in: in[0] * in[1], taps: q,
 			phases: ph}
 		v.columns(col, p1-p0, x.data[:channels*x.cols], split, p0, p1)
 		for i, got := range col {
@@ -291,7 +300,8 @@ func TestColumns(t *testing.T) {
 				want = x.data[c*in[0]*in[1]+y*in[1]+z]
 			}
 			if got != want {
-				t.Fatalf("input %v, %+v, positions %d to %d: channel %d, tap %d, position %d is %v, want %v", in, w, p0, p1, c, tap, p, got, want)
+				t.Fatalf("input %v, %+v, positions %d to %d: channel %d, tap %d, position %d is %v, want %v",
+					in, w, p0, p1, c, tap, p, got, want)
 			}
 		}
 	}
@@ -326,12 +336,14 @@ func BenchmarkPanels(b *testing.B) {
 			for b.Loop() {
 				multiplyPanels(x, y, z, false)
 			}
-			b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9,
+				"GFLOP/s")
 		})
 	}
 }
 
-// In steps a product in panels has the bits of the plain loops, whatever its shape and the instruction set, and so have sums over taps.
+// In steps a product in panels has the bits of the plain loops, whatever its shape and the
+// instruction set, and so have sums over taps.
 func TestSteps(t *testing.T) {
 	for {
 		r := rand.New(rand.NewPCG(9, 10))
@@ -345,7 +357,8 @@ func TestSteps(t *testing.T) {
 				t.Fatalf("%d x %d x %d: the bits are not those of the plain loops", m, n, k)
 			}
 			taps := 1 + r.IntN(9)
-			src, weights, offsets := laid(r, 1, 200, false).data, laid(r, 1, taps, false).data, make([]int, taps)
+			src, weights, offsets := laid(r, 1, 200, false).data, laid(r, 1, taps, false).data,
+				make([]int, taps)
 			for i := range offsets {
 				offsets[i] = r.IntN(100)
 			}
@@ -362,8 +375,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// Products whose columns are few, or are a half panel's and a few more, have the bits of the same columns among others, on either
-// instruction set, and write nothing beside c.
+// Products whose columns are few, or are a half panel's and a few more, have the bits of the same
+// columns among others, on either instruction set, and write nothing beside c.
 func TestFewColumns(t *testing.T) {
 	if !stridedPanels || !havePanels {
 		t.Skip("rows fill vectors on amd64 alone")
@@ -397,11 +410,14 @@ func TestFewColumns(t *testing.T) {
 				multiplyWhole(left, dense, whole.data, m, n, k, 64)
 				for i := range m {
 					got := part.data[i*part.stride:]
-					if !same(got[:n], all.data[i*all.stride:][:n]) || !same(got[n:part.stride], was[i*part.stride+n:][:part.stride-n]) {
-						t.Fatalf("row %d of %d x %d x %d, AVX-512 %v: %v, want %v", i, m, n, k, wide, got[:n], all.data[i*all.stride:][:n])
+					if !same(got[:n], all.data[i*all.stride:][:n]) ||
+						!same(got[n:part.stride], was[i*part.stride+n:][:part.stride-n]) {
+						t.Fatalf("row %d of %d x %d x %d, AVX-512 %v: %v, want %v", i, m, n, k, wide, got[:n],
+							all.data[i*all.stride:][:n])
 					}
 					if !same(whole.data[i*64:][:n], none.data[i*none.stride:][:n]) {
-						t.Fatalf("row %d of %d x %d x %d from zero: %v, want %v", i, m, n, k, whole.data[i*64:][:n], none.data[i*none.stride:][:n])
+						t.Fatalf("row %d of %d x %d x %d from zero: %v, want %v", i, m, n, k, whole.data[i*64:][:n],
+							none.data[i*none.stride:][:n])
 					}
 				}
 			}

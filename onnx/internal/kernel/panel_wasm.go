@@ -1,7 +1,8 @@
 package kernel
 
-// Kernels are loops in the vector instructions of WebAssembly, which Go's compiler does not write: package fmp/onnx/simd makes them, in a
-// module of their own that works on Go's memory. Each takes the address of its arguments, and computes the bits of its counterpart in Go.
+// Kernels are loops in the vector instructions of WebAssembly, which Go's compiler does not write:
+// package fmp/onnx/simd makes them, in a module of their own that works on Go's memory. Each takes
+// the address of its arguments, and computes the bits of its counterpart in Go.
 type Kernels struct {
 	Panels       func(*PanelArgs)
 	Taps         func(*TapArgs)
@@ -19,11 +20,13 @@ func Lend(k *Kernels) { lent = k }
 const (
 	panelRows, panelCols = 4, 8
 	havePanels           = true
-	edgeRoom             = panelHeight * panelCols // columns at the right; rows at the bottom are fewer
+	// columns at the right; rows at the bottom are fewer
+	edgeRoom = panelHeight * panelCols
 )
 
-// PanelArgs are a product of packed operands: C, rows of Panels x 8 numbers that lie Stride apart, becomes From, a number for each row, or
-// C where From is nil, plus A, [Rows / 4, K, 4], times B, [Panels, K, 8].
+// PanelArgs are a product of packed operands: C, rows of Panels x 8 numbers that lie Stride apart,
+// becomes From, a number for each row, or C where From is nil, plus A, [Rows / 4, K, 4], times B,
+// [Panels, K, 8].
 type PanelArgs struct {
 	A, B, C, From           *float32
 	K, Rows, Panels, Stride int // above 0; Rows is a multiple of four
@@ -35,8 +38,8 @@ var panelArgs PanelArgs
 // panelPart returns how many of n columns the next kernel computes, from column j on: whole blocks.
 func panelPart(j, n int) int { return min(panelWidth-j%panelWidth, n-j) }
 
-// panel adds the product of left, over d elements of the inner axis, and the panels of b to c, or sets c to it plus from. Columns and rows
-// that fill no tile are computed beside it.
+// panel adds the product of left, over d elements of the inner axis, and the panels of b to c, or
+// sets c to it plus from. Columns and rows that fill no tile are computed beside it.
 func (p *packs) panel(left, b []float32, _, d int, c matrix[float32], from []float32) {
 	rows, cols := c.rows/panelRows*panelRows, c.cols/panelCols*panelCols
 	part := func(i, j, h, w int) {
@@ -71,7 +74,8 @@ func (p *packs) panel(left, b []float32, _, d int, c matrix[float32], from []flo
 func multiplyTiles(a, b []float32, k int, c matrix[float32], from []float32) {
 	if lent != nil {
 		_, _, _ = a[k*c.rows-1], b[k*c.cols-1], c.data[(c.rows-1)*c.stride+c.cols-1]
-		panelArgs = PanelArgs{A: &a[0], B: &b[0], C: &c.data[0], K: k, Rows: c.rows, Panels: c.cols / panelCols, Stride: c.stride}
+		panelArgs = PanelArgs{A: &a[0], B: &b[0], C: &c.data[0], K: k, Rows: c.rows,
+			Panels: c.cols / panelCols, Stride: c.stride}
 		if from != nil {
 			_ = from[c.rows-1]
 			panelArgs.From = &from[0]

@@ -2,9 +2,10 @@ package kernel
 
 import "fmp/onnx"
 
-// phases are a plane with its padding, split by the remainders of its lines and columns that a strided window begins at or reaches:
-// in each of them, a phase, the elements that a tap reads for neighbouring outputs lie side by side, and those for all
-// of the output, line after line, is one run. Between the lines of a run lie columns that are no output's.
+// phases are a plane with its padding, split by the remainders of its lines and columns that a
+// strided window begins at or reaches: in each of them, a phase, the elements that a tap reads for
+// neighbouring outputs lie side by side, and those for all of the output, line after line, is one
+// run. Between the lines of a run lie columns that are no output's.
 type phases struct {
 	out        [2]int // outputs: lines and columns
 	high, wide int    // of a phase
@@ -15,7 +16,8 @@ type phases struct {
 	stride     [2]int
 }
 
-// part is a line's share of a phase: elements from, from + stride, ... go to consecutive places from first on.
+// part is a line's share of a phase: elements from, from + stride, ... go to consecutive places
+// from first on.
 type part struct{ from, first, count int }
 
 // newPhases is for windows on planes of one or two axes.
@@ -26,7 +28,8 @@ func newPhases(w window, in, out []int) (*phases, error) {
 		to   *[2]int
 		from []int
 		fill int
-	}{{&size, w.size, 1}, {&dilation, w.dilation, 1}, {&p.stride, w.stride, 1}, {&p.begin, w.begin, 0}, {&p.in, in, 1}, {&p.out, out, 1}} {
+	}{{&size, w.size, 1}, {&dilation, w.dilation, 1}, {&p.stride, w.stride, 1}, {&p.begin, w.begin, 0},
+		{&p.in, in, 1}, {&p.out, out, 1}} {
 		v.to[0] = v.fill
 		copy(v.to[2-len(v.from):], v.from)
 	}
@@ -69,7 +72,8 @@ func newPhases(w window, in, out []int) (*phases, error) {
 	return p, nil
 }
 
-// len is the length of all phases, and of the elements that the loops over taps may read after them.
+// len is the length of all phases, and of the elements that the loops over taps may read after
+// them.
 func (p *phases) len() int { return len(p.lines)*len(p.columns)*p.high*p.wide + 2*tapRun }
 
 // run is the length of a run over all outputs, a multiple of tapRun.
@@ -77,7 +81,8 @@ func (p *phases) run() int {
 	return ((p.out[0]-1)*p.wide + p.out[1] + tapRun - 1) / tapRun * tapRun
 }
 
-// splitInto writes lines from lo to hi of a plane's phases to dst, but for the padding, which dst holds.
+// splitInto writes lines from lo to hi of a plane's phases to dst, but for the padding, which dst
+// holds.
 func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 	width, step := p.in[1], p.stride[1]
 	two := step == 2 && len(p.columns) == 2 && p.columns[0].count > 0 && p.columns[1].count > 0
@@ -98,13 +103,15 @@ func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 			}
 			n := 0
 			if even, ok := any(even).([]float32); ok {
-				n = deinterleave(to-from, min(a.count, b.count), even, any(odd).([]float32), p.wide, any(src).([]float32), down*width)
+				n = deinterleave(to-from, min(a.count, b.count), even, any(odd).([]float32), p.wide,
+					any(src).([]float32), down*width)
 			}
 			bytes, inBytes := any(even).([]uint8)
 			for y := 0; n < max(a.count, b.count) && y < to-from; y++ {
 				n := n
 				if inBytes {
-					n = splitBytes(min(a.count, b.count), bytes[y*p.wide:], any(odd).([]uint8)[y*p.wide:], any(src).([]uint8)[y*down*width:])
+					n = splitBytes(min(a.count, b.count), bytes[y*p.wide:], any(odd).([]uint8)[y*p.wide:],
+						any(src).([]uint8)[y*down*width:])
 				}
 				deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:b.count], src[y*down*width+2*n:])
 			}
@@ -126,7 +133,8 @@ func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 	}
 }
 
-// tapColumns writes, for every tap, the elements that it reads of a plane for outputs from p0 to p1 to rows that lie cols apart.
+// tapColumns writes, for every tap, the elements that it reads of a plane for outputs from p0 to p1
+// to rows that lie cols apart.
 func tapColumns[T floating](p *phases, col []T, cols int, plane, split []T, p0, p1 int) {
 	first, last := p0/p.out[1], (p1-1)/p.out[1]
 	splitInto(p, split, plane, first, last+1+p.high-p.out[0])

@@ -7,8 +7,9 @@ import (
 	"fmp/onnx"
 )
 
-// MaxPool, AveragePool, LpPool over windows as in newWindow; GlobalMaxPool, GlobalAveragePool, GlobalLpPool over
-// all spatial axes. x [n, c, in...] gives [n, c, out...], out as in window.fit (ceil_mode = 0).
+// MaxPool, AveragePool, LpPool over windows as in newWindow; GlobalMaxPool, GlobalAveragePool,
+// GlobalLpPool over all spatial axes. x [n, c, in...] gives [n, c, out...], out as in window.fit
+// (ceil_mode = 0).
 func init() {
 	register(
 		Def{Op: "MaxPool", Since: 1, Half: true, New: newMaxPool},
@@ -20,7 +21,8 @@ func init() {
 	)
 }
 
-// MaxPool: storage_order = 0 (row-major indices) or 1 (column-major, of the plane). Padding never wins.
+// MaxPool: storage_order = 0 (row-major indices) or 1 (column-major, of the plane). Padding never
+// wins.
 func newMaxPool(s *Spec) (Kernel, error) {
 	w, err := newWindow(s)
 	if err != nil {
@@ -31,7 +33,8 @@ func newMaxPool(s *Spec) (Kernel, error) {
 	if w.size == nil {
 		return nil, fmt.Errorf("kernel_shape is missing")
 	}
-	return numeric(s, maxPool[float32](w, column), maxPool[float64](w, column), maxPool[int64](w, column))
+	return numeric(s, maxPool[float32](w, column), maxPool[float64](w, column),
+		maxPool[int64](w, column))
 }
 
 func poolShape(win window, x []int) (window, []int, error) {
@@ -47,7 +50,8 @@ func poolShape(win window, x []int) (window, []int, error) {
 // maxWindow bounds the elements of a pooling window.
 const maxWindow = 1 << 24
 
-// visit calls f with the offset, in its plane, of each input position under the window at output position p.
+// visit calls f with the offset, in its plane, of each input position under the window at output
+// position p.
 func visit(w window, in, base, tap []int, q int, f func(off int)) {
 	for t := 0; t < q; t++ {
 		unravel(tap, t, w.size)
@@ -91,7 +95,8 @@ func maxPool[T number](win window, column bool) Kernel {
 		if len(o) == 0 {
 			return nil
 		}
-		if x, ok := any(x).([]float32); ok && idx == nil && len(in) <= 2 && q <= manyTaps && seesPlane(w, in, sp) {
+		if x, ok := any(x).([]float32); ok && idx == nil && len(in) <= 2 && q <= manyTaps &&
+			seesPlane(w, in, sp) {
 			return maxOfRuns(c, any(o).([]float32), x, xs, sp, w, float32(math.Inf(-1)), tapMaxima)
 		}
 		var failed error
@@ -148,7 +153,8 @@ func seesPlane(w window, in, out []int) bool {
 }
 
 // maxOfRuns pools planes of windows that all see them.
-func maxOfRuns[T number](c *Call, o, x []T, xs, sp []int, w window, least T, maxima func(run, split []T, offsets []int)) error {
+func maxOfRuns[T number](c *Call, o, x []T, xs, sp []int, w window, least T,
+	maxima func(run, split []T, offsets []int)) error {
 	p, err := newPlanes(c, o, x, xs, sp, w)
 	if err != nil {
 		return err
@@ -165,12 +171,13 @@ func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
 	}
 	ones := make([]float32, len(p.offsets))
 	fillRange(ones, 1)
-	p.each(0, func(run, split []float32, _ int) { tapSums(run, split, p.offsets, ones, 0, false) }, func(dst []float32, _ int) {
-		n := float32(len(ones))
-		for i := range dst {
-			dst[i] /= n
-		}
-	})
+	p.each(0, func(run, split []float32, _ int) { tapSums(run, split, p.offsets, ones, 0, false) },
+		func(dst []float32, _ int) {
+			n := float32(len(ones))
+			for i := range dst {
+				dst[i] /= n
+			}
+		})
 	return nil
 }
 
@@ -192,8 +199,8 @@ func sumUnder[T floating](plane []T, in, base []int, w window) (sum float64, n i
 	return sum, n
 }
 
-// AveragePool: count_include_pad = 0 divides by the elements under the window, 1 by the window's size (cut
-// where ceil_mode lets it pass the end of the padding).
+// AveragePool: count_include_pad = 0 divides by the elements under the window, 1 by the window's
+// size (cut where ceil_mode lets it pass the end of the padding).
 func newAveragePool(s *Spec) (Kernel, error) {
 	w, err := newWindow(s)
 	if err != nil {
@@ -228,8 +235,10 @@ func newLpPool(s *Spec) (Kernel, error) {
 		func(v float64) float64 { return math.Pow(math.Abs(v), p) })
 }
 
-// pooled sums term(x), or x where term is nil, under the window and finishes with end(sum, elements inside, elements inside the padding).
-func pooled(s *Spec, win window, end func(sum float64, n, padded int) float64, term func(float64) float64) (Kernel, error) {
+// pooled sums term(x), or x where term is nil, under the window and finishes with end(sum, elements
+// inside, elements inside the padding).
+func pooled(s *Spec, win window, end func(sum float64, n, padded int) float64,
+	term func(float64) float64) (Kernel, error) {
 	return numeric(s, poolSum[float32](win, end, term), poolSum[float64](win, end, term))
 }
 
@@ -243,7 +252,8 @@ func withinPlane(w window, in, out []int) bool {
 	return true
 }
 
-func poolSum[T floating](win window, end func(float64, int, int) float64, term func(float64) float64) Kernel {
+func poolSum[T floating](win window, end func(float64, int, int) float64,
+	term func(float64) float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
 		w, sp, err := poolShape(win, xs)
@@ -259,7 +269,8 @@ func poolSum[T floating](win window, end func(float64, int, int) float64, term f
 		if len(o) == 0 {
 			return nil
 		}
-		if x, ok := any(x).([]float32); ok && term == nil && len(in) <= 2 && q <= manyTaps && (w.counted && !w.ceil || withinPlane(w, in, sp)) {
+		if x, ok := any(x).([]float32); ok && term == nil && len(in) <= 2 && q <= manyTaps &&
+			(w.counted && !w.ceil || withinPlane(w, in, sp)) {
 			return meanOfRuns(c, any(o).([]float32), x, xs, sp, w)
 		}
 		c.Parallel(xs[0]*xs[1], work(pos, q, 2), func(lo, hi int) {
@@ -305,11 +316,14 @@ func maximum(v []float64) float64 {
 }
 
 // globalPools: x [n, c, in...] gives [n, c, 1, ..., 1].
-func globalPools(s *Spec, f32 func([]float32) float64, f64 func([]float64) float64) (Kernel, error) {
+func globalPools(s *Spec, f32 func([]float32) float64,
+	f64 func([]float64) float64) (Kernel, error) {
 	return numeric(s, globalPool(f32), globalPool(f64))
 }
 
-func newGlobalMax(s *Spec) (Kernel, error) { return globalPools(s, widened[float32](maximum), maximum) }
+func newGlobalMax(s *Spec) (Kernel, error) {
+	return globalPools(s, widened[float32](maximum), maximum)
+}
 
 // newGlobalAverage sums in float64.
 func newGlobalAverage(s *Spec) (Kernel, error) {

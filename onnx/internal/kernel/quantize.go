@@ -13,8 +13,9 @@ import (
 //	QuantizeLinear:   y = saturate(round(x / scale) + zero), rounding half to even
 //	DequantizeLinear: x = (y - zero) scale
 //
-// scale and zero are scalars or one for each position on axis (default 1). MatMulInteger and ConvInteger give the int32
-// product of the differences from the zero points; QLinearMatMul quantises it again.
+// scale and zero are scalars or one for each position on axis (default 1). MatMulInteger and
+// ConvInteger give the int32 product of the differences from the zero points; QLinearMatMul
+// quantises it again.
 func init() {
 	register(
 		Def{Op: "QuantizeLinear", Since: 10, Until: 18, OutType: quantizedType, New: newQuantize},
@@ -28,7 +29,8 @@ func init() {
 	)
 }
 
-// quantizedType is the type of quantised values where no zero point gives it: output_dtype, else uint8.
+// quantizedType is the type of quantised values where no zero point gives it: output_dtype, else
+// uint8.
 func quantizedType(s *Spec) (onnx.DType, error) {
 	if s.Opset >= 21 && s.int("output_dtype") != 0 {
 		return s.dtype("output_dtype"), nil
@@ -49,7 +51,8 @@ func channel(shape, param []int, axis int) (func(i int) int, error) {
 	return blockwise(shape, param, axis, 0)
 }
 
-// blockwise is channel for parameters that, with block > 0, are of the tensor's shape but for axis, where one holds for block positions.
+// blockwise is channel for parameters that, with block > 0, are of the tensor's shape but for axis,
+// where one holds for block positions.
 func blockwise(shape, param []int, axis, block int) (func(i int) int, error) {
 	if product(param) == 1 && block == 0 {
 		return func(int) int { return 0 }, nil
@@ -68,7 +71,8 @@ func blockwise(shape, param []int, axis, block int) (func(i int) int, error) {
 	want := slices.Clone(shape)
 	want[ax] = (shape[ax]-1)/block + 1
 	if block < 0 || !slices.Equal(param, want) {
-		return nil, fmt.Errorf("a scale of shape %v for blocks of %d on axis %d of shape %v", param, block, ax, shape)
+		return nil, fmt.Errorf("a scale of shape %v for blocks of %d on axis %d of shape %v", param,
+			block, ax, shape)
 	}
 	n, blocks := shape[ax], want[ax]
 	return func(i int) int {
@@ -125,7 +129,8 @@ func newQuantization(s *Spec) (q quantization) {
 }
 
 // at finds the parameter of element i, and its zero point.
-func (q quantization) at(x, scale, zero *onnx.Tensor) (at func(i int) int, zeroAt func(k int) float64, err error) {
+func (q quantization) at(x, scale,
+	zero *onnx.Tensor) (at func(i int) int, zeroAt func(k int) float64, err error) {
 	if at, err = blockwise(x.Shape, scale.Shape, q.axis, q.block); err != nil {
 		return nil, nil, err
 	}
@@ -133,7 +138,8 @@ func (q quantization) at(x, scale, zero *onnx.Tensor) (at func(i int) int, zeroA
 		return at, func(int) float64 { return 0 }, nil
 	}
 	if zero.Len() != scale.Len() {
-		return nil, nil, fmt.Errorf("scale has %d elements and the zero point %d", scale.Len(), zero.Len())
+		return nil, nil, fmt.Errorf("scale has %d elements and the zero point %d",
+			scale.Len(), zero.Len())
 	}
 	return at, zero.At, nil
 }
@@ -195,7 +201,8 @@ func newDequantize(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// DynamicQuantizeLinear: scale = (max(x, 0) - min(x, 0)) / 255, zero = saturate(round(-min / scale)).
+// DynamicQuantizeLinear: scale = (max(x, 0) - min(x, 0)) / 255, zero = saturate(round(-min /
+// scale)).
 func newDynamicQuantize(*Spec) (Kernel, error) {
 	return func(c *Call) error {
 		x := c.In[0].F32()
@@ -229,7 +236,8 @@ func newDynamicQuantize(*Spec) (Kernel, error) {
 	}, nil
 }
 
-// above is a tensor less its zero point (scalar, or one for each position on axis), as float64: whole and exact.
+// above is a tensor less its zero point (scalar, or one for each position on axis), as float64:
+// whole and exact.
 func above(t, zero *onnx.Tensor, axis int) (*onnx.Tensor, error) {
 	out := converted(t, onnx.Float64)
 	if zero == nil {
@@ -245,7 +253,8 @@ func above(t, zero *onnx.Tensor, axis int) (*onnx.Tensor, error) {
 	return out, nil
 }
 
-// exactly runs a float64 kernel on the differences to the zero points; 8-bit products stay whole below 2^53.
+// exactly runs a float64 kernel on the differences to the zero points; 8-bit products stay whole
+// below 2^53.
 func exactly(c *Call, k Kernel, a, b *onnx.Tensor) (*onnx.Tensor, error) {
 	sub := NewCall(c.env, 2, 1)
 	sub.In[0], sub.In[1], sub.Want[0] = a, b, true
@@ -281,7 +290,10 @@ func intProduct(c *Call, k Kernel, za, zb *onnx.Tensor, axisA, axisB int) error 
 }
 
 func newMatMulInteger(*Spec) (Kernel, error) {
-	return func(c *Call) error { return intProduct(c, matMulFloat[float64](nil), c.in(2), c.in(3), -2, -1) }, nil
+	return func(c *Call) error {
+		return intProduct(c, matMulFloat[float64](nil), c.in(2),
+			c.in(3), -2, -1)
+	}, nil
 }
 
 func newConvInteger(s *Spec) (Kernel, error) {
@@ -293,14 +305,15 @@ func newConvInteger(s *Spec) (Kernel, error) {
 	return func(c *Call) error { return intProduct(c, k, c.in(2), c.in(3), 1, 0) }, nil
 }
 
-// stepOf returns how many quanta of the output one of the product is, by entry of the scale of input w; x is the other side's.
+// stepOf returns how many quanta of the output one of the product is, by entry of the scale of
+// input w; x is the other side's.
 func stepOf(c *Call, x, w int) func(k int) float32 {
 	out, from, scales := float32(c.In[6].At(0)), float32(c.In[x].At(0)), c.In[w]
 	return func(k int) float32 { return float32(from*float32(scales.At(k))) / out }
 }
 
-// QLinearConv: y = saturate(round((conv(x, w) + B) scale_x scale_w / scale_y) + zero_y), where scale_w and its zero point are
-// scalars or one a channel of the result, and B is int32.
+// QLinearConv: y = saturate(round((conv(x, w) + B) scale_x scale_w / scale_y) + zero_y), where
+// scale_w and its zero point are scalars or one a channel of the result, and B is int32.
 func newQLinearConv(s *Spec) (Kernel, error) {
 	w, err := newWindow(s)
 	if err != nil {
@@ -358,7 +371,8 @@ func newQLinearMatMul(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		for i, t := range c.In {
 			if i != 0 && i != 3 && t.Len() != 1 {
-				return fmt.Errorf("input %d has shape %v; scales and zero points by row or column are not supported", i, t.Shape)
+				return fmt.Errorf(
+					"input %d has shape %v; scales and zero points by row or column are not supported", i, t.Shape)
 			}
 		}
 		a, err := above(c.In[0], c.In[2], 0)

@@ -21,11 +21,12 @@ func (q Quantization) quantum() quantum {
 }
 
 // Curves are the operators of one number for [NewTable].
-var Curves = []string{"Relu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "LeakyRelu", "Tanh", "Elu", "Selu", "Celu", "Softplus",
-	"Softsign", "Gelu", "Erf", "Exp", "Sqrt", "Abs", "Neg", "Mish", "ThresholdedRelu"}
+var Curves = []string{"Relu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "LeakyRelu", "Tanh",
+	"Elu", "Selu", "Celu", "Softplus", "Softsign", "Gelu", "Erf", "Exp", "Sqrt", "Abs", "Neg", "Mish",
+	"ThresholdedRelu"}
 
-// NewProduct makes the kernel of a Conv, MatMul or Gemm of bytes: s has the operator's attributes, and inputs and constants as a
-// QLinearConv has them, of which the last is the bias.
+// NewProduct makes the kernel of a Conv, MatMul or Gemm of bytes: s has the operator's attributes,
+// and inputs and constants as a QLinearConv has them, of which the last is the bias.
 func NewProduct(s *Spec) (Kernel, error) {
 	s.attrs, s.used = op.Attrs(s.Node, s.Opset), map[string]bool{}
 	switch s.Node.Op {
@@ -53,7 +54,8 @@ type Table struct {
 	bytes [256]uint8
 }
 
-// NewTable returns the results of a node of one number that is dequantised before and quantised after.
+// NewTable returns the results of a node of one number that is dequantised before and quantised
+// after.
 func NewTable(s *Spec, in, out Quantization) (*Table, error) {
 	k, err := Prepare(s)
 	if err != nil {
@@ -99,10 +101,12 @@ func (t *Table) Run(c *Call) error {
 }
 
 func pairingOf(s *Spec, a, b, out Quantization) *pairing {
-	return &pairing{a: a.quantum(), b: b.quantum(), scale: out.Scale, product: s.Node.Op == "Mul", saturation: out.saturation()}
+	return &pairing{a: a.quantum(), b: b.quantum(), scale: out.Scale, product: s.Node.Op == "Mul",
+		saturation: out.saturation()}
 }
 
-// NewPair makes the kernel of an Add or Mul, prepared from s, of two values that are dequantised before, whose result is quantised.
+// NewPair makes the kernel of an Add or Mul, prepared from s, of two values that are dequantised
+// before, whose result is quantised.
 func NewPair(s *Spec, a, b, out Quantization) (Kernel, error) {
 	k, err := Prepare(s)
 	if err != nil {
@@ -142,7 +146,8 @@ func NewPair(s *Spec, a, b, out Quantization) (Kernel, error) {
 	}, nil
 }
 
-// repeated reports whether each element of a value of shape b stands for a run of one of shape a, and how long that is.
+// repeated reports whether each element of a value of shape b stands for a run of one of shape a,
+// and how long that is.
 func repeated(a, b []int) (run int, ok bool) {
 	if len(b) > len(a) {
 		return 0, false
@@ -162,7 +167,8 @@ func inFloats(c *Call, k Kernel, a, b, out Quantization) error {
 	sub := NewCall(c.env, 2, 1)
 	for i, q := range []Quantization{a, b} {
 		from, _ := bytesOf(c.In[i])
-		sub.In[i] = &onnx.Tensor{DType: onnx.Float32, Shape: c.In[i].Shape, Data: Scratch[float32](c, len(from))}
+		sub.In[i] = &onnx.Tensor{DType: onnx.Float32, Shape: c.In[i].Shape,
+			Data: Scratch[float32](c, len(from))}
 		dequantizeRow(sub.In[i].F32(), from, q.quantum())
 	}
 	sub.Want[0] = true

@@ -7,7 +7,8 @@ import (
 	"fmp/onnx"
 )
 
-// Reductions. axes (default all) come from an attribute or, in newer opsets, from input 1; keepdims = 1:
+// Reductions. axes (default all) come from an attribute or, in newer opsets, from input 1; keepdims
+// = 1:
 //
 //	out_k = 1 on a reduced axis (dropped where keepdims = 0), in_k elsewhere
 //
@@ -47,7 +48,8 @@ type reducer struct {
 	add       func(a, x float64) float64
 	end       func(a float64, n int) float64
 	logSumExp bool
-	nothing   uint64 // the bits of the largest or smallest integer: what an empty ReduceMax or ReduceMin gives
+	// the bits of the largest or smallest integer: what an empty ReduceMax or ReduceMin gives
+	nothing uint64
 }
 
 func (r reducer) byAttribute(s *Spec) (Kernel, error) {
@@ -66,7 +68,8 @@ func (r reducer) byInput(s *Spec) (Kernel, error) {
 	})
 }
 
-func (r reducer) kernel(s *Spec, keep bool, axesOf func(*Call) ([]int, bool, error)) (Kernel, error) {
+func (r reducer) kernel(s *Spec, keep bool,
+	axesOf func(*Call) ([]int, bool, error)) (Kernel, error) {
 	whole := func(c *Call) (reducePlan, []int, error) {
 		axes, allAxes, err := axesOf(c)
 		if err != nil {
@@ -89,7 +92,8 @@ func (r reducer) kernel(s *Spec, keep bool, axesOf func(*Call) ([]int, bool, err
 	if r.nothing = uint64(lo); r.op == "ReduceMin" {
 		r.nothing = hi
 	}
-	return numeric(s, reduceFloat[float32](r, whole), reduceFloat[float64](r, whole), reduceInt[int64](r, whole), reduceInt[uint64](r, whole))
+	return numeric(s, reduceFloat[float32](r, whole), reduceFloat[float64](r, whole),
+		reduceInt[int64](r, whole), reduceInt[uint64](r, whole))
 }
 
 // reducePlan walks, for each output, the inputs that fold into it, in row-major order.
@@ -292,7 +296,8 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 	}
 }
 
-// integerLimits are the least and the greatest number of an integer type; false and true of booleans.
+// integerLimits are the least and the greatest number of an integer type; false and true of
+// booleans.
 func integerLimits(d onnx.DType) (lo int64, hi uint64) {
 	bits := 8 * d.Size()
 	switch {

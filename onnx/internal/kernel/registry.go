@@ -11,18 +11,21 @@ import (
 	"fmp/onnx/op"
 )
 
-// MaxOpset is the newest operator set whose operators are known; a model that imports a newer one is refused.
+// MaxOpset is the newest operator set whose operators are known; a model that imports a newer one
+// is refused.
 const MaxOpset = onnx.MaxOpset
 
 // Def is an operator's kernel over a range of opsets. Its inputs and outputs stand in package op.
 type Def struct {
 	Op           string
 	Since, Until int // first and last opset of this meaning; Until 0 means MaxOpset
-	// Half says that the kernel computes in float32 for float16 and bfloat16; else they are elements like others.
+	// Half says that the kernel computes in float32 for float16 and bfloat16; else they are elements
+	// like others.
 	Half bool
 	// OutType gives the types of outputs that do not follow from those of the inputs.
 	OutType func(s *Spec) (onnx.DType, error)
-	// New parses attributes, with defaults, and returns the kernel; an error names the meaning that it does not compute.
+	// New parses attributes, with defaults, and returns the kernel; an error names the meaning that it
+	// does not compute.
 	New func(s *Spec) (Kernel, error)
 }
 
@@ -56,8 +59,8 @@ func Opsets(op string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Prepare finds the definition of a node's operator, checks its arity, element types and attributes,
-// and makes its kernel. s.Out is filled in. An error says why the node cannot run.
+// Prepare finds the definition of a node's operator, checks its arity, element types and
+// attributes, and makes its kernel. s.Out is filled in. An error says why the node cannot run.
 func Prepare(s *Spec) (Kernel, error) {
 	defs := registry[s.Node.Op]
 	if len(defs) == 0 {
@@ -70,7 +73,8 @@ func Prepare(s *Spec) (Kernel, error) {
 		}
 	}
 	if def == nil {
-		return nil, fmt.Errorf("the operator is implemented for opsets %s, the model uses %d", Opsets(s.Node.Op), s.Opset)
+		return nil, fmt.Errorf("the operator is implemented for opsets %s, the model uses %d",
+			Opsets(s.Node.Op), s.Opset)
 	}
 	s.attrs, s.used = op.Attrs(s.Node, s.Opset), map[string]bool{}
 	half, err := def.bind(s)
@@ -119,8 +123,8 @@ func Prepare(s *Spec) (Kernel, error) {
 	return k, nil
 }
 
-// bind checks the node against its operator's definition and works out the outputs' types; half says that one of the
-// values is of a half-precision type.
+// bind checks the node against its operator's definition and works out the outputs' types; half
+// says that one of the values is of a half-precision type.
 func (d *Def) bind(s *Spec) (half bool, err error) {
 	schema := op.Lookup("", s.Node.Op, s.Opset)
 	if schema == nil || schema.Deprecated {
@@ -146,9 +150,11 @@ func (d *Def) bind(s *Spec) (half bool, err error) {
 			}
 			// Constants of whole numbers were written before operator set 9 allowed them.
 			if !p.Types.Has(s.Out[i]) && s.Node.Op != "Constant" {
-				return false, fmt.Errorf("output %d (%s) would be of %v; allowed are %v", i, p.Name, s.Out[i], p.Types)
+				return false, fmt.Errorf("output %d (%s) would be of %v; allowed are %v", i, p.Name,
+					s.Out[i], p.Types)
 			}
 		}
 	}
-	return d.Half && (slices.ContainsFunc(s.In, halves.Has) || slices.ContainsFunc(s.Out, halves.Has)), nil
+	return d.Half && (slices.ContainsFunc(s.In, halves.Has) || slices.ContainsFunc(s.Out, halves.Has)),
+		nil
 }

@@ -6,7 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout: the same elements under another shape, never copied.
+// Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout: the same elements under another shape,
+// never copied.
 func init() {
 	register(
 		Def{Op: "Reshape", Since: 1, Until: 4, New: newReshapeByAttribute},

@@ -7,8 +7,8 @@ import (
 	"fmp/onnx"
 )
 
-// Resize (and Upsample, its forerunner): out_k = floor(in_k scale_k), or sizes. The position x in the input of output
-// position i, with s = out / in (or the scale that was given):
+// Resize (and Upsample, its forerunner): out_k = floor(in_k scale_k), or sizes. The position x in
+// the input of output position i, with s = out / in (or the scale that was given):
 //
 //	half_pixel            (i + 0.5) / s - 0.5
 //	pytorch_half_pixel    the same, 0 where out = 1
@@ -34,7 +34,8 @@ type resizing struct {
 	axes                             []int
 }
 
-// newUpsample: mode = nearest or linear, positions asymmetric; nearest rounds down along axes that grow and up along those that shrink.
+// newUpsample: mode = nearest or linear, positions asymmetric; nearest rounds down along axes that
+// grow and up along those that shrink.
 func newUpsample(s *Spec) (Kernel, error) {
 	r := resizing{mode: s.str("mode"), transform: "asymmetric", nearest: "simple", policy: "stretch"}
 	if r.mode == "bilinear" {
@@ -64,7 +65,8 @@ func newResize(s *Spec) (Kernel, error) {
 	r := resizing{
 		mode: s.str("mode"), transform: s.str("coordinate_transformation_mode"),
 		nearest: s.str("nearest_mode"), cubic: s.float("cubic_coeff_a"),
-		excludeOutside: s.bool("exclude_outside"), extrapolation: s.float("extrapolation_value"), policy: "stretch",
+		excludeOutside: s.bool("exclude_outside"), extrapolation: s.float("extrapolation_value"),
+		policy: "stretch",
 	}
 	if s.Opset >= 18 {
 		r.antialias, r.axes = s.bool("antialias"), s.ints("axes")
@@ -75,8 +77,9 @@ func newResize(s *Spec) (Kernel, error) {
 		allowed   []string
 	}{
 		{"mode", r.mode, []string{"nearest", "linear", "cubic"}},
-		{"coordinate_transformation_mode", r.transform, []string{"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners",
-			"tf_crop_and_resize"}},
+		{"coordinate_transformation_mode", r.transform,
+			[]string{"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners",
+				"tf_crop_and_resize"}},
 		{"nearest_mode", r.nearest, []string{"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}},
 		{"keep_aspect_ratio_policy", r.policy, []string{"stretch", "not_larger", "not_smaller"}},
 	} {
@@ -84,7 +87,8 @@ func newResize(s *Spec) (Kernel, error) {
 		for _, a := range v.allowed {
 			ok = ok || a == v.got
 		}
-		if v.name == "coordinate_transformation_mode" && s.Opset >= 19 && v.got == "half_pixel_symmetric" {
+		if v.name == "coordinate_transformation_mode" && s.Opset >= 19 &&
+			v.got == "half_pixel_symmetric" {
 			ok = true
 		}
 		if !ok {
@@ -104,7 +108,8 @@ func newResize(s *Spec) (Kernel, error) {
 	})
 }
 
-func (r resizing) kernel(s *Spec, target func(*Call) (scales []float64, sizes []int, err error)) (Kernel, error) {
+func (r resizing) kernel(s *Spec,
+	target func(*Call) (scales []float64, sizes []int, err error)) (Kernel, error) {
 	if !floats.Has(s.In[0]) && r.mode != "nearest" {
 		return nil, fmt.Errorf("mode %s of element type %v is not supported", r.mode, s.In[0])
 	}
@@ -175,7 +180,8 @@ func (r resizing) kernel(s *Spec, target func(*Call) (scales []float64, sizes []
 	}, nil
 }
 
-// fromSizes: scale_k = size_k / in_k; where the aspect ratio is kept, one scale for all, and out_k = round(scale in_k).
+// fromSizes: scale_k = size_k / in_k; where the aspect ratio is kept, one scale for all, and out_k
+// = round(scale in_k).
 func (r resizing) fromSizes(in, ax, sizes, shape []int, scale []float64) error {
 	common := 0.0
 	for i, a := range ax {
@@ -308,7 +314,8 @@ func (r resizing) tapsAt(x float64, in int, scale float64) tap {
 	}
 	i := int(math.Floor(x))
 	f := x - math.Floor(x)
-	return r.normalized(i-1, in, []float64{r.keys(f + 1), r.keys(f), r.keys(1 - f), r.keys(2 - f)}, r.excludeOutside)
+	return r.normalized(i-1, in, []float64{r.keys(f + 1), r.keys(f), r.keys(1 - f), r.keys(2 - f)},
+		r.excludeOutside)
 }
 
 // keys is the cubic filter at a distance x >= 0 (Keys 1981, equation 15 for a = -1/2).
@@ -323,8 +330,8 @@ func (r resizing) keys(x float64) float64 {
 	return 0
 }
 
-// normalized are taps from position first on. Those outside of the axis read its edge, or count nothing where they are excluded; sum
-// makes the weights add up to 1.
+// normalized are taps from position first on. Those outside of the axis read its edge, or count
+// nothing where they are excluded; sum makes the weights add up to 1.
 func (r resizing) normalized(first, in int, w []float64, sum bool) tap {
 	t, total := tap{weight: w}, 0.0
 	for j := range w {
@@ -343,13 +350,15 @@ func (r resizing) normalized(first, in int, w []float64, sum bool) tap {
 	return t
 }
 
-// wideTaps are those of the filter stretched by 1/scale, so that every position of a larger input counts.
+// wideTaps are those of the filter stretched by 1/scale, so that every position of a larger input
+// counts.
 func (r resizing) wideTaps(x float64, in int, scale float64) tap {
 	radius, filter := 1, func(d float64) float64 { return max(0, 1-d) }
 	if r.mode == "cubic" {
 		radius, filter = 2, r.keys
 	}
-	before := int(math.Ceil(float64(radius)/scale)) - 1 // positions before the one on the left of x, and behind the one on its right
+	// positions before the one on the left of x, and behind the one on its right
+	before := int(math.Ceil(float64(radius)/scale)) - 1
 	left := int(math.Ceil(x)) - 1
 	w := make([]float64, 2+2*before)
 	for j := range w {

@@ -6,14 +6,15 @@ import (
 	"testing"
 )
 
-// A position beyond the borders is folded back between them, as often as it takes: about half a pixel beyond the outer pixels, or
-// about these where corners are aligned.
+// A position beyond the borders is folded back between them, as often as it takes: about half a
+// pixel beyond the outer pixels, or about these where corners are aligned.
 func TestGridReflection(t *testing.T) {
 	for _, c := range []struct {
 		align   bool
 		v, want float64
 	}{
-		{false, 1.25, 1.25}, {false, 4.2, 2.8}, {false, -1.2, .2}, {false, 9, 1}, {true, 4.2, 1.8}, {true, -1.2, 1.2}, {true, 7.4, 1.4},
+		{false, 1.25, 1.25}, {false, 4.2, 2.8}, {false, -1.2, .2}, {false, 9, 1}, {true, 4.2, 1.8},
+		{true, -1.2, 1.2}, {true, 7.4, 1.4},
 	} {
 		if got := (gridSample{padding: "reflection", align: c.align}).reflect(c.v, 4); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("aligned %v: %v is folded to %v, want %v", c.align, c.v, got, c.want)
@@ -24,7 +25,8 @@ func TestGridReflection(t *testing.T) {
 	}
 }
 
-// Where the output is not cut to a whole size evenly, half_pixel_symmetric keeps its centre on the input's: 5 positions by .5 are 2 of 2.5.
+// Where the output is not cut to a whole size evenly, half_pixel_symmetric keeps its centre on the
+// input's: 5 positions by .5 are 2 of 2.5.
 func TestHalfPixelSymmetric(t *testing.T) {
 	for transform, want := range map[string][]float64{"half_pixel_symmetric": {1, 3}, "half_pixel": {.5, 2.5}} {
 		r := resizing{mode: "linear", transform: transform}
@@ -42,16 +44,19 @@ func TestHalfPixelSymmetric(t *testing.T) {
 	}
 }
 
-// TestSimpleNearest: Resize of version 10 takes the next element where an axis shrinks, and the one before where it grows.
+// TestSimpleNearest: Resize of version 10 takes the next element where an axis shrinks, and the one
+// before where it grows.
 func TestSimpleNearest(t *testing.T) {
 	for _, c := range []struct {
 		in, out int
 		scale   float64
 		want    []int
-	}{{4, 2, .6, []int{0, 2}}, {4, 3, .75, []int{0, 2, 3}}, {4, 6, 1.5, []int{0, 0, 1, 2, 2, 3}}, {12, 8, float64(float32(.7)),
-		[]int{0, 2, 3, 5, 6, 8, 9, 10}}} {
+	}{{4, 2, .6, []int{0, 2}}, {4, 3, .75, []int{0, 2, 3}}, {4, 6, 1.5, []int{0, 0, 1, 2, 2, 3}},
+		{12, 8, float64(float32(.7)),
+			[]int{0, 2, 3, 5, 6, 8, 9, 10}}} {
 		var got []int
-		for _, tap := range (resizing{mode: "nearest", transform: "asymmetric", nearest: "simple"}).taps(c.in, c.out, c.scale, [2]float64{}) {
+		for _, tap := range (resizing{mode: "nearest", transform: "asymmetric", nearest: "simple"}).taps(
+			c.in, c.out, c.scale, [2]float64{}) {
 			got = append(got, tap.at...)
 		}
 		if !slices.Equal(got, c.want) {

@@ -7,8 +7,8 @@ import (
 	"fmp/onnx"
 )
 
-// ScatterElements (Scatter before opset 11), ScatterND: a copy of the input with elements replaced or, with
-// reduction add, mul, min or max, combined with the updates, in the order of the indices.
+// ScatterElements (Scatter before opset 11), ScatterND: a copy of the input with elements replaced
+// or, with reduction add, mul, min or max, combined with the updates, in the order of the indices.
 func init() {
 	register(
 		Def{Op: "Scatter", Since: 9, Until: 10, New: newScatterElements},

@@ -10,8 +10,9 @@ import (
 	"fmp/onnx"
 )
 
-// DFT, STFT: discrete Fourier transforms; complex numbers are pairs on the last axis, of which the input may have one
-// (the real part). Windows and the weights of mel bins. All is computed in float64.
+// DFT, STFT: discrete Fourier transforms; complex numbers are pairs on the last axis, of which the
+// input may have one (the real part). Windows and the weights of mel bins. All is computed in
+// float64.
 func outputDatatype(s *Spec) (onnx.DType, error) { return s.dtype("output_datatype"), nil }
 
 // whole is the one element of an integer tensor.
@@ -29,7 +30,8 @@ func whole(t *onnx.Tensor, what string) (int, error) {
 // signal is a tensor [..., 1 or 2] as complex numbers.
 func signal(t *onnx.Tensor) ([]complex128, error) {
 	if len(t.Shape) < 2 || t.Shape[len(t.Shape)-1] != 1 && t.Shape[len(t.Shape)-1] != 2 {
-		return nil, fmt.Errorf("the input has shape %v; the last axis must hold real numbers (1) or complex ones (2)", t.Shape)
+		return nil,
+			fmt.Errorf("the input has shape %v; the last axis must hold real numbers (1) or complex ones (2)", t.Shape)
 	}
 	parts := t.Shape[len(t.Shape)-1]
 	out := make([]complex128, t.Len()/parts)
@@ -42,9 +44,10 @@ func signal(t *onnx.Tensor) ([]complex128, error) {
 	return out, nil
 }
 
-// DFT: axis (1 before opset 20, then -2); inverse = 0, which divides by the length; onesided = 0 keeps the bins up to half of
-// the length. Inverse and one-sided, those bins are all that is read, the others are their conjugates, and the result is real.
-// dft_length (the axis' size; twice one less than the bins that are given) cuts the input or fills it with zeros.
+// DFT: axis (1 before opset 20, then -2); inverse = 0, which divides by the length; onesided = 0
+// keeps the bins up to half of the length. Inverse and one-sided, those bins are all that is read,
+// the others are their conjugates, and the result is real. dft_length (the axis' size; twice one
+// less than the bins that are given) cuts the input or fills it with zeros.
 func newDFT(s *Spec) (Kernel, error) {
 	d := dft{axis: -2, inverse: s.bool("inverse"), onesided: s.bool("onesided")}
 	if s.Opset < 20 {
@@ -58,7 +61,8 @@ type dft struct {
 	axis              int
 	inverse, onesided bool
 	length            int // of the transform
-	read, bins, parts int // positions that are read and written on the axis; numbers of a bin, 1 where it is real
+	// positions that are read and written on the axis; numbers of a bin, 1 where it is real
+	read, bins, parts int
 }
 
 func (d dft) run(c *Call) error {
@@ -116,7 +120,8 @@ func (d *dft) plan(c *Call) (err error) {
 	d.parts = 2
 	if d.inverse && d.onesided {
 		if d.parts = 1; in[last] != 2 {
-			return fmt.Errorf("the input has shape %v; an inverse transform of one side needs complex numbers (2 on the last axis)", in)
+			return fmt.Errorf("the input has shape %v; an inverse transform of one side needs complex "+
+				"numbers (2 on the last axis)", in)
 		}
 	}
 	at := d.axis
@@ -157,7 +162,8 @@ func setComplex(t *onnx.Tensor, i int, v complex128) {
 	t.F64()[2*i], t.F64()[2*i+1] = real(v), imag(v)
 }
 
-// STFT: transforms of frames of the signal [batch, n, 1 or 2], every frame_step; out = [batch, frames, bins, 2].
+// STFT: transforms of frames of the signal [batch, n, 1 or 2], every frame_step; out = [batch,
+// frames, bins, 2].
 func newSTFT(s *Spec) (Kernel, error) {
 	onesided := s.bool("onesided")
 	return func(c *Call) error {
@@ -186,7 +192,8 @@ func newSTFT(s *Spec) (Kernel, error) {
 			return fmt.Errorf("neither a window nor frame_length is given")
 		}
 		if step < 1 || length < 1 || length > n || window != nil && window.Len() != length {
-			return fmt.Errorf("frames of %d every %d of a signal of %d, and a window of %v", length, step, n, window)
+			return fmt.Errorf("frames of %d every %d of a signal of %d, and a window of %v", length,
+				step, n, window)
 		}
 		frames, bins := (n-length)/step+1, length
 		if onesided {
@@ -216,7 +223,8 @@ func newSTFT(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// newWindowFunction is w_k = a - b cos(2πk/N) + c cos(4πk/N), with N the size (periodic = 1), or one less.
+// newWindowFunction is w_k = a - b cos(2πk/N) + c cos(4πk/N), with N the size (periodic = 1), or
+// one less.
 func newWindowFunction(a, b, c float64) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		periodic, d := s.bool("periodic"), s.dtype("output_datatype")
@@ -247,7 +255,8 @@ func newWindowFunction(a, b, c float64) func(*Spec) (Kernel, error) {
 	}
 }
 
-// MelWeightMatrix: out [dft_length/2 + 1, bins], triangles over the frequencies whose corners are equally far apart in mel.
+// MelWeightMatrix: out [dft_length/2 + 1, bins], triangles over the frequencies whose corners are
+// equally far apart in mel.
 func newMelWeightMatrix(s *Spec) (Kernel, error) {
 	d := s.dtype("output_datatype")
 	return func(c *Call) error {
@@ -263,7 +272,8 @@ func newMelWeightMatrix(s *Spec) (Kernel, error) {
 			sizes[i] = v
 		}
 		if c.In[3].Len() != 1 || c.In[4].Len() != 1 {
-			return fmt.Errorf("edges of shapes %v and %v where scalars are expected", c.In[3].Shape, c.In[4].Shape)
+			return fmt.Errorf("edges of shapes %v and %v where scalars are expected",
+				c.In[3].Shape, c.In[4].Shape)
 		}
 		bins, rows := sizes[0], sizes[1]/2+1
 		mel := func(hertz float64) float64 { return 2595 * math.Log10(1+hertz/700) }
@@ -273,7 +283,8 @@ func newMelWeightMatrix(s *Spec) (Kernel, error) {
 			hertz := 700 * (math.Pow(10, (low+float64(i)*(high-low)/float64(bins+2))/2595) - 1)
 			at := math.Floor(float64(sizes[1]+1) * hertz / float64(sizes[2]))
 			if !(at >= 0 && at < float64(rows)) {
-				return fmt.Errorf("the edges %v and %v reach row %v of %d", c.In[3].At(0), c.In[4].At(0), at, rows)
+				return fmt.Errorf("the edges %v and %v reach row %v of %d", c.In[3].At(0),
+					c.In[4].At(0), at, rows)
 			}
 			corner[i] = int(at)
 		}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Slice: starts, ends, axes (default 0, 1, ...), steps (default 1), from attributes before opset 10. Negative positions
-// count from the end, and all are clamped:
+// Slice: starts, ends, axes (default 0, 1, ...), steps (default 1), from attributes before opset
+// 10. Negative positions count from the end, and all are clamped:
 //
 //	step > 0: out = ceil((end - start) / step), 0 <= start, end <= n
 //	step < 0: out = ceil((end - start) / step), 0 <= start <= n - 1, -1 <= end <= n - 1
@@ -45,8 +45,10 @@ func slice(c *Call, starts, ends, axes, steps []int) error {
 			axes = append(axes, i)
 		}
 	}
-	if len(ends) != len(starts) || len(axes) != len(starts) || (steps != nil && len(steps) != len(starts)) {
-		return fmt.Errorf("starts %v, ends %v, axes %v and steps %v differ in length", starts, ends, axes, steps)
+	if len(ends) != len(starts) || len(axes) != len(starts) ||
+		(steps != nil && len(steps) != len(starts)) {
+		return fmt.Errorf("starts %v, ends %v, axes %v and steps %v differ in length", starts,
+			ends, axes, steps)
 	}
 	ax, err := axesOf(axes, len(in))
 	if err != nil {

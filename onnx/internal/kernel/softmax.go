@@ -6,15 +6,17 @@ import (
 	"fmp/onnx"
 )
 
-// Softmax, LogSoftmax, Hardmax. From opset 13 on: along one axis (default -1). Before: x is read as a matrix
-// [x_0 ... x_{axis-1}, x_axis ...] (default axis 1) and each row is normalised as a whole.
+// Softmax, LogSoftmax, Hardmax. From opset 13 on: along one axis (default -1). Before: x is read as
+// a matrix [x_0 ... x_{axis-1}, x_axis ...] (default axis 1) and each row is normalised as a whole.
 func init() {
 	for _, d := range []struct {
 		op       string
 		f32, f64 func(row []float64)
 	}{
-		{"Softmax", func(x []float64) { softmax(x, evenExp) }, func(x []float64) { softmax(x, math.Exp) }},
-		{"LogSoftmax", func(x []float64) { logSoftmax(x, evenExp) }, func(x []float64) { logSoftmax(x, math.Exp) }},
+		{"Softmax", func(x []float64) { softmax(x, evenExp) },
+			func(x []float64) { softmax(x, math.Exp) }},
+		{"LogSoftmax", func(x []float64) { logSoftmax(x, evenExp) },
+			func(x []float64) { logSoftmax(x, math.Exp) }},
 		{"Hardmax", hardmax, hardmax},
 	} {
 		register(
@@ -79,7 +81,8 @@ func axisSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 	}
 }
 
-// alongRows has row work on the lines along an axis where they lie in one piece, and else slow on all.
+// alongRows has row work on the lines along an axis where they lie in one piece, and else slow on
+// all.
 func alongRows(axis int, row func(dst, x []float32), slow Kernel) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
@@ -105,7 +108,8 @@ func alongRows(axis int, row func(dst, x []float32), slow Kernel) Kernel {
 func flatSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		axis := s.int("axis")
-		last := []Kernel{alongAxis[float32](1, func(_, x []float64) { f32(x) }), alongAxis[float64](1, func(_, x []float64) { f64(x) })}
+		last := []Kernel{alongAxis[float32](1, func(_, x []float64) { f32(x) }),
+			alongAxis[float64](1, func(_, x []float64) { f64(x) })}
 		k, err := numeric(s, last...)
 		if err != nil {
 			return nil, err

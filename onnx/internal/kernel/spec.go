@@ -7,9 +7,9 @@ import (
 	"fmp/onnx/op"
 )
 
-// Spec is the node that a kernel is prepared from. Its attribute readers record the attributes they were asked for: an attribute
-// that no reader asked for, or of another kind than asked for, refuses the node, since ignoring one
-// would compute something else than the model says.
+// Spec is the node that a kernel is prepared from. Its attribute readers record the attributes they
+// were asked for: an attribute that no reader asked for, or of another kind than asked for, refuses
+// the node, since ignoring one would compute something else than the model says.
 type Spec struct {
 	Node  *onnx.Node
 	Opset int
@@ -19,16 +19,19 @@ type Spec struct {
 	Out []onnx.DType
 	// Const is the inputs' values where they are known before the model runs, else nil.
 	Const []*onnx.Tensor
-	// Body readies a graph of the node's for inputs of the given types; nil where there is no engine to run it.
+	// Body readies a graph of the node's for inputs of the given types; nil where there is no engine
+	// to run it.
 	Body func(g *onnx.Graph, in []onnx.DType) (*Body, error)
 
-	// Keep reports whether a number of bytes may be kept for the node beside the model: constants laid out as its kernel reads them. nil
-	// is any number.
+	// Keep reports whether a number of bytes may be kept for the node beside the model: constants laid
+	// out as its kernel reads them. nil is any number.
 	Keep func(bytes float64) bool
-	// Reproducible rounds every product before it is added, to sums that run over the inner axis in its order, and leaves out ways that
-	// not every processor has: products, convolutions and all that is made of single operations then have the same bits everywhere.
+	// Reproducible rounds every product before it is added, to sums that run over the inner axis in
+	// its order, and leaves out ways that not every processor has: products, convolutions and all that
+	// is made of single operations then have the same bits everywhere.
 	Reproducible bool
-	// After are the nodes, prepared, whose work a Conv does as well ([CanFollow]); its output is the last one's.
+	// After are the nodes, prepared, whose work a Conv does as well ([CanFollow]); its output is the
+	// last one's.
 	After []*Spec
 
 	attrs op.Values
@@ -69,15 +72,21 @@ func (s *Spec) attr(name string, kind onnx.AttrKind) op.Values {
 func (s *Spec) hasAttr(name string) bool { return s.attrs.Has(name) }
 
 // Attributes, with the operator's default where the node has none, and else the zero value.
-func (s *Spec) int(name string) int             { return s.attr(name, onnx.AttrInt).Int(name) }
-func (s *Spec) bool(name string) bool           { return s.attr(name, onnx.AttrInt).Bool(name) }
-func (s *Spec) dtype(name string) onnx.DType    { return s.attr(name, onnx.AttrInt).DType(name) }
-func (s *Spec) float(name string) float64       { return float64(s.attr(name, onnx.AttrFloat).Float(name)) }
-func (s *Spec) str(name string) string          { return s.attr(name, onnx.AttrString).Str(name) }
-func (s *Spec) strs(name string) []string       { return s.attr(name, onnx.AttrStrings).Strs(name) }
-func (s *Spec) ints(name string) []int          { return s.attr(name, onnx.AttrInts).Ints(name) }
-func (s *Spec) floats(name string) []float32    { return s.attr(name, onnx.AttrFloats).Floats(name) }
-func (s *Spec) tensor(name string) *onnx.Tensor { return s.attr(name, onnx.AttrTensor).Tensor(name) }
+func (s *Spec) int(name string) int          { return s.attr(name, onnx.AttrInt).Int(name) }
+func (s *Spec) bool(name string) bool        { return s.attr(name, onnx.AttrInt).Bool(name) }
+func (s *Spec) dtype(name string) onnx.DType { return s.attr(name, onnx.AttrInt).DType(name) }
+func (s *Spec) float(name string) float64 {
+	return float64(s.attr(name, onnx.AttrFloat).Float(name))
+}
+func (s *Spec) str(name string) string    { return s.attr(name, onnx.AttrString).Str(name) }
+func (s *Spec) strs(name string) []string { return s.attr(name, onnx.AttrStrings).Strs(name) }
+func (s *Spec) ints(name string) []int    { return s.attr(name, onnx.AttrInts).Ints(name) }
+func (s *Spec) floats(name string) []float32 {
+	return s.attr(name, onnx.AttrFloats).Floats(name)
+}
+func (s *Spec) tensor(name string) *onnx.Tensor {
+	return s.attr(name, onnx.AttrTensor).Tensor(name)
+}
 
 // ignore names attributes that have no effect on inference.
 func (s *Spec) ignore(names ...string) {

@@ -2,8 +2,8 @@ package kernel
 
 import "fmt"
 
-// Split: axis = 0; sizes from an attribute (before 13) or input 1, else equal parts (from 18 on the last may be smaller
-// and num_outputs may be given).
+// Split: axis = 0; sizes from an attribute (before 13) or input 1, else equal parts (from 18 on the
+// last may be smaller and num_outputs may be given).
 func init() {
 	register(
 		Def{Op: "Split", Since: 2, Until: 12, New: newSplitByAttribute},
@@ -57,12 +57,14 @@ func split(c *Call, axis int, sizes []int, uneven bool) error {
 	sum := 0
 	for _, v := range sizes {
 		if v < 0 || v > in[ax]-sum {
-			return fmt.Errorf("split sizes %v: one is negative, or all are more than axis %d of size %d", sizes, ax, in[ax])
+			return fmt.Errorf("split sizes %v: one is negative, or all are more than axis %d of size %d",
+				sizes, ax, in[ax])
 		}
 		sum += v
 	}
 	if len(sizes) != n || sum != in[ax] {
-		return fmt.Errorf("split sizes %v do not make up axis %d of size %d in %d outputs", sizes, ax, in[ax], n)
+		return fmt.Errorf("split sizes %v do not make up axis %d of size %d in %d outputs",
+			sizes, ax, in[ax], n)
 	}
 	outer, inner := product(in[:ax]), product(in[ax+1:])
 	at := 0

@@ -2,8 +2,9 @@ package kernel
 
 import "unsafe"
 
-// sweeps is how windows of 3x3 and 5x5 go down planes of two axes, with strides of one or two, in vectors of 16 columns: a strip of a
-// plane after the other, or two narrow planes side by side. A line of the input is read once for all lines of the output.
+// sweeps is how windows of 3x3 and 5x5 go down planes of two axes, with strides of one or two, in
+// vectors of 16 columns: a strip of a plane after the other, or two narrow planes side by side. A
+// line of the input is read once for all lines of the output.
 type sweeps struct {
 	in, out         [2]int
 	size, stride    int
@@ -13,13 +14,15 @@ type sweeps struct {
 	index, twoIndex [sweepLanes][16]uint32
 }
 
-// strip is a part of a line: its first column of input and of output, which may lie in the padding, and the masks of a sweep.
+// strip is a part of a line: its first column of input and of output, which may lie in the padding,
+// and the masks of a sweep.
 type strip struct {
 	from, to int
 	masks    [8]uint16
 }
 
-// sweepBytes is how much of the input a kernel reads before the outputs are finished by a curve, while they are in the cache.
+// sweepBytes is how much of the input a kernel reads before the outputs are finished by a curve,
+// while they are in the cache.
 const sweepBytes = 32 << 10
 
 // sweepLanes is how many taps a line of a window has at most.
@@ -39,23 +42,27 @@ type sweep struct {
 	index             *[sweepLanes][16]uint32
 	room              *float32 // for the weights of two planes
 	masks             [8]uint16
-	planes            int // at least 1; the kernel counts them down and adds the following bytes to the pointers
-	planeStep         int // of src and src2
-	outStep           int // of dst and dst2
-	weightStep        int
-	endStep           int
+	// at least 1; the kernel counts them down and adds the following bytes to the pointers
+	planes     int
+	planeStep  int // of src and src2
+	outStep    int // of dst and dst2
+	weightStep int
+	endStep    int
 }
 
 // newSweeps returns nil where there is no kernel for the window.
 func newSweeps(w window, in, out []int) *sweeps {
-	if len(in) != 2 || !haveMasks() || w.size[0] != w.size[1] || w.stride[0] != w.stride[1] || w.dilation[0] != 1 || w.dilation[1] != 1 {
+	if len(in) != 2 || !haveMasks() || w.size[0] != w.size[1] || w.stride[0] != w.stride[1] ||
+		w.dilation[0] != 1 || w.dilation[1] != 1 {
 		return nil
 	}
-	s := &sweeps{in: [2]int(in), out: [2]int(out), size: w.size[0], stride: w.stride[0], odd: w.begin[0] % w.stride[0]}
+	s := &sweeps{in: [2]int(in), out: [2]int(out), size: w.size[0], stride: w.stride[0],
+		odd: w.begin[0] % w.stride[0]}
 	if s.size != 3 && s.size != 5 || s.stride > 2 || w.begin[0] >= s.size || w.begin[1] >= s.size {
 		return nil
 	}
-	// Output y reads lines y stride - begin to y stride - begin + size - 1, and ends with the last of them.
+	// Output y reads lines y stride - begin to y stride - begin + size - 1, and ends with the last of
+	// them.
 	s.lead = (s.size - 1 - w.begin[0]) / s.stride
 	ends := (in[0]+w.begin[0]-s.size)/s.stride + 1
 	if s.tail = out[0] - ends; in[0]+w.begin[0] < s.size || s.tail < 0 {
@@ -115,9 +122,12 @@ func (s *sweeps) run(v *convolution[float32]) {
 			v.then.all(ends[:n*group], v.bias, channel)
 			src, dst := v.x[plane*v.in:(plane+n*group)*v.in], v.out[plane*v.pos:(plane+n*group)*v.pos]
 			weights := v.weights[channel*v.taps:][:n*group*v.taps]
-			a := sweep{src: &src[0], step: 4 * s.in[1], dst: &dst[0], dstStep: 4 * s.out[1], lead: s.lead, lines: s.in[0], tail: s.tail,
-				odd: s.odd, weights: &weights[0], end: &ends[0], room: &room[0], planes: n, planeStep: 4 * group * v.in,
-				outStep: 4 * group * v.pos, weightStep: 4 * group * v.taps, endStep: group * int(unsafe.Sizeof(ends[0]))}
+			a := sweep{src: &src[0], step: 4 * s.in[1], dst: &dst[0], dstStep: 4 * s.out[1], lead: s.lead,
+				lines: s.in[0], tail: s.tail,
+				odd: s.odd, weights: &weights[0], end: &ends[0], room: &room[0], planes: n,
+				planeStep: 4 * group * v.in,
+				outStep:   4 * group * v.pos, weightStep: 4 * group * v.taps,
+				endStep: group * int(unsafe.Sizeof(ends[0]))}
 			if group == 2 {
 				a.src2, a.dst2, a.weights2, a.end2 = &src[v.in], &dst[v.pos], &weights[v.taps], &ends[1]
 				a.index, a.masks = &s.twoIndex, s.two.masks

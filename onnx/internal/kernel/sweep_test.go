@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Windows that are swept down planes have the bits of windows over phases with padding, in strips and two planes side by side, and write
-// nothing behind a plane.
+// Windows that are swept down planes have the bits of windows over phases with padding, in strips
+// and two planes side by side, and write nothing behind a plane.
 func TestSweeps(t *testing.T) {
 	if !haveMasks() {
 		t.Skip("this processor has no AVX-512")
@@ -21,7 +21,8 @@ func TestSweeps(t *testing.T) {
 			in[1] = 1 + r.IntN(16)
 		}
 		pair := func(low, n int) []int { return []int{low + r.IntN(n), low + r.IntN(n)} }
-		win := window{size: []int{size, size}, stride: []int{stride, stride}, dilation: []int{1, 1}, begin: pair(0, 4), end: pair(0, 4)}
+		win := window{size: []int{size, size}, stride: []int{stride, stride}, dilation: []int{1, 1},
+			begin: pair(0, 4), end: pair(0, 4)}
 		w, out, err := win.fit(in)
 		if err != nil || out[0] < 1 || out[1] < 1 {
 			continue
@@ -35,14 +36,17 @@ func TestSweeps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, weights, bias := tame(r, 2*channels*in[0]*in[1]), tame(r, channels*size*size), tame(r, channels)
+		x, weights, bias := tame(r, 2*channels*in[0]*in[1]), tame(r, channels*size*size),
+			tame(r, channels)
 		then := &after{lo: -1, hi: 1, scale: tame(r, channels), shift: tame(r, channels)}
 		if r.IntN(2) == 0 {
 			then.lo, then.hi = float32(math.Inf(-1)), float32(math.Inf(1))
 		}
 		room := tame(r, 2*channels*pos+20)
-		v := &convolution[float32]{Call: NewCall(&Env{Pool: &Pool{}, Threads: 1}, 3, 1), window: w, group: channels, then: then,
-			xs: []int{2, channels, in[0], in[1]}, sp: out, x: x, weights: weights, bias: bias, out: room[:2*channels*pos],
+		v := &convolution[float32]{Call: NewCall(&Env{Pool: &Pool{}, Threads: 1}, 3, 1), window: w,
+			group: channels, then: then,
+			xs: []int{2, channels, in[0], in[1]}, sp: out, x: x, weights: weights, bias: bias,
+			out:      room[:2*channels*pos],
 			channels: 1, filters: 1, in: in[0] * in[1], pos: pos, taps: size * size}
 		rest := slices.Clone(room[len(v.out):])
 		if err := v.Do(func(*Call) error { s.run(v); return nil }); err != nil {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// TensorScatter writes an update into a cache of keys or values: mode linear or circular, axis = -2 (not 0); cache [batch, ...,
-// max, ...], update the same but for [..., n, ...] on axis, positions write_indices + 0..n-1 of each sample (from 0 where they
-// are left out).
+// TensorScatter writes an update into a cache of keys or values: mode linear or circular, axis = -2
+// (not 0); cache [batch, ..., max, ...], update the same but for [..., n, ...] on axis, positions
+// write_indices + 0..n-1 of each sample (from 0 where they are left out).
 func newTensorScatter(s *Spec) (Kernel, error) {
 	axis, mode := s.int("axis"), s.str("mode")
 	if mode != "linear" && mode != "circular" {
@@ -24,7 +24,8 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 			want[ax] = update.Shape[ax]
 		}
 		if ax == 0 || !slices.Equal(want, update.Shape) || want[ax] > cache.Shape[ax] {
-			return fmt.Errorf("an update of shape %v for a cache of shape %v on axis %d", update.Shape, cache.Shape, ax)
+			return fmt.Errorf("an update of shape %v for a cache of shape %v on axis %d", update.Shape,
+				cache.Shape, ax)
 		}
 		first := make([]int, want[0])
 		if t := c.in(2); t != nil {
@@ -35,7 +36,9 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 		size, n := cache.Shape[ax], want[ax]
 		for _, f := range first {
 			if f < 0 || mode == "linear" && f > size-n || len(first) != want[0] {
-				return fmt.Errorf("write_indices %v for %d samples, a cache of %d positions and an update of %d", first, want[0], size, n)
+				return fmt.Errorf(
+					"write_indices %v for %d samples, a cache of %d positions and an update of %d", first,
+					want[0], size, n)
 			}
 		}
 		out, err := c.New(0, cache.DType, cache.Shape)

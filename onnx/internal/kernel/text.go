@@ -10,8 +10,8 @@ import (
 	"fmp/onnx"
 )
 
-// EnableText makes [Prepare] know the operators on strings. Package text calls it, once and before anything runs; programs that do not
-// import that package do not hold their code.
+// EnableText makes [Prepare] know the operators on strings. Package text calls it, once and before
+// anything runs; programs that do not import that package do not hold their code.
 func EnableText() {
 	register(
 		Def{Op: "StringConcat", Since: 20, New: newStringConcat},
@@ -22,7 +22,8 @@ func EnableText() {
 	)
 }
 
-// maxString bounds the bytes of a string that is put together: 2^26, and [MaxTensorBytes] those of a tensor of such.
+// maxString bounds the bytes of a string that is put together: 2^26, and [MaxTensorBytes] those of
+// a tensor of such.
 const maxString = 1 << 26
 
 // StringConcat: out = a b, with broadcasting.
@@ -37,13 +38,15 @@ func newStringConcat(*Spec) (Kernel, error) {
 			return err
 		}
 		a, b, o := data[string](c.In[0]), data[string](c.In[1]), data[string](out)
-		pair := newOdometer(shape, [][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape)}, 0)
+		pair := newOdometer(shape,
+			[][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape)}, 0)
 		var total int64
 		for i := range o {
 			x, y := a[pair.off[0]], b[pair.off[1]]
 			if total += int64(len(x) + len(y)); len(x)+len(y) > maxString || total > MaxTensorBytes {
-				return fmt.Errorf("a string of %d bytes, in a tensor of %d so far, is over the bounds of %d and %d", len(x)+len(y), total,
-					maxString, int64(MaxTensorBytes))
+				return fmt.Errorf(
+					"a string of %d bytes, in a tensor of %d so far, is over the bounds of %d and %d",
+					len(x)+len(y), total, maxString, int64(MaxTensorBytes))
 			}
 			o[i] = x + y
 			pair.next()
@@ -52,8 +55,9 @@ func newStringConcat(*Spec) (Kernel, error) {
 	}, nil
 }
 
-// StringSplit: x [...] at a delimiter, at most maxsplit times; without one, at runs of white space, of which none leads or trails. y
-// [..., n] holds the parts, and "" behind the last where another string has more; z [...] counts them.
+// StringSplit: x [...] at a delimiter, at most maxsplit times; without one, at runs of white space,
+// of which none leads or trails. y [..., n] holds the parts, and "" behind the last where another
+// string has more; z [...] counts them.
 func newStringSplit(s *Spec) (Kernel, error) {
 	delimiter, most := s.str("delimiter"), -1
 	if s.hasAttr("maxsplit") {
@@ -103,17 +107,19 @@ func fields(v string, n int) []string {
 	return parts
 }
 
-// StringNormalizer: x [c] or [1, c] without its stop words, in upper or lower case. Where nothing is left, y is one "". A locale in
-// which i or ı change their case otherwise is refused.
+// StringNormalizer: x [c] or [1, c] without its stop words, in upper or lower case. Where nothing
+// is left, y is one "". A locale in which i or ı change their case otherwise is refused.
 func newStringNormalizer(s *Spec) (Kernel, error) {
 	sensitive, stops, locale := s.bool("is_case_sensitive"), map[string]bool{}, s.str("locale")
 	for _, l := range []string{"tr", "az", "lt"} {
 		if strings.HasPrefix(strings.ToLower(locale), l) {
-			return nil, fmt.Errorf("locale %q is not supported; its letters change their case by rules of their own", locale)
+			return nil, fmt.Errorf("locale %q is not supported; its letters change their case by rules of "+
+				"their own", locale)
 		}
 	}
 	name := s.str("case_change_action")
-	change := map[string]func(string) string{"NONE": strings.Clone, "LOWER": strings.ToLower, "UPPER": strings.ToUpper}[name]
+	change := map[string]func(string) string{"NONE": strings.Clone, "LOWER": strings.ToLower,
+		"UPPER": strings.ToUpper}[name]
 	if change == nil {
 		return nil, fmt.Errorf("case_change_action is %q; allowed are NONE, LOWER and UPPER", name)
 	}
@@ -149,7 +155,8 @@ func newStringNormalizer(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// RegexFullMatch: whether the whole of a string matches a pattern in the syntax of RE2, which is that of package regexp.
+// RegexFullMatch: whether the whole of a string matches a pattern in the syntax of RE2, which is
+// that of package regexp.
 func newRegexFullMatch(s *Spec) (Kernel, error) {
 	pattern := s.str("pattern")
 	if _, err := regexp.Compile(pattern); err != nil {

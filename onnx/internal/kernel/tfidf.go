@@ -7,8 +7,8 @@ import (
 	"fmp/onnx"
 )
 
-// tfIdf counts the n-grams of a pool in rows of words: n neighbours, or every k-th of them for 1 <= k <= skips + 1. Single words are
-// counted once.
+// tfIdf counts the n-grams of a pool in rows of words: n neighbours, or every k-th of them for 1 <=
+// k <= skips + 1. Single words are counted once.
 type tfIdf struct {
 	least, most, skips int
 	column             []int     // of the output, by n-gram
@@ -17,10 +17,11 @@ type tfIdf struct {
 	columns            int
 }
 
-// newTfIdf: x [c] or [b, c] of int32, int64 or strings; y [columns] or [b, columns]. The pool holds the n-grams of one word, then those
-// of two, ...; ngram_counts says where each kind begins.
+// newTfIdf: x [c] or [b, c] of int32, int64 or strings; y [columns] or [b, columns]. The pool holds
+// the n-grams of one word, then those of two, ...; ngram_counts says where each kind begins.
 func newTfIdf(s *Spec) (Kernel, error) {
-	t := tfIdf{least: s.int("min_gram_length"), most: s.int("max_gram_length"), skips: s.int("max_skip_count"),
+	t := tfIdf{least: s.int("min_gram_length"), most: s.int("max_gram_length"),
+		skips:  s.int("max_skip_count"),
 		column: s.ints("ngram_indexes"), weight: s.floats("weights")}
 	mode, starts := s.str("mode"), s.ints("ngram_counts")
 	numbers, words := s.ints("pool_int64s"), s.strs("pool_strings")
@@ -32,18 +33,20 @@ func newTfIdf(s *Spec) (Kernel, error) {
 	default:
 		return nil, fmt.Errorf("mode is %q; allowed are TF, IDF and TFIDF", mode)
 	}
-	if t.least < 1 || t.most < t.least || t.skips < 0 || len(t.column) == 0 || slices.Min(t.column) < 0 || slices.Max(t.column) > maxExtent {
-		return nil, fmt.Errorf("min_gram_length %d, max_gram_length %d, max_skip_count %d or ngram_indexes %v are out of range", t.least, t.most,
-			t.skips, t.column)
+	if t.least < 1 || t.most < t.least || t.skips < 0 || len(t.column) == 0 ||
+		slices.Min(t.column) < 0 || slices.Max(t.column) > maxExtent {
+		return nil, fmt.Errorf("min_gram_length %d, max_gram_length %d, max_skip_count %d or "+
+			"ngram_indexes %v are out of range", t.least, t.most, t.skips, t.column)
 	}
-	t.columns, t.most, t.skips = slices.Max(t.column)+1, min(t.most, len(starts)), min(t.skips, maxExtent)
+	t.columns, t.most, t.skips = slices.Max(t.column)+1, min(t.most, len(starts)),
+		min(t.skips, maxExtent)
 	if t.weight != nil && len(t.weight) != len(t.column) {
 		return nil, fmt.Errorf("%d weights for %d n-grams", len(t.weight), len(t.column))
 	}
 	for i, c := range t.column {
 		if t.weight != nil && (c >= len(t.weight) || t.weight[c] != t.weight[i]) {
-			return nil, fmt.Errorf("the weight of n-gram %d, whose column is %d: by the standard it is weight %d, the ONNX Runtime takes that of "+
-				"the column, and they differ", i, c, i)
+			return nil, fmt.Errorf("the weight of n-gram %d, whose column is %d: by the standard it is "+
+				"weight %d, the ONNX Runtime takes that of the column, and they differ", i, c, i)
 		}
 	}
 	if s.In[0] == onnx.String {
@@ -89,7 +92,8 @@ func (t tfIdf) grams(size int, starts []int) (lengths []int, err error) {
 	return lengths, nil
 }
 
-func countGrams[T comparable](t tfIdf, pool []T, starts []int, read func(*onnx.Tensor) []T) (Kernel, error) {
+func countGrams[T comparable](t tfIdf, pool []T, starts []int,
+	read func(*onnx.Tensor) []T) (Kernel, error) {
 	lengths, err := t.grams(len(pool), starts)
 	if err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 	"fmp/onnx"
 )
 
-// TopK: axis = -1, largest = 1, sorted = 1 (results are always sorted); k an attribute before opset 10; out_axis = k. Among
-// equals the lower index comes first.
+// TopK: axis = -1, largest = 1, sorted = 1 (results are always sorted); k an attribute before opset
+// 10; out_axis = k. Among equals the lower index comes first.
 func init() {
 	register(
 		Def{Op: "TopK", Since: 1, Until: 9, Half: true, New: newTopKByAttribute},
@@ -35,8 +35,8 @@ func newTopK(s *Spec) (Kernel, error) {
 		}
 		return onnx.ClampInt(c.In[1].I64()[0]), nil
 	}
-	return numeric(s, topK[float32](axis, largest, count), topK[float64](axis, largest, count), topK[int64](axis, largest, count),
-		topK[uint64](axis, largest, count))
+	return numeric(s, topK[float32](axis, largest, count), topK[float64](axis, largest, count),
+		topK[int64](axis, largest, count), topK[uint64](axis, largest, count))
 }
 
 func topK[T number](axis int, largest bool, count func(*Call) (int, error)) Kernel {

@@ -6,7 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// Trilu: upper = 1; k = 0 (input 1); keeps j >= i + k of each matrix (upper) or j <= i + k (lower), the rest is zero.
+// Trilu: upper = 1; k = 0 (input 1); keeps j >= i + k of each matrix (upper) or j <= i + k (lower),
+// the rest is zero.
 func init() {
 	register(Def{Op: "Trilu", Since: 14, New: newTrilu})
 }

@@ -28,7 +28,8 @@ func init() {
 		Def{Op: "Log", Since: 1, Half: true, New: evenFunction(16, evenLog, math.Log)},
 		Def{Op: "Exp", Since: 1, Half: true, New: quickly(expRow, evenFunction(16, evenExp, math.Exp))},
 		Def{Op: "Erf", Since: 9, Half: true, New: quickly(erfRow, evenFunction(24, evenErf, math.Erf))},
-		Def{Op: "Tanh", Since: 1, Half: true, New: quickly(tanhRow, evenFunction(24, evenTanh, math.Tanh))},
+		Def{Op: "Tanh", Since: 1, Half: true,
+			New: quickly(tanhRow, evenFunction(24, evenTanh, math.Tanh))},
 		Def{Op: "Abs", Since: 1, Half: true, New: newAbs},
 		Def{Op: "Neg", Since: 1, Half: true, New: newNeg},
 		Def{Op: "Sign", Since: 9, Half: true, New: newSign},
@@ -45,7 +46,8 @@ func floatFunction(cost int, f func(float64) float64) func(*Spec) (Kernel, error
 	}
 }
 
-// evenFunction is floatFunction with another function for float32, whose steps are the same for all numbers.
+// evenFunction is floatFunction with another function for float32, whose steps are the same for all
+// numbers.
 func evenFunction(cost int, even, f func(float64) float64) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		s.ignore("consumed_inputs")
@@ -54,18 +56,21 @@ func evenFunction(cost int, even, f func(float64) float64) func(*Spec) (Kernel, 
 }
 
 func evenKernel(s *Spec, cost int, even, f func(float64) float64) (Kernel, error) {
-	return numeric(s, in64[float32](cost, even), unaryOf(cost, f), in64[int64](cost, f), in64[uint64](cost, f))
+	return numeric(s, in64[float32](cost, even), unaryOf(cost, f), in64[int64](cost, f),
+		in64[uint64](cost, f))
 }
 
 // quickly is slow with a way in float32, where that is at hand.
-func quickly(row func(dst, x []float32), slow func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error) {
+func quickly(row func(dst, x []float32),
+	slow func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		k, err := slow(s)
 		return quick(s, row, k), err
 	}
 }
 
-// quick is slow but for float32, which is done by row, a run of at most runLength at a time, where that is at hand.
+// quick is slow but for float32, which is done by row, a run of at most runLength at a time, where
+// that is at hand.
 func quick(s *Spec, row func(dst, x []float32), slow Kernel) Kernel {
 	if s.In[0] != onnx.Float32 || slow == nil {
 		return slow
@@ -79,7 +84,8 @@ func quick(s *Spec, row func(dst, x []float32), slow Kernel) Kernel {
 	}), slow)
 }
 
-// runLength is the number of elements that several passes go over while they stay in the first-level cache.
+// runLength is the number of elements that several passes go over while they stay in the
+// first-level cache.
 const runLength = 1024
 
 // either returns the first kernel where the processor has its instructions, else the second.
@@ -93,7 +99,8 @@ func either(vectors, plain Kernel) Kernel {
 }
 
 func floatKernel(s *Spec, cost int, f func(float64) float64) (Kernel, error) {
-	return numeric(s, in64[float32](cost, f), unaryOf(cost, f), in64[int64](cost, f), in64[uint64](cost, f))
+	return numeric(s, in64[float32](cost, f), unaryOf(cost, f), in64[int64](cost, f),
+		in64[uint64](cost, f))
 }
 
 // in64 computes in float64 on elements stored as T.
@@ -101,7 +108,8 @@ func in64[T number](cost int, f func(float64) float64) Kernel {
 	return unaryOf(cost, func(x T) T { return T(f(float64(x))) })
 }
 
-// unaryOf applies f to every element; the output has the input's type T and, where it can, its buffer.
+// unaryOf applies f to every element; the output has the input's type T and, where it can, its
+// buffer.
 func unaryOf[T onnx.Element](cost int, f func(T) T) Kernel {
 	return rowOf(cost, func(dst, x []T) {
 		for i, v := range x {
@@ -133,8 +141,8 @@ func abs[T number](x T) T {
 
 func newAbs(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	return numeric(s, unaryOf(1, func(x float32) float32 { return float32(math.Abs(float64(x))) }), unaryOf(1, math.Abs),
-		unaryOf(1, abs[int64]), unaryOf(1, abs[uint64]))
+	return numeric(s, unaryOf(1, func(x float32) float32 { return float32(math.Abs(float64(x))) }),
+		unaryOf(1, math.Abs), unaryOf(1, abs[int64]), unaryOf(1, abs[uint64]))
 }
 
 func neg[T number](x T) T { return -x }
@@ -150,7 +158,8 @@ func signOf[T number](x T) T {
 }
 
 func newSign(s *Spec) (Kernel, error) {
-	return numeric(s, unaryOf(1, signOf[float32]), unaryOf(1, signOf[float64]), unaryOf(1, signOf[int64]), unaryOf(1, signOf[uint64]))
+	return numeric(s, unaryOf(1, signOf[float32]), unaryOf(1, signOf[float64]),
+		unaryOf(1, signOf[int64]), unaryOf(1, signOf[uint64]))
 }
 
 func newIsNaN(s *Spec) (Kernel, error) {

@@ -8,9 +8,10 @@ import (
 	"fmp/onnx/sorting"
 )
 
-// Unique: axis = all elements, flattened; sorted = 1. Slices along the axis that are equal count once; y holds them in ascending
-// order, by their first elements first, or in the order in which they come. NaN equals NaN and stands last. The other outputs are
-// the first occurrence of each, the place of every slice in y, and how often each occurs.
+// Unique: axis = all elements, flattened; sorted = 1. Slices along the axis that are equal count
+// once; y holds them in ascending order, by their first elements first, or in the order in which
+// they come. NaN equals NaN and stands last. The other outputs are the first occurrence of each,
+// the place of every slice in y, and how often each occurs.
 func newUnique(s *Spec) (Kernel, error) {
 	whole, axis, sorted := !s.hasAttr("axis"), 0, s.bool("sorted")
 	if !whole {
@@ -69,10 +70,12 @@ func newUnique(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// groups are the distinct ones of some items: where each comes first and how often, and which one every item is.
+// groups are the distinct ones of some items: where each comes first and how often, and which one
+// every item is.
 type groups struct{ first, inverse, count []int64 }
 
-// distinct groups the items 0..n-1 that compare as equal: in ascending order, or in that of their first occurrence.
+// distinct groups the items 0..n-1 that compare as equal: in ascending order, or in that of their
+// first occurrence.
 func distinct(n int, sorted bool, compare func(a, b int) int) groups {
 	order := make([]int, n)
 	for i := range order {

@@ -2,10 +2,11 @@ package kernel
 
 import "math"
 
-// Loops over float32 that models spend their time in, besides products: in AVX2 on amd64, as Go here elsewhere. On amd64 an
-// element does not depend on where in a run it lies.
+// Loops over float32 that models spend their time in, besides products: in AVX2 on amd64, as Go
+// here elsewhere. On amd64 an element does not depend on where in a run it lies.
 
-// tapRun is how many elements the loops over taps do at a time: the lengths that they are given are multiples of it.
+// tapRun is how many elements the loops over taps do at a time: the lengths that they are given are
+// multiples of it.
 const tapRun = 32
 
 // operation is the operation of pairs.
@@ -50,12 +51,14 @@ func limitGo(dst, src []float32, scale, shift, lo, hi float32) {
 	}
 }
 
-// tapSumsGo sets dst[i] to start plus the sum of weights[t] src[offsets[t] + i] over the taps t, every product rounded.
+// tapSumsGo sets dst[i] to start plus the sum of weights[t] src[offsets[t] + i] over the taps t,
+// every product rounded.
 func tapSumsGo[T floating](dst, src []T, offsets []int, weights []T, start T) {
 	fillRange(dst, start)
 	t := 0
 	for ; t+3 <= len(weights); t += 3 {
-		x, y, z := src[offsets[t]:][:len(dst)], src[offsets[t+1]:][:len(dst)], src[offsets[t+2]:][:len(dst)]
+		x, y, z := src[offsets[t]:][:len(dst)], src[offsets[t+1]:][:len(dst)],
+			src[offsets[t+2]:][:len(dst)]
 		a, b, c := weights[t], weights[t+1], weights[t+2]
 		for i := range dst {
 			dst[i] = dst[i] + T(a*x[i]) + T(b*y[i]) + T(c*z[i])
@@ -79,7 +82,8 @@ func tapMaximaGo(dst, src []float32, offsets []int) {
 	}
 }
 
-// deinterleaveGo sets even to src[0], src[2], ... and odd to src[1], src[3], ..., as long as they are.
+// deinterleaveGo sets even to src[0], src[2], ... and odd to src[1], src[3], ..., as long as they
+// are.
 func deinterleaveGo[T any](even, odd, src []T) {
 	for i := range even {
 		even[i] = src[2*i]

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// winogradLeast is how many channels a convolution has at least to be done in tiles: with fewer, products are too thin to be worth the
-// way there and back.
+// winogradLeast is how many channels a convolution has at least to be done in tiles: with fewer,
+// products are too thin to be worth the way there and back.
 const winogradLeast = 16
 
-// ending is the work of finishZ on rows of n numbers, which lie stride bytes apart: dst = curve(scale src + shift). Scales and shifts of
-// two rows are step bytes apart.
+// ending is the work of finishZ on rows of n numbers, which lie stride bytes apart: dst =
+// curve(scale src + shift). Scales and shifts of two rows are step bytes apart.
 type ending struct {
 	dst, src, scale, shift *float32
 	rows, n, stride, step  int
@@ -26,7 +26,8 @@ func curveRow(c curve, dst, src []float32) bool {
 		return len(src) == 0
 	}
 	_ = dst[len(src)-1]
-	finishZ(&ending{dst: &dst[0], src: &src[0], scale: &unchanged[0], shift: &unchanged[1], rows: 1, n: len(src), curve: c})
+	finishZ(&ending{dst: &dst[0], src: &src[0], scale: &unchanged[0], shift: &unchanged[1], rows: 1,
+		n: len(src), curve: c})
 	return true
 }
 
@@ -39,7 +40,8 @@ func finishRows(a *after, rows matrix[float32], channel int) bool {
 	if rows.cols == 1 && rows.stride == 1 && a.scale == nil { // a column that lies as a row does
 		rows.rows, rows.cols = 1, rows.rows
 	}
-	e := ending{dst: &rows.data[0], src: &rows.data[0], scale: &unchanged[0], shift: &unchanged[1], rows: rows.rows, n: rows.cols,
+	e := ending{dst: &rows.data[0], src: &rows.data[0], scale: &unchanged[0], shift: &unchanged[1],
+		rows: rows.rows, n: rows.cols,
 		stride: 4 * rows.stride, curve: a.curve, lo: a.lo, hi: a.hi}
 	if a.scale != nil {
 		_, _ = a.scale[channel+rows.rows-1], a.shift[channel+rows.rows-1]
@@ -57,7 +59,8 @@ func scaleRows(dst, src, scales []float32) bool {
 	n, inf := len(src)/len(scales), float32(math.Inf(1))
 	_ = dst[n*len(scales)-1]
 	for i := range scales {
-		finishZ(&ending{dst: &dst[i*n], src: &src[i*n], scale: &scales[i], shift: &unchanged[1], rows: 1, n: n, lo: -inf, hi: inf})
+		finishZ(&ending{dst: &dst[i*n], src: &src[i*n], scale: &scales[i], shift: &unchanged[1], rows: 1,
+			n: n, lo: -inf, hi: inf})
 	}
 	return true
 }
@@ -84,7 +87,8 @@ func limit(dst, src []float32, scale, shift, lo, hi float32) {
 	limitGo(dst[n:], src[n:], scale, shift, lo, hi)
 }
 
-// tapSums is tapSumsGo for a dst whose length is a multiple of tapRun; unless steps is set, a product may be added before it is rounded.
+// tapSums is tapSumsGo for a dst whose length is a multiple of tapRun; unless steps is set, a
+// product may be added before it is rounded.
 func tapSums(dst, src []float32, offsets []int, weights []float32, start float32, steps bool) {
 	if !havePanels || len(dst) == 0 || len(weights) == 0 {
 		tapSumsGo(dst, src, offsets, weights, start)
@@ -108,7 +112,8 @@ func tapMaxima(dst, src []float32, offsets []int) {
 	tapMaximaY(len(offsets), len(dst), &dst[0], &src[0], &offsets[0])
 }
 
-// deinterleave sets n elements of lines of even and odd, that far apart, as deinterleaveGo does, or none: it returns how many.
+// deinterleave sets n elements of lines of even and odd, that far apart, as deinterleaveGo does, or
+// none: it returns how many.
 func deinterleave(lines, n int, even, odd []float32, apart int, src []float32, from int) int {
 	if !havePanels || n < 4 || lines == 0 {
 		return 0
@@ -133,7 +138,8 @@ func tilesIn(dst []float32, ds int, src []float32, line, odd, n int) {
 	tilesInY(n, &dst[0], ds, &src[0], line, odd)
 }
 
-// tilesOut is tilesOutGo; of every line dst gets up to fourteen elements more, and as many of m are read as it gets.
+// tilesOut is tilesOutGo; of every line dst gets up to fourteen elements more, and as many of m are
+// read as it gets.
 func tilesOut(dst []float32, line int, m []float32, ms, n int, f *finish) {
 	if !havePanels {
 		tilesOutGo(dst, line, m, ms, n, f)
@@ -144,7 +150,8 @@ func tilesOut(dst []float32, line int, m []float32, ms, n int, f *finish) {
 	tilesOutY(n, &dst[0], line, &m[0], ms, f)
 }
 
-// pairs sets the first elements of dst to those of a op b, of which either may be one that is repeated, and returns how many.
+// pairs sets the first elements of dst to those of a op b, of which either may be one that is
+// repeated, and returns how many.
 func pairs(op operation, dst, a, b []float32) int {
 	n := len(dst) &^ 7
 	if !havePanels || n == 0 {
@@ -164,7 +171,8 @@ func pairs(op operation, dst, a, b []float32) int {
 	return n
 }
 
-// vectorMath reports whether the processor has the instructions of softmaxRow, expRow, erfRow and tanhRow.
+// vectorMath reports whether the processor has the instructions of softmaxRow, expRow, erfRow and
+// tanhRow.
 func vectorMath() bool { return havePanels }
 
 // softmaxRow sets dst to the softmax of src, in float32.
@@ -207,18 +215,21 @@ func exponentials(dst, src []float32, shift float32) (sum float32) {
 
 func expRow(dst, src []float32) { exponentials(dst, src, 0) }
 
-// quotient is an odd function that goes to 1 as x P(x²) / Q(x²): the x from which on it is 1, the coefficients of P, and those of Q but
-// for the first, which is 1.
+// quotient is an odd function that goes to 1 as x P(x²) / Q(x²): the x from which on it is 1, the
+// coefficients of P, and those of Q but for the first, which is 1.
 type quotient [12]float32
 
-// Both fitted by least squares again and again, weighted by where they missed most, to 2e-8 and 4e-11 of themselves.
+// Both fitted by least squares again and again, weighted by where they missed most, to 2e-8 and
+// 4e-11 of themselves.
 var (
-	erfQuotient = quotient{3.925, 1.128379145809924, 0.19056845098734207, 0.052766548314841635, 0.00377162019341907, 0.00028485014012212605,
-		2.046591893057803e-06,
-		0.5022196243065434, 0.11417280284721164, 0.014981323527138466, 0.0011636828254073237, 3.805394398196896e-05}
-	tanhQuotient = quotient{9, 0.999999999964583, 0.14099943079595062, 0.004426927315606588, 4.2299018183319436e-05, 1.1132196651277254e-07,
-		3.6836105713076436e-11,
-		0.47433276373981137, 0.02920451593947485, 0.0005010225632650817, 2.606208709821285e-06, 2.956603858544051e-09}
+	erfQuotient = quotient{3.925, 1.128379145809924, 0.19056845098734207, 0.052766548314841635,
+		0.00377162019341907, 0.00028485014012212605, 2.046591893057803e-06,
+		0.5022196243065434, 0.11417280284721164, 0.014981323527138466, 0.0011636828254073237,
+		3.805394398196896e-05}
+	tanhQuotient = quotient{9, 0.999999999964583, 0.14099943079595062, 0.004426927315606588,
+		4.2299018183319436e-05, 1.1132196651277254e-07, 3.6836105713076436e-11,
+		0.47433276373981137, 0.02920451593947485, 0.0005010225632650817, 2.606208709821285e-06,
+		2.956603858544051e-09}
 )
 
 // row sets dst to the function of src, within 4e-7 of itself.
@@ -238,8 +249,8 @@ func (q *quotient) row(dst, src []float32) {
 func erfRow(dst, src []float32)  { erfQuotient.row(dst, src) }
 func tanhRow(dst, src []float32) { tanhQuotient.row(dst, src) }
 
-// In the following n is a multiple of 8 and at least that, or of tapRun, and there is at least one tap. That of the tiles is any
-// number above 0.
+// In the following n is a multiple of 8 and at least that, or of tapRun, and there is at least one
+// tap. That of the tiles is any number above 0.
 
 //go:noescape
 func limitY(n int, dst, src *float32, scale, shift, lo, hi float32)

@@ -2,7 +2,8 @@
 
 package kernel
 
-// winogradLeast is how many channels a convolution has at least to be done in tiles, whose way there and back is in Go.
+// winogradLeast is how many channels a convolution has at least to be done in tiles, whose way
+// there and back is in Go.
 const winogradLeast = 48
 
 func tapMaxima(dst, src []float32, offsets []int) { tapMaximaGo(dst, src, offsets) }

@@ -16,7 +16,8 @@ func odd(r *rand.Rand, n int) []float32 {
 	for i := range v {
 		v[i] = float32(r.NormFloat64())
 		if r.IntN(9) == 0 {
-			v[i] = []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 0, float32(math.Copysign(0, -1))}[r.IntN(5)]
+			v[i] = []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 0,
+				float32(math.Copysign(0, -1))}[r.IntN(5)]
 		}
 	}
 	return v
@@ -73,7 +74,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// Pooling by runs is pooling window by window, which float64 goes by; where a window holds NaN, both say so.
+// Pooling by runs is pooling window by window, which float64 goes by; where a window holds NaN,
+// both say so.
 func TestPoolsOfRuns(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	done := map[string]int{}
@@ -88,9 +90,11 @@ func TestPoolsOfRuns(t *testing.T) {
 			}
 			return v
 		}
-		attrs := []onnx.Attr{onnx.IntsAttr("kernel_shape", values(1, 4)...), onnx.IntsAttr("strides", values(1, 3)...)}
+		attrs := []onnx.Attr{onnx.IntsAttr("kernel_shape", values(1, 4)...),
+			onnx.IntsAttr("strides", values(1, 3)...)}
 		if op == "MaxPool" {
-			attrs = append(attrs, onnx.IntsAttr("dilations", values(1, 2)...), onnx.IntsAttr("pads", append(values(0, 2), values(0, 2)...)...))
+			attrs = append(attrs, onnx.IntsAttr("dilations", values(1, 2)...),
+				onnx.IntsAttr("pads", append(values(0, 2), values(0, 2)...)...))
 		}
 		x := onnx.ZerosF32(in...)
 		for i := range x.F32() {
@@ -132,7 +136,8 @@ func TestPoolsOfRuns(t *testing.T) {
 	}
 }
 
-// Sums, differences, products and quotients are those of the loops in Go, to the bit, of numbers and of one repeated number.
+// Sums, differences, products and quotients are those of the loops in Go, to the bit, of numbers
+// and of one repeated number.
 func TestPairs(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for op, row := range map[operation]func(dst, a, b []float32){sums: addRow[float32], differences: subRow[float32],
@@ -155,13 +160,15 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// Functions in float32 are those of package math within 4e-7 of themselves, wherever a number lies; so is the sum of a softmax 1.
+// Functions in float32 are those of package math within 4e-7 of themselves, wherever a number lies;
+// so is the sum of a softmax 1.
 func TestVectorMath(t *testing.T) {
 	if !vectorMath() {
 		t.Skip("this processor has no vectors for them")
 	}
 	inf, nan := math.Inf(1), math.NaN()
-	x := []float32{float32(inf), float32(-inf), float32(nan), 0, 1e-30, -1e-30, 88.7, 89.5, 1e9, -87, -95, -103, -104.5, -1e9, 3.9, 3.95, -4}
+	x := []float32{float32(inf), float32(-inf), float32(nan), 0, 1e-30, -1e-30, 88.7, 89.5, 1e9, -87,
+		-95, -103, -104.5, -1e9, 3.9, 3.95, -4}
 	r := rand.New(rand.NewPCG(15, 16))
 	for range 20_000 {
 		x = append(x, float32(r.NormFloat64()*math.Exp(3*r.NormFloat64())))
@@ -169,7 +176,8 @@ func TestVectorMath(t *testing.T) {
 	for name, f := range map[string]struct {
 		row  func(dst, x []float32)
 		want func(float64) float64
-	}{"exp": {expRow, math.Exp}, "erf": {erfRow, math.Erf}, "tanh": {tanhRow, math.Tanh}, "sigmoid": {sigmoidRow, sigmoid}} {
+	}{"exp": {expRow, math.Exp}, "erf": {erfRow, math.Erf}, "tanh": {tanhRow, math.Tanh},
+		"sigmoid": {sigmoidRow, sigmoid}} {
 		got := make([]float32, len(x))
 		f.row(got, x)
 		for i, v := range x {
@@ -198,35 +206,41 @@ func TestVectorMath(t *testing.T) {
 		softmaxRow(got, v)
 		softmax(wide, math.Exp)
 		for i, want := range wide {
-			if !(math.Abs(float64(got[i])-want) <= 1e-5*want+1.5e-45) { // differences from the largest are rounded
+			// differences from the largest are rounded
+			if !(math.Abs(float64(got[i])-want) <= 1e-5*want+1.5e-45) {
 				t.Fatalf("softmax of %v: %v, want %v", v, got, wide)
 			}
 		}
 	}
 }
 
-// Tiles are for planes that have enough of them, or few weights, and whose lines are not too long to be in work at once.
+// Tiles are for planes that have enough of them, or few weights, and whose lines are not too long
+// to be in work at once.
 func TestWinogradSuits(t *testing.T) {
 	small, large := &winograd{rows: 64, cols: 64}, &winograd{rows: 512, cols: 512}
 	for _, c := range []struct {
 		g          *winograd
 		high, wide int
 		want       bool
-	}{{nil, 56, 56, false}, {small, 4, 4, true}, {large, 7, 7, false}, {large, 14, 14, true}, {small, 2, 2000, true}, {small, 2, 1 << 20,
-		false}, {large, 512, 512, false}} {
+	}{{nil, 56, 56, false}, {small, 4, 4, true}, {large, 7, 7, false}, {large, 14, 14, true},
+		{small, 2, 2000, true}, {small, 2, 1 << 20,
+			false}, {large, 512, 512, false}} {
 		if got := c.g.suits([]int{c.high, c.wide}); got != c.want {
 			t.Errorf("%+v on %d x %d: %v", c.g, c.high, c.wide, got)
 		}
 	}
 }
 
-// Products by a number for each row have the bits of those by broadcasting, whichever operand has the rows, and others are left to those.
+// Products by a number for each row have the bits of those by broadcasting, whichever operand has
+// the rows, and others are left to those.
 func TestScaledRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 34))
 	random := func(shape []int) *onnx.Tensor { return onnx.NewTensor(odd(r, product(shape)), shape...) }
 	plain := binaryOf(mulRow[float32])
-	for _, shapes := range [][2][]int{{{2, 3, 7, 7}, {2, 3, 1, 1}}, {{1, 5, 1, 1}, {1, 5, 4, 9}}, {{3, 4, 40}, {3, 1, 1}},
-		{{3, 4, 5}, {1, 4, 1}}, {{3, 4, 5}, {4, 1}}, {{3, 4, 5}, {3, 4, 5}}, {{2, 0, 3}, {2, 0, 1}}, {{3, 1, 1}, {3, 4, 2}}} {
+	for _, shapes := range [][2][]int{{{2, 3, 7, 7}, {2, 3, 1, 1}}, {{1, 5, 1, 1}, {1, 5, 4, 9}},
+		{{3, 4, 40}, {3, 1, 1}},
+		{{3, 4, 5}, {1, 4, 1}}, {{3, 4, 5}, {4, 1}}, {{3, 4, 5}, {3, 4, 5}}, {{2, 0, 3}, {2, 0, 1}},
+		{{3, 1, 1}, {3, 4, 2}}} {
 		one, two := random(shapes[0]), random(shapes[1])
 		product := func(k Kernel) *onnx.Tensor {
 			c := NewCall(&Env{Pool: &Pool{}, Threads: 1}, 2, 1)

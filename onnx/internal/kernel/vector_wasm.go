@@ -2,8 +2,8 @@ package kernel
 
 import "slices"
 
-// FinishArgs are rows of N numbers that lie Stride apart: Dst = min(max(scale Src + shift, Lo), Hi). Scales and shifts of two rows lie Step
-// apart.
+// FinishArgs are rows of N numbers that lie Stride apart: Dst = min(max(scale Src + shift, Lo),
+// Hi). Scales and shifts of two rows lie Step apart.
 type FinishArgs struct {
 	Dst, Src, Scale, Shift *float32
 	Rows, N, Stride, Step  int // Rows and N above 0
@@ -19,8 +19,8 @@ type TapArgs struct {
 	Start    float32
 }
 
-// PairArgs are N numbers of A op B, op being sums, differences, products or quotients: a multiple of four above 0. AStep and BStep are
-// 16 bytes, or 0 where four numbers are repeated.
+// PairArgs are N numbers of A op B, op being sums, differences, products or quotients: a multiple
+// of four above 0. AStep and BStep are 16 bytes, or 0 where four numbers are repeated.
 type PairArgs struct {
 	Dst, A, B           *float32
 	N, AStep, BStep, Op int
@@ -51,7 +51,8 @@ func limit(dst, src []float32, scale, shift, lo, hi float32) {
 	}
 	_ = dst[len(src)-1]
 	limiting = [2]float32{scale, shift}
-	finishArgs = FinishArgs{Dst: &dst[0], Src: &src[0], Scale: &limiting[0], Shift: &limiting[1], Rows: 1, N: len(src), Lo: lo, Hi: hi}
+	finishArgs = FinishArgs{Dst: &dst[0], Src: &src[0], Scale: &limiting[0], Shift: &limiting[1],
+		Rows: 1, N: len(src), Lo: lo, Hi: hi}
 	lent.Finish(&finishArgs)
 }
 
@@ -61,7 +62,8 @@ func finishRows(a *after, rows matrix[float32], channel int) bool {
 		return false
 	}
 	_ = rows.data[(rows.rows-1)*rows.stride+rows.cols-1]
-	finishArgs = FinishArgs{Dst: &rows.data[0], Src: &rows.data[0], Scale: &unchanged[0], Shift: &unchanged[1], Rows: rows.rows, N: rows.cols,
+	finishArgs = FinishArgs{Dst: &rows.data[0], Src: &rows.data[0], Scale: &unchanged[0],
+		Shift: &unchanged[1], Rows: rows.rows, N: rows.cols,
 		Stride: rows.stride, Lo: a.lo, Hi: a.hi}
 	if a.scale != nil {
 		_, _ = a.scale[channel+rows.rows-1], a.shift[channel+rows.rows-1]
@@ -78,22 +80,26 @@ func tapSums(dst, src []float32, offsets []int, weights []float32, start float32
 		return
 	}
 	_, _, _ = src[slices.Max(offsets)+len(dst)-1], src[slices.Min(offsets)], offsets[:len(weights)]
-	tapArgs = TapArgs{Dst: &dst[0], Src: &src[0], Offsets: &offsets[0], Weights: &weights[0], N: len(dst), Taps: len(weights), Start: start}
+	tapArgs = TapArgs{Dst: &dst[0], Src: &src[0], Offsets: &offsets[0], Weights: &weights[0],
+		N: len(dst), Taps: len(weights), Start: start}
 	lent.Taps(&tapArgs)
 }
 
-// deinterleave sets the first elements of lines of even and odd, that far apart, as deinterleaveGo does, and returns how many of n.
+// deinterleave sets the first elements of lines of even and odd, that far apart, as deinterleaveGo
+// does, and returns how many of n.
 func deinterleave(lines, n int, even, odd []float32, stride int, src []float32, from int) int {
 	if n &^= 3; lent == nil || n == 0 || lines == 0 {
 		return 0
 	}
 	_, _, _ = even[(lines-1)*stride+n-1], odd[(lines-1)*stride+n-1], src[(lines-1)*from+2*n-1]
-	deinterleaveArgs = DeinterleaveArgs{Even: &even[0], Odd: &odd[0], Src: &src[0], Lines: lines, N: n, Stride: stride, From: from}
+	deinterleaveArgs = DeinterleaveArgs{Even: &even[0], Odd: &odd[0], Src: &src[0], Lines: lines, N: n,
+		Stride: stride, From: from}
 	lent.Deinterleave(&deinterleaveArgs)
 	return n
 }
 
-// pairs sets the first elements of dst to those of a op b, of which either may be one that is repeated, and returns how many.
+// pairs sets the first elements of dst to those of a op b, of which either may be one that is
+// repeated, and returns how many.
 func pairs(op operation, dst, a, b []float32) int {
 	n := len(dst) &^ 3
 	if lent == nil || n == 0 {

@@ -5,10 +5,12 @@ import (
 	"fmp/onnx/op"
 )
 
-// via runs a kernel on tensors of other types than it is written for: inputs whose type is in from are converted to `to`, and outputs
-// that are to have a type in from (outs) come back from it. Half-precision floats are computed in float32 and rounded
-// once at the end; narrow integers in int64, then cut. Constants are converted once.
-func via(k Kernel, from op.Types, to onnx.DType, outs []onnx.DType, constants []*onnx.Tensor) Kernel {
+// via runs a kernel on tensors of other types than it is written for: inputs whose type is in from
+// are converted to `to`, and outputs that are to have a type in from (outs) come back from it.
+// Half-precision floats are computed in float32 and rounded once at the end; narrow integers in
+// int64, then cut. Constants are converted once.
+func via(k Kernel, from op.Types, to onnx.DType, outs []onnx.DType,
+	constants []*onnx.Tensor) Kernel {
 	fixed := make([]*onnx.Tensor, len(constants))
 	for i, t := range constants {
 		if t != nil && from.Has(t.DType) {

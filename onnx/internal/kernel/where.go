@@ -31,8 +31,8 @@ func newWhere(*Spec) (Kernel, error) {
 
 func where[T onnx.Element](c *Call, out []T, shape []int) {
 	cond, x, y := c.In[0].Data.([]bool), data[T](c.In[1]), data[T](c.In[2])
-	dims, st := collapse(shape, broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape),
-		broadcastStrides(c.In[2].Shape, shape))
+	dims, st := collapse(shape, broadcastStrides(c.In[0].Shape, shape),
+		broadcastStrides(c.In[1].Shape, shape), broadcastStrides(c.In[2].Shape, shape))
 	c.Parallel(len(out), 4, func(lo, hi int) {
 		od := newOdometer(dims, st, lo)
 		for i := lo; i < hi; i++ {
@@ -50,8 +50,9 @@ func chosen[T onnx.Element](c bool, x, y T) T {
 // choose is where for the rarer element types.
 func choose(c *Call, out *onnx.Tensor) {
 	cond, shape := c.In[0].Data.([]bool), out.Shape
-	od := newOdometer(shape, [][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape),
-		broadcastStrides(c.In[2].Shape, shape)}, 0)
+	od := newOdometer(shape,
+		[][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape),
+			broadcastStrides(c.In[2].Shape, shape)}, 0)
 	for i, n := 0, out.Len(); i < n; i++ {
 		if cond[od.off[0]] {
 			copyRange(out.Data, i, c.In[1].Data, od.off[1], 1)

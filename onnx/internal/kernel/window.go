@@ -14,10 +14,11 @@ type window struct {
 // maxExtent bounds the positions between the first and the last that a window sees.
 const maxExtent = 1 << 28
 
-// newWindow reads auto_pad (NOTSET), kernel_shape, strides (1), dilations (1), pads (0). Without a kernel_shape
-// attribute the size comes from the weights when the model runs.
+// newWindow reads auto_pad (NOTSET), kernel_shape, strides (1), dilations (1), pads (0). Without a
+// kernel_shape attribute the size comes from the weights when the model runs.
 func newWindow(s *Spec) (window, error) {
-	w := window{autoPad: s.str("auto_pad"), size: s.ints("kernel_shape"), stride: s.ints("strides"), dilation: s.ints("dilations")}
+	w := window{autoPad: s.str("auto_pad"), size: s.ints("kernel_shape"), stride: s.ints("strides"),
+		dilation: s.ints("dilations")}
 	pads := s.ints("pads")
 	if len(pads)%2 != 0 {
 		return w, fmt.Errorf("pads %v: a begin and an end for each axis are expected", pads)
@@ -38,7 +39,8 @@ func newWindow(s *Spec) (window, error) {
 	for _, v := range [][]int{w.size, w.stride, w.dilation} {
 		for _, x := range v {
 			if x < 1 || x > 1<<20 {
-				return w, fmt.Errorf("kernel_shape %v, strides %v, dilations %v: each must be at least 1", w.size, w.stride, w.dilation)
+				return w, fmt.Errorf("kernel_shape %v, strides %v, dilations %v: each must be at least 1",
+					w.size, w.stride, w.dilation)
 			}
 		}
 	}
@@ -90,7 +92,8 @@ func (w window) fit(in []int) (window, []int, error) {
 	out := make([]int, r)
 	for k := range in {
 		if int64(w.dilation[k])*int64(w.size[k]-1) > maxExtent {
-			return w, nil, fmt.Errorf("a window of %d with dilation %d reaches further than %d", w.size[k], w.dilation[k], maxExtent)
+			return w, nil, fmt.Errorf("a window of %d with dilation %d reaches further than %d", w.size[k],
+				w.dilation[k], maxExtent)
 		}
 		ext := w.dilation[k]*(w.size[k]-1) + 1
 		if w.autoPad == "SAME_UPPER" || w.autoPad == "SAME_LOWER" {
@@ -104,7 +107,8 @@ func (w window) fit(in []int) (window, []int, error) {
 		}
 		room := in[k] + w.begin[k] + w.end[k] - ext
 		if room < 0 {
-			return w, nil, fmt.Errorf("a window of %d does not fit an axis of size %d padded by %d and %d", ext, in[k], w.begin[k], w.end[k])
+			return w, nil, fmt.Errorf("a window of %d does not fit an axis of size %d padded by %d and %d",
+				ext, in[k], w.begin[k], w.end[k])
 		}
 		out[k] = room/w.stride[k] + 1
 		if w.ceil && room%w.stride[k] != 0 {

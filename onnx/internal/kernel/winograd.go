@@ -7,12 +7,14 @@ import (
 	"fmp/onnx"
 )
 
-// A 3x3 convolution that moves by single positions is done as Winograd's minimal filtering F(2x2, 3x3) (Lavin and Gray 2016,
-// arXiv:1509.09308), which multiplies 16 times where the definition does 36 times: for every 2x2 outputs, a tile,
+// A 3x3 convolution that moves by single positions is done as Winograd's minimal filtering F(2x2,
+// 3x3) (Lavin and Gray 2016, arXiv:1509.09308), which multiplies 16 times where the definition does
+// 36 times: for every 2x2 outputs, a tile,
 //
 //	Y = Aᵀ [sum over channels of (G g Gᵀ) ∘ (Bᵀ d B)] A
 //
-// of the weights g and the 4x4 inputs d that they see. The sums over channels are 16 matrix products of all tiles.
+// of the weights g and the 4x4 inputs d that they see. The sums over channels are 16 matrix
+// products of all tiles.
 type winograd struct {
 	rows, cols, group int // of a group's weights: output and input channels
 	weights           []float32
@@ -25,22 +27,26 @@ const (
 	// Of few tiles the weights are read for little, and there are more of them.
 	winogradTiles = 32
 	winogradLarge = 1 << 16 // weights of nine positions
-	// winogradWork is how many numbers the tiles in work may have, so that they stay in the second-level cache, and winogradRows how many
-	// output channels are computed of them at a time, so that their sums stay there as well.
+	// winogradWork is how many numbers the tiles in work may have, so that they stay in the
+	// second-level cache, and winogradRows how many output channels are computed of them at a time, so
+	// that their sums stay there as well.
 	winogradWork = 1 << 18
 	winogradRows = 4 * panelRows
 )
 
-// newWinograd returns nil where the convolution is not one that is done so, or its weights are too large to be kept.
+// newWinograd returns nil where the convolution is not one that is done so, or its weights are too
+// large to be kept.
 func newWinograd(s *Spec, win window, group int) *winograd {
 	weights := s.constant(1)
 	one := func(v []int) bool { return product(v) == 1 } // product(nil) is 1
-	if !havePanels || s.Reproducible || weights == nil || weights.DType != onnx.Float32 || len(weights.Shape) != 4 || !one(win.stride) ||
+	if !havePanels || s.Reproducible || weights == nil || weights.DType != onnx.Float32 ||
+		len(weights.Shape) != 4 || !one(win.stride) ||
 		!one(win.dilation) {
 		return nil
 	}
 	g := &winograd{rows: weights.Shape[0] / group, cols: weights.Shape[1], group: group}
-	if weights.Shape[2] != 3 || weights.Shape[3] != 3 || g.rows < winogradLeast || g.cols < winogradLeast ||
+	if weights.Shape[2] != 3 || weights.Shape[3] != 3 || g.rows < winogradLeast ||
+		g.cols < winogradLeast ||
 		!s.keeps(group, tileMatrices, padRows(g.rows), g.cols) {
 		return nil
 	}
@@ -73,7 +79,10 @@ func (g *winograd) pack() {
 
 // filtered is G g Gᵀ, where G is [1 0 0; ½ ½ ½; ½ -½ ½; 0 0 1].
 func filtered(g *[9]float32) (u [tileMatrices]float32) {
-	line := func(a, b, c float64) [4]float64 { return [4]float64{a, (a + b + c) / 2, (a - b + c) / 2, c} }
+	line := func(a, b, c float64) [4]float64 {
+		return [4]float64{a, (a + b + c) / 2,
+			(a - b + c) / 2, c}
+	}
 	var half [3][4]float64
 	for x := range 3 {
 		half[x] = line(float64(g[x]), float64(g[3+x]), float64(g[6+x]))
@@ -89,13 +98,15 @@ func filtered(g *[9]float32) (u [tileMatrices]float32) {
 // always reports whether an output of any number of tiles is worth it.
 func (g *winograd) always() bool { return g.rows*g.cols < winogradLarge }
 
-// suits reports whether an output of size sp is worth it, and a line of its tiles no more than a few times the tiles in work.
+// suits reports whether an output of size sp is worth it, and a line of its tiles no more than a
+// few times the tiles in work.
 func (g *winograd) suits(sp []int) bool {
 	if g == nil {
 		return false
 	}
 	high, wide := (sp[0]+1)/2, (sp[1]+1)/2
-	return (g.always() || high*wide >= winogradTiles) && wide <= 8*winogradWork/tileMatrices/(winogradRows+g.cols)
+	return (g.always() || high*wide >= winogradTiles) &&
+		wide <= 8*winogradWork/tileMatrices/(winogradRows+g.cols)
 }
 
 // most is how many tiles are in work: whole panels.
@@ -103,8 +114,8 @@ func (g *winograd) most() int {
 	return max(panelCols, winogradWork/tileMatrices/(winogradRows+g.cols)/panelCols*panelCols)
 }
 
-// winogradRun is the work of one call, in items: some lines of tiles of one image, or some images. Sums do not depend on the items,
-// so that they may on the threads.
+// winogradRun is the work of one call, in items: some lines of tiles of one image, or some images.
+// Sums do not depend on the items, so that they may on the threads.
 type winogradRun struct {
 	*winograd
 	v                   *convolution[float32]
@@ -117,8 +128,10 @@ type winogradRun struct {
 // run convolves.
 func (g *winograd) run(v *convolution[float32]) error {
 	g.once.Do(g.pack)
-	r := &winogradRun{winograd: g, v: v, high: (v.sp[0] + 1) / 2, wide: (v.sp[1] + 1) / 2, packedRows: padRows(g.rows)}
-	// Even and odd columns apart, the columns of neighbouring tiles are side by side: for processors that have no lanes for tiles.
+	r := &winogradRun{winograd: g, v: v, high: (v.sp[0] + 1) / 2, wide: (v.sp[1] + 1) / 2,
+		packedRows: padRows(g.rows)}
+	// Even and odd columns apart, the columns of neighbouring tiles are side by side: for processors
+	// that have no lanes for tiles.
 	var err error
 	w := window{size: []int{4, 4}, dilation: []int{1, 1}, stride: []int{1, 2}, begin: v.window.begin}
 	if r.phases, err = newPhases(w, v.xs[2:], []int{2*r.high - 1, r.wide}); err != nil {
@@ -135,23 +148,25 @@ func (g *winograd) run(v *convolution[float32]) error {
 	}
 	r.columns = padColumns(r.images*r.lines*r.wide) + 16 // rows are written past their ends
 	parts, blocks := (r.high+r.lines-1)/r.lines, (n+r.images-1)/r.images
-	v.Parallel(g.group*blocks*parts, work(g.rows, g.cols, r.images, r.lines, r.wide, 4), func(from, to int) {
-		split := Scratch[float32](v.Call, r.phases.len())
-		clear(split)
-		in, sums := Scratch[float32](v.Call, tileMatrices*g.cols*r.columns), Scratch[float32](v.Call, tileMatrices*winogradRows*r.columns)
-		pair := Scratch[float32](v.Call, 2, (2*r.images*r.lines*r.wide+15)/16*16)
-		var lanes *tileLanes
-		for at := from; at < to; at++ {
-			i := r.item(at%parts, at/parts%g.group, at/parts/g.group)
-			lanes = layTiles(i, lanes)
-			i.lanes = lanes
-			i.transform(in, split)
-			for row := 0; row < g.rows; row += winogradRows {
-				i.multiply(sums, in, row)
-				i.finish(sums, pair, row)
+	v.Parallel(g.group*blocks*parts, work(g.rows, g.cols, r.images, r.lines, r.wide, 4),
+		func(from, to int) {
+			split := Scratch[float32](v.Call, r.phases.len())
+			clear(split)
+			in, sums := Scratch[float32](v.Call, tileMatrices*g.cols*r.columns),
+				Scratch[float32](v.Call, tileMatrices*winogradRows*r.columns)
+			pair := Scratch[float32](v.Call, 2, (2*r.images*r.lines*r.wide+15)/16*16)
+			var lanes *tileLanes
+			for at := from; at < to; at++ {
+				i := r.item(at%parts, at/parts%g.group, at/parts/g.group)
+				lanes = layTiles(i, lanes)
+				i.lanes = lanes
+				i.transform(in, split)
+				for row := 0; row < g.rows; row += winogradRows {
+					i.multiply(sums, in, row)
+					i.finish(sums, pair, row)
+				}
 			}
-		}
-	})
+		})
 	return nil
 }
 
@@ -176,13 +191,16 @@ func (i winogradItem) transform(v, split []float32) {
 	for ch := range channels {
 		to := v[ch*i.columns:]
 		if i.lanes != nil {
-			i.lanes.in(to, channels*i.columns, i.v.x[((i.image*i.winograd.group+i.group)*channels+ch)*size:], i.v.xs[3])
+			i.lanes.in(to, channels*i.columns, i.v.x[((i.image*i.winograd.group+i.group)*channels+ch)*size:],
+				i.v.xs[3])
 			continue
 		}
 		for n := range i.n {
-			splitInto(p, split, i.v.x[(((i.image+n)*i.winograd.group+i.group)*channels+ch)*size:][:size], 2*i.first, 2*i.last+2)
+			splitInto(p, split, i.v.x[(((i.image+n)*i.winograd.group+i.group)*channels+ch)*size:][:size],
+				2*i.first, 2*i.last+2)
 			for line := i.first; line < i.last; line++ {
-				tilesIn(to[n*i.each+(line-i.first)*i.wide:], channels*i.columns, split[2*line*p.wide:], p.wide, p.high*p.wide, i.wide)
+				tilesIn(to[n*i.each+(line-i.first)*i.wide:], channels*i.columns, split[2*line*p.wide:], p.wide,
+					p.high*p.wide, i.wide)
 			}
 		}
 	}
@@ -193,13 +211,15 @@ func (i winogradItem) multiply(m, v []float32, row int) {
 	g, rows := i.winograd, min(winogradRows, i.winograd.rows-row)
 	packed := padRows(rows) * g.cols
 	for t := range tileMatrices {
-		left, c := g.left[tileMatrices*(i.group*i.packedRows+row)*g.cols+t*packed:][:packed], m[t*winogradRows*i.columns:]
-		multiplyWhole(left, v[t*g.cols*i.columns:], c[:winogradRows*i.columns], rows, i.n*i.each, g.cols, i.columns)
+		left, c := g.left[tileMatrices*(i.group*i.packedRows+row)*g.cols+t*packed:][:packed],
+			m[t*winogradRows*i.columns:]
+		multiplyWhole(left, v[t*g.cols*i.columns:], c[:winogradRows*i.columns], rows, i.n*i.each,
+			g.cols, i.columns)
 	}
 }
 
-// finish writes the outputs Aᵀ m A of winogradRows rows, from the first on, with bias and the operators that follow; pair has room for
-// even lines and for odd ones.
+// finish writes the outputs Aᵀ m A of winogradRows rows, from the first on, with bias and the
+// operators that follow; pair has room for even lines and for odd ones.
 func (i winogradItem) finish(m, pair []float32, first int) {
 	rows, height, width := i.winograd.rows, i.v.sp[0], i.v.sp[1]
 	for row := first; row < min(rows, first+winogradRows); row++ {
@@ -217,7 +237,8 @@ func (i winogradItem) finish(m, pair []float32, first int) {
 	}
 }
 
-// copyOut writes the outputs f of a channel, whose plane of the item's first image is at the beginning of out, by way of pair.
+// copyOut writes the outputs f of a channel, whose plane of the item's first image is at the
+// beginning of out, by way of pair.
 func (i winogradItem) copyOut(out, from, pair []float32, f *finish) {
 	height, width, half, short := i.v.sp[0], i.v.sp[1], len(pair)/2, i.wide < 8
 	if short { // lines of tiles that fill no vector are ended together
@@ -244,8 +265,8 @@ func (i winogradItem) copyOut(out, from, pair []float32, f *finish) {
 	}
 }
 
-// tilesInGo sets dst[t ds + i] to element t of Bᵀ d B of n tiles side by side: even columns lie in src, line after line, odd ones
-// at a distance. B is [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1]ᵀ.
+// tilesInGo sets dst[t ds + i] to element t of Bᵀ d B of n tiles side by side: even columns lie in
+// src, line after line, odd ones at a distance. B is [1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1]ᵀ.
 func tilesInGo(dst []float32, ds int, src []float32, line, odd, n int) {
 	for i := range n {
 		var d [4][4]float32
@@ -268,8 +289,8 @@ func minus(a, b [4]float32) [4]float32 {
 	return [4]float32{a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3]}
 }
 
-// tilesOutGo sets two lines of dst, that far apart, to the outputs of n tiles, f of Aᵀ m A, of which element t lies at
-// m[t ms + i]. A is [1 1 1 0; 0 1 -1 -1]ᵀ.
+// tilesOutGo sets two lines of dst, that far apart, to the outputs of n tiles, f of Aᵀ m A, of
+// which element t lies at m[t ms + i]. A is [1 1 1 0; 0 1 -1 -1]ᵀ.
 func tilesOutGo(dst []float32, line int, m []float32, ms, n int, f *finish) {
 	for i := range n {
 		var s [2][4]float32
@@ -287,7 +308,8 @@ func tilesOutGo(dst []float32, line int, m []float32, ms, n int, f *finish) {
 	}
 }
 
-// finish is the map of a channel's sums: scale, shift and bounds of limit, each in every lane of a vector.
+// finish is the map of a channel's sums: scale, shift and bounds of limit, each in every lane of a
+// vector.
 type finish [4][8]float32
 
 // spread returns the map of a channel's sums by bias and a, which may be nil.

@@ -57,7 +57,8 @@ func Graph(in, out string, inits map[string]*onnx.Tensor, nodes ...*onnx.Node) *
 	if inits == nil {
 		inits = map[string]*onnx.Tensor{}
 	}
-	return &onnx.Graph{Name: "graph", Inputs: Values(in), Outputs: Values(out), Initializers: inits, Nodes: nodes}
+	return &onnx.Graph{Name: "graph", Inputs: Values(in), Outputs: Values(out),
+		Initializers: inits, Nodes: nodes}
 }
 
 // Body makes an attribute that is a graph.
@@ -66,55 +67,65 @@ func Body(name string, g *onnx.Graph) onnx.Attr {
 	return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: g}
 }
 
-// Control lists models of If, Loop and Scan with values for their inputs, by name: captures of the values around, conditions
-// that end a loop, no turns at all, scanned axes and directions, graphs in graphs.
+// Control lists models of If, Loop and Scan with values for their inputs, by name: captures of the
+// values around, conditions that end a loop, no turns at all, scanned axes and directions, graphs
+// in graphs.
 func Control() map[string]Case {
 	f := func(shape []int, v ...float32) *onnx.Tensor { return onnx.NewTensor(v, shape...) }
 	x := f([]int{3}, -1, .5, 2)
 	half := map[string]*onnx.Tensor{"half": onnx.Scalar[float32](.5)}
 	branch := func(name, op string) onnx.Attr {
-		return Body(name, Graph("", name+"_out:float32[3]", nil, Node(op, "h", name+"_h"), Node("Mul", name+"_h x", name+"_out")))
+		return Body(name, Graph("", name+"_out:float32[3]", nil, Node(op, "h", name+"_h"),
+			Node("Mul", name+"_h x", name+"_out")))
 	}
 	choice := Graph("x:float32[3] which:bool[]", "y:float32[3]", nil,
-		Node("Tanh", "x", "h"), Node("If", "which", "y", branch("then_branch", "Exp"), branch("else_branch", "Neg")))
+		Node("Tanh", "x", "h"), Node("If", "which", "y", branch("then_branch", "Exp"),
+			branch("else_branch", "Neg")))
 	power := func(turns string) *onnx.Graph {
 		return Graph("x:float32[3] w:float32[3] turns:int64[]", "y:float32[3] all:float32[t,3]", nil,
 			Node("Sin", "w", "s"),
-			Node("Loop", turns+" _ x", "y all", Body("body", Graph("i:int64[] on:bool[] v:float32[3]", "on2:bool[] v2:float32[3] scanned:float32[3]",
-				half,
-				Node("Identity", "on", "on2"), Node("Mul", "v s", "p"), Node("Add", "p half", "v2"), Node("Mul", "v2 v", "scanned")))))
+			Node("Loop", turns+" _ x", "y all",
+				Body("body", Graph("i:int64[] on:bool[] v:float32[3]", "on2:bool[] v2:float32[3] "+
+					"scanned:float32[3]", half, Node("Identity", "on", "on2"), Node("Mul", "v s", "p"),
+					Node("Add", "p half", "v2"), Node("Mul", "v2 v", "scanned")))))
 	}
 	until := Graph("x:float32[3] w:float32[3]", "y:float32[3] n:int64[] all:float32[t]",
-		map[string]*onnx.Tensor{"big": onnx.Scalar[float32](30), "most": onnx.Scalar[int64](40), "zero": onnx.Scalar[int64](0),
-			"one": onnx.Scalar[int64](1)},
+		map[string]*onnx.Tensor{"big": onnx.Scalar[float32](30), "most": onnx.Scalar[int64](40),
+			"zero": onnx.Scalar[int64](0), "one": onnx.Scalar[int64](1)},
 		Node("Loop", "most _ x zero", "y n all", Body("body",
-			Graph("i:int64[] on:bool[] v:float32[3] k:int64[]", "on2:bool[] v2:float32[3] k2:int64[] norm:float32[]", nil,
-				Node("Mul", "v w", "v2"), Node("ReduceSumSquare", "v2", "norm", onnx.IntAttr("keepdims", 0)), Node("Less", "norm big", "on2"),
-				Node("Add", "k one", "k2")))))
+			Graph("i:int64[] on:bool[] v:float32[3] k:int64[]",
+				"on2:bool[] v2:float32[3] k2:int64[] norm:float32[]", nil, Node("Mul", "v w", "v2"),
+				Node("ReduceSumSquare", "v2", "norm", onnx.IntAttr("keepdims", 0)),
+				Node("Less", "norm big", "on2"), Node("Add", "k one", "k2")))))
 	cell := func() *onnx.Graph {
 		return Graph("h:float32[2] xt:float32[2,3]", "h2:float32[2] yt:float32[2]", nil,
-			Node("MatMul", "xt w", "p"), Node("Add", "p h", "q"), Node("Tanh", "q", "h2"), Node("Mul", "h2 h", "yt"))
+			Node("MatMul", "xt w", "p"), Node("Add", "p h", "q"), Node("Tanh", "q", "h2"),
+			Node("Mul", "h2 h", "yt"))
 	}
 	scan := func(attrs ...onnx.Attr) *onnx.Graph {
 		return Graph("h0:float32[2] x:float32[2,4,3] w:float32[3]", "hn:float32[2] y:float32", nil,
-			Node("Scan", "h0 x", "hn y", append(attrs, onnx.IntAttr("num_scan_inputs", 1), Body("body", cell()))...))
+			Node("Scan", "h0 x", "hn y",
+				append(attrs, onnx.IntAttr("num_scan_inputs", 1), Body("body", cell()))...))
 	}
 	nested := Graph("x:float32[3] which:bool[] turns:int64[]", "y:float32[3]", nil,
-		Node("Loop", "turns _ x", "y", Body("body", Graph("i:int64[] on:bool[] v:float32[3]", "on2:bool[] v2:float32[3]", nil,
-			Node("Identity", "on", "on2"), Node("Mul", "v x", "vx"),
-			Node("If", "which", "u", Body("then_branch", Graph("", "a:float32[3]", nil, Node("Sin", "vx", "a"))),
-				Body("else_branch", Graph("", "b:float32[3]", nil, Node("Add", "vx x", "b")))),
-			Node("Add", "u v", "v2")))))
+		Node("Loop", "turns _ x", "y",
+			Body("body", Graph("i:int64[] on:bool[] v:float32[3]", "on2:bool[] v2:float32[3]", nil,
+				Node("Identity", "on", "on2"), Node("Mul", "v x", "vx"), Node("If", "which", "u",
+					Body("then_branch", Graph("", "a:float32[3]", nil, Node("Sin", "vx", "a"))),
+					Body("else_branch", Graph("", "b:float32[3]", nil, Node("Add", "vx x", "b")))),
+				Node("Add", "u v", "v2")))))
 	h0, seq, w := f([]int{2}, .1, -.3), onnx.ZerosF32(2, 4, 3), f([]int{3}, .4, -.7, 1.1)
 	for i := range seq.F32() {
 		seq.F32()[i] = float32(i%7)/5 - .5
 	}
 	batches := func(lengths string, attrs ...onnx.Attr) *onnx.Graph {
-		return Graph("n:int64[2] h0:float32[2,2] x:float32[2,4,3] w:float32[3]", "hn:float32[2,2] y:float32", nil,
-			Node("Scan", lengths+" h0 x", "hn y", append(attrs, onnx.IntAttr("num_scan_inputs", 1),
-				Body("body", Graph("h:float32[2] xt:float32[3]", "h2:float32[2] yt:float32[2]", nil,
-					Node("Mul", "xt w", "p"), Node("ReduceSum", "p", "s", onnx.IntAttr("keepdims", 0)), Node("Add", "s h", "q"), Node("Tanh", "q", "h2"),
-					Node("Mul", "h2 h", "yt"))))...))
+		return Graph("n:int64[2] h0:float32[2,2] x:float32[2,4,3] w:float32[3]",
+			"hn:float32[2,2] y:float32", nil,
+			Node("Scan", lengths+" h0 x", "hn y",
+				append(attrs, onnx.IntAttr("num_scan_inputs", 1),
+					Body("body", Graph("h:float32[2] xt:float32[3]", "h2:float32[2] yt:float32[2]", nil,
+						Node("Mul", "xt w", "p"), Node("ReduceSum", "p", "s", onnx.IntAttr("keepdims", 0)),
+						Node("Add", "s h", "q"), Node("Tanh", "q", "h2"), Node("Mul", "h2 h", "yt"))))...))
 	}
 	lengths, states := onnx.Vector[int64](3, 1), f([]int{2, 2}, .1, -.3, .2, .7)
 	yes, no, n := onnx.Scalar(true), onnx.Scalar(false), onnx.Scalar[int64]
@@ -125,7 +136,8 @@ func Control() map[string]Case {
 		"Loop":             {power("turns"), feeds{"x": x, "w": w, "turns": n(4)}, 0},
 		"Loop of no turns": {power("turns"), feeds{"x": x, "w": w, "turns": n(0)}, 0},
 		"Loop until":       {until, feeds{"x": x, "w": f([]int{3}, 1.5, -1.2, 1.8)}, 0},
-		"Scan":             {scan(onnx.IntsAttr("scan_input_axes", 1)), feeds{"h0": h0, "x": seq, "w": w}, 0},
+		"Scan": {scan(onnx.IntsAttr("scan_input_axes", 1)),
+			feeds{"h0": h0, "x": seq, "w": w}, 0},
 		"Scan backward": {scan(onnx.IntsAttr("scan_input_axes", -2), onnx.IntsAttr("scan_input_directions", 1),
 			onnx.IntsAttr("scan_output_axes", -1)), feeds{"h0": h0, "x": seq, "w": w}, 0},
 		"Scan to the front": {scan(onnx.IntsAttr("scan_input_axes", 1), onnx.IntsAttr("scan_output_directions", 1),
@@ -138,8 +150,9 @@ func Control() map[string]Case {
 	}
 }
 
-// Recurrent lists graphs of one recurrent layer, of five steps of two sequences of three features and a state of four, by
-// name: each operator in all directions and with everything that it may have besides.
+// Recurrent lists graphs of one recurrent layer, of five steps of two sequences of three features
+// and a state of four, by name: each operator in all directions and with everything that it may
+// have besides.
 func Recurrent() map[string]Case {
 	const steps, batch, features, hidden = 5, 2, 3, 4
 	cases := map[string]Case{}
@@ -157,10 +170,10 @@ func Recurrent() map[string]Case {
 			}
 			return t
 		}
-		feeds := map[string]*onnx.Tensor{"x": draw(steps, batch, features), "w": draw(dirs, gates*hidden, features),
-			"r": draw(dirs, gates*hidden, hidden)}
-		in := fmt.Sprintf("x:float32[%d,%d,%d] w:float32[%d,%d,%d] r:float32[%d,%d,%d]", steps, batch, features, dirs, gates*hidden, features,
-			dirs, gates*hidden, hidden)
+		feeds := map[string]*onnx.Tensor{"x": draw(steps, batch, features),
+			"w": draw(dirs, gates*hidden, features), "r": draw(dirs, gates*hidden, hidden)}
+		in := fmt.Sprintf("x:float32[%d,%d,%d] w:float32[%d,%d,%d] r:float32[%d,%d,%d]", steps, batch,
+			features, dirs, gates*hidden, features, dirs, gates*hidden, hidden)
 		names := "x w r _ _"
 		if lens {
 			feeds["lens"], names = onnx.Vector[int32](3, steps), "x w r _ lens"
@@ -169,7 +182,8 @@ func Recurrent() map[string]Case {
 		if states {
 			feeds["b"], feeds["h"] = draw(dirs, 2*gates*hidden), draw(dirs, batch, hidden)
 			names = strings.Replace(names, "r _", "r b", 1) + " h"
-			in += fmt.Sprintf(" b:float32[%d,%d] h:float32[%d,%d,%d]", dirs, 2*gates*hidden, dirs, batch, hidden)
+			in += fmt.Sprintf(" b:float32[%d,%d] h:float32[%d,%d,%d]", dirs, 2*gates*hidden,
+				dirs, batch, hidden)
 			if op == "LSTM" {
 				feeds["c"], feeds["p"] = draw(dirs, batch, hidden), draw(dirs, 3*hidden)
 				names += " c p"
@@ -181,7 +195,8 @@ func Recurrent() map[string]Case {
 			out, outs = out+" yc:float32", outs+" yc"
 		}
 		attrs = append(attrs, onnx.StrAttr("direction", direction), onnx.IntAttr("hidden_size", hidden))
-		cases[strings.TrimSpace(op+" "+direction+" "+name)] = Case{Graph(in, out, nil, Node(op, names, outs, attrs...)), feeds, 0}
+		cases[strings.TrimSpace(op+" "+direction+" "+name)] = Case{Graph(in, out, nil,
+			Node(op, names, outs, attrs...)), feeds, 0}
 	}
 	for _, op := range []string{"RNN", "GRU", "LSTM"} {
 		for _, direction := range []string{"forward", "reverse", "bidirectional"} {
@@ -197,10 +212,10 @@ func Recurrent() map[string]Case {
 	}
 	add("other activations", "LSTM", "reverse", false, true, strs("HardSigmoid", "Elu", "Softsign"),
 		onnx.FloatsAttr("activation_alpha", .3, .7), onnx.FloatsAttr("activation_beta", .4))
-	add("affine", "RNN", "forward", false, true, strs("Affine"), onnx.FloatsAttr("activation_alpha", .9),
-		onnx.FloatsAttr("activation_beta", .1))
-	add("scaled", "GRU", "forward", false, true, strs("LeakyRelu", "ScaledTanh"), onnx.FloatsAttr("activation_alpha", .2, .7),
-		onnx.FloatsAttr("activation_beta", .4))
+	add("affine", "RNN", "forward", false, true, strs("Affine"),
+		onnx.FloatsAttr("activation_alpha", .9), onnx.FloatsAttr("activation_beta", .1))
+	add("scaled", "GRU", "forward", false, true, strs("LeakyRelu", "ScaledTanh"),
+		onnx.FloatsAttr("activation_alpha", .2, .7), onnx.FloatsAttr("activation_beta", .4))
 	return cases
 }
 

@@ -12,25 +12,30 @@ import (
 func Doubler(t *testing.T) *onnx.Model {
 	t.Helper()
 	factor := onnx.Attr{Name: "value_float", Kind: onnx.AttrFloat, Ref: "factor"}
-	times := &onnx.Function{Domain: "own", Name: "times", Inputs: []string{"x"}, Outputs: []string{"y"},
+	times := &onnx.Function{Domain: "own", Name: "times", Inputs: []string{"x"},
+		Outputs:  []string{"y"},
 		Defaults: []onnx.Attr{onnx.FloatAttr("factor", 2)},
 		Opsets:   map[string]int64{"": onnx.DefaultOpset}, Nodes: []*onnx.Node{
 			{Op: "Constant", Outputs: []string{"c"}, Attrs: []onnx.Attr{factor}},
 			{Op: "Mul", Inputs: []string{"x", "c"}, Outputs: []string{"y"}},
 		}}
-	scale := &onnx.Function{Domain: "own", Name: "scale", Inputs: []string{"x"}, Outputs: []string{"y", "x"}, Attributes: []string{"factor"},
+	scale := &onnx.Function{Domain: "own", Name: "scale", Inputs: []string{"x"},
+		Outputs: []string{"y", "x"}, Attributes: []string{"factor"},
 		Opsets: map[string]int64{"": onnx.DefaultOpset, "own": 1}, Nodes: []*onnx.Node{
 			{Op: "times", Domain: "own", Inputs: []string{"x"}, Outputs: []string{"z"},
 				Attrs: []onnx.Attr{{Name: "factor", Kind: onnx.AttrFloat, Ref: "factor"}}},
 			{Op: "Add", Inputs: []string{"x", "z"}, Outputs: []string{"y"}},
 		}}
-	g := &onnx.Graph{Name: "doubler", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
+	g := &onnx.Graph{Name: "doubler",
+		Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
 		Initializers: map[string]*onnx.Tensor{},
-		Outputs:      []onnx.ValueInfo{{Name: "out", DType: onnx.Float32}, {Name: "same", DType: onnx.Float32}},
+		Outputs: []onnx.ValueInfo{{Name: "out", DType: onnx.Float32},
+			{Name: "same", DType: onnx.Float32}},
 		Nodes: []*onnx.Node{
 			{Name: "first", Op: "scale", Domain: "own", Inputs: []string{"x"}, Outputs: []string{"h"},
 				Attrs: []onnx.Attr{onnx.FloatAttr("factor", 3)}},
-			{Name: "second", Op: "scale", Domain: "own", Inputs: []string{"h"}, Outputs: []string{"out", "same"}},
+			{Name: "second", Op: "scale", Domain: "own", Inputs: []string{"h"},
+				Outputs: []string{"out", "same"}},
 		}}
 	m := onnx.NewModel(g)
 	m.Opsets["own"] = 1

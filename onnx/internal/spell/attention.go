@@ -7,16 +7,17 @@ import (
 	"fmp/onnx"
 )
 
-// spellAttention: softmax(scale Q Kᵀ + bias) V over heads (Vaswani et al. 2017), where several heads of Q may share one of K and V
-// (Ainslie et al. 2023). Q is [B, Hq, S, D], K and V [B, H, T, ·], or both [B, S, H·D] with the numbers of heads as attributes. A row
-// whose bias is -inf throughout gives zeros.
+// spellAttention: softmax(scale Q Kᵀ + bias) V over heads (Vaswani et al. 2017), where several
+// heads of Q may share one of K and V (Ainslie et al. 2023). Q is [B, Hq, S, D], K and V [B, H, T,
+// ·], or both [B, S, H·D] with the numbers of heads as attributes. A row whose bias is -inf
+// throughout gives zeros.
 func spellAttention(s *speller) ([]string, error) {
 	qHeads, heads := s.attrs.Int("q_num_heads"), s.attrs.Int("kv_num_heads")
 	q, k, v := s.node.Input(0), s.node.Input(1), s.node.Input(2)
 	flat := qHeads > 0
 	if flat != (heads > 0) || flat && qHeads%heads != 0 {
-		return nil, fmt.Errorf("q_num_heads is %d and kv_num_heads %d; both or none are given, and the first is a multiple of the second", qHeads,
-			heads)
+		return nil, fmt.Errorf("q_num_heads is %d and kv_num_heads %d; both or none are given, and the "+
+			"first is a multiple of the second", qHeads, heads)
 	}
 	if flat {
 		q, k, v = s.splitHeads(q, qHeads), s.splitHeads(k, heads), s.splitHeads(v, heads)
@@ -119,9 +120,11 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 		}
 		// A mask may end before the keys do.
 		rank := a.un("Size", a.un("Shape", mask))
-		before := a.op("ConstantOfShape", []string{a.vector(a.op("Sub", []string{a.add(rank, rank), a.constant(onnx.Scalar(int64(1)))}))},
+		before := a.op("ConstantOfShape",
+			[]string{a.vector(a.op("Sub", []string{a.add(rank, rank), a.constant(onnx.Scalar(int64(1)))}))},
 			onnx.TensorAttr("value", onnx.Vector[int64](0)))
-		missing := a.op("Sub", []string{a.op("Reshape", []string{a.sizeK, a.ints(1)}), a.op("Gather", []string{a.un("Shape", mask), a.ints(-1)})})
+		missing := a.op("Sub", []string{a.op("Reshape", []string{a.sizeK, a.ints(1)}),
+			a.op("Gather", []string{a.un("Shape", mask), a.ints(-1)})})
 		if !a.covers(mask) {
 			mask = a.op("Pad", []string{mask, a.op("Concat", []string{before, missing}, onnx.IntAttr("axis", 0)), never})
 		}
@@ -155,7 +158,8 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 		mayBeEmpty = true
 	}
 	if left >= 0 || right >= 0 {
-		at := a.op("Unsqueeze", []string{a.op("Range", []string{zero, a.sizeQ, one}), a.ints(-1)}) // [S, 1]
+		// [S, 1]
+		at := a.op("Unsqueeze", []string{a.op("Range", []string{zero, a.sizeQ, one}), a.ints(-1)})
 		switch {
 		case a.node.Input(4) != "":
 			at = a.add(at, a.pick(a.un("Shape", a.node.Input(4)), 2))

@@ -9,27 +9,30 @@ import (
 	"fmp/onnx"
 )
 
-// classical is the domain of linear models, of trees, and of the steps before and behind them, as exporters of scikit-learn and of
-// boosted trees write them.
+// classical is the domain of linear models, of trees, and of the steps before and behind them, as
+// exporters of scikit-learn and of boosted trees write them.
 const classical = "ai.onnx.ml"
 
 // classicalOpset is the first operator set that compares strings.
 const classicalOpset = 19
 
-// Layer returns the package that a program imports to have a node's operator spelt out: "" for those of every program, and of none.
+// Layer returns the package that a program imports to have a node's operator spelt out: "" for
+// those of every program, and of none.
 func Layer(n *onnx.Node) string {
 	if n.Domain == classical {
 		switch n.Op {
-		case "ArrayFeatureExtractor", "Binarizer", "FeatureVectorizer", "Imputer", "LabelEncoder", "LinearClassifier", "LinearRegressor",
-			"Normalizer", "OneHotEncoder", "Scaler", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor":
+		case "ArrayFeatureExtractor", "Binarizer", "FeatureVectorizer", "Imputer", "LabelEncoder",
+			"LinearClassifier", "LinearRegressor",
+			"Normalizer", "OneHotEncoder", "Scaler", "TreeEnsemble", "TreeEnsembleClassifier",
+			"TreeEnsembleRegressor":
 			return "fmp/onnx/classical"
 		}
 	}
 	return ""
 }
 
-// EnableClassical makes [Spell] know the operators of ai.onnx.ml. Package classical calls it, once and before anything runs; programs that
-// do not import that package do not hold their code.
+// EnableClassical makes [Spell] know the operators of ai.onnx.ml. Package classical calls it, once
+// and before anything runs; programs that do not import that package do not hold their code.
 func EnableClassical() {
 	for name, spell := range map[string]func(s *speller) ([]string, error){
 		"ArrayFeatureExtractor":  spellArrayFeatureExtractor,
@@ -55,7 +58,8 @@ func (s *speller) cast(v string, d onnx.DType) string {
 	return s.op("Cast", []string{v}, onnx.IntAttr("to", int(d)))
 }
 
-// reals returns the input in the floats that are computed in: float64 stays, all others become float32.
+// reals returns the input in the floats that are computed in: float64 stays, all others become
+// float32.
 func (s *speller) reals() string {
 	if s.d == onnx.Float64 || s.d == onnx.Float32 {
 		return s.node.Input(0)
@@ -76,7 +80,8 @@ func (s *speller) table(v []float64, shape ...int) string {
 	return s.constant(onnx.NewTensor(narrow, shape...))
 }
 
-// numbers reads an attribute that is a list of floats, or the tensor of the same name that takes its place in later versions.
+// numbers reads an attribute that is a list of floats, or the tensor of the same name that takes
+// its place in later versions.
 func (s *speller) numbers(name string) []float64 {
 	t := s.attrs.Tensor(name + "_as_tensor")
 	if t == nil {
@@ -137,7 +142,8 @@ func (s *speller) linear(rows int) (string, int, error) {
 	w, b := s.numbers("coefficients"), s.numbers("intercepts")
 	rows = cmp.Or(rows, len(b))
 	if rows < 1 || len(w) == 0 || len(w)%rows != 0 || len(b) != 0 && len(b) != rows {
-		return "", 0, fmt.Errorf("%d coefficients and %d intercepts do not make %d rows", len(w), len(b), rows)
+		return "", 0, fmt.Errorf("%d coefficients and %d intercepts do not make %d rows",
+			len(w), len(b), rows)
 	}
 	x := s.reals()
 	if s.d == onnx.Float64 { // the operator computes in float32
@@ -160,7 +166,8 @@ func spellLinearRegressor(s *speller) ([]string, error) {
 	return []string{y}, err
 }
 
-// spellLinearClassifier: the label of the largest score, and the scores. One row for two classes is that of the second.
+// spellLinearClassifier: the label of the largest score, and the scores. One row for two classes is
+// that of the second.
 func spellLinearClassifier(s *speller) ([]string, error) {
 	labels, classes, err := s.labels("classlabels_ints")
 	if err != nil {
@@ -178,12 +185,13 @@ func spellLinearClassifier(s *speller) ([]string, error) {
 	case rows == 1 && classes == 2 && s.attrs.Str("post_transform") == "NONE":
 		return s.second(labels, y, 0, true), nil
 	}
-	return nil, fmt.Errorf("%d rows of coefficients for %d classes with post_transform %s are not supported", rows, classes,
-		s.attrs.Str("post_transform"))
+	return nil,
+		fmt.Errorf("%d rows of coefficients for %d classes with post_transform %s are not supported",
+			rows, classes, s.attrs.Str("post_transform"))
 }
 
-// second returns the labels and scores of two classes from the second one's score [n, 1], which is above bound where it wins. The first
-// one's is 1 - score (probabilities) or -score.
+// second returns the labels and scores of two classes from the second one's score [n, 1], which is
+// above bound where it wins. The first one's is 1 - score (probabilities) or -score.
 func (s *speller) second(labels, score string, bound float64, probabilities bool) []string {
 	wins := s.op("Greater", []string{s.op("Reshape", []string{score, s.ints(-1)}), s.num(bound)})
 	first := s.un("Neg", score)
@@ -206,7 +214,8 @@ func spellScaler(s *speller) ([]string, error) {
 	return []string{s.cast(x, onnx.Float32)}, nil
 }
 
-// spellNormalizer divides each row by its largest value, or by its L1 or L2 norm; a row of norm 0 stays.
+// spellNormalizer divides each row by its largest value, or by its L1 or L2 norm; a row of norm 0
+// stays.
 func spellNormalizer(s *speller) ([]string, error) {
 	x := s.cast(s.node.Input(0), onnx.Float32)
 	s.d = onnx.Float32
@@ -232,11 +241,13 @@ func spellBinarizer(s *speller) ([]string, error) {
 	return []string{s.cast(s.op("Greater", []string{x, s.num(float64(s.attrs.Float("threshold")))}), d)}, nil
 }
 
-// spellImputer puts a value, of each column or of all, in the place of those that are missing: NaN, or one that is named.
+// spellImputer puts a value, of each column or of all, in the place of those that are missing: NaN,
+// or one that is named.
 func spellImputer(s *speller) ([]string, error) {
 	x := s.node.Input(0)
 	if ints := s.attrs.Ints("imputed_value_int64s"); len(ints) > 0 && !s.d.IsFloat() {
-		missing := s.op("Equal", []string{x, s.cast(s.ints(int64(s.attrs.Int("replaced_value_int64"))), s.d)})
+		missing := s.op("Equal",
+			[]string{x, s.cast(s.ints(int64(s.attrs.Int("replaced_value_int64"))), s.d)})
 		var v []int64
 		for _, i := range ints {
 			v = append(v, int64(i))
@@ -277,7 +288,8 @@ func spellArrayFeatureExtractor(s *speller) ([]string, error) {
 	if len(s.Shape(x)) == 1 {
 		x = s.op("Reshape", []string{x, s.ints(1, -1)})
 	}
-	return []string{s.op("Gather", []string{x, s.op("Reshape", []string{s.node.Input(1), s.ints(-1)})}, onnx.IntAttr("axis", -1))}, nil
+	return []string{s.op("Gather", []string{x, s.op("Reshape", []string{s.node.Input(1), s.ints(-1)})},
+		onnx.IntAttr("axis", -1))}, nil
 }
 
 // spellOneHotEncoder: 1 where a value is the category of its column, all 0 where it is none.
@@ -307,7 +319,8 @@ func (s *speller) matches(x, keys string) string {
 func spellLabelEncoder(s *speller) ([]string, error) {
 	keys, values := s.list("keys"), s.list("values")
 	fallback := s.attrs.Tensor("default_tensor")
-	if classes := s.attrs.Strs("classes_strings"); len(classes) > 0 { // the first version, which maps both ways
+	// the first version, which maps both ways
+	if classes := s.attrs.Strs("classes_strings"); len(classes) > 0 {
 		numbers := make([]int64, len(classes))
 		for i := range numbers {
 			numbers[i] = int64(i)
@@ -343,12 +356,15 @@ func spellLabelEncoder(s *speller) ([]string, error) {
 			}
 		}
 	}
-	at := s.op("ArgMax", []string{s.cast(is, onnx.Int32)}, onnx.IntAttr("axis", -1), onnx.IntAttr("keepdims", 0))
+	at := s.op("ArgMax", []string{s.cast(is, onnx.Int32)}, onnx.IntAttr("axis", -1),
+		onnx.IntAttr("keepdims", 0))
 	found := s.cast(s.reduced("ReduceMax", s.cast(is, onnx.Int32), -1, 0), onnx.Bool)
-	return []string{s.op("Where", []string{found, s.op("Gather", []string{s.constant(values), at}), s.constant(fallback)})}, nil
+	return []string{s.op("Where",
+		[]string{found, s.op("Gather", []string{s.constant(values), at}), s.constant(fallback)})}, nil
 }
 
-// list returns the attribute NAME_tensor, NAME_strings, NAME_int64s or NAME_floats as a vector; nil where there is none.
+// list returns the attribute NAME_tensor, NAME_strings, NAME_int64s or NAME_floats as a vector; nil
+// where there is none.
 func (s *speller) list(name string) *onnx.Tensor {
 	if t := s.attrs.Tensor(name + "_tensor"); t != nil {
 		flat, err := t.Reshape(t.Len())

@@ -13,7 +13,8 @@ const (
 	maxLeafTable = 1 << 26 // nodes times targets
 )
 
-// A node's branch, as TreeEnsemble numbers them: to its first child where the comparison with the split holds.
+// A node's branch, as TreeEnsemble numbers them: to its first child where the comparison with the
+// split holds.
 const (
 	branchLeq = iota
 	branchLt
@@ -25,29 +26,32 @@ const (
 	leaf
 )
 
-var branchNames = map[string]int{"BRANCH_LEQ": branchLeq, "BRANCH_LT": branchLt, "BRANCH_GTE": branchGte, "BRANCH_GT": branchGt,
-	"BRANCH_EQ": branchEq, "BRANCH_NEQ": branchNeq, "LEAF": leaf}
+var branchNames = map[string]int{"BRANCH_LEQ": branchLeq, "BRANCH_LT": branchLt,
+	"BRANCH_GTE": branchGte, "BRANCH_GT": branchGt, "BRANCH_EQ": branchEq,
+	"BRANCH_NEQ": branchNeq, "LEAF": leaf}
 
-// forest is an ensemble of decision trees in tables of one row a node. The children of a leaf are itself, so that all rows walk as many
-// steps as the deepest tree has.
+// forest is an ensemble of decision trees in tables of one row a node. The children of a leaf are
+// itself, so that all rows walk as many steps as the deepest tree has.
 type forest struct {
 	roots, feature, yes, no, mode []int64
 	split                         []float64
 	missing                       []bool // NaN goes to the first child
 	members                       map[int][]float64
-	weight                        []float64 // [nodes, targets]; none where a leaf says nothing of a target
-	none                          float64
-	targets                       int
-	aggregate                     string
-	depth                         int
+	// [nodes, targets]; none where a leaf says nothing of a target
+	weight    []float64
+	none      float64
+	targets   int
+	aggregate string
+	depth     int
 }
 
 func newForest(nodes, targets int, aggregate string) (*forest, error) {
 	if nodes < 1 || targets < 1 || targets > maxLeafTable/nodes {
-		return nil, fmt.Errorf("%d nodes and %d targets; at least one of each, and at most %d of their product, are supported", nodes,
-			targets, maxLeafTable)
+		return nil, fmt.Errorf("%d nodes and %d targets; at least one of each, and at most %d of their "+
+			"product, are supported", nodes, targets, maxLeafTable)
 	}
-	f := &forest{targets: targets, aggregate: aggregate, weight: make([]float64, nodes*targets), members: map[int][]float64{}}
+	f := &forest{targets: targets, aggregate: aggregate, weight: make([]float64, nodes*targets),
+		members: map[int][]float64{}}
 	switch aggregate {
 	case "MIN":
 		f.none = math.Inf(1)
@@ -55,7 +59,8 @@ func newForest(nodes, targets int, aggregate string) (*forest, error) {
 		f.none = math.Inf(-1)
 	case "SUM", "AVERAGE":
 	default:
-		return nil, fmt.Errorf("aggregate_function is %q; allowed are SUM, AVERAGE, MIN and MAX", aggregate)
+		return nil, fmt.Errorf("aggregate_function is %q; allowed are SUM, AVERAGE, MIN and MAX",
+			aggregate)
 	}
 	for i := range f.weight {
 		f.weight[i] = f.none
@@ -116,11 +121,12 @@ func (f *forest) measure() error {
 	return nil
 }
 
-// flat reads the trees of TreeEnsembleRegressor and TreeEnsembleClassifier: nodes by tree and number. kind names the leaves' attributes,
-// target or class.
+// flat reads the trees of TreeEnsembleRegressor and TreeEnsembleClassifier: nodes by tree and
+// number. kind names the leaves' attributes, target or class.
 func (s *speller) flat(kind string, targets int, aggregate string) (*forest, error) {
 	trees, ids := s.attrs.Ints("nodes_treeids"), s.attrs.Ints("nodes_nodeids")
-	modes, features, splits := s.attrs.Strs("nodes_modes"), s.attrs.Ints("nodes_featureids"), s.numbers("nodes_values")
+	modes, features, splits := s.attrs.Strs("nodes_modes"), s.attrs.Ints("nodes_featureids"),
+		s.numbers("nodes_values")
 	yes, no := s.attrs.Ints("nodes_truenodeids"), s.attrs.Ints("nodes_falsenodeids")
 	n := len(ids)
 	for _, l := range []int{len(trees), len(modes), len(features), len(splits), len(yes), len(no)} {
@@ -151,7 +157,8 @@ func (s *speller) flat(kind string, targets int, aggregate string) (*forest, err
 			return nil, fmt.Errorf("a child of node %d of tree %d does not exist", ids[i], trees[i])
 		}
 		child[y], child[o] = true, true
-		f.mode[i], f.yes[i], f.no[i], f.feature[i], f.split[i] = int64(mode), int64(y), int64(o), int64(features[i]), splits[i]
+		f.mode[i], f.yes[i], f.no[i], f.feature[i], f.split[i] = int64(mode), int64(y), int64(o),
+			int64(features[i]), splits[i]
 		f.missing[i] = i < len(missing) && missing[i] != 0
 	}
 	rooted := map[int]bool{}
@@ -171,7 +178,8 @@ func (s *speller) flat(kind string, targets int, aggregate string) (*forest, err
 	for i, w := range weights {
 		node, ok := at[[2]int{leafTrees[i], leaves[i]}]
 		if !ok {
-			return nil, fmt.Errorf("a weight is of node %d of tree %d, which does not exist", leaves[i], leafTrees[i])
+			return nil, fmt.Errorf("a weight is of node %d of tree %d, which does not exist",
+				leaves[i], leafTrees[i])
 		}
 		if err := f.weigh(node, targetIDs[i], w); err != nil {
 			return nil, err
@@ -183,7 +191,8 @@ func (s *speller) flat(kind string, targets int, aggregate string) (*forest, err
 // nested reads the trees of TreeEnsemble: branches first, then leaves.
 func (s *speller) nested() (*forest, error) {
 	modes, splits := s.numbers("nodes_modes"), s.numbers("nodes_splits")
-	features, yes, no := s.attrs.Ints("nodes_featureids"), s.attrs.Ints("nodes_truenodeids"), s.attrs.Ints("nodes_falsenodeids")
+	features, yes, no := s.attrs.Ints("nodes_featureids"), s.attrs.Ints("nodes_truenodeids"),
+		s.attrs.Ints("nodes_falsenodeids")
 	yesLeaf, noLeaf := s.attrs.Ints("nodes_trueleafs"), s.attrs.Ints("nodes_falseleafs")
 	n := len(modes)
 	for _, l := range []int{len(splits), len(features), len(yes), len(no), len(yesLeaf), len(noLeaf)} {
@@ -194,9 +203,11 @@ func (s *speller) nested() (*forest, error) {
 	targets, weights := s.attrs.Ints("leaf_targetids"), s.numbers("leaf_weights")
 	aggregate := s.attrs.Int("aggregate_function")
 	if len(targets) != len(weights) || aggregate < 0 || aggregate > 3 {
-		return nil, fmt.Errorf("the lists of its leaves differ in length, or aggregate_function is %d and not 0 to 3", aggregate)
+		return nil,
+			fmt.Errorf("the lists of its leaves differ in length, or aggregate_function is %d and not 0 to 3", aggregate)
 	}
-	f, err := newForest(n+len(weights), s.attrs.Int("n_targets"), []string{"AVERAGE", "SUM", "MIN", "MAX"}[aggregate])
+	f, err := newForest(n+len(weights), s.attrs.Int("n_targets"),
+		[]string{"AVERAGE", "SUM", "MIN", "MAX"}[aggregate])
 	if err != nil {
 		return nil, err
 	}
@@ -245,13 +256,16 @@ func (s *speller) memberships() (lists [][]float64) {
 	return lists
 }
 
-// scores lets every row of x [n, features] walk through every tree and adds the weights of the leaves: [n, targets].
+// scores lets every row of x [n, features] walk through every tree and adds the weights of the
+// leaves: [n, targets].
 func (s *speller) scores(f *forest, x string) string {
 	rows := s.op("Slice", []string{s.un("Shape", x), s.ints(0), s.ints(1)})
 	trees := int64(len(f.roots))
-	at := s.op("Expand", []string{s.ints(f.roots...), s.op("Concat", []string{rows, s.ints(trees)}, onnx.IntAttr("axis", 0))})
-	tables := map[string]string{"feature": s.ints(f.feature...), "yes": s.ints(f.yes...), "no": s.ints(f.no...), "mode": s.ints(f.mode...),
-		"split": s.table(f.split, len(f.split)), "missing": s.constant(onnx.Vector(f.missing...))}
+	at := s.op("Expand", []string{s.ints(f.roots...),
+		s.op("Concat", []string{rows, s.ints(trees)}, onnx.IntAttr("axis", 0))})
+	tables := map[string]string{"feature": s.ints(f.feature...), "yes": s.ints(f.yes...),
+		"no": s.ints(f.no...), "mode": s.ints(f.mode...), "split": s.table(f.split, len(f.split)),
+		"missing": s.constant(onnx.Vector(f.missing...))}
 	if len(f.members) > 0 {
 		tables["members"] = s.memberTable(f)
 	}
@@ -299,7 +313,8 @@ func (s *speller) branch(f *forest, v string, look func(string) string) string {
 		case branchNeq:
 			holds = s.un("Not", s.op("Equal", []string{v, split}))
 		case branchMember:
-			holds = s.cast(s.reduced("ReduceMax", s.cast(s.matches(v, look("members")), onnx.Int32), -1, 0), onnx.Bool)
+			holds = s.cast(s.reduced("ReduceMax", s.cast(s.matches(v, look("members")), onnx.Int32), -1, 0),
+				onnx.Bool)
 		}
 		if yes == "" {
 			yes = holds
@@ -342,7 +357,8 @@ func (s *speller) walked(f *forest) (string, error) {
 	return "", fmt.Errorf("it has %d base values for %d targets", len(base), f.targets)
 }
 
-// spellTreeRegressor: TreeEnsembleRegressor, and TreeEnsemble, whose result has the type of its input.
+// spellTreeRegressor: TreeEnsembleRegressor, and TreeEnsemble, whose result has the type of its
+// input.
 func spellTreeRegressor(s *speller) ([]string, error) {
 	var f *forest
 	var err error
@@ -401,7 +417,9 @@ func spellTreeClassifier(s *speller) ([]string, error) {
 		}
 		outs := s.second(labels, y, bound, positive)
 		if positive && post != "NONE" {
-			return nil, fmt.Errorf("post_transform %s of two classes with the weights of one, all positive, is not supported", post)
+			return nil,
+				fmt.Errorf("post_transform %s of two classes with the weights of one, all positive, is not "+
+					"supported", post)
 		}
 		outs[1], err = s.transformed(outs[1], post)
 		return outs, err

@@ -8,8 +8,9 @@ import (
 	"fmp/onnx"
 )
 
-// spellLinearAttention is a Scan over the steps of a sequence, whose state S is [B, H, Dk, Dv] (Katharopoulos et al. 2020,
-// arXiv:2006.16236, equations 18 to 20; Yang et al. 2024, arXiv:2412.06464, equation 10). Each line is for the rules behind it:
+// spellLinearAttention is a Scan over the steps of a sequence, whose state S is [B, H, Dk, Dv]
+// (Katharopoulos et al. 2020, arXiv:2006.16236, equations 18 to 20; Yang et al. 2024,
+// arXiv:2412.06464, equation 10). Each line is for the rules behind it:
 //
 //	S = exp(decay) S                     gated, gated_delta
 //	v = beta (v - Sᵀk)                   delta, gated_delta
@@ -17,16 +18,21 @@ import (
 //
 // Queries are [B, T, Hq·Dk], keys and values [B, T, H·D]; Hq/H heads of queries read one state.
 func spellLinearAttention(s *speller) ([]string, error) {
-	rule, qHeads, heads := s.attrs.Str("update_rule"), s.attrs.Int("q_num_heads"), s.attrs.Int("kv_num_heads")
+	rule, qHeads, heads := s.attrs.Str("update_rule"), s.attrs.Int("q_num_heads"),
+		s.attrs.Int("kv_num_heads")
 	gated, delta := rule == "gated" || rule == "gated_delta", rule == "delta" || rule == "gated_delta"
 	decay, beta := s.node.Input(4), s.node.Input(5)
 	switch {
 	case !gated && !delta && rule != "linear":
-		return nil, fmt.Errorf("update_rule is %q; allowed are linear, gated, delta and gated_delta", rule)
+		return nil, fmt.Errorf("update_rule is %q; allowed are linear, gated, delta and gated_delta",
+			rule)
 	case heads < 1 || qHeads < 1 || qHeads%heads != 0:
-		return nil, fmt.Errorf("q_num_heads is %d and kv_num_heads %d; the first is a multiple of the second", qHeads, heads)
+		return nil,
+			fmt.Errorf("q_num_heads is %d and kv_num_heads %d; the first is a multiple of the second",
+				qHeads, heads)
 	case gated != (decay != "") || delta != (beta != ""):
-		return nil, fmt.Errorf("update_rule is %s, which takes decay where it gates and beta where it corrects, and nothing else", rule)
+		return nil, fmt.Errorf("update_rule is %s, which takes decay where it gates and beta where it "+
+			"corrects, and nothing else", rule)
 	}
 	q, k, v := s.node.Input(0), s.node.Input(1), s.node.Input(2)
 	count, per := s.ints(int64(qHeads)), s.ints(int64(heads))
@@ -42,10 +48,12 @@ func spellLinearAttention(s *speller) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		shape := s.op("Concat", []string{s.dims(q, 0, 1), per, dk, s.div(s.dims(v, 2, 3), per)}, onnx.IntAttr("axis", 0))
+		shape := s.op("Concat", []string{s.dims(q, 0, 1), per, dk, s.div(s.dims(v, 2, 3), per)},
+			onnx.IntAttr("axis", 0))
 		state = s.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))
 	} else {
-		// It may be of another type than the queries; it is computed in theirs, and comes back in its own.
+		// It may be of another type than the queries; it is computed in theirs, and comes back in its
+		// own.
 		s.state = s.Type(state)
 		if held, ok := s.halves[state]; ok {
 			s.state = s.Type(held)
@@ -57,19 +65,26 @@ func spellLinearAttention(s *speller) ([]string, error) {
 	body := s.linearStep(inputs, heads, gated, delta)
 	y, last := s.fresh(s.base+"/scan"), s.fresh(s.base+"/state")
 	axes := slices.Repeat([]int{1}, len(inputs))
-	s.nodes = append(s.nodes, &onnx.Node{Name: y, Op: "Scan", Inputs: append([]string{state}, inputs...), Outputs: []string{last, y},
-		Attrs: []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: body}, onnx.IntAttr("num_scan_inputs", len(inputs)),
-			onnx.IntsAttr("scan_input_axes", axes...), onnx.IntsAttr("scan_output_axes", 1)}})
+	s.nodes = append(s.nodes,
+		&onnx.Node{Name: y, Op: "Scan", Inputs: append([]string{state}, inputs...),
+			Outputs: []string{last, y},
+			Attrs: []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: body},
+				onnx.IntAttr("num_scan_inputs", len(inputs)), onnx.IntsAttr("scan_input_axes", axes...),
+				onnx.IntsAttr("scan_output_axes", 1)}})
 	return []string{y, last}, nil
 }
 
-// linearStep is the graph of one step: the state, and rows [B, ·] of query, key, value, and of decay and beta where there are any.
+// linearStep is the graph of one step: the state, and rows [B, ·] of query, key, value, and of
+// decay and beta where there are any.
 func (s *speller) linearStep(inputs []string, heads int, gated, delta bool) *onnx.Graph {
-	e := &speller{emit: emit{fresh: s.fresh, base: s.base + "/step"}, Around: s.Around, attrs: s.attrs, d: s.d}
+	e := &speller{emit: emit{fresh: s.fresh, base: s.base + "/step"}, Around: s.Around,
+		attrs: s.attrs, d: s.d}
 	g := &onnx.Graph{Name: s.base + "/step", Initializers: map[string]*onnx.Tensor{}}
 	take := func(base string, rank int) string {
 		name := s.fresh(s.base + "/" + base)
-		g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: name, DType: s.d, Shape: slices.Repeat([]onnx.Dim{onnx.Symbolic("")}, rank)})
+		g.Inputs = append(g.Inputs,
+			onnx.ValueInfo{Name: name, DType: s.d,
+				Shape: slices.Repeat([]onnx.Dim{onnx.Symbolic("")}, rank)})
 		return name
 	}
 	state := take("in", 4)
@@ -77,8 +92,12 @@ func (s *speller) linearStep(inputs []string, heads int, gated, delta bool) *onn
 	for i := range rows {
 		rows[i] = take("row", 2)
 	}
-	shaped := func(v string, shape ...int64) string { return e.op("Reshape", []string{v, e.ints(shape...)}) }
-	q, k, v := shaped(rows[0], 0, int64(heads), int64(s.attrs.Int("q_num_heads")/heads), -1), shaped(rows[1], 0, int64(heads), 1, -1),
+	shaped := func(v string,
+		shape ...int64) string {
+		return e.op("Reshape", []string{v, e.ints(shape...)})
+	}
+	q, k, v := shaped(rows[0], 0, int64(heads), int64(s.attrs.Int("q_num_heads")/heads), -1),
+		shaped(rows[1], 0, int64(heads), 1, -1),
 		shaped(rows[2], 0, int64(heads), 1, -1)
 	if gated { // one number for a head, or one for each of its keys
 		state = e.mul(state, e.un("Exp", shaped(rows[3], 0, int64(heads), -1, 1)))
@@ -94,15 +113,17 @@ func (s *speller) linearStep(inputs []string, heads int, gated, delta bool) *onn
 	return g
 }
 
-// spellAffineGrid: positions (x, y) or (x, y, z) in -1..1 of the pixels of an image of size [n, c, (d,) h, w], times theta [n, r, r + 1]
-// (Jaderberg et al. 2015, arXiv:1506.02025, equation 1). Pixel i of s stands at 2i/(s - 1) - 1 where corners are aligned, else at
-// (2i + 1)/s - 1; the only pixel of an axis stands at -1 where they are.
+// spellAffineGrid: positions (x, y) or (x, y, z) in -1..1 of the pixels of an image of size [n, c,
+// (d,) h, w], times theta [n, r, r + 1] (Jaderberg et al. 2015, arXiv:1506.02025, equation 1).
+// Pixel i of s stands at 2i/(s - 1) - 1 where corners are aligned, else at (2i + 1)/s - 1; the only
+// pixel of an axis stands at -1 where they are.
 func spellAffineGrid(s *speller) ([]string, error) {
 	theta, size := s.node.Input(0), s.node.Input(1)
 	space := s.op("Slice", []string{size, s.ints(2), s.ints(math.MaxInt64), s.ints(0)})
 	lengths := s.op("Unsqueeze", []string{s.real(space), s.ints(1)})
 	// The indices of all pixels, [r, d·h·w].
-	at := s.real(s.un("NonZero", s.op("ConstantOfShape", []string{space}, onnx.TensorAttr("value", onnx.Vector[int64](1)))))
+	at := s.real(s.un("NonZero",
+		s.op("ConstantOfShape", []string{space}, onnx.TensorAttr("value", onnx.Vector[int64](1)))))
 	at = s.add(at, at)
 	if s.attrs.Bool("align_corners") {
 		at = s.div(at, s.op("Max", []string{s.sub(lengths, s.num(1)), s.num(1)}))
@@ -110,7 +131,8 @@ func spellAffineGrid(s *speller) ([]string, error) {
 		at = s.div(s.add(at, s.num(1)), lengths)
 	}
 	at = s.sub(at, s.num(1))
-	one := s.op("Expand", []string{s.num(1), s.op("Concat", []string{s.ints(1), s.dims(at, 1, 2)}, onnx.IntAttr("axis", 0))})
+	one := s.op("Expand", []string{s.num(1),
+		s.op("Concat", []string{s.ints(1), s.dims(at, 1, 2)}, onnx.IntAttr("axis", 0))})
 	last := s.op("Slice", []string{at, s.ints(-1), s.ints(math.MinInt64), s.ints(0), s.ints(-1)}) // x first
 	y := s.op("MatMul", []string{theta, s.op("Concat", []string{last, one}, onnx.IntAttr("axis", 0))})
 	y = s.op("Transpose", []string{y}, onnx.IntsAttr("perm", 0, 2, 1))

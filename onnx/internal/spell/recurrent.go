@@ -13,8 +13,8 @@ import (
 // IsRecurrent reports whether a node is one of the recurrent layers that [Spell] spells out.
 func IsRecurrent(n *onnx.Node) bool { return n.Domain == "" && cells[n.Op].gates != "" }
 
-// cell is a recurrent layer's step: from the gates' inputs (a letter a gate, in the order of the weights) and the state to
-// the new state.
+// cell is a recurrent layer's step: from the gates' inputs (a letter a gate, in the order of the
+// weights) and the state to the new state.
 type cell struct {
 	gates       string
 	activations []string // by default
@@ -27,18 +27,21 @@ var cells = map[string]cell{
 	"LSTM": {"iofc", []string{"Sigmoid", "Tanh", "Tanh"}, stepLSTM},
 }
 
-// spellRecurrent spells out an RNN, GRU or LSTM of element type d as nodes of operator set 9 to [onnx.MaxOpset]: products of the
-// whole sequence with the input weights, and a Scan over the steps for each direction. hidden is the size of the state, 0
-// where the node's attribute says it; fresh makes names that nothing has. It covers all directions, layouts, activations,
-// sequence lengths, initial states, peepholes, clipping, coupled gates and both forms of the GRU.
+// spellRecurrent spells out an RNN, GRU or LSTM of element type d as nodes of operator set 9 to
+// [onnx.MaxOpset]: products of the whole sequence with the input weights, and a Scan over the steps
+// for each direction. hidden is the size of the state, 0 where the node's attribute says it; fresh
+// makes names that nothing has. It covers all directions, layouts, activations, sequence lengths,
+// initial states, peepholes, clipping, coupled gates and both forms of the GRU.
 //
 // Source: the equations of the operators' own pages.
-func spellRecurrent(n *onnx.Node, opset int, d onnx.DType, hidden int, fresh func(base string) string) ([]*onnx.Node, error) {
+func spellRecurrent(n *onnx.Node, opset int, d onnx.DType, hidden int,
+	fresh func(base string) string) ([]*onnx.Node, error) {
 	attrs := op.Attrs(n, opset)
 	if h := attrs.Int("hidden_size"); h > 0 {
 		hidden = h
 	}
-	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, node: n, attrs: attrs, cell: cells[n.Op], d: d, result: d, hidden: hidden,
+	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, node: n, attrs: attrs,
+		cell: cells[n.Op], d: d, result: d, hidden: hidden,
 		batchFirst: attrs.Int("layout") == 1}
 	r.base = cmp.Or(r.base, strings.ToLower(n.Op))
 	r.widen()
@@ -89,7 +92,8 @@ func (r *recurrent) check(opset int) error {
 	}
 	switch {
 	case opset < 9:
-		return fmt.Errorf("recurrent layers need operator set 9 or later, and the model imports %d; upgrade it", opset)
+		return fmt.Errorf("recurrent layers need operator set 9 or later, and the model imports %d; "+
+			"upgrade it", opset)
 	case r.hidden < 1 || r.hidden > 1<<24:
 		return fmt.Errorf("hidden_size is %d; it must be given", r.hidden)
 	}
@@ -104,7 +108,8 @@ func (r *recurrent) check(opset int) error {
 	return nil
 }
 
-// sequence returns the input as [T, B, I]; it sets the batch and the mask of the steps that a sequence has.
+// sequence returns the input as [T, B, I]; it sets the batch and the mask of the steps that a
+// sequence has.
 func (r *recurrent) sequence() string {
 	x := r.node.Input(0)
 	if r.batchFirst {
@@ -114,7 +119,8 @@ func (r *recurrent) sequence() string {
 	r.batch = r.pick(sizes, 1)
 	if lens := r.node.Input(4); lens != "" {
 		// [T, 1, 1] < [1, B, 1].
-		steps := r.op("ConstantOfShape", []string{r.vector(r.pick(sizes, 0))}, onnx.TensorAttr("value", onnx.Vector[int64](1)))
+		steps := r.op("ConstantOfShape", []string{r.vector(r.pick(sizes, 0))},
+			onnx.TensorAttr("value", onnx.Vector[int64](1)))
 		at := r.op("Reshape", []string{r.op("NonZero", []string{steps}), r.constant(onnx.Vector[int64](-1, 1, 1))})
 		wide := r.op("Reshape", []string{r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))),
 			r.constant(onnx.Vector[int64](1, -1, 1))})
@@ -156,7 +162,8 @@ type emit struct {
 
 func (e *emit) op(op string, in []string, attrs ...onnx.Attr) string {
 	out := e.fresh(e.base + "/" + strings.ToLower(op))
-	e.nodes = append(e.nodes, &onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs})
+	e.nodes = append(e.nodes,
+		&onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs})
 	return out
 }
 
@@ -234,7 +241,8 @@ func (r *recurrent) state(i, direction int) (string, error) {
 	return r.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero)), nil
 }
 
-// direction runs direction i over the sequence x [T, B, I] and gives y [T, B, H] and the last states [B, H].
+// direction runs direction i over the sequence x [T, B, I] and gives y [T, B, H] and the last
+// states [B, H].
 func (r *recurrent) direction(x string, i int) (y, h, c string, err error) {
 	s := &step{body: &onnx.Graph{Name: r.base + "/step", Initializers: map[string]*onnx.Tensor{}}}
 	s.cellNodes = &cellNodes{recurrent: r, emit: emit{fresh: r.fresh, base: r.base + "/step"}}
@@ -271,7 +279,8 @@ type step struct {
 // input gives the body an input of d [B, last].
 func (s *step) input(name string, d onnx.DType, last int) string {
 	name = s.recurrent.fresh(s.recurrent.base + "/step/" + name)
-	s.body.Inputs = append(s.body.Inputs, onnx.ValueInfo{Name: name, DType: d, Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(last)}})
+	s.body.Inputs = append(s.body.Inputs,
+		onnx.ValueInfo{Name: name, DType: d, Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(last)}})
 	return name
 }
 
@@ -326,7 +335,8 @@ func (s *step) takeInputs(x string, i int) error {
 	return nil
 }
 
-// compute computes the new states and the step's output; behind a sequence's end the states stay and the output is zero.
+// compute computes the new states and the step's output; behind a sequence's end the states stay
+// and the output is zero.
 func (s *step) compute() ([]string, error) {
 	h, c := s.h, s.c
 	s.cell.step(s.cellNodes)
@@ -352,8 +362,9 @@ func (s *step) compute() ([]string, error) {
 func (s *step) scan(results []string, backward bool) *onnx.Node {
 	r := s.recurrent
 	sequences := len(s.scanned)
-	scan := &onnx.Node{Name: r.fresh(r.base + "/scan"), Op: "Scan", Inputs: slices.Concat(s.states, s.scanned), Attrs: []onnx.Attr{
-		onnx.IntAttr("num_scan_inputs", sequences), {Name: "body", Kind: onnx.AttrGraph, Graph: s.body}}}
+	scan := &onnx.Node{Name: r.fresh(r.base + "/scan"), Op: "Scan",
+		Inputs: slices.Concat(s.states, s.scanned), Attrs: []onnx.Attr{
+			onnx.IntAttr("num_scan_inputs", sequences), {Name: "body", Kind: onnx.AttrGraph, Graph: s.body}}}
 	for _, v := range results {
 		// A value may be given more than once, and an output has a name of its own.
 		name := s.op("Identity", []string{v})
@@ -363,19 +374,21 @@ func (s *step) scan(results []string, backward bool) *onnx.Node {
 	}
 	s.body.Nodes = s.emit.nodes
 	if backward {
-		scan.Attrs = append(scan.Attrs, onnx.IntsAttr("scan_input_directions", slices.Repeat([]int{1}, sequences)...),
+		scan.Attrs = append(scan.Attrs,
+			onnx.IntsAttr("scan_input_directions", slices.Repeat([]int{1}, sequences)...),
 			onnx.IntsAttr("scan_output_directions", 1))
 	}
 	return scan
 }
 
-// resetAfter reports whether the recurrent bias of gate k is added to the product with the state alone: that of the GRU's candidate
-// which is reset after the product.
+// resetAfter reports whether the recurrent bias of gate k is added to the product with the state
+// alone: that of the GRU's candidate which is reset after the product.
 func (r *recurrent) resetAfter(k int) bool {
 	return r.node.Op == "GRU" && k == 2 && r.attrs.Int("linear_before_reset") != 0
 }
 
-// activation makes an activation function, which takes the next alpha and beta of the node's lists if it has any.
+// activation makes an activation function, which takes the next alpha and beta of the node's lists
+// if it has any.
 func (r *recurrent) activation(name string) (func(e *emit, x string) string, error) {
 	next := func(list *[]float32) (v float32, ok bool) {
 		if len(*list) == 0 {
@@ -430,8 +443,8 @@ func (r *recurrent) activation(name string) (func(e *emit, x string) string, err
 			return e.mul(alpha, e.op("Tanh", []string{e.mul(beta, x)}))
 		}, nil
 	}
-	return nil, fmt.Errorf("the activation %q is not known; allowed are Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, "+
-		"Softplus, Softsign, Tanh and ThresholdedRelu", name)
+	return nil, fmt.Errorf("the activation %q is not known; allowed are Affine, Elu, HardSigmoid, "+
+		"LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, Softsign, Tanh and ThresholdedRelu", name)
 }
 
 // cellNodes is one step under construction.
@@ -469,7 +482,8 @@ func (c *cellNodes) rest(v string) string { return c.op("Sub", []string{c.number
 // H = f(x + H R).
 func stepRNN(c *cellNodes) { c.h = c.act(0, c.gate(0, c.h)) }
 
-// z = f(·), r = f(·), candidate = g(x + (r H) R) or g(x + r (H R + b)), H = (1 - z) candidate + z H.
+// z = f(·), r = f(·), candidate = g(x + (r H) R) or g(x + r (H R + b)), H = (1 - z) candidate + z
+// H.
 func stepGRU(c *cellNodes) {
 	e := &c.emit
 	z, r := c.act(0, c.gate(0, c.h)), c.act(0, c.gate(1, c.h))
@@ -487,7 +501,8 @@ func stepGRU(c *cellNodes) {
 	c.h = e.add(e.mul(c.rest(z), v), e.mul(z, c.h))
 }
 
-// i = f(· + P C), o = f(· + P C'), forget = f(· + P C) or 1 - i, C' = forget C + i g(·), H = o h(C').
+// i = f(· + P C), o = f(· + P C'), forget = f(· + P C) or 1 - i, C' = forget C + i g(·), H = o
+// h(C').
 func stepLSTM(c *cellNodes) {
 	e := &c.emit
 	gate := func(k, peep int, cell string) string {

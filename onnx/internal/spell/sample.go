@@ -8,12 +8,13 @@ import (
 	"fmp/onnx"
 )
 
-// Polynomials of the weights of the positions around one, by rows of powers of its fraction: of the nearest; of the one below and above; of
-// two below and two above (Keys 1981, with a = -3/4).
+// Polynomials of the weights of the positions around one, by rows of powers of its fraction: of the
+// nearest; of the one below and above; of two below and two above (Keys 1981, with a = -3/4).
 var (
 	nearest = [][]float32{{1}}
 	linear  = [][]float32{{1, 0}, {-1, 1}}
-	cubic   = [][]float32{{0, 1, 0, 0}, {-.75, 0, .75, 0}, {1.5, -2.25, 1.5, -.75}, {-.75, 1.25, -1.25, .75}}
+	cubic   = [][]float32{{0, 1, 0, 0}, {-.75, 0, .75, 0}, {1.5, -2.25, 1.5, -.75},
+		{-.75, 1.25, -1.25, .75}}
 )
 
 // sampler reads images [n, c, h, w] between their pixels.
@@ -53,7 +54,8 @@ func (s sampler) taps(at, size string) (pixel, weight string) {
 	last := s.sub(size, s.num(1))
 	switch s.padding {
 	case "zeros":
-		inside := s.op("And", []string{s.op("GreaterOrEqual", []string{pixel, s.num(0)}), s.op("LessOrEqual", []string{pixel, last})})
+		inside := s.op("And", []string{s.op("GreaterOrEqual", []string{pixel, s.num(0)}),
+			s.op("LessOrEqual", []string{pixel, last})})
 		weight = s.mul(weight, s.real(inside))
 	case "reflection":
 		low, span := s.num(-0.5), size
@@ -81,10 +83,12 @@ func (s sampler) read(image, y, x string) string {
 	flat := s.shaped(image, s.dims(image, 0, 2), s.ints(-1))
 	n, c := s.dims(image, 0, 1), s.dims(image, 1, 2)
 	pixel = s.shaped(pixel, n, s.ints(1, -1))
-	all := s.op("Expand", []string{pixel, s.op("Concat", []string{n, c, s.dims(pixel, 2, 3)}, onnx.IntAttr("axis", 0))})
+	all := s.op("Expand", []string{pixel,
+		s.op("Concat", []string{n, c, s.dims(pixel, 2, 3)}, onnx.IntAttr("axis", 0))})
 	got := s.shaped(s.op("GatherElements", []string{flat, all}, onnx.IntAttr("axis", 2)), n, c,
 		s.ints(int64(len(s.weights[0])*len(s.weights[0]))), s.dims(y, 1, 2))
-	weight := s.shaped(s.mul(one(wy, 2), one(wx, 1)), n, s.ints(1, int64(len(s.weights[0])*len(s.weights[0]))), s.dims(y, 1, 2))
+	weight := s.shaped(s.mul(one(wy, 2), one(wx, 1)), n,
+		s.ints(1, int64(len(s.weights[0])*len(s.weights[0]))), s.dims(y, 1, 2))
 	return s.op("ReduceSum", []string{s.mul(got, weight), s.ints(2)}, onnx.IntAttr("keepdims", 0))
 }
 
@@ -104,7 +108,8 @@ func spellGridSample(s *speller) ([]string, error) {
 	size := s.real(s.dims(x, 2, 4))
 	flat := s.shaped(grid, s.dims(grid, 0, 1), s.ints(-1, 2))
 	at := func(i int, size string) string {
-		v := s.add(s.op("Gather", []string{flat, s.constant(onnx.Scalar(int64(i)))}, onnx.IntAttr("axis", 2)), s.num(1))
+		v := s.add(s.op("Gather", []string{flat, s.constant(onnx.Scalar(int64(i)))},
+			onnx.IntAttr("axis", 2)), s.num(1))
 		if r.align {
 			return s.mul(v, s.mul(s.sub(size, s.num(1)), s.num(0.5)))
 		}
@@ -114,7 +119,8 @@ func spellGridSample(s *speller) ([]string, error) {
 	return []string{s.shaped(y, s.dims(x, 0, 2), s.dims(grid, 1, 3))}, nil
 }
 
-// spellDeformConv: a convolution whose kernel reads at positions moved by offsets, times a mask (Zhu et al. 2019, arXiv:1811.11168).
+// spellDeformConv: a convolution whose kernel reads at positions moved by offsets, times a mask
+// (Zhu et al. 2019, arXiv:1811.11168).
 func spellDeformConv(s *speller) ([]string, error) {
 	x, w, offset, mask := s.node.Input(0), s.node.Input(1), s.node.Input(2), s.node.Input(4)
 	d := s.Shape(w)
@@ -134,9 +140,11 @@ func spellDeformConv(s *speller) ([]string, error) {
 	// Offsets are [n·parts, k, 2, oh, ow], rows before columns.
 	moved := s.shaped(offset, s.ints(-1, k, 2), s.dims(offset, 2, 4))
 	at := func(axis, kernel int, shape ...int) string {
-		v := s.op("Gather", []string{moved, s.constant(onnx.Scalar(int64(axis)))}, onnx.IntAttr("axis", 2))
+		v := s.op("Gather", []string{moved, s.constant(onnx.Scalar(int64(axis)))},
+			onnx.IntAttr("axis", 2))
 		zero, one := s.constant(onnx.Scalar(int64(0))), s.constant(onnx.Scalar(int64(1)))
-		steps := s.mul(s.real(s.op("Range", []string{zero, s.pick(s.dims(offset, 2, 4), axis), one})), s.num(float64(strides[axis])))
+		steps := s.mul(s.real(s.op("Range", []string{zero, s.pick(s.dims(offset, 2, 4), axis), one})),
+			s.num(float64(strides[axis])))
 		start := onnx.ZerosF32(1, kh*kw, 1, 1)
 		for i := range start.F32() {
 			tap := i % kw
@@ -145,7 +153,8 @@ func spellDeformConv(s *speller) ([]string, error) {
 			}
 			start.F32()[i] = float32(tap*dilations[axis] - pads[axis])
 		}
-		v = s.add(s.add(v, s.real(s.constant(start))), s.op("Reshape", []string{steps, s.ints(1, 1, int64(shape[0]), int64(shape[1]))}))
+		v = s.add(s.add(v, s.real(s.constant(start))),
+			s.op("Reshape", []string{steps, s.ints(1, 1, int64(shape[0]), int64(shape[1]))}))
 		return s.shaped(v, s.dims(v, 0, 1), s.ints(-1))
 	}
 	image := s.shaped(x, s.ints(-1), s.div(s.dims(x, 1, 2), s.ints(parts)), s.dims(x, 2, 4))
@@ -157,15 +166,17 @@ func spellDeformConv(s *speller) ([]string, error) {
 	inner := int64(d[1].Size) * k
 	columns := s.shaped(read, s.dims(x, 0, 1), s.ints(groups, inner, -1))
 	weight := s.op("Reshape", []string{w, s.ints(groups, -1, inner)})
-	y := s.shaped(s.op("MatMul", []string{weight, columns}), s.dims(x, 0, 1), s.ints(int64(d[0].Size)), s.dims(offset, 2, 4))
+	y := s.shaped(s.op("MatMul", []string{weight, columns}), s.dims(x, 0, 1), s.ints(int64(d[0].Size)),
+		s.dims(offset, 2, 4))
 	if b := s.node.Input(3); b != "" {
 		y = s.add(y, s.op("Reshape", []string{b, s.ints(-1, 1, 1)}))
 	}
 	return []string{y}, nil
 }
 
-// spellRoiAlign: means of points in the cells of regions (He et al. 2017, arXiv:1703.06870), as a product with weights of rows and one with
-// weights of columns; or, by mode max, the highest of the weighted pixels around all points.
+// spellRoiAlign: means of points in the cells of regions (He et al. 2017, arXiv:1703.06870), as a
+// product with weights of rows and one with weights of columns; or, by mode max, the highest of the
+// weighted pixels around all points.
 func spellRoiAlign(s *speller) ([]string, error) {
 	x, rois := s.node.Input(0), s.node.Input(1)
 	mode := s.attrs.Str("mode")
@@ -180,13 +191,16 @@ func spellRoiAlign(s *speller) ([]string, error) {
 		return []string{s.highest(images, rows, columns)}, nil
 	}
 	y := s.op("MatMul", []string{s.shares(rows), images})
-	return []string{s.op("MatMul", []string{y, s.op("Transpose", []string{s.shares(columns)}, onnx.IntsAttr("perm", 0, 1, 3, 2))})}, nil
+	return []string{s.op("MatMul",
+			[]string{y, s.op("Transpose", []string{s.shares(columns)}, onnx.IntsAttr("perm", 0, 1, 3, 2))})},
+		nil
 }
 
 // points are those along an axis in the cells of regions.
 type points struct {
-	at    string // [regions, cells, points], in pixels
-	there string // of the same shape, whether a point is one of its cell's and not outside of the image
+	at string // [regions, cells, points], in pixels
+	// of the same shape, whether a point is one of its cell's and not outside of the image
+	there string
 	one   string // [regions, 1, points] or less, whether a point is one of its cell's
 	count string // [regions, 1, 1] or a scalar, the points of a cell
 	size  string // of the axis
@@ -201,7 +215,8 @@ func (s *speller) cells(rois string, k, cellCount int, size string) points {
 	}
 	end := func(i int) string {
 		v := s.op("Slice", []string{rois, s.ints(int64(i)), s.ints(int64(i + 1)), s.ints(1)})
-		return s.op("Unsqueeze", []string{s.sub(s.mul(v, scale), s.num(offset)), s.ints(2)}) // [regions, 1, 1]
+		// [regions, 1, 1]
+		return s.op("Unsqueeze", []string{s.sub(s.mul(v, scale), s.num(offset)), s.ints(2)})
 	}
 	from, length := end(k), ""
 	if length = s.sub(end(k+2), from); !half {
@@ -221,7 +236,8 @@ func (s *speller) cells(rois string, k, cellCount int, size string) points {
 	}
 	inCell := s.div(s.add(i, s.num(0.5)), n)
 	at := s.add(from, s.mul(width, s.add(s.row(p), inCell))) // [regions, cells, points]
-	kept := s.op("And", []string{s.op("GreaterOrEqual", []string{at, s.num(-1)}), s.op("LessOrEqual", []string{at, size})})
+	kept := s.op("And", []string{s.op("GreaterOrEqual", []string{at, s.num(-1)}),
+		s.op("LessOrEqual", []string{at, size})})
 	mine := s.op("Less", []string{i, n})
 	kept = s.op("And", []string{kept, mine})
 	at = s.op("Max", []string{s.op("Min", []string{at, s.sub(size, one)}), zero})
@@ -234,13 +250,16 @@ func (s *speller) shares(c points) string {
 	last := func(v string) string { return s.op("Unsqueeze", []string{v, s.ints(3)}) }
 	pixels := s.op("Range", []string{zero, c.size, one})
 	weight := s.un("Relu", s.sub(one, s.un("Abs", s.sub(last(c.at), pixels))))
-	weight = s.op("ReduceSum", []string{s.mul(weight, s.real(last(c.there))), s.ints(2)}, onnx.IntAttr("keepdims", 0))
+	weight = s.op("ReduceSum", []string{s.mul(weight, s.real(last(c.there))), s.ints(2)},
+		onnx.IntAttr("keepdims", 0))
 	return s.op("Unsqueeze", []string{s.div(weight, c.count), s.ints(1)})
 }
 
-// highest is the highest of the weighted pixels around the points of each cell; a point outside of the image counts as 0.
+// highest is the highest of the weighted pixels around the points of each cell; a point outside of
+// the image counts as 0.
 func (s *speller) highest(images string, rows, columns points) string {
-	// Of each point, the pixel before it and the one behind it, or twice the last: [regions, cells, points, 2].
+	// Of each point, the pixel before it and the one behind it, or twice the last: [regions, cells,
+	// points, 2].
 	ends := func(c points) (pixel, weight string) {
 		at := s.op("Unsqueeze", []string{c.at, s.ints(3)})
 		first := s.un("Floor", at)
@@ -254,17 +273,20 @@ func (s *speller) highest(images string, rows, columns points) string {
 	// Rows stand on axes 1 to 3, columns on 4 to 6.
 	row := func(v string) string { return s.op("Unsqueeze", []string{v, s.ints(4, 5, 6)}) }
 	column := func(v string) string { return s.op("Unsqueeze", []string{v, s.ints(1, 2, 3)}) }
-	at := s.op("Cast", []string{s.add(s.mul(row(y), columns.size), column(x))}, onnx.IntAttr("to", int(onnx.Int64)))
+	at := s.op("Cast", []string{s.add(s.mul(row(y), columns.size), column(x))},
+		onnx.IntAttr("to", int(onnx.Int64)))
 	shape := s.dims(at, 1, 7)
 	n, c := s.dims(images, 0, 1), s.dims(images, 1, 2)
 	flat := s.shaped(at, n, s.ints(1, -1))
 	all := s.op("Expand", []string{flat, s.op("Concat", []string{n, c, s.dims(flat, 2, 3)}, onnx.IntAttr("axis", 0))})
-	got := s.shaped(s.op("GatherElements", []string{s.shaped(images, n, c, s.ints(-1)), all}, onnx.IntAttr("axis", 2)), n, c, shape)
+	got := s.shaped(s.op("GatherElements", []string{s.shaped(images, n, c, s.ints(-1)), all},
+		onnx.IntAttr("axis", 2)), n, c, shape)
 	got = s.mul(got, s.op("Unsqueeze", []string{s.mul(row(wy), column(wx)), s.ints(1)}))
 	whole := func(c points) string { return s.op("Expand", []string{c.one, s.un("Shape", c.at)}) }
 	mine := s.op("And", []string{row(s.op("Unsqueeze", []string{whole(rows), s.ints(3)})),
 		column(s.op("Unsqueeze", []string{whole(columns), s.ints(3)}))})
-	got = s.op("Where", []string{s.op("Unsqueeze", []string{mine, s.ints(1)}), got, s.num(math.Inf(-1))})
+	got = s.op("Where", []string{s.op("Unsqueeze", []string{mine, s.ints(1)}), got,
+		s.num(math.Inf(-1))})
 	return s.maxOver(got, 3, 4, 6, 7)
 }
 

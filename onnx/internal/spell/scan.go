@@ -10,23 +10,25 @@ import (
 	"fmp/onnx/op"
 )
 
-// Scan spells out the Scan of operator set 8, which has a batch, as two of set 9: one over the batch, whose body is one over
-// the sequence.
+// Scan spells out the Scan of operator set 8, which has a batch, as two of set 9: one over the
+// batch, whose body is one over the sequence.
 //
 //	Scan_8(lengths, v_1..v_n [B, ...], x_1..x_m [B, T, ...]) = Scan over B of Scan(v_1.., x_1..)
 //
-// A sequence that is shorter is cut before its Scan (so that one that goes backward begins at its own end), and the outputs that the Scan
-// returns is filled with zeros up to T, as the ONNX Runtime does; the standard leaves these positions undefined.
+// A sequence that is shorter is cut before its Scan (so that one that goes backward begins at its
+// own end), and the outputs that the Scan returns is filled with zeros up to T, as the ONNX Runtime
+// does; the standard leaves these positions undefined.
 func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, error) {
 	attrs := op.Attrs(n, 8)
 	body, ok := n.Attr("body")
 	m := attrs.Int("num_scan_inputs")
 	inputs := n.Inputs[min(1, len(n.Inputs)):]
 	carried := len(inputs) - m
-	if !ok || body.Graph == nil || m < 1 || carried < 0 || carried > len(n.Outputs) || len(body.Graph.Inputs) != len(inputs) ||
+	if !ok || body.Graph == nil || m < 1 || carried < 0 || carried > len(n.Outputs) ||
+		len(body.Graph.Inputs) != len(inputs) ||
 		len(body.Graph.Outputs) != len(n.Outputs) {
-		return nil, fmt.Errorf("num_scan_inputs is %d of %d inputs behind the lengths, with %d outputs, which does not fit its body", m,
-			len(inputs), len(n.Outputs))
+		return nil, fmt.Errorf("num_scan_inputs is %d of %d inputs behind the lengths, with %d "+
+			"outputs, which does not fit its body", m, len(inputs), len(n.Outputs))
 	}
 	base := cmp.Or(n.Outputs[0], "scan")
 	e := &emit{fresh: fresh, base: base}
@@ -58,7 +60,8 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 			if steps == "" { // 0..length-1
 				longest = e.slice(e.op("Shape", []string{x}), 0, 1)
 				length = e.op("Reshape", []string{length, e.constant(onnx.Vector[int64](1))})
-				ones := e.op("ConstantOfShape", []string{length}, onnx.TensorAttr("value", onnx.Vector[int64](1)))
+				ones := e.op("ConstantOfShape", []string{length},
+					onnx.TensorAttr("value", onnx.Vector[int64](1)))
 				steps = e.op("Reshape", []string{e.op("NonZero", []string{ones}), e.constant(onnx.Vector[int64](-1))})
 			}
 			x = e.op("Gather", []string{x, steps})
@@ -66,7 +69,8 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 		inner.Inputs = append(inner.Inputs, x)
 	}
 	inner.Attrs = []onnx.Attr{body, onnx.IntAttr("num_scan_inputs", m),
-		onnx.IntsAttr("scan_input_directions", append(attrs.Ints("directions"), make([]int, m)...)[:m]...)}
+		onnx.IntsAttr("scan_input_directions",
+			append(attrs.Ints("directions"), make([]int, m)...)[:m]...)}
 	for range n.Outputs {
 		inner.Outputs = append(inner.Outputs, e.fresh(base+"/result"))
 	}
@@ -80,16 +84,19 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 				if err != nil {
 					return nil, fmt.Errorf("output %q of its body: %w", info.Name, err)
 				}
-				shape := e.op("Concat", []string{e.op("Sub", []string{longest, length}), e.slice(e.op("Shape", []string{out}), 1, math.MaxInt32)},
+				shape := e.op("Concat", []string{e.op("Sub", []string{longest, length}),
+					e.slice(e.op("Shape", []string{out}), 1, math.MaxInt32)}, onnx.IntAttr("axis", 0))
+				out = e.op("Concat", []string{out,
+					e.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))},
 					onnx.IntAttr("axis", 0))
-				out = e.op("Concat", []string{out, e.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))}, onnx.IntAttr("axis", 0))
 			}
 		}
 		info.Name = out
 		each.Outputs = append(each.Outputs, info)
 	}
 	each.Nodes = e.nodes
-	outer.Attrs = []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: each}, onnx.IntAttr("num_scan_inputs", len(outer.Inputs))}
+	outer.Attrs = []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: each},
+		onnx.IntAttr("num_scan_inputs", len(outer.Inputs))}
 	return outer, nil
 }
 

@@ -1,5 +1,6 @@
-// Package spell writes operators out in others: recurrent layers, attention and gates of the standard set, operators of com.microsoft, and
-// the linear models and trees of ai.onnx.ml. The engines and gradients use it.
+// Package spell writes operators out in others: recurrent layers, attention and gates of the
+// standard set, operators of com.microsoft, and the linear models and trees of ai.onnx.ml. The
+// engines and gradients use it.
 package spell
 
 import (
@@ -19,13 +20,14 @@ type Around struct {
 	Fresh func(base string) (name string) // makes a name that nothing has
 }
 
-// IsSpelt reports whether [Spell] spells a node's operator out in others: recurrent layers, attention and gates of the standard set,
-// operators of com.microsoft, and, with [EnableClassical], the linear models and trees of ai.onnx.ml. Gradients, and the pure engine, know
-// these operators in no other way.
+// IsSpelt reports whether [Spell] spells a node's operator out in others: recurrent layers,
+// attention and gates of the standard set, operators of com.microsoft, and, with [EnableClassical],
+// the linear models and trees of ai.onnx.ml. Gradients, and the pure engine, know these operators
+// in no other way.
 func IsSpelt(n *onnx.Node) bool { return HasSpelling(n) && n.Op != "GridSample" }
 
-// SpeltOpset returns the operator set that [Spell] spells a node out in, for a model of the given one: files of ai.onnx.ml name early ones,
-// in which trees cannot be written.
+// SpeltOpset returns the operator set that [Spell] spells a node out in, for a model of the given
+// one: files of ai.onnx.ml name early ones, in which trees cannot be written.
 func SpeltOpset(n *onnx.Node, opset int) int {
 	if n.Domain == classical {
 		return max(opset, classicalOpset)
@@ -33,13 +35,15 @@ func SpeltOpset(n *onnx.Node, opset int) int {
 	return opset
 }
 
-// HasSpelling reports whether [Spell] can spell a node out: beside those of [IsSpelt], where it is differentiated, GridSample.
+// HasSpelling reports whether [Spell] can spell a node out: beside those of [IsSpelt], where it is
+// differentiated, GridSample.
 func HasSpelling(n *onnx.Node) bool {
 	_, ok := spellings[onnx.OpName{Domain: n.Domain, Name: n.Op}]
 	return ok || IsRecurrent(n)
 }
 
-// Spell spells a node out as nodes of the model's operator set. Half-precision values are computed in float32 and rounded once.
+// Spell spells a node out as nodes of the model's operator set. Half-precision values are computed
+// in float32 and rounded once.
 //
 // Source: the equations of the operators' own pages.
 func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
@@ -48,7 +52,8 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 		d = onnx.Float32
 	}
 	if least := SpeltOpset(n, a.Opset); a.Opset < least {
-		return nil, fmt.Errorf("it can be spelt out from operator set %d on, the model imports %d; export it with a later one", least, a.Opset)
+		return nil, fmt.Errorf("it can be spelt out from operator set %d on, the model imports %d; "+
+			"export it with a later one", least, a.Opset)
 	}
 	if IsRecurrent(n) {
 		hidden := 0
@@ -57,7 +62,8 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 		}
 		return spellRecurrent(n, a.Opset, d, hidden, a.Fresh)
 	}
-	s := &speller{emit: emit{fresh: a.Fresh, base: n.Called()}, Around: a, attrs: op.Attrs(n, a.Opset), d: d}
+	s := &speller{emit: emit{fresh: a.Fresh, base: n.Called()}, Around: a,
+		attrs: op.Attrs(n, a.Opset), d: d}
 	s.node = onnx.CloneNode(n)
 	s.halves = map[string]string{}
 	for i, in := range n.Inputs {
@@ -85,10 +91,12 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 		case i >= len(outs) || outs[i] == "":
 			return nil, fmt.Errorf("its output %d is not supported", i)
 		case isHalf(s.result(i, d)):
-			s.nodes = append(s.nodes, &onnx.Node{Name: out, Op: "Cast", Inputs: []string{outs[i]}, Outputs: []string{out},
-				Attrs: []onnx.Attr{onnx.IntAttr("to", int(s.result(i, d)))}})
+			s.nodes = append(s.nodes,
+				&onnx.Node{Name: out, Op: "Cast", Inputs: []string{outs[i]}, Outputs: []string{out},
+					Attrs: []onnx.Attr{onnx.IntAttr("to", int(s.result(i, d)))}})
 		default:
-			s.nodes = append(s.nodes, &onnx.Node{Name: out, Op: "Identity", Inputs: []string{outs[i]}, Outputs: []string{out}})
+			s.nodes = append(s.nodes,
+				&onnx.Node{Name: out, Op: "Identity", Inputs: []string{outs[i]}, Outputs: []string{out}})
 		}
 	}
 	return s.nodes, nil
@@ -118,13 +126,17 @@ func (s *speller) result(i int, d onnx.DType) onnx.DType {
 
 // spellings gives the values of a node's outputs, "" where one is not made.
 var spellings = map[onnx.OpName]func(s *speller) ([]string, error){
-	{Name: "Attention"}: spellAttention, {Name: "RMSNormalization"}: spellRMSNormalization, {Name: "RotaryEmbedding"}: spellRotaryEmbedding,
-	{Name: "DeformConv"}: spellDeformConv, {Name: "GridSample"}: spellGridSample, {Name: "RoiAlign"}: spellRoiAlign,
-	{Name: "CausalConvWithState"}: spellCausalConv, {Name: "Swish"}: spellSwish, {Name: "SwiGLU"}: spellSwish,
+	{Name: "Attention"}: spellAttention, {Name: "RMSNormalization"}: spellRMSNormalization,
+	{Name: "RotaryEmbedding"}: spellRotaryEmbedding,
+	{Name: "DeformConv"}:      spellDeformConv, {Name: "GridSample"}: spellGridSample,
+	{Name: "RoiAlign"}:            spellRoiAlign,
+	{Name: "CausalConvWithState"}: spellCausalConv, {Name: "Swish"}: spellSwish,
+	{Name: "SwiGLU"}:                       spellSwish,
 	{Domain: microsoft, Name: "QuickGelu"}: spellSwish, {Domain: microsoft, Name: "Gelu"}: spellGelu,
 	{Name: "LinearAttention"}: spellLinearAttention, {Name: "AffineGrid"}: spellAffineGrid,
-	{Domain: microsoft, Name: "BiasGelu"}: spellGelu,
-	{Domain: microsoft, Name: "FastGelu"}: spellGelu, {Domain: microsoft, Name: "FusedMatMul"}: spellFusedMatMul,
+	{Domain: microsoft, Name: "BiasGelu"}:                         spellGelu,
+	{Domain: microsoft, Name: "FastGelu"}:                         spellGelu,
+	{Domain: microsoft, Name: "FusedMatMul"}:                      spellFusedMatMul,
 	{Domain: microsoft, Name: "TransposeMatMul"}:                  spellFusedMatMul,
 	{Domain: microsoft, Name: "SkipLayerNormalization"}:           spellSkipNormalization,
 	{Domain: microsoft, Name: "SkipSimplifiedLayerNormalization"}: spellSkipNormalization,
@@ -170,8 +182,8 @@ func spellSwish(s *speller) ([]string, error) {
 	return []string{y}, nil
 }
 
-// spellCausalConv: a convolution of each channel with its own kernel of k positions, over the last k - 1 positions of the past
-// and the input.
+// spellCausalConv: a convolution of each channel with its own kernel of k positions, over the last
+// k - 1 positions of the past and the input.
 func spellCausalConv(s *speller) ([]string, error) {
 	x, w := s.node.Input(0), s.node.Input(1)
 	shape := s.Shape(w)
@@ -184,8 +196,9 @@ func spellCausalConv(s *speller) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		past = s.op("ConstantOfShape", []string{s.op("Concat", []string{s.dims(x, 0, 2), s.ints(int64(shape[2].Size - 1))},
-			onnx.IntAttr("axis", 0))}, onnx.TensorAttr("value", zero))
+		past = s.op("ConstantOfShape",
+			[]string{s.op("Concat", []string{s.dims(x, 0, 2), s.ints(int64(shape[2].Size - 1))},
+				onnx.IntAttr("axis", 0))}, onnx.TensorAttr("value", zero))
 	}
 	whole := s.op("Concat", []string{past, x}, onnx.IntAttr("axis", 2))
 	y := s.op("Conv", without(whole, w, s.node.Input(2)), onnx.IntAttr("group", shape[0].Size))
@@ -196,11 +209,13 @@ func spellCausalConv(s *speller) ([]string, error) {
 	default:
 		return nil, fmt.Errorf("activation is %q; allowed are none, silu and swish", a)
 	}
-	state := s.op("Slice", []string{whole, s.op("Shape", []string{x}, onnx.IntAttr("start", 2)), s.ints(math.MaxInt64), s.ints(2)})
+	state := s.op("Slice", []string{whole, s.op("Shape", []string{x}, onnx.IntAttr("start", 2)),
+		s.ints(math.MaxInt64), s.ints(2)})
 	return []string{y, state}, nil
 }
 
-// lastAxes are the axes of x from a on: a list where a counts from the end, else a range up to the rank.
+// lastAxes are the axes of x from a on: a list where a counts from the end, else a range up to the
+// rank.
 func (s *speller) lastAxes(x string, a int) string {
 	if a < 0 {
 		var axes []int64
@@ -209,7 +224,8 @@ func (s *speller) lastAxes(x string, a int) string {
 		}
 		return s.ints(axes...)
 	}
-	return s.op("Range", []string{s.constant(onnx.Scalar(int64(a))), s.un("Size", s.un("Shape", x)), s.constant(onnx.Scalar(int64(1)))})
+	return s.op("Range", []string{s.constant(onnx.Scalar(int64(a))), s.un("Size", s.un("Shape", x)),
+		s.constant(onnx.Scalar(int64(1)))})
 }
 
 // rms is x over the root of its mean square over axes, which is of rank 1.
@@ -224,14 +240,16 @@ func (s *speller) rms(x, axes string, epsilon float32) string {
 	return s.op("Div", []string{x, s.un("Sqrt", s.add(mean, s.num(float64(epsilon))))})
 }
 
-// spellRMSNormalization: x / sqrt(mean x² + ε) · scale over the axes from axis on (Zhang and Sennrich 2019).
+// spellRMSNormalization: x / sqrt(mean x² + ε) · scale over the axes from axis on (Zhang and
+// Sennrich 2019).
 func spellRMSNormalization(s *speller) ([]string, error) {
 	x := s.node.Input(0)
 	y := s.rms(x, s.lastAxes(x, s.attrs.Int("axis")), s.attrs.Float("epsilon"))
 	return []string{s.mul(y, s.node.Input(1))}, nil
 }
 
-// spellRotaryEmbedding turns pairs of features by angles of their positions (Su et al., arXiv 2104.09864): [B, H, S, D], or [B, S, H·D].
+// spellRotaryEmbedding turns pairs of features by angles of their positions (Su et al., arXiv
+// 2104.09864): [B, H, S, D], or [B, S, H·D].
 func spellRotaryEmbedding(s *speller) ([]string, error) {
 	x, heads := s.node.Input(0), s.attrs.Int("num_heads")
 	half := []string{s.node.Input(1), s.node.Input(2)} // [B, S, D/2]
@@ -249,7 +267,8 @@ func spellRotaryEmbedding(s *speller) ([]string, error) {
 		rest = s.op("Slice", []string{x, s.ints(int64(dim)), s.ints(math.MaxInt64), s.ints(-1)})
 		x = s.op("Slice", []string{x, s.ints(0), s.ints(int64(dim)), s.ints(-1)})
 	}
-	// The pairs stand beside each other on an axis of their own: [..., D/2, 2] interleaved, else [..., 2, D/2].
+	// The pairs stand beside each other on an axis of their own: [..., D/2, 2] interleaved, else [...,
+	// 2, D/2].
 	axis, pairs := -2, []int64{0, 0, 0, 2, -1}
 	if s.attrs.Bool("interleaved") {
 		axis, pairs = -1, []int64{0, 0, 0, -1, 2}
@@ -266,7 +285,8 @@ func spellRotaryEmbedding(s *speller) ([]string, error) {
 	for i, v := range turned {
 		turned[i] = s.op("Unsqueeze", []string{v, s.ints(int64(axis))})
 	}
-	y := s.op("Reshape", []string{s.op("Concat", turned, onnx.IntAttr("axis", axis)), s.un("Shape", x)})
+	y := s.op("Reshape", []string{s.op("Concat", turned, onnx.IntAttr("axis", axis)),
+		s.un("Shape", x)})
 	if rest != "" {
 		y = s.op("Concat", []string{y, rest}, onnx.IntAttr("axis", -1))
 	}
@@ -278,12 +298,14 @@ func spellRotaryEmbedding(s *speller) ([]string, error) {
 
 // splitHeads: [B, S, H·D] to [B, H, S, D].
 func (s *speller) splitHeads(x string, heads int) string {
-	return s.op("Transpose", []string{s.op("Reshape", []string{x, s.ints(0, 0, int64(heads), -1)})}, onnx.IntsAttr("perm", 0, 2, 1, 3))
+	return s.op("Transpose", []string{s.op("Reshape", []string{x, s.ints(0, 0, int64(heads), -1)})},
+		onnx.IntsAttr("perm", 0, 2, 1, 3))
 }
 
 // joinHeads undoes splitHeads.
 func (s *speller) joinHeads(x string) string {
-	return s.op("Reshape", []string{s.op("Transpose", []string{x}, onnx.IntsAttr("perm", 0, 2, 1, 3)), s.ints(0, 0, -1)})
+	return s.op("Reshape", []string{s.op("Transpose", []string{x}, onnx.IntsAttr("perm", 0, 2, 1, 3)),
+		s.ints(0, 0, -1)})
 }
 
 // spellGelu: x Φ(x), or by tanh for FastGelu; a second input is a bias.
@@ -328,7 +350,8 @@ func spellFusedMatMul(s *speller) ([]string, error) {
 	return []string{y}, nil
 }
 
-// spellSkipNormalization: a normalisation over the last axis of input + skip (+ bias); the sum is the fourth output.
+// spellSkipNormalization: a normalisation over the last axis of input + skip (+ bias); the sum is
+// the fourth output.
 func spellSkipNormalization(s *speller) ([]string, error) {
 	simple := strings.Contains(s.node.Op, "Simplified")
 	bias := 4

@@ -21,8 +21,8 @@ func key(t testing.TB, name string) *Key {
 	return k
 }
 
-// TestKeyFile: a key comes back from its file, which its owner alone can read, with its name; it is not overwritten, and
-// its private half is in no text that is made of it.
+// TestKeyFile: a key comes back from its file, which its owner alone can read, with its name; it is
+// not overwritten, and its private half is in no text that is made of it.
 func TestKeyFile(t *testing.T) {
 	t.Parallel()
 	k := key(t, "Klinik für Ängste 7")
@@ -72,7 +72,8 @@ func TestStatements(t *testing.T) {
 			t.Errorf("%s: the signature holds for another statement", name)
 		}
 	}
-	if Verify(other.Public(), base, sig) || Verify(nil, base, sig) || Verify(k.Public(), base, sig[:10]) {
+	if Verify(other.Public(), base, sig) || Verify(nil, base, sig) ||
+		Verify(k.Public(), base, sig[:10]) {
 		t.Error("verified with another key, no key, or half a signature")
 	}
 }
@@ -102,7 +103,8 @@ func TestRoster(t *testing.T) {
 	}
 }
 
-// TestRosterDoesTheSameWork: a name that the roster lacks costs as many verifications as one that it has, of keys as long.
+// TestRosterDoesTheSameWork: a name that the roster lacks costs as many verifications as one that
+// it has, of keys as long.
 func TestRosterDoesTheSameWork(t *testing.T) {
 	a := key(t, "a")
 	r, err := ParseRoster([]byte(a.Line()))
@@ -117,22 +119,28 @@ func TestRosterDoesTheSameWork(t *testing.T) {
 		done = work{done.calls + 1, len(k), len(message)}
 		return real(k, message, signature)
 	}
-	statement := func(name string) Statement { return Statement{Upload, "server", 3, name, "graph", "content", 0, ""} }
+	statement := func(name string) Statement {
+		return Statement{Upload, "server", 3, name, "graph",
+			"content", 0, ""}
+	}
 	ok := r.Verify(statement("a"), a.Sign(statement("a")))
 	known := done
 	done = work{}
 	if stranger := r.Verify(statement("z"), a.Sign(statement("z"))); !ok || stranger {
 		t.Errorf("a's signature holds: %v; one under a name that the roster lacks: %v", ok, stranger)
 	}
-	if want := (work{1, ed25519.PublicKeySize, len(statement("a").bytes())}); known != want || done != want {
+	if want := (work{1, ed25519.PublicKeySize, len(statement("a").bytes())}); known != want ||
+		done != want {
 		t.Errorf("work for a known name %v, for an unknown one %v; want %v", known, done, want)
 	}
-	if other := key(t, "b"); r.Verify(statement("a"), other.Sign(statement("a"))) || r.decoy.Equal(a.Public()) {
+	if other := key(t, "b"); r.Verify(statement("a"), other.Sign(statement("a"))) ||
+		r.decoy.Equal(a.Public()) {
 		t.Error("another key's signature holds, or the decoy is a client's key")
 	}
 }
 
-// TestSecrets: a file that other users can read or change is no secret, and the error says how to mend it.
+// TestSecrets: a file that other users can read or change is no secret, and the error says how to
+// mend it.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -144,7 +152,8 @@ func TestSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := os.Getuid() != 0 // root may hand a file to a group
-	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o700: false, 0o644: true, 0o604: true, 0o602: true,
+	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o700: false,
+		0o644: true, 0o604: true, 0o602: true,
 		0o640: group, 0o620: true, 0o666: true} {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
@@ -200,7 +209,8 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	for name, ok := range map[string]bool{
 		"shop-17": true, "d/e f": true, "Zoë": true, "a.b": true, strings.Repeat("a", MaxName): true,
-		"": false, ".": false, "..": false, "a b/../c": false, `a\..\c`: false, "/a": false, "a/": false, "a//b": false, "a/./b": false,
+		"": false, ".": false, "..": false, "a b/../c": false, `a\..\c`: false, "/a": false, "a/": false,
+		"a//b": false, "a/./b": false,
 		" a": false, "a ": false, "a\n": false,
 		strings.Repeat("a", MaxName+1): false, "\xff": false,
 	} {

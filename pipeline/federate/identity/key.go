@@ -1,5 +1,5 @@
-// Package identity holds the identities of the parties of a federation: Ed25519 keys (RFC 8032) and their files, the roster of the
-// clients that may send, and the statements that are signed.
+// Package identity holds the identities of the parties of a federation: Ed25519 keys (RFC 8032) and
+// their files, the roster of the clients that may send, and the statements that are signed.
 //
 // It depends on the standard library alone, as it is part of the program for small devices.
 package identity
@@ -23,7 +23,8 @@ const (
 	MaxName = 128
 	// maxKeyBytes is the maximum size of a key file.
 	maxKeyBytes = 16 << 10
-	// pemType is the type of a key file's PEM block, and pemClient the header that holds the client's name.
+	// pemType is the type of a key file's PEM block, and pemClient the header that holds the client's
+	// name.
 	pemType, pemClient = "PRIVATE KEY", "Client"
 )
 
@@ -64,8 +65,9 @@ func (k *Key) String() string { return k.Line() }
 // Format writes the key's roster line for every verb, which keeps the private key out of logs.
 func (k *Key) Format(f fmt.State, _ rune) { io.WriteString(f, k.Line()) }
 
-// CheckName returns an error unless the name is valid for a client: 1 to [MaxName] bytes of printable UTF-8 that neither begin nor end
-// with a space and lead nowhere as a path: no part between slashes or backslashes is empty, . or .. .
+// CheckName returns an error unless the name is valid for a client: 1 to [MaxName] bytes of
+// printable UTF-8 that neither begin nor end with a space and lead nowhere as a path: no part
+// between slashes or backslashes is empty, . or .. .
 func CheckName(name string) error {
 	ok := len(name) >= 1 && len(name) <= MaxName && utf8.ValidString(name)
 	for _, r := range name {
@@ -79,14 +81,15 @@ func CheckName(name string) error {
 		if len(shown) > MaxName {
 			shown = shown[:MaxName]
 		}
-		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes of printable UTF-8 without spaces at the ends and "+
-			"that leads nowhere as a path", shown, len(name), MaxName)
+		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes of printable "+
+			"UTF-8 without spaces at the ends and that leads nowhere as a path", shown, len(name), MaxName)
 	}
 	return nil
 }
 
-// Save writes a new key file, readable by its owner alone: PKCS #8 in PEM, with the client's name in a header. If the file exists, it
-// is left unchanged and Save returns an error, as a key that is overwritten cannot be recovered.
+// Save writes a new key file, readable by its owner alone: PKCS #8 in PEM, with the client's name
+// in a header. If the file exists, it is left unchanged and Save returns an error, as a key that is
+// overwritten cannot be recovered.
 func (k *Key) Save(path string) error {
 	text, err := k.Secret()
 	if err == nil {
@@ -105,7 +108,8 @@ func (k *Key) Secret() ([]byte, error) {
 		return nil, err
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: pemType,
-		Headers: map[string]string{pemClient: base64.StdEncoding.EncodeToString([]byte(k.Name))}, Bytes: der}), nil
+		Headers: map[string]string{pemClient: base64.StdEncoding.EncodeToString([]byte(k.Name))},
+		Bytes:   der}), nil
 }
 
 // Load reads a key file, which its owner alone may read; see [ReadSecret].
@@ -124,22 +128,27 @@ func Load(path string) (*Key, error) {
 // Parse reads the contents of a key file. Its errors never quote them.
 func Parse(data []byte) (*Key, error) {
 	if len(data) > maxKeyBytes {
-		return nil, fmt.Errorf("more than %d bytes; give the file that fmp keys or fmp-edge key wrote", maxKeyBytes)
+		return nil, fmt.Errorf("more than %d bytes; give the file that fmp keys or fmp-edge key wrote",
+			maxKeyBytes)
 	}
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != pemType {
-		return nil, fmt.Errorf("no PEM block of type %s; give the file that fmp keys or fmp-edge key wrote", pemType)
+		return nil, fmt.Errorf("no PEM block of type %s; give the file that fmp keys or fmp-edge "+
+			"key wrote", pemType)
 	}
 	name, err := base64.StdEncoding.DecodeString(block.Headers[pemClient])
 	if err != nil {
-		return nil, fmt.Errorf("the header %s is not base64; give the file that fmp keys or fmp-edge key wrote", pemClient)
+		return nil,
+			fmt.Errorf("the header %s is not base64; give the file that fmp keys or fmp-edge key wrote",
+				pemClient)
 	}
 	if err := CheckName(string(name)); err != nil {
 		return nil, err
 	}
 	any, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, errors.New("the PEM block is no PKCS #8 key; give the file that fmp keys or fmp-edge key wrote")
+		return nil, errors.New("the PEM block is no PKCS #8 key; give the file that fmp keys or " +
+			"fmp-edge key wrote")
 	}
 	private, ok := any.(ed25519.PrivateKey)
 	if !ok {

@@ -35,8 +35,9 @@ func (r *Roster) Len() int { return len(r.names) }
 // Names returns the clients' names, sorted. The slice shares memory with the roster.
 func (r *Roster) Names() []string { return r.names }
 
-// Verify reports whether signature is a signature of the statement by the client that the statement names. For a name that the roster
-// lacks it does the same work, with a key that belongs to nobody: the time that it takes does not tell who is in the roster.
+// Verify reports whether signature is a signature of the statement by the client that the statement
+// names. For a name that the roster lacks it does the same work, with a key that belongs to nobody:
+// the time that it takes does not tell who is in the roster.
 func (r *Roster) Verify(s Statement, signature []byte) bool {
 	key, known := r.keys[s.Client]
 	if !known {
@@ -66,8 +67,8 @@ func LoadRoster(path string) (*Roster, error) {
 //
 //	ed25519 PUBLIC-KEY-IN-BASE64 NAME
 //
-// where a name may contain spaces; empty lines and lines that begin with # are ignored. A duplicate name or key is an error: one key
-// is one client.
+// where a name may contain spaces; empty lines and lines that begin with # are ignored. A duplicate
+// name or key is an error: one key is one client.
 func ParseRoster(data []byte) (*Roster, error) {
 	if len(data) > MaxRoster {
 		return nil, fmt.Errorf("more than %d bytes", MaxRoster)
@@ -84,7 +85,9 @@ func ParseRoster(data []byte) (*Roster, error) {
 		encoded, name, _ := strings.Cut(strings.TrimSpace(rest), " ")
 		name = strings.TrimSpace(name)
 		if kind != algorithm {
-			return nil, fmt.Errorf("line %d begins with %.40q; want lines of: %s KEY NAME, as fmp keys writes them", n, kind, algorithm)
+			return nil,
+				fmt.Errorf("line %d begins with %.40q; want lines of: %s KEY NAME, as fmp keys writes them", n,
+					kind, algorithm)
 		}
 		key, err := base64.StdEncoding.Strict().DecodeString(encoded)
 		if err != nil || len(key) != ed25519.PublicKeySize {
@@ -94,10 +97,13 @@ func ParseRoster(data []byte) (*Roster, error) {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		if r.keys[name] != nil {
-			return nil, fmt.Errorf("line %d: client %q stands there already; give each client one key", n, name)
+			return nil, fmt.Errorf("line %d: client %q stands there already; give each client one key", n,
+				name)
 		}
 		if other, ok := held[string(key)]; ok {
-			return nil, fmt.Errorf("line %d: clients %q and %q have one key; give each client one of its own", n, other, name)
+			return nil,
+				fmt.Errorf("line %d: clients %q and %q have one key; give each client one of its own", n, other,
+					name)
 		}
 		if len(r.names) == MaxClients {
 			return nil, fmt.Errorf("line %d: more than %d clients", n, MaxClients)

@@ -10,9 +10,10 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// ReadSecret reads a file of at most limit bytes that holds a key, a token or credentials. A file that other users can read or change
-// is refused: its secret may be known to them. A group may read a file of root's, as system administrators hand secrets to services.
-// On Windows, where permissions are no mode bits, every file is accepted.
+// ReadSecret reads a file of at most limit bytes that holds a key, a token or credentials. A file
+// that other users can read or change is refused: its secret may be known to them. A group may read
+// a file of root's, as system administrators hand secrets to services. On Windows, where
+// permissions are no mode bits, every file is accepted.
 func ReadSecret(path string, limit int64) ([]byte, error) {
 	if err := CheckSecret(path); err != nil {
 		return nil, err
@@ -30,18 +31,21 @@ func CheckSecret(path string) error {
 	if open == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: its mode %04o lets other users read or change the secret in it; run: chmod 600 %s", path, info.Mode().Perm(), path)
+	return fmt.Errorf(
+		"%s: its mode %04o lets other users read or change the secret in it; run: chmod 600 %s", path,
+		info.Mode().Perm(), path)
 }
 
-// SaveSecret writes a new file, readable by its owner alone, atomically. If the file exists, it is left unchanged and SaveSecret
-// returns an error.
+// SaveSecret writes a new file, readable by its owner alone, atomically. If the file exists, it is
+// left unchanged and SaveSecret returns an error.
 func SaveSecret(path string, data []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already and is not overwritten; give another name, or remove it", path)
+		return fmt.Errorf("%s is there already and is not overwritten; give another name, or remove it",
+			path)
 	}
 	if err != nil {
 		return err

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// exposed returns the permissions of a file by which users other than its owner reach it, where they should not.
+// exposed returns the permissions of a file by which users other than its owner reach it, where
+// they should not.
 func exposed(info fs.FileInfo) fs.FileMode {
 	open := info.Mode().Perm() & 0o077
 	if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid == 0 {

@@ -5,16 +5,18 @@ import (
 	"encoding/binary"
 )
 
-// Statement is the message of a signature. Two different statements never have the same bytes, whatever their purposes.
+// Statement is the message of a signature. Two different statements never have the same bytes,
+// whatever their purposes.
 type Statement struct {
 	// Purpose keeps signatures of one kind from being used as those of another.
 	Purpose Purpose
-	// Server is the public key (base64) of the server that the statement is for, or that makes it: no other server can use it. It is empty
-	// in the statement of a part that no server asked for.
+	// Server is the public key (base64) of the server that the statement is for, or that makes it: no
+	// other server can use it. It is empty in the statement of a part that no server asked for.
 	Server string
 	Round  uint64
 	Client string
-	// Graph is the digest of the round's client graph, and Content that of the content that is signed (SHA-256, hexadecimal).
+	// Graph is the digest of the round's client graph, and Content that of the content that is signed
+	// (SHA-256, hexadecimal).
 	Graph, Content string
 	// Time is when the server accepted an upload, in nanoseconds since 1970; 0 for other purposes.
 	Time int64
@@ -25,9 +27,11 @@ type Statement struct {
 // Purpose is the kind of a statement.
 type Purpose string
 
-// Purposes: a client sends an upload; a client asks for its receipt; the server certifies that it has an upload, and since when; a worker
-// certifies that it merged a part; a client withdraws its upload, or the server's operator does it for a client; a server certifies
-// that it took uploads out; a server says which versions of its classifier are superseded; a site evaluated a classifier.
+// Purposes: a client sends an upload; a client asks for its receipt; the server certifies that it
+// has an upload, and since when; a worker certifies that it merged a part; a client withdraws its
+// upload, or the server's operator does it for a client; a server certifies that it took uploads
+// out; a server says which versions of its classifier are superseded; a site evaluated a
+// classifier.
 const (
 	Upload      Purpose = "upload"
 	Ask         Purpose = "ask for receipt"
@@ -40,8 +44,8 @@ const (
 	Evaluated   Purpose = "evaluation"
 )
 
-// bytes returns the canonical encoding: a title and each field, strings preceded by their length, numbers as little-endian uint64;
-// Spent comes last, and only if it is not empty.
+// bytes returns the canonical encoding: a title and each field, strings preceded by their length,
+// numbers as little-endian uint64; Spent comes last, and only if it is not empty.
 func (s Statement) bytes() []byte {
 	b := []byte("fmp federation statement 2\n")
 	for _, t := range []string{string(s.Purpose), s.Server, s.Client, s.Graph, s.Content} {

@@ -1,5 +1,5 @@
-// Package round reads round files. A round file holds a server's requests of the clients of one round, who they are, the deadline, and
-// the bounds on uploads.
+// Package round reads round files. A round file holds a server's requests of the clients of one
+// round, who they are, the deadline, and the bounds on uploads.
 package round
 
 import (
@@ -36,7 +36,8 @@ const maxBytes = 64 << 10
 
 // File is the contents of a round file. Paths are relative to it.
 type File struct {
-	// Round is the number of the round in its federation. An upload is signed for one round; give each its own number.
+	// Round is the number of the round in its federation. An upload is signed for one round; give each
+	// its own number.
 	Round uint64 `yaml:"round"`
 	// Title is the title shown to people.
 	Title string `yaml:"title"`
@@ -48,31 +49,34 @@ type File struct {
 	Roster string `yaml:"roster"`
 	// Deadline is the deadline for uploads.
 	Deadline time.Time `yaml:"deadline"`
-	// Quorum is the number of uploads at which the first classifier is made before the deadline. Default: the size of the roster.
+	// Quorum is the number of uploads at which the first classifier is made before the deadline.
+	// Default: the size of the roster.
 	Quorum int `yaml:"quorum"`
 	// MinUploads is the minimum number of uploads for a classifier at the deadline. Default 1.
 	MinUploads int `yaml:"min_uploads"`
 	// AcceptLate says that uploads are accepted after the deadline too.
 	AcceptLate bool `yaml:"accept_late"`
-	// RebuildInterval is the minimum interval between two versions of the classifier, the later made with uploads that arrived since.
-	// Default 1m.
+	// RebuildInterval is the minimum interval between two versions of the classifier, the later made
+	// with uploads that arrived since. Default 1m.
 	RebuildInterval Duration `yaml:"rebuild_interval"`
 	// Replace allows a client to replace its upload while the round is open.
 	Replace bool `yaml:"replace"`
 	// Precisions are the element types allowed, the preferred one first. Default: all, float32 first.
 	Precisions []federate.Precision `yaml:"precisions"`
-	// Calibrate is the maximum number of calibration points of an upload, by which prediction sets are made. A client is asked for
-	// that number, and its owner grants as many or fewer: 0 (default) to 100, to 10 of rounds of moments, and 0 of private ones.
+	// Calibrate is the maximum number of calibration points of an upload, by which prediction sets are
+	// made. A client is asked for that number, and its owner grants as many or fewer: 0 (default) to
+	// 100, to 10 of rounds of moments, and 0 of private ones.
 	Calibrate int `yaml:"calibrate"`
 	// Bounds are the bounds on an upload.
 	Bounds Bounds `yaml:"bounds"`
-	// Workers is the path of a roster of workers: only parts that one of them signed are pooled (fmp worker --merge). Default: parts of any
-	// worker that the NATS servers let in.
+	// Workers is the path of a roster of workers: only parts that one of them signed are pooled (fmp
+	// worker --merge). Default: parts of any worker that the NATS servers let in.
 	Workers string `yaml:"workers"`
-	// Privacy makes the round private: uploads are class sums released under this privacy budget, with the defaults of fmp-edge
-	// compress.
+	// Privacy makes the round private: uploads are class sums released under this privacy budget, with
+	// the defaults of fmp-edge compress.
 	Privacy *privacy.Budget `yaml:"privacy"`
-	// Labelled is a folder of the server's own images, by class; the status page reports the accuracy on them.
+	// Labelled is a folder of the server's own images, by class; the status page reports the accuracy
+	// on them.
 	Labelled string `yaml:"labelled"`
 }
 
@@ -82,9 +86,11 @@ type Bounds struct {
 	Points int `yaml:"points"`
 	// Bytes is the maximum size of the message, 1 KiB to 4 MiB; default 512 KiB.
 	Bytes int `yaml:"bytes"`
-	// Rate is the minimum number of bytes a second at which an upload comes, after ten seconds: 1 to 1e9; default 1024.
+	// Rate is the minimum number of bytes a second at which an upload comes, after ten seconds: 1 to
+	// 1e9; default 1024.
 	Rate int `yaml:"rate"`
-	// Norm is the maximum norm of a point's features; above 0. Default: the bound that the predictor states, or none.
+	// Norm is the maximum norm of a point's features; above 0. Default: the bound that the predictor
+	// states, or none.
 	Norm float64 `yaml:"norm"`
 }
 
@@ -101,10 +107,12 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// maxSignature is the maximum size of the signature of a client graph, which clients get with the round's description.
+// maxSignature is the maximum size of the signature of a client graph, which clients get with the
+// round's description.
 const maxSignature = 16 << 10
 
-// graphSignature reads the signature of a client graph, which clients verify; nil if there is no file.
+// graphSignature reads the signature of a client graph, which clients verify; nil if there is no
+// file.
 func graphSignature(graph, digest string) ([]byte, error) {
 	path := graph + ".sig"
 	data, err := regularfile.ReadFile(path, maxSignature)
@@ -115,7 +123,9 @@ func graphSignature(graph, digest string) ([]byte, error) {
 		return nil, fmt.Errorf("signature of the client graph: %w", err)
 	}
 	if err := signature.Covers(data, graph, digest); err != nil {
-		return nil, fmt.Errorf("signature %s: %w; sign the client graph again (fmp sign), or move the file away", path, err)
+		return nil,
+			fmt.Errorf("signature %s: %w; sign the client graph again (fmp sign), or move the file away",
+				path, err)
 	}
 	return data, nil
 }
@@ -131,15 +141,18 @@ const (
 	headBytes          = 1 << 10 // maximum size of a private round's message besides its share
 )
 
-// Round is a round that is ready to be served: the file's values with their defaults, and the contents of the files that it names.
+// Round is a round that is ready to be served: the file's values with their defaults, and the
+// contents of the files that it names.
 type Round struct {
 	File
 	// GraphData is the contents of the client graph's file, and Client its manifest.
 	GraphData []byte
 	Client    models.Manifest
-	// GraphSignature is the signature of the client graph, from the file beside it with .sig; nil if there is none.
+	// GraphSignature is the signature of the client graph, from the file beside it with .sig; nil if
+	// there is none.
 	GraphSignature []byte
-	// Clients is the roster at the time when the round was loaded, and Signers that of workers; nil: the file names none.
+	// Clients is the roster at the time when the round was loaded, and Signers that of workers; nil:
+	// the file names none.
 	Clients, Signers *identity.Roster
 }
 
@@ -177,8 +190,9 @@ func Load(path string) (*Round, error) {
 			return nil, fmt.Errorf("round %s: %w", path, err)
 		}
 		if n := s.LeaderBytes() + headBytes; n > r.Bounds.Bytes {
-			return nil, fmt.Errorf("round %s: a share of %d classes and %d coordinates with up to %d images a client has %d bytes, and "+
-				"bounds.bytes allows %d: raise it to %d, or lower privacy.points", path, r.Client.C, r.Client.K, b.Points, n, r.Bounds.Bytes, n)
+			return nil, fmt.Errorf("round %s: a share of %d classes and %d coordinates with up to %d "+
+				"images a client has %d bytes, and bounds.bytes allows %d: raise it to %d, or lower "+
+				"privacy.points", path, r.Client.C, r.Client.K, b.Points, n, r.Bounds.Bytes, n)
 		}
 	}
 	if r.GraphData, err = regularfile.ReadFile(r.Graph, wire.MaxGraph); err != nil {
@@ -204,27 +218,30 @@ func Load(path string) (*Round, error) {
 	return r, nil
 }
 
-// suitsGraph returns an error if the file's settings are of another kind of uploads than the client graph's.
+// suitsGraph returns an error if the file's settings are of another kind of uploads than the client
+// graph's.
 func (r *Round) suitsGraph(path string) error {
 	if r.Client.Kind != models.KindClient {
-		return fmt.Errorf("round %s: client_graph %s is of kind %q; want a client graph, as fmp fuse writes it", path, r.Graph,
-			r.Client.Kind)
+		return fmt.Errorf(
+			"round %s: client_graph %s is of kind %q; want a client graph, as fmp fuse writes it", path,
+			r.Graph, r.Client.Kind)
 	}
 	if private := r.Client.Clip > 0; private != (r.Privacy != nil) {
 		if private {
-			return fmt.Errorf("round %s: client_graph %s is of a private round and the file states no privacy; give it privacy: {epsilon: "+
-				"...}, or another graph", path, r.Graph)
+			return fmt.Errorf("round %s: client_graph %s is of a private round and the file states no "+
+				"privacy; give it privacy: {epsilon: ...}, or another graph", path, r.Graph)
 		}
-		return fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want the one that fmp fuse --upload "+
-			"private writes", path, r.Graph)
+		return fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want "+
+			"the one that fmp fuse --upload private writes", path, r.Graph)
 	}
 	if r.Calibrate > 0 && !r.Client.ClassMeans && r.Client.Bytes == 0 {
-		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than class means and moments: leave it out, or "+
-			"give a graph of fmp fuse --upload class-means or moments", path, r.Calibrate, r.Graph)
+		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than "+
+			"class means and moments: leave it out, or give a graph of fmp fuse --upload class-means "+
+			"or moments", path, r.Calibrate, r.Graph)
 	}
 	if r.Calibrate > moments.MaxCalibration && r.Client.Bytes > 0 {
-		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of moments, which have %d calibration points at most", path,
-			r.Calibrate, r.Graph, moments.MaxCalibration)
+		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of moments, which have %d "+
+			"calibration points at most", path, r.Calibrate, r.Graph, moments.MaxCalibration)
 	}
 	return nil
 }
@@ -243,12 +260,14 @@ func (r *Round) CheckRoster(clients *identity.Roster) error {
 		}
 	}
 	if n := clients.Len(); r.Quorum > n || r.MinUploads > n {
-		return fmt.Errorf("quorum %d and min_uploads %d; the roster has %d clients", r.Quorum, r.MinUploads, n)
+		return fmt.Errorf("quorum %d and min_uploads %d; the roster has %d clients", r.Quorum,
+			r.MinUploads, n)
 	}
 	return nil
 }
 
-// Enough returns the number of uploads at which the first classifier is made, for a roster of the given number of clients.
+// Enough returns the number of uploads at which the first classifier is made, for a roster of the
+// given number of clients.
 func (r *Round) Enough(clients int) int {
 	if r.Quorum == 0 {
 		return clients
@@ -273,8 +292,10 @@ func Parse(data []byte) (*File, error) {
 
 // fill sets defaults and returns all that is wrong with the file.
 func (f *File) fill() error {
-	f.MinUploads, f.RebuildInterval = cmp.Or(f.MinUploads, 1), cmp.Or(f.RebuildInterval, Duration(time.Minute))
-	f.Bounds.Points, f.Bounds.Bytes, f.Bounds.Rate = cmp.Or(f.Bounds.Points, defaultPoints), cmp.Or(f.Bounds.Bytes, defaultBytes),
+	f.MinUploads, f.RebuildInterval = cmp.Or(f.MinUploads, 1),
+		cmp.Or(f.RebuildInterval, Duration(time.Minute))
+	f.Bounds.Points, f.Bounds.Bytes, f.Bounds.Rate = cmp.Or(f.Bounds.Points, defaultPoints),
+		cmp.Or(f.Bounds.Bytes, defaultBytes),
 		cmp.Or(f.Bounds.Rate, defaultRate)
 	if len(f.Precisions) == 0 {
 		f.Precisions = []federate.Precision{federate.Single, federate.Half, federate.Int8}
@@ -286,44 +307,58 @@ func (f *File) fill() error {
 			faults = append(faults, fmt.Errorf("%s is %v; allowed: %s", key, value, allowed))
 		}
 	}
-	want(len(f.Title) <= maxTitle, "title", fmt.Sprintf("%d bytes long", len(f.Title)), fmt.Sprintf("up to %d bytes", maxTitle))
+	want(len(f.Title) <= maxTitle, "title", fmt.Sprintf("%d bytes long", len(f.Title)),
+		fmt.Sprintf("up to %d bytes", maxTitle))
 	want(f.Graph != "", "client_graph", "missing", "the client graph that fmp fuse wrote")
 	for _, s := range option.List(&f.Options) {
 		want(len(s.Check()) == 0, s.Name, reflect.Indirect(s.Value), s.Allowed())
 	}
 	want(f.Roster != "", "roster", "missing", "the roster that fmp keys wrote")
-	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline", f.Deadline, "a time, such as 2030-01-31T18:00:00Z")
-	want(f.Quorum >= 0 && f.Quorum <= identity.MaxClients, "quorum", f.Quorum, fmt.Sprintf("0 (all of the roster) to %d", identity.MaxClients))
-	want(f.MinUploads >= 1 && f.MinUploads <= identity.MaxClients, "min_uploads", f.MinUploads, fmt.Sprintf("1 to %d", identity.MaxClients))
-	want(f.RebuildInterval >= Duration(time.Second) && f.RebuildInterval <= Duration(24*time.Hour), "rebuild_interval",
-		time.Duration(f.RebuildInterval), "1s to 24h")
-	want(f.Bounds.Points >= 1 && f.Bounds.Points <= federate.MaxN, "bounds.points", f.Bounds.Points, fmt.Sprintf("1 to %d", federate.MaxN))
-	want(f.Bounds.Bytes >= minBytes && f.Bounds.Bytes <= topBytes, "bounds.bytes", f.Bounds.Bytes, fmt.Sprintf("%d to %d", minBytes, topBytes))
-	want(f.Bounds.Rate >= 1 && f.Bounds.Rate <= topRate, "bounds.rate", f.Bounds.Rate, fmt.Sprintf("1 to %d bytes a second", topRate))
-	want(f.Bounds.Norm >= 0 && !math.IsInf(f.Bounds.Norm, 0), "bounds.norm", f.Bounds.Norm, "finite numbers above 0")
-	want(f.Calibrate >= 0 && f.Calibrate <= federate.MaxCalibration, "calibrate", f.Calibrate, fmt.Sprintf("0 to %d", federate.MaxCalibration))
+	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline", f.Deadline,
+		"a time, such as 2030-01-31T18:00:00Z")
+	want(f.Quorum >= 0 && f.Quorum <= identity.MaxClients, "quorum", f.Quorum,
+		fmt.Sprintf("0 (all of the roster) to %d", identity.MaxClients))
+	want(f.MinUploads >= 1 && f.MinUploads <= identity.MaxClients, "min_uploads", f.MinUploads,
+		fmt.Sprintf("1 to %d", identity.MaxClients))
+	want(f.RebuildInterval >= Duration(time.Second) && f.RebuildInterval <= Duration(24*time.Hour),
+		"rebuild_interval", time.Duration(f.RebuildInterval), "1s to 24h")
+	want(f.Bounds.Points >= 1 && f.Bounds.Points <= federate.MaxN, "bounds.points", f.Bounds.Points,
+		fmt.Sprintf("1 to %d", federate.MaxN))
+	want(f.Bounds.Bytes >= minBytes && f.Bounds.Bytes <= topBytes, "bounds.bytes", f.Bounds.Bytes,
+		fmt.Sprintf("%d to %d", minBytes, topBytes))
+	want(f.Bounds.Rate >= 1 && f.Bounds.Rate <= topRate, "bounds.rate", f.Bounds.Rate,
+		fmt.Sprintf("1 to %d bytes a second", topRate))
+	want(f.Bounds.Norm >= 0 && !math.IsInf(f.Bounds.Norm, 0), "bounds.norm", f.Bounds.Norm,
+		"finite numbers above 0")
+	want(f.Calibrate >= 0 && f.Calibrate <= federate.MaxCalibration, "calibrate", f.Calibrate,
+		fmt.Sprintf("0 to %d", federate.MaxCalibration))
 	known := []federate.Precision{federate.Single, federate.Half, federate.Int8}
 	for i, p := range f.Precisions {
-		want(slices.Contains(known, p) && !slices.Contains(f.Precisions[:i], p), "precisions", f.Precisions, fmt.Sprintf("%v, each once", known))
+		want(slices.Contains(known, p) && !slices.Contains(f.Precisions[:i], p), "precisions",
+			f.Precisions, fmt.Sprintf("%v, each once", known))
 	}
 	return errors.Join(append(faults, private)...)
 }
 
-// fillPrivacy sets the defaults of a private round and returns an error for settings that do not apply to one.
+// fillPrivacy sets the defaults of a private round and returns an error for settings that do not
+// apply to one.
 func (f *File) fillPrivacy() error {
 	b := f.Privacy
 	if b == nil {
 		return nil
 	}
 	b.Delta = cmp.Or(b.Delta, privacy.DefaultDelta)
-	b.Unit, b.Relation, b.Noise = cmp.Or(b.Unit, privacy.Example), cmp.Or(b.Relation, privacy.AddRemove), cmp.Or(b.Noise, privacy.Local)
+	b.Unit, b.Relation, b.Noise = cmp.Or(b.Unit, privacy.Example),
+		cmp.Or(b.Relation, privacy.AddRemove), cmp.Or(b.Noise, privacy.Local)
 	faults := []error{b.Check(), f.Unread(pool.OfPrivate)}
 	for _, k := range []struct {
 		given    bool
 		key, why string
 	}{
-		{b.Noise == privacy.TwoServers && f.AcceptLate, "accept_late: true", "two servers open one sum, at quorum or at the deadline"},
-		{f.Calibrate > 0, "calibrate", "calibration points are single images, which a private round protects"},
+		{b.Noise == privacy.TwoServers && f.AcceptLate, "accept_late: true",
+			"two servers open one sum, at quorum or at the deadline"},
+		{f.Calibrate > 0, "calibrate",
+			"calibration points are single images, which a private round protects"},
 		{f.Replace, "replace: true", "a second upload of a client spends its budget a second time"},
 		{f.Bounds.Norm != 0, "bounds.norm", "it is of points, and a private upload has sums"},
 	} {

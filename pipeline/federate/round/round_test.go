@@ -11,14 +11,16 @@ import (
 
 const good = "round: 1\nclient_graph: c.onnx\nroster: r.txt\ndeadline: 2030-01-01T00:00:00Z\n"
 
-// TestParse: defaults are filled in, and every field that is out of its bounds is named with what is allowed.
+// TestParse: defaults are filled in, and every field that is out of its bounds is named with what
+// is allowed.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	f, err := Parse([]byte(good))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.MinUploads != 1 || f.RebuildInterval != Duration(time.Minute) || f.Bounds.Points != defaultPoints || f.Bounds.Bytes != defaultBytes ||
+	if f.MinUploads != 1 || f.RebuildInterval != Duration(time.Minute) ||
+		f.Bounds.Points != defaultPoints || f.Bounds.Bytes != defaultBytes ||
 		len(f.Precisions) != 3 || f.Trust {
 		t.Errorf("defaults %+v", f)
 	}
@@ -34,8 +36,10 @@ func TestParse(t *testing.T) {
 		good + "quorum: -1":         "quorum is -1",
 		good + "min_uploads: -2":    "min_uploads is -2",
 		good + "calibrate: 101":     "calibrate is 101",
-		good + "calibrate: 5\nprivacy: {epsilon: 1}":       "single images",
-		good + "sets: {level: .9}\nprivacy: {epsilon: 1}":  "sets.level (setting sets.level) is for uploads of class means or moments",
+		good + "calibrate: 5\nprivacy: {epsilon: 1}": "single images",
+		good +
+			"sets: {level: .9}\nprivacy: {epsilon: 1}": "sets.level (setting sets.level) is for uploads " +
+			"of class means or moments",
 		good + "sets: {by_class: perhaps}":                 "true or false",
 		good + "rebuild_interval: 1":                       "no duration",
 		good + "rebuild_interval: 10ms":                    "rebuild_interval is 10ms",
@@ -59,16 +63,20 @@ func TestParse(t *testing.T) {
 		good + "privacy: {epsilon: 1, color: red}":                                       "color",
 		good + "trust: true\nprivacy: {epsilon: 1}":                                      "trust (setting trust) is for",
 		good + "replace: true\nprivacy: {epsilon: 1}":                                    "a second time",
-		good + "scope: open\nprivacy: {epsilon: 1}":                                      "posterior.scope) is for uploads of class means",
-		good + "l2: 1\nprivacy: {epsilon: 1}":                                            "erm.l2) is for uploads of an embedding's points",
-		good + "title: " + strings.Repeat("x", 201):                                      "title is 201 bytes long",
+		good +
+			"scope: open\nprivacy: {epsilon: 1}": "posterior.scope) is for uploads of class means",
+		good +
+			"l2: 1\nprivacy: {epsilon: 1}": "erm.l2) is for uploads of an embedding's points",
+		good + "title: " + strings.Repeat("x",
+			201): "title is 201 bytes long",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
 		}
 	}
-	if f, err := Parse([]byte(good + "privacy: {epsilon: 2}")); err != nil || f.Privacy.String() != "epsilon 2, delta 1e-05 for one image "+
-		"added or removed, noise: local" || f.Trust {
+	if f, err := Parse([]byte(good + "privacy: {epsilon: 2}")); err != nil ||
+		f.Privacy.String() != "epsilon 2, delta 1e-05 for one image "+
+			"added or removed, noise: local" || f.Trust {
 		t.Errorf("a private round %+v, %v", f, err)
 	}
 	for when, want := range map[string]string{"2029-12-31T23:59:59Z": "open", "2030-01-01T00:00:00Z": "closed"} {
@@ -83,14 +91,16 @@ func TestParse(t *testing.T) {
 func FuzzRound(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(good + "bounds: {points: 5, bytes: 4096}\nprecisions: [int8]\nagain: 2h\nlate: true\n"))
-	f.Add([]byte(good + "privacy: {epsilon: 2, unit: client, points: 40, relation: replace-one, noise: trusted}\n"))
+	f.Add([]byte(good + "privacy: {epsilon: 2, unit: client, points: 40, relation: replace-one, " +
+		"noise: trusted}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := Parse(data)
 		if err != nil {
 			return
 		}
-		if r.Graph == "" || r.Roster == "" || r.Deadline.IsZero() || r.Quorum < 0 || r.MinUploads < 1 || r.Bounds.Points < 1 ||
-			r.Bounds.Bytes < minBytes || r.Bounds.Bytes > topBytes || !(r.Bounds.Norm >= 0) || len(r.Precisions) == 0 ||
+		if r.Graph == "" || r.Roster == "" || r.Deadline.IsZero() || r.Quorum < 0 || r.MinUploads < 1 ||
+			r.Bounds.Points < 1 || r.Bounds.Bytes < minBytes || r.Bounds.Bytes > topBytes ||
+			!(r.Bounds.Norm >= 0) || len(r.Precisions) == 0 ||
 			(r.Privacy != nil && (r.Privacy.Check() != nil || r.Trust)) {
 			t.Fatalf("read %+v", r)
 		}
@@ -99,8 +109,10 @@ func FuzzRound(f *testing.F) {
 
 // TestGroups: groups of clients are read, and their clients must be on the roster.
 func TestGroups(t *testing.T) {
-	for groups, want := range map[string]string{"north=a": `"a" is not on the roster`, "north": "NAME=CLIENT", "": ""} {
-		err := (&Round{File: File{Options: pool.Options{Sets: pool.Sets{Groups: groups}}}}).CheckRoster(&identity.Roster{})
+	for groups, want := range map[string]string{"north=a": `"a" is not on the roster`,
+		"north": "NAME=CLIENT", "": ""} {
+		err := (&Round{File: File{Options: pool.Options{Sets: pool.Sets{Groups: groups}}}}).CheckRoster(
+			&identity.Roster{})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("groups %q: %v; want %q", groups, err, want)
 		}

@@ -1,4 +1,5 @@
-// Package selfsigned creates a self-signed certificate for loopback, for tests of a server on one machine.
+// Package selfsigned creates a self-signed certificate for loopback, for tests of a server on one
+// machine.
 package selfsigned
 
 import (
@@ -21,15 +22,16 @@ import (
 	"fmp/pipeline/federate/identity"
 )
 
-// Ensure creates a certificate and its key if they do not exist, for localhost, 127.0.0.1 and ::1, valid for a year. An existing
-// certificate is left unchanged while it is valid; an expired one is an error.
+// Ensure creates a certificate and its key if they do not exist, for localhost, 127.0.0.1 and ::1,
+// valid for a year. An existing certificate is left unchanged while it is valid; an expired one is
+// an error.
 func Ensure(cert, key string, now time.Time) error {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	switch {
 	case err == nil:
 		if now.After(pair.Leaf.NotAfter) {
-			return fmt.Errorf("certificate %s ended at %s; remove it and %s, and new ones are made", cert, pair.Leaf.NotAfter.Format(time.RFC3339),
-				key)
+			return fmt.Errorf("certificate %s ended at %s; remove it and %s, and new ones are made", cert,
+				pair.Leaf.NotAfter.Format(time.RFC3339), key)
 		}
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -44,10 +46,12 @@ func Ensure(cert, key string, now time.Time) error {
 		return fmt.Errorf("certificate: %w", err)
 	}
 	t := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "fmp serve, for loopback"}, NotBefore: now.Add(-time.Hour),
-		NotAfter: now.AddDate(1, 0, 0),
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "fmp serve, for loopback"},
+		NotBefore: now.Add(-time.Hour),
+		NotAfter:  now.AddDate(1, 0, 0),
+		DNSNames:  []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, private.Public(), private)
 	if err != nil {
@@ -57,10 +61,12 @@ func Ensure(cert, key string, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
-	if err := os.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) { // a key without a certificate
+	// a key without a certificate
+	if err := os.Remove(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("certificate: %w", err)
 	}
-	if err := identity.SaveSecret(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})); err != nil {
+	if err := identity.SaveSecret(key,
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})); err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
 	return atomicfile.WriteBytes(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))

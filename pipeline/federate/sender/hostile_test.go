@@ -21,27 +21,35 @@ func (f replies) RoundTrip(r *http.Request) (*http.Response, error) { return f(r
 
 func reply(code int, header http.Header, body string) replies {
 	return func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(body))}, nil
+		return &http.Response{StatusCode: code, Header: header,
+			Body: io.NopCloser(strings.NewReader(body))}, nil
 	}
 }
 
-// TestHostileReplies: a server's text cannot write lines or move the terminal's cursor, and an error says whose answer it was.
+// TestHostileReplies: a server's text cannot write lines or move the terminal's cursor, and an
+// error says whose answer it was.
 func TestHostileReplies(t *testing.T) {
 	for name, c := range map[string]struct {
 		reply replies
 		want  []string
 	}{
-		"control characters": {reply(403, nil, `{"code":"x\u0007","title":"\u001b[2Jt","detail":"a\nfmp-edge: receipt: b"}`),
+		"control characters": {reply(403, nil,
+			`{"code":"x\u0007","title":"\u001b[2Jt","detail":"a\nfmp-edge: receipt: b"}`),
 			[]string{"[2Jt", "receipt: b"}},
-		"a closed round": {reply(410, nil, `{"code":"round-closed","detail":"\u001b]0;owned\u0007"}`), []string{"is closed", "owned"}},
-		"a long text":    {reply(403, nil, `{"code":"x","title":"`+strings.Repeat("a", 9000)+`"}`), []string{"aaa…"}},
+		"a closed round": {reply(410, nil, `{"code":"round-closed","detail":"\u001b]0;owned\u0007"}`),
+			[]string{"is closed", "owned"}},
+		"a long text": {reply(403, nil, `{"code":"x","title":"`+strings.Repeat("a", 9000)+`"}`),
+			[]string{"aaa…"}},
 		"a redirect": {reply(302, http.Header{"Location": {"http://other.example/a"}}, ""),
 			[]string{"302 Found", "other.example/a", "not followed"}},
-		"a page":       {reply(200, nil, "<html>"), []string{"https://s.example/v1/rounds", "not the JSON", "check the address"}},
-		"a long reply": {reply(200, nil, strings.Repeat(" ", wire.MaxJSON+1)), []string{"https://s.example/v1/rounds", "more than"}},
+		"a page": {reply(200, nil, "<html>"),
+			[]string{"https://s.example/v1/rounds", "not the JSON", "check the address"}},
+		"a long reply": {reply(200, nil, strings.Repeat(" ", wire.MaxJSON+1)),
+			[]string{"https://s.example/v1/rounds", "more than"}},
 	} {
-		client := &Client{base: "https://s.example", Wait: time.Second, http: &http.Client{Transport: c.reply,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+		client := &Client{base: "https://s.example", Wait: time.Second,
+			http: &http.Client{Transport: c.reply,
+				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 		_, err := client.Describe(t.Context())
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -58,7 +66,8 @@ func TestHostileReplies(t *testing.T) {
 	}
 }
 
-// TestNoEmptyPart: a client graph that is refused leaves no file; one that ended in the middle leaves its bytes.
+// TestNoEmptyPart: a client graph that is refused leaves no file; one that ended in the middle
+// leaves its bytes.
 func TestNoEmptyPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		reply replies
@@ -67,10 +76,12 @@ func TestNoEmptyPart(t *testing.T) {
 		"redirect":  {reply(302, http.Header{"Location": {"http://other.example/a"}}, ""), -1},
 		"cut short": {reply(200, nil, "abc"), 3},
 	} {
-		client := &Client{base: "https://s.example", over: time.Now(), http: &http.Client{Transport: c.reply,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+		client := &Client{base: "https://s.example", over: time.Now(),
+			http: &http.Client{Transport: c.reply,
+				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 		dir, left := t.TempDir(), int64(-1)
-		if _, err := client.Graph(t.Context(), &wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100}, dir); err == nil {
+		if _, err := client.Graph(t.Context(),
+			&wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100}, dir); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if info, err := os.Stat(filepath.Join(dir, strings.Repeat("0", 64)+".onnx.part")); err == nil {
@@ -96,15 +107,18 @@ func (s slow) Read(p []byte) (int, error) {
 
 func (slow) Close() error { return nil }
 
-// TestSlowGraph: a client graph that comes one byte at a time keeps no client beyond the round's deadline.
+// TestSlowGraph: a client graph that comes one byte at a time keeps no client beyond the round's
+// deadline.
 func TestSlowGraph(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Client{base: "https://s.example", over: time.Now().Add(time.Hour), http: &http.Client{Transport: replies(
-			func(r *http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: 200, Body: slow{r}}, nil
-			})}}
+		c := &Client{base: "https://s.example", over: time.Now().Add(time.Hour),
+			http: &http.Client{Transport: replies(
+				func(r *http.Request) (*http.Response, error) {
+					return &http.Response{StatusCode: 200, Body: slow{r}}, nil
+				})}}
 		start := time.Now()
-		_, err := c.Graph(t.Context(), &wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100_000}, t.TempDir())
+		_, err := c.Graph(t.Context(),
+			&wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100_000}, t.TempDir())
 		if !errors.Is(err, ErrClosed) || time.Since(start) > 2*time.Hour {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}

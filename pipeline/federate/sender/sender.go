@@ -1,6 +1,7 @@
-// Package sender implements the client's side of a round over HTTP: it asks for the round's description, downloads the client graph once,
-// sends an upload until the server has it, and keeps the receipt. It retries after a failure of the connection, of the server or of itself,
-// until the deadline.
+// Package sender implements the client's side of a round over HTTP: it asks for the round's
+// description, downloads the client graph once, sends an upload until the server has it, and keeps
+// the receipt. It retries after a failure of the connection, of the server or of itself, until the
+// deadline.
 //
 // It depends on the standard library alone, as it is part of the program for small devices.
 package sender
@@ -32,20 +33,24 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// Backoff between attempts: the n-th waits for a time drawn uniformly between half of Base 2^n and Base 2^n, at most Top.
+// Backoff between attempts: the n-th waits for a time drawn uniformly between half of Base 2^n and
+// Base 2^n, at most Top.
 const (
 	Base = 500 * time.Millisecond
 	Top  = time.Minute
 )
 
-// requestTime is the timeout of one attempt, and of each read of the client graph's download. An upload and a download have a second more
-// for each slowest bytes, so that an upload may come as slowly as servers accept it by default.
+// requestTime is the timeout of one attempt, and of each read of the client graph's download. An
+// upload and a download have a second more for each slowest bytes, so that an upload may come as
+// slowly as servers accept it by default.
 const requestTime, slowest = time.Minute, 1 << 10
 
-// maxCertificates is the maximum size of a file of trusted certificates: 4 MiB, more than the largest bundle of an operating system.
+// maxCertificates is the maximum size of a file of trusted certificates: 4 MiB, more than the
+// largest bundle of an operating system.
 const maxCertificates = 4 << 20
 
-// ErrClosed means that the round's deadline has passed, or would before the server can be asked again.
+// ErrClosed means that the round's deadline has passed, or would before the server can be asked
+// again.
 var ErrClosed = errors.New("the round is closed")
 
 // Client talks to one server. Create it with [New].
@@ -56,25 +61,29 @@ type Client struct {
 	Log func(format string, args ...any)
 	// Wait is how long to retry a server that does not answer before the deadline is known.
 	Wait time.Duration
-	// trace is the identifier of the trace that the server's spans belong to, and its flags, as in traceparent.
+	// trace is the identifier of the trace that the server's spans belong to, and its flags, as in
+	// traceparent.
 	trace, flags string
 	// over is the deadline by this machine's clock; zero while it is not known.
 	over time.Time
 }
 
-// New returns a client of the server at an address: https://HOST:PORT, or http:// on loopback. ca, if not empty, is a file of
-// certificates to trust in place of the system's. Proxies are taken from the environment (HTTPS_PROXY, NO_PROXY).
+// New returns a client of the server at an address: https://HOST:PORT, or http:// on loopback. ca,
+// if not empty, is a file of certificates to trust in place of the system's. Proxies are taken from
+// the environment (HTTPS_PROXY, NO_PROXY).
 func New(address, ca string) (*Client, error) {
 	h, base, err := HTTP(address, ca)
 	c := &Client{base: base, Wait: 24 * time.Hour, http: h, trace: random(16), flags: "01"}
-	if p := strings.Split(os.Getenv("TRACEPARENT"), "-"); len(p) == 4 && len(p[1]) == 32 && len(p[3]) == 2 &&
+	if p := strings.Split(os.Getenv("TRACEPARENT"), "-"); len(p) == 4 && len(p[1]) == 32 &&
+		len(p[3]) == 2 &&
 		strings.Trim(p[1]+p[3], "0123456789abcdef") == "" {
 		c.trace, c.flags = p[1], p[3]
 	}
 	return c, err
 }
 
-// traceparent returns the W3C trace context of one request: the client's requests are one trace, that of TRACEPARENT where it is set.
+// traceparent returns the W3C trace context of one request: the client's requests are one trace,
+// that of TRACEPARENT where it is set.
 func (c *Client) traceparent() string { return "00-" + c.trace + "-" + random(8) + "-" + c.flags }
 
 func random(bytes int) string {
@@ -85,7 +94,8 @@ func random(bytes int) string {
 	return hex.EncodeToString(b)
 }
 
-// HTTP returns an HTTP client for a server, and the server's base URL, to which paths are appended. See [New] for the arguments.
+// HTTP returns an HTTP client for a server, and the server's base URL, to which paths are appended.
+// See [New] for the arguments.
 func HTTP(address, ca string) (*http.Client, string, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
@@ -113,7 +123,8 @@ func HTTP(address, ca string) (*http.Client, string, error) {
 		}
 		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+	return &http.Client{Transport: t,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		strings.TrimSuffix(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), nil
 }
 
@@ -148,7 +159,8 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 			if c.over.IsZero() {
 				return fmt.Errorf("%s: no answer for %v: %w", what, c.Wait, err)
 			}
-			return fmt.Errorf("%s: %w: its deadline was %s and the last attempt failed: %w", what, ErrClosed, c.over.Format(time.RFC3339), err)
+			return fmt.Errorf("%s: %w: its deadline was %s and the last attempt failed: %w", what, ErrClosed,
+				c.over.Format(time.RFC3339), err)
 		}
 		if c.Log != nil {
 			c.Log("%s: %v; again in %v", what, err, wait.Round(100*time.Millisecond))
@@ -163,8 +175,8 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 	}
 }
 
-// do sends one request and reads its reply of at most wire.MaxJSON bytes. Connection failures, and replies that ask for a retry, are
-// transient.
+// do sends one request and reads its reply of at most wire.MaxJSON bytes. Connection failures, and
+// replies that ask for a retry, are transient.
 func (c *Client) do(req *http.Request) (int, []byte, error) {
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("Traceparent", c.traceparent())
@@ -186,7 +198,8 @@ func (c *Client) do(req *http.Request) (int, []byte, error) {
 	return resp.StatusCode, nil, c.refusal(resp, data)
 }
 
-// certificate reports whether the error is due to the server's certificate, in which case a retry is useless.
+// certificate reports whether the error is due to the server's certificate, in which case a retry
+// is useless.
 func certificate(err error) bool {
 	var v *tls.CertificateVerificationError
 	return errors.As(err, &v)
@@ -207,7 +220,8 @@ func (c *Client) refusal(resp *http.Response, data []byte) error {
 		err = p
 	}
 	switch resp.StatusCode {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
+		http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		after, e := strconv.Atoi(resp.Header.Get("Retry-After"))
 		if e != nil || after < 0 {
@@ -238,7 +252,8 @@ func (c *Client) get(ctx context.Context, path string, v any) error {
 // Describe requests the description of the server's round.
 func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 	var list json.RawMessage
-	err := c.try(ctx, "asking for the round", func(ctx context.Context) error { return c.get(ctx, "/v1/rounds", &list) })
+	err := c.try(ctx, "asking for the round",
+		func(ctx context.Context) error { return c.get(ctx, "/v1/rounds", &list) })
 	if err != nil {
 		return nil, err
 	}
@@ -254,11 +269,13 @@ func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 	return d, nil
 }
 
-// Graph downloads the round's client graph into a folder, in a file named after its digest, and returns its path. A file that exists
-// is verified and not downloaded again; an interrupted download is resumed.
+// Graph downloads the round's client graph into a folder, in a file named after its digest, and
+// returns its path. A file that exists is verified and not downloaded again; an interrupted
+// download is resumed.
 func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (string, error) {
 	if d.GraphBytes > wire.MaxGraph {
-		return "", fmt.Errorf("the client graph has %d bytes; allowed are %d", d.GraphBytes, wire.MaxGraph)
+		return "", fmt.Errorf("the client graph has %d bytes; allowed are %d",
+			d.GraphBytes, wire.MaxGraph)
 	}
 	path := filepath.Join(dir, d.Graph+".onnx")
 	if sum, err := digestOf(path); err == nil && sum == d.Graph {
@@ -267,7 +284,8 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("client graph: %w", err)
 	}
-	// The partial file belongs to one process; another that arrives meanwhile downloads the graph for itself.
+	// The partial file belongs to one process; another that arrives meanwhile downloads the graph for
+	// itself.
 	part := path + ".part"
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
 	if err == nil {
@@ -282,7 +300,8 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 			f, err = os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) { // another process moved its partial file into place between the two calls
+	// another process moved its partial file into place between the two calls
+	if errors.Is(err, fs.ErrNotExist) {
 		if sum, e := digestOf(path); e == nil && sum == d.Graph {
 			f.Close()
 			return path, nil
@@ -292,7 +311,8 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 		return "", fmt.Errorf("client graph: %w", err)
 	}
 	defer f.Close()
-	if err := c.try(ctx, "fetching the client graph", func(ctx context.Context) error { return c.fetch(ctx, d, f) }); err != nil {
+	if err := c.try(ctx, "fetching the client graph",
+		func(ctx context.Context) error { return c.fetch(ctx, d, f) }); err != nil {
 		if info, e := f.Stat(); e == nil && info.Size() == 0 {
 			os.Remove(part)
 		}
@@ -306,7 +326,8 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 		err = os.Rename(part, path)
 	} else if err == nil {
 		os.Remove(part)
-		return "", fmt.Errorf("the client graph that came has sha256 %s; the round says %s: it is not used", sum, d.Graph)
+		return "", fmt.Errorf("the client graph that came has sha256 %s; the round says %s: it "+
+			"is not used", sum, d.Graph)
 	}
 	if errors.Is(err, fs.ErrNotExist) { // another process has just moved it into place
 		if sum, e := digestOf(path); e == nil && sum == d.Graph {
@@ -333,7 +354,8 @@ func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) err
 	if have > d.GraphBytes {
 		have = 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTime+time.Duration((d.GraphBytes-have)/slowest)*time.Second)
+	ctx, cancel := context.WithTimeout(ctx,
+		requestTime+time.Duration((d.GraphBytes-have)/slowest)*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+wire.GraphPath(d.Round), nil)
 	if err != nil {
@@ -386,8 +408,10 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// Send signs an upload, sends it until the server has it, and returns the server's verified receipt.
-func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Key, data []byte) (*wire.Receipt, error) {
+// Send signs an upload, sends it until the server has it, and returns the server's verified
+// receipt.
+func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Key,
+	data []byte) (*wire.Receipt, error) {
 	if len(data) > d.MaxBytes {
 		return nil, fmt.Errorf("the upload has %d bytes; the round allows %d", len(data), d.MaxBytes)
 	}
@@ -396,7 +420,8 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	err := c.try(ctx, "sending the upload", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTime+time.Duration(len(data)/slowest)*time.Second)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base+wire.UploadPath(d.Round, key.Name), bytes.NewReader(data))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut,
+			c.base+wire.UploadPath(d.Round, key.Name), bytes.NewReader(data))
 		if err != nil {
 			return err
 		}
@@ -419,7 +444,8 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 }
 
 // Receipt requests the receipt of the upload that the server holds of this client.
-func (c *Client) Receipt(ctx context.Context, d *wire.Description, key *identity.Key) (*wire.Receipt, error) {
+func (c *Client) Receipt(ctx context.Context, d *wire.Description,
+	key *identity.Key) (*wire.Receipt, error) {
 	r := &wire.Receipt{}
 	err := c.signed(ctx, "asking for the receipt", http.MethodGet, wire.ReceiptPath(d.Round, key.Name),
 		map[string]string{"Authorization": wire.Authorization(d.Ask(key))}, r)
@@ -430,7 +456,8 @@ func (c *Client) Receipt(ctx context.Context, d *wire.Description, key *identity
 }
 
 // signed sends a request without a body until it is answered, and decodes the answer.
-func (c *Client) signed(ctx context.Context, what, method, path string, headers map[string]string, answer any) error {
+func (c *Client) signed(ctx context.Context, what, method, path string, headers map[string]string,
+	answer any) error {
 	return c.try(ctx, what, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTime)
 		defer cancel()
@@ -450,13 +477,16 @@ func (c *Client) signed(ctx context.Context, what, method, path string, headers 
 }
 
 // Evaluate sends a site's signed report of an evaluation (package tally) until the server has it.
-func (c *Client) Evaluate(ctx context.Context, d *wire.Description, key *identity.Key, report []byte) error {
+func (c *Client) Evaluate(ctx context.Context, d *wire.Description, key *identity.Key,
+	report []byte) error {
 	c.over = time.Time{}
 	headers := d.Report(key, report)
 	return c.try(ctx, "sending the report", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTime+time.Duration(len(report)/slowest)*time.Second)
+		ctx, cancel := context.WithTimeout(ctx,
+			requestTime+time.Duration(len(report)/slowest)*time.Second)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodPut, c.base+wire.EvaluationPath(d.Round, key.Name), bytes.NewReader(report))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut,
+			c.base+wire.EvaluationPath(d.Round, key.Name), bytes.NewReader(report))
 		if err != nil {
 			return err
 		}
@@ -468,21 +498,27 @@ func (c *Client) Evaluate(ctx context.Context, d *wire.Description, key *identit
 	})
 }
 
-// Withdraw withdraws a client's upload and returns the server's verified receipt. It may be called again, for the version that has
-// been made without it by then. A round that is closed takes withdrawals too: the client retries for [Client.Wait].
-func (c *Client) Withdraw(ctx context.Context, d *wire.Description, key *identity.Key) (*wire.Withdrawal, error) {
+// Withdraw withdraws a client's upload and returns the server's verified receipt. It may be called
+// again, for the version that has been made without it by then. A round that is closed takes
+// withdrawals too: the client retries for [Client.Wait].
+func (c *Client) Withdraw(ctx context.Context, d *wire.Description,
+	key *identity.Key) (*wire.Withdrawal, error) {
 	return c.withdraw(ctx, d, key.Name, d.Withdraw(key))
 }
 
-// WithdrawFor withdraws the upload of a client in the name of the server's operator, who has the server's key.
-func (c *Client) WithdrawFor(ctx context.Context, d *wire.Description, server *identity.Key, client string) (*wire.Withdrawal, error) {
+// WithdrawFor withdraws the upload of a client in the name of the server's operator, who has the
+// server's key.
+func (c *Client) WithdrawFor(ctx context.Context, d *wire.Description, server *identity.Key,
+	client string) (*wire.Withdrawal, error) {
 	return c.withdraw(ctx, d, client, d.WithdrawFor(server, client))
 }
 
-func (c *Client) withdraw(ctx context.Context, d *wire.Description, client string, headers map[string]string) (*wire.Withdrawal, error) {
+func (c *Client) withdraw(ctx context.Context, d *wire.Description, client string,
+	headers map[string]string) (*wire.Withdrawal, error) {
 	c.over = time.Time{}
 	w := &wire.Withdrawal{}
-	err := c.signed(ctx, "withdrawing", http.MethodDelete, wire.UploadPath(d.Round, client), headers, w)
+	err := c.signed(ctx, "withdrawing", http.MethodDelete,
+		wire.UploadPath(d.Round, client), headers, w)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,8 @@ func newFake(t *testing.T) *fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{t: t, key: k, graph: bytes.Repeat([]byte("graph"), 10_000), deadline: time.Hour, status: 503}
+	f := &fake{t: t, key: k, graph: bytes.Repeat([]byte("graph"), 10_000),
+		deadline: time.Hour, status: 503}
 	f.digest = fmt.Sprintf("%x", sha256.Sum256(f.graph))
 	f.server = httptest.NewServer(http.HandlerFunc(f.answer))
 	t.Cleanup(f.server.Close)
@@ -61,8 +62,10 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/v1/rounds":
 		now := time.Now().Add(-20 * 365 * 24 * time.Hour) // by a clock of its own
-		d := wire.Description{Round: 3, State: wire.Open, Now: now, Deadline: now.Add(f.deadline), Graph: f.digest,
-			GraphBytes: int64(len(f.graph)), MaxBytes: 1000, ServerKey: base64.StdEncoding.EncodeToString(f.key.Public())}
+		d := wire.Description{Round: 3, State: wire.Open, Now: now, Deadline: now.Add(f.deadline),
+			Graph:      f.digest,
+			GraphBytes: int64(len(f.graph)), MaxBytes: 1000,
+			ServerKey: base64.StdEncoding.EncodeToString(f.key.Public())}
 		_ = json.NewEncoder(w).Encode(map[string]any{"rounds": []wire.Description{d}})
 	case strings.HasSuffix(r.URL.Path, "/graph"):
 		data := f.graph
@@ -81,8 +84,9 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPut:
 		var body bytes.Buffer
 		_, _ = body.ReadFrom(r.Body)
-		receipt := wire.Receipt{Round: 3, Client: "a b", Graph: f.digest, Upload: fmt.Sprintf("%x", sha256.Sum256(body.Bytes())),
-			Time: time.Now()}
+		receipt := wire.Receipt{Round: 3, Client: "a b", Graph: f.digest,
+			Upload: fmt.Sprintf("%x", sha256.Sum256(body.Bytes())),
+			Time:   time.Now()}
 		receipt.Sign(f.key)
 		_ = json.NewEncoder(w).Encode(receipt)
 	}
@@ -98,7 +102,8 @@ func (f *fake) client() *Client {
 	return c
 }
 
-// TestSender: failures that pass are waited out, a graph that was cut goes on where it ended, the receipt is verified.
+// TestSender: failures that pass are waited out, a graph that was cut goes on where it ended, the
+// receipt is verified.
 func TestSender(t *testing.T) {
 	f := newFake(t)
 	c := f.client()
@@ -114,11 +119,13 @@ func TestSender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, f.graph) || f.ranges.Load() != 1 {
+	if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, f.graph) ||
+		f.ranges.Load() != 1 {
 		t.Errorf("graph of %d bytes, %v, %d ranges", len(data), err, f.ranges.Load())
 	}
 	before := f.requests.Load()
-	if again, err := c.Graph(t.Context(), d, dir); err != nil || again != path || f.requests.Load() != before {
+	if again, err := c.Graph(t.Context(), d, dir); err != nil || again != path ||
+		f.requests.Load() != before {
 		t.Errorf("the graph that is there was fetched again: %v", err)
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 {
@@ -133,7 +140,8 @@ func TestSender(t *testing.T) {
 	if r, err := c.Send(t.Context(), d, k, []byte("upload")); err != nil || r.Client != "a b" {
 		t.Errorf("receipt %+v, %v", r, err)
 	}
-	if _, err := c.Send(t.Context(), d, k, make([]byte, 1001)); err == nil || !strings.Contains(err.Error(), "1001 bytes") {
+	if _, err := c.Send(t.Context(), d, k, make([]byte, 1001)); err == nil ||
+		!strings.Contains(err.Error(), "1001 bytes") {
 		t.Errorf("too large: %v", err)
 	}
 	other, err := identity.New("server")
@@ -141,7 +149,8 @@ func TestSender(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.key = other // somebody else signs the receipt
-	if _, err := c.Send(t.Context(), d, k, []byte("upload")); err == nil || !strings.Contains(err.Error(), "not signed") {
+	if _, err := c.Send(t.Context(), d, k, []byte("upload")); err == nil ||
+		!strings.Contains(err.Error(), "not signed") {
 		t.Errorf("a receipt of somebody else: %v", err)
 	}
 }
@@ -161,11 +170,13 @@ func TestEnds(t *testing.T) {
 	}
 	f.failures.Store(1 << 40)
 	start := time.Now()
-	if _, err := c.Send(t.Context(), d, k, []byte("x")); !errors.Is(err, ErrClosed) || time.Since(start) > 30*time.Second {
+	if _, err := c.Send(t.Context(), d, k, []byte("x")); !errors.Is(err, ErrClosed) ||
+		time.Since(start) > 30*time.Second {
 		t.Errorf("at the deadline, after %v: %v", time.Since(start), err)
 	}
 	f.status = 403
-	if _, err := c.Send(t.Context(), d, k, []byte("x")); err == nil || !strings.Contains(err.Error(), "403") {
+	if _, err := c.Send(t.Context(), d, k, []byte("x")); err == nil ||
+		!strings.Contains(err.Error(), "403") {
 		t.Errorf("a refusal: %v", err)
 	}
 	f.status = 503
@@ -179,7 +190,8 @@ func TestEnds(t *testing.T) {
 	f.lie = true
 	c = f.client()
 	dir := t.TempDir()
-	if _, err := c.Graph(t.Context(), d, dir); err == nil || !strings.Contains(err.Error(), "not used") {
+	if _, err := c.Graph(t.Context(), d, dir); err == nil ||
+		!strings.Contains(err.Error(), "not used") {
 		t.Errorf("a graph of another digest: %v", err)
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 0 {
@@ -193,7 +205,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// FuzzReplies: whatever a server answers, a sender ends with a description that can be used, a receipt that is signed, or an error.
+// FuzzReplies: whatever a server answers, a sender ends with a description that can be used, a
+// receipt that is signed, or an error.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte(`{"rounds":[{"round":1}]}`))
 	f.Add([]byte(`{"code":"wrong-key","title":"t","status":403}`))
@@ -213,10 +226,13 @@ func FuzzReplies(f *testing.F) {
 	})
 }
 
-// TestPlainHTTP: a name that begins like an address of loopback is not resolved, and localhost is what it resolves to.
+// TestPlainHTTP: a name that begins like an address of loopback is not resolved, and localhost is
+// what it resolves to.
 func TestPlainHTTP(t *testing.T) {
-	for address, want := range map[string]bool{"http://127.0.0.1:1": true, "http://[::1]:1": true, "http://localhost:1": true,
-		"http://127.example.invalid:1": false, "http://127.0.0.1.example.invalid": false, "http://10.0.0.1": false} {
+	for address, want := range map[string]bool{"http://127.0.0.1:1": true, "http://[::1]:1": true,
+		"http://localhost:1":           true,
+		"http://127.example.invalid:1": false, "http://127.0.0.1.example.invalid": false,
+		"http://10.0.0.1": false} {
 		c, _, err := HTTP(address, "")
 		if (err == nil) != want {
 			t.Errorf("%s: %v", address, err)
@@ -225,7 +241,8 @@ func TestPlainHTTP(t *testing.T) {
 			continue
 		}
 		dial := c.Transport.(*http.Transport).DialContext
-		if conn, err := dial(t.Context(), "tcp", "192.0.2.1:9"); err == nil || !strings.Contains(err.Error(), "not loopback") {
+		if conn, err := dial(t.Context(), "tcp", "192.0.2.1:9"); err == nil ||
+			!strings.Contains(err.Error(), "not loopback") {
 			t.Errorf("%s would connect to %v, %v", address, conn, err)
 		}
 	}

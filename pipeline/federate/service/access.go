@@ -11,11 +11,13 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// readers passes on requests that carry the token, as a bearer token (RFC 6750) or as the password of HTTP basic authentication.
+// readers passes on requests that carry the token, as a bearer token (RFC 6750) or as the password
+// of HTTP basic authentication.
 func (s *Server) readers(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.permits(r) {
-			s.refuse(w, wire.NoToken, "give the readers' token, as a bearer token or as the password of any user")
+			s.refuse(w, wire.NoToken,
+				"give the readers' token, as a bearer token or as the password of any user")
 			return
 		}
 		next(w, r)
@@ -40,27 +42,31 @@ func (s *Server) permits(r *http.Request) bool {
 func (s *Server) isRound(w http.ResponseWriter, r *http.Request) bool {
 	n, err := strconv.ParseUint(r.PathValue("round"), 10, 64)
 	if err != nil || n != s.Round.Round {
-		s.refuse(w, wire.NoRound, "round %.40q; this server holds round %d", r.PathValue("round"), s.Round.Round)
+		s.refuse(w, wire.NoRound, "round %.40q; this server holds round %d",
+			r.PathValue("round"), s.Round.Round)
 		return false
 	}
 	return true
 }
 
-// signed reports whether a request carries a signature over a statement by the client in its path, and refuses it otherwise. The
-// refusal does not tell a name that the roster lacks from a wrong key, nor does the time that it takes.
-func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity.Purpose, content string) (client string, signature []byte,
+// signed reports whether a request carries a signature over a statement by the client in its path,
+// and refuses it otherwise. The refusal does not tell a name that the roster lacks from a wrong
+// key, nor does the time that it takes.
+func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity.Purpose,
+	content string) (client string, signature []byte,
 	ok bool) {
 	client = r.PathValue("client")
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
-		s.refuse(w, wire.NoKey, "give the header Authorization: %s SIGNATURE, as fmp-edge join does with --key", wire.Scheme)
+		s.refuse(w, wire.NoKey,
+			"give the header Authorization: %s SIGNATURE, as fmp-edge join does with --key", wire.Scheme)
 		return client, nil, false
 	}
 	statement := identity.Statement{Purpose: purpose, Server: s.Key.PublicText(), Round: s.Round.Round, Client: client,
 		Graph: s.Round.Client.Digest, Content: content}
 	if !s.clients.Load().Verify(statement, signature) {
-		s.refuse(w, wire.WrongKey, "the roster of round %d has no client %.128q with a key that made this signature for "+
-			"this server, the round's "+
-			"graph and this content", s.Round.Round, client)
+		s.refuse(w, wire.WrongKey,
+			"the roster of round %d has no client %.128q with a key that made this signature for this "+
+				"server, the round's graph and this content", s.Round.Round, client)
 		return client, nil, false
 	}
 	return client, signature, true

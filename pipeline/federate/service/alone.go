@@ -14,10 +14,12 @@ import (
 	"fmp/pipeline/federate/trace"
 )
 
-// Classifier serves one classifier without a round: predictions under the paths of a round's server, the classifier's file under
-// /classifier.onnx, and metrics of predictions under /metrics. Where page is not nil, so is the page that classifies photographs, to which
-// / leads. Predictions whose most probable class has less than reject are counted as left to people.
-func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float64, log *slog.Logger, t *trace.Tracer) (http.Handler,
+// Classifier serves one classifier without a round: predictions under the paths of a round's
+// server, the classifier's file under /classifier.onnx, and metrics of predictions under /metrics.
+// Where page is not nil, so is the page that classifies photographs, to which / leads. Predictions
+// whose most probable class has less than reject are counted as left to people.
+func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float64, log *slog.Logger,
+	t *trace.Tracer) (http.Handler,
 	func(), error) {
 	p := newPredictor(eng, quietly(log), t)
 	p.watch.reject = reject
@@ -33,7 +35,8 @@ func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float6
 	r.MustRegister(append(p.watch.collectors(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))...)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /classifier.onnx", func(w http.ResponseWriter, r *http.Request) { serveModel(w, r, v.Digest, data) })
+	mux.HandleFunc("GET /classifier.onnx",
+		func(w http.ResponseWriter, r *http.Request) { serveModel(w, r, v.Digest, data) })
 	if page != nil {
 		mux.Handle("GET /{$}", http.RedirectHandler("/page/predict.html", http.StatusSeeOther))
 		mux.Handle("GET /page/", page)

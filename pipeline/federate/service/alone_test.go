@@ -11,7 +11,8 @@ import (
 	"fmp/onnx/engine/pure"
 )
 
-// TestClassifierAlone: a classifier without a round answers under the paths of a round's server, gives its file, and leads to the page.
+// TestClassifierAlone: a classifier without a round answers under the paths of a round's server,
+// gives its file, and leads to the page.
 func TestClassifierAlone(t *testing.T) {
 	f, _ := serving(t)
 	data := f.srv.predictions.serving.data
@@ -30,8 +31,9 @@ func TestClassifierAlone(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		return w
 	}
-	for path, want := range map[string]string{"/v2": "fmp serve", "/v2/models/classifier": "images", "/v2/models/classifier/ready": "true",
-		"/page/": "page", "/classifier.onnx": string(data)} {
+	for path, want := range map[string]string{"/v2": "fmp serve", "/v2/models/classifier": "images",
+		"/v2/models/classifier/ready": "true",
+		"/page/":                      "page", "/classifier.onnx": string(data)} {
 		if w := get(path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %.200s", path, w.Code, w.Body)
 		}

@@ -33,7 +33,8 @@ func raw(t *testing.T, at, text string) string {
 	return string(data)
 }
 
-// TestMalformedRequests: what is ambiguous or is none of the interface is refused, and no request hides in another's body.
+// TestMalformedRequests: what is ambiguous or is none of the interface is refused, and no request
+// hides in another's body.
 func TestMalformedRequests(t *testing.T) {
 	f, _ := serving(t)
 	at := listening(t, f.srv.Handler())
@@ -47,28 +48,34 @@ func TestMalformedRequests(t *testing.T) {
 	}{
 		"a length and chunks": {head("POST /v1/predict",
 			"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n") + "0\r\n\r\n" + hidden, "", "fmp serve"},
-		"two lengths": {head("POST /v1/predict", "Content-Length: 4\r\nContent-Length: 40\r\n") + hidden, "HTTP/1.1 400",
-			"fmp serve"},
-		"chunks by another name":     {head("POST /v1/predict", "Transfer-Encoding: xchunked\r\n") + hidden, "HTTP/1.1 501", "fmp serve"},
-		"a line end within a header": {head("GET /v2", "X: a\rTransfer-Encoding: chunked\r\n"), "HTTP/1.1 400", "fmp serve"},
-		"an address of another host": {"GET http://evil.example/v2 HTTP/1.1\r\nHost: " + at + "\r\n" + token + "\r\n", "HTTP/1.1 421",
-			"fmp serve"},
-		"two hosts": {"GET /v2 HTTP/1.1\r\nHost: " + at + "\r\nHost: evil.example\r\n" + token + "\r\n", "HTTP/1.1 400",
-			"fmp serve"},
+		"two lengths": {head("POST /v1/predict", "Content-Length: 4\r\nContent-Length: 40\r\n") + hidden,
+			"HTTP/1.1 400", "fmp serve"},
+		"chunks by another name": {head("POST /v1/predict", "Transfer-Encoding: xchunked\r\n") +
+			hidden, "HTTP/1.1 501", "fmp serve"},
+		"a line end within a header": {head("GET /v2", "X: a\rTransfer-Encoding: chunked\r\n"),
+			"HTTP/1.1 400", "fmp serve"},
+		"an address of another host": {"GET http://evil.example/v2 HTTP/1.1\r\nHost: " + at + "\r\n" +
+			token + "\r\n", "HTTP/1.1 421", "fmp serve"},
+		"two hosts": {"GET /v2 HTTP/1.1\r\nHost: " + at + "\r\nHost: evil.example\r\n" + token + "\r\n",
+			"HTTP/1.1 400", "fmp serve"},
 		"no host":  {"GET /v2 HTTP/1.0\r\n" + token + "\r\n", "HTTP/1.0 421", "fmp serve"},
 		"a tunnel": {"CONNECT example.com:80 HTTP/1.1\r\nHost: " + at + "\r\n\r\n", "HTTP/1.1 4", "200"},
 		"an echo":  {head("TRACE /v2", "Secret: 1\r\n"), "HTTP/1.1 405", "Secret: 1"},
 		"an upgrade to HTTP/2": {head("GET /v2",
-			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"), "HTTP/1.1 200", "101"},
+			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"),
+			"HTTP/1.1 200", "101"},
 		"an upgrade to a WebSocket": {head("GET /v2",
 			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
 				"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"), "HTTP/1.1 200", "101"},
-		"a query of a megabyte":       {head("GET /v2?"+strings.Repeat("x", 1<<20), ""), "HTTP/1.1 431", "fmp serve"},
+		"a query of a megabyte": {head("GET /v2?"+strings.Repeat("x", 1<<20), ""),
+			"HTTP/1.1 431", "fmp serve"},
 		"a path out of the interface": {head("GET /v1/rounds/3/../../../etc/passwd", ""), "", "root:"},
-		"a null in a client's name":   {head("GET /v1/rounds/3/uploads/a%00b/receipt", ""), "HTTP/1.1 401", "200 OK"},
+		"a null in a client's name": {head("GET /v1/rounds/3/uploads/a%00b/receipt", ""),
+			"HTTP/1.1 401", "200 OK"},
 	} {
 		got := raw(t, at, c.text)
-		if !strings.HasPrefix(got, c.want) || strings.Contains(got, c.not) && !strings.HasPrefix(c.want, "HTTP/1.1 200") ||
+		if !strings.HasPrefix(got, c.want) || strings.Contains(got, c.not) &&
+			!strings.HasPrefix(c.want, "HTTP/1.1 200") ||
 			strings.HasPrefix(got, "HTTP/1.1 101") {
 			t.Errorf("%s: %.300q; want %q and not %q", name, got, c.want, c.not)
 		}
@@ -82,20 +89,25 @@ func TestBombs(t *testing.T) {
 	z := gzip.NewWriter(&zipped)
 	z.Write(bytes.Repeat([]byte("0,"), 16<<20))
 	z.Close()
-	form := strings.Repeat("--b\r\nContent-Disposition: form-data; name=a; filename=a\r\n\r\nx\r\n", 100_000) + "--b--\r\n"
+	form := strings.Repeat("--b\r\nContent-Disposition: form-data; name=a; filename=a\r\n\r\nx\r\n",
+		100_000) + "--b--\r\n"
 	start := time.Now()
 	for name, c := range map[string]struct {
 		path, kind string
 		body       []byte
 	}{
-		"deep rows": {"/v1/predict", "application/json", []byte(`{"features": ` + strings.Repeat("[", 5<<20))},
+		"deep rows": {"/v1/predict", "application/json",
+			[]byte(`{"features": ` + strings.Repeat("[", 5<<20))},
 		"deep tensors": {inferPath, "application/json",
-			[]byte(`{"inputs": [{"name": "images", "shape": [1], "datatype": "UINT8", "data": ` + strings.Repeat("[", 5<<20))},
-		"deep unknown keys": {inferPath, "application/json", []byte(`{"a": ` + strings.Repeat(`{"a":`, 1<<20))},
-		"many parts":        {"/v1/predict", "multipart/form-data; boundary=b", []byte(form)},
-		"zipped":            {"/v1/predict", "application/json", zipped.Bytes()},
+			[]byte(`{"inputs": [{"name": "images", "shape": [1], "datatype": "UINT8", "data": ` +
+				strings.Repeat("[", 5<<20))},
+		"deep unknown keys": {inferPath, "application/json",
+			[]byte(`{"a": ` + strings.Repeat(`{"a":`, 1<<20))},
+		"many parts": {"/v1/predict", "multipart/form-data; boundary=b", []byte(form)},
+		"zipped":     {"/v1/predict", "application/json", zipped.Bytes()},
 		"a shape beyond": {inferPath, "application/json",
-			[]byte(`{"inputs": [{"name": "images", "shape": [9223372036854775807, 9223372036854775807, 2], "datatype": "UINT8", "data": [1]}]}`)},
+			[]byte(
+				`{"inputs": [{"name": "images", "shape": [9223372036854775807, 9223372036854775807, 2], "datatype": "UINT8", "data": [1]}]}`)},
 	} {
 		if w := f.ask(c.path, c.kind, c.body); w.Code != http.StatusBadRequest {
 			t.Errorf("%s: %d %.200s", name, w.Code, w.Body)
@@ -106,7 +118,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestManyRanges: a request for many ranges of the client graph, each byte again and again, costs no more than a few times the whole.
+// TestManyRanges: a request for many ranges of the client graph, each byte again and again, costs
+// no more than a few times the whole.
 func TestManyRanges(t *testing.T) {
 	f := newFixture(t, "")
 	at := listening(t, f.srv.Handler())
@@ -160,7 +173,8 @@ func TestSlowHeads(t *testing.T) {
 	}
 }
 
-// TestClockJumps: a server whose clock is put back makes the next version after the interval all the same, and closes no private round.
+// TestClockJumps: a server whose clock is put back makes the next version after the interval all
+// the same, and closes no private round.
 func TestClockJumps(t *testing.T) {
 	f := newFixture(t, "quorum: 1\n")
 	f.put("a", f.made("a", 1, nil))
@@ -174,8 +188,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// TestStatementsOverRounds: what was signed for one round, purpose, graph or time is taken for no other, and a receipt of one is none of
-// another.
+// TestStatementsOverRounds: what was signed for one round, purpose, graph or time is taken for no
+// other, and a receipt of one is none of another.
 func TestStatementsOverRounds(t *testing.T) {
 	f := newFixture(t, "")
 	data := f.made("a", 1, nil)
@@ -186,11 +200,13 @@ func TestStatementsOverRounds(t *testing.T) {
 		"a part's":         func(s *identity.Statement) { s.Purpose = identity.Merged },
 		"with a time":      func(s *identity.Statement) { s.Time = 1 },
 	} {
-		if status, reply := f.request("PUT", wire.UploadPath(3, "a"), data, f.signed(f.keys["a"], identity.Upload, data, change)); status != 403 {
+		if status, reply := f.request("PUT", wire.UploadPath(3, "a"), data,
+			f.signed(f.keys["a"], identity.Upload, data, change)); status != 403 {
 			t.Errorf("%s: %d %s", name, status, reply)
 		}
 	}
-	r := wire.Receipt{Round: 3, Client: "a", Graph: f.round.Client.Digest, Upload: digestOf(data), Time: f.clock()}
+	r := wire.Receipt{Round: 3, Client: "a", Graph: f.round.Client.Digest, Upload: digestOf(data),
+		Time: f.clock()}
 	r.Sign(f.key)
 	for name, change := range map[string]func(*wire.Receipt){
 		"the next round":  func(r *wire.Receipt) { r.Round++ },
@@ -207,8 +223,9 @@ func TestStatementsOverRounds(t *testing.T) {
 		}
 	}
 	name := url.PathEscape("a\u0301") // not a client, however it looks
-	if status, reply := f.request("PUT", "/v1/rounds/3/uploads/"+name, data, f.signed(f.keys["a"], identity.Upload, data,
-		nil)); status != 403 {
+	if status, reply := f.request("PUT", "/v1/rounds/3/uploads/"+name, data,
+		f.signed(f.keys["a"], identity.Upload, data,
+			nil)); status != 403 {
 		t.Errorf("a name that looks alike: %d %s", status, reply)
 	}
 	if text := fmt.Sprint(f.key); strings.Contains(text, "PRIVATE") {

@@ -15,8 +15,9 @@ import (
 // maxBatch is the maximum number of images or rows in one run of a classifier.
 const maxBatch = 64
 
-// batches is the queue of one classifier. Inputs that wait while it runs are run together next, so that a batch is as large as the load,
-// and an input that finds the classifier idle waits for nothing.
+// batches is the queue of one classifier. Inputs that wait while it runs are run together next, so
+// that a batch is as large as the load, and an input that finds the classifier idle waits for
+// nothing.
 type batches struct {
 	statistics *statistics
 
@@ -34,7 +35,8 @@ type batchInput struct {
 	// err and took are the result, and the time of its run, once wake has received false.
 	err  error
 	took time.Duration
-	// wake receives true where this input's goroutine is to run the next batch, false where another one ran it.
+	// wake receives true where this input's goroutine is to run the next batch, false where another
+	// one ran it.
 	wake chan bool
 }
 
@@ -61,7 +63,8 @@ func (b *batched) Run(_ context.Context, feeds, fetch map[string]*onnx.Tensor) e
 // errBatch is the error of inputs whose run did not get to an end.
 var errBatch = errors.New("the classifier stopped")
 
-// run returns when an input has been run, alone or with others, or when its context has ended before. It returns the time of the run.
+// run returns when an input has been run, alone or with others, or when its context has ended
+// before. It returns the time of the run.
 func (q *batches) run(ctx context.Context, in *batchInput) (took time.Duration, err error) {
 	q.mu.Lock()
 	if q.busy {

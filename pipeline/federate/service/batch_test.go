@@ -38,7 +38,8 @@ func (d *doubling) Run(_ context.Context, feeds, fetch map[string]*onnx.Tensor) 
 		twice[i] = 2 * v
 		odd[i/2] = int(v)%2 == 1
 	}
-	fetch["twice"], fetch["odd"] = onnx.NewTensor(twice, x.Shape...), onnx.NewTensor(odd, x.Shape[0], 1)
+	fetch["twice"], fetch["odd"] = onnx.NewTensor(twice, x.Shape...),
+		onnx.NewTensor(odd, x.Shape[0], 1)
 	return nil
 }
 
@@ -49,8 +50,10 @@ type answered struct {
 	at  stages
 }
 
-// ask puts n rows of a number into the queue from a goroutine of its own, and returns once they wait or run.
-func ask(t *testing.T, ctx context.Context, q *batches, s engine.Session, id, n int, value float32, to chan<- answered) {
+// ask puts n rows of a number into the queue from a goroutine of its own, and returns once they
+// wait or run.
+func ask(t *testing.T, ctx context.Context, q *batches, s engine.Session, id, n int, value float32,
+	to chan<- answered) {
 	t.Helper()
 	q.mu.Lock()
 	before := len(q.waiting)
@@ -68,7 +71,8 @@ func ask(t *testing.T, ctx context.Context, q *batches, s engine.Session, id, n 
 		for i := range x {
 			x[i] = value
 		}
-		out, err := engine.Eval(&batched{s, q, ctx, &a.at}, map[string]*onnx.Tensor{"features": onnx.NewTensor(x, n, 2)}, "twice", "odd")
+		out, err := engine.Eval(&batched{s, q, ctx, &a.at},
+			map[string]*onnx.Tensor{"features": onnx.NewTensor(x, n, 2)}, "twice", "odd")
 		if a.err = err; err != nil {
 			return
 		}
@@ -88,8 +92,8 @@ func ask(t *testing.T, ctx context.Context, q *batches, s engine.Session, id, n 
 	}
 }
 
-// TestBatches: what waits while the classifier runs is run together, up to the largest batch, and each request gets its own rows; one
-// that is given up does not hold up the others.
+// TestBatches: what waits while the classifier runs is run together, up to the largest batch, and
+// each request gets its own rows; one that is given up does not hold up the others.
 func TestBatches(t *testing.T) {
 	s := &doubling{first: make(chan error)}
 	q := &batches{statistics: &statistics{}}
@@ -114,7 +118,8 @@ func TestBatches(t *testing.T) {
 		t.Errorf("runs of %v; want 1, 3 and 2 together, 60", s.runs)
 	}
 	stats := q.statistics.of(1)
-	if len(stats.BatchStats) != 3 || stats.BatchStats[1].Size != 5 || stats.BatchStats[1].ComputeInfer.Count != 1 ||
+	if len(stats.BatchStats) != 3 || stats.BatchStats[1].Size != 5 ||
+		stats.BatchStats[1].ComputeInfer.Count != 1 ||
 		stats.ExecutionCount != 3 {
 		t.Errorf("%+v", stats)
 	}
@@ -123,7 +128,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestBatchFails: a run that fails is an error for all of its inputs, one that panics too, and the next ones are run.
+// TestBatchFails: a run that fails is an error for all of its inputs, one that panics too, and the
+// next ones are run.
 func TestBatchFails(t *testing.T) {
 	s := &doubling{first: make(chan error)}
 	q := &batches{statistics: &statistics{}}
@@ -135,10 +141,12 @@ func TestBatchFails(t *testing.T) {
 	ask(t, t.Context(), q, s, 4, 62, 1, to)
 	ask(t, t.Context(), q, s, 5, 2, 4, to)
 	s.first <- errors.New("a fault")
-	want := map[int]string{0: "panic: a fault", 1: "negative", 2: "negative", 3: "panic: another fault", 4: errBatch.Error(), 5: ""}
+	want := map[int]string{0: "panic: a fault", 1: "negative", 2: "negative",
+		3: "panic: another fault", 4: errBatch.Error(), 5: ""}
 	for range 6 {
 		a := <-to
-		if got := fmt.Sprint(a.err); a.err != nil && (want[a.id] == "" || !strings.Contains(got, want[a.id])) || a.err == nil &&
+		if got := fmt.Sprint(a.err); a.err != nil &&
+			(want[a.id] == "" || !strings.Contains(got, want[a.id])) || a.err == nil &&
 			want[a.id] != "" {
 			t.Errorf("request %d: %v; want %q", a.id, a.err, want[a.id])
 		}

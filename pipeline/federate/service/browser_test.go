@@ -13,17 +13,19 @@ import (
 	"fmp/pipeline/internal/browser"
 )
 
-var shotsFlag = flag.String("shots", "", "folder to which TestPageInABrowser saves screenshots of the status page")
+var shotsFlag = flag.String("shots", "",
+	"folder to which TestPageInABrowser saves screenshots of the status page")
 
-// TestPageInABrowser: the status page of a round with clients in, missing and refused says so in a real browser, which asks for
-// nothing else, and fits a telephone. Look at it with
-// go test ./pipeline/federate/service -run TestPageInABrowser -shots FOLDER.
+// TestPageInABrowser: the status page of a round with clients in, missing and refused says so in a
+// real browser, which asks for nothing else, and fits a telephone. Look at it with go test
+// ./pipeline/federate/service -run TestPageInABrowser -shots FOLDER.
 func TestPageInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
 	}
 	b := browser.New(t)
-	f := newFixture(t, "quorum: 2\ntitle: A title of a round that takes more than one line on a telephone, as titles do\n")
+	f := newFixture(t, "quorum: 2\ntitle: A title of a round that takes more than one line on a "+
+		"telephone, as titles do\n")
 	address, err := url.Parse(f.http.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +39,8 @@ func TestPageInABrowser(t *testing.T) {
 				b.Eval(browser.LayoutFaults, &faults)
 				faults = append(faults, b.Axe()...)
 				var hidden int // width of tables that a reader has to push to see
-				b.Eval(`Math.max(0, ...[...document.querySelectorAll('.wide')].map(e => e.scrollWidth - e.clientWidth))`, &hidden)
+				b.Eval(
+					`Math.max(0, ...[...document.querySelectorAll('.wide')].map(e => e.scrollWidth - e.clientWidth))`, &hidden)
 				if hidden > 0 {
 					faults = append(faults, fmt.Sprintf("%d pixels of a table lie outside the window", hidden))
 				}
@@ -77,7 +80,8 @@ func TestPageInABrowser(t *testing.T) {
 	if err := f.srv.Pool(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	see("pooled", "2 of 4 clients are in", "Version 1, made 2030-01-01", "round is 2", "0.50", "accuracy", "0.75")
+	see("pooled", "2 of 4 clients are in", "Version 1, made 2030-01-01", "round is 2", "0.50",
+		"accuracy", "0.75")
 	var bad string
 	b.Eval(`document.querySelectorAll('tr.in').length + ' ' + document.querySelectorAll('tr.refused').length`, &bad)
 	if bad != "2 1" {

@@ -13,10 +13,13 @@ func (s *Server) description() wire.Description {
 	f := s.Round
 	now := s.Now()
 	d := wire.Description{
-		Round: f.Round, Title: f.Title, State: s.state(now), Now: now.UTC(), Deadline: f.Deadline.UTC(), Graph: f.Client.Digest,
+		Round: f.Round, Title: f.Title, State: s.state(now), Now: now.UTC(), Deadline: f.Deadline.UTC(),
+		Graph:      f.Client.Digest,
 		GraphBytes: int64(len(f.GraphData)), GraphSignature: f.GraphSignature,
-		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes, Calibrate: f.Calibrate, Replace: f.Replace,
-		Withdrawal: !s.once(), Honesty: f.Privacy == nil && !f.Trust, Privacy: f.Privacy, Server: s.role(), ServerKey: s.Key.PublicText(),
+		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes,
+		Calibrate: f.Calibrate, Replace: f.Replace,
+		Withdrawal: !s.once(), Honesty: f.Privacy == nil && !f.Trust, Privacy: f.Privacy,
+		Server: s.role(), ServerKey: s.Key.PublicText(),
 	}
 	for _, p := range f.Precisions {
 		d.Precisions = append(d.Precisions, string(p))
@@ -24,9 +27,11 @@ func (s *Server) description() wire.Description {
 	return d
 }
 
-// once reports whether the round ends with its first classifier, as it does if servers add the noise: a second one, from other
-// uploads, would spend the budget again.
-func (s *Server) once() bool { return s.Round.Privacy != nil && s.Round.Privacy.Noise != privacy.Local }
+// once reports whether the round ends with its first classifier, as it does if servers add the
+// noise: a second one, from other uploads, would spend the budget again.
+func (s *Server) once() bool {
+	return s.Round.Privacy != nil && s.Round.Privacy.Noise != privacy.Local
+}
 
 // state returns the state of the round at a time.
 func (s *Server) state(now time.Time) string {

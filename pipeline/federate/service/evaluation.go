@@ -17,8 +17,8 @@ import (
 	"fmp/pipeline/tally/pooled"
 )
 
-// evaluationName is the name of the object that holds a client's report about a version. Names of clients are encoded, so that one is no
-// beginning of another.
+// evaluationName is the name of the object that holds a client's report about a version. Names of
+// clients are encoded, so that one is no beginning of another.
 func evaluationName(client string, version int) string {
 	return fmt.Sprintf("%s%d", evaluationsOf(client), version)
 }
@@ -27,15 +27,16 @@ func evaluationsOf(client string) string {
 	return "evaluation-" + hex.EncodeToString([]byte(client)) + "-"
 }
 
-// evaluation stores a client's signed counts of how a version of the classifier does on its own images: one report a version, as two of
-// nearly the same images would tell their difference.
+// evaluation stores a client's signed counts of how a version of the classifier does on its own
+// images: one report a version, as two of nearly the same images would tell their difference.
 func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 	if !s.isRound(w, r) {
 		return
 	}
 	digest := contentDigest(r)
 	if digest == "" && wire.Signature(r.Header.Get("Authorization")) != nil {
-		s.refuse(w, wire.BadRequest, "give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the report")
+		s.refuse(w, wire.BadRequest,
+			"give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the report")
 		return
 	}
 	client, _, ok := s.signed(w, r, identity.Evaluated, digest)
@@ -63,14 +64,16 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
-		s.refuse(w, wire.BadRequest, "the report's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
+		s.refuse(w, wire.BadRequest, "the report's sha256 is %x; Content-Digest and the signature say %s",
+			sum, digest)
 		return
 	}
 	report, err := tally.Read(data, s.clients.Load())
 	if err == nil && (report.Site != client || report.Round != s.Round.Round || report.Server != s.Key.PublicText() ||
 		report.Classes != s.Round.Client.C) {
-		err = fmt.Errorf("report of %q for round %d of %d classes and server %q; want it of %q for this server and round %d of %d classes",
-			report.Site, report.Round, report.Classes, report.Server, client, s.Round.Round, s.Round.Client.C)
+		err = fmt.Errorf("report of %q for round %d of %d classes and server %q; want it of %q for "+
+			"this server and round %d of %d classes", report.Site, report.Round, report.Classes,
+			report.Server, client, s.Round.Round, s.Round.Client.C)
 	}
 	if err != nil {
 		s.refuse(w, wire.BadUpload, "%v", err)
@@ -78,7 +81,8 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 	}
 	version := s.versionOf(report.Classifier)
 	if version == 0 {
-		s.refuse(w, wire.NoVersion, "no version that is in use has sha256 %s; take the last", report.Classifier)
+		s.refuse(w, wire.NoVersion, "no version that is in use has sha256 %s; take the last",
+			report.Classifier)
 		return
 	}
 	name := evaluationName(client, version)
@@ -94,8 +98,9 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	case !slices.Equal(was, data):
-		s.refuse(w, wire.OtherUpload, "another report of %q about version %d is in: two of nearly the same images would tell their "+
-			"difference", client, version)
+		s.refuse(w, wire.OtherUpload,
+			"another report of %q about version %d is in: two of nearly the same images would tell their "+
+				"difference", client, version)
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -108,7 +113,8 @@ func (s *Server) goneOf(client string) *store.Record {
 	return s.gone[client]
 }
 
-// versionOf returns the number of the version of a SHA-256 that holds no withdrawn upload; 0 if there is none.
+// versionOf returns the number of the version of a SHA-256 that holds no withdrawn upload; 0 if
+// there is none.
 func (s *Server) versionOf(digest string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +142,8 @@ func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(reports) == 0 {
-		s.refuse(w, wire.NotYet, "no client has evaluated version %d yet (fmp-edge evaluate --report-to)", v.Number)
+		s.refuse(w, wire.NotYet, "no client has evaluated version %d yet (fmp-edge evaluate --report-to)",
+			v.Number)
 		return
 	}
 	all, err := pooled.Pool(reports)
@@ -151,8 +158,8 @@ func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) {
 // maxReports bounds the reports that are pooled at once: 256 MiB.
 const maxReports = 256 << 20
 
-// reports reads the stored reports about a version, in the order of their names. One whose client the roster lacks by now is left out,
-// and logged.
+// reports reads the stored reports about a version, in the order of their names. One whose client
+// the roster lacks by now is left out, and logged.
 func (s *Server) reports(ctx context.Context, version int) (out []*tally.Report, err error) {
 	names, err := s.Store.Objects(ctx)
 	if err != nil {
@@ -161,7 +168,8 @@ func (s *Server) reports(ctx context.Context, version int) (out []*tally.Report,
 	slices.Sort(names)
 	clients, bytes := s.clients.Load(), 0
 	for _, name := range names {
-		if !strings.HasPrefix(name, "evaluation-") || !strings.HasSuffix(name, fmt.Sprintf("-%d", version)) {
+		if !strings.HasPrefix(name, "evaluation-") ||
+			!strings.HasSuffix(name, fmt.Sprintf("-%d", version)) {
 			continue
 		}
 		data, err := s.Store.Object(ctx, name, tally.MaxBytes)
@@ -172,7 +180,8 @@ func (s *Server) reports(ctx context.Context, version int) (out []*tally.Report,
 			return nil, err
 		}
 		if bytes += len(data); bytes > maxReports {
-			return nil, fmt.Errorf("the reports about version %d have more than %d bytes", version, maxReports)
+			return nil, fmt.Errorf("the reports about version %d have more than %d bytes",
+				version, maxReports)
 		}
 		report, err := tally.Read(data, clients)
 		if err != nil {
@@ -203,7 +212,8 @@ func (s *Server) dropEvaluations(ctx context.Context) error {
 	}
 	slices.Sort(of)
 	for _, name := range names {
-		// no beginning is one of another, so that the last that is not behind the name is the only one that may begin it
+		// no beginning is one of another, so that the last that is not behind the name is the only one
+		// that may begin it
 		at, exact := slices.BinarySearch(of, name)
 		if !exact && at > 0 && strings.HasPrefix(name, of[at-1]) {
 			err = errors.Join(err, s.Store.DeleteObject(ctx, name))

@@ -48,12 +48,14 @@ func (f *fixture) counted(client string, wrong int, change func(*tally.Report)) 
 // report sends a report as a client.
 func (f *fixture) report(client string, data []byte) (int, []byte) {
 	f.t.Helper()
-	return f.request("PUT", wire.EvaluationPath(3, client), data, f.signed(f.keys[client], identity.Evaluated, data,
-		func(s *identity.Statement) { s.Content = digestOf(data) }))
+	return f.request("PUT", wire.EvaluationPath(3, client), data,
+		f.signed(f.keys[client], identity.Evaluated, data,
+			func(s *identity.Statement) { s.Content = digestOf(data) }))
 }
 
-// TestEvaluations: reports of clients about a version are stored once each, over a restart, and pooled; those of a client that withdraws
-// are deleted, and what no client of the round signed for it is refused.
+// TestEvaluations: reports of clients about a version are stored once each, over a restart, and
+// pooled; those of a client that withdraws are deleted, and what no client of the round signed for
+// it is refused.
 func TestEvaluations(t *testing.T) {
 	f := newFixture(t, "quorum: 2\n")
 	uploads := map[string][]byte{}
@@ -63,7 +65,8 @@ func TestEvaluations(t *testing.T) {
 	}
 	f.pool()
 	path := wire.RoundPath(3) + "/evaluation"
-	if status, data := f.request("GET", path, nil, reader); status != 404 || code(t, data) != wire.NotYet {
+	if status, data := f.request("GET", path, nil, reader); status != 404 ||
+		code(t, data) != wire.NotYet {
 		t.Errorf("before any report: %d %s", status, data)
 	}
 	for i, c := range []string{"a", "b", "c"} {
@@ -73,16 +76,19 @@ func TestEvaluations(t *testing.T) {
 				t.Fatalf("%s: %d %s", c, status, answer)
 			}
 		}
-		if status, answer := f.report(c, f.counted(c, 20*(i+1)+1, nil)); status != 409 || code(t, answer) != wire.OtherUpload {
+		if status, answer := f.report(c, f.counted(c, 20*(i+1)+1, nil)); status != 409 ||
+			code(t, answer) != wire.OtherUpload {
 			t.Errorf("%s, one image more: %d %s", c, status, answer)
 		}
 	}
 	for name, data := range map[string][]byte{
-		"of another site":     f.counted("b", 20, nil),
-		"for another server":  f.counted("a", 20, func(r *tally.Report) { r.Server = f.keys["b"].PublicText() }),
-		"for another round":   f.counted("a", 20, func(r *tally.Report) { r.Round = 4 }),
-		"below its bound":     f.counted("a", 20, func(r *tally.Report) { r.Least = 1 }),
-		"of another model":    f.counted("a", 20, func(r *tally.Report) { r.Classifier = strings.Repeat("0", 64) }),
+		"of another site": f.counted("b", 20, nil),
+		"for another server": f.counted("a", 20,
+			func(r *tally.Report) { r.Server = f.keys["b"].PublicText() }),
+		"for another round": f.counted("a", 20, func(r *tally.Report) { r.Round = 4 }),
+		"below its bound":   f.counted("a", 20, func(r *tally.Report) { r.Least = 1 }),
+		"of another model": f.counted("a", 20,
+			func(r *tally.Report) { r.Classifier = strings.Repeat("0", 64) }),
 		"of too few classes":  f.counted("a", 20, func(r *tally.Report) { r.Classes-- }),
 		"of a hostile length": []byte(strings.Repeat(" ", tally.MaxBytes+1)),
 		"no report":           []byte("{}"),
@@ -91,7 +97,8 @@ func TestEvaluations(t *testing.T) {
 			t.Errorf("a report %s: %d %s", name, status, answer)
 		}
 	}
-	if status, answer := f.request("PUT", wire.EvaluationPath(3, "a"), f.counted("a", 20, nil), reader); status != 401 {
+	if status, answer := f.request("PUT", wire.EvaluationPath(3, "a"), f.counted("a", 20, nil),
+		reader); status != 401 {
 		t.Errorf("without a signature: %d %s", status, answer)
 	}
 	if status, _ := f.request("GET", path, nil, nil); status != 401 {
@@ -103,7 +110,8 @@ func TestEvaluations(t *testing.T) {
 		t.Helper()
 		var r pooled.Result
 		status, data := f.request("GET", path, nil, reader)
-		if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != sites || r.Images != 200*sites ||
+		if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != sites ||
+			r.Images != 200*sites ||
 			r.Sites[0].Name != "a" || r.Sites[0].Accuracy.Value != 0.9 {
 			t.Fatalf("pooled: %d %s", status, data)
 		}
@@ -132,8 +140,9 @@ func TestEvaluations(t *testing.T) {
 	pool(1)
 }
 
-// TestEvaluationsOfTheGone: a client that withdrew scores nothing, also a version from before its upload, nor does its report come back
-// where it is sent again or the server was killed before it was deleted.
+// TestEvaluationsOfTheGone: a client that withdrew scores nothing, also a version from before its
+// upload, nor does its report come back where it is sent again or the server was killed before it
+// was deleted.
 func TestEvaluationsOfTheGone(t *testing.T) {
 	f := newFixture(t, "quorum: 2\naccept_late: true\nrebuild_interval: 1s\n")
 	for _, c := range []string{"a", "c"} {
@@ -157,13 +166,16 @@ func TestEvaluationsOfTheGone(t *testing.T) {
 		t.Helper()
 		var r pooled.Result
 		status, data := f.request("GET", wire.RoundPath(3)+"/evaluation?version=1", nil, reader)
-		if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != 1 || r.Sites[0].Name != "a" {
+		if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != 1 ||
+			r.Sites[0].Name != "a" {
 			t.Errorf("%s: %d %s", when, status, data)
 		}
 	}
 	alone("after the withdrawal")
-	for name, data := range map[string][]byte{"the same report": reports["b"], "one of the last version": f.counted("b", 20, nil)} {
-		if status, answer := f.report("b", data); status != http.StatusGone || code(t, answer) != wire.Withdrawn {
+	for name, data := range map[string][]byte{"the same report": reports["b"],
+		"one of the last version": f.counted("b", 20, nil)} {
+		if status, answer := f.report("b", data); status != http.StatusGone ||
+			code(t, answer) != wire.Withdrawn {
 			t.Errorf("%s: %d %s", name, status, answer)
 		}
 	}
@@ -173,7 +185,8 @@ func TestEvaluationsOfTheGone(t *testing.T) {
 	alone("not deleted yet")
 	f.stop()
 	f.start()
-	if names, err := f.store.Objects(t.Context()); err != nil || slices.Contains(names, evaluationName("b", 1)) {
+	if names, err := f.store.Objects(t.Context()); err != nil ||
+		slices.Contains(names, evaluationName("b", 1)) {
 		t.Errorf("after a start there are %q, %v", names, err)
 	}
 	alone("after a start")

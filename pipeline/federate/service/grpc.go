@@ -18,14 +18,16 @@ import (
 	pb "fmp/pipeline/federate/inferpb"
 )
 
-// grpcStatuses are the statuses of HTTP that the metrics count calls of gRPC under; others are errors of the server.
-var grpcStatuses = map[codes.Code]int{codes.OK: http.StatusOK, codes.Canceled: 499, codes.InvalidArgument: http.StatusBadRequest,
-	codes.DeadlineExceeded: http.StatusGatewayTimeout, codes.NotFound: http.StatusNotFound,
-	codes.ResourceExhausted: http.StatusRequestEntityTooLarge, codes.Unimplemented: http.StatusNotImplemented,
-	codes.Unavailable: http.StatusServiceUnavailable, codes.Unauthenticated: http.StatusUnauthorized}
+// grpcStatuses are the statuses of HTTP that the metrics count calls of gRPC under; others are
+// errors of the server.
+var grpcStatuses = map[codes.Code]int{codes.OK: http.StatusOK, codes.Canceled: 499,
+	codes.InvalidArgument: http.StatusBadRequest, codes.DeadlineExceeded: http.StatusGatewayTimeout,
+	codes.NotFound: http.StatusNotFound, codes.ResourceExhausted: http.StatusRequestEntityTooLarge,
+	codes.Unimplemented: http.StatusNotImplemented,
+	codes.Unavailable:   http.StatusServiceUnavailable, codes.Unauthenticated: http.StatusUnauthorized}
 
-// grpcPath begins the path of each method of the service. maxGRPCQuestion is the maximum size of a request without tensors, grpcHead the
-// size of the prefix of a message.
+// grpcPath begins the path of each method of the service. maxGRPCQuestion is the maximum size of a
+// request without tensors, grpcHead the size of the prefix of a message.
 const (
 	grpcPath        = "/inference.GRPCInferenceService/"
 	maxGRPCQuestion = 4 << 10
@@ -48,8 +50,8 @@ func (p *predictor) newGRPC() *grpc.Server {
 	return s
 }
 
-// grpc answers a call over HTTP/2. Its body has come whole before grpc-go sees it: a body is bounded in size, rate and memory as those of
-// other interfaces are.
+// grpc answers a call over HTTP/2. Its body has come whole before grpc-go sees it: a body is
+// bounded in size, rate and memory as those of other interfaces are.
 func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
 	c := &grpcCall{r: r, held: lease{in: p.intake}}
 	defer c.held.release()
@@ -59,7 +61,8 @@ func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Grpc-Status", strconv.Itoa(int(st.Code()))) // without a body headers are trailers
 		w.Header().Set("Grpc-Message", url.PathEscape(st.Message()))
 	} else {
-		// Without the request's end in the context this returns when the call has, not before: its memory is held until then.
+		// Without the request's end in the context this returns when the call has, not before: its memory
+		// is held until then.
 		p.calls.ServeHTTP(w, c.r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), calling{}, c)))
 	}
 	if o, ok := w.(*watched); ok && o.status == http.StatusOK {
@@ -74,9 +77,11 @@ func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
 func (p *predictor) grpcBody(c *grpcCall, w http.ResponseWriter) error {
 	name, most := c.r.PathValue("method"), maxGRPCQuestion
 	if name != "ServerLive" && name != "ServerReady" && name != "ModelReady" && !p.permits(c.r) {
-		return status.Error(codes.Unauthenticated, "give the readers' token, as the metadata authorization: Bearer TOKEN")
+		return status.Error(codes.Unauthenticated,
+			"give the readers' token, as the metadata authorization: Bearer TOKEN")
 	}
-	if e := c.r.Header.Get("Grpc-Encoding"); e != "" && e != "identity" { // memory is held by the size of what comes
+	// memory is held by the size of what comes
+	if e := c.r.Header.Get("Grpc-Encoding"); e != "" && e != "identity" {
 		return status.Errorf(codes.Unimplemented, "grpc-encoding is %.20q; send messages as they are", e)
 	}
 	infer := name == "ModelInfer"
@@ -87,7 +92,8 @@ func (p *predictor) grpcBody(c *grpcCall, w http.ResponseWriter) error {
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
 		return status.Errorf(codes.ResourceExhausted,
-			"a message of more than the allowed bytes, or more than one message; allowed are %d, and the methods are unary", most)
+			"a message of more than the allowed bytes, or more than one message; allowed are %d, and the "+
+				"methods are unary", most)
 	}
 	if err == nil && infer && len(body) > grpcHead {
 		err = c.weigh(body[grpcHead:])
@@ -98,7 +104,8 @@ func (p *predictor) grpcBody(c *grpcCall, w http.ResponseWriter) error {
 }
 
 // grpcUnary calls a method until its caller has gone. A panic is an error of the call alone.
-func (p *predictor) grpcUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
+func (p *predictor) grpcUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+	next grpc.UnaryHandler) (out any, err error) {
 	r := ctx.Value(calling{}).(*grpcCall).r
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

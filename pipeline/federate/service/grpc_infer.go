@@ -17,18 +17,20 @@ import (
 	"fmp/pipeline/federate/store"
 )
 
-// Bounds on a ModelInferRequest: its axes, its outputs, and its fields but for numbers, each of which takes memory however short it is.
+// Bounds on a ModelInferRequest: its axes, its outputs, and its fields but for numbers, each of
+// which takes memory however short it is.
 const (
 	maxAxes    = 8
 	maxOutputs = 16
 	maxFields  = 256
 )
 
-// ofUint and ofFloat are the bytes of memory that a byte of uint_contents or fp32_contents takes beyond those of the body: numbers of four
-// bytes may have come as two.
+// ofUint and ofFloat are the bytes of memory that a byte of uint_contents or fp32_contents takes
+// beyond those of the body: numbers of four bytes may have come as two.
 const ofUint, ofFloat = 6, 3
 
-// weigh bounds the memory of a ModelInferRequest before it is decoded, and takes that of its contents.
+// weigh bounds the memory of a ModelInferRequest before it is decoded, and takes that of its
+// contents.
 func (c *grpcCall) weigh(message []byte) error {
 	var w weight
 	if err := w.add(message, 0); err != nil {
@@ -43,12 +45,14 @@ type weight struct {
 	contents int64
 }
 
-// add counts the fields of a ModelInferRequest (level 0), of its inputs (1) or of their contents (2), all in field 5 of the level above.
+// add counts the fields of a ModelInferRequest (level 0), of its inputs (1) or of their contents
+// (2), all in field 5 of the level above.
 func (w *weight) add(message []byte, level int) error {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeField(message)
 		if n < 0 {
-			return status.Errorf(codes.InvalidArgument, "the message cannot be read: %v", protowire.ParseError(n))
+			return status.Errorf(codes.InvalidArgument, "the message cannot be read: %v",
+				protowire.ParseError(n))
 		}
 		var value []byte
 		if _, _, tag := protowire.ConsumeTag(message); kind == protowire.BytesType {
@@ -63,11 +67,13 @@ func (w *weight) add(message []byte, level int) error {
 			w.contents += ofFloat * int64(n)
 			continue
 		case level == 2:
-			return status.Errorf(codes.InvalidArgument, "contents in field %d; want uint_contents for UINT8, fp32_contents for FP32", number)
+			return status.Errorf(codes.InvalidArgument,
+				"contents in field %d; want uint_contents for UINT8, fp32_contents for FP32", number)
 		case level == 1 && number == 3 && len(value) > maxAxes*binary.MaxVarintLen64:
 			return status.Errorf(codes.InvalidArgument, "a shape of more than %d axes", maxAxes)
 		case number <= 7 && !packed && (level != 1 || number != 3):
-			return status.Errorf(codes.InvalidArgument, "the message cannot be read: field %d is not of its type", number)
+			return status.Errorf(codes.InvalidArgument,
+				"the message cannot be read: field %d is not of its type", number)
 		}
 		if w.fields++; w.fields > maxFields {
 			return status.Errorf(codes.InvalidArgument, "a message of more than %d fields", maxFields)
@@ -81,11 +87,16 @@ func (w *weight) add(message []byte, level int) error {
 	return nil
 }
 
-// inferOf returns a request as the other interfaces have it; raw tells that its tensor is in raw_input_contents, and the answer's too.
+// inferOf returns a request as the other interfaces have it; raw tells that its tensor is in
+// raw_input_contents, and the answer's too.
 func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
-	invalid := func(format string, args ...any) error { return status.Errorf(codes.InvalidArgument, format, args...) }
+	invalid := func(format string,
+		args ...any) error {
+		return status.Errorf(codes.InvalidArgument, format, args...)
+	}
 	if len(q.Inputs) > 1 || len(q.RawInputContents) > 1 {
-		return nil, false, invalid("more than one input, or more raw_input_contents than inputs; want one, images or features")
+		return nil, false, invalid(
+			"more than one input, or more raw_input_contents than inputs; want one, images or features")
 	}
 	if len(q.Outputs) > maxOutputs {
 		return nil, false, invalid("more than %d outputs", maxOutputs)
@@ -96,7 +107,8 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 		r.Outputs = append(r.Outputs, requestedOutput{Name: o.Name})
 	}
 	for _, in := range q.Inputs {
-		t := tensor{Name: in.Name, Datatype: in.Datatype, Shape: in.Shape, Parameters: &binarySize{new(int64)}}
+		t := tensor{Name: in.Name, Datatype: in.Datatype, Shape: in.Shape,
+			Parameters: &binarySize{new(int64)}}
 		if len(in.Shape) > maxAxes {
 			return nil, false, invalid("a shape of more than %d axes", maxAxes)
 		}
@@ -123,30 +135,36 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 	return r, raw, nil
 }
 
-// grpcService has all methods of the service: none falls back on the generated ones, which do nothing.
+// grpcService has all methods of the service: none falls back on the generated ones, which do
+// nothing.
 type grpcService struct {
 	pb.UnsafeGRPCInferenceServiceServer
 	p *predictor
 }
 
-func (grpcService) ServerLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {
+func (grpcService) ServerLive(context.Context,
+	*pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {
 	return &pb.ServerLiveResponse{Live: true}, nil
 }
 
-func (s grpcService) ServerReady(context.Context, *pb.ServerReadyRequest) (*pb.ServerReadyResponse, error) {
+func (s grpcService) ServerReady(context.Context,
+	*pb.ServerReadyRequest) (*pb.ServerReadyResponse, error) {
 	return &pb.ServerReadyResponse{Ready: s.p.version() != nil}, nil
 }
 
-func (s grpcService) ModelReady(_ context.Context, q *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error) {
+func (s grpcService) ModelReady(_ context.Context,
+	q *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error) {
 	v := s.p.version()
 	return &pb.ModelReadyResponse{Ready: v != nil && isModel(v.version, q.Name, q.Version) == nil}, nil
 }
 
-func (grpcService) ServerMetadata(context.Context, *pb.ServerMetadataRequest) (*pb.ServerMetadataResponse, error) {
+func (grpcService) ServerMetadata(context.Context,
+	*pb.ServerMetadataRequest) (*pb.ServerMetadataResponse, error) {
 	return &pb.ServerMetadataResponse{Name: serverName, Version: protocolVersion}, nil
 }
 
-func (s grpcService) ModelMetadata(_ context.Context, q *pb.ModelMetadataRequest) (*pb.ModelMetadataResponse, error) {
+func (s grpcService) ModelMetadata(_ context.Context,
+	q *pb.ModelMetadataRequest) (*pb.ModelMetadataResponse, error) {
 	v, inputs, outputs, err := s.p.current()
 	if err == nil {
 		err = isModel(v.version, q.Name, q.Version)
@@ -156,15 +174,18 @@ func (s grpcService) ModelMetadata(_ context.Context, q *pb.ModelMetadataRequest
 	}
 	of := func(tensors []tensor) (out []*pb.ModelMetadataResponse_TensorMetadata) {
 		for _, t := range tensors {
-			out = append(out, &pb.ModelMetadataResponse_TensorMetadata{Name: t.Name, Datatype: t.Datatype, Shape: t.Shape})
+			out = append(out, &pb.ModelMetadataResponse_TensorMetadata{Name: t.Name, Datatype: t.Datatype,
+				Shape: t.Shape})
 		}
 		return out
 	}
-	return &pb.ModelMetadataResponse{Name: modelName, Versions: []string{strconv.Itoa(v.version.Number)}, Platform: modelPlatform,
+	return &pb.ModelMetadataResponse{Name: modelName,
+		Versions: []string{strconv.Itoa(v.version.Number)}, Platform: modelPlatform,
 		Inputs: of(inputs), Outputs: of(outputs)}, nil
 }
 
-func (s grpcService) ModelInfer(ctx context.Context, q *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
+func (s grpcService) ModelInfer(ctx context.Context,
+	q *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
 	call, raw, err := inferOf(q)
 	if err != nil {
 		return nil, err
@@ -177,15 +198,16 @@ func (s grpcService) ModelInfer(ctx context.Context, q *pb.ModelInferRequest) (*
 	held := &ctx.Value(calling{}).(*grpcCall).held
 	var answer *inferAnswer
 	call.decoding = s.p.decoding
-	err = s.p.run(ctx, held, call.rows(), call.build, func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
-		if err = isModel(v, q.ModelName, q.ModelVersion); err == nil { // a newer one may have come since
-			s.p.sayVoid(v, func(name, value string) { err = grpc.SetHeader(ctx, metadata.Pairs(name, value)) })
-		}
-		if err == nil {
-			answer, err = call.answer(v, c, ps)
-		}
-		return err
-	})
+	err = s.p.run(ctx, held, call.rows(), call.build,
+		func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
+			if err = isModel(v, q.ModelName, q.ModelVersion); err == nil { // a newer one may have come since
+				s.p.sayVoid(v, func(name, value string) { err = grpc.SetHeader(ctx, metadata.Pairs(name, value)) })
+			}
+			if err == nil {
+				answer, err = call.answer(v, c, ps)
+			}
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -211,10 +233,12 @@ func (a *inferAnswer) message(raw bool) *pb.ModelInferResponse {
 	return m
 }
 
-// isModel returns an error where a caller names another model, or another version; an empty version is any.
+// isModel returns an error where a caller names another model, or another version; an empty version
+// is any.
 func isModel(v store.Version, name, version string) error {
 	if name != modelName || (version != "" && version != strconv.Itoa(v.Number)) {
-		return status.Errorf(codes.NotFound, "model %.40q version %.20q; there is %s version %d", name, version, modelName, v.Number)
+		return status.Errorf(codes.NotFound, "model %.40q version %.20q; there is %s version %d", name,
+			version, modelName, v.Number)
 	}
 	return nil
 }

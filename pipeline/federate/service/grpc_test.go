@@ -13,7 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	// Packages of grpc-go's are in an old version of this module too, which an old requirement names: a newer one has none of them.
+	// Packages of grpc-go's are in an old version of this module too, which an old requirement names:
+	// a newer one has none of them.
 	_ "google.golang.org/genproto/googleapis/type/latlng"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -38,7 +39,8 @@ func appendBytes(b []byte, number protowire.Number, value []byte) []byte {
 }
 
 // grpcCall sends a frame to a method; the headers are pairs.
-func (f *fixture) grpcCall(method string, body []byte, headers ...string) (code codes.Code, text string, message []byte) {
+func (f *fixture) grpcCall(method string, body []byte,
+	headers ...string) (code codes.Code, text string, message []byte) {
 	r := httptest.NewRequest("POST", grpcPath+method, bytes.NewReader(body))
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
 	r.Header.Set("Content-Type", "application/grpc")
@@ -75,22 +77,28 @@ func tensorOf(name, datatype string, contents []byte, shape ...int) []byte {
 	return b
 }
 
-// TestGRPCRows: feature rows as packed floats, as single ones, in two pieces and as raw bytes give the probabilities that JSON gives.
+// TestGRPCRows: feature rows as packed floats, as single ones, in two pieces and as raw bytes give
+// the probabilities that JSON gives.
 func TestGRPCRows(t *testing.T) {
 	f, dx := serving(t)
-	body := `{"inputs":[{"name":"features","datatype":"FP32","shape":[2,` + strconv.Itoa(dx) + `],"data":` + rows(2, dx) + `}]}`
+	body := `{"inputs":[{"name":"features","datatype":"FP32","shape":[2,` + strconv.Itoa(dx) +
+		`],"data":` + rows(2, dx) + `}]}`
 	want := f.ask(inferPath, "application/json", []byte(body)).Body.String()
 	var packed, single []byte
 	for range 2 * dx {
 		packed = binary.LittleEndian.AppendUint32(packed, math.Float32bits(0.5))
-		single = protowire.AppendFixed32(protowire.AppendTag(single, 6, protowire.Fixed32Type), math.Float32bits(0.5))
+		single = protowire.AppendFixed32(protowire.AppendTag(single, 6, protowire.Fixed32Type),
+			math.Float32bits(0.5))
 	}
 	begin := appendText(nil, 1, modelName)
 	for name, m := range map[string][]byte{
 		"packed": appendBytes(begin, 5, tensorOf("features", "FP32", appendBytes(nil, 6, packed), 2, dx)),
 		"single": appendBytes(begin, 5, tensorOf("features", "FP32", single, 2, dx)),
-		"pieces": appendBytes(begin, 5, tensorOf("features", "FP32", appendBytes(appendBytes(nil, 6, packed[:8]), 6, packed[8:]), 2, dx)),
-		"raw":    appendBytes(appendBytes(slices.Clone(begin), 5, tensorOf("features", "FP32", nil, 2, dx)), 7, packed),
+		"pieces": appendBytes(begin, 5,
+			tensorOf("features", "FP32", appendBytes(appendBytes(nil, 6, packed[:8]), 6, packed[8:]), 2,
+				dx)),
+		"raw": appendBytes(appendBytes(slices.Clone(begin), 5, tensorOf("features", "FP32", nil, 2, dx)),
+			7, packed),
 	} {
 		code, text, answer := f.grpcCall("ModelInfer", frame(m))
 		if code != 0 {
@@ -117,10 +125,12 @@ func TestGRPCRows(t *testing.T) {
 	}
 }
 
-// TestSupersededIsSaid: each interface says of its predictions that the version holds an upload that was withdrawn, and only then.
+// TestSupersededIsSaid: each interface says of its predictions that the version holds an upload
+// that was withdrawn, and only then.
 func TestSupersededIsSaid(t *testing.T) {
 	f, dx := serving(t)
-	raw := appendBytes(appendBytes(appendText(nil, 1, modelName), 5, tensorOf("features", "FP32", nil, 1, dx)), 7, make([]byte, 4*dx))
+	raw := appendBytes(appendBytes(appendText(nil, 1, modelName), 5,
+		tensorOf("features", "FP32", nil, 1, dx)), 7, make([]byte, 4*dx))
 	for _, void := range []bool{false, true} {
 		f.srv.predictions.void = func(int) bool { return void }
 		r := httptest.NewRequest("POST", grpcPath+"ModelInfer", bytes.NewReader(frame(raw)))
@@ -133,7 +143,8 @@ func TestSupersededIsSaid(t *testing.T) {
 			"gRPC": call,
 			"/v1":  f.ask("/v1/predict", "application/json", []byte(`{"features":`+rows(1, dx)+`}`)),
 			"/v2": f.ask(inferPath, "application/json",
-				[]byte(`{"inputs":[{"name":"features","datatype":"FP32","shape":[1,`+strconv.Itoa(dx)+`],"data":`+rows(1, dx)+`}]}`)),
+				[]byte(`{"inputs":[{"name":"features","datatype":"FP32","shape":[1,`+strconv.Itoa(dx)+
+					`],"data":`+rows(1, dx)+`}]}`)),
 		} {
 			want := map[bool]string{true: withdrawn}[void]
 			if got := w.Header().Get("Fmp-Superseded"); w.Code != http.StatusOK || got != want {
@@ -143,7 +154,8 @@ func TestSupersededIsSaid(t *testing.T) {
 	}
 }
 
-// TestGRPCRefusals: a call that is no good gets the code that the protocol has for it, and counts as what it is.
+// TestGRPCRefusals: a call that is no good gets the code that the protocol has for it, and counts
+// as what it is.
 func TestGRPCRefusals(t *testing.T) {
 	f, dx := serving(t)
 	good := appendBytes(appendText(nil, 1, modelName), 5, tensorOf("features", "FP32", nil, 1, dx))
@@ -168,37 +180,53 @@ func TestGRPCRefusals(t *testing.T) {
 		code    codes.Code
 		want    string
 	}{
-		"HTTP/1.1's content": {"ModelInfer", frame(raw), []string{"Content-Type", "application/json"}, http.StatusUnsupportedMediaType,
-			"content-type"},
-		"no token":              {"ModelInfer", frame(raw), []string{"Authorization", ""}, codes.Unauthenticated, "token"},
-		"compressed":            {"ModelInfer", compressed, []string{"Grpc-Encoding", "gzip"}, codes.Unimplemented, "gzip"},
-		"marked as compressed":  {"ModelInfer", compressed, nil, codes.Internal, "compressed flag"},
-		"longer than allowed":   {"ModelInfer", long, nil, codes.ResourceExhausted, "33554433"},
-		"cut off":               {"ModelInfer", frame(raw)[:20], nil, codes.InvalidArgument, "EOF"},
-		"nothing":               {"ModelInfer", nil, nil, codes.Internal, "no request message"},
-		"two messages":          {"ModelInfer", append(frame(raw), 0), nil, codes.InvalidArgument, "cannot be read"},
-		"no time left":          {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "1n"}, codes.DeadlineExceeded, "deadline"},
-		"no time at all":        {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "S"}, http.StatusBadRequest, "grpc-timeout"},
-		"a time of nine digits": {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "123456789S"}, http.StatusBadRequest, "grpc-timeout"},
-		"not finite":            {"ModelInfer", frame(nan), nil, codes.InvalidArgument, "finite"},
-		"two inputs":            {"ModelInfer", frame(append(slices.Clone(good), good...)), nil, codes.InvalidArgument, "more than one input"},
-		"two raw contents":      {"ModelInfer", frame(appendBytes(slices.Clone(raw), 7, nil)), nil, codes.InvalidArgument, "raw_input_contents"},
-		"too many outputs":      {"ModelInfer", frame(many), nil, codes.InvalidArgument, "16"},
-		"an axis too many": {"ModelInfer", frame(appendBytes(nil, 5, tensorOf("features", "FP32", nil, make([]int, 9)...))), nil,
+		"HTTP/1.1's content": {"ModelInfer", frame(raw), []string{"Content-Type", "application/json"},
+			http.StatusUnsupportedMediaType, "content-type"},
+		"no token": {"ModelInfer", frame(raw), []string{"Authorization", ""},
+			codes.Unauthenticated, "token"},
+		"compressed": {"ModelInfer", compressed, []string{"Grpc-Encoding", "gzip"},
+			codes.Unimplemented, "gzip"},
+		"marked as compressed": {"ModelInfer", compressed, nil, codes.Internal, "compressed flag"},
+		"longer than allowed":  {"ModelInfer", long, nil, codes.ResourceExhausted, "33554433"},
+		"cut off":              {"ModelInfer", frame(raw)[:20], nil, codes.InvalidArgument, "EOF"},
+		"nothing":              {"ModelInfer", nil, nil, codes.Internal, "no request message"},
+		"two messages": {"ModelInfer", append(frame(raw), 0), nil, codes.InvalidArgument,
+			"cannot be read"},
+		"no time left": {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "1n"},
+			codes.DeadlineExceeded, "deadline"},
+		"no time at all": {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "S"},
+			http.StatusBadRequest, "grpc-timeout"},
+		"a time of nine digits": {"ModelInfer", frame(raw), []string{"Grpc-Timeout", "123456789S"},
+			http.StatusBadRequest, "grpc-timeout"},
+		"not finite": {"ModelInfer", frame(nan), nil, codes.InvalidArgument, "finite"},
+		"two inputs": {"ModelInfer", frame(append(slices.Clone(good), good...)), nil,
+			codes.InvalidArgument, "more than one input"},
+		"two raw contents": {"ModelInfer", frame(appendBytes(slices.Clone(raw), 7, nil)), nil,
+			codes.InvalidArgument, "raw_input_contents"},
+		"too many outputs": {"ModelInfer", frame(many), nil, codes.InvalidArgument, "16"},
+		"an axis too many": {"ModelInfer",
+			frame(appendBytes(nil, 5, tensorOf("features", "FP32", nil, make([]int, 9)...))), nil,
 			codes.InvalidArgument, "axes"},
-		"no protobuf":     {"ModelInfer", frame([]byte{0xff}), nil, codes.InvalidArgument, "cannot be read"},
+		"no protobuf": {"ModelInfer", frame([]byte{0xff}), nil, codes.InvalidArgument,
+			"cannot be read"},
 		"of another type": {"ModelMetadata", frame([]byte{8, 1}), nil, codes.NotFound, "there is"},
-		"contents of INT64": {"ModelInfer", frame(appendBytes(nil, 5, tensorOf("features", "FP32", appendBytes(nil, 3, nil), 1, dx))), nil,
+		"contents of INT64": {"ModelInfer",
+			frame(appendBytes(nil, 5, tensorOf("features", "FP32", appendBytes(nil, 3, nil), 1, dx))), nil,
 			codes.InvalidArgument, "field 3"},
-		"a pixel of 256": {"ModelInfer", frame(appendBytes(nil, 5, tensorOf("images", "UINT8", appendBytes(nil, 4, []byte{0x80, 2}), 1))), nil,
+		"a pixel of 256": {"ModelInfer",
+			frame(appendBytes(nil, 5, tensorOf("images", "UINT8", appendBytes(nil, 4, []byte{0x80, 2}), 1))),
+			nil, codes.InvalidArgument, "256"},
+		"an input of another type": {"ModelInfer", frame([]byte{0x28, 1}), nil,
+			codes.InvalidArgument, "field 5"},
+		"fields without end": {"ModelInfer", frame(bytes.Repeat([]byte{0x3a, 0}, maxFields+1)), nil,
 			codes.InvalidArgument, "256"},
-		"an input of another type": {"ModelInfer", frame([]byte{0x28, 1}), nil, codes.InvalidArgument, "field 5"},
-		"fields without end":       {"ModelInfer", frame(bytes.Repeat([]byte{0x3a, 0}, maxFields+1)), nil, codes.InvalidArgument, "256"},
-		"a shape without end": {"ModelInfer", frame(appendBytes(nil, 5, appendBytes(nil, 3, make([]byte, 100)))), nil, codes.InvalidArgument,
-			"axes"},
+		"a shape without end": {"ModelInfer",
+			frame(appendBytes(nil, 5, appendBytes(nil, 3, make([]byte, 100)))), nil,
+			codes.InvalidArgument, "axes"},
 		"another method": {"ModelUnload", frame(nil), nil, codes.Unimplemented, "ModelUnload"},
 	} {
-		if code, text, _ := f.grpcCall(c.method, c.body, c.headers...); code != c.code || !strings.Contains(text, c.want) {
+		if code, text, _ := f.grpcCall(c.method, c.body, c.headers...); code != c.code ||
+			!strings.Contains(text, c.want) {
 			t.Errorf("%s: %d %q; want %d with %q", name, code, text, c.code, c.want)
 		}
 	}
@@ -210,9 +238,11 @@ func TestGRPCRefusals(t *testing.T) {
 	alloctest.AtMost(t, 64<<10, func() { f.grpcCall("ModelInfer", long) })
 }
 
-// FuzzGRPC: a message that is weighed takes, decoded, no more memory than a multiple of its size and what it is weighed as.
+// FuzzGRPC: a message that is weighed takes, decoded, no more memory than a multiple of its size
+// and what it is weighed as.
 func FuzzGRPC(f *testing.F) {
-	good := appendBytes(appendText(nil, 1, modelName), 5, tensorOf("features", "FP32", appendBytes(nil, 6, make([]byte, 8)), 1, 2))
+	good := appendBytes(appendText(nil, 1, modelName), 5,
+		tensorOf("features", "FP32", appendBytes(nil, 6, make([]byte, 8)), 1, 2))
 	f.Add(good)
 	f.Add(appendBytes(good, 7, []byte("raw")))
 	f.Add(appendBytes(nil, 5, tensorOf("images", "UINT8", appendBytes(nil, 4, []byte{1, 255, 1}), 1, 2)))
@@ -228,7 +258,8 @@ func FuzzGRPC(f *testing.F) {
 			if proto.Unmarshal(message, &q) != nil {
 				return
 			}
-			if r, _, err := inferOf(&q); err == nil && (len(r.Inputs) != 1 || len(r.Inputs[0].Shape) > maxAxes || len(r.Outputs) > maxOutputs) {
+			if r, _, err := inferOf(&q); err == nil &&
+				(len(r.Inputs) != 1 || len(r.Inputs[0].Shape) > maxAxes || len(r.Outputs) > maxOutputs) {
 				t.Fatalf("%+v", r)
 			}
 		})
@@ -248,7 +279,8 @@ func TestGRPCPanic(t *testing.T) {
 	p := f.srv.predictions
 	p.calls = grpc.NewServer(grpc.UnaryInterceptor(p.grpcUnary))
 	pb.RegisterGRPCInferenceServiceServer(p.calls, panics{})
-	if code, text, _ := f.grpcCall("ServerLive", frame(nil)); code != codes.Internal || strings.Contains(text, "fault") {
+	if code, text, _ := f.grpcCall("ServerLive", frame(nil)); code != codes.Internal ||
+		strings.Contains(text, "fault") {
 		t.Errorf("%v %q", code, text)
 	}
 }

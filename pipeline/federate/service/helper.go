@@ -16,10 +16,11 @@ import (
 
 // Bounds on the messages between the two servers of a private round.
 const (
-	// helperTime is the timeout of one request; the helper's share of a sum of many clients takes longest.
+	// helperTime is the timeout of one request; the helper's share of a sum of many clients takes
+	// longest.
 	helperTime = 10 * time.Minute
-	// maxProof is the maximum size of a message about one client's proof, maxSum that of the helper's share of the sum, and maxMember
-	// that of one client's entry in a list of clients.
+	// maxProof is the maximum size of a message about one client's proof, maxSum that of the helper's
+	// share of the sum, and maxMember that of one client's entry in a list of clients.
 	maxProof, maxSum, maxMember = 4 << 20, 64 << 20, 1 << 10
 )
 
@@ -52,8 +53,8 @@ type Helper struct {
 	http       *http.Client
 }
 
-// NewHelper returns a client of the helper at an address (https://HOST:PORT, or http:// on loopback), which must know the same secret.
-// ca is as in [sender.New].
+// NewHelper returns a client of the helper at an address (https://HOST:PORT, or http:// on
+// loopback), which must know the same secret. ca is as in [sender.New].
 func NewHelper(address, ca, secret string) (*Helper, error) {
 	c, base, err := sender.HTTP(address, ca)
 	if err != nil {
@@ -73,7 +74,8 @@ func (h *Helper) Describe(ctx context.Context, round uint64) (*wire.Description,
 }
 
 // check sends this server's part of the proof of a client's share and returns the helper's.
-func (h *Helper) check(ctx context.Context, round uint64, client string, c proofCheck) ([]byte, error) {
+func (h *Helper) check(ctx context.Context, round uint64, client string,
+	c proofCheck) ([]byte, error) {
 	var answer proofCheck
 	err := h.call(ctx, http.MethodPost, wire.UploadPath(round, client)+"/proof", c, &answer, maxProof)
 	return answer.Message, err
@@ -87,7 +89,8 @@ func (h *Helper) sum(ctx context.Context, round uint64, of sumOf) ([]byte, error
 }
 
 // call sends JSON and decodes the JSON answer; a refusal is a *wire.Problem.
-func (h *Helper) call(ctx context.Context, method, path string, body, answer any, most int64) error {
+func (h *Helper) call(ctx context.Context, method, path string, body, answer any,
+	most int64) error {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("helper: %w", err)

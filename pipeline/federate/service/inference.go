@@ -10,9 +10,10 @@ import (
 	"fmp/pipeline/federate/store"
 )
 
-// The Open Inference Protocol, version 2, REST (github.com/kserve/open-inference-protocol), which clients of KServe and Triton speak,
-// with Triton's extensions for binary tensors, model configuration and statistics
-// (github.com/triton-inference-server/server/tree/main/docs/protocol). The model takes images (UINT8) or features (FP32).
+// The Open Inference Protocol, version 2, REST (github.com/kserve/open-inference-protocol), which
+// clients of KServe and Triton speak, with Triton's extensions for binary tensors, model
+// configuration and statistics (github.com/triton-inference-server/server/tree/main/docs/protocol).
+// The model takes images (UINT8) or features (FP32).
 const (
 	serverName      = "fmp serve"
 	protocolVersion = "2"
@@ -46,16 +47,19 @@ func (p *predictor) inferReady(w http.ResponseWriter, _ *http.Request) {
 	reply(w, status, map[string]any{"name": modelName, "ready": ready})
 }
 
-// current returns the version that makes predictions, and its inputs and outputs; errNotYet if there is none.
+// current returns the version that makes predictions, and its inputs and outputs; errNotYet if
+// there is none.
 func (p *predictor) current() (v *served, inputs, outputs []tensor, err error) {
 	if v, err = p.acquire(); err != nil {
 		return nil, nil, nil, err
 	}
 	defer v.mu.RUnlock()
 	f := v.images.Fit
-	inputs = []tensor{{Name: "images", Shape: []int64{-1, int64(f.H), int64(f.W), int64(f.Ch)}, Datatype: "UINT8"}}
+	inputs = []tensor{{Name: "images", Shape: []int64{-1, int64(f.H), int64(f.W), int64(f.Ch)},
+		Datatype: "UINT8"}}
 	if v.rows != nil {
-		inputs = append(inputs, tensor{Name: "features", Shape: []int64{-1, int64(v.rows.Manifest.Dx)}, Datatype: "FP32"})
+		inputs = append(inputs, tensor{Name: "features", Shape: []int64{-1, int64(v.rows.Manifest.Dx)},
+			Datatype: "FP32"})
 	}
 	for _, name := range inferOutputs {
 		outputs = append(outputs, tensor{Name: name, Shape: []int64{-1}, Datatype: "FP32"})
@@ -68,8 +72,9 @@ func (p *predictor) inferModel(w http.ResponseWriter, r *http.Request) {
 	if v, inputs, outputs, err := p.current(); err != nil {
 		p.inferFailed(w, r, err)
 	} else {
-		reply(w, http.StatusOK, map[string]any{"name": modelName, "versions": []string{fmt.Sprint(v.version.Number)}, "platform": modelPlatform,
-			"inputs": inputs, "outputs": outputs})
+		reply(w, http.StatusOK, map[string]any{"name": modelName,
+			"versions": []string{fmt.Sprint(v.version.Number)}, "platform": modelPlatform, "inputs": inputs,
+			"outputs": outputs})
 	}
 }
 
@@ -101,10 +106,12 @@ func (p *predictor) inferConfig(w http.ResponseWriter, r *http.Request) {
 	}
 	reply(w, http.StatusOK, map[string]any{"name": modelName, "platform": modelPlatform, "backend": "",
 		"version_policy": map[string]any{"latest": map[string]int{"num_versions": 1}},
-		"max_batch_size": maxPredictItems, "input": of(inputs, len(inputs) > 1), "output": of(outputs, false)})
+		"max_batch_size": maxPredictItems, "input": of(inputs, len(inputs) > 1),
+		"output": of(outputs, false)})
 }
 
-// inferStatistics answers with the statistics of the version that makes predictions, as Triton's extension defines them.
+// inferStatistics answers with the statistics of the version that makes predictions, as Triton's
+// extension defines them.
 func (p *predictor) inferStatistics(w http.ResponseWriter, _ *http.Request) {
 	v := p.version()
 	stats := []modelStatistics{}
@@ -136,12 +143,13 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var answer *inferAnswer
-	err = p.run(r.Context(), &held, req.rows(), req.build, func(v store.Version, c *classify.Classifier,
-		ps []classify.Prediction) (err error) {
-		p.sayVoid(v, w.Header().Set)
-		answer, err = req.answer(v, c, ps)
-		return err
-	})
+	err = p.run(r.Context(), &held, req.rows(), req.build,
+		func(v store.Version, c *classify.Classifier,
+			ps []classify.Prediction) (err error) {
+			p.sayVoid(v, w.Header().Set)
+			answer, err = req.answer(v, c, ps)
+			return err
+		})
 	if err != nil {
 		p.inferFailed(w, r, err)
 		return
@@ -170,7 +178,8 @@ func (p *predictor) inferFailed(w http.ResponseWriter, r *http.Request, err erro
 		inferError(w, http.StatusBadRequest, "%v", err)
 	case r.Context().Err() != nil: // the client has gone
 	case errors.Is(err, context.DeadlineExceeded):
-		inferError(w, http.StatusServiceUnavailable, "the answer took more than %v; ask for fewer at a time", predictTime)
+		inferError(w, http.StatusServiceUnavailable,
+			"the answer took more than %v; ask for fewer at a time", predictTime)
 	default:
 		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
 		inferError(w, http.StatusInternalServerError, "the classifier failed; the server's log says why")

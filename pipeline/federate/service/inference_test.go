@@ -25,7 +25,8 @@ func (f *fixture) binaryRequest(text string, data []byte) *httptest.ResponseReco
 	return w
 }
 
-// TestBinaryTensors: requests and answers as tritonclient writes and reads them by default have the numbers of those in JSON.
+// TestBinaryTensors: requests and answers as tritonclient writes and reads them by default have the
+// numbers of those in JSON.
 func TestBinaryTensors(t *testing.T) {
 	f, dx := serving(t)
 	const n = 2
@@ -35,8 +36,9 @@ func TestBinaryTensors(t *testing.T) {
 		x[i] = float32(i%7) / 4
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x[i]))
 	}
-	plain, err := json.Marshal(map[string]any{"inputs": []any{map[string]any{"name": "features", "shape": []int{n, dx}, "datatype": "FP32",
-		"data": x}}})
+	plain, err := json.Marshal(
+		map[string]any{"inputs": []any{map[string]any{"name": "features", "shape": []int{n, dx},
+			"datatype": "FP32", "data": x}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,12 +54,13 @@ func TestBinaryTensors(t *testing.T) {
 	var want, got struct {
 		Outputs []output
 	}
-	if w := f.ask(inferPath, "application/json", plain); w.Code != 200 || json.Unmarshal(w.Body.Bytes(), &want) != nil ||
+	if w := f.ask(inferPath, "application/json", plain); w.Code != 200 ||
+		json.Unmarshal(w.Body.Bytes(), &want) != nil ||
 		len(want.Outputs) != 3 {
 		t.Fatalf("JSON: %d %s", w.Code, w.Body)
 	}
-	input := fmt.Sprintf(`{"id":"","inputs":[{"name":"features","shape":[%d,%d],"datatype":"FP32","parameters":{"binary_data_size":%d}}]`, n,
-		dx, len(data))
+	input := fmt.Sprintf(
+		`{"id":"","inputs":[{"name":"features","shape":[%d,%d],"datatype":"FP32","parameters":{"binary_data_size":%d}}]`, n, dx, len(data))
 	w := f.binaryRequest(input+`,"parameters":{"binary_data_output":true}}`, data)
 	length, err := strconv.Atoi(w.Header().Get("Inference-Header-Content-Length"))
 	if err != nil || w.Code != 200 || w.Header().Get("Content-Type") != "application/octet-stream" ||
@@ -66,7 +69,8 @@ func TestBinaryTensors(t *testing.T) {
 	}
 	rest := w.Body.Bytes()[length:]
 	for i, o := range got.Outputs {
-		if o.Name != want.Outputs[i].Name || o.Parameters.Size != 4*len(want.Outputs[i].Data) || o.Data != nil {
+		if o.Name != want.Outputs[i].Name || o.Parameters.Size != 4*len(want.Outputs[i].Data) ||
+			o.Data != nil {
 			t.Fatalf("output %+v; want %+v", o, want.Outputs[i])
 		}
 		for k, v := range want.Outputs[i].Data {
@@ -80,17 +84,22 @@ func TestBinaryTensors(t *testing.T) {
 		t.Errorf("%d bytes too many", len(rest))
 	}
 	// One output in bytes and one in JSON.
-	w = f.binaryRequest(input+`,"outputs":[{"name":"entropy","parameters":{"binary_data":true}},{"name":"probabilities"}]}`, data)
+	w = f.binaryRequest(input+
+		`,"outputs":[{"name":"entropy","parameters":{"binary_data":true}},{"name":"probabilities"}]}`,
+		data)
 	length, _ = strconv.Atoi(w.Header().Get("Inference-Header-Content-Length"))
 	got.Outputs = nil
-	if w.Code != 200 || json.Unmarshal(w.Body.Bytes()[:length], &got) != nil || len(got.Outputs) != 2 ||
+	if w.Code != 200 || json.Unmarshal(w.Body.Bytes()[:length], &got) != nil ||
+		len(got.Outputs) != 2 ||
 		len(got.Outputs[0].Data) != len(want.Outputs[0].Data) || w.Body.Len()-length != 4*n {
 		t.Errorf("both forms: %d %s", w.Code, w.Body)
 	}
 	// Images in bytes.
 	size := f.srv.predictions.serving.images.Fit.Size()
-	images := fmt.Sprintf(`{"inputs":[{"name":"images","shape":[1,28,28,1],"datatype":"UINT8","parameters":{"binary_data_size":%d}}]}`, size)
-	if w := f.binaryRequest(images, make([]byte, size)); w.Code != 200 || w.Header().Get("Inference-Header-Content-Length") != "" {
+	images := fmt.Sprintf(
+		`{"inputs":[{"name":"images","shape":[1,28,28,1],"datatype":"UINT8","parameters":{"binary_data_size":%d}}]}`, size)
+	if w := f.binaryRequest(images, make([]byte, size)); w.Code != 200 ||
+		w.Header().Get("Inference-Header-Content-Length") != "" {
 		t.Errorf("images: %d %s", w.Code, w.Body)
 	}
 	nan := append([]byte{0, 0, 0xc0, 0x7f}, data[4:]...)
@@ -98,33 +107,41 @@ func TestBinaryTensors(t *testing.T) {
 		text, want string
 		data       []byte
 	}{
-		"too few bytes":      {input + "}", "binary_data_size", data[1:]},
-		"too many bytes":     {input + "}", "accounts for", append(data, 0)},
-		"of another shape":   {strings.Replace(input, fmt.Sprintf("[%d,", n), "[1,", 1) + "}", "for its shape", data},
-		"not finite":         {input + "}", "finite", nan},
-		"negative":           {`{"inputs":[{"name":"features","parameters":{"binary_data_size":-1}}]}`, "binary_data_size -1", nil},
-		"data beside it":     {strings.Replace(input, `"datatype"`, `"data":[1],"datatype"`, 1) + "}", "beside", data},
-		"an unknown output":  {input + `,"outputs":[{"name":"x"}]}`, "not known", data},
-		"images of few":      {strings.Replace(images, fmt.Sprint(size), "3", 1), "for its shape", []byte{1, 2, 3}},
-		"rows in float64":    {strings.Replace(input, "FP32", "FP64", 1) + "}", "want FP32", data},
-		"no input at all":    {"{}", "want one", nil},
-		"many inputs":        {`{"inputs":[` + strings.Repeat("{},", 16) + `{}]}`, "17 elements", nil},
-		"commas in a name":   {`{"inputs":[{"name":"\",` + strings.Repeat(",", 20) + `"}]}`, "want one", nil},
+		"too few bytes":  {input + "}", "binary_data_size", data[1:]},
+		"too many bytes": {input + "}", "accounts for", append(data, 0)},
+		"of another shape": {strings.Replace(input, fmt.Sprintf("[%d,", n), "[1,", 1) + "}",
+			"for its shape", data},
+		"not finite": {input + "}", "finite", nan},
+		"negative": {`{"inputs":[{"name":"features","parameters":{"binary_data_size":-1}}]}`,
+			"binary_data_size -1", nil},
+		"data beside it": {strings.Replace(input, `"datatype"`, `"data":[1],"datatype"`, 1) + "}",
+			"beside", data},
+		"an unknown output": {input + `,"outputs":[{"name":"x"}]}`, "not known", data},
+		"images of few": {strings.Replace(images, fmt.Sprint(size), "3", 1), "for its shape",
+			[]byte{1, 2, 3}},
+		"rows in float64": {strings.Replace(input, "FP32", "FP64", 1) + "}", "want FP32", data},
+		"no input at all": {"{}", "want one", nil},
+		"many inputs":     {`{"inputs":[` + strings.Repeat("{},", 16) + `{}]}`, "17 elements", nil},
+		"commas in a name": {`{"inputs":[{"name":"\",` + strings.Repeat(",", 20) + `"}]}`,
+			"want one", nil},
 		"inputs no list":     {`{"inputs":{}}`, "cannot unmarshal", nil},
 		"text that is short": {"{", "unexpected end", nil},
 	} {
-		if w := f.binaryRequest(c.text, c.data); w.Code != 400 || !strings.Contains(w.Body.String(), c.want) {
+		if w := f.binaryRequest(c.text, c.data); w.Code != 400 ||
+			!strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%s: %d %s; want %q", name, w.Code, w.Body, c.want)
 		}
 	}
 }
 
-// TestInferMetadata: configuration and statistics are as Triton's extensions define them, and count what was asked.
+// TestInferMetadata: configuration and statistics are as Triton's extensions define them, and count
+// what was asked.
 func TestInferMetadata(t *testing.T) {
 	f, dx := serving(t)
 	get := func(path string, v any) {
 		t.Helper()
-		if status, data := f.request("GET", path, nil, reader); status != 200 || json.Unmarshal(data, v) != nil {
+		if status, data := f.request("GET", path, nil, reader); status != 200 ||
+			json.Unmarshal(data, v) != nil {
 			t.Fatalf("%s: %d %s", path, status, data)
 		}
 	}
@@ -142,15 +159,18 @@ func TestInferMetadata(t *testing.T) {
 		}
 	}
 	get("/v2/models/classifier/config", &config)
-	if text := fmt.Sprintf("%+v", config); text != fmt.Sprintf("{Name:classifier Max:1024 Input:[{Name:images DataType:TYPE_UINT8 Dims:[28 "+
-		"28 1]} {Name:features DataType:TYPE_FP32 Dims:[%d]}] Output:[{Name:probabilities Dims:[10]} {Name:entropy Dims:[1]} "+
+	if text := fmt.Sprintf("%+v",
+		config); text != fmt.Sprintf("{Name:classifier Max:1024 Input:[{Name:images "+
+		"DataType:TYPE_UINT8 Dims:[28 28 1]} {Name:features DataType:TYPE_FP32 Dims:[%d]}] "+
+		"Output:[{Name:probabilities Dims:[10]} {Name:entropy Dims:[1]} "+
 		"{Name:mutual_information Dims:[1]}]}", dx) {
 		t.Error(text)
 	}
 	for range 2 {
 		f.ask("/v1/predict", "application/json", []byte(`{"features": `+rows(3, dx)+`}`))
 	}
-	f.ask(inferPath, "application/json", []byte(`{"inputs":[{"name":"features","datatype":"FP32","shape":[1,1],"data":[1]}]}`))
+	f.ask(inferPath, "application/json",
+		[]byte(`{"inputs":[{"name":"features","datatype":"FP32","shape":[1,1],"data":[1]}]}`))
 	for _, path := range []string{"/v2/models/classifier/stats", "/v2/models/stats"} {
 		var stats struct {
 			Models []modelStatistics `json:"model_stats"`
@@ -160,18 +180,21 @@ func TestInferMetadata(t *testing.T) {
 			t.Fatalf("%+v", stats)
 		}
 		s := stats.Models[0]
-		if i := s.InferenceStats; s.Version != "1" || s.InferenceCount != 6 || s.ExecutionCount != 2 || s.LastInference == 0 ||
-			i.Success.Count != 2 || i.Fail.Count != 1 || i.ComputeInfer.Count != 2 ||
-			i.ComputeInfer.NS <= 0 || i.Success.NS < i.Queue.NS+i.ComputeInput.NS+i.ComputeInfer.NS+i.ComputeOutput.NS {
+		if i := s.InferenceStats; s.Version != "1" || s.InferenceCount != 6 || s.ExecutionCount != 2 ||
+			s.LastInference == 0 || i.Success.Count != 2 || i.Fail.Count != 1 || i.ComputeInfer.Count != 2 ||
+			i.ComputeInfer.NS <= 0 ||
+			i.Success.NS < i.Queue.NS+i.ComputeInput.NS+i.ComputeInfer.NS+i.ComputeOutput.NS {
 			t.Errorf("%+v", s)
 		}
 	}
 }
 
-// FuzzInferRequest: a request that is read has one input whose binary data is no more than what follows its JSON, and no request takes more
-// memory than is held for it.
+// FuzzInferRequest: a request that is read has one input whose binary data is no more than what
+// follows its JSON, and no request takes more memory than is held for it.
 func FuzzInferRequest(f *testing.F) {
-	f.Add([]byte(`{"inputs":[{"name":"images","shape":[1],"datatype":"UINT8","parameters":{"binary_data_size":2}}]}ab`), "95")
+	f.Add(
+		[]byte(
+			`{"inputs":[{"name":"images","shape":[1],"datatype":"UINT8","parameters":{"binary_data_size":2}}]}ab`), "95")
 	f.Add([]byte(`{"inputs":[{"name":"features","data":[1]}],"outputs":[{"name":"entropy"}]}`), "")
 	f.Add([]byte(`{"inputs":[{"name":"features","shape":[`+strings.Repeat("1,", 1<<20)+`1]}]}`), "")
 	f.Add([]byte(`{"inputs":[`+strings.Repeat("{},", 1<<20)+`{}]}`), "")
@@ -185,7 +208,8 @@ func FuzzInferRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(q.Inputs) != 1 || len(q.Inputs[0].Binary) > len(body) || !bytes.HasSuffix(body, q.Inputs[0].Binary) {
+		if len(q.Inputs) != 1 || len(q.Inputs[0].Binary) > len(body) ||
+			!bytes.HasSuffix(body, q.Inputs[0].Binary) {
 			t.Fatalf("%+v", q)
 		}
 	})

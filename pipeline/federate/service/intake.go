@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxInFlight is the maximum number of uploads of the largest size that are held in memory at once. Memory is reserved as bytes
-	// arrive, so that clients that send little keep nobody out.
+	// maxInFlight is the maximum number of uploads of the largest size that are held in memory at
+	// once. Memory is reserved as bytes arrive, so that clients that send little keep nobody out.
 	maxInFlight = 128
 	// firstPart is the memory reserved for the first bytes of an upload.
 	firstPart = 8 << 10
@@ -35,7 +35,8 @@ var (
 type errBeyond struct{ bytes, all int64 }
 
 func (e *errBeyond) Error() string {
-	return fmt.Sprintf("the request takes %d bytes of memory; all that are under way may take %d: ask for fewer at a time", e.bytes, e.all)
+	return fmt.Sprintf("the request takes %d bytes of memory; all that are under way may take %d: "+
+		"ask for fewer at a time", e.bytes, e.all)
 }
 
 // intake bounds the memory and the time that requests take, uploads or predictions.
@@ -50,10 +51,12 @@ type intake struct {
 }
 
 func newIntake(b *round.Bounds, all int64) *intake {
-	return &intake{memory: semaphore.NewWeighted(all), all: all, bounds: b, grace: grace, wait: slotTime}
+	return &intake{memory: semaphore.NewWeighted(all), all: all, bounds: b,
+		grace: grace, wait: slotTime}
 }
 
-// limit returns the time by which more must have come of an upload that began at start and of which n bytes are here.
+// limit returns the time by which more must have come of an upload that began at start and of which
+// n bytes are here.
 func (in *intake) limit(start time.Time, n int) time.Time {
 	after := in.grace + time.Duration(n)*time.Second/time.Duration(in.bounds.Rate)
 	if in.total > 0 {
@@ -76,8 +79,8 @@ func (l *lease) release() {
 	l.held = 0
 }
 
-// paced is the body of a request, which keeps to a rate. Errors are errSlow, *http.MaxBytesError, or inputs'
-// (*errInput).
+// paced is the body of a request, which keeps to a rate. Errors are errSlow, *http.MaxBytesError,
+// or inputs' (*errInput).
 type paced struct {
 	in    *intake
 	w     http.ResponseWriter
@@ -94,16 +97,19 @@ func (l *lease) body(w http.ResponseWriter, r *http.Request, most int) *paced {
 
 func (b *paced) Read(to []byte) (n int, err error) {
 	control := http.NewResponseController(b.w)
-	_ = control.SetReadDeadline(b.in.limit(b.start, b.n)) // it fails where there is no connection, as in tests
+	// it fails where there is no connection, as in tests
+	_ = control.SetReadDeadline(b.in.limit(b.start, b.n))
 	n, err = b.body.Read(to)
 	b.n += n
 	var large *http.MaxBytesError
 	switch {
 	case errors.Is(err, io.EOF):
-		// The deadline ends with the body: one that passes later would cancel the request while it is answered.
+		// The deadline ends with the body: one that passes later would cancel the request while it is
+		// answered.
 		_ = control.SetReadDeadline(time.Time{})
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		b.w.Header().Set("Connection", "close") // the deadline stays: what is left of the body is not waited for
+		// the deadline stays: what is left of the body is not waited for
+		b.w.Header().Set("Connection", "close")
 		return n, errSlow
 	case err != nil && !errors.As(err, &large):
 		return n, inputf("the body ended early: %w", err)
@@ -112,7 +118,8 @@ func (b *paced) Read(to []byte) (n int, err error) {
 }
 
 // read reads the body of a request whole, and holds a multiple of its buffer as it grows.
-func (l *lease) read(w http.ResponseWriter, r *http.Request, most, times int) (data []byte, err error) {
+func (l *lease) read(w http.ResponseWriter, r *http.Request, most,
+	times int) (data []byte, err error) {
 	body := l.body(w, r, most)
 	for {
 		if len(data) == cap(data) {

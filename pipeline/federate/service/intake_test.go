@@ -56,8 +56,9 @@ func (f *fixture) begin(client string, data []byte, first int) net.Conn {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() { c.Close() })
-	fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Digest: %s\r\nContent-Length: %d\r\n\r\n",
-		req.URL.EscapedPath(), req.Header.Get("Authorization"), req.Header.Get("Content-Digest"), len(data))
+	fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Digest: "+
+		"%s\r\nContent-Length: %d\r\n\r\n", req.URL.EscapedPath(), req.Header.Get("Authorization"),
+		req.Header.Get("Content-Digest"), len(data))
 	if _, err := c.Write(data[:first]); err != nil {
 		f.t.Fatal(err)
 	}
@@ -96,7 +97,8 @@ func TestSlowClients(t *testing.T) {
 			t.Fatalf("%s: %v", slow[i], err)
 		}
 		var p wire.Problem
-		if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || resp.StatusCode != 408 || p.Code != wire.TooSlow {
+		if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || resp.StatusCode != 408 ||
+			p.Code != wire.TooSlow {
 			t.Fatalf("%s: %d %+v, %v; want 408", slow[i], resp.StatusCode, p, err)
 		}
 	}
@@ -108,7 +110,8 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// TestSteadyClient: an upload that keeps the rate is taken, also when it comes for longer than the grace, and the connection lives on.
+// TestSteadyClient: an upload that keeps the rate is taken, also when it comes for longer than the
+// grace, and the connection lives on.
 func TestSteadyClient(t *testing.T) {
 	f := newFixture(t, "bounds: {rate: 100}\n")
 	f.srv.intake.grace = 10 * time.Millisecond
@@ -131,7 +134,8 @@ func TestSteadyClient(t *testing.T) {
 func TestLimit(t *testing.T) {
 	in := newIntake(&round.Bounds{Bytes: 1 << 20, Rate: 1000}, 1)
 	var at time.Time
-	for n, want := range map[int]time.Duration{0: grace, 10: grace + 10*time.Millisecond, 1 << 20: grace + 1048576*time.Millisecond} {
+	for n, want := range map[int]time.Duration{0: grace, 10: grace + 10*time.Millisecond,
+		1 << 20: grace + 1048576*time.Millisecond} {
 		if got := in.limit(at, n).Sub(at); got != want {
 			t.Errorf("%d bytes: %v, want %v", n, got, want)
 		}
@@ -142,7 +146,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestMemory: what uploads may hold together is bounded by what has come of them, and what is given back may be held again.
+// TestMemory: what uploads may hold together is bounded by what has come of them, and what is given
+// back may be held again.
 func TestMemory(t *testing.T) {
 	const all = 1 << 20
 	in := newIntake(&round.Bounds{Bytes: 1 << 10, Rate: 1000}, all)

@@ -33,10 +33,13 @@ func newMetrics(s *Server) *metrics {
 			Help: "Uploads taken since the start, replacements included."}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fmp_requests_refused_total",
 			Help: "Requests refused since the start, by reason."}, []string{"code"}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_pooling_failed_total", Help: "Poolings that failed."}),
-		pooled: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fmp_pooling_seconds", Help: "Time to make a version of the classifier.",
+		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_pooling_failed_total",
+			Help: "Poolings that failed."}),
+		pooled: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fmp_pooling_seconds",
+			Help:    "Time to make a version of the classifier.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 4, 9)}),
-		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fmp_request_seconds", Help: "Time to answer a request.",
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "fmp_request_seconds",
+			Help:    "Time to answer a request.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12)}, []string{"route", "status"}),
 	}
 	count := func(name, help string, of func() int) prometheus.Collector {
@@ -49,15 +52,21 @@ func newMetrics(s *Server) *metrics {
 	r.MustRegister(m.taken, m.refused, m.failed, m.pooled, m.requests,
 		count("fmp_uploads_in", "Uploads that are in.", func() int { return len(s.in) }),
 		count("fmp_clients", "Clients of the roster.", func() int { return s.clients.Load().Len() }),
-		count("fmp_clients_refused", "Clients with an upload in quarantine.", func() int { return len(s.refused) }),
+		count("fmp_clients_refused", "Clients with an upload in quarantine.",
+			func() int { return len(s.refused) }),
 		count("fmp_versions", "Versions of the classifier.", func() int { return len(s.versions) }),
-		count("fmp_withdrawals", "Clients that withdrew their uploads.", func() int { return len(s.gone) }),
-		count("fmp_versions_superseded", "Versions that hold an upload that was withdrawn.", func() int { return len(s.void) }),
-		count("fmp_superseded_latest", "1 while no version has taken the place of one that holds a withdrawn upload.",
+		count("fmp_withdrawals", "Clients that withdrew their uploads.",
+			func() int { return len(s.gone) }),
+		count("fmp_versions_superseded", "Versions that hold an upload that was withdrawn.",
+			func() int { return len(s.void) }),
+		count("fmp_superseded_latest",
+			"1 while no version has taken the place of one that holds a withdrawn upload.",
 			func() int { return one(s.stale()) }),
-		count("fmp_state_free_bytes", "Free bytes on the disk of the state; -1 where the system or an external store does not tell.",
+		count("fmp_state_free_bytes",
+			"Free bytes on the disk of the state; -1 where the system or an external store does not tell.",
 			func() int { return int(s.Store.Space().Free) }),
-		count("fmp_state_low", "1 while the disk of the state is low on space.", func() int { return one(s.Store.Space().Low) }),
+		count("fmp_state_low", "1 while the disk of the state is low on space.",
+			func() int { return one(s.Store.Space().Low) }),
 		count("fmp_state_full", "1 while the disk of the state is full, and uploads are refused.",
 			func() int { return one(s.Store.Space().Full) }),
 		privacyGauge(s.Round.Privacy),
@@ -76,12 +85,13 @@ func one(b bool) int {
 
 // privacyGauge returns a gauge of the round's epsilon, with the rest of the budget as labels.
 func privacyGauge(b *privacy.Budget) prometheus.Collector {
-	o := prometheus.GaugeOpts{Name: "fmp_round_epsilon", Help: "Epsilon of a private round; 0 where the round is not private."}
+	o := prometheus.GaugeOpts{Name: "fmp_round_epsilon",
+		Help: "Epsilon of a private round; 0 where the round is not private."}
 	var epsilon float64
 	if b != nil {
 		epsilon = b.Epsilon
-		o.ConstLabels = prometheus.Labels{"delta": strconv.FormatFloat(b.Delta, 'g', -1, 64), "unit": b.Unit, "relation": b.Relation,
-			"noise": b.Noise}
+		o.ConstLabels = prometheus.Labels{"delta": strconv.FormatFloat(b.Delta, 'g', -1, 64),
+			"unit": b.Unit, "relation": b.Relation, "noise": b.Noise}
 	}
 	g := prometheus.NewGauge(o)
 	g.Set(epsilon)
@@ -93,14 +103,17 @@ func (s *Server) observe(pattern string, next http.HandlerFunc) http.Handler {
 	return traced(s.Tracer, pattern, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		next(w, r)
-		s.metrics.requests.WithLabelValues(pattern, strconv.Itoa(w.(*watched).status)).Observe(time.Since(start).Seconds())
+		s.metrics.requests.WithLabelValues(pattern,
+			strconv.Itoa(w.(*watched).status)).Observe(time.Since(start).Seconds())
 	})
 }
 
-// traced records a span of each request of a route, below that of the caller. Probes and scrapes have none.
+// traced records a span of each request of a route, below that of the caller. Probes and scrapes
+// have none.
 func traced(t *trace.Tracer, pattern string, next http.HandlerFunc) http.Handler {
 	method, path, _ := strings.Cut(pattern, " ")
-	probe := slices.Contains([]string{"/healthz", "/readyz", "/metrics", "/v2/health/live", "/v2/health/ready"}, path)
+	probe := slices.Contains([]string{"/healthz", "/readyz", "/metrics", "/v2/health/live",
+		"/v2/health/ready"}, path)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &watched{ResponseWriter: w, status: http.StatusOK}
 		if t == nil || probe {

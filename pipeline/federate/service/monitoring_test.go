@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestMonitoring: every metric that the dashboard and the alerts ask for is one of the server's, and no metric of the program's own is
-// forgotten.
+// TestMonitoring: every metric that the dashboard and the alerts ask for is one of the server's,
+// and no metric of the program's own is forgotten.
 func TestMonitoring(t *testing.T) {
 	f := newFixture(t, "quorum: 4\n")
 	f.srv.metrics.refused.WithLabelValues("x").Inc()
@@ -85,14 +85,16 @@ func TestMonitoring(t *testing.T) {
 	}
 	for _, name := range have {
 		base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
-		if strings.HasPrefix(name, "fmp_") && !strings.Contains(used, base) && base != "fmp_round_epsilon" { // a constant of the round
+		// a constant of the round
+		if strings.HasPrefix(name, "fmp_") && !strings.Contains(used, base) &&
+			base != "fmp_round_epsilon" {
 			t.Errorf("%s is on no panel and in no alert", name)
 		}
 	}
 }
 
-// TestAlertsFire has Prometheus's own promtool run the tests of the alerts: each fires when it should, and not before. It is left out where
-// there is no promtool, which CI installs.
+// TestAlertsFire has Prometheus's own promtool run the tests of the alerts: each fires when it
+// should, and not before. It is left out where there is no promtool, which CI installs.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
 	tool, err := exec.LookPath("promtool")

@@ -75,11 +75,13 @@ func checkOpenAPI(t *testing.T, s *Server) {
 	slices.Sort(stated)
 	slices.Sort(are)
 	if !slices.Equal(stated, are) {
-		t.Errorf("openapi.yaml states\n%s\nand the server has\n%s", strings.Join(stated, "\n"), strings.Join(are, "\n"))
+		t.Errorf("openapi.yaml states\n%s\nand the server has\n%s", strings.Join(stated, "\n"),
+			strings.Join(are, "\n"))
 	}
 	schemas := doc.Components.Schemas.All
-	for name, v := range map[string]any{"Description": wire.Description{}, "Privacy": privacy.Budget{}, "Receipt": wire.Receipt{},
-		"Status": Status{}, "Version": struct {
+	for name, v := range map[string]any{"Description": wire.Description{}, "Privacy": privacy.Budget{},
+		"Receipt": wire.Receipt{},
+		"Status":  Status{}, "Version": struct {
 			VersionStatus
 			Members []store.Member `json:"members"`
 		}{}, "Withdrawal": wire.Withdrawal{}, "Notice": wire.Notice{}, "VersionRef": wire.VersionRef{}} {

@@ -14,11 +14,14 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// HTTPServer returns a server of a handler for HTTP/1.1 and HTTP/2, without TLS as well, as gRPC has it on loopback. It answers no page of
-// another site: see [guard]. hosts are the names, beside those of loopback, under which a proxy passes requests on to a loopback address.
+// HTTPServer returns a server of a handler for HTTP/1.1 and HTTP/2, without TLS as well, as gRPC
+// has it on loopback. It answers no page of another site: see [guard]. hosts are the names, beside
+// those of loopback, under which a proxy passes requests on to a loopback address.
 func HTTPServer(h http.Handler, complaints *log.Logger, hosts ...string) *http.Server {
-	srv := &http.Server{Handler: guard(h, hosts), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: complaints, Protocols: new(http.Protocols)}
+	srv := &http.Server{Handler: guard(h, hosts), ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout: 2 * time.Minute,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: complaints,
+		Protocols: new(http.Protocols)}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(true)
 	srv.Protocols.SetUnencryptedHTTP2(true)
@@ -35,10 +38,11 @@ const maxStreams = 64
 // onLoopback is the key under which a request's context says whether its listener is on loopback.
 type onLoopback struct{}
 
-// guard keeps pages of other sites from using a browser to reach the server. On a loopback listener the request must name a host of
-// loopback, or one of hosts: a name that a site owns and lets resolve to 127.0.0.1 (DNS rebinding) is refused. Everywhere a
-// request that may change something must not be another site's, by Sec-Fetch-Site or Origin ([http.CrossOriginProtection]);
-// programs send neither.
+// guard keeps pages of other sites from using a browser to reach the server. On a loopback listener
+// the request must name a host of loopback, or one of hosts: a name that a site owns and lets
+// resolve to 127.0.0.1 (DNS rebinding) is refused. Everywhere a request that may change something
+// must not be another site's, by Sec-Fetch-Site or Origin ([http.CrossOriginProtection]); programs
+// send neither.
 func guard(next http.Handler, hosts []string) http.Handler {
 	sites := http.NewCrossOriginProtection()
 	for _, host := range hosts {
@@ -47,16 +51,18 @@ func guard(next http.Handler, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-			// It may have stated a length too, by which a proxy took the rest for its body: nothing follows on this connection.
+			// It may have stated a length too, by which a proxy took the rest for its body: nothing follows
+			// on this connection.
 			w.Header().Set("Connection", "close")
 		}
 		if local, _ := r.Context().Value(onLoopback{}).(bool); local && !reachedAs(r.Host, hosts) {
-			refuse(w, wire.WrongHost, "the request is for %.80q; this server is on loopback: ask localhost or its address, or name the proxy's "+
-				"host with --host", r.Host)
+			refuse(w, wire.WrongHost, "the request is for %.80q; this server is on loopback: ask "+
+				"localhost or its address, or name the proxy's host with --host", r.Host)
 			return
 		}
 		if sites.Check(r) != nil {
-			refuse(w, wire.CrossSite, "the request is of a page of another site (Origin %.80q); open this server's own page",
+			refuse(w, wire.CrossSite,
+				"the request is of a page of another site (Origin %.80q); open this server's own page",
 				r.Header.Get("Origin"))
 			return
 		}
@@ -64,7 +70,8 @@ func guard(next http.Handler, hosts []string) http.Handler {
 	})
 }
 
-// reachedAs reports whether the host of a request, with or without a port, is one of loopback or of hosts.
+// reachedAs reports whether the host of a request, with or without a port, is one of loopback or of
+// hosts.
 func reachedAs(host string, hosts []string) bool {
 	name := (&url.URL{Host: host}).Hostname()
 	return loopback.Host(name) || slices.ContainsFunc(hosts, func(known string) bool {

@@ -27,8 +27,9 @@ func listening(t testing.TB, h http.Handler, hosts ...string) string {
 	return l.Addr().String()
 }
 
-// TestOtherSites: a page of another site reaches no server on loopback, by a name of its own (DNS rebinding) or by a request across sites,
-// over HTTP/1.1 and HTTP/2; the server's own page, programs and a named proxy do.
+// TestOtherSites: a page of another site reaches no server on loopback, by a name of its own (DNS
+// rebinding) or by a request across sites, over HTTP/1.1 and HTTP/2; the server's own page,
+// programs and a named proxy do.
 func TestOtherSites(t *testing.T) {
 	f, _ := serving(t)
 	alone, end, err := Classifier(f.srv.Engine, f.srv.predictions.serving.data, nil, 0, f.srv.Log, nil)
@@ -52,16 +53,22 @@ func TestOtherSites(t *testing.T) {
 			{"the own page", "POST", "/v1/predict", at, "http://" + at, "same-origin", ""},
 			{"the own page of an older browser", "POST", "/v1/predict", at, "http://" + at, "", ""},
 			{"a proxy", "POST", "/v1/predict", "fmp.example", "https://fmp.example", "same-origin", ""},
-			{"rebound", "POST", "/v1/predict", "evil.example:" + port, "http://evil.example:" + port, "same-origin", wire.WrongHost},
+			{"rebound", "POST", "/v1/predict", "evil.example:" + port, "http://evil.example:" + port,
+				"same-origin", wire.WrongHost},
 			{"rebound, to read", "GET", "/classifier.onnx", "evil.example:" + port, "", "", wire.WrongHost},
-			{"rebound, to read what is ready", "GET", "/v2/health/ready", "127.0.0.1.evil.example", "", "", wire.WrongHost},
+			{"rebound, to read what is ready", "GET", "/v2/health/ready", "127.0.0.1.evil.example", "", "",
+				wire.WrongHost},
 			{"a name that ends alike", "GET", "/v2", "notlocalhost", "", "", wire.WrongHost},
 			{"any address", "GET", "/v2", "0.0.0.0:" + port, "", "", wire.WrongHost},
-			{"across sites", "POST", "/v1/predict", at, "https://evil.example", "cross-site", wire.CrossSite},
-			{"across sites, of an older browser", "POST", "/v1/predict", at, "https://evil.example", "", wire.CrossSite},
+			{"across sites", "POST", "/v1/predict", at, "https://evil.example", "cross-site",
+				wire.CrossSite},
+			{"across sites, of an older browser", "POST", "/v1/predict", at, "https://evil.example", "",
+				wire.CrossSite},
 			{"of a file", "POST", "/v1/predict", at, "null", "", wire.CrossSite},
-			{"of another port", "POST", "/v1/predict", at, "http://127.0.0.1:1", "same-site", wire.CrossSite},
-			{"as tensors", "POST", "/v2/models/classifier/infer", at, "https://evil.example", "", wire.CrossSite},
+			{"of another port", "POST", "/v1/predict", at, "http://127.0.0.1:1", "same-site",
+				wire.CrossSite},
+			{"as tensors", "POST", "/v2/models/classifier/infer", at, "https://evil.example", "",
+				wire.CrossSite},
 			{"as gRPC", "POST", grpcPath + "ModelInfer", at, "https://evil.example", "", wire.CrossSite},
 			{"an upload", "PUT", "/v1/rounds/3/uploads/a", at, "https://evil.example", "", wire.CrossSite},
 		} {
@@ -89,7 +96,8 @@ func TestOtherSites(t *testing.T) {
 					got = ""
 				}
 				if got != c.want {
-					t.Errorf("%s over %s: %s: %d %s; want %q", served, version, c.name, resp.StatusCode, data, c.want)
+					t.Errorf("%s over %s: %s: %d %s; want %q", served, version, c.name,
+						resp.StatusCode, data, c.want)
 				}
 				if resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" {
 					t.Errorf("%s: %s: another site's page may embed the reply", served, c.name)
@@ -99,10 +107,12 @@ func TestOtherSites(t *testing.T) {
 	}
 }
 
-// TestOtherNamesElsewhere: a listener that is not on loopback answers by any name, as it has TLS and a token.
+// TestOtherNamesElsewhere: a listener that is not on loopback answers by any name, as it has TLS
+// and a token.
 func TestOtherNamesElsewhere(t *testing.T) {
 	srv := HTTPServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }), nil)
-	for address, want := range map[string]bool{"127.0.0.1:80": true, "[::1]:80": true, "0.0.0.0:80": false, "192.0.2.1:80": false} {
+	for address, want := range map[string]bool{"127.0.0.1:80": true, "[::1]:80": true,
+		"0.0.0.0:80": false, "192.0.2.1:80": false} {
 		a, err := net.ResolveTCPAddr("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +131,8 @@ type listener struct {
 
 func (l *listener) Addr() net.Addr { return l.addr }
 
-// TestManyStreams: one connection of HTTP/2 has no more requests under way than is stated, so that what bounds connections bounds requests.
+// TestManyStreams: one connection of HTTP/2 has no more requests under way than is stated, so that
+// what bounds connections bounds requests.
 func TestManyStreams(t *testing.T) {
 	began, end := make(chan bool, 4*maxStreams), make(chan bool)
 	at := listening(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { began <- true; <-end }))
@@ -141,7 +152,8 @@ func TestManyStreams(t *testing.T) {
 		}()
 	}
 	n := 0
-	for quiet := false; !quiet; { // streams beyond the bound may be refused before the client knows it, and some not begin again
+	// streams beyond the bound may be refused before the client knows it, and some not begin again
+	for quiet := false; !quiet; {
 		select {
 		case <-began:
 			n++

@@ -30,7 +30,8 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// html returns a self-contained page. Names and reasons are written by clients: elements escape them.
+// html returns a self-contained page. Names and reasons are written by clients: elements escape
+// them.
 func (st *Status) html(joins bool) g.Node {
 	title := fmt.Sprintf("Round %d", st.Round)
 	heading := title
@@ -48,29 +49,38 @@ func (st *Status) html(joins bool) g.Node {
 		),
 		g.Text("\n"),
 		h.Body(h.Header(h.Span(h.Class("mark"), g.Text("fmp")), g.If(joins,
-			g.Group{h.A(h.Href("join/"), g.Text("Take part")), h.A(h.Href("join/predict.html"), g.Text("Classify"))})), h.Main(
+			g.Group{h.A(h.Href("join/"), g.Text("Take part")),
+				h.A(h.Href("join/predict.html"), g.Text("Classify"))})), h.Main(
 			h.H1(g.Text(heading)),
 			h.P(h.Class("lead"), st.phase(), g.Textf(" It is %s.", when(st.Now))),
-			h.P(h.ID("in"), h.Class("count"), g.Text(strconv.Itoa(st.In)), h.Small(g.Textf(" of %d clients are in; the classifier is made at %d, "+
-				"or at the deadline.", st.Clients, st.Quorum))),
-			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)), h.Aria("label", "Clients that are in"),
-				g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
-			g.If(st.Privacy != nil, h.P(h.ID("private"), g.Textf("This round is private: %v. What is in is %s; nobody's honesty is judged and "+
-				"nobody's images are counted.", st.Privacy, st.whatIsIn()))),
+			h.P(h.ID("in"), h.Class("count"), g.Text(strconv.Itoa(st.In)),
+				h.Small(g.Textf(" of %d clients are in; the classifier is made at %d, or at the deadline.",
+					st.Clients, st.Quorum))),
+			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)),
+				h.Aria("label", "Clients that are in"), g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
+			g.If(st.Privacy != nil, h.P(h.ID("private"),
+				g.Textf("This round is private: %v. What is in is %s; nobody's honesty is judged and "+
+					"nobody's images are counted.", st.Privacy, st.whatIsIn()))),
 			g.If(st.Privacy == nil && !st.Honesty, h.P(g.Text("Nobody's honesty is judged in this round."))),
 			g.If(st.Failure != "", h.P(h.Class("bad"), g.Text("The last pooling failed: "+st.Failure))),
 			section("Classifier", "None yet.", st.classifier(round)),
 			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.", list(st.Refused, []g.Node{
-				h.Th(g.Text("client")), h.Th(g.Text("why")), number(h.Th, "times"), h.Th(g.Text("last"))}, refusedRow)),
+				h.Th(g.Text("client")), h.Th(g.Text("why")), number(h.Th, "times"), h.Th(g.Text("last"))},
+				refusedRow)),
 			section(fmt.Sprintf("In (%d)", st.In), "Nobody yet.", list(st.Members, []g.Node{
-				h.Th(g.Text("client")), number(h.Th, "images"), number(h.Th, "counted"), number(h.Th, "P(honest)"),
-				h.Th(h.Class("spare"), g.Text("since")), h.Th(h.Class("spare"), g.Text("upload"))}, st.memberRow)),
-			g.If(len(st.Withdrawn) > 0, section(fmt.Sprintf("Withdrawn (%d)", len(st.Withdrawn)), "", list(st.Withdrawn, []g.Node{
-				h.Th(g.Text("client")), h.Th(g.Text("by")), h.Th(g.Text("since"))}, withdrawnRow))),
-			g.If(!st.Withdrawal, h.P(h.ID("kept"), g.Text("Uploads of this round cannot be withdrawn: its one noisy sum hides them."))),
+				h.Th(g.Text("client")), number(h.Th, "images"), number(h.Th, "counted"),
+				number(h.Th, "P(honest)"),
+				h.Th(h.Class("spare"), g.Text("since")), h.Th(h.Class("spare"), g.Text("upload"))},
+				st.memberRow)),
+			g.If(len(st.Withdrawn) > 0,
+				section(fmt.Sprintf("Withdrawn (%d)", len(st.Withdrawn)), "", list(st.Withdrawn, []g.Node{
+					h.Th(g.Text("client")), h.Th(g.Text("by")), h.Th(g.Text("since"))}, withdrawnRow))),
+			g.If(!st.Withdrawal, h.P(h.ID("kept"),
+				g.Text("Uploads of this round cannot be withdrawn: its one noisy sum hides them."))),
 			section("Missing", "Nobody.", names(st.Missing)),
-			h.P(g.Text("Lists end at 1,000 clients; "), h.A(h.Href(round+"/status"), g.Text("as JSON")), g.Text(", "),
-				h.A(h.Href("/metrics"), g.Text("metrics")), g.Text(", "), h.A(h.Href("/v1/openapi.yaml"), g.Text("interface")), g.Text(".")),
+			h.P(g.Text("Lists end at 1,000 clients; "), h.A(h.Href(round+"/status"), g.Text("as JSON")),
+				g.Text(", "), h.A(h.Href("/metrics"), g.Text("metrics")), g.Text(", "),
+				h.A(h.Href("/v1/openapi.yaml"), g.Text("interface")), g.Text(".")),
 		)),
 	))
 }
@@ -99,10 +109,11 @@ func (st *Status) classifier(round string) g.Group {
 		images = fmt.Sprintf(", %d images", v.Points)
 	}
 	out := g.Group{h.P(g.Textf("Version %d, made %s of %d uploads%s: ", v.Number, when(v.Time), v.Clients, images),
-		h.A(h.Href(round+"/classifier.onnx"), g.Text("classifier.onnx")), g.Textf(", %d bytes, sha256 ", v.Bytes), h.Code(g.Text(v.Digest)),
-		g.Text("."))}
+		h.A(h.Href(round+"/classifier.onnx"), g.Text("classifier.onnx")),
+		g.Textf(", %d bytes, sha256 ", v.Bytes), h.Code(g.Text(v.Digest)), g.Text("."))}
 	if v.Superseded != nil {
-		out = append(out, h.P(h.Class("bad"), g.Text("It holds an upload that was withdrawn. No version has taken its place yet.")))
+		out = append(out, h.P(h.Class("bad"),
+			g.Text("It holds an upload that was withdrawn. No version has taken its place yet.")))
 	}
 	if facts := facts(v.Summary); len(facts) > 0 {
 		out = append(out, h.Table(h.Class("facts"), facts))
@@ -112,8 +123,8 @@ func (st *Status) classifier(round string) g.Group {
 			if v.Superseded != nil && v.Superseded.Reason == withdrawn {
 				return g.Textf("%d (withdrawn) ", v.Number)
 			}
-			return g.Group{h.A(h.Href(fmt.Sprintf("%s/classifier.onnx?version=%d", round, v.Number)), g.Text(strconv.Itoa(v.Number))),
-				g.Textf(" (%d) ", v.Clients)}
+			return g.Group{h.A(h.Href(fmt.Sprintf("%s/classifier.onnx?version=%d", round, v.Number)),
+				g.Text(strconv.Itoa(v.Number))), g.Textf(" (%d) ", v.Clients)}
 		})))
 	}
 	return out
@@ -141,12 +152,13 @@ func facts(summary json.RawMessage) g.Group {
 }
 
 func refusedRow(r store.Refusal) g.Node {
-	return h.Tr(h.Class("refused"), h.Td(g.Text(r.Client)), h.Td(g.Text(r.Reason)), number(h.Td, strconv.Itoa(r.Count)),
-		h.Td(h.Class("when"), g.Text(when(r.Time))))
+	return h.Tr(h.Class("refused"), h.Td(g.Text(r.Client)), h.Td(g.Text(r.Reason)),
+		number(h.Td, strconv.Itoa(r.Count)), h.Td(h.Class("when"), g.Text(when(r.Time))))
 }
 
 func withdrawnRow(w WithdrawnStatus) g.Node {
-	return h.Tr(h.Class("gone"), h.Td(g.Text(w.Client)), h.Td(g.Text(w.By)), h.Td(h.Class("when"), g.Text(when(w.Time))))
+	return h.Tr(h.Class("gone"), h.Td(g.Text(w.Client)), h.Td(g.Text(w.By)),
+		h.Td(h.Class("when"), g.Text(when(w.Time))))
 }
 
 func (st *Status) memberRow(m MemberStatus) g.Node {
@@ -161,10 +173,11 @@ func (st *Status) memberRow(m MemberStatus) g.Node {
 	}
 	honest := g.Text(none)
 	if m.Honest != nil && st.Privacy == nil {
-		honest = h.Span(g.If(*m.Honest < 0.5, h.Class("bad")), g.Text(strconv.FormatFloat(*m.Honest, 'f', 2, 64)))
+		honest = h.Span(g.If(*m.Honest < 0.5, h.Class("bad")),
+			g.Text(strconv.FormatFloat(*m.Honest, 'f', 2, 64)))
 	}
-	return h.Tr(h.Class("in"), h.Td(g.Text(m.Client)), number(h.Td, images), number(h.Td, counted), h.Td(h.Class("n"), honest),
-		h.Td(h.Class("when spare"), g.Text(when(m.Time))),
+	return h.Tr(h.Class("in"), h.Td(g.Text(m.Client)), number(h.Td, images), number(h.Td, counted),
+		h.Td(h.Class("n"), honest), h.Td(h.Class("when spare"), g.Text(when(m.Time))),
 		h.Td(h.Class("spare"), h.Code(g.Text(m.Upload[:min(len(m.Upload), 12)]))))
 }
 
@@ -201,7 +214,8 @@ func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC")
 // whatIsIn describes the uploads of a private round.
 func (st *Status) whatIsIn() string {
 	if st.Server != "" {
-		return "shares of class sums, which say nothing without those of the other server (this one is the " + st.Server + ")"
+		return "shares of class sums, which say nothing without those of the other server (this " +
+			"one is the " + st.Server + ")"
 	}
 	return "noisy class sums, or sums that get their noise here"
 }

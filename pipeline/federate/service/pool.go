@@ -24,10 +24,12 @@ import (
 // poolGC is the garbage collector's target (GOGC) while a round is pooled.
 const poolGC = 25
 
-// retry is the delay before another attempt after pooling failed, retryFull the delay if there was no room for its result.
+// retry is the delay before another attempt after pooling failed, retryFull the delay if there was
+// no room for its result.
 const retry, retryFull = 30 * time.Second, 2 * time.Second
 
-// Run pools the uploads at quorum, at the deadline, and again when more have arrived, until the context ends.
+// Run pools the uploads at quorum, at the deadline, and again when more have arrived, until the
+// context ends.
 func (s *Server) Run(ctx context.Context) error {
 	for {
 		wait := s.due()
@@ -110,7 +112,8 @@ func (s *Server) due() time.Duration {
 // Pool makes the next version of the classifier from the uploads that are in.
 func (s *Server) Pool(ctx context.Context) (err error) {
 	s.mu.Lock()
-	ctx, span := s.Tracer.Start(trace.From(ctx, s.cause), "pool", trace.Internal, attribute.Int("fmp.uploads", len(s.in)))
+	ctx, span := s.Tracer.Start(trace.From(ctx, s.cause), "pool", trace.Internal,
+		attribute.Int("fmp.uploads", len(s.in)))
 	s.mu.Unlock()
 	defer func() { trace.End(span, err != nil) }()
 	if err := s.Store.Room(); err != nil { // before the work whose result could not be stored
@@ -124,8 +127,8 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 			err = errWithdrawn
 		}
 	}()
-	// Pooling a round of many clients takes much more memory than the server does before and after: collect it early, and return it to
-	// the system.
+	// Pooling a round of many clients takes much more memory than the server does before and after:
+	// collect it early, and return it to the system.
 	defer debug.FreeOSMemory()
 	defer debug.SetGCPercent(debug.SetGCPercent(poolGC))
 	if s.once() && !s.twoServers() {
@@ -159,8 +162,8 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 		return fmt.Errorf("pooling: %w", err)
 	}
 	s.metrics.pooled.Observe(time.Since(start).Seconds())
-	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points, "digest", v.Digest, "seconds",
-		time.Since(start).Seconds())
+	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points,
+		"digest", v.Digest, "seconds", time.Since(start).Seconds())
 	return nil
 }
 
@@ -169,8 +172,9 @@ type inputs struct {
 	uploads  []pool.Upload
 	releases []pool.Release                   // of a private round
 	open     func() (*privacy.Release, error) // opens the sum of two servers; nil in other rounds
-	merged   []store.Member                   // of a round whose uploads are merged where they are stored
-	points   int64                            // behind these
+	// of a round whose uploads are merged where they are stored
+	merged []store.Member
+	points int64 // behind these
 }
 
 func (in *inputs) clients() int { return len(in.uploads) + len(in.releases) + len(in.merged) }
@@ -206,10 +210,12 @@ func (s *Server) stored(ctx context.Context, in *inputs) error {
 			if err != nil {
 				return fmt.Errorf("the upload of %q as it is kept: %w", r.Receipt.Client, err)
 			}
-			in.releases = append(in.releases, pool.Release{Release: u, Path: r.Receipt.Client, Digest: r.Receipt.Upload})
+			in.releases = append(in.releases,
+				pool.Release{Release: u, Path: r.Receipt.Client, Digest: r.Receipt.Upload})
 			continue
 		}
-		u, err := federate.Decode(r.Data, federate.Expect{Model: s.Round.Client.Digest, Round: &s.Round.Round})
+		u, err := federate.Decode(r.Data,
+			federate.Expect{Model: s.Round.Client.Digest, Round: &s.Round.Round})
 		if err != nil {
 			return fmt.Errorf("the upload of %q as it is kept: %w", r.Receipt.Client, err)
 		}
@@ -219,14 +225,16 @@ func (s *Server) stored(ctx context.Context, in *inputs) error {
 }
 
 // publish stores a version and serves it.
-func (s *Server) publish(ctx context.Context, in inputs, made *Pooled) (v store.Version, err error) {
+func (s *Server) publish(ctx context.Context, in inputs,
+	made *Pooled) (v store.Version, err error) {
 	summary, err := json.Marshal(made.Summary)
 	if err != nil {
 		return v, err
 	}
 	s.mu.Lock()
-	v = store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(), Digest: models.DigestBytes(made.Classifier),
-		Bytes: len(made.Classifier), Clients: in.clients(), Summary: summary}
+	v = store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(),
+		Digest: models.DigestBytes(made.Classifier),
+		Bytes:  len(made.Classifier), Clients: in.clients(), Summary: summary}
 	s.mu.Unlock()
 	members := made.Members
 	if in.merged == nil {

@@ -36,24 +36,28 @@ const (
 	maxPredictBytes  = 32 << 20
 	maxPredictItems  = 1024
 	maxPredictPixels = 16_000_000 // per image
-	// maxPredicting bounds the memory of all requests under way, by the bounds below of the memory of each, and maxDecoding that of pictures
-	// while they are decoded: apart, as a request holds its body meanwhile.
+	// maxPredicting bounds the memory of all requests under way, by the bounds below of the memory of
+	// each, and maxDecoding that of pictures while they are decoded: apart, as a request holds its
+	// body meanwhile.
 	maxPredicting, maxDecoding = 512 << 20, 384 << 20
 	// maxArriving bounds the memory of bodies that have not come whole.
 	maxArriving = 256 << 20
-	// Multiples of a body's size that it takes in bytes, or as JSON, its parse included; bytes for each pixel of an image that is decoded,
-	// for each image or row, and for each number of its answer.
+	// Multiples of a body's size that it takes in bytes, or as JSON, its parse included; bytes for
+	// each pixel of an image that is decoded, for each image or row, and for each number of its
+	// answer.
 	ofBinary, ofJSON, ofPixel, ofItem, ofNumber = 6, 12, 24, 4 << 10, 80
-	// predictRate is the least bytes a second of a request's body after ten seconds, and bodyTime the longest that it may come.
+	// predictRate is the least bytes a second of a request's body after ten seconds, and bodyTime the
+	// longest that it may come.
 	predictRate, bodyTime = 8 << 10, 2 * time.Minute
 	// predictWait is how long a request waits for memory.
 	predictWait = 15 * time.Second
-	// decodeTime is how long the decoding of one picture may take, predictTime the answer to a request that has come.
+	// decodeTime is how long the decoding of one picture may take, predictTime the answer to a request
+	// that has come.
 	decodeTime, predictTime = 10 * time.Second, 2 * time.Minute
 )
 
-// served is the version that makes predictions: a classifier of images and one of feature rows. A classifier runs one batch at a time,
-// as not every engine can run several.
+// served is the version that makes predictions: a classifier of images and one of feature rows. A
+// classifier runs one batch at a time, as not every engine can run several.
 type served struct {
 	version store.Version
 	data    []byte
@@ -93,7 +97,8 @@ type predictor struct {
 	permits func(r *http.Request) bool
 	// void reports whether a version holds an upload that was withdrawn.
 	void func(version int) bool
-	// arriving bounds the memory of bodies until they are whole, intake that of requests from then on, decoding that of pictures.
+	// arriving bounds the memory of bodies until they are whole, intake that of requests from then on,
+	// decoding that of pictures.
 	arriving, intake, decoding *intake
 
 	watch *watch
@@ -112,17 +117,20 @@ func newPredicting(all int64) *intake {
 
 // newPredictor returns a predictor with the bounds of one server.
 func newPredictor(eng engine.Engine, log *slog.Logger, t *trace.Tracer) *predictor {
-	p := &predictor{engine: eng, log: log, tracer: t, refuse: refuse, permits: func(*http.Request) bool { return true },
-		void: func(int) bool { return false }, watch: newWatch(),
-		arriving: newPredicting(maxArriving), intake: newPredicting(maxPredicting), decoding: newPredicting(maxDecoding)}
+	p := &predictor{engine: eng, log: log, tracer: t, refuse: refuse,
+		permits: func(*http.Request) bool { return true },
+		void:    func(int) bool { return false }, watch: newWatch(),
+		arriving: newPredicting(maxArriving), intake: newPredicting(maxPredicting),
+		decoding: newPredicting(maxDecoding)}
 	p.arriving.total, p.arriving.shares = bodyTime, newShares(maxArriving/2)
 	p.calls = p.newGRPC()
 	return p
 }
 
-// receive reads the body of a request whole, and only then takes memory for its parts and its answer, a multiple of its size: a body that
-// comes slowly holds its own bytes and nothing else.
-func (p *predictor) receive(held *lease, w http.ResponseWriter, r *http.Request, most, times int) ([]byte, error) {
+// receive reads the body of a request whole, and only then takes memory for its parts and its
+// answer, a multiple of its size: a body that comes slowly holds its own bytes and nothing else.
+func (p *predictor) receive(held *lease, w http.ResponseWriter, r *http.Request, most,
+	times int) ([]byte, error) {
 	coming := lease{in: p.arriving, of: caller(r)}
 	defer coming.release()
 	data, err := coming.read(w, r, most, 1)
@@ -176,7 +184,8 @@ func (p *predictor) serve(v store.Version, data, rows []byte) error {
 			return fmt.Errorf("version %d: %w", v.Number, err)
 		}
 	}
-	next.ofImages, next.ofRows = &batches{statistics: &next.statistics}, &batches{statistics: &next.statistics}
+	next.ofImages, next.ofRows = &batches{statistics: &next.statistics},
+		&batches{statistics: &next.statistics}
 	p.mu.Lock()
 	last := p.serving
 	p.serving = next
@@ -198,7 +207,8 @@ func (v *served) close() {
 	v.images, v.rows = nil, nil
 }
 
-// memory is an image source over the images of a request. Each is written to its destination by a function.
+// memory is an image source over the images of a request. Each is written to its destination by a
+// function.
 type memory struct {
 	names []string
 	write []func(ctx context.Context, dst []uint8) error
@@ -230,7 +240,8 @@ func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 			return err
 		}
 		if h.Width > maxPredictPixels/max(h.Height, 1) {
-			return fmt.Errorf("an image of %dx%d pixels; allowed are %d in all", h.Width, h.Height, maxPredictPixels)
+			return fmt.Errorf("an image of %dx%d pixels; allowed are %d in all", h.Width, h.Height,
+				maxPredictPixels)
 		}
 		held := lease{in: in}
 		defer held.release()
@@ -265,8 +276,8 @@ func (p *predictor) version() *served {
 	return p.serving
 }
 
-// acquire returns the version that makes predictions, locked for reading, so that a newer one does not close it; errNotYet if there is
-// none.
+// acquire returns the version that makes predictions, locked for reading, so that a newer one does
+// not close it; errNotYet if there is none.
 func (p *predictor) acquire() (*served, error) {
 	for {
 		v := p.version()
@@ -281,9 +292,10 @@ func (p *predictor) acquire() (*served, error) {
 	}
 }
 
-// run classifies the input that build makes from a request, with the classifier that the request names. The request takes memory for its
-// answer.
-func (p *predictor) run(ctx context.Context, held *lease, rows bool, build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
+// run classifies the input that build makes from a request, with the classifier that the request
+// names. The request takes memory for its answer.
+func (p *predictor) run(ctx context.Context, held *lease, rows bool,
+	build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
 	use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
 	at := &stages{start: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, predictTime)
@@ -331,19 +343,20 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool, build func(
 		return err
 	}
 	at.computed = time.Now()
-	span.SetAttributes(attribute.Int("fmp.images", len(all)), attribute.Int64("fmp.queue_us", at.queue.Microseconds()),
+	span.SetAttributes(attribute.Int("fmp.images", len(all)),
+		attribute.Int64("fmp.queue_us", at.queue.Microseconds()),
 		attribute.Int64("fmp.run_us", at.infer.Microseconds()))
 	p.watch.add(c, all)
 	return use(v.version, c, all)
 }
 
-// predict answers with the classes of images (PNG or JPEG, one as the body or several as multipart/form-data), or of feature rows
-// (JSON), in the format of fmp predict --json.
+// predict answers with the classes of images (PNG or JPEG, one as the body or several as
+// multipart/form-data), or of feature rows (JSON), in the format of fmp predict --json.
 func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
-		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json",
-			r.Header.Get("Content-Type"))
+		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, "+
+			"multipart/form-data or application/json", r.Header.Get("Content-Type"))
 		return
 	}
 	held := lease{in: p.intake}
@@ -386,23 +399,25 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			return nil, onnx.NewTensor(slices.Concat(rows...), len(rows), c.Manifest.Dx), nil
 		}
 	default:
-		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, multipart/form-data or application/json", kind)
+		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, "+
+			"multipart/form-data or application/json", kind)
 		return
 	}
 	var text bytes.Buffer
-	err = p.run(r.Context(), &held, kind == "application/json", build, func(v store.Version, c *classify.Classifier,
-		ps []classify.Prediction) error {
-		w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
-		p.sayVoid(v, w.Header().Set)
-		out, err := classify.NewPrinter(&text, c, classify.JSON, 0)
-		if err != nil {
-			return err
-		}
-		if err := out.Print(ps); err != nil {
-			return err
-		}
-		return out.Close()
-	})
+	err = p.run(r.Context(), &held, kind == "application/json", build,
+		func(v store.Version, c *classify.Classifier,
+			ps []classify.Prediction) error {
+			w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
+			p.sayVoid(v, w.Header().Set)
+			out, err := classify.NewPrinter(&text, c, classify.JSON, 0)
+			if err != nil {
+				return err
+			}
+			if err := out.Print(ps); err != nil {
+				return err
+			}
+			return out.Close()
+		})
 	if err != nil {
 		p.badPrediction(w, r, err)
 		return
@@ -418,7 +433,8 @@ func (p *predictor) sayVoid(v store.Version, set func(name, value string)) {
 	}
 }
 
-// featureRows parses {"features": [[...], ...]}, 1 to maxPredictItems rows, and stops at the first beyond that.
+// featureRows parses {"features": [[...], ...]}, 1 to maxPredictItems rows, and stops at the first
+// beyond that.
 func featureRows(body io.Reader) (rows [][]float32, err error) {
 	d := json.NewDecoder(body)
 	for _, want := range []json.Token{json.Delim('{'), "features", json.Delim('[')} {
@@ -521,7 +537,8 @@ func (p *predictor) badPrediction(w http.ResponseWriter, r *http.Request, err er
 		p.badBody(w, err)
 	case r.Context().Err() != nil: // the client has gone
 	case errors.Is(err, context.DeadlineExceeded):
-		p.refuse(w, wire.Unavailable, "the answer took more than %v; ask for fewer at a time", predictTime)
+		p.refuse(w, wire.Unavailable, "the answer took more than %v; ask for fewer at a time",
+			predictTime)
 	default:
 		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
 		p.refuse(w, wire.ServerFailed, "the classifier failed; the server's log says why")

@@ -20,7 +20,8 @@ import (
 	"fmp/pipeline/federate/store"
 )
 
-// serving is a fixture whose round has a classifier of images and one of feature rows, of heads drawn at random.
+// serving is a fixture whose round has a classifier of images and one of feature rows, of heads
+// drawn at random.
 func serving(t testing.TB) (f *fixture, dx int) {
 	f = newFixture(t, "")
 	g, err := serde.Unmarshal(f.round.GraphData)
@@ -39,8 +40,8 @@ func serving(t testing.TB) (f *fixture, dx int) {
 	}
 	var files [2][]byte
 	for i, front := range []*onnx.Model{features, nil} {
-		c, err := models.NewClassifier(models.ClassifierParts{Features: front, Heads: onnx.NewTensor(heads, 3, m.Dx+1, m.C)},
-			models.Manifest{Classes: m.Classes})
+		c, err := models.NewClassifier(models.ClassifierParts{Features: front,
+			Heads: onnx.NewTensor(heads, 3, m.Dx+1, m.C)}, models.Manifest{Classes: m.Classes})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,24 +71,30 @@ func (f *fixture) ask(path, kind string, body []byte) *httptest.ResponseRecorder
 const inferPath = "/v2/models/classifier/infer"
 
 func rows(n, dx int) string {
-	return "[" + strings.TrimSuffix(strings.Repeat("["+strings.TrimSuffix(strings.Repeat("0.5,", dx), ",")+"],", n), ",") + "]"
+	return "[" + strings.TrimSuffix(
+		strings.Repeat("["+strings.TrimSuffix(strings.Repeat("0.5,", dx), ",")+"],", n), ",") + "]"
 }
 
-// TestPredictions: images and rows get answers by both interfaces, with the same probabilities; what is neither is refused with its reason.
+// TestPredictions: images and rows get answers by both interfaces, with the same probabilities;
+// what is neither is refused with its reason.
 func TestPredictions(t *testing.T) {
 	f, dx := serving(t)
 	infer := func(shape, data string) []byte {
-		return fmt.Appendf(nil, `{"id": "7", "inputs": [{"name": "features", "shape": %s, "datatype": "FP32", "data": %s}]}`, shape, data)
+		return fmt.Appendf(nil,
+			`{"id": "7", "inputs": [{"name": "features", "shape": %s, "datatype": "FP32", "data": %s}]}`,
+			shape, data)
 	}
 	w := f.ask("/v1/predict", "application/json", []byte(`{"features": `+rows(2, dx)+`}`))
 	var own struct {
 		Model       string
 		Predictions []struct{ Probabilities []float32 }
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &own); err != nil || w.Code != 200 || len(own.Predictions) != 2 || len(own.Model) != 64 {
+	if err := json.Unmarshal(w.Body.Bytes(), &own); err != nil || w.Code != 200 ||
+		len(own.Predictions) != 2 || len(own.Model) != 64 {
 		t.Fatalf("rows: %d %s, %v", w.Code, w.Body, err)
 	}
-	for _, data := range []string{rows(2, dx), strings.NewReplacer("[[", "[", "]]", "]", "],[", ",").Replace(rows(2, dx))} {
+	for _, data := range []string{rows(2, dx),
+		strings.NewReplacer("[[", "[", "]]", "]", "],[", ",").Replace(rows(2, dx))} {
 		w := f.ask(inferPath, "application/json", infer(fmt.Sprintf("[2, %d]", dx), data))
 		var got struct {
 			ID      string
@@ -96,7 +103,8 @@ func TestPredictions(t *testing.T) {
 				Data []float32
 			}
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || got.ID != "7" || got.Outputs[0].Name != "probabilities" {
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || got.ID != "7" ||
+			got.Outputs[0].Name != "probabilities" {
 			t.Fatalf("rows by the Open Inference Protocol: %d %s, %v", w.Code, w.Body, err)
 		}
 		for i, v := range own.Predictions[1].Probabilities {
@@ -113,8 +121,8 @@ func TestPredictions(t *testing.T) {
 		t.Errorf("an image: %d %s", w.Code, w.Body)
 	}
 	grey := func(shape string, n int) []byte { // of one level, which no resizing changes
-		return []byte(strings.NewReplacer(`"features"`, `"images"`, "FP32", "UINT8").Replace(string(infer(shape, "["+strings.Repeat("7, ", n-1)+
-			"7]"))))
+		return []byte(strings.NewReplacer(`"features"`, `"images"`, "FP32",
+			"UINT8").Replace(string(infer(shape, "["+strings.Repeat("7, ", n-1)+"7]"))))
 	}
 	var flat []string
 	for _, size := range []int{28, 40, 5} {
@@ -125,7 +133,8 @@ func TestPredictions(t *testing.T) {
 	}
 	for _, c := range []struct{ path, kind, body, want string }{
 		{"/v1/predict", "application/json", `{"features": ` + rows(1, dx+1) + `}`, "want dx"},
-		{"/v1/predict", "application/json", `{"features": ` + rows(maxPredictItems+1, 1) + `}`, "more than 1024 rows"},
+		{"/v1/predict", "application/json", `{"features": ` + rows(maxPredictItems+1, 1) + `}`,
+			"more than 1024 rows"},
 		{"/v1/predict", "application/json", `{"features": []}`, "0 rows"},
 		{"/v1/predict", "application/json", `{"rows": []}`, "where features is wanted"},
 		{"/v1/predict", "application/json", `{"features": [[1]], "more": 1}`, "send nothing else"},
@@ -135,20 +144,28 @@ func TestPredictions(t *testing.T) {
 		{"/v1/predict", "image/png", "x", "image"},
 		{"/v1/predict", "text/plain", "x", "want image/png"},
 		{inferPath, "application/json", string(infer("[1, 3]", "[1, 2, 3]")), "has shape [1 3]"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), "[1]")), "1 numbers; want"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), rows(2, dx))), "more than the"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `["x"]`)), "is no number"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), "[1]")),
+			"1 numbers; want"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), rows(2, dx))),
+			"more than the"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `["x"]`)),
+			"is no number"},
 		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `{}`)), "is no number"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[1e300]`)), "allowed are"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[[[[[[[[[1]]]]]]]]]`)), "want 32"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[1e300]`)),
+			"allowed are"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[[[[[[[[[1]]]]]]]]]`)),
+			"want 32"},
 		{inferPath, "application/json", string(grey("[1, 28, 28, 3]", 28*28*3)), "has shape"},
 		{inferPath, "application/json", string(grey("[1, 0, 28, 1]", 1)), "has shape"},
 		{inferPath, "application/json", string(grey("[1, 5, 5, 1]", 24)), "24 numbers; want"},
-		{inferPath, "application/json", string(grey("[1, 16000000, 2, 1]", 1)), "allowed are 16000000 in all"},
-		{inferPath, "application/json", string(grey("[1000, 400, 400, 1]", 1)), "allowed are 33554432 bytes"},
+		{inferPath, "application/json", string(grey("[1, 16000000, 2, 1]", 1)),
+			"allowed are 16000000 in all"},
+		{inferPath, "application/json", string(grey("[1000, 400, 400, 1]", 1)),
+			"allowed are 33554432 bytes"},
 		{inferPath, "application/json", `{"inputs": []}`, "want one"},
 	} {
-		if w := f.ask(c.path, c.kind, []byte(c.body)); w.Code != 400 || !strings.Contains(w.Body.String(), c.want) {
+		if w := f.ask(c.path, c.kind, []byte(c.body)); w.Code != 400 ||
+			!strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%s %.60s: %d %s; want 400 and %q", c.path, c.body, w.Code, w.Body, c.want)
 		}
 	}
@@ -159,15 +176,19 @@ func TestPredictions(t *testing.T) {
 	alloctest.AtMost(t, 5*len(long), func() { f.ask(inferPath, "application/json", long) })
 }
 
-// FuzzPredict: whatever a reader asks, the answer is a prediction or says what is wrong with the request.
+// FuzzPredict: whatever a reader asks, the answer is a prediction or says what is wrong with the
+// request.
 func FuzzPredict(f *testing.F) {
 	x, dx := serving(f)
 	f.Add(false, "application/json", []byte(`{"features": `+rows(1, dx)+`}`))
-	f.Add(true, "", fmt.Appendf(nil, `{"inputs": [{"name": "features", "shape": [1, %d], "datatype": "FP32", "data": %s}]}`, dx, rows(1, dx)))
+	f.Add(true, "", fmt.Appendf(nil,
+		`{"inputs": [{"name": "features", "shape": [1, %d], "datatype": "FP32", "data": %s}]}`,
+		dx, rows(1, dx)))
 	f.Add(true, "",
-		[]byte(`{"inputs": [{"name": "images", "shape": [1, 28, 28, 1], "datatype": "UINT8", "data": [255]}], "outputs": [{"name": "entropy"}]}`))
-	f.Add(false, "multipart/form-data; boundary=x", []byte("--x\r\nContent-Disposition: form-data; name=\"a\"; "+
-		"filename=\"b\"\r\n\r\nGIF89a\r\n--x--\r\n"))
+		[]byte(
+			`{"inputs": [{"name": "images", "shape": [1, 28, 28, 1], "datatype": "UINT8", "data": [255]}], "outputs": [{"name": "entropy"}]}`))
+	f.Add(false, "multipart/form-data; boundary=x",
+		[]byte("--x\r\nContent-Disposition: form-data; name=\"a\"; filename=\"b\"\r\n\r\nGIF89a\r\n--x--\r\n"))
 	f.Add(false, "image/png", []byte("\x89PNG\r\n\x1a\n"))
 	f.Fuzz(func(t *testing.T, infer bool, kind string, body []byte) {
 		path := map[bool]string{false: "/v1/predict", true: inferPath}[infer]

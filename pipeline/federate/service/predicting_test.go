@@ -25,7 +25,8 @@ type asking struct {
 	name string
 	do   func() (status int, text string) // of gRPC its code
 	busy int                              // the status of one that finds no memory
-	// body is the memory of the request's body, n the images or rows, pixels those of the largest image.
+	// body is the memory of the request's body, n the images or rows, pixels those of the largest
+	// image.
 	body, n, pixels int
 }
 
@@ -51,10 +52,12 @@ func (f *fixture) askings(n, dx, side int) []asking {
 		}
 	}
 	own := []byte(`{"features": ` + rows(n, dx) + `}`)
-	infer := fmt.Appendf(nil, `{"inputs": [{"name": "features", "shape": [%d, %d], "datatype": "FP32", "data": %s}]}`, n, dx, rows(n, dx))
+	infer := fmt.Appendf(nil,
+		`{"inputs": [{"name": "features", "shape": [%d, %d], "datatype": "FP32", "data": %s}]}`, n,
+		dx, rows(n, dx))
 	data := make([]byte, 4*n*dx)
-	text := fmt.Sprintf(`{"inputs": [{"name": "features", "shape": [%d, %d], "datatype": "FP32", "parameters": {"binary_data_size": %d}}], `+
-		`"parameters": {"binary_data_output": true}}`, n, dx, len(data))
+	text := fmt.Sprintf(
+		`{"inputs": [{"name": "features", "shape": [%d, %d], "datatype": "FP32", "parameters": {"binary_data_size": %d}}], `+`"parameters": {"binary_data_output": true}}`, n, dx, len(data))
 	head := appendText(nil, 1, modelName)
 	raw := appendBytes(appendBytes(head, 5, tensorOf("features", "FP32", nil, n, dx)), 7, data)
 	contents := appendBytes(head, 5, tensorOf("features", "FP32", appendBytes(nil, 6, data), n, dx))
@@ -85,24 +88,31 @@ func (f *fixture) askings(n, dx, side int) []asking {
 	const busy, exhausted = http.StatusServiceUnavailable, int(codes.ResourceExhausted)
 	return []asking{
 		{"rows", httpCall("/v1/predict", "application/json", own), busy, ofJSON * len(own), n, 0},
-		{"a PNG of 16 bits", httpCall("/v1/predict", "image/png", deep.Bytes()), busy, ofBinary * deep.Len(), 1, side * side},
-		{"a JPEG", httpCall("/v1/predict", "image/jpeg", photo.Bytes()), busy, ofBinary * photo.Len(), 1, side * side},
-		{"a form", httpCall("/v1/predict", m.FormDataContentType(), form.Bytes()), busy, ofBinary * form.Len(), 3, side * side},
-		{"tensors as JSON", httpCall(inferPath, "application/json", infer), busy, ofJSON * len(infer), n, 0},
+		{"a PNG of 16 bits", httpCall("/v1/predict", "image/png", deep.Bytes()), busy,
+			ofBinary * deep.Len(), 1, side * side},
+		{"a JPEG", httpCall("/v1/predict", "image/jpeg", photo.Bytes()), busy, ofBinary * photo.Len(),
+			1, side * side},
+		{"a form", httpCall("/v1/predict", m.FormDataContentType(), form.Bytes()), busy,
+			ofBinary * form.Len(), 3, side * side},
+		{"tensors as JSON", httpCall(inferPath, "application/json", infer), busy,
+			ofJSON * len(infer), n, 0},
 		{"binary tensors", func() (int, string) {
 			w := f.binaryRequest(text, data)
 			return w.Code, w.Body.String()
 		}, busy, ofBinary * (len(text) + len(data)), n, 0},
 		{"gRPC, raw", grpcCall(raw), exhausted, ofBinary * (len(raw) + grpcHead), n, 0},
-		{"gRPC, contents", grpcCall(contents), exhausted, ofBinary*(len(contents)+grpcHead) + ofFloat*(1+protowire.SizeBytes(len(data))), n, 0},
+		{"gRPC, contents", grpcCall(contents), exhausted,
+			ofBinary*(len(contents)+grpcHead) + ofFloat*(1+protowire.SizeBytes(len(data))), n, 0},
 	}
 }
 
-// TestPredictingMemory: no request allocates more, in all, than the memory that it holds while it is under way.
+// TestPredictingMemory: no request allocates more, in all, than the memory that it holds while it
+// is under way.
 func TestPredictingMemory(t *testing.T) {
 	f, dx := serving(t)
 	for _, a := range f.askings(maxPredictItems, dx, 700) {
-		if status, text := a.do(); status != 200 && status != 0 { // what is made at the first request is made
+		// what is made at the first request is made
+		if status, text := a.do(); status != 200 && status != 0 {
 			t.Fatalf("%s: %d %.200s", a.name, status, text)
 		}
 		bound := a.body + a.answer(f.round.Client.C) + a.n*ofPixel*a.pixels // one picture after another
@@ -110,8 +120,9 @@ func TestPredictingMemory(t *testing.T) {
 	}
 }
 
-// TestPredictionsUnderWay: what requests under way take together is bounded, by whatever interface they come. One that finds no memory is
-// told to come again, one that could never have it is told so, and all memory is given back.
+// TestPredictionsUnderWay: what requests under way take together is bounded, by whatever interface
+// they come. One that finds no memory is told to come again, one that could never have it is told
+// so, and all memory is given back.
 func TestPredictionsUnderWay(t *testing.T) {
 	f, dx := serving(t)
 	limit := func(to **intake, all int64) *intake {
@@ -124,7 +135,8 @@ func TestPredictionsUnderWay(t *testing.T) {
 		whole := int64(a.body + a.answer(f.round.Client.C))
 		in, pictures := limit(&p.intake, whole), limit(&p.decoding, ofPixel*int64(a.pixels))
 		if a.pixels > 0 && pictures.memory.TryAcquire(1) {
-			if status, text := a.do(); status != a.busy || strings.Count(text, "under way") != 1 { // no second picture is tried
+			// no second picture is tried
+			if status, text := a.do(); status != a.busy || strings.Count(text, "under way") != 1 {
 				t.Errorf("%s, beside another picture: %d %.200s", a.name, status, text)
 			}
 			pictures.memory.Release(1)
@@ -147,7 +159,8 @@ func TestPredictionsUnderWay(t *testing.T) {
 			t.Errorf("%s: memory is not given back", a.name)
 		}
 		limit(&p.intake, 100)
-		if status, text := a.do(); status != http.StatusRequestEntityTooLarge && status != int(codes.ResourceExhausted) ||
+		if status, text := a.do(); status != http.StatusRequestEntityTooLarge &&
+			status != int(codes.ResourceExhausted) ||
 			!strings.Contains(text, "fewer") {
 			t.Errorf("%s, never enough: %d %.200s", a.name, status, text)
 		}

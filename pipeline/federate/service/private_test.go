@@ -18,7 +18,8 @@ func (f *fixture) released(client string, change func(*federate.Release)) []byte
 	m := f.round.Client
 	k := max(m.K, 1)
 	r := &federate.Release{Round: 3, Client: client, Model: m.Digest, Sums: privacy.NewRelease(m.C, k),
-		Budget: privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}}
+		Budget: privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example,
+			Relation: privacy.AddRemove, Noise: privacy.Local}}
 	if change != nil {
 		change(r)
 	}
@@ -29,20 +30,25 @@ func (f *fixture) released(client string, change func(*federate.Release)) []byte
 	return data
 }
 
-// TestPrivate: a private round says what it is everywhere, takes uploads of its own budget alone, signs what was spent, and keeps nothing
-// of what it refuses.
+// TestPrivate: a private round says what it is everywhere, takes uploads of its own budget alone,
+// signs what was spent, and keeps nothing of what it refuses.
 func TestPrivate(t *testing.T) {
 	f := newFixture(t, "quorum: 2\nprivacy: {epsilon: 1}\n")
 	for want, data := range map[string][]byte{
-		"it is a plain one":     f.made("a", 1, func(u *federate.Upload) { u.Model = f.round.Client.Digest }),
+		"it is a plain one": f.made("a", 1,
+			func(u *federate.Upload) { u.Model = f.round.Client.Digest }),
 		"its budget is epsilon": f.released("a", func(r *federate.Release) { r.Budget.Epsilon = 2 }),
-		"noise: trusted; that":  f.released("a", func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }),
-		"round is 4":            f.released("a", func(r *federate.Release) { r.Round = 4 }),
-		`client is "b"`:         f.released("b", nil),
-		"dx is":                 f.released("a", func(r *federate.Release) { r.Sums = privacy.NewRelease(r.Sums.Classes, r.Sums.K+1) }),
-		"classes":               f.released("a", func(r *federate.Release) { r.Sums = privacy.NewRelease(r.Sums.Classes-1, r.Sums.K) }),
+		"noise: trusted; that": f.released("a",
+			func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }),
+		"round is 4":    f.released("a", func(r *federate.Release) { r.Round = 4 }),
+		`client is "b"`: f.released("b", nil),
+		"dx is": f.released("a",
+			func(r *federate.Release) { r.Sums = privacy.NewRelease(r.Sums.Classes, r.Sums.K+1) }),
+		"classes": f.released("a",
+			func(r *federate.Release) { r.Sums = privacy.NewRelease(r.Sums.Classes-1, r.Sums.K) }),
 	} {
-		if status, reply := f.put("a", data); status != http.StatusUnprocessableEntity || code(t, reply) != wire.BadUpload ||
+		if status, reply := f.put("a", data); status != http.StatusUnprocessableEntity ||
+			code(t, reply) != wire.BadUpload ||
 			!strings.Contains(string(reply), strings.ReplaceAll(want, `"`, `\"`)) {
 			t.Errorf("%s: %d %s", want, status, reply)
 		}
@@ -54,7 +60,8 @@ func TestPrivate(t *testing.T) {
 	}
 	status, data := f.put("a", f.released("a", nil))
 	var r wire.Receipt
-	if err := json.Unmarshal(data, &r); err != nil || status != http.StatusCreated || r.Spent == nil || *r.Spent != *f.round.Privacy {
+	if err := json.Unmarshal(data, &r); err != nil || status != http.StatusCreated || r.Spent == nil ||
+		*r.Spent != *f.round.Privacy {
 		t.Fatalf("%d %s", status, data)
 	}
 	server := base64.StdEncoding.EncodeToString(f.key.Public())
@@ -69,17 +76,20 @@ func TestPrivate(t *testing.T) {
 		t.Error("a receipt without what was spent verifies")
 	}
 	for path, want := range map[string]string{
-		"/":               "This round is private: epsilon 1, delta 1e-05",
-		"/metrics":        `fmp_round_epsilon{delta="1e-05",noise="local",relation="add-remove",unit="example"} 1`,
-		wire.RoundPath(3): `"privacy":{"epsilon":1,"delta":0.00001,"unit":"example","relation":"add-remove","noise":"local"}`,
+		"/":        "This round is private: epsilon 1, delta 1e-05",
+		"/metrics": `fmp_round_epsilon{delta="1e-05",noise="local",relation="add-remove",unit="example"} 1`,
+		wire.RoundPath(
+			3): `"privacy":{"epsilon":1,"delta":0.00001,"unit":"example","relation":"add-remove","noise":"local"}`,
 	} {
-		if status, data := f.request("GET", path, nil, reader); status != 200 || !strings.Contains(string(data), want) {
+		if status, data := f.request("GET", path, nil, reader); status != 200 ||
+			!strings.Contains(string(data), want) {
 			t.Errorf("%s: %d %s; want %s", path, status, data, want)
 		}
 	}
 }
 
-// TestTrusted: where the server adds the noise a round has one classifier, and takes nothing after it.
+// TestTrusted: where the server adds the noise a round has one classifier, and takes nothing after
+// it.
 func TestTrusted(t *testing.T) {
 	f := newFixture(t, "quorum: 2\naccept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n")
 	send := func(client string) (int, []byte) {
@@ -94,13 +104,15 @@ func TestTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // a restart changes nothing
-		if status, data := send("c"); status != http.StatusGone || !strings.Contains(string(data), "is made") {
+		if status, data := send("c"); status != http.StatusGone ||
+			!strings.Contains(string(data), "is made") {
 			t.Errorf("after the classifier: %d %s", status, data)
 		}
 		if status, data := send("a"); status != http.StatusOK {
 			t.Errorf("the same again: %d %s", status, data)
 		}
-		if f.srv.due() < long || f.srv.Status().State != wire.Closed || f.srv.Status().Versions[0].Clients != 2 {
+		if f.srv.due() < long || f.srv.Status().State != wire.Closed ||
+			f.srv.Status().Versions[0].Clients != 2 {
 			t.Errorf("due in %v, %+v", f.srv.due(), f.srv.Status())
 		}
 		f.stop()
@@ -108,12 +120,13 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// TestReceiptAndNoise: whoever gets a receipt while the one classifier of a round is made is in it, and a round whose pooling
-// fails stays open.
+// TestReceiptAndNoise: whoever gets a receipt while the one classifier of a round is made is in it,
+// and a round whose pooling fails stays open.
 func TestReceiptAndNoise(t *testing.T) {
 	f := newFixture(t, "quorum: 2\naccept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n")
 	send := func(client string) int {
-		status, data := f.put(client, f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
+		status, data := f.put(client,
+			f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
 		if status != http.StatusCreated && status != http.StatusGone {
 			t.Errorf("%d %s", status, data)
 		}

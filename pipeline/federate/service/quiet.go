@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// logBurst is the number of lines of one kind about one client that are written at once, logEvery the interval at which more are.
+	// logBurst is the number of lines of one kind about one client that are written at once, logEvery
+	// the interval at which more are.
 	logBurst, logEvery = 8, 10 * time.Second
 	// maxKinds is the maximum number of kinds of lines that are counted apart.
 	maxKinds = 1024
@@ -28,8 +29,8 @@ type pace struct {
 	out   int // lines left out since the last one
 }
 
-// quiet is a handler that writes a few lines of each kind, and then one an interval that says how many were left out: no client can fill a
-// disk with lines, or hide those of others among them.
+// quiet is a handler that writes a few lines of each kind, and then one an interval that says how
+// many were left out: no client can fill a disk with lines, or hide those of others among them.
 type quiet struct {
 	slog.Handler
 	*kinds
@@ -69,7 +70,8 @@ func (q *quiet) Handle(ctx context.Context, r slog.Record) error {
 	return q.Handler.Handle(ctx, r)
 }
 
-// may reports whether a line of a kind is written. The first that is not starts the interval at whose end the number of them is.
+// may reports whether a line of a kind is written. The first that is not starts the interval at
+// whose end the number of them is.
 func (q *quiet) may(k kind) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

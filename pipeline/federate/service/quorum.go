@@ -14,14 +14,15 @@ import (
 // quorumObject is the name of the object in the store that holds the quorum.
 const quorumObject = "quorum"
 
-// fixed is the quorum of a round as it is stored: from the round file, or else the size of the roster when the round opened.
+// fixed is the quorum of a round as it is stored: from the round file, or else the size of the
+// roster when the round opened.
 type fixed struct {
 	Quorum int  `json:"quorum"`
 	Stated bool `json:"stated"`
 }
 
-// fixQuorum reads the quorum that was recorded when the round opened, and records it where none was or the round file states another. A
-// roster that changes afterwards does not change it.
+// fixQuorum reads the quorum that was recorded when the round opened, and records it where none was
+// or the round file states another. A roster that changes afterwards does not change it.
 func (s *Server) fixQuorum(ctx context.Context) error {
 	next := fixed{s.Round.Enough(s.clients.Load().Len()), s.Round.Quorum != 0}
 	var was fixed
@@ -37,7 +38,8 @@ func (s *Server) fixQuorum(ctx context.Context) error {
 		s.quorum = was.Quorum
 		return nil
 	default:
-		s.Log.Warn("the round file states another quorum than when the round opened", "quorum", next.Quorum, "was", was.Quorum)
+		s.Log.Warn("the round file states another quorum than when the round opened", "quorum",
+			next.Quorum, "was", was.Quorum)
 	}
 	s.quorum = next.Quorum
 	if data, err = json.Marshal(next); err != nil {
@@ -46,9 +48,10 @@ func (s *Server) fixQuorum(ctx context.Context) error {
 	return s.Store.PutObject(ctx, quorumObject, data)
 }
 
-// answered reports whether every client of a round without a stated quorum has sent something: an upload that is in, or one that was
-// refused. A client whose upload is refused so keeps nobody waiting until the deadline, and is in the next version once it sends
-// a good one. A round of one classifier has no next version: it waits. The caller holds mu.
+// answered reports whether every client of a round without a stated quorum has sent something: an
+// upload that is in, or one that was refused. A client whose upload is refused so keeps nobody
+// waiting until the deadline, and is in the next version once it sends a good one. A round of one
+// classifier has no next version: it waits. The caller holds mu.
 func (s *Server) answered() bool {
 	n := len(s.in) + len(s.gone)
 	if s.once() || s.Round.Quorum != 0 || len(s.in) < s.Round.MinUploads {
@@ -62,7 +65,8 @@ func (s *Server) answered() bool {
 	return n >= s.quorum
 }
 
-// faultBurst is the number of refused uploads of one client at once, faultEvery the interval at which one more is read after these.
+// faultBurst is the number of refused uploads of one client at once, faultEvery the interval at
+// which one more is read after these.
 const faultBurst, faultEvery = 16, time.Second
 
 // fault counts a refused upload of a client. The caller holds mu.

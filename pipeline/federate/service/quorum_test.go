@@ -27,8 +27,9 @@ func (f *fixture) rosterOf(names ...string) *identity.Roster {
 	return r
 }
 
-// TestQuorumIsFixed: a roster that is short or long, for a moment or at a restart, changes no quorum: it closes no private round, whose
-// classifier is made once. The round file may state another.
+// TestQuorumIsFixed: a roster that is short or long, for a moment or at a restart, changes no
+// quorum: it closes no private round, whose classifier is made once. The round file may state
+// another.
 func TestQuorumIsFixed(t *testing.T) {
 	f := newFixture(t, "privacy: {epsilon: 1, noise: trusted}\n")
 	ours := func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }
@@ -38,7 +39,8 @@ func TestQuorumIsFixed(t *testing.T) {
 	still := func(when string) {
 		t.Helper()
 		if f.srv.due() <= 0 || f.srv.state(f.clock()) != wire.Open || f.srv.Status().Quorum != 4 {
-			t.Errorf("%s: due in %v, %s, quorum %d; want one open, of 4", when, f.srv.due(), f.srv.state(f.clock()), f.srv.Status().Quorum)
+			t.Errorf("%s: due in %v, %s, quorum %d; want one open, of 4", when, f.srv.due(),
+				f.srv.state(f.clock()), f.srv.Status().Quorum)
 		}
 	}
 	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "b", "c", "d/e f"}} {
@@ -81,8 +83,9 @@ func greedy(u *federate.Upload) {
 	}
 }
 
-// TestRefusedKeepNobodyWaiting: a client that claims a thousand times its images is refused, and a round that waits for everybody is pooled
-// without it; a round with a stated quorum, or of one classifier, waits.
+// TestRefusedKeepNobodyWaiting: a client that claims a thousand times its images is refused, and a
+// round that waits for everybody is pooled without it; a round with a stated quorum, or of one
+// classifier, waits.
 func TestRefusedKeepNobodyWaiting(t *testing.T) {
 	for extra, want := range map[string]bool{"": true, "quorum: 4\n": false, "min_uploads: 4\n": false} {
 		f := newFixture(t, extra)
@@ -112,7 +115,8 @@ func TestRefusedKeepNobodyWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.pass(2 * time.Minute)
-		if status, data := f.put("d/e f", f.made("d/e f", 1, nil)); status != http.StatusCreated || f.srv.due() > 0 {
+		if status, data := f.put("d/e f", f.made("d/e f", 1, nil)); status != http.StatusCreated ||
+			f.srv.due() > 0 {
 			t.Errorf("mended, it is not in the next version: %d %s, due in %v", status, data, f.srv.due())
 		}
 	}
@@ -130,7 +134,8 @@ func TestRefusedKeepNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestFloodOfRefusals: a client that sends upload after upload that is refused writes few lines and is put off, and others are not.
+// TestFloodOfRefusals: a client that sends upload after upload that is refused writes few lines and
+// is put off, and others are not.
 func TestFloodOfRefusals(t *testing.T) {
 	f := newFixture(t, "")
 	var log strings.Builder
@@ -157,8 +162,8 @@ func TestFloodOfRefusals(t *testing.T) {
 	}
 }
 
-// TestQuietLog: every kind of lines has its burst, and then a line an interval; how many were left out is said; many kinds take bounded
-// memory.
+// TestQuietLog: every kind of lines has its burst, and then a line an interval; how many were left
+// out is said; many kinds take bounded memory.
 func TestQuietLog(t *testing.T) {
 	var log strings.Builder
 	now := time.Unix(0, 0)
@@ -170,13 +175,15 @@ func TestQuietLog(t *testing.T) {
 	}
 	l.Warn("refused", "client", "b")
 	l.Error("refused", "client", "a")
-	if n := strings.Count(log.String(), "client=a"); n != logBurst+1 || strings.Count(log.String(), "client=b") != 1 {
+	if n := strings.Count(log.String(), "client=a"); n != logBurst+1 ||
+		strings.Count(log.String(), "client=b") != 1 {
 		t.Errorf("%d lines of a; want %d and the error: %s", n, logBurst, log.String())
 	}
 	log.Reset()
 	k.of[kind{slog.LevelWarn, "refused", "a"}].out = 992
 	(&quiet{slog.NewTextHandler(&log, nil), k}).sum(kind{slog.LevelWarn, "refused", "a"})
-	if text := log.String(); !strings.Contains(text, "lines=992") || !strings.Contains(text, "client=a") || !strings.Contains(text,
+	if text := log.String(); !strings.Contains(text, "lines=992") ||
+		!strings.Contains(text, "client=a") || !strings.Contains(text,
 		"of=refused") {
 		t.Errorf("the sum is %q", text)
 	}
@@ -203,7 +210,8 @@ func TestQuietLog(t *testing.T) {
 	}
 }
 
-// TestStatementsOfOtherServers: what a client signed for one server is taken by no other of the same round, graph and roster.
+// TestStatementsOfOtherServers: what a client signed for one server is taken by no other of the
+// same round, graph and roster.
 func TestStatementsOfOtherServers(t *testing.T) {
 	a, b := newFixture(t, ""), newFixture(t, "")
 	b.stop()

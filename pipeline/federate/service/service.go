@@ -1,5 +1,6 @@
-// Package service serves a round of a federation over HTTP: it describes the round, accepts one signed upload from each client
-// of the roster, stores it, returns a signed receipt, pools the uploads at quorum and at the deadline, and serves the classifier.
+// Package service serves a round of a federation over HTTP: it describes the round, accepts one
+// signed upload from each client of the roster, stores it, returns a signed receipt, pools the
+// uploads at quorum and at the deadline, and serves the classifier.
 package service
 
 import (
@@ -30,14 +31,16 @@ import (
 type Pooled struct {
 	// Classifier is the contents of classifier.onnx, Rows its smaller form, which takes feature rows.
 	Classifier, Rows []byte
-	// Honest is the probability that each upload was computed by its client from images of the classes that it names; nil if honesty
-	// was not judged.
+	// Honest is the probability that each upload was computed by its client from images of the classes
+	// that it names; nil if honesty was not judged.
 	Honest []float64
-	// Counted is how many of the images that each client claims count if it is honest; nil if honesty was not judged.
+	// Counted is how many of the images that each client claims count if it is honest; nil if honesty
+	// was not judged.
 	Counted []float64
 	// Members are the uploads with their honesty, where they were merged; nil elsewhere.
 	Members []store.Member
-	// Summary is shown on the status page and stored in the version's record: any value that can be encoded as JSON.
+	// Summary is shown on the status page and stored in the version's record: any value that can be
+	// encoded as JSON.
 	Summary any
 }
 
@@ -49,22 +52,26 @@ type Config struct {
 	Store *store.Store
 	// Pool makes the classifier from uploads, which are sorted by client name.
 	Pool func(ctx context.Context, uploads []pool.Upload) (*Pooled, error)
-	// Merge, if not nil, is Pool for uploads that are merged where they are stored; it sets [Pooled.Members].
+	// Merge, if not nil, is Pool for uploads that are merged where they are stored; it sets
+	// [Pooled.Members].
 	Merge func(ctx context.Context, members []store.Member) (*Pooled, error)
-	// Private is Pool for a private round. With two servers, the releases hold no sums, and open returns the noisy sum; otherwise open
-	// is nil.
-	Private func(ctx context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*Pooled, error)
-	// Secret is the secret that the two servers of a private round share and clients do not know. Helper is, at the leader, the client
-	// of the helper; nil at the helper.
+	// Private is Pool for a private round. With two servers, the releases hold no sums, and open
+	// returns the noisy sum; otherwise open is nil.
+	Private func(ctx context.Context, releases []pool.Release,
+		open func() (*privacy.Release, error)) (*Pooled, error)
+	// Secret is the secret that the two servers of a private round share and clients do not know.
+	// Helper is, at the leader, the client of the helper; nil at the helper.
 	Secret string
 	Helper *Helper
 	// Check, if not nil, may refuse an upload that Decode and the round's bounds accepted.
 	Check func(*federate.Upload) error
 	// Engine makes predictions; if nil, the server makes none.
 	Engine engine.Engine
-	// Reject is the probability below which a prediction counts as left to people, for want of a surer most probable class; default 0.
+	// Reject is the probability below which a prediction counts as left to people, for want of a surer
+	// most probable class; default 0.
 	Reject float64
-	// Token is the password of readers of the status, the classifier and predictions; empty: everybody may read them.
+	// Token is the password of readers of the status, the classifier and predictions; empty: everybody
+	// may read them.
 	Token string
 	Log   *slog.Logger
 	// Tracer records spans; nil: none are recorded.
@@ -84,21 +91,24 @@ type Server struct {
 	intake  *intake
 	wake    chan struct{} // something arrived
 
-	mu       sync.Mutex
-	in       map[string]held          // by client
-	gone     map[string]*store.Record // clients that withdrew: their records, without the uploads
-	dropped  map[int]bool             // of these, those of which the store has no file
-	void     map[int]time.Time        // versions that hold an upload that was withdrawn, and since when
-	busy     map[string]bool          // clients whose upload is being accepted
+	mu      sync.Mutex
+	in      map[string]held          // by client
+	gone    map[string]*store.Record // clients that withdrew: their records, without the uploads
+	dropped map[int]bool             // of these, those of which the store has no file
+	// versions that hold an upload that was withdrawn, and since when
+	void     map[int]time.Time
+	busy     map[string]bool // clients whose upload is being accepted
 	refused  map[string]store.Refusal
 	faults   map[string]*rate.Limiter // of refused uploads, by client
 	versions []store.Version
 	weighed  map[string]store.Member // in the latest version, by client
 	failure  string                  // why the last pooling failed; empty if it did not
 	cause    string                  // traceparent of the last request that brought an upload
-	settled  bool                    // in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
-	opening  sync.RWMutex
-	// publishing is held while a version is stored, and while an upload is withdrawn: no version that holds it is stored afterwards.
+	// in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
+	settled bool
+	opening sync.RWMutex
+	// publishing is held while a version is stored, and while an upload is withdrawn: no version that
+	// holds it is stored afterwards.
 	publishing sync.Mutex
 	stop       context.CancelCauseFunc // ends the pooling that is under way; nil: none is
 
@@ -171,13 +181,15 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	c.Log.Info("round ready", "round", c.Round.Round, "graph", c.Round.Client.Digest, "clients", c.Round.Clients.Len(), "honesty",
-		c.Round.Privacy == nil && !c.Round.Trust, "private", c.Round.Privacy != nil, "in", len(s.in), "versions", len(s.versions),
-		"deadline", c.Round.Deadline)
+	c.Log.Info("round ready", "round", c.Round.Round, "graph", c.Round.Client.Digest, "clients",
+		c.Round.Clients.Len(), "honesty", c.Round.Privacy == nil && !c.Round.Trust, "private",
+		c.Round.Privacy != nil, "in", len(s.in), "versions", len(s.versions), "deadline",
+		c.Round.Deadline)
 	return s, nil
 }
 
-// serveLast reads the last version's classifier and serves it, unless it holds an upload that was withdrawn and is gone with it.
+// serveLast reads the last version's classifier and serves it, unless it holds an upload that was
+// withdrawn and is gone with it.
 func (s *Server) serveLast(ctx context.Context, last store.Version) error {
 	_, void := s.void[last.Number]
 	data, rows, err := s.Store.Classifier(ctx, last.Number)
@@ -190,8 +202,9 @@ func (s *Server) serveLast(ctx context.Context, last store.Version) error {
 	return errors.Join(s.predictions.serve(last, data, rows), s.dropVoid(ctx))
 }
 
-// Admit replaces the round's roster. Uploads that are in stay in; clients that the new roster lacks can send no more. The quorum stays as
-// it was when the round opened: a roster that is short, by a fault or for a moment, closes no round.
+// Admit replaces the round's roster. Uploads that are in stay in; clients that the new roster lacks
+// can send no more. The quorum stays as it was when the round opened: a roster that is short, by a
+// fault or for a moment, closes no round.
 func (s *Server) Admit(clients *identity.Roster) error {
 	if err := s.Round.CheckRoster(clients); err != nil {
 		return err
@@ -199,8 +212,8 @@ func (s *Server) Admit(clients *identity.Roster) error {
 	s.clients.Store(clients)
 	s.Log.Info("roster read again", "clients", clients.Len(), "quorum", s.quorum)
 	if out := s.outside(clients); len(out) > 0 {
-		s.Log.Warn("clients whose uploads are in are no longer on the roster: their uploads stay in; fmp withdraw takes them out", "clients",
-			len(out), "names", out[:min(len(out), maxNamed)])
+		s.Log.Warn("clients whose uploads are in are no longer on the roster: their uploads stay in; "+
+			"fmp withdraw takes them out", "clients", len(out), "names", out[:min(len(out), maxNamed)])
 	}
 	return nil
 }
@@ -210,7 +223,8 @@ func (s *Server) remember(r *store.Record) {
 	s.in[r.Receipt.Client] = held{r.Receipt.Upload, r.Revision, r.N, r.Receipt.Time}
 }
 
-// forget takes a client that withdrew out of the index. The caller holds mu or has exclusive access.
+// forget takes a client that withdrew out of the index. The caller holds mu or has exclusive
+// access.
 func (s *Server) forget(r *store.Record) {
 	delete(s.in, r.Receipt.Client)
 	delete(s.refused, r.Receipt.Client)
@@ -283,13 +297,14 @@ func (s *Server) routes() []route {
 	}...)
 }
 
-// headers adds headers that forbid browsers to guess types, to frame the page and to load other resources.
+// headers adds headers that forbid browsers to guess types, to frame the page and to load other
+// resources.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri "+
-			"'none'; form-action 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src "+
+			"data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
@@ -357,7 +372,8 @@ func refuse(w http.ResponseWriter, code, detail string, args ...any) {
 	}
 	w.Header().Set("Content-Type", wire.TypeProblem)
 	w.WriteHeader(k.status)
-	_ = json.NewEncoder(w).Encode(wire.Problem{Code: code, Title: k.title, Status: k.status, Detail: fmt.Sprintf(detail, args...)})
+	_ = json.NewEncoder(w).Encode(wire.Problem{Code: code, Title: k.title, Status: k.status,
+		Detail: fmt.Sprintf(detail, args...)})
 }
 
 // fail logs why the store could not serve a request, and refuses it.
@@ -372,10 +388,12 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 // unavailable refuses a request that the store could not serve.
 func (s *Server) unavailable(w http.ResponseWriter, err error) {
 	if errors.Is(err, store.ErrFull) {
-		s.refuse(w, wire.NoSpace, "the disk of the server's state is full; nothing that has a receipt is lost: send again")
+		s.refuse(w, wire.NoSpace,
+			"the disk of the server's state is full; nothing that has a receipt is lost: send again")
 		return
 	}
-	s.refuse(w, wire.Unavailable, "the store did not answer; nothing that has a receipt is lost: send again")
+	s.refuse(w, wire.Unavailable,
+		"the store did not answer; nothing that has a receipt is lost: send again")
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

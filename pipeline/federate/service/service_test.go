@@ -65,10 +65,12 @@ func (f *fixture) pass(d time.Duration) {
 
 const deadline = "2030-01-01T12:00:00Z"
 
-// newFixture makes a round of clients a, b, c and "d/e f" behind the digits' client graph; extra is appended to the round file.
+// newFixture makes a round of clients a, b, c and "d/e f" behind the digits' client graph; extra is
+// appended to the round file.
 func newFixture(t testing.TB, extra string) *fixture {
 	t.Helper()
-	f := &fixture{t: t, dir: t.TempDir(), keys: map[string]*identity.Key{}, now: time.Date(2030, 1, 1, 10, 0, 0, 0, time.UTC)}
+	f := &fixture{t: t, dir: t.TempDir(), keys: map[string]*identity.Key{},
+		now: time.Date(2030, 1, 1, 10, 0, 0, 0, time.UTC)}
 	var roster strings.Builder
 	for _, name := range []string{"a", "b", "c", "d/e f"} {
 		k, err := identity.New(name)
@@ -84,7 +86,8 @@ func newFixture(t testing.TB, extra string) *fixture {
 		graph = assetstest.PrivateClient(t)
 	}
 	for name, data := range map[string][]byte{"roster.txt": []byte(roster.String()), "client.onnx": graph,
-		"round.yaml": []byte("round: 3\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: " + deadline + "\n" + extra)} {
+		"round.yaml": []byte("round: 3\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: " +
+			deadline + "\n" + extra)} {
 		if err := atomicfile.WriteBytes(filepath.Join(f.dir, name), data); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +110,8 @@ func (f *fixture) start() {
 		store.Options{Dir: filepath.Join(f.dir, "state")}); err != nil {
 		f.t.Fatal(err)
 	}
-	private := func(_ context.Context, releases []pool.Release, open func() (*privacy.Release, error)) (*Pooled, error) {
+	private := func(_ context.Context, releases []pool.Release,
+		open func() (*privacy.Release, error)) (*Pooled, error) {
 		if open != nil {
 			sum, err := open()
 			if err != nil {
@@ -117,18 +121,21 @@ func (f *fixture) start() {
 		}
 		return &Pooled{Classifier: fmt.Append(nil, len(releases))}, nil
 	}
-	f.srv, err = New(f.t.Context(), Config{Private: private, Secret: twoSecret, Helper: f.helper, Round: f.round, Key: f.key, Store: f.store,
-		Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers", Reject: .25,
-		Pool: func(_ context.Context, uploads []pool.Upload) (*Pooled, error) {
-			f.pools++
-			var text strings.Builder
-			honest, counted := make([]float64, len(uploads)), make([]float64, len(uploads))
-			for i, u := range uploads {
-				fmt.Fprintln(&text, u.Client, u.Points.Z)
-				honest[i], counted[i] = 1/float64(1+i), 7777
-			}
-			return &Pooled{Classifier: []byte(text.String()), Honest: honest, Counted: counted, Summary: map[string]any{"accuracy": 0.75}}, nil
-		}})
+	f.srv, err = New(f.t.Context(),
+		Config{Private: private, Secret: twoSecret, Helper: f.helper, Round: f.round,
+			Key: f.key, Store: f.store,
+			Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers", Reject: .25,
+			Pool: func(_ context.Context, uploads []pool.Upload) (*Pooled, error) {
+				f.pools++
+				var text strings.Builder
+				honest, counted := make([]float64, len(uploads)), make([]float64, len(uploads))
+				for i, u := range uploads {
+					fmt.Fprintln(&text, u.Client, u.Points.Z)
+					honest[i], counted[i] = 1/float64(1+i), 7777
+				}
+				return &Pooled{Classifier: []byte(text.String()), Honest: honest, Counted: counted,
+					Summary: map[string]any{"accuracy": 0.75}}, nil
+			}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -162,7 +169,8 @@ func (f *fixture) made(client string, seed uint64, change func(*federate.Upload)
 }
 
 // request is one of the interface, changed before it is sent.
-func (f *fixture) request(method, path string, body []byte, change func(*http.Request)) (int, []byte) {
+func (f *fixture) request(method, path string, body []byte,
+	change func(*http.Request)) (int, []byte) {
 	f.t.Helper()
 	req, err := http.NewRequest(method, f.http.URL+path, bytes.NewReader(body))
 	if err != nil {
@@ -189,8 +197,10 @@ func digestOf(data []byte) string {
 }
 
 // signed signs a request as a client that means it.
-func (f *fixture) signed(k *identity.Key, purpose identity.Purpose, data []byte, change func(*identity.Statement)) func(*http.Request) {
-	s := identity.Statement{Purpose: purpose, Server: f.key.PublicText(), Round: 3, Client: k.Name, Graph: f.round.Client.Digest}
+func (f *fixture) signed(k *identity.Key, purpose identity.Purpose, data []byte,
+	change func(*identity.Statement)) func(*http.Request) {
+	s := identity.Statement{Purpose: purpose, Server: f.key.PublicText(), Round: 3, Client: k.Name,
+		Graph: f.round.Client.Digest}
 	if purpose == identity.Upload {
 		s.Content = digestOf(data)
 	}
@@ -206,7 +216,8 @@ func (f *fixture) signed(k *identity.Key, purpose identity.Purpose, data []byte,
 
 func (f *fixture) put(client string, data []byte) (int, []byte) {
 	f.t.Helper()
-	return f.request("PUT", wire.UploadPath(3, client), data, f.signed(f.keys[client], identity.Upload, data, nil))
+	return f.request("PUT", wire.UploadPath(3, client), data,
+		f.signed(f.keys[client], identity.Upload, data, nil))
 }
 
 func reader(r *http.Request) { r.Header.Set("Authorization", "Bearer for readers") }
@@ -220,8 +231,8 @@ func code(t testing.TB, data []byte) string {
 	return p.Code
 }
 
-// TestRound: uploads are taken once, their receipts hold, a restart loses nothing, the classifier does not depend on the order
-// of arrival, and each version names what is in it.
+// TestRound: uploads are taken once, their receipts hold, a restart loses nothing, the classifier
+// does not depend on the order of arrival, and each version names what is in it.
 func TestRound(t *testing.T) {
 	f := newFixture(t, "quorum: 3\naccept_late: true\nrebuild_interval: 10s\n")
 	uploads := map[string][]byte{}
@@ -232,7 +243,8 @@ func TestRound(t *testing.T) {
 		if err := json.Unmarshal(data, &r); err != nil || status != http.StatusCreated {
 			t.Fatalf("%s: %d %s", c, status, data)
 		}
-		if err := r.Verify(base64.StdEncoding.EncodeToString(f.key.Public())); err != nil || r.Upload != digestOf(uploads[c]) || r.Client != c {
+		if err := r.Verify(base64.StdEncoding.EncodeToString(f.key.Public())); err != nil ||
+			r.Upload != digestOf(uploads[c]) || r.Client != c {
 			t.Errorf("receipt %+v: %v", r, err)
 		}
 		if again, same := f.put(c, uploads[c]); again != http.StatusOK || !bytes.Equal(same, data) {
@@ -245,12 +257,14 @@ func TestRound(t *testing.T) {
 			f.stop()
 			f.start()
 		}
-		if own, same := f.request("GET", wire.ReceiptPath(3, c), nil, f.signed(f.keys[c], identity.Ask, nil, nil)); own != http.StatusOK ||
+		if own, same := f.request("GET", wire.ReceiptPath(3, c), nil,
+			f.signed(f.keys[c], identity.Ask, nil, nil)); own != http.StatusOK ||
 			!bytes.Equal(same, data) {
 			t.Errorf("%s's receipt: %d %s", c, own, same)
 		}
 	}
-	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx", nil, reader); status != 404 || code(t, data) != wire.NotYet {
+	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx", nil,
+		reader); status != 404 || code(t, data) != wire.NotYet {
 		t.Errorf("before the quorum: %d %s", status, data)
 	}
 	if err := f.srv.Pool(t.Context()); err != nil {
@@ -283,30 +297,35 @@ func TestRound(t *testing.T) {
 		Members []store.Member
 	}
 	status, data := f.request("GET", wire.RoundPath(3)+"/versions/2", nil, reader)
-	if err := json.Unmarshal(data, &v); err != nil || status != 200 || v.Clients != 4 || len(v.Members) != 4 ||
+	if err := json.Unmarshal(data, &v); err != nil || status != 200 || v.Clients != 4 ||
+		len(v.Members) != 4 ||
 		v.Members[3].Upload != digestOf(uploads["d/e f"]) || *v.Members[3].Counted != 7777 {
 		t.Errorf("version 2: %d %s", status, data)
 	}
-	if _, old := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=1", nil, reader); !bytes.Equal(old, first) {
+	if _, old := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=1", nil,
+		reader); !bytes.Equal(old, first) {
 		t.Error("version 1 is not what it was")
 	}
 	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=3", nil, reader); status != 404 ||
 		code(t, data) != wire.NoVersion {
 		t.Errorf("version 3: %d %s", status, data)
 	}
-	for query, want := range map[string]int{"": 200, "?version=2": 200, "?version=": 400, "?version=1&version=2": 400, "?version=%2B1": 404,
+	for query, want := range map[string]int{"": 200, "?version=2": 200, "?version=": 400,
+		"?version=1&version=2": 400, "?version=%2B1": 404,
 		"?version=01": 404} {
 		if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx"+query, nil, reader); status != want {
 			t.Errorf("classifier.onnx%s: %d %s; want %d", query, status, data, want)
 		}
 	}
 	for _, p := range []string{"/", "/metrics", wire.RoundPath(3) + "/status"} {
-		if status, data := f.request("GET", p, nil, reader); status != 200 || len(data) < 100 || bytes.Contains(data, []byte("%!")) {
+		if status, data := f.request("GET", p, nil, reader); status != 200 || len(data) < 100 ||
+			bytes.Contains(data, []byte("%!")) {
 			t.Errorf("%s: %d %s", p, status, data)
 		}
 	}
 	_, page := f.request("GET", "/", nil, reader)
-	for _, want := range []string{"4<small> of 4", "accuracy</th><td>0.75", `<span class="bad">0.25</span>`, "<span>0.50</span>", ">7777<",
+	for _, want := range []string{"4<small> of 4", "accuracy</th><td>0.75",
+		`<span class="bad">0.25</span>`, "<span>0.50</span>", ">7777<",
 		"d/e f"} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %s:\n%s", want, page)
@@ -341,13 +360,16 @@ func TestUnauthorised(t *testing.T) {
 		code               string
 	}{
 		{"no key", "PUT", wire.UploadPath(3, "a"), good, nil, 401, wire.NoKey},
-		{"another's key", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["b"], func(s *identity.Statement) { s.Client = "a" }), 403,
-			wire.WrongKey},
-		{"own key for another's upload", "PUT", wire.UploadPath(3, "c"), good, sign(f.keys["a"], nil), 403, wire.WrongKey},
-		{"a stranger's key under a's name", "PUT", wire.UploadPath(3, "a"), good, sign(stranger, nil), 403, wire.WrongKey},
-		{"a name that the roster lacks", "PUT", wire.UploadPath(3, "z"), good, sign(unknown, nil), 403, wire.WrongKey},
-		{"a signature of another round", "PUT", wire.UploadPath(3, "a"), good, sign(f.keys["a"], func(s *identity.Statement) { s.Round = 2 }),
+		{"another's key", "PUT", wire.UploadPath(3, "a"), good,
+			sign(f.keys["b"], func(s *identity.Statement) { s.Client = "a" }), 403, wire.WrongKey},
+		{"own key for another's upload", "PUT", wire.UploadPath(3, "c"), good, sign(f.keys["a"], nil),
 			403, wire.WrongKey},
+		{"a stranger's key under a's name", "PUT", wire.UploadPath(3, "a"), good, sign(stranger, nil),
+			403, wire.WrongKey},
+		{"a name that the roster lacks", "PUT", wire.UploadPath(3, "z"), good, sign(unknown, nil),
+			403, wire.WrongKey},
+		{"a signature of another round", "PUT", wire.UploadPath(3, "a"), good,
+			sign(f.keys["a"], func(s *identity.Statement) { s.Round = 2 }), 403, wire.WrongKey},
 		{"a signature for another graph", "PUT", wire.UploadPath(3, "a"), good,
 			sign(f.keys["a"], func(s *identity.Statement) { s.Graph = other }), 403, wire.WrongKey},
 		{"a signature of another upload", "PUT", wire.UploadPath(3, "a"), good,
@@ -355,21 +377,29 @@ func TestUnauthorised(t *testing.T) {
 		{"a signature that asks for a receipt", "PUT", wire.UploadPath(3, "a"), good,
 			sign(f.keys["a"], func(s *identity.Statement) { s.Purpose = identity.Ask }), 403, wire.WrongKey},
 		{"a statement for another server", "PUT", wire.UploadPath(3, "a"), good,
-			sign(f.keys["a"], func(s *identity.Statement) { s.Server = unknown.PublicText() }), 403, wire.WrongKey},
+			sign(f.keys["a"], func(s *identity.Statement) { s.Server = unknown.PublicText() }),
+			403, wire.WrongKey},
 		{"a statement for any server", "PUT", wire.UploadPath(3, "a"), good,
 			sign(f.keys["a"], func(s *identity.Statement) { s.Server = "" }), 403, wire.WrongKey},
 		{"a receipt by a statement for another server", "GET", wire.ReceiptPath(3, "b"), nil,
-			f.signed(f.keys["b"], identity.Ask, nil, func(s *identity.Statement) { s.Server = unknown.PublicText() }), 403, wire.WrongKey},
-		{"another content than signed", "PUT", wire.UploadPath(3, "a"), f.made("a", 2, nil), sign(f.keys["a"], nil), 400, wire.BadRequest},
-		{"another round", "PUT", wire.UploadPath(4, "a"), good, sign(f.keys["a"], nil), 404, wire.NoRound},
-		{"another's receipt", "GET", wire.ReceiptPath(3, "b"), nil, f.signed(f.keys["a"], identity.Ask, nil, nil), 403, wire.WrongKey},
+			f.signed(f.keys["b"], identity.Ask, nil,
+				func(s *identity.Statement) { s.Server = unknown.PublicText() }), 403, wire.WrongKey},
+		{"another content than signed", "PUT", wire.UploadPath(3, "a"), f.made("a", 2, nil),
+			sign(f.keys["a"], nil), 400, wire.BadRequest},
+		{"another round", "PUT", wire.UploadPath(4, "a"), good, sign(f.keys["a"], nil),
+			404, wire.NoRound},
+		{"another's receipt", "GET", wire.ReceiptPath(3, "b"), nil,
+			f.signed(f.keys["a"], identity.Ask, nil, nil), 403, wire.WrongKey},
 		{"a receipt without a key", "GET", wire.ReceiptPath(3, "b"), nil, nil, 401, wire.NoKey},
-		{"a receipt by a signature of an upload", "GET", wire.ReceiptPath(3, "b"), nil, f.signed(f.keys["b"], identity.Upload, good, nil), 403,
-			wire.WrongKey},
-		{"a receipt of nothing", "GET", wire.ReceiptPath(3, "a"), nil, f.signed(f.keys["a"], identity.Ask, nil, nil), 404, wire.NoReceipt},
+		{"a receipt by a signature of an upload", "GET", wire.ReceiptPath(3, "b"), nil,
+			f.signed(f.keys["b"], identity.Upload, good, nil), 403, wire.WrongKey},
+		{"a receipt of nothing", "GET", wire.ReceiptPath(3, "a"), nil,
+			f.signed(f.keys["a"], identity.Ask, nil, nil), 404, wire.NoReceipt},
 		{"the status", "GET", wire.RoundPath(3) + "/status", nil, nil, 401, wire.NoToken},
-		{"the page with another token", "GET", "/", nil, func(r *http.Request) { r.SetBasicAuth("x", "guess") }, 401, wire.NoToken},
-		{"the classifier with a client's key", "GET", wire.RoundPath(3) + "/classifier.onnx", nil, sign(f.keys["a"], nil), 401, wire.NoToken},
+		{"the page with another token", "GET", "/", nil,
+			func(r *http.Request) { r.SetBasicAuth("x", "guess") }, 401, wire.NoToken},
+		{"the classifier with a client's key", "GET", wire.RoundPath(3) + "/classifier.onnx", nil,
+			sign(f.keys["a"], nil), 401, wire.NoToken},
 		{"the metrics", "GET", "/metrics", nil, nil, 401, wire.NoToken},
 		{"the versions", "GET", wire.RoundPath(3) + "/versions", nil, nil, 401, wire.NoToken},
 	} {
@@ -378,26 +408,33 @@ func TestUnauthorised(t *testing.T) {
 			t.Errorf("%s: %d %s; want %d %s", c.name, status, data, c.status, c.code)
 		}
 	}
-	for _, r := range f.srv.routes() { // what only readers may, nobody else may, a client's signature included
+	// what only readers may, nobody else may, a client's signature included
+	for _, r := range f.srv.routes() {
 		if method, path, _ := strings.Cut(r.pattern, " "); r.readers {
 			path = strings.NewReplacer("{round}", "3", "{version}", "1", "{$}", "").Replace(path)
 			for _, change := range []func(*http.Request){nil, sign(f.keys["a"], nil),
 				func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }} {
-				if status, data := f.request(method, path, nil, change); status != 401 || code(t, data) != wire.NoToken {
+				if status, data := f.request(method, path, nil, change); status != 401 ||
+					code(t, data) != wire.NoToken {
 					t.Errorf("%s without the token: %d %s", r.pattern, status, data)
 				}
 			}
 		}
 	}
-	// A message of another round, graph or client inside a signature that holds is refused for what it is.
+	// A message of another round, graph or client inside a signature that holds is refused for what it
+	// is.
 	for name, change := range map[string]func(*federate.Upload){
-		"round is 2":      func(u *federate.Upload) { u.Round = 2 },
-		"model is":        func(u *federate.Upload) { u.Model = other },
-		`client is "b"`:   func(u *federate.Upload) { u.Client = "b" },
-		"n is 1000000000": func(u *federate.Upload) { u.N, u.Points.W = 1e9, heavy(len(u.Points.W), 1e9) },
+		"round is 2":    func(u *federate.Upload) { u.Round = 2 },
+		"model is":      func(u *federate.Upload) { u.Model = other },
+		`client is "b"`: func(u *federate.Upload) { u.Client = "b" },
+		"n is 1000000000": func(u *federate.Upload) {
+			u.N, u.Points.W = 1e9,
+				heavy(len(u.Points.W), 1e9)
+		},
 	} {
-		if status, data := f.put("a", f.made("a", 1, change)); status != 422 || !strings.Contains(string(data), name) &&
-			!strings.Contains(string(data), strings.ReplaceAll(name, `"`, `\"`)) {
+		if status, data := f.put("a", f.made("a", 1, change)); status != 422 ||
+			!strings.Contains(string(data), name) &&
+				!strings.Contains(string(data), strings.ReplaceAll(name, `"`, `\"`)) {
 			t.Errorf("%s: %d %s", name, status, data)
 		}
 	}
@@ -405,15 +442,18 @@ func TestUnauthorised(t *testing.T) {
 	if len(st.Refused) != 1 || st.Refused[0].Client != "a" || st.Refused[0].Count != 4 || st.In != 1 {
 		t.Errorf("status %+v", st)
 	}
-	// The round goes on: a itself may still send, then no other bytes, and nothing new after the deadline.
+	// The round goes on: a itself may still send, then no other bytes, and nothing new after the
+	// deadline.
 	if status, data := f.put("a", good); status != 201 {
 		t.Errorf("a after its refusals: %d %s", status, data)
 	}
-	if status, data := f.put("a", f.made("a", 2, nil)); status != 409 || code(t, data) != wire.OtherUpload {
+	if status, data := f.put("a", f.made("a", 2, nil)); status != 409 ||
+		code(t, data) != wire.OtherUpload {
 		t.Errorf("other bytes: %d %s", status, data)
 	}
 	f.pass(3 * time.Hour)
-	if status, data := f.put("c", f.made("c", 1, nil)); status != 410 || code(t, data) != wire.RoundClosed {
+	if status, data := f.put("c", f.made("c", 1, nil)); status != 410 ||
+		code(t, data) != wire.RoundClosed {
 		t.Errorf("after the deadline: %d %s", status, data)
 	}
 	if status, _ := f.put("a", good); status != 200 {
@@ -424,12 +464,14 @@ func TestUnauthorised(t *testing.T) {
 	}
 	f.stop()
 	f.start()
-	if st := f.srv.Status(); st.In != 2 || len(st.Refused) != 1 || st.State != wire.Closed || len(st.Missing) != 2 {
+	if st := f.srv.Status(); st.In != 2 || len(st.Refused) != 1 || st.State != wire.Closed ||
+		len(st.Missing) != 2 {
 		t.Errorf("after a restart: %+v", st)
 	}
 }
 
-// TestSameImages: two clients with the same images are both in. A refusal of the second would tell it what the first one sent.
+// TestSameImages: two clients with the same images are both in. A refusal of the second would tell
+// it what the first one sent.
 func TestSameImages(t *testing.T) {
 	f := newFixture(t, "")
 	var replies []string
@@ -454,8 +496,9 @@ func TestSameImages(t *testing.T) {
 	}
 }
 
-// TestAdmit: with another roster in place of the first a new client may send, one that is gone may not, and what is in stays in; the
-// quorum stays as it was at the opening; one that is too small for the round is refused and changes nothing.
+// TestAdmit: with another roster in place of the first a new client may send, one that is gone may
+// not, and what is in stays in; the quorum stays as it was at the opening; one that is too small
+// for the round is refused and changes nothing.
 func TestAdmit(t *testing.T) {
 	f := newFixture(t, "min_uploads: 2\n")
 	for _, c := range []string{"a", "b"} {
@@ -508,11 +551,13 @@ func heavy(n int, total float64) []float32 {
 
 // TestBounds: what a round file bounds is refused above its bound and taken at it.
 func TestBounds(t *testing.T) {
-	f := newFixture(t, "replace: true\nprecisions: [float32]\ncalibrate: 2\nbounds: {points: 20, bytes: 4096, norm: 30}\n")
+	f := newFixture(t, "replace: true\nprecisions: [float32]\ncalibrate: 2\nbounds: {points: 20, "+
+		"bytes: 4096, norm: 30}\n")
 	beside := func(n int) func(*federate.Upload) {
 		return func(u *federate.Upload) {
 			dx := u.Points.Dx
-			u.Calibration = &point.Set{N: n, Dx: dx, C: u.Points.C, Z: make([]float32, n*dx), Y: make([]int32, n), W: make([]float32, n)}
+			u.Calibration = &point.Set{N: n, Dx: dx, C: u.Points.C, Z: make([]float32, n*dx),
+				Y: make([]int32, n), W: make([]float32, n)}
 		}
 	}
 	f.round.Bounds.Bytes = len(f.made("a", 1, beside(2)))
@@ -538,7 +583,8 @@ func TestBounds(t *testing.T) {
 		t.Errorf("a calibration point more: %d %s", status, data)
 	}
 	f.round.Bounds.Bytes--
-	if status, data := f.put("b", f.made("b", 1, beside(2))); status != 413 || code(t, data) != wire.TooLarge {
+	if status, data := f.put("b", f.made("b", 1, beside(2))); status != 413 ||
+		code(t, data) != wire.TooLarge {
 		t.Errorf("one byte more: %d %s", status, data)
 	}
 	if st := f.srv.Status(); st.In != 1 || st.Members[0].Client != "a" {
@@ -546,7 +592,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestConcurrent: of many requests of one client with other bytes each, one is taken, and all of many clients are.
+// TestConcurrent: of many requests of one client with other bytes each, one is taken, and all of
+// many clients are.
 func TestConcurrent(t *testing.T) {
 	f := newFixture(t, "")
 	var wg sync.WaitGroup
@@ -579,7 +626,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestGraph: the client graph comes whole, from where a client that lost its connection left off, or not at all to one that has it.
+// TestGraph: the client graph comes whole, from where a client that lost its connection left off,
+// or not at all to one that has it.
 func TestGraph(t *testing.T) {
 	f := newFixture(t, "")
 	whole := f.round.GraphData
@@ -603,19 +651,21 @@ func TestGraph(t *testing.T) {
 			}
 		})
 		if status != c.status || c.status != 416 && !bytes.Equal(data, c.want) {
-			t.Errorf("%v: %d and %d bytes; want %d and %d", c.headers, status, len(data), c.status, len(c.want))
+			t.Errorf("%v: %d and %d bytes; want %d and %d", c.headers, status, len(data),
+				c.status, len(c.want))
 		}
 	}
 }
 
-// TestOpenAPI: the interface's file names the routes that there are and no others, and every reason of a refusal.
+// TestOpenAPI: the interface's file names the routes that there are and no others, and every reason
+// of a refusal.
 func TestOpenAPI(t *testing.T) {
 	checkOpenAPI(t, newFixture(t, "").srv)
 }
 
-// FuzzUploadRequest: whatever a client of the roster signs and sends, the server answers with one of its replies. Signatures and
-// the store take most of a request's time: of messages that are not taken one in 64 goes the whole way, the others to where they are
-// read.
+// FuzzUploadRequest: whatever a client of the roster signs and sends, the server answers with one
+// of its replies. Signatures and the store take most of a request's time: of messages that are not
+// taken one in 64 goes the whole way, the others to where they are read.
 func FuzzUploadRequest(f *testing.F) {
 	x := newFixture(f, "replace: true\n")
 	handler := x.srv.Handler()

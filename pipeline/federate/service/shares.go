@@ -37,8 +37,8 @@ func (s *shares) add(caller string, bytes int64) {
 	}
 }
 
-// caller returns the address that a request comes from, of IPv6 its network of 64 bits, which one machine may have whole; empty
-// on loopback, where a proxy stands for all its callers.
+// caller returns the address that a request comes from, of IPv6 its network of 64 bits, which one
+// machine may have whole; empty on loopback, where a proxy stands for all its callers.
 func caller(r *http.Request) string {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"fmp/featurize/imagefile/imagefiletest"
 )
 
-// TestSlowBodies: bodies that come slowly, by whatever interface, hold no memory but that of the bytes that have come; a photograph
-// beside them is answered at once, and each of them is cut.
+// TestSlowBodies: bodies that come slowly, by whatever interface, hold no memory but that of the
+// bytes that have come; a photograph beside them is answered at once, and each of them is cut.
 func TestSlowBodies(t *testing.T) {
 	f, _ := serving(t)
 	p := f.srv.predictions
@@ -112,14 +112,16 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// TestSenderLeaves: the decoding of a picture stops when its sender has gone, and its place is free.
+// TestSenderLeaves: the decoding of a picture stops when its sender has gone, and its place is
+// free.
 func TestSenderLeaves(t *testing.T) {
 	f, _ := serving(t)
 	p := f.srv.predictions
 	at := listening(t, f.srv.Handler())
 	ctx, leave := context.WithCancel(t.Context())
 	bomb := imagefiletest.Scans(4000, 4000, 64) // seconds
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+at+"/v1/predict", bytes.NewReader(bomb))
+	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+at+"/v1/predict",
+		bytes.NewReader(bomb))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +158,8 @@ func TestSenderLeaves(t *testing.T) {
 	}
 }
 
-// TestShares: a caller holds a share of the memory at most, whatever its address within its network; loopback has none.
+// TestShares: a caller holds a share of the memory at most, whatever its address within its
+// network; loopback has none.
 func TestShares(t *testing.T) {
 	in := newPredicting(1000)
 	in.wait, in.shares = time.Millisecond, newShares(500)
@@ -169,7 +172,8 @@ func TestShares(t *testing.T) {
 	if err := first.take(t.Context(), 400); err != nil {
 		t.Fatal(err)
 	}
-	for address, want := range map[string]error{"[2001:db8::2]:9": errBusy, "[2001:db8:1::1]:9": nil, "192.0.2.1:1": nil, "127.0.0.1:4": nil,
+	for address, want := range map[string]error{"[2001:db8::2]:9": errBusy, "[2001:db8:1::1]:9": nil,
+		"192.0.2.1:1": nil, "127.0.0.1:4": nil,
 		"[::1]:4": nil, "[::ffff:127.0.0.1]:4": nil} {
 		other := lease{in: in, of: of(address)}
 		if err := other.take(t.Context(), 200); err != want {

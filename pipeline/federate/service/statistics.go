@@ -53,7 +53,8 @@ func (d *duration) add(t time.Duration) {
 	d.NS += t.Nanoseconds()
 }
 
-// stages are those of one request: when it came and when the last of its images or rows was computed, and how long they waited and ran.
+// stages are those of one request: when it came and when the last of its images or rows was
+// computed, and how long they waited and ran.
 type stages struct {
 	start, computed time.Time
 	queue, infer    time.Duration

@@ -13,20 +13,24 @@ import (
 // maxListed is the maximum number of clients in each list of a status.
 const maxListed = 1000
 
-// Status is the status of a round: whose uploads are in, whose are missing, and the refused uploads with the reason.
+// Status is the status of a round: whose uploads are in, whose are missing, and the refused uploads
+// with the reason.
 type Status struct {
 	wire.Description
-	// Clients is the size of the roster, In the number of uploads that are in, and Quorum the number for the first classifier.
+	// Clients is the size of the roster, In the number of uploads that are in, and Quorum the number
+	// for the first classifier.
 	Clients int `json:"clients"`
 	In      int `json:"in"`
 	Quorum  int `json:"quorum"`
-	// Members, Missing and Refused list at most 1,000 clients each, sorted by name; Members lists the least honest first.
+	// Members, Missing and Refused list at most 1,000 clients each, sorted by name; Members lists the
+	// least honest first.
 	Members []MemberStatus  `json:"members"`
 	Missing []string        `json:"missing"`
 	Refused []store.Refusal `json:"refused"`
 	// Withdrawn are the clients that withdrew, at most 1,000, sorted by name.
 	Withdrawn []WithdrawnStatus `json:"withdrawn"`
-	// Versions are the versions of the classifier, the latest last; Failure says why there is no newer one, if pooling failed.
+	// Versions are the versions of the classifier, the latest last; Failure says why there is no newer
+	// one, if pooling failed.
 	Versions []VersionStatus `json:"versions"`
 	Failure  string          `json:"failure,omitempty"`
 }
@@ -40,13 +44,15 @@ type MemberStatus struct {
 	Upload string    `json:"upload"`
 	// Honest is the probability of honesty in the latest version; null if the upload is not in it.
 	Honest *float64 `json:"p_honest"`
-	// Counted is how many of the N images count in that version if the client is honest; null if that was not judged.
+	// Counted is how many of the N images count in that version if the client is honest; null if that
+	// was not judged.
 	Counted *float64 `json:"counted"`
 }
 
 // Status returns the current status of the round.
 func (s *Server) Status() Status {
-	st := Status{Description: s.description(), Clients: s.clients.Load().Len(), Quorum: s.quorum, Members: []MemberStatus{},
+	st := Status{Description: s.description(), Clients: s.clients.Load().Len(), Quorum: s.quorum,
+		Members: []MemberStatus{},
 		Missing: []string{}, Refused: []store.Refusal{}, Withdrawn: []WithdrawnStatus{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +72,8 @@ func (s *Server) Status() Status {
 	}
 	// Those above one half are sorted by name alone.
 	sorting.By(st.Members, func(a, b MemberStatus) int {
-		return cmp.Or(cmp.Compare(min(honest(a), 0.5), min(honest(b), 0.5)), cmp.Compare(a.Client, b.Client))
+		return cmp.Or(cmp.Compare(min(honest(a), 0.5), min(honest(b), 0.5)),
+			cmp.Compare(a.Client, b.Client))
 	})
 	st.Members = st.Members[:min(len(st.Members), maxListed)]
 	for _, name := range s.clients.Load().Names() {

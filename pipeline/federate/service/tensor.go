@@ -21,7 +21,8 @@ import (
 // headerLength is the header with the length of the JSON that precedes binary tensors.
 const headerLength = "Inference-Header-Content-Length"
 
-// tensor is a tensor of the protocol, its data as JSON or, in Binary, as bytes that follow the JSON.
+// tensor is a tensor of the protocol, its data as JSON or, in Binary, as bytes that follow the
+// JSON.
 type tensor struct {
 	Name       string          `json:"name"`
 	Shape      bounded[int64]  `json:"shape"`
@@ -47,7 +48,8 @@ type inferRequest struct {
 	decoding *intake // memory of one image while it is resized
 }
 
-// bounded is a list of at most maxOutputs elements: empty ones of JSON would take a hundred times their text.
+// bounded is a list of at most maxOutputs elements: empty ones of JSON would take a hundred times
+// their text.
 type bounded[T any] []T
 
 func (l *bounded[T]) UnmarshalJSON(text []byte) error {
@@ -80,7 +82,8 @@ type requestedOutput struct {
 	} `json:"parameters"`
 }
 
-// parseInfer parses a request: JSON, then the binary data of the inputs that state a size, in their order.
+// parseInfer parses a request: JSON, then the binary data of the inputs that state a size, in their
+// order.
 func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 	if e := header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, fmt.Errorf("Content-Encoding is %.20q; send the request as it is", e)
@@ -89,7 +92,9 @@ func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 	if h := header.Get(headerLength); h != "" {
 		n, err := strconv.ParseUint(h, 10, 31)
 		if err != nil || n > uint64(len(body)) {
-			return nil, fmt.Errorf("%s is %.20q; want the length of the JSON, up to the %d bytes of the body", headerLength, h, len(body))
+			return nil,
+				fmt.Errorf("%s is %.20q; want the length of the JSON, up to the %d bytes of the body",
+					headerLength, h, len(body))
 		}
 		text, rest = body[:n], body[n:]
 	}
@@ -104,13 +109,14 @@ func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 		}
 		n := *in.Parameters.Bytes
 		if n < 0 || n > int64(len(rest)) || in.Data != nil {
-			return nil, fmt.Errorf("%.40q has binary_data_size %d; %d bytes follow the JSON, and there may be no data beside them", in.Name, n,
-				len(rest))
+			return nil, fmt.Errorf("%.40q has binary_data_size %d; %d bytes follow the JSON, and there "+
+				"may be no data beside them", in.Name, n, len(rest))
 		}
 		in.Binary, rest = rest[:n:n], rest[n:]
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("%d bytes follow the JSON that no input's binary_data_size accounts for", len(rest))
+		return nil, fmt.Errorf("%d bytes follow the JSON that no input's binary_data_size accounts for",
+			len(rest))
 	}
 	return req, req.check()
 }
@@ -149,8 +155,8 @@ func (q *inferRequest) build(c *classify.Classifier) (*memory, *onnx.Tensor, err
 	return m, nil, err
 }
 
-// pictures returns the images of a request, which are of any one size: those of another one than the classifier's are resized as its graph
-// resizes them.
+// pictures returns the images of a request, which are of any one size: those of another one than
+// the classifier's are resized as its graph resizes them.
 func (q *inferRequest) pictures(fit imagefile.Fit) (*memory, error) {
 	in := &q.Inputs[0]
 	n, err := in.check([]int64{-1, -1, -1, int64(fit.Ch)}, "UINT8")
@@ -159,11 +165,13 @@ func (q *inferRequest) pictures(fit imagefile.Fit) (*memory, error) {
 	}
 	h, w := int(in.Shape[1]), int(in.Shape[2])
 	if w > maxPredictPixels/h {
-		return nil, inputf("%s has images of %dx%d pixels; allowed are %d in all", in.Name, w, h, maxPredictPixels)
+		return nil, inputf("%s has images of %dx%d pixels; allowed are %d in all", in.Name, w, h,
+			maxPredictPixels)
 	}
 	size := h * w * fit.Ch
 	if n > maxPredictBytes/size {
-		return nil, inputf("%s has %d images of %d bytes; allowed are %d bytes", in.Name, n, size, maxPredictBytes)
+		return nil, inputf("%s has %d images of %d bytes; allowed are %d bytes", in.Name, n, size,
+			maxPredictBytes)
 	}
 	x, err := in.bytes(n * size)
 	if err != nil {
@@ -190,7 +198,8 @@ func (q *inferRequest) pictures(fit imagefile.Fit) (*memory, error) {
 	return m, nil
 }
 
-// inferAnswer is the answer to a request: JSON, then the binary data of the outputs that state a size, in their order.
+// inferAnswer is the answer to a request: JSON, then the binary data of the outputs that state a
+// size, in their order.
 type inferAnswer struct {
 	Model   string   `json:"model_name"`
 	Version string   `json:"model_version"`
@@ -199,7 +208,8 @@ type inferAnswer struct {
 }
 
 // answer makes the answer from predictions.
-func (q *inferRequest) answer(v store.Version, c *classify.Classifier, ps []classify.Prediction) (*inferAnswer, error) {
+func (q *inferRequest) answer(v store.Version, c *classify.Classifier,
+	ps []classify.Prediction) (*inferAnswer, error) {
 	n := int64(len(ps))
 	data := make([][]float32, len(inferOutputs))
 	for i := range ps {
@@ -286,7 +296,8 @@ func (t *tensor) floats(n int) ([]float32, error) {
 		return numbers[float32](t.Data, n, -math.MaxFloat32, math.MaxFloat32)
 	}
 	if len(t.Binary) != 4*n {
-		return nil, inputf("%s: %d bytes of binary data; want %d for its shape", t.Name, len(t.Binary), 4*n)
+		return nil, inputf("%s: %d bytes of binary data; want %d for its shape", t.Name,
+			len(t.Binary), 4*n)
 	}
 	x := make([]float32, n)
 	for i := range x {
@@ -298,7 +309,8 @@ func (t *tensor) floats(n int) ([]float32, error) {
 	return x, nil
 }
 
-// check checks a tensor's type and its shape against the wanted shape (-1: any size) and returns the size of the first axis.
+// check checks a tensor's type and its shape against the wanted shape (-1: any size) and returns
+// the size of the first axis.
 func (t *tensor) check(want []int64, kind string) (int, error) {
 	if t.Datatype != kind {
 		return 0, inputf("%s has datatype %.20q; want %s", t.Name, t.Datatype, kind)
@@ -312,12 +324,14 @@ func (t *tensor) check(want []int64, kind string) (int, error) {
 		if len(shape) > 8 {
 			shape = shape[:8]
 		}
-		return 0, inputf("%s has shape %v; want %v, the first 1 to %d", t.Name, shape, want, maxPredictItems)
+		return 0, inputf("%s has shape %v; want %v, the first 1 to %d", t.Name, shape, want,
+			maxPredictItems)
 	}
 	return int(t.Shape[0]), nil
 }
 
-// numbers parses exactly n numbers between two bounds, flat or in nested lists, from data that is JSON, and stops at the first beyond that.
+// numbers parses exactly n numbers between two bounds, flat or in nested lists, from data that is
+// JSON, and stops at the first beyond that.
 func numbers[T uint8 | float32](data json.RawMessage, n int, low, high float64) ([]T, error) {
 	const between = "[], \t\r\n"
 	out := make([]T, 0, min(n, len(data)/2+1))

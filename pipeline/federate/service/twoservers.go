@@ -26,11 +26,13 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// A private round with two servers. A client sends a share of its sums to the helper, then one to the leader. The leader accepts its
-// share once the two servers have verified the range proof together: the leader posts its part of the proof to the helper's
-// /uploads/{client}/proof, and each server stores the other's part. When the round is pooled, the leader fixes the set of clients in
-// the sum for good, asks the helper for its share of their sum (/sum), to which the helper has added its noise and which it releases
-// for one set of clients only, adds its own noise to its own share, and opens the sum of the two.
+// A private round with two servers. A client sends a share of its sums to the helper, then one to
+// the leader. The leader accepts its share once the two servers have verified the range proof
+// together: the leader posts its part of the proof to the helper's /uploads/{client}/proof, and
+// each server stores the other's part. When the round is pooled, the leader fixes the set of
+// clients in the sum for good, asks the helper for its share of their sum (/sum), to which the
+// helper has added its noise and which it releases for one set of clients only, adds its own noise
+// to its own share, and opens the sum of the two.
 
 // peerToken derives the token by which the leader proves to the helper that it knows their secret.
 func peerToken(secret string) string {
@@ -65,14 +67,16 @@ func (s *Server) serverOf() int {
 	return prio.Leader
 }
 
-// Names of objects in the store: the set of clients in the sum, once fixed, and the helper's noisy share of the sum.
+// Names of objects in the store: the set of clients in the sum, once fixed, and the helper's noisy
+// share of the sum.
 const (
 	batchObject  = "two-servers-clients"
 	openedObject = "two-servers-share"
 	maxOpened    = 512 << 20 // a million clients and the largest share
 )
 
-// recallSum reads from the store whether the set of clients in the sum is fixed: at the leader, or at the helper by the leader.
+// recallSum reads from the store whether the set of clients in the sum is fixed: at the leader, or
+// at the helper by the leader.
 func (s *Server) recallSum(ctx context.Context) error {
 	if !s.twoServers() {
 		return nil
@@ -107,7 +111,8 @@ func (s *Server) begin(r *federate.Release) (*prio.Checking, []byte, error) {
 	return c, own, err
 }
 
-// prove verifies the proof of a client's share together with the helper and returns the helper's part of it.
+// prove verifies the proof of a client's share together with the helper and returns the helper's
+// part of it.
 func (s *Server) prove(ctx context.Context, r *federate.Release) ([]byte, error) {
 	c, own, err := s.begin(r)
 	if err != nil {
@@ -121,8 +126,8 @@ func (s *Server) prove(ctx context.Context, r *federate.Release) ([]byte, error)
 	return theirs, err
 }
 
-// refuseProof answers a client whose share could not be verified and reports whether it did; if the share itself is at fault, the
-// caller answers.
+// refuseProof answers a client whose share could not be verified and reports whether it did; if the
+// share itself is at fault, the caller answers.
 func (s *Server) refuseProof(w http.ResponseWriter, client string, err error) bool {
 	var p *wire.Problem
 	switch {
@@ -132,7 +137,8 @@ func (s *Server) refuseProof(w http.ResponseWriter, client string, err error) bo
 		s.refuse(w, p.Code, "the helper: %s", p.Detail)
 	default:
 		s.Log.Error("the helper did not check a share", "client", client, "error", err)
-		s.refuse(w, wire.Unavailable, "the helper of this round does not answer; nothing was lost, send again")
+		s.refuse(w, wire.Unavailable,
+			"the helper of this round does not answer; nothing was lost, send again")
 	}
 	return true
 }
@@ -144,7 +150,8 @@ func (s *Server) peer(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if s.role() != wire.Helper || !ok || subtle.ConstantTimeCompare([]byte(token), []byte(peerToken(s.Secret))) != 1 {
+		if s.role() != wire.Helper || !ok ||
+			subtle.ConstantTimeCompare([]byte(token), []byte(peerToken(s.Secret))) != 1 {
 			s.refuse(w, wire.NoToken, "this is for the leader of a round of which this server is the helper")
 			return
 		}
@@ -165,7 +172,8 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, most int64, v any)
 }
 
 // share reads a client's share from the helper's store.
-func (s *Server) share(ctx context.Context, client string, nonce []byte) (*store.Record, *federate.Release, error) {
+func (s *Server) share(ctx context.Context, client string,
+	nonce []byte) (*store.Record, *federate.Release, error) {
 	if err := identity.CheckName(client); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", err, store.ErrNone)
 	}
@@ -183,8 +191,8 @@ func (s *Server) share(ctx context.Context, client string, nonce []byte) (*store
 	return stored, r, nil
 }
 
-// proof answers with the helper's part of the proof of a client's share. The same request gets the same answer; a different request
-// about the same share is refused.
+// proof answers with the helper's part of the proof of a client's share. The same request gets the
+// same answer; a different request about the same share is refused.
 func (s *Server) proof(w http.ResponseWriter, r *http.Request) {
 	client := r.PathValue("client")
 	var c proofCheck
@@ -194,16 +202,19 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) {
 	stored, release, err := s.share(r.Context(), client, c.Nonce)
 	switch {
 	case errors.Is(err, store.ErrNone):
-		s.refuse(w, wire.NoShare, "no share of %.128q with this nonce is here; a client sends to the helper first", client)
+		s.refuse(w, wire.NoShare,
+			"no share of %.128q with this nonce is here; a client sends to the helper first", client)
 		return
 	case err != nil:
 		s.fail(w, r, err)
 		return
 	case stored.Peer != nil && !slices.Equal(stored.Peer, c.Message):
-		s.refuse(w, wire.OtherUpload, "the share of %.128q was checked against another part of the proof", client)
+		s.refuse(w, wire.OtherUpload, "the share of %.128q was checked against another part of the proof",
+			client)
 		return
 	case stored.Peer == nil && s.closed():
-		s.refuse(w, wire.RoundClosed, "the sum of round %d is settled without %.128q", s.Round.Round, client)
+		s.refuse(w, wire.RoundClosed, "the sum of round %d is settled without %.128q",
+			s.Round.Round, client)
 		return
 	}
 	check, own, err := s.begin(release)
@@ -211,7 +222,8 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) {
 		_, err = check.Finish(c.Message)
 	}
 	if err != nil {
-		s.quarantine(w, r, store.Refusal{Client: client, Time: s.Now(), Upload: stored.Receipt.Upload, Reason: err.Error()}, nil)
+		s.quarantine(w, r, store.Refusal{Client: client, Time: s.Now(), Upload: stored.Receipt.Upload,
+			Reason: err.Error()}, nil)
 		return
 	}
 	if stored.Peer == nil {
@@ -249,7 +261,8 @@ type opened struct {
 	Share noisyShare `json:"share"`
 }
 
-// sum sends the leader the helper's share of a sum, with the helper's noise: for one set of clients only, the same on every request.
+// sum sends the leader the helper's share of a sum, with the helper's noise: for one set of clients
+// only, the same on every request.
 func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	var of sumOf
 	if !s.body(w, r, maxMember*(1+int64(s.clients.Load().Len())), &of) {
@@ -265,8 +278,8 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil && !slices.EqualFunc(was.Of.Clients, of.Clients,
 		func(a, b shared) bool { return a.Client == b.Client && slices.Equal(a.Nonce, b.Nonce) }):
-		s.refuse(w, wire.SumOpened, "the sum of %d clients of round %d was given; one of other clients would spend the budget again",
-			len(was.Of.Clients), s.Round.Round)
+		s.refuse(w, wire.SumOpened, "the sum of %d clients of round %d was given; one of other clients "+
+			"would spend the budget again", len(was.Of.Clients), s.Round.Round)
 		return
 	case err == nil:
 		reply(w, http.StatusOK, was.Share)
@@ -277,7 +290,8 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(of.Clients) < s.Round.MinUploads || !slices.IsSortedFunc(of.Clients,
 		func(a, b shared) int { return cmp.Or(cmp.Compare(a.Client, b.Client), -1) }) {
-		s.refuse(w, wire.BadRequest, "a sum of %d clients; want %d or more, each once, in the order of their names", len(of.Clients),
+		s.refuse(w, wire.BadRequest,
+			"a sum of %d clients; want %d or more, each once, in the order of their names", len(of.Clients),
 			s.Round.MinUploads)
 		return
 	}
@@ -342,7 +356,8 @@ func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 	return sum, nil
 }
 
-// settle returns, at the leader, the clients in the sum: those whose uploads are in at the first call, and the same ever after.
+// settle returns, at the leader, the clients in the sum: those whose uploads are in at the first
+// call, and the same ever after.
 func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 	s.close()
 	data, err := s.Store.Object(ctx, batchObject, maxOpened)
@@ -369,9 +384,10 @@ func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 	return of, s.Store.PutObject(ctx, batchObject, data)
 }
 
-// members returns the clients of the sum for pooling, and a function that adds this server's noise to its share of their sum and opens
-// it with the helper's.
-func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.Release, error), error) {
+// members returns the clients of the sum for pooling, and a function that adds this server's noise
+// to its share of their sum and opens it with the helper's.
+func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.Release, error),
+	error) {
 	of, err := s.settle(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -384,8 +400,9 @@ func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.
 			return nil, nil, err
 		}
 		out = append(out, pool.Release{Path: m.Client, Digest: stored.Receipt.Upload,
-			Release: &federate.Release{Round: f.Round, Client: m.Client, Model: f.Client.Digest, Budget: *f.Privacy,
-				Sums: &privacy.Release{Classes: f.Client.C, K: f.Client.K}}})
+			Release: &federate.Release{Round: f.Round, Client: m.Client, Model: f.Client.Digest,
+				Budget: *f.Privacy,
+				Sums:   &privacy.Release{Classes: f.Client.C, K: f.Client.K}}})
 	}
 	return out, func() (*privacy.Release, error) {
 		theirs, err := s.Helper.sum(ctx, f.Round, of)

@@ -24,7 +24,8 @@ const (
 	twoServers = "quorum: 3\nmin_uploads: 2\nprivacy: {epsilon: 1, noise: two-servers, points: 10}\n"
 )
 
-// pair is leader and helper of one round. The helper is reached through a proxy, so that it may go and come back.
+// pair is leader and helper of one round. The helper is reached through a proxy, so that it may go
+// and come back.
 type pair struct {
 	leader, helper *fixture
 	up             bool // whether the helper is reached
@@ -67,10 +68,12 @@ func (p *pair) sums(client string) *privacy.Release {
 }
 
 // shares are a client's messages for leader and helper.
-func (p *pair) shares(client string, change func(leader, helper *federate.Release)) (leader, helper []byte) {
+func (p *pair) shares(client string,
+	change func(leader, helper *federate.Release)) (leader, helper []byte) {
 	t := p.leader.t
 	f := p.leader.round
-	r := &federate.Release{Round: 3, Client: client, Model: f.Client.Digest, Sums: p.sums(client), Budget: *f.Privacy}
+	r := &federate.Release{Round: 3, Client: client, Model: f.Client.Digest, Sums: p.sums(client),
+		Budget: *f.Privacy}
 	out, err := r.Split(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -120,8 +123,9 @@ func (p *pair) isSum(t *testing.T, got *privacy.Release, clients ...string) {
 	}
 }
 
-// TestTwoServers: neither server takes what is the other's or cannot be proved; the sum is that of the clients whose shares both have, with
-// the noise of both; it is of one set of clients, whichever server is restarted when, and whatever gets lost.
+// TestTwoServers: neither server takes what is the other's or cannot be proved; the sum is that of
+// the clients whose shares both have, with the noise of both; it is of one set of clients,
+// whichever server is restarted when, and whatever gets lost.
 func TestTwoServers(t *testing.T) {
 	p := newPair(t)
 	for f, want := range map[*fixture]string{p.leader: `"server":"leader"`, p.helper: `"server":"helper"`} {
@@ -135,7 +139,8 @@ func TestTwoServers(t *testing.T) {
 	}
 	refused := func(f *fixture, client string, data []byte, status int, c, want string) {
 		t.Helper()
-		if got, reply := f.put(client, data); got != status || code(t, reply) != c || !strings.Contains(string(reply), want) {
+		if got, reply := f.put(client, data); got != status || code(t, reply) != c ||
+			!strings.Contains(string(reply), want) {
 			t.Errorf("%d %s; want %d %s %s", got, reply, status, c, want)
 		}
 	}
@@ -143,9 +148,11 @@ func TestTwoServers(t *testing.T) {
 	refused(p.leader, "a", h, 422, wire.BadUpload, "this one is the leader")
 	refused(p.helper, "a", l, 422, wire.BadUpload, "this one is the helper")
 	refused(p.leader, "a", l, 409, wire.NoShare, "sends to the helper first")
-	refused(p.leader, "a", p.leader.released("a", func(r *federate.Release) { r.Budget.Points = 10 }), 422, wire.BadUpload, "its budget")
+	refused(p.leader, "a", p.leader.released("a", func(r *federate.Release) { r.Budget.Points = 10 }),
+		422, wire.BadUpload, "its budget")
 
-	// A number that is not the client's, as a client would forge it: the leader's share, checksummed again.
+	// A number that is not the client's, as a client would forge it: the leader's share, checksummed
+	// again.
 	forged, h := p.shares("a", func(l, _ *federate.Release) { l.Share.Input[0] ^= 1 })
 	if status, reply := p.helper.put("a", h); status != 201 {
 		t.Fatalf("%d %s", status, reply)
@@ -157,7 +164,8 @@ func TestTwoServers(t *testing.T) {
 		t.Errorf("%d of what was refused is in", n)
 	}
 
-	// The helper is away, and its answer lost: the client is to come again, and is in then, after restarts of both.
+	// The helper is away, and its answer lost: the client is to come again, and is in then, after
+	// restarts of both.
 	p.join("b")
 	l, h = p.shares("c", nil)
 	if status, reply := p.helper.put("c", h); status != 201 {
@@ -181,7 +189,8 @@ func TestTwoServers(t *testing.T) {
 	if err := p.leader.srv.Pool(t.Context()); err == nil {
 		t.Fatal("a sum was opened without the helper")
 	}
-	refused(p.leader, "d/e f", func() []byte { l, _ := p.shares("d/e f", nil); return l }(), 410, wire.RoundClosed, "being made")
+	refused(p.leader, "d/e f", func() []byte { l, _ := p.shares("d/e f", nil); return l }(), 410,
+		wire.RoundClosed, "being made")
 	p.up, p.lose = true, true // the helper gives its share, and the answer is lost
 	if err := p.leader.srv.Pool(t.Context()); err == nil || len(p.leader.opened) != 0 {
 		t.Fatalf("%v, %v", err, p.leader.opened)
@@ -222,7 +231,8 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
-// TestLeaderAsks: the helper answers the leader alone, of shares that were checked, and of one set of them.
+// TestLeaderAsks: the helper answers the leader alone, of shares that were checked, and of one set
+// of them.
 func TestLeaderAsks(t *testing.T) {
 	p := newPair(t)
 	for _, c := range []string{"a", "b", "c"} {
@@ -301,7 +311,8 @@ func TestLeaderAsks(t *testing.T) {
 	problem(err, wire.RoundClosed)
 }
 
-// TestShareOfAnother: a share is its client's: another that signs it is refused, as is one of another round.
+// TestShareOfAnother: a share is its client's: another that signs it is refused, as is one of
+// another round.
 func TestShareOfAnother(t *testing.T) {
 	p := newPair(t)
 	l, h := p.shares("a", nil)
@@ -316,10 +327,12 @@ func TestShareOfAnother(t *testing.T) {
 		}
 		return data
 	}
-	if status, reply := p.helper.put("b", steal(h)); status != 201 { // one share alone does not show it
+	// one share alone does not show it
+	if status, reply := p.helper.put("b", steal(h)); status != 201 {
 		t.Fatalf("%d %s", status, reply)
 	}
-	if status, reply := p.leader.put("b", steal(l)); status != 422 || !strings.Contains(string(reply), "in range") {
+	if status, reply := p.leader.put("b", steal(l)); status != 422 ||
+		!strings.Contains(string(reply), "in range") {
 		t.Errorf("%d %s", status, reply)
 	}
 	if _, err := p.leader.store.Get(t.Context(), "b"); !errors.Is(err, store.ErrNone) {
@@ -327,7 +340,8 @@ func TestShareOfAnother(t *testing.T) {
 	}
 }
 
-// FuzzLeaderAsks: whatever comes from who knows the secret is answered, refused or found wrong, and opens nothing that was not checked.
+// FuzzLeaderAsks: whatever comes from who knows the secret is answered, refused or found wrong, and
+// opens nothing that was not checked.
 func FuzzLeaderAsks(f *testing.F) {
 	p := newPair(f)
 	_, h := p.shares("a", nil)
@@ -356,7 +370,8 @@ func FuzzLeaderAsks(f *testing.F) {
 	})
 }
 
-// TestReceiptAndSum: whoever gets a receipt of the leader while the sum is being settled is in the sum.
+// TestReceiptAndSum: whoever gets a receipt of the leader while the sum is being settled is in the
+// sum.
 func TestReceiptAndSum(t *testing.T) {
 	p := newPair(t)
 	p.join("a")

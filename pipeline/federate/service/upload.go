@@ -19,15 +19,17 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// upload accepts a client's upload. Nothing is read before its signature is verified over the digest that the request states, so that
-// only clients of the roster, one request at a time each, can make the server work.
+// upload accepts a client's upload. Nothing is read before its signature is verified over the
+// digest that the request states, so that only clients of the roster, one request at a time each,
+// can make the server work.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	if !s.isRound(w, r) {
 		return
 	}
 	digest := contentDigest(r)
 	if digest == "" && wire.Signature(r.Header.Get("Authorization")) != nil {
-		s.refuse(w, wire.BadRequest, "give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the upload")
+		s.refuse(w, wire.BadRequest,
+			"give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the upload")
 		return
 	}
 	client, signature, ok := s.signed(w, r, identity.Upload, digest)
@@ -35,7 +37,8 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !s.patient(client) {
-		s.refuse(w, wire.TooMany, "too many uploads of %q were refused; mend what the last refusal says, and come again", client)
+		s.refuse(w, wire.TooMany,
+			"too many uploads of %q were refused; mend what the last refusal says, and come again", client)
 		return
 	}
 	if !s.take(client) {
@@ -51,7 +54,8 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
-		s.refuse(w, wire.BadRequest, "the upload's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
+		s.refuse(w, wire.BadRequest, "the upload's sha256 is %x; Content-Digest and the signature say %s",
+			sum, digest)
 		return
 	}
 	s.accept(w, r, arrival{client, digest, s.Now(), signature, data})
@@ -62,9 +66,12 @@ func (s *Server) unread(w http.ResponseWriter, err error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		s.refuse(w, wire.TooLarge, "an upload of more than %d bytes; bounds.bytes of the round allows no more", s.Round.Bounds.Bytes)
+		s.refuse(w, wire.TooLarge,
+			"an upload of more than %d bytes; bounds.bytes of the round allows no more",
+			s.Round.Bounds.Bytes)
 	case errors.Is(err, errSlow):
-		s.refuse(w, wire.TooSlow, "fewer than %d bytes a second came; bounds.rate of the round wants as many", s.Round.Bounds.Rate)
+		s.refuse(w, wire.TooSlow,
+			"fewer than %d bytes a second came; bounds.rate of the round wants as many", s.Round.Bounds.Rate)
 	case errors.Is(err, errBusy):
 		s.refuse(w, wire.Unavailable, "%v", err)
 	default:
@@ -131,8 +138,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 		s.refuseClosed(w, a.time)
 		return
 	case known && (!s.Round.Replace || state != wire.Open):
-		s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s, and the round does not replace uploads", a.client,
-			old.upload, old.time.Format(time.RFC3339))
+		s.refuse(w, wire.OtherUpload,
+			"an upload of %q with sha256 %s is in since %s, and the round does not replace uploads",
+			a.client, old.upload, old.time.Format(time.RFC3339))
 		return
 	}
 	n, err := s.read(a.client, a.data)
@@ -144,18 +152,22 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 	if !ok {
 		return
 	}
-	// an upload with a receipt is in the classifier: the set of clients is fixed either before this, or after the upload is stored
+	// an upload with a receipt is in the classifier: the set of clients is fixed either before this,
+	// or after the upload is stored
 	if s.once() {
 		s.opening.RLock()
 		defer s.opening.RUnlock()
 		if s.closed() {
-			s.refuse(w, wire.RoundClosed, "who is in the classifier of private round %d is settled", s.Round.Round)
+			s.refuse(w, wire.RoundClosed, "who is in the classifier of private round %d is settled",
+				s.Round.Round)
 			return
 		}
 	}
-	record := &store.Record{Peer: peer, Signature: a.signature, N: n, Data: a.data, Receipt: wire.Receipt{
-		Round: s.Round.Round, Client: a.client, Graph: s.Round.Client.Digest, Upload: a.digest, Bytes: len(a.data), Time: a.time.UTC(),
-		Spent: s.Round.Privacy}}
+	record := &store.Record{Peer: peer, Signature: a.signature, N: n, Data: a.data,
+		Receipt: wire.Receipt{
+			Round: s.Round.Round, Client: a.client, Graph: s.Round.Client.Digest, Upload: a.digest,
+			Bytes: len(a.data), Time: a.time.UTC(),
+			Spent: s.Round.Privacy}}
 	record.Receipt.Sign(s.Key)
 	switch err = s.Store.Put(r.Context(), record, old.revision); {
 	case errors.Is(err, store.ErrTaken):
@@ -172,7 +184,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 	count := len(s.in)
 	s.mu.Unlock()
 	s.metrics.taken.Inc()
-	s.Log.Info("upload taken", "client", a.client, "upload", a.digest, "bytes", len(a.data), "n", n, "in", count, "replaced", known)
+	s.Log.Info("upload taken", "client", a.client, "upload", a.digest, "bytes", len(a.data), "n", n,
+		"in", count, "replaced", known)
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -183,15 +196,16 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 // refuseClosed says why the round takes no more uploads.
 func (s *Server) refuseClosed(w http.ResponseWriter, now time.Time) {
 	if s.Round.Now(now) != wire.Closed {
-		s.refuse(w, wire.RoundClosed, "the classifier of private round %d is made, or being made; another, of more uploads, would spend its "+
-			"budget again", s.Round.Round)
+		s.refuse(w, wire.RoundClosed, "the classifier of private round %d is made, or being made; "+
+			"another, of more uploads, would spend its budget again", s.Round.Round)
 		return
 	}
-	s.refuse(w, wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round, s.Round.Deadline.Format(time.RFC3339))
+	s.refuse(w, wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round,
+		s.Round.Deadline.Format(time.RFC3339))
 }
 
-// proven verifies, at the leader of two servers, the proof that an upload's numbers are in range, and returns the helper's part of the
-// record. ok is false where the request is answered.
+// proven verifies, at the leader of two servers, the proof that an upload's numbers are in range,
+// and returns the helper's part of the record. ok is false where the request is answered.
 func (s *Server) proven(w http.ResponseWriter, r *http.Request, a arrival) (peer []byte, ok bool) {
 	if s.role() != wire.Leader {
 		return nil, true
@@ -206,7 +220,8 @@ func (s *Server) proven(w http.ResponseWriter, r *http.Request, a arrival) (peer
 	return peer, err == nil
 }
 
-// answerTaken answers an upload of a client of whom an earlier request was stored whose reply did not arrive, here or there.
+// answerTaken answers an upload of a client of whom an earlier request was stored whose reply did
+// not arrive, here or there.
 func (s *Server) answerTaken(w http.ResponseWriter, r *http.Request, a arrival) {
 	stored, err := s.Store.Get(r.Context(), a.client)
 	if errors.Is(err, store.ErrWithdrawn) {
@@ -224,8 +239,8 @@ func (s *Server) answerTaken(w http.ResponseWriter, r *http.Request, a arrival) 
 		reply(w, http.StatusOK, stored.Receipt)
 		return
 	}
-	s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s", a.client, stored.Receipt.Upload,
-		stored.Receipt.Time.Format(time.RFC3339))
+	s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s", a.client,
+		stored.Receipt.Upload, stored.Receipt.Time.Format(time.RFC3339))
 }
 
 // again returns the receipt of an upload that is in.
@@ -242,24 +257,27 @@ func (s *Server) again(w http.ResponseWriter, r *http.Request, client string) {
 	reply(w, http.StatusOK, stored.Receipt)
 }
 
-// read checks a message of the kind that the round asks for and returns the number of images that it claims, 0 in a private round. Two
-// clients may send the same points: whether a message is accepted never depends on the other clients' uploads, whose contents the answer
-// would reveal.
+// read checks a message of the kind that the round asks for and returns the number of images that
+// it claims, 0 in a private round. Two clients may send the same points: whether a message is
+// accepted never depends on the other clients' uploads, whose contents the answer would reveal.
 func (s *Server) read(client string, data []byte) (n int, err error) {
 	private := federate.IsRelease(data)
 	switch budget := s.Round.Privacy; {
 	case budget != nil && !private:
-		return 0, fmt.Errorf("upload: it is a plain one, and round %d is private (%v): make one with the noise and budget that the round "+
-			"states (fmp-edge join)", s.Round.Round, budget)
+		return 0, fmt.Errorf("upload: it is a plain one, and round %d is private (%v): make one with "+
+			"the noise and budget that the round states (fmp-edge join)", s.Round.Round, budget)
 	case budget == nil && private:
-		return 0, fmt.Errorf("upload: it is of a private round, and round %d is not private", s.Round.Round)
+		return 0, fmt.Errorf("upload: it is of a private round, and round %d is not private",
+			s.Round.Round)
 	case private:
 		r, err := s.believePrivate(client, data)
 		switch {
 		case err == nil && r.Budget != *budget:
-			err = fmt.Errorf("upload: its budget is %v; that of round %d is %v", r.Budget, s.Round.Round, budget)
+			err = fmt.Errorf("upload: its budget is %v; that of round %d is %v", r.Budget,
+				s.Round.Round, budget)
 		case err == nil && s.twoServers() && r.Share.Server != s.serverOf():
-			err = fmt.Errorf("upload: it is the share for server %d of two; this one is the %s, server %d", r.Share.Server, s.role(), s.serverOf())
+			err = fmt.Errorf("upload: it is the share for server %d of two; this one is the %s, server %d",
+				r.Share.Server, s.role(), s.serverOf())
 		}
 		return 0, err
 	}
@@ -273,7 +291,8 @@ func (s *Server) read(client string, data []byte) (n int, err error) {
 // believePrivate decodes a message of a private round and checks it against the round.
 func (s *Server) believePrivate(client string, data []byte) (*federate.Release, error) {
 	f := s.Round.Client
-	r, err := federate.DecodeRelease(data, federate.Expect{Model: f.Digest, Round: &s.Round.Round, Dx: f.K, C: f.C})
+	r, err := federate.DecodeRelease(data,
+		federate.Expect{Model: f.Digest, Round: &s.Round.Round, Dx: f.K, C: f.C})
 	if err == nil && r.Client != client {
 		err = fmt.Errorf("upload: client is %q; it was sent as %q", r.Client, client)
 	}
@@ -294,7 +313,8 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 	case u.N > b.Points:
 		return nil, fmt.Errorf("upload: n is %d; bounds.points of the round allows %d", u.N, b.Points)
 	case !slices.Contains(s.Round.Precisions, u.Precision):
-		return nil, fmt.Errorf("upload: precision is %s; the round allows %v", u.Precision, s.Round.Precisions)
+		return nil, fmt.Errorf("upload: precision is %s; the round allows %v", u.Precision,
+			s.Round.Precisions)
 	}
 	singles := 0
 	if c := u.Calibration; c != nil {
@@ -303,12 +323,14 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 		singles = len(w.Labels)
 	}
 	if singles > s.Round.Calibrate {
-		return nil, fmt.Errorf("upload: it has %d calibration points; calibrate of the round allows %d", singles, s.Round.Calibrate)
+		return nil, fmt.Errorf("upload: it has %d calibration points; calibrate of the round allows %d",
+			singles, s.Round.Calibrate)
 	}
 	if b.Norm > 0 {
 		for i := range u.Points.N {
 			if norm := length(u.Points.Features(i)); !(norm <= b.Norm) {
-				return nil, fmt.Errorf("upload: points[%d] has norm %.4g; bounds.norm of the round allows %.4g", i, norm, b.Norm)
+				return nil, fmt.Errorf("upload: points[%d] has norm %.4g; bounds.norm of the round allows %.4g",
+					i, norm, b.Norm)
 			}
 		}
 	}
@@ -328,8 +350,10 @@ func length(x []float32) float64 {
 	return math.Sqrt(sum)
 }
 
-// quarantine refuses an upload for its contents, and stores it with the reason for the server's operators.
-func (s *Server) quarantine(w http.ResponseWriter, r *http.Request, refusal store.Refusal, data []byte) {
+// quarantine refuses an upload for its contents, and stores it with the reason for the server's
+// operators.
+func (s *Server) quarantine(w http.ResponseWriter, r *http.Request,
+	refusal store.Refusal, data []byte) {
 	s.mu.Lock()
 	refusal.Count = s.refused[refusal.Client].Count + 1
 	s.refused[refusal.Client] = refusal
@@ -341,7 +365,8 @@ func (s *Server) quarantine(w http.ResponseWriter, r *http.Request, refusal stor
 	if err := s.Store.Refuse(r.Context(), refusal, data); err != nil {
 		s.Log.Error("quarantine failed", "client", refusal.Client, "error", err)
 	}
-	s.Log.Warn("upload refused", "client", refusal.Client, "upload", refusal.Upload, "reason", refusal.Reason, "count", refusal.Count)
+	s.Log.Warn("upload refused", "client", refusal.Client, "upload", refusal.Upload, "reason",
+		refusal.Reason, "count", refusal.Count)
 	s.refuse(w, wire.BadUpload, "%s", refusal.Reason)
 	select {
 	case s.wake <- struct{}{}: // it may have been the last that the round waited for

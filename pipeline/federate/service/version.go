@@ -20,13 +20,16 @@ func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"versions": versions})
 }
 
-// find returns the version that a request names, by default the latest. If there is none, it refuses the request.
+// find returns the version that a request names, by default the latest. If there is none, it
+// refuses the request.
 func (s *Server) find(w http.ResponseWriter, name string) (VersionStatus, bool) {
 	s.mu.Lock()
 	versions := s.listed()
 	s.mu.Unlock()
 	if len(versions) == 0 {
-		s.refuse(w, wire.NotYet, "round %d has no classifier yet: it is made at %d uploads, or at the deadline", s.Round.Round, s.quorum)
+		s.refuse(w, wire.NotYet,
+			"round %d has no classifier yet: it is made at %d uploads, or at the deadline",
+			s.Round.Round, s.quorum)
 		return VersionStatus{}, false
 	}
 	if name == "" {
@@ -37,26 +40,31 @@ func (s *Server) find(w http.ResponseWriter, name string) (VersionStatus, bool) 
 			return v, true
 		}
 	}
-	s.refuse(w, wire.NoVersion, "version %.20q; there are 1 to %d", name, versions[len(versions)-1].Number)
+	s.refuse(w, wire.NoVersion, "version %.20q; there are 1 to %d", name,
+		versions[len(versions)-1].Number)
 	return VersionStatus{}, false
 }
 
-// withheld refuses a request for the file of a version that holds an upload that was withdrawn, and reports whether it did. The one
-// that takes the place of the last is made at once.
+// withheld refuses a request for the file of a version that holds an upload that was withdrawn, and
+// reports whether it did. The one that takes the place of the last is made at once.
 func (s *Server) withheld(w http.ResponseWriter, v VersionStatus, named bool) bool {
 	sup := v.Superseded
 	switch {
 	case sup == nil || sup.Reason != withdrawn:
 		return false
 	case named && sup.By > 0:
-		s.refuse(w, wire.Superseded, "version %d holds an upload that was withdrawn and is deleted; version %d takes its place", v.Number, sup.By)
+		s.refuse(w, wire.Superseded,
+			"version %d holds an upload that was withdrawn and is deleted; version %d takes its place",
+			v.Number, sup.By)
 	case named:
-		s.refuse(w, wire.Superseded, "version %d holds an upload that was withdrawn; no version has taken its place yet", v.Number)
+		s.refuse(w, wire.Superseded,
+			"version %d holds an upload that was withdrawn; no version has taken its place yet", v.Number)
 	case s.enough():
-		s.refuse(w, wire.Unavailable, "version %d holds an upload that was withdrawn; the next is being made without it", v.Number)
+		s.refuse(w, wire.Unavailable,
+			"version %d holds an upload that was withdrawn; the next is being made without it", v.Number)
 	default:
-		s.refuse(w, wire.NotYet, "version %d holds an upload that was withdrawn, and a classifier takes min_uploads, %d: fewer are left",
-			v.Number, s.Round.MinUploads)
+		s.refuse(w, wire.NotYet, "version %d holds an upload that was withdrawn, and a classifier "+
+			"takes min_uploads, %d: fewer are left", v.Number, s.Round.MinUploads)
 	}
 	return true
 }
@@ -89,7 +97,9 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
 	name := ""
 	if given := r.URL.Query()["version"]; len(given) > 0 {
 		if len(given) > 1 || given[0] == "" {
-			s.refuse(w, wire.BadRequest, "version is given %d times or is empty; want one number, or leave it out for the latest", len(given))
+			s.refuse(w, wire.BadRequest,
+				"version is given %d times or is empty; want one number, or leave it out for the latest",
+				len(given))
 			return
 		}
 		name = given[0]
@@ -112,6 +122,7 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="classifier-%d-%d.onnx"`, s.Round.Round, v.Number))
+	w.Header().Set("Content-Disposition",
+		fmt.Sprintf(`attachment; filename="classifier-%d-%d.onnx"`, s.Round.Round, v.Number))
 	serveModel(w, r, v.Digest, data)
 }

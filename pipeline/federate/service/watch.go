@@ -17,18 +17,21 @@ const (
 	otherClass = "other"
 )
 
-// The references that images are held against: those that calibrated the classifier, and where it has none those since it was loaded.
+// The references that images are held against: those that calibrated the classifier, and where it
+// has none those since it was loaded.
 const (
 	ofCalibration = "calibration"
 	sinceStart    = "start"
 )
 
-// watch counts the predictions of a server for Prometheus, and tests whether images are drawn like those that calibrated the classifier.
+// watch counts the predictions of a server for Prometheus, and tests whether images are drawn like
+// those that calibrated the classifier.
 type watch struct {
 	classes                                *prometheus.CounterVec
 	confidence, entropy, disagreement, set prometheus.Histogram
 	open                                   prometheus.Counter
-	reject                                 float64 // predictions whose most probable class has less are open too
+	// predictions whose most probable class has less are open too
+	reject float64
 
 	mu    sync.Mutex
 	drift *conformal.Drift
@@ -41,15 +44,18 @@ func newWatch() *watch {
 	nats := prometheus.ExponentialBuckets(0.001, 2.5, 10)
 	w := &watch{drift: conformal.NewDrift(1, nil),
 		classes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fmp_predictions_total",
-			Help: "Predictions by their most probable class; classes after the first 100 are one."}, []string{"class"}),
+			Help: "Predictions by their most probable class; classes after the first 100 are one."},
+			[]string{"class"}),
 		confidence: histogram("fmp_prediction_confidence", "Probability of the most probable class.",
 			[]float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .99, .999, 1}),
 		entropy: histogram("fmp_prediction_entropy_nats", "Entropy of the probabilities.", nats),
-		disagreement: histogram("fmp_prediction_disagreement_nats", "Disagreement of the heads (mutual information): large for new "+
-			"kinds of image.", nats),
-		set: histogram("fmp_prediction_set_classes", "Classes in the prediction set.", []float64{0, 1, 2, 3, 5, 10, 20, 50, 100}),
+		disagreement: histogram("fmp_prediction_disagreement_nats",
+			"Disagreement of the heads (mutual information): large for new kinds of image.", nats),
+		set: histogram("fmp_prediction_set_classes", "Classes in the prediction set.",
+			[]float64{0, 1, 2, 3, 5, 10, 20, 50, 100}),
 		open: prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_predictions_open_total",
-			Help: "Predictions whose set has not one class alone, or that are less sure than --reject: for people."}),
+			Help: "Predictions whose set has not one class alone, or that are less sure than --reject: " +
+				"for people."}),
 	}
 	w.classes.WithLabelValues(otherClass)
 	return w
@@ -57,7 +63,8 @@ func newWatch() *watch {
 
 // collectors are the metrics.
 func (w *watch) collectors() []prometheus.Collector {
-	return []prometheus.Collector{w.classes, w.confidence, w.entropy, w.disagreement, w.set, w.open, drifting{w}}
+	return []prometheus.Collector{w.classes, w.confidence, w.entropy, w.disagreement, w.set,
+		w.open, drifting{w}}
 }
 
 // drifting collects the metrics of the test of drift, whose label is the reference that acts.
@@ -68,10 +75,13 @@ func driftMetric(name, help string) *prometheus.Desc {
 }
 
 var (
-	driftImages = driftMetric("fmp_drift_images", "Images since the classifier was loaded, which the test of drift has seen.")
+	driftImages = driftMetric("fmp_drift_images",
+		"Images since the classifier was loaded, which the test of drift has seen.")
 	driftBefore = driftMetric("fmp_drift_reference_images",
-		"Images that calibrated the classifier, which the test of drift holds images against; 0 where it has none.")
-	driftWealth  = driftMetric("fmp_drift_wealth_decades", "Decimal logarithm of the wealth of the test of drift.")
+		"Images that calibrated the classifier, which the test of drift holds images against; 0 where "+
+			"it has none.")
+	driftWealth = driftMetric("fmp_drift_wealth_decades",
+		"Decimal logarithm of the wealth of the test of drift.")
 	driftHighest = driftMetric("fmp_drift_wealth_decades_highest",
 		"The highest of it since the classifier was loaded: 2 is evidence of drift at a level of .01.")
 )
@@ -92,14 +102,15 @@ func (d drifting) Collect(to chan<- prometheus.Metric) {
 	if d.drift.Reference() > 0 {
 		reference = ofCalibration
 	}
-	for m, v := range map[*prometheus.Desc]float64{driftImages: float64(d.drift.Images()), driftBefore: float64(d.drift.Reference()),
+	for m, v := range map[*prometheus.Desc]float64{driftImages: float64(d.drift.Images()),
+		driftBefore: float64(d.drift.Reference()),
 		driftWealth: now, driftHighest: highest} {
 		to <- prometheus.MustNewConstMetric(m, prometheus.GaugeValue, v, reference)
 	}
 }
 
-// restart begins the test of drift anew, with another classifier, against the images that calibrated its sets. They took no part in making
-// it, and their scores are in it already.
+// restart begins the test of drift anew, with another classifier, against the images that
+// calibrated its sets. They took no part in making it, and their scores are in it already.
 func (w *watch) restart(f models.Manifest) error {
 	o, err := models.ReadOrigin(f)
 	if err != nil {

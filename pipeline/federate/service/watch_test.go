@@ -17,8 +17,8 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestWatch: each prediction is counted once under /metrics, by class, confidence and entropy, and the test of drift sees it; it is left to
-// people where it is less sure than asked.
+// TestWatch: each prediction is counted once under /metrics, by class, confidence and entropy, and
+// the test of drift sees it; it is left to people where it is less sure than asked.
 func TestWatch(t *testing.T) {
 	f, _ := serving(t)
 	data := f.srv.predictions.serving.data
@@ -34,21 +34,24 @@ func TestWatch(t *testing.T) {
 		{data, 0, []string{"fmp_predictions_open_total 0", loading, `fmp_drift_reference_images{reference="start"} 0`}},
 		{data, 1, []string{"fmp_predictions_open_total 3", loading, `fmp_drift_wealth_decades{reference="start"} `}},
 		{calibrated(t, data), 0, []string{`fmp_drift_images{reference="calibration"} 3`,
-			`fmp_drift_reference_images{reference="calibration"} 40`, `fmp_drift_wealth_decades_highest{reference="calibration"} 0.1`}},
+			`fmp_drift_reference_images{reference="calibration"} 40`,
+			`fmp_drift_wealth_decades_highest{reference="calibration"} 0.1`}},
 	} {
 		countedBy(t, c.classifier, c.reject, c.want)
 	}
 }
 
-// calibrated returns a classifier with the sets of 40 images, all of which it is surer of than of any other.
+// calibrated returns a classifier with the sets of 40 images, all of which it is surer of than of
+// any other.
 func calibrated(t *testing.T, data []byte) []byte {
 	t.Helper()
 	m, err := serde.Closed(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err = models.WithSets(m, models.OriginSets{Level: .9, Images: 40, Top: slices.Repeat([]float32{1}, 40),
-		Table: &models.SetTable{Columns: 1, Levels: []float32{1}, Thresholds: []float32{0}}}, false)
+	m, err = models.WithSets(m,
+		models.OriginSets{Level: .9, Images: 40, Top: slices.Repeat([]float32{1}, 40),
+			Table: &models.SetTable{Columns: 1, Levels: []float32{1}, Thresholds: []float32{0}}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +86,8 @@ func countedBy(t *testing.T, classifier []byte, reject float64, want []string) {
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	for _, want := range append(want, "fmp_prediction_confidence_count 3", "fmp_prediction_entropy_nats_count 3", `"} 3`,
+	for _, want := range append(want, "fmp_prediction_confidence_count 3",
+		"fmp_prediction_entropy_nats_count 3", `"} 3`,
 		"fmp_prediction_disagreement_nats_count 3", `fmp_predictions_total{class="other"} 0`) {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("/metrics lacks %q:\n%.3000s", want, w.Body)

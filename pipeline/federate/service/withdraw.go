@@ -14,7 +14,8 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// errWithdrawn means that an upload was withdrawn while it was pooled: the result holds it and is thrown away.
+// errWithdrawn means that an upload was withdrawn while it was pooled: the result holds it and is
+// thrown away.
 var errWithdrawn = errors.New("an upload was withdrawn meanwhile")
 
 // maxNamed is the maximum number of clients that one line of the log names.
@@ -67,9 +68,9 @@ func (s *Server) outside(clients *identity.Roster) (out []string) {
 	return out
 }
 
-// withdraw deletes a client's upload, for good: nothing of the client is taken in this round again, not even the same upload, which
-// somebody else may have kept. The request is signed by the client or by the server's operator, for the upload's digest (If-Match) or
-// for any.
+// withdraw deletes a client's upload, for good: nothing of the client is taken in this round again,
+// not even the same upload, which somebody else may have kept. The request is signed by the client
+// or by the server's operator, for the upload's digest (If-Match) or for any.
 func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 	if !s.isRound(w, r) {
 		return
@@ -79,8 +80,9 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.once() {
-		s.refuse(w, wire.NoWithdrawal, "round %d hides single uploads in one noisy sum: another sum without one of them would reveal it, and "+
-			"spend the budget again; its description said so before anybody joined", s.Round.Round)
+		s.refuse(w, wire.NoWithdrawal, "round %d hides single uploads in one noisy sum: another sum "+
+			"without one of them would reveal it, and spend the budget again; its description said so "+
+			"before anybody joined", s.Round.Round)
 		return
 	}
 	if !s.take(client) {
@@ -100,7 +102,8 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	case digest != wire.Any && digest != stored.Receipt.Upload:
-		s.refuse(w, wire.OtherUpload, "the upload of %q has sha256 %s; If-Match says %.80q", client, stored.Receipt.Upload, digest)
+		s.refuse(w, wire.OtherUpload, "the upload of %q has sha256 %s; If-Match says %.80q", client,
+			stored.Receipt.Upload, digest)
 		return
 	case !again:
 		if err := s.takeOut(r.Context(), stored, by, signature); err != nil {
@@ -111,21 +114,26 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, s.withdrawal(stored))
 }
 
-// withdrawer returns the client in a request's path and who asks for the withdrawal of its upload. It refuses a request that neither the
-// client nor the operator signed; names on the roster and others take the same time.
-func (s *Server) withdrawer(w http.ResponseWriter, r *http.Request) (client, by string, signature []byte, ok bool) {
+// withdrawer returns the client in a request's path and who asks for the withdrawal of its upload.
+// It refuses a request that neither the client nor the operator signed; names on the roster and
+// others take the same time.
+func (s *Server) withdrawer(w http.ResponseWriter,
+	r *http.Request) (client, by string, signature []byte, ok bool) {
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
-		s.refuse(w, wire.NoKey, "give the header Authorization: %s SIGNATURE, as fmp-edge withdraw does with --key", wire.Scheme)
+		s.refuse(w, wire.NoKey,
+			"give the header Authorization: %s SIGNATURE, as fmp-edge withdraw does with --key", wire.Scheme)
 		return client, by, nil, false
 	}
 	match := r.Header.Get("If-Match")
 	digest := strings.Trim(match, `"`)
 	if digest == "" {
-		s.refuse(w, wire.BadRequest, "give the header If-Match: %q, the sha256 of the upload that is withdrawn", "SHA256")
+		s.refuse(w, wire.BadRequest,
+			"give the header If-Match: %q, the sha256 of the upload that is withdrawn", "SHA256")
 		return client, by, nil, false
 	}
 	client = r.PathValue("client")
-	statement := identity.Statement{Purpose: identity.Withdraw, Server: s.Key.PublicText(), Round: s.Round.Round, Client: client,
+	statement := identity.Statement{Purpose: identity.Withdraw, Server: s.Key.PublicText(),
+		Round: s.Round.Round, Client: client,
 		Graph: s.Round.Client.Digest, Content: digest}
 	own := s.clients.Load().Verify(statement, signature)
 	statement.Purpose = identity.WithdrawFor
@@ -136,19 +144,23 @@ func (s *Server) withdrawer(w http.ResponseWriter, r *http.Request) (client, by 
 	case own:
 		return client, wire.ByClient, signature, true
 	}
-	s.refuse(w, wire.WrongKey, "neither client %.128q of the roster of round %d nor the server's operator made this signature for this "+
-		"server, the round's graph and the upload %.80q", client, s.Round.Round, digest)
+	s.refuse(w, wire.WrongKey, "neither client %.128q of the roster of round %d nor the server's "+
+		"operator made this signature for this server, the round's graph and the upload %.80q", client,
+		s.Round.Round, digest)
 	return client, by, nil, false
 }
 
-// takeOut deletes a stored upload, and stops the use of versions that hold it. The caller holds publishing.
-func (s *Server) takeOut(ctx context.Context, stored *store.Record, by string, signature []byte) error {
+// takeOut deletes a stored upload, and stops the use of versions that hold it. The caller holds
+// publishing.
+func (s *Server) takeOut(ctx context.Context, stored *store.Record, by string,
+	signature []byte) error {
 	client := stored.Receipt.Client
 	held, err := s.holding(ctx, client)
 	if err != nil {
 		return err
 	}
-	if err := s.Store.Withdraw(ctx, stored, store.Gone{Time: s.Now().UTC(), By: by, Held: held}, signature); err != nil {
+	if err := s.Store.Withdraw(ctx, stored, store.Gone{Time: s.Now().UTC(), By: by, Held: held},
+		signature); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -158,14 +170,17 @@ func (s *Server) takeOut(ctx context.Context, stored *store.Record, by string, s
 	}
 	left := len(s.in)
 	s.mu.Unlock()
-	s.Log.Info("upload withdrawn", "client", client, "upload", stored.Receipt.Upload, "by", by, "versions", held, "in", left)
+	s.Log.Info("upload withdrawn", "client", client, "upload", stored.Receipt.Upload, "by", by,
+		"versions", held, "in", left)
 	err = errors.Join(s.Store.DropRefusal(ctx, client), s.dropEvaluations(ctx))
 	if left < s.Round.MinUploads { // no version can take the place of the last
 		s.predictions.close()
 		err = errors.Join(err, s.dropVoid(ctx))
 	}
-	if err != nil { // the withdrawal stands; the next start of the server, or the next version, tries again
-		s.Log.Error("not all that a withdrawn upload was in could be deleted yet", "client", client, "error", err)
+	// the withdrawal stands; the next start of the server, or the next version, tries again
+	if err != nil {
+		s.Log.Error("not all that a withdrawn upload was in could be deleted yet", "client",
+			client, "error", err)
 	}
 	select {
 	case s.wake <- struct{}{}:
@@ -191,7 +206,8 @@ func (s *Server) holding(ctx context.Context, client string) (held []int, err er
 	return held, nil
 }
 
-// dropVoid deletes the files of versions that hold a withdrawn upload, but of the last while the next is made.
+// dropVoid deletes the files of versions that hold a withdrawn upload, but of the last while the
+// next is made.
 func (s *Server) dropVoid(ctx context.Context) error {
 	keep := 0
 	s.mu.Lock()
@@ -216,7 +232,8 @@ func (s *Server) dropVoid(ctx context.Context) error {
 	return nil
 }
 
-// latest returns the last version if it holds no withdrawn upload; nil if there is none. The caller holds mu.
+// latest returns the last version if it holds no withdrawn upload; nil if there is none. The caller
+// holds mu.
 func (s *Server) latest() *wire.VersionRef {
 	if len(s.versions) == 0 || s.stale() {
 		return nil
@@ -239,8 +256,10 @@ func (s *Server) withdrawal(r *store.Record) *wire.Withdrawal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := r.Gone.Held
-	out := &wire.Withdrawal{Round: s.Round.Round, Client: r.Receipt.Client, Graph: r.Receipt.Graph, Upload: r.Receipt.Upload,
-		Time: r.Gone.Time, By: r.Gone.By, HeldVersions: len(held), Held: s.refs(held[max(0, len(held)-wire.MaxHeld):]),
+	out := &wire.Withdrawal{Round: s.Round.Round, Client: r.Receipt.Client, Graph: r.Receipt.Graph,
+		Upload: r.Receipt.Upload,
+		Time:   r.Gone.Time, By: r.Gone.By, HeldVersions: len(held),
+		Held:    s.refs(held[max(0, len(held)-wire.MaxHeld):]),
 		Without: s.latest(), Remains: wire.Remains(len(held))}
 	out.Sign(s.Key)
 	return out
@@ -248,7 +267,8 @@ func (s *Server) withdrawal(r *store.Record) *wire.Withdrawal {
 
 // refuseGone says that nothing more of a client is taken.
 func (s *Server) refuseGone(w http.ResponseWriter, r *store.Record) {
-	s.refuse(w, wire.Withdrawn, "%q withdrew its upload at %s: nothing of it is taken in round %d again", r.Receipt.Client,
+	s.refuse(w, wire.Withdrawn,
+		"%q withdrew its upload at %s: nothing of it is taken in round %d again", r.Receipt.Client,
 		r.Gone.Time.Format(time.RFC3339), s.Round.Round)
 }
 
@@ -258,8 +278,9 @@ func (s *Server) notice(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	n := &wire.Notice{Round: s.Round.Round, Graph: s.Round.Client.Digest, Time: s.Now().UTC(), Superseded: []wire.VersionRef{},
-		Latest: s.latest()}
+	n := &wire.Notice{Round: s.Round.Round, Graph: s.Round.Client.Digest, Time: s.Now().UTC(),
+		Superseded: []wire.VersionRef{},
+		Latest:     s.latest()}
 	for i, v := range s.versions {
 		if _, void := s.void[i+1]; void {
 			n.Superseded = append(n.Superseded, wire.VersionRef{Version: v.Number, SHA256: v.Digest})
@@ -273,9 +294,11 @@ func (s *Server) notice(w http.ResponseWriter, r *http.Request) {
 // withdrawn is the reason of a version that holds an upload that was withdrawn.
 const withdrawn = "withdrawal"
 
-// Superseded says why a version is not the one to use, since when, and which one is; By is 0 while there is none.
+// Superseded says why a version is not the one to use, since when, and which one is; By is 0 while
+// there is none.
 type Superseded struct {
-	// Reason is "withdrawal": it holds an upload that was withdrawn, and nobody should use it; or "uploads": a later one holds more.
+	// Reason is "withdrawal": it holds an upload that was withdrawn, and nobody should use it; or
+	// "uploads": a later one holds more.
 	Reason string    `json:"reason"`
 	Time   time.Time `json:"time"`
 	By     int       `json:"by"`

@@ -17,9 +17,11 @@ import (
 )
 
 // delete asks for the withdrawal of a client's upload, changed before it is sent.
-func (f *fixture) delete(client, upload string, key *identity.Key, change func(*identity.Statement)) (int, []byte) {
+func (f *fixture) delete(client, upload string, key *identity.Key,
+	change func(*identity.Statement)) (int, []byte) {
 	f.t.Helper()
-	s := identity.Statement{Purpose: identity.Withdraw, Server: f.key.PublicText(), Round: 3, Client: client, Graph: f.round.Client.Digest,
+	s := identity.Statement{Purpose: identity.Withdraw, Server: f.key.PublicText(), Round: 3,
+		Client: client, Graph: f.round.Client.Digest,
 		Content: upload}
 	if change != nil {
 		change(&s)
@@ -42,8 +44,11 @@ func (f *fixture) gone(client string, upload []byte) wire.Withdrawal {
 	if err := d.Gone(&w, client); err != nil || w.Upload != digestOf(upload) {
 		f.t.Error(err)
 	}
-	for _, change := range []func(*wire.Withdrawal){func(w *wire.Withdrawal) { w.Held = nil }, func(w *wire.Withdrawal) { w.Remains = nil },
-		func(w *wire.Withdrawal) { w.By = wire.ByOperator }, func(w *wire.Withdrawal) { w.Time = w.Time.Add(1) }} {
+	for _, change := range []func(*wire.Withdrawal){func(w *wire.Withdrawal) { w.Held = nil },
+		func(w *wire.Withdrawal) { w.Remains = nil },
+		func(w *wire.Withdrawal) { w.By = wire.ByOperator }, func(w *wire.Withdrawal) {
+			w.Time = w.Time.Add(1)
+		}} {
 		other := w
 		if change(&other); len(w.Held) > 0 && d.Gone(&other, client) == nil {
 			f.t.Errorf("a receipt that was changed holds: %+v", other)
@@ -74,8 +79,9 @@ func (f *fixture) notices() *wire.Notice {
 	return n
 }
 
-// TestWithdraw: after a withdrawal, over a restart between the request and the new version, the classifier is the one that the client
-// never took part in; earlier versions are handed out no more, and a late client's is the pool of all.
+// TestWithdraw: after a withdrawal, over a restart between the request and the new version, the
+// classifier is the one that the client never took part in; earlier versions are handed out no
+// more, and a late client's is the pool of all.
 func TestWithdraw(t *testing.T) {
 	apart := newFixture(t, "quorum: 2\naccept_late: true\nrebuild_interval: 1h\n")
 	f := newFixture(t, "quorum: 3\naccept_late: true\nrebuild_interval: 1h\n")
@@ -98,13 +104,15 @@ func TestWithdraw(t *testing.T) {
 		t.Errorf("before the withdrawal: %+v", n)
 	}
 	w := f.gone("b", uploads["b"])
-	if w.Without != nil || w.HeldVersions != 1 || w.Held[0] != (wire.VersionRef{Version: 1, SHA256: digestOf(with)}) || len(w.Remains) < 4 {
+	if w.Without != nil || w.HeldVersions != 1 ||
+		w.Held[0] != (wire.VersionRef{Version: 1, SHA256: digestOf(with)}) || len(w.Remains) < 4 {
 		t.Errorf("receipt %+v", w)
 	}
 	if status, data := f.classifier(""); status != http.StatusServiceUnavailable {
 		t.Errorf("the classifier meanwhile: %d %s", status, data)
 	}
-	if status, data := f.classifier("?version=1"); status != http.StatusGone || code(t, data) != wire.Superseded {
+	if status, data := f.classifier("?version=1"); status != http.StatusGone ||
+		code(t, data) != wire.Superseded {
 		t.Errorf("version 1: %d %s", status, data)
 	}
 	f.stop()
@@ -122,11 +130,13 @@ func TestWithdraw(t *testing.T) {
 	if status, _ := f.delete("b", wire.Any, f.keys["b"], nil); status != http.StatusOK {
 		t.Errorf("whatever b has sent: %d", status)
 	}
-	if again := f.gone("b", uploads["b"]); again.Without == nil || *again.Without != (wire.VersionRef{Version: 2, SHA256: digestOf(want)}) {
+	if again := f.gone("b", uploads["b"]); again.Without == nil ||
+		*again.Without != (wire.VersionRef{Version: 2, SHA256: digestOf(want)}) {
 		t.Errorf("asked again: %+v", again)
 	}
 	n := f.notices()
-	if len(n.Superseded) != 1 || n.Heed(digestOf(with)) == nil || n.Heed(strings.ToUpper(digestOf(with))) == nil ||
+	if len(n.Superseded) != 1 || n.Heed(digestOf(with)) == nil ||
+		n.Heed(strings.ToUpper(digestOf(with))) == nil ||
 		n.Heed(digestOf(want)) != nil || n.Latest.Version != 2 {
 		t.Errorf("notice %+v", n)
 	}
@@ -138,7 +148,8 @@ func TestWithdraw(t *testing.T) {
 			t.Errorf("the upload of b is still stored: %v", err)
 		}
 	}
-	if status, data := f.put("b", uploads["b"]); status != http.StatusGone || code(t, data) != wire.Withdrawn {
+	if status, data := f.put("b", uploads["b"]); status != http.StatusGone ||
+		code(t, data) != wire.Withdrawn {
 		t.Errorf("b again: %d %s", status, data)
 	}
 	if status, data := f.put("b", f.made("b", 2, nil)); status != http.StatusGone {
@@ -159,8 +170,10 @@ func TestWithdraw(t *testing.T) {
 	}
 	var listed struct{ Versions []VersionStatus }
 	_, data := f.request("GET", wire.RoundPath(3)+"/versions", nil, reader)
-	if err := json.Unmarshal(data, &listed); err != nil || len(listed.Versions) != 3 || listed.Versions[0].Superseded.Reason != "withdrawal" ||
-		listed.Versions[1].Superseded.Reason != "uploads" || listed.Versions[1].Superseded.By != 3 || listed.Versions[2].Superseded != nil {
+	if err := json.Unmarshal(data, &listed); err != nil || len(listed.Versions) != 3 ||
+		listed.Versions[0].Superseded.Reason != "withdrawal" ||
+		listed.Versions[1].Superseded.Reason != "uploads" || listed.Versions[1].Superseded.By != 3 ||
+		listed.Versions[2].Superseded != nil {
 		t.Errorf("versions: %s", data)
 	}
 	_, metrics := f.request("GET", "/metrics", nil, reader)
@@ -202,7 +215,8 @@ func TestWithdrawMeanwhile(t *testing.T) {
 		t.Error("not due at the deadline")
 	}
 	f.pool()
-	if st := f.srv.Status(); len(st.Versions) != 1 || st.Versions[0].Clients != 2 || st.Versions[0].Superseded != nil {
+	if st := f.srv.Status(); len(st.Versions) != 1 || st.Versions[0].Clients != 2 ||
+		st.Versions[0].Superseded != nil {
 		t.Errorf("versions %+v", st.Versions)
 	}
 }
@@ -222,24 +236,32 @@ func TestWithdrawRefused(t *testing.T) {
 		status         int
 		code           string
 	}{
-		"another client":       {"a", digestOf(a), f.keys["b"], nil, 403, wire.WrongKey},
-		"another purpose":      {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Purpose = identity.Upload }, 403, wire.WrongKey},
-		"as operator":          {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Purpose = identity.WithdrawFor }, 403, wire.WrongKey},
-		"operator as client":   {"a", digestOf(a), f.key, nil, 403, wire.WrongKey},
-		"another server":       {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Server = f.keys["b"].PublicText() }, 403, wire.WrongKey},
-		"another round":        {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Round = 4 }, 403, wire.WrongKey},
-		"another graph":        {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Graph = digestOf(a) }, 403, wire.WrongKey},
-		"another upload":       {"a", digestOf([]byte("x")), f.keys["a"], nil, 409, wire.OtherUpload},
-		"signed for another":   {"a", digestOf([]byte("x")), f.keys["a"], func(s *statement) { s.Content = digestOf(a) }, 403, wire.WrongKey},
+		"another client": {"a", digestOf(a), f.keys["b"], nil, 403, wire.WrongKey},
+		"another purpose": {"a", digestOf(a), f.keys["a"],
+			func(s *statement) { s.Purpose = identity.Upload }, 403, wire.WrongKey},
+		"as operator": {"a", digestOf(a), f.keys["a"],
+			func(s *statement) { s.Purpose = identity.WithdrawFor }, 403, wire.WrongKey},
+		"operator as client": {"a", digestOf(a), f.key, nil, 403, wire.WrongKey},
+		"another server": {"a", digestOf(a), f.keys["a"],
+			func(s *statement) { s.Server = f.keys["b"].PublicText() }, 403, wire.WrongKey},
+		"another round": {"a", digestOf(a), f.keys["a"], func(s *statement) { s.Round = 4 },
+			403, wire.WrongKey},
+		"another graph": {"a", digestOf(a), f.keys["a"],
+			func(s *statement) { s.Graph = digestOf(a) }, 403, wire.WrongKey},
+		"another upload": {"a", digestOf([]byte("x")), f.keys["a"], nil, 409, wire.OtherUpload},
+		"signed for another": {"a", digestOf([]byte("x")), f.keys["a"],
+			func(s *statement) { s.Content = digestOf(a) }, 403, wire.WrongKey},
 		"no digest":            {"a", "", f.keys["a"], nil, 400, wire.BadRequest},
 		"one who sent nothing": {"c", digestOf(a), f.keys["c"], nil, 404, wire.NoReceipt},
 		"a stranger":           {"z", digestOf(a), f.keys["c"], nil, 403, wire.WrongKey},
 	} {
-		if status, data := f.delete(c.client, c.upload, c.key, c.change); status != c.status || code(t, data) != c.code {
+		if status, data := f.delete(c.client, c.upload, c.key, c.change); status != c.status ||
+			code(t, data) != c.code {
 			t.Errorf("%s: %d %s; want %d %s", name, status, data, c.status, c.code)
 		}
 	}
-	if status, data := f.request("DELETE", wire.UploadPath(3, "a"), nil, reader); status != 401 || code(t, data) != wire.NoKey {
+	if status, data := f.request("DELETE", wire.UploadPath(3, "a"), nil, reader); status != 401 ||
+		code(t, data) != wire.NoKey {
 		t.Errorf("with the readers' token: %d %s", status, data)
 	}
 	if st := f.srv.Status(); st.In != 2 || len(st.Withdrawn) != 0 || st.Versions[0].Superseded != nil {
@@ -247,8 +269,9 @@ func TestWithdrawRefused(t *testing.T) {
 	}
 }
 
-// TestWithdrawByOperator: the server's key takes out the upload of a client that the roster lacks by now; where too few are left, the
-// last version is handed out no more and makes no predictions, over a restart too, until enough have come.
+// TestWithdrawByOperator: the server's key takes out the upload of a client that the roster lacks
+// by now; where too few are left, the last version is handed out no more and makes no predictions,
+// over a restart too, until enough have come.
 func TestWithdrawByOperator(t *testing.T) {
 	f := newFixture(t, "quorum: 2\nmin_uploads: 2\naccept_late: true\n")
 	for _, c := range []string{"a", "b"} {
@@ -262,7 +285,8 @@ func TestWithdrawByOperator(t *testing.T) {
 		}
 	})
 	var w wire.Withdrawal
-	if err := json.Unmarshal(data, &w); err != nil || status != 200 || w.By != wire.ByOperator || d.Gone(&w, "b") != nil {
+	if err := json.Unmarshal(data, &w); err != nil || status != 200 || w.By != wire.ByOperator ||
+		d.Gone(&w, "b") != nil {
 		t.Fatalf("%d %s", status, data)
 	}
 	for range 2 {
@@ -290,7 +314,8 @@ func TestWithdrawByOperator(t *testing.T) {
 	}
 }
 
-// TestNoWithdrawal: a round whose sums hide single uploads says so before anybody joins, and takes nothing out.
+// TestNoWithdrawal: a round whose sums hide single uploads says so before anybody joins, and takes
+// nothing out.
 func TestNoWithdrawal(t *testing.T) {
 	for noise, possible := range map[string]bool{"local": true, "trusted": false} {
 		f := newFixture(t, fmt.Sprintf("privacy: {epsilon: 2, noise: %s}\n", noise))
@@ -305,7 +330,8 @@ func TestNoWithdrawal(t *testing.T) {
 		if got := !bytes.Contains(page, []byte("cannot be withdrawn")); got != possible {
 			t.Errorf("noise %s: the page says that uploads can be withdrawn: %v", noise, got)
 		}
-		if status, data := f.delete("a", digestOf(nil), f.keys["a"], nil); !possible && (status != 409 || code(t, data) != wire.NoWithdrawal) {
+		if status, data := f.delete("a", digestOf(nil), f.keys["a"], nil); !possible &&
+			(status != 409 || code(t, data) != wire.NoWithdrawal) {
 			t.Errorf("noise %s: %d %s", noise, status, data)
 		}
 	}

@@ -20,11 +20,14 @@ import (
 
 func TestEncrypted(t *testing.T) {
 	for urls, want := range map[string]bool{
-		"nats://127.0.0.1:4222": false, "127.0.0.1": false, "localhost:4222": false, "nats://[::1]:4222,nats://127.0.0.1": false,
-		"ws://127.0.0.1:80": false,
-		"nats://n1:4222":    true, "n1": true, "nats://127.example.invalid:4222": true, "nats://127.0.0.1,nats://n2": true,
-		"tls://127.0.0.1": true,
-		"wss://127.0.0.1": true, "nats://10.0.0.1:4222": true, "nats://127.0.0.1:port": true, "": true,
+		"nats://127.0.0.1:4222": false, "127.0.0.1": false, "localhost:4222": false,
+		"nats://[::1]:4222,nats://127.0.0.1": false,
+		"ws://127.0.0.1:80":                  false,
+		"nats://n1:4222":                     true, "n1": true, "nats://127.example.invalid:4222": true,
+		"nats://127.0.0.1,nats://n2": true,
+		"tls://127.0.0.1":            true,
+		"wss://127.0.0.1":            true, "nats://10.0.0.1:4222": true,
+		"nats://127.0.0.1:port": true, "": true,
 	} {
 		if got := encrypted(urls); got != want {
 			t.Errorf("%q: %v, want %v", urls, got, want)
@@ -48,8 +51,8 @@ func natsOn(t *testing.T, o natsserver.Options) int {
 	return s.Addr().(*net.TCPAddr).Port
 }
 
-// TestPlainNATS: a server that has no TLS gets nothing from a client that takes it for another machine, nor from one told to use TLS; a
-// server with TLS is spoken to.
+// TestPlainNATS: a server that has no TLS gets nothing from a client that takes it for another
+// machine, nor from one told to use TLS; a server with TLS is spoken to.
 func TestPlainNATS(t *testing.T) {
 	plain := natsOn(t, natsserver.Options{})
 	conn, err := Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", plain)}, "test")
@@ -57,7 +60,8 @@ func TestPlainNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	// No name of another machine resolves here: an unspecified address is not loopback by its number and reaches this machine.
+	// No name of another machine resolves here: an unspecified address is not loopback by its number
+	// and reaches this machine.
 	for _, url := range []string{"nats://0.0.0.0:%d", "tls://127.0.0.1:%d"} {
 		if _, err := Connect(Options{URL: fmt.Sprintf(url, plain), Token: "secret"}, "test"); err == nil ||
 			!strings.Contains(err.Error(), "must have TLS") {
@@ -76,7 +80,8 @@ func TestPlainNATS(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(pair.Leaf)
 	secure := natsOn(t, natsserver.Options{TLS: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
-	conn, err = Connect(Options{URL: fmt.Sprintf("nats://localhost:%d,tls://127.0.0.1:%d", secure, secure), CA: cert}, "test")
+	conn, err = Connect(Options{URL: fmt.Sprintf("nats://localhost:%d,tls://127.0.0.1:%d", secure,
+		secure), CA: cert}, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +102,8 @@ func TestDiscovered(t *testing.T) {
 	if found := conn.DiscoveredServers(); len(found) != 0 || len(conn.Servers()) != 1 {
 		t.Errorf("servers %v, discovered %v", conn.Servers(), found)
 	}
-	if _, err := (dialer{}).Dial("tcp", "192.0.2.1:4222"); err == nil || !strings.Contains(err.Error(), "not loopback") {
+	if _, err := (dialer{}).Dial("tcp", "192.0.2.1:4222"); err == nil ||
+		!strings.Contains(err.Error(), "not loopback") {
 		t.Error(err)
 	}
 }
@@ -109,16 +115,18 @@ func TestCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Connect(Options{URL: "nats://127.0.0.1:1", Credentials: path}, "test")
-	if err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) || strings.Contains(err.Error(), nats.ErrNoServers.Error()) {
+	if err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) ||
+		strings.Contains(err.Error(), nats.ErrNoServers.Error()) {
 		t.Error(err)
 	}
 }
 
-// TestObjectTime: a read of an object that the servers no longer answer ends by itself, however long its context lasts. Objects that are
-// larger than asked for are not read.
+// TestObjectTime: a read of an object that the servers no longer answer ends by itself, however
+// long its context lasts. Objects that are larger than asked for are not read.
 func TestObjectTime(t *testing.T) {
 	t.Parallel()
-	in, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, JetStream: true,
+	in, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true,
+		NoLog: true, JetStream: true,
 		StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +147,8 @@ func TestObjectTime(t *testing.T) {
 	if data, err := s.Object(t.Context(), "a", 1000); err != nil || len(data) != 1000 {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
-	if _, err := s.Object(t.Context(), "a", 999); err == nil || !strings.Contains(err.Error(), "at most 999") {
+	if _, err := s.Object(t.Context(), "a", 999); err == nil ||
+		!strings.Contains(err.Error(), "at most 999") {
 		t.Errorf("1,000 bytes where 999 are asked for: %v", err)
 	}
 	if testing.Short() {

@@ -19,10 +19,12 @@ import (
 )
 
 const (
-	// maxPayload is the maximum size of one message of the embedded server: 8 MiB, twice the largest upload that a round may allow.
+	// maxPayload is the maximum size of one message of the embedded server: 8 MiB, twice the largest
+	// upload that a round may allow.
 	maxPayload = 8 << 20
-	// maxStore is the embedded server's own limit of the space that it takes: none. Its default is a share of the space that is free at its
-	// start, which would stay in force after space has been freed.
+	// maxStore is the embedded server's own limit of the space that it takes: none. Its default is a
+	// share of the space that is free at its start, which would stay in force after space has been
+	// freed.
 	maxStore = 1 << 50
 	// startTime is the timeout of the embedded server's start, recovery included.
 	startTime = 2 * time.Minute
@@ -30,9 +32,11 @@ const (
 	watchEvery = 250 * time.Millisecond
 	// reopenAfter is the minimum interval between two attempts to open the embedded server again.
 	reopenAfter = 2 * time.Second
-	// patienceNATS is how long NATS may report a fault other than a failed write: a stream that is being created is one to it.
+	// patienceNATS is how long NATS may report a fault other than a failed write: a stream that is
+	// being created is one to it.
 	patienceNATS = 10 * time.Second
-	// reserve is the space that is left to the embedded server's own files: indexes, and the state of consumers.
+	// reserve is the space that is left to the embedded server's own files: indexes, and the state of
+	// consumers.
 	reserve = 512 << 10
 )
 
@@ -40,10 +44,12 @@ const (
 var ErrFull = errors.New("the disk of the server's state is full")
 
 // errStopped means that the embedded server stopped writing after an error of the disk.
-var errStopped = errors.New("the store stopped writing after an error of the disk, and is being opened again")
+var errStopped = errors.New("the store stopped writing after an error of the disk, and is being " +
+	"opened again")
 
-// embedded is the NATS server inside the program. A write that fails, for want of space or otherwise, makes NATS refuse every later
-// write of the stream until it is started again: embedded looks for such failures, and starts the server again once there is space.
+// embedded is the NATS server inside the program. A write that fails, for want of space or
+// otherwise, makes NATS refuse every later write of the stream until it is started again: embedded
+// looks for such failures, and starts the server again once there is space.
 type embedded struct {
 	dir     string
 	options natsserver.Options
@@ -56,9 +62,10 @@ type embedded struct {
 
 	well time.Time // when the server last had no fault; only for watch
 
-	mu      sync.Mutex
-	server  *natsserver.Server
-	stopped chan struct{} // closed when the server stops writing; another one after it was started again
+	mu     sync.Mutex
+	server *natsserver.Server
+	// closed when the server stops writing; another one after it was started again
+	stopped chan struct{}
 	space   Space
 }
 
@@ -66,7 +73,8 @@ type embedded struct {
 type Space struct {
 	// Free is the number of bytes that are free; -1 where the system does not tell.
 	Free int64
-	// Low says that fewer bytes than the threshold are free, Full that uploads are refused until there is more space.
+	// Low says that fewer bytes than the threshold are free, Full that uploads are refused until there
+	// is more space.
 	Low, Full bool
 }
 
@@ -82,10 +90,13 @@ func newEmbedded(o Options) (*embedded, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", o.Dir, ErrBusy)
 	}
-	e := &embedded{dir: o.Dir, largest: o.Largest, low: o.LowSpace, log: o.Log, lock: lock, stopped: make(chan struct{}),
-		ended: make(chan struct{}), options: natsserver.Options{
-			ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true, MaxPayload: maxPayload, JetStream: true,
-			StoreDir: filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: maxStore,
+	e := &embedded{dir: o.Dir, largest: o.Largest, low: o.LowSpace, log: o.Log, lock: lock,
+		stopped: make(chan struct{}),
+		ended:   make(chan struct{}), options: natsserver.Options{
+			ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true, MaxPayload: maxPayload,
+			JetStream: true,
+			StoreDir:  filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20,
+			JetStreamMaxStore: maxStore,
 		}}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -158,10 +169,12 @@ func (e *embedded) watch(ctx context.Context) {
 		}
 		tried = time.Now()
 		if err := e.reopen(); err != nil {
-			e.log.Error("the store cannot be opened again", "folder", e.dir, "error", err, "again_in", reopenAfter)
+			e.log.Error("the store cannot be opened again", "folder", e.dir, "error", err,
+				"again_in", reopenAfter)
 			continue
 		}
-		e.log.Info("the store is open again, and uploads are taken", "folder", e.dir, "seconds", time.Since(tried).Seconds())
+		e.log.Info("the store is open again, and uploads are taken", "folder", e.dir, "seconds",
+			time.Since(tried).Seconds())
 	}
 }
 
@@ -172,7 +185,8 @@ func (e *embedded) look() Space {
 	was := e.space
 	if now.Free >= 0 {
 		now.Full = now.Free < e.largest+reserve
-		now.Low = now.Free < e.low || was.Low && now.Free < e.low+e.low/10 // a tenth more ends it, so that one byte does not
+		// a tenth more ends it, so that one byte does not
+		now.Low = now.Free < e.low || was.Low && now.Free < e.low+e.low/10
 	}
 	e.space = now
 	e.mu.Unlock()
@@ -240,13 +254,15 @@ func (e *embedded) reopen() error {
 	return nil
 }
 
-// room returns ErrFull if the disk has no room for that number of bytes, and an error if the server does not write.
+// room returns ErrFull if the disk has no room for that number of bytes, and an error if the server
+// does not write.
 func (e *embedded) room(bytes int64) error {
 	e.mu.Lock()
 	stopped := e.stopped
 	e.mu.Unlock()
 	if free := freeBytes(e.dir); free >= 0 && free < bytes+reserve {
-		return fmt.Errorf("%w: %d bytes are free in %s, and %d are needed", ErrFull, free, e.dir, bytes+reserve)
+		return fmt.Errorf("%w: %d bytes are free in %s, and %d are needed", ErrFull, free,
+			e.dir, bytes+reserve)
 	}
 	select {
 	case <-stopped:
@@ -256,7 +272,8 @@ func (e *embedded) room(bytes int64) error {
 	}
 }
 
-// during returns a context that also ends when the server stops writing, with the reason as its cause.
+// during returns a context that also ends when the server stops writing, with the reason as its
+// cause.
 func (e *embedded) during(ctx context.Context) (context.Context, context.CancelFunc) {
 	e.mu.Lock()
 	stopped := e.stopped

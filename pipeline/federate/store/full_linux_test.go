@@ -75,12 +75,14 @@ func (l *lines) has(t *testing.T, want string) {
 	t.Errorf("the log lacks %q:\n%s", want, l.b.String())
 }
 
-// TestFullDisk: a full disk is reported at once, and before it is full; a failed write inside NATS stops the store only until there is
-// space again; what was stored before is there, also for a program that starts on the full disk.
+// TestFullDisk: a full disk is reported at once, and before it is full; a failed write inside NATS
+// stops the store only until there is space again; what was stored before is there, also for a
+// program that starts on the full disk.
 func TestFullDisk(t *testing.T) {
 	dir := tinyDisk(t, 4<<20)
 	log := &lines{}
-	o := Options{Dir: dir, Largest: 64 << 10, LowSpace: 2 << 20, Log: slog.New(slog.NewTextHandler(log, nil))}
+	o := Options{Dir: dir, Largest: 64 << 10, LowSpace: 2 << 20,
+		Log: slog.New(slog.NewTextHandler(log, nil))}
 	s, err := Open(t.Context(), "fmp-1", o)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +136,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	low := fill(t, dir, 1<<20)
 	log.has(t, "low on space")
-	if now := s.Space(); !now.Low || now.Full || s.Ready(t.Context()) != nil || put("while low") != nil {
+	if now := s.Space(); !now.Low || now.Full || s.Ready(t.Context()) != nil ||
+		put("while low") != nil {
 		t.Errorf("low: %+v, ready %v", now, s.Ready(t.Context()))
 	}
 	if err := os.Remove(low); err != nil {
@@ -166,7 +169,8 @@ func TestFullDisk(t *testing.T) {
 	within, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	unchecked, stop := s.inside.during(within)
-	if _, err := s.uploads.Create(unchecked, "unchecked", make([]byte, 60_000)); err == nil || within.Err() != nil {
+	if _, err := s.uploads.Create(unchecked, "unchecked", make([]byte, 60_000)); err == nil ||
+		within.Err() != nil {
 		t.Errorf("a write on a full disk: %v", err)
 	}
 	stop()
@@ -176,7 +180,8 @@ func TestFullDisk(t *testing.T) {
 	}
 	back()
 	log.has(t, "open again")
-	if err := s.uploads.Purge(t.Context(), "unchecked"); err != nil { // it is no record, and may have been stored in the end
+	// it is no record, and may have been stored in the end
+	if err := s.uploads.Purge(t.Context(), "unchecked"); err != nil {
 		t.Fatal(err)
 	}
 	all("after it")

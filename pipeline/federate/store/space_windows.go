@@ -2,7 +2,8 @@ package store
 
 import "golang.org/x/sys/windows"
 
-// freeBytes returns the number of bytes that the user may still write to the volume of a folder; -1 if the system does not tell.
+// freeBytes returns the number of bytes that the user may still write to the volume of a folder; -1
+// if the system does not tell.
 func freeBytes(dir string) int64 {
 	path, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package store stores a round in NATS JetStream: uploads with their receipts, refusals, and the versions of the classifier. When a
-// method that writes returns, the data are on disk. The NATS server is embedded in the program, or external and reached by URL.
+// Package store stores a round in NATS JetStream: uploads with their receipts, refusals, and the
+// versions of the classifier. When a method that writes returns, the data are on disk. The NATS
+// server is embedded in the program, or external and reached by URL.
 package store
 
 import (
@@ -30,7 +31,8 @@ import (
 const (
 	// maxClassifier and maxMembers bound the parts of a version.
 	maxClassifier, maxMembers = 2 << 30, 512 << 20
-	// patience is the timeout of the servers' answers if the caller sets no deadline: a disk may be busy for long.
+	// patience is the timeout of the servers' answers if the caller sets no deadline: a disk may be
+	// busy for long.
 	patience = 30 * time.Second
 	// Codes of errors of a NATS server without space.
 	insufficientResources, storageExceeded jetstream.ErrorCode = 10023, 10047
@@ -40,17 +42,20 @@ const (
 type Options struct {
 	// Dir is the folder of the embedded server.
 	Dir string
-	// Listen is the loopback address on which the embedded server accepts workers, with Token; empty: it accepts none.
+	// Listen is the loopback address on which the embedded server accepts workers, with Token; empty:
+	// it accepts none.
 	Listen, Token string
-	// Sync makes every write wait until the data are on the disk and not only in the system's cache: a receipt then survives a power
-	// failure and not just a crash of the program.
+	// Sync makes every write wait until the data are on the disk and not only in the system's cache: a
+	// receipt then survives a power failure and not just a crash of the program.
 	Sync bool
-	// Largest is the size of the largest upload: fewer bytes free on the disk, and a little more, and the state is full. LowSpace is the
-	// number of free bytes below which the disk is low on space. Log reports both.
+	// Largest is the size of the largest upload: fewer bytes free on the disk, and a little more, and
+	// the state is full. LowSpace is the number of free bytes below which the disk is low on space.
+	// Log reports both.
 	Largest, LowSpace int64
 	Log               *slog.Logger
-	// URL, in place of Dir, is the comma-separated URLs of external NATS servers; Credentials is an account's credentials file
-	// (.creds), CA a file of certificates to trust. Replicas is the number of servers that store each write: 1 to 5, default 1.
+	// URL, in place of Dir, is the comma-separated URLs of external NATS servers; Credentials is an
+	// account's credentials file (.creds), CA a file of certificates to trust. Replicas is the number
+	// of servers that store each write: 1 to 5, default 1.
 	URL, Credentials, CA string
 	Replicas             int
 }
@@ -72,7 +77,8 @@ type Store struct {
 // ErrBusy means that the embedded server's folder is in use by another process.
 var ErrBusy = errors.New("another fmp serve is at work in this folder")
 
-// Name returns the name of a round's state: rounds of the same number with different client graphs have different states.
+// Name returns the name of a round's state: rounds of the same number with different client graphs
+// have different states.
 func Name(round uint64, graph string) string {
 	return fmt.Sprintf("fmp-%d-%.16s", round, graph)
 }
@@ -113,8 +119,9 @@ func (s *Store) open(ctx context.Context) (err error) {
 		to   *jetstream.KeyValue
 		name string
 	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}, {&s.versions, "versions"}} {
-		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: s.name + "-" + b.name, History: 1,
-			Storage: jetstream.FileStorage, Replicas: s.replicas})
+		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx,
+			jetstream.KeyValueConfig{Bucket: s.name + "-" + b.name, History: 1,
+				Storage: jetstream.FileStorage, Replicas: s.replicas})
 		if err != nil && s.Room() != nil { // on a full disk buckets that are there serve what is in them
 			*b.to, err = s.js.KeyValue(ctx, s.name+"-"+b.name)
 		}
@@ -122,8 +129,9 @@ func (s *Store) open(ctx context.Context) (err error) {
 			return errors.Join(fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err), s.Room())
 		}
 	}
-	s.objects, err = s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: s.name + "-objects",
-		Storage: jetstream.FileStorage, Replicas: s.replicas})
+	s.objects, err = s.js.CreateOrUpdateObjectStore(ctx,
+		jetstream.ObjectStoreConfig{Bucket: s.name + "-objects",
+			Storage: jetstream.FileStorage, Replicas: s.replicas})
 	if err != nil && s.Room() != nil {
 		s.objects, err = s.js.ObjectStore(ctx, s.name+"-objects")
 	}
@@ -138,8 +146,8 @@ func (s *Store) start(o Options) (err error) {
 	if s.inside, err = newEmbedded(o); err != nil {
 		return err
 	}
-	opts := []nats.Option{nats.InProcessServer(s.inside), nats.Name("fmp serve"), nats.MaxReconnects(-1),
-		nats.ReconnectWait(50 * time.Millisecond)}
+	opts := []nats.Option{nats.InProcessServer(s.inside), nats.Name("fmp serve"),
+		nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond)}
 	if o.Token != "" {
 		opts = append(opts, nats.Token(o.Token))
 	}
@@ -155,11 +163,13 @@ func (s *Store) connect(o Options) (err error) {
 	return err
 }
 
-// Connect connects to NATS servers by URL, under a client name that they display. It reconnects without limit, to whichever server is
-// available. Servers on other machines must have TLS under any scheme of their URLs: the connection carries credentials and
-// uploads. Credentials must be readable by their owner alone ([identity.ReadSecret]).
+// Connect connects to NATS servers by URL, under a client name that they display. It reconnects
+// without limit, to whichever server is available. Servers on other machines must have TLS under
+// any scheme of their URLs: the connection carries credentials and uploads. Credentials must be
+// readable by their owner alone ([identity.ReadSecret]).
 func Connect(o Options, name string) (*nats.Conn, error) {
-	opts := []nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond),
+	opts := []nats.Option{nats.Name(name), nats.MaxReconnects(-1),
+		nats.ReconnectWait(500 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second)}
 	if !encrypted(o.URL) {
 		// Servers may name further ones, on other machines.
@@ -181,7 +191,8 @@ func Connect(o Options, name string) (*nats.Conn, error) {
 	}
 	conn, err := nats.Connect(o.URL, opts...)
 	if errors.Is(err, nats.ErrSecureConnWanted) {
-		err = fmt.Errorf("%w: a server on another machine must have TLS (docs/federate.md); plain connections are for loopback", err)
+		err = fmt.Errorf("%w: a server on another machine must have TLS (docs/federate.md); plain "+
+			"connections are for loopback", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("NATS servers %s: %w", Redact(o.URL), err)
@@ -189,7 +200,8 @@ func Connect(o Options, name string) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// encrypted reports whether a connection to servers must have TLS: one of them is not on loopback, or its URL says so.
+// encrypted reports whether a connection to servers must have TLS: one of them is not on loopback,
+// or its URL says so.
 func encrypted(urls string) bool {
 	for _, text := range strings.Split(urls, ",") {
 		text = strings.TrimSpace(text)
@@ -261,7 +273,8 @@ func (s *Store) Name() string { return s.name }
 // Replicas returns the number of servers that store each write.
 func (s *Store) Replicas() int { return s.replicas }
 
-// Space returns the space on the disk of the state, as it was last looked at; with external servers it is not known.
+// Space returns the space on the disk of the state, as it was last looked at; with external servers
+// it is not known.
 func (s *Store) Space() Space {
 	if s.inside == nil {
 		return Space{Free: -1}
@@ -271,7 +284,8 @@ func (s *Store) Space() Space {
 	return s.inside.space
 }
 
-// Room returns an error if an upload of the largest size cannot be stored now: ErrFull if the disk is full.
+// Room returns an error if an upload of the largest size cannot be stored now: ErrFull if the disk
+// is full.
 func (s *Store) Room() error {
 	if s.inside == nil {
 		return nil
@@ -282,8 +296,9 @@ func (s *Store) Room() error {
 	return nil
 }
 
-// write calls a function that stores that number of bytes. It returns at once if there is no room, and if the embedded server stops writing
-// meanwhile; in that case it is not known whether the bytes were stored.
+// write calls a function that stores that number of bytes. It returns at once if there is no room,
+// and if the embedded server stops writing meanwhile; in that case it is not known whether the
+// bytes were stored.
 func (s *Store) write(ctx context.Context, bytes int64, do func(ctx context.Context) error) error {
 	if s.inside == nil {
 		return full(do(ctx))
@@ -303,13 +318,15 @@ func (s *Store) write(ctx context.Context, bytes int64, do func(ctx context.Cont
 // full adds ErrFull to the answer of a NATS server without space.
 func full(err error) error {
 	var api *jetstream.APIError
-	if errors.As(err, &api) && (api.ErrorCode == insufficientResources || api.ErrorCode == storageExceeded) {
+	if errors.As(err, &api) &&
+		(api.ErrorCode == insufficientResources || api.ErrorCode == storageExceeded) {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	return err
 }
 
-// Ready returns an error if uploads cannot be stored: the servers do not answer, or the disk is full.
+// Ready returns an error if uploads cannot be stored: the servers do not answer, or the disk is
+// full.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.Room(); err != nil {
 		return err
@@ -327,13 +344,15 @@ func (s *Store) Ready(ctx context.Context) error {
 // key encodes a client's name as a valid key.
 func key(client string) string { return base64.RawURLEncoding.EncodeToString([]byte(client)) }
 
-// silences is the number of times in a row that each asks in vain; quiet is the time that it waits for an entry.
+// silences is the number of times in a row that each asks in vain; quiet is the time that it waits
+// for an entry.
 const silences = 6
 
 var quiet = 10 * time.Second
 
-// each iterates over the entries of a bucket, in no particular order. A cluster that loses a server may let a watch wait for ever: the
-// entries after the last one that arrived are then asked for again.
+// each iterates over the entries of a bucket, in no particular order. A cluster that loses a server
+// may let a watch wait for ever: the entries after the last one that arrived are then asked for
+// again.
 func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyValueEntry, error] {
 	return func(yield func(jetstream.KeyValueEntry, error) bool) {
 		var last uint64 // revision
@@ -356,13 +375,15 @@ func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyVal
 				silent = 0
 			}
 		}
-		yield(nil, fmt.Errorf("store: reading %s: the servers sent nothing for %v", kv.Bucket(), silences*quiet))
+		yield(nil, fmt.Errorf("store: reading %s: the servers sent nothing for %v", kv.Bucket(),
+			silences*quiet))
 	}
 }
 
-// watch yields the entries after a revision, which it keeps at the last one it yielded. It reports whether there are no more, or the
-// caller wants no more; false without an error is a silence.
-func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64, yield func(jetstream.KeyValueEntry, error) bool) (done bool,
+// watch yields the entries after a revision, which it keeps at the last one it yielded. It reports
+// whether there are no more, or the caller wants no more; false without an error is a silence.
+func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64,
+	yield func(jetstream.KeyValueEntry, error) bool) (done bool,
 	err error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -417,13 +438,15 @@ func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 var ErrNone = errors.New("nothing of that name")
 
 const (
-	// answers is the time in which a server answers, and slowest the rate in bytes a second at which objects are read at least.
+	// answers is the time in which a server answers, and slowest the rate in bytes a second at which
+	// objects are read at least.
 	answers = 5 * time.Second
 	slowest = 1 << 20
 )
 
-// Object returns the bytes that PutObject stored, at most most of them. A server that dies loses requests without an answer, so that a
-// read has a time of its own, by the object's size: NATS would wait as long as the context lasts, or end a large read after 5 seconds.
+// Object returns the bytes that PutObject stored, at most most of them. A server that dies loses
+// requests without an answer, so that a read has a time of its own, by the object's size: NATS
+// would wait as long as the context lasts, or end a large read after 5 seconds.
 func (s *Store) Object(ctx context.Context, name string, most int64) ([]byte, error) {
 	data, err := s.object(ctx, name, most)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
@@ -492,7 +515,8 @@ type Member struct {
 	Upload string `json:"upload"`
 	// Honest is the probability with which it was weighted; 1 if honesty was not judged.
 	Honest float64 `json:"p_honest"`
-	// Counted is how many of the images that it claims count if it is honest; absent if honesty was not judged.
+	// Counted is how many of the images that it claims count if it is honest; absent if honesty was
+	// not judged.
 	Counted *float64 `json:"counted,omitempty"`
 }
 
@@ -501,7 +525,8 @@ func rowsName(n int) string       { return fmt.Sprintf("classifier-%d-rows.onnx"
 func membersName(n int) string    { return fmt.Sprintf("members-%d.json", n) }
 
 // Publish stores a version. Its parts are written first, so that a listed version is complete.
-func (s *Store) Publish(ctx context.Context, v Version, classifier, rows []byte, members []Member) error {
+func (s *Store) Publish(ctx context.Context, v Version, classifier, rows []byte,
+	members []Member) error {
 	list, err := json.Marshal(members)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -548,7 +573,8 @@ func (s *Store) Versions(ctx context.Context) ([]Version, error) {
 	return out, nil
 }
 
-// Classifier returns a version's classifier file, and the one that takes feature rows, nil if there is none.
+// Classifier returns a version's classifier file, and the one that takes feature rows, nil if there
+// is none.
 func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows []byte, err error) {
 	if classifier, err = s.Object(ctx, classifierName(version), maxClassifier); err != nil {
 		return nil, nil, err
@@ -561,7 +587,8 @@ func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows [
 
 // DropClassifier deletes the files of a version, whose record and members stay.
 func (s *Store) DropClassifier(ctx context.Context, version int) error {
-	return errors.Join(s.DeleteObject(ctx, classifierName(version)), s.DeleteObject(ctx, rowsName(version)))
+	return errors.Join(s.DeleteObject(ctx, classifierName(version)),
+		s.DeleteObject(ctx, rowsName(version)))
 }
 
 // Members returns the uploads in a version, sorted by client name.

@@ -15,12 +15,13 @@ import (
 )
 
 func record(client, upload string) *Record {
-	return &Record{Receipt: wire.Receipt{Client: client, Upload: upload, Time: time.Unix(1, 2).UTC()}, Signature: []byte("s"), N: 3,
+	return &Record{Receipt: wire.Receipt{Client: client, Upload: upload, Time: time.Unix(1, 2).UTC()},
+		Signature: []byte("s"), N: 3,
 		Data: []byte("line one\nline two " + upload)}
 }
 
-// TestStore: a record is there once, whole, after a restart too; a second one of the client is refused unless it says which one
-// it replaces; two programs do not share a folder.
+// TestStore: a record is there once, whole, after a restart too; a second one of the client is
+// refused unless it says which one it replaces; two programs do not share a folder.
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), "fmp-1", Options{Dir: dir})
@@ -46,7 +47,8 @@ func TestStore(t *testing.T) {
 	if _, err := s.Get(t.Context(), "b"); !errors.Is(err, ErrNone) {
 		t.Errorf("nobody's: %v", err)
 	}
-	if err := s.Publish(t.Context(), Version{Number: 1}, []byte("classifier"), nil, []Member{{Client: "a / ü", Honest: 0.5}}); err != nil {
+	if err := s.Publish(t.Context(), Version{Number: 1}, []byte("classifier"), nil,
+		[]Member{{Client: "a / ü", Honest: 0.5}}); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -55,7 +57,8 @@ func TestStore(t *testing.T) {
 	}
 	defer s.Close()
 	got, err := s.Get(t.Context(), "a / ü")
-	if want := record("a / ü", "3"); err != nil || string(got.Data) != string(want.Data) || got.Receipt != want.Receipt || got.N != 3 ||
+	if want := record("a / ü", "3"); err != nil || string(got.Data) != string(want.Data) ||
+		got.Receipt != want.Receipt || got.N != 3 ||
 		string(got.Signature) != "s" {
 		t.Errorf("after a restart: %+v, %v", got, err)
 	}
@@ -63,7 +66,8 @@ func TestStore(t *testing.T) {
 	if err != nil || len(v) != 1 {
 		t.Errorf("versions %v, %v", v, err)
 	}
-	if c, rows, err := s.Classifier(t.Context(), 1); err != nil || string(c) != "classifier" || rows != nil {
+	if c, rows, err := s.Classifier(t.Context(), 1); err != nil ||
+		string(c) != "classifier" || rows != nil {
 		t.Errorf("classifier %s, %s, %v", c, rows, err)
 	}
 	if m, err := s.Members(t.Context(), 1); err != nil || len(m) != 1 || m[0].Honest != 0.5 {
@@ -71,14 +75,17 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestLasting: a failed write is a lasting fault at once; another one, such as a stream that is being created, only after a while.
+// TestLasting: a failed write is a lasting fault at once; another one, such as a stream that is
+// being created, only after a while.
 func TestLasting(t *testing.T) {
-	const write, other = "JetStream stream '$G > S' write error: no space left on device", "JetStream stream '$G > S' could not be recovered"
+	const write, other = "JetStream stream '$G > S' write error: no space left on device",
+		"JetStream stream '$G > S' could not be recovered"
 	for _, c := range []struct {
 		fault string
 		since time.Duration
 		want  bool
-	}{{"", time.Hour, false}, {write, 0, true}, {other, time.Second, false}, {other, 2 * patienceNATS, true}} {
+	}{{"", time.Hour, false}, {write, 0, true}, {other, time.Second, false},
+		{other, 2 * patienceNATS, true}} {
 		if got := lasting(c.fault, c.since); got != c.want {
 			t.Errorf("%q for %v: %v", c.fault, c.since, got)
 		}
@@ -97,7 +104,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestCluster: of three servers one dies in the middle of a round; what had been taken is there, and more is taken.
+// TestCluster: of three servers one dies in the middle of a round; what had been taken is there,
+// and more is taken.
 func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs three NATS servers")
@@ -119,7 +127,8 @@ func TestCluster(t *testing.T) {
 	}
 	var servers []*natsserver.Server
 	for i := range 3 {
-		o := &natsserver.Options{ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[i], JetStream: true, StoreDir: t.TempDir(),
+		o := &natsserver.Options{ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[i],
+			JetStream: true, StoreDir: t.TempDir(),
 			NoSigs: true, NoLog: true, MaxPayload: maxPayload,
 			Cluster: natsserver.ClusterOpts{Name: "fmp", Host: "127.0.0.1", Port: ports[3+i]},
 			Routes:  natsserver.RoutesFromStr(strings.Join(routes, ","))}
@@ -187,7 +196,8 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte("{}\n"))
 	f.Add([]byte("x"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) > 1<<12 { // a receipt has some hundred bytes; longer strings and messages take the fuzzer's time
+		// a receipt has some hundred bytes; longer strings and messages take the fuzzer's time
+		if len(data) > 1<<12 {
 			t.Skip()
 		}
 		if _, err := decodeRecord(data); err != nil {

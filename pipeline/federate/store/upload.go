@@ -14,18 +14,19 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// Record is a stored upload: the message, the signature that proves whose it is, and the receipt. The three are one value, so that
-// there is no upload without a receipt.
+// Record is a stored upload: the message, the signature that proves whose it is, and the receipt.
+// The three are one value, so that there is no upload without a receipt.
 type Record struct {
 	Receipt wire.Receipt `json:"receipt"`
 	// Signature is the client's.
 	Signature []byte `json:"signature"`
 	// N is the number of real points that the upload claims.
 	N int `json:"n"`
-	// Peer is the other server's part of the proof of a share, once the proof has been checked; only in a private round with two
-	// servers.
+	// Peer is the other server's part of the proof of a share, once the proof has been checked; only
+	// in a private round with two servers.
 	Peer []byte `json:"peer,omitempty"`
-	// Gone, if not nil, says that the upload was withdrawn: the record has no message then, and Signature is of the request to withdraw.
+	// Gone, if not nil, says that the upload was withdrawn: the record has no message then, and
+	// Signature is of the request to withdraw.
 	Gone *Gone `json:"gone,omitempty"`
 	// Data is the message.
 	Data []byte `json:"-"`
@@ -33,8 +34,8 @@ type Record struct {
 	Revision uint64 `json:"-"`
 }
 
-// Gone says when an upload was withdrawn, by whom (wire.ByClient, wire.ByOperator), and the numbers of the versions that held an upload
-// of its client.
+// Gone says when an upload was withdrawn, by whom (wire.ByClient, wire.ByOperator), and the numbers
+// of the versions that held an upload of its client.
 type Gone struct {
 	Time time.Time `json:"time"`
 	By   string    `json:"by"`
@@ -68,8 +69,8 @@ var ErrWithdrawn = errors.New("the client withdrew its upload")
 // ErrTaken means that another record of this client exists.
 var ErrTaken = errors.New("another upload of this client is there")
 
-// Put stores a client's record: as the first if revision is 0, otherwise in place of that revision. If another write came first,
-// nothing is stored and the error is ErrTaken.
+// Put stores a client's record: as the first if revision is 0, otherwise in place of that revision.
+// If another write came first, nothing is stored and the error is ErrTaken.
 func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 	value, err := r.encode()
 	if err != nil {
@@ -88,7 +89,8 @@ func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 		return err
 	})
 	var api *jetstream.APIError
-	if errors.Is(err, jetstream.ErrKeyExists) || (errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence) {
+	if errors.Is(err, jetstream.ErrKeyExists) ||
+		(errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence) {
 		return fmt.Errorf("store: client %q: %w", r.Receipt.Client, ErrTaken)
 	}
 	if err != nil {
@@ -105,13 +107,15 @@ func (s *Store) Withdraw(ctx context.Context, r *Record, g Gone, signature []byt
 
 // DropRefusal deletes a client's refused upload, if there is one.
 func (s *Store) DropRefusal(ctx context.Context, client string) error {
-	if err := s.refused.Purge(ctx, key(client)); err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+	if err := s.refused.Purge(ctx, key(client)); err != nil &&
+		!errors.Is(err, jetstream.ErrKeyNotFound) {
 		return fmt.Errorf("store: removing the refused upload of %q: %w", client, err)
 	}
 	return nil
 }
 
-// Get returns a client's record; ErrNone if there is none. Of an upload that was withdrawn it returns the record and ErrWithdrawn.
+// Get returns a client's record; ErrNone if there is none. Of an upload that was withdrawn it
+// returns the record and ErrWithdrawn.
 func (s *Store) Get(ctx context.Context, client string) (*Record, error) {
 	e, err := s.uploads.Get(ctx, key(client))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -159,7 +163,8 @@ func (s *Store) All(ctx context.Context) iter.Seq2[*Record, error] {
 	}
 }
 
-// Refusal is an upload that a client signed and the server refused; only the last of each client is stored.
+// Refusal is an upload that a client signed and the server refused; only the last of each client is
+// stored.
 type Refusal struct {
 	Client string    `json:"client"`
 	Time   time.Time `json:"time"`

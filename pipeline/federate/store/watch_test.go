@@ -26,7 +26,8 @@ func (u updates) Stop() error                             { return nil }
 func (u updates) Error() <-chan error                     { return nil }
 
 // WatchAll passes on the first two entries of a watch, and all of "whole".
-func (w *watched) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+func (w *watched) WatchAll(ctx context.Context,
+	opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
 	how := w.script[min(w.watches, len(w.script)-1)]
 	w.watches++
 	if how == "error" {
@@ -49,8 +50,9 @@ func (w *watched) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt) (jet
 	return u, nil
 }
 
-// TestEach: all entries come once, though watches fall silent or close; servers that send nothing and errors of theirs are errors,
-// and so is the end of the context: a part of the entries does not pass for all of them.
+// TestEach: all entries come once, though watches fall silent or close; servers that send nothing
+// and errors of theirs are errors, and so is the end of the context: a part of the entries does not
+// pass for all of them.
 func TestEach(t *testing.T) {
 	defer func(d time.Duration) { quiet = d }(quiet)
 	s, err := Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()})
@@ -88,7 +90,8 @@ func TestEach(t *testing.T) {
 		if len(got) != c.want || !slices.IsSorted(got) || len(slices.Compact(got)) != c.want {
 			t.Errorf("%v: revisions %v", c.script, got)
 		}
-		if (failed == nil) != (c.message == "") || failed != nil && !strings.Contains(failed.Error(), c.message) {
+		if (failed == nil) != (c.message == "") || failed != nil &&
+			!strings.Contains(failed.Error(), c.message) {
 			t.Errorf("%v: %v", c.script, failed)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package trace sends spans of work to a collector by OpenTelemetry's SDK (opentelemetry.io/docs/specs/otel), and passes their context
-// between programs (www.w3.org/TR/trace-context). It is off unless the standard variables name a collector.
+// Package trace sends spans of work to a collector by OpenTelemetry's SDK
+// (opentelemetry.io/docs/specs/otel), and passes their context between programs
+// (www.w3.org/TR/trace-context). It is off unless the standard variables name a collector.
 package trace
 
 import (
@@ -33,14 +34,16 @@ const (
 // Header carries the context, in HTTP and in NATS.
 const Header = "traceparent"
 
-// Tracer sends spans to a collector, in the background. A nil tracer records nothing; all methods take it.
+// Tracer sends spans to a collector, in the background. A nil tracer records nothing; all methods
+// take it.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	spans    trace.Tracer
 }
 
-// New returns the tracer that the variables of OpenTelemetry ask for, nil where they name no collector, or OTEL_SDK_DISABLED is true. The
-// variables are those of its SDK and its exporter of OTLP over HTTP; OTEL_SERVICE_NAME replaces service.
+// New returns the tracer that the variables of OpenTelemetry ask for, nil where they name no
+// collector, or OTEL_SDK_DISABLED is true. The variables are those of its SDK and its exporter of
+// OTLP over HTTP; OTEL_SERVICE_NAME replaces service.
 func New(service, version string, log *slog.Logger) (*Tracer, error) {
 	first := func(suffix string) (string, string) {
 		for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_" + suffix, "OTEL_EXPORTER_OTLP_" + suffix} {
@@ -56,18 +59,21 @@ func New(service, version string, log *slog.Logger) (*Tracer, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("traces: the endpoint of %s is no http:// or https:// address; set it to that of a collector that takes OTLP "+
-			"over HTTP, such as http://127.0.0.1:4318", name)
+		return nil, fmt.Errorf("traces: the endpoint of %s is no http:// or https:// address; set it "+
+			"to that of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318", name)
 	}
 	if name, protocol := first("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
-		return nil, fmt.Errorf("traces: %s is %.20q; traces are sent as http/protobuf alone: set that, or nothing", name, protocol)
+		return nil,
+			fmt.Errorf("traces: %s is %.20q; traces are sent as http/protobuf alone: set that, or nothing",
+				name, protocol)
 	}
 	exporter, err := otlptracehttp.New(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	about, err := resource.New(context.Background(), resource.WithAttributes(attribute.String("service.name", service),
-		attribute.String("service.version", version)), resource.WithFromEnv())
+	about, err := resource.New(context.Background(),
+		resource.WithAttributes(attribute.String("service.name", service),
+			attribute.String("service.version", version)), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
@@ -82,7 +88,8 @@ func of(exporter sdk.SpanExporter, about *resource.Resource) *Tracer {
 	return &Tracer{p, p.Tracer("fmp")}
 }
 
-// reported is an exporter that logs when the collector stops taking spans, and when it takes them again, once each.
+// reported is an exporter that logs when the collector stops taking spans, and when it takes them
+// again, once each.
 type reported struct {
 	sdk.SpanExporter
 	log     *slog.Logger
@@ -97,7 +104,8 @@ func (r *reported) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	defer r.mu.Unlock()
 	if err != nil {
 		if r.lost += len(spans); !r.failing {
-			r.log.Warn("the collector of traces does not take them; they are dropped until it does", "error", err)
+			r.log.Warn("the collector of traces does not take them; they are dropped until it does", "error",
+				err)
 		}
 	} else if r.failing {
 		r.log.Info("traces are sent again", "spans_lost", r.lost)
@@ -108,7 +116,8 @@ func (r *reported) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	return nil
 }
 
-// From returns a context in which the spans that are started are children of a traceparent's span. One that is none changes nothing.
+// From returns a context in which the spans that are started are children of a traceparent's span.
+// One that is none changes nothing.
 func From(ctx context.Context, traceparent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{Header: traceparent})
 }
@@ -120,8 +129,8 @@ func Parent(ctx context.Context) string {
 	return to[Header]
 }
 
-// Start starts a span below the one of the context, or a trace. Attributes must not tell of a person: no names of clients, no addresses, no
-// texts of errors.
+// Start starts a span below the one of the context, or a trace. Attributes must not tell of a
+// person: no names of clients, no addresses, no texts of errors.
 func (t *Tracer) Start(ctx context.Context, name string, kind trace.SpanKind,
 	attributes ...attribute.KeyValue) (context.Context, trace.Span) {
 	if t == nil {

@@ -21,14 +21,15 @@ import (
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// TestParent: a traceparent that is one by the recommendation is passed on as version 00, and another is not.
+// TestParent: a traceparent that is one by the recommendation is passed on as version 00, and
+// another is not.
 func TestParent(t *testing.T) {
 	for text, want := range map[string]string{parent: parent, parent[:53] + "00": parent[:53] + "00",
 		"01" + parent[2:] + "-more": parent, "": "",
 		parent + "-x":     "",
-		"ff" + parent[2:]: "", strings.ToUpper(parent): "", parent[:54]: "", strings.Replace(parent, "b7ad6b7169203331",
-			"0000000000000000", 1): "",
-		strings.Replace(parent, "-b7", "_b7", 1): ""} {
+		"ff" + parent[2:]: "", strings.ToUpper(parent): "", parent[:54]: "",
+		strings.Replace(parent, "b7ad6b7169203331", "0000000000000000", 1): "",
+		strings.Replace(parent, "-b7", "_b7", 1):                           ""} {
 		if got := Parent(From(t.Context(), text)); got != want {
 			t.Errorf("%q: %q; want %q", text, got, want)
 		}
@@ -60,7 +61,8 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// TestOff: without an endpoint there is no tracer, and all methods take none. An endpoint or a protocol that cannot be used is an error.
+// TestOff: without an endpoint there is no tracer, and all methods take none. An endpoint or a
+// protocol that cannot be used is an error.
 func TestOff(t *testing.T) {
 	for _, disabled := range []string{"", "true"} {
 		t.Setenv("OTEL_SDK_DISABLED", disabled)
@@ -84,15 +86,16 @@ func TestOff(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc", "http/protobuf"}} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
 		t.Setenv(c[0], c[1])
-		if _, err := New("s", "v", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c[2]) ||
+		if _, err := New("s", "v", slog.New(slog.DiscardHandler)); err == nil ||
+			!strings.Contains(err.Error(), c[2]) ||
 			!strings.Contains(err.Error(), c[0]) {
 			t.Errorf("%s=%s: %v", c[0], c[1], err)
 		}
 	}
 }
 
-// TestExport: spans are children of the caller's, those of a caller that does not record are not, and requests carry the headers
-// that the variables state.
+// TestExport: spans are children of the caller's, those of a caller that does not record are not,
+// and requests carry the headers that the variables state.
 func TestExport(t *testing.T) {
 	c := newCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL+"/")
@@ -102,7 +105,8 @@ func TestExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, a := tr.Start(From(t.Context(), parent), "first", Server, attribute.String("text", "é"), attribute.Int("number", -7))
+	ctx, a := tr.Start(From(t.Context(), parent), "first", Server, attribute.String("text", "é"),
+		attribute.Int("number", -7))
 	_, b := tr.Start(ctx, "second", Internal)
 	End(b, true)
 	End(a, false)
@@ -111,7 +115,8 @@ func TestExport(t *testing.T) {
 	_, root := tr.Start(t.Context(), "fourth", Consumer)
 	End(root, false)
 	tr.Close(t.Context())
-	if len(c.spans) != 1 || c.path != "/v1/traces" || c.header.Get("Api-Key") != "a b" || c.header.Get("X") != "y" {
+	if len(c.spans) != 1 || c.path != "/v1/traces" || c.header.Get("Api-Key") != "a b" ||
+		c.header.Get("X") != "y" {
 		t.Fatalf("%s %v %v", c.path, c.header, c.spans)
 	}
 	about := map[string]string{}
@@ -127,10 +132,12 @@ func TestExport(t *testing.T) {
 	}
 	second, first, fourth := spans[0], spans[1], spans[2]
 	of := func(s *otlp.Span) string { return hex.EncodeToString(s.TraceId) }
-	if of(first) != parent[3:35] || hex.EncodeToString(first.ParentSpanId) != parent[36:52] || of(second) != of(first) ||
-		string(second.ParentSpanId) != string(first.SpanId) || second.Status.GetCode() != otlp.Status_STATUS_CODE_ERROR ||
-		second.Status.GetMessage() != "" || first.Status.GetCode() != 0 || first.Kind != otlp.Span_SPAN_KIND_SERVER ||
-		first.Attributes[1].Value.GetIntValue() != -7 || len(fourth.ParentSpanId) != 0 || of(fourth) == of(first) {
+	if of(first) != parent[3:35] || hex.EncodeToString(first.ParentSpanId) != parent[36:52] ||
+		of(second) != of(first) || string(second.ParentSpanId) != string(first.SpanId) ||
+		second.Status.GetCode() != otlp.Status_STATUS_CODE_ERROR || second.Status.GetMessage() != "" ||
+		first.Status.GetCode() != 0 || first.Kind != otlp.Span_SPAN_KIND_SERVER ||
+		first.Attributes[1].Value.GetIntValue() != -7 || len(fourth.ParentSpanId) != 0 ||
+		of(fourth) == of(first) {
 		t.Errorf("%v", spans)
 	}
 }
@@ -147,7 +154,8 @@ func (f *fails) ExportSpans(_ context.Context, spans []sdk.ReadOnlySpan) error {
 	return f.err
 }
 
-// TestDeadCollector: a collector that fails is one line of the log however often, and one that is back is another.
+// TestDeadCollector: a collector that fails is one line of the log however often, and one that is
+// back is another.
 func TestDeadCollector(t *testing.T) {
 	var text strings.Builder
 	f := &fails{err: errors.New("it is down")}

@@ -1,2 +1,3 @@
-// Package uploadpb defines the protobuf message of an upload, generated from upload.proto by `make generate`.
+// Package uploadpb defines the protobuf message of an upload, generated from upload.proto by `make
+// generate`.
 package uploadpb

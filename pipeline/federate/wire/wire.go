@@ -1,7 +1,9 @@
-// Package wire defines the messages between client and server over HTTP: a round's description, receipts and refusals. Package service
-// writes them and package sender reads them; openapi.yaml of package service specifies them.
+// Package wire defines the messages between client and server over HTTP: a round's description,
+// receipts and refusals. Package service writes them and package sender reads them; openapi.yaml of
+// package service specifies them.
 //
-// It depends on the standard library and package privacy alone, as it is part of the program for small devices.
+// It depends on the standard library and package privacy alone, as it is part of the program for
+// small devices.
 package wire
 
 import (
@@ -27,7 +29,8 @@ const (
 	MaxJSON = 64 << 10
 	// MaxGraph is the maximum size of a client graph: 256 MiB.
 	MaxGraph = 256 << 20
-	// Scheme is the scheme of the Authorization header: "Fmp-Ed25519 SIGNATURE", the signature in base64.
+	// Scheme is the scheme of the Authorization header: "Fmp-Ed25519 SIGNATURE", the signature in
+	// base64.
 	Scheme = "Fmp-Ed25519"
 	// TypeUpload is the media type of an upload.
 	TypeUpload = "application/vnd.fmp.upload"
@@ -47,29 +50,33 @@ type Description struct {
 	// Graph is the SHA-256 of the client graph, and GraphBytes its size.
 	Graph      string `json:"graph"`
 	GraphBytes int64  `json:"graph_bytes"`
-	// GraphSignature is the signature of the client graph (OpenSSF Model Signing); nil if the round has none.
+	// GraphSignature is the signature of the client graph (OpenSSF Model Signing); nil if the round
+	// has none.
 	GraphSignature json.RawMessage `json:"graph_signature,omitempty"`
 	// Classes are the names of the classes; empty if they are numbers.
 	Classes []string `json:"classes,omitempty"`
 	// Precisions are the element types that an upload may have, the preferred one first.
 	Precisions []string `json:"precisions"`
-	// MaxPoints is the maximum number of images behind an upload, MaxBytes the maximum size of its message.
+	// MaxPoints is the maximum number of images behind an upload, MaxBytes the maximum size of its
+	// message.
 	MaxPoints int `json:"max_points"`
 	MaxBytes  int `json:"max_bytes"`
-	// Calibrate is the maximum number of calibration points of an upload that the round asks for; a client sends those that its owner
-	// grants. 0 in private rounds.
+	// Calibrate is the maximum number of calibration points of an upload that the round asks for; a
+	// client sends those that its owner grants. 0 in private rounds.
 	Calibrate int `json:"calibrate,omitempty"`
 	// Replace says whether a client may replace its upload while the round is open.
 	Replace bool `json:"replace"`
-	// Honesty says whether clients are weighted by how well the others predict them, which requires individual uploads without noise:
-	// false in private rounds.
+	// Honesty says whether clients are weighted by how well the others predict them, which requires
+	// individual uploads without noise: false in private rounds.
 	Honesty bool `json:"honesty"`
-	// Withdrawal says whether a client may withdraw its upload, at any time: false where servers add the noise, as the one sum that
-	// they open hides single uploads, and another without one of them would reveal it.
+	// Withdrawal says whether a client may withdraw its upload, at any time: false where servers add
+	// the noise, as the one sum that they open hides single uploads, and another without one of them
+	// would reveal it.
 	Withdrawal bool `json:"withdrawal"`
 	// Privacy is the privacy budget of every upload of a private round; nil in other rounds.
 	Privacy *privacy.Budget `json:"privacy,omitempty"`
-	// Server is the role of this server in a private round with two servers, "leader" or "helper"; empty in other rounds.
+	// Server is the role of this server in a private round with two servers, "leader" or "helper";
+	// empty in other rounds.
 	Server string `json:"server,omitempty"`
 	// ServerKey verifies receipts: Ed25519, base64.
 	ServerKey string `json:"server_key"`
@@ -85,8 +92,8 @@ const (
 	Closed = "closed"
 )
 
-// Servers of a private round with two servers. A client sends a share to the helper, then one to the leader, which makes the
-// classifier.
+// Servers of a private round with two servers. A client sends a share to the helper, then one to
+// the leader, which makes the classifier.
 const (
 	Leader = "leader"
 	Helper = "helper"
@@ -95,20 +102,22 @@ const (
 // Check returns an error if a description cannot be used.
 func (d *Description) Check() error {
 	if b, err := hex.DecodeString(d.Graph); err != nil || len(b) != 32 {
-		return fmt.Errorf("the round's description has the graph %.80q; want a sha256 in hexadecimal", d.Graph)
+		return fmt.Errorf("the round's description has the graph %.80q; want a sha256 in hexadecimal",
+			d.Graph)
 	}
 	// One key has one text, as clients keep it and sign for it.
-	if b, err := base64.StdEncoding.DecodeString(d.ServerKey); err != nil || len(b) != ed25519.PublicKeySize ||
+	if b, err := base64.StdEncoding.DecodeString(d.ServerKey); err != nil ||
+		len(b) != ed25519.PublicKeySize ||
 		base64.StdEncoding.EncodeToString(b) != d.ServerKey {
 		return errors.New("the round's description has no Ed25519 key of the server")
 	}
 	if d.GraphBytes < 1 || d.MaxBytes < 1 || d.Deadline.IsZero() || d.Now.IsZero() {
-		return fmt.Errorf("the round's description has a graph of %d bytes, uploads of %d, now %v and the deadline %v; want all four",
-			d.GraphBytes, d.MaxBytes, d.Now, d.Deadline)
+		return fmt.Errorf("the round's description has a graph of %d bytes, uploads of %d, now %v and "+
+			"the deadline %v; want all four", d.GraphBytes, d.MaxBytes, d.Now, d.Deadline)
 	}
 	if d.Calibrate < 0 || d.Calibrate > maxCalibrate || d.Calibrate > 0 && d.Privacy != nil {
-		return fmt.Errorf("the round's description asks for %d calibration points; want 0 to %d, and 0 of a private round", d.Calibrate,
-			maxCalibrate)
+		return fmt.Errorf("the round's description asks for %d calibration points; want 0 to %d, and 0 "+
+			"of a private round", d.Calibrate, maxCalibrate)
 	}
 	if d.Privacy != nil {
 		if err := d.Privacy.Check(); err != nil {
@@ -116,37 +125,44 @@ func (d *Description) Check() error {
 		}
 	}
 	if hidden := d.Privacy != nil && d.Privacy.Noise != privacy.Local; hidden && d.Withdrawal {
-		return fmt.Errorf("the round's description says that uploads can be withdrawn, and its noise is %s, where they cannot", d.Privacy.Noise)
+		return fmt.Errorf("the round's description says that uploads can be withdrawn, and its noise "+
+			"is %s, where they cannot", d.Privacy.Noise)
 	}
-	if two := d.Privacy != nil && d.Privacy.Noise == privacy.TwoServers; two != (d.Server == Leader || d.Server == Helper) {
-		return fmt.Errorf("the round's description says that its server is %.20q, with privacy %v; want %s or %s where there are two, and "+
-			"nothing elsewhere", d.Server, d.Privacy, Leader, Helper)
+	if two := d.Privacy != nil &&
+		d.Privacy.Noise == privacy.TwoServers; two != (d.Server == Leader || d.Server == Helper) {
+		return fmt.Errorf("the round's description says that its server is %.20q, with privacy %v; "+
+			"want %s or %s where there are two, and nothing elsewhere", d.Server, d.Privacy, Leader, Helper)
 	}
 	return nil
 }
 
-// Receipt certifies that the server holds an upload, and since when. It is issued only once the upload is on disk.
+// Receipt certifies that the server holds an upload, and since when. It is issued only once the
+// upload is on disk.
 type Receipt struct {
 	Round  uint64 `json:"round"`
 	Client string `json:"client"`
-	// Graph is the digest of the round's client graph, and Upload that of the message (SHA-256, hexadecimal), of Bytes bytes.
+	// Graph is the digest of the round's client graph, and Upload that of the message (SHA-256,
+	// hexadecimal), of Bytes bytes.
 	Graph  string    `json:"graph"`
 	Upload string    `json:"upload"`
 	Bytes  int       `json:"bytes"`
 	Time   time.Time `json:"time"`
-	// Spent is the privacy budget that this client's data have spent in a private round; nil in other rounds.
+	// Spent is the privacy budget that this client's data have spent in a private round; nil in other
+	// rounds.
 	Spent *privacy.Budget `json:"spent,omitempty"`
-	// Server is the public key (base64) that verifies Signature (base64), which covers all of the above but Bytes.
+	// Server is the public key (base64) that verifies Signature (base64), which covers all of the
+	// above but Bytes.
 	Server    string `json:"server"`
 	Signature string `json:"signature"`
 }
 
 func (r *Receipt) statement() identity.Statement {
-	s := identity.Statement{Purpose: identity.Receipt, Server: r.Server, Round: r.Round, Client: r.Client, Graph: r.Graph, Content: r.Upload,
+	s := identity.Statement{Purpose: identity.Receipt, Server: r.Server, Round: r.Round,
+		Client: r.Client, Graph: r.Graph, Content: r.Upload,
 		Time: r.Time.UnixNano()}
 	if b := r.Spent; b != nil {
-		s.Spent = fmt.Sprintf("epsilon=%v delta=%v unit=%s relation=%s noise=%s points=%d", b.Epsilon, b.Delta, b.Unit, b.Relation, b.Noise,
-			b.Points)
+		s.Spent = fmt.Sprintf("epsilon=%v delta=%v unit=%s relation=%s noise=%s points=%d", b.Epsilon,
+			b.Delta, b.Unit, b.Relation, b.Noise, b.Points)
 	}
 	return s
 }
@@ -161,17 +177,21 @@ func (r *Receipt) Sign(k *identity.Key) {
 func (r *Receipt) Verify(server string) error {
 	key, err := base64.StdEncoding.DecodeString(server)
 	if err != nil || len(key) != ed25519.PublicKeySize {
-		return fmt.Errorf("the server's key is %.60q; want base64 of %d bytes", server, ed25519.PublicKeySize)
+		return fmt.Errorf("the server's key is %.60q; want base64 of %d bytes", server,
+			ed25519.PublicKeySize)
 	}
 	signature, err := base64.StdEncoding.DecodeString(r.Signature)
 	if err != nil || r.Server != server || !identity.Verify(key, r.statement(), signature) {
-		return fmt.Errorf("the receipt of %q for round %d is not signed by the server's key %s", r.Client, r.Round, server)
+		return fmt.Errorf("the receipt of %q for round %d is not signed by the server's key %s", r.Client,
+			r.Round, server)
 	}
 	return nil
 }
 
-// Headers returns the headers of the request that sends an upload of a client to a round, and the upload's digest.
-func (d *Description) Headers(key *identity.Key, upload []byte) (headers map[string]string, digest string) {
+// Headers returns the headers of the request that sends an upload of a client to a round, and the
+// upload's digest.
+func (d *Description) Headers(key *identity.Key,
+	upload []byte) (headers map[string]string, digest string) {
 	sum := sha256.Sum256(upload)
 	digest = hex.EncodeToString(sum[:])
 	signature := key.Sign(d.statement(identity.Upload, key, digest))
@@ -198,15 +218,19 @@ func (d *Description) Ask(key *identity.Key) []byte {
 }
 
 // statement returns the statement that a client signs for this round of this server.
-func (d *Description) statement(purpose identity.Purpose, key *identity.Key, content string) identity.Statement {
-	return identity.Statement{Purpose: purpose, Server: d.ServerKey, Round: d.Round, Client: key.Name, Graph: d.Graph, Content: content}
+func (d *Description) statement(purpose identity.Purpose, key *identity.Key,
+	content string) identity.Statement {
+	return identity.Statement{Purpose: purpose, Server: d.ServerKey, Round: d.Round, Client: key.Name,
+		Graph: d.Graph, Content: content}
 }
 
-// Accept returns an error unless a receipt is the round's server's for an upload of a digest that a client sent.
+// Accept returns an error unless a receipt is the round's server's for an upload of a digest that a
+// client sent.
 func (d *Description) Accept(r *Receipt, client, digest string) error {
 	if r.Round != d.Round || r.Client != client || r.Graph != d.Graph || r.Upload != digest {
-		return fmt.Errorf("the receipt is for upload %.80q of %.128q in round %d with client graph %.80q; sent was %q of %q in round %d with %q",
-			r.Upload, r.Client, r.Round, r.Graph, digest, client, d.Round, d.Graph)
+		return fmt.Errorf("the receipt is for upload %.80q of %.128q in round %d with client graph "+
+			"%.80q; sent was %q of %q in round %d with %q", r.Upload, r.Client, r.Round, r.Graph, digest,
+			client, d.Round, d.Graph)
 	}
 	if (r.Spent == nil) != (d.Privacy == nil) || r.Spent != nil && *r.Spent != *d.Privacy {
 		return fmt.Errorf("the receipt says that %v was spent; the round states %v", r.Spent, d.Privacy)
@@ -214,7 +238,8 @@ func (d *Description) Accept(r *Receipt, client, digest string) error {
 	return r.Verify(d.ServerKey)
 }
 
-// One returns the description in a server's list of its rounds, which must have one, after checking it.
+// One returns the description in a server's list of its rounds, which must have one, after checking
+// it.
 func One(list []byte) (*Description, error) {
 	var of struct {
 		Rounds []Description `json:"rounds"`
@@ -244,8 +269,8 @@ func (p *Problem) Error() string {
 // maxPrinted is the number of bytes of another machine's text that a message shows.
 const maxPrinted = 1000
 
-// Printable returns text of another machine as it may stand in one line of a terminal: without control characters, line ends among them,
-// and cut.
+// Printable returns text of another machine as it may stand in one line of a terminal: without
+// control characters, line ends among them, and cut.
 func Printable(s string) string {
 	if len(s) > maxPrinted {
 		s = s[:maxPrinted] + "…"
@@ -255,19 +280,22 @@ func Printable(s string) string {
 
 // Codes of refusals, with their HTTP status.
 const (
-	NoKey        = "no-key"        // 401: the request is not signed
-	WrongKey     = "wrong-key"     // 403: the signature is not that of the client named, for this round, graph and content
-	NoToken      = "no-token"      // 401: only readers with the token may read this
-	NoRound      = "no-round"      // 404
-	NoReceipt    = "no-receipt"    // 404: the server holds no upload of this client
-	NotYet       = "not-yet"       // 404: there is no classifier yet
-	NoVersion    = "no-version"    // 404: no such version of the classifier
-	OtherUpload  = "other-upload"  // 409: the server holds another upload of this client
-	Withdrawn    = "withdrawn"     // 410: the client withdrew; nothing of it is taken in this round again
+	NoKey = "no-key" // 401: the request is not signed
+	// 403: the signature is not that of the client named, for this round, graph and content
+	WrongKey    = "wrong-key"
+	NoToken     = "no-token"     // 401: only readers with the token may read this
+	NoRound     = "no-round"     // 404
+	NoReceipt   = "no-receipt"   // 404: the server holds no upload of this client
+	NotYet      = "not-yet"      // 404: there is no classifier yet
+	NoVersion   = "no-version"   // 404: no such version of the classifier
+	OtherUpload = "other-upload" // 409: the server holds another upload of this client
+	// 410: the client withdrew; nothing of it is taken in this round again
+	Withdrawn    = "withdrawn"
 	NoWithdrawal = "no-withdrawal" // 409: sums hide the uploads of this round
 	Superseded   = "superseded"    // 410: the version holds an upload that was withdrawn
 	NoShare      = "no-share"      // 409: the helper has no share of this client, or a different one
-	SumOpened    = "sum-opened"    // 409: the helper has released its share of the sum of other clients
+	// 409: the helper has released its share of the sum of other clients
+	SumOpened    = "sum-opened"
 	RoundClosed  = "round-closed"  // 410
 	TooLarge     = "too-large"     // 413
 	BadUpload    = "bad-upload"    // 422: refused and quarantined
@@ -298,7 +326,9 @@ func EvaluationPath(round uint64, client string) string {
 }
 
 // ReceiptPath returns the path of a client's receipt.
-func ReceiptPath(round uint64, client string) string { return UploadPath(round, client) + "/receipt" }
+func ReceiptPath(round uint64, client string) string {
+	return UploadPath(round, client) + "/receipt"
+}
 
 // Authorization returns the header Authorization of a request that a client signed.
 func Authorization(signature []byte) string {

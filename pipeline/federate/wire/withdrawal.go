@@ -37,8 +37,8 @@ type VersionRef struct {
 	SHA256  string `json:"sha256"`
 }
 
-// Withdrawal is the receipt of a withdrawal: the server certifies that it deleted an upload, and names the versions that held it and the
-// consequences that it cannot undo.
+// Withdrawal is the receipt of a withdrawal: the server certifies that it deleted an upload, and
+// names the versions that held it and the consequences that it cannot undo.
 type Withdrawal struct {
 	Round  uint64 `json:"round"`
 	Client string `json:"client"`
@@ -48,37 +48,42 @@ type Withdrawal struct {
 	Time   time.Time `json:"time"`
 	// By is who withdrew it: "client" or "operator".
 	By string `json:"by"`
-	// Held are the versions of the classifier that held an upload of this client, at most [MaxHeld], the latest ones; HeldVersions is
-	// their number.
+	// Held are the versions of the classifier that held an upload of this client, at most [MaxHeld],
+	// the latest ones; HeldVersions is their number.
 	Held         []VersionRef `json:"held"`
 	HeldVersions int          `json:"held_versions"`
 	// Without is the version that takes their place; nil while it is not made.
 	Without *VersionRef `json:"without"`
 	// Remains are the consequences that the server cannot undo, for people.
 	Remains []string `json:"remains"`
-	// Server is the public key (base64) that verifies Signature (base64), which covers all other fields.
+	// Server is the public key (base64) that verifies Signature (base64), which covers all other
+	// fields.
 	Server    string `json:"server"`
 	Signature string `json:"signature"`
 }
 
 // Remains returns the consequences that no server can undo after a withdrawal, for people.
 func Remains(held int) []string {
-	out := []string{"the server's log and its list of each version's members name the client, the time and the upload's digest",
-		"copies that others made of the server's state, backups among them, and freed blocks of its disk may hold the upload until they are " +
-			"overwritten"}
+	out := []string{"the server's log and its list of each version's members name the client, the " +
+		"time and the upload's digest", "copies that others made of the server's state, backups among " +
+		"them, and freed blocks of its disk may hold the upload until they are overwritten"}
 	if held > 0 {
-		out = append(out, "copies of the versions in held that were handed out before still hold the upload; the round's notice names them",
-			"predictions that were made with these versions, and figures derived from them, stay as they are")
+		out = append(out, "copies of the versions in held that were handed out before still hold the "+
+			"upload; the round's notice names them", "predictions that were made with these versions, and "+
+			"figures derived from them, stay as they are")
 	}
 	return out
 }
 
-func sign(k *identity.Key, purpose identity.Purpose, round uint64, graph, client string, v any) string {
-	s := identity.Statement{Purpose: purpose, Server: k.PublicText(), Round: round, Client: client, Graph: graph, Content: contentOf(v)}
+func sign(k *identity.Key, purpose identity.Purpose, round uint64, graph,
+	client string, v any) string {
+	s := identity.Statement{Purpose: purpose, Server: k.PublicText(), Round: round, Client: client,
+		Graph: graph, Content: contentOf(v)}
 	return base64.StdEncoding.EncodeToString(k.Sign(s))
 }
 
-// contentOf is the SHA-256 (hexadecimal) of a value as JSON: of nothing for one that has no JSON, such as a year of five digits.
+// contentOf is the SHA-256 (hexadecimal) of a value as JSON: of nothing for one that has no JSON,
+// such as a year of five digits.
 func contentOf(v any) string {
 	data, _ := json.Marshal(v)
 	sum := sha256.Sum256(data)
@@ -104,22 +109,25 @@ func (w *Withdrawal) Sign(k *identity.Key) {
 func (w *Withdrawal) Verify(server string) error {
 	bare := *w
 	bare.Signature = ""
-	s := identity.Statement{Purpose: identity.Withdrawn, Server: server, Round: w.Round, Client: w.Client, Graph: w.Graph,
+	s := identity.Statement{Purpose: identity.Withdrawn, Server: server, Round: w.Round,
+		Client: w.Client, Graph: w.Graph,
 		Content: contentOf(bare)}
 	if w.Server != server || !verify(server, w.Signature, s) {
-		return fmt.Errorf("the receipt of the withdrawal of %.128q from round %d is not signed by the server's key %.60s", w.Client, w.Round,
-			server)
+		return fmt.Errorf("the receipt of the withdrawal of %.128q from round %d is not signed by the "+
+			"server's key %.60s", w.Client, w.Round, server)
 	}
 	return nil
 }
 
-// Withdraw returns the headers of the request by which a client withdraws whatever it has sent to the round.
+// Withdraw returns the headers of the request by which a client withdraws whatever it has sent to
+// the round.
 func (d *Description) Withdraw(key *identity.Key) map[string]string {
-	return map[string]string{"If-Match": Any, "Authorization": Authorization(key.Sign(d.statement(identity.Withdraw, key, Any)))}
+	return map[string]string{"If-Match": Any,
+		"Authorization": Authorization(key.Sign(d.statement(identity.Withdraw, key, Any)))}
 }
 
-// WithdrawFor returns the headers of the request by which the server's operator withdraws the upload of a client, signed with the
-// server's key.
+// WithdrawFor returns the headers of the request by which the server's operator withdraws the
+// upload of a client, signed with the server's key.
 func (d *Description) WithdrawFor(server *identity.Key, client string) map[string]string {
 	s := d.statement(identity.WithdrawFor, server, Any)
 	s.Client = client
@@ -129,16 +137,18 @@ func (d *Description) WithdrawFor(server *identity.Key, client string) map[strin
 // Gone returns an error unless a receipt is the round's server's for the withdrawal of a client.
 func (d *Description) Gone(w *Withdrawal, client string) error {
 	if w.Round != d.Round || w.Client != client || w.Graph != d.Graph {
-		return fmt.Errorf("the receipt is of the withdrawal of %.128q from round %d with client graph %.80q; asked was that of %.128q from "+
-			"round %d with %s", w.Client, w.Round, w.Graph, client, d.Round, d.Graph)
+		return fmt.Errorf("the receipt is of the withdrawal of %.128q from round %d with client graph "+
+			"%.80q; asked was that of %.128q from round %d with %s", w.Client, w.Round, w.Graph, client,
+			d.Round, d.Graph)
 	}
 	return w.Verify(d.ServerKey)
 }
 
 // Printed returns the receipt of a withdrawal for people, in lines.
 func Printed(w *Withdrawal) string {
-	out := fmt.Sprintf("withdrawn: the upload of %q from round %d, at %s, by the %s\nupload:    sha256 %s\n", w.Client, w.Round,
-		w.Time.Format(time.RFC3339), w.By, w.Upload)
+	out := fmt.Sprintf(
+		"withdrawn: the upload of %q from round %d, at %s, by the %s\nupload:    sha256 %s\n", w.Client,
+		w.Round, w.Time.Format(time.RFC3339), w.By, w.Upload)
 	if w.HeldVersions > 0 {
 		out += fmt.Sprintf("held by:   %d versions, which are handed out no more\n", w.HeldVersions)
 		by := "none yet; the same command says later which"
@@ -155,16 +165,19 @@ func Printed(w *Withdrawal) string {
 	return out
 }
 
-// Notice says which versions of a round's classifier are superseded because they hold an upload that was withdrawn. It names no client,
-// and travels beside a classifier, in a file of its name with .notice.
+// Notice says which versions of a round's classifier are superseded because they hold an upload
+// that was withdrawn. It names no client, and travels beside a classifier, in a file of its name
+// with .notice.
 type Notice struct {
 	Round uint64    `json:"round"`
 	Graph string    `json:"graph"`
 	Time  time.Time `json:"time"`
-	// Superseded are the versions that nobody should use any more, Latest the one to use; nil: there is none.
+	// Superseded are the versions that nobody should use any more, Latest the one to use; nil: there
+	// is none.
 	Superseded []VersionRef `json:"superseded"`
 	Latest     *VersionRef  `json:"latest"`
-	// Server is the public key (base64) that verifies Signature (base64), which covers all other fields.
+	// Server is the public key (base64) that verifies Signature (base64), which covers all other
+	// fields.
 	Server    string `json:"server"`
 	Signature string `json:"signature"`
 }
@@ -178,8 +191,8 @@ func (n *Notice) Sign(k *identity.Key) {
 	n.Signature = sign(k, identity.Noticed, n.Round, n.Graph, "", *n)
 }
 
-// ReadNotice parses a notice and verifies its signature: by the given key of the server (base64), or, if that is empty, by the key
-// that the notice states.
+// ReadNotice parses a notice and verifies its signature: by the given key of the server (base64),
+// or, if that is empty, by the key that the notice states.
 func ReadNotice(data []byte, server string) (*Notice, error) {
 	if len(data) > MaxNotice {
 		return nil, fmt.Errorf("notice: more than %d bytes", MaxNotice)
@@ -198,7 +211,8 @@ func ReadNotice(data []byte, server string) (*Notice, error) {
 	}
 	bare := *n
 	bare.Signature = ""
-	s := identity.Statement{Purpose: identity.Noticed, Server: server, Round: n.Round, Graph: n.Graph, Content: contentOf(bare)}
+	s := identity.Statement{Purpose: identity.Noticed, Server: server, Round: n.Round, Graph: n.Graph,
+		Content: contentOf(bare)}
 	if n.Server != server || !verify(server, n.Signature, s) {
 		return nil, fmt.Errorf("notice: it is not signed by the server's key %.60q", server)
 	}
@@ -215,8 +229,8 @@ func (n *Notice) Heed(digest string) error {
 		if n.Latest != nil {
 			by = fmt.Sprintf("take version %d, sha256 %.64s", n.Latest.Version, n.Latest.SHA256)
 		}
-		return fmt.Errorf("%w: it is version %d of round %d and holds an upload that was withdrawn, by the notice of %s; %s", ErrSuperseded,
-			v.Version, n.Round, n.Time.UTC().Format(time.RFC3339), by)
+		return fmt.Errorf("%w: it is version %d of round %d and holds an upload that was withdrawn, by "+
+			"the notice of %s; %s", ErrSuperseded, v.Version, n.Round, n.Time.UTC().Format(time.RFC3339), by)
 	}
 	return nil
 }

@@ -16,8 +16,10 @@ func notice(t testing.TB) (*Notice, *identity.Key) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &Notice{Round: 7, Graph: strings.Repeat("a", 64), Time: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
-		Superseded: []VersionRef{{1, strings.Repeat("b", 64)}, {2, strings.Repeat("c", 64)}}, Latest: &VersionRef{3, strings.Repeat("d", 64)}}
+	n := &Notice{Round: 7, Graph: strings.Repeat("a", 64),
+		Time:       time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
+		Superseded: []VersionRef{{1, strings.Repeat("b", 64)}, {2, strings.Repeat("c", 64)}},
+		Latest:     &VersionRef{3, strings.Repeat("d", 64)}}
 	n.Sign(k)
 	return n, k
 }
@@ -34,7 +36,8 @@ func TestReadNotice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := got.Heed(n.Superseded[1].SHA256); !errors.Is(err, ErrSuperseded) || !strings.Contains(err.Error(), "take version 3") {
+		if err := got.Heed(n.Superseded[1].SHA256); !errors.Is(err, ErrSuperseded) ||
+			!strings.Contains(err.Error(), "take version 3") {
 			t.Errorf("a classifier that the notice names: %v", err)
 		}
 		if err := got.Heed(n.Latest.SHA256); err != nil {
@@ -49,17 +52,23 @@ func TestReadNotice(t *testing.T) {
 		t.Error("a notice of another server is taken")
 	}
 	for name, change := range map[string]func(string) string{
-		"another digest":  func(s string) string { return strings.Replace(s, "bbbb", "bbbc", 1) },
-		"none superseded": func(s string) string { return strings.Replace(s, `"superseded":[`, `"superseded":[],"x":[`, 1) },
-		"another round":   func(s string) string { return strings.Replace(s, `"round":7`, `"round":8`, 1) },
-		"another latest":  func(s string) string { return strings.Replace(s, "dddd", "dddc", 1) },
-		"another time":    func(s string) string { return strings.Replace(s, "03:04", "03:05", 1) },
-		"no key":          func(s string) string { return strings.Replace(s, k.PublicText(), "", 1) },
-		"no signature":    func(s string) string { return strings.Replace(s, n.Signature, "", 1) },
-		"more behind":     func(s string) string { return s + "{}" },
-		"cut":             func(s string) string { return s[:len(s)/2] },
-		"too large":       func(s string) string { return s + strings.Repeat(" ", MaxNotice) },
-		"nothing":         func(string) string { return "" },
+		"another digest": func(s string) string { return strings.Replace(s, "bbbb", "bbbc", 1) },
+		"none superseded": func(s string) string {
+			return strings.Replace(s, `"superseded":[`,
+				`"superseded":[],"x":[`, 1)
+		},
+		"another round": func(s string) string {
+			return strings.Replace(s, `"round":7`,
+				`"round":8`, 1)
+		},
+		"another latest": func(s string) string { return strings.Replace(s, "dddd", "dddc", 1) },
+		"another time":   func(s string) string { return strings.Replace(s, "03:04", "03:05", 1) },
+		"no key":         func(s string) string { return strings.Replace(s, k.PublicText(), "", 1) },
+		"no signature":   func(s string) string { return strings.Replace(s, n.Signature, "", 1) },
+		"more behind":    func(s string) string { return s + "{}" },
+		"cut":            func(s string) string { return s[:len(s)/2] },
+		"too large":      func(s string) string { return s + strings.Repeat(" ", MaxNotice) },
+		"nothing":        func(string) string { return "" },
 	} {
 		if _, err := ReadNotice([]byte(change(string(data))), ""); err == nil {
 			t.Errorf("%s: the notice is taken", name)
@@ -67,7 +76,8 @@ func TestReadNotice(t *testing.T) {
 	}
 }
 
-// FuzzReadNotice: a notice that is read says the same when it is written again, and no input makes the reader fail.
+// FuzzReadNotice: a notice that is read says the same when it is written again, and no input makes
+// the reader fail.
 func FuzzReadNotice(f *testing.F) {
 	n, _ := notice(f)
 	data, err := json.Marshal(n)

@@ -15,9 +15,11 @@ func NewGrid(ctx context.Context, st *store.Store) (*Grid, error) {
 	return &Grid{q}, err
 }
 
-// Ask puts a run into the queue. settings is the contents of the settings file in the run's directory.
+// Ask puts a run into the queue. settings is the contents of the settings file in the run's
+// directory.
 func (g *Grid) Ask(ctx context.Context, settings []byte) (Job, error) {
-	return g.ask(ctx, Job{Run: true, Sampling: Sampling{Store: g.store.Name(), Replicas: g.store.Replicas()}}, settings)
+	return g.ask(ctx, Job{Run: true,
+		Sampling: Sampling{Store: g.store.Name(), Replicas: g.store.Replicas()}}, settings)
 }
 
 // Wait waits until a worker has finished the run, and returns the files of its directory by name.

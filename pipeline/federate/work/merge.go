@@ -17,12 +17,14 @@ import (
 // mergeUploads is the number of uploads of a job that merges.
 const mergeUploads = 1000
 
-// Files of an answer to a job that merges: the part, its signature, and the names of clients that were left out of the sums.
+// Files of an answer to a job that merges: the part, its signature, and the names of clients that
+// were left out of the sums.
 const partFile, signatureFile, leftOutFile = "part", "part.sig", "left-out.json"
 
 // merging is the input of a job that merges.
 type merging struct {
-	// Against is the digest of the part whose uploads judge those that are summed, and the name of its object; "": all are trusted.
+	// Against is the digest of the part whose uploads judge those that are summed, and the name of its
+	// object; "": all are trusted.
 	Against string `json:"against,omitempty"`
 	// Limit is the key from which uploads are summed.
 	Limit []byte `json:"limit"`
@@ -31,12 +33,15 @@ type merging struct {
 	Members []store.Member `json:"members"`
 }
 
-// Merge merges the stored uploads of members: those of the lowest keys here, as the sample of the round, and the others by workers, who
-// judge them by the sample unless the options trust them. The part depends on the uploads alone. left are the clients that were left out
-// of the sums. It reorders the members.
-func (q *Queue) Merge(ctx context.Context, members []store.Member) (whole *merge.Part, left []string, err error) {
+// Merge merges the stored uploads of members: those of the lowest keys here, as the sample of the
+// round, and the others by workers, who judge them by the sample unless the options trust them. The
+// part depends on the uploads alone. left are the clients that were left out of the sums. It
+// reorders the members.
+func (q *Queue) Merge(ctx context.Context,
+	members []store.Member) (whole *merge.Part, left []string, err error) {
 	sorting.By(members, func(a, b store.Member) int {
-		return slices.Compare(merge.Key(q.job.Round, q.job.Graph, a.Client), merge.Key(q.job.Round, q.job.Graph, b.Client))
+		return slices.Compare(merge.Key(q.job.Round, q.job.Graph, a.Client),
+			merge.Key(q.job.Round, q.job.Graph, b.Client))
 	})
 	m := merge.Merger{Want: federate.Expect{Model: q.job.Graph, Round: &q.job.Round}}
 	rest := members
@@ -49,7 +54,8 @@ func (q *Queue) Merge(ctx context.Context, members []store.Member) (whole *merge
 		}
 		rest = rest[1:]
 	}
-	if len(rest) == 0 { // an attempt that ended midway may have left parts, with uploads that were withdrawn since
+	// an attempt that ended midway may have left parts, with uploads that were withdrawn since
+	if len(rest) == 0 {
 		return m.Part(), nil, q.sweep(ctx)
 	}
 	of := merging{Server: q.Server, Limit: merge.Key(q.job.Round, q.job.Graph, rest[0].Client)}
@@ -70,7 +76,8 @@ func (q *Queue) Merge(ctx context.Context, members []store.Member) (whole *merge
 }
 
 // mergeRest leaves the merging of members to workers, and adds their parts.
-func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging, rest []store.Member) (left []string, err error) {
+func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging,
+	rest []store.Member) (left []string, err error) {
 	var jobs []Job
 	chunks := slices.Collect(slices.Chunk(rest, q.Uploads))
 	for _, chunk := range chunks {
@@ -93,7 +100,8 @@ func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging, rest
 		of.Members = chunks[i]
 		out, err := q.add(m, of, r.Files)
 		if err != nil { // the next attempt must ask again
-			return nil, errors.Join(fmt.Errorf("job %.12s: %w", j.ID, err), q.store.DeleteObject(ctx, resultName(j.ID)))
+			return nil, errors.Join(fmt.Errorf("job %.12s: %w", j.ID, err),
+				q.store.DeleteObject(ctx, resultName(j.ID)))
 		}
 		left = append(left, out...)
 	}
@@ -101,7 +109,8 @@ func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging, rest
 }
 
 // add adds a worker's part, which must be of the uploads that it was asked for.
-func (q *Queue) add(m *merge.Merger, of merging, files map[string][]byte) (left []string, err error) {
+func (q *Queue) add(m *merge.Merger, of merging,
+	files map[string][]byte) (left []string, err error) {
 	if q.Signers != nil {
 		if err := merge.Verify(q.Signers, files[partFile], files[signatureFile], q.Server); err != nil {
 			return nil, err
@@ -148,15 +157,19 @@ func addMember(ctx context.Context, st *store.Store, m *merge.Merger, of store.M
 }
 
 // merge does a job that merges.
-func (w *Worker) merge(ctx context.Context, st *store.Store, job Job, input []byte) (map[string][]byte, error) {
+func (w *Worker) merge(ctx context.Context, st *store.Store, job Job,
+	input []byte) (map[string][]byte, error) {
 	var of merging
 	if err := json.Unmarshal(input, &of); err != nil {
 		return nil, fmt.Errorf("members to merge: %w", err)
 	}
 	round, left := job.Round, []string{}
-	m := merge.Merger{Want: federate.Expect{Model: job.Graph, Round: &round}, Limit: of.Limit, Trust: of.Against == "", Against: of.Against}
-	if len(m.Limit) == 0 || len(of.Members) > merge.MaxClients || (of.Against != "") == job.Options.Trust {
-		return nil, errors.New("members to merge: the limit of their keys is missing, or it is not said whether they are judged")
+	m := merge.Merger{Want: federate.Expect{Model: job.Graph, Round: &round}, Limit: of.Limit,
+		Trust: of.Against == "", Against: of.Against}
+	if len(m.Limit) == 0 || len(of.Members) > merge.MaxClients ||
+		(of.Against != "") == job.Options.Trust {
+		return nil, errors.New("members to merge: the limit of their keys is missing, or it is not " +
+			"said whether they are judged")
 	}
 	if of.Against != "" {
 		judge, err := w.judgement(ctx, st, job, of.Against)
@@ -198,7 +211,8 @@ func (w *Worker) merge(ctx context.Context, st *store.Store, job Job, input []by
 }
 
 // judgement prepares the judgement by the uploads of a part; it stays for the next job.
-func (w *Worker) judgement(ctx context.Context, st *store.Store, job Job, against string) (func(*federate.Upload) (float64, error), error) {
+func (w *Worker) judgement(ctx context.Context, st *store.Store, job Job,
+	against string) (func(*federate.Upload) (float64, error), error) {
 	if w.judge != nil && w.against == against && w.last == job.Sampling {
 		return w.judge, nil
 	}

@@ -32,7 +32,9 @@ func many(t *testing.T, st *store.Store, graph string, n int) (members []store.M
 			t.Fatal(err)
 		}
 		m := store.Member{Client: u.Client, Upload: models.DigestBytes(data)}
-		if err := st.Put(t.Context(), &store.Record{Receipt: wire.Receipt{Client: m.Client, Upload: m.Upload}, Data: data}, 0); err != nil {
+		if err := st.Put(t.Context(),
+			&store.Record{Receipt: wire.Receipt{Client: m.Client, Upload: m.Upload}, Data: data},
+			0); err != nil {
 			t.Fatal(err)
 		}
 		members = append(members, m)
@@ -40,7 +42,8 @@ func many(t *testing.T, st *store.Store, graph string, n int) (members []store.M
 	return members
 }
 
-// TestMergeAnswers: a part is taken of the worker that signed it and of the uploads that it was asked for alone; who is left out is named.
+// TestMergeAnswers: a part is taken of the worker that signed it and of the uploads that it was
+// asked for alone; who is left out is named.
 func TestMergeAnswers(t *testing.T) {
 	graph := []byte("graph")
 	st, url, _ := open(t, graph)
@@ -52,7 +55,8 @@ func TestMergeAnswers(t *testing.T) {
 	}
 	w := connect(t, url)
 	liar := ""
-	w.Judge = func(_ context.Context, by *merge.Part, m Models, _ pool.Options) (func(*federate.Upload) (float64, error), error) {
+	w.Judge = func(_ context.Context, by *merge.Part, m Models,
+		_ pool.Options) (func(*federate.Upload) (float64, error), error) {
 		if len(by.Kept) != 8 || string(m.Graph) != "graph" {
 			t.Errorf("judged by %d uploads of the graph %q", len(by.Kept), m.Graph)
 		}
@@ -80,8 +84,10 @@ func TestMergeAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Clients() != 20 || len(p.Kept) != 8 || p.Summed != 11 || p.LeftOut != 1 || len(left) != 1 || left[0] != liar {
-		t.Errorf("%d clients, %d kept, %d summed, %d left out: %q; want %q", p.Clients(), len(p.Kept), p.Summed, p.LeftOut, left, liar)
+	if p.Clients() != 20 || len(p.Kept) != 8 || p.Summed != 11 || p.LeftOut != 1 || len(left) != 1 ||
+		left[0] != liar {
+		t.Errorf("%d clients, %d kept, %d summed, %d left out: %q; want %q", p.Clients(), len(p.Kept),
+			p.Summed, p.LeftOut, left, liar)
 	}
 	cancel()
 	w = &Worker{Conn: w.Conn, Key: w.Key, Judge: w.Judge, Log: w.Log}
@@ -107,7 +113,8 @@ func TestMergeAnswers(t *testing.T) {
 	}
 	sample, against := judges(members[:8])
 	_, others := judges(members[1:9])
-	of := merging{Against: against, Limit: merge.Key(1, digest, members[8].Client), Members: members[8:]}
+	of := merging{Against: against, Limit: merge.Key(1, digest, members[8].Client),
+		Members: members[8:]}
 	answer := func(change func(*merging)) map[string][]byte {
 		t.Helper()
 		asked := of
@@ -129,16 +136,19 @@ func TestMergeAnswers(t *testing.T) {
 		"no signature":           {partFile: answer(func(*merging) {})[partFile]},
 		"not valid": {partFile: answer(func(*merging) {})[partFile],
 			signatureFile: answer(func(m *merging) { m.Members = m.Members[1:] })[signatureFile]},
-		"left-out.json": {partFile: answer(func(*merging) {})[partFile], signatureFile: answer(func(*merging) {})[signatureFile],
-			leftOutFile: []byte("[]")},
-		"was not to be merged": {partFile: answer(func(*merging) {})[partFile], signatureFile: answer(func(*merging) {})[signatureFile],
-			leftOutFile: []byte(`["nobody"]`)},
+		"left-out.json": {partFile: answer(func(*merging) {})[partFile],
+			signatureFile: answer(func(*merging) {})[signatureFile],
+			leftOutFile:   []byte("[]")},
+		"was not to be merged": {partFile: answer(func(*merging) {})[partFile],
+			signatureFile: answer(func(*merging) {})[signatureFile],
+			leftOutFile:   []byte(`["nobody"]`)},
 	} {
 		var m merge.Merger
 		if err := m.AddPart(sample); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := q.add(&m, of, files); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if _, err := q.add(&m, of, files); want == "" && err != nil || want != "" &&
+			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}
@@ -158,7 +168,8 @@ func TestMergeAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}

@@ -27,7 +27,8 @@ import (
 // format is the version of jobs, parts and answers; both sides must run the same release.
 const format = 1
 
-// Maximum sizes of messages: a job, its input, an answer, a list of uploads, a model, and the text of an error.
+// Maximum sizes of messages: a job, its input, an answer, a list of uploads, a model, and the text
+// of an error.
 const (
 	maxJob     = 16 << 10
 	maxInput   = 128 << 20
@@ -38,13 +39,15 @@ const (
 	maxFiles   = 16
 )
 
-// Job is one part of a sampling, uploads to merge, or one run of a grid, with everything that it depends on, by digest.
+// Job is one part of a sampling, uploads to merge, or one run of a grid, with everything that it
+// depends on, by digest.
 type Job struct {
 	Format int `json:"format"`
 	// ID is the SHA-256 of the other fields.
 	ID string `json:"id"`
 	Sampling
-	// Input is the name of the object with the input: the pool.Part, the uploads to merge, or the settings of a run.
+	// Input is the name of the object with the input: the pool.Part, the uploads to merge, or the
+	// settings of a run.
 	Input string `json:"input"`
 	Run   bool   `json:"run,omitempty"`
 	Merge bool   `json:"merge,omitempty"`
@@ -55,8 +58,9 @@ type Sampling struct {
 	// Store and Replicas say where uploads are read and results are written.
 	Store    string `json:"store"`
 	Replicas int    `json:"replicas"`
-	// Round and Graph are those of the uploads. The file of the graph is the object named Graph; the files of the round's own
-	// predictors are the objects named Predictor and Open, and that of its anchor the one named Anchor.
+	// Round and Graph are those of the uploads. The file of the graph is the object named Graph; the
+	// files of the round's own predictors are the objects named Predictor and Open, and that of its
+	// anchor the one named Anchor.
 	Round     uint64       `json:"round"`
 	Graph     string       `json:"graph"`
 	Predictor string       `json:"predictor,omitempty"`
@@ -77,8 +81,10 @@ func (j Job) digest() string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-func membersName(list []byte) string { return fmt.Sprintf("job-members-%x.json", sha256.Sum256(list)) }
-func inputName(input []byte) string  { return fmt.Sprintf("input-%x", sha256.Sum256(input)) }
+func membersName(list []byte) string {
+	return fmt.Sprintf("job-members-%x.json", sha256.Sum256(list))
+}
+func inputName(input []byte) string { return fmt.Sprintf("input-%x", sha256.Sum256(input)) }
 
 var (
 	aStore   = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
@@ -115,7 +121,8 @@ func decodeJob(data []byte) (Job, error) {
 		{anInput.MatchString(j.Input), "input", j.Input, anInput.String()},
 		{j.Run || aDigest.MatchString(j.Graph), "graph", j.Graph, aDigest.String()},
 		{j.Run || j.Merge || aMembers.MatchString(j.Members), "members", j.Members, aMembers.String()},
-		{j.Predictor == "" || aDigest.MatchString(j.Predictor), "predictor", j.Predictor, aDigest.String()},
+		{j.Predictor == "" || aDigest.MatchString(j.Predictor), "predictor", j.Predictor,
+			aDigest.String()},
 		{j.Open == "" || aDigest.MatchString(j.Open), "open", j.Open, aDigest.String()},
 		{j.Anchor == "" || aDigest.MatchString(j.Anchor), "anchor", j.Anchor, aDigest.String()},
 		{o.CorpusMoments == nil, "options.corpus", "here", "none: moments are pooled by the server"},
@@ -140,7 +147,8 @@ func encodePart(p pool.SampleRange) ([]byte, error) {
 		if m.Honest, err = states("honest", p.States.Honest); err != nil {
 			return nil, err
 		}
-		if m.Probability, err = serde.TensorToProto("probability", onnx.NewTensor(p.States.P, len(p.States.P))); err != nil {
+		if m.Probability, err = serde.TensorToProto("probability",
+			onnx.NewTensor(p.States.P, len(p.States.P))); err != nil {
 			return nil, err
 		}
 	}
@@ -154,8 +162,8 @@ func decodePart(data []byte) (p pool.SampleRange, err error) {
 	}
 	const most = math.MaxInt32
 	if m.Format != format || m.From >= m.To || m.To > most {
-		return p, fmt.Errorf("part: format %d, %d to %d; allowed: format %d (programs of one release on both sides), from below to, up to %d",
-			m.Format, m.From, m.To, format, most)
+		return p, fmt.Errorf("part: format %d, %d to %d; allowed: format %d (programs of one release "+
+			"on both sides), from below to, up to %d", m.Format, m.From, m.To, format, most)
 	}
 	p = pool.SampleRange{Chains: m.Chains, From: int(m.From), To: int(m.To)}
 	if m.Honest == nil && m.Probability == nil {
@@ -218,7 +226,8 @@ func decodeAnswer(data []byte) (a answer, err error) {
 		return a, err
 	}
 	if m.Format != format {
-		return a, fmt.Errorf("answer: format %d; allowed: %d; use programs of one release on both sides", m.Format, format)
+		return a, fmt.Errorf("answer: format %d; allowed: %d; use programs of one release on both sides",
+			m.Format, format)
 	}
 	kinds := 0
 	if m.Error != "" {
@@ -265,20 +274,22 @@ func read(kind string, data []byte, most int, m proto.Message) error {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
 	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
-		return fmt.Errorf("%s: %d bytes of fields that are not known; use programs of one release on both sides", kind, n)
+		return fmt.Errorf("%s: %d bytes of fields that are not known; use programs of one release on "+
+			"both sides", kind, n)
 	}
 	return nil
 }
 
-// tensor decodes a tensor of the given type and rank, without dimensions of size 0. The length of its data is checked before memory is
-// allocated.
+// tensor decodes a tensor of the given type and rank, without dimensions of size 0. The length of
+// its data is checked before memory is allocated.
 func tensor(name string, p *onnxpb.TensorProto, d onnx.DType, rank int) (*onnx.Tensor, error) {
 	t, err := serde.TensorFromProto(p)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if t.DType != d || len(t.Shape) != rank || slices.Contains(t.Shape, 0) {
-		return nil, fmt.Errorf("%s is %v of shape %.80s; want %v of %d dimensions of at least 1", name, t.DType, fmt.Sprint(t.Shape), d, rank)
+		return nil, fmt.Errorf("%s is %v of shape %.80s; want %v of %d dimensions of at least 1", name,
+			t.DType, fmt.Sprint(t.Shape), d, rank)
 	}
 	return t, nil
 }

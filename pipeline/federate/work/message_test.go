@@ -21,8 +21,9 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-var examplePart = pool.SampleRange{From: 10, To: 20, States: &honesty.States{Honest: [][]bool{{true, true, false}, {true, true, true}},
-	P: []float64{0.25, 0.75}}}
+var examplePart = pool.SampleRange{From: 10, To: 20,
+	States: &honesty.States{Honest: [][]bool{{true, true, false}, {true, true, true}},
+		P: []float64{0.25, 0.75}}}
 
 // TestMessages: what is written is read back, bit for bit.
 func TestMessages(t *testing.T) {
@@ -50,7 +51,8 @@ func TestMessages(t *testing.T) {
 			t.Errorf("answer %+v: %+v, %v", a, got, err)
 		}
 	}
-	if a, err := (answer{Error: strings.Repeat("x", 1<<20) + "\xff"}).encode(); err != nil || len(a) > maxError+100 {
+	if a, err := (answer{Error: strings.Repeat("x", 1<<20) + "\xff"}).encode(); err != nil ||
+		len(a) > maxError+100 {
 		t.Errorf("a long error becomes %d bytes, %v", len(a), err)
 	}
 }
@@ -63,43 +65,54 @@ func tensorOf[T onnx.Element](t testing.TB, data []T, shape ...int) *onnxpb.Tens
 	return p
 }
 
-// TestHostileMessages: parts and answers that are not what they should be are refused before memory is taken for what they claim.
+// TestHostileMessages: parts and answers that are not what they should be are refused before memory
+// is taken for what they claim.
 func TestHostileMessages(t *testing.T) {
 	huge := tensorOf(t, []bool{true}, 1, 1)
 	huge.Dims = []int64{1 << 20, 1 << 20}
 	states := func(change func(m *workpb.Part)) proto.Message {
-		m := &workpb.Part{Format: format, To: 1, Honest: tensorOf(t, []bool{true, false, true, true}, 2, 2),
+		m := &workpb.Part{Format: format, To: 1,
+			Honest:      tensorOf(t, []bool{true, false, true, true}, 2, 2),
 			Probability: tensorOf(t, []float64{0.5, 0.5}, 2)}
 		change(m)
 		return m
 	}
 	heads := func(w ...float64) *onnxpb.TensorProto { return tensorOf(t, w, 1, 1, len(w)) }
 	for want, m := range map[string]proto.Message{
-		"format 2":                        &workpb.Part{Format: 2, To: 1},
-		"5 to 5":                          &workpb.Part{Format: format, From: 5, To: 5},
-		"to 4294967295":                   &workpb.Part{Format: format, To: math.MaxUint32},
-		"more than 2147483647 elements":   states(func(m *workpb.Part) { m.Honest = huge }),
-		"honest is float64":               states(func(m *workpb.Part) { m.Honest = m.Probability }),
-		"of 2 dimensions":                 states(func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{true}, 1) }),
-		"honest: tensor: missing":         states(func(m *workpb.Part) { m.Honest = nil }),
-		"probability: tensor: missing":    states(func(m *workpb.Part) { m.Probability = nil }),
-		"dimensions of at least 1":        states(func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{}, 2, 0) }),
-		"2 states with 1 probabilities":   states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{1}, 1) }),
-		"probability NaN":                 states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{math.NaN(), 1}, 2) }),
-		"probability -1":                  states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{-1, 2}, 2) }),
-		"sum to +Inf":                     states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{math.Inf(1), 1}, 2) }),
-		"sum to 3":                        states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{1, 2}, 2) }),
-		"answer: format 7":                &workpb.Answer{Format: 7, Error: "x"},
-		"0 of error, proposed":            &workpb.Answer{Format: format},
-		"2 of error, proposed":            &workpb.Answer{Format: format, Error: "x", Heads: heads(1)},
-		"not finite":                      &workpb.Answer{Format: format, Heads: heads(1, math.NaN())},
-		"finite":                          &workpb.Answer{Format: format, Heads: heads(math.Inf(-1))},
-		"heads is float32":                &workpb.Answer{Format: format, Heads: tensorOf(t, []float32{1}, 1, 1, 1)},
-		"heads is float64 of shape [1 1]": &workpb.Answer{Format: format, Heads: tensorOf(t, []float64{1}, 1, 1)},
-		"proposed is bool of shape [2]":   &workpb.Answer{Format: format, Proposed: tensorOf(t, []bool{true, true}, 2)},
-		`file "a"`:                        &workpb.Answer{Format: format, Files: []*workpb.File{{Name: "a", Data: []byte("x")}, {Name: "a"}}},
-		`file ""`:                         &workpb.Answer{Format: format, Files: []*workpb.File{{}}},
-		"17 files":                        &workpb.Answer{Format: format, Files: make([]*workpb.File, 17)},
+		"format 2":                      &workpb.Part{Format: 2, To: 1},
+		"5 to 5":                        &workpb.Part{Format: format, From: 5, To: 5},
+		"to 4294967295":                 &workpb.Part{Format: format, To: math.MaxUint32},
+		"more than 2147483647 elements": states(func(m *workpb.Part) { m.Honest = huge }),
+		"honest is float64":             states(func(m *workpb.Part) { m.Honest = m.Probability }),
+		"of 2 dimensions":               states(func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{true}, 1) }),
+		"honest: tensor: missing":       states(func(m *workpb.Part) { m.Honest = nil }),
+		"probability: tensor: missing":  states(func(m *workpb.Part) { m.Probability = nil }),
+		"dimensions of at least 1":      states(func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{}, 2, 0) }),
+		"2 states with 1 probabilities": states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{1}, 1) }),
+		"probability NaN": states(
+			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{math.NaN(), 1}, 2) }),
+		"probability -1": states(
+			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{-1, 2}, 2) }),
+		"sum to +Inf": states(
+			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{math.Inf(1), 1}, 2) }),
+		"sum to 3": states(
+			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{1, 2}, 2) }),
+		"answer: format 7":     &workpb.Answer{Format: 7, Error: "x"},
+		"0 of error, proposed": &workpb.Answer{Format: format},
+		"2 of error, proposed": &workpb.Answer{Format: format, Error: "x", Heads: heads(1)},
+		"not finite":           &workpb.Answer{Format: format, Heads: heads(1, math.NaN())},
+		"finite":               &workpb.Answer{Format: format, Heads: heads(math.Inf(-1))},
+		"heads is float32": &workpb.Answer{Format: format,
+			Heads: tensorOf(t, []float32{1}, 1, 1, 1)},
+		"heads is float64 of shape [1 1]": &workpb.Answer{Format: format,
+			Heads: tensorOf(t, []float64{1}, 1, 1)},
+		"proposed is bool of shape [2]": &workpb.Answer{Format: format,
+			Proposed: tensorOf(t, []bool{true, true}, 2)},
+		`file "a"`: &workpb.Answer{Format: format,
+			Files: []*workpb.File{{Name: "a", Data: []byte("x")}, {Name: "a"}}},
+		`file ""`: &workpb.Answer{Format: format, Files: []*workpb.File{{}}},
+		"17 files": &workpb.Answer{Format: format,
+			Files: make([]*workpb.File, 17)},
 	} {
 		data, err := proto.Marshal(m)
 		if err != nil {
@@ -117,7 +130,8 @@ func TestHostileMessages(t *testing.T) {
 			t.Errorf("error %v; want one that says %q", err, want)
 		}
 	}
-	for _, data := range [][]byte{[]byte("gob"), {0x08, 0x01, 0xfa, 0x7f, 0x00}, {0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}} {
+	for _, data := range [][]byte{[]byte("gob"), {0x08, 0x01, 0xfa, 0x7f, 0x00},
+		{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}} {
 		if p, err := decodePart(data); err == nil {
 			t.Errorf("part of %x: %+v", data, p)
 		}
@@ -125,16 +139,20 @@ func TestHostileMessages(t *testing.T) {
 			t.Errorf("answer of %x: %+v", data, a)
 		}
 	}
-	if _, err := decodePart(make([]byte, maxInput+1)); err == nil || !strings.Contains(err.Error(), "allowed are") {
+	if _, err := decodePart(make([]byte, maxInput+1)); err == nil ||
+		!strings.Contains(err.Error(), "allowed are") {
 		t.Errorf("a part that is too long: %v", err)
 	}
 }
 
-// TestHostileJobs: a job of another version, one that was changed, and one that would have a worker read its own files are refused.
+// TestHostileJobs: a job of another version, one that was changed, and one that would have a worker
+// read its own files are refused.
 func TestHostileJobs(t *testing.T) {
 	graph := fmt.Sprintf("%064x", 1)
-	good := Job{Format: format, Sampling: Sampling{Store: "fmp-1-0123", Replicas: 1, Round: 1, Graph: graph, Members: membersName(nil),
-		Options: pool.Options{Samples: 5}}, Input: inputName(nil)}
+	good := Job{Format: format,
+		Sampling: Sampling{Store: "fmp-1-0123", Replicas: 1, Round: 1, Graph: graph,
+			Members: membersName(nil),
+			Options: pool.Options{Samples: 5}}, Input: inputName(nil)}
 	encode := func(j Job, sign bool) []byte {
 		if sign {
 			j.ID = j.digest()

@@ -1,7 +1,8 @@
-// Package work distributes the sampling of a round's posterior, the merging of its uploads, and the runs of a grid, to any number of
-// workers on any machines, through a work queue in NATS JetStream. The sampling of a round is several jobs (pool.Part). A job is done by
-// one worker, and by another if that one dies. The posterior is, sample for sample, the one that the server would compute by itself, as
-// both run the same function on the same uploads; so is the part of merged uploads.
+// Package work distributes the sampling of a round's posterior, the merging of its uploads, and the
+// runs of a grid, to any number of workers on any machines, through a work queue in NATS JetStream.
+// The sampling of a round is several jobs (pool.Part). A job is done by one worker, and by another
+// if that one dies. The posterior is, sample for sample, the one that the server would compute by
+// itself, as both run the same function on the same uploads; so is the part of merged uploads.
 package work
 
 import (
@@ -69,32 +70,37 @@ func newQueue(ctx context.Context, st *store.Store) (q queue, err error) {
 	return q, err
 }
 
-func makeStream(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.Stream, error) {
-	s, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: stream, Subjects: []string{subject, mergeSubject},
-		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas})
+func makeStream(ctx context.Context, js jetstream.JetStream,
+	replicas int) (jetstream.Stream, error) {
+	s, err := js.CreateOrUpdateStream(ctx,
+		jetstream.StreamConfig{Name: stream, Subjects: []string{subject, mergeSubject},
+			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas})
 	if err != nil {
 		return nil, fmt.Errorf("job queue: %w", err)
 	}
 	return s, nil
 }
 
-// Models are the files of a round: the client graph, the round's own predictors, and its anchor; nil for one that is shipped with the
-// program.
+// Models are the files of a round: the client graph, the round's own predictors, and its anchor;
+// nil for one that is shipped with the program.
 type Models struct{ Graph, Predictor, Open, Anchor []byte }
 
 // NewQueue prepares the jobs of a round: it stores the round's models where workers find them.
-func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models, o pool.Options) (*Queue, error) {
+func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models,
+	o pool.Options) (*Queue, error) {
 	of, err := newQueue(ctx, st)
 	if err != nil {
 		return nil, err
 	}
 	o.Threads = 0 // each worker uses its own number of threads
-	q := &Queue{queue: of, Uploads: mergeUploads, job: Sampling{Store: st.Name(), Replicas: st.Replicas(), Round: round}}
+	q := &Queue{queue: of, Uploads: mergeUploads,
+		job: Sampling{Store: st.Name(), Replicas: st.Replicas(), Round: round}}
 	for _, f := range []struct {
 		data []byte
 		to   *string
 		path *string
-	}{{m.Graph, &q.job.Graph, new(string)}, {m.Predictor, &q.job.Predictor, &o.Predictor}, {m.Open, &q.job.Open, &o.Open},
+	}{{m.Graph, &q.job.Graph, new(string)}, {m.Predictor, &q.job.Predictor, &o.Predictor},
+		{m.Open, &q.job.Open, &o.Open},
 		{m.Anchor, &q.job.Anchor, &o.Anchor}} {
 		if f.data == nil {
 			continue
@@ -108,8 +114,10 @@ func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models, o po
 	return q, nil
 }
 
-// Do distributes parts of the sampling of uploads to workers and waits for all of them. The pieces are in the order of the parts.
-func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.SampleRange) ([]*pool.Piece, error) {
+// Do distributes parts of the sampling of uploads to workers and waits for all of them. The pieces
+// are in the order of the parts.
+func (q *Queue) Do(ctx context.Context, uploads []pool.Upload,
+	parts []pool.SampleRange) ([]*pool.Piece, error) {
 	members := make([]store.Member, len(uploads))
 	for i, u := range uploads {
 		members[i] = store.Member{Client: u.Client, Upload: u.Digest}
@@ -146,10 +154,12 @@ func (q *Queue) Do(ctx context.Context, uploads []pool.Upload, parts []pool.Samp
 	return out, q.sweep(ctx)
 }
 
-// aRemainder is the name of an object that jobs of a round leave: inputs, results, lists of members, and parts to judge by.
+// aRemainder is the name of an object that jobs of a round leave: inputs, results, lists of
+// members, and parts to judge by.
 var aRemainder = regexp.MustCompile(`^((result|input|job-members)-.*|[0-9a-f]{64})$`)
 
-// sweep deletes the objects of finished jobs, and of jobs that a server or a worker left when it was killed. The models of the round stay.
+// sweep deletes the objects of finished jobs, and of jobs that a server or a worker left when it
+// was killed. The models of the round stay.
 func (q *Queue) sweep(ctx context.Context) error {
 	names, err := q.store.Objects(ctx)
 	if err != nil {
@@ -204,7 +214,8 @@ func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 		switch {
 		case err == nil && r.Error != "":
 			// The next attempt must ask again.
-			return r, errors.Join(fmt.Errorf("job %.12s: worker: %s", j.ID, r.Error), q.store.DeleteObject(ctx, resultName(j.ID)))
+			return r, errors.Join(fmt.Errorf("job %.12s: worker: %s", j.ID, r.Error),
+				q.store.DeleteObject(ctx, resultName(j.ID)))
 		case !errors.Is(err, store.ErrNone):
 			return r, err
 		}
@@ -226,8 +237,8 @@ func (q *queue) forget(ctx context.Context, j Job) error {
 	return nil
 }
 
-// result reads a worker's answer; store.ErrNone if there is none yet. An answer that cannot be decoded is returned as an answer with
-// that error: the job may be asked for again.
+// result reads a worker's answer; store.ErrNone if there is none yet. An answer that cannot be
+// decoded is returned as an answer with that error: the job may be asked for again.
 func (q *queue) result(ctx context.Context, id string) (a answer, err error) {
 	data, err := q.store.Object(ctx, resultName(id), maxAnswer)
 	if err == nil {
@@ -245,11 +256,13 @@ type Worker struct {
 	Open func(uploads []pool.Upload, m Models, o pool.Options) (Sampler, error)
 	// Experiment does a run with the given settings and returns the files of its directory.
 	Experiment func(ctx context.Context, settings []byte) (map[string][]byte, error)
-	// Judge, where it is not nil, makes this a worker that merges: it takes these jobs alone. It prepares the judgement of uploads by those
-	// that a part keeps ([merge.Merger]). Key signs the parts; nil: they are not signed.
-	Judge func(ctx context.Context, by *merge.Part, m Models, o pool.Options) (func(*federate.Upload) (float64, error), error)
-	Key   *identity.Key
-	Log   *slog.Logger
+	// Judge, where it is not nil, makes this a worker that merges: it takes these jobs alone. It
+	// prepares the judgement of uploads by those that a part keeps ([merge.Merger]). Key signs the
+	// parts; nil: they are not signed.
+	Judge func(ctx context.Context, by *merge.Part, m Models,
+		o pool.Options) (func(*federate.Upload) (float64, error), error)
+	Key *identity.Key
+	Log *slog.Logger
 	// Tracer records spans; nil: none are recorded.
 	Tracer *trace.Tracer
 
@@ -265,14 +278,16 @@ type Sampler interface {
 	Close()
 }
 
-// Run does jobs until the context ends. It waits for servers that are unreachable or have no queue yet.
+// Run does jobs until the context ends. It waits for servers that are unreachable or have no queue
+// yet.
 func (w *Worker) Run(ctx context.Context, replicas int) error {
 	js, err := jetstream.New(w.Conn)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
 	var c jetstream.Consumer
-	of := jetstream.ConsumerConfig{Durable: consumer, FilterSubject: subject, AckPolicy: jetstream.AckExplicitPolicy, AckWait: Silence}
+	of := jetstream.ConsumerConfig{Durable: consumer, FilterSubject: subject,
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: Silence}
 	if w.Judge != nil {
 		of.Durable, of.FilterSubject = mergeConsumer, mergeSubject
 	}
@@ -337,8 +352,9 @@ func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	}
 	w.Log.Info("job taken", "job", job.ID, "round", job.Round)
 	start := time.Now()
-	ctx, span := w.Tracer.Start(trace.From(ctx, m.Headers().Get(trace.Header)), "process "+m.Subject(), trace.Consumer,
-		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", m.Subject()))
+	ctx, span := w.Tracer.Start(trace.From(ctx, m.Headers().Get(trace.Header)),
+		"process "+m.Subject(), trace.Consumer, attribute.String("messaging.system", "nats"),
+		attribute.String("messaging.destination.name", m.Subject()))
 	defer func() { trace.End(span, err != nil) }()
 	err = w.do(ctx, job)
 	if ctx.Err() != nil {
@@ -356,7 +372,8 @@ func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	w.Log.Info("job done", "job", job.ID, "seconds", time.Since(start).Seconds())
 }
 
-// do does a job and writes its result. An error in the job itself is a result too; an error that do returns is the worker's own.
+// do does a job and writes its result. An error in the job itself is a result too; an error that do
+// returns is the worker's own.
 func (w *Worker) do(ctx context.Context, job Job) error {
 	st, err := store.Attach(ctx, w.Conn, job.Store, job.Replicas)
 	if err != nil {
@@ -399,7 +416,8 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 }
 
 // part does one part; the sampling stays open for the next.
-func (w *Worker) part(ctx context.Context, st *store.Store, job Job, data []byte) (*pool.Piece, error) {
+func (w *Worker) part(ctx context.Context, st *store.Store, job Job,
+	data []byte) (*pool.Piece, error) {
 	p, err := decodePart(data)
 	if err != nil {
 		return nil, err
@@ -428,7 +446,8 @@ func readModels(ctx context.Context, st *store.Store, job Job) (m Models, err er
 	for _, f := range []struct {
 		digest string
 		to     *[]byte
-	}{{job.Graph, &m.Graph}, {job.Predictor, &m.Predictor}, {job.Open, &m.Open}, {job.Anchor, &m.Anchor}} {
+	}{{job.Graph, &m.Graph}, {job.Predictor, &m.Predictor}, {job.Open, &m.Open},
+		{job.Anchor, &m.Anchor}} {
 		if f.digest == "" {
 			continue
 		}

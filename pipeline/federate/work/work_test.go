@@ -32,7 +32,8 @@ func open(t *testing.T, graph []byte) (*store.Store, string, []pool.Upload) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	st, err := store.Open(t.Context(), "fmp-test", store.Options{Dir: t.TempDir(), Listen: address, Token: token})
+	st, err := store.Open(t.Context(), "fmp-test",
+		store.Options{Dir: t.TempDir(), Listen: address, Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,8 @@ func open(t *testing.T, graph []byte) (*store.Store, string, []pool.Upload) {
 			t.Fatal(err)
 		}
 		digest := models.DigestBytes(data)
-		if err := st.Put(t.Context(), &store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data}, 0); err != nil {
+		if err := st.Put(t.Context(),
+			&store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data}, 0); err != nil {
 			t.Fatal(err)
 		}
 		uploads = append(uploads, pool.Upload{Upload: u, Digest: digest})
@@ -84,16 +86,18 @@ func (s *sampler) Do(ctx context.Context, p pool.SampleRange) (*pool.Piece, erro
 
 func (*sampler) Close() {}
 
-// TestRedelivered: of a sampling's jobs the one of a worker that dies goes to another, and pieces come in the order of the parts; a
-// job that cannot be done says why, and may be asked for again.
+// TestRedelivered: of a sampling's jobs the one of a worker that dies goes to another, and pieces
+// come in the order of the parts; a job that cannot be done says why, and may be asked for again.
 func TestRedelivered(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits until a worker has been silent")
 	}
 	graph, predictor := []byte("graph"), []byte("predictor")
 	st, url, uploads := open(t, graph)
-	o := pool.Options{Samples: 7, Seed: 3, Predictor: "/a/place/of/the/server.onnx", Open: "/another.onnx", Threads: 5}
-	q, err := NewQueue(t.Context(), st, 1, Models{graph, predictor, []byte("open"), []byte("anchor")}, o)
+	o := pool.Options{Samples: 7, Seed: 3, Predictor: "/a/place/of/the/server.onnx",
+		Open: "/another.onnx", Threads: 5}
+	q, err := NewQueue(t.Context(), st, 1, Models{graph, predictor, []byte("open"), []byte("anchor")},
+		o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +133,10 @@ func TestRedelivered(t *testing.T) {
 		pieces []*pool.Piece
 		err    error
 	}
-	states := &honesty.States{Honest: [][]bool{{true, true}, {true, false}}, P: []float64{0.125, 0.875}}
-	parts := []pool.SampleRange{{From: 0, To: 3, States: states}, {From: 3, To: 5, States: states}, {From: 5, To: 7, States: states}}
+	states := &honesty.States{Honest: [][]bool{{true, true}, {true, false}},
+		P: []float64{0.125, 0.875}}
+	parts := []pool.SampleRange{{From: 0, To: 3, States: states}, {From: 3, To: 5, States: states},
+		{From: 5, To: 7, States: states}}
 	answers := make(chan answer, 1)
 	go func() {
 		made, err := q.Do(ctx, uploads, parts)
@@ -170,7 +176,8 @@ func TestRedelivered(t *testing.T) {
 		t.Errorf("the same job again: %v", err)
 	}
 	failing = true
-	if _, err := q.Do(ctx, uploads, parts[1:2]); err == nil || !strings.Contains(err.Error(), "cannot be done") {
+	if _, err := q.Do(ctx, uploads, parts[1:2]); err == nil ||
+		!strings.Contains(err.Error(), "cannot be done") {
 		t.Errorf("a job that fails: %v", err)
 	}
 	if _, err := q.Do(ctx, uploads, parts[1:2]); err != nil {
@@ -185,8 +192,8 @@ func TestRedelivered(t *testing.T) {
 	}
 }
 
-// TestUnreadable: an answer that cannot be read is an error that says so, and the job may be asked for again; an input that is another's
-// is not done.
+// TestUnreadable: an answer that cannot be read is an error that says so, and the job may be asked
+// for again; an input that is another's is not done.
 func TestUnreadable(t *testing.T) {
 	st, url, _ := open(t, []byte("graph"))
 	g, err := NewGrid(t.Context(), st)
@@ -200,7 +207,8 @@ func TestUnreadable(t *testing.T) {
 	if err := st.PutObject(t.Context(), resultName(job.ID), []byte("gob")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Wait(t.Context(), job); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+	if _, err := g.Wait(t.Context(), job); err == nil ||
+		!strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("error %v; want one that says that the answer cannot be read", err)
 	}
 	if _, err := g.result(t.Context(), job.ID); !errors.Is(err, store.ErrNone) {
@@ -216,7 +224,8 @@ func TestUnreadable(t *testing.T) {
 	if err := w.do(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Wait(t.Context(), job); err == nil || !strings.Contains(err.Error(), "in the store is another") {
+	if _, err := g.Wait(t.Context(), job); err == nil ||
+		!strings.Contains(err.Error(), "in the store is another") {
 		t.Errorf("error %v; want one that says that the input is another", err)
 	}
 	if job, err = g.Ask(t.Context(), []byte("settings")); err != nil {

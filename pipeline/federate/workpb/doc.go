@@ -1,2 +1,3 @@
-// Package workpb defines the protobuf messages between a server and its workers, generated from work.proto by `make generate`.
+// Package workpb defines the protobuf messages between a server and its workers, generated from
+// work.proto by `make generate`.
 package workpb

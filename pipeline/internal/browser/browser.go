@@ -66,10 +66,10 @@ func New(t *testing.T) *Browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-		"--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
-		"--user-data-dir="+profile, "about:blank")
+	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+		"--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
+		"--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles = []*os.File{fromUs, toUs} // descriptors 3 and 4
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,8 @@ func New(t *testing.T) *Browser {
 	var attached struct {
 		SessionID string `json:"sessionId"`
 	}
-	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true},
+		&attached)
 	b.session = attached.SessionID
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
 		b.call(domain+".enable", nil, nil)
@@ -196,7 +197,8 @@ func (b *Browser) Eval(expression string, result any) {
 		} `json:"result"`
 		ExceptionDetails json.RawMessage `json:"exceptionDetails"`
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &x)
+	b.call("Runtime.evaluate",
+		map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &x)
 	if x.ExceptionDetails != nil {
 		b.T.Fatalf("%s: %s", expression, x.ExceptionDetails)
 	}
@@ -207,7 +209,8 @@ func (b *Browser) Eval(expression string, result any) {
 	}
 }
 
-// Shoot saves the whole page as PNGs of at most 1,800 pixels' height: path with 1, 2 and so on and .png.
+// Shoot saves the whole page as PNGs of at most 1,800 pixels' height: path with 1, 2 and so on and
+// .png.
 func (b *Browser) Shoot(path string) {
 	b.T.Helper()
 	var size struct {
@@ -223,7 +226,8 @@ func (b *Browser) Shoot(path string) {
 			Data string `json:"data"`
 		}
 		b.call("Page.captureScreenshot", map[string]any{"captureBeyondViewport": true,
-			"clip": map[string]any{"x": 0, "y": y, "width": size.Content.Width, "height": min(most, size.Content.Height-y), "scale": 1}}, &shot)
+			"clip": map[string]any{"x": 0, "y": y, "width": size.Content.Width,
+				"height": min(most, size.Content.Height-y), "scale": 1}}, &shot)
 		data, err := base64.StdEncoding.DecodeString(shot.Data)
 		if err != nil {
 			b.T.Fatal(err)
@@ -234,8 +238,8 @@ func (b *Browser) Shoot(path string) {
 	}
 }
 
-// LayoutFaults is an expression whose value lists the faults of a page's layout: a page wider than its window, a picture's words outside
-// the picture, on top of each other, or too small to read.
+// LayoutFaults is an expression whose value lists the faults of a page's layout: a page wider than
+// its window, a picture's words outside the picture, on top of each other, or too small to read.
 const LayoutFaults = `(() => {
 	document.querySelectorAll('details').forEach(d => d.open = true);
 	const out = [], wide = document.documentElement.clientWidth;
@@ -273,10 +277,10 @@ func (b *Browser) Resize(width int, dark bool) {
 	if dark {
 		scheme = "dark"
 	}
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
-		nil)
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}},
-		nil)
+	b.call("Emulation.setDeviceMetricsOverride",
+		map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	b.call("Emulation.setEmulatedMedia",
+		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
 // Choose sets the files of a file input, or the folder of one that takes folders.
@@ -287,23 +291,27 @@ func (b *Browser) Choose(selector string, paths ...string) {
 			ObjectID string `json:"objectId"`
 		} `json:"result"`
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": fmt.Sprintf("document.querySelector(%q)", selector)}, &object)
+	b.call("Runtime.evaluate",
+		map[string]any{"expression": fmt.Sprintf("document.querySelector(%q)", selector)}, &object)
 	if object.Result.ObjectID == "" {
 		b.T.Fatalf("the page has no %s", selector)
 	}
-	b.call("DOM.setFileInputFiles", map[string]any{"files": paths, "objectId": object.Result.ObjectID}, nil)
+	b.call("DOM.setFileInputFiles", map[string]any{"files": paths, "objectId": object.Result.ObjectID},
+		nil)
 }
 
 // Download lets the page save files, into a folder.
 func (b *Browser) Download(folder string) {
 	b.T.Helper()
-	b.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": folder}, nil)
+	b.call("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": folder},
+		nil)
 }
 
 // patience is how long Until waits; machines that do much else are slow.
 const patience = 5 * time.Minute
 
-// Until evaluates an expression until it is true, and fails where it never is, with the page's text.
+// Until evaluates an expression until it is true, and fails where it never is, with the page's
+// text.
 func (b *Browser) Until(expression string) {
 	b.T.Helper()
 	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
@@ -320,8 +328,8 @@ func (b *Browser) Until(expression string) {
 	}
 }
 
-// Axe returns the faults of accessibility (WCAG 2.2) that axe-core finds in the page; none, with a line in the log, where FMP_AXE does not
-// name axe.min.js (npm install axe-core).
+// Axe returns the faults of accessibility (WCAG 2.2) that axe-core finds in the page; none, with a
+// line in the log, where FMP_AXE does not name axe.min.js (npm install axe-core).
 func (b *Browser) Axe() (found []string) {
 	b.T.Helper()
 	path := os.Getenv("FMP_AXE")

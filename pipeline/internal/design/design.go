@@ -1,4 +1,5 @@
-// Package design is how pages look: colours, type and tables of reports, of the status page and of the pages of the browser.
+// Package design is how pages look: colours, type and tables of reports, of the status page and of
+// the pages of the browser.
 package design
 
 import _ "embed" // the style sheet

@@ -1,29 +1,34 @@
-// Package effect estimates client effects: a shift that all class means of a client have in common, as another camera, other light or
-// another scanner makes it. A client's class means are
+// Package effect estimates client effects: a shift that all class means of a client have in common,
+// as another camera, other light or another scanner makes it. A client's class means are
 //
 //	x_mc = mu_c + b_m + e_mc,  e_mc ~ N(0, s_m^2 W / a_mc),  a = 1/(2.5/n + 0.3)   precision of n images, as package honesty's
 //	b_m  = 0, or N(0, t_m^2 W)                                                      spike and slab
 //
-// W is the covariance within classes. With r_mc the difference of x_mc from the coordinatewise median of the other clients' means of
-// the class, in coordinates in which W is I, over the N_m = (sum a)^2/sum a^2 classes that others hold too, in k coordinates,
+// W is the covariance within classes. With r_mc the difference of x_mc from the coordinatewise
+// median of the other clients' means of the class, in coordinates in which W is I, over the N_m =
+// (sum a)^2/sum a^2 classes that others hold too, in k coordinates,
 //
 //	R0 = sum_c a_mc |r_mc|^2,  b = sum_c a_mc r_mc / sum_c a_mc,  R1 = sum_c a_mc |r_mc - b|^2
 //
-// a client has an effect where (N q log(R0/R1) - q log(N q))/2 > log 19, the Bayesian information criterion (Schwarz 1978) at a prior
-// probability of .05, and where the F statistic ((R0 - R1)/q)/s^2 of q and (N-1) q degrees of freedom is beyond the quantile that one of M
-// clients without an effect reaches with a probability of .05 (Bonferroni). q = tr(V)^2/tr(V^2) <= k counts coordinates as far as they are
-// independent and alike in the residuals' covariance V (Box 1954), which is not I where W is known from few images (level.go). Neither
-// has a scale of its own: classes that differ from the others' each in its own way, as false names make them, raise R1 as much as R0. Its
-// classes must lie apart as the others' do: means that are alike for all classes have a shift, and no classes. The effect is b (1 - 1/F)
-// (James and Stein 1961), with s^2 = R1/((N-1) q). The median stands while fewer than half of a class's holders are wrong, or from
+// a client has an effect where (N q log(R0/R1) - q log(N q))/2 > log 19, the Bayesian information
+// criterion (Schwarz 1978) at a prior probability of .05, and where the F statistic ((R0 -
+// R1)/q)/s^2 of q and (N-1) q degrees of freedom is beyond the quantile that one of M clients
+// without an effect reaches with a probability of .05 (Bonferroni). q = tr(V)^2/tr(V^2) <= k counts
+// coordinates as far as they are independent and alike in the residuals' covariance V (Box 1954),
+// which is not I where W is known from few images (level.go). Neither has a scale of its own:
+// classes that differ from the others' each in its own way, as false names make them, raise R1 as
+// much as R0. Its classes must lie apart as the others' do: means that are alike for all classes
+// have a shift, and no classes. The effect is b (1 - 1/F) (James and Stein 1961), with s^2 =
+// R1/((N-1) q). The median stands while fewer than half of a class's holders are wrong, or from
 // another camera.
 //
-// Where half of the clients differ by the F test and are not found in this way, or the evidence tells of effects beyond those found
-// (evident), all have one: e_mc has a variance of its own for each client, T is of low rank plus a multiple of I, and all are estimated by
-// evidence (shrinkage).
+// Where half of the clients differ by the F test and are not found in this way, or the evidence
+// tells of effects beyond those found (evident), all have one: e_mc has a variance of its own for
+// each client, T is of low rank plus a multiple of I, and all are estimated by evidence
+// (shrinkage).
 //
-// The covariance of effects over clients is that of those found, of low rank (Effects.ToCome); a client to come has an effect of
-// that covariance.
+// The covariance of effects over clients is that of those found, of low rank (Effects.ToCome); a
+// client to come has an effect of that covariance.
 package effect
 
 import (
@@ -46,24 +51,27 @@ const (
 	// maxHolders bounds the clients whose means of a class the median is taken of.
 	maxHolders = 200
 	minShared  = 2 // classes
-	// minSlope is how far apart a camera leaves classes at least, as a share of their distances in others' images.
+	// minSlope is how far apart a camera leaves classes at least, as a share of their distances in
+	// others' images.
 	minSlope = 0.5
 )
 
 // Effects are those of a round's clients.
 type Effects struct {
-	// Shift is each client's effect, [dx], in the coordinates of its class means; nil for a client without one.
+	// Shift is each client's effect, [dx], in the coordinates of its class means; nil for a client
+	// without one.
 	Shift [][]float64
 	// Size is the length of each in standard deviations within classes, 0 where there is none.
 	Size []float64
-	// Share is, of a client with an effect, how many images without one tell as much of a class as one of its images, 1 at most: its class
-	// means differ from the others' each in its own way too.
+	// Share is, of a client with an effect, how many images without one tell as much of a class as one
+	// of its images, 1 at most: its class means differ from the others' each in its own way too.
 	Share []float64
-	// Near are the clients that differ from the others, in a round where most clients have an effect, and whose classes lie nearer together
-	// than another camera leaves them. They take no part in the law, and Shift is nil; nil where most clients have none.
+	// Near are the clients that differ from the others, in a round where most clients have an effect,
+	// and whose classes lie nearer together than another camera leaves them. They take no part in the
+	// law, and Shift is nil; nil where most clients have none.
 	Near []bool
-	// precision is that of each client's class means, taken together, on its effect, in coordinates in which the covariance within
-	// classes is I.
+	// precision is that of each client's class means, taken together, on its effect, in coordinates in
+	// which the covariance within classes is I.
 	precision []float64
 	law       Law
 }
@@ -73,12 +81,12 @@ func (e *Effects) Any() bool {
 	return e != nil && anyOf(e.Shift)
 }
 
-// ToCome returns the distribution of the effect of a client to come: where few clients have effects its covariance is the mean of b_m b_m'
-// over all.
+// ToCome returns the distribution of the effect of a client to come: where few clients have effects
+// its covariance is the mean of b_m b_m' over all.
 func (e *Effects) ToCome() Law { return e.law }
 
-// Left returns the distribution of the effect of client m less its estimate. Where few clients have effects it is that of the mean of its
-// class means.
+// Left returns the distribution of the effect of client m less its estimate. Where few clients have
+// effects it is that of the mean of its class means.
 func (e *Effects) Left(m int) Law {
 	p, l := max(e.precision[m], least), e.law
 	if l.rest == 0 { // no distribution over all clients
@@ -96,7 +104,8 @@ func (e *Effects) Left(m int) Law {
 // least bounds precisions.
 const least = 1e-9
 
-// Subtract returns clients' class means less their effects, plus a further shift where that is not nil.
+// Subtract returns clients' class means less their effects, plus a further shift where that is not
+// nil.
 func (e *Effects) Subtract(sets []*point.Set, plus []float64) []*point.Set {
 	out := slices.Clone(sets)
 	for m, set := range sets {
@@ -135,9 +144,10 @@ type cell struct {
 	x     []float64
 }
 
-// Estimate estimates the effects of clients' class means, with their numbers of images as weights. white [dx, k] maps differences of
-// class means to coordinates in which the covariance within classes is I, back [k, dx] maps these to differences of class means. It
-// returns nil where no client has an effect.
+// Estimate estimates the effects of clients' class means, with their numbers of images as weights.
+// white [dx, k] maps differences of class means to coordinates in which the covariance within
+// classes is I, back [k, dx] maps these to differences of class means. It returns nil where no
+// client has an effect.
 func Estimate(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 	if len(sets) < 3 { // with two it cannot be told which of them is shifted
 		return nil, nil
@@ -146,8 +156,9 @@ func Estimate(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 	cells := make([][]cell, len(sets))
 	for m, set := range sets {
 		if set.Dx != dx || set.C != sets[0].C {
-			return nil, fmt.Errorf("client effects: the class means of client %d have %d numbers and %d classes; want %d and %d", m, set.Dx, set.C,
-				dx, sets[0].C)
+			return nil,
+				fmt.Errorf("client effects: the class means of client %d have %d numbers and %d classes; "+
+					"want %d and %d", m, set.Dx, set.C, dx, sets[0].C)
 		}
 		cells[m] = means(set, white)
 	}
@@ -161,7 +172,8 @@ func Estimate(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 			break
 		}
 	}
-	if e, err := common(cells, found, sets[0].C, Law{white: white, back: back}); e != nil || err != nil {
+	if e, err := common(cells, found, sets[0].C, Law{white: white, back: back}); e != nil ||
+		err != nil {
 		return e, err
 	}
 	if !anyOf(found) {
@@ -178,9 +190,11 @@ func anyOf(found [][]float64) bool {
 	return slices.ContainsFunc(found, func(b []float64) bool { return b != nil })
 }
 
-// effects returns effects that are given in coordinates in which the covariance within classes is I.
+// effects returns effects that are given in coordinates in which the covariance within classes is
+// I.
 func effects(found [][]float64, share []float64, cells [][]cell, l Law) *Effects {
-	e := &Effects{Shift: make([][]float64, len(found)), Size: make([]float64, len(found)), Share: share,
+	e := &Effects{Shift: make([][]float64, len(found)),
+		Size: make([]float64, len(found)), Share: share,
 		precision: make([]float64, len(found)), law: l}
 	for m, b := range found {
 		for _, c := range cells[m] {
@@ -196,8 +210,8 @@ func effects(found [][]float64, share []float64, cells [][]cell, l Law) *Effects
 	return e
 }
 
-// common returns the effects of a round in which most clients have one, by shrinkage; nil where nothing tells that most have. found are
-// the effects that are large enough to be found one by one.
+// common returns the effects of a round in which most clients have one, by shrinkage; nil where
+// nothing tells that most have. found are the effects that are large enough to be found one by one.
 func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, error) {
 	k, _ := l.back.Dims()
 	in, near, held, differ, of := make([][]cell, len(cells)), make([]bool, len(cells)), 0, 0, 0
@@ -294,7 +308,8 @@ func means(set *point.Set, white *mat.Dense) []cell {
 	return out
 }
 
-// reference holds the means of one class that medians are taken of, by coordinate in ascending order.
+// reference holds the means of one class that medians are taken of, by coordinate in ascending
+// order.
 type reference struct {
 	of       map[int]bool // clients
 	sorted   [][]float64
@@ -353,9 +368,10 @@ func (r *reference) median(j int, own float64, among bool) float64 {
 	return (value(n/2-1) + value(n/2)) / 2
 }
 
-// spread returns the variance of the median of one client's others, in units of the variance of a mean at precision 1. own is 1/a of the
-// client's mean where that is among them. The median of n normal numbers has pi/(2n + 1) times their variance where n is odd, and
-// pi/(2n + 2.6) times where it is even, within a twentieth.
+// spread returns the variance of the median of one client's others, in units of the variance of a
+// mean at precision 1. own is 1/a of the client's mean where that is among them. The median of n
+// normal numbers has pi/(2n + 1) times their variance where n is odd, and pi/(2n + 2.6) times where
+// it is even, within a twentieth.
 func (r *reference) spread(own float64) float64 {
 	n, sum := len(r.of), r.variance
 	if own > 0 {
@@ -377,15 +393,17 @@ type difference struct {
 	statistic     float64 // F
 	tail          float64 // probability of F or more without an effect
 	slope         float64
-	// with is the sum over classes of a times the product of the client's means and the others', each about its mean over classes;
-	// of is the sum of their own squares, and blur the part of it by noise of variance 1 in a mean at precision 1.
-	// scale is that variance by R1.
+	// with is the sum over classes of a times the product of the client's means and the others', each
+	// about its mean over classes; of is the sum of their own squares, and blur the part of it by
+	// noise of variance 1 in a mean at precision 1. scale is that variance by R1.
 	with, of, blur, scale float64
-	rows                  [][]float64 // the differences of class means about their mean, and the precisions of these
-	weights               []float64
+	// the differences of class means about their mean, and the precisions of these
+	rows    [][]float64
+	weights []float64
 }
 
-// differences returns those of all clients; nil where too few classes are held by others too. shift are the effects found so far.
+// differences returns those of all clients; nil where too few classes are held by others too. shift
+// are the effects found so far.
 func differences(cells [][]cell, shift [][]float64, classes, k int) []*difference {
 	ref := references(cells, shift, classes, k)
 	out := make([]*difference, len(cells))
@@ -413,8 +431,8 @@ func differences(cells [][]cell, shift [][]float64, classes, k int) []*differenc
 	return out
 }
 
-// compare returns a client's difference, nil where too few classes are held by others too. own is the effect that its means in ref are
-// without.
+// compare returns a client's difference, nil where too few classes are held by others too. own is
+// the effect that its means in ref are without.
 func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 	var weights, images, spread []float64
 	var rows, refs [][]float64
@@ -438,13 +456,15 @@ func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 			noise = 1 / l.a
 		}
 		spread = append(spread, r.spread(noise))
-		weights, images, rows, refs = append(weights, l.a), append(images, l.n), append(rows, row), append(refs, ref)
+		weights, images, rows, refs = append(weights, l.a), append(images, l.n), append(rows, row),
+			append(refs, ref)
 	}
 	if len(weights) < minShared {
 		return nil
 	}
 	k, total := float64(len(rows[0])), floats.Sum(weights)
-	d := &difference{mean: make([]float64, len(rows[0])), cells: total * total / floats.Dot(weights, weights)}
+	d := &difference{mean: make([]float64, len(rows[0])),
+		cells: total * total / floats.Dot(weights, weights)}
 	for i, a := range weights {
 		floats.AddScaled(d.mean, a/total, rows[i])
 		d.r0 += a * floats.Dot(rows[i], rows[i])
@@ -461,7 +481,8 @@ func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 	return d
 }
 
-// test sets the probability of the statistic without an effect, given the effective number of coordinates.
+// test sets the probability of the statistic without an effect, given the effective number of
+// coordinates.
 func (d *difference) test(effective float64) {
 	d.effective, d.tail = effective, 1
 	if d.r1 > 0 {
@@ -469,14 +490,15 @@ func (d *difference) test(effective float64) {
 	}
 }
 
-// effect returns a client's effect, nil where there is none, and its share. tail is the probability with which a client without an effect
-// may be taken to have one.
+// effect returns a client's effect, nil where there is none, and its share. tail is the probability
+// with which a client without an effect may be taken to have one.
 func (d *difference) effect(tail float64) (b []float64, share float64) {
 	if d == nil {
 		return nil, 1
 	}
 	k := d.effective
-	if !(d.r1 > 0) || d.cells*k*math.Log(d.r0/d.r1)-k*math.Log(d.cells*k) <= 2*math.Log(1/prior-1) || !(d.tail < tail) ||
+	if !(d.r1 > 0) || d.cells*k*math.Log(d.r0/d.r1)-k*math.Log(d.cells*k) <= 2*math.Log(1/prior-1) ||
+		!(d.tail < tail) ||
 		d.slope < minSlope {
 		return nil, 1
 	}
@@ -484,8 +506,8 @@ func (d *difference) effect(tail float64) (b []float64, share float64) {
 	return d.mean, 1 / max(1, d.noise/d.free)
 }
 
-// separate sets the sums that tell how far apart the client's classes lie, given their differences about their mean, the others' means
-// and the variances of these.
+// separate sets the sums that tell how far apart the client's classes lie, given their differences
+// about their mean, the others' means and the variances of these.
 func (d *difference) separate(off, refs [][]float64, weights, spread []float64) {
 	k, total := float64(len(refs[0])), floats.Sum(weights)
 	centre := make([]float64, len(refs[0]))

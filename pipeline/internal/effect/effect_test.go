@@ -18,8 +18,10 @@ const (
 	images               = 10 // of each class of a client
 )
 
-// round returns class means of clients whose classes scatter with covariance LL', L = back', each moved by move(client, class).
-func round(r *rand.Rand, back *mat.Dense, held func(m, c int) bool, move func(m, c int) []float64) []*point.Set {
+// round returns class means of clients whose classes scatter with covariance LL', L = back', each
+// moved by move(client, class).
+func round(r *rand.Rand, back *mat.Dense, held func(m, c int) bool,
+	move func(m, c int) []float64) []*point.Set {
 	class := mat.NewDense(classes, dx, nil)
 	for i := range class.RawMatrix().Data {
 		class.RawMatrix().Data[i] = 2 * r.NormFloat64()
@@ -50,7 +52,8 @@ func round(r *rand.Rand, back *mat.Dense, held func(m, c int) bool, move func(m,
 	return sets
 }
 
-// maps returns a map to coordinates of covariance I, and back, that mixes and stretches coordinates.
+// maps returns a map to coordinates of covariance I, and back, that mixes and stretches
+// coordinates.
 func maps(t *testing.T, r *rand.Rand) (white, back *mat.Dense) {
 	t.Helper()
 	back = mat.NewDense(dx, dx, nil)
@@ -81,8 +84,8 @@ func camera(m int) []float64 {
 	return b
 }
 
-// TestEffects: the clients with another camera are found in most rounds and no others in any, their effects are near the true ones, and
-// class means less these agree with the others'.
+// TestEffects: the clients with another camera are found in most rounds and no others in any, their
+// effects are near the true ones, and class means less these agree with the others'.
 func TestEffects(t *testing.T) {
 	const rounds = 40
 	found := 0
@@ -111,7 +114,8 @@ func TestEffects(t *testing.T) {
 			var u mat.VecDense
 			u.MulVec(white.T(), mat.NewVecDense(dx, b))
 			floats.Sub(u.RawVector().Data, camera(m))
-			// The error of a mean of 6 classes of 10 images about medians of 5 to 7 others, and some shrinkage.
+			// The error of a mean of 6 classes of 10 images about medians of 5 to 7 others, and some
+			// shrinkage.
 			if off := mat.Norm(&u, 2); off > 1.1 {
 				t.Errorf("round %d: the effect of client %d is off by %.2f standard deviations", i, m, off)
 			}
@@ -120,13 +124,15 @@ func TestEffects(t *testing.T) {
 			}
 			apart := e.Subtract(sets, nil)[m]
 			for j := range dx {
-				if got, want := float64(apart.Row(0)[j]), float64(sets[m].Row(0)[j])-b[j]; math.Abs(got-want) > 1e-4*(1+math.Abs(want)) {
+				if got, want := float64(apart.Row(0)[j]),
+					float64(sets[m].Row(0)[j])-b[j]; math.Abs(got-want) > 1e-4*(1+math.Abs(want)) {
 					t.Fatalf("round %d: class mean %v less its effect is %v", i, want, got)
 				}
 			}
 		}
 		if d := e.ToCome().Directions(); d.Rest != 0 || e.Any() && !(d.Trace > 0) {
-			t.Errorf("round %d: outside of the directions effects have variance %v, and the classes %v", i, d.Rest, d.Trace)
+			t.Errorf("round %d: outside of the directions effects have variance %v, and the classes %v", i,
+				d.Rest, d.Trace)
 		}
 		cov := e.ToCome().Covariance()
 		for j := range dx {
@@ -146,8 +152,9 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// TestNoEffect: where no client has another camera, hardly any round has an effect: not with all classes at each client, nor with a few,
-// nor where false names of classes, a lie in one class or heavy tails set a client apart.
+// TestNoEffect: where no client has another camera, hardly any round has an effect: not with all
+// classes at each client, nor with a few, nor where false names of classes, a lie in one class or
+// heavy tails set a client apart.
 func TestNoEffect(t *testing.T) {
 	const rounds = 100
 	few := func(m, c int) bool { return (c+m)%3 == 0 || c == m%classes }
@@ -155,8 +162,14 @@ func TestNoEffect(t *testing.T) {
 		held func(m, c int) bool
 		move func(r *rand.Rand) func(m, c int) []float64
 	}{
-		"alike":       {all, func(*rand.Rand) func(m, c int) []float64 { return func(int, int) []float64 { return nil } }},
-		"few classes": {few, func(*rand.Rand) func(m, c int) []float64 { return func(int, int) []float64 { return nil } }},
+		"alike": {all, func(*rand.Rand) func(m,
+			c int) []float64 {
+			return func(int, int) []float64 { return nil }
+		}},
+		"few classes": {few, func(*rand.Rand) func(m,
+			c int) []float64 {
+			return func(int, int) []float64 { return nil }
+		}},
 		"a lie in one class": {all, func(*rand.Rand) func(m, c int) []float64 {
 			return func(m, c int) []float64 {
 				if m > 0 || c > 0 {
@@ -224,8 +237,9 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// TestMostDiffer: where every client has an effect of its own, shrinkage estimates them better than a client's mean does, by little where
-// all clients hold all classes and by much where classes are missing.
+// TestMostDiffer: where every client has an effect of its own, shrinkage estimates them better than
+// a client's mean does, by little where all clients hold all classes and by much where classes are
+// missing.
 func TestMostDiffer(t *testing.T) {
 	few := func(m, c int) bool { return (c+m)%3 != 0 }
 	for name, held := range map[string]func(m, c int) bool{"all classes": all, "some classes": few} {
@@ -261,13 +275,16 @@ func TestMostDiffer(t *testing.T) {
 				}
 				toUnits(white, mean, own[m])
 			}
-			off, none, centring = off+apartFrom(got, shift), none+apartFrom(make([][]float64, clients), shift), centring+apartFrom(own, shift)
+			off, none, centring = off+apartFrom(got, shift),
+				none+apartFrom(make([][]float64, clients), shift), centring+apartFrom(own, shift)
 			if trace := mat.Trace(e.ToCome().Covariance()); !(trace > 0) {
 				t.Errorf("%s: round %d: effects of a client to come have variance %v", name, i, trace)
 			}
 		}
 		if off > none/12 || off > centring {
-			t.Errorf("%s: effects are off by %.1f, a client's mean by %.1f, no effects by %.1f (sums of squares)", name, off, centring, none)
+			t.Errorf(
+				"%s: effects are off by %.1f, a client's mean by %.1f, no effects by %.1f (sums of squares)",
+				name, off, centring, none)
 		}
 	}
 }
@@ -278,7 +295,8 @@ func toUnits(white *mat.Dense, b, out []float64) {
 	copy(out, u.RawVector().Data)
 }
 
-// apartFrom returns the sum of squares of differences of vectors from others, up to a vector that all have in common.
+// apartFrom returns the sum of squares of differences of vectors from others, up to a vector that
+// all have in common.
 func apartFrom(a, b [][]float64) (sum float64) {
 	mean := make([]float64, dx)
 	for m, row := range b {
@@ -298,8 +316,8 @@ func apartFrom(a, b [][]float64) (sum float64) {
 	return sum
 }
 
-// TestSlope: the slope of a client's classes on the others' is that of their expectations, where the others' means are mostly noise. It is
-// 0 of one mean for all classes.
+// TestSlope: the slope of a client's classes on the others' is that of their expectations, where
+// the others' means are mostly noise. It is 0 of one mean for all classes.
 func TestSlope(t *testing.T) {
 	r := rand.New(rng.New(5, "slope"))
 	const k, clients, classes, images = 200, 8, 12, 2

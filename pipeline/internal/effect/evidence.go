@@ -6,10 +6,11 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// evident reports whether the class means of clients tell that clients have effects: whether the evidence lower bound of the model of
-// shrinkage with T = t0 I is above that of the model without effects, by the Bayesian information criterion of one parameter more at a
-// prior probability of .05. Both count coordinates as far as they are effective ([effectiveNumber]). The first bound is below its
-// evidence, as q(mu) q(b) is no joint posterior, and the second is exact.
+// evident reports whether the class means of clients tell that clients have effects: whether the
+// evidence lower bound of the model of shrinkage with T = t0 I is above that of the model without
+// effects, by the Bayesian information criterion of one parameter more at a prior probability of
+// .05. Both count coordinates as far as they are effective ([effectiveNumber]). The first bound is
+// below its evidence, as q(mu) q(b) is no joint posterior, and the second is exact.
 func evident(cells [][]cell, classes, k int, effective float64) (bool, error) {
 	with, err := fitted(cells, classes, k, isotropic)
 	if err != nil {
@@ -23,7 +24,8 @@ func evident(cells [][]cell, classes, k int, effective float64) (bool, error) {
 	for _, of := range cells {
 		numbers += float64(len(of)) * effective
 	}
-	return (with.bound()-plain.bound())*effective/float64(k) > math.Log(1/prior-1)+math.Log(numbers)/2, nil
+	return (with.bound()-plain.bound())*effective/float64(k) > math.Log(1/prior-1)+math.Log(numbers)/2,
+		nil
 }
 
 // bound returns the evidence lower bound, but for terms that both models have in common.

@@ -10,15 +10,17 @@ import (
 	"fmp/models/rng"
 )
 
-// TestEvident: effects below the noise, of clients that hold few classes each, are evident; class means without effects, with or
-// without a client that lies about each class or a client of much noise, are not.
+// TestEvident: effects below the noise, of clients that hold few classes each, are evident; class
+// means without effects, with or without a client that lies about each class or a client of much
+// noise, are not.
 func TestEvident(t *testing.T) {
 	const k, held = 24, 4
 	for _, c := range []struct {
 		name      string
 		shift, by float64 // of all clients, and the lies of client 0
 		want      bool
-	}{{"none", 0, 0, false}, {"a liar", 0, 3, false}, {"small", 0.45, 0, true}, {"and a liar", 1, 3, true}} {
+	}{{"none", 0, 0, false}, {"a liar", 0, 3, false}, {"small", 0.45, 0, true},
+		{"and a liar", 1, 3, true}} {
 		for i := range 10 {
 			r := rng.New(uint64(i), "evident", c.name)
 			class := make([][]float64, 8)

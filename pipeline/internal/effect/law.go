@@ -14,8 +14,8 @@ type Law struct {
 	white, back *mat.Dense
 }
 
-// lawOf returns the law of low rank whose covariance is the mean of b b' over clients, in coordinates in which the covariance within
-// classes is I.
+// lawOf returns the law of low rank whose covariance is the mean of b b' over clients, in
+// coordinates in which the covariance within classes is I.
 func lawOf(found [][]float64, white, back *mat.Dense) (Law, error) {
 	var rows []float64
 	n := 0
@@ -44,7 +44,8 @@ const negligible = 1e-6
 func principal(rows *mat.Dense) (*mat.Dense, []float64, error) {
 	var svd mat.SVD
 	if !svd.Factorize(rows.T(), mat.SVDThin) {
-		return nil, nil, fmt.Errorf("client effects: their covariance has no eigenvalues; check that class means are finite")
+		return nil, nil, fmt.Errorf(
+			"client effects: their covariance has no eigenvalues; check that class means are finite")
 	}
 	u := new(mat.Dense)
 	svd.UTo(u)
@@ -67,7 +68,8 @@ func (l Law) Covariance() *mat.SymDense {
 	return out
 }
 
-// Directions are those of an effect, the furthest first. The covariance within classes is I along them.
+// Directions are those of an effect, the furthest first. The covariance within classes is I along
+// them.
 type Directions struct {
 	To, Back *mat.Dense // [dx, r] and [r, dx]; nil for r = 0
 	Variance []float64  // along them
@@ -75,8 +77,8 @@ type Directions struct {
 	Trace    float64    // of the covariance within classes outside of the directions
 }
 
-// Directions returns those of the law. Where few clients have effects Rest is 0: most clients have none, and a client to come has none but
-// along those found, unless its own images tell of one.
+// Directions returns those of the law. Where few clients have effects Rest is 0: most clients have
+// none, and a client to come has none but along those found, unless its own images tell of one.
 func (l Law) Directions() Directions {
 	d := Directions{Variance: l.along, Rest: l.rest, Trace: square(l.back)}
 	if l.basis != nil {

@@ -16,8 +16,9 @@ type residual struct {
 	v            []float64
 }
 
-// effectiveNumber returns q = tr(V)^2/tr(V^2), 1 to k, of the covariance V of the residuals: tr(V) is their mean square, and tr(V^2) the
-// variance of products of two of other clients and classes, which are independent but for the means that are taken off them.
+// effectiveNumber returns q = tr(V)^2/tr(V^2), 1 to k, of the covariance V of the residuals: tr(V)
+// is their mean square, and tr(V^2) the variance of products of two of other clients and classes,
+// which are independent but for the means that are taken off them.
 func effectiveNumber(all []*difference, k int) float64 {
 	var residuals []residual
 	var square, freedom float64

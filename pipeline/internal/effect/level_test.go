@@ -11,8 +11,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// TestLevel: of rounds of clients that are alike, at most one in twenty has an effect, also where the covariance within classes is known so
-// badly that coordinates differ in their variance by orders, and differ from client to client in the number of images.
+// TestLevel: of rounds of clients that are alike, at most one in twenty has an effect, also where
+// the covariance within classes is known so badly that coordinates differ in their variance by
+// orders, and differ from client to client in the number of images.
 func TestLevel(t *testing.T) {
 	const rounds = 200
 	for _, clients := range []int{3, 5} {
@@ -36,7 +37,8 @@ func TestLevel(t *testing.T) {
 						for c := range classes {
 							n := float64(10 + 10*m)
 							for j := range k {
-								s.Row(c)[j] = float32(class[c*k+j] + r.NormFloat64()*math.Pow(float64(j+1), -power/2)/math.Sqrt(n))
+								s.Row(c)[j] = float32(class[c*k+j] + r.NormFloat64()*math.Pow(float64(j+1),
+									-power/2)/math.Sqrt(n))
 							}
 							s.Row(c)[k+c], s.W[c] = 1, float32(n)
 						}
@@ -50,10 +52,11 @@ func TestLevel(t *testing.T) {
 						wrong++
 					}
 				}
-				t.Logf("%d clients, %d coordinates of variances j^-%.1f: %d of %d", clients, k, power, wrong, rounds)
+				t.Logf("%d clients, %d coordinates of variances j^-%.1f: %d of %d", clients, k,
+					power, wrong, rounds)
 				if wrong > rounds*8/100 {
-					t.Errorf("%d clients, %d coordinates of variances j^-%.1f: %d of %d rounds have an effect; want at most one in twenty", clients, k,
-						power, wrong, rounds)
+					t.Errorf("%d clients, %d coordinates of variances j^-%.1f: %d of %d rounds have an effect; "+
+						"want at most one in twenty", clients, k, power, wrong, rounds)
 				}
 			}
 		}

@@ -9,20 +9,23 @@ import (
 )
 
 const (
-	// rounds is the number of variational steps; the covariance changes by less than a hundredth after about ten.
+	// rounds is the number of variational steps; the covariance changes by less than a hundredth after
+	// about ten.
 	rounds = 20
-	// pseudo is the number of cells by which a client's own noise is shrunk toward that of all, and of clients by which the covariance of
-	// effects is shrunk toward a multiple of I.
+	// pseudo is the number of cells by which a client's own noise is shrunk toward that of all, and of
+	// clients by which the covariance of effects is shrunk toward a multiple of I.
 	pseudo = 2
 )
 
-// shrinkage is the model of a round in which most clients have an effect: with u_mc = x_mc less the mean of all,
+// shrinkage is the model of a round in which most clients have an effect: with u_mc = x_mc less the
+// mean of all,
 //
 //	u_mc = mu_c + b_m + e_mc,  mu_c ~ N(0, t I),  b_m ~ N(0, T),  e_mc ~ N(0, s_m^2 I / a_mc),  T = U diag(l) U' + t0 I
 //
-// q(mu) q(b) maximizes the evidence lower bound, t, T and s_m its value (empirical Bayes; Bishop 2006, section 10.1).
-// T is of low rank plus a multiple of I: U spans the posterior means of effects.
-// A client whose class means differ from the others' each in its own way has a large s_m, so that it counts little and has a small effect.
+// q(mu) q(b) maximizes the evidence lower bound, t, T and s_m its value (empirical Bayes; Bishop
+// 2006, section 10.1). T is of low rank plus a multiple of I: U spans the posterior means of
+// effects. A client whose class means differ from the others' each in its own way has a large s_m,
+// so that it counts little and has a small effect.
 type shrinkage struct {
 	cells   [][]cell
 	shift   [][]float64 // posterior means of b_m
@@ -53,8 +56,9 @@ func shrink(cells [][]cell, classes, k int) (*shrinkage, error) {
 }
 
 func fitted(cells [][]cell, classes, k int, of form) (*shrinkage, error) {
-	s := &shrinkage{form: of, cells: cells, k: k, shift: make([][]float64, len(cells)), noise: make([]float64, len(cells)),
-		mean: make([][]float64, classes), vary: make([]float64, classes)}
+	s := &shrinkage{form: of, cells: cells, k: k, shift: make([][]float64, len(cells)),
+		noise: make([]float64, len(cells)),
+		mean:  make([][]float64, classes), vary: make([]float64, classes)}
 	var total, square float64
 	centre := make([]float64, k)
 	for _, of := range cells {
@@ -179,7 +183,8 @@ func (s *shrinkage) clients() error {
 	return nil
 }
 
-// variance returns t0 of T = t0 I, given the sum over clients of the posterior variances of effects.
+// variance returns t0 of T = t0 I, given the sum over clients of the posterior variances of
+// effects.
 func (s *shrinkage) variance(sum float64) float64 {
 	var squares, held float64
 	for m, b := range s.shift {
@@ -191,7 +196,8 @@ func (s *shrinkage) variance(sum float64) float64 {
 	return max((squares+sum)/held, math.SmallestNonzeroFloat32)
 }
 
-// posterior replaces the precision-weighted sum of a client's differences by the posterior mean of its effect.
+// posterior replaces the precision-weighted sum of a client's differences by the posterior mean of
+// its effect.
 func (s *shrinkage) posterior(b []float64, precision float64) {
 	outside := 1 / (precision + 1/s.rest)
 	if s.basis == nil {
@@ -229,7 +235,8 @@ func (s *shrinkage) centred() {
 	}
 }
 
-// covariance updates T, given the sums over clients of the posterior variances of effects along U, and outside it.
+// covariance updates T, given the sums over clients of the posterior variances of effects along U,
+// and outside it.
 func (s *shrinkage) covariance(along []float64, outside float64) error {
 	var held []float64
 	clients := 0
@@ -277,7 +284,8 @@ func (s *shrinkage) covariance(along []float64, outside float64) error {
 	return nil
 }
 
-// share returns how many images of a client without an effect tell as much of a class as one of client m's, 1 at most.
+// share returns how many images of a client without an effect tell as much of a class as one of
+// client m's, 1 at most.
 func (s *shrinkage) share(m int) float64 {
 	var noise, total, squares float64
 	off := make([]float64, s.k)

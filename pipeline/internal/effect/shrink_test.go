@@ -10,8 +10,8 @@ import (
 	"fmp/models/rng"
 )
 
-// TestShrinkLiar: a client whose class means differ each in its own way is noisy, and has a smaller effect than the mean of its
-// differences.
+// TestShrinkLiar: a client whose class means differ each in its own way is noisy, and has a smaller
+// effect than the mean of its differences.
 func TestShrinkLiar(t *testing.T) {
 	r := rng.New(1, "liar")
 	const k = 12
@@ -59,7 +59,8 @@ func normal(draw func() float64, k int, by float64) []float64 {
 	return out
 }
 
-// TestShrinkLeftOut: clients that are left out, or that share too few classes, change nothing, however many they are.
+// TestShrinkLeftOut: clients that are left out, or that share too few classes, change nothing,
+// however many they are.
 func TestShrinkLeftOut(t *testing.T) {
 	r := rng.New(1, "left out")
 	const k = 5
@@ -89,7 +90,8 @@ func TestShrinkLeftOut(t *testing.T) {
 		}
 		for m, b := range alone.shift {
 			if !floats.EqualApprox(b, beside.shift[clients+m], 1e-9) {
-				t.Errorf("form %d: effect of client %d is %.3f, and %.3f beside clients that are left out", f, m, b, beside.shift[clients+m])
+				t.Errorf("form %d: effect of client %d is %.3f, and %.3f beside clients that are left out", f,
+					m, b, beside.shift[clients+m])
 			}
 		}
 		if a, b := alone.bound(), beside.bound(); math.Abs(a-b) > 1e-9*math.Abs(a) {
@@ -98,7 +100,8 @@ func TestShrinkLeftOut(t *testing.T) {
 	}
 }
 
-// TestShrinkNoise: the noise of clients is that which they were drawn with, though the classes' means are estimated from few of them.
+// TestShrinkNoise: the noise of clients is that which they were drawn with, though the classes'
+// means are estimated from few of them.
 func TestShrinkNoise(t *testing.T) {
 	const k, of = 200, 3
 	r := rng.New(1, "noise")
@@ -151,8 +154,8 @@ func TestCovariance(t *testing.T) {
 	}
 }
 
-// TestCompare: the F statistic of a client's shift, by hand: of two classes and two coordinates, of which the client differs by 3 and 5 in
-// the first.
+// TestCompare: the F statistic of a client's shift, by hand: of two classes and two coordinates, of
+// which the client differs by 3 and 5 in the first.
 func TestCompare(t *testing.T) {
 	cells := make([][]cell, 4)
 	for m := range cells {
@@ -167,16 +170,19 @@ func TestCompare(t *testing.T) {
 	d := compare(3, nil, cells[3], references(cells, make([][]float64, 4), 2, 2))
 	d.test(2)
 	// R0 = 9 + 25, b = 4, R1 = 1 + 1, of k = 2 and (N-1) k = 2 degrees of freedom.
-	if d.r0 != 34 || d.r1 != 2 || d.cells != 2 || d.free != 2 || d.statistic != 16 || d.mean[0] != 4 || d.mean[1] != 0 || d.noise != 2 {
+	if d.r0 != 34 || d.r1 != 2 || d.cells != 2 || d.free != 2 || d.statistic != 16 || d.mean[0] != 4 ||
+		d.mean[1] != 0 || d.noise != 2 {
 		t.Errorf("difference %+v", d)
 	}
-	if want := 1. / 17; math.Abs(d.tail-want) > 1e-9 { // of F with 2 and 2 degrees of freedom, 1/(1 + F)
+	// of F with 2 and 2 degrees of freedom, 1/(1 + F)
+	if want := 1. / 17; math.Abs(d.tail-want) > 1e-9 {
 		t.Errorf("tail %v, want %v", d.tail, want)
 	}
 }
 
-// TestNear: in a round in which all have another camera, the client whose classes lie a third as far apart as the others', or nowhere
-// apart, is near, and no other; the law has no variance along its shift.
+// TestNear: in a round in which all have another camera, the client whose classes lie a third as
+// far apart as the others', or nowhere apart, is near, and no other; the law has no variance along
+// its shift.
 func TestNear(t *testing.T) {
 	for name, c := range map[string]struct {
 		nearer float64

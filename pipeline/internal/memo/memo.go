@@ -3,8 +3,8 @@ package memo
 
 import "sync"
 
-// Memo caches values by name. Each is computed once, by the first caller, while other callers wait for it. A
-// failed computation is not cached: the next caller tries again. The zero value is empty.
+// Memo caches values by name. Each is computed once, by the first caller, while other callers wait
+// for it. A failed computation is not cached: the next caller tries again. The zero value is empty.
 type Memo struct {
 	mu      sync.Mutex
 	entries map[string]*entry

@@ -8,8 +8,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Diagonalise returns the matrix V, directions as columns, for which V' within V is the identity and V' between V is diagonal, and that
-// diagonal in descending order. It fails where a matrix has no eigenvalues, or within is singular to 10 digits.
+// Diagonalise returns the matrix V, directions as columns, for which V' within V is the identity
+// and V' between V is diagonal, and that diagonal in descending order. It fails where a matrix has
+// no eigenvalues, or within is singular to 10 digits.
 func Diagonalise(within, between *mat.SymDense) (v *mat.Dense, values []float64, err error) {
 	scales, root, ok := Eigen(within)
 	if !ok {

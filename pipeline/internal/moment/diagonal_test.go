@@ -45,13 +45,15 @@ func TestDiagonalise(t *testing.T) {
 						}
 					}
 					if math.Abs(got.At(i, j)-want) > 1e-8*(1+values[0]) {
-						t.Fatalf("%d directions, %s: element %d, %d is %v, want %v", d, what, i, j, got.At(i, j), want)
+						t.Fatalf("%d directions, %s: element %d, %d is %v, want %v", d, what, i, j,
+							got.At(i, j), want)
 					}
 				}
 			}
 		}
 	}
-	if _, _, err := Diagonalise(mat.NewSymDense(2, []float64{1, 1, 1, 1}), mat.NewSymDense(2, []float64{1, 0, 0, 1})); err == nil {
+	if _, _, err := Diagonalise(mat.NewSymDense(2, []float64{1, 1, 1, 1}),
+		mat.NewSymDense(2, []float64{1, 0, 0, 1})); err == nil {
 		t.Error("a singular covariance within classes is no error")
 	}
 }

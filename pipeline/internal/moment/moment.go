@@ -1,5 +1,5 @@
-// Package moment computes the moments of labelled rows that describe Gaussian classes: class means, and covariances within and
-// between classes.
+// Package moment computes the moments of labelled rows that describe Gaussian classes: class means,
+// and covariances within and between classes.
 package moment
 
 import (
@@ -18,7 +18,8 @@ type Classes struct {
 	Rest *mat.Dense
 }
 
-// Compute computes moments. Classes need not be equally frequent; a class with fewer than least rows is an error.
+// Compute computes moments. Classes need not be equally frequent; a class with fewer than least
+// rows is an error.
 func Compute(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 	n, k := rows.Dims()
 	m := &Classes{Centre: make([]float64, k), Rest: mat.NewDense(n, k, nil)}
@@ -45,8 +46,8 @@ func Compute(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 func means(rows *mat.Dense, labels []int, c, least int) ([]float64, *mat.Dense, error) {
 	n, k := rows.Dims()
 	if n != len(labels) || c < 2 || n <= c {
-		return nil, nil, fmt.Errorf("moments: %d rows, %d labels of %d classes; want a label a row, two classes at least and more rows than "+
-			"classes", n, len(labels), c)
+		return nil, nil, fmt.Errorf("moments: %d rows, %d labels of %d classes; want a label a row, "+
+			"two classes at least and more rows than classes", n, len(labels), c)
 	}
 	count, sum := make([]float64, c), mat.NewDense(c, k, nil)
 	for i, y := range labels {
@@ -61,7 +62,9 @@ func means(rows *mat.Dense, labels []int, c, least int) ([]float64, *mat.Dense, 
 	}
 	for y, n := range count {
 		if n < float64(least) {
-			return nil, nil, fmt.Errorf("moments: class %d has %v rows; it needs %d and more: enlarge dataset.splits.corpus", y, n, least)
+			return nil, nil, fmt.Errorf(
+				"moments: class %d has %v rows; it needs %d and more: enlarge dataset.splits.corpus", y, n,
+				least)
 		}
 		mean := sum.RawRowView(y)
 		for j := range mean {
@@ -86,8 +89,9 @@ func Centre(rows *mat.Dense, labels []int, c int) error {
 	return nil
 }
 
-// Between returns the covariance of the class means, denominator C - 1, less the part due to sampling: the given covariance
-// within classes times the mean of 1/n_c. It may have negative eigenvalues.
+// Between returns the covariance of the class means, denominator C - 1, less the part due to
+// sampling: the given covariance within classes times the mean of 1/n_c. It may have negative
+// eigenvalues.
 func (m *Classes) Between(within mat.Symmetric) *mat.SymDense {
 	c, k := m.Means.Dims()
 	spread := mat.NewDense(c, k, nil)

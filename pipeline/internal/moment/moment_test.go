@@ -50,7 +50,8 @@ func TestOf(t *testing.T) {
 	for _, x := range []struct {
 		what      string
 		got, want mat.Matrix
-	}{{"means", m.Means, means}, {"within", m.Within, within}, {"between", m.Between(m.Within), &between}} {
+	}{{"means", m.Means, means}, {"within", m.Within, within},
+		{"between", m.Between(m.Within), &between}} {
 		if !mat.EqualApprox(x.got, x.want, 1e-9) {
 			t.Errorf("%s: %v, want %v", x.what, mat.Formatted(x.got), mat.Formatted(x.want))
 		}
@@ -69,10 +70,13 @@ func TestErrors(t *testing.T) {
 		c, least int
 		want     string
 	}{
-		{[]int{0, 1, 0}, 2, 0, "3 labels"}, {[]int{0, 0, 0, 0}, 1, 0, "two classes"}, {[]int{0, 1, 2, 3}, 4, 0, "more rows than classes"},
-		{[]int{0, 1, 0, 2}, 2, 0, "label 2 of row 3"}, {[]int{0, 1, 0, -1}, 2, 0, "label -1"}, {[]int{0, 0, 0, 1}, 2, 2, "class 1 has 1 rows"},
+		{[]int{0, 1, 0}, 2, 0, "3 labels"}, {[]int{0, 0, 0, 0}, 1, 0, "two classes"},
+		{[]int{0, 1, 2, 3}, 4, 0, "more rows than classes"},
+		{[]int{0, 1, 0, 2}, 2, 0, "label 2 of row 3"}, {[]int{0, 1, 0, -1}, 2, 0, "label -1"},
+		{[]int{0, 0, 0, 1}, 2, 2, "class 1 has 1 rows"},
 	} {
-		if _, err := Compute(rows, x.labels, x.c, x.least); err == nil || !strings.Contains(err.Error(), x.want) {
+		if _, err := Compute(rows, x.labels, x.c, x.least); err == nil ||
+			!strings.Contains(err.Error(), x.want) {
 			t.Errorf("%v of %d: error %v does not say %q", x.labels, x.c, err, x.want)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"fmp/onnx/dense"
 )
 
-// together is the number of multiplications from which a product is divided among processors. Its bits do not depend on that.
+// together is the number of multiplications from which a product is divided among processors. Its
+// bits do not depend on that.
 const together = 1 << 24
 
 // Product returns a b, or a b' where flipped is set.
@@ -39,8 +40,9 @@ func Gram(scale float64, x *mat.Dense) *mat.SymDense {
 	rows(k, n*k*k, func(from, to int) {
 		left := blas64.General{Rows: n, Cols: to - from, Stride: a.Stride, Data: a.Data[from:]}
 		right := blas64.General{Rows: n, Cols: k - from, Stride: a.Stride, Data: a.Data[from:]}
-		dense.Gemm(blas.Trans, blas.NoTrans, scale, left, right, 0, blas64.General{Rows: to - from, Cols: k - from, Stride: c.Stride,
-			Data: c.Data[from*c.Stride+from:]})
+		dense.Gemm(blas.Trans, blas.NoTrans, scale, left, right, 0,
+			blas64.General{Rows: to - from, Cols: k - from, Stride: c.Stride,
+				Data: c.Data[from*c.Stride+from:]})
 	})
 	for i := range k {
 		for j := range i {
@@ -76,13 +78,16 @@ func rows(n, work int, do func(from, to int)) {
 }
 
 func slice(a blas64.General, from, to int) blas64.General {
-	return blas64.General{Rows: to - from, Cols: a.Cols, Stride: a.Stride, Data: a.Data[from*a.Stride:]}
+	return blas64.General{Rows: to - from, Cols: a.Cols, Stride: a.Stride,
+		Data: a.Data[from*a.Stride:]}
 }
 
-// Small is the size up to which Eigen is gonum's, whose eigenvectors have the signs that trained predictors began with.
+// Small is the size up to which Eigen is gonum's, whose eigenvectors have the signs that trained
+// predictors began with.
 const Small = 256
 
-// Eigen returns the eigenvalues of a symmetric matrix, ascending, and its eigenvectors as columns; false where they did not converge.
+// Eigen returns the eigenvalues of a symmetric matrix, ascending, and its eigenvectors as columns;
+// false where they did not converge.
 func Eigen(s *mat.SymDense) ([]float64, *mat.Dense, bool) {
 	n := s.SymmetricDim()
 	if n <= Small {

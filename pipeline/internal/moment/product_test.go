@@ -26,7 +26,8 @@ func TestProduct(t *testing.T) {
 		wantFlipped.Mul(a, flipped.T())
 		gram.Mul(a.T(), a)
 		gram.Scale(0.25, &gram)
-		if !mat.EqualApprox(&want, Product(a, b, false), 1e-11) || !mat.EqualApprox(&wantFlipped, Product(a, flipped, true), 1e-11) {
+		if !mat.EqualApprox(&want, Product(a, b, false), 1e-11) ||
+			!mat.EqualApprox(&wantFlipped, Product(a, flipped, true), 1e-11) {
 			t.Errorf("a product of %v is another than gonum's", s)
 		}
 		if !mat.EqualApprox(&gram, Gram(0.25, a), 1e-11) {

@@ -1,6 +1,5 @@
-// Package whole adds numbers up exactly: as whole numbers of 128 bits in steps of 2^-40. Their sums do not
-// depend on order and grouping, and
-// differences undo them.
+// Package whole adds numbers up exactly: as whole numbers of 128 bits in steps of 2^-40. Their sums
+// do not depend on order and grouping, and differences undo them.
 package whole
 
 import (
@@ -52,7 +51,8 @@ func (w *Number) Sub(v Number) { w.Add(v.Negative()) }
 
 // Float returns the number, but for the rounding of its lower half.
 func (w Number) Float() float64 {
-	// The lower half of a small negative number has no bits to lose; the smallest number has no opposite.
+	// The lower half of a small negative number has no bits to lose; the smallest number has no
+	// opposite.
 	if w.High < 0 && w.High > math.MinInt64 {
 		return -w.Negative().Float()
 	}

@@ -1,5 +1,6 @@
-// Package attack measures how real rounds degrade the classifier: bad clients, with the defences against them (package honesty,
-// coordinatewise median, trimmed mean, geometric median), lost clients, and uploads of narrow element types.
+// Package attack measures how real rounds degrade the classifier: bad clients, with the defences
+// against them (package honesty, coordinatewise median, trimmed mean, geometric median), lost
+// clients, and uploads of narrow element types.
 package attack
 
 import (
@@ -70,7 +71,8 @@ func (a *attacker) each(m int, do func(c int, mean []float64)) {
 	}
 }
 
-// Attacks are the attacks of the table. Each is measured at several masses, which [Attack.apply] sets.
+// Attacks are the attacks of the table. Each is measured at several masses, which [Attack.apply]
+// sets.
 var Attacks = []Attack{
 	{"flip", "names each class by the next one's name", func(a *attacker, m int) {
 		a.rename(m, func(c int) int { return (c + 1) % a.u.Classes })
@@ -91,13 +93,14 @@ var Attacks = []Attack{
 			return c
 		})
 	}},
-	{"target", "says of one class what is true of another, and the truth of the rest", func(a *attacker, m int) {
-		c, from := a.shift%a.u.Classes, (a.shift+3)%a.u.Classes
-		if a.masses(m)[from] > 0 {
-			copy(a.mean(m, c), a.mean(m, from))
-			a.masses(m)[c] = max(a.masses(m)[c], a.masses(m)[from])
-		}
-	}},
+	{"target", "says of one class what is true of another, and the truth of the rest",
+		func(a *attacker, m int) {
+			c, from := a.shift%a.u.Classes, (a.shift+3)%a.u.Classes
+			if a.masses(m)[from] > 0 {
+				copy(a.mean(m, c), a.mean(m, from))
+				a.masses(m)[c] = max(a.masses(m)[c], a.masses(m)[from])
+			}
+		}},
 	{"sign", "means with the sign turned", func(a *attacker, m int) {
 		a.each(m, func(_ int, mean []float64) {
 			for j := range mean {
@@ -127,7 +130,8 @@ var Attacks = []Attack{
 			}
 		})
 	}},
-	{"nudge", "means a fifth of the way from the class's to the next class's, so near that the others confirm them", func(a *attacker, m int) {
+	{"nudge", "means a fifth of the way from the class's to the next class's, so near that the " +
+		"others confirm them", func(a *attacker, m int) {
 		a.each(m, func(c int, mean []float64) {
 			next, own := a.pool[(c+1)%a.u.Classes*a.u.K:][:a.u.K], a.pool[c*a.u.K:][:a.u.K]
 			for j := range mean {
@@ -135,22 +139,28 @@ var Attacks = []Attack{
 			}
 		})
 	}},
-	{"collapse", "all classes at the mean of one, the same for all bad clients", func(a *attacker, m int) {
-		a.each(m, func(_ int, mean []float64) { copy(mean, a.pool[a.shift%a.u.Classes*a.u.K:][:a.u.K]) })
-	}},
-	{"shift", "all means moved by two standard deviations of a class, in one direction for all bad clients", func(a *attacker, m int) {
-		a.each(m, func(_ int, mean []float64) {
-			for j := range mean {
-				mean[j] += 2 * a.toward[j]
-			}
-		})
-	}},
-	{"little", "all means one standard deviation of the honest clients' means from their mean, in each coordinate (Baruch et al. 2019, " +
+	{"collapse", "all classes at the mean of one, the same for all bad clients",
+		func(a *attacker, m int) {
+			a.each(m, func(_ int, mean []float64) { copy(mean, a.pool[a.shift%a.u.Classes*a.u.K:][:a.u.K]) })
+		}},
+	{"shift",
+		"all means moved by two standard deviations of a class, in one direction for all bad clients",
+		func(a *attacker, m int) {
+			a.each(m, func(_ int, mean []float64) {
+				for j := range mean {
+					mean[j] += 2 * a.toward[j]
+				}
+			})
+		}},
+	{"little", "all means one standard deviation of the honest clients' means from their mean, in " +
+		"each coordinate (Baruch et al. 2019, " +
 		"arXiv:1902.06156)", func(a *attacker, m int) {
 		a.each(m, func(c int, mean []float64) { a.little(c, mean) })
 	}},
-	{"copy", "an honest client's upload, the same for all bad clients", func(a *attacker, m int) { a.replace(m, a.bad) }},
-	{"repeat", "the true upload of one bad client, the same for all", func(a *attacker, m int) { a.replace(m, 0) }},
+	{"copy", "an honest client's upload, the same for all bad clients",
+		func(a *attacker, m int) { a.replace(m, a.bad) }},
+	{"repeat", "the true upload of one bad client, the same for all",
+		func(a *attacker, m int) { a.replace(m, 0) }},
 	{"overclaim", "the truth but for the mass", func(*attacker, int) {}},
 }
 
@@ -160,8 +170,8 @@ func (a *attacker) replace(m, from int) {
 	copy(a.u.Means[m*a.u.Classes*a.u.K:], a.before.Means[from*a.u.Classes*a.u.K:][:a.u.Classes*a.u.K])
 }
 
-// little writes the mean of the honest clients' means of class c plus one standard deviation of them, in each coordinate. A class that
-// no honest client holds keeps its mean.
+// little writes the mean of the honest clients' means of class c plus one standard deviation of
+// them, in each coordinate. A class that no honest client holds keeps its mean.
 func (a *attacker) little(c int, mean []float64) {
 	for j := range mean {
 		var of []float64
@@ -181,11 +191,14 @@ func (a *attacker) little(c int, mean []float64) {
 	}
 }
 
-// apply returns the uploads with those of the first bad clients replaced. Each bad client claims the given number of images.
-func (t Attack) apply(u honesty.Uploads, lambda []float64, bad int, claimed float64, r *rand.Rand) honesty.Uploads {
+// apply returns the uploads with those of the first bad clients replaced. Each bad client claims
+// the given number of images.
+func (t Attack) apply(u honesty.Uploads, lambda []float64, bad int, claimed float64,
+	r *rand.Rand) honesty.Uploads {
 	out := u
 	out.Masses, out.Means = slices.Clone(u.Masses), slices.Clone(u.Means)
-	a := &attacker{u: &out, lambda: lambda, r: r, before: u, bad: bad, shift: r.IntN(u.Classes), toward: make([]float64, u.K)}
+	a := &attacker{u: &out, lambda: lambda, r: r, before: u, bad: bad, shift: r.IntN(u.Classes),
+		toward: make([]float64, u.K)}
 	_, a.pool = pooled(u)
 	for j := range a.toward {
 		a.toward[j] = r.NormFloat64()

@@ -14,8 +14,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// digits prepares rounds of ten clients of the digits data set, two of them bad. In open scope the corpus has the classes 0 to 4 and the
-// clients the others.
+// digits prepares rounds of ten clients of the digits data set, two of them bad. In open scope the
+// corpus has the classes 0 to 4 and the clients the others.
 func digits(t *testing.T, open bool, alpha float64) *bench {
 	t.Helper()
 	eng, err := pure.New(engine.Options{})
@@ -32,14 +32,17 @@ func digits(t *testing.T, open bool, alpha float64) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	b, err := newBench(t.Context(), p, Options{Clients: 10, Points: 10, Alpha: alpha, Bad: 2, Repeats: 1, Samples: 20, Seed: 1, Threads: 1})
+	b, err := newBench(t.Context(), p,
+		Options{Clients: 10, Points: 10, Alpha: alpha, Bad: 2, Repeats: 1, Samples: 20,
+			Seed: 1, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// round is a round to attack: the honest claims, and the accuracies that an attack is measured against.
+// round is a round to attack: the honest claims, and the accuracies that an attack is measured
+// against.
 type round struct {
 	*bench
 	claims        honesty.Uploads
@@ -66,10 +69,13 @@ func newRound(t *testing.T, b *bench) *round {
 	return r
 }
 
-// attacked returns the scores under attack i, with so many times the images of an honest client claimed, and what honesty says.
-func (r *round) attacked(t *testing.T, i int, multiple float64) (metric.Scores, *posterior.Judgement) {
+// attacked returns the scores under attack i, with so many times the images of an honest client
+// claimed, and what honesty says.
+func (r *round) attacked(t *testing.T, i int,
+	multiple float64) (metric.Scores, *posterior.Judgement) {
 	t.Helper()
-	sets, err := r.sets(Attacks[i].apply(r.claims, r.lambda, r.Bad, multiple*float64(r.Points), rng.New(1, "attack", i)))
+	sets, err := r.sets(Attacks[i].apply(r.claims, r.lambda, r.Bad, multiple*float64(r.Points),
+		rng.New(1, "attack", i)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,9 +86,10 @@ func (r *round) attacked(t *testing.T, i int, multiple float64) (metric.Scores, 
 	return s, judged
 }
 
-// TestBoundedInfluence: with 20% bad clients accuracy and NLL stay within .01 of peace, or of the oracle's where the bad clients' images
-// are missed, whatever they say and however many images they claim. Under skew, where bad clients may outnumber the honest holders of a
-// class with the images they have, accuracy stays within .01 of what they reach by claiming no more than those.
+// TestBoundedInfluence: with 20% bad clients accuracy and NLL stay within .01 of peace, or of the
+// oracle's where the bad clients' images are missed, whatever they say and however many images they
+// claim. Under skew, where bad clients may outnumber the honest holders of a class with the images
+// they have, accuracy stays within .01 of what they reach by claiming no more than those.
 func TestBoundedInfluence(t *testing.T) {
 	multiples := Multiples
 	if testing.Short() {
@@ -103,8 +110,9 @@ func TestBoundedInfluence(t *testing.T) {
 				for _, multiple := range multiples {
 					s, j := r.attacked(t, i, multiple)
 					if s.ACC < acc || s.NLL > nll {
-						t.Errorf("at %g times the mass: accuracy %.3f, NLL %.3f; want %.3f and %.3f; P(honest) %.2f, counted %.0f of %.0f", multiple, s.ACC,
-							s.NLL, acc, nll, j.Honest[0], j.Counted[0], j.Claimed[0])
+						t.Errorf("at %g times the mass: accuracy %.3f, NLL %.3f; want %.3f and %.3f; P(honest) "+
+							"%.2f, counted %.0f of %.0f", multiple, s.ACC, s.NLL, acc, nll, j.Honest[0],
+							j.Counted[0], j.Claimed[0])
 					}
 				}
 			})
@@ -112,14 +120,16 @@ func TestBoundedInfluence(t *testing.T) {
 	}
 }
 
-// TestSizes: a few large honest clients beside many small ones count as they claim, as far as accuracy shows it.
+// TestSizes: a few large honest clients beside many small ones count as they claim, as far as
+// accuracy shows it.
 func TestSizes(t *testing.T) {
 	b := digits(t, false, 0)
 	s, err := RunSizes(t.Context(), b.p, b.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Counted.ACC < s.Claimed.ACC-0.002 || s.Counted.NLL > s.Claimed.NLL+0.002 || s.Large <= s.Small {
+	if s.Counted.ACC < s.Claimed.ACC-0.002 || s.Counted.NLL > s.Claimed.NLL+0.002 ||
+		s.Large <= s.Small {
 		t.Errorf("counted %+v, claimed %+v, of %d and %d images", s.Counted, s.Claimed, s.Large, s.Small)
 	}
 }

@@ -25,18 +25,22 @@ var Colluding = []string{"sign", "flip", "collapse"}
 const NoAttack = "no attack"
 
 const (
-	// known is the number of images of each class that the server knows in an anchored round, of those that no client holds.
+	// known is the number of images of each class that the server knows in an anchored round, of those
+	// that no client holds.
 	known = 10
-	// fall is the loss of accuracy, against the honest clients alone, from which on a round has fallen.
+	// fall is the loss of accuracy, against the honest clients alone, from which on a round has
+	// fallen.
 	fall = 0.1
 )
 
-// CollusionDefences are the columns of the table of colluders: clients that are taken for honest; judged; and judged by images that
-// the server knows, those that come with the program where they fit the round.
+// CollusionDefences are the columns of the table of colluders: clients that are taken for honest;
+// judged; and judged by images that the server knows, those that come with the program where they
+// fit the round.
 var CollusionDefences = []string{"none", "honesty", "anchored"}
 
-// CollusionRow holds a number of colluders under an attack: for each of [CollusionDefences] the mean accuracy over draws and its largest
-// loss against the honest clients alone, and the number of draws that have fallen.
+// CollusionRow holds a number of colluders under an attack: for each of [CollusionDefences] the
+// mean accuracy over draws and its largest loss against the honest clients alone, and the number of
+// draws that have fallen.
 type CollusionRow struct {
 	Attack    string    `json:"attack"`
 	Colluders int       `json:"colluders"` // of 10 clients
@@ -51,7 +55,8 @@ type CollusionRow struct {
 
 // colluded is a draw of a round: its scores with some colluders, of which the first clients are.
 type colluded interface {
-	score(ctx context.Context, attack Attack, colluders int, defence string) (metric.Scores, *posterior.Judgement, error)
+	score(ctx context.Context, attack Attack, colluders int,
+		defence string) (metric.Scores, *posterior.Judgement, error)
 	// oracle scores the clients that do not collude.
 	oracle(ctx context.Context, colluders int) (metric.Scores, error)
 }
@@ -59,7 +64,8 @@ type colluded interface {
 // newRow returns a row without draws.
 func newRow(attack string, colluders int) CollusionRow {
 	n := len(CollusionDefences)
-	return CollusionRow{Attack: attack, Colluders: colluders, ACC: make([]float64, n), Worst: make([]float64, n), Fallen: make([]int, n),
+	return CollusionRow{Attack: attack, Colluders: colluders, ACC: make([]float64, n),
+		Worst: make([]float64, n), Fallen: make([]int, n),
 		Found: make([]float64, n), Kept: make([]float64, n)}
 }
 
@@ -132,7 +138,8 @@ func (r *CollusionRow) add(ctx context.Context, d colluded, oracle float64, o *O
 }
 
 // drawer returns the function that draws a round.
-func drawer(ctx context.Context, p *experiment.Prepared, o Options) (func(repeat int) (colluded, error), error) {
+func drawer(ctx context.Context, p *experiment.Prepared,
+	o Options) (func(repeat int) (colluded, error), error) {
 	if p.Tools.Embedded != nil {
 		b, err := newMomentsBench(ctx, p, o)
 		return func(repeat int) (colluded, error) { return b.colluded(ctx, repeat) }, err
@@ -172,7 +179,8 @@ type meansDraw struct {
 	yields bool
 }
 
-// shipped returns the class means that come with the program for the bench's extractor and classes; nil where none do.
+// shipped returns the class means that come with the program for the bench's extractor and classes;
+// nil where none do.
 func (b *bench) shipped() (*point.Set, error) {
 	if b.white != nil {
 		return nil, nil
@@ -213,10 +221,12 @@ func (b *bench) colluded(ctx context.Context, repeat int) (colluded, error) {
 }
 
 func (d *meansDraw) attacked(attack Attack, colluders int) honesty.Uploads {
-	return attack.apply(d.honest, d.lambda, colluders, float64(d.Points), rng.New(d.Seed, "colluders", d.repeat, attack.Name, colluders))
+	return attack.apply(d.honest, d.lambda, colluders, float64(d.Points),
+		rng.New(d.Seed, "colluders", d.repeat, attack.Name, colluders))
 }
 
-func (d *meansDraw) score(ctx context.Context, attack Attack, colluders int, defence string) (metric.Scores, *posterior.Judgement, error) {
+func (d *meansDraw) score(ctx context.Context, attack Attack, colluders int,
+	defence string) (metric.Scores, *posterior.Judgement, error) {
 	sets, err := d.sets(d.attacked(attack, colluders))
 	if err != nil {
 		return metric.Scores{}, nil, err
@@ -245,7 +255,8 @@ func (b *momentsBench) colluded(ctx context.Context, repeat int) (colluded, erro
 	if err != nil {
 		return nil, err
 	}
-	clients, err := b.p.Tools.Moments(ctx, b.p.Data.Clients.Clients(append(slices.Clone(rows), b.anchor(rows, repeat))),
+	clients, err := b.p.Tools.Moments(ctx,
+		b.p.Data.Clients.Clients(append(slices.Clone(rows), b.anchor(rows, repeat))),
 		fmt.Sprint("stress/", repeat))
 	if err != nil {
 		return nil, err
@@ -253,14 +264,16 @@ func (b *momentsBench) colluded(ctx context.Context, repeat int) (colluded, erro
 	return &momentsDraw{b, repeat, clients[:len(rows)], &clients[len(rows)]}, nil
 }
 
-func (d *momentsDraw) score(ctx context.Context, attack Attack, colluders int, defence string) (metric.Scores,
+func (d *momentsDraw) score(ctx context.Context, attack Attack, colluders int,
+	defence string) (metric.Scores,
 	*posterior.Judgement, error) {
 	var anchor *discriminant.Client
 	if defence == "anchored" {
 		anchor = d.known
 	}
 	r := rng.New(d.Seed, "colluders", d.repeat, attack.Name, colluders)
-	return d.anchored(ctx, d.mislead(attack, d.clients, colluders, float64(d.Points), r), anchor, d.repeat, defence != "none")
+	return d.anchored(ctx, d.mislead(attack, d.clients, colluders, float64(d.Points), r), anchor,
+		d.repeat, defence != "none")
 }
 
 func (d *momentsDraw) oracle(ctx context.Context, colluders int) (metric.Scores, error) {

@@ -9,19 +9,22 @@ import (
 	"fmp/pipeline/lab/score"
 )
 
-// MembershipRow is how well an attacker who holds an upload of n images, and knows the distribution of the classes, tells whether an image
-// was among them.
+// MembershipRow is how well an attacker who holds an upload of n images, and knows the distribution
+// of the classes, tells whether an image was among them.
 type MembershipRow struct {
 	N int `json:"n"`
-	// AUC is that of telling members from images of their class that no client holds (score.Attacker): 0.5 is chance, 1 certainty.
+	// AUC is that of telling members from images of their class that no client holds (score.Attacker):
+	// 0.5 is chance, 1 certainty.
 	AUC float64 `json:"auc"`
 }
 
 // membershipPoints is the minimum number of members tested.
 const membershipPoints = 1000
 
-// RunMembership measures membership inference on the class means of a client with n images, for each n in sizes.
-func RunMembership(ctx context.Context, p *experiment.Prepared, o Options, sizes []int) ([]MembershipRow, error) {
+// RunMembership measures membership inference on the class means of a client with n images, for
+// each n in sizes.
+func RunMembership(ctx context.Context, p *experiment.Prepared, o Options,
+	sizes []int) ([]MembershipRow, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {
 		return nil, err
@@ -52,7 +55,9 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options, sizes
 				return nil, err
 			}
 			if attacker == nil {
-				return nil, fmt.Errorf("membership: %d images are too few to know classes by; enlarge dataset.splits.clients", len(labels))
+				return nil,
+					fmt.Errorf("membership: %d images are too few to know classes by; enlarge "+
+						"dataset.splits.clients", len(labels))
 			}
 			own, of := pick(perm[:n])
 			auc, told, err := attacker.AUC(own, of)

@@ -48,7 +48,8 @@ func (s Scores) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// momentsMultiple is how many times the images of an honest client each bad one claims: the cap counts every claim above the median alike.
+// momentsMultiple is how many times the images of an honest client each bad one claims: the cap
+// counts every claim above the median alike.
 const momentsMultiple = 10
 
 // scatterAttacks falsify the scatter, and leave class means as they are.
@@ -56,7 +57,8 @@ var scatterAttacks = []struct {
 	name string
 	make func(b *momentsBench, w *moments.Within)
 }{
-	{"scatter along", func(b *momentsBench, w *moments.Within) { // all of a scatter's bound along the first class mean
+	// all of a scatter's bound along the first class mean
+	{"scatter along", func(b *momentsBench, w *moments.Within) {
 		w.Rank, w.Data = 1, slices.Clone(b.toward)
 		for j := range w.Data {
 			w.Data[j] *= float32(math.Sqrt(float64(w.Dof)))
@@ -65,7 +67,8 @@ var scatterAttacks = []struct {
 	{"scatter of nothing", func(_ *momentsBench, w *moments.Within) {
 		w.Data = make([]float32, len(w.Data))
 	}},
-	{"scatter, negative", func(_ *momentsBench, w *moments.Within) { // variances as they may be, and covariances that no rows have
+	// variances as they may be, and covariances that no rows have
+	{"scatter, negative", func(_ *momentsBench, w *moments.Within) {
 		t, k := w.Trace()/float64(w.K), w.K
 		w.Rank, w.Data = 0, make([]float32, k*(k+1)/2)
 		for i := range w.Data {
@@ -85,7 +88,8 @@ type momentsBench struct {
 	toward []float32 // the direction of length 1 of false scatters
 }
 
-func newMomentsBench(ctx context.Context, p *experiment.Prepared, o Options) (b *momentsBench, err error) {
+func newMomentsBench(ctx context.Context, p *experiment.Prepared,
+	o Options) (b *momentsBench, err error) {
 	b = &momentsBench{bench: bench{Options: o, p: p, labels: p.Data.TestLabels}}
 	if o.Test > 0 && o.Test < len(b.labels) {
 		b.labels = b.labels[:o.Test]
@@ -94,8 +98,8 @@ func newMomentsBench(ctx context.Context, p *experiment.Prepared, o Options) (b 
 	return b, err
 }
 
-// RunMoments measures attacks on uploads of moments: those on class means, with calibration points under the next class's name, and on the
-// scatter. The first row is without attack.
+// RunMoments measures attacks on uploads of moments: those on class means, with calibration points
+// under the next class's name, and on the scatter. The first row is without attack.
 func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]MomentsRow, error) {
 	b, err := newMomentsBench(ctx, p, o)
 	if err != nil {
@@ -132,7 +136,8 @@ func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]Momen
 }
 
 // attacked adds the scores of one repeat of attack i, 0 for none, to a row.
-func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int, clients []discriminant.Client, repeat int,
+func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int,
+	clients []discriminant.Client, repeat int,
 	oracle metric.Scores) error {
 	bad := b.Bad
 	if i == 0 {
@@ -169,7 +174,8 @@ func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int, clie
 }
 
 // attack returns the uploads under attack i of the table.
-func (b *momentsBench) attack(i int, clients []discriminant.Client, repeat int) []discriminant.Client {
+func (b *momentsBench) attack(i int, clients []discriminant.Client,
+	repeat int) []discriminant.Client {
 	clients = slices.Clone(clients)
 	r := rng.New(b.Seed, "attack", repeat, i-1)
 	b.toward = slices.Clone(clients[b.Bad].Means.Row(0)[:clients[0].Means.Dx])
@@ -195,9 +201,10 @@ func (b *momentsBench) attack(i int, clients []discriminant.Client, repeat int) 
 	return clients
 }
 
-// mislead returns the uploads with the class means of the first bad clients under an attack, and their calibration points under the next
-// class's name.
-func (b *momentsBench) mislead(attack Attack, clients []discriminant.Client, bad int, claimed float64, r *rand.Rand) []discriminant.Client {
+// mislead returns the uploads with the class means of the first bad clients under an attack, and
+// their calibration points under the next class's name.
+func (b *momentsBench) mislead(attack Attack, clients []discriminant.Client, bad int,
+	claimed float64, r *rand.Rand) []discriminant.Client {
 	clients = slices.Clone(clients)
 	u, lambda, centre, scale := standardised(clients)
 	u = attack.apply(u, lambda, bad, claimed, r)
@@ -215,12 +222,14 @@ func (b *momentsBench) mislead(attack Attack, clients []discriminant.Client, bad
 	return clients
 }
 
-// standardised returns the clients' class means, with the mean of all taken away and each coordinate in its standard deviation within
-// classes, and the variances of class means in these coordinates, in which attacks are made.
+// standardised returns the clients' class means, with the mean of all taken away and each
+// coordinate in its standard deviation within classes, and the variances of class means in these
+// coordinates, in which attacks are made.
 func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, centre, scale []float64) {
 	k, c := clients[0].Means.Dx, clients[0].Means.C
-	u = honesty.Uploads{Clients: len(clients), Classes: c, K: k, Masses: make([]float64, len(clients)*c),
-		Means: make([]float64, len(clients)*c*k)}
+	u = honesty.Uploads{Clients: len(clients), Classes: c, K: k,
+		Masses: make([]float64, len(clients)*c),
+		Means:  make([]float64, len(clients)*c*k)}
 	centre, scale, lambda = make([]float64, k), make([]float64, k), make([]float64, k)
 	var total, dof float64
 	for m, o := range clients {
@@ -263,7 +272,8 @@ func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, cen
 	return u, lambda, centre, scale
 }
 
-// means returns a client's class means in the coordinates of uploads, of length 1 at most, as a server takes them.
+// means returns a client's class means in the coordinates of uploads, of length 1 at most, as a
+// server takes them.
 func means(u honesty.Uploads, m int, centre, scale []float64) *point.Set {
 	set := u.Pool(func(client int) bool { return client == m })
 	for i := range set.N {
@@ -281,17 +291,21 @@ func means(u honesty.Uploads, m int, centre, scale []float64) *point.Set {
 	return set
 }
 
-// moments returns the scores of the posterior of uploads of moments; without honesty a client's images count as claimed.
-func (b *momentsBench) moments(ctx context.Context, clients []discriminant.Client, repeat int, judged bool) (metric.Scores,
+// moments returns the scores of the posterior of uploads of moments; without honesty a client's
+// images count as claimed.
+func (b *momentsBench) moments(ctx context.Context, clients []discriminant.Client, repeat int,
+	judged bool) (metric.Scores,
 	*posterior.Judgement, error) {
 	return b.anchored(ctx, clients, nil, repeat, judged)
 }
 
 // anchored is moments for clients that are judged by known moments.
-func (b *momentsBench) anchored(ctx context.Context, clients []discriminant.Client, known *discriminant.Client, repeat int,
+func (b *momentsBench) anchored(ctx context.Context, clients []discriminant.Client,
+	known *discriminant.Client, repeat int,
 	judged bool) (metric.Scores, *posterior.Judgement, error) {
-	o := posterior.MomentsOptions{Known: known, Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed,
-		Stream: fmt.Sprint("stress/", repeat)}, Honesty: judged, Threads: b.Threads}
+	o := posterior.MomentsOptions{Known: known,
+		Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed,
+			Stream: fmt.Sprint("stress/", repeat)}, Honesty: judged, Threads: b.Threads}
 	if known := b.p.Config.Extractor.Kappa; len(known) == 2 {
 		o.Kappa = discriminant.Kappa{Median: known[0], Deviation: known[1]}
 	}

@@ -10,10 +10,11 @@ import (
 // trim is the share of clients that the trimmed mean leaves out at each end.
 const trim = 0.2
 
-// robust returns one upload in place of all: for each class a centre of the clients' means, with the median of their masses times
-// their number.
+// robust returns one upload in place of all: for each class a centre of the clients' means, with
+// the median of their masses times their number.
 func robust(u honesty.Uploads, centre func(means [][]float64) []float64) honesty.Uploads {
-	out := honesty.Uploads{Clients: 1, Classes: u.Classes, K: u.K, Masses: make([]float64, u.Classes), Means: make([]float64, u.Classes*u.K)}
+	out := honesty.Uploads{Clients: 1, Classes: u.Classes, K: u.K, Masses: make([]float64, u.Classes),
+		Means: make([]float64, u.Classes*u.K)}
 	for c := range u.Classes {
 		var of [][]float64
 		var n []float64
@@ -64,7 +65,8 @@ func trimmed(x []float64) float64 {
 	return sum / float64(len(x)-2*cut)
 }
 
-// geometric returns the geometric median, by Weiszfeld's algorithm (Pillutla et al. 2022, arXiv:1912.13445).
+// geometric returns the geometric median, by Weiszfeld's algorithm (Pillutla et al. 2022,
+// arXiv:1912.13445).
 func geometric(means [][]float64) []float64 {
 	at := coordinatewise(median)(means)
 	for range 100 {

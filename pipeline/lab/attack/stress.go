@@ -17,7 +17,8 @@ import (
 
 // Options are the settings of a measurement.
 type Options struct {
-	// Clients is the number of clients and Points the images of each; Alpha is that of the Dirichlet partition, 0 for homogeneous clients.
+	// Clients is the number of clients and Points the images of each; Alpha is that of the Dirichlet
+	// partition, 0 for homogeneous clients.
 	Clients, Points int
 	Alpha           float64
 	// Bad is the number of attacking clients.
@@ -51,7 +52,8 @@ func newBench(ctx context.Context, p *experiment.Prepared, o Options) (*bench, e
 	var err error
 	if p.Config.OpenScope() {
 		if p.Tools.Open == nil {
-			return nil, fmt.Errorf("no open predictor for this extractor; fmp train open makes one, and open.model names it")
+			return nil, fmt.Errorf("no open predictor for this extractor; fmp train open makes one, and " +
+				"open.model names it")
 		}
 		if b.white, err = p.Tools.Open.Whitening(); err != nil {
 			return nil, err
@@ -76,7 +78,8 @@ func (b *bench) of(ctx context.Context, features []float32) ([]float32, error) {
 
 // partition returns the images that each client of a repeat holds.
 func (b *bench) partition(repeat int) ([][]int, error) {
-	return b.p.Data.Clients.Partition(rng.New(b.Seed, "clients", fmt.Sprintf("%v/%d", b.Alpha, repeat)), b.Clients, b.Points, b.Alpha)
+	return b.p.Data.Clients.Partition(rng.New(b.Seed, "clients",
+		fmt.Sprintf("%v/%d", b.Alpha, repeat)), b.Clients, b.Points, b.Alpha)
 }
 
 // uploads returns the class means of a repeat's clients.
@@ -126,7 +129,8 @@ func (b *bench) compress(ctx context.Context, rows [][]int) ([]*point.Set, error
 	return out, nil
 }
 
-// claims returns uploads in coordinates in which a class has covariance I and class means have variances lambda, where attacks are made.
+// claims returns uploads in coordinates in which a class has covariance I and class means have
+// variances lambda, where attacks are made.
 func (b *bench) claims(uploads []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	if b.white == nil {
 		return b.k.Claims(uploads)
@@ -148,14 +152,17 @@ func (b *bench) sets(u honesty.Uploads) ([]*point.Set, error) {
 }
 
 // score returns the scores of the FMP posterior given uploads.
-func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
+func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int,
+	trust bool) (metric.Scores, *posterior.Judgement, error) {
 	return b.anchored(ctx, sets, nil, false, repeat, trust)
 }
 
 // anchored is score for clients that are judged by known class means, which may yield.
-func (b *bench) anchored(ctx context.Context, sets []*point.Set, known *point.Set, yields bool, repeat int, trust bool) (metric.Scores,
+func (b *bench) anchored(ctx context.Context, sets []*point.Set, known *point.Set, yields bool,
+	repeat int, trust bool) (metric.Scores,
 	*posterior.Judgement, error) {
-	in := posterior.Input{Known: known, Yields: yields, Samples: b.Samples, Honesty: !trust, Seed: b.Seed,
+	in := posterior.Input{Known: known, Yields: yields, Samples: b.Samples,
+		Honesty: !trust, Seed: b.Seed,
 		Stream:  fmt.Sprint("stress/", repeat),
 		Threads: b.Threads}
 	if b.white != nil {
@@ -193,7 +200,8 @@ func (b *bench) run(ctx context.Context, name string, t *rival.Task) (*posterior
 }
 
 // judge scores a posterior's predictions on test rows.
-func (b *bench) judge(ctx context.Context, r *posterior.Result, rows []float32) (metric.Scores, error) {
+func (b *bench) judge(ctx context.Context, r *posterior.Result,
+	rows []float32) (metric.Scores, error) {
 	p, err := metric.Predict(ctx, r.Ensembles[0], rows, b.Threads)
 	if err != nil {
 		return metric.Scores{}, err
@@ -239,7 +247,8 @@ func RunLost(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow
 	return out, nil
 }
 
-// Rivals are the other methods in the table of uploads: they send posterior samples, moments of features or of classes, or feature rows.
+// Rivals are the other methods in the table of uploads: they send posterior samples, moments of
+// features or of classes, or feature rows.
 var Rivals = []string{"CFMP", "FedCGS", "FedPFT", "ANN"}
 
 // RunRivals measures the Rivals with the shared settings; Bytes counts their numbers as float32.
@@ -294,7 +303,8 @@ func RunPrecisions(ctx context.Context, p *experiment.Prepared, o Options) ([]Sc
 				return nil, err
 			}
 			for m, set := range all {
-				u := federate.Upload{Client: fmt.Sprintf("client-%03d", m), Model: digest, N: o.Points, Points: set, Precision: precision}
+				u := federate.Upload{Client: fmt.Sprintf("client-%03d", m), Model: digest, N: o.Points,
+					Points: set, Precision: precision}
 				data, err := u.Encode()
 				if err != nil {
 					return nil, err

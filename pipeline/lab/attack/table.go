@@ -20,17 +20,20 @@ var Multiples = []float64{2, 10, 100, 1000}
 // Row is the accuracy of each defence under an attack, mean over repeats.
 type Row struct {
 	Attack string `json:"attack"`
-	// Multiple is how many times the images of an honest client each bad one claims; 0 without an attack.
+	// Multiple is how many times the images of an honest client each bad one claims; 0 without an
+	// attack.
 	Multiple float64   `json:"multiple,omitempty"`
 	Accuracy []float64 `json:"accuracy"`
-	// Counted is the mean mass that honesty counts of a bad client's claim, in units of the images of an honest client.
+	// Counted is the mean mass that honesty counts of a bad client's claim, in units of the images of
+	// an honest client.
 	Counted float64 `json:"counted,omitempty"`
 	// Found is the mean P(honest) of bad clients, Kept that of the other clients.
 	Found float64 `json:"p_honest_bad"`
 	Kept  float64 `json:"p_honest_others"`
 }
 
-// Table is the loss of accuracy of each defence relative to a round without attack and without defence.
+// Table is the loss of accuracy of each defence relative to a round without attack and without
+// defence.
 type Table struct {
 	Peace float64 `json:"peace"`
 	Rows  []Row   `json:"rows"`
@@ -71,7 +74,8 @@ func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Table,
 			if i > 0 {
 				attack := (i - 1) / len(Multiples)
 				bad, expected = o.Bad, oracle.ACC
-				u = Attacks[attack].apply(claims, lambda, bad, t.Rows[i].Multiple*float64(o.Points), rng.New(o.Seed, "attack", repeat, attack))
+				u = Attacks[attack].apply(claims, lambda, bad, t.Rows[i].Multiple*float64(o.Points),
+					rng.New(o.Seed, "attack", repeat, attack))
 			}
 			if err := b.row(ctx, &t.Rows[i], u, bad, repeat, expected); err != nil {
 				return nil, err
@@ -84,7 +88,8 @@ func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Table,
 }
 
 // without returns the scores of the oracle, which pools the uploads of all but the bad clients.
-func (b *bench) without(ctx context.Context, u honesty.Uploads, bad, repeat int) (metric.Scores, error) {
+func (b *bench) without(ctx context.Context, u honesty.Uploads, bad,
+	repeat int) (metric.Scores, error) {
 	all, err := b.sets(u)
 	if err != nil {
 		return metric.Scores{}, err
@@ -93,8 +98,10 @@ func (b *bench) without(ctx context.Context, u honesty.Uploads, bad, repeat int)
 	return s, err
 }
 
-// row adds the accuracies of one repeat to a row of the table; oracle is that of the oracle, 0 without an attack.
-func (b *bench) row(ctx context.Context, to *Row, u honesty.Uploads, bad, repeat int, oracle float64) error {
+// row adds the accuracies of one repeat to a row of the table; oracle is that of the oracle, 0
+// without an attack.
+func (b *bench) row(ctx context.Context, to *Row, u honesty.Uploads, bad, repeat int,
+	oracle float64) error {
 	all, err := b.sets(u)
 	if err != nil {
 		return err
@@ -172,8 +179,8 @@ const (
 	largeImages                             = 1000
 )
 
-// RunSizes measures the cost, to honest clients of unequal sizes, of counting less than is claimed. Large clients hold 1,000 images, or
-// as many as the data set has for them.
+// RunSizes measures the cost, to honest clients of unequal sizes, of counting less than is claimed.
+// Large clients hold 1,000 images, or as many as the data set has for them.
 func RunSizes(ctx context.Context, p *experiment.Prepared, o Options) (*SizesRow, error) {
 	o.Clients = largeClients + smallClients
 	b, err := newBench(ctx, p, o)
@@ -182,9 +189,11 @@ func RunSizes(ctx context.Context, p *experiment.Prepared, o Options) (*SizesRow
 	}
 	const each = 100 // images in a block of the partition
 	large := min(largeImages, (p.Data.Clients.Len()-smallClients*smallImages)/largeClients/each*each)
-	out := &SizesRow{Large: large, Small: smallImages, LargeClients: largeClients, SmallClients: smallClients}
+	out := &SizesRow{Large: large, Small: smallImages, LargeClients: largeClients,
+		SmallClients: smallClients}
 	for repeat := range o.Repeats {
-		blocks, err := p.Data.Clients.Partition(rng.New(o.Seed, "sizes", repeat), (largeClients*large+smallClients*smallImages)/each, each, 0)
+		blocks, err := p.Data.Clients.Partition(rng.New(o.Seed, "sizes", repeat),
+			(largeClients*large+smallClients*smallImages)/each, each, 0)
 		if err != nil {
 			return nil, err
 		}

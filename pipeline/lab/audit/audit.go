@@ -1,5 +1,6 @@
-// Package audit attacks clients' uploads: membership inference on class means, scatter and calibration points, and on the release of a
-// private round, with the lower bound on epsilon that the attack proves.
+// Package audit attacks clients' uploads: membership inference on class means, scatter and
+// calibration points, and on the release of a private round, with the lower bound on epsilon that
+// the attack proves.
 package audit
 
 import (
@@ -24,7 +25,8 @@ type Options struct {
 	// Rounds is the number of rounds attacked, 1 to 10,000, each with new clients.
 	Rounds int
 	Seed   uint64
-	// Points is the number of images per client; 0 stands for the run's own. Private rounds have the run's own.
+	// Points is the number of images per client; 0 stands for the run's own. Private rounds have the
+	// run's own.
 	Points int
 	// Calibrate is the number of calibration points, at most, that clients send beside class means.
 	Calibrate int
@@ -32,10 +34,12 @@ type Options struct {
 
 // Attack is the success of membership inference, measured and in theory.
 type Attack struct {
-	// AUC is the area under the ROC curve, and TPR the true positive rate at a false positive rate of 1%.
+	// AUC is the area under the ROC curve, and TPR the true positive rate at a false positive rate of
+	// 1%.
 	AUC float64 `json:"auc"`
 	TPR float64 `json:"tpr_at_1"`
-	// TheoryAUC and TheoryTPR are the values for two normal distributions of variance 1 whose means are TheoryD apart.
+	// TheoryAUC and TheoryTPR are the values for two normal distributions of variance 1 whose means
+	// are TheoryD apart.
 	TheoryD   float64 `json:"theory_d"`
 	TheoryAUC float64 `json:"theory_auc"`
 	TheoryTPR float64 `json:"theory_tpr_at_1"`
@@ -46,8 +50,9 @@ func (a *Attack) theory(d float64) {
 	a.TheoryD, a.TheoryAUC, a.TheoryTPR = d, n.CDF(d/math.Sqrt2), n.CDF(d-n.Quantile(0.99))
 }
 
-// Private is the attack on the release of a private round. The attacker knows every canary, but not the coin that decided whether
-// it was included; it guesses the coins of the tenth of them of which it is most certain.
+// Private is the attack on the release of a private round. The attacker knows every canary, but not
+// the coin that decided whether it was included; it guesses the coins of the tenth of them of which
+// it is most certain.
 type Private struct {
 	Attack
 	Budget   privacy.Budget `json:"budget"`
@@ -62,17 +67,21 @@ type Private struct {
 // confidence is the confidence level of lower bounds.
 const confidence = 0.95
 
-// RunPrivate audits the release of private rounds. Twice as many units as the round has (clients, or images of each client) are canaries,
-// each included by a fair coin. With u the canary's contribution, S the release and C the covariance of S - E S over coins and noise, the
-// score is u' C^-1 (S - E S), that of the likelihood ratio. In theory no attacker exceeds d' = 1/sigma against noise of sigma.
-func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Options) (*Private, error) {
+// RunPrivate audits the release of private rounds. Twice as many units as the round has (clients,
+// or images of each client) are canaries, each included by a fair coin. With u the canary's
+// contribution, S the release and C the covariance of S - E S over coins and noise, the score is u'
+// C^-1 (S - E S), that of the likelihood ratio. In theory no attacker exceeds d' = 1/sigma against
+// noise of sigma.
+func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
+	o Options) (*Private, error) {
 	c := p.Config
 	v := p.Tools.Private
 	if v == nil || c.Privacy.Epsilon == 0 {
 		return nil, fmt.Errorf("audit: the run is not private; set privacy.epsilon")
 	}
-	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: c.Privacy.Unit, Relation: c.Privacy.Relation,
-		Noise: c.Privacy.Noise, Points: c.Federation.Points}
+	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: c.Privacy.Unit,
+		Relation: c.Privacy.Relation,
+		Noise:    c.Privacy.Noise, Points: c.Federation.Points}
 	bank := p.Data.Clients
 	w, err := v.Rows(ctx, bank.Features)
 	if err != nil {
@@ -114,7 +123,8 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Op
 					return nil, err
 				}
 			}
-			scores, err := canaryScores(units, group, total, float64(releases)*float64(account.Deviation)*float64(account.Deviation))
+			scores, err := canaryScores(units, group, total,
+				float64(releases)*float64(account.Deviation)*float64(account.Deviation))
 			if err != nil {
 				return nil, err
 			}
@@ -145,9 +155,10 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64, o Op
 	return out, nil
 }
 
-// canaries returns the contributions of twice as many units as a round has, and the groups of them in one release: all of them or, where
-// clients add their own noise, those of each client.
-func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float64, round int, seed uint64) (units []*privacy.Release,
+// canaries returns the contributions of twice as many units as a round has, and the groups of them
+// in one release: all of them or, where clients add their own noise, those of each client.
+func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float64, round int,
+	seed uint64) (units []*privacy.Release,
 	groups [][]int, err error) {
 	c, k, bank := p.Config.Federation, p.Tools.Private.K(), p.Data.Clients
 	clients, points := c.Clients, 2*c.Points
@@ -155,8 +166,8 @@ func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float
 		clients, points = 2*c.Clients, c.Points
 	}
 	if need, have := clients*points, bank.Len(); need > have {
-		return nil, nil, fmt.Errorf("audit: canaries are twice a round's images, %d, and the clients' part has %d; lower federation.clients "+
-			"or federation.points", need, have)
+		return nil, nil, fmt.Errorf("audit: canaries are twice a round's images, %d, and the clients' "+
+			"part has %d; lower federation.clients or federation.points", need, have)
 	}
 	rows, err := bank.Partition(rng.New(seed, "audit", "clients", round), clients, points, alpha)
 	if err != nil {
@@ -203,8 +214,10 @@ func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float
 	return units, groups, nil
 }
 
-// canaryScores returns u' C^-1 (S - E S) for each canary of a group, above 0 where it is more likely included.
-func canaryScores(units []*privacy.Release, group []int, total *privacy.Release, variance float64) ([]float64, error) {
+// canaryScores returns u' C^-1 (S - E S) for each canary of a group, above 0 where it is more
+// likely included.
+func canaryScores(units []*privacy.Release, group []int, total *privacy.Release,
+	variance float64) ([]float64, error) {
 	n := len(total.Values)
 	rest := mat.NewVecDense(n, nil)
 	for i, v := range total.Values {

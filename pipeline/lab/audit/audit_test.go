@@ -7,8 +7,9 @@ import (
 	"fmp/models/rng"
 )
 
-// TestLowerBound: guesses of a mechanism that answers truly with probability e^eps/(1 + e^eps) prove at most eps, nearly always, and not
-// much less where there are many; guesses at random prove nothing.
+// TestLowerBound: guesses of a mechanism that answers truly with probability e^eps/(1 + e^eps)
+// prove at most eps, nearly always, and not much less where there are many; guesses at random prove
+// nothing.
 func TestLowerBound(t *testing.T) {
 	for _, epsilon := range []float64{0, 0.5, 2, 4} {
 		q := 1 / (1 + math.Exp(-epsilon))
@@ -37,7 +38,8 @@ func TestLowerBound(t *testing.T) {
 	if got := LowerBound(2000, 100, 100, 1e-5, 0.95); !(got > 2 && got < 6) {
 		t.Errorf("100 of 100 right prove %v", got)
 	}
-	if with, without := LowerBound(1000, 200, 190, 1e-4, 0.95), LowerBound(1000, 200, 190, 1e-12, 0.95); with >= without {
+	if with, without := LowerBound(1000, 200, 190, 1e-4, 0.95),
+		LowerBound(1000, 200, 190, 1e-12, 0.95); with >= without {
 		t.Errorf("a larger delta proves %v, a smaller one %v", with, without)
 	}
 }

@@ -20,8 +20,9 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// Leak is how much of a client's images an extractor gets out through a plain upload: images are drawn, every pixel one of 256 values
-// alike, so that a pixel has 8 bits, and no other knowledge of them helps the server that reads the upload.
+// Leak is how much of a client's images an extractor gets out through a plain upload: images are
+// drawn, every pixel one of 256 values alike, so that a pixel has 8 bits, and no other knowledge of
+// them helps the server that reads the upload.
 type Leak struct {
 	// Extractor describes the extractor, Upload the parts of the upload that are read.
 	Extractor string `json:"extractor"`
@@ -30,7 +31,8 @@ type Leak struct {
 	PerClass int `json:"images_of_a_class"`
 	// Refused is the reason for which nothing is sent; the rest is then 0.
 	Refused string `json:"refused,omitempty"`
-	// Bits are those of its pixels, one by one, that the server knows of an image, on average over all; an image has Most.
+	// Bits are those of its pixels, one by one, that the server knows of an image, on average over
+	// all; an image has Most.
 	Bits float64 `json:"bits_an_image"`
 	Most int     `json:"bits_of_an_image"`
 	// Best are the bits known of the image that most is known of.
@@ -40,44 +42,55 @@ type Leak struct {
 // leaking is an extractor and an upload that are audited.
 type leaking struct {
 	extractor, upload string
-	approved          bool // the extractor is the run's own, behind which the server decodes by linear regression
-	asked             bool // the owner was asked, and said yes
-	gate              bool // features are zeros but for one image in 40, about
-	moments           bool
-	perClass, points  int
+	// the extractor is the run's own, behind which the server decodes by linear regression
+	approved         bool
+	asked            bool // the owner was asked, and said yes
+	gate             bool // features are zeros but for one image in 40, about
+	moments          bool
+	perClass, points int
 }
 
 // leaks are the rows of an audit of extractors.
 var leaks = []leaking{
 	{extractor: "the run's, known to the program", upload: "class means", approved: true, perClass: 1},
 	{extractor: "the run's, known to the program", upload: "class means", approved: true, perClass: 5},
-	{extractor: "the run's, known to the program", upload: "class means", approved: true, perClass: 40},
+	{extractor: "the run's, known to the program", upload: "class means",
+		approved: true, perClass: 40},
 	{extractor: "unknown", upload: "class means", perClass: 40},
 	{extractor: "packing, after a yes", upload: "class means", asked: true, perClass: 1},
 	{extractor: "packing, after a yes", upload: "class means", asked: true, perClass: 40},
-	{extractor: "packing, after a yes", upload: "class means, 10 calibration points", asked: true, perClass: 40, points: 10},
-	{extractor: "packing, after a yes", upload: "moments, 10 calibration points", asked: true, moments: true, perClass: 40, points: 10},
-	{extractor: "packing, zeros but for one image in 40, after a yes", upload: "class means", asked: true, gate: true, perClass: 40},
-	{extractor: "packing, zeros but for one image in 40, after a yes", upload: "moments", asked: true, gate: true, moments: true,
+	{extractor: "packing, after a yes", upload: "class means, 10 calibration points", asked: true,
+		perClass: 40, points: 10},
+	{extractor: "packing, after a yes", upload: "moments, 10 calibration points", asked: true,
+		moments: true, perClass: 40, points: 10},
+	{extractor: "packing, zeros but for one image in 40, after a yes", upload: "class means",
+		asked: true, gate: true, perClass: 40},
+	{extractor: "packing, zeros but for one image in 40, after a yes", upload: "moments", asked: true,
+		gate: true, moments: true,
 		perClass: 40},
 }
 
 const (
-	// classes of a client, and regressed uploads from which the server learns to decode an approved extractor's features.
+	// classes of a client, and regressed uploads from which the server learns to decode an approved
+	// extractor's features.
 	leakClasses, regressed = 10, 60
-	// reference is the feature beside those that pack pixels, by which a normalised row is scaled back.
+	// reference is the feature beside those that pack pixels, by which a normalised row is scaled
+	// back.
 	reference = 1 << 24
 )
 
-// RunExtractor audits extractors by the bits of an image that leave with plain uploads, made by the client's own program.
+// RunExtractor audits extractors by the bits of an image that leave with plain uploads, made by the
+// client's own program.
 func RunExtractor(ctx context.Context, p *experiment.Prepared, o Options) ([]Leak, error) {
 	x, pre := p.Extractor.Client(nil, nil)
 	var out []Leak
 	for i, k := range leaks {
-		l := Leak{Extractor: k.extractor, Upload: k.upload, PerClass: k.perClass, Most: 8 * pre.Height * pre.Width * pre.Channels}
+		l := Leak{Extractor: k.extractor, Upload: k.upload, PerClass: k.perClass,
+			Most: 8 * pre.Height * pre.Width * pre.Channels}
 		g, at, dx := x, pre, p.Data.Clients.Dx
 		if !k.approved {
-			at = models.Preprocessing{Height: pre.Height, Width: pre.Width, Channels: pre.Channels, Raw: true, NHWC: true}
+			at = models.Preprocessing{Height: pre.Height, Width: pre.Width, Channels: pre.Channels,
+				Raw: true, NHWC: true}
 			var err error
 			if g, dx, err = packing(at, k.gate, k.moments); err != nil {
 				return nil, fmt.Errorf("audit: %w", err)
@@ -114,15 +127,18 @@ func RunExtractor(ctx context.Context, p *experiment.Prepared, o Options) ([]Lea
 	return out, nil
 }
 
-// packing returns an extractor whose features are three pixels each, p + 256 q + 65536 r, which a float32 holds exactly; with gate zeros
-// unless the first pixel is 250 or more. In front of moments, which take roots and scale rows to length 1, features are squares.
+// packing returns an extractor whose features are three pixels each, p + 256 q + 65536 r, which a
+// float32 holds exactly; with gate zeros unless the first pixel is 250 or more. In front of
+// moments, which take roots and scale rows to length 1, features are squares.
 func packing(p models.Preprocessing, gate, squares bool) (*onnx.Model, int, error) {
 	n := p.Height * p.Width * p.Channels
 	dx := (n + 2) / 3
 	b := build.New("packing")
-	pixels := b.Reshape(b.Cast(b.Input("image", onnx.Uint8, "n", p.Height, p.Width, p.Channels), onnx.Float32), 0, n)
+	pixels := b.Reshape(b.Cast(b.Input("image", onnx.Uint8, "n", p.Height, p.Width, p.Channels),
+		onnx.Float32), 0, n)
 	rows := b.Op("Pad", []build.Ref{pixels, b.Const(onnx.Vector[int64](0, 0, 0, int64(3*dx-n)))})
-	h := b.ReduceSum(b.Mul(b.Reshape(rows, 0, dx, 3), b.Const(onnx.Vector[float32](1, 1<<8, 1<<16))), false, -1)
+	h := b.ReduceSum(b.Mul(b.Reshape(rows, 0, dx, 3), b.Const(onnx.Vector[float32](1, 1<<8, 1<<16))),
+		false, -1)
 	if squares {
 		h = b.Op("Pad", []build.Ref{h, b.Const(onnx.Vector[int64](0, 0, 0, 1)), b.F32(reference)})
 		h, dx = b.Mul(h, h), dx+1
@@ -140,11 +156,13 @@ func packing(p models.Preprocessing, gate, squares bool) (*onnx.Model, int, erro
 }
 
 // plainClient returns a client that sends class means or moments behind an extractor.
-func plainClient(x *onnx.Model, p models.Preprocessing, dx int, moments bool) (*client.Client, error) {
+func plainClient(x *onnx.Model, p models.Preprocessing, dx int,
+	moments bool) (*client.Client, error) {
 	var e *onnx.Model
 	var err error
 	if moments {
-		e, err = models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: leakClasses, Bytes: federate.MaxBytes})
+		e, err = models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: leakClasses,
+			Bytes: federate.MaxBytes})
 	} else {
 		e, err = models.ClassMeansEmbedding(dx, leakClasses, 1e30)
 	}
@@ -168,7 +186,8 @@ func plainClient(x *onnx.Model, p models.Preprocessing, dx int, moments bool) (*
 }
 
 // send returns an upload of drawn images, as a server decodes it.
-func send(ctx context.Context, cl *client.Client, k leaking, seed uint64) (*federate.Upload, *drawnImages, error) {
+func send(ctx context.Context, cl *client.Client, k leaking,
+	seed uint64) (*federate.Upload, *drawnImages, error) {
 	src := &drawnImages{n: leakClasses * k.perClass, seed: seed}
 	o := client.Options{Calibrate: k.points, Secret: &client.Secret{1}}
 	u, _, err := cl.Upload(ctx, src, o, "client")
@@ -184,8 +203,8 @@ func send(ctx context.Context, cl *client.Client, k leaking, seed uint64) (*fede
 	return u, src, err
 }
 
-// unpack reads pixels out of the rows of an upload: class means times the number of images, of which a gate lets one through, and
-// calibration points.
+// unpack reads pixels out of the rows of an upload: class means times the number of images, of
+// which a gate lets one through, and calibration points.
 func (l *Leak) unpack(ctx context.Context, cl *client.Client, k leaking, seed uint64) error {
 	u, src, err := send(ctx, cl, k, seed)
 	if err != nil {
@@ -239,7 +258,8 @@ func unpacked(row []float32, size int, scaled bool) []uint8 {
 	return out
 }
 
-// known returns the bits of an image's pixels that a guess has right: 0 of as many as a guess at random may have, all of all.
+// known returns the bits of an image's pixels that a guess has right: 0 of as many as a guess at
+// random may have, all of all.
 func known(guess, image []uint8) float64 {
 	right := 0
 	for i, p := range image {
@@ -252,15 +272,17 @@ func known(guess, image []uint8) float64 {
 	return 8 * n * max(0, float64(right)-chance) / (n - chance)
 }
 
-// regress measures an approved extractor: the server learns from images of its own to tell an image's pixels from the class mean that
-// the image is behind, by ridge regression, and the bits are those of a channel with normal noise, a half log2(variance/mean square error)
-// added over the pixels, which are independent, less those of a decoder that learned from wrong images. It is a lower bound, by a linear
-// decoder.
+// regress measures an approved extractor: the server learns from images of its own to tell an
+// image's pixels from the class mean that the image is behind, by ridge regression, and the bits
+// are those of a channel with normal noise, a half log2(variance/mean square error) added over the
+// pixels, which are independent, less those of a decoder that learned from wrong images. It is a
+// lower bound, by a linear decoder.
 func (l *Leak) regress(ctx context.Context, cl *client.Client, k leaking, seed uint64) error {
 	size, dx := cl.Fit.Size(), cl.Manifest.PointWidth()
 	var x, y [2]*mat.Dense // to learn from, and to be measured on
 	for part := range x {
-		x[part], y[part] = mat.NewDense(regressed*leakClasses, dx+1, nil), mat.NewDense(regressed*leakClasses, size, nil)
+		x[part], y[part] = mat.NewDense(regressed*leakClasses, dx+1, nil),
+			mat.NewDense(regressed*leakClasses, size, nil)
 		for i := range regressed {
 			u, src, err := send(ctx, cl, k, seed+uint64(1000*(part+1)+i))
 			if err != nil {

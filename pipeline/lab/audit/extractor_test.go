@@ -6,8 +6,8 @@ import (
 	"fmp/models"
 )
 
-// TestPacking: through class means of single images, calibration points and a gate an approved packing extractor gives whole images away;
-// means of many images and no gate give nothing of one.
+// TestPacking: through class means of single images, calibration points and a gate an approved
+// packing extractor gives whole images away; means of many images and no gate give nothing of one.
 func TestPacking(t *testing.T) {
 	p := models.Preprocessing{Height: 8, Width: 8, Channels: 3, Raw: true, NHWC: true}
 	const most = 8 * 8 * 8 * 3
@@ -19,8 +19,10 @@ func TestPacking(t *testing.T) {
 		{leaking{upload: "means", perClass: 40}, [2]float64{0, 0}, [2]float64{0, 0}},
 		{leaking{upload: "points", perClass: 40, points: 10}, [2]float64{0.02, 0.03}, [2]float64{0.9, 1}},
 		{leaking{upload: "gate", perClass: 40, gate: true}, [2]float64{0.002, 0.03}, [2]float64{0.6, 1}},
-		{leaking{upload: "moments", perClass: 40, points: 10, moments: true}, [2]float64{0.01, 0.03}, [2]float64{0.6, 1}},
-		{leaking{upload: "moments, gate", perClass: 40, gate: true, moments: true}, [2]float64{0.002, 0.03}, [2]float64{0.5, 1}},
+		{leaking{upload: "moments", perClass: 40, points: 10, moments: true}, [2]float64{0.01, 0.03},
+			[2]float64{0.6, 1}},
+		{leaking{upload: "moments, gate", perClass: 40, gate: true, moments: true},
+			[2]float64{0.002, 0.03}, [2]float64{0.5, 1}},
 	} {
 		g, dx, err := packing(p, c.gate, c.moments)
 		if err != nil {

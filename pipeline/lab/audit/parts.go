@@ -22,25 +22,28 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Parts is how much those parts of an upload give away that an attacker reads. Sizes are means over clients.
+// Parts is how much those parts of an upload give away that an attacker reads. Sizes are means over
+// clients.
 type Parts struct {
-	// Read names the parts, Coordinates is the number of coordinates of a row, and Points the number of images per client.
+	// Read names the parts, Coordinates is the number of coordinates of a row, and Points the number
+	// of images per client.
 	Read        string `json:"read"`
 	Coordinates int    `json:"coordinates"`
 	Points      int    `json:"points"`
-	// Behind is the number of images behind the mean of an image's class, averaged over images, Freedom the degrees of freedom of the
-	// scatter, and Calibration the number of calibration points.
+	// Behind is the number of images behind the mean of an image's class, averaged over images,
+	// Freedom the degrees of freedom of the scatter, and Calibration the number of calibration points.
 	Behind      float64 `json:"behind"`
 	Freedom     float64 `json:"freedom,omitempty"`
 	Calibration float64 `json:"calibration,omitempty"`
 	// Bytes is the size of the encoded upload, and PointBytes the share of each calibration point.
 	Bytes      float64 `json:"bytes"`
 	PointBytes float64 `json:"point_bytes,omitempty"`
-	// Attack is on the images behind these parts. In theory, of N images behind a mean, k coordinates and f degrees of freedom,
-	// d'^2 = k/N + k(k+1)/2f.
+	// Attack is on the images behind these parts. In theory, of N images behind a mean, k coordinates
+	// and f degrees of freedom, d'^2 = k/N + k(k+1)/2f.
 	Attack
-	// Whole is the share of a client's images whose coordinates can be read off, and Error the squared distance of an image to the nearest
-	// guess at a client's images, as a share of that to the mean of its class.
+	// Whole is the share of a client's images whose coordinates can be read off, and Error the squared
+	// distance of an image to the nearest guess at a client's images, as a share of that to the mean
+	// of its class.
 	Whole float64 `json:"whole"`
 	Error float64 `json:"error"`
 }
@@ -52,7 +55,8 @@ type space struct {
 	bytes int
 }
 
-// budgets of fmp fuse --bytes, with the numbers of directions that they leave of ten classes; 0 stands for all features.
+// budgets of fmp fuse --bytes, with the numbers of directions that they leave of ten classes; 0
+// stands for all features.
 var budgets = []struct{ bytes, k int }{{2 << 20, 0}, {64 << 10, 325}, {6 << 10, 70}}
 
 // spacesOf returns the coordinates of a run's uploads.
@@ -85,10 +89,12 @@ func spacesOf(p *experiment.Prepared) []space {
 	return out
 }
 
-// RunParts attacks rounds without noise, part by part of each client's upload as its server decodes it: class means, then with
-// calibration points or, of moments, with the scatter and then with both. The attacker knows mean and covariance of the classes from
-// half of the clients' part of the data set, from the other half of which clients draw; test images are those that took no part.
-func RunParts(ctx context.Context, p *experiment.Prepared, alpha float64, o Options) ([]Parts, error) {
+// RunParts attacks rounds without noise, part by part of each client's upload as its server decodes
+// it: class means, then with calibration points or, of moments, with the scatter and then with
+// both. The attacker knows mean and covariance of the classes from half of the clients' part of the
+// data set, from the other half of which clients draw; test images are those that took no part.
+func RunParts(ctx context.Context, p *experiment.Prepared, alpha float64,
+	o Options) ([]Parts, error) {
 	var out []Parts
 	for _, at := range spacesOf(p) {
 		bank := p.Data.Clients
@@ -101,11 +107,13 @@ func RunParts(ctx context.Context, p *experiment.Prepared, alpha float64, o Opti
 			return nil, err
 		}
 		k := len(own) / len(bank.Labels)
-		a, err := newAttacked(&labelled{own, k, bank.Labels}, &labelled{test, k, p.Data.TestLabels}, bank.C, at.bytes)
+		a, err := newAttacked(&labelled{own, k, bank.Labels}, &labelled{test, k, p.Data.TestLabels},
+			bank.C, at.bytes)
 		if err != nil {
 			return nil, err
 		}
-		parts, err := a.rounds(ctx, p.Config.Federation.Clients, cmp.Or(o.Points, p.Config.Federation.Points), alpha, o)
+		parts, err := a.rounds(ctx, p.Config.Federation.Clients,
+			cmp.Or(o.Points, p.Config.Federation.Points), alpha, o)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +123,8 @@ func RunParts(ctx context.Context, p *experiment.Prepared, alpha float64, o Opti
 }
 
 // rounds draws rounds of clients, each with the given number of images, and attacks their uploads.
-func (a *attacked) rounds(ctx context.Context, clients, points int, alpha float64, o Options) ([]Parts, error) {
+func (a *attacked) rounds(ctx context.Context, clients, points int, alpha float64,
+	o Options) ([]Parts, error) {
 	var found tally
 	for round := range o.Rounds {
 		drawn, err := a.bank.Partition(rng.New(o.Seed, "audit", "clients", round), clients, points, alpha)
@@ -145,7 +154,8 @@ type attacked struct {
 	white       *mat.Dense // others less their class means, whitened
 }
 
-// newAttacked parts rows into those of clients and of the attacker, class by class in turn; test rows took no part.
+// newAttacked parts rows into those of clients and of the attacker, class by class in turn; test
+// rows took no part.
 func newAttacked(rows, test *labelled, c, bytes int) (*attacked, error) {
 	a := &attacked{k: rows.k, c: c, bytes: bytes, labels: test.labels}
 	var halves [2]labelled
@@ -165,8 +175,8 @@ func newAttacked(rows, test *labelled, c, bytes int) (*attacked, error) {
 	}
 	a.means = known.Means
 	if n := len(halves[1].labels); n <= a.k+c || !a.chol.Factorize(known.Within) {
-		return nil, fmt.Errorf("audit: the attacker's %d images are too few for a covariance of %d coordinates; raise dataset.splits.clients",
-			n, a.k)
+		return nil, fmt.Errorf("audit: the attacker's %d images are too few for a covariance of %d "+
+			"coordinates; raise dataset.splits.clients", n, a.k)
 	}
 	a.others = moment.Rows(test.rows, a.k)
 	a.white, err = a.whiten(a.others, a.labels)
@@ -269,13 +279,15 @@ func (p *part) withoutPoints() (*federate.Upload, int) {
 }
 
 // uploads returns the upload of a client, after those of its parts alone.
-func (a *attacked) uploads(x []float32, labels []int, key string, calibrate int) (out []part, err error) {
+func (a *attacked) uploads(x []float32, labels []int, key string,
+	calibrate int) (out []part, err error) {
 	all := make([]bool, len(labels))
 	for i := range all {
 		all[i] = true
 	}
 	add := func(parts string, members []bool, means *point.Set, w *moments.Within, points *point.Set) {
-		out = append(out, part{&federate.Upload{Client: "client", Model: strings.Repeat("0", 64), N: int(math.Round(means.Mass())), Points: means,
+		out = append(out, part{&federate.Upload{Client: "client", Model: strings.Repeat("0", 64),
+			N: int(math.Round(means.Mass())), Points: means,
 			Within: w, Calibration: points}, parts, members})
 	}
 	if a.bytes > 0 {
@@ -296,13 +308,16 @@ func (a *attacked) uploads(x []float32, labels []int, key string, calibrate int)
 	}
 	for _, most := range slices.Compact([]int{0, calibrate}) {
 		means, points := classMeans(x, a.k, labels, a.c, key, most)
-		add(map[bool]string{true: "class means", false: "means, points"}[most == 0], all, means, nil, points)
+		add(map[bool]string{true: "class means", false: "means, points"}[most == 0], all,
+			means, nil, points)
 	}
 	return out, nil
 }
 
-// classMeans returns class means, without the calibration points, and these, chosen as clients choose them; nil where there are none.
-func classMeans(x []float32, k int, labels []int, c int, key string, calibrate int) (means, points *point.Set) {
+// classMeans returns class means, without the calibration points, and these, chosen as clients
+// choose them; nil where there are none.
+func classMeans(x []float32, k int, labels []int, c int, key string,
+	calibrate int) (means, points *point.Set) {
 	points = &point.Set{Dx: k, C: c}
 	chosen := make([]bool, len(labels))
 	if calibrate > 0 {
@@ -312,7 +327,8 @@ func classMeans(x []float32, k int, labels []int, c int, key string, calibrate i
 	for i, y := range labels {
 		row := x[i*k : (i+1)*k]
 		if chosen[i] {
-			points.N, points.Z, points.Y, points.W = points.N+1, append(points.Z, row...), append(points.Y, int32(y)), append(points.W, 0)
+			points.N, points.Z, points.Y, points.W = points.N+1, append(points.Z, row...),
+				append(points.Y, int32(y)), append(points.W, 0)
 			continue
 		}
 		count[y]++
@@ -354,10 +370,12 @@ type view struct {
 	count []float64  // of the images behind a mean
 	mean  *mat.Dense // C x k
 	sum   *mat.Dense // count times the whitened mean
-	// within is the scatter's decomposition, and freedom its degrees of freedom; 0 where there is none.
+	// within is the scatter's decomposition, and freedom its degrees of freedom; 0 where there is
+	// none.
 	within  mat.Cholesky
 	freedom float64
-	pair    []float64  // of a scatter of one degree of freedom: half of the difference of the two images
+	// of a scatter of one degree of freedom: half of the difference of the two images
+	pair    []float64
 	points  *mat.Dense // calibration points, whitened
 	classes []int
 }
@@ -403,7 +421,8 @@ func (a *attacked) read(u *federate.Upload) (*view, error) {
 	return v, err
 }
 
-// negligible is the share of the mean variance that is added to the scatter, so that it can be inverted; it grows until it can.
+// negligible is the share of the mean variance that is added to the scatter, so that it can be
+// inverted; it grows until it can.
 const negligible = 1e-6
 
 func (v *view) scatter(w *moments.Within) error {
@@ -427,13 +446,15 @@ func (v *view) scatter(w *moments.Within) error {
 	return fmt.Errorf("audit: the scatter is singular")
 }
 
-// scores returns the log-likelihood ratios of rows, less a number for each class, as members of the upload. For Gaussian classes, of a mean
-// m of n rows less mu_c and a scatter S of f degrees of freedom,
+// scores returns the log-likelihood ratios of rows, less a number for each class, as members of the
+// upload. For Gaussian classes, of a mean m of n rows less mu_c and a scatter S of f degrees of
+// freedom,
 //
 //	m ~ N(x/n, (n-1)/n^2 W),  S - aa' ~ Wishart(f - 1, W)  with a row at mu_c + x, where a = sqrt(n/(n-1)) (x - m),
 //	m ~ N(0, W/n),            S ~ Wishart(f, W)            without.
 //
-// The second ratio is (1 - a'S^-1 a)^((f-k-2)/2) exp(a'W^-1 a/2): no member has a'S^-1 a above 1, and others do where S is singular.
+// The second ratio is (1 - a'S^-1 a)^((f-k-2)/2) exp(a'W^-1 a/2): no member has a'S^-1 a above 1,
+// and others do where S is singular.
 func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 	leverage := make([]float64, len(labels))
 	if v.freedom > 0 {
@@ -490,11 +511,13 @@ func logRest(x float64) float64 {
 	return math.Log1p(-end) - (x-end)/(1-end)
 }
 
-// same is the squared distance of a coordinate, in variances within classes, up to which two rows are of one image: two images of a class
-// are 2 apart, and rounding to int8 moves a row by some 1e-4.
+// same is the squared distance of a coordinate, in variances within classes, up to which two rows
+// are of one image: two images of a class are 2 apart, and rounding to int8 moves a row by some
+// 1e-4.
 const same = 1e-3
 
-// nearest returns the squared distance of a whitened row to the nearest calibration point of its class.
+// nearest returns the squared distance of a whitened row to the nearest calibration point of its
+// class.
 func (v *view) nearest(x []float64, y int) float64 {
 	least := math.Inf(1)
 	for i, c := range v.classes {
@@ -516,8 +539,8 @@ func squared(a, b []float64) (sum float64) {
 	return sum
 }
 
-// attack scores the rows of a client, and those that took no part, by a view of its upload. The area is averaged over the images that the
-// view tells of.
+// attack scores the rows of a client, and those that took no part, by a view of its upload. The
+// area is averaged over the images that the view tells of.
 func (v *view) attack(rows, white *mat.Dense, labels []int, members []bool, t *sums) error {
 	own, err := v.scores(rows, white, labels)
 	if err != nil {
@@ -588,8 +611,8 @@ func pick(x *mat.Dense, rows []int) *mat.Dense {
 	return out
 }
 
-// reconstruct guesses a client's images of each class: their mean, which is the image of a class of one, calibration points, and both
-// images of a class of two where the scatter is theirs alone.
+// reconstruct guesses a client's images of each class: their mean, which is the image of a class of
+// one, calibration points, and both images of a class of two where the scatter is theirs alone.
 func (v *view) reconstruct(white *mat.Dense, labels []int, t *sums) error {
 	guesses := make([][][]float64, v.c)
 	for y, n := range v.count {
@@ -637,7 +660,8 @@ func (v *view) reconstruct(white *mat.Dense, labels []int, t *sums) error {
 // tally holds the sums of attacks on the parts of uploads.
 type tally []*sums
 
-// sums are sums over clients: of members' areas and rates, of images behind means, of all images, and of clients.
+// sums are sums over clients: of members' areas and rates, of images behind means, of all images,
+// and of clients.
 type sums struct {
 	read                                 string
 	members, auc, tpr                    float64
@@ -662,9 +686,11 @@ func (t tally) parts(k, points int) ([]Parts, error) {
 		if s.members == 0 {
 			return nil, fmt.Errorf("audit: the test images have no class of the clients'")
 		}
-		p := Parts{Read: s.read, Coordinates: k, Points: points, Behind: s.behind / s.images, Freedom: s.freedom / s.clients,
-			Calibration: s.calibration / s.clients, Bytes: s.bytes / s.clients, PointBytes: s.pointBytes / s.clients,
-			Whole: s.whole / s.rows, Error: s.missed / s.apart,
+		p := Parts{Read: s.read, Coordinates: k, Points: points, Behind: s.behind / s.images,
+			Freedom:     s.freedom / s.clients,
+			Calibration: s.calibration / s.clients, Bytes: s.bytes / s.clients,
+			PointBytes: s.pointBytes / s.clients,
+			Whole:      s.whole / s.rows, Error: s.missed / s.apart,
 			Attack: Attack{AUC: s.auc / s.members, TPR: s.tpr / s.members}}
 		p.theory(s.d / s.images)
 		out = append(out, p)

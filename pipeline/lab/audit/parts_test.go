@@ -12,7 +12,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// drawn returns n rows of k coordinates, of c Gaussian classes in turn whose covariance is not a multiple of I, of length 1 at most.
+// drawn returns n rows of k coordinates, of c Gaussian classes in turn whose covariance is not a
+// multiple of I, of length 1 at most.
 func drawn(seed uint64, n, k, c int) *labelled {
 	x := make([]float32, n*k)
 	rng.Normal(rng.New(seed, "rows"), x)
@@ -31,8 +32,9 @@ func drawn(seed uint64, n, k, c int) *labelled {
 	return out
 }
 
-// TestPartsTheory: of Gaussian classes the attack on class means reaches what theory says, scatter adds what it says, and calibration
-// points are known; a scatter of fewer degrees of freedom than coordinates tells every image.
+// TestPartsTheory: of Gaussian classes the attack on class means reaches what theory says, scatter
+// adds what it says, and calibration points are known; a scatter of fewer degrees of freedom than
+// coordinates tells every image.
 func TestPartsTheory(t *testing.T) {
 	const k, c = 12, 2
 	a, err := newAttacked(drawn(1, 12_000, k, c), drawn(2, 2000, k, c), c, 1<<20)
@@ -51,8 +53,10 @@ func TestPartsTheory(t *testing.T) {
 		t.Errorf("scatter: %+v", scatter)
 	}
 	// Ten images of 210 are points, and certain; the others are as without.
-	if share := points.Calibration / 210; math.Abs(points.Whole-share) > 1e-9 || math.Abs(points.AUC-(share+(1-share)*scatter.AUC)) > 0.01 ||
-		math.Abs(points.PointBytes-(points.Bytes-scatter.Bytes)/points.Calibration) > 1e-9 || points.PointBytes < 4*k {
+	if share := points.Calibration / 210; math.Abs(points.Whole-share) > 1e-9 ||
+		math.Abs(points.AUC-(share+(1-share)*scatter.AUC)) > 0.01 ||
+		math.Abs(points.PointBytes-(points.Bytes-scatter.Bytes)/points.Calibration) > 1e-9 ||
+		points.PointBytes < 4*k {
 		t.Errorf("points: %+v", points)
 	}
 	few, err := a.rounds(context.Background(), 10, 12, 0, Options{Rounds: 2, Seed: 1})
@@ -64,8 +68,8 @@ func TestPartsTheory(t *testing.T) {
 	}
 }
 
-// TestPartsReconstruct: the image of a class of one is known, as are both of a class of two where the scatter is theirs alone, and those
-// that are sent as calibration points.
+// TestPartsReconstruct: the image of a class of one is known, as are both of a class of two where
+// the scatter is theirs alone, and those that are sent as calibration points.
 func TestPartsReconstruct(t *testing.T) {
 	const k, c = 6, 3
 	rows := drawn(3, 3000, k, c)
@@ -94,11 +98,13 @@ func TestPartsReconstruct(t *testing.T) {
 		}
 		for i, want := range form.whole {
 			if got := parts[i].Whole; math.Abs(got-want) > 1e-9 || (want == 1) != (parts[i].Error < 1e-3) {
-				t.Errorf("%s, %s: %.3f of the images are known, want %.3f; error %.3f", form.name, parts[i].Read, got, want, parts[i].Error)
+				t.Errorf("%s, %s: %.3f of the images are known, want %.3f; error %.3f", form.name,
+					parts[i].Read, got, want, parts[i].Error)
 			}
 		}
 	}
-	// Of moments one image of three is the calibration point; the other two are of one class for some key.
+	// Of moments one image of three is the calibration point; the other two are of one class for some
+	// key.
 	a, err := newAttacked(rows, drawn(4, 300, k, c), c, 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -141,8 +147,8 @@ func pickClasses(a *attacked, classes []int) (out []int) {
 	return out
 }
 
-// TestRunParts: a run of moments is attacked in all of its features and in fewer directions of them, part by part; one with neither moments
-// nor a predictor has nothing to be attacked.
+// TestRunParts: a run of moments is attacked in all of its features and in fewer directions of
+// them, part by part; one with neither moments nor a predictor has nothing to be attacked.
 func TestRunParts(t *testing.T) {
 	const dx, c = 100, 2
 	e, err := posterior.NewEmbedded(dx, nil, nil, nil)
@@ -172,12 +178,14 @@ func TestRunParts(t *testing.T) {
 		t.Fatalf("parts %+v", parts)
 	}
 	for i, want := range []float64{0, 22, 22, 0, 22, 22} { // 30 images less 6 points and 2 classes
-		if got := parts[i]; got.Freedom != want || got.Points != 30 || (got.Calibration == 6) != (i%3 == 2) || i%3 > 0 && got.AUC < 0.999 {
+		if got := parts[i]; got.Freedom != want || got.Points != 30 ||
+			(got.Calibration == 6) != (i%3 == 2) || i%3 > 0 && got.AUC < 0.999 {
 			t.Errorf("%+v", got)
 		}
 	}
 	p.Tools.Embedded = nil
-	if parts, err := RunParts(context.Background(), p, 0, Options{Rounds: 1}); parts != nil || err != nil {
+	if parts, err := RunParts(context.Background(), p, 0, Options{Rounds: 1}); parts != nil ||
+		err != nil {
 		t.Errorf("%v, %v without a predictor", parts, err)
 	}
 }

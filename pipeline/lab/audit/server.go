@@ -20,18 +20,20 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// Crafted is the attack of a malicious server on one image of a client: a client graph that the server makes for the purpose, run by the
-// client's own program. The server knows every image but that one, and asks of each release whether it was there.
+// Crafted is the attack of a malicious server on one image of a client: a client graph that the
+// server makes for the purpose, run by the client's own program. The server knows every image but
+// that one, and asks of each release whether it was there.
 type Crafted struct {
 	// Name describes the graph.
 	Name string `json:"name"`
 	// Refused is why the client does not run the graph; the rest is then empty.
 	Refused string `json:"refused,omitempty"`
-	// Moved is by how much the image moves the sums before noise, as a multiple of the sensitivity: at most 1.
+	// Moved is by how much the image moves the sums before noise, as a multiple of the sensitivity: at
+	// most 1.
 	Moved float64 `json:"moved"`
 	Attack
-	// Releases is the number of releases, Guesses that of the ones guessed at, Right of those that were right, Epsilon the lower bound that
-	// they prove at Confidence.
+	// Releases is the number of releases, Guesses that of the ones guessed at, Right of those that
+	// were right, Epsilon the lower bound that they prove at Confidence.
 	Releases   int     `json:"releases"`
 	Guesses    int     `json:"guesses"`
 	Right      int     `json:"right"`
@@ -46,10 +48,12 @@ const (
 	perRound = 50
 )
 
-// RunServer attacks a client of a private round as a server does that makes the client graph: with the numbers of an approved graph's tail
-// chosen against one image, with extractors that move other images' rows, give no number or fail for that image, and with graphs that a
-// client must refuse. Seen is the view of one server: in a round with noise of the clients' own a client's release, with two servers the
-// sum with the other's noise. A server that is trusted with the noise sees the sums as they are, and there is nothing to be audited.
+// RunServer attacks a client of a private round as a server does that makes the client graph: with
+// the numbers of an approved graph's tail chosen against one image, with extractors that move other
+// images' rows, give no number or fail for that image, and with graphs that a client must refuse.
+// Seen is the view of one server: in a round with noise of the clients' own a client's release,
+// with two servers the sum with the other's noise. A server that is trusted with the noise sees the
+// sums as they are, and there is nothing to be audited.
 func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafted, error) {
 	c := p.Config
 	if c.Privacy.Noise == privacy.Trusted || c.Privacy.Unit != privacy.Example {
@@ -84,12 +88,14 @@ func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafte
 	return out, nil
 }
 
-// graphs returns the budget of a private run for an image, and a function that makes its client graph with nodes behind the extractor and
-// with another embedding, or without these.
-func graphs(p *experiment.Prepared) (privacy.Budget, func(behind, func(*onnx.Model) *onnx.Model) (*onnx.Model, error), error) {
+// graphs returns the budget of a private run for an image, and a function that makes its client
+// graph with nodes behind the extractor and with another embedding, or without these.
+func graphs(p *experiment.Prepared) (privacy.Budget,
+	func(behind, func(*onnx.Model) *onnx.Model) (*onnx.Model, error), error) {
 	c := p.Config
-	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: privacy.Example, Relation: c.Privacy.Relation,
-		Noise: c.Privacy.Noise, Points: c.Federation.Points}
+	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: privacy.Example,
+		Relation: c.Privacy.Relation,
+		Noise:    c.Privacy.Noise, Points: c.Federation.Points}
 	e, err := models.PrivateEmbedding(p.Private, len(p.Manifest.Classes), p.Manifest.Classes)
 	if err != nil {
 		return b, nil, err
@@ -115,7 +121,8 @@ func graphs(p *experiment.Prepared) (privacy.Budget, func(behind, func(*onnx.Mod
 func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, o Options) error {
 	var sums [2]*privacy.Release
 	for in := range sums {
-		l, _, err := cl.Coordinates(ctx, &pictures{n: beside + in, classes: cl.Manifest.C, seed: o.Seed}, client.Options{})
+		l, _, err := cl.Coordinates(ctx, &pictures{n: beside + in, classes: cl.Manifest.C, seed: o.Seed},
+			client.Options{})
 		if err != nil {
 			return err
 		}
@@ -143,7 +150,8 @@ func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, 
 			return err
 		}
 		in := r.IntN(2)
-		s := &privacy.Release{Classes: sums[in].Classes, K: sums[in].K, Values: slices.Clone(sums[in].Values)}
+		s := &privacy.Release{Classes: sums[in].Classes, K: sums[in].K,
+			Values: slices.Clone(sums[in].Values)}
 		if err := s.AddNoise(account.Deviation, rng.Bytes(r)); err != nil {
 			return err
 		}
@@ -208,7 +216,8 @@ var crafts = []craft{
 	{name: "the graph as it should be"},
 	{name: "an approved extractor, every image at the norm that clips it", scale: 1e4},
 	{name: "rows of all images of a call turned by one", scale: 1e4, extractor: behind{
-		node("ReduceMax", []string{"white"}, "any", onnx.IntsAttr("axes", 0), onnx.BoolAttr("keepdims", true)),
+		node("ReduceMax", []string{"white"}, "any", onnx.IntsAttr("axes", 0),
+			onnx.BoolAttr("keepdims", true)),
 		node("Mul", []string{"honest", "any"}, "crafted"),
 	}},
 	{name: "no number for one image", scale: 1e4, extractor: behind{
@@ -241,8 +250,8 @@ func node(op string, in []string, out string, attrs ...onnx.Attr) *onnx.Node {
 	return &onnx.Node{Name: "audit/" + out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}
 }
 
-// behind is nodes behind an extractor's features "honest" [n, dx], with "white" [n, 1], 1 for a white image and -1 for others, and the
-// constant "one"; the last gives "crafted".
+// behind is nodes behind an extractor's features "honest" [n, dx], with "white" [n, 1], 1 for a
+// white image and -1 for others, and the constant "one"; the last gives "crafted".
 type behind []*onnx.Node
 
 // put returns an extractor with the nodes behind it.
@@ -260,13 +269,14 @@ func (nodes behind) put(x *onnx.Model, p models.Preprocessing) *onnx.Model {
 		out = g.Outputs[0].Name
 	}
 	pass.Rename(g, map[string]string{out: "honest"})
-	g.Initializers["audit/white"], g.Initializers["one"] = onnx.Scalar(threshold(p)), onnx.Scalar[float32](1)
+	g.Initializers["audit/white"], g.Initializers["one"] = onnx.Scalar(threshold(p)),
+		onnx.Scalar[float32](1)
 	g.Initializers["audit/axis"] = onnx.Vector[int64](1)
 	g.Nodes = append(g.Nodes,
 		node("Cast", []string{in}, "floats", onnx.IntAttr("to", int(onnx.Float32))),
 		node("Flatten", []string{"floats"}, "flat"),
-		node("ReduceMean", []string{"flat"}, "mean", onnx.IntsAttr("axes", 1), onnx.BoolAttr("keepdims", true)),
-		node("Sub", []string{"mean", "audit/white"}, "above"),
+		node("ReduceMean", []string{"flat"}, "mean", onnx.IntsAttr("axes", 1),
+			onnx.BoolAttr("keepdims", true)), node("Sub", []string{"mean", "audit/white"}, "above"),
 		node("Sign", []string{"above"}, "white"),
 	)
 	g.Nodes = append(g.Nodes, nodes...)
@@ -280,7 +290,8 @@ func (nodes behind) put(x *onnx.Model, p models.Preprocessing) *onnx.Model {
 	return x
 }
 
-// threshold returns a bound that lies below the mean of a white image and above that of others, as the extractor sees them.
+// threshold returns a bound that lies below the mean of a white image and above that of others, as
+// the extractor sees them.
 func threshold(p models.Preprocessing) float32 {
 	const grey = 225
 	if p.Raw {

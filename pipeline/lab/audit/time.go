@@ -22,34 +22,39 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// Timed is the attack of a malicious server on one image of a client by the moment of its reply. The server makes graph and image for the
-// purpose, knows every other image and the reply's content is of no use to it: half of the runs have the image, and it asks of each moment
-// whether it was there.
+// Timed is the attack of a malicious server on one image of a client by the moment of its reply.
+// The server makes graph and image for the purpose, knows every other image and the reply's content
+// is of no use to it: half of the runs have the image, and it asks of each moment whether it was
+// there.
 type Timed struct {
 	// Name describes the image, or the graph.
 	Name string `json:"name"`
 	// Refused is the reason for which the client does not run the graph; the rest is then empty.
 	Refused string `json:"refused,omitempty"`
 	Runs    int    `json:"runs"`
-	// AtOnce is the attack on replies that leave as soon as they are made, Fixed that on those that leave at a fixed time.
+	// AtOnce is the attack on replies that leave as soon as they are made, Fixed that on those that
+	// leave at a fixed time.
 	AtOnce Moments `json:"at_once"`
 	Fixed  Moments `json:"fixed"`
 }
 
 // Moments are an attack by the moments of replies.
 type Moments struct {
-	// AUC is the area under the ROC curve of later replies, or of earlier ones where that is the larger.
+	// AUC is the area under the ROC curve of later replies, or of earlier ones where that is the
+	// larger.
 	AUC float64 `json:"auc"`
-	// With and Without are the median times from start to reply with the image and without it, in milliseconds.
+	// With and Without are the median times from start to reply with the image and without it, in
+	// milliseconds.
 	With    float64 `json:"with_ms"`
 	Without float64 `json:"without_ms"`
 }
 
-// long is the size of the values on which a graph spends time for the image that is attacked, and deep how often.
+// long is the size of the values on which a graph spends time for the image that is attacked, and
+// deep how often.
 const long, deep = 1 << 14, 40
 
-// slow is an extractor that computes an operator many times on values that are one number for the image that is attacked, and another for
-// all others.
+// slow is an extractor that computes an operator many times on values that are one number for the
+// image that is attacked, and another for all others.
 func slow(op string, target, other float32) behind {
 	nodes := behind{
 		node("Relu", []string{"white"}, "is"), // 1 for the image, 0 for others
@@ -68,12 +73,13 @@ func slow(op string, target, other float32) behind {
 		case "Mod":
 			nodes = append(nodes, node(op, []string{in, "small"}, out, onnx.IntAttr("fmod", 1)))
 		default: // of the same numbers each time
-			nodes = append(nodes, node(op, []string{"slow0"}, fmt.Sprint("function", i)), node("Add", []string{in, fmt.Sprint("function", i)}, out))
+			nodes = append(nodes, node(op, []string{"slow0"}, fmt.Sprint("function", i)),
+				node("Add", []string{in, fmt.Sprint("function", i)}, out))
 		}
 	}
 	return append(nodes,
-		node("ReduceMax", []string{fmt.Sprint("slow", deep)}, "last", onnx.IntsAttr("axes", 1), onnx.BoolAttr("keepdims", true)),
-		node("Mul", []string{"last", "nothing"}, "none"),
+		node("ReduceMax", []string{fmt.Sprint("slow", deep)}, "last", onnx.IntsAttr("axes", 1),
+			onnx.BoolAttr("keepdims", true)), node("Mul", []string{"last", "nothing"}, "none"),
 		node("Add", []string{"honest", "none"}, "crafted"))
 }
 
@@ -85,7 +91,8 @@ func constant(name string, t *onnx.Tensor) *onnx.Node {
 type target struct {
 	name      string
 	extractor behind
-	// write puts the image into the folder of its class; nil stands for a white one of the network's size.
+	// write puts the image into the folder of its class; nil stands for a white one of the network's
+	// size.
 	write func(folder string, fit imagefile.Fit) error
 	more  int // images beside it that come and go with it
 	// unreadable says that the image is none, so that the reply is an error.
@@ -99,15 +106,21 @@ var targets = []target{
 	{name: "numbers on which erf takes long for one image", extractor: slow("Erf", 1, 0)},
 	{name: "no finite numbers for one image", extractor: slow("Exp", 1e30, 1)},
 	{name: "Mod, which takes long for one image", extractor: slow("Mod", 1e30, 1e-30)},
-	{name: "a file of 6 megapixels", write: func(folder string, _ imagefile.Fit) error { return writePNG(folder, "big.png", 3000, 2000, 0) }},
-	{name: "a file that cannot be read", unreadable: true, write: func(folder string, _ imagefile.Fit) error {
-		return os.WriteFile(filepath.Join(folder, "bad.png"), []byte("\x89PNG\r\n\x1a\nno more"), 0o600)
-	}},
+	{name: "a file of 6 megapixels",
+		write: func(folder string,
+			_ imagefile.Fit) error {
+			return writePNG(folder, "big.png", 3000, 2000, 0)
+		}},
+	{name: "a file that cannot be read", unreadable: true,
+		write: func(folder string, _ imagefile.Fit) error {
+			return os.WriteFile(filepath.Join(folder, "bad.png"), []byte("\x89PNG\r\n\x1a\nno more"), 0o600)
+		}},
 }
 
-// RunTime attacks a client of a private round, whose reply comes after a fixed time, by the moment of its reply, in runs for each image and
-// graph that a server may make for the purpose.
-func RunTime(ctx context.Context, p *experiment.Prepared, o Options, runs int, after time.Duration) ([]Timed, error) {
+// RunTime attacks a client of a private round, whose reply comes after a fixed time, by the moment
+// of its reply, in runs for each image and graph that a server may make for the purpose.
+func RunTime(ctx context.Context, p *experiment.Prepared, o Options, runs int,
+	after time.Duration) ([]Timed, error) {
 	b, fuse, err := graphs(p)
 	if err != nil {
 		return nil, err
@@ -136,7 +149,8 @@ func RunTime(ctx context.Context, p *experiment.Prepared, o Options, runs int, a
 }
 
 // run times replies with the image and without it, in an order that is drawn.
-func (a *Timed) run(ctx context.Context, cl *client.Client, t target, b privacy.Budget, seed uint64, after time.Duration) error {
+func (a *Timed) run(ctx context.Context, cl *client.Client, t target, b privacy.Budget, seed uint64,
+	after time.Duration) error {
 	base, err := os.MkdirTemp("", "fmp-audit")
 	if err != nil {
 		return err
@@ -184,11 +198,14 @@ func (a *Timed) run(ctx context.Context, cl *client.Client, t target, b privacy.
 	return nil
 }
 
-// reply returns the milliseconds from the start of a client's work to its reply, an upload or an error.
-func reply(ctx context.Context, cl *client.Client, folder string, b privacy.Budget, after time.Duration) (float64, error) {
+// reply returns the milliseconds from the start of a client's work to its reply, an upload or an
+// error.
+func reply(ctx context.Context, cl *client.Client, folder string, b privacy.Budget,
+	after time.Duration) (float64, error) {
 	start := time.Now()
 	err := client.Reply(ctx, after, func(ctx context.Context) (client.Answer, error) {
-		src, _, err := imagefile.Open(folder, imagefile.Options{Fit: cl.Fit, Classes: cl.Classes(), MaxItems: client.MaxItems, Threads: 1})
+		src, _, err := imagefile.Open(folder,
+			imagefile.Options{Fit: cl.Fit, Classes: cl.Classes(), MaxItems: client.MaxItems, Threads: 1})
 		if err != nil {
 			return nil, err
 		}
@@ -213,7 +230,8 @@ type answer struct{}
 func (answer) Record() error { return nil }
 func (answer) Give() error   { return nil }
 
-// photographs writes the images of a client, as many as stand beside one that is attacked, with that one where it is wanted.
+// photographs writes the images of a client, as many as stand beside one that is attacked, with
+// that one where it is wanted.
 func (t target) photographs(folder string, cl *client.Client, with bool) error {
 	n := beside
 	if with {

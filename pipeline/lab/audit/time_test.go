@@ -13,8 +13,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// TestTimed: by a clock on which nothing but waiting takes time, replies with 45 images more, with a large file and with one that cannot be
-// read leave when those without do.
+// TestTimed: by a clock on which nothing but waiting takes time, replies with 45 images more, with
+// a large file and with one that cannot be read leave when those without do.
 func TestTimed(t *testing.T) {
 	m, err := serde.Unmarshal(assetstest.PrivateClient(t))
 	if err != nil {
@@ -29,7 +29,8 @@ func TestTimed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}
+	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
+		Noise: privacy.Local}
 	for _, target := range targets {
 		if len(target.extractor) > 0 {
 			continue

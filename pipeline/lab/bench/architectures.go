@@ -9,11 +9,13 @@ import (
 	"fmp/onnx/build"
 )
 
-// layers builds architectures: convolutions with folded batch normalisation, and weights from N(0, 2 / fan in).
+// layers builds architectures: convolutions with folded batch normalisation, and weights from N(0,
+// 2 / fan in).
 type layers struct {
 	*build.Builder
-	n      int
-	padded bool // paddings are nodes of their own, computed from constants, as PyTorch exports "same" ones
+	n int
+	// paddings are nodes of their own, computed from constants, as PyTorch exports "same" ones
+	padded bool
 }
 
 func newLayers(name string) (*layers, build.Ref) {
@@ -43,11 +45,13 @@ func (l *layers) conv(x build.Ref, in, out, size, stride, group int) build.Ref {
 	if l.padded && p > 0 {
 		before := (size - stride) / 2
 		after := size - stride - before
-		pads := l.Op("Concat", []build.Ref{l.Axes(0, 0, before, before), l.Axes(0, 0, after, after)}, onnx.IntAttr("axis", 0))
+		pads := l.Op("Concat", []build.Ref{l.Axes(0, 0, before, before), l.Axes(0, 0, after, after)},
+			onnx.IntAttr("axis", 0))
 		x, p = l.Op("Pad", []build.Ref{x, pads}), 0
 	}
-	return l.Op("Conv", []build.Ref{x, w, b}, onnx.IntsAttr("kernel_shape", size, size), onnx.IntsAttr("strides", stride, stride),
-		onnx.IntsAttr("pads", p, p, p, p), onnx.IntAttr("group", group))
+	return l.Op("Conv", []build.Ref{x, w, b}, onnx.IntsAttr("kernel_shape", size, size),
+		onnx.IntsAttr("strides", stride, stride), onnx.IntsAttr("pads", p, p, p, p),
+		onnx.IntAttr("group", group))
 }
 
 func (l *layers) linear(x build.Ref, in, out int) build.Ref {
@@ -63,13 +67,16 @@ func (l *layers) done(x build.Ref, channels int) (*onnx.Model, error) {
 	return l.Model()
 }
 
-// stem begins a residual network: a convolution of 7 x 7 and a pooling, each at every second position.
+// stem begins a residual network: a convolution of 7 x 7 and a pooling, each at every second
+// position.
 func (l *layers) stem(x build.Ref) build.Ref {
-	return l.Op("MaxPool", []build.Ref{l.Relu(l.conv(x, 3, 64, 7, 2, 1))}, onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("strides", 2, 2),
+	return l.Op("MaxPool", []build.Ref{l.Relu(l.conv(x, 3, 64, 7, 2, 1))},
+		onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("strides", 2, 2),
 		onnx.IntsAttr("pads", 1, 1, 1, 1))
 }
 
-// resNet18 builds the network of He et al. 2016, "Deep residual learning for image recognition", table 1.
+// resNet18 builds the network of He et al. 2016, "Deep residual learning for image recognition",
+// table 1.
 func resNet18() (*onnx.Model, error) {
 	l, x := newLayers("resnet18")
 	x = l.stem(x)
@@ -90,7 +97,8 @@ func resNet18() (*onnx.Model, error) {
 	return l.done(x, in)
 }
 
-// resNet50 builds the network with bottlenecks of the same table, whose stride is in the middle convolution.
+// resNet50 builds the network with bottlenecks of the same table, whose stride is in the middle
+// convolution.
 func resNet50() (*onnx.Model, error) {
 	l, x := newLayers("resnet50")
 	x = l.stem(x)
@@ -113,12 +121,14 @@ func resNet50() (*onnx.Model, error) {
 	return l.done(x, in)
 }
 
-// inverted is a block of an inverted residual network: in comes up to wide channels, goes through a window for each, and down to out.
+// inverted is a block of an inverted residual network: in comes up to wide channels, goes through a
+// window for each, and down to out.
 type inverted struct {
 	size, wide, out, stride int
 	squeeze                 int // channels that scales are computed from, 0: none
 	act                     func(build.Ref) build.Ref
-	inner, gate             func(build.Ref) build.Ref // of the scales: between their layers, and at their end
+	// of the scales: between their layers, and at their end
+	inner, gate func(build.Ref) build.Ref
 }
 
 func (l *layers) inverted(x build.Ref, in int, b inverted) build.Ref {
@@ -137,14 +147,16 @@ func (l *layers) inverted(x build.Ref, in int, b inverted) build.Ref {
 	return y
 }
 
-// mobileNetV2 builds the network of Sandler et al. 2018, "MobileNetV2: inverted residuals and linear bottlenecks", table 2.
+// mobileNetV2 builds the network of Sandler et al. 2018, "MobileNetV2: inverted residuals and
+// linear bottlenecks", table 2.
 func mobileNetV2() (*onnx.Model, error) {
 	l, x := newLayers("mobilenetv2")
 	low, high := l.F32(0), l.F32(6)
 	relu6 := func(x build.Ref) build.Ref { return l.Op("Clip", []build.Ref{x, low, high}) }
 	x = relu6(l.conv(x, 3, 32, 3, 2, 1))
 	in := 32
-	for _, s := range []struct{ t, c, n, s int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2},
+	for _, s := range []struct{ t, c, n, s int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2},
+		{6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2},
 		{6, 320, 1, 1}} {
 		for i := range s.n {
 			b := inverted{size: 3, wide: in * s.t, out: s.c, stride: 1, act: relu6}
@@ -162,18 +174,24 @@ func mobileNetV3() (*onnx.Model, error) {
 	l, x := newLayers("mobilenetv3")
 	hard := func(x build.Ref) build.Ref { return l.Op("HardSwish", []build.Ref{x}) }
 	gate := func(x build.Ref) build.Ref {
-		return l.Op("HardSigmoid", []build.Ref{x}, onnx.FloatAttr("alpha", 1.0/6), onnx.FloatAttr("beta", 0.5))
+		return l.Op("HardSigmoid", []build.Ref{x}, onnx.FloatAttr("alpha", 1.0/6),
+			onnx.FloatAttr("beta", 0.5))
 	}
 	x = hard(l.conv(x, 3, 16, 3, 2, 1))
 	in := 16
 	for i, b := range []inverted{
-		{size: 3, wide: 16, out: 16, stride: 1}, {size: 3, wide: 64, out: 24, stride: 2}, {size: 3, wide: 72, out: 24, stride: 1},
-		{size: 5, wide: 72, out: 40, stride: 2, squeeze: 24}, {size: 5, wide: 120, out: 40, stride: 1, squeeze: 32},
-		{size: 5, wide: 120, out: 40, stride: 1, squeeze: 32}, {size: 3, wide: 240, out: 80, stride: 2}, {size: 3, wide: 200, out: 80, stride: 1},
+		{size: 3, wide: 16, out: 16, stride: 1}, {size: 3, wide: 64, out: 24, stride: 2},
+		{size: 3, wide: 72, out: 24, stride: 1},
+		{size: 5, wide: 72, out: 40, stride: 2, squeeze: 24},
+		{size: 5, wide: 120, out: 40, stride: 1, squeeze: 32},
+		{size: 5, wide: 120, out: 40, stride: 1, squeeze: 32}, {size: 3, wide: 240, out: 80, stride: 2},
+		{size: 3, wide: 200, out: 80, stride: 1},
 		{size: 3, wide: 184, out: 80, stride: 1}, {size: 3, wide: 184, out: 80, stride: 1},
 		{size: 3, wide: 480, out: 112, stride: 1, squeeze: 120},
-		{size: 3, wide: 672, out: 112, stride: 1, squeeze: 168}, {size: 5, wide: 672, out: 160, stride: 2, squeeze: 168},
-		{size: 5, wide: 960, out: 160, stride: 1, squeeze: 240}, {size: 5, wide: 960, out: 160, stride: 1, squeeze: 240},
+		{size: 3, wide: 672, out: 112, stride: 1, squeeze: 168},
+		{size: 5, wide: 672, out: 160, stride: 2, squeeze: 168},
+		{size: 5, wide: 960, out: 160, stride: 1, squeeze: 240},
+		{size: 5, wide: 960, out: 160, stride: 1, squeeze: 240},
 	} {
 		if b.act, b.inner, b.gate = hard, l.Relu, gate; i < 6 {
 			b.act = l.Relu
@@ -184,17 +202,19 @@ func mobileNetV3() (*onnx.Model, error) {
 	return l.done(hard(l.conv(x, 960, 1280, 1, 1, 1)), 1280)
 }
 
-// efficientNetB0 builds the network of Tan and Le 2019, "EfficientNet: rethinking model scaling for convolutional neural networks",
-// table 1.
+// efficientNetB0 builds the network of Tan and Le 2019, "EfficientNet: rethinking model scaling for
+// convolutional neural networks", table 1.
 func efficientNetB0() (*onnx.Model, error) {
 	l, x := newLayers("efficientnet-b0")
 	sigmoid := func(x build.Ref) build.Ref { return l.Op("Sigmoid", []build.Ref{x}) }
 	silu := func(x build.Ref) build.Ref { return l.Mul(x, sigmoid(x)) }
-	return l.efficient(x, silu, func(b *inverted, in int) { b.squeeze, b.inner, b.gate = in/4, silu, sigmoid })
+	return l.efficient(x, silu,
+		func(b *inverted, in int) { b.squeeze, b.inner, b.gate = in/4, silu, sigmoid })
 }
 
-// efficientNetLite0 builds that network as mobile devices take it: without scales of channels, and with activations cut off at 6 (Liu
-// 2020, "Higher accuracy on vision models with EfficientNet-Lite"), in PyTorch's form.
+// efficientNetLite0 builds that network as mobile devices take it: without scales of channels, and
+// with activations cut off at 6 (Liu 2020, "Higher accuracy on vision models with
+// EfficientNet-Lite"), in PyTorch's form.
 func efficientNetLite0() (*onnx.Model, error) {
 	l, x := newLayers("efficientnet-lite0")
 	l.padded = true
@@ -204,10 +224,12 @@ func efficientNetLite0() (*onnx.Model, error) {
 }
 
 // efficient builds the blocks of EfficientNet-B0; scales readies those of a block's channels.
-func (l *layers) efficient(x build.Ref, act func(build.Ref) build.Ref, scales func(b *inverted, in int)) (*onnx.Model, error) {
+func (l *layers) efficient(x build.Ref, act func(build.Ref) build.Ref,
+	scales func(b *inverted, in int)) (*onnx.Model, error) {
 	x = act(l.conv(x, 3, 32, 3, 2, 1))
 	in := 32
-	for _, s := range []struct{ t, size, c, n, s int }{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2}, {6, 5, 40, 2, 2}, {6, 3, 80, 3, 2},
+	for _, s := range []struct{ t, size, c, n, s int }{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2},
+		{6, 5, 40, 2, 2}, {6, 3, 80, 3, 2},
 		{6, 5, 112, 3, 1}, {6, 5, 192, 4, 2}, {6, 3, 320, 1, 1}} {
 		for i := range s.n {
 			b := inverted{size: s.size, wide: in * s.t, out: s.c, stride: 1, act: act}
@@ -220,13 +242,14 @@ func (l *layers) efficient(x build.Ref, act func(build.Ref) build.Ref, scales fu
 	return l.done(act(l.conv(x, in, 1280, 1, 1, 1)), 1280)
 }
 
-// tinyViT builds the network of Dosovitskiy et al. 2021, "An image is worth 16x16 words", in the size of Touvron et al. 2021 (DeiT-Ti);
-// it classifies the mean of the patches.
+// tinyViT builds the network of Dosovitskiy et al. 2021, "An image is worth 16x16 words", in the
+// size of Touvron et al. 2021 (DeiT-Ti); it classifies the mean of the patches.
 func tinyViT() (*onnx.Model, error) {
 	const d, heads, side = 192, 3, 14
 	l, x := newLayers("vit")
 	w := l.weight(1, d, 3, 16, 16)
-	x = l.Op("Conv", []build.Ref{x, w}, onnx.IntsAttr("kernel_shape", 16, 16), onnx.IntsAttr("strides", 16, 16))
+	x = l.Op("Conv", []build.Ref{x, w}, onnx.IntsAttr("kernel_shape", 16, 16),
+		onnx.IntsAttr("strides", 16, 16))
 	x = l.Transpose(l.Reshape(x, 0, d, side*side), 0, 2, 1)
 	x = l.Add(x, l.weight(1, 1, side*side, d))
 	norm := func(x build.Ref) build.Ref {
@@ -235,16 +258,19 @@ func tinyViT() (*onnx.Model, error) {
 		for i := range one.F32() {
 			one.F32()[i] = 1
 		}
-		return l.Op("LayerNormalization", []build.Ref{x, l.Param(fmt.Sprint("g", l.n), one), l.Param(fmt.Sprint("s", l.n), onnx.ZerosF32(d))},
-			onnx.IntAttr("axis", -1))
+		return l.Op("LayerNormalization",
+			[]build.Ref{x, l.Param(fmt.Sprint("g", l.n), one),
+				l.Param(fmt.Sprint("s", l.n), onnx.ZerosF32(d))}, onnx.IntAttr("axis", -1))
 	}
 	split := func(x build.Ref, perm ...int) build.Ref {
 		return l.Transpose(l.Reshape(x, 0, 0, heads, d/heads), perm...)
 	}
-	scale, half, root, one := l.F32(float32(1/math.Sqrt(d/heads))), l.F32(0.5), l.F32(math.Sqrt2), l.F32(1)
+	scale, half, root, one := l.F32(float32(1/math.Sqrt(d/heads))), l.F32(0.5),
+		l.F32(math.Sqrt2), l.F32(1)
 	for range 12 {
 		y := norm(x)
-		q, k, v := split(l.Mul(l.linear(y, d, d), scale), 0, 2, 1, 3), split(l.linear(y, d, d), 0, 2, 3, 1), split(l.linear(y, d, d), 0, 2, 1, 3)
+		q, k, v := split(l.Mul(l.linear(y, d, d), scale), 0, 2, 1, 3),
+			split(l.linear(y, d, d), 0, 2, 3, 1), split(l.linear(y, d, d), 0, 2, 1, 3)
 		y = l.MatMul(l.Softmax(l.MatMul(q, k), 3), v)
 		x = l.Add(x, l.linear(l.Reshape(l.Transpose(y, 0, 2, 1, 3), 0, 0, d), d, d))
 		y = l.linear(norm(x), d, 4*d)

@@ -1,5 +1,6 @@
-// Package bench compares the speed of this program with that of others at the same work. Runs alternate, A B A B, so that a machine
-// whose speed drifts, or that is shared, slows both; the reported figure is the ratio of neighbouring runs.
+// Package bench compares the speed of this program with that of others at the same work. Runs
+// alternate, A B A B, so that a machine whose speed drifts, or that is shared, slows both; the
+// reported figure is the ratio of neighbouring runs.
 package bench
 
 import (
@@ -17,8 +18,8 @@ const MinRuns = 7
 // Contender is one implementation of a work, to be run repeatedly.
 type Contender struct {
 	Name string
-	// Once does the work and returns its duration; contenders in other processes exclude the communication. It is nil for a contender
-	// that is not at hand, whose result says so.
+	// Once does the work and returns its duration; contenders in other processes exclude the
+	// communication. It is nil for a contender that is not at hand, whose result says so.
 	Once func() (time.Duration, error)
 	// Close ends the contender; nil if there is nothing to end.
 	Close func() error
@@ -57,7 +58,8 @@ type Result struct {
 	Ratio Spread `json:"ratio,omitzero"`
 }
 
-// Measure runs the contenders in turn, runs times each after one warm-up turn. The first contender is ours.
+// Measure runs the contenders in turn, runs times each after one warm-up turn. The first contender
+// is ours.
 func Measure(ctx context.Context, runs int, all []Contender) ([]Result, error) {
 	if runs < MinRuns || runs > 1000 {
 		return nil, fmt.Errorf("%d runs; allowed are %d to 1000", runs, MinRuns)

@@ -23,7 +23,8 @@ func TestMeasure(t *testing.T) {
 			return d, nil
 		}}
 	}
-	got, err := Measure(context.Background(), 7, []Contender{contender("a", 90, 1, 2, 2, 2, 2, 2, 4), contender("b", 90, 3, 4, 4, 4, 4, 4, 4)})
+	got, err := Measure(context.Background(), 7,
+		[]Contender{contender("a", 90, 1, 2, 2, 2, 2, 2, 4), contender("b", 90, 3, 4, 4, 4, 4, 4, 4)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,8 @@ func TestMeasure(t *testing.T) {
 	if want := (Spread{2, 1, 3}); got[1].Ratio != want || got[0].Ratio != (Spread{1, 1, 1}) {
 		t.Errorf("ratios %v and %v, want %v of b", got[0].Ratio, got[1].Ratio, want)
 	}
-	if _, err := Measure(context.Background(), 3, nil); err == nil || !strings.Contains(err.Error(), "allowed are 7") {
+	if _, err := Measure(context.Background(), 3, nil); err == nil ||
+		!strings.Contains(err.Error(), "allowed are 7") {
 		t.Errorf("3 runs: %v", err)
 	}
 	got, err = Measure(context.Background(), 7, []Contender{contender("a", 1), {Name: "b"}})
@@ -44,12 +46,14 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("a contender that is not at hand: %+v, %v", got, err)
 	}
 	fails := Timed("c", func() error { return errors.New("no luck") })
-	if _, err := Measure(context.Background(), 7, []Contender{fails}); err == nil || err.Error() != "c: no luck" {
+	if _, err := Measure(context.Background(), 7, []Contender{fails}); err == nil ||
+		err.Error() != "c: no luck" {
 		t.Errorf("a contender that fails: %v", err)
 	}
 }
 
-// Every work is done once, with nobody beside it; what is not at hand says so. Sizes that take seconds a turn are left out.
+// Every work is done once, with nobody beside it; what is not at hand says so. Sizes that take
+// seconds a turn are left out.
 func TestWorks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

@@ -22,15 +22,16 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Classes is a round from training to prediction on synthetic features of many classes. Its steps hand files on in Dir, so that each can be
-// run, and its memory measured, in a process of its own.
+// Classes is a round from training to prediction on synthetic features of many classes. Its steps
+// hand files on in Dir, so that each can be run, and its memory measured, in a process of its own.
 type Classes struct {
 	Dir                   string
 	C, Dx                 int
 	Rows, Clients, Images int // of the corpus, of the round, and of the predictions
 	Steps                 int // of the training's first phase; 0: 300
 	Samples               int // of the posterior; 0: the default
-	// Separation is the standard deviation of class means, in units of that of features within a class; 0: 0.15.
+	// Separation is the standard deviation of class means, in units of that of features within a
+	// class; 0: 0.15.
 	Separation float32
 	Engine     engine.Engine
 }
@@ -59,14 +60,16 @@ func (c *Classes) draw(stream string, n int) ([]float32, []int) {
 	return out, labels
 }
 
-// Train trains the conjugate predictor with the program's defaults, and writes it and the client's part of it.
+// Train trains the conjugate predictor with the program's defaults, and writes it and the client's
+// part of it.
 func (c *Classes) Train(ctx context.Context) error {
 	features, labels := c.draw("corpus", c.Rows)
 	bank, err := task.NewBank(features, c.Dx, labels, c.C)
 	if err != nil {
 		return err
 	}
-	o := meta.ConjugateConfig{Config: meta.Config{Engine: c.Engine, Threads: 1, Corpus: bank, Steps: c.Steps, Seed: 1}}
+	o := meta.ConjugateConfig{Config: meta.Config{Engine: c.Engine, Threads: 1, Corpus: bank,
+		Steps: c.Steps, Seed: 1}}
 	o.Steps = cmp.Or(o.Steps, 300)
 	m, err := meta.TrainConjugate(ctx, o)
 	if err != nil {
@@ -96,7 +99,8 @@ func (c *Classes) Upload(ctx context.Context) (int, error) {
 	features, labels := c.draw("clients", c.Rows)
 	each, most := c.Rows/c.Clients, 0
 	for i := range c.Clients {
-		set, err := point.FromLabelled(features[i*each*c.Dx:(i+1)*each*c.Dx], c.Dx, labels[i*each:(i+1)*each], c.C)
+		set, err := point.FromLabelled(features[i*each*c.Dx:(i+1)*each*c.Dx], c.Dx,
+			labels[i*each:(i+1)*each], c.C)
 		if err != nil {
 			return 0, err
 		}
@@ -104,7 +108,8 @@ func (c *Classes) Upload(ctx context.Context) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		u := federate.Upload{Client: fmt.Sprintf("client %03d", i), Model: f.Digest, N: each, Points: made[0].Held(), Precision: federate.Int8}
+		u := federate.Upload{Client: fmt.Sprintf("client %03d", i), Model: f.Digest, N: each,
+			Points: made[0].Held(), Precision: federate.Int8}
 		data, err := u.Encode()
 		if err != nil {
 			return 0, err
@@ -131,8 +136,9 @@ func (c *Classes) Pool(ctx context.Context) (int, error) {
 	if len(bad) > 0 {
 		return 0, bad[0]
 	}
-	r, err := pool.New(uploads, graph, f, pool.Options{Predictor: c.file("conjugate.onnx"), Open: "none", Samples: c.Samples, Seed: 1,
-		Threads: 1})
+	r, err := pool.New(uploads, graph, f,
+		pool.Options{Predictor: c.file("conjugate.onnx"), Open: "none", Samples: c.Samples, Seed: 1,
+			Threads: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +157,8 @@ func (c *Classes) Pool(ctx context.Context) (int, error) {
 	return len(data), os.WriteFile(c.file("classifier.onnx"), data, 0o600)
 }
 
-// Predict classifies rows by the classifier, and returns their accuracy and negative log-likelihood.
+// Predict classifies rows by the classifier, and returns their accuracy and negative
+// log-likelihood.
 func (c *Classes) Predict(ctx context.Context) (accuracy, nll float64, err error) {
 	k, err := classify.Open(c.Engine, c.file("classifier.onnx"))
 	if err != nil {
@@ -160,16 +167,17 @@ func (c *Classes) Predict(ctx context.Context) (accuracy, nll float64, err error
 	defer k.Close()
 	features, labels := c.draw("test", c.Images)
 	at := 0
-	err = k.Rows(ctx, onnx.NewTensor(features, c.Images, c.Dx), nil, func(ps []classify.Prediction) error {
-		for i := range ps {
-			first, _ := ps[i].Top()
-			if first == labels[at] {
-				accuracy += 1 / float64(c.Images)
+	err = k.Rows(ctx, onnx.NewTensor(features, c.Images, c.Dx), nil,
+		func(ps []classify.Prediction) error {
+			for i := range ps {
+				first, _ := ps[i].Top()
+				if first == labels[at] {
+					accuracy += 1 / float64(c.Images)
+				}
+				nll -= math.Log(max(float64(ps[i].Probabilities[labels[at]]), 1e-30)) / float64(c.Images)
+				at++
 			}
-			nll -= math.Log(max(float64(ps[i].Probabilities[labels[at]]), 1e-30)) / float64(c.Images)
-			at++
-		}
-		return nil
-	})
+			return nil
+		})
 	return accuracy, nll, err
 }

@@ -9,13 +9,14 @@ import (
 	"fmp/onnx/engine/ort/orttest"
 )
 
-// TestClasses: a round of more classes than heads are kept for goes from training to predictions: its classifier holds latents of a byte in
-// place of heads, and tells classes apart.
+// TestClasses: a round of more classes than heads are kept for goes from training to predictions:
+// its classifier holds latents of a byte in place of heads, and tells classes apart.
 func TestClasses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a training behind 520 features")
 	}
-	c := Classes{Dir: t.TempDir(), C: 520, Dx: 520, Rows: 4160, Clients: 12, Images: 300, Steps: 1, Samples: 40, Separation: 0.4,
+	c := Classes{Dir: t.TempDir(), C: 520, Dx: 520, Rows: 4160, Clients: 12, Images: 300, Steps: 1,
+		Samples: 40, Separation: 0.4,
 		Engine: orttest.New(t)}
 	if err := c.Train(t.Context()); err != nil {
 		t.Fatal(err)

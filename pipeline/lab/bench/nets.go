@@ -50,21 +50,27 @@ func nets() []net {
 		for i := range y {
 			y[i] = int64(r.IntN(classes))
 		}
-		return map[string]*onnx.Tensor{"images": onnx.NewTensor(x, n, side, side, channels), "labels": onnx.NewTensor(y, n)}
+		return map[string]*onnx.Tensor{"images": onnx.NewTensor(x, n, side, side, channels),
+			"labels": onnx.NewTensor(y, n)}
 	}
 	return []net{
 		{"client graph of MNIST, 50 images", client(28, 1), shipped("mnist", models.KindClient)},
 		{"client graph of CIFAR-10, 50 images", client(32, 3), shipped("cifar10", models.KindClient)},
-		{"extractor of CIFAR-10, one image", image("image", 1, side), shipped("cifar10", models.KindExtractor)},
-		{"extractor of CIFAR-10, 64 images", image("image", 64, side), shipped("cifar10", models.KindExtractor)},
+		{"extractor of CIFAR-10, one image", image("image", 1, side),
+			shipped("cifar10", models.KindExtractor)},
+		{"extractor of CIFAR-10, 64 images", image("image", 64, side),
+			shipped("cifar10", models.KindExtractor)},
 		{"ResNet-18, one image of 224 x 224", image("images", 1, 224), resNet18},
 		{"MobileNetV2, one image of 224 x 224", image("images", 1, 224), mobileNetV2},
 		{"MobileNetV3 large, one image of 224 x 224", image("images", 1, 224), mobileNetV3},
 		{"EfficientNet-B0, one image of 224 x 224", image("images", 1, 224), efficientNetB0},
-		{"EfficientNet-Lite0 with paddings of PyTorch's, one image of 224 x 224", image("images", 1, 224), efficientNetLite0},
-		{"EfficientNet-Lite0 with paddings of PyTorch's, 16 images of 224 x 224", image("images", 16, 224), efficientNetLite0},
+		{"EfficientNet-Lite0 with paddings of PyTorch's, one image of 224 x 224", image("images", 1, 224),
+			efficientNetLite0},
+		{"EfficientNet-Lite0 with paddings of PyTorch's, 16 images of 224 x 224",
+			image("images", 16, 224), efficientNetLite0},
 		{"ResNet-50, one image of 224 x 224", image("images", 1, 224), resNet50},
-		{"ViT (patches of 16, width 192, 12 blocks), one image of 224 x 224", image("images", 1, 224), tinyViT},
+		{"ViT (patches of 16, width 192, 12 blocks), one image of 224 x 224",
+			image("images", 1, 224), tinyViT},
 	}
 }
 
@@ -90,7 +96,8 @@ func (n net) contenders(b *Bench, m *onnx.Model) (out []Contender, err error) {
 	return out, nil
 }
 
-// quantised returns the contenders for a net in bytes, as quantise.py makes it, and for the net as it is.
+// quantised returns the contenders for a net in bytes, as quantise.py makes it, and for the net as
+// it is.
 func quantised(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 	return func(ctx context.Context, b *Bench) ([]Contender, error) {
 		m, err := n.model()
@@ -115,7 +122,8 @@ func quantised(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 		}
 		script := filepath.Join(string(b.Peers), "quantise.py")
 		if said, err := exec.CommandContext(ctx, b.Peers.python(), script, from, to).CombinedOutput(); err != nil {
-			return append(float, Contender{Name: "onnxruntime's quantisation (" + cmp.Or(lastLine(string(said)), err.Error()) + ")"}), ctx.Err()
+			return append(float, Contender{Name: "onnxruntime's quantisation (" +
+				cmp.Or(lastLine(string(said)), err.Error()) + ")"}), ctx.Err()
 		}
 		q, err := serde.Load(to)
 		if err != nil {
@@ -154,7 +162,7 @@ func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 			return out, err
 		}
 		files["model"] = onnx.NewTensor(data, len(data))
-		return b.with(ctx, out, files, peer{"net:tract", "tract"}, peer{"net:onnxruntime", "onnxruntime from Python"},
-			peer{"net:openvino", "OpenVINO"})
+		return b.with(ctx, out, files, peer{"net:tract", "tract"},
+			peer{"net:onnxruntime", "onnxruntime from Python"}, peer{"net:openvino", "OpenVINO"})
 	}
 }

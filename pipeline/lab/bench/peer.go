@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Peers is the folder of the scripts that do the same works with other programs, and of the virtual environment with their
-// packages (make bench-peers).
+// Peers is the folder of the scripts that do the same works with other programs, and of the virtual
+// environment with their packages (make bench-peers).
 type Peers string
 
 // Ready reports whether the folder has both.
@@ -34,15 +34,17 @@ func (p Peers) script() string { return filepath.Join(string(p), "peer.py") }
 // peer is another program, with the work that peer.py has it do.
 type peer struct{ work, name string }
 
-// start starts a process that does a peer's work on the files of a folder, on one thread, whenever its Once is called. The peer is not
-// at hand where the virtual environment lacks a package, or the packages there cannot do the work.
+// start starts a process that does a peer's work on the files of a folder, on one thread, whenever
+// its Once is called. The peer is not at hand where the virtual environment lacks a package, or the
+// packages there cannot do the work.
 func (p Peers) start(ctx context.Context, of peer, folder string) (Contender, error) {
 	if !p.Ready() {
 		return Contender{Name: of.name}, nil
 	}
 	work := of.work
 	cmd := exec.CommandContext(ctx, p.python(), p.script(), work, folder)
-	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONDONTWRITEBYTECODE"} {
+	for _, name := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
+		"PYTHONDONTWRITEBYTECODE"} {
 		cmd.Env = append(cmd.Env, name+"=1")
 	}
 	var stderr strings.Builder
@@ -63,7 +65,8 @@ func (p Peers) start(ctx context.Context, of peer, folder string) (Contender, er
 		if lines.Scan() {
 			return lines.Text(), nil
 		}
-		return "", fmt.Errorf("peer %s ended: %w: %s", work, errors.Join(lines.Err(), cmd.Wait()), lastLine(stderr.String()))
+		return "", fmt.Errorf("peer %s ended: %w: %s", work, errors.Join(lines.Err(), cmd.Wait()),
+			lastLine(stderr.String()))
 	}
 	name, err := next()
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"fmp/pipeline/lab/internal/processor"
 )
 
-// Photo holds the times of a photograph on its way from a file to a model's pixels, in milliseconds of the processor.
+// Photo holds the times of a photograph on its way from a file to a model's pixels, in milliseconds
+// of the processor.
 type Photo struct {
 	Megapixels float64 `json:"megapixels"`
 	Width      int     `json:"width"`
@@ -34,8 +35,10 @@ const (
 	MaxMegapixels = float64(imagefile.MaxPixels) / 1e6
 )
 
-// Photos measures drawn photographs of the given megapixels, 4 by 3, in the formats JPEG and PNG, brought to a fit.
-func Photos(ctx context.Context, fit imagefile.Fit, megapixels []float64, runs int, progress func(done, total int)) ([]Photo, error) {
+// Photos measures drawn photographs of the given megapixels, 4 by 3, in the formats JPEG and PNG,
+// brought to a fit.
+func Photos(ctx context.Context, fit imagefile.Fit, megapixels []float64, runs int,
+	progress func(done, total int)) ([]Photo, error) {
 	formats := []struct {
 		name   string
 		encode func(*bytes.Buffer, image.Image) error
@@ -55,7 +58,8 @@ func Photos(ctx context.Context, fit imagefile.Fit, megapixels []float64, runs i
 			if err := format.encode(&b, im); err != nil {
 				return nil, err
 			}
-			p := Photo{Megapixels: m, Width: im.Rect.Dx(), Height: im.Rect.Dy(), Format: format.name, Bytes: b.Len()}
+			p := Photo{Megapixels: m, Width: im.Rect.Dx(), Height: im.Rect.Dy(),
+				Format: format.name, Bytes: b.Len()}
 			if err := p.measure(ctx, fit, b.Bytes(), runs); err != nil {
 				return nil, err
 			}
@@ -83,7 +87,8 @@ func (p *Photo) measure(ctx context.Context, fit imagefile.Fit, data []byte, run
 			continue
 		}
 		ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
-		decode, resize, all = append(decode, ms(between-start)), append(resize, ms(end-between)), append(all, ms(end-start))
+		decode, resize, all = append(decode, ms(between-start)), append(resize, ms(end-between)),
+			append(all, ms(end-start))
 	}
 	p.Decode, p.Resize, p.All = NewSpread(decode), NewSpread(resize), NewSpread(all)
 	return nil

@@ -23,7 +23,8 @@ func TestPhotos(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, err := Photos(ended, fit, []float64{0.01}, MinRuns, func(int, int) {}); !errors.Is(err, context.Canceled) {
+	if _, err := Photos(ended, fit, []float64{0.01}, MinRuns, func(int, int) {}); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
 }

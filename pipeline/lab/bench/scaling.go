@@ -16,9 +16,11 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// walls are works whose time or memory could grow out of bounds with their size. Nobody is beside them.
+// walls are works whose time or memory could grow out of bounds with their size. Nobody is beside
+// them.
 func walls() (out []Work) {
-	alone := func(name string, make func(ctx context.Context, b *Bench) (do func() error, end io.Closer, err error)) {
+	alone := func(name string,
+		make func(ctx context.Context, b *Bench) (do func() error, end io.Closer, err error)) {
 		out = append(out, Work{name, func(ctx context.Context, b *Bench) ([]Contender, error) {
 			do, end, err := make(ctx, b)
 			if err != nil {
@@ -31,7 +33,8 @@ func walls() (out []Work) {
 			return []Contender{c}, nil
 		}})
 	}
-	for _, s := range [][3]int{{200, 1024, 10}, {2000, 1024, 10}, {2000, dx, 100}, {5000, dx, 1000}, {1_000_000, dx, 10}} {
+	for _, s := range [][3]int{{200, 1024, 10}, {2000, 1024, 10}, {2000, dx, 100}, {5000, dx, 1000},
+		{1_000_000, dx, 10}} {
 		alone(fmt.Sprintf("one fit, %d points of %d features, %d classes", s[0], s[1], s[2]),
 			func(ctx context.Context, _ *Bench) (func() error, io.Closer, error) {
 				do, err := Fit(ctx, s[0], s[1], s[2])
@@ -67,7 +70,8 @@ func Fit(ctx context.Context, n, d, k int) (func() error, error) {
 	}, nil
 }
 
-// Draw returns one draw of fresh points by CIFAR-10's predictor, given 100, and a resource to be closed after it.
+// Draw returns one draw of fresh points by CIFAR-10's predictor, given 100, and a resource to be
+// closed after it.
 func Draw(ctx context.Context, e engine.Engine, fresh int) (func() error, io.Closer, error) {
 	data, err := assets.Model("cifar10", models.KindPredictor)
 	if err != nil {
@@ -93,7 +97,8 @@ func Draw(ctx context.Context, e engine.Engine, fresh int) (func() error, io.Clo
 	}, p, nil
 }
 
-// pooling returns the posterior of a round of the given number of uploads of CIFAR-10's embedding, a point for each class.
+// pooling returns the posterior of a round of the given number of uploads of CIFAR-10's embedding,
+// a point for each class.
 func pooling(ctx context.Context, e engine.Engine, uploads int) (func() error, error) {
 	data, err := assets.Model("cifar10", models.KindEmbedding)
 	if err != nil {
@@ -111,12 +116,14 @@ func pooling(ctx context.Context, e engine.Engine, uploads int) (func() error, e
 	means := classMeans(r, dx, classes)
 	us := make([]pool.Upload, uploads)
 	for i := range us {
-		us[i].Upload = &federate.Upload{Client: fmt.Sprint("client ", i), N: 20, Points: labelled(r, means, classes, dx, classes)}
+		us[i].Upload = &federate.Upload{Client: fmt.Sprint("client ", i), N: 20,
+			Points: labelled(r, means, classes, dx, classes)}
 		for k := range classes {
 			us[i].Points.W[k] = 2
 		}
 	}
-	round, err := pool.New(us, graph, client, pool.Options{Predictor: "untrained", Samples: 20, Threads: 1})
+	round, err := pool.New(us, graph, client,
+		pool.Options{Predictor: "untrained", Samples: 20, Threads: 1})
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// tableI measures a run of every method in closed scope, clients homogeneous, from features that are at hand. It is not
-// at hand without CIFAR-10's images.
+// tableI measures a run of every method in closed scope, clients homogeneous, from features that
+// are at hand. It is not at hand without CIFAR-10's images.
 func tableI(ctx context.Context, b *Bench) ([]Contender, error) {
 	c := experiment.Default()
 	c.Dataset.Name, c.Dataset.Dir, c.Engine.Threads, c.Seeds = "cifar10", b.Data, 1, 1

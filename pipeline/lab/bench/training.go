@@ -27,7 +27,8 @@ const (
 	atOnce     = 250
 )
 
-// pictures returns n images of random pixels, and the input tensor of an extractor with the given mean and standard deviation.
+// pictures returns n images of random pixels, and the input tensor of an extractor with the given
+// mean and standard deviation.
 func pictures(n int, mean, std []float32) (*dataset.Images, *onnx.Tensor) {
 	im := &dataset.Images{N: n, H: side, W: side, Ch: 3, Pix: make([]uint8, n*side*side*3)}
 	fed := onnx.ZerosF32(n, 3, side, side)
@@ -41,7 +42,8 @@ func pictures(n int, mean, std []float32) (*dataset.Images, *onnx.Tensor) {
 	return im, fed
 }
 
-// features measures CIFAR-10's extractor: from pixels in fmp, from the prepared input in the runtime.
+// features measures CIFAR-10's extractor: from pixels in fmp, from the prepared input in the
+// runtime.
 func features(ctx context.Context, b *Bench) ([]Contender, error) {
 	data, err := assets.Model("cifar10", models.KindExtractor)
 	if err != nil {
@@ -81,11 +83,13 @@ func features(ctx context.Context, b *Bench) ([]Contender, error) {
 		return nil
 	})
 	c.Close = bare.Close
-	return b.with(ctx, append(out, c), map[string]*onnx.Tensor{"x": fed, "model": onnx.NewTensor(data, len(data)),
-		"batch": onnx.NewTensor([]int64{atOnce})}, peer{"features", "onnxruntime from Python"})
+	return b.with(ctx, append(out, c),
+		map[string]*onnx.Tensor{"x": fed, "model": onnx.NewTensor(data, len(data)),
+			"batch": onnx.NewTensor([]int64{atOnce})}, peer{"features", "onnxruntime from Python"})
 }
 
-// trainingStep measures a step of training CIFAR-10's extractor, by stochastic gradient descent with Nesterov momentum.
+// trainingStep measures a step of training CIFAR-10's extractor, by stochastic gradient descent
+// with Nesterov momentum.
 func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	network := models.DefaultExtractor(3, side, side, dx)
 	gradient, params, init, err := learn.Gradient(network, classes, 1)
@@ -93,7 +97,8 @@ func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 		return nil, err
 	}
 	s, err := train.NewSplit(b.Engine, gradient, train.SplitOptions{
-		Params: params, Optimizer: optim.SGD{Momentum: 0.9, Nesterov: true, WeightDecay: 1e-3}, Update: optim.Options{ClipNorm: 5}, Init: init,
+		Params: params, Optimizer: optim.SGD{Momentum: 0.9, Nesterov: true, WeightDecay: 1e-3},
+		Update: optim.Options{ClipNorm: 5}, Init: init,
 	})
 	if err != nil {
 		return nil, err
@@ -119,15 +124,18 @@ func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	for i := range labels {
 		labels[i] = int64(i % classes)
 	}
-	return b.with(ctx, []Contender{ours}, map[string]*onnx.Tensor{"x": fed, "y": onnx.NewTensor(labels, trainBatch)},
+	return b.with(ctx, []Contender{ours},
+		map[string]*onnx.Tensor{"x": fed, "y": onnx.NewTensor(labels, trainBatch)},
 		peer{"extractor", "PyTorch, NCHW"}, peer{"extractor:channels_last", "PyTorch, channels last"})
 }
 
 // taskBatch is the number of tasks of a step of meta-training.
 const taskBatch = 8
 
-// metaStep measures a step of meta-training: ours is train with c, of which the first step does not count.
-func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config, run func(c meta.Config) error) ([]Contender, error) {
+// metaStep measures a step of meta-training: ours is train with c, of which the first step does not
+// count.
+func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config,
+	run func(c meta.Config) error) ([]Contender, error) {
 	const rows, steps = 6000, 4
 	r := rng.New(1, "bench", "corpus")
 	points := labelled(r, classMeans(r, dx, classes), rows, dx, classes)
@@ -136,7 +144,8 @@ func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config, run fun
 	if err != nil {
 		return nil, err
 	}
-	c.Engine, c.Corpus, c.Threads, c.L2, c.Batch, c.Steps = b.Engine, corpus, 1, penalty, taskBatch, steps+1
+	c.Engine, c.Corpus, c.Threads, c.L2, c.Batch, c.Steps = b.Engine, corpus, 1, penalty,
+		taskBatch, steps+1
 	ours := Contender{Name: "fmp, on " + b.Engine.Name(), Once: func() (time.Duration, error) {
 		var first, last time.Duration
 		c.Progress = func(p train.Progress) {
@@ -151,24 +160,29 @@ func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config, run fun
 	for i, v := range labels {
 		y[i] = int64(v)
 	}
-	return b.with(ctx, []Contender{ours}, map[string]*onnx.Tensor{"x": onnx.NewTensor(features, rows, dx), "y": onnx.NewTensor(y, rows)},
+	return b.with(ctx, []Contender{ours},
+		map[string]*onnx.Tensor{"x": onnx.NewTensor(features, rows, dx), "y": onnx.NewTensor(y, rows)},
 		peer{kind, "PyTorch"})
 }
 
-// predictorStep measures a step of training the predictor by the score of held-out points, as in the paper: two draws of 100 points
-// for the 200 of ten clients.
+// predictorStep measures a step of training the predictor by the score of held-out points, as in
+// the paper: two draws of 100 points for the 200 of ten clients.
 func predictorStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	m, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes}, 1)
 	if err != nil {
 		return nil, err
 	}
-	return metaStep(ctx, b, "predictor", meta.Config{Samples: 2, Alphas: []float64{0}}, func(c meta.Config) error {
-		_, err := meta.TrainPredictor(ctx, m, meta.PredictorConfig{Config: c, Joint: -1, Coupling: -1, Local: 1e-9}) // 0 would be the default
-		return err
-	})
+	return metaStep(ctx, b, "predictor", meta.Config{Samples: 2, Alphas: []float64{0}},
+		func(c meta.Config) error {
+			// 0 would be the default
+			_, err := meta.TrainPredictor(ctx, m,
+				meta.PredictorConfig{Config: c, Joint: -1, Coupling: -1, Local: 1e-9})
+			return err
+		})
 }
 
-// embeddingStep measures a step of training the embedding by the distance of the heads, as in the paper.
+// embeddingStep measures a step of training the embedding by the distance of the heads, as in the
+// paper.
 func embeddingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	m, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes}, 1)
 	if err != nil {
@@ -178,8 +192,10 @@ func embeddingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return metaStep(ctx, b, "embedding", meta.Config{Samples: 1, Alphas: []float64{0}}, func(c meta.Config) error {
-		_, err := meta.TrainEmbedding(ctx, m, meta.EmbeddingConfig{Config: c, Predictor: predictor, Score: -1})
-		return err
-	})
+	return metaStep(ctx, b, "embedding", meta.Config{Samples: 1, Alphas: []float64{0}},
+		func(c meta.Config) error {
+			_, err := meta.TrainEmbedding(ctx, m,
+				meta.EmbeddingConfig{Config: c, Predictor: predictor, Score: -1})
+			return err
+		})
 }

@@ -55,7 +55,10 @@ func Works() []Work {
 	works := []Work{{"product of 512 x 512 matrices, float64, 0.27 GFLOP", products}}
 	for _, n := range []int{100, 300, 1000} {
 		works = append(works, Work{fmt.Sprintf("one fit, %d points", n),
-			func(ctx context.Context, b *Bench) ([]Contender, error) { return fits(ctx, b, "fit", dx, n, 0, 1) }})
+			func(ctx context.Context,
+				b *Bench) ([]Contender, error) {
+				return fits(ctx, b, "fit", dx, n, 0, 1)
+			}})
 	}
 	for _, size := range [][2]int{{1000, 512}, {1000, 1280}, {10_000, 512}} {
 		works = append(works, Work{fmt.Sprintf("one wide fit, %d points of %d features", size[0], size[1]),
@@ -64,9 +67,10 @@ func Works() []Work {
 			}})
 	}
 	works = append(works,
-		Work{"80 heads, 100 pooled + 200 drawn points", func(ctx context.Context, b *Bench) ([]Contender, error) {
-			return fits(ctx, b, "heads", dx, 100, 200, 80)
-		}},
+		Work{"80 heads, 100 pooled + 200 drawn points",
+			func(ctx context.Context, b *Bench) ([]Contender, error) {
+				return fits(ctx, b, "heads", dx, 100, 200, 80)
+			}},
 		Work{"10,000 points predicted by 200 heads", predictions},
 	)
 	for _, n := range nets() {
@@ -78,11 +82,12 @@ func Works() []Work {
 		}
 	}
 	works = append(works,
-		Work{fmt.Sprintf("features of %d images, extractor of CIFAR-10, %d at once", images, atOnce), features},
-		Work{fmt.Sprintf("training step of that extractor, batch %d", trainBatch), trainingStep},
-		Work{fmt.Sprintf("training step of a predictor, %d tasks", taskBatch), predictorStep},
-		Work{fmt.Sprintf("training step of an embedding, %d tasks", taskBatch), embeddingStep},
-		Work{"Table I on CIFAR-10, one repeat, shared settings, from cached features", tableI},
+		Work{fmt.Sprintf("features of %d images, extractor of CIFAR-10, %d at once", images, atOnce),
+			features}, Work{fmt.Sprintf("training step of that extractor, batch %d", trainBatch),
+			trainingStep}, Work{fmt.Sprintf("training step of a predictor, %d tasks", taskBatch),
+			predictorStep}, Work{fmt.Sprintf("training step of an embedding, %d tasks", taskBatch),
+			embeddingStep}, Work{"Table I on CIFAR-10, one repeat, shared settings, from cached features",
+			tableI},
 	)
 	return append(works, walls()...)
 }
@@ -123,7 +128,8 @@ func labelled(r *rand.Rand, means []float32, n, d, k int) *point.Set {
 	return s
 }
 
-// classMeans returns the means of k classes, as far apart as an extractor's: with ten, four of five points are classified correctly.
+// classMeans returns the means of k classes, as far apart as an extractor's: with ten, four of five
+// points are classified correctly.
 func classMeans(r *rand.Rand, d, k int) []float32 {
 	m := make([]float32, k*d)
 	rng.Normal(r, m)
@@ -134,7 +140,8 @@ func classMeans(r *rand.Rand, d, k int) []float32 {
 }
 
 // fits measures fits to count sets of own points each, together with shared points, of d features.
-func fits(ctx context.Context, b *Bench, kind string, d, shared, own, count int) ([]Contender, error) {
+func fits(ctx context.Context, b *Bench, kind string, d, shared, own,
+	count int) ([]Contender, error) {
 	r := rng.New(1, "bench", kind, shared)
 	means := classMeans(r, d, classes)
 	pooled, err := erm.FromSets(penalty, labelled(r, means, shared, d, classes))
@@ -157,7 +164,8 @@ func fits(ctx context.Context, b *Bench, kind string, d, shared, own, count int)
 			mine = append(mine, p)
 			q := *p
 			q.N += pooled.N
-			q.X, q.Y, q.W = append(q.X[:len(q.X):len(q.X)], pooled.X...), append(q.Y[:len(q.Y):len(q.Y)], pooled.Y...),
+			q.X, q.Y, q.W = append(q.X[:len(q.X):len(q.X)], pooled.X...),
+				append(q.Y[:len(q.Y):len(q.Y)], pooled.Y...),
 				append(q.W[:len(q.W):len(q.W)], pooled.W...)
 			whole = append(whole, &q)
 		}
@@ -171,18 +179,20 @@ func fits(ctx context.Context, b *Bench, kind string, d, shared, own, count int)
 		_, err := erm.SolveShared(ctx, pooled, mine, opt)
 		return err
 	})}
-	files := map[string]*onnx.Tensor{"l2": onnx.NewTensor([]float64{penalty}), "count": onnx.NewTensor([]int64{int64(len(whole))})}
+	files := map[string]*onnx.Tensor{"l2": onnx.NewTensor([]float64{penalty}),
+		"count": onnx.NewTensor([]int64{int64(len(whole))})}
 	for i, p := range whole {
 		files[fmt.Sprint("x", i)] = onnx.NewTensor(p.X, p.N, p.D())
 		files[fmt.Sprint("y", i)] = onnx.NewTensor(p.Y, p.N, p.C)
 		files[fmt.Sprint("w", i)] = onnx.NewTensor(p.W, p.N)
 	}
-	return b.with(ctx, out, files, peer{kind + ":lbfgs", "scikit-learn, lbfgs"}, peer{kind + ":newton-cg", "scikit-learn, newton-cg"},
-		peer{kind + ":scipy", "scipy, L-BFGS-B"})
+	return b.with(ctx, out, files, peer{kind + ":lbfgs", "scikit-learn, lbfgs"},
+		peer{kind + ":newton-cg", "scikit-learn, newton-cg"}, peer{kind + ":scipy", "scipy, L-BFGS-B"})
 }
 
 // drawn returns count sets of fresh points given seen, from CIFAR-10's predictor.
-func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh, count int) ([]*point.Set, error) {
+func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh,
+	count int) ([]*point.Set, error) {
 	if b.Engine == nil {
 		return nil, errors.New("no engine to draw points with")
 	}
@@ -207,7 +217,8 @@ func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh, count int) ([
 }
 
 // with adds peers, which work on files, to out.
-func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onnx.Tensor, peers ...peer) ([]Contender, error) {
+func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onnx.Tensor,
+	peers ...peer) ([]Contender, error) {
 	dir, err := os.MkdirTemp("", "fmp-bench-")
 	if err != nil {
 		return out, err
@@ -249,15 +260,16 @@ func products(ctx context.Context, b *Bench) ([]Contender, error) {
 			for i := 0; i < n; i += 32 { // below the size from which gonum uses several threads
 				rows := blas64.General{Rows: 32, Cols: n, Stride: n, Data: x.Data[i*n:]}
 				for j := 0; j < n; j += 32 {
-					blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, rows, blas64.General{Rows: n, Cols: 32, Stride: n, Data: y.Data[j:]}, 0,
+					blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, rows,
+						blas64.General{Rows: n, Cols: 32, Stride: n, Data: y.Data[j:]}, 0,
 						blas64.General{Rows: 32, Cols: 32, Stride: n, Data: z.Data[i*n+j:]})
 				}
 			}
 			return nil
 		}),
 	}
-	return b.with(ctx, out, map[string]*onnx.Tensor{"x": onnx.NewTensor(x.Data, n, n), "y": onnx.NewTensor(y.Data, n, n)},
-		peer{"product", "numpy"})
+	return b.with(ctx, out, map[string]*onnx.Tensor{"x": onnx.NewTensor(x.Data, n, n),
+		"y": onnx.NewTensor(y.Data, n, n)}, peer{"product", "numpy"})
 }
 
 // predictions measures the mean of the softmaxes of features times heads, ours and that of a graph.
@@ -294,7 +306,8 @@ func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 			wide := converted[float64](features)
 			rows = func(i int) *onnx.Tensor { return onnx.NewTensor(wide[i*dx:(i+atOnce)*dx], atOnce, dx) }
 			x = g.Input("x", onnx.Float64, atOnce, dx)
-			w, c = g.Param("w", onnx.NewTensor(weights, dx, samples*classes)), g.Param("c", onnx.NewTensor(bias, samples*classes))
+			w, c = g.Param("w", onnx.NewTensor(weights, dx, samples*classes)),
+				g.Param("c", onnx.NewTensor(bias, samples*classes))
 		} else {
 			x = g.Input("x", onnx.Float32, atOnce, dx)
 			w, c = g.Param("w", onnx.NewTensor(converted[float32](weights), dx, samples*classes)),

@@ -1,6 +1,8 @@
-// Package coverage measures prediction sets with a guarantee: how often they hold the class of new images of the clients, of each class,
-// and of images whose classes all have one share, and how large they are. The calibration points are images of the clients that take no
-// part in the classifier. Beside FMP's are the sets of a softmax regression on all other images of all clients, from the same points.
+// Package coverage measures prediction sets with a guarantee: how often they hold the class of new
+// images of the clients, of each class, and of images whose classes all have one share, and how
+// large they are. The calibration points are images of the clients that take no part in the
+// classifier. Beside FMP's are the sets of a softmax regression on all other images of all clients,
+// from the same points.
 package coverage
 
 import (
@@ -39,10 +41,12 @@ const (
 	Equal   = "equal shares"
 )
 
-// Randomised is the adaptive score of Romano, Sesia and Candès (2020): 1 less the sum of the probabilities above the class's, and less a
-// share u of its own, with u uniform on (0, 1) for each image. Any score that is a function of an image and of numbers drawn for it alone
-// keeps the theorems of sets. It is measured and not offered: a classifier.onnx would need a u that its runtime computes of an image
-// alike on every machine, and that the server draws alike for calibration points, of which it has features alone.
+// Randomised is the adaptive score of Romano, Sesia and Candès (2020): 1 less the sum of the
+// probabilities above the class's, and less a share u of its own, with u uniform on (0, 1) for each
+// image. Any score that is a function of an image and of numbers drawn for it alone keeps the
+// theorems of sets. It is measured and not offered: a classifier.onnx would need a u that its
+// runtime computes of an image alike on every machine, and that the server draws alike for
+// calibration points, of which it has features alone.
 const Randomised conformal.Score = "adaptive, randomised"
 
 // Scores are those that are measured.
@@ -66,12 +70,13 @@ type Row struct {
 	Sets      string          `json:"sets"`
 	Score     conformal.Score `json:"score"`
 	FMP       Measure         `json:"fmp"`
-	// Regression is a softmax regression on all raw images, whose penalty and temperature have the smallest sets of this row on the test
-	// images.
+	// Regression is a softmax regression on all raw images, whose penalty and temperature have the
+	// smallest sets of this row on the test images.
 	Regression Measure `json:"regression"`
 }
 
-// Measure is the coverage and size of sets, means over the repeats in which the points prove the level.
+// Measure is the coverage and size of sets, means over the repeats in which the points prove the
+// level.
 type Measure struct {
 	Held      float64   `json:"held"`       // share of images of the clients' mixture whose set holds their class
 	HeldError float64   `json:"held_error"` // its standard error
@@ -79,14 +84,15 @@ type Measure struct {
 	Classes   []float64 `json:"classes"`    // the same by class
 	Size      float64   `json:"size"`       // mean number of classes in a set, of the mixture
 	Repeats   int       `json:"repeats"`
-	// Alike is Held on images that are drawn as the points are, those that no client has, over the repeats that have enough of each class;
-	// Held is on the data set's own test images.
+	// Alike is Held on images that are drawn as the points are, those that no client has, over the
+	// repeats that have enough of each class; Held is on the data set's own test images.
 	Alike        float64 `json:"alike,omitempty"`
 	AlikeRepeats int     `json:"alike_repeats,omitempty"`
 	squares      float64
 }
 
-// minAlike is the least number of images of each class that no client has for a repeat to count in Alike.
+// minAlike is the least number of images of each class that no client has for a repeat to count in
+// Alike.
 const minAlike = 20
 
 // addAlike adds the outcome on images that no client has.
@@ -111,7 +117,8 @@ func (m *Measure) add(o outcome, shares []float64) {
 	mean := func(to *float64, v float64) { *to = (*to*n + v) / (n + 1) }
 	var held, equal, size float64
 	for c, share := range shares {
-		held, size, equal = held+share*o.held[c], size+share*o.size[c], equal+o.held[c]/float64(len(shares))
+		held, size, equal = held+share*o.held[c], size+share*o.size[c],
+			equal+o.held[c]/float64(len(shares))
 		mean(&m.Classes[c], o.held[c])
 	}
 	mean(&m.Held, held)
@@ -140,7 +147,8 @@ func (b *bench) drawn(x images, name string, repeat int) images {
 	return x
 }
 
-// outcome is the share held and the mean size of sets on the images of each class, and their number.
+// outcome is the share held and the mean size of sets on the images of each class, and their
+// number.
 type outcome struct{ held, size, of []float64 }
 
 func (o outcome) mean(shares []float64) (size float64) {
@@ -156,10 +164,12 @@ type bench struct {
 	rows []Row
 }
 
-// Run measures sets over repeats of a round. A row says in how many of them the points prove the level.
+// Run measures sets over repeats of a round. A row says in how many of them the points prove the
+// level.
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
 	if p.Tools.Conjugate == nil {
-		return nil, errors.New("coverage: no conjugate predictor for this data set; fmp train conjugate makes one")
+		return nil, errors.New("coverage: no conjugate predictor for this data set; fmp train " +
+			"conjugate makes one")
 	}
 	b := &bench{Options: o, p: p}
 	for _, each := range o.Calibrate {
@@ -199,13 +209,15 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 			taken[i] = true
 		}
 		for _, i := range own[:each] { // the partition draws a client's rows one by one
-			points.features, points.labels = append(points.features, bank.Row(i)...), append(points.labels, bank.Labels[i])
+			points.features, points.labels = append(points.features, bank.Row(i)...),
+				append(points.labels, bank.Labels[i])
 		}
 		clients = append(clients, bank.Points(own[each:], nil))
 	}
 	for i := range bank.Len() {
 		if !taken[i] {
-			rest.features, rest.labels = append(rest.features, bank.Row(i)...), append(rest.labels, bank.Labels[i])
+			rest.features, rest.labels = append(rest.features, bank.Row(i)...),
+				append(rest.labels, bank.Labels[i])
 		}
 	}
 	means, err := b.p.Tools.Conjugate.Compress(ctx, clients)
@@ -213,7 +225,8 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 		return err
 	}
 	stream := fmt.Sprint("coverage/", repeat)
-	fmp, err := posterior.New(posterior.Input{Conjugate: b.p.Tools.Conjugate, ClassMeans: means, Samples: b.Samples, Honesty: true,
+	fmp, err := posterior.New(posterior.Input{Conjugate: b.p.Tools.Conjugate, ClassMeans: means,
+		Samples: b.Samples, Honesty: true,
 		Seed:   b.Seed,
 		Stream: stream, Threads: b.Threads})
 	if err != nil {
@@ -248,14 +261,17 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 	return nil
 }
 
-// regression returns the sets of a softmax regression on all images of the clients, those of least size over penalties and temperatures.
-func (b *bench) regression(ctx context.Context, clients []*point.Set, stream string, points, test images, shares []float64) ([]outcome,
+// regression returns the sets of a softmax regression on all images of the clients, those of least
+// size over penalties and temperatures.
+func (b *bench) regression(ctx context.Context, clients []*point.Set, stream string, points,
+	test images, shares []float64) ([]outcome,
 	error) {
 	m, err := rival.Lookup("ANN")
 	if err != nil {
 		return nil, err
 	}
-	t, err := rival.NewTask(rival.Input{Clients: clients, Seed: b.Seed, Stream: stream, Threads: b.Threads})
+	t, err := rival.NewTask(rival.Input{Clients: clients, Seed: b.Seed, Stream: stream,
+		Threads: b.Threads})
 	if err != nil {
 		return nil, err
 	}
@@ -285,8 +301,10 @@ func (b *bench) regression(ctx context.Context, clients []*point.Set, stream str
 	return best, nil
 }
 
-// sets returns the outcomes of all kinds of sets of a result, in the order of the rows; those without held prove no sets.
-func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float64, calibration, on images) ([]outcome, error) {
+// sets returns the outcomes of all kinds of sets of a result, in the order of the rows; those
+// without held prove no sets.
+func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float64, calibration,
+	on images) ([]outcome, error) {
 	heads := rival.Cooled(r, temperature).Ensembles[0]
 	predict := func(features []float32) ([][]float32, error) {
 		x, err := r.Rows(ctx, slices.Clone(features))
@@ -333,7 +351,8 @@ func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float
 			of[k] = append(of[k], scores(k, p, on.u[i]))
 		}
 	}
-	for _, d := range []conformal.Design{{Clients: true}, {Clients: true, ByClass: true}, {Clients: true, Proportions: equal}} {
+	for _, d := range []conformal.Design{{Clients: true}, {Clients: true, ByClass: true},
+		{Clients: true, Proportions: equal}} {
 		for _, k := range Scores {
 			var o outcome
 			// Points that prove no such sets are no error.
@@ -346,7 +365,8 @@ func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float
 	return out, nil
 }
 
-// count returns the outcome of sets of the given thresholds on images, by their stated probabilities and the scores of these.
+// count returns the outcome of sets of the given thresholds on images, by their stated
+// probabilities and the scores of these.
 func count(stated, scores [][]float32, labels []int, thresholds []float32, classes int) outcome {
 	o := outcome{make([]float64, classes), make([]float64, classes), make([]float64, classes)}
 	for i, p := range stated {

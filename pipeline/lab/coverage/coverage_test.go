@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// TestRun: on drawn digits sets hold as stated, adaptive ones and those of few points by class are larger, and the regression has the
-// same rows.
+// TestRun: on drawn digits sets hold as stated, adaptive ones and those of few points by class are
+// larger, and the regression has the same rows.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains nothing, but featurizes and scores thousands of images")
@@ -29,7 +29,9 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	rows, err := Run(t.Context(), p, Options{Clients: 5, Points: 100, Calibrate: []int{4, 40}, Repeats: 2, Samples: 10, Level: 0.9, Seed: 1})
+	rows, err := Run(t.Context(), p,
+		Options{Clients: 5, Points: 100, Calibrate: []int{4, 40}, Repeats: 2, Samples: 10,
+			Level: 0.9, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,29 +48,34 @@ func TestRun(t *testing.T) {
 			continue
 		}
 		size[[2]string{r.Sets, string(r.Score)}] = r.FMP.Size
-		if m := r.FMP; m.Repeats != 2 || m.Held < 0.85 || m.Size < 1 || m.Alike != 0 && math.Abs(m.Alike-m.Held) > 0.1 ||
+		if m := r.FMP; m.Repeats != 2 || m.Held < 0.85 || m.Size < 1 || m.Alike != 0 &&
+			math.Abs(m.Alike-m.Held) > 0.1 ||
 			r.Regression.Repeats != 2 || r.Regression.Size < 1 {
 			t.Errorf("%+v", r)
 		}
 	}
 	for _, sets := range []string{Mixture, ByClass, Equal} {
-		if a, b := size[[2]string{sets, string(conformal.Adaptive)}], size[[2]string{sets, string(conformal.Probability)}]; !(a > b) {
+		if a, b := size[[2]string{sets, string(conformal.Adaptive)}],
+			size[[2]string{sets, string(conformal.Probability)}]; !(a > b) {
 			t.Errorf("%s: adaptive sets have the size %v, others %v", sets, a, b)
 		}
-		if a, b := size[[2]string{sets, string(Randomised)}], size[[2]string{sets, string(conformal.Adaptive)}]; !(a < b) {
+		if a, b := size[[2]string{sets, string(Randomised)}],
+			size[[2]string{sets, string(conformal.Adaptive)}]; !(a < b) {
 			t.Errorf("%s: randomised sets have the size %v, adaptive ones %v", sets, a, b)
 		}
 	}
 }
 
-// TestRandomised: the score by hand; u of 1 is the adaptive score; of exact probabilities the score of the true class is uniform, which no
-// score without u is.
+// TestRandomised: the score by hand; u of 1 is the adaptive score; of exact probabilities the score
+// of the true class is uniform, which no score without u is.
 func TestRandomised(t *testing.T) {
 	p := []float32{0.2, 0.7, 0.1}
 	got, adaptive := scores(Randomised, p, 0.5), conformal.Adaptive.Compute(p)
 	for c, want := range []float32{0.2, 0.65, 0.05} {
-		if math.Abs(float64(got[c]-want)) > 1e-6 || math.Abs(float64(scores(Randomised, p, 1)[c]-adaptive[c])) > 1e-6 {
-			t.Errorf("class %d: %v; want %v; with u of 1 %v, adaptive %v", c, got[c], want, scores(Randomised, p, 1)[c], adaptive[c])
+		if math.Abs(float64(got[c]-want)) > 1e-6 ||
+			math.Abs(float64(scores(Randomised, p, 1)[c]-adaptive[c])) > 1e-6 {
+			t.Errorf("class %d: %v; want %v; with u of 1 %v, adaptive %v", c, got[c], want,
+				scores(Randomised, p, 1)[c], adaptive[c])
 		}
 	}
 	r := rng.New(1, "randomised")
@@ -99,7 +106,8 @@ func TestRandomised(t *testing.T) {
 func TestCount(t *testing.T) {
 	stated := [][]float32{{0.7, 0.2, 0.1}, {0.3, 0.4, 0.3}, {0.1, 0.3, 0.6}}
 	o := count(stated, stated, []int{1, 1, 2}, []float32{0.9, 0.25, 0.25}, 3)
-	if o.held[1] != 0.5 || o.held[2] != 1 || o.size[1] != 1.5 || o.size[2] != 2 || o.of[0] != 0 || o.of[1] != 2 {
+	if o.held[1] != 0.5 || o.held[2] != 1 || o.size[1] != 1.5 || o.size[2] != 2 ||
+		o.of[0] != 0 || o.of[1] != 2 {
 		t.Errorf("%+v", o)
 	}
 }

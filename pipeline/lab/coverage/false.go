@@ -13,7 +13,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// FalseAttacks are calibration points of bad clients, beside true class means; probabilities are the classifier's.
+// FalseAttacks are calibration points of bad clients, beside true class means; probabilities are
+// the classifier's.
 var FalseAttacks = []struct{ Name, Does string }{
 	{"wrong", "true images under the next class's name"},
 	{"half", "the same for half of the points, and the truth of the rest"},
@@ -21,12 +22,14 @@ var FalseAttacks = []struct{ Name, Does string }{
 	{"edge", "points whose own class has probability 0, as many as are not left out, and easy ones"},
 }
 
-// FalseRow holds the measures of sets of the mixture where some clients send false points, means over repeats.
+// FalseRow holds the measures of sets of the mixture where some clients send false points, means
+// over repeats.
 type FalseRow struct {
 	Calibrate int    `json:"calibrate"`
 	Attack    string `json:"attack"`
 	Bad       int    `json:"bad"`
-	// Held is the share of new images of the honest clients whose set holds their class, Size the mean number of classes in a set.
+	// Held is the share of new images of the honest clients whose set holds their class, Size the mean
+	// number of classes in a set.
 	Held      float64 `json:"held"`
 	HeldError float64 `json:"held_error"`
 	Size      float64 `json:"size"`
@@ -42,11 +45,13 @@ type FalseRow struct {
 // fresh is the number of each client's images on which its sets are scored.
 const fresh = 20
 
-// RunFalse measures sets whose calibration points are false of 0 to 4 clients in 10, with sets that survive the given share of false
-// clients beside sets that survive none.
-func RunFalse(ctx context.Context, p *experiment.Prepared, o Options, share float64) ([]FalseRow, error) {
+// RunFalse measures sets whose calibration points are false of 0 to 4 clients in 10, with sets that
+// survive the given share of false clients beside sets that survive none.
+func RunFalse(ctx context.Context, p *experiment.Prepared, o Options,
+	share float64) ([]FalseRow, error) {
 	if p.Tools.Conjugate == nil {
-		return nil, fmt.Errorf("coverage: no conjugate predictor for this data set; fmp train conjugate makes one")
+		return nil, fmt.Errorf("coverage: no conjugate predictor for this data set; fmp train " +
+			"conjugate makes one")
 	}
 	var out []FalseRow
 	for _, each := range o.Calibrate {
@@ -85,7 +90,8 @@ func RunFalse(ctx context.Context, p *experiment.Prepared, o Options, share floa
 	return out, nil
 }
 
-// falseRound is a round whose clients have calibration points and new images, [clients][images], with the classifier's probabilities.
+// falseRound is a round whose clients have calibration points and new images, [clients][images],
+// with the classifier's probabilities.
 type falseRound struct {
 	Options
 	p          *experiment.Prepared
@@ -95,10 +101,12 @@ type falseRound struct {
 	labels, of [][]int
 }
 
-// draw draws a round. A client's first images are calibration points, the next are new, and the others are in class means.
+// draw draws a round. A client's first images are calibration points, the next are new, and the
+// others are in class means.
 func (f *falseRound) draw(ctx context.Context, repeat int) error {
 	bank := f.p.Data.Clients
-	drawn, err := bank.Partition(rng.New(f.Seed, "coverage", "false", repeat), f.Clients, f.Points, f.Alpha)
+	drawn, err := bank.Partition(rng.New(f.Seed, "coverage", "false", repeat), f.Clients,
+		f.Points, f.Alpha)
 	if err != nil {
 		return err
 	}
@@ -110,7 +118,8 @@ func (f *falseRound) draw(ctx context.Context, repeat int) error {
 	if err != nil {
 		return err
 	}
-	fmp, err := posterior.New(posterior.Input{Conjugate: f.p.Tools.Conjugate, ClassMeans: means, Samples: f.Samples, Honesty: true,
+	fmp, err := posterior.New(posterior.Input{Conjugate: f.p.Tools.Conjugate, ClassMeans: means,
+		Samples: f.Samples, Honesty: true,
 		Seed: f.Seed, Stream: fmt.Sprint("coverage/false/", repeat), Threads: f.Threads})
 	if err != nil {
 		return err
@@ -146,7 +155,8 @@ func (f *falseRound) draw(ctx context.Context, repeat int) error {
 	return nil
 }
 
-// points returns the calibration points under an attack of the first bad clients, with the design of sets that survive bad clients.
+// points returns the calibration points under an attack of the first bad clients, with the design
+// of sets that survive bad clients.
 func (f *falseRound) points(attack string, bad int) (*conformal.Points, conformal.Design, error) {
 	x := &conformal.Points{}
 	d := conformal.Design{Clients: true, False: []int{int(f.share*float64(f.Clients) + 1e-9)}}
@@ -208,7 +218,8 @@ func (f *falseRound) add(to *FalseRow) error {
 	return nil
 }
 
-// score returns the share held and the mean size on the new images of all but the first bad clients.
+// score returns the share held and the mean size on the new images of all but the first bad
+// clients.
 func (f *falseRound) score(thresholds []float32, bad int) (held, size float64) {
 	n := float64((f.Clients - bad) * fresh)
 	for m := bad; m < f.Clients; m++ {

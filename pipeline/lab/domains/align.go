@@ -11,11 +11,13 @@ import (
 	"fmp/pipeline/point"
 )
 
-// strengths are those that alignment is tried at, shares of the way to the barycenter; rivals as they are have strength 0.
+// strengths are those that alignment is tried at, shares of the way to the barycenter; rivals as
+// they are have strength 0.
 var strengths = []float64{0.2, 0.4, 0.6, 0.8, 1}
 
-// most is the largest number of features that are aligned as they are. Of more, alignment and the methods after it have the principal
-// components of the clients' features that hold .99 of their variance.
+// most is the largest number of features that are aligned as they are. Of more, alignment and the
+// methods after it have the principal components of the clients' features that hold .99 of their
+// variance.
 const most = 256
 
 // gaussian is the mean and the covariance of n feature vectors.
@@ -45,7 +47,8 @@ func less(x *mat.Dense, v []float64) *mat.Dense {
 	return out
 }
 
-// gaussianOf returns the mean of the rows of x and their covariance, shrunk to a multiple of the identity (Ledoit and Wolf 2004).
+// gaussianOf returns the mean of the rows of x and their covariance, shrunk to a multiple of the
+// identity (Ledoit and Wolf 2004).
 func gaussianOf(x *mat.Dense) (gaussian, error) {
 	n, d := x.Dims()
 	g := gaussian{float64(n), meanOf(x), mat.NewSymDense(d, nil)}
@@ -68,7 +71,8 @@ func roots(s mat.Symmetric) (root, inverse *mat.Dense) {
 	of := mat.NewDense(d, d, v.Data)
 	scaled := func(by func(float64) float64) *mat.Dense {
 		left := mat.NewDense(d, d, nil)
-		left.Apply(func(_, j int, x float64) float64 { return x * by(max(values[j], values[d-1]*1e-12)) }, of)
+		left.Apply(func(_, j int, x float64) float64 { return x * by(max(values[j], values[d-1]*1e-12)) },
+			of)
 		left.Mul(left, of.T())
 		return left
 	}
@@ -89,12 +93,13 @@ func sandwich(a, b mat.Matrix) *mat.SymDense {
 	return s
 }
 
-// barycenter returns the Gaussian of least mean squared Bures-Wasserstein distance from others, weighted by their numbers of points: its
-// mean is theirs, and its covariance S the limit of
+// barycenter returns the Gaussian of least mean squared Bures-Wasserstein distance from others,
+// weighted by their numbers of points: its mean is theirs, and its covariance S the limit of
 //
 //	S <- S^-1/2 (sum_m w_m (S^1/2 C_m S^1/2)^1/2)^2 S^-1/2
 //
-// (Álvarez-Esteban et al. 2016, A fixed-point approach to barycenters in Wasserstein space, theorem 4.2).
+// (Álvarez-Esteban et al. 2016, A fixed-point approach to barycenters in Wasserstein space, theorem
+// 4.2).
 func barycenter(of []gaussian) gaussian {
 	d := len(of[0].mean)
 	b := gaussian{0, make([]float64, d), mat.NewSymDense(d, nil)}
@@ -144,7 +149,8 @@ func (g gaussian) onto(s gaussian) transport {
 	return transport{g.mean, s.mean, sandwich(inverse, r)}
 }
 
-// along returns the rows of x, moved the share t of the way: (1-t) x + t (to + A (x - from)), the geodesic from one Gaussian to the other.
+// along returns the rows of x, moved the share t of the way: (1-t) x + t (to + A (x - from)), the
+// geodesic from one Gaussian to the other.
 func (p transport) along(x *mat.Dense, t float64) *mat.Dense {
 	n, d := x.Dims()
 	out := mat.NewDense(n, d, nil)
@@ -164,7 +170,8 @@ type axes struct {
 	v    *mat.Dense // d x r
 }
 
-// axesOf returns the principal components of the rows that hold .99 of their variance, where they have more than most features.
+// axesOf returns the principal components of the rows that hold .99 of their variance, where they
+// have more than most features.
 func axesOf(x *mat.Dense) *axes {
 	n, d := x.Dims()
 	if d <= most {
@@ -201,9 +208,10 @@ func (a *axes) of(x *mat.Dense) *mat.Dense {
 	return &out
 }
 
-// aligned returns the views of a round by SLOT-Align (Berardini, Pastore and Murino 2026, arXiv 2606.16655), one for each strength: each
-// client's features, and those of each domain that is scored, on their way to the barycenter of the clients'. A domain's mean and
-// covariance are those of its unlabelled images.
+// aligned returns the views of a round by SLOT-Align (Berardini, Pastore and Murino 2026, arXiv
+// 2606.16655), one for each strength: each client's features, and those of each domain that is
+// scored, on their way to the barycenter of the clients'. A domain's mean and covariance are those
+// of its unlabelled images.
 func aligned(v view, unlabelled [][]float32) ([]view, error) {
 	dx := v.clients[0].Dx
 	sets := make([]*mat.Dense, 0, len(v.clients)+len(unlabelled))
@@ -238,7 +246,8 @@ func aligned(v view, unlabelled [][]float32) ([]view, error) {
 			moved.clients = append(moved.clients, withFeatures(c, by[m].along(axes.of(sets[m]), t)))
 		}
 		for i, rows := range v.scored {
-			moved.scored = append(moved.scored, float32s(by[len(v.clients)+i].along(axes.of(matrix(rows, dx)), t)))
+			moved.scored = append(moved.scored,
+				float32s(by[len(v.clients)+i].along(axes.of(matrix(rows, dx)), t)))
 		}
 		out = append(out, moved)
 	}

@@ -10,7 +10,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// drawn returns n rows of a Gaussian whose covariance is that of a random matrix with the given scale.
+// drawn returns n rows of a Gaussian whose covariance is that of a random matrix with the given
+// scale.
 func drawn(n, d int, scale, mean float64, name string) *mat.Dense {
 	r := rng.New(1, "align", name)
 	var x, mix = mat.NewDense(n, d, nil), mat.NewDense(d, d, nil)
@@ -28,8 +29,8 @@ func near(t *testing.T, name string, a, b mat.Matrix, tolerance float64) {
 	}
 }
 
-// TestTransport: at strength 0 features are as they were; at 1 a client's mean and covariance are the barycenter's; halfway its distance to
-// the barycenter is half of the whole, as on a geodesic.
+// TestTransport: at strength 0 features are as they were; at 1 a client's mean and covariance are
+// the barycenter's; halfway its distance to the barycenter is half of the whole, as on a geodesic.
 func TestTransport(t *testing.T) {
 	var of []gaussian
 	rows := []*mat.Dense{drawn(60, 4, 1, 0, "a"), drawn(30, 4, 2, 1, "b"), drawn(10, 4, 0.5, -1, "c")}
@@ -47,8 +48,10 @@ func TestTransport(t *testing.T) {
 		var moved mat.Dense
 		moved.Product(p.a, g.cov, p.a)
 		near(t, "covariance at strength 1", &moved, center.cov, 1e-6)
-		near(t, "mean at strength 1", p.along(mat.NewDense(1, 4, g.mean), 1), mat.NewDense(1, 4, center.mean), 1e-9)
-		// The squared Bures-Wasserstein distance of the covariances, tr C + tr S - 2 tr (C^1/2 S C^1/2)^1/2.
+		near(t, "mean at strength 1", p.along(mat.NewDense(1, 4, g.mean), 1),
+			mat.NewDense(1, 4, center.mean), 1e-9)
+		// The squared Bures-Wasserstein distance of the covariances, tr C + tr S - 2 tr (C^1/2 S
+		// C^1/2)^1/2.
 		squared := func(c mat.Symmetric) float64 {
 			root, _ := roots(c)
 			cross, _ := roots(sandwich(root, center.cov))
@@ -66,8 +69,9 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// TestBarycenter: of Gaussians whose covariances commute it is the weighted mean of their square roots, squared; of one it is that one. Its
-// fixed point has the weighted mean of the transports from it as the identity.
+// TestBarycenter: of Gaussians whose covariances commute it is the weighted mean of their square
+// roots, squared; of one it is that one. Its fixed point has the weighted mean of the transports
+// from it as the identity.
 func TestBarycenter(t *testing.T) {
 	a := gaussian{30, []float64{0, 0}, mat.NewSymDense(2, []float64{1, 0, 0, 4})}
 	b := gaussian{10, []float64{4, 8}, mat.NewSymDense(2, []float64{25, 0, 0, 16})}
@@ -99,8 +103,9 @@ func TestBarycenter(t *testing.T) {
 	near(t, "mean transport from the barycenter", sum, identity, 1e-5)
 }
 
-// TestAligned: two clients of one distribution, whose features have other scales and means, have the same features on the average at
-// strength 1, and their classes and weights as before; more features than are aligned become principal components.
+// TestAligned: two clients of one distribution, whose features have other scales and means, have
+// the same features on the average at strength 1, and their classes and weights as before; more
+// features than are aligned become principal components.
 func TestAligned(t *testing.T) {
 	for _, d := range []int{3, most + 40} {
 		v := view{scored: [][]float32{nil}}
@@ -126,8 +131,10 @@ func TestAligned(t *testing.T) {
 		}
 		last := views[len(views)-1]
 		a, b := last.clients[0], last.clients[1]
-		if (a.Dx == d) != (d <= most) || a.Dx > d || a.W[3] != 2 || a.Row(3)[a.Dx+1] != 1 || a.Row(3)[a.Dx] != 0 {
-			t.Errorf("a client's points have %d features of %d, weight %v and label %v", a.Dx, d, a.W[3], a.Row(3)[a.Dx:])
+		if (a.Dx == d) != (d <= most) || a.Dx > d || a.W[3] != 2 || a.Row(3)[a.Dx+1] != 1 ||
+			a.Row(3)[a.Dx] != 0 {
+			t.Errorf("a client's points have %d features of %d, weight %v and label %v", a.Dx, d, a.W[3],
+				a.Row(3)[a.Dx:])
 		}
 		near(t, "clients at strength 1", features(a), features(b), 1e-2)
 		near(t, "images of a domain at strength 1", matrix(last.scored[0], a.Dx), features(b), 1e-3)

@@ -1,10 +1,13 @@
-// Package domains measures clients that differ: a client's images come from one domain of a family (corruptions, rotations or sources of
-// digits), and predictions are for images of a domain of the round, or of a kind that no client has.
+// Package domains measures clients that differ: a client's images come from one domain of a family
+// (corruptions, rotations or sources of digits), and predictions are for images of a domain of the
+// round, or of a kind that no client has.
 //
-// FMP is compared with methods that read every image's features or statistics of them: as they are, with each client's features less
-// their mean, the simple cure, and aligned to the clients' barycenter (SLOT-Align). A test image is then less the mean of unlabelled
-// images of its domain, or moved as these are. Rivals have the setting, strength and temperature that are best on the test images
-// themselves. Without a predictor FMP reads moments, and rivals have the same embedded features.
+// FMP is compared with methods that read every image's features or statistics of them: as they are,
+// with each client's features less their mean, the simple cure, and aligned to the clients'
+// barycenter (SLOT-Align). A test image is then less the mean of unlabelled images of its domain,
+// or moved as these are. Rivals have the setting, strength and temperature that are best on the
+// test images themselves. Without a predictor FMP reads moments, and rivals have the same embedded
+// features.
 package domains
 
 import (
@@ -32,10 +35,11 @@ type Family struct {
 	Clients    int      // of each domain
 }
 
-// Families are those that are measured: corruptions of two severities, turns by 0, 90, 180 and 270 degrees, of which one is left out in
-// turn, and sources of digits.
+// Families are those that are measured: corruptions of two severities, turns by 0, 90, 180 and 270
+// degrees, of which one is left out in turn, and sources of digits.
 var Families = []Family{
-	{"corruptions", []string{"gaussian-noise", "gaussian-blur", "contrast", "brightness", "pixelate"}, []int{2, 4}, 1},
+	{"corruptions", []string{"gaussian-noise", "gaussian-blur", "contrast", "brightness", "pixelate"},
+		[]int{2, 4}, 1},
 	{"rotation", []string{experiment.Rotation}, []int{0, 1, 2, 3}, 2},
 	{"digits", []string{"mnist", "digits", "digits8x8"}, []int{0}, 3},
 }
@@ -51,17 +55,20 @@ func (f Family) Domains() []experiment.Domain {
 	return out
 }
 
-// Rivals are the methods that FMP is compared with: all raw features, three federated ones, and each client alone.
+// Rivals are the methods that FMP is compared with: all raw features, three federated ones, and
+// each client alone.
 var Rivals = []string{"ANN", "FedCGS", "Fed3R", "FedPFT", "LANN"}
 
-// Aligned are the rivals that are also measured after alignment. A client's own fit knows no other client to align to.
+// Aligned are the rivals that are also measured after alignment. A client's own fit knows no other
+// client to align to.
 var Aligned = []string{"ANN", "FedCGS", "Fed3R", "FedPFT"}
 
-// Images is the number of test images that are corrupted: half are the clients' to draw from, half are scored.
+// Images is the number of test images that are corrupted: half are the clients' to draw from, half
+// are scored.
 const Images = 1500
 
-// Unlabelled is the number of images of a domain whose mean, and covariance, a rival's centring and alignment take at a test, and to which
-// FMP is adapted.
+// Unlabelled is the number of images of a domain whose mean, and covariance, a rival's centring and
+// alignment take at a test, and to which FMP is adapted.
 const Unlabelled = 50
 
 // Options are the settings of a measurement.
@@ -78,8 +85,8 @@ type Options struct {
 // Row holds the scores of a method, means over repeats, kinds and severities.
 type Row struct {
 	Name string `json:"name"`
-	// Known are images of a domain of a client of the round, Unknown those of a kind that no client has; nil where a method is for clients
-	// of the round alone.
+	// Known are images of a domain of a client of the round, Unknown those of a kind that no client
+	// has; nil where a method is for clients of the round alone.
 	Known   Scores  `json:"known"`
 	Unknown *Scores `json:"unknown,omitempty"`
 	// Strength is the mean strength of alignment that was best, where a rival is aligned.
@@ -108,7 +115,8 @@ type domain struct {
 	unlabelled []float32 // the same, as rivals have them
 }
 
-// view is a round as a rival has it: clients' points, and the features of the images of each domain that are scored.
+// view is a round as a rival has it: clients' points, and the features of the images of each domain
+// that are scored.
 type view struct {
 	clients  []*point.Set
 	scored   [][]float32
@@ -124,12 +132,13 @@ type bench struct {
 	names   []string
 }
 
-// Run measures FMP and its rivals. The run must have been prepared with the family's domains, of Images images.
+// Run measures FMP and its rivals. The run must have been prepared with the family's domains, of
+// Images images.
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
 	b := &bench{Options: o, p: p, dx: p.Data.Clients.Dx, rows: map[string]*Row{}}
 	if p.Tools.Embedded == nil && (p.Tools.Conjugate == nil || p.Tools.Open == nil) {
-		return nil, fmt.Errorf("domains: one of the conjugate and the open predictor is missing for this data set; fmp train conjugate and " +
-			"fmp train open make them, and without both FMP reads moments")
+		return nil, fmt.Errorf("domains: one of the conjugate and the open predictor is missing for " +
+			"this data set; fmp train conjugate and fmp train open make them, and without both FMP reads moments")
 	}
 	for i := range p.Data.Shifts {
 		s := &p.Data.Shifts[i]
@@ -140,7 +149,8 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 		b.domains = append(b.domains, domain{s, rows, nil, nil})
 	}
 	if want := len(o.Family.Domains()); len(b.domains) != want {
-		return nil, fmt.Errorf("domains: %d of %d domains of %s are there", len(b.domains), want, o.Family.Name)
+		return nil, fmt.Errorf("domains: %d of %d domains of %s are there", len(b.domains),
+			want, o.Family.Name)
 	}
 	// All severities of a kind are left out in turn, or each domain where there is one kind.
 	each := len(o.Family.Severities)
@@ -170,7 +180,8 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	return out, nil
 }
 
-// embedded returns features as rivals have them: embedded where FMP reads moments, of variance about 1.
+// embedded returns features as rivals have them: embedded where FMP reads moments, of variance
+// about 1.
 func (b *bench) embedded(ctx context.Context, features []float32) ([]float32, error) {
 	e := b.p.Tools.Embedded
 	if e == nil {
@@ -210,7 +221,8 @@ func (b *bench) fold(ctx context.Context, repeat int, of, tests []domain, known 
 }
 
 // rivals scores the methods that FMP is compared with, as they are, centred and aligned.
-func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain, repeat int, known bool) error {
+func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain, repeat int,
+	known bool) error {
 	if len(b.Rivals) == 0 {
 		return nil
 	}
@@ -222,7 +234,8 @@ func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain
 	for _, d := range tests {
 		rows := d.rows[len(d.shift.Labels)/2*b.dx:]
 		plain.scored, unlabelled = append(plain.scored, rows), append(unlabelled, d.unlabelled)
-		centred.scored = append(centred.scored, float32s(less(matrix(rows, b.dx), meanOf(matrix(d.unlabelled, b.dx)))))
+		centred.scored = append(centred.scored,
+			float32s(less(matrix(rows, b.dx), meanOf(matrix(d.unlabelled, b.dx)))))
 	}
 	moved, err := aligned(plain, unlabelled)
 	if err != nil {
@@ -250,7 +263,8 @@ func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain
 }
 
 // clients draws the images of the clients of each domain from the first half.
-func (b *bench) clients(of []domain, repeat int, rows func(domain) []float32) ([]*point.Set, error) {
+func (b *bench) clients(of []domain, repeat int,
+	rows func(domain) []float32) ([]*point.Set, error) {
 	classes := b.p.Data.Clients.C
 	names := make([]int, classes)
 	for y := range names {
@@ -263,8 +277,8 @@ func (b *bench) clients(of []domain, repeat int, rows func(domain) []float32) ([
 		if err != nil {
 			return nil, err
 		}
-		rows, err := bank.Partition(rng.New(b.Seed, "domains", "client", repeat, d.shift.Name, d.shift.Severity), b.Family.Clients, b.Points,
-			b.Alpha)
+		rows, err := bank.Partition(rng.New(b.Seed, "domains", "client", repeat, d.shift.Name,
+			d.shift.Severity), b.Family.Clients, b.Points, b.Alpha)
 		if err != nil {
 			return nil, err
 		}
@@ -281,9 +295,10 @@ func centredSet(c *point.Set) *point.Set {
 	return withFeatures(c, less(x, meanOf(x)))
 }
 
-// posterior scores FMP, in the scope that the uploads show and in closed scope: with all clients alike, for a client to come and, on known
-// domains, for each client.
-func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []domain, repeat int, known bool) error {
+// posterior scores FMP, in the scope that the uploads show and in closed scope: with all clients
+// alike, for a client to come and, on known domains, for each client.
+func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []domain, repeat int,
+	known bool) error {
 	k, open := b.p.Tools.Conjugate, b.p.Tools.Open
 	means, err := k.Compress(ctx, clients)
 	if err != nil {
@@ -303,7 +318,8 @@ func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []dom
 		if scope != posterior.ScopeAuto {
 			name += ", " + scope + " scope"
 		}
-		in := posterior.Input{Conjugate: k, ClassMeans: means, Open: open, Soft: soft, Scope: scope, Samples: b.Samples, Honesty: true,
+		in := posterior.Input{Conjugate: k, ClassMeans: means, Open: open, Soft: soft, Scope: scope,
+			Samples: b.Samples, Honesty: true,
 			Seed: b.Seed, Stream: stream, Threads: b.Threads}
 		if err := b.views(ctx, name, func(client int, alike bool) (*posterior.Result, error) {
 			in.For, in.Alike = client, alike
@@ -320,13 +336,15 @@ func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []dom
 }
 
 // moments scores FMP of uploads of moments.
-func (b *bench) moments(ctx context.Context, clients []*point.Set, tests []domain, repeat int, known bool) error {
+func (b *bench) moments(ctx context.Context, clients []*point.Set, tests []domain, repeat int,
+	known bool) error {
 	stream := fmt.Sprint("domains/", repeat)
 	uploads, err := b.p.Tools.Moments(ctx, clients, stream)
 	if err != nil {
 		return err
 	}
-	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed, Stream: stream}, Honesty: true,
+	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed,
+		Stream: stream}, Honesty: true,
 		Threads: b.Threads}
 	if k := b.p.Config.Extractor.Kappa; len(k) == 2 {
 		o.Kappa = discriminant.Kappa{Median: k[0], Deviation: k[1]}
@@ -337,8 +355,10 @@ func (b *bench) moments(ctx context.Context, clients []*point.Set, tests []domai
 	}, tests, known)
 }
 
-// views scores FMP with all clients alike, for a client to come and, on known domains, for each client (its number, from 1).
-func (b *bench) views(ctx context.Context, name string, of func(client int, alike bool) (*posterior.Result, error), tests []domain,
+// views scores FMP with all clients alike, for a client to come and, on known domains, for each
+// client (its number, from 1).
+func (b *bench) views(ctx context.Context, name string,
+	of func(client int, alike bool) (*posterior.Result, error), tests []domain,
 	known bool) error {
 	alike, err := of(0, true)
 	if err != nil {
@@ -351,7 +371,8 @@ func (b *bench) views(ctx context.Context, name string, of func(client int, alik
 	if err != nil {
 		return err
 	}
-	if err := b.scored(ctx, name+", a client to come", come, tests, known, true); err != nil || !known {
+	if err := b.scored(ctx, name+", a client to come", come, tests, known, true); err != nil ||
+		!known {
 		return err
 	}
 	for m := range len(tests) * b.Family.Clients {
@@ -359,15 +380,18 @@ func (b *bench) views(ctx context.Context, name string, of func(client int, alik
 		if err != nil {
 			return err
 		}
-		if err := b.scored(ctx, name+", for its client", own, tests[m/b.Family.Clients:][:1], known, true); err != nil {
+		if err := b.scored(ctx, name+", for its client", own, tests[m/b.Family.Clients:][:1], known,
+			true); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// scored notes the scores of a result, and of the result adapted to each domain's unlabelled images.
-func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, tests []domain, known, adapts bool) error {
+// scored notes the scores of a result, and of the result adapted to each domain's unlabelled
+// images.
+func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, tests []domain, known,
+	adapts bool) error {
 	for _, d := range tests {
 		features := d.shift.Features[len(d.shift.Labels)/2*b.dx:]
 		acc, nll, err := b.score(ctx, r, features, d)
@@ -393,14 +417,16 @@ func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, te
 }
 
 // rival scores a method at the view, setting and temperature that are best on the test images.
-func (b *bench) rival(ctx context.Context, method, name string, views []view, tests []domain, repeat int, known bool) error {
+func (b *bench) rival(ctx context.Context, method, name string, views []view, tests []domain,
+	repeat int, known bool) error {
 	m, err := rival.Lookup(method)
 	if err != nil {
 		return err
 	}
 	best, of, strength := math.Inf(1), []float64(nil), 0.0
 	for _, v := range views {
-		t, err := rival.NewTask(rival.Input{Clients: v.clients, Seed: b.Seed, Stream: fmt.Sprint("domains/", name, repeat), Threads: b.Threads})
+		t, err := rival.NewTask(rival.Input{Clients: v.clients, Seed: b.Seed,
+			Stream: fmt.Sprint("domains/", name, repeat), Threads: b.Threads})
 		if err != nil {
 			return err
 		}
@@ -416,7 +442,8 @@ func (b *bench) rival(ctx context.Context, method, name string, views []view, te
 					return fmt.Errorf("%s: %w", name, err)
 				}
 				for _, temperature := range []float64{0.5, 1, 1.5, 2.5, 4, 7} {
-					got, sum, err := b.cooled(ctx, rival.Cooled(r, temperature), v, tests, method == "LANN" && known)
+					got, sum, err := b.cooled(ctx, rival.Cooled(r, temperature), v, tests,
+						method == "LANN" && known)
 					if err != nil {
 						return err
 					}
@@ -437,8 +464,10 @@ func (b *bench) rival(ctx context.Context, method, name string, views []view, te
 	return nil
 }
 
-// cooled returns accuracy and NLL of each domain, and the sum of the NLLs. With own, a domain's images are for the fits of its clients.
-func (b *bench) cooled(ctx context.Context, r *posterior.Result, v view, tests []domain, own bool) (got []float64, sum float64, err error) {
+// cooled returns accuracy and NLL of each domain, and the sum of the NLLs. With own, a domain's
+// images are for the fits of its clients.
+func (b *bench) cooled(ctx context.Context, r *posterior.Result, v view, tests []domain,
+	own bool) (got []float64, sum float64, err error) {
 	for i, d := range tests {
 		of := *r
 		if own {
@@ -453,8 +482,10 @@ func (b *bench) cooled(ctx context.Context, r *posterior.Result, v view, tests [
 	return got, sum, nil
 }
 
-// score returns accuracy and NLL on the second half of a domain's images, given the features of these, means over the result's ensembles.
-func (b *bench) score(ctx context.Context, r *posterior.Result, features []float32, d domain) (acc, nll float64, err error) {
+// score returns accuracy and NLL on the second half of a domain's images, given the features of
+// these, means over the result's ensembles.
+func (b *bench) score(ctx context.Context, r *posterior.Result, features []float32,
+	d domain) (acc, nll float64, err error) {
 	labels := d.shift.Labels[len(d.shift.Labels)/2:]
 	rows, err := r.Rows(ctx, features)
 	if err != nil {

@@ -11,14 +11,16 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// TestRun: on drawn digits with corruptions as domains, FMP that knows client effects is below FMP that takes clients for alike in NLL, a
-// rival centred by client below the same as it is, and a method of single clients is scored too.
+// TestRun: on drawn digits with corruptions as domains, FMP that knows client effects is below FMP
+// that takes clients for alike in NLL, a rival centred by client below the same as it is, and a
+// method of single clients is scored too.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains nothing, but featurizes and scores thousands of images")
 	}
 	cfg := experiment.Default()
-	cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images, cfg.Seeds = []string{"FMP"}, Families[0].Domains(), 500, 1
+	cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images, cfg.Seeds = []string{"FMP"},
+		Families[0].Domains(), 500, 1
 	eng, err := pure.New(engine.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +31,9 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	rows, err := Run(t.Context(), p, Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3, Rivals: []string{"FedCGS"}})
+	rows, err := Run(t.Context(), p,
+		Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3,
+			Rivals: []string{"FedCGS"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +45,10 @@ func TestRun(t *testing.T) {
 	if len(of) != 13 {
 		t.Fatalf("%d rows; want 10 of FMP and 3 of FedCGS", len(of))
 	}
-	if a, b := of["FedCGS, aligned by SLOT-Align"], of["FedCGS"]; !(a.Unknown.NLL < b.Unknown.NLL) || !(a.Strength > 0) || b.Strength != 0 {
-		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v aligned by %v", b.Unknown, a.Unknown, a.Strength)
+	if a, b := of["FedCGS, aligned by SLOT-Align"], of["FedCGS"]; !(a.Unknown.NLL < b.Unknown.NLL) ||
+		!(a.Strength > 0) || b.Strength != 0 {
+		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v aligned by %v", b.Unknown,
+			a.Unknown, a.Strength)
 	}
 	for _, c := range []struct{ below, above string }{
 		{"FMP, for its client", "FMP, all clients alike"},
@@ -54,8 +60,10 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s is at %+v, %s at %+v", c.below, a, c.above, b)
 		}
 	}
-	if a, b := of["FMP, a client to come, adapted"].Unknown, of["FMP, a client to come"].Unknown; !(a.NLL < b.NLL) {
-		t.Errorf("adapted to images without labels, FMP is at %+v of an unknown kind, and at %+v before", a, b)
+	if a, b := of["FMP, a client to come, adapted"].Unknown,
+		of["FMP, a client to come"].Unknown; !(a.NLL < b.NLL) {
+		t.Errorf("adapted to images without labels, FMP is at %+v of an unknown kind, and at %+v before",
+			a, b)
 	}
 	if a, b := of["FedCGS, each client centred"].Unknown, of["FedCGS"].Unknown; !(a.NLL < b.NLL) {
 		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v centred", b, a)
@@ -64,7 +72,8 @@ func TestRun(t *testing.T) {
 	if p.Tools.Embedded, err = posterior.NewEmbedded(p.Data.Clients.Dx, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if rows, err = Run(t.Context(), p, Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3}); err != nil {
+	if rows, err = Run(t.Context(), p,
+		Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3}); err != nil {
 		t.Fatal(err)
 	}
 	moments := map[string]Row{}
@@ -72,11 +81,13 @@ func TestRun(t *testing.T) {
 		moments[r.Name] = r
 		t.Logf("moments, %s: %+v %+v", r.Name, r.Known, r.Unknown)
 	}
-	if a, b := moments["FMP, for its client"].Known, moments["FMP, all clients alike"].Known; len(moments) != 5 || !(a.NLL < b.NLL) {
+	if a, b := moments["FMP, for its client"].Known,
+		moments["FMP, all clients alike"].Known; len(moments) != 5 || !(a.NLL < b.NLL) {
 		t.Errorf("%d rows of moments; for its client %+v, all alike %+v", len(moments), a, b)
 	}
 	if of["FMP, for its client"].Unknown != nil || of["FMP, a client to come"].Unknown == nil {
-		t.Error("a classifier for a client of the round is scored on a kind that no client has, or one for a client to come is not")
+		t.Error("a classifier for a client of the round is scored on a kind that no client has, or one " +
+			"for a client to come is not")
 	}
 }
 
@@ -88,7 +99,8 @@ func TestCentred(t *testing.T) {
 	}
 	c := centredSet(s)
 	for i := range s.N {
-		if row := c.Row(i); math.Abs(float64(row[0])-float64(i-1)) > 1e-6 || math.Abs(float64(row[1])) > 1e-5 || row[2] != 1 ||
+		if row := c.Row(i); math.Abs(float64(row[0])-float64(i-1)) > 1e-6 ||
+			math.Abs(float64(row[1])) > 1e-5 || row[2] != 1 ||
 			s.Row(i)[1] != 10 {
 			t.Errorf("row %d is %v, of %v", i, row, s.Row(i))
 		}

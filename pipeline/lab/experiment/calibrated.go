@@ -11,8 +11,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// calibrated is a task without a corpus as rivals of FMP have it in the protocol of that name: they read features as FMP's clients embed
-// them, and choose setting and temperature by the calibration points that FMP's clients send, fitted to their other rows.
+// calibrated is a task without a corpus as rivals of FMP have it in the protocol of that name: they
+// read features as FMP's clients embed them, and choose setting and temperature by the calibration
+// points that FMP's clients send, fitted to their other rows.
 type calibrated struct {
 	task *rival.Task
 	held rival.Held
@@ -21,8 +22,8 @@ type calibrated struct {
 // protocolCalibrated is the name of the protocol.
 const protocolCalibrated = "calibrated"
 
-// embed returns rows as FMP's clients embed them, times the root of their size, so that a penalty has about its strength on standardised
-// features.
+// embed returns rows as FMP's clients embed them, times the root of their size, so that a penalty
+// has about its strength on standardised features.
 func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error) {
 	rows, err := k.Embedded.Map(ctx, features)
 	if err != nil {
@@ -38,8 +39,8 @@ func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error)
 // embedTest returns the test images as rivals have them.
 func (r *running) embedTest(ctx context.Context) (*score.Test, error) {
 	if r.tools.Embedded == nil {
-		return nil, fmt.Errorf("protocol calibrated wants clients that send moments: leave the corpus out (dataset.splits.corpus=0), or " +
-			"choose another protocol")
+		return nil, fmt.Errorf("protocol calibrated wants clients that send moments: leave the corpus " +
+			"out (dataset.splits.corpus=0), or choose another protocol")
 	}
 	t := *r.test
 	var err error
@@ -48,7 +49,8 @@ func (r *running) embedTest(ctx context.Context) (*score.Test, error) {
 }
 
 // calibrate returns a task as rivals have it.
-func (r *running) calibrate(ctx context.Context, clients []*point.Set, stream string) (*calibrated, error) {
+func (r *running) calibrate(ctx context.Context, clients []*point.Set,
+	stream string) (*calibrated, error) {
 	k := r.tools
 	k.Embedded = nil // rivals send no moments
 	var all, rest []*point.Set
@@ -72,7 +74,8 @@ func (r *running) calibrate(ctx context.Context, clients []*point.Set, stream st
 		for i, y := range labels {
 			row := rows[i*set.Dx : (i+1)*set.Dx]
 			if chosen[i] {
-				out.held.Features, out.held.Labels = append(out.held.Features, row...), append(out.held.Labels, y)
+				out.held.Features, out.held.Labels = append(out.held.Features, row...),
+					append(out.held.Labels, y)
 			} else {
 				kept, of = append(kept, row...), append(of, y)
 			}

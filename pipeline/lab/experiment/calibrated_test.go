@@ -10,8 +10,9 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// TestCalibrated: in the protocol calibrated rivals choose by the very images that FMP's clients send as calibration points, which take no
-// part in what they are fitted to, and FMP chooses nothing; hindsight is a bound.
+// TestCalibrated: in the protocol calibrated rivals choose by the very images that FMP's clients
+// send as calibration points, which take no part in what they are fitted to, and FMP chooses
+// nothing; hindsight is a bound.
 func TestCalibrated(t *testing.T) {
 	d := clusters(t, 3, 12, 600, 400)
 	d.Corpus = nil
@@ -20,7 +21,8 @@ func TestCalibrated(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := small()
-	c.Dataset.Splits.Corpus, c.Protocol, c.Methods = 0, protocolCalibrated, []string{"FMP", "ANN", "FedCGS"}
+	c.Dataset.Splits.Corpus, c.Protocol, c.Methods = 0, protocolCalibrated,
+		[]string{"FMP", "ANN", "FedCGS"}
 	c.Federation.Points, c.Scores.Coverage, c.Scores.Hindsight = 25, false, true
 	k := Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Embedded: at}
 	r := &running{Config: c, data: d, tools: k, inner: 1}
@@ -49,8 +51,10 @@ func TestCalibrated(t *testing.T) {
 	}
 	slices.Sort(points)
 	slices.Sort(got.held.Features)
-	if len(labels) != 20 || !slices.Equal(labels, got.held.Labels) || !slices.Equal(points, got.held.Features) {
-		t.Errorf("rivals choose by %d points, and FMP's clients send %d, or others", len(got.held.Labels), len(labels))
+	if len(labels) != 20 || !slices.Equal(labels, got.held.Labels) ||
+		!slices.Equal(points, got.held.Features) {
+		t.Errorf("rivals choose by %d points, and FMP's clients send %d, or others",
+			len(got.held.Labels), len(labels))
 	}
 	n := 0
 	for _, set := range got.held.Task.Clients() {
@@ -71,13 +75,15 @@ func TestCalibrated(t *testing.T) {
 		t.Fatalf("%d records", len(records))
 	}
 	for _, x := range records {
-		if x.Protocol != protocolCalibrated || x.Hindsight == nil || *x.Hindsight > x.NLL+1e-3 || (x.Temperature == 0) != (x.Method == "FMP") {
+		if x.Protocol != protocolCalibrated || x.Hindsight == nil || *x.Hindsight > x.NLL+1e-3 ||
+			(x.Temperature == 0) != (x.Method == "FMP") {
 			t.Errorf("%s: %+v", x.Cell, x.Hindsight)
 		}
 	}
 	c.FillDefaults()
-	if _, err := inspect(t.Context(), &Prepared{Config: c, Manifest: Manifest{Classes: []string{"a", "b", "c"}}, Data: d, Tools: k,
-		Images: &dataset.Images{N: 400, H: 1, W: 1, Ch: 1, Pix: make([]byte, 400)}}, 1); err != nil {
+	if _, err := inspect(t.Context(),
+		&Prepared{Config: c, Manifest: Manifest{Classes: []string{"a", "b", "c"}}, Data: d, Tools: k,
+			Images: &dataset.Images{N: 400, H: 1, W: 1, Ch: 1, Pix: make([]byte, 400)}}, 1); err != nil {
 		t.Errorf("details of a run whose methods need no compressed points: %v", err)
 	}
 	k.Embedded = nil

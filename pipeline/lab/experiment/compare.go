@@ -8,10 +8,12 @@ import (
 	"fmp/pipeline/option"
 )
 
-// Compare runs the comparison of methods that c asks for, and returns a record of scores for each method, partition and repeat. The run
-// directory is c.Output.Dir, which must not be empty; with the same settings Compare goes on where an earlier call was stopped. The engine
-// must use one thread per operator, so that figures do not depend on the machine. progress may be nil.
-func Compare(ctx context.Context, c Config, eng engine.Engine, progress Progress) (rs []Record, err error) {
+// Compare runs the comparison of methods that c asks for, and returns a record of scores for each
+// method, partition and repeat. The run directory is c.Output.Dir, which must not be empty; with
+// the same settings Compare goes on where an earlier call was stopped. The engine must use one
+// thread per operator, so that figures do not depend on the machine. progress may be nil.
+func Compare(ctx context.Context, c Config, eng engine.Engine,
+	progress Progress) (rs []Record, err error) {
 	if c.Output.Dir == "" {
 		return nil, option.Violation("output.dir", `""`, "the path of a folder", "name the run directory")
 	}

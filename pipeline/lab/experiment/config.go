@@ -1,6 +1,7 @@
-// Package experiment runs the comparison of methods: it reads a configuration and writes a directory of results.
-// Images become feature rows, clients are drawn from them, every method predicts the test images, and
-// each cell (one method on one task) becomes one record of scores. The same configuration and seed give the same bytes.
+// Package experiment runs the comparison of methods: it reads a configuration and writes a
+// directory of results. Images become feature rows, clients are drawn from them, every method
+// predicts the test images, and each cell (one method on one task) becomes one record of scores.
+// The same configuration and seed give the same bytes.
 package experiment
 
 import (
@@ -39,10 +40,11 @@ type Config struct {
 	Output     Output              `yaml:"output" json:"output"`
 }
 
-// Corpus names the images that the server has: those that trained the extractor and form the meta-training corpus.
-// By default they are of the tasks' classes (closed scope). If another data set or other classes are named here,
-// the tasks' classes are ones that the server has never seen (open scope): dataset.splits.extractor and .corpus then split
-// the data named here, and all training images of the tasks' data set belong to its clients.
+// Corpus names the images that the server has: those that trained the extractor and form the
+// meta-training corpus. By default they are of the tasks' classes (closed scope). If another data
+// set or other classes are named here, the tasks' classes are ones that the server has never seen
+// (open scope): dataset.splits.extractor and .corpus then split the data named here, and all
+// training images of the tasks' data set belong to its clients.
 type Corpus struct {
 	Dataset string `yaml:"dataset" json:"dataset" default:"" doc:"data set of extractor and corpus where it is not the tasks': tasks are then of classes that the server has not seen"`
 	Classes string `yaml:"classes" json:"classes" default:"" doc:"classes of extractor and corpus where they are not the tasks', as in dataset.classes; empty means all, or dataset.classes where corpus.dataset is empty too"`
@@ -56,7 +58,8 @@ func (*Config) Lists() map[string]func() []string {
 	return map[string]func() []string{"methods": rival.Names, "datasets": dataset.Names}
 }
 
-// OpenScope reports whether the server's corpus has another data set or other classes than the tasks.
+// OpenScope reports whether the server's corpus has another data set or other classes than the
+// tasks.
 func (c *Config) OpenScope() bool { return c.Corpus != Corpus{} }
 
 // corpus returns the data set of the server's corpus.
@@ -87,12 +90,14 @@ type Scores struct {
 	Other       []string `yaml:"other,flow" json:"other" default:"" allowed:"@datasets|inverted|noise|FOLDER" doc:"images of none of the classes that predictions are told apart from: other data sets' test images, inverted (the test images with black and white exchanged), noise (uniform pixels)"`
 	Corruptions bool     `yaml:"corruptions" json:"corruptions" default:"false" doc:"score spoiled test images: eight corruptions, five severities"`
 	Images      int      `yaml:"images" json:"images" default:"1000" allowed:"10..100000" doc:"other images, and spoiled ones of a kind and severity, at most"`
-	// Domains are labelled images of other domains that the run asks for, in place of all corruptions; no setting.
+	// Domains are labelled images of other domains that the run asks for, in place of all corruptions;
+	// no setting.
 	Domains []Domain `yaml:"-" json:"domains,omitempty"`
 }
 
-// Tuning sets how the tuned protocol chooses: for each partition and method, the value of the method's grid
-// with the lowest mean NLL over tasks drawn from the corpus, or from classes that neither the corpus nor the tasks have.
+// Tuning sets how the tuned protocol chooses: for each partition and method, the value of the
+// method's grid with the lowest mean NLL over tasks drawn from the corpus, or from classes that
+// neither the corpus nor the tasks have.
 type Tuning struct {
 	Tasks   int    `yaml:"tasks" json:"tasks" default:"4" allowed:"1..100" doc:"corpus tasks that the tuned protocol scores every value on"`
 	Points  int    `yaml:"points" json:"points" default:"500" allowed:"10..100000" doc:"held-out corpus images of one tuning task"`
@@ -104,8 +109,9 @@ type Output struct {
 	Dir string `yaml:"dir" json:"dir" default:"" doc:"run directory; empty means runs/DATASET-DIGEST, which the settings decide"`
 }
 
-// FillDefaults replaces the settings left at 0 by values that suit the data set ([assets.DatasetDefaults]), dataset.classes only in closed
-// scope, and returns the keys that it set.
+// FillDefaults replaces the settings left at 0 by values that suit the data set
+// ([assets.DatasetDefaults]), dataset.classes only in closed scope, and returns the keys that it
+// set.
 func (c *Config) FillDefaults() []string {
 	if c.OpenScope() {
 		return option.FillDefaults(c, c.Dataset.Name, "dataset.classes")
@@ -113,7 +119,8 @@ func (c *Config) FillDefaults() []string {
 	return option.FillDefaults(c, c.Dataset.Name)
 }
 
-// Validate checks every setting, by its tags and together with the others. It returns all violations, joined, or nil.
+// Validate checks every setting, by its tags and together with the others. It returns all
+// violations, joined, or nil.
 func (c *Config) Validate() error {
 	errs := option.Check(c)
 	fail := func(key string, value any, allowed, next string) {
@@ -121,16 +128,18 @@ func (c *Config) Validate() error {
 	}
 	for key, v := range map[string]string{"dataset.classes": c.Dataset.Classes, "corpus.classes": c.Corpus.Classes} {
 		if n, err := strconv.Atoi(v); err == nil && n != 0 && (n < 2 || n > dataset.MaxClasses) {
-			fail(key, n, fmt.Sprintf("2 to %d", dataset.MaxClasses), fmt.Sprintf("pass --set %s=N in that range", key))
+			fail(key, n, fmt.Sprintf("2 to %d", dataset.MaxClasses),
+				fmt.Sprintf("pass --set %s=N in that range", key))
 		}
 	}
 	s := c.Dataset.Splits
 	if sum := s.Extractor + s.Corpus + s.Clients; sum > 1+1e-9 {
-		fail("dataset.splits", fmt.Sprintf("%g + %g + %g = %g", s.Extractor, s.Corpus, s.Clients, sum), "a sum of at most 1",
-			"make a part smaller: the parts are disjoint")
+		fail("dataset.splits", fmt.Sprintf("%g + %g + %g = %g", s.Extractor, s.Corpus, s.Clients, sum),
+			"a sum of at most 1", "make a part smaller: the parts are disjoint")
 	}
 	if len(c.Extractor.Mean) != len(c.Extractor.Std) {
-		fail("extractor.mean and extractor.std", fmt.Sprintf("%v and %v", c.Extractor.Mean, c.Extractor.Std),
+		fail("extractor.mean and extractor.std",
+			fmt.Sprintf("%v and %v", c.Extractor.Mean, c.Extractor.Std),
 			"both empty, or one number a channel in each", "give both")
 	}
 	if err := c.Extractor.CheckKappa(); err != nil {
@@ -152,7 +161,8 @@ func (c *Config) Validate() error {
 	}
 	for i, name := range c.Scores.Other {
 		if name == "" || name == c.Dataset.Name || slices.Contains(c.Scores.Other[:i], name) {
-			fail("scores.other", c.Scores.Other, "names of other data sets, inverted and noise, each once", "give others, or none")
+			fail("scores.other", c.Scores.Other, "names of other data sets, inverted and noise, each once",
+				"give others, or none")
 		}
 	}
 	return errors.Join(errs...)
@@ -165,18 +175,20 @@ func (c *Config) checkScope(fail func(key string, value any, allowed, next strin
 			"leave it empty: in closed scope tuning tasks are of the corpus's classes")
 	}
 	if (c.Protocol == "tuned" || c.Protocol == "both") && c.Dataset.Splits.Corpus == 0 {
-		fail("protocol", c.Protocol, "shared or calibrated where dataset.splits.corpus is 0", "give the corpus a part: tuning needs it")
+		fail("protocol", c.Protocol, "shared or calibrated where dataset.splits.corpus is 0",
+			"give the corpus a part: tuning needs it")
 	}
 	if c.Posterior.Calibrate > 0 && (c.Protocol != "shared" || !c.OpenScope()) {
-		fail("posterior.calibrate", c.Posterior.Calibrate, "0 with another protocol than shared, and in closed scope",
+		fail("posterior.calibrate", c.Posterior.Calibrate,
+			"0 with another protocol than shared, and in closed scope",
 			"calibration points choose the temperature themselves, where the corpus lacks the classes")
 	}
 }
 
 // Partition is one way to spread classes over clients.
 type Partition struct {
-	// Alpha is the concentration of the Dirichlet distribution of each client's class proportions; 0 means
-	// homogeneous: uniform proportions everywhere.
+	// Alpha is the concentration of the Dirichlet distribution of each client's class proportions; 0
+	// means homogeneous: uniform proportions everywhere.
 	Alpha float64
 }
 

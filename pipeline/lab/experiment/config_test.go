@@ -37,19 +37,28 @@ func TestValidateNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 		{"too many seeds", func(c *Config) { c.Seeds = 2000 }, []string{"seeds", "2000", "1 to 1000"}},
 		{"no seeds", func(c *Config) { c.Seeds = 0 }, []string{"seeds is 0"}},
 		{"no data set", func(c *Config) { c.Dataset.Name = "" }, []string{"dataset.name", "digits"}},
-		{"overlapping parts", func(c *Config) { c.Dataset.Splits.Clients = 0.5 }, []string{"dataset.splits", "at most 1"}},
-		{"one class", func(c *Config) { c.Dataset.Classes = "1" }, []string{"dataset.classes is 1", "2 to 10000"}},
-		{"zero std", func(c *Config) { c.Extractor.Mean, c.Extractor.Std = []float64{0}, []float64{0} }, []string{"extractor.std"}},
-		{"mean alone", func(c *Config) { c.Extractor.Mean = []float64{0} }, []string{"extractor.mean and extractor.std"}},
+		{"overlapping parts", func(c *Config) { c.Dataset.Splits.Clients = 0.5 },
+			[]string{"dataset.splits", "at most 1"}},
+		{"one class", func(c *Config) { c.Dataset.Classes = "1" },
+			[]string{"dataset.classes is 1", "2 to 10000"}},
+		{"zero std", func(c *Config) { c.Extractor.Mean, c.Extractor.Std = []float64{0}, []float64{0} },
+			[]string{"extractor.std"}},
+		{"mean alone", func(c *Config) { c.Extractor.Mean = []float64{0} },
+			[]string{"extractor.mean and extractor.std"}},
 		{"NaN penalty", func(c *Config) { c.ERM.L2 = math.NaN() }, []string{"erm.l2", "NaN"}},
-		{"alpha of zero", func(c *Config) { c.Federation.Alpha = []float64{0} }, []string{"federation.alpha is 0"}},
-		{"alpha twice", func(c *Config) { c.Federation.Alpha = []float64{1, 1} }, []string{"federation.alpha"}},
-		{"no alpha", func(c *Config) { c.Federation.Partition, c.Federation.Alpha = "both", nil }, []string{"federation.alpha"}},
-		{"tuned without corpus", func(c *Config) { c.Protocol, c.Dataset.Splits.Corpus = "tuned", 0 }, []string{"protocol", "corpus"}},
+		{"alpha of zero", func(c *Config) { c.Federation.Alpha = []float64{0} },
+			[]string{"federation.alpha is 0"}},
+		{"alpha twice", func(c *Config) { c.Federation.Alpha = []float64{1, 1} },
+			[]string{"federation.alpha"}},
+		{"no alpha", func(c *Config) { c.Federation.Partition, c.Federation.Alpha = "both", nil },
+			[]string{"federation.alpha"}},
+		{"tuned without corpus", func(c *Config) { c.Protocol, c.Dataset.Splits.Corpus = "tuned", 0 },
+			[]string{"protocol", "corpus"}},
 		{"method twice", func(c *Config) { c.Methods = []string{"FMP", "FMP"} }, []string{"methods"}},
 		{"calibration points in closed scope", func(c *Config) { c.Posterior.Calibrate = 5 },
 			[]string{"posterior.calibrate is 5", "closed scope"}},
-		{"tuned calibration points", func(c *Config) { c.Posterior.Calibrate, c.Corpus.Dataset, c.Protocol = 5, "mnist", "tuned" },
+		{"tuned calibration points",
+			func(c *Config) { c.Posterior.Calibrate, c.Corpus.Dataset, c.Protocol = 5, "mnist", "tuned" },
 			[]string{"posterior.calibrate"}},
 		{"two mistakes", func(c *Config) { c.Seeds, c.Protocol = 0, "x" }, []string{"seeds", "protocol"}},
 	} {
@@ -87,14 +96,16 @@ func TestFillDefaults(t *testing.T) {
 		l2            float64
 		points, fresh int
 		classes       string
-	}{{"digits", 1, 20, 100, ""}, {"mnist", 0.1, 35, 100, ""}, {"cifar10", 7, 10, 100, ""}, {"cifar100", 7, 40, 200, "20"},
+	}{{"digits", 1, 20, 100, ""}, {"mnist", 0.1, 35, 100, ""}, {"cifar10", 7, 10, 100, ""},
+		{"cifar100", 7, 40, 200, "20"},
 		{"/my/images", 3, 20, 100, ""}} {
 		c := Default()
 		c.Dataset.Name = x.dataset
-		if keys := c.FillDefaults(); len(keys) < 3 || c.Dataset.Classes != x.classes || c.ERM.L2 != x.l2 || c.Federation.Points != x.points ||
+		if keys := c.FillDefaults(); len(keys) < 3 || c.Dataset.Classes != x.classes ||
+			c.ERM.L2 != x.l2 || c.Federation.Points != x.points ||
 			c.Predictor.Fresh != x.fresh {
-			t.Errorf("%s: %v set to %g, %d and %d; want %g, %d and %d", x.dataset, keys, c.ERM.L2, c.Federation.Points, c.Predictor.Fresh, x.l2,
-				x.points, x.fresh)
+			t.Errorf("%s: %v set to %g, %d and %d; want %g, %d and %d", x.dataset, keys, c.ERM.L2,
+				c.Federation.Points, c.Predictor.Fresh, x.l2, x.points, x.fresh)
 		}
 		if keys := c.FillDefaults(); keys != nil {
 			t.Errorf("%s: a second call changed %v", x.dataset, keys)
@@ -102,7 +113,8 @@ func TestFillDefaults(t *testing.T) {
 	}
 	c := Default()
 	c.ERM.L2, c.Federation.Points, c.Predictor.Fresh = 7, 8, 9
-	if keys := c.FillDefaults(); keys != nil || c.ERM.L2 != 7 || c.Federation.Points != 8 || c.Predictor.Fresh != 9 {
+	if keys := c.FillDefaults(); keys != nil || c.ERM.L2 != 7 || c.Federation.Points != 8 ||
+		c.Predictor.Fresh != 9 {
 		t.Errorf("settings that were given changed: %v", keys)
 	}
 }

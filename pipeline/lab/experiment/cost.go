@@ -11,7 +11,8 @@ import (
 // Step is the progress of a stage of a run.
 type Step struct {
 	Stage string
-	// Done of Total steps, including those of an earlier, interrupted run; Total is 0 where the end is not known.
+	// Done of Total steps, including those of an earlier, interrupted run; Total is 0 where the end is
+	// not known.
 	Done, Total int
 	// Share is the finished share of the stage's work, in [0, 1]: steps differ in cost.
 	Share float64
@@ -26,7 +27,8 @@ func even(stage string, done, total int) Step {
 	return s
 }
 
-// counter counts the finished cells of a stage and reports its progress. It is safe for concurrent use once its totals are set.
+// counter counts the finished cells of a stage and reports its progress. It is safe for concurrent
+// use once its totals are set.
 type counter struct {
 	stage       string
 	done, total int
@@ -60,8 +62,9 @@ func (k *counter) finish(method string, took time.Duration) {
 
 func (k *counter) report() { k.progress(Step{k.stage, k.done, k.total, k.work.share()}) }
 
-// work tracks how much of a run is done, each cell weighed by the cost of its method: its mean time so far or, before any,
-// its usual cost, scaled as the timed methods compare with theirs. It is not safe for concurrent use.
+// work tracks how much of a run is done, each cell weighed by the cost of its method: its mean time
+// so far or, before any, its usual cost, scaled as the timed methods compare with theirs. It is not
+// safe for concurrent use.
 type work struct {
 	done, total map[string]int
 	took        map[string]time.Duration

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestWork: the share of the work goes by what methods cost, the timed ones by their time and others in proportion.
+// TestWork: the share of the work goes by what methods cost, the timed ones by their time and
+// others in proportion.
 func TestWork(t *testing.T) {
 	w := newWork()
 	if w.share() != 0 {

@@ -11,8 +11,8 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// delivered names the files of a finished run that another machine's directory needs, run.json first. Settings are not among them:
-// each machine has its own threads and paths.
+// delivered names the files of a finished run that another machine's directory needs, run.json
+// first. Settings are not among them: each machine has its own threads and paths.
 var delivered = []string{RunFile, TuningFile, TimingsFile, CSVFile, ResultsFile}
 
 // Files returns the files of a finished run that [Deliver] takes, by name.
@@ -31,8 +31,8 @@ func (d *Directory) Files() (map[string][]byte, error) {
 	return out, nil
 }
 
-// Deliver writes the files of a run made elsewhere into a directory that has none. [Open] then finds it finished, provided that
-// settings, models and data are the same.
+// Deliver writes the files of a run made elsewhere into a directory that has none. [Open] then
+// finds it finished, provided that settings, models and data are the same.
 func Deliver(path string, files map[string][]byte) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return fmt.Errorf("run directory: %w", err)

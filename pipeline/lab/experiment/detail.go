@@ -30,8 +30,8 @@ import (
 // DetailFile holds the data of a report's figures of individual images and points.
 const DetailFile = "detail.json"
 
-// Detail describes one task, the first of a run: the posterior's predictions of individual test images, and where
-// a client's points, its upload and the drawn points lie.
+// Detail describes one task, the first of a run: the posterior's predictions of individual test
+// images, and where a client's points, its upload and the drawn points lie.
 type Detail struct {
 	Partition string    `json:"partition"`
 	Classes   []string  `json:"classes"`
@@ -45,13 +45,13 @@ type Example struct {
 	Index int    `json:"index"` // among the test images
 	PNG   []byte `json:"png"`
 	Label int    `json:"label"`
-	// Mean holds the C probabilities of the ensemble, Top the classes with the largest of them, and Samples one row per
-	// posterior sample with the probabilities of the classes in Top.
+	// Mean holds the C probabilities of the ensemble, Top the classes with the largest of them, and
+	// Samples one row per posterior sample with the probabilities of the classes in Top.
 	Mean    []float64   `json:"mean"`
 	Top     []int       `json:"top"`
 	Samples [][]float64 `json:"samples"`
-	// Disagreement is the mutual information of label and posterior sample, in nats: the entropy of the mean
-	// less the mean of the entropies (Houlsby et al. 2011, arXiv 1112.5745).
+	// Disagreement is the mutual information of label and posterior sample, in nats: the entropy of
+	// the mean less the mean of the entropies (Houlsby et al. 2011, arXiv 1112.5745).
 	Disagreement float64 `json:"disagreement"`
 	Entropy      float64 `json:"entropy"`
 }
@@ -60,8 +60,8 @@ type Example struct {
 type View struct {
 	// Explained are the shares of the variance along the two axes.
 	Explained [2]float64 `json:"explained"`
-	// Sets are "background" (some rows of the clients' part), "client" (the first client's points), "upload"
-	// (its upload) and "drawn" (points drawn for one posterior sample given all uploads).
+	// Sets are "background" (some rows of the clients' part), "client" (the first client's points),
+	// "upload" (its upload) and "drawn" (points drawn for one posterior sample given all uploads).
 	Sets map[string][]Placed `json:"sets"`
 }
 
@@ -109,7 +109,8 @@ func ReadDetail(dir string) (*Detail, error) {
 	}
 	d, err := parseDetail(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; remove the file and run again", filepath.Join(dir, DetailFile), err)
+		return nil, fmt.Errorf("%s: %w; remove the file and run again",
+			filepath.Join(dir, DetailFile), err)
 	}
 	return d, nil
 }
@@ -136,7 +137,8 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, threads, calibration(p.Data.Clients, beside))
+	t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, threads,
+		calibration(p.Data.Clients, beside))
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +161,8 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	return d, d.view(ctx, p, t, stream)
 }
 
-// pick chooses the easy and the hard images and keeps the probabilities of every posterior sample for them.
+// pick chooses the easy and the hard images and keeps the probabilities of every posterior sample
+// for them.
 func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, threads int) error {
 	e := res.Ensembles[0]
 	rows, err := res.Rows(ctx, p.Data.Test)
@@ -213,8 +216,8 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	}
 	out := make([]Example, len(chosen))
 	for k, i := range chosen {
-		x := Example{Index: i, Label: p.Data.TestLabels[i], Mean: mean[i*classes : (i+1)*classes], Entropy: total[i], Disagreement: total[i] -
-			inner[i]}
+		x := Example{Index: i, Label: p.Data.TestLabels[i], Mean: mean[i*classes : (i+1)*classes],
+			Entropy: total[i], Disagreement: total[i] - inner[i]}
 		x.Top = make([]int, classes)
 		for j := range x.Top {
 			x.Top[j] = j
@@ -314,7 +317,8 @@ func (d *Detail) view(ctx context.Context, p *Prepared, t *rival.Task, stream st
 	if err != nil {
 		return err
 	}
-	noise, err := p.Tools.Drawer.Noise(rng.New(p.Config.Seed, "view", stream), 1, p.Config.Predictor.Fresh)
+	noise, err := p.Tools.Drawer.Noise(rng.New(p.Config.Seed, "view", stream), 1,
+		p.Config.Predictor.Fresh)
 	if err != nil {
 		return err
 	}
@@ -327,7 +331,8 @@ func (d *Detail) view(ctx context.Context, p *Prepared, t *rival.Task, stream st
 		some[i] = i
 	}
 	d.View.Sets = map[string][]Placed{
-		"background": place(bank.Points(some, nil)), "client": place(clients[0]), "upload": place(uploads[0]), "drawn": place(drawn[0]),
+		"background": place(bank.Points(some, nil)), "client": place(clients[0]),
+		"upload": place(uploads[0]), "drawn": place(drawn[0]),
 	}
 	return nil
 }

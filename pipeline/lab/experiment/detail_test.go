@@ -21,7 +21,8 @@ func inspected(t *testing.T, c *Config, d *Data, path string) *Detail {
 	for i := range im.N {
 		im.At(i)[0] = uint8(i)
 	}
-	p := &Prepared{Config: *c, Data: d, Tools: Tools{Compressor: classMeans{}, Drawer: bootstrap{}}, Images: im,
+	p := &Prepared{Config: *c, Data: d, Tools: Tools{Compressor: classMeans{}, Drawer: bootstrap{}},
+		Images:   im,
 		Manifest: Manifest{Identity: "x", Classes: []string{"a", "b", "c", "d"}}}
 	dir, err := Open(path, *c, p.Manifest)
 	if err != nil {
@@ -38,7 +39,8 @@ func inspected(t *testing.T, c *Config, d *Data, path string) *Detail {
 	return got
 }
 
-// Features that are all equal, as of a dead extractor, have no axes, and the file is written all the same.
+// Features that are all equal, as of a dead extractor, have no axes, and the file is written all
+// the same.
 func TestInspectEqualRows(t *testing.T) {
 	c, d := small(), clusters(t, 4, 6, 300, 60)
 	for i := range d.Clients.Len() {
@@ -56,7 +58,8 @@ func TestInspectPicksImagesAndPlacesPoints(t *testing.T) {
 	if len(got.Easy) != 4 || len(got.Hard) != 4 { // one a class
 		t.Fatalf("%d easy and %d hard images", len(got.Easy), len(got.Hard))
 	}
-	if got.Easy[0].Entropy >= got.Hard[0].Entropy || got.Hard[0].Disagreement < got.Hard[1].Disagreement {
+	if got.Easy[0].Entropy >= got.Hard[0].Entropy ||
+		got.Hard[0].Disagreement < got.Hard[1].Disagreement {
 		t.Errorf("easy %+v, hard %+v", got.Easy[0], got.Hard[0])
 	}
 	for _, e := range append(got.Easy, got.Hard...) {
@@ -79,13 +82,16 @@ func TestInspectPicksImagesAndPlacesPoints(t *testing.T) {
 		}
 	}
 	v := got.View
-	if len(v.Sets["client"]) != c.Federation.Points || len(v.Sets["upload"]) != 4 || len(v.Sets["drawn"]) != c.Predictor.Fresh {
-		t.Errorf("%d, %d and %d points", len(v.Sets["client"]), len(v.Sets["upload"]), len(v.Sets["drawn"]))
+	if len(v.Sets["client"]) != c.Federation.Points || len(v.Sets["upload"]) != 4 ||
+		len(v.Sets["drawn"]) != c.Predictor.Fresh {
+		t.Errorf("%d, %d and %d points", len(v.Sets["client"]), len(v.Sets["upload"]),
+			len(v.Sets["drawn"]))
 	}
 	if v.Explained[0] < v.Explained[1] || v.Explained[0] > 1 || v.Explained[1] <= 0 {
 		t.Errorf("explained %v", v.Explained)
 	}
-	if err := os.WriteFile(filepath.Join(path, DetailFile), []byte(`{"classes":["a"],"hard":[{"label":7}]}`), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(path, DetailFile),
+		[]byte(`{"classes":["a"],"hard":[{"label":7}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := ReadDetail(path); err == nil || !strings.Contains(err.Error(), "class 7 of 1") {

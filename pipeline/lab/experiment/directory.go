@@ -36,13 +36,15 @@ const (
 	JournalFile = "journal.jsonl" // finished cells of an unfinished run, in the order of completion
 	ResultsFile = "results.jsonl" // all cells of a finished run, in the table's order
 	CSVFile     = "results.csv"
-	TimingsFile = "timings.jsonl" // seconds per cell and per tuned setting; in a file of its own because not reproducible
-	TuningFile  = "tuning.json"   // what the tuned protocol chose, and from which values
+	// seconds per cell and per tuned setting; in a file of its own because not reproducible
+	TimingsFile = "timings.jsonl"
+	TuningFile  = "tuning.json" // what the tuned protocol chose, and from which values
 )
 
 // Manifest is run.json: the sources of a run, so that it can be made again.
 type Manifest struct {
-	// Identity is the digest of everything that decides the figures; runs of equal identity are one run.
+	// Identity is the digest of everything that decides the figures; runs of equal identity are one
+	// run.
 	Identity string `json:"identity"`
 	// Versions are those of the program, Go and the engine.
 	Versions map[string]string `json:"versions"`
@@ -55,7 +57,8 @@ type Manifest struct {
 	Sizes map[string]int `json:"sizes"`
 	// Classes are the names of the classes.
 	Classes []string `json:"classes,omitempty"`
-	// SameImages says that the clients hold all images that there are for them, so that all repeats have the same.
+	// SameImages says that the clients hold all images that there are for them, so that all repeats
+	// have the same.
 	SameImages bool `json:"same_images,omitempty"`
 	// Untrained are the kinds of model that were not trained for this data and extractor.
 	Untrained []string `json:"untrained,omitempty"`
@@ -63,8 +66,9 @@ type Manifest struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Identity returns the digest of the settings that decide the figures, of the models and of the data. It leaves out where
-// results are written, the number of threads, the paths of library, data and models, and the treatment of unreadable images.
+// Identity returns the digest of the settings that decide the figures, of the models and of the
+// data. It leaves out where results are written, the number of threads, the paths of library, data
+// and models, and the treatment of unreadable images.
 func Identity(c Config, models, data map[string]string) (string, error) {
 	b, err := json.Marshal(struct {
 		Config       Config
@@ -79,13 +83,16 @@ func Identity(c Config, models, data map[string]string) (string, error) {
 
 // deciding returns c without the settings that [Identity] leaves out.
 func (c Config) deciding() Config {
-	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad, c.Extractor.Batch = "", 0, "", "", "", 0
+	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad, c.Extractor.Batch =
+		"", 0, "", "", "", 0
 	// their digests are in models
-	c.Extractor.Model, c.Conjugate.Model, c.Predictor.Model, c.Embedding.Model, c.Open.Model = "", "", "", "", ""
+	c.Extractor.Model, c.Conjugate.Model, c.Predictor.Model, c.Embedding.Model, c.Open.Model = "", "",
+		"", "", ""
 	if c.Privacy.Model = ""; c.Privacy.Epsilon == 0 {
 		c.Privacy = settings.Privacy{} // without private rounds none of it is read
 	}
-	c.Dataset.Name, c.Corpus.Dataset = c.Dataset.Label(), settings.Dataset{Name: c.Corpus.Dataset}.Label()
+	c.Dataset.Name, c.Corpus.Dataset = c.Dataset.Label(),
+		settings.Dataset{Name: c.Corpus.Dataset}.Label()
 	return c
 }
 
@@ -101,8 +108,9 @@ type Directory struct {
 	records []Record
 }
 
-// Open creates the directory of a run, or reopens one of the same identity and reads its finished cells. It returns an error,
-// and leaves the directory alone, if it holds another run or files that are not a run's, or if another process has it open.
+// Open creates the directory of a run, or reopens one of the same identity and reads its finished
+// cells. It returns an error, and leaves the directory alone, if it holds another run or files that
+// are not a run's, or if another process has it open.
 func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	d := &Directory{Path: path, done: map[Cell]bool{}}
 	if err := d.take(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -120,8 +128,8 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	old, err := ReadManifest(path)
 	switch {
 	case err == nil && old.Identity != m.Identity:
-		return nil, fmt.Errorf("run directory %s holds another run (%s): give --out another folder, or the same settings to resume it", path,
-			differences(path, old, c, m))
+		return nil, fmt.Errorf("run directory %s holds another run (%s): give --out another folder, or "+
+			"the same settings to resume it", path, differences(path, old, c, m))
 	case errors.Is(err, fs.ErrNotExist):
 		if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !unfinished(e.Name(), RunFile) }) {
 			return nil, fmt.Errorf("run directory %s holds files and no run: give --out a new or empty folder", path)
@@ -152,7 +160,8 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	return d, d.readFinished()
 }
 
-// removeStale removes the temporary files of a killed program; no other process writes them, as the directory is locked.
+// removeStale removes the temporary files of a killed program; no other process writes them, as the
+// directory is locked.
 func (d *Directory) removeStale(entries []fs.DirEntry) error {
 	folders := []string{d.Path}
 	for _, e := range entries {
@@ -206,15 +215,18 @@ func (d *Directory) take() error {
 		return fmt.Errorf("run directory: %w", err)
 	}
 	if !ok {
-		return fmt.Errorf("run directory %s: another fmp is at work in it; wait for that one, or give --out another folder", d.Path)
+		return fmt.Errorf("run directory %s: another fmp is at work in it; wait for that one, or give "+
+			"--out another folder", d.Path)
 	}
 	d.lock = lock
 	return nil
 }
 
-// unfinished reports whether name is a temporary file of atomicfile for the file of the given name ("": any file).
+// unfinished reports whether name is a temporary file of atomicfile for the file of the given name
+// ("": any file).
 func unfinished(name, of string) bool {
-	return strings.HasPrefix(name, "."+of) && strings.HasSuffix(name, ".tmp") || name == atomicfile.LockFile
+	return strings.HasPrefix(name, "."+of) && strings.HasSuffix(name, ".tmp") ||
+		name == atomicfile.LockFile
 }
 
 func (d *Directory) file(name string) string { return filepath.Join(d.Path, name) }
@@ -232,7 +244,8 @@ func (d *Directory) Finished() bool {
 	return err == nil
 }
 
-// Took is the time of a cell: that of the clock, and that of the processor, 0 where other cells ran at the same time.
+// Took is the time of a cell: that of the clock, and that of the processor, 0 where other cells ran
+// at the same time.
 type Took struct{ Clock, Processor time.Duration }
 
 // Add appends a finished cell to the journal and syncs it to disk.
@@ -254,7 +267,8 @@ func (d *Directory) Add(r Record, took Took) error {
 	if err := d.journal.Sync(); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err := d.timed(timing{Cell: r.Cell, Seconds: took.Clock.Seconds(), Processor: took.Processor.Seconds()}); err != nil {
+	if err := d.timed(timing{Cell: r.Cell, Seconds: took.Clock.Seconds(),
+		Processor: took.Processor.Seconds()}); err != nil {
 		return err
 	}
 	d.done[r.Cell] = true
@@ -266,10 +280,12 @@ func (d *Directory) Add(r Record, took Took) error {
 func (d *Directory) Tuned(partition, method string, took time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.timed(timing{Cell: Cell{Partition: partition, Protocol: "tuned", Method: method}, Tuning: true, Seconds: took.Seconds()})
+	return d.timed(timing{Cell: Cell{Partition: partition, Protocol: "tuned", Method: method},
+		Tuning: true, Seconds: took.Seconds()})
 }
 
-// timing is a line of timings.jsonl: the time of a cell or, with Tuning, of tuning for all cells of a partition.
+// timing is a line of timings.jsonl: the time of a cell or, with Tuning, of tuning for all cells of
+// a partition.
 type timing struct {
 	Cell
 	Tuning  bool    `json:"tuning,omitempty"`
@@ -295,8 +311,9 @@ func (d *Directory) timed(t timing) (err error) {
 	return nil
 }
 
-// Cost is the wall-clock time, in seconds, that one method took in a run: Tuning its settings, and Running and scoring all its
-// cells. Work that methods share (fits, drawn points) counts for the method that ran first. Share is that of the sum over methods.
+// Cost is the wall-clock time, in seconds, that one method took in a run: Tuning its settings, and
+// Running and scoring all its cells. Work that methods share (fits, drawn points) counts for the
+// method that ran first. Share is that of the sum over methods.
 type Cost struct {
 	Method  string  `json:"method"`
 	Tuning  float64 `json:"tuning_seconds"`
@@ -306,7 +323,8 @@ type Cost struct {
 	Processor float64 `json:"processor_seconds,omitempty"`
 }
 
-// ReadCosts sums up the timings of a run directory, most expensive method first; nil where it has none.
+// ReadCosts sums up the timings of a run directory, most expensive method first; nil where it has
+// none.
 func ReadCosts(dir string) ([]Cost, error) {
 	b, err := regularfile.ReadFile(filepath.Join(dir, TimingsFile), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -324,7 +342,8 @@ func ReadCosts(dir string) ([]Cost, error) {
 			break // a line cut short when the run was stopped
 		}
 		if err := json.Unmarshal(line, &t); err != nil {
-			return nil, fmt.Errorf("%s: %w; remove it: it holds times alone", filepath.Join(dir, TimingsFile), err)
+			return nil, fmt.Errorf("%s: %w; remove it: it holds times alone",
+				filepath.Join(dir, TimingsFile), err)
 		}
 		i, ok := at[t.Method]
 		if !ok {
@@ -373,15 +392,16 @@ func appendTo(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Finish writes results.jsonl and results.csv in the order of cells and removes the journal. It returns the records. A missing
-// cell is an error.
+// Finish writes results.jsonl and results.csv in the order of cells and removes the journal. It
+// returns the records. A missing cell is an error.
 func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	rs := sortRecords(d.records, cells)
 	if len(rs) != len(cells) {
-		return nil, fmt.Errorf("run directory %s: %d of %d cells are finished; run the same command again to finish the rest", d.Path, len(rs),
-			len(cells))
+		return nil,
+			fmt.Errorf("run directory %s: %d of %d cells are finished; run the same command again to "+
+				"finish the rest", d.Path, len(rs), len(cells))
 	}
 	data, err := encodeRecords(rs)
 	if err != nil {
@@ -411,7 +431,8 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	return rs, nil
 }
 
-// Close closes the journal and releases the lock. The journal stays, so that the run can be resumed.
+// Close closes the journal and releases the lock. The journal stays, so that the run can be
+// resumed.
 func (d *Directory) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -474,11 +495,15 @@ func ParseConfig(data []byte) (c Config, err error) {
 	return c, err
 }
 
-// ReadResults reads the records of a finished run, those of methods from outside ([OutsideFile]) last.
+// ReadResults reads the records of a finished run, those of methods from outside ([OutsideFile])
+// last.
 func ReadResults(dir string) ([]Record, error) {
 	path := filepath.Join(dir, ResultsFile)
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("run directory %s has no results: %w; a run that was stopped is finished by running it again", dir, err)
+		return nil,
+			fmt.Errorf(
+				"run directory %s has no results: %w; a run that was stopped is finished by running it again",
+				dir, err)
 	}
 	rs, err := readRecords(path)
 	if err != nil {
@@ -529,7 +554,8 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 	}
 	for _, k := range slices.Sorted(maps.Keys(m.Data)) {
 		if old.Data[k] != m.Data[k] {
-			out = append(out, fmt.Sprintf("data %s are %.12s there and %.12s here", k, old.Data[k], m.Data[k]))
+			out = append(out, fmt.Sprintf("data %s are %.12s there and %.12s here", k,
+				old.Data[k], m.Data[k]))
 		}
 	}
 	if len(out) == 0 {
@@ -567,22 +593,25 @@ func flatten(c Config) map[string]string {
 }
 
 // CSVHeading holds the column names of [Record.CSV].
-var CSVHeading = []string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group", "param", "value", "acc", "ece", "nll",
-	"brier", "upload_bytes",
-	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy", "disagreement", "temperature",
-	"coverage_top", "coverage_uncertain", "coverage_weights", "membership_auc"}
+var CSVHeading = []string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group",
+	"param", "value", "acc", "ece", "nll", "brier", "upload_bytes",
+	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy",
+	"disagreement", "temperature", "coverage_top", "coverage_uncertain", "coverage_weights",
+	"membership_auc"}
 
 // CSV returns the record as a row of a table, without the curves; figures that it lacks are empty.
 func (r *Record) CSV() []string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	line := []string{r.Dataset, r.Partition, num(r.Alpha), strconv.Itoa(r.Repeat), r.Protocol, r.Method, r.Group,
-		r.Param, num(r.Value), num(r.ACC), num(r.ECE), num(r.NLL), num(r.Brier), num(r.UploadBytes)}
+	line := []string{r.Dataset, r.Partition, num(r.Alpha), strconv.Itoa(r.Repeat), r.Protocol,
+		r.Method, r.Group, r.Param, num(r.Value), num(r.ACC), num(r.ECE), num(r.NLL), num(r.Brier),
+		num(r.UploadBytes)}
 	if u := r.Uncertainty; u != nil {
 		near, random := "", ""
 		if u.Joint != nil {
 			near, random = num(u.Joint.Near), num(u.Joint.Random)
 		}
-		line = append(line, near, random, num(u.AURC), num(u.ClassECE), num(u.AdaptiveECE), num(u.Entropy), num(u.Disagreement))
+		line = append(line, near, random, num(u.AURC), num(u.ClassECE), num(u.AdaptiveECE),
+			num(u.Entropy), num(u.Disagreement))
 	}
 	line = append(line, make([]string, len(CSVHeading)-len(line))...)
 	last := line[len(line)-5:]

@@ -34,6 +34,7 @@ func ExampleCompare() {
 	for _, r := range records {
 		nll[r.Method] += r.Scores.NLL / float64(c.Seeds)
 	}
-	fmt.Println(len(records), "records; FMP has the lower negative log-likelihood:", nll["FMP"] < nll["NCM"])
+	fmt.Println(len(records), "records; FMP has the lower negative log-likelihood:",
+		nll["FMP"] < nll["NCM"])
 	// Output: 4 records; FMP has the lower negative log-likelihood: true
 }

@@ -16,8 +16,8 @@ import (
 	"fmp/pipeline/option"
 )
 
-// Grid is a set of runs: settings that all runs share, and keys that take several values each. The runs are all
-// combinations of the values.
+// Grid is a set of runs: settings that all runs share, and keys that take several values each. The
+// runs are all combinations of the values.
 //
 //	settings:
 //	  seeds: 10
@@ -30,7 +30,8 @@ type Grid struct {
 	Vary     map[string][]any `yaml:"vary"`
 }
 
-// GridRun is one combination. Its name, made of the values that vary, is the name of its run directory.
+// GridRun is one combination. Its name, made of the values that vary, is the name of its run
+// directory.
 type GridRun struct {
 	Name   string
 	Config Config
@@ -58,8 +59,10 @@ func ParseGrid(data []byte) (*Grid, error) {
 	total := 1
 	for _, k := range slices.Sorted(maps.Keys(g.Vary)) {
 		if !slices.Contains(known, k) || strings.HasPrefix(k, "output.") {
-			return nil, fmt.Errorf("grid: vary has no setting %q; `fmp config` lists them (output.dir is the grid's own)%s", k,
-				suggest.DidYouMean(k, known))
+			return nil,
+				fmt.Errorf(
+					"grid: vary has no setting %q; `fmp config` lists them (output.dir is the grid's own)%s", k,
+					suggest.DidYouMean(k, known))
 		}
 		n := len(g.Vary[k])
 		if n == 0 {
@@ -136,16 +139,19 @@ func (g *Grid) Runs() ([]GridRun, error) {
 func strictYAML(data []byte, c *Config) error {
 	if err := yamlfile.Decode(data, c); err != nil && !errors.Is(err, io.EOF) {
 		// Line numbers refer to a re-encoded part of the file and would mislead.
-		return fmt.Errorf("%s; `fmp config` lists the settings", lineNumber.ReplaceAllString(err.Error(), ""))
+		return fmt.Errorf("%s; `fmp config` lists the settings",
+			lineNumber.ReplaceAllString(err.Error(), ""))
 	}
 	return nil
 }
 
-// safeName replaces the characters of a name that some file system refuses by _ and cuts it to 120 bytes.
+// safeName replaces the characters of a name that some file system refuses by _ and cuts it to 120
+// bytes.
 func safeName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', strings.ContainsRune("-.,=", r):
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9',
+			strings.ContainsRune("-.,=", r):
 			return r
 		}
 		return '_'

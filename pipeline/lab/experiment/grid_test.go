@@ -11,8 +11,8 @@ import (
 )
 
 func TestGridIsAllCombinations(t *testing.T) {
-	g, err := ParseGrid([]byte("settings:\n  seeds: 2\n  erm: {l2: 7}\nvary:\n  dataset.name: [mnist, cifar10]\n  federation.points: [5, " +
-		"10, 20]\n"))
+	g, err := ParseGrid([]byte("settings:\n  seeds: 2\n  erm: {l2: 7}\nvary:\n  dataset.name: " +
+		"[mnist, cifar10]\n  federation.points: [5, 10, 20]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,11 +23,13 @@ func TestGridIsAllCombinations(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range runs {
 		seen[r.Name] = true
-		if r.Config.Seeds != 2 || r.Config.ERM.L2 != 7 || r.Config.ERM.Tolerance != Default().ERM.Tolerance {
+		if r.Config.Seeds != 2 || r.Config.ERM.L2 != 7 ||
+			r.Config.ERM.Tolerance != Default().ERM.Tolerance {
 			t.Errorf("%s: shared settings are %d seeds, l2 %g", r.Name, r.Config.Seeds, r.Config.ERM.L2)
 		}
 	}
-	if len(runs) != 6 || len(seen) != 6 || runs[1].Name != "name=mnist,points=10" || runs[1].Config.Federation.Points != 10 ||
+	if len(runs) != 6 || len(seen) != 6 || runs[1].Name != "name=mnist,points=10" ||
+		runs[1].Config.Federation.Points != 10 ||
 		runs[5].Config.Dataset.Name != "cifar10" {
 		t.Errorf("runs are %v", runs)
 	}
@@ -56,7 +58,8 @@ func TestGridRefuses(t *testing.T) {
 	}
 }
 
-// TestParseGridOfManyKeys: thousands of unknown keys are one error of a few lines, without much work.
+// TestParseGridOfManyKeys: thousands of unknown keys are one error of a few lines, without much
+// work.
 func TestParseGridOfManyKeys(t *testing.T) {
 	var b strings.Builder
 	for i := range 4000 {
@@ -65,7 +68,8 @@ func TestParseGridOfManyKeys(t *testing.T) {
 	data := []byte(b.String())
 	begun := time.Now()
 	alloctest.AtMost(t, 2000*(len(data)+yamlfile.MaxNodes), func() {
-		if _, err := ParseGrid(data); err == nil || !strings.Contains(err.Error(), "more") || len(err.Error()) > 1000 {
+		if _, err := ParseGrid(data); err == nil || !strings.Contains(err.Error(), "more") ||
+			len(err.Error()) > 1000 {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -74,9 +78,9 @@ func TestParseGridOfManyKeys(t *testing.T) {
 	}
 }
 
-// FuzzParseGrid: a grid has runs, and reading one takes at most 2,000 bytes of memory for each of its bytes and for each node
-// that it may hold.
-// Longer ones are [TestParseGridOfManyKeys]'s: they take the fuzzer's time.
+// FuzzParseGrid: a grid has runs, and reading one takes at most 2,000 bytes of memory for each of
+// its bytes and for each node that it may hold. Longer ones are [TestParseGridOfManyKeys]'s: they
+// take the fuzzer's time.
 func FuzzParseGrid(f *testing.F) {
 	f.Add([]byte("settings: {seeds: 1}\nvary: {erm.l2: [1, 3], methods: [[FMP], [MP]]}\n"))
 	f.Add([]byte("vary: {seeds: [&a [*a]]}\n"))

@@ -17,8 +17,9 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// HeldFile lies in a run directory, and methods from outside are scored on it: test features, their labels, the order in which the
-// splits have them, and the heads that intervals are measured against. The splits themselves have no labels of test images.
+// HeldFile lies in a run directory, and methods from outside are scored on it: test features, their
+// labels, the order in which the splits have them, and the heads that intervals are measured
+// against. The splits themselves have no labels of test images.
 const HeldFile = "held.npz"
 
 // held is the content of [HeldFile].
@@ -29,8 +30,9 @@ type held struct {
 	order []int
 }
 
-// hold writes [HeldFile], unless it is there, and returns the order of the splits' test rows. The order is drawn without the run's seed: a
-// data set's images may come class by class, and the seed would tell their labels.
+// hold writes [HeldFile], unless it is there, and returns the order of the splits' test rows. The
+// order is drawn without the run's seed: a data set's images may come class by class, and the seed
+// would tell their labels.
 func (p *Prepared) hold(ctx context.Context, dir *Directory) ([]int, error) {
 	if _, err := os.Stat(dir.file(HeldFile)); err == nil {
 		h, err := readHeld(dir.Path)
@@ -55,8 +57,9 @@ func (p *Prepared) hold(ctx context.Context, dir *Directory) ([]int, error) {
 	}
 	order := rand.New(rand.NewChaCha8(seed)).Perm(len(test.Labels))
 	dx := p.Data.Clients.Dx
-	arrays := map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, len(test.Labels), dx), "labels": indices(test.Labels),
-		"order": indices(order), "classes": onnx.Vector(int64(p.Data.Clients.C))}
+	arrays := map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, len(test.Labels), dx),
+		"labels": indices(test.Labels), "order": indices(order),
+		"classes": onnx.Vector(int64(p.Data.Clients.C))}
 	for name, head := range map[string]*posterior.Theta{"limit": test.Limit, "regression": test.Regression} {
 		if head != nil {
 			arrays[name] = onnx.NewTensor(head.W, head.D, head.C)
@@ -70,15 +73,18 @@ func readHeld(dir string) (*held, error) {
 	path := filepath.Join(dir, HeldFile)
 	arrays, err := npy.LoadArchive(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("run directory %s has no %s: give its `fmp run` once more with --export-splits, which writes it: %w", dir,
-			HeldFile, err)
+		return nil, fmt.Errorf("run directory %s has no %s: give its `fmp run` once more with "+
+			"--export-splits, which writes it: %w", dir, HeldFile, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	h, err := parseHeld(arrays)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; remove it, and give the `fmp run` once more with --export-splits and a new folder", path, err)
+		return nil,
+			fmt.Errorf(
+				"%s: %w; remove it, and give the `fmp run` once more with --export-splits and a new folder",
+				path, err)
 	}
 	return h, nil
 }
@@ -102,9 +108,11 @@ func parseHeld(arrays map[string]*onnx.Tensor) (*held, error) {
 		return nil, err
 	}
 	n := arrays["features"].Shape[0]
-	if h.dx = arrays["features"].Shape[1]; len(labels) != n || len(order) != n || n == 0 || h.dx == 0 || len(classes) != 1 ||
+	if h.dx = arrays["features"].Shape[1]; len(labels) != n || len(order) != n || n == 0 ||
+		h.dx == 0 || len(classes) != 1 ||
 		classes[0] < 2 || classes[0] > dataset.MaxClasses {
-		return nil, fmt.Errorf("%d rows of %d features, %d labels, %d in order, classes %v", n, h.dx, len(labels), len(order), classes)
+		return nil, fmt.Errorf("%d rows of %d features, %d labels, %d in order, classes %v", n, h.dx,
+			len(labels), len(order), classes)
 	}
 	h.classes = int(classes[0])
 	seen := make([]bool, n)
@@ -130,7 +138,8 @@ func parseHeld(arrays map[string]*onnx.Tensor) (*held, error) {
 			return nil, err
 		}
 		if s := arrays[name].Shape; s[0] != h.dx+1 || s[1] != h.classes || !finite(w) {
-			return nil, fmt.Errorf("array %q has shape %v; want finite numbers, %d x %d", name, s, h.dx+1, h.classes)
+			return nil, fmt.Errorf("array %q has shape %v; want finite numbers, %d x %d", name, s,
+				h.dx+1, h.classes)
 		}
 		*to = &posterior.Theta{D: h.dx + 1, C: h.classes, W: w}
 	}
@@ -145,7 +154,8 @@ func array[T onnx.Element](arrays map[string]*onnx.Tensor, name string, rank int
 	}
 	data, ok := t.Data.([]T)
 	if !ok || len(t.Shape) != rank {
-		return nil, fmt.Errorf("array %q is %v of shape %v; want %v of rank %d", name, t.DType, t.Shape, onnx.TypeOf[T](), rank)
+		return nil, fmt.Errorf("array %q is %v of shape %v; want %v of rank %d", name, t.DType, t.Shape,
+			onnx.TypeOf[T](), rank)
 	}
 	return data, nil
 }

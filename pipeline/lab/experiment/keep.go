@@ -19,8 +19,9 @@ import (
 // ModelsDir is the folder of a run directory to which [KeepModels] writes classifiers.
 const ModelsDir = "models"
 
-// KeepModels writes the classifiers of the first repeat for each martingale posterior of the run, in the format of fmp pool, to
-// the folder [ModelsDir]: PARTITION-PROTOCOL-METHOD.onnx. Existing files are left as they are. It returns their paths.
+// KeepModels writes the classifiers of the first repeat for each martingale posterior of the run,
+// in the format of fmp pool, to the folder [ModelsDir]: PARTITION-PROTOCOL-METHOD.onnx. Existing
+// files are left as they are. It returns their paths.
 func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, error) {
 	c := p.Config
 	cells, err := Cells(&c)
@@ -42,7 +43,8 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 		if err != nil {
 			return nil, err
 		}
-		t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, c.threads(), calibration(p.Data.Clients, beside))
+		t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, c.threads(),
+			calibration(p.Data.Clients, beside))
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +64,8 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 	return out, nil
 }
 
-// featureGraph returns the part of the client graph from images to features, and the manifest of classifiers behind it.
+// featureGraph returns the part of the client graph from images to features, and the manifest of
+// classifiers behind it.
 func (p *Prepared) featureGraph() (*onnx.Model, models.Manifest, error) {
 	var mean, std []float32
 	if p.Stats != nil {
@@ -83,8 +86,10 @@ func (p *Prepared) featureGraph() (*onnx.Model, models.Manifest, error) {
 		return nil, f, err
 	}
 	features, err := models.FeatureGraph(client, f)
-	f.Seed, f.Command, f.Extractor = p.Config.Seed, "fmp run --keep-models", p.Manifest.Models["extractor"]
-	f.TrainingData = fmt.Sprintf("clients' part of %s (images sha256 %s)", p.Config.Dataset.Label(), p.Manifest.Data["images"])
+	f.Seed, f.Command, f.Extractor = p.Config.Seed, "fmp run --keep-models",
+		p.Manifest.Models["extractor"]
+	f.TrainingData = fmt.Sprintf("clients' part of %s (images sha256 %s)", p.Config.Dataset.Label(),
+		p.Manifest.Data["images"])
 	return features, f, err
 }
 
@@ -97,14 +102,15 @@ type keeper struct {
 	manifest models.Manifest
 }
 
-// keep writes the classifier of a cell, whose clients hold the given rows, unless its file exists. It returns the file's path; none where
-// the method is not a martingale posterior.
+// keep writes the classifier of a cell, whose clients hold the given rows, unless its file exists.
+// It returns the file's path; none where the method is not a martingale posterior.
 func (k *keeper) keep(ctx context.Context, cell Cell, t *rival.Task, rows [][]int) (string, error) {
 	m, s, _, err := cellSettings(k.Config, cell, k.tuned)
 	if err != nil || !m.Info().Keep {
 		return "", err
 	}
-	path := filepath.Join(k.dir.file(ModelsDir), strings.Join([]string{cell.Partition, cell.Protocol, cell.Method}, "-")+".onnx")
+	path := filepath.Join(k.dir.file(ModelsDir),
+		strings.Join([]string{cell.Partition, cell.Protocol, cell.Method}, "-")+".onnx")
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return path, err
 	}
@@ -112,7 +118,8 @@ func (k *keeper) keep(ctx context.Context, cell Cell, t *rival.Task, rows [][]in
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", cell, err)
 	}
-	o := models.Origin{Method: cell.Method, Predictor: k.Manifest.Models["predictor"], Protocol: cell.Protocol}
+	o := models.Origin{Method: cell.Method, Predictor: k.Manifest.Models["predictor"],
+		Protocol: cell.Protocol}
 	switch {
 	case res.Spent != nil:
 		o.Predictor = k.Manifest.Models["private"]

@@ -9,8 +9,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// TestLeaveOut: settings are tuned on classes of the corpus of which the methods' predictor knows nothing, with the scalars and the scale
-// of the run's own.
+// TestLeaveOut: settings are tuned on classes of the corpus of which the methods' predictor knows
+// nothing, with the scalars and the scale of the run's own.
 func TestLeaveOut(t *testing.T) {
 	const dx, classes, drawn, each = 6, 7, 3, 20
 	bank := func(classes int) *task.Bank {
@@ -38,7 +38,8 @@ func TestLeaveOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, _ := tools.Open.Known.Dims(); tasks.C != drawn || n != classes-drawn || tools.Open.Scalars != known.Scalars ||
+	if n, _ := tools.Open.Known.Dims(); tasks.C != drawn || n != classes-drawn ||
+		tools.Open.Scalars != known.Scalars ||
 		tools.Open.Scale != 0.25 {
 		t.Fatalf("%d classes to tune on and %d that are known, scale %v", tasks.C, n, tools.Open.Scale)
 	}
@@ -64,8 +65,10 @@ func TestLeaveOut(t *testing.T) {
 		}
 		return s
 	}
-	if got, of := sum(tools.Open.M0), sum(want.M0); len(seen) != drawn || got < of-1e-6 || got > of+1e-6 {
-		t.Errorf("tuned on classes %v, and the predictor's centre is %v, that of the others %v", seen, got, of)
+	if got, of := sum(tools.Open.M0), sum(want.M0); len(seen) != drawn ||
+		got < of-1e-6 || got > of+1e-6 {
+		t.Errorf("tuned on classes %v, and the predictor's centre is %v, that of the others %v", seen,
+			got, of)
 	}
 }
 

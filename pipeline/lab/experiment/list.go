@@ -30,8 +30,8 @@ type Summary struct {
 // maxListDepth bounds the depth of the search for runs.
 const maxListDepth = 4
 
-// List returns the run directories in and below root, in the order of their paths. It does not search inside a run
-// directory.
+// List returns the run directories in and below root, in the order of their paths. It does not
+// search inside a run directory.
 func List(root string) ([]Summary, error) {
 	var out []Summary
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -84,7 +84,8 @@ func Summarise(path string) (*Summary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run directory %s: %w", path, err)
 	}
-	s := &Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Extractor: "shipped", Seeds: c.Seeds, Cells: len(cells),
+	s := &Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Extractor: "shipped",
+		Seeds: c.Seeds, Cells: len(cells),
 		Manifest: m}
 	if name := m.Files["extractor"]; name != "" {
 		s.Extractor = name

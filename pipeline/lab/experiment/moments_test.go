@@ -10,7 +10,8 @@ import (
 	"fmp/pipeline/open"
 )
 
-// TestWithoutAConjugatePredictor: one that was refused leaves FMP the open one, and the run says so.
+// TestWithoutAConjugatePredictor: one that was refused leaves FMP the open one, and the run says
+// so.
 func TestWithoutAConjugatePredictor(t *testing.T) {
 	for _, setting := range []string{"none", "default"} {
 		p := &Prepared{Tools: Tools{Open: &open.Predictor{}}}
@@ -21,13 +22,15 @@ func TestWithoutAConjugatePredictor(t *testing.T) {
 		}
 		notes := strings.Join(p.Manifest.Notes, "\n")
 		if got, want := strings.Contains(notes, "open.model"), setting == "none"; got != want {
-			t.Errorf("conjugate.model %s: notes are %q; want the open predictor named: %v", setting, notes, want)
+			t.Errorf("conjugate.model %s: notes are %q; want the open predictor named: %v",
+				setting, notes, want)
 		}
 	}
 }
 
-// TestWithoutACorpus: without a corpus and a predictor FMP reads moments, and is no worse than nearly as good as a fit to all rows; methods
-// that want a corpus or a predictor are left out and named.
+// TestWithoutACorpus: without a corpus and a predictor FMP reads moments, and is no worse than
+// nearly as good as a fit to all rows; methods that want a corpus or a predictor are left out and
+// named.
 func TestWithoutACorpus(t *testing.T) {
 	d := clusters(t, 3, 12, 600, 400)
 	d.Corpus = nil
@@ -43,7 +46,8 @@ func TestWithoutACorpus(t *testing.T) {
 		if slices.Contains(c.Methods, i.Name) != want {
 			t.Errorf("%s is run: %v, want %v", i.Name, !want, want)
 		}
-		named := strings.Contains(p.Manifest.Notes[0], " "+i.Name+",") || strings.HasSuffix(p.Manifest.Notes[0], " "+i.Name)
+		named := strings.Contains(p.Manifest.Notes[0], " "+i.Name+",") ||
+			strings.HasSuffix(p.Manifest.Notes[0], " "+i.Name)
 		if named != (i.NeedsCorpus || i.Conjugate && i.Name != "FMP") {
 			t.Errorf("%s is named as left out: %v (%s)", i.Name, named, p.Manifest.Notes[0])
 		}

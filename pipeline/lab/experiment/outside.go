@@ -21,13 +21,15 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// OutsideFile holds, in a run directory, the records of methods from outside this program, in the format of [ResultsFile].
+// OutsideFile holds, in a run directory, the records of methods from outside this program, in the
+// format of [ResultsFile].
 const OutsideFile = "outside.jsonl"
 
 // Outside describes predictions of a method that is not part of this program.
 type Outside struct {
-	// Path is a .npz file with an array for every task of the run, of its name: probabilities (N x C, or S x N x C for S posterior
-	// samples) of the N rows of test.npz, or, as NAME-heads, heads on the features (S x (dx+1) x C, the bias last).
+	// Path is a .npz file with an array for every task of the run, of its name: probabilities (N x C,
+	// or S x N x C for S posterior samples) of the N rows of test.npz, or, as NAME-heads, heads on the
+	// features (S x (dx+1) x C, the bias last).
 	Path string
 	// Name is the method's name in tables, Group its group; default one-shot federated.
 	Name  string
@@ -53,7 +55,8 @@ func (o *Outside) check() error {
 		return fmt.Errorf("name %q: a method of this program has that name; give another", o.Name)
 	}
 	if !slices.Contains([]rival.Group{rival.Local, rival.Centralised, rival.OneShot, rival.Baseline}, o.Group) {
-		return fmt.Errorf("group %q: allowed are %q, %q, %q and %q", o.Group, rival.Local, rival.Centralised, rival.OneShot, rival.Baseline)
+		return fmt.Errorf("group %q: allowed are %q, %q, %q and %q", o.Group, rival.Local,
+			rival.Centralised, rival.OneShot, rival.Baseline)
 	}
 	if !(o.UploadBytes >= 0) || o.UploadBytes > 1<<40 {
 		return fmt.Errorf("upload of %v bytes: allowed are 0 to 2^40", o.UploadBytes)
@@ -61,8 +64,8 @@ func (o *Outside) check() error {
 	return nil
 }
 
-// ScoreOutside scores predictions of a method from outside on the tasks of a finished run, and keeps the records in [OutsideFile], under
-// each protocol of the run. It returns them.
+// ScoreOutside scores predictions of a method from outside on the tasks of a finished run, and
+// keeps the records in [OutsideFile], under each protocol of the run. It returns them.
 func ScoreOutside(ctx context.Context, dir string, o Outside) (rs []Record, err error) {
 	o.Group = cmp.Or(o.Group, rival.OneShot)
 	if err := o.check(); err != nil {
@@ -102,7 +105,8 @@ func ScoreOutside(ctx context.Context, dir string, o Outside) (rs []Record, err 
 		if err != nil {
 			return nil, fmt.Errorf("predictions %s: %w", o.Path, err)
 		}
-		r.Dataset, r.Origin = c.Dataset.Label(), fmt.Sprintf("%s, sha256 %s", filepath.Base(o.Path), digest)
+		r.Dataset, r.Origin = c.Dataset.Label(),
+			fmt.Sprintf("%s, sha256 %s", filepath.Base(o.Path), digest)
 		for _, protocol := range c.Protocols() {
 			r.Protocol = protocol
 			rs = append(rs, *r)
@@ -127,15 +131,17 @@ func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, str
 		_, p := arrays[t.Name]
 		_, heads := arrays[t.Name+headsSuffix]
 		if p == heads {
-			return nil, "", fmt.Errorf("predictions %s: task %s: want one array, %q with probabilities or %q with heads", o.Path, t.Name, t.Name,
-				t.Name+headsSuffix)
+			return nil, "", fmt.Errorf(
+				"predictions %s: task %s: want one array, %q with probabilities or %q with heads", o.Path,
+				t.Name, t.Name, t.Name+headsSuffix)
 		}
 		known = append(known, t.Name, t.Name+headsSuffix)
 	}
 	for name := range arrays {
 		if !slices.Contains(known, name) {
-			return nil, "", fmt.Errorf("predictions %s: array %q is of no task of the run; tasks are %q to %q", o.Path, name, tasks[0].Name,
-				tasks[len(tasks)-1].Name)
+			return nil, "", fmt.Errorf(
+				"predictions %s: array %q is of no task of the run; tasks are %q to %q", o.Path, name,
+				tasks[0].Name, tasks[len(tasks)-1].Name)
 		}
 	}
 	return arrays, digest, nil
@@ -151,8 +157,10 @@ const (
 )
 
 // score scores the predictions for one task.
-func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Tensor, t SplitTask) (*Record, error) {
-	out := &Record{Cell: Cell{Partition: t.Partition, Repeat: t.Repeat, Method: o.Name}, Alpha: t.Alpha, Group: string(o.Group),
+func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Tensor,
+	t SplitTask) (*Record, error) {
+	out := &Record{Cell: Cell{Partition: t.Partition, Repeat: t.Repeat, Method: o.Name},
+		Alpha: t.Alpha, Group: string(o.Group),
 		UploadBytes: o.UploadBytes}
 	if a := arrays[t.Name+headsSuffix]; a != nil {
 		e, err := heads(a, h.dx+1, h.classes)
@@ -194,14 +202,17 @@ func numbers(t *onnx.Tensor) ([]float64, error) {
 	return out, nil
 }
 
-// probabilities returns the probabilities of each posterior sample, in the order of the test images. Rows are divided by their sums.
+// probabilities returns the probabilities of each posterior sample, in the order of the test
+// images. Rows are divided by their sums.
 func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
 	shape, n := t.Shape, len(h.Labels)
 	if len(shape) == 2 {
 		shape = []int{1, shape[0], shape[1]}
 	}
-	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != n || shape[2] != h.classes {
-		return nil, fmt.Errorf("shape %v; want %d x %d, or S x %d x %d with S of at most %d", t.Shape, n, h.classes, n, h.classes, maxMembers)
+	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != n ||
+		shape[2] != h.classes {
+		return nil, fmt.Errorf("shape %v; want %d x %d, or S x %d x %d with S of at most %d", t.Shape, n,
+			h.classes, n, h.classes, maxMembers)
 	}
 	v, err := numbers(t)
 	if err != nil {
@@ -220,7 +231,8 @@ func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
 				sum += x
 			}
 			if math.Abs(sum-1) > sumTolerance {
-				return nil, fmt.Errorf("row %d sums to %v; want 1 to within %v: give probabilities, not logits", i, sum, sumTolerance)
+				return nil, fmt.Errorf("row %d sums to %v; want 1 to within %v: give probabilities, not logits",
+					i, sum, sumTolerance)
 			}
 			to := p.Row(h.order[i])
 			for c, x := range from {
@@ -238,9 +250,10 @@ func heads(t *onnx.Tensor, d, classes int) (posterior.Ensemble, error) {
 	if len(shape) == 2 {
 		shape = []int{1, shape[0], shape[1]}
 	}
-	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != d || shape[2] != classes {
-		return nil, fmt.Errorf("shape %v; want S x %d x %d with S of at most %d: a weight for every feature, and the bias last", t.Shape, d,
-			classes, maxMembers)
+	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != d ||
+		shape[2] != classes {
+		return nil, fmt.Errorf("shape %v; want S x %d x %d with S of at most %d: a weight for every "+
+			"feature, and the bias last", t.Shape, d, classes, maxMembers)
 	}
 	v, err := numbers(t)
 	if err != nil {
@@ -261,8 +274,9 @@ func (o *Outside) keep(d *Directory, rs []Record) error {
 	}
 	same := func(r Record) bool { return r.Method == o.Name }
 	if i := slices.IndexFunc(all, same); i >= 0 && !o.Replace && all[i].Origin != rs[0].Origin {
-		return fmt.Errorf("run directory %s: it has figures under the name %s, from %s; give another name, or --replace", d.Path, o.Name,
-			all[i].Origin)
+		return fmt.Errorf(
+			"run directory %s: it has figures under the name %s, from %s; give another name, or --replace",
+			d.Path, o.Name, all[i].Origin)
 	}
 	all = append(slices.DeleteFunc(all, same), rs...)
 	sorting.Stably(all, func(a, b Record) int { return cmp.Compare(a.Method, b.Method) })
@@ -276,16 +290,18 @@ func (o *Outside) keep(d *Directory, rs []Record) error {
 	return atomicfile.WriteBytes(d.file(OutsideFile), data)
 }
 
-// readOutside reads the records of methods from outside; none where there is no such file. A record of a method of this program, or
-// without an origin, is an error.
+// readOutside reads the records of methods from outside; none where there is no such file. A record
+// of a method of this program, or without an origin, is an error.
 func readOutside(dir string) ([]Record, error) {
 	rs, err := readRecords(filepath.Join(dir, OutsideFile))
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range rs {
-		if o := (Outside{Name: r.Method, Group: rival.Group(r.Group)}); r.Origin == "" || o.check() != nil {
-			return nil, fmt.Errorf("%s: the record of %s is of no method from outside", filepath.Join(dir, OutsideFile), r.Cell)
+		if o := (Outside{Name: r.Method, Group: rival.Group(r.Group)}); r.Origin == "" ||
+			o.check() != nil {
+			return nil, fmt.Errorf("%s: the record of %s is of no method from outside",
+				filepath.Join(dir, OutsideFile), r.Cell)
 		}
 	}
 	return rs, nil

@@ -21,13 +21,16 @@ func saved(t testing.TB, arrays map[string]*onnx.Tensor) []byte {
 	return b.Bytes()
 }
 
-// FuzzPredictions reads predictions of two tasks of three test images: scores are finite, or there is an error.
+// FuzzPredictions reads predictions of two tasks of three test images: scores are finite, or there
+// is an error.
 func FuzzPredictions(f *testing.F) {
 	p := onnx.NewTensor([]float64{.5, .5, 1, 0, .25, .75}, 3, 2)
 	heads := onnx.NewTensor([]float64{1, -1, 0, .5, 2, 0, 1, 1}, 2, 2, 2)
 	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": p, "homogeneous-1-heads": heads}))
-	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": onnx.NewTensor(make([]float32, 12), 2, 3, 2), "homogeneous-1": p}))
-	h := &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1, classes: 2, order: []int{2, 0, 1}}
+	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": onnx.NewTensor(make([]float32, 12), 2, 3,
+		2), "homogeneous-1": p}))
+	h := &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1,
+		classes: 2, order: []int{2, 0, 1}}
 	tasks := []SplitTask{{Name: "homogeneous-0"}, {Name: "homogeneous-1"}}
 	path := filepath.Join(f.TempDir(), "p.npz")
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -41,17 +44,20 @@ func FuzzPredictions(f *testing.F) {
 		}
 		for _, task := range tasks {
 			r, err := o.score(t.Context(), h, arrays, task)
-			if err == nil && !(r.NLL >= -1e-9 && !math.IsInf(r.NLL, 0) && r.ACC >= 0 && r.ACC <= 1 && r.ECE >= 0 && r.ECE <= 1+1e-9) {
+			if err == nil && !(r.NLL >= -1e-9 && !math.IsInf(r.NLL, 0) && r.ACC >= 0 && r.ACC <= 1 &&
+				r.ECE >= 0 && r.ECE <= 1+1e-9) {
 				t.Errorf("scores %+v", r.Scores)
 			}
 		}
 	})
 }
 
-// FuzzHeld reads what predictions are scored on: labels are classes, the order a permutation, or there is an error.
+// FuzzHeld reads what predictions are scored on: labels are classes, the order a permutation, or
+// there is an error.
 func FuzzHeld(f *testing.F) {
-	f.Add(saved(f, map[string]*onnx.Tensor{"features": onnx.NewTensor([]float32{1, 2, 3}, 3, 1), "labels": onnx.Vector[int64](0, 1, 1),
-		"order": onnx.Vector[int64](2, 0, 1), "classes": onnx.Vector[int64](2), "limit": onnx.NewTensor(make([]float64, 4), 2, 2)}))
+	f.Add(saved(f, map[string]*onnx.Tensor{"features": onnx.NewTensor([]float32{1, 2, 3}, 3, 1),
+		"labels": onnx.Vector[int64](0, 1, 1), "order": onnx.Vector[int64](2, 0, 1),
+		"classes": onnx.Vector[int64](2), "limit": onnx.NewTensor(make([]float64, 4), 2, 2)}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		arrays, err := npy.ReadArchive(bytes.NewReader(b), int64(len(b)))
 		if err != nil {
@@ -73,15 +79,18 @@ func FuzzHeld(f *testing.F) {
 
 // TestOutsideOrder scores rows in the order of the splits, each against its own image.
 func TestOutsideOrder(t *testing.T) {
-	h := &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1, classes: 2, order: []int{2, 0, 1}}
+	h := &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1,
+		classes: 2, order: []int{2, 0, 1}}
 	p := onnx.NewTensor([]float64{0, 1, 1, 0, 0, 1}, 3, 2) // right for images 2, 0 and 1
-	r, err := (&Outside{Name: "x"}).score(t.Context(), h, map[string]*onnx.Tensor{"a": p}, SplitTask{Name: "a"})
+	r, err := (&Outside{Name: "x"}).score(t.Context(), h, map[string]*onnx.Tensor{"a": p},
+		SplitTask{Name: "a"})
 	if err != nil || r.ACC != 1 {
 		t.Errorf("accuracy %v (%v), want 1", r.ACC, err)
 	}
 }
 
-// TestRecordsFromOutside refuses records that pass for a method of the program, or that state no origin.
+// TestRecordsFromOutside refuses records that pass for a method of the program, or that state no
+// origin.
 func TestRecordsFromOutside(t *testing.T) {
 	for line, ok := range map[string]bool{
 		`{"method":"MINE","group":"baseline","origin":"a.npz"}`: true,

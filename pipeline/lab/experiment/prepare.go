@@ -34,10 +34,11 @@ type Prepared struct {
 	Data     *Data
 	Tools    Tools
 	Manifest Manifest
-	// Conjugate, Open, Private, Predictor and Embedding are the models behind Tools; the first three are nil where there is none.
+	// Conjugate, Open, Private, Predictor and Embedding are the models behind Tools; the first three
+	// are nil where there is none.
 	Conjugate, Open, Private, Predictor, Embedding *onnx.Model
-	// Extractor is closed; only its description remains. Stats standardised its features; nil where it does
-	// that itself.
+	// Extractor is closed; only its description remains. Stats standardised its features; nil where it
+	// does that itself.
 	Extractor *extractor.Extractor
 	Stats     *featurize.Stats
 	// Images are the test images behind Data.Test, for pictures in reports.
@@ -57,21 +58,25 @@ func (p *Prepared) Close() error {
 }
 
 // Prepare loads the data set, turns its images into feature rows, and loads or builds predictor and
-// embedding, for uses without clients. The engine must use one thread per operator, so that figures do not depend on the machine.
-// versions are written to the manifest.
-func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared, error) {
+// embedding, for uses without clients. The engine must use one thread per operator, so that figures
+// do not depend on the machine. versions are written to the manifest.
+func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string,
+	progress Progress) (*Prepared, error) {
 	return (*Shared)(nil).prepare(ctx, c, eng, progress, versions, 0)
 }
 
-// Prepare is [Prepare] for a run that may share its data with others: the clients' part must have enough images for its clients.
-func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[string]string, progress Progress) (*Prepared,
+// Prepare is [Prepare] for a run that may share its data with others: the clients' part must have
+// enough images for its clients.
+func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine,
+	versions map[string]string, progress Progress) (*Prepared,
 	error) {
 	c.FillDefaults()
 	return s.prepare(ctx, c, eng, progress, versions, c.Federation.Clients*c.Federation.Points)
 }
 
 // prepare is [Prepare] for a clients' part of at least that many images.
-func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progress Progress, versions map[string]string,
+func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progress Progress,
+	versions map[string]string,
 	least int) (_ *Prepared, err error) {
 	if progress == nil {
 		progress = func(Step) {}
@@ -97,9 +102,10 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Extractor, p.Stats, p.Data = l.Extractor, l.Features.Stats, l.data
 	if have := p.Data.Clients.Len(); least > have {
 		part := c.Dataset.Splits.Clients
-		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points and the clients' part has %d images, "+
-			"%v of the training images: lower them, take %.0f training images, or enlarge dataset.splits.clients", c.Federation.Clients,
-			c.Federation.Points, have, part, math.Ceil(float64(least)/part))
+		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points "+
+			"and the clients' part has %d images, %v of the training images: lower them, take %.0f "+
+			"training images, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points,
+			have, part, math.Ceil(float64(least)/part))
 	}
 	p.Images = &l.Set.Test.Images
 	p.Tools.Shared = s
@@ -111,28 +117,33 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	return p, p.describe(l, from)
 }
 
-// modelManifests are the manifests of a run's models; those of models that the run has not are empty.
+// modelManifests are the manifests of a run's models; those of models that the run has not are
+// empty.
 type modelManifests struct{ predictor, embedding, open, conjugate, private models.Manifest }
 
 // models finds the models of the run and opens them in their engine.
 func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, err error) {
 	c, behind := &p.Config, l.Behind()
 	dx, classes := l.Features.Dx, len(l.Set.Classes)
-	p.Predictor, from.predictor, err = p.model(models.KindPredictor, c.Predictor.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
-		return models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Fresh: c.Predictor.Fresh}, c.Seed)
-	})
+	p.Predictor, from.predictor, err = p.model(models.KindPredictor, c.Predictor.Model, c.Dataset.Name,
+		behind, func() (*onnx.Model, error) {
+			return models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Fresh: c.Predictor.Fresh},
+				c.Seed)
+		})
 	if err != nil {
 		return from, err
 	}
-	p.Embedding, from.embedding, err = p.model(models.KindEmbedding, c.Embedding.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
-		return models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: c.Embedding.Size}, c.Seed)
-	})
+	p.Embedding, from.embedding, err = p.model(models.KindEmbedding, c.Embedding.Model, c.Dataset.Name,
+		behind, func() (*onnx.Model, error) {
+			return models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: c.Embedding.Size},
+				c.Seed)
+		})
 	if err != nil {
 		return from, err
 	}
 	if em := from.embedding; c.Embedding.Size != 0 && c.Embedding.Size != em.S {
-		return from, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; leave the setting at 0, or give "+
-			"another model", c.Embedding.Size, em.Source, em.S)
+		return from, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; "+
+			"leave the setting at 0, or give another model", c.Embedding.Size, em.Source, em.S)
 	}
 	c.Embedding.Size = from.embedding.S
 
@@ -160,18 +171,20 @@ func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, er
 	return from, err
 }
 
-// describe completes the manifest with models, data and sizes, and the identity that follows from these and the settings.
+// describe completes the manifest with models, data and sizes, and the identity that follows from
+// these and the settings.
 func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	m := &p.Manifest
 	m.Files = p.Config.fileNames()
-	m.Models = map[string]string{"extractor": l.Extractor.ModelDigest(), "predictor": from.predictor.Digest,
-		"embedding": from.embedding.Digest}
+	m.Models = map[string]string{"extractor": l.Extractor.ModelDigest(),
+		"predictor": from.predictor.Digest, "embedding": from.embedding.Digest}
 	for _, f := range []models.Manifest{from.predictor, from.embedding, from.open, from.conjugate} {
 		if f.Source == untrainedSource {
 			m.Untrained = append(m.Untrained, f.Kind)
 		}
 	}
-	for name, f := range map[string]models.Manifest{"open": from.open, "conjugate": from.conjugate, "private": from.private} {
+	for name, f := range map[string]models.Manifest{"open": from.open, "conjugate": from.conjugate,
+		"private": from.private} {
 		if f.Digest != "" {
 			m.Models[name] = f.Digest
 		}
@@ -183,8 +196,8 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	for name, digest := range l.others {
 		m.Data["other: "+name] = digest
 	}
-	m.Sizes = map[string]int{"dx": l.Features.Dx, "classes": len(l.Set.Classes), "clients": p.Data.Clients.Len(),
-		"test":   len(p.Data.TestLabels),
+	m.Sizes = map[string]int{"dx": l.Features.Dx, "classes": len(l.Set.Classes),
+		"clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels),
 		"upload": from.embedding.S, "noise": from.predictor.D}
 	if f := p.Config.Federation; f.Clients*f.Points >= p.Data.Clients.Len() {
 		m.SameImages = true
@@ -196,10 +209,11 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	return err
 }
 
-// load reads the data set, turns its images into feature rows and splits these into parts. In open scope the corpus
-// has images of its own, passed through the same extractor.
+// load reads the data set, turns its images into feature rows and splits these into parts. In open
+// scope the corpus has images of its own, passed through the same extractor.
 func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (*loaded, error) {
-	tasks := corpus.Source{Dataset: c.corpus(), Extractor: c.Extractor, Shipped: c.corpus().Name, Threads: c.threads()}
+	tasks := corpus.Source{Dataset: c.corpus(), Extractor: c.Extractor, Shipped: c.corpus().Name,
+		Threads: c.threads()}
 	if !c.OpenScope() {
 		l, err := see(ctx, c, tasks, eng, progress)
 		if err != nil {
@@ -213,7 +227,8 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 		l.data.Corpus, err = corpusBank(l.Images)
 		return l, err
 	}
-	from, err := corpus.Read(ctx, tasks, eng, func(stage string, done, total int) { progress(even(stage, done, total)) }, nil)
+	from, err := corpus.Read(ctx, tasks, eng,
+		func(stage string, done, total int) { progress(even(stage, done, total)) }, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -228,8 +243,9 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	if c.Dataset.Name == c.corpus().Name {
 		for _, name := range t.Set.Classes {
 			if slices.Contains(from.Set.Classes, name) {
-				return nil, fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and the corpus's (corpus.classes %q); in open scope tasks "+
-					"are of classes that the corpus lacks", name, c.Dataset.Classes, c.corpus().Classes)
+				return nil, fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and the corpus's "+
+					"(corpus.classes %q); in open scope tasks are of classes that the corpus lacks", name,
+					c.Dataset.Classes, c.corpus().Classes)
 			}
 		}
 	}
@@ -248,43 +264,52 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	if t.data.Corpus != nil {
 		images = t.data.Corpus.Len()
 	}
-	t.Features.Notes = append(t.Features.Notes, fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of them the tasks'",
-		images, len(from.Set.Classes), c.corpus().Label()))
+	t.Features.Notes = append(t.Features.Notes,
+		fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of them the tasks'",
+			images, len(from.Set.Classes), c.corpus().Label()))
 	return t, nil
 }
 
-// tuning reads the classes of tuning tasks where they are not the corpus's: all training images of these, behind the same extractor as the
-// tasks' images.
-func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *corpus.Images, eng engine.Engine, progress Progress) error {
+// tuning reads the classes of tuning tasks where they are not the corpus's: all training images of
+// these, behind the same extractor as the tasks' images.
+func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *corpus.Images,
+	eng engine.Engine, progress Progress) error {
 	if c.Tuning.Classes == "" {
 		return nil
 	}
 	s.Dataset = c.corpus()
 	s.Dataset.Classes, s.Dataset.Splits = c.Tuning.Classes, settings.Splits{Clients: 1}
-	own, err := corpus.Read(ctx, s, eng, func(stage string, done, total int) { progress(even(stage, done, total)) }, nil)
+	own, err := corpus.Read(ctx, s, eng,
+		func(stage string, done, total int) { progress(even(stage, done, total)) }, nil)
 	if err != nil {
 		return fmt.Errorf("tuning.classes: %w", err)
 	}
 	defer own.Release()
 	for _, name := range own.Set.Classes {
-		if slices.Contains(from.Set.Classes, name) || s.Dataset.Name == c.Dataset.Name && slices.Contains(l.Set.Classes, name) {
-			return fmt.Errorf("class %s of tuning.classes %q is the corpus's (%q) or the tasks' (%q); give classes that neither has", name,
-				c.Tuning.Classes, c.Corpus.Classes, c.Dataset.Classes)
+		if slices.Contains(from.Set.Classes, name) || s.Dataset.Name == c.Dataset.Name &&
+			slices.Contains(l.Set.Classes, name) {
+			return fmt.Errorf("class %s of tuning.classes %q is the corpus's (%q) or the tasks' (%q); "+
+				"give classes that neither has", name, c.Tuning.Classes, c.Corpus.Classes, c.Dataset.Classes)
 		}
 	}
 	if l.data.Tuning, err = own.Bank(own.Features.Splits.Clients); err != nil {
 		return fmt.Errorf("tuning.classes: %w", err)
 	}
-	l.Features.Notes = append(l.Features.Notes, fmt.Sprintf("settings are tuned on tasks of %d classes of %s, which neither corpus nor "+
-		"tasks have", len(own.Set.Classes), s.Dataset.Label()))
+	l.Features.Notes = append(l.Features.Notes,
+		fmt.Sprintf(
+			"settings are tuned on tasks of %d classes of %s, which neither corpus nor tasks have",
+			len(own.Set.Classes), s.Dataset.Label()))
 	return nil
 }
 
-// see turns the images of the tasks into feature rows, and the other images that the settings ask for.
-func see(ctx context.Context, c Config, s corpus.Source, eng engine.Engine, progress Progress) (*loaded, error) {
+// see turns the images of the tasks into feature rows, and the other images that the settings ask
+// for.
+func see(ctx context.Context, c Config, s corpus.Source, eng engine.Engine,
+	progress Progress) (*loaded, error) {
 	l := &loaded{}
 	var err error
-	l.Images, err = corpus.Read(ctx, s, eng, func(stage string, done, total int) { progress(even(stage, done, total)) },
+	l.Images, err = corpus.Read(ctx, s, eng,
+		func(stage string, done, total int) { progress(even(stage, done, total)) },
 		func(r *corpus.Images) (err error) {
 			l.shifts, l.others, err = c.Scores.shifts(ctx, c, r.Set, r.Extractor, r.Features.Stats, progress)
 			return err
@@ -305,7 +330,8 @@ func corpusBank(r *corpus.Images) (*task.Bank, error) {
 const untrainedSource = "(untrained)"
 
 // model returns the model of a kind that a setting names ([corpus.Model]), or an untrained one.
-func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, untrained func() (*onnx.Model, error)) (*onnx.Model,
+func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest,
+	untrained func() (*onnx.Model, error)) (*onnx.Model,
 	models.Manifest, error) {
 	m, f, note, err := corpus.Model(kind, setting, dataset, behind)
 	if note != "" {
@@ -327,8 +353,10 @@ func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest, 
 	return m, f, err
 }
 
-// conjugate finds and loads the conjugate predictor. Without one, the methods that need it are dropped from the list of all methods.
-func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifest) (models.Manifest, error) {
+// conjugate finds and loads the conjugate predictor. Without one, the methods that need it are
+// dropped from the list of all methods.
+func (p *Prepared) conjugate(c *Config, eng engine.Engine,
+	behind models.Manifest) (models.Manifest, error) {
 	note := ""
 	switch {
 	case c.Conjugate.Model == "none":
@@ -339,14 +367,16 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 		note = "no conjugate predictor: " + errNoCorpus.Error()
 	}
 	if note == "" {
-		m, f, err := p.model(models.KindConjugate, c.Conjugate.Model, c.Dataset.Name, behind, func() (*onnx.Model, error) {
-			if p.Data.Corpus == nil {
-				return nil, errNoCorpus
-			}
-			return meta.UntrainedConjugate(p.Data.Corpus)
-		})
+		m, f, err := p.model(models.KindConjugate, c.Conjugate.Model, c.Dataset.Name, behind,
+			func() (*onnx.Model, error) {
+				if p.Data.Corpus == nil {
+					return nil, errNoCorpus
+				}
+				return meta.UntrainedConjugate(p.Data.Corpus)
+			})
 		if errors.Is(err, errNoCorpus) {
-			return models.Manifest{}, p.withoutPredictor(c, "no conjugate predictor: none fits, and "+err.Error())
+			return models.Manifest{},
+				p.withoutPredictor(c, "no conjugate predictor: none fits, and "+err.Error())
 		}
 		if err != nil {
 			return f, err
@@ -366,12 +396,13 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine, behind models.Manifes
 
 var errNoCorpus = errors.New("there is no corpus to take its moments from (dataset.splits.corpus)")
 
-// withoutPredictor makes FMP read moments where there is no open predictor either, drops the methods that a predictor or a corpus is for
-// from the list of all methods, and notes which.
+// withoutPredictor makes FMP read moments where there is no open predictor either, drops the
+// methods that a predictor or a corpus is for from the list of all methods, and notes which.
 func (p *Prepared) withoutPredictor(c *Config, note string) error {
 	if p.Tools.Open != nil {
 		if c.Conjugate.Model == "none" { // asked for, and yet there is a predictor behind FMP
-			p.Manifest.Notes = append(p.Manifest.Notes, note+"; FMP and the control read by the open predictor (open.model)")
+			p.Manifest.Notes = append(p.Manifest.Notes,
+				note+"; FMP and the control read by the open predictor (open.model)")
 		}
 		return nil
 	}
@@ -402,7 +433,8 @@ func (p *Prepared) withoutPredictor(c *Config, note string) error {
 }
 
 // private loads the private predictor if the settings ask for a private round.
-func (p *Prepared) private(c Config, eng engine.Engine, behind models.Manifest) (models.Manifest, error) {
+func (p *Prepared) private(c Config, eng engine.Engine,
+	behind models.Manifest) (models.Manifest, error) {
 	if c.Privacy.Epsilon == 0 {
 		return models.Manifest{}, nil
 	}
@@ -420,14 +452,15 @@ func (p *Prepared) private(c Config, eng engine.Engine, behind models.Manifest) 
 	return f, nil
 }
 
-// open finds the predictor for tasks on classes that the corpus lacks. In closed scope only a given file or a shipped one
-// is used; in open scope one is required, or a corpus to build it from.
+// open finds the predictor for tasks on classes that the corpus lacks. In closed scope only a given
+// file or a shipped one is used; in open scope one is required, or a corpus to build it from.
 func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, error) {
 	switch c.Open.Model {
 	case "none":
 		return models.Manifest{}, nil
 	case "default":
-		if _, f, err := shipped.Load(c.Dataset.Name, models.KindOpen); !c.OpenScope() && (err != nil || models.Match(behind, f) != nil) {
+		if _, f, err := shipped.Load(c.Dataset.Name, models.KindOpen); !c.OpenScope() &&
+			(err != nil || models.Match(behind, f) != nil) {
 			return models.Manifest{}, nil
 		}
 	}
@@ -435,13 +468,14 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 		return models.Manifest{}, nil
 	}
 	behind.C = 0 // its classes are the corpus's
-	m, f, err := p.model(models.KindOpen, c.Open.Model, c.corpus().Name, behind, func() (*onnx.Model, error) {
-		u, err := meta.UntrainedOpen(p.Data.Corpus, open.MaxCoordinates)
-		if err != nil {
-			return nil, err
-		}
-		return u.Model()
-	})
+	m, f, err := p.model(models.KindOpen, c.Open.Model, c.corpus().Name, behind,
+		func() (*onnx.Model, error) {
+			u, err := meta.UntrainedOpen(p.Data.Corpus, open.MaxCoordinates)
+			if err != nil {
+				return nil, err
+			}
+			return u.Model()
+		})
 	if err != nil {
 		return f, err
 	}

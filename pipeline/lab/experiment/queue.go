@@ -6,7 +6,8 @@ import (
 	"fmp/pipeline/lab/rival"
 )
 
-// group is the cells of one task, a partition and a repeat, that are left to run. They share the task and its memo.
+// group is the cells of one task, a partition and a repeat, that are left to run. They share the
+// task and its memo.
 type group struct {
 	partition Partition
 	repeat    int
@@ -22,7 +23,8 @@ type group struct {
 	errCalibrated  error
 }
 
-// calibrate returns the task as rivals have it in the protocol calibrated, which the first caller makes.
+// calibrate returns the task as rivals have it in the protocol calibrated, which the first caller
+// makes.
 func (g *group) calibrate(make func() (*calibrated, error)) (*calibrated, error) {
 	g.onceCalibrated.Do(func() { g.calibrated, g.errCalibrated = make() })
 	return g.calibrated, g.errCalibrated
@@ -40,9 +42,9 @@ type queue struct {
 	groups []*group
 }
 
-// next returns a cell and its group: of the caller's own group, so that methods find others' results in the memo; where it has none left,
-// of a task that nobody has begun; and where there is none, of any task, so that its methods run on all threads at once. The group is nil
-// at the end.
+// next returns a cell and its group: of the caller's own group, so that methods find others'
+// results in the memo; where it has none left, of a task that nobody has begun; and where there is
+// none, of any task, so that its methods run on all threads at once. The group is nil at the end.
 func (q *queue) next(own *group) (*group, Cell) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"fmp/pipeline/lab/rival"
 )
 
-// TestQueue: every cell is handed out once; a worker stays with its task, goes on to one that nobody has begun, and shares the last ones.
+// TestQueue: every cell is handed out once; a worker stays with its task, goes on to one that
+// nobody has begun, and shares the last ones.
 func TestQueue(t *testing.T) {
 	q := &queue{}
 	for r := range 3 {
@@ -40,7 +41,11 @@ func TestQueue(t *testing.T) {
 
 	g, made := &group{}, 0
 	for range 2 {
-		if _, err := g.prepare(func() (*rival.Task, error) { made++; return nil, errors.New("no") }); err == nil || made != 1 {
+		if _, err := g.prepare(func() (*rival.Task, error) {
+			made++
+			return nil,
+				errors.New("no")
+		}); err == nil || made != 1 {
 			t.Errorf("%v after %d calls; want the one error", err, made)
 		}
 	}

@@ -36,20 +36,21 @@ type Record struct {
 	// Param is the hyper-parameter that the tuned protocol chooses, and Value its value in this cell.
 	Param string  `json:"param,omitempty"`
 	Value float64 `json:"value,omitempty"`
-	// Temperature divides the heads, as chosen by the tuned protocol; 0 where none was chosen, which means 1. More holds the
-	// further settings that it chose.
+	// Temperature divides the heads, as chosen by the tuned protocol; 0 where none was chosen, which
+	// means 1. More holds the further settings that it chose.
 	Temperature float64            `json:"temperature,omitempty"`
 	More        map[string]float64 `json:"more,omitempty"`
 	metric.Scores
-	// Hindsight is the NLL with the settings and the temperature that are best on the scored images; nil where the settings do not ask for it.
+	// Hindsight is the NLL with the settings and the temperature that are best on the scored images;
+	// nil where the settings do not ask for it.
 	Hindsight *float64 `json:"hindsight_nll,omitempty"`
 	// UploadBytes is the size of one client's upload, in bytes; 0 for a method that sends nothing.
 	UploadBytes float64            `json:"upload_bytes"`
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
 	// Coverage of the method's intervals against the limit of infinite data; nil where it has none.
 	Coverage *score.Coverage `json:"coverage,omitempty"`
-	// Membership is the area under the ROC curve of membership inference from an uploaded class mean; nil where no class
-	// means are uploaded.
+	// Membership is the area under the ROC curve of membership inference from an uploaded class mean;
+	// nil where no class means are uploaded.
 	Membership *float64 `json:"membership_auc,omitempty"`
 	// Absent holds scores on images of classes that no client holds; nil where every class is held.
 	Absent *score.Absent `json:"absent,omitempty"`
@@ -57,7 +58,8 @@ type Record struct {
 	Shifted []score.Shifted `json:"shifted,omitempty"`
 	// BySamples scores prefixes of the ensemble, for methods with one ensemble of several heads.
 	BySamples []score.Prefix `json:"by_samples,omitempty"`
-	// Origin names the file of predictions that the figures are of, for a method from outside this program; empty for the program's own.
+	// Origin names the file of predictions that the figures are of, for a method from outside this
+	// program; empty for the program's own.
 	Origin string `json:"origin,omitempty"`
 }
 
@@ -107,8 +109,8 @@ func sortRecords(rs []Record, cells []Cell) []Record {
 	return slices.CompactFunc(out, func(a, b Record) bool { return a.Cell == b.Cell })
 }
 
-// ScopeNotes states which form FMP used, where both were available or it used the open one: in how many tasks, and at which
-// novelty of their uploads.
+// ScopeNotes states which form FMP used, where both were available or it used the open one: in how
+// many tasks, and at which novelty of their uploads.
 func ScopeNotes(rs []Record) []string {
 	tasks, open, low, high := map[Cell]bool{}, 0, math.Inf(1), math.Inf(-1)
 	for _, r := range rs {
@@ -126,6 +128,7 @@ func ScopeNotes(rs []Record) []string {
 	if len(tasks) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("FMP took its open form in %d of %d tasks; novelty of the uploads %.2f to %.2f (about 1: the "+
-		"corpus's classes)", open, len(tasks), low, high)}
+	return []string{fmt.Sprintf(
+		"FMP took its open form in %d of %d tasks; novelty of the uploads %.2f to %.2f (about 1: the "+
+			"corpus's classes)", open, len(tasks), low, high)}
 }

@@ -24,8 +24,8 @@ import (
 
 // Data is the input of a run: standardised feature rows of the parts of one data set.
 type Data struct {
-	// Clients is the part from which new tasks' clients draw; Corpus the meta-training corpus, which only the
-	// tuned protocol reads, nil where there is none.
+	// Clients is the part from which new tasks' clients draw; Corpus the meta-training corpus, which
+	// only the tuned protocol reads, nil where there is none.
 	Clients, Corpus *task.Bank
 	// Tuning holds the classes of the setting tuning.classes; nil without it.
 	Tuning *task.Bank
@@ -47,8 +47,8 @@ type ConjugateModel interface {
 	Compressor
 }
 
-// Tools are the models of a run in their engine. They are safe for concurrent use, and their figures
-// do not depend on the number of goroutines.
+// Tools are the models of a run in their engine. They are safe for concurrent use, and their
+// figures do not depend on the number of goroutines.
 type Tools struct {
 	Compressor Compressor
 	Drawer     posterior.Drawer
@@ -56,14 +56,16 @@ type Tools struct {
 	Conjugate ConjugateModel
 	// Open is nil where there is no open predictor.
 	Open *open.Predictor
-	// Embedded is how features are embedded where clients send moments: where there is neither; nil otherwise.
+	// Embedded is how features are embedded where clients send moments: where there is neither; nil
+	// otherwise.
 	Embedded *posterior.Embedded
 	// Private is nil where the settings ask for no private round.
 	Private posterior.Private
 	// Shared, if not nil, holds the resources that the run shares with concurrent ones.
 	Shared *Shared
 
-	all   *point.Set    // class means of every row of corpus and clients' part, as Conjugate reads them
+	// class means of every row of corpus and clients' part, as Conjugate reads them
+	all   *point.Set
 	soft  *point.Set    // the rows themselves as Open reads them
 	known *rival.Corpus // moments of Data.Corpus, for the methods of the run
 }
@@ -71,7 +73,8 @@ type Tools struct {
 // Progress is called with the progress of a stage, possibly from several goroutines.
 type Progress func(Step)
 
-// Cells returns the cells of a run in the order of its results: partition, repeat, protocol, method.
+// Cells returns the cells of a run in the order of its results: partition, repeat, protocol,
+// method.
 func Cells(c *Config) ([]Cell, error) {
 	methods, err := c.methods()
 	if err != nil {
@@ -82,7 +85,8 @@ func Cells(c *Config) ([]Cell, error) {
 		for r := range c.Seeds {
 			for _, protocol := range c.Protocols() {
 				for _, m := range methods {
-					out = append(out, Cell{Partition: p.Name(), Repeat: r, Protocol: protocol, Method: m.Info().Name})
+					out = append(out, Cell{Partition: p.Name(), Repeat: r, Protocol: protocol,
+						Method: m.Info().Name})
 				}
 			}
 		}
@@ -90,7 +94,8 @@ func Cells(c *Config) ([]Cell, error) {
 	return out, nil
 }
 
-// methods returns the requested methods. If all are requested, those that need a corpus are left out of a run without one.
+// methods returns the requested methods. If all are requested, those that need a corpus are left
+// out of a run without one.
 func (c *Config) methods() ([]rival.Method, error) {
 	names := c.Methods
 	if len(names) == 0 {
@@ -104,22 +109,22 @@ func (c *Config) methods() ([]rival.Method, error) {
 		}
 		if m.Info().NeedsCorpus && c.Dataset.Splits.Corpus == 0 {
 			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s needs statistics of a corpus and dataset.splits.corpus is 0: give the corpus a part, or "+
-					"leave the method out", m.Info().Name)
+				return nil, fmt.Errorf("setting methods: %s needs statistics of a corpus and "+
+					"dataset.splits.corpus is 0: give the corpus a part, or leave the method out", m.Info().Name)
 			}
 			continue
 		}
 		if m.Info().Private && c.Privacy.Epsilon == 0 {
 			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s is of private rounds and privacy.epsilon is 0: give one, or leave the method out",
-					m.Info().Name)
+				return nil, fmt.Errorf("setting methods: %s is of private rounds and privacy.epsilon is 0: "+
+					"give one, or leave the method out", m.Info().Name)
 			}
 			continue
 		}
 		if m.Info().Fitted && !c.OpenScope() {
 			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s is of open scope, where heads are fitted to the uploads: set corpus.dataset or "+
-					"corpus.classes, or leave the method out", m.Info().Name)
+				return nil, fmt.Errorf("setting methods: %s is of open scope, where heads are fitted to the "+
+					"uploads: set corpus.dataset or corpus.classes, or leave the method out", m.Info().Name)
 			}
 			continue
 		}
@@ -158,11 +163,13 @@ type running struct {
 	alone    bool        // whether a cell runs at a time
 }
 
-// Run computes the cells that the directory does not have yet, finishes it, and returns all records. Tasks (a partition and a
-// repeat), and the methods of the last ones, run in parallel on as many threads as the settings say. Every random number comes from a
-// stream named after its task, so the results depend neither on the order nor on the number of threads. Cancelling ctx stops before the
-// next method; finished cells stay in the directory.
-func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory, progress Progress) ([]Record, error) {
+// Run computes the cells that the directory does not have yet, finishes it, and returns all
+// records. Tasks (a partition and a repeat), and the methods of the last ones, run in parallel on
+// as many threads as the settings say. Every random number comes from a stream named after its
+// task, so the results depend neither on the order nor on the number of threads. Cancelling ctx
+// stops before the next method; finished cells stay in the directory.
+func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
+	progress Progress) ([]Record, error) {
 	c.FillDefaults()
 	cells, err := Cells(&c)
 	if err != nil {
@@ -192,7 +199,8 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		}
 	}
 	if c.Scores.Coverage {
-		err := tools.Shared.Do(ctx, 1, func() error { return r.tools.limits(ctx, data, r.test, c.OpenScope()) })
+		err := tools.Shared.Do(ctx, 1,
+			func() error { return r.tools.limits(ctx, data, r.test, c.OpenScope()) })
 		if err != nil {
 			return nil, fmt.Errorf("limit of infinite data: %w", err)
 		}
@@ -254,7 +262,8 @@ func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter)
 		if err != nil {
 			return nil, err
 		}
-		return r.tools.task(ctx, r.Config, r.data.Clients.Clients(rows), stream, r.inner, calibration(r.data.Clients, beside))
+		return r.tools.task(ctx, r.Config, r.data.Clients.Clients(rows), stream, r.inner,
+			calibration(r.data.Clients, beside))
 	})
 	if err != nil {
 		return err
@@ -278,7 +287,8 @@ func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter)
 // jointBatches is the number of batches of each kind over which joint scores are averaged.
 const jointBatches = 1000
 
-// test returns the points that all methods are scored on; test sets too small for neighbourhoods have no joint scores.
+// test returns the points that all methods are scored on; test sets too small for neighbourhoods
+// have no joint scores.
 func (d *Data) test(c Config) (*score.Test, error) {
 	t := &score.Test{Features: d.Test, Labels: d.TestLabels, Shifts: d.Shifts}
 	if len(d.TestLabels) < metric.Neighbours {
@@ -294,8 +304,8 @@ func batches(c Config, features []float32, dx int) (*metric.Batches, error) {
 	return metric.NewBatches(rng.New(c.Seed, "joint"), features, dx, jointBatches)
 }
 
-// limits computes the limits of the methods as data grow, from all rows of corpus and clients' part; in open scope, where the
-// corpus has other classes, from the latter alone.
+// limits computes the limits of the methods as data grow, from all rows of corpus and clients'
+// part; in open scope, where the corpus has other classes, from the latter alone.
 func (k *Tools) limits(ctx context.Context, d *Data, test *score.Test, open bool) error {
 	var sets []*point.Set
 	for _, b := range []*task.Bank{d.Corpus, d.Clients} {
@@ -355,21 +365,24 @@ func (d *Data) known(c Config, moments bool) (*rival.Corpus, error) {
 	return rival.NewCorpus(d.Corpus.Features, d.Corpus.Dx, d.Corpus.Labels, d.Corpus.C)
 }
 
-// Task returns the task of clients who hold the given rows of the clients' part, with everything that the methods of a run read.
+// Task returns the task of clients who hold the given rows of the clients' part, with everything
+// that the methods of a run read.
 func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*rival.Task, error) {
 	return p.Tools.task(ctx, p.Config, p.Data.Clients.Clients(rows), stream, p.Config.threads(), nil)
 }
 
-// draw returns the task of a partition and a repeat: the rows of the clients' part that each client holds, those of its calibration points,
-// and the name of the task's stream.
-func (c *Config) draw(bank *task.Bank, p Partition, repeat int) (rows, beside [][]int, stream string, err error) {
+// draw returns the task of a partition and a repeat: the rows of the clients' part that each client
+// holds, those of its calibration points, and the name of the task's stream.
+func (c *Config) draw(bank *task.Bank, p Partition,
+	repeat int) (rows, beside [][]int, stream string, err error) {
 	stream = fmt.Sprintf("%s/%d", p.Name(), repeat)
-	rows, beside, err = bank.PartitionBeside(rng.New(c.Seed, "clients", stream), c.Federation.Clients, c.Federation.Points,
-		c.Posterior.Calibrate, p.Alpha)
+	rows, beside, err = bank.PartitionBeside(rng.New(c.Seed, "clients", stream), c.Federation.Clients,
+		c.Federation.Points, c.Posterior.Calibrate, p.Alpha)
 	return rows, beside, stream, err
 }
 
-// calibration returns the calibration points of clients that hold the given rows for it; nil where none has any.
+// calibration returns the calibration points of clients that hold the given rows for it; nil where
+// none has any.
 func calibration(bank *task.Bank, beside [][]int) *posterior.Calibration {
 	out := &posterior.Calibration{}
 	for m, own := range beside {
@@ -391,7 +404,8 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 		Calibration: by, Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples,
 		Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
 		NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
-		Corpus: k.known, Named: !c.OpenScope(), Private: k.Private, Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all,
+		Corpus: k.known, Named: !c.OpenScope(), Private: k.Private,
+		Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all,
 		Seed: c.Seed, Stream: stream,
 		Threads: threads,
 	}
@@ -435,7 +449,8 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 }
 
 // Moments computes the clients' uploads of moments; stream names the round.
-func (k Tools) Moments(ctx context.Context, clients []*point.Set, stream string) ([]discriminant.Client, error) {
+func (k Tools) Moments(ctx context.Context, clients []*point.Set,
+	stream string) ([]discriminant.Client, error) {
 	var out []discriminant.Client
 	for m, set := range clients {
 		h, labels := set.Labelled()
@@ -444,7 +459,8 @@ func (k Tools) Moments(ctx context.Context, clients []*point.Set, stream string)
 			return nil, err
 		}
 		var u discriminant.Client
-		if u.Means, u.Within, err = moments.Compute(rows, len(rows)/len(labels), labels, set.C, momentsKey(stream, m)); err != nil {
+		if u.Means, u.Within, err = moments.Compute(rows, len(rows)/len(labels), labels, set.C,
+			momentsKey(stream, m)); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
 		if u.Curves, err = moments.CurvesOf(rows, len(rows)/len(labels), labels, set.C, stream); err != nil {
@@ -455,8 +471,10 @@ func (k Tools) Moments(ctx context.Context, clients []*point.Set, stream string)
 	return out, nil
 }
 
-// cellSettings returns the method of a cell and its settings: the raw ones, or those that tuning chose.
-func cellSettings(c Config, cell Cell, tuned *Tuned) (rival.Method, rival.Settings, *Choice, error) {
+// cellSettings returns the method of a cell and its settings: the raw ones, or those that tuning
+// chose.
+func cellSettings(c Config, cell Cell,
+	tuned *Tuned) (rival.Method, rival.Settings, *Choice, error) {
 	m, err := rival.Lookup(cell.Method)
 	if err != nil {
 		return nil, rival.Settings{}, nil, err
@@ -475,12 +493,14 @@ func cellSettings(c Config, cell Cell, tuned *Tuned) (rival.Method, rival.Settin
 }
 
 // scoreIn runs the method of a cell on its task, as the protocol has it, and scores it.
-func (r *running) scoreIn(ctx context.Context, g *group, t *rival.Task, cell Cell) (*Record, error) {
+func (r *running) scoreIn(ctx context.Context, g *group, t *rival.Task,
+	cell Cell) (*Record, error) {
 	m, s, choice, err := cellSettings(r.Config, cell, r.tuned)
 	if err != nil {
 		return nil, err
 	}
-	if cell.Protocol != protocolCalibrated || m.Info().Conjugate || m.Info().Calibrated { // FMP calibrates itself
+	// FMP calibrates itself
+	if cell.Protocol != protocolCalibrated || m.Info().Conjugate || m.Info().Calibrated {
 		return r.score(ctx, t, r.test, cell, g.partition, applied{m, s, choice})
 	}
 	c, err := g.calibrate(func() (*calibrated, error) {
@@ -493,7 +513,8 @@ func (r *running) scoreIn(ctx context.Context, g *group, t *rival.Task, cell Cel
 	if err != nil {
 		return nil, err
 	}
-	return r.score(ctx, c.task, r.embedded, cell, g.partition, applied{m, s, &Choice{g.partition.Name(), chosen}})
+	return r.score(ctx, c.task, r.embedded, cell, g.partition,
+		applied{m, s, &Choice{g.partition.Name(), chosen}})
 }
 
 // applied is a method with its settings, and how they were chosen; nil for those of all methods.
@@ -504,7 +525,8 @@ type applied struct {
 }
 
 // score runs a method on a task and scores it.
-func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, cell Cell, p Partition, a applied) (*Record, error) {
+func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, cell Cell,
+	p Partition, a applied) (*Record, error) {
 	m, s, choice := a.Method, a.settings, a.choice
 	info := m.Info()
 	out := &Record{Cell: cell, Dataset: r.Dataset.Label(), Alpha: p.Alpha, Group: string(info.Group)}
@@ -522,11 +544,14 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 	if err != nil {
 		return nil, err
 	}
-	out.Scores, out.BySamples, out.Coverage, out.Shifted, out.Membership = scored.Scores, scored.First, scored.Coverage, scored.Shifted,
+	out.Scores, out.BySamples, out.Coverage, out.Shifted, out.Membership = scored.Scores, scored.First,
+		scored.Coverage, scored.Shifted,
 		scored.Membership
 	out.Absent = scored.Absent
-	if r.Scores.Hindsight && (choice != nil || cell.Protocol == protocolCalibrated || info.Calibrated) && info.Follows == "" {
-		best, _, err := rival.Tune(ctx, m, []rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}}, r.settings(), nil)
+	if r.Scores.Hindsight &&
+		(choice != nil || cell.Protocol == protocolCalibrated || info.Calibrated) && info.Follows == "" {
+		best, _, err := rival.Tune(ctx, m,
+			[]rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}}, r.settings(), nil)
 		if err != nil {
 			return nil, fmt.Errorf("in hindsight: %w", err)
 		}

@@ -92,7 +92,8 @@ func (bootstrap) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
 	return e, nil
 }
 
-func (bootstrap) Draw(_ context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error) {
+func (bootstrap) Draw(_ context.Context, seen *point.Set, noise []float32,
+	samples int) ([]*point.Set, error) {
 	fresh := len(noise) / samples
 	out := make([]*point.Set, samples)
 	for s := range out {
@@ -111,13 +112,15 @@ func (bootstrap) Draw(_ context.Context, seen *point.Set, noise []float32, sampl
 
 func small() Config {
 	c := Default()
-	c.Seeds, c.Federation.Clients, c.Federation.Partition, c.Federation.Alpha = 2, 4, "both", []float64{0.2}
+	c.Seeds, c.Federation.Clients, c.Federation.Partition, c.Federation.Alpha = 2, 4,
+		"both", []float64{0.2}
 	c.Predictor.Fresh, c.Posterior.Samples, c.Posterior.BNN = 30, 4, "laplace"
 	c.Tuning.Tasks, c.Tuning.Points = 1, 50
 	return c
 }
 
-// TestIdentityOfBadImages: what was to become of bad images is no part of a run; the images that were left are.
+// TestIdentityOfBadImages: what was to become of bad images is no part of a run; the images that
+// were left are.
 func TestIdentityOfBadImages(t *testing.T) {
 	fail, skip := Default(), Default()
 	skip.Dataset.Bad = "skip"
@@ -126,13 +129,15 @@ func TestIdentityOfBadImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for images, same := range map[string]bool{"1": true, "2": false} {
-		if b, err := Identity(skip, nil, map[string]string{"images": images}); err != nil || (a == b) != same {
+		if b, err := Identity(skip, nil, map[string]string{"images": images}); err != nil ||
+			(a == b) != same {
 			t.Errorf("images %s: the same identity is %v, want %v (%v)", images, a == b, same, err)
 		}
 	}
 }
 
-func execute(t *testing.T, ctx context.Context, c Config, d *Data, path string, progress Progress) ([]Record, error) {
+func execute(t *testing.T, ctx context.Context, c Config, d *Data, path string,
+	progress Progress) ([]Record, error) {
 	t.Helper()
 	id, err := Identity(c, nil, nil)
 	if err != nil {
@@ -143,7 +148,8 @@ func execute(t *testing.T, ctx context.Context, c Config, d *Data, path string, 
 		return nil, err
 	}
 	defer dir.Close()
-	return Run(ctx, c, d, Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Conjugate: conjugate(t, d.Corpus)}, dir, progress)
+	return Run(ctx, c, d, Tools{Compressor: classMeans{}, Drawer: bootstrap{},
+		Conjugate: conjugate(t, d.Corpus)}, dir, progress)
 }
 
 // conjugate is the untrained predictor of a corpus.
@@ -211,7 +217,8 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	if kept < 5 || kept >= len(cells) {
 		t.Fatalf("%d cells before the interruption", kept)
 	}
-	if err := os.WriteFile(filepath.Join(two, JournalFile), append(journal, `{"partition":"homogen`...), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(two, JournalFile),
+		append(journal, `{"partition":"homogen`...), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var first atomic.Int64
@@ -286,7 +293,8 @@ func TestRunFiguresMakeSense(t *testing.T) {
 				want = c.Conjugate.Samples
 			}
 			if i == len(r.BySamples)-1 && (p.Samples != want || math.Abs(p.NLL-r.NLL) > 1e-9) {
-				t.Errorf("%s: the full prefix has %d samples and NLL %g; the method has %g", r.Cell, p.Samples, p.NLL, r.NLL)
+				t.Errorf("%s: the full prefix has %d samples and NLL %g; the method has %g", r.Cell,
+					p.Samples, p.NLL, r.NLL)
 			}
 		}
 	}
@@ -307,14 +315,17 @@ func TestRunFiguresMakeSense(t *testing.T) {
 			}
 		}
 		for _, r := range rs {
-			if r.Protocol == "tuned" && r.Method == ch.Method && (r.Value != ch.Value || r.Temperature != ch.Temperature || !(r.Temperature > 0)) {
-				t.Errorf("%s used %s %g at temperature %g; tuning chose %g and %g", r.Cell, r.Param, r.Value, r.Temperature, ch.Value, ch.Temperature)
+			if r.Protocol == "tuned" && r.Method == ch.Method &&
+				(r.Value != ch.Value || r.Temperature != ch.Temperature || !(r.Temperature > 0)) {
+				t.Errorf("%s used %s %g at temperature %g; tuning chose %g and %g", r.Cell, r.Param, r.Value,
+					r.Temperature, ch.Value, ch.Temperature)
 			}
 		}
 	}
 	methods := 0
 	for _, m := range rival.All() {
-		if i := m.Info(); !i.Private && !i.Fitted && !i.Calibrated { // the run is neither private nor in open scope
+		// the run is neither private nor in open scope
+		if i := m.Info(); !i.Private && !i.Fitted && !i.Calibrated {
 			methods++
 		}
 	}
@@ -353,21 +364,25 @@ func TestOpenRefusesAnotherRun(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := execute(t, t.Context(), c, d, foreign, nil); err == nil || !strings.Contains(err.Error(), "holds files and no run") {
+	if _, err := execute(t, t.Context(), c, d, foreign, nil); err == nil ||
+		!strings.Contains(err.Error(), "holds files and no run") {
 		t.Errorf("a folder with other files: %v", err)
 	}
 }
 
 func TestMalformedJournalIsNamed(t *testing.T) {
-	if _, err := parseRecords([]byte("{}\nnonsense\n{}\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
+	if _, err := parseRecords([]byte("{}\nnonsense\n{}\n")); err == nil ||
+		!strings.Contains(err.Error(), "line 2") {
 		t.Errorf("error %v does not name the line", err)
 	}
 }
 
-// FuzzParseRecords: records that are read can be written and read again, and take at most 1,000 bytes of memory for each byte
-// of the file (a record of two bytes is a struct of some hundred).
+// FuzzParseRecords: records that are read can be written and read again, and take at most 1,000
+// bytes of memory for each byte of the file (a record of two bytes is a struct of some hundred).
 func FuzzParseRecords(f *testing.F) {
-	f.Add([]byte(`{"partition":"homogeneous","repeat":0,"protocol":"shared","method":"FMP","acc":0.5,"curve":[{"count":1}]}` + "\n"))
+	f.Add(
+		[]byte(
+			`{"partition":"homogeneous","repeat":0,"protocol":"shared","method":"FMP","acc":0.5,"curve":[{"count":1}]}` + "\n"))
 	f.Add([]byte("{}\n{"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var rs []Record
@@ -387,11 +402,13 @@ func FuzzParseRecords(f *testing.F) {
 	})
 }
 
-// FuzzRunDirectory reads the files of a run directory besides its records: at most 400 bytes of memory for each of their bytes
-// and what 20,000 nodes of settings may take, and details whose classes are there.
+// FuzzRunDirectory reads the files of a run directory besides its records: at most 400 bytes of
+// memory for each of their bytes and what 20,000 nodes of settings may take, and details whose
+// classes are there.
 func FuzzRunDirectory(f *testing.F) {
-	f.Add([]byte(`{"identity":"ab","versions":{"go":"1"},"sizes":{"dx":4},"notes":["n"]}`), []byte("seeds: 3\n"),
-		[]byte(`{"classes":["a","b"],"easy":[{"label":1,"top":[0],"mean":[0.5,0.5],"png":"aGk="}]}`))
+	f.Add([]byte(`{"identity":"ab","versions":{"go":"1"},"sizes":{"dx":4},"notes":["n"]}`),
+		[]byte("seeds: 3\n"), []byte(
+			`{"classes":["a","b"],"easy":[{"label":1,"top":[0],"mean":[0.5,0.5],"png":"aGk="}]}`))
 	f.Add([]byte("{}"), []byte("erm: {l2: x}\n"), []byte(`{"hard":[{"label":7}]}`))
 	f.Add([]byte("[[["), []byte("a: &a [*a]\n"), []byte("null"))
 	f.Fuzz(func(t *testing.T, manifest, config, detail []byte) {
@@ -414,8 +431,8 @@ func FuzzRunDirectory(f *testing.F) {
 	})
 }
 
-// What the tuned protocol chooses, and all it chose from, must not change with the test images, nor with the
-// clients' part; it must with the corpus.
+// What the tuned protocol chooses, and all it chose from, must not change with the test images, nor
+// with the clients' part; it must with the corpus.
 func TestTuningSeesTheCorpusOnly(t *testing.T) {
 	c := small()
 	c.Methods, c.Protocol, c.Seeds = []string{"ANN", "CANN", "FMP", "FedCGS", "PRIOR"}, "tuned", 1
@@ -458,8 +475,9 @@ func TestTuningSeesTheCorpusOnly(t *testing.T) {
 	}
 }
 
-// TestTuningClasses: with classes of their own, tuning tasks are of these alone, while the tools know the whole corpus; where these are
-// fewer than a task has, of all of them; in closed scope the setting is an error.
+// TestTuningClasses: with classes of their own, tuning tasks are of these alone, while the tools
+// know the whole corpus; where these are fewer than a task has, of all of them; in closed scope the
+// setting is an error.
 func TestTuningClasses(t *testing.T) {
 	d := clusters(t, 4, 6, 300, 60)
 	own := clusters(t, 5, 6, 300, 60).Clients
@@ -474,14 +492,17 @@ func TestTuningClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bank.C != d.Clients.C || slices.Min(bank.Features) < 500 || tools.known.C != 0 {
-		t.Errorf("a bank of %d classes, the least feature %v, and tools that know %d classes", bank.C, slices.Min(bank.Features), tools.known.C)
+		t.Errorf("a bank of %d classes, the least feature %v, and tools that know %d classes", bank.C,
+			slices.Min(bank.Features), tools.known.C)
 	}
 	if d.Tuning, err = own.Choose([]int{0, 1, 2}); err != nil {
 		t.Fatal(err)
 	}
-	if bank, tools, err := leaveOut(rng.New(1, "classes"), c, d, Tools{Compressor: constantWeights{}}); err != nil || bank.C != 3 ||
+	if bank, tools, err := leaveOut(rng.New(1, "classes"), c, d,
+		Tools{Compressor: constantWeights{}}); err != nil || bank.C != 3 ||
 		tools.Compressor != nil {
-		t.Errorf("three classes for tasks of four: %d, %v, compressed by %v", bank.C, err, tools.Compressor)
+		t.Errorf("three classes for tasks of four: %d, %v, compressed by %v", bank.C, err,
+			tools.Compressor)
 	}
 	c.Corpus.Classes, c.Tuning.Classes = "", "0-9"
 	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "tuning.classes") {
@@ -494,8 +515,8 @@ func TestTuningClasses(t *testing.T) {
 	}
 }
 
-// TestHindsight: settings that are best on the scored images are not worse there than tuned ones, and better somewhere; shared settings
-// have none, nor runs that do not ask.
+// TestHindsight: settings that are best on the scored images are not worse there than tuned ones,
+// and better somewhere; shared settings have none, nor runs that do not ask.
 func TestHindsight(t *testing.T) {
 	c := small()
 	c.Methods, c.Protocol, c.Seeds, c.Scores.Hindsight = []string{"NCM", "FedCGS"}, "both", 2, true
@@ -521,12 +542,14 @@ func TestHindsight(t *testing.T) {
 		t.Error("hindsight is nowhere better than tuning")
 	}
 	c.Scores.Hindsight, c.Seeds = false, 1
-	if rs, err = execute(t, t.Context(), c, d, t.TempDir(), nil); err != nil || rs[len(rs)-1].Hindsight != nil {
+	if rs, err = execute(t, t.Context(), c, d, t.TempDir(), nil); err != nil ||
+		rs[len(rs)-1].Hindsight != nil {
 		t.Errorf("a run that does not ask has hindsight, %v", err)
 	}
 }
 
-// TestTuningGoesOn: a run stopped while it tunes goes on with the next method, and chooses what one in one go does.
+// TestTuningGoesOn: a run stopped while it tunes goes on with the next method, and chooses what one
+// in one go does.
 func TestTuningGoesOn(t *testing.T) {
 	c, d := small(), clusters(t, 4, 6, 300, 60)
 	c.Methods, c.Protocol, c.Seeds = []string{"ANN", "CANN", "FMP", "FedCGS", "PRIOR"}, "tuned", 1
@@ -563,7 +586,8 @@ func TestTuningGoesOn(t *testing.T) {
 	}
 }
 
-// TestLeftoversOfAKilledRunAreRemoved: what a killed program was writing, in plots as well, is removed when the run goes on.
+// TestLeftoversOfAKilledRunAreRemoved: what a killed program was writing, in plots as well, is
+// removed when the run goes on.
 func TestLeftoversOfAKilledRunAreRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	m := Manifest{Identity: "x"}
@@ -575,7 +599,8 @@ func TestLeftoversOfAKilledRunAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := filepath.Join(dir, "plots", "images.png")
-	left := []string{filepath.Join(dir, "plots", ".images.png.123.tmp"), filepath.Join(dir, ".report.html.4.tmp")}
+	left := []string{filepath.Join(dir, "plots", ".images.png.123.tmp"),
+		filepath.Join(dir, ".report.html.4.tmp")}
 	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -598,7 +623,8 @@ func TestLeftoversOfAKilledRunAreRemoved(t *testing.T) {
 	}
 }
 
-// TestCosts: times are summed up by method, the dearest first, and a last line that was cut off does not count.
+// TestCosts: times are summed up by method, the dearest first, and a last line that was cut off
+// does not count.
 func TestCosts(t *testing.T) {
 	dir := t.TempDir()
 	if costs, err := ReadCosts(dir); costs != nil || err != nil {
@@ -606,7 +632,9 @@ func TestCosts(t *testing.T) {
 	}
 	d := &Directory{Path: dir, done: map[Cell]bool{}}
 	defer d.Close()
-	processor := map[string][]time.Duration{"ANN": {time.Second, time.Second / 2}, "BNN": {time.Second, 0}} // one of which is not known
+	// one of which is not known
+	processor := map[string][]time.Duration{"ANN": {time.Second, time.Second / 2},
+		"BNN": {time.Second, 0}}
 	for repeat, seconds := range []float64{1, 2} {
 		for _, method := range []string{"ANN", "BNN"} {
 			if err := d.Add(Record{Cell: Cell{Partition: "homogeneous", Repeat: repeat, Protocol: "tuned", Method: method}},
@@ -622,7 +650,8 @@ func TestCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	costs, err := ReadCosts(dir)
-	want := []Cost{{Method: "BNN", Tuning: 4, Running: 3, Share: .7}, {Method: "ANN", Running: 3, Share: .3, Processor: 1.5}}
+	want := []Cost{{Method: "BNN", Tuning: 4, Running: 3, Share: .7},
+		{Method: "ANN", Running: 3, Share: .3, Processor: 1.5}}
 	if diff := cmp.Diff(want, costs); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}

@@ -13,9 +13,9 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// Shared holds the resources of concurrent runs of one program: a number of threads, and
-// the data of runs on the same images behind the same extractor, which are loaded once. No figure depends on which run is
-// the first or on how many there are. The nil *Shared shares nothing.
+// Shared holds the resources of concurrent runs of one program: a number of threads, and the data
+// of runs on the same images behind the same extractor, which are loaded once. No figure depends on
+// which run is the first or on how many there are. The nil *Shared shares nothing.
 type Shared struct {
 	threads, runs int
 	free          *semaphore.Weighted
@@ -31,19 +31,22 @@ type sharedData struct {
 	err error
 }
 
-// loaded is a data set passed through an extractor and split into the parts of a run. It is read-only.
+// loaded is a data set passed through an extractor and split into the parts of a run. It is
+// read-only.
 type loaded struct {
 	*corpus.Images                   // without the training images and their rows
 	shifts         []score.Shift     // from the settings scores.other and scores.corruptions
 	others         map[string]string // digests of the other data sets
-	corpus         string            // digest of the corpus's features where it has other images; else ""
-	data           *Data
+	// digest of the corpus's features where it has other images; else ""
+	corpus string
+	data   *Data
 }
 
-// NewShared returns a Shared for runs of the given settings, at most atOnce of them concurrent, on a total of threads
-// threads. Both are at least 1.
+// NewShared returns a Shared for runs of the given settings, at most atOnce of them concurrent, on
+// a total of threads threads. Both are at least 1.
 func NewShared(threads, atOnce int, runs []Config) (*Shared, error) {
-	s := &Shared{threads: threads, runs: max(1, min(atOnce, len(runs))), free: semaphore.NewWeighted(int64(threads)), users: map[string]int{},
+	s := &Shared{threads: threads, runs: max(1, min(atOnce, len(runs))),
+		free: semaphore.NewWeighted(int64(threads)), users: map[string]int{},
 		data: map[string]*sharedData{}}
 	for _, c := range runs {
 		k, err := dataKey(c)
@@ -55,7 +58,8 @@ func NewShared(threads, atOnce int, runs []Config) (*Shared, error) {
 	return s, nil
 }
 
-// Done reports that the run of settings c has ended, successfully or not. Data that no other run will use are released.
+// Done reports that the run of settings c has ended, successfully or not. Data that no other run
+// will use are released.
 func (s *Shared) Done(c Config) error {
 	k, err := dataKey(c)
 	if err != nil {
@@ -82,8 +86,8 @@ func (s *Shared) Do(ctx context.Context, n int, do func() error) error {
 	return do()
 }
 
-// plan distributes a run's threads over n pieces of work: how many run at the same time, and with how many
-// threads each.
+// plan distributes a run's threads over n pieces of work: how many run at the same time, and with
+// how many threads each.
 func (s *Shared) plan(threads, n int) (at, inner int) {
 	at = max(1, min(threads, n))
 	inner = threads / at
@@ -128,7 +132,8 @@ func dataKey(c Config) (string, error) {
 		S    Scores
 		T    string
 		Seed uint64
-	}{c.Dataset, c.Corpus, c.Extractor, c.Engine.Name, c.Engine.Provider, c.Scores, c.Tuning.Classes, c.Seed})
+	}{c.Dataset, c.Corpus, c.Extractor, c.Engine.Name, c.Engine.Provider, c.Scores,
+		c.Tuning.Classes, c.Seed})
 	if err != nil {
 		return "", fmt.Errorf("settings of the data: %w", err)
 	}

@@ -13,9 +13,10 @@ import (
 	"fmp/pipeline/lab/score"
 )
 
-// shifts returns the features of the other and corrupted images that the settings ask for, from the extractor of the
-// data set, standardised like its own. digests identify their images.
-func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor, stats *featurize.Stats,
+// shifts returns the features of the other and corrupted images that the settings ask for, from the
+// extractor of the data set, standardised like its own. digests identify their images.
+func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor,
+	stats *featurize.Stats,
 	progress Progress) (out []score.Shift, digests map[string]string, err error) {
 	digests = map[string]string{}
 	domains := slices.Clone(s.Domains)
@@ -51,7 +52,8 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 		case "noise":
 			images = corrupt.Noise(&test.Images, test.N, rng.New(c.Seed, "noise"))
 		default:
-			other, err := dataset.Load(ctx, dataset.Options{Name: name, Dir: c.Dataset.Dir, Skip: c.Dataset.Bad == "skip"})
+			other, err := dataset.Load(ctx,
+				dataset.Options{Name: name, Dir: c.Dataset.Dir, Skip: c.Dataset.Bad == "skip"})
 			if err != nil {
 				return nil, nil, fmt.Errorf("setting scores.other: %w", err)
 			}
@@ -80,8 +82,9 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 	return out, digests, nil
 }
 
-// Domain is a kind of images with the task's classes: a corruption (package corrupt) of a severity from 1, rotation by 90° times the
-// severity (0 is none), or a data set with the same classes, whose severity is 0.
+// Domain is a kind of images with the task's classes: a corruption (package corrupt) of a severity
+// from 1, rotation by 90° times the severity (0 is none), or a data set with the same classes,
+// whose severity is 0.
 type Domain struct {
 	Kind     string
 	Severity int
@@ -90,8 +93,10 @@ type Domain struct {
 // Rotation is the kind of the domains of turned images.
 const Rotation = "rotation"
 
-// of returns the domain's images, made of test or read, in random order where a file may hold them by class, and a data set's digest.
-func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset, test *dataset.Labelled) (*dataset.Labelled, string, error) {
+// of returns the domain's images, made of test or read, in random order where a file may hold them
+// by class, and a data set's digest.
+func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset,
+	test *dataset.Labelled) (*dataset.Labelled, string, error) {
 	switch {
 	case d.Kind == Rotation:
 		images, err := corrupt.Rotated(&test.Images, d.Severity)
@@ -100,7 +105,8 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset, test *dat
 		}
 		return &dataset.Labelled{Images: *images, Labels: test.Labels}, "", nil
 	case d.Severity > 0:
-		images, err := corrupt.Apply(&test.Images, d.Kind, d.Severity, rng.New(c.Seed, "corruption", d.Kind, d.Severity))
+		images, err := corrupt.Apply(&test.Images, d.Kind, d.Severity,
+			rng.New(c.Seed, "corruption", d.Kind, d.Severity))
 		if err != nil {
 			return nil, "", err
 		}
@@ -109,11 +115,13 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset, test *dat
 	other := ds
 	if d.Kind != ds.Name {
 		var err error
-		if other, err = dataset.Load(ctx, dataset.Options{Name: d.Kind, Dir: c.Dataset.Dir, Skip: c.Dataset.Bad == "skip"}); err != nil {
+		if other, err = dataset.Load(ctx,
+			dataset.Options{Name: d.Kind, Dir: c.Dataset.Dir, Skip: c.Dataset.Bad == "skip"}); err != nil {
 			return nil, "", fmt.Errorf("domain: %w", err)
 		}
 		if !slices.Equal(other.Classes, ds.Classes) {
-			return nil, "", fmt.Errorf("domain %s: its classes are %q, those of %s %q; want the same", d.Kind, other.Classes, ds.Name, ds.Classes)
+			return nil, "", fmt.Errorf("domain %s: its classes are %q, those of %s %q; want the same",
+				d.Kind, other.Classes, ds.Name, ds.Classes)
 		}
 	}
 	part := other.Test
@@ -125,7 +133,8 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset, test *dat
 	if err != nil {
 		return nil, "", err
 	}
-	return &dataset.Labelled{Images: *corrupt.Shaped(&some.Images, &test.Images), Labels: some.Labels}, other.Digest, nil
+	return &dataset.Labelled{Images: *corrupt.Shaped(&some.Images, &test.Images), Labels: some.Labels},
+		other.Digest, nil
 }
 
 // inMemory returns images of a part with their pixels.

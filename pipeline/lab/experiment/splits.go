@@ -31,7 +31,8 @@ const (
 // splitsFormat names the layout of splits in their manifest.
 const splitsFormat = "fmp-splits/1"
 
-// Splits is the manifest of a run's tasks as files, from which a method outside this program makes predictions.
+// Splits is the manifest of a run's tasks as files, from which a method outside this program makes
+// predictions.
 type Splits struct {
 	Format string `json:"format"`
 	// Identity is that of the run.
@@ -42,8 +43,9 @@ type Splits struct {
 	Features int `json:"features"`
 	Test     int `json:"test"`
 	Clients  int `json:"clients"`
-	// Rows are the numbers of rows of the files corpus.npz and tuning.npz (of the setting tuning.classes), where there are such. OpenScope
-	// says that their labels are of other classes than the tasks'.
+	// Rows are the numbers of rows of the files corpus.npz and tuning.npz (of the setting
+	// tuning.classes), where there are such. OpenScope says that their labels are of other classes
+	// than the tasks'.
 	Rows      map[string]int `json:"rows"`
 	OpenScope bool           `json:"open_scope,omitempty"`
 	Tasks     []SplitTask    `json:"tasks"`
@@ -67,15 +69,17 @@ func (c *Config) splitTasks() []SplitTask {
 	for _, p := range c.Partitions() {
 		for r := range c.Seeds {
 			name := fmt.Sprintf("%s-%d", p.Name(), r)
-			out = append(out, SplitTask{Name: name, File: "task-" + name + ".npz", Partition: p.Name(), Alpha: p.Alpha, Repeat: r})
+			out = append(out, SplitTask{Name: name, File: "task-" + name + ".npz", Partition: p.Name(),
+				Alpha: p.Alpha, Repeat: r})
 		}
 	}
 	return out
 }
 
-// ExportSplits writes every task of a run to the new or empty folder path: task-NAME.npz (rows of all clients: features, labels, client;
-// calibration points likewise), corpus.npz (features, labels), test.npz (features alone) and, last, the manifest. It writes [HeldFile] to
-// the run directory. A folder with the run's own splits is left as it is.
+// ExportSplits writes every task of a run to the new or empty folder path: task-NAME.npz (rows of
+// all clients: features, labels, client; calibration points likewise), corpus.npz (features,
+// labels), test.npz (features alone) and, last, the manifest. It writes [HeldFile] to the run
+// directory. A folder with the run's own splits is left as it is.
 func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string) error {
 	if whole, err := splitsThere(path, p, dir); err != nil || whole {
 		return err
@@ -85,8 +89,10 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 		return err
 	}
 	c, bank := &p.Config, p.Data.Clients
-	m := &Splits{Format: splitsFormat, Identity: p.Manifest.Identity, Dataset: c.Dataset.Label(), Classes: p.Manifest.Classes,
-		Features: bank.Dx, Test: len(p.Data.TestLabels), Clients: c.Federation.Clients, OpenScope: c.OpenScope(), Tasks: c.splitTasks(),
+	m := &Splits{Format: splitsFormat, Identity: p.Manifest.Identity, Dataset: c.Dataset.Label(),
+		Classes:  p.Manifest.Classes,
+		Features: bank.Dx, Test: len(p.Data.TestLabels), Clients: c.Federation.Clients,
+		OpenScope: c.OpenScope(), Tasks: c.splitTasks(),
 		Rows: map[string]int{}, Digests: map[string]string{}}
 	save := func(name string, arrays map[string]*onnx.Tensor) error {
 		if err := ctx.Err(); err != nil {
@@ -129,14 +135,15 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 	for _, i := range order {
 		test = append(test, p.Data.Test[i*bank.Dx:(i+1)*bank.Dx]...)
 	}
-	if err := save(testSplit, map[string]*onnx.Tensor{"features": onnx.NewTensor(test, len(order), bank.Dx)}); err != nil {
+	if err := save(testSplit,
+		map[string]*onnx.Tensor{"features": onnx.NewTensor(test, len(order), bank.Dx)}); err != nil {
 		return err
 	}
 	return writeJSON(filepath.Join(path, SplitsFile), m)
 }
 
-// splitsThere reports whether the folder holds the splits of the run already. A folder with other files is an error; parts of splits that
-// were stopped are written again.
+// splitsThere reports whether the folder holds the splits of the run already. A folder with other
+// files is an error; parts of splits that were stopped are written again.
 func splitsThere(path string, p *Prepared, dir *Directory) (bool, error) {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -158,14 +165,18 @@ func splitsThere(path string, p *Prepared, dir *Directory) (bool, error) {
 		known = append(known, t.File)
 	}
 	for _, e := range entries {
-		if !slices.Contains(known, e.Name()) && !slices.ContainsFunc(known, func(of string) bool { return unfinished(e.Name(), of) }) {
-			return false, fmt.Errorf("splits: folder %s holds %s, which is not of this run's splits: give a new or empty folder", path, e.Name())
+		if !slices.Contains(known, e.Name()) &&
+			!slices.ContainsFunc(known, func(of string) bool { return unfinished(e.Name(), of) }) {
+			return false, fmt.Errorf(
+				"splits: folder %s holds %s, which is not of this run's splits: give a new or empty folder",
+				path, e.Name())
 		}
 	}
 	return false, nil
 }
 
-// rowArrays returns the rows of the given clients: features, labels and client; none where there are no rows.
+// rowArrays returns the rows of the given clients: features, labels and client; none where there
+// are no rows.
 func rowArrays(bank *task.Bank, of [][]int, prefix string) map[string]*onnx.Tensor {
 	var features []float32
 	var labels, client []int
@@ -178,8 +189,8 @@ func rowArrays(bank *task.Bank, of [][]int, prefix string) map[string]*onnx.Tens
 	if len(labels) == 0 {
 		return nil
 	}
-	return map[string]*onnx.Tensor{prefix + "features": onnx.NewTensor(features, len(labels), bank.Dx), prefix + "labels": indices(labels),
-		prefix + "client": indices(client)}
+	return map[string]*onnx.Tensor{prefix + "features": onnx.NewTensor(features, len(labels), bank.Dx),
+		prefix + "labels": indices(labels), prefix + "client": indices(client)}
 }
 
 // indices is a vector of class or client indices.

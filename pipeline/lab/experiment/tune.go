@@ -27,7 +27,8 @@ type Tuned struct {
 	Choices []Choice `json:"choices"`
 }
 
-// Choice is the chosen value of one method's setting on one partition, and the values it was chosen from.
+// Choice is the chosen value of one method's setting on one partition, and the values it was chosen
+// from.
 type Choice struct {
 	Partition string `json:"partition"`
 	rival.Choice
@@ -49,13 +50,15 @@ func ReadTuned(dir string) (*Tuned, error) {
 	return out, nil
 }
 
-// EdgeNotes names the settings that were chosen at an end of their grid, where a value beyond might be better.
+// EdgeNotes names the settings that were chosen at an end of their grid, where a value beyond might
+// be better.
 func (t *Tuned) EdgeNotes() []string {
 	var out []string
 	for _, c := range t.Choices {
 		if c.AtEnd() {
-			out = append(out, fmt.Sprintf("the %s of %s on %s, %g, is at the end of its grid: a value beyond might be better", c.Param, c.Method,
-				c.Partition, c.Value))
+			out = append(out, fmt.Sprintf(
+				"the %s of %s on %s, %g, is at the end of its grid: a value beyond might be better", c.Param,
+				c.Method, c.Partition, c.Value))
 		}
 	}
 	return out
@@ -67,8 +70,10 @@ func (t *Tuned) choice(partition, method string) (*Choice, error) {
 			return &t.Choices[i], nil
 		}
 	}
-	return nil, fmt.Errorf("tuning chose no settings for %s on %s; remove %s from the run directory and run again", method, partition,
-		TuningFile)
+	return nil,
+		fmt.Errorf(
+			"tuning chose no settings for %s on %s; remove %s from the run directory and run again", method,
+			partition, TuningFile)
 }
 
 // tuning is the tuned protocol at work: the choices made so far, by partition and method.
@@ -83,9 +88,10 @@ type tuning struct {
 	count      *counter
 }
 
-// tune chooses every method's own setting and temperature by NLL on held-out rows of tasks drawn from the corpus, of the
-// same size and partition as the run's. Test images are not used. The choices of an earlier run in the same directory
-// are read back, and each choice is saved as it is made, so that a stopped run resumes with the next.
+// tune chooses every method's own setting and temperature by NLL on held-out rows of tasks drawn
+// from the corpus, of the same size and partition as the run's. Test images are not used. The
+// choices of an earlier run in the same directory are read back, and each choice is saved as it is
+// made, so that a stopped run resumes with the next.
 func (r *running) tune(ctx context.Context) (*Tuned, error) {
 	if !slices.Contains(r.Protocols(), "tuned") {
 		return &Tuned{}, nil
@@ -98,7 +104,8 @@ func (r *running) tune(ctx context.Context) (*Tuned, error) {
 		return u.made(), nil
 	}
 	if r.data.Corpus == nil {
-		return nil, fmt.Errorf("tuning: this data set has no meta-training corpus: set dataset.splits.corpus above 0 or protocol to shared")
+		return nil, fmt.Errorf("tuning: this data set has no meta-training corpus: set " +
+			"dataset.splits.corpus above 0 or protocol to shared")
 	}
 	fits, inner := r.tools.Shared.plan(r.threads(), len(u.choices)-u.count.done)
 	u.count.report()
@@ -191,7 +198,8 @@ func (u *tuning) made() *Tuned {
 }
 
 // choose tunes one method on the held-out tasks of one partition, and saves its choice.
-func (u *tuning) choose(ctx context.Context, partition, method int, held []rival.Held, inner int) error {
+func (u *tuning) choose(ctx context.Context, partition, method int, held []rival.Held,
+	inner int) error {
 	m, p := u.methods[method], u.partitions[partition].Name()
 	var choice rival.Choice
 	var took time.Duration
@@ -223,7 +231,8 @@ const tuningBatches = 250
 // heldTasks draws the tasks of the corpus on which one partition is tuned.
 func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]rival.Held, error) {
 	c, data, tools := r.Config, r.data, r.tools
-	s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha}, Target: c.Tuning.Points, FixedLabels: true}
+	s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha},
+		Target: c.Tuning.Points, FixedLabels: true}
 	var out []rival.Held
 	for i := range c.Tuning.Tasks {
 		stream := fmt.Sprintf("tuning/%s/%d", p.Name(), i)
@@ -244,17 +253,19 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 		h := rival.Held{Task: t}
 		h.Features, h.Labels = drawn.Target.Labelled()
 		if len(h.Labels) >= metric.Neighbours {
-			h.Batches = metric.NearBatches(rng.New(c.Seed, "joint", stream), h.Features, s.Bank.Dx, tuningBatches)
+			h.Batches = metric.NearBatches(rng.New(c.Seed, "joint", stream), h.Features,
+				s.Bank.Dx, tuningBatches)
 		}
 		out = append(out, h)
 	}
 	return out, nil
 }
 
-// leaveOut returns the bank of a tuning task in open scope: as many classes of the corpus as the run's tasks have, drawn anew each
-// time, and tools that know only the rest of the corpus. If fewer than two classes would remain, they know all of it. Classes of the
-// setting tuning.classes take the place of the corpus's, all of them where they are fewer, without uploads of an embedding then, and tools
-// know all of the corpus.
+// leaveOut returns the bank of a tuning task in open scope: as many classes of the corpus as the
+// run's tasks have, drawn anew each time, and tools that know only the rest of the corpus. If fewer
+// than two classes would remain, they know all of it. Classes of the setting tuning.classes take
+// the place of the corpus's, all of them where they are fewer, without uploads of an embedding
+// then, and tools know all of the corpus.
 func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tools, error) {
 	n := data.Clients.C
 	if apart := data.Tuning; apart != nil {
@@ -265,8 +276,8 @@ func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tool
 		return bank, tools, err
 	}
 	if data.Corpus.C < n {
-		return nil, tools, fmt.Errorf("the tasks have %d classes and the corpus %d: settings cannot be tuned on it; set protocol to shared, "+
-			"or give corpus.classes more", n, data.Corpus.C)
+		return nil, tools, fmt.Errorf("the tasks have %d classes and the corpus %d: settings cannot be "+
+			"tuned on it; set protocol to shared, or give corpus.classes more", n, data.Corpus.C)
 	}
 	classes := r.Perm(data.Corpus.C)
 	bank, err := data.Corpus.Choose(classes[:n])

@@ -7,11 +7,12 @@ import (
 )
 
 // unvaried are settings that decide no figure, or that a table names in its title.
-var unvaried = []string{"output.dir", "engine.threads", "engine.library", "dataset.dir", "dataset.bad", "extractor.batch", "dataset.name",
-	"methods", "protocol", "federation.alpha", "federation.partition"}
+var unvaried = []string{"output.dir", "engine.threads", "engine.library", "dataset.dir",
+	"dataset.bad", "extractor.batch", "dataset.name", "methods", "protocol", "federation.alpha",
+	"federation.partition"}
 
-// Varied returns the settings in which runs differ, by dotted key, and each run's values of them. Settings that decide no figure, and
-// those that a table's title has, are left out.
+// Varied returns the settings in which runs differ, by dotted key, and each run's values of them.
+// Settings that decide no figure, and those that a table's title has, are left out.
 func Varied(dirs []string) (keys []string, values [][]string, err error) {
 	var all []map[string]string
 	for _, d := range dirs {
@@ -24,7 +25,8 @@ func Varied(dirs []string) (keys []string, values [][]string, err error) {
 	seen := map[string]string{}
 	for _, settings := range all {
 		for k, v := range settings {
-			if was, ok := seen[k]; ok && was != v && !slices.Contains(keys, k) && !slices.Contains(unvaried, k) {
+			if was, ok := seen[k]; ok && was != v && !slices.Contains(keys, k) &&
+				!slices.Contains(unvaried, k) {
 				keys = append(keys, k)
 			}
 			seen[k] = v
@@ -41,7 +43,8 @@ func Varied(dirs []string) (keys []string, values [][]string, err error) {
 	return keys, values, nil
 }
 
-// Setting returns the value of a setting in a run directory, by dotted key, and the keys that there are.
+// Setting returns the value of a setting in a run directory, by dotted key, and the keys that there
+// are.
 func Setting(dir, key string) (value string, keys []string, err error) {
 	c, err := ReadConfig(dir)
 	if err != nil {
@@ -51,7 +54,8 @@ func Setting(dir, key string) (value string, keys []string, err error) {
 	return all[key], slices.Sorted(maps.Keys(all)), nil
 }
 
-// Brief names the values of settings in a few words: the last part of each key, and its value. One that is empty is not named.
+// Brief names the values of settings in a few words: the last part of each key, and its value. One
+// that is empty is not named.
 func Brief(keys, values []string) string {
 	var out []string
 	for i, k := range keys {

@@ -1,6 +1,7 @@
-// Package martingale measures predictive resampling: images or points are drawn from a method's own prediction, one batch after the other,
-// and the head is made again after each (Fong, Holmes and Walker 2023). Where the prediction of a class is a martingale, its mean over
-// paths stays at its start, and the paths' ends are samples of the posterior.
+// Package martingale measures predictive resampling: images or points are drawn from a method's own
+// prediction, one batch after the other, and the head is made again after each (Fong, Holmes and
+// Walker 2023). Where the prediction of a class is a martingale, its mean over paths stays at its
+// start, and the paths' ends are samples of the posterior.
 package martingale
 
 import (
@@ -46,12 +47,13 @@ const (
 type Row struct {
 	Method string `json:"method"`
 	Steps  []Step `json:"steps"`
-	// Spread is the standard deviation over the method's own samples of the followed probability, a mean over test images.
+	// Spread is the standard deviation over the method's own samples of the followed probability, a
+	// mean over test images.
 	Spread float64 `json:"spread"`
 }
 
-// Step is the state of paths after a batch. The probability that is followed is that of the class which the start takes for the most
-// probable.
+// Step is the state of paths after a batch. The probability that is followed is that of the class
+// which the start takes for the most probable.
 type Step struct {
 	Seen        float64 `json:"seen"`        // images or points before the batch
 	Drawn       float64 `json:"drawn"`       // since the start
@@ -59,20 +61,22 @@ type Step struct {
 	// Drift is the change of Probability by the batch, and DriftError its standard error over paths.
 	Drift      float64 `json:"drift"`
 	DriftError float64 `json:"drift_error"`
-	// Moved is the distance of an image's mean over paths from its start, its root mean square over images, less the noise of paths.
+	// Moved is the distance of an image's mean over paths from its start, its root mean square over
+	// images, less the noise of paths.
 	Moved  float64 `json:"moved"`
 	Spread float64 `json:"spread"` // standard deviation over paths, a mean over test images
 }
 
-// start is the beginning of paths: the heads after each batch of one path, and the method's own samples.
+// start is the beginning of paths: the heads after each batch of one path, and the method's own
+// samples.
 type start struct {
 	seen    float64
 	path    func(ctx context.Context, r *rand.Rand) ([]erm.Theta, error)
 	samples posterior.Ensemble
 }
 
-// Run follows the paths of FMP-ISAB, whose points the predictor draws, and of FMP-one without a corpus, whose images the discriminant of
-// most weight draws.
+// Run follows the paths of FMP-ISAB, whose points the predictor draws, and of FMP-one without a
+// corpus, whose images the discriminant of most weight draws.
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
 	if p.Tools.Drawer == nil || p.Tools.Compressor == nil {
 		return nil, errors.New("martingale: no predictor or embedding for this data set; fmp train makes them")
@@ -82,7 +86,8 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 		rows[i].Steps = make([]Step, o.Batches+1)
 	}
 	for repeat := range o.Repeats {
-		drawn, err := p.Data.Clients.Partition(rng.New(o.Seed, "martingale", repeat), o.Clients, o.Images, o.Alpha)
+		drawn, err := p.Data.Clients.Partition(rng.New(o.Seed, "martingale", repeat), o.Clients,
+			o.Images, o.Alpha)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +96,8 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 			clients = append(clients, p.Data.Clients.Points(own, nil))
 		}
 		test := p.Data.Test[:min(o.Test, len(p.Data.TestLabels))*p.Data.Clients.Dx]
-		for i, begin := range []func(context.Context, *experiment.Prepared, []*point.Set, int) (*start, error){o.points, o.one} {
+		for i, begin := range []func(context.Context, *experiment.Prepared, []*point.Set,
+			int) (*start, error){o.points, o.one} {
 			s, err := begin(ctx, p, clients, repeat)
 			if err == nil {
 				err = o.follow(ctx, &rows[i], s, test, repeat)
@@ -108,7 +114,8 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 }
 
 // points starts from the clients' compressed points: a batch is drawn given all points before it.
-func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*point.Set, repeat int) (*start, error) {
+func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*point.Set,
+	repeat int) (*start, error) {
 	uploads, err := p.Tools.Compressor.Compress(ctx, clients)
 	if err != nil {
 		return nil, err
@@ -128,9 +135,11 @@ func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*
 		}
 		return s.Theta, nil
 	}
-	m := &posterior.Martingale{Drawer: p.Tools.Drawer, Samples: o.Paths, Fresh: o.Batches * o.Batch, Seed: o.Seed,
+	m := &posterior.Martingale{Drawer: p.Tools.Drawer, Samples: o.Paths,
+		Fresh: o.Batches * o.Batch, Seed: o.Seed,
 		Stream: fmt.Sprint("martingale/", repeat), Threads: o.Threads}
-	e, err := m.Posterior(ctx, "samples", seen, posterior.Fit{L2: o.L2, Tolerance: 1e-9}, posterior.SampleRange{}, "samples")
+	e, err := m.Posterior(ctx, "samples", seen, posterior.Fit{L2: o.L2, Tolerance: 1e-9},
+		posterior.SampleRange{}, "samples")
 	if err != nil {
 		return nil, err
 	}
@@ -162,12 +171,14 @@ func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*
 }
 
 // one starts from the clients' statistics, without a corpus.
-func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point.Set, repeat int) (*start, error) {
+func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point.Set,
+	repeat int) (*start, error) {
 	r, _, err := rival.RoundOf(clients, fmt.Sprint("martingale/", repeat))
 	if err != nil {
 		return nil, err
 	}
-	of := candidate.Options{Seed: o.Seed, Stream: fmt.Sprint("martingale/", repeat), Threads: o.Threads}
+	of := candidate.Options{Seed: o.Seed, Stream: fmt.Sprint("martingale/", repeat),
+		Threads: o.Threads}
 	m, err := r.Posterior(of)
 	if err != nil {
 		return nil, err

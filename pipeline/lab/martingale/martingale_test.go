@@ -10,8 +10,8 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// TestRun: one posterior's predictions stay where they start within the error of paths, and its paths part. Figures do not depend on
-// threads.
+// TestRun: one posterior's predictions stay where they start within the error of paths, and its
+// paths part. Figures do not depend on threads.
 func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("featurizes thousands of images")
@@ -28,7 +28,8 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	o := Options{Clients: 5, Images: 30, Paths: 12, Batches: 4, Batch: 40, Test: 100, Repeats: 1, L2: 1, Seed: 1, Threads: 1}
+	o := Options{Clients: 5, Images: 30, Paths: 12, Batches: 4, Batch: 40, Test: 100, Repeats: 1,
+		L2: 1, Seed: 1, Threads: 1}
 	rows, err := Run(t.Context(), p, o)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,8 @@ func TestRun(t *testing.T) {
 	for _, r := range rows {
 		last := r.Steps[len(r.Steps)-1]
 		t.Logf("%s: %+v", r.Method, last)
-		if last.Drawn != 160 || !(last.Spread > 0) || !(r.Spread > 0) || !(last.Probability > 0.1 && last.Probability <= 1) {
+		if last.Drawn != 160 || !(last.Spread > 0) || !(r.Spread > 0) ||
+			!(last.Probability > 0.1 && last.Probability <= 1) {
 			t.Errorf("%s: %+v, spread of samples %v", r.Method, last, r.Spread)
 		}
 		var drift float64
@@ -55,7 +57,8 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: drifts add up to %v, and the probability changes by %v", r.Method, drift, e)
 		}
 		if r.Method == One && math.Abs(drift) > 5*last.Spread/math.Sqrt(float64(o.Paths)) {
-			t.Errorf("%s drifts by %v, with a spread of %v over %d paths", r.Method, drift, last.Spread, o.Paths)
+			t.Errorf("%s drifts by %v, with a spread of %v over %d paths", r.Method, drift,
+				last.Spread, o.Paths)
 		}
 	}
 }

@@ -14,13 +14,16 @@ import (
 )
 
 var (
-	pagesFlag = flag.String("pages", "", "run directories, separated by commas, whose pages TestPageInABrowser looks at too")
-	shotsFlag = flag.String("shots", "", "folder to which TestPageInABrowser saves screenshots of every page")
+	pagesFlag = flag.String("pages", "",
+		"run directories, separated by commas, whose pages TestPageInABrowser looks at too")
+	shotsFlag = flag.String("shots", "",
+		"folder to which TestPageInABrowser saves screenshots of every page")
 )
 
-// TestPageInABrowser: pages load without an error in the console and without the network, and nothing in them is cut
-// off, overlaps or is too small, at the widths of a desk and of a telephone, in the light and in the dark. Look at them with
-// go test ./pipeline/report -run TestPageInABrowser -pages RUN,RUN -shots FOLDER.
+// TestPageInABrowser: pages load without an error in the console and without the network, and
+// nothing in them is cut off, overlaps or is too small, at the widths of a desk and of a telephone,
+// in the light and in the dark. Look at them with go test ./pipeline/report -run TestPageInABrowser
+// -pages RUN,RUN -shots FOLDER.
 func TestPageInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
@@ -64,7 +67,8 @@ func TestPageInABrowser(t *testing.T) {
 						cell = document.querySelector('.pick + .scroll tbody tr:not(.group) td:nth-child(2)'), is = () => cell.offsetWidth > 0;
 						const out = [is()]; box.click(); out.push(is()); box.click(); out.push(is()); return out; })()`, &shown)
 					if shown != [3]bool{true, false, true} {
-						t.Errorf("the second column is shown %v, left out and put back; want true, false, true", shown)
+						t.Errorf("the second column is shown %v, left out and put back; want true, false, true",
+							shown)
 					}
 					var paper string
 					b.Eval(`getComputedStyle(document.body).backgroundColor`, &paper)
@@ -73,7 +77,8 @@ func TestPageInABrowser(t *testing.T) {
 					}
 					for _, e := range b.Events {
 						switch e.Method {
-						case "Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled", "Network.loadingFailed":
+						case "Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled",
+							"Network.loadingFailed":
 							t.Errorf("%s: %s", e.Method, e.Params)
 						case "Network.requestWillBeSent":
 							var r struct {

@@ -18,9 +18,9 @@ const (
 // ColumnNames returns the names of all columns of tables.
 func ColumnNames() []string { return append(headings[:], uploadName, settingName) }
 
-// Choose returns tables with the given columns and rows alone, each by name, ignoring case, in the order given, rows within
-// their groups; empty lists keep all. A name
-// that no table has is an error.
+// Choose returns tables with the given columns and rows alone, each by name, ignoring case, in the
+// order given, rows within their groups; empty lists keep all. A name that no table has is an
+// error.
 func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 	var only []int
 	var upload, setting bool
@@ -33,7 +33,8 @@ func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 		case strings.EqualFold(name, settingName):
 			setting = true
 		default:
-			return nil, fmt.Errorf("no column %q; there are %s%s", name, strings.Join(ColumnNames(), ", "), suggest.DidYouMean(name, ColumnNames()))
+			return nil, fmt.Errorf("no column %q; there are %s%s", name, strings.Join(ColumnNames(), ", "),
+				suggest.DidYouMean(name, ColumnNames()))
 		}
 	}
 	out := slices.Clone(ts)

@@ -13,8 +13,8 @@ import (
 	"fmp/pipeline/settings"
 )
 
-// Difference is the paired difference, First less Second, of two methods' figures over repeats with the same tasks,
-// with its confidence interval at [Level], for itself or together with others.
+// Difference is the paired difference, First less Second, of two methods' figures over repeats with
+// the same tasks, with its confidence interval at [Level], for itself or together with others.
 type Difference struct {
 	Partition string `json:"partition"`
 	Protocol  string `json:"protocol"`
@@ -32,15 +32,16 @@ type pairKey struct {
 	repeat                      int
 }
 
-// CompareMethods pairs method with every other method of the same partition, protocol and repeat. Corrected intervals are those of
-// Bonferroni, over the differences of one partition and protocol.
+// CompareMethods pairs method with every other method of the same partition, protocol and repeat.
+// Corrected intervals are those of Bonferroni, over the differences of one partition and protocol.
 func CompareMethods(rs []experiment.Record, method string, corrected bool) ([]Difference, error) {
 	found := false
 	for _, r := range rs {
 		found = found || r.Method == method
 	}
 	if !found {
-		return nil, fmt.Errorf("the run has no method %q; it has %s", method, strings.Join(methodsOf(rs), ", "))
+		return nil, fmt.Errorf("the run has no method %q; it has %s", method,
+			strings.Join(methodsOf(rs), ", "))
 	}
 	ps, err := pair(rs, rs, func(a, b string) bool { return a == method && b != method })
 	if err != nil {
@@ -49,10 +50,12 @@ func CompareMethods(rs []experiment.Record, method string, corrected bool) ([]Di
 	return differences(ps, corrected)
 }
 
-// CompareRuns pairs each method of the first run with the same method of each other run: the first less the other. All must have drawn the
-// same tasks: equal seeds, federations and data. keep selects the records to compare; nil keeps all. Corrected intervals are those of
-// Bonferroni, over all differences of one partition and protocol.
-func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Record, corrected bool) ([]Difference, error) {
+// CompareRuns pairs each method of the first run with the same method of each other run: the first
+// less the other. All must have drawn the same tasks: equal seeds, federations and data. keep
+// selects the records to compare; nil keeps all. Corrected intervals are those of Bonferroni, over
+// all differences of one partition and protocol.
+func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Record,
+	corrected bool) ([]Difference, error) {
 	rs := make([][]experiment.Record, len(dirs))
 	var first tasksOf
 	for i, d := range dirs {
@@ -116,7 +119,8 @@ func drawnBy(dir string) (tasksOf, error) {
 	if err != nil {
 		return tasksOf{}, err
 	}
-	return tasksOf{c.Seed, c.Federation.Clients, c.Federation.Points, c.Dataset.Splits, c.Dataset.Test, m.Data["images"]}, nil
+	return tasksOf{c.Seed, c.Federation.Clients, c.Federation.Points, c.Dataset.Splits, c.Dataset.Test,
+		m.Data["images"]}, nil
 }
 
 func methodsOf(rs []experiment.Record) []string {
@@ -156,7 +160,8 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, err
 			if !ok {
 				i = len(out)
 				at[g] = i
-				out = append(out, paired{Difference: Difference{Partition: r.Partition, Protocol: r.Protocol, First: m, Second: r.Method}})
+				out = append(out, paired{Difference: Difference{Partition: r.Partition, Protocol: r.Protocol,
+					First: m, Second: r.Method}})
 			}
 			v, mine, other := &out[i].values, measured(&o), measured(&r)
 			for c := range v {
@@ -172,8 +177,8 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, err
 	return out, nil
 }
 
-// differences computes paired differences with their intervals: at [Level], or corrected for the number m of differences of the same
-// partition and protocol, at 1 - (1 - Level)/m.
+// differences computes paired differences with their intervals: at [Level], or corrected for the
+// number m of differences of the same partition and protocol, at 1 - (1 - Level)/m.
 func differences(all []paired, corrected bool) ([]Difference, error) {
 	family := map[[2]string]int{}
 	for _, p := range all {
@@ -200,8 +205,8 @@ func differences(all []paired, corrected bool) ([]Difference, error) {
 	return out, nil
 }
 
-// DifferencesText writes differences for a terminal: all columns if wide, else those of a table. A star
-// marks an interval that does not contain zero.
+// DifferencesText writes differences for a terminal: all columns if wide, else those of a table. A
+// star marks an interval that does not contain zero.
 func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 	var b strings.Builder
 	last := ""
@@ -248,10 +253,13 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "Paired differences over repeats; ± is the half-width of the %g%% t-interval, * an interval without zero.\n", Level*100)
+	fmt.Fprintf(&b, "Paired differences over repeats; ± is the half-width of the %g%% t-interval, * "+
+		"an interval without zero.\n", Level*100)
 	if len(ds) > 0 && ds[0].Of > 1 {
 		each := 100 * (1 - (1-Level)/float64(ds[0].Of))
-		fmt.Fprintf(&b, "Intervals of a column hold together (Bonferroni: each at %.4g%% for %d differences).\n", each, ds[0].Of)
+		fmt.Fprintf(&b,
+			"Intervals of a column hold together (Bonferroni: each at %.4g%% for %d differences).\n", each,
+			ds[0].Of)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("printing differences: %w", err)

@@ -21,7 +21,8 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	var rs []experiment.Record
 	for rep, base := range []float64{0.2, 0.5, 0.8} {
 		for m, v := range map[string]float64{"FMP": base + 0.1 + 0.001*float64(rep), "CANN": base} {
-			r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep, Protocol: "shared", Method: m}}
+			r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep,
+				Protocol: "shared", Method: m}}
 			r.ACC = v
 			rs = append(rs, r)
 		}
@@ -30,7 +31,8 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Differences 0.100, 0.101, 0.102: sd 0.001, t(2, .975) = 4.302653, half = 4.302653 * 0.001 / sqrt 3.
+	// Differences 0.100, 0.101, 0.102: sd 0.001, t(2, .975) = 4.302653, half = 4.302653 * 0.001 / sqrt
+	// 3.
 	if len(ds) != 1 || ds[0].Second != "CANN" || math.Abs(ds[0].ACC.Mean-0.101) > 1e-12 ||
 		math.Abs(ds[0].ACC.Half-4.302653*0.001/math.Sqrt(3)) > 1e-8 {
 		t.Errorf("%+v", ds)
@@ -42,17 +44,20 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	if !strings.Contains(b.String(), "FMP - CANN") || !strings.Contains(b.String(), "+0.1010±.0025*") {
 		t.Error(b.String())
 	}
-	if _, err := CompareMethods(rs, "MP", false); err == nil || !strings.Contains(err.Error(), "CANN") {
+	if _, err := CompareMethods(rs, "MP", false); err == nil ||
+		!strings.Contains(err.Error(), "CANN") {
 		t.Errorf("an absent method: %v", err)
 	}
 }
 
-// TestParquetReadsBack: what is written is what a reader of the whole format reads, whatever is null.
+// TestParquetReadsBack: what is written is what a reader of the whole format reads, whatever is
+// null.
 func TestParquetReadsBack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var drawn []ExportRow
 	for i := range 5000 {
-		r := ExportRow{Run: strings.Repeat("é", rng.IntN(40)), Method: fmt.Sprint(i), Repeat: rng.Int32() - 1<<30, ACC: rng.NormFloat64(),
+		r := ExportRow{Run: strings.Repeat("é", rng.IntN(40)), Method: fmt.Sprint(i),
+			Repeat: rng.Int32() - 1<<30, ACC: rng.NormFloat64(),
 			Temperature: math.Inf(1)}
 		if rng.IntN(3) > 0 {
 			v := rng.NormFloat64()
@@ -83,7 +88,8 @@ func TestParquetReadsBack(t *testing.T) {
 	}
 	rs := records("digits")
 	var b bytes.Buffer
-	if err := Parquet(&b, &Runs{Names: []string{"one"}, Records: [][]experiment.Record{rs}, Values: [][]string{nil}}); err != nil {
+	if err := Parquet(&b, &Runs{Names: []string{"one"}, Records: [][]experiment.Record{rs},
+		Values: [][]string{nil}}); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := parquet.Read[ExportRow](bytes.NewReader(b.Bytes()), int64(b.Len()))
@@ -91,7 +97,8 @@ func TestParquetReadsBack(t *testing.T) {
 		t.Fatalf("%d rows of %d records, %v", len(rows), len(rs), err)
 	}
 	for i, r := range rows {
-		if r.Run != "one" || r.Method != rs[i].Method || r.ACC != rs[i].ACC || *r.JointNear != rs[i].Uncertainty.Joint.Near ||
+		if r.Run != "one" || r.Method != rs[i].Method || r.ACC != rs[i].ACC ||
+			*r.JointNear != rs[i].Uncertainty.Joint.Near ||
 			int(r.Repeat) != rs[i].Repeat {
 			t.Fatalf("row %d is %+v of %+v", i, r, rs[i].Cell)
 		}

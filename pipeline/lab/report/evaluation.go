@@ -19,7 +19,8 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// matrixClasses bounds the classes of a confusion matrix; with more, the most frequent confusions are listed.
+// matrixClasses bounds the classes of a confusion matrix; with more, the most frequent confusions
+// are listed.
 const matrixClasses = 20
 
 // coverages are the shares of images for which error rates are reported.
@@ -28,12 +29,14 @@ var coverages = []float64{0.5, 0.8, 0.9, 1}
 // evaluationSummary returns an evaluation in one sentence.
 func evaluationSummary(r *evaluate.Result) string {
 	classes := fmt.Sprintf("%d classes", len(r.Classes))
-	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated probabilities are %.1f points off "+
-		"on average%s.%s",
-		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE, beside(r.Calibration), direction(r.File, r.Calibration))
+	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated "+
+		"probabilities are %.1f points off on average%s.%s",
+		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE, beside(r.Calibration),
+		direction(r.File, r.Calibration))
 }
 
-// direction says in which direction stated probabilities err, where that is beyond chance, and the command that mends it.
+// direction says in which direction stated probabilities err, where that is beyond chance, and the
+// command that mends it.
 func direction(file string, c metric.Calibration) string {
 	too, gap, low, high := "confident", c.Gap, c.GapLow, c.GapHigh
 	switch {
@@ -42,14 +45,16 @@ func direction(file string, c metric.Calibration) string {
 	case !(c.Gap > c.Chance):
 		return ""
 	}
-	return fmt.Sprintf(" It is too %s by %.1f points (95%% interval %.1f to %.1f). Other labelled images mend that: "+
-		"fmp calibrate %s LABELLED -o calibrated.onnx", too, 100*gap, 100*low, 100*high, cmp.Or(file, "CLASSIFIER"))
+	return fmt.Sprintf(" It is too %s by %.1f points (95%% interval %.1f to %.1f). Other labelled "+
+		"images mend that: fmp calibrate %s LABELLED -o calibrated.onnx", too, 100*gap, 100*low, 100*high,
+		cmp.Or(file, "CLASSIFIER"))
 }
 
 // beside returns the error of a perfectly calibrated classifier, for the end of a sentence.
 func beside(c metric.Calibration) string {
-	return fmt.Sprintf(", where a perfectly calibrated classifier would read %.1f (%.1f to %.1f) on as many images", 100*c.Perfect, 100*c.Low,
-		100*c.High)
+	return fmt.Sprintf(
+		", where a perfectly calibrated classifier would read %.1f (%.1f to %.1f) on as many images",
+		100*c.Perfect, 100*c.Low, 100*c.High)
 }
 
 type evaluationScore struct{ Name, Value, Meaning string }
@@ -60,9 +65,12 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 	scores := []evaluationScore{
 		{"ACC", f(r.ACC), "share of images whose most probable class is the true one"},
 		{"ECE", f(r.ECE), fmt.Sprintf("expected calibration error, %d bins of confidence", metric.Bins)},
-		{"perfect ECE", f(r.Calibration.Perfect), fmt.Sprintf("ECE of a perfectly calibrated classifier on %d images, mean (95%% read "+
-			"%.4f to %.4f)", r.Images, r.Calibration.Low, r.Calibration.High)},
-		{"debiased RMSCE", f(r.Calibration.Debiased), "root mean square calibration error less what chance adds to it (Kumar et al. 2019)"},
+		{"perfect ECE", f(r.Calibration.Perfect),
+			fmt.Sprintf(
+				"ECE of a perfectly calibrated classifier on %d images, mean (95%% read %.4f to %.4f)",
+				r.Images, r.Calibration.Low, r.Calibration.High)},
+		{"debiased RMSCE", f(r.Calibration.Debiased),
+			"root mean square calibration error less what chance adds to it (Kumar et al. 2019)"},
 		{"class-wise ECE", f(u.ClassECE), "the same of every class's probability, mean over classes"},
 		{"NLL", f(r.NLL), "mean negative log probability of the true class, in nats"},
 		{"Brier", f(r.Brier), "mean squared distance of the probabilities from the truth, 0 to 2"},
@@ -85,7 +93,8 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 	b.WriteString("\nanswering only the surest\n")
 	for _, c := range coverages {
 		p := r.RiskAt(c)
-		fmt.Fprintf(&b, "  %3.0f%%  (probability from %.3f)  is wrong on %.2f%%\n", 100*p.Coverage, p.Confidence, 100*p.Risk)
+		fmt.Fprintf(&b, "  %3.0f%%  (probability from %.3f)  is wrong on %.2f%%\n", 100*p.Coverage,
+			p.Confidence, 100*p.Risk)
 	}
 	width := len("class")
 	for _, c := range r.Classes {
@@ -93,10 +102,12 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 	}
 	fmt.Fprintf(&b, "\n  %-*s  %7s  %7s  %9s\n", width, "class", "images", "recall", "precision")
 	for _, c := range r.ByClass {
-		fmt.Fprintf(&b, "  %-*s  %7d  %7.3f  %9.3f\n", width, short(c.Name), c.Images, c.Recall, c.Precision)
+		fmt.Fprintf(&b, "  %-*s  %7d  %7.3f  %9.3f\n", width, short(c.Name), c.Images,
+			c.Recall, c.Precision)
 	}
 	if rows := setRows(r); rows != nil {
-		fmt.Fprintf(&b, "\n  %-*s  %7s  %7s  %s\n", width+7, setColumns[0], setColumns[1], setColumns[2], setColumns[3])
+		fmt.Fprintf(&b, "\n  %-*s  %7s  %7s  %s\n", width+7, setColumns[0], setColumns[1],
+			setColumns[2], setColumns[3])
 		for _, row := range rows {
 			fmt.Fprintf(&b, "  %-*s  %7s  %7s  %s\n", width+7, row[0], row[1], row[2], row[3])
 		}
@@ -138,8 +149,8 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 
 // riskPlot returns the plot of the risk-coverage curve.
 func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
-	p := newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f", r.Uncertainty.AURC), "share of images answered, the surest first",
-		"error rate")
+	p := newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f", r.Uncertainty.AURC),
+		"share of images answered, the surest first", "error rate")
 	p.Title.TextStyle.Font.Size = vg.Points(10)
 	grid(p, false, true)
 	var xys plotter.XYs
@@ -171,21 +182,24 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	}
 	figure, err := inlinedAll([]*Figure{{Title: "Are the probabilities to be believed?", Panels: true,
 		Plots: [][]*plot.Plot{{reliability, risk}}, Width: 8 * vg.Inch, Height: 3.2 * vg.Inch,
-		Caption: fmt.Sprintf("Left: accuracy against confidence in %d bins, with 95%% Wilson intervals; on the diagonal the classifier is "+
-			"right as often as it says. Bars: the share of the images in each bin. Right: the error rate where only the surest images are "+
-			"answered and the rest is left to people.", metric.Bins)}}, h.H2)
+		Caption: fmt.Sprintf("Left: accuracy against confidence in %d bins, with 95%% Wilson "+
+			"intervals; on the diagonal the classifier is right as often as it says. Bars: the share of "+
+			"the images in each bin. Right: the error rate where only the surest images are answered and "+
+			"the rest is left to people.", metric.Bins)}}, h.H2)
 	if err != nil {
 		return err
 	}
 	prose := h.Style("text-align:left;white-space:normal")
 	body := g.Group{
-		table("", []string{"score", "", "what it is"}, h.TBody(g.Map(evaluationScores(r), func(s evaluationScore) g.Node {
-			return row(td(s.Name), td(s.Value), h.Td(prose, g.Text(s.Meaning)))
-		}))),
+		table("", []string{"score", "", "what it is"},
+			h.TBody(g.Map(evaluationScores(r), func(s evaluationScore) g.Node {
+				return row(td(s.Name), td(s.Value), h.Td(prose, g.Text(s.Meaning)))
+			}))),
 		figure,
 		h.H2(g.Text("By class")),
 		table("", classColumns(r), rows(r.ByClass, func(c evaluate.Class) []string {
-			out := []string{c.Name, fmt.Sprint(c.Images), fmt.Sprintf("%.3f", c.Recall), fmt.Sprintf("%.3f", c.Precision)}
+			out := []string{c.Name, fmt.Sprint(c.Images), fmt.Sprintf("%.3f", c.Recall),
+				fmt.Sprintf("%.3f", c.Precision)}
 			if r.Sets != nil && c.Images > 0 {
 				out = append(out, setShare(c.Images, c.Held, *c.HeldLow, *c.HeldHigh)...)
 			}
@@ -195,17 +209,19 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	if len(r.Classes) <= matrixClasses {
 		body = append(body, confusionMatrix(r))
 	} else if cs := r.Confusions(20); len(cs) > 0 {
-		body = append(body, h.H2(g.Text("Most frequent mistakes")), table("", []string{"true class", "called", "images"},
-			rows(cs, func(c evaluate.Confused) []string {
-				return []string{c.Truth, c.Says, fmt.Sprint(c.Images)}
-			})))
+		body = append(body, h.H2(g.Text("Most frequent mistakes")),
+			table("", []string{"true class", "called", "images"},
+				rows(cs, func(c evaluate.Confused) []string {
+					return []string{c.Truth, c.Says, fmt.Sprint(c.Images)}
+				})))
 	}
 	for _, l := range []struct {
 		title string
 		of    []evaluate.Example
 	}{{"Surest mistakes", r.Mistakes}, {"Least sure", r.Unsure}, {"Surest", r.Sure}} {
 		if len(l.of) > 0 {
-			body = append(body, h.H2(g.Text(l.title)), h.Div(h.Class("examples"), g.Map(l.of, evaluatedImage)))
+			body = append(body, h.H2(g.Text(l.title)),
+				h.Div(h.Class("examples"), g.Map(l.of, evaluatedImage)))
 		}
 	}
 	body = append(body, h.H2(g.Text("What the classifier was made from")),
@@ -216,7 +232,8 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	return nil
 }
 
-// confusionMatrix returns the table of true and predicted classes; cells are darker the larger their share of the true class.
+// confusionMatrix returns the table of true and predicted classes; cells are darker the larger
+// their share of the true class.
 func confusionMatrix(r *evaluate.Result) g.Node {
 	var lines g.Group
 	for i, counts := range r.Confusion {
@@ -234,7 +251,8 @@ func confusionMatrix(r *evaluate.Result) g.Node {
 		}
 		lines = append(lines, row(cells))
 	}
-	return g.Group{h.H2(g.Text("Confusion")), h.P(g.Text("Rows: the true class; columns: what the classifier says.")),
+	return g.Group{h.H2(g.Text("Confusion")),
+		h.P(g.Text("Rows: the true class; columns: what the classifier says.")),
 		table("matrix", append([]string{""}, r.Classes...), h.TBody(lines))}
 }
 
@@ -245,9 +263,10 @@ func evaluatedImage(e evaluate.Example) g.Node {
 		shown = image(e.PNG, "image of class "+e.Truth)
 	}
 	return h.Div(h.Class("example"), shown, h.Div(h.Style("grid-column:auto"),
-		g.Text("true: "), h.B(g.Text(e.Truth)), h.Br(), g.Text("says: "), h.B(g.If(e.Says != e.Truth, h.Class("wrong")), g.Text(e.Says)),
-		g.Text(fmt.Sprintf(" (%.1f%%)", 100*e.Probability)), h.Br(), h.Small(g.Text(fmt.Sprintf("%s, disagreement %.3f nats", e.File,
-			e.Disagreement)))))
+		g.Text("true: "), h.B(g.Text(e.Truth)), h.Br(), g.Text("says: "),
+		h.B(g.If(e.Says != e.Truth, h.Class("wrong")), g.Text(e.Says)),
+		g.Text(fmt.Sprintf(" (%.1f%%)", 100*e.Probability)), h.Br(),
+		h.Small(g.Text(fmt.Sprintf("%s, disagreement %.3f nats", e.File, e.Disagreement)))))
 }
 
 // originFacts returns the sources of a classifier.
@@ -272,11 +291,13 @@ func originFacts(r *evaluate.Result) []pageFact {
 	}
 	if o.Method != "" {
 		add("method", fmt.Sprintf("%s, %d heads on %d features", o.Method, r.Manifest.S, r.Manifest.Dx))
-		add("clients (images)", fmt.Sprintf("%d clients with %d images: %s", len(o.Clients), n, strings.Join(names, ", ")))
+		add("clients (images)", fmt.Sprintf("%d clients with %d images: %s", len(o.Clients), n,
+			strings.Join(names, ", ")))
 		add("round", fmt.Sprint(o.Round))
 	}
 	if o.L2 > 0 {
-		add("settings", fmt.Sprintf("%s: L2 penalty %g, %d points drawn for a sample, seed %d", o.Protocol, o.L2, o.Fresh, r.Manifest.Seed))
+		add("settings", fmt.Sprintf("%s: L2 penalty %g, %d points drawn for a sample, seed %d",
+			o.Protocol, o.L2, o.Fresh, r.Manifest.Seed))
 	}
 	add("client graph", o.Client)
 	add("predictor", o.Predictor)
@@ -290,7 +311,8 @@ func originFacts(r *evaluate.Result) []pageFact {
 func cardScores(b *strings.Builder, on string, r *evaluate.Result) {
 	named := *r
 	named.File = printable.Markdown(r.File)
-	fmt.Fprintf(b, "\n## Scores\n\nOn %s. %s\n\n| score | | |\n| --- | ---: | --- |\n", printable.Markdown(on), evaluationSummary(&named))
+	fmt.Fprintf(b, "\n## Scores\n\nOn %s. %s\n\n| score | | |\n| --- | ---: | --- |\n",
+		printable.Markdown(on), evaluationSummary(&named))
 	for _, s := range evaluationScores(r) {
 		fmt.Fprintf(b, "| %s | %s | %s |\n", s.Name, s.Value, s.Meaning)
 	}
@@ -301,7 +323,8 @@ func cardScores(b *strings.Builder, on string, r *evaluate.Result) {
 	}
 	b.WriteString("\n| class | images | recall | precision |\n| --- | ---: | ---: | ---: |\n")
 	for _, c := range r.ByClass {
-		fmt.Fprintf(b, "| %s | %d | %.3f | %.3f |\n", printable.Markdown(c.Name), c.Images, c.Recall, c.Precision)
+		fmt.Fprintf(b, "| %s | %d | %.3f | %.3f |\n", printable.Markdown(c.Name), c.Images,
+			c.Recall, c.Precision)
 	}
 }
 
@@ -315,30 +338,34 @@ func cardScaling(b *strings.Builder, r *evaluate.Result) {
 	if s.Kind == models.Temperature && len(s.Factor) == 1 {
 		what = fmt.Sprintf("a temperature of %.3g", 1/s.Factor[0])
 	}
-	fmt.Fprintf(b, "\n## Calibration\n\nIts probabilities were calibrated on %d labelled images of %s by %s, in the graph. Scores on these "+
-		"images, after by fits that left a fifth out:\n\n| | NLL | ECE | ECE by chance | confidence less accuracy |\n| --- | ---: | ---: "+
-		"| ---: | ---: |\n", s.Images, printable.Markdown(s.From), what)
+	fmt.Fprintf(b, "\n## Calibration\n\nIts probabilities were calibrated on %d labelled images of "+
+		"%s by %s, in the graph. Scores on these images, after by fits that left a fifth out:\n\n| | "+
+		"NLL | ECE | ECE by chance | confidence less accuracy |\n| --- | ---: | ---: | ---: | ---: |\n",
+		s.Images, printable.Markdown(s.From), what)
 	for _, row := range []struct {
 		name string
 		of   models.ScalingScores
 	}{{"before", s.Before}, {"after", s.After}} {
-		fmt.Fprintf(b, "| %s | %.4f | %.4f | %.4f | %+.4f |\n", row.name, row.of.NLL, row.of.ECE, row.of.Perfect, row.of.Gap)
+		fmt.Fprintf(b, "| %s | %.4f | %.4f | %.4f | %+.4f |\n", row.name, row.of.NLL, row.of.ECE,
+			row.of.Perfect, row.of.Gap)
 	}
-	b.WriteString("\nIt holds for images like those. Images of another camera or of other shares of the classes want a calibration of their " +
-		"own.\n")
+	b.WriteString("\nIt holds for images like those. Images of another camera or of other shares of " +
+		"the classes want a calibration of their own.\n")
 }
 
-// Card writes a model card in Markdown (Mitchell et al. 2019, arXiv 1810.03993): data, clients, settings, scores, limits.
-// on describes the data that the scores are for.
+// Card writes a model card in Markdown (Mitchell et al. 2019, arXiv 1810.03993): data, clients,
+// settings, scores, limits. on describes the data that the scores are for.
 func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n", printable.Markdown(title), len(r.Classes),
-		printable.Markdown(strings.Join(r.Classes, ", ")))
-	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one small upload made from its images and no "+
-		"image left it. The classifier's probabilities are the mean of %d samples of the posterior.\n\n", r.Manifest.S)
-	fmt.Fprintf(&b, "## Intended use\n\nTo tell these %d classes apart in images like those of the clients, and to leave to people those "+
-		"that it is unsure of. It is not for images that hold none of the classes, nor for decisions about persons.\n\n## What it was "+
-		"made from\n\n", len(r.Classes))
+	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n",
+		printable.Markdown(title), len(r.Classes), printable.Markdown(strings.Join(r.Classes, ", ")))
+	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one "+
+		"small upload made from its images and no image left it. The classifier's probabilities are "+
+		"the mean of %d samples of the posterior.\n\n", r.Manifest.S)
+	fmt.Fprintf(&b, "## Intended use\n\nTo tell these %d classes apart in images like those of the "+
+		"clients, and to leave to people those that it is unsure of. It is not for images that hold "+
+		"none of the classes, nor for decisions about persons.\n\n## What it was made from\n\n",
+		len(r.Classes))
 	for _, f := range originFacts(r) {
 		fmt.Fprintf(&b, "- **%s**: %s\n", f.Name, printable.Markdown(f.Value))
 	}
@@ -355,19 +382,21 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	b.WriteString(`
 ## Limits
 
-- It knows these classes and no other: an image of something else gets one of them, often, but not always, with little confidence.
-- The scores are of images like those above. On others, taken with another camera, say, it may be less often right and its
-  probabilities further off.
-- The extractor is frozen and was trained on data of its own; what its features do not tell apart, the classifier does not.
+- It knows these classes and no other: an image of something else gets one of them, often, but not always,
+  with little confidence.
+- The scores are of images like those above. On others, taken with another camera, say, it may be less
+  often right and its probabilities further off.
+- The extractor is frozen and was trained on data of its own; what its features do not tell
+  apart, the classifier does not.
 - Nothing is promised about what the uploads reveal of the clients' images: no noise was added.
 `)
 	if r.Origin.Method == "FMP" {
-		b.WriteString("- The outputs low and high are 90% credible intervals of the probability that images without end would lead to, not of " +
-			"the next label. How often they hold it, on which images, and where they do not, is measured on the program's page on intervals " +
-			"(docs/intervals.md).\n")
+		b.WriteString("- The outputs low and high are 90% credible intervals of the probability that " +
+			"images without end would lead to, not of the next label. How often they hold it, on which " +
+			"images, and where they do not, is measured on the program's page on intervals (docs/intervals.md).\n")
 		if e := r.Origin.Ends; e != nil {
-			fmt.Fprintf(&b, "- Their ends were learned on simulated tasks: at an image's most probable class they reach %.2f half widths down and "+
-				"%.2f up.\n", e.Down, e.Up)
+			fmt.Fprintf(&b, "- Their ends were learned on simulated tasks: at an image's most probable "+
+				"class they reach %.2f half widths down and %.2f up.\n", e.Down, e.Up)
 		}
 	}
 	b.WriteString(guarantee(r))

@@ -44,7 +44,8 @@ type ExportRow struct {
 	Varied            string   `parquet:"varied"` // settings in which the runs differ, KEY=VALUE, by semicolons
 }
 
-// Runs are the records of several runs, each with its name and its values of the settings in which they differ.
+// Runs are the records of several runs, each with its name and its values of the settings in which
+// they differ.
 type Runs struct {
 	Names   []string
 	Records [][]experiment.Record
@@ -62,12 +63,16 @@ func Parquet(w io.Writer, runs *Runs) error {
 			varied = append(varied, key+"="+runs.Values[i][k])
 		}
 		for _, r := range rs {
-			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha, Repeat: int32(r.Repeat),
+			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha,
+				Repeat:   int32(r.Repeat),
 				Protocol: r.Protocol,
-				Method:   r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier,
-				UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership, Origin: r.Origin, Varied: strings.Join(varied, ";")}
+				Method:   r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE,
+				NLL: r.NLL, Brier: r.Brier,
+				UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership,
+				Origin: r.Origin, Varied: strings.Join(varied, ";")}
 			if u := r.Uncertainty; u != nil {
-				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC, &u.ClassECE, &u.AdaptiveECE, &u.Entropy,
+				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC, &u.ClassECE,
+					&u.AdaptiveECE, &u.Entropy,
 					&u.Disagreement
 				if u.Joint != nil {
 					row.JointNear, row.JointRandom = &u.Joint.Near, &u.Joint.Random
@@ -85,9 +90,11 @@ func Parquet(w io.Writer, runs *Runs) error {
 	return nil
 }
 
-// CSV writes the records of runs with a heading line; each setting in which the runs differ is a column.
+// CSV writes the records of runs with a heading line; each setting in which the runs differ is a
+// column.
 func CSV(w io.Writer, runs *Runs) error {
-	lines := [][]string{append(append([]string{"run"}, experiment.CSVHeading...), append([]string{"origin"}, runs.Keys...)...)}
+	lines := [][]string{append(append([]string{"run"}, experiment.CSVHeading...),
+		append([]string{"origin"}, runs.Keys...)...)}
 	for i, rs := range runs.Records {
 		for _, r := range rs {
 			line := append(append([]string{runs.Names[i]}, r.CSV()...), r.Origin)

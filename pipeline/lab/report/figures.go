@@ -25,8 +25,8 @@ import (
 // suffix distinguishes the figures of a table from those of the run's other tables.
 func (t *Table) suffix() string { return t.Partition + "-" + t.Protocol }
 
-// intervalPlot shows one column of a table, one method per line, as a mean with its interval. It leaves out the control, which
-// is so far from the others that it would compress them.
+// intervalPlot shows one column of a table, one method per line, as a mean with its interval. It
+// leaves out the control, which is so far from the others that it would compress them.
 func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	p := newPlot(title, "", "")
 	grid(p, true, false)
@@ -86,15 +86,18 @@ func methodsFigure(t *Table) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	caption := "Means and 95% intervals over the repeats. Triangles: local; squares: centralised; discs: one-shot federated."
+	caption := "Means and 95% intervals over the repeats. Triangles: local; squares: centralised; " +
+		"discs: one-shot federated."
 	for _, r := range t.Rows {
 		if r.Printed != nil {
 			caption += " Rings: the figures printed in the paper."
 			break
 		}
 	}
-	return &Figure{Name: "methods-" + t.suffix(), Title: "Accuracy and calibration by method", Caption: caption,
-		Plots: [][]*plot.Plot{{a, e}}, Panels: true, Width: 8 * vg.Inch, Height: vg.Length(len(t.Rows))*0.23*vg.Inch + 0.7*vg.Inch}, nil
+	return &Figure{Name: "methods-" + t.suffix(), Title: "Accuracy and calibration by method",
+		Caption: caption,
+		Plots:   [][]*plot.Plot{{a, e}}, Panels: true, Width: 8 * vg.Inch,
+		Height: vg.Length(len(t.Rows))*0.23*vg.Inch + 0.7*vg.Inch}, nil
 }
 
 // reliabilityFigure shows small multiples of reliability diagrams, one per method.
@@ -132,8 +135,9 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		rows = append(rows, row)
 	}
 	return &Figure{Name: "reliability-" + t.suffix(), Title: "Reliability", Tiles: true,
-		Caption: fmt.Sprintf("Accuracy against confidence in %d bins, over all repeats, with the 95%% Wilson interval of one repeat's images; "+
-			"on the diagonal a method is right as often as it says. Bars: the share of the %.0f test images in each bin.", metric.Bins, images),
+		Caption: fmt.Sprintf("Accuracy against confidence in %d bins, over all repeats, with the 95%% "+
+			"Wilson interval of one repeat's images; on the diagonal a method is right as often as it "+
+			"says. Bars: the share of the %.0f test images in each bin.", metric.Bins, images),
 		Plots: rows, Width: 7.5 * vg.Inch, Height: vg.Length(len(rows)) * 1.9 * vg.Inch}, nil
 }
 
@@ -151,7 +155,8 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 		}
 		x0, x1 := float64(i)/metric.Bins, float64(i+1)/metric.Bins
 		share := b.Count / total
-		bar, err := plotter.NewPolygon(plotter.XYs{{X: x0, Y: 0}, {X: x1, Y: 0}, {X: x1, Y: share}, {X: x0, Y: share}})
+		bar, err := plotter.NewPolygon(plotter.XYs{{X: x0, Y: 0}, {X: x1, Y: 0}, {X: x1, Y: share},
+			{X: x0, Y: share}})
 		if err != nil {
 			return nil, fmt.Errorf("reliability of %s: %w", row.Method, err)
 		}
@@ -185,7 +190,8 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 		s.GlyphStyle = glyph(row.Method, row.Group, vg.Points(2.5))
 		p.Add(l, s)
 	}
-	ticks := plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
+	ticks := plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"},
+		{Value: 1, Label: "1"}}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
 	p.X.Tick.Marker, p.Y.Tick.Marker = ticks, ticks
 	return p, nil
@@ -207,8 +213,8 @@ func series(p *plot.Plot, row *Row, xys plotter.XYs, dashed bool) error {
 	return nil
 }
 
-// alphaFigure shows ACC and ECE against the concentration of the Dirichlet partitions: the paper's Figure 2. It
-// is nil for fewer than two concentrations.
+// alphaFigure shows ACC and ECE against the concentration of the Dirichlet partitions: the paper's
+// Figure 2. It is nil for fewer than two concentrations.
 func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	var use []Table
 	for _, t := range ts {
@@ -267,12 +273,14 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 		return nil, err
 	}
 	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the paper's Figure 2)",
-		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller alpha, the fewer classes a client has. Solid: one-shot " +
-			"federated; dashed: centralised.",
-		Plots: [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch, Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
+		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller alpha, the fewer " +
+			"classes a client has. Solid: one-shot federated; dashed: centralised.",
+		Plots: [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch,
+		Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
 
-// bytesFigure shows ACC against the bytes that a client sends, as wide as a column of a journal. It is nil where nothing is sent.
+// bytesFigure shows ACC against the bytes that a client sends, as wide as a column of a journal. It
+// is nil where nothing is sent.
 func bytesFigure(t *Table) (*Figure, error) {
 	p := newPlot("", "bytes that one client sends", "accuracy")
 	narrowed(p)
@@ -288,7 +296,8 @@ func bytesFigure(t *Table) (*Figure, error) {
 		}
 		at := plotter.XY{X: r.UploadBytes, Y: r.ACC.Mean}
 		low, high := math.Max(0, r.ACC.Lo()), math.Min(1, r.ACC.Hi())
-		lo, hi, bottom, top = math.Min(lo, at.X), math.Max(hi, at.X), math.Min(bottom, low), math.Max(top, high)
+		lo, hi, bottom, top = math.Min(lo, at.X), math.Max(hi, at.X), math.Min(bottom, low),
+			math.Max(top, high)
 		bar, err := plotter.NewLine(plotter.XYs{{X: at.X, Y: low}, {X: at.X, Y: high}})
 		if err != nil {
 			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
@@ -309,12 +318,13 @@ func bytesFigure(t *Table) (*Figure, error) {
 	}
 	p.Add(newSideLabels(p, marks, names))
 	// Ends at powers of two and twentieths: tables of one run mostly have the same.
-	p.X.Min, p.X.Max = math.Exp2(math.Floor(math.Log2(lo)-0.2)), math.Exp2(math.Ceil(math.Log2(hi)+0.2))
+	p.X.Min, p.X.Max = math.Exp2(math.Floor(math.Log2(lo)-0.2)),
+		math.Exp2(math.Ceil(math.Log2(hi)+0.2))
 	p.Y.Min, p.Y.Max = math.Floor(20*bottom-1e-9)/20, math.Ceil(20*top+1e-9)/20
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, powersOfTwo{}
 	return &Figure{Name: "bytes-" + t.suffix(), Title: "Accuracy against communication",
-		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send the feature rows themselves, which one-shot " +
-			"methods keep at home.",
+		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send the " +
+			"feature rows themselves, which one-shot methods keep at home.",
 		Plots: [][]*plot.Plot{{p}}, Width: columnWidth, Height: columnHeight(len(names))}, nil
 }
 
@@ -358,13 +368,15 @@ func (powersOfTwo) Ticks(lo, hi float64) []plot.Tick {
 	return out
 }
 
-// sampled holds a method's figures by the number of its posterior samples: ECE, NLL and joint NLL, each a line.
+// sampled holds a method's figures by the number of its posterior samples: ECE, NLL and joint NLL,
+// each a line.
 type sampled struct {
 	row   *Row
 	lines [3]plotter.XYs
 }
 
-// bySamples returns the methods of a table that have samples, averaged over repeats. joint reports whether joint NLL was measured.
+// bySamples returns the methods of a table that have samples, averaged over repeats. joint reports
+// whether joint NLL was measured.
 func bySamples(t *Table, rs []experiment.Record) (out []sampled, joint bool) {
 	for i := range t.Rows {
 		row := &t.Rows[i]
@@ -415,8 +427,8 @@ func span(ms []sampled, l int) (lo, hi float64) {
 	return lo, hi
 }
 
-// split splits methods into those that can be drawn together with FMP and MP, and those that would stretch the range
-// of some panel to more than three times the range of FMP and MP.
+// split splits methods into those that can be drawn together with FMP and MP, and those that would
+// stretch the range of some panel to more than three times the range of FMP and MP.
 func split(ms []sampled, panels int) (near, far []sampled) {
 	of := func(names ...string) (out []sampled) {
 		for _, m := range ms {
@@ -446,14 +458,16 @@ func split(ms []sampled, panels int) (near, far []sampled) {
 	return near, far
 }
 
-// samplesFigure shows ECE, NLL and, where measured, joint NLL against the number of posterior samples: a row of panels for
-// FMP, MP and methods close to them, and one for methods that would flatten them. It is nil where no method has samples.
+// samplesFigure shows ECE, NLL and, where measured, joint NLL against the number of posterior
+// samples: a row of panels for FMP, MP and methods close to them, and one for methods that would
+// flatten them. It is nil where no method has samples.
 func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	all, joint := bySamples(t, rs)
 	if len(all) == 0 {
 		return nil, nil
 	}
-	titles := []string{"Expected calibration error", "Negative log-likelihood", "Joint negative log-likelihood"}
+	titles := []string{"Expected calibration error", "Negative log-likelihood",
+		"Joint negative log-likelihood"}
 	if !joint {
 		titles = titles[:2]
 	}
@@ -497,16 +511,20 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		}
 		plots = append(plots, row)
 	}
-	caption := "The predictions of the first S samples of each method's ensemble, mean over the repeats. Dashed: centralised."
+	caption := "The predictions of the first S samples of each method's ensemble, mean over the " +
+		"repeats. Dashed: centralised."
 	if len(plots) > 1 {
 		caption += " Below: methods that would flatten the lines of FMP and MP, on scales of their own."
 	}
-	return &Figure{Name: "samples-" + t.suffix(), Title: "Calibration against the number of posterior samples", Caption: caption,
-		Plots: plots, Panels: true, Width: vg.Length(len(titles)) * 3.75 * vg.Inch, Height: vg.Length(len(plots)) *
+	return &Figure{Name: "samples-" + t.suffix(),
+		Title: "Calibration against the number of posterior samples", Caption: caption,
+		Plots: plots, Panels: true, Width: vg.Length(len(titles)) * 3.75 * vg.Inch,
+		Height: vg.Length(len(plots)) *
 			max(3, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
 
-// calm widens an axis that would magnify noise: it begins at 0 or spans at least a fifth of its largest value.
+// calm widens an axis that would magnify noise: it begins at 0 or spans at least a fifth of its
+// largest value.
 func calm(a *plot.Axis, fromZero bool) {
 	if fromZero {
 		a.Min, a.Max = 0, max(1.1*a.Max, 0.01)
@@ -517,7 +535,8 @@ func calm(a *plot.Axis, fromZero bool) {
 	}
 }
 
-// viewFigure shows a client's points, its upload and the drawn points in the plane. It is nil without a view.
+// viewFigure shows a client's points, its upload and the drawn points in the plane. It is nil
+// without a view.
 func viewFigure(d *experiment.Detail) (*Figure, error) {
 	if d == nil || len(d.View.Sets) == 0 {
 		return nil, nil
@@ -525,12 +544,14 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 	xmin, xmax, ymin, ymax := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, s := range d.View.Sets {
 		for _, q := range s {
-			xmin, xmax, ymin, ymax = math.Min(xmin, q.X), math.Max(xmax, q.X), math.Min(ymin, q.Y), math.Max(ymax, q.Y)
+			xmin, xmax, ymin, ymax = math.Min(xmin, q.X), math.Max(xmax, q.X), math.Min(ymin, q.Y),
+				math.Max(ymax, q.Y)
 		}
 	}
 	var row []*plot.Plot
 	for _, panel := range []struct{ set, title string }{
-		{"client", "one client's points"}, {"upload", "its upload (area: mass)"}, {"drawn", "points drawn by the server"},
+		{"client", "one client's points"}, {"upload", "its upload (area: mass)"},
+		{"drawn", "points drawn by the server"},
 	} {
 		p := newPlot(panel.title, "", "")
 		back, err := plotter.NewScatter(xys(d.View.Sets["background"]))
@@ -550,7 +571,8 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 			if panel.set == "upload" {
 				size = 2 + 2.2*math.Sqrt(math.Max(q.Weight, 0))
 			}
-			return draw.GlyphStyle{Color: classColor(q.Class), Shape: classShape(q.Class), Radius: vg.Points(size)}
+			return draw.GlyphStyle{Color: classColor(q.Class), Shape: classShape(q.Class),
+				Radius: vg.Points(size)}
 		}
 		p.Add(s)
 		frame(p, xmin, xmax, ymin, ymax)
@@ -561,10 +583,11 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 		return nil, err
 	}
 	row = append(row, key)
-	return &Figure{Name: "view", Title: "What a client sends, and what the server draws from it", Tiles: true,
-		Caption: fmt.Sprintf("The plane of the two leading principal components of the features (%.0f%% and %.0f%% of the variance). Colour "+
-			"and shape: class. Small and pale: other images of the clients' part.",
-			100*d.View.Explained[0], 100*d.View.Explained[1]),
+	return &Figure{Name: "view", Title: "What a client sends, and what the server draws from it",
+		Tiles: true,
+		Caption: fmt.Sprintf("The plane of the two leading principal components of the features "+
+			"(%.0f%% and %.0f%% of the variance). Colour and shape: class. Small and pale: other images "+
+			"of the clients' part.", 100*d.View.Explained[0], 100*d.View.Explained[1]),
 		Plots: [][]*plot.Plot{row}, Width: 9 * vg.Inch, Height: 2.4 * vg.Inch}, nil
 }
 
@@ -582,10 +605,12 @@ func classKey(classes []string) (*plot.Plot, error) {
 	for i, name := range classes {
 		at := plotter.XY{X: float64(i / keyRows), Y: -float64(i % keyRows)}
 		marks.XYs = append(marks.XYs, plotter.XY{X: at.X + 0.06, Y: at.Y})
-		words.XYs, words.Labels = append(words.XYs, plotter.XY{X: at.X + 0.15, Y: at.Y}), append(words.Labels, short(name))
+		words.XYs, words.Labels = append(words.XYs, plotter.XY{X: at.X + 0.15, Y: at.Y}),
+			append(words.Labels, short(name))
 	}
 	if more > 0 {
-		words.XYs, words.Labels = append(words.XYs, plotter.XY{X: 1.15, Y: 1 - keyRows}), append(words.Labels, fmt.Sprintf("and %d more", more+1))
+		words.XYs, words.Labels = append(words.XYs, plotter.XY{X: 1.15, Y: 1 - keyRows}),
+			append(words.Labels, fmt.Sprintf("and %d more", more+1))
 	}
 	s, err := plotter.NewScatter(marks.XYs)
 	if err != nil {
@@ -599,7 +624,8 @@ func classKey(classes []string) (*plot.Plot, error) {
 		return nil, fmt.Errorf("key of the classes: %w", err)
 	}
 	for i := range l.TextStyle {
-		l.TextStyle[i].Color, l.TextStyle[i].Font, l.TextStyle[i].YAlign = ink, p.X.Tick.Label.Font, draw.YCenter
+		l.TextStyle[i].Color, l.TextStyle[i].Font, l.TextStyle[i].YAlign = ink,
+			p.X.Tick.Label.Font, draw.YCenter
 	}
 	p.Add(s, l)
 	frame(p, 0, 2, 0.5-keyRows, 0.5)
@@ -617,7 +643,8 @@ func xys(ps []experiment.Placed) plotter.XYs {
 func classColor(c int) color.Color { return classColors[c%len(classColors)] }
 
 func classShape(c int) draw.GlyphDrawer {
-	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}}
+	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{},
+		draw.CrossGlyph{}}
 	return shapes[c/len(classColors)%len(shapes)]
 }
 
@@ -630,7 +657,8 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 		names[y] = short(classes[c])
 		var dots plotter.XYs
 		for i, s := range e.Samples {
-			// A deterministic jitter across the line, so that samples of equal probability remain distinguishable.
+			// A deterministic jitter across the line, so that samples of equal probability remain
+			// distinguishable.
 			dots = append(dots, plotter.XY{X: s[k], Y: float64(y) + 0.5*(math.Mod(float64(i)*0.6180339887, 1)-0.5)})
 		}
 		s, err := plotter.NewScatter(dots)
@@ -652,12 +680,13 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 	p.Y.Width = 0
 	p.X.Min, p.X.Max = -0.03, 1.03
 	p.Y.Min, p.Y.Max = -0.6, float64(len(e.Top))-0.4
-	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"}, {Value: 1, Label: "1"}}
+	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"},
+		{Value: 1, Label: "1"}}
 	return p, nil
 }
 
-// imagesFigure shows the images of which the posterior is least and most certain, each beside its spreadPlot, for the folder
-// of plots; the page lays them out itself. It is nil without images.
+// imagesFigure shows the images of which the posterior is least and most certain, each beside its
+// spreadPlot, for the folder of plots; the page lays them out itself. It is nil without images.
 func imagesFigure(d *experiment.Detail) (*Figure, error) {
 	if d == nil || len(d.Hard)+len(d.Easy) == 0 {
 		return nil, nil
@@ -687,7 +716,8 @@ func imagesFigure(d *experiment.Detail) (*Figure, error) {
 			rows[i][2*k+1].Title.Text = "true: " + short(d.Classes[e.Label])
 		}
 	}
-	return &Figure{Name: "images", Title: "Images that the posterior is least and most sure of", Plots: rows,
+	return &Figure{Name: "images", Title: "Images that the posterior is least and most sure of",
+		Plots: rows,
 		Width: 8 * vg.Inch, Height: vg.Length(len(rows)) * 1.4 * vg.Inch}, nil
 }
 

@@ -13,8 +13,9 @@ import (
 	"fmp/pipeline/internal/design"
 )
 
-// Pages are assembled from elements in Go, which escape their content, instead of html/template: a program
-// that links text/template keeps every exported method of every type, since a template may name it (6 MB here).
+// Pages are assembled from elements in Go, which escape their content, instead of html/template: a
+// program that links text/template keeps every exported method of every type, since a template may
+// name it (6 MB here).
 
 //go:embed style.css
 var style string
@@ -27,18 +28,21 @@ func sheet() string {
 	var b strings.Builder
 	b.WriteString(design.CSS + style)
 	for i := 2; i <= maxColumns; i++ {
-		fmt.Fprintf(&b, ".pick:has(.c%d:not(:checked)) + .scroll tr:not(.group) > :nth-child(%d) { display: none; }\n", i, i)
+		fmt.Fprintf(&b,
+			".pick:has(.c%d:not(:checked)) + .scroll tr:not(.group) > :nth-child(%d) { display: none; }\n",
+			i, i)
 	}
 	return b.String()
 }
 
-// pick returns boxes by which a reader chooses the columns of the table that follows, the first apart.
+// pick returns boxes by which a reader chooses the columns of the table that follows, the first
+// apart.
 func pick(headings []string) g.Node {
 	var boxes g.Group
 	for i, name := range headings {
 		if i > 0 && i < maxColumns && name != "" {
-			boxes = append(boxes, h.Label(h.Input(h.Type("checkbox"), h.Class(fmt.Sprintf("c%d", i+1)), h.Checked(), h.AutoComplete("off")),
-				g.Text(" "+name)), g.Text("\n"))
+			boxes = append(boxes, h.Label(h.Input(h.Type("checkbox"), h.Class(fmt.Sprintf("c%d", i+1)),
+				h.Checked(), h.AutoComplete("off")), g.Text(" "+name)), g.Text("\n"))
 		}
 	}
 	return h.FieldSet(h.Class("pick"), h.Legend(g.Text("Columns")), boxes)
@@ -69,7 +73,8 @@ func table(class string, headings []string, body ...g.Node) g.Node {
 		return h.Th(h.Scope("col"), g.Text(s))
 	}
 	name := strings.Join(slices.DeleteFunc(slices.Clone(headings), func(s string) bool { return s == "" }), ", ")
-	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("group"), h.Aria("label", "Table of "+name), g.Text("\n"),
+	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("group"),
+		h.Aria("label", "Table of "+name), g.Text("\n"),
 		h.Table(g.If(class != "", h.Class(class)), h.THead(h.Tr(g.Map(headings, th))), g.Group(body)))
 }
 
@@ -84,7 +89,8 @@ func td(s string) g.Node { return h.Td(g.Text(s)) }
 
 // folded returns a section that opens on a click.
 func folded(open bool, summary g.Node, body ...g.Node) g.Node {
-	return g.Group{h.Details(g.If(open, g.Attr("open")), h.Summary(summary), g.Group(body)), g.Text("\n")}
+	return g.Group{h.Details(g.If(open, g.Attr("open")), h.Summary(summary), g.Group(body)),
+		g.Text("\n")}
 }
 
 func factList(facts []pageFact) g.Node {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `\%`, `$`, `\$`, `#`, `\#`, `_`, `\_`, `{`, `\{`, `}`, `\}`,
-	`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`,
+var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `\%`, `$`, `\$`, `#`,
+	`\#`, `_`, `\_`, `{`, `\{`, `}`, `\}`, `~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`,
 	`<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`, `"`, `\textquotedbl{}`)
 
 // Figures of a table that fit one column of a journal, and the width of a page.
@@ -17,8 +17,8 @@ const (
 	pageFits   = 6
 )
 
-// LaTeX writes tables for the booktabs package; one that is too wide for a column takes both. The best method of each group, and those
-// not separable from it, are bold.
+// LaTeX writes tables for the booktabs package; one that is too wide for a column takes both. The
+// best method of each group, and those not separable from it, are bold.
 func LaTeX(w io.Writer, ts []Table) error {
 	var b strings.Builder
 	b.WriteString("% needs \\usepackage{booktabs}")
@@ -31,7 +31,8 @@ func LaTeX(w io.Writer, ts []Table) error {
 		if len(shown) > columnFits {
 			float = "table*"
 		}
-		fmt.Fprintf(&b, "\\begin{%s}\n\\centering\n\\caption{%s}\n", float, latexEscape.Replace(t.title()))
+		fmt.Fprintf(&b, "\\begin{%s}\n\\centering\n\\caption{%s}\n", float,
+			latexEscape.Replace(t.title()))
 		width := len(shown) + 1
 		for _, on := range []bool{t.showsUpload(), t.showsSetting()} {
 			if on {
@@ -53,7 +54,8 @@ func LaTeX(w io.Writer, ts []Table) error {
 		for _, r := range t.Rows {
 			if r.Group != group {
 				group = r.Group
-				fmt.Fprintf(&b, "\\midrule\n\\multicolumn{%d}{l}{\\emph{%s}} \\\\\n", width, latexEscape.Replace(group))
+				fmt.Fprintf(&b, "\\midrule\n\\multicolumn{%d}{l}{\\emph{%s}} \\\\\n", width,
+					latexEscape.Replace(group))
 			}
 			label := latexEscape.Replace(r.label())
 			if r.Subject() {

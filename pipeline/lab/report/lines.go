@@ -22,13 +22,15 @@ type At struct {
 	Tables []Table
 }
 
-// Lines draws a figure of tables against a setting, a line for each method, a panel for each partition and protocol, each as wide as a
-// column of a journal. Values that are numbers lie at their places, on a logarithmic axis where the largest is over twenty times the
-// least; others side by side in the order of the runs. Two runs of one value, and an unknown column, are errors.
+// Lines draws a figure of tables against a setting, a line for each method, a panel for each
+// partition and protocol, each as wide as a column of a journal. Values that are numbers lie at
+// their places, on a logarithmic axis where the largest is over twenty times the least; others side
+// by side in the order of the runs. Two runs of one value, and an unknown column, are errors.
 func Lines(runs []At, setting, column string) (*Figure, error) {
 	c := slices.IndexFunc(headings[:], func(h string) bool { return strings.EqualFold(h, column) })
 	if c < 0 {
-		return nil, fmt.Errorf("no column %q; there are %s%s", column, strings.Join(headings[:], ", "), suggest.DidYouMean(column, headings[:]))
+		return nil, fmt.Errorf("no column %q; there are %s%s", column, strings.Join(headings[:], ", "),
+			suggest.DidYouMean(column, headings[:]))
 	}
 	x, err := newValueAxis(runs, setting)
 	if err != nil {
@@ -49,7 +51,8 @@ func Lines(runs []At, setting, column string) (*Figure, error) {
 		p := newPlot(k.partition+", "+k.protocol, x.setting, headings[c])
 		narrowed(p)
 		grid(p, false, true)
-		n, err := x.lines(p, runs, c, func(t *Table) bool { return t.Partition == k.partition && t.Protocol == k.protocol })
+		n, err := x.lines(p, runs, c,
+			func(t *Table) bool { return t.Partition == k.partition && t.Protocol == k.protocol })
 		if err != nil {
 			return nil, err
 		}
@@ -62,8 +65,9 @@ func Lines(runs []At, setting, column string) (*Figure, error) {
 		return nil, fmt.Errorf("no run has a figure %s", headings[c])
 	}
 	return &Figure{Name: "lines", Title: headings[c] + " against " + setting,
-		Caption: "Mean over repeats; bars are " + fmt.Sprintf("%g%%", 100*Level) + " t-intervals. Dashed: centralised and local methods.",
-		Plots:   [][]*plot.Plot{plots}, Panels: true, Width: columnWidth * vg.Length(len(plots)),
+		Caption: "Mean over repeats; bars are " + fmt.Sprintf("%g%%",
+			100*Level) + " t-intervals. Dashed: centralised and local methods.",
+		Plots: [][]*plot.Plot{plots}, Panels: true, Width: columnWidth * vg.Length(len(plots)),
 		Height: columnHeight(most)}, nil
 }
 
@@ -80,7 +84,8 @@ func newValueAxis(runs []At, setting string) (*valueAxis, error) {
 	numbers := true
 	for _, r := range runs {
 		if _, ok := x.at[r.Value]; ok {
-			return nil, fmt.Errorf("two runs have %s = %s: name runs that differ in this setting alone", setting, r.Value)
+			return nil, fmt.Errorf("two runs have %s = %s: name runs that differ in this setting alone",
+				setting, r.Value)
 		}
 		v, err := strconv.ParseFloat(r.Value, 64)
 		numbers = numbers && err == nil && !math.IsInf(v, 0) && !math.IsNaN(v)
@@ -113,7 +118,8 @@ func (x *valueAxis) set(p *plot.Plot) {
 }
 
 // lines draws a line for each method of the tables that match, and returns their number.
-func (x *valueAxis) lines(p *plot.Plot, runs []At, column int, match func(t *Table) bool) (int, error) {
+func (x *valueAxis) lines(p *plot.Plot, runs []At, column int,
+	match func(t *Table) bool) (int, error) {
 	type line struct {
 		row  Row
 		xys  plotter.XYs
@@ -141,7 +147,8 @@ func (x *valueAxis) lines(p *plot.Plot, runs []At, column int, match func(t *Tab
 			}
 		}
 	}
-	slices.SortStableFunc(order, func(a, b *line) int { return subjectLast(&a.row) - subjectLast(&b.row) })
+	slices.SortStableFunc(order,
+		func(a, b *line) int { return subjectLast(&a.row) - subjectLast(&b.row) })
 	var ends plotter.XYs
 	var names []string
 	for _, l := range order {
@@ -164,7 +171,8 @@ func (x *valueAxis) lines(p *plot.Plot, runs []At, column int, match func(t *Tab
 		}
 		e.Color, e.CapWidth = methodColor(l.row.Method), vg.Points(3)
 		p.Add(e)
-		if err := series(p, &l.row, xys, l.row.Group == string(rival.Centralised) || l.row.Group == string(rival.Local)); err != nil {
+		if err := series(p, &l.row, xys, l.row.Group == string(rival.Centralised) ||
+			l.row.Group == string(rival.Local)); err != nil {
 			return 0, err
 		}
 		ends, names = append(ends, xys[len(xys)-1]), append(names, l.row.label())

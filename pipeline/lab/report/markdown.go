@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Markdown writes tables in GitHub's Markdown. The best method of each group, and those not separable from it, are bold.
+// Markdown writes tables in GitHub's Markdown. The best method of each group, and those not
+// separable from it, are bold.
 func Markdown(w io.Writer, ts []Table) error {
 	var b strings.Builder
 	for i, t := range ts {

@@ -78,7 +78,8 @@ type run struct {
 func (r *run) page(w io.Writer) error {
 	c, m, ts := r.config, r.manifest, r.tables
 	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. %s %s",
-		c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"], spreadNote(m.SameImages), bestNote)
+		c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"],
+		spreadNote(m.SameImages), bestNote)
 	if untrained(ts) {
 		summary += " " + untrainedNote
 	}
@@ -111,17 +112,21 @@ func (r *run) page(w io.Writer) error {
 	}
 	if len(r.tuned.Choices) > 0 {
 		body = append(body, folded(false, g.Text("What the tuned settings were chosen from"),
-			h.P(g.Text("Each method's setting with the least NLL on held-out rows of tasks drawn from the meta-training corpus, of the run's "+
-				"size and partition. The values tried go on where the best is at an end, and grow finer around it.")),
-			table("", []string{"method", "partition", "setting", "chosen", "held-out NLL", "of"}, rows(r.tuned.Choices, choiceCells))))
+			h.P(g.Text("Each method's setting with the least NLL on held-out rows of tasks drawn from the "+
+				"meta-training corpus, of the run's size and partition. The values tried go on where the "+
+				"best is at an end, and grow finer around it.")),
+			table("", []string{"method", "partition", "setting", "chosen", "held-out NLL", "of"},
+				rows(r.tuned.Choices, choiceCells))))
 	}
 	if len(r.costs) > 0 {
 		body = append(body, folded(false, g.Text("What each method cost"),
-			h.P(g.Text("Seconds of the clock, over all partitions and repeats: choosing its settings, and running and scoring it. What methods "+
-				"share (fits, drawn points) counts for the one that came first.")),
-			table("", []string{"method", "tuning, s", "running, s", "share"}, rows(r.costs, func(c experiment.Cost) []string {
-				return []string{c.Method, fmt.Sprintf("%.2f", c.Tuning), fmt.Sprintf("%.2f", c.Running), fmt.Sprintf("%.1f%%", 100*c.Share)}
-			}))))
+			h.P(g.Text("Seconds of the clock, over all partitions and repeats: choosing its settings, and "+
+				"running and scoring it. What methods share (fits, drawn points) counts for the one that came first.")),
+			table("", []string{"method", "tuning, s", "running, s", "share"},
+				rows(r.costs, func(c experiment.Cost) []string {
+					return []string{c.Method, fmt.Sprintf("%.2f", c.Tuning), fmt.Sprintf("%.2f", c.Running),
+						fmt.Sprintf("%.1f%%", 100*c.Share)}
+				}))))
 	}
 	var facts []pageFact
 	for _, of := range []map[string]string{m.Versions, m.Models, m.Data} {
@@ -133,7 +138,8 @@ func (r *run) page(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("report: settings: %w", err)
 	}
-	body = append(body, folded(false, g.Text("Versions and digests"), factList(append(facts, pageFact{"identity of the run", m.Identity}))),
+	body = append(body, folded(false, g.Text("Versions and digests"),
+		factList(append(facts, pageFact{"identity of the run", m.Identity}))),
 		folded(false, g.Text("Settings (config.yaml)"), h.Pre(g.Text(string(settings)))))
 	if err := document("fmp: "+c.Dataset.Label(), summary, body).Render(w); err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -190,7 +196,8 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 				if varies(iv) {
 					half = fmt.Sprintf("±%.4f", iv.Half)
 				}
-				cells = append(cells, h.Td(g.If(r.best[c], h.Class("best")), g.Text(mean(*iv)+" "), h.Small(g.Text(half))))
+				cells = append(cells, h.Td(g.If(r.best[c], h.Class("best")), g.Text(mean(*iv)+" "),
+					h.Small(g.Text(half))))
 			}
 			cells = append(cells, td(byteSize(r.UploadBytes)))
 			if tuned {
@@ -205,7 +212,9 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 			}
 			return row(cells)
 		})
-		groups = append(groups, h.TBody(row(h.Class("group"), h.Th(h.ColSpan(fmt.Sprint(len(head))), h.Scope("rowgroup"), g.Text(name))), lines))
+		groups = append(groups, h.TBody(
+			row(h.Class("group"), h.Th(h.ColSpan(fmt.Sprint(len(head))), h.Scope("rowgroup"), g.Text(name))),
+			lines))
 		of = of[n:]
 	}
 	inlined, err := inlinedAll(figures, h.H3)
@@ -216,8 +225,8 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 	return folded(open, h.H2(g.Text(t.title())),
 		g.If(sentence != "", h.P(g.Text(sentence))),
 		pick(head), table("", head, groups),
-		g.If(tuned, h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen on the meta-training corpus by NLL; no "+
-			"test image took part. All that was tried: see below."))),
+		g.If(tuned, h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen "+
+			"on the meta-training corpus by NLL; no test image took part. All that was tried: see below."))),
 		g.Map(t.sideTables(), func(s sideTable) g.Node {
 			return g.Group{h.H3(g.Text(s.Title)),
 				table("", append([]string{"method"}, s.Headings...), rows(s.Rows,
@@ -254,8 +263,8 @@ func examplesForPage(d *experiment.Detail) (g.Node, error) {
 		h.H2(g.Text("Which images is it sure of, and which not?")),
 		h.P(g.Text("Every dot is one posterior sample of FMP and its probability for a class: "),
 			h.Span(h.Class("key"), g.Text("▲ the true class")), g.Text(", "),
-			h.Span(h.Class("key2"), g.Text("● another")), g.Text(". Where the dots are spread, the samples disagree: the uploads do "+
-				"not settle it.")),
+			h.Span(h.Class("key2"), g.Text("● another")),
+			g.Text(". Where the dots are spread, the samples disagree: the uploads do not settle it.")),
 		h.H3(g.Text("Unsure: the images of largest disagreement")), hard,
 		h.H3(g.Text("Sure: the images of least entropy")), easy,
 	}, nil
@@ -266,7 +275,8 @@ func exampleForPage(e *experiment.Example, classes []string) (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	svg, err := inline(p, 2.4*vg.Inch, 1.1*vg.Inch, fmt.Sprintf("posterior samples for test image %d", e.Index))
+	svg, err := inline(p, 2.4*vg.Inch, 1.1*vg.Inch,
+		fmt.Sprintf("posterior samples for test image %d", e.Index))
 	if err != nil {
 		return nil, err
 	}
@@ -276,6 +286,8 @@ func exampleForPage(e *experiment.Example, classes []string) (g.Node, error) {
 	}
 	truth := classes[e.Label]
 	return h.Div(h.Class("example"), image(e.PNG, "test image of class "+truth), g.Raw(svg),
-		h.Div(g.Text("true: "), h.B(g.Text(truth)), g.Text(fmt.Sprintf("; FMP says %s (%.0f%%)", classes[says], 100*e.Mean[says])), h.Br(),
-			h.Small(g.Text(fmt.Sprintf("test image %d, disagreement %.3f nats", e.Index, e.Disagreement))))), nil
+			h.Div(g.Text("true: "), h.B(g.Text(truth)),
+				g.Text(fmt.Sprintf("; FMP says %s (%.0f%%)", classes[says], 100*e.Mean[says])), h.Br(),
+				h.Small(g.Text(fmt.Sprintf("test image %d, disagreement %.3f nats", e.Index, e.Disagreement))))),
+		nil
 }

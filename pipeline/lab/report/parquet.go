@@ -12,8 +12,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Constants of the Parquet format (https://github.com/apache/parquet-format, parquet.thrift) that are used here. A library
-// for the whole format makes the program 4 MB larger; the test reads the output back with one.
+// Constants of the Parquet format (https://github.com/apache/parquet-format, parquet.thrift) that
+// are used here. A library for the whole format makes the program 4 MB larger; the test reads the
+// output back with one.
 const (
 	parquetMagic = "PAR1"
 
@@ -25,8 +26,8 @@ const (
 	dataPage                             = 0
 )
 
-// writeParquet writes rows, structs of int32, float64, *float64 (nil: null) and string fields whose tags name the columns, as one
-// row group with one Zstandard-compressed page per column.
+// writeParquet writes rows, structs of int32, float64, *float64 (nil: null) and string fields whose
+// tags name the columns, as one row group with one Zstandard-compressed page per column.
 func writeParquet[T any](w io.Writer, rows []T) error {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -46,7 +47,8 @@ func writeParquet[T any](w io.Writer, rows []T) error {
 		}
 		packed := enc.EncodeAll(page, nil)
 		if len(page) > math.MaxInt32 || len(packed) > math.MaxInt32 {
-			return fmt.Errorf("column %s has %d bytes; a page has at most %d: export fewer runs at once", name, len(page), math.MaxInt32)
+			return fmt.Errorf("column %s has %d bytes; a page has at most %d: export fewer runs at once",
+				name, len(page), math.MaxInt32)
 		}
 		element := new(thrift).int(1, kind).int(3, repetition).text(4, name)
 		if kind == typeByteArray {
@@ -54,17 +56,21 @@ func writeParquet[T any](w io.Writer, rows []T) error {
 		}
 		schema = append(schema, element.end())
 		header := new(thrift).int(1, dataPage).int(2, int64(len(page))).int(3, int64(len(packed))).
-			nested(5, new(thrift).int(1, int64(len(rows))).int(2, encodingPlain).int(3, encodingRLE).int(4, encodingRLE).end()).end()
+			nested(5, new(thrift).int(1, int64(len(rows))).int(2, encodingPlain).int(3, encodingRLE).int(4,
+				encodingRLE).end()).end()
 		at := file.Len()
 		file.Write(header)
 		file.Write(packed)
 		total += len(header) + len(page)
-		meta := new(thrift).int(1, kind).ints(2, encodingPlain, encodingRLE).texts(3, name).int(4, codecZstd).long(5, int64(len(rows))).
-			long(6, int64(len(header)+len(page))).long(7, int64(len(header)+len(packed))).long(9, int64(at)).end()
+		meta := new(thrift).int(1, kind).ints(2, encodingPlain, encodingRLE).texts(3, name).int(4,
+			codecZstd).long(5, int64(len(rows))).
+			long(6, int64(len(header)+len(page))).long(7, int64(len(header)+len(packed))).long(9,
+			int64(at)).end()
 		chunks = append(chunks, new(thrift).long(2, int64(at)).nested(3, meta).end())
 	}
 	group := new(thrift).structs(1, chunks).long(2, int64(total)).long(3, int64(len(rows))).end()
-	footer := new(thrift).int(1, 1).structs(2, schema).long(3, int64(len(rows))).structs(4, []thriftStruct{group}).text(6, "fmp").end()
+	footer := new(thrift).int(1, 1).structs(2, schema).long(3, int64(len(rows))).structs(4,
+		[]thriftStruct{group}).text(6, "fmp").end()
 	file.Write(footer)
 	file.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(footer))))
 	file.WriteString(parquetMagic)
@@ -72,7 +78,8 @@ func writeParquet[T any](w io.Writer, rows []T) error {
 	return err
 }
 
-// parquetColumn returns field i of all rows in PLAIN encoding, preceded by the definition levels if it is optional.
+// parquetColumn returns field i of all rows in PLAIN encoding, preceded by the definition levels if
+// it is optional.
 func parquetColumn[T any](rows []T, i int) (kind, repetition int64, page []byte, err error) {
 	var levels []byte
 	run, last := 0, byte(0)
@@ -123,12 +130,14 @@ func parquetColumn[T any](rows []T, i int) (kind, repetition int64, page []byte,
 	}
 	if repetition == optional {
 		flush()
-		page = append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(levels))), levels...), page...)
+		page = append(append(binary.LittleEndian.AppendUint32(nil, uint32(len(levels))), levels...),
+			page...)
 	}
 	return kind, repetition, page, nil
 }
 
-// thrift encodes a struct in Thrift's compact protocol: for each field a byte with the id delta and the type, then the value.
+// thrift encodes a struct in Thrift's compact protocol: for each field a byte with the id delta and
+// the type, then the value.
 type thrift struct {
 	b    []byte
 	last int

@@ -22,8 +22,8 @@ type Figure struct {
 	Name, Title, Caption string
 	Plots                [][]*plot.Plot
 	Width, Height        vg.Length
-	// Tiles (small plots) and Panels (larger ones) mark plots that are independent of each other: a page may lay them
-	// out as its width allows.
+	// Tiles (small plots) and Panels (larger ones) mark plots that are independent of each other: a
+	// page may lay them out as its width allows.
 	Tiles, Panels bool
 }
 
@@ -57,7 +57,8 @@ func (f *Figure) SVG(w io.Writer) error {
 
 // PNG writes the figure as PNG on a white background, at 144 dots per inch.
 func (f *Figure) PNG(w io.Writer) error {
-	c := vgimg.NewWith(vgimg.UseWH(f.Width, f.Height), vgimg.UseDPI(144), vgimg.UseBackgroundColor(color.White))
+	c := vgimg.NewWith(vgimg.UseWH(f.Width, f.Height), vgimg.UseDPI(144),
+		vgimg.UseBackgroundColor(color.White))
 	f.draw(c)
 	if _, err := (vgimg.PngCanvas{Canvas: c}).WriteTo(w); err != nil {
 		return fmt.Errorf("figure %s: %w", f.Name, err)
@@ -102,8 +103,10 @@ func (f *Figure) inline(label string) (string, error) {
 	if m == nil {
 		return "", fmt.Errorf("figure %s: the SVG has no head with a viewBox", f.Name)
 	}
-	s = svgHead.ReplaceAllString(s, fmt.Sprintf(`<svg role="img" aria-label="%s" %s>`, html.EscapeString(label), m[1]))
+	s = svgHead.ReplaceAllString(s,
+		fmt.Sprintf(`<svg role="img" aria-label="%s" %s>`, html.EscapeString(label), m[1]))
 	s = svgFont.ReplaceAllString(s, "font-family:inherit")
-	s = strings.NewReplacer("#222221", "var(--ink)", "#D0D0D1", "var(--faint)", "#d0d0d1", "var(--faint)").Replace(s)
+	s = strings.NewReplacer("#222221", "var(--ink)", "#D0D0D1", "var(--faint)", "#d0d0d1",
+		"var(--faint)").Replace(s)
 	return s, nil
 }

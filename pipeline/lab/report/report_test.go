@@ -25,23 +25,30 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// records are made-up figures of every method: two partitions and homogeneous clients, three repeats.
+// records are made-up figures of every method: two partitions and homogeneous clients, three
+// repeats.
 func records(dataset string) []experiment.Record {
 	var out []experiment.Record
 	r := rng.New(1, "records")
 	for _, p := range []experiment.Partition{{}, {Alpha: 0.1}, {Alpha: 1}} {
 		for rep := range 3 {
 			for i, m := range rival.All() {
-				rec := experiment.Record{Dataset: dataset, Alpha: p.Alpha, Group: string(m.Info().Group), UploadBytes: float64(i * 300),
-					Cell: experiment.Cell{Partition: p.Name(), Repeat: rep, Protocol: "shared", Method: m.Info().Name}}
-				rec.ACC, rec.ECE, rec.NLL, rec.Brier = 0.5+0.02*float64(i)+0.01*r.Float64(), 0.1*r.Float64(), 1+r.Float64(), r.Float64()
+				rec := experiment.Record{Dataset: dataset, Alpha: p.Alpha, Group: string(m.Info().Group),
+					UploadBytes: float64(i * 300),
+					Cell: experiment.Cell{Partition: p.Name(), Repeat: rep, Protocol: "shared",
+						Method: m.Info().Name}}
+				rec.ACC, rec.ECE, rec.NLL, rec.Brier = 0.5+0.02*float64(i)+0.01*r.Float64(), 0.1*r.Float64(),
+					1+r.Float64(), r.Float64()
 				for b := range rec.Curve {
-					rec.Curve[b] = metric.Bin{Count: float64(10 * b), Confidence: (float64(b) + 0.5) / metric.Bins, Accuracy: r.Float64()}
+					rec.Curve[b] = metric.Bin{Count: float64(10 * b), Confidence: (float64(b) + 0.5) / metric.Bins,
+						Accuracy: r.Float64()}
 				}
-				rec.Uncertainty = &metric.Uncertainty{Joint: &metric.Joint{Near: r.Float64(), Random: r.Float64()}, AURC: r.Float64(),
+				rec.Uncertainty = &metric.Uncertainty{Joint: &metric.Joint{Near: r.Float64(),
+					Random: r.Float64()}, AURC: r.Float64(),
 					Disagreement: 0.01}
 				rec.Shifted = []score.Shifted{{Name: "noise", Entropy: 0.75, Disagreement: 0.25},
-					{Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1}, {Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
+					{Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1},
+					{Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
 				if i%2 == 0 {
 					rec.BySamples = []score.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
 				}
@@ -62,7 +69,8 @@ func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
 		t.Fatalf("%d tables, %d repeats, chance %g", len(ts), ts[0].Repeats, ts[0].Chance)
 	}
 	same, err := Tables(records("mnist"), &experiment.Manifest{SameImages: true})
-	if err != nil || !same[0].Same || same[0].Rows[0].ACC.N != 1 || same[0].Rows[0].ACC.Mean != ts[0].Rows[0].ACC.Mean ||
+	if err != nil || !same[0].Same || same[0].Rows[0].ACC.N != 1 ||
+		same[0].Rows[0].ACC.Mean != ts[0].Rows[0].ACC.Mean ||
 		strings.Contains(spreadNote(true), "±") {
 		t.Errorf("repeats that share all images: %+v, %v", same[0].Rows[0].ACC, err)
 	}
@@ -99,15 +107,17 @@ func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
 	}
 }
 
-// TestMarksWhatIsNotSeparable: beside the best of a group what its paired interval does not tell from it, however far apart the
-// figures of each are from repeat to repeat.
+// TestMarksWhatIsNotSeparable: beside the best of a group what its paired interval does not tell
+// from it, however far apart the figures of each are from repeat to repeat.
 func TestMarksWhatIsNotSeparable(t *testing.T) {
 	var rs []experiment.Record
 	noise := []float64{0, 0.3, -0.2, 0.1} // shared by all methods, as tasks are
 	for rep, shared := range noise {
-		for method, nll := range map[string]float64{"FMP": 1, "LDA": 1.01, "NCM": 1.02, "CANN": 1.05 + 0.01*float64(rep%2)} {
-			r := experiment.Record{Group: string(rival.OneShot), Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep, Protocol: "shared",
-				Method: method}}
+		for method, nll := range map[string]float64{"FMP": 1, "LDA": 1.01, "NCM": 1.02,
+			"CANN": 1.05 + 0.01*float64(rep%2)} {
+			r := experiment.Record{Group: string(rival.OneShot),
+				Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep, Protocol: "shared",
+					Method: method}}
 			r.NLL = nll + shared
 			if method == "LDA" {
 				r.NLL += 0.1 * noise[(rep+1)%4]
@@ -116,7 +126,8 @@ func TestMarksWhatIsNotSeparable(t *testing.T) {
 		}
 	}
 	for repeats, want := range map[int]string{4: "FMP LDA", 1: "FMP"} {
-		some := slices.DeleteFunc(slices.Clone(rs), func(r experiment.Record) bool { return r.Repeat >= repeats })
+		some := slices.DeleteFunc(slices.Clone(rs),
+			func(r experiment.Record) bool { return r.Repeat >= repeats })
 		ts, err := Tables(some, &experiment.Manifest{})
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +153,8 @@ func TestUntrainedStandsInTheRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range ts[0].Rows {
-		want := slices.Contains([]string{"LMP", "MP", "CFMP", "FMP", "FMP-mean", "FMP-joint", "FMP-Laplace", "FMP-ISAB", "FMP-named"}, r.Method)
+		want := slices.Contains([]string{"LMP", "MP", "CFMP", "FMP", "FMP-mean", "FMP-joint",
+			"FMP-Laplace", "FMP-ISAB", "FMP-named"}, r.Method)
 		if r.Untrained != want || strings.Contains(r.label(), "(untrained)") != want {
 			t.Errorf("%s is untrained: %v, want %v", r.label(), r.Untrained, want)
 		}
@@ -157,7 +169,8 @@ func TestUntrainedStandsInTheRow(t *testing.T) {
 		}
 	}
 	if !regexp.MustCompile(`(?m)^> FMP \(untrained\) +\d`).MatchString(b.String()) ||
-		!strings.Contains(page.String(), "| **FMP (untrained)** |") || strings.Count(b.String(), untrainedNote[:20]) != 1 {
+		!strings.Contains(page.String(), "| **FMP (untrained)** |") ||
+		strings.Count(b.String(), untrainedNote[:20]) != 1 {
 		t.Errorf("the table is\n%s", b.String())
 	}
 }
@@ -166,8 +179,10 @@ func TestUntrainedStandsInTheRow(t *testing.T) {
 func TestSamplesFigureDoesNotFlattenFMP(t *testing.T) {
 	var rs []experiment.Record
 	for method, nll := range map[string]float64{"FMP": 0.16, "MP": 0.18, "FMP-ISAB": 0.19, "CBNN": 0.5} {
-		r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Protocol: "shared", Method: method}, Group: string(rival.OneShot)}
-		r.BySamples = []score.Prefix{{Samples: 1, ECE: 0.02, NLL: nll + 0.01}, {Samples: 20, ECE: 0.02 + nll/100, NLL: nll}}
+		r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Protocol: "shared",
+			Method: method}, Group: string(rival.OneShot)}
+		r.BySamples = []score.Prefix{{Samples: 1, ECE: 0.02, NLL: nll + 0.01},
+			{Samples: 20, ECE: 0.02 + nll/100, NLL: nll}}
 		rs = append(rs, r)
 	}
 	ts, err := Tables(rs, &experiment.Manifest{})
@@ -220,7 +235,8 @@ func TestTextIsPlainWithoutBold(t *testing.T) {
 	}
 }
 
-// In every format each method's tuned value stands beside its figures, and a shared table has no such column.
+// In every format each method's tuned value stands beside its figures, and a shared table has no
+// such column.
 func TestTunedTablesNameTheValues(t *testing.T) {
 	rs := records("digits")
 	for _, protocol := range []string{"shared", "tuned"} {
@@ -266,14 +282,16 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 	}
 }
 
-// TestShiftedImages: other images by name, spoiled ones by severity, mean over the corruptions; in all formats but LaTeX.
+// TestShiftedImages: other images by name, spoiled ones by severity, mean over the corruptions; in
+// all formats but LaTeX.
 func TestShiftedImages(t *testing.T) {
 	ts, err := Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range ts[0].Shifted {
-		if s.Severity == 1 && math.Abs(s.ACC.Mean-0.4) > 1e-12 || s.Severity == 0 && s.Entropy.Mean != 0.75 {
+		if s.Severity == 1 && math.Abs(s.ACC.Mean-0.4) > 1e-12 || s.Severity == 0 &&
+			s.Entropy.Mean != 0.75 {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -326,7 +344,8 @@ func TestLaTeXEscapes(t *testing.T) {
 	}
 }
 
-// TestLaTeXWidths: three figures fit a journal's column, more take both, and more than a page holds is said.
+// TestLaTeXWidths: three figures fit a journal's column, more take both, and more than a page holds
+// is said.
 func TestLaTeXWidths(t *testing.T) {
 	ts, err := Tables(records("cifar10"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}})
 	if err != nil {
@@ -369,11 +388,13 @@ func typeset(t *testing.T, tables string) {
 		}
 	}
 	if tex == "" {
-		t.Log("neither tectonic nor pdflatex is here: the tables are not compiled (apt-get install texlive-latex-recommended)")
+		t.Log("neither tectonic nor pdflatex is here: the tables are not compiled (apt-get install " +
+			"texlive-latex-recommended)")
 		return
 	}
 	dir := t.TempDir()
-	text := "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{booktabs}\n\\begin{document}\n" + tables + "\\end{document}\n"
+	text :=
+		"\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{booktabs}\n\\begin{document}\n" + tables + "\\end{document}\n"
 	if err := os.WriteFile(filepath.Join(dir, "t.tex"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +420,8 @@ func madeUp(t *testing.T, dir string) {
 	c.Dataset.Name = "cifar10"
 	c.Federation.Partition, c.Seeds = "both", 3
 	c.Federation.Alpha = []float64{0.1, 1}
-	m := experiment.Manifest{Identity: "x", Sizes: map[string]int{"classes": 10, "test": 100}, Notes: []string{"<script>alert(1)</script>"}}
+	m := experiment.Manifest{Identity: "x", Sizes: map[string]int{"classes": 10, "test": 100},
+		Notes: []string{"<script>alert(1)</script>"}}
 	d, err := experiment.Open(dir, c, m)
 	if err != nil {
 		t.Fatal(err)
@@ -438,10 +460,12 @@ func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 	if m := regexp.MustCompile(`(?i)(src|href)\s*=\s*"(https?:|//)[^"]*"|url\(`).FindString(s); m != "" {
 		t.Errorf("the page loads %s", m)
 	}
-	if strings.Count(s, "at the end of what was tried") != 1 || !strings.Contains(s, "3 values, 0.3 to 3") || !strings.Contains(s, "0.6100") {
+	if strings.Count(s, "at the end of what was tried") != 1 ||
+		!strings.Contains(s, "3 values, 0.3 to 3") || !strings.Contains(s, "0.6100") {
 		t.Error("the page does not say what the tuned settings were chosen from")
 	}
-	for _, w := range []string{"What each method cost", "prefers-color-scheme: dark", "FedCGS", "0.7891 / 0.0572", "Figure 2", "var(--ink)"} {
+	for _, w := range []string{"What each method cost", "prefers-color-scheme: dark", "FedCGS",
+		"0.7891 / 0.0572", "Figure 2", "var(--ink)"} {
 		if !strings.Contains(s, w) {
 			t.Errorf("the page has no %q", w)
 		}
@@ -484,7 +508,8 @@ func TestRoundTicks(t *testing.T) {
 			t.Errorf("%v: %d ticks", c, len(ticks))
 		}
 		for i, k := range ticks {
-			if k.Value < c[0]-1e-9 || k.Value > c[1]*(1+1e-9)+1e-12 || strings.HasPrefix(k.Label, "-0.0") && len(k.Label) < 5 {
+			if k.Value < c[0]-1e-9 || k.Value > c[1]*(1+1e-9)+1e-12 || strings.HasPrefix(k.Label, "-0.0") &&
+				len(k.Label) < 5 {
 				t.Errorf("%v: tick %+v", c, k)
 			}
 			if i > 0 && k.Label == ticks[i-1].Label {
@@ -494,7 +519,8 @@ func TestRoundTicks(t *testing.T) {
 	}
 }
 
-// TestApartBy: names are a line's height apart, within the plot, in the order of their marks, and one in the open stays at its own.
+// TestApartBy: names are a line's height apart, within the plot, in the order of their marks, and
+// one in the open stays at its own.
 func TestApartBy(t *testing.T) {
 	at := []float64{1, 1, 1.5, 2, 50, 99, 99.5}
 	got := apartBy(at, 5, 0, 100)
@@ -508,7 +534,8 @@ func TestApartBy(t *testing.T) {
 	}
 }
 
-// TestChoose: columns and rows stand as asked for, in every form of a table, and unknown names are errors.
+// TestChoose: columns and rows stand as asked for, in every form of a table, and unknown names are
+// errors.
 func TestChoose(t *testing.T) {
 	m := &experiment.Manifest{Sizes: map[string]int{"classes": 10}}
 	ts, err := Tables(records("digits"), m)
@@ -527,11 +554,13 @@ func TestChoose(t *testing.T) {
 	if err := LaTeX(&tex, few); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "| group | method | NLL | ACC | upload |\n") || strings.Contains(b.String(), "CANN") ||
+	if !strings.Contains(b.String(), "| group | method | NLL | ACC | upload |\n") ||
+		strings.Contains(b.String(), "CANN") ||
 		!strings.Contains(b.String(), ", l2 = 3, ") || !strings.Contains(b.String(), "**FMP**") {
 		t.Errorf("Markdown:\n%s", b.String())
 	}
-	if !strings.Contains(tex.String(), "Method & NLL & ACC & Upload \\\\") || !strings.Contains(tex.String(), "l2 = 3") {
+	if !strings.Contains(tex.String(), "Method & NLL & ACC & Upload \\\\") ||
+		!strings.Contains(tex.String(), "l2 = 3") {
 		t.Errorf("LaTeX:\n%s", tex.String())
 	}
 	for _, bad := range [][2][]string{{{"ACCC"}, nil}, {nil, {"FMPP"}}} {
@@ -544,15 +573,18 @@ func TestChoose(t *testing.T) {
 // TestSentence: what a table says in words is what its rows say.
 func TestSentence(t *testing.T) {
 	row := func(method string, acc, ece float64) Row {
-		return Row{Method: method, UploadBytes: 387, Figures: Figures{ACC: metric.Interval{Mean: acc}, ECE: metric.Interval{Mean: ece}}}
+		return Row{Method: method, UploadBytes: 387,
+			Figures: Figures{ACC: metric.Interval{Mean: acc}, ECE: metric.Interval{Mean: ece}}}
 	}
 	for want, rows := range map[string][]Row{
 		"": {row("MP", 0.9, 0.1)},
-		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points off on average.": {row("FMP", 0.9459,
-			0.0102)},
-		"From 387 B a client, FMP is right on 94.6% of images, 1.1 points above one fit to all data in one place; its stated probabilities " +
-			"are 1.0 points off on average.": {row("ANN", 0.9347, 0.02), row("FMP", 0.9459, 0.0102)},
-		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points off on average (perfectly calibrated " +
+		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points " +
+			"off on average.": {row("FMP", 0.9459, 0.0102)},
+		"From 387 B a client, FMP is right on 94.6% of images, 1.1 points above one fit to all data in " +
+			"one place; its stated probabilities are 1.0 points off on average.": {row("ANN", 0.9347, 0.02),
+			row("FMP", 0.9459, 0.0102)},
+		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points " +
+			"off on average (perfectly calibrated " +
 			"ones would be 0.8 on that number of images).": {
 			{Method: "FMP", UploadBytes: 387, Calibration: &metric.Calibration{Perfect: 0.0081},
 				Figures: Figures{ACC: metric.Interval{Mean: 0.9459}, ECE: metric.Interval{Mean: 0.0102}}}},

@@ -18,8 +18,10 @@ func setScore(r *evaluate.Result) evaluationScore {
 			sizes += fmt.Sprintf(" (with score %s %.2f)", k, q.MeanSizes[k])
 		}
 	}
-	return evaluationScore{fmt.Sprintf("%g%% sets", 100*q.Level), fmt.Sprintf("%.4f", float64(q.Held)/float64(r.Images)),
-		fmt.Sprintf("share of images whose set holds their class, 95%% interval %.3f to %.3f; %s", q.Low, q.High, sizes)}
+	return evaluationScore{fmt.Sprintf("%g%% sets", 100*q.Level),
+		fmt.Sprintf("%.4f", float64(q.Held)/float64(r.Images)),
+		fmt.Sprintf("share of images whose set holds their class, 95%% interval %.3f to %.3f; %s",
+			q.Low, q.High, sizes)}
 }
 
 // setColumns are the columns of setRows.
@@ -27,7 +29,8 @@ var setColumns = []string{"sets hold", "images", "share", "95% interval"}
 
 // setShare is a coverage with its interval.
 func setShare(images, held int, low, high float64) []string {
-	return []string{fmt.Sprintf("%.3f", float64(held)/float64(images)), fmt.Sprintf("%.3f to %.3f", low, high)}
+	return []string{fmt.Sprintf("%.3f", float64(held)/float64(images)),
+		fmt.Sprintf("%.3f to %.3f", low, high)}
 }
 
 // classColumns are the columns of the page's table of classes.
@@ -39,7 +42,8 @@ func classColumns(r *evaluate.Result) []string {
 	return out
 }
 
-// setRows are the coverage of prediction sets on the images of each class and of each client; none without sets.
+// setRows are the coverage of prediction sets on the images of each class and of each client; none
+// without sets.
 func setRows(r *evaluate.Result) (rows [][]string) {
 	add := func(name string, images, held int, low, high float64) {
 		if images > 0 {
@@ -58,7 +62,8 @@ func setRows(r *evaluate.Result) (rows [][]string) {
 	return rows
 }
 
-// guarantee states for a model card the promise of a classifier's prediction sets, its assumption and its limits.
+// guarantee states for a model card the promise of a classifier's prediction sets, its assumption
+// and its limits.
 func guarantee(r *evaluate.Result) string {
 	q := r.Origin.Sets
 	if q == nil {
@@ -68,9 +73,12 @@ func guarantee(r *evaluate.Result) string {
 	points := fmt.Sprintf("%d calibration images of %s", q.Images, q.From)
 	image, assumes := "a new image", "new images are drawn as those were"
 	if q.Clients > 0 {
-		points = fmt.Sprintf("%d calibration points of %s, single images that took no part in the classifier", q.Images, q.From)
-		image, assumes = "a new image of these clients", "each client's new images are drawn as its points were, and the client in "+
-			"proportion to its points; clients may differ in any way"
+		points = fmt.Sprintf(
+			"%d calibration points of %s, single images that took no part in the classifier",
+			q.Images, q.From)
+		image, assumes = "a new image of these clients",
+			"each client's new images are drawn as its points were, and the client in proportion to its "+
+				"points; clients may differ in any way"
 	}
 	shares := "other shares of the classes, "
 	switch {
@@ -86,8 +94,9 @@ func guarantee(r *evaluate.Result) string {
 		}
 		image += " whose class has the shares " + strings.Join(of, ", ")
 	}
-	fmt.Fprintf(&b, "\n## Guarantee of the sets\n\n- **Promise**: the set of %s holds its class with a probability of at least %g, over "+
-		"the draw of calibration points and image", image, q.Level)
+	fmt.Fprintf(&b, "\n## Guarantee of the sets\n\n- **Promise**: the set of %s holds its class "+
+		"with a probability of at least %g, over the draw of calibration points and image", image,
+		q.Level)
 	if c := q.Clients; c > 1 {
 		b.WriteString(" (split conformal prediction for clients that differ, by Hoeffding's bound)")
 	} else {
@@ -107,12 +116,15 @@ func guarantee(r *evaluate.Result) string {
 		}
 	}
 	if len(always) > 0 {
-		fmt.Fprintf(&b, "- In every set, as their calibration points are too few for the level: %s.\n", strings.Join(always, ", "))
+		fmt.Fprintf(&b, "- In every set, as their calibration points are too few for the level: %s.\n",
+			strings.Join(always, ", "))
 	}
 	of := "Single classes and clients may be held less often."
 	if q.ByClass {
 		of = "A single client's images may be held less often."
 	}
-	b.WriteString("- The level is held on average over calibrations: this one may hold somewhat less or more. " + of + "\n")
+	b.WriteString(
+		"- The level is held on average over calibrations: this one may hold somewhat less or more. " +
+			of + "\n")
 	return b.String()
 }

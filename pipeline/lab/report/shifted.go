@@ -11,14 +11,14 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Shifted holds one method's figures on images other than the test images: those of another kind (Severity 0), or test images
-// corrupted at a severity, averaged over the kinds of corruption.
+// Shifted holds one method's figures on images other than the test images: those of another kind
+// (Severity 0), or test images corrupted at a severity, averaged over the kinds of corruption.
 type Shifted struct {
 	Method   string `json:"method"`
 	Name     string `json:"name,omitempty"` // the other images
 	Severity int    `json:"severity,omitempty"`
-	// ACC, ECE and NLL are on corrupted images; Entropy and Disagreement are areas under the ROC curve of telling other images
-	// from test images.
+	// ACC, ECE and NLL are on corrupted images; Entropy and Disagreement are areas under the ROC curve
+	// of telling other images from test images.
 	ACC          metric.Interval `json:"acc,omitzero"`
 	ECE          metric.Interval `json:"ece,omitzero"`
 	NLL          metric.Interval `json:"nll,omitzero"`
@@ -101,12 +101,14 @@ type sideRow struct {
 
 // sideTables returns the tables of other and of corrupted images; none where the run had none.
 func (t *Table) sideTables() []sideTable {
-	other := sideTable{Title: "Other images: area under the ROC curve by entropy / by disagreement of the samples"}
+	other := sideTable{Title: "Other images: area under the ROC curve by entropy / by disagreement " +
+		"of the samples"}
 	spoiled := sideTable{Title: "Spoiled images, mean over the corruptions, by severity: ACC / ECE / NLL"}
 	for _, s := range t.Shifted {
 		g, heading, cell := &other, s.Name, mean(s.Entropy)+" / "+mean(s.Disagreement)
 		if s.Severity > 0 {
-			g, heading, cell = &spoiled, fmt.Sprint(s.Severity), fmt.Sprintf("%.3f / %.3f / %.3f", s.ACC.Mean, s.ECE.Mean, s.NLL.Mean)
+			g, heading, cell = &spoiled, fmt.Sprint(s.Severity),
+				fmt.Sprintf("%.3f / %.3f / %.3f", s.ACC.Mean, s.ECE.Mean, s.NLL.Mean)
 		}
 		if len(g.Rows) == 0 || g.Rows[len(g.Rows)-1].Label != s.Method {
 			g.Rows = append(g.Rows, sideRow{Label: s.Method})
@@ -117,7 +119,8 @@ func (t *Table) sideTables() []sideTable {
 		r := &g.Rows[len(g.Rows)-1]
 		r.Cells = append(r.Cells, cell)
 	}
-	return slices.DeleteFunc([]sideTable{other, spoiled}, func(g sideTable) bool { return len(g.Rows) == 0 })
+	return slices.DeleteFunc([]sideTable{other, spoiled},
+		func(g sideTable) bool { return len(g.Rows) == 0 })
 }
 
 func (g *sideTable) markdown(w io.Writer) {

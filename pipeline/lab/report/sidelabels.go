@@ -10,8 +10,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// sideLabels names marks in the right margin of a plot, each by a line from its mark. Names stand one above the other in the order of
-// their marks, at least a line's height apart, so that none covers another, however close the marks are.
+// sideLabels names marks in the right margin of a plot, each by a line from its mark. Names stand
+// one above the other in the order of their marks, at least a line's height apart, so that none
+// covers another, however close the marks are.
 type sideLabels struct {
 	marks plotter.XYs
 	texts []string
@@ -46,7 +47,8 @@ func (l *sideLabels) Plot(c draw.Canvas, p *plot.Plot) {
 	for k, at := range apartBy(wanted, float64(l.style.Height("X")*1.25), float64(c.Min.Y), float64(c.Max.Y)) {
 		i := order[k]
 		end := vg.Point{X: c.Max.X + leader, Y: vg.Length(at)}
-		c.StrokeLines(draw.LineStyle{Color: faint, Width: vg.Points(0.6)}, []vg.Point{{X: x(l.marks[i].X), Y: y(l.marks[i].Y)}, end})
+		c.StrokeLines(draw.LineStyle{Color: faint, Width: vg.Points(0.6)},
+			[]vg.Point{{X: x(l.marks[i].X), Y: y(l.marks[i].Y)}, end})
 		c.FillText(l.style, vg.Point{X: end.X + 2, Y: end.Y}, l.texts[i])
 	}
 }
@@ -60,7 +62,8 @@ func (l *sideLabels) GlyphBoxes(*plot.Plot) []plot.GlyphBox {
 	return []plot.GlyphBox{{X: 1, Y: 0.5, Rectangle: vg.Rectangle{Max: vg.Point{X: leader + 2 + width}}}}
 }
 
-// apartBy moves ascending positions as far as needed to be at least gap apart, and within lo and hi where they fit.
+// apartBy moves ascending positions as far as needed to be at least gap apart, and within lo and hi
+// where they fit.
 func apartBy(at []float64, gap, lo, hi float64) []float64 {
 	out := slices.Clone(at)
 	for i := range out {

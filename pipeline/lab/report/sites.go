@@ -10,11 +10,12 @@ import (
 	"fmp/pipeline/tally/pooled"
 )
 
-// Sites writes the pooled report of sites' evaluations (docs/cross-site.md) in Markdown, with names of the classes; numbers where there
-// are none.
+// Sites writes the pooled report of sites' evaluations (docs/cross-site.md) in Markdown, with names
+// of the classes; numbers where there are none.
 func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d images of %d sites, which scored the classifier on their own; single images stayed there.\n\n", r.Images, len(r.Sites))
+	fmt.Fprintf(&b, "%d images of %d sites, which scored the classifier on their own; single images "+
+		"stayed there.\n\n", r.Images, len(r.Sites))
 	b.WriteString("| site | images | accuracy | coverage of sets | mean set size | ECE | hidden |\n" +
 		"| --- | ---: | --- | --- | ---: | ---: | --- |\n")
 	number := func(v *float64, format string) string {
@@ -28,8 +29,8 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 		if s.Coverage != nil {
 			coverage = shareText(*s.Coverage)
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s |\n", printable.Markdown(s.Name), s.Images, shareText(s.Accuracy), coverage,
-			number(s.SetSize, "%.2f"), number(s.ECE, "%.3f"), hidden(s))
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s |\n", printable.Markdown(s.Name), s.Images,
+			shareText(s.Accuracy), coverage, number(s.SetSize, "%.2f"), number(s.ECE, "%.3f"), hidden(s))
 	}
 	b.WriteString("\n")
 	overall(&b, "accuracy", r.Accuracy)
@@ -44,12 +45,13 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 	}
 	for _, c := range r.Curve {
 		if c.N > 0 && c.Confidence != nil {
-			fmt.Fprintf(&b, "| %.2f–%.2f | %d | %.3f | %.3f |\n", float64(c.From)/tally.Bins, float64(c.To)/tally.Bins, c.N, *c.Confidence,
-				float64(c.Right)/float64(c.N))
+			fmt.Fprintf(&b, "| %.2f–%.2f | %d | %.3f | %.3f |\n", float64(c.From)/tally.Bins,
+				float64(c.To)/tally.Bins, c.N, *c.Confidence, float64(c.Right)/float64(c.N))
 		}
 	}
 	if len(r.ByClass) > 0 {
-		b.WriteString("\n| class | sites that tell of it alone | images | accuracy |\n| --- | ---: | ---: | --- |\n")
+		b.WriteString("\n| class | sites that tell of it alone | images | accuracy |\n| --- | ---: | " +
+			"---: | --- |\n")
 	}
 	for _, c := range r.ByClass {
 		name := fmt.Sprint(c.Class)
@@ -79,13 +81,14 @@ func hidden(s pooled.Site) string {
 
 // overall writes a share over sites and how much they differ.
 func overall(b *strings.Builder, what string, o pooled.Overall) {
-	fmt.Fprintf(b, "- **%s**: %s of all images; typical site %s; median site %.3f", what, shareText(o.Pooled), shareText(o.Typical), o.Median)
+	fmt.Fprintf(b, "- **%s**: %s of all images; typical site %s; median site %.3f", what,
+		shareText(o.Pooled), shareText(o.Typical), o.Median)
 	if o.New != nil {
 		fmt.Fprintf(b, "; a further site %.3f–%.3f", o.New.Low, o.New.High)
 	}
 	b.WriteString("\n")
 	if o.DF > 0 {
-		fmt.Fprintf(b, "- **do sites differ in %s?** I² %.0f%%, Cochran's Q %.1f with %d degrees of freedom (p = %.2g)\n", what, 100*o.I2, o.Q,
-			o.DF, o.P)
+		fmt.Fprintf(b, "- **do sites differ in %s?** I² %.0f%%, Cochran's Q %.1f with %d degrees of "+
+			"freedom (p = %.2g)\n", what, 100*o.I2, o.Q, o.DF, o.P)
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"fmp/pipeline/lab/rival"
 )
 
-// Colours of Okabe and Ito, which are distinguishable with every kind of colour vision, and stand out
-// both on white and on near-black. ink and faint are foregrounds that the page replaces in dark mode.
+// Colours of Okabe and Ito, which are distinguishable with every kind of colour vision, and stand
+// out both on white and on near-black. ink and faint are foregrounds that the page replaces in dark
+// mode.
 var (
 	ink        = color.RGBA{0x22, 0x22, 0x21, 0xff}
 	faint      = color.RGBA{0xd0, 0xd0, 0xd1, 0xff}
@@ -28,8 +29,8 @@ var (
 	grey       = color.RGBA{0x8c, 0x8c, 0x8c, 0xff}
 )
 
-// classColors are the colours of the classes in a picture; shapes distinguish further classes. They include neither yellow, too
-// pale on white, nor grey, which is the background's.
+// classColors are the colours of the classes in a picture; shapes distinguish further classes. They
+// include neither yellow, too pale on white, nor grey, which is the background's.
 var classColors = []color.RGBA{orange, skyBlue, green, blue, vermillion, purple, ink}
 
 // methodColor returns the colour of a method's family; shapes distinguish groups.

@@ -1,5 +1,5 @@
-// Package report turns the records of a run into readable reports: tables for the terminal, Markdown and
-// LaTeX, plots, and one self-contained page.
+// Package report turns the records of a run into readable reports: tables for the terminal,
+// Markdown and LaTeX, plots, and one self-contained page.
 package report
 
 import (
@@ -25,21 +25,23 @@ type Table struct {
 	Alpha     float64 `json:"alpha"`
 	Protocol  string  `json:"protocol"`
 	Repeats   int     `json:"repeats"`
-	// Same says that all repeats have the same images: their spread is not that over images, and figures have none.
+	// Same says that all repeats have the same images: their spread is not that over images, and
+	// figures have none.
 	Same bool `json:"same_images,omitempty"`
 	// Chance is the accuracy of guessing, 1/C, to which the prior-only row must be close.
 	Chance float64 `json:"chance"`
 	Rows   []Row   `json:"rows"`
 	// Shifted holds figures on other and on corrupted images, where the run has them.
 	Shifted []Shifted `json:"shifted,omitempty"`
-	// Varied names the values of the settings in which the run differs from others beside it; empty: none.
+	// Varied names the values of the settings in which the run differs from others beside it; empty:
+	// none.
 	Varied string `json:"varied,omitempty"`
 
 	chosen *chosen // nil: all columns
 }
 
-// Figures are the measurements of a method, each a mean over repeats with its interval. One that a run did not
-// measure has 0 repeats.
+// Figures are the measurements of a method, each a mean over repeats with its interval. One that a
+// run did not measure has 0 repeats.
 type Figures struct {
 	ACC         metric.Interval `json:"acc"`
 	ECE         metric.Interval `json:"ece"`
@@ -50,18 +52,22 @@ type Figures struct {
 	AURC        metric.Interval `json:"aurc,omitzero"`
 	ClassECE    metric.Interval `json:"class_ece,omitzero"`
 	AdaptiveECE metric.Interval `json:"adaptive_ece,omitzero"`
-	// CoverTop, CoverUncertain and CoverWeights are the shares of nominal 90% intervals that contain the value in the limit of infinite
-	// data: of the top class's probability, the same where that is below 0.9, and of head weights.
+	// CoverTop, CoverUncertain and CoverWeights are the shares of nominal 90% intervals that contain
+	// the value in the limit of infinite data: of the top class's probability, the same where that is
+	// below 0.9, and of head weights.
 	CoverTop       metric.Interval `json:"coverage_top,omitzero"`
 	CoverUncertain metric.Interval `json:"coverage_uncertain,omitzero"`
 	CoverWeights   metric.Interval `json:"coverage_weights,omitzero"`
-	// Membership is the area under the ROC curve of membership inference from the class means that a client uploads.
+	// Membership is the area under the ROC curve of membership inference from the class means that a
+	// client uploads.
 	Membership metric.Interval `json:"membership_auc,omitzero"`
-	// RawNLL is, in a table of tuned settings, the NLL with the shared settings and without temperature.
+	// RawNLL is, in a table of tuned settings, the NLL with the shared settings and without
+	// temperature.
 	RawNLL metric.Interval `json:"raw_nll,omitzero"`
 	// HindsightNLL is the NLL with the settings that are best on the scored images.
 	HindsightNLL metric.Interval `json:"hindsight_nll,omitzero"`
-	// Disagreement is the mutual information of label and posterior sample, in nats; neither high nor low is better.
+	// Disagreement is the mutual information of label and posterior sample, in nats; neither high nor
+	// low is better.
 	Disagreement metric.Interval `json:"disagreement,omitzero"`
 }
 
@@ -86,12 +92,14 @@ const (
 	columns
 )
 
-var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC", "class ECE", "adaptive ECE", "raw NLL",
-	"hindsight NLL", "90% of top", "90%, p < 0.9", "90% of weights", "membership", "disagreement"}
+var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC",
+	"class ECE", "adaptive ECE", "raw NLL", "hindsight NLL", "90% of top", "90%, p < 0.9",
+	"90% of weights", "membership", "disagreement"}
 
 func (f *Figures) interval(column int) *metric.Interval {
-	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom, &f.AURC, &f.ClassECE, &f.AdaptiveECE,
-		&f.RawNLL, &f.HindsightNLL, &f.CoverTop, &f.CoverUncertain, &f.CoverWeights, &f.Membership, &f.Disagreement}[column]
+	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom,
+		&f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.HindsightNLL, &f.CoverTop, &f.CoverUncertain,
+		&f.CoverWeights, &f.Membership, &f.Disagreement}[column]
 }
 
 // measured returns the figures of one record by column; NaN where it lacks one.
@@ -101,7 +109,8 @@ func measured(r *experiment.Record) (out [columns]float64) {
 	}
 	out[columnACC], out[columnECE], out[columnNLL], out[columnBrier] = r.ACC, r.ECE, r.NLL, r.Brier
 	if u := r.Uncertainty; u != nil {
-		out[columnAURC], out[columnClassECE], out[columnAdaptiveECE], out[columnDisagreement] = u.AURC, u.ClassECE, u.AdaptiveECE, u.Disagreement
+		out[columnAURC], out[columnClassECE], out[columnAdaptiveECE], out[columnDisagreement] = u.AURC,
+			u.ClassECE, u.AdaptiveECE, u.Disagreement
 		if u.Joint != nil {
 			out[columnJointNear], out[columnJointRandom] = u.Joint.Near, u.Joint.Random
 		}
@@ -126,16 +135,16 @@ type Row struct {
 	Method string `json:"method"`
 	Group  string `json:"group"`
 	Figures
-	// Calibration compares FMP's ECE with that of a calibrated classifier at the number of test images, mean over repeats; nil for other
-	// methods.
+	// Calibration compares FMP's ECE with that of a calibrated classifier at the number of test
+	// images, mean over repeats; nil for other methods.
 	Calibration *metric.Calibration `json:"calibration,omitempty"`
 	// UploadBytes is the size of one client's upload, in bytes, mean over repeats; 0 for nothing.
 	UploadBytes float64 `json:"upload_bytes"`
 	// Param and Value are the hyper-parameter that the tuned protocol chooses, and its value here.
 	Param string  `json:"param,omitempty"`
 	Value float64 `json:"value,omitempty"`
-	// Temperature divides the heads, as chosen by the tuned protocol; 0 where none was chosen. More holds the further settings
-	// that it chose.
+	// Temperature divides the heads, as chosen by the tuned protocol; 0 where none was chosen. More
+	// holds the further settings that it chose.
 	Temperature float64            `json:"temperature,omitempty"`
 	More        map[string]float64 `json:"more,omitempty"`
 	// Printed holds the paper's figures, where it has them for this data set and partition.
@@ -144,20 +153,22 @@ type Row struct {
 	Untrained bool `json:"untrained,omitempty"`
 	// Origin names the file of predictions of a method from outside; empty for the program's own.
 	Origin string `json:"origin,omitempty"`
-	// best marks the columns (Column constants) in which the method is the best of its group, or not separable from it by the
-	// interval of their paired difference.
+	// best marks the columns (Column constants) in which the method is the best of its group, or not
+	// separable from it by the interval of their paired difference.
 	best [columns]bool
 	// byRepeat are the figures of each repeat.
 	byRepeat map[int][columns]float64
 }
 
-// Control reports whether the method only shows the value of the clients' data and does not compete with the others.
+// Control reports whether the method only shows the value of the clients' data and does not compete
+// with the others.
 func (r *Row) Control() bool { return info(r.Method).Control }
 
 // Subject reports whether the row is FMP, the program's own method.
 func (r *Row) Subject() bool { return r.Method == "FMP" }
 
-// Tables summarises the records of a run, in the order in which the run writes them, over their repeats.
+// Tables summarises the records of a run, in the order in which the run writes them, over their
+// repeats.
 func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 	type key struct{ partition, protocol string }
 	var order []key
@@ -194,7 +205,8 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 
 // newTable summarises the records of one partition and protocol.
 func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err error) {
-	t = Table{Dataset: part[0].Dataset, Partition: part[0].Partition, Alpha: part[0].Alpha, Protocol: part[0].Protocol, Same: m.SameImages}
+	t = Table{Dataset: part[0].Dataset, Partition: part[0].Partition, Alpha: part[0].Alpha,
+		Protocol: part[0].Protocol, Same: m.SameImages}
 	if classes := m.Sizes["classes"]; classes > 0 {
 		t.Chance = 1 / float64(classes)
 	}
@@ -228,9 +240,11 @@ func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err er
 // newRow summarises the records of one method.
 func newRow(rs []experiment.Record, m *experiment.Manifest) (Row, error) {
 	first := &rs[0]
-	row := Row{Method: first.Method, Group: first.Group, Param: first.Param, Value: first.Value, Temperature: first.Temperature,
-		More: first.More, Origin: first.Origin, byRepeat: map[int][columns]float64{}}
-	if method, err := rival.Lookup(first.Method); err == nil { // a run of an earlier version may have other methods
+	row := Row{Method: first.Method, Group: first.Group, Param: first.Param, Value: first.Value,
+		Temperature: first.Temperature,
+		More:        first.More, Origin: first.Origin, byRepeat: map[int][columns]float64{}}
+	// a run of an earlier version may have other methods
+	if method, err := rival.Lookup(first.Method); err == nil {
 		info := method.Info()
 		row.Untrained = slices.ContainsFunc(info.Models(first.Diagnostics["open"] == 1),
 			func(kind string) bool { return slices.Contains(m.Untrained, kind) })
@@ -270,7 +284,8 @@ func newRow(rs []experiment.Record, m *experiment.Manifest) (Row, error) {
 	return row, nil
 }
 
-// rawNLL returns a method's NLL under the shared protocol; it has 0 repeats where the run did not use that protocol.
+// rawNLL returns a method's NLL under the shared protocol; it has 0 repeats where the run did not
+// use that protocol.
 func rawNLL(ts []Table, partition, method string) metric.Interval {
 	for _, t := range ts {
 		for _, r := range t.Rows {
@@ -306,7 +321,8 @@ func protocolRank(p string) int {
 
 // group sorts the rows by group and marks the best of each group.
 func (t *Table) group() error {
-	rank := map[string]int{string(rival.Local): 0, string(rival.Centralised): 1, string(rival.OneShot): 2, string(rival.Baseline): 3}
+	rank := map[string]int{string(rival.Local): 0, string(rival.Centralised): 1,
+		string(rival.OneShot): 2, string(rival.Baseline): 3}
 	sorting.Stably(t.Rows, func(a, b Row) int { return rank[a.Group] - rank[b.Group] })
 	groups := map[string][]*Row{}
 	for i := range t.Rows {
@@ -324,15 +340,16 @@ func (t *Table) group() error {
 	return nil
 }
 
-// markBest marks, among competing rows, the best one in a column, those with the same displayed figure, and those whose paired
-// difference from it has an interval that contains zero.
+// markBest marks, among competing rows, the best one in a column, those with the same displayed
+// figure, and those whose paired difference from it has an interval that contains zero.
 func markBest(rows []*Row, column int) error {
 	if len(rows) < 2 {
 		return nil
 	}
 	var best *Row
 	for _, r := range rows {
-		if r.interval(column).N > 0 && (best == nil || better(column, r.interval(column).Mean, best.interval(column).Mean)) {
+		if r.interval(column).N > 0 &&
+			(best == nil || better(column, r.interval(column).Mean, best.interval(column).Mean)) {
 			best = r
 		}
 	}

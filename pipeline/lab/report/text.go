@@ -39,10 +39,11 @@ func (t *Table) sentence() string {
 	}
 	calibrated := ""
 	if c := fmp.Calibration; c != nil {
-		calibrated = fmt.Sprintf(" (perfectly calibrated ones would be %.1f on that number of images)", 100*c.Perfect)
+		calibrated = fmt.Sprintf(" (perfectly calibrated ones would be %.1f on that number of images)",
+			100*c.Perfect)
 	}
-	return fmt.Sprintf("%sFMP is right on %.1f%% of images%s; its stated probabilities are %.1f points off on average%s.", sent,
-		100*fmp.ACC.Mean, beside, 100*fmp.ECE.Mean, calibrated)
+	return fmt.Sprintf("%sFMP is right on %.1f%% of images%s; its stated probabilities are %.1f "+
+		"points off on average%s.", sent, 100*fmp.ACC.Mean, beside, 100*fmp.ECE.Mean, calibrated)
 }
 
 // wrapped breaks a text between words into lines of at most width bytes.
@@ -101,7 +102,8 @@ func narrow(shown []int, wide bool) []int {
 	})
 }
 
-// spread formats a half-width in five characters: four decimals without the 0 before the point, three from 1 on.
+// spread formats a half-width in five characters: four decimals without the 0 before the point,
+// three from 1 on.
 func spread(half float64) string {
 	if half >= 1 {
 		return fmt.Sprintf("%.3f", half)
@@ -117,8 +119,8 @@ func cell(i metric.Interval, pm string) string {
 	return fmt.Sprintf("%.4f%s%.4f", i.Mean, pm, i.Half)
 }
 
-// varies reports whether a figure differs between repeats. One that no client's images enter, such as that of the corpus alone, is the same
-// in all of them: its interval would say nothing.
+// varies reports whether a figure differs between repeats. One that no client's images enter, such
+// as that of the corpus alone, is the same in all of them: its interval would say nothing.
 func varies(i *metric.Interval) bool { return i.N > 1 && i.Half > 1e-9 }
 
 // mean formats a figure without its interval.
@@ -154,11 +156,13 @@ func (r *Row) label() string {
 }
 
 // untrainedNote explains the mark in labels.
-const untrainedNote = "(untrained): a model that the method reads was not trained for these images; fmp train makes one."
+const untrainedNote = "(untrained): a model that the method reads was not trained for these " +
+	"images; fmp train makes one."
 
 // untrained reports whether some row's label has that mark.
 func untrained(ts []Table) bool {
-	return slices.ContainsFunc(ts, func(t Table) bool { return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Untrained }) })
+	return slices.ContainsFunc(ts,
+		func(t Table) bool { return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Untrained }) })
 }
 
 // origins states, for each method from outside, where its figures come from.
@@ -178,13 +182,15 @@ func origins(ts []Table) []string {
 // spreadNote explains the spread of figures.
 func spreadNote(same bool) string {
 	if same {
-		return "The clients hold all images that there are for them, so that repeats share them: figures have no interval over images."
+		return "The clients hold all images that there are for them, so that repeats share them: " +
+			"figures have no interval over images."
 	}
 	return fmt.Sprintf("± is the half-width of the %g%% t-interval over repeats.", Level*100)
 }
 
 // bestNote explains bold figures.
-const bestNote = "Bold: the best of its group, and those whose paired difference from it has an interval that holds zero."
+const bestNote = "Bold: the best of its group, and those whose paired difference from it has an " +
+	"interval that holds zero."
 
 // tuned reports whether a table's settings were tuned per method.
 func (t *Table) tuned() bool { return t.Protocol != "shared" }
@@ -204,8 +210,8 @@ func (r *Row) setting() string {
 	return strings.Join(out, ", ")
 }
 
-// Text writes tables for a terminal: in 80 columns or, if wide, with every figure, the tuned settings and
-// the paper's figures. bold enables ANSI escapes.
+// Text writes tables for a terminal: in 80 columns or, if wide, with every figure, the tuned
+// settings and the paper's figures. bold enables ANSI escapes.
 func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	var b strings.Builder
 	for i := range ts {
@@ -333,7 +339,8 @@ func (l *layout) mark(on bool, s string, width int) string {
 	return s
 }
 
-// terminal is the number of columns into which a table fits, uploadWidth the width of the column of upload sizes.
+// terminal is the number of columns into which a table fits, uploadWidth the width of the column of
+// upload sizes.
 const (
 	terminal    = 80
 	uploadWidth = 10
@@ -342,8 +349,9 @@ const (
 // width returns the width of a column of figures.
 func width(column int) int { return max(12, len(headings[column])) }
 
-// labels returns the width of the column of methods and the gap between columns, which is smaller where labels are long. If
-// they are still too long for a terminal, the longest are printed on their own lines.
+// labels returns the width of the column of methods and the gap between columns, which is smaller
+// where labels are long. If they are still too long for a terminal, the longest are printed on
+// their own lines.
 func (t *Table) labels(shown []int, wide bool) (int, string) {
 	longest := 10
 	for _, r := range t.Rows {

@@ -8,7 +8,8 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-// Files that [Write] adds to a run directory. Plots are written to the folder [PlotsDir], each as SVG and PNG.
+// Files that [Write] adds to a run directory. Plots are written to the folder [PlotsDir], each as
+// SVG and PNG.
 const (
 	MarkdownFile = "table.md"
 	LaTeXFile    = "table.tex"
@@ -16,8 +17,8 @@ const (
 	PlotsDir     = "plots"
 )
 
-// Write adds tables, plots and the self-contained page to a finished run directory. It returns the tables, with an error
-// even, where they are known and something cannot be written.
+// Write adds tables, plots and the self-contained page to a finished run directory. It returns the
+// tables, with an error even, where they are known and something cannot be written.
 func Write(dir string) ([]Table, error) {
 	m, err := experiment.ReadManifest(dir)
 	if err != nil {
@@ -51,7 +52,8 @@ func Write(dir string) ([]Table, error) {
 		name  string
 		write func(io.Writer, []Table) error
 	}{{MarkdownFile, Markdown}, {LaTeXFile, LaTeX}} {
-		if err := atomicfile.Write(filepath.Join(dir, f.name), func(w io.Writer) error { return f.write(w, ts) }); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, f.name),
+			func(w io.Writer) error { return f.write(w, ts) }); err != nil {
 			return ts, err
 		}
 	}
@@ -78,11 +80,13 @@ func Write(dir string) ([]Table, error) {
 			return ts, err
 		}
 	}
-	return ts, atomicfile.Write(filepath.Join(dir, PageFile), (&run{c, m, ts, tuned, costs, detail, byTable, whole}).page)
+	return ts, atomicfile.Write(filepath.Join(dir, PageFile),
+		(&run{c, m, ts, tuned, costs, detail, byTable, whole}).page)
 }
 
 // figures draws the figures of each table, and those of the whole run, as far as the records allow.
-func figures(c experiment.Config, ts []Table, rs []experiment.Record, detail *experiment.Detail) (byTable [][]*Figure, whole []*Figure,
+func figures(c experiment.Config, ts []Table, rs []experiment.Record,
+	detail *experiment.Detail) (byTable [][]*Figure, whole []*Figure,
 	err error) {
 	for i := range ts {
 		t := &ts[i]

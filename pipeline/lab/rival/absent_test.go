@@ -10,8 +10,8 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// TestAbsent: scores on classes that no client holds are those of their points alone; without a latent FMP is one
-// head.
+// TestAbsent: scores on classes that no client holds are those of their points alone; without a
+// latent FMP is one head.
 func TestAbsent(t *testing.T) {
 	const dx, c, tasks = 6, 4, 10
 	ctx := context.Background()
@@ -54,8 +54,10 @@ func TestAbsent(t *testing.T) {
 					nll -= math.Log(p.Row(i)[l])
 				}
 			}
-			if s.Absent == nil || s.Absent.Classes != c-len(held) || s.Absent.Points != n || math.Abs(s.Absent.NLL-nll/float64(n)) > 1e-6 {
-				t.Fatalf("absent %+v; want %d classes, %d points, NLL %v", s.Absent, c-len(held), n, nll/float64(n))
+			if s.Absent == nil || s.Absent.Classes != c-len(held) || s.Absent.Points != n ||
+				math.Abs(s.Absent.NLL-nll/float64(n)) > 1e-6 {
+				t.Fatalf("absent %+v; want %d classes, %d points, NLL %v", s.Absent, c-len(held),
+					n, nll/float64(n))
 			}
 		}
 	}

@@ -13,22 +13,27 @@ import (
 // minVariance keeps the precision finite for a coordinate whose samples agree.
 const minVariance = 1e-8
 
-// maxDense bounds the dense matrices of full covariances and of BNN preconditioners (dimension dx+1 times C).
+// maxDense bounds the dense matrices of full covariances and of BNN preconditioners (dimension dx+1
+// times C).
 const maxDense = 8192
 
 // weightings are the values that the tuned protocol tries.
 var weightings = []Param{{ParamWeighting, []float64{0, 1}}}
 
-// consensus combines the i-th samples of all clients, weighted by precision (Scott et al. 2016, section 3):
+// consensus combines the i-th samples of all clients, weighted by precision (Scott et al. 2016,
+// section 3):
 //
 //	theta_i = (sum_m P_m)^-1 sum_m P_m theta_mi,   P_m = inverse covariance of client m's samples,
 //
-// which is exact for Gaussian subposteriors. The covariance is diagonal, or full with shrinkage. With a weighting of 0
-// the clients count equally: P_m = I.
-func consensus(ctx context.Context, locals []posterior.Ensemble, s Settings) (posterior.Ensemble, error) {
+// which is exact for Gaussian subposteriors. The covariance is diagonal, or full with shrinkage.
+// With a weighting of 0 the clients count equally: P_m = I.
+func consensus(ctx context.Context, locals []posterior.Ensemble,
+	s Settings) (posterior.Ensemble, error) {
 	samples := len(locals[0])
 	if samples < 2 {
-		return nil, fmt.Errorf("consensus from %d sample a client; covariances need at least 2: raise posterior.samples", samples)
+		return nil,
+			fmt.Errorf("consensus from %d sample a client; covariances need at least 2: raise "+
+				"posterior.samples", samples)
 	}
 	if s.Covariance == Full && s.Weighting == 1 {
 		return fullConsensus(ctx, locals)
@@ -64,7 +69,8 @@ func fullConsensus(ctx context.Context, locals []posterior.Ensemble) (posterior.
 	d, c, samples := locals[0][0].D, locals[0][0].C, len(locals[0])
 	dim := d * c
 	if dim > maxDense {
-		return nil, fmt.Errorf("full covariance of %d numbers a head; allowed are %d: use the diagonal", dim, maxDense)
+		return nil, fmt.Errorf("full covariance of %d numbers a head; allowed are %d: use the diagonal",
+			dim, maxDense)
 	}
 	total := mat.NewSymDense(dim, nil)
 	sum := mat.NewDense(samples, dim, nil)
@@ -100,8 +106,9 @@ func fullConsensus(ctx context.Context, locals []posterior.Ensemble) (posterior.
 	return out, nil
 }
 
-// shrunkPrecision returns the inverse of the covariance of the rows of x (n x p), shrunk as [LedoitWolf] says. Where there are fewer
-// samples than dimensions it comes from the Woodbury identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a with G = XX'.
+// shrunkPrecision returns the inverse of the covariance of the rows of x (n x p), shrunk as
+// [LedoitWolf] says. Where there are fewer samples than dimensions it comes from the Woodbury
+// identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a with G = XX'.
 func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	n, p := x.Dims()
 	centred := mat.NewDense(n, p, nil)
@@ -120,13 +127,14 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	return inverse(centred, outer, max(r*mu, minVariance), (1-r)/float64(n))
 }
 
-// LedoitWolf returns the share r and the variance mu that the covariance S = X'X/n of centred rows X (n x p) is shrunk with:
+// LedoitWolf returns the share r and the variance mu that the covariance S = X'X/n of centred rows
+// X (n x p) is shrunk with:
 //
 //	(1-r) S + r mu I,   mu = tr(S)/p,   r = min(b^2, d^2) / d^2,
 //	d^2 = |S - mu I|^2,   b^2 = 1/n^2 sum_k |x_k x_k' - S|^2
 //
-// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"), and the smaller of XX' and X'X, which
-// has the trace and the norm of n S.
+// (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"),
+// and the smaller of XX' and X'X, which has the trace and the norm of n S.
 func LedoitWolf(centred *mat.Dense) (r, mu float64, outer *mat.SymDense, err error) {
 	n, p := centred.Dims()
 	outer = &mat.SymDense{}
@@ -169,7 +177,8 @@ func LedoitWolf(centred *mat.Dense) (r, mu float64, outer *mat.SymDense, err err
 	return r, mu, outer, nil
 }
 
-// inverse returns (aI + bX'X)^-1. outer is X'X, or XX' where that is smaller (by Woodbury's identity), and is overwritten.
+// inverse returns (aI + bX'X)^-1. outer is X'X, or XX' where that is smaller (by Woodbury's
+// identity), and is overwritten.
 func inverse(x *mat.Dense, outer *mat.SymDense, a, b float64) (*mat.SymDense, error) {
 	n, p := x.Dims()
 	out := mat.NewSymDense(p, nil)
@@ -180,8 +189,9 @@ func inverse(x *mat.Dense, outer *mat.SymDense, a, b float64) (*mat.SymDense, er
 		}
 		var chol mat.Cholesky
 		if !chol.Factorize(out) {
-			return nil, fmt.Errorf("covariance of %d samples of %d numbers is singular at shrinkage %v; raise posterior.samples", n, p,
-				1-b*float64(n))
+			return nil,
+				fmt.Errorf("covariance of %d samples of %d numbers is singular at shrinkage %v; raise "+
+					"posterior.samples", n, p, 1-b*float64(n))
 		}
 		return out, chol.InverseTo(out)
 	}
@@ -196,7 +206,9 @@ func inverse(x *mat.Dense, outer *mat.SymDense, a, b float64) (*mat.SymDense, er
 	}
 	var chol mat.Cholesky
 	if !chol.Factorize(outer) {
-		return nil, fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise posterior.samples", n, 1-b*float64(n))
+		return nil,
+			fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise posterior.samples",
+				n, 1-b*float64(n))
 	}
 	// outer = L L', so X' outer^-1 X is the Gram matrix of L^-1 X.
 	var l mat.TriDense

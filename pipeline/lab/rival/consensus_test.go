@@ -12,7 +12,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// TestConsensusIsExactForGaussians: samples of N(mu_m, P_m^-1) combine to N(P^-1 sum P_m mu_m, P^-1), P = sum P_m.
+// TestConsensusIsExactForGaussians: samples of N(mu_m, P_m^-1) combine to N(P^-1 sum P_m mu_m,
+// P^-1), P = sum P_m.
 func TestConsensusIsExactForGaussians(t *testing.T) {
 	const dim, clients, samples = 4, 3, 20000
 	for _, covariance := range []string{Diagonal, Full} {
@@ -66,7 +67,8 @@ func TestConsensusIsExactForGaussians(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The clients' precisions are themselves estimates, good to 1/sqrt(samples) times the distance of the means.
+		// The clients' precisions are themselves estimates, good to 1/sqrt(samples) times the distance of
+		// the means.
 		compareMoments(t, covariance, e, mean.RawVector().Data, &cov, 0.1)
 	}
 }

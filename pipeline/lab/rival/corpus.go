@@ -17,8 +17,9 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Corpus holds the moments of the server's own meta-training corpus, whose classes are the tasks' (closed scope) or others
-// (open scope): the moments of its feature rows, and the rows themselves for methods that need unlabelled inputs.
+// Corpus holds the moments of the server's own meta-training corpus, whose classes are the tasks'
+// (closed scope) or others (open scope): the moments of its feature rows, and the rows themselves
+// for methods that need unlabelled inputs.
 type Corpus struct {
 	Dx, C    int
 	Features []float32     // N x Dx, row-major, shared with the caller
@@ -26,25 +27,30 @@ type Corpus struct {
 	Means    *mat.Dense    // C x Dx
 	Centre   []float64     // m0: the mean of the class means
 	Within   *mat.SymDense // W, denominator N - C
-	// Between is the covariance of the class means, corrected for sampling noise ([moment.Classes.Between]).
+	// Between is the covariance of the class means, corrected for sampling noise
+	// ([moment.Classes.Between]).
 	Between *mat.SymDense
 
-	// Read holds the class means with masses as the run's conjugate predictor reads them; nil without one.
+	// Read holds the class means with masses as the run's conjugate predictor reads them; nil without
+	// one.
 	Read *point.Set
 
 	memo memo.Memo // fits to its rows
 }
 
-// NewCorpus computes moments from labelled rows. Classes need not be equally frequent, but each needs at least one row.
+// NewCorpus computes moments from labelled rows. Classes need not be equally frequent, but each
+// needs at least one row.
 func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error) {
 	if dx < 1 || len(labels) == 0 || len(features) != len(labels)*dx {
-		return nil, fmt.Errorf("corpus: %d numbers and %d labels of dx %d; want dx numbers a label", len(features), len(labels), dx)
+		return nil, fmt.Errorf("corpus: %d numbers and %d labels of dx %d; want dx numbers a label",
+			len(features), len(labels), dx)
 	}
 	m, err := moment.Compute(moment.Rows(features, dx), labels, c, 1)
 	if err != nil {
 		return nil, fmt.Errorf("corpus: %w", err)
 	}
-	return &Corpus{Dx: dx, C: c, Features: features, Labels: labels, Means: m.Means, Centre: m.Centre, Within: m.Within,
+	return &Corpus{Dx: dx, C: c, Features: features, Labels: labels, Means: m.Means, Centre: m.Centre,
+		Within:  m.Within,
 		Between: m.Between(m.Within)}, nil
 }
 
@@ -63,15 +69,17 @@ func shrunk(s mat.Symmetric, g float64) *mat.SymDense {
 // spreads are the values that the tuned protocol tries.
 var spreads = []Param{{ParamSpread, []float64{0, 0.01, 0.03, 0.1, 0.3, 1}}}
 
-// latent is the two-covariance model of class means (PLDA; Ioffe 2006, ECCV; Brümmer and de Villiers 2010, Odyssey): in
-// coordinates u = (h - m0) V the covariance within classes is I, and a class mean is N(0, diag(beta)).
+// latent is the two-covariance model of class means (PLDA; Ioffe 2006, ECCV; Brümmer and de
+// Villiers 2010, Odyssey): in coordinates u = (h - m0) V the covariance within classes is I, and a
+// class mean is N(0, diag(beta)).
 type latent struct {
 	v    *mat.Dense // dx x dx
 	m0   []float64
 	beta []float64 // descending, never negative
 }
 
-// latent shrinks W by the given share towards a multiple of the identity and diagonalises both covariances.
+// latent shrinks W by the given share towards a multiple of the identity and diagonalises both
+// covariances.
 func (k *Corpus) latent(shrinkage float64) (*latent, error) {
 	v, beta, err := moment.Diagonalise(shrunk(k.Within, shrinkage), k.Between)
 	if err != nil {
@@ -83,8 +91,8 @@ func (k *Corpus) latent(shrinkage float64) (*latent, error) {
 	return &latent{v: v, m0: k.Centre, beta: beta}, nil
 }
 
-// posterior returns the mean and variance (C x dx each) of the class means in u, given the clients' counts and means. The
-// prior variances are (1-g) beta + g mean beta for a spread of g.
+// posterior returns the mean and variance (C x dx each) of the class means in u, given the clients'
+// counts and means. The prior variances are (1-g) beta + g mean beta for a spread of g.
 func (l *latent) posterior(s *statistics, spread float64) (m, v *mat.Dense) {
 	prior := slices.Clone(l.beta)
 	floats.Scale(1-spread, prior)
@@ -109,7 +117,8 @@ func (l *latent) posterior(s *statistics, spread float64) (m, v *mat.Dense) {
 	return m, v
 }
 
-// latent returns the corpus' latent model, computed once: on the grid for all tasks, between its values for all methods of the task.
+// latent returns the corpus' latent model, computed once: on the grid for all tasks, between its
+// values for all methods of the task.
 func (t *Task) latent(shrinkage float64) (*latent, error) {
 	k, err := t.corpus()
 	if err != nil {
@@ -119,10 +128,12 @@ func (t *Task) latent(shrinkage float64) (*latent, error) {
 	if slices.Contains(gridShrinkage, shrinkage) {
 		of = &k.memo
 	}
-	return memo.Once(of, fmt.Sprint("latent/", shrinkage), func() (*latent, error) { return k.latent(shrinkage) })
+	return memo.Once(of, fmt.Sprint("latent/", shrinkage),
+		func() (*latent, error) { return k.latent(shrinkage) })
 }
 
-// corpus returns the given corpus; it is an error if there is none, or if its features differ from the task's.
+// corpus returns the given corpus; it is an error if there is none, or if its features differ from
+// the task's.
 func (t *Task) corpus() (*Corpus, error) {
 	k := t.in.Corpus
 	if k == nil {
@@ -146,7 +157,8 @@ func (t *Task) statistics() *statistics {
 	return total
 }
 
-// meansBytes returns the mean size of a client's class means on the wire: a label, a mass and dx numbers for each class held.
+// meansBytes returns the mean size of a client's class means on the wire: a label, a mass and dx
+// numbers for each class held.
 func (t *Task) meansBytes() float64 {
 	var held int
 	for _, set := range t.in.Clients {
@@ -165,7 +177,8 @@ func (t *Task) meansBytes() float64 {
 const maxMoments = 10000
 
 // moments returns the moments of the corpus's embedded features; nil without a corpus.
-func (c *Corpus) moments(ctx context.Context, at *posterior.Embedded) (*discriminant.Client, error) {
+func (c *Corpus) moments(ctx context.Context,
+	at *posterior.Embedded) (*discriminant.Client, error) {
 	if c == nil {
 		return nil, nil
 	}
@@ -174,7 +187,8 @@ func (c *Corpus) moments(ctx context.Context, at *posterior.Embedded) (*discrimi
 		if step := len(labels) / maxMoments; step > 1 {
 			features, labels = nil, nil
 			for i := 0; i < len(c.Labels); i += step {
-				features, labels = append(features, c.Features[i*c.Dx:(i+1)*c.Dx]...), append(labels, c.Labels[i])
+				features, labels = append(features, c.Features[i*c.Dx:(i+1)*c.Dx]...),
+					append(labels, c.Labels[i])
 			}
 		}
 		rows, err := at.Map(ctx, features)

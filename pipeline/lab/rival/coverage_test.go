@@ -22,7 +22,8 @@ type everything struct {
 
 func (e everything) Heads(context.Context) (posterior.Ensemble, error) { return e.heads, nil }
 
-func (e everything) Compute(_ context.Context, features []float32, _ float64) (low, high []float64, err error) {
+func (e everything) Compute(_ context.Context, features []float32,
+	_ float64) (low, high []float64, err error) {
 	low, high = make([]float64, len(features)/5*3), make([]float64, len(features)/5*3)
 	for i := range high {
 		if high[i] = 1; !e.held {
@@ -32,16 +33,17 @@ func (e everything) Compute(_ context.Context, features []float32, _ float64) (l
 	return low, high, nil
 }
 
-// TestCoverage: where the limit is one more draw of what the heads are drawn from, 90% intervals hold it nine times of
-// ten; where heads are all alike, hardly ever. A method's own intervals come before its heads', and its own limit
-// before that of a softmax regression.
+// TestCoverage: where the limit is one more draw of what the heads are drawn from, 90% intervals
+// hold it nine times of ten; where heads are all alike, hardly ever. A method's own intervals come
+// before its heads', and its own limit before that of a softmax regression.
 func TestCoverage(t *testing.T) {
 	const dx, c, heads, repeats = 5, 3, 400, 40
 	w := newWorld(1, dx, c, 3)
 	x, y := w.draw(rng.New(2, "test"), 60)
 	draw := func(sd float64, seed, k int) posterior.Theta {
 		out := erm.NewTheta(dx+1, c)
-		centre, noise := normal(rng.New(uint64(seed), "centre"), len(out.W)), normal(rng.New(uint64(seed), "noise", k), len(out.W))
+		centre, noise := normal(rng.New(uint64(seed), "centre"), len(out.W)),
+			normal(rng.New(uint64(seed), "noise", k), len(out.W))
 		for i := range out.W {
 			out.W[i] = centre[i] + sd*noise[i]
 		}
@@ -56,12 +58,13 @@ func TestCoverage(t *testing.T) {
 			limit := draw(0.5, rep, heads)
 			// A method that names classes as the regression does, and holds any probability or none.
 			for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
-				s, err := (&score.Test{Features: x, Labels: y, Regression: &limit}).Score(context.Background(), nil,
-					&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
+				s, err := (&score.Test{Features: x, Labels: y, Regression: &limit}).Score(context.Background(),
+					nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if v := s.Coverage; v.Regression == nil || *v.Regression != want || *v.RegressionNamed != want || *v.Named != want {
+				if v := s.Coverage; v.Regression == nil || *v.Regression != want ||
+					*v.RegressionNamed != want || *v.Named != want {
 					t.Errorf("against a regression: %+v, want %v", v, want)
 				}
 			}
@@ -111,7 +114,8 @@ func TestCoverage(t *testing.T) {
 // upTo is an Intervals of 0 to a half.
 type upTo struct{ everything }
 
-func (u upTo) Compute(ctx context.Context, features []float32, level float64) (low, high []float64, err error) {
+func (u upTo) Compute(ctx context.Context, features []float32,
+	level float64) (low, high []float64, err error) {
 	low, high, err = u.everything.Compute(ctx, features, level)
 	for i := range high {
 		high[i] = 0.5
@@ -119,7 +123,8 @@ func (u upTo) Compute(ctx context.Context, features []float32, level float64) (l
 	return low, high, err
 }
 
-// TestCoverageOfTwoLimits: each limit is held on the class that it finds most probable itself, and on the one that the method names.
+// TestCoverageOfTwoLimits: each limit is held on the class that it finds most probable itself, and
+// on the one that the method names.
 func TestCoverageOfTwoLimits(t *testing.T) {
 	x := make([]float32, 5)
 	head := func(bias ...float64) posterior.Theta {
@@ -130,37 +135,43 @@ func TestCoverageOfTwoLimits(t *testing.T) {
 	sure, unsure, said := head(9, 0, 0), head(0, 0.1, 0), head(0, 0, 1)
 	e := posterior.Ensemble{said, said}
 	s, err := (&score.Test{Features: x, Labels: []int{0}, Regression: &unsure}).Score(t.Context(), nil,
-		&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &sure, Intervals: upTo{everything{true, e}}}, 1)
+		&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &sure,
+			Intervals: upTo{everything{true, e}}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := s.Coverage; v.Top != 0 || *v.Named != 1 || *v.Regression != 1 || *v.RegressionNamed != 1 || v.Uncertain != nil {
+	if v := s.Coverage; v.Top != 0 || *v.Named != 1 || *v.Regression != 1 || *v.RegressionNamed != 1 ||
+		v.Uncertain != nil {
 		t.Errorf("%+v", v)
 	}
 	s, err = (&score.Test{Features: x, Labels: []int{0}, Regression: &sure}).Score(t.Context(), nil,
-		&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &unsure, Intervals: upTo{everything{true, e}}}, 1)
+		&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &unsure,
+			Intervals: upTo{everything{true, e}}}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := s.Coverage; v.Top != 1 || *v.Regression != 0 || *v.RegressionNamed != 1 || *v.Uncertain != 1 {
+	if v := s.Coverage; v.Top != 1 || *v.Regression != 0 || *v.RegressionNamed != 1 ||
+		*v.Uncertain != 1 {
 		t.Errorf("%+v", v)
 	}
 	// A limit of .36, .505, .515 and nearly 1, where intervals end at .5.
 	for _, k := range []struct{ bias, above, near float64 }{{0.1, 0, 1}, {0.7131, 1, 1}, {0.7532, 1, 0}, {9, 1, 0}} {
 		limit := head(k.bias, 0, 0)
 		s, err := (&score.Test{Features: x, Labels: []int{0}, Regression: &limit}).Score(t.Context(), nil,
-			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: upTo{everything{true, e}}}, 1)
+			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit,
+				Intervals: upTo{everything{true, e}}}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if v := s.Coverage; *v.Above != k.above || *v.Near != k.near || *v.RegressionNear != k.near {
-			t.Errorf("limit of bias %v: above %v, near %v and %v; want %v and %v", k.bias, *v.Above, *v.Near, *v.RegressionNear, k.above, k.near)
+			t.Errorf("limit of bias %v: above %v, near %v and %v; want %v and %v", k.bias, *v.Above, *v.Near,
+				*v.RegressionNear, k.above, k.near)
 		}
 	}
 }
 
-// TestRegressionHead: few points of classes that nothing tells apart get a large penalty, under which all probabilities are nearly alike,
-// and many points of distinct ones a small one.
+// TestRegressionHead: few points of classes that nothing tells apart get a large penalty, under
+// which all probabilities are nearly alike, and many points of distinct ones a small one.
 func TestRegressionHead(t *testing.T) {
 	sharpest := func(spread float64, n int) float64 {
 		w := newWorld(1, 5, 3, spread)

@@ -12,22 +12,26 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fed3r is federated recursive ridge regression (Fanì et al. 2024, arXiv 2406.01116, equations 3 to 5): client m uploads
-// A_m = sum x x' and b_m = sum x e_y' over its points, with a 1 appended for the bias; the server adds them up and solves
+// fed3r is federated recursive ridge regression (Fanì et al. 2024, arXiv 2406.01116, equations 3 to
+// 5): client m uploads A_m = sum x x' and b_m = sum x e_y' over its points, with a 1 appended for
+// the bias; the server adds them up and solves
 //
 //	T = (sum_m A_m + l2 I)^-1 sum_m b_m,   T_c <- T_c / |T_c|
 //
-// where the columns are normalised against unequal class sizes (section 4.1 there). To use it as a softmax classifier the
-// paper divides the logits by a temperature of 0.1, which the head has before a temperature is tuned.
+// where the columns are normalised against unequal class sizes (section 4.1 there). To use it as a
+// softmax classifier the paper divides the logits by a temperature of 0.1, which the head has
+// before a temperature is tuned.
 var fed3r = method{
-	Info{Name: "Fed3R", Title: "ridge regression of the labels, from the clients' second moments", Group: OneShot,
-		Cite: "Fed3R: Fanì, Camoriano, Caputo and Ciccone 2024, Accelerating heterogeneous federated learning with closed-form classifiers, " +
-			"ICML, arXiv:2406.01116",
+	Info{Name: "Fed3R", Title: "ridge regression of the labels, from the clients' second moments",
+		Group: OneShot,
+		Cite: "Fed3R: Fanì, Camoriano, Caputo and Ciccone 2024, Accelerating heterogeneous federated " +
+			"learning with closed-form classifiers, ICML, arXiv:2406.01116",
 		Param: ParamL2, Grid: gridL2},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		const softmaxTemperature = 0.1
 		d := t.dx + 1
-		sums, err := memo.Once(t.memo, "fed3r", func() (*secondMoments, error) { return t.secondMoments(), nil })
+		sums, err := memo.Once(t.memo, "fed3r",
+			func() (*secondMoments, error) { return t.secondMoments(), nil })
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +59,8 @@ var fed3r = method{
 				theta.Row(j)[c] = v / norm / softmaxTemperature
 			}
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, UploadBytes: float32Bytes(d*(d+1)/2 + d*t.c)}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}},
+			UploadBytes: float32Bytes(d*(d+1)/2 + d*t.c)}, nil
 	},
 }
 

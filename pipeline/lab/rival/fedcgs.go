@@ -12,15 +12,16 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fedcgs is a linear discriminant from statistics that add up over clients: class counts, class sums and
-// the second moment of the features.
+// fedcgs is a linear discriminant from statistics that add up over clients: class counts, class
+// sums and the second moment of the features.
 //
-// With n_c, mu_c and the pooled within-class covariance S (denominator n - C), shrunk to
-// (1-g) S + g tr(S)/dx I, the head has columns S^-1 mu_c and biases -1/2 mu_c' S^-1 mu_c + log pi_c
-// (Hastie, Tibshirani and Friedman 2009, section 4.3), with pi_c = (n_c + 1/2) / (n + C/2), so that a class without
-// points stays possible. Its mean is that of all points.
+// With n_c, mu_c and the pooled within-class covariance S (denominator n - C), shrunk to (1-g) S +
+// g tr(S)/dx I, the head has columns S^-1 mu_c and biases -1/2 mu_c' S^-1 mu_c + log pi_c (Hastie,
+// Tibshirani and Friedman 2009, section 4.3), with pi_c = (n_c + 1/2) / (n + C/2), so that a class
+// without points stays possible. Its mean is that of all points.
 var fedcgs = method{
-	Info{Name: "FedCGS", Family: Discriminants, Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot,
+	Info{Name: "FedCGS", Family: Discriminants,
+		Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot,
 		Cite:  citeFedCGS,
 		Param: ParamShrinkage, Grid: gridShrinkage},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
@@ -28,19 +29,21 @@ var fedcgs = method{
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, UploadBytes: float32Bytes(t.c + t.c*t.dx + t.dx*(t.dx+1)/2)}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}},
+			UploadBytes: float32Bytes(t.c + t.c*t.dx + t.dx*(t.dx+1)/2)}, nil
 	},
 }
 
-// fedcgsCorpus is fedcgs, and so GH-LDA, with the corpus's covariance as the prior's mean: with an inverse-Wishart prior of m degrees of
-// freedom and n - C of the clients the posterior mean is
+// fedcgsCorpus is fedcgs, and so GH-LDA, with the corpus's covariance as the prior's mean: with an
+// inverse-Wishart prior of m degrees of freedom and n - C of the clients the posterior mean is
 //
 //	(1-g) S + g s W,   g = m / (m + n - C)
 //
-// (Gelman et al. 2013, section 3.6), where W is the corpus's covariance, spread over all directions by another share, and s W has the size
-// of S.
+// (Gelman et al. 2013, section 3.6), where W is the corpus's covariance, spread over all directions
+// by another share, and s W has the size of S.
 var fedcgsCorpus = method{
-	Info{Name: "FedCGS-corpus", Title: "FedCGS, its covariance shrunk to the corpus's", Group: OneShot, Cite: citeFedCGS,
+	Info{Name: "FedCGS-corpus", Title: "FedCGS, its covariance shrunk to the corpus's", Group: OneShot,
+		Cite:  citeFedCGS,
 		Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		k, err := t.corpus()
@@ -64,11 +67,13 @@ var fedcgsCorpus = method{
 		if err != nil {
 			return nil, fmt.Errorf("at shrinkage %v: %w", s.Shrinkage, err)
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, UploadBytes: float32Bytes(t.c + t.c*t.dx + t.dx*(t.dx+1)/2)}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}},
+			UploadBytes: float32Bytes(t.c + t.c*t.dx + t.dx*(t.dx+1)/2)}, nil
 	},
 }
 
-// statistics are weighted sums over points: masses and features by class, and outer products of features.
+// statistics are weighted sums over points: masses and features by class, and outer products of
+// features.
 type statistics struct {
 	dx, c  int
 	count  []float64     // C
@@ -77,7 +82,8 @@ type statistics struct {
 }
 
 func newStatistics(dx, c int) *statistics {
-	return &statistics{dx: dx, c: c, count: make([]float64, c), sum: mat.NewDense(c, dx, nil), second: mat.NewSymDense(dx, nil)}
+	return &statistics{dx: dx, c: c, count: make([]float64, c), sum: mat.NewDense(c, dx, nil),
+		second: mat.NewSymDense(dx, nil)}
 }
 
 func (a *statistics) add(set *point.Set) {
@@ -181,7 +187,9 @@ func (a *statistics) head(within mat.Symmetric) (posterior.Theta, error) {
 	n := floats.Sum(a.count)
 	var chol mat.Cholesky
 	if !chol.Factorize(within) {
-		return posterior.Theta{}, fmt.Errorf("within-class covariance of %v points with %d features is singular; raise the shrinkage", n, a.dx)
+		return posterior.Theta{},
+			fmt.Errorf("within-class covariance of %v points with %d features is singular; raise the "+
+				"shrinkage", n, a.dx)
 	}
 	var directions mat.Dense // dx x C
 	if err := chol.SolveTo(&directions, means.T()); err != nil {

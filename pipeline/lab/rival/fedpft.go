@@ -11,33 +11,39 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fedpft is parametric feature transfer (Beitollahi et al. 2024, arXiv 2402.01862, algorithm 1) with one Gaussian per
-// class and a diagonal covariance: each client uploads the count, mean and variances of the classes that it holds; the
-// server draws as many features from each Gaussian as the client has points, and fits a softmax regression to them.
+// fedpft is parametric feature transfer (Beitollahi et al. 2024, arXiv 2402.01862, algorithm 1)
+// with one Gaussian per class and a diagonal covariance: each client uploads the count, mean and
+// variances of the classes that it holds; the server draws as many features from each Gaussian as
+// the client has points, and fits a softmax regression to them.
 //
-// A client with one point of a class reports a variance of 0, as a Gaussian fitted by maximum likelihood does. The paper
-// draws once; here the draws come from a stream of the task.
+// A client with one point of a class reports a variance of 0, as a Gaussian fitted by maximum
+// likelihood does. The paper draws once; here the draws come from a stream of the task.
 var fedpft = method{
-	Info{Name: "FedPFT", Title: "softmax regression on draws from the clients' class Gaussians", Group: OneShot,
-		Cite: "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated learning with foundation models, " +
-			"arXiv:2402.01862",
+	Info{Name: "FedPFT", Title: "softmax regression on draws from the clients' class Gaussians",
+		Group: OneShot,
+		Cite: "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated " +
+			"learning with foundation models, arXiv:2402.01862",
 		Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
-		drawn, err := memo.Once(t.memo, "fedpft", func() (*point.Set, error) { return t.classGaussians() })
+		drawn, err := memo.Once(t.memo, "fedpft",
+			func() (*point.Set, error) { return t.classGaussians() })
 		if err != nil {
 			return nil, err
 		}
-		e, err := memo.Once(t.memo, fmt.Sprint("fit/fedpft/", s.L2, s.Tolerance), func() (posterior.Ensemble, error) {
-			return t.fits(ctx, []*point.Set{drawn}, s.L2, s)
-		})
+		e, err := memo.Once(t.memo, fmt.Sprint("fit/fedpft/", s.L2, s.Tolerance),
+			func() (posterior.Ensemble, error) {
+				return t.fits(ctx, []*point.Set{drawn}, s.L2, s)
+			})
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, UploadBytes: t.meansBytes() / float64(t.dx+2) * float64(2*t.dx+2)}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e},
+			UploadBytes: t.meansBytes() / float64(t.dx+2) * float64(2*t.dx+2)}, nil
 	},
 }
 
-// classGaussians replaces every client's points of a class by as many draws from the Gaussian fitted to them.
+// classGaussians replaces every client's points of a class by as many draws from the Gaussian
+// fitted to them.
 func (t *Task) classGaussians() (*point.Set, error) {
 	var all []*point.Set
 	for m, set := range t.in.Clients {

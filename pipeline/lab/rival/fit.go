@@ -15,7 +15,8 @@ func (t *Task) ermOptions(s Settings) erm.Options {
 }
 
 // fits returns one fit per set.
-func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64, s Settings) (posterior.Ensemble, error) {
+func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64,
+	s Settings) (posterior.Ensemble, error) {
 	problems := make([]*erm.Problem, len(sets))
 	for i, set := range sets {
 		p, err := erm.FromSets(l2, set)
@@ -39,16 +40,18 @@ func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64, s Settin
 
 // localFits returns the clients' own fits.
 func (t *Task) localFits(ctx context.Context, l2 float64, s Settings) (posterior.Ensemble, error) {
-	return memo.Once(t.memo, fmt.Sprint("fit/clients/", l2, s.Tolerance), func() (posterior.Ensemble, error) {
-		return t.fits(ctx, t.in.Clients, l2, s)
-	})
+	return memo.Once(t.memo, fmt.Sprint("fit/clients/", l2, s.Tolerance),
+		func() (posterior.Ensemble, error) {
+			return t.fits(ctx, t.in.Clients, l2, s)
+		})
 }
 
 // pooledFit returns the fit to all clients' points.
 func (t *Task) pooledFit(ctx context.Context, l2 float64, s Settings) (posterior.Theta, error) {
-	e, err := memo.Once(t.memo, fmt.Sprint("fit/pooled/", l2, s.Tolerance), func() (posterior.Ensemble, error) {
-		return t.fits(ctx, []*point.Set{t.pooled()}, l2, s)
-	})
+	e, err := memo.Once(t.memo, fmt.Sprint("fit/pooled/", l2, s.Tolerance),
+		func() (posterior.Ensemble, error) {
+			return t.fits(ctx, []*point.Set{t.pooled()}, l2, s)
+		})
 	if err != nil {
 		return posterior.Theta{}, err
 	}

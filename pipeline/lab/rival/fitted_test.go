@@ -45,8 +45,9 @@ func variance(e posterior.Ensemble) (v float64, mean []float64) {
 	return v, mean
 }
 
-// TestFitted: the heads of FMP-Laplace scatter about FMP-mean's, and those of FMP-joint about FMP's as at scale 0, with a variance that
-// grows with the scale; neither depends on threads; in closed scope both are errors.
+// TestFitted: the heads of FMP-Laplace scatter about FMP-mean's, and those of FMP-joint about FMP's
+// as at scale 0, with a variance that grows with the scale; neither depends on threads; in closed
+// scope both are errors.
 func TestFitted(t *testing.T) {
 	ctx := context.Background()
 	open := openTask(t, 1)
@@ -75,11 +76,13 @@ func TestFitted(t *testing.T) {
 	for s, h := range run(fmpJoint, open, 0) {
 		for i, v := range h.W {
 			if v != plain[s].W[i] {
-				t.Fatalf("weight %d of sample %d of FMP-joint at scale 0 is %v, of FMP %v", i, s, v, plain[s].W[i])
+				t.Fatalf("weight %d of sample %d of FMP-joint at scale 0 is %v, of FMP %v", i, s,
+					v, plain[s].W[i])
 			}
 		}
 	}
-	// The two uncertainties add up: that of class means, FMP's own, and the fit's, which is FMP-Laplace's.
+	// The two uncertainties add up: that of class means, FMP's own, and the fit's, which is
+	// FMP-Laplace's.
 	means, _ := variance(plain)
 	both, _ := variance(run(fmpJoint, open, 1))
 	if ratio := both / (means + one); ratio < 0.8 || ratio > 1.25 {
@@ -90,7 +93,8 @@ func TestFitted(t *testing.T) {
 		for s := range a {
 			for i, v := range a[s].W {
 				if v != b[s].W[i] {
-					t.Fatalf("%s: weight %d of sample %d is %v on one thread and %v on two", m.Info().Name, i, s, v, b[s].W[i])
+					t.Fatalf("%s: weight %d of sample %d is %v on one thread and %v on two", m.Info().Name, i,
+						s, v, b[s].W[i])
 				}
 			}
 		}
@@ -100,7 +104,8 @@ func TestFitted(t *testing.T) {
 	}
 }
 
-// TestAtEnd: a chosen value is at an end where one beyond might be better, and not where the setting ends or the curve is flat.
+// TestAtEnd: a chosen value is at an end where one beyond might be better, and not where the
+// setting ends or the curve is flat.
 func TestAtEnd(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -125,13 +130,14 @@ func TestAtEnd(t *testing.T) {
 	}
 }
 
-// TestJointCriterion: the joint NLL of tuning is that of scores at the same temperature, and is added for methods whose setting is a scale
-// of the spread, alone.
+// TestJointCriterion: the joint NLL of tuning is that of scores at the same temperature, and is
+// added for methods whose setting is a scale of the spread, alone.
 func TestJointCriterion(t *testing.T) {
 	ctx := context.Background()
 	open := openTask(t, 1)
 	x, y := newWorld(1, 6, 3, 4).draw(rng.New(3, "held"), 60)
-	held := Held{Task: open, Features: x, Labels: y, Batches: metric.NearBatches(rng.New(4, "joint"), x, 6, 50)}
+	held := Held{Task: open, Features: x, Labels: y,
+		Batches: metric.NearBatches(rng.New(4, "joint"), x, 6, 50)}
 	r, err := fmpJoint.Run(ctx, open, DefaultSettings())
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +154,8 @@ func TestJointCriterion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := l.joint(2, held.Batches), metric.JointNLL(s.LogLikelihood, held.Batches); math.Abs(got-want) > 1e-5 {
+	if got, want := l.joint(2, held.Batches),
+		metric.JointNLL(s.LogLikelihood, held.Batches); math.Abs(got-want) > 1e-5 {
 		t.Errorf("joint NLL %v in tuning, %v in scores", got, want)
 	}
 	for _, c := range []struct {

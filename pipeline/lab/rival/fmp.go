@@ -9,10 +9,11 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fmp is FMP of class means, in closed or open form (package posterior), with its limit of infinite data; without a predictor of some
-// corpus, of moments.
+// fmp is FMP of class means, in closed or open form (package posterior), with its limit of infinite
+// data; without a predictor of some corpus, of moments.
 var fmp = method{
-	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18, Title: "martingale posterior of the clients' class means, in closed form",
+	Info{Name: "FMP", Family: Federated, Keep: true, Cost: 18,
+		Title: "martingale posterior of the clients' class means, in closed form",
 		Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		if t.means == nil && t.in.Moments != nil {
@@ -21,7 +22,8 @@ var fmp = method{
 				return nil, err
 			}
 			return posterior.Moments(ctx, t.in.Moments, t.in.Embedded, posterior.MomentsOptions{
-				Options: discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream,
+				Options: discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents, Seed: t.in.Seed,
+					Stream: t.in.Stream,
 					Corpus: known}, Honesty: t.in.Honesty, Threads: t.in.Threads})
 		}
 		f, err := t.form()
@@ -61,9 +63,12 @@ var fmp = method{
 	},
 }
 
-// fmpMean replaces FMP's samples by one head, that of the posterior means, with scalars learned for it.
+// fmpMean replaces FMP's samples by one head, that of the posterior means, with scalars learned for
+// it.
 var fmpMean = method{
-	Info{Name: "FMP-mean", Keep: true, Title: "the head of FMP's posterior means, with scalars of its own", Group: OneShot, Cite: citeFMP,
+	Info{Name: "FMP-mean", Keep: true,
+		Title: "the head of FMP's posterior means, with scalars of its own",
+		Group: OneShot, Cite: citeFMP,
 		Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		f, seen, err := t.pooledMeans()
@@ -74,18 +79,21 @@ var fmpMean = method{
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.Bytes()},
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: f.Conjugate,
+				Means: f.Conjugate, UploadBytes: f.Bytes()},
 			nil
 	},
 }
 
-// closedForm reports whether FMP can run, that is, whether there is a conjugate or an open predictor.
+// closedForm reports whether FMP can run, that is, whether there is a conjugate or an open
+// predictor.
 func (t *Task) closedForm() bool { return t.in.Conjugate != nil || t.in.Open != nil }
 
 // form returns the form in which FMP reads the class means.
 func (t *Task) form() (*posterior.Form, error) {
 	if t.means == nil {
-		return nil, fmt.Errorf("no class means; give each client's, and a conjugate or an open predictor (conjugate.model, open.model)")
+		return nil, fmt.Errorf("no class means; give each client's, and a conjugate or an open " +
+			"predictor (conjugate.model, open.model)")
 	}
 	return t.means.Form()
 }

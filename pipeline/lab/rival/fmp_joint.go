@@ -6,12 +6,16 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fmpJoint is FMP in open scope whose samples have both uncertainties ([sample.Refit.Posterior]): each draws the class means, fits its head
-// to the uploads, and fits it again after the centre and the labels were perturbed as much as the fit leaves them unknown, times a scale.
+// fmpJoint is FMP in open scope whose samples have both uncertainties ([sample.Refit.Posterior]):
+// each draws the class means, fits its head to the uploads, and fits it again after the centre and
+// the labels were perturbed as much as the fit leaves them unknown, times a scale.
 var fmpJoint = method{
-	Info{Name: "FMP-joint", Title: "FMP, with the uncertainty of each sample's fit as well (open scope)", Group: OneShot, Conjugate: true,
-		Cost:  36,
-		Cite:  citeFMP + "; Bardsley, Solonen, Haario and Laine 2014, Randomize-then-optimize, SIAM J. Scientific Computing 36(4)",
+	Info{Name: "FMP-joint",
+		Title: "FMP, with the uncertainty of each sample's fit as well (open scope)",
+		Group: OneShot, Conjugate: true,
+		Cost: 36,
+		Cite: citeFMP + "; Bardsley, Solonen, Haario and Laine 2014, Randomize-then-optimize, SIAM J. " +
+			"Scientific Computing 36(4)",
 		Param: ParamScale, Grid: gridScale, Joint: true, Fitted: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		f, refit, err := t.refit()
@@ -26,6 +30,7 @@ var fmpJoint = method{
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.Bytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: f.Conjugate,
+			Means: f.Conjugate, UploadBytes: f.Bytes()}, nil
 	},
 }

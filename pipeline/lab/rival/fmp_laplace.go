@@ -14,23 +14,27 @@ import (
 	"fmp/pipeline/sample"
 )
 
-// fmpLaplace is the Laplace approximation around FMP-mean in open scope (MacKay 1992, section 3): with the fit's minimiser T and Hessian H
-// there,
+// fmpLaplace is the Laplace approximation around FMP-mean in open scope (MacKay 1992, section 3):
+// with the fit's minimiser T and Hessian H there,
 //
 //	T_s ~ N(T, scale H^-1)
 //
 // from the same uploads. The scale and the temperature are tuned.
 var fmpLaplace = method{
-	Info{Name: "FMP-Laplace", Title: "Laplace approximation around FMP-mean's fit to the class means (open scope)", Group: OneShot,
+	Info{Name: "FMP-Laplace",
+		Title:     "Laplace approximation around FMP-mean's fit to the class means (open scope)",
+		Group:     OneShot,
 		Conjugate: true,
-		Cite:      "MacKay 1992, A practical Bayesian framework for backpropagation networks, Neural Computation 4(3)", Param: ParamScale,
+		Cite: "MacKay 1992, A practical Bayesian framework for backpropagation networks, Neural " +
+			"Computation 4(3)", Param: ParamScale,
 		Grid: gridScale, Joint: true, Fitted: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		f, refit, err := t.refit()
 		if err != nil {
 			return nil, err
 		}
-		q, err := memo.Once(t.memo, "laplace", func() (*laplace, error) { return t.laplace(ctx, f, refit, s) })
+		q, err := memo.Once(t.memo, "laplace",
+			func() (*laplace, error) { return t.laplace(ctx, f, refit, s) })
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +49,8 @@ var fmpLaplace = method{
 				return nil, err
 			}
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: f.Conjugate, Means: f.Conjugate, UploadBytes: f.Bytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: f.Conjugate,
+			Means: f.Conjugate, UploadBytes: f.Bytes()}, nil
 	},
 }
 
@@ -66,14 +71,15 @@ func (t *Task) refit() (*posterior.Form, *sample.Refit, error) {
 	}
 	refit, ok := f.Conjugate.(*sample.Refit)
 	if !ok {
-		return nil, nil, fmt.Errorf("heads of the closed form are not fitted to the uploads, so that there is no curvature; leave the method " +
-			"out in closed scope")
+		return nil, nil, fmt.Errorf("heads of the closed form are not fitted to the uploads, so that " +
+			"there is no curvature; leave the method out in closed scope")
 	}
 	return f, refit, nil
 }
 
 // laplace returns the Laplace approximation of FMP-mean's fit.
-func (t *Task) laplace(ctx context.Context, f *posterior.Form, refit *sample.Refit, s Settings) (*laplace, error) {
+func (t *Task) laplace(ctx context.Context, f *posterior.Form, refit *sample.Refit,
+	s Settings) (*laplace, error) {
 	seen, err := f.Pooled()
 	if err != nil {
 		return nil, err
@@ -88,9 +94,11 @@ func (t *Task) laplace(ctx context.Context, f *posterior.Form, refit *sample.Ref
 	}
 	d := fit.D()
 	if d*fit.C > maxDense {
-		return nil, fmt.Errorf("a Hessian of %d x %d numbers a head; allowed are %d in all", d, fit.C, maxDense)
+		return nil, fmt.Errorf("a Hessian of %d x %d numbers a head; allowed are %d in all", d,
+			fit.C, maxDense)
 	}
-	q := &laplace{fit: fit, target: &target{problem: fit.Problem, d: d, c: fit.C, precision: fit.L2, mode: make([]float64, d*fit.C)}}
+	q := &laplace{fit: fit, target: &target{problem: fit.Problem, d: d, c: fit.C, precision: fit.L2,
+		mode: make([]float64, d*fit.C)}}
 	for j := range d {
 		for y, v := range solution.Theta.Row(j) {
 			q.mode[y*d+j] = v

@@ -8,10 +8,12 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fmpNamed is FMP given the clients' class means together with the corpus' own, renamed to the task's classes by naming: the score that
-// FMP could reach in closed scope if it knew that the classes are the corpus'. Like corpusOnly it shows the advantage of closed scope.
+// fmpNamed is FMP given the clients' class means together with the corpus' own, renamed to the
+// task's classes by naming: the score that FMP could reach in closed scope if it knew that the
+// classes are the corpus'. Like corpusOnly it shows the advantage of closed scope.
 var fmpNamed = method{
-	Info{Name: "FMP-named", Cost: 9, Title: "FMP with the corpus' class means beside the clients', named by these", Group: Baseline,
+	Info{Name: "FMP-named", Cost: 9,
+		Title: "FMP with the corpus' class means beside the clients', named by these", Group: Baseline,
 		Cite: citeFMP, Conjugate: true, NeedsCorpus: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		f, seen, err := t.pooledMeans()
@@ -50,6 +52,7 @@ var fmpNamed = method{
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: f.Conjugate, UploadBytes: f.Bytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: f.Conjugate,
+			UploadBytes: f.Bytes()}, nil
 	},
 }

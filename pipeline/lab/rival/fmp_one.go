@@ -16,10 +16,12 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fmpOne is one posterior for every round (package candidate): of each client's class means, scatter and curves, and of a corpus where
-// there is one, whose classes are the task's in closed scope. Nothing of it is trained or tuned.
+// fmpOne is one posterior for every round (package candidate): of each client's class means,
+// scatter and curves, and of a corpus where there is one, whose classes are the task's in closed
+// scope. Nothing of it is trained or tuned.
 var fmpOne = method{
-	Info{Name: "FMP-one", Family: Federated, Keep: true, Cost: 40, Group: OneShot, Cite: citeFMP, ReadsCorpus: true, Calibrated: true,
+	Info{Name: "FMP-one", Family: Federated, Keep: true, Cost: 40, Group: OneShot, Cite: citeFMP,
+		ReadsCorpus: true, Calibrated: true,
 		Title: "one posterior, judged by the clients: candidates by evidence, temperature, refit"},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		if t.in.Moments != nil && t.means == nil {
@@ -28,7 +30,8 @@ var fmpOne = method{
 				return nil, err
 			}
 			return posterior.One(ctx, t.in.Moments, t.in.Embedded, posterior.MomentsOptions{
-				Options: discriminant.Options{Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream, Corpus: known}, Threads: t.in.Threads})
+				Options: discriminant.Options{Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream,
+					Corpus: known}, Threads: t.in.Threads})
 		}
 		r, bytes, err := t.round()
 		if err != nil {
@@ -39,12 +42,13 @@ var fmpOne = method{
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{m.Ensemble(t.in.Latents, o)}, Means: score.Plain{}, UploadBytes: bytes}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{m.Ensemble(t.in.Latents, o)},
+			Means: score.Plain{}, UploadBytes: bytes}, nil
 	},
 }
 
-// RoundOf returns the statistics that clients send of their own points, named by their place in the stream, and the mean size of one upload
-// in bytes.
+// RoundOf returns the statistics that clients send of their own points, named by their place in the
+// stream, and the mean size of one upload in bytes.
 func RoundOf(clients []*point.Set, stream string) (*candidate.Round, float64, error) {
 	r := &candidate.Round{K: clients[0].Dx, C: clients[0].C}
 	numbers := 0
@@ -65,7 +69,8 @@ func RoundOf(clients []*point.Set, stream string) (*candidate.Round, float64, er
 	return r, float32Bytes(numbers) / float64(len(clients)), nil
 }
 
-// round returns the statistics of the round's clients and the corpus, and the mean size of one upload.
+// round returns the statistics of the round's clients and the corpus, and the mean size of one
+// upload.
 func (t *Task) round() (*candidate.Round, float64, error) {
 	r, bytes, err := RoundOf(t.in.Clients, t.in.Stream)
 	if err != nil {
@@ -84,8 +89,9 @@ func (t *Task) round() (*candidate.Round, float64, error) {
 	return r, bytes, nil
 }
 
-// statisticsOf returns the means of the classes that rows have, with their counts, and the scatter within them, in the form of fewer
-// numbers. A class of n rows has n - 1 contrasts, of each row with the mean of those before it, whose outer products add up to its scatter.
+// statisticsOf returns the means of the classes that rows have, with their counts, and the scatter
+// within them, in the form of fewer numbers. A class of n rows has n - 1 contrasts, of each row
+// with the mean of those before it, whose outer products add up to its scatter.
 func statisticsOf(rows []float32, k int, labels []int, c int) (*point.Set, *moments.Within) {
 	mean, count, w := make([]float64, c*k), make([]float64, c), &moments.Within{K: k}
 	for i, y := range labels {

@@ -20,13 +20,15 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// chainHeads returns how many heads of a Markov chain's draws are kept where they are scored as one ensemble: draws of a
-// chain are cheap, and with 20 instead of 100 BNN loses .02 of NLL on CIFAR-10.
+// chainHeads returns how many heads of a Markov chain's draws are kept where they are scored as one
+// ensemble: draws of a chain are cheap, and with 20 instead of 100 BNN loses .02 of NLL on
+// CIFAR-10.
 func chainHeads(samples int) int { return max(samples, 100) }
 
-// localGaussianPosteriors returns the clients' posteriors with prior N(0, I / precision), one ensemble of samples heads per
-// client, and the worst of their diagnostics.
-func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, samples int, s Settings) ([]posterior.Ensemble,
+// localGaussianPosteriors returns the clients' posteriors with prior N(0, I / precision), one
+// ensemble of samples heads per client, and the worst of their diagnostics.
+func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, samples int,
+	s Settings) ([]posterior.Ensemble,
 	map[string]float64, error) {
 	fits, err := t.localFits(ctx, precision, s)
 	if err != nil {
@@ -36,8 +38,8 @@ func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, s
 	diagnostics := make([]*diagnostics, len(fits))
 	err = parallel(ctx, len(fits), t.in.Threads, func(ctx context.Context, m int) error {
 		var err error
-		out[m], diagnostics[m], err = t.gaussianPosterior(ctx, gaussianFit{fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision},
-			samples, s, 1)
+		out[m], diagnostics[m], err = t.gaussianPosterior(ctx,
+			gaussianFit{fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision}, samples, s, 1)
 		if err != nil {
 			return fmt.Errorf("client %d: %w", m, err)
 		}
@@ -49,13 +51,16 @@ func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, s
 	return out, summary(diagnostics), nil
 }
 
-// pooledGaussianPosterior returns the posterior given all clients' points with prior N(0, I / precision).
-func (t *Task) pooledGaussianPosterior(ctx context.Context, precision float64, s Settings) (posterior.Ensemble, map[string]float64, error) {
+// pooledGaussianPosterior returns the posterior given all clients' points with prior N(0, I /
+// precision).
+func (t *Task) pooledGaussianPosterior(ctx context.Context, precision float64,
+	s Settings) (posterior.Ensemble, map[string]float64, error) {
 	fit, err := t.pooledFit(ctx, precision, s)
 	if err != nil {
 		return nil, nil, err
 	}
-	e, d, err := t.gaussianPosterior(ctx, gaussianFit{"pooled", t.pooled(), fit, precision}, chainHeads(t.in.Samples), s, t.in.Threads)
+	e, d, err := t.gaussianPosterior(ctx, gaussianFit{"pooled", t.pooled(), fit, precision},
+		chainHeads(t.in.Samples), s, t.in.Threads)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -67,8 +72,9 @@ type gaussianResult struct {
 	diagnostics *diagnostics
 }
 
-// gaussianFit is the fit of a set, at the mode of the density of heads T proportional to exp(-J(T)), with J of package erm: the likelihood
-// of the set (points counted by weight) times the prior N(0, I / precision). key is the set's name in the task.
+// gaussianFit is the fit of a set, at the mode of the density of heads T proportional to
+// exp(-J(T)), with J of package erm: the likelihood of the set (points counted by weight) times the
+// prior N(0, I / precision). key is the set's name in the task.
 type gaussianFit struct {
 	key       string
 	set       *point.Set
@@ -77,7 +83,8 @@ type gaussianFit struct {
 }
 
 // gaussianPosterior draws samples heads from the density about a fit.
-func (t *Task) gaussianPosterior(ctx context.Context, p gaussianFit, samples int, s Settings, threads int) (posterior.Ensemble,
+func (t *Task) gaussianPosterior(ctx context.Context, p gaussianFit, samples int, s Settings,
+	threads int) (posterior.Ensemble,
 	*diagnostics, error) {
 	memoKey := fmt.Sprint("gaussian/", p.key, "/", p.precision, samples, s.Tolerance, s.Sampler)
 	if s.Sampler == HMC {
@@ -101,7 +108,8 @@ func (t *Task) gaussianPosterior(ctx context.Context, p gaussianFit, samples int
 				target.unwhiten(normal(r, target.dim()), a[i])
 				floats.Add(a[i], target.mode)
 			}
-		} else if a, d, err = hmc(ctx, target, samples, s, threads, func(chain int) *rand.Rand { return stream("chain", chain) }); err != nil {
+		} else if a, d, err = hmc(ctx, target, samples, s, threads,
+			func(chain int) *rand.Rand { return stream("chain", chain) }); err != nil {
 			return gaussianResult{}, err
 		}
 		rest := stream("complement")
@@ -114,33 +122,37 @@ func (t *Task) gaussianPosterior(ctx context.Context, p gaussianFit, samples int
 	return r.ensemble, r.diagnostics, err
 }
 
-// target is the posterior in coordinates z in which it is close to N(0, I): T = mode + U^-1 z, with U'U the Hessian of J
-// at the mode (which makes N(0, I) the Laplace approximation) or, for Markov chains, a block-diagonal approximation of it
-// with one block per class.
+// target is the posterior in coordinates z in which it is close to N(0, I): T = mode + U^-1 z, with
+// U'U the Hessian of J at the mode (which makes N(0, I) the Laplace approximation) or, for Markov
+// chains, a block-diagonal approximation of it with one block per class.
 //
 // Two parts of a head have a known distribution and are not left to a chain.
 //
-// Where there are fewer points than rows of the head, the likelihood depends only on the part of a head that lies in
-// the span of the points. There T = Q A + (rest), with orthonormal Q from X' = QR. The prior is rotation-invariant, so
-// the rest is N(0, I / precision) on the complement of Q, independent of A. Only A, min(N, D) x C, is sampled through z.
+// Where there are fewer points than rows of the head, the likelihood depends only on the part of a
+// head that lies in the span of the points. There T = Q A + (rest), with orthonormal Q from X' =
+// QR. The prior is rotation-invariant, so the rest is N(0, I / precision) on the complement of Q,
+// independent of A. Only A, min(N, D) x C, is sampled through z.
 //
-// The likelihood does not depend on the sum over classes, b = sum_c A_c / sqrt(C), either: its posterior is
-// N(0, I / precision), independent of the differences. Chains give it the energy 1/2 b'Kb instead, which makes the Hessian
-// nearly block-diagonal, and head draws it anew. K = X' diag(w (1 - |p|^2) / (C - 1)) X makes the off-diagonal
-// blocks vanish on average, exactly so where the classes are equally likely.
+// The likelihood does not depend on the sum over classes, b = sum_c A_c / sqrt(C), either: its
+// posterior is N(0, I / precision), independent of the differences. Chains give it the energy 1/2
+// b'Kb instead, which makes the Hessian nearly block-diagonal, and head draws it anew. K = X'
+// diag(w (1 - |p|^2) / (C - 1)) X makes the off-diagonal blocks vanish on average, exactly so where
+// the classes are equally likely.
 type target struct {
 	problem   *erm.Problem // points in coordinates of the span
 	basis     *mat.Dense   // Q, D x r; nil where the points span the whole space
 	d, c      int
 	precision float64
-	mode      []float64      // C x r
-	inverse   [][]float64    // diagonal blocks of U^-1, upper triangular: one of size C r, or C of size r
-	kinetic   []dense.Packed // the same blocks of (U'U)^-1; for Markov chains only
-	sum       dense.Packed   // K, r x r; for Markov chains only
+	mode      []float64 // C x r
+	// diagonal blocks of U^-1, upper triangular: one of size C r, or C of size r
+	inverse [][]float64
+	kinetic []dense.Packed // the same blocks of (U'U)^-1; for Markov chains only
+	sum     dense.Packed   // K, r x r; for Markov chains only
 }
 
 // newTarget prepares a target for a sampler: the whole Hessian for Laplace, blocks for HMC.
-func newTarget(set *point.Set, mode posterior.Theta, precision float64, sampler string) (*target, error) {
+func newTarget(set *point.Set, mode posterior.Theta, precision float64,
+	sampler string) (*target, error) {
 	p, err := erm.FromSets(precision, set)
 	if err != nil {
 		return nil, err
@@ -157,7 +169,8 @@ func newTarget(set *point.Set, mode posterior.Theta, precision float64, sampler 
 		qr.QTo(&q)
 		t.basis = mat.DenseCopyOf(q.Slice(0, d, 0, r))
 		reduced.Mul(x, t.basis)
-		t.problem = &erm.Problem{N: p.N, Dx: r - 1, C: p.C, X: reduced.RawMatrix().Data, Y: p.Y, W: p.W, L2: p.L2}
+		t.problem = &erm.Problem{N: p.N, Dx: r - 1, C: p.C, X: reduced.RawMatrix().Data, Y: p.Y,
+			W: p.W, L2: p.L2}
 	}
 	t.mode = make([]float64, r*p.C)
 	modes := mat.NewDense(p.C, r, t.mode)
@@ -169,8 +182,8 @@ func newTarget(set *point.Set, mode posterior.Theta, precision float64, sampler 
 	o := erm.NewObjective(t.problem)
 	if sampler == Laplace {
 		if dim := r * p.C; dim > maxDense {
-			return nil, fmt.Errorf("the Hessian of %d x %d numbers a head; allowed are %d in all: sample by %q, or use fewer classes or features", r,
-				p.C, maxDense, HMC)
+			return nil, fmt.Errorf("the Hessian of %d x %d numbers a head; allowed are %d in all: sample "+
+				"by %q, or use fewer classes or features", r, p.C, maxDense, HMC)
 		}
 		return t, t.addBlock(o.Hessian(t.mode))
 	}
@@ -190,8 +203,8 @@ func addCurvature(curvature []float64, share float64, p dense.Columns) {
 	}
 }
 
-// blocks returns t with blocks and K from the given curvature of the points, C x N: p (1 - p) at one head, or its mean over
-// several heads. o evaluates t.problem.
+// blocks returns t with blocks and K from the given curvature of the points, C x N: p (1 - p) at
+// one head, or its mean over several heads. o evaluates t.problem.
 func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) {
 	p := t.problem
 	r := len(t.mode) / p.C
@@ -204,7 +217,8 @@ func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) 
 	floats.Mul(weight, p.W)
 	floats.Scale(1/math.Max(1, float64(p.C-1)), weight)
 	k := o.Gram(weight)
-	out.sum = dense.Pack(blas.NoTrans, blas64.General{Rows: r, Cols: r, Stride: r, Data: k.RawSymmetric().Data}, nil)
+	out.sum = dense.Pack(blas.NoTrans,
+		blas64.General{Rows: r, Cols: r, Stride: r, Data: k.RawSymmetric().Data}, nil)
 	for c := range p.C {
 		floats.MulTo(weight, p.W, curvature[c*p.N:(c+1)*p.N])
 		block := o.Gram(weight)
@@ -229,7 +243,9 @@ func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) 
 func (t *target) addBlock(h *mat.SymDense) error {
 	u, ok := lapack64.Potrf(h.RawSymmetric())
 	if !ok || !lapack64.Trtri(u) {
-		return fmt.Errorf("the Hessian at the mode is not positive definite with prior precision %v; raise erm.l2", t.precision)
+		return fmt.Errorf(
+			"the Hessian at the mode is not positive definite with prior precision %v; raise erm.l2",
+			t.precision)
 	}
 	for i := range u.N {
 		clear(u.Data[i*u.Stride : i*u.Stride+i])
@@ -281,8 +297,8 @@ func (t *target) sumOf(head, b []float64) {
 	}
 }
 
-// sumEnergy returns 1/2 b'Kb for the sum over classes of a head and adds its gradient to g. b and force are buffers of
-// r numbers.
+// sumEnergy returns 1/2 b'Kb for the sum over classes of a head and adds its gradient to g. b and
+// force are buffers of r numbers.
 func (t *target) sumEnergy(head, g, b, force []float64) float64 {
 	r := len(b)
 	t.sumOf(head, b)
@@ -294,8 +310,8 @@ func (t *target) sumEnergy(head, g, b, force []float64) float64 {
 	return floats.Dot(b, force) / 2
 }
 
-// head returns the D x C head whose part in the span of the points is a (C x r, overwritten); the parts that samplers leave
-// out are drawn from r.
+// head returns the D x C head whose part in the span of the points is a (C x r, overwritten); the
+// parts that samplers leave out are drawn from r.
 func (t *target) head(a []float64, r *rand.Rand) posterior.Theta {
 	if t.kinetic != nil {
 		n := len(a) / t.c

@@ -29,31 +29,36 @@ func rowMoments(e posterior.Ensemble) ([]float64, *mat.SymDense) {
 	return mean, &cov
 }
 
-// furthestMoments is the largest difference of an ensemble's means and of its covariances from those given, in units
-// of the standard deviations given.
-func furthestMoments(e posterior.Ensemble, mean []float64, cov mat.Symmetric) (means, covariances float64) {
+// furthestMoments is the largest difference of an ensemble's means and of its covariances from
+// those given, in units of the standard deviations given.
+func furthestMoments(e posterior.Ensemble, mean []float64,
+	cov mat.Symmetric) (means, covariances float64) {
 	gotMean, gotCov := rowMoments(e)
 	for i := range mean {
 		means = math.Max(means, math.Abs(gotMean[i]-mean[i])/math.Sqrt(cov.At(i, i)))
 		for j := range mean {
-			covariances = math.Max(covariances, math.Abs(gotCov.At(i, j)-cov.At(i, j))/math.Sqrt(cov.At(i, i)*cov.At(j, j)))
+			covariances = math.Max(covariances,
+				math.Abs(gotCov.At(i, j)-cov.At(i, j))/math.Sqrt(cov.At(i, i)*cov.At(j, j)))
 		}
 	}
 	return means, covariances
 }
 
 // compareMoments allows furthestMoments a tolerance, and returns that of the means.
-func compareMoments(t *testing.T, what string, e posterior.Ensemble, mean []float64, cov mat.Symmetric, tolerance float64) float64 {
+func compareMoments(t *testing.T, what string, e posterior.Ensemble, mean []float64,
+	cov mat.Symmetric, tolerance float64) float64 {
 	t.Helper()
 	m, c := furthestMoments(e, mean, cov)
 	t.Logf("%s: means within %.3f, covariances within %.3f standard deviations", what, m, c)
 	if m > tolerance || c > tolerance {
-		t.Errorf("%s: means differ by up to %.3f and covariances by up to %.3f standard deviations; want at most %v", what, m, c, tolerance)
+		t.Errorf("%s: means differ by up to %.3f and covariances by up to %.3f standard deviations; "+
+			"want at most %v", what, m, c, tolerance)
 	}
 	return m
 }
 
-// importance is the exact posterior's mean and covariance, by weighting draws of the prior with the likelihood.
+// importance is the exact posterior's mean and covariance, by weighting draws of the prior with the
+// likelihood.
 func importance(set *point.Set, precision float64, draws int) ([]float64, *mat.SymDense) {
 	r := rng.New(9, "importance")
 	d, c := set.Dx+1, set.C
@@ -99,8 +104,8 @@ func importance(set *point.Set, precision float64, draws int) ([]float64, *mat.S
 	return mean, cov
 }
 
-// TestHMCFindsExactPosterior on problems with fewer points than features (where part of the head is drawn from the
-// prior) and with more.
+// TestHMCFindsExactPosterior on problems with fewer points than features (where part of the head is
+// drawn from the prior) and with more.
 func TestHMCFindsExactPosterior(t *testing.T) {
 	for _, k := range []struct {
 		name      string
@@ -120,8 +125,10 @@ func TestHMCFindsExactPosterior(t *testing.T) {
 		}
 		mean, cov := importance(in.Clients[0], k.precision, 400_000)
 		exactMean := compareMoments(t, k.name, e, mean, cov, 0.12)
-		if !(d["rhat"] < 1.05) || d["acceptance"] < 0.6 || d["acceptance"] > 0.98 || d["divergences"] > 0 {
-			t.Errorf("%s: diagnostics %v; want R-hat below 1.05, acceptance of 0.6 to 0.98, no divergence", k.name, d)
+		if !(d["rhat"] < 1.05) || d["acceptance"] < 0.6 || d["acceptance"] > 0.98 ||
+			d["divergences"] > 0 {
+			t.Errorf("%s: diagnostics %v; want R-hat below 1.05, acceptance of 0.6 to 0.98, no divergence",
+				k.name, d)
 		}
 		s.Sampler = Laplace
 		l, d, err := task.pooledGaussianPosterior(context.Background(), k.precision, s)
@@ -131,14 +138,17 @@ func TestHMCFindsExactPosterior(t *testing.T) {
 		if d != nil {
 			t.Errorf("Laplace has diagnostics %v; it runs no chain", d)
 		}
-		// So little data leaves the posterior skewed: its mean is not its mode, and Laplace must be further off.
+		// So little data leaves the posterior skewed: its mean is not its mode, and Laplace must be
+		// further off.
 		if m, _ := furthestMoments(l, mean, cov); m < 2*exactMean {
-			t.Errorf("%s: means of Laplace are within %.3f standard deviations of the exact ones, those of HMC within %.3f", k.name, m, exactMean)
+			t.Errorf("%s: means of Laplace are within %.3f standard deviations of the exact ones, those "+
+				"of HMC within %.3f", k.name, m, exactMean)
 		}
 	}
 }
 
-// TestHMCAndLaplaceAgreeWhereThePosteriorIsGaussian: with much data both have the inverse Hessian as covariance.
+// TestHMCAndLaplaceAgreeWhereThePosteriorIsGaussian: with much data both have the inverse Hessian
+// as covariance.
 func TestHMCAndLaplaceAgreeWhereThePosteriorIsGaussian(t *testing.T) {
 	w := newWorld(4, 3, 3, 1)
 	in := w.input(t, 5, 1, 100)
@@ -186,7 +196,8 @@ func TestHMCAndLaplaceAgreeWhereThePosteriorIsGaussian(t *testing.T) {
 
 func TestSplitRHat(t *testing.T) {
 	r := rng.New(1, "rhat")
-	same, apart := [][]float64{normal(r, 1000), normal(r, 1000)}, [][]float64{normal(r, 1000), normal(r, 1000)}
+	same, apart := [][]float64{normal(r, 1000), normal(r, 1000)},
+		[][]float64{normal(r, 1000), normal(r, 1000)}
 	trend := [][]float64{normal(r, 1000), normal(r, 1000)}
 	for i := range apart[0] {
 		apart[0][i] += 2

@@ -14,29 +14,35 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Gaussian heads of the GH-OFL family (Turazza, Picone and Mamei 2026, arXiv 2602.01186, section 3): clients upload
-// counts, sums and second moments, and the server forms discriminants in closed form.
+// Gaussian heads of the GH-OFL family (Turazza, Picone and Mamei 2026, arXiv 2602.01186, section
+// 3): clients upload counts, sums and second moments, and the server forms discriminants in closed
+// form.
 
-// ghlda is the discriminant with a covariance pooled over classes, shrunk towards its mean variance. Its formula is
-// FedCGS's with another published shrinkage (0.05).
+// ghlda is the discriminant with a covariance pooled over classes, shrunk towards its mean
+// variance. Its formula is FedCGS's with another published shrinkage (0.05).
 var ghlda = method{
-	Info{Name: "GH-LDA", Title: "Gaussian head with one covariance, from the clients' moments", Group: OneShot, Cite: citeGHOFL,
+	Info{Name: "GH-LDA", Title: "Gaussian head with one covariance, from the clients' moments",
+		Group: OneShot, Cite: citeGHOFL,
 		Param: ParamShrinkage, Grid: gridShrinkage, Published: &ghShrinkage},
 	fedcgs.run,
 }
 
-// ghqda is the discriminant with one covariance per class: with S_c (denominator n_c) shrunk to (1-g) S_c + g tr(S_c)/d I,
+// ghqda is the discriminant with one covariance per class: with S_c (denominator n_c) shrunk to
+// (1-g) S_c + g tr(S_c)/d I,
 //
 //	logit_c = -1/2 (h - mu_c)' S_c^-1 (h - mu_c) - 1/2 log |S_c| + log pi_c
 //
-// A class with fewer than two points uses the pooled covariance. The head is linear in the products of features, of which
-// there are d (d+1)/2: more than ghFeatures features are first projected onto ghFeatures random orthonormal directions,
-// as the paper does to bound the upload.
+// A class with fewer than two points uses the pooled covariance. The head is linear in the products
+// of features, of which there are d (d+1)/2: more than ghFeatures features are first projected onto
+// ghFeatures random orthonormal directions, as the paper does to bound the upload.
 var ghqda = method{
-	Info{Name: "GH-QDA", Title: "Gaussian head with a covariance for each class, from the clients' moments", Group: OneShot, Cite: citeGHOFL,
+	Info{Name: "GH-QDA",
+		Title: "Gaussian head with a covariance for each class, from the clients' moments",
+		Group: OneShot, Cite: citeGHOFL,
 		Param: ParamShrinkage, Grid: gridShrinkage, Published: &ghShrinkage},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
-		products, err := memo.Once(t.memo, "ghqda/projection", func() (*products, error) { return t.projection(), nil })
+		products, err := memo.Once(t.memo, "ghqda/projection",
+			func() (*products, error) { return t.projection(), nil })
 		if err != nil {
 			return nil, err
 		}
@@ -72,12 +78,13 @@ var ghqda = method{
 			}
 			var chol mat.Cholesky
 			if !chol.Factorize(shrunk(cov, s.Shrinkage)) {
-				return nil, fmt.Errorf("covariance of class %d, of %v points with %d features, is singular at shrinkage %v; raise the shrinkage", c,
-					all.count[c], d, s.Shrinkage)
+				return nil, fmt.Errorf("covariance of class %d, of %v points with %d features, is singular "+
+					"at shrinkage %v; raise the shrinkage", c, all.count[c], d, s.Shrinkage)
 			}
 			var p mat.SymDense
 			if err := chol.InverseTo(&p); err != nil {
-				return nil, fmt.Errorf("covariance of class %d at shrinkage %v: %w; raise the shrinkage", c, s.Shrinkage, err)
+				return nil, fmt.Errorf("covariance of class %d at shrinkage %v: %w; raise the shrinkage", c,
+					s.Shrinkage, err)
 			}
 			mu := mat.NewVecDense(d, means.RawRowView(c))
 			var w mat.VecDense
@@ -92,7 +99,8 @@ var ghqda = method{
 				}
 				theta.Row(d*(d+1)/2 + i)[c] = w.AtVec(i)
 			}
-			theta.Row(last)[c] = -mat.Dot(&w, mu)/2 - chol.LogDet()/2 + math.Log((all.count[c]+0.5)/(n+float64(t.c)/2))
+			theta.Row(last)[c] = -mat.Dot(&w, mu)/2 - chol.LogDet()/2 +
+				math.Log((all.count[c]+0.5)/(n+float64(t.c)/2))
 		}
 		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: products,
 			UploadBytes: float32Bytes(t.c * (1 + d + d*(d+1)/2))}, nil

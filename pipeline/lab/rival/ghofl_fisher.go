@@ -13,12 +13,15 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fisherMix is the head of the GH-OFL family (Turazza, Picone and Mamei 2026, arXiv 2602.01186, section 3) that is fitted to drawn points:
-// from the uploads of GH-QDA the server draws them in the subspace that separates the classes, z = V'h, and fits a softmax regression. The
-// authors' program descends by AdamW for a number of epochs; here the same cross-entropy is minimised. The margin of the first version of
-// the paper is not in their last program.
+// fisherMix is the head of the GH-OFL family (Turazza, Picone and Mamei 2026, arXiv 2602.01186,
+// section 3) that is fitted to drawn points: from the uploads of GH-QDA the server draws them in
+// the subspace that separates the classes, z = V'h, and fits a softmax regression. The authors'
+// program descends by AdamW for a number of epochs; here the same cross-entropy is minimised. The
+// margin of the first version of the paper is not in their last program.
 var fisherMix = method{
-	Info{Name: "FisherMix", Title: "linear head fitted to points drawn in the Fisher subspace, from the clients' moments", Group: OneShot,
+	Info{Name: "FisherMix",
+		Title: "linear head fitted to points drawn in the Fisher subspace, from the clients' moments",
+		Group: OneShot,
 		Cite:  citeGHOFL,
 		Param: ParamShrinkage, Grid: gridShrinkage, Published: &ghShrinkage},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
@@ -34,8 +37,9 @@ var fisherMix = method{
 	},
 }
 
-// Settings of the authors' configuration for CIFAR-100: share of the subspace's energy, its largest size, and the factor of the drawn
-// points' deviation. Points a class are fewer than their 4,000, for the time; the penalty is that of a weight decay too small to matter.
+// Settings of the authors' configuration for CIFAR-100: share of the subspace's energy, its largest
+// size, and the factor of the drawn points' deviation. Points a class are fewer than their 4,000,
+// for the time; the penalty is that of a weight decay too small to matter.
 const (
 	fisherEnergy, fisherMost = 0.995, 128
 	fisherTau, fisherPoints  = 0.9, 500
@@ -52,7 +56,8 @@ type fisher struct {
 	bytes    float64
 }
 
-// fisher returns the subspace of the largest generalised eigenvalues of the covariances between and within classes, the latter shrunk.
+// fisher returns the subspace of the largest generalised eigenvalues of the covariances between and
+// within classes, the latter shrunk.
 func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 	all := t.statistics()
 	pooled, err := all.within()
@@ -95,8 +100,8 @@ func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 	return f, nil
 }
 
-// subspace returns the directions V of largest between-class variance in units of the within-class one, V' within V = I, that hold
-// fisherEnergy of it.
+// subspace returns the directions V of largest between-class variance in units of the within-class
+// one, V' within V = I, that hold fisherEnergy of it.
 func subspace(within, between *mat.SymDense) (*mat.Dense, error) {
 	v, values, err := moment.Diagonalise(within, between)
 	if err != nil {
@@ -131,12 +136,14 @@ func (f *fisher) project(cov *mat.SymDense) *mat.SymDense {
 // draw returns the fit of a head to as many drawn points of each class.
 func (f *fisher) draw(t *Task) (*erm.Problem, error) {
 	n := fisherPoints * f.c
-	p := &erm.Problem{N: n, Dx: f.k, C: f.c, X: make([]float64, 0, n*(f.k+1)), Y: make([]float64, n*f.c), W: make([]float64, n), L2: fisherL2}
+	p := &erm.Problem{N: n, Dx: f.k, C: f.c, X: make([]float64, 0, n*(f.k+1)),
+		Y: make([]float64, n*f.c), W: make([]float64, n), L2: fisherL2}
 	r := rng.New(t.in.Seed, t.in.Stream, "fisher")
 	for c := range f.c {
 		var chol mat.Cholesky
 		if !chol.Factorize(f.within[c]) {
-			return nil, fmt.Errorf("covariance of class %d in the Fisher subspace is singular; raise the shrinkage", c)
+			return nil, fmt.Errorf("covariance of class %d in the Fisher subspace is singular; raise the "+
+				"shrinkage", c)
 		}
 		var l mat.TriDense
 		chol.LTo(&l)
@@ -154,7 +161,8 @@ func (f *fisher) draw(t *Task) (*erm.Problem, error) {
 }
 
 // fit returns the minimiser as a head on the features.
-func (f *fisher) fit(ctx context.Context, p *erm.Problem, o erm.Options) (*posterior.Result, error) {
+func (f *fisher) fit(ctx context.Context, p *erm.Problem,
+	o erm.Options) (*posterior.Result, error) {
 	s, err := erm.Solve(ctx, p, o)
 	if err != nil {
 		return nil, err

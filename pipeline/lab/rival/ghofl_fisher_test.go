@@ -11,8 +11,9 @@ import (
 	"fmp/models/rng"
 )
 
-// TestFisher: the subspace whitens the shrunk covariance within classes and has no more dimensions than classes less one where these differ
-// along so many; heads lie in it; on Gaussian classes they are as right as the discriminant.
+// TestFisher: the subspace whitens the shrunk covariance within classes and has no more dimensions
+// than classes less one where these differ along so many; heads lie in it; on Gaussian classes they
+// are as right as the discriminant.
 func TestFisher(t *testing.T) {
 	const dx, c = 6, 3
 	w := newWorld(1, dx, c, 4)
@@ -43,7 +44,8 @@ func TestFisher(t *testing.T) {
 		var svd mat.SVD
 		if svd.Factorize(mat.NewDense(dx, c, head.W[:dx*c]), mat.SVDNone); m.Info().Name != "GH-LDA" &&
 			svd.Values(nil)[f.k] > 1e-6*svd.Values(nil)[0] {
-			t.Errorf("%s: weights have singular values %v in a subspace of %d dimensions", m.Info().Name, svd.Values(nil), f.k)
+			t.Errorf("%s: weights have singular values %v in a subspace of %d dimensions", m.Info().Name,
+				svd.Values(nil), f.k)
 		}
 		p := probabilities(t, r, x)
 		n := 0.0
@@ -62,7 +64,8 @@ func TestFisher(t *testing.T) {
 	}
 }
 
-// TestFedCGSCorpus: without shrinkage it is FedCGS; wholly shrunk its covariance is the corpus's, in the size of the clients' own.
+// TestFedCGSCorpus: without shrinkage it is FedCGS; wholly shrunk its covariance is the corpus's,
+// in the size of the clients' own.
 func TestFedCGSCorpus(t *testing.T) {
 	const dx, c = 5, 3
 	w := newWorld(1, dx, c, 3)

@@ -13,14 +13,15 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// Hamiltonian Monte Carlo (Neal 2011) as if in whitened coordinates, where the target is close to N(0, I): there a
-// trajectory of length pi/2 turns a position into a momentum, and draws are nearly independent. With few points
-// and a wide prior, most of the posterior lies far from the mode, where the likelihood is flatter: half-way
-// through the warm-up, chains whiten anew by the mean curvature along the chain, and trajectories are somewhat longer
-// and of varying length, so that none is a period of some coordinate. Step sizes are adapted by dual averaging.
+// Hamiltonian Monte Carlo (Neal 2011) as if in whitened coordinates, where the target is close to
+// N(0, I): there a trajectory of length pi/2 turns a position into a momentum, and draws are nearly
+// independent. With few points and a wide prior, most of the posterior lies far from the mode,
+// where the likelihood is flatter: half-way through the warm-up, chains whiten anew by the mean
+// curvature along the chain, and trajectories are somewhat longer and of varying length, so that
+// none is a period of some coordinate. Step sizes are adapted by dual averaging.
 //
-// Whitening z = U (T - mode) with momentum p is equivalent to keeping T itself with velocity v = U^-1 p, which the force
-// -g(T) accelerates by -(U'U)^-1 g: one product per step instead of two.
+// Whitening z = U (T - mode) with momentum p is equivalent to keeping T itself with velocity v =
+// U^-1 p, which the force -g(T) accelerates by -(U'U)^-1 g: one product per step instead of two.
 const (
 	hmcTrajectory = 2
 	hmcJitter     = 0.6 // relative variation of trajectory lengths
@@ -36,8 +37,8 @@ type diagnostics struct {
 	divergences                            int
 }
 
-// summary returns the worst of several diagnostics: the largest R-hat, the smallest mean acceptance and step size, and the
-// sum of divergences. It is nil where no chain was run.
+// summary returns the worst of several diagnostics: the largest R-hat, the smallest mean acceptance
+// and step size, and the sum of divergences. It is nil where no chain was run.
 func summary(all []*diagnostics) map[string]float64 {
 	var out map[string]float64
 	for _, d := range all {
@@ -45,8 +46,8 @@ func summary(all []*diagnostics) map[string]float64 {
 			continue
 		}
 		if out == nil {
-			out = map[string]float64{"rhat": d.rhat, "rhat_energy": d.rhatEnergy, "acceptance": d.acceptance, "step_size": d.stepSize,
-				"divergences": float64(d.divergences)}
+			out = map[string]float64{"rhat": d.rhat, "rhat_energy": d.rhatEnergy, "acceptance": d.acceptance,
+				"step_size": d.stepSize, "divergences": float64(d.divergences)}
 			continue
 		}
 		out["rhat"] = max(out["rhat"], d.rhat)
@@ -59,7 +60,8 @@ func summary(all []*diagnostics) map[string]float64 {
 }
 
 // hmc runs s.Chains chains and returns samples draws, evenly spaced, alternating between chains.
-func hmc(ctx context.Context, t *target, samples int, s Settings, threads int, stream func(chain int) *rand.Rand) ([][]float64,
+func hmc(ctx context.Context, t *target, samples int, s Settings, threads int,
+	stream func(chain int) *rand.Rand) ([][]float64,
 	*diagnostics, error) {
 	draws := max(s.Draws, (samples+s.Chains-1)/s.Chains)
 	draws += draws % 2 // R-hat splits chains in halves
@@ -115,8 +117,8 @@ type chain struct {
 	divergences int // after warm-up
 }
 
-// gradient writes the gradient of J at a head, with the separate energy of the sum over classes (see target), and the
-// acceleration that it causes.
+// gradient writes the gradient of J at a head, with the separate energy of the sum over classes
+// (see target), and the acceleration that it causes.
 func (c *chain) gradient(head, g, acceleration []float64) {
 	c.o.Slope(head, g)
 	c.t.sumEnergy(head, g, c.sum, c.force)
@@ -130,8 +132,8 @@ func (c *chain) potential(head, g, acceleration []float64) float64 {
 	return u
 }
 
-// averaging is dual averaging of log step sizes towards an acceptance of hmcTarget (Hoffman and Gelman 2014,
-// equations 4 to 6, with their constants).
+// averaging is dual averaging of log step sizes towards an acceptance of hmcTarget (Hoffman and
+// Gelman 2014, equations 4 to 6, with their constants).
 type averaging struct{ mu, slack, log, n float64 }
 
 func newAveraging(epsilon float64) *averaging { return &averaging{mu: math.Log(10 * epsilon)} }
@@ -143,7 +145,8 @@ func (a *averaging) next(p float64) float64 {
 	a.slack += (hmcTarget - p - a.slack) / (a.n + t0)
 	log := a.mu - math.Sqrt(a.n)/gamma*a.slack
 	a.log += math.Pow(a.n, -kappa) * (log - a.log)
-	// Beyond 2 the leapfrog integrator is unstable on N(0, I), even where the first steps suggest otherwise.
+	// Beyond 2 the leapfrog integrator is unstable on N(0, I), even where the first steps suggest
+	// otherwise.
 	return math.Min(math.Exp(log), hmcMaxStep)
 }
 
@@ -162,7 +165,8 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 		return fmt.Errorf("the energy at the start is %v; scale the features or raise erm.l2", u)
 	}
 	at1, a1, p, v := buffer(), buffer(), buffer(), buffer()
-	c.epsilon = 1 / math.Pow(float64(n), 0.25) // the scaling of HMC's step with dimension (Beskos et al. 2013)
+	// the scaling of HMC's step with dimension (Beskos et al. 2013)
+	c.epsilon = 1 / math.Pow(float64(n), 0.25)
 	step := newAveraging(c.epsilon)
 	mean := make([]float64, c.t.problem.N*c.t.c)
 
@@ -225,8 +229,8 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 	return nil
 }
 
-// splitRHat returns the potential scale reduction of chains split in halves (Gelman et al. 2013, Bayesian Data
-// Analysis, section 11.4): 1 where all halves agree, also for constant chains.
+// splitRHat returns the potential scale reduction of chains split in halves (Gelman et al. 2013,
+// Bayesian Data Analysis, section 11.4): 1 where all halves agree, also for constant chains.
 func splitRHat(chains [][]float64) float64 {
 	var means, variances []float64
 	n := len(chains[0]) / 2

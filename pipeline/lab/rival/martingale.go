@@ -10,12 +10,16 @@ import (
 )
 
 // martingale returns the martingale posterior given seen; see [posterior.Martingale].
-func (t *Task) martingale(ctx context.Context, key string, seen *point.Set, s Settings, stream ...any) (posterior.Ensemble, error) {
-	return t.drawn.Posterior(ctx, key, seen, posterior.Fit{L2: s.L2, Tolerance: s.Tolerance}, posterior.SampleRange{}, stream...)
+func (t *Task) martingale(ctx context.Context, key string, seen *point.Set, s Settings,
+	stream ...any) (posterior.Ensemble, error) {
+	return t.drawn.Posterior(ctx, key, seen, posterior.Fit{L2: s.L2, Tolerance: s.Tolerance},
+		posterior.SampleRange{}, stream...)
 }
 
-// localMartingales returns the martingale posteriors of the clients' own points, one ensemble per client.
-func (t *Task) localMartingales(ctx context.Context, l2 float64, s Settings) ([]posterior.Ensemble, error) {
+// localMartingales returns the martingale posteriors of the clients' own points, one ensemble per
+// client.
+func (t *Task) localMartingales(ctx context.Context, l2 float64,
+	s Settings) ([]posterior.Ensemble, error) {
 	s.L2 = l2
 	out := make([]posterior.Ensemble, len(t.in.Clients))
 	for m, set := range t.in.Clients {

@@ -11,7 +11,8 @@ import (
 	"fmp/pipeline/lab/score"
 )
 
-// TestMembership: for Gaussian classes the figure is about Phi(sqrt(k / 2n)), and there is none without class means.
+// TestMembership: for Gaussian classes the figure is about Phi(sqrt(k / 2n)), and there is none
+// without class means.
 func TestMembership(t *testing.T) {
 	const dx, c = 16, 3
 	w := newWorld(1, dx, c, 3)

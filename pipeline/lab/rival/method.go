@@ -23,7 +23,8 @@ func (m method) Run(ctx context.Context, t *Task, s Settings) (*posterior.Result
 	}
 	if len(t.in.Clients) == 0 && !(m.info.Conjugate && len(t.in.ClassMeans)+len(t.in.Soft) > 0) &&
 		!(m.info.Compresses && len(t.in.Uploads) > 0) {
-		return nil, fmt.Errorf("%s: the clients' own points are not here, and the method reads them", m.info.Name)
+		return nil, fmt.Errorf("%s: the clients' own points are not here, and the method reads them",
+			m.info.Name)
 	}
 	r, err := m.run(ctx, t, s)
 	if err != nil {
@@ -32,8 +33,9 @@ func (m method) Run(ctx context.Context, t *Task, s Settings) (*posterior.Result
 	return Cooled(r, s.Temperature), nil
 }
 
-// Cooled returns r with its heads divided by the temperature t (Guo et al. 2017, section 4.2, divide the logits, in which
-// a head is linear). Heads may be shared with others and are not changed.
+// Cooled returns r with its heads divided by the temperature t (Guo et al. 2017, section 4.2,
+// divide the logits, in which a head is linear). Heads may be shared with others and are not
+// changed.
 func Cooled(r *posterior.Result, t float64) *posterior.Result {
 	if t == 1 {
 		return r
@@ -56,27 +58,30 @@ const (
 	citeFMP       = "Federated Martingale Posterior Sampling, arXiv:2605.18554"
 	citeFong      = "Fong, Holmes and Walker 2023, Martingale posterior distributions, JRSS B 85(5)"
 	citeNeal      = "Neal 2011, MCMC using Hamiltonian dynamics, Handbook of Markov Chain Monte Carlo, ch. 5"
-	citeZinkevich = "Zinkevich, Weimer, Li and Smola 2010, Parallelized stochastic gradient descent, NeurIPS 23"
-	citeScott     = "Scott et al. 2016, Bayes and big data: the consensus Monte Carlo algorithm, Int. J. Management Science and " +
-		"Engineering Management 11(2)"
+	citeZinkevich = "Zinkevich, Weimer, Li and Smola 2010, Parallelized stochastic gradient " +
+		"descent, NeurIPS 23"
+	citeScott = "Scott et al. 2016, Bayes and big data: the consensus Monte Carlo algorithm, " +
+		"Int. J. Management Science and Engineering Management 11(2)"
 	citeIoffe = "Ioffe 2006, Probabilistic linear discriminant analysis, ECCV, LNCS 3954"
-	citeGHOFL = "GH-OFL: Turazza, Picone and Mamei 2026, The Gaussian-head OFL family: one-shot federated learning from client global " +
-		"statistics, ICLR, arXiv:2602.01186"
-	citeFedCGS = "FedCGS: Guan, Zhou and Gu 2025, Capture global feature statistics for one-shot federated learning, arXiv:2503.06962"
+	citeGHOFL = "GH-OFL: Turazza, Picone and Mamei 2026, The Gaussian-head OFL family: one-shot " +
+		"federated learning from client global statistics, ICLR, arXiv:2602.01186"
+	citeFedCGS = "FedCGS: Guan, Zhou and Gu 2025, Capture global feature statistics for one-shot " +
+		"federated learning, arXiv:2503.06962"
 )
 
 // gridL2 holds the values that the tuned protocol tries for lambda and prior precisions.
 var gridL2 = []float64{0.03, 0.1, 0.3, 1, 3, 10, 30}
 
-// gridShrinkage holds the values that it tries for the shrinkage of a covariance, up to 1, at which the covariance is a multiple of the
-// identity.
+// gridShrinkage holds the values that it tries for the shrinkage of a covariance, up to 1, at which
+// the covariance is a multiple of the identity.
 var gridShrinkage = []float64{0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97, 0.99, 1}
 
 // ghShrinkage is the shrinkage that GH-OFL's authors publish.
 var ghShrinkage = 0.05
 
 // parallel calls do for 0 to n-1, on at most threads goroutines at a time.
-func parallel(ctx context.Context, n, threads int, do func(ctx context.Context, i int) error) error {
+func parallel(ctx context.Context, n, threads int,
+	do func(ctx context.Context, i int) error) error {
 	g, work := errgroup.WithContext(ctx)
 	g.SetLimit(max(threads, 1))
 	for i := range n {

@@ -8,14 +8,14 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// naming matches a task's classes to the corpus': names[c] is the corpus class whose mean is nearest to the clients' mean of
-// class c, no corpus class twice. With u the coordinates in which the corpus' covariance within classes is I, the
-// assignment minimises
+// naming matches a task's classes to the corpus': names[c] is the corpus class whose mean is
+// nearest to the clients' mean of class c, no corpus class twice. With u the coordinates in which
+// the corpus' covariance within classes is I, the assignment minimises
 //
 //	sum_c n_c |u_c - u_names(c)|^2,
 //
-// which is twice the negative log-likelihood of the clients' class means. In closed scope it finds nearly every name, and a server
-// trained on the tasks' classes needs nothing else: see corpusOnly.
+// which is twice the negative log-likelihood of the clients' class means. In closed scope it finds
+// nearly every name, and a server trained on the tasks' classes needs nothing else: see corpusOnly.
 func (t *Task) naming() ([]int, error) {
 	return memo.Once(t.memo, "naming", func() ([]int, error) {
 		k, err := t.corpus()
@@ -52,21 +52,24 @@ func (t *Task) naming() ([]int, error) {
 	})
 }
 
-// assign returns the column of each row of a cost matrix, no column twice, at least total cost: the Hungarian method with
-// shortest augmenting paths (Jonker and Volgenant 1987, Computing 38). There must not be more rows than columns.
+// assign returns the column of each row of a cost matrix, no column twice, at least total cost: the
+// Hungarian method with shortest augmenting paths (Jonker and Volgenant 1987, Computing 38). There
+// must not be more rows than columns.
 func assign(cost [][]float64) []int {
 	rows, columns := len(cost), len(cost[0])
 	rowOf := make([]int, columns) // the row that holds a column; -1: none
 	for j := range rowOf {
 		rowOf[j] = -1
 	}
-	u, v := make([]float64, rows), make([]float64, columns) // potentials: cost - u - v >= 0, and 0 along the assignment
+	// potentials: cost - u - v >= 0, and 0 along the assignment
+	u, v := make([]float64, rows), make([]float64, columns)
 	for start := range rows {
 		dist, from, done := make([]float64, columns), make([]int, columns), make([]bool, columns)
 		for j := range dist {
 			dist[j], from[j] = math.Inf(1), -1
 		}
-		// Dijkstra's search for the cheapest path from the row to a free column, through columns assigned to other rows.
+		// Dijkstra's search for the cheapest path from the row to a free column, through columns assigned
+		// to other rows.
 		row, at, reached := start, -1, 0.0
 		for {
 			next := -1

@@ -56,8 +56,9 @@ func cheapest(cost [][]float64, used map[int]bool) float64 {
 	return best
 }
 
-// TestCorpusOnly: classes that the task calls otherwise than the corpus are named by the clients' points, and then the
-// corpus' classifier answers for them, also where a client holds one class only.
+// TestCorpusOnly: classes that the task calls otherwise than the corpus are named by the clients'
+// points, and then the corpus' classifier answers for them, also where a client holds one class
+// only.
 func TestCorpusOnly(t *testing.T) {
 	const dx, c = 4, 4
 	r := rng.New(2, "corpus")

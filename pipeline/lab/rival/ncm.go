@@ -11,15 +11,17 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// ncm is the nearest class mean (Mensink et al. 2013, Distance-based image classification, IEEE TPAMI 35(11)): clients
-// upload counts and means of the classes that they hold, and with n_c, mu_c pooled over clients
+// ncm is the nearest class mean (Mensink et al. 2013, Distance-based image classification, IEEE
+// TPAMI 35(11)): clients upload counts and means of the classes that they hold, and with n_c, mu_c
+// pooled over clients
 //
 //	logit_c = -|h - mu_c|^2 / (2 s^2) + const,   s^2 = tr(W)/dx of the corpus, divided by the temperature.
 //
 // A class that nobody holds has the mean of all points. It has no setting but the temperature.
 var ncm = method{
 	Info{Name: "NCM", Title: "nearest class mean, from the clients' class means", Group: OneShot,
-		Cite: "Mensink, Verbeek, Perronnin and Csurka 2013, Distance-based image classification, IEEE TPAMI 35(11)", NeedsCorpus: true},
+		Cite: "Mensink, Verbeek, Perronnin and Csurka 2013, Distance-based image classification, IEEE " +
+			"TPAMI 35(11)", NeedsCorpus: true},
 	func(_ context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		k, err := t.corpus()
 		if err != nil {
@@ -35,6 +37,7 @@ var ncm = method{
 			}
 			theta.Row(t.dx)[c] = -precision / 2 * floats.Dot(mu, mu)
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Means: score.Plain{}, UploadBytes: t.meansBytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Means: score.Plain{},
+			UploadBytes: t.meansBytes()}, nil
 	},
 }

@@ -11,15 +11,17 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// plda is the predictive of the two-covariance model (PLDA): the uploads are LDA's, and a new point of class c is
+// plda is the predictive of the two-covariance model (PLDA): the uploads are LDA's, and a new point
+// of class c is
 //
 //	u ~ N(m_c, I + diag(v_c)),   v_c = beta / (1 + n_c beta)
 //
-// so that a class with few points has a wider density (Ioffe 2006, section 3). The log-densities are linear in
-// (u^2, u), the coordinates of its head.
+// so that a class with few points has a wider density (Ioffe 2006, section 3). The log-densities
+// are linear in (u^2, u), the coordinates of its head.
 var plda = method{
-	Info{Name: "PLDA", Title: "predictive densities of the classes, covariances of the corpus", Group: OneShot,
-		Cite: citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},
+	Info{Name: "PLDA", Title: "predictive densities of the classes, covariances of the corpus",
+		Group: OneShot,
+		Cite:  citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		l, err := t.latent(s.Shrinkage)
 		if err != nil {
@@ -37,7 +39,8 @@ var plda = method{
 			}
 			theta.Row(2 * t.dx)[c] = bias
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, Coordinates: (*latentSquares)(l), Means: score.Plain{},
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}},
+			Coordinates: (*latentSquares)(l), Means: score.Plain{},
 			UploadBytes: t.meansBytes()}, nil
 	},
 }

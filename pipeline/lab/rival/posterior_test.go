@@ -28,7 +28,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// bootstrap is a Drawer without a model: each drawn point is a seen one, chosen by mass, with noisy features.
+// bootstrap is a Drawer without a model: each drawn point is a seen one, chosen by mass, with noisy
+// features.
 type bootstrap struct {
 	d     int
 	calls *int
@@ -40,7 +41,8 @@ func (b bootstrap) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
 	return e, nil
 }
 
-func (b bootstrap) Draw(_ context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error) {
+func (b bootstrap) Draw(_ context.Context, seen *point.Set, noise []float32,
+	samples int) ([]*point.Set, error) {
 	if b.calls != nil {
 		*b.calls++
 	}
@@ -157,7 +159,8 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 	}
 	t.Cleanup(func() { private.Close() })
 	in.Private = private
-	in.Privacy = &privacy.Budget{Epsilon: 8, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Trusted,
+	in.Privacy = &privacy.Budget{Epsilon: 8, Delta: 1e-5, Unit: privacy.Example,
+		Relation: privacy.AddRemove, Noise: privacy.Trusted,
 		Points: n}
 	if in.ClassMeans, err = k.Compress(context.Background(), in.Clients); err != nil {
 		t.Fatal(err)
@@ -188,7 +191,8 @@ func closedMethods() []Method {
 	return slices.DeleteFunc(All(), func(m Method) bool { return m.Info().Fitted })
 }
 
-// TestMethodsOnGaussianClasses runs the table on classes that a head can tell apart, and checks its orderings.
+// TestMethodsOnGaussianClasses runs the table on classes that a head can tell apart, and checks its
+// orderings.
 func TestMethodsOnGaussianClasses(t *testing.T) {
 	w := newWorld(1, 64, 10, 5)
 	if testing.Short() {
@@ -210,16 +214,18 @@ func TestMethodsOnGaussianClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		got[m.Info().Name] = s
-		t.Logf("%-6s acc %.3f ece %.3f nll %.3f brier %.3f upload %6.0f %v %v", m.Info().Name, s.ACC, s.ECE, s.NLL, s.Brier, r.UploadBytes,
-			took.Round(time.Millisecond), r.Diagnostics)
+		t.Logf("%-6s acc %.3f ece %.3f nll %.3f brier %.3f upload %6.0f %v %v", m.Info().Name, s.ACC,
+			s.ECE, s.NLL, s.Brier, r.UploadBytes, took.Round(time.Millisecond), r.Diagnostics)
 	}
-	for _, k := range [][2]string{{"ANN", "LANN"}, {"BNN", "LBNN"}, {"MP", "LMP"}, {"FMP", "LMP"}, {"FMP-mean", "LMP"}, {"FMP-ISAB", "LMP"},
-		{"CANN", "LANN"}, {"FedCGS", "LANN"},
-		{"NCM", "LANN"}, {"LDA", "LANN"}, {"PLDA", "LANN"}, {"Regression", "LANN"}, {"GH-LDA", "LANN"}, {"GH-QDA", "LANN"}, {"Fed3R", "LANN"},
+	for _, k := range [][2]string{{"ANN", "LANN"}, {"BNN", "LBNN"}, {"MP", "LMP"}, {"FMP", "LMP"},
+		{"FMP-mean", "LMP"}, {"FMP-ISAB", "LMP"}, {"CANN", "LANN"}, {"FedCGS", "LANN"},
+		{"NCM", "LANN"}, {"LDA", "LANN"}, {"PLDA", "LANN"}, {"Regression", "LANN"}, {"GH-LDA", "LANN"},
+		{"GH-QDA", "LANN"}, {"Fed3R", "LANN"},
 		{"FedPFT", "LANN"}, {"PredBayes", "LANN"}, {"FMP-DP", "LANN"}} {
 		if got[k[0]].ACC < got[k[1]].ACC+0.05 {
-			t.Errorf("ACC of %s is %.3f, of %s %.3f; all clients' data should do clearly better than one client's", k[0], got[k[0]].ACC, k[1],
-				got[k[1]].ACC)
+			t.Errorf(
+				"ACC of %s is %.3f, of %s %.3f; all clients' data should do clearly better than one client's",
+				k[0], got[k[0]].ACC, k[1], got[k[1]].ACC)
 		}
 	}
 	if a := got["PRIOR"].ACC; math.Abs(a-0.1) > 0.01 {
@@ -258,7 +264,8 @@ func TestThreadsDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestOneClient: with one client that uploads its own points, federated, local and centralised methods are the same.
+// TestOneClient: with one client that uploads its own points, federated, local and centralised
+// methods are the same.
 func TestOneClient(t *testing.T) {
 	w := newWorld(1, 5, 3, 3)
 	in := w.input(t, 2, 1, 30)
@@ -281,7 +288,8 @@ func TestOneClient(t *testing.T) {
 		return r.Ensembles[0]
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9*(1+math.Abs(a)) })
-	for _, k := range [][2]string{{"MP", "FMP-ISAB"}, {"LMP", "CFMP"}, {"LBNN", "CBNN"}, {"ANN", "LANN"}, {"ANN", "CANN"}} {
+	for _, k := range [][2]string{{"MP", "FMP-ISAB"}, {"LMP", "CFMP"}, {"LBNN", "CBNN"},
+		{"ANN", "LANN"}, {"ANN", "CANN"}} {
 		if d := cmp.Diff(run(k[0]), run(k[1]), near); d != "" {
 			t.Errorf("%s and %s differ for one client: %s", k[0], k[1], d)
 		}
@@ -294,7 +302,8 @@ type recorder struct {
 	noise map[*point.Set][]float32
 }
 
-func (r recorder) Draw(ctx context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error) {
+func (r recorder) Draw(ctx context.Context, seen *point.Set, noise []float32,
+	samples int) ([]*point.Set, error) {
 	r.noise[seen] = noise
 	return r.bootstrap.Draw(ctx, seen, noise, samples)
 }
@@ -318,7 +327,8 @@ func TestBaseNoise(t *testing.T) {
 		}
 	}
 	if len(rec.noise) != 5 {
-		t.Fatalf("points were drawn for %d contexts; want 5: three clients, their pool, their uploads", len(rec.noise))
+		t.Fatalf("points were drawn for %d contexts; want 5: three clients, their pool, their uploads",
+			len(rec.noise))
 	}
 	base := rec.noise[task.pooled()]
 	var shared int
@@ -338,7 +348,8 @@ func TestBaseNoise(t *testing.T) {
 	}
 }
 
-// TestFedCGSNearsBayesRule: with much data the discriminant is the optimal rule for Gaussian classes.
+// TestFedCGSNearsBayesRule: with much data the discriminant is the optimal rule for Gaussian
+// classes.
 func TestFedCGSNearsBayesRule(t *testing.T) {
 	w := newWorld(8, 5, 3, 3)
 	in := w.input(t, 2, 10, 1000)
@@ -362,7 +373,8 @@ func TestFedCGSNearsBayesRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := score.Evaluate(context.Background(), &posterior.Result{Ensembles: []posterior.Ensemble{{bayes}}}, x, y, 2)
+	want, err := score.Evaluate(context.Background(),
+		&posterior.Result{Ensembles: []posterior.Ensemble{{bayes}}}, x, y, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,8 +427,10 @@ func TestTune(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, _, err := Tune(context.Background(), fmp, held, DefaultSettings(), nil); err != nil || c.Temperature != control.Temperature {
-		t.Errorf("PRIOR got temperature %v; it follows FMP, which got %v (%v)", control.Temperature, c.Temperature, err)
+	if c, _, err := Tune(context.Background(), fmp, held, DefaultSettings(), nil); err != nil ||
+		c.Temperature != control.Temperature {
+		t.Errorf("PRIOR got temperature %v; it follows FMP, which got %v (%v)", control.Temperature,
+			c.Temperature, err)
 	}
 	for _, m := range []Method{cann, fmpISAB, fedcgs} {
 		c, s, err := Tune(context.Background(), m, held, DefaultSettings(), nil)
@@ -424,7 +438,8 @@ func TestTune(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(c.NLL) != len(c.Grid) || len(c.Grid) < len(m.Info().Grid)+2 || !slices.IsSorted(c.Grid) {
-			t.Fatalf("%s: %d figures of the values %v; want those of %v and finer ones", c.Method, len(c.NLL), c.Grid, m.Info().Grid)
+			t.Fatalf("%s: %d figures of the values %v; want those of %v and finer ones", c.Method,
+				len(c.NLL), c.Grid, m.Info().Grid)
 		}
 		best := slices.Index(c.Grid, c.Value)
 		if least := slices.Min(c.NLL); best < 0 || c.NLL[best] != least {
@@ -465,7 +480,8 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An eighth of a decade is a factor of 1.33, and half of that is as near as the values tried must come.
+	// An eighth of a decade is a factor of 1.33, and half of that is as near as the values tried must
+	// come.
 	if r := got.Value / want.Value; r < 1/1.3 || r > 1.3 {
 		t.Errorf("chose %g of %v; a fine search finds %g", got.Value, got.Grid, want.Value)
 	}
@@ -476,7 +492,8 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := got.Value / want.Value; r < 1/1.3 || r > 1.3 {
-		t.Errorf("beyond its grid: chose %g of %v; a fine search finds %g", got.Value, got.Grid, want.Value)
+		t.Errorf("beyond its grid: chose %g of %v; a fine search finds %g", got.Value,
+			got.Grid, want.Value)
 	}
 	if len(want.Grid) != len(fine) {
 		t.Errorf("%d values tried of %d given", len(want.Grid), len(fine))
@@ -487,7 +504,8 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 type failing func(seen *point.Set, samples int) ([]*point.Set, error)
 
 func (failing) Noise(*rand.Rand, int, int) ([]float32, error) { return nil, nil }
-func (f failing) Draw(_ context.Context, seen *point.Set, _ []float32, samples int) ([]*point.Set, error) {
+func (f failing) Draw(_ context.Context, seen *point.Set, _ []float32,
+	samples int) ([]*point.Set, error) {
 	return f(seen, samples)
 }
 
@@ -514,28 +532,42 @@ func TestErrors(t *testing.T) {
 			in.Clients, in.ClassMeans = in.Clients[:1], in.ClassMeans[:1]
 			in.Uploads = nil
 		}),
-		`sampler is "nuts"`:             run(bnn, func(_ *Input, s *Settings) { s.Sampler = "nuts" }),
-		`covariance is "block"`:         run(cbnn, func(_ *Input, s *Settings) { s.Covariance = "block" }),
-		"1 chains":                      run(bnn, func(_ *Input, s *Settings) { s.Chains = 1 }),
-		"FMP: no conjugate predictor":   run(fmp, func(in *Input, _ *Settings) { in.Conjugate = nil }),
-		"FMP-ISAB: no uploads":          run(fmpISAB, func(in *Input, _ *Settings) { in.Uploads = nil }),
-		"PRIOR: no uploads":             run(prior, func(in *Input, _ *Settings) { in.Conjugate, in.Uploads = nil, nil }),
-		"class means of 1 of 2 clients": run(fmp, func(in *Input, _ *Settings) { in.ClassMeans = in.ClassMeans[:1] }),
-		"MP: no predictor":              run(mp, func(in *Input, _ *Settings) { in.Drawer = nil }),
-		"1 uploads of 2 clients":        run(fmp, func(in *Input, _ *Settings) { in.Uploads = in.Uploads[:1] }),
+		`sampler is "nuts"`: run(bnn, func(_ *Input, s *Settings) { s.Sampler = "nuts" }),
+		`covariance is "block"`: run(cbnn,
+			func(_ *Input, s *Settings) { s.Covariance = "block" }),
+		"1 chains":                    run(bnn, func(_ *Input, s *Settings) { s.Chains = 1 }),
+		"FMP: no conjugate predictor": run(fmp, func(in *Input, _ *Settings) { in.Conjugate = nil }),
+		"FMP-ISAB: no uploads":        run(fmpISAB, func(in *Input, _ *Settings) { in.Uploads = nil }),
+		"PRIOR: no uploads": run(prior,
+			func(in *Input, _ *Settings) { in.Conjugate, in.Uploads = nil, nil }),
+		"class means of 1 of 2 clients": run(fmp,
+			func(in *Input, _ *Settings) { in.ClassMeans = in.ClassMeans[:1] }),
+		"MP: no predictor": run(mp, func(in *Input, _ *Settings) { in.Drawer = nil }),
+		"1 uploads of 2 clients": run(fmp,
+			func(in *Input, _ *Settings) { in.Uploads = in.Uploads[:1] }),
 		"no clients and no uploads": run(ann, func(in *Input, _ *Settings) {
 			in.Clients, in.Uploads, in.ClassMeans = nil, nil,
 				nil
 		}),
-		"ANN: the clients' own points are not here": run(ann, func(in *Input, _ *Settings) { in.Clients = nil }),
-		"client 1 has no points":                    run(ann, func(in *Input, _ *Settings) { in.Clients[1] = point.New(0, 5, 3) }),
-		"client 1 has dx 4":                         run(ann, func(in *Input, _ *Settings) { in.Clients[1] = point.New(2, 4, 3) }),
-		"upload 0: feature 3 of point 0 is NaN":     run(fmp, func(in *Input, _ *Settings) { in.Uploads[0].Z[3] = float32(math.NaN()) }),
-		"client 0: weight of point 2 is -1":         run(ann, func(in *Input, _ *Settings) { in.Clients[0].W[2] = -1 }),
-		"-3 samples":                                run(mp, func(in *Input, _ *Settings) { in.Samples = -3 }),
-		"consensus from 1 sample":                   run(cfmp, func(in *Input, _ *Settings) { in.Samples = 1 }),
+		"ANN: the clients' own points are not here": run(ann,
+			func(in *Input, _ *Settings) { in.Clients = nil }),
+		"client 1 has no points": run(ann,
+			func(in *Input, _ *Settings) { in.Clients[1] = point.New(0, 5, 3) }),
+		"client 1 has dx 4": run(ann,
+			func(in *Input, _ *Settings) { in.Clients[1] = point.New(2, 4, 3) }),
+		"upload 0: feature 3 of point 0 is NaN": run(fmp,
+			func(in *Input, _ *Settings) { in.Uploads[0].Z[3] = float32(math.NaN()) }),
+		"client 0: weight of point 2 is -1": run(ann,
+			func(in *Input, _ *Settings) { in.Clients[0].W[2] = -1 }),
+		"-3 samples": run(mp,
+			func(in *Input, _ *Settings) { in.Samples = -3 }),
+		"consensus from 1 sample": run(cfmp,
+			func(in *Input, _ *Settings) { in.Samples = 1 }),
 		"MP: drawing points: the device is lost": run(mp, func(in *Input, _ *Settings) {
-			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) { return nil, errors.New("the device is lost") })
+			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) {
+				return nil,
+					errors.New("the device is lost")
+			})
 		}),
 		"made 1 sets, 4 were asked for": run(mp, func(in *Input, _ *Settings) {
 			in.Drawer = failing(func(s *point.Set, _ int) ([]*point.Set, error) { return []*point.Set{s}, nil })
@@ -552,8 +584,16 @@ func TestErrors(t *testing.T) {
 				return out, nil
 			})
 		}),
-		"tuning ANN: no tasks":       func() error { _, _, err := Tune(context.Background(), ann, nil, DefaultSettings(), nil); return err },
-		`no tunable setting "depth"`: func() error { _, err := DefaultSettings().With("depth", 1); return err },
+		"tuning ANN: no tasks": func() error {
+			_, _,
+				err := Tune(context.Background(), ann, nil, DefaultSettings(), nil)
+			return err
+		},
+		`no tunable setting "depth"`: func() error {
+			_,
+				err := DefaultSettings().With("depth", 1)
+			return err
+		},
 	} {
 		if err := do(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want one that says %q", err, want)
@@ -561,7 +601,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestCancel stops every method before it starts, then lets it run: nothing half made is remembered.
+// TestCancel stops every method before it starts, then lets it run: nothing half made is
+// remembered.
 func TestCancel(t *testing.T) {
 	w := newWorld(1, 5, 3, 3)
 	in := w.input(t, 2, 2, 6)
@@ -644,8 +685,8 @@ func ExampleNewTask() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Printf("%-4s ensembles %d, heads %d, accuracy %.2f, bytes sent %.0f\n", name, len(r.Ensembles), len(r.Ensembles[0]), s.ACC,
-			r.UploadBytes)
+		fmt.Printf("%-4s ensembles %d, heads %d, accuracy %.2f, bytes sent %.0f\n", name,
+			len(r.Ensembles), len(r.Ensembles[0]), s.ACC, r.UploadBytes)
 	}
 	// Output:
 	// LANN ensembles 2, heads 1, accuracy 1.00, bytes sent 0

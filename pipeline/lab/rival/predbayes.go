@@ -13,23 +13,26 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// predbayes is beta-predictive Bayes (Hasan et al. 2024, arXiv 2312.09817, equation 10 and section 4.3): clients upload
-// samples of their own posteriors (CBNN's, each with the prior raised to 1/M). With p_m(y | x) the mean prediction of
-// client m's samples,
+// predbayes is beta-predictive Bayes (Hasan et al. 2024, arXiv 2312.09817, equation 10 and section
+// 4.3): clients upload samples of their own posteriors (CBNN's, each with the prior raised to 1/M).
+// With p_m(y | x) the mean prediction of client m's samples,
 //
 //	p(y | x) proportional to (1/M sum_m p_m(y | x))^(1-beta) (prod_m p_m(y | x))^beta
 //
-// where beta = 0 is a mixture and beta = 1 the product of a Bayesian committee machine. As in the paper, the
-// result is distilled into a single model: a softmax regression on rows of the server's corpus, whose labels are
-// not used.
+// where beta = 0 is a mixture and beta = 1 the product of a Bayesian committee machine. As in the
+// paper, the result is distilled into a single model: a softmax regression on rows of the server's
+// corpus, whose labels are not used.
 var predbayes = method{
-	Info{Name: "PredBayes", Cost: 5, Title: "mixture and product of the clients' posterior predictions, distilled", Group: OneShot,
-		Cite: "beta-predictive Bayes: Hasan, Zhang, Guo, Chen and Poupart 2024, Calibrated one round federated learning with Bayesian " +
-			"inference in the predictive space, AAAI, arXiv:2312.09817",
-		Param: ParamBeta, Grid: []float64{0, 0.25, 0.5, 0.75, 1}, More: []Param{{ParamL2, []float64{0.1, 1, 10}}}, NeedsCorpus: true},
+	Info{Name: "PredBayes", Cost: 5,
+		Title: "mixture and product of the clients' posterior predictions, distilled", Group: OneShot,
+		Cite: "beta-predictive Bayes: Hasan, Zhang, Guo, Chen and Poupart 2024, Calibrated one round " +
+			"federated learning with Bayesian inference in the predictive space, AAAI, arXiv:2312.09817",
+		Param: ParamBeta, Grid: []float64{0, 0.25, 0.5, 0.75, 1},
+		More: []Param{{ParamL2, []float64{0.1, 1, 10}}}, NeedsCorpus: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		precision := s.L2 / float64(len(t.in.Clients))
-		local, err := memo.Once(t.memo, fmt.Sprint("predbayes/", precision, s.Tolerance, s.Sampler, s.Chains, s.Warmup, s.Draws),
+		local, err := memo.Once(t.memo,
+			fmt.Sprint("predbayes/", precision, s.Tolerance, s.Sampler, s.Chains, s.Warmup, s.Draws),
 			func() (*localPredictions, error) {
 				return t.predictCorpus(ctx, precision, s)
 			})
@@ -59,7 +62,8 @@ type localPredictions struct {
 	diagnostics map[string]float64
 }
 
-func (t *Task) predictCorpus(ctx context.Context, precision float64, s Settings) (*localPredictions, error) {
+func (t *Task) predictCorpus(ctx context.Context, precision float64,
+	s Settings) (*localPredictions, error) {
 	k, err := t.corpus()
 	if err != nil {
 		return nil, err

@@ -9,15 +9,17 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// prior is FMP with the labels of the pooled uploads shuffled among their points. Any score above chance comes
-// from the models, not from the clients, so the row must be at chance.
+// prior is FMP with the labels of the pooled uploads shuffled among their points. Any score above
+// chance comes from the models, not from the clients, so the row must be at chance.
 //
-// A single shuffle of few points is far from chance by luck: ten class means with permuted names are right about 0, 1 or 2
-// times. The shuffles are therefore balanced: a permutation of points is drawn once for every C shuffles, and these
-// differ by a cyclic renaming of the classes, under which every class mean gets every name once.
-// Where Shuffles is below C the renamings are spread evenly.
+// A single shuffle of few points is far from chance by luck: ten class means with permuted names
+// are right about 0, 1 or 2 times. The shuffles are therefore balanced: a permutation of points is
+// drawn once for every C shuffles, and these differ by a cyclic renaming of the classes, under
+// which every class mean gets every name once. Where Shuffles is below C the renamings are spread
+// evenly.
 var prior = method{
-	Info{Name: "PRIOR", Control: true, Cost: 80, Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline,
+	Info{Name: "PRIOR", Control: true, Cost: 80,
+		Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline,
 		Cite: citeFMP, Follows: "FMP"},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		if t.closedForm() {
@@ -30,7 +32,8 @@ var prior = method{
 		r := &posterior.Result{UploadBytes: t.uploadBytes()}
 		cycle := min(s.Shuffles, t.c)
 		for k := range s.Shuffles {
-			e, err := t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle), t.shuffle(seen, k, cycle), s, posterior.BaseNoise)
+			e, err := t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle), t.shuffle(seen, k, cycle), s,
+				posterior.BaseNoise)
 			if err != nil {
 				return nil, fmt.Errorf("shuffle %d: %w", k, err)
 			}
@@ -40,7 +43,8 @@ var prior = method{
 	},
 }
 
-// leader returns the method that the named one follows: PRIOR shuffles FMP-ISAB where neither predictor is given.
+// leader returns the method that the named one follows: PRIOR shuffles FMP-ISAB where neither
+// predictor is given.
 func (t *Task) leader(name string) string {
 	if name == fmp.info.Name && !t.closedForm() {
 		return fmpISAB.info.Name

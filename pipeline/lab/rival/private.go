@@ -16,19 +16,24 @@ import (
 )
 
 // citePrivate cites the source of noise-aware posteriors.
-const citePrivate = "Bernstein and Sheldon 2018, Differentially private Bayesian inference for exponential families, NeurIPS 31; " +
-	"Heikkilä et al. 2017, Differentially private Bayesian learning on distributed data, NeurIPS 30"
+const citePrivate = "Bernstein and Sheldon 2018, Differentially private Bayesian inference for " +
+	"exponential families, NeurIPS 31; Heikkilä et al. 2017, Differentially private Bayesian " +
+	"learning on distributed data, NeurIPS 30"
 
-// fmpDP is FMP from class sums with differential privacy: its posterior accounts for the added noise (package privacy).
+// fmpDP is FMP from class sums with differential privacy: its posterior accounts for the added
+// noise (package privacy).
 var fmpDP = method{
-	Info{Name: "FMP-DP", Title: "FMP of differentially private class sums, by a posterior that knows the noise", Group: OneShot,
-		Cite: citePrivate, Private: true, Keep: true},
+	Info{Name: "FMP-DP",
+		Title: "FMP of differentially private class sums, by a posterior that knows the noise",
+		Group: OneShot,
+		Cite:  citePrivate, Private: true, Keep: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		totals, account, err := t.released(ctx)
 		if err != nil {
 			return nil, err
 		}
-		round := posterior.PrivateRound{Totals: totals, Account: account, Seed: t.in.Seed, Stream: t.in.Stream}
+		round := posterior.PrivateRound{Totals: totals, Account: account, Seed: t.in.Seed,
+			Stream: t.in.Stream}
 		r, err := round.NoiseAware(ctx, t.in.Private, t.in.Latents)
 		if err == nil {
 			r.UploadBytes = t.releaseBytes()
@@ -39,27 +44,33 @@ var fmpDP = method{
 
 // fmpDPPlugin is the plug-in baseline: noisy counts and means in place of the true ones.
 var fmpDPPlugin = method{
-	Info{Name: "FMP-DP-plugin", Title: "FMP that takes differentially private class sums for the true ones", Group: OneShot, Cite: citeFMP,
+	Info{Name: "FMP-DP-plugin",
+		Title: "FMP that takes differentially private class sums for the true ones",
+		Group: OneShot, Cite: citeFMP,
 		Private: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		totals, account, err := t.released(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if t.in.Conjugate == nil { // classes that the corpus lacks: the private predictor, which is not told of the noise
+		// classes that the corpus lacks: the private predictor, which is not told of the noise
+		if t.in.Conjugate == nil {
 			plain, counts := totals.Plain(t.in.Latents)
-			round := posterior.PrivateRound{Totals: plain, Account: account, Seed: t.in.Seed, Stream: t.in.Stream}
+			round := posterior.PrivateRound{Totals: plain, Account: account, Seed: t.in.Seed,
+				Stream: t.in.Stream}
 			r, err := round.Heads(ctx, t.in.Private, counts)
 			if err == nil {
 				r.UploadBytes = t.releaseBytes()
 			}
 			return r, err
 		}
-		e, err := t.in.Conjugate.Heads(ctx, totals.Points(), t.means.Latents(t.in.Conjugate), t.in.Latents)
+		e, err := t.in.Conjugate.Heads(ctx, totals.Points(),
+			t.means.Latents(t.in.Conjugate), t.in.Latents)
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: t.in.Conjugate, UploadBytes: t.releaseBytes(),
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: t.in.Conjugate,
+			UploadBytes: t.releaseBytes(),
 			Diagnostics: posterior.Spent(account), Spent: account}, nil
 	},
 }
@@ -67,12 +78,13 @@ var fmpDPPlugin = method{
 // releaseBytes returns the size of a release on the wire, 8 bytes per number.
 func (t *Task) releaseBytes() float64 { return 8 * float64(t.c*(t.in.Private.K()+1)) }
 
-// released simulates the round: each client clips, rounds and sums, and noise from the task's stream is added as the budget says.
+// released simulates the round: each client clips, rounds and sums, and noise from the task's
+// stream is added as the budget says.
 func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account, error) {
 	p, b := t.in.Private, t.in.Privacy
 	if p == nil || b == nil {
-		return nil, nil, fmt.Errorf("no private predictor and budget; fmp train private makes the one, and privacy.epsilon above 0 states the " +
-			"other")
+		return nil, nil, fmt.Errorf("no private predictor and budget; fmp train private makes the one, " +
+			"and privacy.epsilon above 0 states the other")
 	}
 	type round struct {
 		totals  *privacy.Totals
@@ -100,7 +112,8 @@ func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account,
 		}
 		if b.Noise != privacy.Local {
 			for i := range account.Releases {
-				if err := sum.AddNoise(account.Deviation, rng.Bytes(rng.New(t.in.Seed, t.in.Stream, "noise/server", i))); err != nil {
+				if err := sum.AddNoise(account.Deviation,
+					rng.Bytes(rng.New(t.in.Seed, t.in.Stream, "noise/server", i))); err != nil {
 					return nil, err
 				}
 			}
@@ -127,30 +140,36 @@ func (t *Task) clientRelease(ctx context.Context, set *point.Set) (*privacy.Rele
 	return own, err
 }
 
-// fedpftDP is FedPFT with differential privacy (Beitollahi et al. 2024, section 4.2), made as strong as the round allows: one Gaussian
-// with full covariance per class over all clients instead of one per client, in the k coordinates of the private predictor, with the
-// noise of the analytic Gaussian mechanism. It releases the sums of CountSteps, of w and of w w'/R, whose last part is as long as the
-// second; covariances are projected onto the positive semidefinite cone, and a softmax regression is fitted to as many draws as points
-// are counted.
+// fedpftDP is FedPFT with differential privacy (Beitollahi et al. 2024, section 4.2), made as
+// strong as the round allows: one Gaussian with full covariance per class over all clients instead
+// of one per client, in the k coordinates of the private predictor, with the noise of the analytic
+// Gaussian mechanism. It releases the sums of CountSteps, of w and of w w'/R, whose last part is as
+// long as the second; covariances are projected onto the positive semidefinite cone, and a softmax
+// regression is fitted to as many draws as points are counted.
 var fedpftDP = method{
-	Info{Name: "FedPFT-DP", Title: "softmax regression on draws from differentially private class Gaussians", Group: OneShot,
-		Cite: "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated learning with foundation models, " +
-			"arXiv:2402.01862",
+	Info{Name: "FedPFT-DP",
+		Title: "softmax regression on draws from differentially private class Gaussians",
+		Group: OneShot,
+		Cite: "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated " +
+			"learning with foundation models, arXiv:2402.01862",
 		Param: ParamL2, Grid: gridL2, Private: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
-		drawn, err := memo.Once(t.memo, "fedpft-dp", func() (*point.Set, error) { return t.privateGaussians(ctx) })
+		drawn, err := memo.Once(t.memo, "fedpft-dp",
+			func() (*point.Set, error) { return t.privateGaussians(ctx) })
 		if err != nil {
 			return nil, err
 		}
-		e, err := memo.Once(t.memo, fmt.Sprint("fit/fedpft-dp/", s.L2, s.Tolerance), func() (posterior.Ensemble, error) {
-			return t.fits(ctx, []*point.Set{drawn}, s.L2, s)
-		})
+		e, err := memo.Once(t.memo, fmt.Sprint("fit/fedpft-dp/", s.L2, s.Tolerance),
+			func() (posterior.Ensemble, error) {
+				return t.fits(ctx, []*point.Set{drawn}, s.L2, s)
+			})
 		if err != nil {
 			return nil, err
 		}
 		k := t.in.Private.K()
-		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Coordinates: privateRows{t.in.Private}, UploadBytes: 8 *
-			float64(t.c*(1+k+k*(k+1)/2))}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e},
+			Coordinates: privateRows{t.in.Private}, UploadBytes: 8 *
+				float64(t.c*(1+k+k*(k+1)/2))}, nil
 	},
 }
 
@@ -161,14 +180,16 @@ const maxDrawn = 20_000
 func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	p, b := t.in.Private, t.in.Privacy
 	if p == nil || b == nil {
-		return nil, fmt.Errorf("no private predictor and budget; fmp train private makes the one, and privacy.epsilon above 0 states the other")
+		return nil, fmt.Errorf("no private predictor and budget; fmp train private makes the one, and " +
+			"privacy.epsilon above 0 states the other")
 	}
 	if err := b.Check(); err != nil {
 		return nil, err
 	}
 	k, radius := p.K(), p.Clip()
 	width := 1 + k + k*(k+1)/2
-	// A point contributes a norm of R sqrt(1/16 + 1 + 1): products off the diagonal count twice in |w w'|.
+	// A point contributes a norm of R sqrt(1/16 + 1 + 1): products off the diagonal count twice in |w
+	// w'|.
 	share := radius * privacy.CountSteps / privacy.Steps
 	one := math.Sqrt(share*share + 2*radius*radius)
 	deviation := privacy.Sigma(b.Epsilon, b.Delta) * one
@@ -247,8 +268,9 @@ func (p privateRows) Map(ctx context.Context, features []float32) ([]float32, er
 	return p.Rows(ctx, features)
 }
 
-// drawGaussians draws, for each class, as many points as its noisy count says (at least one) from the Gaussian of its noisy sums: count
-// times share, the sum of w, and the sum of w w'/R on and below the diagonal.
+// drawGaussians draws, for each class, as many points as its noisy count says (at least one) from
+// the Gaussian of its noisy sums: count times share, the sum of w, and the sum of w w'/R on and
+// below the diagonal.
 func (t *Task) drawGaussians(sums []float64, share float64, width int) (*point.Set, error) {
 	k, radius := t.in.Private.K(), t.in.Private.Clip()
 	var all []*point.Set

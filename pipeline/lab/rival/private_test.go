@@ -13,8 +13,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// TestPrivateRounds: the noise is where the budget says, rows are the same again for a seed, and the posterior that knows it does better
-// than one that does not where there is much.
+// TestPrivateRounds: the noise is where the budget says, rows are the same again for a seed, and
+// the posterior that knows it does better than one that does not where there is much.
 func TestPrivateRounds(t *testing.T) {
 	w := newWorld(1, 16, 10, 5)
 	x, y := w.draw(rng.New(3, "test"), 1000)

@@ -10,28 +10,31 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// regression is the softmax regression on the clients' class means, each with its mass: a server's fit to the
-// smallest uploads with FMP's fit, without drawing any points.
+// regression is the softmax regression on the clients' class means, each with its mass: a server's
+// fit to the smallest uploads with FMP's fit, without drawing any points.
 var regression = method{
-	Info{Name: "Regression", Title: "softmax regression on the clients' class means and masses", Group: OneShot, Cite: citeFMP, Param: ParamL2,
+	Info{Name: "Regression", Title: "softmax regression on the clients' class means and masses",
+		Group: OneShot, Cite: citeFMP, Param: ParamL2,
 		Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
-		e, err := memo.Once(t.memo, fmt.Sprint("fit/means/", s.L2, s.Tolerance), func() (posterior.Ensemble, error) {
-			var all []*point.Set
-			for _, set := range t.in.Clients {
-				own := newStatistics(t.dx, t.c)
-				own.add(set)
-				all = append(all, own.points())
-			}
-			pooled, err := point.Pool(all...)
-			if err != nil {
-				return nil, err
-			}
-			return t.fits(ctx, []*point.Set{pooled}, s.L2, s)
-		})
+		e, err := memo.Once(t.memo, fmt.Sprint("fit/means/", s.L2, s.Tolerance),
+			func() (posterior.Ensemble, error) {
+				var all []*point.Set
+				for _, set := range t.in.Clients {
+					own := newStatistics(t.dx, t.c)
+					own.add(set)
+					all = append(all, own.points())
+				}
+				pooled, err := point.Pool(all...)
+				if err != nil {
+					return nil, err
+				}
+				return t.fits(ctx, []*point.Set{pooled}, s.L2, s)
+			})
 		if err != nil {
 			return nil, err
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Means: score.Plain{}, UploadBytes: t.meansBytes()}, nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Means: score.Plain{},
+			UploadBytes: t.meansBytes()}, nil
 	},
 }

@@ -1,6 +1,8 @@
-// Package rival holds FMP and its rivals behind one interface: the methods that turn the points of a federation into samples of a
-// head's posterior: the ten of the paper "Federated Martingale Posterior Sampling" (arXiv 2605.18554), FMP in closed form, baselines
-// from the literature, and the prior-only control. paper.go holds nine methods of the paper, each other file one; registry.go lists them.
+// Package rival holds FMP and its rivals behind one interface: the methods that turn the points of
+// a federation into samples of a head's posterior: the ten of the paper "Federated Martingale
+// Posterior Sampling" (arXiv 2605.18554), FMP in closed form, baselines from the literature, and
+// the prior-only control. paper.go holds nine methods of the paper, each other file one;
+// registry.go lists them.
 package rival
 
 import (
@@ -26,32 +28,36 @@ import (
 
 // Input is one task.
 type Input struct {
-	// Clients holds each client's own points. A server that has only uploads leaves it empty: methods that read class means or
-	// compressed points run without it.
+	// Clients holds each client's own points. A server that has only uploads leaves it empty: methods
+	// that read class means or compressed points run without it.
 	Clients []*point.Set
-	Uploads []*point.Set     // each client's compressed points with masses; needed by FMP-ISAB and PRIOR only
+	// each client's compressed points with masses; needed by FMP-ISAB and PRIOR only
+	Uploads []*point.Set
 	Drawer  posterior.Drawer // needed by the martingale posteriors only
-	// Conjugate and ClassMeans (each client's class means with masses) are needed by FMP and FMP-mean. Latents is the number of
-	// FMP's samples, which require fits in open scope only; default 100.
+	// Conjugate and ClassMeans (each client's class means with masses) are needed by FMP and FMP-mean.
+	// Latents is the number of FMP's samples, which require fits in open scope only; default 100.
 	Conjugate  posterior.Conjugate
 	ClassMeans []*point.Set
 	Latents    int
 	// NoLatent disables the latent: FMP is then a single head, that of its posterior means.
 	NoLatent bool
-	// Honesty makes each of FMP's samples draw which clients are honest, and use only their class means.
+	// Honesty makes each of FMP's samples draw which clients are honest, and use only their class
+	// means.
 	Honesty bool
-	// Open is needed by FMP and FMP-mean on classes that the corpus lacks; nil without an open predictor. Scope chooses between the
-	// two: ScopeClosed (Conjugate), ScopeOpen (Open), or ScopeAuto (default), which decides by the uploads.
+	// Open is needed by FMP and FMP-mean on classes that the corpus lacks; nil without an open
+	// predictor. Scope chooses between the two: ScopeClosed (Conjugate), ScopeOpen (Open), or
+	// ScopeAuto (default), which decides by the uploads.
 	Open  *open.Predictor
 	Scope string
-	// Soft holds each client's class means of softened features (open.Predictor.Soften), which Open reads; SoftLimits all
-	// available rows, softened. Both are nil without Open, and SoftLimits where coverage is not measured.
+	// Soft holds each client's class means of softened features (open.Predictor.Soften), which Open
+	// reads; SoftLimits all available rows, softened. Both are nil without Open, and SoftLimits where
+	// coverage is not measured.
 	Soft       []*point.Set
 	SoftLimits *point.Set
 	// Calibration holds images by which FMP chooses in open scope; nil: none.
 	Calibration *posterior.Calibration
-	// Moments holds each client's moments of the features as Embedded has them, which FMP reads where there is neither Conjugate nor Open.
-	// Kappa is the prior of its temperature; zero: unknown.
+	// Moments holds each client's moments of the features as Embedded has them, which FMP reads where
+	// there is neither Conjugate nor Open. Kappa is the prior of its temperature; zero: unknown.
 	Moments  []discriminant.Client
 	Embedded *posterior.Embedded
 	Kappa    discriminant.Kappa
@@ -65,8 +71,8 @@ type Input struct {
 	// Private and Privacy are needed by the methods of private rounds; nil without them.
 	Private posterior.Private
 	Privacy *privacy.Budget
-	// Limits holds the class means of every row of corpus and clients' part, as Conjugate reads them, from which FMP's limit of
-	// infinite data is computed; nil where coverage is not measured.
+	// Limits holds the class means of every row of corpus and clients' part, as Conjugate reads them,
+	// from which FMP's limit of infinite data is computed; nil where coverage is not measured.
 	Limits  *point.Set
 	Seed    uint64 // the run's seed, and
 	Stream  string // the task's name in it: two tasks of one run need two names
@@ -75,12 +81,13 @@ type Input struct {
 
 // Settings are the settings of a method. The zero value is not valid; start from DefaultSettings.
 type Settings struct {
-	L2        float64 // lambda of the fits and prior precision of the BNNs, > 0, in the sum form of package erm
+	// lambda of the fits and prior precision of the BNNs, > 0, in the sum form of package erm
+	L2        float64
 	Shrinkage float64 // discriminants: share of the covariance replaced by its mean variance, 0 to 1
 	Beta      float64 // PredBayes: 0 mixes the clients' predictions, 1 multiplies them
 	Weighting float64 // consensus: 1 weighs clients by the precision of their samples, 0 equally
-	// Spread is the share of the between-class variances that discriminants of the corpus spread evenly over all
-	// directions, 0 to 1: their allowance for classes that the corpus lacks.
+	// Spread is the share of the between-class variances that discriminants of the corpus spread
+	// evenly over all directions, 0 to 1: their allowance for classes that the corpus lacks.
 	Spread float64
 	// Scale multiplies the covariance of Laplace approximations, 0 to 16.
 	Scale float64
@@ -91,8 +98,9 @@ type Settings struct {
 	Covariance  string  // consensus: "diagonal" or "full" (with Ledoit-Wolf shrinkage)
 	Chains      int     // HMC: chains, at least 2
 	Warmup      int     // HMC: iterations per chain for adaptation, discarded
-	Draws       int     // HMC: iterations kept per chain for R-hat; S of them, evenly spaced, make the ensemble
-	Shuffles    int     // PRIOR: shuffles of the labels
+	// HMC: iterations kept per chain for R-hat; S of them, evenly spaced, make the ensemble
+	Draws    int
+	Shuffles int // PRIOR: shuffles of the labels
 }
 
 // Values of the enumerated settings and names of the tunable ones.
@@ -112,7 +120,8 @@ const (
 
 // DefaultSettings returns the shared protocol: lambda 3, shrinkage 0.3, temperature 1.
 func DefaultSettings() Settings {
-	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Scale: 1, Temperature: 1, Tolerance: erm.DefaultTolerance,
+	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Scale: 1,
+		Temperature: 1, Tolerance: erm.DefaultTolerance,
 		Sampler: HMC, Covariance: Diagonal,
 		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
 }
@@ -131,9 +140,11 @@ func (s Settings) Check() error {
 	case !(s.Scale >= 0 && s.Scale <= 16):
 		return fmt.Errorf("posterior: scale is %v; allowed are 0 to 16", s.Scale)
 	case s.Weighting != 0 && s.Weighting != 1:
-		return fmt.Errorf("posterior: weighting is %v; allowed are 0 (equal) and 1 (by precision)", s.Weighting)
+		return fmt.Errorf("posterior: weighting is %v; allowed are 0 (equal) and 1 (by precision)",
+			s.Weighting)
 	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 0):
-		return fmt.Errorf("posterior: temperature is %v; allowed are finite numbers above 0", s.Temperature)
+		return fmt.Errorf("posterior: temperature is %v; allowed are finite numbers above 0",
+			s.Temperature)
 	}
 	return s.checkChains()
 }
@@ -144,7 +155,8 @@ func (s Settings) checkChains() error {
 	case s.Sampler != HMC && s.Sampler != Laplace:
 		return fmt.Errorf("posterior: sampler is %q; allowed are %q and %q", s.Sampler, HMC, Laplace)
 	case s.Covariance != Diagonal && s.Covariance != Full:
-		return fmt.Errorf("posterior: covariance is %q; allowed are %q and %q", s.Covariance, Diagonal, Full)
+		return fmt.Errorf("posterior: covariance is %q; allowed are %q and %q",
+			s.Covariance, Diagonal, Full)
 	case s.Chains < 2 || s.Chains > 64:
 		return fmt.Errorf("posterior: %d chains; allowed are 2 to 64 (R-hat compares chains)", s.Chains)
 	case s.Warmup < 10 || s.Warmup > 1e6:
@@ -159,16 +171,18 @@ func (s Settings) checkChains() error {
 
 // tunable returns a pointer to the tunable setting name; nil for other names.
 func (s *Settings) tunable(name string) *float64 {
-	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta, ParamWeighting: &s.Weighting,
-		ParamSpread: &s.Spread, ParamScale: &s.Scale}[name]
+	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta,
+		ParamWeighting: &s.Weighting,
+		ParamSpread:    &s.Spread, ParamScale: &s.Scale}[name]
 }
 
-// With returns the settings with the tunable setting name (a Param constant) set to value. An unknown name is an error.
+// With returns the settings with the tunable setting name (a Param constant) set to value. An
+// unknown name is an error.
 func (s Settings) With(name string, value float64) (Settings, error) {
 	p := s.tunable(name)
 	if p == nil {
-		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q, %q, %q and %q", name, ParamL2, ParamShrinkage, ParamBeta,
-			ParamWeighting, ParamSpread, ParamScale)
+		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q, %q, %q and %q",
+			name, ParamL2, ParamShrinkage, ParamBeta, ParamWeighting, ParamSpread, ParamScale)
 	}
 	*p = value
 	return s, s.Check()
@@ -211,21 +225,25 @@ type Info struct {
 	Title  string // what it does, in one line
 	Group  Group
 	Family Family // empty: none
-	// Control marks a method that only shows the value of the clients' data and does not compete with the others.
+	// Control marks a method that only shows the value of the clients' data and does not compete with
+	// the others.
 	Control bool
-	// Keep marks a method with one ensemble that a server has or could have: fmp run --keep-models writes its classifier.
+	// Keep marks a method with one ensemble that a server has or could have: fmp run --keep-models
+	// writes its classifier.
 	Keep bool
-	// Cost is the expected cost before any timing, in units of one fit (digits, default settings, one thread). 0 means 2.
+	// Cost is the expected cost before any timing, in units of one fit (digits, default settings, one
+	// thread). 0 means 2.
 	Cost  float64
 	Cite  string // source
 	Param string // the setting that the tuned protocol chooses; empty: only the temperature
 	Grid  []float64
 	// Published is the authors' value of Param, where the run does not set it; nil: none.
 	Published *float64
-	// More lists further settings that the tuned protocol chooses, each with few values: all combinations are tried.
+	// More lists further settings that the tuned protocol chooses, each with few values: all
+	// combinations are tried.
 	More []Param
-	// Joint says that Param is a scale of the samples' spread, which the NLL of single points hardly shows: it is chosen by NLL plus joint
-	// NLL.
+	// Joint says that Param is a scale of the samples' spread, which the NLL of single points hardly
+	// shows: it is chosen by NLL plus joint NLL.
 	Joint bool
 	// NeedsCorpus says that the method reads Input.Corpus.
 	NeedsCorpus bool
@@ -239,13 +257,15 @@ type Info struct {
 	Conjugate bool
 	// Fitted says that the method needs the open form, whose heads are fitted to the uploads.
 	Fitted bool
-	// Draws says that the method needs the predictor that draws points, Compresses that it needs the embedding's uploads.
+	// Draws says that the method needs the predictor that draws points, Compresses that it needs the
+	// embedding's uploads.
 	Draws, Compresses bool
 	// Private marks a method of private rounds: it needs Input.Private and Input.Privacy.
 	Private bool
 }
 
-// Models returns the kinds of model that the method reads; in open scope (open) the open predictor in place of the conjugate one.
+// Models returns the kinds of model that the method reads; in open scope (open) the open predictor
+// in place of the conjugate one.
 func (i *Info) Models(open bool) []string {
 	var out []string
 	if i.Conjugate && open {
@@ -271,7 +291,8 @@ type Param struct {
 	Grid []float64
 }
 
-// Raw returns the settings of the method without tuning: s with the published value, where there is one.
+// Raw returns the settings of the method without tuning: s with the published value, where there is
+// one.
 func (i *Info) Raw(s Settings) (Settings, error) {
 	if i.Published == nil {
 		return s, nil
@@ -282,13 +303,14 @@ func (i *Info) Raw(s Settings) (Settings, error) {
 // Method turns points into posterior samples.
 type Method interface {
 	Info() Info
-	// Run computes the ensemble. It reads the task and other methods' results in the task's memo; the result does not
-	// depend on whether they ran before it.
+	// Run computes the ensemble. It reads the task and other methods' results in the task's memo; the
+	// result does not depend on whether they ran before it.
 	Run(ctx context.Context, t *Task, s Settings) (*posterior.Result, error)
 }
 
-// Task is a checked Input with a memo of values that several methods share (local fits, drawn points, local martingale
-// posteriors), so that each is computed once. It is safe for concurrent use.
+// Task is a checked Input with a memo of values that several methods share (local fits, drawn
+// points, local martingale posteriors), so that each is computed once. It is safe for concurrent
+// use.
 type Task struct {
 	in     Input
 	dx, c  int
@@ -303,7 +325,8 @@ const minDraws = 4
 
 // setDefaults sets the numbers that were left zero.
 func (in *Input) setDefaults() {
-	in.Samples, in.Fresh, in.Latents = cmp.Or(in.Samples, 20), cmp.Or(in.Fresh, 100), cmp.Or(in.Latents, 100)
+	in.Samples, in.Fresh, in.Latents = cmp.Or(in.Samples, 20), cmp.Or(in.Fresh, 100),
+		cmp.Or(in.Latents, 100)
 	if in.NoLatent {
 		in.Latents = 1
 	}
@@ -312,29 +335,37 @@ func (in *Input) setDefaults() {
 	}
 }
 
-// check returns an error unless there is a client or an upload, and one upload of each kind for each client.
+// check returns an error unless there is a client or an upload, and one upload of each kind for
+// each client.
 func (in *Input) check() error {
 	switch {
 	case len(in.Clients)+len(in.Uploads)+len(in.ClassMeans)+len(in.Soft) == 0:
 		return fmt.Errorf("posterior: no clients and no uploads; a task needs at least one")
 	case in.Conjugate != nil && len(in.Clients) > 0 && len(in.ClassMeans) != len(in.Clients):
-		return fmt.Errorf("posterior: class means of %d of %d clients; want one set each", len(in.ClassMeans), len(in.Clients))
+		return fmt.Errorf("posterior: class means of %d of %d clients; want one set each",
+			len(in.ClassMeans), len(in.Clients))
 	case in.Open != nil && len(in.Clients) > 0 && len(in.Soft) != len(in.Clients):
-		return fmt.Errorf("posterior: class means of softened features of %d of %d clients; want one set each", len(in.Soft), len(in.Clients))
+		return fmt.Errorf(
+			"posterior: class means of softened features of %d of %d clients; want one set each",
+			len(in.Soft), len(in.Clients))
 	case len(in.Clients) > 0 && len(in.Uploads) != 0 && len(in.Uploads) != len(in.Clients):
-		return fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none", len(in.Uploads), len(in.Clients))
+		return fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none", len(in.Uploads),
+			len(in.Clients))
 	}
 	return nil
 }
 
-// checkSets returns an error unless every set of a kind has points, the task's dx and C, and finite numbers.
+// checkSets returns an error unless every set of a kind has points, the task's dx and C, and finite
+// numbers.
 func (t *Task) checkSets(kind string, sets []*point.Set) error {
 	for m, s := range sets {
 		if s == nil || s.N == 0 {
 			return fmt.Errorf("posterior: %s %d has no points; give each at least one", kind, m)
 		}
 		if s.Dx != t.dx || s.C != t.c {
-			return fmt.Errorf("posterior: %s %d has dx %d and C %d, client 0 has %d and %d; a task has one of each", kind, m, s.Dx, s.C, t.dx, t.c)
+			return fmt.Errorf(
+				"posterior: %s %d has dx %d and C %d, client 0 has %d and %d; a task has one of each", kind, m,
+				s.Dx, s.C, t.dx, t.c)
 		}
 		if err := erm.CheckSet(s); err != nil {
 			return fmt.Errorf("posterior: %s %d: %w", kind, m, err)
@@ -343,7 +374,8 @@ func (t *Task) checkSets(kind string, sets []*point.Set) error {
 	return nil
 }
 
-// NewTask checks in. It is an error if a set is empty, sets differ in dx or C, or a number is not finite or a weight negative.
+// NewTask checks in. It is an error if a set is empty, sets differ in dx or C, or a number is not
+// finite or a weight negative.
 func NewTask(in Input) (*Task, error) {
 	in.setDefaults()
 	if err := in.check(); err != nil {
@@ -360,7 +392,8 @@ func NewTask(in Input) (*Task, error) {
 	if err := t.checkSets("upload", in.Uploads); err != nil {
 		return nil, err
 	}
-	t.drawn = &posterior.Martingale{Drawer: in.Drawer, Samples: in.Samples, Fresh: in.Fresh, Seed: in.Seed, Stream: in.Stream,
+	t.drawn = &posterior.Martingale{Drawer: in.Drawer, Samples: in.Samples, Fresh: in.Fresh,
+		Seed: in.Seed, Stream: in.Stream,
 		Threads: in.Threads}
 	if err := t.drawn.Check(); err != nil {
 		return nil, err
@@ -368,7 +401,8 @@ func NewTask(in Input) (*Task, error) {
 	if len(in.ClassMeans)+len(in.Soft) > 0 {
 		var err error
 		if t.means, err = posterior.New(posterior.Input{
-			Conjugate: in.Conjugate, ClassMeans: in.ClassMeans, Open: in.Open, Soft: in.Soft, Scope: in.Scope, Samples: in.Latents,
+			Conjugate: in.Conjugate, ClassMeans: in.ClassMeans, Open: in.Open, Soft: in.Soft,
+			Scope: in.Scope, Samples: in.Latents,
 			NoLatent: in.NoLatent, Calibration: in.Calibration,
 			Honesty: in.Honesty, Seed: in.Seed, Stream: in.Stream, Threads: in.Threads,
 		}); err != nil {
@@ -397,14 +431,16 @@ func (t *Task) Dx() int { return t.dx }
 // Samples returns S.
 func (t *Task) Samples() int { return t.in.Samples }
 
-// Lookup returns the method with the given name, ignoring case. The error for an unknown name suggests the closest one.
+// Lookup returns the method with the given name, ignoring case. The error for an unknown name
+// suggests the closest one.
 func Lookup(name string) (Method, error) {
 	for _, m := range registry {
 		if strings.EqualFold(m.Info().Name, name) {
 			return m, nil
 		}
 	}
-	return nil, fmt.Errorf("posterior: no method %q; there are %s%s", name, strings.Join(Names(), ", "), suggest.DidYouMean(name, Names()))
+	return nil, fmt.Errorf("posterior: no method %q; there are %s%s", name,
+		strings.Join(Names(), ", "), suggest.DidYouMean(name, Names()))
 }
 
 // All returns the methods: those of the paper in the order of its table, then the others.

@@ -59,7 +59,8 @@ func logNormal(t *testing.T, x, mean []float64, cov mat.Symmetric) float64 {
 }
 
 // near compares probabilities with log-densities written out.
-func near(t *testing.T, what string, p *metric.Probabilities, x []float32, log func(x []float64) []float64) {
+func near(t *testing.T, what string, p *metric.Probabilities, x []float32,
+	log func(x []float64) []float64) {
 	t.Helper()
 	dx := len(x) / p.N
 	for i := range p.N {
@@ -76,8 +77,8 @@ func near(t *testing.T, what string, p *metric.Probabilities, x []float32, log f
 	}
 }
 
-// TestDiscriminants compares the closed forms, which go by coordinates in which covariances are diagonal, with Gaussian
-// densities in the features, W and B as they are.
+// TestDiscriminants compares the closed forms, which go by coordinates in which covariances are
+// diagonal, with Gaussian densities in the features, W and B as they are.
 func TestDiscriminants(t *testing.T) {
 	const dx, c = 4, 3
 	w := newWorld(1, dx, c, 2)
@@ -220,7 +221,8 @@ func TestLatent(t *testing.T) {
 	}
 }
 
-// TestFed3RIsRidge: its head solves the normal equations of the pooled points, up to the length of its columns.
+// TestFed3RIsRidge: its head solves the normal equations of the pooled points, up to the length of
+// its columns.
 func TestFed3RIsRidge(t *testing.T) {
 	w := newWorld(1, 4, 3, 3)
 	in := w.input(t, 2, 3, 10)
@@ -253,20 +255,22 @@ func TestFed3RIsRidge(t *testing.T) {
 	}
 }
 
-// TestPredBayesCombines: beta 0 is the mixture, beta 1 the product, and what lies between is between.
+// TestPredBayesCombines: beta 0 is the mixture, beta 1 the product, and what lies between is
+// between.
 func TestPredBayesCombines(t *testing.T) {
 	l := &localPredictions{rows: newTestTask(t, newWorld(1, 2, 2, 1).input(t, 1, 1, 1)).in.Clients[0],
 		mixture:    &metric.Probabilities{N: 1, C: 2, P: []float64{0.7, 0.3}}, // of (.9, .1) and (.5, .5)
 		logProduct: &metric.Probabilities{N: 1, C: 2, P: []float64{math.Log(0.45), math.Log(0.05)}}}
-	for beta, want := range map[float64]float64{0: 0.7, 1: 0.9, 0.5: math.Sqrt(0.7*0.45) / (math.Sqrt(0.7*0.45) + math.Sqrt(0.3*0.05))} {
+	for beta, want := range map[float64]float64{0: 0.7, 1: 0.9,
+		0.5: math.Sqrt(0.7*0.45) / (math.Sqrt(0.7*0.45) + math.Sqrt(0.3*0.05))} {
 		if got := float64(l.combined(beta).Row(0)[2]); math.Abs(got-want) > 1e-6 {
 			t.Errorf("beta %v: %v, want %v", beta, got, want)
 		}
 	}
 }
 
-// TestTemperature: where labels are drawn from the predictions of heads that are then made three times as large, the
-// temperature found is 3, and a result run at it predicts what the heads did.
+// TestTemperature: where labels are drawn from the predictions of heads that are then made three
+// times as large, the temperature found is 3, and a result run at it predicts what the heads did.
 func TestTemperature(t *testing.T) {
 	const n, dx, c = 4000, 3, 4
 	r := rng.New(1, "temperature")
@@ -308,7 +312,8 @@ func TestTemperature(t *testing.T) {
 			t.Errorf("NLL at the temperature is %v, the search found %v", s.NLL, nll)
 		}
 	}
-	if cooled := probabilities(t, Cooled(res, 3), x); math.Abs(cooled.P[5]-p.P[5]) > 1e-12 || large[0].W[0] != 3*right[0].W[0] {
+	if cooled := probabilities(t, Cooled(res, 3), x); math.Abs(cooled.P[5]-p.P[5]) > 1e-12 ||
+		large[0].W[0] != 3*right[0].W[0] {
 		t.Error("heads divided by 3 do not predict as before, or were changed in place")
 	}
 }

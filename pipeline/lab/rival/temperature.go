@@ -14,15 +14,17 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Bounds on temperatures, and the tolerance in log T, far below the resolution of a hundred test points.
+// Bounds on temperatures, and the tolerance in log T, far below the resolution of a hundred test
+// points.
 const (
 	minTemperature  = 1.0 / 4096
 	maxTemperature  = 4096
 	temperatureStep = 0.02
 )
 
-// logits holds the logits of every head of a result on held-out points, so that its NLL at another temperature needs no fit
-// and no matrix product: float32, less the point's largest, one class per row and one point per column, padded.
+// logits holds the logits of every head of a result on held-out points, so that its NLL at another
+// temperature needs no fit and no matrix product: float32, less the point's largest, one class per
+// row and one point per column, padded.
 type logits struct {
 	c, n      int // classes and points
 	ensembles [][]ensembleLogits
@@ -68,7 +70,8 @@ func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error
 				}
 			}
 			transposed := mat.DenseCopyOf(mat.NewDense(dx, h.C, h.W[:dx*h.C]).T()).RawMatrix()
-			points.Mul(blas.NoTrans, transposed, blas64.General{Rows: h.C, Cols: stride, Stride: stride, Data: z})
+			points.Mul(blas.NoTrans, transposed,
+				blas64.General{Rows: h.C, Cols: stride, Stride: stride, Data: z})
 			copy(top, row(0))
 			for j := 1; j < h.C; j++ {
 				for i, v := range row(j) {
@@ -113,7 +116,8 @@ func (l *logits) nll(t float64) float64 {
 	return sum / float64(len(l.ensembles)*l.n)
 }
 
-// joint returns the mean joint NLL on batches at temperature t, averaged over the ensembles; 0 without batches.
+// joint returns the mean joint NLL on batches at temperature t, averaged over the ensembles; 0
+// without batches.
 func (l *logits) joint(t float64, batches [][]int) float64 {
 	if len(batches) == 0 {
 		return 0
@@ -139,8 +143,9 @@ func (l *logits) joint(t float64, batches [][]int) float64 {
 // nllFloor equals that of package metric: it keeps the score of an impossible event finite.
 const nllFloor = 1e-12
 
-// coolest returns the temperature of least mean NLL over tasks, and that NLL: the minimum is bracketed from start by
-// factors of two and then found by golden-section search (Kiefer 1953) in log T.
+// coolest returns the temperature of least mean NLL over tasks, and that NLL: the minimum is
+// bracketed from start by factors of two and then found by golden-section search (Kiefer 1953) in
+// log T.
 func coolest(tasks []*logits, start float64) (t, nll float64) {
 	f := func(u float64) float64 {
 		var sum float64

@@ -15,21 +15,21 @@ type Held struct {
 	Task     *Task
 	Features []float32 // n x dx, row-major
 	Labels   []int     // n class indices
-	// Batches are the batches of points that joint scores are computed on ([metric.NearBatches]); nil for none. Methods with Info.Joint need
-	// them.
+	// Batches are the batches of points that joint scores are computed on ([metric.NearBatches]); nil
+	// for none. Methods with Info.Joint need them.
 	Batches [][]int
 }
 
-// Choice is the setting that Tune chose for a method, with the mean NLL on held-out points at every value tried, in
-// ascending order of the values.
+// Choice is the setting that Tune chose for a method, with the mean NLL on held-out points at every
+// value tried, in ascending order of the values.
 type Choice struct {
 	Method string    `json:"method"`
 	Param  string    `json:"param"`
 	Value  float64   `json:"value"`
 	Grid   []float64 `json:"grid"`
 	NLL    []float64 `json:"nll"` // with Info.Joint the sum of NLL and joint NLL
-	// Temperatures are those of least NLL at the values of Grid, and Temperature that of the chosen value. Choices written by
-	// earlier versions have none: their methods ran at temperature 1.
+	// Temperatures are those of least NLL at the values of Grid, and Temperature that of the chosen
+	// value. Choices written by earlier versions have none: their methods ran at temperature 1.
 	Temperatures []float64 `json:"temperatures,omitempty"`
 	Temperature  float64   `json:"temperature,omitempty"`
 	// More are the choices of further settings, by name.
@@ -39,8 +39,8 @@ type Choice struct {
 // flat is a difference in NLL that a tuning task's hundreds of images do not resolve.
 const flat = 1e-4
 
-// AtEnd reports whether a value beyond those tried might be better: the chosen one is the first or the last, no bound of the setting, and
-// more than flat below its neighbour.
+// AtEnd reports whether a value beyond those tried might be better: the chosen one is the first or
+// the last, no bound of the setting, and more than flat below its neighbour.
 func (c *Choice) AtEnd() bool {
 	k, step := slices.Index(c.Grid, c.Value), 1
 	switch {
@@ -74,30 +74,35 @@ func (c *Choice) Apply(base Settings) (Settings, error) {
 	return base, base.Check()
 }
 
-// tuneWarmup is the number of adaptation steps per chain while values are compared. Chains then keep as many draws as an
-// ensemble needs; R-hat is left to the run itself.
+// tuneWarmup is the number of adaptation steps per chain while values are compared. Chains then
+// keep as many draws as an ensemble needs; R-hat is left to the run itself.
 const tuneWarmup = 50
 
-// extensions bounds how often a method's own grid is extended beyond an end at which its best value lies. Ten times the first
-// step of gridL2 leads to 2e-7; much below, the regulariser's gradient is less than the solver's tolerance.
+// extensions bounds how often a method's own grid is extended beyond an end at which its best value
+// lies. Ten times the first step of gridL2 leads to 2e-7; much below, the regulariser's gradient is
+// less than the solver's tolerance.
 const extensions = 10
 
-// refinements is how often a method's own grid is refined around its best value. Each refinement halves the steps on
-// both sides of it: the half-decades of gridL2 become eighths of a decade there.
+// refinements is how often a method's own grid is refined around its best value. Each refinement
+// halves the steps on both sides of it: the half-decades of gridL2 become eighths of a decade
+// there.
 const refinements = 2
 
-// Tune is the tuned protocol: it chooses the value of m's own setting, and the temperature, of least mean NLL over held; the
-// smallest value at ties. It tries the values of m's grid, a few more beyond its end while the best one lies there, and
-// then, twice, the geometric means of the best so far and its neighbours; if grid is given, only the values of grid.
-// At each value it uses the best temperature, which needs no fit. All combinations of further settings (Info.More)
-// are tried, with a search for each. Every method is tuned in the same way. The settings returned are base
-// with the chosen values. A method that follows another (Info.Follows) gets the other's
-// choice. held must come from the meta-training corpus: points of the test set would be a leak.
-func Tune(ctx context.Context, m Method, held []Held, base Settings, grid []float64) (Choice, Settings, error) {
+// Tune is the tuned protocol: it chooses the value of m's own setting, and the temperature, of
+// least mean NLL over held; the smallest value at ties. It tries the values of m's grid, a few more
+// beyond its end while the best one lies there, and then, twice, the geometric means of the best so
+// far and its neighbours; if grid is given, only the values of grid. At each value it uses the best
+// temperature, which needs no fit. All combinations of further settings (Info.More) are tried, with
+// a search for each. Every method is tuned in the same way. The settings returned are base with the
+// chosen values. A method that follows another (Info.Follows) gets the other's choice. held must
+// come from the meta-training corpus: points of the test set would be a leak.
+func Tune(ctx context.Context, m Method, held []Held, base Settings,
+	grid []float64) (Choice, Settings, error) {
 	info := m.Info()
 	name := info.Name
 	if len(held) == 0 {
-		return Choice{}, base, fmt.Errorf("tuning %s: no tasks; give at least one of the meta-training corpus", name)
+		return Choice{}, base, fmt.Errorf("tuning %s: no tasks; give at least one of the "+
+			"meta-training corpus", name)
 	}
 	if info.Follows != "" {
 		var err error
@@ -131,7 +136,8 @@ type tuner struct {
 }
 
 // best returns the best choice over all combinations of the values of more.
-func (t *tuner) best(ctx context.Context, s Settings, more []Param, p Param, values []float64) (Choice, error) {
+func (t *tuner) best(ctx context.Context, s Settings, more []Param, p Param,
+	values []float64) (Choice, error) {
 	if len(more) == 0 {
 		return t.search(ctx, s, p, values)
 	}
@@ -157,8 +163,9 @@ func (t *tuner) best(ctx context.Context, s Settings, more []Param, p Param, val
 	return best, nil
 }
 
-// search chooses the value of one setting and the temperature, with all other settings as in s. If values are given, only they
-// are tried. For a method without a setting of its own it chooses only the temperature.
+// search chooses the value of one setting and the temperature, with all other settings as in s. If
+// values are given, only they are tried. For a method without a setting of its own it chooses only
+// the temperature.
 func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float64) (Choice, error) {
 	c := Choice{Method: t.m.Info().Name, Param: p.Name}
 	beyond, rounds := 0, 0
@@ -220,9 +227,11 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 	return c, nil
 }
 
-// heldNLL returns the least mean NLL over the held-out points at one value of a setting, and its temperature. With Info.Joint it adds the
-// joint NLL at this temperature, as training of the open predictor does.
-func (t *tuner) heldNLL(ctx context.Context, s Settings, param string, v float64) (temperature, nll float64, err error) {
+// heldNLL returns the least mean NLL over the held-out points at one value of a setting, and its
+// temperature. With Info.Joint it adds the joint NLL at this temperature, as training of the open
+// predictor does.
+func (t *tuner) heldNLL(ctx context.Context, s Settings, param string,
+	v float64) (temperature, nll float64, err error) {
 	name := t.m.Info().Name
 	if param != "" {
 		if s, err = s.With(param, v); err != nil {
@@ -252,7 +261,8 @@ func (t *tuner) heldNLL(ctx context.Context, s Settings, param string, v float64
 	return temperature, nll, nil
 }
 
-// least returns the index of the smallest element of xs, the first at ties. A NaN is never the smallest unless all are.
+// least returns the index of the smallest element of xs, the first at ties. A NaN is never the
+// smallest unless all are.
 func least(xs []float64) int {
 	best := 0
 	for i, x := range xs {
@@ -263,7 +273,8 @@ func least(xs []float64) int {
 	return best
 }
 
-// next returns a value beyond the end of ascending values at which the k-th lies; false if it lies between others.
+// next returns a value beyond the end of ascending values at which the k-th lies; false if it lies
+// between others.
 func next(xs []float64, k int) (float64, bool) {
 	n := len(xs)
 	switch {

@@ -11,8 +11,9 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Attacker performs membership inference: it holds a client's upload of class means, knows the mean mu_c of every class and the
-// covariance W within classes, and decides of an image whether it was among those averaged.
+// Attacker performs membership inference: it holds a client's upload of class means, knows the mean
+// mu_c of every class and the covariance W within classes, and decides of an image whether it was
+// among those averaged.
 type Attacker struct {
 	known  *moment.Classes
 	chol   mat.Cholesky
@@ -20,8 +21,9 @@ type Attacker struct {
 	others *mat.Dense // W^-1/2 (x - mu_c) of the non-members
 }
 
-// NewAttacker returns an attacker that estimates the class moments from labelled rows of k numbers, in the coordinates of the upload;
-// these rows are also its non-members. It is nil where they are too few for W, or W is singular.
+// NewAttacker returns an attacker that estimates the class moments from labelled rows of k numbers,
+// in the coordinates of the upload; these rows are also its non-members. It is nil where they are
+// too few for W, or W is singular.
 func NewAttacker(rows []float32, k int, labels []int, c int) (*Attacker, error) {
 	if len(labels) <= k+c {
 		return nil, nil
@@ -49,13 +51,15 @@ func (a *Attacker) white(rest *mat.Dense) (*mat.Dense, error) {
 	return mat.DenseCopyOf(out.T()), nil
 }
 
-// AUC returns the area under the ROC curve of telling the rows behind one upload's class means (members) from others of their class,
-// averaged over classes, and the number of members; a class without members or without others does not count. 0.5 is chance, 1
-// certainty. For Gaussian classes the test is optimal: for a mean m of n points less mu_c,
+// AUC returns the area under the ROC curve of telling the rows behind one upload's class means
+// (members) from others of their class, averaged over classes, and the number of members; a class
+// without members or without others does not count. 0.5 is chance, 1 certainty. For Gaussian
+// classes the test is optimal: for a mean m of n points less mu_c,
 //
 //	m ~ N(x/n, (n-1)/n^2 W) with a point at mu_c + x,  N(0, W/n) without,
 //
-// whose likelihood ratio falls with |n m - x|^2 in the metric of W. The area is about Phi(sqrt(k / 2n)).
+// whose likelihood ratio falls with |n m - x|^2 in the metric of W. The area is about Phi(sqrt(k /
+// 2n)).
 func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, err error) {
 	k := len(a.known.Centre)
 	if len(rows) != len(labels)*k {
@@ -109,7 +113,8 @@ func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, 
 	return auc, members, nil
 }
 
-// TruePositives returns the true positive rate at a false positive rate of at most rate; NaN without positives or negatives.
+// TruePositives returns the true positive rate at a false positive rate of at most rate; NaN
+// without positives or negatives.
 func TruePositives(positives, negatives []float64, rate float64) float64 {
 	if len(positives) == 0 || len(negatives) == 0 {
 		return math.NaN()

@@ -14,29 +14,34 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Coverage is the share of nominal 90% intervals that contain the value in the limit of infinite data. A calibrated posterior
-// covers 90%; scores, even joint ones, do not show this.
+// Coverage is the share of nominal 90% intervals that contain the value in the limit of infinite
+// data. A calibrated posterior covers 90%; scores, even joint ones, do not show this.
 type Coverage struct {
-	// Top is for the probability of the class most probable in the limit of infinite data, over test points; Uncertain the same
-	// where that probability is below 0.9, nil if it never is. Classes is for the probabilities of all classes.
+	// Top is for the probability of the class most probable in the limit of infinite data, over test
+	// points; Uncertain the same where that probability is below 0.9, nil if it never is. Classes is
+	// for the probabilities of all classes.
 	Top       float64  `json:"top"`
 	Uncertain *float64 `json:"uncertain,omitempty"`
 	Classes   float64  `json:"classes"`
-	// Above is the share of test points at which the probability of Top lies above its interval. Near is Top of intervals that are wider by
-	// 0.01 at both ends, RegressionNear is Regression of them; nil in earlier records.
+	// Above is the share of test points at which the probability of Top lies above its interval. Near
+	// is Top of intervals that are wider by 0.01 at both ends, RegressionNear is Regression of them;
+	// nil in earlier records.
 	Above          *float64 `json:"above,omitempty"`
 	Near           *float64 `json:"near,omitempty"`
 	RegressionNear *float64 `json:"regression_near,omitempty"`
-	// Named is for the limit's probability of the class that the method itself takes for the most probable; nil in earlier records.
+	// Named is for the limit's probability of the class that the method itself takes for the most
+	// probable; nil in earlier records.
 	Named *float64 `json:"named,omitempty"`
-	// Regression and RegressionNamed are Top and Named of a limit that is no method's own, [RegressionHead]; nil where it is not known.
+	// Regression and RegressionNamed are Top and Named of a limit that is no method's own,
+	// [RegressionHead]; nil where it is not known.
 	Regression      *float64 `json:"regression,omitempty"`
 	RegressionNamed *float64 `json:"regression_named,omitempty"`
 	// Weights is for head weights, less their mean over classes, on which no probability depends.
 	Weights float64 `json:"weights"`
 }
 
-// near is the distance of a limit from an interval that matters to nobody: most misses are at images of which the limit is certain.
+// near is the distance of a limit from an interval that matters to nobody: most misses are at
+// images of which the limit is certain.
 const near = 0.01
 
 const (
@@ -50,12 +55,14 @@ func LimitHead(ctx context.Context, all *point.Set) (*posterior.Theta, error) {
 	return regression(ctx, all, limitL2)
 }
 
-// regressionPenalties are the penalties among which cross-validation chooses, in the order in which they are tried until none is better.
+// regressionPenalties are the penalties among which cross-validation chooses, in the order in which
+// they are tried until none is better.
 var regressionPenalties = []float64{1, 3, 10, 30, 100, 300, 1000}
 
 const folds = 3
 
-// RegressionHead returns the softmax regression on all available rows whose penalty cross-validation chose.
+// RegressionHead returns the softmax regression on all available rows whose penalty
+// cross-validation chose.
 func RegressionHead(ctx context.Context, all *point.Set) (*posterior.Theta, error) {
 	best, l2 := math.Inf(1), regressionPenalties[0]
 	for _, v := range regressionPenalties {
@@ -114,13 +121,15 @@ func regression(ctx context.Context, set *point.Set, l2 float64) (*posterior.The
 	return &s.Theta, nil
 }
 
-// goal holds the values that intervals should contain: the probabilities of a limit, and the class of largest probability of each point.
+// goal holds the values that intervals should contain: the probabilities of a limit, and the class
+// of largest probability of each point.
 type goal struct {
 	p   *metric.Probabilities
 	top []int
 }
 
-func newGoal(ctx context.Context, heads posterior.Ensemble, rows []float32, threads int) (*goal, error) {
+func newGoal(ctx context.Context, heads posterior.Ensemble, rows []float32,
+	threads int) (*goal, error) {
 	p, err := metric.Predict(ctx, heads, rows, threads)
 	if err != nil {
 		return nil, fmt.Errorf("limit of infinite data: %w", err)
@@ -135,17 +144,23 @@ func newGoal(ctx context.Context, heads posterior.Ensemble, rows []float32, thre
 
 // near returns the share of points whose interval, wider by [near] at both ends, holds the goal.
 func (g *goal) near(low, high []float64) *float64 {
-	return g.share(g.top, func(v float64, at int) (counts, is bool) { return true, low[at]-near <= v && v <= high[at]+near })
+	return g.share(g.top, func(v float64, at int) (counts, is bool) {
+		return true, low[at]-near <= v &&
+			v <= high[at]+near
+	})
 }
 
-// held returns the share of points whose interval for the given class holds the goal, among those where that is below most; nil where none
-// is.
+// held returns the share of points whose interval for the given class holds the goal, among those
+// where that is below most; nil where none is.
 func (g *goal) held(low, high []float64, class []int, most float64) *float64 {
-	return g.share(class, func(v float64, at int) (counts, is bool) { return v < most, low[at] <= v && v <= high[at] })
+	return g.share(class, func(v float64, at int) (counts, is bool) {
+		return v < most, low[at] <= v &&
+			v <= high[at]
+	})
 }
 
-// share returns the share of points, among those that count, whose goal v at its class, at the place at, is as asked; nil where none
-// counts.
+// share returns the share of points, among those that count, whose goal v at its class, at the
+// place at, is as asked; nil where none counts.
 func (g *goal) share(class []int, of func(v float64, at int) (counts, is bool)) *float64 {
 	n, in := 0, 0
 	for i, c := range class {
@@ -165,9 +180,11 @@ func (g *goal) share(class []int, of func(v float64, at int) (counts, is bool)) 
 	return &share
 }
 
-// coverage returns the mean coverage over a result's ensembles; nil for single heads, whose intervals are points, and where
-// no limit is known. rows are the test features on the heads' coordinates.
-func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32, threads int) (*Coverage, error) {
+// coverage returns the mean coverage over a result's ensembles; nil for single heads, whose
+// intervals are points, and where no limit is known. rows are the test features on the heads'
+// coordinates.
+func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32,
+	threads int) (*Coverage, error) {
 	limit := r.Limit
 	if limit == nil && r.Coordinates == nil {
 		limit = k.Limit
@@ -237,9 +254,10 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 	return out, nil
 }
 
-// intervals returns the ends of intervals of class probabilities, and the heads that give the intervals of weights: the result's own, or
-// the quantiles of an ensemble.
-func intervals(ctx context.Context, r *posterior.Result, e posterior.Ensemble, rows, features []float32,
+// intervals returns the ends of intervals of class probabilities, and the heads that give the
+// intervals of weights: the result's own, or the quantiles of an ensemble.
+func intervals(ctx context.Context, r *posterior.Result, e posterior.Ensemble, rows,
+	features []float32,
 	threads int) (heads posterior.Ensemble, low, high []float64, err error) {
 	if r.Intervals == nil {
 		low, high, err = quantiles(ctx, e, rows, threads)
@@ -256,10 +274,12 @@ func intervals(ctx context.Context, r *posterior.Result, e posterior.Ensemble, r
 
 // ends returns the ends of the central posterior.IntervalLevel interval of values.
 func ends(values []float64) (low, high float64) {
-	return quantile(values, (1-posterior.IntervalLevel)/2), quantile(values, (1+posterior.IntervalLevel)/2)
+	return quantile(values, (1-posterior.IntervalLevel)/2),
+		quantile(values, (1+posterior.IntervalLevel)/2)
 }
 
-// quantile returns the quantile p of values in any order, as stat.Quantile with stat.LinInterp does of sorted ones.
+// quantile returns the quantile p of values in any order, as stat.Quantile with stat.LinInterp does
+// of sorted ones.
 func quantile(values []float64, p float64) float64 {
 	at := p * float64(len(values))
 	i := max(int(math.Ceil(at))-1, 0)
@@ -271,8 +291,8 @@ func quantile(values []float64, p float64) float64 {
 	return t*below + (1-t)*own
 }
 
-// ranked returns the values of rank i-1 and i in ascending order; the first is own where i is 0. It keeps those of the nearer end in order,
-// for there are few.
+// ranked returns the values of rank i-1 and i in ascending order; the first is own where i is 0. It
+// keeps those of the nearer end in order, for there are few.
 func ranked(values []float64, i int) (below, own float64) {
 	n := len(values)
 	keep, sign := i+1, 1.0
@@ -307,8 +327,10 @@ func ranked(values []float64, i int) (below, own float64) {
 	return least[max(i-1, 0)], least[i]
 }
 
-// quantiles returns the ends of intervals of class probabilities, n x C each, from the quantiles of the heads' probabilities.
-func quantiles(ctx context.Context, e posterior.Ensemble, rows []float32, threads int) (low, high []float64, err error) {
+// quantiles returns the ends of intervals of class probabilities, n x C each, from the quantiles of
+// the heads' probabilities.
+func quantiles(ctx context.Context, e posterior.Ensemble, rows []float32,
+	threads int) (low, high []float64, err error) {
 	said := make([]*metric.Probabilities, len(e))
 	for s := range e {
 		if said[s], err = metric.Predict(ctx, e[s:s+1], rows, threads); err != nil {
@@ -327,7 +349,8 @@ func weightQuantiles(e posterior.Ensemble) (low, high []float64, err error) {
 	return columnEnds(len(all[0]), len(e), func(s, i int) float64 { return all[s][i] })
 }
 
-// columnEnds returns the ends of the intervals of n quantities, each with the given number of samples.
+// columnEnds returns the ends of the intervals of n quantities, each with the given number of
+// samples.
 func columnEnds(n, samples int, at func(s, i int) float64) (low, high []float64, err error) {
 	low, high = make([]float64, n), make([]float64, n)
 	values := make([]float64, samples)

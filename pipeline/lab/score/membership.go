@@ -14,10 +14,12 @@ type Plain struct{}
 // Map returns its argument.
 func (Plain) Map(_ context.Context, features []float32) ([]float32, error) { return features, nil }
 
-// membership returns the AUC with which an attacker tells a client's own points from test points by the class means that the
-// client uploads ([Attacker]), mean over points. Class means are in the coordinates Result.Means; it is nil for results
-// without them, and where there are too few test points for their covariance.
-func membership(ctx context.Context, clients []*point.Set, by posterior.Coordinates, k *Test) (*float64, error) {
+// membership returns the AUC with which an attacker tells a client's own points from test points by
+// the class means that the client uploads ([Attacker]), mean over points. Class means are in the
+// coordinates Result.Means; it is nil for results without them, and where there are too few test
+// points for their covariance.
+func membership(ctx context.Context, clients []*point.Set, by posterior.Coordinates,
+	k *Test) (*float64, error) {
 	if by == nil {
 		return nil, nil
 	}

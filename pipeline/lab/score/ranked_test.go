@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// TestQuantile: of values in any order, with ties and few, quantiles are bit for bit those of sorted values.
+// TestQuantile: of values in any order, with ties and few, quantiles are bit for bit those of
+// sorted values.
 func TestQuantile(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := 1; n < 420; n += 1 + n/9 {

@@ -1,5 +1,6 @@
-// Package score scores methods' predictions: accuracy, calibration and likelihood, single and joint; the coverage of intervals; classes
-// that no client holds; other and corrupted images; and membership inference from class means.
+// Package score scores methods' predictions: accuracy, calibration and likelihood, single and
+// joint; the coverage of intervals; classes that no client holds; other and corrupted images; and
+// membership inference from class means.
 package score
 
 import (
@@ -25,16 +26,18 @@ type Prefix struct {
 // prefixes are the ensemble sizes at which scores against S are computed.
 var prefixes = []int{1, 2, 5, 10, 20, 40, 100, 200, 400}
 
-// Test holds the labelled points that results are scored on: n x dx features, row-major, and one class index per row.
+// Test holds the labelled points that results are scored on: n x dx features, row-major, and one
+// class index per row.
 type Test struct {
 	Features []float32
 	Labels   []int
 	// Batches are the batches of joint scores; nil for no joint scores.
 	Batches *metric.Batches
-	// Limit is the limit of softmax regression on the features as data grow (LimitHead); nil: coverage is measured only for
-	// results with limits of their own.
+	// Limit is the limit of softmax regression on the features as data grow (LimitHead); nil: coverage
+	// is measured only for results with limits of their own.
 	Limit *posterior.Theta
-	// Regression is a second reference of intervals, beside their method's own limit (RegressionHead); nil: none.
+	// Regression is a second reference of intervals, beside their method's own limit (RegressionHead);
+	// nil: none.
 	Regression *posterior.Theta
 	// Shifts are points from other distributions, scored in addition.
 	Shifts []Shift
@@ -47,11 +50,13 @@ type Report struct {
 	First []Prefix
 	// Coverage is nil for single heads and where no limit is known.
 	Coverage *Coverage
-	// Absent holds the scores on points of classes that no client holds; nil where every class is held, and for several ensembles.
+	// Absent holds the scores on points of classes that no client holds; nil where every class is
+	// held, and for several ensembles.
 	Absent *Absent
 	// Shifted holds the scores on the test's shifts, in their order.
 	Shifted []Shifted
-	// Membership is the AUC, 0.5 to 1, of membership inference from an uploaded class mean; nil where none is uploaded.
+	// Membership is the AUC, 0.5 to 1, of membership inference from an uploaded class mean; nil where
+	// none is uploaded.
 	Membership *float64
 }
 
@@ -97,15 +102,17 @@ func absent(clients []*point.Set, p *metric.Probabilities, labels []int) (*Absen
 	return out, nil
 }
 
-// Score scores a result for clients of these points (none: no Membership or Absent): its ensemble, or the mean of the scores of its
-// ensembles.
-func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Result, threads int) (*Report, error) {
+// Score scores a result for clients of these points (none: no Membership or Absent): its ensemble,
+// or the mean of the scores of its ensembles.
+func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Result,
+	threads int) (*Report, error) {
 	rows, err := r.Rows(ctx, k.Features)
 	if err != nil {
 		return nil, err
 	}
 	if len(r.Ensembles) == 0 || len(k.Labels) == 0 {
-		return nil, fmt.Errorf("%d ensembles on %d labelled points; want one of each at least", len(r.Ensembles), len(k.Labels))
+		return nil, fmt.Errorf("%d ensembles on %d labelled points; want one of each at least",
+			len(r.Ensembles), len(k.Labels))
 	}
 	out := &Report{}
 	all := make([]metric.Scores, len(r.Ensembles))
@@ -166,7 +173,8 @@ func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Res
 }
 
 // Evaluate scores a result on labelled features (n x dx, row-major), without joint scores.
-func Evaluate(ctx context.Context, r *posterior.Result, features []float32, labels []int, threads int) (metric.Scores, error) {
+func Evaluate(ctx context.Context, r *posterior.Result, features []float32, labels []int,
+	threads int) (metric.Scores, error) {
 	s, err := (&Test{Features: features, Labels: labels}).Score(ctx, nil, r, threads)
 	if err != nil {
 		return metric.Scores{}, err
@@ -174,8 +182,10 @@ func Evaluate(ctx context.Context, r *posterior.Result, features []float32, labe
 	return s.Scores, nil
 }
 
-// Probabilities scores an ensemble of which only its members' probabilities of the labelled points are known. batches may be nil.
-func Probabilities(members []*metric.Probabilities, labels []int, batches *metric.Batches) (metric.Scores, error) {
+// Probabilities scores an ensemble of which only its members' probabilities of the labelled points
+// are known. batches may be nil.
+func Probabilities(members []*metric.Probabilities, labels []int,
+	batches *metric.Batches) (metric.Scores, error) {
 	a, err := metric.Combine(members, labels)
 	if err != nil {
 		return metric.Scores{}, err

@@ -8,7 +8,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// Shift holds points from another distribution than the test points: other images, or corrupted ones.
+// Shift holds points from another distribution than the test points: other images, or corrupted
+// ones.
 type Shift struct {
 	// Name is a data set or a kind of corruption; Severity is 1 to 5 for corruptions and 0 otherwise.
 	Name     string
@@ -26,14 +27,17 @@ type Shifted struct {
 	ACC float64 `json:"acc,omitempty"`
 	ECE float64 `json:"ece,omitempty"`
 	NLL float64 `json:"nll,omitempty"`
-	// Entropy and Disagreement are areas under the ROC curve: the probability that one of the points has higher entropy,
-	// or more disagreement among the heads, than a test point. Both are for unlabelled points; the second needs several heads.
+	// Entropy and Disagreement are areas under the ROC curve: the probability that one of the points
+	// has higher entropy, or more disagreement among the heads, than a test point. Both are for
+	// unlabelled points; the second needs several heads.
 	Entropy      float64 `json:"auroc_entropy,omitempty"`
 	Disagreement float64 `json:"auroc_disagreement,omitempty"`
 }
 
-// shifted scores the shifts: means over the result's ensembles. The ROC curves use as many test points as shifted ones.
-func (k *Test) shifted(ctx context.Context, r *posterior.Result, rows []float32, threads int) ([]Shifted, error) {
+// shifted scores the shifts: means over the result's ensembles. The ROC curves use as many test
+// points as shifted ones.
+func (k *Test) shifted(ctx context.Context, r *posterior.Result, rows []float32,
+	threads int) ([]Shifted, error) {
 	if len(k.Shifts) == 0 {
 		return nil, nil
 	}

@@ -1,2 +1,3 @@
-// Package partpb defines the protobuf message of a part, generated from part.proto by `make generate`.
+// Package partpb defines the protobuf message of a part, generated from part.proto by `make
+// generate`.
 package partpb

@@ -20,20 +20,25 @@ const maxLimit = 8192
 // minEnd and maxEnd bound ends that are learned.
 const minEnd, maxEnd = 0.5, 8
 
-// maxSlope and slopeStep are of the slopes that are tried: changes per doubling of the images a class.
+// maxSlope and slopeStep are of the slopes that are tried: changes per doubling of the images a
+// class.
 const maxSlope, slopeStep = 0.5, 0.01
 
-// Ends returns how far intervals reach, learned on tasks of classes that the extractor has not learned: those of a bank or, where it is
-// nil, of the corpus's, half of them left out. Residuals are how far the limit, a fit to all images, lies from the middle of an interval
-// (sample.Refit.Residuals); their outer twentieths lie beyond the ends, which are lines in the logarithm of the images a class (Koenker and
-// Bassett 1978): the fewer there are, the farther off is the limit. An extractor tells classes apart that it has learned, so that their
-// limit is too near: without a bank intervals do not get narrower.
-func Ends(ctx context.Context, p *open.Predictor, unlearned *task.Bank, c Config) (models.SizedEnds, error) {
+// Ends returns how far intervals reach, learned on tasks of classes that the extractor has not
+// learned: those of a bank or, where it is nil, of the corpus's, half of them left out. Residuals
+// are how far the limit, a fit to all images, lies from the middle of an interval
+// (sample.Refit.Residuals); their outer twentieths lie beyond the ends, which are lines in the
+// logarithm of the images a class (Koenker and Bassett 1978): the fewer there are, the farther off
+// is the limit. An extractor tells classes apart that it has learned, so that their limit is too
+// near: without a bank intervals do not get narrower.
+func Ends(ctx context.Context, p *open.Predictor, unlearned *task.Bank,
+	c Config) (models.SizedEnds, error) {
 	tasks := make([]residuals, c.tasks())
-	err := c.each(ctx, "intervals", func(ctx context.Context, i int, r *rand.Rand, alpha float64) (err error) {
-		tasks[i], err = c.residuals(ctx, p, unlearned, r, alpha)
-		return err
-	})
+	err := c.each(ctx, "intervals",
+		func(ctx context.Context, i int, r *rand.Rand, alpha float64) (err error) {
+			tasks[i], err = c.residuals(ctx, p, unlearned, r, alpha)
+			return err
+		})
 	if err != nil {
 		return models.SizedEnds{}, err
 	}
@@ -62,7 +67,8 @@ type line struct{ level, slope float64 }
 
 func (l line) at(size float64) float64 { return l.level + l.slope*size }
 
-// outer returns the line beyond which a share of the residuals lie, times sign, of least quantile loss.
+// outer returns the line beyond which a share of the residuals lie, times sign, of least quantile
+// loss.
 func outer(tasks []residuals, sign, tail float64) (best line) {
 	least := math.Inf(1)
 	var off []float64
@@ -88,7 +94,8 @@ func outer(tasks []residuals, sign, tail float64) (best line) {
 }
 
 // residuals returns those of one task.
-func (c *Config) residuals(ctx context.Context, p *open.Predictor, unlearned *task.Bank, r *rand.Rand, alpha float64) (out residuals,
+func (c *Config) residuals(ctx context.Context, p *open.Predictor, unlearned *task.Bank,
+	r *rand.Rand, alpha float64) (out residuals,
 	err error) {
 	known, bank := p, unlearned
 	var classes []int
@@ -139,7 +146,8 @@ func (c *Config) residuals(ctx context.Context, p *open.Predictor, unlearned *ta
 		present, images = present+min(n, 1), images+n
 	}
 	out.size = math.Log2(images / present)
-	out.of, err = refit.Residuals(ctx, sample.Drawn{Seen: seen, Heads: heads, Latent: latent, Uniform: make([]float32, samples)}, limit,
+	out.of, err = refit.Residuals(ctx,
+		sample.Drawn{Seen: seen, Heads: heads, Latent: latent, Uniform: make([]float32, samples)}, limit,
 		features[:held*bank.Dx], c.Level)
 	return out, err
 }

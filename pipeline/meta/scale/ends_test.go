@@ -10,8 +10,9 @@ import (
 	"fmp/pipeline/meta"
 )
 
-// TestEnds: a twentieth of residuals lie beyond either line of ends, as many for any number of threads. Without classes that the extractor
-// has not learned ends get no nearer than one half width.
+// TestEnds: a twentieth of residuals lie beyond either line of ends, as many for any number of
+// threads. Without classes that the extractor has not learned ends get no nearer than one half
+// width.
 func TestEnds(t *testing.T) {
 	bank := corpus(t, [2]float32{0.4, 2})
 	p, err := meta.UntrainedOpen(bank, 4)
@@ -31,7 +32,8 @@ func TestEnds(t *testing.T) {
 	}
 	var below, above, all float64
 	for i := range c.Tasks {
-		r, err := c.residuals(t.Context(), p, bank, rng.New(c.Seed, "open", "intervals", i), alphas[i%len(alphas)])
+		r, err := c.residuals(t.Context(), p, bank, rng.New(c.Seed, "open", "intervals", i),
+			alphas[i%len(alphas)])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,11 +73,13 @@ func TestEnds(t *testing.T) {
 		t.Errorf("of level .999: %v; on learned classes %v", own, learned)
 	}
 	c.Level = 1e-3
-	if e, err := Ends(t.Context(), p, bank, c); err != nil || e.Many != (models.Ends{Down: minEnd, Up: maxEnd}) {
+	if e, err := Ends(t.Context(), p, bank, c); err != nil ||
+		e.Many != (models.Ends{Down: minEnd, Up: maxEnd}) {
 		t.Errorf("of level .001: %v, %v", e, err)
 	}
 	c.Clients = 1000
-	if _, err := Ends(t.Context(), p, bank, c); err == nil || !strings.Contains(err.Error(), "intervals of the posterior, task") {
+	if _, err := Ends(t.Context(), p, bank, c); err == nil ||
+		!strings.Contains(err.Error(), "intervals of the posterior, task") {
 		t.Errorf("a thousand clients: %v", err)
 	}
 }

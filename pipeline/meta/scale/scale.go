@@ -1,6 +1,6 @@
-// Package scale learns how much of the uncertainty of its own fit an open predictor's posterior samples have (sample.Refit), and how far
-// the best temperatures of tasks lie apart, by leaving classes out: moments come from half of the corpus's classes, tasks from the other
-// half.
+// Package scale learns how much of the uncertainty of its own fit an open predictor's posterior
+// samples have (sample.Refit), and how far the best temperatures of tasks lie apart, by leaving
+// classes out: moments come from half of the corpus's classes, tasks from the other half.
 package scale
 
 import (
@@ -38,8 +38,8 @@ type Config struct {
 	Progress func(done, total int)
 }
 
-// Tasks have 5 to 20 classes and 5, 10, 20 or 40 points a client, homogeneous or with few classes a client, as those that the scalars learn
-// from.
+// Tasks have 5 to 20 classes and 5, 10, 20 or 40 points a client, homogeneous or with few classes a
+// client, as those that the scalars learn from.
 const (
 	least, most = 5, 20
 	target      = 200 // held-out points
@@ -50,16 +50,19 @@ const (
 var (
 	points = []int{5, 10, 20, 40}
 	alphas = []float64{0, 0.1}
-	// grid holds the scales that are tried: 0 leaves the fit's uncertainty out, 1 is the posterior of the fit.
+	// grid holds the scales that are tried: 0 leaves the fit's uncertainty out, 1 is the posterior of
+	// the fit.
 	grid = []float64{0, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 1, 2}
 )
 
-// Bounds on the deviation of log temperatures: fewer tasks than there are do not tell it apart from none.
+// Bounds on the deviation of log temperatures: fewer tasks than there are do not tell it apart from
+// none.
 const minDeviation, maxDeviation = 0.05, 0.5
 
-// Learn returns the scale of least mean NLL plus joint NLL over tasks on classes left out, which training of the scalars minimises too:
-// that of the parabola through the best value tried and its neighbours. The deviation is that of the log of the tasks' best temperatures
-// from 0, the temperature of the scalars: the mean square less the mean sampling variance of the tasks' images.
+// Learn returns the scale of least mean NLL plus joint NLL over tasks on classes left out, which
+// training of the scalars minimises too: that of the parabola through the best value tried and its
+// neighbours. The deviation is that of the log of the tasks' best temperatures from 0, the
+// temperature of the scalars: the mean square less the mean sampling variance of the tasks' images.
 func Learn(ctx context.Context, p *open.Predictor, c Config) (scale, deviation float64, err error) {
 	tasks := c.tasks()
 	losses, cooled := make([][]float64, tasks), make([][]sample.Cooled, tasks)
@@ -82,7 +85,8 @@ func Learn(ctx context.Context, p *open.Predictor, c Config) (scale, deviation f
 func (c *Config) tasks() int { return cmp.Or(c.Tasks, 24) }
 
 // each does something for every task, each with its own stream.
-func (c *Config) each(ctx context.Context, what string, do func(ctx context.Context, i int, r *rand.Rand, alpha float64) error) error {
+func (c *Config) each(ctx context.Context, what string,
+	do func(ctx context.Context, i int, r *rand.Rand, alpha float64) error) error {
 	tasks := c.tasks()
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, c.Threads))
@@ -112,8 +116,8 @@ func nearest(grid []float64, v float64) (at int) {
 	return at
 }
 
-// spread returns the deviation of the log temperatures of tasks from 0, at place k of the grid. Tasks whose images tell nothing of their
-// temperature do not count.
+// spread returns the deviation of the log temperatures of tasks from 0, at place k of the grid.
+// Tasks whose images tell nothing of their temperature do not count.
 func spread(tasks [][]sample.Cooled, k int) float64 {
 	var square, n float64
 	for _, row := range tasks {
@@ -124,8 +128,8 @@ func spread(tasks [][]sample.Cooled, k int) float64 {
 	return min(max(math.Sqrt(max(square, 0)/max(n, 1)), minDeviation), maxDeviation)
 }
 
-// best returns where the parabola through the least loss and its neighbours, in steps of the grid, is least; a value of the grid's ends is
-// itself. The grid is 0 and a geometric series.
+// best returns where the parabola through the least loss and its neighbours, in steps of the grid,
+// is least; a value of the grid's ends is itself. The grid is 0 and a geometric series.
 func best(grid, loss []float64) float64 {
 	k := 0
 	for j, v := range loss {
@@ -140,7 +144,8 @@ func best(grid, loss []float64) float64 {
 	return grid[k] * math.Pow(grid[k+1]/grid[k], (down-up)/(2*(up+down)))
 }
 
-// without leaves half of the corpus's classes out: it returns the predictor with the moments of the others, and the classes.
+// without leaves half of the corpus's classes out: it returns the predictor with the moments of the
+// others, and the classes.
 func (c *Config) without(p *open.Predictor, r *rand.Rand) (*open.Predictor, []int, error) {
 	classes := r.Perm(c.Corpus.C)
 	half := (len(classes) + 1) / 2
@@ -156,8 +161,10 @@ func (c *Config) without(p *open.Predictor, r *rand.Rand) (*open.Predictor, []in
 	return known, classes[:half], nil
 }
 
-// draw draws a task of some of the classes of a bank: target images held out or half of all, and as many more as there are, at most more.
-func (c *Config) draw(bank *task.Bank, classes []int, r *rand.Rand, alpha float64, more int) (*task.Task, error) {
+// draw draws a task of some of the classes of a bank: target images held out or half of all, and as
+// many more as there are, at most more.
+func (c *Config) draw(bank *task.Bank, classes []int, r *rand.Rand, alpha float64,
+	more int) (*task.Task, error) {
 	left, err := bank.Choose(classes[:min(len(classes), least+r.IntN(most-least+1))])
 	if err != nil {
 		return nil, err
@@ -165,16 +172,18 @@ func (c *Config) draw(bank *task.Bank, classes []int, r *rand.Rand, alpha float6
 	held := min(target, left.Len()/2)
 	n := min(points[r.IntN(len(points))], (left.Len()-held)/c.Clients)
 	if n < 1 {
-		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower federation.clients, or enlarge dataset.splits.corpus",
-			left.Len(), left.C, c.Clients)
+		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower "+
+			"federation.clients, or enlarge dataset.splits.corpus", left.Len(), left.C, c.Clients)
 	}
 	held += min(more, left.Len()-held-n*c.Clients)
-	sampler := task.Sampler{Bank: left, Points: n, Alphas: []float64{alpha}, Target: held, FixedLabels: true}
+	sampler := task.Sampler{Bank: left, Points: n, Alphas: []float64{alpha}, Target: held,
+		FixedLabels: true}
 	return sampler.Draw(r, c.Clients)
 }
 
 // losses returns the loss of one task at each scale, and its temperature there.
-func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, alpha float64) ([]float64, []sample.Cooled, error) {
+func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand,
+	alpha float64) ([]float64, []sample.Cooled, error) {
 	known, classes, err := c.without(p, r)
 	if err != nil {
 		return nil, nil, err
@@ -215,7 +224,8 @@ func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand, al
 	return out, cooled, nil
 }
 
-// round returns the predictor that a round of the clients' points leads to, and their pooled class means.
+// round returns the predictor that a round of the clients' points leads to, and their pooled class
+// means.
 func round(known *open.Predictor, clients []*point.Set) (*sample.Refit, *point.Set, error) {
 	sets := make([]*point.Set, len(clients))
 	for m, set := range clients {

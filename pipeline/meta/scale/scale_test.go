@@ -10,8 +10,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// corpus returns rows of classes that scatter by the one number or the other along each direction: unlike each other, which the closed form
-// cannot know, unless the two are equal.
+// corpus returns rows of classes that scatter by the one number or the other along each direction:
+// unlike each other, which the closed form cannot know, unless the two are equal.
 func corpus(t *testing.T, scatter [2]float32) *task.Bank {
 	t.Helper()
 	const rows, classes, dx = 720, 12, 4
@@ -33,8 +33,9 @@ func corpus(t *testing.T, scatter [2]float32) *task.Bank {
 	return bank
 }
 
-// TestLearn: samples have some of the uncertainty of a fit where fits learn something, as much for any number of threads, and none where
-// the closed form is right; a corpus too small for the clients is an error that says so.
+// TestLearn: samples have some of the uncertainty of a fit where fits learn something, as much for
+// any number of threads, and none where the closed form is right; a corpus too small for the
+// clients is an error that says so.
 func TestLearn(t *testing.T) {
 	bank := corpus(t, [2]float32{0.4, 2})
 	p, err := meta.UntrainedOpen(bank, 4)
@@ -67,12 +68,14 @@ func TestLearn(t *testing.T) {
 		t.Errorf("scale %v where the closed form is right, %v; %v where it is not", other, err, one)
 	}
 	c.Clients = 1000
-	if _, _, err := Learn(t.Context(), p, c); err == nil || !strings.Contains(err.Error(), "federation.clients") {
+	if _, _, err := Learn(t.Context(), p, c); err == nil ||
+		!strings.Contains(err.Error(), "federation.clients") {
 		t.Errorf("a thousand clients: %v", err)
 	}
 }
 
-// TestBest: inside the grid the least of a parabola in log scale is found between the values tried; at the ends it is the end.
+// TestBest: inside the grid the least of a parabola in log scale is found between the values tried;
+// at the ends it is the end.
 func TestBest(t *testing.T) {
 	loss := func(at float64) []float64 {
 		out := make([]float64, len(grid))
@@ -82,7 +85,8 @@ func TestBest(t *testing.T) {
 		}
 		return out
 	}
-	for _, c := range []struct{ at, want float64 }{{-1.7, math.Exp2(-1.7)}, {-2.2, math.Exp2(-2.2)}, {-9, 0}, {5, 2}} {
+	for _, c := range []struct{ at, want float64 }{{-1.7, math.Exp2(-1.7)}, {-2.2, math.Exp2(-2.2)},
+		{-9, 0}, {5, 2}} {
 		if got := best(grid, loss(c.at)); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("the least is at 2^%v: %v; want %v", c.at, got, c.want)
 		}

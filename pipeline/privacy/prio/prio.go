@@ -1,7 +1,9 @@
-// Package prio splits the class sums of a client of a private round into two shares, one for each of two servers, with a proof that
-// every number is in range, and aggregates shares: Prio3SumVec of the VDAF draft (draft-irtf-cfrg-vdaf-14; Corrigan-Gibbs and Boneh 2017,
-// Prio), as implemented by github.com/cloudflare/circl v1.6. A single share is uniformly random; the servers learn that each client's
-// numbers are in range, and the sum over all clients, to which each server has added noise before it is opened.
+// Package prio splits the class sums of a client of a private round into two shares, one for each
+// of two servers, with a proof that every number is in range, and aggregates shares: Prio3SumVec of
+// the VDAF draft (draft-irtf-cfrg-vdaf-14; Corrigan-Gibbs and Boneh 2017, Prio), as implemented by
+// github.com/cloudflare/circl v1.6. A single share is uniformly random; the servers learn that each
+// client's numbers are in range, and the sum over all clients, to which each server has added noise
+// before it is opened.
 //
 // It is part of the program for small devices.
 package prio
@@ -22,8 +24,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// The two servers, by their names in the aggregation draft (draft-ietf-ppm-dap). The message to the leader is long, that to the helper
-// short.
+// The two servers, by their names in the aggregation draft (draft-ietf-ppm-dap). The message to the
+// leader is long, that to the helper short.
 const (
 	Leader  = 0
 	Helper  = 1
@@ -40,23 +42,27 @@ const (
 // maxElements is the maximum number of field elements, of 16 bytes each, in a leader's share.
 const maxElements = 1 << 20
 
-// noiseOffset is added by each server with its noise, so that the opened sum is not negative: noise is at most 2^50 steps, as standard
-// deviations are at most 2^40.
+// noiseOffset is added by each server with its noise, so that the opened sum is not negative: noise
+// is at most 2^50 steps, as standard deviations are at most 2^40.
 const noiseOffset = 1 << 50
 
-// Key is the verification key that the servers share and clients do not know: it determines the points at which proofs are checked.
+// Key is the verification key that the servers share and clients do not know: it determines the
+// points at which proofs are checked.
 type Key = sumvec.VerifyKey
 
-// KeyOf derives the servers' key for a round from their shared secret and the SHA-256 of the round's client graph.
+// KeyOf derives the servers' key for a round from their shared secret and the SHA-256 of the
+// round's client graph.
 func KeyOf(secret string, round uint64, graph string) (*Key, error) {
-	b, err := hkdf.Key(sha256.New, []byte(secret), nil, fmt.Sprintf("fmp prio3 verify key round %d graph %s", round, graph), len(Key{}))
+	b, err := hkdf.Key(sha256.New, []byte(secret), nil,
+		fmt.Sprintf("fmp prio3 verify key round %d graph %s", round, graph), len(Key{}))
 	if err != nil {
 		return nil, fmt.Errorf("two servers: %w", err)
 	}
 	return (*Key)(b), nil
 }
 
-// Scheme is the secret sharing of the sums of one client in one round. Numbers are in [-2^(Bits-1), 2^(Bits-1)).
+// Scheme is the secret sharing of the sums of one client in one round. Numbers are in [-2^(Bits-1),
+// 2^(Bits-1)).
 type Scheme struct {
 	Classes, K int
 	// Bits is the number of bits of a number.
@@ -65,8 +71,9 @@ type Scheme struct {
 	vdaf *sumvec.SumVec
 }
 
-// New returns the scheme for a client's sums under a budget, whose Points bounds the numbers. Shares are bound to the context, which
-// names the round and the client, and are refused under any other.
+// New returns the scheme for a client's sums under a budget, whose Points bounds the numbers.
+// Shares are bound to the context, which names the round and the client, and are refused under any
+// other.
 func New(b privacy.Budget, classes, k int, context string) (*Scheme, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
@@ -80,8 +87,9 @@ func New(b privacy.Budget, classes, k int, context string) (*Scheme, error) {
 
 func (s *Scheme) open(context string, chunk int) error {
 	if n := s.numbers() * s.Bits; s.Classes < 1 || s.K < 1 || n > maxElements {
-		return fmt.Errorf("two servers: %d classes of %d coordinates, %d bits each; allowed are %d bits in all", s.Classes, s.K, s.Bits,
-			maxElements)
+		return fmt.Errorf(
+			"two servers: %d classes of %d coordinates, %d bits each; allowed are %d bits in all", s.Classes,
+			s.K, s.Bits, maxElements)
 	}
 	var err error
 	if s.vdaf, err = sumvec.New(servers, uint(s.numbers()), uint(s.Bits), uint(chunk), []byte(context)); err != nil {
@@ -96,7 +104,8 @@ func chunkLength(n int) int { return max(int(math.Sqrt(float64(n))), 1) }
 func (s *Scheme) numbers() int  { return s.Classes * (s.K + 1) }
 func (s *Scheme) offset() int64 { return 1 << (s.Bits - 1) }
 
-// WorstNorm returns the largest L2 norm, in steps, of numbers in range: how far a dishonest client can move the sum.
+// WorstNorm returns the largest L2 norm, in steps, of numbers in range: how far a dishonest client
+// can move the sum.
 func (s *Scheme) WorstNorm() float64 {
 	return float64(s.offset()) * math.Sqrt(float64(s.numbers()))
 }
@@ -105,8 +114,8 @@ func (s *Scheme) WorstNorm() float64 {
 type Share struct {
 	// Server is [Leader] or [Helper].
 	Server int
-	// Nonce is chosen by the client and is the same in both shares, as is Public, with which each server checks the other's part of
-	// the proof's randomness.
+	// Nonce is chosen by the client and is the same in both shares, as is Public, with which each
+	// server checks the other's part of the proof's randomness.
 	Nonce  [NonceSize]byte
 	Public []byte
 	// Input is the share of numbers and proof, or the seed from which it is expanded.
@@ -122,31 +131,36 @@ func (s *Scheme) LeaderBytes() int {
 // Check returns an error unless a share has the lengths that the scheme requires.
 func (s *Scheme) Check(sh *Share) error {
 	if sh.Server != Leader && sh.Server != Helper {
-		return fmt.Errorf("two servers: a share for server %d; want %d (leader) or %d (helper)", sh.Server, Leader, Helper)
+		return fmt.Errorf("two servers: a share for server %d; want %d (leader) or %d (helper)",
+			sh.Server, Leader, Helper)
 	}
 	want := 2 * seedSize
 	if sh.Server == Leader {
 		want = s.LeaderBytes()
 	}
 	if len(sh.Public) != PublicSize || len(sh.Input) != want {
-		return fmt.Errorf("two servers: a share of %d and %d bytes; want %d and %d for %d numbers of %d bits", len(sh.Public), len(sh.Input),
-			PublicSize, want, s.numbers(), s.Bits)
+		return fmt.Errorf(
+			"two servers: a share of %d and %d bytes; want %d and %d for %d numbers of %d bits",
+			len(sh.Public), len(sh.Input), PublicSize, want, s.numbers(), s.Bits)
 	}
 	return nil
 }
 
-// Split splits sums into shares with randomness from a reader (crypto/rand's). Sums that are out of range are refused.
+// Split splits sums into shares with randomness from a reader (crypto/rand's). Sums that are out of
+// range are refused.
 func (s *Scheme) Split(sums *privacy.Release, random io.Reader) (*[servers]Share, error) {
 	if err := sums.Check(); err != nil {
 		return nil, err
 	}
 	if sums.Classes != s.Classes || sums.K != s.K {
-		return nil, fmt.Errorf("two servers: sums of %d classes and %d coordinates; want %d and %d", sums.Classes, sums.K, s.Classes, s.K)
+		return nil, fmt.Errorf("two servers: sums of %d classes and %d coordinates; want %d and %d",
+			sums.Classes, sums.K, s.Classes, s.K)
 	}
 	numbers := make([]uint64, len(sums.Values))
 	for i, v := range sums.Values {
 		if v < -s.offset() || v >= s.offset() {
-			return nil, fmt.Errorf("two servers: number %d of the sums is %d; %d bits allow %d to %d", i, v, s.Bits, -s.offset(), s.offset()-1)
+			return nil, fmt.Errorf("two servers: number %d of the sums is %d; %d bits allow %d to %d", i, v,
+				s.Bits, -s.offset(), s.offset()-1)
 		}
 		numbers[i] = uint64(v + s.offset())
 	}
@@ -161,7 +175,8 @@ func (s *Scheme) Split(sums *privacy.Release, random io.Reader) (*[servers]Share
 	return s.split(numbers, nonce, seeds)
 }
 
-func (s *Scheme) split(numbers []uint64, nonce [NonceSize]byte, seeds []byte) (*[servers]Share, error) {
+func (s *Scheme) split(numbers []uint64, nonce [NonceSize]byte,
+	seeds []byte) (*[servers]Share, error) {
 	public, inputs, err := s.vdaf.Shard(numbers, (*sumvec.Nonce)(&nonce), seeds)
 	if err != nil {
 		return nil, fmt.Errorf("two servers: sharing: %w", err)
@@ -210,13 +225,14 @@ func (s *Scheme) Begin(key *Key, sh *Share) (*Checking, error) {
 // Message returns the message for the other server.
 func (c *Checking) Message() ([]byte, error) { return c.own.MarshalBinary() }
 
-// Finish completes the verification with the other server's [Checking.Message] and returns this server's share of the client's
-// numbers.
+// Finish completes the verification with the other server's [Checking.Message] and returns this
+// server's share of the client's numbers.
 func (c *Checking) Finish(other []byte) (*sumvec.OutShare, error) {
 	p := c.scheme.vdaf.Params()
 	theirs := new(sumvec.PrepShare).New(&p)
 	if err := theirs.UnmarshalBinary(other); err != nil {
-		return nil, fmt.Errorf("two servers: the other server's part of the proof has %d bytes: %w", len(other), ErrProof)
+		return nil, fmt.Errorf("two servers: the other server's part of the proof has %d bytes: %w",
+			len(other), ErrProof)
 	}
 	parts := []sumvec.PrepShare{*c.own, *theirs}
 	if c.server == Helper {
@@ -249,8 +265,8 @@ func (a *Sum) Add(out *sumvec.OutShare) {
 	a.clients++
 }
 
-// AddNoise adds this server's discrete Gaussian noise of standard deviation sigma to every number. Call it once, before the share
-// leaves the server.
+// AddNoise adds this server's discrete Gaussian noise of standard deviation sigma to every number.
+// Call it once, before the share leaves the server.
 func (a *Sum) AddNoise(sigma uint64, random io.Reader) error {
 	noise := privacy.NewRelease(a.scheme.Classes, a.scheme.K)
 	if err := noise.AddNoise(sigma, random); err != nil {
@@ -266,7 +282,8 @@ func (a *Sum) shift(values []int64) error {
 		if v < -noiseOffset || v > noiseOffset {
 			return fmt.Errorf("two servers: noise of %d steps; allowed are up to 2^50", v)
 		}
-		raw = binary.LittleEndian.AppendUint64(raw, uint64(v+noiseOffset)) // a field element is 16 bytes, little-endian
+		// a field element is 16 bytes, little-endian
+		raw = binary.LittleEndian.AppendUint64(raw, uint64(v+noiseOffset))
 		raw = binary.LittleEndian.AppendUint64(raw, 0)
 	}
 	p := a.scheme.vdaf.Params()
@@ -281,13 +298,15 @@ func (a *Sum) shift(values []int64) error {
 // Bytes returns the encoded share.
 func (a *Sum) Bytes() ([]byte, error) { return a.share.MarshalBinary() }
 
-// Open adds the other server's share to this one and returns the noisy sum. Both shares must contain noise.
+// Open adds the other server's share to this one and returns the noisy sum. Both shares must
+// contain noise.
 func (a *Sum) Open(other []byte) (*privacy.Release, error) {
 	s := a.scheme
 	p := s.vdaf.Params()
 	theirs := new(sumvec.AggShare).New(&p)
 	if err := theirs.UnmarshalBinary(other); err != nil {
-		return nil, fmt.Errorf("two servers: the other server's share of the sum has %d bytes: %w", len(other), err)
+		return nil, fmt.Errorf("two servers: the other server's share of the sum has %d bytes: %w",
+			len(other), err)
 	}
 	total, err := s.vdaf.Unshard([]sumvec.AggShare{a.share, *theirs}, uint(a.clients))
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 )
 
 func budget(unit string, points int) privacy.Budget {
-	return privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: unit, Relation: privacy.AddRemove, Noise: privacy.TwoServers, Points: points}
+	return privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: unit, Relation: privacy.AddRemove,
+		Noise: privacy.TwoServers, Points: points}
 }
 
 func scheme(t testing.TB, context string) *Scheme {
@@ -58,8 +59,8 @@ func checked(s *Scheme, pair *[2]Share) (out [2]*sumvec.OutShare, err error) {
 	return out, nil
 }
 
-// TestSum: the sum that is opened is the plain sum, to the last number, where no noise is added, and where it is the plain sum and that
-// noise.
+// TestSum: the sum that is opened is the plain sum, to the last number, where no noise is added,
+// and where it is the plain sum and that noise.
 func TestSum(t *testing.T) {
 	t.Parallel()
 	const clients = 20
@@ -127,8 +128,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// TestRefuses: a proof that does not hold is refused by both servers, whatever of it was changed, and a share under another context, key or
-// nonce is.
+// TestRefuses: a proof that does not hold is refused by both servers, whatever of it was changed,
+// and a share under another context, key or nonce is.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	s := scheme(t, "round 1, a")
@@ -207,13 +208,16 @@ func TestRange(t *testing.T) {
 	} {
 		s, err := New(budget(c.unit, c.points), 10, 9, "")
 		if err != nil || s.Bits != c.bits || s.WorstNorm() != c.worst {
-			t.Errorf("%s of %d points: %v, %v; want %d bits and %v", c.unit, c.points, s, err, c.bits, c.worst)
+			t.Errorf("%s of %d points: %v, %v; want %d bits and %v", c.unit, c.points, s, err,
+				c.bits, c.worst)
 		}
 	}
-	if _, err := New(budget(privacy.Example, 1_000_000), 1000, 999, ""); err == nil || !strings.Contains(err.Error(), "allowed") {
+	if _, err := New(budget(privacy.Example, 1_000_000), 1000, 999, ""); err == nil ||
+		!strings.Contains(err.Error(), "allowed") {
 		t.Errorf("too many numbers: %v", err)
 	}
-	if _, err := New(privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}, 2, 1,
+	if _, err := New(privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example,
+		Relation: privacy.AddRemove, Noise: privacy.Local}, 2, 1,
 		""); err == nil {
 		t.Error("a round of local noise has a scheme")
 	}
@@ -258,7 +262,8 @@ func TestNoise(t *testing.T) {
 	}
 }
 
-// FuzzShare: whatever a client and the other server send is an error or one of the shares that were made.
+// FuzzShare: whatever a client and the other server send is an error or one of the shares that were
+// made.
 func FuzzShare(f *testing.F) {
 	s := scheme(f, "")
 	pair, err := s.Split(sums(s, 1), rand.Reader)
@@ -281,8 +286,9 @@ func FuzzShare(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := c.Finish(other); err == nil && !(bytes.Equal(input, pair[Helper].Input) && bytes.Equal(public, pair[Helper].Public) &&
-			bytes.Equal(other, m)) {
+		if _, err := c.Finish(other); err == nil &&
+			!(bytes.Equal(input, pair[Helper].Input) && bytes.Equal(public, pair[Helper].Public) &&
+				bytes.Equal(other, m)) {
 			t.Error("a forged share was taken")
 		}
 	})

@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// vectorsOf is the draft whose test vectors circl has, and vectorsSum the SHA-256 of those of two servers.
+// vectorsOf is the draft whose test vectors circl has, and vectorsSum the SHA-256 of those of two
+// servers.
 const (
 	vectorsOf  = "draft-irtf-cfrg-vdaf-14"
 	vectorsSum = "2ac327d9320e7a183b37956a3b51a8df3c2ff11196b2ba12ffdca3d26150f12d"
@@ -63,17 +64,20 @@ func (c *clientVector) shares() *[2]Share {
 // draft reads the vectors, of two or more servers, from circl's source.
 func draft(t *testing.T, file string) (*vectors, *Scheme) {
 	t.Helper()
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cloudflare/circl").Output()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/cloudflare/circl").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "vdaf", "prio3", "testdata", file))
+	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "vdaf", "prio3",
+		"testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sum := sha256.Sum256(data); file == "Prio3SumVec_0.json.gz" && hex.EncodeToString(sum[:]) != vectorsSum {
-		t.Errorf("the vectors are no longer those of %s: name the draft that circl implements in docs/privacy.md, in docs/formats.md and "+
-			"here; its shares go with no other's", vectorsOf)
+	if sum := sha256.Sum256(data); file == "Prio3SumVec_0.json.gz" &&
+		hex.EncodeToString(sum[:]) != vectorsSum {
+		t.Errorf("the vectors are no longer those of %s: name the draft that circl implements in "+
+			"docs/privacy.md, in docs/formats.md and here; its shares go with no other's", vectorsOf)
 	}
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -94,7 +98,8 @@ func draft(t *testing.T, file string) (*vectors, *Scheme) {
 	return &v, s
 }
 
-// TestVectors: the test vectors of the VDAF draft, of two servers, come out of this package's own path: shares, messages and sum.
+// TestVectors: the test vectors of the VDAF draft, of two servers, come out of this package's own
+// path: shares, messages and sum.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	v, s := draft(t, "Prio3SumVec_0.json.gz")
@@ -114,7 +119,8 @@ func TestVectors(t *testing.T) {
 			if check[i], err = s.Begin(&key, &pair[i]); err != nil {
 				t.Fatal(err)
 			}
-			if messages[i], err = check[i].Message(); err != nil || !bytes.Equal(messages[i], c.Messages[0][i]) {
+			if messages[i], err = check[i].Message(); err != nil ||
+				!bytes.Equal(messages[i], c.Messages[0][i]) {
 				t.Errorf("the message of server %d is another than the draft's, %v", i, err)
 			}
 		}
@@ -150,8 +156,10 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// verdicts are what the two servers say of a pair of shares. An error before messages are exchanged is both servers' verdict.
-func verdicts(s *Scheme, key *Key, pair *[2]Share, tamper func(messages *[2][]byte)) (out [2]error) {
+// verdicts are what the two servers say of a pair of shares. An error before messages are exchanged
+// is both servers' verdict.
+func verdicts(s *Scheme, key *Key, pair *[2]Share,
+	tamper func(messages *[2][]byte)) (out [2]error) {
 	var c [2]*Checking
 	var m [2][]byte
 	for i := range c {
@@ -172,7 +180,8 @@ func verdicts(s *Scheme, key *Key, pair *[2]Share, tamper func(messages *[2][]by
 	return out
 }
 
-// TestTamperedVectors: with any part of the draft's vectors changed, at any byte, both servers refuse the client.
+// TestTamperedVectors: with any part of the draft's vectors changed, at any byte, both servers
+// refuse the client.
 func TestTamperedVectors(t *testing.T) {
 	t.Parallel()
 	v, s := draft(t, "Prio3SumVec_0.json.gz")
@@ -196,8 +205,10 @@ func TestTamperedVectors(t *testing.T) {
 		{"the leader's share", func(p *[2]Share) [][]byte { return [][]byte{p[Leader].Input} }},
 		{"the helper's share", func(p *[2]Share) [][]byte { return [][]byte{p[Helper].Input} }},
 		{"the public share", func(p *[2]Share) [][]byte { return [][]byte{p[Leader].Public, p[Helper].Public} }},
-		{"the leader's half in the helper's public share", func(p *[2]Share) [][]byte { return [][]byte{p[Helper].Public[:seedSize]} }},
-		{"the helper's half in the leader's public share", func(p *[2]Share) [][]byte { return [][]byte{p[Leader].Public[seedSize:]} }},
+		{"the leader's half in the helper's public share",
+			func(p *[2]Share) [][]byte { return [][]byte{p[Helper].Public[:seedSize]} }},
+		{"the helper's half in the leader's public share",
+			func(p *[2]Share) [][]byte { return [][]byte{p[Leader].Public[seedSize:]} }},
 		{"the nonce", func(p *[2]Share) [][]byte { return [][]byte{p[Leader].Nonce[:], p[Helper].Nonce[:]} }},
 		{"the leader's nonce", func(p *[2]Share) [][]byte { return [][]byte{p[Leader].Nonce[:]} }},
 		{"the helper's nonce", func(p *[2]Share) [][]byte { return [][]byte{p[Helper].Nonce[:]} }},
@@ -218,7 +229,8 @@ func TestTamperedVectors(t *testing.T) {
 			}
 		}
 	}
-	refused("each server's own message", verdicts(s, &key, c.shares(), func(m *[2][]byte) { m[Leader], m[Helper] = m[Helper], m[Leader] }))
+	refused("each server's own message",
+		verdicts(s, &key, c.shares(), func(m *[2][]byte) { m[Leader], m[Helper] = m[Helper], m[Leader] }))
 	refused("another client's messages", verdicts(s, &key, c.shares(), func(m *[2][]byte) {
 		for i := range m {
 			m[i] = v.Clients[1].Messages[0][i]
@@ -260,7 +272,8 @@ func TestTwoKeys(t *testing.T) {
 	}
 }
 
-// TestLengths: shares of other lengths, for another number of servers or with other numbers, are refused before they are computed with.
+// TestLengths: shares of other lengths, for another number of servers or with other numbers, are
+// refused before they are computed with.
 func TestLengths(t *testing.T) {
 	t.Parallel()
 	v, s := draft(t, "Prio3SumVec_0.json.gz")
@@ -274,9 +287,12 @@ func TestLengths(t *testing.T) {
 		"no public share":              {Leader, good[0].Nonce, nil, good[0].Input},
 		"a public share of one server": {Leader, good[0].Nonce, good[0].Public[:seedSize], good[0].Input},
 		"a public share of three":      {Helper, good[1].Nonce, three.Clients[0].Public, good[1].Input},
-		"of three servers":             {Leader, good[0].Nonce, good[0].Public, three.Clients[0].Inputs[0]},
-		"a share cut short":            {Leader, good[0].Nonce, good[0].Public, good[0].Input[:len(good[0].Input)-1]},
-		"a share with more":            {Leader, good[0].Nonce, good[0].Public, append(slices.Clone(good[0].Input), 0)},
+		"of three servers": {Leader, good[0].Nonce, good[0].Public,
+			three.Clients[0].Inputs[0]},
+		"a share cut short": {Leader, good[0].Nonce, good[0].Public,
+			good[0].Input[:len(good[0].Input)-1]},
+		"a share with more": {Leader, good[0].Nonce, good[0].Public,
+			append(slices.Clone(good[0].Input), 0)},
 		"the helper's as the leader's": {Leader, good[0].Nonce, good[0].Public, good[1].Input},
 		"the leader's as the helper's": {Helper, good[1].Nonce, good[1].Public, good[0].Input},
 		"a third server's":             {2, good[1].Nonce, good[1].Public, good[1].Input},
@@ -291,7 +307,8 @@ func TestLengths(t *testing.T) {
 		t.Fatal(err)
 	}
 	message := v.Clients[0].Messages[0][Helper]
-	for _, m := range [][]byte{nil, message[:len(message)-1], append(bytes.Clone(message), 0), three.Clients[0].Messages[0][1]} {
+	for _, m := range [][]byte{nil, message[:len(message)-1], append(bytes.Clone(message), 0),
+		three.Clients[0].Messages[0][1]} {
 		if _, err := c.Finish(m); !errors.Is(err, ErrProof) {
 			t.Errorf("a message of %d bytes: %v", len(m), err)
 		}

@@ -1,5 +1,6 @@
-// Package pooled pools the reports of sites about one classifier: accuracy and coverage at each site, over all, for a further site, and
-// by class; how much sites differ; and the calibration curve.
+// Package pooled pools the reports of sites about one classifier: accuracy and coverage at each
+// site, over all, for a further site, and by class; how much sites differ; and the calibration
+// curve.
 package pooled
 
 import (
@@ -29,8 +30,8 @@ type Result struct {
 	Accuracy   Overall `json:"accuracy"`
 	// Coverage is of the sites that tell of their sets; nil if none does.
 	Coverage *Overall `json:"coverage,omitempty"`
-	// Curve is the calibration curve over bins that all sites that tell of bins have in common, and ECE its expected calibration error; nil
-	// where no site does.
+	// Curve is the calibration curve over bins that all sites that tell of bins have in common, and
+	// ECE its expected calibration error; nil where no site does.
 	Curve   []tally.Bin `json:"curve,omitempty"`
 	ECE     *float64    `json:"ece,omitempty"`
 	ByClass []Class     `json:"by_class"`
@@ -47,7 +48,8 @@ type Share struct {
 type Site struct {
 	Name   string `json:"name"`
 	Images int    `json:"images"`
-	// Few says which images are fewer than Least, so that Accuracy is between its bounds; Sigma is that of the noise.
+	// Few says which images are fewer than Least, so that Accuracy is between its bounds; Sigma is
+	// that of the noise.
 	Few      string   `json:"few,omitempty"`
 	Least    int      `json:"least,omitempty"`
 	Sigma    uint64   `json:"sigma,omitempty"`
@@ -70,13 +72,15 @@ type Overall struct {
 	Sites int `json:"sites"`
 	// Pooled is the share of all images together.
 	Pooled Share `json:"pooled"`
-	// Typical is the mean over sites by random effects on the log-odds scale (DerSimonian and Laird 1986), and New the 95% prediction
-	// interval of the true share at a further site (Higgins, Thompson and Spiegelhalter 2009); nil with fewer than three sites.
+	// Typical is the mean over sites by random effects on the log-odds scale (DerSimonian and Laird
+	// 1986), and New the 95% prediction interval of the true share at a further site (Higgins,
+	// Thompson and Spiegelhalter 2009); nil with fewer than three sites.
 	Typical Share   `json:"typical"`
 	New     *Share  `json:"new_site,omitempty"`
 	Median  float64 `json:"median"` // of the sites' shares
-	// Q is Cochran's (1954), with its degrees of freedom and p-value; I2 is the share of the variance of sites' log-odds that is
-	// beyond chance (Higgins and Thompson 2002), Tau2 their variance beyond chance.
+	// Q is Cochran's (1954), with its degrees of freedom and p-value; I2 is the share of the variance
+	// of sites' log-odds that is beyond chance (Higgins and Thompson 2002), Tau2 their variance beyond
+	// chance.
 	Q    float64 `json:"q"`
 	DF   int     `json:"df"`
 	P    float64 `json:"p"`
@@ -84,18 +88,21 @@ type Overall struct {
 	Tau2 float64 `json:"tau2"`
 }
 
-// share is a count as it is pooled: low and high are the bounds of the hidden count, which are alike where it is told.
+// share is a count as it is pooled: low and high are the bounds of the hidden count, which are
+// alike where it is told.
 type share struct{ n, low, high, noise float64 }
 
-// logit returns the log-odds of a count and their variance, with half an image added to both sides (Anscombe 1956), and the variance of
-// noise by the delta method. Neither side counts for less than the noise, which the method would take for certain.
+// logit returns the log-odds of a count and their variance, with half an image added to both sides
+// (Anscombe 1956), and the variance of noise by the delta method. Neither side counts for less than
+// the noise, which the method would take for certain.
 func logit(k, n, noise float64) (theta, variance float64) {
 	a, b := max(k, noise, 0)+0.5, max(n-k, noise, 0)+0.5
 	return math.Log(a / b), 1/a + 1/b + noise*noise*(1/(a*a)+1/(b*b))
 }
 
-// logits returns the log-odds of sites' shares and their variances. A hidden count is taken where its share is nearest the pooled one of
-// the sites that tell theirs: it does not tell sites apart that may be alike.
+// logits returns the log-odds of sites' shares and their variances. A hidden count is taken where
+// its share is nearest the pooled one of the sites that tell theirs: it does not tell sites apart
+// that may be alike.
 func logits(of []share) (theta, variance []float64) {
 	var told share
 	for _, s := range of {
@@ -116,8 +123,9 @@ func logits(of []share) (theta, variance []float64) {
 
 func expit(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// interval returns a share with its 95% interval: from the lower end of the lower bound to the upper end of the upper one, on the scale of
-// log-odds, and on that of the share where there is noise.
+// interval returns a share with its 95% interval: from the lower end of the lower bound to the
+// upper end of the upper one, on the scale of log-odds, and on that of the share where there is
+// noise.
 func (s share) interval() Share {
 	lo, vl := logit(s.low, s.n, s.noise)
 	hi, vh := logit(s.high, s.n, s.noise)
@@ -171,8 +179,8 @@ func overall(of []share) Overall {
 	return o
 }
 
-// weighted returns the mean by inverse variances, to each of which tau2 is added, its standard error, and the sums of weights and of
-// their squares.
+// weighted returns the mean by inverse variances, to each of which tau2 is added, its standard
+// error, and the sums of weights and of their squares.
 func weighted(theta, variance []float64, tau2 float64) (mean, se, w, w2 float64) {
 	for i, t := range theta {
 		k := 1 / (variance[i] + tau2)
@@ -196,13 +204,14 @@ func Pool(reports []*tally.Report) (*Result, error) {
 		size += r.Size()
 		switch {
 		case size > tally.MaxSize:
-			return nil, fmt.Errorf("pooling evaluations: counts of more than %d in all: one of the sites claims images that it has not",
-				tally.MaxSize)
+			return nil, fmt.Errorf("pooling evaluations: counts of more than %d in all: one of the sites "+
+				"claims images that it has not", tally.MaxSize)
 		case i > 0 && r.Site == reports[i-1].Site:
 			return nil, fmt.Errorf("pooling evaluations: two reports of %q; give one", r.Site)
 		case r.Classifier != first.Classifier || r.Classes != first.Classes || r.Level != first.Level:
-			return nil, fmt.Errorf("pooling evaluations: %q scored classifier %s with %d classes and sets of level %v, and %q %s with %d and %v: "+
-				"want one classifier", first.Site, first.Classifier, first.Classes, first.Level, r.Site, r.Classifier, r.Classes, r.Level)
+			return nil, fmt.Errorf("pooling evaluations: %q scored classifier %s with %d classes and sets "+
+				"of level %v, and %q %s with %d and %v: want one classifier", first.Site, first.Classifier,
+				first.Classes, first.Level, r.Site, r.Classifier, r.Classes, r.Level)
 		}
 		s, accuracy, coverage := site(r)
 		out.Sites, out.Images = append(out.Sites, s), out.Images+s.Images
@@ -221,7 +230,8 @@ func Pool(reports []*tally.Report) (*Result, error) {
 	return out, nil
 }
 
-// noiseOf returns the standard deviation of the noise of a count of a group: with sets a count is the sum of two that have noise.
+// noiseOf returns the standard deviation of the noise of a count of a group: with sets a count is
+// the sum of two that have noise.
 func noiseOf(r *tally.Report) float64 {
 	if r.Level > 0 {
 		return math.Sqrt2 * float64(r.Sigma)

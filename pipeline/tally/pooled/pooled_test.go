@@ -21,11 +21,13 @@ func TestTwoSites(t *testing.T) {
 	q := (ta - tb) * (ta - tb) / (va + vb)
 	w, w2 := 1/va+1/vb, 1/(va*va)+1/(vb*vb)
 	tau2 := (q - 1) / (w - w2/w)
-	if !near(o.Q, q) || o.DF != 1 || !near(o.I2, (q-1)/q) || !near(o.Tau2, tau2) || !near(o.P, math.Erfc(math.Sqrt(q/2))) || o.New != nil {
+	if !near(o.Q, q) || o.DF != 1 || !near(o.I2, (q-1)/q) || !near(o.Tau2, tau2) ||
+		!near(o.P, math.Erfc(math.Sqrt(q/2))) || o.New != nil {
 		t.Errorf("%+v; want Q %v, tau² %v", o, q, tau2)
 	}
 	mean := (ta/(va+tau2) + tb/(vb+tau2)) / (1/(va+tau2) + 1/(vb+tau2))
-	if !near(o.Typical.Value, 1/(1+math.Exp(-mean))) || !near(o.Median, 0.75) || !near(o.Pooled.Value, 0.75) {
+	if !near(o.Typical.Value, 1/(1+math.Exp(-mean))) || !near(o.Median, 0.75) ||
+		!near(o.Pooled.Value, 0.75) {
 		t.Errorf("typical %v, median %v, pooled %v", o.Typical, o.Median, o.Pooled)
 	}
 	if o := overall([]share{a, a, a}); o.I2 != 0 || o.Tau2 != 0 || o.P < 0.99 || !near(o.Median, 0.9) {
@@ -33,7 +35,8 @@ func TestTwoSites(t *testing.T) {
 	}
 }
 
-// TestHeld: 95% intervals hold the pooled share, and prediction intervals the share of a further site, about as often as stated.
+// TestHeld: 95% intervals hold the pooled share, and prediction intervals the share of a further
+// site, about as often as stated.
 func TestHeld(t *testing.T) {
 	r := mrand.New(mrand.NewPCG(1, 2))
 	const times, sites = 600, 8
@@ -64,14 +67,16 @@ func TestHeld(t *testing.T) {
 				differ++
 			}
 		}
-		t.Logf("tau %v: %d and %d of %d intervals hold the truth; %d say that sites differ", tau, held, further, times, differ)
+		t.Logf("tau %v: %d and %d of %d intervals hold the truth; %d say that sites differ", tau, held,
+			further, times, differ)
 		if held < 560 || further < 540 || tau == 0 && differ > 50 || tau > 0 && differ < 500 {
 			t.Errorf("tau %v: pooled %d, further %d, differ %d of %d", tau, held, further, differ, times)
 		}
 	}
 }
 
-// TestNoise: the interval of a noisy share holds the share of the site's images about as often as stated.
+// TestNoise: the interval of a noisy share holds the share of the site's images about as often as
+// stated.
 func TestNoise(t *testing.T) {
 	r := mrand.New(mrand.NewPCG(3, 4))
 	const times, n, right, sd = 1000, 400, 388, 22
@@ -86,14 +91,16 @@ func TestNoise(t *testing.T) {
 	if held < 930 {
 		t.Errorf("%d of %d intervals hold the share", held, times)
 	}
-	if o := overall([]share{{400, 410, 410, 22}, {400, 380, 380, 0}, {400, 370, 370, 0}}); o.Typical.Low < 0.8 || o.New.Low < 0.4 {
+	if o := overall([]share{{400, 410, 410, 22}, {400, 380, 380, 0},
+		{400, 370, 370, 0}}); o.Typical.Low < 0.8 || o.New.Low < 0.4 {
 		t.Errorf("a noisy site beside two others: %+v", o)
 	}
 }
 
 // of is a report of some counts.
 func of(site string, n, right, least int, bins ...tally.Bin) *tally.Report {
-	r := &tally.Report{Site: site, Classifier: strings.Repeat("a", 64), Classes: 3, Least: least, Bins: bins,
+	r := &tally.Report{Site: site, Classifier: strings.Repeat("a", 64), Classes: 3,
+		Least: least, Bins: bins,
 		Groups: []tally.Group{{Classes: []int{0}, N: n, Right: &right}}}
 	return r
 }
@@ -102,16 +109,19 @@ func bin(from, to, n, right int, mean float64) tally.Bin {
 	return tally.Bin{From: from, To: to, N: n, Right: right, Confidence: &mean}
 }
 
-// TestPool: hidden counts widen the interval, bins are pooled over common edges, and a site counts once.
+// TestPool: hidden counts widen the interval, bins are pooled over common edges, and a site counts
+// once.
 func TestPool(t *testing.T) {
-	few := &tally.Report{Site: "c", Classifier: strings.Repeat("a", 64), Classes: 3, Least: 10, Few: "wrong",
+	few := &tally.Report{Site: "c", Classifier: strings.Repeat("a", 64), Classes: 3,
+		Least: 10, Few: "wrong",
 		Groups: []tally.Group{{Classes: []int{0, 1}, N: 100}}}
 	r, err := Pool([]*tally.Report{few, of("b", 100, 60, 10, bin(0, 6, 40, 15, 0.3), bin(6, 15, 60, 45, 0.8)),
 		of("a", 100, 80, 10, bin(0, 3, 30, 12, 0.1), bin(3, 6, 20, 18, 0.35), bin(6, 15, 50, 50, 0.9))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Sites) != 3 || r.Sites[0].Name != "a" || r.Images != 300 || len(r.Curve) != 2 || r.Curve[0].N != 90 || r.Curve[0].Right != 45 {
+	if len(r.Sites) != 3 || r.Sites[0].Name != "a" || r.Images != 300 || len(r.Curve) != 2 ||
+		r.Curve[0].N != 90 || r.Curve[0].Right != 45 {
 		t.Errorf("%+v", r)
 	}
 	want := (math.Abs(45-(30*0.1+20*0.35+40*0.3)) + math.Abs(95-(50*0.9+60*0.8))) / 200
@@ -119,28 +129,33 @@ func TestPool(t *testing.T) {
 		t.Errorf("ECE %v; want %v", r.ECE, want)
 	}
 	c := r.Sites[2].Accuracy
-	if c.Low > expit(math.Log(91.5/9.5)) || c.High < expit(math.Log(100.5/0.5)) || !near(c.Value, 0.955) {
+	if c.Low > expit(math.Log(91.5/9.5)) || c.High < expit(math.Log(100.5/0.5)) ||
+		!near(c.Value, 0.955) {
 		t.Errorf("a site that hides its wrong images: %+v", c)
 	}
-	if len(r.ByClass) != 1 || r.ByClass[0].Sites != 2 || r.ByClass[0].Images != 200 || !near(r.ByClass[0].Share.Value, 0.7) {
+	if len(r.ByClass) != 1 || r.ByClass[0].Sites != 2 || r.ByClass[0].Images != 200 ||
+		!near(r.ByClass[0].Share.Value, 0.7) {
 		t.Errorf("by class %+v", r.ByClass)
 	}
 	other := of("d", 100, 60, 10)
 	other.Classifier = strings.Repeat("b", 64)
-	for name, reports := range map[string][]*tally.Report{"none": nil, "one site twice": {few, few}, "another classifier": {few, other}} {
+	for name, reports := range map[string][]*tally.Report{"none": nil, "one site twice": {few, few},
+		"another classifier": {few, other}} {
 		if _, err := Pool(reports); err == nil {
 			t.Errorf("%s: pooled", name)
 		}
 	}
 }
 
-// TestPoolSize: sites that together claim more images than 32 bits count are refused, also where what they claim cancels.
+// TestPoolSize: sites that together claim more images than 32 bits count are refused, also where
+// what they claim cancels.
 func TestPoolSize(t *testing.T) {
 	var reports []*tally.Report
 	for i, n := range []int{900_000_000, -900_000_000, 900_000_000} {
 		right := n
-		reports = append(reports, &tally.Report{Format: tally.Format, Site: strings.Repeat("x", i+1), Classes: 2,
-			Groups: []tally.Group{{Classes: []int{0}, N: n, Right: &right}}})
+		reports = append(reports,
+			&tally.Report{Format: tally.Format, Site: strings.Repeat("x", i+1), Classes: 2,
+				Groups: []tally.Group{{Classes: []int{0}, N: n, Right: &right}}})
 	}
 	if _, err := Pool(reports[:2]); err != nil {
 		t.Error(err)
@@ -150,8 +165,8 @@ func TestPoolSize(t *testing.T) {
 	}
 }
 
-// TestHiddenCountsAlarmNobody: sites that draw alike are told apart no more often than the level of the test says, also where some hide
-// their few wrong images.
+// TestHiddenCountsAlarmNobody: sites that draw alike are told apart no more often than the level of
+// the test says, also where some hide their few wrong images.
 func TestHiddenCountsAlarmNobody(t *testing.T) {
 	const rounds, sites, n, least = 1000, 5, 60, 10
 	r := rng.New(1, "hidden")
@@ -181,7 +196,8 @@ func TestHiddenCountsAlarmNobody(t *testing.T) {
 			}
 		}
 		if t.Logf("accuracy %v: %d of %d told apart", accuracy, apart, rounds); apart > 80 {
-			t.Errorf("accuracy %v: %d of %d rounds of sites that are alike are told apart at the level .05", accuracy, apart, rounds)
+			t.Errorf("accuracy %v: %d of %d rounds of sites that are alike are told apart at the level .05",
+				accuracy, apart, rounds)
 		}
 	}
 }

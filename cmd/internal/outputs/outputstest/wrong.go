@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Wrong is a command line, its words separated by spaces, that must fail with one error that says the second string, another exit code
-// than 0, and no file written or changed.
+// Wrong is a command line, its words separated by spaces, that must fail with one error that says
+// the second string, another exit code than 0, and no file written or changed.
 type Wrong [2]string
 
 // CheckWrong runs wrong command lines in the current folder.

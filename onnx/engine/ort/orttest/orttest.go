@@ -1,5 +1,5 @@
-// Package orttest provides tests with the ONNX Runtime where it is, and skips them where it is not: no library, or a test built
-// without cgo, as for a machine of 32 bits.
+// Package orttest provides tests with the ONNX Runtime where it is, and skips them where it is not:
+// no library, or a test built without cgo, as for a machine of 32 bits.
 package orttest
 
 import (
@@ -9,8 +9,9 @@ import (
 	"fmp/onnx/engine"
 )
 
-// New opens the ONNX Runtime with one thread an operator, closed when the test ends. Where there is none the test is
-// skipped, and fails in continuous integration ($CI is set); make setup fetches one.
+// New opens the ONNX Runtime with one thread an operator, closed when the test ends. Where there is
+// none the test is skipped, and fails in continuous integration ($CI is set); make setup fetches
+// one.
 func New(t testing.TB) engine.Engine {
 	t.Helper()
 	e, missing, err := open()

@@ -26,12 +26,15 @@ func main() {
 }
 
 func run() error {
-	family := flag.String("family", "", "families, apart by commas: all where it is left out: "+strings.Join(differential.Families(), ", "))
+	family := flag.String("family", "",
+		"families, apart by commas: all where it is left out: "+strings.Join(differential.Families(),
+			", "))
 	seed := flag.Uint64("seed", 1, "seed")
 	first := flag.Int("first", 0, "number of the first graph of each family")
 	count := flag.Int("count", 1000, "graphs of each family")
 	show := flag.Int("show", 10, "unknown disagreements that are printed, of each family")
-	peer := flag.String("peer", "", "this command built for another kind of machine (GOARCH=386), whose outputs are compared")
+	peer := flag.String("peer", "",
+		"this command built for another kind of machine (GOARCH=386), whose outputs are compared")
 	emit := flag.Bool("emit", false, "write the outputs of the pure engine, for -peer")
 	list := flag.Bool("print", false, "print the graphs and do no more")
 	double := flag.Bool("double", false, "with -print: those for gradients")
@@ -41,7 +44,8 @@ func run() error {
 		families = strings.Split(*family, ",")
 		for _, f := range families {
 			if !slices.Contains(differential.Families(), f) {
-				return fmt.Errorf("there is no family %q; there are %s", f, strings.Join(differential.Families(), ", "))
+				return fmt.Errorf("there is no family %q; there are %s", f,
+					strings.Join(differential.Families(), ", "))
 			}
 		}
 	}
@@ -85,18 +89,19 @@ func check(families []string, seed uint64, first, count, show int) error {
 	if other != nil {
 		defer other.Close()
 	}
-	fmt.Println("| family | graphs | engines | folded | upgraded | gradients | declined | known | unknown |\n| --- | ---: | ---: | ---: | " +
-		"---: | ---: | ---: | ---: | ---: |")
+	fmt.Println("| family | graphs | engines | folded | upgraded | gradients | declined | known | " +
+		"unknown |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
 	unknown := 0
 	reasons := map[string]int{}
 	for _, f := range families {
 		shown := 0
-		t, err := differential.Run(f, seed, first, count, other, func(c *differential.Case, d differential.Disagreement) {
-			if d.Known == "" && shown < show {
-				shown++
-				fmt.Fprintf(os.Stderr, "%s: %s of %s: %s\n%s\n", c, d.Check, d.Op, d.Detail, describe(c))
-			}
-		})
+		t, err := differential.Run(f, seed, first, count, other,
+			func(c *differential.Case, d differential.Disagreement) {
+				if d.Known == "" && shown < show {
+					shown++
+					fmt.Fprintf(os.Stderr, "%s: %s of %s: %s\n%s\n", c, d.Check, d.Op, d.Detail, describe(c))
+				}
+			})
 		if err != nil {
 			return err
 		}
@@ -108,8 +113,8 @@ func check(families []string, seed uint64, first, count, show int) error {
 			known += n
 			reasons[why] += n
 		}
-		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d |\n", f, t.Cases, t.Compared["engine"], t.Compared["fold"],
-			t.Compared["upgrade"], t.Compared["gradient"], declined, known, t.Unknown)
+		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d |\n", f, t.Cases, t.Compared["engine"],
+			t.Compared["fold"], t.Compared["upgrade"], t.Compared["gradient"], declined, known, t.Unknown)
 		unknown += t.Unknown
 	}
 	if len(reasons) > 0 {
@@ -129,7 +134,8 @@ func describe(c *differential.Case) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  operator set %d\n", c.Model.Opset())
 	for _, n := range c.Model.Graph.Nodes {
-		fmt.Fprintf(&b, "  %s(%s) -> %s", n.Op, strings.Join(n.Inputs, ", "), strings.Join(n.Outputs, ", "))
+		fmt.Fprintf(&b, "  %s(%s) -> %s", n.Op, strings.Join(n.Inputs, ", "),
+			strings.Join(n.Outputs, ", "))
 		for _, a := range n.Attrs {
 			fmt.Fprintf(&b, " %s=%v%v%v%v%v%v", a.Name, a.Int, a.Float, a.Str, a.Ints, a.Floats, a.Strs)
 		}
@@ -168,7 +174,8 @@ func pack(out map[string]*onnx.Tensor) []packed {
 	return p
 }
 
-// unpack returns the values that pack wrote, as float64 with the name of the element type's own tolerance lost.
+// unpack returns the values that pack wrote, as float64 with the name of the element type's own
+// tolerance lost.
 func unpack(p []packed) map[string]*onnx.Tensor {
 	if len(p) == 1 && p[0].None {
 		return nil
@@ -178,14 +185,15 @@ func unpack(p []packed) map[string]*onnx.Tensor {
 		if v.Values == nil {
 			v.Values = []float64{}
 		}
-		out[fmt.Sprintf("%s %v", v.Name, v.DType)] = &onnx.Tensor{DType: onnx.Float64, Shape: v.Shape, Data: v.Values}
+		out[fmt.Sprintf("%s %v", v.Name, v.DType)] = &onnx.Tensor{DType: onnx.Float64,
+			Shape: v.Shape, Data: v.Values}
 	}
 	return out
 }
 
 func compare(peer string, families []string, seed uint64, first, count, show int) error {
-	cmd := exec.Command(peer, "-emit", "-family", strings.Join(families, ","), "-seed", fmt.Sprint(seed), "-first", fmt.Sprint(first),
-		"-count", fmt.Sprint(count))
+	cmd := exec.Command(peer, "-emit", "-family", strings.Join(families, ","), "-seed",
+		fmt.Sprint(seed), "-first", fmt.Sprint(first), "-count", fmt.Sprint(count))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

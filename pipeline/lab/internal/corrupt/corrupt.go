@@ -1,7 +1,8 @@
-// Package corrupt corrupts images at five severities, to test whether probabilities stay calibrated as accuracy falls
-// (Hendrycks and Dietterich 2019, "Benchmarking neural network robustness to common corruptions and perturbations", arXiv
-// 1903.12261). The corruptions are of the kinds of that benchmark, at about its strengths for images of 32 x 32 pixels; the
-// images are computed here, not read from its files. Its weather and motion corruptions are left out.
+// Package corrupt corrupts images at five severities, to test whether probabilities stay calibrated
+// as accuracy falls (Hendrycks and Dietterich 2019, "Benchmarking neural network robustness to
+// common corruptions and perturbations", arXiv 1903.12261). The corruptions are of the kinds of
+// that benchmark, at about its strengths for images of 32 x 32 pixels; the images are computed
+// here, not read from its files. Its weather and motion corruptions are left out.
 package corrupt
 
 import (
@@ -23,8 +24,8 @@ import (
 // Severities is the number of severities; they are numbered from 1, the mildest.
 const Severities = 5
 
-// kind is one corruption: a strength for each severity, and a function that corrupts an image [H, W, Ch] of values 0 to 1 in
-// place. Values are clipped to 0..1 afterwards.
+// kind is one corruption: a strength for each severity, and a function that corrupts an image [H,
+// W, Ch] of values 0 to 1 in place. Values are clipped to 0..1 afterwards.
 type kind struct {
 	name     string
 	strength [Severities]float64
@@ -38,60 +39,69 @@ type picture struct {
 }
 
 var kinds = []kind{
-	{"gaussian-noise", [Severities]float64{0.04, 0.06, 0.08, 0.09, 0.10}, func(im *picture, s float64, r *rand.Rand) error {
-		for i := range im.v {
-			im.v[i] += s * r.NormFloat64()
-		}
-		return nil
-	}},
+	{"gaussian-noise", [Severities]float64{0.04, 0.06, 0.08, 0.09, 0.10},
+		func(im *picture, s float64, r *rand.Rand) error {
+			for i := range im.v {
+				im.v[i] += s * r.NormFloat64()
+			}
+			return nil
+		}},
 	// The number of photons per unit of intensity.
-	{"shot-noise", [Severities]float64{500, 250, 100, 75, 50}, func(im *picture, s float64, r *rand.Rand) error {
-		for i, v := range im.v {
-			im.v[i] = distuv.Poisson{Lambda: max(v*s, 1e-9), Src: r}.Rand() / s
-		}
-		return nil
-	}},
+	{"shot-noise", [Severities]float64{500, 250, 100, 75, 50},
+		func(im *picture, s float64, r *rand.Rand) error {
+			for i, v := range im.v {
+				im.v[i] = distuv.Poisson{Lambda: max(v*s, 1e-9), Src: r}.Rand() / s
+			}
+			return nil
+		}},
 	// The share of values that are set to black or white.
-	{"impulse-noise", [Severities]float64{0.01, 0.02, 0.03, 0.05, 0.07}, func(im *picture, s float64, r *rand.Rand) error {
-		for i := range im.v {
-			if r.Float64() < s {
-				im.v[i] = float64(r.IntN(2))
+	{"impulse-noise", [Severities]float64{0.01, 0.02, 0.03, 0.05, 0.07},
+		func(im *picture, s float64, r *rand.Rand) error {
+			for i := range im.v {
+				if r.Float64() < s {
+					im.v[i] = float64(r.IntN(2))
+				}
 			}
-		}
-		return nil
-	}},
+			return nil
+		}},
 	// The standard deviation in pixels of an image 32 pixels wide.
-	{"gaussian-blur", [Severities]float64{0.4, 0.6, 0.7, 0.8, 1}, func(im *picture, s float64, _ *rand.Rand) error {
-		im.blur(s * float64(im.w) / 32)
-		return nil
-	}},
+	{"gaussian-blur", [Severities]float64{0.4, 0.6, 0.7, 0.8, 1},
+		func(im *picture, s float64, _ *rand.Rand) error {
+			im.blur(s * float64(im.w) / 32)
+			return nil
+		}},
 	// The share of contrast that is left.
-	{"contrast", [Severities]float64{0.75, 0.5, 0.4, 0.3, 0.15}, func(im *picture, s float64, _ *rand.Rand) error {
-		for c := range im.ch {
-			var mean float64
-			for i := c; i < len(im.v); i += im.ch {
-				mean += im.v[i] / float64(im.h*im.w)
+	{"contrast", [Severities]float64{0.75, 0.5, 0.4, 0.3, 0.15},
+		func(im *picture, s float64, _ *rand.Rand) error {
+			for c := range im.ch {
+				var mean float64
+				for i := c; i < len(im.v); i += im.ch {
+					mean += im.v[i] / float64(im.h*im.w)
+				}
+				for i := c; i < len(im.v); i += im.ch {
+					im.v[i] = mean + s*(im.v[i]-mean)
+				}
 			}
-			for i := c; i < len(im.v); i += im.ch {
-				im.v[i] = mean + s*(im.v[i]-mean)
-			}
-		}
-		return nil
-	}},
+			return nil
+		}},
 	// The intensity that is added.
-	{"brightness", [Severities]float64{0.05, 0.1, 0.15, 0.2, 0.3}, func(im *picture, s float64, _ *rand.Rand) error {
-		for i := range im.v {
-			im.v[i] += s
-		}
-		return nil
-	}},
-	// The share of the width and height that remains; less than in the benchmark, whose mildest two differ by alignment alone.
-	{"pixelate", [Severities]float64{0.75, 0.65, 0.55, 0.45, 0.35}, func(im *picture, s float64, _ *rand.Rand) error {
-		im.pixelate(s)
-		return nil
-	}},
+	{"brightness", [Severities]float64{0.05, 0.1, 0.15, 0.2, 0.3},
+		func(im *picture, s float64, _ *rand.Rand) error {
+			for i := range im.v {
+				im.v[i] += s
+			}
+			return nil
+		}},
+	// The share of the width and height that remains; less than in the benchmark, whose mildest two
+	// differ by alignment alone.
+	{"pixelate", [Severities]float64{0.75, 0.65, 0.55, 0.45, 0.35},
+		func(im *picture, s float64, _ *rand.Rand) error {
+			im.pixelate(s)
+			return nil
+		}},
 	// The JPEG quality.
-	{"jpeg", [Severities]float64{80, 65, 58, 50, 40}, func(im *picture, s float64, _ *rand.Rand) error { return im.compress(int(s)) }},
+	{"jpeg", [Severities]float64{80, 65, 58, 50, 40},
+		func(im *picture, s float64, _ *rand.Rand) error { return im.compress(int(s)) }},
 }
 
 // Names returns the names of the kinds of corruption.
@@ -103,11 +113,13 @@ func Names() []string {
 	return out
 }
 
-// Apply returns images with the corruption called name at a severity from 1 to Severities; random numbers are drawn from r,
-// image by image. An unknown name or severity is an error.
-func Apply(images *dataset.Images, name string, severity int, r *rand.Rand) (*dataset.Images, error) {
+// Apply returns images with the corruption called name at a severity from 1 to Severities; random
+// numbers are drawn from r, image by image. An unknown name or severity is an error.
+func Apply(images *dataset.Images, name string, severity int,
+	r *rand.Rand) (*dataset.Images, error) {
 	if severity < 1 || severity > Severities {
-		return nil, fmt.Errorf("corruption %s: severity %d; allowed are 1 to %d", name, severity, Severities)
+		return nil, fmt.Errorf("corruption %s: severity %d; allowed are 1 to %d", name,
+			severity, Severities)
 	}
 	for _, k := range kinds {
 		if k.name != name {
@@ -118,7 +130,8 @@ func Apply(images *dataset.Images, name string, severity int, r *rand.Rand) (*da
 	return nil, fmt.Errorf("no corruption %q; there are %s", name, strings.Join(Names(), ", "))
 }
 
-// Inverted returns images with every value v replaced by 255 - v, as inputs unlike any of their classes.
+// Inverted returns images with every value v replaced by 255 - v, as inputs unlike any of their
+// classes.
 func Inverted(images *dataset.Images) *dataset.Images {
 	out := *images
 	out.Pix = make([]uint8, len(images.Pix))
@@ -128,10 +141,12 @@ func Inverted(images *dataset.Images) *dataset.Images {
 	return &out
 }
 
-// Rotated returns images turned counter-clockwise by 90° times quarters. Images that are not square are an error.
+// Rotated returns images turned counter-clockwise by 90° times quarters. Images that are not square
+// are an error.
 func Rotated(images *dataset.Images, quarters int) (*dataset.Images, error) {
 	if images.H != images.W {
-		return nil, fmt.Errorf("rotation: images are %d x %d pixels; want square ones", images.H, images.W)
+		return nil, fmt.Errorf("rotation: images are %d x %d pixels; want square ones",
+			images.H, images.W)
 	}
 	out := *images
 	out.Pix = slices.Clone(images.Pix)
@@ -152,7 +167,8 @@ func Rotated(images *dataset.Images, quarters int) (*dataset.Images, error) {
 
 // Noise returns n images of the same shape with independent uniform pixels.
 func Noise(images *dataset.Images, n int, r *rand.Rand) *dataset.Images {
-	out := &dataset.Images{N: n, H: images.H, W: images.W, Ch: images.Ch, Pix: make([]uint8, n*images.H*images.W*images.Ch)}
+	out := &dataset.Images{N: n, H: images.H, W: images.W, Ch: images.Ch,
+		Pix: make([]uint8, n*images.H*images.W*images.Ch)}
 	for i := range out.Pix {
 		out.Pix[i] = uint8(r.IntN(256))
 	}
@@ -162,7 +178,8 @@ func Noise(images *dataset.Images, n int, r *rand.Rand) *dataset.Images {
 // Shaped returns images resized and converted to the size and channels of like.
 func Shaped(images, like *dataset.Images) *dataset.Images {
 	fit := imagefile.Fit{H: like.H, W: like.W, Ch: like.Ch, Resize: imagefile.Stretch}
-	out := &dataset.Images{N: images.N, H: like.H, W: like.W, Ch: like.Ch, Pix: make([]uint8, images.N*fit.Size())}
+	out := &dataset.Images{N: images.N, H: like.H, W: like.W, Ch: like.Ch,
+		Pix: make([]uint8, images.N*fit.Size())}
 	for i := range images.N {
 		fit.Pixels(imagefile.Raw(images.At(i), images.H, images.W, images.Ch), out.At(i))
 	}
@@ -172,7 +189,8 @@ func Shaped(images, like *dataset.Images) *dataset.Images {
 func each(images *dataset.Images, do func(*picture) error) (*dataset.Images, error) {
 	out := *images
 	out.Pix = make([]uint8, len(images.Pix))
-	im := &picture{h: images.H, w: images.W, ch: images.Ch, v: make([]float64, images.H*images.W*images.Ch)}
+	im := &picture{h: images.H, w: images.W, ch: images.Ch,
+		v: make([]float64, images.H*images.W*images.Ch)}
 	for i := range images.N {
 		for j, v := range images.At(i) {
 			im.v[j] = float64(v) / 255
@@ -192,7 +210,8 @@ func (p *picture) pixels(to []uint8) {
 	}
 }
 
-// blur convolves rows, then columns, with a Gaussian cut off at three standard deviations; edge pixels are repeated beyond the edge.
+// blur convolves rows, then columns, with a Gaussian cut off at three standard deviations; edge
+// pixels are repeated beyond the edge.
 func (p *picture) blur(sd float64) {
 	reach := int(math.Ceil(3 * sd))
 	kernel := make([]float64, 2*reach+1)
@@ -225,7 +244,8 @@ func (p *picture) blur(sd float64) {
 	}
 }
 
-// pixelate shrinks the image by averaging to a share of its width and height, and enlarges it again by repeating pixels.
+// pixelate shrinks the image by averaging to a share of its width and height, and enlarges it again
+// by repeating pixels.
 func (p *picture) pixelate(share float64) {
 	h, w := max(1, int(float64(p.h)*share)), max(1, int(float64(p.w)*share))
 	small := make([]float64, h*w*p.ch)

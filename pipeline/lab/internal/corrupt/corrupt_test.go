@@ -16,7 +16,8 @@ func scene(n, h, w, ch int) *dataset.Images {
 	for i := range n {
 		v := make([]float64, h*w*ch)
 		for k := 1; k <= 40; k++ {
-			fx, fy, phase, size := 0.06*float64(k)*r.NormFloat64(), 0.06*float64(k)*r.NormFloat64(), 7*r.Float64(), 20/math.Sqrt(float64(k))
+			fx, fy, phase, size := 0.06*float64(k)*r.NormFloat64(), 0.06*float64(k)*r.NormFloat64(),
+				7*r.Float64(), 20/math.Sqrt(float64(k))
 			for p := range v {
 				v[p] += size * math.Sin(fx*float64(p/ch%w)+fy*float64(p/ch/w)+phase+float64(p%ch))
 			}
@@ -28,8 +29,8 @@ func scene(n, h, w, ch int) *dataset.Images {
 	return im
 }
 
-// TestCorruptions: every kind changes an image, more so the more severe it is; the same stream gives the same pixels; the
-// images given are left alone.
+// TestCorruptions: every kind changes an image, more so the more severe it is; the same stream
+// gives the same pixels; the images given are left alone.
 func TestCorruptions(t *testing.T) {
 	for _, ch := range []int{1, 3} {
 		im := scene(4, 32, 32, ch)
@@ -54,7 +55,8 @@ func TestCorruptions(t *testing.T) {
 					distance += d * d / float64(len(out.Pix))
 				}
 				if distance = math.Sqrt(distance); distance <= last {
-					t.Errorf("%s of %d channels: severity %d is %.2f off, the one below %.2f", name, ch, severity, distance, last)
+					t.Errorf("%s of %d channels: severity %d is %.2f off, the one below %.2f", name, ch,
+						severity, distance, last)
 				}
 				last = distance
 			}
@@ -98,7 +100,8 @@ func TestExact(t *testing.T) {
 	if p := Inverted(flat).Pix[0]; p != 155 {
 		t.Errorf("inverted 100 is %d", p)
 	}
-	if s := Shaped(scene(2, 28, 28, 1), scene(1, 32, 32, 3)); s.N != 2 || s.H != 32 || s.Ch != 3 || len(s.Pix) != 2*32*32*3 {
+	if s := Shaped(scene(2, 28, 28, 1), scene(1, 32, 32, 3)); s.N != 2 || s.H != 32 || s.Ch != 3 ||
+		len(s.Pix) != 2*32*32*3 {
 		t.Errorf("shaped is %d x %d x %d x %d", s.N, s.H, s.W, s.Ch)
 	}
 	if n := Noise(flat, 3, rng.New(1)); n.N != 3 || len(n.Pix) != 108 {
