@@ -239,7 +239,7 @@ func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture
 	}
 	if len(data) > 12 && string(data[8:12]) == "WEBP" &&
 		int64(binary.LittleEndian.Uint32(data[4:]))+8 > int64(len(data)) {
-		// the decoder takes memory for what is promised
+		// a decoder takes memory by the size that a file promises
 		return picture{}, errors.New("not a readable image: the WebP file is cut off")
 	}
 	p := picture{by: h.by}

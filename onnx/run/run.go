@@ -91,7 +91,7 @@ func New(m *onnx.Model, opts ...Option) (*Session, error) {
 		o(&c)
 	}
 	inGo := c.name == "pure" && c.given == nil
-	// another engine may know what check does not
+	// another engine may know operators that check does not
 	if err := check.Model(m); err != nil && (inGo || !errors.Is(err, onnx.ErrUnknown)) {
 		return nil, err
 	}

@@ -377,7 +377,7 @@ func priorOdds(u Uploads) []float64 {
 	out := make([]float64, u.Clients)
 	for m := range out {
 		out[m] = math.Log(priorHonest / (1 - priorHonest))
-		// to the power of the likelihood, and no stronger than what makes a state impossible
+		// to the power of the likelihood, and no stronger than needed to make a state impossible
 		if u.Odds != nil {
 			out[m] += power * min(max(u.Odds[m], -maxOdds), maxOdds)
 		}

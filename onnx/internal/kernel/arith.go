@@ -305,7 +305,7 @@ func powInt(a int64, b float64) int64 {
 	if b != math.Trunc(b) || b < 0 || b > 1<<20 {
 		p := math.Pow(float64(a), b)
 		if !(p > math.MinInt64 && p < math.MaxInt64) {
-			// what is no integer; x86 makes the same of it, and other processors something else
+			// NaN and numbers out of range; x86 makes the same of them, and other processors something else
 			return math.MinInt64
 		}
 		return int64(p)

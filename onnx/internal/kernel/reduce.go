@@ -48,7 +48,7 @@ type reducer struct {
 	add       func(a, x float64) float64
 	end       func(a float64, n int) float64
 	logSumExp bool
-	// the bits of the largest or smallest integer: what an empty ReduceMax or ReduceMin gives
+	// the bits of the largest or smallest integer, which an empty ReduceMax or ReduceMin gives
 	nothing uint64
 }
 

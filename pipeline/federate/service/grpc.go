@@ -80,7 +80,7 @@ func (p *predictor) grpcBody(c *grpcCall, w http.ResponseWriter) error {
 		return status.Error(codes.Unauthenticated,
 			"give the readers' token, as the metadata authorization: Bearer TOKEN")
 	}
-	// memory is held by the size of what comes
+	// memory is held by the size of the messages that come
 	if e := c.r.Header.Get("Grpc-Encoding"); e != "" && e != "identity" {
 		return status.Errorf(codes.Unimplemented, "grpc-encoding is %.20q; send messages as they are", e)
 	}

@@ -108,7 +108,7 @@ func (b *paced) Read(to []byte) (n int, err error) {
 		// answered.
 		_ = control.SetReadDeadline(time.Time{})
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		// the deadline stays: what is left of the body is not waited for
+		// the deadline stays: nobody waits for the rest of the body
 		b.w.Header().Set("Connection", "close")
 		return n, errSlow
 	case err != nil && !errors.As(err, &large):
