@@ -53,38 +53,11 @@ func scaled(dst, src []float32, scale, shift float32) {
 	limit(dst, src, scale, shift, float32(math.Inf(-1)), float32(math.Inf(1)))
 }
 
-var (
-	product32  = vectors(products, mulRow[float32])
-	quotient32 = vectors(quotients, divRow[float32])
-)
+var product32 = vectors(products, mulRow[float32])
 
-func sigmoidRow(dst, x []float32) {
-	if curveRow(logistic, dst, x) {
-		return
-	}
-	scaled(dst, x, -1, negativeZero)
-	expRow(dst, dst)
-	scaled(dst, dst, 1, 1)
-	quotient32(dst, []float32{1}, dst)
-}
+func sigmoidRow(dst, x []float32) { curveRow(logistic, dst, x) }
 
-func swishRow(dst, x []float32) {
-	if curveRow(swish, dst, x) {
-		return
-	}
-	var h [runLength]float32
-	sigmoidRow(h[:len(x)], x)
-	product32(dst, x, h[:len(x)])
-}
-
-func hardSwishRow(dst, x []float32) {
-	if curveRow(hardSwish, dst, x) {
-		return
-	}
-	var h [runLength]float32
-	limit(h[:len(x)], x, 1.0/6, 0.5, 0, 1)
-	product32(dst, x, h[:len(x)])
-}
+func hardSwishRow(dst, x []float32) { curveRow(hardSwish, dst, x) }
 
 func geluRow(dst, x []float32) {
 	var h [runLength]float32

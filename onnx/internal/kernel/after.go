@@ -27,11 +27,6 @@ const (
 	swish                  // x / (1 + e^-x)
 )
 
-// rows returns the curve's loop over rows of at most runLength numbers, nil for bounds.
-func (c curve) rows() func(dst, src []float32) {
-	return [...]func(dst, src []float32){nil, hardSwishRow, sigmoidRow, swishRow}[c]
-}
-
 // newAfter returns the work of the nodes of s.After.
 func newAfter(s *Spec) *after {
 	if len(s.After) == 0 {
@@ -156,14 +151,8 @@ func (a *after) run(dst, src []float32, channel int) {
 
 // bend replaces numbers, scaled, shifted and bounded, by those of the curve; a may be nil.
 func (a *after) bend(v []float32) {
-	if a == nil || a.curve == bounds {
-		return
-	}
-	row := a.curve.rows()
-	for len(v) > 0 {
-		n := min(len(v), runLength)
-		row(v[:n], v[:n])
-		v = v[n:]
+	if a != nil && a.curve != bounds {
+		curveRow(a.curve, v, v)
 	}
 }
 

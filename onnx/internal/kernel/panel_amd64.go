@@ -1,6 +1,10 @@
 package kernel
 
-import "golang.org/x/sys/cpu"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
 
 const panelRows, panelCols = 8, 32
 
@@ -49,18 +53,37 @@ func panelStrided(steps bool, k, high int, a, b []float32, bs int, c []float32, 
 		tile(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1, high)
 		return
 	}
-	tile := panel4x16
+	panelShort(steps, k, high*panelRows, a, b, bs, c, stride, w, start)
+}
+
+// panelShort is panelStrided in AVX2. A tile of six rows reads a row of b once for twelve vectors of sums, which hide each other's time,
+// and takes two rows of a from here or there, as it reaches from one panel into the next; the last rows are done by fours.
+func panelShort(steps bool, k, rows int, a, b []float32, bs int, c []float32, stride, w int, from *float32) {
+	six, four := tile6x16, panel4x16
 	if steps {
-		tile = panelSteps4x16
+		six, four = tileSteps6x16, panelSteps4x16
 	}
-	for i := 0; i < high*panelRows; i += 4 {
-		if from != nil {
-			start = &from[i]
+	fours := (3 - rows%6/2) % 3
+	at := func(r int) *float32 { return &a[r/panelRows*panelRows*k+r%panelRows] }
+	for j := 0; j < w; j += 16 {
+		r, start := 0, from
+		for ; r < rows-4*fours; r += 6 {
+			six(k, at(r), at(r+2), at(r+4), &b[j], bs, &c[r*stride+j], stride, start)
+			start = later(start, 6)
 		}
-		for j := 0; j < w; j += 16 {
-			tile(k, &a[i/panelRows*panelRows*k+i%panelRows], &b[j], bs, &c[i*stride+j], stride, start)
+		for ; r < rows; r += 4 {
+			four(k, at(r), &b[j], bs, &c[r*stride+j], stride, start)
+			start = later(start, 4)
 		}
 	}
+}
+
+// later returns a place n numbers on, nil for nil.
+func later(p *float32, n int) *float32 {
+	if p == nil {
+		return nil
+	}
+	return (*float32)(unsafe.Add(unsafe.Pointer(p), 4*n))
 }
 
 // panelColumn adds to sums the product of panels of a, [k, panelRows] each and as many as sums has
@@ -119,6 +142,9 @@ func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float
 	mask uint32, high int)
 
 //go:noescape
+func tile6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32)
+
+//go:noescape
 func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
 
 // The following round every product before it is added.
@@ -130,6 +156,9 @@ func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *
 //go:noescape
 func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
 	mask uint32, high int)
+
+//go:noescape
+func tileSteps6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32)
 
 //go:noescape
 func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)

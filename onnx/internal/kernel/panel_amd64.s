@@ -281,6 +281,84 @@ next: \
 	VZEROUPPER \
 	RET
 
+// TALLSTEPS is STEPS for tile6x16, with Y15 on the way.
+#define TALLSTEPS(x, y, to) \
+	VMULPS x, y, Y15 \
+	VADDPS Y15, to, to
+
+// TWOROWS adds two rows of a, whose next column lies at a place, times the row of b in Y12 and Y13 to the sums of two rows.
+#define TWOROWS(add, at, one, two, three, four) \
+	VBROADCASTSS (at)(AX*1), Y14 \
+	add(Y12, Y14, one) \
+	add(Y13, Y14, two) \
+	VBROADCASTSS 4(at)(AX*1), Y14 \
+	add(Y12, Y14, three) \
+	add(Y13, Y14, four)
+
+// ROW does something with the two vectors of a row of c at R9, and goes to the next row.
+#define ROW(move, one, two) \
+	move(one, (R9)) \
+	move(two, 32(R9)) \
+	ADDQ R8, R9
+
+#define LOADROW(to, at) VMOVUPS at, to
+
+#define STOREROW(from, at) VMOVUPS from, at
+
+#define SIXROWS(move) \
+	MOVQ DX, R9 \
+	ROW(move, Y0, Y1) \
+	ROW(move, Y2, Y3) \
+	ROW(move, Y4, Y5) \
+	ROW(move, Y6, Y7) \
+	ROW(move, Y8, Y9) \
+	ROW(move, Y10, Y11)
+
+#define TILE6X16(add) \
+	MOVQ  k+0(FP), CX \
+	MOVQ  one+8(FP), SI \
+	MOVQ  two+16(FP), BX \
+	MOVQ  three+24(FP), R12 \
+	MOVQ  b+32(FP), DI \
+	MOVQ  bs+40(FP), R10 \
+	MOVQ  c+48(FP), DX \
+	MOVQ  stride+56(FP), R8 \
+	MOVQ  from+64(FP), R11 \
+	SHLQ  $2, R8 \
+	SHLQ  $2, R10 \
+	XORQ  AX, AX \
+	TESTQ R11, R11 \
+	JNE   biased \
+	SIXROWS(LOADROW) \
+	JMP   loop \
+biased: \
+	VBROADCASTSS 0(R11), Y0 \
+	VMOVAPS      Y0, Y1 \
+	VBROADCASTSS 4(R11), Y2 \
+	VMOVAPS      Y2, Y3 \
+	VBROADCASTSS 8(R11), Y4 \
+	VMOVAPS      Y4, Y5 \
+	VBROADCASTSS 12(R11), Y6 \
+	VMOVAPS      Y6, Y7 \
+	VBROADCASTSS 16(R11), Y8 \
+	VMOVAPS      Y8, Y9 \
+	VBROADCASTSS 20(R11), Y10 \
+	VMOVAPS      Y10, Y11 \
+loop: \
+	PREFETCHT0 AHEAD(SI)(AX*1) \
+	VMOVUPS    (DI), Y12 \
+	VMOVUPS    32(DI), Y13 \
+	TWOROWS(add, SI, Y0, Y1, Y2, Y3) \
+	TWOROWS(add, BX, Y4, Y5, Y6, Y7) \
+	TWOROWS(add, R12, Y8, Y9, Y10, Y11) \
+	ADDQ       $32, AX \
+	ADDQ       R10, DI \
+	DECQ       CX \
+	JNZ        loop \
+	SIXROWS(STOREROW) \
+	VZEROUPPER \
+	RET
+
 #define PANEL4X16(add) \
 	MOVQ k+0(FP), CX \
 	MOVQ a+8(FP), SI \
@@ -381,6 +459,17 @@ TEXT ·panel4x16(SB), NOSPLIT, $0-56
 // func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
 TEXT ·panelSteps4x16(SB), NOSPLIT, $0-56
 	PANEL4X16(YSTEPS)
+
+// func tile6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32)
+//
+// AVX2, six rows and 16 columns: Y0 to Y11 hold the rows of c, two registers each; Y12 and Y13 a row of b, Y14 an element of a, of which
+// SI, BX and R12 have two rows each, AX bytes on, in a panel or in two; the rest is as in panel4x16.
+TEXT ·tile6x16(SB), NOSPLIT, $0-72
+	TILE6X16(FUSED)
+
+// func tileSteps6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32)
+TEXT ·tileSteps6x16(SB), NOSPLIT, $0-72
+	TILE6X16(TALLSTEPS)
 
 // func column8(k int, a, b *float32, bs int, sums *float32)
 //

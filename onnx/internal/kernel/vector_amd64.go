@@ -18,22 +18,28 @@ type ending struct {
 	lo, hi                 float32
 }
 
+// finishAll does the work of an ending in the widest vectors, with the same bits in either.
+func finishAll(e *ending) {
+	if haveAVX512 {
+		finishZ(e)
+		return
+	}
+	finishY(e)
+}
+
 var unchanged = [2]float32{1, negativeZero}
 
-// curveRow sets dst to the curve of src, or returns false.
-func curveRow(c curve, dst, src []float32) bool {
-	if !haveAVX512 || len(src) == 0 {
-		return len(src) == 0
+// curveRow sets dst to the curve of src.
+func curveRow(c curve, dst, src []float32) {
+	if len(src) > 0 {
+		_ = dst[len(src)-1]
+		finishAll(&ending{dst: &dst[0], src: &src[0], scale: &unchanged[0], shift: &unchanged[1], rows: 1, n: len(src), curve: c})
 	}
-	_ = dst[len(src)-1]
-	finishZ(&ending{dst: &dst[0], src: &src[0], scale: &unchanged[0], shift: &unchanged[1], rows: 1,
-		n: len(src), curve: c})
-	return true
 }
 
 // finishRows is apply of a, or returns false.
 func finishRows(a *after, rows matrix[float32], channel int) bool {
-	if !haveAVX512 || rows.rows == 0 || rows.cols == 0 {
+	if !havePanels || rows.rows == 0 || rows.cols == 0 {
 		return false
 	}
 	_ = rows.data[(rows.rows-1)*rows.stride+rows.cols-1]
@@ -47,19 +53,19 @@ func finishRows(a *after, rows matrix[float32], channel int) bool {
 		_, _ = a.scale[channel+rows.rows-1], a.shift[channel+rows.rows-1]
 		e.scale, e.shift, e.step = &a.scale[channel], &a.shift[channel], 4
 	}
-	finishZ(&e)
+	finishAll(&e)
 	return true
 }
 
 // scaleRows sets dst to rows of src, as many as there are scales, times theirs, or returns false.
 func scaleRows(dst, src, scales []float32) bool {
-	if !haveAVX512 || len(scales) == 0 {
-		return haveAVX512
+	if !havePanels || len(scales) == 0 {
+		return havePanels
 	}
 	n, inf := len(src)/len(scales), float32(math.Inf(1))
 	_ = dst[n*len(scales)-1]
 	for i := range scales {
-		finishZ(&ending{dst: &dst[i*n], src: &src[i*n], scale: &scales[i], shift: &unchanged[1], rows: 1,
+		finishAll(&ending{dst: &dst[i*n], src: &src[i*n], scale: &scales[i], shift: &unchanged[1], rows: 1,
 			n: n, lo: -inf, hi: inf})
 	}
 	return true
@@ -67,10 +73,18 @@ func scaleRows(dst, src, scales []float32) bool {
 
 // laneSums returns the sum of v as [sum] has it, or false.
 func laneSums(v []float32) (float64, bool) {
-	if !haveAVX512 || len(v) == 0 {
+	if !havePanels || len(v) == 0 {
 		return 0, false
 	}
-	return laneSumsZ(len(v), &v[0]), true
+	if haveAVX512 {
+		return laneSumsZ(len(v), &v[0]), true
+	}
+	var last [sumLanes]float32
+	rounds, rest := len(v)/sumLanes, (*[sumLanes]float32)(nil)
+	if copy(last[:], v[rounds*sumLanes:]) > 0 {
+		rest = &last
+	}
+	return laneSumsY(rounds, &v[0], rest), true
 }
 
 // limit is limitGo.
@@ -171,8 +185,7 @@ func pairs(op operation, dst, a, b []float32) int {
 	return n
 }
 
-// vectorMath reports whether the processor has the instructions of softmaxRow, expRow, erfRow and
-// tanhRow.
+// vectorMath reports whether the processor has the instructions of softmaxRow, expRow, erfRow, tanhRow and curveRow.
 func vectorMath() bool { return havePanels }
 
 // softmaxRow sets dst to the softmax of src, in float32.
@@ -287,6 +300,12 @@ func quotientY(n int, dst, src *float32, of *quotient)
 
 //go:noescape
 func finishZ(e *ending)
+
+//go:noescape
+func finishY(e *ending)
+
+//go:noescape
+func laneSumsY(rounds int, src *float32, rest *[sumLanes]float32) float64
 
 //go:noescape
 func laneSumsZ(n int, src *float32) float64

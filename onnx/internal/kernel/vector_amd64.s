@@ -598,6 +598,217 @@ write:
 	VZEROUPPER
 	RET
 
+// The lanes that are wanted of a vector, which begins as many before the middle.
+DATA wanted<>+0(SB)/8, $-1
+DATA wanted<>+8(SB)/8, $-1
+DATA wanted<>+16(SB)/8, $-1
+DATA wanted<>+24(SB)/8, $-1
+DATA wanted<>+32(SB)/8, $0
+DATA wanted<>+40(SB)/8, $0
+DATA wanted<>+48(SB)/8, $0
+DATA wanted<>+56(SB)/8, $0
+GLOBL wanted<>(SB), RODATA|NOPTR, $64
+
+// COEFFICIENT adds the next coefficient of an exponential, at a place in exps, to Y1 Y2.
+#define COEFFICIENT(at) \
+	VBROADCASTSS exps<>+at(SB), Y14 \
+	VFMADD213PS  Y14, Y1, Y2
+
+// func finishY(e *ending)
+//
+// As finishZ, to the bit, eight columns at a time: Y0 is the number, Y1 to Y3 are the curve's, Y4 to Y7 scale, shift and bounds, Y8 to Y13
+// constants, Y14 a coefficient, then the second factor's exponent, Y15 names the columns of a row's last vector.
+TEXT ·finishY(SB), NOSPLIT, $32-8
+	MOVQ         e+0(FP), AX
+	MOVQ         0(AX), DI
+	MOVQ         8(AX), SI
+	MOVQ         16(AX), R13
+	MOVQ         24(AX), BX
+	MOVQ         32(AX), R9
+	MOVQ         40(AX), R10
+	MOVQ         48(AX), R8
+	MOVQ         56(AX), DX
+	VBROADCASTSS 72(AX), Y6
+	VBROADCASTSS 76(AX), Y7
+	MOVQ         64(AX), AX
+	MOVQ         R10, CX
+	ANDQ         $7, CX
+	SHLQ         $2, CX
+	LEAQ         wanted<>+32(SB), R11
+	SUBQ         CX, R11
+	VMOVUPS      (R11), Y15
+	LEAQ         rest-32(SP), R11
+	VBROADCASTSS exps<>+8(SB), Y8
+	VBROADCASTSS exps<>+12(SB), Y9
+	VBROADCASTSS exps<>+16(SB), Y10
+	VBROADCASTSS exps<>+44(SB), Y11
+	VBROADCASTSS exps<>+0(SB), Y12
+	VBROADCASTSS exps<>+4(SB), Y13
+
+row:
+	VBROADCASTSS (R13), Y4
+	VBROADCASTSS (BX), Y5
+	XORQ         CX, CX
+	MOVQ         R10, R15
+
+column:
+	CMPQ       R15, $8
+	JLT        last
+	VMOVUPS    (SI)(CX*4), Y0
+	JMP        work
+
+last:
+	VMASKMOVPS (SI)(CX*4), Y15, Y0
+
+work:
+	VMULPS Y4, Y0, Y0
+	VADDPS Y5, Y0, Y0
+	CMPQ   AX, $1
+	JGT    exponential
+	JEQ    hard
+	VMAXPS Y0, Y6, Y0
+	VMINPS Y0, Y7, Y0
+	JMP    write
+
+hard:
+	VBROADCASTSS ends<>+0(SB), Y2
+	VBROADCASTSS exps<>+40(SB), Y3
+	VXORPS       Y14, Y14, Y14
+	VMULPS       Y2, Y0, Y1
+	VADDPS       Y3, Y1, Y1
+	VMAXPS       Y1, Y14, Y1
+	VMINPS       Y1, Y11, Y1
+	VMULPS       Y1, Y0, Y0
+	JMP          write
+
+exponential:
+	VBROADCASTSS ends<>+4(SB), Y3
+	VMULPS       Y3, Y0, Y1
+	VMINPS       Y1, Y12, Y1
+	VMAXPS       Y1, Y13, Y1
+	VMULPS       Y8, Y1, Y3
+	VROUNDPS     $0, Y3, Y3
+	VFNMADD231PS Y9, Y3, Y1
+	VFNMADD231PS Y10, Y3, Y1
+	VBROADCASTSS exps<>+20(SB), Y2
+	COEFFICIENT(24)
+	COEFFICIENT(28)
+	COEFFICIENT(32)
+	COEFFICIENT(36)
+	COEFFICIENT(40)
+	VFMADD213PS  Y11, Y1, Y2
+	VFMADD213PS  Y11, Y1, Y2
+	VCVTPS2DQ    Y3, Y3
+	VPBROADCASTD exps<>+48(SB), Y1
+	VPSRAD       $1, Y3, Y14
+	VPSUBD       Y14, Y3, Y3
+	VPADDD       Y1, Y14, Y14
+	VPADDD       Y1, Y3, Y3
+	VPSLLD       $23, Y14, Y14
+	VPSLLD       $23, Y3, Y3
+	VMULPS       Y14, Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VADDPS       Y11, Y2, Y2
+	VDIVPS       Y2, Y11, Y1
+	CMPQ         AX, $2
+	JEQ          sigmoid
+	VMULPS       Y1, Y0, Y0
+	JMP          write
+
+sigmoid:
+	VMOVAPS Y1, Y0
+
+write:
+	CMPQ    R15, $8
+	JLT     few
+	VMOVUPS Y0, (DI)(CX*4)
+	ADDQ    $8, CX
+	SUBQ    $8, R15
+	JGT     column
+	JMP     next
+
+few:
+	VMOVUPS Y0, (R11)
+	LEAQ    (DI)(CX*4), R12
+	XORQ    CX, CX
+
+one:
+	VMOVSS (R11)(CX*4), X0
+	VMOVSS X0, (R12)(CX*4)
+	INCQ   CX
+	CMPQ   CX, R15
+	JLT    one
+
+next:
+	ADDQ R8, SI
+	ADDQ R8, DI
+	ADDQ DX, R13
+	ADDQ DX, BX
+	DECQ R9
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func laneSumsY(rounds int, src *float32, rest *[32]float32) float64
+//
+// CX rounds of 32 numbers left at SI, after which come those at DX; Y0 to Y7 sums, Y8 to Y11 numbers in float64.
+TEXT ·laneSumsY(SB), NOSPLIT, $0-32
+	MOVQ   rounds+0(FP), CX
+	MOVQ   src+8(FP), SI
+	MOVQ   rest+16(FP), DX
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+
+round:
+	DECQ    CX
+	JGE     read
+	MOVQ    DX, SI
+	XORQ    DX, DX
+	TESTQ   SI, SI
+	JEQ     fold
+
+read:
+	VCVTPS2PD (SI), Y8
+	VCVTPS2PD 16(SI), Y9
+	VCVTPS2PD 32(SI), Y10
+	VCVTPS2PD 48(SI), Y11
+	VADDPD    Y8, Y0, Y0
+	VADDPD    Y9, Y1, Y1
+	VADDPD    Y10, Y2, Y2
+	VADDPD    Y11, Y3, Y3
+	VCVTPS2PD 64(SI), Y8
+	VCVTPS2PD 80(SI), Y9
+	VCVTPS2PD 96(SI), Y10
+	VCVTPS2PD 112(SI), Y11
+	VADDPD    Y8, Y4, Y4
+	VADDPD    Y9, Y5, Y5
+	VADDPD    Y10, Y6, Y6
+	VADDPD    Y11, Y7, Y7
+	ADDQ      $128, SI
+	JMP       round
+
+fold:
+	VADDPD       Y4, Y0, Y0
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y2, Y0, Y0
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y1, Y0, Y0
+	VEXTRACTF128 $1, Y0, X1
+	VADDPD       X1, X0, X0
+	VPERMILPD    $1, X0, X1
+	VADDSD       X1, X0, X0
+	VMOVSD       X0, ret+24(FP)
+	VZEROUPPER
+	RET
+
 // func laneSumsZ(n int, src *float32) float64
 //
 // CX numbers left, SI the source, AX a mask of 32 bits, of which K1 to K4 have eight each; Z0 to Z3 sums, Z4 to Z7 numbers in float64.

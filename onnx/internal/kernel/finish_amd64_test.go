@@ -1,0 +1,74 @@
+package kernel
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// Rows are ended, and sums folded, with the bits of the loops one after the other, on either instruction set, and nothing is written beside
+// them.
+func TestFinishes(t *testing.T) {
+	for havePanels {
+		r := rand.New(rand.NewPCG(37, 38))
+		for i := range 400 {
+			n, high := 1+r.IntN(40), 1+r.IntN(4)
+			a := &after{lo: -.5, hi: 1.5, curve: curve(i % 4), scale: odd(r, high+1), shift: odd(r, high+1)}
+			if a.curve != bounds { // there is one or the other
+				a.lo, a.hi = float32(math.Inf(-1)), float32(math.Inf(1))
+			}
+			rows := matrix[float32]{data: odd(r, high*(n+3)), rows: high, cols: n, stride: n + 3}
+			want := slices.Clone(rows.data)
+			for y := range high {
+				endSlowly(a, want[y*(n+3):][:n], 1+y)
+			}
+			if !finishRows(a, rows, 1) || !same(rows.data, want) {
+				t.Fatalf("curve %d of %d rows of %d: %v, want %v", a.curve, high, n, rows.data, want)
+			}
+			v := normal(r, 1+r.IntN(100)).F32()
+			var lanes [sumLanes]float64
+			for i, x := range v {
+				lanes[i%sumLanes] += float64(x)
+			}
+			if got, ok := laneSums(v); !ok || got != folded(lanes) {
+				t.Fatalf("sum of %d numbers: %v, want %v", len(v), got, folded(lanes))
+			}
+		}
+		if !narrower(t) {
+			return
+		}
+	}
+}
+
+// endSlowly is what an ending does to numbers of one channel, operation after operation.
+func endSlowly(a *after, v []float32, channel int) {
+	l, h := a.of(channel), make([]float32, len(v))
+	if limitGo(v, v, l.scale, l.shift, l.lo, l.hi); a.curve == bounds {
+		return
+	}
+	if a.curve == hardSwish {
+		limitGo(h, v, 1.0/6, .5, 0, 1)
+		mulRow(v, v, h)
+		return
+	}
+	scaled(h, v, -1, negativeZero)
+	expRow(h, h)
+	for i, e := range h {
+		h[i] = 1 / (1 + e)
+	}
+	if a.curve == swish {
+		mulRow(v, v, h)
+		return
+	}
+	copy(v, h)
+}
+
+func folded(lanes [sumLanes]float64) float64 {
+	for n := sumLanes / 2; n > 0; n /= 2 {
+		for i := range n {
+			lanes[i] += lanes[i+n]
+		}
+	}
+	return lanes[0]
+}
