@@ -13,7 +13,7 @@ func init() {
 	f := func(op string, since int, n func(*Spec) (Kernel, error)) {
 		register(Def{Op: op, Since: since, Half: true, New: n})
 	}
-	f("Sigmoid", 1, quickly(sigmoidRow, evenFunction(20, evenSigmoid, sigmoid)))
+	f("Sigmoid", 1, quickly(sigmoidRow, evenSigmoids.kernel(20, sigmoid)))
 	f("Softplus", 1, evenFunction(40, evenSoftplus, softplus))
 	f("Softsign", 1, fixed(4, func(x float64) float64 { return x / (1 + math.Abs(x)) }))
 	f("Mish", 18, evenFunction(60, func(x float64) float64 { return x * evenTanh(evenSoftplus(x)) },
@@ -167,9 +167,9 @@ func newShrink(s *Spec) (Kernel, error) {
 func newGelu(s *Spec) (Kernel, error) {
 	switch a := s.str("approximate"); a {
 	case "none":
-		slow, err := evenKernel(s, 30,
-			func(x float64) float64 { return 0.5 * x * (1 + evenErf(x/math.Sqrt2)) },
-			func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) })
+		wide := func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) }
+		slow, err := numeric(s, rowOf(8, evenGelu), unaryOf(30, wide), in64[int64](30, wide),
+			in64[uint64](30, wide))
 		return quick(s, geluRow, slow), err
 	case "tanh":
 		inner := func(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }

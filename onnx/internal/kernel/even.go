@@ -18,6 +18,65 @@ const (
 	roundTo = 1.5 * (1 << 52)
 )
 
+// evenCurve is a function that has vectors on amd64, with the same bits.
+type evenCurve int
+
+const (
+	evenExps evenCurve = iota
+	evenSigmoids
+	evenErfs
+)
+
+// slowly is row number by number.
+func (f evenCurve) slowly(x []float64) {
+	one := [...]func(float64) float64{evenExp, evenSigmoid, evenErf}[f]
+	for i, v := range x {
+		x[i] = one(v)
+	}
+}
+
+// kernel is evenKernel of the curve.
+func (f evenCurve) kernel(cost int, wide func(float64) float64) func(*Spec) (Kernel, error) {
+	return func(s *Spec) (Kernel, error) {
+		s.ignore("consumed_inputs")
+		return numeric(s, rowOf(cost/4, f.single), unaryOf(cost, wide), in64[int64](cost, wide),
+			in64[uint64](cost, wide))
+	}
+}
+
+// single sets dst to the curve of x.
+func (f evenCurve) single(dst, x []float32) {
+	var room [256]float64
+	for len(x) > 0 {
+		y := room[:min(len(x), len(room))]
+		for i, v := range x[:len(y)] {
+			y[i] = float64(v)
+		}
+		f.row(y)
+		to := dst[:len(y)]
+		for i, v := range y {
+			to[i] = float32(v)
+		}
+		dst, x = dst[len(y):], x[len(y):]
+	}
+}
+
+// evenGelu sets dst to x / 2 (1 + erf(x / sqrt 2)).
+func evenGelu(dst, x []float32) {
+	var room [256]float64
+	for len(x) > 0 {
+		y := room[:min(len(x), len(room))]
+		for i, v := range x[:len(y)] {
+			y[i] = float64(v) / math.Sqrt2
+		}
+		evenErfs.row(y)
+		for i, erf := range y {
+			dst[i] = float32(0.5 * float64(x[i]) * (1 + erf))
+		}
+		dst, x = dst[len(y):], x[len(y):]
+	}
+}
+
 // within brings x to -most..most; NaN stays NaN.
 func within(x, most float64) float64 { return min(max(x, -most), most) }
 

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -41,6 +42,48 @@ func TestEven(t *testing.T) {
 		if !(worst <= 1) {
 			t.Errorf("%s: at %v it is %v, and %v in package math: %.3g units of the last place", name, at,
 				float32(f.even(float64(at))), float32(f.want(float64(at))), worst)
+		}
+	}
+}
+
+// TestEvenRows: rows have the bits of the functions number by number, over all of float32 and the
+// quotients that come of it, at every place of a row.
+func TestEvenRows(t *testing.T) {
+	var x []float64
+	for bits := uint64(0); bits < 1<<32; bits += 99_991 {
+		for _, b := range []uint32{uint32(bits), uint32(bits) &^ 0x7fffff} {
+			v := float64(math.Float32frombits(b))
+			x = append(x, v, v/math.Sqrt2)
+		}
+	}
+	curves := map[string]evenCurve{"exp": evenExps, "sigmoid": evenSigmoids, "erf": evenErfs}
+	for name, f := range curves {
+		got, want := slices.Clone(x), slices.Clone(x)
+		for at, n := 0, 0; at < len(got); at += n {
+			n = min(1+at%23, len(got)-at)
+			f.row(got[at : at+n])
+		}
+		f.slowly(want)
+		for i, v := range want {
+			if math.Float64bits(got[i]) != math.Float64bits(v) && (v == v || got[i] == got[i]) {
+				t.Fatalf("%s of %v is %v in a row, and %v alone", name, x[i], got[i], v)
+			}
+		}
+	}
+}
+
+// TestEvenGelu: GELU is made of evenErf, whatever place of a row a number has.
+func TestEvenGelu(t *testing.T) {
+	x := make([]float32, 300)
+	for i := range x {
+		x[i] = float32(i-150) / 32
+	}
+	got := make([]float32, len(x))
+	evenGelu(got, x)
+	for i, v := range x {
+		want := float32(0.5 * float64(v) * (1 + evenErf(float64(v)/math.Sqrt2)))
+		if got[i] != want {
+			t.Errorf("GELU of %v is %v, want %v", v, got[i], want)
 		}
 	}
 }

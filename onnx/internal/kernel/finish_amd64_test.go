@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Rows are ended, and sums folded, with the bits of the loops one after the other, on either instruction set, and nothing is written beside
-// them.
+// Rows are ended, and sums folded, with the bits of the loops one after the other, on either
+// instruction set, and nothing is written beside them.
 func TestFinishes(t *testing.T) {
 	for havePanels {
 		r := rand.New(rand.NewPCG(37, 38))

@@ -56,9 +56,11 @@ func panelStrided(steps bool, k, high int, a, b []float32, bs int, c []float32, 
 	panelShort(steps, k, high*panelRows, a, b, bs, c, stride, w, start)
 }
 
-// panelShort is panelStrided in AVX2. A tile of six rows reads a row of b once for twelve vectors of sums, which hide each other's time,
-// and takes two rows of a from here or there, as it reaches from one panel into the next; the last rows are done by fours.
-func panelShort(steps bool, k, rows int, a, b []float32, bs int, c []float32, stride, w int, from *float32) {
+// panelShort is panelStrided in AVX2. A tile of six rows reads a row of b once for twelve vectors of
+// sums, which hide each other's time. It takes rows of a two by two, as it reaches from one panel into
+// the next. The last rows are done by fours.
+func panelShort(steps bool, k, rows int, a, b []float32, bs int, c []float32, stride, w int,
+	from *float32) {
 	six, four := tile6x16, panel4x16
 	if steps {
 		six, four = tileSteps6x16, panelSteps4x16
@@ -158,7 +160,8 @@ func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *
 	mask uint32, high int)
 
 //go:noescape
-func tileSteps6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32)
+func tileSteps6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int,
+	from *float32)
 
 //go:noescape
 func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)

@@ -13,8 +13,8 @@ func init() {
 		op       string
 		f32, f64 func(row []float64)
 	}{
-		{"Softmax", func(x []float64) { softmax(x, evenExp) },
-			func(x []float64) { softmax(x, math.Exp) }},
+		{"Softmax", func(x []float64) { softmax(x, evenExps.row) },
+			func(x []float64) { softmax(x, exponents) }},
 		{"LogSoftmax", func(x []float64) { logSoftmax(x, evenExp) },
 			func(x []float64) { logSoftmax(x, math.Exp) }},
 		{"Hardmax", hardmax, hardmax},
@@ -26,15 +26,25 @@ func init() {
 	}
 }
 
-func softmax(x []float64, exp func(float64) float64) {
+// exponents replaces numbers by their exponentials.
+func exponents(x []float64) {
+	for i, v := range x {
+		x[i] = math.Exp(v)
+	}
+}
+
+func softmax(x []float64, exp func([]float64)) {
 	top := math.Inf(-1)
 	for _, v := range x {
 		top = max(top, v)
 	}
+	for i := range x {
+		x[i] -= top
+	}
+	exp(x)
 	sum := 0.0
-	for i, v := range x {
-		x[i] = exp(v - top)
-		sum += x[i]
+	for _, v := range x {
+		sum += v
 	}
 	for i := range x {
 		x[i] /= sum

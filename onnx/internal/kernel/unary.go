@@ -26,8 +26,8 @@ func init() {
 	}
 	register(
 		Def{Op: "Log", Since: 1, Half: true, New: evenFunction(16, evenLog, math.Log)},
-		Def{Op: "Exp", Since: 1, Half: true, New: quickly(expRow, evenFunction(16, evenExp, math.Exp))},
-		Def{Op: "Erf", Since: 9, Half: true, New: quickly(erfRow, evenFunction(24, evenErf, math.Erf))},
+		Def{Op: "Exp", Since: 1, Half: true, New: quickly(expRow, evenExps.kernel(16, math.Exp))},
+		Def{Op: "Erf", Since: 9, Half: true, New: quickly(erfRow, evenErfs.kernel(24, math.Erf))},
 		Def{Op: "Tanh", Since: 1, Half: true,
 			New: quickly(tanhRow, evenFunction(24, evenTanh, math.Tanh))},
 		Def{Op: "Abs", Since: 1, Half: true, New: newAbs},

@@ -33,7 +33,8 @@ var unchanged = [2]float32{1, negativeZero}
 func curveRow(c curve, dst, src []float32) {
 	if len(src) > 0 {
 		_ = dst[len(src)-1]
-		finishAll(&ending{dst: &dst[0], src: &src[0], scale: &unchanged[0], shift: &unchanged[1], rows: 1, n: len(src), curve: c})
+		finishAll(&ending{dst: &dst[0], src: &src[0], scale: &unchanged[0], shift: &unchanged[1],
+			rows: 1, n: len(src), curve: c})
 	}
 }
 
@@ -185,7 +186,8 @@ func pairs(op operation, dst, a, b []float32) int {
 	return n
 }
 
-// vectorMath reports whether the processor has the instructions of softmaxRow, expRow, erfRow, tanhRow and curveRow.
+// vectorMath reports whether the processor has the instructions of softmaxRow, expRow, erfRow,
+// tanhRow and curveRow.
 func vectorMath() bool { return havePanels }
 
 // softmaxRow sets dst to the softmax of src, in float32.
