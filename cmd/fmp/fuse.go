@@ -228,7 +228,7 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	known := ""
 	if f.Kappa > 0 {
 		res.Kappa = []float64{f.Kappa, f.KappaDeviation}
-		known = fmt.Sprintf("kappa:        %.2f ± %.0f%%\n", f.Kappa, 100*f.KappaDeviation)
+		known = fmt.Sprintf("kappa:        %s\n", kappaText(f.Kappa, f.KappaDeviation))
 	}
 	if o.asJSON {
 		return printJSON(cmd.OutOrStdout(), res)

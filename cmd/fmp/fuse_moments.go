@@ -205,3 +205,16 @@ func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings,
 	}
 	return known, nil
 }
+
+// kappaText gives kappa's median and deviation, of its logarithm, in percent: one digit below 1,
+// and no deviation of a kappa that is known.
+func kappaText(median, deviation float64) string {
+	switch percent := 100 * deviation; {
+	case percent == 0:
+		return fmt.Sprintf("%.2f", median)
+	case percent < 1:
+		return fmt.Sprintf("%.2f ± %.1g%%", median, percent)
+	default:
+		return fmt.Sprintf("%.2f ± %.0f%%", median, percent)
+	}
+}

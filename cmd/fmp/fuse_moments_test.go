@@ -202,3 +202,13 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 		t.Errorf("a layer that is not there: exit code %d: %s", code, stderr)
 	}
 }
+
+// A small deviation of kappa is not told as none.
+func TestKappaText(t *testing.T) {
+	for want, kappa := range map[string][2]float64{"0.85": {.85, 0}, "0.85 ± 0.3%": {.85, .0031},
+		"0.85 ± 1%": {.85, .0121}, "1.20 ± 130%": {1.2, 1.3}} {
+		if got := kappaText(kappa[0], kappa[1]); got != want {
+			t.Errorf("kappa %v: %q, want %q", kappa, got, want)
+		}
+	}
+}

@@ -493,9 +493,9 @@ func (p *pooled) print(w io.Writer) error {
 		} else if p.Corpus != nil {
 			corpus = fmt.Sprintf("without the corpus, log evidence %.1f", *p.Corpus)
 		}
-		fmt.Fprintf(&b, "form:       moments, %s (kappa %.2f ± %.0f%%; fmp fuse --kappa %.3g,%.2g "+
+		fmt.Fprintf(&b, "form:       moments, %s (kappa %s; fmp fuse --kappa %.3g,%.2g "+
 			"tells it to another round behind this network)\n", corpus,
-			p.Kappa[0], 100*p.Kappa[1], p.Kappa[0], p.Kappa[1])
+			kappaText(p.Kappa[0], p.Kappa[1]), p.Kappa[0], p.Kappa[1])
 	}
 	if p.Novelty != nil {
 		of := "the corpus's classes"

@@ -209,7 +209,7 @@ func differences(all []paired, corrected bool) ([]Difference, error) {
 // star marks an interval that does not contain zero.
 func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 	var b strings.Builder
-	last := ""
+	last, vary, same := "", false, false
 	var shown []int
 	for _, d := range ds {
 		if head := d.Partition + ", " + d.Protocol; head != last {
@@ -241,7 +241,8 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 			if i.N > 0 {
 				s = fmt.Sprintf("%+.4f", i.Mean)
 			}
-			if i.N > 1 {
+			vary, same = vary || varies(i), same || i.N > 1 && !varies(i)
+			if varies(i) {
 				s += "±" + spread(i.Half)
 				if (i.Lo() > 0 || i.Hi() < 0) && math.Abs(i.Mean) >= 0.00005 { // a difference that is shown
 					s += "*"
@@ -253,8 +254,15 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "Paired differences over repeats; ± is the half-width of the %g%% t-interval, * "+
-		"an interval without zero.\n", Level*100)
+	b.WriteString("Paired differences over repeats")
+	if vary {
+		fmt.Fprintf(&b, "; ± is the half-width of the %g%% t-interval, * an interval without zero",
+			Level*100)
+	}
+	if same {
+		b.WriteString("; without ±, repeats share their images")
+	}
+	b.WriteString(".\n")
 	if len(ds) > 0 && ds[0].Of > 1 {
 		each := 100 * (1 - (1-Level)/float64(ds[0].Of))
 		fmt.Fprintf(&b,

@@ -44,6 +44,20 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	if !strings.Contains(b.String(), "FMP - CANN") || !strings.Contains(b.String(), "+0.1010±.0025*") {
 		t.Error(b.String())
 	}
+	b.Reset() // repeats that share their images differ by nothing
+	for i := range rs {
+		rs[i].ACC = map[string]float64{"FMP": .5, "CANN": .375}[rs[i].Method]
+	}
+	if ds, err = CompareMethods(rs, "FMP", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := DifferencesText(&b, ds, true); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "+0.1250") || strings.Contains(b.String(), "±.") ||
+		!strings.Contains(b.String(), "repeats; without ±, repeats share their images.") {
+		t.Error(b.String())
+	}
 	if _, err := CompareMethods(rs, "MP", false); err == nil ||
 		!strings.Contains(err.Error(), "CANN") {
 		t.Errorf("an absent method: %v", err)
