@@ -285,8 +285,16 @@ func Conflicts(a, b ValueInfo) error {
 	return nil
 }
 
-// String writes element type and shape: "float32[batch,3,32,32]".
+// String writes name, element type and shape: "image float32[batch,3,32,32]".
 func (v ValueInfo) String() string {
+	if v.Name == "" {
+		return v.Type()
+	}
+	return v.Name + " " + v.Type()
+}
+
+// Type writes element type and shape: "float32[batch,3,32,32]".
+func (v ValueInfo) Type() string {
 	if v.Shape == nil {
 		return v.DType.String() + "[...]"
 	}

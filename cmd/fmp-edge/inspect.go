@@ -205,7 +205,7 @@ func inspectModel(path string, how form, out io.Writer) error {
 func describe(vs []onnx.ValueInfo) []string {
 	var out []string
 	for _, v := range vs {
-		out = append(out, fmt.Sprint(v))
+		out = append(out, v.Type())
 	}
 	return out
 }

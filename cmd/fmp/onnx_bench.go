@@ -150,8 +150,8 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 		}
 	}
 	given.Graph = &g
-	feeds, err := readFeeds(&given, pairs)
-	if err != nil {
+	feeds := map[string]*onnx.Tensor{}
+	if err := readFeeds(&given, pairs, feeds); err != nil {
 		return nil, err
 	}
 	r := rand.New(rand.NewPCG(1, 1))

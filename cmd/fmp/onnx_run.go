@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,7 @@ import (
 
 func newONNXRunCommand() *cobra.Command {
 	var inputs, wanted []string
-	var dir, format string
+	var dir, format, adapter string
 	var asJSON bool
 	var limit time.Duration
 	cfg := option.Default[engineSettings]()
@@ -46,6 +47,7 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 	flags := cmd.Flags()
 	flags.StringArrayVar(&inputs, "input", nil, "input `NAME=FILE`; give one for every input of the model")
 	flags.StringArrayVar(&wanted, "output", nil, "write the output `NAME` only; may be given several times")
+	flags.StringVar(&adapter, "adapter", "", "LoRA adapter `FILE` (.onnx_adapter): values of the model's optional inputs")
 	flags.StringVar(&dir, "out", "", "`DIR` to write the outputs to; made where it is missing")
 	outputs.Made(flags, "out")
 	flags.StringVar(&format, "format", "npy", "npy, or pb (TensorProto)")
@@ -66,7 +68,10 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 		if err != nil {
 			return usageError(err)
 		}
-		feeds, err := readFeeds(m, inputs)
+		feeds, err := readAdapter(m, adapter)
+		if err == nil {
+			err = readFeeds(m, inputs, feeds)
+		}
 		if err != nil {
 			return usageError(err)
 		}
@@ -146,14 +151,13 @@ func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[s
 	}
 }
 
-// readFeeds reads the value of every input of m from the given NAME=FILE pairs. Those of optional
-// inputs become the model's defaults.
-func readFeeds(m *onnx.Model, pairs []string) (map[string]*onnx.Tensor, error) {
-	feeds := map[string]*onnx.Tensor{}
+// readFeeds reads the value of every input of m from the given NAME=FILE pairs to feeds. Those of
+// optional inputs become the model's defaults.
+func readFeeds(m *onnx.Model, pairs []string, feeds map[string]*onnx.Tensor) error {
 	for _, p := range pairs {
 		name, path, ok := strings.Cut(p, "=")
 		if !ok || path == "" {
-			return nil, fmt.Errorf("--input %s: want NAME=FILE", p)
+			return fmt.Errorf("--input %s: want NAME=FILE", p)
 		}
 		_, input := m.Graph.Input(name)
 		optional := slices.ContainsFunc(m.Graph.Optional,
@@ -161,18 +165,18 @@ func readFeeds(m *onnx.Model, pairs []string) (map[string]*onnx.Tensor, error) {
 		if !input && !optional {
 			hint := fmt.Sprintf("the model's inputs are %s",
 				describeValues(slices.Concat(m.Graph.Inputs, m.Graph.Optional)))
-			return nil, fmt.Errorf("--input %s: the model has no input %q; %s", p, name, hint)
+			return fmt.Errorf("--input %s: the model has no input %q; %s", p, name, hint)
 		}
 		if feeds[name] != nil {
-			return nil, fmt.Errorf("--input %s: %q is given twice", p, name)
+			return fmt.Errorf("--input %s: %q is given twice", p, name)
 		}
 		t, err := loadTensor(path)
 		if err != nil {
-			return nil, fmt.Errorf("--input %s: %w", name, err)
+			return fmt.Errorf("--input %s: %w", name, err)
 		}
 		if optional {
 			if err := m.Graph.SetDefault(name, t); err != nil {
-				return nil, fmt.Errorf("--input %s: %w", name, err)
+				return fmt.Errorf("--input %s: %w", name, err)
 			}
 			continue
 		}
@@ -185,8 +189,29 @@ func readFeeds(m *onnx.Model, pairs []string) (map[string]*onnx.Tensor, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("no --input for %s; give --input NAME=FILE.npy for each",
+		return fmt.Errorf("no --input for %s; give --input NAME=FILE.npy for each",
 			describeValues(missing))
+	}
+	return nil
+}
+
+// readAdapter returns the values that an adapter, which may be none, has of inputs of m. Those of
+// optional inputs become the model's defaults.
+func readAdapter(m *onnx.Model, path string) (map[string]*onnx.Tensor, error) {
+	feeds := map[string]*onnx.Tensor{}
+	if path == "" {
+		return feeds, nil
+	}
+	tensors, err := serde.LoadAdapter(path)
+	if err != nil {
+		return nil, fmt.Errorf("--adapter: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		if _, ok := m.Graph.Input(name); ok {
+			feeds[name] = tensors[name]
+		} else if err := m.Graph.SetDefault(name, tensors[name]); err != nil {
+			return nil, fmt.Errorf("--adapter %s: %w; those are %s", path, err, describeValues(m.Graph.Optional))
+		}
 	}
 	return feeds, nil
 }
@@ -198,27 +223,9 @@ func describeValues(vs []onnx.ValueInfo) string {
 	}
 	var parts []string
 	for _, v := range vs {
-		parts = append(parts, fmt.Sprintf("%s (%s)", v.Name, typeOf(v)))
+		parts = append(parts, fmt.Sprintf("%s (%s)", v.Name, v.Type()))
 	}
 	return strings.Join(parts, ", ")
-}
-
-func typeOf(v onnx.ValueInfo) string {
-	if v.Shape == nil {
-		return v.DType.String()
-	}
-	var dims []string
-	for _, d := range v.Shape {
-		switch {
-		case d.IsKnown():
-			dims = append(dims, fmt.Sprint(d.Size))
-		case d.Symbol != "":
-			dims = append(dims, d.Symbol)
-		default:
-			dims = append(dims, "?")
-		}
-	}
-	return fmt.Sprintf("%v[%s]", v.DType, strings.Join(dims, ", "))
 }
 
 // loadTensor reads a .npy file, or a serialised TensorProto from a .pb file.
@@ -252,7 +259,8 @@ func writeTensors(dir, format string, names []string,
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("writing outputs: %w", err)
 	}
-	// Everything goes to a folder beside its place first, so that a full disk leaves nothing behind.
+	// Everything goes to a folder beside its place first, so that a full disk leaves nothing
+	// behind.
 	if err := atomicfile.RemoveStale(dir, ".outputs-", time.Hour); err != nil {
 		return nil, fmt.Errorf("writing outputs: %w", err)
 	}

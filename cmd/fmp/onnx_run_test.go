@@ -123,9 +123,9 @@ func TestONNXRunErrors(t *testing.T) {
 		{"not a model", []string{text, "--out", "x"}, exitUsage, "bad.onnx"},
 		{"no folder", append([]string{model}, both...), exitUsage, "--out is missing"},
 		{"missing input", []string{model, "--out", "x", "--input", "a=" + a}, exitUsage,
-			"no --input for b (float32[n, 2])"},
+			"no --input for b (float32[n,2])"},
 		{"unknown input", []string{model, "--out", "x", "--input", "c=" + a}, exitUsage,
-			`no input "c"; the model's inputs are a (float32[n, 2]), b`},
+			`no input "c"; the model's inputs are a (float32[n,2]), b`},
 		{"input twice", []string{model, "--out", "x", "--input", "a=" + a, "--input", "a=" + a},
 			exitUsage, "given twice"},
 		{"not a pair", []string{model, "--out", "x", "--input", a}, exitUsage, "want NAME=FILE"},
@@ -248,5 +248,32 @@ func TestInterruptedCommand(t *testing.T) {
 		strings.NewReader(""), &out, &errs)
 	if code != exitInterrupted || errs.String() != "fmp: interrupted\n" || out.String() != "" {
 		t.Errorf("exit code %d, said %q and %q", code, out.String(), errs.String())
+	}
+}
+
+// An adapter gives optional inputs their values; onnxruntime 1.32 gives these numbers by its own API.
+func TestONNXRunAdapter(t *testing.T) {
+	dir := t.TempDir()
+	model := filepath.Join("..", "..", "onnx", "serde", "testdata", "lora.onnx")
+	x := filepath.Join(dir, "x.npy")
+	if err := npy.Save(x, onnx.NewTensor([]float32{0, 1, 2, 3}, 1, 4)); err != nil {
+		t.Fatal(err)
+	}
+	for adapter, want := range map[string]float32{model + "_adapter": -.3224386, "": -1.0833644} {
+		args := []string{"onnx", "run", model, "--input", "x=" + x, "--out", dir, "--engine", "pure", "--adapter", adapter}
+		if code, _, errs := runFMP(t, args...); code != 0 {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
+		y, err := npy.Load(filepath.Join(dir, "y.npy"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := y.F32()[0] - want; d > 1e-5 || d < -1e-5 {
+			t.Errorf("--adapter %q: %v, want %v", adapter, y.F32()[0], want)
+		}
+	}
+	code, _, errs := runFMP(t, "onnx", "run", model, "--input", "x="+x, "--out", dir, "--adapter", model)
+	if code != exitUsage || !strings.Contains(errs, "it is no adapter") {
+		t.Errorf("a model for an adapter: exit code %d: %s", code, errs)
 	}
 }

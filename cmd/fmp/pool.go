@@ -616,7 +616,7 @@ func (o *poolRun) save(ctx context.Context, r sampledRound,
 func named(vs []onnx.ValueInfo) []string {
 	var out []string
 	for _, v := range vs {
-		out = append(out, fmt.Sprintf("%s %s", v.Name, v))
+		out = append(out, v.String())
 	}
 	return out
 }

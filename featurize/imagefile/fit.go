@@ -12,8 +12,7 @@ import (
 func FitOf(images onnx.ValueInfo, f models.Manifest) (Fit, error) {
 	var fit Fit
 	if images.DType != onnx.Uint8 || len(images.Shape) != 4 {
-		return fit, fmt.Errorf("its input is %s %v; want images, uint8 [n, H, W, Ch]",
-			images.Name, images)
+		return fit, fmt.Errorf("its input is %v; want images, uint8 [n, H, W, Ch]", images)
 	}
 	for i, to := range []*int{&fit.H, &fit.W, &fit.Ch} {
 		d := images.Shape[i+1]

@@ -55,8 +55,8 @@ func tritonTensor(b *strings.Builder, field string, v onnx.ValueInfo, labels boo
 	typ, ok := tritonTypes[v.DType]
 	if !ok || len(v.Shape) == 0 || v.Shape[0].IsKnown() {
 		return fmt.Errorf(
-			"%s %s is %v; want a batch of any size as its first axis, of a type that Triton names",
-			field, v.Name, v)
+			"%s %v; want a batch of any size as its first axis, of a type that Triton names",
+			field, v)
 	}
 	var dims []string
 	for _, d := range v.Shape[1:] {

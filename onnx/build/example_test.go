@@ -18,6 +18,6 @@ func ExampleBuilder() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(m.Graph.Outputs[0].Name, m.Graph.Outputs[0])
+	fmt.Println(m.Graph.Outputs[0])
 	// Output: y float32[batch,2]
 }

@@ -57,6 +57,10 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 				known = append(known, l.Name)
 			}
 		}
+		if n.Domain == "com.microsoft" { // the runtime has more of them than op
+			return nil, onnx.Unknownf("the operator %s is not known here%s; the ONNX Runtime may run it "+
+				"(engine ort)", name, suggest.DidYouMean(n.Op, known))
+		}
 		return nil, fmt.Errorf("there is no operator %s%s", name, suggest.DidYouMean(n.Op, known))
 	case s.Deprecated:
 		return nil, fmt.Errorf("operator set %d took the operator %s out; export the model with an "+

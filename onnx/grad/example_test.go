@@ -28,10 +28,10 @@ func ExampleBuild() {
 		return
 	}
 	for _, in := range g.Graph.Inputs {
-		fmt.Println("in: ", in.Name, in)
+		fmt.Println("in: ", in)
 	}
 	for _, out := range g.Graph.Outputs {
-		fmt.Println("out:", out.Name, out)
+		fmt.Println("out:", out)
 	}
 
 	// serde.Save("grad.onnx", g) would write it for any ONNX Runtime. Here it runs on the pure Go
@@ -87,10 +87,10 @@ func ExampleBuild_loss() {
 		return
 	}
 	for _, in := range g.Graph.Inputs {
-		fmt.Println("in: ", in.Name, in)
+		fmt.Println("in: ", in)
 	}
 	for _, out := range g.Graph.Outputs {
-		fmt.Println("out:", out.Name, out)
+		fmt.Println("out:", out)
 	}
 	// Output:
 	// in:  x float32[batch,2]

@@ -16,10 +16,10 @@ func ExampleModel() {
 		panic(err)
 	}
 	for _, v := range m.Graph.Inputs {
-		fmt.Println("in ", v.Name, v)
+		fmt.Println("in ", v)
 	}
 	for _, v := range m.Graph.Outputs {
-		fmt.Println("out", v.Name, v)
+		fmt.Println("out", v)
 	}
 	// Output:
 	// in  w float32[2,3]

@@ -183,7 +183,7 @@ func (ns *names) rename(g *onnx.Graph, public []onnx.ValueInfo,
 func listNames(vs []onnx.ValueInfo) string {
 	parts := make([]string, len(vs))
 	for i, v := range vs {
-		parts[i] = fmt.Sprintf("%q %s", v.Name, v)
+		parts[i] = fmt.Sprintf("%q %s", v.Name, v.Type())
 	}
 	return strings.Join(parts, ", ")
 }
@@ -202,7 +202,7 @@ func checkLink(a, b *onnx.Graph, link map[string]string) error {
 		}
 		if err := onnx.Conflicts(from, to); err != nil {
 			return fmt.Errorf("output %q %s of the first model does not fit input %q %s of the second: %w",
-				out, from, in, to, err)
+				out, from.Type(), in, to.Type(), err)
 		}
 	}
 	return nil

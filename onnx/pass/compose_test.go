@@ -27,7 +27,7 @@ func TestCompose(t *testing.T) {
 		m.Graph.Outputs[0].Name != "drawn" {
 		t.Errorf("inputs %s, outputs %s", listNames(m.Graph.Inputs), listNames(m.Graph.Outputs))
 	}
-	if got, want := m.Graph.Outputs[0].String(), "float32[batch,3]"; got != want {
+	if got, want := m.Graph.Outputs[0].Type(), "float32[batch,3]"; got != want {
 		t.Errorf("output is %s, want %s", got, want)
 	}
 	if m.Graph.Initializers["w"] == nil || m.Graph.Initializers["second/w"] == nil {

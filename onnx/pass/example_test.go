@@ -25,8 +25,8 @@ func ExampleCompose() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(m.Graph.Inputs[0].Name, m.Graph.Inputs[0])
-	fmt.Println(m.Graph.Outputs[0].Name, m.Graph.Outputs[0])
+	fmt.Println(m.Graph.Inputs[0])
+	fmt.Println(m.Graph.Outputs[0])
 	fmt.Println(m.Graph.InitializerNames())
 	// Output:
 	// image float32[batch,8]

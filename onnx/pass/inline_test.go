@@ -43,7 +43,7 @@ func TestInlineFunctions(t *testing.T) {
 	if len(m.Functions) != 0 || m.Opsets["own"] != 0 {
 		t.Error("the functions are still there")
 	}
-	if got := m.Graph.Outputs[1].String(); got != "float32[n]" {
+	if got := m.Graph.Outputs[1].Type(); got != "float32[n]" {
 		t.Errorf("output same is %s", got)
 	}
 }

@@ -39,7 +39,7 @@ func TestOptionalInputs(t *testing.T) {
 	}
 	if o := m.Graph.Optional; len(m.Graph.Inputs) != 1 || len(o) != 2 || o[0].Name != "first" ||
 		o[1].Name != "second" ||
-		o[1].String() != "float32[1]" {
+		o[1].Type() != "float32[1]" {
 		t.Fatalf("inputs %v, optional %v", m.Graph.Inputs, m.Graph.Optional)
 	}
 	eng, err := pure.New(engine.Options{Threads: 1})

@@ -28,7 +28,7 @@ func Example() {
 	}
 	defer s.Close()
 	for _, v := range s.Inputs() {
-		fmt.Println("input", v.Name, v)
+		fmt.Println("input", v)
 	}
 	x := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 3, 2)
 	out, err := s.Run(context.Background(), map[string]*onnx.Tensor{"x": x})

@@ -27,6 +27,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/check"
@@ -41,6 +43,8 @@ type Session struct {
 	engine  engine.Engine
 	own     bool // whether Close ends the engine
 	session engine.Session
+	left    map[string]*onnx.Tensor // values of optional inputs that are left out
+	closed  []onnx.ValueInfo        // optional inputs that Run does not take
 }
 
 // Option is a choice of [Open] and [New].
@@ -50,6 +54,7 @@ type choice struct {
 	name    string
 	options engine.Options
 	given   engine.Engine
+	open    bool // optional inputs
 }
 
 // Engine chooses an engine by name: "pure" (the default), or one whose package the program imports,
@@ -67,6 +72,12 @@ func Memory(bytes int64) Option { return func(c *choice) { c.options.Bytes = byt
 // On runs the model on an engine that the caller made, and closes: one with settings of its own,
 // such as an execution provider.
 func On(e engine.Engine) Option { return func(c *choice) { c.given = e } }
+
+// OptionalInputs has [Session.Run] take the model's optional inputs, whose values are constants
+// else. They follow the others among [Session.Inputs]; one that is left out has the model's own
+// value. Adapters are given so: tensors of [serde.LoadAdapter] beside the inputs of a run, others
+// in the next.
+func OptionalInputs() Option { return func(c *choice) { c.open = true } }
 
 // Open reads a model file, with the files of external data beside it, checks it, and prepares it
 // for running. The file may be from anybody. A model with an operator that the engine does not know
@@ -95,7 +106,11 @@ func New(m *onnx.Model, opts ...Option) (*Session, error) {
 	if err := check.Model(m); err != nil && (inGo || !errors.Is(err, onnx.ErrUnknown)) {
 		return nil, err
 	}
-	s := &Session{engine: c.given}
+	s := &Session{engine: c.given, closed: m.Graph.Optional}
+	if c.open {
+		m, s.left = opened(m)
+		s.closed = nil
+	}
 	var err error
 	if s.engine == nil {
 		s.own = true
@@ -108,6 +123,19 @@ func New(m *onnx.Model, opts ...Option) (*Session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// opened returns a model whose optional inputs are inputs, and the values that they have where they
+// are left out. m stays as it is.
+func opened(m *onnx.Model) (*onnx.Model, map[string]*onnx.Tensor) {
+	model, g, left := *m, *m.Graph, map[string]*onnx.Tensor{}
+	g.Inputs, g.Optional, g.Initializers = slices.Concat(g.Inputs, g.Optional), nil, maps.Clone(g.Initializers)
+	for _, v := range m.Graph.Optional {
+		left[v.Name] = g.Initializers[v.Name]
+		delete(g.Initializers, v.Name)
+	}
+	model.Graph = &g
+	return &model, left
 }
 
 // Inputs describes the model's inputs, in its order: names, element types, and shapes with symbols
@@ -131,7 +159,17 @@ func (s *Session) Run(ctx context.Context, inputs map[string]*onnx.Tensor,
 			fetch[o.Name] = nil
 		}
 	}
+	if len(s.left) > 0 {
+		whole := maps.Clone(s.left)
+		maps.Copy(whole, inputs)
+		inputs = whole
+	}
 	if err := s.session.Run(ctx, inputs, fetch); err != nil {
+		for _, v := range s.closed {
+			if inputs[v.Name] != nil {
+				return nil, fmt.Errorf("input %q is optional: open the session with run.OptionalInputs(): %w", v.Name, err)
+			}
+		}
 		return nil, err
 	}
 	return fetch, nil

@@ -25,18 +25,21 @@ const (
 var linked = []string{"github.com/gofrs/flock", "golang.org/x/sys", "gonum.org/v1/gonum",
 	"google.golang.org/protobuf"}
 
-// programs returns the first two blocks of the page: a whole program, and a function.
-func programs(t *testing.T) (first, second string) {
+// programs returns the first three blocks of the page: a whole program, the lines of a shell that
+// run it, and a function.
+func programs(t *testing.T) (first, lines, second string) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```(\\w*)\n(.*?)```").FindAllSubmatch(page, 2)
-	if len(blocks) < 2 || string(blocks[0][1]) != "go" || string(blocks[1][1]) != "go" {
-		t.Fatal("onnx/README.md does not begin with two blocks of Go")
+	blocks := regexp.MustCompile("(?s)```(\\w*)\n(.*?)```").FindAllSubmatch(page, 3)
+	for i, language := range []string{"go", "sh", "go"} {
+		if len(blocks) < 3 || string(blocks[i][1]) != language {
+			t.Fatalf("block %d of onnx/README.md is not in %s", i+1, language)
+		}
 	}
-	return string(blocks[0][2]), string(blocks[1][2])
+	return string(blocks[0][2]), string(blocks[1][2]), string(blocks[2][2])
 }
 
 // elsewhere returns the folder of a module of its own that holds a program, the path of this
@@ -73,10 +76,42 @@ func elsewhere(t *testing.T,
 	}
 }
 
+// printed is what the first program says of classifier.
+const printed = "[image float32[batch,3,224,224]] [scores float32[batch,3]]\n[1 3] [0 0 0]\n"
+
+// TestTaken: the lines below the first program take this module from a folder beside a stranger's, and
+// run the program.
+func TestTaken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles a program")
+	}
+	src, lines, _ := programs(t)
+	dir, module, command := elsewhere(t, src)
+	if module != "fmp" {
+		t.Skip("the module has a public path")
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(root, filepath.Join(filepath.Dir(dir), "fmp")); err != nil {
+		t.Skip(err) // Windows lets few people make links
+	}
+	if err := os.Remove(filepath.Join(dir, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	if err := serde.Save(filepath.Join(dir, "model.onnx"), classifier()); err != nil {
+		t.Fatal(err)
+	}
+	if got := command("sh", "-ec", lines); got != printed {
+		t.Errorf("the program says %q, want %q", got, printed)
+	}
+}
+
 // TestStranger: the first program of onnx/README.md is short, and does what it says in a module of
 // its own, without cgo. It links and downloads nothing of the project's other dependencies.
 func TestStranger(t *testing.T) {
-	src, label := programs(t)
+	src, _, label := programs(t)
 	if own, err := os.ReadFile("example_test.go"); err != nil ||
 		!strings.Contains(string(own), label) {
 		t.Errorf("example_test.go lacks the second block of onnx/README.md (%v); copy the function anew",
@@ -93,7 +128,7 @@ func TestStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	command("go", "build", "-o", "stranger", ".")
-	if got, want := command(filepath.Join(dir, "stranger")), "[1 3] [0 0 0]\n"; got != want {
+	if got, want := command(filepath.Join(dir, "stranger")), printed; got != want {
 		t.Errorf("the program says %q, want %q", got, want)
 	}
 	st, err := os.Stat(filepath.Join(dir, "stranger"))

@@ -151,8 +151,8 @@ func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 
 func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	m := &onnx.Model{
-		// From IR 4 on initializers are constants that the inputs do not list, which is how graphs are
-		// held here.
+		// From IR 4 on initializers are constants that the inputs do not list, which is how graphs
+		// are held here.
 		IR: max(p.IrVersion, 4), Opsets: map[string]int64{}, Producer: p.ProducerName,
 		ProducerVersion: p.ProducerVersion,
 		Domain:          p.Domain, Version: p.ModelVersion, Doc: p.DocString,
@@ -168,8 +168,8 @@ func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	if m.Graph, err = graphFromProto(p.Graph, 0); err != nil {
 		return nil, err
 	}
-	// Up to IR 3, and by exporters that keep its habit, all initializers are listed among the inputs:
-	// they are constants all the same.
+	// Up to IR 3, and by exporters that keep its habit, all initializers are listed among the
+	// inputs: they are constants all the same.
 	if p.IrVersion < 4 || len(m.Graph.Optional) == len(m.Graph.Initializers) {
 		m.Graph.Optional = nil
 	}
@@ -236,7 +236,14 @@ func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 			if depth == 0 && !listed[vp.Name] {
 				listed[vp.Name] = true
 				g.AddOptional(vp.Name, t)
-				g.Optional[len(g.Optional)-1].Doc = vp.DocString
+				o := &g.Optional[len(g.Optional)-1]
+				// Free axes stay free: adapters give tensors of other ranks than the value that
+				// stands for none.
+				v, err := valueFromProto(vp)
+				if err == nil && v.DType == o.DType && v.Shape != nil && onnx.Conflicts(*o, v) == nil {
+					o.Shape = v.Shape
+				}
+				o.Doc = vp.DocString
 			}
 			continue
 		}
@@ -249,12 +256,13 @@ func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 	for _, vp := range p.Output {
 		v, err := valueFromProto(vp)
 		if err != nil {
-			return nil, fmt.Errorf("graph %q: output %w", p.Name, err)
+			return nil, fmt.Errorf("graph %q: output %w%s", p.Name, err, zipped(p, vp.Name))
 		}
 		g.Outputs = append(g.Outputs, v)
 	}
 	for _, vp := range p.ValueInfo {
-		// A file's type of an intermediate value is a hint; one of a kind we do not hold is dropped.
+		// A file's type of an intermediate value is a hint; one of a kind we do not hold is
+		// dropped.
 		if v, err := valueFromProto(vp); err == nil {
 			g.Values = append(g.Values, v)
 		}
@@ -267,6 +275,18 @@ func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 		g.Nodes = append(g.Nodes, n)
 	}
 	return g, nil
+}
+
+// zipped returns the remedy for an output of ZipMap, the last node of skl2onnx's classifiers; empty
+// for other outputs.
+func zipped(p *onnxpb.GraphProto, output string) string {
+	for _, n := range p.Node {
+		if n.OpType == "ZipMap" && len(n.Input) == 1 && slices.Contains(n.Output, output) {
+			return fmt.Sprintf(`; ZipMap makes it of the tensor %q: export without ZipMap `+
+				`(skl2onnx: options={"zipmap": False}), or make that tensor the output`, n.Input[0])
+		}
+	}
+	return ""
 }
 
 func valueFromProto(p *onnxpb.ValueInfoProto) (onnx.ValueInfo, error) {

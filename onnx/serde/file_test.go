@@ -1,6 +1,7 @@
 package serde
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -213,4 +214,23 @@ func fuzzConv(f *testing.F) *onnx.Model {
 	}
 	m.Opsets[""] = 13
 	return m
+}
+
+// Classifiers of skl2onnx end in ZipMap: the error says what to do instead.
+func TestZipMap(t *testing.T) {
+	p := &onnxpb.ModelProto{IrVersion: 8, OpsetImport: []*onnxpb.OperatorSetIdProto{{Version: 17}}, Graph: &onnxpb.GraphProto{
+		Node: []*onnxpb.NodeProto{{OpType: "ZipMap", Domain: "ai.onnx.ml", Input: []string{"p"}, Output: []string{"scores"}}},
+		Output: []*onnxpb.ValueInfoProto{{Name: "scores", Type: &onnxpb.TypeProto{
+			Value: &onnxpb.TypeProto_SequenceType{SequenceType: &onnxpb.TypeProto_Sequence{}}}}}}}
+	for op, want := range map[string]string{"ZipMap": `options={"zipmap": False}), or make`, "SplitToSequence": "is not supported"} {
+		p.Graph.Node[0].OpType = op
+		data, err := proto.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Unmarshal(data); !errors.Is(err, onnx.ErrUnknown) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "zipmap") != (op == "ZipMap") {
+			t.Errorf("%s: %v; want %q", op, err, want)
+		}
+	}
 }

@@ -99,7 +99,7 @@ func TestInferKeepsSymbols(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := m.Graph.Outputs[0].String(); got != tc.want {
+			if got := m.Graph.Outputs[0].Type(); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})

@@ -109,7 +109,7 @@ func fineTune(ctx context.Context) error {
 	if err := check.Model(model); err != nil {
 		return err
 	}
-	fmt.Println("the trained model gives", model.Graph.Outputs[0].Name, model.Graph.Outputs[0])
+	fmt.Println("the trained model gives", model.Graph.Outputs[0])
 	return nil
 }
 

@@ -110,7 +110,7 @@ func open(eng engine.Engine, m *onnx.Model, f models.Manifest,
 			return nil, err
 		}
 	case in[0].Name != "features" || in[0].DType != onnx.Float32 || len(in[0].Shape) != 2:
-		return nil, fmt.Errorf("its input is %s %v; want images or features", in[0].Name, in[0])
+		return nil, fmt.Errorf("its input is %v; want images or features", in[0])
 	}
 	for _, name := range append([]string{probabilities, entropy, mutualInformation, low, high, set}, further...) {
 		if _, ok := m.Graph.Output(name); ok {

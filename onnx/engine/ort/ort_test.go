@@ -263,15 +263,15 @@ func TestRunErrors(t *testing.T) {
 		want         string
 	}{
 		{"missing input", map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{"y": nil},
-			`"x" (float32[n 2]) is missing`},
+			`"x" (float32[n,2]) is missing`},
 		{"unknown input", map[string]*onnx.Tensor{"x": good, "q": good},
 			map[string]*onnx.Tensor{"y": nil}, `no input "q"`},
 		{"unknown output", map[string]*onnx.Tensor{"x": good}, map[string]*onnx.Tensor{"q": nil},
 			`no output "q"; the outputs are "y"`},
 		{"wrong type", map[string]*onnx.Tensor{"x": onnx.NewTensor(make([]float64, 2), 1, 2)}, nil,
 			"float64[1 2]"},
-		{"wrong width", map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 3)}, nil, "declares float32[n 2]"},
-		{"wrong rank", map[string]*onnx.Tensor{"x": onnx.ZerosF32(2)}, nil, "declares float32[n 2]"},
+		{"wrong width", map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 3)}, nil, "declares float32[n,2]"},
+		{"wrong rank", map[string]*onnx.Tensor{"x": onnx.ZerosF32(2)}, nil, "declares float32[n,2]"},
 		{"lying tensor", map[string]*onnx.Tensor{"x": {DType: onnx.Float32, Shape: []int{3, 2},
 			Data: make([]float32, 5)}}, nil, "needs 6 elements"},
 		{"nil tensor", map[string]*onnx.Tensor{"x": nil}, nil, "nil tensor"},

@@ -368,7 +368,7 @@ func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 	for _, in := range s.inputs {
 		t, ok := feeds[in.Name]
 		if !ok {
-			missing = append(missing, fmt.Sprintf("%q (%s)", in.Name, typeString(in)))
+			missing = append(missing, fmt.Sprintf("%q (%s)", in.Name, in.Type()))
 			continue
 		}
 		if err := fits(t, in); err != nil {
@@ -418,27 +418,9 @@ func fits(t *onnx.Tensor, v onnx.ValueInfo) error {
 		}
 	}
 	if bad {
-		return fmt.Errorf("the model declares %s and was given %v", typeString(v), t)
+		return fmt.Errorf("the model declares %s and was given %v", v.Type(), t)
 	}
 	return nil
-}
-
-func typeString(v onnx.ValueInfo) string {
-	if v.Shape == nil {
-		return v.DType.String() + " of any shape"
-	}
-	dims := make([]string, len(v.Shape))
-	for i, d := range v.Shape {
-		switch {
-		case d.IsKnown():
-			dims[i] = fmt.Sprint(d.Size)
-		case d.Symbol != "":
-			dims[i] = d.Symbol
-		default:
-			dims[i] = "?"
-		}
-	}
-	return fmt.Sprintf("%v[%s]", v.DType, strings.Join(dims, " "))
 }
 
 func named(vs []onnx.ValueInfo, name string) bool {

@@ -174,7 +174,7 @@ func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 	for _, v := range p.inputs {
 		t, ok := feeds[v.Name]
 		if !ok || t == nil {
-			return fmt.Errorf("input %q is not fed", v.Name)
+			return fmt.Errorf("input %q is not fed; the inputs are %v", v.Name, p.inputs)
 		}
 		if err := onnx.CheckTensor(t); err != nil {
 			return fmt.Errorf("input %q: %w", v.Name, err)
@@ -191,7 +191,7 @@ func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 		}
 		if !ok {
 			return fmt.Errorf("input %q has shape %v where %s is expected", v.Name, t.Shape,
-				shapeString(v.Shape))
+				v.Type())
 		}
 	}
 	for name := range feeds {
@@ -200,13 +200,14 @@ func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 			known = known || v.Name == name
 		}
 		if !known {
-			return fmt.Errorf("%q is fed and is no input of the model", name)
+			return fmt.Errorf("%q is fed and is no input of the model; the inputs are %v", name, p.inputs)
 		}
 	}
 	for name, t := range fetch {
 		k, ok := p.slot[name]
 		if !ok || !p.isOutput[k] {
-			return fmt.Errorf("%q is fetched and is no output of the model", name)
+			return fmt.Errorf("%q is fetched and is no output of the model; the outputs are %v", name,
+				s.Outputs())
 		}
 		if t != nil {
 			if err := onnx.CheckTensor(t); err != nil {
@@ -215,24 +216,6 @@ func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 		}
 	}
 	return nil
-}
-
-func shapeString(dims []onnx.Dim) string {
-	out := "["
-	for i, d := range dims {
-		if i > 0 {
-			out += " "
-		}
-		switch {
-		case d.IsKnown():
-			out += fmt.Sprint(d.Size)
-		case d.Symbol != "":
-			out += d.Symbol
-		default:
-			out += "?"
-		}
-	}
-	return out + "]"
 }
 
 // step runs one node and releases the values that no later node reads.

@@ -228,7 +228,7 @@ func fits(v onnx.ValueInfo, t *onnx.Tensor) error {
 		ok = !v.Shape[i].IsKnown() || v.Shape[i].Size == t.Shape[i]
 	}
 	if !ok {
-		return fmt.Errorf("output %q is said to be %v and is %v", v.Name, v, t)
+		return fmt.Errorf("output %q is said to be %s and is %v", v.Name, v.Type(), t)
 	}
 	return nil
 }
