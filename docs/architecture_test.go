@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 )
 
 // rooms are the top folders from the highest to the lowest: packages use those of their own room
 // and of rooms below it. assets, which are files alone, are used by anybody above models.
-var rooms = []string{"cmd", "pipeline", "featurize", "assets", "models", "onnx"}
+var rooms = []string{"cmd", "pipeline", "featurize", "assets", "models", "onnx", "internal"}
 
 // imports are the packages of the module that each of its packages imports, tests apart, by their
 // path in the module.

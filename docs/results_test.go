@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"fmp/docs/internal/kept"
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/metric"

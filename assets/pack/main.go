@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"fmp/assets/internal/planes"
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 )
 
 func main() {

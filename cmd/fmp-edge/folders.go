@@ -10,8 +10,8 @@ import (
 	"strconv"
 
 	"fmp/featurize/imagefile"
-	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
+	"fmp/internal/atomicfile"
+	"fmp/internal/regularfile"
 )
 
 // maxFolders bounds the table of an upload's folders: 4 MiB.

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/onnx/regularfile"
+	"fmp/internal/regularfile"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"

@@ -23,7 +23,7 @@ import (
 	"fmp/cmd/internal/interrupt"
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
-	"fmp/onnx/printable"
+	"fmp/internal/printable"
 	"fmp/pipeline/federate/sender"
 )
 

@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"syscall/js"
 
-	"fmp/onnx/simd"
+	"fmp/internal/simd"
 )
 
 // gcPercent trades time for memory, of which a page has little.

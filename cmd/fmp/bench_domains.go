@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/onnx/suggest"
+	"fmp/internal/suggest"
 	"fmp/pipeline/lab/domains"
 	"fmp/pipeline/lab/experiment"
 )

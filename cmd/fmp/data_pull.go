@@ -7,7 +7,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/store"
-	"fmp/onnx/suggest"
+	"fmp/internal/suggest"
 )
 
 func newDataPullCommand() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 )
 
 func newDataShowCommand() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/onnx/regularfile"
+	"fmp/internal/regularfile"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/tally"

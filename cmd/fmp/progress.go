@@ -11,7 +11,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"fmp/onnx/printable"
+	"fmp/internal/printable"
 	"fmp/pipeline/lab/experiment"
 )
 

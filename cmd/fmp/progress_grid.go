@@ -9,7 +9,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"fmp/onnx/printable"
+	"fmp/internal/printable"
 	"fmp/pipeline/lab/experiment"
 )
 

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"fmp/onnx/printable"
+	"fmp/internal/printable"
 	"fmp/onnx/train"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"fmp/onnx/printable"
-	"fmp/onnx/suggest"
+	"fmp/internal/printable"
+	"fmp/internal/suggest"
 )
 
 // newRootCommand is the whole program: every command is listed here.

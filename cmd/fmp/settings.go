@@ -20,8 +20,8 @@ import (
 
 	"fmp/assets"
 	"fmp/featurize/yamlfile"
-	"fmp/onnx/regularfile"
-	"fmp/onnx/suggest"
+	"fmp/internal/regularfile"
+	"fmp/internal/suggest"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/option"
 )

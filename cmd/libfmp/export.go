@@ -17,7 +17,7 @@ import (
 
 	"fmp/cmd/buildinfo"
 	"fmp/featurize/imagefile"
-	"fmp/onnx/regularfile"
+	"fmp/internal/regularfile"
 	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"

@@ -17,7 +17,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 )
 
 func main() {

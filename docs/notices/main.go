@@ -27,7 +27,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 )
 
 func main() {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/onnx/suggest"
+	"fmp/internal/suggest"
 )
 
 // ErrNotFound is wrapped by the error that [Find] returns where no folder holds the data set.

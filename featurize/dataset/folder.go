@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fmp/featurize/imagefile"
-	"fmp/onnx/regularfile"
-	"fmp/onnx/sorting"
+	"fmp/internal/regularfile"
+	"fmp/internal/sorting"
 )
 
 // Bounds on folders of images.

@@ -11,8 +11,8 @@ import (
 	"strconv"
 
 	"fmp/featurize/imagefile"
-	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
+	"fmp/internal/atomicfile"
+	"fmp/internal/regularfile"
 )
 
 const idxMaxImages = 10_000_000

@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
+	"fmp/internal/atomicfile"
+	"fmp/internal/regularfile"
 )
 
 // digest identifies the images that a Config draws.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"fmp/onnx/regularfile"
+	"fmp/internal/regularfile"
 )
 
 // maxAhead bounds the images that are decoded at once.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fmp/onnx/printable"
+	"fmp/internal/printable"
 )
 
 // Classes maps the names that folders and lists use to labels: a class's name alone or, where

@@ -16,7 +16,7 @@ import (
 	_ "golang.org/x/image/webp" // registers the decoder
 
 	"fmp/featurize/imagefile/dicom"
-	"fmp/onnx/printable"
+	"fmp/internal/printable"
 )
 
 func init() { image.RegisterFormat("dicom", dicom.Magic, dicom.Decode, dicom.DecodeConfig) }

@@ -9,7 +9,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"fmp/onnx/regularfile"
+	"fmp/internal/regularfile"
 )
 
 // IDXUbyte is the only element type that is supported: unsigned bytes.

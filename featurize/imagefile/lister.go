@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"fmp/onnx/printable"
+	"fmp/internal/printable"
 )
 
 // lister lists the images of a folder.

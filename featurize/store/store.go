@@ -16,8 +16,8 @@ import (
 	"strings"
 
 	"fmp/featurize/dataset"
-	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
+	"fmp/internal/atomicfile"
+	"fmp/internal/regularfile"
 )
 
 // Dir returns the data folder to write to: the setting, otherwise the first that is searched.

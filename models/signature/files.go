@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"unicode/utf8"
 
-	"fmp/onnx/regularfile"
+	"fmp/internal/regularfile"
 	"fmp/onnx/serde"
 )
 

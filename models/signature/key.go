@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 
-	"fmp/onnx/regularfile"
+	"fmp/internal/regularfile"
 )
 
 // maxKey is the maximum size of a key file in bytes.

@@ -27,7 +27,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"fmp/onnx/alloctest"
+	"fmp/internal/alloctest"
 	"fmp/onnx/message"
 	"fmp/onnx/onnxpb"
 )

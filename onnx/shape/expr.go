@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 )
 
 // expr is an integer polynomial over symbols with integer coefficients, in canonical form: the size

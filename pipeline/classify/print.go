@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fmp/onnx/printable"
+	"fmp/internal/printable"
 )
 
 // Format is an output format of predictions.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 )
 
 // maxApproved bounds a file of approved extractors.

@@ -22,7 +22,7 @@ import (
 	"math"
 	"slices"
 
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/moments"

@@ -11,7 +11,7 @@ import (
 
 	"gonum.org/v1/plot"
 
-	"fmp/onnx/alloctest"
+	"fmp/internal/alloctest"
 )
 
 func TestDrawLog(t *testing.T) {

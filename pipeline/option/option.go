@@ -29,7 +29,7 @@ import (
 	"sync"
 
 	"fmp/assets"
-	"fmp/onnx/suggest"
+	"fmp/internal/suggest"
 )
 
 // Setting is one setting of a struct, as described by its tags.

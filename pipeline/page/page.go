@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"fmp/onnx/regularfile"
-	"fmp/onnx/simd"
+	"fmp/internal/regularfile"
+	"fmp/internal/simd"
 	"fmp/pipeline/internal/design"
 )
 

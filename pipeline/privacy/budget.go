@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"fmp/onnx/suggest"
+	"fmp/internal/suggest"
 )
 
 // Units of privacy: one image, or all images of one client.

@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"io/fs"
 
-	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
+	"fmp/internal/atomicfile"
+	"fmp/internal/regularfile"
 )
 
 // SealSuffix ends the name of the file beside a ledger with its chain's key and end.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 	"fmp/pipeline/federate"
 )
 

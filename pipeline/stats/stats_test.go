@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"fmp/onnx/alloctest"
+	"fmp/internal/alloctest"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/moments"

@@ -13,7 +13,7 @@ import (
 	"math"
 	"slices"
 
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 )
 
 const (

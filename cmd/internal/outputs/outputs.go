@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
+	"fmp/internal/atomicfile"
+	"fmp/internal/regularfile"
 	"fmp/pipeline/privacy"
 )
 

@@ -17,7 +17,7 @@ import (
 	"strings"
 
 	"fmp/cmd/buildinfo"
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 )
 
 func main() {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/onnx/alloctest"
+	"fmp/internal/alloctest"
 )
 
 // element is one of a file that a test writes.

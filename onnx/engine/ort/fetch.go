@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
+	"fmp/internal/atomicfile"
+	"fmp/internal/regularfile"
 )
 
 // npmPackage is the published package that carries the library for every platform.

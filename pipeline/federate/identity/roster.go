@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/onnx/regularfile"
+	"fmp/internal/regularfile"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"os"
 	"time"
 
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 	"fmp/pipeline/federate/identity"
 )
 

@@ -26,8 +26,8 @@ import (
 	"strings"
 	"time"
 
-	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
+	"fmp/internal/atomicfile"
+	"fmp/internal/regularfile"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/loopback"
 	"fmp/pipeline/federate/wire"

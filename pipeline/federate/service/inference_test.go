@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/onnx/alloctest"
+	"fmp/internal/alloctest"
 )
 
 // binaryRequest is JSON followed by binary data.

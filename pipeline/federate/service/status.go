@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 )

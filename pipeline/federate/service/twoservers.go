@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"

@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"fmp/onnx/printable"
+	"fmp/internal/printable"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/privacy"
 )

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"fmp/featurize/yamlfile"
-	"fmp/onnx/suggest"
+	"fmp/internal/suggest"
 	"fmp/pipeline/option"
 )
 

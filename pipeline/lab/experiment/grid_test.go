@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"fmp/featurize/yamlfile"
-	"fmp/onnx/alloctest"
+	"fmp/internal/alloctest"
 )
 
 func TestGridIsAllCombinations(t *testing.T) {

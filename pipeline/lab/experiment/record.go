@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 )

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/onnx/sorting"
-	"fmp/onnx/suggest"
+	"fmp/internal/sorting"
+	"fmp/internal/suggest"
 )
 
 // Names of the columns beside the figures.

@@ -16,7 +16,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"

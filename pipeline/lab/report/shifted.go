@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"fmp/onnx/printable"
+	"fmp/internal/printable"
 	"fmp/pipeline/tally"
 	"fmp/pipeline/tally/pooled"
 )

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"fmp/featurize/dataset"
-	"fmp/onnx/sorting"
+	"fmp/internal/sorting"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"

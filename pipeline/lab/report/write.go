@@ -4,7 +4,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 	"fmp/pipeline/lab/experiment"
 )
 

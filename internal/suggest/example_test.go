@@ -3,7 +3,7 @@ package suggest_test
 import (
 	"fmt"
 
-	"fmp/onnx/suggest"
+	"fmp/internal/suggest"
 )
 
 func ExampleNearest() {

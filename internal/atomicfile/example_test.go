@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"fmp/onnx/atomicfile"
+	"fmp/internal/atomicfile"
 )
 
 // A write that fails leaves the file as it was.

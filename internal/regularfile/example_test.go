@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"fmp/onnx/regularfile"
+	"fmp/internal/regularfile"
 )
 
 // A folder is no regular file.
