@@ -371,7 +371,7 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err := u.check(labels, masses); err != nil {
 		return nil, err
 	}
-	if s*(u.Points.Dx+u.Points.C) <= point.MaxDense {
+	if u.Points.Small() {
 		u.Points = u.Points.Dense()
 	}
 	if u.Precision != Single && classes == nil {

@@ -95,8 +95,10 @@ type Uploads struct {
 	Clients, Classes, K int
 	// Masses [clients, classes]; 0 if a client holds nothing of a class.
 	Masses []float64
-	// Means [clients, classes, k] of the classes; arbitrary where the mass is 0.
+	// Means [clients, classes, k] of the classes; arbitrary where the mass is 0. Where Rows
+	// [clients, classes] is not nil, it has the places of the means that are held, of k numbers.
 	Means []float64
+	Rows  []int32
 	// Copy is, for each client, the first client of those that sent copies of one upload (see
 	// [Uploads.Copies]); nil if there are none.
 	Copy []int
@@ -160,7 +162,7 @@ func (u *Uploads) Pool(of func(client int) bool) *point.Set {
 				continue
 			}
 			mass[c] += n
-			for j, v := range u.Means[(m*u.Classes+c)*u.K:][:u.K] {
+			for j, v := range u.mean(m, c) {
 				sum[c*u.K+j] += n * v
 			}
 		}
@@ -389,7 +391,7 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 	h := &model{clients: u.Clients, classes: u.Classes, k: u.K, lambda: lambda}
 	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K ||
 		len(u.Masses) != u.Clients*u.Classes ||
-		len(u.Means) != len(u.Masses)*u.K || u.Copy != nil && len(u.Copy) != u.Clients || u.Odds != nil &&
+		u.misplaced() || u.Copy != nil && len(u.Copy) != u.Clients || u.Odds != nil &&
 		len(u.Odds) != u.Clients {
 		return nil, fmt.Errorf("%d clients, %d classes, k %d with %d masses, %d means and %d "+
 			"variances; want clients x classes masses, as many x k means, k variances, 2 classes or more",

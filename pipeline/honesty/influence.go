@@ -138,21 +138,26 @@ func (u Uploads) Bound() Uploads {
 	limit := Cap(totals)
 	claimed := u.Masses
 	u.Masses = slices.Clone(claimed)
-	// of the first client of each set of copies
-	most, all := make([]float64, len(claimed)), make([]float64, len(claimed))
+	sets := map[int][]int{} // of copies, by the first of them
 	for m, n := range totals {
+		sets[u.Copy[m]] = append(sets[u.Copy[m]], m)
 		for c := range u.Classes {
-			i, of := m*u.Classes+c, u.Copy[m]*u.Classes+c
 			if n > limit {
-				u.Masses[i] *= limit / n
+				u.Masses[m*u.Classes+c] *= limit / n
 			}
-			most[of], all[of] = max(most[of], u.Masses[i]), all[of]+u.Masses[i]
 		}
 	}
-	for m, of := range u.Copy {
-		for c := range u.Classes {
-			if i := of*u.Classes + c; all[i] > most[i] {
-				u.Masses[m*u.Classes+c] *= most[i] / all[i]
+	for _, of := range sets {
+		for c := 0; c < u.Classes && len(of) > 1; c++ {
+			most, all := 0.0, 0.0
+			for _, m := range of {
+				n := u.Masses[m*u.Classes+c]
+				most, all = max(most, n), all+n
+			}
+			for _, m := range of {
+				if all > most {
+					u.Masses[m*u.Classes+c] *= most / all
+				}
 			}
 		}
 	}
@@ -247,8 +252,14 @@ func (t *totals) agreement(u *Uploads, m int, honest float64, n, lambda []float6
 	return out
 }
 
-func (u *Uploads) masses(m int) []float64  { return u.Masses[m*u.Classes:][:u.Classes] }
-func (u *Uploads) mean(m, c int) []float64 { return u.Means[(m*u.Classes+c)*u.K:][:u.K] }
+func (u *Uploads) masses(m int) []float64 { return u.Masses[m*u.Classes:][:u.Classes] }
+func (u *Uploads) mean(m, c int) []float64 {
+	at := m*u.Classes + c
+	if u.Rows != nil {
+		at = int(u.Rows[at])
+	}
+	return u.Means[at*u.K:][:u.K]
+}
 
 func sum(x []float64) (s float64) {
 	for _, v := range x {

@@ -32,7 +32,8 @@ func (u *Uploads) Contradicted(lambda []float64) (bool, error) {
 		if u.Copy != nil && u.Copy[m] != m {
 			continue
 		}
-		honest, err := a.Honest(u.masses(m), u.Means[m*u.Classes*u.K:][:u.Classes*u.K], 0)
+		masses, means := u.Client(m)
+		honest, err := a.Honest(masses, means, 0)
 		if err != nil {
 			return false, err
 		}

@@ -92,15 +92,13 @@ func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error),
 			return u, err
 		}
 		if m == 0 {
-			u.Classes = set.C
-			u.Masses, u.Means = make([]float64, 0, clients*set.C), make([]float64, 0, clients*set.C*k)
+			u = honesty.NewUploads(clients, set.C, k)
 		}
 		if set.Dx != len(w.Lambda) || set.C != u.Classes {
 			return u, fmt.Errorf("client %d sends %d coordinates and %d classes; the open predictor has "+
 				"%d coordinates, client 0 %d classes", m, set.Dx, set.C, len(w.Lambda), u.Classes)
 		}
 		s := Means(set)
-		u.Masses = append(u.Masses, s.Mass...)
 		var white mat.Dense
 		for y, n := range s.Mass {
 			if n > 0 {
@@ -111,8 +109,10 @@ func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error),
 			}
 		}
 		white.Mul(s.Mean, w.inv.T())
-		for y := range s.Mass {
-			u.Means = append(u.Means, white.RawRowView(y)[:k]...)
+		for y, n := range s.Mass {
+			if n > 0 {
+				copy(u.Add(m, y, n), white.RawRowView(y))
+			}
 		}
 	}
 	return u, nil
@@ -129,7 +129,8 @@ func (w *Whitening) Sets(u honesty.Uploads) ([]*point.Set, error) {
 	for m := range out {
 		set := point.New(u.Classes, k, u.Classes)
 		var phi mat.Dense
-		phi.Mul(mat.NewDense(u.Classes, k, u.Means[m*u.Classes*k:][:u.Classes*k]), w.basis.T())
+		_, means := u.Client(m)
+		phi.Mul(mat.NewDense(u.Classes, k, means), w.basis.T())
 		for y := range u.Classes {
 			n := u.Masses[m*u.Classes+y]
 			set.W[y] = float32(n)

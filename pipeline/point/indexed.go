@@ -34,10 +34,14 @@ func (s *Set) Shares(i int, do func(class int, p float32)) {
 	}
 }
 
+// Small reports whether labels in Z are worth their memory: the set is small, and its labels have
+// no more than four times as many numbers as its features.
+func (s *Set) Small() bool { return s.N*(s.Dx+s.C) <= MaxDense && s.C <= 4*s.Dx }
+
 // Compact returns the set with class indices for labels, where it is large and all its labels are
 // of one class; otherwise the set itself.
 func (s *Set) Compact() *Set {
-	if s.Y != nil || s.N*(s.Dx+s.C) <= MaxDense {
+	if s.Y != nil || s.Small() {
 		return s
 	}
 	classes := s.Indices()

@@ -105,7 +105,7 @@ func (t *FMP) among(f *Form, j *Judgement) (*Form, error) {
 		counted.means = make([]*point.Set, len(f.means))
 		var sets []*point.Set
 		for m, set := range f.means {
-			counted.means[m] = reweighted(set, func(y int) float64 { return j.share[m*set.C+y] })
+			counted.means[m] = reweighted(set, func(y int) float64 { return j.share(m*set.C + y) })
 			if j.Honest[m] >= 0.5 {
 				sets = append(sets, counted.means[m])
 			}

@@ -24,7 +24,9 @@ type Judgement struct {
 	Yielded bool
 
 	trusted *point.Set // class means of the clients that are more likely honest than not
-	share   []float64  // of each client's mass of each class, what counts [clients, classes]
+	// claimed and counted [clients, classes] are each client's mass of each class, as it is claimed and
+	// as it counts.
+	claimed, counted []float64
 }
 
 // honestHeads returns FMP's samples, each given the uploads of the clients that are honest in it
@@ -104,14 +106,18 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Jud
 func (c *claims) judge(u honesty.Uploads, states *honesty.States, honest []float64) *Judgement {
 	j := &Judgement{Yielded: c.yielded, Honest: honest, Claimed: make([]float64, u.Clients),
 		Counted: make([]float64, u.Clients),
-		Dispute: states.Dispute(u),
-		share:   make([]float64, len(c.claimed))}
+		Dispute: states.Dispute(u), claimed: c.claimed, counted: u.Masses}
 	for i, n := range c.claimed {
 		m := i / u.Classes
 		j.Claimed[m], j.Counted[m] = j.Claimed[m]+n, j.Counted[m]+u.Masses[i]
-		if n > 0 {
-			j.share[i] = u.Masses[i] / n
-		}
 	}
 	return j
+}
+
+// share returns what counts of a client's mass of a class: i is client x classes + class.
+func (j *Judgement) share(i int) float64 {
+	if j.claimed[i] > 0 {
+		return j.counted[i] / j.claimed[i]
+	}
+	return 0
 }

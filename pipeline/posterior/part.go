@@ -100,7 +100,8 @@ func (t *FMP) anchor(f *Form, u *honesty.Uploads, lambda []float64) (yielded boo
 	if err != nil {
 		return false, fmt.Errorf("known class means: %w", err)
 	}
-	u.Known = &honesty.Known{Masses: known.Masses, Means: known.Means}
+	u.Known = &honesty.Known{}
+	u.Known.Masses, u.Known.Means = known.Client(0)
 	return yields(u, lambda, t.in.Yields)
 }
 
@@ -167,7 +168,8 @@ func (a *Against) Share(means *point.Set) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	honest, err := a.by.Honest(u.Masses, u.Means, 0)
+	masses, numbers := u.Client(0)
+	honest, err := a.by.Honest(masses, numbers, 0)
 	if err != nil || !honest {
 		return 0, err
 	}

@@ -26,7 +26,7 @@ func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts,
 	means := t.capped(a.soft)
 	if j != nil {
 		for m := range means {
-			means[m] = reweighted(a.soft[m], func(y int) float64 { return j.Honest[m] * j.share[m*t.c+y] })
+			means[m] = reweighted(a.soft[m], func(y int) float64 { return j.Honest[m] * j.share(m*t.c+y) })
 		}
 	}
 	from := t.in.Open

@@ -19,9 +19,7 @@ func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []fl
 		}
 		return u, c.lambda()[:u.K], nil
 	}
-	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k,
-		Masses: make([]float64, len(clients)*classes),
-		Means:  make([]float64, len(clients)*classes*k)}
+	u = honesty.NewUploads(len(clients), classes, k)
 	for m, set := range clients {
 		in, err := c.context(set)
 		if err != nil {
@@ -35,20 +33,13 @@ func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []fl
 				if n == 0 {
 					continue
 				}
-				u.Masses[m*classes+y] += n
-				mean := u.Means[(m*classes+y)*k:][:k]
+				mean := u.Add(m, y, n)
 				for j, v := range row[:k] {
 					mean[j] += n * float64(v)
 				}
 			}
 		}
-		for y := range classes {
-			if n := u.Masses[m*classes+y]; n > 0 {
-				for j := range k {
-					u.Means[(m*classes+y)*k+j] /= n
-				}
-			}
-		}
+		u.Divide(m)
 	}
 	return u, c.lambda(), nil
 }

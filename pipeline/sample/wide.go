@@ -143,9 +143,8 @@ const minMass = 1e-9
 // wideClaims is Claims of a wide round: in the leading coordinates.
 func (c *Conjugate) wideClaims(clients []*point.Set) (u honesty.Uploads, err error) {
 	k, classes := min(honesty.Leading, c.config.K), c.config.C
-	u = honesty.Uploads{Clients: len(clients), Classes: classes, K: k, Wide: true,
-		Masses: make([]float64, len(clients)*classes),
-		Means:  make([]float64, len(clients)*classes*k)}
+	u = honesty.NewUploads(len(clients), classes, k)
+	u.Wide = true
 	for m, set := range clients {
 		if err := c.fits(set); err != nil {
 			return u, fmt.Errorf("client %d: %w", m, err)
@@ -154,20 +153,16 @@ func (c *Conjugate) wideClaims(clients []*point.Set) (u honesty.Uploads, err err
 		for i := range set.N {
 			set.Shares(i, func(y int, p float32) {
 				n := float64(p) * float64(w[i])
-				u.Masses[m*classes+y] += n
-				mean := u.Means[(m*classes+y)*k:][:k]
+				if n == 0 {
+					return
+				}
+				mean := u.Add(m, y, n)
 				for j, v := range rows[i*k : (i+1)*k] {
 					mean[j] += n * v
 				}
 			})
 		}
-		for y := range classes {
-			if n := u.Masses[m*classes+y]; n > 0 {
-				for j := range k {
-					u.Means[(m*classes+y)*k+j] /= n
-				}
-			}
-		}
+		u.Divide(m)
 	}
 	return u, nil
 }

@@ -148,7 +148,7 @@ func TestWideClaims(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wide.K != min(64, full.K) || !wide.Wide {
+	if full, wide = full.Dense(), wide.Dense(); wide.K != min(64, full.K) || !wide.Wide {
 		t.Fatalf("%d coordinates", wide.K)
 	}
 	for i, n := range full.Masses {

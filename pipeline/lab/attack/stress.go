@@ -133,10 +133,11 @@ func (b *bench) compress(ctx context.Context, rows [][]int) ([]*point.Set, error
 // variances lambda, where attacks are made.
 func (b *bench) claims(uploads []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	if b.white == nil {
-		return b.k.Claims(uploads)
+		u, lambda, err = b.k.Claims(uploads)
+		return u.Dense(), lambda, err
 	}
 	u, err = b.white.Claims(len(uploads), open.Each(uploads), len(b.white.Lambda))
-	return u, b.white.Lambda, err
+	return u.Dense(), b.white.Lambda, err
 }
 
 // sets returns claims as uploads.
