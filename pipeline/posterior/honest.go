@@ -114,7 +114,7 @@ func (c *claims) judge(u honesty.Uploads, states *honesty.States, honest []float
 	return j
 }
 
-// share returns what counts of a client's mass of a class: i is client x classes + class.
+// share returns the share of a client's mass of a class that counts, at client x classes + class.
 func (j *Judgement) share(i int) float64 {
 	if j.claimed[i] > 0 {
 		return j.counted[i] / j.claimed[i]

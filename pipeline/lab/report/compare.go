@@ -241,8 +241,12 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 			if i.N > 0 {
 				s = fmt.Sprintf("%+.4f", i.Mean)
 			}
-			vary, same = vary || varies(i), same || i.N > 1 && !varies(i)
-			if varies(i) {
+			switch {
+			case i.N > 1 && !varies(i):
+				same = true
+				s += strings.Repeat(" ", len(".0000*")+1) // what others have behind the mean
+			case i.N > 1:
+				vary = true
 				s += "±" + spread(i.Half)
 				if (i.Lo() > 0 || i.Hi() < 0) && math.Abs(i.Mean) >= 0.00005 { // a difference that is shown
 					s += "*"
@@ -260,7 +264,7 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 			Level*100)
 	}
 	if same {
-		b.WriteString("; without ±, repeats share their images")
+		b.WriteString("; without ±, all repeats give the same, as where they share their images")
 	}
 	b.WriteString(".\n")
 	if len(ds) > 0 && ds[0].Of > 1 {

@@ -55,7 +55,7 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "+0.1250") || strings.Contains(b.String(), "±.") ||
-		!strings.Contains(b.String(), "repeats; without ±, repeats share their images.") {
+		!strings.Contains(b.String(), "repeats; without ±, all repeats give the same, as where they share") {
 		t.Error(b.String())
 	}
 	if _, err := CompareMethods(rs, "MP", false); err == nil ||
