@@ -39,3 +39,10 @@ if command -v dpkg >/dev/null; then
   dpkg --root="$work/root" --force-not-root --log=/dev/null -r fmp >/dev/null
   [ ! -e "$work/root/usr/bin/fmp" ] || { echo "dpkg -r leaves fmp"; exit 1; }
 fi
+if command -v skopeo >/dev/null; then # podman load reads archives by the same library
+  skopeo copy --quiet --override-arch $arch oci-archive:"$(echo "$dist"/fmp-edge-*.oci.tar)" dir:"$work/image"
+  layer=$(sed -n 's/.*"layers":.*"digest":"sha256:\([0-9a-f]*\)".*/\1/p' "$work/image/manifest.json")
+  mkdir "$work/layer" && tar xf "$work/image/$layer" -C "$work/layer"
+  "$work/layer/fmp-edge" --help | grep -q compress
+  echo "container image: skopeo reads it for $arch, and its client runs"
+fi

@@ -86,10 +86,23 @@ func TestRelease(t *testing.T) {
 		}
 	}
 	image := untar(t, trees[0]["fmp-edge-"+buildinfo.Next+".oci.tar"])
-	var index struct{ Manifests []struct{ Digest string } }
-	if err := json.Unmarshal(image["index.json"], &index); err != nil || len(index.Manifests) != 2 {
-		t.Fatalf("index %s: %v", image["index.json"], err)
+	var index struct {
+		Manifests []struct {
+			Digest, MediaType string
+			Annotations       map[string]string
+		}
 	}
+	read := func(data []byte, want int) {
+		t.Helper()
+		if err := json.Unmarshal(data, &index); err != nil || len(index.Manifests) != want {
+			t.Fatalf("index %s: %v; want %d manifests", data, err, want)
+		}
+	}
+	read(image["index.json"], 1) // one image, of any platform
+	if name := index.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != buildinfo.Next {
+		t.Errorf("the image's tag is %q, want %q", name, buildinfo.Next)
+	}
+	read(image["blobs/sha256/"+strings.TrimPrefix(index.Manifests[0].Digest, "sha256:")], 2)
 	for name, data := range image {
 		if sum, ok := strings.CutPrefix(name, "blobs/sha256/"); ok &&
 			fmt.Sprintf("%x", sha256.Sum256(data)) != sum {

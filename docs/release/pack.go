@@ -149,8 +149,8 @@ type image struct {
 	client file
 }
 
-// oci returns an OCI archive of the client, which needs nothing but itself. podman load and skopeo
-// read it.
+// oci returns an OCI archive of the client, which needs nothing but itself. Its one image is an index
+// of platforms: readers (skopeo, podman load) refuse an archive of several images without a name.
 func oci(images []image, when time.Time) ([]byte, error) {
 	var files []file
 	blob := func(kind string, data []byte) v1.Descriptor {
@@ -159,7 +159,8 @@ func oci(images []image, when time.Time) ([]byte, error) {
 		return v1.Descriptor{MediaType: kind, Digest: digest.Digest("sha256:" + sum),
 			Size: int64(len(data))}
 	}
-	index := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex}
+	platforms := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2},
+		MediaType: v1.MediaTypeImageIndex}
 	for _, i := range images {
 		layer, err := tarball(".", []file{{"fmp-edge", 0o755, i.client.data}}, when)
 		if err != nil {
@@ -181,9 +182,17 @@ func oci(images []image, when time.Time) ([]byte, error) {
 		}
 		d := blob(v1.MediaTypeImageManifest, m)
 		d.Platform = &c.Platform
-		index.Manifests = append(index.Manifests, d)
+		platforms.Manifests = append(platforms.Manifests, d)
 	}
-	data, err := json.Marshal(index)
+	list, err := json.Marshal(platforms)
+	if err != nil {
+		return nil, err
+	}
+	named := blob(v1.MediaTypeImageIndex, list)
+	named.Annotations = map[string]string{v1.AnnotationRefName: buildinfo.Next,
+		"io.containerd.image.name": "docker.io/library/fmp-edge:" + buildinfo.Next} // of docker load
+	data, err := json.Marshal(v1.Index{Versioned: specs.Versioned{SchemaVersion: 2},
+		MediaType: v1.MediaTypeImageIndex, Manifests: []v1.Descriptor{named}})
 	if err != nil {
 		return nil, err
 	}
