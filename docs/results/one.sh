@@ -25,4 +25,4 @@ moments-*)
 *) echo "no row $row" >&2; exit 2 ;;
 esac
 # shellcheck disable=SC2086
-exec "${FMP:-bin/fmp}" run $args --protocol "${protocol:-shared}" --methods FMP-one --set engine.threads="${THREADS:-2}" --out "docs/results/one/$row"
+exec "${FMP:-bin/fmp}" run $args --protocol "${protocol:-shared}" --methods FMP-one --set scores.hindsight=true --set engine.threads="${THREADS:-2}" --out "docs/results/one/$row"
