@@ -133,9 +133,11 @@ func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, so
 			"(--reply-after)\n", after)
 	}
 	var said bytes.Buffer
+	stop := countDown(log, after)
 	err := client.Reply(ctx, after, func(ctx context.Context) (client.Answer, error) {
 		return c.answer(ctx, cl, source, stdout, &said)
 	})
+	stop()
 	var late *client.LateError
 	switch {
 	case errors.As(err, &late):
@@ -147,6 +149,32 @@ func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, so
 		return errors.Join(err, e)
 	}
 	return err
+}
+
+// countDown writes to log how long it is until a private reply, until it is stopped. The lines
+// depend on the clock alone: how far the work is would tell of the images.
+func countDown(log io.Writer, after time.Duration) (stop func()) {
+	end := time.Now().Add(after)
+	lines := time.NewTicker(max(10*time.Second, after/100))
+	stopped, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stopped:
+				return
+			case <-lines.C:
+			}
+			if left := time.Until(end).Round(time.Second); left > 0 {
+				fmt.Fprintf(log, "fmp-edge: the reply comes in %v\n", left)
+			}
+		}
+	}()
+	return func() {
+		lines.Stop()
+		close(stopped)
+		<-done
+	}
 }
 
 // answer is the upload of a private round.

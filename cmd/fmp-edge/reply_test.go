@@ -60,6 +60,11 @@ func TestFixedReply(t *testing.T) {
 				t.Errorf("%s: exit code %d after %v; want %d after %v and %q: %s", c.what, code,
 					time.Since(start), c.code, after, c.says, log.String())
 			}
+			if n := strings.Count(log.String(), "reply comes in "); n != 3 ||
+				!strings.Contains(log.String(), "reply comes in 10s\n") {
+				t.Errorf("%s: it says %d times how long it is, want every ten seconds: %s", c.what, n,
+					log.String())
+			}
 			if _, err := os.Stat(out); err == nil != (c.code == exitOK) {
 				t.Errorf("%s: %v", c.what, err)
 			}

@@ -135,6 +135,8 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 			return usageError(err)
 		}
 	}
+	o.bar = newLateProgress(cmd.ErrOrStderr())
+	defer o.bar.close()
 	p, bad, err := o.merge(cmd.Context(), args, options)
 	if err != nil {
 		return usageError(err)
@@ -180,6 +182,7 @@ type merging struct {
 	want        federate.Expect
 	graph       *onnx.Model
 	manifest    models.Manifest
+	bar         *progress
 }
 
 // merge merges files. bad are the errors of those that were left out.
@@ -229,7 +232,8 @@ func (o *merging) merge(ctx context.Context, files []string,
 		}
 		m.Without[sha256.Sum256(gone[i])] = false
 	}
-	bad = pool.ReadMerged(files, &m, workers)
+	bad = pool.ReadMerged(files, &m, workers, o.bar.report)
+	o.bar.close()
 	if m.Part() == nil || len(bad) > 0 && !o.skip {
 		return nil, nil, cmp.Or(errors.Join(bad...), errors.New("no upload is left"))
 	}

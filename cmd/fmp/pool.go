@@ -352,8 +352,7 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 	var bad []error
 	if pool.AnyPart(files) {
 		by := merging{against: o.against, workers: o.workers, trust: o.settings.Trust, skip: o.skip,
-			want: o.want, graph: o.graph,
-			manifest: o.manifest}
+			want: o.want, graph: o.graph, manifest: o.manifest, bar: o.bar}
 		options, err := o.options()
 		if err != nil {
 			return nil, nil, err

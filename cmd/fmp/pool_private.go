@@ -27,7 +27,9 @@ type pooledPrivate struct {
 
 // private pools the uploads of a private round.
 func (o *poolRun) private(cmd *cobra.Command, args []string) error {
-	releases, bad := pool.ReadReleases(args, o.want)
+	o.bar = newLateProgress(cmd.ErrOrStderr())
+	releases, bad := pool.ReadReleases(args, o.want, o.bar.report)
+	o.bar.close()
 	if len(bad) > 0 && (!o.skip || len(releases) == 0) {
 		return usageError(errors.Join(bad...))
 	}

@@ -2,9 +2,18 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"fmp/models"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/privacy"
 )
 
 func TestProgressInALog(t *testing.T) {
@@ -85,4 +94,71 @@ func TestLateProgress(t *testing.T) {
 	if want := "long: 15 of 40 (37%), 1/s, 25s left\nlong: 40 of 40 (100%), 2.67/s\n"; out.String() != want {
 		t.Errorf("wrote %q; want %q", out.String(), want)
 	}
+}
+
+// TestReadingShowsProgress: merging uploads, and pooling a part or a private round, say how far they
+// are where it takes its time; what is on standard output stays JSON.
+func TestReadingShowsProgress(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	f := shippedManifest(t, "digits", models.KindClient)
+	graph := path("private.onnx")
+	if code, _, errs := runFMP(t, "fuse", "--dataset", "digits", "--upload", "private", "-o",
+		graph); code != exitOK {
+		t.Fatal(errs)
+	}
+	_, of, err := models.Load(graph)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var uploads, releases []string
+	for i := range 3 {
+		name := fmt.Sprint("client ", i)
+		uploads = append(uploads, madeUpload(t, f, path(name+".upload"), name, f.Digest, 0))
+		releases = append(releases, madeRelease(t, of, path(name+".release"), name))
+	}
+	wasQuiet := quietInLog
+	t.Cleanup(func() { quietInLog = wasQuiet })
+	for _, c := range []struct {
+		want  string
+		args  []string
+		files []string
+	}{
+		{"uploads: 3 of 3 (100%)", []string{"merge", "-o", path("all.part")}, uploads},
+		{"uploads: 1 of 1 (100%)", []string{"pool", "--rows", "--scope", "closed", "-o",
+			path("part.onnx")}, []string{path("all.part")}},
+		{"uploads: 3 of 3 (100%)", []string{"pool", "--samples", "5", "--client-graph", graph, "-o",
+			path("private-round.onnx")}, releases},
+	} {
+		for _, quietInLog = range []time.Duration{time.Hour, 0} {
+			code, out, errs := runFMP(t, append(append(c.args, "--json"), c.files...)...)
+			if code != exitOK || !json.Valid([]byte(out)) {
+				t.Fatalf("%v: exit code %d: %s%s", c.args, code, out, errs)
+			}
+			if strings.Contains(errs, c.want) != (quietInLog == 0) {
+				t.Errorf("%v, quiet for %v: it says %q, want %q where it takes longer", c.args, quietInLog,
+					errs, c.want)
+			}
+		}
+	}
+}
+
+// madeRelease writes the message of a client without images for a private round.
+func madeRelease(t *testing.T, f models.Manifest, path, client string) string {
+	t.Helper()
+	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example,
+		Relation: privacy.AddRemove, Noise: privacy.Local}
+	sums := privacy.NewRelease(f.C, f.K)
+	err := sums.AddNoise(b.NoiseSteps(f.C), rand.Reader)
+	var data []byte
+	if err == nil {
+		data, err = (&federate.Release{Client: client, Model: f.Digest, Budget: b, Sums: sums}).Encode()
+	}
+	if err == nil {
+		err = os.WriteFile(path, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

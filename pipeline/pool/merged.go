@@ -45,9 +45,10 @@ var ErrTrust = errors.New(
 
 // ReadMerged adds files to a merger, each an upload or a part. Where workers is not nil, a part
 // must be signed by one of them, in the file beside it with .sig. bad are the errors of those that
-// cannot be used.
-func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster) (bad []error) {
-	for _, path := range paths {
+// cannot be used. progress is told of each; nil: nobody asks.
+func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster,
+	progress func(stage string, done, total int)) (bad []error) {
+	for i, path := range paths {
 		data, err := regularfile.ReadFile(path, merge.MaxBytes)
 		if err == nil && workers != nil && merge.IsPart(data) {
 			var signature []byte
@@ -63,6 +64,9 @@ func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster) (bad 
 		}
 		if err != nil {
 			bad = append(bad, fmt.Errorf("%s: %w", path, err))
+		}
+		if progress != nil {
+			progress("uploads", i+1, len(paths))
 		}
 	}
 	return bad

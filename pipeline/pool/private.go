@@ -47,14 +47,19 @@ func head(path string) []byte {
 }
 
 // ReadReleases reads and checks the messages of one private round, each from a different client,
-// all for one graph and one budget. bad are the errors of those that cannot be used.
-func ReadReleases(paths []string, want federate.Expect) (good []Release, bad []error) {
+// all for one graph and one budget. bad are the errors of those that cannot be used. progress is told
+// of each; nil: nobody asks.
+func ReadReleases(paths []string, want federate.Expect,
+	progress func(stage string, done, total int)) (good []Release, bad []error) {
 	from := map[string]string{}
-	for _, path := range paths {
+	for i, path := range paths {
 		data, err := regularfile.ReadFile(path, federate.MaxBytes)
 		var r *federate.Release
 		if err == nil {
 			r, err = federate.DecodeRelease(data, want)
+		}
+		if progress != nil {
+			progress("uploads", i+1, len(paths))
 		}
 		switch {
 		case err != nil:

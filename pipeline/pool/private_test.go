@@ -112,7 +112,7 @@ func TestPrivateRound(t *testing.T) {
 		if !IsPrivate(paths[0]) || IsPrivate(predictor) {
 			t.Error("a message of a private round is not told from a model")
 		}
-		releases, bad := ReadReleases(paths, federate.Expect{Model: f.Digest})
+		releases, bad := ReadReleases(paths, federate.Expect{Model: f.Digest}, nil)
 		if len(bad) != 0 || len(releases) != 4 {
 			t.Fatalf("%d releases, %v", len(releases), bad)
 		}
@@ -166,7 +166,7 @@ func TestPrivateRound(t *testing.T) {
 		other := b
 		other.Epsilon = 2
 		if _, bad := ReadReleases([]string{paths[0], write("client 9", other), paths[0]},
-			federate.Expect{}); len(bad) != 2 ||
+			federate.Expect{}, nil); len(bad) != 2 ||
 			!strings.Contains(bad[0].Error(), "a round has one") ||
 			!strings.Contains(bad[1].Error(), "both of client") {
 			t.Errorf("refusals %v", bad)

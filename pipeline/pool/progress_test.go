@@ -10,6 +10,7 @@ import (
 
 	"fmp/models"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/merge"
 	"fmp/pipeline/moments"
 )
 
@@ -107,15 +108,35 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestReadingProgress: each upload counts, the unusable too.
+// TestReadingProgress: each file counts, the unusable too, whatever reads them.
 func TestReadingProgress(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad")
 	if err := os.WriteFile(bad, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var s steps
-	if _, errs := ReadUploads([]string{bad, bad + ".none"}, federate.Expect{}, s.told); len(errs) != 2 {
-		t.Errorf("errors %v; want two", errs)
+	files := []string{bad, bad + ".none"}
+	for name, read := range map[string]func(told func(string, int, int)) []error{
+		"uploads": func(told func(string, int, int)) []error {
+			_, errs := ReadUploads(files, federate.Expect{}, told)
+			return errs
+		},
+		"releases": func(told func(string, int, int)) []error {
+			_, errs := ReadReleases(files, federate.Expect{}, told)
+			return errs
+		},
+		"merged": func(told func(string, int, int)) []error {
+			return ReadMerged(files, &merge.Merger{}, nil, told)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s steps
+			if errs := read(s.told); len(errs) != 2 {
+				t.Errorf("errors %v; want two", errs)
+			}
+			s.ends(t, "uploads")
+			if errs := read(nil); len(errs) != 2 {
+				t.Errorf("errors without a listener %v; want two", errs)
+			}
+		})
 	}
-	s.ends(t, "uploads")
 }
