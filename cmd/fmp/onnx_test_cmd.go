@@ -75,7 +75,7 @@ failure, which ends the command with exit code 1.`,
 			return usageErrorf("--relative is %v and --absolute %v; both must be at least 0",
 				tol.Relative, tol.Absolute)
 		}
-		if _, err := conformance.Find(args[0]); err != nil {
+		if _, err := conformance.FindTests(args[0]); err != nil {
 			return usageError(err)
 		}
 		var reports []testReport
@@ -156,7 +156,7 @@ func printTests(out io.Writer, reports []testReport, verbose bool) error {
 		for _, x := range r.Results {
 			if x.Verdict == conformance.Failed || verbose && x.Verdict == conformance.Unsupported {
 				why := ""
-				if k := conformance.Known(x.Name); k != "" && x.Verdict == conformance.Failed {
+				if k := conformance.KnownFailure(x.Name); k != "" && x.Verdict == conformance.Failed {
 					why = " (known: " + k + ")"
 				}
 				fmt.Fprintf(out, "%s: %s: %s: %s%s\n", r.Engine, x.Verdict, x.Name, x.Reason, why)

@@ -51,8 +51,8 @@ var DefaultTolerance = Tolerance{Relative: 1e-3, Absolute: 1e-7}
 // maxTensorFile bounds a test's tensor file: 1 GiB.
 const maxTensorFile = 1 << 30
 
-// Find lists the tests below a folder (or the folder itself), in alphabetical order.
-func Find(root string) ([]string, error) {
+// FindTests lists the tests below a folder (or the folder itself), in alphabetical order.
+func FindTests(root string) ([]string, error) {
 	var dirs []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -77,7 +77,7 @@ func Find(root string) ([]string, error) {
 // and may be nil. It stops when ctx is done.
 func RunAll(ctx context.Context, e engine.Engine, root string, tol Tolerance,
 	each func(done, total int, r Result)) ([]Result, error) {
-	dirs, err := Find(root)
+	dirs, err := FindTests(root)
 	if err != nil {
 		return nil, err
 	}

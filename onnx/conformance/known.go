@@ -31,9 +31,9 @@ var known = []struct{ pattern, why string }{
 	{"test_reduce_max_empty_set_bool", "the ONNX Runtime has no maximum of no booleans"},
 }
 
-// Known returns why a sound engine may fail the named test of the standard's collection; "" where
+// KnownFailure returns why a sound engine may fail the named test of the standard's collection; "" where
 // there is no excuse.
-func Known(name string) string {
+func KnownFailure(name string) string {
 	base := name[strings.LastIndexByte(name, '/')+1:]
 	for _, k := range known {
 		if ok, err := path.Match(k.pattern, base); ok && err == nil {

@@ -17,7 +17,7 @@ import (
 // by operator, where a test counts for every operator of its model. The operators that no test
 // holds are listed as well, and for each whether it has a shape rule, a kernel of the pure engine
 // and a gradient. Missing parts follow with their reasons, and the tests that an engine fails, each
-// with its [Known] reason, or does not run.
+// with its [KnownFailure] reason, or does not run.
 func WriteTable(w io.Writer, engines map[string][]Result) {
 	names := slices.Sorted(maps.Keys(engines))
 	fmt.Fprint(w, `# Operators
@@ -136,7 +136,7 @@ func writeSets(w io.Writer, names []string, engines map[string][]Result) {
 func writeOperators(w io.Writer, names []string, engines map[string][]Result) {
 	rows := groups(engines, func(r Result) []string { return r.Ops })
 	ops := slices.Collect(maps.Keys(rows))
-	for _, op := range coverage.Operators() {
+	for _, op := range coverage.Standard() {
 		if rows[op] == nil {
 			ops = append(ops, op)
 		}
@@ -195,7 +195,7 @@ func writeFailures(w io.Writer, name string, results []Result) {
 		if r.Verdict != Failed {
 			continue
 		}
-		why := Known(r.Name)
+		why := KnownFailure(r.Name)
 		if why == "" {
 			why = "not known: " + strings.ReplaceAll(r.Reason, "|", "\\|")
 		}

@@ -28,9 +28,9 @@ const (
 	Gradient Part = "gradient" // a rule of package grad, or the knowledge that the gradient is zero
 )
 
-// Operators lists the standard operators that some operator set from [onnx.MinOpset] to
+// Standard lists the standard operators that some operator set from [onnx.MinOpset] to
 // [onnx.MaxOpset] has.
-func Operators() []string {
+func Standard() []string {
 	return slices.DeleteFunc(op.Names(""), func(name string) bool {
 		for v := onnx.MinOpset; v <= onnx.MaxOpset; v++ {
 			if s := op.Lookup("", name, v); s != nil && !s.Deprecated {

@@ -44,7 +44,7 @@ func TestForeignGraphs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some hundred models: not in short tests")
 	}
-	dirs, err := conformance.Find(collection.Dir(t))
+	dirs, err := conformance.FindTests(collection.Dir(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,42 +46,42 @@ type Schema struct {
 	Since        int
 	Deprecated   bool // the operator is gone, and the rest is empty
 	In, Out      []Param
-	Attrs        []Attr // in alphabetical order
+	Attrs        []Attribute // in alphabetical order
 }
 
 // Param is a formal parameter: an input or an output.
 type Param struct {
 	Name     string
-	Type     string // a type variable, or the name of an element type
-	Types    Types  // what may stand for it
+	Type     string  // a type variable, or the name of an element type
+	Types    TypeSet // what may stand for it
 	Optional bool
 	Variadic bool // the last one; it stands for Least or more values
 	Least    int
 	Mixed    bool // the values of a variadic one may differ in type
 }
 
-// Attr is an attribute as the operator's definition has it.
-type Attr struct {
+// Attribute is an attribute as the operator's definition has it.
+type Attribute struct {
 	Name     string
 	Kind     onnx.AttrKind
 	Required bool
 	Default  *onnx.Attr // nil where there is none
 }
 
-// Types is a set of element types.
-type Types uint64
+// TypeSet is a set of element types.
+type TypeSet uint64
 
 // others stands for the types that package onnx does not hold: sequences, maps, complex numbers, 8
 // bits and less.
-const others Types = 1
+const others TypeSet = 1
 
 // Has reports whether the set holds d.
-func (t Types) Has(d onnx.DType) bool {
+func (t TypeSet) Has(d onnx.DType) bool {
 	return d > onnx.Undefined && d < 64 && t&(1<<d) != 0
 }
 
 // String lists the set: "float32, float64 or int64".
-func (t Types) String() string {
+func (t TypeSet) String() string {
 	var names []string
 	for d := onnx.DType(1); d < 64; d++ {
 		if t.Has(d) {
@@ -175,7 +175,7 @@ func at(ps []Param, i int) (Param, bool) {
 }
 
 // Attr finds an attribute's definition; nil where the operator has none of that name.
-func (s *Schema) Attr(name string) *Attr {
+func (s *Schema) Attr(name string) *Attribute {
 	for i := range s.Attrs {
 		if s.Attrs[i].Name == name {
 			return &s.Attrs[i]
@@ -222,7 +222,7 @@ func (s *Schema) Bind(in []onnx.DType, outputs int) ([]onnx.DType, error) {
 }
 
 // only is the one type of a set of one.
-func (t Types) only() onnx.DType {
+func (t TypeSet) only() onnx.DType {
 	for d := onnx.DType(1); d < 64; d++ {
 		if t == 1<<d {
 			return d
@@ -241,8 +241,8 @@ var kinds = map[string]onnx.AttrKind{
 }
 
 // dtypes holds the element types by their names.
-var dtypes = func() map[string]Types {
-	out := map[string]Types{}
+var dtypes = func() map[string]TypeSet {
+	out := map[string]TypeSet{}
 	for d := onnx.DType(1); d < 64; d++ {
 		out[d.String()] = 1 << d
 	}
@@ -250,7 +250,7 @@ var dtypes = func() map[string]Types {
 }()
 
 // parseTypes returns a set of types; names that are none of an element type stand for others.
-func parseTypes(words []string) (t Types) {
+func parseTypes(words []string) (t TypeSet) {
 	for _, w := range words {
 		if bit, ok := dtypes[w]; ok {
 			t |= bit
@@ -266,7 +266,7 @@ func parseTypes(words []string) (t Types) {
 type parser struct {
 	all       map[key][]*Schema
 	schema    *Schema
-	variables map[string]Types // of the schema
+	variables map[string]TypeSet // of the schema
 }
 
 func parse(text string) (map[key][]*Schema, error) {
@@ -321,7 +321,7 @@ func (p *parser) operator(words []string) error {
 		k = key{k.name[:i], k.name[i+1:]}
 	}
 	p.schema = &Schema{Domain: k.domain, Name: k.name, Since: since, Deprecated: len(words) > 2}
-	p.variables = map[string]Types{}
+	p.variables = map[string]TypeSet{}
 	if v := p.all[k]; len(v) > 0 && v[len(v)-1].Since >= since {
 		return fmt.Errorf("the versions are not in order")
 	}
@@ -382,15 +382,15 @@ func parseParam(word string) (Param, bool) {
 	return p, true
 }
 
-func parseAttr(words []string) (Attr, error) {
+func parseAttr(words []string) (Attribute, error) {
 	if len(words) < 2 {
-		return Attr{}, fmt.Errorf("an attribute without a kind")
+		return Attribute{}, fmt.Errorf("an attribute without a kind")
 	}
 	kind, ok := kinds[words[1]]
 	if !ok {
-		return Attr{}, fmt.Errorf("an attribute of an unknown kind")
+		return Attribute{}, fmt.Errorf("an attribute of an unknown kind")
 	}
-	a := Attr{Name: words[0], Kind: kind}
+	a := Attribute{Name: words[0], Kind: kind}
 	if len(words) == 2 {
 		return a, nil
 	}

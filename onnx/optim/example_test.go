@@ -11,7 +11,7 @@ import (
 // out.
 func ExampleModel() {
 	w := onnx.ValueInfo{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(2, 3)}
-	m, err := optim.Model([]onnx.ValueInfo{w}, optim.SGD{Momentum: 0.9}, optim.Options{})
+	m, err := optim.StepModel([]onnx.ValueInfo{w}, optim.SGD{Momentum: 0.9}, optim.Options{})
 	if err != nil {
 		panic(err)
 	}

@@ -147,9 +147,9 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 	return nil
 }
 
-// Model returns the model of the update alone: its inputs are p and grad_p for every parameter,
+// StepModel returns the model of the update alone: its inputs are p and grad_p for every parameter,
 // their state and the scalars.
-func Model(params []onnx.ValueInfo, o Optimizer, opt Options) (*onnx.Model, error) {
+func StepModel(params []onnx.ValueInfo, o Optimizer, opt Options) (*onnx.Model, error) {
 	g := &onnx.Graph{Name: "update", Initializers: map[string]*onnx.Tensor{}}
 	var names []string
 	for _, p := range params {

@@ -54,7 +54,7 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 			optim.Options{EMA: 0.7}, adamw(0.8, 0.95, 1e-3, 0.2)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := optim.Model([]onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(1, 2)}}, c.o, c.opt)
+			m, err := optim.StepModel([]onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(1, 2)}}, c.o, c.opt)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -118,7 +118,7 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 func TestBiasesDoNotDecay(t *testing.T) {
 	t.Parallel()
 	eng := orttest.New(t)
-	m, err := optim.Model([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}},
+	m, err := optim.StepModel([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}},
 		optim.SGD{WeightDecay: 0.5}, optim.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestRefusals(t *testing.T) {
 		{"symbolic", []onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape("n")}},
 			optim.SGD{}, optim.Options{}},
 	} {
-		if _, err := optim.Model(c.params, c.o, c.opt); err == nil {
+		if _, err := optim.StepModel(c.params, c.o, c.opt); err == nil {
 			t.Errorf("%s: accepted", c.name)
 		}
 	}
@@ -183,7 +183,7 @@ func TestRateOf(t *testing.T) {
 	info := func(name string) onnx.ValueInfo {
 		return onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)}
 	}
-	m, err := optim.Model([]onnx.ValueInfo{info("a"), info("b")}, optim.SGD{},
+	m, err := optim.StepModel([]onnx.ValueInfo{info("a"), info("b")}, optim.SGD{},
 		optim.Options{RateOf: map[string]float64{"b": 0.25}})
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestRateOf(t *testing.T) {
 	if a, b := out["new_a"].F32()[0], out["new_b"].F32()[0]; a != 0.5 || b != 0.875 {
 		t.Errorf("a and b are %v and %v; want 0.5 and 0.875", a, b)
 	}
-	if _, err := optim.Model([]onnx.ValueInfo{info("a")}, optim.SGD{},
+	if _, err := optim.StepModel([]onnx.ValueInfo{info("a")}, optim.SGD{},
 		optim.Options{RateOf: map[string]float64{"a": -1}}); err == nil {
 		t.Error("a negative factor is taken")
 	}

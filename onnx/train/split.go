@@ -53,7 +53,7 @@ func NewSplit(eng engine.Engine, gradient *onnx.Model, o SplitOptions) (*Split, 
 		}
 		infos = append(infos, v)
 	}
-	um, err := optim.Model(infos, o.Optimizer, o.Update)
+	um, err := optim.StepModel(infos, o.Optimizer, o.Update)
 	if err != nil {
 		return nil, fmt.Errorf("training in parts: %w", err)
 	}

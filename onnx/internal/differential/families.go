@@ -217,7 +217,7 @@ var elementwise = join(
 )
 
 // number draws one of a set of element types.
-func (g *generator) number(types op.Types) onnx.DType {
+func (g *generator) number(types op.TypeSet) onnx.DType {
 	var of []onnx.DType
 	for _, d := range castable {
 		if types.Has(d) {

@@ -19,7 +19,7 @@ type integer interface{ signed | unsigned }
 
 type number interface{ floating | integer }
 
-func set(ds ...onnx.DType) (t op.Types) {
+func set(ds ...onnx.DType) (t op.TypeSet) {
 	for _, d := range ds {
 		t |= 1 << d
 	}

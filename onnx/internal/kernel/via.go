@@ -9,7 +9,7 @@ import (
 // are converted to `to`, and outputs that are to have a type in from (outs) come back from it.
 // Half-precision floats are computed in float32 and rounded once at the end; narrow integers in
 // int64, then cut. Constants are converted once.
-func via(k Kernel, from op.Types, to onnx.DType, outs []onnx.DType,
+func via(k Kernel, from op.TypeSet, to onnx.DType, outs []onnx.DType,
 	constants []*onnx.Tensor) Kernel {
 	fixed := make([]*onnx.Tensor, len(constants))
 	for i, t := range constants {
