@@ -18,7 +18,7 @@ func init() {
 	f("Softsign", 1, fixed(4, func(x float64) float64 { return x / (1 + math.Abs(x)) }))
 	f("Mish", 18, evenFunction(60, func(x float64) float64 { return x * evenTanh(evenSoftplus(x)) },
 		func(x float64) float64 { return x * math.Tanh(softplus(x)) }))
-	f("HardSwish", 14, quickly(hardSwishRow, fixed(4, func(x float64) float64 { return x * max(0, min(1, x/6+0.5)) })))
+	f("HardSwish", 14, quickly(hardSwishRow, newHardSwish))
 	f("LeakyRelu", 1, newLeakyRelu)
 	f("Elu", 1, newElu)
 	f("Celu", 12, newCelu)
@@ -58,6 +58,13 @@ var product32 = vectors(products, mulRow[float32])
 func sigmoidRow(dst, x []float32) { curveRow(logistic, dst, x) }
 
 func hardSwishRow(dst, x []float32) { curveRow(hardSwish, dst, x) }
+
+func hardSwishOf(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }
+
+func newHardSwish(s *Spec) (Kernel, error) {
+	return numeric(s, rowOf(1, evenHardSwish), unaryOf(4, hardSwishOf), in64[int64](4, hardSwishOf),
+		in64[uint64](4, hardSwishOf))
+}
 
 func geluRow(dst, x []float32) {
 	var h [runLength]float32

@@ -77,6 +77,13 @@ func evenGelu(dst, x []float32) {
 	}
 }
 
+// hardSwishSlowly is evenHardSwish number by number.
+func hardSwishSlowly(dst, x []float32) {
+	for i, v := range x {
+		dst[i] = float32(hardSwishOf(float64(v)))
+	}
+}
+
 // within brings x to -most..most; NaN stays NaN.
 func within(x, most float64) float64 { return min(max(x, -most), most) }
 

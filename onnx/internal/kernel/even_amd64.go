@@ -25,6 +25,27 @@ func (f evenCurve) vectors(x []float64) {
 	evenExpY(len(x), &x[0], (*[12]float64)(overFactorials), f == evenSigmoids)
 }
 
+// evenHardSwish sets dst to x min(max(x/6 + 1/2, 0), 1), rounded to float32 once.
+func evenHardSwish(dst, x []float32) {
+	if !havePanels {
+		hardSwishSlowly(dst, x)
+		return
+	}
+	dst = dst[:len(x)]
+	n := len(x) &^ 7
+	if n > 0 {
+		evenHardSwishY(n, &dst[0], &x[0])
+	}
+	var rest [8]float32
+	if copy(rest[:], x[n:]) > 0 {
+		evenHardSwishY(len(rest), &rest[0], &rest[0])
+		copy(dst[n:], rest[:])
+	}
+}
+
+//go:noescape
+func evenHardSwishY(n int, dst, x *float32)
+
 //go:noescape
 func evenExpY(n int, x *float64, series *[12]float64, sigmoid bool)
 

@@ -16,7 +16,9 @@ DATA evens64<>+72(SB)/8, $4.0
 DATA evens64<>+80(SB)/8, $-4.0
 DATA evens64<>+88(SB)/8, $0.125
 DATA evens64<>+96(SB)/8, $-1.0
-GLOBL evens64<>(SB), RODATA|NOPTR, $104
+DATA evens64<>+104(SB)/8, $6.0
+DATA evens64<>+112(SB)/8, $0.5
+GLOBL evens64<>(SB), RODATA|NOPTR, $120
 
 // POWER adds the next coefficient of the series at DX to both vectors' sums.
 #define POWER(at) \
@@ -177,5 +179,42 @@ end:
 	ADDQ         $64, DI
 	SUBQ         $8, CX
 	JNZ          loop
+	VZEROUPPER
+	RET
+
+// func evenHardSwishY(n int, dst, x *float32)
+//
+// Y0 and Y1 are x in float64, Y2 and Y3 the factors, Y12 to Y15 are 6, 1/2, 0 and 1. NaN stays, as
+// whatever bounds make of it is multiplied by x.
+TEXT ·evenHardSwishY(SB), NOSPLIT, $0-24
+	MOVQ         n+0(FP), CX
+	MOVQ         dst+8(FP), DI
+	MOVQ         x+16(FP), SI
+	VBROADCASTSD evens64<>+104(SB), Y12
+	VBROADCASTSD evens64<>+112(SB), Y13
+	VXORPD       Y14, Y14, Y14
+	VBROADCASTSD evens64<>+56(SB), Y15
+
+loop:
+	VCVTPS2PD  (SI), Y0
+	VCVTPS2PD  16(SI), Y1
+	VDIVPD     Y12, Y0, Y2
+	VDIVPD     Y12, Y1, Y3
+	VADDPD     Y13, Y2, Y2
+	VADDPD     Y13, Y3, Y3
+	VMINPD     Y2, Y15, Y2
+	VMINPD     Y3, Y15, Y3
+	VMAXPD     Y2, Y14, Y2
+	VMAXPD     Y3, Y14, Y3
+	VMULPD     Y2, Y0, Y2
+	VMULPD     Y3, Y1, Y3
+	VCVTPD2PSY Y2, X2
+	VCVTPD2PSY Y3, X3
+	VMOVUPS    X2, (DI)
+	VMOVUPS    X3, 16(DI)
+	ADDQ       $32, SI
+	ADDQ       $32, DI
+	SUBQ       $8, CX
+	JNZ        loop
 	VZEROUPPER
 	RET

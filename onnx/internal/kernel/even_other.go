@@ -4,3 +4,6 @@ package kernel
 
 // row replaces numbers by those of the curve.
 func (f evenCurve) row(x []float64) { f.slowly(x) }
+
+// evenHardSwish sets dst to x min(max(x/6 + 1/2, 0), 1), rounded to float32 once.
+func evenHardSwish(dst, x []float32) { hardSwishSlowly(dst, x) }

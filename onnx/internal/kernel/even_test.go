@@ -72,6 +72,34 @@ func TestEvenRows(t *testing.T) {
 	}
 }
 
+// TestEvenHardSwish: rows have the bits of the function number by number, over all of float32, at
+// every place of a row, and write nothing beside it.
+func TestEvenHardSwish(t *testing.T) {
+	x := []float32{-3, 3, float32(math.NaN())}
+	for bits := uint64(0); bits < 1<<32; bits += 9973 {
+		x = append(x, math.Float32frombits(uint32(bits)), math.Float32frombits(uint32(bits)&^0x7fffff))
+	}
+	for v := float32(-4); v <= 4; v += 1. / 4096 { // around the bends
+		x = append(x, math.Nextafter32(v, -9), v, math.Nextafter32(v, 9))
+	}
+	got, want := make([]float32, len(x)), make([]float32, len(x))
+	for at, n := 0, 0; at < len(got); at += n {
+		n = min(1+at%23, len(got)-at)
+		evenHardSwish(got[at:at+n], x[at:at+n])
+		for _, v := range got[at+n : min(at+n+8, len(got))] {
+			if v != 0 {
+				t.Fatalf("a row of %d numbers writes beside it", n)
+			}
+		}
+	}
+	hardSwishSlowly(want, x)
+	for i, v := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(v) && (v == v || got[i] == got[i]) {
+			t.Fatalf("HardSwish of %v is %v in a row, and %v alone", x[i], got[i], v)
+		}
+	}
+}
+
 // TestEvenGelu: GELU is made of evenErf, whatever place of a row a number has.
 func TestEvenGelu(t *testing.T) {
 	x := make([]float32, 300)
