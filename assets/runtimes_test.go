@@ -76,12 +76,14 @@ func shipped(t *testing.T) map[string]*onnx.Model {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client, err := models.ClientGraph(extractor, models.Manifest{Kind: models.KindExtractor, Dx: dx},
-			embedding, e, models.Preprocessing{Height: 8, Width: 8, Channels: 1})
+		client, err := models.ClientGraph(extractor,
+			models.Manifest{Kind: models.KindExtractor, Dx: dx}, embedding, e,
+			models.Preprocessing{Height: 8, Width: 8, Channels: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[name+"-embedding"], all[name+"-predictor"], all[name+"-client"] = embedding, predictor, client
+		all[name+"-embedding"], all[name+"-predictor"], all[name+"-client"] = embedding,
+			predictor, client
 	}
 	return all
 }
@@ -112,7 +114,8 @@ func inputsFor(t *testing.T, m *onnx.Model) map[string]*onnx.Tensor {
 		switch d := x.Data.(type) {
 		case []float32:
 			rng.Normal(r, d)
-			if manifest.Kind == models.KindConjugate && (in.Name == "points" || in.Name == "client_points") {
+			if manifest.Kind == models.KindConjugate &&
+				(in.Name == "points" || in.Name == "client_points") {
 				width := shape[len(shape)-1]
 				for i := range d { // the last numbers of a point are its label
 					if c := i%width - (width - manifest.C); c >= 0 {

@@ -44,8 +44,9 @@ func beyondText(t *testing.T, runs map[string]*keptRun) string {
 			d := k.less(t, tab, "FMP-mean")
 			nll.add(d.NLL)
 			joint.add(d.JointNear)
-			fmt.Fprintf(&b, "| %s | %s | %.4f | %+.4f ± %.4f | %.4f | %+.4f ± %.4f |\n", name, tab.Partition,
-				mean.NLL.Mean, d.NLL.Mean, d.NLL.Half, mean.JointNear.Mean, d.JointNear.Mean, d.JointNear.Half)
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %+.4f ± %.4f | %.4f | %+.4f ± %.4f |\n",
+				name, tab.Partition, mean.NLL.Mean, d.NLL.Mean, d.NLL.Half, mean.JointNear.Mean,
+				d.JointNear.Mean, d.JointNear.Half)
 		}
 	}
 	fmt.Fprintf(&b, "\nNLL: FMP below in %d rows, tie in %d, above in %d. Joint NLL: below in %d, "+
@@ -89,7 +90,8 @@ func posteriorText(t *testing.T) string {
 	nll, joint := make([]tally, len(others)), make([]tally, len(others))
 	b.WriteString("| tasks | clients | tuned on | scale | FMP-joint: NLL | less FMP's | less " +
 		"FMP-mean's | less FMP-Laplace's | joint NLL | less FMP's | less FMP-mean's | less " +
-		"FMP-Laplace's |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+		"FMP-Laplace's |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | " +
+		"---: | ---: |\n")
 	for _, name := range posteriorRuns {
 		k := readKept(t, "posterior", name)
 		on := "the corpus's classes"
@@ -146,7 +148,8 @@ func learnedText(t *testing.T) string {
 					func(r *experiment.Record) float64 { return r.Uncertainty.Joint.Near },
 				} {
 					var err error
-					if d[at], err = metric.Paired(k.byRepeat(tab.Partition, "FMP", of), base.byRepeat(tab.Partition, other, of),
+					if d[at], err = metric.Paired(k.byRepeat(tab.Partition, "FMP", of),
+						base.byRepeat(tab.Partition, other, of),
 						report.Level); err != nil {
 						t.Fatal(err)
 					}
@@ -202,14 +205,16 @@ func fairText(t *testing.T) string {
 					setting = fmt.Sprintf("%s %.3g", r.Param, r.Value)
 				}
 				fmt.Fprintf(&b, "| %s | %s | %s | %s | %.4f | %.4f |", name, tab.Partition, r.Method,
-					setting, r.NLL.Mean, rowOf(t, learned.table(t, tab.Alpha, "tuned"), r.Method).NLL.Mean)
+					setting, r.NLL.Mean, rowOf(t, learned.table(t, tab.Alpha, "tuned"),
+						r.Method).NLL.Mean)
 				if r.Method == "FMP" {
 					fmt.Fprintf(&b, " | | %.4f | |\n", r.HindsightNLL.Mean)
 					continue
 				}
 				d, best := k.less(t, tab, r.Method), k.lessHindsight(t, tab.Partition, r.Method)
 				fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f | %.4f | %+.4f ± %.4f |\n", d.NLL.Mean,
-					d.NLL.Half, d.JointNear.Mean, d.JointNear.Half, r.HindsightNLL.Mean, best.Mean, best.Half)
+					d.NLL.Half, d.JointNear.Mean, d.JointNear.Half, r.HindsightNLL.Mean,
+					best.Mean, best.Half)
 			}
 		}
 	}

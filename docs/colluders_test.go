@@ -59,7 +59,8 @@ func readColluders(t *testing.T, form, alpha string, draws int,
 // rounds lose no more than .005 by it, and none .01.
 func TestColluders(t *testing.T) {
 	var b, honest strings.Builder
-	b.WriteString("\n| mean loss, rounds that fall: judged; anchored | attack | 1 of 10 | 2 | 3 | 4 | 5 |\n")
+	b.WriteString("\n| mean loss, rounds that fall: judged; anchored | attack | 1 of 10 | 2 | 3 " +
+		"| 4 | 5 |\n")
 	b.WriteString("| --- | --- | --- | --- | --- | --- | --- |\n")
 	honest.WriteString("\n| honest rounds | all taken for honest: ACC | judged | by the shipped " +
 		"anchor | largest loss of a round |\n")
@@ -72,11 +73,11 @@ func TestColluders(t *testing.T) {
 				clients = "α = " + alpha
 			}
 			if k.shipped {
-				fmt.Fprintf(&honest, "| %s, %s | %.4f | %.4f | %.4f | %s |\n", k.title, clients, none.ACC[0],
-					none.ACC[1], none.ACC[2], short(none.Worst[2]))
+				fmt.Fprintf(&honest, "| %s, %s | %.4f | %.4f | %.4f | %s |\n", k.title,
+					clients, none.ACC[0], none.ACC[1], none.ACC[2], short(none.Worst[2]))
 				if none.ACC[0]-none.ACC[2] > 0.005 || none.Worst[2] > 0.01 {
-					t.Errorf("%s, alpha %s: honest rounds lose %.4f by the anchor, one %.4f", k.form, alpha,
-						none.ACC[0]-none.ACC[2], none.Worst[2])
+					t.Errorf("%s, alpha %s: honest rounds lose %.4f by the anchor, one %.4f",
+						k.form, alpha, none.ACC[0]-none.ACC[2], none.Worst[2])
 				}
 			}
 			for i, r := range rows {
@@ -90,7 +91,8 @@ func TestColluders(t *testing.T) {
 				}
 				if r.Fallen[2] > 0 || r.Colluders <= 4 && r.Oracle-r.ACC[2] > 0.02 {
 					t.Errorf(
-						"%s, alpha %s, %s, %d colluders: %d of the anchored rounds fall, the mean loss is %.3f",
+						"%s, alpha %s, %s, %d colluders: %d of the anchored rounds fall, the "+
+							"mean loss is %.3f",
 						k.form, alpha, r.Attack, r.Colluders, r.Fallen[2], r.Oracle-r.ACC[2])
 				}
 			}

@@ -33,8 +33,9 @@ func TestRetired(t *testing.T) {
 			}
 			return nil
 		}
-		if d.Name() == "comments_test.go" || d.Name() == "CHANGELOG.md" || filepath.Ext(path) != ".go" &&
-			filepath.Ext(path) != ".md" {
+		if d.Name() == "comments_test.go" || d.Name() == "CHANGELOG.md" ||
+			filepath.Ext(path) != ".go" &&
+				filepath.Ext(path) != ".md" {
 			return nil
 		}
 		text, err := os.ReadFile(path)
@@ -60,7 +61,8 @@ func TestComments(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				if d.IsDir() || !strings.HasSuffix(path, ".go") ||
+					strings.HasSuffix(path, "_test.go") ||
 					strings.HasSuffix(path, ".pb.go") {
 					return nil
 				}
@@ -71,7 +73,8 @@ func TestComments(t *testing.T) {
 				read++
 				for i, line := range strings.Split(string(source), "\n") {
 					if pronoun.MatchString(line) {
-						t.Errorf("%s:%d: a noun for the pronoun: %s", path, i+1, strings.TrimSpace(line))
+						t.Errorf("%s:%d: a noun for the pronoun: %s", path, i+1,
+							strings.TrimSpace(line))
 					}
 				}
 				return nil

@@ -56,9 +56,9 @@ func TestCorpus(t *testing.T) {
 			for _, v := range less {
 				most = max(most, v)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %d | %d | %.4f | %.4f | %s | %s |\n", name, partition, len(less),
-				taken, stat.Mean(a, nil), stat.Mean(z, nil), verdict(mean <= maxLost, "%+.4f", mean),
-				verdict(most <= maxLost, "%+.4f", most))
+			fmt.Fprintf(&b, "| %s | %s | %d | %d | %.4f | %.4f | %s | %s |\n", name,
+				partition, len(less), taken, stat.Mean(a, nil), stat.Mean(z, nil),
+				verdict(mean <= maxLost, "%+.4f", mean), verdict(most <= maxLost, "%+.4f", most))
 		}
 	}
 	write(t, "results/all.md", "corpus", b.String())

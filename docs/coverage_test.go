@@ -35,16 +35,17 @@ func TestCoverage(t *testing.T) {
 			}
 			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 ||
 				k.Level != 0.9 {
-				t.Errorf("%s, alpha %g, is of %s, alpha %g, %d clients, %d repeats, level %g", data, alpha,
-					k.Dataset, k.Alpha, k.Clients, k.Repeats, k.Level)
+				t.Errorf("%s, alpha %g, is of %s, alpha %g, %d clients, %d repeats, level %g", data,
+					alpha, k.Dataset, k.Alpha, k.Clients, k.Repeats, k.Level)
 			}
 			clients := "homogeneous"
 			if alpha > 0 {
 				clients = fmt.Sprintf("α = %g", alpha)
 			}
 			fmt.Fprintf(&b, "\n| %s, %s, %d images a client | rounds | held, drawn as the points | held, "+
-				"test file | with equal classes | least held class | size | regression: held | size |\n| --- "+
-				"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n", data, clients, k.Points)
+				"test file | with equal classes | least held class | size | regression: held | "+
+				"size |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n", data,
+				clients, k.Points)
 			for _, r := range k.Rows {
 				m, g := r.FMP, r.Regression
 				fmt.Fprintf(&b, "| %d points, %s, %s | %d |", r.Calibrate, r.Sets, r.Score, m.Repeats)
@@ -56,16 +57,16 @@ func TestCoverage(t *testing.T) {
 				if m.AlikeRepeats > k.Repeats/2 {
 					alike = fmt.Sprintf("%.3f", m.Alike)
 					if m.Alike < k.Level-4*m.HeldError {
-						t.Errorf("%s, alpha %g, %s %s: %s of %g hold %.3f ± %.3f", data, alpha, r.Sets, r.Score,
-							"sets", k.Level, m.Alike, m.HeldError)
+						t.Errorf("%s, alpha %g, %s %s: %s of %g hold %.3f ± %.3f", data, alpha,
+							r.Sets, r.Score, "sets", k.Level, m.Alike, m.HeldError)
 					}
 				}
 				least := m.Classes[0]
 				for _, v := range m.Classes {
 					least = min(least, v)
 				}
-				fmt.Fprintf(&b, " %s | %.3f ± %.3f | %.3f | %.3f | %.2f | %.3f | %.2f |\n", alike, m.Held,
-					2*m.HeldError, m.Equal, least, m.Size, g.Held, g.Size)
+				fmt.Fprintf(&b, " %s | %.3f ± %.3f | %.3f | %.3f | %.2f | %.3f | %.2f |\n", alike,
+					m.Held, 2*m.HeldError, m.Equal, least, m.Size, g.Held, g.Size)
 			}
 		}
 	}

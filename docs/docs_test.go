@@ -40,8 +40,8 @@ func TestLibraryShowsTheExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		if shown := string(blocks[i][1]); !strings.Contains(strings.ReplaceAll(string(src), "\t", "    "), shown) {
-			t.Errorf("block %d of library.md is not in %s (its tabs as four spaces); copy the function anew",
-				i+1, path)
+			t.Errorf("block %d of library.md is not in %s (its tabs as four spaces); copy the "+
+				"function anew", i+1, path)
 		}
 	}
 }
@@ -155,8 +155,8 @@ func TestPageListsTheModels(t *testing.T) {
 				t.Errorf("%s is %q by its manifest", path, f.Kind)
 			}
 			if f.Command == "" || f.TrainingData == "" {
-				t.Errorf("the manifest of %s does not say how (%q) and from what (%q) it was made", path,
-					f.Command, f.TrainingData)
+				t.Errorf("the manifest of %s does not say how (%q) and from what (%q) it was made",
+					path, f.Command, f.TrainingData)
 			}
 			if f.C > 0 {
 				classes = strconv.Itoa(f.C)

@@ -46,7 +46,8 @@ func TestDomains(t *testing.T) {
 			if run.Extractor != "" {
 				file, behind = run.Data+"-"+run.Extractor, run.Data+" behind EfficientNet-Lite0"
 			}
-			text, err := os.ReadFile(fmt.Sprintf("results/domains/%s-%s-%g.json", run.Family, file, alpha))
+			text, err := os.ReadFile(fmt.Sprintf("results/domains/%s-%s-%g.json",
+				run.Family, file, alpha))
 			if errors.Is(err, fs.ErrNotExist) && i >= len(runs) {
 				continue
 			}
@@ -67,8 +68,9 @@ func TestDomains(t *testing.T) {
 			if alpha > 0 {
 				clients = fmt.Sprintf("α = %g", alpha)
 			}
-			fmt.Fprintf(&b, "\n| %s, %s, %s, %d repeats | known domain: ACC | NLL | unknown kind: ACC | NLL |\n"+
-				"| --- | ---: | ---: | ---: | ---: |\n", run.Family, behind, clients, k.Repeats)
+			fmt.Fprintf(&b, "\n| %s, %s, %s, %d repeats | known domain: ACC | NLL | unknown "+
+				"kind: ACC | NLL |\n| --- | ---: | ---: | ---: | ---: |\n", run.Family, behind,
+				clients, k.Repeats)
 			for _, r := range k.Rows {
 				if r.Strength > 0 {
 					r.Name += fmt.Sprintf(", strength %.2f", r.Strength)

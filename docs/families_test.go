@@ -116,7 +116,8 @@ func TestFamilies(t *testing.T) {
 	first := domains.Families[0]
 	if d := f.Domains; !slices.Equal(d.Kinds, first.Kinds) ||
 		!slices.Equal(d.Severities, first.Severities) ||
-		!slices.Equal(d.Methods, domains.Rivals) || d.Date.IsZero() || d.Repeats < 3 || len(d.Aims) == 0 {
+		!slices.Equal(d.Methods, domains.Rivals) || d.Date.IsZero() || d.Repeats < 3 ||
+		len(d.Aims) == 0 {
 		t.Errorf("clients as domains: %+v; fmp bench domains has %v, %v, %v", d, first.Kinds,
 			first.Severities, domains.Rivals)
 	}
@@ -127,7 +128,8 @@ func TestFamilies(t *testing.T) {
 			order[c], digest[c] = c, sha256.Sum256(fmt.Appendf(nil, "split %d class %d", i+1, c))
 		}
 		slices.SortFunc(order, func(a, b int) int { return bytes.Compare(digest[a][:], digest[b][:]) })
-		for _, part := range [][2][]int{{s.Extractor, order[:30]}, {s.Tuning, order[30:40]}, {s.Tasks, order[40:]}} {
+		for _, part := range [][2][]int{{s.Extractor, order[:30]}, {s.Tuning, order[30:40]},
+			{s.Tasks, order[40:]}} {
 			slices.Sort(part[1])
 			if s.Split != i+1 || !slices.Equal(part[0], part[1]) {
 				t.Errorf("split %d has classes %v; its rule gives %v", s.Split, part[0], part[1])

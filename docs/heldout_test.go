@@ -143,7 +143,8 @@ func endsText(t *testing.T) string {
 				was = append(was, readKept(t, "families", f.Name, filepath.Base(dir)))
 			}
 			for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
-				fmt.Fprintf(&b, "| %s/%s | %s | %d |", f.Name, filepath.Base(dir), partition, k.config.Seeds)
+				fmt.Fprintf(&b, "| %s/%s | %s | %d |", f.Name, filepath.Base(dir),
+					partition, k.config.Seeds)
 				for _, of := range coverages {
 					v, ok := clustered(t, []*keptRun{k}, partition, "FMP", of)
 					if !ok {
@@ -226,7 +227,8 @@ func heldOutText(t *testing.T) string {
 	names, runs := heldOut(t)
 	others := []string{"FMP-mean", "FMP-Laplace", "FMP-joint"}
 	b.WriteString("| tasks | clients | extractors | NLL | joint NLL | joint NLL less FMP-mean's | " +
-		"less FMP-Laplace's | less FMP-joint's |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+		"less FMP-Laplace's | less FMP-joint's |\n| --- | --- | ---: | ---: | ---: | ---: | ---: " +
+		"| ---: |\n")
 	joint := make([]tally, len(others))
 	near := func(r *experiment.Record) *float64 { return &r.Uncertainty.Joint.Near }
 	for _, name := range names {

@@ -34,8 +34,8 @@ func TestMartingale(t *testing.T) {
 			fmt.Fprintf(&b,
 				"| %s | %s | %s | %.4f | %.4f | %+.4f ± %.4f | %+.4f ± %.4f | %.4f | %.4f | %.4f |\n",
 				strings.TrimSuffix(name, "-0.1"), partition(kept.Alpha), r.Method, first.Probability,
-				last.Probability, second.Drift, 1.96*second.DriftError, last.Drift, 1.96*last.DriftError,
-				last.Moved, last.Spread, r.Spread)
+				last.Probability, second.Drift, 1.96*second.DriftError, last.Drift,
+				1.96*last.DriftError, last.Moved, last.Spread, r.Spread)
 			if r.Method == martingale.One {
 				for _, s := range r.Steps {
 					if d := s.Probability - first.Probability; d > 0.003 || d < -0.003 {

@@ -102,7 +102,8 @@ func held(t *testing.T, records []experiment.Record, method string, alpha float6
 
 // overBest returns the mean NLL of FMP-one less that at the temperature that suits the test images
 // best.
-func overBest(t *testing.T, records []experiment.Record, protocol string, alpha float64) (mean float64) {
+func overBest(t *testing.T, records []experiment.Record, protocol string,
+	alpha float64) (mean float64) {
 	t.Helper()
 	n := 0.0
 	for i := range records {

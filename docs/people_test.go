@@ -141,7 +141,8 @@ func letterRows(t *testing.T, file string, by ...string) map[string]letterRow {
 			key = append(key, column(line, name))
 		}
 		r := out[strings.Join(key, " ")]
-		for name, to := range map[string]*float64{"acc": &r.acc, "ece": &r.ece, "nll": &r.nll, "upload_bytes": &r.bytes} {
+		for name, to := range map[string]*float64{"acc": &r.acc, "ece": &r.ece, "nll": &r.nll,
+			"upload_bytes": &r.bytes} {
 			v, err := strconv.ParseFloat(column(line, name), 64)
 			if err != nil {
 				t.Fatal(err)
@@ -237,8 +238,9 @@ func covarianceText(t *testing.T) string {
 func gapText(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| s, n | step 50 | 100 | 150 | 200 |\n| --- | ---: | ---: | ---: | ---: |\n")
-	for _, r := range [][2]string{{"s-10", "s = 10, n = 40"}, {"s-20", "s = 20, n = 40"}, {"s-40", "s = 40, n = 40"},
-		{"s-80", "s = 80, n = 40"}, {"n-10", "s = 10, n = 10"}, {"n-20", "s = 10, n = 20"},
+	for _, r := range [][2]string{{"s-10", "s = 10, n = 40"}, {"s-20", "s = 20, n = 40"},
+		{"s-40", "s = 40, n = 40"}, {"s-80", "s = 80, n = 40"}, {"n-10", "s = 10, n = 10"},
+		{"n-20", "s = 10, n = 20"},
 		{"n-80", "s = 10, n = 80"}} {
 		data, err := os.ReadFile(filepath.Join("results", "letter", r[0]+".jsonl"))
 		if err != nil {

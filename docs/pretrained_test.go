@@ -42,8 +42,8 @@ func TestPretrained(t *testing.T) {
 				}
 				fmt.Fprintf(&b,
 					"| %s | %s | %d | %s | %.4f | %.4f | %.4f ± %.4f | %.4f | %s | %.0f KB | %s |\n", d.Name(),
-					tab.Partition, tab.Repeats, row.Method, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean, row.NLL.Half,
-					row.HindsightNLL.Mean, less, row.UploadBytes/1000, took)
+					tab.Partition, tab.Repeats, row.Method, row.ACC.Mean, row.ECE.Mean,
+					row.NLL.Mean, row.NLL.Half, row.HindsightNLL.Mean, less, row.UploadBytes/1000, took)
 			}
 		}
 	}
@@ -105,7 +105,8 @@ func TestPretrainedAims(t *testing.T) {
 				if row.Method == "FMP" {
 					continue
 				}
-				if d := k.lessHindsight(t, tab.Partition, row.Method); best == "" || d.Mean > less.Mean {
+				if d := k.lessHindsight(t, tab.Partition, row.Method); best == "" ||
+					d.Mean > less.Mean {
 					best, less = row.Method, d
 				}
 				acc = max(acc, row.ACC.Mean)
@@ -126,8 +127,10 @@ func TestPretrainedAims(t *testing.T) {
 				gap = 0.015
 			}
 			fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s | %s | %s |\n", name, tab.Partition,
-				tab.Repeats, aim, rival, count(own.ACC.Mean >= acc-0.003, "%+.4f", own.ACC.Mean-acc), ece,
-				count(own.NLL.Mean-own.HindsightNLL.Mean <= gap, "%.4f", own.NLL.Mean-own.HindsightNLL.Mean))
+				tab.Repeats, aim, rival,
+				count(own.ACC.Mean >= acc-0.003, "%+.4f", own.ACC.Mean-acc), ece,
+				count(own.NLL.Mean-own.HindsightNLL.Mean <= gap, "%.4f",
+					own.NLL.Mean-own.HindsightNLL.Mean))
 		}
 	}
 	fmt.Fprintf(&b, "\nOf %d figures that have an aim, %d meet it.\n", met+missed, met)

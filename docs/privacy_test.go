@@ -24,7 +24,8 @@ func privateRuns(t *testing.T) []*keptRun {
 			for _, unit := range []string{"example", "client"} {
 				for _, epsilon := range []int{1, 4} {
 					k := readKept(t, "privacy", "runs",
-						fmt.Sprintf("name=%s,clients=%d,epsilon=%d,unit=%s", set, clients, epsilon, unit))
+						fmt.Sprintf("name=%s,clients=%d,epsilon=%d,unit=%s", set,
+							clients, epsilon, unit))
 					if c := k.config; c.Dataset.Name != set || c.Federation.Clients != clients ||
 						c.Privacy.Unit != unit ||
 						c.Privacy.Epsilon != float64(epsilon) || c.Seeds < 10 {
@@ -48,7 +49,8 @@ func TestPrivacyPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| data, clients x images | noise | ε | unit | α | FMP without noise: ACC / NLL | " +
 		"FMP-DP: ACC | ECE | NLL | joint NLL | plug-in: ACC / NLL | FMP-DP less it: NLL | FedPFT-DP: " +
-		"ACC / NLL |\n| --- | --- | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | ---: | --- |\n")
+		"ACC / NLL |\n| --- | --- | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | " +
+		"---: | --- |\n")
 	worse, total, near := 0, 0, 0
 	for _, k := range privateRuns(t) {
 		rs, err := experiment.ReadResults(k.dir)
@@ -62,7 +64,8 @@ func TestPrivacyPage(t *testing.T) {
 		for i := range k.tables {
 			tab := &k.tables[i]
 			if tab.Repeats != k.config.Seeds {
-				t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition, tab.Repeats, k.config.Seeds)
+				t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition,
+					tab.Repeats, k.config.Seeds)
 			}
 			row := func(method string) *report.Row { return rowOf(t, tab, method) }
 			alpha := "-"
@@ -82,10 +85,11 @@ func TestPrivacyPage(t *testing.T) {
 			c := k.config
 			fmt.Fprintf(&b, "| %s, %d x %d | %s | %g | %s | %s | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f "+
 				"± %.3f | %.3f | %.3f / %.2f | %+.3f ± %.3f | %.3f / %.2f |\n",
-				c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Privacy.Noise, c.Privacy.Epsilon,
-				c.Privacy.Unit, alpha, none.ACC.Mean, none.NLL.Mean, dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean,
-				dp.NLL.Mean, dp.NLL.Half, dp.JointNear.Mean, plugin.ACC.Mean, plugin.NLL.Mean,
-				less.NLL.Mean, less.NLL.Half, rival.ACC.Mean, rival.NLL.Mean)
+				c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Privacy.Noise,
+				c.Privacy.Epsilon, c.Privacy.Unit, alpha, none.ACC.Mean, none.NLL.Mean, dp.ACC.Mean,
+				dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half, dp.JointNear.Mean,
+				plugin.ACC.Mean, plugin.NLL.Mean, less.NLL.Mean, less.NLL.Half,
+				rival.ACC.Mean, rival.NLL.Mean)
 			total++
 			if less.NLL.Mean-less.NLL.Half > 0 {
 				worse++
@@ -177,8 +181,8 @@ func TestAuditTable(t *testing.T) {
 							fmt.Sprintf("%.0f, %.0f, %.0f", means.Bytes, p[1].Bytes, points.PointBytes)
 					}
 					fmt.Fprintf(&b, "| %s, %d | %s | %d | %.1f | %s | %.2f, %.2f | %s |\n",
-						strings.ReplaceAll(kind, "-", " "), means.Points, a.Partition, means.Coordinates,
-						means.Behind, auc, means.Whole, points.Whole, bytes)
+						strings.ReplaceAll(kind, "-", " "), means.Points, a.Partition,
+						means.Coordinates, means.Behind, auc, means.Whole, points.Whole, bytes)
 				}
 			}
 		}

@@ -49,8 +49,8 @@ func TestCertificateRecipe(t *testing.T) {
 			}
 			if k, ok := c.PublicKey.(*ecdsa.PublicKey); !ok || k.Curve != elliptic.P256() ||
 				len(c.DNSNames) == 0 {
-				t.Errorf("%s: the certificate has a key of %T and the names %v; want one on P-256, and a name",
-					page, c.PublicKey, c.DNSNames)
+				t.Errorf("%s: the certificate has a key of %T and the names %v; want one on "+
+					"P-256, and a name", page, c.PublicKey, c.DNSNames)
 			}
 		}
 	}

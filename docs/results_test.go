@@ -144,13 +144,15 @@ func TestResultsPage(t *testing.T) {
 			if k == nil {
 				continue
 			}
-			if k.config.Dataset.Name != d || k.config.Tasks.Labels != "permuted" || k.config.Seeds < 10 {
+			if k.config.Dataset.Name != d || k.config.Tasks.Labels != "permuted" ||
+				k.config.Seeds < 10 {
 				t.Errorf("%s is of %s, labels %s, %d repeats", k.dir, k.config.Dataset.Name,
 					k.config.Tasks.Labels, k.config.Seeds)
 			}
 			for _, tab := range k.tables {
 				if tab.Repeats != k.config.Seeds {
-					t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition, tab.Repeats, k.config.Seeds)
+					t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition,
+						tab.Repeats, k.config.Seeds)
 				}
 			}
 		}
@@ -270,7 +272,8 @@ func figure2Text(t *testing.T, runs map[string]*keptRun) string {
 				fmt.Fprintf(&b, "| %s |", m)
 				for _, a := range alphas(runs[d]) {
 					r := rowOf(t, runs[d].table(t, a, protocol), m)
-					fmt.Fprintf(&b, " %.4f ± %.4f / %.4f ± %.4f |", r.ACC.Mean, r.ACC.Half, r.ECE.Mean, r.ECE.Half)
+					fmt.Fprintf(&b, " %.4f ± %.4f / %.4f ± %.4f |", r.ACC.Mean, r.ACC.Half,
+						r.ECE.Mean, r.ECE.Half)
 				}
 				b.WriteString("\n")
 			}
@@ -327,7 +330,8 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 		return verdict(r.ECE.Mean <= printed.ECE, "%.4f (printed %.4f)", r.ECE.Mean, printed.ECE)
 	})
 	if own == "FMP" {
-		line("LANN's ACC within 0.03 of the printed, which fixes the points per client", "shared", closed,
+		line("LANN's ACC within 0.03 of the printed, which fixes the points per client",
+			"shared", closed,
 			func(k *keptRun) string {
 				r := rowOf(t, k.table(t, 0, "shared"), "LANN")
 				return verdict(math.Abs(r.ACC.Mean-r.Printed.ACC) <= 0.03, "%.4f (printed %.4f)",
@@ -364,7 +368,8 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 				d := k.pair(t, tabs[0], own, m)
 				met = met && d.ECE.Lo() <= 0
 				if d.ECE.Mean > worst {
-					worst, name = d.ECE.Mean, fmt.Sprintf("%+.4f ± %.4f to %s", d.ECE.Mean, d.ECE.Half, m)
+					worst, name = d.ECE.Mean,
+						fmt.Sprintf("%+.4f ± %.4f to %s", d.ECE.Mean, d.ECE.Half, m)
 				}
 			}
 			return verdict(met, "%s", name)
@@ -375,7 +380,8 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 			for _, m := range append([]string{"FedCGS"}, consensus...) {
 				d := k.pair(t, tabs[0], own, m)
 				if d.NLL.Mean > worst {
-					worst, name = d.NLL.Mean, fmt.Sprintf("%+.4f ± %.4f to %s", d.NLL.Mean, d.NLL.Half, m)
+					worst, name = d.NLL.Mean,
+						fmt.Sprintf("%+.4f ± %.4f to %s", d.NLL.Mean, d.NLL.Half, m)
 				}
 			}
 			return verdict(worst <= 0, "%s", name)
@@ -397,7 +403,8 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 				for _, m := range consensus {
 					if d := k.pair(t, tab, own, m); d.ACC.Mean < least {
 						least, name = d.ACC.Mean,
-							fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ACC.Mean, d.ACC.Half, m, tab.Alpha)
+							fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ACC.Mean,
+								d.ACC.Half, m, tab.Alpha)
 					}
 				}
 			}
@@ -410,7 +417,8 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 				for _, m := range consensus {
 					if d := k.pair(t, tab, own, m); d.ECE.Mean > most {
 						most, name = d.ECE.Mean,
-							fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ECE.Mean, d.ECE.Half, m, tab.Alpha)
+							fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ECE.Mean,
+								d.ECE.Half, m, tab.Alpha)
 					}
 				}
 			}
@@ -572,11 +580,13 @@ func conjugateText(t *testing.T) string {
 		}
 		line("FMP, S = 100", closed, "FMP", kept.NLL, kept.Joint, nil)
 		for _, s := range []int{20, 5, 1} {
-			line(fmt.Sprintf("S = %d", s), closed, "FMP", kept.First(s, false), kept.First(s, true), closed)
+			line(fmt.Sprintf("S = %d", s), closed, "FMP", kept.First(s, false),
+				kept.First(s, true), closed)
 		}
 		line("no latent, the same scalars", recordsOf(t, "ablation", "latent-none-"+d), "FMP", kept.NLL,
 			kept.Joint, closed)
-		line("no latent, scalars of its own (FMP-mean)", closed, "FMP-mean", kept.NLL, kept.Joint, closed)
+		line("no latent, scalars of its own (FMP-mean)", closed, "FMP-mean", kept.NLL,
+			kept.Joint, closed)
 		line("coordinates and metric not learned, scalars learned",
 			recordsOf(t, "ablation", "metric-fixed-"+d), "FMP", kept.NLL, kept.Joint, closed)
 		line("drawn by attention (FMP-ISAB)", closed, "FMP-ISAB", kept.NLL, kept.Joint, closed)

@@ -110,9 +110,9 @@ func TestResultsPageOfAttacks(t *testing.T) {
 		}
 		if s := r.Sizes; s != nil && r.Clients == 10 {
 			fmt.Fprintf(&sizes, "| %s | %d of %d images, %d of %d | %s / %s / %s | %s / %s / %s |\n",
-				strings.TrimSuffix(title, ", homogeneous"), s.LargeClients, s.Large, s.SmallClients, s.Small,
-				short(s.Claimed.ACC), short(s.Claimed.NLL), short(s.Claimed.ECE), short(s.Counted.ACC),
-				short(s.Counted.NLL), short(s.Counted.ECE))
+				strings.TrimSuffix(title, ", homogeneous"), s.LargeClients, s.Large,
+				s.SmallClients, s.Small, short(s.Claimed.ACC), short(s.Claimed.NLL),
+				short(s.Claimed.ECE), short(s.Counted.ACC), short(s.Counted.NLL), short(s.Counted.ECE))
 		}
 	}
 	fmt.Fprintf(&kinds, "\n|%s\n", strings.Repeat(" --- |", len(keptRounds)+1))

@@ -47,8 +47,8 @@ func scopeText(t *testing.T, title string, k *keptRun) string {
 				continue
 			}
 			d := k.less(t, tab, r.Method)
-			fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f |\n", d.NLL.Mean, d.NLL.Half, d.JointNear.Mean,
-				d.JointNear.Half)
+			fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f |\n", d.NLL.Mean, d.NLL.Half,
+				d.JointNear.Mean, d.JointNear.Half)
 		}
 		b.WriteString("\n")
 	}
@@ -111,8 +111,8 @@ func measuredText(t *testing.T) string {
 // and for skewed clients.
 func answerText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| ten classes of photographs (CIFAR-10), ten clients | accuracy | NLL (less is better) | " +
-		"best other method, NLL | FMP less it |\n| --- | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("| ten classes of photographs (CIFAR-10), ten clients | accuracy | NLL (less " +
+		"is better) | best other method, NLL | FMP less it |\n| --- | ---: | ---: | ---: | ---: |\n")
 	k := readKept(t, "pretrained", "cifar10-20")
 	for i := range k.tables {
 		tab := &k.tables[i]
@@ -162,7 +162,8 @@ func bestText(t *testing.T, titles []string, runs []*keptRun) string {
 				case x.Mean-x.Half > 0:
 					word = "**missed**"
 				}
-				fmt.Fprintf(&b, " %s %.4f | %+.4f ± %.4f, %s |", best.Method, figure, x.Mean, x.Half, word)
+				fmt.Fprintf(&b, " %s %.4f | %+.4f ± %.4f, %s |", best.Method, figure,
+					x.Mean, x.Half, word)
 			}
 			for _, c := range []metric.Interval{own.CoverTop, own.CoverUncertain} {
 				cover := "-"
@@ -209,8 +210,9 @@ func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 						x = d.JointNear
 					}
 					// On MNIST the aim is not to be above any by more than the interval.
-					if name == "" || names[i] != "mnist" && x.Hi() > worst.Hi() || names[i] == "mnist" &&
-						x.Lo() > worst.Lo() {
+					if name == "" || names[i] != "mnist" && x.Hi() > worst.Hi() ||
+						names[i] == "mnist" &&
+							x.Lo() > worst.Lo() {
 						worst, name = x, tab.Rows[r].Method
 					}
 				}
@@ -218,13 +220,15 @@ func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 				if names[i] == "mnist" {
 					met = worst.Lo() <= 0
 				}
-				fmt.Fprintf(&b, " %s |", verdict(met, "%+.4f ± %.4f to %s", worst.Mean, worst.Half, name))
+				fmt.Fprintf(&b, " %s |",
+					verdict(met, "%+.4f ± %.4f to %s", worst.Mean, worst.Half, name))
 			}
 			reference := closedReference[names[i]][j]
 			raw := rowOf(t, k.table(t, alpha, "shared"), "FMP").NLL.Mean
 			fmt.Fprintf(&b, " %s |", verdict(raw <= reference+0.003, "%.4f (%.4f)", raw, reference))
 			fmt.Fprintf(&b, " %s |",
-				verdict(own.CoverTop.Mean >= 0.85 && own.CoverTop.Mean <= 0.95, "%.3f", own.CoverTop.Mean))
+				verdict(own.CoverTop.Mean >= 0.85 && own.CoverTop.Mean <= 0.95, "%.3f",
+					own.CoverTop.Mean))
 			weighting := 1.0
 			for _, c := range k.tuned.Choices {
 				if c.Method == "CFMP" && c.Partition == tab.Partition {
@@ -251,8 +255,8 @@ func shiftsText(t *testing.T, k *keptRun) string {
 			fmt.Fprintf(&b, " %s |", o)
 		}
 		b.WriteString(" by disagreement: " + strings.Join(others,
-			" | ") + " | spoiled, severity 1: NLL | 2 | 3 | 4 | 5 |\n| --- |" + strings.Repeat(" ---: |",
-			2*len(others)+5) + "\n")
+			" | ") + " | spoiled, severity 1: NLL | 2 | 3 | 4 | 5 |\n| --- |" +
+			strings.Repeat(" ---: |", 2*len(others)+5) + "\n")
 		for _, m := range k.config.Methods {
 			sums, counts := map[string]float64{}, map[string]float64{}
 			add := func(key string, v float64) { sums[key] += v; counts[key]++ }
@@ -327,7 +331,8 @@ func TestScopes(t *testing.T) {
 			k := readKept(t, scope, n)
 			for _, tab := range k.tables {
 				if tab.Repeats < 10 || tab.Repeats != k.config.Seeds {
-					t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition, tab.Repeats, k.config.Seeds)
+					t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition,
+						tab.Repeats, k.config.Seeds)
 				}
 			}
 			runs = append(runs, k)

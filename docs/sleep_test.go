@@ -37,7 +37,8 @@ func TestNoTestSleeps(t *testing.T) {
 			open = append(open, n)
 			if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "Sleep" {
 				if seen++; !polls(open) {
-					t.Errorf("%s: a test sleeps for a fixed time: wait for what it wants", files.Position(n.Pos()))
+					t.Errorf("%s: a test sleeps for a fixed time: wait for what it wants",
+						files.Position(n.Pos()))
 				}
 			}
 			return true

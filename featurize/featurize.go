@@ -29,7 +29,8 @@ type Features struct {
 	// Train holds all training images in the order of the data set; Splits divides them.
 	Train, Test Labelled
 	Splits      dataset.Splits
-	// Stats are the statistics that standardised the features; nil where the extractor does so itself.
+	// Stats are the statistics that standardised the features; nil where the extractor does so
+	// itself.
 	Stats *Stats
 	// Digest identifies the extractor, preprocessing, data set and statistics.
 	Digest string
@@ -56,12 +57,12 @@ type Config struct {
 	Stats *Stats
 	// Test is the number of test images whose features are wanted, the first ones; 0 means all.
 	Test int
-	// Cache is the folder of cached features; "" means fmp/features in the user's cache folder, "none"
-	// disables the cache.
+	// Cache is the folder of cached features; "" means fmp/features in the user's cache folder,
+	// "none" disables the cache.
 	Cache string
-	// Skip leaves out images that cannot be decoded, of a data set whose files are decoded when they
-	// are asked for; without it they are an error that names them, once the features of all others are
-	// stored.
+	// Skip leaves out images that cannot be decoded, of a data set whose files are decoded when
+	// they are asked for; without it they are an error that names them, once the features of all
+	// others are stored.
 	Skip bool
 	// Progress, if not nil, is called with the number of images done, possibly from several
 	// goroutines.
@@ -101,7 +102,8 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor,
 	if f.Cached = all != nil; !f.Cached {
 		g := newGrid(ds, x)
 		g.test = f.Test.N
-		if all, err = extract(ctx, ds, x, g, dataset.Range{To: f.Train.N + f.Test.N}, path, c.Progress); err != nil {
+		if all, err = extract(ctx, ds, x, g, dataset.Range{To: f.Train.N + f.Test.N}, path,
+			c.Progress); err != nil {
 			return nil, err
 		}
 		if err := saveRows(path, all, f.Dx); err != nil {
@@ -130,8 +132,8 @@ func Run(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor,
 	for i, v := range all {
 		if !(math.Abs(float64(v)) <= maxFeature) {
 			return nil, fmt.Errorf("feature %d of image %d is %v as it goes to the methods; their "+
-				"arithmetic stands up to %g: check extractor.mean and extractor.std, and the model", i%f.Dx,
-				i/f.Dx, v, maxFeature)
+				"arithmetic stands up to %g: check extractor.mean and extractor.std, and the model",
+				i%f.Dx, i/f.Dx, v, maxFeature)
 		}
 	}
 	sum := sha256.Sum256([]byte(f.Digest))
@@ -154,7 +156,8 @@ func (f *Features) statistics() (*Stats, dataset.Range, error) {
 	if part.Len() < minStats {
 		return nil, part, fmt.Errorf(
 			"standardising features needs %d images outside the clients' part and there are %d; give "+
-				"dataset.splits.extractor or dataset.splits.corpus a larger share", minStats, part.Len())
+				"dataset.splits.extractor or dataset.splits.corpus a larger share",
+			minStats, part.Len())
 	}
 	return NewStats(f.Train.Features[part.From*f.Dx:part.To*f.Dx], f.Dx), part, nil
 }

@@ -87,7 +87,8 @@ func TestRunStandardisesOverTheExtractorPartAndCaches(t *testing.T) {
 	s := NewStats(part.Features, first.Dx)
 	for k := range first.Dx {
 		if math.Abs(float64(s.Mean[k])) > 1e-5 || math.Abs(float64(s.Std[k])-1) > 1e-5 {
-			t.Errorf("feature %d of the extractor part has mean %v and deviation %v", k, s.Mean[k], s.Std[k])
+			t.Errorf("feature %d of the extractor part has mean %v and deviation %v", k,
+				s.Mean[k], s.Std[k])
 		}
 	}
 	again, err := Run(context.Background(), ds, openTest(t, 3, ""), Config{Cache: cache})
@@ -142,7 +143,8 @@ func TestDamagedCacheIsNotBelieved(t *testing.T) {
 			"do not match their digest") || strings.Contains(notes, cache) {
 			t.Errorf("%s: notes are %q", name, notes)
 		}
-		if got, err = Run(context.Background(), ds, x, Config{Cache: cache}); err != nil || !got.Cached ||
+		if got, err = Run(context.Background(), ds, x, Config{Cache: cache}); err != nil ||
+			!got.Cached ||
 			strings.Contains(strings.Join(got.Notes, " "), "digest") {
 			t.Errorf("%s: the cache is not mended: %v, %v", name, got, err)
 		}

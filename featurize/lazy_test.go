@@ -147,7 +147,8 @@ func TestLazySkip(t *testing.T) {
 	for i := range 3 {
 		ds := openPhotos(t, dir, 1, true)
 		for _, skip := range []bool{false, true, false} {
-			s, err := RunShard(t.Context(), ds, openTest(t, 1, ""), i, 3, Config{Cache: cache, Skip: skip})
+			s, err := RunShard(t.Context(), ds, openTest(t, 1, ""), i, 3,
+				Config{Cache: cache, Skip: skip})
 			if (err == nil) != skip {
 				t.Errorf("shard %d, skip %v: %v", i, skip, err)
 			}
@@ -181,7 +182,8 @@ func TestLazySkip(t *testing.T) {
 			t.Fatal(err)
 		}
 		ds := openPhotos(t, dir, 1, true)
-		got, err := Run(t.Context(), ds, openTest(t, 1, ""), Config{Cache: cache, Skip: true, Test: test})
+		got, err := Run(t.Context(), ds, openTest(t, 1, ""),
+			Config{Cache: cache, Skip: true, Test: test})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -67,7 +67,8 @@ func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, 
 	rows, _ := loadRows(s.Path, s.To-s.From, x.Dx())
 	if s.Cached = rows != nil; !s.Cached {
 		var err error
-		if rows, err = extract(ctx, ds, x, g, dataset.Range{From: s.From, To: s.To}, s.Path, c.Progress); err != nil {
+		if rows, err = extract(ctx, ds, x, g, dataset.Range{From: s.From, To: s.To}, s.Path,
+			c.Progress); err != nil {
 			return s, err
 		}
 		if err := saveRows(s.Path, rows, x.Dx()); err != nil {
@@ -174,7 +175,8 @@ func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, erro
 	for _, s := range append(slices.Clone(shards), Shard{From: m.Images, To: m.Images, Total: m.Images}) {
 		switch {
 		case s.From > at:
-			return m, fmt.Errorf("images %d to %d of %d are missing: %w", at, s.From-1, m.Images, errMissing)
+			return m, fmt.Errorf("images %d to %d of %d are missing: %w", at, s.From-1,
+				m.Images, errMissing)
 		case s.From < at || s.To < s.From || s.Total != m.Images:
 			return m, fmt.Errorf("%s overlaps others: remove the shards of one division; all of a "+
 				"division have the same number of shards and extractor.batch", filepath.Base(s.Path))

@@ -64,7 +64,8 @@ func TestShards(t *testing.T) {
 				t.Fatal(err)
 			}
 			if g := newGrid(ds, openTest(t, 1, "")); !g.begins(s.From) || !g.begins(s.To) {
-				t.Errorf("shard %d of %d is images %d to %d, which are no whole chunks", i, n, s.From, s.To-1)
+				t.Errorf("shard %d of %d is images %d to %d, which are no whole chunks", i,
+					n, s.From, s.To-1)
 			}
 			if images += s.To - s.From; i == n-1 && n == 2 && begun <= 24 {
 				t.Errorf("a shard that was stopped began again with its image %d", begun)

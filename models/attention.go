@@ -50,8 +50,8 @@ type Block struct {
 	Keep int `json:"keep"`
 	// Beta is the initial value of the learned factor on the logits; 0 omits the factor.
 	Beta float32 `json:"beta"`
-	// Hidden is the hidden width of a two-layer feed-forward part, whose second layer starts at zero;
-	// 0 means one layer.
+	// Hidden is the hidden width of a two-layer feed-forward part, whose second layer starts at
+	// zero; 0 means one layer.
 	Hidden int `json:"hidden"`
 
 	// Initialisers that replace the defaults; nil keeps the default.

@@ -102,7 +102,8 @@ func mutated(m *onnx.Model, changes []byte) *onnx.Model {
 			}
 		case 9:
 			for i := range n.Attrs {
-				n.Attrs[i].Int, n.Attrs[i].Float = n.Attrs[i].Int+int64(what), n.Attrs[i].Float+float32(where)
+				n.Attrs[i].Int, n.Attrs[i].Float = n.Attrs[i].Int+int64(what),
+					n.Attrs[i].Float+float32(where)
 			}
 		case 10:
 			m.Opsets[""] = int64(13 + what%10)
@@ -160,7 +161,8 @@ func digestAndFeatures(t testing.TB, m *onnx.Model,
 	}
 	out, err := engine.Eval(s,
 		map[string]*onnx.Tensor{
-			"images": onnx.NewTensor([]uint8{1, 250, 3, 100, 5, 60, 7, 80, 9, 200, 11, 120}, 1, 2, 3, 2)})
+			"images": onnx.NewTensor([]uint8{1, 250, 3, 100, 5, 60, 7, 80, 9, 200, 11, 120}, 1, 2,
+				3, 2)})
 	if err != nil {
 		return a.Extractor, nil, nil
 	}
@@ -234,7 +236,8 @@ func TestCollideWide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := fuse(t, "wide", m, e, Preprocessing{Height: 2, Width: pixels / 2, Channels: 1, Output: "h"})
+		c := fuse(t, "wide", m, e,
+			Preprocessing{Height: 2, Width: pixels / 2, Channels: 1, Output: "h"})
 		a, err := ParseClient(c.m, c.f)
 		if err != nil {
 			t.Fatal(err)
@@ -362,7 +365,8 @@ func TestTwoReadings(t *testing.T) {
 			n.Inputs[1] = "double"
 		}, true},
 		"other names": {func(_ *onnx.Model, g *onnx.Graph) {
-			pass.Rename(g, map[string]string{of(g, "Clip").Outputs[0]: "0.0", of(g, "Split").Outputs[0]: "x0"})
+			pass.Rename(g, map[string]string{of(g, "Clip").Outputs[0]: "0.0",
+				of(g, "Split").Outputs[0]: "x0"})
 		}, false},
 		"a constant that nothing reads": {func(_ *onnx.Model,
 			g *onnx.Graph) {
@@ -390,7 +394,8 @@ func TestTwoReadings(t *testing.T) {
 		case c.refused && err == nil:
 			t.Errorf("%s: not refused; the digest is the same: %v", name, d == digest)
 		case !c.refused && (err != nil || d != digest || !slices.Equal(h, features)):
-			t.Errorf("%s: digest %s and features %v, %v; want %s and %v", name, d, h, err, digest, features)
+			t.Errorf("%s: digest %s and features %v, %v; want %s and %v", name, d, h, err,
+				digest, features)
 		}
 	}
 }

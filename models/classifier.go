@@ -22,20 +22,20 @@ type ClassifierParts struct {
 	// Features turns images into features ([FeatureGraph]). Without it the classifier takes feature
 	// rows.
 	Features *onnx.Model
-	// Coordinates maps features [n, dx] to the heads' inputs [n, k], its first output; nil where the
-	// heads take the features themselves (k = dx). Further outputs, such as low and high, become the
-	// classifier's.
+	// Coordinates maps features [n, dx] to the heads' inputs [n, k], its first output; nil where
+	// the heads take the features themselves (k = dx). Further outputs, such as low and high,
+	// become the classifier's.
 	Coordinates *onnx.Model
 	// Heads are samples of the posterior, [S, k+1, C], float64, the row of biases last.
 	Heads *onnx.Tensor
 	// Samples adds the probabilities of each head as an output.
 	Samples bool
 	// Widening, if not 0, adds low and high from the heads: mean and standard deviation of a
-	// probability's log-odds over them, the second times Widening for the tempering of their draws and
-	// for 90% of a normal.
+	// probability's log-odds over them, the second times Widening for the tempering of their draws
+	// and for 90% of a normal.
 	Widening float64
-	// Shift, if not nil, adds the input shift and the output estimated_shift ([WithShift]), which want
-	// Coordinates of a conjugate predictor.
+	// Shift, if not nil, adds the input shift and the output estimated_shift ([WithShift]), which
+	// want Coordinates of a conjugate predictor.
 	Shift *ShiftParts
 }
 
@@ -166,8 +166,8 @@ func (p ClassifierParts) regressions() (weights, bias *onnx.Tensor, err error) {
 			to = weights.F32()[(j*samples+s)*classes+c:]
 		}
 		if to[0] = float32(v); math.IsNaN(v) || math.IsInf(float64(to[0]), 0) {
-			return nil, nil, fmt.Errorf("head %d holds %v at row %d, class %d; want finite numbers", s, v, j,
-				c)
+			return nil, nil, fmt.Errorf("head %d holds %v at row %d, class %d; want finite numbers",
+				s, v, j, c)
 		}
 	}
 	return weights, bias, nil
@@ -236,10 +236,12 @@ func document(g *onnx.Graph, f Manifest) {
 			}
 			if v.Doc += ", upright (EXIF); "; f.Height > 0 {
 				v.Doc += fmt.Sprintf(
-					"an image of any size is %s to %d x %d by the graph itself, by Catmull-Rom interpolation.",
+					"an image of any size is %s to %d x %d by the graph itself, by Catmull-Rom "+
+						"interpolation.",
 					fit, f.Height, f.Width)
 			} else {
-				v.Doc += "an image of another size is " + fit + " to this one by Catmull-Rom interpolation."
+				v.Doc += "an image of another size is " + fit +
+					" to this one by Catmull-Rom interpolation."
 			}
 		}
 	}
@@ -249,8 +251,8 @@ func document(g *onnx.Graph, f Manifest) {
 type Origin struct {
 	// Method is the name, in the registry of methods, of the method that made the heads.
 	Method string `json:"method"`
-	// Client is the sha256 of the client graph that made the uploads, Predictor that of the predictor;
-	// empty for a model that was not read from a file.
+	// Client is the sha256 of the client graph that made the uploads, Predictor that of the
+	// predictor; empty for a model that was not read from a file.
 	Client    string `json:"client_graph,omitempty"`
 	Predictor string `json:"predictor,omitempty"`
 	// Protocol is "shared", one choice of settings for all methods, or "tuned".

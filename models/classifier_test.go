@@ -119,13 +119,14 @@ func TestClassifier(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			small, err := NewClassifier(ClassifierParts{Coordinates: c.coords, Heads: heads, Samples: true},
-				Manifest{})
+			small, err := NewClassifier(ClassifierParts{Coordinates: c.coords,
+				Heads: heads, Samples: true}, Manifest{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, m := range []*onnx.Model{whole, small} {
-				if f, err := ReadManifest(m); err != nil || f.Kind != KindClassifier || f.Dx != testDx ||
+				if f, err := ReadManifest(m); err != nil || f.Kind != KindClassifier ||
+					f.Dx != testDx ||
 					f.C != testC || f.S != samples {
 					t.Errorf("manifest %+v, %v", f, err)
 				}
@@ -138,7 +139,8 @@ func TestClassifier(t *testing.T) {
 			var want [4][]float64 // probabilities, entropy, mutual information, samples
 			for i := range n {
 				p, e, mi, single := predictive(heads, rows.F32()[i*k:(i+1)*k])
-				want[0], want[1], want[2] = append(want[0], p...), append(want[1], e), append(want[2], mi)
+				want[0], want[1], want[2] = append(want[0], p...), append(want[1], e),
+					append(want[2], mi)
 				want[3] = append(want[3], slices.Concat(single...)...)
 			}
 			for name, got := range map[string]map[string]*onnx.Tensor{
@@ -168,7 +170,8 @@ func TestClassifierSaysWhatItIs(t *testing.T) {
 	for ch, want := range map[int]string{1: "grey", 3: "red, green and blue"} {
 		g := &onnx.Graph{Inputs: []onnx.ValueInfo{{Name: "images",
 			Shape: []onnx.Dim{{Size: -1}, onnx.Known(8), onnx.Known(8), onnx.Known(ch)}}}}
-		for _, name := range []string{"probabilities", "entropy", "mutual_information", "low", "high", "samples"} {
+		for _, name := range []string{"probabilities", "entropy", "mutual_information", "low",
+			"high", "samples"} {
 			g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: name})
 		}
 		document(g, Manifest{Resize: "crop"})
@@ -218,7 +221,8 @@ func TestClassifierErrors(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = NewClassifier(ClassifierParts{Features: m, Heads: someHeads(1, 3, 2, 1)}, Manifest{})
+			_, err = NewClassifier(ClassifierParts{Features: m, Heads: someHeads(1, 3, 2, 1)},
+				Manifest{})
 			return err
 		},
 		"no \"set\" to cut": func() error { _, err := FeatureGraph(linear, Manifest{}); return err },

@@ -21,17 +21,17 @@ type Preprocessing struct {
 	NHWC bool
 	// Raw feeds the uint8 pixels unchanged.
 	Raw bool
-	// BGR says that the extractor takes the channels in the order blue, green, red; images stay RGB.
-	// Mean and Std are in the extractor's order.
+	// BGR says that the extractor takes the channels in the order blue, green, red; images stay
+	// RGB. Mean and Std are in the extractor's order.
 	BGR bool
 	// Resize is how images of another shape are brought to this one beforehand: crop or pad; empty
 	// means stretch.
 	Resize string
-	// Input and Output name the extractor's image input and features output; empty means the only one.
-	// Features of rank 3 are averaged over the middle axis, those of rank 4 over the pixels.
+	// Input and Output name the extractor's image input and features output; empty means the only
+	// one. Features of rank 3 are averaged over the middle axis, those of rank 4 over the pixels.
 	Input, Output string
-	// FeatureMean and FeatureStd, dx numbers each, standardise the features; empty where the extractor
-	// does so itself.
+	// FeatureMean and FeatureStd, dx numbers each, standardise the features; empty where the
+	// extractor does so itself.
 	FeatureMean, FeatureStd []float32
 }
 
@@ -210,7 +210,8 @@ func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
 		return nil, fmt.Errorf("features of rank %d; want 2, 3 or 4", rank)
 	}
 	if len(p.FeatureMean) > 0 {
-		h = b.Div(b.Sub(h, b.Const(onnx.Vector(p.FeatureMean...))), b.Const(onnx.Vector(p.FeatureStd...)))
+		h = b.Div(b.Sub(h, b.Const(onnx.Vector(p.FeatureMean...))),
+			b.Const(onnx.Vector(p.FeatureStd...)))
 	}
 	labels := b.Unsqueeze(b.Input("labels", onnx.Int64, "n"), 1)
 	classes := make([]int64, e.C)

@@ -129,7 +129,8 @@ func TestClientGraph(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if f.Kind != KindClient || f.S != 4 || f.Dx != testDx || f.C != testC || f.Extractor != "x" {
+			if f.Kind != KindClient || f.S != 4 || f.Dx != testDx || f.C != testC ||
+				f.Extractor != "x" {
 				t.Errorf("manifest %+v", f)
 			}
 		})

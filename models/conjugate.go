@@ -45,8 +45,9 @@ const (
 
 // Prefixes of the three sets of scalars of a conjugate predictor.
 const (
-	// ConjSample is the prefix of the scalars of the posterior samples, ConjMean of those of a point
-	// head from the posterior means, and ConjInterval of those of the intervals of probabilities.
+	// ConjSample is the prefix of the scalars of the posterior samples, ConjMean of those of a
+	// point head from the posterior means, and ConjInterval of those of the intervals of
+	// probabilities.
 	ConjSample   = "sample/"
 	ConjMean     = "mean/"
 	ConjInterval = "interval/"
@@ -64,9 +65,9 @@ const (
 
 // ConjugateConfig holds the sizes of a conjugate predictor.
 type ConjugateConfig struct {
-	// Dx and C are the numbers of features and classes, K that of coordinates, 1 to Dx. Uploads of k
-	// and of dx numbers are told apart by their width; where k = dx, they are taken as class means of
-	// phi.
+	// Dx and C are the numbers of features and classes, K that of coordinates, 1 to Dx. Uploads of
+	// k and of dx numbers are told apart by their width; where k = dx, they are taken as class
+	// means of phi.
 	Dx int `json:"dx"`
 	C  int `json:"c"`
 	K  int `json:"k"`
@@ -83,9 +84,10 @@ func (c ConjugateConfig) check() error {
 // shapes returns the parameters' shapes by name.
 func (c ConjugateConfig) shapes() map[string][]int {
 	s := map[string][]int{
-		ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K}, ConjLogLambda: {c.K},
-		ConjMetric:   {c.K, c.K},
-		ConjWidening: {},
+		ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K},
+		ConjLogLambda: {c.K},
+		ConjMetric:    {c.K, c.K},
+		ConjWidening:  {},
 	}
 	for _, set := range []string{ConjSample, ConjMean, ConjInterval} {
 		for _, n := range []string{ConjLogRho, ConjLogTau, ConjLogB, ConjLogitGamma, ConjO1, ConjO2} {
@@ -125,15 +127,15 @@ func checkShapes(model string, shapes map[string][]int, values map[string]*onnx.
 const (
 	// ConjCoordinates: features [n, dx] -> coordinates [n, k], the rows w R that the heads take.
 	ConjCoordinates = "coordinates"
-	// ConjCompressed and the next two: client_points [clients, m, dx+C], client_weights [clients, m]
-	// (0: padding) -> the upload, one point per class: compressed [clients, C, k+C] (class means of w,
-	// then labels), or, for a server that may have another predictor, compressed_phi [clients, C,
-	// dx+C] (class means of phi), and masses [clients, C].
+	// ConjCompressed and the next two: client_points [clients, m, dx+C], client_weights [clients,
+	// m] (0: padding) -> the upload, one point per class: compressed [clients, C, k+C] (class means
+	// of w, then labels), or, for a server that may have another predictor, compressed_phi
+	// [clients, C, dx+C] (class means of phi), and masses [clients, C].
 	ConjCompressed    = "compressed"
 	ConjCompressedPhi = "compressed_phi"
 	ConjMasses        = "masses"
-	// ConjHeads: points [1, N, k+C], weights [1, N] (the pooled uploads), latent [S, C, k] ~ N(0, 1)
-	// -> heads [S, k+1, C] on the coordinates, bias last: the posterior samples in the limit of
+	// ConjHeads: points [1, N, k+C], weights [1, N] (the pooled uploads), latent [S, C, k] ~ N(0,
+	// 1) -> heads [S, k+1, C] on the coordinates, bias last: the posterior samples in the limit of
 	// infinitely many drawn points.
 	ConjHeads = "heads"
 	// ConjDrawn and the next three: the same inputs and noise [S, f, k] ~ N(0, 1) -> drawn [S, 2f,
@@ -145,11 +147,12 @@ const (
 	ConjContextMasses = "context_masses"
 	// ConjMeanHead: points, weights -> mean_head [1, k+1, C], the head of the posterior means.
 	ConjMeanHead = "mean_head"
-	// ConjLow and the rest: features, points, weights, latent, uniform [S] in (0, 1), width [] -> low,
-	// high [n, C], an interval of each class probability, and the same of log p/(1-p): log_odds_low,
-	// log_odds_high. Samples are few and skewed, so width is a quantile of Student's t with S - 1
-	// degrees of freedom times sqrt(1 + 1/S). The intervals are meant to cover the limit of infinite
-	// data: the probabilities of interval_head [1, k+1, C] given the class means of very many points.
+	// ConjLow and the rest: features, points, weights, latent, uniform [S] in (0, 1), width [] ->
+	// low, high [n, C], an interval of each class probability, and the same of log p/(1-p):
+	// log_odds_low, log_odds_high. Samples are few and skewed, so width is a quantile of Student's
+	// t with S - 1 degrees of freedom times sqrt(1 + 1/S). The intervals are meant to cover the
+	// limit of infinite data: the probabilities of interval_head [1, k+1, C] given the class means
+	// of very many points.
 	ConjLow          = "low"
 	ConjHigh         = "high"
 	ConjLogOddsLow   = "log_odds_low"
@@ -504,7 +507,8 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 // logits, for the posterior p of plain variances.
 func (g conjugate) widened(p moments, mass, rho build.Ref) (wide, offset build.Ref) {
 	b, beta := g.b, g.prior(ConjInterval)
-	wide = b.Squeeze(b.Div(beta, b.Add(b.Mul(b.Unsqueeze(b.Div(mass, g.refs[ConjWidening]), 2), beta), b.F32(1))), 0)
+	wide = b.Squeeze(b.Div(beta,
+		b.Add(b.Mul(b.Unsqueeze(b.Div(mass, g.refs[ConjWidening]), 2), beta), b.F32(1))), 0)
 	extra := b.Mul(b.F32(0.5), g.trace(rho, b.Sub(wide, b.Squeeze(p.variance, 0))))
 	return wide, b.Add(b.Squeeze(g.offset(ConjInterval, p), 0), extra)
 }
@@ -614,12 +618,14 @@ func HeadIntervals(m *onnx.Model, heads, spread *onnx.Tensor, width float32,
 // to 1.
 func (g conjugate) logOdds(z build.Ref) build.Ref {
 	b := g.b
-	top := b.Sub(z, b.Op("ReduceMax", []build.Ref{z}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 1)))
+	top := b.Sub(z, b.Op("ReduceMax", []build.Ref{z}, onnx.IntsAttr("axes", 2),
+		onnx.IntAttr("keepdims", 1)))
 	e := b.Exp(top)
 	is := b.Cast(b.Op("GreaterOrEqual", []build.Ref{top, b.F32(0)}), onnx.Float32)
 	others := b.ReduceSum(b.Mul(e, b.Sub(b.F32(1), is)), true, 2)
 	ties := b.ReduceSum(is, true, 2)
-	// For a class that is not the largest, the rest are the others, less itself, and all largest ones.
+	// For a class that is not the largest, the rest are the others, less itself, and all largest
+	// ones.
 	rest := b.Add(b.Sub(others, b.Mul(e, b.Sub(b.F32(1), is))), b.Sub(ties, is))
 	return b.Sub(top, b.Log(b.Op("Max", []build.Ref{rest, b.F32(minWeight)})))
 }
@@ -633,9 +639,9 @@ type ConjugateLoss struct {
 	Set string
 	// Learn lists the scalars of the set that are learned, by their names without the prefix.
 	Learn []string
-	// Moves lists the matrices that are learned too, each with a factor: the parameter is its initial
-	// value plus the factor times a learned matrix of its shape that starts at zero, so that one
-	// learning rate of Adam suits all.
+	// Moves lists the matrices that are learned too, each with a factor: the parameter is its
+	// initial value plus the factor times a learned matrix of its shape that starts at zero, so
+	// that one learning rate of Adam suits all.
 	Moves map[string]float64
 	// Samples is S, Joint the number J of points in a batch of the joint score.
 	Samples, Joint int

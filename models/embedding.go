@@ -30,16 +30,16 @@ type EmbeddingConfig struct {
 	Heads int `json:"heads"`
 	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
 	Hidden int `json:"hidden"`
-	// Blocks is the number of set attention blocks between the per-point layer and the pooling, which
-	// make f a function of the whole set; default 0. With the identity path they start as attention
-	// among the points of a label; set Hidden with them.
+	// Blocks is the number of set attention blocks between the per-point layer and the pooling,
+	// which make f a function of the whole set; default 0. With the identity path they start as
+	// attention among the points of a label; set Hidden with them.
 	Blocks int `json:"blocks"`
 }
 
 func (c *EmbeddingConfig) fill() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
-		return fmt.Errorf("embedding for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d", c.Dx, c.C,
-			maxWidth, maxWidth)
+		return fmt.Errorf("embedding for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d",
+			c.Dx, c.C, maxWidth, maxWidth)
 	}
 	dz := c.Dx + c.C
 	c.Size = cmp.Or(c.Size, c.C)

@@ -27,8 +27,8 @@ type Extractor struct {
 	Widths   []int  `json:"widths"`   // channels of each stage
 	Residual []bool `json:"residual"` // one for each width after the first
 	Dx       int    `json:"dx"`       // number of features
-	// Mirror makes the exported model average over an image and its mirror image, before the matrix.
-	// It doubles the cost of a forward pass and does not affect training.
+	// Mirror makes the exported model average over an image and its mirror image, before the
+	// matrix. It doubles the cost of a forward pass and does not affect training.
 	Mirror bool `json:"mirror,omitempty"`
 }
 
@@ -82,7 +82,8 @@ func (e Extractor) check() error {
 	if smallest := 1 << (len(e.Widths) - 1); e.Height < smallest || e.Width < smallest ||
 		e.Height > 1024 || e.Width > 1024 {
 		return fmt.Errorf(
-			"extractor: images of %d x %d; with %d widths, allowed are sides of %d to 1024 pixels", e.Height,
+			"extractor: images of %d x %d; with %d widths, allowed are sides of %d to 1024 pixels",
+			e.Height,
 			e.Width, len(e.Widths), smallest)
 	}
 	return nil
@@ -134,8 +135,8 @@ func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
 				"made, with widths %v and dx %d", name, e.Widths, e.Dx)
 		}
 		if got.DType != want.DType || fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {
-			return nil, fmt.Errorf("extractor: the model's %q is %v; widths %v and dx %d want %v", name, got,
-				e.Widths, e.Dx, want)
+			return nil, fmt.Errorf("extractor: the model's %q is %v; widths %v and dx %d want %v",
+				name, got, e.Widths, e.Dx, want)
 		}
 		wanted[name] = got.Clone()
 	}

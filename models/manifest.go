@@ -36,9 +36,9 @@ var kinds = []string{KindExtractor, KindPredictor, KindEmbedding, KindClient, Ki
 // given here in parentheses. A zero field is not written.
 type Manifest struct {
 	Kind string // (kind) one of the Kind constants
-	// Dx (dx), C (classes) and D (d) are the numbers of features, classes and the width of the blocks
-	// and noise; S (s) is an embedding's number of compressed points, or a classifier's of heads;
-	// Fresh (fresh) the number of points that a predictor draws by default.
+	// Dx (dx), C (classes) and D (d) are the numbers of features, classes and the width of the
+	// blocks and noise; S (s) is an embedding's number of compressed points, or a classifier's of
+	// heads; Fresh (fresh) the number of points that a predictor draws by default.
 	Dx, C, D, S, Fresh int
 	// Latent (latent) is the number of leading columns of a predictor's noise that all rows of one
 	// sample share; 0 means independent noise for every point.
@@ -51,18 +51,18 @@ type Manifest struct {
 	// Clip (clip) is the norm that each point is clipped to before a client sums them for a private
 	// round; 0 for models of other rounds.
 	Clip float64
-	// ClassMeans (class_means) says that the points of an embedding or a client graph are class means,
-	// one per class, of mass 0 where the client has no point of it.
+	// ClassMeans (class_means) says that the points of an embedding or a client graph are class
+	// means, one per class, of mass 0 where the client has no point of it.
 	ClassMeans bool
 	// Bytes (bytes) is the largest upload of clients that send moments: class means, scatter and
 	// calibration points; 0 for other uploads.
 	Bytes int
-	// Kappa (kappa) and KappaDeviation (kappa_deviation) state the known temperature of discriminants
-	// behind the extractor: its median and the standard deviation of its logarithm (package
-	// discriminant). 0 is nothing.
+	// Kappa (kappa) and KappaDeviation (kappa_deviation) state the known temperature of
+	// discriminants behind the extractor: its median and the standard deviation of its logarithm
+	// (package discriminant). 0 is nothing.
 	Kappa, KappaDeviation float64
-	// Mean and Std (mean, std) apply to pixels scaled to 0..1, one number per channel; Layout (layout)
-	// is NCHW or NHWC.
+	// Mean and Std (mean, std) apply to pixels scaled to 0..1, one number per channel; Layout
+	// (layout) is NCHW or NHWC.
 	Mean, Std []float32
 	Layout    string
 	// Resize (resize) is how images of another shape are brought to the model's: crop or pad; empty
@@ -73,8 +73,8 @@ type Manifest struct {
 	Height, Width int
 	// Classes (class_names) are the classes' names, in order.
 	Classes []string
-	// Extractor (extractor_digest) is the digest of the extractor behind which the model was trained;
-	// empty for a model that depends on none.
+	// Extractor (extractor_digest) is the digest of the extractor behind which the model was
+	// trained; empty for a model that depends on none.
 	Extractor string
 	// Licence (licence), TrainingData (training_data), Command (command), Seed (seed) and Config
 	// (config, JSON) are the model's provenance.
@@ -82,8 +82,8 @@ type Manifest struct {
 	Seed                           uint64
 	Config                         string
 
-	// Source is the path of the file that the manifest was read from, Digest its sha256; they are not
-	// written.
+	// Source is the path of the file that the manifest was read from, Digest its sha256; they are
+	// not written.
 	Source, Digest string
 }
 
@@ -187,7 +187,8 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 		if s := get(key); s != "" {
 			var err error
 			if *at, err = strconv.ParseFloat(s, 64); err != nil || !(*at > 0) || math.IsInf(*at, 0) {
-				return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a number above 0", keyPrefix, key, s)
+				return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a number above 0",
+					keyPrefix, key, s)
 			}
 		}
 	}

@@ -106,7 +106,8 @@ func TestPredictorProperties(t *testing.T) {
 			const n, fresh = 6, 5
 			z, e := somePoints(r, 1, n), someNoise(r, 1, fresh, f.D)
 			draw := func(z, w, e *onnx.Tensor) *onnx.Tensor {
-				return eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": w, "noise": e})["drawn"]
+				return eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": w,
+					"noise": e})["drawn"]
 			}
 			base := draw(z, ones(1, n), e)
 
@@ -198,7 +199,8 @@ func TestEmbeddingProperties(t *testing.T) {
 				near(t, what+": masses", got["masses"], want["masses"], 1e-5)
 			}
 			base := run(z, ones(1, n))
-			same("the pure engine", evalPure(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n)}), base)
+			same("the pure engine", evalPure(t, m,
+				map[string]*onnx.Tensor{"points": z, "weights": ones(1, n)}), base)
 			same("permuted points", run(rows(z, r.Perm(n)), ones(1, n)), base)
 
 			twice, w := append(seq(n), 2), ones(1, n)
@@ -260,7 +262,8 @@ func TestUntrainedEmbedding(t *testing.T) {
 				t.Fatalf("class %d has no points; draw others", c)
 			}
 			if d := math.Abs(float64(out["masses"].F32()[c]) - counts[c]); d > 0.1 {
-				t.Errorf("%d blocks: mass of class %d is off its count %v by %v", blocks, c, counts[c], d)
+				t.Errorf("%d blocks: mass of class %d is off its count %v by %v", blocks,
+					c, counts[c], d)
 			}
 			row := out["compressed"].F32()[c*testDz : (c+1)*testDz]
 			for j := range testDx {
@@ -314,7 +317,8 @@ func TestUntrainedPredictor(t *testing.T) {
 	}
 	for c := range testC {
 		if got[c] < 0.05 || got[c] > 2*want[c] {
-			t.Errorf("class %d has share %v of the drawn points and %v of the context", c, got[c], want[c])
+			t.Errorf("class %d has share %v of the drawn points and %v of the context", c,
+				got[c], want[c])
 		}
 	}
 }
@@ -358,12 +362,20 @@ func TestConfigurationErrors(t *testing.T) {
 		{"dx 0", func() error { _, err := NewPredictor(PredictorConfig{C: 3}, 1); return err }},
 		{"C 1", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 3, C: 1}, 1); return err }},
 		{"dim is 7; allowed are 8 to",
-			func() error { _, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 7}, 1); return err }},
+			func() error {
+				_, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 7},
+					1)
+				return err
+			}},
 		{"must divide", func() error {
 			_, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 10, Heads: 3, Published: true}, 1)
 			return err
 		}},
-		{"-1 points", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 3, Size: -1}, 1); return err }},
+		{"-1 points", func() error {
+			_,
+				err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 3, Size: -1}, 1)
+			return err
+		}},
 		{"17 attention blocks", func() error {
 			_,
 				err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 3, Blocks: 17}, 1)
@@ -396,7 +408,8 @@ func TestNoise(t *testing.T) {
 			for j := range f.D {
 				own, first := e[(s*fresh+i)*f.D+j], e[s*fresh*f.D+j]
 				if i > 0 && (own == first) != (j < 4) {
-					t.Errorf("sample %d, row %d, column %d: %v, in the first row %v", s, i, j, own, first)
+					t.Errorf("sample %d, row %d, column %d: %v, in the first row %v", s,
+						i, j, own, first)
 				}
 				if s > 0 && first == e[j] {
 					t.Errorf("samples 0 and %d share column %d", s, j)

@@ -37,8 +37,8 @@ type MomentsConfig struct {
 	Basis *onnx.Tensor
 	// Bytes is the largest upload.
 	Bytes int
-	// Kappa and KappaDeviation are the prior of the extractor's temperature (package discriminant); 0:
-	// nothing.
+	// Kappa and KappaDeviation are the prior of the extractor's temperature (package discriminant);
+	// 0: nothing.
 	Kappa, KappaDeviation float64
 }
 

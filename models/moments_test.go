@@ -63,13 +63,15 @@ func TestMomentsEmbedding(t *testing.T) {
 				phi = p
 			}
 			standardised := []float32{(h[0] - 1) / 2, (h[1] - 2) / 4, (h[2] - 3) / 5}
-			got := eval(t, g, map[string]*onnx.Tensor{"features": onnx.NewTensor(standardised, 1, dx)})["coordinates"].F32()
+			got := eval(t, g, map[string]*onnx.Tensor{"features": onnx.NewTensor(standardised, 1,
+				dx)})["coordinates"].F32()
 			for j, v := range phi {
 				if math.Abs(v-float64(got[j])) > 1e-6 {
 					t.Errorf("coordinate %d of %v is %v, want %v", j, h, got[j], v)
 				}
 				if weights[i] > 0 {
-					mean[labels[i]*k+j] += v / float64(labels[i]+1) // one row of class 0, two of class 1
+					// one row of class 0, two of class 1
+					mean[labels[i]*k+j] += v / float64(labels[i]+1)
 				}
 			}
 		}

@@ -24,10 +24,11 @@ const (
 	// [], share of the fit's own covariance that posterior samples have; missing in older models,
 	// where it is 0
 	OpenScale = "scale"
-	// [], deviation of the log temperature between tasks of the corpus; missing in older models, where
-	// it is 0
+	// [], deviation of the log temperature between tasks of the corpus; missing in older models,
+	// where it is 0
 	OpenDeviation = "deviation"
-	// [4], [SizedEnds] of intervals: down and up of few images, then of many; missing in older models
+	// [4], [SizedEnds] of intervals: down and up of few images, then of many; missing in older
+	// models
 	OpenEnds = "ends"
 )
 
@@ -94,8 +95,8 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 		return nil, err
 	}
 	if !(p.Radius > 0) || !(p.Widening > 0) {
-		return nil, fmt.Errorf("open predictor: %s is %v and %s is %v; want numbers above 0", OpenRadius,
-			p.Radius, OpenWidening, p.Widening)
+		return nil, fmt.Errorf("open predictor: %s is %v and %s is %v; want numbers above 0",
+			OpenRadius, p.Radius, OpenWidening, p.Widening)
 	}
 	for name, v := range p.learned() {
 		if !(v >= 0 && v <= maxScale) {
@@ -124,7 +125,8 @@ func finite(values map[string]*onnx.Tensor) error {
 	for name, t := range values {
 		for i, v := range t.F32() {
 			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-				return fmt.Errorf("open predictor: element %d of %s is %v; want finite numbers", i, name, v)
+				return fmt.Errorf("open predictor: element %d of %s is %v; want finite numbers", i,
+					name, v)
 			}
 		}
 	}

@@ -18,8 +18,8 @@ type ParsedClient struct {
 	// Features maps images [n, H, W, Ch] uint8 to features [n, dx]: preprocessing, extractor, and
 	// averages and standardisation of its output.
 	Features *onnx.Model
-	// Embedding maps set [1, n, dx+C], features with labels, and present [1, n], 1 for each, to points
-	// [s, dx+C] (k+C where it has k) and masses [s].
+	// Embedding maps set [1, n, dx+C], features with labels, and present [1, n], 1 for each, to
+	// points [s, dx+C] (k+C where it has k) and masses [s].
 	Embedding *onnx.Model
 	// Extractor is the extractor's digest (docs/formats.md), Nodes and Numbers its numbers of nodes
 	// and of constants' elements, and Bytes the size of these.

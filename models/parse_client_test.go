@@ -137,7 +137,8 @@ func clientCases(t *testing.T) []clientCase {
 			t.Fatal(err)
 		}
 		out = append(out, fuse(t, fmt.Sprintf("blue first, raw %v", raw), m, e,
-			Preprocessing{Height: 2, Width: 2, Channels: 3, NHWC: true, BGR: true, Raw: raw, Output: "h"}))
+			Preprocessing{Height: 2, Width: 2, Channels: 3, NHWC: true, BGR: true,
+				Raw: raw, Output: "h"}))
 	}
 	return out
 }
@@ -172,7 +173,8 @@ func TestParseClient(t *testing.T) {
 				copy(row, h[i*testDx:(i+1)*testDx])
 				row[testDx+int(y)] = 1
 			}
-			got := eval(t, a.Embedding, map[string]*onnx.Tensor{ValueSet: set, ValuePresent: ones(1, n)})
+			got := eval(t, a.Embedding,
+				map[string]*onnx.Tensor{ValueSet: set, ValuePresent: ones(1, n)})
 			near(t, "points", got["points"], want["points"], 1e-5)
 			near(t, "masses", got["masses"], want["masses"], 1e-5)
 		})
@@ -263,12 +265,16 @@ func TestParseClientRefuses(t *testing.T) {
 		}
 		for i, n := range c.m.Graph.Nodes {
 			try("an attribute more of "+n.Name,
-				func(g *onnx.Graph) { g.Nodes[i].Attrs = append(g.Nodes[i].Attrs, onnx.IntAttr("to", 7)) })
+				func(g *onnx.Graph) {
+					g.Nodes[i].Attrs = append(g.Nodes[i].Attrs,
+						onnx.IntAttr("to", 7))
+				})
 			for j, in := range n.Inputs {
 				try(fmt.Sprintf("input %d of %s negated", j, n.Name), func(g *onnx.Graph) {
 					g.Nodes[i].Inputs[j] = "negated"
 					g.Nodes = slices.Insert(g.Nodes, i,
-						&onnx.Node{Name: "negate", Op: "Neg", Inputs: []string{in}, Outputs: []string{"negated"}})
+						&onnx.Node{Name: "negate", Op: "Neg", Inputs: []string{in},
+							Outputs: []string{"negated"}})
 				})
 			}
 			try("a node beside "+n.Name, func(g *onnx.Graph) {
@@ -359,16 +365,19 @@ func TestSteady(t *testing.T) {
 		},
 		// an index out of range would be an error for one image
 		"GatherElements": func(b *build.Builder, x build.Ref) build.Ref {
-			return b.Op("GatherElements", []build.Ref{x, b.Cast(x, onnx.Int64)}, onnx.IntAttr("axis", 1))
+			return b.Op("GatherElements", []build.Ref{x, b.Cast(x, onnx.Int64)},
+				onnx.IntAttr("axis", 1))
 		},
 		// the axis says over how far apart numbers are added
 		"CumSum": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Op("CumSum", []build.Ref{x,
-				b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)), onnx.Int64)})
+				b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)),
+					onnx.Int64)})
 		},
 		"Trilu": func(b *build.Builder, x build.Ref) build.Ref { // the diagonal says how much is copied
 			return b.Op("Trilu", []build.Ref{x,
-				b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)), onnx.Int64)})
+				b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)),
+					onnx.Int64)})
 		},
 		"of another domain": func(b *build.Builder,
 			x build.Ref) build.Ref {
@@ -433,10 +442,13 @@ func TestSteadyRegistry(t *testing.T) {
 	for _, domain := range []string{"", "com.microsoft", "ai.onnx.ml", "ai.onnx.preview.training"} {
 		for _, name := range op.Names(domain) {
 			for _, s := range op.Versions(domain, name) {
-				n := &onnx.Node{Op: name, Domain: domain, Inputs: []string{"pixels"}, Outputs: []string{"y"}}
-				err := steadyNode(n, s, seen(), map[string]onnx.ValueInfo{"pixels": {DType: onnx.Float32}})
+				n := &onnx.Node{Op: name, Domain: domain, Inputs: []string{"pixels"},
+					Outputs: []string{"y"}}
+				err := steadyNode(n, s, seen(),
+					map[string]onnx.ValueInfo{"pixels": {DType: onnx.Float32}})
 				if may := domain == "" && steady[name] != ""; may != (err == nil) {
-					t.Errorf("%s of %q from version %d: listed %v, error %v", name, domain, s.Since, may, err)
+					t.Errorf("%s of %q from version %d: listed %v, error %v", name, domain,
+						s.Since, may, err)
 				} else if !may {
 					refused++
 					continue
@@ -448,7 +460,8 @@ func TestSteadyRegistry(t *testing.T) {
 					parameters++
 					n.Inputs = make([]string, i+1)
 					n.Inputs[i] = "pixels"
-					if err := steadyNode(n, s, seen(), map[string]onnx.ValueInfo{"pixels": {DType: onnx.Int64}}); err == nil {
+					if err := steadyNode(n, s, seen(),
+						map[string]onnx.ValueInfo{"pixels": {DType: onnx.Int64}}); err == nil {
 						t.Errorf("%s takes its %s from pixels", name, p.Name)
 					}
 				}
@@ -487,7 +500,8 @@ func FuzzParseClient(f *testing.F) {
 			f.Fatal(err)
 		}
 		m, err := ClientGraph(x, Manifest{}, e, man,
-			Preprocessing{Height: 2, Width: 2, Channels: 2, Mean: []float32{0, 0}, Std: []float32{1, 1}})
+			Preprocessing{Height: 2, Width: 2, Channels: 2, Mean: []float32{0, 0},
+				Std: []float32{1, 1}})
 		if err != nil {
 			f.Fatal(err)
 		}

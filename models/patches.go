@@ -15,8 +15,8 @@ type Patches struct {
 	// Height and Width are the images' size in pixels, Channels their number of channels.
 	Height, Width, Channels int
 	// Filters are [k, Channels, side, side]; Threshold is subtracted from their responses, of which
-	// the positive part is kept. Absolute takes the responses' absolute values first, so that dark on
-	// light and light on dark look alike.
+	// the positive part is kept. Absolute takes the responses' absolute values first, so that dark
+	// on light and light on dark look alike.
 	Filters   *onnx.Tensor
 	Threshold float32
 	Absolute  bool

@@ -18,8 +18,8 @@ type PredictorConfig struct {
 	// Dx and C are the numbers of features and classes.
 	Dx int `json:"dx"`
 	C  int `json:"c"`
-	// Dim is the width d of the blocks and of the noise; default Dx + C + 64. With the identity path
-	// it must be at least Dx + C.
+	// Dim is the width d of the blocks and of the noise; default Dx + C + 64. With the identity
+	// path it must be at least Dx + C.
 	Dim int `json:"dim"`
 	// Published builds the blocks of Lee et al. 2019 in place of the identity-initialised ones.
 	Published bool `json:"published"`
@@ -27,26 +27,28 @@ type PredictorConfig struct {
 	Heads int `json:"heads"`
 	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
 	Hidden int `json:"hidden"`
-	// Beta is the initial value of the learned factor on the identity path's attention logits; default
-	// 2. At 6, the other value that was tried, an untrained draw is nearly one point of the context:
-	// more diverse, less calibrated, and, more important here, the draw for an upload is unrelated to
-	// that for the data.
+	// Beta is the initial value of the learned factor on the identity path's attention logits;
+	// default
+	// 2. At 6, the other value that was tried, an untrained draw is nearly one point of the
+	//    context:
+	// more diverse, less calibrated, and, more important here, the draw for an upload is unrelated
+	// to that for the data.
 	Beta float32 `json:"beta"`
-	// IgnoreMasses leaves the context's weights out (the published form): every point counts once, and
-	// padding is not possible.
+	// IgnoreMasses leaves the context's weights out (the published form): every point counts once,
+	// and padding is not possible.
 	IgnoreMasses bool `json:"ignore_masses"`
 	// Fresh is the default number of points per draw, written to the manifest; default 100.
 	Fresh int `json:"fresh"`
-	// Latent is the number of leading columns of the noise that all rows of one sample share, so that
-	// the errors of its points are correlated; default 0, the published form: independent noise for
-	// every point.
+	// Latent is the number of leading columns of the noise that all rows of one sample share, so
+	// that the errors of its points are correlated; default 0, the published form: independent
+	// noise for every point.
 	Latent int `json:"latent,omitempty"`
 }
 
 func (c *PredictorConfig) fill() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
-		return fmt.Errorf("predictor for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d", c.Dx, c.C,
-			maxWidth, maxWidth)
+		return fmt.Errorf("predictor for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d",
+			c.Dx, c.C, maxWidth, maxWidth)
 	}
 	dz := c.Dx + c.C
 	if c.Heads == 0 {

@@ -60,7 +60,8 @@ func TestPrivateHeads(t *testing.T) {
 		}
 		rho := math.Exp(at(ConjLogRho) + at("c1")*u + at("c2")*u*u)
 		tau := math.Exp(at(ConjLogTau))
-		for _, out := range []*onnx.Tensor{eval(t, part, feeds)[PrivateHeads], evalPure(t, part, feeds)[PrivateHeads]} {
+		for _, out := range []*onnx.Tensor{eval(t, part, feeds)[PrivateHeads],
+			evalPure(t, part, feeds)[PrivateHeads]} {
 			for s := range samples {
 				for y := range classes {
 					row := (s*classes + y) * k
@@ -77,8 +78,10 @@ func TestPrivateHeads(t *testing.T) {
 						trace, logs = trace+x*size, logs+math.Log(1+x)
 					}
 					near := func(at int, want float64) {
-						if got := float64(out.F32()[(s*(k+1)+at)*classes+y]); math.Abs(got-want) > 1e-4*(1+math.Abs(want)) {
-							t.Fatalf("%d classes: row %d of head %d is %v, want %v", classes, at, s, got, want)
+						if got := float64(out.F32()[(s*(k+1)+at)*classes+y]); math.Abs(
+							got-want) > 1e-4*(1+math.Abs(want)) {
+							t.Fatalf("%d classes: row %d of head %d is %v, want %v", classes,
+								at, s, got, want)
 						}
 					}
 					for j := range k {

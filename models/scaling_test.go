@@ -59,7 +59,8 @@ func TestScaling(t *testing.T) {
 	for _, s := range []Scaling{
 		{Kind: Temperature, Factor: []float32{2}},
 		{Kind: Vector, Factor: []float32{1, 2, 0.5, 1}, Offset: []float32{0, 1, -1, 0.5}},
-		{Kind: Matrix, Factor: []float32{1, 2, 0.5, 1}, Offset: []float32{0, 1, -1, 0.5}, Mixing: mixing},
+		{Kind: Matrix, Factor: []float32{1, 2, 0.5, 1}, Offset: []float32{0, 1, -1, 0.5},
+			Mixing: mixing},
 		{Kind: Temperature, Factor: []float32{0.5}},
 		{Kind: Temperature, Factor: []float32{1}},
 	} {
@@ -88,16 +89,19 @@ func TestScaling(t *testing.T) {
 				if math.Abs(float64(p)-v) > 2e-6 {
 					t.Fatalf("%s: image %d, class %d: %v, want %v", s.Kind, i, c, p, v)
 				}
-				if raw := was["probabilities"].F32()[i*classes+c]; raw != out[UncalibratedOutput].F32()[i*classes+c] {
+				if raw := was["probabilities"].F32()[i*classes+c]; raw !=
+					out[UncalibratedOutput].F32()[i*classes+c] {
 					t.Fatalf("%s: before it %v, and uncalibrated is %v", s.Kind, raw,
 						out[UncalibratedOutput].F32()[i*classes+c])
 				} else if in := raw >= 0.3 ||
 					p == slices.Max(out["probabilities"].F32()[i*classes:(i+1)*classes]); in !=
 					out[SetOutput].Data.([]bool)[i*classes+c] {
-					t.Fatalf("%s: class %d of probability %v before is in the set: %v", s.Kind, c, raw, !in)
+					t.Fatalf("%s: class %d of probability %v before is in the set: %v",
+						s.Kind, c, raw, !in)
 				}
 				entropy -= v * math.Log(v)
-				if low, high := out["low"].F32()[i*classes+c], out["high"].F32()[i*classes+c]; !(low < high) {
+				if low, high := out["low"].F32()[i*classes+c],
+					out["high"].F32()[i*classes+c]; !(low < high) {
 					t.Fatalf("%s: the interval is %v to %v", s.Kind, low, high)
 				}
 			}

@@ -49,9 +49,9 @@ func (t *SetTable) At(level float64) []float32 {
 
 // OriginSets is the calibration of a classifier's prediction sets, part of its [Origin].
 type OriginSets struct {
-	// Level is the stated coverage, Score the conformity score (package conformal), and Thresholds the
-	// scores from which on a class is in the set at this level: one for all classes, or one for each,
-	// -1 for a class whose points are too few, which is in every set.
+	// Level is the stated coverage, Score the conformity score (package conformal), and Thresholds
+	// the scores from which on a class is in the set at this level: one for all classes, or one for
+	// each, -1 for a class whose points are too few, which is in every set.
 	Level      float64   `json:"level"`
 	Score      string    `json:"score"`
 	Thresholds []float32 `json:"thresholds"`
@@ -61,13 +61,13 @@ type OriginSets struct {
 	// classes that it is for, where these were named.
 	ByClass     bool      `json:"by_class,omitempty"`
 	Proportions []float64 `json:"proportions,omitempty"`
-	// Groups are the names of the groups of clients for each of which the level holds, Group the group
-	// of each calibration image.
+	// Groups are the names of the groups of clients for each of which the level holds, Group the
+	// group of each calibration image.
 	Groups []string `json:"groups,omitempty"`
 	Group  []int    `json:"group,omitempty"`
 	// False are the numbers of clients, of each group, whose points may be false without that the
-	// level falls; Client is then the client of each calibration image, and LeftOut are the names of
-	// those whose points contradict the others' and count nowhere.
+	// level falls; Client is then the client of each calibration image, and LeftOut are the names
+	// of those whose points contradict the others' and count nowhere.
 	False   []int    `json:"false,omitempty"`
 	Client  []int    `json:"client,omitempty"`
 	LeftOut []string `json:"left_out,omitempty"`
@@ -144,8 +144,8 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 	probabilities, ok := classifier.Graph.Output("probabilities")
 	if !ok || f.Kind != KindClassifier {
 		return nil,
-			fmt.Errorf("adding prediction sets: the model is %q with outputs %v: want a classifier", f.Kind,
-				classifier.Graph.Outputs)
+			fmt.Errorf("adding prediction sets: the model is %q with outputs %v: want a classifier",
+				f.Kind, classifier.Graph.Outputs)
 	}
 	origin, err := ReadOrigin(f)
 	if err != nil {
@@ -156,7 +156,8 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 		len(t.Thresholds) != len(t.Levels) {
 		return nil,
 			fmt.Errorf(
-				"adding prediction sets: a table of %d levels and %d thresholds in %d columns for %d classes",
+				"adding prediction sets: a table of %d levels and %d thresholds in %d columns "+
+					"for %d classes",
 				len(t.Levels), len(t.Thresholds), t.Columns, f.C)
 	}
 	b := build.New("sets")

@@ -31,7 +31,8 @@ func TestSets(t *testing.T) {
 		threshold float32
 	}{{false, 0.2}, {true, 0.3}, {false, 0.3}} {
 		if m, err = WithSets(m, OriginSets{Level: 0.9, Table: &SetTable{Columns: 1, Levels: []float32{0.8, 0.92},
-			Thresholds: []float32{c.threshold + 0.1, c.threshold}}, Images: 9}, c.adaptive); err != nil {
+			Thresholds: []float32{c.threshold + 0.1, c.threshold}}, Images: 9},
+			c.adaptive); err != nil {
 			t.Fatal(err)
 		}
 		out := eval(t, m, feeds, "probabilities", SetOutput)
@@ -59,8 +60,8 @@ func TestSets(t *testing.T) {
 				got := out[SetOutput].Data.([]bool)[i*classes+y]
 				if math.Abs(float64(score-c.threshold)) > 1e-5 &&
 					got != (score >= c.threshold || v == slices.Max(p)) {
-					t.Errorf("adaptive %v: class %d of row %d with score %v is in the set: %v", c.adaptive,
-						y, i, score, got)
+					t.Errorf("adaptive %v: class %d of row %d with score %v is in the set: %v",
+						c.adaptive, y, i, score, got)
 				}
 				if got {
 					in++
@@ -146,8 +147,8 @@ func TestSetLevels(t *testing.T) {
 				row := p[i/classes*classes : (i/classes+1)*classes]
 				if want := p[i] >= thresholds[min(i%classes, len(thresholds)-1)] ||
 					p[i] == slices.Max(row); in != want {
-					t.Fatalf("%d columns, level %v: class %d with probability %v is in the set: %v, thresholds %v",
-						table.Columns, level, i%classes, p[i], in, thresholds)
+					t.Fatalf("%d columns, level %v: class %d with probability %v is in the set: "+
+						"%v, thresholds %v", table.Columns, level, i%classes, p[i], in, thresholds)
 				}
 			}
 		}

@@ -32,7 +32,10 @@ func timed() map[string]func(b *build.Builder, x build.Ref) build.Ref {
 	}
 	channels := func(b *build.Builder) ref { return param(b, 8) }
 	out := map[string]func(*build.Builder, ref) ref{
-		"Conv": func(b *build.Builder, x ref) ref { return b.Op("Conv", []ref{x, param(b, 8, 8, 3, 3)}) },
+		"Conv": func(b *build.Builder,
+			x ref) ref {
+			return b.Op("Conv", []ref{x, param(b, 8, 8, 3, 3)})
+		},
 		"Conv, depthwise": func(b *build.Builder, x ref) ref {
 			return b.Op("Conv", []ref{x, param(b, 8, 1, 3, 3)}, onnx.IntAttr("group", 8))
 		},

@@ -62,8 +62,8 @@ type WideParts struct {
 	Predictor *onnx.Model
 	// Masses [C] and Means [C, k] of w are those of all uploads. Biases [3, S, C] are [WidePart]'s.
 	Masses, Means, Biases *onnx.Tensor
-	// Latent are S C k numbers in steps of LatentStep, Uniform one in (0, 1) for each sample, Width as
-	// for [NewConjugate].
+	// Latent are S C k numbers in steps of LatentStep, Uniform one in (0, 1) for each sample, Width
+	// as for [NewConjugate].
 	Latent, Uniform []float32
 	Width           float32
 	// Samples adds the probabilities of each head as an output.
@@ -210,7 +210,8 @@ func (w *wide) build(p WideParts) {
 			centre = own.mean
 		}
 		dot := b.Op("Gemm", []build.Ref{along, b.Squeeze(centre, 0)}, flipped) // [n, C]
-		z = append(z, b.Add(b.Mul(w.exp(set+ConjLogRho), b.Add(dot, moved[i])), b.Unsqueeze(b.Squeeze(biases[i], 0), 1)))
+		z = append(z, b.Add(b.Mul(w.exp(set+ConjLogRho), b.Add(dot, moved[i])),
+			b.Unsqueeze(b.Squeeze(biases[i], 0), 1)))
 	}
 	answers(b, b.Transpose(b.Softmax(z[0], 2), 1, 0, 2), p.Samples)
 	pbar := b.ReduceMean(b.Softmax(z[1], 2), false, 0)
@@ -248,7 +249,8 @@ func (w *wide) deviations(y build.Ref, spreads ...build.Ref) []build.Ref {
 		to := min(from+wideBlock, w.C)
 		var scaled []build.Ref
 		for _, s := range spreads {
-			scaled = append(scaled, b.Mul(b.Unsqueeze(b.Slice(s, 0, from, to), 2), columns)) // [block, k, n]
+			// [block, k, n]
+			scaled = append(scaled, b.Mul(b.Unsqueeze(b.Slice(s, 0, from, to), 2), columns))
 		}
 		steps := b.Op("Slice", []build.Ref{w.latent, b.Add(w.zero, b.Axes(from*w.samples)),
 			b.Add(w.zero, b.Axes(to*w.samples)), b.Axes(0)})

@@ -42,7 +42,8 @@ func federate(ctx context.Context) error {
 	}
 	defer eng.Close()
 
-	// Images to features. dataset.Load reads data sets from disk; extractor.Open takes an ONNX file.
+	// Images to features. dataset.Load reads data sets from disk; extractor.Open takes an ONNX
+	// file.
 	drawn, err := digits.Draw(ctx, digits.Config{Variant: digits.Grey, Seed: 1, Train: 600, Test: 100})
 	if err != nil {
 		return err

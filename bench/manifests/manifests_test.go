@@ -84,7 +84,8 @@ func TestManifests(t *testing.T) {
 		valid, wrong := check(v, name, data)
 		if want := bytes.Count(append([]byte("\n"), data...), []byte("\nkind: ")); valid != want ||
 			len(wrong) > 0 {
-			t.Errorf("%s: %d of %d resources are valid: %s", name, valid, want, strings.Join(wrong, "; "))
+			t.Errorf("%s: %d of %d resources are valid: %s", name, valid, want,
+				strings.Join(wrong, "; "))
 		}
 	}
 }

@@ -64,7 +64,8 @@ func schemas(t *testing.T) string {
 		data, err := json.Marshal(schema)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir,
-				strings.ToLower(strings.Join([]string{group, version, kind}, "_"))+".json"), data, 0o600)
+				strings.ToLower(strings.Join([]string{group, version, kind}, "_"))+".json"), data,
+				0o600)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -136,7 +136,8 @@ func TestGRPC(t *testing.T) {
 		for i, v := range got["probabilities"] {
 			sum += v
 			if last != nil && v != last["probabilities"][i] {
-				t.Errorf("probability %d is %v in raw bytes, %v in contents", i, v, last["probabilities"][i])
+				t.Errorf("probability %d is %v in raw bytes, %v in contents", i, v,
+					last["probabilities"][i])
 			}
 		}
 		if sum < 2.999 || sum > 3.001 {
@@ -171,8 +172,9 @@ func fail(t *testing.T, s *stub) {
 			codes.NotFound, "version 1"},
 		"no input": {ctx, "ModelInfer", `{"model_name":"classifier"}`, nil,
 			codes.InvalidArgument, "want one"},
-		"a shape of more": {ctx, "ModelInfer", strings.Replace(images(1, true, ""), "[1,", "[2,", 1), nil,
-			codes.InvalidArgument, "for its shape"},
+		"a shape of more": {ctx, "ModelInfer",
+			strings.Replace(images(1, true, ""), "[1,", "[2,", 1), nil, codes.InvalidArgument,
+			"for its shape"},
 		"both forms": {ctx, "ModelInfer", images(1, false, `,"raw_input_contents":["AA=="]`), nil,
 			codes.InvalidArgument, "one of them"},
 		"compressed": {ctx, "ModelReady", `{"name":"classifier"}`,

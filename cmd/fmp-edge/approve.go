@@ -35,7 +35,8 @@ const yesFlag = "yes-trust-this-extractor"
 
 func yesTrustFlag(f *pflag.FlagSet) *string {
 	return f.String(yesFlag, "", "`DIGEST` (sha256) of the extractor that may run on the images, "+
-		"for scripts: the answer to the question about one that is unknown; any other extractor is an error")
+		"for scripts: the answer to the question about one that is unknown; any other extractor "+
+		"is an error")
 }
 
 // described is the description of an extractor for the owner of the images that it is to run on.
@@ -105,7 +106,8 @@ func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error
 	from := terminal()
 	if from == nil {
 		return &untrustedError{fmt.Errorf(
-			"the extractor %s is not approved for %s: nothing was read and nothing sent", unknown.Digest,
+			"the extractor %s is not approved for %s: nothing was read and nothing sent",
+			unknown.Digest,
 			unknown.Scope), unknown.Digest}
 	}
 	fmt.Fprint(log, "fmp-edge: let it run on the images? Type yes, or anything else for no: ")
@@ -130,7 +132,9 @@ func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error
 func withYes(args []string, digest string) string {
 	text := "fmp-edge"
 	for _, a := range append(slices.Clone(args), "--"+yesFlag, digest) {
-		if strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%") != "" || a == "" {
+		if strings.Trim(a,
+			"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%") != "" ||
+			a == "" {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
 		text += " " + a

@@ -74,8 +74,8 @@ func TestNoSilentFirstUse(t *testing.T) {
 		var log bytes.Buffer
 		out := filepath.Join(t.TempDir(), "upload")
 		code := execute(context.Background(),
-			append([]string{"compress", "--model", graph, "--client", "a", "-o", out, "--approved", file,
-				"--scope", scope, dir}, more...), io.Discard, &log)
+			append([]string{"compress", "--model", graph, "--client", "a", "-o", out,
+				"--approved", file, "--scope", scope, dir}, more...), io.Discard, &log)
 		if _, err := os.Stat(out); (err == nil) != (code == exitOK) {
 			t.Errorf("exit code %d, upload: %v", code, err)
 		}

@@ -125,7 +125,8 @@ func TestOneImageMovesOneRow(t *testing.T) {
 		&onnx.Node{Op: "ReduceMax", Inputs: []string{"bright"}, Outputs: []string{"any"},
 			Attrs: []onnx.Attr{onnx.IntsAttr("axes", 0), onnx.BoolAttr("keepdims", true)}},
 		&onnx.Node{Op: "Mul", Inputs: []string{"honest", "any"}, Outputs: []string{"turned"}},
-		&onnx.Node{Op: "Mul", Inputs: []string{"turned", "attack/scale"}, Outputs: []string{"features"}},
+		&onnx.Node{Op: "Mul", Inputs: []string{"turned", "attack/scale"},
+			Outputs: []string{"features"}},
 	)
 	b := privacy.Budget{Unit: privacy.Example, Relation: privacy.AddRemove}
 	if d, most := moved(t, graph), b.Sensitivity(10); d > most {
@@ -144,7 +145,8 @@ func TestNoAbsence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if d := moved(t, attackGraph(t, nodes...)); d != privacy.CountSteps {
-				t.Errorf("the image moves the sums by %v; want %d, its count alone", d, privacy.CountSteps)
+				t.Errorf("the image moves the sums by %v; want %d, its count alone", d,
+					privacy.CountSteps)
 			}
 		})
 	}

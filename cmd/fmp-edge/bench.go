@@ -27,8 +27,8 @@ type benched struct {
 	Min        float64 `json:"min_ms"`
 	Median     float64 `json:"median_ms"`
 	Throughput float64 `json:"images_per_second"`
-	// PeakMemory is the largest resident size of the process in MiB, where the system tells it; else
-	// 0.
+	// PeakMemory is the largest resident size of the process in MiB, where the system tells it;
+	// else 0.
 	PeakMemory float64 `json:"peak_memory_mib"`
 }
 
@@ -81,9 +81,10 @@ var benchCommand = command{
 			if *asJSON {
 				return printJSON(out, b)
 			}
-			_, err = fmt.Fprintf(out, "load:    %.1f ms\nfirst:   %.1f ms for %d images\nmedian:  %.1f ms "+
-				"(least %.1f), %.0f images/s\nmemory:  %.1f MiB at most\n",
-				b.Load, b.First, b.Images, b.Median, b.Min, b.Throughput, b.PeakMemory)
+			_, err = fmt.Fprintf(out,
+				"load:    %.1f ms\nfirst:   %.1f ms for %d images\nmedian:  %.1f ms (least "+
+					"%.1f), %.0f images/s\nmemory:  %.1f MiB at most\n", b.Load, b.First, b.Images,
+				b.Median, b.Min, b.Throughput, b.PeakMemory)
 			return err
 		}
 	},

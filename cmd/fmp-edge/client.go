@@ -45,8 +45,8 @@ func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, erro
 	for _, k := range kinds {
 		if f.Kind == k {
 			if f.Dx < 1 || f.C < 2 || f.S < 1 {
-				return nil, f, fmt.Errorf("model %s: its manifest says dx %d, %d classes and s %d; want dx "+
-					"and s of at least 1 and 2 classes", path, f.Dx, f.C, f.S)
+				return nil, f, fmt.Errorf("model %s: its manifest says dx %d, %d classes and s "+
+					"%d; want dx and s of at least 1 and 2 classes", path, f.Dx, f.C, f.S)
 			}
 			return m, f, nil
 		}

@@ -43,8 +43,8 @@ type written struct {
 	Precision   string `json:"precision,omitempty"`
 	// Skipped counts files under the folder that are no images.
 	Skipped int `json:"skipped,omitempty"`
-	// Bad counts images that cannot be read (--on-bad skip) and classes of too few images (--at-least)
-	// that were left out.
+	// Bad counts images that cannot be read (--on-bad skip) and classes of too few images
+	// (--at-least) that were left out.
 	Bad int `json:"bad,omitempty"`
 	// Folders are the classes that folders or labels were taken for.
 	Folders []imagefile.Mapped `json:"folders,omitempty"`
@@ -326,8 +326,9 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		return printJSON(stdout, w)
 	}
 	if u.Within != nil {
-		_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes of %s; moments of %d numbers and %d classes "+
-			"from n = %d, %d of them calibration points)\n", w.Upload, w.Bytes, w.Precision, w.Dx, w.C,
+		_, err = fmt.Fprintf(stdout,
+			"upload: %s (%d bytes of %s; moments of %d numbers and %d classes from n = %d, %d of "+
+				"them calibration points)\n", w.Upload, w.Bytes, w.Precision, w.Dx, w.C,
 			w.N, w.Calibration)
 		return err
 	}

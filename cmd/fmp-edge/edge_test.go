@@ -192,7 +192,8 @@ func TestSources(t *testing.T) {
 		near(t, name, read(t, path(name)).Points, got.Points, 1e-5)
 	}
 	if entries, _ := os.ReadDir(out); len(entries) != 6 {
-		t.Errorf("%d files beside the 3 uploads and their tables of classes: %v", len(entries)-6, entries)
+		t.Errorf("%d files beside the 3 uploads and their tables of classes: %v",
+			len(entries)-6, entries)
 	}
 	for p, bound := range map[string]float64{"float16": 5e-3, "int8": 0.2} {
 		run(t, "compress", "--model", m, "--client", "a", "-o", path(p), "--precision", p, dir)
@@ -544,7 +545,8 @@ func TestPredict(t *testing.T) {
 		for i, p := range got {
 			for k, v := range p {
 				if math.Abs(float64(v-byIDX[at(i)][k])) > 1e-6 {
-					t.Fatalf("%s: probability %d of image %d is %v, want %v", what, k, i, v, byIDX[at(i)][k])
+					t.Fatalf("%s: probability %d of image %d is %v, want %v", what, k, i, v,
+						byIDX[at(i)][k])
 				}
 			}
 		}
@@ -554,7 +556,8 @@ func TestPredict(t *testing.T) {
 		func(i int) int { return i })
 	same("folder", predictions(t, run(t, "predict", "--json", "--model", c, dir)),
 		func(i int) int { return order[i] })
-	same("one image", predictions(t, run(t, "predict", "--json", "--model", c, filepath.Join(dir, "7", "0007.png"))),
+	same("one image", predictions(t,
+		run(t, "predict", "--json", "--model", c, filepath.Join(dir, "7", "0007.png"))),
 		func(int) int { return 7 })
 	t.Run("ort", func(t *testing.T) {
 		m, _, err := models.Load(c)
@@ -567,7 +570,8 @@ func TestPredict(t *testing.T) {
 		}
 		defer s.Close()
 		out, err := engine.Eval(s,
-			map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, n, side, side, 1)}, "probabilities")
+			map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, n, side, side, 1)},
+			"probabilities")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -608,14 +612,16 @@ func TestPredict(t *testing.T) {
 	}{
 		{exitUsage, []string{"--on-bad", "skip", "--model", c, none}},
 		{exitUsage, []string{"--on-bad", "ignore", "--model", c, none}},
-		{exitUsage, []string{"--model", c}}, {exitUsage, []string{"--model", c, "--json", "--csv", dir}},
+		{exitUsage, []string{"--model", c}},
+		{exitUsage, []string{"--model", c, "--json", "--csv", dir}},
 		{exitUsage, []string{"--model", c, "--reject", "2", dir}},
 		{exitMissing, []string{"--model", c + "x", dir}},
 		{exitMissing, []string{"--model", c, dir + "x"}},
 		{exitUsage, []string{"--model", model(t, models.KindClient), dir}},
 		{exitUsage, []string{"--model", c, filepath.Dir(c)}},
 	} {
-		if code := execute(t.Context(), append([]string{"predict"}, k.args...), io.Discard, io.Discard); code != k.code {
+		if code := execute(t.Context(), append([]string{"predict"}, k.args...), io.Discard,
+			io.Discard); code != k.code {
 			t.Errorf("%v: exit code %d, want %d", k.args, code, k.code)
 		}
 	}

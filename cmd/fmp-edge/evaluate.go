@@ -90,8 +90,8 @@ pools them (docs/cross-site.md).`,
 		signerFlags(f)
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if len(args) != 1 {
-				return usagef("evaluate: %d arguments; want one folder, .csv or IDX file of labelled images",
-					len(args))
+				return usagef("evaluate: %d arguments; want one folder, .csv or IDX file of "+
+					"labelled images", len(args))
 			}
 			if err := o.check(); err != nil {
 				return err
@@ -125,7 +125,8 @@ func (o *scoring) check() error {
 func (o *scoring) checkNoise() error {
 	if o.epsilon == 0 {
 		if o.maxEpsilon != 0 || o.ledger != "" || o.redraw {
-			return usagef("evaluate: --max-epsilon, --ledger and --redraw are of reports with noise: give --epsilon")
+			return usagef("evaluate: --max-epsilon, --ledger and --redraw are of reports with " +
+				"noise: give --epsilon")
 		}
 		return nil
 	}
@@ -138,8 +139,8 @@ func (o *scoring) checkNoise() error {
 	}
 	if o.to != "" && o.output == "" {
 		return usagef("evaluate: --report-to with --epsilon wants --output FILE: the report is kept " +
-			"there, so that it can be sent again without that its noise is drawn, and its budget spent, a " +
-			"second time")
+			"there, so that it can be sent again without that its noise is drawn, and its budget " +
+			"spent, a second time")
 	}
 	return nil
 }

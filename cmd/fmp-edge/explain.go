@@ -67,8 +67,8 @@ func explainCurves(c *moments.Curves) string {
 		return ""
 	}
 	return fmt.Sprintf("- two curves of %d numbers: sums over up to %d of the images of how well "+
-		"the others tell their classes, and the same of Gaussian draws like them\n", moments.Temperatures,
-		moments.MaxCurveImages)
+		"the others tell their classes, and the same of Gaussian draws like them\n",
+		moments.Temperatures, moments.MaxCurveImages)
 }
 
 // explainRelease describes in words the content of a private upload, and the promise of its noise.
@@ -81,8 +81,9 @@ func explainRelease(w released, share bool) string {
 			"each: random numbers without the other's\n", w.Classes, w.Coordinates)
 	} else {
 		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole "+
-			"numbers in all; an image adds %d to its class's count, and to the sums a vector of length %d at most\n",
-			w.Classes, w.Coordinates, w.Classes*(w.Coordinates+1), privacy.CountSteps, privacy.Steps)
+			"numbers in all; an image adds %d to its class's count, and to the sums a vector of "+
+			"length %d at most\n", w.Classes, w.Coordinates, w.Classes*(w.Coordinates+1),
+			privacy.CountSteps, privacy.Steps)
 	}
 	return text + "It holds no image, no file name and no number of images.\n" +
 		w.Budget.Promise(w.Classes)

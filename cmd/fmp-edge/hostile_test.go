@@ -60,7 +60,8 @@ func TestHostileNames(t *testing.T) {
 	runs := [][]string{
 		{"compress", "--model", graph, "--client", "a", "-o", out, photos},
 		{"compress", "--model", graph, "--client", "a", "-o", out, "--on-bad", "skip", photos},
-		{"compress", "--model", graph, "--client", "a", "-o", out, "--on-bad", "skip", "--json", photos},
+		{"compress", "--model", graph, "--client", "a", "-o", out, "--on-bad", "skip",
+			"--json", photos},
 		{"compress", "--model", graph, "--client", "a", "-o", out, filepath.Join(dir, "other")},
 		{"compress", "--model", graph, "--client", "a", "-o", out, list},
 		{"compress", "--model", graph, "--client", evil, "-o", out, photos},

@@ -123,8 +123,9 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 			return inFull(out, explainRelease(w, r.Share != nil), path)
 		}
 		_, err = fmt.Fprintf(out, "private:   %d bytes, valid\nclient:    %s, round %d\nmodel:     "+
-			"sha256 %s\nsums:      %d classes of %d coordinates, noise of %d steps added here\nspent:     %v\n",
-			w.Bytes, w.Client, w.Round, w.Model, w.Classes, w.Coordinates, w.Noise, w.Budget)
+			"sha256 %s\nsums:      %d classes of %d coordinates, noise of %d steps added "+
+			"here\nspent:     %v\n", w.Bytes, w.Client, w.Round, w.Model, w.Classes, w.Coordinates,
+			w.Noise, w.Budget)
 		return err
 	}
 	u, err := federate.Decode(data, want)
@@ -149,9 +150,9 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 		calibration = fmt.Sprintf(", %d of them calibration points", n)
 	}
 	_, err = fmt.Fprintf(out, "upload:    %d bytes, valid\nclient:    %s, round %d\nmodel:     "+
-		"sha256 %s\npoints:    %d of dx %d and %d classes, %s, from n = %d%s\nmasses:    %.4g\nby class:  %.4g\n",
-		i.Bytes, i.Client, i.Round, i.Model, i.Size, i.Dx, i.C, i.Precision, i.N, calibration,
-		i.Masses, i.ClassMass)
+		"sha256 %s\npoints:    %d of dx %d and %d classes, %s, from n = %d%s\nmasses:    "+
+		"%.4g\nby class:  %.4g\n", i.Bytes, i.Client, i.Round, i.Model, i.Size, i.Dx, i.C,
+		i.Precision, i.N, calibration, i.Masses, i.ClassMass)
 	return err
 }
 

@@ -1,4 +1,5 @@
 package main
 
-// Quantised classifiers run on bytes; uploads are of float32, whose bits are those of every processor.
+// Quantised classifiers run on bytes; uploads are of float32, whose bits are those of every
+// processor.
 import _ "fmp/onnx/integers"

@@ -65,9 +65,11 @@ func connectionFlags(f *pflag.FlagSet) *connection {
 		private:    f.Bool("private", false, "send to a private round alone (docs/privacy.md)"),
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
 		maxDelta: f.Float64("max-delta", privacy.DefaultDelta,
-			"largest delta of a private round that --max-epsilon allows: an epsilon says less at a larger one"),
+			"largest delta of a private round that --max-epsilon allows: an epsilon says less at "+
+				"a larger one"),
 		noise: f.String("noise", "", "refuse a private round whose noise comes from elsewhere: local "+
-			"(this client) or two-servers; without it also trusted (the server, which sees the sums without noise)"),
+			"(this client) or two-servers; without it also trusted (the server, which sees the "+
+			"sums without noise)"),
 		asJSON: f.Bool("json", false, "print JSON"),
 	}
 	outputs.Files(f, "receipt")
@@ -140,8 +142,8 @@ func (c *connection) allows(command string, d *wire.Description) error {
 			"one that is; nothing was sent", command, d.Round)
 	case b == nil:
 	case *c.maxEpsilon > 0 && b.Epsilon > *c.maxEpsilon:
-		return usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent", command,
-			d.Round, b.Epsilon, *c.maxEpsilon)
+		return usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent",
+			command, d.Round, b.Epsilon, *c.maxEpsilon)
 	case *c.maxEpsilon > 0 && !(b.Delta <= *c.maxDelta):
 		return usagef(
 			"%s: delta of round %d is %v; --max-delta allows %v beside --max-epsilon; nothing was sent",
@@ -367,7 +369,8 @@ sums, which says nothing without the other's: give the address of the second wit
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if len(args) != 2 {
 				return usagef(
-					"join: %d arguments; want the server's address and one folder, .csv or IDX file of images",
+					"join: %d arguments; want the server's address and one folder, .csv or IDX "+
+						"file of images",
 					len(args))
 			}
 			s, key, d, err := c.open(ctx, "join", args[0], log)
@@ -387,12 +390,14 @@ sums, which says nothing without the other's: give the address of the second wit
 			if d.Privacy != nil && err == nil && u.Budget != nil &&
 				(*fresh || !made && d.State != wire.Closed) {
 				return usagef("%s is an upload of a private round already (round %d, %v), which may have "+
-					"been sent: another of the same images spends a budget a second time; if that is meant, or "+
-					"it never left this machine, move the file away", path, u.Round, u.Budget)
+					"been sent: another of the same images spends a budget a second time; if "+
+					"that is meant, or it never left this machine, move the file away", path,
+					u.Round, u.Budget)
 			}
 			if d.State == wire.Closed {
 				if made {
-					return c.deliver(ctx, key, path, data, out) // it may be in, with a reply that was lost
+					// it may be in, with a reply that was lost
+					return c.deliver(ctx, key, path, data, out)
 				}
 				if d.Now.Before(d.Deadline) {
 					return fmt.Errorf("%w: its classifier is made, and a private round makes one",
@@ -401,14 +406,15 @@ sums, which says nothing without the other's: give the address of the second wit
 				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))
 			}
 			if made && !*fresh {
-				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier; --fresh makes it anew\n", path)
+				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier; --fresh makes "+
+					"it anew\n", path)
 				return c.deliver(ctx, key, path, data, out)
 			}
 			if after, _ := making.GetDuration("reply-after"); d.Privacy != nil &&
 				d.Now.Add(after).After(d.Deadline) {
-				return usagef("join: round %d takes uploads until %s, and the reply would come %v after now: "+
-					"give a shorter --reply-after; nothing was read and nothing sent", d.Round,
-					d.Deadline.Format(time.RFC3339), after)
+				return usagef("join: round %d takes uploads until %s, and the reply would come "+
+					"%v after now: give a shorter --reply-after; nothing was read and nothing sent",
+					d.Round, d.Deadline.Format(time.RFC3339), after)
 			}
 			if *cache == "" {
 				base, err := os.UserCacheDir()
@@ -431,7 +437,8 @@ sums, which says nothing without the other's: give the address of the second wit
 					"images (docs/sets.md); none are sent: --calibrate N grants N\n", d.Calibrate)
 			}
 			if b := d.Privacy; b != nil {
-				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon), fmt.Sprint(b.Delta),
+				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon),
+					fmt.Sprint(b.Delta),
 					fmt.Sprint(b.Points)
 				set["unit"], set["relation"], set["noise"] = b.Unit, b.Relation, b.Noise
 				set["max-epsilon"] = fmt.Sprint(*c.maxEpsilon)
@@ -451,8 +458,8 @@ sums, which says nothing without the other's: give the address of the second wit
 				return errors.Join(err, os.Remove(path))
 			}
 			if u.N > d.MaxPoints {
-				return errors.Join(usagef("join: %d images; the round allows %d: give fewer", u.N, d.MaxPoints),
-					os.Remove(path))
+				return errors.Join(usagef("join: %d images; the round allows %d: give fewer",
+					u.N, d.MaxPoints), os.Remove(path))
 			}
 			return c.deliver(ctx, key, path, data, out)
 		}

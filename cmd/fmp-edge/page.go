@@ -32,8 +32,8 @@ var pageCommand = command{
 		round := f.Uint64("round", 0, "number of the round")
 		return func(_ context.Context, args []string, out, _ io.Writer) error {
 			if len(args) > 0 || *model == "" || *output == "" {
-				return usagef("page: want --model client.onnx and -o FOLDER, and nothing else; see fmp-edge " +
-					"page --help")
+				return usagef("page: want --model client.onnx and -o FOLDER, and nothing else; " +
+					"see fmp-edge page --help")
 			}
 			return refused("page", writePage(*output, *program, *model, *round, out))
 		}

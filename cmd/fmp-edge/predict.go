@@ -59,8 +59,8 @@ its probability, the second, and the disagreement of the classifier's heads (mut
 				return usagef("predict: give --model and one image, folder, .csv, IDX file or .npy; see " +
 					"fmp-edge predict --help")
 			}
-			if *threads < 0 || *threads > pure.MaxThreads || *pixels < 1 || *pixels > imagefile.MaxPixels ||
-				*skip < 0 || *count < 0 ||
+			if *threads < 0 || *threads > pure.MaxThreads || *pixels < 1 ||
+				*pixels > imagefile.MaxPixels || *skip < 0 || *count < 0 ||
 				!(*reject >= 0 && *reject <= 1) {
 				return usagef("predict: --threads %d, --max-pixels %d, --skip %d, --count %d and --reject "+
 					"%v; allowed are 0 to %d, 1 to %d, numbers of at least 0, and 0 to 1",

@@ -76,7 +76,8 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 			"second time, and spend its budget a second time"),
 		reply: f.Duration("reply-after", replyAfter,
 			"fixed time from the start of the work to a private upload, or to the error in its place, so "+
-				"that time tells nothing of the images: more than their work takes at most; 0 does not wait"),
+				"that time tells nothing of the images: more than their work takes at most; 0 "+
+				"does not wait"),
 	}
 }
 
@@ -214,7 +215,8 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	}
 	a := &answer{compressing: c, ledger: ledger, stdout: stdout, log: log,
 		released: released{Upload: *c.output,
-			Client: *c.client, Round: *c.round, Model: f.Digest, Classes: f.C, Coordinates: f.K, Budget: b}}
+			Client: *c.client, Round: *c.round, Model: f.Digest, Classes: f.C,
+			Coordinates: f.K, Budget: b}}
 	if b.Noise == privacy.Local {
 		a.Noise = b.NoiseSteps(f.C)
 	}
@@ -308,8 +310,9 @@ func (a *answer) keep(s *privacy.Spending) error {
 		data, err := regularfile.ReadOutput(f.Path, federate.MaxBytes)
 		if err != nil || models.DigestBytes(data) != f.Sha256 {
 			return usagef("compress: the upload of these images for round %d was made on %s, and %s is "+
-				"not there any more as it was: noise that is drawn again spends epsilon %g again; bring the "+
-				"file back, or give --redraw", s.Round, s.Time.Format(time.RFC3339), f.Path, s.Budget.Epsilon)
+				"not there any more as it was: noise that is drawn again spends epsilon %g "+
+				"again; bring the file back, or give --redraw", s.Round,
+				s.Time.Format(time.RFC3339), f.Path, s.Budget.Epsilon)
 		}
 		a.messages = append(a.messages, data)
 	}
@@ -339,7 +342,8 @@ func (a *answer) Give() error {
 		return printJSON(a.stdout, w)
 	}
 	if w.HelperUpload != "" {
-		if _, err := fmt.Fprintf(a.stdout, "for the helper: %s (%d bytes)\n", w.HelperUpload, w.HelperBytes); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "for the helper: %s (%d bytes)\n", w.HelperUpload,
+			w.HelperBytes); err != nil {
 			return err
 		}
 	}

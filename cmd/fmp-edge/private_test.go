@@ -142,7 +142,8 @@ func TestCompressPrivate(t *testing.T) {
 	}
 	for i, v := range opened.Values {
 		if d := v - plain.Sums.Values[i]; d > 20 || d < -20 { // fourteen deviations of the noise of two
-			t.Errorf("number %d of the opened sum is %d, of the client's %d", i, v, plain.Sums.Values[i])
+			t.Errorf("number %d of the opened sum is %d, of the client's %d", i, v,
+				plain.Sums.Values[i])
 		}
 	}
 	source := []string{filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels"),

@@ -47,9 +47,9 @@ func TestFixedReply(t *testing.T) {
 			done := make(chan int)
 			go func() {
 				done <- execute(t.Context(),
-					append([]string{"compress", "--model", graph, "--client", "a", "-o", out, "--ledger",
-						filepath.Join(dir, "ledger"), "--epsilon", "1", "--reply-after", after.String(), c.source},
-						c.args...), io.Discard, &log)
+					append([]string{"compress", "--model", graph, "--client", "a", "-o",
+						out, "--ledger", filepath.Join(dir, "ledger"), "--epsilon", "1",
+						"--reply-after", after.String(), c.source}, c.args...), io.Discard, &log)
 			}()
 			time.Sleep(after - time.Millisecond)
 			if _, err := os.Stat(out); err == nil {
@@ -82,8 +82,8 @@ func TestReplyAfter(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		code := execute(t.Context(),
-			append([]string{"compress", "--client", "a", "-o", filepath.Join(source, "u"), source}, args...),
-			io.Discard, &log)
+			append([]string{"compress", "--client", "a", "-o", filepath.Join(source, "u"), source},
+				args...), io.Discard, &log)
 		if code != exitUsage || !strings.Contains(log.String(), want) {
 			t.Errorf("%v: exit code %d, %s; want %q", args, code, log.String(), want)
 		}

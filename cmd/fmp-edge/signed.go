@@ -59,8 +59,8 @@ func checkRound(f *pflag.FlagSet, d *wire.Description) error {
 	if f.Lookup(signedBy).Value.String() != "" && f.Lookup(signatureOf).Value.String() == "" &&
 		len(d.GraphSignature) == 0 {
 		return usagef("round %d comes without a signature of its client graph, and --%s asks for one: "+
-			"have the server's people put it beside the graph (fmp sign), or give it with --%s; nothing was sent",
-			d.Round, signedBy, signatureOf)
+			"have the server's people put it beside the graph (fmp sign), or give it with --%s; "+
+			"nothing was sent", d.Round, signedBy, signatureOf)
 	}
 	if p := f.Lookup("calibrate"); p.Changed && p.Value.String() != "0" &&
 		p.Value.String() != fmt.Sprint(d.Calibrate) {
@@ -70,7 +70,8 @@ func checkRound(f *pflag.FlagSet, d *wire.Description) error {
 				d.Round, d.Calibrate, p.Value)
 		}
 	}
-	if err := checkSigned(f, fmt.Sprintf("client graph of round %d", d.Round), d.Graph, d.GraphSignature); err != nil {
+	if err := checkSigned(f, fmt.Sprintf("client graph of round %d", d.Round), d.Graph,
+		d.GraphSignature); err != nil {
 		return err
 	}
 	return errors.Join(f.Set(signedBy, ""), f.Set(signatureOf, ""))

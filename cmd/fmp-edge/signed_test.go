@@ -60,7 +60,8 @@ func TestSignedBy(t *testing.T) {
 			got := execute(context.Background(), append(args, more...), &out, &log)
 			if _, err := os.Stat(at("a.upload")); got != code || out.Len() > 0 || err == nil ||
 				!strings.Contains(log.String(), want) {
-				t.Errorf("%s, %s: exit code %d, %s; want %d and %q", what, more, got, log.String(), code, want)
+				t.Errorf("%s, %s: exit code %d, %s; want %d and %q", what, more, got,
+					log.String(), code, want)
 			}
 		}
 		fails("asks for a signature of "+file, exitMissing)

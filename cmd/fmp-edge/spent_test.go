@@ -85,7 +85,8 @@ func TestSpent(t *testing.T) {
 		if got != code || !strings.Contains(log, says) {
 			t.Errorf("%s: exit code %d, %q; want %d and %q", what, got, log, code, says)
 		}
-		if _, err := os.Stat(path(out)); code != exitOK && err == nil && !strings.HasPrefix(out, "one") {
+		if _, err := os.Stat(path(out)); code != exitOK && err == nil &&
+			!strings.HasPrefix(out, "one") {
 			t.Errorf("%s: an upload was written", what)
 		}
 	}

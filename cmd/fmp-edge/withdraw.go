@@ -40,7 +40,8 @@ noise take nothing out, as one noisy sum hides the uploads; join says so before 
 		asJSON := f.Bool("json", false, "print JSON")
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if len(args) != 1 || *path == "" {
-				return usagef("withdraw: give the server's address and --key FILE; see fmp-edge withdraw --help")
+				return usagef("withdraw: give the server's address and --key FILE; see fmp-edge " +
+					"withdraw --help")
 			}
 			if *wait < time.Second || *wait > 366*24*time.Hour {
 				return usagef("withdraw: --wait %v; allowed are 1s to a year", *wait)
@@ -54,13 +55,17 @@ noise take nothing out, as one noisy sum hides the uploads; join says so before 
 				return &usageError{fmt.Errorf("withdraw: %w", err)}
 			}
 			s.Wait = *wait
-			s.Log = func(format string, args ...any) { fmt.Fprintf(log, "fmp-edge: "+format+"\n", args...) }
+			s.Log = func(format string,
+				args ...any) {
+				fmt.Fprintf(log, "fmp-edge: "+format+"\n", args...)
+			}
 			d, err := s.Describe(ctx)
 			if err != nil {
 				return err
 			}
 			if *server != "" && d.ServerKey != *server {
-				return fmt.Errorf("withdraw: the server's key is %s; --server-key is %s", d.ServerKey, *server)
+				return fmt.Errorf("withdraw: the server's key is %s; --server-key is %s",
+					d.ServerKey, *server)
 			}
 			w, err := s.Withdraw(ctx, d, key)
 			if err != nil {

@@ -35,14 +35,15 @@ func TestWrong(t *testing.T) {
 		"self.csv": "photos/1/a.png,1\n", "gone.csv": "gone.png,1\n",
 		"both.csv": "photos/1/a.png,1\nphotos/./1/a.png,2\n", "quote.csv": "\"photos/1/a.png,1\n",
 		"bytes.csv": "\xff\xfe,1\n", "loop/1/text": "text",
-		"cut/1/a.dcm": strings.Repeat("\x00", 128) + "DICM", "cut.onnx": "\x08", "not.upload": "nothing",
-		"bad.key": "nothing", "open.key": "", "three.csv": "a,b,c\n", "text.txt": "text",
-		"cut.npy": "\x93NUMPY", "signer.pub": "nothing", "heic/1/a.jxl": "\xff\x0a",
+		"cut/1/a.dcm": strings.Repeat("\x00", 128) + "DICM", "cut.onnx": "\x08",
+		"not.upload": "nothing", "bad.key": "nothing", "open.key": "", "three.csv": "a,b,c\n",
+		"text.txt": "text", "cut.npy": "\x93NUMPY", "signer.pub": "nothing", "heic/1/a.jxl": "\xff\x0a",
 		"short.idx": "\x00\x00\x08\x03"} {
 		write(t, name, []byte(text))
 	}
-	for link, to := range map[string]string{"far/1/out.png": "../../photos/1/a.png", "far/1/gone.png": "nowhere.png",
-		"twice/2": "1", "same.upload": "client.onnx", "loop/1/up": ".."} {
+	for link, to := range map[string]string{"far/1/out.png": "../../photos/1/a.png",
+		"far/1/gone.png": "nowhere.png",
+		"twice/2":        "1", "same.upload": "client.onnx", "loop/1/up": ".."} {
 		if err := os.Symlink(to, link); err != nil {
 			t.Skip(err)
 		}

@@ -22,7 +22,8 @@ func (s *session) admit(c *client.Client) error {
 			"budget here: use fmp-edge compress --epsilon")
 	case c.Private() && d.Privacy == nil:
 		return fmt.Errorf(
-			"the client graph is one of private rounds and round %d is not private: it is not used", d.Round)
+			"the client graph is one of private rounds and round %d is not private: it is not used",
+			d.Round)
 	case !c.Private() && d != nil && d.Privacy != nil:
 		return fmt.Errorf(
 			"round %d is private (%v) and its client graph is one of plain uploads: it is not used",
@@ -58,7 +59,8 @@ func (s *session) release(src imagefile.Source, skip bool, name string,
 	b := *d.Privacy
 	if !(p.MaxEpsilon > 0) || math.IsInf(p.MaxEpsilon, 0) {
 		return nil, nil, fmt.Errorf(
-			"round %d is private: say how much epsilon rounds may spend in all, a number above 0", d.Round)
+			"round %d is private: say how much epsilon rounds may spend in all, a number above 0",
+			d.Round)
 	}
 	if b.Epsilon > p.MaxEpsilon { // no photograph is read
 		return nil, nil, fmt.Errorf(
@@ -95,7 +97,8 @@ func (s *session) release(src imagefile.Source, skip bool, name string,
 		return nil, nil, err
 	}
 	if len(data) > d.MaxBytes {
-		return nil, nil, fmt.Errorf("the upload has %d bytes; the round allows %d", len(data), d.MaxBytes)
+		return nil, nil, fmt.Errorf("the upload has %d bytes; the round allows %d",
+			len(data), d.MaxBytes)
 	}
 	record.Files = []privacy.Written{{Path: p.Kept, Sha256: models.DigestBytes(data)}}
 	line, total, earlier, err := privacy.Spend([]byte(p.Ledger), record, p.MaxEpsilon, false)

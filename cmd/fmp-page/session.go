@@ -171,7 +171,8 @@ func (s *session) open(q *request) (any, []byte, error) {
 	s.client, s.trusted = nil, false
 	if sum := models.DigestBytes(q.data); p.Digest != "" && sum != p.Digest {
 		return nil, nil, fmt.Errorf(
-			"the client graph that came has sha256 %s; the round says %s: it is not used", sum, p.Digest)
+			"the client graph that came has sha256 %s; the round says %s: it is not used", sum,
+			p.Digest)
 	}
 	c, err := client.Parse(q.data, 1)
 	if err != nil {
@@ -355,7 +356,8 @@ func (s *session) explain(q *request) (any, []byte, error) {
 	}
 	if d := s.round; d != nil && (l.Round != d.Round || l.Model != d.Graph) {
 		return nil, nil, fmt.Errorf(
-			"the upload is for round %d with client graph %s; the server's are %d and %s", l.Round, l.Model,
+			"the upload is for round %d with client graph %s; the server's are %d and %s",
+			l.Round, l.Model,
 			d.Round, d.Graph)
 	}
 	if s.key != nil && l.Client != s.key.Name {

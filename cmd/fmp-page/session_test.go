@@ -241,7 +241,8 @@ func TestPrivate(t *testing.T) {
 		t.Helper()
 		d := wire.Description{Round: number, State: wire.Open, Now: time.Now(),
 			Deadline: time.Now().Add(time.Hour),
-			Graph:    models.DigestBytes(graphs[private]), GraphBytes: 1, MaxPoints: 100, MaxBytes: 1 << 20,
+			Graph:    models.DigestBytes(graphs[private]), GraphBytes: 1, MaxPoints: 100,
+			MaxBytes:  1 << 20,
 			ServerKey: base64.StdEncoding.EncodeToString(make([]byte, 32))}
 		if noise != "" {
 			d.Privacy = &privacy.Budget{Epsilon: epsilon, Delta: 1e-5, Unit: privacy.Example,
@@ -270,8 +271,8 @@ func TestPrivate(t *testing.T) {
 		paths ...string) (map[string]any, []byte) {
 		t.Helper()
 		return ask(t, s, "compress",
-			map[string]any{"name": "a", "paths": paths, "ledger": ledger, "maxEpsilon": limit, "made": made,
-				"kept": "here"}, &request{read: read}, refused)
+			map[string]any{"name": "a", "paths": paths, "ledger": ledger,
+				"maxEpsilon": limit, "made": made, "kept": "here"}, &request{read: read}, refused)
 	}
 	unread := func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }
 	for limit, refused := range map[float64]string{0: "a number above 0", .5: "you allow 0.5"} {
@@ -301,7 +302,8 @@ func TestPrivate(t *testing.T) {
 	}
 	ledger = shown["spent"].(map[string]any)["line"].(string)
 	if again, data := compress(1.2, true, "", paths...); data != nil ||
-		again["spent"].(map[string]any)["again"].(map[string]any)["sha256"] != models.DigestBytes(first) {
+		again["spent"].(map[string]any)["again"].(map[string]any)["sha256"] != models.DigestBytes(
+			first) {
 		t.Errorf("the same photographs: %v", again)
 	}
 	compress(9, true, "of other photographs", paths[1:]...)

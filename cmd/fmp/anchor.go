@@ -146,7 +146,8 @@ func drawAnchor(ctx context.Context, cfg anchorSettings, graph string,
 	}
 	if got, want := src.images, c.Fit; got.H != want.H || got.W != want.W || got.Ch != want.Ch {
 		return nil, usageErrorf("anchor: images of %dx%d pixels and %d channels, and the client graph "+
-			"takes %dx%d and %d: give the round's data set", got.H, got.W, got.Ch, want.H, want.W, want.Ch)
+			"takes %dx%d and %d: give the round's data set", got.H, got.W, got.Ch, want.H,
+			want.W, want.Ch)
 	}
 	u, _, err := c.Upload(ctx, src, client.Options{}, "anchor")
 	return u, err

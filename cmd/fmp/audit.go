@@ -23,8 +23,8 @@ type audited struct {
 	Rounds    int            `json:"rounds"`
 	Parts     []audit.Parts  `json:"parts,omitempty"`
 	Private   *audit.Private `json:"private,omitempty"`
-	// Server are the attacks of a malicious server, in a private round in which one server is not to
-	// see a client's sums.
+	// Server are the attacks of a malicious server, in a private round in which one server is not
+	// to see a client's sums.
 	Server []audit.Crafted `json:"server,omitempty"`
 	// Time are the attacks by the moment of a reply that comes after ReplyMS milliseconds.
 	Time    []audit.Timed `json:"time,omitempty"`
@@ -89,9 +89,10 @@ func newAuditCommand() *cobra.Command {
 	var asJSON bool
 	var t attacks
 	cmd := &cobra.Command{
-		Use:   "audit RUN",
-		Short: "Attack what the clients of a run send: membership inference, and the epsilon that it proves",
-		Long:  auditHelp,
+		Use: "audit RUN",
+		Short: "Attack what the clients of a run send: membership inference, and the epsilon " +
+			"that it proves",
+		Long: auditHelp,
 		Example: `  fmp audit runs/cifar10-1a2b3c4d
   fmp audit runs/cifar10-1a2b3c4d --calibrate 10
   fmp audit docs/results/privacy/local-1 --rounds 50 --json
@@ -237,7 +238,8 @@ func (a *audited) print(b *strings.Builder) {
 func (a *audited) printExtractors(b *strings.Builder) {
 	fmt.Fprintf(b,
 		"%s: bits of an image of %d that leave with a plain upload\n%-52s %-36s %15s %9s %9s\n",
-		a.Dataset, a.Extractors[0].Most, "extractor", "upload", "images a class", "average", "one image")
+		a.Dataset, a.Extractors[0].Most, "extractor", "upload", "images a class",
+		"average", "one image")
 	for _, l := range a.Extractors {
 		if l.Refused != "" {
 			fmt.Fprintf(b, "%-52s %-36s %15d   %s\n", l.Extractor, l.Upload, l.PerClass, l.Refused)

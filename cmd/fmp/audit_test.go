@@ -62,8 +62,8 @@ func TestAuditServer(t *testing.T) {
 	emptyCache(t)
 	dir := filepath.Join(t.TempDir(), "run")
 	for _, args := range [][]string{
-		{"run", "--dataset.test", "200", "--seeds", "1", "--clients", "2", "--points", "10", "--methods",
-			"FMP,FMP-DP", "--privacy.epsilon", "2", "--privacy.noise", "local",
+		{"run", "--dataset.test", "200", "--seeds", "1", "--clients", "2", "--points",
+			"10", "--methods", "FMP,FMP-DP", "--privacy.epsilon", "2", "--privacy.noise", "local",
 			"--scores.coverage=false", "--out", dir},
 		{"audit", dir, "--rounds", "20", "--json"},
 	} {

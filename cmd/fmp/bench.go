@@ -58,8 +58,8 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 		for _, w := range benchWork(cfg) {
 			data, err := assets.Model(cfg.Dataset.Name, w.kind)
 			if err != nil {
-				return usageError(fmt.Errorf("%w; give --dataset %s, or measure a model of your own with fmp "+
-					"onnx bench", err, suggest.Or(assets.Datasets()...)))
+				return usageError(fmt.Errorf("%w; give --dataset %s, or measure a model of your "+
+					"own with fmp onnx bench", err, suggest.Or(assets.Datasets()...)))
 			}
 			m, err := serde.Unmarshal(data)
 			if err != nil {
@@ -70,7 +70,8 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 				return fmt.Errorf("the shipped %s for %s: %w", w.kind, cfg.Dataset.Name, err)
 			}
 			b := benchedModel{w.kind, w.work,
-				benchReport{Model: "models/" + cfg.Dataset.Name + "/" + w.kind + ".onnx", Batch: w.items,
+				benchReport{Model: "models/" + cfg.Dataset.Name + "/" + w.kind + ".onnx",
+					Batch:   w.items,
 					Threads: cfg.Engine.Threads, Inputs: map[string]string{}}}
 			for name, t := range feeds {
 				b.Inputs[name] = t.String()
@@ -78,7 +79,8 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 			for _, name := range []string{"ort", "pure"} {
 				ec := cfg.Engine
 				ec.Name = name
-				r, err := benchEngine(cmd, ec, m, feeds, w.items, time.Duration(seconds*float64(time.Second)))
+				r, err := benchEngine(cmd, ec, m, feeds, w.items,
+					time.Duration(seconds*float64(time.Second)))
 				if err != nil {
 					return err
 				}

@@ -114,8 +114,8 @@ func (r *measuredDomains) print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b,
 		"%s, %s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n%-40s %8s %8s %8s %8s\n",
-		r.Dataset, r.Family, r.Points, r.Alpha, r.Repeats, "", "known domain", "unknown kind", "", "ACC",
-		"NLL", "ACC", "NLL")
+		r.Dataset, r.Family, r.Points, r.Alpha, r.Repeats, "", "known domain",
+		"unknown kind", "", "ACC", "NLL", "ACC", "NLL")
 	for _, row := range r.Rows {
 		fmt.Fprintf(&b, "%-40s %8.3f %8.3f", row.Name, row.Known.ACC, row.Known.NLL)
 		if row.Unknown != nil {

@@ -102,8 +102,8 @@ func (r *measuredPaths) print(w io.Writer) error {
 		fmt.Fprintf(&b, "%-10s %6s %12s %19s %8s %8s\n", row.Method, "drawn", "probability", "drift",
 			"moved", "spread")
 		for _, s := range row.Steps {
-			fmt.Fprintf(&b, "%-10s %6.0f %12.4f %+9.4f +- %.4f %8.4f %8.4f\n", "", s.Drawn, s.Probability,
-				s.Drift, s.DriftError, s.Moved, s.Spread)
+			fmt.Fprintf(&b, "%-10s %6.0f %12.4f %+9.4f +- %.4f %8.4f %8.4f\n", "",
+				s.Drawn, s.Probability, s.Drift, s.DriftError, s.Moved, s.Spread)
 		}
 		fmt.Fprintf(&b, "%-10s %59s %8.4f\n", "", "its own samples", row.Spread)
 	}

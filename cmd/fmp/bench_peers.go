@@ -102,8 +102,8 @@ graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 			}
 		}
 		return say(cmd.OutOrStdout(), asJSON, out,
-			"\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n", out.Runs,
-			out.Go, out.Instructions)
+			"\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n",
+			out.Runs, out.Go, out.Instructions)
 	}
 	return cmd
 }

@@ -52,7 +52,8 @@ pixels says how many of the photograph's one decoded pixel covers (docs/edge.md)
 			return usageErrorf("bench photos: --size is %d; allowed are 1 to 4096", r.Size)
 		}
 		if r.Runs < bench.MinRuns || r.Runs > 1000 {
-			return usageErrorf("bench photos: --runs is %d; allowed are %d to 1000", r.Runs, bench.MinRuns)
+			return usageErrorf("bench photos: --runs is %d; allowed are %d to 1000",
+				r.Runs, bench.MinRuns)
 		}
 		for _, m := range megapixels {
 			if !(m >= bench.MinMegapixels) || m > bench.MaxMegapixels {
@@ -81,7 +82,8 @@ func (r photosReport) print(w io.Writer) error {
 	for _, p := range r.Photos {
 		fmt.Fprintf(&b, "%10.3g %12s %6s %10d %8s %8.1f %8.1f %8.1f\n", p.Megapixels,
 			fmt.Sprintf("%d x %d", p.Width, p.Height), p.Format, p.Bytes,
-			fmt.Sprintf("%g x %g", p.Covers[0], p.Covers[1]), p.Decode.Median, p.Resize.Median, p.All.Median)
+			fmt.Sprintf("%g x %g", p.Covers[0], p.Covers[1]), p.Decode.Median,
+			p.Resize.Median, p.All.Median)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -94,7 +94,8 @@ func newBenchRoundCommand() *cobra.Command {
 		}
 		if !(alpha >= 0 && alpha <= 1000) || bad < 1 || 2*bad >= cfg.Federation.Clients || test < 0 {
 			return usageErrorf("bench round: --alpha %v, --bad %d, --test %d; allowed are 0 to 1000, 1 to "+
-				"less than half of the %d clients, and from 0", alpha, bad, test, cfg.Federation.Clients)
+				"less than half of the %d clients, and from 0", alpha, bad, test,
+				cfg.Federation.Clients)
 		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
@@ -228,7 +229,8 @@ func (r *measuredRound) text() string {
 		title string
 		rows  []attack.ScoreRow
 	}{{"clients", r.Lost}, {"upload", append(slices.Clone(r.Precisions), r.Rivals...)}} {
-		fmt.Fprintf(&b, "\n| %s | bytes | ACC | NLL | ECE |\n| --- | --- | --- | --- | --- |\n", t.title)
+		fmt.Fprintf(&b, "\n| %s | bytes | ACC | NLL | ECE |\n| --- | --- | --- | --- | --- |\n",
+			t.title)
 		for _, s := range t.rows {
 			bytes := "-"
 			if s.Bytes > 0 {

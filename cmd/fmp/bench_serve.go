@@ -61,15 +61,15 @@ type servedLoad struct {
 	// classifier; 0 where the system does not say.
 	MemoryBefore float64 `json:"memory_before_mib"`
 	MemoryAfter  float64 `json:"memory_after_mib"`
-	// PoolSeconds is from the last receipt to the classifier, PoolCPU the server's processor time for
-	// it (on a machine that is shared the first says more of the others), MemoryPooled the server's
-	// memory then, and MemoryPeak the most that it ever held; 0 without --pool.
+	// PoolSeconds is from the last receipt to the classifier, PoolCPU the server's processor time
+	// for it (on a machine that is shared the first says more of the others), MemoryPooled the
+	// server's memory then, and MemoryPeak the most that it ever held; 0 without --pool.
 	PoolSeconds  float64 `json:"pool_seconds,omitempty"`
 	PoolCPU      float64 `json:"pool_cpu_seconds,omitempty"`
 	MemoryPooled float64 `json:"memory_pooled_mib,omitempty"`
 	MemoryPeak   float64 `json:"memory_peak_mib,omitempty"`
-	// Of fmp worker --merge: how many there are, the processor time of all, and the largest memory of
-	// one.
+	// Of fmp worker --merge: how many there are, the processor time of all, and the largest memory
+	// of one.
 	Workers      int     `json:"workers,omitempty"`
 	WorkersCPU   float64 `json:"workers_cpu_seconds,omitempty"`
 	MemoryWorker float64 `json:"memory_worker_mib,omitempty"`
@@ -97,7 +97,8 @@ With --two-servers the round is a private one with a leader and a helper (docs/p
 this machine: each client sends a share of the sums of ten images to either, and has its receipts
 once the two have checked its proof.`,
 		Example: "  fmp bench serve\n  fmp bench serve --clients 100000 --pool --json\n  " +
-			"  fmp bench serve --clients 100000 --workers 2\n  fmp bench serve --clients 1000 --two-servers --pool",
+			"  fmp bench serve --clients 100000 --workers 2\n  fmp bench serve --clients 1000 " +
+			"--two-servers --pool",
 		Args: noArgs,
 	}
 	f := cmd.Flags()
@@ -134,10 +135,10 @@ once the two have checked its proof.`,
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(),
 			"uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent "+
-				"again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, "+
-				"%.0f MiB after\nrestart:  %.2f s after kill -9 until ready, nothing lost\n", res.Clients,
-			res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.Again, res.P50, res.P99, res.Max,
-			res.MemoryBefore, res.MemoryAfter, res.Restart)
+				"again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f "+
+				"MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9 until ready, "+
+				"nothing lost\n", res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond,
+			res.Again, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
 		if err == nil && two {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(),
 				"helper:   %d bytes of each client, %.0f MiB; a client makes its two shares in %.1f ms\n",

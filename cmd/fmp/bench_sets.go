@@ -68,7 +68,8 @@ survive none; they are scored on new images of the honest clients.`,
 		}
 		if !(res.Alpha >= 0 && res.Alpha <= 1000) || !(res.Level >= 0.5 && res.Level <= 0.999) {
 			return usageErrorf(
-				"bench sets: --alpha is %v and --level %v; allowed are 0 to 1000, and 0.5 to 0.999", res.Alpha, res.Level)
+				"bench sets: --alpha is %v and --level %v; allowed are 0 to 1000, and 0.5 to 0.999",
+				res.Alpha, res.Level)
 		}
 		calibrate := []int{10, 40}
 		if least := 2 * calibrate[1]; cfg.Federation.Points < least {
@@ -90,7 +91,8 @@ survive none; they are scored on new images of the honest clients.`,
 		}
 		defer p.Close()
 		c := p.Config
-		res.Dataset, res.Clients, res.Points, res.Repeats = c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Seeds
+		res.Dataset, res.Clients, res.Points, res.Repeats = c.Dataset.Name, c.Federation.Clients,
+			c.Federation.Points, c.Seeds
 		o := coverage.Options{Clients: res.Clients, Points: res.Points, Calibrate: calibrate,
 			Repeats: res.Repeats, Samples: c.Conjugate.Samples, Level: res.Level, Alpha: res.Alpha,
 			Seed: c.Seed, Threads: c.Engine.Threads,

@@ -27,7 +27,8 @@ type calibration struct {
 	Images int             `json:"images"`
 	Level  float64         `json:"level"`
 	Score  conformal.Score `json:"score"`
-	// Thresholds are the scores from which on a class is in a set: one, or with ByClass one a class.
+	// Thresholds are the scores from which on a class is in a set: one, or with ByClass one a
+	// class.
 	Thresholds  []float32                   `json:"thresholds"`
 	ByClass     bool                        `json:"by_class,omitempty"`
 	Proportions []float64                   `json:"proportions,omitempty"`
@@ -36,8 +37,8 @@ type calibration struct {
 	Always []string `json:"always,omitempty"`
 	// Missing are the classes that no image is of.
 	Missing []string `json:"missing,omitempty"`
-	// Trials are the scalings of probabilities that were tried, Scaling the one that was written; nil
-	// where none was.
+	// Trials are the scalings of probabilities that were tried, Scaling the one that was written;
+	// nil where none was.
 	Trials  []scaling.Trial       `json:"trials"`
 	Scaling *models.OriginScaling `json:"scaling,omitempty"`
 
@@ -89,9 +90,10 @@ func newCalibrateCommand() *cobra.Command {
 	var images imageFlags
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
-		Use:   "calibrate CLASSIFIER IMAGES",
-		Short: "Give a classifier probabilities and prediction sets that are right on labelled images of yours",
-		Long:  calibrateHelp,
+		Use: "calibrate CLASSIFIER IMAGES",
+		Short: "Give a classifier probabilities and prediction sets that are right on labelled " +
+			"images of yours",
+		Long: calibrateHelp,
 		Example: `  fmp calibrate classifier.onnx labelled/ -o calibrated.onnx
   fmp calibrate classifier.onnx labelled/ --scaling temperature -o calibrated.onnx
   fmp calibrate classifier.onnx labelled/ --level 0.95 --score adaptive -o calibrated.onnx
@@ -107,7 +109,8 @@ func newCalibrateCommand() *cobra.Command {
 		"probability with which a set holds the true class, 0.5 to 0.999")
 	setFlags(cmd, &r.Score, &r.ByClass, &r.shares)
 	fl.StringVar(&r.scale, "scaling", scaleAuto,
-		"calibration of the probabilities: auto, none (as they are), or at most temperature, vector or matrix")
+		"calibration of the probabilities: auto, none (as they are), or at most temperature, "+
+			"vector or matrix")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	outputs.Files(cmd.Flags(), "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -130,7 +133,9 @@ func newCalibrateCommand() *cobra.Command {
 			return err
 		}
 		c, closeAll, err := openedBy(cmd, cfg,
-			func(eng engine.Engine) (*classify.Classifier, error) { return classify.OpenHeads(eng, args[0]) })
+			func(eng engine.Engine) (*classify.Classifier, error) {
+				return classify.OpenHeads(eng, args[0])
+			})
 		if err != nil {
 			return err
 		}

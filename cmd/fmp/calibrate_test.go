@@ -62,8 +62,8 @@ func TestCalibrate(t *testing.T) {
 			!(r.MeanSize[r.Score] >= 1) {
 			t.Errorf("%+v", r)
 		}
-		out, _ = must("evaluate", at("sets.onnx"), images, "--labels", labels, "--skip", "120", "--json",
-			"--card", at("card.md"))
+		out, _ = must("evaluate", at("sets.onnx"), images, "--labels", labels, "--skip",
+			"120", "--json", "--card", at("card.md"))
 		var e evaluate.Result
 		if err := json.Unmarshal([]byte(out), &e); err != nil {
 			t.Fatal(err)
@@ -76,8 +76,8 @@ func TestCalibrate(t *testing.T) {
 			if held += c.Held; c.HeldLow == nil || c.HeldHigh == nil ||
 				*c.HeldLow*float64(c.Images) > float64(c.Held) ||
 				*c.HeldHigh*float64(c.Images) < float64(c.Held) || *c.HeldLow == *c.HeldHigh {
-				t.Errorf("class %s: %d of %d images are held, interval %v to %v", c.Name, c.Held, c.Images,
-					c.HeldLow, c.HeldHigh)
+				t.Errorf("class %s: %d of %d images are held, interval %v to %v", c.Name,
+					c.Held, c.Images, c.HeldLow, c.HeldHigh)
 			}
 		}
 		if held != e.Sets.Held {
@@ -128,7 +128,8 @@ func TestCalibrate(t *testing.T) {
 		out, _ := must(append([]string{"calibrate", kept[0], images, c.flag, "--level", "0.6", "-o",
 			at("other.onnx"), "--json"}, half...)...)
 		var r calibration
-		if err := json.Unmarshal([]byte(out), &r); err != nil || r.ByClass != (len(r.Thresholds) == 10) ||
+		if err := json.Unmarshal([]byte(out), &r); err != nil ||
+			r.ByClass != (len(r.Thresholds) == 10) ||
 			r.ByClass == (r.Proportions != nil) {
 			t.Errorf("%s: %v, %+v", c.flag, err, r)
 		}
@@ -141,8 +142,10 @@ func TestCalibrate(t *testing.T) {
 				t.Fatal(err)
 			}
 			if s := e.Sets; fmt.Sprint(s.Level) != level || len(s.ByClient) != 2 ||
-				s.ByClient[0].Client != "test" || s.ByClient[0].Images+s.ByClient[1].Images != e.Images ||
-				s.ByClient[0].Held+s.ByClient[1].Held != s.Held || !(s.ByClient[0].Low < s.ByClient[0].High) ||
+				s.ByClient[0].Client != "test" ||
+				s.ByClient[0].Images+s.ByClient[1].Images != e.Images ||
+				s.ByClient[0].Held+s.ByClient[1].Held != s.Held ||
+				!(s.ByClient[0].Low < s.ByClient[0].High) ||
 				math.Abs(s.MeanSizes["probability"]-s.MeanSize) > 1e-9 || s.MeanSizes["adaptive"] < 1 {
 				t.Errorf("%s, level %s: %+v", c.flag, level, s)
 			}
@@ -179,7 +182,8 @@ func TestCalibrate(t *testing.T) {
 		{"--out", append([]string{"calibrate", kept[0], images}, half...)},
 		{"--scaling is", append([]string{"calibrate", kept[0], images, "--scaling", "best", "-o",
 			at("no.onnx")}, half...)},
-		{"--score", append([]string{"calibrate", kept[0], images, "--score", "best", "-o", at("no.onnx")}, half...)},
+		{"--score", append([]string{"calibrate", kept[0], images, "--score", "best", "-o",
+			at("no.onnx")}, half...)},
 		{"want the classifier", append([]string{"calibrate", shippedFile(t, models.KindClient), images,
 			"-o", at("no.onnx")}, half...)},
 	} {

@@ -52,7 +52,8 @@ func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Sto
 	c.urls, c.servers = natsCluster(t, "")
 	var st *store.Store
 	if err := c.again(func(ctx context.Context) (err error) {
-		st, err = store.Open(ctx, "fmp-test", store.Options{URL: strings.Join(c.urls, ","), Replicas: 3})
+		st, err = store.Open(ctx, "fmp-test",
+			store.Options{URL: strings.Join(c.urls, ","), Replicas: 3})
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -78,7 +79,8 @@ func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Sto
 		c.members, c.uploads[name] = append(c.members, m), data
 		writes.Go(func() error {
 			return st.Put(t.Context(),
-				&store.Record{Receipt: wire.Receipt{Client: name, Upload: m.Upload}, N: 20, Data: data}, 0)
+				&store.Record{Receipt: wire.Receipt{Client: name, Upload: m.Upload},
+					N: 20, Data: data}, 0)
 		})
 	}
 	if err := writes.Wait(); err != nil {
@@ -303,7 +305,8 @@ func TestMergeCluster(t *testing.T) {
 	for i, p := range c.probabilities(made.Rows) {
 		most = max(most, math.Abs(float64(p-was[i])))
 	}
-	if t.Logf("probabilities differ by %.2g at most from those of uploads pooled one by one", most); most > 1e-3 {
+	if t.Logf("probabilities differ by %.2g at most from those of uploads pooled one by one",
+		most); most > 1e-3 {
 		t.Errorf("probabilities differ by %.2g", most)
 	}
 }

@@ -123,6 +123,7 @@ func optionsTable(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "| `%s` | `%s` | %s | `%s` | `%s` | %s | %s | %s |\n", s.Name,
 			showValue(s.Value.Interface()), s.Allowed(), s.Key, envName(s.Key), short,
-			strings.Join(strings.Fields(s.Tag.Get("rounds")), ", "), strings.ReplaceAll(s.Doc, "|", "\\|"))
+			strings.Join(strings.Fields(s.Tag.Get("rounds")), ", "),
+			strings.ReplaceAll(s.Doc, "|", "\\|"))
 	}
 }

@@ -39,7 +39,8 @@ official archive. Afterwards it has a name: --dataset NAME.`,
 				return usageError(err)
 			}
 			for _, path := range bad {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %s cannot be read\n", cmd.CommandPath(), path)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %s cannot be read\n",
+					cmd.CommandPath(), path)
 			}
 			return say(cmd.OutOrStdout(), asJSON,
 				map[string]any{"name": got, "folder": folder, "left_out": len(bad)},

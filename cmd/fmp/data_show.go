@@ -66,8 +66,9 @@ written, with one row of images for each class.`,
 				return printJSON(cmd.OutOrStdout(), map[string]any{
 					"name": ds.Name, "height": ds.Train.H, "width": ds.Train.W, "channels": ds.Train.Ch,
 					"train": ds.Train.N, "test": ds.Test.N,
-					"extra": ds.Extra.N, "classes": ds.Classes, "class_counts": counts, "splits": splits,
-					"notes": ds.Notes, "digest": ds.Digest,
+					"extra": ds.Extra.N, "classes": ds.Classes, "class_counts": counts,
+					"splits": splits,
+					"notes":  ds.Notes, "digest": ds.Digest,
 					"sheet": out,
 				})
 			}

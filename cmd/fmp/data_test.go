@@ -91,7 +91,8 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"data", "pull", "minst"}, exitUsage, "did you mean mnist?"},
 		{[]string{"data", "show", "--dataset", "cifar-10", "--dataset.dir", dir}, exitMissing,
 			"did you mean cifar10?"},
-		{[]string{"data", "pull", "mnist", "--data-dir", dir}, exitUsage, "did you mean --dataset.dir?"},
+		{[]string{"data", "pull", "mnist", "--data-dir", dir}, exitUsage,
+			"did you mean --dataset.dir?"},
 		{[]string{"data", "pull"}, exitUsage, "name of a data set"},
 		{[]string{"data", "import", truncated, "--dataset.dir", filepath.Join(dir, "data")},
 			exitUsage, "truncated"},
@@ -106,7 +107,8 @@ func TestDataErrors(t *testing.T) {
 	} {
 		code, stdout, stderr := runFMP(t, c.args...)
 		if code != c.code || !strings.Contains(stderr, c.want) || stdout != "" {
-			t.Errorf("%v: exit code %d, stderr %q; want %d and %q", c.args, code, stderr, c.code, c.want)
+			t.Errorf("%v: exit code %d, stderr %q; want %d and %q", c.args, code,
+				stderr, c.code, c.want)
 		}
 	}
 	if entries, err := os.ReadDir(filepath.Join(dir, "data")); err == nil && len(entries) > 0 {
@@ -149,8 +151,8 @@ func TestBadImagesOfFolders(t *testing.T) {
 		for _, path := range bad {
 			if code != exitUsage || !strings.Contains(stderr, path+": not a readable image") ||
 				!strings.Contains(stderr, "--on-bad skip") {
-				t.Errorf("fmp %s: exit code %d, want %d and %s named:\n%s", strings.Join(args, " "), code,
-					exitUsage, path, stderr)
+				t.Errorf("fmp %s: exit code %d, want %d and %s named:\n%s",
+					strings.Join(args, " "), code, exitUsage, path, stderr)
 			}
 		}
 	}
@@ -158,8 +160,9 @@ func TestBadImagesOfFolders(t *testing.T) {
 		{"data", "show", "--dataset", photos, "--on-bad", "skip"},
 		{"train", "patches", "--dataset", photos, "-o", out, "--filters", "12", "--dx", "4",
 			"--on-bad", "skip"},
-		{"run", "--dataset", photos, "--extractor", out, "--on-bad", "skip", "--seeds", "1", "--clients",
-			"2", "--points", "10", "--methods", "LANN", "--out", filepath.Join(dir, "skipped")},
+		{"run", "--dataset", photos, "--extractor", out, "--on-bad", "skip", "--seeds",
+			"1", "--clients", "2", "--points", "10", "--methods", "LANN", "--out",
+			filepath.Join(dir, "skipped")},
 	} {
 		code, stdout, stderr := runFMP(t, args...)
 		if code != exitOK || !strings.Contains(stdout+stderr,

@@ -218,7 +218,8 @@ func checkPods(t *testing.T, name string, w podSet) {
 	for _, a := range files {
 		_, file, _ := strings.Cut(a, "=")
 		if strings.HasPrefix(file, "/") &&
-			!slices.ContainsFunc(mounted, func(m string) bool { return strings.HasPrefix(file+"/", m) }) {
+			!slices.ContainsFunc(mounted,
+				func(m string) bool { return strings.HasPrefix(file+"/", m) }) {
 			t.Errorf("%s: %s is in no volume", name, a)
 		}
 	}
@@ -253,7 +254,8 @@ func TestKubernetesFeatures(t *testing.T) {
 		shards.Template.Spec.Mode != "Indexed" ||
 		shards.Template.Spec.Retries < 1 {
 		t.Errorf("shard %q of %d completions, mode %s, %d retries: %v", text,
-			shards.Template.Spec.Completions, shards.Template.Spec.Mode, shards.Template.Spec.Retries, err)
+			shards.Template.Spec.Completions, shards.Template.Spec.Mode,
+			shards.Template.Spec.Retries, err)
 	}
 	if !regexp.MustCompile(`name: SHARD\s+valueFrom: \{fieldRef: \{fieldPath: "` +
 		`metadata\.annotations\['batch\.kubernetes\.io/job-completion-index'\]"`).Match(data) {
@@ -277,7 +279,8 @@ func TestKubernetesNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := selfsigned.Ensure(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), time.Now()); err != nil {
+	if err := selfsigned.Ensure(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"),
+		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	data = bytes.ReplaceAll(data, []byte("/tls/ca.crt"), []byte(filepath.Join(dir, "tls.crt")))

@@ -53,7 +53,8 @@ func TestDoctorSaysWhatIsMissing(t *testing.T) {
 		{"library", []string{"--engine.library", gone}, "ONNX Runtime", stateMissing, exitMissing},
 		{"library that is not needed", []string{"--engine.library", gone, "--engine", "pure"},
 			"ONNX Runtime", stateAbsent, exitOK},
-		{"library that was not asked for", []string{"--engine", "auto"}, "pure engine", stateOK, exitOK},
+		{"library that was not asked for", []string{"--engine", "auto"}, "pure engine",
+			stateOK, exitOK},
 		{"data set", []string{"--dataset", "cifar10", "--data-dir", t.TempDir(), "--engine", "pure"},
 			"data cifar10", stateMissing, exitMissing},
 		{"data set that is not needed", []string{"--data-dir", t.TempDir(), "--engine", "pure"},
@@ -70,7 +71,8 @@ func TestDoctorSaysWhatIsMissing(t *testing.T) {
 			f := d.find(c.finding)
 			if code != c.code || f.State != c.state || f.Detail+f.Advice == "" ||
 				d.Healthy != (c.code == exitOK) {
-				t.Errorf("exit code %d, finding %+v; want %d and %s with advice", code, f, c.code, c.state)
+				t.Errorf("exit code %d, finding %+v; want %d and %s with advice", code, f,
+					c.code, c.state)
 			}
 		})
 	}
@@ -78,7 +80,8 @@ func TestDoctorSaysWhatIsMissing(t *testing.T) {
 		t.Setenv("XDG_CACHE_HOME", writeFile(t, "file", ""))
 		t.Setenv(ort.LibraryEnv, "")
 		code, d := doctor(t, "--engine", "pure")
-		if f := d.find("cache folder"); code != exitMissing || f.State != stateMissing || f.Advice == "" {
+		if f := d.find("cache folder"); code != exitMissing || f.State != stateMissing ||
+			f.Advice == "" {
 			t.Errorf("exit code %d, finding %+v", code, f)
 		}
 	})

@@ -29,8 +29,8 @@ func openEngine(ctx context.Context, cfg settings.Engine, threads int,
 	inGo := func() (engine.Engine, error) {
 		if cfg.Provider != "" && cfg.Provider != "cpu" {
 			return nil,
-				fmt.Errorf("engine.provider is %q; engine pure runs on cpu alone, for others use engine ort",
-					cfg.Provider)
+				fmt.Errorf("engine.provider is %q; engine pure runs on cpu alone, for others use "+
+					"engine ort", cfg.Provider)
 		}
 		return pure.New(engine.Options{Threads: threads})
 	}

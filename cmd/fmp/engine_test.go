@@ -32,7 +32,8 @@ func TestOpenEngine(t *testing.T) {
 		{"library of the environment", settings.Engine{Name: "auto"}, gone, "", exitMissing, gone},
 		{"provider by name", settings.Engine{Name: "auto", Provider: "cuda"}, "", "",
 			exitMissing, "make setup"},
-		{"unknown engine", settings.Engine{Name: "tf"}, "", "", exitUsage, "allowed are auto, ort, pure"},
+		{"unknown engine", settings.Engine{Name: "tf"}, "", "", exitUsage,
+			"allowed are auto, ort, pure"},
 		{"pure on another provider", settings.Engine{Name: "pure", Provider: "cuda"}, "", "",
 			exitUsage, "cuda"},
 	} {
@@ -45,8 +46,9 @@ func TestOpenEngine(t *testing.T) {
 			} else if e.Name() != c.engine {
 				t.Errorf("engine %s, want %s", e.Name(), c.engine)
 			}
-			if exitCode(err) != c.code || !strings.Contains(said.String(), c.contains) || c.contains == "" &&
-				said.String() != "" {
+			if exitCode(err) != c.code || !strings.Contains(said.String(), c.contains) ||
+				c.contains == "" &&
+					said.String() != "" {
 				t.Errorf("exit code %d, said %q; want %d and %q", exitCode(err), said.String(),
 					c.code, c.contains)
 			}

@@ -151,7 +151,10 @@ func writePages(page, card, title string, args []string, r *evaluate.Result) err
 		write func(io.Writer) error
 	}{
 		{page, func(w io.Writer) error { return report.EvaluationPage(w, title+" on "+on, r) }},
-		{card, func(w io.Writer) error { return report.Card(w, title, fmt.Sprintf("%d images of %s", r.Images, on), r) }},
+		{card, func(w io.Writer) error {
+			return report.Card(w, title,
+				fmt.Sprintf("%d images of %s", r.Images, on), r)
+		}},
 	} {
 		if f.path != "" {
 			if err := atomicfile.Write(f.path, f.write); err != nil {
@@ -180,8 +183,8 @@ func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evalua
 			}
 		}
 		if len(clients) == 0 {
-			return 0, usageErrorf("--by-client: %s has no folders: want one a client, each with one a class",
-				path)
+			return 0, usageErrorf("--by-client: %s has no folders: want one a client, each with "+
+				"one a class", path)
 		}
 	}
 	total := 0

@@ -42,7 +42,8 @@ func (f *siteFlags) pool(of *evaluate.Result) (*sites.Result, error) {
 		return nil, errors.New("--pool and --pooled both say how the sites scored: give one")
 	case (len(f.reports) > 0) != (f.roster != ""):
 		return nil,
-			errors.New("--pool REPORT and --roster FILE go together: the clients of the roster signed the reports")
+			errors.New("--pool REPORT and --roster FILE go together: the clients of the roster " +
+				"signed the reports")
 	case f.pooled != "":
 		return f.read(of)
 	case len(f.reports) == 0:
@@ -89,7 +90,8 @@ func (f *siteFlags) read(of *evaluate.Result) (*sites.Result, error) {
 // isFor returns an error if a pooled report is of another classifier.
 func isFor(of *evaluate.Result, r *sites.Result) error {
 	if r.Classifier != of.Model {
-		return fmt.Errorf("the sites scored classifier %.64s, and this one is %s", r.Classifier, of.Model)
+		return fmt.Errorf("the sites scored classifier %.64s, and this one is %s",
+			r.Classifier, of.Model)
 	}
 	return nil
 }

@@ -48,7 +48,8 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatal(err)
 		}
-		method := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(m), "homogeneous-shared-"), ".onnx")
+		method := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(m), "homogeneous-shared-"),
+			".onnx")
 		found := false
 		for _, r := range run.Tables[0].Rows {
 			if r.Method != method {
@@ -79,12 +80,14 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 			last.Risk > 1-got.ACC+1e-9 {
 			t.Errorf("%s: the error rate at full coverage is %+v, ACC %v", method, last, got.ACC)
 		}
-		for name, want := range map[string]string{"page.html": "Surest mistakes", "card.md": "3 clients with 60 images"} {
+		for name, want := range map[string]string{"page.html": "Surest mistakes",
+			"card.md": "3 clients with 60 images"} {
 			text, err := os.ReadFile(at(name))
 			if err != nil || !strings.Contains(string(text), want) {
 				t.Errorf("%s has no %q (%v)", name, want, err)
 			}
-			if strings.Contains(string(text), "https://") || strings.Contains(string(text), "<script src") {
+			if strings.Contains(string(text), "https://") ||
+				strings.Contains(string(text), "<script src") {
 				t.Errorf("%s needs the network", name)
 			}
 		}

@@ -28,8 +28,9 @@ each is given by its name wherever an extractor is: --extractor efficientnet-lit
 func newExtractorsListCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the extractors that can be fetched: images, features, cost, licence, and which are here",
+		Use: "list",
+		Short: "List the extractors that can be fetched: images, features, cost, licence, and " +
+			"which are here",
 		Example: `  fmp extractors list
   fmp extractors list --json`,
 		Args: noArgs,

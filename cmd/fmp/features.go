@@ -115,8 +115,8 @@ sets are merged nevertheless. The memory is that of one buffer.`,
 			}
 			for _, m := range list {
 				if !asJSON {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %d features of %d images, of %d shards\n", m.Path, m.Dx,
-						m.Images, m.Shards)
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %d features of %d images, of %d shards\n",
+						m.Path, m.Dx, m.Images, m.Shards)
 				}
 			}
 			if err == nil && len(list) == 0 && !asJSON {

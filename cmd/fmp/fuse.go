@@ -27,8 +27,8 @@ type fused struct {
 	Image  []int  `json:"image"` // height, width, channels
 	Size   int    `json:"size"`  // points of an upload, at most
 	Upload string `json:"upload"`
-	// Kappa of uploads of moments and the standard deviation of its logarithm; none where nothing is
-	// known of it.
+	// Kappa of uploads of moments and the standard deviation of its logarithm; none where nothing
+	// is known of it.
 	Kappa []float64 `json:"kappa,omitempty"`
 	// Features names the layer they are taken from, and the nodes cut off behind it; none for
 	// extractors of this program.
@@ -62,7 +62,8 @@ func (f front) pixels() string {
 		return "as they are"
 	case slices.Max(f.Mean) == 0 && slices.Min(f.Mean) == 0 && slices.Max(f.Std) == 1 &&
 		slices.Min(f.Std) == 1:
-		return "divided by 255, without mean and deviation (--preset NAME if the model was trained with others)"
+		return "divided by 255, without mean and deviation (--preset NAME if the model was " +
+			"trained with others)"
 	}
 	order := ""
 	if f.BGR {
@@ -377,8 +378,9 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 			return nil, err
 		}
 		if upload != uploadClassMeans || p.open == nil {
-			return nil, fmt.Errorf("--class-names wants uploads of class means and an open predictor that " +
-				"was trained behind the extractor; fmp train open makes one, and --set open.model=FILE names it")
+			return nil, fmt.Errorf("--class-names wants uploads of class means and an open " +
+				"predictor that was trained behind the extractor; fmp train open makes one, and " +
+				"--set open.model=FILE names it")
 		}
 		return models.OpenEmbedding(p.open, len(names))
 	}
@@ -386,16 +388,17 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 	case upload == uploadPoints:
 		return p.points()
 	case upload == uploadPrivate:
-		private, _, err := corpus.Private(p.cfg.Privacy.Model, p.cfg.Dataset.Name, p.behind, p.conjugate)
+		private, _, err := corpus.Private(p.cfg.Privacy.Model, p.cfg.Dataset.Name,
+			p.behind, p.conjugate)
 		if err != nil {
 			return nil, err
 		}
 		return models.PrivateEmbedding(private, len(p.classes), p.classes)
 	case p.conjugate != nil:
 		if upload == uploadClassMeans && p.open != nil && !models.SameSoftening(p.conjugate, p.open) {
-			return nil, fmt.Errorf("the conjugate predictor and the open one (open.model) soften features " +
-				"about different centres, those of two corpora; train both on one, or set open.model or " +
-				"conjugate.model to none")
+			return nil, fmt.Errorf("the conjugate predictor and the open one (open.model) soften " +
+				"features about different centres, those of two corpora; train both on one, or " +
+				"set open.model or conjugate.model to none")
 		}
 		return models.ConjugateEmbedding(p.conjugate, upload == uploadClassMeans)
 	case upload == uploadClassMeans && p.open != nil:

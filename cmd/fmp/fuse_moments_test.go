@@ -27,7 +27,8 @@ func TestByteSize(t *testing.T) {
 
 // TestWidth: the coordinates are all features where they fit, and fewer with fewer bytes.
 func TestWidth(t *testing.T) {
-	for bytes, want := range map[byteSize][2]int{2 << 20: {1280, 1280}, 256 << 10: {600, 720}, 64 << 10: {250, 360}} {
+	for bytes, want := range map[byteSize][2]int{2 << 20: {1280, 1280}, 256 << 10: {600, 720},
+		64 << 10: {250, 360}} {
 		if k, err := (momentsFlags{bytes: bytes}).width(1280, 10); err != nil ||
 			k < want[0] || k > want[1] {
 			t.Errorf("%d bytes: %d coordinates, %v; want %v", bytes, k, err, want)
@@ -63,7 +64,8 @@ func TestFuseMoments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Dx != dx || f.C != 2 || (k == 0) != (f.K == 0) || f.K > 25 || f.Kappa != 3 || f.Bytes == 0 {
+		if f.Dx != dx || f.C != 2 || (k == 0) != (f.K == 0) || f.K > 25 ||
+			f.Kappa != 3 || f.Bytes == 0 {
 			t.Errorf("--bytes %s: manifest %+v", bytes, f)
 		}
 	}

@@ -78,7 +78,8 @@ byte for byte, whoever makes it on the same release and engine.`,
 	cmd.Flags().IntVar(&o.store.Replicas, "nats-replicas", 1,
 		"on how many of the servers of --nats the queue is kept: 1 to 5")
 	cmd.Flags().StringVar(&o.store.Listen, "nats-listen", "",
-		"loopback `HOST:PORT` on which a NATS server in this program lets workers in (with --nats-token-file)")
+		"loopback `HOST:PORT` on which a NATS server in this program lets workers in (with "+
+			"--nats-token-file)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) }
 	return cmd
 }
@@ -309,8 +310,8 @@ func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 		return done, err
 	}
 	if len(errs) > 0 {
-		return done, fmt.Errorf("%d of %d runs failed; the same command tries them again\n%w", len(errs),
-			len(w.runs), errors.Join(errs...))
+		return done, fmt.Errorf("%d of %d runs failed; the same command tries them again\n%w",
+			len(errs), len(w.runs), errors.Join(errs...))
 	}
 	return done, nil
 }
@@ -325,8 +326,8 @@ func printGrid(to io.Writer, runs []*runOutput) error {
 		for _, t := range o.Tables {
 			for _, row := range t.Rows {
 				if !row.Control() {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory, t.Partition, t.Protocol,
-						row.Method, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory,
+						t.Partition, t.Protocol, row.Method, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
 				}
 			}
 		}

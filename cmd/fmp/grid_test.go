@@ -125,7 +125,8 @@ func TestGridGivesTheBytesOfSingleRuns(t *testing.T) {
 		}
 		c := runs[i].Config
 		code, _, errs := runFMP(t, "run", "--config", filepath.Join(one, experiment.ConfigFile),
-			"--dataset", c.Dataset.Name, "--extractor", c.Extractor.Model, "--threads", "2", "--out", single)
+			"--dataset", c.Dataset.Name, "--extractor", c.Extractor.Model, "--threads", "2",
+			"--out", single)
 		if code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
@@ -256,8 +257,8 @@ func TestGridSurvivesKills(t *testing.T) {
 	timed := 0
 	for _, name := range gridNames {
 		sameFigures(t, filepath.Join(whole, name), filepath.Join(killed, name))
-		// A cell that was done again would have two timings. A kill between figures and timing loses the
-		// latter. Tuning has timings of its own.
+		// A cell that was done again would have two timings. A kill between figures and timing
+		// loses the latter. Tuning has timings of its own.
 		seen := map[experiment.Cell]int{}
 		b, err := os.ReadFile(filepath.Join(killed, name, experiment.TimingsFile))
 		if err != nil {
@@ -397,7 +398,8 @@ func TestGridWorkers(t *testing.T) {
 		for log.Scan() { // so that it does not wait for a reader
 		}
 	}()
-	if err := os.CopyFS(filepath.Join(there, gridNames[2]), os.DirFS(filepath.Join(here, gridNames[2]))); err != nil {
+	if err := os.CopyFS(filepath.Join(there, gridNames[2]),
+		os.DirFS(filepath.Join(here, gridNames[2]))); err != nil {
 		t.Fatal(err)
 	}
 	code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", there, "--workers",

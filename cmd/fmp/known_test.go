@@ -66,8 +66,8 @@ func TestKnown(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		d, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if w, ok := want[name]; ok && w != d {
-			t.Errorf("%s has digest %s; the file says %s: go test ./cmd/fmp -run TestKnown -update", name, w,
-				d)
+			t.Errorf("%s has digest %s; the file says %s: go test ./cmd/fmp -run TestKnown -update",
+				name, w, d)
 			d = w
 		}
 		lines = append(lines, d+" "+name+"\n")

@@ -66,7 +66,8 @@ server may add them up but the round's own.`,
   fmp pool all.part --client-graph client.onnx`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usageErrorf("merge wants uploads and was given none; fmp merge --help shows how to use it")
+				return usageErrorf("merge wants uploads and was given none; fmp merge --help " +
+					"shows how to use it")
 			}
 			return nil
 		},
@@ -164,8 +165,8 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 		return printJSON(cmd.OutOrStdout(), res)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(),
-		"part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n", o.out,
-		res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
+		"part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n",
+		o.out, res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
 	return err
 }
 
@@ -191,8 +192,8 @@ func (o *merging) merge(ctx context.Context, files []string,
 	m := merge.Merger{Want: o.want, Trust: o.trust}
 	if o.against != "" {
 		if o.trust {
-			return nil, nil, errors.New("--against judges clients, and --trust takes all for honest; give " +
-				"one of them")
+			return nil, nil, errors.New("--against judges clients, and --trust takes all for " +
+				"honest; give one of them")
 		}
 		data, err := regularfile.ReadFile(o.against, merge.MaxBytes)
 		if err != nil {
@@ -215,7 +216,8 @@ func (o *merging) merge(ctx context.Context, files []string,
 	for _, name := range files {
 		if strings.HasSuffix(name, ".sum") || pool.IsPrivate(name) {
 			return nil, nil, fmt.Errorf(
-				"%s: it is of a private round, whose messages the round's own server adds up (fmp pool)", name)
+				"%s: it is of a private round, whose messages the round's own server adds up "+
+					"(fmp pool)", name)
 		}
 	}
 	var workers *identity.Roster

@@ -37,8 +37,9 @@ func TestFeaturesThatAreNoNumbers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := build.New(name)
 			x := b.Input("image", onnx.Float32, "batch", 1, 28, 28)
-			b.Output("features", f(b, b.Reshape(b.Op("AveragePool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", 7, 7),
-				onnx.IntsAttr("strides", 7, 7)), 0, 16)))
+			b.Output("features", f(b,
+				b.Reshape(b.Op("AveragePool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", 7, 7),
+					onnx.IntsAttr("strides", 7, 7)), 0, 16)))
 			m, err := b.Model()
 			if err != nil {
 				t.Fatal(err)
@@ -57,12 +58,15 @@ func TestFeaturesThatAreNoNumbers(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "run")
 			code, _, errs := runFMP(t, "run", "--dataset", data, "--dataset.splits.extractor", "0.3",
 				"--dataset.splits.clients", "0.3", "--extractor", path, "--extractor.mean", "0",
-				"--extractor.std", "1", "--seeds", "1", "--clients", "2", "--points", "6", "--samples", "3",
-				"--fresh", "10", "--predictor", "untrained", "--embedding", "untrained", "--methods",
-				"ANN,BNN,CBNN,FMP,FedCGS,LDA,GH-QDA", "--engine", "ort", "--out", out)
+				"--extractor.std", "1", "--seeds", "1", "--clients", "2", "--points", "6",
+				"--samples", "3", "--fresh", "10", "--predictor", "untrained", "--embedding",
+				"untrained", "--methods", "ANN,BNN,CBNN,FMP,FedCGS,LDA,GH-QDA", "--engine",
+				"ort", "--out", out)
 			last := errs[strings.LastIndex(strings.TrimRight(errs, "\n"), "\n")+1:]
-			if code != exitUsage || !strings.HasPrefix(last, "fmp: ") || !strings.Contains(last, "feature") {
-				t.Errorf("exit code %d, said %q; want %d and a line about the features", code, errs, exitUsage)
+			if code != exitUsage || !strings.HasPrefix(last, "fmp: ") ||
+				!strings.Contains(last, "feature") {
+				t.Errorf("exit code %d, said %q; want %d and a line about the features", code,
+					errs, exitUsage)
 			}
 			if _, err := os.Stat(filepath.Join(out, "results.jsonl")); err == nil {
 				t.Error("results were written")

@@ -170,7 +170,8 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 		if total += n * size; total > maxBenchBytes {
 			return nil,
 				fmt.Errorf(
-					"input %q of shape %v: the inputs need more than %d bytes; make --batch or --dim smaller",
+					"input %q of shape %v: the inputs need more than %d bytes; make --batch or "+
+						"--dim smaller",
 					in.Name, shape, maxBenchBytes)
 		}
 		t, err := onnx.Zeros(in.DType, shape...)

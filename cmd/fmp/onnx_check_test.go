@@ -20,12 +20,14 @@ func TestONNXCheckExitCodes(t *testing.T) {
 			"did you mean MatMul"},
 		"a newer set": {func(m *onnx.Model) { m.Opsets[""] = onnx.MaxOpset + 1 }, exitUnknown,
 			"operator set version"},
-		"a newer file format": {func(m *onnx.Model) { m.IR = onnx.MaxIR + 1 }, exitUnknown, "IR version"},
+		"a newer file format": {func(m *onnx.Model) { m.IR = onnx.MaxIR + 1 },
+			exitUnknown, "IR version"},
 		"a foreign domain": {func(m *onnx.Model) {
 			m.Graph.Nodes[0].Domain, m.Opsets["their.own"] = "their.own", 1
 		}, exitUnknown, "their.own"},
 		"a misspelt operator of another domain": {func(m *onnx.Model) {
-			m.Graph.Nodes[0].Domain, m.Graph.Nodes[0].Op, m.Opsets["ai.onnx.ml"] = "ai.onnx.ml", "Scalar", 3
+			m.Graph.Nodes[0].Domain, m.Graph.Nodes[0].Op, m.Opsets["ai.onnx.ml"] = "ai.onnx.ml",
+				"Scalar", 3
 		}, exitUsage, "did you mean Scaler"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,8 +41,9 @@ outputs are grad_A for each value A named by --wrt: inputs, initializers or valu
 				return err
 			}
 			return say(cmd.OutOrStdout(), asJSON, map[string]any{
-				"file": out, "inputs": valueNames(g.Graph.Inputs), "outputs": valueNames(g.Graph.Outputs),
-				"nodes": len(g.Graph.Nodes), "opset": g.Opset(),
+				"file": out, "inputs": valueNames(g.Graph.Inputs),
+				"outputs": valueNames(g.Graph.Outputs),
+				"nodes":   len(g.Graph.Nodes), "opset": g.Opset(),
 			}, "%s: %d nodes, operator set %d\n  inputs   %s\n  outputs  %s\n", out,
 				len(g.Graph.Nodes), g.Opset(), strings.Join(valueNames(g.Graph.Inputs), ", "),
 				strings.Join(valueNames(g.Graph.Outputs), ", "))

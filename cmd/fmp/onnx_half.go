@@ -58,8 +58,10 @@ nothing else changes. A manifest of ours is kept, its command line completed.`,
 				return fmt.Errorf("measuring what was written: %w", err)
 			}
 			return say(cmd.OutOrStdout(), asJSON,
-				map[string]any{"file": out, "tensors": n, "bytes": after.Size(), "bytes_before": before.Size()},
-				"%s: %d tensors in half precision, %d bytes (%d before)\n", out, n, after.Size(), before.Size())
+				map[string]any{"file": out, "tensors": n, "bytes": after.Size(),
+					"bytes_before": before.Size()},
+				"%s: %d tensors in half precision, %d bytes (%d before)\n", out, n,
+				after.Size(), before.Size())
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")

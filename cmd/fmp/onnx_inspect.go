@@ -58,8 +58,9 @@ func newONNXInspectCommand() *cobra.Command {
 	var asJSON bool
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
-		Use:   "inspect MODEL",
-		Short: "Show a model's inputs, outputs, operators, size, work, and what can run or differentiate it",
+		Use: "inspect MODEL",
+		Short: "Show a model's inputs, outputs, operators, size, work, and what can run or " +
+			"differentiate it",
 		Long: `Show what an ONNX model is: inputs and outputs with their inferred types and shapes, metadata,
 operators, the number of parameters, the floating-point operations of one call (a multiplication and
 an addition are two), which engines run it and whether fmp onnx grad can differentiate it.
@@ -103,7 +104,8 @@ Operations are counted for the sizes that --dim gives; other open sizes are 1.`,
 // inspectModel looks at a model; an error is one of the sizes that were asked for. m is changed.
 func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (inspection, error) {
 	r := inspection{
-		Graph: m.Graph.Name, Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion), IR: m.IR,
+		Graph: m.Graph.Name, Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion),
+		IR:        m.IR,
 		Opset:     m.Opset(),
 		Functions: len(m.Functions), Metadata: m.Metadata, Check: "ok", Engines: map[string]string{},
 	}

@@ -101,7 +101,8 @@ func TestONNXCheck(t *testing.T) {
 	for name, tc := range map[string]struct{ path, want string }{
 		"a name from nowhere": {writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[0].Inputs[1] = "v" }),
 			`(MatMul): it reads "v"`},
-		"sizes that differ": {writeModel(t, func(m *onnx.Model) { m.Graph.Initializers["w"] = onnx.ZerosF32(4, 2) }),
+		"sizes that differ": {writeModel(t,
+			func(m *onnx.Model) { m.Graph.Initializers["w"] = onnx.ZerosF32(4, 2) }),
 			"inner sizes 3 and 4 differ"},
 		"no model": {text, "not an ONNX model"},
 	} {

@@ -256,7 +256,8 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 				if bytes += t.Len() * t.DType.Size(); bytes > maxQuantiseBytes {
 					return nil,
 						fmt.Errorf(
-							"the images take more than %d bytes as the model takes them; lower --calibrate and --test",
+							"the images take more than %d bytes as the model takes them; lower "+
+								"--calibrate and --test",
 							maxQuantiseBytes)
 				}
 			}
@@ -392,7 +393,8 @@ func (q *quantising) time(
 			model *onnx.Model
 			to    *float64
 		}{{before, &line.Before}, {after, &line.After}} {
-			b, err := benchEngine(cmd, c, m.model, one, 1, time.Duration(q.seconds*float64(time.Second)))
+			b, err := benchEngine(cmd, c, m.model, one, 1,
+				time.Duration(q.seconds*float64(time.Second)))
 			if err != nil {
 				if cmd.Context().Err() != nil {
 					return err

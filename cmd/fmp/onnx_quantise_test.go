@@ -16,8 +16,8 @@ func TestONNXQuantise(t *testing.T) {
 	dir := t.TempDir()
 	args := func(out string, more ...string) []string {
 		return append([]string{"onnx", "quantise", model, "--images", "digits", "-o",
-			filepath.Join(dir, out), "--seconds", "0.01", "--calibrate", "16", "--test", "20", "--json"},
-			more...)
+			filepath.Join(dir, out), "--seconds", "0.01", "--calibrate", "16", "--test",
+			"20", "--json"}, more...)
 	}
 	for _, c := range []struct {
 		name string

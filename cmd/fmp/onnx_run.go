@@ -24,6 +24,13 @@ import (
 	"fmp/pipeline/option"
 )
 
+const onnxRunHelp = `Run an ONNX model once. Each --input names an input of the model and a file with its value: a .npy
+file (any order and byte order), or a .pb file (a serialised TensorProto). Every output is written to
+DIR/NAME.npy, all of them or none; characters of a name that a file name should not have become "_".
+What was written is listed on standard output.
+
+A model may hold a loop that never ends: --time-limit bounds what a model from elsewhere may take.`
+
 func newONNXRunCommand() *cobra.Command {
 	var inputs, wanted []string
 	var dir, format, adapter string
@@ -33,12 +40,7 @@ func newONNXRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run MODEL --input NAME=FILE ... --out DIR",
 		Short: "Run an ONNX model on tensors from files",
-		Long: `Run an ONNX model once. Each --input names an input of the model and a file with its value: a .npy
-file (any order and byte order), or a .pb file (a serialised TensorProto). Every output is written to
-DIR/NAME.npy, all of them or none; characters of a name that a file name should not have become "_".
-What was written is listed on standard output.
-
-A model may hold a loop that never ends: --time-limit bounds what a model from elsewhere may take.`,
+		Long:  onnxRunHelp,
 		Example: `  fmp onnx run model.onnx --input image=batch.npy --out results
   fmp onnx run model.onnx --input a=a.npy --input b=b.pb --output y --format pb --out results --engine pure`,
 		Args: exactArgs("MODEL"),
@@ -210,7 +212,8 @@ func readAdapter(m *onnx.Model, path string) (map[string]*onnx.Tensor, error) {
 		if _, ok := m.Graph.Input(name); ok {
 			feeds[name] = tensors[name]
 		} else if err := m.Graph.SetDefault(name, tensors[name]); err != nil {
-			return nil, fmt.Errorf("--adapter %s: %w; those are %s", path, err, describeValues(m.Graph.Optional))
+			return nil, fmt.Errorf("--adapter %s: %w; those are %s", path, err,
+				describeValues(m.Graph.Optional))
 		}
 	}
 	return feeds, nil

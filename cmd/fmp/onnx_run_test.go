@@ -71,8 +71,8 @@ func TestONNXRun(t *testing.T) {
 		"../twice": onnx.NewTensor([]float32{2, 4, 6, 8}, 2, 2)}
 	for _, format := range []string{"npy", "pb"} {
 		dir := filepath.Join(t.TempDir(), "results")
-		code, out, errs := runFMP(t, "onnx", "run", model, "--input", "a="+a, "--input", "b="+b, "--out",
-			dir, "--format", format, "--json", "--engine", "ort")
+		code, out, errs := runFMP(t, "onnx", "run", model, "--input", "a="+a, "--input",
+			"b="+b, "--out", dir, "--format", format, "--json", "--engine", "ort")
 		if code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
@@ -187,7 +187,8 @@ func TestONNXRunOnAFullDisk(t *testing.T) {
 func TestFileNameStaysInItsFolder(t *testing.T) {
 	taken := map[string]bool{}
 	for _, c := range []struct{ name, want string }{
-		{"y", "y.npy"}, {"Y", "Y.2.npy"}, {"../../etc/passwd", "__.._etc_passwd.npy"}, {"a/b", "a_b.npy"},
+		{"y", "y.npy"}, {"Y", "Y.2.npy"}, {"../../etc/passwd", "__.._etc_passwd.npy"},
+		{"a/b", "a_b.npy"},
 		{"a\\b", "a_b.2.npy"}, {"", "_.npy"},
 		{".hidden", "_hidden.npy"},
 		{"-rf", "_rf.npy"}, {"con:\x00\n", "con___.npy"},
@@ -224,7 +225,8 @@ func TestONNXBench(t *testing.T) {
 	}{
 		{[]string{"--batch", "0"}, "--batch is 0"},
 		{[]string{"--dim", "n=200000000"}, "make --batch or --dim smaller"},
-		{[]string{"--dim", "n=2000000000"}, "more than"}, {[]string{"--seconds", "0"}, "--seconds is 0"},
+		{[]string{"--dim", "n=2000000000"}, "more than"},
+		{[]string{"--seconds", "0"}, "--seconds is 0"},
 		{[]string{"--dim", "n"}, "want NAME=N"},
 		{[]string{"--dim", "rows=3"}, "no input has a size called"},
 		{[]string{"--engine", "fast"}, "auto, ort, pure and both"},
@@ -251,7 +253,8 @@ func TestInterruptedCommand(t *testing.T) {
 	}
 }
 
-// An adapter gives optional inputs their values; onnxruntime 1.32 gives these numbers by its own API.
+// An adapter gives optional inputs their values; onnxruntime 1.32 gives these numbers by its own
+// API.
 func TestONNXRunAdapter(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join("..", "..", "onnx", "serde", "testdata", "lora.onnx")
@@ -260,7 +263,8 @@ func TestONNXRunAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	for adapter, want := range map[string]float32{model + "_adapter": -.3224386, "": -1.0833644} {
-		args := []string{"onnx", "run", model, "--input", "x=" + x, "--out", dir, "--engine", "pure", "--adapter", adapter}
+		args := []string{"onnx", "run", model, "--input", "x=" + x, "--out", dir, "--engine",
+			"pure", "--adapter", adapter}
 		if code, _, errs := runFMP(t, args...); code != 0 {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
@@ -272,7 +276,8 @@ func TestONNXRunAdapter(t *testing.T) {
 			t.Errorf("--adapter %q: %v, want %v", adapter, y.F32()[0], want)
 		}
 	}
-	code, _, errs := runFMP(t, "onnx", "run", model, "--input", "x="+x, "--out", dir, "--adapter", model)
+	code, _, errs := runFMP(t, "onnx", "run", model, "--input", "x="+x, "--out", dir,
+		"--adapter", model)
 	if code != exitUsage || !strings.Contains(errs, "it is no adapter") {
 		t.Errorf("a model for an adapter: exit code %d: %s", code, errs)
 	}

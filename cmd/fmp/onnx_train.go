@@ -47,8 +47,8 @@ type tuning struct {
 	heldOut                                float64
 	classes                                int
 	list, asJSON                           bool
-	// finish makes of the trained model the one that is written; nil writes it with the names of its
-	// classes.
+	// finish makes of the trained model the one that is written; nil writes it with the names of
+	// its classes.
 	finish func(m *onnx.Model) (*onnx.Model, error)
 }
 
@@ -274,7 +274,8 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 		for i := range labels {
 			v := target.At(i)
 			if v < 0 || v > 1<<20 || v != math.Trunc(v) {
-				return nil, usageErrorf("%s: target %d is %v; want a class, 0 to %d", o.data, i, v, 1<<20)
+				return nil, usageErrorf("%s: target %d is %v; want a class, 0 to %d",
+					o.data, i, v, 1<<20)
 			}
 			labels[i] = int(v)
 		}
@@ -456,7 +457,8 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	}
 	identity, err := json.Marshal([]any{digest, ex.digest, o.t.Loss, o.t.Weights, o.t.Adapted,
 		o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup,
-		o.schedule, o.t.Epochs, o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut, o.augment, o.x})
+		o.schedule, o.t.Epochs, o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut,
+		o.augment, o.x})
 	if err != nil {
 		return err
 	}

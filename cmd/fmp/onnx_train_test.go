@@ -30,8 +30,9 @@ func trainingFiles(t *testing.T) (model, data string) {
 		return w
 	}
 	b := build.New("rows")
-	h := b.Relu(b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 3), b.Param("layer1.weight", weight(3, 16)),
-		b.Param("layer1.bias", weight(16))}))
+	h := b.Relu(b.Op("Gemm",
+		[]build.Ref{b.Input("x", onnx.Float32, "n", 3), b.Param("layer1.weight", weight(3, 16)),
+			b.Param("layer1.bias", weight(16))}))
 	b.Output("y", b.Op("Gemm", []build.Ref{h, b.Param("fc.weight", weight(16, 7)), b.Param("fc.bias", weight(7))}))
 	m, err := b.Model()
 	if err != nil {

@@ -135,7 +135,8 @@ func TestOptionDefaults(t *testing.T) {
 
 // TestOptionFiles: files in a round file are beside it, and words are no files.
 func TestOptionFiles(t *testing.T) {
-	for text, want := range map[string]string{"default": "default", "none": "none", "own.upload": "FOLDER/own.upload",
+	for text, want := range map[string]string{"default": "default", "none": "none",
+		"own.upload":  "FOLDER/own.upload",
 		"/own.upload": "/own.upload"} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "round.yaml")

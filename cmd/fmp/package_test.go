@@ -51,7 +51,8 @@ func TestPackage(t *testing.T) {
 		{exitFailed, "was made with key",
 			[]string{at("classifier.onnx"), "-o", at("no"), "--signed-by", at("other.pem.pub")}},
 		{exitMissing, "fmp sign",
-			[]string{shippedFile(t, models.KindClient), "-o", at("no"), "--signed-by", at("k.pem.pub")}},
+			[]string{shippedFile(t, models.KindClient), "-o", at("no"), "--signed-by",
+				at("k.pem.pub")}},
 		{exitUsage, "want the classifier", []string{shippedFile(t, models.KindClient), "-o", at("no")}},
 		{exitMissing, "card", []string{at("classifier.onnx"), "-o", at("no"), "--card", at("none.md")}},
 		{exitUsage, "--output is missing", []string{at("classifier.onnx")}},
@@ -59,7 +60,8 @@ func TestPackage(t *testing.T) {
 		if code, out, errs := runFMP(t, append([]string{"package"}, c.args...)...); code != c.code ||
 			!strings.Contains(errs, c.text) ||
 			out != "" {
-			t.Errorf("%v: exit code %d, %q, %q; want %d and %q", c.args, code, out, errs, c.code, c.text)
+			t.Errorf("%v: exit code %d, %q, %q; want %d and %q", c.args, code, out,
+				errs, c.code, c.text)
 		}
 	}
 	if left, _ := filepath.Glob(at("no*")); len(left) > 0 {

@@ -85,7 +85,8 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 				}
 			}
 			cmd, rest, err := newRootCommand().Find(args)
-			// What cobra adds when the program runs, and words for the reader to fill in, are let through.
+			// What cobra adds when the program runs, and words for the reader to fill in, are let
+			// through.
 			if err == nil && cmd.HasSubCommands() && len(rest) > 0 && rest[0] != "help" &&
 				rest[0] != "completion" &&
 				!strings.HasPrefix(rest[0], "-") && rest[0] != strings.ToUpper(rest[0]) {

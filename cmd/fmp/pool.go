@@ -36,26 +36,26 @@ type pooled struct {
 	Classes []string `json:"classes,omitempty"`
 	Clients []string `json:"clients"`
 	Skipped []string `json:"skipped,omitempty"` // why, for each upload that was left out
-	// Summed is the number of further clients that a part holds the sums of, and LeftOut of those left
-	// out of them as not honest.
+	// Summed is the number of further clients that a part holds the sums of, and LeftOut of those
+	// left out of them as not honest.
 	Summed  int    `json:"summed,omitempty"`
 	LeftOut int    `json:"left_out,omitempty"`
 	Model   string `json:"model"` // sha256 of the client graph behind the uploads
 	Points  int    `json:"points"`
 	N       int    `json:"n"` // images behind them, calibration points among them
-	// Calibration is how many of the images of each client, in the order of Clients, are calibration
-	// points; none where no upload has any.
+	// Calibration is how many of the images of each client, in the order of Clients, are
+	// calibration points; none where no upload has any.
 	Calibration []int  `json:"calibration,omitempty"`
 	Method      string `json:"method"` // row of the table of methods
 	// Without are the clients that withdrew, whose uploads were left out.
 	Without []string `json:"without,omitempty"`
-	// Scope is moments, or closed or open for uploads of class means: whether the predictor took their
-	// classes for the corpus's. Novelty is the statistic behind it, about 1 for the corpus's classes;
-	// none where there was no choice.
+	// Scope is moments, or closed or open for uploads of class means: whether the predictor took
+	// their classes for the corpus's. Novelty is the statistic behind it, about 1 for the corpus's
+	// classes; none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
 	Novelty *float64 `json:"novelty,omitempty"`
-	// Kappa of a round of moments, the temperature of its heads in units of the classes' separation,
-	// and the standard deviation of its logarithm.
+	// Kappa of a round of moments, the temperature of its heads in units of the classes'
+	// separation, and the standard deviation of its logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
 	// Corpus is the log evidence of the corpus, its prior odds included: it took part where this is
 	// above 0. None without one.
@@ -63,9 +63,9 @@ type pooled struct {
 	L2     float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh  int      `json:"fresh,omitempty"` // 0: the limit of many
 	// Honest is the probability of each client, in the order of Clients, that its upload is true,
-	// Claimed the images that it claims, calibration points among them, and Counted how many of them
-	// count if it is honest; none where honesty is not judged. Disputed are the classes of which much
-	// was left out.
+	// Claimed the images that it claims, calibration points among them, and Counted how many of
+	// them count if it is honest; none where honesty is not judged. Disputed are the classes of
+	// which much was left out.
 	Honest   []float64 `json:"p_honest,omitempty"`
 	Claimed  []float64 `json:"claimed,omitempty"`
 	Counted  []float64 `json:"counted,omitempty"`
@@ -74,8 +74,8 @@ type pooled struct {
 	// judged.
 	Anchor string `json:"anchor,omitempty"`
 	// Effects are, for each client, the length of the shift that all its class means have in common
-	// against the others', in standard deviations within classes, 0 for none; none where no client has
-	// one. For is the client whose images the classifier is for.
+	// against the others', in standard deviations within classes, 0 for none; none where no client
+	// has one. For is the client whose images the classifier is for.
 	Effects []float64 `json:"effects,omitempty"`
 	For     string    `json:"for,omitempty"`
 	// Chosen is the choice of calibration points in open scope; none where there were none.
@@ -464,8 +464,9 @@ func (p *pooled) print(w io.Writer) error {
 	var b strings.Builder
 	if p.Bytes > 0 {
 		fmt.Fprintf(&b,
-			"classifier: %s (%d bytes, %d heads on %d numbers)\ninput:      %s\noutputs:    %s\n", p.Output,
-			p.Bytes, p.Shape[0], p.Shape[1]-1, strings.Join(p.Inputs, ", "), strings.Join(p.Outputs, ", "))
+			"classifier: %s (%d bytes, %d heads on %d numbers)\ninput:      %s\noutputs:    %s\n",
+			p.Output, p.Bytes, p.Shape[0], p.Shape[1]-1, strings.Join(p.Inputs, ", "),
+			strings.Join(p.Outputs, ", "))
 		fmt.Fprintf(&b, "classes:    %s\n", clip(strings.Join(p.Classes, ", ")))
 	} else {
 		fmt.Fprintf(&b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0],

@@ -15,7 +15,8 @@ type pooledSets struct {
 	Score   string  `json:"score"`
 	Points  int     `json:"points"` // calibration points, held back from everything else
 	Clients int     `json:"clients"`
-	// Thresholds are the scores from which on a class is in a set: one, or with ByClass one a class.
+	// Thresholds are the scores from which on a class is in a set: one, or with ByClass one a
+	// class.
 	Thresholds  []float32 `json:"thresholds"`
 	ByClass     bool      `json:"by_class,omitempty"`
 	Proportions []float64 `json:"proportions,omitempty"`

@@ -73,7 +73,8 @@ func (o *poolSums) check(files []string) (err error) {
 // stateRound prepares a round of the sums in --state and of uploads.
 func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*pool.Round, error) {
 	if o.against != "" || o.workers != "" || pool.AnyPart(files) {
-		return nil, usageErrorf("--state adds up single uploads: give no parts, and no --against and --signed-by")
+		return nil, usageErrorf("--state adds up single uploads: give no parts, and no --against " +
+			"and --signed-by")
 	}
 	if _, err := os.Stat(o.state); err == nil {
 		data, err := regularfile.ReadFile(o.state, stats.MaxBytes)
@@ -83,7 +84,8 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 		if o.sums, err = stats.Decode(data, o.want); err != nil {
 			return nil, usageError(fmt.Errorf("%s: %w", o.state, err))
 		}
-		o.want.Model, o.want.Dx, o.want.C, o.want.Round = o.sums.Model, o.sums.Dx, o.sums.C, &o.sums.Round
+		o.want.Model, o.want.Dx, o.want.C, o.want.Round = o.sums.Model, o.sums.Dx,
+			o.sums.C, &o.sums.Round
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, usageError(fmt.Errorf("reading state: %w", err))
 	}

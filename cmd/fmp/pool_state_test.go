@@ -83,8 +83,8 @@ func TestPoolWithout(t *testing.T) {
 	}
 	got := r.pool("without.onnx",
 		slices.Concat([]string{"--without", "client 2", "--key", r.path("keys/server.key"), "--record",
-			r.path("record.json"), "--published", r.path("all.onnx"), "--published", r.path("mixed.onnx")},
-			r.uploads)...)
+			r.path("record.json"), "--published", r.path("all.onnx"), "--published",
+			r.path("mixed.onnx")}, r.uploads)...)
 	if !bytes.Equal(got, never) || bytes.Equal(got, before) {
 		t.Error("the classifier without a client is not the one that it never took part in")
 	}

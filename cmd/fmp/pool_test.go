@@ -216,7 +216,8 @@ func TestPoolShowsProgress(t *testing.T) {
 		shippedFile(t, models.KindPredictor), "--client-graph", client, "--json", "-o",
 		filepath.Join(dir, "out.npy")}
 	for i := range 3 {
-		args = append(args, madeUpload(t, f, filepath.Join(dir, fmt.Sprint(i)), fmt.Sprint("client ", i), f.Digest, 1))
+		args = append(args, madeUpload(t, f, filepath.Join(dir, fmt.Sprint(i)),
+			fmt.Sprint("client ", i), f.Digest, 1))
 	}
 	run := func() string {
 		var out, log bytes.Buffer

@@ -39,7 +39,8 @@ func pictures(t *testing.T, dir string) {
 			if err := png.Encode(&b, im); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(filepath.Join(dir, class, fmt.Sprintf("%d.png", i)), b.Bytes(), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, class, fmt.Sprintf("%d.png", i)), b.Bytes(),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}

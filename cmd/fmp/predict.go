@@ -61,7 +61,9 @@ func openClassifier(cmd *cobra.Command, cfg engineSettings, path string,
 		}
 	}
 	return openedBy(cmd, cfg,
-		func(eng engine.Engine) (*classify.Classifier, error) { return classify.OpenAt(eng, path, level) })
+		func(eng engine.Engine) (*classify.Classifier, error) {
+			return classify.OpenAt(eng, path, level)
+		})
 }
 
 // openedBy opens a classifier on the engine of the settings.
@@ -104,8 +106,8 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
 				return nil, usageError(fmt.Errorf("%s: %w", f.labels, err))
 			}
 		} else if !optional {
-			return nil, usageErrorf("%s is feature rows and has no labels; give them with --labels FILE.npy",
-				path)
+			return nil, usageErrorf("%s is feature rows and has no labels; give them with "+
+				"--labels FILE.npy", path)
 		}
 		if rows, err = classify.FeatureRows(rows); err != nil {
 			return nil, usageError(fmt.Errorf("%s: %w", path, err))

@@ -225,7 +225,8 @@ func TestClassifierFile(t *testing.T) {
 				t.Errorf("%d predictions, %d unsure, %v", got.Count, got.Unsure, got.Classes)
 			}
 		}
-		code, out, errs := runFMP(t, "predict", path("classifier.onnx"), folder, "--reject", "1", "--csv")
+		code, out, errs := runFMP(t, "predict", path("classifier.onnx"), folder,
+			"--reject", "1", "--csv")
 		if lines := strings.Split(strings.TrimSpace(out), "\n"); code != exitOK || len(lines) != n+1 ||
 			!strings.Contains(lines[1], ",true,") {
 			t.Errorf("exit code %d, %s, %s", code, out, errs)
@@ -255,7 +256,8 @@ func TestClassifierFile(t *testing.T) {
 		}{
 			{exitUsage, []string{"one.png", "two.jpg"}, []string{classifier, bad}},
 			{exitUsage, []string{"one.png", "two.jpg"}, []string{classifier, bad, "--on-bad", "skip"}},
-			{exitUsage, []string{"--on-bad", "ignore"}, []string{classifier, photos, "--on-bad", "ignore"}},
+			{exitUsage, []string{"--on-bad", "ignore"},
+				[]string{classifier, photos, "--on-bad", "ignore"}},
 			{exitUsage, []string{"--reject", "1.5"}, []string{classifier, photos, "--reject", "1.5"}},
 			{exitUsage, []string{"json", "csv"}, []string{classifier, photos, "--json", "--csv"}},
 			{exitUsage, []string{"want the classifier"},
@@ -367,8 +369,8 @@ func TestPoolSettles(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &got); code != exitOK || err != nil || !made ||
 			got.L2 != c.l2 || got.Fresh != c.fresh ||
 			!strings.Contains(errs, c.warn) {
-			t.Errorf("%v: exit code %d, %+v, %v, %q; want l2 %v, fresh %d and %q", c.args, code, got, err,
-				errs, c.l2, c.fresh, c.warn)
+			t.Errorf("%v: exit code %d, %+v, %v, %q; want l2 %v, fresh %d and %q",
+				c.args, code, got, err, errs, c.l2, c.fresh, c.warn)
 		}
 	}
 }

@@ -96,8 +96,8 @@ func TestLateProgress(t *testing.T) {
 	}
 }
 
-// TestReadingShowsProgress: merging uploads, and pooling a part or a private round, say how far they
-// are where it takes its time; what is on standard output stays JSON.
+// TestReadingShowsProgress: merging uploads, and pooling a part or a private round, say how far
+// they are where it takes its time; what is on standard output stays JSON.
 func TestReadingShowsProgress(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -136,8 +136,8 @@ func TestReadingShowsProgress(t *testing.T) {
 				t.Fatalf("%v: exit code %d: %s%s", c.args, code, out, errs)
 			}
 			if strings.Contains(errs, c.want) != (quietInLog == 0) {
-				t.Errorf("%v, quiet for %v: it says %q, want %q where it takes longer", c.args, quietInLog,
-					errs, c.want)
+				t.Errorf("%v, quiet for %v: it says %q, want %q where it takes longer",
+					c.args, quietInLog, errs, c.want)
 			}
 		}
 	}

@@ -58,8 +58,8 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the receipt as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if server == "" {
-			return usageErrorf("receipts verify: --server-key is missing; it is server_key of the round's " +
-				"description")
+			return usageErrorf("receipts verify: --server-key is missing; it is server_key of " +
+				"the round's description")
 		}
 		data, err := regularfile.ReadFile(args[0], wire.MaxJSON)
 		if err != nil {
@@ -78,7 +78,8 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 				return usageError(fmt.Errorf("receipts verify: --upload: %w", err))
 			}
 			if err := isOf(&v.Receipt, message); err != nil {
-				return fmt.Errorf("receipts verify: %s is not the receipt of %s: %w", args[0], upload, err)
+				return fmt.Errorf("receipts verify: %s is not the receipt of %s: %w",
+					args[0], upload, err)
 			}
 		}
 		return v.print(cmd.OutOrStdout(), asJSON, "holds")
@@ -89,8 +90,8 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 // isOf returns an error unless a receipt, whose signature holds, is of a message.
 func isOf(r *wire.Receipt, message []byte) error {
 	if digest := models.DigestBytes(message); digest != r.Upload || len(message) != r.Bytes {
-		return fmt.Errorf("it is of %d bytes with sha256 %s; the file has %d with %s", r.Bytes, r.Upload,
-			len(message), digest)
+		return fmt.Errorf("it is of %d bytes with sha256 %s; the file has %d with %s",
+			r.Bytes, r.Upload, len(message), digest)
 	}
 	var round uint64
 	var client, graph string
@@ -121,8 +122,8 @@ func (v *verified) print(out io.Writer, asJSON bool, what string) error {
 		return printJSON(out, v)
 	}
 	_, err := fmt.Fprintf(out,
-		"receipt: %s; %q, round %d, in since %s\nupload:  %d bytes, sha256 %s\n", what, v.Client, v.Round,
-		v.Time.Format(time.RFC3339), v.Bytes, v.Upload)
+		"receipt: %s; %q, round %d, in since %s\nupload:  %d bytes, sha256 %s\n", what,
+		v.Client, v.Round, v.Time.Format(time.RFC3339), v.Bytes, v.Upload)
 	if err == nil && v.Spent != nil {
 		_, err = fmt.Fprintf(out, "spent:   %v\n", v.Spent)
 	}
@@ -139,8 +140,9 @@ func newReceiptsFetchCommand() *cobra.Command {
 		Long: `Ask the server of a round for the receipt of the upload that it holds of a client, with the client's
 key, check its signature, and write it to a file. Give --server-key as well if you have it:
 otherwise the key is what the server says.`,
-		Example: "  fmp receipts fetch https://server:8443 --key shop-17.key -o receipt.json --ca server.crt",
-		Args:    rangeArgs(1, 1, "URL"),
+		Example: "  fmp receipts fetch https://server:8443 --key shop-17.key -o receipt.json " +
+			"--ca server.crt",
+		Args: rangeArgs(1, 1, "URL"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&path, "key", "", "key `FILE` of the client")
@@ -153,8 +155,8 @@ otherwise the key is what the server says.`,
 	f.BoolVar(&asJSON, "json", false, "print the receipt as JSON beside -o")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if path == "" {
-			return usageErrorf("receipts fetch: --key is missing; it is the file that fmp-edge key or fmp " +
-				"keys wrote")
+			return usageErrorf("receipts fetch: --key is missing; it is the file that fmp-edge " +
+				"key or fmp keys wrote")
 		}
 		key, err := identity.Load(path)
 		if err != nil {

@@ -74,8 +74,8 @@ func (f *resultsFilter) check(runs ...[]experiment.Record) error {
 		have       []string
 	}{{"partition", f.partition, partitions}, {"protocol", f.protocol, protocols}} {
 		if x.want != "" && len(x.have) > 0 && !slices.Contains(x.have, x.want) {
-			return usageErrorf("--%s is %q; the runs have %s%s", x.name, x.want, strings.Join(x.have, ", "),
-				suggest.DidYouMean(x.want, x.have))
+			return usageErrorf("--%s is %q; the runs have %s%s", x.name, x.want,
+				strings.Join(x.have, ", "), suggest.DidYouMean(x.want, x.have))
 		}
 	}
 	return nil
@@ -196,8 +196,8 @@ func printRuns(out io.Writer, runs []listed, method string) error {
 		for _, t := range r.Tables {
 			for _, row := range t.Rows {
 				if strings.EqualFold(row.Method, method) {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", run, t.Partition, t.Protocol, row.ACC.Mean,
-						row.ECE.Mean, row.NLL.Mean)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", run, t.Partition,
+						t.Protocol, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
 					shown = true
 				}
 			}
@@ -401,7 +401,8 @@ of the lines, and stand in the titles of the tables.`,
 			".tex":     func(w io.Writer) error { return report.LaTeX(w, tables) },
 		}[ext]
 		if file == "" {
-			return usageErrorf("say with --output which file to write; it ends in .csv, .md, .tex or .parquet")
+			return usageErrorf("say with --output which file to write; it ends in .csv, .md, " +
+				".tex or .parquet")
 		}
 		if !ok {
 			return usageErrorf("--output is %q; allowed are files that end in .csv, .md, .tex or .parquet",

@@ -58,7 +58,8 @@ be told apart with every kind of colour vision. --output ends in .svg (vectors) 
 		for i, dir := range args {
 			value, known, err := experiment.Setting(dir, x)
 			if err == nil && value == "" {
-				err = fmt.Errorf("--x is %q, which is no setting%s", clip(x), suggest.DidYouMean(x, known))
+				err = fmt.Errorf("--x is %q, which is no setting%s", clip(x),
+					suggest.DidYouMean(x, known))
 			}
 			if err != nil {
 				return usageError(err)

@@ -26,8 +26,9 @@ func TestRunsBesideEachOther(t *testing.T) {
 		t.Errorf("compare --correct none: exit code %d", plain)
 	}
 	dir := t.TempDir()
-	for file, want := range map[string]string{"a.csv": ",origin,predictor.fresh\n", "a.tex": "fresh = 400, 10 repeats",
-		"a.md": "fresh = 25, 10 repeats"} {
+	for file, want := range map[string]string{"a.csv": ",origin,predictor.fresh\n",
+		"a.tex": "fresh = 400, 10 repeats",
+		"a.md":  "fresh = 25, 10 repeats"} {
 		path := filepath.Join(dir, file)
 		code, _, errs := runFMP(t,
 			at("results", "export", "-o", path, "--columns", "NLL", "--rows", "FMP-ISAB")...)

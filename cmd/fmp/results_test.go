@@ -58,7 +58,8 @@ func TestResults(t *testing.T) {
 		}
 		return out
 	}
-	line := regexp.MustCompile(`(?m)^\S+a +\d{4}-\d\d-\d\d  digits +shipped +CANN,FMP +homogeneous +shared +0\.8100 `)
+	line := regexp.MustCompile(
+		`(?m)^\S+a +\d{4}-\d\d-\d\d  digits +shipped +CANN,FMP +homogeneous +shared +0\.8100 `)
 	if out := ok("list", root); !line.MatchString(out) || !strings.Contains(out, "0.6100") ||
 		strings.Contains(out, "cells done") {
 		t.Errorf("list printed %s", out)
@@ -126,7 +127,8 @@ func TestResults(t *testing.T) {
 	}{
 		{[]string{"show", filepath.Join(root, "none")}, exitMissing, "none"},
 		{[]string{"show", filepath.Join(root, "aa")}, exitMissing, "did you mean " + a},
-		{[]string{"export", filepath.Join(root, "aa"), "-o", "x.csv"}, exitMissing, "did you mean " + a},
+		{[]string{"export", filepath.Join(root, "aa"), "-o", "x.csv"}, exitMissing,
+			"did you mean " + a},
 		{[]string{"compare", a, "--method", "MP"}, exitUsage, "CANN, FMP"},
 		{[]string{"compare", a, "--method", "FPM"}, exitUsage, "did you mean FMP"},
 		{[]string{"compare", a, "--partition", "homogenous"}, exitUsage, "did you mean homogeneous"},

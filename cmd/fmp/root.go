@@ -21,9 +21,9 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fmp",
 		Short: "Federated martingale posteriors: calibrated predictions from one upload per client",
-		Long: `fmp turns raw images that many clients hold into one calibrated classifier, after a single
-upload per client and without showing an image to the server. Every model it uses (extractor,
-embedding, predictor) is an ONNX file that runs on the stock ONNX Runtime.
+		Long: `fmp turns raw images that many clients hold into one calibrated classifier, after a single upload
+per client and without showing an image to the server. Every model it uses (extractor, embedding,
+predictor) is an ONNX file that runs on the stock ONNX Runtime.
 
 It needs no data to start with: without settings, fmp run draws its own images of digits and prints
 the table of all methods on them in a minute or two. The pages under docs say what the words mean.
@@ -156,7 +156,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		// a flag goes by the name of its setting; commands that know the setting know the short name
+		// a flag goes by the name of its setting; commands that know the setting know the short
+		// name
 		for alias, key := range runAliases {
 			if cmd.Flags().Lookup(key) != nil {
 				names = append(names, alias)
@@ -167,7 +168,8 @@ func flagError(cmd *cobra.Command, err error) error {
 			near = runAliases[name]
 		}
 		if near != "" {
-			return usageErrorf("unknown flag --%s of %s; did you mean --%s?", name, cmd.CommandPath(), near)
+			return usageErrorf("unknown flag --%s of %s; did you mean --%s?", name,
+				cmd.CommandPath(), near)
 		}
 	}
 	return usageErrorf("%s; %s --help lists what is allowed", msg, cmd.CommandPath())

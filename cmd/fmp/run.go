@@ -76,7 +76,8 @@ open: every method in closed and open scope; table1, figure2: the paper's; priva
 	outputs.Made(cmd.Flags(), "output.dir")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tables as JSON")
 	cmd.Flags().BoolVar(&keep, "keep-models", false,
-		"leave the classifiers of the first repeat's martingale posteriors in the run directory, for fmp predict")
+		"leave the classifiers of the first repeat's martingale posteriors in the run directory, "+
+			"for fmp predict")
 	cmd.Flags().StringVar(&splits, "export-splits", "",
 		"write each task's clients, the corpus and the test features, without labels of test images, "+
 			"to this new or empty `folder`, for methods of other programs (fmp score)")
@@ -86,9 +87,10 @@ open: every method in closed and open scope; table1, figure2: the paper's; priva
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		if cfg.Federation.Partition == "homogeneous" && slices.ContainsFunc(s.list, func(x setting) bool {
-			return x.Key == "federation.alpha" && strings.HasPrefix(x.Source, "flag")
-		}) {
+		if cfg.Federation.Partition == "homogeneous" &&
+			slices.ContainsFunc(s.list, func(x setting) bool {
+				return x.Key == "federation.alpha" && strings.HasPrefix(x.Source, "flag")
+			}) {
 			return usageErrorf("--alpha is for skewed clients, and federation.partition is homogeneous: " +
 				"add --partition dirichlet, or both")
 		}
@@ -147,8 +149,8 @@ type runner struct {
 }
 
 func newRunner(ctx context.Context, cfg settings.Engine, stderr io.Writer) (*runner, error) {
-	// One thread an operator: more would change the last bits of figures. The run spreads tasks over
-	// threads.
+	// One thread an operator: more would change the last bits of figures. The run spreads tasks
+	// over threads.
 	eng, err := openEngine(ctx, cfg, 1, stderr)
 	if err != nil {
 		return nil, err
@@ -175,7 +177,8 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config,
 	path := p.Config.Output.Dir
 	if path == "" {
 		path = filepath.Join("runs",
-			fmt.Sprintf("%s-%.8s", strings.Map(fileRune, p.Config.Dataset.Label()), p.Manifest.Identity))
+			fmt.Sprintf("%s-%.8s", strings.Map(fileRune, p.Config.Dataset.Label()),
+				p.Manifest.Identity))
 	}
 	dir, err := experiment.Open(path, p.Config, p.Manifest)
 	if err != nil {

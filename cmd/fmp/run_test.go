@@ -221,7 +221,8 @@ func TestRunRefusesBadInput(t *testing.T) {
 			}
 		}, exitUsage, []string{"train-images-idx3-ubyte", "truncated"}},
 		{"wrong magic number", nil, func(dir string) {
-			idx(t, filepath.Join(dir, "train-labels-idx1-ubyte"), 0x0d01, []uint32{80}, make([]byte, 80))
+			idx(t, filepath.Join(dir, "train-labels-idx1-ubyte"), 0x0d01, []uint32{80},
+				make([]byte, 80))
 		}, exitUsage, []string{"train-labels-idx1-ubyte"}},
 		{"features that are not finite", []string{"--extractor", nan}, nil, exitUsage,
 			[]string{"extractor", "NaN", "finite"}},
@@ -232,7 +233,8 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{"alpha of homogeneous clients", []string{"--alpha", "0.1"}, nil, exitUsage,
 			[]string{"--alpha", "--partition dirichlet"}},
 		{"no such method", []string{"--methods", "FPM"}, nil, exitUsage, []string{"FPM", "FMP"}},
-		{"unknown setting", []string{"--set", "erm.l3=1"}, nil, exitUsage, []string{"erm.l3", "erm.l2"}},
+		{"unknown setting", []string{"--set", "erm.l3=1"}, nil, exitUsage,
+			[]string{"erm.l3", "erm.l2"}},
 		{"too many clients", []string{"--clients", "100"}, nil, exitUsage,
 			[]string{"federation.clients", "100 clients"}},
 		{"no library", []string{"--engine", "ort", "--set", "engine.library=/nowhere/lib.so"}, nil,
@@ -247,8 +249,8 @@ func TestRunRefusesBadInput(t *testing.T) {
 			}
 			out := filepath.Join(t.TempDir(), "run")
 			args := []string{"run", "--dataset", "mnist", "--data-dir", filepath.Dir(data),
-				"--extractor.mean", "0", "--extractor.std", "1", "--clients", "2", "--points", "5", "--methods",
-				"ANN", "--out", out}
+				"--extractor.mean", "0", "--extractor.std", "1", "--clients", "2", "--points",
+				"5", "--methods", "ANN", "--out", out}
 			extractor := true
 			for _, a := range c.args {
 				extractor = extractor && a != "--extractor"

@@ -37,7 +37,8 @@ func oddPhotographs(t *testing.T, dir string) {
 	for i := range 60 {
 		w, h := 9+r.IntN(120), 9+r.IntN(120)
 		pixel := func(x, y, c int) uint8 {
-			return uint8(128 + 90*math.Sin(float64(x*(c+2))/9+float64(i))*math.Cos(float64(y)/7) + float64(r.IntN(30)))
+			return uint8(128 + 90*math.Sin(float64(x*(c+2))/9+float64(i))*math.Cos(float64(y)/7) +
+				float64(r.IntN(30)))
 		}
 		var b bytes.Buffer
 		name, err := fmt.Sprintf("%02d.png", i), error(nil)
@@ -45,7 +46,8 @@ func oddPhotographs(t *testing.T, dir string) {
 			im := image.NewNRGBA(image.Rect(0, 0, w, h))
 			for k := range w * h {
 				x, y := k%w, k/w
-				im.SetNRGBA(x, y, color.NRGBA{R: pixel(x, y, 0), G: pixel(x, y, 1), B: pixel(x, y, 2), A: 255})
+				im.SetNRGBA(x, y, color.NRGBA{R: pixel(x, y, 0), G: pixel(x, y, 1),
+					B: pixel(x, y, 2), A: 255})
 			}
 			err = png.Encode(&b, im)
 		} else {
@@ -197,7 +199,8 @@ func TestPhotographsAgree(t *testing.T) {
 			}
 		}
 		t.Run(preset+"/onnxruntime", func(t *testing.T) {
-			other(t, "python3", filepath.Join("testdata", "photographs.py"), "onnxruntime", photos, path)
+			other(t, "python3", filepath.Join("testdata", "photographs.py"),
+				"onnxruntime", photos, path)
 			agree(t, "onnxruntime")
 		})
 		t.Run(preset+"/onnxruntime-web", func(t *testing.T) {

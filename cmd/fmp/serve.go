@@ -122,9 +122,10 @@ func newServeCommand() *cobra.Command {
 	var o serveFlags
 	cfg := option.Default[poolSettings]()
 	cmd := &cobra.Command{
-		Use:   "serve --round FILE",
-		Short: "Serve a round of a federation: take uploads, pool them, give the classifier and predictions",
-		Long:  serveHelp,
+		Use: "serve --round FILE",
+		Short: "Serve a round of a federation: take uploads, pool them, give the classifier and " +
+			"predictions",
+		Long: serveHelp,
 		Example: `  fmp serve --round round.yaml
   fmp serve --round round.yaml --tls-self-signed
   fmp serve --round round.yaml --listen :8443 --tls-cert server.crt --tls-key server.key --token-file readers.token
@@ -161,7 +162,8 @@ func newServeCommand() *cobra.Command {
 	f.BoolVar(&o.merge, "merge", false,
 		"leave the adding up of uploads to fmp worker --merge, for rounds too large for this machine")
 	f.StringVar(&o.helper, "helper", "",
-		"`URL` of the helper of a private round with noise: two-servers, of which this server is then the leader")
+		"`URL` of the helper of a private round with noise: two-servers, of which this server is "+
+			"then the leader")
 	f.StringVar(&o.helperCA, "helper-ca", "", "`FILE` of certificates to trust for it")
 	f.BoolVar(&o.asHelper, "as-helper", false,
 		"be the helper of such a round: hold the other shares, and open nothing")
@@ -295,7 +297,8 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	}
 	s.log = slog.New(handler)
 	if d := s.round.Deadline; time.Now().After(d) {
-		what := "uploads are refused, and the classifier is of those that are in; accept_late: true takes more"
+		what := "uploads are refused, and the classifier is of those that are in; accept_late: " +
+			"true takes more"
 		if s.round.AcceptLate {
 			what = "uploads are late, and count (accept_late)"
 		}

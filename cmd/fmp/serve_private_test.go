@@ -34,8 +34,10 @@ func TestServePrivate(t *testing.T) {
 		noise := b.Noise
 		t.Run(noise+" noise for a "+b.Unit, func(t *testing.T) {
 			t.Setenv("XDG_CONFIG_HOME", t.TempDir()) // a ledger of its own
-			f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: "+
-				"images/c002\nprivacy: {epsilon: 8, points: 10, noise: "+noise+", unit: "+b.Unit+"}\n")
+			f := newFederation(t, 3,
+				"deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: "+
+					"images/c002\nprivacy: {epsilon: 8, points: 10, noise: "+noise+
+					", unit: "+b.Unit+"}\n")
 			plain, err := os.ReadFile(f.path("client.onnx"))
 			if err != nil {
 				t.Fatal(err)
@@ -77,7 +79,8 @@ func TestServePrivate(t *testing.T) {
 			}
 			for c, after := range map[string]string{"c000": "2s", "c001": "0"} {
 				start := time.Now()
-				if code, out := f.join(f.address, c, "--private", "--max-epsilon", "8", "--reply-after", after); code != 0 ||
+				if code, out := f.join(f.address, c, "--private", "--max-epsilon", "8",
+					"--reply-after", after); code != 0 ||
 					!strings.Contains(out, "is private: epsilon 8") || after == "2s" &&
 					time.Since(start) < 2*time.Second {
 					t.Fatalf("exit code %d after %v: %s", code, time.Since(start), out)
@@ -111,8 +114,9 @@ func TestServePrivate(t *testing.T) {
 			}
 			if err := json.Unmarshal(f.status().Versions[0].Summary, &version); err != nil ||
 				version.Spent.Epsilon != 8 ||
-				version.Spent.Unit != b.Unit || version.Spent.Releases != map[string]int{privacy.Local: 2,
-				privacy.Trusted: 1}[noise] {
+				version.Spent.Unit != b.Unit ||
+				version.Spent.Releases != map[string]int{privacy.Local: 2,
+					privacy.Trusted: 1}[noise] {
 				t.Errorf("the version says %+v, %v", version, err)
 			}
 		})
@@ -255,7 +259,8 @@ func TestPrivateSums(t *testing.T) {
 		var releases []pool.Release
 		for _, d := range digests {
 			releases = append(releases,
-				pool.Release{Digest: d, Release: &federate.Release{Round: 7, Client: d, Model: f.Digest, Budget: b,
+				pool.Release{Digest: d, Release: &federate.Release{Round: 7, Client: d,
+					Model: f.Digest, Budget: b,
 					Sums: privacy.NewRelease(f.C, f.K)}})
 		}
 		r, err := pool.NewPrivate(releases, m, f, p.options)

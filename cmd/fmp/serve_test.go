@@ -147,8 +147,8 @@ func (f *federation) start(args ...string) {
 	}
 	defer log.Close()
 	f.server = exec.Command(filepath.Join(f.bin, "fmp"),
-		append([]string{"serve", "--round", f.path("round.yaml"), "--listen", f.address, "--engine.name",
-			"pure"}, args...)...)
+		append([]string{"serve", "--round", f.path("round.yaml"), "--listen", f.address,
+			"--engine.name", "pure"}, args...)...)
 	f.server.Stdout, f.server.Stderr = log, log
 	if err := f.server.Start(); err != nil {
 		f.t.Fatal(err)
@@ -267,7 +267,8 @@ func (f *federation) receipts(st service.Status) {
 		data, err := os.ReadFile(f.path("keys/" + m.Client + ".7.receipt.json"))
 		if err != nil || json.Unmarshal(data, &r) != nil || r.Upload != m.Upload ||
 			!r.Time.Equal(m.Time) || r.Verify(st.ServerKey) != nil {
-			f.t.Errorf("%s: receipt %+v, %v; the server has %s of %s", m.Client, r, err, m.Upload, m.Time)
+			f.t.Errorf("%s: receipt %+v, %v; the server has %s of %s", m.Client, r, err,
+				m.Upload, m.Time)
 		}
 	}
 }
@@ -455,7 +456,8 @@ func TestServe(t *testing.T) {
 		"infer shape": {"/v2/models/classifier/infer", "application/json",
 			`{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,2],"data":[1,2]}]}`, "shape"},
 		"infer data": {"/v2/models/classifier/infer", "application/json",
-			`{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,28,28,1],"data":[256]}]}`, "256"},
+			`{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,28,28,1],"data":[256]}]}`,
+			"256"},
 	} {
 		if code, data := post(c.path, c.kind, []byte(c.body)); code != 400 ||
 			!strings.Contains(string(data), c.want) {
@@ -633,12 +635,14 @@ func TestWorkerFailover(t *testing.T) {
 	f.secret("nats.token", []byte("a token of the test's own\n"))
 	f.serve("--state", f.path("shared"), "--workers", "--nats-listen", queue, "--nats-token-file",
 		f.path("nats.token"))
-	// log reads what a worker has logged until it has said so, and returns the job that it says it of.
+	// log reads what a worker has logged until it has said so, and returns the job that it says it
+	// of.
 	log := func(name, what string) string {
 		t.Helper()
 		for range 1200 {
 			text, _ := os.ReadFile(f.path(name))
-			if _, rest, ok := strings.Cut(string(text), what+" job="); ok && strings.Contains(rest, "\n") {
+			if _, rest, ok := strings.Cut(string(text), what+" job="); ok &&
+				strings.Contains(rest, "\n") {
 				return strings.Fields(rest)[0]
 			}
 			time.Sleep(10 * time.Millisecond)

@@ -413,7 +413,8 @@ func readConfigFile(path string) (*viper.Viper, error) {
 		}
 		return v, nil
 	}
-	if ext := strings.ToLower(filepath.Ext(path)); !slices.Contains([]string{".yaml", ".yml", ".json", ".toml"}, ext) {
+	if ext := strings.ToLower(filepath.Ext(path)); !slices.Contains([]string{".yaml", ".yml",
+		".json", ".toml"}, ext) {
 		return nil,
 			fmt.Errorf("settings file %s: the extension %q is not known; allowed are .yaml, .yml, "+
 				".json, .toml", path, ext)

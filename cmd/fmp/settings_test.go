@@ -63,7 +63,8 @@ func TestSettingsPrecedence(t *testing.T) {
 		{"posterior.samples", "flag --set", 9.0},
 	} {
 		if got := m[c.key]; got.Source != c.source || !cmp.Equal(got.Value, c.value) {
-			t.Errorf("%s is %v from %q, want %v from %q", c.key, got.Value, got.Source, c.value, c.source)
+			t.Errorf("%s is %v from %q, want %v from %q", c.key, got.Value, got.Source,
+				c.value, c.source)
 		}
 	}
 }
@@ -103,7 +104,8 @@ func TestSettingsErrors(t *testing.T) {
 		{name: "--set without a value", args: []string{"--set", "erm.l2"}, want: "want KEY=VALUE"},
 		{name: "given twice", args: []string{"--set", "erm.l2=1", "--l2", "2"},
 			want: "given by two flags"},
-		{name: "no such file", args: []string{"--config", "gone.yaml"}, want: "gone.yaml", missing: true},
+		{name: "no such file", args: []string{"--config", "gone.yaml"},
+			want: "gone.yaml", missing: true},
 		{name: "unknown kind of file", args: []string{"--config", "x.ini"}, want: "allowed are .yaml"},
 		{name: "no such name", args: []string{"--config", "dmeo"}, want: `did you mean "demo"?`},
 		{name: "a folder", args: []string{"--config", "FOLDER"}, want: "want a regular file"},

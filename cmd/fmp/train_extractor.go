@@ -37,12 +37,13 @@ type extractorTraining struct {
 func newTrainExtractorCommand() *cobra.Command {
 	var o extractorTraining
 	cmd := &cobra.Command{
-		Use:   "extractor",
-		Short: "Train a residual network on a data set's extractor part and write its features as an ONNX model",
-		Long: `Train a small residual network to classify the extractor part of a data set (the first half
-of its training images, and the classes that --classes leaves out) and write the model that maps
-images to features of mean 0 and standard deviation 1. Test images are used for the printed accuracy
-alone. On two cores MNIST takes a minute, CIFAR-10 about forty.
+		Use: "extractor",
+		Short: "Train a residual network on a data set's extractor part and write its features " +
+			"as an ONNX model",
+		Long: `Train a small residual network to classify the extractor part of a data set (the first half of its
+training images, and the classes that --classes leaves out) and write the model that maps images to
+features of mean 0 and standard deviation 1. Test images are used for the printed accuracy alone. On
+two cores MNIST takes a minute, CIFAR-10 about forty.
 
 --exclude-classes keeps classes away altogether, for tasks on classes that the extractor has never
 seen.
@@ -176,7 +177,8 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	})
 	p.close(err)
 	if errors.Is(err, learn.ErrStart) {
-		return usageError(fmt.Errorf("--start %s: %w; give --dx and --widths of the training that made it", o.start, err))
+		return usageError(fmt.Errorf(
+			"--start %s: %w; give --dx and --widths of the training that made it", o.start, err))
 	}
 	if err != nil {
 		return err
@@ -291,7 +293,8 @@ func commandLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
 	for _, name := range []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes",
 		"aux-share", "dx", "widths", "epochs",
-		"batch", "shards", "rate", "weight-decay", "cutout", "start", "from", "lora", "mirror", "seed"} {
+		"batch", "shards", "rate", "weight-decay", "cutout", "start", "from", "lora",
+		"mirror", "seed"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
 			switch value := strings.Trim(f.Value.String(), "[]"); name {
 			case "mirror":

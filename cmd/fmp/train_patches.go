@@ -108,7 +108,8 @@ func newTrainPatchesCommand() *cobra.Command {
 func patchesLine(cmd *cobra.Command) string {
 	parts := []string{cmd.CommandPath()}
 	for _, name := range []string{"dataset", "classes", "filters", "side", "grid", "dx", "seed"} {
-		if f := cmd.Flags().Lookup(name); f != nil && (f.Changed || name == "seed" || name == "dataset") {
+		if f := cmd.Flags().Lookup(name); f != nil &&
+			(f.Changed || name == "seed" || name == "dataset") {
 			parts = append(parts, "--"+name, f.Value.String())
 		}
 	}

@@ -54,8 +54,8 @@ classes out. Every coordinate more carries noise of its own.`,
 				return nil, usageError(err)
 			}
 			if conjugate == nil && t.Coordinates == 0 {
-				return nil, usageErrorf("no conjugate predictor; fmp train conjugate makes one, and --set " +
-					"conjugate.model=FILE names it")
+				return nil, usageErrorf("no conjugate predictor; fmp train conjugate makes one, " +
+					"and --set conjugate.model=FILE names it")
 			}
 			t.Config, t.Conjugate = in.Config, conjugate
 			return meta.TrainPrivate(ctx, t)

@@ -44,7 +44,8 @@ noise take nothing out.`,
 	f.BoolVar(&asJSON, "json", false, "print the receipts as JSON, a list")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if path == "" {
-			return usageErrorf("withdraw: --key is missing: the server's key, server.key in its folder of state")
+			return usageErrorf("withdraw: --key is missing: the server's key, server.key in its " +
+				"folder of state")
 		}
 		key, err := identity.Load(path)
 		if err != nil {
@@ -65,7 +66,8 @@ noise take nothing out.`,
 		}
 		if d.ServerKey != key.PublicText() {
 			return usageErrorf(
-				"withdraw: the server's key is %s, and --key is %s: it is no key of this server", d.ServerKey,
+				"withdraw: the server's key is %s, and --key is %s: it is no key of this server",
+				d.ServerKey,
 				key.PublicText())
 		}
 		done := []*wire.Withdrawal{}

@@ -67,7 +67,8 @@ func TestWithdrawServed(t *testing.T) {
 	f.kill()
 	f.serve("--state", f.path("gone"))
 	if !bytes.Equal(f.published(2), never) {
-		t.Error("after a withdrawal and a kill the classifier is not the one that the client never took part in")
+		t.Error("after a withdrawal and a kill the classifier is not the one that the client " +
+			"never took part in")
 	}
 	if code, out := f.edge(withdraw...); code != 0 ||
 		!strings.Contains(out, "version 2, sha256 "+models.DigestBytes(never)) {
@@ -165,13 +166,13 @@ func (f *federation) heeded(key string) {
 			"--server-key", other.PublicText()}, 2, "not signed"},
 		{"fmp", []string{"predict", "classifier.onnx", image, "--notice", "next.notice", "--server-key",
 			key}, 2, "it is of round 8"},
-		{"fmp-edge", []string{"predict", "--model", "classifier.onnx", image, "--notice", "next.notice"},
-			2, "tells nothing of"},
+		{"fmp-edge", []string{"predict", "--model", "classifier.onnx", image,
+			"--notice", "next.notice"}, 2, "tells nothing of"},
 		{"fmp", []string{"verify", "classifier.onnx", "--key", "signer.pem.pub", "--notice",
 			"next.notice"}, 2, "it is of round 8"},
 		{"fmp", []string{"predict", "last.onnx", image, "--notice", "short.notice"}, 2, "notice"},
-		{"fmp", []string{"verify", "last.onnx", "--key", "signer.pem.pub", "--notice", "empty.notice"}, 2,
-			"notice"},
+		{"fmp", []string{"verify", "last.onnx", "--key", "signer.pem.pub", "--notice",
+			"empty.notice"}, 2, "notice"},
 		{"fmp", []string{"predict", "last.onnx", image, "--server-key", key}, 3, "notice"},
 		{"fmp-edge", []string{"predict", "--model", "last.onnx", image, "--notice", "missing"}, 3,
 			"notice"},
@@ -182,7 +183,8 @@ func (f *federation) heeded(key string) {
 			cmd.Args = append(cmd.Args, "--engine.name", "pure")
 		}
 		out, _ := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.want) {
+		if code := cmd.ProcessState.ExitCode(); code != c.code ||
+			!strings.Contains(string(out), c.want) {
 			t.Errorf("%s %v: exit code %d: %s; want %d with %q", c.program, c.args, code,
 				out, c.code, c.want)
 		}

@@ -78,7 +78,8 @@ func TestWorkersOpen(t *testing.T) {
 		}
 		digest := models.DigestBytes(data)
 		if err := st.Put(t.Context(),
-			&store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data}, 0); err != nil {
+			&store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data},
+			0); err != nil {
 			t.Fatal(err)
 		}
 		uploads = append(uploads, pool.Upload{Upload: u, Digest: digest})

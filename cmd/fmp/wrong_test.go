@@ -98,7 +98,8 @@ func TestWrong(t *testing.T) {
 		{"onnx inspect text.txt", "text.txt"},
 		{"onnx run x.onnx --input images=cut.npy --out o", "cut.npy"},
 		{"onnx train x.onnx --images photos", "-o is not given"},
-		{"grid grid.yaml", "vary"}, {"run --dataset ./nowhere", "nowhere"}, {"run --methods FPM", "FPM"},
+		{"grid grid.yaml", "vary"}, {"run --dataset ./nowhere", "nowhere"},
+		{"run --methods FPM", "FPM"},
 		{"run --seeds 0", "seeds"},
 		{"poool", "pool"},
 	}, func(args ...string) (int, string) {

@@ -67,7 +67,8 @@ func text(s *C.char) (string, error) {
 // copied copies a caller's bytes.
 func copied(what string, data unsafe.Pointer, size C.size_t, most int) ([]byte, error) {
 	if data == nil || size == 0 || uint64(size) > uint64(min(most, math.MaxInt32)) {
-		return nil, fmt.Errorf("%s: %d bytes at %v; allowed are 1 to %d", what, uint64(size), data, most)
+		return nil, fmt.Errorf("%s: %d bytes at %v; allowed are 1 to %d", what,
+			uint64(size), data, most)
 	}
 	return C.GoBytes(data, C.int(size)), nil
 }

@@ -122,8 +122,8 @@ func openClient(data []byte, approved string) (uint64, error) {
 	if approved != "" {
 		if len(approved) != 64 || strings.Trim(approved, "0123456789abcdef") != "" {
 			return 0,
-				fmt.Errorf("approved extractor: %.80q is no sha256; want 64 hexadecimal digits in lower case",
-					approved)
+				fmt.Errorf("approved extractor: %.80q is no sha256; want 64 hexadecimal digits "+
+					"in lower case", approved)
 		}
 		if err := m.Add(approved, client.Files); err != nil {
 			return 0, fmt.Errorf("approved extractor: %w", err)
@@ -189,7 +189,8 @@ func (im *images) source(fit imagefile.Fit, classes int) (imagefile.Source, erro
 		paths[i] = fmt.Sprintf("%06d.jpg", i) // formats are told by content
 		if im.labels != nil {
 			if y := im.labels[i]; y < 0 || int(y) >= classes {
-				return nil, fmt.Errorf("image %d has label %d; there are %d classes from 0", i, y, classes)
+				return nil, fmt.Errorf("image %d has label %d; there are %d classes from 0", i, y,
+					classes)
 			}
 			paths[i] = fmt.Sprintf("%d/%s", im.labels[i], paths[i])
 		}

@@ -102,7 +102,8 @@ func TestFromC(t *testing.T) {
 	s.run(cc, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", "main", source, "-L.",
 		"-lfmp", "-lpthread")
 	s.run(s.path("main"), "classifier.onnx", "client.onnx", "site.key", ".")
-	for mine, edge := range map[string]string{"c.upload": "edge.upload", "c.evaluation.json": "edge.evaluation.json"} {
+	for mine, edge := range map[string]string{"c.upload": "edge.upload",
+		"c.evaluation.json": "edge.evaluation.json"} {
 		if !bytes.Equal(s.read(mine), s.read(edge)) {
 			t.Errorf("%s is not %s", mine, edge)
 		}

@@ -69,8 +69,10 @@ func decoded(t *testing.T, from, photos, pixels string) {
 		scale.BiLinear.Scale(im, im.Rect, src, src.Bounds(), draw.Src, nil)
 		name := strings.TrimSuffix(filepath.Base(file), ".png")
 		if i%3 == 0 {
-			write(filepath.Join(photos, name+".png"), func(f *os.File) error { return png.Encode(f, im) })
-			write(filepath.Join(pixels, name+".png"), func(f *os.File) error { return png.Encode(f, im) })
+			write(filepath.Join(photos, name+".png"),
+				func(f *os.File) error { return png.Encode(f, im) })
+			write(filepath.Join(pixels, name+".png"),
+				func(f *os.File) error { return png.Encode(f, im) })
 			continue
 		}
 		var compressed bytes.Buffer
@@ -162,9 +164,9 @@ func TestSnippets(t *testing.T) {
 		filepath.Join(dir, "pixels"))
 	for _, resize := range []string{"stretch", "crop", "crop:0.875", "pad"} {
 		run("sh", "-c", "fmp fuse --dataset digits-color --resize "+resize+
-			" -o client.onnx && fmp-edge compress --model client.onnx --client shop -o upload drawn/train && "+
-			"fmp pool upload --client-graph client.onnx --fixed-size -o fixed.onnx && fmp pool upload "+
-			"--client-graph client.onnx -o classifier.onnx")
+			" -o client.onnx && fmp-edge compress --model client.onnx --client shop -o upload "+
+			"drawn/train && fmp pool upload --client-graph client.onnx --fixed-size -o "+
+			"fixed.onnx && fmp pool upload --client-graph client.onnx -o classifier.onnx")
 		want := predictions(t, run("sh", "-c", "fmp predict fixed.onnx photos --json"))
 		near(t, resize+", of any size", want,
 			predictions(t, run("sh", "-c", "fmp predict classifier.onnx photos --json")), 1e-4)

@@ -42,7 +42,8 @@ func TestExtractorsPage(t *testing.T) {
 	run := func(command string) []byte {
 		cmd := exec.Command("sh", "-c", command)
 		var stdout, stderr bytes.Buffer
-		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(environment(path), "XDG_CONFIG_HOME="+dir),
+		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir,
+			append(environment(path), "XDG_CONFIG_HOME="+dir),
 			&stdout, &stderr
 		if err := cmd.Run(); err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, stderr.String())
@@ -55,7 +56,8 @@ func TestExtractorsPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for digit, name := range map[string]string{"1": "larch", "4": "spruce", "8": "fir"} {
-			if err := os.Rename(filepath.Join(dir, "drawn", "train", digit), filepath.Join(dir, place, name)); err != nil {
+			if err := os.Rename(filepath.Join(dir, "drawn", "train", digit),
+				filepath.Join(dir, place, name)); err != nil {
 				t.Fatal(err)
 			}
 		}

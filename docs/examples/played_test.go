@@ -54,7 +54,8 @@ func TestPlayedRound(t *testing.T) {
 	for i := range max(len(lines), len(shown)) {
 		if i >= len(lines) || i >= len(shown) || alike(lines[i]) != alike(shown[i]) {
 			t.Fatalf("line %d of the page is not like that which is printed: %q, %q; go test "+
-				"./docs/examples -run PlayedRound -update", i+1, shown[min(i, len(shown)):min(i+1, len(shown))],
+				"./docs/examples -run PlayedRound -update", i+1,
+				shown[min(i, len(shown)):min(i+1, len(shown))],
 				lines[min(i, len(lines)):min(i+1, len(lines))])
 		}
 	}

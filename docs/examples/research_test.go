@@ -45,7 +45,8 @@ func TestResearchPage(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, command := range regexp.MustCompile(`(?m)^\$ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+				for _, command := range regexp.MustCompile(`(?m)^\$ (.*)$`).FindAllStringSubmatch(
+					string(text), -1) {
 					printedBy(t, strings.ReplaceAll(command[1], "cifar10", data), dir, path)
 				}
 			}

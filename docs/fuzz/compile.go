@@ -35,8 +35,8 @@ func compile(command []string) int {
 	case name != "compile" && name != "compile.exe":
 		err = c.Run()
 	case slices.Equal(args, []string{"-V=full"}):
-		// The go tool's cache holds results by this answer: packages compiled here must not pass for the
-		// compiler's own.
+		// The go tool's cache holds results by this answer: packages compiled here must not pass
+		// for the compiler's own.
 		c.Stdout = nil
 		var version []byte
 		if version, err = c.Output(); err == nil {

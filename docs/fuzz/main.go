@@ -133,8 +133,8 @@ func fuzz(t target, length string) (string, error) {
 		return "", err
 	}
 	c := exec.Command("go", "test", "./"+t.pkg, "-toolexec",
-		fmt.Sprintf("'%s' %s", self, compileCommand), "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime",
-		length, "-parallel", "1", "-fuzzminimizetime", "10x")
+		fmt.Sprintf("'%s' %s", self, compileCommand), "-run", "^$", "-fuzz",
+		"^"+t.name+"$", "-fuzztime", length, "-parallel", "1", "-fuzzminimizetime", "10x")
 	if s, err := os.Stat(memory); err == nil && s.IsDir() {
 		c.Env = append(os.Environ(), "TMPDIR="+memory)
 	}

@@ -35,8 +35,8 @@ func main() {
 }
 
 var (
-	// valid is a module path: elements of letters, digits and -._~, the first with a dot, or the path
-	// of a module without a home.
+	// valid is a module path: elements of letters, digits and -._~, the first with a dot, or the
+	// path of a module without a home.
 	valid = regexp.MustCompile(`^(fmp|[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+)$`)
 	// directive is the line of go.mod that names the module.
 	directive = regexp.MustCompile(`(?m)^module (\S+)$`)
@@ -62,8 +62,8 @@ func Rename(root, path string) (int, error) {
 		return 0, errors.New("go.mod: no line names the module")
 	}
 	was := regexp.QuoteMeta(string(old[1]))
-	// A package of the module, not the end of a longer path; and the bare prefix that tests cut off, a
-	// quoted string.
+	// A package of the module, not the end of a longer path; and the bare prefix that tests cut
+	// off, a quoted string.
 	packages := regexp.MustCompile(`(^|[^\w/.-])` + was + `(/` + rooms + `\b|/\.\.\.|/")`)
 	changed := 0
 	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {

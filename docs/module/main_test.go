@@ -213,7 +213,8 @@ func TestInstall(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		for _, kept := range []string{"cache/download/" + path + "/@v", path + "@" + version} {
-			if err := os.RemoveAll(filepath.Join(strings.TrimSpace(string(cache)), filepath.FromSlash(kept))); err != nil {
+			if err := os.RemoveAll(filepath.Join(strings.TrimSpace(string(cache)),
+				filepath.FromSlash(kept))); err != nil {
 				t.Error(err)
 			}
 		}

@@ -69,7 +69,8 @@ func sbom(program string, bi *debug.BuildInfo, digest string,
 		parts = append(parts, library(m.Path, m.Version, mods[m.Path].ids))
 	}
 	for path, m := range mods { // what is embedded of modules that are not linked: outlines of fonts
-		if !have[path] && slices.ContainsFunc(outlined, func(f string) bool { return strings.HasPrefix(f, path) }) &&
+		if !have[path] && slices.ContainsFunc(outlined,
+			func(f string) bool { return strings.HasPrefix(f, path) }) &&
 			slices.Contains(m.programs, program) {
 			parts = append(parts, library(path, m.version, m.ids))
 		}

@@ -163,7 +163,8 @@ func modelFiles(t *testing.T) int {
 // digest of its file.
 func TestModelSBOM(t *testing.T) {
 	m, err := models.NewClassifier(models.ClassifierParts{Heads: onnx.NewTensor([]float64{1, 0, 0, 1}, 1, 2, 2)},
-		models.Manifest{Licence: "CC-BY-4.0", TrainingData: "none", Extractor: strings.Repeat("ab", 32)})
+		models.Manifest{Licence: "CC-BY-4.0", TrainingData: "none",
+			Extractor: strings.Repeat("ab", 32)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,8 +149,9 @@ type image struct {
 	client file
 }
 
-// oci returns an OCI archive of the client, which needs nothing but itself. Its one image is an index
-// of platforms: readers (skopeo, podman load) refuse an archive of several images without a name.
+// oci returns an OCI archive of the client, which needs nothing but itself. Its one image is an
+// index of platforms: readers (skopeo, podman load) refuse an archive of several images without a
+// name.
 func oci(images []image, when time.Time) ([]byte, error) {
 	var files []file
 	blob := func(kind string, data []byte) v1.Descriptor {

@@ -82,8 +82,8 @@ func openCIFAR100(dir string) (*Dataset, error) {
 		for i, y := range test.Labels {
 			if y > top {
 				return nil,
-					fmt.Errorf("test image %d in %s has class %d; training images have classes up to %d", i, dir,
-						y, top)
+					fmt.Errorf("test image %d in %s has class %d; training images have "+
+						"classes up to %d", i, dir, y, top)
 			}
 		}
 		ds.Classes = ds.Classes[:top+1]

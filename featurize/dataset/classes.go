@@ -49,8 +49,8 @@ func parseClasses(choice string, names []string) ([]int, error) {
 		to, errTo := strconv.Atoi(strings.TrimSpace(hi))
 		if errFrom != nil || errTo != nil {
 			return nil,
-				fmt.Errorf("%q is no class; give names, numbers from 0 to %d, or a range such as 0-%d%s", entry,
-					last, last, suggest.DidYouMean(entry, names))
+				fmt.Errorf("%q is no class; give names, numbers from 0 to %d, or a range such "+
+					"as 0-%d%s", entry, last, last, suggest.DidYouMean(entry, names))
 		}
 		if from > to || to > last {
 			return nil, fmt.Errorf("%q is no range of classes; numbers go from 0 to %d", entry, last)
@@ -98,7 +98,8 @@ func (ds *Dataset) choose(choice, exclude string) error {
 		}
 		for _, c := range out {
 			if keep[c] && strings.TrimSpace(choice) != "" {
-				return fmt.Errorf("class %d (%s) is chosen and excluded; leave it out of one", c, ds.Classes[c])
+				return fmt.Errorf("class %d (%s) is chosen and excluded; leave it out of one",
+					c, ds.Classes[c])
 			}
 			keep[c], drop[c] = false, true
 		}

@@ -91,12 +91,12 @@ type Dataset struct {
 	Classes []string // names of the labels of Train and Test
 	Train   Labelled
 	Test    Labelled
-	// Extra holds the training images of classes that were not chosen; only the training of a feature
-	// extractor may use them. Its labels continue from len(Classes).
+	// Extra holds the training images of classes that were not chosen; only the training of a
+	// feature extractor may use them. Its labels continue from len(Classes).
 	Extra        Labelled
 	ExtraClasses []string
-	// Notes are remarks for a reader of the results: missing files, resized images. They name folders
-	// without their path, so that results can be shared.
+	// Notes are remarks for a reader of the results: missing files, resized images. They name
+	// folders without their path, so that results can be shared.
 	Notes []string
 	// Bad are the files of images that cannot be read and were left out (see Options.Skip).
 	Bad []string
@@ -106,30 +106,30 @@ type Dataset struct {
 
 // Options select a data set.
 type Options struct {
-	// Name is a data set of [Names], the name of a folder in the data folder, or the path of a folder.
-	// Default: "digits".
+	// Name is a data set of [Names], the name of a folder in the data folder, or the path of a
+	// folder. Default: "digits".
 	Name string
 	// Dir is the data folder (setting dataset.dir); "" searches $FMP_DATA, then the user's cache.
 	Dir string
-	// Classes selects the classes to keep: a number keeps that many from the first; a list of names,
-	// numbers from 0 and ranges ("cat,dog", "0,3,7-9") keeps those; "" or "0" keeps all. The others go
-	// into Extra.
+	// Classes selects the classes to keep: a number keeps that many from the first; a list of
+	// names, numbers from 0 and ranges ("cat,dog", "0,3,7-9") keeps those; "" or "0" keeps all. The
+	// others go into Extra.
 	Classes string
-	// Exclude lists, in the same form, classes that are dropped: not even the training of an extractor
-	// uses them.
+	// Exclude lists, in the same form, classes that are dropped: not even the training of an
+	// extractor uses them.
 	Exclude string
-	// Test is the share, from 0 (default) to below 1, of the training images of a class without test
-	// images that become its test images: the last ones.
+	// Test is the share, from 0 (default) to below 1, of the training images of a class without
+	// test images that become its test images: the last ones.
 	Test float64
-	// Fit is the size that images in folders are resized to, and how; a height and width of 0 keep a
-	// common size. Its channels are not used: images stay grey where all are.
+	// Fit is the size that images in folders are resized to, and how; a height and width of 0 keep
+	// a common size. Its channels are not used: images stay grey where all are.
 	Fit imagefile.Fit
-	// Skip leaves out images of a folder that cannot be read and names them in a note; without it they
-	// are an error that names them.
+	// Skip leaves out images of a folder that cannot be read and names them in a note; without it
+	// they are an error that names them.
 	Skip bool
-	// Hold is the number of bytes that the pixels of a folder's images may take to be held in memory.
-	// Those of a larger folder are decoded when they are asked for. 0 means [MaxBytes], beyond which a
-	// folder is refused.
+	// Hold is the number of bytes that the pixels of a folder's images may take to be held in
+	// memory. Those of a larger folder are decoded when they are asked for. 0 means [MaxBytes],
+	// beyond which a folder is refused.
 	Hold int64
 	// Seed is the seed of the drawn data sets (default 0). Ignored by those read from files.
 	Seed uint64
@@ -250,8 +250,8 @@ func (ds *Dataset) Check() error {
 			return fmt.Errorf("%s images: %w", p.name, err)
 		}
 		if im.H != ds.Train.H || im.W != ds.Train.W || im.Ch != ds.Train.Ch {
-			return fmt.Errorf("%s images are %dx%dx%d, training images %dx%dx%d; they must agree", p.name,
-				im.H, im.W, im.Ch, ds.Train.H, ds.Train.W, ds.Train.Ch)
+			return fmt.Errorf("%s images are %dx%dx%d, training images %dx%dx%d; they must agree",
+				p.name, im.H, im.W, im.Ch, ds.Train.H, ds.Train.W, ds.Train.Ch)
 		}
 		if have != im.N*im.H*im.W*im.Ch || len(p.part.Labels) != im.N {
 			return fmt.Errorf("%d %s images of %dx%dx%d come with %d bytes and %d labels", im.N, p.name,
@@ -259,7 +259,8 @@ func (ds *Dataset) Check() error {
 		}
 		for i, y := range p.part.Labels {
 			if y < p.lo || y >= p.hi {
-				return fmt.Errorf("label %d of %s image %d; allowed are %d to %d", y, p.name, i, p.lo, p.hi-1)
+				return fmt.Errorf("label %d of %s image %d; allowed are %d to %d", y, p.name,
+					i, p.lo, p.hi-1)
 			}
 		}
 	}
@@ -270,7 +271,8 @@ func (ds *Dataset) Check() error {
 	for c, ok := range seen {
 		if !ok {
 			return fmt.Errorf(
-				"no training image has class %d (%s); choose the classes that are there with dataset.classes",
+				"no training image has class %d (%s); choose the classes that are there with "+
+					"dataset.classes",
 				c, ds.Classes[c])
 		}
 	}
@@ -344,7 +346,8 @@ func (p *Labelled) Range(r Range) (*Labelled, error) {
 		return nil, fmt.Errorf("images %d to %d were asked for; there are %d", r.From, r.To-1, p.N)
 	}
 	if p.Lazy() {
-		return &Labelled{Images: *p.with(p.files.paths[r.From:r.To]), Labels: p.Labels[r.From:r.To]}, nil
+		return &Labelled{Images: *p.with(p.files.paths[r.From:r.To]),
+			Labels: p.Labels[r.From:r.To]}, nil
 	}
 	size := p.H * p.W * p.Ch
 	return &Labelled{

@@ -28,8 +28,8 @@ const (
 	// MaxImageSide bounds the height and width of an image before it is decoded.
 	MaxImageSide = imagefile.MaxSide
 	maxFiles     = 10_000_000
-	// testShare: one in testShare of a folder's images becomes a test image where there are no train
-	// and test folders.
+	// testShare: one in testShare of a folder's images becomes a test image where there are no
+	// train and test folders.
 	testShare = 5
 )
 
@@ -61,8 +61,8 @@ func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
 	fit := o.Fit
 	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide || (fit.H == 0) != (fit.W == 0) {
 		return nil,
-			fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a side, or 0 for both",
-				fit.H, fit.W, MaxSide)
+			fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a side, or "+
+				"0 for both", fit.H, fit.W, MaxSide)
 	}
 	f := &folder{dir: dir, data: &Dataset{}}
 	if err := f.list(); err != nil {
@@ -264,7 +264,8 @@ func (f *folder) parts(im *Images) error {
 	f.data.Test = part(nil, true)
 	f.data.Train = part(im.Pix[:0], false) // where they are, moved up
 	if train, test := f.data.Train.N, f.data.Test.N; train == 0 || test == 0 {
-		return fmt.Errorf("%s gives %d training and %d test images; both are needed", f.dir, train, test)
+		return fmt.Errorf("%s gives %d training and %d test images; both are needed",
+			f.dir, train, test)
 	}
 	return nil
 }

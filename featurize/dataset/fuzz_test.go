@@ -65,7 +65,10 @@ func FuzzCIFAR(f *testing.F) {
 		var p *Labelled
 		var err error
 		alloctest.AtMost(t, 2*len(data),
-			func() { p, err = decodeCIFAR(bytes.NewReader(data), int64(len(data)), labelBytes, classes) })
+			func() {
+				p, err = decodeCIFAR(bytes.NewReader(data), int64(len(data)),
+					labelBytes, classes)
+			})
 		if err != nil {
 			return
 		}
@@ -139,8 +142,8 @@ func FuzzFolder(f *testing.F) {
 			}
 			if ds.Train.N+ds.Test.N+len(ds.Bad) != 4 || len(ds.Bad) > 0 && !skip ||
 				len(ds.Train.Pix) != ds.Train.N*ds.Train.H*ds.Train.W*ds.Train.Ch {
-				t.Errorf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H,
-					ds.Train.W, ds.Train.Ch)
+				t.Errorf("%d training and %d test images of %dx%dx%d", ds.Train.N,
+					ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
 			}
 		})
 	})

@@ -23,11 +23,11 @@ type Known struct {
 	// data import).
 	Home  string
 	Files []File
-	// Unpack maps the wanted files in a tar.gz archive (by base name) to their maximum size in bytes;
-	// nil where the files are used as they are.
+	// Unpack maps the wanted files in a tar.gz archive (by base name) to their maximum size in
+	// bytes; nil where the files are used as they are.
 	Unpack map[string]int64
-	// Paper is Table I of the paper (arXiv 2605.18554), homogeneous clients, by method; nil where the
-	// paper has none.
+	// Paper is Table I of the paper (arXiv 2605.18554), homogeneous clients, by method; nil where
+	// the paper has none.
 	Paper map[string]Figures
 }
 
@@ -72,8 +72,9 @@ func All() []Known {
 		{Name: string(digits.Grey)},
 		{Name: string(digits.Color)},
 		{
-			Name: "mnist", Kind: KindIDX, Folders: []string{"MNIST", "mnist", filepath.Join("MNIST", "raw")},
-			Home: lecunHome,
+			Name: "mnist", Kind: KindIDX,
+			Folders: []string{"MNIST", "mnist", filepath.Join("MNIST", "raw")},
+			Home:    lecunHome,
 			Files: []File{
 				mnistFile("train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873",
 					"440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
@@ -87,7 +88,8 @@ func All() []Known {
 			Paper: map[string]Figures{
 				"LANN": {.9517, .0712}, "LBNN": {.9510, .0793}, "LMP": {.9643, .0683},
 				"ANN": {.9724, .0515}, "BNN": {.9713, .0449}, "MP": {.9733, .0213},
-				"CANN": {.9689, .0678}, "CBNN": {.9705, .0621}, "CFMP": {.9700, .0527}, "FMP": {.9705, .0406},
+				"CANN": {.9689, .0678}, "CBNN": {.9705, .0621}, "CFMP": {.9700, .0527},
+				"FMP": {.9705, .0406},
 			},
 		},
 		{
@@ -96,7 +98,8 @@ func All() []Known {
 			Files: []File{{
 				Name: "cifar-10-binary.tar.gz", URLs: []string{kriz + "cifar-10-binary.tar.gz"},
 				MD5:    "c32a1d4ab5d03f1284b67883e8d87530",
-				SHA256: "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", Max: 512 * mib,
+				SHA256: "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+				Max:    512 * mib,
 			}},
 			Unpack: map[string]int64{
 				"data_batch_1.bin": batch, "data_batch_2.bin": batch, "data_batch_3.bin": batch,
@@ -106,7 +109,8 @@ func All() []Known {
 			Paper: map[string]Figures{
 				"LANN": {.5743, .0845}, "LBNN": {.5595, .0820}, "LMP": {.6896, .1053},
 				"ANN": {.7863, .0729}, "BNN": {.7836, .0593}, "MP": {.8057, .0342},
-				"CANN": {.7406, .2130}, "CBNN": {.7357, .1606}, "CFMP": {.7740, .1422}, "FMP": {.7891, .0572},
+				"CANN": {.7406, .2130}, "CBNN": {.7357, .1606}, "CFMP": {.7740, .1422},
+				"FMP": {.7891, .0572},
 			},
 		},
 		{
@@ -115,7 +119,8 @@ func All() []Known {
 			Files: []File{{
 				Name: "cifar-100-binary.tar.gz", URLs: []string{kriz + "cifar-100-binary.tar.gz"},
 				MD5:    "03b5dce01913d631647c71ecec9e9cb8",
-				SHA256: "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec", Max: 512 * mib,
+				SHA256: "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+				Max:    512 * mib,
 			}},
 			Unpack: map[string]int64{"train.bin": 50_000 * 3074, "test.bin": 10_000 * 3074,
 				"fine_label_names.txt": mib, "coarse_label_names.txt": mib},
@@ -123,7 +128,8 @@ func All() []Known {
 			Paper: map[string]Figures{
 				"LANN": {.5736, .1804}, "LBNN": {.5626, .1842}, "LMP": {.6625, .1990},
 				"ANN": {.7030, .0503}, "BNN": {.7010, .0385}, "MP": {.7095, .0274},
-				"CANN": {.6840, .3158}, "CBNN": {.6950, .2458}, "CFMP": {.6973, .2221}, "FMP": {.7032, .0423},
+				"CANN": {.6840, .3158}, "CBNN": {.6950, .2458}, "CFMP": {.6973, .2221},
+				"FMP": {.7032, .0423},
 			},
 		},
 	}

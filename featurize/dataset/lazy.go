@@ -34,8 +34,8 @@ type files struct {
 	paths []string
 	fit   imagefile.Fit
 	dir   string // of the data set
-	// room bounds the memory of the images that are being decoded, with those of all other parts: see
-	// decodedAtOnce.
+	// room bounds the memory of the images that are being decoded, with those of all other parts:
+	// see decodedAtOnce.
 	room *semaphore.Weighted
 }
 

@@ -96,8 +96,8 @@ func TestLazy(t *testing.T) {
 				continue
 			}
 			if !p.Lazy() || p.Pix != nil || p.N != of.N || !slices.Equal(p.Labels, of.Labels) {
-				t.Fatalf("%s, part %d: %d images with labels %v; want %d with %v", name, k, p.N, p.Labels,
-					of.N, of.Labels)
+				t.Fatalf("%s, part %d: %d images with labels %v; want %d with %v", name,
+					k, p.N, p.Labels, of.N, of.Labels)
 			}
 			some, err := p.Range(Range{1, p.N})
 			if err != nil {

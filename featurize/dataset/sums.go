@@ -70,7 +70,8 @@ func checkSums(ctx context.Context, dir string) error {
 		name = strings.TrimLeft(name, " *")
 		if !ok || len(want) != 2*sha256.Size || !filepath.IsLocal(filepath.FromSlash(name)) {
 			return fmt.Errorf(
-				"%s: line %d is not a SHA-256 and the name of a file in the folder, as sha256sum writes them",
+				"%s: line %d is not a SHA-256 and the name of a file in the folder, as sha256sum "+
+					"writes them",
 				list, n)
 		}
 		got, err := regularfile.Digest(filepath.Join(dir, filepath.FromSlash(name)), math.MaxInt64)

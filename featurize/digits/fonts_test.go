@@ -125,7 +125,8 @@ func TestOutlinesAreThoseOfTheFonts(t *testing.T) {
 		return
 	}
 	if text, err := outlines(); err != nil || want.String() != text {
-		t.Error("outlines.txt.gz is not what the fonts say: go test ./featurize/digits -run Outlines -update")
+		t.Error("outlines.txt.gz is not what the fonts say: go test ./featurize/digits -run " +
+			"Outlines -update")
 	}
 }
 

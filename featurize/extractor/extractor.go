@@ -188,13 +188,15 @@ func (x *Extractor) shape(images dataset.Images) error {
 
 // load opens the sessions of all threads.
 func (x *Extractor) load(eng engine.Engine) error {
-	// Sessions of the ONNX Runtime take calls from several goroutines; other engines get one a worker.
+	// Sessions of the ONNX Runtime take calls from several goroutines; other engines get one a
+	// worker.
 	x.shared = eng.Name() == "ort"
 	x.opt.Threads = max(1, x.opt.Threads)
 	for i := 0; i < x.opt.Threads && (i == 0 || !x.shared); i++ {
 		s, err := eng.Load(x.model)
 		if err != nil {
-			if why := check.Model(x.model); why != nil { // says what to do about it, as an engine may not
+			// says what to do about it, as an engine may not
+			if why := check.Model(x.model); why != nil {
 				err = fmt.Errorf("%w (%w)", err, why)
 			}
 			return err
@@ -228,8 +230,8 @@ func (x *Extractor) try(images dataset.Images) error {
 type Layer struct {
 	Value string `json:"value"`
 	Why   string `json:"why"`
-	// Without are the layers that the features do not need and that are cut off, each by its operator
-	// and the value that it gives, in the order of the model. Constants are not listed.
+	// Without are the layers that the features do not need and that are cut off, each by its
+	// operator and the value that it gives, in the order of the model. Constants are not listed.
 	Without []string `json:"cut_off"`
 }
 
@@ -256,7 +258,8 @@ func (x *Extractor) setScale() error {
 	ch := x.sig.ch
 	if x.sig.dtype == onnx.Uint8 {
 		if x.opt.Mean != nil || x.opt.Std != nil {
-			return fmt.Errorf("the model takes uint8 pixels as they are; leave extractor.mean and extractor.std out")
+			return fmt.Errorf("the model takes uint8 pixels as they are; leave extractor.mean " +
+				"and extractor.std out")
 		}
 		return nil
 	}
@@ -276,7 +279,8 @@ func (x *Extractor) setScale() error {
 			default:
 				return nil,
 					fmt.Errorf(
-						"extractor.%s has %d numbers and the model %d channels; give one number, or one a channel",
+						"extractor.%s has %d numbers and the model %d channels; give one number, "+
+							"or one a channel",
 						name, len(v), ch)
 			}
 		}

@@ -93,7 +93,8 @@ func TestLayoutsChannelsAndScale(t *testing.T) {
 			}
 			for i := range im.N {
 				for k := range c.dx {
-					if g, w := float64(got[i*c.dx+k]), c.want(i, k); math.Abs(g-w) > 1e-4*(1+math.Abs(w)) {
+					if g, w := float64(got[i*c.dx+k]),
+						c.want(i, k); math.Abs(g-w) > 1e-4*(1+math.Abs(w)) {
 						t.Errorf("image %d feature %d: %v; want %v", i, k, g, w)
 					}
 				}
@@ -381,8 +382,8 @@ func TestTrainingFormIsRefused(t *testing.T) {
 				outputs = 3
 			}
 			v = b.OpN("BatchNormalization",
-				[]build.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")}, outputs,
-				onnx.IntAttr("training_mode", int(c.mode)))[0]
+				[]build.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")},
+				outputs, onnx.IntAttr("training_mode", int(c.mode)))[0]
 		}
 		b.Output("features", v)
 		m, err := b.Model()
@@ -401,7 +402,8 @@ func TestTrainingFormIsRefused(t *testing.T) {
 			t.Errorf("%s in evaluation form: %v", c.op, err)
 			continue
 		}
-		if notes := x.Notes(); len(notes) == 0 || !strings.Contains(notes[0], "averaged over 24 pixels") {
+		if notes := x.Notes(); len(notes) == 0 ||
+			!strings.Contains(notes[0], "averaged over 24 pixels") {
 			t.Errorf("notes are %q", notes)
 		}
 		x.Close()
@@ -427,7 +429,8 @@ func TestBatch(t *testing.T) {
 	for side, want := range map[int]int{32: 256, 128: 136, 224: 44, 2048: 1} {
 		for asked, got := range map[int]int{0: want, 7: 7} {
 			x := &Extractor{opt: Options{Batch: asked}}
-			if err := x.shape(dataset.Images{H: side, W: side, Ch: 3}); err != nil || x.opt.Batch != got {
+			if err := x.shape(dataset.Images{H: side, W: side, Ch: 3}); err != nil ||
+				x.opt.Batch != got {
 				t.Errorf("side %d, %d asked for: %d images a call, %v; want %d", side, asked,
 					x.opt.Batch, err, got)
 			}

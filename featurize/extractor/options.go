@@ -39,19 +39,19 @@ type Options struct {
 	// Batch is the number of images per call, 1 to 65536 (default as many as 512 MB hold,
 	// [DefaultBatch] at most); a model with a fixed batch uses its own.
 	Batch int `yaml:"batch"`
-	// Mean and Std, one number per channel of the model's input or one for all, apply to pixels scaled
-	// to 0..1: the model is fed (pixel/255 - mean) / std. Default 0 and 1; for -1 to 1 set mean 0.5
-	// and std 0.5.
+	// Mean and Std, one number per channel of the model's input or one for all, apply to pixels
+	// scaled to 0..1: the model is fed (pixel/255 - mean) / std. Default 0 and 1; for -1 to 1 set
+	// mean 0.5 and std 0.5.
 	Mean []float64 `yaml:"mean"`
 	Std  []float64 `yaml:"std"`
 	// Scale is the range of pixels that Mean and Std apply to, "0-1" (default) or "0-255"; without
 	// them, the range that the model is fed.
 	Scale string `yaml:"scale"`
-	// Channels is "rgb" (default) or "bgr", for a model that takes blue first. Mean and Std are in the
-	// model's order.
+	// Channels is "rgb" (default) or "bgr", for a model that takes blue first. Mean and Std are in
+	// the model's order.
 	Channels string `yaml:"channels"`
-	// Resize is how images of another shape are brought to the model's: "stretch" (default), "crop", a
-	// share of it ("crop:0.875") or "pad".
+	// Resize is how images of another shape are brought to the model's: "stretch" (default),
+	// "crop", a share of it ("crop:0.875") or "pad".
 	Resize string `yaml:"resize"`
 	// Preset names the preprocessing of a family of models ([Presets]); it supplies those of Mean,
 	// Std, Scale, Channels and Resize that are not set.
@@ -63,8 +63,8 @@ type Options struct {
 	Input string `yaml:"input"`
 	// Output names the value that holds the features: an output, or any value inside the graph.
 	Output string `yaml:"output"`
-	// Side is the height and width of the model's input where the model leaves them open; 0 takes the
-	// images as they are.
+	// Side is the height and width of the model's input where the model leaves them open; 0 takes
+	// the images as they are.
 	Side int `yaml:"side"`
 	// Threads is the number of batches in flight (default 1); the features do not depend on it.
 	Threads int `yaml:"-"`
@@ -142,8 +142,9 @@ func (o Options) settle() (Options, error) {
 	if o.Scale != Scale255 {
 		for _, v := range o.Mean {
 			if v > 1 {
-				return o, fmt.Errorf("extractor.mean holds %v, and pixels are scaled to 0 to 1: for a mean "+
-					"of pixels of 0 to 255 add extractor.scale 0-255, or divide mean and std by 255", v)
+				return o, fmt.Errorf("extractor.mean holds %v, and pixels are scaled to 0 to 1: "+
+					"for a mean of pixels of 0 to 255 add extractor.scale 0-255, or divide mean "+
+					"and std by 255", v)
 			}
 		}
 		return o, nil
@@ -299,7 +300,8 @@ func (o Options) check() error {
 		for _, v := range l.v {
 			if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) > 1e6 || (l.name == "std" && v < 1e-6) {
 				return fmt.Errorf(
-					"extractor.%s holds %v; allowed are numbers up to 1e6 in size, for std at least 1e-6", l.name,
+					"extractor.%s holds %v; allowed are numbers up to 1e6 in size, for std at "+
+						"least 1e-6", l.name,
 					v)
 			}
 		}

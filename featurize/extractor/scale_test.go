@@ -53,7 +53,8 @@ func TestScalesAndOrders(t *testing.T) {
 		"timm-inception": {Options{Preset: "timm-inception"},
 			func(i, c int) float64 { return (mean(i, c)/255 - 0.5) / 0.5 }},
 		"dinov2": {Options{Preset: "dinov2"}, func(i, c int) float64 {
-			return (mean(i, c) - []float64{123.675, 116.28, 103.53}[c]) / []float64{58.395, 57.12, 57.375}[c]
+			return (mean(i, c) - []float64{123.675, 116.28, 103.53}[c]) / []float64{58.395,
+				57.12, 57.375}[c]
 		}},
 		"efficientnet-lite": {Options{Preset: "efficientnet-lite"},
 			func(i, c int) float64 { return (mean(i, c) - 127) / 128 }},
@@ -65,8 +66,8 @@ func TestScalesAndOrders(t *testing.T) {
 			return mean(i, 2-c) - []float64{103.939, 116.779, 123.68}[c]
 		}},
 		"clip": {Options{Preset: "clip"}, func(i, c int) float64 {
-			return (mean(i, c)/255 - []float64{0.48145466, 0.4578275, 0.40821073}[c]) / []float64{0.26862954,
-				0.26130258, 0.27577711}[c]
+			return (mean(i, c)/255 - []float64{0.48145466, 0.4578275, 0.40821073}[c]) /
+				[]float64{0.26862954, 0.26130258, 0.27577711}[c]
 		}},
 		"own over preset": {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}},
 			func(i, c int) float64 {
@@ -152,7 +153,8 @@ func TestPresetsResize(t *testing.T) {
 		if share, crop := models.CropShare(o.Resize); err != nil || !crop || share*side != 224 {
 			t.Errorf("%s: resize %q, %v; want 224 of %v", preset, o.Resize, err, side)
 		}
-		if o, err := (Options{Preset: preset, Resize: "pad"}).settle(); err != nil || o.Resize != "pad" {
+		if o, err := (Options{Preset: preset, Resize: "pad"}).settle(); err != nil ||
+			o.Resize != "pad" {
 			t.Errorf("%s: resize %q, %v; want pad, as is set", preset, o.Resize, err)
 		}
 	}

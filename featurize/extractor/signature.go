@@ -67,8 +67,8 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	}
 	if s.ch != 1 && s.ch != 3 {
 		return s,
-			fmt.Errorf("input %q is %s with %d channels; 1 and 3 are supported (is extractor.layout right?)",
-				in.Name, showShape(in.Shape), s.ch)
+			fmt.Errorf("input %q is %s with %d channels; 1 and 3 are supported (is "+
+				"extractor.layout right?)", in.Name, showShape(in.Shape), s.ch)
 	}
 	for _, d := range []struct {
 		dim onnx.Dim
@@ -197,7 +197,8 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 			}
 		case "Gemm", "MatMul":
 			if isConstant(g, maker, n.Input(1)) && !isConstant(g, maker, n.Input(0)) {
-				if maker[n.Input(0)] == nil { // the layer reads the images themselves: there are no features
+				// the layer reads the images themselves: there are no features
+				if maker[n.Input(0)] == nil {
 					return ""
 				}
 				return n.Input(0)

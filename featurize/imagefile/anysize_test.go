@@ -68,7 +68,8 @@ func TestAnySizeIsFit(t *testing.T) {
 				pix[i] = []uint8{0, 255, uint8(random.IntN(256))}[random.IntN(3)]
 			}
 			out, err := engine.Eval(s,
-				map[string]*onnx.Tensor{"images": onnx.NewTensor(pix, 1, c.h, c.w, c.ch)}, "probabilities")
+				map[string]*onnx.Tensor{"images": onnx.NewTensor(pix, 1, c.h, c.w, c.ch)},
+				"probabilities")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,7 +87,8 @@ func TestAnySizeIsFit(t *testing.T) {
 				t.Fatal(err)
 			}
 			same, err := engine.Eval(s,
-				map[string]*onnx.Tensor{"images": onnx.NewTensor(want, 1, c.toH, c.toW, c.ch)}, "probabilities")
+				map[string]*onnx.Tensor{"images": onnx.NewTensor(want, 1, c.toH, c.toW, c.ch)},
+				"probabilities")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,8 +16,8 @@ type axis struct {
 }
 
 const (
-	// axisBits are the fractional bits of weights, up to two more where an axis shrinks: sums have 31
-	// bits at most.
+	// axisBits are the fractional bits of weights, up to two more where an axis shrinks: sums have
+	// 31 bits at most.
 	axisBits = 14
 	// middleBits are the fractional bits of pixels between the axes.
 	middleBits = 6
@@ -61,7 +61,8 @@ func newAxisWithin(from int, begin, end float64, to int, mirrored bool) *axis {
 			total += float64(cubic(float64(math.Abs(centre-middle)*shrink)) * float64(right-left))
 			running = append(running, total)
 		}
-		// Running sums are rounded and not the weights, so that no sum of an output is off by rounding.
+		// Running sums are rounded and not the weights, so that no sum of an output is off by
+		// rounding.
 		w, before := a.line(i), 0.0
 		for j, sum := range running {
 			whole := math.Floor(float64(float64(sum/total)*unit) + 0.5)

@@ -53,7 +53,8 @@ var (
 	signatures = []struct{ first, name string }{
 		{"\x00\x00\x00\x0cJXL ", "JPEG XL"}, {"\xff\x0a", "JPEG XL"},
 		{"\x00\x00\x00\x0cjP  ", "JPEG 2000"}, {"\xff\x4f\xff\x51", "JPEG 2000"},
-		{"8BPS", "PSD"}, {"<svg", "SVG"}, {"<?xml", "SVG"}, {"\x00\x00\x01\x00", "ICO"}, {"%PDF", "PDF"},
+		{"8BPS", "PSD"}, {"<svg", "SVG"}, {"<?xml", "SVG"}, {"\x00\x00\x01\x00", "ICO"},
+		{"%PDF", "PDF"},
 		{"qoif", "QOI"},
 		{"\x76\x2f\x31\x01", "OpenEXR"}, {"II\xbc\x01", "JPEG XR"},
 	}

@@ -70,7 +70,8 @@ func heifPackage() string {
 	case "windows":
 		return "ImageMagick (winget install ImageMagick.ImageMagick)"
 	}
-	return "libheif's tools (Debian, Ubuntu: apt install libheif-examples; Fedora: dnf install libheif-tools)"
+	return "libheif's tools (Debian, Ubuntu: apt install libheif-examples; Fedora: dnf install " +
+		"libheif-tools)"
 }
 
 // installed returns the decoders on this machine, and their paths. LookPath refuses a program of

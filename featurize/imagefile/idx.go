@@ -65,7 +65,8 @@ func IDXHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
 		if _, err := io.ReadFull(r, b[:]); err != nil {
 			return nil, fmt.Errorf("truncated: the header names %d dimensions: %w", n, err)
 		}
-		// No caller accepts a dimension of such a size, and on a 32-bit machine it would be negative.
+		// No caller accepts a dimension of such a size, and on a 32-bit machine it would be
+		// negative.
 		dims[i] = int(min(binary.BigEndian.Uint32(b[:]), 1<<31-1))
 	}
 	return dims, nil
@@ -78,8 +79,8 @@ func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {
 	if size >= int64(n) {
 		data = make([]byte, n)
 		if k, err := io.ReadFull(r, data); err != nil {
-			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there: %w", n, k,
-				err)
+			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there: %w",
+				n, k, err)
 		}
 	} else {
 		var err error
@@ -87,7 +88,8 @@ func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {
 			return nil, fmt.Errorf("%d bytes of data are promised; after %d: %w", n, len(data), err)
 		}
 		if len(data) < n {
-			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there", n, len(data))
+			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there", n,
+				len(data))
 		}
 	}
 	if err := atEnd(r); err != nil {

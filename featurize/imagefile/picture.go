@@ -317,8 +317,8 @@ type Resize string
 const (
 	// Stretch scales each axis by its own factor. It is the default.
 	Stretch Resize = "stretch"
-	// Crop takes the largest central part that has the model's aspect ratio; crop:0.875 that share of
-	// its height and width.
+	// Crop takes the largest central part that has the model's aspect ratio; crop:0.875 that share
+	// of its height and width.
 	Crop Resize = "crop"
 	// Pad keeps the whole image and adds equal black margins.
 	Pad Resize = "pad"

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// minSamples is how many samples of a reduced picture each pixel of the result has along an axis,
-	// at least. From there on results lie within two levels of those of the whole picture, on
+	// minSamples is how many samples of a reduced picture each pixel of the result has along an
+	// axis, at least. From there on results lie within two levels of those of the whole picture, on
 	// photographs, text, noise and edges of black and white (TestReducedIsWhole).
 	minSamples = 3.25
 	// levelBits are the fractional bits of resized components.

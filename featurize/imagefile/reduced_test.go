@@ -85,7 +85,8 @@ func TestReducedIsWhole(t *testing.T) {
 		for _, size := range [][2]int{{640, 480}, {637, 421}} {
 			for _, colour := range []bool{false, true} {
 				var b bytes.Buffer
-				if err := encoder.Encode(&b, scene(draw, size[0], size[1], colour), &encoder.Options{Quality: 92}); err != nil {
+				if err := encoder.Encode(&b, scene(draw, size[0], size[1], colour),
+					&encoder.Options{Quality: 92}); err != nil {
 					t.Fatal(err)
 				}
 				for _, fit := range []Fit{{H: 100, W: 66, Ch: 3}, {H: 37, W: 43, Ch: 3, Resize: Crop},
@@ -121,8 +122,8 @@ func TestReducedIsWhole(t *testing.T) {
 							most, bound = 20, 3.2
 						}
 						if worst > most || mean > bound {
-							t.Errorf("%s, %v, colour %v, %+v, orientation %d: off by %d levels, %.2f in the mean square",
-								name, size, colour, fit, o, worst, mean)
+							t.Errorf("%s, %v, colour %v, %+v, orientation %d: off by %d levels, "+
+								"%.2f in the mean square", name, size, colour, fit, o, worst, mean)
 						}
 					}
 				}

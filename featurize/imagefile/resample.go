@@ -18,7 +18,8 @@ func (f Fit) parts(h, w int) (rows, columns part) {
 	switch {
 	case crop:
 		rows.from, columns.from = min(h, share(w, f.H, f.W)), min(w, share(h, f.W, f.H))
-		rows.from, columns.from = models.Shrunk(rows.from, cropped), models.Shrunk(columns.from, cropped)
+		rows.from, columns.from = models.Shrunk(rows.from, cropped),
+			models.Shrunk(columns.from, cropped)
 		rows.start, columns.start = (h-rows.from)/2, (w-columns.from)/2
 	case f.Resize == Pad:
 		rows.to, columns.to = min(f.H, share(h, f.W, w)), min(f.W, share(w, f.H, h))

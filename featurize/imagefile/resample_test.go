@@ -93,8 +93,8 @@ func TestTurnedPixels(t *testing.T) {
 					fit.pixels(picture{Image: Raw(pix, c.h, c.w, ch), by: o}, got)
 					fit.Pixels(Raw(up, h, w, ch), want)
 					if !bytes.Equal(got, want) {
-						t.Fatalf("%v: orientation %d, %s, %d channels: other pixels than of the upright picture",
-							c, o, resize, ch)
+						t.Fatalf("%v: orientation %d, %s, %d channels: other pixels than of the "+
+							"upright picture", c, o, resize, ch)
 					}
 				}
 			}
@@ -113,8 +113,8 @@ func TestAxis(t *testing.T) {
 				sum, size = sum+int(w), size+max(int(w), -int(w))
 			}
 			if sum != 1<<a.bits || size*(255<<middleBits)*5/4 > 1<<31-1-1<<21 {
-				t.Fatalf("%v: output %d has weights of the sum %d and of the size %d; want %d", c, i, sum,
-					size, 1<<a.bits)
+				t.Fatalf("%v: output %d has weights of the sum %d and of the size %d; want %d", c,
+					i, sum, size, 1<<a.bits)
 			}
 		}
 	}
@@ -182,8 +182,8 @@ func TestColoursOfPairs(t *testing.T) {
 						c := src.YCbCrAt(x+i, y)
 						r, g, b := color.YCbCrToRGB(c.Y, c.Cb, c.Cr)
 						if to[0][i] != r || to[1][i] != g || to[2][i] != b {
-							t.Fatalf("%v: pixel %d, %d of a line from %d: %d %d %d; want %d %d %d", ratio, x+i, y, x,
-								to[0][i], to[1][i], to[2][i], r, g, b)
+							t.Fatalf("%v: pixel %d, %d of a line from %d: %d %d %d; want %d %d %d",
+								ratio, x+i, y, x, to[0][i], to[1][i], to[2][i], r, g, b)
 						}
 					}
 				}

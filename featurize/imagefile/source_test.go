@@ -113,7 +113,8 @@ func FuzzIDX(f *testing.F) {
 		alloctest.AtMost(t, 32*len(labels)+3*4096*4096+12*25, func() {
 			s, err := openIDX(filepath.Join(dir, "images"),
 				Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2},
-					Labels: filepath.Join(dir, "labels"), Skip: int(skip), Count: int(count), MaxItems: 1000})
+					Labels: filepath.Join(dir, "labels"), Skip: int(skip), Count: int(count),
+					MaxItems: 1000})
 			if err != nil {
 				return
 			}
@@ -195,7 +196,8 @@ func TestWhatFollowsTheImages(t *testing.T) {
 			alloctest.AtMost(t, 1<<20, func() {
 				var s *idx
 				if s, err = openIDX(images,
-					Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2}, Labels: labels, Count: c.count,
+					Options{Fit: Fit{5, 5, 1, Stretch}, Classes: Classes{N: 2},
+						Labels: labels, Count: c.count,
 						MaxItems: 1000}); err != nil {
 					return
 				}

@@ -38,7 +38,8 @@ func TestLinks(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	lay(t, out, map[string]string{"far.bmp": ""})
 	lay(t, dir, map[string]string{
-		"cat/1.bmp": "", ".store/2.bmp": "", ".store/3.bmp": "", ".store/deep/4.bmp": "", "dog/5.bmp": "",
+		"cat/1.bmp": "", ".store/2.bmp": "", ".store/3.bmp": "", ".store/deep/4.bmp": "",
+		"dog/5.bmp":  "",
 		"dog/.6.bmp": "", "7.bmp": "",
 		"readme.txt": "", "cat/two.bmp": "../.store/2.bmp", "dog/again.bmp": "../.store/2.bmp",
 		"dog/self.bmp": "5.bmp", "dog/store": "../.store",
@@ -96,7 +97,8 @@ func TestLinks(t *testing.T) {
 		t.Errorf("%d files are left out: %v; want %d of the classes and two beside them: %v", others.N,
 			others, every.N, all)
 	}
-	if want := []Mapped{{"bird", "bird", 2, 1}, {"cat", "cat", 0, 6}, {"dog", "dog", 1, 5}}; !cmp.Equal(mapped, want) {
+	if want := []Mapped{{"bird", "bird", 2, 1}, {"cat", "cat", 0, 6},
+		{"dog", "dog", 1, 5}}; !cmp.Equal(mapped, want) {
 		t.Errorf("classes: %+v; want %+v", mapped, want)
 	}
 	for _, c := range []struct{ name, why string }{{"7.bmp", noClass}, {"readme.txt", noImage}} {

@@ -38,18 +38,18 @@ type Config struct {
 	// number that Shards divides.
 	Epochs int `json:"epochs"`
 	Batch  int `json:"batch"`
-	// Shards is the number of parts of a batch that run at once, each with its own batch statistics.
-	// It, and not the number of threads, determines the order of summation, so that results are the
-	// same on any machine.
+	// Shards is the number of parts of a batch that run at once, each with its own batch
+	// statistics. It, and not the number of threads, determines the order of summation, so that
+	// results are the same on any machine.
 	Shards int `json:"shards"`
-	// Rate is the highest learning rate, reached after Warmup epochs; it then falls to 0 along half a
-	// cosine.
+	// Rate is the highest learning rate, reached after Warmup epochs; it then falls to 0 along half
+	// a cosine.
 	Rate        float64 `json:"rate"`
 	Warmup      float64 `json:"warmup"`
 	Momentum    float64 `json:"momentum"`
 	WeightDecay float64 `json:"weight_decay"`
-	// Smoothing is the share of a label's probability that is spread over all classes (Szegedy et al.
-	// 2016).
+	// Smoothing is the share of a label's probability that is spread over all classes (Szegedy et
+	// al. 2016).
 	Smoothing float64 `json:"smoothing"`
 	Augment   Augment `json:"augment"`
 	// Start, if not nil, is an extractor of the same network that the training continues from;
@@ -163,7 +163,8 @@ func sources(ds *dataset.Dataset, aux *dataset.Dataset,
 	if aux != nil {
 		if aux.Train.H != ds.Train.H || aux.Train.W != ds.Train.W || aux.Train.Ch != ds.Train.Ch {
 			return nil, nil, 0, fmt.Errorf("auxiliary images of %dx%dx%d beside images of %dx%dx%d; they "+
-				"must be alike", aux.Train.H, aux.Train.W, aux.Train.Ch, ds.Train.H, ds.Train.W, ds.Train.Ch)
+				"must be alike", aux.Train.H, aux.Train.W, aux.Train.Ch, ds.Train.H,
+				ds.Train.W, ds.Train.Ch)
 		}
 		if other, classes, err = cut(aux, classes); err != nil {
 			return nil, nil, 0, err
@@ -313,7 +314,8 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	}
 	t.state = split.State()
 	t.manifest = models.Manifest{
-		Kind: models.KindExtractor, Dx: c.Network.Dx, Mean: mean, Std: std, Layout: "NCHW", Seed: c.Seed,
+		Kind: models.KindExtractor, Dx: c.Network.Dx, Mean: mean, Std: std,
+		Layout: "NCHW", Seed: c.Seed,
 		Config:  string(identity),
 		Command: run.Command, Licence: "MIT", TrainingData: data,
 	}
@@ -360,8 +362,9 @@ func (t *trainer) train(ctx context.Context, split *train.Split, digest string, 
 	var next func(int) ([]map[string]*onnx.Tensor, error)
 	loop := train.Loop{
 		Steps: steps, Rate: optim.WarmupCosine(t.c.Rate, 0, int(t.c.Warmup*float64(perEpoch))),
-		Model: split,
-		Run:   fmt.Sprintf("extractor %s %s", digest, trained), Checkpoint: run.Checkpoint, Log: run.Log,
+		Model:      split,
+		Run:        fmt.Sprintf("extractor %s %s", digest, trained),
+		Checkpoint: run.Checkpoint, Log: run.Log,
 		LogEvery: max(1, perEpoch/10),
 		Progress: run.Progress,
 		Step: func(_ context.Context, step int, rate float64) (train.Metrics, error) {
@@ -440,7 +443,8 @@ func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 				src, at = t.other.at(t.orders[1].at(step*fromAux + k - t.fromMain))
 			}
 			t.c.Augment.put(image.F32()[i*size:(i+1)*size], src.images, at, t.scale, r)
-			row, may := target.F32()[i*t.classes:(i+1)*t.classes], allowed.F32()[i*t.classes:(i+1)*t.classes]
+			row, may := target.F32()[i*t.classes:(i+1)*t.classes],
+				allowed.F32()[i*t.classes:(i+1)*t.classes]
 			spread := float32(t.c.Smoothing / float64(src.to-src.from))
 			for y := range row {
 				if y >= src.from && y < src.to {

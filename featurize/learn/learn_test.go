@@ -25,7 +25,8 @@ import (
 func stripes(name string, n, classes int) *dataset.Dataset {
 	part := func(n int, stream string) dataset.Labelled {
 		r := rng.New(1, name, stream)
-		p := dataset.Labelled{Images: dataset.Images{N: n, H: 8, W: 8, Ch: 3, Pix: make([]uint8, n*192)},
+		p := dataset.Labelled{Images: dataset.Images{N: n, H: 8, W: 8, Ch: 3,
+			Pix: make([]uint8, n*192)},
 			Labels: make([]int, n)}
 		for i := range n {
 			y := i % classes
@@ -339,12 +340,13 @@ func TestStartAndMirror(t *testing.T) {
 	}
 	a, b, got := features(plain.Model, image), features(plain.Model, flipped),
 		features(mirrored.Model, image)
-	// Standardisation differs by a factor and a shift of each feature: differences between images tell
-	// the factor.
+	// Standardisation differs by a factor and a shift of each feature: differences between images
+	// tell the factor.
 	for k := range 6 {
 		mean := func(i int) float64 { return float64(a[6*i+k]+b[6*i+k]) / 2 }
 		scale := float64(got[6+k]-got[k]) / (mean(1) - mean(0))
-		if want := float64(got[k]) + scale*(mean(2)-mean(0)); math.Abs(want-float64(got[12+k])) > 1e-3 ||
+		if want := float64(got[k]) +
+			scale*(mean(2)-mean(0)); math.Abs(want-float64(got[12+k])) > 1e-3 ||
 			!(scale > 0) {
 			t.Errorf("feature %d of the third image is %v; the mean over image and mirror image is %v", k,
 				got[12+k], want)

@@ -362,11 +362,13 @@ func discriminants(sw, st *mat.SymDense, o Options) (*mat.Dense, error) {
 	var chol mat.Cholesky
 	if !chol.Factorize(sw) {
 		return nil,
-			errors.New("learning patches: the within-class covariance is not positive definite; give a larger ridge")
+			errors.New("learning patches: the within-class covariance is not positive definite; " +
+				"give a larger ridge")
 	}
 	var l mat.TriDense
 	chol.LTo(&l)
-	// Orthogonal iteration for the leading eigenvectors q of L^-1 St L^-T; the directions are L^-T q.
+	// Orthogonal iteration for the leading eigenvectors q of L^-1 St L^-T; the directions are L^-T
+	// q.
 	r := rng.New(o.Seed, "projection")
 	q := mat.NewDense(d, dx, nil)
 	for i := range q.RawMatrix().Data {

@@ -176,7 +176,8 @@ func download(ctx context.Context, name, dir string) error {
 			continue
 		}
 		args := append(program[1:len(program):len(program)], "install", "--quiet", "--no-deps",
-			"--no-compile", "--only-binary", ":all:", "--disable-pip-version-check", "--target", dir, name)
+			"--no-compile", "--only-binary", ":all:", "--disable-pip-version-check",
+			"--target", dir, name)
 		cmd := exec.CommandContext(ctx, path, args...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
@@ -186,7 +187,8 @@ func download(ctx context.Context, name, dir string) error {
 			}
 			said := stderr.String()
 			return fmt.Errorf(
-				"%s install %s: %w: %s; check the network and pip's settings (pip config list)", program[0],
+				"%s install %s: %w: %s; check the network and pip's settings (pip config list)",
+				program[0],
 				name, err, said[max(0, len(said)-400):])
 		}
 		return nil

@@ -27,8 +27,8 @@ type Downloader struct {
 	// (default 1s, doubled each time), Stall how long a server may send nothing (default 60s).
 	Tries        int
 	Pause, Stall time.Duration
-	// Progress, if not nil, is called with the bytes of a file that are there; total is -1 where the
-	// server does not state it.
+	// Progress, if not nil, is called with the bytes of a file that are there; total is -1 where
+	// the server does not state it.
 	Progress func(name string, done, total int64)
 }
 
@@ -82,7 +82,8 @@ func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (str
 				pause *= 2
 			}
 			if err := ctx.Err(); err != nil {
-				return "", fmt.Errorf("downloading %s: %w; the same command goes on from here", f.Name, err)
+				return "", fmt.Errorf("downloading %s: %w; the same command goes on from here",
+					f.Name, err)
 			}
 			err := d.get(ctx, url, part, f)
 			if err == nil {

@@ -186,7 +186,8 @@ func TestFetchErrors(t *testing.T) {
 			url, ranges := server(t, data, c.behave)
 			dir := t.TempDir()
 			_, err := quick().Fetch(context.Background(),
-				dataset.File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data), Max: c.max}, dir)
+				dataset.File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data),
+					Max: c.max}, dir)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v; want one with %q", err, c.want)
 			}
@@ -203,7 +204,11 @@ func TestFetchErrors(t *testing.T) {
 	}
 	t.Run("second address", func(t *testing.T) {
 		bad, _ := server(t, data,
-			func(_ int, w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true })
+			func(_ int, w http.ResponseWriter,
+				r *http.Request) bool {
+				http.NotFound(w, r)
+				return true
+			})
 		good, _ := server(t, data, nil)
 		if _, err := quick().Fetch(context.Background(),
 			dataset.File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data),
@@ -223,7 +228,8 @@ func TestFetchErrors(t *testing.T) {
 		d := &Downloader{Pause: time.Millisecond, Stall: 50 * time.Millisecond, Tries: 1}
 		if _, err := d.Fetch(context.Background(),
 			dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-				Max: 1 << 20}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "nothing came") {
+				Max: 1 << 20}, t.TempDir()); err == nil ||
+			!strings.Contains(err.Error(), "nothing came") {
 			t.Error(err)
 		}
 	})
@@ -232,7 +238,8 @@ func TestFetchErrors(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if _, err := quick().Fetch(ctx,
-			dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20},
+			dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data),
+				SHA256: sum256(data), Max: 1 << 20},
 			t.TempDir()); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
@@ -399,7 +406,8 @@ func TestPullErrorsLeaveNothing(t *testing.T) {
 			entry{"b/test_batch.bin", tar.TypeReg, all10}), "twice"},
 		"truncated data": {archive(t, entry{"data_batch_1.bin", tar.TypeReg, all10[:500]},
 			entry{"test_batch.bin", tar.TypeReg, all10}), "truncated"},
-		"only a link": {archive(t, entry{"data_batch_1.bin", tar.TypeSymlink, nil}), "none of the files"},
+		"only a link": {archive(t, entry{"data_batch_1.bin", tar.TypeSymlink, nil}),
+			"none of the files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, _ := server(t, c.data, nil)
@@ -497,7 +505,8 @@ func TestImportOfBadImages(t *testing.T) {
 		}
 	}
 	_, _, _, err := Import(context.Background(), "photos", "", "data", false, false)
-	for _, want := range []string{filepath.Join("photos", "a", "bad.png"), filepath.Join("photos", "b", "worse.png")} {
+	for _, want := range []string{filepath.Join("photos", "a", "bad.png"),
+		filepath.Join("photos", "b", "worse.png")} {
 		if err == nil || !strings.Contains(err.Error(), "\n"+want+": ") {
 			t.Errorf("error %v; want it to name %s", err, want)
 		}

@@ -77,7 +77,8 @@ func TestDecode(t *testing.T) {
 		if want == "" && (err != nil || v.Seed != 3 || v.ERM.L2 != 2 || v.Title != "kept") {
 			t.Errorf("%q: %+v, %v", text, v, err)
 		}
-		if want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n")) {
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%q: error %v; want %q on one line", text, err, want)
 		}
 	}

@@ -59,8 +59,8 @@ func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (er
 	if last := content[whole:]; len(last) > 0 {
 		if !json.Valid(last) {
 			return fmt.Errorf("its last line, of %d bytes, has no end: a program was stopped while it "+
-				"wrote, or the file was shortened; bring the whole file back, end the line if it is whole, "+
-				"or remove it if nothing came of it", len(last))
+				"wrote, or the file was shortened; bring the whole file back, end the line if it "+
+				"is whole, or remove it if nothing came of it", len(last))
 		}
 		end = "\n"
 	}

@@ -50,7 +50,8 @@ func TestExtend(t *testing.T) {
 	}
 	refused := errors.New("no")
 	if err := Extend(path, 1<<16,
-		func(lines []byte) ([]byte, error) { return []byte("x\n"), refused }); !errors.Is(err, refused) {
+		func(lines []byte) ([]byte, error) { return []byte("x\n"), refused }); !errors.Is(err,
+		refused) {
 		t.Errorf("error %v", err)
 	}
 	if err := Extend(path, 1<<16, func(lines []byte) ([]byte, error) {

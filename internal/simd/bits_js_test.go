@@ -62,8 +62,8 @@ func graphs() (all []graph) {
 				pad := s.kernel / 2
 				w := filled(r, s.filters, s.channels/s.group, s.kernel, s.kernel)
 				y := b.Op("Conv", []build.Ref{x, b.Const(w), b.Const(filled(r, s.filters))},
-					onnx.IntsAttr("pads", pad, pad, pad, pad), onnx.IntsAttr("strides", s.stride, s.stride),
-					onnx.IntAttr("group", s.group))
+					onnx.IntsAttr("pads", pad, pad, pad, pad),
+					onnx.IntsAttr("strides", s.stride, s.stride), onnx.IntAttr("group", s.group))
 				if i%3 == 0 {
 					variance := filled(r, s.filters)
 					for i, v := range variance.F32() {
@@ -135,7 +135,8 @@ func TestSameBits(t *testing.T) {
 			got := run(reproducible)
 			kernel.Lend(nil) // Go computes again
 			for k, want := range run(reproducible) {
-				if math.Float32bits(got[k]) != math.Float32bits(want) && (got[k] == got[k] || want == want) {
+				if math.Float32bits(got[k]) != math.Float32bits(want) &&
+					(got[k] == got[k] || want == want) {
 					t.Errorf("%s, reproducible %v: element %d is %v (%x); Go computes %v (%x)", g.name,
 						reproducible, k, got[k], math.Float32bits(got[k]), want, math.Float32bits(want))
 					break

@@ -26,8 +26,8 @@ import (
 type Options struct {
 	Name    string // of the model
 	Version string // a whole number from 1: the version in the repository, and the tag of the image
-	// Batch is the largest number of images that are classified at once, Delay how long the first of
-	// them waits for others, and Instances the number of copies that run at the same time.
+	// Batch is the largest number of images that are classified at once, Delay how long the first
+	// of them waits for others, and Instances the number of copies that run at the same time.
 	Batch, Instances int
 	Delay            time.Duration
 	GPU              bool // instances run on the GPU

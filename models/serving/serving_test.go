@@ -71,8 +71,8 @@ func written(t *testing.T, data []byte, o Options) (string, *Package) {
 // here may have, so that any other name, and a value of another type, is refused.
 func modelConfig(t *testing.T) *dynamicpb.Message {
 	t.Helper()
-	// A type in lower case is a scalar; another is an enumeration of these, or a message. [] is for a
-	// repeated field.
+	// A type in lower case is a scalar; another is an enumeration of these, or a message. [] is for
+	// a repeated field.
 	enums := map[string][]string{
 		"DataType": {"TYPE_INVALID", "TYPE_BOOL", "TYPE_UINT8", "TYPE_INT32", "TYPE_INT64",
 			"TYPE_FP32", "TYPE_FP64"},

@@ -200,7 +200,8 @@ func Verify(key *ecdsa.PublicKey, data []byte) (*Manifest, error) {
 	}
 	if hint != "" && hint != want {
 		return nil,
-			invalid("it was made with key %.64q; the one given is %s (SHA-256 of the public key's PEM block)", hint, want)
+			invalid("it was made with key %.64q; the one given is %s (SHA-256 of the public "+
+				"key's PEM block)", hint, want)
 	}
 	sum := sha256.Sum256(preAuthentication(payload))
 	if !ecdsa.VerifyASN1(key, sum[:], signature) {

@@ -120,7 +120,8 @@ func TestInterop(t *testing.T) {
 		return string(out), err
 	}
 	if _, err := run("--version"); err != nil {
-		t.Skip("needs Python's model-signing (pip install model-signing pyOpenSSL; PYTHON names the interpreter)")
+		t.Skip("needs Python's model-signing (pip install model-signing pyOpenSSL; PYTHON names " +
+			"the interpreter)")
 	}
 	dir := folder(t)
 	at := func(name string) string { return filepath.Join(filepath.Dir(dir), name) }
@@ -180,10 +181,11 @@ func TestCheck(t *testing.T) {
 			func(dir string) { _ = os.Remove(filepath.Join(dir, "a.onnx")) }},
 		{"an extra file", `"part/c" is not covered`,
 			func(dir string) { put(t, filepath.Join(dir, "part", "c"), "") }},
-		{"two that changed places", `"a.onnx" was changed, "part/b.onnx" was changed`, func(dir string) {
-			put(t, filepath.Join(dir, "a.onnx"), "two\n")
-			put(t, filepath.Join(dir, "part", "b.onnx"), "one\n")
-		}},
+		{"two that changed places", `"a.onnx" was changed, "part/b.onnx" was changed`,
+			func(dir string) {
+				put(t, filepath.Join(dir, "a.onnx"), "two\n")
+				put(t, filepath.Join(dir, "part", "b.onnx"), "one\n")
+			}},
 		{"a link", "link", func(dir string) {
 			if err := os.Symlink("a.onnx", filepath.Join(dir, "l")); err != nil {
 				t.Skip("needs links")
@@ -409,7 +411,8 @@ func TestHostileStatements(t *testing.T) {
 	} {
 		s := statement{Type: statementType, Kind: predicateType, Predicate: predicate{
 			Serialization: serialization{Method: method, Hash: algorithm},
-			Resources:     []resource{{"a", algorithm, sum}, {"b/c", algorithm, strings.Repeat("cd", 32)}}}}
+			Resources: []resource{{"a", algorithm, sum},
+				{"b/c", algorithm, strings.Repeat("cd", 32)}}}}
 		root, err := digestOf(s.Predicate.Resources)
 		if err != nil {
 			t.Fatal(err)

@@ -75,17 +75,19 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 
 		{"an operator of the ONNX Runtime", 17, microsoft("FusedConv"), ""},
 		{"a misspelt one", 17, microsoft("FusedCnov"),
-			"the operator com.microsoft.FusedCnov is not known here; did you mean FusedConv?; the ONNX Runtime"},
+			"the operator com.microsoft.FusedCnov is not known here; did you mean FusedConv?; " +
+				"the ONNX Runtime"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			value := func(name string, d onnx.DType, dims ...any) onnx.ValueInfo {
 				return onnx.ValueInfo{Name: name, DType: d, Shape: onnx.Shape(dims...)}
 			}
 			m := onnx.NewModel(&onnx.Graph{Name: "g", Nodes: []*onnx.Node{tc.node},
-				Inputs:  []onnx.ValueInfo{value("x", onnx.Float32, 1, 2, 4, 4), value("n", onnx.Int64, 4)},
+				Inputs: []onnx.ValueInfo{value("x", onnx.Float32, 1, 2, 4, 4),
+					value("n", onnx.Int64, 4)},
 				Outputs: []onnx.ValueInfo{value("y", onnx.Float32)},
-				Initializers: map[string]*onnx.Tensor{"w": onnx.ZerosF32(2, 2, 1, 1), "b": onnx.ZerosF32(2),
-					"b0": onnx.Scalar[float32](1), "s": onnx.ZerosF32(4)},
+				Initializers: map[string]*onnx.Tensor{"w": onnx.ZerosF32(2, 2, 1, 1),
+					"b": onnx.ZerosF32(2), "b0": onnx.Scalar[float32](1), "s": onnx.ZerosF32(4)},
 			})
 			m.Opsets = map[string]int64{"": tc.opset, "com.microsoft": 1}
 			err := check.Model(m)
@@ -135,7 +137,8 @@ func TestModelFollowsElementTypes(t *testing.T) {
 			{Name: "else_branch", Kind: onnx.AttrGraph, Graph: branch("Not")},
 		}}}
 	if err := check.Model(m); err == nil ||
-		!strings.Contains(err.Error(), `node "Not" (Not): input 0 (X) is of float32; allowed are bool`) {
+		!strings.Contains(err.Error(),
+			`node "Not" (Not): input 0 (X) is of float32; allowed are bool`) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -108,8 +108,8 @@ func run(e engine.Engine, dir string, tol Tolerance) (r Result) {
 	m, err := serde.Load(filepath.Join(dir, "model.onnx"))
 	if err != nil {
 		r.Ops, r.Opset = rawOps(filepath.Join(dir, "model.onnx"))
-		// No engine can be asked for values that our own reader does not hold (sequences, sparse tensors,
-		// ...).
+		// No engine can be asked for values that our own reader does not hold (sequences, sparse
+		// tensors, ...).
 		return end(Unsupported, trimPath(err, dir))
 	}
 	r.Ops, r.Opset = ops(m), m.Opset()
@@ -176,8 +176,8 @@ func runSet(s engine.Session, set string, tol Tolerance) error {
 	if err != nil {
 		return err
 	}
-	// Tests list their inputs in the graph's order, initializers that are inputs as well (up to IR 3)
-	// among them.
+	// Tests list their inputs in the graph's order, initializers that are inputs as well (up to IR
+	// 3) among them.
 	feeds := map[string]*onnx.Tensor{}
 	for i, v := range s.Inputs() {
 		if i >= len(inputs) || inputs[i] == nil {

@@ -31,8 +31,8 @@ var known = []struct{ pattern, why string }{
 	{"test_reduce_max_empty_set_bool", "the ONNX Runtime has no maximum of no booleans"},
 }
 
-// KnownFailure returns why a sound engine may fail the named test of the standard's collection; "" where
-// there is no excuse.
+// KnownFailure returns why a sound engine may fail the named test of the standard's collection; ""
+// where there is no excuse.
 func KnownFailure(name string) string {
 	base := name[strings.LastIndexByte(name, '/')+1:]
 	for _, k := range known {

@@ -179,8 +179,8 @@ var Foreign = engine.Limits{Work: 1 << 38, Bytes: 1 << 30}
 // Check returns an error where a run takes more than the limits, of which 0 is none.
 func (c Cost) Check(l engine.Limits) error {
 	if most := l.Work * max(1, c.Items); l.Work > 0 && c.Work > most {
-		return fmt.Errorf("a run takes %.3g multiply-adds, most of them in %s; allowed are %.3g", c.Work,
-			c.Hardest.Label(), most)
+		return fmt.Errorf("a run takes %.3g multiply-adds, most of them in %s; allowed are %.3g",
+			c.Work, c.Hardest.Label(), most)
 	}
 	if l.Bytes > 0 && c.Bytes > float64(l.Bytes) {
 		return fmt.Errorf("a run takes %.0f MiB of memory at %s; allowed are %d", c.Bytes/(1<<20),

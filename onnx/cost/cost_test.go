@@ -150,7 +150,8 @@ func TestBatchBomb(t *testing.T) {
 	}
 	for n, want := range map[int]bool{1: true, 2: false} {
 		_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(n, 4)})
-		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "the model is not run") {
+		if (err == nil) != want || err != nil &&
+			!strings.Contains(err.Error(), "the model is not run") {
 			t.Errorf("%d items: error %v", n, err)
 		}
 	}
@@ -182,7 +183,8 @@ func TestCost(t *testing.T) {
 			t.Errorf("%d items: %v multiply-adds, most in %s; %v operations are counted", n, c.Work,
 				c.Hardest.Op, s.FLOPs)
 		}
-		if want := float64(n * 4 * 2 * 1024); c.Bytes != want { // input and output of Relu, or of Reshape
+		// input and output of Relu, or of Reshape
+		if want := float64(n * 4 * 2 * 1024); c.Bytes != want {
 			t.Errorf("%d items: %v bytes at %s; want %v", n, c.Bytes, c.Largest.Op, want)
 		}
 	}
@@ -246,7 +248,8 @@ func TestStopsWithinAKernel(t *testing.T) {
 		for _, batch := range []int{1, 2} {
 			t.Run(fmt.Sprint(d, batch), func(t *testing.T) {
 				b := build.New("m")
-				y := b.Op("Expand", []build.Ref{b.Cast(b.Input("x", onnx.Float32), d), b.Axes(batch, 6000, 6000)})
+				y := b.Op("Expand", []build.Ref{b.Cast(b.Input("x", onnx.Float32), d),
+					b.Axes(batch, 6000, 6000)})
 				b.Output("y", b.ReduceSum(b.MatMul(y, y), false, 0, 1, 2))
 				m, err := b.Model()
 				if err != nil {
@@ -264,7 +267,8 @@ func TestStopsWithinAKernel(t *testing.T) {
 				enough := errors.New("enough")
 				start := spent()
 				time.AfterFunc(time.Second, func() { cancel(enough) })
-				if _, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.Scalar[float32](1)}); !errors.Is(err, enough) {
+				if _, err := engine.Eval(s,
+					map[string]*onnx.Tensor{"x": onnx.Scalar[float32](1)}); !errors.Is(err, enough) {
 					t.Errorf("the run ended with %v", err)
 				}
 				if took := spent() - start; took > 10*time.Second {

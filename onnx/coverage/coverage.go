@@ -68,7 +68,8 @@ func Missing(name string, part Part) string {
 
 const (
 	sequences = "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt " +
-		"SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SplitToSequence"
+		"SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap " +
+		"SplitToSequence"
 	texts    = "RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer"
 	random   = "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
 	integers = "BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor ConvInteger MatMulInteger " +
@@ -83,14 +84,16 @@ var missing = []struct {
 }{
 	{Shape, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
 	{Shape, texts, "text; the file's own word on the result is taken"},
-	{Shape, "Attention BitCast CausalConvWithState ImageDecoder LinearAttention RotaryEmbedding SwiGLU Swish",
-		"no rule yet; the file's own word on the result is taken"},
+	{Shape, "Attention BitCast CausalConvWithState ImageDecoder LinearAttention RotaryEmbedding " +
+		"SwiGLU Swish", "no rule yet; the file's own word on the result is taken"},
 
-	{Kernel, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
+	{Kernel, sequences, "sequences and optionals are not held: a model with one is refused when " +
+		"it is read"},
 	{Kernel, random, "draws at random: no two runs, and no two engines, agree"},
 	{Kernel, "ImageDecoder MaxRoiPool", "no kernel yet; engine ort runs it"},
 
-	{Gradient, sequences, "sequences and optionals are not held: a model with one is refused when it is read"},
+	{Gradient, sequences, "sequences and optionals are not held: a model with one is refused " +
+		"when it is read"},
 	{Gradient, texts, "text has no gradient"},
 	{Gradient, integers, "its values are integers"},
 	{Gradient, "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
@@ -123,7 +126,8 @@ func Cell(name string, part Part) string {
 func Reasons() []string {
 	var lines []string
 	for _, m := range missing {
-		lines = append(lines, fmt.Sprintf("| %s | %s | %s |", m.part, strings.ReplaceAll(m.operators, " ", ", "), m.why))
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s |", m.part,
+			strings.ReplaceAll(m.operators, " ", ", "), m.why))
 	}
 	return lines
 }

@@ -79,11 +79,12 @@ func TestProducts(t *testing.T) {
 			}
 			scale += math.Abs(was[x])
 			if want := alpha*sum + beta*was[x]; !(math.Abs(c.Data[x]-want) <= 1e-14*scale) {
-				t.Fatalf("%d x %d x %d: element [%d, %d] is %v, want %v", m, n, k, row, col, c.Data[x], want)
+				t.Fatalf("%d x %d x %d: element [%d, %d] is %v, want %v", m, n, k, row, col,
+					c.Data[x], want)
 			}
 			if want := sum + was[x]; !(math.Abs(packed.Data[x]-want) <= 1e-14*scale) {
-				t.Fatalf("%d x %d x %d: element [%d, %d] of a packed product is %v, want %v", m, n, k, row, col,
-					packed.Data[x], want)
+				t.Fatalf("%d x %d x %d: element [%d, %d] of a packed product is %v, want %v",
+					m, n, k, row, col, packed.Data[x], want)
 			}
 		}
 	}
@@ -103,7 +104,8 @@ func TestOtherProducts(t *testing.T) {
 		for i := range a.Data {
 			a.Data[i] = float32(r.NormFloat64())
 		}
-		c := blas32.General{Rows: m, Cols: s.Cols(), Stride: s.Cols(), Data: make([]float32, m*s.Cols())}
+		c := blas32.General{Rows: m, Cols: s.Cols(), Stride: s.Cols(),
+			Data: make([]float32, m*s.Cols())}
 		s.Mul(a, c)
 		rowOf := make([]float32, s.Cols())
 		s.MulRow(a.Data[:k], rowOf)
@@ -130,7 +132,8 @@ func TestOtherProducts(t *testing.T) {
 		left := laid(r, k-from, n, blas.NoTrans)
 		whole := laid(r, n, n, blas.NoTrans)
 		clone := func() blas64.General {
-			return blas64.General{Rows: n, Cols: n, Stride: whole.Stride, Data: slices.Clone(whole.Data)}
+			return blas64.General{Rows: n, Cols: n, Stride: whole.Stride,
+				Data: slices.Clone(whole.Data)}
 		}
 		upper, square := clone(), clone()
 		packed.MulRows(from, left, upper, true)
@@ -143,8 +146,8 @@ func TestOtherProducts(t *testing.T) {
 				at := i*whole.Stride + j
 				if got, want := square.Data[at], whole.Data[at]; got != want || j >= i &&
 					upper.Data[at] != want {
-					t.Fatalf("%d x %d from row %d: element [%d, %d] is %v and %v, want %v", k, n, from, i, j, got,
-						upper.Data[at], want)
+					t.Fatalf("%d x %d from row %d: element [%d, %d] is %v and %v, want %v", k, n,
+						from, i, j, got, upper.Data[at], want)
 				}
 			}
 		}
@@ -296,7 +299,8 @@ func TestSoftmax(t *testing.T) {
 					t.Fatalf("case %d, class %d, column %d: %v, want %v", i, k, x, got, want)
 				}
 				if got := added.Data[k*added.Stride+x]; math.Abs(got-1-want) > 1e-15 {
-					t.Fatalf("case %d, class %d, column %d: added to 1 %v, want %v", i, k, x, got, 1+want)
+					t.Fatalf("case %d, class %d, column %d: added to 1 %v, want %v", i,
+						k, x, got, 1+want)
 				}
 			}
 		}
@@ -444,7 +448,8 @@ func BenchmarkSingle(b *testing.B) {
 			for b.Loop() {
 				packed.Mul(x, z)
 			}
-			b.ReportMetric(2*float64(m)*float64(packed.Cols())*float64(k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			b.ReportMetric(2*float64(m)*float64(packed.Cols())*float64(k)*float64(
+				b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		})
 	}
 }

@@ -28,9 +28,9 @@ type Session interface {
 	// Run evaluates the outputs named in fetch from feeds, which must name every input. When ctx is
 	// done the run ends, at the next node or turn of a loop, with an error that wraps the context's
 	// cause. A non-nil tensor in fetch has its data overwritten in place and must have the output's
-	// type and shape; a nil one is replaced in the map by a new tensor. Feeding and fetching tensors
-	// of the same backing arrays call after call costs no copy. A tensor must not be both fed and
-	// fetched in one call.
+	// type and shape; a nil one is replaced in the map by a new tensor. Feeding and fetching
+	// tensors of the same backing arrays call after call costs no copy. A tensor must not be both
+	// fed and fetched in one call.
 	Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error
 	Close() error
 }
@@ -39,12 +39,12 @@ type Session interface {
 type Options struct {
 	// Threads is the number of threads of one operator; 0 means as many as there are cores.
 	Threads int
-	// Reproducible has products, convolutions and all that is made of single operations give the same
-	// bits on every processor, more slowly. Functions such as exp are as the processor's library has
-	// them. Pure alone has it.
+	// Reproducible has products, convolutions and all that is made of single operations give the
+	// same bits on every processor, more slowly. Functions such as exp are as the processor's
+	// library has them. Pure alone has it.
 	Reproducible bool
-	// Flush has numbers below the normal range of float32, 1.2e-38, count as zeros, so that they take
-	// no longer than others, where the processor can: amd64 and arm64. Pure alone has it.
+	// Flush has numbers below the normal range of float32, 1.2e-38, count as zeros, so that they
+	// take no longer than others, where the processor can: amd64 and arm64. Pure alone has it.
 	Flush bool
 	// Bytes bounds the memory of a session's intermediate values, those kept for the next run
 	// included; 0 is the engine's own bound, 8 GiB for pure. The ONNX Runtime has none.

@@ -25,7 +25,8 @@ func TestRefusalsNameTheImport(t *testing.T) {
 		{Name: "Bernoulli"}:                                   "the operator is not supported",
 	} {
 		x := onnx.ValueInfo{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(2)}
-		m := onnx.NewModel(&onnx.Graph{Name: "g", Inputs: []onnx.ValueInfo{x}, Outputs: []onnx.ValueInfo{{Name: "y"}},
+		m := onnx.NewModel(&onnx.Graph{Name: "g", Inputs: []onnx.ValueInfo{x},
+			Outputs: []onnx.ValueInfo{{Name: "y"}},
 			Nodes: []*onnx.Node{{Name: "n", Op: name.Name, Domain: name.Domain, Inputs: []string{"x"},
 				Outputs: []string{"y"}}}})
 		if _, err := eng.Load(m); err == nil || !strings.Contains(err.Error(), want) {

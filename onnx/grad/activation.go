@@ -60,13 +60,14 @@ func (e *emitter) positive(x string) string { return e.op("Greater", []string{x,
 
 // between is lo < x < hi.
 func (e *emitter) between(x string, lo, hi float64) string {
-	return e.op("And", []string{e.op("Greater", []string{x, e.num(lo, x)}), e.op("Less", []string{x, e.num(hi, x)})})
+	return e.op("And", []string{e.op("Greater", []string{x, e.num(lo, x)}),
+		e.op("Less", []string{x, e.num(hi, x)})})
 }
 
 // vjpRelu reads the output: where it was cut off it is 0.
 func vjpRelu(c *call) ([]string, error) {
-	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output that is never
-	// negative is the mask.
+	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output that is
+	// never negative is the mask.
 	return []string{c.mul(c.g(), c.un("Sign", c.out(0)))}, nil
 }
 

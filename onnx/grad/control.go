@@ -78,8 +78,9 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 			a = slices.Clone(a)
 			for k := range a {
 				if a[k].IsKnown() && b[k].IsKnown() && a[k] != b[k] {
-					return nil, fmt.Errorf("the carried value %q changes from size %d to %d on axis %d, so that "+
-						"its turns cannot be kept; carry it padded", s.inputs[lead+i], a[k].Size, b[k].Size, k)
+					return nil, fmt.Errorf("the carried value %q changes from size %d to %d on "+
+						"axis %d, so that its turns cannot be kept; carry it padded",
+						s.inputs[lead+i], a[k].Size, b[k].Size, k)
 				}
 				if a[k] != b[k] && (a[k].IsKnown() || a[k].Symbol != "") {
 					a[k], steady = onnx.Symbolic(""), false
@@ -171,7 +172,8 @@ func (s *subgraph) result(v string, like onnx.ValueInfo) {
 	if _, again := s.graph.Output(v); !own || again {
 		like.Name = s.fresh("result")
 		s.graph.Nodes = append(s.graph.Nodes,
-			&onnx.Node{Name: like.Name, Op: "Identity", Inputs: []string{v}, Outputs: []string{like.Name}})
+			&onnx.Node{Name: like.Name, Op: "Identity", Inputs: []string{v},
+				Outputs: []string{like.Name}})
 	}
 	s.graph.Outputs = append(s.graph.Outputs, like)
 }

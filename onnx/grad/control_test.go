@@ -50,12 +50,16 @@ func TestRefusalsWithinGraphs(t *testing.T) {
 		want []string
 	}{
 		"an operator without a rule": {graph("x:float32[2,5,2,2] on:bool[]", "y:float32[]", nil,
-			node("If", "on", "y", body("then_branch", graph("", "a:float32[]", nil, node("MaxRoiPool", "x x", "a"))),
-				body("else_branch", graph("", "b:float32[]", nil, node("ReduceSum", "x", "b", onnx.IntAttr("keepdims", 0)))))),
+			node("If", "on", "y", body("then_branch",
+				graph("", "a:float32[]", nil, node("MaxRoiPool", "x x", "a"))),
+				body("else_branch", graph("", "b:float32[]", nil,
+					node("ReduceSum", "x", "b", onnx.IntAttr("keepdims", 0)))))),
 			[]string{"If", "then_branch", "MaxRoiPool"}},
-		"a value that grows": {graph("x:float32[2] n:int64[]", "y:float32", nil, node("Loop", "n _ x", "y",
-			body("body", graph("i:int64[] on:bool[] v:float32", "on2:bool[] v2:float32", nil,
-				node("Identity", "on", "on2"), node("Concat", "v v", "v2", onnx.IntAttr("axis", 0)))))),
+		"a value that grows": {graph("x:float32[2] n:int64[]", "y:float32", nil,
+			node("Loop", "n _ x", "y",
+				body("body", graph("i:int64[] on:bool[] v:float32", "on2:bool[] v2:float32", nil,
+					node("Identity", "on", "on2"),
+					node("Concat", "v v", "v2", onnx.IntAttr("axis", 0)))))),
 			[]string{"Loop", `"v"`, "from size 2 to 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -293,10 +293,12 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 		case beside:
 			parts = append(parts, shift)
 		case G == 1:
-			parts = append(parts, c.op("MatMul", []string{gm, c.reshape(shift, c.ints(-1, cg))})) // [M, C]
+			// [M, C]
+			parts = append(parts, c.op("MatMul", []string{gm, c.reshape(shift, c.ints(-1, cg))}))
 		default:
 			rows := c.reshape(shift, c.ints(-1, G, cg))
-			parts = append(parts, c.op("MatMul", []string{gm, c.transpose(rows, 1, 0, 2)})) // [G, M/G, C/G]
+			// [G, M/G, C/G]
+			parts = append(parts, c.op("MatMul", []string{gm, c.transpose(rows, 1, 0, 2)}))
 		}
 		if !advance(position, w.Kernel) {
 			break

@@ -17,8 +17,8 @@ func vjpEinsum(c *call) ([]string, error) {
 	left, result, explicit := strings.Cut(equation, "->")
 	terms := strings.Split(left, ",")
 	if len(terms) != len(c.node.Inputs) {
-		return nil, fmt.Errorf("equation %q is of %d operands and the node has %d", equation, len(terms),
-			len(c.node.Inputs))
+		return nil, fmt.Errorf("equation %q is of %d operands and the node has %d",
+			equation, len(terms), len(c.node.Inputs))
 	}
 	if strings.Contains(equation, ".") {
 		return nil, fmt.Errorf("equation %q: an ellipsis has no rule; write the letters out", equation)
@@ -26,7 +26,8 @@ func vjpEinsum(c *call) ([]string, error) {
 	for _, t := range terms {
 		for i, l := range t {
 			if strings.ContainsRune(t[i+1:], l) {
-				return nil, fmt.Errorf("equation %q: a letter repeated in one operand has no rule", equation)
+				return nil, fmt.Errorf("equation %q: a letter repeated in one operand has no rule",
+					equation)
 			}
 		}
 	}

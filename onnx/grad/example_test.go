@@ -157,7 +157,8 @@ func ExampleJVP() {
 		fmt.Println(err)
 		return
 	}
-	show(j, "jvp_y", map[string]*onnx.Tensor{"x": onnx.Vector[float32](2, 1), "vector_x": onnx.Vector[float32](1, 0)})
+	show(j, "jvp_y", map[string]*onnx.Tensor{"x": onnx.Vector[float32](2, 1),
+		"vector_x": onnx.Vector[float32](1, 0)})
 	// Output: jvp_y [2402]
 }
 
@@ -173,6 +174,7 @@ func ExampleHVP() {
 		fmt.Println(err)
 		return
 	}
-	show(h, "hvp_x", map[string]*onnx.Tensor{"x": onnx.Vector[float32](2, 1), "vector_x": onnx.Vector[float32](1, 0)})
+	show(h, "hvp_x", map[string]*onnx.Tensor{"x": onnx.Vector[float32](2, 1),
+		"vector_x": onnx.Vector[float32](1, 0)})
 	// Output: hvp_x [4402 -800]
 }

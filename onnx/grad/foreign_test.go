@@ -109,9 +109,11 @@ func TestForeignGraphs(t *testing.T) {
 					}
 				}
 				for k := range g.Len() {
-					same := g.At(k) == w.At(k) || math.Abs(g.At(k)-w.At(k)) <= 1e-6*scale || math.IsNaN(w.At(k))
+					same := g.At(k) == w.At(k) || math.Abs(g.At(k)-w.At(k)) <= 1e-6*scale ||
+						math.IsNaN(w.At(k))
 					if !same && !slices.Contains(apart, filepath.Base(d)) {
-						t.Errorf("%s: %s[%d] is %v, onnx-ad's %v", filepath.Base(d), name, k, g.At(k), w.At(k))
+						t.Errorf("%s: %s[%d] is %v, onnx-ad's %v", filepath.Base(d), name, k,
+							g.At(k), w.At(k))
 						break
 					}
 				}
@@ -158,7 +160,8 @@ func both(eng engine.Engine, dir string, m, ours, theirs *onnx.Model, given,
 	prefix string) (got, want map[string]*onnx.Tensor, ok bool) {
 	feeds := map[string]*onnx.Tensor{}
 	for i, v := range m.Graph.Inputs {
-		x, err := conformance.ReadTensor(filepath.Join(dir, "test_data_set_0", fmt.Sprintf("input_%d.pb", i)))
+		x, err := conformance.ReadTensor(filepath.Join(dir, "test_data_set_0",
+			fmt.Sprintf("input_%d.pb", i)))
 		if err != nil {
 			return nil, nil, false
 		}

@@ -33,18 +33,19 @@ import (
 
 // Options select the derivatives and the layout of the result.
 type Options struct {
-	// Outputs are the outputs y that cotangents are given for; none means all floating-point outputs.
+	// Outputs are the outputs y that cotangents are given for; none means all floating-point
+	// outputs.
 	Outputs []string
 	// WRT are the values differentiated for: inputs, initializers or intermediate values of a
 	// floating-point type. At least one.
 	WRT []string
 	// KeepOutputs leaves the model's own outputs in the result, so that one run computes both.
 	KeepOutputs bool
-	// ParamsAsInputs turns the initializers among WRT into inputs, as training needs them. By default
-	// they stay initializers.
+	// ParamsAsInputs turns the initializers among WRT into inputs, as training needs them. By
+	// default they stay initializers.
 	ParamsAsInputs bool
-	// UnitCotangent sets every output's cotangent to one instead of making it an input: for a scalar
-	// loss, whose gradient is wanted.
+	// UnitCotangent sets every output's cotangent to one instead of making it an input: for a
+	// scalar loss, whose gradient is wanted.
 	UnitCotangent bool
 	// Prefix is put before a value's name to name its cotangent; default "grad_".
 	Prefix string
@@ -96,7 +97,8 @@ func prepare(m *onnx.Model) (*onnx.Model, error) {
 	}
 	if v := c.Opset(); v > MaxOpset {
 		return nil,
-			fmt.Errorf("the model imports operator set %d; allowed are up to %d: export it with one of these", v, MaxOpset)
+			fmt.Errorf("the model imports operator set %d; allowed are up to %d: export it with "+
+				"one of these", v, MaxOpset)
 	} else if v < MinOpset {
 		if err := shape.Infer(c); err != nil { // an upgrade needs ranks
 			return nil, err
@@ -157,7 +159,8 @@ func reverse(m *onnx.Model, opt Options, names naming) error {
 	}
 	for _, w := range opt.WRT {
 		if !e.claim(names.result(w)) {
-			return fmt.Errorf("the model has a value %q already; choose another prefix", names.result(w))
+			return fmt.Errorf("the model has a value %q already; choose another prefix",
+				names.result(w))
 		}
 	}
 
@@ -197,7 +200,8 @@ func freeParameters(g *onnx.Graph, names []string) {
 	for _, w := range names {
 		if t, ok := g.Initializers[w]; ok {
 			delete(g.Initializers, w)
-			g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: w, DType: t.DType, Shape: knownShape(t.Shape)})
+			g.Inputs = append(g.Inputs,
+				onnx.ValueInfo{Name: w, DType: t.DType, Shape: knownShape(t.Shape)})
 		}
 	}
 }
@@ -359,7 +363,8 @@ func checkWRT(e *emitter, g *onnx.Graph, names []string) error {
 				listInfos(g.Inputs), shorten(g.InitializerNames()))
 		}
 		if !e.isFloat(w) {
-			return fmt.Errorf("%q is of %v; only floating-point values have gradients", w, e.info[w].DType)
+			return fmt.Errorf("%q is of %v; only floating-point values have gradients", w,
+				e.info[w].DType)
 		}
 	}
 	return nil
@@ -441,8 +446,8 @@ func Supports(m *onnx.Model) error {
 		}
 	}
 	nodes := slices.Clone(g.Nodes)
-	// A value made of initializers alone is a constant to the rules that need one, such as the scales
-	// of a Resize.
+	// A value made of initializers alone is a constant to the rules that need one, such as the
+	// scales of a Resize.
 	e.active = activeValues(e, nodes, wrt[:inputs])
 	active := activeValues(e, nodes, wrt)
 	cot := cotangents{e: e, of: map[string]string{}}

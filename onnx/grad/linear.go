@@ -65,8 +65,8 @@ func vjpMaxUnpool(c *call) ([]string, error) {
 	x, at, g := c.in(0), c.in(1), c.g()
 	size, strides, pads := c.attrs.Ints("kernel_shape"), c.attrs.Ints("strides"), c.attrs.Ints("pads")
 	if c.in(2) != "" {
-		// Indices count the elements of the output without the zeros that output_shape puts behind each
-		// axis.
+		// Indices count the elements of the output without the zeros that output_shape puts behind
+		// each axis.
 		r := len(size)
 		if strides == nil {
 			strides = ones(r)

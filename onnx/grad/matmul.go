@@ -68,7 +68,8 @@ func vjpMatMul(c *call) ([]string, error) {
 				if last.IsKnown() {
 					return c.reshape(v, c.ints(-1, last.Size))
 				}
-				return c.reshape(v, c.vec(c.ints(-1), c.op("Gather", []string{c.un("Shape", v), c.ints(len(s) - 1)})))
+				return c.reshape(v, c.vec(c.ints(-1),
+					c.op("Gather", []string{c.un("Shape", v), c.ints(len(s) - 1)})))
 			}
 			out[1] = c.op("MatMul", []string{c.transpose(rows(am, sa), 1, 0), rows(g, sg)})
 			for range len(sb) - 2 {

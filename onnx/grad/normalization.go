@@ -70,7 +70,8 @@ func vjpBatchNormalization(c *call) ([]string, error) {
 	if c.attrs.Int("training_mode") == 1 {
 		for i := 1; i < len(c.cot); i++ {
 			if c.cot[i] != "" {
-				return nil, fmt.Errorf("the running statistics are outputs to be stored, not to be differentiated")
+				return nil, fmt.Errorf("the running statistics are outputs to be stored, not to " +
+					"be differentiated")
 			}
 		}
 		c.batchNormTraining(out, lift, back, others, eps)

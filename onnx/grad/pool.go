@@ -42,7 +42,8 @@ func (c *call) pooled() (window, error) {
 		return w, err
 	}
 	if c.attrs.Int("ceil_mode") == 1 {
-		// Windows may hang over the padded end: the adjoint is the same with that much more padding.
+		// Windows may hang over the padded end: the adjoint is the same with that much more
+		// padding.
 		s := c.shape(x)
 		for i := range w.end {
 			if !s[2+i].IsKnown() {
@@ -113,7 +114,8 @@ func (c *call) overWindows(w window, g string) string {
 	like := c.shaped(c.reshape(x, c.vec(c.ints(-1, 1), pick(sx))), c.dtype(x), one)
 	w.group = 1
 	if c.attrs.Int("ceil_mode") == 1 {
-		// The exact reach of the windows is not a function of the padding alone: let spread measure it.
+		// The exact reach of the windows is not a function of the padding alone: let spread measure
+		// it.
 		like = c.shaped(c.un("Identity", like), c.dtype(x), unknownDims(one))
 	}
 	return c.reshape(c.spread(w, flat, kernel, like), sx)
@@ -141,7 +143,9 @@ func (c *call) averaged(w window, area int) (string, error) {
 		if !s[2+i].IsKnown() {
 			// A convolution of ones with ones counts them.
 			if ceil {
-				return "", fmt.Errorf("ceil_mode needs the size of spatial axis %d; export the model with it fixed", i)
+				return "",
+					fmt.Errorf("ceil_mode needs the size of spatial axis %d; export the model "+
+						"with it fixed", i)
 			}
 			shape := c.vec(c.ints(1, 1),
 				c.op("Gather", []string{c.un("Shape", c.in(0)), c.ints(span(2, 2+w.dims)...)}))

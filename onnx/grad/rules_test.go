@@ -105,7 +105,8 @@ var ruleCases = []ruleCase{
 	{op: "Pow", note: "several", in: []arg{away(2, 3), constant(onnx.Vector[float32](0, 1, 2))}},
 	{op: "Max", in: []arg{spaced(2, 3), uniform(0.07, 0.13, 3)}},
 	{op: "Max", note: "three",
-		in: []arg{spaced(2, 3), uniform(0.07, 0.13, 3), constant(onnx.Vector[float32](0.3, -0.3, -0.3))}},
+		in: []arg{spaced(2, 3), uniform(0.07, 0.13, 3),
+			constant(onnx.Vector[float32](0.3, -0.3, -0.3))}},
 	{op: "Max", note: "one", in: []arg{normal(3)}},
 	{op: "Min", in: []arg{spaced(2, 3), uniform(0.07, 0.13, 2, 1)}},
 	{op: "Sum", in: []arg{normal(2, 3), normal(3), normal()}},
@@ -289,7 +290,8 @@ var ruleCases = []ruleCase{
 	{op: "MaxPool", in: []arg{spaced(2, 2, 4, 4)},
 		attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},
 	{op: "MaxPool", note: "overlapping", in: []arg{spaced(1, 2, 5, 5)},
-		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2), ints("pads", 1, 1, 1, 1)}},
+		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2),
+			ints("pads", 1, 1, 1, 1)}},
 	{op: "MaxPool", note: "ceil", in: []arg{spaced(1, 2, 6, 5)},
 		attrs: []onnx.Attr{ints("kernel_shape", 3, 2), ints("strides", 2, 2), attr("ceil_mode", 1)}},
 	{op: "AveragePool", in: []arg{normal(2, 2, 4, 6)},
@@ -297,7 +299,8 @@ var ruleCases = []ruleCase{
 	{op: "AveragePool", note: "overlapping", in: []arg{normal(1, 2, 5, 6)},
 		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2)}},
 	{op: "AveragePool", note: "padded", in: []arg{normal(1, 2, 5, 5)},
-		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2), ints("pads", 1, 1, 1, 1)}},
+		attrs: []onnx.Attr{ints("kernel_shape", 3, 3), ints("strides", 2, 2),
+			ints("pads", 1, 1, 1, 1)}},
 	{op: "AveragePool", note: "padded stride 1", in: []arg{normal(1, 2, 5, 5)},
 		attrs: []onnx.Attr{ints("kernel_shape", 3, 2), ints("pads", 1, 0, 1, 1)}},
 	{op: "AveragePool", note: "padding counted", in: []arg{normal(1, 2, 5, 5)},
@@ -326,7 +329,8 @@ var ruleCases = []ruleCase{
 		attrs: []onnx.Attr{attr("axis", 1)}},
 	{op: "InstanceNormalization", in: []arg{normal(2, 3, 3, 4), weight(3), weight(3)}},
 	{op: "GroupNormalization", opset: 21,
-		in:    []arg{{shape: []int{2, 4, 2, 3}, draw: normal().draw, fixed: true}, weight(4), weight(4)},
+		in: []arg{{shape: []int{2, 4, 2, 3}, draw: normal().draw, fixed: true},
+			weight(4), weight(4)},
 		attrs: []onnx.Attr{attr("num_groups", 2)}},
 	{op: "LpNormalization", in: []arg{away(3, 4)}, attrs: []onnx.Attr{attr("axis", 1)}},
 	{op: "LpNormalization", note: "p 1", in: []arg{away(3, 4)},
@@ -405,8 +409,8 @@ var ruleCases = []ruleCase{
 		attrs: []onnx.Attr{attr("q_num_heads", 2), attr("kv_num_heads", 2)}, outputs: 2},
 	{op: "RoiAlign", note: "maximum", in: []arg{spaced(2, 2, 6, 7),
 		constant(onnx.NewTensor([]float32{.3, .2, 5.1, 4.7, 1.1, .9, 6.2, 5.3}, 2, 4)), indices(1, 0)},
-		attrs: []onnx.Attr{onnx.StrAttr("mode", "max"), attr("output_height", 2), attr("output_width", 2),
-			attr("sampling_ratio", 2)}, opset: 16},
+		attrs: []onnx.Attr{onnx.StrAttr("mode", "max"), attr("output_height", 2),
+			attr("output_width", 2), attr("sampling_ratio", 2)}, opset: 16},
 	{op: "Compress", in: []arg{normal(3, 4), constant(onnx.Vector(true, false, true, true, false, true, true))}},
 	{op: "Compress", note: "along an axis",
 		in:    []arg{normal(2, 4, 3), constant(onnx.Vector(false, true, true))},
@@ -992,7 +996,8 @@ func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model,
 		for i := range g.Len() {
 			want := (8*(up[key].At(i)-down[key].At(i)) - (up2[key].At(i) - down2[key].At(i))) / (12 * h)
 			if !(math.Abs(g.At(i)-want) <= 5e-3*(1+math.Abs(want))) {
-				t.Errorf("hvp_%s[%d] is %g, central differences of gradients give %g", w, i, g.At(i), want)
+				t.Errorf("hvp_%s[%d] is %g, central differences of gradients give %g", w,
+					i, g.At(i), want)
 			}
 		}
 	}

@@ -172,7 +172,10 @@ func (c *call) factors() ([]int, error) {
 		for i, s := range t.F32() {
 			f := int(s)
 			if float32(f) != s || f < 1 {
-				return nil, fmt.Errorf("scale %v of axis %d has no rule; allowed are whole factors of 1 or more", s, axes[i])
+				return nil,
+					fmt.Errorf(
+						"scale %v of axis %d has no rule; allowed are whole factors of 1 or more",
+						s, axes[i])
 			}
 			factors[(axes[i]+r)%r] = f
 		}
@@ -186,8 +189,8 @@ func (c *call) factors() ([]int, error) {
 	for i := range factors {
 		if sx[i] == 0 || sy[i]%sx[i] != 0 {
 			return nil,
-				fmt.Errorf("resizing axis %d from %d to %d has no rule; allowed are whole factors of 1 or more",
-					i, sx[i], sy[i])
+				fmt.Errorf("resizing axis %d from %d to %d has no rule; allowed are whole "+
+					"factors of 1 or more", i, sx[i], sy[i])
 		}
 		factors[i] = sy[i] / sx[i]
 	}
@@ -203,7 +206,8 @@ func (c *call) resizeAxes() ([]string, error) {
 	}
 	if r > 26 || c.node.Op != "Resize" ||
 		c.attrs.Str("coordinate_transformation_mode") == "tf_crop_and_resize" ||
-		c.attrs.Has("keep_aspect_ratio_policy") && c.attrs.Str("keep_aspect_ratio_policy") != "stretch" {
+		c.attrs.Has("keep_aspect_ratio_policy") &&
+			c.attrs.Str("keep_aspect_ratio_policy") != "stretch" {
 		return nil, fmt.Errorf("tf_crop_and_resize, keep_aspect_ratio_policy and Upsample by other " +
 			"than whole factors have no rule")
 	}

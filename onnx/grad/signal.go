@@ -43,7 +43,8 @@ func (e *emitter) adjointRealDFT(g, n string, axis, rank int) string {
 	bar := e.dft(g, n, axis, onnx.BoolAttr("onesided", true))
 	bins := e.squeeze(e.op("Gather", []string{e.un("Shape", bar), e.ints(axis)}), 0)
 	k := e.op("Range", []string{whole(0), bins, whole(1)})
-	once := e.op("Or", []string{e.op("Equal", []string{k, whole(0)}), e.op("Equal", []string{e.mul(k, whole(2)), n})})
+	once := e.op("Or", []string{e.op("Equal", []string{k, whole(0)}),
+		e.op("Equal", []string{e.mul(k, whole(2)), n})})
 	times := e.cast(e.where(once, whole(1), whole(2)), e.dtype(g))
 	return e.div(e.mul(bar, e.unsqueeze(times, span(1, rank-axis)...)), e.cast(n, e.dtype(g)))
 }
@@ -87,8 +88,8 @@ func vjpDFT(c *call) ([]string, error) {
 	} else {
 		bar = c.adjointDFT(c.g(), n, axis, inverse)
 	}
-	// The end of the axis, and the imaginary parts of real values, are cut off by padding of less than
-	// 0.
+	// The end of the axis, and the imaginary parts of real values, are cut off by padding of less
+	// than 0.
 	zeros := c.ints(make([]int, r)...)
 	ends := make([]string, r)
 	for i := range ends {
@@ -126,7 +127,8 @@ func vjpSTFT(c *call) ([]string, error) {
 	bar := c.op("Slice", []string{c.adjointDFT(c.g(), n, 2, false), c.ints(0), parts, c.ints(3)})
 	// at[f, k] = f step + k
 	zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
-	frames := c.op("Range", []string{zero, scalar(c.op("Gather", []string{c.un("Shape", c.out(0)), c.ints(1)})), one})
+	frames := c.op("Range", []string{zero,
+		scalar(c.op("Gather", []string{c.un("Shape", c.out(0)), c.ints(1)})), one})
 	at := c.add(c.mul(c.unsqueeze(frames, 1), scalar(step)), c.op("Range", []string{zero, n, one}))
 	out := make([]string, 4)
 	if c.wants(0) {

@@ -20,8 +20,8 @@ type Summary struct {
 	Nodes          int            // functions inlined, subgraphs included
 	Operators      map[string]int // how often each operator is used
 	// FLOPs is the number of floating-point operations of one call with the sizes below: a
-	// multiplication and an addition are two, any other scalar function is one, moving and comparing
-	// elements is none.
+	// multiplication and an addition are two, any other scalar function is one, moving and
+	// comparing elements is none.
 	FLOPs float64
 	Sizes map[string]int // the sizes that the symbols of the inputs were given
 	// Uncounted lists operators whose work is not in FLOPs, as their shapes depend on data or they
@@ -54,7 +54,8 @@ func Stats(m *onnx.Model, sizes map[string]int) (Summary, error) {
 				n = 1
 			}
 			if n < 0 || n > onnx.MaxElements {
-				return s, fmt.Errorf("size %d of %q; allowed are 0 to %d", n, d.Symbol, onnx.MaxElements)
+				return s, fmt.Errorf("size %d of %q; allowed are 0 to %d", n, d.Symbol,
+					onnx.MaxElements)
 			}
 			if d.Symbol != "" {
 				s.Sizes[d.Symbol] = n

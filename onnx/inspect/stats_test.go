@@ -23,7 +23,8 @@ func TestStatsCountsOperations(t *testing.T) {
 		}, 2 * n * 5 * 4 * 7},
 		{"gemm with bias", func(b *build.Builder) build.Ref {
 			return b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 4),
-				b.Param("w", onnx.ZerosF32(7, 4)), b.Param("b", onnx.ZerosF32(7))}, onnx.IntAttr("transB", 1))
+				b.Param("w", onnx.ZerosF32(7, 4)), b.Param("b", onnx.ZerosF32(7))},
+				onnx.IntAttr("transB", 1))
 		}, 2*n*4*7 + n*7},
 		{"grouped convolution", func(b *build.Builder) build.Ref {
 			return b.Op("Conv", []build.Ref{b.Input("x", onnx.Float32, "n", 4, "h", "h"),
@@ -77,7 +78,8 @@ func TestStatsCountsParameters(t *testing.T) {
 		s.Sizes["batch"] != 1 {
 		t.Errorf("got %+v", s)
 	}
-	if _, err := Stats(modeltest.Linear(t, "m", "image", "features", 8, 4), map[string]int{"rows": 3}); err == nil ||
+	if _, err := Stats(modeltest.Linear(t, "m", "image", "features", 8, 4),
+		map[string]int{"rows": 3}); err == nil ||
 		!strings.Contains(err.Error(), `"rows"`) || !strings.Contains(err.Error(), `"batch"`) {
 		t.Errorf("error is %v", err)
 	}

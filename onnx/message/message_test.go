@@ -100,7 +100,8 @@ func TestDepth(t *testing.T) {
 // most 400 bytes of memory for each byte.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add(bytes.Repeat(field(dims, []byte{1}), 20))
-	f.Add(field(modelGraph, field(graphNode, field(nodeAttribute, field(attributeTensor, field(dims, []byte{1, 2}))))))
+	f.Add(field(modelGraph, field(graphNode,
+		field(nodeAttribute, field(attributeTensor, field(dims, []byte{1, 2}))))))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, into := range []func() proto.Message{func() proto.Message { return &onnxpb.TensorProto{} },
 			func() proto.Message { return &onnxpb.ModelProto{} }} {
@@ -142,7 +143,8 @@ func TestParts(t *testing.T) {
 		})
 	}
 	for bytes, good := range map[int]bool{8 * (most - 10): true, 8 * (most + 10): false} {
-		if err := message.Within(field(dims, make([]byte, bytes)), &onnxpb.TensorProto{}, 0, most); (err == nil) != good {
+		if err := message.Within(field(dims, make([]byte, bytes)), &onnxpb.TensorProto{}, 0,
+			most); (err == nil) != good {
 			t.Errorf("a list of %d bytes: %v", bytes, err)
 		}
 	}

@@ -82,8 +82,8 @@ func Read(r io.Reader) (*onnx.Tensor, error) {
 	}
 	if got < want {
 		return nil,
-			fmt.Errorf("npy: the file is cut short: shape %v of %s needs %d bytes and %d are there", h.shape,
-				h.descr, want, got)
+			fmt.Errorf("npy: the file is cut short: shape %v of %s needs %d bytes and %d are there",
+				h.shape, h.descr, want, got)
 	}
 	if got > want {
 		return nil, fmt.Errorf("npy: shape %v of %s needs %d bytes and there are more",

@@ -21,7 +21,8 @@ func TestLoadNumPyFiles(t *testing.T) {
 		make([]bool, 24)
 	for i := range 24 {
 		f32.F32()[i], i64[i], even[i] = float32(i), int64(i), i%2 == 0
-		if i > 0 { // float16 of a small whole number: its leading bit shifted out, the exponent before it
+		// float16 of a small whole number: its leading bit shifted out, the exponent before it
+		if i > 0 {
 			e := int(math.Log2(float64(i)))
 			f16[i] = uint16((e+15)<<10 | (i<<(10-e))&0x3ff)
 		}
@@ -49,7 +50,8 @@ func TestLoadNumPyFiles(t *testing.T) {
 
 func TestWriteThenRead(t *testing.T) {
 	for _, want := range []*onnx.Tensor{
-		onnx.Vector[float32](1, float32(math.Inf(-1))), onnx.Vector[float64](1.5), onnx.Vector[int8](-1),
+		onnx.Vector[float32](1, float32(math.Inf(-1))), onnx.Vector[float64](1.5),
+		onnx.Vector[int8](-1),
 		onnx.Vector[int16](-2),
 		onnx.Vector[int32](-3),
 		onnx.Vector[int64](-1 << 60), onnx.Vector[uint8](255), onnx.Vector[uint16](65535),
@@ -104,7 +106,8 @@ func TestReadErrors(t *testing.T) {
 		{"cut short", file(good, "1234567"), "needs 8 bytes and 7 are there"},
 		{"bytes left", file(good, "123456789"), "there are more"},
 		{"negative", file(strings.Replace(good, "(2,)", "(-2,)", 1), ""), "not a tuple"},
-		{"too many elements", file(strings.Replace(good, "(2,)", "(65536, 65536)", 1), ""), "more than"},
+		{"too many elements", file(strings.Replace(good, "(2,)", "(65536, 65536)", 1), ""),
+			"more than"},
 		{"not a tuple", file(strings.Replace(good, "(2,)", "2", 1), ""), `no "("`},
 		{"missing key", file("{'descr': '<f4', 'shape': (2,)}", ""), "missing"},
 		{"key twice", file("{'descr': '<f4', 'descr': '<f4'}", ""), "twice"},

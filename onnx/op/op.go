@@ -205,7 +205,8 @@ func (s *Schema) Bind(in []onnx.DType, outputs int) ([]onnx.DType, error) {
 		if have, ok := bound[p.Type]; ok && have != d {
 			return nil,
 				fmt.Errorf(
-					"input %d (%s) is of %v and input %d of %v; they must have one type, cast one of them", i,
+					"input %d (%s) is of %v and input %d of %v; they must have one type, cast "+
+						"one of them", i,
 					p.Name, d, first[p.Type], have)
 		}
 		bound[p.Type], first[p.Type] = d, i

@@ -46,7 +46,8 @@ func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 	}{{"kernel_shape", w.Kernel, n, 1}, {"strides", w.Strides, n, 1}, {"dilations", w.Dilations, n, 1},
 		{"pads", w.Pads, 2 * n, 0}} {
 		if len(a.v) != a.want {
-			return w, fmt.Errorf("%s %v for %d spatial axes; %d numbers are needed", a.name, a.v, n, a.want)
+			return w, fmt.Errorf("%s %v for %d spatial axes; %d numbers are needed",
+				a.name, a.v, n, a.want)
 		}
 		for _, v := range a.v {
 			if v < a.low || v > 1<<28 {
@@ -56,8 +57,8 @@ func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 	}
 	for i := range n {
 		if int64(w.Kernel[i]-1)*int64(w.Dilations[i]) > 1<<28 {
-			return w, fmt.Errorf("kernel_shape %v with dilations %v spans more than %d positions", w.Kernel,
-				w.Dilations, 1<<28)
+			return w, fmt.Errorf("kernel_shape %v with dilations %v spans more than %d positions",
+				w.Kernel, w.Dilations, 1<<28)
 		}
 	}
 	if len(kernel) == n {

@@ -47,7 +47,8 @@ type Optimizer interface {
 type SGD struct {
 	Momentum float64 // μ in [0, 1); default 0
 	Nesterov bool
-	// WeightDecay adds WeightDecay·p to the gradient of every parameter of rank 2 or more. Default 0.
+	// WeightDecay adds WeightDecay·p to the gradient of every parameter of rank 2 or more. Default
+	// 0.
 	WeightDecay float64
 }
 
@@ -73,10 +74,11 @@ type Options struct {
 	// ClipNorm scales all gradients by one factor where the norm of all together is over it
 	// (Pascanu, Mikolov and Bengio 2013); 0 leaves them.
 	ClipNorm float64
-	// EMA in (0, 1) keeps for every parameter p a running average ema_p' = EMA ema_p + (1-EMA) p'; 0
-	// keeps none.
+	// EMA in (0, 1) keeps for every parameter p a running average ema_p' = EMA ema_p + (1-EMA) p';
+	// 0 keeps none.
 	EMA float64
-	// RateOf are factors of the learning rate for some parameters, 0 and up; for the others it is 1.
+	// RateOf are factors of the learning rate for some parameters, 0 and up; for the others it is
+	// 1.
 	RateOf map[string]float64
 }
 
@@ -133,7 +135,8 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 		}
 		if opt.EMA > 0 {
 			ema := EMAPrefix + name
-			f.g.Inputs = append(f.g.Inputs, onnx.ValueInfo{Name: ema, DType: info.DType, Shape: info.Shape})
+			f.g.Inputs = append(f.g.Inputs,
+				onnx.ValueInfo{Name: ema, DType: info.DType, Shape: info.Shape})
 			f.output(NewPrefix+ema, f.mix(ema, value, opt.EMA), info)
 		}
 	}
@@ -182,7 +185,8 @@ func (f *fragment) check(params []string, o Optimizer, opt Options) error {
 	}
 	for p, factor := range opt.RateOf {
 		if !(factor >= 0) {
-			return fmt.Errorf("the factor of the learning rate of %q is %v; allowed are 0 and up", p, factor)
+			return fmt.Errorf("the factor of the learning rate of %q is %v; allowed are 0 and up",
+				p, factor)
 		}
 	}
 	if opt.ClipNorm < 0 || opt.EMA < 0 || opt.EMA >= 1 {
@@ -216,7 +220,8 @@ func (f *fragment) checkParam(p string) error {
 		return fmt.Errorf("the parameter %q is not an input; differentiate with ParamsAsInputs", p)
 	}
 	if v.DType != onnx.Float32 || v.Shape == nil {
-		return fmt.Errorf("the parameter %q is of %v; only float32 of known shape is trained", p, v.DType)
+		return fmt.Errorf("the parameter %q is of %v; only float32 of known shape is trained", p,
+			v.DType)
 	}
 	for _, d := range v.Shape {
 		if !d.IsKnown() {

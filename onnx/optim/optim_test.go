@@ -54,7 +54,8 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 			optim.Options{EMA: 0.7}, adamw(0.8, 0.95, 1e-3, 0.2)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := optim.StepModel([]onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(1, 2)}}, c.o, c.opt)
+			m, err := optim.StepModel(
+				[]onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(1, 2)}}, c.o, c.opt)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,8 +154,8 @@ func TestRefusals(t *testing.T) {
 		{"beta 1", w, optim.AdamW{Beta1: 1}, optim.Options{}},
 		{"negative clip", w, optim.SGD{}, optim.Options{ClipNorm: -1}},
 		{"average 1", w, optim.SGD{}, optim.Options{EMA: 1}},
-		{"integers", []onnx.ValueInfo{{Name: "w", DType: onnx.Int64, Shape: onnx.Shape(2)}}, optim.SGD{},
-			optim.Options{}},
+		{"integers", []onnx.ValueInfo{{Name: "w", DType: onnx.Int64, Shape: onnx.Shape(2)}},
+			optim.SGD{}, optim.Options{}},
 		{"symbolic", []onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape("n")}},
 			optim.SGD{}, optim.Options{}},
 	} {

@@ -123,8 +123,9 @@ func StoreHalf(m *onnx.Model, least int) int {
 		g.Initializers[name+halfSuffix] = &onnx.Tensor{DType: onnx.Float16,
 			Shape: slices.Clone(t.Shape), Data: bits}
 		casts = append(casts, &onnx.Node{
-			Name: name + "/widen", Op: "Cast", Inputs: []string{name + halfSuffix}, Outputs: []string{name},
-			Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))},
+			Name: name + "/widen", Op: "Cast", Inputs: []string{name + halfSuffix},
+			Outputs: []string{name},
+			Attrs:   []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))},
 		})
 	}
 	g.Nodes = append(casts, g.Nodes...)

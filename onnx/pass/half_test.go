@@ -67,7 +67,8 @@ func TestStoreHalf(t *testing.T) {
 	}
 	nodes := len(m.Graph.Nodes)
 	if n := StoreHalf(m, 6); n != 1 {
-		t.Fatalf("%d tensors stored in half precision; want w alone: one is too small, one too large to hold", n)
+		t.Fatalf("%d tensors stored in half precision; want w alone: one is too small, one too "+
+			"large to hold", n)
 	}
 	if err := check.Model(m); err != nil {
 		t.Fatal(err)

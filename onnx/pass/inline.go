@@ -145,7 +145,8 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 		from := f.Outputs[i]
 		if _, used := names[from]; used {
 			// An output that is an input, or another output, needs a node of its own.
-			extra = append(extra, &onnx.Node{Op: "Identity", Inputs: []string{from}, Outputs: []string{name}})
+			extra = append(extra, &onnx.Node{Op: "Identity", Inputs: []string{from},
+				Outputs: []string{name}})
 			continue
 		}
 		names[from] = name

@@ -68,7 +68,8 @@ func TestOptionalInputs(t *testing.T) {
 	if got, before := value(set), value(m); got != 15 || before != 13 {
 		t.Errorf("with a value set: %v, and %v before", got, before)
 	}
-	for name, v := range map[string]*onnx.Tensor{"third": onnx.Vector[float32](1), "first": onnx.Vector[float32](1, 2),
+	for name, v := range map[string]*onnx.Tensor{"third": onnx.Vector[float32](1),
+		"first":  onnx.Vector[float32](1, 2),
 		"second": onnx.Vector[int64](1)} {
 		if err := set.Graph.SetDefault(name, v); err == nil {
 			t.Errorf("%s takes %v", name, v)

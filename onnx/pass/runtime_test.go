@@ -134,7 +134,8 @@ func TestUpgradeKeepsResults(t *testing.T) {
 			attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2), onnx.StrAttr("mode", "nearest")}},
 		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3),
 			attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2), onnx.StrAttr("mode", "linear")}},
-		{opset: 9, op: "Upsample", in: x(1, 2, 3, 3), inits: map[string]*onnx.Tensor{"s": v(1, 1, 3, 2)},
+		{opset: 9, op: "Upsample", in: x(1, 2, 3, 3),
+			inits: map[string]*onnx.Tensor{"s": v(1, 1, 3, 2)},
 			reads: []string{"x", "s"}},
 		{opset: 10, op: "Resize", in: x(1, 2, 3, 3), inits: map[string]*onnx.Tensor{"s": v(1, 1, 2, 2)},
 			reads: []string{"x", "s"}},
@@ -152,7 +153,8 @@ func TestUpgradeKeepsResults(t *testing.T) {
 			attrs: []onnx.Attr{onnx.IntsAttr("pads", 0, 1, 0, 2), onnx.StrAttr("mode", "reflect")}},
 		{opset: 9, op: "Scatter",
 			in:    append(x(3), onnx.ValueInfo{Name: "u", DType: onnx.Float32, Shape: onnx.Shape(2)}),
-			inits: map[string]*onnx.Tensor{"i": onnx.Vector[int64](2, 0)}, reads: []string{"x", "i", "u"}},
+			inits: map[string]*onnx.Tensor{"i": onnx.Vector[int64](2, 0)},
+			reads: []string{"x", "i", "u"}},
 		{opset: 11, op: "Softmax", in: x("n", 3, 2, 2)},
 		{opset: 9, op: "Softmax", in: x(2, 3, 4), attrs: []onnx.Attr{onnx.IntAttr("axis", 2)}},
 		{opset: 11, op: "LogSoftmax", in: x("n", 3, 4), attrs: []onnx.Attr{onnx.IntAttr("axis", -1)}},
@@ -164,7 +166,8 @@ func TestUpgradeKeepsResults(t *testing.T) {
 		{opset: 11, op: "ReduceSum", in: x("n", 4, 3),
 			attrs: []onnx.Attr{onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 0)}},
 		{opset: 11, op: "ReduceSum", in: x("n", 4, 3)},
-		{opset: 17, op: "ReduceMean", in: x("n", 4, 3), attrs: []onnx.Attr{onnx.IntsAttr("axes", 1, 2)}},
+		{opset: 17, op: "ReduceMean", in: x("n", 4, 3),
+			attrs: []onnx.Attr{onnx.IntsAttr("axes", 1, 2)}},
 		{opset: 11, op: "Split", in: x(6, "n"), attrs: []onnx.Attr{onnx.IntsAttr("split", 1, 5)},
 			outs: 2},
 		{opset: 11, op: "Split", in: x(6, "n"), outs: 3},
@@ -193,7 +196,8 @@ func TestUpgradeKeepsResults(t *testing.T) {
 				if n.Inputs == nil {
 					n.Inputs = []string{"x"}
 				}
-				g := &onnx.Graph{Name: tc.op, Inputs: tc.in, Initializers: tc.inits, Nodes: []*onnx.Node{n}}
+				g := &onnx.Graph{Name: tc.op, Inputs: tc.in, Initializers: tc.inits,
+					Nodes: []*onnx.Node{n}}
 				if g.Initializers == nil {
 					g.Initializers = map[string]*onnx.Tensor{}
 				}
@@ -241,7 +245,8 @@ func TestUpgradeRefusesByName(t *testing.T) {
 		spoil func(n *onnx.Node)
 		want  string
 	}{
-		{"an unknown operator", 11, func(n *onnx.Node) { n.Op = "StringNormalizer" }, "StringNormalizer"},
+		{"an unknown operator", 11, func(n *onnx.Node) { n.Op = "StringNormalizer" },
+			"StringNormalizer"},
 		{"statistics of training", 13,
 			func(n *onnx.Node) { n.Op = "BatchNormalization"; n.Outputs = append(n.Outputs, "mean") },
 			"statistics of training"},
@@ -395,7 +400,8 @@ func TestInliningComputesTheFunctions(t *testing.T) {
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(3)},
 			{Name: "c", DType: onnx.Float32, Shape: onnx.Shape(3)}},
 		Nodes: []*onnx.Node{
-			node("twice", "own", "b", "x", onnx.FloatAttr("alpha", 0.25)), node("twice", "own", "x", "y c"),
+			node("twice", "own", "b", "x", onnx.FloatAttr("alpha", 0.25)),
+			node("twice", "own", "x", "y c"),
 		}})
 	m.Opsets["own"] = 1
 	m.Functions = []*onnx.Function{leak, twice}

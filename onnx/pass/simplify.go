@@ -83,7 +83,8 @@ func foldConstants(m *onnx.Model, budget *onnx.Budget) error {
 				renameReads(n, map[string]string{o.Name: name})
 			}
 			g.Nodes = slices.Insert(g.Nodes, 0,
-				&onnx.Node{Name: o.Name, Op: "Identity", Inputs: []string{name}, Outputs: []string{o.Name}})
+				&onnx.Node{Name: o.Name, Op: "Identity", Inputs: []string{name},
+					Outputs: []string{o.Name}})
 		}
 	}
 	return nil
@@ -218,8 +219,8 @@ func removeDuplicates(g *onnx.Graph) {
 	}
 	first := map[string]string{}
 	for _, name := range g.InitializerNames() {
-		// Vectors of integers are axes and shapes, scalars are factors; larger ones are weights, whose
-		// names matter.
+		// Vectors of integers are axes and shapes, scalars are factors; larger ones are weights,
+		// whose names matter.
 		t := g.Initializers[name]
 		if outs[name] || t.DType.IsFloat() && len(t.Shape) > 0 || len(t.Shape) > 1 || t.Len() > 64 {
 			continue

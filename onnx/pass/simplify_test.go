@@ -41,7 +41,8 @@ func TestSimplify(t *testing.T) {
 		}, "Mul Add"},
 		{"random copies stay", func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, "n", 4)
-			b.Output("out", b.Add(b.Op("RandomNormalLike", []build.Ref{x}), b.Op("RandomNormalLike", []build.Ref{x})))
+			b.Output("out", b.Add(b.Op("RandomNormalLike", []build.Ref{x}),
+				b.Op("RandomNormalLike", []build.Ref{x})))
 		}, "RandomNormalLike RandomNormalLike Add"},
 		{"nodes that do nothing", func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, "n", 4)
@@ -91,7 +92,8 @@ func TestSimplify(t *testing.T) {
 func TestSimplifyComputesConstants(t *testing.T) {
 	b := build.New("sine")
 	x := b.Input("x", onnx.Float32, "n", 2)
-	parts := b.OpN("Split", []build.Ref{b.Op("Sin", []build.Ref{b.Param("w", onnx.Vector[float32](0, 1, 2, 3))})}, 2)
+	parts := b.OpN("Split", []build.Ref{
+		b.Op("Sin", []build.Ref{b.Param("w", onnx.Vector[float32](0, 1, 2, 3))})}, 2)
 	b.Output("out", b.Mul(b.Add(x, parts[0]), parts[1]))
 	m, err := b.Model()
 	if err != nil {

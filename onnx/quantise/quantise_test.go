@@ -55,7 +55,8 @@ func network(t testing.TB) *onnx.Model {
 	h = conv(h, "c4", 16, 32, 3, 1)
 	h = b.Op("HardSigmoid", []build.Ref{h})
 	h = b.Op("Flatten", []build.Ref{b.Op("GlobalAveragePool", []build.Ref{h})})
-	b.Output("scores", b.Op("Gemm", []build.Ref{h, b.Param("w", drawn(r, 1, 32, 10)), b.Param("wb", drawn(r, 1, 10))}))
+	b.Output("scores", b.Op("Gemm",
+		[]build.Ref{h, b.Param("w", drawn(r, 1, 32, 10)), b.Param("wb", drawn(r, 1, 10))}))
 	m, err := b.Model()
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +247,8 @@ func TestWeights(t *testing.T) {
 		if d := far(got, want); d > c.near || d == 0 {
 			t.Errorf("%d bits: scores are %v off, of at most %v", c.bits, d, c.near)
 		}
-		// The ONNX Runtime takes such a product for one of bytes (MatMulNBits with its accuracy level 4).
+		// The ONNX Runtime takes such a product for one of bytes (MatMulNBits with its accuracy
+		// level 4).
 		if d := far(run(t, theirs, q, b), got); d > .04 {
 			t.Errorf("%d bits: the engines are %v apart", c.bits, d)
 		}
@@ -271,7 +273,8 @@ func TestBlocks(t *testing.T) {
 	}
 	for i, v := range q.Data.([]int8) {
 		at := i/2/(2*Block+5)*6 + i/2%(2*Block+5)/Block*2 + i%2
-		if got := float32(v) * scales.F32()[at]; math.Abs(float64(got-w.F32()[i])) > 1e-5*math.Abs(float64(w.F32()[i])) {
+		if got := float32(v) * scales.F32()[at]; math.Abs(float64(got-w.F32()[i])) > 1e-5*math.Abs(
+			float64(w.F32()[i])) {
 			t.Fatalf("element %d is %v, want %v", i, got, w.F32()[i])
 		}
 	}

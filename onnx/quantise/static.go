@@ -21,8 +21,8 @@ type Options struct {
 	Method Method
 	// Percentile of the numbers of a value that its range holds, above 50 and up to 100.
 	Percentile float64
-	// Loss is the most that the outputs may lose, as a share of their variance. Where they lose more,
-	// the layers that cost most stay in float32.
+	// Loss is the most that the outputs may lose, as a share of their variance. Where they lose
+	// more, the layers that cost most stay in float32.
 	Loss float64
 	// Float is the most layers that may stay in float32, as a share of all.
 	Float float64
@@ -44,8 +44,8 @@ type Report struct {
 	Layers int      `json:"layers"`           // convolutions and products with constant weights
 	Float  []string `json:"float,omitempty"`  // of them, those left in float32
 	Folded int      `json:"folded,omitempty"` // normalisations that were folded
-	// Loss is the squared error of the outputs on the images that chose no range, as a share of their
-	// variance; All is that of all layers in bytes.
+	// Loss is the squared error of the outputs on the images that chose no range, as a share of
+	// their variance; All is that of all layers in bytes.
 	Loss float64 `json:"loss"`
 	All  float64 `json:"loss_of_all_layers"`
 }

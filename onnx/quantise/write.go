@@ -182,10 +182,13 @@ func (w *writer) layer(n *onnx.Node, t *onnx.Tensor) {
 		bias = nil // it stays in float32
 	}
 	if bias != nil {
-		// Quanta of a channel of tiny weights would leave its bias beyond int32: they are made larger.
+		// Quanta of a channel of tiny weights would leave its bias beyond int32: they are made
+		// larger.
 		for c, b := range bias.F32() {
 			if least := math.Abs(float64(b)) / (float64(x) * (1 << 29)); float64(scales[c]) < least {
-				each(t, axis, c, func(i int) { q[i] = int8(math.RoundToEven(float64(q[i]) * float64(scales[c]) / least)) })
+				each(t, axis, c, func(i int) {
+					q[i] = int8(math.RoundToEven(float64(q[i]) * float64(scales[c]) / least))
+				})
 				scales[c] = float32(least)
 			}
 		}

@@ -32,7 +32,8 @@ func TestAdapters(t *testing.T) {
 		t.Fatal(err)
 	}
 	twice := maps.Clone(adapter)
-	twice["layer.lora_A"] = onnx.NewTensor(slices.Concat(rows(adapter["layer.lora_A"].F32(), 2)...), 4, 4)
+	twice["layer.lora_A"] = onnx.NewTensor(slices.Concat(rows(adapter["layer.lora_A"].F32(), 2)...),
+		4, 4)
 	twice["layer.lora_B"] = onnx.NewTensor(slices.Repeat(adapter["layer.lora_B"].F32(), 2), 4, 3)
 	base := []float32{-1.0833644, -.5113307, -.9218975, -.00652921, -1.8872017, .43653655}
 	with := []float32{-.3224386, -.42128643, -.02477813, 2.342403, -22.852898, 11.103484}
@@ -59,7 +60,8 @@ func TestAdapters(t *testing.T) {
 	}
 	defer closed.Close()
 	x := onnx.ZerosF32(2, 4)
-	if _, err := closed.Run(t.Context(), map[string]*onnx.Tensor{"x": x, "layer.lora_A": adapter["layer.lora_A"]}); err == nil ||
+	if _, err := closed.Run(t.Context(),
+		map[string]*onnx.Tensor{"x": x, "layer.lora_A": adapter["layer.lora_A"]}); err == nil ||
 		!strings.Contains(err.Error(), "run.OptionalInputs") {
 		t.Errorf("an optional input of a session without them: %v", err)
 	}

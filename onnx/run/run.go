@@ -129,7 +129,8 @@ func New(m *onnx.Model, opts ...Option) (*Session, error) {
 // are left out. m stays as it is.
 func opened(m *onnx.Model) (*onnx.Model, map[string]*onnx.Tensor) {
 	model, g, left := *m, *m.Graph, map[string]*onnx.Tensor{}
-	g.Inputs, g.Optional, g.Initializers = slices.Concat(g.Inputs, g.Optional), nil, maps.Clone(g.Initializers)
+	g.Inputs, g.Optional, g.Initializers = slices.Concat(g.Inputs, g.Optional), nil,
+		maps.Clone(g.Initializers)
 	for _, v := range m.Graph.Optional {
 		left[v.Name] = g.Initializers[v.Name]
 		delete(g.Initializers, v.Name)
@@ -167,7 +168,9 @@ func (s *Session) Run(ctx context.Context, inputs map[string]*onnx.Tensor,
 	if err := s.session.Run(ctx, inputs, fetch); err != nil {
 		for _, v := range s.closed {
 			if inputs[v.Name] != nil {
-				return nil, fmt.Errorf("input %q is optional: open the session with run.OptionalInputs(): %w", v.Name, err)
+				return nil,
+					fmt.Errorf("input %q is optional: open the session with "+
+						"run.OptionalInputs(): %w", v.Name, err)
 			}
 		}
 		return nil, err

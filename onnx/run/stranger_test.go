@@ -79,8 +79,8 @@ func elsewhere(t *testing.T,
 // printed is what the first program says of classifier.
 const printed = "[image float32[batch,3,224,224]] [scores float32[batch,3]]\n[1 3] [0 0 0]\n"
 
-// TestTaken: the lines below the first program take this module from a folder beside a stranger's, and
-// run the program.
+// TestTaken: the lines below the first program take this module from a folder beside a stranger's,
+// and run the program.
 func TestTaken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles a program")

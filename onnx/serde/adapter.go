@@ -42,11 +42,13 @@ func LoadAdapter(path string) (map[string]*onnx.Tensor, error) {
 func adapter(data []byte) (map[string]*onnx.Tensor, error) {
 	f := &flat{data: data, left: len(data)}
 	if len(data) < 8 || string(data[4:8]) != adapterMark {
-		return nil, fmt.Errorf("it is no adapter: bytes 4 to 8 are not %q; give an .onnx_adapter file", adapterMark)
+		return nil, fmt.Errorf("it is no adapter: bytes 4 to 8 are not %q; give an "+
+			".onnx_adapter file", adapterMark)
 	}
 	root := f.table(f.follow(0))
 	if version := f.int32(f.field(root, adapterFormat)); f.err == nil && version != 1 {
-		return nil, onnx.Unknownf("it is of format version %d and 1 is known; export it for that", version)
+		return nil, onnx.Unknownf("it is of format version %d and 1 is known; export it for that",
+			version)
 	}
 	at, n := f.vector(f.field(root, adapterParameters), 4)
 	tensors := map[string]*onnx.Tensor{}
@@ -99,7 +101,8 @@ func (f *flat) bytes(at, n int) []byte {
 // follow returns the place that an offset at a place points to, which is after it.
 func (f *flat) follow(at int) int {
 	offset := binary.LittleEndian.Uint32(f.bytes(at, 4))
-	return at + int(min(offset, math.MaxInt32-1)) // beyond 31 bits a sum is negative where an int has 32
+	// beyond 31 bits a sum is negative where an int has 32
+	return at + int(min(offset, math.MaxInt32-1))
 }
 
 func (f *flat) table(at int) table {

@@ -22,12 +22,14 @@ func TestAdapter(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, shape := range map[string][]int{"layer.lora_A": {4, 2}, "layer.lora_B": {2, 3}} {
-		if got[name] == nil || got[name].DType != onnx.Float32 || !slices.Equal(got[name].Shape, shape) {
+		if got[name] == nil || got[name].DType != onnx.Float32 ||
+			!slices.Equal(got[name].Shape, shape) {
 			t.Errorf("%s is %v", name, got[name])
 		}
 	}
 	// By numpy.random.default_rng(0), after 12 numbers of the model's.
-	if a, b := got["layer.lora_A"].F32()[0], got["layer.lora_B"].F32()[5]; len(got) != 2 || a != -2.3250308 || b != .0940123 {
+	if a, b := got["layer.lora_A"].F32()[0], got["layer.lora_B"].F32()[5]; len(got) != 2 ||
+		a != -2.3250308 || b != .0940123 {
 		t.Errorf("%d tensors, %v and %v", len(got), a, b)
 	}
 }
@@ -80,7 +82,8 @@ func TestDamagedAdapters(t *testing.T) {
 		t.Fatal(err)
 	}
 	eight := make([]byte, 8)
-	if got, err := adapter(flatAdapter(1, onnx.Float32, []int64{2}, eight, "a")); err != nil || got["a"].Len() != 2 {
+	if got, err := adapter(flatAdapter(1, onnx.Float32, []int64{2}, eight, "a")); err != nil ||
+		got["a"].Len() != 2 {
 		t.Fatalf("%v, %v", got, err)
 	}
 	for _, c := range []struct {
@@ -93,13 +96,15 @@ func TestDamagedAdapters(t *testing.T) {
 		{"another version", "format version 2", flatAdapter(2, onnx.Float32, []int64{2}, eight, "a")},
 		{"no parameters", "no parameters", flatAdapter(1, onnx.Float32, nil, nil)},
 		{"no name", "empty or given twice", flatAdapter(1, onnx.Float32, []int64{2}, eight, "")},
-		{"one name twice", "empty or given twice", flatAdapter(1, onnx.Float32, []int64{2}, eight, "a", "a")},
+		{"one name twice", "empty or given twice",
+			flatAdapter(1, onnx.Float32, []int64{2}, eight, "a", "a")},
 		{"text", "which no adapter holds", flatAdapter(1, onnx.String, []int64{2}, eight, "a")},
 		{"a negative size", "dimension 0 is -1", flatAdapter(1, onnx.Float32, []int64{-1}, eight, "a")},
 		{"too few elements", "needs 3 elements", flatAdapter(1, onnx.Float32, []int64{3}, eight, "a")},
 		{"no such type", "element type 99", flatAdapter(1, 99, []int64{2}, eight, "a")},
 		// Each name costs some bytes, and would have a tensor of all of them.
-		{"the same bytes for all", "bytes that are left", flatAdapter(1, onnx.Float32, []int64{64}, make([]byte, 256), "a", "b", "c")},
+		{"the same bytes for all", "bytes that are left",
+			flatAdapter(1, onnx.Float32, []int64{64}, make([]byte, 256), "a", "b", "c")},
 	} {
 		if got, err := adapter(c.data); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v; want an error with %q", c.what, got, err, c.want)

@@ -30,7 +30,8 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 	"a function": func(p *onnxpb.ModelProto) {
 		p.Functions = []*onnxpb.FunctionProto{{Domain: "own", Name: "F", Input: []string{"x"},
 			Output: []string{"y"},
-			Node:   []*onnxpb.NodeProto{{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}}}}
+			Node: []*onnxpb.NodeProto{{OpType: "Identity", Input: []string{"x"},
+				Output: []string{"y"}}}}}
 	},
 	"a graph within a node": func(p *onnxpb.ModelProto) {
 		attribute(p, &onnxpb.AttributeProto{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH,
@@ -91,7 +92,8 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 		p.Graph.Input = append(p.Graph.Input, &onnxpb.ValueInfoProto{Name: t.Name})
 	},
 	"an attribute of two values": func(p *onnxpb.ModelProto) {
-		attribute(p, &onnxpb.AttributeProto{Name: "a", Type: onnxpb.AttributeProto_INT, I: proto.Int64(1),
+		attribute(p, &onnxpb.AttributeProto{Name: "a", Type: onnxpb.AttributeProto_INT,
+			I: proto.Int64(1),
 			F: proto.Float32(2)})
 	},
 	"an attribute of no kind": func(p *onnxpb.ModelProto) {
@@ -195,7 +197,8 @@ func FuzzClosed(f *testing.F) {
 			t.Fatal(err)
 		}
 		var p, q onnxpb.ModelProto
-		if proto.Unmarshal(data, &p) != nil || proto.Unmarshal(again, &q) != nil || !proto.Equal(&p, &q) {
+		if proto.Unmarshal(data, &p) != nil || proto.Unmarshal(again, &q) != nil ||
+			!proto.Equal(&p, &q) {
 			t.Fatal("a closed file was written otherwise than it was read")
 		}
 		if _, err := Closed(again); err != nil {

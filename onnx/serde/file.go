@@ -450,14 +450,16 @@ func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 		}
 		folder = e.Folder
 		delete(g.Initializers, name)
-		p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType), Dims: make([]int64, len(t.Shape)),
+		p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType),
+			Dims:         make([]int64, len(t.Shape)),
 			DataLocation: onnxpb.TensorProto_EXTERNAL}
 		for i, d := range t.Shape {
 			p.Dims[i] = int64(d)
 		}
 		for _, kv := range [][2]string{{"location", e.Location}, {"offset", strconv.FormatInt(e.Offset, 10)},
 			{"length", strconv.FormatInt(n, 10)}} {
-			p.ExternalData = append(p.ExternalData, &onnxpb.StringStringEntryProto{Key: kv[0], Value: kv[1]})
+			p.ExternalData = append(p.ExternalData,
+				&onnxpb.StringStringEntryProto{Key: kv[0], Value: kv[1]})
 		}
 		apart = append(apart, p)
 	}

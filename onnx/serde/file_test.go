@@ -45,7 +45,8 @@ func everything(t testing.TB) *onnx.Model {
 		b.Param("param_"+d.String(), y)
 	}
 	b.Param("strings", onnx.Vector("a", "", "ü"))
-	b.Param("extremes", onnx.Vector(math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64))
+	b.Param("extremes", onnx.Vector(math.Inf(1), math.Inf(-1), math.MaxFloat64,
+		math.SmallestNonzeroFloat64))
 	branch := func(op string) *onnx.Graph {
 		return &onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{},
 			Nodes:   []*onnx.Node{{Op: op, Inputs: []string{"x"}, Outputs: []string{op + "_out"}}},
@@ -218,17 +219,21 @@ func fuzzConv(f *testing.F) *onnx.Model {
 
 // Classifiers of skl2onnx end in ZipMap: the error says what to do instead.
 func TestZipMap(t *testing.T) {
-	p := &onnxpb.ModelProto{IrVersion: 8, OpsetImport: []*onnxpb.OperatorSetIdProto{{Version: 17}}, Graph: &onnxpb.GraphProto{
-		Node: []*onnxpb.NodeProto{{OpType: "ZipMap", Domain: "ai.onnx.ml", Input: []string{"p"}, Output: []string{"scores"}}},
-		Output: []*onnxpb.ValueInfoProto{{Name: "scores", Type: &onnxpb.TypeProto{
-			Value: &onnxpb.TypeProto_SequenceType{SequenceType: &onnxpb.TypeProto_Sequence{}}}}}}}
-	for op, want := range map[string]string{"ZipMap": `options={"zipmap": False}), or make`, "SplitToSequence": "is not supported"} {
+	p := &onnxpb.ModelProto{IrVersion: 8, OpsetImport: []*onnxpb.OperatorSetIdProto{{Version: 17}},
+		Graph: &onnxpb.GraphProto{
+			Node: []*onnxpb.NodeProto{{OpType: "ZipMap", Domain: "ai.onnx.ml", Input: []string{"p"},
+				Output: []string{"scores"}}},
+			Output: []*onnxpb.ValueInfoProto{{Name: "scores", Type: &onnxpb.TypeProto{
+				Value: &onnxpb.TypeProto_SequenceType{SequenceType: &onnxpb.TypeProto_Sequence{}}}}}}}
+	for op, want := range map[string]string{"ZipMap": `options={"zipmap": False}), or make`,
+		"SplitToSequence": "is not supported"} {
 		p.Graph.Node[0].OpType = op
 		data, err := proto.Marshal(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Unmarshal(data); !errors.Is(err, onnx.ErrUnknown) || !strings.Contains(err.Error(), want) ||
+		if _, err := Unmarshal(data); !errors.Is(err, onnx.ErrUnknown) ||
+			!strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "zipmap") != (op == "ZipMap") {
 			t.Errorf("%s: %v; want %q", op, err, want)
 		}

@@ -33,7 +33,10 @@ func foreignFormat(data []byte) string {
 	case bytes.HasPrefix(text, []byte("<")):
 		return "it is a web page, perhaps in place of a download"
 	case utf8.Valid(text) &&
-		bytes.IndexFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\r' && r != '\t' }) < 0:
+		bytes.IndexFunc(text, func(r rune) bool {
+			return r < ' ' && r != '\n' && r != '\r' &&
+				r != '\t'
+		}) < 0:
 		return "it is text"
 	}
 	return ""

@@ -24,11 +24,13 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 		return fail("%w", onnx.Unknownf("segmented tensors are not supported; save the model in one piece"))
 	}
 	if p.DataLocation == onnxpb.TensorProto_EXTERNAL {
-		return fail("its data lies in another file; load the model from its own folder so that it can be found")
+		return fail("its data lies in another file; load the model from its own folder so that " +
+			"it can be found")
 	}
 	d := onnx.DType(p.DataType)
 	if !d.Known() {
-		return fail("%w", onnx.Unknownf("element type %d is not supported; complex numbers are not held", p.DataType))
+		return fail("%w", onnx.Unknownf(
+			"element type %d is not supported; complex numbers are not held", p.DataType))
 	}
 	shape := make([]int, len(p.Dims))
 	for i, v := range p.Dims {

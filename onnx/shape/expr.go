@@ -99,7 +99,8 @@ func (e expr) times(f expr) expr {
 	var out []term
 	for _, a := range e {
 		for _, b := range f {
-			out = append(out, term{joinMono(a.mono, b.mono), saturate(float64(a.coef)*float64(b.coef), a.coef*b.coef)})
+			out = append(out, term{joinMono(a.mono, b.mono),
+				saturate(float64(a.coef)*float64(b.coef), a.coef*b.coef)})
 		}
 	}
 	return canonical(out)

@@ -70,7 +70,8 @@ func TestSmallModelsCannotAskForMuch(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tc.want != "" && len(m.Graph.Nodes) < 2 {
-				t.Errorf("%d of %d nodes are left: what is too heavy was worked out", len(m.Graph.Nodes), nodes)
+				t.Errorf("%d of %d nodes are left: what is too heavy was worked out",
+					len(m.Graph.Nodes), nodes)
 			}
 			bytes := 0
 			for _, w := range m.Graph.Initializers {

@@ -650,8 +650,8 @@ func sameType(fs ...*fact) (onnx.DType, error) {
 			continue
 		}
 		if d != onnx.Undefined && d != f.dtype {
-			return d, fmt.Errorf("operands of types %v and %v; they must have one type, cast one of them", d,
-				f.dtype)
+			return d, fmt.Errorf("operands of types %v and %v; they must have one type, cast "+
+				"one of them", d, f.dtype)
 		}
 		d = f.dtype
 	}

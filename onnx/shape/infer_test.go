@@ -50,7 +50,8 @@ func TestInferKeepsSymbols(t *testing.T) {
 				onnx.IntsAttr("pads", 1, 1, 1, 1), onnx.IntsAttr("strides", 2, 2))
 		}, "float32[batch,8,floor((H + 1)/2),16]"},
 		{"padded and sliced", func(b *build.Builder) build.Ref {
-			x := b.Op("Pad", []build.Ref{b.Input("x", onnx.Float32, "batch", "H"), b.Axes(0, 1, 0, 1), b.F32(0)})
+			x := b.Op("Pad", []build.Ref{b.Input("x", onnx.Float32, "batch", "H"),
+				b.Axes(0, 1, 0, 1), b.F32(0)})
 			return b.Slice(x, 1, 1, -1)
 		}, "float32[batch,H]"},
 		{"a slice that may be cut short",
@@ -65,7 +66,8 @@ func TestInferKeepsSymbols(t *testing.T) {
 		}, "float32[?]"},
 		{"range of a size", func(b *build.Builder) build.Ref {
 			n := b.Squeeze(b.Op("Shape", []build.Ref{b.Input("x", onnx.Float32, "n")}), 0)
-			return b.Op("Range", []build.Ref{b.Const(onnx.Scalar[int64](0)), n, b.Const(onnx.Scalar[int64](1))})
+			return b.Op("Range", []build.Ref{b.Const(onnx.Scalar[int64](0)), n,
+				b.Const(onnx.Scalar[int64](1))})
 		}, "int64[n]"},
 		{"the exporter's expand idiom", func(b *build.Builder) build.Ref {
 			x := b.Input("x", onnx.Float32, "batch", "n")
@@ -86,7 +88,8 @@ func TestInferKeepsSymbols(t *testing.T) {
 		}, "float32[?,8]"},
 		{"einsum", func(b *build.Builder) build.Ref {
 			return b.Op("Einsum", []build.Ref{b.Input("q", onnx.Float32, "b", "n", 4, 8),
-				b.Input("k", onnx.Float32, "b", "m", 4, 8)}, onnx.StrAttr("equation", "bnhd,bmhd->bhnm"))
+				b.Input("k", onnx.Float32, "b", "m", 4, 8)},
+				onnx.StrAttr("equation", "bnhd,bmhd->bhnm"))
 		}, "float32[b,4,n,m]"},
 		{"a symbol that is no expression",
 			func(b *build.Builder) build.Ref { return b.Relu(b.Input("x", onnx.Float32, "batch size!", 2)) },
@@ -128,10 +131,12 @@ func TestInferRefusesContradictions(t *testing.T) {
 		{"reshape", func(b *build.Builder) build.Ref { return b.Reshape(b.Input("x", onnx.Float32, 3, 4), 5, -1) },
 			[]string{"Reshape", "12", "5"}},
 		{"channels", func(b *build.Builder) build.Ref {
-			return b.Op("Conv", []build.Ref{b.Input("x", onnx.Float32, 1, 3, 8, 8), b.Param("w", onnx.ZerosF32(4, 1, 3, 3))})
+			return b.Op("Conv", []build.Ref{b.Input("x", onnx.Float32, 1, 3, 8, 8),
+				b.Param("w", onnx.ZerosF32(4, 1, 3, 3))})
 		}, []string{"Conv", "3", "1"}},
 		{"kernel", func(b *build.Builder) build.Ref {
-			return b.Op("Conv", []build.Ref{b.Input("x", onnx.Float32, 1, 3, 2, 8), b.Param("w", onnx.ZerosF32(4, 3, 3, 3))})
+			return b.Op("Conv", []build.Ref{b.Input("x", onnx.Float32, 1, 3, 2, 8),
+				b.Param("w", onnx.ZerosF32(4, 3, 3, 3))})
 		}, []string{"Conv", "3 positions", "size 2"}},
 		{"gather", func(b *build.Builder) build.Ref {
 			return b.Op("Gather", []build.Ref{b.Input("x", onnx.Float32, 3), b.Axes(3)})
@@ -202,11 +207,13 @@ func TestTooFewInputs(t *testing.T) {
 			}
 			for n := range least + 1 {
 				node := &onnx.Node{Name: "node", Op: name, Outputs: []string{"y"}}
-				g := &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}, Nodes: []*onnx.Node{node},
+				g := &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{},
+					Nodes:   []*onnx.Node{node},
 					Outputs: []onnx.ValueInfo{{Name: "y"}}}
 				for i := range n {
 					node.Inputs = append(node.Inputs, string(rune('a'+i)))
-					g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: node.Inputs[i], DType: onnx.Float32})
+					g.Inputs = append(g.Inputs,
+						onnx.ValueInfo{Name: node.Inputs[i], DType: onnx.Float32})
 				}
 				m := onnx.NewModel(g)
 				m.Opsets[""] = int64(opset)

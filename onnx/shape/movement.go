@@ -454,8 +454,8 @@ func (c *call) complete(s *slicing) error {
 	}
 	if len(s.axes) != n || len(s.starts) != n || len(s.ends) != n || s.steps != nil &&
 		len(s.steps) != n {
-		return fmt.Errorf("%d starts, %d ends, %d axes and %d steps; they must be as many", len(s.starts),
-			len(s.ends), len(s.axes), len(s.steps))
+		return fmt.Errorf("%d starts, %d ends, %d axes and %d steps; they must be as many",
+			len(s.starts), len(s.ends), len(s.axes), len(s.steps))
 	}
 	if s.steps == nil {
 		s.steps = slices.Repeat([]int{1}, n)

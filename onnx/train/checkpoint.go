@@ -69,8 +69,8 @@ func loadCheckpoint(path, run string) (t int, state map[string]*onnx.Tensor, ok 
 	}
 	t, err = strconv.Atoi(m.Metadata[keyStep])
 	if err != nil || t < 0 {
-		return 0, nil, false, fmt.Errorf("checkpoint %s: its step is %q; remove it to start afresh", path,
-			m.Metadata[keyStep])
+		return 0, nil, false, fmt.Errorf("checkpoint %s: its step is %q; remove it to start afresh",
+			path, m.Metadata[keyStep])
 	}
 	return t, m.Graph.Initializers, true, nil
 }

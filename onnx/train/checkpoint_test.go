@@ -36,7 +36,8 @@ func TestDamagedCheckpointIsRefused(t *testing.T) {
 			refused++
 			continue
 		}
-		if !ok || step != 12 || len(state) != 2 || !slices.Equal(state["w"].F32(), []float32{1, 2, 3}) ||
+		if !ok || step != 12 || len(state) != 2 ||
+			!slices.Equal(state["w"].F32(), []float32{1, 2, 3}) ||
 			!slices.Equal(state["b"].F32(), []float32{4}) {
 			t.Fatalf("with bit %d of byte %d turned over it resumes from step %d with %v", i%8,
 				i/8, step, state)
@@ -79,7 +80,8 @@ func FuzzCheckpoint(f *testing.F) {
 		var state map[string]*onnx.Tensor
 		var ok bool
 		var err error
-		alloctest.AtMost(t, 400*len(data), func() { step, state, ok, err = loadCheckpoint(path, "run") })
+		alloctest.AtMost(t, 400*len(data),
+			func() { step, state, ok, err = loadCheckpoint(path, "run") })
 		if err != nil {
 			return
 		}

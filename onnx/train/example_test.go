@@ -37,7 +37,8 @@ func fineTune(ctx context.Context) error {
 	// or slices.Sorted(maps.Keys(train.Params(model, nil)))
 	params := []string{"hidden.weight", "hidden.bias", "out.weight", "out.bias"}
 
-	// The loss is a small model of its own, fed by the first one: mean cross-entropy with soft labels.
+	// The loss is a small model of its own, fed by the first one: mean cross-entropy with soft
+	// labels.
 	b := build.New("cross entropy")
 	logits := b.Input("logits", onnx.Float32, "batch", 2)
 	labels := b.Input("labels", onnx.Float32, "batch", 2)

@@ -83,8 +83,8 @@ func TestKilledEqualsUninterrupted(t *testing.T) {
 	if err := l.Train(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	// 20, 40 and 60 lines were read, and at most the one step after the last checkpoint is lost each
-	// time.
+	// 20, 40 and 60 lines were read, and at most the one step after the last checkpoint is lost
+	// each time.
 	if most := killSteps - (20 + 40 + 60 - 3*2); steps > most {
 		t.Errorf("%d steps were left to take, want at most %d", steps, most)
 	}

@@ -62,9 +62,9 @@ type Loop struct {
 	Validate      func(ctx context.Context, t int) (Metrics, error)
 	ValidateEvery int
 
-	// Log is a file of JSON Lines, one for every LogEvery steps (default 1) with the means since the
-	// last, and one for every validation. Lines after the checkpoint that is resumed from are removed.
-	// "" writes none.
+	// Log is a file of JSON Lines, one for every LogEvery steps (default 1) with the means since
+	// the last, and one for every validation. Lines after the checkpoint that is resumed from are
+	// removed. "" writes none.
 	Log      string
 	LogEvery int
 	// Progress, where not nil, is called after every step.
@@ -81,8 +81,8 @@ type Progress struct {
 	PerSecond   float64       // steps, over the last ones
 	Left        time.Duration // at that rate
 	Validation  Metrics       // of the latest validation
-	// Problem, where not nil, is why a checkpoint or a line of the log could not be written, on a full
-	// disk say. Training goes on: only the chance to go on from there is lost.
+	// Problem, where not nil, is why a checkpoint or a line of the log could not be written, on a
+	// full disk say. Training goes on: only the chance to go on from there is lost.
 	Problem error
 }
 
@@ -205,7 +205,8 @@ func (r *course) step(ctx context.Context, t int) error {
 		p := r.pace.after(time.Now())
 		r.now = Progress{
 			Step: t + 1, Steps: r.Steps, Metrics: m, Rate: rate, PerSecond: p,
-			Left: time.Duration(float64(r.Steps-t-1) / p * float64(time.Second)), Validation: r.validation,
+			Left:       time.Duration(float64(r.Steps-t-1) / p * float64(time.Second)),
+			Validation: r.validation,
 		}
 		r.Progress(r.now)
 	}

@@ -67,7 +67,8 @@ func AddLoRA(m *onnx.Model, weights []string, rank int,
 			Outputs: []string{product}},
 			&onnx.Node{Name: sized, Op: "Reshape", Inputs: []string{product, shapeOf},
 				Outputs: []string{sized}},
-			&onnx.Node{Name: adapted, Op: "Add", Inputs: []string{name, sized}, Outputs: []string{adapted}})
+			&onnx.Node{Name: adapted, Op: "Add", Inputs: []string{name, sized},
+				Outputs: []string{adapted}})
 		factors = append(factors, a, b)
 	}
 	if len(factors) == 0 {

@@ -62,7 +62,8 @@ func WithLoss(m *onnx.Model, scores onnx.ValueInfo, l Loss) (*onnx.Model, error)
 	part := onnx.Clone(m)
 	part.Graph.Outputs = []onnx.ValueInfo{scores}
 	pass.RemoveUnused(part.Graph)
-	// The part's value and the loss's are both outputs: the loss reads the first under another name.
+	// The part's value and the loss's are both outputs: the loss reads the first under another
+	// name.
 	loss, err := l.model(scores)
 	if err != nil {
 		return nil, fmt.Errorf("loss %q of %q: %w", l.Name, scores.Name, err)

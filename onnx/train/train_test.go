@@ -170,7 +170,8 @@ func TestTrainingLearnsAndCarries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(lines) != 300 || last.Step != 300 || last.Loss > first.Loss/3 {
-		t.Errorf("%d lines, loss from %v to %v at step %d", len(lines), first.Loss, last.Loss, last.Step)
+		t.Errorf("%d lines, loss from %v to %v at step %d", len(lines), first.Loss,
+			last.Loss, last.Step)
 	}
 	if c := s.State()["count"].F32()[0]; c != 300 {
 		t.Errorf("the carried count is %v after 300 steps", c)

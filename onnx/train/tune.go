@@ -32,8 +32,8 @@ func stream(seed uint64, name ...any) *rand.Rand {
 type Data struct {
 	N int
 	// Batch returns the inputs of the model and "target" (see [CrossEntropy]) for some rows. With
-	// random numbers the examples are to be varied, as images are in training; r is nil where they are
-	// measured. It is called from several goroutines.
+	// random numbers the examples are to be varied, as images are in training; r is nil where they
+	// are measured. It is called from several goroutines.
 	Batch func(rows []int, r *rand.Rand) (map[string]*onnx.Tensor, error)
 }
 
@@ -115,17 +115,17 @@ type Tuning struct {
 	Loss   Loss
 	// Weights are the initializers that are trained ([Weights] lists them).
 	Weights []string
-	// LoRA, where not 0, trains factors of this rank in place of those of Weights that are in Adapted
-	// ([AddLoRA]).
+	// LoRA, where not 0, trains factors of this rank in place of those of Weights that are in
+	// Adapted ([AddLoRA]).
 	LoRA    int
 	Adapted []string
 
 	Optimizer optim.Optimizer
 	Update    optim.Options
 	Rate      optim.Schedule
-	// Epochs are passes over the examples, Batch the examples of a step, Parts (which divides Batch)
-	// the parts that a batch is cut into: their gradients are summed, so that a step takes the memory
-	// of Threads parts at once. A model with a fixed batch takes parts of that size.
+	// Epochs are passes over the examples, Batch the examples of a step, Parts (which divides
+	// Batch) the parts that a batch is cut into: their gradients are summed, so that a step takes
+	// the memory of Threads parts at once. A model with a fixed batch takes parts of that size.
 	Epochs, Batch, Parts, Threads int
 	// Patience is the number of epochs that may pass without a lower held-out loss before training
 	// ends; 0 has no end. With held-out examples, the weights of the epoch with the lowest loss are
@@ -143,8 +143,8 @@ type Tuned struct {
 	Model *onnx.Model
 	// Steps are those taken, Best the step of the lowest held-out loss, where the weights are from.
 	Steps, Best int
-	// Trained is the number of numbers that were trained, Normalised that of the batch normalisations
-	// whose statistics were moved.
+	// Trained is the number of numbers that were trained, Normalised that of the batch
+	// normalisations whose statistics were moved.
 	Trained, Normalised int
 }
 
@@ -330,7 +330,8 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 	if p.loss, err = WithLoss(adapted, out, t.Loss); err != nil {
 		return nil, err
 	}
-	// The statistics move: their replacement is an output, and so must outlast the cut at the scores.
+	// The statistics move: their replacement is an output, and so must outlast the cut at the
+	// scores.
 	if err := carry(p.loss, adapted, p.statistics); err != nil {
 		return nil, err
 	}
@@ -399,7 +400,8 @@ func carry(loss, whole *onnx.Model, statistics []string) error {
 func evaluation(g *onnx.Graph) {
 	for _, n := range g.Nodes {
 		if n.Op == "BatchNormalization" && attr(n, "training_mode") {
-			n.Attrs = slices.DeleteFunc(n.Attrs, func(a onnx.Attr) bool { return a.Name == "training_mode" })
+			n.Attrs = slices.DeleteFunc(n.Attrs,
+				func(a onnx.Attr) bool { return a.Name == "training_mode" })
 			n.Outputs = n.Outputs[:1]
 		}
 	}

@@ -159,13 +159,15 @@ func TestTune(t *testing.T) {
 				t.Errorf("before %v, after %v", before, after)
 			}
 			for _, name := range []string{"scale", "norm.mean", "norm.var", "body.bias"} {
-				moves := c.training && strings.HasPrefix(name, "norm.") || c.lora == 0 && name == "body.bias"
+				moves := c.training && strings.HasPrefix(name, "norm.") || c.lora == 0 &&
+					name == "body.bias"
 				if same := slices.Equal(old.Graph.Initializers[name].F32(),
 					res.Model.Graph.Initializers[name].F32()); same == moves {
 					t.Errorf("%s: the same is %v, moves is %v", name, same, moves)
 				}
 			}
-			if slices.Equal(old.Graph.Initializers["body.weight"].F32(), res.Model.Graph.Initializers["body.weight"].F32()) {
+			if slices.Equal(old.Graph.Initializers["body.weight"].F32(),
+				res.Model.Graph.Initializers["body.weight"].F32()) {
 				t.Error("the body has not moved")
 			}
 			if n := res.Model.Graph.Initializers; len(n) != len(m.Graph.Initializers) {
@@ -269,8 +271,8 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 		t.Fatal(err)
 	}
 	tn := tuningOf(m)
-	// After the second epoch of four steps the gradient is climbed: the best ones are from before most
-	// of the stops.
+	// After the second epoch of four steps the gradient is climbed: the best ones are from before
+	// most of the stops.
 	tn.Rate = func(step, _ int) float64 {
 		if step < 8 {
 			return 0.02

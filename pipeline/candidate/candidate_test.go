@@ -197,7 +197,8 @@ func TestNames(t *testing.T) {
 				t.Errorf("seed %d, names %s: loss %.4f, without the corpus's names %.4f", seed,
 					name, with, without)
 			}
-			named := slices.ContainsFunc(m.Components, func(c Component) bool { return c.Name == "named 0" })
+			named := slices.ContainsFunc(m.Components,
+				func(c Component) bool { return c.Name == "named 0" })
 			if named && name != "right" {
 				t.Errorf("seed %d, names %s: they are believed", seed, name)
 			}

@@ -9,7 +9,8 @@ var strengths = []float64{0.02, 0.1, 0.5, 2, 10, 50}
 const (
 	// corpusOdds is the log prior odds of a corpus's covariance against the identity's.
 	corpusOdds = 6
-	// betweenStrengths is the first strength at which a corpus's covariance between classes is tried.
+	// betweenStrengths is the first strength at which a corpus's covariance between classes is
+	// tried.
 	betweenStrengths = 3
 	// corpusStrengths is the first strength at which a corpus's covariance is tried.
 	corpusStrengths = 2
@@ -44,7 +45,8 @@ func (r *Round) candidates() ([]candidate, error) {
 			return nil, fmt.Errorf("candidate: corpus %d: %w", i, err)
 		}
 		for _, s := range strengths[corpusStrengths:] {
-			out = append(out, candidate{name: fmt.Sprintf("corpus %d %g", i, s), target: &t, strength: s,
+			out = append(out, candidate{name: fmt.Sprintf("corpus %d %g", i, s),
+				target: &t, strength: s,
 				odds: corpusOdds})
 		}
 		if rows, left := newBetween(c.Means, &t); rows != nil {

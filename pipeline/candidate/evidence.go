@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// surprises is the number of images of a random class that every round is taken to hold: where no
-	// image errs, the temperature is not 0.
+	// surprises is the number of images of a random class that every round is taken to hold: where
+	// no image errs, the temperature is not 0.
 	surprises = 1
-	// drawsPerImage, minDraws and maxDraws give the number of residuals drawn about a class mean of n
-	// images, half of them the others' opposites. The error of the evidence grows with n over the root
-	// of the draws.
+	// drawsPerImage, minDraws and maxDraws give the number of residuals drawn about a class mean of
+	// n images, half of them the others' opposites. The error of the evidence grows with n over the
+	// root of the draws.
 	drawsPerImage = 16
 	minDraws      = 48
 	maxDraws      = 512

@@ -21,7 +21,8 @@ import (
 // temperature. A regression has no such prediction.
 func (c *Component) Forward(batches, images int, r *rand.Rand) ([]erm.Theta, error) {
 	if c.resample == nil {
-		return nil, errors.New("candidate: resampling: " + c.Name + " is a regression, which draws no features")
+		return nil, errors.New("candidate: resampling: " + c.Name + " is a regression, which " +
+			"draws no features")
 	}
 	p := c.resample.pool
 	out := []erm.Theta{c.resample.head(p)}

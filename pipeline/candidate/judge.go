@@ -10,14 +10,17 @@ import (
 )
 
 const (
-	// maxJudges bounds the images of a judge that are asked about, so that a pool takes bounded time.
+	// maxJudges bounds the images of a judge that are asked about, so that a pool takes bounded
+	// time.
 	maxJudges = 2000
-	// judgeBlocks are the parts of a judge's images whose leaving out gives the error of its verdict.
+	// judgeBlocks are the parts of a judge's images whose leaving out gives the error of its
+	// verdict.
 	judgeBlocks = 10
 	// maxJudged bounds the candidates that judges are asked about, and minJudged how far below the
 	// best their evidence may lie, in nats.
 	maxJudged, minJudged = 8, 14
-	// regressionFolds are the parts of a corpus that its own regression is judged by, each left out.
+	// regressionFolds are the parts of a corpus that its own regression is judged by, each left
+	// out.
 	regressionFolds = 5
 )
 

@@ -24,8 +24,8 @@ type Component struct {
 	Name   string
 	Weight float64 // weights sum to 1
 	Head   erm.Theta
-	// Deviation is that of the log temperature: logits are those of the head times exp(-z), z of N(0,
-	// Deviation^2).
+	// Deviation is that of the log temperature: logits are those of the head times exp(-z), z of
+	// N(0, Deviation^2).
 	Deviation float64
 
 	spread   spreader  // nil: none

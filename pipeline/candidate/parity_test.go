@@ -77,7 +77,8 @@ func (p *parity) round() *Round {
 			c.Within.Dof, c.Within.Data = u.Dof, narrowed(u.Scatter)
 		}
 		if u.Curves != nil {
-			c.Curves = &moments.Curves{Own: moments.Curve(u.Curves[0]), Twin: moments.Curve(u.Curves[1])}
+			c.Curves = &moments.Curves{Own: moments.Curve(u.Curves[0]),
+				Twin: moments.Curve(u.Curves[1])}
 		}
 		r.Clients = append(r.Clients, c)
 	}
@@ -99,7 +100,8 @@ func near(t *testing.T, what string, got, want []float64, tol float64) {
 	}
 	for i, v := range want {
 		if !(math.Abs(got[i]-v) <= tol*most) {
-			t.Fatalf("%s: number %d is %.12g, want %.12g (the largest is %.3g)", what, i, got[i], v, most)
+			t.Fatalf("%s: number %d is %.12g, want %.12g (the largest is %.3g)", what, i,
+				got[i], v, most)
 		}
 	}
 }
@@ -169,16 +171,20 @@ func TestParity(t *testing.T) {
 					}
 				}
 				near(t, want.Name+": evidence", some, want.Evidence, 1e-6)
-				near(t, want.Name+": best", []float64{slices.Max(sumOf(of)[:])}, []float64{want.Best}, 1e-6)
+				near(t, want.Name+": best", []float64{slices.Max(sumOf(of)[:])},
+					[]float64{want.Best}, 1e-6)
 				at := temperature(of)
-				near(t, want.Name+": temperature", []float64{at.mean, at.deviation}, want.Temperature, 1e-5)
+				near(t, want.Name+": temperature", []float64{at.mean, at.deviation},
+					want.Temperature, 1e-5)
 				if want.Name == p.Refit.Of {
-					on := &images{h.white(h.of(p.Refit.Rows, len(p.Refit.Label))), p.Refit.Mass, p.Refit.Label}
+					on := &images{h.white(h.of(p.Refit.Rows, len(p.Refit.Label))),
+						p.Refit.Mass, p.Refit.Label}
 					l, err := h.again(on, math.Exp(want.Temperature[0]))
 					if err != nil {
 						t.Fatal(err)
 					}
-					near(t, "refit", onFeatures(b, l.w), p.Refit.Head, 1e-6) // where two minimisers stop
+					// where two minimisers stop
+					near(t, "refit", onFeatures(b, l.w), p.Refit.Head, 1e-6)
 					near(t, "refit: bias", l.bias, p.Refit.Bias, 1e-6)
 				}
 			}

@@ -180,7 +180,8 @@ func (m *Mixture) keep(cands []candidate, asked []int, found []judged, scores []
 		j := asked[i]
 		m.Evidence[j].Weight = weight[i] / total
 		m.Components = append(m.Components,
-			Component{Name: cands[j].name, Weight: m.Evidence[j].Weight, Deviation: found[i].log.deviation})
+			Component{Name: cands[j].name, Weight: m.Evidence[j].Weight,
+				Deviation: found[i].log.deviation})
 	}
 	return order
 }

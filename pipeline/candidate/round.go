@@ -99,7 +99,8 @@ func (r *Round) Check() error {
 			len(r.Points.Labels), r.K)
 	}
 	if of := r.Points.Clients; of != nil && len(of) != len(r.Points.Labels) {
-		return fmt.Errorf("candidate: %d clients of %d calibration points", len(of), len(r.Points.Labels))
+		return fmt.Errorf("candidate: %d clients of %d calibration points", len(of),
+			len(r.Points.Labels))
 	}
 	for i, y := range r.Points.Labels {
 		if of := r.Points.Clients; of != nil && (of[i] < 0 || of[i] >= len(r.Clients)) {

@@ -18,8 +18,8 @@ var (
 const (
 	errorT     = 0.05
 	errorKappa = 0.1
-	// singleKappa is log kappa of images that stand for themselves: a class mean of one image is that
-	// image.
+	// singleKappa is log kappa of images that stand for themselves: a class mean of one image is
+	// that image.
 	singleKappa = 0.08
 	// fewCurves is the number of clients below which curves tell nothing of their own error.
 	fewCurves = 3

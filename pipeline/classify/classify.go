@@ -31,8 +31,8 @@ type Classifier struct {
 	Manifest models.Manifest
 	// Fit is the shape of its images; Fit.H is 0 for a classifier of feature rows.
 	Fit imagefile.Fit
-	// Batch is the number of images per call; Open sets 8, as larger batches take more memory and are
-	// hardly faster.
+	// Batch is the number of images per call; Open sets 8, as larger batches take more memory and
+	// are hardly faster.
 	Batch int
 
 	session engine.Session
@@ -232,7 +232,8 @@ func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool
 		func(pixels []uint8, items []imagefile.Item) error {
 			size := c.Fit.Size()
 			read += len(items)
-			return c.run(onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch), "images", items,
+			return c.run(onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch),
+				"images", items,
 				func(ps []Prediction) error {
 					for i := range ps {
 						ps[i].Pixels = pixels[i*size : (i+1)*size]

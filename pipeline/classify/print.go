@@ -150,7 +150,8 @@ func (p *Printer) Print(ps []Prediction) error {
 			p.w.Write(printable.JSON(text))
 		case CSV:
 			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second), number(two),
-				number(float64(q.Entropy)), number(float64(q.MutualInformation)), strconv.FormatBool(unsure)}
+				number(float64(q.Entropy)), number(float64(q.MutualInformation)),
+				strconv.FormatBool(unsure)}
 			if p.intervals {
 				record = append(record, number(float64(q.Low[first])), number(float64(q.High[first])))
 			}
@@ -174,7 +175,8 @@ func (p *Printer) Print(ps []Prediction) error {
 				disagreement = fmt.Sprintf("%.4f", q.MutualInformation)
 			}
 			fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6.3f  %12s", tail(q.Name, 36), p.class,
-				head(class, p.class), probability, p.class, head(p.c.Class(second), p.class), two, disagreement)
+				head(class, p.class), probability, p.class, head(p.c.Class(second), p.class),
+				two, disagreement)
 			if p.sets {
 				fmt.Fprintf(p.w, "  {%s}", head(strings.Join(p.set(q), ", "), 60))
 			}

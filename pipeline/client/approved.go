@@ -30,7 +30,8 @@ type approval struct{ digest, when, scope string }
 func DefaultFile(name, flag string) (string, error) {
 	base, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("no folder for configuration: %w; say with %s where the file is", err, flag)
+		return "", fmt.Errorf("no folder for configuration: %w; say with %s where the file is", err,
+			flag)
 	}
 	return filepath.Join(base, "fmp", name), nil
 }
@@ -42,7 +43,8 @@ func parseApproved(text string) ([]approval, error) {
 			continue
 		}
 		f := strings.SplitN(line, " ", 3)
-		if len(f) != 3 || len(f[0]) != 64 || strings.Trim(f[0], "0123456789abcdef") != "" || f[2] == "" {
+		if len(f) != 3 || len(f[0]) != 64 || strings.Trim(f[0], "0123456789abcdef") != "" ||
+			f[2] == "" {
 			return nil, fmt.Errorf("line %d is %q; want the sha256 of an extractor, a time and a scope: "+
 				"correct the line, or remove it", i+1, line)
 		}
@@ -55,8 +57,8 @@ func parseApproved(text string) ([]approval, error) {
 type Standing struct {
 	// Approved says that it may run: it was approved for the scope, or everywhere.
 	Approved bool
-	// Other is the extractor that was approved last for the scope, and When that was; empty where none
-	// was.
+	// Other is the extractor that was approved last for the scope, and When that was; empty where
+	// none was.
 	Other, When string
 }
 

@@ -32,8 +32,8 @@ import (
 const (
 	// MaxItems bounds the images of an upload, so that memory stays below 64 MiB.
 	MaxItems = 20_000
-	// chunk is the number of images of a plain round that go through the extractor at once: more would
-	// take more memory and are no faster.
+	// chunk is the number of images of a plain round that go through the extractor at once: more
+	// would take more memory and are no faster.
 	chunk = 8
 	// spots is the number of blocks of which one is checked.
 	spots = 8
@@ -61,11 +61,11 @@ type during struct{ context.Context }
 type Options struct {
 	// Skip leaves out images that cannot be read; they are named. Otherwise they are an error.
 	Skip bool
-	// AtLeast leaves out classes of fewer images, 0 and 1 none. In private rounds that would tell of
-	// single images, and is refused.
+	// AtLeast leaves out classes of fewer images, 0 and 1 none. In private rounds that would tell
+	// of single images, and is refused.
 	AtLeast int
-	// Calibrate is the maximum number of calibration points: single images, one in five at most, that
-	// take no part in means and scatter. 0 sends none; private uploads have none.
+	// Calibrate is the maximum number of calibration points: single images, one in five at most,
+	// that take no part in means and scatter. 0 sends none; private uploads have none.
 	Calibrate int
 	// Secret chooses the calibration points, so that neither server nor extractor can; wanted where
 	// Calibrate is above 0.
@@ -395,7 +395,8 @@ func (c *Client) Coordinates(ctx context.Context, src imagefile.Source,
 		if y < 0 || y >= f.C {
 			return nil
 		}
-		out.W, out.Labels, out.Digests = append(out.W, c.settle(c.coordinates(c.row(pixels), y), f.K)...),
+		out.W, out.Labels, out.Digests = append(out.W,
+			c.settle(c.coordinates(c.row(pixels), y), f.K)...),
 			append(out.Labels, y),
 			append(out.Digests, items[0].Digest)
 		return nil

@@ -43,7 +43,8 @@ func graphs(t *testing.T, nodes ...*onnx.Node) (plain, private *Client) {
 	open := func(m *onnx.Model) *Client {
 		if len(nodes) > 0 {
 			g := m.Graph
-			at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Outputs[0] == "features" })
+			at := slices.IndexFunc(g.Nodes,
+				func(n *onnx.Node) bool { return n.Outputs[0] == "features" })
 			g.Nodes[at].Outputs[0] = "honest"
 			for i, n := range nodes {
 				n = onnx.CloneNode(n)
@@ -163,7 +164,8 @@ func TestAtLeast(t *testing.T) {
 	if _, _, _, err := plain.Points(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 3}); err == nil {
 		t.Error("an upload of no class")
 	}
-	if _, _, err := private.Coordinates(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 2}); err == nil ||
+	if _, _, err := private.Coordinates(t.Context(), &images{n: 13, classes: 10},
+		Options{AtLeast: 2}); err == nil ||
 		!strings.Contains(err.Error(), "tell of single ones") {
 		t.Errorf("error %v", err)
 	}
@@ -245,7 +247,8 @@ func TestSecret(t *testing.T) {
 // made without a secret. Another extractor behind the same images gets the same ones.
 func TestNoPoints(t *testing.T) {
 	plain, _ := graphs(t)
-	negated, _ := graphs(t, &onnx.Node{Op: "Neg", Inputs: []string{"honest"}, Outputs: []string{"features"}})
+	negated, _ := graphs(t, &onnx.Node{Op: "Neg", Inputs: []string{"honest"},
+		Outputs: []string{"features"}})
 	u, _, err := plain.Upload(t.Context(), &images{n: 50, classes: 10}, Options{}, "a")
 	if err != nil || u.Calibration != nil || u.N != 50 {
 		t.Fatalf("%+v, %v", u, err)
@@ -271,7 +274,8 @@ func TestNoPoints(t *testing.T) {
 // FuzzApproved: a file of approved extractors is an error, or lines that are read again as they
 // were.
 func FuzzApproved(f *testing.F) {
-	f.Add(string(line(one, "client \"a\" at https://server:8443")) + "# a comment\n\n" + string(line(two, Everywhere)))
+	f.Add(string(line(one, "client \"a\" at https://server:8443")) + "# a comment\n\n" +
+		string(line(two, Everywhere)))
 	f.Add("1111 now here\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		all, err := parseApproved(text)

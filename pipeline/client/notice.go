@@ -41,8 +41,8 @@ func Heed(classifier, notice, server string) error {
 	}
 	if o.Client != "" && (o.Round != n.Round || o.Client != n.Graph) {
 		return fmt.Errorf("%s: notice: it is of round %d with client graph %.80s, and tells nothing of "+
-			"%s, which is of round %d with %.80s", cmp.Or(notice, classifier+".notice"), n.Round, n.Graph,
-			classifier, o.Round, o.Client)
+			"%s, which is of round %d with %.80s", cmp.Or(notice, classifier+".notice"),
+			n.Round, n.Graph, classifier, o.Round, o.Client)
 	}
 	for _, d := range append([]string{digest}, o.Of...) {
 		if err := n.Heed(d); err != nil {

@@ -33,7 +33,8 @@ type LateError struct{ After time.Duration }
 
 func (e *LateError) Error() string {
 	return fmt.Sprintf("the images took more than the %v that there are before a reply after %v: "+
-		"nothing was made and nothing spent; give them more time, or give fewer", e.After-Settle, e.After)
+		"nothing was made and nothing spent; give them more time, or give fewer",
+		e.After-Settle, e.After)
 }
 
 // CheckReply returns an error for a time that is not allowed; 0 is a reply as soon as it is made.
@@ -93,7 +94,8 @@ func within(ctx context.Context, end time.Duration,
 		var r result
 		defer func() {
 			if p := recover(); p != nil {
-				r = result{err: fmt.Errorf("internal error: %v; this is a fault of the program, not of your input", p)}
+				r = result{err: fmt.Errorf(
+					"internal error: %v; this is a fault of the program, not of your input", p)}
 			}
 			done <- r
 		}()

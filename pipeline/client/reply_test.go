@@ -83,7 +83,8 @@ func TestReply(t *testing.T) {
 				if got := time.Since(s.start); got != c.over {
 					t.Errorf("over after %v; want %v", got, c.over)
 				}
-				if c.says == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.says) {
+				if c.says == "" != (err == nil) || err != nil &&
+					!strings.Contains(err.Error(), c.says) {
 					t.Errorf("error %v; want %q", err, c.says)
 				}
 				if c.recorded != (s.recorded > 0) || c.recorded && s.recorded != after-Settle ||
@@ -110,8 +111,8 @@ func TestReplyInterrupted(t *testing.T) {
 				func(context.Context) (Answer, error) { time.Sleep(2 * time.Second); return s, nil })
 			if got := time.Since(s.start); err == nil || got != at || (s.given > 0) != given ||
 				(s.recorded > 0) != given {
-				t.Errorf("stopped after %v: over after %v, %v, recorded after %v, given after %v", at, got, err,
-					s.recorded, s.given)
+				t.Errorf("stopped after %v: over after %v, %v, recorded after %v, given after %v",
+					at, got, err, s.recorded, s.given)
 			}
 			time.Sleep(time.Hour) // work ends, and nothing comes of it
 			if (s.given > 0) != given {

@@ -23,8 +23,8 @@ func Parse(data []byte, threads int) (*Client, error) {
 	}
 	if f.Kind != models.KindClient || f.Dx < 1 || f.C < 2 || f.S < 1 {
 		return nil, fmt.Errorf("its manifest says kind %q, dx %d, %d classes and s %d; want %q, the "+
-			"file that fmp fuse writes, with dx and s of at least 1 and 2 classes", f.Kind, f.Dx, f.C, f.S,
-			models.KindClient)
+			"file that fmp fuse writes, with dx and s of at least 1 and 2 classes",
+			f.Kind, f.Dx, f.C, f.S, models.KindClient)
 	}
 	f.Digest = models.DigestBytes(data)
 	return New(m, f, threads)

@@ -35,7 +35,8 @@ func New(e engine.Engine, m *onnx.Model) (*Compressor, error) {
 	}
 	if f.Kind != models.KindEmbedding || f.Dx < 1 || f.C < 2 || f.S < 1 {
 		return nil, fmt.Errorf("embedding: the model's manifest says kind %q, dx %d, classes %d, s %d; "+
-			"want an embedding with all three, as fmp train embedding writes it", f.Kind, f.Dx, f.C, f.S)
+			"want an embedding with all three, as fmp train embedding writes it",
+			f.Kind, f.Dx, f.C, f.S)
 	}
 	s, err := e.Load(m)
 	if err != nil {
@@ -60,7 +61,8 @@ func (c *Compressor) Compress(ctx context.Context, clients []*point.Set) ([]*poi
 		}
 		if s.Dx != c.manifest.Dx || s.C != c.manifest.C {
 			return nil, fmt.Errorf("compress: client %d has dx %d and %d classes, the embedding has dx %d "+
-				"and %d; use models that were made for each other", i, s.Dx, s.C, c.manifest.Dx, c.manifest.C)
+				"and %d; use models that were made for each other", i, s.Dx, s.C,
+				c.manifest.Dx, c.manifest.C)
 		}
 	}
 	uploads := make([]*point.Set, 0, len(clients))
@@ -78,7 +80,8 @@ func (c *Compressor) Compress(ctx context.Context, clients []*point.Set) ([]*poi
 		}
 		batch, err := c.run(clients[:n], widest)
 		if err != nil {
-			return nil, fmt.Errorf("compress: clients %d to %d: %w", len(uploads), len(uploads)+n-1, err)
+			return nil, fmt.Errorf("compress: clients %d to %d: %w", len(uploads),
+				len(uploads)+n-1, err)
 		}
 		uploads = append(uploads, batch...)
 		clients = clients[n:]

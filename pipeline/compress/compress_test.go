@@ -58,8 +58,8 @@ func TestCompress(t *testing.T) {
 	}
 	for i, u := range got {
 		if u.N != s || u.Dx != dx || u.C != c || math.Abs(u.Mass()-clients[i].Mass()) > 1e-4 {
-			t.Fatalf("upload %d has %d points, dx %d, %d classes, mass %v; the client's mass is %v", i, u.N,
-				u.Dx, u.C, u.Mass(), clients[i].Mass())
+			t.Fatalf("upload %d has %d points, dx %d, %d classes, mass %v; the client's mass is %v",
+				i, u.N, u.Dx, u.C, u.Mass(), clients[i].Mass())
 		}
 	}
 	for _, i := range []int{0, 20, len(clients) - 1} {

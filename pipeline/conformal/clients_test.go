@@ -34,7 +34,8 @@ func TestBoundOfClients(t *testing.T) {
 			if math.Abs(got-want) > 1e-4 {
 				t.Errorf("n %d, j %d: bound %v; the integral is %v", n, j, got, want)
 			}
-			if alike := float64(j) / float64(n+1); got > alike || n == 400 && j > 1 && alike-got > 0.03 {
+			if alike := float64(j) / float64(n+1); got > alike || n == 400 && j > 1 &&
+				alike-got > 0.03 {
 				t.Errorf("n %d, j %d: bound %v; alike points hold %v", n, j, got, alike)
 			}
 		}
@@ -125,7 +126,8 @@ func (s *simulated) points(each int) (scores []float32, of, cells []int) {
 				c++
 			}
 			cells[m*s.classes+c]++
-			scores, of = append(scores, float32(s.quantiles[m*s.classes+c](s.r.Float64()))), append(of, c)
+			scores, of = append(scores, float32(s.quantiles[m*s.classes+c](s.r.Float64()))),
+				append(of, c)
 		}
 	}
 	return scores, of, cells
@@ -284,8 +286,8 @@ func TestErrorOfClients(t *testing.T) {
 					}
 				}
 			}
-			// At any threshold above 0 the share of wrong answers is 0.1, but for the last case, where all
-			// may be answered.
+			// At any threshold above 0 the share of wrong answers is 0.1, but for the last case,
+			// where all may be answered.
 			if at, _, ok := x.Answerable(risk, delta, true); ok && (at > 0 || name == "right") {
 				found++
 			}

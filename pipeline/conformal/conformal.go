@@ -23,11 +23,11 @@ type Score string
 
 // Scores. Their sets have the same guarantee and different sizes.
 const (
-	// Probability is the class's probability (Sadinle, Lei and Wasserman 2019): the smallest sets on
-	// average.
+	// Probability is the class's probability (Sadinle, Lei and Wasserman 2019): the smallest sets
+	// on average.
 	Probability Score = "probability"
-	// Adaptive is 1 less the sum of the probabilities that are at least the class's (Romano, Sesia and
-	// Candès 2020, without their randomisation): larger sets for images that are hard to tell.
+	// Adaptive is 1 less the sum of the probabilities that are at least the class's (Romano, Sesia
+	// and Candès 2020, without their randomisation): larger sets for images that are hard to tell.
 	Adaptive Score = "adaptive"
 )
 
@@ -66,7 +66,8 @@ type Points struct {
 	Class []int
 	// True are the scores of the images' own classes.
 	True map[Score][]float32
-	// Top are the probabilities of the most probable classes, Right whether these are the images' own.
+	// Top are the probabilities of the most probable classes, Right whether these are the images'
+	// own.
 	Top   []float32
 	Right []bool
 }

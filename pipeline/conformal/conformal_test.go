@@ -61,12 +61,12 @@ func TestCoverage(t *testing.T) {
 				}
 			}
 			got := float64(hits) / (rounds * later)
-			// Images of one round share its calibration: their spread is that of a Beta distribution beside
-			// the binomial's.
+			// Images of one round share its calibration: their spread is that of a Beta
+			// distribution beside the binomial's.
 			sd := math.Sqrt(c.level * (1 - c.level) / rounds * (1/float64(later) + 1/float64(c.n+2)))
 			if got < c.level-3*sd || got > c.level+1/float64(c.n+1)+3*sd {
-				t.Errorf("%s, %d images, level %v: sets hold %.4f; want %v to %.4f, give or take %.4f", s, c.n,
-					c.level, got, c.level, c.level+1/float64(c.n+1), 3*sd)
+				t.Errorf("%s, %d images, level %v: sets hold %.4f; want %v to %.4f, give or "+
+					"take %.4f", s, c.n, c.level, got, c.level, c.level+1/float64(c.n+1), 3*sd)
 			}
 		}
 	}
@@ -196,7 +196,8 @@ func TestGroups(t *testing.T) {
 					s, c = append(s, scores[i]), append(c, of[i])
 				}
 			}
-			own, highest = append(own, d.Table(s, c, classes)), min(highest, d.Highest(count(c, classes)))
+			own, highest = append(own, d.Table(s, c, classes)),
+				min(highest, d.Highest(count(c, classes)))
 		}
 		d.Group = group
 		both := d.Table(scores, of, classes)
@@ -204,7 +205,8 @@ func TestGroups(t *testing.T) {
 			for c, got := range both.At(level) {
 				want := min(own[0].At(level)[c], own[1].At(level)[c])
 				if got != want {
-					t.Fatalf("%+v, level %v, column %d: threshold %v; want %v", d.ByClass, level, c, got, want)
+					t.Fatalf("%+v, level %v, column %d: threshold %v; want %v", d.ByClass,
+						level, c, got, want)
 				}
 			}
 		}

@@ -31,9 +31,9 @@ type Drift struct {
 }
 
 const (
-	// levels are the scores that are told apart: log odds of -odds to odds, in steps of .0003. Above
-	// .9999 they are one, as the reference was computed by another program, and rounding of float32
-	// must not tell the two apart.
+	// levels are the scores that are told apart: log odds of -odds to odds, in steps of .0003.
+	// Above .9999 they are one, as the reference was computed by another program, and rounding of
+	// float32 must not tell the two apart.
 	levels = 1 << 16
 	odds   = 9.
 	// jump is J.

@@ -49,8 +49,8 @@ func TestHeldAlike(t *testing.T) {
 				}
 			}
 			if math.Abs(held[at]-(1-miss)) > 0.006 {
-				t.Errorf("clients of %v points, bounds %v, r %d: level %.4f; simulated %.4f", c.n, c.b, at,
-					held[at], 1-miss)
+				t.Errorf("clients of %v points, bounds %v, r %d: level %.4f; simulated %.4f", c.n,
+					c.b, at, held[at], 1-miss)
 			}
 		}
 	}
@@ -100,7 +100,8 @@ func falseRound(t *testing.T, r *rand.Rand, of []func(float64) float64, bad, eac
 			attack(own)
 		}
 		for _, s := range own {
-			x.Class, x.Top, x.Right, d.Client = append(x.Class, 0), append(x.Top, 1), append(x.Right, true),
+			x.Class, x.Top, x.Right, d.Client = append(x.Class, 0), append(x.Top, 1),
+				append(x.Right, true),
 				append(d.Client, m)
 			if x.True == nil {
 				x.True = map[Score][]float32{}
@@ -162,8 +163,8 @@ func TestFalseClients(t *testing.T) {
 						}
 					}
 				}
-				t.Logf("%s, %s, %d points each: held %.3f, %d of %d left out, %d honest ones", name, family,
-					each, mean, out, bad*rounds, wrongly)
+				t.Logf("%s, %s, %d points each: held %.3f, %d of %d left out, %d honest ones", name,
+					family, each, mean, out, bad*rounds, wrongly)
 				if name == "edge" {
 					most = 0.09
 				}
@@ -173,12 +174,12 @@ func TestFalseClients(t *testing.T) {
 					least = 0.9 - 0.02
 				}
 				if mean < least || mean > 0.9+most {
-					t.Errorf("%s, %s, %d points each: held %.3f; want %.3f to %.3f", name, family, each, mean,
-						least, 0.9+most)
+					t.Errorf("%s, %s, %d points each: held %.3f; want %.3f to %.3f", name,
+						family, each, mean, least, 0.9+most)
 				}
 				if name == "hard" && out < 2*rounds || family == "alike" && wrongly > rounds/10 {
-					t.Errorf("%s, %s, %d points each: %d of %d left out, and %d honest ones", name, family, each,
-						out, 2*rounds, wrongly)
+					t.Errorf("%s, %s, %d points each: %d of %d left out, and %d honest ones",
+						name, family, each, out, 2*rounds, wrongly)
 				}
 			}
 		}
@@ -231,7 +232,8 @@ func TestLeftOut(t *testing.T) {
 	kept, rest, left := x.Without(d, 0.8, Probability)
 	if len(left) > 2 || len(left) == 0 ||
 		slices.ContainsFunc(left, func(m int) bool { return m < 3 || m > 5 }) || rest.False[0] != 0 {
-		t.Errorf("%v are left out, and %v may be false; want one or two of 3, 4 and 5", left, rest.False)
+		t.Errorf("%v are left out, and %v may be false; want one or two of 3, 4 and 5",
+			left, rest.False)
 	}
 	for i, m := range rest.Client {
 		if kept.Class[i] != m || kept.Top[i] != kept.True[Probability][i] || rest.Group[i] != m/6 ||

@@ -88,7 +88,8 @@ func Groups(text string) (names []string, of map[string]int, err error) {
 		}
 		for c := range strings.SplitSeq(clients, ",") {
 			if _, twice := of[c]; twice || c == "" {
-				return nil, nil, fmt.Errorf("conformal: groups of clients: client %q is empty, or in two groups", c)
+				return nil, nil, fmt.Errorf("conformal: groups of clients: client %q is empty, "+
+					"or in two groups", c)
 			}
 			of[c] = len(names)
 		}
@@ -124,11 +125,11 @@ func Shares(text string, names []string, classes int) ([]float64, error) {
 		c, known := number[part[:max(at, 0)]]
 		switch {
 		case at < 0 || err != nil || !(share > 0) || math.IsInf(share, 0):
-			return nil, fmt.Errorf("conformal: shares of classes: %q is not NAME=SHARE with a share above 0",
-				part)
+			return nil, fmt.Errorf("conformal: shares of classes: %q is not NAME=SHARE with a "+
+				"share above 0", part)
 		case !known:
-			return nil, fmt.Errorf("conformal: shares of classes: %q is none of the classes %s", part[:at],
-				strings.Join(names, ", "))
+			return nil, fmt.Errorf("conformal: shares of classes: %q is none of the classes %s",
+				part[:at], strings.Join(names, ", "))
 		case out[c] > 0:
 			return nil, fmt.Errorf("conformal: shares of classes: %q is given twice", part[:at])
 		}

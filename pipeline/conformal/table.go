@@ -12,25 +12,25 @@ import (
 
 // Design says how calibration points were drawn, and for which images sets are.
 type Design struct {
-	// Clients says that several clients sent the points, which may differ from each other in any way;
-	// otherwise all points are drawn alike.
+	// Clients says that several clients sent the points, which may differ from each other in any
+	// way; otherwise all points are drawn alike.
 	Clients bool
 	// ByClass gives every class a threshold of its own, by its own points: the level holds for the
 	// images of each class, with any shares of the classes (Vovk 2012, "Conditional validity of
 	// inductive conformal predictors", proposition 3).
 	ByClass bool
-	// Proportions are the shares of the classes among new images, which sum to 1; nil: those among the
-	// points. Points weigh by them as in Tibshirani et al. (2019, "Conformal prediction under
+	// Proportions are the shares of the classes among new images, which sum to 1; nil: those among
+	// the points. Points weigh by them as in Tibshirani et al. (2019, "Conformal prediction under
 	// covariate shift"), given the points' classes.
 	Proportions []float64
-	// Group is each point's group of clients, from 0; nil: all are one. The level then holds for the
-	// images of each group, as thresholds are the lowest over groups, and so with any shares of the
-	// groups (Romano, Barber, Sabatti and Candès 2020, "With malice toward none", where an image's
-	// group is known).
+	// Group is each point's group of clients, from 0; nil: all are one. The level then holds for
+	// the images of each group, as thresholds are the lowest over groups, and so with any shares of
+	// the groups (Romano, Barber, Sabatti and Candès 2020, "With malice toward none", where an
+	// image's group is known).
 	Group []int
 	// Client is each point's client, from 0, and False the number of clients of each group that may
-	// send false points (see false.go); nil: none may. The level of sets by class and for named shares
-	// does not survive them.
+	// send false points (see false.go); nil: none may. The level of sets by class and for named
+	// shares does not survive them.
 	Client []int
 	False  []int
 }
@@ -182,7 +182,8 @@ func (d Design) lowest(scores []float32, of []int, classes int) *models.SetTable
 	}
 	for _, t := range tables {
 		for i, level := range t.Levels {
-			columns[i%t.Columns] = append(columns[i%t.Columns], rank{float64(level), models.NoThreshold})
+			columns[i%t.Columns] = append(columns[i%t.Columns],
+				rank{float64(level), models.NoThreshold})
 		}
 	}
 	for c, ranks := range columns {
@@ -196,7 +197,8 @@ func (d Design) lowest(scores []float32, of []int, classes int) *models.SetTable
 			ranks[i].score = least
 		}
 		// Beyond the highest level of a group there is none.
-		columns[c] = slices.DeleteFunc(ranks, func(r rank) bool { return r.score == models.NoThreshold })
+		columns[c] = slices.DeleteFunc(ranks,
+			func(r rank) bool { return r.score == models.NoThreshold })
 	}
 	return table(columns, 0)
 }
@@ -239,8 +241,10 @@ func table(columns [][]rank, rounding float32) *models.SetTable {
 		for _, ranks := range columns {
 			level, score := models.NoLevel, models.NoThreshold
 			if i < len(ranks) {
-				// The graph computes in float32: room for its rounding keeps the point itself in its set.
-				level, score = float32(ranks[i].level), ranks[i].score-rounding*(0.1+max(ranks[i].score, 0))
+				// The graph computes in float32: room for its rounding keeps the point itself in
+				// its set.
+				level, score = float32(ranks[i].level),
+					ranks[i].score-rounding*(0.1+max(ranks[i].score, 0))
 			}
 			t.Levels, t.Thresholds = append(t.Levels, level), append(t.Thresholds, score)
 		}
@@ -267,7 +271,8 @@ func (d Design) Enough(counts []int, level float64) error {
 			"class, and there are %d in all: give more, or a lower level", level, d.least(level), total)
 	case d.Proportions != nil:
 		return fmt.Errorf("conformal: level %v for the given shares of classes wants at least %.3g "+
-			"calibration points of a class for each 1%% of its share, %s", level, 0.01*level/(1-level), have)
+			"calibration points of a class for each 1%% of its share, %s", level,
+			0.01*level/(1-level), have)
 	}
 	return fmt.Errorf("conformal: level %v wants at least %d calibration points, %s", level,
 		d.least(level), have)

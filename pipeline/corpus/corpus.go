@@ -219,8 +219,8 @@ func Private(setting, dataset string, behind models.Manifest,
 			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
 		}
 		if f.Kind != models.KindPrivate {
-			return nil, f, fmt.Errorf("setting privacy.model: %s is %q by its manifest; want %s", setting,
-				f.Kind, models.KindPrivate)
+			return nil, f, fmt.Errorf("setting privacy.model: %s is %q by its manifest; want %s",
+				setting, f.Kind, models.KindPrivate)
 		}
 		if err := models.Match(behind, f); err != nil {
 			return nil, f, fmt.Errorf("setting privacy.model: %w", err)

@@ -216,7 +216,8 @@ func (t tally) centre(u *honesty.Uploads, m, from int, share float64) {
 		if rest := t.n[c] - mass; mass > 0 && rest > 0 {
 			a, d := honesty.Precision(mass), off[c*t.k:][:t.k]
 			precision[c], total = a, total+a
-			floats.AddScaled(d, a*(1+mass/rest), at) // less the mean of the rest, (sum - mass mean)/rest
+			// less the mean of the rest, (sum - mass mean)/rest
+			floats.AddScaled(d, a*(1+mass/rest), at)
 			floats.AddScaled(d, -a/rest, t.sum[c*t.k:][:t.k])
 			floats.Add(all, d)
 		}

@@ -104,8 +104,8 @@ func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64)
 		if n == 0 {
 			continue
 		}
-		// n B + noise W = a W + e F F'; by Woodbury W (a W + e F F')^-1 d = (d - F (a/e I + F'W^-1 F)^-1
-		// F'W^-1 d) / a
+		// n B + noise W = a W + e F F'; by Woodbury W (a W + e F F')^-1 d = (d - F (a/e I + F'W^-1
+		// F)^-1 F'W^-1 d) / a
 		images := n / caution
 		a, e := noise+images*b*c.outside/float64(k), images*b*(1-c.outside)/trace
 		inner := symmetric(&gram)

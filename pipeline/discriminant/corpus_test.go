@@ -78,7 +78,8 @@ func TestCorpusMeans(t *testing.T) {
 			want.MulVec(prior, &inner)
 			want.ScaleVec(n, &want)
 			if got := h.shift.RowView(y); !mat.EqualApprox(got, &want, 1e-9) {
-				t.Errorf("g %v, class %d: %v, want %v", g, y, mat.Formatted(got.T()), mat.Formatted(want.T()))
+				t.Errorf("g %v, class %d: %v, want %v", g, y, mat.Formatted(got.T()),
+					mat.Formatted(want.T()))
 			}
 		}
 	}

@@ -43,8 +43,8 @@ const (
 	caution  = 1.5 // of n0: class means err more along the head's directions than on average
 	// Tempering multiplies the variance of the class means that samples draw.
 	Tempering = 0.3
-	// counts is the weight of a calibration point as evidence on kappa: those of one client are alike,
-	// and clients' shares of the classes are not those of new images.
+	// counts is the weight of a calibration point as evidence on kappa: those of one client are
+	// alike, and clients' shares of the classes are not those of new images.
 	counts = 0.5
 	// maxWeights bounds the numbers of all heads together, and so memory: 128 MiB.
 	maxWeights = 16 << 20
@@ -66,8 +66,8 @@ type Client struct {
 	Curves *moments.Curves
 	// Share is the share of its images that count, above 0 and at most 1; 0 stands for 1.
 	Share float64
-	// Shift is subtracted from the client's rows, [k], as another camera adds it to all of them; nil
-	// for nothing.
+	// Shift is subtracted from the client's rows, [k], as another camera adds it to all of them;
+	// nil for nothing.
 	Shift []float64
 }
 
@@ -80,8 +80,9 @@ type Options struct {
 	Corpus *Client
 	Seed   uint64
 	Stream string
-	// Effects is the covariance, [k, k], of the shifts of clients whose images the heads are for; nil
-	// where these have none. Kappa is then told by calibration points with their clients' shifts.
+	// Effects is the covariance, [k, k], of the shifts of clients whose images the heads are for;
+	// nil where these have none. Kappa is then told by calibration points with their clients'
+	// shifts.
 	Effects *mat.SymDense
 	// Drawn is told how many of the heads are drawn; nil: nobody asks.
 	Drawn func(done, all int)
@@ -91,12 +92,13 @@ type Options struct {
 type Posterior struct {
 	// Heads are linear in rows, [k+1, C] each, the biases last.
 	Heads []erm.Theta
-	// Kappa is the mean of log kappa's posterior, exponentiated, and Deviation its standard deviation.
+	// Kappa is the mean of log kappa's posterior, exponentiated, and Deviation its standard
+	// deviation.
 	Kappa Kappa
 	// Spread is b, Separation Q/b, and Pseudo n0.
 	Spread, Separation, Pseudo float64
-	// Corpus is the log evidence of the corpus, its prior odds included; below 0, and where there is
-	// none, it took no part.
+	// Corpus is the log evidence of the corpus, its prior odds included; below 0, and where there
+	// is none, it took no part.
 	Corpus float64
 	Means  *mat.Dense // m_c, [C, k]
 }
@@ -241,7 +243,8 @@ func pool(clients []Client) (*pooled, error) {
 			u.Within.K != p.k {
 			return nil,
 				fmt.Errorf(
-					"discriminant: the upload of client %d is not of %d numbers and %d classes, as the first is",
+					"discriminant: the upload of client %d is not of %d numbers and %d classes, "+
+						"as the first is",
 					m, p.k, p.c)
 		}
 		if err := u.Within.Check(p.c); err != nil {
@@ -387,7 +390,8 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	if p.effects != nil {
 		if w.AddSym(w, p.effects); !chol.Factorize(w) {
 			return nil, nil, 0, fmt.Errorf(
-				"discriminant: the covariance of clients' shifts is none; leave out the client that sent it")
+				"discriminant: the covariance of clients' shifts is none; leave out the client " +
+					"that sent it")
 		}
 	}
 	return w, &chol, max(of/dof/float64(p.k), 1e-6), nil
@@ -684,8 +688,8 @@ func (p *pooled) at(h *head, e *mat.Dense, sign, temperature float64) erm.Theta 
 		for y := range p.c {
 			de := sign * e.At(j, y)
 			row[y] = (h.a.At(j, y) + de) / temperature
-			// The square of the draw is left out: it is a constant of the class, on average, and larger
-			// where little is known.
+			// The square of the draw is left out: it is a constant of the class, on average, and
+			// larger where little is known.
 			bias[y] -= h.shift.At(y, j)*de + h.origin[j]*(h.a.At(j, y)+de)
 		}
 	}

@@ -111,7 +111,8 @@ func TestCalibrated(t *testing.T) {
 				best = min(best, w.nll(p, f))
 			}
 			if got-best > 0.03 {
-				t.Errorf("tails %v, %d images: NLL %.3f, and %.3f at the best temperature", nu, n, got, best)
+				t.Errorf("tails %v, %d images: NLL %.3f, and %.3f at the best temperature",
+					nu, n, got, best)
 			}
 			if i > 0 && got >= before {
 				t.Errorf("tails %v: NLL %.3f with %d images, %.3f with fewer", nu, got, n, before)
@@ -155,15 +156,18 @@ func TestCalibrationPointsCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.total() != 40*share {
-			t.Fatalf("%v images behind the means of 50 of share %v, want %v", p.total(), share, 40*share)
+			t.Fatalf("%v images behind the means of 50 of share %v, want %v", p.total(),
+				share, 40*share)
 		}
 		p.addCalibration()
 		counts, all := make([]float64, c), mat.NewSymDense(k, nil)
 		floats.AddScaled(counts, share, n)
 		all.ScaleSym(share, scatter)
-		if p.dof != share*(50-c) || !floats.Equal(p.n, counts) || !mat.EqualApprox(p.mean, mean, 1e-6) ||
+		if p.dof != share*(50-c) || !floats.Equal(p.n, counts) ||
+			!mat.EqualApprox(p.mean, mean, 1e-6) ||
 			!mat.EqualApprox(p.scatter, all, 1e-6) {
-			t.Errorf("share %v: moments with calibration points added are not those of all images", share)
+			t.Errorf("share %v: moments with calibration points added are not those of all images",
+				share)
 		}
 	}
 }
@@ -180,8 +184,8 @@ func TestSameHeads(t *testing.T) {
 		if !floats.Equal(a.Heads[s].W, again.Heads[s].W) {
 			t.Fatal("the same seed gives other heads")
 		}
-		// The first calibration points measure errors of means, so that the spread of heads, not their
-		// mean, may change a little.
+		// The first calibration points measure errors of means, so that the spread of heads, not
+		// their mean, may change a little.
 		if s%2 == 0 {
 			mean, other := make([]float64, len(a.Heads[s].W)), make([]float64, len(a.Heads[s].W))
 			floats.AddTo(mean, a.Heads[s].W, a.Heads[s+1].W)
@@ -226,8 +230,8 @@ func TestHead(t *testing.T) {
 	if err := inv.Inverse(cov); err != nil {
 		t.Fatal(err)
 	}
-	// n0 is what the last round but the final shrinkage weighs with; the origin follows from it within
-	// the rounds' convergence.
+	// n0 is what the last round but the final shrinkage weighs with; the origin follows from it
+	// within the rounds' convergence.
 	origin, all := make([]float64, k), 0.0
 	for y, n := range p.n {
 		all += n / (n + got.Pseudo)

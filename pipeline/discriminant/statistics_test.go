@@ -83,8 +83,8 @@ func TestStatistics(t *testing.T) {
 			for j := range k {
 				d.SetVec(j, p.mean.At(y, j)-origin[j])
 			}
-			// With weights w, sum w |d|^2 has the mean tau sum w (1 - w/all) and as much of each mean's own
-			// noise.
+			// With weights w, sum w |d|^2 has the mean tau sum w (1 - w/all) and as much of each
+			// mean's own noise.
 			w := n / (n + pseudo)
 			off += w * mat.Inner(d, &inverse, d) / k
 			off -= w * (1 - w/all) * noise / n
@@ -166,8 +166,8 @@ func TestCentre(t *testing.T) {
 	all.add(&u, 0, 0, 1)
 	all.add(&u, 1, 0, 1)
 	all.centre(&u, 1, 0, 1)
-	// The precision of a mean of many images is 1/.3, as that of the shift's prior: four terms, three
-	// of other classes.
+	// The precision of a mean of many images is 1/.3, as that of the shift's prior: four terms,
+	// three of other classes.
 	for y, want := range []float64{shift - (3*shift+lie)/4, shift - (3*shift+lie)/4,
 		shift - (3*shift+lie)/4, shift + lie - 3*shift/4} {
 		if got := u.Means[4+y]; math.Abs(got-want) > 1e-4*lie {

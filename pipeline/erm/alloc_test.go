@@ -30,7 +30,8 @@ func TestSharedPointsAreHeldOnce(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := SolveShared(context.Background(), shared, ps, Options{Threads: 1, Tolerance: 1e-6}); err != nil {
+		if _, err := SolveShared(context.Background(), shared, ps,
+			Options{Threads: 1, Tolerance: 1e-6}); err != nil {
 			t.Fatal(err)
 		}
 		runtime.ReadMemStats(&after)

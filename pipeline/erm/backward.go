@@ -99,7 +99,8 @@ func (f *Fits) add(own []*Problem) error {
 		}
 		if p.Centre != nil || p.C != like.C || p.Dx != like.Dx || p.L2 != like.L2 {
 			return fmt.Errorf("erm: problem %d of %d has dx %d, C %d and l2 %v, others %d, %d and %v; "+
-				"want one of each, and no centre", i, len(own), p.Dx, p.C, p.L2, like.Dx, like.C, like.L2)
+				"want one of each, and no centre", i, len(own), p.Dx, p.C, p.L2, like.Dx,
+				like.C, like.L2)
 		}
 	}
 	for _, p := range own {

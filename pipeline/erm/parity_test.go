@@ -71,7 +71,8 @@ func TestParityWithReference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, pair := range map[string][2][]float64{"points": {g.Points, c.Points}, "labels": {g.Labels, c.Labels},
+		for name, pair := range map[string][2][]float64{"points": {g.Points, c.Points},
+			"labels":  {g.Labels, c.Labels},
 			"weights": {g.Weights, c.Weights}} {
 			if d := furthest(pair[0], pair[1]); d > 1e-6 {
 				t.Errorf("case %d: gradient of %s differs from the reference's by %v", i, name, d)
@@ -112,7 +113,8 @@ func TestBackwardAgainstCentralDifferences(t *testing.T) {
 		}
 		check := func(what string, k int, got, want float64) {
 			if math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
-				t.Errorf("case %d: derivative of %s %d is %v, central difference %v", i, what, k, got, want)
+				t.Errorf("case %d: derivative of %s %d is %v, central difference %v", i,
+					what, k, got, want)
 			}
 		}
 		for k := range g.Points {
@@ -129,7 +131,8 @@ func TestBackwardAgainstCentralDifferences(t *testing.T) {
 			if k%p.C == p.C-1 {
 				continue
 			}
-			// From class k to the next: the labels stay on the plane of the simplex, within its slack.
+			// From class k to the next: the labels stay on the plane of the simplex, within its
+			// slack.
 			check("label", k, g.Labels[k]-g.Labels[k+1],
 				difference(func(by float64) { p.Y[k] += by; p.Y[k+1] -= by }))
 		}

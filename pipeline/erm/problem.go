@@ -87,7 +87,8 @@ func CheckSet(s *point.Set) error {
 		for j, v := range s.Features(i) {
 			if !finite(float64(v)) {
 				return fmt.Errorf(
-					"feature %d of point %d is %v; want finite numbers: check the extractor's input and output", j,
+					"feature %d of point %d is %v; want finite numbers: check the extractor's "+
+						"input and output", j,
 					i, v)
 			}
 		}
@@ -100,13 +101,14 @@ func CheckSet(s *point.Set) error {
 		}
 		for j, v := range s.Z[i*d+s.Dx : (i+1)*d] {
 			if !finite(float64(v)) || v < -simplexSlack || v > 1+simplexSlack {
-				return fmt.Errorf("label of point %d has probability %v for class %d; allowed are 0 to 1", i, v,
-					j)
+				return fmt.Errorf("label of point %d has probability %v for class %d; allowed "+
+					"are 0 to 1", i, v, j)
 			}
 			sum += float64(v)
 		}
 		if math.Abs(sum-1) > simplexSlack {
-			return fmt.Errorf("label of point %d sums to %v; the probabilities of a label sum to 1", i, sum)
+			return fmt.Errorf("label of point %d sums to %v; the probabilities of a label sum to 1",
+				i, sum)
 		}
 		if w := float64(s.W[i]); !finite(w) || w < 0 {
 			return fmt.Errorf("weight of point %d is %v; allowed are finite numbers from 0", i, w)
@@ -120,13 +122,14 @@ func finite(v float64) bool { return v-v == 0 }
 
 func (p *Problem) checkSizes() error {
 	if p.N < 1 || p.Dx < 1 || p.C < 1 {
-		return fmt.Errorf("erm: %d points of %d features and %d classes; want at least one of each", p.N,
-			p.Dx, p.C)
+		return fmt.Errorf("erm: %d points of %d features and %d classes; want at least one of each",
+			p.N, p.Dx, p.C)
 	}
 	for _, size := range [][2]int{{p.N, p.D()}, {p.N, p.C}, {p.D(), p.C}} {
 		if size[0] > maxElements/size[1] {
 			return fmt.Errorf(
-				"erm: a matrix of %d x %d; allowed are %d numbers: use fewer points or features", size[0],
+				"erm: a matrix of %d x %d; allowed are %d numbers: use fewer points or features",
+				size[0],
 				size[1], maxElements)
 		}
 	}
@@ -161,8 +164,8 @@ func (p *Problem) Check() error {
 		var sum float64
 		for j, v := range p.Y[i*p.C : (i+1)*p.C] {
 			if !finite(v) || v < -simplexSlack || v > 1+simplexSlack {
-				return fmt.Errorf("erm: label of point %d has probability %v for class %d; allowed are 0 to 1",
-					i, v, j)
+				return fmt.Errorf("erm: label of point %d has probability %v for class %d; "+
+					"allowed are 0 to 1", i, v, j)
 			}
 			sum += v
 		}

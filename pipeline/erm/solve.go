@@ -36,11 +36,11 @@ type Options struct {
 	// BackwardTolerance; allowed are 1e-14 to 0.1. For stochastic training 1e-4 is enough.
 	Residual float64
 	// Double does Newton's inner iterations in float64. In float32, the default, they take half the
-	// time, and minimisers are as good by Tolerance: callers that depend on their last bits need it,
-	// such as Markov chains that start there.
+	// time, and minimisers are as good by Tolerance: callers that depend on their last bits need
+	// it, such as Markov chains that start there.
 	Double bool
-	// Threads is how many problems of a batch are solved at a time; 0: one per processor. Results do
-	// not depend on it.
+	// Threads is how many problems of a batch are solved at a time; 0: one per processor. Results
+	// do not depend on it.
 	Threads int
 }
 
@@ -128,7 +128,8 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem,
 				"and %v; want one of each", i, p.Dx, p.C, p.L2, shared.Dx, shared.C, shared.L2)
 		}
 		if p.Centre != nil {
-			return nil, fmt.Errorf("erm: problem %d of %d has a centre; fit it with SolveAll", i, len(own))
+			return nil, fmt.Errorf("erm: problem %d of %d has a centre; fit it with SolveAll", i,
+				len(own))
 		}
 		if err := p.Check(); err != nil {
 			return nil, fmt.Errorf("problem %d of %d: %w", i, len(own), err)
@@ -153,8 +154,8 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem,
 		out[i], err = w.solve(ctx, own[i].Start, opt, lead)
 		return err
 	}
-	// If the problems turn out to differ, the common fit's blocks are worse than a preconditioner of
-	// their own: the first ones decide.
+	// If the problems turn out to differ, the common fit's blocks are worse than a preconditioner
+	// of their own: the first ones decide.
 	tried := 0
 	if lead != nil {
 		start := &guide{theta: lead.theta}
@@ -425,8 +426,8 @@ func (w *workspace) hessianSingle(v, out []float64) {
 	w.each(func(r *rows, at int) {
 		r.alongS.Mul(generalSingle(c, r.n, w.n, w.aS[at:]), generalSingle(c, cols, cols, w.hdirS))
 	})
-	// The data's part of a product has sum zero over the classes. Rounding would give it another one,
-	// which only the penalty holds.
+	// The data's part of a product has sum zero over the classes. Rounding would give it another
+	// one, which only the penalty holds.
 	dense.Widen(w.c, w.d, w.hdirS, cols, v, out, w.l2)
 }
 
@@ -472,7 +473,8 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 	f, ok := dense.Cholesky(general(w.d, w.d, g), w.blocks)
 	if !ok {
 		return dense.Packed{}, fmt.Errorf(
-			"erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features", w.l2)
+			"erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features",
+			w.l2)
 	}
 	return dense.Pack(blas.NoTrans, f.Inverse(), buffer), nil
 }
@@ -480,8 +482,8 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 // guide holds the results of the common fit that similar fits begin with.
 type guide struct {
 	theta []float64 // C x D, its minimiser
-	// inverses of approximately its Hessian's diagonal blocks there, one per class; nil: fits have a
-	// preconditioner of their own
+	// inverses of approximately its Hessian's diagonal blocks there, one per class; nil: fits have
+	// a preconditioner of their own
 	blocks []dense.Single
 }
 
@@ -596,7 +598,8 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 	inner := &Problem{N: p.N, Dx: p.N - 1, C: p.C, X: make([]float64, p.N*p.N), Y: p.Y,
 		W: p.W, L2: p.L2}
 	reduced := general(p.N, p.N, inner.X)
-	// out maps a head, N x C, from the span's coordinates to the original ones, and in maps it back.
+	// out maps a head, N x C, from the span's coordinates to the original ones, and in maps it
+	// back.
 	var out, in func(a, t blas64.General)
 	if ok && least > minPivot*most {
 		for i := range p.N {
@@ -655,8 +658,8 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 	for _, r := range w.parts {
 		scale += r.scale
 	}
-	// Without any mass the minimiser is zero, reached in one step from anywhere; the floor lets that
-	// step pass.
+	// Without any mass the minimiser is zero, reached in one step from anywhere; the floor lets
+	// that step pass.
 	limit := opt.Tolerance * math.Max(scale, w.l2)
 	f, err := w.begin(start, lead)
 	if err != nil {
@@ -684,11 +687,11 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 		}
 		if step == opt.MaxSteps {
 			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted "+
-				"%.3g (at the start %.3g); raise the tolerance (now %g), l2 (now %g) or the steps", step, norm,
-				limit, first, opt.Tolerance, w.l2)
+				"%.3g (at the start %.3g); raise the tolerance (now %g), l2 (now %g) or the steps",
+				step, norm, limit, first, opt.Tolerance, w.l2)
 		}
-		// Inexact Newton: the residual need not be smaller than the step can use (Dembo, Eisenstat and
-		// Steihaug 1982), nor smaller than the tolerance requires.
+		// Inexact Newton: the residual need not be smaller than the step can use (Dembo, Eisenstat
+		// and Steihaug 1982), nor smaller than the tolerance requires.
 		forcing := norm / first
 		if !opt.Double { // a sixth fewer products; float64 keeps its bits
 			forcing *= 10
@@ -705,7 +708,8 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 		var ok bool
 		if f, ok = w.search(f); !ok {
 			return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted "+
-				"%.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit, opt.Tolerance, w.l2)
+				"%.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit,
+				opt.Tolerance, w.l2)
 		}
 	}
 }

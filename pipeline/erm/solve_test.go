@@ -127,7 +127,8 @@ func TestSingle(t *testing.T) {
 			t.Errorf("case %d: minimisers whose largest weight is %v differ by %v", i, top, d)
 		}
 		if products[1] > 2*products[0] {
-			t.Errorf("case %d: %d Hessian products in float32, %d in float64", i, products[1], products[0])
+			t.Errorf("case %d: %d Hessian products in float32, %d in float64", i,
+				products[1], products[0])
 		}
 	}
 }
@@ -577,8 +578,8 @@ func TestSolveShared(t *testing.T) {
 					t.Errorf("%s: problem %d differs from its own fit by %v", name, i, d)
 				}
 				if math.Abs(got[i].Objective-want[i].Objective) > 1e-9*math.Abs(want[i].Objective) {
-					t.Errorf("%s: problem %d has objective %v, its own fit %v", name, i, got[i].Objective,
-						want[i].Objective)
+					t.Errorf("%s: problem %d has objective %v, its own fit %v", name, i,
+						got[i].Objective, want[i].Objective)
 				}
 			}
 			if first == nil {
@@ -598,7 +599,8 @@ func TestSolveShared(t *testing.T) {
 				t.Fatal(err)
 			}
 			if a, b := products(alone), products(together); 3*b > 2*a {
-				t.Errorf("%s: %d Hessian products together, %d alone; want at most two thirds", name, b, a)
+				t.Errorf("%s: %d Hessian products together, %d alone; want at most two thirds",
+					name, b, a)
 			}
 		}
 	}
@@ -687,8 +689,8 @@ func TestPreconditioners(t *testing.T) {
 			most *= 2 * productsOfFirst
 		}
 		if c.slow && got.Products > want.Products+most {
-			t.Errorf("%s: %d products, of which the diagonal may have %d, and %d by the inverse", c.name,
-				got.Products, most, want.Products)
+			t.Errorf("%s: %d products, of which the diagonal may have %d, and %d by the inverse",
+				c.name, got.Products, most, want.Products)
 		}
 		var apart, size float64
 		for i, v := range want.Theta.W {

@@ -19,7 +19,8 @@ func (t Theta) Row(i int) []float64 { return t.W[i*t.C : (i+1)*t.C] }
 func (t Theta) checkFinite(kind string, p *Problem) error {
 	if t.D != p.D() || t.C != p.C || len(t.W) != p.D()*p.C {
 		return fmt.Errorf(
-			"erm: %s is %d x %d with %d numbers; these points want %d x %d (dx + 1 by classes)", kind, t.D,
+			"erm: %s is %d x %d with %d numbers; these points want %d x %d (dx + 1 by classes)",
+			kind, t.D,
 			t.C, len(t.W), p.D(), p.C)
 	}
 	for i, v := range t.W {

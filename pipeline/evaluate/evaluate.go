@@ -35,8 +35,8 @@ type Result struct {
 	// Bad is the number of unreadable images that were left out.
 	Bad int `json:"bad,omitempty"`
 	metric.Scores
-	// Calibration compares the calibration error with that of a calibrated classifier at this number
-	// of images.
+	// Calibration compares the calibration error with that of a calibrated classifier at this
+	// number of images.
 	Calibration metric.Calibration `json:"calibration"`
 	// ACCLow and ACCHigh are the ends of the 95% Wilson interval of ACC (Wilson 1927).
 	ACCLow    float64       `json:"acc_low"`
@@ -44,8 +44,8 @@ type Result struct {
 	ByClass   []Class       `json:"by_class"`
 	Confusion [][]int       `json:"confusion"` // images by true class (row) and most probable class (column)
 	Risk      []metric.Risk `json:"risk_coverage"`
-	// Sure holds the images of highest confidence, Unsure those of lowest, and Mistakes the wrong ones
-	// of highest confidence.
+	// Sure holds the images of highest confidence, Unsure those of lowest, and Mistakes the wrong
+	// ones of highest confidence.
 	Sure     []Example `json:"sure"`
 	Unsure   []Example `json:"unsure"`
 	Mistakes []Example `json:"mistakes"`
@@ -83,8 +83,8 @@ type Sets struct {
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
 	MeanSize float64 `json:"mean_size"`
-	// Score is the classifier's conformity score; MeanSizes are the mean sizes that sets of the same
-	// calibration have under each score.
+	// Score is the classifier's conformity score; MeanSizes are the mean sizes that sets of the
+	// same calibration have under each score.
 	Score     string             `json:"score"`
 	MeanSizes map[string]float64 `json:"mean_sizes,omitempty"`
 	ByClient  []ClientSets       `json:"by_client,omitempty"`
@@ -256,7 +256,8 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 	}
 	r := &Result{Model: e.c.Manifest.Digest, Images: e.p.N, Bad: bad, Scores: scores,
 		Confusion: metric.Confusion(&e.p, e.labels),
-		Sure:      e.sure.kept, Unsure: e.unsure.kept, Mistakes: e.mistakes.kept, Manifest: e.c.Manifest}
+		Sure:      e.sure.kept, Unsure: e.unsure.kept, Mistakes: e.mistakes.kept,
+		Manifest: e.c.Manifest}
 	r.Calibration = scores.Curve.Calibration()
 	r.Origin = e.origin
 	if r.Risk, err = metric.RiskCoverage(&e.p, e.labels, places); err != nil {

@@ -60,16 +60,16 @@ func TestClasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if most := c.s*(c.dx+4+4+2) + 200; len(data) > most {
-			t.Errorf("%d points of %d features and %d classes take %d bytes; want at most %d", c.s, c.dx,
-				c.c, len(data), most)
+			t.Errorf("%d points of %d features and %d classes take %d bytes; want at most %d", c.s,
+				c.dx, c.c, len(data), most)
 		}
 		got, err := Decode(data, Expect{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if (got.Points.Y != nil) != c.compact {
-			t.Errorf("%d points of %d features and %d classes: class indices %v in memory; want %v", c.s,
-				c.dx, c.c, got.Points.Y != nil, c.compact)
+			t.Errorf("%d points of %d features and %d classes: class indices %v in memory; want %v",
+				c.s, c.dx, c.c, got.Points.Y != nil, c.compact)
 		}
 		before, err := Decode(asBefore(t, u), Expect{})
 		if err != nil {

@@ -27,7 +27,8 @@ type Release struct {
 	Round  uint64
 	Client string
 	Model  string
-	// Budget is the privacy budget of the release. With local noise, Sums already contains the noise.
+	// Budget is the privacy budget of the release. With local noise, Sums already contains the
+	// noise.
 	Budget privacy.Budget
 	Sums   *privacy.Release
 	// Share is set if the noise is added by two servers; Sums then holds the dimensions alone.
@@ -121,7 +122,8 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		return nil, refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
 	}
 	if len(m.Model) != sha256.Size {
-		return nil, refuse("model", fmt.Sprintf("a digest of %d bytes", len(m.Model)), "%d", sha256.Size)
+		return nil, refuse("model", fmt.Sprintf("a digest of %d bytes", len(m.Model)),
+			"%d", sha256.Size)
 	}
 	for _, v := range []struct {
 		field          string
@@ -145,7 +147,8 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 			"%d for %d classes and %d coordinates, noise: %s", n, m.Classes, m.Coordinates, m.Noise)
 	}
 	if sum := releaseChecksum(&m); !bytes.Equal(sum, m.Checksum) {
-		return nil, refuse("checksum", hex.EncodeToString(m.Checksum[:min(len(m.Checksum), sha256.Size)]),
+		return nil, refuse("checksum",
+			hex.EncodeToString(m.Checksum[:min(len(m.Checksum), sha256.Size)]),
 			"%s, that of the content; the message was damaged on its way", hex.EncodeToString(sum))
 	}
 	if len(m.Client) < 1 || len(m.Client) > MaxClient || !printable(m.Client) {

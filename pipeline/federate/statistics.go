@@ -34,7 +34,8 @@ func (u *Upload) encodeStatistics(m *uploadpb.Upload) error {
 		if precision == Int8 {
 			precision = Half
 		}
-		if m.Calibration, err = narrow("calibration", rows, []int{len(labels), u.Points.Dx}, precision); err != nil {
+		if m.Calibration, err = narrow("calibration", rows, []int{len(labels), u.Points.Dx},
+			precision); err != nil {
 			return err
 		}
 	}
@@ -192,7 +193,8 @@ func checkStatistics(m *uploadpb.Upload) error {
 	k := int(m.Dx)
 	switch lists := len(m.CalibrationClasses) + len(m.OwnCurve) + len(m.TwinCurve); {
 	case m.Format == Format &&
-		(m.Scatter != nil || m.ScatterScale != nil || m.Calibration != nil || m.Dof != nil || lists > 0):
+		(m.Scatter != nil || m.ScatterScale != nil || m.Calibration != nil ||
+			m.Dof != nil || lists > 0):
 		return refuse("scatter, calibration and curves", "given", "none in format %d", m.Format)
 	case m.Format == Format:
 		return nil

@@ -99,9 +99,11 @@ func TestMomentsRefused(t *testing.T) {
 		"another type":      {40, func(m *uploadpb.Upload) { m.Scatter.DataType = 1 }, "scatter"},
 		"scale":             {40, func(m *uploadpb.Upload) { m.ScatterScale = nil }, "scatter_scale"},
 		"huge scale": {40,
-			func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 75}) }, "scatter"},
+			func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 75}) },
+			"scatter"},
 		"infinite scale": {40,
-			func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 127}) }, "finite"},
+			func(m *uploadpb.Upload) { copy(m.ScatterScale.RawData, []byte{0, 0, 128, 127}) },
+			"finite"},
 		"classes": {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 3 },
 			"calibration_classes[0]"},
 		"huge class": {40, func(m *uploadpb.Upload) { m.CalibrationClasses[0] = 1 << 31 },
@@ -153,7 +155,8 @@ func TestMomentsRefused(t *testing.T) {
 	for _, spoil := range []func(*uploadpb.Upload){
 		func(m *uploadpb.Upload) { m.Scatter.RawData[0] ^= 1 },
 		func(m *uploadpb.Upload) { m.Calibration.RawData[0] ^= 1 },
-		func(m *uploadpb.Upload) { m.CalibrationClasses[0] ^= 1 }, func(m *uploadpb.Upload) { *m.Dof-- },
+		func(m *uploadpb.Upload) { m.CalibrationClasses[0] ^= 1 },
+		func(m *uploadpb.Upload) { *m.Dof-- },
 		func(m *uploadpb.Upload) { m.OwnCurve[3]++ },
 		func(m *uploadpb.Upload) { m.TwinCurve[3]++ },
 	} {

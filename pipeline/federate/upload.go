@@ -89,15 +89,15 @@ type Upload struct {
 	N int
 	// Points are the fictitious points; their weights, the masses, sum to N.
 	Points *point.Set
-	// Precision is that of the points on the wire: the one Encode writes (default Single), or the one
-	// Decode found.
+	// Precision is that of the points on the wire: the one Encode writes (default Single), or the
+	// one Decode found.
 	Precision Precision
-	// Within, of an upload of moments, is sent beside the class means, which Points are; nil for other
-	// uploads. N counts the images behind means and scatter, not the calibration points.
+	// Within, of an upload of moments, is sent beside the class means, which Points are; nil for
+	// other uploads. N counts the images behind means and scatter, not the calibration points.
 	Within *moments.Within
 	// Calibration, of an upload of class means, are calibration points: single images, in the
-	// coordinates of the means, that take no part in these and are not in N. Each has a class and the
-	// weight 0. Nil where there are none.
+	// coordinates of the means, that take no part in these and are not in N. Each has a class and
+	// the weight 0. Nil where there are none.
 	Calibration *point.Set
 	// Curves, of class means and moments, are measured by the client of its images; nil where they are
 	// not sent.
@@ -300,7 +300,8 @@ func Decode(data []byte, want Expect) (*Upload, error) {
 	}
 	u, err := decode(data, want)
 	if err != nil && isModel(data) {
-		err = fmt.Errorf("upload: it is an ONNX model; want the upload that fmp-edge compress --output writes")
+		err = fmt.Errorf("upload: it is an ONNX model; want the upload that fmp-edge compress " +
+			"--output writes")
 	}
 	return u, err
 }
@@ -308,8 +309,8 @@ func Decode(data []byte, want Expect) (*Upload, error) {
 // isModel reports whether data are an ONNX model, the file most likely to be given for an upload by
 // mistake.
 func isModel(data []byte) bool {
-	// ModelProto begins with ir_version (field 1), as an upload begins with its format, which is never
-	// so high.
+	// ModelProto begins with ir_version (field 1), as an upload begins with its format, which is
+	// never so high.
 	const oldestIR, newestIR = 3, 20
 	if len(data) < 2 || data[0] != 0x08 || data[1] < oldestIR || data[1] > newestIR {
 		return false
@@ -390,8 +391,8 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 		return fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
 	}
 	if m.Format != Format && m.Format != StatisticsFormat {
-		return refuse("format", m.Format, "%d and %d; use programs of one release on both sides", Format,
-			StatisticsFormat)
+		return refuse("format", m.Format, "%d and %d; use programs of one release on both sides",
+			Format, StatisticsFormat)
 	}
 	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
 		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
@@ -633,8 +634,8 @@ func (u *Upload) check(labels, masses float64) error {
 			sum += float64(v)
 		}
 		if math.Abs(sum-1) > labels {
-			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of a label that sums to %.6g", sum),
-				"1, to within %.3g", labels)
+			return refuse(fmt.Sprintf("points[%d]", i),
+				fmt.Sprintf("of a label that sums to %.6g", sum), "1, to within %.3g", labels)
 		}
 	}
 	var sum float64

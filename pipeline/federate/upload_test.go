@@ -154,9 +154,10 @@ func TestDecodeRefuses(t *testing.T) {
 			func(m *uploadpb.Upload) { m.Size, m.Points.Dims[0] = MaxSize, MaxSize }, Expect{},
 			"points.raw_data"},
 		{"no points", func(m *uploadpb.Upload) { m.Points = nil }, Expect{}, "points"},
-		{"points of int64", func(m *uploadpb.Upload) { m.Points.DataType = int32(onnx.Int64) }, Expect{},
-			"points.data_type"},
-		{"points elsewhere", func(m *uploadpb.Upload) { m.Points.DataLocation = 1 }, Expect{}, "points"},
+		{"points of int64", func(m *uploadpb.Upload) { m.Points.DataType = int32(onnx.Int64) },
+			Expect{}, "points.data_type"},
+		{"points elsewhere", func(m *uploadpb.Upload) { m.Points.DataLocation = 1 },
+			Expect{}, "points"},
 		{"points twice", func(m *uploadpb.Upload) { m.Points.FloatData = []float32{1} },
 			Expect{}, "points"},
 		{"points cut", func(m *uploadpb.Upload) { m.Points.RawData = m.Points.RawData[1:] }, Expect{},
@@ -173,7 +174,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"mass NaN", masses(2, nan), Expect{}, "masses[2]"},
 		{"mass too much", masses(2, 30), Expect{}, "masses"},
 		{"unknown field", func(m *uploadpb.Upload) {
-			m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
+			m.ProtoReflect().SetUnknown(
+				protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
 		}, Expect{}, "unknown fields"},
 	} {
 		u := drawn(5, 4, 3, 20)

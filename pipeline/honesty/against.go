@@ -54,8 +54,8 @@ func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 	one := &model{clients: 1, classes: h.classes, k: h.k, lambda: h.lambda, cells: make([][]cell, 1),
 		e: make([]float64, 1)}
 	if len(masses) != h.classes || len(means) != h.classes*h.k {
-		return false, fmt.Errorf("honesty: claims of %d masses and %d means; want %d and %d", len(masses),
-			len(means), h.classes, h.classes*h.k)
+		return false, fmt.Errorf("honesty: claims of %d masses and %d means; want %d and %d",
+			len(masses), len(means), h.classes, h.classes*h.k)
 	}
 	share := a.Share(masses)
 	for c, n := range masses {

@@ -1,7 +1,7 @@
 package honesty
 
-// NewUploads returns uploads that hold nothing yet: [Uploads.Add] adds to them. They take memory for
-// the means that clients hold, and of clients x classes for masses alone.
+// NewUploads returns uploads that hold nothing yet: [Uploads.Add] adds to them. They take memory
+// for the means that clients hold, and of clients x classes for masses alone.
 func NewUploads(clients, classes, k int) Uploads {
 	return Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes),
 		Rows: make([]int32, clients*classes)}
@@ -60,7 +60,8 @@ func (u Uploads) Dense() Uploads {
 	return u
 }
 
-// misplaced reports whether the means are not as many as they should be, or not where Rows has them.
+// misplaced reports whether the means are not as many as they should be, or not where Rows has
+// them.
 func (u *Uploads) misplaced() bool {
 	if u.Rows == nil {
 		return len(u.Means) != len(u.Masses)*u.K

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestHeld: uploads that keep the means that are held alone are judged, bounded, confirmed and pooled
-// to the bit as those with means of all classes, which take memory of clients x classes.
+// TestHeld: uploads that keep the means that are held alone are judged, bounded, confirmed and
+// pooled to the bit as those with means of all classes, which take memory of clients x classes.
 func TestHeld(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
 	const clients, classes, k = 14, 6, 3

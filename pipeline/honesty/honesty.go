@@ -110,8 +110,8 @@ type Uploads struct {
 	// Wide says that the uploads have fewer coordinates than the round (wide.go), and Pool's class
 	// means are of these.
 	Wide bool
-	// Progress is told of the steps of Propose, or of Weigh where no chain proposed states, from any
-	// goroutine; nil: nobody asks.
+	// Progress is told of the steps of Propose, or of Weigh where no chain proposed states, from
+	// any goroutine; nil: nobody asks.
 	Progress func(stage string, done, total int)
 }
 
@@ -289,7 +289,8 @@ func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool,
 	if u.Clients <= u.exact() {
 		for s := range uint(1) << u.Clients {
 			z := fromBits(s, u.Clients)
-			if h.tie(z); h.allows(u.Clients-bits.OnesCount(s)) && slices.Equal(z, fromBits(s, u.Clients)) {
+			if h.tie(z); h.allows(u.Clients-bits.OnesCount(s)) &&
+				slices.Equal(z, fromBits(s, u.Clients)) {
 				states = append(states, z)
 			}
 		}
@@ -440,15 +441,16 @@ func (h *model) read(u Uploads) error {
 		for c := range u.Classes {
 			n := u.Masses[m*u.Classes+c]
 			if !(n >= 0) || math.IsInf(n, 0) {
-				return fmt.Errorf("client %d has mass %v of class %d; want finite numbers of at least 0", m, n,
-					c)
+				return fmt.Errorf("client %d has mass %v of class %d; want finite numbers of "+
+					"at least 0", m, n, c)
 			}
 			if n == 0 {
 				continue
 			}
 			for _, v := range u.mean(m, c) {
 				if math.IsNaN(v) || math.Abs(v) > 1e100 {
-					return fmt.Errorf("client %d has %v in its mean of class %d; want finite numbers", m, v, c)
+					return fmt.Errorf("client %d has %v in its mean of class %d; want "+
+						"finite numbers", m, v, c)
 				}
 			}
 			h.hold(h.copy[m], c, n, u.mean(m, c))
@@ -533,8 +535,8 @@ type state struct {
 	mean []float64 // [classes, k]
 	v    []float64 // [classes, k]
 	// dets are the log determinants of v + iv for each class, cached for the last cell's iv: most
-	// cells of a client have the same mass, and log determinants take most of the time. They are valid
-	// until the moments change.
+	// cells of a client have the same mass, and log determinants take most of the time. They are
+	// valid until the moments change.
 	iv   float64
 	dets []logDet
 }
@@ -844,8 +846,8 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 				step()
 			}
 			out[Proposals*(i-from)] = slices.Clone(z)
-			// With many clients a draw contains some states that are individually improbable: the nearby
-			// mode is proposed as well.
+			// With many clients a draw contains some states that are individually improbable: the
+			// nearby mode is proposed as well.
 			for range greedy {
 				h.sweep(z, power, nil)
 			}

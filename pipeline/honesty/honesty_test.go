@@ -55,12 +55,14 @@ func TestParity(t *testing.T) {
 		}
 		for m, p := range s.Marginal() {
 			if !(math.Abs(p-c.PHonest[m]) <= tolerance) {
-				t.Errorf("%d clients: client %d is honest with %v, want %v", c.Clients, m, p, c.PHonest[m])
+				t.Errorf("%d clients: client %d is honest with %v, want %v", c.Clients, m,
+					p, c.PHonest[m])
 			}
 		}
 		for k, d := range s.Dispute(u) {
 			if !(math.Abs(d-c.Dispute[k]) <= 0.02) {
-				t.Errorf("%d clients: dispute of class %d is %v, want %v", c.Clients, k, d, c.Dispute[k])
+				t.Errorf("%d clients: dispute of class %d is %v, want %v", c.Clients, k,
+					d, c.Dispute[k])
 			}
 		}
 	}

@@ -67,7 +67,8 @@ func scale(u *Uploads, m int, by float64) {
 // others it counts up to the cap.
 func TestCounted(t *testing.T) {
 	u, lambda := sized(1, 10, 9, repeated(10, 20)...)
-	if got, _ := counted(u, lambda); slices.ContainsFunc(got, func(n float64) bool { return math.Abs(n-20) > 1e-9 }) {
+	if got, _ := counted(u, lambda); slices.ContainsFunc(got,
+		func(n float64) bool { return math.Abs(n-20) > 1e-9 }) {
 		t.Errorf("clients of 20 images count as %v", got)
 	}
 	for _, moved := range []float64{0, 0.1, 1, 5} {
@@ -84,7 +85,8 @@ func TestCounted(t *testing.T) {
 					20*times, got[0], last)
 			}
 			if last = got[0]; moved >= 1 && got[0] > 20.5 {
-				t.Errorf("moved by %v, a claim of %v counts as %v; the cap is 20", moved, 20*times, got[0])
+				t.Errorf("moved by %v, a claim of %v counts as %v; the cap is 20", moved,
+					20*times, got[0])
 			}
 			for m, n := range got[1:] {
 				if math.Abs(n-20) > 1e-9 {
@@ -165,7 +167,8 @@ func TestInvariance(t *testing.T) {
 	got, _ := counted(v, lambda)
 	for to, from := range order {
 		if math.Abs(got[to]-want[from]) > 1e-9*want[from] {
-			t.Errorf("client %d counts as %v in another order, as %v in its own", from, got[to], want[from])
+			t.Errorf("client %d counts as %v in another order, as %v in its own", from,
+				got[to], want[from])
 		}
 	}
 	for m := range u.Clients {

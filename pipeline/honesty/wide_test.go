@@ -21,7 +21,8 @@ func TestWide(t *testing.T) {
 		}
 		for m, p := range wide.Marginal() {
 			if q := full.Marginal()[m]; p > .5 != (q > .5) || p > .5 != (m >= 2) {
-				t.Errorf("%d clients: client %d is honest with %.3f, by all classes %.3f", clients, m, p, q)
+				t.Errorf("%d clients: client %d is honest with %.3f, by all classes %.3f",
+					clients, m, p, q)
 			}
 		}
 		h, err := newModel(u, lambda)

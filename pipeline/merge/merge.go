@@ -80,11 +80,12 @@ type Part struct {
 	Dx, C   int
 	Moments bool
 	Kept    []Kept // by their keys
-	// Summed is the number of clients in the sums, LeftOut of those left out as not honest, and N the
-	// images that the first's sums are of: of moments calibration points are among them, of class
-	// means not, as these take no part.
+	// Summed is the number of clients in the sums, LeftOut of those left out as not honest, and N
+	// the images that the first's sums are of: of moments calibration points are among them, of
+	// class means not, as these take no part.
 	Summed, LeftOut, N int
-	// Against is the digest of the part against whose uploads they were judged; "": all were trusted.
+	// Against is the digest of the part against whose uploads they were judged; "": all were
+	// trusted.
 	Against string
 
 	limit   []byte // the lowest key of an upload that is not kept; nil: all are
@@ -99,16 +100,16 @@ func (p *Part) Clients() int { return len(p.clients) }
 
 // Merger merges uploads and parts.
 type Merger struct {
-	// Judge returns the share of an upload's images that counts in the sums, 0 for an upload that is
-	// left out. It depends on the upload and the part Against alone. Without it uploads are summed
-	// where Trust is set, else that is an error.
+	// Judge returns the share of an upload's images that counts in the sums, 0 for an upload that
+	// is left out. It depends on the upload and the part Against alone. Without it uploads are
+	// summed where Trust is set, else that is an error.
 	Judge func(*federate.Upload) (share float64, err error)
 	Trust bool
 	// Against is the digest of the part that Judge judges by.
 	Against string
-	// Limit is the key ([Key]) from which uploads are summed; nil: it follows from the uploads. A tree
-	// whose mergers have the same limit, no higher than that of all uploads, gives the part that it
-	// gives without.
+	// Limit is the key ([Key]) from which uploads are summed; nil: it follows from the uploads. A
+	// tree whose mergers have the same limit, no higher than that of all uploads, gives the part
+	// that it gives without.
 	Limit []byte
 	// Without has the SHA-256 of uploads that Add passes over; those that it came upon are true.
 	Without map[[sha256.Size]byte]bool

@@ -16,7 +16,8 @@ import (
 // by name; after an error the part is as it was.
 func TestRemove(t *testing.T) {
 	t.Parallel()
-	for rule, judge := range map[string]func(*federate.Upload) (float64, error){"trusted": nil, "judged": judging} {
+	for rule, judge := range map[string]func(*federate.Upload) (float64, error){"trusted": nil,
+		"judged": judging} {
 		for _, n := range []int{6, 40} {
 			var all [][]byte
 			for i := range n {
@@ -50,7 +51,8 @@ func TestRemove(t *testing.T) {
 					t.Errorf("client %d of %d, %s: %v", i, n, rule, err)
 				}
 				if !bytes.Equal(got, want) {
-					t.Errorf("client %d of %d, %s: the part is another than the wanted one (%v)", i, n, rule, err)
+					t.Errorf("client %d of %d, %s: the part is another than the wanted one (%v)",
+						i, n, rule, err)
 				}
 				if slices.ContainsFunc(p.Kept, func(k Kept) bool { return bytes.Equal(k.Data, data) }) {
 					kept++

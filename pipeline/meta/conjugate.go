@@ -32,7 +32,8 @@ type ConjugateConfig struct {
 	// remaining confusions need not lie in the directions in which classes vary least, and 1 is a
 	// better start.
 	Shrinkage float64
-	// FixedMetric keeps coordinates and metric at their initial values and learns the scalars alone.
+	// FixedMetric keeps coordinates and metric at their initial values and learns the scalars
+	// alone.
 	FixedMetric bool
 }
 
@@ -70,8 +71,9 @@ var allScalars = []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB,
 func (c *ConjugateConfig) phases() []conjugatePhase {
 	second := max(1, c.Steps*2/5)
 	return []conjugatePhase{
-		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars, matrices: !c.FixedMetric,
-			begin: func(*conjugateTrainee) error { return nil }},
+		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars,
+			matrices: !c.FixedMetric,
+			begin:    func(*conjugateTrainee) error { return nil }},
 		{steps: second, rate: 2e-2, set: models.ConjSample, learn: allScalars,
 			begin: (*conjugateTrainee).again},
 		{steps: second, rate: 2e-2, set: models.ConjMean, mean: true,
@@ -535,7 +537,8 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	for j, v := range variances {
 		if !(v > 0) {
 			return fmt.Errorf(
-				"moments of the corpus: within-class covariance has eigenvalue %v; want more varied features",
+				"moments of the corpus: within-class covariance has eigenvalue %v; want more "+
+					"varied features",
 				v)
 		}
 		for i := range k {

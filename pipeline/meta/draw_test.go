@@ -60,8 +60,8 @@ func TestLegendsCoverNoLine(t *testing.T) {
 
 // TestDrawLogOfOneLargeValue: fuzzing found the panic of an axis whose range was nothing.
 func TestDrawLogOfOneLargeValue(t *testing.T) {
-	for _, log := range []string{`{"kind":"train","step":1,"loss":1e20}`, `{"kind":"train","step":1e25,"loss":-3e29}`,
-		`{"kind":"train","step":0,"loss":0}`,
+	for _, log := range []string{`{"kind":"train","step":1,"loss":1e20}`,
+		`{"kind":"train","step":1e25,"loss":-3e29}`, `{"kind":"train","step":0,"loss":0}`,
 		`{"kind":"train","step":1,"loss":1e20}` + "\n" +
 			`{"kind":"train","step":2,"loss":1.0000001e20}`} {
 		file := filepath.Join(t.TempDir(), "log")
@@ -81,7 +81,8 @@ func FuzzDrawLog(f *testing.F) {
 		`{"kind":"validation","step":1,"acc":0.5,"gap":1}` + "\n"))
 	f.Add([]byte(`{"kind":"train","step":1e308,"loss":-1e308}` + "\n" +
 		`{"kind":"train","step":-1e308,"loss":1e308}` + "\n"))
-	f.Add([]byte(`{"kind":"train","step":1,"loss":1e-320}` + "\n" + `{"kind":"train","step":1,"loss":2e-320}` + "\n"))
+	f.Add([]byte(`{"kind":"train","step":1,"loss":1e-320}` + "\n" +
+		`{"kind":"train","step":1,"loss":2e-320}` + "\n"))
 	f.Add([]byte("null\n"))
 	f.Add([]byte(`{"kind":"train","step":1e30,"loss":1e30}` + "\n"))
 	dir := f.TempDir()

@@ -25,10 +25,10 @@ type EmbeddingConfig struct {
 	// Relative makes the loss the gap divided by the norm of the MP head; by default it is the gap
 	// itself.
 	Relative bool
-	// Score is the weight, added to the loss, of the negative log score of the FMP heads' ensemble on
-	// held-out points of the task. The gap weights all directions of the head equally, including those
-	// in which no features vary; the score emphasises those that predictions depend on. Default 2;
-	// negative means none.
+	// Score is the weight, added to the loss, of the negative log score of the FMP heads' ensemble
+	// on held-out points of the task. The gap weights all directions of the head equally, including
+	// those in which no features vary; the score emphasises those that predictions depend on.
+	// Default 2; negative means none.
 	Score float64
 }
 

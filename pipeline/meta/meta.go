@@ -30,29 +30,29 @@ import (
 type Config struct {
 	// Engine runs the graphs. For reproducible results it must use one thread per operator.
 	Engine engine.Engine
-	// Threads is the number of tasks processed in parallel; default: one per processor. Results do not
-	// depend on it.
+	// Threads is the number of tasks processed in parallel; default: one per processor. Results do
+	// not depend on it.
 	Threads int
 	// Corpus is the data that training tasks are drawn from, Validation that of validation tasks:
 	// disjoint rows. Validation may be nil.
 	Corpus, Validation *task.Bank
-	// Clients (M) and Points (n) are the numbers of clients and of points per client; defaults 10 and
-	// 20.
+	// Clients (M) and Points (n) are the numbers of clients and of points per client; defaults 10
+	// and 20.
 	Clients, Points int
 	// Alphas are the partitions to draw from; default task.DefaultAlphas. FixedLabels disables the
 	// permutation of class labels.
 	Alphas      []float64
 	FixedLabels bool
-	// L2 is the head's penalty lambda; default 3. Fresh is n', the number of points drawn; default the
-	// predictor's own.
+	// L2 is the head's penalty lambda; default 3. Fresh is n', the number of points drawn; default
+	// the predictor's own.
 	L2    float64
 	Fresh int
 
-	// Steps is the number of training steps (required), Batch that of tasks per step, and Samples that
-	// of noise draws per task.
+	// Steps is the number of training steps (required), Batch that of tasks per step, and Samples
+	// that of noise draws per task.
 	Steps, Batch, Samples int
-	// Rate is the peak learning rate, reached after Warmup steps (default 30) and followed by half a
-	// cosine decay. Clip is the maximum norm of a gradient (default 1). EMA is the decay of the
+	// Rate is the peak learning rate, reached after Warmup steps (default 30) and followed by half
+	// a cosine decay. Clip is the maximum norm of a gradient (default 1). EMA is the decay of the
 	// exponential moving average of the parameters that is returned as the result; default 0, none.
 	Rate   float64
 	Warmup int
@@ -61,8 +61,8 @@ type Config struct {
 
 	// Seed is the seed of the run.
 	Seed uint64
-	// Checkpoint, Interval and Log are as in [train.Loop]. Run identifies the run beyond the models'
-	// configurations: a checkpoint of another run is refused.
+	// Checkpoint, Interval and Log are as in [train.Loop]. Run identifies the run beyond the
+	// models' configurations: a checkpoint of another run is refused.
 	Checkpoint string
 	Interval   time.Duration
 	Log        string
@@ -123,7 +123,8 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 		return fmt.Errorf("training: steps is %d; allowed are numbers from 1", c.Steps)
 	case c.Clients < 1 || c.Points < 1 || c.Batch < 1 || c.Samples < 1 || c.Fresh < 1:
 		return fmt.Errorf("training: %d clients of %d points, %d fresh points, batches of %d tasks "+
-			"with %d noises; allowed are numbers from 1", c.Clients, c.Points, c.Fresh, c.Batch, c.Samples)
+			"with %d noises; allowed are numbers from 1", c.Clients, c.Points, c.Fresh,
+			c.Batch, c.Samples)
 	case !(c.Rate > 0) || !(c.Clip > 0) || !(c.L2 > 0) || c.EMA < 0 || c.EMA >= 1:
 		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are numbers above 0, and "+
 			"an ema from 0 to below 1", c.Rate, c.Clip, c.L2, c.EMA)
@@ -169,7 +170,8 @@ func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error)
 	}
 	if f.Kind != kind || f.Dx != c.Corpus.Dx || f.C != c.Corpus.C {
 		return f, fmt.Errorf("training: the model is of kind %q for dx %d and %d classes; want kind "+
-			"%q, and the corpus has dx %d and %d classes", f.Kind, f.Dx, f.C, kind, c.Corpus.Dx, c.Corpus.C)
+			"%q, and the corpus has dx %d and %d classes", f.Kind, f.Dx, f.C, kind,
+			c.Corpus.Dx, c.Corpus.C)
 	}
 	return f, nil
 }
@@ -182,8 +184,9 @@ func (c *Config) loop(ctx context.Context, t *trainee, what string, config strin
 	l := train.Loop{
 		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, min(c.Warmup, c.Steps)), Model: t,
 		Run: fmt.Sprintf("%s seed %d steps %d batch %d samples %d rate %v clients %d points %d l2 %v "+
-			"fresh %d fixed %v alphas %v ema %v %s %s", what, c.Seed, c.Steps, c.Batch, c.Samples, c.Rate,
-			c.Clients, c.Points, c.L2, c.Fresh, c.FixedLabels, c.Alphas, c.EMA, config, c.Run),
+			"fresh %d fixed %v alphas %v ema %v %s %s", what, c.Seed, c.Steps, c.Batch,
+			c.Samples, c.Rate, c.Clients, c.Points, c.L2, c.Fresh, c.FixedLabels, c.Alphas,
+			c.EMA, config, c.Run),
 		Checkpoint: c.Checkpoint, Interval: c.Interval, Log: c.Log, LogEvery: 10, Progress: c.Progress,
 		ValidateEvery: c.ValidateEvery,
 	}

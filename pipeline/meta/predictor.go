@@ -22,22 +22,23 @@ import (
 // PredictorConfig configures the training of a predictor.
 type PredictorConfig struct {
 	Config
-	// Joint is the weight of the joint score of batches of held-out points (metric.NearBatches), added
-	// to the score of single points, which cannot tell a posterior from its mean. Default 1; negative
-	// means none.
+	// Joint is the weight of the joint score of batches of held-out points (metric.NearBatches),
+	// added to the score of single points, which cannot tell a posterior from its mean. Default 1;
+	// negative means none.
 	Joint float64
-	// Alone is the weight of the score of the fit to the drawn points alone, added to that of the fit
-	// to context and drawn points; default 0.3.
+	// Alone is the weight of the score of the fit to the drawn points alone, added to that of the
+	// fit to context and drawn points; default 0.3.
 	Alone float64
-	// Local is the share of tasks whose context is one client's points; in the others it is the pool
-	// of all clients' points. Default 0.5.
+	// Local is the share of tasks whose context is one client's points; in the others it is the
+	// pool of all clients' points. Default 0.5.
 	Local float64
-	// Coupling is the weight of the relative distance between the heads drawn for a pooled context and
-	// those drawn, from the same noise, for its compression by Compressor. Without it a predictor may
-	// pick out single points of its context, and its draws for an upload then differ from those for
-	// the data. Default 1; negative means none.
+	// Coupling is the weight of the relative distance between the heads drawn for a pooled context
+	// and those drawn, from the same noise, for its compression by Compressor. Without it a
+	// predictor may pick out single points of its context, and its draws for an upload then differ
+	// from those for the data. Default 1; negative means none.
 	Coupling float64
-	// Compressor is the embedding for Coupling; default an untrained one, which returns class means.
+	// Compressor is the embedding for Coupling; default an untrained one, which returns class
+	// means.
 	Compressor *onnx.Model
 }
 

@@ -26,10 +26,10 @@ type PrivateConfig struct {
 	Config
 	// Conjugate is the predictor whose coordinates, prior and metric the private one takes.
 	Conjugate *onnx.Model
-	// Coordinates, if above 0, trains a predictor for classes that the corpus lacks, in place of one
-	// from Conjugate: with this number of coordinates, those in which the classes of the corpus differ
-	// most, and all scalars learned by leaving classes out, with coordinates from half of the classes
-	// and rounds from the other half.
+	// Coordinates, if above 0, trains a predictor for classes that the corpus lacks, in place of
+	// one from Conjugate: with this number of coordinates, those in which the classes of the corpus
+	// differ most, and all scalars learned by leaving classes out, with coordinates from half of
+	// the classes and rounds from the other half.
 	Coordinates int
 }
 

@@ -43,8 +43,8 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int,
 			logs[h][i] = math.Log(row[y] + scoreFloor)
 		}
 	}
-	// by is the derivative of the loss with respect to logs: minus each head's share in the score of a
-	// point, and of a batch.
+	// by is the derivative of the loss with respect to logs: minus each head's share in the score
+	// of a point, and of a batch.
 	by := make([][]float64, len(heads))
 	for h := range by {
 		by[h] = make([]float64, n)

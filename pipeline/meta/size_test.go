@@ -30,8 +30,8 @@ func TestBound(t *testing.T) {
 		if got := o.bound(c.k); got != c.wantClasses || o.Batch != c.wantBatch ||
 			o.Samples != c.wantSamples {
 			t.Errorf("%d classes, k %d, %d tasks of %d samples: %d classes, %d tasks, %d samples; want "+
-				"%d, %d and %d", c.classes, c.k, c.batch, c.samples, got, o.Batch, o.Samples, c.wantClasses,
-				c.wantBatch, c.wantSamples)
+				"%d, %d and %d", c.classes, c.k, c.batch, c.samples, got, o.Batch,
+				o.Samples, c.wantClasses, c.wantBatch, c.wantSamples)
 		}
 	}
 }

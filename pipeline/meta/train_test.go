@@ -187,7 +187,8 @@ func TestTrainingErrors(t *testing.T) {
 			return err
 		}},
 		{`kind "predictor"`, func() error {
-			_, err := TrainEmbedding(context.Background(), p, EmbeddingConfig{Config: base, Predictor: p})
+			_, err := TrainEmbedding(context.Background(), p,
+				EmbeddingConfig{Config: base, Predictor: p})
 			return err
 		}},
 		{"dx 5", func() error {

@@ -65,16 +65,16 @@ func TestGradientGraphs(t *testing.T) {
 			map[string]*onnx.Tensor{"drawn": normal("cot", 3, 5, dx+c)}, []string{"points", "weights"}},
 		{"published predictor", pp,
 			map[string]*onnx.Tensor{"points": normal("z", 1, n, dx+c), "weights": weights,
-				"noise": normal("e", 3, 5, 16)}, map[string]*onnx.Tensor{"drawn": normal("cot", 3, 5, dx+c)},
-			[]string{"points", "weights"}},
+				"noise": normal("e", 3, 5, 16)},
+			map[string]*onnx.Tensor{"drawn": normal("cot", 3, 5, dx+c)}, []string{"points", "weights"}},
 		{"embedding", m,
 			map[string]*onnx.Tensor{"points": normal("z", 2, n, dx+c), "weights": w2},
-			map[string]*onnx.Tensor{"compressed": normal("cot", 2, 3, dx+c), "masses": normal("cotw", 2, 3)},
-			nil},
+			map[string]*onnx.Tensor{"compressed": normal("cot", 2, 3, dx+c),
+				"masses": normal("cotw", 2, 3)}, nil},
 		{"published embedding", mp,
 			map[string]*onnx.Tensor{"points": normal("z", 2, n, dx+c), "weights": w2},
-			map[string]*onnx.Tensor{"compressed": normal("cot", 2, 3, dx+c), "masses": normal("cotw", 2, 3)},
-			nil},
+			map[string]*onnx.Tensor{"compressed": normal("cot", 2, 3, dx+c),
+				"masses": normal("cotw", 2, 3)}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			params := models.Parameters(c.m)
@@ -113,8 +113,8 @@ func TestGradientGraphs(t *testing.T) {
 				if x == nil {
 					x = c.in[n]
 				}
-				// Along the gradient itself the derivative is the gradient's norm, the largest that there is,
-				// which float32 differences resolve best.
+				// Along the gradient itself the derivative is the gradient's norm, the largest that
+				// there is, which float32 differences resolve best.
 				v, keep := g[n].Clone(), append([]float32{}, x.F32()...)
 				norm := math.Sqrt(dot(v, v))
 				h := 3e-3 / max(norm, 1e-12)
@@ -126,7 +126,8 @@ func TestGradientGraphs(t *testing.T) {
 					return f()
 				}
 				want, got := (at(1)-at(-1))/(2*h), dot(g[n], v)
-				// Rounding of the forward graph is worth about 1e-6 of its output, which the step divides.
+				// Rounding of the forward graph is worth about 1e-6 of its output, which the step
+				// divides.
 				if d := math.Abs(got-want) / max(norm, 1e-12); norm > 1e-4 &&
 					d > 0.05*norm+3e-6*(1+math.Abs(f()))/3e-3 {
 					t.Errorf("%s: derivative %v, central difference %v", n, got, want)

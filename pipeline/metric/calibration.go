@@ -16,9 +16,9 @@ import (
 // 4).
 type Calibration struct {
 	ECE float64 `json:"ece"`
-	// Perfect is the mean ECE of a predictor that states the same probabilities and is right exactly
-	// as often as it says, on as many points; Low and High are the ends of the interval that holds 95%
-	// of them.
+	// Perfect is the mean ECE of a predictor that states the same probabilities and is right
+	// exactly as often as it says, on as many points; Low and High are the ends of the interval
+	// that holds 95% of them.
 	Perfect float64 `json:"perfect"`
 	Low     float64 `json:"perfect_low"`
 	High    float64 `json:"perfect_high"`
@@ -30,9 +30,9 @@ type Calibration struct {
 	// GapLow and GapHigh are the ends of the normal 95% interval of Gap over points.
 	GapLow  float64 `json:"gap_low"`
 	GapHigh float64 `json:"gap_high"`
-	// Debiased is the root of the debiased mean squared calibration error over the same bins (Kumar et
-	// al. 2019, definition 5.2), 0 where that is negative. Bins of a single point, whose variance is
-	// not known, are left out.
+	// Debiased is the root of the debiased mean squared calibration error over the same bins (Kumar
+	// et al. 2019, definition 5.2), 0 where that is negative. Bins of a single point, whose
+	// variance is not known, are left out.
 	Debiased float64 `json:"debiased_rms"`
 }
 

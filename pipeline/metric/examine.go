@@ -39,7 +39,8 @@ func Examine(ctx context.Context, heads []erm.Theta, features []float32, labels 
 	}
 	for i, y := range labels {
 		if y < 0 || y >= heads[0].C {
-			return nil, fmt.Errorf("predict: label %d of point %d; allowed are 0 to %d", y, i, heads[0].C-1)
+			return nil, fmt.Errorf("predict: label %d of point %d; allowed are 0 to %d", y,
+				i, heads[0].C-1)
 		}
 	}
 	n, c := len(features)/max(dx, 1), heads[0].C
@@ -59,7 +60,8 @@ func Examine(ctx context.Context, heads []erm.Theta, features []float32, labels 
 				dense.Softmax(l, p, b.top, b.sum)
 				entropy := out.Entropy[from : from+n]
 				for i := range entropy {
-					entropy[i] += share * (b.top[i] + math.Log(b.sum[i])) // -log p = top + log sum - logit
+					// -log p = top + log sum - logit
+					entropy[i] += share * (b.top[i] + math.Log(b.sum[i]))
 				}
 				for k := range c {
 					row, logit := p.Data[k*predictRows:][:n], l.Data[k*predictRows:][:n]

@@ -173,7 +173,10 @@ func TestBatches(t *testing.T) {
 		for i := range n {
 			all = append(all, i)
 		}
-		slices.SortFunc(all, func(i, j int) int { return int(math.Copysign(1, distance(i, anchor)-distance(j, anchor))) })
+		slices.SortFunc(all, func(i,
+			j int) int {
+			return int(math.Copysign(1, distance(i, anchor)-distance(j, anchor)))
+		})
 		if !slices.Equal(got, all[:5]) {
 			t.Errorf("nearest to %d are %v, want %v", anchor, got, all[:5])
 		}

@@ -124,7 +124,8 @@ func TestPredict(t *testing.T) {
 		}
 		for k := range want {
 			if math.Abs(one.Row(i)[k]-want[k]) > 1e-12 {
-				t.Fatalf("probability of point %d, class %d is %v, want %v", i, k, one.Row(i)[k], want[k])
+				t.Fatalf("probability of point %d, class %d is %v, want %v", i, k,
+					one.Row(i)[k], want[k])
 			}
 		}
 	}
@@ -269,8 +270,8 @@ func TestUncertaintyByHand(t *testing.T) {
 	near("AURC", aurc(byConfidence(p, labels)), (0+0+0.5/3+1./4+1./5+2./6)/6)
 	// Every point by itself, or (15 bins of 6 points) none.
 	near("adaptive ECE", adaptiveECE(byConfidence(p, labels)), (0.1+0.2+0.7+0.3+0.4+0.55)/6)
-	// Class 0: only the two of 0.7 share a bin. Class 1: they do (0.3), and so do 0.6, which ends the
-	// bin, and 0.55.
+	// Class 0: only the two of 0.7 share a bin. Class 1: they do (0.3), and so do 0.6, which ends
+	// the bin, and 0.55.
 	near("class-wise ECE", classECE(p, labels),
 		(0.1+0.2+math.Abs(1.4-1)+0.4+0.55+0.1+0.2+math.Abs(0.6-1)+math.Abs(0.6+0.55-1))/12)
 	auroc, err := AUROC([]float64{3, 1, 2}, []float64{0, 1})

@@ -57,8 +57,8 @@ func Predict(ctx context.Context, heads []erm.Theta, features []float32,
 }
 
 const (
-	// predictRows is how many points are predicted at a time, and predictLogits about how many rows of
-	// stacked heads: the logits of one block of both stay in the second-level cache.
+	// predictRows is how many points are predicted at a time, and predictLogits about how many rows
+	// of stacked heads: the logits of one block of both stay in the second-level cache.
 	predictRows   = 128
 	predictLogits = 480
 )
@@ -103,8 +103,8 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 		for i := range d {
 			for j, v := range t.Row(i) {
 				if math.IsNaN(v) || math.IsInf(v, 0) {
-					return fmt.Errorf("predict: head %d holds %v at row %d, class %d; want finite numbers", s, v,
-						i, j)
+					return fmt.Errorf("predict: head %d holds %v at row %d, class %d; want "+
+						"finite numbers", s, v, i, j)
 				}
 				stacked[(s*c+j)*d+i] = v
 			}
@@ -134,8 +134,8 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 					}
 					b.x[i*d+dx] = 1
 				}
-				b.points = dense.Pack(blas.Trans, blas64.General{Rows: rows, Cols: d, Stride: d, Data: b.x},
-					b.points.Buffer())
+				b.points = dense.Pack(blas.Trans,
+					blas64.General{Rows: rows, Cols: d, Stride: d, Data: b.x}, b.points.Buffer())
 				do(from, rows, func(yield func(int, dense.Columns) bool) {
 					for s := range heads {
 						if s%most == 0 {
@@ -143,7 +143,8 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 							clear(b.logits)
 							b.points.Mul(blas.NoTrans,
 								blas64.General{Rows: k, Cols: d, Stride: d, Data: stacked[s*c*d:]},
-								blas64.General{Rows: k, Cols: rows, Stride: predictRows, Data: b.logits})
+								blas64.General{Rows: k, Cols: rows, Stride: predictRows,
+									Data: b.logits})
 						}
 						if !yield(s, dense.Columns{C: c, N: dense.Padded(rows), Stride: predictRows,
 							Data: b.logits[s%most*c*predictRows:]}) {

@@ -12,7 +12,8 @@ import (
 type Risk struct {
 	Coverage float64 `json:"coverage"` // share of the points that are answered, most confident first
 	Risk     float64 `json:"risk"`     // error rate of the answered points
-	// Confidence is the least confidence of an answered point: the threshold that gives this coverage.
+	// Confidence is the least confidence of an answered point: the threshold that gives this
+	// coverage.
 	Confidence float64 `json:"confidence"`
 }
 

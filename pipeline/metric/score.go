@@ -55,8 +55,8 @@ func Score(p *Probabilities, labels []int) (Scores, error) {
 		best := 0
 		for j, v := range row {
 			if math.IsNaN(v) || v < 0 || v > 1+1e-9 {
-				return s, fmt.Errorf("score: probability %v of class %d for point %d; allowed are 0 to 1", v, j,
-					i)
+				return s, fmt.Errorf("score: probability %v of class %d for point %d; allowed "+
+					"are 0 to 1", v, j, i)
 			}
 			if v > row[best] {
 				best = j

@@ -15,13 +15,13 @@ type Uncertainty struct {
 	// averaged over how many of them are answered (Geifman, Uziel and El-Yaniv 2019, arXiv
 	// 1805.08206).
 	AURC float64 `json:"aurc"`
-	// ClassECE is ECE over Bins equal-width bins of each class's probability, mean over classes (Kull
-	// et al. 2019, arXiv 1910.12656); AdaptiveECE is ECE over Bins bins of confidence with equally
-	// many points (Nixon et al. 2019, arXiv 1904.01685).
+	// ClassECE is ECE over Bins equal-width bins of each class's probability, mean over classes
+	// (Kull et al. 2019, arXiv 1910.12656); AdaptiveECE is ECE over Bins bins of confidence with
+	// equally many points (Nixon et al. 2019, arXiv 1904.01685).
 	ClassECE    float64 `json:"class_ece"`
 	AdaptiveECE float64 `json:"adaptive_ece"`
-	// Entropy is the mean entropy of the predictions, and Disagreement the part of it that is mutual
-	// information of label and head, in nats.
+	// Entropy is the mean entropy of the predictions, and Disagreement the part of it that is
+	// mutual information of label and head, in nats.
 	Entropy      float64 `json:"entropy"`
 	Disagreement float64 `json:"disagreement"`
 }

@@ -35,8 +35,8 @@ const (
 	twins     = 4 // Gaussian twins of the images, whose curves are averaged
 	minCell   = 3 // images of a class: one is left out, and two have a scatter
 	minImages = 2 * minCell
-	// fewest images a class are kept where a client has too many: rather fewer classes than none with
-	// a scatter.
+	// fewest images a class are kept where a client has too many: rather fewer classes than none
+	// with a scatter.
 	fewest = 8
 )
 
@@ -75,7 +75,8 @@ func CurvesOf(rows []float32, k int, labels []int, c int, key string) (*Curves, 
 	grid := temperatures()
 	out := &Curves{Own: s.leftOut(&grid)}
 	for t := range twins {
-		for i, v := range s.twin(halves(rng.New(seed, "moments", "curves", "twin", t), len(labels))).leftOut(&grid) {
+		for i, v := range s.twin(halves(rng.New(seed, "moments", "curves", "twin", t),
+			len(labels))).leftOut(&grid) {
 			out.Twin[i] += v / twins
 		}
 	}
@@ -99,7 +100,8 @@ func (c *Curves) Check(n int) error {
 		for i, v := range curve {
 			if !(v >= least && v <= 0) || v != math.Trunc(v/CurveStep)*CurveStep {
 				return fmt.Errorf(
-					"moments: the %s curve at temperature %.3g is %v; want a multiple of %v from %v to 0", name,
+					"moments: the %s curve at temperature %.3g is %v; want a multiple of %v "+
+						"from %v to 0", name,
 					Temperature(i), v, CurveStep, least)
 			}
 		}

@@ -20,7 +20,8 @@ func TestTemperatures(t *testing.T) {
 			HighestTemperature)
 	}
 	for i := 2; i < Temperatures; i++ {
-		if r, s := Temperature(i)/Temperature(i-1), Temperature(1)/Temperature(0); math.Abs(r-s) > 1e-12 {
+		if r, s := Temperature(i)/Temperature(i-1),
+			Temperature(1)/Temperature(0); math.Abs(r-s) > 1e-12 {
 			t.Errorf("temperature %d is %v times the one before; want %v", i, r, s)
 		}
 	}
@@ -282,7 +283,8 @@ func TestExponentialAndLogarithm(t *testing.T) {
 		}
 		y := math.Exp(x / 20)
 		for _, y := range []float64{y, 1 / y} {
-			if got, want := logarithm(y), math.Log(y); math.Abs(got-want) > 1e-15*max(1, math.Abs(want)) {
+			if got, want := logarithm(y),
+				math.Log(y); math.Abs(got-want) > 1e-15*max(1, math.Abs(want)) {
 				t.Errorf("ln %v is %v; want %v", y, got, want)
 			}
 		}

@@ -30,8 +30,8 @@ const (
 // have K numbers.
 type Within struct {
 	K int
-	// Rank is the number of rows of a factor F of the scatter F'F, [Rank, K] in Data; 0 where Data is
-	// the upper triangle of the scatter itself, row by row, K(K+1)/2 numbers.
+	// Rank is the number of rows of a factor F of the scatter F'F, [Rank, K] in Data; 0 where Data
+	// is the upper triangle of the scatter itself, row by row, K(K+1)/2 numbers.
 	Rank int
 	Data []float32
 	// Dof is the number of degrees of freedom of the scatter: rows less classes.
@@ -290,7 +290,8 @@ func (w *Within) Check(c int) error {
 	}
 	for i, y := range w.Labels {
 		if y < 0 || y >= c {
-			return fmt.Errorf("moments: class %d of calibration point %d; allowed are 0 to %d", y, i, c-1)
+			return fmt.Errorf("moments: class %d of calibration point %d; allowed are 0 to %d", y,
+				i, c-1)
 		}
 	}
 	for _, part := range [][]float32{w.Data, w.Calibration} {
@@ -303,7 +304,8 @@ func (w *Within) Check(c int) error {
 	if w.Rank == 0 && w.Dof > 0 {
 		for i, at := 0, 0; i < k; i++ {
 			if w.Data[at] < 0 {
-				return fmt.Errorf("moments: the scatter of coordinate %d is %v; want at least 0", i, w.Data[at])
+				return fmt.Errorf("moments: the scatter of coordinate %d is %v; want at least 0", i,
+					w.Data[at])
 			}
 			at += k - i
 		}

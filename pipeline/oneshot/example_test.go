@@ -32,7 +32,8 @@ func Example() {
 		for _, y := range drawn.Train.Labels[30*m : 30*(m+1)] {
 			labels = append(labels, int(y))
 		}
-		pixels := onnx.NewTensor(drawn.Train.Pix[30*m*size:30*(m+1)*size], 30, drawn.Side, drawn.Side, 1)
+		pixels := onnx.NewTensor(drawn.Train.Pix[30*m*size:30*(m+1)*size], 30,
+			drawn.Side, drawn.Side, 1)
 		upload, err := oneshot.Compress(ctx, graph, fmt.Sprint("client ", m), 0, pixels, labels)
 		if err != nil {
 			panic(err)

@@ -34,8 +34,8 @@ func TestEffects(t *testing.T) {
 				want = 1
 			}
 			if math.Abs(one.At(i, j)-want) > 1e-8 || math.Abs(cov.At(i, j)-want) > 1e-8 {
-				t.Fatalf("element %d, %d of to·back is %v, of the covariance within classes %v; want %v", i, j,
-					one.At(i, j), cov.At(i, j), want)
+				t.Fatalf("element %d, %d of to·back is %v, of the covariance within classes "+
+					"%v; want %v", i, j, one.At(i, j), cov.At(i, j), want)
 			}
 		}
 	}

@@ -89,7 +89,8 @@ func (p *Predictor) frame() (*frame, error) {
 	}
 	var svd mat.SVD
 	if !svd.Factorize(known, mat.SVDThin) {
-		return nil, fmt.Errorf("the class means of the corpus have no singular values; check the model's moments")
+		return nil, fmt.Errorf("the class means of the corpus have no singular values; check the " +
+			"model's moments")
 	}
 	var left mat.Dense
 	svd.UTo(&left)

@@ -125,8 +125,8 @@ type Posterior struct {
 	Mean, Variance *mat.Dense
 	// Spread is tr(G V_c) [C].
 	Spread []float64
-	// Separation is Q, Rho the inverse temperature, Tau the factor of the variance, B the size of the
-	// prior.
+	// Separation is Q, Rho the inverse temperature, Tau the factor of the variance, B the size of
+	// the prior.
 	Separation, Rho, Tau, B float64
 	// Penalty, Doubt and Scale are those of the fit of the heads to the uploads (sample.Refit).
 	Penalty, Doubt, Scale float64

@@ -41,8 +41,8 @@ var Start = Scalars{LogNu0: math.Log(150), LogKappa: math.Log(20), R0: -0.5, R1:
 
 // Moments are the moments of a corpus's softened features, with k coordinates per row.
 type Moments struct {
-	// M0 is the mean of the class means [k], W the within-class covariance and B the covariance of the
-	// class means, [k, k].
+	// M0 is the mean of the class means [k], W the within-class covariance and B the covariance of
+	// the class means, [k, k].
 	M0   []float64
 	W, B *mat.SymDense
 }
@@ -55,11 +55,11 @@ type Predictor struct {
 	Scalars Scalars
 	// Widening is h of the corpus.
 	Widening float64
-	// Scale is the share of the fit's own covariance that posterior samples have (sample.Refit); 0 in
-	// models made before it was learned.
+	// Scale is the share of the fit's own covariance that posterior samples have (sample.Refit); 0
+	// in models made before it was learned.
 	Scale float64
-	// Deviation is the standard deviation of the log of the best temperature of tasks of classes left
-	// out of the corpus; 0 in models made before it was learned.
+	// Deviation is the standard deviation of the log of the best temperature of tasks of classes
+	// left out of the corpus; 0 in models made before it was learned.
 	Deviation float64
 	// Ends are how far intervals reach; zero in models made before they were learned.
 	Ends models.SizedEnds

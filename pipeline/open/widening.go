@@ -17,9 +17,9 @@ import (
 // 2005, equation 2.3, with G for the identity): the clients' class means suffice.
 
 const (
-	// excess is a further factor that intervals of classes left out of a corpus need for their stated
-	// coverage: W, B and the metric are estimates, and the classes' own covariances differ from each
-	// other.
+	// excess is a further factor that intervals of classes left out of a corpus need for their
+	// stated coverage: W, B and the metric are estimates, and the classes' own covariances differ
+	// from each other.
 	excess = 1.35
 	// corpusWeight is the number of pairs of class means that the corpus's h counts for, beside the
 	// uploads' own.

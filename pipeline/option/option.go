@@ -115,7 +115,8 @@ func FillDefaults(config any, dataset string, leave ...string) []string {
 	var keys []string
 	for _, s := range List(config) {
 		value, ok := values[s.Key]
-		if !ok || !s.Value.IsZero() || slices.Contains(leave, s.Key) || reflect.ValueOf(value).IsZero() {
+		if !ok || !s.Value.IsZero() || slices.Contains(leave, s.Key) ||
+			reflect.ValueOf(value).IsZero() {
 			continue
 		}
 		s.Value.Set(reflect.ValueOf(value))
@@ -333,12 +334,16 @@ func (s *Setting) checkOne(v reflect.Value) []error {
 	if v.Kind() == reflect.String {
 		text := v.String()
 		if slices.ContainsFunc(s.allowed,
-			func(a allowed) bool { return a.any != "" && text != "" || a.any == "" && a.name == text }) {
+			func(a allowed) bool {
+				return a.any != "" && text != "" || a.any == "" &&
+					a.name == text
+			}) {
 			return nil
 		}
 		names := s.Choices()
 		return []error{Violation(s.Key, strconv.Quote(text), s.Allowed(),
-			fmt.Sprintf("pass --set %s=%s, say", s.Key, cmp.Or(suggest.Nearest(text, names), names[0])))}
+			fmt.Sprintf("pass --set %s=%s, say", s.Key,
+				cmp.Or(suggest.Nearest(text, names), names[0])))}
 	}
 	x := v.Convert(reflect.TypeFor[float64]()).Float()
 	if slices.ContainsFunc(s.allowed,

@@ -236,7 +236,8 @@ func look(b *browser.Browser, stage string) {
 					b.T.Fatal(err)
 				}
 				b.Shoot(filepath.Join(*shotsFlag,
-					fmt.Sprintf("%s-%d-%v", stage, width, map[bool]string{false: "light", true: "dark"}[dark])))
+					fmt.Sprintf("%s-%d-%v", stage, width,
+						map[bool]string{false: "light", true: "dark"}[dark])))
 			}
 		}
 	}
@@ -430,8 +431,8 @@ func online(b *browser.Browser, p *place) {
 	scored(b, p)
 	look(b, "predict")
 	quiet(b)
-	// The upload is withdrawn where its owner says so twice; the page shows the server's receipt, and
-	// after a reload that it is so.
+	// The upload is withdrawn where its owner says so twice; the page shows the server's receipt,
+	// and after a reload that it is so.
 	b.Open(address+"/join/", 1280, false)
 	click(b, "#withdraw")
 	click(b, "#withdraw-sure")
@@ -594,7 +595,8 @@ func private(b *browser.Browser, p *place) {
 	// A page that decided by an older ledger keeps nothing.
 	was := kept(b, "ledger")
 	var refused bool
-	b.Eval(`import('./common.js').then(m => m.spend('', 'line', 'late', 1)).then(() => false, () => true)`, &refused)
+	b.Eval(
+		`import('./common.js').then(m => m.spend('', 'line', 'late', 1)).then(() => false, () => true)`, &refused)
 	if !refused || !bytes.Equal(kept(b, "ledger"), was) || bytes.Count(was, []byte("\n")) != 1 ||
 		len(kept(b, "late")) > 0 {
 		b.T.Errorf("an older ledger: refused %v, the ledger is %q after %q", refused,

@@ -108,7 +108,8 @@ func TestWriteFolder(t *testing.T) {
 		t.Fatalf("%d files, %v; want %d", n, err, len(all)+3)
 	}
 	all[graphFile] = []byte("graph")
-	all[roundFile] = []byte(`{"round":7,"graph":"eef93e1d14482804277fca0172464032d1a4fdbcc338524059fa1e861454ad4d"}`)
+	all[roundFile] = []byte(
+		`{"round":7,"graph":"eef93e1d14482804277fca0172464032d1a4fdbcc338524059fa1e861454ad4d"}`)
 	sums, err := os.ReadFile(filepath.Join(out, sumsFile))
 	if err != nil {
 		t.Fatal(err)

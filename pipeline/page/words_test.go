@@ -88,8 +88,9 @@ func TestWords(t *testing.T) {
 				continue
 			}
 			_, plain := forms[""]
-			if _, p := theirs[""]; p != plain || !plain && theirs["other"] == "" || !plain && l != "zh" &&
-				theirs["one"] == "" {
+			if _, p := theirs[""]; p != plain || !plain && theirs["other"] == "" ||
+				!plain && l != "zh" &&
+					theirs["one"] == "" {
 				t.Errorf("%s: %q has the forms %v; English %v", l, key, theirs, forms)
 			}
 			want := placeholders(forms[""] + forms["other"])

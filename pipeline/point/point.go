@@ -113,7 +113,8 @@ func alike(sets []*Set) error {
 	for i, s := range sets {
 		if s.Dx != sets[0].Dx || s.C != sets[0].C {
 			return fmt.Errorf(
-				"points: set %d has dx %d and C %d, set 0 has %d and %d; pool sets of one kind", i, s.Dx, s.C,
+				"points: set %d has dx %d and C %d, set 0 has %d and %d; pool sets of one kind", i,
+				s.Dx, s.C,
 				sets[0].Dx, sets[0].C)
 		}
 	}

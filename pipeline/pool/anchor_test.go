@@ -109,8 +109,10 @@ func TestAnchor(t *testing.T) {
 		of := *o.AnchorUpload
 		of.Model = strings.Repeat("0", 64)
 		other.AnchorUpload = &of
-		for want, o := range map[string]Options{"all are taken for honest": trusting, "make it with the round's": other} {
-			if _, err := New(us[:clients], g, f, o); err == nil || !strings.Contains(err.Error(), want) {
+		for want, o := range map[string]Options{"all are taken for honest": trusting,
+			"make it with the round's": other} {
+			if _, err := New(us[:clients], g, f, o); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v; want %q", name, err, want)
 			}
 		}
@@ -164,7 +166,8 @@ func TestShippedAnchor(t *testing.T) {
 		holds bool
 		says  string
 	}{
-		{0, Options{}, true, "100 images that come with the program"}, {5, Options{}, true, "100 images"},
+		{0, Options{}, true, "100 images that come with the program"},
+		{5, Options{}, true, "100 images"},
 		{6, Options{}, true, "100 images"},
 		{6, Options{Anchor: LeftOut}, false, "none: 5 of 10 clients that collude"},
 		{10, Options{}, false, "left out: the anchor that comes with the program contradicts"},

@@ -190,13 +190,15 @@ func TestAnotherCamera(t *testing.T) {
 		}
 		t.Logf("seed %d: others' NLL %.3f (%.3f without the two); theirs: accuracy %.3f, NLL %.3f "+
 			"(alone %.3f, %.3f)", seed, nll, without, acc, theirs, alone, aloneNLL)
-		// Predictions for one of the two know its shift, those for one of the others that it has none.
+		// Predictions for one of the two know its shift, those for one of the others that it has
+		// none.
 		if acc, nll := o.score(t, o.pool(t, uploads, Options{For: "owner 4"}).m, dark); acc < alone-
 			0.02 || nll > aloneNLL+0.02 {
 			t.Errorf("seed %d: for owner 4 accuracy and NLL are %.3f, %.3f; from the two alone %.3f, %.3f",
 				seed, acc, nll, alone, aloneNLL)
 		}
-		if _, nll := o.score(t, o.pool(t, uploads, Options{For: "owner 0"}).m, same); nll > without+0.01 {
+		if _, nll := o.score(t, o.pool(t, uploads, Options{For: "owner 0"}).m, same); nll > without+
+			0.01 {
 			t.Errorf("seed %d: for owner 0 NLL is %.3f, and %.3f without the two", seed, nll, without)
 		}
 		// Who is honest does not depend on the client that predictions are for.
@@ -204,7 +206,8 @@ func TestAnotherCamera(t *testing.T) {
 		for m, p := range o.pool(t, uploads, Options{Scope: posterior.ScopeOpen, For: "owner 4"}).honest {
 			if math.Abs(p-come[m]) > 1e-6 {
 				t.Errorf(
-					"seed %d: owner %d is honest with probability %.3f, and %.3f in a classifier for owner 4",
+					"seed %d: owner %d is honest with probability %.3f, and %.3f in a classifier "+
+						"for owner 4",
 					seed, m, come[m], p)
 			}
 		}
@@ -223,7 +226,8 @@ func TestAnotherCamera(t *testing.T) {
 		})
 		for m, p := range o.pool(t, liar, Options{}).honest {
 			if (m == 5) != (p < 0.5) {
-				t.Errorf("seed %d: with a lie of owner 5, owner %d is honest with probability %.2f", seed, m, p)
+				t.Errorf("seed %d: with a lie of owner 5, owner %d is honest with probability %.2f",
+					seed, m, p)
 			}
 		}
 	}

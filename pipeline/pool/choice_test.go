@@ -125,8 +125,9 @@ func TestChoiceOfOne(t *testing.T) {
 			lies.Y = append(lies.Y, int32(random.IntN(10)))
 		}
 		us[0].Calibration = lies
-		p, err := o.sampling(t, us, Options{Seed: 1, Threads: 1, Samples: 30, Scope: posterior.ScopeOpen,
-			Sets: Sets{Level: -1}}).Posterior(t.Context(), nil)
+		p, err := o.sampling(t, us,
+			Options{Seed: 1, Threads: 1, Samples: 30, Scope: posterior.ScopeOpen,
+				Sets: Sets{Level: -1}}).Posterior(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,6 +136,7 @@ func TestChoiceOfOne(t *testing.T) {
 	few, n := temperature(10)
 	many, m := temperature(100)
 	if n != 60 || m != 60 || math.Abs(math.Log(many/few)) > 0.5 {
-		t.Errorf("temperature %v by %v points, and %v by %v where one client sends 100", few, n, many, m)
+		t.Errorf("temperature %v by %v points, and %v by %v where one client sends 100",
+			few, n, many, m)
 	}
 }

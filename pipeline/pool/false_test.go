@@ -21,7 +21,8 @@ func (w *world) pointed(t *testing.T, clients, each, bad int) (*Round, error) {
 		u.Calibration = &point.Set{N: each, Dx: f.PointWidth(), C: classes, W: make([]float32, each)}
 		for i, y := range labels {
 			z := w.eval(t, g, pix[i*dx:(i+1)*dx], []int{y})["points"].F32()
-			u.Calibration.Z = append(u.Calibration.Z, z[y*(f.PointWidth()+classes):][:f.PointWidth()]...)
+			u.Calibration.Z = append(u.Calibration.Z,
+				z[y*(f.PointWidth()+classes):][:f.PointWidth()]...)
 			if m < bad {
 				y = (y + 1) % classes
 			}

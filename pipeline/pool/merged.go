@@ -52,7 +52,8 @@ func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster,
 		data, err := regularfile.ReadFile(path, merge.MaxBytes)
 		if err == nil && workers != nil && merge.IsPart(data) {
 			var signature []byte
-			if signature, err = regularfile.ReadFile(path+".sig", merge.MaxSignature); errors.Is(err, fs.ErrNotExist) {
+			if signature, err = regularfile.ReadFile(path+".sig",
+				merge.MaxSignature); errors.Is(err, fs.ErrNotExist) {
 				err = nil // there is no signature, as Verify says
 			}
 			if err == nil {
@@ -132,8 +133,8 @@ func (r *Round) Join(rest *Rest) error {
 		}
 		if bad != nil {
 			return fmt.Errorf("pool: the sum of %d clients: its scatter is no covariance, as sums of "+
-				"uploads are: one of the parts is false; pool them one at a time to find it, and take signed "+
-				"parts alone (--signed-by)", rest.Summed)
+				"uploads are: one of the parts is false; pool them one at a time to find it, and "+
+				"take signed parts alone (--signed-by)", rest.Summed)
 		}
 	}
 	r.Rest = rest

@@ -235,7 +235,8 @@ func TestMergedUploads(t *testing.T) {
 			}
 			_, single := w.of(t, all, nil, g, f, c.o)
 			if d := distance(single, probabilities); d > c.near {
-				t.Errorf("probabilities of merged uploads differ by %.2g on average from those of all one by one", d)
+				t.Errorf("probabilities of merged uploads differ by %.2g on average from those "+
+					"of all one by one", d)
 			}
 			p, _ = part(t, &merge.Merger{}, c.messages[:20]...)
 			if uploads, rest, err = Merged(p, false); err != nil || rest != nil {
@@ -309,7 +310,8 @@ func TestMergedLies(t *testing.T) {
 		}
 		_, got := w.of(t, uploads, rest, g, f, o)
 		if d := distance(got, want); d > c.near {
-			t.Errorf("%s: probabilities differ by %.2g on average from those of the honest clients", name, d)
+			t.Errorf("%s: probabilities differ by %.2g on average from those of the honest clients",
+				name, d)
 		}
 		_, left := part(t, &merge.Merger{Judge: judge, Against: against}, messages[:1600]...)
 		_, right := part(t, &merge.Merger{Judge: judge, Against: against}, messages[1600:]...)

@@ -164,7 +164,8 @@ func (r *Round) openPredictor() (err error) {
 	for _, m := range []*onnx.Model{r.predictor, r.open} {
 		if m != nil && r.Client.K == 0 && !models.SameSoftening(r.Graph, m) {
 			return errors.New("pool: the client graph and the predictor soften features about different " +
-				"centres, those of two corpora; fuse the client graph anew with the predictor at hand (fmp fuse)")
+				"centres, those of two corpora; fuse the client graph anew with the predictor at " +
+				"hand (fmp fuse)")
 		}
 	}
 	return r.checkScope()
@@ -174,7 +175,8 @@ func (r *Round) openPredictor() (err error) {
 func (r *Round) bootstrap() (err error) {
 	if r.Client.ClassMeans {
 		return errors.New("pool: the uploads are class means, and the conjugate predictor that reads " +
-			"them takes its moments from a corpus: give one with --predictor FILE (fmp train conjugate makes it)")
+			"them takes its moments from a corpus: give one with --predictor FILE (fmp train " +
+			"conjugate makes it)")
 	}
 	if r.predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C},
 		r.Seed); err != nil {
@@ -257,7 +259,8 @@ func (r *Round) openOpen() (err error) {
 	}
 	if r.openFrom.Kind != models.KindOpen {
 		return fmt.Errorf(
-			"pool: %s is %q by its manifest; open.model wants the file that fmp train open writes", r.Open,
+			"pool: %s is %q by its manifest; open.model wants the file that fmp train open writes",
+			r.Open,
 			r.openFrom.Kind)
 	}
 	if !means {

@@ -419,7 +419,8 @@ func TestCounted(t *testing.T) {
 		uploads[2].Points.W[i] *= 1000
 	}
 	for _, trust := range []bool{false, true} {
-		r, err := New(uploads, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 10, Trust: trust})
+		r, err := New(uploads, g, f,
+			Options{Predictor: w.predictor, Seed: 3, Samples: 10, Trust: trust})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -621,7 +622,8 @@ func TestOpen(t *testing.T) {
 		{"fmp train conjugate", f, Options{Predictor: file, Scope: "closed"}},
 		{"open.model wants", f, Options{Predictor: w.predictor, Open: w.predictor}},
 	} {
-		if _, err := New(fresh, g, c.client, c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := New(fresh, g, c.client, c.o); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v; want one that says %q", err, c.want)
 		}
 	}

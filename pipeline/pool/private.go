@@ -47,8 +47,8 @@ func head(path string) []byte {
 }
 
 // ReadReleases reads and checks the messages of one private round, each from a different client,
-// all for one graph and one budget. bad are the errors of those that cannot be used. progress is told
-// of each; nil: nobody asks.
+// all for one graph and one budget. bad are the errors of those that cannot be used. progress is
+// told of each; nil: nobody asks.
 func ReadReleases(paths []string, want federate.Expect,
 	progress func(stage string, done, total int)) (good []Release, bad []error) {
 	from := map[string]string{}
@@ -68,8 +68,8 @@ func ReadReleases(paths []string, want federate.Expect,
 			err = fmt.Errorf("%s and %s are both of client %q; pool one of each, as two spend twice",
 				from[r.Client], path, r.Client)
 		case len(good) > 0 && r.Budget != good[0].Budget:
-			err = fmt.Errorf("%s: its budget is %v; that of %s is %v, and a round has one", path, r.Budget,
-				good[0].Path, good[0].Budget)
+			err = fmt.Errorf("%s: its budget is %v; that of %s is %v, and a round has one", path,
+				r.Budget, good[0].Path, good[0].Budget)
 		}
 		if err != nil {
 			bad = append(bad, err)
@@ -131,8 +131,8 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 	}
 	if client.Clip <= 0 || client.K != p.manifest.K {
 		return nil, fmt.Errorf("pool: the client graph has %d coordinates clipped to norm %v and the "+
-			"predictor %d; use models that were made for each other (fmp fuse --upload private)", client.K,
-			client.Clip, p.manifest.K)
+			"predictor %d; use models that were made for each other (fmp fuse --upload private)",
+			client.K, client.Clip, p.manifest.K)
 	}
 	f := p.manifest
 	f.C = 0 // its classes are the round's
@@ -151,8 +151,8 @@ const MaxPublished = 64 << 20
 
 // Keeper stores the noisy sums of rounds in which the server adds the noise.
 type Keeper interface {
-	// Sum returns the sum stored for a set of uploads, of which inputs is the digest; fs.ErrNotExist
-	// if there is none.
+	// Sum returns the sum stored for a set of uploads, of which inputs is the digest;
+	// fs.ErrNotExist if there is none.
 	Sum(inputs string) ([]byte, error)
 	// Keep stores the sum for a set of uploads.
 	Keep(inputs string, data []byte) error
@@ -212,11 +212,13 @@ func (p *Private) Totals(keeper Keeper,
 			return nil, err
 		default:
 			if err := json.Unmarshal(data, &was); err != nil || len(was.Values) != len(sum.Values) {
-				return nil, fmt.Errorf("%v is not the noisy sum of a private round; move it away", keeper)
+				return nil, fmt.Errorf("%v is not the noisy sum of a private round; move it away",
+					keeper)
 			}
 			if was.Inputs != inputs || was.Account != p.Account {
-				return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget; to publish a "+
-					"second one spends the budget again: choose another --output if that is meant", keeper)
+				return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget; "+
+					"to publish a second one spends the budget again: choose another --output if "+
+					"that is meant", keeper)
 			}
 			sum.Values = was.Values
 		}

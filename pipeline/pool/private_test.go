@@ -96,7 +96,8 @@ func TestPrivateRound(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			data, err := (&federate.Release{Client: name, Model: f.Digest, Budget: b, Sums: sums}).Encode()
+			data, err := (&federate.Release{Client: name, Model: f.Digest, Budget: b,
+				Sums: sums}).Encode()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// block is the number of samples made together, here or by a worker: the fits of one block start
-	// from each other.
+	// block is the number of samples made together, here or by a worker: the fits of one block
+	// start from each other.
 	block = 10
 	// chainParts is the number of parts into which the honesty chains are split for workers.
 	chainParts = 4
@@ -28,8 +28,8 @@ const (
 
 // SampleRange is a piece of a round's sampling that one machine does on its own.
 type SampleRange struct {
-	// Chains asks for the proposals of the honesty chains From to To-1; otherwise the part is samples
-	// From to To-1.
+	// Chains asks for the proposals of the honesty chains From to To-1; otherwise the part is
+	// samples From to To-1.
 	Chains   bool
 	From, To int
 	// States are the candidate sets of honest clients that samples draw from; nil if honesty is not
@@ -312,7 +312,8 @@ func (s *Sampling) Posterior(ctx context.Context,
 		whole.Heads = append(whole.Heads, m.Heads...)
 	}
 	if len(whole.Heads) != s.round.Samples {
-		return nil, fmt.Errorf("pool: the parts hold %d samples of %d", len(whole.Heads), s.round.Samples)
+		return nil, fmt.Errorf("pool: the parts hold %d samples of %d", len(whole.Heads),
+			s.round.Samples)
 	}
 	p, err := s.sample(ctx, whole)
 	if err != nil || s.means == nil {

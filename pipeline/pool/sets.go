@@ -210,7 +210,8 @@ func (s *Sampling) calibration() error {
 			points = append(points, calibrationPoint{class: c.Within.Labels[i], client: m})
 		}
 	}
-	if ok, err := r.enough(points, "one in two of those in the uploads is for sets: pool more uploads"); !ok {
+	if ok, err := r.enough(points, "one in two of those in the uploads is for sets: pool "+
+		"more uploads"); !ok {
 		return err
 	}
 	share := min(1, float64(maxScored)/float64(len(points)))
@@ -423,8 +424,8 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	var points conformal.Points
 	var counting []calibrationPoint
 	trusted := map[int]bool{}
-	// Points count whose client is more likely honest than not. Those left must prove the level, for
-	// each group.
+	// Points count whose client is more likely honest than not. Those left must prove the level,
+	// for each group.
 	for _, c := range s.held {
 		if j := p.Judgement; j == nil || r.For != "" || j.Honest[c.client] >= 0.5 {
 			counting = append(counting, c)

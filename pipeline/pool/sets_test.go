@@ -37,7 +37,8 @@ func (w *world) momentsRound(t *testing.T, clients int,
 			rows = append(rows, z[y*(dx+classes):][:dx]...)
 		}
 		u := &federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: len(labels)}
-		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, fmt.Sprint(u.Client, seed)); err != nil {
+		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes,
+			fmt.Sprint(u.Client, seed)); err != nil {
 			t.Fatal(err)
 		}
 		us = append(us, Upload{Upload: u})
@@ -201,10 +202,12 @@ func TestSetsOfMeans(t *testing.T) {
 			own, y := w.clientImages(m, 1, each)
 			pix, labels = append(pix, own...), append(labels, y...)
 			u := *us[m].Upload
-			u.Calibration = &point.Set{N: each, Dx: f.PointWidth(), C: classes, W: make([]float32, each)}
+			u.Calibration = &point.Set{N: each, Dx: f.PointWidth(), C: classes,
+				W: make([]float32, each)}
 			for i := range each {
 				z := w.eval(t, g, own[i*dx:(i+1)*dx], y[i:i+1])["points"].F32()
-				u.Calibration.Z = append(u.Calibration.Z, z[y[i]*(f.PointWidth()+classes):][:f.PointWidth()]...)
+				u.Calibration.Z = append(u.Calibration.Z,
+					z[y[i]*(f.PointWidth()+classes):][:f.PointWidth()]...)
 				u.Calibration.Y = append(u.Calibration.Y, int32(y[i]))
 			}
 			us[m].Upload = &u
@@ -232,7 +235,8 @@ func TestSetsOfMeans(t *testing.T) {
 			for i, y := range labels {
 				scores = append(scores, out["probabilities"].F32()[i*classes+y])
 			}
-			want := float64(conformal.Design{Clients: true}.Table(scores, labels, classes).At(cmp.Or(level, Level))[0])
+			want := float64(conformal.Design{Clients: true}.Table(scores, labels,
+				classes).At(cmp.Or(level, Level))[0])
 			if s := p.Sets; s.Images != clients*each || s.Clients != clients ||
 				math.Abs(float64(s.Thresholds[0])-want) > 1e-4*(1+want) {
 				t.Errorf("features %v, level %v: %+v; the classifier's own threshold is %v",
@@ -260,7 +264,8 @@ func TestSetsOfMeans(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := r.Sampling(w.eng); err == nil || !strings.Contains(err.Error(), "--calibrate") {
+			if _, err := r.Sampling(w.eng); err == nil ||
+				!strings.Contains(err.Error(), "--calibrate") {
 				t.Errorf("features %v: too few points for level %v: %v", phi, c.level, err)
 			}
 		}

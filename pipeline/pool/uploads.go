@@ -101,7 +101,8 @@ func Twins(us []Upload) []string {
 	for i, a := range us {
 		key := [3]float32{a.Points.Z[0], a.Points.Z[len(a.Points.Z)/2], a.Points.W[0]}
 		for _, j := range first[key] {
-			if b := us[j]; slices.Equal(a.Points.Z, b.Points.Z) && slices.Equal(a.Points.Y, b.Points.Y) &&
+			if b := us[j]; slices.Equal(a.Points.Z, b.Points.Z) &&
+				slices.Equal(a.Points.Y, b.Points.Y) &&
 				slices.Equal(a.Points.W, b.Points.W) {
 				out = append(out, fmt.Sprintf(
 					"%s and %s hold the same points, from clients %q and %q: are they one client's?", b.Path,

@@ -26,8 +26,8 @@ type Withdrawal struct {
 	Withdrawn []models.OriginClient `json:"withdrawn"`
 	// Classifier is the sha256 of the file that was made without them.
 	Classifier string `json:"classifier"`
-	// Holds are the published versions that still hold one of the uploads; Free those that hold none;
-	// Unknown those of merged clients, whose names they do not list.
+	// Holds are the published versions that still hold one of the uploads; Free those that hold
+	// none; Unknown those of merged clients, whose names they do not list.
 	Holds   []Version `json:"holds,omitempty"`
 	Free    []Version `json:"free,omitempty"`
 	Unknown []Version `json:"unknown,omitempty"`
@@ -64,7 +64,8 @@ func (w *Withdrawal) Add(path string) error {
 	for _, c := range o.Clients {
 		merged = merged || strings.HasSuffix(c.Name, mergedClients)
 		for _, gone := range w.Withdrawn {
-			if c.Upload == gone.Upload || c.Name == gone.Name && o.Round == w.Round && o.Client == w.Graph {
+			if c.Upload == gone.Upload || c.Name == gone.Name && o.Round == w.Round &&
+				o.Client == w.Graph {
 				v.Holds = append(v.Holds, gone.Name)
 			}
 		}

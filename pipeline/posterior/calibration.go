@@ -38,11 +38,11 @@ type Calibration struct {
 }
 
 const (
-	// maxChoosing bounds the points that a choice is made by, fewSamples the samples that a penalty is
-	// judged by.
+	// maxChoosing bounds the points that a choice is made by, fewSamples the samples that a penalty
+	// is judged by.
 	maxChoosing, fewSamples = 1000, 20
-	// penaltySteps is the number of penalties that are tried, each a factor of penaltyStep of the one
-	// before.
+	// penaltySteps is the number of penalties that are tried, each a factor of penaltyStep of the
+	// one before.
 	penaltySteps = 4
 )
 
@@ -146,7 +146,8 @@ func (t *FMP) calibrated(ctx context.Context, f *Form, j *Judgement,
 			penalty *= penaltyStep
 		}
 		if out.form == nil {
-			return nil, errors.New("calibration points have no likelihood; check that their features are finite")
+			return nil, errors.New("calibration points have no likelihood; check that their " +
+				"features are finite")
 		}
 		return out, nil
 	})

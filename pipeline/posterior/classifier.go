@@ -52,7 +52,8 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 	if r.Coordinates != nil {
 		g, ok := r.Coordinates.(interface{ Graph() *onnx.Model })
 		if !ok {
-			return nil, fmt.Errorf("the heads are on coordinates (%T) that have no graph", r.Coordinates)
+			return nil, fmt.Errorf("the heads are on coordinates (%T) that have no graph",
+				r.Coordinates)
 		}
 		parts.Coordinates = g.Graph()
 	}

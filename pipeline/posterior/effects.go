@@ -20,8 +20,8 @@ type subtracted struct {
 	open      *open.Predictor
 	means     []*point.Set // ClassMeans
 	soft      []*point.Set
-	// judge and judged are the open predictor and the class means by which clients are judged: those
-	// for a client to come, of any result.
+	// judge and judged are the open predictor and the class means by which clients are judged:
+	// those for a client to come, of any result.
 	judge  *open.Predictor
 	judged []*point.Set
 }

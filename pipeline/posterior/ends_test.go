@@ -69,8 +69,8 @@ func TestEnds(t *testing.T) {
 		if low, high, err = r.Intervals.Compute(t.Context(), test, IntervalLevel); err != nil {
 			t.Fatal(err)
 		}
-		m, err := r.Classifier(t.Context(), nil, false, models.Manifest{Classes: []string{"a", "b", "c"}},
-			models.Origin{})
+		m, err := r.Classifier(t.Context(), nil, false,
+			models.Manifest{Classes: []string{"a", "b", "c"}}, models.Origin{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,8 @@ type Input struct {
 	ClassMeans []*point.Set
 	// Open reads Soft, each client's class means of softened features (open.Predictor.Soften), on
 	// classes that the corpus lacks; nil without an open predictor. Scope chooses between the two:
-	// ScopeClosed (Conjugate), ScopeOpen (Open), or ScopeAuto (default), which decides by the uploads.
+	// ScopeClosed (Conjugate), ScopeOpen (Open), or ScopeAuto (default), which decides by the
+	// uploads.
 	Open  *open.Predictor
 	Soft  []*point.Set
 	Scope string
@@ -31,23 +32,23 @@ type Input struct {
 	// nil where there are none. With them no client has an effect.
 	Rest *point.Set
 	// Known are class means, as the clients' are, that nobody doubts: they anchor who is honest
-	// (honesty.Known), and count nowhere else; nil: none. Yields takes none where they contradict too
-	// many clients (honesty.Uploads.Contradicted), as of other images than theirs.
+	// (honesty.Known), and count nowhere else; nil: none. Yields takes none where they contradict
+	// too many clients (honesty.Uploads.Contradicted), as of other images than theirs.
 	Known  *point.Set
 	Yields bool
 	// Samples is the number of samples, which require fits in open scope only; default 100.
 	Samples int
 	// NoLatent disables the latent: the posterior is then a single head, that of its means.
 	NoLatent bool
-	// For is the number, from 1, of the client whose images are to be predicted; 0 stands for a client
-	// to come.
+	// For is the number, from 1, of the client whose images are to be predicted; 0 stands for a
+	// client to come.
 	For int
 	// Alike takes all clients for alike: none has a shift.
 	Alike bool
 	// Honesty makes each sample draw which clients are honest, and use only their class means.
 	Honesty bool
-	// Calibration holds images by which a round in open scope chooses its temperature and the penalty
-	// of its fits; nil: none.
+	// Calibration holds images by which a round in open scope chooses its temperature and the
+	// penalty of its fits; nil: none.
 	Calibration *Calibration
 	Seed        uint64 // the run's seed, and
 	Stream      string // the round's name in it: two rounds of one run need two names
@@ -103,8 +104,8 @@ func New(in Input) (*FMP, error) {
 	for _, sets := range [][]*point.Set{in.ClassMeans, in.Soft} {
 		for m, s := range sets {
 			if s == nil || s.N == 0 {
-				return nil, fmt.Errorf("posterior: the class means of client %d have no points; give each at "+
-					"least one", m)
+				return nil, fmt.Errorf("posterior: the class means of client %d have no points; "+
+					"give each at least one", m)
 			}
 			if err := erm.CheckSet(s); err != nil {
 				return nil, fmt.Errorf("posterior: class means of client %d: %w", m, err)

@@ -89,7 +89,8 @@ func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
 	k.Threads = t.in.Threads
 	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale,
 		Ends: q.Ends}, true, a.soft, t.in.Rest,
-		map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation, "rho": q.Rho}}, nil
+		map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation,
+			"rho": q.Rho}}, nil
 }
 
 // among returns the form for a round whose clients are judged: its class means have the masses that

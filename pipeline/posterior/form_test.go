@@ -73,11 +73,13 @@ func TestBounded(t *testing.T) {
 		got, want := open.Means(seen), open.Means(all)
 		for y := range c {
 			if math.Abs(got.Mass[y]-want.Mass[y]) > 1e-6*want.Mass[y] {
-				t.Errorf("%d clients: mass %v of class %d; want %v", clients, got.Mass[y], y, want.Mass[y])
+				t.Errorf("%d clients: mass %v of class %d; want %v", clients, got.Mass[y],
+					y, want.Mass[y])
 			}
 			for j, v := range want.Mean.RawRowView(y) {
 				if math.Abs(got.Mean.At(y, j)-v) > 1e-6 {
-					t.Errorf("%d clients: mean %v of class %d; want %v", clients, got.Mean.At(y, j), y, v)
+					t.Errorf("%d clients: mean %v of class %d; want %v", clients,
+						got.Mean.At(y, j), y, v)
 				}
 			}
 		}

@@ -17,15 +17,15 @@ type Judgement struct {
 	// Claimed is the number of images that each client claims, and Counted how many of them the
 	// posterior counts if it is honest.
 	Claimed, Counted []float64
-	// Dispute is the share of each class's mass that the posterior leaves out; from honesty.Contested
-	// on, the class is contested.
+	// Dispute is the share of each class's mass that the posterior leaves out; from
+	// honesty.Contested on, the class is contested.
 	Dispute []float64
 	// Yielded says that known class means contradict too many clients, which judged each other.
 	Yielded bool
 
 	trusted *point.Set // class means of the clients that are more likely honest than not
-	// claimed and counted [clients, classes] are each client's mass of each class, as it is claimed and
-	// as it counts.
+	// claimed and counted [clients, classes] are each client's mass of each class, as it is claimed
+	// and as it counts.
 	claimed, counted []float64
 }
 

@@ -119,8 +119,10 @@ func (t *Martingale) Posterior(ctx context.Context, key string, seen *point.Set,
 				own := make([]*erm.Problem, min(fitChunk, len(drawn)-from))
 				for i := range own {
 					if d := drawn[from+i]; d.Dx != seen.Dx || d.C != seen.C {
-						return nil, fmt.Errorf("sample %d: points drawn have dx %d and C %d, those given %d and %d; "+
-							"use the predictor that was made for them", from+i, d.Dx, d.C, seen.Dx, seen.C)
+						return nil,
+							fmt.Errorf("sample %d: points drawn have dx %d and C %d, those given "+
+								"%d and %d; use the predictor that was made for them", from+i, d.Dx,
+								d.C, seen.Dx, seen.C)
 					}
 					if own[i], err = erm.FromSets(f.L2, drawn[from+i]); err != nil {
 						return nil, fmt.Errorf("sample %d: %w", from+i, err)

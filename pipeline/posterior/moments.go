@@ -24,8 +24,8 @@ type MomentsOptions struct {
 	discriminant.Options
 	// Honesty makes each sample draw which clients are honest, and use only their uploads.
 	Honesty bool
-	// Alike takes all clients for alike: none has an effect. For is the number, from 1, of the client
-	// whose images the result is for; 0 for a client to come.
+	// Alike takes all clients for alike: none has an effect. For is the number, from 1, of the
+	// client whose images the result is for; 0 for a client to come.
 	Alike bool
 	For   int
 	// Rest is the sum of further clients' moments, which were judged elsewhere or are trusted; nil

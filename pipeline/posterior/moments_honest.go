@@ -230,7 +230,8 @@ func count(drawn [][]bool) []momentsState {
 				honest = append(honest, m)
 			}
 		}
-		at := slices.IndexFunc(out, func(s momentsState) bool { return slices.Equal(s.clients, honest) })
+		at := slices.IndexFunc(out,
+			func(s momentsState) bool { return slices.Equal(s.clients, honest) })
 		if at < 0 {
 			at, out = len(out), append(out, momentsState{clients: honest})
 		}

@@ -194,8 +194,8 @@ func TestMomentsHonesty(t *testing.T) {
 			}
 			if got := p.Diagnostics["spread"]; len(p.Ensembles[0]) != 20 ||
 				got != want.Diagnostics["spread"] {
-				t.Errorf("%d heads, spread %v; want that of the honest clients, %v", len(p.Ensembles[0]), got,
-					want.Diagnostics["spread"])
+				t.Errorf("%d heads, spread %v; want that of the honest clients, %v",
+					len(p.Ensembles[0]), got, want.Diagnostics["spread"])
 			}
 		})
 	}
@@ -258,7 +258,8 @@ func TestMomentsOutside(t *testing.T) {
 					}
 				}
 				var err error
-				if clients[m].Means, clients[m].Within, err = moments.Compute(x, k, y, c, fmt.Sprint(m)); err != nil {
+				if clients[m].Means, clients[m].Within, err =
+					moments.Compute(x, k, y, c, fmt.Sprint(m)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -280,8 +281,8 @@ func TestMomentsOutside(t *testing.T) {
 					t.Errorf("P(honest) of client %d is %.3f", m, honest)
 				}
 			}
-			by, err := NewMomentsAgainst(t.Context(), slices.Concat(clients[:bad], clients[bad+1:]), nil, 1,
-				1)
+			by, err := NewMomentsAgainst(t.Context(),
+				slices.Concat(clients[:bad], clients[bad+1:]), nil, 1, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,8 +18,8 @@ type SampleRange struct {
 	// States are the sampled honesty states of the clients, where they are already known; nil: they
 	// are inferred.
 	States *honesty.States
-	// Heads are all samples, computed earlier in parts: nothing is drawn, and the result is assembled
-	// around them.
+	// Heads are all samples, computed earlier in parts: nothing is drawn, and the result is
+	// assembled around them.
 	Heads Ensemble
 }
 
@@ -36,7 +36,8 @@ func (p *SampleRange) of(n int) (from, to int) {
 func (p *SampleRange) made(rows, classes int) (Ensemble, error) {
 	for i, h := range p.Heads {
 		if h.D != rows || h.C != classes || len(h.W) != rows*classes {
-			return nil, fmt.Errorf("head %d is %d x %d; the task's are %d x %d", i, h.D, h.C, rows, classes)
+			return nil, fmt.Errorf("head %d is %d x %d; the task's are %d x %d", i, h.D,
+				h.C, rows, classes)
 		}
 	}
 	return p.Heads, nil

@@ -38,15 +38,15 @@ func (e Ensemble) Tensor() *onnx.Tensor {
 
 // Result is the result of running a method on a task.
 type Result struct {
-	// Ensembles holds one ensemble, or several whose scores are averaged: one per client for the local
-	// methods, one per shuffle for PRIOR.
+	// Ensembles holds one ensemble, or several whose scores are averaged: one per client for the
+	// local methods, one per shuffle for PRIOR.
 	Ensembles []Ensemble
 	// Coordinates maps feature rows to the inputs of the heads; nil where the heads act on the
 	// features themselves.
 	Coordinates Coordinates
 	// Limit is the head, on the same coordinates, to which the method converges if the clients have
-	// infinite data; nil where it is that of a softmax regression on the features (LimitHead), or not
-	// known.
+	// infinite data; nil where it is that of a softmax regression on the features (LimitHead), or
+	// not known.
 	Limit *Theta
 	// Intervals are the method's own intervals of class probabilities; nil: quantiles of the heads'
 	// probabilities.
@@ -62,10 +62,11 @@ type Result struct {
 	Shift *models.ShiftParts
 	// IntervalLimit is the head whose probabilities Intervals should cover, where it is not Limit.
 	IntervalLimit *Theta
-	// Means maps feature rows to the coordinates of uploaded class means; nil where no class means are
-	// uploaded.
+	// Means maps feature rows to the coordinates of uploaded class means; nil where no class means
+	// are uploaded.
 	Means Coordinates
-	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so on.
+	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so
+	// on.
 	Diagnostics map[string]float64
 	// Spent is the privacy account of a private round; nil for other rounds.
 	Spent *privacy.Account
@@ -95,8 +96,8 @@ func (r *Result) Rows(ctx context.Context, features []float32) ([]float32, error
 // Intervals are a method's own intervals of class probabilities. A method without them uses the
 // quantiles of its heads' probabilities.
 type Intervals interface {
-	// Compute returns the ends of intervals of the given level, n x C each, for feature rows (n x dx,
-	// row-major).
+	// Compute returns the ends of intervals of the given level, n x C each, for feature rows (n x
+	// dx, row-major).
 	Compute(ctx context.Context, features []float32, level float64) (low, high []float64, err error)
 	// Heads returns the heads whose weights' quantiles are the intervals of the weights.
 	Heads(ctx context.Context) (Ensemble, error)
@@ -108,11 +109,12 @@ const IntervalLevel = 0.9
 // Drawer draws unseen points given seen ones: the predictor graph of arXiv 2605.18554, behind an
 // engine.
 type Drawer interface {
-	// Noise returns samples x fresh x d base noise drawn from r. The same stream gives the same noise.
+	// Noise returns samples x fresh x d base noise drawn from r. The same stream gives the same
+	// noise.
 	Noise(r *rand.Rand, samples, fresh int) ([]float32, error)
 	// Draw returns samples sets of fresh points each, given seen (whose weights count as masses).
-	// noise holds samples x fresh x d numbers; fresh is len(noise) / (samples d). The same noise gives
-	// the same points.
+	// noise holds samples x fresh x d numbers; fresh is len(noise) / (samples d). The same noise
+	// gives the same points.
 	Draw(ctx context.Context, seen *point.Set, noise []float32, samples int) ([]*point.Set, error)
 }
 
@@ -122,13 +124,13 @@ type Conjugate interface {
 	Coordinates
 	// LatentSize returns C k, the size of one sample's latent.
 	LatentSize() int
-	// Heads returns samples heads given the pooled class means, one for each part of latent (samples x
-	// C k numbers from N(0, 1)). The same latent gives the same heads.
+	// Heads returns samples heads given the pooled class means, one for each part of latent
+	// (samples x C k numbers from N(0, 1)). The same latent gives the same heads.
 	Heads(ctx context.Context, seen *point.Set, latent []float32, samples int) ([]Theta, error)
 	// Mean returns the head of the posterior means.
 	Mean(ctx context.Context, seen *point.Set) (Theta, error)
-	// Claims returns clients' class means as package honesty weighs them, and the variances of class
-	// means.
+	// Claims returns clients' class means as package honesty weighs them, and the variances of
+	// class means.
 	Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error)
 	// Intervals returns the ends of intervals of class probabilities (n x C each) for feature rows,
 	// given the samples of a round. IntervalLimit returns the head whose probabilities they should

@@ -11,8 +11,8 @@ import (
 // clients clip and sum, and heads from class means known through noise.
 type Private interface {
 	Coordinates
-	// Rows returns the k coordinates of feature rows (n x dx) that clients clip to norm Clip and sum.
-	// Prior returns the variances of class means.
+	// Rows returns the k coordinates of feature rows (n x dx) that clients clip to norm Clip and
+	// sum. Prior returns the variances of class means.
 	Rows(ctx context.Context, features []float32) ([]float32, error)
 	K() int
 	Clip() float64

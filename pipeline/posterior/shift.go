@@ -26,7 +26,8 @@ func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts,
 	means := t.capped(a.soft)
 	if j != nil {
 		for m := range means {
-			means[m] = reweighted(a.soft[m], func(y int) float64 { return j.Honest[m] * j.share(m*t.c+y) })
+			means[m] = reweighted(a.soft[m],
+				func(y int) float64 { return j.Honest[m] * j.share(m*t.c+y) })
 		}
 	}
 	from := t.in.Open
@@ -69,7 +70,8 @@ func newShift(effects *effect.Effects, client int, means *mat.Dense, e Ensemble,
 		Shares: onnx.Vector(narrow(shares(sets))...), Head: onnx.NewTensor(narrow(head[:k*c]), k, c),
 		Bias: onnx.NewTensor(narrow(head[k*c:]), c)}
 	if d.To != nil {
-		out.To, out.Back, out.Variance = matrix(d.To), matrix(d.Back), onnx.Vector(narrow(d.Variance)...)
+		out.To, out.Back, out.Variance = matrix(d.To), matrix(d.Back),
+			onnx.Vector(narrow(d.Variance)...)
 	}
 	return out
 }
@@ -136,7 +138,8 @@ func narrow(x []float64) []float32 {
 func (r *Result) Adapt(features []float32) (*Result, error) {
 	form, ok := r.Coordinates.(interface{ Graph() *onnx.Model })
 	if r.Shift == nil || !ok {
-		return nil, fmt.Errorf("adapting to images without labels: no client of the round has another camera")
+		return nil, fmt.Errorf("adapting to images without labels: no client of the round has " +
+			"another camera")
 	}
 	shifting, err := models.WithShift(form.Graph(), *r.Shift)
 	if err != nil {
@@ -155,7 +158,8 @@ func (r *Result) Adapt(features []float32) (*Result, error) {
 	}
 	for _, v := range out[models.ShiftOutput].F32() {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-			return nil, fmt.Errorf("adapting to images without labels: the shift is not finite; check the features")
+			return nil, fmt.Errorf("adapting to images without labels: the shift is not finite; " +
+				"check the features")
 		}
 	}
 	adapted, err := models.Adapted(shifting, out[models.ShiftOutput])

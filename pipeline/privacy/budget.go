@@ -60,8 +60,8 @@ type Budget struct {
 	Relation string `json:"relation" yaml:"relation"`
 	// Noise is the source of the noise: [Local], [Trusted] or [TwoServers].
 	Noise string `json:"noise" yaml:"noise"`
-	// Points is the maximum number of images of one client, 1 to 1,000,000; required if the unit is a
-	// client, and with two servers.
+	// Points is the maximum number of images of one client, 1 to 1,000,000; required if the unit is
+	// a client, and with two servers.
 	Points int `json:"points,omitempty" yaml:"points,omitempty"`
 }
 

@@ -42,8 +42,8 @@ func NewSampler(sigma uint64, r io.Reader) (*Sampler, error) {
 func (s *Sampler) Next() (int64, error) {
 	for s.err == nil {
 		y, negative := s.laplace()
-		// Accepted with probability exp(-(|y| - sigma^2/t)^2/(2 sigma^2)) = exp(-(|y| t - sigma^2)^2/(2
-		// sigma^2 t^2)).
+		// Accepted with probability exp(-(|y| - sigma^2/t)^2/(2 sigma^2)) = exp(-(|y| t -
+		// sigma^2)^2/(2 sigma^2 t^2)).
 		gap := new(big.Int).SetUint64(y)
 		gap.Mul(gap, new(big.Int).SetUint64(s.t)).Sub(gap, s.s2)
 		gap.Mul(gap, gap)

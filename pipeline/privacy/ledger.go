@@ -27,22 +27,22 @@ type Spending struct {
 	Round  uint64    `json:"round"`
 	Graph  string    `json:"graph"` // sha256 of the client graph
 	Budget Budget    `json:"budget"`
-	// Classes and K are the sizes of the release, Noise the standard deviation in steps of the noise
-	// that its budget asks for.
+	// Classes and K are the sizes of the release, Noise the standard deviation in steps of the
+	// noise that its budget asks for.
 	Classes int    `json:"classes"`
 	K       int    `json:"coordinates"`
 	Noise   uint64 `json:"noise_steps"`
 	// Counts says that it is a report of counts of an evaluation (package tally), whose classifier
 	// Graph is.
 	Counts bool `json:"counts,omitempty"`
-	// Content is the sha256 of the images with their labels, Images the beginnings of the images' own,
-	// sorted; an image that is there twice is listed twice.
+	// Content is the sha256 of the images with their labels, Images the beginnings of the images'
+	// own, sorted; an image that is there twice is listed twice.
 	Content string   `json:"content"`
 	Images  []string `json:"images"`
 	// Files are the files written, with the sha256 of each.
 	Files []Written `json:"files"`
-	// Chain is the keyed digest of the line and of all before it (chain.go); empty in a page's ledger,
-	// and before there was a key.
+	// Chain is the keyed digest of the line and of all before it (chain.go); empty in a page's
+	// ledger, and before there was a key.
 	Chain string `json:"chain,omitempty"`
 }
 
@@ -277,7 +277,8 @@ func parseLedger(lines []byte) ([]Spending, error) {
 				fmt.Errorf("line %d: %w; what was spent cannot be told: restore the file, or give another "+
 					"with --ledger", i+1, err)
 		}
-		if err := s.Budget.Check(); err != nil || s.Noise < 1 || s.Classes < 1 || s.K < 1 && !s.Counts ||
+		if err := s.Budget.Check(); err != nil || s.Noise < 1 || s.Classes < 1 ||
+			s.K < 1 && !s.Counts ||
 			len(s.Images) > maxPoints {
 			return nil, fmt.Errorf("line %d is of noise %d, %d classes and %d coordinates (%v); what was "+
 				"spent cannot be told: restore the file, or give another with --ledger", i+1, s.Noise,
@@ -286,8 +287,8 @@ func parseLedger(lines []byte) ([]Spending, error) {
 		if s.Counts {
 			if err := s.checkCounts(); err != nil {
 				return nil,
-					fmt.Errorf("line %d has %w: it was changed; restore the file, or give another with --ledger",
-						i+1, err)
+					fmt.Errorf("line %d has %w: it was changed; restore the file, or give "+
+						"another with --ledger", i+1, err)
 			}
 		} else if want := s.Budget.NoiseSteps(s.Classes); s.Noise != want {
 			return nil, fmt.Errorf("line %d has noise_steps %d, and its budget asks for %d: it was "+

@@ -99,8 +99,8 @@ func TestTotalGrows(t *testing.T) {
 		for range 5 {
 			total, _ := Total(past, next)
 			if total < last-1e-9 || len(past) == 0 && total < next.Budget.Epsilon*0.99 {
-				t.Fatalf("epsilon %v after %d releases, %v before; the release's own is %v", total, len(past),
-					last, next.Budget.Epsilon)
+				t.Fatalf("epsilon %v after %d releases, %v before; the release's own is %v",
+					total, len(past), last, next.Budget.Epsilon)
 			}
 			turned := slices.Clone(past)
 			slices.Reverse(turned)
@@ -163,7 +163,8 @@ func TestLedger(t *testing.T) {
 	}
 	wg.Wait()
 	most := 1
-	for ; Epsilon(float64(b.NoiseSteps(10))/b.Sensitivity(10)/math.Sqrt(float64(most+1)), b.Delta) <= limit; most++ {
+	for ; Epsilon(float64(b.NoiseSteps(10))/b.Sensitivity(10)/math.Sqrt(float64(most+1)),
+		b.Delta) <= limit; most++ {
 	}
 	data, err := os.ReadFile(l.Path)
 	if err != nil || made != most || refused != 12-most || bytes.Count(data, []byte("\n")) != made {

@@ -19,7 +19,8 @@ import (
 // theorem 8 at many others; it is below the classical sqrt(2 log(1.25/delta))/epsilon.
 func TestSigma(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ epsilon, want float64 }{{0.5, 7.032}, {1, 3.730}, {2, 1.993}, {4, 1.080}, {8, 0.600}} {
+	for _, c := range []struct{ epsilon, want float64 }{{0.5, 7.032}, {1, 3.730}, {2, 1.993},
+		{4, 1.080}, {8, 0.600}} {
 		if got := Sigma(c.epsilon, 1e-5); math.Abs(got-c.want) > 2e-3 {
 			t.Errorf("epsilon %v: sigma %.4f, want %.3f", c.epsilon, got, c.want)
 		}
@@ -102,7 +103,8 @@ func TestDiscreteGaussian(t *testing.T) {
 		}
 		chi += (rest - restWant) * (rest - restWant) / restWant
 		if above := 1 - (distuv.ChiSquared{K: cells}).CDF(chi); above < 1e-3 {
-			t.Errorf("sigma %d: chi-square %.1f on %v cells, probability %.2g", sigma, chi, cells, above)
+			t.Errorf("sigma %d: chi-square %.1f on %v cells, probability %.2g", sigma,
+				chi, cells, above)
 		}
 	}
 	const wide = 1 << 20
@@ -339,7 +341,8 @@ func TestNoNoise(t *testing.T) {
 		if counts[2*s] != 20 || counts[2*s+1] != 5 {
 			t.Fatalf("counts %v", counts[2*s:2*s+2])
 		}
-		if v, m := 1/(1/3.0+20), mean[2*s]; math.Abs(variance[2*s]-v) > 1e-4 || math.Abs(m-v*20) > 1e-3 {
+		if v, m := 1/(1/3.0+20), mean[2*s]; math.Abs(variance[2*s]-v) > 1e-4 ||
+			math.Abs(m-v*20) > 1e-3 {
 			t.Fatalf("mean %v and variance %v", m, variance[2*s])
 		}
 	}

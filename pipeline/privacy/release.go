@@ -11,7 +11,8 @@ import (
 // Release is class sums of clipped, rounded coordinates, and counts, before or after noise.
 type Release struct {
 	Classes, K int
-	// Values holds, for each class, K sums in steps of R/Steps, and the count in CountSteps per point.
+	// Values holds, for each class, K sums in steps of R/Steps, and the count in CountSteps per
+	// point.
 	Values []int64
 }
 
@@ -26,8 +27,8 @@ func NewRelease(classes, k int) *Release {
 func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, error) {
 	if classes < 1 || k < 1 || len(w) != len(labels)*k || !(radius > 0) {
 		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, norm "+
-			"%v; want %d coordinates, a class or more, and a norm above 0", len(w), len(labels), k, classes,
-			radius, len(labels)*k)
+			"%v; want %d coordinates, a class or more, and a norm above 0", len(w),
+			len(labels), k, classes, radius, len(labels)*k)
 	}
 	if len(labels) > maxPoints {
 		return nil, fmt.Errorf("privacy: %d points; allowed are up to %d", len(labels), maxPoints)

@@ -66,7 +66,8 @@ func TestSensitivityOfEveryUnit(t *testing.T) {
 	const k, classes = 7, 4
 	for _, unit := range Units {
 		for _, relation := range Relations {
-			b := Budget{Epsilon: 1, Delta: 1e-5, Unit: unit, Relation: relation, Noise: Local, Points: 12}
+			b := Budget{Epsilon: 1, Delta: 1e-5, Unit: unit, Relation: relation,
+				Noise: Local, Points: 12}
 			r := rng.New(1, "neighbours", unit, relation)
 			most := 0.0
 			for range 3000 {
@@ -85,8 +86,8 @@ func TestSensitivityOfEveryUnit(t *testing.T) {
 				b.Epsilon = epsilon
 				sigma := float64(b.NoiseSteps(classes)) / most
 				if d := Delta(epsilon, sigma); d > b.Delta {
-					t.Errorf("%s, %s, epsilon %v: noise of %d steps has delta %v", unit, relation, epsilon,
-						b.NoiseSteps(classes), d)
+					t.Errorf("%s, %s, epsilon %v: noise of %d steps has delta %v", unit,
+						relation, epsilon, b.NoiseSteps(classes), d)
 				}
 			}
 		}
@@ -125,7 +126,8 @@ func TestMaxNumber(t *testing.T) {
 func TestParts(t *testing.T) {
 	t.Parallel()
 	for noise, want := range map[string]int{Local: 7, Trusted: 1, TwoServers: 2} {
-		b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: noise, Points: 5}
+		b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
+			Noise: noise, Points: 5}
 		a := b.Spend(3, 7)
 		if a.Releases != want || a.Variance() != float64(want)*math.Pow(float64(b.NoiseSteps(3)), 2) {
 			t.Errorf("%s: %d releases of variance %v", noise, a.Releases, a.Variance())
@@ -159,7 +161,8 @@ func TestClientNorm(t *testing.T) {
 			square += float64(points) / float64(classes) * (Steps*Steps + CountSteps*CountSteps)
 			if share := float64(Budget{Points: points}.ClientNorm(classes)) /
 				math.Sqrt(square); math.Abs(share-0.7) > 0.02 {
-				t.Errorf("%d images of %d classes: clipped to %.3f of their norm", points, classes, share)
+				t.Errorf("%d images of %d classes: clipped to %.3f of their norm",
+					points, classes, share)
 			}
 		}
 	}

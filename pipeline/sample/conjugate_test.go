@@ -97,8 +97,8 @@ func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// distance is the mean total variation between the predictions of the closed form's heads and of
-	// fitted ones.
+	// distance is the mean total variation between the predictions of the closed form's heads and
+	// of fitted ones.
 	distance := func(f int) float64 {
 		noise := make([]float32, samples*f*k.config.K)
 		rng.Normal(rng.New(1, "noise", f), noise)
@@ -149,8 +149,8 @@ func TestConjugateUploads(t *testing.T) {
 	}
 	for i, u := range uploads {
 		if u.N != 3 || u.Dx != k.config.K || u.Mass() != 10 {
-			t.Errorf("upload %d: %d points of %d numbers with mass %v; want 3 of %d with mass 10", i, u.N,
-				u.Dx, u.Mass(), k.config.K)
+			t.Errorf("upload %d: %d points of %d numbers with mass %v; want 3 of %d with mass 10",
+				i, u.N, u.Dx, u.Mass(), k.config.K)
 		}
 	}
 	phi := point.New(1, k.config.Dx, k.config.C)
@@ -218,7 +218,8 @@ func TestConjugateIntervals(t *testing.T) {
 	defer s.Close()
 	const from, n = 190, 20 // over the end of a chunk
 	out, err := engine.Eval(s,
-		map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features[from*test.Dx:(from+n)*test.Dx], n, test.Dx)})
+		map[string]*onnx.Tensor{
+			"features": onnx.NewTensor(test.Features[from*test.Dx:(from+n)*test.Dx], n, test.Dx)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +254,8 @@ func TestConjugateIntervals(t *testing.T) {
 	}
 	held := 0
 	for i, v := range p.P {
-		if !(0 <= wideLow[i] && wideLow[i] <= low[i] && low[i] <= high[i] && high[i] <= wideHigh[i] && wideHigh[i] <= 1) {
+		if !(0 <= wideLow[i] && wideLow[i] <= low[i] && low[i] <= high[i] &&
+			high[i] <= wideHigh[i] && wideHigh[i] <= 1) {
 			t.Fatalf("element %d: %v to %v at .9, %v to %v at .99", i, low[i], high[i],
 				wideLow[i], wideHigh[i])
 		}

@@ -61,9 +61,9 @@ type spreadKey struct {
 }
 
 const (
-	// maxImages bounds the points of a fit: beyond it, a drawn image counts for several. A mean counts
-	// for maxOfOne images at most: one of very many repeats the closed form, and nothing of how a
-	// class scatters.
+	// maxImages bounds the points of a fit: beyond it, a drawn image counts for several. A mean
+	// counts for maxOfOne images at most: one of very many repeats the closed form, and nothing of
+	// how a class scatters.
 	maxImages, maxOfOne = 8192, 32
 	// refitTolerance is the gradient, relative to its bound, at which fits stop: at 1e-11 no score
 	// moves by more than 2e-7.
@@ -133,7 +133,8 @@ func (f *Refit) images(seen *point.Set) (*images, error) {
 		}
 	}
 	if !(out.total > 0) {
-		return nil, fmt.Errorf("conjugate predictor: the uploads have no mass; give some points a weight above 0")
+		return nil, fmt.Errorf("conjugate predictor: the uploads have no mass; give some points " +
+			"a weight above 0")
 	}
 	return out, nil
 }
@@ -224,11 +225,13 @@ func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, lat
 		g.Go(func() error {
 			r := rng.New(digest(latent[s*size:(s+1)*size]), "refit")
 			q := f.problem(u, head, r, e)
-			solution, err := erm.Solve(ctx, q.Problem, erm.Options{Tolerance: refitTolerance, Threads: 1})
+			solution, err := erm.Solve(ctx, q.Problem,
+				erm.Options{Tolerance: refitTolerance, Threads: 1})
 			if err == nil && e.scale > 0 {
 				q.perturb(r, solution.Theta, e.scale)
 				q.Start = &solution.Theta
-				solution, err = erm.Solve(ctx, q.Problem, erm.Options{Tolerance: refitTolerance, Threads: 1})
+				solution, err = erm.Solve(ctx, q.Problem,
+					erm.Options{Tolerance: refitTolerance, Threads: 1})
 			}
 			if err != nil {
 				return fmt.Errorf("conjugate predictor: fit of sample %d to the uploads: %w", s, err)
@@ -257,8 +260,8 @@ func (f *Refit) problem(u *images, head erm.Theta, r *rand.Rand, e noise) *Fit {
 		return float64(f.values[models.ConjMetric].F32()[i*k+j])
 	}, q.metric)
 	q.Problem, q.offset = u.draw(k, classes, r, e.weights)
-	// Features times weights do not change where the head's w R becomes w, and its weights R times as
-	// much.
+	// Features times weights do not change where the head's w R becomes w, and its weights R times
+	// as much.
 	centre := erm.NewTheta(k+1, classes)
 	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, q.metric.RawMatrix(), general(k, classes, head.W), 0,
 		general(k, classes, centre.W))
@@ -444,8 +447,8 @@ func (f *Refit) IntervalGraph(ctx context.Context, d Drawn, level float64) (*onn
 		return nil, err
 	}
 	wide := tensor(spread)
-	// Heads whose temperature is above 1 are too close to each other for their probabilities, which is
-	// no reason for narrower intervals.
+	// Heads whose temperature is above 1 are too close to each other for their probabilities, which
+	// is no reason for narrower intervals.
 	if t := d.Temperature; t > 0 && t < 1 {
 		for i := range wide.F32() {
 			wide.F32()[i] /= float32(t)

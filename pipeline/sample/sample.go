@@ -109,7 +109,8 @@ const maxNoise = math.MaxInt32
 func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
 	if samples < 1 || fresh < 1 || samples > maxNoise/p.manifest.D/fresh {
 		return nil, fmt.Errorf("base noise of %d samples x %d points x %d; allowed are 1 to %d "+
-			"numbers: lower posterior.samples or predictor.fresh", samples, fresh, p.manifest.D, maxNoise)
+			"numbers: lower posterior.samples or predictor.fresh", samples, fresh,
+			p.manifest.D, maxNoise)
 	}
 	return p.manifest.Noise(r, samples, fresh), nil
 }
@@ -159,19 +160,21 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 					return err
 				}
 			} else {
-				out, err := engine.Eval(p.session, map[string]*onnx.Tensor{"points": points, "weights": weights,
-					"noise": onnx.NewTensor(e, n, fresh, f.D)}, "drawn")
+				out, err := engine.Eval(p.session,
+					map[string]*onnx.Tensor{"points": points, "weights": weights,
+						"noise": onnx.NewTensor(e, n, fresh, f.D)}, "drawn")
 				if err != nil {
 					return err
 				}
 				if z = out["drawn"].F32(); len(z) != n*fresh*dz {
-					return fmt.Errorf("the predictor gave %v; want %d x %d x %d", out["drawn"], n, fresh, dz)
+					return fmt.Errorf("the predictor gave %v; want %d x %d x %d",
+						out["drawn"], n, fresh, dz)
 				}
 			}
 			for i, v := range z {
 				if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-					return fmt.Errorf("the predictor gave %v in sample %d; check the model and the features for "+
-						"numbers out of range", v, at+i/(fresh*dz))
+					return fmt.Errorf("the predictor gave %v in sample %d; check the model and "+
+						"the features for numbers out of range", v, at+i/(fresh*dz))
 				}
 			}
 			for i := range n {

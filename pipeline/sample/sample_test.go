@@ -154,7 +154,8 @@ func TestDrawInParts(t *testing.T) {
 		for i := range samples {
 			for j, v := range whole[i].Z {
 				if math.Abs(float64(v-by[i].Z[j])) > 1e-6*(1+math.Abs(float64(v))) {
-					t.Fatalf("%+v: sample %d, number %d: %v whole, %v by parts", cfg, i, j, v, by[i].Z[j])
+					t.Fatalf("%+v: sample %d, number %d: %v whole, %v by parts", cfg, i,
+						j, v, by[i].Z[j])
 				}
 			}
 		}

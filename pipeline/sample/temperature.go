@@ -11,8 +11,8 @@ import (
 // Cooled is the temperature of an ensemble that labelled rows ask for.
 type Cooled struct {
 	// Log is log T, Value the log-likelihood of the labels there plus the log prior of log T, and
-	// Variance the sampling variance of Log: the inverse of the log-likelihood's curvature, +Inf where
-	// that is none.
+	// Variance the sampling variance of Log: the inverse of the log-likelihood's curvature, +Inf
+	// where that is none.
 	Log, Value, Variance float64
 }
 

@@ -49,7 +49,8 @@ func TestTemperature(t *testing.T) {
 		variances += c.Variance / rounds
 	}
 	if squares > 2*variances || squares < variances/2 {
-		t.Errorf("log temperatures are %v from the truth, mean square, and state %v", squares, variances)
+		t.Errorf("log temperatures are %v from the truth, mean square, and state %v",
+			squares, variances)
 	}
 	for _, c := range []struct {
 		n           int
@@ -57,9 +58,10 @@ func TestTemperature(t *testing.T) {
 		least, most float64
 	}{{200, flat, 0.8, 1.4}, {200, 0.1, 0.6, 1.3}, {4, 0.01, -0.05, 0.05}, {200, 1e-4, 0.4, 1.3}} {
 		rows, labels := draw(c.n, 3)
-		if got := Temperature([]erm.Theta{head}, rows, labels, c.apart); !(got.Log >= c.least && got.Log <= c.most) {
-			t.Errorf("%d rows at a temperature of 3, prior %v: log T is %v; want %v to %v", c.n, c.apart,
-				got.Log, c.least, c.most)
+		if got := Temperature([]erm.Theta{head}, rows, labels, c.apart); !(got.Log >= c.least &&
+			got.Log <= c.most) {
+			t.Errorf("%d rows at a temperature of 3, prior %v: log T is %v; want %v to %v", c.n,
+				c.apart, got.Log, c.least, c.most)
 		}
 	}
 	rows, labels := draw(20, 1)

@@ -87,7 +87,8 @@ func TestWideClassifier(t *testing.T) {
 		all = append(all, h.W...)
 	}
 	full, err := models.NewClassifier(models.ClassifierParts{Coordinates: before,
-		Heads: onnx.NewTensor(all, samples, k.config.K+1, k.config.C), Samples: true}, models.Manifest{})
+		Heads: onnx.NewTensor(all, samples, k.config.K+1, k.config.C), Samples: true},
+		models.Manifest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,11 +25,13 @@ var Kinds = []string{models.Temperature, models.Vector, models.Matrix}
 const (
 	// folds is the number of parts into which images are dealt, class by class.
 	folds = 5
-	// least is the number of images of each class from which its own parameters are tried: one a part.
+	// least is the number of images of each class from which its own parameters are tried: one a
+	// part.
 	least = folds
 	// Least is the number of images from which on a scaling is tried.
 	Least = 2 * folds
-	// mostMixed is the number of classes up to which a matrix is tried: its numbers are their square.
+	// mostMixed is the number of classes up to which a matrix is tried: its numbers are their
+	// square.
 	mostMixed = 64
 	// beyond is how many standard errors a richer kind must gain by over the plainer one.
 	beyond = 2
@@ -39,8 +41,8 @@ const (
 type Trial struct {
 	Kind   string               `json:"kind"`
 	Scores models.ScalingScores `json:"scores"`
-	// Gain is the negative log-likelihood that the kind takes off the plainer one chosen before it, an
-	// image's mean, with its standard error over images.
+	// Gain is the negative log-likelihood that the kind takes off the plainer one chosen before it,
+	// an image's mean, with its standard error over images.
 	Gain      float64 `json:"gain"`
 	GainError float64 `json:"gain_error"`
 	Chosen    bool    `json:"chosen,omitempty"`

@@ -113,7 +113,8 @@ func TestChoose(t *testing.T) {
 		}
 		if len(c.truth.Factor) == 1 && s != nil &&
 			math.Abs(math.Log(float64(s.Factor[0]/c.truth.Factor[0]))) > 0.25 {
-			t.Errorf("%s: the factor is %v, and %v drew the labels", c.name, s.Factor[0], c.truth.Factor[0])
+			t.Errorf("%s: the factor is %v, and %v drew the labels", c.name, s.Factor[0],
+				c.truth.Factor[0])
 		}
 		if now, then := trials[0].Scores, trials[1].Scores; c.want[0] == models.Temperature &&
 			(then.ECE > now.ECE || now.Gap < 0 !=

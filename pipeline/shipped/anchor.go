@@ -53,7 +53,8 @@ func Anchor(client models.Manifest, graph *onnx.Model) (*federate.Upload, error)
 func named(means *point.Set, names []string, f models.Manifest, graph *onnx.Model) *point.Set {
 	row := means.Features
 	if f.K != 0 {
-		v, origin := graph.Graph.Initializers[models.ConjMap], graph.Graph.Initializers[models.ConjOrigin]
+		v, origin := graph.Graph.Initializers[models.ConjMap],
+			graph.Graph.Initializers[models.ConjOrigin]
 		if !isFloat(v, means.Dx, f.K) || !isFloat(origin, f.K) {
 			return nil
 		}

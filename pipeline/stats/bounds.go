@@ -44,8 +44,8 @@ func (s *Sum) check() error {
 		mass := row[0].Float()
 		for j, v := range row[1:] {
 			if f := v.Float(); v.High == math.MinInt64 || math.Abs(f) > slack*maxCoordinate*mass+1e-6 {
-				return fmt.Errorf("stats: sum %d of class %d is %v; want %v at most, for a mass of %v", j, y, f,
-					maxCoordinate*mass, mass)
+				return fmt.Errorf("stats: sum %d of class %d is %v; want %v at most, for a "+
+					"mass of %v", j, y, f, maxCoordinate*mass, mass)
 			}
 		}
 		total += mass
@@ -59,8 +59,9 @@ func (s *Sum) check() error {
 	for _, curve := range s.curves {
 		for i, v := range curve {
 			if v > uint64(s.Curved)*maxCurve {
-				return fmt.Errorf("stats: a sum of %d curves is -%v nats at temperature %.3g; want -%v at least", s.Curved,
-					float64(v)*moments.CurveStep, moments.Temperature(i),
+				return fmt.Errorf(
+					"stats: a sum of %d curves is -%v nats at temperature %.3g; want -%v at least",
+					s.Curved, float64(v)*moments.CurveStep, moments.Temperature(i),
 					float64(s.Curved)*maxCurve*moments.CurveStep)
 			}
 		}
@@ -80,8 +81,8 @@ func (s *Sum) checkSecond() error {
 		for j := i; j < s.Dx; j++ {
 			v := s.second[at]
 			if f := v.Float(); v.High == math.MinInt64 || math.Abs(f) > most || i == j && v.High < 0 {
-				return fmt.Errorf("stats: the second moment of coordinates %d and %d is %v; want up to %v, "+
-					"and at least 0 of one", i, j, f, most)
+				return fmt.Errorf("stats: the second moment of coordinates %d and %d is %v; want "+
+					"up to %v, and at least 0 of one", i, j, f, most)
 			}
 			at++
 		}

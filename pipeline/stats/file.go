@@ -222,7 +222,8 @@ func checkFold(i int, f *statspb.Sum, k int) error {
 	}
 	if f.Rows > MaxClients*(maxImages+federate.MaxSize) || f.Curved > MaxClients {
 		return refuse(fmt.Sprintf("folds[%d]", i),
-			fmt.Sprintf("%d rows, and curves of %d clients", f.Rows, f.Curved), "no more than images have")
+			fmt.Sprintf("%d rows, and curves of %d clients", f.Rows, f.Curved),
+			"no more than images have")
 	}
 	return nil
 }

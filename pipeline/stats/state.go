@@ -133,8 +133,8 @@ func (s *State) Merge(o *State) error {
 		}
 	}
 	if len(s.client)+len(o.client) > MaxClients {
-		return fmt.Errorf("stats: %d clients and %d are too many; a state has %d at most", len(s.client),
-			len(o.client), MaxClients)
+		return fmt.Errorf("stats: %d clients and %d are too many; a state has %d at most",
+			len(s.client), len(o.client), MaxClients)
 	}
 	if n := s.numbers() + o.numbers(); n > maxNumbers {
 		return fmt.Errorf("stats: both states have %d numbers; one has %d at most", n, maxNumbers)

@@ -168,7 +168,8 @@ func TestWithdrawal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range Folds {
-		if f := s.Fold(i); f.Clients != 0 || f.second != nil || len(f.classes) != 0 || f.check() != nil {
+		if f := s.Fold(i); f.Clients != 0 || f.second != nil || len(f.classes) != 0 ||
+			f.check() != nil {
 			t.Errorf("fold %d of no clients: %+v", i, f)
 		}
 	}
@@ -196,9 +197,10 @@ func TestRefusals(t *testing.T) {
 	}{
 		"twice": {func() error { return s.Add(all[0].upload, all[2].digest) },
 			"is in already"},
-		"another round":      {func() error { return s.Add(&other, all[2].digest) }, "of round 2"},
-		"of several classes": {func() error { return s.Add(&points, all[2].digest) }, "several classes"},
-		"far":                {func() error { return s.Add(&far, all[2].digest) }, "65536 at most"},
+		"another round": {func() error { return s.Add(&other, all[2].digest) }, "of round 2"},
+		"of several classes": {func() error { return s.Add(&points, all[2].digest) },
+			"several classes"},
+		"far": {func() error { return s.Add(&far, all[2].digest) }, "65536 at most"},
 		"another file": {func() error { return s.Remove(all[0].upload, all[1].digest) },
 			"give the one that was added"},
 		"other numbers": {func() error { return s.Remove(&forged, all[1].digest) }, "was not added"},
@@ -278,7 +280,8 @@ func TestClient(t *testing.T) {
 	for a := range testK {
 		for b := a; b < testK; b++ {
 			if math.Abs(full[a*testK+b]-scatter[a*testK+b]) > 1e-5 {
-				t.Errorf("scatter of %d and %d is %v; want %v", a, b, full[a*testK+b], scatter[a*testK+b])
+				t.Errorf("scatter of %d and %d is %v; want %v", a, b, full[a*testK+b],
+					scatter[a*testK+b])
 			}
 		}
 	}
@@ -352,7 +355,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"held":               {func(m *statspb.State) { m.Folds[full].Held[0] = 1 << 30 }, "held"},
 		"sums": {func(m *statspb.State) { m.Folds[full].Sums = m.Folds[full].Sums[16:] },
 			"sums"},
-		"second": {func(m *statspb.State) { m.Folds[full].Second = m.Folds[full].Second[16:] }, "second"},
+		"second": {func(m *statspb.State) { m.Folds[full].Second = m.Folds[full].Second[16:] },
+			"second"},
 		"negative mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(-1)) },
 			"mass"},
 		"no mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(0)) },

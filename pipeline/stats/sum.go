@@ -34,8 +34,8 @@ type Sum struct {
 	Dx, C int
 	// Clients is the number of uploads, and Curved of those with curves.
 	Clients, Curved int
-	// N is the number of images, and rows that of the rows that second moments stand for: degrees of
-	// freedom, class means and calibration points.
+	// N is the number of images, and rows that of the rows that second moments stand for: degrees
+	// of freedom, class means and calibration points.
 	N, rows int64
 	// [1 + Dx]: mass and sums of coordinates, of classes that a client holds
 	classes map[int][]whole.Number
@@ -71,7 +71,8 @@ func Compute(u *federate.Upload) (*Sum, error) {
 			if math.Abs(v) > maxCoordinate {
 				return nil,
 					fmt.Errorf(
-						"stats: a coordinate of row %d of client %q is %v; rows that add up have %d at most", i,
+						"stats: a coordinate of row %d of client %q is %v; rows that add up have "+
+							"%d at most", i,
 						u.Client, v, maxCoordinate)
 			}
 			to[1+j].Add(whole.Round(r.mass[i] * v))

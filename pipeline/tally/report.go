@@ -20,7 +20,8 @@ const (
 	MaxBytes = 4 << 20
 	// maxClasses and maxCount bound the claims of a report.
 	maxClasses, maxCount = 100_000, 1_000_000_000
-	// MaxSize is the maximum [Report.Size], also of a pool of reports, so that 32 bits hold every sum.
+	// MaxSize is the maximum [Report.Size], also of a pool of reports, so that 32 bits hold every
+	// sum.
 	MaxSize = 2 * maxCount
 )
 
@@ -41,8 +42,8 @@ type Report struct {
 	Epsilon float64 `json:"epsilon,omitempty"`
 	Delta   float64 `json:"delta,omitempty"`
 	Sigma   uint64  `json:"sigma,omitempty"`
-	// Few says which images are fewer than Least, so that only numbers of images are told: "wrong" or
-	// "right".
+	// Few says which images are fewer than Least, so that only numbers of images are told: "wrong"
+	// or "right".
 	Few    string  `json:"few,omitempty"`
 	Groups []Group `json:"groups"`
 	Bins   []Bin   `json:"bins,omitempty"`
@@ -118,8 +119,8 @@ func (r *Report) check() error {
 			"few is %.20q with %d bins; want wrong, right or nothing, and no bins where it is given",
 			r.Few, len(r.Bins))
 	case len(r.Groups) == 0 || len(r.Groups) > r.Classes || len(r.Bins) > Bins:
-		return fmt.Errorf("%d groups and %d bins; want 1 to %d and up to %d", len(r.Groups), len(r.Bins),
-			r.Classes, Bins)
+		return fmt.Errorf("%d groups and %d bins; want 1 to %d and up to %d",
+			len(r.Groups), len(r.Bins), r.Classes, Bins)
 	}
 	if err := r.checkBound(); err != nil {
 		return err
@@ -140,12 +141,14 @@ func (r *Report) checkBound() error {
 		if want, err := privacy.CountsNoise(r.Epsilon, r.Delta); err != nil || want != r.Sigma ||
 			r.Least != 0 || len(r.Groups) != r.Classes {
 			return fmt.Errorf(
-				"noise of sigma %d for epsilon %v and delta %v, a bound of %d and %d groups: %w", r.Sigma,
+				"noise of sigma %d for epsilon %v and delta %v, a bound of %d and %d groups: %w",
+				r.Sigma,
 				r.Epsilon, r.Delta, r.Least, len(r.Groups), err)
 		}
 	} else if r.Least < MinLeast || r.Least > MaxLeast || r.Epsilon != 0 || r.Delta != 0 {
 		return fmt.Errorf(
-			"a bound of %d on counts, epsilon %v and delta %v without noise; want %d to %d, and 0", r.Least,
+			"a bound of %d on counts, epsilon %v and delta %v without noise; want %d to %d, and 0",
+			r.Least,
 			r.Epsilon, r.Delta, MinLeast, MaxLeast)
 	}
 	return nil
@@ -158,7 +161,8 @@ func (r *Report) checkGroups() (n, right int, err error) {
 		last := -1
 		for _, c := range g.Classes {
 			if c <= last || c >= r.Classes || seen[c] {
-				return 0, 0, fmt.Errorf("groups[%d] has class %d twice, out of order or out of bounds", i, c)
+				return 0, 0, fmt.Errorf("groups[%d] has class %d twice, out of order or out "+
+					"of bounds", i, c)
 			}
 			last, seen[c] = c, true
 		}

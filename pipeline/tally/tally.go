@@ -35,7 +35,8 @@ type Images struct {
 	// none.
 	C     int
 	Level float64
-	// by class: whether the most probable class is right (2), and whether the set holds the class (1)
+	// by class: whether the most probable class is right (2), and whether the set holds the class
+	// (1)
 	cells [][4]int
 	sizes []int // of the sets, by class
 	bins  [Bins][2]int
@@ -48,7 +49,8 @@ func (m *Images) Add(class, top int, confidence float64, set []bool) error {
 	if class < 0 || class >= m.C || top < 0 || top >= m.C ||
 		!(confidence >= 0 && confidence <= 1.0001) {
 		return fmt.Errorf(
-			"an image of class %d, taken for class %d with probability %v; there are %d classes", class, top,
+			"an image of class %d, taken for class %d with probability %v; there are %d classes",
+			class, top,
 			confidence, m.C)
 	}
 	if m.cells == nil {
@@ -77,8 +79,8 @@ func (m *Images) Add(class, top int, confidence float64, set []bool) error {
 type Group struct {
 	Classes []int `json:"classes"`
 	N       int   `json:"n"`
-	// Right is the number of images whose most probable class is theirs, and Held that of images whose
-	// prediction set holds it; absent where they are hidden.
+	// Right is the number of images whose most probable class is theirs, and Held that of images
+	// whose prediction set holds it; absent where they are hidden.
 	Right *int `json:"right,omitempty"`
 	Held  *int `json:"held,omitempty"`
 	// Size is the mean size of the sets, rounded to hundredths; absent where Held is.

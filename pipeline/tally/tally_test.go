@@ -82,7 +82,8 @@ func TestNothingBelowTheBound(t *testing.T) {
 			told[andRight]++
 			wrong := g.N - *g.Right
 			if *g.Right != of.right || *g.Right < least || wrong < least {
-				t.Fatalf("seed %d: %d right and %d wrong with a bound of %d", seed, *g.Right, wrong, least)
+				t.Fatalf("seed %d: %d right and %d wrong with a bound of %d", seed,
+					*g.Right, wrong, least)
 			}
 			if g.Held == nil {
 				continue
@@ -280,7 +281,8 @@ func TestHostileReports(t *testing.T) {
 				t.Errorf("%s: the report is taken", name)
 			}
 		}
-		if _, err := Read(bytes.Replace(data, []byte(`"round": 4`), []byte(`"round": 5`), 1), sites); err == nil {
+		if _, err := Read(bytes.Replace(data, []byte(`"round": 4`), []byte(`"round": 5`), 1),
+			sites); err == nil {
 			t.Error("a report that was changed is taken")
 		}
 		var r Report

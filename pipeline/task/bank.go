@@ -28,7 +28,8 @@ func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 	}
 	if len(features) != len(labels)*dx {
 		return nil, fmt.Errorf("bank: %d feature values for %d labels of dx %d; want %d: check that "+
-			"features and labels come from the same images", len(features), len(labels), dx, len(labels)*dx)
+			"features and labels come from the same images", len(features), len(labels),
+			dx, len(labels)*dx)
 	}
 	for i, v := range features {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
@@ -39,8 +40,8 @@ func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 	b := &Bank{Dx: dx, C: c, Features: features, Labels: labels, pools: make([][]int, c)}
 	for i, y := range labels {
 		if y < 0 || y >= c {
-			return nil, fmt.Errorf("bank: label %d of row %d; allowed are 0 to %d: check dataset.classes", y,
-				i, c-1)
+			return nil, fmt.Errorf("bank: label %d of row %d; allowed are 0 to %d: check "+
+				"dataset.classes", y, i, c-1)
 		}
 		b.pools[y] = append(b.pools[y], i)
 	}

@@ -27,14 +27,14 @@ type Sampler struct {
 	Bank *Bank
 	// Points is n, the number of points per client.
 	Points int
-	// Alphas are the concentrations of the partitions, one of which is picked for each task; 0 means
-	// homogeneous. Empty means [DefaultAlphas].
+	// Alphas are the concentrations of the partitions, one of which is picked for each task; 0
+	// means homogeneous. Empty means [DefaultAlphas].
 	Alphas []float64
 	// Target is the number of held-out points of a task; 0 for none.
 	Target int
-	// FixedLabels keeps the bank's class names. Otherwise every task renames the classes by a random
-	// permutation, so that a model cannot know a class by its index and has to read the clients'
-	// points.
+	// FixedLabels keeps the bank's class names. Otherwise every task renames the classes by a
+	// random permutation, so that a model cannot know a class by its index and has to read the
+	// clients' points.
 	FixedLabels bool
 }
 

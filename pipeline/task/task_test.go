@@ -138,7 +138,8 @@ func TestSkewGrowsAsAlphaShrinks(t *testing.T) {
 	for _, a := range []float64{0.001, 0.1, 0.5, 1, 5, 0} {
 		e := effective(a)
 		if e <= last {
-			t.Errorf("alpha %g: %.2f effective classes, not above %.2f of the smaller alpha", a, e, last)
+			t.Errorf("alpha %g: %.2f effective classes, not above %.2f of the smaller alpha", a, e,
+				last)
 		}
 		last = e
 	}

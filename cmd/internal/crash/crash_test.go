@@ -49,7 +49,8 @@ func TestAbort(t *testing.T) {
 			continue
 		}
 		if !status.Signaled() || 128+int(status.Signal()) != Code || status.CoreDump() {
-			t.Errorf("%s: %v, core %v; want signal %d and no core", what, err, status.CoreDump(), Code-128)
+			t.Errorf("%s: %v, core %v; want signal %d and no core", what, err,
+				status.CoreDump(), Code-128)
 		}
 	}
 }

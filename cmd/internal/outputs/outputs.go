@@ -163,7 +163,8 @@ func begun(flag *pflag.Flag, outputs []output) error {
 			info, _ := os.Stat(path)
 			if same(o, output{path: path, info: info}) {
 				return fmt.Errorf(
-					"--%s %s: it is the file of --%s too, which would be overwritten: give another name", o.flag,
+					"--%s %s: it is the file of --%s too, which would be overwritten: give "+
+						"another name", o.flag,
 					o.path, flag.Name)
 			}
 		}

@@ -74,7 +74,8 @@ func plane(plots []*plot.Plot, d *experiment.Detail) error {
 		if err != nil {
 			return err
 		}
-		back.GlyphStyle = draw.GlyphStyle{Color: color.Gray{215}, Shape: draw.CircleGlyph{}, Radius: 1.2}
+		back.GlyphStyle = draw.GlyphStyle{Color: color.Gray{215},
+			Shape: draw.CircleGlyph{}, Radius: 1.2}
 		p.Add(back)
 		points := d.View.Sets[set]
 		names := make([]string, len(points))
@@ -110,7 +111,8 @@ func spread(e *experiment.Example, classes []string) (*plot.Plot, error) {
 		names = append(names, classes[c])
 		var points plotter.XYs
 		for i, s := range e.Samples {
-			points = append(points, plotter.XY{X: float64(k) + 0.5*(float64(i)/float64(len(e.Samples))-0.5), Y: s[k]})
+			points = append(points, plotter.XY{
+				X: float64(k) + 0.5*(float64(i)/float64(len(e.Samples))-0.5), Y: s[k]})
 		}
 		s, err := plotter.NewScatter(points)
 		if err != nil {

@@ -125,8 +125,8 @@ func forest(title string, lines []line) (*plot.Plot, error) {
 	}{
 		{"same scalars", 0.15, func(l line) metric.Interval { return l.same }, draw.CircleGlyph{},
 			panels.Palette[1]},
-		{"its own (FMP-mean)", -0.15, func(l line) metric.Interval { return l.mean }, draw.PyramidGlyph{},
-			panels.Palette[0]},
+		{"its own (FMP-mean)", -0.15, func(l line) metric.Interval { return l.mean },
+			draw.PyramidGlyph{}, panels.Palette[0]},
 	}
 	for _, s := range series {
 		points := errors{}

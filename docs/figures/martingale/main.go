@@ -252,8 +252,9 @@ func levels(p *plot.Plot, heads []erm.Theta) error {
 			a, b := s.Z(i, s.side-1), s.Z(i+1, s.side-1)
 			if (a-l.at)*(b-l.at) <= 0 && a != b {
 				x := s.X(i) + (s.X(i+1)-s.X(i))*(l.at-a)/(b-a)
-				text, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: extent * 1.07}},
-					Labels: []string{l.label}})
+				text, err := plotter.NewLabels(
+					plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: extent * 1.07}},
+						Labels: []string{l.label}})
 				if err != nil {
 					return err
 				}

@@ -18,6 +18,7 @@ func TestFigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("docs/figures/merging.svg is not what docs/results/merging.csv says; run make figures (%v)", err)
+		t.Errorf("docs/figures/merging.svg is not what docs/results/merging.csv says; run make "+
+			"figures (%v)", err)
 	}
 }

@@ -107,7 +107,8 @@ func lines(title string, runs [][]experiment.Record, partition string,
 		if err != nil {
 			return nil, err
 		}
-		l.Color, s.Color, s.Shape, s.Radius = panels.Palette[i], panels.Palette[i], marks[i], vg.Points(3)
+		l.Color, s.Color, s.Shape, s.Radius = panels.Palette[i], panels.Palette[i],
+			marks[i], vg.Points(3)
 		if method == "FMP" {
 			l.Width = vg.Points(2)
 		} else if !slices.Contains([]string{"FedCGS", "Fed3R"}, method) {

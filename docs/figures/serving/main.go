@@ -136,8 +136,8 @@ func open() (ways []way, end func(), err error) {
 	}
 	bare := func() error {
 		_, err := engine.Eval(session,
-			map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, 1, side, side, 3)}, "probabilities",
-			"entropy", "mutual_information")
+			map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, 1, side, side, 3)},
+			"probabilities", "entropy", "mutual_information")
 		return err
 	}
 	ways, err = overHTTP("http://"+l.Addr().String(), pixels)

@@ -240,9 +240,11 @@ func TestRefused(t *testing.T) {
 			"are JPEG 2000"},
 		"lossless": {file("1.2.840.10008.1.2.4.70", pixels, grey(2, 2, 16, 12, 0)...),
 			"are lossless JPEG"},
-		"run lengths": {file("1.2.840.10008.1.2.5", pixels, grey(2, 2, 16, 12, 0)...), "are run lengths"},
-		"big endian":  {file("1.2.840.10008.1.2.2", pixels, grey(2, 2, 16, 12, 0)...), "are big endian"},
-		"unknown":     {file("1.2.3", pixels, grey(2, 2, 16, 12, 0)...), `"1.2.3" is not read`},
+		"run lengths": {file("1.2.840.10008.1.2.5", pixels, grey(2, 2, 16, 12, 0)...),
+			"are run lengths"},
+		"big endian": {file("1.2.840.10008.1.2.2", pixels, grey(2, 2, 16, 12, 0)...),
+			"are big endian"},
+		"unknown": {file("1.2.3", pixels, grey(2, 2, 16, 12, 0)...), `"1.2.3" is not read`},
 		"palette": {with(func(e []element) { e[1] = text(tagMeaning, "CS", "PALETTE COLOR") }),
 			"PALETTE COLOR"},
 		"32 bits":    {with(func(e []element) { e[4] = short(tagAllocated, 32) }), "32 bits"},
@@ -317,7 +319,8 @@ func TestEncode(t *testing.T) {
 		}
 	}
 	from := preamble + 4 + 12 // behind the element of the length
-	if n := int(binary.LittleEndian.Uint32(b.Bytes()[from-4:])); string(b.Bytes()[from+n:][:4]) != "\x08\x00\x16\x00" {
+	if n := int(binary.LittleEndian.Uint32(b.Bytes()[from-4:])); string(
+		b.Bytes()[from+n:][:4]) != "\x08\x00\x16\x00" {
 		t.Errorf("the group of file information does not end after %d bytes", n)
 	}
 	for _, box := range []image.Rectangle{{}, image.Rect(0, 0, 1<<16, 1)} {

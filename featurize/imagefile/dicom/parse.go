@@ -81,8 +81,8 @@ func (p *parser) header() (*header, error) {
 			return nil, err
 		}
 		if meta && tag>>16 != 2 {
-			// The group after the file's own is written as the syntax says; its tag is the same in all that
-			// are read.
+			// The group after the file's own is written as the syntax says; its tag is the same in
+			// all that are read.
 			meta = false
 			switch h.syntax {
 			case implicitVR:
@@ -106,8 +106,8 @@ func (p *parser) header() (*header, error) {
 		case tag > tagPixels:
 			return nil, errors.New("it has no pixels")
 		case tag == tagTable:
-			return nil, errors.New("its grey values go through a table of the modality (0028,3000), which " +
-				"is not read")
+			return nil, errors.New("its grey values go through a table of the modality " +
+				"(0028,3000), which is not read")
 		case length == undefined:
 			explicit := p.explicit
 			p.explicit = explicit && kind != "UN" // whose items are of implicit VR (PS3.5 6.2.2)

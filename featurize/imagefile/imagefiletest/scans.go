@@ -14,8 +14,8 @@ func Scans(w, h, scans int) []byte {
 	}
 	segment(0xdb, append([]byte{0}, ones(64)...)...)
 	segment(0xc2, 8, byte(h>>8), byte(h), byte(w>>8), byte(w), 1, 1, 0x11, 0)
-	// Each table has one code, of one bit: no difference to the last block, and a run of 2^14 and more
-	// blocks without coefficients.
+	// Each table has one code, of one bit: no difference to the last block, and a run of 2^14 and
+	// more blocks without coefficients.
 	segment(0xc4, append(append([]byte{0x00, 1}, make([]byte, 15)...), 0)...)
 	segment(0xc4, append(append([]byte{0x10, 1}, make([]byte, 15)...), 0xe0)...)
 	blocks := (w + 7) / 8 * ((h + 7) / 8)

@@ -18,8 +18,8 @@ type Plane struct {
 	W, H, Stride int // samples that show pixels, across and down, and from a row to the next
 	// Whole are samples of 0 to 255, of a component that was decoded whole.
 	Whole []uint8
-	// Reduced are samples less 128 where it was not; they are not cut off at 0 and 255, so that means
-	// of them are those of the picture.
+	// Reduced are samples less 128 where it was not; they are not cut off at 0 and 255, so that
+	// means of them are those of the picture.
 	Reduced []int16
 	// Across and Down are how many of the picture's pixels a sample covers.
 	Across, Down float64

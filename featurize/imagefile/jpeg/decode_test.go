@@ -199,8 +199,8 @@ func reduces(t *testing.T, data []byte) {
 						for u := range p.X {
 							c := 0.0
 							for k := range 64 {
-								c += float64(block[k/8*im.YStride+k%8]) * wave(u, (float64(k%8)+.5)/8) * wave(v,
-									(float64(k/8)+.5)/8)
+								c += float64(block[k/8*im.YStride+k%8]) * wave(u,
+									(float64(k%8)+.5)/8) * wave(v, (float64(k/8)+.5)/8)
 							}
 							sum += c * wave(u, (float64(x%p.X)+.5)/float64(p.X)) * wave(v,
 								(float64(y%p.Y)+.5)/float64(p.Y))

@@ -53,8 +53,8 @@ type Header struct {
 	Components    []Component
 	// Exif is the first EXIF segment's contents behind its name.
 	Exif []byte
-	// Adobe says that an APP14 segment gives the colours' Transform: 0 for RGB or CMYK, 1 for YCbCr, 2
-	// for YCCK.
+	// Adobe says that an APP14 segment gives the colours' Transform: 0 for RGB or CMYK, 1 for
+	// YCbCr, 2 for YCCK.
 	Adobe     bool
 	Transform byte
 	jfif      bool
@@ -282,7 +282,8 @@ func (h *Header) sampled() error {
 	for _, c := range h.Components {
 		if !fits(across, c.H) || !fits(down, c.V) {
 			return fmt.Errorf(
-				"its component %d is sampled %d x %d of %d x %d; factors of 1, 2 and 4 are read", c.ID, c.H,
+				"its component %d is sampled %d x %d of %d x %d; factors of 1, 2 and 4 are read",
+				c.ID, c.H,
 				c.V, across, down)
 		}
 	}

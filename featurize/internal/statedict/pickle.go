@@ -332,7 +332,8 @@ func (m *machine) tensor(a []any) (*view, error) {
 	}
 	if !v.run {
 		if m.copied += n; m.copied > len(m.data) {
-			return nil, errors.New("its tensors share elements, and copies of them are larger than the file")
+			return nil, errors.New("its tensors share elements, and copies of them are larger " +
+				"than the file")
 		}
 	}
 	return v, nil

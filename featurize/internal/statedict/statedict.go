@@ -46,8 +46,8 @@ type view struct {
 	of     *storage
 	offset int
 	shape  []int
-	// strides are the steps of the axes in the storage, in elements; run says that they are those of
-	// rows one after another.
+	// strides are the steps of the axes in the storage, in elements; run says that they are those
+	// of rows one after another.
 	strides []int
 	run     bool
 }

@@ -22,8 +22,8 @@ func file(edit func(object string) string) []byte {
 			string(rune(n)) + "NtQ"
 	}
 	tensor := func(storage, offset, shape, strides string) string {
-		return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage + offset + "(" + shape + "t(" + strides +
-			"t\x89ccollections\nOrderedDict\n)RtR"
+		return "ctorch._utils\n_rebuild_tensor_v2\n(" + storage + offset + "(" + shape +
+			"t(" + strides + "t\x89ccollections\nOrderedDict\n)RtR"
 	}
 	object := "ccollections\nOrderedDict\n)Rq\x00(" +
 		u("w") + tensor(storage("FloatStorage", "a", 9), "K\x00", "K\x02K\x03", "K\x03K\x01") +

@@ -21,9 +21,9 @@ import (
 // position. It holds one model, and is not safe for concurrent use.
 type Graph struct {
 	*multi.WeightedDirectedGraph
-	// Opset is the version of the standard operator set of the model, which onnx-go does not tell: 0
-	// (the default) takes the first of those from 11 down to 7, and then from 12 up, that has every
-	// operator with the attributes and inputs that the model gives it.
+	// Opset is the version of the standard operator set of the model, which onnx-go does not tell:
+	// 0 (the default) takes the first of those from 11 down to 7, and then from 12 up, that has
+	// every operator with the attributes and inputs that the model gives it.
 	Opset int64
 
 	values     []*value // in the order in which they were made
@@ -47,8 +47,8 @@ type value struct {
 	of     *Graph
 	name   string
 	tensor tensor.Tensor
-	// of the tensor that was set while the model was decoded: of an input or output as declared, or of
-	// a weight
+	// of the tensor that was set while the model was decoded: of an input or output as declared, or
+	// of a weight
 	declared onnx.DType
 	fed      bool // its tensor was set afterwards
 	made     bool // an operator makes it

@@ -33,7 +33,8 @@ func TestAdapter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := out["y"].F32(); !slices.EqualFunc(got, want, func(a, b float32) bool { return a-b < 1e-5 && b-a < 1e-5 }) {
+		if got := out["y"].F32(); !slices.EqualFunc(got, want,
+			func(a, b float32) bool { return a-b < 1e-5 && b-a < 1e-5 }) {
 			t.Errorf("outputs %v, want %v", got, want)
 		}
 		adapter = nil

@@ -139,7 +139,8 @@ func TestFetchErrorsLeaveNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		dir := filepath.Join(t.TempDir(), "c", "v")
-		if _, err := fetch(ctx, dir, wantedFile("the library"), func(string) {}); !errors.Is(err, context.Canceled) {
+		if _, err := fetch(ctx, dir, wantedFile("the library"), func(string) {}); !errors.Is(err,
+			context.Canceled) {
 			t.Errorf("got %v, want context.Canceled", err)
 		}
 		onlyEntries(t, filepath.Dir(dir))

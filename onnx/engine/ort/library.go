@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// PinnedVersion is the version of the ONNX Runtime that this package is made for, and that [Fetch]
-	// brings.
+	// PinnedVersion is the version of the ONNX Runtime that this package is made for, and that
+	// [Fetch] brings.
 	PinnedVersion = "1.27.0"
-	// MinVersion is the oldest one that offers the programming interface that onnxruntime_go asks for
-	// (its header says ORT_API_VERSION 24).
+	// MinVersion is the oldest one that offers the programming interface that onnxruntime_go asks
+	// for (its header says ORT_API_VERSION 24).
 	MinVersion = "1.24"
 	// LibraryEnv names the environment variable that holds the library's path.
 	LibraryEnv = "ONNXRUNTIME_LIB"
@@ -40,8 +40,8 @@ func FindLibrary(setting string) (path string, tried []string, err error) {
 		tried = append(tried, setting)
 		st, err := os.Stat(setting)
 		if err != nil {
-			return "", tried, fmt.Errorf("%w: %s is %s: %w; correct it, or unset it to search", ErrNoLibrary,
-				from, setting, err)
+			return "", tried, fmt.Errorf("%w: %s is %s: %w; correct it, or unset it to search",
+				ErrNoLibrary, from, setting, err)
 		}
 		if st.IsDir() {
 			return "", tried, fmt.Errorf("%w: %s is %s, which is a folder; name the file itself (%s)",

@@ -171,8 +171,8 @@ func (e *Engine) sessionOptions(lazy bool) (so *ortgo.SessionOptions, err error)
 		func() error { return so.SetLogSeverityLevel(ortgo.LoggingLevelFatal) },
 		// Threads that wait in a loop would take the cores from the Go code between two calls.
 		func() error { return so.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
-		// Without VNNI the runtime adds two products of a uint8 and an int8 in 16 bits, and saturates
-		// them, unless it is told to be right.
+		// Without VNNI the runtime adds two products of a uint8 and an int8 in 16 bits, and
+		// saturates them, unless it is told to be right.
 		func() error { return so.AddSessionConfigEntry("session.x64quantprecision", "1") },
 		func() error {
 			if lazy {
@@ -249,8 +249,8 @@ func appendProvider(so *ortgo.SessionOptions, name string) error {
 		}
 		if err := p.append(so); err != nil {
 			return fmt.Errorf("engine.provider is %q, which this ONNX Runtime (%s) cannot use: %s; use "+
-				"\"cpu\", or set engine.library to a build with that provider and install the libraries that "+
-				"it needs (docs/install.md)", name, ortgo.GetVersion(), firstLine(err))
+				"\"cpu\", or set engine.library to a build with that provider and install the "+
+				"libraries that it needs (docs/install.md)", name, ortgo.GetVersion(), firstLine(err))
 		}
 		return nil
 	}

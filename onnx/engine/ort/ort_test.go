@@ -270,7 +270,8 @@ func TestRunErrors(t *testing.T) {
 			`no output "q"; the outputs are "y"`},
 		{"wrong type", map[string]*onnx.Tensor{"x": onnx.NewTensor(make([]float64, 2), 1, 2)}, nil,
 			"float64[1 2]"},
-		{"wrong width", map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 3)}, nil, "declares float32[n,2]"},
+		{"wrong width", map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 3)}, nil,
+			"declares float32[n,2]"},
 		{"wrong rank", map[string]*onnx.Tensor{"x": onnx.ZerosF32(2)}, nil, "declares float32[n,2]"},
 		{"lying tensor", map[string]*onnx.Tensor{"x": {DType: onnx.Float32, Shape: []int{3, 2},
 			Data: make([]float32, 5)}}, nil, "needs 6 elements"},
@@ -555,12 +556,14 @@ func parallelCases() []parallelCase {
 				b.Output("y", b.MatMul(b.Input("x", onnx.Float32, s[0], s[1]), w(b, "w", s[1], s[2])))
 			}},
 			parallelCase{fmt.Sprintf("MatMul of two inputs%v", s), func(b *build.Builder) {
-				b.Output("y", b.MatMul(b.Input("x", onnx.Float32, s[0], s[1]), b.Input("w", onnx.Float32, s[1], s[2])))
+				b.Output("y", b.MatMul(b.Input("x", onnx.Float32, s[0], s[1]),
+					b.Input("w", onnx.Float32, s[1], s[2])))
 			}},
 			parallelCase{fmt.Sprintf("Gemm transposed%v", s), func(b *build.Builder) {
 				b.Output("y", b.Op("Gemm",
-					[]build.Ref{b.Input("x", onnx.Float32, s[1], s[0]), b.Input("w", onnx.Float32, s[2], s[1]),
-						b.Input("c", onnx.Float32, s[2])}, onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1)))
+					[]build.Ref{b.Input("x", onnx.Float32, s[1], s[0]),
+						b.Input("w", onnx.Float32, s[2], s[1]), b.Input("c", onnx.Float32, s[2])},
+					onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1)))
 			}})
 	}
 	cs = append(cs, parallelCase{"batched MatMul", func(b *build.Builder) {
@@ -574,15 +577,16 @@ func parallelCases() []parallelCase {
 		cs = append(cs, parallelCase{fmt.Sprintf("Conv%v", s), func(b *build.Builder) {
 			x := b.Input("x", onnx.Float32, s.n, s.cin, s.hw, s.hw)
 			y := b.Op("Conv", []build.Ref{x, w(b, "w", s.cout, s.cin/s.group, s.k, s.k)},
-				onnx.IntsAttr("strides", s.stride, s.stride), onnx.IntsAttr("pads", s.k/2, s.k/2, s.k/2, s.k/2),
-				onnx.IntAttr("group", s.group))
+				onnx.IntsAttr("strides", s.stride, s.stride),
+				onnx.IntsAttr("pads", s.k/2, s.k/2, s.k/2, s.k/2), onnx.IntAttr("group", s.group))
 			y = b.Relu(y)
 			b.Output("y", b.Op("GlobalAveragePool", []build.Ref{y}))
 			b.Output("raw", y)
 		}},
 			parallelCase{fmt.Sprintf("Conv with a computed kernel%v", s), func(b *build.Builder) {
 				x := b.Input("x", onnx.Float32, s.n, s.cin, s.hw, s.hw)
-				b.Output("y", b.Op("Conv", []build.Ref{x, b.Input("w", onnx.Float32, s.cout, s.cin/s.group, s.k, s.k)},
+				b.Output("y", b.Op("Conv",
+					[]build.Ref{x, b.Input("w", onnx.Float32, s.cout, s.cin/s.group, s.k, s.k)},
 					onnx.IntsAttr("strides", s.stride, s.stride),
 					onnx.IntsAttr("pads", s.k/2, s.k/2, s.k/2, s.k/2), onnx.IntAttr("group", s.group)))
 			}})
@@ -612,8 +616,8 @@ func parallelCases() []parallelCase {
 		}},
 		parallelCase{"Einsum", func(b *build.Builder) {
 			b.Output("y", b.Op("Einsum",
-				[]build.Ref{b.Input("x", onnx.Float32, 4, 60, 90), b.Input("w", onnx.Float32, 4, 50, 90)},
-				onnx.StrAttr("equation", "bij,bkj->bik")))
+				[]build.Ref{b.Input("x", onnx.Float32, 4, 60, 90),
+					b.Input("w", onnx.Float32, 4, 50, 90)}, onnx.StrAttr("equation", "bij,bkj->bik")))
 		}},
 		parallelCase{"ConvTranspose", func(b *build.Builder) {
 			b.Output("y", b.Op("ConvTranspose",

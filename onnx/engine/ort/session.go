@@ -38,8 +38,8 @@ var _ engine.Session = (*session)(nil)
 
 func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if len(m.Functions) > 0 {
-		// The runtime (1.27) aborts the process on a call that leaves out a function's last output, which
-		// is allowed.
+		// The runtime (1.27) aborts the process on a call that leaves out a function's last output,
+		// which is allowed.
 		inlined := *m
 		if err := pass.Inline(&inlined); err != nil {
 			return nil, err
@@ -49,8 +49,8 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if newer, err := pass.FromSix(m); err == nil { // others the runtime refuses
 		m = newer
 	}
-	// The runtime works out all constants when it loads a model. Where that is more than the model may
-	// ask for, it is left to the run, which can be stopped.
+	// The runtime works out all constants when it loads a model. Where that is more than the model
+	// may ask for, it is left to the run, which can be stopped.
 	heavy, err := shape.TooHeavy(m)
 	lazy := err == nil && len(heavy) > 0 // contradictions in shapes are the runtime's to name
 	if lazy {
@@ -85,7 +85,8 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	}
 	defer so.Destroy()
 	if folder != "" {
-		if err := so.AddSessionConfigEntry("session.model_external_initializers_file_folder_path", folder); err != nil {
+		if err := so.AddSessionConfigEntry("session.model_external_initializers_file_folder_path",
+			folder); err != nil {
 			return nil, plain(err)
 		}
 	}
@@ -98,8 +99,8 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 		fetched: len(a.outputs),
 		dummy:   len(m.Graph.Inputs) == 0, sess: sess, pool: pool{kept: map[string][]*value{}},
 	}
-	// Closes a session that nobody closed, before the collector meets its pinned tensors: that would
-	// be a panic.
+	// Closes a session that nobody closed, before the collector meets its pinned tensors: that
+	// would be a panic.
 	runtime.SetFinalizer(s, (*session).Close)
 	return s, nil
 }
@@ -317,7 +318,8 @@ func (c *call) fetch(fetch map[string]*onnx.Tensor, got []*onnx.Tensor) (err err
 		}
 		if t.DType != r.DType || !slices.Equal(t.Shape, r.Shape) {
 			return fmt.Errorf(
-				"output %q is %v and the tensor given for it is %v; give one of that type and shape, or nil",
+				"output %q is %v and the tensor given for it is %v; give one of that type and "+
+					"shape, or nil",
 				o.info.Name, r, t)
 		}
 		if err := copyInto(t, r); err != nil {

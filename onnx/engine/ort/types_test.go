@@ -16,12 +16,14 @@ func TestNumbersOfTypes(t *testing.T) {
 		seen := map[ortgo.TensorElementDataType]bool{}
 		for d := onnx.Float32; d <= onnx.Int2; d++ {
 			n := toRuntime(d)
-			if seen[n] || fromRuntime(n) != d || (!reordered || d < onnx.Float8E8M0) && int(n) != int(d) {
+			if seen[n] || fromRuntime(n) != d || (!reordered || d < onnx.Float8E8M0) &&
+				int(n) != int(d) {
 				t.Errorf("reordered %v: %v is %d, which is %v", reordered, d, n, fromRuntime(n))
 			}
 			seen[n] = true
 		}
-		if reordered && (toRuntime(onnx.Uint2) != 24 || toRuntime(onnx.Int2) != 25 || toRuntime(onnx.Float8E8M0) != 26) {
+		if reordered && (toRuntime(onnx.Uint2) != 24 || toRuntime(onnx.Int2) != 25 ||
+			toRuntime(onnx.Float8E8M0) != 26) {
 			t.Errorf("%d, %d, %d; want the order of 1.32", toRuntime(onnx.Uint2), toRuntime(onnx.Int2),
 				toRuntime(onnx.Float8E8M0))
 		}

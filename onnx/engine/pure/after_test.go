@@ -147,7 +147,8 @@ func TestAfterConvolution(t *testing.T) {
 // PyTorch's exporter writes them, are as good as initializers.
 func TestConstantsAfterConvolution(t *testing.T) {
 	b := build.New("bounds")
-	x := b.Op("Conv", []build.Ref{b.Input("image", onnx.Float32, 1, 4, 5, 5), b.Param("w", onnx.ZerosF32(4, 4, 1, 1))})
+	x := b.Op("Conv", []build.Ref{b.Input("image", onnx.Float32, 1, 4, 5, 5),
+		b.Param("w", onnx.ZerosF32(4, 4, 1, 1))})
 	for _, v := range []float32{0, 6} {
 		b.Op("Constant", nil, onnx.TensorAttr("value", onnx.Scalar(v)))
 	}

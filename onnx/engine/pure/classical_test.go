@@ -63,7 +63,8 @@ func drawnForest(r *rand.Rand, kind string, depth, features, targets int,
 				f, y, o, m, v, k = 0, 0, 0, "LEAF", 0, 0
 				for c := range targets {
 					if r.IntN(4) > 0 {
-						leafTree, leafID, target = append(leafTree, t), append(leafID, i), append(target, c)
+						leafTree, leafID, target = append(leafTree, t), append(leafID, i),
+							append(target, c)
 						weight = append(weight, float32(r.NormFloat64()))
 					}
 				}
@@ -137,8 +138,8 @@ func TestClassical(t *testing.T) {
 		{"softmax without zeros", "LinearClassifier", 1, in{x}, outs{i64, f},
 			linear(onnx.IntsAttr("classlabels_ints", 4, 2, 9), post("SOFTMAX_ZERO"))},
 		{"two classes", "LinearClassifier", 1, in{x}, outs{str, f},
-			[]onnx.Attr{onnx.FloatsAttr("coefficients", w[:8]...), onnx.FloatsAttr("intercepts", .5, -.5),
-				str2, post("LOGISTIC")}},
+			[]onnx.Attr{onnx.FloatsAttr("coefficients", w[:8]...),
+				onnx.FloatsAttr("intercepts", .5, -.5), str2, post("LOGISTIC")}},
 		{"scaler", "Scaler", 1, in{x}, outs{f},
 			[]onnx.Attr{onnx.FloatsAttr("offset", 1, 2, 3, 4), onnx.FloatsAttr("scale", .5, 2, 1, 3)}},
 		{"scaler of one number", "Scaler", 1, in{wide}, outs{f},
@@ -154,7 +155,8 @@ func TestClassical(t *testing.T) {
 			[]onnx.Attr{onnx.FloatsAttr("imputed_value_floats", 9),
 				onnx.FloatAttr("replaced_value_float", 2)}},
 		{"imputer of integers", "Imputer", 1, in{ints}, outs{i64},
-			[]onnx.Attr{onnx.IntsAttr("imputed_value_int64s", 9), onnx.IntAttr("replaced_value_int64", 2)}},
+			[]onnx.Attr{onnx.IntsAttr("imputed_value_int64s", 9),
+				onnx.IntAttr("replaced_value_int64", 2)}},
 		{"features", "FeatureVectorizer", 1, in{x, x}, outs{f},
 			[]onnx.Attr{onnx.IntsAttr("inputdimensions", 4, 4)}},
 		{"columns", "ArrayFeatureExtractor", 1, in{x, onnx.Vector[int64](3, 0)}, outs{f}, nil},
@@ -168,7 +170,8 @@ func TestClassical(t *testing.T) {
 		{"labels of the first version", "LabelEncoder", 1, in{words}, outs{i64},
 			[]onnx.Attr{strs("classes_strings", "c", "a"), onnx.IntAttr("default_int64", 9)}},
 		{"names of the first version", "LabelEncoder", 1, in{ints}, outs{str},
-			[]onnx.Attr{strs("classes_strings", "zero", "one"), onnx.StrAttr("default_string", "none")}},
+			[]onnx.Attr{strs("classes_strings", "zero", "one"),
+				onnx.StrAttr("default_string", "none")}},
 		{"values of numbers that are missing", "LabelEncoder", 4, in{missing}, outs{i64}, []onnx.Attr{
 			onnx.FloatsAttr("keys_floats", 1, float32(math.NaN()), -2),
 			onnx.IntsAttr("values_int64s", 5, 6, 7)}},
@@ -179,7 +182,8 @@ func TestClassical(t *testing.T) {
 		{"names", "LabelEncoder", 2, in{ints}, outs{str}, []onnx.Attr{strs("values_strings", "p", "q"),
 			onnx.IntsAttr("keys_int64s", 1, -2), onnx.StrAttr("default_string", "none")}},
 		{"trees", "TreeEnsembleRegressor", 1, in{x}, outs{f},
-			forest("target", 3, leq, onnx.IntAttr("n_targets", 3), onnx.FloatsAttr("base_values", 1, 2, 3))},
+			forest("target", 3, leq, onnx.IntAttr("n_targets", 3),
+				onnx.FloatsAttr("base_values", 1, 2, 3))},
 		{"trees of every mode", "TreeEnsembleRegressor", 1, in{x}, outs{f},
 			forest("target", 1, all, onnx.IntAttr("n_targets", 1))},
 		{"trees of missing values", "TreeEnsembleRegressor", 1, in{missing}, outs{f},
@@ -200,7 +204,8 @@ func TestClassical(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			m, feeds := classicalModel(c.version, 13, c.in, c.outs, &onnx.Node{Op: c.op, Attrs: c.attrs})
+			m, feeds := classicalModel(c.version, 13, c.in, c.outs,
+				&onnx.Node{Op: c.op, Attrs: c.attrs})
 			want := run(t, reference, m, feeds)
 			// Files of this domain name early operator sets.
 			for _, opset := range []int64{8, 13, 21} {

@@ -49,8 +49,9 @@ func TestLoopStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := modeltest.Graph("x:float32[]", "y:float32[]", nil, modeltest.Node("Loop", "_ _ x", "y",
-		modeltest.Body("body", modeltest.Graph("i:int64[] on:bool[] v:float32[]", "on2:bool[] v2:float32[]", nil,
-			modeltest.Node("Identity", "on", "on2"), modeltest.Node("Neg", "v", "v2")))))
+		modeltest.Body("body", modeltest.Graph("i:int64[] on:bool[] v:float32[]",
+			"on2:bool[] v2:float32[]", nil, modeltest.Node("Identity", "on", "on2"),
+			modeltest.Node("Neg", "v", "v2")))))
 	s, err := engine.Under(ctx, e).Load(onnx.NewModel(g))
 	if err != nil {
 		t.Fatal(err)

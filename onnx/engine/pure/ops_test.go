@@ -89,9 +89,9 @@ func opCases() []opCase {
 	I, Is, F, S := onnx.IntAttr, onnx.IntsAttr, onnx.FloatAttr, onnx.StrAttr
 
 	for _, op := range []string{"Exp", "Neg", "Abs", "Sign", "Ceil", "Floor", "Round", "Sin", "Cos",
-		"Tan", "Atan", "Sinh", "Cosh", "Asinh", "Tanh", "Erf", "Sigmoid", "Softplus", "Softsign", "Relu",
-		"LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish", "ThresholdedRelu", "Shrink",
-		"Identity", "IsNaN", "IsInf", "Flatten",
+		"Tan", "Atan", "Sinh", "Cosh", "Asinh", "Tanh", "Erf", "Sigmoid", "Softplus",
+		"Softsign", "Relu", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "HardSwish",
+		"ThresholdedRelu", "Shrink", "Identity", "IsNaN", "IsInf", "Flatten",
 		"Softmax", "LogSoftmax", "Hardmax"} {
 		add(op, 17, ts(r.f(3, 4, 5)))
 	}
@@ -198,8 +198,9 @@ func opCases() []opCase {
 	add("AveragePool", 17, ts(r.f(1, 2, 7, 8)), Is("kernel_shape", 3, 3), S("auto_pad", "SAME_UPPER"))
 	for _, opset := range []int64{11, 19} {
 		for _, include := range []int{0, 1} {
-			add("AveragePool", opset, ts(r.f(1, 1, 8, 9)), Is("kernel_shape", 3, 2), Is("strides", 2, 2),
-				Is("pads", 1, 0, 0, 1), I("ceil_mode", 1), I("count_include_pad", include))
+			add("AveragePool", opset, ts(r.f(1, 1, 8, 9)), Is("kernel_shape", 3, 2),
+				Is("strides", 2, 2), Is("pads", 1, 0, 0, 1), I("ceil_mode", 1),
+				I("count_include_pad", include))
 		}
 	}
 	add("AveragePool", 19, ts(r.f(1, 2, 9, 9)), Is("kernel_shape", 2, 2), Is("dilations", 2, 3),
@@ -239,7 +240,8 @@ func opCases() []opCase {
 	add("ReduceProd", 18, ts(r.i(-3, 4, 3, 4), ax(0)))
 	add("ReduceMean", 18, ts(r.i(-30, 40, 3, 4), ax(0)))
 	add("QuantizeLinear", 17,
-		ts(r.f(3, 4), onnx.Vector[float32](0.02, 0.01, 0.03), onnx.Vector[int8](1, 2, -3)), I("axis", 0))
+		ts(r.f(3, 4), onnx.Vector[float32](0.02, 0.01, 0.03), onnx.Vector[int8](1, 2, -3)),
+		I("axis", 0))
 	add("Slice", 17, ts(r.f(5, 6), ax(math.MinInt64, -1), ax(math.MaxInt64, math.MinInt64),
 		ax(0, 1), ax(1, -1)))
 	add("Gemm", 7, ts(r.f(3, 4), r.f(4, 2), r.f()))
@@ -378,8 +380,8 @@ func opCases() []opCase {
 		}
 	}
 	for _, mode := range []string{"linear", "cubic"} {
-		add("Resize", 18, ts(r.f(1, 1, 9, 11), nil, onnx.Vector[float32](1, 1, .45, .6)), S("mode", mode),
-			I("antialias", 1))
+		add("Resize", 18, ts(r.f(1, 1, 9, 11), nil, onnx.Vector[float32](1, 1, .45, .6)),
+			S("mode", mode), I("antialias", 1))
 		add("Resize", 18, ts(r.f(1, 1, 9, 11), nil, nil, onnx.Vector[int64](1, 1, 4, 15)),
 			S("mode", mode), I("antialias", 1), I("exclude_outside", 1))
 	}
@@ -392,9 +394,10 @@ func opCases() []opCase {
 	rois := onnx.NewTensor([]float32{0, 0, 6, 5, -2, 1, 3, 9, 2, 2, 2.5, 2.5}, 3, 4)
 	for _, transform := range []string{"half_pixel", "output_half_pixel"} {
 		for _, ratio := range []int{0, 2} {
-			add("RoiAlign", 16, ts(r.pos(2, 2, 6, 7), rois, onnx.Vector[int64](0, 1, 1)), S("mode", "max"),
-				I("output_height", 2), I("output_width", 3), I("sampling_ratio", ratio),
-				S("coordinate_transformation_mode", transform), F("spatial_scale", .9))
+			add("RoiAlign", 16, ts(r.pos(2, 2, 6, 7), rois, onnx.Vector[int64](0, 1, 1)),
+				S("mode", "max"), I("output_height", 2), I("output_width", 3),
+				I("sampling_ratio", ratio), S("coordinate_transformation_mode", transform),
+				F("spatial_scale", .9))
 		}
 	}
 	return cs

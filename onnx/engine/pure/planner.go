@@ -365,7 +365,8 @@ func (p *planner) finish() error {
 			return fmt.Errorf("output %q is made by no node", v.Name)
 		}
 		if v.DType != onnx.Undefined && v.DType != p.types[k] {
-			return fmt.Errorf("output %q is declared %v and computed as %v", v.Name, v.DType, p.types[k])
+			return fmt.Errorf("output %q is declared %v and computed as %v", v.Name,
+				v.DType, p.types[k])
 		}
 		if v.DType == onnx.Undefined {
 			pl.outputs = append([]onnx.ValueInfo{}, pl.outputs...)

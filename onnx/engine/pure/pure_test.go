@@ -236,7 +236,8 @@ func TestDecoderTraps(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	one := func(n *onnx.Node, opset int64) *onnx.Model {
 		m := onnx.NewModel(&onnx.Graph{
-			Name: "one", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
+			Name: "one", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32,
+				Shape: onnx.Shape("n")}},
 			Outputs: []onnx.ValueInfo{{Name: "y"}}, Nodes: []*onnx.Node{n},
 			Initializers: map[string]*onnx.Tensor{},
 		})
@@ -251,11 +252,12 @@ func TestRefusals(t *testing.T) {
 		{"unknown operator", one(&onnx.Node{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"},
 			Outputs: []string{"y"}}, 17), []string{`"n1"`, "Frobnicate", "not supported"}},
 		{"other domain", one(&onnx.Node{Name: "n1", Op: "Relu", Domain: "com.example",
-			Inputs: []string{"x"}, Outputs: []string{"y"}}, 17), []string{"com.example.Relu", "domain"}},
+			Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
+			[]string{"com.example.Relu", "domain"}},
 		{"future opset", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 99),
 			[]string{"opset 99", "1 to 28"}},
-		{"too old an opset", one(&onnx.Node{Name: "n1", Op: "Gelu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
-			[]string{"Gelu", "20-28", "17"}},
+		{"too old an opset", one(&onnx.Node{Name: "n1", Op: "Gelu", Inputs: []string{"x"},
+			Outputs: []string{"y"}}, 17), []string{"Gelu", "20-28", "17"}},
 		{"unknown attribute", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"},
 			Attrs: []onnx.Attr{onnx.IntAttr("surprise", 1)}}, 17), []string{`"surprise"`}},
 		{"attribute of another kind",
@@ -381,7 +383,8 @@ func TestHalfPrecision(t *testing.T) {
 		return &onnx.Tensor{DType: onnx.Float16, Shape: []int{len(v)}, Data: v}
 	}
 	m := onnx.NewModel(&onnx.Graph{
-		Name: "half", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float16, Shape: onnx.Shape("n")}},
+		Name: "half", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float16,
+			Shape: onnx.Shape("n")}},
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float16}, {Name: "wide", DType: onnx.Float32},
 			{Name: "same", DType: onnx.Float16}},
 		Nodes: []*onnx.Node{

@@ -77,9 +77,9 @@ func (q *quantizer) conv(x build.Ref, in, out, size, stride, group int) build.Re
 	for i := range bias.F32() {
 		bias.F32()[i] = float32(q.r.NormFloat64())
 	}
-	return q.Op("Conv", []build.Ref{x, q.weights(0, out, in/group, size, size), q.Param(fmt.Sprint("b", q.n), bias)},
-		onnx.IntsAttr("strides", stride, stride), onnx.IntsAttr("pads", p, p, p, p),
-		onnx.IntAttr("group", group))
+	return q.Op("Conv", []build.Ref{x, q.weights(0, out, in/group, size, size),
+		q.Param(fmt.Sprint("b", q.n), bias)}, onnx.IntsAttr("strides", stride, stride),
+		onnx.IntsAttr("pads", p, p, p, p), onnx.IntAttr("group", group))
 }
 
 // QuantizedNetwork has each of the operators that are run on bytes.
@@ -100,7 +100,8 @@ func QuantizedNetwork(t *testing.T, d onnx.DType) *onnx.Model {
 	x = q.again(q.Op("Flatten", []build.Ref{x}))
 	x = q.bytes(q.Op("Gemm",
 		[]build.Ref{x, q.weights(0, 9, 12*5*5),
-			q.Param("gb", onnx.Vector[float32](1, 2, 3, 4, 5, 6, 7, 8, 9))}, onnx.IntAttr("transB", 1)), .05)
+			q.Param("gb", onnx.Vector[float32](1, 2, 3, 4, 5, 6, 7, 8, 9))},
+		onnx.IntAttr("transB", 1)), .05)
 	x = q.bytes(q.Op("MatMul", []build.Ref{x, q.weights(1, 9, 7)}), .05)
 	q.Output("y", x)
 	m, err := q.Model()
@@ -149,7 +150,8 @@ func TestQuantized(t *testing.T) {
 		separate := onnx.Clone(m)
 		for _, n := range m.Graph.Nodes { // a value that is an output is made as float32
 			if n.Op != "QuantizeLinear" && n.Op != "DequantizeLinear" {
-				separate.Graph.Outputs = append(separate.Graph.Outputs, onnx.ValueInfo{Name: n.Outputs[0]})
+				separate.Graph.Outputs = append(separate.Graph.Outputs,
+					onnx.ValueInfo{Name: n.Outputs[0]})
 			}
 		}
 		want := computed(t, e, separate)

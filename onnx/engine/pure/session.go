@@ -146,7 +146,8 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	for name, dst := range fetch {
 		v := s.values[p.slot[name]].tensor
 		if dst != nil && (dst.DType != v.DType || !slices.Equal(dst.Shape, v.Shape)) {
-			return fmt.Errorf("engine pure: output %q is %v, the tensor given for it is %v", name, v, dst)
+			return fmt.Errorf("engine pure: output %q is %v, the tensor given for it is %v", name,
+				v, dst)
 		}
 	}
 	for name, dst := range fetch {
@@ -200,7 +201,8 @@ func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 			known = known || v.Name == name
 		}
 		if !known {
-			return fmt.Errorf("%q is fed and is no input of the model; the inputs are %v", name, p.inputs)
+			return fmt.Errorf("%q is fed and is no input of the model; the inputs are %v", name,
+				p.inputs)
 		}
 	}
 	for name, t := range fetch {

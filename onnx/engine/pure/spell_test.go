@@ -39,8 +39,8 @@ func TestSpelling(t *testing.T) {
 		{"com.microsoft.QuickGelu", []*onnx.Tensor{r.f(2, 5)},
 			[]onnx.Attr{onnx.FloatAttr("alpha", 1.702)}, nil},
 		{"com.microsoft.FusedMatMul", []*onnx.Tensor{r.f(4, 2), r.f(3, 4)},
-			[]onnx.Attr{onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1), onnx.FloatAttr("alpha", .5)},
-			nil},
+			[]onnx.Attr{onnx.IntAttr("transA", 1), onnx.IntAttr("transB", 1),
+				onnx.FloatAttr("alpha", .5)}, nil},
 		{"com.microsoft.FusedMatMul", []*onnx.Tensor{r.f(2, 3, 4), r.f(2, 4, 5)}, nil, nil},
 		{"com.microsoft.SkipLayerNormalization",
 			[]*onnx.Tensor{r.f(2, 3, 4), r.f(2, 3, 4), r.f(4), r.f(4), r.f(4)}, nil,
@@ -48,11 +48,11 @@ func TestSpelling(t *testing.T) {
 		{"com.microsoft.SkipSimplifiedLayerNormalization",
 			[]*onnx.Tensor{r.f(2, 3, 4), r.f(2, 3, 4), r.f(4), r.f(4)}, nil, nil},
 		{"com.microsoft.QLinearAdd",
-			[]*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), bytes(6), scale(.03), zero(128), scale(.05),
-				zero(120)}, nil, nil},
+			[]*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), bytes(6), scale(.03),
+				zero(128), scale(.05), zero(120)}, nil, nil},
 		{"com.microsoft.QLinearMul",
-			[]*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), bytes(6), scale(.03), zero(128), scale(.05),
-				zero(120)}, nil, nil},
+			[]*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), bytes(6), scale(.03),
+				zero(128), scale(.05), zero(120)}, nil, nil},
 		{"com.microsoft.QLinearSigmoid",
 			[]*onnx.Tensor{bytes(2, 6), scale(.02), zero(100), scale(.004), zero(3)}, nil, nil},
 		{"com.microsoft.QLinearLeakyRelu",
@@ -99,7 +99,8 @@ func TestSpelling(t *testing.T) {
 			}
 			for _, o := range n.Outputs {
 				if o != "" {
-					m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: o, DType: c.in[0].DType})
+					m.Graph.Outputs = append(m.Graph.Outputs,
+						onnx.ValueInfo{Name: o, DType: c.in[0].DType})
 				}
 			}
 			got, want := run(t, own, m, feeds), run(t, reference, m, feeds)

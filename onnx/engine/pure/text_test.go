@@ -17,7 +17,10 @@ import (
 // What operators on strings give where the standard's tests do not look, and what they refuse.
 func TestText(t *testing.T) {
 	S, I, Is := onnx.StrAttr, onnx.IntAttr, onnx.IntsAttr
-	words := func(v ...string) onnx.Attr { return onnx.Attr{Name: "stopwords", Kind: onnx.AttrStrings, Strs: v} }
+	words := func(v ...string) onnx.Attr {
+		return onnx.Attr{Name: "stopwords",
+			Kind: onnx.AttrStrings, Strs: v}
+	}
 	pool := onnx.Attr{Name: "pool_strings", Kind: onnx.AttrStrings, Strs: []string{"a", "b", "a", "b"}}
 	grams := func(more ...onnx.Attr) []onnx.Attr {
 		return append([]onnx.Attr{pool, I("min_gram_length", 1), I("max_gram_length", 2),
@@ -61,9 +64,11 @@ func TestText(t *testing.T) {
 			[]onnx.Attr{S("case_change_action", "TITLE")}, "case_change_action is"},
 		// One word at every distance counts once, two of them at distances 1 and 2.
 		{"TfIdfVectorizer", []*onnx.Tensor{onnx.Vector("a", "b", "c", "b")},
-			grams(S("mode", "TF"), I("max_skip_count", 1), Is("ngram_indexes", 0, 3, 1)), "[4] [1 1 0 2]"},
+			grams(S("mode", "TF"), I("max_skip_count", 1), Is("ngram_indexes", 0, 3, 1)),
+			"[4] [1 1 0 2]"},
 		{"TfIdfVectorizer", []*onnx.Tensor{onnx.Vector("a", "x", "b")},
-			grams(S("mode", "TF"), I("max_skip_count", 1), Is("ngram_indexes", 0, 1, 2)), "[3] [1 1 1]"},
+			grams(S("mode", "TF"), I("max_skip_count", 1), Is("ngram_indexes", 0, 1, 2)),
+			"[3] [1 1 1]"},
 		{"TfIdfVectorizer", []*onnx.Tensor{onnx.Vector("b", "b")},
 			grams(S("mode", "TFIDF"), I("max_skip_count", 0), Is("ngram_indexes", 0, 1, 2),
 				onnx.FloatsAttr("weights", 2, 3, 4)), "[3] [0 6 0]"},
@@ -74,9 +79,11 @@ func TestText(t *testing.T) {
 			grams(S("mode", "TFIDF"), I("max_skip_count", 0), Is("ngram_indexes", 1, 0, 2),
 				onnx.FloatsAttr("weights", 2, 3, 4)), "takes that of the column"},
 		{"TfIdfVectorizer", []*onnx.Tensor{onnx.Vector("b")},
-			grams(S("mode", "TF"), I("max_skip_count", 0), Is("ngram_indexes", 0, 1)), "3 n-grams for 2"},
+			grams(S("mode", "TF"), I("max_skip_count", 0), Is("ngram_indexes", 0, 1)),
+			"3 n-grams for 2"},
 		{"TfIdfVectorizer", []*onnx.Tensor{onnx.Vector("b")},
-			grams(S("mode", "TF"), I("max_skip_count", 1<<60), Is("ngram_indexes", 0, 1, 2)), "[3] [0 1 0]"},
+			grams(S("mode", "TF"), I("max_skip_count", 1<<60), Is("ngram_indexes", 0, 1, 2)),
+			"[3] [0 1 0]"},
 	} {
 		t.Run(c.op, func(t *testing.T) {
 			outputs := 1

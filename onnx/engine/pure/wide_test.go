@@ -39,7 +39,8 @@ func TestWideIntegers(t *testing.T) {
 		{"an open slice by attributes", "Slice", 9, []*onnx.Tensor{row},
 			[]onnx.Attr{integers("starts", 0), integers("ends", end)}, []float32{1, 2, 3, 4, 5}, ""},
 		{"an open slice from the end", "Slice", 9, []*onnx.Tensor{row},
-			[]onnx.Attr{integers("starts", -wide), integers("ends", wide)}, []float32{1, 2, 3, 4, 5}, ""},
+			[]onnx.Attr{integers("starts", -wide), integers("ends", wide)},
+			[]float32{1, 2, 3, 4, 5}, ""},
 		{"an open slice by inputs", "Slice", 13,
 			[]*onnx.Tensor{row, onnx.Vector[int64](1), onnx.Vector[int64](end)}, nil,
 			[]float32{2, 3, 4, 5}, ""},
@@ -58,7 +59,8 @@ func TestWideIntegers(t *testing.T) {
 			[]float32{15}, ""},
 		{"an axis", "Concat", 13, []*onnx.Tensor{row, row},
 			[]onnx.Attr{integer("axis", 1<<32)}, nil, "axis"},
-		{"a band", "Trilu", 14, []*onnx.Tensor{square, scalar(1 << 32)}, nil, []float32{0, 0, 0, 0}, ""},
+		{"a band", "Trilu", 14, []*onnx.Tensor{square, scalar(1 << 32)}, nil,
+			[]float32{0, 0, 0, 0}, ""},
 		{"a diagonal", "EyeLike", 9, []*onnx.Tensor{square},
 			[]onnx.Attr{integer("k", 1<<32), integer("dtype", int64(onnx.Float32))},
 			[]float32{0, 0, 0, 0}, ""},
@@ -67,13 +69,14 @@ func TestWideIntegers(t *testing.T) {
 			[]float32{0, 0, 0, 0}, ""},
 		{"more than there are", "TopK", 11, []*onnx.Tensor{row, onnx.Vector[int64](wide)}, nil, nil,
 			"of an axis of size 5"},
-		{"a length", "ReverseSequence", 10, []*onnx.Tensor{square, onnx.Vector[int64](1, wide)}, nil, nil,
-			"outside 0 to 2"},
+		{"a length", "ReverseSequence", 10, []*onnx.Tensor{square, onnx.Vector[int64](1, wide)},
+			nil, nil, "outside 0 to 2"},
 		{"an index", "Gather", 13, []*onnx.Tensor{row, scalar(wide)}, nil, nil, "outside"},
 		{"a shape", "Reshape", 13, []*onnx.Tensor{square, onnx.Vector[int64](wide, 2)}, nil,
 			nil, "elements"},
 		{"two sizes that wrap round", "Reshape", 13,
-			[]*onnx.Tensor{onnx.Vector[float32](1), onnx.Vector[int64](641, 6700417)}, nil, nil, "elements"},
+			[]*onnx.Tensor{onnx.Vector[float32](1), onnx.Vector[int64](641, 6700417)}, nil,
+			nil, "elements"},
 		{"paddings that wrap round", "Pad", 11,
 			[]*onnx.Tensor{row, onnx.Vector[int64](math.MaxInt32, math.MaxInt32)}, nil, nil,
 			"allowed are 0 to"},
@@ -81,13 +84,15 @@ func TestWideIntegers(t *testing.T) {
 			[]*onnx.Tensor{row, onnx.Vector[int64](-math.MaxInt32, math.MaxInt32)},
 			[]onnx.Attr{onnx.StrAttr("mode", "edge")}, []float32{5, 5, 5, 5, 5}, ""},
 		{"a window that wraps round", "MaxPool", 12, []*onnx.Tensor{plane},
-			[]onnx.Attr{integers("kernel_shape", 1, 65537), integers("dilations", 1, 65536)}, nil, "65537"},
+			[]onnx.Attr{integers("kernel_shape", 1, 65537), integers("dilations", 1, 65536)}, nil,
+			"65537"},
 		{"a block whose square wraps round", "SpaceToDepth", 13, []*onnx.Tensor{plane},
 			[]onnx.Attr{integer("blocksize", 65536)}, nil, "blocksize"},
 		{"parts that wrap round", "Split", 13,
-			[]*onnx.Tensor{row, onnx.Vector[int64](math.MaxInt32, math.MaxInt32, 7)}, nil, nil, "split"},
-		{"repeats that wrap round", "Tile", 13, []*onnx.Tensor{square, onnx.Vector[int64](1<<16, 1<<16)},
-			nil, nil, "elements"},
+			[]*onnx.Tensor{row, onnx.Vector[int64](math.MaxInt32, math.MaxInt32, 7)},
+			nil, nil, "split"},
+		{"repeats that wrap round", "Tile", 13,
+			[]*onnx.Tensor{square, onnx.Vector[int64](1<<16, 1<<16)}, nil, nil, "elements"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			outputs := 1
@@ -108,7 +113,8 @@ func TestWideIntegers(t *testing.T) {
 				if err == nil {
 					t.Fatalf("it gave %v", out["y0"])
 				}
-				if !strings.Contains(err.Error(), c.fails) || strings.Contains(err.Error(), "kernel failed") {
+				if !strings.Contains(err.Error(), c.fails) ||
+					strings.Contains(err.Error(), "kernel failed") {
 					t.Errorf("error %q does not say %q", err, c.fails)
 				}
 				return

@@ -260,7 +260,8 @@ var reductions = join(
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
 		return tensors{x}, g.some(onnx.IntAttr("axis", g.axis(len(x.Shape))),
-			onnx.BoolAttr("keepdims", g.IntN(2) == 0), onnx.BoolAttr("select_last_index", g.IntN(2) == 0)), 0
+			onnx.BoolAttr("keepdims", g.IntN(2) == 0),
+			onnx.BoolAttr("select_last_index", g.IntN(2) == 0)), 0
 	}, "ArgMax", "ArgMin"),
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
@@ -322,15 +323,16 @@ func layer(gates, acts int) recipe {
 		if g.IntN(3) == 0 {
 			names := make([]string, acts*dirs)
 			for i := range names {
-				names[i] = pick(g, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus", "LeakyRelu", "Elu",
-					"HardSigmoid", "ThresholdedRelu")
-				// the ONNX Runtime's RNN takes alphas by direction, and reads beyond a list of those that are
-				// needed
+				names[i] = pick(g, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus",
+					"LeakyRelu", "Elu", "HardSigmoid", "ThresholdedRelu")
+				// the ONNX Runtime's RNN takes alphas by direction, and reads beyond a list of
+				// those that are needed
 				if gates == 1 {
 					names[i] = pick(g, "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus")
 				}
 			}
-			// The ONNX Runtime takes 0 for an alpha that is not given, and not the operator's default.
+			// The ONNX Runtime takes 0 for an alpha that is not given, and not the operator's
+			// default.
 			var alphas, betas []float32
 			for _, name := range names {
 				if slices.Contains([]string{"LeakyRelu", "Elu", "HardSigmoid", "ThresholdedRelu"}, name) {
@@ -367,8 +369,8 @@ var signals = join(
 			inverse := g.IntN(2) == 0
 			attrs := []onnx.Attr{onnx.BoolAttr("inverse", inverse),
 				onnx.BoolAttr("onesided", inverse == (s[len(s)-1] == 2) && g.IntN(2) == 0)}
-			// the ONNX Runtime does not come back from an inverse transform of one bin to the length that
-			// follows from it, 0
+			// the ONNX Runtime does not come back from an inverse transform of one bin to the
+			// length that follows from it, 0
 			if inverse {
 				s[a] = max(2, s[a])
 			}

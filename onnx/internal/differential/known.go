@@ -28,7 +28,8 @@ var disagreements = []disagreement{
 	{"engine", "", "does not support double", "the ONNX Runtime's recurrent layers are float32 alone",
 		nil},
 	{"engine", "", "Ellipsis represents incompatible dimensions",
-		"the ONNX Runtime does not sum over the axes of an ellipsis, which the equation leaves out", nil},
+		"the ONNX Runtime does not sum over the axes of an ellipsis, which the equation leaves out",
+		nil},
 	{"engine", "", "_inlfunc_",
 		"the ONNX Runtime spells the operator out in others that do not take its element type", nil},
 	{"engine", "", "in node ()",
@@ -53,7 +54,8 @@ var disagreements = []disagreement{
 	{"engine", "ReduceLogSumExp", "elements differ",
 		"the logarithm of 0 has no defined value as an integer", integers},
 	{"engine", "Pow", "elements differ",
-		"a power that is no number has no defined value as an integer", func(c *Case, n *onnx.Node) bool {
+		"a power that is no number has no defined value as an integer",
+		func(c *Case, n *onnx.Node) bool {
 			return integers(c, n) && c.value(n.Input(1)).DType.IsFloat()
 		}},
 	{"engine", "MatMul", "cannot broadcast on dim",

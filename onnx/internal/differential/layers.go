@@ -107,9 +107,11 @@ var products = map[string]recipe{
 		if tb == 1 {
 			b = []int{n, k}
 		}
-		attrs := append(g.some(onnx.FloatAttr("alpha", float32(1+g.IntN(3))), onnx.FloatAttr("beta", float32(g.IntN(3)))),
-			onnx.IntAttr("transA", ta), onnx.IntAttr("transB", tb))
-		in := tensors{g.tensor(d, a...), g.tensor(d, b...), g.tensor(d, g.broadcastable([]int{m, n})...)}
+		attrs := append(g.some(onnx.FloatAttr("alpha", float32(1+g.IntN(3))),
+			onnx.FloatAttr("beta", float32(g.IntN(3)))), onnx.IntAttr("transA", ta),
+			onnx.IntAttr("transB", tb))
+		in := tensors{g.tensor(d, a...), g.tensor(d, b...),
+			g.tensor(d, g.broadcastable([]int{m, n})...)}
 		if g.opset >= 11 && g.IntN(3) == 0 {
 			in = in[:2]
 		}
@@ -125,7 +127,8 @@ var products = map[string]recipe{
 		f := pick(g, form{"ij,jk->ik", tensors{t(i, j), t(j, k)}},
 			form{"bij,bjk->bik", tensors{t(b, i, j), t(b, j, k)}}, form{"ij->ji", tensors{t(i, j)}},
 			form{"ij->", tensors{t(i, j)}}, form{"ij->j", tensors{t(i, j)}},
-			form{"i,j->ij", tensors{t(i), t(j)}}, form{"...ij,...jk->...ik", tensors{t(b, i, j), t(j, k)}},
+			form{"i,j->ij", tensors{t(i), t(j)}},
+			form{"...ij,...jk->...ik", tensors{t(b, i, j), t(j, k)}},
 			form{"ii->i", tensors{t(i, i)}}, form{"bij,bkj->bik", tensors{t(b, i, j), t(b, k, j)}},
 			form{"ij,ij->i", tensors{t(i, j), t(i, j)}},
 			form{"ij,jk,kb->ib", tensors{t(i, j), t(j, k), t(k, b)}},
@@ -249,15 +252,16 @@ var quantized = map[string]recipe{
 	},
 	"QLinearMatMul": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		m, k, n := 1+g.IntN(4), 1+g.IntN(4), 1+g.IntN(4)
-		return tensors{g.tensor(d, m, k), scale(g), g.tensor(d), g.tensor(d, k, n), scale(g), g.tensor(d),
-			scale(g), g.tensor(d)}, nil, 0
+		return tensors{g.tensor(d, m, k), scale(g), g.tensor(d), g.tensor(d, k, n),
+			scale(g), g.tensor(d), scale(g), g.tensor(d)}, nil, 0
 	},
 	"ConvInteger": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		sizes, kernel, attrs := g.window(2, true)
 		c := 1 + g.IntN(2)
 		e := d
 		return tensors{g.tensor(d, append([]int{1, c}, sizes...)...),
-			g.tensor(e, append([]int{1 + g.IntN(2), c}, kernel...)...), pick(g, nil, g.tensor(d))}, attrs, 0
+				g.tensor(e, append([]int{1 + g.IntN(2), c}, kernel...)...), pick(g, nil, g.tensor(d))},
+			attrs, 0
 	},
 }
 
@@ -274,7 +278,8 @@ func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 	attrs = append(attrs, onnx.StrAttr("coordinate_transformation_mode",
 		pick(g, "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")))
 	attrs = append(attrs, g.some(
-		onnx.StrAttr("nearest_mode", pick(g, "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
+		onnx.StrAttr("nearest_mode",
+			pick(g, "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
 		onnx.FloatAttr("cubic_coeff_a", -.5),
 		onnx.IntAttr("exclude_outside", boolInt(mode == "cubic")))...)
 	roi := onnx.Vector[float32]()

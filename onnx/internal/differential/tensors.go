@@ -37,8 +37,8 @@ var movement = map[string]recipe{
 		axes := g.axes(len(s))
 		for i, a := range axes {
 			at := (a + len(s)) % len(s)
-			// the ONNX Runtime infers another shape for axes counted from the end, which there are from 11
-			// on
+			// the ONNX Runtime infers another shape for axes counted from the end, which there are
+			// from 11 on
 			if s[at] = 1; g.opset < 11 {
 				axes[i] = at
 			}
@@ -167,7 +167,8 @@ var movement = map[string]recipe{
 			return tensors{x}, []onnx.Attr{onnx.IntsAttr("starts", starts...),
 				onnx.IntsAttr("ends", ends...), onnx.IntsAttr("axes", axes...)}, 0
 		}
-		return tensors{x, vector(starts), vector(ends), vector(axes), pick(g, nil, vector(steps))}, nil, 0
+		return tensors{x, vector(starts), vector(ends), vector(axes), pick(g, nil, vector(steps))},
+			nil, 0
 	},
 	"Shape": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		return tensors{g.tensor(d, g.shape(0, 4)...)},
@@ -223,7 +224,8 @@ var indexing = map[string]recipe{
 				s[i] = g.IntN(5)
 			}
 		}
-		return tensors{x, g.index(-x.Shape[k], x.Shape[k], s...)}, []onnx.Attr{onnx.IntAttr("axis", a)}, 0
+		return tensors{x, g.index(-x.Shape[k], x.Shape[k], s...)},
+			[]onnx.Attr{onnx.IntAttr("axis", a)}, 0
 	},
 	"GatherND": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, _, _ := g.along(d, 1, 4)

@@ -124,8 +124,10 @@ func Control() map[string]Case {
 			Node("Scan", lengths+" h0 x", "hn y",
 				append(attrs, onnx.IntAttr("num_scan_inputs", 1),
 					Body("body", Graph("h:float32[2] xt:float32[3]", "h2:float32[2] yt:float32[2]", nil,
-						Node("Mul", "xt w", "p"), Node("ReduceSum", "p", "s", onnx.IntAttr("keepdims", 0)),
-						Node("Add", "s h", "q"), Node("Tanh", "q", "h2"), Node("Mul", "h2 h", "yt"))))...))
+						Node("Mul", "xt w", "p"),
+						Node("ReduceSum", "p", "s", onnx.IntAttr("keepdims", 0)),
+						Node("Add", "s h", "q"), Node("Tanh", "q", "h2"),
+						Node("Mul", "h2 h", "yt"))))...))
 	}
 	lengths, states := onnx.Vector[int64](3, 1), f([]int{2, 2}, .1, -.3, .2, .7)
 	yes, no, n := onnx.Scalar(true), onnx.Scalar(false), onnx.Scalar[int64]
@@ -187,7 +189,8 @@ func Recurrent() map[string]Case {
 			if op == "LSTM" {
 				feeds["c"], feeds["p"] = draw(dirs, batch, hidden), draw(dirs, 3*hidden)
 				names += " c p"
-				in += fmt.Sprintf(" c:float32[%d,%d,%d] p:float32[%d,%d]", dirs, batch, hidden, dirs, 3*hidden)
+				in += fmt.Sprintf(" c:float32[%d,%d,%d] p:float32[%d,%d]", dirs, batch,
+					hidden, dirs, 3*hidden)
 			}
 		}
 		out, outs := "y:float32 yh:float32", "y yh"

@@ -38,7 +38,8 @@ func spellAttention(s *speller) ([]string, error) {
 	empty := ""
 	if bias != "" {
 		if mayBeEmpty {
-			// Such a row is left without a bias before, so that nothing in it is NaN, and is cleared after.
+			// Such a row is left without a bias before, so that nothing in it is NaN, and is
+			// cleared after.
 			most := s.reduceMax(bias)
 			empty = s.op("Less", []string{most, s.num(-math.MaxFloat32)})
 			bias = s.op("Where", []string{empty, s.num(0), bias})
@@ -126,7 +127,8 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 		missing := a.op("Sub", []string{a.op("Reshape", []string{a.sizeK, a.ints(1)}),
 			a.op("Gather", []string{a.un("Shape", mask), a.ints(-1)})})
 		if !a.covers(mask) {
-			mask = a.op("Pad", []string{mask, a.op("Concat", []string{before, missing}, onnx.IntAttr("axis", 0)), never})
+			mask = a.op("Pad", []string{mask,
+				a.op("Concat", []string{before, missing}, onnx.IntAttr("axis", 0)), never})
 		}
 		bias, mayBeEmpty = mask, true
 	}
@@ -170,7 +172,8 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 			allow("LessOrEqual", keys, a.add(at, a.constant(onnx.Scalar(int64(right)))))
 		}
 		if left >= 0 {
-			allow("GreaterOrEqual", keys, a.op("Sub", []string{at, a.constant(onnx.Scalar(int64(left)))}))
+			allow("GreaterOrEqual", keys,
+				a.op("Sub", []string{at, a.constant(onnx.Scalar(int64(left)))}))
 			mayBeEmpty = true
 		}
 	}

@@ -119,7 +119,8 @@ func (s *speller) transformed(scores, name string) (string, error) {
 		rest := s.mul(scores, s.un("Exp", s.un("Neg", top)))
 		return s.op("Div", []string{s.op("Where", []string{is, e, rest}), sum}), nil
 	}
-	return "", fmt.Errorf("post_transform is %q; supported are NONE, SOFTMAX, SOFTMAX_ZERO and LOGISTIC", name)
+	return "", fmt.Errorf("post_transform is %q; supported are NONE, SOFTMAX, SOFTMAX_ZERO "+
+		"and LOGISTIC", name)
 }
 
 // labels returns the node's class labels as a constant, and their number.
@@ -351,8 +352,9 @@ func spellLabelEncoder(s *speller) ([]string, error) {
 			if math.IsNaN(keys.At(i)) {
 				at := make([]bool, keys.Len())
 				at[i] = true
-				is = s.op("Or", []string{is, s.op("And", []string{s.constant(onnx.Vector(at...)), s.matches(s.un("IsNaN", x),
-					s.constant(onnx.Vector(true)))})})
+				is = s.op("Or", []string{is,
+					s.op("And", []string{s.constant(onnx.Vector(at...)),
+						s.matches(s.un("IsNaN", x), s.constant(onnx.Vector(true)))})})
 			}
 		}
 	}

@@ -204,7 +204,8 @@ func (s *speller) nested() (*forest, error) {
 	aggregate := s.attrs.Int("aggregate_function")
 	if len(targets) != len(weights) || aggregate < 0 || aggregate > 3 {
 		return nil,
-			fmt.Errorf("the lists of its leaves differ in length, or aggregate_function is %d and not 0 to 3", aggregate)
+			fmt.Errorf("the lists of its leaves differ in length, or aggregate_function is %d "+
+				"and not 0 to 3", aggregate)
 	}
 	f, err := newForest(n+len(weights), s.attrs.Int("n_targets"),
 		[]string{"AVERAGE", "SUM", "MIN", "MAX"}[aggregate])
@@ -319,7 +320,8 @@ func (s *speller) branch(f *forest, v string, look func(string) string) string {
 		if yes == "" {
 			yes = holds
 		} else {
-			yes = s.op("Where", []string{s.op("Equal", []string{look("mode"), s.constant(onnx.Scalar(m))}), holds, yes})
+			yes = s.op("Where", []string{s.op("Equal",
+				[]string{look("mode"), s.constant(onnx.Scalar(m))}), holds, yes})
 		}
 	}
 	if missing {
@@ -418,8 +420,8 @@ func spellTreeClassifier(s *speller) ([]string, error) {
 		outs := s.second(labels, y, bound, positive)
 		if positive && post != "NONE" {
 			return nil,
-				fmt.Errorf("post_transform %s of two classes with the weights of one, all positive, is not "+
-					"supported", post)
+				fmt.Errorf("post_transform %s of two classes with the weights of one, all "+
+					"positive, is not supported", post)
 		}
 		outs[1], err = s.transformed(outs[1], post)
 		return outs, err

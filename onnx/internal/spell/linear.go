@@ -52,8 +52,8 @@ func spellLinearAttention(s *speller) ([]string, error) {
 			onnx.IntAttr("axis", 0))
 		state = s.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))
 	} else {
-		// It may be of another type than the queries; it is computed in theirs, and comes back in its
-		// own.
+		// It may be of another type than the queries; it is computed in theirs, and comes back in
+		// its own.
 		s.state = s.Type(state)
 		if held, ok := s.halves[state]; ok {
 			s.state = s.Type(held)

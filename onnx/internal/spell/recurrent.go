@@ -309,7 +309,10 @@ func (s *step) takeInputs(x string, i int) error {
 		s.states = append(s.states, c0)
 		s.c = s.input("c", r.d, r.hidden)
 	}
-	transposed := func(v string) string { return r.op("Transpose", []string{v}, onnx.IntsAttr("perm", 1, 0)) }
+	transposed := func(v string) string {
+		return r.op("Transpose", []string{v},
+			onnx.IntsAttr("perm", 1, 0))
+	}
 	gates := len(r.cell.gates)
 	for k := range gates {
 		v := r.op("MatMul", []string{x, transposed(r.part(w, k, r.hidden))})
@@ -364,7 +367,8 @@ func (s *step) scan(results []string, backward bool) *onnx.Node {
 	sequences := len(s.scanned)
 	scan := &onnx.Node{Name: r.fresh(r.base + "/scan"), Op: "Scan",
 		Inputs: slices.Concat(s.states, s.scanned), Attrs: []onnx.Attr{
-			onnx.IntAttr("num_scan_inputs", sequences), {Name: "body", Kind: onnx.AttrGraph, Graph: s.body}}}
+			onnx.IntAttr("num_scan_inputs", sequences),
+			{Name: "body", Kind: onnx.AttrGraph, Graph: s.body}}}
 	for _, v := range results {
 		// A value may be given more than once, and an output has a name of its own.
 		name := s.op("Identity", []string{v})

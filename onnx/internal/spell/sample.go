@@ -278,7 +278,8 @@ func (s *speller) highest(images string, rows, columns points) string {
 	shape := s.dims(at, 1, 7)
 	n, c := s.dims(images, 0, 1), s.dims(images, 1, 2)
 	flat := s.shaped(at, n, s.ints(1, -1))
-	all := s.op("Expand", []string{flat, s.op("Concat", []string{n, c, s.dims(flat, 2, 3)}, onnx.IntAttr("axis", 0))})
+	all := s.op("Expand", []string{flat,
+		s.op("Concat", []string{n, c, s.dims(flat, 2, 3)}, onnx.IntAttr("axis", 0))})
 	got := s.shaped(s.op("GatherElements", []string{s.shaped(images, n, c, s.ints(-1)), all},
 		onnx.IntAttr("axis", 2)), n, c, shape)
 	got = s.mul(got, s.op("Unsqueeze", []string{s.mul(row(wy), column(wx)), s.ints(1)}))

@@ -62,7 +62,8 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 				length = e.op("Reshape", []string{length, e.constant(onnx.Vector[int64](1))})
 				ones := e.op("ConstantOfShape", []string{length},
 					onnx.TensorAttr("value", onnx.Vector[int64](1)))
-				steps = e.op("Reshape", []string{e.op("NonZero", []string{ones}), e.constant(onnx.Vector[int64](-1))})
+				steps = e.op("Reshape", []string{e.op("NonZero", []string{ones}),
+					e.constant(onnx.Vector[int64](-1))})
 			}
 			x = e.op("Gather", []string{x, steps})
 		}

@@ -96,7 +96,8 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 					Attrs: []onnx.Attr{onnx.IntAttr("to", int(s.result(i, d)))}})
 		default:
 			s.nodes = append(s.nodes,
-				&onnx.Node{Name: out, Op: "Identity", Inputs: []string{outs[i]}, Outputs: []string{out}})
+				&onnx.Node{Name: out, Op: "Identity", Inputs: []string{outs[i]},
+					Outputs: []string{out}})
 		}
 	}
 	return s.nodes, nil
@@ -267,8 +268,8 @@ func spellRotaryEmbedding(s *speller) ([]string, error) {
 		rest = s.op("Slice", []string{x, s.ints(int64(dim)), s.ints(math.MaxInt64), s.ints(-1)})
 		x = s.op("Slice", []string{x, s.ints(0), s.ints(int64(dim)), s.ints(-1)})
 	}
-	// The pairs stand beside each other on an axis of their own: [..., D/2, 2] interleaved, else [...,
-	// 2, D/2].
+	// The pairs stand beside each other on an axis of their own: [..., D/2, 2] interleaved, else
+	// [..., 2, D/2].
 	axis, pairs := -2, []int64{0, 0, 0, 2, -1}
 	if s.attrs.Bool("interleaved") {
 		axis, pairs = -1, []int64{0, 0, 0, -1, 2}

@@ -23,8 +23,8 @@ const (
 	MaxName = 128
 	// maxKeyBytes is the maximum size of a key file.
 	maxKeyBytes = 16 << 10
-	// pemType is the type of a key file's PEM block, and pemClient the header that holds the client's
-	// name.
+	// pemType is the type of a key file's PEM block, and pemClient the header that holds the
+	// client's name.
 	pemType, pemClient = "PRIVATE KEY", "Client"
 )
 
@@ -82,7 +82,8 @@ func CheckName(name string) error {
 			shown = shown[:MaxName]
 		}
 		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes of printable "+
-			"UTF-8 without spaces at the ends and that leads nowhere as a path", shown, len(name), MaxName)
+			"UTF-8 without spaces at the ends and that leads nowhere as a path", shown,
+			len(name), MaxName)
 	}
 	return nil
 }

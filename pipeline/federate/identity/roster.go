@@ -86,12 +86,13 @@ func ParseRoster(data []byte) (*Roster, error) {
 		name = strings.TrimSpace(name)
 		if kind != algorithm {
 			return nil,
-				fmt.Errorf("line %d begins with %.40q; want lines of: %s KEY NAME, as fmp keys writes them", n,
-					kind, algorithm)
+				fmt.Errorf("line %d begins with %.40q; want lines of: %s KEY NAME, as fmp keys "+
+					"writes them", n, kind, algorithm)
 		}
 		key, err := base64.StdEncoding.Strict().DecodeString(encoded)
 		if err != nil || len(key) != ed25519.PublicKeySize {
-			return nil, fmt.Errorf("line %d: the key is no base64 of %d bytes", n, ed25519.PublicKeySize)
+			return nil, fmt.Errorf("line %d: the key is no base64 of %d bytes", n,
+				ed25519.PublicKeySize)
 		}
 		if err := CheckName(name); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
@@ -102,8 +103,8 @@ func ParseRoster(data []byte) (*Roster, error) {
 		}
 		if other, ok := held[string(key)]; ok {
 			return nil,
-				fmt.Errorf("line %d: clients %q and %q have one key; give each client one of its own", n, other,
-					name)
+				fmt.Errorf("line %d: clients %q and %q have one key; give each client one "+
+					"of its own", n, other, name)
 		}
 		if len(r.names) == MaxClients {
 			return nil, fmt.Errorf("line %d: more than %d clients", n, MaxClients)

@@ -10,13 +10,13 @@ import (
 type Statement struct {
 	// Purpose keeps signatures of one kind from being used as those of another.
 	Purpose Purpose
-	// Server is the public key (base64) of the server that the statement is for, or that makes it: no
-	// other server can use it. It is empty in the statement of a part that no server asked for.
+	// Server is the public key (base64) of the server that the statement is for, or that makes it:
+	// no other server can use it. It is empty in the statement of a part that no server asked for.
 	Server string
 	Round  uint64
 	Client string
-	// Graph is the digest of the round's client graph, and Content that of the content that is signed
-	// (SHA-256, hexadecimal).
+	// Graph is the digest of the round's client graph, and Content that of the content that is
+	// signed (SHA-256, hexadecimal).
 	Graph, Content string
 	// Time is when the server accepted an upload, in nanoseconds since 1970; 0 for other purposes.
 	Time int64

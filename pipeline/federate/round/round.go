@@ -36,8 +36,8 @@ const maxBytes = 64 << 10
 
 // File is the contents of a round file. Paths are relative to it.
 type File struct {
-	// Round is the number of the round in its federation. An upload is signed for one round; give each
-	// its own number.
+	// Round is the number of the round in its federation. An upload is signed for one round; give
+	// each its own number.
 	Round uint64 `yaml:"round"`
 	// Title is the title shown to people.
 	Title string `yaml:"title"`
@@ -56,27 +56,28 @@ type File struct {
 	MinUploads int `yaml:"min_uploads"`
 	// AcceptLate says that uploads are accepted after the deadline too.
 	AcceptLate bool `yaml:"accept_late"`
-	// RebuildInterval is the minimum interval between two versions of the classifier, the later made
-	// with uploads that arrived since. Default 1m.
+	// RebuildInterval is the minimum interval between two versions of the classifier, the later
+	// made with uploads that arrived since. Default 1m.
 	RebuildInterval Duration `yaml:"rebuild_interval"`
 	// Replace allows a client to replace its upload while the round is open.
 	Replace bool `yaml:"replace"`
-	// Precisions are the element types allowed, the preferred one first. Default: all, float32 first.
+	// Precisions are the element types allowed, the preferred one first. Default: all, float32
+	// first.
 	Precisions []federate.Precision `yaml:"precisions"`
-	// Calibrate is the maximum number of calibration points of an upload, by which prediction sets are
-	// made. A client is asked for that number, and its owner grants as many or fewer: 0 (default) to
-	// 100, to 10 of rounds of moments, and 0 of private ones.
+	// Calibrate is the maximum number of calibration points of an upload, by which prediction sets
+	// are made. A client is asked for that number, and its owner grants as many or fewer: 0
+	// (default) to 100, to 10 of rounds of moments, and 0 of private ones.
 	Calibrate int `yaml:"calibrate"`
 	// Bounds are the bounds on an upload.
 	Bounds Bounds `yaml:"bounds"`
-	// Workers is the path of a roster of workers: only parts that one of them signed are pooled (fmp
-	// worker --merge). Default: parts of any worker that the NATS servers let in.
+	// Workers is the path of a roster of workers: only parts that one of them signed are pooled
+	// (fmp worker --merge). Default: parts of any worker that the NATS servers let in.
 	Workers string `yaml:"workers"`
-	// Privacy makes the round private: uploads are class sums released under this privacy budget, with
-	// the defaults of fmp-edge compress.
+	// Privacy makes the round private: uploads are class sums released under this privacy budget,
+	// with the defaults of fmp-edge compress.
 	Privacy *privacy.Budget `yaml:"privacy"`
-	// Labelled is a folder of the server's own images, by class; the status page reports the accuracy
-	// on them.
+	// Labelled is a folder of the server's own images, by class; the status page reports the
+	// accuracy on them.
 	Labelled string `yaml:"labelled"`
 }
 
@@ -86,11 +87,11 @@ type Bounds struct {
 	Points int `yaml:"points"`
 	// Bytes is the maximum size of the message, 1 KiB to 4 MiB; default 512 KiB.
 	Bytes int `yaml:"bytes"`
-	// Rate is the minimum number of bytes a second at which an upload comes, after ten seconds: 1 to
-	// 1e9; default 1024.
+	// Rate is the minimum number of bytes a second at which an upload comes, after ten seconds: 1
+	// to 1e9; default 1024.
 	Rate int `yaml:"rate"`
-	// Norm is the maximum norm of a point's features; above 0. Default: the bound that the predictor
-	// states, or none.
+	// Norm is the maximum norm of a point's features; above 0. Default: the bound that the
+	// predictor states, or none.
 	Norm float64 `yaml:"norm"`
 }
 
@@ -148,11 +149,11 @@ type Round struct {
 	// GraphData is the contents of the client graph's file, and Client its manifest.
 	GraphData []byte
 	Client    models.Manifest
-	// GraphSignature is the signature of the client graph, from the file beside it with .sig; nil if
-	// there is none.
+	// GraphSignature is the signature of the client graph, from the file beside it with .sig; nil
+	// if there is none.
 	GraphSignature []byte
-	// Clients is the roster at the time when the round was loaded, and Signers that of workers; nil:
-	// the file names none.
+	// Clients is the roster at the time when the round was loaded, and Signers that of workers;
+	// nil: the file names none.
 	Clients, Signers *identity.Roster
 }
 

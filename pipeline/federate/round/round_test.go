@@ -61,8 +61,9 @@ func TestParse(t *testing.T) {
 		good + "privacy: {epsilon: 1, noise: two-servers}": "points is 0",
 		good + "accept_late: true\nprivacy: {epsilon: 1, noise: two-servers, points: 9}": "open one sum",
 		good + "privacy: {epsilon: 1, color: red}":                                       "color",
-		good + "trust: true\nprivacy: {epsilon: 1}":                                      "trust (setting trust) is for",
-		good + "replace: true\nprivacy: {epsilon: 1}":                                    "a second time",
+		good +
+			"trust: true\nprivacy: {epsilon: 1}": "trust (setting trust) is for",
+		good + "replace: true\nprivacy: {epsilon: 1}": "a second time",
 		good +
 			"scope: open\nprivacy: {epsilon: 1}": "posterior.scope) is for uploads of class means",
 		good +

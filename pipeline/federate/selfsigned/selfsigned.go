@@ -30,8 +30,8 @@ func Ensure(cert, key string, now time.Time) error {
 	switch {
 	case err == nil:
 		if now.After(pair.Leaf.NotAfter) {
-			return fmt.Errorf("certificate %s ended at %s; remove it and %s, and new ones are made", cert,
-				pair.Leaf.NotAfter.Format(time.RFC3339), key)
+			return fmt.Errorf("certificate %s ended at %s; remove it and %s, and new ones are made",
+				cert, pair.Leaf.NotAfter.Format(time.RFC3339), key)
 		}
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -47,9 +47,10 @@ func Ensure(cert, key string, now time.Time) error {
 	}
 	t := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "fmp serve, for loopback"},
-		NotBefore: now.Add(-time.Hour),
-		NotAfter:  now.AddDate(1, 0, 0),
-		DNSNames:  []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		NotBefore:   now.Add(-time.Hour),
+		NotAfter:    now.AddDate(1, 0, 0),
+		DNSNames:    []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
 	}

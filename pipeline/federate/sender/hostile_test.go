@@ -49,7 +49,10 @@ func TestHostileReplies(t *testing.T) {
 	} {
 		client := &Client{base: "https://s.example", Wait: time.Second,
 			http: &http.Client{Transport: c.reply,
-				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+				CheckRedirect: func(*http.Request,
+					[]*http.Request) error {
+					return http.ErrUseLastResponse
+				}}}
 		_, err := client.Describe(t.Context())
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -78,7 +81,10 @@ func TestNoEmptyPart(t *testing.T) {
 	} {
 		client := &Client{base: "https://s.example", over: time.Now(),
 			http: &http.Client{Transport: c.reply,
-				CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+				CheckRedirect: func(*http.Request,
+					[]*http.Request) error {
+					return http.ErrUseLastResponse
+				}}}
 		dir, left := t.TempDir(), int64(-1)
 		if _, err := client.Graph(t.Context(),
 			&wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100}, dir); err == nil {

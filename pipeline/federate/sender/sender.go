@@ -102,7 +102,8 @@ func HTTP(address, ca string) (*http.Client, string, error) {
 		return nil, "", fmt.Errorf("server %q; want https://HOST:PORT", address)
 	}
 	if u.User != nil {
-		return nil, "", errors.New("the server's address holds a password; a client is known by its key alone")
+		return nil, "", errors.New("the server's address holds a password; a client is known by " +
+			"its key alone")
 	}
 	if u.Scheme == "http" && !loopback.Host(u.Hostname()) {
 		return nil, "", fmt.Errorf("server %s: plain HTTP is for loopback alone; use https://", address)
@@ -124,7 +125,10 @@ func HTTP(address, ca string) (*http.Client, string, error) {
 		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	return &http.Client{Transport: t,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+			CheckRedirect: func(*http.Request,
+				[]*http.Request) error {
+				return http.ErrUseLastResponse
+			}},
 		strings.TrimSuffix(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), nil
 }
 
@@ -159,8 +163,8 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 			if c.over.IsZero() {
 				return fmt.Errorf("%s: no answer for %v: %w", what, c.Wait, err)
 			}
-			return fmt.Errorf("%s: %w: its deadline was %s and the last attempt failed: %w", what, ErrClosed,
-				c.over.Format(time.RFC3339), err)
+			return fmt.Errorf("%s: %w: its deadline was %s and the last attempt failed: %w",
+				what, ErrClosed, c.over.Format(time.RFC3339), err)
 		}
 		if c.Log != nil {
 			c.Log("%s: %v; again in %v", what, err, wait.Round(100*time.Millisecond))
@@ -183,7 +187,8 @@ func (c *Client) do(req *http.Request) (int, []byte, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if certificate(err) {
-			return 0, nil, fmt.Errorf("%w; where the server has a certificate of its own, --ca names its file", err)
+			return 0, nil, fmt.Errorf("%w; where the server has a certificate of its own, --ca "+
+				"names its file", err)
 		}
 		return 0, nil, &transient{err: err}
 	}
@@ -284,8 +289,8 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("client graph: %w", err)
 	}
-	// The partial file belongs to one process; another that arrives meanwhile downloads the graph for
-	// itself.
+	// The partial file belongs to one process; another that arrives meanwhile downloads the graph
+	// for itself.
 	part := path + ".part"
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
 	if err == nil {
@@ -418,7 +423,8 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	headers, digest := d.Headers(key, data)
 	r := &wire.Receipt{}
 	err := c.try(ctx, "sending the upload", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTime+time.Duration(len(data)/slowest)*time.Second)
+		ctx, cancel := context.WithTimeout(ctx,
+			requestTime+time.Duration(len(data)/slowest)*time.Second)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodPut,
 			c.base+wire.UploadPath(d.Round, key.Name), bytes.NewReader(data))

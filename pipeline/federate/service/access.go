@@ -58,7 +58,8 @@ func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity
 	client = r.PathValue("client")
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
 		s.refuse(w, wire.NoKey,
-			"give the header Authorization: %s SIGNATURE, as fmp-edge join does with --key", wire.Scheme)
+			"give the header Authorization: %s SIGNATURE, as fmp-edge join does with --key",
+			wire.Scheme)
 		return client, nil, false
 	}
 	statement := identity.Statement{Purpose: purpose, Server: s.Key.PublicText(), Round: s.Round.Round, Client: client,

@@ -50,7 +50,8 @@ func TestClassifierAlone(t *testing.T) {
 	if h.ServeHTTP(w, r); w.Code != http.StatusBadRequest {
 		t.Errorf("no image: %d %s", w.Code, w.Body)
 	}
-	if _, _, err := Classifier(eng, []byte("no model"), nil, 0, slog.New(slog.DiscardHandler), nil); err == nil {
+	if _, _, err := Classifier(eng, []byte("no model"), nil, 0, slog.New(slog.DiscardHandler),
+		nil); err == nil {
 		t.Error("a file that is no model is taken")
 	}
 }

@@ -47,7 +47,8 @@ func TestMalformedRequests(t *testing.T) {
 		text, want, not string
 	}{
 		"a length and chunks": {head("POST /v1/predict",
-			"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n") + "0\r\n\r\n" + hidden, "", "fmp serve"},
+			"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n") + "0\r\n\r\n" + hidden,
+			"", "fmp serve"},
 		"two lengths": {head("POST /v1/predict", "Content-Length: 4\r\nContent-Length: 40\r\n") + hidden,
 			"HTTP/1.1 400", "fmp serve"},
 		"chunks by another name": {head("POST /v1/predict", "Transfer-Encoding: xchunked\r\n") +
@@ -58,9 +59,10 @@ func TestMalformedRequests(t *testing.T) {
 			token + "\r\n", "HTTP/1.1 421", "fmp serve"},
 		"two hosts": {"GET /v2 HTTP/1.1\r\nHost: " + at + "\r\nHost: evil.example\r\n" + token + "\r\n",
 			"HTTP/1.1 400", "fmp serve"},
-		"no host":  {"GET /v2 HTTP/1.0\r\n" + token + "\r\n", "HTTP/1.0 421", "fmp serve"},
-		"a tunnel": {"CONNECT example.com:80 HTTP/1.1\r\nHost: " + at + "\r\n\r\n", "HTTP/1.1 4", "200"},
-		"an echo":  {head("TRACE /v2", "Secret: 1\r\n"), "HTTP/1.1 405", "Secret: 1"},
+		"no host": {"GET /v2 HTTP/1.0\r\n" + token + "\r\n", "HTTP/1.0 421", "fmp serve"},
+		"a tunnel": {"CONNECT example.com:80 HTTP/1.1\r\nHost: " + at + "\r\n\r\n",
+			"HTTP/1.1 4", "200"},
+		"an echo": {head("TRACE /v2", "Secret: 1\r\n"), "HTTP/1.1 405", "Secret: 1"},
 		"an upgrade to HTTP/2": {head("GET /v2",
 			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"),
 			"HTTP/1.1 200", "101"},

@@ -42,7 +42,8 @@ func TestPageInABrowser(t *testing.T) {
 				b.Eval(
 					`Math.max(0, ...[...document.querySelectorAll('.wide')].map(e => e.scrollWidth - e.clientWidth))`, &hidden)
 				if hidden > 0 {
-					faults = append(faults, fmt.Sprintf("%d pixels of a table lie outside the window", hidden))
+					faults = append(faults, fmt.Sprintf("%d pixels of a table lie outside "+
+						"the window", hidden))
 				}
 				for _, e := range b.Events {
 					switch e.Method {

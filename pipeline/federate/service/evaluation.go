@@ -64,12 +64,13 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
-		s.refuse(w, wire.BadRequest, "the report's sha256 is %x; Content-Digest and the signature say %s",
-			sum, digest)
+		s.refuse(w, wire.BadRequest,
+			"the report's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
 		return
 	}
 	report, err := tally.Read(data, s.clients.Load())
-	if err == nil && (report.Site != client || report.Round != s.Round.Round || report.Server != s.Key.PublicText() ||
+	if err == nil && (report.Site != client || report.Round != s.Round.Round ||
+		report.Server != s.Key.PublicText() ||
 		report.Classes != s.Round.Client.C) {
 		err = fmt.Errorf("report of %q for round %d of %d classes and server %q; want it of %q for "+
 			"this server and round %d of %d classes", report.Site, report.Round, report.Classes,
@@ -142,8 +143,8 @@ func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(reports) == 0 {
-		s.refuse(w, wire.NotYet, "no client has evaluated version %d yet (fmp-edge evaluate --report-to)",
-			v.Number)
+		s.refuse(w, wire.NotYet,
+			"no client has evaluated version %d yet (fmp-edge evaluate --report-to)", v.Number)
 		return
 	}
 	all, err := pooled.Pool(reports)
@@ -212,8 +213,8 @@ func (s *Server) dropEvaluations(ctx context.Context) error {
 	}
 	slices.Sort(of)
 	for _, name := range names {
-		// no beginning is one of another, so that the last that is not behind the name is the only one
-		// that may begin it
+		// no beginning is one of another, so that the last that is not behind the name is the only
+		// one that may begin it
 		at, exact := slices.BinarySearch(of, name)
 		if !exact && at > 0 && strings.HasPrefix(name, of[at-1]) {
 			err = errors.Join(err, s.Store.DeleteObject(ctx, name))

@@ -58,11 +58,12 @@ func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
 	if err := p.grpcBody(c, w); err != nil {
 		st, _ := status.FromError(p.grpcError(r, err))
 		w.Header().Set("Content-Type", "application/grpc")
-		w.Header().Set("Grpc-Status", strconv.Itoa(int(st.Code()))) // without a body headers are trailers
+		// without a body headers are trailers
+		w.Header().Set("Grpc-Status", strconv.Itoa(int(st.Code())))
 		w.Header().Set("Grpc-Message", url.PathEscape(st.Message()))
 	} else {
-		// Without the request's end in the context this returns when the call has, not before: its memory
-		// is held until then.
+		// Without the request's end in the context this returns when the call has, not before: its
+		// memory is held until then.
 		p.calls.ServeHTTP(w, c.r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), calling{}, c)))
 	}
 	if o, ok := w.(*watched); ok && o.status == http.StatusOK {
@@ -82,7 +83,8 @@ func (p *predictor) grpcBody(c *grpcCall, w http.ResponseWriter) error {
 	}
 	// memory is held by the size of the messages that come
 	if e := c.r.Header.Get("Grpc-Encoding"); e != "" && e != "identity" {
-		return status.Errorf(codes.Unimplemented, "grpc-encoding is %.20q; send messages as they are", e)
+		return status.Errorf(codes.Unimplemented,
+			"grpc-encoding is %.20q; send messages as they are", e)
 	}
 	infer := name == "ModelInfer"
 	if infer {

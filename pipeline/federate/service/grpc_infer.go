@@ -174,8 +174,9 @@ func (s grpcService) ModelMetadata(_ context.Context,
 	}
 	of := func(tensors []tensor) (out []*pb.ModelMetadataResponse_TensorMetadata) {
 		for _, t := range tensors {
-			out = append(out, &pb.ModelMetadataResponse_TensorMetadata{Name: t.Name, Datatype: t.Datatype,
-				Shape: t.Shape})
+			out = append(out, &pb.ModelMetadataResponse_TensorMetadata{Name: t.Name,
+				Datatype: t.Datatype,
+				Shape:    t.Shape})
 		}
 		return out
 	}
@@ -200,7 +201,8 @@ func (s grpcService) ModelInfer(ctx context.Context,
 	call.decoding = s.p.decoding
 	err = s.p.run(ctx, held, call.rows(), call.build,
 		func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
-			if err = isModel(v, q.ModelName, q.ModelVersion); err == nil { // a newer one may have come since
+			// a newer one may have come since
+			if err = isModel(v, q.ModelName, q.ModelVersion); err == nil {
 				s.p.sayVoid(v, func(name, value string) { err = grpc.SetHeader(ctx, metadata.Pairs(name, value)) })
 			}
 			if err == nil {
@@ -218,7 +220,8 @@ func (s grpcService) ModelInfer(ctx context.Context,
 func (a *inferAnswer) message(raw bool) *pb.ModelInferResponse {
 	m := &pb.ModelInferResponse{ModelName: a.Model, ModelVersion: a.Version, Id: a.ID}
 	for _, t := range a.Outputs {
-		o := &pb.ModelInferResponse_InferOutputTensor{Name: t.Name, Datatype: t.Datatype, Shape: t.Shape}
+		o := &pb.ModelInferResponse_InferOutputTensor{Name: t.Name,
+			Datatype: t.Datatype, Shape: t.Shape}
 		if raw {
 			m.RawOutputContents = append(m.RawOutputContents, t.Binary)
 		} else {

@@ -92,7 +92,8 @@ func TestGRPCRows(t *testing.T) {
 	}
 	begin := appendText(nil, 1, modelName)
 	for name, m := range map[string][]byte{
-		"packed": appendBytes(begin, 5, tensorOf("features", "FP32", appendBytes(nil, 6, packed), 2, dx)),
+		"packed": appendBytes(begin, 5,
+			tensorOf("features", "FP32", appendBytes(nil, 6, packed), 2, dx)),
 		"single": appendBytes(begin, 5, tensorOf("features", "FP32", single, 2, dx)),
 		"pieces": appendBytes(begin, 5,
 			tensorOf("features", "FP32", appendBytes(appendBytes(nil, 6, packed[:8]), 6, packed[8:]), 2,
@@ -259,7 +260,8 @@ func FuzzGRPC(f *testing.F) {
 				return
 			}
 			if r, _, err := inferOf(&q); err == nil &&
-				(len(r.Inputs) != 1 || len(r.Inputs[0].Shape) > maxAxes || len(r.Outputs) > maxOutputs) {
+				(len(r.Inputs) != 1 || len(r.Inputs[0].Shape) > maxAxes ||
+					len(r.Outputs) > maxOutputs) {
 				t.Fatalf("%+v", r)
 			}
 		})

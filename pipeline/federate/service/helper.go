@@ -19,8 +19,8 @@ const (
 	// helperTime is the timeout of one request; the helper's share of a sum of many clients takes
 	// longest.
 	helperTime = 10 * time.Minute
-	// maxProof is the maximum size of a message about one client's proof, maxSum that of the helper's
-	// share of the sum, and maxMember that of one client's entry in a list of clients.
+	// maxProof is the maximum size of a message about one client's proof, maxSum that of the
+	// helper's share of the sum, and maxMember that of one client's entry in a list of clients.
 	maxProof, maxSum, maxMember = 4 << 20, 64 << 20, 1 << 10
 )
 

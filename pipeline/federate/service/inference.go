@@ -73,8 +73,8 @@ func (p *predictor) inferModel(w http.ResponseWriter, r *http.Request) {
 		p.inferFailed(w, r, err)
 	} else {
 		reply(w, http.StatusOK, map[string]any{"name": modelName,
-			"versions": []string{fmt.Sprint(v.version.Number)}, "platform": modelPlatform, "inputs": inputs,
-			"outputs": outputs})
+			"versions": []string{fmt.Sprint(v.version.Number)}, "platform": modelPlatform,
+			"inputs": inputs, "outputs": outputs})
 	}
 }
 
@@ -182,6 +182,7 @@ func (p *predictor) inferFailed(w http.ResponseWriter, r *http.Request, err erro
 			"the answer took more than %v; ask for fewer at a time", predictTime)
 	default:
 		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
-		inferError(w, http.StatusInternalServerError, "the classifier failed; the server's log says why")
+		inferError(w, http.StatusInternalServerError,
+			"the classifier failed; the server's log says why")
 	}
 }

@@ -181,8 +181,8 @@ func TestInferMetadata(t *testing.T) {
 		}
 		s := stats.Models[0]
 		if i := s.InferenceStats; s.Version != "1" || s.InferenceCount != 6 || s.ExecutionCount != 2 ||
-			s.LastInference == 0 || i.Success.Count != 2 || i.Fail.Count != 1 || i.ComputeInfer.Count != 2 ||
-			i.ComputeInfer.NS <= 0 ||
+			s.LastInference == 0 || i.Success.Count != 2 || i.Fail.Count != 1 ||
+			i.ComputeInfer.Count != 2 || i.ComputeInfer.NS <= 0 ||
 			i.Success.NS < i.Queue.NS+i.ComputeInput.NS+i.ComputeInfer.NS+i.ComputeOutput.NS {
 			t.Errorf("%+v", s)
 		}
@@ -198,7 +198,8 @@ func FuzzInferRequest(f *testing.F) {
 	f.Add([]byte(`{"inputs":[{"name":"features","data":[1]}],"outputs":[{"name":"entropy"}]}`), "")
 	f.Add([]byte(`{"inputs":[{"name":"features","shape":[`+strings.Repeat("1,", 1<<20)+`1]}]}`), "")
 	f.Add([]byte(`{"inputs":[`+strings.Repeat("{},", 1<<20)+`{}]}`), "")
-	f.Add([]byte(`{"id":"`+strings.Repeat("x", 1<<20)+`","inputs":[{"name":"`+strings.Repeat("x", 1<<20)+`"}]}`), "")
+	f.Add([]byte(`{"id":"`+strings.Repeat("x", 1<<20)+`","inputs":[{"name":"`+strings.Repeat("x",
+		1<<20)+`"}]}`), "")
 	f.Fuzz(func(t *testing.T, body []byte, length string) {
 		h := http.Header{}
 		h.Set(headerLength, length)

@@ -104,8 +104,8 @@ func (b *paced) Read(to []byte) (n int, err error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.Is(err, io.EOF):
-		// The deadline ends with the body: one that passes later would cancel the request while it is
-		// answered.
+		// The deadline ends with the body: one that passes later would cancel the request while it
+		// is answered.
 		_ = control.SetReadDeadline(time.Time{})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		// the deadline stays: nobody waits for the rest of the body

@@ -102,7 +102,8 @@ func TestAlertsFire(t *testing.T) {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
-		t.Skip("no promtool: the alerts of examples/deploy/monitoring are not tested; it comes with Prometheus")
+		t.Skip("no promtool: the alerts of examples/deploy/monitoring are not tested; it comes " +
+			"with Prometheus")
 	}
 	cmd := exec.CommandContext(t.Context(), tool, "test", "rules", "alerts_test.yaml")
 	cmd.Dir = "../../../examples/deploy/monitoring"

@@ -69,7 +69,8 @@ func checkOpenAPI(t *testing.T, s *Server) {
 		name := strings.TrimSuffix(r.pattern, "{$}")
 		are = append(are, name)
 		if secured[name] != r.readers {
-			t.Errorf("%s: the file says %v of readers alone, the server %v", name, secured[name], r.readers)
+			t.Errorf("%s: the file says %v of readers alone, the server %v", name,
+				secured[name], r.readers)
 		}
 	}
 	slices.Sort(stated)
@@ -84,7 +85,8 @@ func checkOpenAPI(t *testing.T, s *Server) {
 		"Status":  Status{}, "Version": struct {
 			VersionStatus
 			Members []store.Member `json:"members"`
-		}{}, "Withdrawal": wire.Withdrawal{}, "Notice": wire.Notice{}, "VersionRef": wire.VersionRef{}} {
+		}{}, "Withdrawal": wire.Withdrawal{}, "Notice": wire.Notice{},
+		"VersionRef": wire.VersionRef{}} {
 		says := slices.Sorted(maps.Keys(schemas[name].properties(schemas)))
 		is := fields(reflect.TypeOf(v))
 		slices.Sort(is)

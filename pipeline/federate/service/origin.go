@@ -27,7 +27,8 @@ func HTTPServer(h http.Handler, complaints *log.Logger, hosts ...string) *http.S
 	srv.Protocols.SetUnencryptedHTTP2(true)
 	srv.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
 	srv.BaseContext = func(l net.Listener) context.Context {
-		return context.WithValue(context.Background(), onLoopback{}, loopback.Address(l.Addr().String()))
+		return context.WithValue(context.Background(), onLoopback{},
+			loopback.Address(l.Addr().String()))
 	}
 	return srv
 }
@@ -51,8 +52,8 @@ func guard(next http.Handler, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-			// It may have stated a length too, by which a proxy took the rest for its body: nothing follows
-			// on this connection.
+			// It may have stated a length too, by which a proxy took the rest for its body: nothing
+			// follows on this connection.
 			w.Header().Set("Connection", "close")
 		}
 		if local, _ := r.Context().Value(onLoopback{}).(bool); local && !reachedAs(r.Host, hosts) {

@@ -45,7 +45,8 @@ func TestOtherSites(t *testing.T) {
 		_, port, _ := net.SplitHostPort(at)
 		for _, c := range []struct {
 			name, method, path, host, origin, site string
-			want                                   string // the code of a refusal; empty: none of these two
+			// the code of a refusal; empty: none of these two
+			want string
 		}{
 			{"the address", "POST", "/v1/predict", at, "", "", ""},
 			{"localhost", "POST", "/v1/predict", "localhost:" + port, "", "", ""},
@@ -55,9 +56,10 @@ func TestOtherSites(t *testing.T) {
 			{"a proxy", "POST", "/v1/predict", "fmp.example", "https://fmp.example", "same-origin", ""},
 			{"rebound", "POST", "/v1/predict", "evil.example:" + port, "http://evil.example:" + port,
 				"same-origin", wire.WrongHost},
-			{"rebound, to read", "GET", "/classifier.onnx", "evil.example:" + port, "", "", wire.WrongHost},
-			{"rebound, to read what is ready", "GET", "/v2/health/ready", "127.0.0.1.evil.example", "", "",
+			{"rebound, to read", "GET", "/classifier.onnx", "evil.example:" + port, "", "",
 				wire.WrongHost},
+			{"rebound, to read what is ready", "GET", "/v2/health/ready",
+				"127.0.0.1.evil.example", "", "", wire.WrongHost},
 			{"a name that ends alike", "GET", "/v2", "notlocalhost", "", "", wire.WrongHost},
 			{"any address", "GET", "/v2", "0.0.0.0:" + port, "", "", wire.WrongHost},
 			{"across sites", "POST", "/v1/predict", at, "https://evil.example", "cross-site",
@@ -69,8 +71,10 @@ func TestOtherSites(t *testing.T) {
 				wire.CrossSite},
 			{"as tensors", "POST", "/v2/models/classifier/infer", at, "https://evil.example", "",
 				wire.CrossSite},
-			{"as gRPC", "POST", grpcPath + "ModelInfer", at, "https://evil.example", "", wire.CrossSite},
-			{"an upload", "PUT", "/v1/rounds/3/uploads/a", at, "https://evil.example", "", wire.CrossSite},
+			{"as gRPC", "POST", grpcPath + "ModelInfer", at, "https://evil.example", "",
+				wire.CrossSite},
+			{"an upload", "PUT", "/v1/rounds/3/uploads/a", at, "https://evil.example", "",
+				wire.CrossSite},
 		} {
 			for version, client := range map[string]*http.Client{"HTTP/1.1": {}, "HTTP/2": {Transport: h2}} {
 				req, err := http.NewRequest(c.method, "http://"+at+c.path, bytes.NewReader(nil))

@@ -61,20 +61,23 @@ func (st *Status) html(joins bool) g.Node {
 			g.If(st.Privacy != nil, h.P(h.ID("private"),
 				g.Textf("This round is private: %v. What is in is %s; nobody's honesty is judged and "+
 					"nobody's images are counted.", st.Privacy, st.whatIsIn()))),
-			g.If(st.Privacy == nil && !st.Honesty, h.P(g.Text("Nobody's honesty is judged in this round."))),
+			g.If(st.Privacy == nil && !st.Honesty,
+				h.P(g.Text("Nobody's honesty is judged in this round."))),
 			g.If(st.Failure != "", h.P(h.Class("bad"), g.Text("The last pooling failed: "+st.Failure))),
 			section("Classifier", "None yet.", st.classifier(round)),
 			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.", list(st.Refused, []g.Node{
-				h.Th(g.Text("client")), h.Th(g.Text("why")), number(h.Th, "times"), h.Th(g.Text("last"))},
-				refusedRow)),
+				h.Th(g.Text("client")), h.Th(g.Text("why")), number(h.Th, "times"),
+				h.Th(g.Text("last"))}, refusedRow)),
 			section(fmt.Sprintf("In (%d)", st.In), "Nobody yet.", list(st.Members, []g.Node{
 				h.Th(g.Text("client")), number(h.Th, "images"), number(h.Th, "counted"),
 				number(h.Th, "P(honest)"),
 				h.Th(h.Class("spare"), g.Text("since")), h.Th(h.Class("spare"), g.Text("upload"))},
 				st.memberRow)),
 			g.If(len(st.Withdrawn) > 0,
-				section(fmt.Sprintf("Withdrawn (%d)", len(st.Withdrawn)), "", list(st.Withdrawn, []g.Node{
-					h.Th(g.Text("client")), h.Th(g.Text("by")), h.Th(g.Text("since"))}, withdrawnRow))),
+				section(fmt.Sprintf("Withdrawn (%d)", len(st.Withdrawn)), "",
+					list(st.Withdrawn, []g.Node{
+						h.Th(g.Text("client")), h.Th(g.Text("by")), h.Th(g.Text("since"))},
+						withdrawnRow))),
 			g.If(!st.Withdrawal, h.P(h.ID("kept"),
 				g.Text("Uploads of this round cannot be withdrawn: its one noisy sum hides them."))),
 			section("Missing", "Nobody.", names(st.Missing)),
@@ -89,7 +92,8 @@ func (st *Status) html(joins bool) g.Node {
 func (st *Status) phase() g.Node {
 	switch {
 	case st.State == wire.Open:
-		return g.Group{h.Span(h.Class("good"), g.Text("Open")), g.Textf(" until %s.", when(st.Deadline))}
+		return g.Group{h.Span(h.Class("good"), g.Text("Open")),
+			g.Textf(" until %s.", when(st.Deadline))}
 	case st.State == wire.Late:
 		return g.Textf("Past its deadline (%s); late uploads count.", when(st.Deadline))
 	case st.Privacy != nil && len(st.Versions) > 0:

@@ -36,9 +36,9 @@ const (
 	maxPredictBytes  = 32 << 20
 	maxPredictItems  = 1024
 	maxPredictPixels = 16_000_000 // per image
-	// maxPredicting bounds the memory of all requests under way, by the bounds below of the memory of
-	// each, and maxDecoding that of pictures while they are decoded: apart, as a request holds its
-	// body meanwhile.
+	// maxPredicting bounds the memory of all requests under way, by the bounds below of the memory
+	// of each, and maxDecoding that of pictures while they are decoded: apart, as a request holds
+	// its body meanwhile.
 	maxPredicting, maxDecoding = 512 << 20, 384 << 20
 	// maxArriving bounds the memory of bodies that have not come whole.
 	maxArriving = 256 << 20
@@ -46,13 +46,13 @@ const (
 	// each pixel of an image that is decoded, for each image or row, and for each number of its
 	// answer.
 	ofBinary, ofJSON, ofPixel, ofItem, ofNumber = 6, 12, 24, 4 << 10, 80
-	// predictRate is the least bytes a second of a request's body after ten seconds, and bodyTime the
-	// longest that it may come.
+	// predictRate is the least bytes a second of a request's body after ten seconds, and bodyTime
+	// the longest that it may come.
 	predictRate, bodyTime = 8 << 10, 2 * time.Minute
 	// predictWait is how long a request waits for memory.
 	predictWait = 15 * time.Second
-	// decodeTime is how long the decoding of one picture may take, predictTime the answer to a request
-	// that has come.
+	// decodeTime is how long the decoding of one picture may take, predictTime the answer to a
+	// request that has come.
 	decodeTime, predictTime = 10 * time.Second, 2 * time.Minute
 )
 
@@ -97,8 +97,8 @@ type predictor struct {
 	permits func(r *http.Request) bool
 	// void reports whether a version holds an upload that was withdrawn.
 	void func(version int) bool
-	// arriving bounds the memory of bodies until they are whole, intake that of requests from then on,
-	// decoding that of pictures.
+	// arriving bounds the memory of bodies until they are whole, intake that of requests from then
+	// on, decoding that of pictures.
 	arriving, intake, decoding *intake
 
 	watch *watch
@@ -393,7 +393,8 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
 			for i, row := range rows {
 				if len(row) != c.Manifest.Dx {
-					return nil, nil, inputf("features[%d] has %d numbers; want dx, %d", i, len(row), c.Manifest.Dx)
+					return nil, nil, inputf("features[%d] has %d numbers; want dx, %d", i,
+						len(row), c.Manifest.Dx)
 				}
 			}
 			return nil, onnx.NewTensor(slices.Concat(rows...), len(rows), c.Manifest.Dx), nil
@@ -441,7 +442,8 @@ func featureRows(body io.Reader) (rows [][]float32, err error) {
 		if t, err := d.Token(); err != nil {
 			return nil, err
 		} else if t != want {
-			return nil, fmt.Errorf("%.40v where %v is wanted; send {\"features\": [[...], ...]}", t, want)
+			return nil, fmt.Errorf("%.40v where %v is wanted; send {\"features\": [[...], ...]}", t,
+				want)
 		}
 	}
 	for d.More() {

@@ -150,11 +150,12 @@ func TestPredictions(t *testing.T) {
 			"more than the"},
 		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `["x"]`)),
 			"is no number"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `{}`)), "is no number"},
+		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `{}`)),
+			"is no number"},
 		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[1e300]`)),
 			"allowed are"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[[[[[[[[[1]]]]]]]]]`)),
-			"want 32"},
+		{inferPath, "application/json",
+			string(infer(fmt.Sprintf("[1, %d]", dx), `[[[[[[[[[1]]]]]]]]]`)), "want 32"},
 		{inferPath, "application/json", string(grey("[1, 28, 28, 3]", 28*28*3)), "has shape"},
 		{inferPath, "application/json", string(grey("[1, 0, 28, 1]", 1)), "has shape"},
 		{inferPath, "application/json", string(grey("[1, 5, 5, 1]", 24)), "24 numbers; want"},
@@ -188,7 +189,8 @@ func FuzzPredict(f *testing.F) {
 		[]byte(
 			`{"inputs": [{"name": "images", "shape": [1, 28, 28, 1], "datatype": "UINT8", "data": [255]}], "outputs": [{"name": "entropy"}]}`))
 	f.Add(false, "multipart/form-data; boundary=x",
-		[]byte("--x\r\nContent-Disposition: form-data; name=\"a\"; filename=\"b\"\r\n\r\nGIF89a\r\n--x--\r\n"))
+		[]byte("--x\r\nContent-Disposition: form-data; name=\"a\"; "+
+			"filename=\"b\"\r\n\r\nGIF89a\r\n--x--\r\n"))
 	f.Add(false, "image/png", []byte("\x89PNG\r\n\x1a\n"))
 	f.Fuzz(func(t *testing.T, infer bool, kind string, body []byte) {
 		path := map[bool]string{false: "/v1/predict", true: inferPath}[infer]

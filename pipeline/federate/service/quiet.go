@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// logBurst is the number of lines of one kind about one client that are written at once, logEvery
-	// the interval at which more are.
+	// logBurst is the number of lines of one kind about one client that are written at once,
+	// logEvery the interval at which more are.
 	logBurst, logEvery = 8, 10 * time.Second
 	// maxKinds is the maximum number of kinds of lines that are counted apart.
 	maxKinds = 1024

@@ -117,7 +117,8 @@ func TestRefusedKeepNobodyWaiting(t *testing.T) {
 		f.pass(2 * time.Minute)
 		if status, data := f.put("d/e f", f.made("d/e f", 1, nil)); status != http.StatusCreated ||
 			f.srv.due() > 0 {
-			t.Errorf("mended, it is not in the next version: %d %s, due in %v", status, data, f.srv.due())
+			t.Errorf("mended, it is not in the next version: %d %s, due in %v", status,
+				data, f.srv.due())
 		}
 	}
 	f := newFixture(t, "privacy: {epsilon: 1, noise: trusted}\n")

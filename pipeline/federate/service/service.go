@@ -29,13 +29,14 @@ import (
 
 // Pooled is the result of pooling uploads.
 type Pooled struct {
-	// Classifier is the contents of classifier.onnx, Rows its smaller form, which takes feature rows.
+	// Classifier is the contents of classifier.onnx, Rows its smaller form, which takes feature
+	// rows.
 	Classifier, Rows []byte
-	// Honest is the probability that each upload was computed by its client from images of the classes
-	// that it names; nil if honesty was not judged.
+	// Honest is the probability that each upload was computed by its client from images of the
+	// classes that it names; nil if honesty was not judged.
 	Honest []float64
-	// Counted is how many of the images that each client claims count if it is honest; nil if honesty
-	// was not judged.
+	// Counted is how many of the images that each client claims count if it is honest; nil if
+	// honesty was not judged.
 	Counted []float64
 	// Members are the uploads with their honesty, where they were merged; nil elsewhere.
 	Members []store.Member
@@ -67,11 +68,11 @@ type Config struct {
 	Check func(*federate.Upload) error
 	// Engine makes predictions; if nil, the server makes none.
 	Engine engine.Engine
-	// Reject is the probability below which a prediction counts as left to people, for want of a surer
-	// most probable class; default 0.
+	// Reject is the probability below which a prediction counts as left to people, for want of a
+	// surer most probable class; default 0.
 	Reject float64
-	// Token is the password of readers of the status, the classifier and predictions; empty: everybody
-	// may read them.
+	// Token is the password of readers of the status, the classifier and predictions; empty:
+	// everybody may read them.
 	Token string
 	Log   *slog.Logger
 	// Tracer records spans; nil: none are recorded.
@@ -107,8 +108,8 @@ type Server struct {
 	// in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
 	settled bool
 	opening sync.RWMutex
-	// publishing is held while a version is stored, and while an upload is withdrawn: no version that
-	// holds it is stored afterwards.
+	// publishing is held while a version is stored, and while an upload is withdrawn: no version
+	// that holds it is stored afterwards.
 	publishing sync.Mutex
 	stop       context.CancelCauseFunc // ends the pooling that is under way; nil: none is
 
@@ -132,7 +133,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	uploads := newIntake(&c.Round.Bounds, maxInFlight*int64(c.Round.Bounds.Bytes+1))
 	s := &Server{Config: c, intake: uploads, wake: make(chan struct{}, 1), in: map[string]held{},
 		gone: map[string]*store.Record{}, void: map[int]time.Time{}, dropped: map[int]bool{},
-		busy: map[string]bool{}, refused: map[string]store.Refusal{}, faults: map[string]*rate.Limiter{}}
+		busy: map[string]bool{}, refused: map[string]store.Refusal{},
+		faults: map[string]*rate.Limiter{}}
 	s.clients.Store(c.Round.Clients)
 	s.predictions = newPredictor(c.Engine, c.Log, c.Tracer)
 	s.predictions.watch.reject = c.Reject

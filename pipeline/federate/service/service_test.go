@@ -306,14 +306,16 @@ func TestRound(t *testing.T) {
 		reader); !bytes.Equal(old, first) {
 		t.Error("version 1 is not what it was")
 	}
-	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=3", nil, reader); status != 404 ||
+	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=3", nil,
+		reader); status != 404 ||
 		code(t, data) != wire.NoVersion {
 		t.Errorf("version 3: %d %s", status, data)
 	}
 	for query, want := range map[string]int{"": 200, "?version=2": 200, "?version=": 400,
 		"?version=1&version=2": 400, "?version=%2B1": 404,
 		"?version=01": 404} {
-		if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx"+query, nil, reader); status != want {
+		if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx"+query, nil,
+			reader); status != want {
 			t.Errorf("classifier.onnx%s: %d %s; want %d", query, status, data, want)
 		}
 	}
@@ -375,7 +377,8 @@ func TestUnauthorised(t *testing.T) {
 		{"a signature of another upload", "PUT", wire.UploadPath(3, "a"), good,
 			sign(f.keys["a"], func(s *identity.Statement) { s.Content = other }), 403, wire.WrongKey},
 		{"a signature that asks for a receipt", "PUT", wire.UploadPath(3, "a"), good,
-			sign(f.keys["a"], func(s *identity.Statement) { s.Purpose = identity.Ask }), 403, wire.WrongKey},
+			sign(f.keys["a"], func(s *identity.Statement) { s.Purpose = identity.Ask }),
+			403, wire.WrongKey},
 		{"a statement for another server", "PUT", wire.UploadPath(3, "a"), good,
 			sign(f.keys["a"], func(s *identity.Statement) { s.Server = unknown.PublicText() }),
 			403, wire.WrongKey},
@@ -421,8 +424,8 @@ func TestUnauthorised(t *testing.T) {
 			}
 		}
 	}
-	// A message of another round, graph or client inside a signature that holds is refused for what it
-	// is.
+	// A message of another round, graph or client inside a signature that holds is refused for what
+	// it is.
 	for name, change := range map[string]func(*federate.Upload){
 		"round is 2":    func(u *federate.Upload) { u.Round = 2 },
 		"model is":      func(u *federate.Upload) { u.Model = other },
@@ -492,7 +495,8 @@ func TestSameImages(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 	if replies[0] != replies[1] {
-		t.Errorf("the second client's reply %s tells it from the first one's %s", replies[1], replies[0])
+		t.Errorf("the second client's reply %s tells it from the first one's %s",
+			replies[1], replies[0])
 	}
 }
 

@@ -72,7 +72,8 @@ func TestSlowBodies(t *testing.T) {
 		p.arriving.memory.Release(n)
 		return maxArriving - n
 	}
-	for end := time.Now().Add(time.Minute); begun() < int64(len(ends))*firstPart; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); begun() < int64(len(ends))*firstPart; time.Sleep(
+		10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d bodies of 5 KB hold %d bytes after a minute", len(ends), begun())
 		}
@@ -99,7 +100,8 @@ func TestSlowBodies(t *testing.T) {
 	for range ends {
 		select {
 		case answer := <-answers:
-			if !strings.HasPrefix(answer, "408") && answer != "2004" && !strings.Contains(answer, "EOF") &&
+			if !strings.HasPrefix(answer, "408") && answer != "2004" &&
+				!strings.Contains(answer, "EOF") &&
 				!strings.Contains(answer, "reset") && !strings.Contains(answer, "broken pipe") {
 				t.Errorf("a body that stopped: %s", answer)
 			}
@@ -154,7 +156,8 @@ func TestSenderLeaves(t *testing.T) {
 		t.Fatalf("the picture with its sender there: %d %s", w.Code, w.Body)
 	}
 	if left, all := whole.Sub(start), time.Since(whole); left > all/4 {
-		t.Errorf("the place was free %v after the sender had gone; the whole picture takes %v", left, all)
+		t.Errorf("the place was free %v after the sender had gone; the whole picture takes %v",
+			left, all)
 	}
 }
 

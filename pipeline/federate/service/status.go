@@ -17,20 +17,20 @@ const maxListed = 1000
 // with the reason.
 type Status struct {
 	wire.Description
-	// Clients is the size of the roster, In the number of uploads that are in, and Quorum the number
-	// for the first classifier.
+	// Clients is the size of the roster, In the number of uploads that are in, and Quorum the
+	// number for the first classifier.
 	Clients int `json:"clients"`
 	In      int `json:"in"`
 	Quorum  int `json:"quorum"`
-	// Members, Missing and Refused list at most 1,000 clients each, sorted by name; Members lists the
-	// least honest first.
+	// Members, Missing and Refused list at most 1,000 clients each, sorted by name; Members lists
+	// the least honest first.
 	Members []MemberStatus  `json:"members"`
 	Missing []string        `json:"missing"`
 	Refused []store.Refusal `json:"refused"`
 	// Withdrawn are the clients that withdrew, at most 1,000, sorted by name.
 	Withdrawn []WithdrawnStatus `json:"withdrawn"`
-	// Versions are the versions of the classifier, the latest last; Failure says why there is no newer
-	// one, if pooling failed.
+	// Versions are the versions of the classifier, the latest last; Failure says why there is no
+	// newer one, if pooling failed.
 	Versions []VersionStatus `json:"versions"`
 	Failure  string          `json:"failure,omitempty"`
 }
@@ -44,8 +44,8 @@ type MemberStatus struct {
 	Upload string    `json:"upload"`
 	// Honest is the probability of honesty in the latest version; null if the upload is not in it.
 	Honest *float64 `json:"p_honest"`
-	// Counted is how many of the N images count in that version if the client is honest; null if that
-	// was not judged.
+	// Counted is how many of the N images count in that version if the client is honest; null if
+	// that was not judged.
 	Counted *float64 `json:"counted"`
 }
 

@@ -285,7 +285,8 @@ func (t *tensor) bytes(n int) ([]uint8, error) {
 		return numbers[uint8](t.Data, n, 0, math.MaxUint8)
 	}
 	if len(t.Binary) != n {
-		return nil, inputf("%s: %d bytes of binary data; want %d for its shape", t.Name, len(t.Binary), n)
+		return nil, inputf("%s: %d bytes of binary data; want %d for its shape", t.Name,
+			len(t.Binary), n)
 	}
 	return t.Binary, nil
 }

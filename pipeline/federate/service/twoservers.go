@@ -152,7 +152,8 @@ func (s *Server) peer(next http.HandlerFunc) http.HandlerFunc {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if s.role() != wire.Helper || !ok ||
 			subtle.ConstantTimeCompare([]byte(token), []byte(peerToken(s.Secret))) != 1 {
-			s.refuse(w, wire.NoToken, "this is for the leader of a round of which this server is the helper")
+			s.refuse(w, wire.NoToken,
+				"this is for the leader of a round of which this server is the helper")
 			return
 		}
 		next(w, r)
@@ -209,8 +210,8 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	case stored.Peer != nil && !slices.Equal(stored.Peer, c.Message):
-		s.refuse(w, wire.OtherUpload, "the share of %.128q was checked against another part of the proof",
-			client)
+		s.refuse(w, wire.OtherUpload,
+			"the share of %.128q was checked against another part of the proof", client)
 		return
 	case stored.Peer == nil && s.closed():
 		s.refuse(w, wire.RoundClosed, "the sum of round %d is settled without %.128q",
@@ -278,8 +279,9 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil && !slices.EqualFunc(was.Of.Clients, of.Clients,
 		func(a, b shared) bool { return a.Client == b.Client && slices.Equal(a.Nonce, b.Nonce) }):
-		s.refuse(w, wire.SumOpened, "the sum of %d clients of round %d was given; one of other clients "+
-			"would spend the budget again", len(was.Of.Clients), s.Round.Round)
+		s.refuse(w, wire.SumOpened,
+			"the sum of %d clients of round %d was given; one of other clients would spend the "+
+				"budget again", len(was.Of.Clients), s.Round.Round)
 		return
 	case err == nil:
 		reply(w, http.StatusOK, was.Share)
@@ -291,8 +293,8 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	if len(of.Clients) < s.Round.MinUploads || !slices.IsSortedFunc(of.Clients,
 		func(a, b shared) int { return cmp.Or(cmp.Compare(a.Client, b.Client), -1) }) {
 		s.refuse(w, wire.BadRequest,
-			"a sum of %d clients; want %d or more, each once, in the order of their names", len(of.Clients),
-			s.Round.MinUploads)
+			"a sum of %d clients; want %d or more, each once, in the order of their names",
+			len(of.Clients), s.Round.MinUploads)
 		return
 	}
 	sum, err := s.addShares(r.Context(), of)

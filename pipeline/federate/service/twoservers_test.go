@@ -151,8 +151,8 @@ func TestTwoServers(t *testing.T) {
 	refused(p.leader, "a", p.leader.released("a", func(r *federate.Release) { r.Budget.Points = 10 }),
 		422, wire.BadUpload, "its budget")
 
-	// A number that is not the client's, as a client would forge it: the leader's share, checksummed
-	// again.
+	// A number that is not the client's, as a client would forge it: the leader's share,
+	// checksummed again.
 	forged, h := p.shares("a", func(l, _ *federate.Release) { l.Share.Input[0] ^= 1 })
 	if status, reply := p.helper.put("a", h); status != 201 {
 		t.Fatalf("%d %s", status, reply)

@@ -38,7 +38,8 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	}
 	if !s.patient(client) {
 		s.refuse(w, wire.TooMany,
-			"too many uploads of %q were refused; mend what the last refusal says, and come again", client)
+			"too many uploads of %q were refused; mend what the last refusal says, and come again",
+			client)
 		return
 	}
 	if !s.take(client) {
@@ -54,8 +55,8 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
-		s.refuse(w, wire.BadRequest, "the upload's sha256 is %x; Content-Digest and the signature say %s",
-			sum, digest)
+		s.refuse(w, wire.BadRequest,
+			"the upload's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
 		return
 	}
 	s.accept(w, r, arrival{client, digest, s.Now(), signature, data})
@@ -71,7 +72,8 @@ func (s *Server) unread(w http.ResponseWriter, err error) {
 			s.Round.Bounds.Bytes)
 	case errors.Is(err, errSlow):
 		s.refuse(w, wire.TooSlow,
-			"fewer than %d bytes a second came; bounds.rate of the round wants as many", s.Round.Bounds.Rate)
+			"fewer than %d bytes a second came; bounds.rate of the round wants as many",
+			s.Round.Bounds.Rate)
 	case errors.Is(err, errBusy):
 		s.refuse(w, wire.Unavailable, "%v", err)
 	default:
@@ -152,8 +154,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 	if !ok {
 		return
 	}
-	// an upload with a receipt is in the classifier: the set of clients is fixed either before this,
-	// or after the upload is stored
+	// an upload with a receipt is in the classifier: the set of clients is fixed either before
+	// this, or after the upload is stored
 	if s.once() {
 		s.opening.RLock()
 		defer s.opening.RUnlock()
@@ -329,8 +331,8 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 	if b.Norm > 0 {
 		for i := range u.Points.N {
 			if norm := length(u.Points.Features(i)); !(norm <= b.Norm) {
-				return nil, fmt.Errorf("upload: points[%d] has norm %.4g; bounds.norm of the round allows %.4g",
-					i, norm, b.Norm)
+				return nil, fmt.Errorf("upload: points[%d] has norm %.4g; bounds.norm of the "+
+					"round allows %.4g", i, norm, b.Norm)
 			}
 		}
 	}

@@ -58,10 +58,12 @@ func (s *Server) withheld(w http.ResponseWriter, v VersionStatus, named bool) bo
 			v.Number, sup.By)
 	case named:
 		s.refuse(w, wire.Superseded,
-			"version %d holds an upload that was withdrawn; no version has taken its place yet", v.Number)
+			"version %d holds an upload that was withdrawn; no version has taken its place yet",
+			v.Number)
 	case s.enough():
 		s.refuse(w, wire.Unavailable,
-			"version %d holds an upload that was withdrawn; the next is being made without it", v.Number)
+			"version %d holds an upload that was withdrawn; the next is being made without it",
+			v.Number)
 	default:
 		s.refuse(w, wire.NotYet, "version %d holds an upload that was withdrawn, and a classifier "+
 			"takes min_uploads, %d: fewer are left", v.Number, s.Round.MinUploads)

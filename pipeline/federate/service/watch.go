@@ -39,7 +39,8 @@ type watch struct {
 
 func newWatch() *watch {
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help,
+			Buckets: buckets})
 	}
 	nats := prometheus.ExponentialBuckets(0.001, 2.5, 10)
 	w := &watch{drift: conformal.NewDrift(1, nil),

@@ -31,8 +31,10 @@ func TestWatch(t *testing.T) {
 		reject     float64
 		want       []string
 	}{
-		{data, 0, []string{"fmp_predictions_open_total 0", loading, `fmp_drift_reference_images{reference="start"} 0`}},
-		{data, 1, []string{"fmp_predictions_open_total 3", loading, `fmp_drift_wealth_decades{reference="start"} `}},
+		{data, 0, []string{"fmp_predictions_open_total 0", loading,
+			`fmp_drift_reference_images{reference="start"} 0`}},
+		{data, 1, []string{"fmp_predictions_open_total 3", loading,
+			`fmp_drift_wealth_decades{reference="start"} `}},
 		{calibrated(t, data), 0, []string{`fmp_drift_images{reference="calibration"} 3`,
 			`fmp_drift_reference_images{reference="calibration"} 40`,
 			`fmp_drift_wealth_decades_highest{reference="calibration"} 0.1`}},

@@ -121,7 +121,8 @@ func (s *Server) withdrawer(w http.ResponseWriter,
 	r *http.Request) (client, by string, signature []byte, ok bool) {
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
 		s.refuse(w, wire.NoKey,
-			"give the header Authorization: %s SIGNATURE, as fmp-edge withdraw does with --key", wire.Scheme)
+			"give the header Authorization: %s SIGNATURE, as fmp-edge withdraw does with --key",
+			wire.Scheme)
 		return client, by, nil, false
 	}
 	match := r.Header.Get("If-Match")

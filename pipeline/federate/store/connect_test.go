@@ -60,8 +60,8 @@ func TestPlainNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
-	// No name of another machine resolves here: an unspecified address is not loopback by its number
-	// and reaches this machine.
+	// No name of another machine resolves here: an unspecified address is not loopback by its
+	// number and reaches this machine.
 	for _, url := range []string{"nats://0.0.0.0:%d", "tls://127.0.0.1:%d"} {
 		if _, err := Connect(Options{URL: fmt.Sprintf(url, plain), Token: "secret"}, "test"); err == nil ||
 			!strings.Contains(err.Error(), "must have TLS") {
@@ -79,7 +79,8 @@ func TestPlainNATS(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(pair.Leaf)
-	secure := natsOn(t, natsserver.Options{TLS: true, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
+	secure := natsOn(t, natsserver.Options{TLS: true,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
 	conn, err = Connect(Options{URL: fmt.Sprintf("nats://localhost:%d,tls://127.0.0.1:%d", secure,
 		secure), CA: cert}, "test")
 	if err != nil {

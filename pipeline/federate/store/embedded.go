@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// maxPayload is the maximum size of one message of the embedded server: 8 MiB, twice the largest
-	// upload that a round may allow.
+	// maxPayload is the maximum size of one message of the embedded server: 8 MiB, twice the
+	// largest upload that a round may allow.
 	maxPayload = 8 << 20
-	// maxStore is the embedded server's own limit of the space that it takes: none. Its default is a
-	// share of the space that is free at its start, which would stay in force after space has been
-	// freed.
+	// maxStore is the embedded server's own limit of the space that it takes: none. Its default is
+	// a share of the space that is free at its start, which would stay in force after space has
+	// been freed.
 	maxStore = 1 << 50
 	// startTime is the timeout of the embedded server's start, recovery included.
 	startTime = 2 * time.Minute
@@ -35,8 +35,8 @@ const (
 	// patienceNATS is how long NATS may report a fault other than a failed write: a stream that is
 	// being created is one to it.
 	patienceNATS = 10 * time.Second
-	// reserve is the space that is left to the embedded server's own files: indexes, and the state of
-	// consumers.
+	// reserve is the space that is left to the embedded server's own files: indexes, and the state
+	// of consumers.
 	reserve = 512 << 10
 )
 
@@ -73,8 +73,8 @@ type embedded struct {
 type Space struct {
 	// Free is the number of bytes that are free; -1 where the system does not tell.
 	Free int64
-	// Low says that fewer bytes than the threshold are free, Full that uploads are refused until there
-	// is more space.
+	// Low says that fewer bytes than the threshold are free, Full that uploads are refused until
+	// there is more space.
 	Low, Full bool
 }
 
@@ -93,9 +93,10 @@ func newEmbedded(o Options) (*embedded, error) {
 	e := &embedded{dir: o.Dir, largest: o.Largest, low: o.LowSpace, log: o.Log, lock: lock,
 		stopped: make(chan struct{}),
 		ended:   make(chan struct{}), options: natsserver.Options{
-			ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true, MaxPayload: maxPayload,
-			JetStream: true,
-			StoreDir:  filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20,
+			ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true,
+			MaxPayload: maxPayload,
+			JetStream:  true,
+			StoreDir:   filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20,
 			JetStreamMaxStore: maxStore,
 		}}
 	if e.log == nil {

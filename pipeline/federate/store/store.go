@@ -42,20 +42,20 @@ const (
 type Options struct {
 	// Dir is the folder of the embedded server.
 	Dir string
-	// Listen is the loopback address on which the embedded server accepts workers, with Token; empty:
-	// it accepts none.
+	// Listen is the loopback address on which the embedded server accepts workers, with Token;
+	// empty: it accepts none.
 	Listen, Token string
-	// Sync makes every write wait until the data are on the disk and not only in the system's cache: a
-	// receipt then survives a power failure and not just a crash of the program.
+	// Sync makes every write wait until the data are on the disk and not only in the system's
+	// cache: a receipt then survives a power failure and not just a crash of the program.
 	Sync bool
-	// Largest is the size of the largest upload: fewer bytes free on the disk, and a little more, and
-	// the state is full. LowSpace is the number of free bytes below which the disk is low on space.
-	// Log reports both.
+	// Largest is the size of the largest upload: fewer bytes free on the disk, and a little more,
+	// and the state is full. LowSpace is the number of free bytes below which the disk is low on
+	// space. Log reports both.
 	Largest, LowSpace int64
 	Log               *slog.Logger
 	// URL, in place of Dir, is the comma-separated URLs of external NATS servers; Credentials is an
-	// account's credentials file (.creds), CA a file of certificates to trust. Replicas is the number
-	// of servers that store each write: 1 to 5, default 1.
+	// account's credentials file (.creds), CA a file of certificates to trust. Replicas is the
+	// number of servers that store each write: 1 to 5, default 1.
 	URL, Credentials, CA string
 	Replicas             int
 }
@@ -122,7 +122,8 @@ func (s *Store) open(ctx context.Context) (err error) {
 		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx,
 			jetstream.KeyValueConfig{Bucket: s.name + "-" + b.name, History: 1,
 				Storage: jetstream.FileStorage, Replicas: s.replicas})
-		if err != nil && s.Room() != nil { // on a full disk buckets that are there serve what is in them
+		// on a full disk buckets that are there serve what is in them
+		if err != nil && s.Room() != nil {
 			*b.to, err = s.js.KeyValue(ctx, s.name+"-"+b.name)
 		}
 		if err != nil {
@@ -438,8 +439,8 @@ func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 var ErrNone = errors.New("nothing of that name")
 
 const (
-	// answers is the time in which a server answers, and slowest the rate in bytes a second at which
-	// objects are read at least.
+	// answers is the time in which a server answers, and slowest the rate in bytes a second at
+	// which objects are read at least.
 	answers = 5 * time.Second
 	slowest = 1 << 20
 )

@@ -22,8 +22,8 @@ type Record struct {
 	Signature []byte `json:"signature"`
 	// N is the number of real points that the upload claims.
 	N int `json:"n"`
-	// Peer is the other server's part of the proof of a share, once the proof has been checked; only
-	// in a private round with two servers.
+	// Peer is the other server's part of the proof of a share, once the proof has been checked;
+	// only in a private round with two servers.
 	Peer []byte `json:"peer,omitempty"`
 	// Gone, if not nil, says that the upload was withdrawn: the record has no message then, and
 	// Signature is of the request to withdraw.

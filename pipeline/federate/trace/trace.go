@@ -104,8 +104,8 @@ func (r *reported) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	defer r.mu.Unlock()
 	if err != nil {
 		if r.lost += len(spans); !r.failing {
-			r.log.Warn("the collector of traces does not take them; they are dropped until it does", "error",
-				err)
+			r.log.Warn("the collector of traces does not take them; they are dropped until it does",
+				"error", err)
 		}
 	} else if r.failing {
 		r.log.Info("traces are sent again", "spans_lost", r.lost)

@@ -69,9 +69,9 @@ type Description struct {
 	// Honesty says whether clients are weighted by how well the others predict them, which requires
 	// individual uploads without noise: false in private rounds.
 	Honesty bool `json:"honesty"`
-	// Withdrawal says whether a client may withdraw its upload, at any time: false where servers add
-	// the noise, as the one sum that they open hides single uploads, and another without one of them
-	// would reveal it.
+	// Withdrawal says whether a client may withdraw its upload, at any time: false where servers
+	// add the noise, as the one sum that they open hides single uploads, and another without one of
+	// them would reveal it.
 	Withdrawal bool `json:"withdrawal"`
 	// Privacy is the privacy budget of every upload of a private round; nil in other rounds.
 	Privacy *privacy.Budget `json:"privacy,omitempty"`
@@ -131,7 +131,8 @@ func (d *Description) Check() error {
 	if two := d.Privacy != nil &&
 		d.Privacy.Noise == privacy.TwoServers; two != (d.Server == Leader || d.Server == Helper) {
 		return fmt.Errorf("the round's description says that its server is %.20q, with privacy %v; "+
-			"want %s or %s where there are two, and nothing elsewhere", d.Server, d.Privacy, Leader, Helper)
+			"want %s or %s where there are two, and nothing elsewhere", d.Server,
+			d.Privacy, Leader, Helper)
 	}
 	return nil
 }
@@ -147,8 +148,8 @@ type Receipt struct {
 	Upload string    `json:"upload"`
 	Bytes  int       `json:"bytes"`
 	Time   time.Time `json:"time"`
-	// Spent is the privacy budget that this client's data have spent in a private round; nil in other
-	// rounds.
+	// Spent is the privacy budget that this client's data have spent in a private round; nil in
+	// other rounds.
 	Spent *privacy.Budget `json:"spent,omitempty"`
 	// Server is the public key (base64) that verifies Signature (base64), which covers all of the
 	// above but Bytes.
@@ -182,8 +183,8 @@ func (r *Receipt) Verify(server string) error {
 	}
 	signature, err := base64.StdEncoding.DecodeString(r.Signature)
 	if err != nil || r.Server != server || !identity.Verify(key, r.statement(), signature) {
-		return fmt.Errorf("the receipt of %q for round %d is not signed by the server's key %s", r.Client,
-			r.Round, server)
+		return fmt.Errorf("the receipt of %q for round %d is not signed by the server's key %s",
+			r.Client, r.Round, server)
 	}
 	return nil
 }
@@ -229,8 +230,8 @@ func (d *Description) statement(purpose identity.Purpose, key *identity.Key,
 func (d *Description) Accept(r *Receipt, client, digest string) error {
 	if r.Round != d.Round || r.Client != client || r.Graph != d.Graph || r.Upload != digest {
 		return fmt.Errorf("the receipt is for upload %.80q of %.128q in round %d with client graph "+
-			"%.80q; sent was %q of %q in round %d with %q", r.Upload, r.Client, r.Round, r.Graph, digest,
-			client, d.Round, d.Graph)
+			"%.80q; sent was %q of %q in round %d with %q", r.Upload, r.Client, r.Round,
+			r.Graph, digest, client, d.Round, d.Graph)
 	}
 	if (r.Spent == nil) != (d.Privacy == nil) || r.Spent != nil && *r.Spent != *d.Privacy {
 		return fmt.Errorf("the receipt says that %v was spent; the round states %v", r.Spent, d.Privacy)

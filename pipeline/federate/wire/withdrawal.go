@@ -48,8 +48,8 @@ type Withdrawal struct {
 	Time   time.Time `json:"time"`
 	// By is who withdrew it: "client" or "operator".
 	By string `json:"by"`
-	// Held are the versions of the classifier that held an upload of this client, at most [MaxHeld],
-	// the latest ones; HeldVersions is their number.
+	// Held are the versions of the classifier that held an upload of this client, at most
+	// [MaxHeld], the latest ones; HeldVersions is their number.
 	Held         []VersionRef `json:"held"`
 	HeldVersions int          `json:"held_versions"`
 	// Without is the version that takes their place; nil while it is not made.
@@ -65,12 +65,14 @@ type Withdrawal struct {
 // Remains returns the consequences that no server can undo after a withdrawal, for people.
 func Remains(held int) []string {
 	out := []string{"the server's log and its list of each version's members name the client, the " +
-		"time and the upload's digest", "copies that others made of the server's state, backups among " +
-		"them, and freed blocks of its disk may hold the upload until they are overwritten"}
+		"time and the upload's digest",
+		"copies that others made of the server's state, backups among them, and freed blocks of " +
+			"its disk may hold the upload until they are overwritten"}
 	if held > 0 {
 		out = append(out, "copies of the versions in held that were handed out before still hold the "+
-			"upload; the round's notice names them", "predictions that were made with these versions, and "+
-			"figures derived from them, stay as they are")
+			"upload; the round's notice names them",
+			"predictions that were made with these versions, and figures derived from them, stay "+
+				"as they are")
 	}
 	return out
 }
@@ -172,8 +174,8 @@ type Notice struct {
 	Round uint64    `json:"round"`
 	Graph string    `json:"graph"`
 	Time  time.Time `json:"time"`
-	// Superseded are the versions that nobody should use any more, Latest the one to use; nil: there
-	// is none.
+	// Superseded are the versions that nobody should use any more, Latest the one to use; nil:
+	// there is none.
 	Superseded []VersionRef `json:"superseded"`
 	Latest     *VersionRef  `json:"latest"`
 	// Server is the public key (base64) that verifies Signature (base64), which covers all other
@@ -230,7 +232,8 @@ func (n *Notice) Heed(digest string) error {
 			by = fmt.Sprintf("take version %d, sha256 %.64s", n.Latest.Version, n.Latest.SHA256)
 		}
 		return fmt.Errorf("%w: it is version %d of round %d and holds an upload that was withdrawn, by "+
-			"the notice of %s; %s", ErrSuperseded, v.Version, n.Round, n.Time.UTC().Format(time.RFC3339), by)
+			"the notice of %s; %s", ErrSuperseded, v.Version, n.Round,
+			n.Time.UTC().Format(time.RFC3339), by)
 	}
 	return nil
 }

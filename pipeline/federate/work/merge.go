@@ -23,8 +23,8 @@ const partFile, signatureFile, leftOutFile = "part", "part.sig", "left-out.json"
 
 // merging is the input of a job that merges.
 type merging struct {
-	// Against is the digest of the part whose uploads judge those that are summed, and the name of its
-	// object; "": all are trusted.
+	// Against is the digest of the part whose uploads judge those that are summed, and the name of
+	// its object; "": all are trusted.
 	Against string `json:"against,omitempty"`
 	// Limit is the key from which uploads are summed.
 	Limit []byte `json:"limit"`
@@ -125,7 +125,8 @@ func (q *Queue) add(m *merge.Merger, of merging,
 		clients[c.Client] = c.Upload
 	}
 	if len(p.Kept) > 0 || p.Against != of.Against || !p.Lists(clients) {
-		return nil, errors.New("the part is not of the uploads that were to be merged, or was judged by others")
+		return nil, errors.New("the part is not of the uploads that were to be merged, or was " +
+			"judged by others")
 	}
 	if err := json.Unmarshal(files[leftOutFile], &left); err != nil {
 		return nil, fmt.Errorf("%s: %w", leftOutFile, err)

@@ -153,7 +153,9 @@ func TestMergeAnswers(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*merging){
-		"was replaced":    func(m *merging) { m.Members = []store.Member{{Client: members[9].Client, Upload: digest}} },
+		"was replaced": func(m *merging) {
+			m.Members = []store.Member{{Client: members[9].Client, Upload: digest}}
+		},
 		"limit":           func(m *merging) { m.Limit = nil },
 		"below the limit": func(m *merging) { m.Members = members[:9] },
 		"whether they":    func(m *merging) { m.Against = "" },

@@ -58,9 +58,9 @@ type Sampling struct {
 	// Store and Replicas say where uploads are read and results are written.
 	Store    string `json:"store"`
 	Replicas int    `json:"replicas"`
-	// Round and Graph are those of the uploads. The file of the graph is the object named Graph; the
-	// files of the round's own predictors are the objects named Predictor and Open, and that of its
-	// anchor the one named Anchor.
+	// Round and Graph are those of the uploads. The file of the graph is the object named Graph;
+	// the files of the round's own predictors are the objects named Predictor and Open, and that of
+	// its anchor the one named Anchor.
 	Round     uint64       `json:"round"`
 	Graph     string       `json:"graph"`
 	Predictor string       `json:"predictor,omitempty"`
@@ -129,7 +129,8 @@ func decodeJob(data []byte) (Job, error) {
 		{o.Threads == 0, "options.threads", o.Threads, "0: they are the worker's own"},
 	} {
 		if !c.ok {
-			return j, fmt.Errorf("job: %s is %.80s; allowed: %s", c.field, fmt.Sprint(c.value), c.allowed)
+			return j, fmt.Errorf("job: %s is %.80s; allowed: %s", c.field,
+				fmt.Sprint(c.value), c.allowed)
 		}
 	}
 	for _, s := range option.List(&o) {

@@ -39,7 +39,8 @@ func TestMessages(t *testing.T) {
 	for _, a := range []answer{
 		{Error: "no such thing"},
 		{Piece: pool.Piece{Proposed: [][]bool{{true, false}, {false, true}}}},
-		{Piece: pool.Piece{Heads: posterior.Ensemble{{D: 2, C: 2, W: []float64{1, math.Copysign(0, -1), 5e-324, math.Pi}},
+		{Piece: pool.Piece{Heads: posterior.Ensemble{
+			{D: 2, C: 2, W: []float64{1, math.Copysign(0, -1), 5e-324, math.Pi}},
 			{D: 2, C: 2, W: []float64{1, 2, 3, 4}}}}},
 		{Files: map[string][]byte{"run.json": []byte("{}"), "results.csv": []byte("a,b\n")}},
 	} {
@@ -84,11 +85,14 @@ func TestHostileMessages(t *testing.T) {
 		"to 4294967295":                 &workpb.Part{Format: format, To: math.MaxUint32},
 		"more than 2147483647 elements": states(func(m *workpb.Part) { m.Honest = huge }),
 		"honest is float64":             states(func(m *workpb.Part) { m.Honest = m.Probability }),
-		"of 2 dimensions":               states(func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{true}, 1) }),
-		"honest: tensor: missing":       states(func(m *workpb.Part) { m.Honest = nil }),
-		"probability: tensor: missing":  states(func(m *workpb.Part) { m.Probability = nil }),
-		"dimensions of at least 1":      states(func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{}, 2, 0) }),
-		"2 states with 1 probabilities": states(func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{1}, 1) }),
+		"of 2 dimensions": states(
+			func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{true}, 1) }),
+		"honest: tensor: missing":      states(func(m *workpb.Part) { m.Honest = nil }),
+		"probability: tensor: missing": states(func(m *workpb.Part) { m.Probability = nil }),
+		"dimensions of at least 1": states(
+			func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{}, 2, 0) }),
+		"2 states with 1 probabilities": states(
+			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{1}, 1) }),
 		"probability NaN": states(
 			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{math.NaN(), 1}, 2) }),
 		"probability -1": states(

@@ -166,7 +166,8 @@ func (q *Queue) sweep(ctx context.Context) error {
 		return err
 	}
 	for _, name := range names {
-		if name == q.job.Graph || name == q.job.Predictor || name == q.job.Open || name == q.job.Anchor ||
+		if name == q.job.Graph || name == q.job.Predictor || name == q.job.Open ||
+			name == q.job.Anchor ||
 			!aRemainder.MatchString(name) {
 			continue
 		}

@@ -49,7 +49,8 @@ func open(t *testing.T, graph []byte) (*store.Store, string, []pool.Upload) {
 		}
 		digest := models.DigestBytes(data)
 		if err := st.Put(t.Context(),
-			&store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data}, 0); err != nil {
+			&store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data},
+			0); err != nil {
 			t.Fatal(err)
 		}
 		uploads = append(uploads, pool.Upload{Upload: u, Digest: digest})

@@ -278,7 +278,8 @@ func (b *Browser) Resize(width int, dark bool) {
 		scheme = "dark"
 	}
 	b.call("Emulation.setDeviceMetricsOverride",
-		map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+		map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1,
+			"mobile": width < 600}, nil)
 	b.call("Emulation.setEmulatedMedia",
 		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }

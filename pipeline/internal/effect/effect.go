@@ -63,15 +63,16 @@ type Effects struct {
 	Shift [][]float64
 	// Size is the length of each in standard deviations within classes, 0 where there is none.
 	Size []float64
-	// Share is, of a client with an effect, how many images without one tell as much of a class as one
-	// of its images, 1 at most: its class means differ from the others' each in its own way too.
+	// Share is, of a client with an effect, how many images without one tell as much of a class as
+	// one of its images, 1 at most: its class means differ from the others' each in its own way
+	// too.
 	Share []float64
-	// Near are the clients that differ from the others, in a round where most clients have an effect,
-	// and whose classes lie nearer together than another camera leaves them. They take no part in the
-	// law, and Shift is nil; nil where most clients have none.
+	// Near are the clients that differ from the others, in a round where most clients have an
+	// effect, and whose classes lie nearer together than another camera leaves them. They take no
+	// part in the law, and Shift is nil; nil where most clients have none.
 	Near []bool
-	// precision is that of each client's class means, taken together, on its effect, in coordinates in
-	// which the covariance within classes is I.
+	// precision is that of each client's class means, taken together, on its effect, in coordinates
+	// in which the covariance within classes is I.
 	precision []float64
 	law       Law
 }
@@ -393,9 +394,9 @@ type difference struct {
 	statistic     float64 // F
 	tail          float64 // probability of F or more without an effect
 	slope         float64
-	// with is the sum over classes of a times the product of the client's means and the others', each
-	// about its mean over classes; of is the sum of their own squares, and blur the part of it by
-	// noise of variance 1 in a mean at precision 1. scale is that variance by R1.
+	// with is the sum over classes of a times the product of the client's means and the others',
+	// each about its mean over classes; of is the sum of their own squares, and blur the part of it
+	// by noise of variance 1 in a mean at precision 1. scale is that variance by R1.
 	with, of, blur, scale float64
 	// the differences of class means about their mean, and the precisions of these
 	rows    [][]float64

@@ -114,13 +114,15 @@ func TestEffects(t *testing.T) {
 			var u mat.VecDense
 			u.MulVec(white.T(), mat.NewVecDense(dx, b))
 			floats.Sub(u.RawVector().Data, camera(m))
-			// The error of a mean of 6 classes of 10 images about medians of 5 to 7 others, and some
-			// shrinkage.
+			// The error of a mean of 6 classes of 10 images about medians of 5 to 7 others, and
+			// some shrinkage.
 			if off := mat.Norm(&u, 2); off > 1.1 {
-				t.Errorf("round %d: the effect of client %d is off by %.2f standard deviations", i, m, off)
+				t.Errorf("round %d: the effect of client %d is off by %.2f standard deviations", i,
+					m, off)
 			}
 			if e.Size[m] < 2 || e.Size[m] > 4 {
-				t.Errorf("round %d: the effect of client %d has length %.2f; want about 3", i, m, e.Size[m])
+				t.Errorf("round %d: the effect of client %d has length %.2f; want about 3",
+					i, m, e.Size[m])
 			}
 			apart := e.Subtract(sets, nil)[m]
 			for j := range dx {
@@ -283,7 +285,8 @@ func TestMostDiffer(t *testing.T) {
 		}
 		if off > none/12 || off > centring {
 			t.Errorf(
-				"%s: effects are off by %.1f, a client's mean by %.1f, no effects by %.1f (sums of squares)",
+				"%s: effects are off by %.1f, a client's mean by %.1f, no effects by %.1f (sums "+
+					"of squares)",
 				name, off, centring, none)
 		}
 	}

@@ -46,7 +46,8 @@ func TestEvident(t *testing.T) {
 					t.Fatal(err)
 				}
 				if bound, exact := s.bound(), s.evidence(); bound > exact+1e-6 || bound < exact-10*k {
-					t.Errorf("%s: round %d: the bound is %.1f, the evidence %.1f", c.name, i, bound, exact)
+					t.Errorf("%s: round %d: the bound is %.1f, the evidence %.1f", c.name,
+						i, bound, exact)
 				}
 			}
 			if got, err := evident(cells, len(class), k, k); err != nil || got != c.want {

@@ -55,8 +55,8 @@ func TestLevel(t *testing.T) {
 				t.Logf("%d clients, %d coordinates of variances j^-%.1f: %d of %d", clients, k,
 					power, wrong, rounds)
 				if wrong > rounds*8/100 {
-					t.Errorf("%d clients, %d coordinates of variances j^-%.1f: %d of %d rounds have an effect; "+
-						"want at most one in twenty", clients, k, power, wrong, rounds)
+					t.Errorf("%d clients, %d coordinates of variances j^-%.1f: %d of %d rounds "+
+						"have an effect; want at most one in twenty", clients, k, power, wrong, rounds)
 				}
 			}
 		}

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// rounds is the number of variational steps; the covariance changes by less than a hundredth after
-	// about ten.
+	// rounds is the number of variational steps; the covariance changes by less than a hundredth
+	// after about ten.
 	rounds = 20
-	// pseudo is the number of cells by which a client's own noise is shrunk toward that of all, and of
-	// clients by which the covariance of effects is shrunk toward a multiple of I.
+	// pseudo is the number of cells by which a client's own noise is shrunk toward that of all, and
+	// of clients by which the covariance of effects is shrunk toward a multiple of I.
 	pseudo = 2
 )
 
@@ -252,7 +252,8 @@ func (s *shrinkage) covariance(along []float64, outside float64) error {
 	}
 	rank := min(len(values), clients-1, s.k)
 	u := mat.DenseCopyOf(all.Slice(0, s.k, 0, rank))
-	// The posterior covariance along the new basis: outside + sum of (along - outside) (U_old' u)^2.
+	// The posterior covariance along the new basis: outside + sum of (along - outside) (U_old'
+	// u)^2.
 	next := make([]float64, rank)
 	var turned mat.Dense
 	if s.basis != nil {

@@ -86,12 +86,13 @@ func TestShrinkLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if a, b := alone.rest, beside.rest; math.Abs(a-b) > 1e-9*a {
-			t.Errorf("form %d: effects have variance %g, and %g beside clients that are left out", f, a, b)
+			t.Errorf("form %d: effects have variance %g, and %g beside clients that are left out",
+				f, a, b)
 		}
 		for m, b := range alone.shift {
 			if !floats.EqualApprox(b, beside.shift[clients+m], 1e-9) {
-				t.Errorf("form %d: effect of client %d is %.3f, and %.3f beside clients that are left out", f,
-					m, b, beside.shift[clients+m])
+				t.Errorf("form %d: effect of client %d is %.3f, and %.3f beside clients that "+
+					"are left out", f, m, b, beside.shift[clients+m])
 			}
 		}
 		if a, b := alone.bound(), beside.bound(); math.Abs(a-b) > 1e-9*math.Abs(a) {

@@ -101,21 +101,22 @@ func TestBoundedInfluence(t *testing.T) {
 	}{{false, 0}, {false, 0.1}, {true, 0}} {
 		r := newRound(t, digits(t, scope.open, scope.alpha))
 		for i, a := range Attacks {
-			t.Run(fmt.Sprintf("open=%v/alpha=%g/%s", scope.open, scope.alpha, a.Name), func(t *testing.T) {
-				acc, nll := min(r.peace.ACC, r.oracle.ACC)-0.01, max(r.peace.NLL, r.oracle.NLL)+0.01
-				if scope.alpha > 0 {
-					own, _ := r.attacked(t, i, 1)
-					acc, nll = min(acc, own.ACC-0.01), math.Inf(1)
-				}
-				for _, multiple := range multiples {
-					s, j := r.attacked(t, i, multiple)
-					if s.ACC < acc || s.NLL > nll {
-						t.Errorf("at %g times the mass: accuracy %.3f, NLL %.3f; want %.3f and %.3f; P(honest) "+
-							"%.2f, counted %.0f of %.0f", multiple, s.ACC, s.NLL, acc, nll, j.Honest[0],
-							j.Counted[0], j.Claimed[0])
+			t.Run(fmt.Sprintf("open=%v/alpha=%g/%s", scope.open, scope.alpha, a.Name),
+				func(t *testing.T) {
+					acc, nll := min(r.peace.ACC, r.oracle.ACC)-0.01, max(r.peace.NLL, r.oracle.NLL)+0.01
+					if scope.alpha > 0 {
+						own, _ := r.attacked(t, i, 1)
+						acc, nll = min(acc, own.ACC-0.01), math.Inf(1)
 					}
-				}
-			})
+					for _, multiple := range multiples {
+						s, j := r.attacked(t, i, multiple)
+						if s.ACC < acc || s.NLL > nll {
+							t.Errorf("at %g times the mass: accuracy %.3f, NLL %.3f; want %.3f and "+
+								"%.3f; P(honest) %.2f, counted %.0f of %.0f", multiple, s.ACC,
+								s.NLL, acc, nll, j.Honest[0], j.Counted[0], j.Claimed[0])
+						}
+					}
+				})
 		}
 	}
 }
@@ -130,6 +131,7 @@ func TestSizes(t *testing.T) {
 	}
 	if s.Counted.ACC < s.Claimed.ACC-0.002 || s.Counted.NLL > s.Claimed.NLL+0.002 ||
 		s.Large <= s.Small {
-		t.Errorf("counted %+v, claimed %+v, of %d and %d images", s.Counted, s.Claimed, s.Large, s.Small)
+		t.Errorf("counted %+v, claimed %+v, of %d and %d images", s.Counted, s.Claimed,
+			s.Large, s.Small)
 	}
 }

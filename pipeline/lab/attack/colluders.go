@@ -25,8 +25,8 @@ var Colluding = []string{"sign", "flip", "collapse"}
 const NoAttack = "no attack"
 
 const (
-	// known is the number of images of each class that the server knows in an anchored round, of those
-	// that no client holds.
+	// known is the number of images of each class that the server knows in an anchored round, of
+	// those that no client holds.
 	known = 10
 	// fall is the loss of accuracy, against the honest clients alone, from which on a round has
 	// fallen.

@@ -13,8 +13,8 @@ import (
 // of the classes, tells whether an image was among them.
 type MembershipRow struct {
 	N int `json:"n"`
-	// AUC is that of telling members from images of their class that no client holds (score.Attacker):
-	// 0.5 is chance, 1 certainty.
+	// AUC is that of telling members from images of their class that no client holds
+	// (score.Attacker): 0.5 is chance, 1 certainty.
 	AUC float64 `json:"auc"`
 }
 

@@ -117,7 +117,8 @@ func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]Momen
 		if err != nil {
 			return nil, err
 		}
-		clients, err := p.Tools.Moments(ctx, p.Data.Clients.Clients(rows), fmt.Sprint("stress/", repeat))
+		clients, err := p.Tools.Moments(ctx, p.Data.Clients.Clients(rows),
+			fmt.Sprint("stress/", repeat))
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +152,8 @@ func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int,
 		s, j := oracle, (*posterior.Judgement)(nil)
 		if name != "oracle" || bad == 0 {
 			var err error
-			if s, j, err = b.moments(ctx, clients, repeat, name == "honesty"); err != nil && name == "none" {
+			if s, j, err = b.moments(ctx, clients, repeat, name == "honesty"); err != nil &&
+				name == "none" {
 				s.ACC, s.NLL = math.NaN(), math.NaN() // there is no classifier
 			} else if err != nil {
 				return err

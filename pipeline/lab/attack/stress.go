@@ -17,8 +17,8 @@ import (
 
 // Options are the settings of a measurement.
 type Options struct {
-	// Clients is the number of clients and Points the images of each; Alpha is that of the Dirichlet
-	// partition, 0 for homogeneous clients.
+	// Clients is the number of clients and Points the images of each; Alpha is that of the
+	// Dirichlet partition, 0 for homogeneous clients.
 	Clients, Points int
 	Alpha           float64
 	// Bad is the number of attacking clients.

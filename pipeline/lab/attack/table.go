@@ -24,8 +24,8 @@ type Row struct {
 	// attack.
 	Multiple float64   `json:"multiple,omitempty"`
 	Accuracy []float64 `json:"accuracy"`
-	// Counted is the mean mass that honesty counts of a bad client's claim, in units of the images of
-	// an honest client.
+	// Counted is the mean mass that honesty counts of a bad client's claim, in units of the images
+	// of an honest client.
 	Counted float64 `json:"counted,omitempty"`
 	// Found is the mean P(honest) of bad clients, Kept that of the other clients.
 	Found float64 `json:"p_honest_bad"`
@@ -53,7 +53,8 @@ func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Table,
 	t := &Table{Rows: []Row{{Attack: "no attack", Accuracy: make([]float64, len(Defences))}}}
 	for _, a := range Attacks {
 		for _, multiple := range Multiples {
-			t.Rows = append(t.Rows, Row{Attack: a.Name, Multiple: multiple, Accuracy: make([]float64, len(Defences))})
+			t.Rows = append(t.Rows, Row{Attack: a.Name, Multiple: multiple,
+				Accuracy: make([]float64, len(Defences))})
 		}
 	}
 	for repeat := range o.Repeats {

@@ -25,8 +25,8 @@ type Options struct {
 	// Rounds is the number of rounds attacked, 1 to 10,000, each with new clients.
 	Rounds int
 	Seed   uint64
-	// Points is the number of images per client; 0 stands for the run's own. Private rounds have the
-	// run's own.
+	// Points is the number of images per client; 0 stands for the run's own. Private rounds have
+	// the run's own.
 	Points int
 	// Calibrate is the number of calibration points, at most, that clients send beside class means.
 	Calibrate int
@@ -34,8 +34,8 @@ type Options struct {
 
 // Attack is the success of membership inference, measured and in theory.
 type Attack struct {
-	// AUC is the area under the ROC curve, and TPR the true positive rate at a false positive rate of
-	// 1%.
+	// AUC is the area under the ROC curve, and TPR the true positive rate at a false positive rate
+	// of 1%.
 	AUC float64 `json:"auc"`
 	TPR float64 `json:"tpr_at_1"`
 	// TheoryAUC and TheoryTPR are the values for two normal distributions of variance 1 whose means

@@ -17,8 +17,10 @@ func TestPacking(t *testing.T) {
 	}{
 		{leaking{upload: "single", perClass: 1}, [2]float64{0.9, 1}, [2]float64{0.9, 1}},
 		{leaking{upload: "means", perClass: 40}, [2]float64{0, 0}, [2]float64{0, 0}},
-		{leaking{upload: "points", perClass: 40, points: 10}, [2]float64{0.02, 0.03}, [2]float64{0.9, 1}},
-		{leaking{upload: "gate", perClass: 40, gate: true}, [2]float64{0.002, 0.03}, [2]float64{0.6, 1}},
+		{leaking{upload: "points", perClass: 40, points: 10}, [2]float64{0.02, 0.03},
+			[2]float64{0.9, 1}},
+		{leaking{upload: "gate", perClass: 40, gate: true}, [2]float64{0.002, 0.03},
+			[2]float64{0.6, 1}},
 		{leaking{upload: "moments", perClass: 40, points: 10, moments: true}, [2]float64{0.01, 0.03},
 			[2]float64{0.6, 1}},
 		{leaking{upload: "moments, gate", perClass: 40, gate: true, moments: true},

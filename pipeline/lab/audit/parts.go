@@ -25,25 +25,26 @@ import (
 // Parts is how much those parts of an upload give away that an attacker reads. Sizes are means over
 // clients.
 type Parts struct {
-	// Read names the parts, Coordinates is the number of coordinates of a row, and Points the number
-	// of images per client.
+	// Read names the parts, Coordinates is the number of coordinates of a row, and Points the
+	// number of images per client.
 	Read        string `json:"read"`
 	Coordinates int    `json:"coordinates"`
 	Points      int    `json:"points"`
 	// Behind is the number of images behind the mean of an image's class, averaged over images,
-	// Freedom the degrees of freedom of the scatter, and Calibration the number of calibration points.
+	// Freedom the degrees of freedom of the scatter, and Calibration the number of calibration
+	// points.
 	Behind      float64 `json:"behind"`
 	Freedom     float64 `json:"freedom,omitempty"`
 	Calibration float64 `json:"calibration,omitempty"`
 	// Bytes is the size of the encoded upload, and PointBytes the share of each calibration point.
 	Bytes      float64 `json:"bytes"`
 	PointBytes float64 `json:"point_bytes,omitempty"`
-	// Attack is on the images behind these parts. In theory, of N images behind a mean, k coordinates
-	// and f degrees of freedom, d'^2 = k/N + k(k+1)/2f.
+	// Attack is on the images behind these parts. In theory, of N images behind a mean, k
+	// coordinates and f degrees of freedom, d'^2 = k/N + k(k+1)/2f.
 	Attack
-	// Whole is the share of a client's images whose coordinates can be read off, and Error the squared
-	// distance of an image to the nearest guess at a client's images, as a share of that to the mean
-	// of its class.
+	// Whole is the share of a client's images whose coordinates can be read off, and Error the
+	// squared distance of an image to the nearest guess at a client's images, as a share of that to
+	// the mean of its class.
 	Whole float64 `json:"whole"`
 	Error float64 `json:"error"`
 }
@@ -77,13 +78,14 @@ func spacesOf(p *experiment.Prepared) []space {
 			out = append(out, space{of: e.Map, bytes: b.bytes})
 		} else if b.k < e.Dx() {
 			basis := moment.Rows(discriminant.RandomBasis(e.Dx(), b.k, p.Config.Seed).F32(), b.k)
-			out = append(out, space{bytes: b.bytes, of: func(ctx context.Context, features []float32) ([]float32, error) {
-				rows, err := e.Map(ctx, features)
-				if err != nil {
-					return nil, err
-				}
-				return single(moment.Product(moment.Rows(rows, e.Dx()), basis, false)), nil
-			}})
+			out = append(out, space{bytes: b.bytes,
+				of: func(ctx context.Context, features []float32) ([]float32, error) {
+					rows, err := e.Map(ctx, features)
+					if err != nil {
+						return nil, err
+					}
+					return single(moment.Product(moment.Rows(rows, e.Dx()), basis, false)), nil
+				}})
 		}
 	}
 	return out
@@ -127,7 +129,8 @@ func (a *attacked) rounds(ctx context.Context, clients, points int, alpha float6
 	o Options) ([]Parts, error) {
 	var found tally
 	for round := range o.Rounds {
-		drawn, err := a.bank.Partition(rng.New(o.Seed, "audit", "clients", round), clients, points, alpha)
+		drawn, err := a.bank.Partition(rng.New(o.Seed, "audit", "clients", round),
+			clients, points, alpha)
 		if err != nil {
 			return nil, fmt.Errorf("audit: half of the images are the attacker's: %w", err)
 		}
@@ -135,7 +138,8 @@ func (a *attacked) rounds(ctx context.Context, clients, points int, alpha float6
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			if err := a.client(rows, fmt.Sprintf("audit %d, client %d", round, m), o.Calibrate, &found); err != nil {
+			if err := a.client(rows, fmt.Sprintf("audit %d, client %d", round, m), o.Calibrate,
+				&found); err != nil {
 				return nil, err
 			}
 		}
@@ -485,7 +489,8 @@ func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 			for j, m := range v.sum.RawRowView(y) {
 				mean[j] = m / n
 			}
-			out[i] += squared(x, mean)*weight(n)/2 + max(v.freedom-float64(v.k)-2, 1)/2*logRest(leverage[i])
+			out[i] += squared(x, mean)*weight(n)/2 + max(v.freedom-float64(v.k)-2,
+				1)/2*logRest(leverage[i])
 		}
 		if v.nearest(x, y) <= same*float64(v.k) {
 			out[i] = math.MaxFloat64

@@ -97,14 +97,15 @@ func TestPartsReconstruct(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, want := range form.whole {
-			if got := parts[i].Whole; math.Abs(got-want) > 1e-9 || (want == 1) != (parts[i].Error < 1e-3) {
+			if got := parts[i].Whole; math.Abs(got-want) > 1e-9 ||
+				(want == 1) != (parts[i].Error < 1e-3) {
 				t.Errorf("%s, %s: %.3f of the images are known, want %.3f; error %.3f", form.name,
 					parts[i].Read, got, want, parts[i].Error)
 			}
 		}
 	}
-	// Of moments one image of three is the calibration point; the other two are of one class for some
-	// key.
+	// Of moments one image of three is the calibration point; the other two are of one class for
+	// some key.
 	a, err := newAttacked(rows, drawn(4, 300, k, c), c, 1<<20)
 	if err != nil {
 		t.Fatal(err)

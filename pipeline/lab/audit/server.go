@@ -28,8 +28,8 @@ type Crafted struct {
 	Name string `json:"name"`
 	// Refused is why the client does not run the graph; the rest is then empty.
 	Refused string `json:"refused,omitempty"`
-	// Moved is by how much the image moves the sums before noise, as a multiple of the sensitivity: at
-	// most 1.
+	// Moved is by how much the image moves the sums before noise, as a multiple of the sensitivity:
+	// at most 1.
 	Moved float64 `json:"moved"`
 	Attack
 	// Releases is the number of releases, Guesses that of the ones guessed at, Right of those that
@@ -121,8 +121,8 @@ func graphs(p *experiment.Prepared) (privacy.Budget,
 func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, o Options) error {
 	var sums [2]*privacy.Release
 	for in := range sums {
-		l, _, err := cl.Coordinates(ctx, &pictures{n: beside + in, classes: cl.Manifest.C, seed: o.Seed},
-			client.Options{})
+		l, _, err := cl.Coordinates(ctx,
+			&pictures{n: beside + in, classes: cl.Manifest.C, seed: o.Seed}, client.Options{})
 		if err != nil {
 			return err
 		}

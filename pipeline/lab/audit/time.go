@@ -61,7 +61,8 @@ func slow(op string, target, other float32) behind {
 		node("Cast", []string{"is"}, "chosen", onnx.IntAttr("to", int(onnx.Bool))),
 		constant("target", onnx.Scalar(target)), constant("other", onnx.Scalar(other)),
 		node("Where", []string{"chosen", "target", "other"}, "number"),
-		constant("repeats", onnx.Vector[int64](1, long)), constant("small", onnx.Scalar[float32](1e-30)),
+		constant("repeats", onnx.Vector[int64](1, long)),
+		constant("small", onnx.Scalar[float32](1e-30)),
 		constant("nothing", onnx.Scalar[float32](0)),
 		node("Tile", []string{"number", "repeats"}, "slow0"),
 	}
@@ -91,8 +92,8 @@ func constant(name string, t *onnx.Tensor) *onnx.Node {
 type target struct {
 	name      string
 	extractor behind
-	// write puts the image into the folder of its class; nil stands for a white one of the network's
-	// size.
+	// write puts the image into the folder of its class; nil stands for a white one of the
+	// network's size.
 	write func(folder string, fit imagefile.Fit) error
 	more  int // images beside it that come and go with it
 	// unreadable says that the image is none, so that the reply is an error.
@@ -113,7 +114,8 @@ var targets = []target{
 		}},
 	{name: "a file that cannot be read", unreadable: true,
 		write: func(folder string, _ imagefile.Fit) error {
-			return os.WriteFile(filepath.Join(folder, "bad.png"), []byte("\x89PNG\r\n\x1a\nno more"), 0o600)
+			return os.WriteFile(filepath.Join(folder, "bad.png"),
+				[]byte("\x89PNG\r\n\x1a\nno more"), 0o600)
 		}},
 }
 
@@ -182,7 +184,8 @@ func (a *Timed) run(ctx context.Context, cl *client.Client, t target, b privacy.
 				return ctx.Err()
 			case unread && err == nil:
 				return errors.New("an image that cannot be read was read")
-			case err != nil && !unread && !errors.As(err, &late): // late work has its reply then as well
+			case err != nil && !unread && !errors.As(err, &late):
+				// late work has its reply then as well
 				return err
 			}
 			if i >= 2 { // the first of each warm up
@@ -205,7 +208,8 @@ func reply(ctx context.Context, cl *client.Client, folder string, b privacy.Budg
 	start := time.Now()
 	err := client.Reply(ctx, after, func(ctx context.Context) (client.Answer, error) {
 		src, _, err := imagefile.Open(folder,
-			imagefile.Options{Fit: cl.Fit, Classes: cl.Classes(), MaxItems: client.MaxItems, Threads: 1})
+			imagefile.Options{Fit: cl.Fit, Classes: cl.Classes(),
+				MaxItems: client.MaxItems, Threads: 1})
 		if err != nil {
 			return nil, err
 		}

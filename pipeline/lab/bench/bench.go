@@ -54,7 +54,8 @@ type Result struct {
 	// Missing says that the contender was not at hand; there are no figures then.
 	Missing bool   `json:"missing,omitzero"`
 	Seconds Spread `json:"seconds,omitzero"`
-	// Ratio is the contender's time over ours, run by run: above 1, ours is faster. It is 1 for ours.
+	// Ratio is the contender's time over ours, run by run: above 1, ours is faster. It is 1 for
+	// ours.
 	Ratio Spread `json:"ratio,omitzero"`
 }
 

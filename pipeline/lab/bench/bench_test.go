@@ -73,7 +73,8 @@ func TestWorks(t *testing.T) {
 			switch {
 			case i == 0 && !strings.HasPrefix(c.Name, "fmp"):
 				t.Errorf("%s comes first", name)
-			case c.Once == nil && strings.HasPrefix(c.Name, "fmp") && !strings.HasPrefix(w.Name, "Table I"):
+			case c.Once == nil && strings.HasPrefix(c.Name, "fmp") &&
+				!strings.HasPrefix(w.Name, "Table I"):
 				t.Errorf("%s is not at hand", name)
 			case c.Once != nil:
 				if d, err := c.Once(); err != nil || d < 0 {

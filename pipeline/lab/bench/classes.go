@@ -174,7 +174,8 @@ func (c *Classes) Predict(ctx context.Context) (accuracy, nll float64, err error
 				if first == labels[at] {
 					accuracy += 1 / float64(c.Images)
 				}
-				nll -= math.Log(max(float64(ps[i].Probabilities[labels[at]]), 1e-30)) / float64(c.Images)
+				nll -= math.Log(max(float64(ps[i].Probabilities[labels[at]]), 1e-30)) /
+					float64(c.Images)
 				at++
 			}
 			return nil

@@ -43,7 +43,10 @@ func Photos(ctx context.Context, fit imagefile.Fit, megapixels []float64, runs i
 		name   string
 		encode func(*bytes.Buffer, image.Image) error
 	}{
-		{"JPEG", func(b *bytes.Buffer, im image.Image) error { return jpeg.Encode(b, im, &jpeg.Options{Quality: 90}) }},
+		{"JPEG", func(b *bytes.Buffer,
+			im image.Image) error {
+			return jpeg.Encode(b, im, &jpeg.Options{Quality: 90})
+		}},
 		{"PNG", func(b *bytes.Buffer, im image.Image) error {
 			return (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(b, im)
 		}},

@@ -28,8 +28,8 @@ type FalseRow struct {
 	Calibrate int    `json:"calibrate"`
 	Attack    string `json:"attack"`
 	Bad       int    `json:"bad"`
-	// Held is the share of new images of the honest clients whose set holds their class, Size the mean
-	// number of classes in a set.
+	// Held is the share of new images of the honest clients whose set holds their class, Size the
+	// mean number of classes in a set.
 	Held      float64 `json:"held"`
 	HeldError float64 `json:"held_error"`
 	Size      float64 `json:"size"`
@@ -82,7 +82,8 @@ func RunFalse(ctx context.Context, p *experiment.Prepared, o Options,
 	}
 	for i := range out {
 		r, n := &out[i], float64(o.Repeats)
-		for _, v := range []*float64{&r.Held, &r.Size, &r.LeftOut, &r.Honest, &r.PlainHeld, &r.PlainSize, &r.squares} {
+		for _, v := range []*float64{&r.Held, &r.Size, &r.LeftOut, &r.Honest, &r.PlainHeld,
+			&r.PlainSize, &r.squares} {
 			*v /= n
 		}
 		r.HeldError = math.Sqrt(max(r.squares-r.Held*r.Held, 0) / max(n-1, 1))

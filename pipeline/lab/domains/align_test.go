@@ -133,8 +133,8 @@ func TestAligned(t *testing.T) {
 		a, b := last.clients[0], last.clients[1]
 		if (a.Dx == d) != (d <= most) || a.Dx > d || a.W[3] != 2 || a.Row(3)[a.Dx+1] != 1 ||
 			a.Row(3)[a.Dx] != 0 {
-			t.Errorf("a client's points have %d features of %d, weight %v and label %v", a.Dx, d, a.W[3],
-				a.Row(3)[a.Dx:])
+			t.Errorf("a client's points have %d features of %d, weight %v and label %v",
+				a.Dx, d, a.W[3], a.Row(3)[a.Dx:])
 		}
 		near(t, "clients at strength 1", features(a), features(b), 1e-2)
 		near(t, "images of a domain at strength 1", matrix(last.scored[0], a.Dx), features(b), 1e-3)

@@ -138,7 +138,8 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	b := &bench{Options: o, p: p, dx: p.Data.Clients.Dx, rows: map[string]*Row{}}
 	if p.Tools.Embedded == nil && (p.Tools.Conjugate == nil || p.Tools.Open == nil) {
 		return nil, fmt.Errorf("domains: one of the conjugate and the open predictor is missing for " +
-			"this data set; fmp train conjugate and fmp train open make them, and without both FMP reads moments")
+			"this data set; fmp train conjugate and fmp train open make them, and without both " +
+			"FMP reads moments")
 	}
 	for i := range p.Data.Shifts {
 		s := &p.Data.Shifts[i]
@@ -254,7 +255,8 @@ func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain
 			if k.views[0].strength > 0 && !slices.Contains(Aligned, method) {
 				continue
 			}
-			if err := b.rival(ctx, method, fmt.Sprintf(k.name, method), k.views, tests, repeat, known); err != nil {
+			if err := b.rival(ctx, method, fmt.Sprintf(k.name, method), k.views, tests, repeat,
+				known); err != nil {
 				return err
 			}
 		}

@@ -83,7 +83,8 @@ func TestCalibrated(t *testing.T) {
 	c.FillDefaults()
 	if _, err := inspect(t.Context(),
 		&Prepared{Config: c, Manifest: Manifest{Classes: []string{"a", "b", "c"}}, Data: d, Tools: k,
-			Images: &dataset.Images{N: 400, H: 1, W: 1, Ch: 1, Pix: make([]byte, 400)}}, 1); err != nil {
+			Images: &dataset.Images{N: 400, H: 1, W: 1, Ch: 1, Pix: make([]byte, 400)}},
+		1); err != nil {
 		t.Errorf("details of a run whose methods need no compressed points: %v", err)
 	}
 	k.Embedded = nil

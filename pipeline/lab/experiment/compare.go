@@ -15,7 +15,8 @@ import (
 func Compare(ctx context.Context, c Config, eng engine.Engine,
 	progress Progress) (rs []Record, err error) {
 	if c.Output.Dir == "" {
-		return nil, option.Violation("output.dir", `""`, "the path of a folder", "name the run directory")
+		return nil, option.Violation("output.dir", `""`, "the path of a folder",
+			"name the run directory")
 	}
 	if err := c.Validate(); err != nil {
 		return nil, err

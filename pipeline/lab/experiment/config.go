@@ -90,8 +90,8 @@ type Scores struct {
 	Other       []string `yaml:"other,flow" json:"other" default:"" allowed:"@datasets|inverted|noise|FOLDER" doc:"images of none of the classes that predictions are told apart from: other data sets' test images, inverted (the test images with black and white exchanged), noise (uniform pixels)"`
 	Corruptions bool     `yaml:"corruptions" json:"corruptions" default:"false" doc:"score spoiled test images: eight corruptions, five severities"`
 	Images      int      `yaml:"images" json:"images" default:"1000" allowed:"10..100000" doc:"other images, and spoiled ones of a kind and severity, at most"`
-	// Domains are labelled images of other domains that the run asks for, in place of all corruptions;
-	// no setting.
+	// Domains are labelled images of other domains that the run asks for, in place of all
+	// corruptions; no setting.
 	Domains []Domain `yaml:"-" json:"domains,omitempty"`
 }
 
@@ -126,7 +126,8 @@ func (c *Config) Validate() error {
 	fail := func(key string, value any, allowed, next string) {
 		errs = append(errs, option.Violation(key, value, allowed, next))
 	}
-	for key, v := range map[string]string{"dataset.classes": c.Dataset.Classes, "corpus.classes": c.Corpus.Classes} {
+	for key, v := range map[string]string{"dataset.classes": c.Dataset.Classes,
+		"corpus.classes": c.Corpus.Classes} {
 		if n, err := strconv.Atoi(v); err == nil && n != 0 && (n < 2 || n > dataset.MaxClasses) {
 			fail(key, n, fmt.Sprintf("2 to %d", dataset.MaxClasses),
 				fmt.Sprintf("pass --set %s=N in that range", key))
@@ -161,8 +162,8 @@ func (c *Config) Validate() error {
 	}
 	for i, name := range c.Scores.Other {
 		if name == "" || name == c.Dataset.Name || slices.Contains(c.Scores.Other[:i], name) {
-			fail("scores.other", c.Scores.Other, "names of other data sets, inverted and noise, each once",
-				"give others, or none")
+			fail("scores.other", c.Scores.Other,
+				"names of other data sets, inverted and noise, each once", "give others, or none")
 		}
 	}
 	return errors.Join(errs...)
@@ -187,8 +188,8 @@ func (c *Config) checkScope(fail func(key string, value any, allowed, next strin
 
 // Partition is one way to spread classes over clients.
 type Partition struct {
-	// Alpha is the concentration of the Dirichlet distribution of each client's class proportions; 0
-	// means homogeneous: uniform proportions everywhere.
+	// Alpha is the concentration of the Dirichlet distribution of each client's class proportions;
+	// 0 means homogeneous: uniform proportions everywhere.
 	Alpha float64
 }
 

@@ -58,9 +58,12 @@ func TestValidateNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 		{"calibration points in closed scope", func(c *Config) { c.Posterior.Calibrate = 5 },
 			[]string{"posterior.calibrate is 5", "closed scope"}},
 		{"tuned calibration points",
-			func(c *Config) { c.Posterior.Calibrate, c.Corpus.Dataset, c.Protocol = 5, "mnist", "tuned" },
-			[]string{"posterior.calibrate"}},
-		{"two mistakes", func(c *Config) { c.Seeds, c.Protocol = 0, "x" }, []string{"seeds", "protocol"}},
+			func(c *Config) {
+				c.Posterior.Calibrate, c.Corpus.Dataset, c.Protocol = 5,
+					"mnist", "tuned"
+			}, []string{"posterior.calibrate"}},
+		{"two mistakes", func(c *Config) { c.Seeds, c.Protocol = 0, "x" },
+			[]string{"seeds", "protocol"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := Default()

@@ -11,8 +11,8 @@ import (
 // Step is the progress of a stage of a run.
 type Step struct {
 	Stage string
-	// Done of Total steps, including those of an earlier, interrupted run; Total is 0 where the end is
-	// not known.
+	// Done of Total steps, including those of an earlier, interrupted run; Total is 0 where the end
+	// is not known.
 	Done, Total int
 	// Share is the finished share of the stage's work, in [0, 1]: steps differ in cost.
 	Share float64

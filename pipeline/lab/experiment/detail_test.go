@@ -78,7 +78,8 @@ func TestInspectPicksImagesAndPlacesPoints(t *testing.T) {
 			mean += s[0] / float64(len(e.Samples))
 		}
 		if math.Abs(mean-e.Mean[e.Top[0]]) > 1e-9 {
-			t.Errorf("image %d: the samples' mean is %g, the ensemble's %g", e.Index, mean, e.Mean[e.Top[0]])
+			t.Errorf("image %d: the samples' mean is %g, the ensemble's %g", e.Index, mean,
+				e.Mean[e.Top[0]])
 		}
 	}
 	v := got.View

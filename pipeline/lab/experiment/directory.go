@@ -132,7 +132,9 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 			"the same settings to resume it", path, differences(path, old, c, m))
 	case errors.Is(err, fs.ErrNotExist):
 		if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !unfinished(e.Name(), RunFile) }) {
-			return nil, fmt.Errorf("run directory %s holds files and no run: give --out a new or empty folder", path)
+			return nil,
+				fmt.Errorf("run directory %s holds files and no run: give --out a new or "+
+					"empty folder", path)
 		}
 	case err != nil:
 		return nil, err
@@ -502,7 +504,8 @@ func ReadResults(dir string) ([]Record, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil,
 			fmt.Errorf(
-				"run directory %s has no results: %w; a run that was stopped is finished by running it again",
+				"run directory %s has no results: %w; a run that was stopped is finished by "+
+					"running it again",
 				dir, err)
 	}
 	rs, err := readRecords(path)
@@ -549,7 +552,8 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 	}
 	for _, k := range slices.Sorted(maps.Keys(m.Models)) {
 		if old.Models[k] != m.Models[k] {
-			out = append(out, fmt.Sprintf("%s is %.12s there and %.12s here", k, old.Models[k], m.Models[k]))
+			out = append(out, fmt.Sprintf("%s is %.12s there and %.12s here", k,
+				old.Models[k], m.Models[k]))
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(m.Data)) {

@@ -61,7 +61,8 @@ func ParseGrid(data []byte) (*Grid, error) {
 		if !slices.Contains(known, k) || strings.HasPrefix(k, "output.") {
 			return nil,
 				fmt.Errorf(
-					"grid: vary has no setting %q; `fmp config` lists them (output.dir is the grid's own)%s", k,
+					"grid: vary has no setting %q; `fmp config` lists them (output.dir is the "+
+						"grid's own)%s", k,
 					suggest.DidYouMean(k, known))
 		}
 		n := len(g.Vary[k])

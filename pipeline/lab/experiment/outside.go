@@ -27,14 +27,15 @@ const OutsideFile = "outside.jsonl"
 
 // Outside describes predictions of a method that is not part of this program.
 type Outside struct {
-	// Path is a .npz file with an array for every task of the run, of its name: probabilities (N x C,
-	// or S x N x C for S posterior samples) of the N rows of test.npz, or, as NAME-heads, heads on the
-	// features (S x (dx+1) x C, the bias last).
+	// Path is a .npz file with an array for every task of the run, of its name: probabilities (N x
+	// C, or S x N x C for S posterior samples) of the N rows of test.npz, or, as NAME-heads, heads
+	// on the features (S x (dx+1) x C, the bias last).
 	Path string
 	// Name is the method's name in tables, Group its group; default one-shot federated.
 	Name  string
 	Group rival.Group
-	// UploadBytes is the size of a client's upload, in bytes, as its author states it; 0: not stated.
+	// UploadBytes is the size of a client's upload, in bytes, as its author states it; 0: not
+	// stated.
 	UploadBytes float64
 	// Replace says that figures that the run has under this name may be replaced.
 	Replace bool
@@ -49,7 +50,8 @@ const maxMembers = 1000
 // check returns an error for a name that tables could not tell from others.
 func (o *Outside) check() error {
 	if !outsideName.MatchString(o.Name) {
-		return fmt.Errorf("name %q: want 1 to 40 letters, digits and . _ + -, the first a letter or digit", o.Name)
+		return fmt.Errorf("name %q: want 1 to 40 letters, digits and . _ + -, the first a "+
+			"letter or digit", o.Name)
 	}
 	if _, err := rival.Lookup(o.Name); err == nil {
 		return fmt.Errorf("name %q: a method of this program has that name; give another", o.Name)
@@ -132,7 +134,8 @@ func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, str
 		_, heads := arrays[t.Name+headsSuffix]
 		if p == heads {
 			return nil, "", fmt.Errorf(
-				"predictions %s: task %s: want one array, %q with probabilities or %q with heads", o.Path,
+				"predictions %s: task %s: want one array, %q with probabilities or %q with heads",
+				o.Path,
 				t.Name, t.Name, t.Name+headsSuffix)
 		}
 		known = append(known, t.Name, t.Name+headsSuffix)
@@ -167,7 +170,8 @@ func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Te
 		if err != nil {
 			return nil, fmt.Errorf("array %q: %w", t.Name+headsSuffix, err)
 		}
-		scored, err := h.Score(ctx, nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, o.Threads)
+		scored, err := h.Score(ctx, nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}},
+			o.Threads)
 		if err != nil {
 			return nil, err
 		}
@@ -211,8 +215,8 @@ func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
 	}
 	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != n ||
 		shape[2] != h.classes {
-		return nil, fmt.Errorf("shape %v; want %d x %d, or S x %d x %d with S of at most %d", t.Shape, n,
-			h.classes, n, h.classes, maxMembers)
+		return nil, fmt.Errorf("shape %v; want %d x %d, or S x %d x %d with S of at most %d",
+			t.Shape, n, h.classes, n, h.classes, maxMembers)
 	}
 	v, err := numbers(t)
 	if err != nil {
@@ -231,8 +235,8 @@ func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
 				sum += x
 			}
 			if math.Abs(sum-1) > sumTolerance {
-				return nil, fmt.Errorf("row %d sums to %v; want 1 to within %v: give probabilities, not logits",
-					i, sum, sumTolerance)
+				return nil, fmt.Errorf("row %d sums to %v; want 1 to within %v: give "+
+					"probabilities, not logits", i, sum, sumTolerance)
 			}
 			to := p.Row(h.order[i])
 			for c, x := range from {

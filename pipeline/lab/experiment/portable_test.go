@@ -21,12 +21,14 @@ func TestPortable(t *testing.T) {
 		p := Config{
 			Dataset: settings.Dataset{Name: c.given, Dir: c.given},
 			Engine:  settings.Engine{Library: c.given}, Output: Output{Dir: c.given},
-			Extractor: settings.Extractor{Model: c.given}, Predictor: settings.Predictor{Model: c.given},
+			Extractor: settings.Extractor{Model: c.given},
+			Predictor: settings.Predictor{Model: c.given},
 			Embedding: settings.Embedding{Model: c.given},
 		}
 		label := p.Dataset.Label()
 		p = p.Portable()
-		if p.Extractor.Model != c.model || p.Predictor.Model != c.model || p.Embedding.Model != c.model {
+		if p.Extractor.Model != c.model || p.Predictor.Model != c.model ||
+			p.Embedding.Model != c.model {
 			t.Errorf("%q: models %q, %q, %q; want %q", c.given, p.Extractor.Model, p.Predictor.Model,
 				p.Embedding.Model, c.model)
 		}

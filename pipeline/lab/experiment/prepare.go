@@ -34,11 +34,11 @@ type Prepared struct {
 	Data     *Data
 	Tools    Tools
 	Manifest Manifest
-	// Conjugate, Open, Private, Predictor and Embedding are the models behind Tools; the first three
-	// are nil where there is none.
+	// Conjugate, Open, Private, Predictor and Embedding are the models behind Tools; the first
+	// three are nil where there is none.
 	Conjugate, Open, Private, Predictor, Embedding *onnx.Model
-	// Extractor is closed; only its description remains. Stats standardised its features; nil where it
-	// does that itself.
+	// Extractor is closed; only its description remains. Stats standardised its features; nil where
+	// it does that itself.
 	Extractor *extractor.Extractor
 	Stats     *featurize.Stats
 	// Images are the test images behind Data.Test, for pictures in reports.
@@ -104,8 +104,8 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 		part := c.Dataset.Splits.Clients
 		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points "+
 			"and the clients' part has %d images, %v of the training images: lower them, take %.0f "+
-			"training images, or enlarge dataset.splits.clients", c.Federation.Clients, c.Federation.Points,
-			have, part, math.Ceil(float64(least)/part))
+			"training images, or enlarge dataset.splits.clients", c.Federation.Clients,
+			c.Federation.Points, have, part, math.Ceil(float64(least)/part))
 	}
 	p.Images = &l.Set.Test.Images
 	p.Tools.Shared = s
@@ -127,16 +127,16 @@ func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, er
 	dx, classes := l.Features.Dx, len(l.Set.Classes)
 	p.Predictor, from.predictor, err = p.model(models.KindPredictor, c.Predictor.Model, c.Dataset.Name,
 		behind, func() (*onnx.Model, error) {
-			return models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Fresh: c.Predictor.Fresh},
-				c.Seed)
+			return models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes,
+				Fresh: c.Predictor.Fresh}, c.Seed)
 		})
 	if err != nil {
 		return from, err
 	}
 	p.Embedding, from.embedding, err = p.model(models.KindEmbedding, c.Embedding.Model, c.Dataset.Name,
 		behind, func() (*onnx.Model, error) {
-			return models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: c.Embedding.Size},
-				c.Seed)
+			return models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes,
+				Size: c.Embedding.Size}, c.Seed)
 		})
 	if err != nil {
 		return from, err
@@ -243,9 +243,9 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	if c.Dataset.Name == c.corpus().Name {
 		for _, name := range t.Set.Classes {
 			if slices.Contains(from.Set.Classes, name) {
-				return nil, fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and the corpus's "+
-					"(corpus.classes %q); in open scope tasks are of classes that the corpus lacks", name,
-					c.Dataset.Classes, c.corpus().Classes)
+				return nil, fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and "+
+					"the corpus's (corpus.classes %q); in open scope tasks are of classes that "+
+					"the corpus lacks", name, c.Dataset.Classes, c.corpus().Classes)
 			}
 		}
 	}
@@ -289,7 +289,8 @@ func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *co
 		if slices.Contains(from.Set.Classes, name) || s.Dataset.Name == c.Dataset.Name &&
 			slices.Contains(l.Set.Classes, name) {
 			return fmt.Errorf("class %s of tuning.classes %q is the corpus's (%q) or the tasks' (%q); "+
-				"give classes that neither has", name, c.Tuning.Classes, c.Corpus.Classes, c.Dataset.Classes)
+				"give classes that neither has", name, c.Tuning.Classes, c.Corpus.Classes,
+				c.Dataset.Classes)
 		}
 	}
 	if l.data.Tuning, err = own.Bank(own.Features.Splits.Clients); err != nil {
@@ -311,7 +312,8 @@ func see(ctx context.Context, c Config, s corpus.Source, eng engine.Engine,
 	l.Images, err = corpus.Read(ctx, s, eng,
 		func(stage string, done, total int) { progress(even(stage, done, total)) },
 		func(r *corpus.Images) (err error) {
-			l.shifts, l.others, err = c.Scores.shifts(ctx, c, r.Set, r.Extractor, r.Features.Stats, progress)
+			l.shifts, l.others, err = c.Scores.shifts(ctx, c, r.Set, r.Extractor,
+				r.Features.Stats, progress)
 			return err
 		})
 	return l, err

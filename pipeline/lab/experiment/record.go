@@ -33,24 +33,25 @@ type Record struct {
 	Dataset string  `json:"dataset"`
 	Alpha   float64 `json:"alpha"` // 0: homogeneous
 	Group   string  `json:"group"` // rival.Group
-	// Param is the hyper-parameter that the tuned protocol chooses, and Value its value in this cell.
+	// Param is the hyper-parameter that the tuned protocol chooses, and Value its value in this
+	// cell.
 	Param string  `json:"param,omitempty"`
 	Value float64 `json:"value,omitempty"`
-	// Temperature divides the heads, as chosen by the tuned protocol; 0 where none was chosen, which
-	// means 1. More holds the further settings that it chose.
+	// Temperature divides the heads, as chosen by the tuned protocol; 0 where none was chosen,
+	// which means 1. More holds the further settings that it chose.
 	Temperature float64            `json:"temperature,omitempty"`
 	More        map[string]float64 `json:"more,omitempty"`
 	metric.Scores
-	// Hindsight is the NLL with the settings and the temperature that are best on the scored images;
-	// nil where the settings do not ask for it.
+	// Hindsight is the NLL with the settings and the temperature that are best on the scored
+	// images; nil where the settings do not ask for it.
 	Hindsight *float64 `json:"hindsight_nll,omitempty"`
 	// UploadBytes is the size of one client's upload, in bytes; 0 for a method that sends nothing.
 	UploadBytes float64            `json:"upload_bytes"`
 	Diagnostics map[string]float64 `json:"diagnostics,omitempty"`
 	// Coverage of the method's intervals against the limit of infinite data; nil where it has none.
 	Coverage *score.Coverage `json:"coverage,omitempty"`
-	// Membership is the area under the ROC curve of membership inference from an uploaded class mean;
-	// nil where no class means are uploaded.
+	// Membership is the area under the ROC curve of membership inference from an uploaded class
+	// mean; nil where no class means are uploaded.
 	Membership *float64 `json:"membership_auc,omitempty"`
 	// Absent holds scores on images of classes that no client holds; nil where every class is held.
 	Absent *score.Absent `json:"absent,omitempty"`

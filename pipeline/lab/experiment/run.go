@@ -24,8 +24,8 @@ import (
 
 // Data is the input of a run: standardised feature rows of the parts of one data set.
 type Data struct {
-	// Clients is the part from which new tasks' clients draw; Corpus the meta-training corpus, which
-	// only the tuned protocol reads, nil where there is none.
+	// Clients is the part from which new tasks' clients draw; Corpus the meta-training corpus,
+	// which only the tuned protocol reads, nil where there is none.
 	Clients, Corpus *task.Bank
 	// Tuning holds the classes of the setting tuning.classes; nil without it.
 	Tuning *task.Bank
@@ -110,21 +110,23 @@ func (c *Config) methods() ([]rival.Method, error) {
 		if m.Info().NeedsCorpus && c.Dataset.Splits.Corpus == 0 {
 			if len(c.Methods) > 0 {
 				return nil, fmt.Errorf("setting methods: %s needs statistics of a corpus and "+
-					"dataset.splits.corpus is 0: give the corpus a part, or leave the method out", m.Info().Name)
+					"dataset.splits.corpus is 0: give the corpus a part, or leave the method out",
+					m.Info().Name)
 			}
 			continue
 		}
 		if m.Info().Private && c.Privacy.Epsilon == 0 {
 			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s is of private rounds and privacy.epsilon is 0: "+
-					"give one, or leave the method out", m.Info().Name)
+				return nil, fmt.Errorf("setting methods: %s is of private rounds and "+
+					"privacy.epsilon is 0: give one, or leave the method out", m.Info().Name)
 			}
 			continue
 		}
 		if m.Info().Fitted && !c.OpenScope() {
 			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s is of open scope, where heads are fitted to the "+
-					"uploads: set corpus.dataset or corpus.classes, or leave the method out", m.Info().Name)
+				return nil, fmt.Errorf("setting methods: %s is of open scope, where heads are "+
+					"fitted to the uploads: set corpus.dataset or corpus.classes, or leave the "+
+					"method out", m.Info().Name)
 			}
 			continue
 		}
@@ -243,7 +245,8 @@ func (r *running) cells(ctx context.Context, cells []Cell) error {
 				if own, cell = q.next(own); own == nil {
 					return nil
 				}
-				if err := r.tools.Shared.Do(ctx, r.inner, func() error { return r.cell(ctx, own, cell, count) }); err != nil {
+				if err := r.tools.Shared.Do(ctx, r.inner,
+					func() error { return r.cell(ctx, own, cell, count) }); err != nil {
 					return err
 				}
 			}
@@ -549,7 +552,8 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 		scored.Membership
 	out.Absent = scored.Absent
 	if r.Scores.Hindsight &&
-		(choice != nil || cell.Protocol == protocolCalibrated || info.Calibrated) && info.Follows == "" {
+		(choice != nil || cell.Protocol == protocolCalibrated || info.Calibrated) &&
+		info.Follows == "" {
 		best, _, err := rival.Tune(ctx, m,
 			[]rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}}, r.settings(), nil)
 		if err != nil {

@@ -317,8 +317,8 @@ func TestRunFiguresMakeSense(t *testing.T) {
 		for _, r := range rs {
 			if r.Protocol == "tuned" && r.Method == ch.Method &&
 				(r.Value != ch.Value || r.Temperature != ch.Temperature || !(r.Temperature > 0)) {
-				t.Errorf("%s used %s %g at temperature %g; tuning chose %g and %g", r.Cell, r.Param, r.Value,
-					r.Temperature, ch.Value, ch.Temperature)
+				t.Errorf("%s used %s %g at temperature %g; tuning chose %g and %g", r.Cell,
+					r.Param, r.Value, r.Temperature, ch.Value, ch.Temperature)
 			}
 		}
 	}
@@ -415,7 +415,8 @@ func FuzzRunDirectory(f *testing.F) {
 		if len(config) > 1<<11 { // FuzzCheck has those; here they take the fuzzer's time
 			t.Skip()
 		}
-		alloctest.AtMost(t, 2000*len(config)+400*(len(manifest)+len(config)+len(detail))+2000*yamlfile.MaxNodes, func() {
+		alloctest.AtMost(t, 2000*len(config)+400*(len(manifest)+len(config)+len(detail))+
+			2000*yamlfile.MaxNodes, func() {
 			_, _ = parseManifest(manifest)
 			_, _ = ParseConfig(config)
 			d, err := parseDetail(detail)
@@ -637,8 +638,10 @@ func TestCosts(t *testing.T) {
 		"BNN": {time.Second, 0}}
 	for repeat, seconds := range []float64{1, 2} {
 		for _, method := range []string{"ANN", "BNN"} {
-			if err := d.Add(Record{Cell: Cell{Partition: "homogeneous", Repeat: repeat, Protocol: "tuned", Method: method}},
-				Took{Clock: time.Duration(seconds * 1e9), Processor: processor[method][repeat]}); err != nil {
+			if err := d.Add(Record{Cell: Cell{Partition: "homogeneous", Repeat: repeat,
+				Protocol: "tuned", Method: method}},
+				Took{Clock: time.Duration(seconds * 1e9),
+					Processor: processor[method][repeat]}); err != nil {
 				t.Fatal(err)
 			}
 		}

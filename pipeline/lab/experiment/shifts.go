@@ -116,7 +116,8 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset,
 	if d.Kind != ds.Name {
 		var err error
 		if other, err = dataset.Load(ctx,
-			dataset.Options{Name: d.Kind, Dir: c.Dataset.Dir, Skip: c.Dataset.Bad == "skip"}); err != nil {
+			dataset.Options{Name: d.Kind, Dir: c.Dataset.Dir,
+				Skip: c.Dataset.Bad == "skip"}); err != nil {
 			return nil, "", fmt.Errorf("domain: %w", err)
 		}
 		if !slices.Equal(other.Classes, ds.Classes) {

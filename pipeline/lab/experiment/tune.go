@@ -57,7 +57,8 @@ func (t *Tuned) EdgeNotes() []string {
 	for _, c := range t.Choices {
 		if c.AtEnd() {
 			out = append(out, fmt.Sprintf(
-				"the %s of %s on %s, %g, is at the end of its grid: a value beyond might be better", c.Param,
+				"the %s of %s on %s, %g, is at the end of its grid: a value beyond might be better",
+				c.Param,
 				c.Method, c.Partition, c.Value))
 		}
 	}
@@ -72,7 +73,8 @@ func (t *Tuned) choice(partition, method string) (*Choice, error) {
 	}
 	return nil,
 		fmt.Errorf(
-			"tuning chose no settings for %s on %s; remove %s from the run directory and run again", method,
+			"tuning chose no settings for %s on %s; remove %s from the run directory and run again",
+			method,
 			partition, TuningFile)
 }
 

@@ -58,7 +58,8 @@ type Step struct {
 	Seen        float64 `json:"seen"`        // images or points before the batch
 	Drawn       float64 `json:"drawn"`       // since the start
 	Probability float64 `json:"probability"` // a mean over paths and test images
-	// Drift is the change of Probability by the batch, and DriftError its standard error over paths.
+	// Drift is the change of Probability by the batch, and DriftError its standard error over
+	// paths.
 	Drift      float64 `json:"drift"`
 	DriftError float64 `json:"drift_error"`
 	// Moved is the distance of an image's mean over paths from its start, its root mean square over
@@ -79,7 +80,8 @@ type start struct {
 // corpus, whose images the discriminant of most weight draws.
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
 	if p.Tools.Drawer == nil || p.Tools.Compressor == nil {
-		return nil, errors.New("martingale: no predictor or embedding for this data set; fmp train makes them")
+		return nil, errors.New("martingale: no predictor or embedding for this data set; fmp " +
+			"train makes them")
 	}
 	rows := []Row{{Method: Points}, {Method: One}}
 	for i := range rows {

@@ -48,7 +48,8 @@ func TestPageInABrowser(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					b.Open((&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String(), width, dark)
+					b.Open((&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String(), width,
+						dark)
 					var faults []string
 					b.Eval(browser.LayoutFaults, &faults)
 					for i, f := range faults {
@@ -67,12 +68,13 @@ func TestPageInABrowser(t *testing.T) {
 						cell = document.querySelector('.pick + .scroll tbody tr:not(.group) td:nth-child(2)'), is = () => cell.offsetWidth > 0;
 						const out = [is()]; box.click(); out.push(is()); box.click(); out.push(is()); return out; })()`, &shown)
 					if shown != [3]bool{true, false, true} {
-						t.Errorf("the second column is shown %v, left out and put back; want true, false, true",
-							shown)
+						t.Errorf("the second column is shown %v, left out and put back; want "+
+							"true, false, true", shown)
 					}
 					var paper string
 					b.Eval(`getComputedStyle(document.body).backgroundColor`, &paper)
-					if want := map[bool]string{false: "rgb(255, 255, 255)", true: "rgb(23, 23, 26)"}[dark]; paper != want {
+					if want := map[bool]string{false: "rgb(255, 255, 255)",
+						true: "rgb(23, 23, 26)"}[dark]; paper != want {
 						t.Errorf("the page is %s; want %s", paper, want)
 					}
 					for _, e := range b.Events {
@@ -89,7 +91,8 @@ func TestPageInABrowser(t *testing.T) {
 							if err := json.Unmarshal(e.Params, &r); err != nil {
 								t.Fatal(err)
 							}
-							if !strings.HasPrefix(r.Request.URL, "file:") && !strings.HasPrefix(r.Request.URL, "data:") {
+							if !strings.HasPrefix(r.Request.URL, "file:") &&
+								!strings.HasPrefix(r.Request.URL, "data:") {
 								t.Errorf("the page asks for %s", r.Request.URL)
 							}
 						}

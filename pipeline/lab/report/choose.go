@@ -33,8 +33,8 @@ func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 		case strings.EqualFold(name, settingName):
 			setting = true
 		default:
-			return nil, fmt.Errorf("no column %q; there are %s%s", name, strings.Join(ColumnNames(), ", "),
-				suggest.DidYouMean(name, ColumnNames()))
+			return nil, fmt.Errorf("no column %q; there are %s%s", name,
+				strings.Join(ColumnNames(), ", "), suggest.DidYouMean(name, ColumnNames()))
 		}
 	}
 	out := slices.Clone(ts)

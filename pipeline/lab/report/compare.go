@@ -74,8 +74,9 @@ func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Reco
 			first = drawn
 		}
 		if drawn != first {
-			return nil, fmt.Errorf("runs %s and %s did not draw the same tasks (seed, clients, points, splits "+
-				"and images must agree); their figures cannot be paired: see `fmp results list` for their means", dirs[0], d)
+			return nil, fmt.Errorf("runs %s and %s did not draw the same tasks (seed, clients, "+
+				"points, splits and images must agree); their figures cannot be paired: see `fmp "+
+				"results list` for their means", dirs[0], d)
 		}
 	}
 	keys, values, err := experiment.Varied(dirs)
@@ -248,7 +249,8 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 			case i.N > 1:
 				vary = true
 				s += "±" + spread(i.Half)
-				if (i.Lo() > 0 || i.Hi() < 0) && math.Abs(i.Mean) >= 0.00005 { // a difference that is shown
+				// a difference that is shown
+				if (i.Lo() > 0 || i.Hi() < 0) && math.Abs(i.Mean) >= 0.00005 {
 					s += "*"
 				} else {
 					s += " "

@@ -31,8 +31,8 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Differences 0.100, 0.101, 0.102: sd 0.001, t(2, .975) = 4.302653, half = 4.302653 * 0.001 / sqrt
-	// 3.
+	// Differences 0.100, 0.101, 0.102: sd 0.001, t(2, .975) = 4.302653, half = 4.302653 * 0.001 /
+	// sqrt 3.
 	if len(ds) != 1 || ds[0].Second != "CANN" || math.Abs(ds[0].ACC.Mean-0.101) > 1e-12 ||
 		math.Abs(ds[0].ACC.Half-4.302653*0.001/math.Sqrt(3)) > 1e-8 {
 		t.Errorf("%+v", ds)
@@ -55,7 +55,8 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "+0.1250") || strings.Contains(b.String(), "±.") ||
-		!strings.Contains(b.String(), "repeats; without ±, all repeats give the same, as where they share") {
+		!strings.Contains(b.String(),
+			"repeats; without ±, all repeats give the same, as where they share") {
 		t.Error(b.String())
 	}
 	if _, err := CompareMethods(rs, "MP", false); err == nil ||

@@ -46,8 +46,8 @@ func direction(file string, c metric.Calibration) string {
 		return ""
 	}
 	return fmt.Sprintf(" It is too %s by %.1f points (95%% interval %.1f to %.1f). Other labelled "+
-		"images mend that: fmp calibrate %s LABELLED -o calibrated.onnx", too, 100*gap, 100*low, 100*high,
-		cmp.Or(file, "CLASSIFIER"))
+		"images mend that: fmp calibrate %s LABELLED -o calibrated.onnx", too, 100*gap,
+		100*low, 100*high, cmp.Or(file, "CLASSIFIER"))
 }
 
 // beside returns the error of a perfectly calibrated classifier, for the end of a sentence.
@@ -245,7 +245,8 @@ func confusionMatrix(r *evaluate.Result) g.Node {
 				if i == j {
 					rgb = "0,114,178"
 				}
-				shade = fmt.Sprintf("rgba(%s,%.2f)", rgb, 0.1+0.5*float64(k)/float64(r.ByClass[i].Images))
+				shade = fmt.Sprintf("rgba(%s,%.2f)", rgb,
+					0.1+0.5*float64(k)/float64(r.ByClass[i].Images))
 			}
 			cells = append(cells, h.Td(h.Style("background:"+shade), g.Text(fmt.Sprint(k))))
 		}
@@ -393,7 +394,8 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	if r.Origin.Method == "FMP" {
 		b.WriteString("- The outputs low and high are 90% credible intervals of the probability that " +
 			"images without end would lead to, not of the next label. How often they hold it, on which " +
-			"images, and where they do not, is measured on the program's page on intervals (docs/intervals.md).\n")
+			"images, and where they do not, is measured on the program's page on intervals " +
+			"(docs/intervals.md).\n")
 		if e := r.Origin.Ends; e != nil {
 			fmt.Fprintf(&b, "- Their ends were learned on simulated tasks: at an image's most probable "+
 				"class they reach %.2f half widths down and %.2f up.\n", e.Down, e.Up)

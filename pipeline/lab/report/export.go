@@ -66,12 +66,14 @@ func Parquet(w io.Writer, runs *Runs) error {
 			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha,
 				Repeat:   int32(r.Repeat),
 				Protocol: r.Protocol,
-				Method:   r.Method, Group: r.Group, Param: r.Param, Value: r.Value, ACC: r.ACC, ECE: r.ECE,
+				Method:   r.Method, Group: r.Group, Param: r.Param, Value: r.Value,
+				ACC: r.ACC, ECE: r.ECE,
 				NLL: r.NLL, Brier: r.Brier,
 				UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership,
 				Origin: r.Origin, Varied: strings.Join(varied, ";")}
 			if u := r.Uncertainty; u != nil {
-				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC, &u.ClassECE,
+				row.AURC, row.ClassECE, row.AdaptiveECE, row.Entropy, row.Disagreement = &u.AURC,
+					&u.ClassECE,
 					&u.AdaptiveECE, &u.Entropy,
 					&u.Disagreement
 				if u.Joint != nil {
@@ -79,7 +81,8 @@ func Parquet(w io.Writer, runs *Runs) error {
 				}
 			}
 			if v := r.Coverage; v != nil {
-				row.CoverageTop, row.CoverageUncertain, row.CoverageWeights = &v.Top, v.Uncertain, &v.Weights
+				row.CoverageTop, row.CoverageUncertain, row.CoverageWeights = &v.Top,
+					v.Uncertain, &v.Weights
 			}
 			rows = append(rows, row)
 		}

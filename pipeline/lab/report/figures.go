@@ -167,7 +167,8 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 			line = append(line, plotter.XY{X: b.Confidence, Y: b.Accuracy})
 			n := max(1, int(math.Round(b.Count)))
 			lo, hi := metric.Wilson(min(n, int(math.Round(b.Accuracy*float64(n)))), n, Level)
-			span, err := plotter.NewLine(plotter.XYs{{X: b.Confidence, Y: lo}, {X: b.Confidence, Y: hi}})
+			span, err := plotter.NewLine(plotter.XYs{{X: b.Confidence, Y: lo},
+				{X: b.Confidence, Y: hi}})
 			if err != nil {
 				return nil, fmt.Errorf("reliability of %s: %w", row.Method, err)
 			}
@@ -558,7 +559,8 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 		if err != nil {
 			return nil, fmt.Errorf("view: %w", err)
 		}
-		back.GlyphStyle = draw.GlyphStyle{Color: faint, Shape: draw.CircleGlyph{}, Radius: vg.Points(1.5)}
+		back.GlyphStyle = draw.GlyphStyle{Color: faint, Shape: draw.CircleGlyph{},
+			Radius: vg.Points(1.5)}
 		p.Add(back)
 		set := d.View.Sets[panel.set]
 		s, err := plotter.NewScatter(xys(set))

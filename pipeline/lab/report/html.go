@@ -94,7 +94,8 @@ func folded(open bool, summary g.Node, body ...g.Node) g.Node {
 }
 
 func factList(facts []pageFact) g.Node {
-	return h.Dl(g.Map(facts, func(f pageFact) g.Node { return g.Group{h.Dt(g.Text(f.Name)), h.Dd(g.Text(f.Value))} }))
+	return h.Dl(g.Map(facts,
+		func(f pageFact) g.Node { return g.Group{h.Dt(g.Text(f.Name)), h.Dd(g.Text(f.Value))} }))
 }
 
 // image returns a PNG embedded in the page.

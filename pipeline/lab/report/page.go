@@ -121,11 +121,12 @@ func (r *run) page(w io.Writer) error {
 	if len(r.costs) > 0 {
 		body = append(body, folded(false, g.Text("What each method cost"),
 			h.P(g.Text("Seconds of the clock, over all partitions and repeats: choosing its settings, and "+
-				"running and scoring it. What methods share (fits, drawn points) counts for the one that came first.")),
+				"running and scoring it. What methods share (fits, drawn points) counts for the "+
+				"one that came first.")),
 			table("", []string{"method", "tuning, s", "running, s", "share"},
 				rows(r.costs, func(c experiment.Cost) []string {
-					return []string{c.Method, fmt.Sprintf("%.2f", c.Tuning), fmt.Sprintf("%.2f", c.Running),
-						fmt.Sprintf("%.1f%%", 100*c.Share)}
+					return []string{c.Method, fmt.Sprintf("%.2f", c.Tuning),
+						fmt.Sprintf("%.2f", c.Running), fmt.Sprintf("%.1f%%", 100*c.Share)}
 				}))))
 	}
 	var facts []pageFact
@@ -226,7 +227,8 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 		g.If(sentence != "", h.P(g.Text(sentence))),
 		pick(head), table("", head, groups),
 		g.If(tuned, h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen "+
-			"on the meta-training corpus by NLL; no test image took part. All that was tried: see below."))),
+			"on the meta-training corpus by NLL; no test image took part. All that was tried: "+
+			"see below."))),
 		g.Map(t.sideTables(), func(s sideTable) g.Node {
 			return g.Group{h.H3(g.Text(s.Title)),
 				table("", append([]string{"method"}, s.Headings...), rows(s.Rows,

@@ -56,8 +56,8 @@ func writeParquet[T any](w io.Writer, rows []T) error {
 		}
 		schema = append(schema, element.end())
 		header := new(thrift).int(1, dataPage).int(2, int64(len(page))).int(3, int64(len(packed))).
-			nested(5, new(thrift).int(1, int64(len(rows))).int(2, encodingPlain).int(3, encodingRLE).int(4,
-				encodingRLE).end()).end()
+			nested(5, new(thrift).int(1, int64(len(rows))).int(2, encodingPlain).int(3,
+				encodingRLE).int(4, encodingRLE).end()).end()
 		at := file.Len()
 		file.Write(header)
 		file.Write(packed)

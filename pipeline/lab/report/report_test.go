@@ -33,15 +33,18 @@ func records(dataset string) []experiment.Record {
 	for _, p := range []experiment.Partition{{}, {Alpha: 0.1}, {Alpha: 1}} {
 		for rep := range 3 {
 			for i, m := range rival.All() {
-				rec := experiment.Record{Dataset: dataset, Alpha: p.Alpha, Group: string(m.Info().Group),
+				rec := experiment.Record{Dataset: dataset, Alpha: p.Alpha,
+					Group:       string(m.Info().Group),
 					UploadBytes: float64(i * 300),
 					Cell: experiment.Cell{Partition: p.Name(), Repeat: rep, Protocol: "shared",
 						Method: m.Info().Name}}
-				rec.ACC, rec.ECE, rec.NLL, rec.Brier = 0.5+0.02*float64(i)+0.01*r.Float64(), 0.1*r.Float64(),
+				rec.ACC, rec.ECE, rec.NLL, rec.Brier = 0.5+0.02*float64(i)+0.01*r.Float64(),
+					0.1*r.Float64(),
 					1+r.Float64(), r.Float64()
 				for b := range rec.Curve {
-					rec.Curve[b] = metric.Bin{Count: float64(10 * b), Confidence: (float64(b) + 0.5) / metric.Bins,
-						Accuracy: r.Float64()}
+					rec.Curve[b] = metric.Bin{Count: float64(10 * b),
+						Confidence: (float64(b) + 0.5) / metric.Bins,
+						Accuracy:   r.Float64()}
 				}
 				rec.Uncertainty = &metric.Uncertainty{Joint: &metric.Joint{Near: r.Float64(),
 					Random: r.Float64()}, AURC: r.Float64(),
@@ -50,7 +53,8 @@ func records(dataset string) []experiment.Record {
 					{Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1},
 					{Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
 				if i%2 == 0 {
-					rec.BySamples = []score.Prefix{{Samples: 1, ECE: 0.2, NLL: 2}, {Samples: 5, ECE: 0.1, NLL: 1}}
+					rec.BySamples = []score.Prefix{{Samples: 1, ECE: 0.2, NLL: 2},
+						{Samples: 5, ECE: 0.1, NLL: 1}}
 				}
 				out = append(out, rec)
 			}
@@ -90,7 +94,8 @@ func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
 				t.Error("the control competes")
 			}
 			if !r.Control() && r.ACC.Mean == best[r.Group] && !r.best[columnACC] {
-				t.Errorf("%s: %s has the best ACC of its group and is not marked", tab.title(), r.Method)
+				t.Errorf("%s: %s has the best ACC of its group and is not marked",
+					tab.title(), r.Method)
 			}
 			if (r.Printed != nil) != (tab.Alpha == 0 && mnist.Paper[r.Method] != dataset.Figures{}) {
 				t.Errorf("%s, %s: printed figures %v", tab.title(), r.Method, r.Printed)
@@ -259,7 +264,8 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 		if protocol == "tuned" {
 			want = rows
 		}
-		for name, s := range map[string]string{"text": text.String(), "Markdown": md.String(), "LaTeX": tex.String()} {
+		for name, s := range map[string]string{"text": text.String(), "Markdown": md.String(),
+			"LaTeX": tex.String()} {
 			if n := strings.Count(s, "l2 0.0123"); n != want {
 				t.Errorf("%s, %s: %d values of %d rows", name, protocol, n, want)
 			}
@@ -508,8 +514,9 @@ func TestRoundTicks(t *testing.T) {
 			t.Errorf("%v: %d ticks", c, len(ticks))
 		}
 		for i, k := range ticks {
-			if k.Value < c[0]-1e-9 || k.Value > c[1]*(1+1e-9)+1e-12 || strings.HasPrefix(k.Label, "-0.0") &&
-				len(k.Label) < 5 {
+			if k.Value < c[0]-1e-9 || k.Value > c[1]*(1+1e-9)+1e-12 ||
+				strings.HasPrefix(k.Label, "-0.0") &&
+					len(k.Label) < 5 {
 				t.Errorf("%v: tick %+v", c, k)
 			}
 			if i > 0 && k.Label == ticks[i-1].Label {
@@ -581,13 +588,14 @@ func TestSentence(t *testing.T) {
 		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points " +
 			"off on average.": {row("FMP", 0.9459, 0.0102)},
 		"From 387 B a client, FMP is right on 94.6% of images, 1.1 points above one fit to all data in " +
-			"one place; its stated probabilities are 1.0 points off on average.": {row("ANN", 0.9347, 0.02),
-			row("FMP", 0.9459, 0.0102)},
+			"one place; its stated probabilities are 1.0 points off on average.": {
+			row("ANN", 0.9347, 0.02), row("FMP", 0.9459, 0.0102)},
 		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points " +
 			"off on average (perfectly calibrated " +
 			"ones would be 0.8 on that number of images).": {
 			{Method: "FMP", UploadBytes: 387, Calibration: &metric.Calibration{Perfect: 0.0081},
-				Figures: Figures{ACC: metric.Interval{Mean: 0.9459}, ECE: metric.Interval{Mean: 0.0102}}}},
+				Figures: Figures{ACC: metric.Interval{Mean: 0.9459},
+					ECE: metric.Interval{Mean: 0.0102}}}},
 	} {
 		if got := (&Table{Rows: rows}).sentence(); got != want {
 			t.Errorf("%q, want %q", got, want)

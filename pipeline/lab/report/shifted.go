@@ -17,8 +17,8 @@ type Shifted struct {
 	Method   string `json:"method"`
 	Name     string `json:"name,omitempty"` // the other images
 	Severity int    `json:"severity,omitempty"`
-	// ACC, ECE and NLL are on corrupted images; Entropy and Disagreement are areas under the ROC curve
-	// of telling other images from test images.
+	// ACC, ECE and NLL are on corrupted images; Entropy and Disagreement are areas under the ROC
+	// curve of telling other images from test images.
 	ACC          metric.Interval `json:"acc,omitzero"`
 	ECE          metric.Interval `json:"ece,omitzero"`
 	NLL          metric.Interval `json:"nll,omitzero"`
@@ -63,7 +63,8 @@ func shifted(rs []experiment.Record, methods []string) ([]Shifted, error) {
 		for severity := 1; severity <= len(bySeverity); severity++ {
 			if m := bySeverity[severity]; m != nil {
 				v := take(key{r.Method, "", severity})
-				v[0], v[1], v[2] = append(v[0], m.acc/m.n), append(v[1], m.ece/m.n), append(v[2], m.nll/m.n)
+				v[0], v[1], v[2] = append(v[0], m.acc/m.n), append(v[1], m.ece/m.n),
+					append(v[2], m.nll/m.n)
 			}
 		}
 	}

@@ -30,7 +30,8 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 			coverage = shareText(*s.Coverage)
 		}
 		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s |\n", printable.Markdown(s.Name), s.Images,
-			shareText(s.Accuracy), coverage, number(s.SetSize, "%.2f"), number(s.ECE, "%.3f"), hidden(s))
+			shareText(s.Accuracy), coverage, number(s.SetSize, "%.2f"),
+			number(s.ECE, "%.3f"), hidden(s))
 	}
 	b.WriteString("\n")
 	overall(&b, "accuracy", r.Accuracy)

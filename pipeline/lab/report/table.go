@@ -33,8 +33,8 @@ type Table struct {
 	Rows   []Row   `json:"rows"`
 	// Shifted holds figures on other and on corrupted images, where the run has them.
 	Shifted []Shifted `json:"shifted,omitempty"`
-	// Varied names the values of the settings in which the run differs from others beside it; empty:
-	// none.
+	// Varied names the values of the settings in which the run differs from others beside it;
+	// empty: none.
 	Varied string `json:"varied,omitempty"`
 
 	chosen *chosen // nil: all columns
@@ -52,22 +52,22 @@ type Figures struct {
 	AURC        metric.Interval `json:"aurc,omitzero"`
 	ClassECE    metric.Interval `json:"class_ece,omitzero"`
 	AdaptiveECE metric.Interval `json:"adaptive_ece,omitzero"`
-	// CoverTop, CoverUncertain and CoverWeights are the shares of nominal 90% intervals that contain
-	// the value in the limit of infinite data: of the top class's probability, the same where that is
-	// below 0.9, and of head weights.
+	// CoverTop, CoverUncertain and CoverWeights are the shares of nominal 90% intervals that
+	// contain the value in the limit of infinite data: of the top class's probability, the same
+	// where that is below 0.9, and of head weights.
 	CoverTop       metric.Interval `json:"coverage_top,omitzero"`
 	CoverUncertain metric.Interval `json:"coverage_uncertain,omitzero"`
 	CoverWeights   metric.Interval `json:"coverage_weights,omitzero"`
-	// Membership is the area under the ROC curve of membership inference from the class means that a
-	// client uploads.
+	// Membership is the area under the ROC curve of membership inference from the class means that
+	// a client uploads.
 	Membership metric.Interval `json:"membership_auc,omitzero"`
 	// RawNLL is, in a table of tuned settings, the NLL with the shared settings and without
 	// temperature.
 	RawNLL metric.Interval `json:"raw_nll,omitzero"`
 	// HindsightNLL is the NLL with the settings that are best on the scored images.
 	HindsightNLL metric.Interval `json:"hindsight_nll,omitzero"`
-	// Disagreement is the mutual information of label and posterior sample, in nats; neither high nor
-	// low is better.
+	// Disagreement is the mutual information of label and posterior sample, in nats; neither high
+	// nor low is better.
 	Disagreement metric.Interval `json:"disagreement,omitzero"`
 }
 
@@ -98,8 +98,8 @@ var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint
 
 func (f *Figures) interval(column int) *metric.Interval {
 	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom,
-		&f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.HindsightNLL, &f.CoverTop, &f.CoverUncertain,
-		&f.CoverWeights, &f.Membership, &f.Disagreement}[column]
+		&f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.HindsightNLL, &f.CoverTop,
+		&f.CoverUncertain, &f.CoverWeights, &f.Membership, &f.Disagreement}[column]
 }
 
 // measured returns the figures of one record by column; NaN where it lacks one.
@@ -149,12 +149,13 @@ type Row struct {
 	More        map[string]float64 `json:"more,omitempty"`
 	// Printed holds the paper's figures, where it has them for this data set and partition.
 	Printed *dataset.Figures `json:"printed,omitempty"`
-	// Untrained is true if a model that the method reads was not trained for this data and extractor.
+	// Untrained is true if a model that the method reads was not trained for this data and
+	// extractor.
 	Untrained bool `json:"untrained,omitempty"`
 	// Origin names the file of predictions of a method from outside; empty for the program's own.
 	Origin string `json:"origin,omitempty"`
-	// best marks the columns (Column constants) in which the method is the best of its group, or not
-	// separable from it by the interval of their paired difference.
+	// best marks the columns (Column constants) in which the method is the best of its group, or
+	// not separable from it by the interval of their paired difference.
 	best [columns]bool
 	// byRepeat are the figures of each repeat.
 	byRepeat map[int][columns]float64

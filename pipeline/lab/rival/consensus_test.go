@@ -63,12 +63,13 @@ func TestConsensusIsExactForGaussians(t *testing.T) {
 		if err := chol.SolveVecTo(&mean, shift); err != nil {
 			t.Fatal(err)
 		}
-		e, err := consensus(context.Background(), locals, Settings{Covariance: covariance, Weighting: 1})
+		e, err := consensus(context.Background(), locals,
+			Settings{Covariance: covariance, Weighting: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The clients' precisions are themselves estimates, good to 1/sqrt(samples) times the distance of
-		// the means.
+		// The clients' precisions are themselves estimates, good to 1/sqrt(samples) times the
+		// distance of the means.
 		compareMoments(t, covariance, e, mean.RawVector().Data, &cov, 0.1)
 	}
 }
@@ -127,7 +128,8 @@ func TestShrunkPrecision(t *testing.T) {
 					want = 1
 				}
 				if math.Abs(product.At(i, j)-want) > 1e-8 {
-					t.Fatalf("%d x %d: precision times covariance is %v at %d,%d", n, p, product.At(i, j), i, j)
+					t.Fatalf("%d x %d: precision times covariance is %v at %d,%d", n, p,
+						product.At(i, j), i, j)
 				}
 			}
 		}

@@ -31,8 +31,8 @@ type Corpus struct {
 	// ([moment.Classes.Between]).
 	Between *mat.SymDense
 
-	// Read holds the class means with masses as the run's conjugate predictor reads them; nil without
-	// one.
+	// Read holds the class means with masses as the run's conjugate predictor reads them; nil
+	// without one.
 	Read *point.Set
 
 	memo memo.Memo // fits to its rows

@@ -56,10 +56,13 @@ func TestCoverage(t *testing.T) {
 				e = append(e, draw(sd, rep, k))
 			}
 			limit := draw(0.5, rep, heads)
-			// A method that names classes as the regression does, and holds any probability or none.
+			// A method that names classes as the regression does, and holds any probability or
+			// none.
 			for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
-				s, err := (&score.Test{Features: x, Labels: y, Regression: &limit}).Score(context.Background(),
-					nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
+				s, err := (&score.Test{Features: x, Labels: y, Regression: &limit}).Score(
+					context.Background(), nil,
+					&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit,
+						Intervals: own}, 1)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -68,8 +71,8 @@ func TestCoverage(t *testing.T) {
 					t.Errorf("against a regression: %+v, want %v", v, want)
 				}
 			}
-			s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil,
-				&posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2)
+			s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(
+				context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -155,17 +158,18 @@ func TestCoverageOfTwoLimits(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	// A limit of .36, .505, .515 and nearly 1, where intervals end at .5.
-	for _, k := range []struct{ bias, above, near float64 }{{0.1, 0, 1}, {0.7131, 1, 1}, {0.7532, 1, 0}, {9, 1, 0}} {
+	for _, k := range []struct{ bias, above, near float64 }{{0.1, 0, 1}, {0.7131, 1, 1},
+		{0.7532, 1, 0}, {9, 1, 0}} {
 		limit := head(k.bias, 0, 0)
-		s, err := (&score.Test{Features: x, Labels: []int{0}, Regression: &limit}).Score(t.Context(), nil,
-			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit,
+		s, err := (&score.Test{Features: x, Labels: []int{0}, Regression: &limit}).Score(
+			t.Context(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit,
 				Intervals: upTo{everything{true, e}}}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if v := s.Coverage; *v.Above != k.above || *v.Near != k.near || *v.RegressionNear != k.near {
-			t.Errorf("limit of bias %v: above %v, near %v and %v; want %v and %v", k.bias, *v.Above, *v.Near,
-				*v.RegressionNear, k.above, k.near)
+			t.Errorf("limit of bias %v: above %v, near %v and %v; want %v and %v", k.bias,
+				*v.Above, *v.Near, *v.RegressionNear, k.above, k.near)
 		}
 	}
 }

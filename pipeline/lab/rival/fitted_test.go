@@ -93,12 +93,13 @@ func TestFitted(t *testing.T) {
 		for s := range a {
 			for i, v := range a[s].W {
 				if v != b[s].W[i] {
-					t.Fatalf("%s: weight %d of sample %d is %v on one thread and %v on two", m.Info().Name, i,
-						s, v, b[s].W[i])
+					t.Fatalf("%s: weight %d of sample %d is %v on one thread and %v on two",
+						m.Info().Name, i, s, v, b[s].W[i])
 				}
 			}
 		}
-		if _, err := m.Run(ctx, newTestTask(t, newWorld(1, 6, 3, 4).input(t, 2, 4, 8)), DefaultSettings()); err == nil {
+		if _, err := m.Run(ctx, newTestTask(t, newWorld(1, 6, 3, 4).input(t, 2, 4, 8)),
+			DefaultSettings()); err == nil {
 			t.Errorf("%s in closed scope is no error", m.Info().Name)
 		}
 	}
@@ -172,7 +173,8 @@ func TestJointCriterion(t *testing.T) {
 			nll[i] = choice.NLL[0]
 		}
 		if more := nll[1] > nll[0]; more != c.more {
-			t.Errorf("%s is tuned by %v without batches and %v with", c.method.Info().Name, nll[0], nll[1])
+			t.Errorf("%s is tuned by %v without batches and %v with",
+				c.method.Info().Name, nll[0], nll[1])
 		}
 	}
 }

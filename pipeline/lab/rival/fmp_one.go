@@ -30,7 +30,8 @@ var fmpOne = method{
 				return nil, err
 			}
 			return posterior.One(ctx, t.in.Moments, t.in.Embedded, posterior.MomentsOptions{
-				Options: discriminant.Options{Samples: t.in.Latents, Seed: t.in.Seed, Stream: t.in.Stream,
+				Options: discriminant.Options{Samples: t.in.Latents, Seed: t.in.Seed,
+					Stream: t.in.Stream,
 					Corpus: known}, Threads: t.in.Threads})
 		}
 		r, bytes, err := t.round()

@@ -28,7 +28,8 @@ func TestFisher(t *testing.T) {
 	for i := range f.k {
 		for j := range f.k {
 			if want := map[bool]float64{true: 1}[i == j]; math.Abs(f.pooled.At(i, j)-want) > 1e-5 {
-				t.Errorf("covariance within classes %v at %d, %d of the subspace", f.pooled.At(i, j), i, j)
+				t.Errorf("covariance within classes %v at %d, %d of the subspace",
+					f.pooled.At(i, j), i, j)
 			}
 		}
 	}
@@ -44,8 +45,8 @@ func TestFisher(t *testing.T) {
 		var svd mat.SVD
 		if svd.Factorize(mat.NewDense(dx, c, head.W[:dx*c]), mat.SVDNone); m.Info().Name != "GH-LDA" &&
 			svd.Values(nil)[f.k] > 1e-6*svd.Values(nil)[0] {
-			t.Errorf("%s: weights have singular values %v in a subspace of %d dimensions", m.Info().Name,
-				svd.Values(nil), f.k)
+			t.Errorf("%s: weights have singular values %v in a subspace of %d dimensions",
+				m.Info().Name, svd.Values(nil), f.k)
 		}
 		p := probabilities(t, r, x)
 		n := 0.0

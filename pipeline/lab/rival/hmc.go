@@ -46,8 +46,9 @@ func summary(all []*diagnostics) map[string]float64 {
 			continue
 		}
 		if out == nil {
-			out = map[string]float64{"rhat": d.rhat, "rhat_energy": d.rhatEnergy, "acceptance": d.acceptance,
-				"step_size": d.stepSize, "divergences": float64(d.divergences)}
+			out = map[string]float64{"rhat": d.rhat, "rhat_energy": d.rhatEnergy,
+				"acceptance": d.acceptance, "step_size": d.stepSize,
+				"divergences": float64(d.divergences)}
 			continue
 		}
 		out["rhat"] = max(out["rhat"], d.rhat)

@@ -23,7 +23,8 @@ func TestMembership(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := (&score.Test{Features: x, Labels: y}).Score(context.Background(), task.Clients(), r, 1)
+		s, err := (&score.Test{Features: x, Labels: y}).Score(context.Background(),
+			task.Clients(), r, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -55,9 +55,10 @@ func Cooled(r *posterior.Result, t float64) *posterior.Result {
 
 // Citations that several methods share.
 const (
-	citeFMP       = "Federated Martingale Posterior Sampling, arXiv:2605.18554"
-	citeFong      = "Fong, Holmes and Walker 2023, Martingale posterior distributions, JRSS B 85(5)"
-	citeNeal      = "Neal 2011, MCMC using Hamiltonian dynamics, Handbook of Markov Chain Monte Carlo, ch. 5"
+	citeFMP  = "Federated Martingale Posterior Sampling, arXiv:2605.18554"
+	citeFong = "Fong, Holmes and Walker 2023, Martingale posterior distributions, JRSS B 85(5)"
+	citeNeal = "Neal 2011, MCMC using Hamiltonian dynamics, Handbook of Markov Chain Monte " +
+		"Carlo, ch. 5"
 	citeZinkevich = "Zinkevich, Weimer, Li and Smola 2010, Parallelized stochastic gradient " +
 		"descent, NeurIPS 23"
 	citeScott = "Scott et al. 2016, Bayes and big data: the consensus Monte Carlo algorithm, " +

@@ -23,7 +23,8 @@ func (t *Task) naming() ([]int, error) {
 			return nil, err
 		}
 		if k.C < t.c {
-			return nil, fmt.Errorf("naming %d classes by a corpus of %d; want at least as many", t.c, k.C)
+			return nil, fmt.Errorf("naming %d classes by a corpus of %d; want at least as many",
+				t.c, k.C)
 		}
 		const shrinkage = 0.1 // a corpus of few rows has a singular covariance
 		l, err := t.latent(shrinkage)
@@ -68,8 +69,8 @@ func assign(cost [][]float64) []int {
 		for j := range dist {
 			dist[j], from[j] = math.Inf(1), -1
 		}
-		// Dijkstra's search for the cheapest path from the row to a free column, through columns assigned
-		// to other rows.
+		// Dijkstra's search for the cheapest path from the row to a free column, through columns
+		// assigned to other rows.
 		row, at, reached := start, -1, 0.0
 		for {
 			next := -1

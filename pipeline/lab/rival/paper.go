@@ -152,5 +152,6 @@ var (
 	cfmp = method{Info{Name: "CFMP", Family: Martingales, Keep: true, Cost: 20,
 		Title: "consensus of the clients' martingale posteriors",
 		Group: OneShot,
-		Cite:  citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true}, martingale.combined}
+		Cite:  citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true},
+		martingale.combined}
 )

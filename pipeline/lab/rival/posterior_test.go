@@ -224,7 +224,8 @@ func TestMethodsOnGaussianClasses(t *testing.T) {
 		{"FedPFT", "LANN"}, {"PredBayes", "LANN"}, {"FMP-DP", "LANN"}} {
 		if got[k[0]].ACC < got[k[1]].ACC+0.05 {
 			t.Errorf(
-				"ACC of %s is %.3f, of %s %.3f; all clients' data should do clearly better than one client's",
+				"ACC of %s is %.3f, of %s %.3f; all clients' data should do clearly better than "+
+					"one client's",
 				k[0], got[k[0]].ACC, k[1], got[k[1]].ACC)
 		}
 	}
@@ -257,7 +258,8 @@ func TestThreadsDoNotMatter(t *testing.T) {
 			// The conjugate predictor is one and the same, with sessions that cannot be compared.
 			same := cmp.Comparer(func(a, b *sample.Conjugate) bool { return a == b })
 			private := cmp.Comparer(func(a, b *sample.Private) bool { return a == b })
-			if d := cmp.Diff(r[0], r[1], cmp.Exporter(func(reflect.Type) bool { return true }), same, private); d != "" {
+			if d := cmp.Diff(r[0], r[1], cmp.Exporter(func(reflect.Type) bool { return true }),
+				same, private); d != "" {
 				t.Errorf("%s with 1 and 2 threads differ: %s", m.Info().Name, d)
 			}
 		}
@@ -480,8 +482,8 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An eighth of a decade is a factor of 1.33, and half of that is as near as the values tried must
-	// come.
+	// An eighth of a decade is a factor of 1.33, and half of that is as near as the values tried
+	// must come.
 	if r := got.Value / want.Value; r < 1/1.3 || r > 1.3 {
 		t.Errorf("chose %g of %v; a fine search finds %g", got.Value, got.Grid, want.Value)
 	}
@@ -573,7 +575,10 @@ func TestErrors(t *testing.T) {
 			in.Drawer = failing(func(s *point.Set, _ int) ([]*point.Set, error) { return []*point.Set{s}, nil })
 		}),
 		"client 0: drawing points": run(lmp, func(in *Input, _ *Settings) {
-			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) { return nil, errors.New("no") })
+			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) {
+				return nil,
+					errors.New("no")
+			})
 		}),
 		"sample 0: points drawn have dx 2": run(mp, func(in *Input, _ *Settings) {
 			in.Drawer = failing(func(_ *point.Set, n int) ([]*point.Set, error) {

@@ -32,8 +32,8 @@ var prior = method{
 		r := &posterior.Result{UploadBytes: t.uploadBytes()}
 		cycle := min(s.Shuffles, t.c)
 		for k := range s.Shuffles {
-			e, err := t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle), t.shuffle(seen, k, cycle), s,
-				posterior.BaseNoise)
+			e, err := t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle),
+				t.shuffle(seen, k, cycle), s, posterior.BaseNoise)
 			if err != nil {
 				return nil, fmt.Errorf("shuffle %d: %w", k, err)
 			}

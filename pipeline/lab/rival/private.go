@@ -102,7 +102,8 @@ func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account,
 				return nil, fmt.Errorf("client %d: %w", m, err)
 			}
 			if b.Noise == privacy.Local {
-				if err := own.AddNoise(account.Deviation, rng.Bytes(rng.New(t.in.Seed, t.in.Stream, "noise", m))); err != nil {
+				if err := own.AddNoise(account.Deviation,
+					rng.Bytes(rng.New(t.in.Seed, t.in.Stream, "noise", m))); err != nil {
 					return nil, err
 				}
 			}
@@ -188,8 +189,8 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	}
 	k, radius := p.K(), p.Clip()
 	width := 1 + k + k*(k+1)/2
-	// A point contributes a norm of R sqrt(1/16 + 1 + 1): products off the diagonal count twice in |w
-	// w'|.
+	// A point contributes a norm of R sqrt(1/16 + 1 + 1): products off the diagonal count twice in
+	// |w w'|.
 	share := radius * privacy.CountSteps / privacy.Steps
 	one := math.Sqrt(share*share + 2*radius*radius)
 	deviation := privacy.Sigma(b.Epsilon, b.Delta) * one

@@ -28,14 +28,15 @@ import (
 
 // Input is one task.
 type Input struct {
-	// Clients holds each client's own points. A server that has only uploads leaves it empty: methods
-	// that read class means or compressed points run without it.
+	// Clients holds each client's own points. A server that has only uploads leaves it empty:
+	// methods that read class means or compressed points run without it.
 	Clients []*point.Set
 	// each client's compressed points with masses; needed by FMP-ISAB and PRIOR only
 	Uploads []*point.Set
 	Drawer  posterior.Drawer // needed by the martingale posteriors only
-	// Conjugate and ClassMeans (each client's class means with masses) are needed by FMP and FMP-mean.
-	// Latents is the number of FMP's samples, which require fits in open scope only; default 100.
+	// Conjugate and ClassMeans (each client's class means with masses) are needed by FMP and
+	// FMP-mean. Latents is the number of FMP's samples, which require fits in open scope only;
+	// default 100.
 	Conjugate  posterior.Conjugate
 	ClassMeans []*point.Set
 	Latents    int
@@ -50,14 +51,15 @@ type Input struct {
 	Open  *open.Predictor
 	Scope string
 	// Soft holds each client's class means of softened features (open.Predictor.Soften), which Open
-	// reads; SoftLimits all available rows, softened. Both are nil without Open, and SoftLimits where
-	// coverage is not measured.
+	// reads; SoftLimits all available rows, softened. Both are nil without Open, and SoftLimits
+	// where coverage is not measured.
 	Soft       []*point.Set
 	SoftLimits *point.Set
 	// Calibration holds images by which FMP chooses in open scope; nil: none.
 	Calibration *posterior.Calibration
-	// Moments holds each client's moments of the features as Embedded has them, which FMP reads where
-	// there is neither Conjugate nor Open. Kappa is the prior of its temperature; zero: unknown.
+	// Moments holds each client's moments of the features as Embedded has them, which FMP reads
+	// where there is neither Conjugate nor Open. Kappa is the prior of its temperature; zero:
+	// unknown.
 	Moments  []discriminant.Client
 	Embedded *posterior.Embedded
 	Kappa    discriminant.Kappa
@@ -71,8 +73,9 @@ type Input struct {
 	// Private and Privacy are needed by the methods of private rounds; nil without them.
 	Private posterior.Private
 	Privacy *privacy.Budget
-	// Limits holds the class means of every row of corpus and clients' part, as Conjugate reads them,
-	// from which FMP's limit of infinite data is computed; nil where coverage is not measured.
+	// Limits holds the class means of every row of corpus and clients' part, as Conjugate reads
+	// them, from which FMP's limit of infinite data is computed; nil where coverage is not
+	// measured.
 	Limits  *point.Set
 	Seed    uint64 // the run's seed, and
 	Stream  string // the task's name in it: two tasks of one run need two names
@@ -225,14 +228,14 @@ type Info struct {
 	Title  string // what it does, in one line
 	Group  Group
 	Family Family // empty: none
-	// Control marks a method that only shows the value of the clients' data and does not compete with
-	// the others.
+	// Control marks a method that only shows the value of the clients' data and does not compete
+	// with the others.
 	Control bool
 	// Keep marks a method with one ensemble that a server has or could have: fmp run --keep-models
 	// writes its classifier.
 	Keep bool
-	// Cost is the expected cost before any timing, in units of one fit (digits, default settings, one
-	// thread). 0 means 2.
+	// Cost is the expected cost before any timing, in units of one fit (digits, default settings,
+	// one thread). 0 means 2.
 	Cost  float64
 	Cite  string // source
 	Param string // the setting that the tuned protocol chooses; empty: only the temperature
@@ -242,14 +245,15 @@ type Info struct {
 	// More lists further settings that the tuned protocol chooses, each with few values: all
 	// combinations are tried.
 	More []Param
-	// Joint says that Param is a scale of the samples' spread, which the NLL of single points hardly
-	// shows: it is chosen by NLL plus joint NLL.
+	// Joint says that Param is a scale of the samples' spread, which the NLL of single points
+	// hardly shows: it is chosen by NLL plus joint NLL.
 	Joint bool
 	// NeedsCorpus says that the method reads Input.Corpus.
 	NeedsCorpus bool
 	// ReadsCorpus says that the method reads Input.Corpus where there is one.
 	ReadsCorpus bool
-	// Calibrated says that the method has no setting and tells its own temperature: it is not tuned.
+	// Calibrated says that the method has no setting and tells its own temperature: it is not
+	// tuned.
 	Calibrated bool
 	// Follows names the method whose tuned value this one takes; empty: its own.
 	Follows string
@@ -257,8 +261,8 @@ type Info struct {
 	Conjugate bool
 	// Fitted says that the method needs the open form, whose heads are fitted to the uploads.
 	Fitted bool
-	// Draws says that the method needs the predictor that draws points, Compresses that it needs the
-	// embedding's uploads.
+	// Draws says that the method needs the predictor that draws points, Compresses that it needs
+	// the embedding's uploads.
 	Draws, Compresses bool
 	// Private marks a method of private rounds: it needs Input.Private and Input.Privacy.
 	Private bool
@@ -303,8 +307,8 @@ func (i *Info) Raw(s Settings) (Settings, error) {
 // Method turns points into posterior samples.
 type Method interface {
 	Info() Info
-	// Run computes the ensemble. It reads the task and other methods' results in the task's memo; the
-	// result does not depend on whether they ran before it.
+	// Run computes the ensemble. It reads the task and other methods' results in the task's memo;
+	// the result does not depend on whether they ran before it.
 	Run(ctx context.Context, t *Task, s Settings) (*posterior.Result, error)
 }
 
@@ -349,8 +353,8 @@ func (in *Input) check() error {
 			"posterior: class means of softened features of %d of %d clients; want one set each",
 			len(in.Soft), len(in.Clients))
 	case len(in.Clients) > 0 && len(in.Uploads) != 0 && len(in.Uploads) != len(in.Clients):
-		return fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none", len(in.Uploads),
-			len(in.Clients))
+		return fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none",
+			len(in.Uploads), len(in.Clients))
 	}
 	return nil
 }
@@ -364,7 +368,8 @@ func (t *Task) checkSets(kind string, sets []*point.Set) error {
 		}
 		if s.Dx != t.dx || s.C != t.c {
 			return fmt.Errorf(
-				"posterior: %s %d has dx %d and C %d, client 0 has %d and %d; a task has one of each", kind, m,
+				"posterior: %s %d has dx %d and C %d, client 0 has %d and %d; a task has "+
+					"one of each", kind, m,
 				s.Dx, s.C, t.dx, t.c)
 		}
 		if err := erm.CheckSet(s); err != nil {

@@ -71,7 +71,8 @@ func near(t *testing.T, what string, p *metric.Probabilities, x []float32,
 		want := softmaxOf(log(row))
 		for c, v := range p.Row(i) {
 			if math.Abs(v-want[c]) > 1e-4 {
-				t.Fatalf("%s: point %d, class %d: probability %v, written out %v", what, i, c, v, want[c])
+				t.Fatalf("%s: point %d, class %d: probability %v, written out %v", what,
+					i, c, v, want[c])
 			}
 		}
 	}
@@ -179,7 +180,8 @@ func TestDiscriminants(t *testing.T) {
 				}
 			}
 			cov.SymOuterK(1/float64(n), centred.T())
-			log = append(log, logNormal(t, x, means.RawRowView(y), shrunk(cov, s.Shrinkage))+math.Log(stats.count[y]+0.5))
+			log = append(log, logNormal(t, x, means.RawRowView(y), shrunk(cov, s.Shrinkage))+
+				math.Log(stats.count[y]+0.5))
 		}
 		return log
 	})
@@ -259,7 +261,8 @@ func TestFed3RIsRidge(t *testing.T) {
 // between.
 func TestPredBayesCombines(t *testing.T) {
 	l := &localPredictions{rows: newTestTask(t, newWorld(1, 2, 2, 1).input(t, 1, 1, 1)).in.Clients[0],
-		mixture:    &metric.Probabilities{N: 1, C: 2, P: []float64{0.7, 0.3}}, // of (.9, .1) and (.5, .5)
+		// of (.9, .1) and (.5, .5)
+		mixture:    &metric.Probabilities{N: 1, C: 2, P: []float64{0.7, 0.3}},
 		logProduct: &metric.Probabilities{N: 1, C: 2, P: []float64{math.Log(0.45), math.Log(0.05)}}}
 	for beta, want := range map[float64]float64{0: 0.7, 1: 0.9,
 		0.5: math.Sqrt(0.7*0.45) / (math.Sqrt(0.7*0.45) + math.Sqrt(0.3*0.05))} {

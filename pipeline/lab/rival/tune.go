@@ -15,8 +15,8 @@ type Held struct {
 	Task     *Task
 	Features []float32 // n x dx, row-major
 	Labels   []int     // n class indices
-	// Batches are the batches of points that joint scores are computed on ([metric.NearBatches]); nil
-	// for none. Methods with Info.Joint need them.
+	// Batches are the batches of points that joint scores are computed on ([metric.NearBatches]);
+	// nil for none. Methods with Info.Joint need them.
 	Batches [][]int
 }
 

@@ -17,15 +17,15 @@ import (
 // Coverage is the share of nominal 90% intervals that contain the value in the limit of infinite
 // data. A calibrated posterior covers 90%; scores, even joint ones, do not show this.
 type Coverage struct {
-	// Top is for the probability of the class most probable in the limit of infinite data, over test
-	// points; Uncertain the same where that probability is below 0.9, nil if it never is. Classes is
-	// for the probabilities of all classes.
+	// Top is for the probability of the class most probable in the limit of infinite data, over
+	// test points; Uncertain the same where that probability is below 0.9, nil if it never is.
+	// Classes is for the probabilities of all classes.
 	Top       float64  `json:"top"`
 	Uncertain *float64 `json:"uncertain,omitempty"`
 	Classes   float64  `json:"classes"`
-	// Above is the share of test points at which the probability of Top lies above its interval. Near
-	// is Top of intervals that are wider by 0.01 at both ends, RegressionNear is Regression of them;
-	// nil in earlier records.
+	// Above is the share of test points at which the probability of Top lies above its interval.
+	// Near is Top of intervals that are wider by 0.01 at both ends, RegressionNear is Regression of
+	// them; nil in earlier records.
 	Above          *float64 `json:"above,omitempty"`
 	Near           *float64 `json:"near,omitempty"`
 	RegressionNear *float64 `json:"regression_near,omitempty"`

@@ -19,7 +19,8 @@ func TestQuantile(t *testing.T) {
 		}
 		sorted := slices.Sorted(slices.Values(values))
 		for _, p := range []float64{0, 0.05, 0.1, 0.37, 0.5, 0.63, 0.95, 1} {
-			if got, want := quantile(values, p), stat.Quantile(p, stat.LinInterp, sorted, nil); got != want {
+			if got, want := quantile(values, p),
+				stat.Quantile(p, stat.LinInterp, sorted, nil); got != want {
 				t.Errorf("quantile %v of %d values is %v; want %v", p, n, got, want)
 			}
 		}

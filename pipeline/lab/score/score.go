@@ -33,11 +33,11 @@ type Test struct {
 	Labels   []int
 	// Batches are the batches of joint scores; nil for no joint scores.
 	Batches *metric.Batches
-	// Limit is the limit of softmax regression on the features as data grow (LimitHead); nil: coverage
-	// is measured only for results with limits of their own.
+	// Limit is the limit of softmax regression on the features as data grow (LimitHead); nil:
+	// coverage is measured only for results with limits of their own.
 	Limit *posterior.Theta
-	// Regression is a second reference of intervals, beside their method's own limit (RegressionHead);
-	// nil: none.
+	// Regression is a second reference of intervals, beside their method's own limit
+	// (RegressionHead); nil: none.
 	Regression *posterior.Theta
 	// Shifts are points from other distributions, scored in addition.
 	Shifts []Shift
@@ -55,8 +55,8 @@ type Report struct {
 	Absent *Absent
 	// Shifted holds the scores on the test's shifts, in their order.
 	Shifted []Shifted
-	// Membership is the AUC, 0.5 to 1, of membership inference from an uploaded class mean; nil where
-	// none is uploaded.
+	// Membership is the AUC, 0.5 to 1, of membership inference from an uploaded class mean; nil
+	// where none is uploaded.
 	Membership *float64
 }
 
@@ -119,7 +119,8 @@ func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Res
 	for i, e := range r.Ensembles {
 		wanted := []int{len(e)}
 		if len(r.Ensembles) == 1 && len(e) > 1 {
-			wanted = append(slices.DeleteFunc(slices.Clone(prefixes), func(n int) bool { return n >= len(e) }), len(e))
+			wanted = append(slices.DeleteFunc(slices.Clone(prefixes),
+				func(n int) bool { return n >= len(e) }), len(e))
 		}
 		var a *metric.Answers
 		for _, n := range wanted {

@@ -11,7 +11,8 @@ import (
 // Shift holds points from another distribution than the test points: other images, or corrupted
 // ones.
 type Shift struct {
-	// Name is a data set or a kind of corruption; Severity is 1 to 5 for corruptions and 0 otherwise.
+	// Name is a data set or a kind of corruption; Severity is 1 to 5 for corruptions and 0
+	// otherwise.
 	Name     string
 	Severity int
 	Features []float32
@@ -27,9 +28,9 @@ type Shifted struct {
 	ACC float64 `json:"acc,omitempty"`
 	ECE float64 `json:"ece,omitempty"`
 	NLL float64 `json:"nll,omitempty"`
-	// Entropy and Disagreement are areas under the ROC curve: the probability that one of the points
-	// has higher entropy, or more disagreement among the heads, than a test point. Both are for
-	// unlabelled points; the second needs several heads.
+	// Entropy and Disagreement are areas under the ROC curve: the probability that one of the
+	// points has higher entropy, or more disagreement among the heads, than a test point. Both are
+	// for unlabelled points; the second needs several heads.
 	Entropy      float64 `json:"auroc_entropy,omitempty"`
 	Disagreement float64 `json:"auroc_disagreement,omitempty"`
 }

@@ -127,7 +127,8 @@ func (c *Config) residuals(ctx context.Context, p *open.Predictor, unlearned *ta
 	all, err := point.Pool(drawn.Clients...)
 	if err == nil && held < len(labels) {
 		var more *point.Set
-		if more, err = point.FromLabelled(features[held*bank.Dx:], bank.Dx, labels[held:], drawn.Target.C); err == nil {
+		if more, err = point.FromLabelled(features[held*bank.Dx:], bank.Dx, labels[held:],
+			drawn.Target.C); err == nil {
 			all, err = point.Pool(all, more)
 		}
 	}
@@ -147,7 +148,7 @@ func (c *Config) residuals(ctx context.Context, p *open.Predictor, unlearned *ta
 	}
 	out.size = math.Log2(images / present)
 	out.of, err = refit.Residuals(ctx,
-		sample.Drawn{Seen: seen, Heads: heads, Latent: latent, Uniform: make([]float32, samples)}, limit,
-		features[:held*bank.Dx], c.Level)
+		sample.Drawn{Seen: seen, Heads: heads, Latent: latent, Uniform: make([]float32, samples)},
+		limit, features[:held*bank.Dx], c.Level)
 	return out, err
 }

@@ -50,8 +50,8 @@ const (
 var (
 	points = []int{5, 10, 20, 40}
 	alphas = []float64{0, 0.1}
-	// grid holds the scales that are tried: 0 leaves the fit's uncertainty out, 1 is the posterior of
-	// the fit.
+	// grid holds the scales that are tried: 0 leaves the fit's uncertainty out, 1 is the posterior
+	// of the fit.
 	grid = []float64{0, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 1, 2}
 )
 

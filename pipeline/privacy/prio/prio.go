@@ -88,11 +88,13 @@ func New(b privacy.Budget, classes, k int, context string) (*Scheme, error) {
 func (s *Scheme) open(context string, chunk int) error {
 	if n := s.numbers() * s.Bits; s.Classes < 1 || s.K < 1 || n > maxElements {
 		return fmt.Errorf(
-			"two servers: %d classes of %d coordinates, %d bits each; allowed are %d bits in all", s.Classes,
+			"two servers: %d classes of %d coordinates, %d bits each; allowed are %d bits in all",
+			s.Classes,
 			s.K, s.Bits, maxElements)
 	}
 	var err error
-	if s.vdaf, err = sumvec.New(servers, uint(s.numbers()), uint(s.Bits), uint(chunk), []byte(context)); err != nil {
+	if s.vdaf, err = sumvec.New(servers, uint(s.numbers()), uint(s.Bits), uint(chunk),
+		[]byte(context)); err != nil {
 		return fmt.Errorf("two servers: %w", err)
 	}
 	return nil

@@ -151,7 +151,8 @@ func TestVectors(t *testing.T) {
 	}
 	for i, n := range r.Values { // the draft's numbers have no offset
 		if n+int64(len(v.Clients))*s.offset() != v.Sum[i] {
-			t.Errorf("number %d of the sum is %d, want %d", i, n+int64(len(v.Clients))*s.offset(), v.Sum[i])
+			t.Errorf("number %d of the sum is %d, want %d", i,
+				n+int64(len(v.Clients))*s.offset(), v.Sum[i])
 		}
 	}
 }
@@ -230,7 +231,8 @@ func TestTamperedVectors(t *testing.T) {
 		}
 	}
 	refused("each server's own message",
-		verdicts(s, &key, c.shares(), func(m *[2][]byte) { m[Leader], m[Helper] = m[Helper], m[Leader] }))
+		verdicts(s, &key, c.shares(),
+			func(m *[2][]byte) { m[Leader], m[Helper] = m[Helper], m[Leader] }))
 	refused("another client's messages", verdicts(s, &key, c.shares(), func(m *[2][]byte) {
 		for i := range m {
 			m[i] = v.Clients[1].Messages[0][i]
@@ -284,9 +286,10 @@ func TestLengths(t *testing.T) {
 	}
 	good := v.Clients[0].shares()
 	for name, sh := range map[string]Share{
-		"no public share":              {Leader, good[0].Nonce, nil, good[0].Input},
-		"a public share of one server": {Leader, good[0].Nonce, good[0].Public[:seedSize], good[0].Input},
-		"a public share of three":      {Helper, good[1].Nonce, three.Clients[0].Public, good[1].Input},
+		"no public share": {Leader, good[0].Nonce, nil, good[0].Input},
+		"a public share of one server": {Leader, good[0].Nonce,
+			good[0].Public[:seedSize], good[0].Input},
+		"a public share of three": {Helper, good[1].Nonce, three.Clients[0].Public, good[1].Input},
 		"of three servers": {Leader, good[0].Nonce, good[0].Public,
 			three.Clients[0].Inputs[0]},
 		"a share cut short": {Leader, good[0].Nonce, good[0].Public,

@@ -78,9 +78,9 @@ type Overall struct {
 	Typical Share   `json:"typical"`
 	New     *Share  `json:"new_site,omitempty"`
 	Median  float64 `json:"median"` // of the sites' shares
-	// Q is Cochran's (1954), with its degrees of freedom and p-value; I2 is the share of the variance
-	// of sites' log-odds that is beyond chance (Higgins and Thompson 2002), Tau2 their variance beyond
-	// chance.
+	// Q is Cochran's (1954), with its degrees of freedom and p-value; I2 is the share of the
+	// variance of sites' log-odds that is beyond chance (Higgins and Thompson 2002), Tau2 their
+	// variance beyond chance.
 	Q    float64 `json:"q"`
 	DF   int     `json:"df"`
 	P    float64 `json:"p"`
@@ -210,8 +210,8 @@ func Pool(reports []*tally.Report) (*Result, error) {
 			return nil, fmt.Errorf("pooling evaluations: two reports of %q; give one", r.Site)
 		case r.Classifier != first.Classifier || r.Classes != first.Classes || r.Level != first.Level:
 			return nil, fmt.Errorf("pooling evaluations: %q scored classifier %s with %d classes and sets "+
-				"of level %v, and %q %s with %d and %v: want one classifier", first.Site, first.Classifier,
-				first.Classes, first.Level, r.Site, r.Classifier, r.Classes, r.Level)
+				"of level %v, and %q %s with %d and %v: want one classifier", first.Site,
+				first.Classifier, first.Classes, first.Level, r.Site, r.Classifier, r.Classes, r.Level)
 		}
 		s, accuracy, coverage := site(r)
 		out.Sites, out.Images = append(out.Sites, s), out.Images+s.Images

@@ -70,7 +70,8 @@ func TestHeld(t *testing.T) {
 		t.Logf("tau %v: %d and %d of %d intervals hold the truth; %d say that sites differ", tau, held,
 			further, times, differ)
 		if held < 560 || further < 540 || tau == 0 && differ > 50 || tau > 0 && differ < 500 {
-			t.Errorf("tau %v: pooled %d, further %d, differ %d of %d", tau, held, further, differ, times)
+			t.Errorf("tau %v: pooled %d, further %d, differ %d of %d", tau, held,
+				further, differ, times)
 		}
 	}
 }

@@ -43,8 +43,8 @@ func Check(t *testing.T, commands []Command) {
 				looks := writes.MatchString(out.Usage) ||
 					slices.Contains([]string{"out", "output", "record", "report"}, out.Name)
 				if looks && !outputs.Marked(out) && !slices.Contains(others, name) {
-					t.Errorf("%s names what is written (%q), and outputs.Files or outputs.Made does not say so",
-						name, out.Usage)
+					t.Errorf("%s names what is written (%q), and outputs.Files or outputs.Made "+
+						"does not say so", name, out.Usage)
 				}
 				if outputs.Marked(out) {
 					c.output(t, out)
@@ -91,10 +91,12 @@ func (c Command) output(t *testing.T, out *pflag.Flag) {
 		c.Flags.VisitAll(func(in *pflag.Flag) {
 			kind := in.Value.Type()
 			if in.Name != out.Name &&
-				slices.Contains([]string{"string", "stringArray", "stringSlice"}, kind) && !outputs.Free(in) {
+				slices.Contains([]string{"string", "stringArray", "stringSlice"}, kind) &&
+				!outputs.Free(in) {
 				refused(link, append(slices.Clone(spare), "--"+in.Name, file, "--"+out.Name, link))
 				if kind == "stringArray" {
-					refused(link, append(slices.Clone(spare), "--"+in.Name, "x="+file, "--"+out.Name, link))
+					refused(link, append(slices.Clone(spare), "--"+in.Name, "x="+file,
+						"--"+out.Name, link))
 				}
 			}
 		})

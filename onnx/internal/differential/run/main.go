@@ -99,7 +99,8 @@ func check(families []string, seed uint64, first, count, show int) error {
 			func(c *differential.Case, d differential.Disagreement) {
 				if d.Known == "" && shown < show {
 					shown++
-					fmt.Fprintf(os.Stderr, "%s: %s of %s: %s\n%s\n", c, d.Check, d.Op, d.Detail, describe(c))
+					fmt.Fprintf(os.Stderr, "%s: %s of %s: %s\n%s\n", c, d.Check, d.Op,
+						d.Detail, describe(c))
 				}
 			})
 		if err != nil {
@@ -114,7 +115,8 @@ func check(families []string, seed uint64, first, count, show int) error {
 			reasons[why] += n
 		}
 		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d |\n", f, t.Cases, t.Compared["engine"],
-			t.Compared["fold"], t.Compared["upgrade"], t.Compared["gradient"], declined, known, t.Unknown)
+			t.Compared["fold"], t.Compared["upgrade"], t.Compared["gradient"], declined,
+			known, t.Unknown)
 		unknown += t.Unknown
 	}
 	if len(reasons) > 0 {
@@ -203,7 +205,8 @@ func compare(peer string, families []string, seed uint64, first, count, show int
 		return err
 	}
 	dec := gob.NewDecoder(out)
-	fmt.Println("| family | graphs | agree | neither runs | disagree |\n| --- | ---: | ---: | ---: | ---: |")
+	fmt.Println("| family | graphs | agree | neither runs | disagree |\n| --- | ---: | ---: | " +
+		"---: | ---: |")
 	bad := 0
 	for _, f := range families {
 		agree, none, differ := 0, 0, 0
