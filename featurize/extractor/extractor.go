@@ -195,7 +195,7 @@ func (x *Extractor) load(eng engine.Engine) error {
 	for i := 0; i < x.opt.Threads && (i == 0 || !x.shared); i++ {
 		s, err := eng.Load(x.model)
 		if err != nil {
-			// says what to do about it, as an engine may not
+			// its error says what to do, as an engine's may not
 			if why := check.Model(x.model); why != nil {
 				err = fmt.Errorf("%w (%w)", err, why)
 			}

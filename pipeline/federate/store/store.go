@@ -122,7 +122,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx,
 			jetstream.KeyValueConfig{Bucket: s.name + "-" + b.name, History: 1,
 				Storage: jetstream.FileStorage, Replicas: s.replicas})
-		// on a full disk buckets that are there serve what is in them
+		// on a full disk the buckets that are there serve their values
 		if err != nil && s.Room() != nil {
 			*b.to, err = s.js.KeyValue(ctx, s.name+"-"+b.name)
 		}
