@@ -195,7 +195,7 @@ func (x *Extractor) load(eng engine.Engine) error {
 	for i := 0; i < x.opt.Threads && (i == 0 || !x.shared); i++ {
 		s, err := eng.Load(x.model)
 		if err != nil {
-			// its error says what to do, as an engine's may not
+			// the check's error names the remedy; an engine's may not
 			if why := check.Model(x.model); why != nil {
 				err = fmt.Errorf("%w (%w)", err, why)
 			}
