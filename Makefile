@@ -27,7 +27,7 @@ $(BIN)/fmp: # go build knows best whether there is anything to do
 # clocks and reflection. It asks its servers one thing at a time: HTTP/2 would add 0.35 MB and serve nothing.
 WAITS := \
   github.com/... net/... crypto/tls crypto/x509 google.golang.org/protobuf/... vendor/... fmp/cmd/... fmp/pipeline/internal/design \
-  fmp/pipeline/federate/... fmp/internal/suggest fmp/internal/atomicfile fmp/internal/regularfile fmp/pipeline/page encoding/asn1 text/... fmp/onnx/optim \
+  fmp/pipeline/federate/... fmp/onnx/suggest fmp/onnx/atomicfile fmp/onnx/regularfile fmp/pipeline/page encoding/asn1 text/... fmp/onnx/optim \
   fmp/onnx/npy archive/zip fmp/onnx/cost fmp/pipeline/classify golang.org/x/image/bmp golang.org/x/image/tiff/... golang.org/x/image/webp \
   golang.org/x/image/riff golang.org/x/image/ccitt fmp/pipeline/client fmp/models/signature fmp/pipeline/privacy/prio fmp/onnx/shape fmp/onnx/pass \
   fmp/onnx/internal/spell fmp/onnx/engine/pure fmp/featurize/imagefile fmp/onnx/check fmp/onnx/op fmp/onnx/build fmp/onnx/serde fmp/models mime/... encoding/json os/... log/... \
@@ -108,7 +108,7 @@ PAGE := $(BIN)/page
 page: ## bin/page: the client and the classifier for browsers, for fmp serve --page or any web server
 	@mkdir -p $(PAGE); echo "building $(PAGE)"
 	@CGO_ENABLED=0 GOOS=js GOARCH=wasm $(GO) build $(EDGE) -o $(BIN)/fmp-page.wasm ./cmd/fmp-page
-	cp pipeline/page/static/* pipeline/internal/design/design.css internal/simd/vector.js "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(PAGE)
+	cp pipeline/page/static/* pipeline/internal/design/design.css onnx/simd/vector.js "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(PAGE)
 	gzip -9 -n -c $(BIN)/fmp-page.wasm > $(PAGE)/fmp.wasm.gz
 	@wc -c $(BIN)/fmp-page.wasm $(PAGE)/fmp.wasm.gz; n=$$(wc -c < $(PAGE)/fmp.wasm.gz); [ $$n -le 5000000 ] || { echo "fmp.wasm.gz has more than 5,000,000 bytes"; exit 1; }
 

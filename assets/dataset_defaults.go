@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 )
 
 // DatasetDefaults holds the settings that suit a data set, those that its shipped models were

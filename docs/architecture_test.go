@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 // rooms are the top folders from the highest to the lowest: packages use those of their own room
 // and of rooms below it. assets, which are files alone, are used by anybody above models.
-var rooms = []string{"cmd", "pipeline", "featurize", "assets", "models", "onnx", "internal"}
+var rooms = []string{"cmd", "pipeline", "featurize", "assets", "models", "onnx"}
 
 // imports are the packages of the module that each of its packages imports, tests apart, by their
 // path in the module.

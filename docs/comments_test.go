@@ -13,7 +13,7 @@ import (
 var pronoun = regexp.MustCompile(`(?i)^\s*//.*[^{]\b(what|whoever|so many|of whose)\b`)
 
 // trees are the folders of the module's sources. Generated messages and tests are left out.
-var trees = []string{"assets", "bench", "cmd", "docs", "examples", "featurize", "internal", "models",
+var trees = []string{"assets", "bench", "cmd", "docs", "examples", "featurize", "models",
 	"onnx", "pipeline"}
 
 // retired are wordings that docs/terms.md replaces, in comments, help and pages.

@@ -16,8 +16,8 @@ import (
 	"testing"
 
 	"fmp/assets"
-	"fmp/internal/atomicfile"
 	"fmp/models"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/coverage"
 	"fmp/onnx/serde"
 )

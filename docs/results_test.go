@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"fmp/docs/internal/kept"
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/metric"

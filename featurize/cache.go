@@ -15,10 +15,10 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/npy"
+	"fmp/onnx/regularfile"
 )
 
 // Unfinished features are saved every saveEvery, and less often where saving takes more than one

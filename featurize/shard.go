@@ -13,9 +13,9 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/npy"
+	"fmp/onnx/regularfile"
 )
 
 // MaxShards bounds the number of shards of a data set.

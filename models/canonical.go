@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/sorting"
 	"fmp/onnx"
 	"fmp/onnx/serde"
+	"fmp/onnx/sorting"
 )
 
 // canonical returns the part of a graph that computes some values from others as a model file, in

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"fmp/internal/printable"
 	"fmp/onnx"
+	"fmp/onnx/printable"
 	"fmp/onnx/serde"
 )
 

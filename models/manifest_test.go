@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"fmp/internal/alloctest"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/serde"
 )
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"fmp/assets/internal/planes"
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 func main() {

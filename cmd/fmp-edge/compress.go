@@ -13,8 +13,8 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
-	"fmp/internal/atomicfile"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
 	"fmp/pipeline/classify"

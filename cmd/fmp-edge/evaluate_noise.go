@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/models"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate/identity"

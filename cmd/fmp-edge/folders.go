@@ -10,8 +10,8 @@ import (
 	"strconv"
 
 	"fmp/featurize/imagefile"
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // maxFolders bounds the table of an upload's folders: 4 MiB.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/printable"
 	"fmp/models"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/printable"
 )
 
 // evil is a name that a terminal would obey: it clears the screen, sets the title, turns the

@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fmp/internal/regularfile"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/privacy"
 )

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"

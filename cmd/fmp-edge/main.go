@@ -23,7 +23,7 @@ import (
 	"fmp/cmd/internal/interrupt"
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 	"fmp/pipeline/federate/sender"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/page"
 )

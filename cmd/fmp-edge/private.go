@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/models"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/privacy"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fmp/internal/regularfile"
 	"fmp/models/signature"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/wire"
 )
 

@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 	"syscall/js"
 
-	"fmp/internal/simd"
+	"fmp/onnx/simd"
 )
 
 // gcPercent trades time for memory, of which a page has little.

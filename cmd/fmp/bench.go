@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/assets"
-	"fmp/internal/suggest"
 	"fmp/models"
 	"fmp/onnx/serde"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/domains"
 	"fmp/pipeline/lab/experiment"
 )

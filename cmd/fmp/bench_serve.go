@@ -27,9 +27,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/assets"
-	"fmp/internal/atomicfile"
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/atomicfile"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"

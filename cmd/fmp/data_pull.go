@@ -7,7 +7,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/store"
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 )
 
 func newDataPullCommand() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 func newDataShowCommand() *cobra.Command {

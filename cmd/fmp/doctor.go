@@ -15,12 +15,12 @@ import (
 	"fmp/cmd/buildinfo"
 	"fmp/featurize/dataset"
 	"fmp/featurize/imagefile"
-	"fmp/internal/printable"
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/printable"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/settings"
 )

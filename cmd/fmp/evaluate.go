@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/atomicfile"
-	"fmp/internal/printable"
 	"fmp/models"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/printable"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/lab/report"

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/tally"

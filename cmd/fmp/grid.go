@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
 	"fmp/pipeline/lab/experiment"

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 )
 
 // TestHostileArguments: no command lets a terminal obey a name, of a file that is not there, of a

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
 )
 

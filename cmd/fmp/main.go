@@ -14,10 +14,10 @@ import (
 	"fmp/cmd/internal/crash"
 	"fmp/cmd/internal/interrupt"
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/printable"
 	_ "fmp/onnx/classical" // operators of ai.onnx.ml on the pure engine
-	_ "fmp/onnx/rare"      // operators of signals, losses and detection on the pure engine
-	_ "fmp/onnx/text"      // operators on strings on the pure engine
+	"fmp/onnx/printable"
+	_ "fmp/onnx/rare" // operators of signals, losses and detection on the pure engine
+	_ "fmp/onnx/text" // operators on strings on the pure engine
 
 	"github.com/spf13/cobra"
 )

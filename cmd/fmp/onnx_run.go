@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/atomicfile"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/npy"

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/conformance"
 	"fmp/pipeline/option"
 	"fmp/pipeline/settings"

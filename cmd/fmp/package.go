@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/regularfile"
 	"fmp/models/serving"
 	"fmp/models/signature"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/models"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/stats"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/internal/regularfile"
 	"fmp/models"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/loopback"
 	"fmp/pipeline/federate/service"

@@ -11,7 +11,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 	"fmp/pipeline/lab/experiment"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 	"fmp/pipeline/lab/experiment"
 )
 

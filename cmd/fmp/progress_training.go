@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 	"fmp/onnx/train"
 )
 

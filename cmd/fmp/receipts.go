@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/regularfile"
 	"fmp/models"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/sender"

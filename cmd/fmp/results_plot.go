@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/atomicfile"
-	"fmp/internal/suggest"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 )

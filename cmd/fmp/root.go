@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"fmp/internal/printable"
-	"fmp/internal/suggest"
+	"fmp/onnx/printable"
+	"fmp/onnx/suggest"
 )
 
 // newRootCommand is the whole program: every command is listed here.

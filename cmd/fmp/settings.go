@@ -20,8 +20,8 @@ import (
 
 	"fmp/assets"
 	"fmp/featurize/yamlfile"
-	"fmp/internal/regularfile"
-	"fmp/internal/suggest"
+	"fmp/onnx/regularfile"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/option"
 )

@@ -13,7 +13,7 @@ import (
 
 	"fmp/assets"
 	"fmp/featurize/yamlfile"
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/engine/ort"
 	"fmp/pipeline/lab/experiment"
 )

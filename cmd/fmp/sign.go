@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/models/signature"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
 )
 

@@ -10,9 +10,9 @@ import (
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/featurize/published"
-	"fmp/internal/atomicfile"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/train"
 	"fmp/pipeline/settings"
 )

@@ -17,7 +17,7 @@ import (
 
 	"fmp/cmd/buildinfo"
 	"fmp/featurize/imagefile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"

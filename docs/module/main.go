@@ -17,7 +17,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 func main() {

@@ -27,7 +27,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 func main() {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 )
 
 // countClasses returns the number of classes that a choice of one whole number keeps, counted from

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 )
 
 // ErrNotFound is wrapped by the error that [Find] returns where no folder holds the data set.

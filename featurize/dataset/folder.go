@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fmp/featurize/imagefile"
-	"fmp/internal/regularfile"
-	"fmp/internal/sorting"
+	"fmp/onnx/regularfile"
+	"fmp/onnx/sorting"
 )
 
 // Bounds on folders of images.

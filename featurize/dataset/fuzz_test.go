@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"fmp/featurize/imagefile"
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 // FuzzIDXImages: as many pixels as the header says, and at most 8 bytes of memory for each byte of

@@ -11,8 +11,8 @@ import (
 	"strconv"
 
 	"fmp/featurize/imagefile"
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 const idxMaxImages = 10_000_000

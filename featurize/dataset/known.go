@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"fmp/featurize/digits"
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 )
 
 // Known describes a data set that the program knows by name; help, settings, tables and pages take

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fmp/featurize/imagefile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 )
 
 // decoding is the version of the pixels that a file gives. Raise it where decoding or resizing

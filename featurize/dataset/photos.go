@@ -15,7 +15,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/featurize/imagefile/dicom"
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 // How [WritePhotos] writes images: the magnification, the JPEG quality (JPEG and PNG alternate),

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // SumsFile is the file in a data set's folder that lists the SHA-256 of all others, in the format

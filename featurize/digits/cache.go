@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // digest identifies the images that a Config draws.

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"fmp/featurize/yamlfile"
-	"fmp/internal/alloctest"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/build"
 	"fmp/onnx/serde"
 )

@@ -15,8 +15,8 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/featurize/yamlfile"
-	"fmp/internal/regularfile"
 	"fmp/models"
+	"fmp/onnx/regularfile"
 )
 
 // DefaultBatch is the most images per call unless the options or the model say otherwise.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 )
 
 // maxAhead bounds the images that are decoded at once.

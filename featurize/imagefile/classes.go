@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 )
 
 // Classes maps the names that folders and lists use to labels: a class's name alone or, where

@@ -16,7 +16,7 @@ import (
 	_ "golang.org/x/image/webp" // registers the decoder
 
 	"fmp/featurize/imagefile/dicom"
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 )
 
 func init() { image.RegisterFormat("dicom", dicom.Magic, dicom.Decode, dicom.DecodeConfig) }

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 )
 
 // heif is the formats of HEIF files (ISO/IEC 23008-12), which a decoder of the machine reads: HEVC

@@ -9,7 +9,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 )
 
 // IDXUbyte is the only element type that is supported: unsigned bytes.

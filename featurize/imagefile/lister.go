@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 )
 
 // lister lists the images of a folder.

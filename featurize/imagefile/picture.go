@@ -19,8 +19,8 @@ import (
 	"slices"
 
 	"fmp/featurize/imagefile/jpeg"
-	"fmp/internal/regularfile"
 	"fmp/models"
+	"fmp/onnx/regularfile"
 )
 
 // Bounds on picture files.

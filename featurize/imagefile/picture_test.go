@@ -12,7 +12,7 @@ import (
 	"os"
 	"testing"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 // FuzzDecode: an image that passes has a size within the bounds and can be scaled. To decode takes

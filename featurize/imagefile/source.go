@@ -15,9 +15,9 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/printable"
-	"fmp/internal/regularfile"
-	"fmp/internal/sorting"
+	"fmp/onnx/printable"
+	"fmp/onnx/regularfile"
+	"fmp/onnx/sorting"
 )
 
 const (

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/alloctest"
 	"fmp/models/rng"
+	"fmp/onnx/alloctest"
 )
 
 func idxHeader(magic uint32, dims ...uint32) []byte {

@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"fmp/featurize/internal/statedict"
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
-	"fmp/internal/suggest"
 	"fmp/models"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
+	"fmp/onnx/suggest"
 )
 
 // Extractor is an extractor that can be fetched.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"fmp/featurize/dataset"
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 )
 
 // Downloader fetches files over HTTP. The zero value is ready to use.

@@ -16,8 +16,8 @@ import (
 	"strings"
 
 	"fmp/featurize/dataset"
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // Dir returns the data folder to write to: the setting, otherwise the first that is searched.

@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"fmp/featurize/dataset"
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 func sum256(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }

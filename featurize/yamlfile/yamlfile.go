@@ -16,7 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 // bomb is eight levels of lists of n aliases each.

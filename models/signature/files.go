@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"unicode/utf8"
 
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 )
 

@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 )
 
 // maxKey is the maximum size of a key file in bytes.

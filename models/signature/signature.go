@@ -27,7 +27,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/sorting"
+	"fmp/onnx/sorting"
 )
 
 const (

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"fmp/internal/suggest"
 	"fmp/onnx"
 	"fmp/onnx/op"
+	"fmp/onnx/suggest"
 )
 
 // operator checks a node against its operator's schema and returns the element types of its

@@ -13,11 +13,11 @@ import (
 	"strconv"
 	"strings"
 
-	"fmp/internal/regularfile"
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/message"
 	"fmp/onnx/onnxpb"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"fmp/internal/alloctest"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/build"
 	_ "fmp/onnx/classical"
 	"fmp/onnx/engine"

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // Bounds of an archive: arrays, and bytes of all of them uncompressed.

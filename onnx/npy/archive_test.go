@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/alloctest"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 )
 
 // archive is an .npz file of arrays.

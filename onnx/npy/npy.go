@@ -16,9 +16,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 const (

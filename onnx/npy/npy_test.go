@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"fmp/internal/alloctest"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 )
 
 // The files in testdata were written by NumPy: arange(24).reshape(2, 3, 4) in several types and

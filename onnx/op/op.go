@@ -21,8 +21,8 @@ import (
 	"strings"
 	"sync"
 
-	"fmp/internal/suggest"
 	"fmp/onnx"
+	"fmp/onnx/suggest"
 )
 
 // packed is schemas.txt, gzipped; a test holds them together.

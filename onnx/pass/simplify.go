@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/sorting"
 	"fmp/onnx"
 	"fmp/onnx/shape"
+	"fmp/onnx/sorting"
 )
 
 // Simplify makes a graph smaller without changing its results: nodes of constants become

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
-	"fmp/internal/regularfile"
 	"fmp/onnx"
 	"fmp/onnx/onnxpb"
+	"fmp/onnx/regularfile"
 )
 
 // An adapter is a FlatBuffer. Its tables, as onnxruntime/lora/adapter_format/adapter_schema.fbs has

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"fmp/internal/regularfile"
 	"fmp/onnx"
 	"fmp/onnx/onnxpb"
+	"fmp/onnx/regularfile"
 )
 
 // mapFrom is the size of a file of tensor data from which on it is mapped and not read.

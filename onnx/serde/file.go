@@ -14,11 +14,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/message"
 	"fmp/onnx/onnxpb"
+	"fmp/onnx/regularfile"
 )
 
 // MaxFileBytes bounds a model file: 2 GiB, protobuf's own limit.

@@ -10,8 +10,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"fmp/internal/alloctest"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/build"
 	"fmp/onnx/check"
 	"fmp/onnx/inspect"

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/onnxpb"
 )
 

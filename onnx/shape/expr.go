@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fmp/internal/sorting"
+	"fmp/onnx/sorting"
 )
 
 // expr is an integer polynomial over symbols with integer coefficients, in canonical form: the size

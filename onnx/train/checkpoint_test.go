@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"fmp/internal/alloctest"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/serde"
 )
 

@@ -13,10 +13,10 @@ import (
 	"os"
 	"time"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/optim"
+	"fmp/onnx/regularfile"
 )
 
 // Metrics are named numbers of a step or a validation; "loss" is the one that is watched.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 )
 
 // Format is an output format of predictions.

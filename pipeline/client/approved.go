@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 // maxApproved bounds a file of approved extractors.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 
-	"fmp/internal/regularfile"
 	"fmp/models"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/wire"
 )
 

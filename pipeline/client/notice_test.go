@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"

@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"fmp/internal/sorting"
 	"fmp/models"
+	"fmp/onnx/sorting"
 )
 
 // Design says how calibration points were drawn, and for which images sets are.

@@ -12,8 +12,8 @@ import (
 	"slices"
 
 	"fmp/featurize/imagefile"
-	"fmp/internal/sorting"
 	"fmp/models"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/metric"

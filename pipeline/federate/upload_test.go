@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"fmp/internal/alloctest"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/point"

@@ -11,7 +11,7 @@ import (
 
 	"gonum.org/v1/plot"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 func TestDrawLog(t *testing.T) {

@@ -29,7 +29,7 @@ import (
 	"sync"
 
 	"fmp/assets"
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 )
 
 // Setting is one setting of a struct, as described by its tags.

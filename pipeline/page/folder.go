@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"fmp/internal/atomicfile"
 	"fmp/models"
+	"fmp/onnx/atomicfile"
 )
 
 // Names of the files of a folder for one round, which the client's page looks for beside itself

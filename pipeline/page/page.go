@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"fmp/internal/regularfile"
-	"fmp/internal/simd"
+	"fmp/onnx/regularfile"
+	"fmp/onnx/simd"
 	"fmp/pipeline/internal/design"
 )
 

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"strings"
 
-	"fmp/internal/regularfile"
-	"fmp/internal/sorting"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/regularfile"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/regularfile"
-	"fmp/internal/suggest"
+	"fmp/onnx/regularfile"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"

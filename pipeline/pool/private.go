@@ -13,11 +13,11 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/engine"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"fmp/internal/regularfile"
 	"fmp/models"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/posterior"

@@ -10,8 +10,8 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"fmp/internal/sorting"
 	"fmp/models/rng"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/internal/effect"

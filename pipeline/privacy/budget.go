@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 )
 
 // Units of privacy: one image, or all images of one client.

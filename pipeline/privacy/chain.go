@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"io/fs"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // SealSuffix ends the name of the file beside a ledger with its chain's key and end.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 // maxLedger bounds a ledger: a thousand releases of a thousand images have 34 MB.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"fmp/internal/sorting"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
 )
 

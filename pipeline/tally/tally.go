@@ -13,7 +13,7 @@ import (
 	"math"
 	"slices"
 
-	"fmp/internal/sorting"
+	"fmp/onnx/sorting"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/privacy"
 )
 

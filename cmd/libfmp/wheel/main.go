@@ -17,7 +17,7 @@ import (
 	"strings"
 
 	"fmp/cmd/buildinfo"
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 func main() {

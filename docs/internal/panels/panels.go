@@ -13,7 +13,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 // Palette is Okabe and Ito's, for the colour-blind, with two shades of grey for the last two of ten

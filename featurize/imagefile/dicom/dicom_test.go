@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 // element is one of a file that a test writes.

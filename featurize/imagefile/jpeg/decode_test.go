@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 // pictures returns the files in testdata: one drawn picture of 53 x 37 pixels, written by

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 // file writes a state dictionary as torch.save does: tensors "w" [2, 3] and "b" [3] of one storage

@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // npmPackage is the published package that carries the library for every platform.

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 // fakeNPM puts an npm into $PATH that leaves the given archive where `npm pack` would, or fails.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/alloctest"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"

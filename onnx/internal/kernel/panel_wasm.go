@@ -1,7 +1,7 @@
 package kernel
 
 // Kernels are loops in the vector instructions of WebAssembly, which Go's compiler does not write:
-// package fmp/internal/simd makes them, in a module of their own that works on Go's memory. Each takes
+// package fmp/onnx/simd makes them, in a module of their own that works on Go's memory. Each takes
 // the address of its arguments, and computes the bits of its counterpart in Go.
 type Kernels struct {
 	Panels       func(*PanelArgs)

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
-	"fmp/internal/sorting"
 	"fmp/onnx"
+	"fmp/onnx/sorting"
 )
 
 // Unique: axis = all elements, flattened; sorted = 1. Slices along the axis that are equal count

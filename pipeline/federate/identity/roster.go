@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 )
 
 // ReadSecret reads a file of at most limit bytes that holds a key, a token or credentials. A file

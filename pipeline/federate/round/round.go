@@ -17,9 +17,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"fmp/featurize/yamlfile"
-	"fmp/internal/regularfile"
 	"fmp/models"
 	"fmp/models/signature"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"

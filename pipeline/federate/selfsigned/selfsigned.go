@@ -18,7 +18,7 @@ import (
 	"os"
 	"time"
 
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 	"fmp/pipeline/federate/identity"
 )
 

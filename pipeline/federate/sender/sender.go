@@ -26,8 +26,8 @@ import (
 	"strings"
 	"time"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/loopback"
 	"fmp/pipeline/federate/wire"

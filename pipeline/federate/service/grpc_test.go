@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 	pb "fmp/pipeline/federate/inferpb"
 )
 

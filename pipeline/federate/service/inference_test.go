@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 // binaryRequest is JSON followed by binary data.

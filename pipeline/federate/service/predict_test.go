@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/internal/alloctest"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/serde"

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 // asking is one request for predictions, by one of the interfaces.

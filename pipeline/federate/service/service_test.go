@@ -19,9 +19,9 @@ import (
 	"time"
 
 	"fmp/assets/assetstest"
-	"fmp/internal/atomicfile"
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/atomicfile"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/round"

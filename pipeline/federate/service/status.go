@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"fmp/internal/sorting"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 )

@@ -15,7 +15,7 @@ import (
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 const (

@@ -23,7 +23,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"fmp/internal/sorting"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/loopback"
 )

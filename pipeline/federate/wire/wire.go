@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/privacy"
 )

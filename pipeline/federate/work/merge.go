@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	"fmp/internal/sorting"
 	"fmp/models"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/merge"

@@ -12,11 +12,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"fmp/internal/sorting"
 	"fmp/onnx"
 	"fmp/onnx/message"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate/workpb"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/option"

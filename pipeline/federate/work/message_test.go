@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
-	"fmp/internal/alloctest"
 	"fmp/onnx"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 	"fmp/pipeline/discriminant"

@@ -12,8 +12,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"fmp/internal/sorting"
 	"fmp/models/rng"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"

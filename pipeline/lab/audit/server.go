@@ -8,11 +8,11 @@ import (
 	"slices"
 
 	"fmp/featurize/imagefile"
-	"fmp/internal/sorting"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/pass"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/client"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/score"

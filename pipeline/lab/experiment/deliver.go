@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
 )
 
 // delivered names the files of a finished run that another machine's directory needs, run.json

@@ -18,8 +18,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"fmp/featurize/dataset"
-	"fmp/internal/regularfile"
 	"fmp/models/rng"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"

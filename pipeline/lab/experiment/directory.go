@@ -23,9 +23,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"fmp/featurize/yamlfile"
-	"fmp/internal/atomicfile"
-	"fmp/internal/regularfile"
-	"fmp/internal/sorting"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/settings"
 )
 

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"fmp/featurize/yamlfile"
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/option"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"fmp/featurize/yamlfile"
-	"fmp/internal/alloctest"
+	"fmp/onnx/alloctest"
 )
 
 func TestGridIsAllCombinations(t *testing.T) {

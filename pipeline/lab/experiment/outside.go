@@ -11,10 +11,10 @@ import (
 	"regexp"
 	"slices"
 
-	"fmp/internal/atomicfile"
-	"fmp/internal/sorting"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/npy"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"

@@ -8,7 +8,7 @@ import (
 	"math"
 	"slices"
 
-	"fmp/internal/sorting"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 )

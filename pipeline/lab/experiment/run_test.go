@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fmp/featurize/yamlfile"
-	"fmp/internal/alloctest"
 	"fmp/models/rng"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/lab/rival"

@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"fmp/internal/regularfile"
 	"fmp/onnx"
 	"fmp/onnx/npy"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/task"
 )
 

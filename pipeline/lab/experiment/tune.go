@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"fmp/internal/regularfile"
 	"fmp/models/rng"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/metric"

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/sorting"
-	"fmp/internal/suggest"
+	"fmp/onnx/sorting"
+	"fmp/onnx/suggest"
 )
 
 // Names of the columns beside the figures.

@@ -12,8 +12,8 @@ import (
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
-	"fmp/internal/printable"
 	"fmp/models"
+	"fmp/onnx/printable"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"

@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/rival"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"fmp/internal/sorting"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )

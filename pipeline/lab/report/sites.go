@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"fmp/internal/printable"
+	"fmp/onnx/printable"
 	"fmp/pipeline/tally"
 	"fmp/pipeline/tally/pooled"
 )

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"fmp/featurize/dataset"
-	"fmp/internal/sorting"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"

@@ -4,7 +4,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 	"fmp/pipeline/lab/experiment"
 )
 

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"sync"
 
-	"fmp/internal/suggest"
 	"fmp/models"
+	"fmp/onnx/suggest"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/internal/memo"

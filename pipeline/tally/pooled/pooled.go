@@ -11,7 +11,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"fmp/internal/sorting"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/tally"
 )
 

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"fmp/internal/atomicfile"
+	"fmp/onnx/atomicfile"
 )
 
 // A write that fails leaves the file as it was.

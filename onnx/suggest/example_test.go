@@ -3,7 +3,7 @@ package suggest_test
 import (
 	"fmt"
 
-	"fmp/internal/suggest"
+	"fmp/onnx/suggest"
 )
 
 func ExampleNearest() {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"fmp/internal/regularfile"
+	"fmp/onnx/regularfile"
 )
 
 // A folder is no regular file.
