@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/printable"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 )
 
@@ -323,6 +325,20 @@ func Digest(m *onnx.Model) (string, error) {
 func DigestBytes(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
+}
+
+// DigestFile returns the sha256, in hexadecimal, of the first limit bytes of a regular file.
+func DigestFile(path string, limit int64) (string, error) {
+	f, err := regularfile.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, io.LimitReader(f, limit)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Load reads a model file and its manifest, with Source and Digest filled in. A client graph or a

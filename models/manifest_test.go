@@ -1,6 +1,7 @@
 package models
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -131,4 +132,23 @@ func FuzzManifest(f *testing.F) {
 		}
 		_ = Match(a, b)
 	})
+}
+
+// TestDigestFile: the digest of a file's first bytes is that of the standard's example.
+func TestDigestFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	if err := os.WriteFile(path, []byte("abcd"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// of FIPS 180-2
+	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+	if got, err := DigestFile(path, 3); err != nil || got != abc {
+		t.Errorf("the digest of the first three bytes is %s, %v", got, err)
+	}
+	if got, err := DigestFile(path, 9); err != nil || got == abc {
+		t.Errorf("the digest of all bytes is %s, %v", got, err)
+	}
+	if _, err := DigestFile(filepath.Dir(path), 9); err == nil {
+		t.Error("a folder has a digest")
+	}
 }

@@ -27,7 +27,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/npy"
 	"fmp/onnx/optim"
-	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
 	"fmp/pipeline/meta"
@@ -252,7 +251,7 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 		return nil, usageError(err)
 	}
 	ex := &examples{}
-	if ex.digest, err = regularfile.Digest(o.data, math.MaxInt64); err != nil {
+	if ex.digest, err = models.DigestFile(o.data, math.MaxInt64); err != nil {
 		return nil, err
 	}
 	target := t[train.TargetInput]

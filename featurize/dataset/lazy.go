@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fmp/featurize/imagefile"
+	"fmp/models"
 	"fmp/onnx/regularfile"
 )
 
@@ -157,7 +158,7 @@ func (f *files) hash(ctx context.Context, w io.Writer, step func()) error {
 	for from := 0; from < len(f.paths); from += len(sums) {
 		some := f.paths[from:min(from+len(sums), len(f.paths))]
 		err := each(ctx, len(some), func(_ context.Context, i int) (err error) {
-			sums[i], err = regularfile.Digest(some[i], math.MaxInt64)
+			sums[i], err = models.DigestFile(some[i], math.MaxInt64)
 			step()
 			return err
 		})

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 )
@@ -38,7 +39,7 @@ func WriteSums(ctx context.Context, dir string) error {
 		if err != nil || name == SumsFile || strings.ContainsAny(name, "\\\n\r") {
 			return err // sha256sum would write such a name in another way
 		}
-		sum, err := regularfile.Digest(path, math.MaxInt64)
+		sum, err := models.DigestFile(path, math.MaxInt64)
 		fmt.Fprintf(&b, "%s  %s\n", sum, filepath.ToSlash(name))
 		return err
 	})
@@ -74,7 +75,7 @@ func checkSums(ctx context.Context, dir string) error {
 					"writes them",
 				list, n)
 		}
-		got, err := regularfile.Digest(filepath.Join(dir, filepath.FromSlash(name)), math.MaxInt64)
+		got, err := models.DigestFile(filepath.Join(dir, filepath.FromSlash(name)), math.MaxInt64)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

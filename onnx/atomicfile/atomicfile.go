@@ -2,13 +2,14 @@
 package atomicfile
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -69,7 +70,7 @@ func writeMode(path string, mode fs.FileMode, write func(io.Writer) error) (err 
 // os.CreateTemp does not read.
 func create(dir, prefix string, mode fs.FileMode) (*os.File, error) {
 	for {
-		f, err := os.OpenFile(filepath.Join(dir, prefix+rand.Text()+".tmp"),
+		f, err := os.OpenFile(filepath.Join(dir, prefix+strconv.FormatUint(rand.Uint64(), 36)+".tmp"),
 			os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 		var at *fs.PathError
 		// the temporary name says nothing to anybody

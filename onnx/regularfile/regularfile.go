@@ -6,8 +6,6 @@ package regularfile
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
@@ -61,20 +59,6 @@ func readAll(f *os.File, path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	return data.Bytes(), nil
-}
-
-// Digest returns the SHA-256, in hexadecimal, of the first limit bytes of a regular file.
-func Digest(path string, limit int64) (string, error) {
-	f, err := Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(f, limit)); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // checked is regular for a file that is not to be overwritten.

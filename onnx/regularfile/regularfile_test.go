@@ -67,20 +67,3 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 		t.Fatal("a named pipe is waited for")
 	}
 }
-
-func TestDigest(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a")
-	if err := os.WriteFile(path, []byte("abcd"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // of FIPS 180-2
-	if got, err := Digest(path, 3); err != nil || got != abc {
-		t.Errorf("the digest of the first three bytes is %s, %v", got, err)
-	}
-	if got, err := Digest(path, 9); err != nil || got == abc {
-		t.Errorf("the digest of all bytes is %s, %v", got, err)
-	}
-	if _, err := Digest(filepath.Dir(path), 9); err == nil {
-		t.Error("a folder has a digest")
-	}
-}

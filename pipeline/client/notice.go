@@ -31,7 +31,7 @@ func Heed(classifier, notice, server string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", cmp.Or(notice, classifier+".notice"), err)
 	}
-	digest, err := regularfile.Digest(classifier, maxClassifier)
+	digest, err := models.DigestFile(classifier, maxClassifier)
 	if err != nil {
 		return fmt.Errorf("notice of superseded versions: %w", err)
 	}

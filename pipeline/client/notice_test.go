@@ -11,7 +11,6 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
@@ -34,7 +33,7 @@ func TestHeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest, err := regularfile.Digest(path, maxClassifier)
+	digest, err := models.DigestFile(path, maxClassifier)
 	if err != nil {
 		t.Fatal(err)
 	}

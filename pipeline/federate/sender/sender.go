@@ -26,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
@@ -345,7 +346,7 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	return path, nil
 }
 
-func digestOf(path string) (string, error) { return regularfile.Digest(path, wire.MaxGraph+1) }
+func digestOf(path string) (string, error) { return models.DigestFile(path, wire.MaxGraph+1) }
 
 // fetch appends the missing bytes to a partial file of the graph.
 func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) error {
