@@ -212,7 +212,7 @@ func readAdapter(m *onnx.Model, path string) (map[string]*onnx.Tensor, error) {
 		if _, ok := m.Graph.Input(name); ok {
 			feeds[name] = tensors[name]
 		} else if err := m.Graph.SetDefault(name, tensors[name]); err != nil {
-			return nil, fmt.Errorf("--adapter %s: %w; those are %s", path, err,
+			return nil, fmt.Errorf("--adapter %s: %w; the model's optional inputs: %s", path, err,
 				describeValues(m.Graph.Optional))
 		}
 	}
