@@ -1,8 +1,6 @@
 package kernel
 
 import (
-	"unsafe"
-
 	"golang.org/x/sys/cpu"
 )
 
@@ -53,39 +51,35 @@ func panelStrided(steps bool, k, high int, a, b []float32, bs int, c []float32, 
 		tile(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1, high)
 		return
 	}
-	panelShort(steps, k, high*panelRows, a, b, bs, c, stride, w, start)
+	panelShort(steps, k, high*panelRows, a, b, bs, c, stride, w, from)
 }
 
 // panelShort is panelStrided in AVX2. A tile of six rows reads a row of b once for twelve vectors of
 // sums, which hide each other's time. It takes rows of a two by two, as it reaches from one panel into
 // the next. The last rows are done by fours.
 func panelShort(steps bool, k, rows int, a, b []float32, bs int, c []float32, stride, w int,
-	from *float32) {
+	from []float32) {
 	six, four := tile6x16, panel4x16
 	if steps {
 		six, four = tileSteps6x16, panelSteps4x16
 	}
 	fours := (3 - rows%6/2) % 3
 	at := func(r int) *float32 { return &a[r/panelRows*panelRows*k+r%panelRows] }
+	start := func(r int) *float32 {
+		if from == nil {
+			return nil
+		}
+		return &from[r]
+	}
 	for j := 0; j < w; j += 16 {
-		r, start := 0, from
+		r := 0
 		for ; r < rows-4*fours; r += 6 {
-			six(k, at(r), at(r+2), at(r+4), &b[j], bs, &c[r*stride+j], stride, start)
-			start = later(start, 6)
+			six(k, at(r), at(r+2), at(r+4), &b[j], bs, &c[r*stride+j], stride, start(r))
 		}
 		for ; r < rows; r += 4 {
-			four(k, at(r), &b[j], bs, &c[r*stride+j], stride, start)
-			start = later(start, 4)
+			four(k, at(r), &b[j], bs, &c[r*stride+j], stride, start(r))
 		}
 	}
-}
-
-// later returns a place n numbers on, nil for nil.
-func later(p *float32, n int) *float32 {
-	if p == nil {
-		return nil
-	}
-	return (*float32)(unsafe.Add(unsafe.Pointer(p), 4*n))
 }
 
 // panelColumn adds to sums the product of panels of a, [k, panelRows] each and as many as sums has
