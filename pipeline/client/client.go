@@ -32,9 +32,11 @@ import (
 const (
 	// MaxItems bounds the images of an upload, so that memory stays below 64 MiB.
 	MaxItems = 20_000
-	// chunk is the number of images of a plain round that go through the extractor at once: more
-	// would take more memory and are no faster.
-	chunk = 8
+	// chunk is the largest number of images of a plain round that go through the extractor at once,
+	// and chunkBytes bounds their pixels. The values of larger images leave the caches of a core,
+	// and one at a time is faster (docs/speed.md) and takes less memory.
+	chunk      = 8
+	chunkBytes = 64 << 10
 	// spots is the number of blocks of which one is checked.
 	spots = 8
 )
@@ -148,13 +150,19 @@ func finite(v []float32) bool {
 	return true
 }
 
+// chunk returns how many images of a plain round go through the extractor at once: 1 to chunk.
+func (c *Client) chunk() int { return max(1, min(chunk, chunkBytes/c.Fit.Size())) }
+
 // block returns the features of a block of images. Where check is set, one of them, drawn at
 // random, is run alone, and a row that its neighbours moved is an error: the class means of such
 // rows would not be averages over images.
 func (c *Client) block(pixels []uint8, n int, check bool) ([]float32, error) {
 	size, dx := c.Fit.Size(), c.Manifest.Dx
+	if n == 1 {
+		return c.settle(c.row(pixels), dx), nil
+	}
 	h, err := c.rows(pixels, n)
-	if err != nil || n == 1 {
+	if err != nil {
 		h = nil
 		for i := range n {
 			h = append(h, c.settle(c.row(pixels[i*size:(i+1)*size]), dx)...)
@@ -235,7 +243,7 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 	var all []int
 	var digests, kept [][sha256.Size]byte
 	blocks := 0
-	left, err = c.images(ctx, src, chunk, o.Skip, func(pixels []uint8, items []imagefile.Item) error {
+	left, err = c.images(ctx, src, c.chunk(), o.Skip, func(pixels []uint8, items []imagefile.Item) error {
 		rows, err := c.block(pixels, len(items), blocks%spots == 0)
 		if err != nil {
 			return err

@@ -326,3 +326,15 @@ func TestBombs(t *testing.T) {
 		}
 	}
 }
+
+// TestChunk: images whose values leave a core's caches go through the extractor one at a time.
+func TestChunk(t *testing.T) {
+	for _, row := range []struct{ side, channels, want int }{
+		{28, 1, 8}, {32, 3, 8}, {64, 3, 5}, {96, 3, 2}, {128, 3, 1}, {224, 3, 1}, {1024, 3, 1},
+	} {
+		c := &Client{Fit: imagefile.Fit{H: row.side, W: row.side, Ch: row.channels}}
+		if got := c.chunk(); got != row.want {
+			t.Errorf("%d images of %d x %d x %d, want %d", got, row.side, row.side, row.channels, row.want)
+		}
+	}
+}
