@@ -27,6 +27,7 @@ type plan struct {
 // step is one node.
 type step struct {
 	node    *onnx.Node
+	opset   int
 	run     kernel.Kernel
 	in, out []int // slots, -1 where left out
 	types   []onnx.DType

@@ -223,7 +223,7 @@ func (p *planner) readsRefused(n *onnx.Node) bool {
 func (p *planner) node(n *onnx.Node) error {
 	s := &kernel.Spec{Node: n, Opset: max(p.opset, p.opsets[n]), Reproducible: p.reproducible,
 		Keep: func(bytes float64) bool { return p.budget.Spend(bytes, bytes) }}
-	st := step{node: n}
+	st := step{node: n, opset: s.Opset}
 	var bodies []*body
 	s.Body = func(g *onnx.Graph, in []onnx.DType) (*kernel.Body, error) {
 		inner, err := p.compiler.graph(g, in, p.find)

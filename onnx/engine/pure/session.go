@@ -15,6 +15,7 @@ type session struct {
 	turn chan struct{} // holds an element while a run or Close has its turn
 	*frame
 	closed bool
+	blocks *blocks // of the last size of batch
 }
 
 // frame is a plan with the values of its run.
@@ -23,6 +24,7 @@ type frame struct {
 	env    *kernel.Env
 	calls  []*kernel.Call
 	values []held
+	seen   func(st *step, c *kernel.Call) // called after each step; may be nil
 }
 
 func newFrame(p *plan, env *kernel.Env) *frame {
@@ -73,6 +75,12 @@ func (b *body) run(c *kernel.Call, in []*onnx.Tensor) ([]*onnx.Tensor, error) {
 
 // run evaluates a frame's steps on the values of the plan's inputs and captures, in their order.
 func (f *frame) run(in []*onnx.Tensor) error {
+	f.begin(in)
+	return f.steps(0, len(f.plan.steps))
+}
+
+// begin sets the values that no step makes.
+func (f *frame) begin(in []*onnx.Tensor) {
 	p := f.plan
 	for i := range f.values {
 		f.values[i] = held{tensor: p.constants[i], uses: p.uses[i]}
@@ -83,12 +91,20 @@ func (f *frame) run(in []*onnx.Tensor) error {
 	for i, name := range p.captures {
 		f.values[p.slot[name]].tensor = in[len(p.inputs)+i]
 	}
-	for i := range p.steps {
+}
+
+// steps runs the steps lo <= i < hi.
+func (f *frame) steps(lo, hi int) error {
+	for i := lo; i < hi; i++ {
 		if err := f.env.Stopped(); err != nil {
 			return err
 		}
-		if err := f.step(&p.steps[i], f.calls[i]); err != nil {
-			return fmt.Errorf("%s: %w", p.steps[i].node.Label(), err)
+		st := &f.plan.steps[i]
+		if err := f.step(st, f.calls[i]); err != nil {
+			return fmt.Errorf("%s: %w", st.node.Label(), err)
+		}
+		if f.seen != nil {
+			f.seen(st, f.calls[i])
 		}
 	}
 	return nil
@@ -140,7 +156,7 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	for i, v := range p.inputs {
 		in[i] = feeds[v.Name]
 	}
-	if err := s.env.Flushed(func() error { return s.run(in) }); err != nil {
+	if err := s.env.Flushed(func() error { return s.inBlocks(in) }); err != nil {
 		return fmt.Errorf("engine pure: %w", err)
 	}
 	for name, dst := range fetch {
