@@ -242,6 +242,50 @@ func (l *layers) efficient(x build.Ref, act func(build.Ref) build.Ref,
 	return l.done(act(l.conv(x, in, 1280, 1, 1, 1)), 1280)
 }
 
+// convNeXt builds the network of Liu et al. 2022, "A ConvNet for the 2020s", in the smallest size of
+// timm (Atto), as PyTorch exports it: norms and products see channels last, between transpositions.
+func convNeXt() (*onnx.Model, error) {
+	l, x := newLayers("convnext")
+	widths := []int{40, 80, 160, 320}
+	patches := func(x build.Ref, in, out, size int) build.Ref { // of size x size, without overlap
+		l.n++
+		return l.Op("Conv", []build.Ref{x, l.weight(1, out, in, size, size),
+			l.Param(fmt.Sprint("b", l.n), onnx.ZerosF32(out))}, onnx.IntsAttr("strides", size, size))
+	}
+	last := func(x build.Ref) build.Ref { return l.Transpose(x, 0, 2, 3, 1) }
+	first := func(x build.Ref) build.Ref { return l.Transpose(x, 0, 3, 1, 2) }
+	x = first(l.norm(last(patches(x, 3, widths[0], 4)), widths[0]))
+	for stage, blocks := range []int{2, 2, 6, 2} {
+		d := widths[stage]
+		if stage > 0 {
+			x = patches(first(l.norm(last(x), d/2)), d/2, d, 2)
+		}
+		for range blocks {
+			y := l.norm(last(l.conv(x, d, d, 7, 1, d)), d)
+			y = l.linear(l.gelu(l.linear(y, d, 4*d)), 4*d, d)
+			x = l.Add(x, first(l.Mul(y, l.weight(1, d))))
+		}
+	}
+	return l.done(x, widths[3])
+}
+
+// norm normalises the last axis, of d numbers.
+func (l *layers) norm(x build.Ref, d int) build.Ref {
+	l.n++
+	one := onnx.ZerosF32(d)
+	for i := range one.F32() {
+		one.F32()[i] = 1
+	}
+	return l.Op("LayerNormalization", []build.Ref{x, l.Param(fmt.Sprint("g", l.n), one),
+		l.Param(fmt.Sprint("s", l.n), onnx.ZerosF32(d))}, onnx.IntAttr("axis", -1))
+}
+
+// gelu is x/2 (1 + erf(x / sqrt(2))), of which a constant node is made anew each time.
+func (l *layers) gelu(x build.Ref) build.Ref {
+	erf := l.Op("Erf", []build.Ref{l.Div(x, l.F32(math.Sqrt2))})
+	return l.Mul(l.Mul(x, l.F32(0.5)), l.Add(erf, l.F32(1)))
+}
+
 // tinyViT builds the network of Dosovitskiy et al. 2021, "An image is worth 16x16 words", in the
 // size of Touvron et al. 2021 (DeiT-Ti); it classifies the mean of the patches.
 func tinyViT() (*onnx.Model, error) {
@@ -252,21 +296,11 @@ func tinyViT() (*onnx.Model, error) {
 		onnx.IntsAttr("strides", 16, 16))
 	x = l.Transpose(l.Reshape(x, 0, d, side*side), 0, 2, 1)
 	x = l.Add(x, l.weight(1, 1, side*side, d))
-	norm := func(x build.Ref) build.Ref {
-		l.n++
-		one := onnx.ZerosF32(d)
-		for i := range one.F32() {
-			one.F32()[i] = 1
-		}
-		return l.Op("LayerNormalization",
-			[]build.Ref{x, l.Param(fmt.Sprint("g", l.n), one),
-				l.Param(fmt.Sprint("s", l.n), onnx.ZerosF32(d))}, onnx.IntAttr("axis", -1))
-	}
+	norm := func(x build.Ref) build.Ref { return l.norm(x, d) }
 	split := func(x build.Ref, perm ...int) build.Ref {
 		return l.Transpose(l.Reshape(x, 0, 0, heads, d/heads), perm...)
 	}
-	scale, half, root, one := l.F32(float32(1/math.Sqrt(d/heads))), l.F32(0.5),
-		l.F32(math.Sqrt2), l.F32(1)
+	scale := l.F32(float32(1 / math.Sqrt(d/heads)))
 	for range 12 {
 		y := norm(x)
 		q, k, v := split(l.Mul(l.linear(y, d, d), scale), 0, 2, 1, 3),
@@ -274,8 +308,7 @@ func tinyViT() (*onnx.Model, error) {
 		y = l.MatMul(l.Softmax(l.MatMul(q, k), 3), v)
 		x = l.Add(x, l.linear(l.Reshape(l.Transpose(y, 0, 2, 1, 3), 0, 0, d), d, d))
 		y = l.linear(norm(x), d, 4*d)
-		y = l.Mul(l.Mul(y, half), l.Add(l.Op("Erf", []build.Ref{l.Div(y, root)}), one)) // GELU
-		x = l.Add(x, l.linear(y, 4*d, d))
+		x = l.Add(x, l.linear(l.gelu(y), 4*d, d))
 	}
 	l.Output("logits", l.linear(l.ReduceMean(norm(x), false, 1), d, 1000))
 	return l.Model()

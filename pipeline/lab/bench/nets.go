@@ -71,6 +71,7 @@ func nets() []net {
 		{"ResNet-50, one image of 224 x 224", image("images", 1, 224), resNet50},
 		{"ViT (patches of 16, width 192, 12 blocks), one image of 224 x 224",
 			image("images", 1, 224), tinyViT},
+		{"ConvNeXt Atto, one image of 224 x 224", image("images", 1, 224), convNeXt},
 	}
 }
 
