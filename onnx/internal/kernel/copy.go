@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"reflect"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -118,6 +119,9 @@ func gatherOf[T any](c *Call, dst []T, shape []int, src []T, offset int, stride 
 		return
 	}
 	dims, st := collapse(shape, stride)
+	if to, ok := any(dst).([]float32); ok && turned(c, to, dims, any(src).([]float32)[offset:], st[0]) {
+		return
+	}
 	runs(c, dims, st, 1, func(lo, hi int, from, step []int) {
 		row, at := dst[lo:hi], offset+from[0]
 		switch step[0] {
@@ -132,6 +136,45 @@ func gatherOf[T any](c *Call, dst []T, shape []int, src []T, offset int, stride 
 			}
 		}
 	})
+}
+
+// turnedLines bounds the lines of the output that are written before their next columns, so that
+// they stay in the first-level cache.
+const turnedLines = 128
+
+// turned is gatherOf where the last two axes change places, or returns false: it goes through
+// blocks of lines of the output, eight columns at a time.
+func turned(c *Call, dst []float32, dims []int, src []float32, stride []int) bool {
+	r := len(dims)
+	if r < 2 || stride[r-2] != 1 || dims[r-2] < 8 || dims[r-1] < 8 || stride[r-1] < dims[r-2] ||
+		slices.Min(stride) < 0 {
+		return false
+	}
+	high, wide, apart := dims[r-2], dims[r-1], stride[r-1]
+	parts := (high + turnedLines - 1) / turnedLines
+	outer, by := dims[:r-2], [][]int{stride[:r-2]}
+	c.Parallel(product(outer)*parts, turnedLines*wide, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			y := i % parts * turnedLines
+			n := min(turnedLines, high-y)
+			from := src[newOdometer(outer, by, i/parts).off[0]+y:]
+			to, j := dst[(i/parts*high+y)*wide:], 0
+			for ; j+8 <= wide; j += 8 {
+				k := turn(n, to[j:], wide, from[j*apart:], apart)
+				for ; k < n; k++ {
+					for q := j; q < j+8; q++ {
+						to[k*wide+q] = from[q*apart+k]
+					}
+				}
+			}
+			for ; j < wide; j++ {
+				for k := range n {
+					to[k*wide+j] = from[j*apart+k]
+				}
+			}
+		}
+	})
+	return true
 }
 
 // Copy copies the elements of src to dst, which has the same element type and shape.

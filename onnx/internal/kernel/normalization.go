@@ -259,14 +259,9 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 		c.Parallel(product(xs[:ax]), n*4, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
 				src, dst := x[i*n:(i+1)*n], o[i*n:(i+1)*n]
-				mean, variance := moments(src)
+				mean, variance := lineMoments(src, c.env.Reproducible)
 				inv := 1 / math.Sqrt(variance+eps)
-				for k, v := range src {
-					dst[k] = T((float64(v)-mean)*inv) * scale[k]
-				}
-				for k, v := range bias {
-					dst[k] += v
-				}
+				normaliseLine(dst, src, scale, bias, mean, inv)
 				if side[0] != nil {
 					side[0][i] = T(mean)
 				}
@@ -276,6 +271,36 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 			}
 		})
 		return nil
+	}
+}
+
+// lineMoments is moments, in another order of sums where the processor has lanes and bits may be its
+// own.
+func lineMoments[T floating](x []T, reproducible bool) (mean, variance float64) {
+	if v, ok := any(x).([]float32); ok && !reproducible {
+		if sum, ok := laneSums(v); ok {
+			mean = sum / float64(len(v))
+			if sum, ok = deviations(v, mean); ok {
+				return mean, sum / float64(len(v))
+			}
+		}
+	}
+	return moments(x)
+}
+
+// normaliseLine sets dst to (src - mean) factor, rounded, times scale, plus bias where that is not
+// nil.
+func normaliseLine[T floating](dst, src, scale, bias []T, mean, factor float64) {
+	n := 0
+	if v, ok := any(src).([]float32); ok {
+		more, _ := any(bias).([]float32)
+		n = normalise(any(dst).([]float32), v, any(scale).([]float32), more, mean, factor)
+	}
+	for k, v := range src[n:] {
+		dst[n+k] = T((float64(v)-mean)*factor) * scale[n+k]
+	}
+	for k := n; k < len(bias); k++ {
+		dst[k] += bias[k]
 	}
 }
 

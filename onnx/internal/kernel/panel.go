@@ -317,7 +317,7 @@ func packRows(dst []float32, a matrix[float32]) {
 func packEight(dst []float32, a matrix[float32]) {
 	row := func(r int) []float32 { return a.data[r*a.stride:][:a.cols] }
 	r0, r1, r2, r3, r4, r5, r6, r7 := row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)
-	for l := range r0 {
+	for l := turn(a.cols, dst, panelRows, a.data, a.stride); l < len(r0); l++ {
 		to := (*[8]float32)(dst[8*l:])
 		to[0], to[1], to[2], to[3] = r0[l], r1[l], r2[l], r3[l]
 		to[4], to[5], to[6], to[7] = r4[l], r5[l], r6[l], r7[l]

@@ -1,0 +1,52 @@
+package kernel
+
+// deviations returns the sum of the squares of v less mean, in float64 and in lanes, or false.
+func deviations(v []float32, mean float64) (float64, bool) {
+	n := len(v) &^ 15
+	if !havePanels || n == 0 {
+		return 0, false
+	}
+	sum := deviationsY(n, &v[0], mean)
+	for _, x := range v[n:] {
+		d := float64(x) - mean
+		sum += d * d
+	}
+	return sum, true
+}
+
+// normalise is normaliseGo for the first elements, and returns how many.
+func normalise(dst, src, scale, bias []float32, mean, factor float64) int {
+	n := len(src) &^ 7
+	if !havePanels || n == 0 {
+		return 0
+	}
+	_, _ = dst[n-1], scale[n-1]
+	var from *float32
+	if bias != nil {
+		_ = bias[n-1]
+		from = &bias[0]
+	}
+	normaliseY(n, &dst[0], &src[0], &scale[0], from, mean, factor)
+	return n
+}
+
+// turn writes n columns of eight rows of src, which lie ss apart, to rows of dst, which lie ds
+// apart, or some of them, and returns how many.
+func turn(n int, dst []float32, ds int, src []float32, ss int) int {
+	n &^= 7
+	if !havePanels || n == 0 {
+		return 0
+	}
+	_, _ = dst[(n-1)*ds+7], src[7*ss+n-1]
+	turnY(n, &dst[0], ds, &src[0], ss)
+	return n
+}
+
+//go:noescape
+func deviationsY(n int, src *float32, mean float64) float64
+
+//go:noescape
+func normaliseY(n int, dst, src, scale, bias *float32, mean, factor float64)
+
+//go:noescape
+func turnY(n int, dst *float32, ds int, src *float32, ss int)
