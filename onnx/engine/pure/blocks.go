@@ -237,54 +237,73 @@ func apart(n *onnx.Node, opset int, c *kernel.Call, varying []bool) bool {
 	if n.Domain != "" || len(varying) == 0 {
 		return false
 	}
-	attrs := op.Attrs(n, opset)
-	first := varying[0] && !slices.Contains(varying[1:], true) // the first input alone
-	x, out := c.In[0], c.Out[0]
-	not0 := func(axes ...int) bool {
-		return len(axes) > 0 && !slices.Contains(axes, 0) && !slices.Contains(axes, -len(x.Shape))
+	x, attrs := c.In[0], op.Attrs(n, opset)
+	switch n.Op {
+	case "Add", "Sub", "Mul", "Div", "Max", "Min":
+		return opset >= 7 && aligned(c, varying)
+	case "MatMul":
+		return apartProducts(x, len(c.In[1].Shape), varying)
+	}
+	if !varying[0] || slices.Contains(varying[1:], true) { // of the others the first is the only one
+		return false
 	}
 	switch n.Op {
 	case "Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool":
-		return first && len(x.Shape) > 2
+		return len(x.Shape) > 2
 	case "BatchNormalization":
-		return first && len(x.Shape) > 1
-	case "Add", "Sub", "Mul", "Div", "Max", "Min":
-		for i, t := range c.In { // the first axis of all is the images', or is not there
-			if r := len(t.Shape); r > len(out.Shape) || r == len(out.Shape) && !varying[i] && t.Shape[0] != 1 ||
-				r < len(out.Shape) && varying[i] {
-				return false
-			}
-		}
-		return opset >= 7
-	case "MatMul":
-		if r := len(c.In[1].Shape); !first {
-			return varying[0] && r > 2 && r == len(x.Shape)
-		}
-		return len(c.In[1].Shape) == 2 && len(x.Shape) > 2 && manyRows(x)
+		return len(x.Shape) > 1
 	case "Softmax", "LayerNormalization":
-		return first && not0(attrs.Int("axis")) && (n.Op != "Softmax" || opset >= 13)
+		return notFirst(x, attrs.Int("axis")) && (n.Op != "Softmax" || opset >= 13)
 	case "Transpose":
 		perm := attrs.Ints("perm")
-		return first && len(perm) > 0 && perm[0] == 0
-	case "Reshape":
+		return len(perm) > 0 && perm[0] == 0
+	case "Reshape": // of any number of images
 		s := c.In[1]
-		return first && s.Len() > 0 && (s.At(0) == 0 && !attrs.Bool("allowzero") || s.At(0) == -1)
+		return s.Len() > 0 && (s.At(0) == 0 && !attrs.Bool("allowzero") || s.At(0) == -1)
 	case "Flatten":
-		return first && attrs.Int("axis") == 1
+		return attrs.Int("axis") == 1
 	case "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin":
-		axes := attrs.Ints("axes")
-		if len(c.In) > 1 && c.In[1] != nil {
-			axes = nil
-			for i := range c.In[1].Len() {
-				axes = append(axes, int(c.In[1].At(i)))
-			}
+		return notFirst(x, axesOf(attrs, c)...)
+	}
+	return slices.Contains(byElement, n.Op) &&
+		!slices.ContainsFunc(c.In[1:], func(t *onnx.Tensor) bool { return t != nil && t.Len() != 1 })
+}
+
+// apartProducts is apart of a MatMul of x by an operand with r axes.
+func apartProducts(x *onnx.Tensor, r int, varying []bool) bool {
+	if varying[1] {
+		return varying[0] && r > 2 && r == len(x.Shape)
+	}
+	return varying[0] && r == 2 && manyRows(x)
+}
+
+// axesOf returns the axes of a reduction, none where it does not name them.
+func axesOf(attrs op.Values, c *kernel.Call) []int {
+	if len(c.In) < 2 || c.In[1] == nil {
+		return attrs.Ints("axes")
+	}
+	axes := make([]int, c.In[1].Len())
+	for i := range axes {
+		axes[i] = int(c.In[1].At(i))
+	}
+	return axes
+}
+
+// notFirst reports whether there are axes and the first of t is none of them.
+func notFirst(t *onnx.Tensor, axes ...int) bool {
+	return len(axes) > 0 && !slices.Contains(axes, 0) && !slices.Contains(axes, -len(t.Shape))
+}
+
+// aligned reports whether the first axis of every operand is the images', or is not there.
+func aligned(c *kernel.Call, varying []bool) bool {
+	r := len(c.Out[0].Shape)
+	for i, t := range c.In {
+		switch own := len(t.Shape); {
+		case own > r, own < r && varying[i], own == r && !varying[i] && t.Shape[0] != 1:
+			return false
 		}
-		return first && not0(axes...)
 	}
-	if !first || !slices.Contains(byElement, n.Op) {
-		return false
-	}
-	return !slices.ContainsFunc(c.In[1:], func(t *onnx.Tensor) bool { return t != nil && t.Len() != 1 })
+	return true
 }
 
 // manyRows reports whether every image has rows enough for the order of sums that more rows have.

@@ -187,6 +187,9 @@ func (p *planner) schedule() error {
 			queue = append(spelt, queue...)
 		case p.readsRefused(n):
 		default:
+			if curve := p.geluFrom(n); curve != nil {
+				n = curve
+			}
 			if err := p.node(n); err != nil {
 				return err
 			}
@@ -303,6 +306,9 @@ func (p *planner) operands(st *step, s *kernel.Spec) error {
 // last of them.
 func (p *planner) fuse(s *kernel.Spec) *onnx.Node {
 	last := s.Node
+	if last.Op == "MatMul" && p.ready[last].run == nil {
+		return p.fuseLines(s)
+	}
 	if last.Op != "Conv" || len(s.In) < 2 || s.In[0] != onnx.Float32 || s.Const[1] == nil {
 		return last
 	}

@@ -48,11 +48,6 @@ func sigmoid(x float64) float64 {
 	return e / (1 + e)
 }
 
-// scaled sets dst to scale src + shift.
-func scaled(dst, src []float32, scale, shift float32) {
-	limit(dst, src, scale, shift, float32(math.Inf(-1)), float32(math.Inf(1)))
-}
-
 var product32 = vectors(products, mulRow[float32])
 
 func sigmoidRow(dst, x []float32) { curveRow(logistic, dst, x) }
@@ -64,15 +59,6 @@ func hardSwishOf(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }
 func newHardSwish(s *Spec) (Kernel, error) {
 	return numeric(s, rowOf(1, evenHardSwish), unaryOf(4, hardSwishOf), in64[int64](4, hardSwishOf),
 		in64[uint64](4, hardSwishOf))
-}
-
-func geluRow(dst, x []float32) {
-	var h [runLength]float32
-	g := h[:len(x)]
-	scaled(g, x, 1/math.Sqrt2, negativeZero)
-	erfRow(g, g)
-	scaled(g, g, 0.5, 0.5)
-	product32(dst, x, g)
 }
 
 // softplus is log(1 + e^x), without overflow.

@@ -146,34 +146,36 @@ func multiplyPlain[T floating](a, b, c matrix[T]) {
 	}
 }
 
-// parallelMultiply adds a b to out, divided among threads by rows or by columns of out, in whole
-// tiles. r, where it is not nil, is b.
-func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right) {
+// parallelMultiply adds a b to out, or sets out to the lines of it where those are given, divided
+// among threads by rows or by columns of out, in whole tiles. r, where it is not nil, is b.
+func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right, l *lines) {
 	m, n, k := a.rows, b.cols, a.cols
 	inPanels := panels(m, n, k)
-	if m == 0 || n == 0 || k == 0 {
+	if m == 0 || n == 0 || k == 0 && l == nil {
 		return
+	}
+	part := func(i, rows, j, cols int) {
+		to := out.part(i, j, rows, cols)
+		beginLines(l, to, j)
+		if r != nil {
+			r.multiply(any(a.part(i, 0, rows, k)).(matrix[float32]), j, j+cols, any(to).(matrix[float32]))
+		} else {
+			multiplyAs(a.part(i, 0, rows, k), b.part(0, j, k, cols), to, inPanels, c.env.Reproducible)
+		}
+		endLines(l, to, j)
 	}
 	if m >= n {
 		tiles := (m + tileRows - 1) / tileRows
 		c.Parallel(tiles, work(tileRows, n, k)/4, func(lo, hi int) {
-			i, j := lo*tileRows, min(hi*tileRows, m)
-			if r != nil {
-				r.multiply(any(a.part(i, 0, j-i, k)).(matrix[float32]), 0, n,
-					any(out.part(i, 0, j-i, n)).(matrix[float32]))
-				return
+			for i := lo * tileRows; i < min(hi*tileRows, m); i += lineRows {
+				part(i, min(lineRows, hi*tileRows-i, m-i), 0, n)
 			}
-			multiplyAs(a.part(i, 0, j-i, k), b, out.part(i, 0, j-i, n), inPanels, c.env.Reproducible)
 		})
 		return
 	}
 	tiles := (n + tileCols - 1) / tileCols
 	c.Parallel(tiles, work(tileCols, m, k)/4, func(lo, hi int) {
-		i, j := lo*tileCols, min(hi*tileCols, n)
-		if r != nil {
-			r.multiply(any(a).(matrix[float32]), i, j, any(out.part(0, i, m, j-i)).(matrix[float32]))
-			return
-		}
-		multiplyAs(a, b.part(0, i, k, j-i), out.part(0, i, m, j-i), inPanels, c.env.Reproducible)
+		j := lo * tileCols
+		part(0, m, j, min(hi*tileCols, n)-j)
 	})
 }

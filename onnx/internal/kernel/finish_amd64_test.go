@@ -52,7 +52,7 @@ func endSlowly(a *after, v []float32, channel int) {
 		mulRow(v, v, h)
 		return
 	}
-	scaled(h, v, -1, negativeZero)
+	limitGo(h, v, -1, negativeZero, float32(math.Inf(-1)), float32(math.Inf(1)))
 	expRow(h, h)
 	for i, e := range h {
 		h[i] = 1 / (1 + e)

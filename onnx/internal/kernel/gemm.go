@@ -113,7 +113,7 @@ func gemmFloat[T floating](g gemmSpec, r *right) Kernel {
 			}
 			a.data = buf
 		}
-		parallelMultiply(c, a, b, dense(o, m, n), r)
+		parallelMultiply(c, a, b, dense(o, m, n), r, nil)
 		return nil
 	}
 }

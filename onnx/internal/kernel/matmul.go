@@ -15,7 +15,8 @@ func init() {
 }
 
 func newMatMul(s *Spec) (Kernel, error) {
-	return numeric(s, matMulFloat[float32](newRight(s, 1, false)), matMulFloat[float64](nil),
+	return numeric(s, matMulFloat[float32](newRight(s, 1, false), newLines(s)),
+		matMulFloat[float64](nil, &lines{}),
 		matMulInt[int64], matMulInt[uint64])
 }
 
@@ -59,11 +60,11 @@ func planMatMul(as, bs []int) (p matMulPlan, err error) {
 	return p, nil
 }
 
-func matMulFloat[T floating](r *right) Kernel {
-	return func(c *Call) error { return matMul[T](c, r) }
+func matMulFloat[T floating](r *right, l *lines) Kernel {
+	return func(c *Call) error { return matMul[T](c, r, l) }
 }
 
-func matMul[T floating](c *Call, r *right) error {
+func matMul[T floating](c *Call, r *right, l *lines) error {
 	p, err := planMatMul(c.In[0].Shape, c.In[1].Shape)
 	if err != nil {
 		return err
@@ -73,18 +74,18 @@ func matMul[T floating](c *Call, r *right) error {
 		return err
 	}
 	a, b, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
-	clear(o)
 	if p.oneB {
 		parallelMultiply(c, dense(a, product(p.batch)*p.m, p.k), dense(b, p.k, p.n),
-			dense(o, product(p.batch)*p.m, p.n), r)
+			dense(o, product(p.batch)*p.m, p.n), r, l)
 		return nil
 	}
+	clear(o)
 	if work(p.m, p.n, p.k) > pieceWork { // one after the other, each divided
 		od := newOdometer(p.batch, [][]int{p.a, p.b}, 0)
 		for i := range product(p.batch) {
 			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n
 			parallelMultiply(c, dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n),
-				dense(o[oo:oo+p.m*p.n], p.m, p.n), nil)
+				dense(o[oo:oo+p.m*p.n], p.m, p.n), nil, nil)
 			od.next()
 		}
 		return nil

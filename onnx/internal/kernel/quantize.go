@@ -291,7 +291,7 @@ func intProduct(c *Call, k Kernel, za, zb *onnx.Tensor, axisA, axisB int) error 
 
 func newMatMulInteger(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		return intProduct(c, matMulFloat[float64](nil), c.in(2),
+		return intProduct(c, matMulFloat[float64](nil, &lines{}), c.in(2),
 			c.in(3), -2, -1)
 	}, nil
 }
@@ -383,7 +383,7 @@ func newQLinearMatMul(s *Spec) (Kernel, error) {
 		if err != nil {
 			return err
 		}
-		r, err := exactly(c, matMulFloat[float64](nil), a, b)
+		r, err := exactly(c, matMulFloat[float64](nil, &lines{}), a, b)
 		if err != nil {
 			return err
 		}

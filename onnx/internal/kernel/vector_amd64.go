@@ -261,6 +261,21 @@ func (q *quotient) row(dst, src []float32) {
 	}
 }
 
+// geluRow sets dst to x / 2 (1 + erf(x / sqrt 2)), in float32.
+func geluRow(dst, x []float32) {
+	n := len(x) &^ 7
+	if n > 0 {
+		_ = dst[n-1]
+		geluY(n, &dst[0], &x[0], &erfQuotient)
+	}
+	if n < len(x) {
+		var rest [8]float32
+		copy(rest[:], x[n:])
+		geluY(8, &rest[0], &rest[0], &erfQuotient)
+		copy(dst[n:len(x)], rest[:])
+	}
+}
+
 func erfRow(dst, src []float32)  { erfQuotient.row(dst, src) }
 func tanhRow(dst, src []float32) { tanhQuotient.row(dst, src) }
 
@@ -299,6 +314,9 @@ func largestY(n int, src *float32, to *[8]float32)
 
 //go:noescape
 func quotientY(n int, dst, src *float32, of *quotient)
+
+//go:noescape
+func geluY(n int, dst, src *float32, erf *quotient)
 
 //go:noescape
 func finishZ(e *ending)

@@ -422,59 +422,99 @@ loop:
 	VZEROUPPER
 	RET
 
+// QUOTIENTOF reads the coefficients at DX that stay in registers: Y10 and Y11 the first of P and Q, Y12 and Y13 are -1 and 1, Y14 and Y15
+// the bounds of x.
+#define QUOTIENTOF \
+	VBROADCASTSS (DX), Y15           \
+	VXORPS       Y14, Y14, Y14       \
+	VSUBPS       Y15, Y14, Y14       \
+	VBROADCASTSS exps<>+44(SB), Y13  \
+	VXORPS       Y12, Y12, Y12       \
+	VSUBPS       Y13, Y12, Y12       \
+	VBROADCASTSS 24(DX), Y11         \
+	VBROADCASTSS 44(DX), Y10
+
+// QUOTIENT sets Y2 to the quotient of x in Y0, whose square is Y1; Y2 and Y3 are P and Q by Horner's rule, Y4 and Y5 their next coefficients.
+#define QUOTIENT \
+	VMINPS       Y0, Y15, Y0  \
+	VMAXPS       Y0, Y14, Y0  \
+	VMULPS       Y0, Y0, Y1   \
+	VMOVAPS      Y11, Y2      \
+	VMOVAPS      Y10, Y3      \
+	VBROADCASTSS 20(DX), Y4   \
+	VBROADCASTSS 40(DX), Y5   \
+	VFMADD213PS  Y4, Y1, Y2   \
+	VFMADD213PS  Y5, Y1, Y3   \
+	VBROADCASTSS 16(DX), Y4   \
+	VBROADCASTSS 36(DX), Y5   \
+	VFMADD213PS  Y4, Y1, Y2   \
+	VFMADD213PS  Y5, Y1, Y3   \
+	VBROADCASTSS 12(DX), Y4   \
+	VBROADCASTSS 32(DX), Y5   \
+	VFMADD213PS  Y4, Y1, Y2   \
+	VFMADD213PS  Y5, Y1, Y3   \
+	VBROADCASTSS 8(DX), Y4    \
+	VBROADCASTSS 28(DX), Y5   \
+	VFMADD213PS  Y4, Y1, Y2   \
+	VFMADD213PS  Y5, Y1, Y3   \
+	VBROADCASTSS 4(DX), Y4    \
+	VFMADD213PS  Y4, Y1, Y2   \
+	VFMADD213PS  Y13, Y1, Y3  \
+	VMULPS       Y0, Y2, Y2   \
+	VDIVPS       Y3, Y2, Y2   \
+	VMINPS       Y2, Y13, Y2  \
+	VMAXPS       Y2, Y12, Y2
+
 // func quotientY(n int, dst, src *float32, of *quotient)
 //
-// CX numbers left, DX the quotient's coefficients; Y0 is x, Y1 its square, Y2 and Y3 are P and Q by Horner's rule, Y4 and Y5 their next
-// coefficients, Y10 and Y11 their first, Y12 and Y13 are -1 and 1, Y14 and Y15 the bounds of x.
+// CX numbers left, DX the quotient's coefficients.
 TEXT ·quotientY(SB), NOSPLIT, $0-32
+	MOVQ n+0(FP), CX
+	MOVQ dst+8(FP), DI
+	MOVQ src+16(FP), SI
+	MOVQ of+24(FP), DX
+	QUOTIENTOF
+
+loop:
+	VMOVUPS (SI), Y0
+	QUOTIENT
+	VMOVUPS Y2, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, DI
+	SUBQ    $8, CX
+	JNZ     loop
+	VZEROUPPER
+	RET
+
+// The constants of GELU: 1 / sqrt 2 and 1/2.
+DATA halves<>+0(SB)/4, $0.707106781186547524
+DATA halves<>+4(SB)/4, $0.5
+GLOBL halves<>(SB), RODATA|NOPTR, $8
+
+// func geluY(n int, dst, src *float32, erf *quotient)
+//
+// CX numbers left, DX the coefficients of erf; Y6 is x, Y7 1 / sqrt 2, Y8 1/2.
+TEXT ·geluY(SB), NOSPLIT, $0-32
 	MOVQ         n+0(FP), CX
 	MOVQ         dst+8(FP), DI
 	MOVQ         src+16(FP), SI
-	MOVQ         of+24(FP), DX
-	VBROADCASTSS (DX), Y15
-	VXORPS       Y14, Y14, Y14
-	VSUBPS       Y15, Y14, Y14
-	VBROADCASTSS exps<>+44(SB), Y13
-	VXORPS       Y12, Y12, Y12
-	VSUBPS       Y13, Y12, Y12
-	VBROADCASTSS 24(DX), Y11
-	VBROADCASTSS 44(DX), Y10
+	MOVQ         erf+24(FP), DX
+	VBROADCASTSS halves<>+0(SB), Y7
+	VBROADCASTSS halves<>+4(SB), Y8
+	QUOTIENTOF
 
 loop:
-	VMOVUPS      (SI), Y0
-	VMINPS       Y0, Y15, Y0
-	VMAXPS       Y0, Y14, Y0
-	VMULPS       Y0, Y0, Y1
-	VMOVAPS      Y11, Y2
-	VMOVAPS      Y10, Y3
-	VBROADCASTSS 20(DX), Y4
-	VBROADCASTSS 40(DX), Y5
-	VFMADD213PS  Y4, Y1, Y2
-	VFMADD213PS  Y5, Y1, Y3
-	VBROADCASTSS 16(DX), Y4
-	VBROADCASTSS 36(DX), Y5
-	VFMADD213PS  Y4, Y1, Y2
-	VFMADD213PS  Y5, Y1, Y3
-	VBROADCASTSS 12(DX), Y4
-	VBROADCASTSS 32(DX), Y5
-	VFMADD213PS  Y4, Y1, Y2
-	VFMADD213PS  Y5, Y1, Y3
-	VBROADCASTSS 8(DX), Y4
-	VBROADCASTSS 28(DX), Y5
-	VFMADD213PS  Y4, Y1, Y2
-	VFMADD213PS  Y5, Y1, Y3
-	VBROADCASTSS 4(DX), Y4
-	VFMADD213PS  Y4, Y1, Y2
-	VFMADD213PS  Y13, Y1, Y3
-	VMULPS       Y0, Y2, Y2
-	VDIVPS       Y3, Y2, Y2
-	VMINPS       Y2, Y13, Y2
-	VMAXPS       Y2, Y12, Y2
-	VMOVUPS      Y2, (DI)
-	ADDQ         $32, SI
-	ADDQ         $32, DI
-	SUBQ         $8, CX
-	JNZ          loop
+	VMOVUPS (SI), Y6
+	VMULPS  Y7, Y6, Y0
+	QUOTIENT
+	VMULPS  Y8, Y2, Y2
+	VADDPS  Y8, Y2, Y2
+	VMULPS  Y6, Y2, Y2
+	VMOVUPS Y2, (DI)
+	ADDQ    $32, SI
+	ADDQ    $32, DI
+	SUBQ    $8, CX
+	JNZ     loop
 	VZEROUPPER
 	RET
 

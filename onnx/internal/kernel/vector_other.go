@@ -20,6 +20,8 @@ func vectorMath() bool { return false }
 
 func softmaxRow(_, _ []float32) {}
 
+func geluRow(_, _ []float32) {}
+
 func erfRow(_, _ []float32) {}
 
 func expRow(_, _ []float32) {}
