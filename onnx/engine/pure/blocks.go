@@ -24,8 +24,8 @@ type blocks struct {
 	kept   []int   // slots that steps before the cut make and that are read later
 }
 
-// What a step reads and writes is counted once where it does not fit nearBytes, which a core's own
-// caches hold, and farTimes where it does not fit what is left to one of a shared cache.
+// The values of a step are counted once where they do not fit nearBytes, which a core's own caches
+// hold, and farTimes where they do not fit a core's share of a shared cache.
 const (
 	nearBytes = 1 << 20
 	farBytes  = 8 << 20
@@ -71,7 +71,8 @@ func (b *blocks) fit(in []*onnx.Tensor) bool {
 		func(s []int, t *onnx.Tensor) bool { return slices.Equal(s, t.Shape) })
 }
 
-// divide runs the steps before the cut block by block, and those after it on what the blocks left.
+// divide runs the steps before the cut block by block, and those after it on the values of all
+// blocks.
 func (s *session) divide(b *blocks, in []*onnx.Tensor, n int) (err error) {
 	whole := make([]held, len(b.kept))
 	defer func() {
@@ -106,7 +107,8 @@ func (s *session) divide(b *blocks, in []*onnx.Tensor, n int) (err error) {
 	return s.steps(b.cut, len(s.plan.steps))
 }
 
-// keep copies what steps behind the cut read of a block to its place among all n images.
+// keep copies the values of a block that steps behind the cut read to their places among those of
+// all n images.
 func (s *session) keep(whole []held, b *blocks, from, to, n int) error {
 	for i, k := range b.kept {
 		t := s.values[k].tensor
@@ -193,7 +195,8 @@ func (w *watch) blocks(in []*onnx.Tensor, threads int) *blocks {
 	return w.cut(in, size, cut)
 }
 
-// bytes is what step i moves between caches, in blocks of size images: all weights once a block.
+// bytes counts the values that step i moves between caches, in blocks of size images, and all
+// weights once a block.
 func (w *watch) bytes(i, size int) int {
 	weights := (w.n + size - 1) / size * w.weights[i]
 	switch all := w.n * w.moved[i]; {

@@ -6,8 +6,8 @@ import (
 	"fmp/onnx"
 )
 
-// lines is how a MatMul begins its output and what it does to each line of it, while that is in the
-// cache: sums start from a bias, and are scaled and put through GELU when they are done.
+// lines is the work of a MatMul on each line of its output, while that is in the cache: sums start
+// from a bias, and are scaled and put through GELU when they are done.
 type lines struct {
 	bias, scale []float32 // by column; nil: none
 	gelu        bool
