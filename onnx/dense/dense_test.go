@@ -182,6 +182,153 @@ func TestWiden(t *testing.T) {
 	}
 }
 
+// Rows times a row, and rows added up, are those of the definition, in both precisions.
+func TestRows(t *testing.T) {
+	testRows[float64](t, 1e-12)
+	testRows[float32](t, 1e-4)
+}
+
+func testRows[T float32 | float64](t *testing.T, slack float64) {
+	r := rand.New(rand.NewPCG(3, 4))
+	numbers := func(n int) []T {
+		out := make([]T, n)
+		for i := range out {
+			out[i] = T(r.NormFloat64())
+		}
+		return out
+	}
+	for n := range 10 {
+		for _, d := range []int{1, 7, 15, 16, 17, 48, 100} {
+			a, x, by, y := numbers(n*d), numbers(d), numbers(n), numbers(d)
+			was := slices.Clone(y)
+			out := make([]T, n)
+			Dots(a, x, out)
+			AddRows(a, by, y)
+			for i := range n {
+				want := 0.
+				for j := range d {
+					want += float64(a[i*d+j]) * float64(x[j])
+				}
+				if !(math.Abs(float64(out[i])-want) <= slack) {
+					t.Fatalf("%d rows of %d: product %d is %v, want %v", n, d, i, out[i], want)
+				}
+			}
+			for j := range d {
+				want := float64(was[j])
+				for i := range n {
+					want += float64(a[i*d+j]) * float64(by[i])
+				}
+				if !(math.Abs(float64(y[j])-want) <= slack) {
+					t.Fatalf("%d rows of %d: sum %d is %v, want %v", n, d, j, y[j], want)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkRows(b *testing.B) {
+	const n, d = 256, 2048
+	a, x, out := make([]float32, n*d), make([]float32, d), make([]float32, n)
+	b.Run("dots", func(b *testing.B) {
+		b.SetBytes(4 * n * d)
+		for b.Loop() {
+			Dots(a, x, out)
+		}
+	})
+	b.Run("add", func(b *testing.B) {
+		b.SetBytes(4 * n * d)
+		for b.Loop() {
+			AddRows(a, out, x)
+		}
+	})
+}
+
+// Residuals of a softmax in float32 are those of the definition, for labels that lie apart as well.
+func TestResidual(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, c := range []int{1, 2, 3, 10, 37} {
+		const n, apart = 48, 64
+		a, y, w := make([]float32, c*n), make([]float32, c*apart), make([]float32, n)
+		for i := range a {
+			a[i] = float32(r.NormFloat64() * 8)
+		}
+		for i := range y {
+			y[i] = r.Float32()
+		}
+		for i := range w {
+			w[i] = 2 * r.Float32()
+		}
+		a[0] = -1000
+		was, same := slices.Clone(a), slices.Clone(a)
+		Residual(c, n, a, y, apart, w)
+		residualGo(c, n, same, n, y, apart, w)
+		for i := range n {
+			top, sum := math.Inf(-1), 0.
+			for k := range c {
+				top = max(top, float64(was[k*n+i]))
+			}
+			for k := range c {
+				sum += math.Exp(float64(was[k*n+i]) - top)
+			}
+			for k := range c {
+				p := math.Exp(float64(was[k*n+i])-top) / sum
+				want := float64(w[i])*p - float64(y[k*apart+i])
+				for _, got := range []float32{a[k*n+i], same[k*n+i]} {
+					if !(math.Abs(float64(got)-want) <= 4e-7) {
+						t.Fatalf("%d classes, class %d of point %d: %v, want %v", c, k, i, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A matrix laid out in float32 at once, and parts of it, give the products of the whole.
+func TestPackSingle(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, size := range [][2]int{{1, 1}, {16, 16}, {17, 5}, {40, 33}, {5, 70}} {
+		n, d := size[0], size[1]
+		x := laid(r, n, d, blas.NoTrans)
+		across, along := PackSingle(x, nil, nil)
+		if want := Pack(blas.Trans, x, nil).Single(nil); !slices.Equal(across.panels, want.panels) {
+			t.Errorf("%d x %d: the transpose lies otherwise", n, d)
+		}
+		if want := Pack(blas.NoTrans, x, nil).Single(nil); !slices.Equal(along.panels, want.panels) {
+			t.Errorf("%d x %d lies otherwise", n, d)
+		}
+		a := blas32.General{Rows: SingleRows, Cols: n, Stride: n, Data: make([]float32, SingleRows*n)}
+		for i := range a.Data {
+			a.Data[i] = float32(r.NormFloat64())
+		}
+		whole := blas32.General{Rows: SingleRows, Cols: along.Cols(), Stride: along.Cols(),
+			Data: make([]float32, SingleRows*along.Cols())}
+		along.Mul(a, whole)
+		parts := blas32.General{Rows: SingleRows, Cols: whole.Cols, Stride: whole.Stride,
+			Data: make([]float32, len(whole.Data))}
+		for from := 0; from < n; from += 3 {
+			a := a
+			a.Data, a.Cols = a.Data[from:], min(3, n-from)
+			along.MulRows(from, a, parts)
+		}
+		for from := 0; from < along.Cols(); from += SingleWidth {
+			c := blas32.General{Rows: SingleRows, Cols: SingleWidth, Stride: SingleWidth,
+				Data: make([]float32, SingleRows*SingleWidth)}
+			along.MulColumns(from, SingleWidth, a, c)
+			for i, v := range whole.Data {
+				if j := i%whole.Stride - from; j >= 0 && j < SingleWidth &&
+					math.Abs(float64(v-c.Data[i/whole.Stride*SingleWidth+j])) > 1e-4 {
+					t.Fatalf("%d x %d: columns from %d differ", n, d, from)
+				}
+			}
+		}
+		for i, v := range whole.Data {
+			if math.Abs(float64(v-parts.Data[i])) > 1e-4 {
+				t.Fatalf("%d x %d: rows in parts give %v, want %v", n, d, parts.Data[i], v)
+			}
+		}
+	}
+}
+
 // Numbers in float32 are those that Go rounds to.
 func TestNarrow(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))

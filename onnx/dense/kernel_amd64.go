@@ -109,6 +109,16 @@ func curveSingle(c, n int, a []float32, as int, p []float32, ps int, w []float32
 	}
 }
 
+func residual(c, n int, a []float32, as int, y []float32, ys int, w []float32) {
+	switch {
+	case n == 0:
+	case haveAVX2:
+		residualYs(c, n, &a[0], as, &y[0], ys, &w[0])
+	default:
+		residualGo(c, n, a, as, y, ys, w)
+	}
+}
+
 // narrow writes n groups of Width numbers in float32 to groups that are step numbers apart.
 func narrow(n int, from []float64, to []float32, step int) {
 	switch {
@@ -162,6 +172,54 @@ func half4(n int, a []float64, as int, x, y []float64, by, sums *[4]float64) int
 	halfY(n, &a[0], as, &x[0], &y[0], by, sums)
 	return n
 }
+
+// dots4 sets out to the products of four rows of a, as apart, with x, for the first columns of n,
+// and returns how many.
+func dots4[T float32 | float64](n int, a []T, as int, x, out []T) int {
+	n = n / SingleWidth * SingleWidth
+	if !haveAVX2 || n == 0 {
+		return 0
+	}
+	_, _, _ = a[3*as+n-1], x[n-1], out[3]
+	switch a := any(&a[0]).(type) {
+	case *float64:
+		dotsY(n, a, as, any(&x[0]).(*float64), any(&out[0]).(*float64))
+	case *float32:
+		dotsYs(n, a, as, any(&x[0]).(*float32), any(&out[0]).(*float32))
+	}
+	return n
+}
+
+// adds4 adds four rows of a, as apart, times by to y, for the first columns of n, and returns how
+// many.
+func adds4[T float32 | float64](n int, a []T, as int, by, y []T) int {
+	n = n / SingleWidth * SingleWidth
+	if !haveAVX2 || n == 0 {
+		return 0
+	}
+	_, _, _ = a[3*as+n-1], by[3], y[n-1]
+	switch a := any(&a[0]).(type) {
+	case *float64:
+		addsY(n, a, as, any(&by[0]).(*float64), any(&y[0]).(*float64))
+	case *float32:
+		addsYs(n, a, as, any(&by[0]).(*float32), any(&y[0]).(*float32))
+	}
+	return n
+}
+
+// Of these four, n is a multiple of 16, at least 16.
+//
+//go:noescape
+func dotsY(n int, a *float64, as int, x, out *float64)
+
+//go:noescape
+func dotsYs(n int, a *float32, as int, x, out *float32)
+
+//go:noescape
+func addsY(n int, a *float64, as int, by, y *float64)
+
+//go:noescape
+func addsYs(n int, a *float32, as int, by, y *float32)
 
 // n is a multiple of 4, at least 4.
 //
@@ -222,6 +280,11 @@ func widenY(c, n int, h *float32, hs int, v, out *float64, vs int, share, l2 flo
 
 //go:noescape
 func narrowY(n int, from *float64, to *float32, step int)
+
+// n is a multiple of 8.
+//
+//go:noescape
+func residualYs(c, n int, a *float32, as int, y *float32, ys int, w *float32)
 
 // n is a multiple of 16.
 //

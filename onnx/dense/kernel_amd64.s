@@ -398,6 +398,84 @@ done: \
 	VFMADD213PD  Y7, Y0, Y3; \
 	VMULPD       Y2, Y3, Y3
 
+// Four rows at a time. SI, BX, R8 and R9 are at the rows of a, CX counts groups of 64 bytes of a row.
+#define FOURROWS(shift, per) \
+	MOVQ n+0(FP), CX; \
+	SHRQ $per, CX; \
+	MOVQ a+8(FP), SI; \
+	MOVQ as+16(FP), AX; \
+	SHLQ $shift, AX; \
+	LEAQ (SI)(AX*1), BX; \
+	LEAQ (SI)(AX*2), R8; \
+	LEAQ (BX)(AX*2), R9
+
+#define NEXTROWS \
+	ADDQ $64, SI; \
+	ADDQ $64, BX; \
+	ADDQ $64, R8; \
+	ADDQ $64, R9
+
+// Y0 and Y1 are parts of x, Y4 to Y7 and Y8 to Y11 sums of the first and second half of a group.
+#define DOTS(shift, per, fma, add) \
+	FOURROWS(shift, per); \
+	MOVQ   x+24(FP), DX; \
+	VXORPD Y4, Y4, Y4; \
+	VXORPD Y5, Y5, Y5; \
+	VXORPD Y6, Y6, Y6; \
+	VXORPD Y7, Y7, Y7; \
+	VXORPD Y8, Y8, Y8; \
+	VXORPD Y9, Y9, Y9; \
+	VXORPD Y10, Y10, Y10; \
+	VXORPD Y11, Y11, Y11; \
+group: \
+	VMOVUPD (DX), Y0; \
+	VMOVUPD 32(DX), Y1; \
+	fma     (SI), Y0, Y4; \
+	fma     (BX), Y0, Y5; \
+	fma     (R8), Y0, Y6; \
+	fma     (R9), Y0, Y7; \
+	fma     32(SI), Y1, Y8; \
+	fma     32(BX), Y1, Y9; \
+	fma     32(R8), Y1, Y10; \
+	fma     32(R9), Y1, Y11; \
+	NEXTROWS; \
+	ADDQ    $64, DX; \
+	DECQ    CX; \
+	JNZ     group; \
+	add     Y8, Y4, Y4; \
+	add     Y9, Y5, Y5; \
+	add     Y10, Y6, Y6; \
+	add     Y11, Y7, Y7
+
+// Y0 and Y1 are parts of y, Y4 to Y7 what the rows are multiplied by.
+#define ADDS(shift, per, fma, broadcast) \
+	FOURROWS(shift, per); \
+	MOVQ      by+24(FP), DX; \
+	MOVQ      y+32(FP), DI; \
+	broadcast (DX), Y4; \
+	broadcast (1<<shift)(DX), Y5; \
+	broadcast (2<<shift)(DX), Y6; \
+	broadcast (3<<shift)(DX), Y7; \
+group: \
+	VMOVUPD (DI), Y0; \
+	VMOVUPD 32(DI), Y1; \
+	fma     (SI), Y4, Y0; \
+	fma     32(SI), Y4, Y1; \
+	fma     (BX), Y5, Y0; \
+	fma     32(BX), Y5, Y1; \
+	fma     (R8), Y6, Y0; \
+	fma     32(R8), Y6, Y1; \
+	fma     (R9), Y7, Y0; \
+	fma     32(R9), Y7, Y1; \
+	VMOVUPD Y0, (DI); \
+	VMOVUPD Y1, 32(DI); \
+	NEXTROWS; \
+	ADDQ    $64, DI; \
+	DECQ    CX; \
+	JNZ     group; \
+	VZEROUPPER; \
+	RET
+
 // func tile10x16(d int, a *float64, rs, ks int, b *float64, bs int, c *float64, cs int)
 TEXT ·tile10x16(SB), NOSPLIT, $0-64
 	TILE10X2(VBROADCASTSD, VFMADD231PD, VADDPD, 3)
@@ -850,5 +928,146 @@ four:
 	VADDPD       Y0, Y8, Y8
 	MOVQ         sums+48(FP), R10
 	VMOVUPD      Y8, (R10)
+	VZEROUPPER
+	RET
+
+// func dotsY(n int, a *float64, as int, x, out *float64)
+TEXT ·dotsY(SB), NOSPLIT, $0-40
+	DOTS(3, 3, VFMADD231PD, VADDPD)
+	VHADDPD    Y5, Y4, Y4
+	VHADDPD    Y7, Y6, Y6
+	VPERM2F128 $0x21, Y6, Y4, Y0
+	VBLENDPD   $12, Y6, Y4, Y4
+	VADDPD     Y0, Y4, Y4
+	MOVQ       out+32(FP), DI
+	VMOVUPD    Y4, (DI)
+	VZEROUPPER
+	RET
+
+// func dotsYs(n int, a *float32, as int, x, out *float32)
+TEXT ·dotsYs(SB), NOSPLIT, $0-40
+	DOTS(2, 4, VFMADD231PS, VADDPS)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $1, Y4, X0
+	VADDPS       X0, X4, X4
+	MOVQ         out+32(FP), DI
+	VMOVUPS      X4, (DI)
+	VZEROUPPER
+	RET
+
+// func addsY(n int, a *float64, as int, by, y *float64)
+TEXT ·addsY(SB), NOSPLIT, $0-40
+	ADDS(3, 3, VFMADD231PD, VBROADCASTSD)
+
+// func addsYs(n int, a *float32, as int, by, y *float32)
+TEXT ·addsYs(SB), NOSPLIT, $0-40
+	ADDS(2, 4, VFMADD231PS, VBROADCASTSS)
+
+// exp as above in float32: the polynomial's degree is 7, with a remainder below 6e-9. The least exponent is -87.
+DATA ·exponentialS+0(SB)/4, $-87.0
+DATA ·exponentialS+4(SB)/4, $1.44269504
+DATA ·exponentialS+8(SB)/4, $0x4B40007F // 1.5 2^23 + 127
+DATA ·exponentialS+12(SB)/4, $0x3F317200 // log 2 in two parts, the first with zeros at its end
+DATA ·exponentialS+16(SB)/4, $0x35BFBE8E
+DATA ·exponentialS+20(SB)/4, $0.00019841270 // 1 / 7!
+DATA ·exponentialS+24(SB)/4, $0.0013888889
+DATA ·exponentialS+28(SB)/4, $0.0083333333
+DATA ·exponentialS+32(SB)/4, $0.041666667
+DATA ·exponentialS+36(SB)/4, $0.16666667
+DATA ·exponentialS+40(SB)/4, $0.5
+DATA ·exponentialS+44(SB)/4, $1.0
+GLOBL ·exponentialS(SB), RODATA|NOPTR, $48
+
+// func residualYs(c, n int, a *float32, as int, y *float32, ys int, w *float32)
+//
+// Eight columns at a time, in three passes over the classes: largest, exponentials and their sum, differences. CX columns left, BX classes
+// left, R8 and SI at a, R9 its rows' distance, R10 and DI at y, R11 theirs, R12 at w, AX constants; Y5 the largest, Y6 the sum, then the
+// weight over it; Y0 to Y3 the exponential's, Y4 and Y7 to Y15 its constants.
+TEXT ·residualYs(SB), NOSPLIT, $0-56
+	MOVQ         n+8(FP), CX
+	SHRQ         $3, CX
+	MOVQ         a+16(FP), R8
+	MOVQ         as+24(FP), R9
+	MOVQ         y+32(FP), R10
+	MOVQ         ys+40(FP), R11
+	MOVQ         w+48(FP), R12
+	SHLQ         $2, R9
+	SHLQ         $2, R11
+	LEAQ         ·exponentialS(SB), AX
+	VBROADCASTSS 0(AX), Y8
+	VBROADCASTSS 4(AX), Y9
+	VBROADCASTSS 8(AX), Y10
+	VBROADCASTSS 12(AX), Y11
+	VBROADCASTSS 16(AX), Y12
+	VBROADCASTSS 20(AX), Y4
+	VBROADCASTSS 24(AX), Y13
+	VBROADCASTSS 28(AX), Y14
+	VBROADCASTSS 32(AX), Y15
+	VBROADCASTSS 44(AX), Y7
+
+points:
+	MOVQ    c+0(FP), BX
+	MOVQ    R8, SI
+	VMOVUPS (SI), Y5
+
+largest:
+	VMAXPS (SI), Y5, Y5
+	ADDQ   R9, SI
+	DECQ   BX
+	JNZ    largest
+
+	MOVQ   c+0(FP), BX
+	MOVQ   R8, SI
+	VXORPS Y6, Y6, Y6
+
+exponentials:
+	VMOVUPS      (SI), Y0
+	VSUBPS       Y5, Y0, Y0
+	VMAXPS       Y8, Y0, Y0
+	VMOVAPS      Y10, Y1
+	VFMADD231PS  Y9, Y0, Y1
+	VSUBPS       Y10, Y1, Y2
+	VFNMADD231PS Y11, Y2, Y0
+	VFNMADD231PS Y12, Y2, Y0
+	VPSLLD       $23, Y1, Y1
+	VMOVAPS      Y4, Y3
+	VFMADD213PS  Y13, Y0, Y3
+	VFMADD213PS  Y14, Y0, Y3
+	VFMADD213PS  Y15, Y0, Y3
+	VBROADCASTSS 36(AX), Y2
+	VFMADD213PS  Y2, Y0, Y3
+	VBROADCASTSS 40(AX), Y2
+	VFMADD213PS  Y2, Y0, Y3
+	VFMADD213PS  Y7, Y0, Y3
+	VFMADD213PS  Y7, Y0, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, (SI)
+	VADDPS       Y3, Y6, Y6
+	ADDQ         R9, SI
+	DECQ         BX
+	JNZ          exponentials
+
+	VMOVUPS (R12), Y0
+	VDIVPS  Y6, Y0, Y6
+	MOVQ    c+0(FP), BX
+	MOVQ    R8, SI
+	MOVQ    R10, DI
+
+differences:
+	VMOVUPS      (DI), Y0
+	VFMSUB231PS  (SI), Y6, Y0
+	VMOVUPS      Y0, (SI)
+	ADDQ         R9, SI
+	ADDQ         R11, DI
+	DECQ         BX
+	JNZ          differences
+
+	ADDQ $32, R8
+	ADDQ $32, R10
+	ADDQ $32, R12
+	DECQ CX
+	JNZ  points
 	VZEROUPPER
 	RET

@@ -52,3 +52,11 @@ func tile5x8(d int, a *float64, rs, ks int, b *float64, c *float64, cs int)
 func tile5x16s(d int, a *float32, rs, ks int, b *float32, c *float32, cs int)
 
 func half4(int, []float64, int, []float64, []float64, *[4]float64, *[4]float64) int { return 0 }
+
+func dots4[T float32 | float64](int, []T, int, []T, []T) int { return 0 }
+
+func adds4[T float32 | float64](int, []T, int, []T, []T) int { return 0 }
+
+func residual(c, n int, a []float32, as int, y []float32, ys int, w []float32) {
+	residualGo(c, n, a, as, y, ys, w)
+}

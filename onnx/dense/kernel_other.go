@@ -44,3 +44,11 @@ func curveSingle(c, n int, a []float32, as int, p []float32, ps int, w []float32
 }
 
 func half4(int, []float64, int, []float64, []float64, *[4]float64, *[4]float64) int { return 0 }
+
+func dots4[T float32 | float64](int, []T, int, []T, []T) int { return 0 }
+
+func adds4[T float32 | float64](int, []T, int, []T, []T) int { return 0 }
+
+func residual(c, n int, a []float32, as int, y []float32, ys int, w []float32) {
+	residualGo(c, n, a, as, y, ys, w)
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"gonum.org/v1/gonum/blas/blas32"
+	"gonum.org/v1/gonum/blas/blas64"
 )
 
 // The sizes of products of float32: panels have SingleWidth columns, and left operands a multiple
@@ -43,6 +44,46 @@ func (p Packed) Single(buf []float32) Single {
 	return s
 }
 
+// PackSingle lays out x' and x in float32, in across and along where these have room.
+func PackSingle(x blas64.General, across, along []float32) (Single, Single) {
+	room := func(rows, cols int, buf []float32) Single {
+		s := Single{rows: rows, cols: (cols + SingleWidth - 1) / SingleWidth * SingleWidth}
+		if n := s.cols * rows; cap(buf) >= n {
+			s.panels = buf[:n]
+		} else {
+			s.panels = make([]float32, n)
+		}
+		return s
+	}
+	a, b := room(x.Cols, x.Rows, across), room(x.Rows, x.Cols, along)
+	row := make([]float32, b.cols)
+	for i := range x.Rows {
+		Narrow(row, row64(x, i))
+		for j := 0; j < b.cols; j += SingleWidth {
+			*(*[SingleWidth]float32)(b.panels[j*x.Rows+i*SingleWidth:]) =
+				*(*[SingleWidth]float32)(row[j:])
+		}
+	}
+	for i := 0; i < a.cols; i += SingleWidth {
+		panel, h := a.panels[i*x.Cols:(i+SingleWidth)*x.Cols], min(SingleWidth, x.Rows-i)
+		if h < SingleWidth {
+			clear(panel)
+		}
+		// Sixteen features at a time: what is written stays in the first-level cache.
+		for from := 0; from < x.Cols; from += SingleWidth {
+			w := min(SingleWidth, x.Cols-from)
+			for r := range h {
+				at := from*SingleWidth + r
+				for _, v := range row64(x, i+r)[from : from+w] {
+					panel[at] = float32(v)
+					at += SingleWidth
+				}
+			}
+		}
+	}
+	return a, b
+}
+
 // Cols returns the number of columns of products: those of the matrix, rounded up to a multiple of
 // SingleWidth.
 func (p Single) Cols() int { return p.cols }
@@ -56,15 +97,20 @@ func (p Single) Mul(a, c blas32.General) {
 		panic(fmt.Sprintf("dense: product of %d x %d and %d x %d into %d x %d", a.Rows, a.Cols, p.rows,
 			p.cols, c.Rows, c.Cols))
 	}
-	for l := 0; l < p.rows; l += depth {
-		d := min(depth, p.rows-l)
+	p.mul(0, a, c)
+}
+
+// mul adds a times the rows of p from from on to c.
+func (p Single) mul(from int, a, c blas32.General) {
+	for l := 0; l < a.Cols; l += depth {
+		d := min(depth, a.Cols-l)
 		for j := 0; j < p.cols; {
 			w := SingleWidth
 			if twoPanels && p.cols-j > SingleWidth {
 				w = 2 * SingleWidth
 			}
 			for i := 0; i < a.Rows; i += tileRows {
-				tileSingle(d, a.Data[i*a.Stride+l:], a.Stride, p.panels[j*p.rows+l*SingleWidth:],
+				tileSingle(d, a.Data[i*a.Stride+l:], a.Stride, p.panels[j*p.rows+(from+l)*SingleWidth:],
 					p.rows*SingleWidth, c.Data[i*c.Stride+j:], c.Stride, w)
 			}
 			j += w
@@ -114,6 +160,35 @@ func CurveSingle(c, n, stride int, a, p, w []float32) {
 				stride, len(a), len(p), SingleWidth))
 	}
 	curveSingle(c, n, a, stride, p, stride, w)
+}
+
+// Residual replaces the logits a by w softmax(a) - y, column by column: a has c rows of n numbers, a
+// multiple of SingleWidth, and y as many that are apart from each other. A logit that is more than
+// 87 below the largest counts as 87 below it.
+func Residual(c, n int, a, y []float32, apart int, w []float32) {
+	if n%SingleWidth != 0 || len(w) < n || c < 1 || len(a) < c*n || len(y) < (c-1)*apart+n {
+		panic(fmt.Sprintf("dense: %d rows of %d logits of %d; labels %d apart, of %d, and %d weights",
+			c, n, len(a), apart, len(y), len(w)))
+	}
+	residual(c, n, a, n, y, apart, w)
+}
+
+// MulColumns adds a times w columns of p from from on to c: both are multiples of SingleWidth.
+func (p Single) MulColumns(from, w int, a, c blas32.General) {
+	if from%SingleWidth != 0 || w%SingleWidth != 0 || from < 0 || from+w > p.cols {
+		panic(fmt.Sprintf("dense: columns %d to %d of %d", from, from+w, p.cols))
+	}
+	Single{rows: p.rows, cols: w, panels: p.panels[from*p.rows : (from+w)*p.rows]}.Mul(a, c)
+}
+
+// MulRows adds a times the rows of p from from on, as many as a has columns, to c.
+func (p Single) MulRows(from int, a, c blas32.General) {
+	if from < 0 || from+a.Cols > p.rows || c.Rows != a.Rows || c.Cols != p.cols ||
+		a.Rows%tileRows != 0 {
+		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d", a.Rows,
+			a.Cols, from, p.rows, p.cols, c.Rows, c.Cols))
+	}
+	p.mul(from, a, c)
 }
 
 // Narrow writes src in float32 to the beginning of dst.

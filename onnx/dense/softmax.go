@@ -118,3 +118,25 @@ func curveGo[T float32 | float64](c, n int, a []T, as int, p []T, ps int, w []T)
 		}
 	}
 }
+
+// minExponentSingle is minExponent for float32.
+const minExponentSingle = -87
+
+func residualGo(c, n int, a []float32, as int, y []float32, ys int, w []float32) {
+	for i := range n {
+		top := a[i]
+		for k := 1; k < c; k++ {
+			top = max(top, a[k*as+i])
+		}
+		var sum float32
+		for k := range c {
+			v := &a[k*as+i]
+			*v = float32(math.Exp(float64(max(*v-top, minExponentSingle))))
+			sum += *v
+		}
+		share := w[i] / sum
+		for k := range c {
+			a[k*as+i] = a[k*as+i]*share - y[k*ys+i]
+		}
+	}
+}

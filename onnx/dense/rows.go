@@ -1,0 +1,58 @@
+package dense
+
+import "fmt"
+
+// Dots sets out, n numbers, to the products of the rows of a, n x len(x), with x. It reads a once,
+// at the speed of memory, and as it lies. The order of its sums is its own.
+func Dots[T float32 | float64](a, x, out []T) {
+	n, d := len(out), len(x)
+	checkRows(len(a), n, d)
+	i := 0
+	for ; i+4 <= n; i += 4 {
+		done := dots4(d, a[i*d:], d, x, out[i:])
+		for r := i; r < i+4; r++ {
+			var sum T
+			for j, v := range a[r*d+done : (r+1)*d] {
+				sum += v * x[done+j]
+			}
+			if done > 0 {
+				sum += out[r]
+			}
+			out[r] = sum
+		}
+	}
+	for ; i < n; i++ {
+		var sum T
+		for j, v := range a[i*d : (i+1)*d] {
+			sum += v * x[j]
+		}
+		out[i] = sum
+	}
+}
+
+// AddRows adds the rows of a, len(by) x len(y), times by to y. It reads a once, as [Dots] does.
+func AddRows[T float32 | float64](a, by, y []T) {
+	n, d := len(by), len(y)
+	checkRows(len(a), n, d)
+	i := 0
+	for ; i+4 <= n; i += 4 {
+		done := adds4(d, a[i*d:], d, by[i:], y)
+		b := (*[4]T)(by[i:])
+		r0, r1 := a[i*d:(i+1)*d], a[(i+1)*d:(i+2)*d]
+		r2, r3 := a[(i+2)*d:(i+3)*d], a[(i+3)*d:(i+4)*d]
+		for j := done; j < d; j++ {
+			y[j] += b[0]*r0[j] + b[1]*r1[j] + b[2]*r2[j] + b[3]*r3[j]
+		}
+	}
+	for ; i < n; i++ {
+		for j, v := range a[i*d : (i+1)*d] {
+			y[j] += by[i] * v
+		}
+	}
+}
+
+func checkRows(numbers, n, d int) {
+	if numbers != n*d {
+		panic(fmt.Sprintf("dense: %d rows of %d numbers in %d", n, d, numbers))
+	}
+}
