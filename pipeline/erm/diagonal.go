@@ -14,6 +14,8 @@ const (
 	productsOfInverse = 45 // of a whole fit, preconditioned by the inverse
 	productsOfFirst   = 12 // of a whole fit by the diagonal, for each of its first step
 	minPatience       = 2  // products of a first step, below which the diagonal is not tried
+	leastApproach     = 25 // products below which L-BFGS is not tried
+	passOfTwo         = 3  // classes whose products take the time of reading the points once
 )
 
 // patience returns the products that the first step of a fit to p by the diagonal may take, if the
@@ -21,6 +23,9 @@ const (
 // the points.
 func patience(p *Problem) int {
 	n, d, c := float64(p.N), float64(p.D()), float64(p.C)
+	if p.two {
+		c = passOfTwo
+	}
 	product := 2 * n * d * c // a multiplication in float32 is half of one in float64
 	inverse := n*d*d + d*d*d // half of X'X, and its inverse
 	if p.N < p.D() && p.Centre == nil {
@@ -36,19 +41,36 @@ var errSlow = errors.New("erm: more products than the preconditioner is worth")
 
 // fit fits one problem by the cheaper preconditioner.
 func (w *workspace) fit(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
-	most, spent := patience(p), 0
-	if most >= minPatience && !opt.Double {
+	if p.C == 2 {
+		return w.fitTwo(ctx, p, opt)
+	}
+	spent, well := 0, true
+	if !opt.Double && opt.Tolerance >= leastSingle && productsOfFirst*patience(p) >= leastApproach {
+		a := approaches.Get().(*approach)
+		defer approaches.Put(a)
+		var s *Solution
+		var err error
+		if s, p, well, err = a.fit(ctx, p, opt); err != nil || s != nil {
+			return s, err
+		}
+		spent = a.evaluations
+	}
+	most := patience(p)
+	if well && most >= minPatience && !opt.Double {
 		w.prepare(p, nil)
 		w.diagonal, w.patience = make([]float64, w.d), most
 		s, err := w.solve(ctx, p.Start, opt, nil)
 		if !errors.Is(err, errSlow) {
+			if s != nil {
+				s.Products += spent
+			}
 			return s, err
 		}
 		from := *p
 		start := NewTheta(w.d, w.c)
 		transpose(w.theta, start.W, w.c, w.d)
 		from.Start = &start
-		p, spent = &from, w.products
+		p, spent = &from, spent+w.products
 	}
 	s, err := w.byInverse(ctx, p, opt)
 	if s != nil {

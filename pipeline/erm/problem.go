@@ -17,6 +17,9 @@ type Problem struct {
 	L2       float64   // lambda > 0
 	Centre   *Theta    // where the regulariser is 0; nil: zeros
 	Start    *Theta    // warm start; nil: Centre
+	// Of the problem that a fit to two classes becomes, see fitTwo: C is 1, Y the probabilities of
+	// the second class, and the head the second class's less the first's.
+	two bool
 }
 
 // D returns the number of rows of the head: Dx + 1.

@@ -16,6 +16,8 @@ import (
 type rows struct {
 	n, padded, d, c int
 	x               []float64    // N x D, as in the problem
+	bare            bool         // of a fit to two classes, which packs nothing
+	xS              []float32    // x in float32, where bare
 	across          dense.Packed // X', D x N
 	along           dense.Packed // X, N x D
 	acrossS, alongS dense.Single // the same in float32
@@ -26,11 +28,16 @@ type rows struct {
 
 func (r *rows) prepare(p *Problem) {
 	r.n, r.padded, r.d, r.c, r.x = p.N, roundUp(p.N, dense.SingleWidth), p.D(), p.C, p.X
-	x := general(p.N, r.d, p.X)
-	r.across = dense.Pack(blas.Trans, x, r.across.Buffer())
-	r.along = dense.Pack(blas.NoTrans, x, r.along.Buffer())
-	r.acrossS = r.across.Single(r.acrossS.Buffer())
-	r.alongS = r.along.Single(r.alongS.Buffer())
+	if r.bare = p.two; r.bare {
+		resize(&r.xS, len(p.X))
+		dense.Narrow(r.xS, p.X)
+	} else {
+		x := general(p.N, r.d, p.X)
+		r.across = dense.Pack(blas.Trans, x, r.across.Buffer())
+		r.along = dense.Pack(blas.NoTrans, x, r.along.Buffer())
+		r.acrossS = r.across.Single(r.acrossS.Buffer())
+		r.alongS = r.along.Single(r.alongS.Buffer())
+	}
 	resize(&r.w, r.padded)
 	clear(r.w[copy(r.w, p.W):])
 	r.scale = 0
@@ -61,6 +68,9 @@ const gramRows = 256
 // grows to hold gramRows points.
 func (r *rows) gram(v, g []float64, buffer *[]float64, upper bool) {
 	d := r.d
+	if r.bare {
+		r.along = dense.Pack(blas.NoTrans, general(r.n, d, r.x), r.along.Buffer())
+	}
 	resize(buffer, gramRows*d)
 	for from := 0; from < r.n; from += gramRows {
 		n := min(gramRows, r.n-from)

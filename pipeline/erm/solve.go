@@ -246,6 +246,7 @@ func each(ctx context.Context, n, threads int, do func(context.Context, int) err
 type workspace struct {
 	n, d, c int // n: padded points of all parts
 	l2      float64
+	two     bool // of two classes, as one head
 	parts   []*rows
 	own     rows
 
@@ -267,6 +268,10 @@ type workspace struct {
 	lead     *guide    // where not nil, its blocks take the place of inverse
 	common   []float64 // 2 D, for apply
 	products int
+
+	// Of fits to two classes: logits and probabilities of both, 2 x n, and the sum of rows of a part
+	pair  []float64
+	partS []float32
 
 	// Of hessianSingle: the direction, logits and Hessian product with classes and features rounded
 	// up, probabilities and weights.
@@ -292,6 +297,7 @@ func (w *workspace) prepare(p *Problem, shared *rows) {
 		w.parts = append(w.parts, shared)
 	}
 	w.n, w.d, w.c, w.l2, w.products, w.diagonal = 0, p.D(), p.C, p.L2, 0, nil
+	w.two = p.two
 	for _, r := range w.parts {
 		w.n += r.padded
 	}
@@ -329,6 +335,10 @@ func (w *workspace) each(do func(r *rows, at int)) {
 // forward sets out = t X', C x n, for a transposed head t.
 func (w *workspace) forward(t, out []float64) {
 	clear(out)
+	if w.two {
+		dense.Dots(w.own.x, t, out[:w.own.n])
+		return
+	}
 	w.each(func(r *rows, at int) {
 		r.across.Mul(blas.NoTrans, general(w.c, w.d, t),
 			blas64.General{Rows: w.c, Cols: dense.Padded(r.n), Stride: w.n, Data: out[at:]})
@@ -339,6 +349,10 @@ func (w *workspace) forward(t, out []float64) {
 func (w *workspace) adjoint(a, t, out []float64) {
 	for i, v := range t {
 		out[i] = w.l2 * v
+	}
+	if w.two {
+		dense.AddRows(w.own.x, a[:w.own.n], out)
+		return
 	}
 	w.each(func(r *rows, at int) {
 		r.along.Mul(blas.NoTrans, blas64.General{Rows: w.c, Cols: r.n, Stride: w.n, Data: a[at:]},
@@ -354,7 +368,11 @@ func (w *workspace) loss(logits, p []float64) float64 {
 			sum -= dot(r.wy[c*r.padded:c*r.padded+r.n], logits[c*w.n+at:c*w.n+at+r.n])
 		}
 	})
-	dense.Softmax(w.columns(logits), w.columns(p), w.top, w.sum)
+	if w.two {
+		w.sigmoid(logits, p)
+	} else {
+		dense.Softmax(w.columns(logits), w.columns(p), w.top, w.sum)
+	}
 	for i, v := range w.w {
 		if v != 0 {
 			sum += v * (w.top[i] + math.Log(w.sum[i]))
@@ -394,12 +412,20 @@ func (w *workspace) residuals(out []float64) {
 func (w *workspace) hessian(v, out []float64) {
 	w.products++
 	w.forward(v, w.a)
-	dense.Curve(w.columns(w.a), w.columns(w.prob), w.w)
+	if w.two {
+		w.curveTwo()
+	} else {
+		dense.Curve(w.columns(w.a), w.columns(w.prob), w.w)
+	}
 	w.adjoint(w.a, v, out)
 }
 
 // single readies hessianSingle for the current probabilities.
 func (w *workspace) single() {
+	if w.two {
+		w.singleTwo()
+		return
+	}
 	c := roundUp(w.c, dense.SingleRows)
 	resize(&w.dirS, c*w.d)
 	clear(w.dirS)
@@ -413,6 +439,10 @@ func (w *workspace) single() {
 // hessianSingle is hessian in float32.
 func (w *workspace) hessianSingle(v, out []float64) {
 	w.products++
+	if w.two {
+		w.hessianTwo(v, out)
+		return
+	}
 	c := len(w.dirS) / w.d
 	cols := w.own.alongS.Cols()
 	dense.Narrow(w.dirS, v)
@@ -450,6 +480,11 @@ func (w *workspace) precondition() error {
 	}
 	for i := range v {
 		v[i] = math.Max(0, v[i]) / math.Max(1, float64(w.c-1))
+	}
+	if w.two {
+		for i, p := range w.prob {
+			v[i] = w.w[i] * p * (1 - p)
+		}
 	}
 	if w.diagonal != nil {
 		w.setDiagonal(v)
@@ -520,6 +555,10 @@ func (w *workspace) apply(v, out []float64) {
 		return
 	}
 	clear(out)
+	if w.two {
+		w.inverse.MulRow(v, out)
+		return
+	}
 	if w.lead == nil {
 		w.inverse.Mul(blas.NoTrans, general(w.c, w.d, v), general(w.c, w.d, out))
 		return
@@ -596,7 +635,7 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 		least, most = min(least, u.Data[i*p.N+i]), max(most, u.Data[i*p.N+i])
 	}
 	inner := &Problem{N: p.N, Dx: p.N - 1, C: p.C, X: make([]float64, p.N*p.N), Y: p.Y,
-		W: p.W, L2: p.L2}
+		W: p.W, L2: p.L2, two: p.two}
 	reduced := general(p.N, p.N, inner.X)
 	// out maps a head, N x C, from the span's coordinates to the original ones, and in maps it
 	// back.
@@ -661,6 +700,9 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 	// Without any mass the minimiser is zero, reached in one step from anywhere; the floor lets
 	// that step pass.
 	limit := opt.Tolerance * math.Max(scale, w.l2)
+	if w.two {
+		limit /= math.Sqrt2 // the gradient's length in both heads is this times as large
+	}
 	f, err := w.begin(start, lead)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,395 @@
+package erm
+
+import (
+	"context"
+	"math"
+	"strings"
+	"sync"
+
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/onnx/dense"
+)
+
+// A fit to a tolerance within reach of float32 is tried by L-BFGS, preconditioned by a diagonal.
+// One of its steps takes the work of one Hessian product, where a step of Newton's method takes
+// several and two products in float64 besides. Gradients are within 1e-9 of sum w |x|.
+const (
+	remembered   = 6    // pairs of steps and differences of gradients
+	approachTo   = 0.8  // of the tolerance, so that a check in float64 finds it met
+	leastSingle  = 5e-7 // the least tolerance that it is tried for
+	mostTrials   = 12   // of one line search
+	firstStep    = 30   // times a point's mean length: the curvature it meets is that of the start
+	settled      = 6    // steps before the rate of convergence foretells their number
+	overshoot    = 0.5  // slope that a step may end with beyond the minimum, as a share of that before
+	short        = 0.7  // the same before the minimum
+	diagonalRows = 512  // points that the diagonal is taken from, if there are more
+)
+
+// approach is the state of such a fit. Heads are transposed, C x D.
+type approach struct {
+	p               *Problem
+	n, d, c, padded int
+	byRows          bool
+	wide            int       // D rounded up, of x
+	x               []float32 // N x wide, where byRows
+	total           []float64 // C x D, where byRows
+	across, along   dense.Single
+	w, wy           []float32 // padded; C x padded, weight times label
+	theta, centre   []float64
+	grad, next      []float64
+	dir, trial      []float64
+	diagonal        []float64
+	scale           float64 // sum of w |x|
+	evaluations     int
+
+	// of the products: head and gradient with classes and features rounded up, logits of a block
+	headS, gradS, z []float32
+
+	logits, top []float64 // of check
+
+	held  [2][remembered][]float64 // memory of s and y
+	s, y  [][]float64              // steps and differences of gradients, the latest last
+	rho   []float64                // 1 / <s, y>
+	alpha [remembered]float64
+}
+
+var approaches = sync.Pool{New: func() any { return new(approach) }}
+
+// prepare lays p's points out in float32.
+func (a *approach) prepare(p *Problem) {
+	a.p, a.n, a.d, a.c, a.padded = p, p.N, p.D(), p.C, roundUp(p.N, dense.SingleWidth)
+	a.evaluations, a.scale, a.s, a.y, a.rho = 0, 0, a.held[0][:0], a.held[1][:0], a.rho[:0]
+	for _, b := range []*[]float64{&a.theta, &a.centre, &a.grad, &a.next, &a.dir, &a.trial} {
+		resize(b, a.c*a.d)
+	}
+	resize(&a.w, a.padded)
+	resize(&a.wy, a.c*a.padded)
+	for i, w := range p.W {
+		a.w[i] = float32(w)
+		x := p.X[i*a.d : (i+1)*a.d]
+		a.scale += w * math.Sqrt(dot(x, x))
+	}
+	clear(a.w[a.n:])
+	a.labels()
+	a.lay()
+	transposeInto(a.centre, p.Centre, a.d, a.c)
+	copy(a.theta, a.centre)
+	if p.Start != nil {
+		transposeInto(a.theta, p.Start, a.d, a.c)
+	}
+}
+
+// labels sets wy. Points go in groups, so that what is written lies together.
+func (a *approach) labels() {
+	const group = 16
+	for from := 0; from < a.n; from += group {
+		to := min(from+group, a.n)
+		for c := range a.c {
+			row := a.wy[c*a.padded : (c+1)*a.padded]
+			for i := from; i < to; i++ {
+				row[i] = float32(a.p.W[i] * a.p.Y[i*a.c+c])
+			}
+			if to == a.n {
+				clear(row[to:])
+			}
+		}
+	}
+}
+
+// rowsFast is whether rows are multiplied by vector instructions, as tiles are everywhere.
+var rowsFast = strings.HasPrefix(dense.Instructions(), "AVX")
+
+// lay lays the points out for products.
+func (a *approach) lay() {
+	a.byRows = a.p.two || rowsFast && a.c <= fewClasses && a.d >= manyFeatures
+	if a.byRows {
+		a.wide = roundUp(a.d, dense.SingleWidth)
+		resize(&a.x, a.n*a.wide)
+		for i := range a.n {
+			row := a.x[i*a.wide : (i+1)*a.wide]
+			dense.Narrow(row, a.p.X[i*a.d:(i+1)*a.d])
+			clear(row[a.d:])
+		}
+		resize(&a.headS, a.c*a.wide)
+		resize(&a.gradS, a.c*a.wide)
+		resize(&a.z, max(a.c, 2)*rowsPoints)
+		resize(&a.total, a.c*a.d)
+		return
+	}
+	a.across, a.along = dense.PackSingle(general(a.n, a.d, a.p.X), a.across.Buffer(), a.along.Buffer())
+	c := roundUp(a.c, dense.SingleRows)
+	resize(&a.headS, c*a.d)
+	clear(a.headS)
+	resize(&a.gradS, c*a.along.Cols())
+	resize(&a.z, c*blockPoints)
+}
+
+// Few classes and many features make products that wait for memory: points are read as they lie
+// then, once for both products.
+const (
+	fewClasses   = 10
+	manyFeatures = 256
+	rowsPoints   = dense.SingleWidth // in work at a time, in the second-level cache
+	rowsPart     = 256               // summed in float32, a multiple of rowsPoints; in float64 from there
+	blockPoints  = 128               // in work at a time where classes are many
+	rowsAtOnce   = 4                 // in the first-level cache
+)
+
+// gradient sets out to the gradient at t, in float32. The data's part has sum zero over the
+// classes, whatever the labels' sums are.
+func (a *approach) gradient(t, out []float64) {
+	a.evaluations++
+	floats.SubTo(out, t, a.centre)
+	if a.byRows {
+		a.gradientByRows(t, out)
+		return
+	}
+	c, cols := roundUp(a.c, dense.SingleRows), a.along.Cols()
+	dense.Narrow(a.headS, t)
+	clear(a.gradS)
+	for from := 0; from < a.n; from += blockPoints {
+		h := min(blockPoints, a.padded-from)
+		z := generalSingle(c, h, h, a.z[:c*h])
+		clear(z.Data)
+		a.across.MulColumns(from, h, generalSingle(c, a.d, a.d, a.headS), z)
+		dense.Residual(a.c, h, z.Data, a.wy[from:], a.padded, a.w[from:])
+		z.Cols = min(h, a.n-from)
+		a.along.MulRows(from, z, generalSingle(c, cols, cols, a.gradS))
+	}
+	dense.Widen(a.c, a.d, a.gradS, cols, out, out, a.p.L2)
+}
+
+// gradientByRows is gradient from the rows of X; out holds the head less the centre.
+func (a *approach) gradientByRows(t, out []float64) {
+	for c := range a.c {
+		row := a.headS[c*a.wide : (c+1)*a.wide]
+		dense.Narrow(row, t[c*a.d:(c+1)*a.d])
+		clear(row[a.d:])
+	}
+	clear(a.total)
+	for from := 0; from < a.n; from += rowsPart {
+		clear(a.gradS)
+		to := min(from+rowsPart, a.n)
+		for i := from; i < to; i += rowsPoints {
+			a.addRows(i, min(rowsPoints, to-i))
+		}
+		for c := range a.c {
+			to := a.total[c*a.d : (c+1)*a.d]
+			for j, v := range a.gradS[c*a.wide : c*a.wide+a.d] {
+				to[j] += float64(v)
+			}
+		}
+	}
+	floats.Scale(a.p.L2, out)
+	floats.Add(out, a.total)
+	if a.p.two {
+		return
+	}
+	mean := a.total[:a.d]
+	for c := 1; c < a.c; c++ {
+		floats.Add(mean, a.total[c*a.d:(c+1)*a.d])
+	}
+	for c := range a.c {
+		floats.AddScaled(out[c*a.d:(c+1)*a.d], -1/float64(a.c), mean)
+	}
+}
+
+// addRows adds the gradient of h points, from from on, to gradS.
+func (a *approach) addRows(from, h int) {
+	rows, z := a.c, a.z
+	clear(z)
+	if a.p.two { // beside logits of zero; the labels of the first row are the second's, and not used
+		rows, z = 2, a.z[rowsPoints:]
+	}
+	each := func(do func(x []float32, c, at int)) {
+		for i := 0; i < h; i += rowsAtOnce {
+			x := a.x[(from+i)*a.wide : (from+min(i+rowsAtOnce, h))*a.wide]
+			for c := range a.c {
+				do(x, c, c*rowsPoints+i)
+			}
+		}
+	}
+	each(func(x []float32, c, at int) {
+		dense.Dots(x, a.headS[c*a.wide:(c+1)*a.wide], z[at:at+len(x)/a.wide])
+	})
+	apart := a.padded
+	if a.p.two {
+		apart = 0
+	}
+	dense.Residual(rows, rowsPoints, a.z, a.wy[from:], apart, a.w[from:])
+	each(func(x []float32, c, at int) {
+		dense.AddRows(x, z[at:at+len(x)/a.wide], a.gradS[c*a.wide:(c+1)*a.wide])
+	})
+}
+
+// precondition sets the diagonal to that of the matrix of [workspace.precondition] at zero, from some
+// of the points.
+func (a *approach) precondition() {
+	resize(&a.diagonal, a.d)
+	clear(a.diagonal)
+	step := (a.n + diagonalRows - 1) / diagonalRows
+	share := 1 / float64(a.c)
+	if a.p.two {
+		share = 0.25
+	}
+	sq := a.dir[:a.d]
+	for i := 0; i < a.n; i += step {
+		x := a.p.X[i*a.d : (i+1)*a.d]
+		floats.MulTo(sq, x, x)
+		floats.AddScaled(a.diagonal, share*float64(step)*a.p.W[i], sq)
+	}
+	floats.AddConst(a.p.L2, a.diagonal)
+}
+
+// direct sets dir to minus the L-BFGS matrix times the gradient (Nocedal and Wright 2006, algorithm
+// 7.4), where the diagonal's inverse is the matrix without a memory.
+func (a *approach) direct() {
+	q := a.dir
+	copy(q, a.grad)
+	k := len(a.s)
+	for i := k - 1; i >= 0; i-- {
+		a.alpha[i] = a.rho[i] * dot(a.s[i], q)
+		floats.AddScaled(q, -a.alpha[i], a.y[i])
+	}
+	by := 1.
+	if k > 0 {
+		var yy float64
+		y := a.y[k-1]
+		for c := range a.c {
+			for j, v := range y[c*a.d : (c+1)*a.d] {
+				yy += v * v / a.diagonal[j]
+			}
+		}
+		by = 1 / (a.rho[k-1] * yy)
+	}
+	for c := range a.c {
+		for j, v := range a.diagonal {
+			q[c*a.d+j] *= by / v
+		}
+	}
+	for i := range k {
+		floats.AddScaled(q, a.alpha[i]-a.rho[i]*dot(a.y[i], q), a.s[i])
+	}
+	floats.Scale(-1, q)
+}
+
+// remember keeps the step from theta to trial and the difference of the gradients, in place of the
+// oldest once there are many.
+func (a *approach) remember() {
+	k := len(a.s)
+	if k == remembered {
+		k--
+		s, y := a.s[0], a.y[0]
+		copy(a.s, a.s[1:])
+		copy(a.y, a.y[1:])
+		copy(a.rho, a.rho[1:])
+		a.s[k], a.y[k], a.rho = s, y, a.rho[:k]
+	} else if a.s, a.y = a.s[:k+1], a.y[:k+1]; true {
+		resize(&a.s[k], len(a.theta))
+		resize(&a.y[k], len(a.theta))
+	}
+	floats.SubTo(a.s[k], a.trial, a.theta)
+	floats.SubTo(a.y[k], a.next, a.grad)
+	sy := dot(a.s[k], a.y[k])
+	if !(sy > 0) { // only through rounding
+		a.s, a.y = a.s[:k], a.y[:k]
+		return
+	}
+	a.rho = append(a.rho, 1/sy)
+}
+
+// search goes along dir, from a step of t, until the slope is a part of what it was: nearer the
+// minimum, or not far beyond. It reports false if it finds no such place.
+func (a *approach) search(t float64) bool {
+	begin := dot(a.grad, a.dir)
+	if !(begin < 0) {
+		return false
+	}
+	low, high, atLow, atHigh := 0., math.Inf(1), begin, 0.
+	for range mostTrials {
+		floats.AddScaledTo(a.trial, a.theta, t, a.dir)
+		a.gradient(a.trial, a.next)
+		end := dot(a.next, a.dir)
+		switch {
+		case !(end <= -overshoot*begin): // NaN as well
+			high, atHigh = t, end
+		case end < short*begin:
+			low, atLow = t, end
+		default:
+			return true
+		}
+		if math.IsInf(high, 1) {
+			t *= min(10, max(1.5, 1/(1-atLow/begin)))
+			continue
+		}
+		share := atLow / (atLow - atHigh) // where a line through both slopes is 0
+		if !finite(share) {
+			share = 0
+		}
+		t = low + (high-low)*min(max(share, 0.1), 0.9)
+	}
+	return false
+}
+
+// run goes to a gradient of limit, in at most most evaluations. It reports whether it got there.
+func (a *approach) run(ctx context.Context, limit float64, most int) (bool, error) {
+	a.precondition()
+	a.gradient(a.theta, a.grad)
+	first := math.Sqrt(dot(a.grad, a.grad))
+	for norm, step := first, 0; norm > limit; step++ {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if !finite(norm) || a.evaluations >= most {
+			return false, nil
+		}
+		if step >= settled {
+			// at this rate
+			if whole := float64(step) * math.Log(first/limit) / math.Log(first/norm); !(norm < first) ||
+				whole > 2*float64(most) {
+				return false, nil
+			}
+		}
+		a.direct()
+		t := 1.
+		if step == 0 {
+			t = firstStep / (a.scale / floats.Sum(a.p.W) * math.Sqrt(dot(a.dir, a.dir)))
+		}
+		if !a.search(t) {
+			return false, nil
+		}
+		a.remember()
+		a.theta, a.trial = a.trial, a.theta
+		a.grad, a.next = a.next, a.grad
+		norm = math.Sqrt(dot(a.grad, a.grad))
+	}
+	return true, nil
+}
+
+// fit returns the minimiser where the tolerance is within reach of float32. Where it is not, it
+// returns p with a start that is nearer, and reports whether the diagonal did well.
+func (a *approach) fit(ctx context.Context, p *Problem, opt Options) (*Solution, *Problem, bool,
+	error) {
+	a.prepare(p)
+	limit := opt.Tolerance * max(a.scale, p.L2)
+	if p.two {
+		limit /= math.Sqrt2 // the gradient's length in both heads is this times as large
+	}
+	well, err := a.run(ctx, approachTo*limit, productsOfFirst*patience(p))
+	if err != nil {
+		return nil, nil, false, err
+	}
+	theta := NewTheta(a.d, a.c)
+	transpose(a.theta, theta.W, a.c, a.d)
+	if well {
+		f := a.check(a.theta, a.next)
+		if norm := math.Sqrt(dot(a.next, a.next)); norm <= limit {
+			return &Solution{Theta: theta, Objective: f, GradientNorm: norm, Products: a.evaluations}, nil,
+				true, nil
+		}
+	}
+	from := *p
+	from.Start = &theta
+	return nil, &from, well, nil
+}

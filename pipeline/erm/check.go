@@ -1,0 +1,92 @@
+package erm
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/onnx/dense"
+)
+
+// checkPoints is the points whose logits are in work at a time, a multiple of [dense.Width].
+const checkPoints = 256
+
+// check sets grad to the gradient at the transposed head theta, in float64, and returns the
+// objective there. Points go in parts, so that nothing is held of points times classes.
+func (a *approach) check(theta, grad []float64) float64 {
+	p := a.p
+	floats.SubTo(grad, theta, a.centre)
+	f := p.L2 / 2 * dot(grad, grad)
+	floats.Scale(p.L2, grad)
+	rows := a.c
+	if p.two {
+		rows = 2
+	}
+	resize(&a.logits, rows*checkPoints)
+	resize(&a.top, 2*checkPoints)
+	for from := 0; from < p.N; from += checkPoints {
+		h := min(checkPoints, p.N-from)
+		wide := dense.Padded(h)
+		z := dense.Columns{C: rows, N: wide, Stride: wide, Data: a.logits[:rows*wide]}
+		clear(z.Data)
+		x := general(h, a.d, p.X[from*a.d:(from+h)*a.d])
+		head := general(a.c, a.d, theta)
+		part := blas64.General{Rows: a.c, Cols: h, Stride: wide, Data: z.Data[(rows-a.c)*wide:]}
+		if a.byRows {
+			a.rowsOf(x, func(x []float64, c, at, n int) {
+				dense.Dots(x, theta[c*a.d:(c+1)*a.d], part.Data[c*wide+at:][:n])
+			})
+		} else {
+			dense.Gemm(blas.NoTrans, blas.Trans, 1, head, x, 0, part)
+		}
+		f += a.losses(z, from, h)
+		if a.byRows {
+			a.rowsOf(x, func(x []float64, c, at, n int) {
+				dense.AddRows(x, part.Data[c*wide+at:][:n], grad[c*a.d:(c+1)*a.d])
+			})
+		} else {
+			dense.Gemm(blas.NoTrans, blas.NoTrans, 1, part, x, 1, general(a.c, a.d, grad))
+		}
+	}
+	return f
+}
+
+// rowsOf calls do for a few rows of x at a time, n from at on, and every class.
+func (a *approach) rowsOf(x blas64.General, do func(x []float64, c, at, n int)) {
+	for at := 0; at < x.Rows; at += rowsAtOnce {
+		n := min(rowsAtOnce, x.Rows-at)
+		for c := range a.c {
+			do(x.Data[at*a.d:(at+n)*a.d], c, at, n)
+		}
+	}
+}
+
+// losses replaces logits of h points, from from on, by w (p - y), and returns the sum of their
+// losses. Of two classes as one head, the second row is the head's.
+func (a *approach) losses(z dense.Columns, from, h int) float64 {
+	var f float64
+	first := z.C - a.c
+	y := a.p.Y[from*a.c:]
+	for c := range a.c {
+		row := z.Data[(first+c)*z.Stride:]
+		for i := range h {
+			f -= a.p.W[from+i] * y[i*a.c+c] * row[i]
+		}
+	}
+	top, sum := a.top[:z.N], a.top[checkPoints:checkPoints+z.N]
+	dense.Softmax(z, z, top, sum)
+	for i, w := range a.p.W[from : from+h] {
+		if w != 0 {
+			f += w * (top[i] + math.Log(sum[i]))
+		}
+	}
+	for c := range a.c {
+		row := z.Data[(first+c)*z.Stride:]
+		for i, w := range a.p.W[from : from+h] {
+			row[i] = w * (row[i] - y[i*a.c+c])
+		}
+	}
+	return f
+}
