@@ -69,7 +69,7 @@ func PackSingle(x blas64.General, across, along []float32) (Single, Single) {
 		if h < SingleWidth {
 			clear(panel)
 		}
-		// Sixteen features at a time: what is written stays in the first-level cache.
+		// Sixteen features at a time: a panel's rows stay in the first-level cache.
 		for from := 0; from < x.Cols; from += SingleWidth {
 			w := min(SingleWidth, x.Cols-from)
 			for r := range h {

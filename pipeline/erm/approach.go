@@ -80,7 +80,7 @@ func (a *approach) prepare(p *Problem) {
 	}
 }
 
-// labels sets wy. Points go in groups, so that what is written lies together.
+// labels sets wy. Points go in groups, whose numbers of one class lie together.
 func (a *approach) labels() {
 	const group = 16
 	for from := 0; from < a.n; from += group {
@@ -299,8 +299,8 @@ func (a *approach) remember() {
 	a.rho = append(a.rho, 1/sy)
 }
 
-// search goes along dir, from a step of t, until the slope is a part of what it was: nearer the
-// minimum, or not far beyond. It reports false if it finds no such place.
+// search goes along dir, from a step of t, until the slope is a part of that before:
+// nearer the minimum, or not far beyond. It reports false if it finds no such place.
 func (a *approach) search(t float64) bool {
 	begin := dot(a.grad, a.dir)
 	if !(begin < 0) {
