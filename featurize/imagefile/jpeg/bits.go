@@ -97,9 +97,8 @@ func (b *bits) code(h *huffman, class int) (e entry, value int32, err error) {
 	}
 	e = h.look[b.acc>>(64-lookBits)]
 	if e == 0 {
-		var ok bool
-		if e, ok = h.long(b.acc, class); !ok {
-			return 0, 0, errCode
+		if e, err = h.long(b.acc, class); err != nil {
+			return 0, 0, err
 		}
 	}
 	b.acc <<= e.length() & 63

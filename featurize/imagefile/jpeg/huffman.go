@@ -19,16 +19,20 @@ func (e entry) run() int     { return int(e >> 5 & 15) }
 func (e entry) size() uint   { return uint(e >> 9 & 15) }
 func (e entry) value() int32 { return int32(e) >> 16 }
 
-// A skip is codes and their values that fit in skipBits: bits 0 to 4 are their bits, 5 to 11 the
-// coefficients that they pass, and bit 12 says that the last is the end of the block.
+// A skip is codes and their values that fit in skipBits: bits 0 to 4 are their bits, and the others
+// the coefficients that they pass. The end of a block counts as passing ends; where no code fits, or
+// the codes pass more than a block, none is passed and ends+64 is said.
 type skip uint16
 
-const endOfBlock skip = 1 << 12
+const ends = 128
+
+func (s skip) length() uint { return uint(s & 31) }
+func (s skip) passed() int  { return int(s >> 5) }
 
 // huffman is a table of codes (T.81, annexes C and F).
 type huffman struct {
 	look    [1 << lookBits]entry
-	skips   []skip // made where skipped says so
+	skips   *[1 << skipBits]skip // made where skipped says so
 	skipped bool
 	symbols [256]byte
 	// last[l] is the largest code of l bits, aligned to 16 bits, plus one; first[l] takes a code to
@@ -103,16 +107,16 @@ func extend(bits uint64, size uint) int32 {
 }
 
 // long finds a code of more than lookBits bits at the beginning of acc.
-func (h *huffman) long(acc uint64, class int) (entry, bool) {
+func (h *huffman) long(acc uint64, class int) (entry, error) {
 	top := int32(acc >> 48)
 	l := 1
 	for top >= h.last[l] {
 		l++
 	}
 	if l > 16 {
-		return 0, false
+		return 0, errCode
 	}
-	return entryOf(h.symbols[(top>>(16-l)+h.first[l])&255], l, class, 0, 0), true
+	return entryOf(h.symbols[(top>>(16-l)+h.first[l])&255], l, class, 0, 0), nil
 }
 
 // skipping makes the table of codes that are skipped.
@@ -121,7 +125,7 @@ func (h *huffman) skipping() {
 		return
 	}
 	if h.skipped = true; h.skips == nil {
-		h.skips = make([]skip, 1<<skipBits)
+		h.skips = new([1 << skipBits]skip)
 	}
 	for i := range h.skips {
 		var s skip
@@ -134,14 +138,17 @@ func (h *huffman) skipping() {
 			used += n
 			s += skip(n)
 			if e&noValue != 0 && e.run() < 15 {
-				s |= endOfBlock
+				s += ends << 5
 				break
 			}
-			if passed := int(s>>5&127) + e.run() + 1; passed > 63 {
+			if s.passed()+e.run() > 62 {
 				s = 0
 				break
 			}
 			s += skip(e.run()+1) << 5
+		}
+		if s == 0 {
+			s = (ends + 64) << 5
 		}
 		h.skips[i] = s
 	}

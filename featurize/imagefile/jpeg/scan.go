@@ -209,13 +209,10 @@ func (d *decoder) one(s *scan, i, x, y int) error {
 
 // sequential decodes a block (T.81, F.2.2).
 func (d *decoder) sequential(p *part, dc, ac *huffman, x, y int) error {
-	_, v, err := d.code(dc, 0)
-	if err != nil {
-		return err
+	top, k, err := d.kept(p, dc, ac)
+	if err == nil && k < 64 {
+		err = d.passOver(ac, k)
 	}
-	p.dc += v
-	d.block[0] = p.dc * p.quantizer[0]
-	top, err := d.coefficients(ac, p.quantizer, p.last)
 	if err != nil {
 		return err
 	}
@@ -225,60 +222,108 @@ func (d *decoder) sequential(p *part, dc, ac *huffman, x, y int) error {
 
 var errMany = errors.New("its pixels are corrupt: a block has more than 64 coefficients")
 
-// coefficients decodes those behind the first, of which those behind last are passed over, and
-// returns the number of the last that is kept.
-func (d *decoder) coefficients(ac *huffman, quantizer *[64]int32, last int) (top int, err error) {
+// kept decodes the first coefficient of a block and those up to the last that is kept. It returns
+// the number of the last that is not zero, and that of the first which is still to be passed over,
+// 64 where the block has ended.
+func (d *decoder) kept(p *part, dc, ac *huffman) (top, k int, err error) {
 	acc, n, at := d.acc, d.n, d.at // in registers
-	defer func() { d.acc, d.n, d.at = acc, n, at }()
-	for k := 1; k < 64; k++ {
+	if n < 32 {
+		acc |= binary.BigEndian.Uint64(d.buf[at:]) >> (n & 63)
+		at += int(63-n) >> 3
+		n |= 56
+	}
+	e := dc.look[acc>>(64-lookBits)]
+	if e == 0 {
+		e, err = dc.long(acc, 0)
+	}
+	quantizer, last := p.quantizer, p.last
+	for ; err == nil; k++ {
+		acc <<= e.length() & 63
+		n -= e.length()
+		k += e.run()
+		if e&noValue == 0 {
+			v := e.value()
+			if size := e.size(); size > 0 {
+				v = extend(acc>>((64-size)&63), size)
+				acc <<= size & 63
+				n -= size
+			}
+			if k == 0 {
+				p.dc += v
+				d.block[0] = p.dc * quantizer[0]
+			} else if k <= last {
+				place := zigzag[k&63]
+				d.block[place&63] = v * quantizer[place&63]
+				top = k
+			} else if k > 63 {
+				err = errMany
+			}
+		} else if e.run() < 15 {
+			k = 64
+			break
+		}
+		if k >= last {
+			k++
+			break
+		}
 		if n < 32 {
 			acc |= binary.BigEndian.Uint64(d.buf[at:]) >> (n & 63)
 			at += int(63-n) >> 3
 			n |= 56
 		}
-		if k > last {
-			if s := ac.skips[acc>>(64-skipBits)]; s != 0 && k+int(s>>5&127) < 64 {
-				acc <<= s & 31
-				n -= uint(s & 31)
-				if s&endOfBlock != 0 {
-					return top, nil
-				}
-				k += int(s>>5&127) - 1
-				continue
-			}
-		}
-		e := ac.look[acc>>(64-lookBits)]
-		if e == 0 {
-			var ok bool
-			if e, ok = ac.long(acc, 1); !ok {
-				return 0, errCode
-			}
-		}
-		acc <<= e.length() & 63
-		n -= e.length()
-		k += e.run()
-		if e&noValue != 0 {
-			if e.run() < 15 {
-				return top, nil
-			}
-			continue
-		}
-		v := e.value()
-		if size := e.size(); size > 0 {
-			v = extend(acc>>((64-size)&63), size)
-			acc <<= size & 63
-			n -= size
-		}
-		if k > 63 {
-			return 0, errMany
-		}
-		if k <= last {
-			place := zigzag[k]
-			d.block[place&63] = v * quantizer[place&63]
-			top = k
+		if e = ac.look[acc>>(64-lookBits)]; e == 0 {
+			e, err = ac.long(acc, 1)
 		}
 	}
-	return top, nil
+	d.acc, d.n, d.at = acc, n, at
+	return top, k, err
+}
+
+// passOver passes over the coefficients of a block from the k-th on.
+func (d *decoder) passOver(ac *huffman, k int) (err error) {
+	acc, n, at := d.acc, d.n, d.at
+	for k < 64 {
+		acc |= binary.BigEndian.Uint64(d.buf[at:]) >> (n & 63)
+		at += int(63-n) >> 3
+		n |= 56
+		var s skip
+		for range 56 / skipBits {
+			s = ac.skips[acc>>(64-skipBits)]
+			if k += s.passed(); k > 63 {
+				break
+			}
+			acc <<= s.length() & 63
+			n -= s.length()
+		}
+		if k < 64 {
+			continue
+		}
+		if k > ends && k < ends+64 {
+			acc <<= s.length() & 63
+			n -= s.length()
+			break
+		}
+		k -= s.passed()
+		acc |= binary.BigEndian.Uint64(d.buf[at:]) >> (n & 63)
+		at += int(63-n) >> 3
+		n |= 56
+		e := ac.look[acc>>(64-lookBits)]
+		if e == 0 {
+			if e, err = ac.long(acc, 1); err != nil {
+				break
+			}
+		}
+		acc <<= (e.length() + e.size()) & 63
+		n -= e.length() + e.size()
+		if k += e.run() + 1; e&noValue != 0 && e.run() < 15 {
+			break
+		}
+		if k > 64 && e&noValue == 0 {
+			err = errMany
+		}
+	}
+	d.acc, d.n, d.at = acc, n, at
+	return err
 }
 
 // difference decodes the first coefficient of a block of a progressive file (T.81, G.1.2.1).

@@ -85,20 +85,53 @@ func (d *decoder) transform(p *part, top, x, y int) {
 		b[0] = 0
 		return
 	}
-	shift := uint(eighth)
-	if px == 2 && py == 2 { // both passes are exact
-		s, t, u, v := b[0]+b[8], b[1]+b[9], b[0]-b[8], b[1]-b[9]
-		d.rows[0][0], d.rows[0][1], d.rows[1][0], d.rows[1][1] = s+t, s-t, u+v, u-v
-	} else {
-		shift += fraction + between
+	switch {
+	case px == 2 && py == 2 && p.plane.Whole == nil: // both passes are exact
+		const half = 1 << (eighth - 1)
+		s, t, u, v := b[0]+b[8]+half, b[1]+b[9], b[0]-b[8]+half, b[1]-b[9]
+		upper, lower := p.plane.Reduced[at:][:2], p.plane.Reduced[at+p.plane.Stride:][:2]
+		upper[0], upper[1] = within((s+t)>>eighth), within((s-t)>>eighth)
+		lower[0], lower[1] = within((u+v)>>eighth), within((u-v)>>eighth)
+	case px == 4 && py == 4 && p.plane.Whole == nil:
+		d.fourByFour(p.plane.Reduced[at:], p.plane.Stride)
+	default:
 		d.passes(px, py)
-	}
-	for v := range py {
-		p.plane.put(at, d.rows[v][:px], 1<<(shift-1), shift)
-		at += p.plane.Stride
+		for v := range py {
+			p.plane.put(at, d.rows[v][:px], eighth+fraction+between)
+			at += p.plane.Stride
+		}
 	}
 	d.clear(top)
 }
+
+// fourByFour is passes for 4 x 4 points, and writes them.
+func (d *decoder) fourByFour(to []int16, stride int) {
+	const first, second = fraction - between, eighth + fraction + between
+	var m [16]int32
+	for u := range 4 {
+		c0, c1, c2, c3 := d.block[u], d.block[8+u], d.block[16+u], d.block[24+u]
+		if c1|c2|c3 == 0 {
+			c0 <<= between
+			m[u], m[4+u], m[8+u], m[12+u] = c0, c0, c0, c0
+			continue
+		}
+		even0, even1 := (c0+c2)<<fraction+1<<(first-1), (c0-c2)<<fraction+1<<(first-1)
+		o0, o1 := c1*c1306+c3*c0541, c1*c0541-c3*c1306
+		m[u], m[4+u], m[8+u], m[12+u] = (even0+o0)>>first, (even1+o1)>>first, (even1-o1)>>first,
+			(even0-o0)>>first
+	}
+	for v := range 4 {
+		row, out := m[4*v:][:4], to[v*stride:][:4]
+		even0, even1 := (row[0]+row[2])<<fraction+1<<(second-1),
+			(row[0]-row[2])<<fraction+1<<(second-1)
+		o0, o1 := row[1]*c1306+row[3]*c0541, row[1]*c0541-row[3]*c1306
+		out[0], out[1] = within((even0+o0)>>second), within((even1+o1)>>second)
+		out[2], out[3] = within((even1-o1)>>second), within((even0-o0)>>second)
+	}
+}
+
+// within returns a reduced sample.
+func within(v int32) int16 { return int16(min(beyond, max(-beyond, v))) }
 
 // passes computes px x py points, of the columns and then of the rows.
 func (d *decoder) passes(px, py int) {
@@ -135,8 +168,9 @@ func (d *decoder) clear(top int) {
 	}
 }
 
-// put writes a row of samples.
-func (p *Plane) put(at int, row []int32, half int32, shift uint) {
+// put writes a row of samples, which have shift fractional bits.
+func (p *Plane) put(at int, row []int32, shift uint) {
+	half := int32(1) << (shift - 1)
 	if p.Whole != nil {
 		to := p.Whole[at:][:len(row)]
 		for i, v := range row {
@@ -150,7 +184,7 @@ func (p *Plane) put(at int, row []int32, half int32, shift uint) {
 	}
 	to := p.Reduced[at:][:len(row)]
 	for i, v := range row {
-		to[i] = int16(min(beyond, max(-beyond, (v+half)>>(shift&31))))
+		to[i] = within((v + half) >> (shift & 31))
 	}
 }
 
@@ -163,7 +197,7 @@ func (p *Plane) fill(at, across, down int, v int32) {
 				p.Whole[at+i] = w
 			}
 		} else {
-			w := int16(min(beyond, max(-beyond, v)))
+			w := within(v)
 			for i := range p.Reduced[at:][:across] {
 				p.Reduced[at+i] = w
 			}
