@@ -80,3 +80,20 @@ func readPairs(luma, cb, cr, red, green, blue []uint8) {
 //
 //go:noescape
 func pairsY(n int, luma, cb, cr, red, green, blue *uint8)
+
+// mix is mixGo.
+func mix(red, green, blue []int16) {
+	n := len(red) &^ 7
+	if !haveLanes || n == 0 {
+		mixGo(red, green, blue)
+		return
+	}
+	_, _ = green[n-1], blue[n-1]
+	mixY(n, &red[0], &green[0], &blue[0])
+	mixGo(red[n:], green[n:], blue[n:])
+}
+
+// mixY is mixGo for a multiple of 8 samples.
+//
+//go:noescape
+func mixY(n int, red, green, blue *int16)

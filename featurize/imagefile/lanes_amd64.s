@@ -201,3 +201,53 @@ pixels:
 	JNZ       pixels
 	VZEROUPPER
 	RET
+
+// MIX writes eight samples of a colour, in place: colour is rounded, luma within black and white in Y5 added, that cut off at these, and
+// what luma has beyond in Y6 added.
+#define MIX(colour, low, to) \
+	VPADDD       Y15, colour, colour \
+	VPSRAD       $16, colour, colour \
+	VPADDD       Y5, colour, colour \
+	VPMINSD      Y9, colour, colour \
+	VPMAXSD      Y10, colour, colour \
+	VPADDD       Y6, colour, colour \
+	VEXTRACTI128 $1, colour, X7 \
+	VPACKSSDW    X7, low, X7 \
+	VMOVDQU      X7, (to) \
+	ADDQ         $16, to
+
+// func mixY(n int, red, green, blue *int16)
+//
+// CX samples left, R10 to R12 the planes; Y0 and Y1 cb and cr, Y2 to Y4 what they add to the colours, Y9 to Y15 constants.
+TEXT ·mixY(SB), NOSPLIT, $0-32
+	MOVQ n+0(FP), CX
+	MOVQ red+8(FP), R10
+	MOVQ green+16(FP), R11
+	MOVQ blue+24(FP), R12
+	FACTOR(127, X9, Y9)
+	FACTOR(-128, X10, Y10)
+	FACTOR(116130, X11, Y11)
+	FACTOR(-46802, X12, Y12)
+	FACTOR(-22554, X13, Y13)
+	FACTOR(91881, X14, Y14)
+	FACTOR(0x8000, X15, Y15)
+
+samples:
+	VPMOVSXWD (R10), Y6
+	VPMOVSXWD (R11), Y0
+	VPMOVSXWD (R12), Y1
+	VPMINSD   Y9, Y6, Y5
+	VPMAXSD   Y10, Y5, Y5
+	VPSUBD    Y5, Y6, Y6
+	VPMULLD   Y14, Y1, Y2
+	VPMULLD   Y13, Y0, Y3
+	VPMULLD   Y12, Y1, Y4
+	VPADDD    Y4, Y3, Y3
+	VPMULLD   Y11, Y0, Y4
+	MIX(Y2, X2, R10)
+	MIX(Y3, X3, R11)
+	MIX(Y4, X4, R12)
+	SUBQ      $8, CX
+	JNZ       samples
+	VZEROUPPER
+	RET

@@ -15,3 +15,5 @@ func (a *axis) downwardWords(dst []int16, sums []int32, rows []int16, stride, i 
 func readPairs(luma, cb, cr, red, green, blue []uint8) {
 	readPairsGo(luma, cb, cr, red, green, blue)
 }
+
+func mix(red, green, blue []int16) { mixGo(red, green, blue) }

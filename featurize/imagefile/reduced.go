@@ -105,18 +105,22 @@ func (p *reduced) colours() {
 		p.planes[1+i] = spread(&p.planes[1+i], luma)
 	}
 	n := len(luma.Reduced)
-	red, green, blue := luma.Reduced, p.planes[1].Reduced[:n], p.planes[2].Reduced[:n]
-	within := func(v int32) int32 { return min(127, max(-128, v)) }
+	mix(luma.Reduced, p.planes[1].Reduced[:n], p.planes[2].Reduced[:n])
+}
+
+// mixGo turns luma and chroma, less 128, into red, green and blue in their places.
+func mixGo(red, green, blue []int16) {
+	green, blue = green[:len(red)], blue[:len(red)]
 	for i, l := range red {
 		c, y := chroma{}, int32(l)
 		if green[i]|blue[i] != 0 {
 			c = chromaOf(green[i], blue[i])
 		}
-		inside := within(y)
+		inside := min(127, max(-128, y))
 		beyond := y - inside
-		red[i] = int16(within(inside+(c.red+1<<15)>>16) + beyond)
-		green[i] = int16(within(inside+(c.green+1<<15)>>16) + beyond)
-		blue[i] = int16(within(inside+(c.blue+1<<15)>>16) + beyond)
+		red[i] = int16(min(127, max(-128, inside+(c.red+1<<15)>>16)) + beyond)
+		green[i] = int16(min(127, max(-128, inside+(c.green+1<<15)>>16)) + beyond)
+		blue[i] = int16(min(127, max(-128, inside+(c.blue+1<<15)>>16)) + beyond)
 	}
 }
 

@@ -76,6 +76,28 @@ func TestColoursOfReduced(t *testing.T) {
 	}
 }
 
+// TestMix: colours computed in lanes are those computed one by one, for all levels that a decoder
+// gives and every length of the rest.
+func TestMix(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 7))
+	for n := range 67 {
+		var got, want [3][]int16
+		for c := range got {
+			for range n {
+				got[c] = append(got[c], int16(random.IntN(511)-255))
+			}
+			want[c] = slices.Clone(got[c])
+		}
+		mix(got[0], got[1], got[2])
+		mixGo(want[0], want[1], want[2])
+		for c := range got {
+			if !slices.Equal(got[c], want[c]) {
+				t.Fatalf("%d samples, colour %d: %v; want %v", n, c, got[c], want[c])
+			}
+		}
+	}
+}
+
 // TestReducedIsWhole: the pixels of a reduced photograph lie within two levels of those of the
 // whole one, turned and cropped or not, wherever the rule takes one; those of noise and of hard
 // edges of colour lie near.
