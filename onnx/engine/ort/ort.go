@@ -24,6 +24,7 @@ import (
 	"sync"
 
 	ortgo "github.com/yalue/onnxruntime_go"
+	"golang.org/x/sys/cpu"
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -172,8 +173,14 @@ func (e *Engine) sessionOptions(lazy bool) (so *ortgo.SessionOptions, err error)
 		// Threads that wait in a loop would take the cores from the Go code between two calls.
 		func() error { return so.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
 		// Without VNNI the runtime adds two products of a uint8 and an int8 in 16 bits, and
-		// saturates them, unless it is told to be right.
-		func() error { return so.AddSessionConfigEntry("session.x64quantprecision", "1") },
+		// saturates them, unless it is told to be right. With VNNI it is right by itself, and twice
+		// as fast where it is not told.
+		func() error {
+			if cpu.X86.HasAVX512VNNI || cpu.X86.HasAVXVNNI {
+				return nil
+			}
+			return so.AddSessionConfigEntry("session.x64quantprecision", "1")
+		},
 		func() error {
 			if lazy {
 				return so.SetGraphOptimizationLevel(ortgo.GraphOptimizationLevelDisableAll)
