@@ -187,6 +187,7 @@ figures: setup build ## the pictures in README.md and docs (needs Chromium; docs
 	$(GO) run ./docs/figures/drift docs/results/martingale docs/results/martingale.svg
 	$(GO) run ./docs/figures/rounds docs/results docs/results/pretrained.svg
 	$(GO) run ./docs/figures/scaling docs/figures/scaling.svg
+	$(GO) run ./docs/figures/width draw docs/figures/width.txt docs/figures/width.svg
 	$(GO) run ./docs/figures/merging docs/results/merging.csv docs/figures/merging.svg
 	$(CLEAN) $(BIN)/fmp run --seeds 1 --methods FMP --dataset.test 1000 --out runs/concept
 	$(GO) run ./docs/figures/concept runs/concept docs/figures/concept.svg

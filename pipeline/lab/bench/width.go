@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"fmp/models/rng"
+	"fmp/onnx"
+	"fmp/onnx/npy"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/point"
+)
+
+// FitSize is the size of a fit: N points, D rows of a head (features and the bias), C classes.
+type FitSize struct{ N, D, C int }
+
+// strong is the number of directions that Strong stretches.
+const strong = 32
+
+// FitContenders returns a fit of that size by erm, and by the solvers of peers, each to the same gradient:
+// 1e-6 of the sum of the points' lengths. The features are Gaussian with class means, as those of
+// [Fit]; where stretched is set, 32 directions of them are up to ten times as long. Peers are
+// started one by one, by the functions that come back with their names.
+func FitContenders(ctx context.Context, peers Peers, s FitSize, stretched bool) (ours Contender,
+	others map[string]func() (Contender, error), end func(), err error) {
+	p, err := FitProblem(s, stretched)
+	if err != nil {
+		return Contender{}, nil, nil, err
+	}
+	y := make([]int64, s.N)
+	for i := range y {
+		y[i] = int64(i % s.C)
+	}
+	dir, err := os.MkdirTemp("", "fmp-bench-")
+	if err != nil {
+		return Contender{}, nil, nil, err
+	}
+	end = func() { os.RemoveAll(dir) }
+	for name, t := range map[string]*onnx.Tensor{"l2": {DType: onnx.Float64, Shape: []int{}, Data: []float64{penalty}},
+		"x0": onnx.NewTensor(p.X, p.N, p.D()), "y0": onnx.NewTensor(y, p.N),
+		"w0": onnx.NewTensor(p.W, p.N)} {
+		if err := npy.Save(filepath.Join(dir, name+".npy"), t); err != nil {
+			end()
+			return Contender{}, nil, nil, err
+		}
+	}
+	ours = Timed("fmp", func() error {
+		_, err := erm.Solve(ctx, p, erm.Options{Tolerance: tolerance, Threads: 1})
+		return err
+	})
+	others = map[string]func() (Contender, error){}
+	for _, how := range []string{"lbfgs", "newton-cg", "scipy"} {
+		others[how] = func() (Contender, error) {
+			return peers.start(ctx, peer{"equal:" + how, how}, dir)
+		}
+	}
+	return ours, others, end, nil
+}
+
+// FitProblem is the problem of [FitContenders].
+func FitProblem(s FitSize, stretched bool) (*erm.Problem, error) {
+	r := rng.New(1, "scaling", s.N, s.D-1, s.C)
+	set := labelled(r, classMeans(r, s.D-1, s.C), s.N, s.D-1, s.C)
+	if stretched {
+		stretch(set)
+	}
+	return erm.FromSets(penalty, set)
+}
+
+// stretch makes the first features of a set longer: the j-th 10 / (1 + j/8) times.
+func stretch(set *point.Set) {
+	for i := range set.N {
+		row := set.Row(i)
+		for j := range min(strong, set.Dx) {
+			row[j] *= 10 / (1 + float32(j)/8)
+		}
+	}
+}
+
+// String is N x D x C.
+func (s FitSize) String() string { return fmt.Sprintf("%d x %d x %d", s.N, s.D, s.C) }
