@@ -60,6 +60,8 @@ type basis struct {
 	v      []float64 // [K, K], a coordinate a column
 	lambda []float64
 	means  []float64 // class means of the pool, [C, K]; zeros where nobody holds a class
+	// measured says that the target is a covariance within classes, and not the identity.
+	measured bool
 }
 
 // in returns the basis of a pool for a target.
@@ -71,7 +73,7 @@ func (p *pool) in(t target) *basis {
 		a = timesT(times(t.inverse, a, k, k, k), t.inverse, k, k, k)
 		mirror(a, k) // which rounding parted
 	}
-	b := &basis{pool: p}
+	b := &basis{pool: p, measured: t.inverse != nil}
 	var q blas64.General
 	b.lambda, q = dense.Eigen(general(k, k, a))
 	for i, v := range b.lambda {

@@ -44,6 +44,11 @@ func (r *Round) candidates() ([]candidate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("candidate: corpus %d: %w", i, err)
 		}
+		if c.Named() { // the first, where clients tell candidates apart by nothing
+			out = append(out, candidate{name: fmt.Sprintf("named %d", i), target: &t,
+				strength: strengths[len(strengths)-1], odds: corpusOdds,
+				corpus: c})
+		}
 		for _, s := range strengths[corpusStrengths:] {
 			out = append(out, candidate{name: fmt.Sprintf("corpus %d %g", i, s),
 				target: &t, strength: s,
@@ -58,11 +63,6 @@ func (r *Round) candidates() ([]candidate, error) {
 						prior: prior})
 				}
 			}
-		}
-		if c.Named() {
-			out = append(out, candidate{name: fmt.Sprintf("named %d", i), target: &t,
-				strength: strengths[len(strengths)-1], odds: corpusOdds,
-				corpus: c})
 		}
 	}
 	return out, nil

@@ -70,8 +70,10 @@ func (u *curvature) curve(x, logits, mass []float64) {
 }
 
 const (
-	matchRows, matchDraws = 200, 10 // by which the samples' mean is told
-	sharpest, sharperStep = 2, 1.03 // of samples
+	// matchDraws is the number of samples whose mean is told, at matchRows rows at least and
+	// matchNumbers probabilities: few rows are unsure where classes are far apart.
+	matchRows, matchNumbers, matchDraws = 200, 40_000, 10
+	sharpest, sharperStep               = 2, 1.03 // of samples
 )
 
 // match sets sharper so that the mean prediction of samples is the head's: it has the largest mean
@@ -80,7 +82,7 @@ const (
 func (u *curvature) match(x, logits []float64, curve func(), temperature float64) {
 	c, d := u.c, u.k+1
 	all := len(logits) / c
-	n := min(all, matchRows)
+	n := min(all, max(matchRows, matchNumbers/c))
 	some, head := make([]float64, 0, n*d), make([]float64, 0, n*c)
 	for i := range n {
 		at := i * all / n

@@ -34,6 +34,9 @@ func (b *basis) at(strength float64, prior *between) *discriminant {
 		h.precision[j] = (nu + b.dof) / (nu*size + v)
 		noise += h.precision[j] * v / d / b.dof
 	}
+	if !(noise > 0) { // no image is told from its class mean: W itself
+		noise = 1
+	}
 	norms := make([]float64, b.c)
 	for y := range norms {
 		norms[y] = h.norm(b.means[y*k:][:k])
@@ -87,8 +90,8 @@ func (p *pool) share(class int, n0 float64) float64 {
 	return n / (n + n0)
 }
 
-// size is the mean variance within classes in units of the target; where nothing spreads within
-// classes, that of class means.
+// size is the mean variance within classes in units of the target. Where nothing spreads within
+// classes it is 1 of a corpus's covariance, and of the identity that of class means.
 func (b *basis) size() float64 {
 	var sum float64
 	for _, v := range b.lambda {
@@ -97,7 +100,7 @@ func (b *basis) size() float64 {
 	if sum > 0 {
 		return sum / float64(b.k) / b.dof
 	}
-	if between := dot(b.means, b.means); between > 0 {
+	if between := dot(b.means, b.means); between > 0 && !b.measured {
 		return between / float64(b.k*b.c)
 	}
 	return 1

@@ -93,7 +93,7 @@ func (g *judge) ask(b *basis, l linear) [judgeBlocks]moments.Curve {
 // fifth of the others.
 func (r *Round) askRegression(g *judge, h *discriminant, s *sums,
 	o *Options) (out [judgeBlocks]moments.Curve, err error) {
-	theirs := r.stand(h, s.all, namedDraws, o)
+	theirs := h.sum(s.all, o)
 	for fold := range regressionFolds {
 		in, left := &Corpus{}, judge{}
 		for i, y := range g.corpus.Labels {

@@ -153,7 +153,7 @@ func (r *Round) finish(to *Component, c *candidate, h *discriminant, l linear,
 	t float64, o *Options) {
 	if c.corpus != nil {
 		to.Head = h.head(l)
-		on := h.with(c.corpus, r.stand(h, h.pool, namedDraws, o))
+		on := h.with(c.corpus, h.sum(h.pool, o))
 		to.spread = h.curvature(on, *l.over(1 / t), t)
 		return
 	}

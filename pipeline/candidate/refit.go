@@ -14,10 +14,11 @@ import (
 const (
 	// tie is the weight, in images, that ties a regression to where it starts.
 	tie = 60
-	// refitDraws and namedDraws are the numbers of draws of W about a class mean, half of them the
-	// others' opposites.
+	// refitDraws is the number of draws of W about a class mean, half of them the others' opposites.
 	refitDraws = 8
-	namedDraws = 2
+	// imagesPerDraw is how many images of a class a row of a named corpus's regression stands for, and
+	// maxNamedDraws bounds the rows of a class.
+	imagesPerDraw, maxNamedDraws = 5, 256
 	// minCount stands for no image in logarithms.
 	minCount = 1e-9
 )
@@ -211,7 +212,21 @@ func (l linear) over(t float64) *linear {
 // named returns the head of a corpus of the round's classes, which is one more client that sends
 // its images: one regression on all, calibrated by itself.
 func (r *Round) named(h *discriminant, c *Corpus, p *pool, o *Options) (linear, error) {
-	return h.beside(c, r.stand(h, p, namedDraws, o))
+	return h.beside(c, h.sum(p, o))
+}
+
+// sum returns rows that stand for the images of a pool: class means of all clients and draws of W
+// about them. They are those of the pool, whoever added it up.
+func (h *discriminant) sum(p *pool, o *Options) *images {
+	out := &images{}
+	for y, n := range p.n {
+		if n > 0 {
+			draws := 2 * int(min(math.Ceil(n/(2*imagesPerDraw)), maxNamedDraws/2))
+			out.about(h, []cell{{class: y, n: max(n, 1), mean: narrowed(p.mean[y*p.k:][:p.k])}}, draws,
+				rng.New(o.Seed, "candidate", o.Stream, "sum", y))
+		}
+	}
+	return out
 }
 
 // beside fits one regression to a corpus's images and the clients'.
