@@ -14,6 +14,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/pipeline/candidate"
 	"fmp/pipeline/compress"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/honesty"
@@ -44,6 +45,10 @@ type Conjugate struct {
 
 	model, coordinates *onnx.Model
 	parts              map[string]*lazy
+
+	corpus    sync.Once // sets known and corpusErr
+	known     *candidate.Corpus
+	corpusErr error
 }
 
 // lazy is a part of the model that is loaded when it is first asked for: of many classes each takes

@@ -1,0 +1,129 @@
+package models
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"fmp/onnx"
+)
+
+// Names of the images that a conjugate predictor may hold: those of its corpus, which a round of
+// the same classes counts as one more client's.
+const (
+	conjImages       = "images"        // int8 [N, dx]: softened features in units of their scale
+	conjImagesScale  = "images_scale"  // float32 [dx]
+	conjImagesLabels = "images_labels" // int32 [N]
+)
+
+// maxImages bounds the images of a conjugate predictor, and maxImageNumbers their numbers: 1 GiB.
+const maxImages, maxImageNumbers = 1 << 22, 1 << 30
+
+// imageSteps is the largest number of an image's int8.
+const imageSteps = 127
+
+// WithImages returns a conjugate predictor with the images of its corpus: feature rows [N, dx] with
+// labels [N]. Each number of the softened features is kept in one byte, in 127ths of the largest of
+// its feature.
+func WithImages(m *onnx.Model, features []float32, labels []int) (*onnx.Model, error) {
+	c, values, err := ConjugateValues(m)
+	if err != nil {
+		return nil, err
+	}
+	n := len(labels)
+	if n == 0 || n > min(maxImages, maxImageNumbers/c.Dx) || len(features) != n*c.Dx {
+		return nil, fmt.Errorf("images of a conjugate predictor: %d numbers for %d labels; want %d "+
+			"each, and 1 to %d images", len(features), n, c.Dx, min(maxImages, maxImageNumbers/c.Dx))
+	}
+	rows := soft(features, values[ConjCentre].F32(), float64(values[ConjRadius].F32()[0]))
+	scale, packed, of := make([]float32, c.Dx), make([]int8, len(rows)), make([]int32, n)
+	for i, v := range rows {
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return nil, fmt.Errorf("images of a conjugate predictor: image %d holds %v; want finite "+
+				"numbers", i/c.Dx, v)
+		}
+		scale[i%c.Dx] = max(scale[i%c.Dx], float32(math.Abs(float64(v))))
+	}
+	for j, v := range scale {
+		scale[j] = v / imageSteps
+	}
+	for i, v := range rows {
+		if s := scale[i%c.Dx]; s > 0 {
+			packed[i] = int8(min(max(math.RoundToEven(float64(v/s)), -imageSteps), imageSteps))
+		}
+	}
+	for i, y := range labels {
+		if y < 0 || y >= c.C {
+			return nil, fmt.Errorf("images of a conjugate predictor: label %d of image %d; allowed are "+
+				"0 to %d", y, i, c.C-1)
+		}
+		of[i] = int32(y)
+	}
+	out := onnx.Clone(m)
+	out.Graph.Initializers[conjImages] = onnx.NewTensor(packed, n, c.Dx)
+	out.Graph.Initializers[conjImagesScale] = onnx.NewTensor(scale, c.Dx)
+	out.Graph.Initializers[conjImagesLabels] = onnx.NewTensor(of, n)
+	return out, nil
+}
+
+// soft returns features with their norm softened: phi of [NewConjugate].
+func soft(features, centre []float32, radius float64) []float32 {
+	out, dx := make([]float32, len(features)), len(centre)
+	for at := 0; at < len(features); at += dx {
+		square := 0.0
+		for j, v := range features[at : at+dx] {
+			d := float64(v) - float64(centre[j])
+			square += d * d
+		}
+		by := 1 / math.Sqrt(1+square/(radius*radius))
+		for j, v := range features[at : at+dx] {
+			out[at+j] = float32((float64(v) - float64(centre[j])) * by)
+		}
+	}
+	return out
+}
+
+// Images returns the images of a conjugate predictor, softened features [N, dx] with labels [N];
+// none where it holds none.
+func Images(m *onnx.Model) (rows []float32, labels []int, err error) {
+	packed := m.Graph.Initializers[conjImages]
+	if packed == nil {
+		return nil, nil, nil
+	}
+	c, _, err := ConjugateValues(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	scale, of := m.Graph.Initializers[conjImagesScale], m.Graph.Initializers[conjImagesLabels]
+	n := 0
+	if len(packed.Shape) == 2 {
+		n = packed.Shape[0]
+	}
+	if n < 1 || n > min(maxImages, maxImageNumbers/c.Dx) ||
+		!isTensor(packed, onnx.Int8, n, c.Dx) || !isTensor(scale, onnx.Float32, c.Dx) ||
+		!isTensor(of, onnx.Int32, n) {
+		return nil, nil, fmt.Errorf("conjugate predictor: images %v of scale %v with labels %v; want "+
+			"int8 [N, %d], float32 [%d] and int32 [N]", packed, scale, of, c.Dx, c.Dx)
+	}
+	for j, v := range scale.F32() {
+		if !(v >= 0) || math.IsInf(float64(v), 0) {
+			return nil, nil, fmt.Errorf("conjugate predictor: scale %v of feature %d of its images", v, j)
+		}
+	}
+	rows, labels = make([]float32, n*c.Dx), make([]int, n)
+	for i, v := range packed.Data.([]int8) {
+		rows[i] = float32(v) * scale.F32()[i%c.Dx]
+	}
+	for i, y := range of.Data.([]int32) {
+		if y < 0 || int(y) >= c.C {
+			return nil, nil, fmt.Errorf("conjugate predictor: label %d of image %d; allowed are 0 to %d",
+				y, i, c.C-1)
+		}
+		labels[i] = int(y)
+	}
+	return rows, labels, nil
+}
+
+func isTensor(t *onnx.Tensor, of onnx.DType, shape ...int) bool {
+	return t != nil && t.DType == of && slices.Equal(t.Shape, shape)
+}

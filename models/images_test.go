@@ -1,0 +1,128 @@
+package models
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/check"
+	"fmp/onnx/serde"
+)
+
+// pictured returns a conjugate predictor of 3 features, 2 classes and 2 coordinates, with images.
+func pictured(t *testing.T) (m *onnx.Model, features []float32, labels []int) {
+	t.Helper()
+	values := map[string]*onnx.Tensor{}
+	c := ConjugateConfig{Dx: 3, C: 2, K: 2}
+	for name, shape := range c.shapes() {
+		values[name] = onnx.ZerosF32(shape...)
+		for i := range values[name].F32() {
+			values[name].F32()[i] = 0.25 * float32(i+1)
+		}
+	}
+	m, err := NewConjugate(c, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	features, labels = []float32{1, 2, 3, -4, 0.5, 3, 0, 0, 3}, []int{0, 1, 1}
+	if m, err = WithImages(m, features, labels); err != nil {
+		t.Fatal(err)
+	}
+	return m, features, labels
+}
+
+// TestImages: images come back from the file as they were, to half a step of their feature, and
+// the parts that leave the server hold none of them.
+func TestImages(t *testing.T) {
+	m, features, labels := pictured(t)
+	data, err := serde.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err = serde.Unmarshal(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := check.Model(m); err != nil {
+		t.Fatal(err)
+	}
+	rows, of, err := Images(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, values, err := ConjugateValues(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := soft(features, values[ConjCentre].F32(), float64(values[ConjRadius].F32()[0]))
+	for i, v := range rows {
+		var most float64
+		for at := i % 3; at < len(want); at += 3 {
+			most = max(most, math.Abs(float64(want[at])))
+		}
+		if math.Abs(float64(v-want[i])) > most/imageSteps/2*1.0001 {
+			t.Errorf("number %d is %v; want %v within %v", i, v, want[i], most/imageSteps/2)
+		}
+	}
+	for i, y := range of {
+		if y != labels[i] {
+			t.Errorf("label %d is %d; want %d", i, y, labels[i])
+		}
+	}
+	for _, phi := range []bool{false, true} {
+		e, err := ConjugateEmbedding(m, phi)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range e.Graph.Initializers {
+			if strings.HasPrefix(name, conjImages) {
+				t.Errorf("the client's part holds %s", name)
+			}
+		}
+	}
+	part, err := ConjugatePart(m, ConjCoordinates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if part.Graph.Initializers[conjImages] != nil {
+		t.Error("the coordinates of a classifier hold the corpus's images")
+	}
+}
+
+// TestImagesAreChecked: hostile images are refused.
+func TestImagesAreChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		of   string
+		make func() *onnx.Tensor
+	}{
+		"label 2":      {conjImagesLabels, func() *onnx.Tensor { return onnx.NewTensor([]int32{0, 1, 2}, 3) }},
+		"labels":       {conjImagesLabels, func() *onnx.Tensor { return onnx.NewTensor([]int32{0, 1}, 2) }},
+		"no labels":    {conjImagesLabels, func() *onnx.Tensor { return nil }},
+		"scale":        {conjImagesScale, func() *onnx.Tensor { return onnx.NewTensor([]float32{1, 1, -1}, 3) }},
+		"not a number": {conjImagesScale, func() *onnx.Tensor { return onnx.NewTensor([]float32{1, 1, float32(math.NaN())}, 3) }},
+		"floats":       {conjImages, func() *onnx.Tensor { return onnx.ZerosF32(3, 3) }},
+		"width":        {conjImages, func() *onnx.Tensor { return onnx.NewTensor(make([]int8, 6), 3, 2) }},
+		"rank":         {conjImages, func() *onnx.Tensor { return onnx.NewTensor(make([]int8, 9), 9) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _, _ := pictured(t)
+			m.Graph.Initializers[c.of] = c.make()
+			if _, _, err := Images(m); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+	m, features, labels := pictured(t)
+	for name, err := range map[string]error{
+		"no images": second(WithImages(m, nil, nil)),
+		"numbers":   second(WithImages(m, features[:8], labels)),
+		"label":     second(WithImages(m, features, []int{0, 1, 2})),
+		"infinite":  second(WithImages(m, append([]float32{float32(math.Inf(1))}, features[1:]...), labels)),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func second(_ *onnx.Model, err error) error { return err }

@@ -1,0 +1,73 @@
+package sample
+
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"fmp/models"
+	"fmp/onnx/dense"
+	"fmp/pipeline/candidate"
+	"fmp/pipeline/point"
+)
+
+// Corpus returns the images that the predictor holds, in the coordinates of [Conjugate.Map], as a
+// corpus whose classes are the round's; nil where it holds none.
+func (c *Conjugate) Corpus() (*candidate.Corpus, error) {
+	c.corpus.Do(func() {
+		rows, labels, err := models.Images(c.model)
+		if err != nil || rows == nil {
+			c.corpusErr = err
+			return
+		}
+		rows, labels = thinned(rows, labels, maxProducts/(c.config.K*c.config.C))
+		at := c.heads(&point.Set{N: len(labels), Dx: c.config.Dx, C: c.config.C, Z: rows,
+			Y: make([]int32, len(labels))})
+		if c.known, c.corpusErr = candidate.NewCorpus(at, c.config.K, labels, c.config.C); c.corpusErr != nil {
+			c.corpusErr = fmt.Errorf("conjugate predictor: %w", c.corpusErr)
+		}
+	})
+	return c.known, c.corpusErr
+}
+
+// maxProducts bounds the products of one pass of a regression over the images.
+const maxProducts = 1 << 30
+
+// thinned returns at most n of the rows with their labels, at even steps.
+func thinned(rows []float32, labels []int, n int) ([]float32, []int) {
+	all := len(labels)
+	if all <= n {
+		return rows, labels
+	}
+	dx, n := len(rows)/all, max(n, 1)
+	some, of := make([]float32, 0, n*dx), make([]int, 0, n)
+	for i := range n {
+		at := i * all / n
+		some, of = append(some, rows[at*dx:(at+1)*dx]...), append(of, labels[at])
+	}
+	return some, of
+}
+
+// AtHeads returns class means, of w or of phi, in the coordinates of [Conjugate.Map].
+func (c *Conjugate) AtHeads(means *point.Set) (*point.Set, error) {
+	if err := c.fits(means); err != nil {
+		return nil, err
+	}
+	of := means.Indices()
+	if of == nil {
+		return nil, fmt.Errorf("conjugate predictor: an uploaded point is of several classes; want class means")
+	}
+	return &point.Set{N: means.N, Dx: c.config.K, C: means.C, Z: c.heads(means), Y: of, W: means.W}, nil
+}
+
+// heads returns rows of w or of phi in the coordinates of the heads, w R.
+func (c *Conjugate) heads(set *point.Set) []float32 {
+	k := c.config.K
+	r, metric := make([]float64, set.N*k), c.values[models.ConjMetric].F32()
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1,
+		blas64.General{Rows: set.N, Cols: k, Stride: k, Data: c.leading(set, k)},
+		blas64.General{Rows: k, Cols: k, Stride: k, Data: doubles(metric)}, 0,
+		blas64.General{Rows: set.N, Cols: k, Stride: k, Data: r})
+	return singles(r)
+}
