@@ -54,6 +54,9 @@ type pooled struct {
 	// classes; none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
 	Novelty *float64 `json:"novelty,omitempty"`
+	// Named is the weight, 0 to 1, with which the corpus's images count as one more client's; none
+	// where the predictor holds no images of the round's classes.
+	Named *float64 `json:"named,omitempty"`
 	// Kappa of a round of moments, the temperature of its heads in units of the classes'
 	// separation, and the standard deviation of its logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
@@ -447,6 +450,9 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 		if !math.IsNaN(novelty) {
 			p.Novelty = &novelty
 		}
+		if w, ok := post.Diagnostics[posterior.DiagnosticNamed]; ok {
+			p.Named = &w
+		}
 		if n := post.Diagnostics[posterior.DiagnosticPoints]; n > 0 {
 			p.Chosen = &pooledChoice{post.Diagnostics[posterior.DiagnosticTemperature],
 				post.Diagnostics[posterior.DiagnosticPenalty], int(n)}
@@ -504,6 +510,9 @@ func (p *pooled) print(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "scope:      %s: of %s (novelty %.2f, about 1 for the corpus's)\n",
 			p.Scope, of, *p.Novelty)
+	}
+	if p.Named != nil {
+		fmt.Fprintf(&b, "corpus:     its images count as one more client's, with weight %.2f\n", *p.Named)
 	}
 	if p.Anchor != "" {
 		fmt.Fprintf(&b, "anchor:     %s\n", p.Anchor)

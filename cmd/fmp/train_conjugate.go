@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/models"
 	"fmp/onnx"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/option"
@@ -13,6 +14,7 @@ import (
 func newTrainConjugateCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.ConjugateConfig
+	var images bool
 	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "conjugate",
@@ -24,8 +26,13 @@ single held-out points of tasks and of ten at a time. Four phases: coordinates a
 (--steps); scalars again (2/5 of as many steps); those of the point head (2/5); those of the
 intervals (1/2). About a minute. Where classes and coordinates are many, a task has some of the
 classes, and a step fewer tasks and noises than --batch and --noises say, so that its time and
-memory are bounded.`,
+memory are bounded.
+
+With --images the file holds the corpus's images too, as features of one byte a number. In a round of
+the same class names they count as one more client's, unless the clients contradict them. No client
+and no classifier gets them; whoever gets the file does.`,
 		Example: `  fmp train conjugate --dataset cifar10 -o conjugate.onnx
+  fmp train conjugate --dataset cifar100 --images -o conjugate.onnx
   fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
 		Args: noArgs,
 	}
@@ -38,13 +45,19 @@ memory are bounded.`,
 	cmd.Flags().BoolVar(&t.FixedMetric, "fixed-metric", false,
 		"leave coordinates and metric what the moments of the corpus say: learn the scalars alone")
 	cmd.Flags().IntVar(&t.K, "coordinates", 0, "number k of coordinates; 0 means classes - 1")
+	cmd.Flags().BoolVar(&images, "images", false,
+		"keep the corpus's images in the file, for rounds of its class names")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
 		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			t.Config = in.Config
-			return meta.TrainConjugate(ctx, t)
+			m, err := meta.TrainConjugate(ctx, t)
+			if err != nil || !images {
+				return m, err
+			}
+			return models.WithImages(m, in.whole.Features, in.whole.Labels)
 		})
 	}
 	return cmd

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"fmp/models"
 	"fmp/onnx/engine"
@@ -175,6 +176,7 @@ func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 		}
 		s.close = func() { k.Close() }
 		in.Conjugate, in.ClassMeans = k, sets
+		in.Named = len(r.Client.Classes) > 0 && slices.Equal(r.Client.Classes, r.drawer.Classes)
 	}
 	if s.means, err = posterior.New(in); err != nil {
 		return err
@@ -304,16 +306,8 @@ func (s *Sampling) Posterior(ctx context.Context,
 			return nil, err
 		}
 	}
-	made, err := do(ctx, split(s.round.Samples, block, SampleRange{States: whole.States}))
-	if err != nil {
+	if err := s.samples(ctx, &whole, do); err != nil {
 		return nil, err
-	}
-	for _, m := range made {
-		whole.Heads = append(whole.Heads, m.Heads...)
-	}
-	if len(whole.Heads) != s.round.Samples {
-		return nil, fmt.Errorf("pool: the parts hold %d samples of %d", len(whole.Heads),
-			s.round.Samples)
 	}
 	p, err := s.sample(ctx, whole)
 	if err != nil || s.means == nil {
@@ -324,6 +318,28 @@ func (s *Sampling) Posterior(ctx context.Context,
 	}
 	p.Sets, err = s.calibrated(p)
 	return p, err
+}
+
+// samples computes the heads of a posterior in parts; none of a round of named classes, whose
+// posterior is computed in one piece.
+func (s *Sampling) samples(ctx context.Context, whole *posterior.SampleRange,
+	do func(ctx context.Context, parts []SampleRange) ([]*Piece, error)) error {
+	if s.means != nil {
+		if named, err := s.means.Named(); named || err != nil {
+			return err
+		}
+	}
+	made, err := do(ctx, split(s.round.Samples, block, SampleRange{States: whole.States}))
+	if err != nil {
+		return err
+	}
+	for _, m := range made {
+		whole.Heads = append(whole.Heads, m.Heads...)
+	}
+	if len(whole.Heads) != s.round.Samples {
+		return fmt.Errorf("pool: the parts hold %d samples of %d", len(whole.Heads), s.round.Samples)
+	}
+	return nil
 }
 
 // split returns copies of like that cover 0 to n-1, of at most each items.

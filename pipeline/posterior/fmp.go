@@ -21,6 +21,9 @@ type Input struct {
 	// predictor.
 	Conjugate  Conjugate
 	ClassMeans []*point.Set
+	// Named says that the corpus behind Conjugate has the round's classes, under the same indices.
+	// Where Conjugate holds the corpus's images, they are then one more client's.
+	Named bool
 	// Open reads Soft, each client's class means of softened features (open.Predictor.Soften), on
 	// classes that the corpus lacks; nil without an open predictor. Scope chooses between the two:
 	// ScopeClosed (Conjugate), ScopeOpen (Open), or ScopeAuto (default), which decides by the
@@ -124,6 +127,12 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 	f, err := t.Form()
 	if err != nil {
 		return nil, err
+	}
+	if c, err := t.corpus(f); c != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return t.one(ctx, f, c)
 	}
 	var e Ensemble
 	var seen *point.Set // the class means that intervals condition on

@@ -33,28 +33,11 @@ type Judgement struct {
 // (package honesty). Where every client is honest in every sample they equal FMP's samples without
 // this model.
 func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Judgement, error) {
-	c, err := t.claims()
+	seen, err := t.judged(ctx, f)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	states := t.part.States
-	if states == nil {
-		if states, err = honesty.Infer(ctx, c.uploads, c.lambda, t.in.Seed, t.in.Threads); err != nil {
-			return nil, nil, nil, err
-		}
-	}
-	u := c.uploads
-	marginal := states.Marginal()
-	if u.Masses, err = memo.Once(t.memo, "counted", func() ([]float64, error) {
-		return u.Confirm(c.claimed, c.lambda, marginal),
-			nil
-	}); err != nil {
-		return nil, nil, nil, err
-	}
-	j := c.judge(u, states, marginal)
-	if f, err = t.among(f, j); err != nil {
-		return nil, nil, nil, err
-	}
+	f, u, states, j := seen.form, seen.uploads, seen.states, seen.judgement
 	if j.trusted, err = f.pool(&u, func(m int) bool { return j.Honest[m] >= 0.5 }); err != nil {
 		return nil, nil, nil, err
 	}
@@ -100,6 +83,39 @@ func (t *FMP) honestHeads(ctx context.Context, f *Form) (*chosen, Ensemble, *Jud
 		}
 	}
 	return by, out, j, nil
+}
+
+// judged is a round whose clients were judged.
+type judged struct {
+	uploads   honesty.Uploads // with the masses that count
+	states    *honesty.States
+	judgement *Judgement
+	form      *Form // of these masses
+}
+
+// judged judges the clients.
+func (t *FMP) judged(ctx context.Context, f *Form) (*judged, error) {
+	c, err := t.claims()
+	if err != nil {
+		return nil, err
+	}
+	states := t.part.States
+	if states == nil {
+		if states, err = honesty.Infer(ctx, c.uploads, c.lambda, t.in.Seed, t.in.Threads); err != nil {
+			return nil, err
+		}
+	}
+	out := &judged{uploads: c.uploads, states: states}
+	marginal := states.Marginal()
+	if out.uploads.Masses, err = memo.Once(t.memo, "counted", func() ([]float64, error) {
+		return out.uploads.Confirm(c.claimed, c.lambda, marginal),
+			nil
+	}); err != nil {
+		return nil, err
+	}
+	out.judgement = c.judge(out.uploads, states, marginal)
+	out.form, err = t.among(f, out.judgement)
+	return out, err
 }
 
 // judge returns the posterior's view of the clients, given the uploads with the masses that count.

@@ -120,8 +120,9 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 		diagnostics["corpus"] = first.Corpus
 	}
 	r := &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c,
-		Intervals: &momentsIntervals{c, e}, UploadBytes: momentsBytes(clients),
-		Judgement: j, Effects: effects, Diagnostics: diagnostics}
+		Intervals: &headIntervals{c, e,
+			math.Sqrt((1 + 1/float64(len(e))) / discriminant.Tempering)},
+		UploadBytes: momentsBytes(clients), Judgement: j, Effects: effects, Diagnostics: diagnostics}
 	if effects.Any() {
 		var sets []*point.Set
 		for _, m := range states[0].clients {
@@ -225,24 +226,24 @@ func (c *Embedded) Map(ctx context.Context, features []float32) ([]float32, erro
 	return out[models.ConjCoordinates].F32(), nil
 }
 
-// momentsIntervals are intervals from the heads: the mean and standard deviation of a probability's
+// headIntervals are intervals from the heads: the mean and standard deviation of a probability's
 // log-odds over them, the second without the tempering of their draws.
-type momentsIntervals struct {
-	at    *Embedded
+type headIntervals struct {
+	at    Coordinates
 	heads Ensemble
+	// widening is the factor of the standard deviation: for the tempering of draws, and for their
+	// being few.
+	widening float64
 }
 
-// Widening returns the factor of the standard deviation: for the tempering of draws, and for their
-// being few.
-func (k *momentsIntervals) Widening() float64 {
-	return math.Sqrt((1 + 1/float64(len(k.heads))) / discriminant.Tempering)
-}
+// Widening returns the factor of the standard deviation.
+func (k *headIntervals) Widening() float64 { return k.widening }
 
 // Heads returns the heads on which intervals of weights are computed.
-func (k *momentsIntervals) Heads(context.Context) (Ensemble, error) { return k.heads, nil }
+func (k *headIntervals) Heads(context.Context) (Ensemble, error) { return k.heads, nil }
 
 // Compute returns the ends of the intervals of class probabilities, n x C each.
-func (k *momentsIntervals) Compute(ctx context.Context, features []float32,
+func (k *headIntervals) Compute(ctx context.Context, features []float32,
 	level float64) (low, high []float64, err error) {
 	rows, err := k.at.Map(ctx, features)
 	if err != nil {

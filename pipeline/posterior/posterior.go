@@ -48,6 +48,9 @@ type Result struct {
 	// infinite data; nil where it is that of a softmax regression on the features (LimitHead), or
 	// not known.
 	Limit *Theta
+	// Regression says that the limit is that of a softmax regression on the features although heads
+	// act on Coordinates.
+	Regression bool
 	// Intervals are the method's own intervals of class probabilities; nil: quantiles of the heads'
 	// probabilities.
 	Intervals Intervals

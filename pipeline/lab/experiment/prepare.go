@@ -384,6 +384,11 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine,
 			return f, err
 		}
 		p.Conjugate = m
+		if b := p.Data.Corpus; b != nil && b.C == f.C && b.Dx == f.Dx { // of the tasks' classes
+			if m, err = models.WithImages(m, b.Features, b.Labels); err != nil {
+				return f, err
+			}
+		}
 		k, err := sample.NewConjugate(eng, m)
 		if err != nil {
 			return f, err

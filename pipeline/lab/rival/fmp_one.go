@@ -34,6 +34,24 @@ var fmpOne = method{
 					Stream: t.in.Stream,
 					Corpus: known}, Threads: t.in.Threads})
 		}
+		if t.in.Named && t.in.Conjugate != nil { // the class means that FMP reads, and the corpus's images
+			named, err := posterior.New(posterior.Input{Conjugate: t.in.Conjugate,
+				ClassMeans: t.in.ClassMeans, Named: true, Samples: t.in.Latents, Honesty: t.in.Honesty,
+				Seed: t.in.Seed, Stream: t.in.Stream, Threads: t.in.Threads})
+			if err != nil {
+				return nil, err
+			}
+			if is, err := named.Named(); is || err != nil {
+				if err != nil {
+					return nil, err
+				}
+				r, err := named.Sample(ctx)
+				if err == nil {
+					r.Means = r.Coordinates
+				}
+				return r, err
+			}
+		}
 		r, bytes, err := t.round()
 		if err != nil {
 			return nil, err

@@ -185,20 +185,21 @@ func (g *goal) share(class []int, of func(v float64, at int) (counts, is bool)) 
 // coordinates.
 func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32,
 	threads int) (*Coverage, error) {
-	limit := r.Limit
-	if limit == nil && r.Coordinates == nil {
-		limit = k.Limit
+	limit, by := r.Limit, rows
+	if limit == nil && (r.Coordinates == nil || r.Regression) {
+		limit, by = k.Limit, k.Features
 	}
 	if limit == nil || len(r.Ensembles[0]) < 2 {
 		return nil, nil
 	}
 	n := min(len(k.Labels), coveragePoints)
 	rows, features := rows[:len(rows)/len(k.Labels)*n], k.Features[:len(k.Features)/len(k.Labels)*n]
+	by = by[:len(by)/len(k.Labels)*n]
 	of := limit // of probabilities
 	if r.IntervalLimit != nil {
 		of = r.IntervalLimit
 	}
-	own, err := newGoal(ctx, posterior.Ensemble{*of}, rows, threads)
+	own, err := newGoal(ctx, posterior.Ensemble{*of}, by, threads)
 	if err != nil {
 		return nil, err
 	}
@@ -242,6 +243,9 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 			add(&out.Regression, other.held(low, high, other.top, math.Inf(1)))
 			add(&out.RegressionNear, other.near(low, high))
 			add(&out.RegressionNamed, other.held(low, high, said.top, math.Inf(1)))
+		}
+		if r.Regression { // its weights are of features, and the heads' of coordinates
+			continue
 		}
 		if low, high, err = weightQuantiles(e); err != nil {
 			return nil, err
