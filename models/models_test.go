@@ -193,14 +193,19 @@ func TestEmbeddingProperties(t *testing.T) {
 			run := func(z, w *onnx.Tensor) map[string]*onnx.Tensor {
 				return eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": w})
 			}
-			same := func(what string, got, want map[string]*onnx.Tensor) {
+			within := func(what string, got, want map[string]*onnx.Tensor, tolerance float64) {
 				t.Helper()
-				near(t, what, got["compressed"], want["compressed"], 1e-5)
+				near(t, what, got["compressed"], want["compressed"], tolerance)
 				near(t, what+": masses", got["masses"], want["masses"], 1e-5)
 			}
+			same := func(what string, got, want map[string]*onnx.Tensor) {
+				t.Helper()
+				within(what, got, want, 1e-5)
+			}
 			base := run(z, ones(1, n))
-			same("the pure engine", evalPure(t, m,
-				map[string]*onnx.Tensor{"points": z, "weights": ones(1, n)}), base)
+			// Over 40 draws of the points either order of sums lies up to 2e-5 from float64's.
+			within("the pure engine", evalPure(t, m,
+				map[string]*onnx.Tensor{"points": z, "weights": ones(1, n)}), base, 3e-5)
 			same("permuted points", run(rows(z, r.Perm(n)), ones(1, n)), base)
 
 			twice, w := append(seq(n), 2), ones(1, n)

@@ -216,7 +216,7 @@ func (r *Round) named(h *discriminant, c *Corpus, p *pool, o *Options) (linear, 
 }
 
 // sum returns rows that stand for the images of a pool: class means of all clients and draws of W
-// about them. Whoever added the pool up, the rows are the same.
+// about them. Rows depend on the sum alone.
 func (h *discriminant) sum(p *pool, o *Options) *images {
 	out := &images{}
 	for y, n := range p.n {
