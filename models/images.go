@@ -16,8 +16,9 @@ const (
 	conjImagesLabels = "images_labels" // int32 [N]
 )
 
-// maxImages bounds the images of a conjugate predictor, and maxImageNumbers their numbers: 1 GiB.
-const maxImages, maxImageNumbers = 1 << 22, 1 << 30
+// maxImages bounds the images of a conjugate predictor, and maxImageNumbers their numbers: 1 GiB in
+// float32.
+const maxImages, maxImageNumbers = 1 << 22, 1 << 28
 
 // imageSteps is the largest number of an image's int8.
 const imageSteps = 127
@@ -106,7 +107,7 @@ func Images(m *onnx.Model) (rows []float32, labels []int, err error) {
 			"int8 [N, %d], float32 [%d] and int32 [N]", packed, scale, of, c.Dx, c.Dx)
 	}
 	for j, v := range scale.F32() {
-		if !(v >= 0) || math.IsInf(float64(v), 0) {
+		if !(v >= 0) || float64(v)*128 > math.MaxFloat32 { // the least int8 is -128
 			return nil, nil, fmt.Errorf("conjugate predictor: scale %v of feature %d of its images", v, j)
 		}
 	}

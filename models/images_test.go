@@ -126,3 +126,42 @@ func TestImagesAreChecked(t *testing.T) {
 }
 
 func second(_ *onnx.Model, err error) error { return err }
+
+// FuzzImages: no images of a file panic, and those that are taken have labels of its classes and
+// finite numbers.
+func FuzzImages(f *testing.F) {
+	f.Add([]byte{1, 2, 3}, 1, 3, float32(0.1), int32(1))
+	f.Add([]byte{}, 0, 3, float32(1), int32(0))
+	f.Add([]byte{255, 128, 0}, 1, 3, float32(math.MaxFloat32), int32(1))
+	f.Fuzz(func(t *testing.T, data []byte, n, dx int, scale float32, label int32) {
+		m, _, _ := pictured(t)
+		packed := make([]int8, len(data))
+		for i, v := range data {
+			packed[i] = int8(v)
+		}
+		labels := make([]int32, max(0, min(n, len(data))))
+		for i := range labels {
+			labels[i] = label
+		}
+		m.Graph.Initializers[conjImages] = &onnx.Tensor{DType: onnx.Int8, Shape: []int{n, dx}, Data: packed}
+		m.Graph.Initializers[conjImagesScale] = onnx.NewTensor([]float32{scale, 1, 0}, 3)
+		m.Graph.Initializers[conjImagesLabels] = onnx.NewTensor(labels, len(labels))
+		if n < 0 || dx < 0 || n > len(data) || n*dx != len(data) {
+			return // no tensor has a shape that its data lacks
+		}
+		rows, of, err := Images(m)
+		if err != nil {
+			return
+		}
+		for _, y := range of {
+			if y < 0 || y > 1 {
+				t.Fatalf("label %d", y)
+			}
+		}
+		for _, v := range rows {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				t.Fatalf("number %v", v)
+			}
+		}
+	})
+}
