@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -210,7 +211,8 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 		return err
 	}
 	defer src.Close()
-	o := client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast, Calibrate: *c.calibrate}
+	o := client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast, Calibrate: *c.calibrate,
+		Progress: progress(log, time.Now)}
 	if o.Calibrate > 0 {
 		path := *c.secret
 		if path == "" {

@@ -69,6 +69,8 @@ type Options struct {
 	// Calibrate is the maximum number of calibration points: single images, one in five at most,
 	// that take no part in means and scatter. 0 sends none; private uploads have none.
 	Calibrate int
+	// Progress is told, of a plain upload, how many images of how many were read; nil: nobody asks.
+	Progress func(done, total int)
 	// Secret chooses the calibration points, so that neither server nor extractor can; wanted where
 	// Calibrate is above 0.
 	Secret *Secret
@@ -252,6 +254,9 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 		h = append(h, rows...)
 		for _, item := range items {
 			all, digests = append(all, item.Label), append(digests, item.Digest)
+		}
+		if o.Progress != nil {
+			o.Progress(len(all), src.Len())
 		}
 		return nil
 	})

@@ -75,7 +75,12 @@ func graphs(t *testing.T, nodes ...*onnx.Node) (plain, private *Client) {
 // refused; in a private one it changes nothing.
 func TestBlocks(t *testing.T) {
 	plain, _ := graphs(t)
-	set, n, left, err := plain.Points(t.Context(), &images{n: 21, classes: 10}, Options{})
+	var told []int
+	set, n, left, err := plain.Points(t.Context(), &images{n: 21, classes: 10},
+		Options{Progress: func(done, total int) { told = append(told, done, total) }})
+	if k := len(told); k < 4 || told[0] >= 21 || told[k-2] != 21 || told[k-1] != 21 {
+		t.Errorf("progress is told %v of 21 images", told)
+	}
 	if err != nil || n != 21 || len(left) != 0 || set.N != 10 || plain.Zeros != 0 {
 		t.Fatalf("%d images, %v left, %v", n, left, err)
 	}
