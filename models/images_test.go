@@ -99,7 +99,9 @@ func TestImagesAreChecked(t *testing.T) {
 		"labels":       {conjImagesLabels, func() *onnx.Tensor { return onnx.NewTensor([]int32{0, 1}, 2) }},
 		"no labels":    {conjImagesLabels, func() *onnx.Tensor { return nil }},
 		"scale":        {conjImagesScale, func() *onnx.Tensor { return onnx.NewTensor([]float32{1, 1, -1}, 3) }},
-		"not a number": {conjImagesScale, func() *onnx.Tensor { return onnx.NewTensor([]float32{1, 1, float32(math.NaN())}, 3) }},
+		"not a number": {conjImagesScale, func() *onnx.Tensor {
+			return onnx.NewTensor([]float32{1, 1, float32(math.NaN())}, 3)
+		}},
 		"floats":       {conjImages, func() *onnx.Tensor { return onnx.ZerosF32(3, 3) }},
 		"width":        {conjImages, func() *onnx.Tensor { return onnx.NewTensor(make([]int8, 6), 3, 2) }},
 		"rank":         {conjImages, func() *onnx.Tensor { return onnx.NewTensor(make([]int8, 9), 9) }},
