@@ -95,16 +95,16 @@ func TestImagesAreChecked(t *testing.T) {
 		of   string
 		make func() *onnx.Tensor
 	}{
-		"label 2":      {conjImagesLabels, func() *onnx.Tensor { return onnx.NewTensor([]int32{0, 1, 2}, 3) }},
-		"labels":       {conjImagesLabels, func() *onnx.Tensor { return onnx.NewTensor([]int32{0, 1}, 2) }},
-		"no labels":    {conjImagesLabels, func() *onnx.Tensor { return nil }},
-		"scale":        {conjImagesScale, func() *onnx.Tensor { return onnx.NewTensor([]float32{1, 1, -1}, 3) }},
+		"label 2":   {conjImagesLabels, func() *onnx.Tensor { return onnx.NewTensor([]int32{0, 1, 2}, 3) }},
+		"labels":    {conjImagesLabels, func() *onnx.Tensor { return onnx.NewTensor([]int32{0, 1}, 2) }},
+		"no labels": {conjImagesLabels, func() *onnx.Tensor { return nil }},
+		"scale":     {conjImagesScale, func() *onnx.Tensor { return onnx.NewTensor([]float32{1, 1, -1}, 3) }},
 		"not a number": {conjImagesScale, func() *onnx.Tensor {
 			return onnx.NewTensor([]float32{1, 1, float32(math.NaN())}, 3)
 		}},
-		"floats":       {conjImages, func() *onnx.Tensor { return onnx.ZerosF32(3, 3) }},
-		"width":        {conjImages, func() *onnx.Tensor { return onnx.NewTensor(make([]int8, 6), 3, 2) }},
-		"rank":         {conjImages, func() *onnx.Tensor { return onnx.NewTensor(make([]int8, 9), 9) }},
+		"floats": {conjImages, func() *onnx.Tensor { return onnx.ZerosF32(3, 3) }},
+		"width":  {conjImages, func() *onnx.Tensor { return onnx.NewTensor(make([]int8, 6), 3, 2) }},
+		"rank":   {conjImages, func() *onnx.Tensor { return onnx.NewTensor(make([]int8, 9), 9) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _, _ := pictured(t)
