@@ -77,6 +77,7 @@ type Options struct {
 	Points, Repeats, Samples int
 	Rivals                   []string
 	Alpha                    float64 // of the Dirichlet partition, 0 for homogeneous clients
+	Named                    bool    // the corpus's images are one more client's (posterior.Input)
 	Seed                     uint64
 	Threads                  int
 	Progress                 func(stage string, done, total int)
@@ -320,7 +321,7 @@ func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []dom
 		if scope != posterior.ScopeAuto {
 			name += ", " + scope + " scope"
 		}
-		in := posterior.Input{Conjugate: k, ClassMeans: means, Open: open, Soft: soft, Scope: scope,
+		in := posterior.Input{Conjugate: k, ClassMeans: means, Named: b.Named, Open: open, Soft: soft, Scope: scope,
 			Samples: b.Samples, Honesty: true,
 			Seed: b.Seed, Stream: stream, Threads: b.Threads}
 		if err := b.views(ctx, name, func(client int, alike bool) (*posterior.Result, error) {
