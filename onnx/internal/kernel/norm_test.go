@@ -35,7 +35,7 @@ func TestNormalisedLines(t *testing.T) {
 			got := make([]float32, n)
 			normaliseLine(got, src, scale, b, mean, 0.7)
 			for i, v := range src {
-				want := float32((float64(v)-mean)*0.7) * scale[i]
+				want := float32(float32((float64(v)-mean)*0.7) * scale[i]) // rounded, so that nothing is fused
 				if b != nil {
 					want += b[i]
 				}

@@ -110,7 +110,7 @@ func moments[T floating](x []T) (mean, variance float64) {
 	mean /= n
 	for _, v := range x {
 		d := float64(v) - mean
-		variance += d * d
+		variance += float64(d * d) // rounded, so that no processor fuses it
 	}
 	return mean, variance / n
 }
