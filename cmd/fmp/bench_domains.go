@@ -27,17 +27,9 @@ type measuredDomains struct {
 	Rows       []domains.Row `json:"rows"`
 }
 
-func newBenchDomainsCommand() *cobra.Command {
-	var alpha float64
-	var asJSON, images bool
-	family := domains.Families[0].Name
-	cfg := experiment.Default()
-	cmd := &cobra.Command{
-		Use:   "domains",
-		Short: "Measure clients whose images come from domains of their own: other cameras, light or sharpness",
-		Long: `Draw rounds of clients whose images come from domains of their own, and print accuracy and NLL on
-images of the clients' domains and on those that no client has, each left out in turn. --domains
-names them:
+const benchDomainsLong = `Draw rounds of clients whose images come from domains of their own, and print
+accuracy and NLL on images of the clients' domains and on those that no client has, each left out in
+turn. --domains names them:
 
   corruptions  ten clients, each with a kind and severity of corruption of its own (noise, blur, contrast, brightness,
                pixels; two severities); a kind is left out in turn
@@ -51,7 +43,17 @@ the round (fmp pool --for). Rivals are a softmax regression on all features, Fed
 and the clients' own fits, each also with every client's features less their mean, and test features
 less the mean of 50 unlabelled images of their domain; and all but the last with clients' and test
 features moved towards the barycenter of the clients' Gaussians (SLOT-Align). Rivals have the
-setting, strength and temperature that are best on the test images.`,
+setting, strength and temperature that are best on the test images.`
+
+func newBenchDomainsCommand() *cobra.Command {
+	var alpha float64
+	var asJSON, images bool
+	family := domains.Families[0].Name
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "domains",
+		Short: "Measure clients whose images come from domains of their own: other cameras, light or sharpness",
+		Long:  benchDomainsLong,
 		Example: `  fmp bench domains --dataset cifar10
   fmp bench domains --dataset cifar10 --alpha 0.3 --points 40 --seeds 3 --json
   fmp bench domains --dataset mnist --domains digits --points 20`,
