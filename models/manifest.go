@@ -362,7 +362,8 @@ func loadAs(path string,
 	if err != nil {
 		return nil, Manifest{}, err
 	}
-	m, err := serde.LoadBytes(path, data, closed)
+	digest := DigestBytes(data) // the model takes the bytes over
+	m, err := serde.LoadOwn(path, data, closed)
 	if err != nil {
 		return nil, Manifest{}, err
 	}
@@ -370,6 +371,6 @@ func loadAs(path string,
 	if err != nil {
 		return nil, Manifest{}, fmt.Errorf("model %s: %w", path, err)
 	}
-	f.Source, f.Digest = path, DigestBytes(data)
+	f.Source, f.Digest = path, digest
 	return m, f, nil
 }

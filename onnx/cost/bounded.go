@@ -43,7 +43,8 @@ func (b *bounded) Load(m *onnx.Model) (engine.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{Session: s, model: m, limits: b.limits, known: map[string]error{}}, nil
+	// One item was counted above: a run of it need not be.
+	return &session{Session: s, model: m, limits: b.limits, known: map[string]error{keyOf(one): nil}}, nil
 }
 
 // session remembers which shapes it was asked for.
@@ -55,6 +56,9 @@ type session struct {
 	mu    sync.Mutex
 	known map[string]error
 }
+
+// keyOf names the shapes of inputs.
+func keyOf(shapes map[string][]int) string { return fmt.Sprint(shapes) } // in the order of their names
 
 // maxKnown is the number of shapes of inputs that are remembered.
 const maxKnown = 256
@@ -74,7 +78,7 @@ func (s *session) allowed(feeds map[string]*onnx.Tensor) error {
 			shapes[name] = t.Shape
 		}
 	}
-	key := fmt.Sprint(shapes) // maps print in the order of their keys
+	key := keyOf(shapes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err, ok := s.known[key]

@@ -161,7 +161,7 @@ func TestClosed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := LoadBytes(path, changed, whole); err == nil ||
+			if _, err := LoadOwn(path, changed, whole); err == nil ||
 				strings.Contains(err.Error(), "no such file") {
 				t.Errorf("%s, the file there %v: error %v", name, there, err)
 			}

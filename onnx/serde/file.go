@@ -32,7 +32,7 @@ func Load(path string) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return LoadBytes(path, data, nil)
+	return LoadOwn(path, data, nil)
 }
 
 // ReadFile reads a model file.
@@ -48,9 +48,11 @@ func ReadFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// LoadBytes is [Load] of a file that was read. Where whole, which may be nil, says so of the
-// model's metadata, the model must be one closed file ([Closed]): no other is looked at.
-func LoadBytes(path string, data []byte,
+// LoadOwn is [Load] of a file that was read, whose bytes the model takes over: larger tensors stay
+// where they lie in data, which is moved for it and no longer the file. Where whole, which may be
+// nil, says so of the model's metadata, the model must be one closed file ([Closed]): no other is
+// looked at.
+func LoadOwn(path string, data []byte,
 	whole func(metadata map[string]string) bool) (*onnx.Model, error) {
 	m, err := load(path, data, whole)
 	if err != nil {
@@ -62,9 +64,9 @@ func LoadBytes(path string, data []byte,
 func load(path string, data []byte,
 	whole func(metadata map[string]string) bool) (*onnx.Model, error) {
 	if whole != nil && (whole(nil) || saysWhole(data, whole)) {
-		return Closed(data)
+		return closed(data, decodeOwn)
 	}
-	p, err := decode(data, maxParts)
+	p, err := decodeOwn(data, maxParts)
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +133,19 @@ const (
 	maxParts       = 1 << 24
 	maxClosedParts = 1 << 20
 )
+
+// decodeOwn is decode of data that the message takes over ([takeApart]).
+func decodeOwn(data []byte, parts int) (*onnxpb.ModelProto, error) {
+	rest, raw := takeApart(data, apartFrom)
+	p, err := decode(rest, parts)
+	if err != nil {
+		return nil, err
+	}
+	for i, bytes := range raw {
+		p.Graph.Initializer[i].RawData = bytes
+	}
+	return p, nil
+}
 
 func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 	var p onnxpb.ModelProto

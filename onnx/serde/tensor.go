@@ -214,20 +214,13 @@ func sharedTensor(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 		p.Dims[i] = int64(d)
 	}
 	var err error
-	switch v := t.Data.(type) {
-	case []string:
+	if v, ok := t.Data.([]string); ok {
 		for _, s := range v {
 			p.StringData = append(p.StringData, []byte(s))
 		}
-	case []float32:
-		p.RawData, err = rawBytes(v)
-	case []int64:
-		p.RawData, err = rawBytes(v)
-	default:
-		if t.DType.IsNarrow() {
-			p.RawData = onnx.PackedData(t)
-			break
-		}
+	} else if t.DType.Bits() < 8 {
+		p.RawData = onnx.PackedData(t)
+	} else if p.RawData = ownBytes(t); p.RawData == nil {
 		p.RawData, err = binary.Append(make([]byte, 0, t.Len()*t.DType.Size()),
 			binary.LittleEndian, t.Data)
 	}
@@ -237,11 +230,42 @@ func sharedTensor(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 	return p, nil
 }
 
-// rawBytes returns numbers in little-endian order, where they lie if this machine holds them so.
-func rawBytes[T float32 | int64](v []T) ([]byte, error) {
-	size := int(unsafe.Sizeof(T(0)))
-	if littleEndian && len(v) > 0 {
-		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*size), nil
+// ownBytes is a tensor's numbers as files have them, where they lie; nil where this machine holds
+// them otherwise, and where there are none.
+func ownBytes(t *onnx.Tensor) []byte {
+	if !littleEndian {
+		return nil
 	}
-	return binary.Append(make([]byte, 0, len(v)*size), binary.LittleEndian, v)
+	switch v := t.Data.(type) {
+	case []uint8:
+		return bytesOf(v)
+	case []int8:
+		return bytesOf(v)
+	case []uint16: // float16 and bfloat16 too
+		return bytesOf(v)
+	case []int16:
+		return bytesOf(v)
+	case []uint32:
+		return bytesOf(v)
+	case []int32:
+		return bytesOf(v)
+	case []uint64:
+		return bytesOf(v)
+	case []int64:
+		return bytesOf(v)
+	case []float32:
+		return bytesOf(v)
+	case []float64:
+		return bytesOf(v)
+	}
+	return nil
+}
+
+// bytesOf returns the memory of numbers.
+func bytesOf[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 | float32 |
+	float64](v []T) []byte {
+	if len(v) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
 }
