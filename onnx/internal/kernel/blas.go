@@ -64,6 +64,10 @@ func multiplyAs[T floating](a, b, c matrix[T], inPanels, steps bool) {
 // multiplyFinite is multiply for a b that is known to hold numbers alone.
 func multiplyFinite[T floating](a, b, c matrix[T]) {
 	m, n, k := a.rows, b.cols, a.cols
+	if n < panelLeast && k >= panelLeast && !a.trans && !b.trans {
+		multiplyNarrow(a, b, c)
+		return
+	}
 	for j := 0; j < n; j += tileCols {
 		w := min(tileCols, n-j)
 		for l := 0; l < k; l += depth {
@@ -73,6 +77,26 @@ func multiplyFinite[T floating](a, b, c matrix[T]) {
 				h := min(tileRows, m-i)
 				gemm(a.part(i, l, h, d), bp, c.part(i, j, h, w))
 			}
+		}
+	}
+}
+
+// multiplyNarrow is multiplyFinite for a b of fewer than panelLeast columns. These are turned into
+// rows: sums then run along both, where each step of gonum's other way is a row of b.
+func multiplyNarrow[T floating](a, b, c matrix[T]) {
+	const most = 256 // numbers of the inner axis at a time
+	var turned [panelLeast * most]T
+	for l := 0; l < a.cols; l += most {
+		d := min(most, a.cols-l)
+		for j := range b.cols {
+			for i := range d {
+				turned[j*d+i] = b.data[(l+i)*b.stride+j]
+			}
+		}
+		t := matrix[T]{data: turned[:b.cols*d], rows: d, cols: b.cols, stride: d, trans: true}
+		for i := 0; i < a.rows; i += tileRows {
+			h := min(tileRows, a.rows-i)
+			gemm(a.part(i, l, h, d), t, c.part(i, 0, h, b.cols))
 		}
 	}
 }
