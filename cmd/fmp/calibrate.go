@@ -13,7 +13,6 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/models"
-	"fmp/onnx/engine"
 	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
@@ -132,10 +131,7 @@ func newCalibrateCommand() *cobra.Command {
 		if err := images.notice.heed(args[0]); err != nil {
 			return err
 		}
-		c, closeAll, err := openedBy(cmd, cfg,
-			func(eng engine.Engine) (*classify.Classifier, error) {
-				return classify.OpenHeads(eng, args[0])
-			})
+		c, closeAll, err := openedBy(cmd, cfg, func() (classify.Opener, error) { return classify.ReadHeads(args[0]) })
 		if err != nil {
 			return err
 		}

@@ -60,21 +60,28 @@ func openClassifier(cmd *cobra.Command, cfg engineSettings, path string,
 			return nil, nil, usageError(fmt.Errorf("--level: %w", err))
 		}
 	}
-	return openedBy(cmd, cfg,
-		func(eng engine.Engine) (*classify.Classifier, error) {
-			return classify.OpenAt(eng, path, level)
-		})
+	return openedBy(cmd, cfg, func() (classify.Opener, error) { return classify.Read(path, level) })
 }
 
-// openedBy opens a classifier on the engine of the settings.
+// openedBy opens a classifier on the engine of the settings, which starts while the file is read:
+// the runtime's library is checked and loaded for as long as a file of some megabytes takes.
 func openedBy(cmd *cobra.Command, cfg engineSettings,
-	open func(engine.Engine) (*classify.Classifier, error)) (*classify.Classifier, func(),
-	error) {
-	eng, err := openEngine(cmd.Context(), cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
-	if err != nil {
+	read func() (classify.Opener, error)) (*classify.Classifier, func(), error) {
+	var eng engine.Engine
+	failed := make(chan error, 1)
+	go func() {
+		var err error
+		eng, err = openEngine(cmd.Context(), cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
+		failed <- err
+	}()
+	open, err := read()
+	if err := <-failed; err != nil {
 		return nil, nil, err
 	}
-	c, err := open(eng)
+	var c *classify.Classifier
+	if err == nil {
+		c, err = open(eng)
+	}
 	if err != nil {
 		return nil, nil, usageError(errors.Join(err, eng.Close()))
 	}

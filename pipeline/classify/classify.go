@@ -60,6 +60,18 @@ func Open(eng engine.Engine, path string) (*Classifier, error) { return OpenAt(e
 // OpenAt is Open of a classifier whose prediction sets have another level than the stored one; 0 is
 // that.
 func OpenAt(eng engine.Engine, path string, level float64) (*Classifier, error) {
+	open, err := Read(path, level)
+	if err != nil {
+		return nil, err
+	}
+	return open(eng)
+}
+
+// Opener opens a classifier whose file was read on an engine.
+type Opener func(engine.Engine) (*Classifier, error)
+
+// Read is the part of [OpenAt] that needs no engine, which may start meanwhile.
+func Read(path string, level float64) (Opener, error) {
 	m, f, err := models.Load(path)
 	if err != nil {
 		return nil, err
@@ -69,11 +81,13 @@ func OpenAt(eng engine.Engine, path string, level float64) (*Classifier, error) 
 			return nil, fmt.Errorf("classifier %s: %w", path, err)
 		}
 	}
-	c, err := New(eng, m, f)
-	if err != nil {
-		return nil, fmt.Errorf("classifier %s: %w", path, err)
-	}
-	return c, nil
+	return func(eng engine.Engine) (*Classifier, error) {
+		c, err := New(eng, m, f)
+		if err != nil {
+			return nil, fmt.Errorf("classifier %s: %w", path, err)
+		}
+		return c, nil
+	}, nil
 }
 
 // New is Open for a model in memory with its manifest.
@@ -128,8 +142,8 @@ func open(eng engine.Engine, m *onnx.Model, f models.Manifest,
 	return c, err
 }
 
-// OpenHeads is Open of a classifier whose predictions have the probabilities of each head.
-func OpenHeads(eng engine.Engine, path string) (*Classifier, error) {
+// ReadHeads is [Read] of a classifier whose predictions have the probabilities of each head.
+func ReadHeads(path string) (Opener, error) {
 	m, f, err := models.Load(path)
 	if err != nil {
 		return nil, err
@@ -139,11 +153,13 @@ func OpenHeads(eng engine.Engine, path string) (*Classifier, error) {
 			return nil, fmt.Errorf("classifier %s: %w", path, err)
 		}
 	}
-	c, err := open(eng, m, f, uncalibrated, samples)
-	if err != nil {
-		return nil, fmt.Errorf("classifier %s: %w", path, err)
-	}
-	return c, nil
+	return func(eng engine.Engine) (*Classifier, error) {
+		c, err := open(eng, m, f, uncalibrated, samples)
+		if err != nil {
+			return nil, fmt.Errorf("classifier %s: %w", path, err)
+		}
+		return c, nil
+	}, nil
 }
 
 // Through returns the classifier with a session of the caller's between it and the model. The two
@@ -185,7 +201,7 @@ type Prediction struct {
 	// (models.UncalibratedOutput), else Probabilities.
 	Scored []float32
 	// Samples are the probabilities of each head before a calibration, [S, C]; nil but after
-	// [OpenHeads].
+	// [ReadHeads].
 	Samples []float32
 	// Entropy and MutualInformation are in nats: the total uncertainty, and the part due to
 	// disagreement of the heads.
