@@ -55,12 +55,20 @@ func levelFlag(cmd *cobra.Command, level *float64) {
 // 0 is the stored one.
 func openClassifier(cmd *cobra.Command, cfg engineSettings, path string,
 	level float64) (*classify.Classifier, func(), error) {
-	if level != 0 {
-		if err := conformal.CheckLevel(level); err != nil {
-			return nil, nil, usageError(fmt.Errorf("--level: %w", err))
-		}
+	if err := checkLevel(level); err != nil {
+		return nil, nil, err
 	}
 	return openedBy(cmd, cfg, func() (classify.Opener, error) { return classify.Read(path, level) })
+}
+
+// checkLevel refuses a --level that no prediction set has; 0 is the stored one.
+func checkLevel(level float64) error {
+	if level != 0 {
+		if err := conformal.CheckLevel(level); err != nil {
+			return usageError(fmt.Errorf("--level: %w", err))
+		}
+	}
+	return nil
 }
 
 // openedBy opens a classifier on the engine of the settings, which starts while the file is read:
@@ -176,6 +184,9 @@ The probabilities are made to be believed: of the images that get 0.9, nine in t
 (fmp evaluate measures it). --reject 0.9 marks those below with a ? and counts them: they are for
 people to look at.
 
+One image runs on the pure engine unless --engine, --library or --provider is given: the ONNX
+Runtime takes longer to start. Probabilities of the two differ by the rounding of float32, some 1e-6.
+
 A classifier that fmp calibrate wrote prints each image's prediction set. --error 0.05 then takes
 the --reject below which too many answers would be wrong: with a probability of 95% over the
 calibration images, at most 5% of answers are.
@@ -249,7 +260,7 @@ func newPredictCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		c, closeAll, err := openClassifier(cmd, cfg, args[0], level)
+		c, closeAll, err := openFor(cmd, cfg, args, level, camera == "")
 		if err != nil {
 			return err
 		}

@@ -93,8 +93,8 @@ func difference(p, q *onnxpb.ModelProto) string {
 			return fmt.Sprintf(part.name, part.at)
 		}
 	}
-	// What was compared is not compared again: the messages are looked at without it, and are not
-	// used any more.
+	// The parts that were compared are taken out and not compared again: the messages are not used
+	// any more.
 	for _, m := range []*onnxpb.ModelProto{p, q} {
 		m.OpsetImport, m.MetadataProps = nil, nil
 		g := m.Graph
