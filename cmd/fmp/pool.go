@@ -54,7 +54,7 @@ type pooled struct {
 	// classes; none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
 	Novelty *float64 `json:"novelty,omitempty"`
-	// Named is the weight, 0 to 1, with which the corpus's images count as one more client's; none
+	// Named is the share, 0 to 1, of the corpus's images that counts as one more client's; none
 	// where the predictor holds no images of the round's classes.
 	Named *float64 `json:"named,omitempty"`
 	// Kappa of a round of moments, the temperature of its heads in units of the classes'
@@ -512,7 +512,7 @@ func (p *pooled) print(w io.Writer) error {
 			p.Scope, of, *p.Novelty)
 	}
 	if p.Named != nil {
-		fmt.Fprintf(&b, "corpus:     its images count as one more client's, with weight %.2f\n", *p.Named)
+		fmt.Fprintf(&b, "corpus:     %.0f%% of its images count as one more client's\n", 100**p.Named)
 	}
 	if p.Anchor != "" {
 		fmt.Fprintf(&b, "anchor:     %s\n", p.Anchor)

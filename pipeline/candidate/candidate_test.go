@@ -165,7 +165,7 @@ func TestLikeCorpusIsBelieved(t *testing.T) {
 }
 
 // A corpus of the round's classes never costs more than .005 nats an image, also under wrong names,
-// which the clients do not believe.
+// under which its images do not count.
 func TestNames(t *testing.T) {
 	for seed := range uint64(3) {
 		w := newWorld(seed)
@@ -197,10 +197,8 @@ func TestNames(t *testing.T) {
 				t.Errorf("seed %d, names %s: loss %.4f, without the corpus's names %.4f", seed,
 					name, with, without)
 			}
-			named := slices.ContainsFunc(m.Components,
-				func(c Component) bool { return c.Name == "named 0" })
-			if named && name != "right" {
-				t.Errorf("seed %d, names %s: they are believed", seed, name)
+			if (m.Counted > 0.1) != (name == "right") {
+				t.Errorf("seed %d, names %s: %.2f of the images count", seed, name, m.Counted)
 			}
 		}
 	}
@@ -575,6 +573,22 @@ func TestPointsCount(t *testing.T) {
 		near(t, name+": scatter", got.all.scatter, want.all.scatter, 1e-5)
 		if got.all.dof != want.all.dof {
 			t.Errorf("%s: %v degrees of freedom, want %v", name, got.all.dof, want.all.dof)
+		}
+	}
+}
+
+// TestNoScatter: class means of one client alone, without scatter, have finite heads.
+func TestNoScatter(t *testing.T) {
+	w := newWorld(3)
+	r := w.round(t, 1, 40)
+	r.Clients[0].Within, r.Clients[0].Curves = nil, nil
+	for _, corpora := range [][]Corpus{nil, {{Within: w.covariance(false)}}} {
+		r.Corpora = corpora
+		x, _ := w.rows(10)
+		for i, v := range posterior(t, r, Options{}).LogProbabilities(x) {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				t.Fatalf("%d corpora: log probability %d is %v", len(corpora), i, v)
+			}
 		}
 	}
 }

@@ -7,7 +7,8 @@ import "fmt"
 var strengths = []float64{0.02, 0.1, 0.5, 2, 10, 50}
 
 const (
-	// corpusOdds is the log prior odds of a corpus's covariance against the identity's.
+	// corpusOdds is the log prior odds of a corpus's covariance against the identity's, and of images
+	// of one kind against any shift.
 	corpusOdds = 6
 	// betweenStrengths is the first strength at which a corpus's covariance between classes is
 	// tried.
@@ -28,7 +29,6 @@ type candidate struct {
 	strength float64
 	odds     float64  // log prior odds
 	prior    *between // of class means; nil: of the shape of W
-	corpus   *Corpus  // whose images are one more client's; nil for a discriminant
 }
 
 // candidates returns the priors that a round's clients choose among, those of one target together.
@@ -43,11 +43,6 @@ func (r *Round) candidates() ([]candidate, error) {
 		t, err := newTarget(fmt.Sprint("corpus ", i), c.Within, r.K)
 		if err != nil {
 			return nil, fmt.Errorf("candidate: corpus %d: %w", i, err)
-		}
-		if c.Named() { // the first, where clients tell candidates apart by nothing
-			out = append(out, candidate{name: fmt.Sprintf("named %d", i), target: &t,
-				strength: strengths[len(strengths)-1], odds: corpusOdds,
-				corpus: c})
 		}
 		for _, s := range strengths[corpusStrengths:] {
 			out = append(out, candidate{name: fmt.Sprintf("corpus %d %g", i, s),

@@ -3,8 +3,8 @@
 // server's corpora ([Corpus]). Nothing is trained.
 //
 // A candidate is a prior: a target towards which the covariance within classes is drawn, and how
-// strongly; or a corpus whose classes have the round's names, which is one more client that sends
-// its images.
+// strongly. A corpus whose classes have the round's names is one more client that sends its images;
+// how far these lie from the clients' is the candidate then.
 //
 //	evidence     the head of all clients but some is asked about these clients' class means and Gaussian draws of their scatter
 //	temperature  the evidence's own, times kappa, by which images have heavier tails along a head than Gaussian draws

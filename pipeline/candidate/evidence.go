@@ -246,26 +246,15 @@ func (r *Round) evidence(s *sums, cands []candidate, draw func(group []int, limi
 					here = append(here, a.in(f.basis))
 				}
 			}
-			head, err := r.left(f, c, o)
-			if err != nil {
-				return err
-			}
+			head := f.at(c.strength, c.prior)
 			for _, a := range here {
 				a.add(&out[g][j], head, s.images)
-				a.addUnheld(&out[g][j], head, s.all.unheld(), c.corpus != nil)
+				a.addUnheld(&out[g][j], head, s.all.unheld())
 			}
 		}
 		return nil
 	})
 	return out, err
-}
-
-// left returns the head of a candidate for a fold's other clients, in the fold's basis.
-func (r *Round) left(f *fold, c *candidate, o *Options) (linear, error) {
-	if c.corpus != nil {
-		return r.named(f.basis.at(c.strength, c.prior), c.corpus, f.rest, o)
-	}
-	return f.at(c.strength, c.prior), nil
 }
 
 // add adds the log-likelihood of the client's images under a head in the basis.
@@ -275,14 +264,14 @@ func (a *asked) add(to *moments.Curve, h linear, images float64) {
 
 // addUnheld adds the log-likelihood of images of classes that nobody holds, with a weight beside
 // one image of the client's. Each of its images stands for one, as if nobody held its class: the
-// logit is then that of the grand mean, 0. A corpus that has all classes tells them.
-func (a *asked) addUnheld(to *moments.Curve, h linear, weight float64, told bool) {
+// logit is then that of the grand mean, 0.
+func (a *asked) addUnheld(to *moments.Curve, h linear, weight float64) {
 	if weight == 0 {
 		return
 	}
 	c := len(h.bias)
 	a.each(h, func(v cell, rows []float64) {
-		for at := v.class; !told && at < len(rows); at += c {
+		for at := v.class; at < len(rows); at += c {
 			rows[at] = 0
 		}
 		v.share *= weight

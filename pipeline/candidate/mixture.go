@@ -17,6 +17,8 @@ type Mixture struct {
 	// LogKappa is the log of the factor on the temperature that the clients measured, and
 	// LogKappaError its deviation.
 	LogKappa, LogKappaError float64
+	// Counted is the share of the images of a corpus of the round's names that counts, 0 to 1.
+	Counted float64
 }
 
 // Component is one candidate's head.

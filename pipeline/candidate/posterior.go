@@ -30,11 +30,14 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
-	cands, err := r.candidates()
+	s, err := r.sum(o.Threads)
 	if err != nil {
 		return nil, err
 	}
-	s, err := r.sum(o.Threads)
+	if at := slices.IndexFunc(r.Corpora, func(c Corpus) bool { return c.Named() }); at >= 0 {
+		return r.named(at, s, &o)
+	}
+	cands, err := r.candidates()
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +90,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		scores[j] = e.LogLikelihood + cands[j].odds
 	}
 	weight := weigh(scores)
-	js := r.judges(s, cands, weight)
+	js := r.judges()
 	asked := heaviest(weight, most, minWeight)
 	if len(js) > 0 {
 		asked = heaviest(weight, maxJudged, math.Exp(-power*minJudged))
@@ -98,26 +101,20 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	}
 	found, sharper := make([]judged, len(asked)), make([]float64, len(asked))
 	heads := make([]*discriminant, len(asked))
-	err = each(len(asked), o.Threads, func(i int) (err error) {
+	err = each(len(asked), o.Threads, func(i int) error {
 		c, e := &cands[asked[i]], m.Evidence[asked[i]]
 		h := s.in(c.target).at(c.strength, c.prior)
 		heads[i] = h
-		var l linear
-		prior := normal{0, priorT.deviation}
-		if c.corpus != nil {
-			l, err = r.named(h, c.corpus, s.all, o)
-		} else { // as Gaussian draws have it; kappa comes last
-			if l, err = r.refit(h, math.Exp(e.LogTemperature), o); err == nil {
-				sharper[i], err = c.sharper(halves, math.Exp(e.LogTemperature), o)
-			}
-			prior = normal{kappa.mean + sharper[i], math.Hypot(e.LogTemperatureError, kappa.deviation)}
+		l, err := r.refit(h, math.Exp(e.LogTemperature), o) // as Gaussian draws have it; kappa comes last
+		if err != nil {
+			return err
 		}
-		if err == nil && len(js) == 0 && c.corpus != nil {
-			found[i] = judged{head: l}
-		} else if err == nil {
-			found[i], err = r.hear(js, c, h, l, prior, s, o)
+		if sharper[i], err = c.sharper(halves, math.Exp(e.LogTemperature), o); err != nil {
+			return err
 		}
-		return err
+		found[i] = hear(js, h, l, normal{kappa.mean + sharper[i],
+			math.Hypot(e.LogTemperatureError, kappa.deviation)})
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -132,36 +129,21 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	return m, each(len(order), o.Threads, func(i int) (err error) {
 		at := order[i]
 		c, e, h, l := &cands[asked[at]], m.Evidence[asked[at]], heads[at], found[at].head
-		if all != r && c.corpus == nil {
+		if all != r {
 			h = sums.in(c.target).at(c.strength, c.prior)
 			if l, err = all.refit(h, math.Exp(e.LogTemperature), o); err != nil {
 				return err
 			}
 			l = *l.over(math.Exp(found[at].log.mean))
 		}
-		t := found[at].log.mean // of a regression
-		if c.corpus == nil {
-			t += e.LogTemperature - sharper[at]
+		t := math.Exp(found[at].log.mean + e.LogTemperature - sharper[at])
+		to := &m.Components[i]
+		to.Head, to.resample = h.head(l), &resample{c, h.pool, t}
+		if v := h.spread(t); v != nil {
+			to.spread = v
 		}
-		r.finish(&m.Components[i], c, h, l, math.Exp(t), o)
 		return nil
 	})
-}
-
-// finish gives a component its head at a temperature t, and the spread of its samples.
-func (r *Round) finish(to *Component, c *candidate, h *discriminant, l linear,
-	t float64, o *Options) {
-	if c.corpus != nil {
-		to.Head = h.head(l)
-		on := h.with(c.corpus, h.sum(h.pool, o))
-		to.spread = h.curvature(on, *l.over(1 / t), t)
-		return
-	}
-	to.Head = h.head(l)
-	to.resample = &resample{c, h.pool, t}
-	if v := h.spread(t); v != nil {
-		to.spread = v
-	}
 }
 
 // keep chooses the components among the candidates asked about, and returns their places there.

@@ -209,12 +209,6 @@ func (l linear) over(t float64) *linear {
 	return &out
 }
 
-// named returns the head of a corpus of the round's classes, which is one more client that sends
-// its images: one regression on all, calibrated by itself.
-func (r *Round) named(h *discriminant, c *Corpus, p *pool, o *Options) (linear, error) {
-	return h.beside(c, h.sum(p, o))
-}
-
 // sum returns rows that stand for the images of a pool: class means of all clients and draws of W
 // about them. Rows depend on the sum alone.
 func (h *discriminant) sum(p *pool, o *Options) *images {
@@ -227,22 +221,4 @@ func (h *discriminant) sum(p *pool, o *Options) *images {
 		}
 	}
 	return out
-}
-
-// beside fits one regression to a corpus's images and the clients'.
-func (h *discriminant) beside(c *Corpus, theirs *images) (linear, error) {
-	return h.fitted(h.with(c, theirs), nil, nil)
-}
-
-// with returns a corpus's images and the clients'.
-func (h *discriminant) with(c *Corpus, theirs *images) *images {
-	rows := make([]float64, len(c.Rows))
-	widen(rows, c.Rows)
-	on := &images{rows: append(h.white(h.of(rows, len(c.Labels))), theirs.rows...),
-		label: append(slices.Clone(c.Labels), theirs.label...)}
-	for range c.Labels {
-		on.mass = append(on.mass, 1)
-	}
-	on.mass = append(on.mass, theirs.mass...)
-	return on
 }

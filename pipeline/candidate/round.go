@@ -21,7 +21,7 @@ type Client struct {
 // Corpus is a statistic of a server's own images: their covariance within classes W, [K, K]; the
 // means of its classes, [classes, K], nil where they are not to be a prior of the round's; and
 // where its classes have the round's names, the images themselves, rows [N, K] with N labels of the
-// round's classes. Rows may be empty.
+// round's classes. Rows may be empty; the first corpus that has some is the round's.
 type Corpus struct {
 	Within []float64
 	Means  []float32

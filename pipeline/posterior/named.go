@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 
 	"fmp/pipeline/candidate"
 	"fmp/pipeline/internal/memo"
@@ -41,8 +40,7 @@ func (t *FMP) corpus(f *Form) (*candidate.Corpus, error) {
 	return n.Corpus()
 }
 
-// DiagnosticNamed is the weight of the candidate that counts the corpus's images as one more
-// client's.
+// DiagnosticNamed is the share of the corpus's images that counts as one more client's.
 const DiagnosticNamed = "named"
 
 // one returns the posterior of a round of named classes: of the class means of clients that are
@@ -80,14 +78,9 @@ func (t *FMP) one(ctx context.Context, f *Form, c *candidate.Corpus) (*Result, e
 	}
 	out := &Result{Ensembles: []Ensemble{e}, Judgement: j, Coordinates: f.Conjugate,
 		UploadBytes: f.Bytes(), Regression: true, Effects: a.effects,
-		Diagnostics: map[string]float64{DiagnosticNamed: 0}}
+		Diagnostics: map[string]float64{DiagnosticNamed: m.Counted}}
 	for name, v := range f.diagnostics {
 		out.Diagnostics[name] = v
-	}
-	for _, of := range m.Components {
-		if strings.HasPrefix(of.Name, DiagnosticNamed) {
-			out.Diagnostics[DiagnosticNamed] += of.Weight
-		}
 	}
 	if out.Shift, err = t.shiftParts(f, e, j); err != nil {
 		return nil, err
@@ -102,14 +95,16 @@ func (t *FMP) one(ctx context.Context, f *Form, c *candidate.Corpus) (*Result, e
 // namedRound returns the round that one posterior is computed from.
 func (t *FMP) namedRound(f *Form, c *candidate.Corpus, j *Judgement) (*candidate.Round, error) {
 	r := &candidate.Round{C: t.c, Corpora: []candidate.Corpus{*c}}
-	sets := f.means
-	if f.rest != nil {
-		sets = append(sets[:len(sets):len(sets)], f.rest)
+	var sets []*point.Set
+	for m, set := range f.means {
+		if j == nil || m >= len(j.Honest) || j.Honest[m] >= 0.5 {
+			sets = append(sets, set)
+		}
+	}
+	if f.rest != nil { // clients of a sum are alike, and so are all
+		sets = []*point.Set{whole(append(sets, f.rest))}
 	}
 	for m, set := range sets {
-		if j != nil && m < len(j.Honest) && j.Honest[m] < 0.5 {
-			continue
-		}
 		means, err := f.Conjugate.(named).AtHeads(set)
 		if err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)

@@ -1,0 +1,245 @@
+package candidate
+
+import (
+	"math"
+	"slices"
+
+	"fmp/models/rng"
+	"fmp/pipeline/moments"
+)
+
+const (
+	// predictedDraws is the number of draws of a class's images that tell a temperature, half of
+	// them the others' opposites.
+	predictedDraws = 128
+	// regressionFolds are the parts of a corpus that its own regression is judged by, each left
+	// out.
+	regressionFolds = 5
+)
+
+// known is a corpus of the round's classes, in coordinates where W is I.
+type known struct {
+	*Corpus
+	rows          []float64 // [N, K]
+	count, centre []float64 // of its classes, [C], and their means, [C, K]
+	// size is tr V / K of the covariance V within each class, and free tr(V)^2 / tr(V^2) the
+	// coordinates in which it varies (Satterthwaite 1946), [C] each.
+	size, free []float64
+	// tied says that its regression is better tied to the discriminant of its class means, at the
+	// log temperature start, than to zero.
+	tied  bool
+	start float64
+	// kappa is the log of the factor between the temperature of its images, each left out, and that
+	// of Gaussian draws in their place.
+	kappa normal
+}
+
+// knows returns what a corpus tells of itself.
+func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
+	k := &known{Corpus: c, count: make([]float64, h.c), centre: make([]float64, h.c*h.k),
+		rows: make([]float64, len(c.Rows))}
+	widen(k.rows, c.Rows)
+	k.rows = h.white(h.of(k.rows, len(c.Labels)))
+	of := make([][]int, h.c)
+	for i, y := range c.Labels {
+		k.count[y]++
+		of[y] = append(of[y], i)
+		m := k.centre[y*h.k:][:h.k]
+		for j, v := range k.rows[i*h.k:][:h.k] {
+			m[j] += (v - m[j]) / k.count[y]
+		}
+	}
+	for y, rows := range of {
+		size, free := k.within(y, rows, h.k)
+		k.size, k.free = append(k.size, size), append(k.free, free)
+	}
+	k.kappa = priorKappa
+	if len(c.Labels) < 2*judgeBlocks {
+		return k, nil
+	}
+	told, err := h.judged(k)
+	if err != nil {
+		return nil, err
+	}
+	alone, err := h.regression(&images{k.rows, ones(len(c.Labels)), c.Labels}, k.centre, k)
+	if err != nil {
+		return nil, err
+	}
+	size := make([]float64, h.c)
+	for y, n := range k.count {
+		if n > 0 {
+			size[y] = math.Sqrt(1 + 1/n)
+		}
+	}
+	k.kappa = normal{told.mean - h.twin(alone, k.centre, size, o).mean, told.deviation}
+	return k, nil
+}
+
+// judged returns the log temperature of the corpus's images, each left out, under its regression,
+// and chooses to which head that is tied.
+func (h *discriminant) judged(k *known) (normal, error) {
+	start, err := h.leftOut(k, func(in *images) (linear, error) { return h.byMeans(in.means(h)), nil })
+	if err != nil {
+		return normal{}, err
+	}
+	k.start = start.log.mean
+	var best judged
+	for _, tied := range []bool{false, true} {
+		by := &known{start: k.start, tied: tied}
+		got, err := h.leftOut(k, func(in *images) (linear, error) { return h.regression(in, in.means(h), by) })
+		if err != nil {
+			return normal{}, err
+		}
+		if !tied || got.score > best.score {
+			best, k.tied = got, tied
+		}
+	}
+	return best.log, nil
+}
+
+// share returns the share of the corpus's images that counts at a shift.
+func (k *known) share(shift float64) (sum float64) {
+	for _, n := range k.count {
+		sum += n / (1 + n*shift)
+	}
+	return sum / float64(len(k.Labels))
+}
+
+// within returns the size of the covariance within a class of some rows and the coordinates in
+// which it varies; those of W, which are 1 and all, of fewer than two rows.
+func (k *known) within(y int, rows []int, d int) (size, free float64) {
+	v := make([]float64, d*d)
+	f := factor{k: d, to: v}
+	for _, i := range rows {
+		row := f.row()
+		axpy(1, k.rows[i*d:][:d], row)
+		axpy(-1, k.centre[y*d:][:d], row)
+	}
+	f.flush()
+	var trace, squares float64
+	for i := range d {
+		trace += v[i*d+i]
+		squares += v[i*d+i] * v[i*d+i]
+		for _, x := range v[i*d+i+1 : (i+1)*d] {
+			squares += 2 * x * x
+		}
+	}
+	if len(rows) < 2 || !(squares > 0) {
+		return 1, float64(d)
+	}
+	return trace / float64(d) / float64(len(rows)-1), trace * trace / squares
+}
+
+func ones(n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = 1
+	}
+	return out
+}
+
+// means returns the means of classes, [C, K]; zeros of a class without images.
+func (m *images) means(h *discriminant) []float64 {
+	out, mass := make([]float64, h.c*h.k), make([]float64, h.c)
+	for i, y := range m.label {
+		mass[y] += m.mass[i]
+		to := out[y*h.k:][:h.k]
+		for j, v := range m.rows[i*h.k:][:h.k] {
+			to[j] += (v - to[j]) * m.mass[i] / mass[y]
+		}
+	}
+	return out
+}
+
+// byMeans returns the discriminant of class means where W is I.
+func (h *discriminant) byMeans(means []float64) linear {
+	root, l := h.roots(), linear{slices.Clone(means), make([]float64, h.c)}
+	for y := range h.c {
+		own := l.w[y*h.k:][:h.k]
+		l.bias[y] = -dot(own, own) / 2
+		for j, v := range root {
+			own[j] *= v
+		}
+	}
+	return l
+}
+
+// regression returns that on images, tied to the discriminant of class means where the corpus's own
+// is better so, and to zero where not.
+func (h *discriminant) regression(on *images, means []float64, k *known) (linear, error) {
+	if !k.tied {
+		return h.fitted(on, nil, nil)
+	}
+	return h.fitted(on, make([]float64, h.c), h.byMeans(means).over(math.Exp(k.start)))
+}
+
+// leftOut judges heads by the corpus's images, each left out with a fifth of them: the log
+// temperature, with its error, and the mean log-likelihood there.
+func (h *discriminant) leftOut(k *known, head func(in *images) (linear, error)) (judged, error) {
+	var blocks [judgeBlocks]moments.Curve
+	for fold := range regressionFolds {
+		in, out := &images{}, &images{}
+		for i, y := range k.Labels {
+			to := in
+			if i%regressionFolds == fold {
+				to = out
+			}
+			to.add(k.rows[i*h.k:][:h.k], 1, y)
+		}
+		l, err := head(in)
+		if err != nil {
+			return judged{}, err
+		}
+		for block := range judgeBlocks {
+			from, to := block*len(out.label)/judgeBlocks, (block+1)*len(out.label)/judgeBlocks
+			h.likelihood(&blocks[block], l, &images{out.rows[from*h.k : to*h.k], out.mass[from:to],
+				out.label[from:to]})
+		}
+	}
+	at, e, likelihood := verdict(blocks)
+	return judged{log: normal{at, e}, score: likelihood}, nil
+}
+
+// twin returns the log temperature of draws of the images of each class, of means [C, K] and
+// deviations [C] where W is I, under a head, and its error by leaving classes out.
+func (h *discriminant) twin(l linear, centre, size []float64, o *Options) normal {
+	var curves []moments.Curve
+	for y, s := range size {
+		if s == 0 {
+			continue
+		}
+		at, on, row := rng.New(o.Seed, "candidate", o.Stream, "predicted", y), &images{}, make([]float64, h.k)
+		for range predictedDraws / 2 {
+			for j := range row {
+				row[j] = s * at.NormFloat64()
+			}
+			for range 2 {
+				scale(-1, row)
+				on.add(row, 1, y)
+				axpy(1, centre[y*h.k:][:h.k], on.rows[len(on.rows)-h.k:])
+			}
+		}
+		var curve moments.Curve
+		h.likelihood(&curve, l, on)
+		curves = append(curves, curve)
+	}
+	all, left := sumOf(curves), make([]float64, len(curves))
+	for i := range curves {
+		left[i] = peak(less(all, &curves[i]))
+	}
+	return normal{peak(all), jackknife(left)}
+}
+
+// likelihood adds the log-likelihood of images where W is I under a head in the basis.
+func (h *discriminant) likelihood(to *moments.Curve, l linear, on *images) {
+	n, root, w := len(on.label), h.roots(), slices.Clone(l.w)
+	for i := range w {
+		w[i] /= root[i%h.k]
+	}
+	logits := timesT(on.rows, w, n, h.k, h.c)
+	for i, y := range on.label {
+		row := logits[i*h.c : (i+1)*h.c]
+		axpy(1, l.bias, row)
+		addRows(to, row, h.c, cell{class: y, share: on.mass[i]}, 0)
+	}
+}

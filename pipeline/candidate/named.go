@@ -1,0 +1,185 @@
+package candidate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+)
+
+// shifts are variances, in units of the covariance within classes W, of the class means of clients
+// about those of a corpus of the same names: 0 of images of one kind, more where cameras differ,
+// much where only the names agree.
+var shifts = []float64{0, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10}
+
+// named is a round whose classes a corpus has, in coordinates where W is I. Class means of the
+// corpus, of n_k images, and of the clients together, of n, lie apart by
+//
+//	d_y ~ N(0, V_y (1/n + 1/n_k) + shift + apart_y)
+//
+// so that each image of the corpus counts 1 / (1 + n_k shift), and each of the clients
+// 1 / (1 + n apart). Each likely shift is a component: one regression on the images of both. Where
+// clients are alike, all of it depends on their sum alone.
+type named struct {
+	*discriminant
+	*known
+	mean, n []float64 // of all clients' classes, [C, K] and [C]
+	// apart [C] is the variance of a pooled class mean by what differs among clients: camera,
+	// place, hand.
+	apart  []float64
+	theirs *images // that stand for the clients'
+}
+
+// named returns the posterior of a round whose classes corpus number at has. Only the clients'
+// class means and calibration points are read.
+func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
+	of, err := r.corpusNames(at, s.all, o)
+	if err != nil {
+		return nil, err
+	}
+	k := of.known
+	m := &Mixture{LogKappa: k.kappa.mean, LogKappaError: k.kappa.deviation}
+	order := m.likely(at, of.evidence())
+	js := r.judges()
+	err = each(len(order), o.Threads, func(i int) error {
+		return of.fit(&m.Components[i], &m.Evidence[order[i]], shifts[order[i]], js, o)
+	})
+	for i, j := range order {
+		m.Counted += m.Components[i].Weight * k.share(shifts[j])
+	}
+	return m, err
+}
+
+// corpusNames returns the round of a corpus and the sum of all clients. W is the corpus's.
+func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
+	t, err := newTarget(fmt.Sprint("corpus ", at), r.Corpora[at].Within, r.K)
+	if err != nil {
+		return nil, fmt.Errorf("candidate: corpus %d: %w", at, err)
+	}
+	means := *all
+	means.scatter, means.dof = make([]float64, r.K*r.K), 1
+	h := means.in(t).at(strengths[len(strengths)-1], nil)
+	k, err := h.knows(&r.Corpora[at], o)
+	if err != nil {
+		return nil, err
+	}
+	of := &named{discriminant: h, known: k, n: all.n, theirs: h.sum(&means, o),
+		mean: h.white(h.of(slices.Clone(all.mean), h.c))}
+	of.apart = of.among(r)
+	for i, y := range of.theirs.label {
+		of.theirs.mass[i] *= of.worth(y) / of.n[y]
+	}
+	return of, nil
+}
+
+// worth returns the images that the clients' mean of a class is worth.
+func (of *named) worth(y int) float64 { return of.n[y] / (1 + of.n[y]*of.apart[y]) }
+
+// among returns, for each class, the variance of the clients' pooled mean about that of clients
+// with equal shares of the class: of clients that lie v apart and hold shares s_i of its images
+//
+//	v sum_i (s_i - 1/M)^2
+//
+// v, one for all classes and coordinates, is found by moments (DerSimonian and Laird 1986).
+func (of *named) among(r *Round) []float64 {
+	h, share := of.discriminant, make([]float64, of.c)
+	var away, free float64
+	for i := range r.Clients {
+		for _, v := range r.Clients[i].cells() {
+			x := make([]float64, h.k)
+			widen(x, v.mean)
+			d := floats.Distance(h.white(h.of(x, 1)), of.mean[v.class*h.k:][:h.k], 2)
+			all := of.n[v.class]
+			away += v.n * (d*d/float64(h.k) - of.size[v.class]*(1/v.n-1/all))
+			free += v.n - v.n*v.n/all
+			share[v.class] += v.n * v.n / (all * all)
+		}
+	}
+	for y := range share {
+		share[y] = max(share[y]-1/float64(len(r.Clients)), 0) * max(away, 0) / max(free, 1)
+	}
+	return share
+}
+
+// evidence returns the log-likelihood of each shift, with the prior's odds.
+func (of *named) evidence() []float64 {
+	k, out := of.k, make([]float64, len(shifts))
+	out[0] = corpusOdds
+	for i, shift := range shifts {
+		for y, n := range of.n {
+			if n > 0 && of.count[y] > 0 {
+				d := floats.Distance(of.mean[y*k:][:k], of.centre[y*k:][:k], 2)
+				v := of.size[y]*(1/max(n, 1)+1/of.count[y]) + shift + of.apart[y]
+				out[i] -= of.free[y] / 2 * (math.Log(v) + d*d/v/float64(k))
+			}
+		}
+	}
+	return out
+}
+
+// likely names the shifts of most evidence as components, and returns their places in shifts.
+func (m *Mixture) likely(corpus int, scores []float64) []int {
+	best, weight, total := slices.Max(scores), make([]float64, len(scores)), 0.0
+	for i, v := range scores {
+		weight[i] = math.Exp(v - best)
+		m.Evidence = append(m.Evidence, Evidence{LogLikelihood: v,
+			Name: fmt.Sprintf("named %d shift %g", corpus, shifts[i])})
+	}
+	order := heaviest(weight, most, minWeight)
+	for _, i := range order {
+		total += weight[i]
+	}
+	for _, i := range order {
+		e := &m.Evidence[i]
+		e.Weight = weight[i] / total
+		m.Components = append(m.Components, Component{Name: e.Name, Weight: e.Weight})
+	}
+	return order
+}
+
+// images returns those of the corpus, with the masses that a shift leaves, and those that stand for
+// the clients'.
+func (of *named) images(shift float64) *images {
+	on := &images{rows: slices.Concat(of.rows, of.theirs.rows),
+		label: slices.Concat(of.Labels, of.theirs.label)}
+	for _, y := range of.Labels {
+		on.mass = append(on.mass, 1/(1+of.count[y]*shift))
+	}
+	on.mass = append(on.mass, of.theirs.mass...)
+	return on
+}
+
+// fit computes the component of a shift.
+func (of *named) fit(to *Component, e *Evidence, shift float64, js []judge, o *Options) error {
+	on := of.images(shift)
+	centre, size := of.predictive(shift)
+	l, err := of.regression(on, centre, of.known)
+	if err != nil {
+		return err
+	}
+	told := of.twin(l, centre, size, o)
+	e.LogTemperature, e.LogTemperatureError = told.mean, told.deviation
+	log := normal{0, priorT.deviation}.given(told.mean+of.kappa.mean,
+		math.Hypot(told.deviation, of.kappa.deviation)+errorT)
+	found := hear(js, of.discriminant, l, log)
+	t := math.Exp(found.log.mean)
+	to.Deviation, to.Head, to.spread = found.log.deviation, of.head(found.head), of.curvature(on, l, t)
+	return nil
+}
+
+// predictive returns the means, [C, K], and deviations, [C], of the images of each class given the
+// class means of both and a shift; 0 of a class that nobody has.
+func (of *named) predictive(shift float64) (centre, size []float64) {
+	k := of.k
+	centre, size = make([]float64, of.c*k), make([]float64, of.c)
+	for y := range of.c {
+		n, a := of.worth(y), of.count[y]/(1+of.count[y]*shift)
+		if n+a > 0 {
+			axpy(n/(n+a), of.mean[y*k:][:k], centre[y*k:][:k])
+			axpy(a/(n+a), of.centre[y*k:][:k], centre[y*k:][:k])
+			size[y] = math.Sqrt(1 + 1/(n+a))
+		}
+	}
+	return centre, size
+}

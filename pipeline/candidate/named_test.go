@@ -1,0 +1,119 @@
+package candidate
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"fmp/pipeline/point"
+)
+
+// moved returns a round whose clients' images lie away from a corpus's by a variance in every
+// direction of W, each class in one of its own, with the corpus's images and images of theirs.
+func (w *world) moved(t *testing.T, shift float64, clients, n int) (r *Round, x []float32, y []int) {
+	t.Helper()
+	there := *w
+	there.mean = slices.Clone(w.mean)
+	at := rand.New(rand.NewPCG(9, 9))
+	for c := range w.c {
+		for j := range w.k {
+			there.mean[c*w.k+j] += math.Sqrt(shift*w.covariance(false)[j*w.k+j]) * at.NormFloat64()
+		}
+	}
+	r = there.round(t, clients, n)
+	rows, labels := w.rows(600)
+	r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
+	x, y = there.rows(1000)
+	return r, x, y
+}
+
+// TestShifts: a corpus counts the less, the farther its class means lie from the clients', and its
+// images never cost more than .005 nats beside its covariance alone.
+func TestShifts(t *testing.T) {
+	for seed := range uint64(3) {
+		w, last := newWorld(seed), 2.0
+		for _, shift := range []float64{0, 0.1, 1, 10} {
+			r, x, y := w.moved(t, shift, 6, 40)
+			m := posterior(t, r, Options{Seed: seed})
+			if m.Counted > last {
+				t.Errorf("seed %d: %.3f of the images count at shift %g, fewer at less", seed, m.Counted, shift)
+			}
+			last = m.Counted
+			if shift == 0 && last < 0.9 || shift >= 1 && last > 0.1 {
+				t.Errorf("seed %d: %.3f of the images count at shift %g", seed, last, shift)
+			}
+			with := nll(m.LogProbabilities(x), y, w.c)
+			r.Corpora[0].Rows, r.Corpora[0].Labels = nil, nil
+			without := nll(posterior(t, r, Options{Seed: seed}).LogProbabilities(x), y, w.c)
+			if with > without+.005 {
+				t.Errorf("seed %d, shift %g: NLL %.4f, without the images %.4f", seed, shift, with, without)
+			}
+		}
+	}
+}
+
+// TestNamedSum: clients that hold the same numbers of images have the posterior of their sum, as
+// merging needs.
+func TestNamedSum(t *testing.T) {
+	w := newWorld(1)
+	r, x, _ := w.moved(t, 0.1, 6, 25)
+	for i := range r.Clients { // even
+		u := &r.Clients[i]
+		u.Within, u.Curves = nil, nil
+		for j := range u.Means.W {
+			u.Means.W[j] = 8
+		}
+	}
+	apart := posterior(t, r, Options{}).LogProbabilities(x)
+	one := &point.Set{N: w.c, Dx: w.k, C: w.c, Z: make([]float32, w.c*w.k)}
+	for y := range w.c {
+		one.Y, one.W = append(one.Y, int32(y)), append(one.W, 48)
+	}
+	sums := make([]float64, w.c*w.k)
+	for _, u := range r.Clients {
+		for i, y := range u.Means.Y {
+			for j, v := range u.Means.Z[i*w.k:][:w.k] {
+				sums[int(y)*w.k+j] += float64(v) / 6
+			}
+		}
+	}
+	copy(one.Z, narrowed(sums))
+	r.Clients = []Client{{Means: one}}
+	near(t, "log probabilities", posterior(t, r, Options{}).LogProbabilities(x), apart, 1e-4)
+}
+
+// TestAmong: where clients differ, the mean of a class that one of them holds nearly alone is worth
+// few images, and one that all share evenly is worth all.
+func TestAmong(t *testing.T) {
+	w := newWorld(2)
+	r := w.round(t, 8, 60)
+	for i := range r.Clients {
+		u := &r.Clients[i]
+		for j, y := range u.Means.Y {
+			for d := range w.k {
+				u.Means.Z[j*w.k+d] += float32(3 * math.Sqrt(w.covariance(false)[d*w.k+d]) * float64(1-2*(i%2)))
+			}
+			u.Means.W[j] = 10
+			if y == 0 && i > 0 {
+				u.Means.W[j] = 1
+			}
+		}
+	}
+	rows, labels := w.rows(600)
+	r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
+	s, err := r.sum(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := r.corpusNames(0, s.all, &Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := of.worth(0); got > 3 {
+		t.Errorf("a class mean of one client among eight that lie apart is worth %.1f images of 17", got)
+	}
+	if got := of.worth(1); !(got > 79) {
+		t.Errorf("a class mean that clients share evenly is worth %.1f images of 80", got)
+	}
+}
