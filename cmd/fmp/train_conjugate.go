@@ -29,9 +29,8 @@ classes, and a step fewer tasks and noises than --batch and --noises say, so tha
 memory are bounded.
 
 With --images the file holds the corpus's images too, as features of one byte a number. In a round of
-the same class names they count as one more client's, unless the clients contradict them: better where
-clients' images are like the corpus's, worse where cameras differ. No client and no classifier gets
-them; whoever gets the file does.`,
+the same class names they count as one more client's, the less the farther the clients' class means
+lie from the corpus's. No client and no classifier gets them; whoever gets the file does.`,
 		Example: `  fmp train conjugate --dataset cifar10 -o conjugate.onnx
   fmp train conjugate --dataset cifar100 --images -o conjugate.onnx
   fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,

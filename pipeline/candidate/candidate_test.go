@@ -577,13 +577,21 @@ func TestPointsCount(t *testing.T) {
 	}
 }
 
-// TestNoScatter: class means of one client alone, without scatter, have finite heads.
+// TestNoScatter: class means of one client alone, without scatter, are drawn towards their mean as
+// those of images that vary by W, and have finite heads.
 func TestNoScatter(t *testing.T) {
 	w := newWorld(3)
 	r := w.round(t, 1, 40)
 	r.Clients[0].Within, r.Clients[0].Curves = nil, nil
 	for _, corpora := range [][]Corpus{nil, {{Within: w.covariance(false)}}} {
 		r.Corpora = corpora
+		s, err := r.sum(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n0 := s.in(&target{name: "identity", k: w.k}).at(2, nil).n0; !(n0 > 0.1) {
+			t.Errorf("class means are drawn as if by %g images", n0)
+		}
 		x, _ := w.rows(10)
 		for i, v := range posterior(t, r, Options{}).LogProbabilities(x) {
 			if math.IsNaN(v) || math.IsInf(v, 0) {

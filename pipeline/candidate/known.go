@@ -34,7 +34,7 @@ type known struct {
 	kappa normal
 }
 
-// knows returns what a corpus tells of itself.
+// knows measures a corpus: its classes, and the temperature of its own regression.
 func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
 	k := &known{Corpus: c, count: make([]float64, h.c), centre: make([]float64, h.c*h.k),
 		rows: make([]float64, len(c.Rows))}
@@ -71,7 +71,7 @@ func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
 			size[y] = math.Sqrt(1 + 1/n)
 		}
 	}
-	k.kappa = normal{told.mean - h.twin(alone, k.centre, size, o).mean, told.deviation}
+	k.kappa = normal{told.mean - h.twin(alone, k, k.centre, size, o).mean, told.deviation}
 	return k, nil
 }
 
@@ -193,7 +193,7 @@ func (h *discriminant) leftOut(k *known, head func(in *images) (linear, error)) 
 		for block := range judgeBlocks {
 			from, to := block*len(out.label)/judgeBlocks, (block+1)*len(out.label)/judgeBlocks
 			h.likelihood(&blocks[block], l, &images{out.rows[from*h.k : to*h.k], out.mass[from:to],
-				out.label[from:to]})
+				out.label[from:to]}, surprises/float64(len(k.Labels)))
 		}
 	}
 	at, e, likelihood := verdict(blocks)
@@ -202,7 +202,8 @@ func (h *discriminant) leftOut(k *known, head func(in *images) (linear, error)) 
 
 // twin returns the log temperature of draws of the images of each class, of means [C, K] and
 // deviations [C] where W is I, under a head, and its error by leaving classes out.
-func (h *discriminant) twin(l linear, centre, size []float64, o *Options) normal {
+func (h *discriminant) twin(l linear, k *known, centre, size []float64, o *Options) normal {
+	random := surprises / float64(len(k.Labels))
 	var curves []moments.Curve
 	for y, s := range size {
 		if s == 0 {
@@ -220,7 +221,7 @@ func (h *discriminant) twin(l linear, centre, size []float64, o *Options) normal
 			}
 		}
 		var curve moments.Curve
-		h.likelihood(&curve, l, on)
+		h.likelihood(&curve, l, on, random)
 		curves = append(curves, curve)
 	}
 	all, left := sumOf(curves), make([]float64, len(curves))
@@ -230,8 +231,9 @@ func (h *discriminant) twin(l linear, centre, size []float64, o *Options) normal
 	return normal{peak(all), jackknife(left)}
 }
 
-// likelihood adds the log-likelihood of images where W is I under a head in the basis.
-func (h *discriminant) likelihood(to *moments.Curve, l linear, on *images) {
+// likelihood adds the log-likelihood of images where W is I under a head in the basis, and of a
+// share of images of a random class.
+func (h *discriminant) likelihood(to *moments.Curve, l linear, on *images, random float64) {
 	n, root, w := len(on.label), h.roots(), slices.Clone(l.w)
 	for i := range w {
 		w[i] /= root[i%h.k]
@@ -240,6 +242,6 @@ func (h *discriminant) likelihood(to *moments.Curve, l linear, on *images) {
 	for i, y := range on.label {
 		row := logits[i*h.c : (i+1)*h.c]
 		axpy(1, l.bias, row)
-		addRows(to, row, h.c, cell{class: y, share: on.mass[i]}, 0)
+		addRows(to, row, h.c, cell{class: y, share: on.mass[i]}, random)
 	}
 }

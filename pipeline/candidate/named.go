@@ -25,7 +25,7 @@ type named struct {
 	*discriminant
 	*known
 	mean, n []float64 // of all clients' classes, [C, K] and [C]
-	// apart [C] is the variance of a pooled class mean by what differs among clients: camera,
+	// apart [C] is the variance of a pooled class mean by differences among clients: camera,
 	// place, hand.
 	apart  []float64
 	theirs *images // that stand for the clients'
@@ -158,10 +158,10 @@ func (of *named) fit(to *Component, e *Evidence, shift float64, js []judge, o *O
 	if err != nil {
 		return err
 	}
-	told := of.twin(l, centre, size, o)
+	told := of.twin(l, of.known, centre, size, o)
 	e.LogTemperature, e.LogTemperatureError = told.mean, told.deviation
 	log := normal{0, priorT.deviation}.given(told.mean+of.kappa.mean,
-		math.Hypot(told.deviation, of.kappa.deviation)+errorT)
+		math.Hypot(told.deviation, of.kappa.deviation))
 	found := hear(js, of.discriminant, l, log)
 	t := math.Exp(found.log.mean)
 	to.Deviation, to.Head, to.spread = found.log.deviation, of.head(found.head), of.curvature(on, l, t)
