@@ -50,6 +50,9 @@ func openForOne(cmd *cobra.Command, cfg engineSettings, path string,
 	eng = cost.Bounded(engine.Under(cmd.Context(), eng), oneImage)
 	c, err := open(eng)
 	if err != nil { // the runtime's own words are the better ones
+		if err := eng.Close(); err != nil {
+			return nil, nil, err
+		}
 		return openedBy(cmd, cfg, func() (classify.Opener, error) { return open, nil })
 	}
 	return c, func() { c.Close(); eng.Close() }, nil

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -9,6 +11,7 @@ import (
 	"fmp/onnx"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/option"
+	"fmp/pipeline/sample"
 )
 
 func newTrainConjugateCommand() *cobra.Command {
@@ -54,6 +57,11 @@ harder lose by it. No client and no classifier gets the images; whoever gets the
 		}
 		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			t.Config = in.Config
+			if images {
+				if err := sample.ImagesFit(len(in.whole.Labels), cmp.Or(t.K, in.whole.C-1), in.whole.C); err != nil {
+					return nil, usageError(fmt.Errorf("train conjugate: --images: %w", err))
+				}
+			}
 			m, err := meta.TrainConjugate(ctx, t)
 			if err != nil || !images {
 				return m, err

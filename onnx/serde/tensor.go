@@ -3,6 +3,7 @@ package serde
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"slices"
 	"unsafe"
 
@@ -233,39 +234,9 @@ func sharedTensor(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 // ownBytes is a tensor's numbers as files have them, where they lie; nil where this machine holds
 // them otherwise, and where there are none.
 func ownBytes(t *onnx.Tensor) []byte {
-	if !littleEndian {
+	v := reflect.ValueOf(t.Data)
+	if !littleEndian || v.Kind() != reflect.Slice || v.Len() == 0 {
 		return nil
 	}
-	switch v := t.Data.(type) {
-	case []uint8:
-		return bytesOf(v)
-	case []int8:
-		return bytesOf(v)
-	case []uint16: // float16 and bfloat16 too
-		return bytesOf(v)
-	case []int16:
-		return bytesOf(v)
-	case []uint32:
-		return bytesOf(v)
-	case []int32:
-		return bytesOf(v)
-	case []uint64:
-		return bytesOf(v)
-	case []int64:
-		return bytesOf(v)
-	case []float32:
-		return bytesOf(v)
-	case []float64:
-		return bytesOf(v)
-	}
-	return nil
-}
-
-// bytesOf returns the memory of numbers.
-func bytesOf[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 | float32 |
-	float64](v []T) []byte {
-	if len(v) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
+	return unsafe.Slice((*byte)(v.UnsafePointer()), v.Len()*int(v.Type().Elem().Size()))
 }

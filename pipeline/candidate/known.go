@@ -12,8 +12,8 @@ const (
 	// predictedDraws is the number of draws of a class's images that tell a temperature, half of
 	// them the others' opposites.
 	predictedDraws = 128
-	// regressionFolds are the parts of a corpus that its own regression is judged by, each left
-	// out.
+	// regressionFolds are the parts of each class of a corpus that its own regression is judged by,
+	// each left out.
 	regressionFolds = 5
 )
 
@@ -53,8 +53,8 @@ func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
 		size, free := k.within(y, rows, h.k)
 		k.size, k.free = append(k.size, size), append(k.free, free)
 	}
-	k.kappa = priorKappa
-	if len(c.Labels) < 2*judgeBlocks {
+	if !k.tells() {
+		k.kappa, k.tied = priorKappa, true
 		return k, nil
 	}
 	told, err := h.judged(k)
@@ -73,6 +73,11 @@ func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
 	}
 	k.kappa = normal{told.mean - h.twin(alone, k, k.centre, size, o).mean, told.deviation}
 	return k, nil
+}
+
+// tells reports whether a corpus has enough images to measure a temperature.
+func (k *known) tells() bool {
+	return len(k.Labels) >= 10*judgeBlocks && slices.Max(k.count) >= regressionFolds
 }
 
 // judged returns the log temperature of the corpus's images, each left out, under its regression,
@@ -173,16 +178,19 @@ func (h *discriminant) regression(on *images, means []float64, k *known) (linear
 	return h.fitted(on, make([]float64, h.c), h.byMeans(means).over(math.Exp(k.start)))
 }
 
-// leftOut judges heads by the corpus's images, each left out with a fifth of them: the log
-// temperature, with its error, and the mean log-likelihood there.
+// leftOut judges heads by the corpus's images, each left out with a fifth of its class: the log
+// temperature, with its error, and a log-likelihood to compare heads by. A class of one image is
+// never left out. The order of classes in the corpus does not matter.
 func (h *discriminant) leftOut(k *known, head func(in *images) (linear, error)) (judged, error) {
 	var blocks [judgeBlocks]moments.Curve
+	random := surprises / float64(len(k.Labels))
 	for fold := range regressionFolds {
-		in, out := &images{}, &images{}
+		in, seen := &images{}, make([]int, h.c)
+		var out [judgeBlocks]images
 		for i, y := range k.Labels {
-			to := in
-			if i%regressionFolds == fold {
-				to = out
+			to, rank := in, seen[y]
+			if seen[y]++; k.count[y] > 1 && rank%regressionFolds == fold {
+				to = &out[(rank/regressionFolds+y)%judgeBlocks]
 			}
 			to.add(k.rows[i*h.k:][:h.k], 1, y)
 		}
@@ -190,10 +198,8 @@ func (h *discriminant) leftOut(k *known, head func(in *images) (linear, error)) 
 		if err != nil {
 			return judged{}, err
 		}
-		for block := range judgeBlocks {
-			from, to := block*len(out.label)/judgeBlocks, (block+1)*len(out.label)/judgeBlocks
-			h.likelihood(&blocks[block], l, &images{out.rows[from*h.k : to*h.k], out.mass[from:to],
-				out.label[from:to]}, surprises/float64(len(k.Labels)))
+		for block := range out {
+			h.likelihood(&blocks[block], l, &out[block], random)
 		}
 	}
 	at, e, likelihood := verdict(blocks)

@@ -117,3 +117,41 @@ func TestAmong(t *testing.T) {
 		t.Errorf("a class mean that clients share evenly is worth %.1f images of 80", got)
 	}
 }
+
+// TestOrderOfCorpus: the order of classes in a corpus does not matter, sorted or in turn, whose step
+// is that of the parts that are left out.
+func TestOrderOfCorpus(t *testing.T) {
+	w := newWorld(2)
+	r, x, _ := w.moved(t, 0.1, 6, 40)
+	c := r.Corpora[0]
+	of := make([][]int, w.c)
+	for i, y := range c.Labels {
+		of[y] = append(of[y], i)
+	}
+	least := len(c.Labels)
+	for _, rows := range of {
+		least = min(least, len(rows))
+	}
+	least -= least % regressionFolds
+	log := map[string][]float64{}
+	for name, at := range map[string]func(i int) (class, rank int){
+		"sorted":  func(i int) (int, int) { return i / least, i % least },
+		"in turn": func(i int) (int, int) { return i % w.c, i / w.c },
+	} {
+		var rows []float32
+		var labels []int
+		for i := range w.c * least {
+			y, rank := at(i)
+			rows = append(rows, c.Rows[of[y][rank]*w.k:][:w.k]...)
+			labels = append(labels, y)
+		}
+		r.Corpora = []Corpus{{Within: c.Within, Rows: rows, Labels: labels}}
+		m := posterior(t, r, Options{})
+		log[name] = append(m.LogProbabilities(x), m.LogKappa, m.LogKappaError)
+	}
+	for i, v := range log["sorted"] {
+		if !(math.Abs(log["in turn"][i]-v) < 1e-5) {
+			t.Fatalf("number %d is %g in turn, and %g sorted", i, log["in turn"][i], v)
+		}
+	}
+}

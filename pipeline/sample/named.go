@@ -21,6 +21,9 @@ func (c *Conjugate) Corpus() (*candidate.Corpus, error) {
 			c.corpusErr = err
 			return
 		}
+		if c.corpusErr = ImagesFit(len(labels), c.config.K, c.config.C); c.corpusErr != nil {
+			return
+		}
 		rows, labels = thinned(rows, labels, maxProducts/(c.config.K*c.config.C))
 		at := c.heads(&point.Set{N: len(labels), Dx: c.config.Dx, C: c.config.C, Z: rows,
 			Y: make([]int32, len(labels))})
@@ -31,20 +34,40 @@ func (c *Conjugate) Corpus() (*candidate.Corpus, error) {
 	return c.known, c.corpusErr
 }
 
-// maxProducts bounds the products of one pass of a regression over the images.
-const maxProducts = 1 << 30
+const (
+	// maxProducts bounds the products of one pass of a regression over the images.
+	maxProducts = 1 << 30
+	// leastImages is the number of images of a class that a regression must be able to read, on
+	// average: fewer tell neither their covariance nor a temperature.
+	leastImages = 20
+)
 
-// thinned returns at most n of the rows with their labels, at even steps.
+// ImagesFit returns an error for a corpus of which a round's regression reads too few images of each
+// class: it has few, or classes and coordinates are many.
+func ImagesFit(images, coordinates, classes int) error {
+	if n := min(images, maxProducts/(coordinates*classes)) / classes; n < leastImages {
+		return fmt.Errorf("images of the corpus: of %d in %d classes and %d coordinates a round reads %d of each class, "+
+			"and needs %d; train the predictor without them", images, classes, coordinates, n, leastImages)
+	}
+	return nil
+}
+
+// thinned returns about n of the rows with their labels: the same share of each class, at even steps,
+// and one at least.
 func thinned(rows []float32, labels []int, n int) ([]float32, []int) {
 	all := len(labels)
 	if all <= n {
 		return rows, labels
 	}
-	dx, n := len(rows)/all, max(n, 1)
-	some, of := make([]float32, 0, n*dx), make([]int, 0, n)
-	for i := range n {
-		at := i * all / n
-		some, of = append(some, rows[at*dx:(at+1)*dx]...), append(of, labels[at])
+	dx, seen := len(rows)/all, map[int]int{}
+	var some []float32
+	var of []int
+	for i, y := range labels {
+		rank := seen[y]
+		seen[y]++
+		if rank == 0 || rank*n/all > (rank-1)*n/all {
+			some, of = append(some, rows[i*dx:(i+1)*dx]...), append(of, y)
+		}
 	}
 	return some, of
 }
