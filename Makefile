@@ -194,9 +194,9 @@ figures: setup build ## the pictures in README.md and docs (needs Chromium; docs
 	$(CLEAN) $(BIN)/fmp run --out runs/demo
 	PATH="$$PWD/$(BIN):$$PATH" docs/screenshots.sh runs/demo
 
-generate: ## Go code from the .proto files (needs protoc, protoc-gen-go and protoc-gen-go-grpc)
-	@for t in protoc protoc-gen-go protoc-gen-go-grpc; do PATH="$$PATH:$$($(GO) env GOPATH)/bin" command -v $$t >/dev/null || { echo "$$t is missing: install protobuf-compiler, and go install google.golang.org/protobuf/cmd/protoc-gen-go@latest google.golang.org/grpc/cmd/protoc-gen-go-grpc@latest"; exit 1; }; done
-	PATH="$$PATH:$$($(GO) env GOPATH)/bin" protoc -I . --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative $$(find . -name '*.proto' -not -path './.git/*' -not -path './bench/*' | sed 's|^\./||')
+generate: ## Go code from the .proto files (needs protoc and protoc-gen-go)
+	@for t in protoc protoc-gen-go; do PATH="$$PATH:$$($(GO) env GOPATH)/bin" command -v $$t >/dev/null || { echo "$$t is missing: install protobuf-compiler, and go install google.golang.org/protobuf/cmd/protoc-gen-go@latest"; exit 1; }; done
+	PATH="$$PATH:$$($(GO) env GOPATH)/bin" protoc -I . --go_out=. --go_opt=paths=source_relative $$(find . -name '*.proto' -not -path './.git/*' -not -path './bench/*' | sed 's|^\./||')
 
 bench: setup ## benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...

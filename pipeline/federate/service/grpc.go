@@ -14,8 +14,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	pb "fmp/pipeline/federate/inferpb"
 )
 
 // grpcStatuses are the statuses of HTTP that the metrics count calls of gRPC under; others are
@@ -46,7 +44,7 @@ type grpcCall struct {
 // newGRPC returns the server of the service's methods.
 func (p *predictor) newGRPC() *grpc.Server {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(maxPredictBytes), grpc.UnaryInterceptor(p.grpcUnary))
-	pb.RegisterGRPCInferenceServiceServer(s, grpcService{p: p})
+	s.RegisterService(&inferenceMethods, grpcService{p: p})
 	return s
 }
 

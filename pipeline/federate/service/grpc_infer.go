@@ -135,12 +135,8 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 	return r, raw, nil
 }
 
-// grpcService has all methods of the service: none falls back on the generated ones, which do
-// nothing.
-type grpcService struct {
-	pb.UnsafeGRPCInferenceServiceServer
-	p *predictor
-}
+// grpcService answers the methods of the Open Inference Protocol.
+type grpcService struct{ p *predictor }
 
 func (grpcService) ServerLive(context.Context,
 	*pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {

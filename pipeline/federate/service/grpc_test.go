@@ -280,7 +280,7 @@ func TestGRPCPanic(t *testing.T) {
 	f, _ := serving(t)
 	p := f.srv.predictions
 	p.calls = grpc.NewServer(grpc.UnaryInterceptor(p.grpcUnary))
-	pb.RegisterGRPCInferenceServiceServer(p.calls, panics{})
+	p.calls.RegisterService(&inferenceMethods, panics{})
 	if code, text, _ := f.grpcCall("ServerLive", frame(nil)); code != codes.Internal ||
 		strings.Contains(text, "fault") {
 		t.Errorf("%v %q", code, text)

@@ -1,0 +1,53 @@
+package service
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	pb "fmp/pipeline/federate/inferpb"
+)
+
+// inferenceService is the service of the Open Inference Protocol (inferpb/open_inference.proto).
+type inferenceService interface {
+	ServerLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerLiveResponse, error)
+	ServerReady(context.Context, *pb.ServerReadyRequest) (*pb.ServerReadyResponse, error)
+	ModelReady(context.Context, *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error)
+	ServerMetadata(context.Context, *pb.ServerMetadataRequest) (*pb.ServerMetadataResponse, error)
+	ModelMetadata(context.Context, *pb.ModelMetadataRequest) (*pb.ModelMetadataResponse, error)
+	ModelInfer(context.Context, *pb.ModelInferRequest) (*pb.ModelInferResponse, error)
+}
+
+// inferenceMethods are the service's methods by name, without a method that falls back on another.
+var inferenceMethods = grpc.ServiceDesc{
+	ServiceName: strings.Trim(grpcPath, "/"),
+	HandlerType: (*inferenceService)(nil),
+	Methods: []grpc.MethodDesc{
+		unaryMethod("ServerLive", inferenceService.ServerLive),
+		unaryMethod("ServerReady", inferenceService.ServerReady),
+		unaryMethod("ModelReady", inferenceService.ModelReady),
+		unaryMethod("ServerMetadata", inferenceService.ServerMetadata),
+		unaryMethod("ModelMetadata", inferenceService.ModelMetadata),
+		unaryMethod("ModelInfer", inferenceService.ModelInfer),
+	},
+}
+
+// unaryMethod describes a method of one request and one response.
+func unaryMethod[In, Out any](name string,
+	call func(inferenceService, context.Context, *In) (*Out, error)) grpc.MethodDesc {
+	return grpc.MethodDesc{MethodName: name, Handler: func(server any, ctx context.Context,
+		decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		in := new(In)
+		if err := decode(in); err != nil {
+			return nil, err
+		}
+		do := func(ctx context.Context, in any) (any, error) {
+			return call(server.(inferenceService), ctx, in.(*In))
+		}
+		if intercept == nil {
+			return do(ctx, in)
+		}
+		return intercept(ctx, in, &grpc.UnaryServerInfo{Server: server, FullMethod: grpcPath + name}, do)
+	}}
+}
