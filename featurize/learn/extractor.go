@@ -12,7 +12,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
@@ -120,7 +119,6 @@ type Result struct {
 	Auxiliary *onnx.Model // the same for the auxiliary data set; nil where there was none
 	// AuxiliaryAccuracy is that of the auxiliary data set's own head on its test images.
 	AuxiliaryAccuracy float64
-	Seconds           float64 // of this call
 }
 
 // source is a set of images with classes of its own.
@@ -259,7 +257,6 @@ func Gradient(network models.Extractor, classes int,
 // accuracies in Result.
 func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset, c Config,
 	run Run) (*Result, error) {
-	start := time.Now()
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("training an extractor: %w", err)
 	}
@@ -328,7 +325,6 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 			return nil, err
 		}
 	}
-	res.Seconds = time.Since(start).Seconds()
 	return res, nil
 }
 

@@ -15,24 +15,6 @@ import (
 	"fmp/pipeline/internal/moment"
 )
 
-// Claims returns the clients' class means as package honesty weighs them, with masses as claimed,
-// and the variances of class means.
-//
-// Coordinates are the directions v_j in which the classes of all clients lie apart, from the
-// eigenvectors e_j of the Gram matrix of the discriminant, (m_c - m0)'W^-1(m_d - m0): v = sum_c e_c
-// a_c / root of its value. Mislabelled means leave their span as it is. Each is measured in its
-// standard deviation within classes, that of the median client: a false scatter moves the median
-// little. The scatter is judged by the same numbers ([scatterOdds]). That of improper clients
-// ([Improper]) is not read, and they are bad.
-//
-// Further coordinates are random directions of the space in which W is I ([scattered]). False means
-// hide from the directions of true ones, not from those: the noise of a mean of n images has 1/n of
-// their variance.
-func Claims(clients []Client, improper []bool) (honesty.Uploads, []float64, error) {
-	_, u, lambda, err := NewJudges(clients, improper)
-	return u, lambda, err
-}
-
 // Judges are clients by whose moments those of further clients are weighed.
 type Judges struct {
 	p          *pooled
@@ -44,7 +26,19 @@ type Judges struct {
 	clients    int
 }
 
-// NewJudges returns the clients as judges of further ones, and their [Claims].
+// NewJudges returns the clients as judges of further ones, their class means as package honesty
+// weighs them, with masses as claimed, and the variances of class means.
+//
+// Coordinates are the directions v_j in which the classes of all clients lie apart, from the
+// eigenvectors e_j of the Gram matrix of the discriminant, (m_c - m0)'W^-1(m_d - m0): v = sum_c e_c
+// a_c / root of its value. Mislabelled means leave their span as it is. Each is measured in its
+// standard deviation within classes, that of the median client: a false scatter moves the median
+// little. The scatter is judged by the same numbers ([scatterOdds]). That of improper clients
+// ([Improper]) is not read, and they are bad.
+//
+// Further coordinates are random directions of the space in which W is I ([scattered]). False means
+// hide from the directions of true ones, not from those: the noise of a mean of n images has 1/n of
+// their variance.
 func NewJudges(clients []Client,
 	improper []bool) (by *Judges, u honesty.Uploads, lambda []float64, err error) {
 	clients = proper(clients, improper)
@@ -108,7 +102,7 @@ func (by *Judges) claims(p *pooled, clients []Client) honesty.Uploads {
 	return u
 }
 
-// Claims returns the class means of a further client, as [Claims] does, with the log odds of
+// Claims returns the class means of a further client, as [NewJudges] does, with the log odds of
 // honesty that its scatter and its calibration points tell: -Inf where the scatter, beside that of
 // a mean judge, is no covariance.
 func (by *Judges) Claims(client Client) (honesty.Uploads, error) {

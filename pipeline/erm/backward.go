@@ -17,8 +17,6 @@ type Gradient struct {
 	Points  []float64 // N x Dx, row-major: features (the bias column is constant and has none)
 	Labels  []float64 // N x C, row-major
 	Weights []float64 // N
-	// Residual is |H u - dL/dT| / |dL/dT| of the linear solve.
-	Residual float64
 }
 
 // BackwardTolerance is the default residual of Backward's linear solve, relative to the norm of the
@@ -191,9 +189,7 @@ func (f *Fits) Backward(i int, cotangent Theta, opt Options) (*Gradient, error) 
 	}
 	w.forward(w.step, w.a)
 	w.residuals(w.logits)
-	g := w.derivatives(p, &w.own, 0)
-	g.Residual = left
-	return g, nil
+	return w.derivatives(p, &w.own, 0), nil
 }
 
 // Shared returns the derivatives with respect to the shared points, after Backward of fit i.

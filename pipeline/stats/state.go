@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
-	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
 )
 
@@ -56,15 +56,8 @@ func (s *State) Fold(i int) *Sum { return s.fold[i] }
 
 // find returns where a client is, or would be.
 func (s *State) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(s.client, name, func(c Client, name string) int {
-		switch {
-		case c.Name < name:
-			return -1
-		case c.Name > name:
-			return 1
-		}
-		return 0
-	})
+	return slices.BinarySearchFunc(s.client, name,
+		func(c Client, name string) int { return strings.Compare(c.Name, name) })
 }
 
 // Client returns a client that is in.
@@ -117,40 +110,6 @@ func (s *State) Remove(u *federate.Upload, digest string) error {
 		return err
 	}
 	s.client = slices.Delete(s.client, at, at+1)
-	return nil
-}
-
-// Merge adds a state of other clients. After an error nothing is added.
-func (s *State) Merge(o *State) error {
-	if o.Round != s.Round || o.Model != s.Model || o.Dx != s.Dx || o.C != s.C {
-		return fmt.Errorf("stats: a state of round %d, client graph %.12s, %d coordinates and %d "+
-			"classes, and one of %d, %.12s, %d and %d, do not "+
-			"add up", s.Round, s.Model, s.Dx, s.C, o.Round, o.Model, o.Dx, o.C)
-	}
-	for _, c := range o.client {
-		if _, in := s.find(c.Name); in {
-			return fmt.Errorf("stats: client %q is in both states", c.Name)
-		}
-	}
-	if len(s.client)+len(o.client) > MaxClients {
-		return fmt.Errorf("stats: %d clients and %d are too many; a state has %d at most",
-			len(s.client), len(o.client), MaxClients)
-	}
-	if n := s.numbers() + o.numbers(); n > maxNumbers {
-		return fmt.Errorf("stats: both states have %d numbers; one has %d at most", n, maxNumbers)
-	}
-	for i, f := range s.fold {
-		if err := f.Add(o.fold[i]); err != nil { // none: kinds agree
-			return err
-		}
-	}
-	s.client = append(s.client, o.client...)
-	sorting.By(s.client, func(a, b Client) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
 	return nil
 }
 

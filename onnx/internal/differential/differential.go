@@ -64,7 +64,6 @@ type Disagreement struct {
 
 // Tally counts the cases of a family.
 type Tally struct {
-	Family   string
 	Cases    int
 	Compared map[string]int // by check
 	Declined map[string]int // cases that one side declines by name, by check
@@ -80,7 +79,7 @@ func Run(family string, seed uint64, first, count int, other engine.Engine,
 	if err != nil {
 		return nil, err
 	}
-	t := &Tally{Family: family, Cases: count, Compared: map[string]int{}, Declined: map[string]int{},
+	t := &Tally{Cases: count, Compared: map[string]int{}, Declined: map[string]int{},
 		Known: map[string]int{}}
 	k := &checker{own: own, other: other, tally: t}
 	for i := first; i < first+count; i++ {

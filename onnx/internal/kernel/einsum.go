@@ -14,15 +14,14 @@ func init() {
 }
 
 type einsumSpec struct {
-	terms    []string // with "." for the ellipsis
-	out      string
-	explicit bool
+	terms []string // with "." for the ellipsis
+	out   string
 }
 
 func newEinsum(s *Spec) (Kernel, error) {
 	eq := strings.ReplaceAll(s.str("equation"), " ", "")
 	left, right, explicit := strings.Cut(eq, "->")
-	e := einsumSpec{explicit: explicit}
+	var e einsumSpec
 	term := func(t string) (string, error) {
 		t = strings.Replace(t, "...", ".", 1)
 		for i, r := range t {

@@ -84,7 +84,6 @@ func (l *lease) release() {
 type paced struct {
 	in    *intake
 	w     http.ResponseWriter
-	r     *http.Request
 	body  io.Reader
 	start time.Time
 	n     int
@@ -92,7 +91,7 @@ type paced struct {
 
 // body returns the body of a request, of at most the given size.
 func (l *lease) body(w http.ResponseWriter, r *http.Request, most int) *paced {
-	return &paced{l.in, w, r, http.MaxBytesReader(w, r.Body, int64(most)), time.Now(), 0}
+	return &paced{l.in, w, http.MaxBytesReader(w, r.Body, int64(most)), time.Now(), 0}
 }
 
 func (b *paced) Read(to []byte) (n int, err error) {
