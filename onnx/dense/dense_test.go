@@ -467,6 +467,38 @@ func TestSoftmax(t *testing.T) {
 	}
 }
 
+// TestBlend: sums of probabilities and their products with logits are those of the definition, and
+// nothing beside them is written.
+func TestBlend(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 9))
+	for i := range 40 {
+		c, n := 1+r.IntN(12), Width*(1+r.IntN(5))
+		l, p, sum := columns(c, n, r.IntN(3)), columns(c, n, r.IntN(3)), columns(c, n, r.IntN(3))
+		inner := make([]float64, n+1)
+		for _, numbers := range [][]float64{l.Data, p.Data, sum.Data, inner} {
+			for k := range numbers {
+				numbers[k] = r.NormFloat64()
+			}
+		}
+		wantSum, wantInner := slices.Clone(sum.Data), slices.Clone(inner)
+		for x := range n {
+			for k := range c {
+				wantSum[k*sum.Stride+x] += p.Data[k*p.Stride+x]
+				wantInner[x] += p.Data[k*p.Stride+x] * l.Data[k*l.Stride+x]
+			}
+		}
+		Blend(l, p, sum, inner)
+		if !slices.Equal(sum.Data, wantSum) {
+			t.Fatalf("case %d: sums of probabilities are %v, want %v", i, sum.Data, wantSum)
+		}
+		for x, v := range inner {
+			if math.Abs(v-wantInner[x]) > 1e-13 {
+				t.Fatalf("case %d, column %d: product %v, want %v", i, x, v, wantInner[x])
+			}
+		}
+	}
+}
+
 // Sums of exponentials are Softmax's.
 func TestExpSum(t *testing.T) {
 	r := rand.New(rand.NewPCG(17, 18))

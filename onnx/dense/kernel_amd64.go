@@ -77,6 +77,17 @@ func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps
 	}
 }
 
+func blend(c, n int, l []float64, ls int, p []float64, ps int, s []float64, ss int,
+	inner []float64) {
+	switch {
+	case n == 0:
+	case haveAVX2:
+		blendY(c, n, &l[0], ls, &p[0], ps, &s[0], ss, &inner[0])
+	default:
+		blendGo(c, n, l, ls, p, ps, s, ss, inner)
+	}
+}
+
 func expSum(c, n int, l []float32, ls int, by float64, sum []float64) {
 	switch {
 	case n == 0:
@@ -249,6 +260,9 @@ func softmaxZ(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps i
 //go:noescape
 func softmaxY(c, n int, l *float64, ls int, e *float64, es int, p *float64, ps int, add bool,
 	top, sum *float64)
+
+//go:noescape
+func blendY(c, n int, l *float64, ls int, p *float64, ps int, s *float64, ss int, inner *float64)
 
 //go:noescape
 func expSumZ(c, n int, l *float32, ls int, by float64, sum *float64)

@@ -773,6 +773,58 @@ classes:
 	VZEROUPPER
 	RET
 
+// func blendY(c, n int, l *float64, ls int, p *float64, ps int, s *float64, ss int, inner *float64)
+//
+// Eight columns at a time: CX groups left, BX classes left, R8 logits and R9 their rows' distance, R10 probabilities and R11 theirs, R12
+// sums and R13 theirs, SI, DX and DI at a class; Y0 and Y1 inner, AX its address.
+TEXT ·blendY(SB), NOSPLIT, $0-72
+	MOVQ n+8(FP), CX
+	SHRQ $3, CX
+	MOVQ l+16(FP), R8
+	MOVQ ls+24(FP), R9
+	MOVQ p+32(FP), R10
+	MOVQ ps+40(FP), R11
+	MOVQ s+48(FP), R12
+	MOVQ ss+56(FP), R13
+	MOVQ inner+64(FP), AX
+	SHLQ $3, R9
+	SHLQ $3, R11
+	SHLQ $3, R13
+
+points:
+	MOVQ    c+0(FP), BX
+	MOVQ    R8, SI
+	MOVQ    R10, DX
+	MOVQ    R12, DI
+	VMOVUPD (AX), Y0
+	VMOVUPD 32(AX), Y1
+
+classes:
+	VMOVUPD     (DX), Y2
+	VMOVUPD     32(DX), Y3
+	VFMADD231PD (SI), Y2, Y0
+	VFMADD231PD 32(SI), Y3, Y1
+	VADDPD      (DI), Y2, Y2
+	VADDPD      32(DI), Y3, Y3
+	VMOVUPD     Y2, (DI)
+	VMOVUPD     Y3, 32(DI)
+	ADDQ        R9, SI
+	ADDQ        R11, DX
+	ADDQ        R13, DI
+	DECQ        BX
+	JNZ         classes
+
+	VMOVUPD Y0, (AX)
+	VMOVUPD Y1, 32(AX)
+	ADDQ    $64, AX
+	ADDQ    $64, R8
+	ADDQ    $64, R10
+	ADDQ    $64, R12
+	DECQ    CX
+	JNZ     points
+	VZEROUPPER
+	RET
+
 // func curveY(c, n int, a *float64, as int, p *float64, ps int, w *float64)
 TEXT ·curveY(SB), NOSPLIT, $0-56
 	CURVE(VSUBPD, VMULPD, VFMADD231PD, 3)

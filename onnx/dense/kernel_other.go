@@ -25,6 +25,11 @@ func softmax(c, n int, l []float64, ls int, e []float64, es int, p []float64, ps
 	softmaxGo(c, n, l, ls, e, es, p, ps, add, top, sum)
 }
 
+func blend(c, n int, l []float64, ls int, p []float64, ps int, s []float64, ss int,
+	inner []float64) {
+	blendGo(c, n, l, ls, p, ps, s, ss, inner)
+}
+
 func expSum(c, n int, l []float32, ls int, by float64, sum []float64) {
 	expSumGo(c, n, l, ls, by, sum)
 }

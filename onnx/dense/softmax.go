@@ -49,6 +49,16 @@ func AddSoftmax(logits, p Columns, top, sum []float64) {
 		p.Stride, true, top[:logits.N], sum[:logits.N])
 }
 
+// Blend adds p to sum, and to inner, N numbers, the sum over classes of p times logits, column by
+// column: the mean of softmaxes and the mean of their entropies need both.
+func Blend(logits, p, sum Columns, inner []float64) {
+	logits.check(logits.C, logits.N)
+	p.check(logits.C, logits.N)
+	sum.check(logits.C, logits.N)
+	blend(logits.C, logits.N, logits.Data, logits.Stride, p.Data, p.Stride, sum.Data, sum.Stride,
+		inner[:logits.N])
+}
+
 // ExpSum sets sum to the sum over c rows of exp(by l), column by column: l has rows of n numbers, a
 // multiple of Width, and by l is not above 0. Values below -708 count as that, see Softmax.
 func ExpSum(c, n int, l []float32, by float64, sum []float64) {
@@ -94,6 +104,17 @@ func softmaxGo(c, n int, l []float64, ls int, e []float64, es int, p []float64, 
 				v += to[i]
 			}
 			to[i] = v
+		}
+	}
+}
+
+func blendGo(c, n int, l []float64, ls int, p []float64, ps int, s []float64, ss int,
+	inner []float64) {
+	for k := range c {
+		to, logit := s[k*ss:k*ss+n], l[k*ls:k*ls+n]
+		for i, v := range p[k*ps : k*ps+n] {
+			to[i] += v
+			inner[i] += v * logit[i]
 		}
 	}
 }

@@ -350,7 +350,7 @@ func (c *Config) validate(ctx context.Context, f models.Manifest,
 				return err
 			}
 			prefix := []string{"", "fmp_"}[k]
-			m[prefix+"joint"] = metric.JointNLL(says.LogLikelihood, batches)
+			m[prefix+"joint"] = metric.JointNLL(says.Likelihood, batches)
 			m[prefix+"acc"], m[prefix+"ece"], m[prefix+"nll"] = sc.ACC, sc.ECE, sc.NLL
 		}
 		for k := range heads[0] {

@@ -248,7 +248,7 @@ func TestScore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := metric.JointNLL(says.LogLikelihood, batches); math.Abs(joint-want) > 1e-6 {
+	if want := metric.JointNLL(says.Likelihood, batches); math.Abs(joint-want) > 1e-6 {
 		t.Errorf("joint score %v, that of the metric %v", joint, want)
 	}
 	for k := range heads {

@@ -18,19 +18,64 @@ type Answers struct {
 	Heads int
 	// Mean is the ensemble's prediction: the mean of the heads' probabilities.
 	Mean *Probabilities
-	// LogLikelihood holds log p_s(y_i | x_i), one row of N per head; nil where the points have no
-	// labels.
-	LogLikelihood [][]float64
+	// Likelihood is nil where the points have no labels.
+	Likelihood Likelihood
 	// Entropy holds, for every point, the mean of the entropies of the heads' predictions, in nats.
 	Entropy []float64
+}
+
+// Likelihood holds p_s(y_i | x_i) + 1e-12, one row of S numbers per point, so that a batch's product
+// over points runs along rows.
+type Likelihood [][]float64
+
+// NewLikelihood returns room for the likelihoods of n points by some heads.
+func NewLikelihood(n, heads int) Likelihood {
+	out, all := make(Likelihood, n), make([]float64, n*heads)
+	for i := range out {
+		out[i] = all[i*heads : (i+1)*heads : (i+1)*heads]
+	}
+	return out
+}
+
+// first returns the likelihoods of the first heads. It shares memory with l.
+func (l Likelihood) first(heads int) Likelihood {
+	if l == nil {
+		return nil
+	}
+	out := make(Likelihood, len(l))
+	for i, row := range l {
+		out[i] = row[:heads]
+	}
+	return out
 }
 
 // Examine is [Predict] with the predictions of every head. labels holds one class index per point,
 // or is nil.
 func Examine(ctx context.Context, heads []erm.Theta, features []float32, labels []int,
 	threads int) (*Answers, error) {
+	all, err := ExamineFirst(ctx, heads, []int{len(heads)}, features, labels, threads)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// ExamineFirst returns the answers of the first heads of an ensemble, for each of some ascending
+// numbers of them, the last of which is all. They share the memory of likelihoods.
+func ExamineFirst(ctx context.Context, heads []erm.Theta, numbers []int, features []float32,
+	labels []int, threads int) ([]*Answers, error) {
 	if len(heads) == 0 {
 		return nil, fmt.Errorf("predict: the ensemble is empty; give at least one head")
+	}
+	last := 0
+	for _, n := range numbers {
+		if n <= last {
+			return nil, fmt.Errorf("predict: first %d heads of %d; want ascending numbers", n, len(heads))
+		}
+		last = n
+	}
+	if last != len(heads) {
+		return nil, fmt.Errorf("predict: first %d heads at most; the last is %d", last, len(heads))
 	}
 	dx := heads[0].D - 1
 	if labels != nil && len(labels)*dx != len(features) {
@@ -44,44 +89,123 @@ func Examine(ctx context.Context, heads []erm.Theta, features []float32, labels 
 		}
 	}
 	n, c := len(features)/max(dx, 1), heads[0].C
-	out := &Answers{Heads: len(heads), Mean: &Probabilities{N: n, C: c, P: make([]float64, n*c)},
-		Entropy: make([]float64, n)}
+	var likelihood Likelihood
 	if labels != nil {
-		out.LogLikelihood = make([][]float64, len(heads))
-		for s := range heads {
-			out.LogLikelihood[s] = make([]float64, len(labels))
-		}
+		likelihood = NewLikelihood(n, len(heads))
 	}
-	share := 1 / float64(len(heads))
+	out := make([]*Answers, len(numbers))
+	for j, some := range numbers {
+		out[j] = &Answers{Heads: some, Mean: &Probabilities{N: n, C: c, P: make([]float64, n*c)},
+			Entropy: make([]float64, n), Likelihood: likelihood.first(some)}
+	}
 	err := eachHead(ctx, heads, features, threads,
 		func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace) {
-			p := dense.Columns{C: c, N: dense.Padded(n), Stride: predictRows, Data: b.p}
+			e := newExamination(c, n, b)
+			next := 0
 			for s, l := range logits {
-				dense.Softmax(l, p, b.top, b.sum)
-				entropy := out.Entropy[from : from+n]
-				for i := range entropy {
-					// -log p = top + log sum - logit
-					entropy[i] += share * (b.top[i] + math.Log(b.sum[i]))
-				}
-				for k := range c {
-					row, logit := p.Data[k*predictRows:][:n], l.Data[k*predictRows:][:n]
-					for i, v := range row {
-						entropy[i] -= share * v * logit[i]
-						out.Mean.P[(from+i)*c+k] += share * v
-					}
-				}
+				e.add(l)
 				if labels != nil {
 					for i, y := range labels[from : from+n] {
-						out.LogLikelihood[s][from+i] = math.Log(p.Data[y*predictRows+i] + nllFloor)
+						likelihood[from+i][s] = e.p.Data[y*predictRows+i] + nllFloor
 					}
+				}
+				if s+1 == numbers[next] {
+					e.write(out[next], from)
+					next++
 				}
 			}
 		})
 	if err != nil {
 		return nil, err
 	}
-	for i, v := range out.Entropy {
-		out.Entropy[i] = max(v, 0) // only rounding makes it negative
+	return out, nil
+}
+
+// examination is one block of points on its way through the heads of an ensemble. The entropy of a
+// prediction is top + log sum - <p, logits>, of which the logarithms are taken of products of
+// sums, many heads at a time.
+type examination struct {
+	n, heads       int
+	p, mean        dense.Columns
+	top, sum       []float64
+	tops, products []float64 // of the heads so far: sum of top + log sum, and the product not in it
+	inner          []float64 // sum of <p, logits>
+	pending, most  int       // how many heads products is of, and how many it has room for
+}
+
+func newExamination(c, n int, b *blockSpace) *examination {
+	wide := dense.Padded(n)
+	columns := func() dense.Columns {
+		return dense.Columns{C: c, N: wide, Stride: predictRows, Data: make([]float64, c*predictRows)}
+	}
+	e := &examination{n: n, p: columns(), mean: columns(), top: b.top, sum: b.sum,
+		tops: make([]float64, wide), products: make([]float64, wide), inner: make([]float64, wide)}
+	// a sum is C at most, and a float64 1e308
+	e.most = max(1, int(300/max(1, math.Log10(float64(c)))))
+	for i := range e.products {
+		e.products[i] = 1
+	}
+	return e
+}
+
+// add adds the answers of the next head.
+func (e *examination) add(logits dense.Columns) {
+	dense.Softmax(logits, e.p, e.top, e.sum)
+	dense.Blend(logits, e.p, e.mean, e.inner)
+	for i := range e.tops {
+		e.tops[i] += e.top[i]
+		e.products[i] *= e.sum[i]
+	}
+	e.heads++
+	if e.pending++; e.pending == e.most {
+		e.settle()
+	}
+}
+
+// settle moves products to tops.
+func (e *examination) settle() {
+	for i, v := range e.products {
+		e.tops[i] += math.Log(v)
+		e.products[i] = 1
+	}
+	e.pending = 0
+}
+
+// write writes the answers of the heads so far, to the points from from on.
+func (e *examination) write(to *Answers, from int) {
+	e.settle()
+	share := 1 / float64(e.heads)
+	for i := range e.n {
+		to.Entropy[from+i] = max(0, share*(e.tops[i]-e.inner[i])) // only rounding makes it negative
+		row := to.Mean.Row(from + i)
+		for k := range row {
+			row[k] = share * e.mean.Data[k*predictRows+i]
+		}
+	}
+}
+
+// Said returns the probabilities of every head: one row of S numbers per point and class.
+func Said(ctx context.Context, heads []erm.Theta, features []float32,
+	threads int) ([]float64, error) {
+	var out []float64
+	if len(heads) > 0 && heads[0].D > 1 {
+		out = make([]float64, len(features)/(heads[0].D-1)*heads[0].C*len(heads))
+	}
+	err := eachHead(ctx, heads, features, threads,
+		func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace) {
+			c := heads[0].C
+			p := dense.Columns{C: c, N: dense.Padded(n), Stride: predictRows, Data: b.p}
+			for s, l := range logits {
+				dense.Softmax(l, p, b.top, b.sum)
+				for k := range c {
+					for i, v := range p.Data[k*predictRows:][:n] {
+						out[((from+i)*c+k)*len(heads)+s] = v
+					}
+				}
+			}
+		})
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -94,40 +218,25 @@ func Combine(members []*Probabilities, labels []int) (*Answers, error) {
 	}
 	n, c := members[0].N, members[0].C
 	out := &Answers{Heads: len(members), Mean: &Probabilities{N: n, C: c, P: make([]float64, n*c)},
-		Entropy: make([]float64, n)}
+		Entropy: make([]float64, n), Likelihood: NewLikelihood(len(labels), len(members))}
 	share := 1 / float64(len(members))
 	for s, p := range members {
 		if p.N != n || p.C != c || n != len(labels) {
 			return nil, fmt.Errorf("predict: member %d has %d x %d probabilities, member 0 %d x %d, and "+
 				"there are %d labels; want one size", s, p.N, p.C, n, c, len(labels))
 		}
-		likelihood := make([]float64, n)
 		for i, y := range labels {
 			if y < 0 || y >= c {
 				return nil, fmt.Errorf("predict: label %d of point %d; allowed are 0 to %d", y, i, c-1)
 			}
-			likelihood[i] = math.Log(p.Row(i)[y] + nllFloor)
+			out.Likelihood[i][s] = p.Row(i)[y] + nllFloor
 			out.Entropy[i] += share * Entropy(p.Row(i))
 		}
 		for i, v := range p.P {
 			out.Mean.P[i] += share * v
 		}
-		out.LogLikelihood = append(out.LogLikelihood, likelihood)
 	}
 	return out, nil
-}
-
-// Add adds the answers of further heads of the same ensemble on the same points.
-func (a *Answers) Add(b *Answers) {
-	a.Heads += b.Heads
-	share := float64(b.Heads) / float64(a.Heads)
-	for i, v := range b.Mean.P {
-		a.Mean.P[i] += share * (v - a.Mean.P[i])
-	}
-	for i, v := range b.Entropy {
-		a.Entropy[i] += share * (v - a.Entropy[i])
-	}
-	a.LogLikelihood = append(a.LogLikelihood, b.LogLikelihood...)
 }
 
 // Entropies returns, for every point, the entropy of the prediction and the part of it that is

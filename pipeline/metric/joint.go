@@ -129,30 +129,55 @@ func smallest(n, k int, value func(int) float64) []int {
 	return at
 }
 
-// JointNLL returns the joint score on batches of points, given the heads' log-likelihoods of the
-// true labels, one row of N per head.
-func JointNLL(logLikelihood [][]float64, batches [][]int) float64 {
-	sums := make([]float64, len(logLikelihood))
+// direct is the most points whose likelihoods, 1e-12 at least, have a product above the smallest
+// normal number, 2e-308.
+const direct = 24
+
+// JointNLL returns the joint score on batches of points.
+func JointNLL(l Likelihood, batches [][]int) float64 {
+	if len(l) == 0 || len(batches) == 0 {
+		return math.NaN()
+	}
+	heads := len(l[0])
+	products, logs := make([]float64, heads), make([]float64, heads)
 	var total float64
 	for _, batch := range batches {
-		top := math.Inf(-1)
-		for s, row := range logLikelihood {
-			sums[s] = 0
-			for _, i := range batch {
-				sums[s] += row[i]
-			}
-			top = max(top, sums[s])
-		}
 		var mean float64
-		for _, v := range sums {
-			mean += math.Exp(v-top) / float64(len(sums))
+		if len(batch) <= direct {
+			l.product(batch, products)
+			for _, v := range products {
+				mean += v
+			}
+			total -= math.Log(mean/float64(heads)) / float64(len(batch))
+			continue
 		}
-		total -= (top + math.Log(mean)) / float64(len(batch))
+		clear(logs)
+		for from := 0; from < len(batch); from += direct {
+			l.product(batch[from:min(from+direct, len(batch))], products)
+			for s, v := range products {
+				logs[s] += math.Log(v)
+			}
+		}
+		top := slices.Max(logs)
+		for _, v := range logs {
+			mean += math.Exp(v - top)
+		}
+		total -= (top + math.Log(mean/float64(heads))) / float64(len(batch))
 	}
 	return total / float64(len(batches))
 }
 
+// product sets out to the product of the points' rows.
+func (l Likelihood) product(points []int, out []float64) {
+	copy(out, l[points[0]])
+	for _, i := range points[1:] {
+		for s, v := range l[i][:len(out)] {
+			out[s] *= v
+		}
+	}
+}
+
 // Score returns both joint scores.
-func (b *Batches) Score(logLikelihood [][]float64) Joint {
-	return Joint{Random: JointNLL(logLikelihood, b.Random), Near: JointNLL(logLikelihood, b.Near)}
+func (b *Batches) Score(l Likelihood) Joint {
+	return Joint{Random: JointNLL(l, b.Random), Near: JointNLL(l, b.Near)}
 }

@@ -91,17 +91,16 @@ func TestJointOfKnownPosterior(t *testing.T) {
 		}
 		for ti, tau := range taus {
 			r := rand.New(rand.NewPCG(uint64(rep), 2)) // the same noise at every tau
-			ll := make([][]float64, heads)
-			for s := range ll {
+			l := NewLikelihood(n, heads)
+			for s := range heads {
 				mu := w.draw(r, tau)
-				ll[s] = make([]float64, n)
 				for i := range n {
 					w.probabilities(mu, x[i*k:(i+1)*k], p)
-					ll[s][i] = math.Log(p[y[i]] + nllFloor)
+					l[i][s] = p[y[i]] + nllFloor
 				}
 			}
 			for f, batches := range forms {
-				scores[f][ti] += JointNLL(ll, batches) / float64(repeats)
+				scores[f][ti] += JointNLL(l, batches) / float64(repeats)
 			}
 		}
 	}
@@ -120,15 +119,31 @@ func TestJointOfKnownPosterior(t *testing.T) {
 // TestJointByHand: two heads, a batch of two points.
 func TestJointByHand(t *testing.T) {
 	t.Parallel()
-	ll := [][]float64{{math.Log(0.5), math.Log(0.2), -9}, {math.Log(0.1), math.Log(0.8), -9}}
-	if got, want := JointNLL(ll, [][]int{{0, 1}}),
+	l := Likelihood{{0.5, 0.1}, {0.2, 0.8}, {1e-9, 1e-9}}
+	if got, want := JointNLL(l, [][]int{{0, 1}}),
 		-math.Log((0.5*0.2+0.1*0.8)/2)/2; math.Abs(got-want) > 1e-12 {
 		t.Errorf("joint NLL is %v, want %v", got, want)
 	}
 	// With one head it is the NLL.
-	if got, want := JointNLL(ll[:1], [][]int{{0, 1}}),
+	if got, want := JointNLL(l.first(1), [][]int{{0, 1}}),
 		-(math.Log(0.5)+math.Log(0.2))/2; math.Abs(got-want) > 1e-12 {
 		t.Errorf("joint NLL of one head is %v, want %v", got, want)
+	}
+}
+
+// TestJointOfLargeBatches: likelihoods at the floor, whose product over a batch is below every
+// float64, keep their joint score.
+func TestJointOfLargeBatches(t *testing.T) {
+	t.Parallel()
+	for _, points := range []int{direct, direct + 1, 3*direct + 1} {
+		l, batch := NewLikelihood(points, 2), make([]int, points)
+		for i := range l {
+			l[i][0], l[i][1], batch[i] = nllFloor, nllFloor/2, i
+		}
+		want := -math.Log(nllFloor) - math.Log((1+math.Pow(0.5, float64(points)))/2)/float64(points)
+		if got := JointNLL(l, [][]int{batch}); math.Abs(got-want) > 1e-12*want {
+			t.Errorf("%d points: joint NLL is %v, want %v", points, got, want)
+		}
 	}
 }
 

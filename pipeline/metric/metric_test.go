@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"gonum.org/v1/gonum/floats"
 
 	"fmp/pipeline/erm"
 )
@@ -322,7 +323,7 @@ func TestExamine(t *testing.T) {
 		for i := range n {
 			var mean float64
 			for s := range ensemble {
-				mean += math.Exp(a.LogLikelihood[s][i]) / heads
+				mean += a.Likelihood[i][s] / heads
 			}
 			if math.Abs(mean-a.Mean.Row(i)[y[i]]) > 1e-9 {
 				t.Fatalf("point %d: the heads' likelihoods have mean %v, the ensemble says %v", i, mean,
@@ -356,6 +357,75 @@ func TestExamine(t *testing.T) {
 	}
 	if _, err := Examine(context.Background(), ensemble, x, y[1:], 1); err == nil {
 		t.Error("a label is missing")
+	}
+}
+
+// TestExamineFirst: means, entropies and likelihoods of an ensemble's first heads, and what each
+// head says, are those of the definition, for more heads than one product of sums has room for.
+func TestExamineFirst(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(8, 5))
+	const n, dx, c, heads = 130, 2, 11, 400
+	x, y := make([]float32, n*dx), make([]int, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	for i := range y {
+		y[i] = r.IntN(c)
+	}
+	ensemble := make([]erm.Theta, heads)
+	for s := range ensemble {
+		ensemble[s] = erm.NewTheta(dx+1, c)
+		for i := range ensemble[s].W {
+			ensemble[s].W[i] = r.NormFloat64()
+		}
+	}
+	ctx, numbers := context.Background(), []int{1, 5, heads}
+	answers, err := ExamineFirst(ctx, ensemble, numbers, x, y, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := Said(ctx, ensemble, x, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		mean, entropy, next := make([]float64, c), 0.0, 0
+		for s, head := range ensemble {
+			p := slices.Clone(head.Row(dx))
+			for j, v := range x[i*dx : (i+1)*dx] {
+				floats.AddScaled(p, float64(v), head.Row(j))
+			}
+			softmax(p)
+			floats.Add(mean, p)
+			entropy += Entropy(p)
+			for k, v := range p {
+				if got := said[(i*c+k)*heads+s]; math.Abs(got-v) > 1e-12 {
+					t.Fatalf("point %d, head %d: probability %v, want %v", i, s, got, v)
+				}
+			}
+			if s+1 < numbers[next] {
+				continue
+			}
+			a := answers[next]
+			if got := a.Likelihood[i]; len(got) != s+1 || math.Abs(got[s]-p[y[i]]-nllFloor) > 1e-12 {
+				t.Fatalf("point %d: %d likelihoods, the last %v; want %v", i, len(got), got[s], p[y[i]])
+			}
+			if got, want := a.Entropy[i], entropy/float64(s+1); math.Abs(got-want) > 1e-12 {
+				t.Fatalf("point %d, %d heads: entropy %v, want %v", i, s+1, got, want)
+			}
+			for k, v := range a.Mean.Row(i) {
+				if math.Abs(v-mean[k]/float64(s+1)) > 1e-12 {
+					t.Fatalf("point %d, %d heads: probabilities %v", i, s+1, a.Mean.Row(i))
+				}
+			}
+			next++
+		}
+	}
+	for _, numbers := range [][]int{{1, 1, heads}, {5}, nil} {
+		if _, err := ExamineFirst(ctx, ensemble, numbers, x, y, 1); err == nil {
+			t.Errorf("the first %v of %d heads", numbers, heads)
+		}
 	}
 }
 

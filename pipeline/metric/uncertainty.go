@@ -41,7 +41,7 @@ func ScoreAll(a *Answers, labels []int, batches *Batches) (Scores, error) {
 		u.Disagreement += disagreement[i] / float64(len(total))
 	}
 	if batches != nil {
-		j := batches.Score(a.LogLikelihood)
+		j := batches.Score(a.Likelihood)
 		u.Joint = &j
 	}
 	s.Uncertainty = u

@@ -156,7 +156,7 @@ func TestJointCriterion(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := l.joint(2, held.Batches),
-		metric.JointNLL(s.LogLikelihood, held.Batches); math.Abs(got-want) > 1e-5 {
+		metric.JointNLL(s.Likelihood, held.Batches); math.Abs(got-want) > 1e-5 {
 		t.Errorf("joint NLL %v in tuning, %v in scores", got, want)
 	}
 	for _, c := range []struct {

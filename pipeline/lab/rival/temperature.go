@@ -126,16 +126,15 @@ func (l *logits) joint(t float64, batches [][]int) float64 {
 	part, total := make([]float64, n), make([]float64, n)
 	var sum float64
 	for _, heads := range l.ensembles {
-		logLikelihood := make([][]float64, len(heads))
+		likelihood := metric.NewLikelihood(l.n, len(heads))
 		for s, h := range heads {
 			dense.ExpSum(l.c, n, h.all, 1/t, total)
 			dense.ExpSum(1, n, h.truth, 1/t, part)
-			logLikelihood[s] = make([]float64, l.n)
 			for i := range l.n {
-				logLikelihood[s][i] = math.Log(part[i]/total[i] + nllFloor)
+				likelihood[i][s] = part[i]/total[i] + nllFloor
 			}
 		}
-		sum += metric.JointNLL(logLikelihood, batches)
+		sum += metric.JointNLL(likelihood, batches)
 	}
 	return sum / float64(len(l.ensembles))
 }

@@ -335,13 +335,11 @@ func ranked(values []float64, i int) (below, own float64) {
 // the heads' probabilities.
 func quantiles(ctx context.Context, e posterior.Ensemble, rows []float32,
 	threads int) (low, high []float64, err error) {
-	said := make([]*metric.Probabilities, len(e))
-	for s := range e {
-		if said[s], err = metric.Predict(ctx, e[s:s+1], rows, threads); err != nil {
-			return nil, nil, err
-		}
+	said, err := metric.Said(ctx, e, rows, threads)
+	if err != nil {
+		return nil, nil, err
 	}
-	return columnEnds(len(said[0].P), len(e), func(s, i int) float64 { return said[s].P[i] })
+	return columnEnds(len(said)/len(e), len(e), func(s, i int) float64 { return said[i*len(e)+s] })
 }
 
 // weightQuantiles returns the ends of intervals of head weights.

@@ -118,46 +118,27 @@ func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Res
 	all := make([]metric.Scores, len(r.Ensembles))
 	for i, e := range r.Ensembles {
 		wanted := []int{len(e)}
-		if len(r.Ensembles) == 1 && len(e) > 1 {
+		if len(r.Ensembles) == 1 {
 			wanted = append(slices.DeleteFunc(slices.Clone(prefixes),
 				func(n int) bool { return n >= len(e) }), len(e))
 		}
-		var a *metric.Answers
-		for _, n := range wanted {
-			from := 0
-			if a != nil {
-				from = a.Heads
-			}
-			more, err := metric.Examine(ctx, e[from:n], rows, k.Labels, threads)
-			if err != nil {
-				return nil, fmt.Errorf("ensemble %d: %w", i, err)
-			}
-			if a == nil {
-				a = more
-			} else {
-				a.Add(more)
-			}
-			if len(wanted) == 1 {
-				break
-			}
-			s, err := metric.Score(a.Mean, k.Labels)
-			if err != nil {
+		answers, err := metric.ExamineFirst(ctx, e, wanted, rows, k.Labels, threads)
+		if err != nil {
+			return nil, fmt.Errorf("ensemble %d: %w", i, err)
+		}
+		a := answers[len(answers)-1]
+		if all[i], err = metric.ScoreAll(a, k.Labels, k.Batches); err != nil {
+			return nil, fmt.Errorf("ensemble %d: %w", i, err)
+		}
+		if len(wanted) > 1 {
+			if out.First, err = k.first(answers, all[i]); err != nil {
 				return nil, err
 			}
-			p := Prefix{Samples: n, ACC: s.ACC, ECE: s.ECE, NLL: s.NLL}
-			if k.Batches != nil {
-				j := k.Batches.Score(a.LogLikelihood)
-				p.Joint = &j
-			}
-			out.First = append(out.First, p)
 		}
 		if len(clients) > 0 && len(r.Ensembles) == 1 {
 			if out.Absent, err = absent(clients, a.Mean, k.Labels); err != nil {
 				return nil, err
 			}
-		}
-		if all[i], err = metric.ScoreAll(a, k.Labels, k.Batches); err != nil {
-			return nil, fmt.Errorf("ensemble %d: %w", i, err)
 		}
 	}
 	if out.Scores, err = metric.Mean(all); err != nil {
@@ -171,6 +152,28 @@ func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Res
 	}
 	out.Membership, err = membership(ctx, clients, r.Means, k)
 	return out, err
+}
+
+// first returns the scores of an ensemble's first heads, the last of which are all, with the scores
+// given.
+func (k *Test) first(answers []*metric.Answers, whole metric.Scores) (out []Prefix, err error) {
+	for j, a := range answers {
+		s, last := whole, j == len(answers)-1
+		if !last {
+			if s, err = metric.Score(a.Mean, k.Labels); err != nil {
+				return nil, err
+			}
+		}
+		p := Prefix{Samples: a.Heads, ACC: s.ACC, ECE: s.ECE, NLL: s.NLL}
+		if k.Batches != nil && last {
+			p.Joint = s.Uncertainty.Joint
+		} else if k.Batches != nil {
+			joint := k.Batches.Score(a.Likelihood)
+			p.Joint = &joint
+		}
+		out = append(out, p)
+	}
+	return out, nil
 }
 
 // Evaluate scores a result on labelled features (n x dx, row-major), without joint scores.

@@ -219,7 +219,7 @@ func (c *Config) losses(ctx context.Context, p *open.Predictor, r *rand.Rand,
 			return nil, nil, err
 		}
 		cooled[j] = sample.Temperature(heads, rows, labels, math.Inf(1))
-		out[j] = s.NLL + metric.JointNLL(a.LogLikelihood, near)
+		out[j] = s.NLL + metric.JointNLL(a.Likelihood, near)
 	}
 	return out, cooled, nil
 }
