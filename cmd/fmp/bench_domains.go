@@ -86,30 +86,20 @@ func newBenchDomainsCommand() *cobra.Command {
 		}
 		of := domains.Families[at]
 		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, of.Domains(), domains.Images
-		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
-		bar := newProgress(cmd.ErrOrStderr())
-		defer bar.close()
-		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, nil)
-		if err != nil {
-			return usageError(err)
-		}
-		defer p.Close()
-		c := p.Config
-		res := measuredDomains{Dataset: c.Dataset.Name, Family: family, Kinds: of.Kinds,
-			Severities: of.Severities,
-			Clients:    of.Clients, Points: c.Federation.Points, Alpha: alpha, Repeats: c.Seeds}
-		if res.Rows, err = domains.Run(cmd.Context(), p,
-			domains.Options{Family: of, Named: images, Points: res.Points, Rivals: domains.Rivals,
-				Repeats: res.Repeats,
-				Samples: c.Conjugate.Samples, Alpha: alpha, Seed: c.Seed,
-				Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
-			return err
-		}
-		return show(cmd.OutOrStdout(), asJSON, res, res.print)
+		return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
+			c := p.Config
+			res := measuredDomains{Dataset: c.Dataset.Name, Family: family, Kinds: of.Kinds,
+				Severities: of.Severities,
+				Clients:    of.Clients, Points: c.Federation.Points, Alpha: alpha, Repeats: c.Seeds}
+			if res.Rows, err = domains.Run(cmd.Context(), p,
+				domains.Options{Family: of, Named: images, Points: res.Points, Rivals: domains.Rivals,
+					Repeats: res.Repeats,
+					Samples: c.Conjugate.Samples, Alpha: alpha, Seed: c.Seed,
+					Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
+				return err
+			}
+			return show(cmd.OutOrStdout(), asJSON, res, res.print)
+		})
 	}
 	return cmd
 }

@@ -67,29 +67,19 @@ temperature. Spread is the standard deviation over paths, and of the method's ow
 				o.Paths, o.Batches, o.Batch, o.L2)
 		}
 		cfg.Methods = []string{"FMP-ISAB"}
-		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
-		bar := newProgress(cmd.ErrOrStderr())
-		defer bar.close()
-		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, nil)
-		if err != nil {
-			return usageError(err)
-		}
-		defer p.Close()
-		c := p.Config
-		res.Dataset, res.Clients, res.Points, res.Repeats, res.Paths = c.Dataset.Name,
-			c.Federation.Clients, c.Federation.Points, c.Seeds,
-			o.Paths
-		o.Clients, o.Images, o.Alpha, o.Repeats, o.Seed = res.Clients, res.Points, res.Alpha,
-			res.Repeats, c.Seed
-		o.Threads, o.Progress = c.Engine.Threads, bar.report
-		if res.Rows, err = martingale.Run(cmd.Context(), p, o); err != nil {
-			return err
-		}
-		return show(cmd.OutOrStdout(), asJSON, res, res.print)
+		return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
+			c := p.Config
+			res.Dataset, res.Clients, res.Points, res.Repeats, res.Paths = c.Dataset.Name,
+				c.Federation.Clients, c.Federation.Points, c.Seeds,
+				o.Paths
+			o.Clients, o.Images, o.Alpha, o.Repeats, o.Seed = res.Clients, res.Points, res.Alpha,
+				res.Repeats, c.Seed
+			o.Threads, o.Progress = c.Engine.Threads, bar.report
+			if res.Rows, err = martingale.Run(cmd.Context(), p, o); err != nil {
+				return err
+			}
+			return show(cmd.OutOrStdout(), asJSON, res, res.print)
+		})
 	}
 	return cmd
 }

@@ -97,36 +97,26 @@ func newBenchRoundCommand() *cobra.Command {
 				"less than half of the %d clients, and from 0", alpha, bad, test,
 				cfg.Federation.Clients)
 		}
-		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
-		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, nil)
-		if err != nil {
-			return usageError(err)
-		}
-		defer p.Close()
-		c := p.Config
-		o := attack.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha,
-			Bad: bad, Repeats: c.Seeds,
-			Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
-		bar := newProgress(cmd.ErrOrStderr())
-		defer bar.close()
-		o.Progress = bar.report
-		res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients,
-			Points: o.Points, Bad: bad, Alpha: alpha,
-			Repeats: o.Repeats, Defences: attack.Defences}
-		if colluders {
-			res.Defences = attack.CollusionDefences
-			res.Colluders, err = attack.RunColluders(cmd.Context(), p, o)
-		} else {
-			err = res.measure(cmd.Context(), p, o)
-		}
-		if err != nil {
-			return err
-		}
-		return say(cmd.OutOrStdout(), asJSON, res, "%s", res.text())
+		return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
+			c := p.Config
+			o := attack.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha,
+				Bad: bad, Repeats: c.Seeds,
+				Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
+			o.Progress = bar.report
+			res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients,
+				Points: o.Points, Bad: bad, Alpha: alpha,
+				Repeats: o.Repeats, Defences: attack.Defences}
+			if colluders {
+				res.Defences = attack.CollusionDefences
+				res.Colluders, err = attack.RunColluders(cmd.Context(), p, o)
+			} else {
+				err = res.measure(cmd.Context(), p, o)
+			}
+			if err != nil {
+				return err
+			}
+			return say(cmd.OutOrStdout(), asJSON, res, "%s", res.text())
+		})
 	}
 	return cmd
 }

@@ -78,35 +78,25 @@ survive none; they are scored on new images of the honest clients.`,
 				cfg.Federation.Points, least, calibrate[1])
 		}
 		cfg.Methods = []string{"FMP"}
-		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
-		bar := newProgress(cmd.ErrOrStderr())
-		defer bar.close()
-		p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, nil)
-		if err != nil {
-			return usageError(err)
-		}
-		defer p.Close()
-		c := p.Config
-		res.Dataset, res.Clients, res.Points, res.Repeats = c.Dataset.Name, c.Federation.Clients,
-			c.Federation.Points, c.Seeds
-		o := coverage.Options{Clients: res.Clients, Points: res.Points, Calibrate: calibrate,
-			Repeats: res.Repeats, Samples: c.Conjugate.Samples, Level: res.Level, Alpha: res.Alpha,
-			Seed: c.Seed, Threads: c.Engine.Threads,
-			Progress: bar.report}
-		if falsePoints {
-			res.FalseShare = pool.FalseShare
-			res.False, err = coverage.RunFalse(cmd.Context(), p, o, res.FalseShare)
-		} else {
-			res.Rows, err = coverage.Run(cmd.Context(), p, o)
-		}
-		if err != nil {
-			return err
-		}
-		return show(cmd.OutOrStdout(), asJSON, res, res.print)
+		return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
+			c := p.Config
+			res.Dataset, res.Clients, res.Points, res.Repeats = c.Dataset.Name, c.Federation.Clients,
+				c.Federation.Points, c.Seeds
+			o := coverage.Options{Clients: res.Clients, Points: res.Points, Calibrate: calibrate,
+				Repeats: res.Repeats, Samples: c.Conjugate.Samples, Level: res.Level, Alpha: res.Alpha,
+				Seed: c.Seed, Threads: c.Engine.Threads,
+				Progress: bar.report}
+			if falsePoints {
+				res.FalseShare = pool.FalseShare
+				res.False, err = coverage.RunFalse(cmd.Context(), p, o, res.FalseShare)
+			} else {
+				res.Rows, err = coverage.Run(cmd.Context(), p, o)
+			}
+			if err != nil {
+				return err
+			}
+			return show(cmd.OutOrStdout(), asJSON, res, res.print)
+		})
 	}
 	return cmd
 }

@@ -12,7 +12,6 @@ import (
 	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
-	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
 )
@@ -158,22 +157,9 @@ otherwise the key is what the server says.`,
 			return usageErrorf("receipts fetch: --key is missing; it is the file that fmp-edge " +
 				"key or fmp keys wrote")
 		}
-		key, err := identity.Load(path)
+		key, s, d, err := reach(cmd, "receipts fetch", path, args[0], ca, wait)
 		if err != nil {
-			return usageError(fmt.Errorf("receipts fetch: %w", err))
-		}
-		s, err := sender.New(args[0], ca)
-		if err != nil {
-			return usageError(fmt.Errorf("receipts fetch: %w", err))
-		}
-		s.Wait = wait
-		s.Log = func(format string,
-			args ...any) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "fmp: "+format+"\n", args...)
-		}
-		d, err := s.Describe(cmd.Context())
-		if err != nil {
-			return fmt.Errorf("receipts fetch: %w", err)
+			return err
 		}
 		if server != "" && d.ServerKey != server {
 			return fmt.Errorf("receipts fetch: the server's key is %s; --server-key is %s",

@@ -47,22 +47,9 @@ noise take nothing out.`,
 			return usageErrorf("withdraw: --key is missing: the server's key, server.key in its " +
 				"folder of state")
 		}
-		key, err := identity.Load(path)
+		key, s, d, err := reach(cmd, "withdraw", path, args[0], ca, wait)
 		if err != nil {
-			return usageError(fmt.Errorf("withdraw: %w", err))
-		}
-		s, err := sender.New(args[0], ca)
-		if err != nil {
-			return usageError(fmt.Errorf("withdraw: %w", err))
-		}
-		s.Wait = wait
-		s.Log = func(format string,
-			args ...any) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "fmp: "+format+"\n", args...)
-		}
-		d, err := s.Describe(cmd.Context())
-		if err != nil {
-			return fmt.Errorf("withdraw: %w", err)
+			return err
 		}
 		if d.ServerKey != key.PublicText() {
 			return usageErrorf(
@@ -90,4 +77,24 @@ noise take nothing out.`,
 		}), failed)
 	}
 	return cmd
+}
+
+// reach loads a key and asks the server at a URL which round it has. Errors have the command's name.
+func reach(cmd *cobra.Command, name, path, url, ca string,
+	wait time.Duration) (*identity.Key, *sender.Client, *wire.Description, error) {
+	key, err := identity.Load(path)
+	if err != nil {
+		return nil, nil, nil, usageError(fmt.Errorf("%s: %w", name, err))
+	}
+	s, err := sender.New(url, ca)
+	if err != nil {
+		return nil, nil, nil, usageError(fmt.Errorf("%s: %w", name, err))
+	}
+	s.Wait = wait
+	s.Log = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "fmp: "+format+"\n", args...) }
+	d, err := s.Describe(cmd.Context())
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return key, s, d, err
 }

@@ -80,22 +80,29 @@ func inferGatherND(c *call) error {
 }
 
 func inferCompress(c *call) error {
+	_, err := c.chosen(c.inf.unknownSize())
+	return err
+}
+
+// chosen sets the first output to n elements or, where there is an axis, to n along that axis, which
+// is returned; -1 without one.
+func (c *call) chosen(n expr) (int, error) {
 	x := c.in[0]
-	c.set(0, x.dtype, []expr{c.inf.unknownSize()})
+	c.set(0, x.dtype, []expr{n})
 	if _, ok := c.node.Attr("axis"); !ok {
-		return nil
+		return -1, nil
 	}
 	c.set(0, x.dtype, nil)
 	if !x.ranked() {
-		return nil
+		return -1, nil
 	}
 	a, err := axis(c.attrs.Int("axis"), len(x.shape))
 	if err != nil {
-		return err
+		return -1, err
 	}
 	c.same(0, x)
-	c.out[0].shape[a] = c.inf.unknownSize()
-	return nil
+	c.out[0].shape[a] = n
+	return a, nil
 }
 
 // inferNonMaxSuppression: as many [batch, class, box] as are chosen.
@@ -105,24 +112,13 @@ func inferNonMaxSuppression(c *call) error {
 }
 
 func inferUnique(c *call) error {
-	x, n := c.in[0], c.inf.unknownSize()
-	c.set(0, x.dtype, []expr{n})
+	n := c.inf.unknownSize()
 	c.set(1, onnx.Int64, []expr{n})
 	c.set(2, onnx.Int64, []expr{c.inf.unknownSize()})
 	c.set(3, onnx.Int64, []expr{n})
-	if _, ok := c.node.Attr("axis"); !ok {
-		return nil
+	a, err := c.chosen(n)
+	if a >= 0 {
+		c.set(2, onnx.Int64, []expr{c.in[0].shape[a]})
 	}
-	c.set(0, x.dtype, nil)
-	if !x.ranked() {
-		return nil
-	}
-	a, err := axis(c.attrs.Int("axis"), len(x.shape))
-	if err != nil {
-		return err
-	}
-	c.same(0, x)
-	c.out[0].shape[a] = n
-	c.set(2, onnx.Int64, []expr{x.shape[a]})
-	return nil
+	return err
 }

@@ -12,7 +12,6 @@ import (
 	"image/color"
 	"image/png"
 	"math"
-	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -23,14 +22,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: concept RUN-DIRECTORY FILE.svg (or .png)")
-		os.Exit(2)
-	}
-	if err := run(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "concept:", err)
-		os.Exit(1)
-	}
+	panels.Main("concept RUN-DIRECTORY FILE.svg", func(a []string) error { return run(a[0], a[1]) })
 }
 
 func run(dir, path string) error {

@@ -22,14 +22,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: drift RUNS-DIRECTORY FILE.svg (or .png)")
-		os.Exit(2)
-	}
-	if err := run(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "drift:", err)
-		os.Exit(1)
-	}
+	panels.Main("drift RUNS-DIRECTORY FILE.svg", func(a []string) error { return run(a[0], a[1]) })
 }
 
 func run(root, path string) error {

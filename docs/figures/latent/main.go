@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"os"
 	"path/filepath"
 
 	"gonum.org/v1/plot"
@@ -23,14 +22,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: latent RESULTS-DIRECTORY FILE.svg (or .png)")
-		os.Exit(2)
-	}
-	if err := run(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "latent:", err)
-		os.Exit(1)
-	}
+	panels.Main("latent RESULTS-DIRECTORY FILE.svg", func(a []string) error { return run(a[0], a[1]) })
 }
 
 // sets and partitions of the kept runs, and their labels.

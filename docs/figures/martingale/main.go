@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -38,14 +37,7 @@ const (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: martingale FILE.svg (or .png)")
-		os.Exit(2)
-	}
-	if err := run(context.Background(), os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "martingale:", err)
-		os.Exit(1)
-	}
+	panels.Main("martingale FILE.svg", func(a []string) error { return run(context.Background(), a[0]) })
 }
 
 func run(ctx context.Context, path string) error {

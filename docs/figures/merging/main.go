@@ -18,14 +18,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: merging FILE.csv FILE.svg (or .png)")
-		os.Exit(2)
-	}
-	if err := run(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "merging:", err)
-		os.Exit(1)
-	}
+	panels.Main("merging FILE.csv FILE.svg", func(a []string) error { return run(a[0], a[1]) })
 }
 
 // run draws a panel for each of three columns.

@@ -7,7 +7,6 @@ package main
 import (
 	"fmt"
 	"image/color"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -21,14 +20,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: rounds RESULTS-DIRECTORY FILE.svg (or .png)")
-		os.Exit(2)
-	}
-	if err := run(os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintln(os.Stderr, "rounds:", err)
-		os.Exit(1)
-	}
+	panels.Main("rounds RESULTS-DIRECTORY FILE.svg", func(a []string) error { return run(a[0], a[1]) })
 }
 
 // sizes are the images a client of the kept runs, and methods those that are drawn, with their

@@ -11,7 +11,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -23,14 +22,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: scaling FILE.svg (or .png)")
-		os.Exit(2)
-	}
-	if err := run(context.Background(), os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "scaling:", err)
-		os.Exit(1)
-	}
+	panels.Main("scaling FILE.svg", func(a []string) error { return run(context.Background(), a[0]) })
 }
 
 func run(ctx context.Context, path string) error {

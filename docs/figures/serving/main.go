@@ -19,7 +19,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -62,14 +61,7 @@ type way struct {
 type measured struct{ perSecond, p50, p99, processor float64 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: serving FILE.svg (or .png)")
-		os.Exit(2)
-	}
-	if err := run(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "serving:", err)
-		os.Exit(1)
-	}
+	panels.Main("serving FILE.svg", func(a []string) error { return run(a[0]) })
 }
 
 // classifier returns CIFAR-10's classifier with heads of random numbers, as fmp pool writes it with

@@ -2,8 +2,10 @@
 package panels
 
 import (
+	"fmt"
 	"image/color"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -15,6 +17,20 @@ import (
 
 	"fmp/onnx/atomicfile"
 )
+
+// Main is the main function of a program that draws a figure: usage is its name and those of its
+// arguments, the last of which is the figure's file.
+func Main(usage string, run func(arguments []string) error) {
+	words := strings.Fields(usage)
+	if len(os.Args) != len(words) {
+		fmt.Fprintln(os.Stderr, "usage:", usage, "(or .png)")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", words[0], err)
+		os.Exit(1)
+	}
+}
 
 // Palette is Okabe and Ito's, for the colour-blind, with two shades of grey for the last two of ten
 // classes. The class is written out, or told by its shape, besides.

@@ -423,22 +423,8 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	}
 	headers, digest := d.Headers(key, data)
 	r := &wire.Receipt{}
-	err := c.try(ctx, "sending the upload", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx,
-			requestTime+time.Duration(len(data)/slowest)*time.Second)
-		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodPut,
-			c.base+wire.UploadPath(d.Round, key.Name), bytes.NewReader(data))
-		if err != nil {
-			return err
-		}
-		for name, value := range headers {
-			req.Header.Set(name, value)
-		}
-		_, reply, err := c.do(req)
-		if err != nil {
-			return err
-		}
+	put := request{"sending the upload", http.MethodPut, wire.UploadPath(d.Round, key.Name), headers, data}
+	err := c.send(ctx, put, func(reply []byte) error {
 		if err := wire.Unmarshal(reply, r); err != nil {
 			return fmt.Errorf("the receipt of %s: %w; the same command asks for it again", c.base, err)
 		}
@@ -448,6 +434,34 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 		return nil, err
 	}
 	return r, d.Accept(r, key.Name, digest)
+}
+
+// request is sent to a server; what names its purpose.
+type request struct {
+	what, method, path string
+	headers            map[string]string
+	body               []byte
+}
+
+// send sends a request until it is answered, and has the answer read.
+func (c *Client) send(ctx context.Context, r request, read func(reply []byte) error) error {
+	return c.try(ctx, r.what, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx,
+			requestTime+time.Duration(len(r.body)/slowest)*time.Second)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, bytes.NewReader(r.body))
+		if err != nil {
+			return err
+		}
+		for name, value := range r.headers {
+			req.Header.Set(name, value)
+		}
+		_, reply, err := c.do(req)
+		if err != nil {
+			return err
+		}
+		return read(reply)
+	})
 }
 
 // Receipt requests the receipt of the upload that the server holds of this client.
@@ -465,44 +479,16 @@ func (c *Client) Receipt(ctx context.Context, d *wire.Description,
 // signed sends a request without a body until it is answered, and decodes the answer.
 func (c *Client) signed(ctx context.Context, what, method, path string, headers map[string]string,
 	answer any) error {
-	return c.try(ctx, what, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTime)
-		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, method, c.base+path, nil)
-		if err != nil {
-			return err
-		}
-		for name, value := range headers {
-			req.Header.Set(name, value)
-		}
-		_, reply, err := c.do(req)
-		if err != nil {
-			return err
-		}
-		return wire.Unmarshal(reply, answer)
-	})
+	return c.send(ctx, request{what, method, path, headers, nil},
+		func(reply []byte) error { return wire.Unmarshal(reply, answer) })
 }
 
 // Evaluate sends a site's signed report of an evaluation (package tally) until the server has it.
 func (c *Client) Evaluate(ctx context.Context, d *wire.Description, key *identity.Key,
 	report []byte) error {
 	c.over = time.Time{}
-	headers := d.Report(key, report)
-	return c.try(ctx, "sending the report", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx,
-			requestTime+time.Duration(len(report)/slowest)*time.Second)
-		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, http.MethodPut,
-			c.base+wire.EvaluationPath(d.Round, key.Name), bytes.NewReader(report))
-		if err != nil {
-			return err
-		}
-		for name, value := range headers {
-			req.Header.Set(name, value)
-		}
-		_, _, err = c.do(req)
-		return err
-	})
+	return c.send(ctx, request{"sending the report", http.MethodPut, wire.EvaluationPath(d.Round, key.Name),
+		d.Report(key, report), report}, func([]byte) error { return nil })
 }
 
 // Withdraw withdraws a client's upload and returns the server's verified receipt. It may be called
