@@ -89,30 +89,40 @@ func (u *curvature) match(x, logits []float64, curve func(), temperature float64
 		some, head = append(some, x[at*d:(at+1)*d]...), append(head, logits[at*c:(at+1)*c]...)
 	}
 	curve()
-	r := rng.New(0, "candidate", "curvature")
-	draws := make([][]float64, matchDraws)
-	for s := range draws {
-		draws[s] = times(some, u.away(r), n, d, c)
+	r, wide := rng.New(0, "candidate", "curvature"), dense.Padded(n)
+	columns := func() dense.Columns { // a class a row, for softmaxes of many rows at a time
+		return dense.Columns{C: c, N: wide, Stride: wide, Data: make([]float64, c*wide)}
 	}
-	best, row, mean := math.Inf(-1), make([]float64, c), make([]float64, c)
-	for f := 1.; f <= sharpest; f *= sharperStep {
-		var sum float64
+	own, work, mean := columns(), columns(), columns()
+	draws := make([]dense.Columns, matchDraws)
+	for s := range draws {
+		draws[s] = columns()
+		away := times(some, u.away(r), n, d, c)
 		for i := range n {
-			own := head[i*c : (i+1)*c]
-			clear(mean)
-			for _, v := range draws {
-				floats.AddTo(row, own, v[i*c:(i+1)*c])
-				scale(f/temperature, row)
-				lse := floats.LogSumExp(row)
-				for y, l := range row {
-					mean[y] += math.Exp(l-lse) / matchDraws
-				}
+			for y := range c {
+				draws[s].Data[y*wide+i] = head[i*c+y] + away[i*c+y]
 			}
-			copy(row, own)
-			scale(1/temperature, row)
-			lse := floats.LogSumExp(row)
-			for y, l := range row {
-				sum += math.Exp(l-lse) * math.Log(max(mean[y], minProbability))
+		}
+	}
+	for i := range n {
+		for y := range c {
+			own.Data[y*wide+i] = head[i*c+y] / temperature
+		}
+	}
+	top, total := make([]float64, wide), make([]float64, wide)
+	dense.Softmax(own, own, top, total)
+	best := math.Inf(-1)
+	for f := 1.; f <= sharpest; f *= sharperStep {
+		clear(mean.Data)
+		for _, v := range draws {
+			floats.ScaleTo(work.Data, f/temperature, v.Data)
+			dense.AddSoftmax(work, mean, top, total)
+		}
+		var sum float64
+		for y := range c {
+			to := mean.Data[y*wide:]
+			for i, p := range own.Data[y*wide : y*wide+n] {
+				sum += p * math.Log(max(to[i]/matchDraws, minProbability))
 			}
 		}
 		if sum > best {

@@ -252,7 +252,7 @@ func (k *headIntervals) Compute(ctx context.Context, features []float32,
 	d, c := k.heads[0].D-1, k.heads[0].C
 	reach := k.Widening() * distuv.UnitNormal.Quantile(0.5+level/2)
 	odds := make([][]float64, c)
-	logit := make([]float64, c)
+	logit, space := make([]float64, c), make([]float64, c)
 	for i := 0; i < len(rows); i += d {
 		for y := range odds {
 			odds[y] = odds[y][:0]
@@ -264,8 +264,9 @@ func (k *headIntervals) Compute(ctx context.Context, features []float32,
 					logit[y] += float64(v) * w
 				}
 			}
-			for y := range logit {
-				odds[y] = append(odds[y], min(-logOthers(logit, y), -math.Log(models.MinOther)))
+			logOdds(logit, space)
+			for y, v := range logit {
+				odds[y] = append(odds[y], min(v, -math.Log(models.MinOther)))
 			}
 		}
 		for _, o := range odds {
@@ -276,21 +277,20 @@ func (k *headIntervals) Compute(ctx context.Context, features []float32,
 	return low, high, nil
 }
 
-// logOthers returns log sum_{c != y} exp(logit_c - logit_y): less the log-odds of class y.
-func logOthers(logit []float64, y int) float64 {
-	top := math.Inf(-1)
-	for c, v := range logit {
-		if c != y {
-			top = max(top, v)
-		}
+// logOdds replaces logits by log-odds, logit_y - log sum_{c != y} exp(logit_c). The sum is of those
+// before y and those after it: less y's own it would be rounding where y is nearly certain. space
+// is as long as logits.
+func logOdds(logit, space []float64) {
+	top, after := slices.Max(logit), 0.0
+	for y := len(logit) - 1; y >= 0; y-- {
+		space[y] = after
+		after += math.Exp(logit[y] - top)
 	}
-	var sum float64
-	for c, v := range logit {
-		if c != y {
-			sum += math.Exp(v - top)
-		}
+	before := 0.0
+	for y, v := range logit {
+		logit[y] = v - top - math.Log(before+space[y])
+		before += math.Exp(v - top)
 	}
-	return top + math.Log(sum) - logit[y]
 }
 
 func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }

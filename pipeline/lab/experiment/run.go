@@ -340,7 +340,7 @@ func (k *Tools) limits(ctx context.Context, d *Data, test *score.Test, open bool
 	if test.Limit, err = score.LimitHead(ctx, all); err != nil {
 		return err
 	}
-	test.Regression, err = score.RegressionHead(ctx, all)
+	test.Regression, err = score.RegressionHead(ctx, all, test.Limit)
 	return err
 }
 

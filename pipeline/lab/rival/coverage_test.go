@@ -184,7 +184,11 @@ func TestRegressionHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		head, err := score.RegressionHead(t.Context(), set)
+		limit, err := score.LimitHead(t.Context(), set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, err := score.RegressionHead(t.Context(), set, limit)
 		if err != nil {
 			t.Fatal(err)
 		}

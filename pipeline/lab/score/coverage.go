@@ -52,7 +52,7 @@ const (
 
 // LimitHead returns the limit of softmax regression as data grow: the fit to all available rows.
 func LimitHead(ctx context.Context, all *point.Set) (*posterior.Theta, error) {
-	return regression(ctx, all, limitL2)
+	return regression(ctx, all, limitL2, nil, true)
 }
 
 // regressionPenalties are the penalties among which cross-validation chooses, in the order in which
@@ -62,17 +62,20 @@ var regressionPenalties = []float64{1, 3, 10, 30, 100, 300, 1000}
 const folds = 3
 
 // RegressionHead returns the softmax regression on all available rows whose penalty
-// cross-validation chose.
-func RegressionHead(ctx context.Context, all *point.Set) (*posterior.Theta, error) {
+// cross-validation chose. limit is their [LimitHead].
+func RegressionHead(ctx context.Context, all *point.Set,
+	limit *posterior.Theta) (*posterior.Theta, error) {
 	best, l2 := math.Inf(1), regressionPenalties[0]
+	starts := [folds]*posterior.Theta{limit, limit, limit} // then the head of the penalty before
 	for _, v := range regressionPenalties {
 		nll := 0.0
 		for f := range folds {
 			some, rest := fold(all, f)
-			head, err := regression(ctx, some, v)
+			head, err := regression(ctx, some, v, starts[f], false)
 			if err != nil {
 				return nil, err
 			}
+			starts[f] = head
 			x, y := rest.Labelled()
 			p, err := metric.Predict(ctx, posterior.Ensemble{*head}, x, 1)
 			if err != nil {
@@ -89,7 +92,10 @@ func RegressionHead(ctx context.Context, all *point.Set) (*posterior.Theta, erro
 		}
 		best, l2 = nll, v
 	}
-	return regression(ctx, all, l2)
+	if l2 == limitL2 {
+		return limit, nil
+	}
+	return regression(ctx, all, l2, nil, true)
 }
 
 // fold returns the rows outside and inside of one of the parts into which all are dealt in turn.
@@ -109,12 +115,16 @@ func fold(all *point.Set, f int) (outside, inside *point.Set) {
 	return outside, inside
 }
 
-func regression(ctx context.Context, set *point.Set, l2 float64) (*posterior.Theta, error) {
+// regression returns a fit: exact is for heads whose probabilities are compared with ends of
+// intervals, and not for those of which penalties are chosen.
+func regression(ctx context.Context, set *point.Set, l2 float64, start *posterior.Theta,
+	exact bool) (*posterior.Theta, error) {
 	p, err := erm.FromSets(l2, set)
 	if err != nil {
 		return nil, err
 	}
-	s, err := erm.Solve(ctx, p, erm.Options{Tolerance: limitTolerance, Double: true})
+	p.Start = start
+	s, err := erm.Solve(ctx, p, erm.Options{Tolerance: limitTolerance, Double: exact})
 	if err != nil {
 		return nil, fmt.Errorf("fit to %d rows, for the limit of infinite data: %w", set.N, err)
 	}
