@@ -16,6 +16,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 )
 
 func TestStats(t *testing.T) {
@@ -60,15 +61,9 @@ func openTest(t *testing.T, threads int, kind string) *extractor.Extractor {
 	v := b.Op("Conv", []build.Ref{b.Input("image", onnx.Float32, "n", 1, 6, 6),
 		b.Param("k", onnx.NewTensor(k, 3, 1, 3, 3))})
 	b.Output("features", b.Relu(v))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := extractor.New(eng, m, models.Manifest{Kind: kind},
-		extractor.Options{Batch: 7, Threads: threads}, testData().Train.Images)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
+	x := must.Get(extractor.New(eng, m, models.Manifest{Kind: kind},
+		extractor.Options{Batch: 7, Threads: threads}, testData().Train.Images))(t)
 	t.Cleanup(func() { x.Close(); eng.Close() })
 	return x
 }
@@ -76,10 +71,7 @@ func openTest(t *testing.T, threads int, kind string) *extractor.Extractor {
 func TestRunStandardisesOverTheExtractorPartAndCaches(t *testing.T) {
 	ds := testData()
 	cache := t.TempDir()
-	first, err := Run(context.Background(), ds, openTest(t, 1, ""), Config{Cache: cache})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(Run(context.Background(), ds, openTest(t, 1, ""), Config{Cache: cache}))(t)
 	part := first.Select(first.Splits.Extractor)
 	if part.N != 40 {
 		t.Fatalf("extractor part of %d images; want 40", part.N)
@@ -111,18 +103,12 @@ func TestDamagedCacheIsNotBelieved(t *testing.T) {
 	ds := testData()
 	cache := t.TempDir()
 	x := openTest(t, 1, "")
-	want, err := Run(context.Background(), ds, x, Config{Cache: cache})
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(Run(context.Background(), ds, x, Config{Cache: cache}))(t)
 	files, _ := filepath.Glob(filepath.Join(cache, "*.npy"))
 	if len(files) != 1 {
 		t.Fatalf("cache holds %v", files)
 	}
-	good, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(os.ReadFile(files[0]))(t)
 	nan := slices.Clone(good)
 	copy(nan[len(nan)-4:], []byte{0, 0, 0xc0, 0x7f})
 	flipped := slices.Clone(good)
@@ -132,9 +118,7 @@ func TestDamagedCacheIsNotBelieved(t *testing.T) {
 	for name, bad := range map[string][]byte{"truncated": good[:len(good)-3], "NaN": nan, "empty": nil,
 		"text":         []byte("hello"),
 		"flipped bits": flipped} {
-		if err := os.WriteFile(files[0], bad, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(files[0], bad, 0o644))
 		got, err := Run(context.Background(), ds, x, Config{Cache: cache})
 		if err != nil || got.Cached || !slices.Equal(got.Train.Features, want.Train.Features) ||
 			!slices.Equal(got.Test.Features, want.Test.Features) {
@@ -153,9 +137,7 @@ func TestDamagedCacheIsNotBelieved(t *testing.T) {
 
 func TestUnwritableCacheIsANote(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o644))
 	f, err := Run(context.Background(), testData(), openTest(t, 1, ""),
 		Config{Cache: filepath.Join(file, "x")})
 	if err != nil || !strings.Contains(strings.Join(f.Notes, " "), "could not be cached") {
@@ -218,18 +200,12 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 func TestFewTestImages(t *testing.T) {
 	ds := testData()
 	x := openTest(t, 1, "")
-	want, err := Run(t.Context(), ds, x, Config{Cache: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(Run(t.Context(), ds, x, Config{Cache: "none"}))(t)
 	cache := t.TempDir()
 	for _, cached := range []bool{false, true} {
 		computed := 0
-		got, err := Run(t.Context(), ds, x,
-			Config{Cache: cache, Test: 6, Progress: func(_, total int) { computed = total }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(Run(t.Context(), ds, x,
+			Config{Cache: cache, Test: 6, Progress: func(_, total int) { computed = total }}))(t)
 		if got.Cached != cached || !cached && computed != 86 || got.Test.N != 6 ||
 			len(got.Test.Labels) != 6 || got.Digest != want.Digest ||
 			!slices.Equal(got.Train.Features, want.Train.Features) ||

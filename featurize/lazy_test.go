@@ -13,6 +13,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/imagefile"
+	"fmp/onnx/must"
 )
 
 // photos writes a folder of 100 grey pictures, 80 of them for training; the files called in cut end
@@ -26,22 +27,16 @@ func photos(t *testing.T, cut ...string) string {
 			im.Pix[k] = uint8((k*k + 17*i) % 251)
 		}
 		var b bytes.Buffer
-		if err := png.Encode(&b, im); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, png.Encode(&b, im))
 		name := fmt.Sprintf("%s/%s/%02d.png", []string{"train", "train", "train", "train", "test"}[i%5],
 			[]string{"a", "b"}[i%2], i)
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		data := b.Bytes()
 		if slices.Contains(cut, name) {
 			data = data[:len(data)-20]
 		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o644))
 	}
 	return dir
 }
@@ -50,11 +45,8 @@ func photos(t *testing.T, cut ...string) string {
 // for with 1.
 func openPhotos(t *testing.T, dir string, hold int64, skip bool) *dataset.Dataset {
 	t.Helper()
-	ds, err := dataset.Load(t.Context(),
-		dataset.Options{Name: dir, Fit: imagefile.Fit{H: 6, W: 6}, Hold: hold, Skip: skip})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := must.Get(dataset.Load(t.Context(),
+		dataset.Options{Name: dir, Fit: imagefile.Fit{H: 6, W: 6}, Hold: hold, Skip: skip}))(t)
 	return ds
 }
 
@@ -77,15 +69,9 @@ func rows(t *testing.T, cache string) (string, []byte) {
 func TestLazyStore(t *testing.T) {
 	dir := photos(t)
 	held, whole := t.TempDir(), t.TempDir()
-	of, err := Run(t.Context(), openPhotos(t, dir, 0, false), openTest(t, 1, ""), Config{Cache: held})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Run(t.Context(), openPhotos(t, dir, 1, false), openTest(t, 2, ""),
-		Config{Cache: whole})
-	if err != nil {
-		t.Fatal(err)
-	}
+	of := must.Get(Run(t.Context(), openPhotos(t, dir, 0, false), openTest(t, 1, ""), Config{Cache: held}))(t)
+	got := must.Get(Run(t.Context(), openPhotos(t, dir, 1, false), openTest(t, 2, ""),
+		Config{Cache: whole}))(t)
 	_, want := rows(t, held)
 	name, data := rows(t, whole)
 	if !bytes.Equal(data, want) || !slices.Equal(got.Train.Features, of.Train.Features) ||
@@ -95,14 +81,10 @@ func TestLazyStore(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		cache := t.TempDir()
 		for i := n - 1; i >= 0; i-- {
-			if _, err := RunShard(t.Context(), openPhotos(t, dir, 1, false), openTest(t, 1+i%2, ""), i, n,
-				Config{Cache: cache}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(RunShard(t.Context(), openPhotos(t, dir, 1, false), openTest(t, 1+i%2, ""), i, n,
+				Config{Cache: cache}))(t)
 		}
-		if _, err := Merge(t.Context(), cache); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(Merge(t.Context(), cache))(t)
 		if merged, data := rows(t, cache); merged != name || !bytes.Equal(data, want) {
 			t.Errorf("%d shards: %s differs from the whole, %s", n, merged, name)
 		}
@@ -113,9 +95,7 @@ func TestLazyStore(t *testing.T) {
 func TestLazyReadsOwnImages(t *testing.T) {
 	dir := photos(t)
 	ds := openPhotos(t, dir, 1, false)
-	if err := os.RemoveAll(filepath.Join(dir, "test")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(dir, "test")))
 	if _, err := RunShard(t.Context(), ds, openTest(t, 1, ""), 0, 3, Config{Cache: t.TempDir()}); err != nil {
 		t.Errorf("a shard of training images reads test images: %v", err)
 	}
@@ -162,9 +142,7 @@ func TestLazySkip(t *testing.T) {
 	if named != 8 || left != 4 {
 		t.Errorf("shards name %d images and leave out %d; want 8, in two attempts, and 4", named, left)
 	}
-	if _, err := Merge(t.Context(), cache); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Merge(t.Context(), cache))(t)
 	if merged, data := rows(t, cache); merged != name || !bytes.Equal(data, want) {
 		t.Error("shards with images that cannot be decoded merge to another file than a run's")
 	}
@@ -176,17 +154,11 @@ func TestLazySkip(t *testing.T) {
 		}
 	}
 	for _, test := range []int{0, 15} {
-		of, err := Run(t.Context(), openPhotos(t, dir, 0, true), openTest(t, 1, ""),
-			Config{Cache: "none"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		of := must.Get(Run(t.Context(), openPhotos(t, dir, 0, true), openTest(t, 1, ""),
+			Config{Cache: "none"}))(t)
 		ds := openPhotos(t, dir, 1, true)
-		got, err := Run(t.Context(), ds, openTest(t, 1, ""),
-			Config{Cache: cache, Skip: true, Test: test})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(Run(t.Context(), ds, openTest(t, 1, ""),
+			Config{Cache: cache, Skip: true, Test: test}))(t)
 		n := len(got.Test.Labels)
 		if !got.Cached || !slices.Equal(got.Train.Labels, of.Train.Labels) ||
 			!slices.Equal(got.Test.Labels, of.Test.Labels[:n]) || got.Splits != of.Splits ||

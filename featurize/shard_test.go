@@ -11,20 +11,16 @@ import (
 	"testing"
 
 	"fmp/featurize/dataset"
+	"fmp/onnx/must"
 )
 
 // stored returns the files of a cache folder by name.
 func stored(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, e := range entries {
-		if out[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
-			t.Fatal(err)
-		}
+		out[e.Name()] = must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 	}
 	return out
 }
@@ -34,10 +30,7 @@ func stored(t *testing.T, dir string) map[string][]byte {
 func TestShards(t *testing.T) {
 	ds := testData()
 	whole := t.TempDir()
-	first, err := Run(t.Context(), ds, openTest(t, 1, ""), Config{Cache: whole})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(Run(t.Context(), ds, openTest(t, 1, ""), Config{Cache: whole}))(t)
 	want := stored(t, whole)
 	for n := 1; n <= 5; n++ { // of three chunks: 56 and 24 training images, 20 test images
 		cache := t.TempDir()
@@ -59,10 +52,7 @@ func TestShards(t *testing.T) {
 		}
 		images := 0
 		for i := n - 1; i >= 0; i-- {
-			s, err := RunShard(t.Context(), ds, openTest(t, 1+i%2, ""), i, n, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(RunShard(t.Context(), ds, openTest(t, 1+i%2, ""), i, n, c))(t)
 			if g := newGrid(ds, openTest(t, 1, "")); !g.begins(s.From) || !g.begins(s.To) {
 				t.Errorf("shard %d of %d is images %d to %d, which are no whole chunks", i,
 					n, s.From, s.To-1)
@@ -125,10 +115,7 @@ func TestMergeRefuses(t *testing.T) {
 		var paths []string
 		for i := range 3 {
 			for _, d := range []*dataset.Dataset{other, ds} {
-				s, err := RunShard(t.Context(), d, x, i, 3, Config{Cache: cache})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must.Get(RunShard(t.Context(), d, x, i, 3, Config{Cache: cache}))(t)
 				if d == ds {
 					paths = append(paths, s.Path)
 				}
@@ -153,20 +140,14 @@ func TestMergeRefuses(t *testing.T) {
 func TestMergeStopped(t *testing.T) {
 	ds, x, cache := testData(), openTest(t, 1, ""), t.TempDir()
 	for i := range 2 {
-		if _, err := RunShard(t.Context(), ds, x, i, 2, Config{Cache: cache}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(RunShard(t.Context(), ds, x, i, 2, Config{Cache: cache}))(t)
 	}
 	left := stored(t, cache)
-	if _, err := Merge(t.Context(), cache); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Merge(t.Context(), cache))(t)
 	want := stored(t, cache)
 	for name, data := range left {
 		if strings.Contains(name, ".0000000056-0000000100-") {
-			if err := os.WriteFile(filepath.Join(cache, name), data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(cache, name), data, 0o600))
 		}
 	}
 	if _, err := Merge(t.Context(), cache); err != nil || len(stored(t, cache)) != len(want) {
@@ -191,16 +172,12 @@ func TestRunShardErrors(t *testing.T) {
 
 func remove(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 }
 
 func rename(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(from, to))
 }
 
 func copyShard(t *testing.T, from, to string) {

@@ -10,6 +10,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 )
@@ -26,26 +27,12 @@ func collidable(t testing.TB) (*onnx.Model, Manifest) {
 	b.Output("h", b.Op("Gemm",
 		[]build.Ref{h, b.Const(onnx.NewTensor([]float32{1, 2, 0, 0, 0, 1, 0, 0, 0, 0, 3, 0, 1, 0, 0, 1},
 			4, 4))}, onnx.FloatAttr("alpha", 0.5)))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 2}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := ReadManifest(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := ClientGraph(m, Manifest{Digest: "x"}, e, f,
-		Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f, err = ReadManifest(c); err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
+	e := must.Get(NewEmbedding(EmbeddingConfig{Dx: 4, C: 2}, 1))(t)
+	f := must.Get(ReadManifest(e))(t)
+	c := must.Get(ClientGraph(m, Manifest{Digest: "x"}, e, f,
+		Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"}))(t)
+	f = must.Get(ReadManifest(c))(t)
 	return c, f
 }
 
@@ -228,20 +215,11 @@ func TestCollideWide(t *testing.T) {
 		b := build.New("extractor")
 		x := b.Reshape(b.Input("x", onnx.Float32, "n", 1, 2, pixels/2), 0, pixels)
 		b.Output("h", b.OpN("Split", []build.Ref{x}, pixels/dx, onnx.IntAttr("axis", 1))[0])
-		m, err := b.Model()
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := NewEmbedding(EmbeddingConfig{Dx: dx, C: 2}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(b.Model())(t)
+		e := must.Get(NewEmbedding(EmbeddingConfig{Dx: dx, C: 2}, 1))(t)
 		c := fuse(t, "wide", m, e,
 			Preprocessing{Height: 2, Width: pixels / 2, Channels: 1, Output: "h"})
-		a, err := ParseClient(c.m, c.f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(ParseClient(c.m, c.f))(t)
 		digests = append(digests, a.Extractor)
 	}
 	if digests[0] == digests[1] {
@@ -253,19 +231,10 @@ func TestCollideWide(t *testing.T) {
 // no more than what was hashed.
 func TestCanonical(t *testing.T) {
 	for _, c := range clientCases(t) {
-		a, err := ParseClient(c.m, c.f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(ParseClient(c.m, c.f))(t)
 		for _, part := range []*onnx.Model{a.Features, a.Embedding} {
-			first, err := canonical(part, "part", part.Graph.Inputs, part.Graph.Outputs)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := serde.Closed(first)
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := must.Get(canonical(part, "part", part.Graph.Inputs, part.Graph.Outputs))(t)
+			m := must.Get(serde.Closed(first))(t)
 			second, err := canonical(m, "part", m.Graph.Inputs, m.Graph.Outputs)
 			if err != nil || !bytes.Equal(first, second) {
 				t.Errorf("%s: the canonical form of a canonical form is another (%v)", c.name, err)
@@ -279,10 +248,7 @@ func TestCanonical(t *testing.T) {
 // the graph without the change.
 func TestTwoReadings(t *testing.T) {
 	m, f := collidable(t)
-	digest, features, err := digestAndFeatures(t, m, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	digest, features := must.Get2(digestAndFeatures(t, m, f))(t)
 	of := func(g *onnx.Graph, op string) *onnx.Node {
 		return g.Nodes[slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == op })]
 	}

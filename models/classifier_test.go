@@ -9,6 +9,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -62,14 +63,8 @@ func predictive(h *onnx.Tensor,
 // TestClassifier: images through a fused client graph's extractor, coordinates and heads give what
 // the formulas say, on both engines, and so do feature rows in the smaller form.
 func TestClassifier(t *testing.T) {
-	embedding, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Size: 4}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := ReadManifest(embedding)
-	if err != nil {
-		t.Fatal(err)
-	}
+	embedding := must.Get(NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Size: 4}, 1))(t)
+	e := must.Get(ReadManifest(embedding))(t)
 	const n, samples = 9, 6
 	r := rng.New(1, "images")
 	pixels := make([]uint8, n*12)
@@ -82,10 +77,7 @@ func TestClassifier(t *testing.T) {
 	h := b.Input("features", onnx.Float32, "n", testDx)
 	two := b.Slice(h, 1, 0, 2)
 	b.Output("coordinates", b.Concat(1, h, b.Mul(two, two)))
-	coordinates, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	coordinates := must.Get(b.Model())(t)
 	for _, c := range []struct {
 		name   string
 		rank   int
@@ -96,34 +88,19 @@ func TestClassifier(t *testing.T) {
 			pre := Preprocessing{Height: 2, Width: 3, Channels: 2, Mean: []float32{0.5, 0.25},
 				Std: []float32{0.5, 2}, Output: "h",
 				FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2}}
-			client, err := ClientGraph(linearExtractor(t, false, c.rank), Manifest{Digest: "x"},
-				embedding, e, pre)
-			if err != nil {
-				t.Fatal(err)
-			}
-			f, err := ReadManifest(client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			front, err := FeatureGraph(client, f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			client := must.Get(ClientGraph(linearExtractor(t, false, c.rank), Manifest{Digest: "x"},
+				embedding, e, pre))(t)
+			f := must.Get(ReadManifest(client))(t)
+			front := must.Get(FeatureGraph(client, f))(t)
 			k := testDx
 			if c.coords != nil {
 				k += 2
 			}
 			heads := someHeads(samples, k, testC, c.scale)
-			whole, err := NewClassifier(ClassifierParts{Features: front, Coordinates: c.coords,
-				Heads: heads, Samples: true}, Manifest{Classes: make([]string, testC)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			small, err := NewClassifier(ClassifierParts{Coordinates: c.coords,
-				Heads: heads, Samples: true}, Manifest{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			whole := must.Get(NewClassifier(ClassifierParts{Features: front, Coordinates: c.coords,
+				Heads: heads, Samples: true}, Manifest{Classes: make([]string, testC)}))(t)
+			small := must.Get(NewClassifier(ClassifierParts{Coordinates: c.coords,
+				Heads: heads, Samples: true}, Manifest{}))(t)
 			for _, m := range []*onnx.Model{whole, small} {
 				if f, err := ReadManifest(m); err != nil || f.Kind != KindClassifier ||
 					f.Dx != testDx ||
@@ -176,13 +153,8 @@ func TestClassifierSaysWhatItIs(t *testing.T) {
 		}
 		document(g, Manifest{Resize: "crop"})
 		m := onnx.NewModel(g)
-		data, err := serde.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m, err = serde.Unmarshal(data); err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(serde.Marshal(m))(t)
+		m = must.Get(serde.Unmarshal(data))(t)
 		for _, v := range append(m.Graph.Inputs, m.Graph.Outputs...) {
 			if v.Doc == "" {
 				t.Errorf("%s has no doc string", v.Name)

@@ -7,6 +7,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 )
 
 // linearExtractor maps images of 2x3 pixels and 2 channels to testDx features, all it takes to see
@@ -33,26 +34,17 @@ func linearExtractor(t *testing.T, nhwc bool, rank int) *onnx.Model {
 		x = b.Unsqueeze(x, 2, 3)
 	}
 	b.Output("h", x)
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
 // TestClientGraph: the fused graph gives what its parts give one after another, and leaves images
 // of a label out of range out.
 func TestClientGraph(t *testing.T) {
-	embedding, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Size: 4,
-		Blocks: 1, Hidden: 8}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	embedding := must.Get(NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Size: 4,
+		Blocks: 1, Hidden: 8}, 1))(t)
 	shake(embedding)
-	e, err := ReadManifest(embedding)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(ReadManifest(embedding))(t)
 	const n = 7
 	r := rng.New(1, "images")
 	pixels := make([]uint8, n*12)
@@ -76,10 +68,7 @@ func TestClientGraph(t *testing.T) {
 				NHWC: c.nhwc, Output: "h",
 				FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2},
 			}
-			m, err := ClientGraph(extractor, Manifest{Digest: "x"}, embedding, e, p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(ClientGraph(extractor, Manifest{Digest: "x"}, embedding, e, p))(t)
 			got := eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, 2, 3, 2),
 				"labels": onnx.NewTensor(labels, n)})
 
@@ -125,10 +114,7 @@ func TestClientGraph(t *testing.T) {
 			near(t, "points beside unlabelled images", got["points"], compressed, 1e-4)
 			near(t, "masses beside unlabelled images", got["masses"], masses, 1e-4)
 
-			f, err := ReadManifest(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(ReadManifest(m))(t)
 			if f.Kind != KindClient || f.S != 4 || f.Dx != testDx || f.C != testC ||
 				f.Extractor != "x" {
 				t.Errorf("manifest %+v", f)
@@ -138,14 +124,8 @@ func TestClientGraph(t *testing.T) {
 }
 
 func TestClientGraphErrors(t *testing.T) {
-	embedding, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := ReadManifest(embedding)
-	if err != nil {
-		t.Fatal(err)
-	}
+	embedding := must.Get(NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC}, 1))(t)
+	e := must.Get(ReadManifest(embedding))(t)
 	good := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"}
 	for _, c := range []struct {
 		want   string

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // conjugateCase is the reference's parameters, inputs and outputs (testdata/conjugate.py).
@@ -19,18 +20,13 @@ type conjugateCase struct {
 
 func readConjugateCase(t *testing.T) conjugateCase {
 	t.Helper()
-	data, err := os.ReadFile("testdata/conjugate.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/conjugate.json"))(t)
 	type arrays map[string]struct {
 		Shape []int
 		Data  []float32
 	}
 	var k struct{ Params, Inputs, Outputs arrays }
-	if err := json.Unmarshal(data, &k); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &k))
 	tensors := func(a arrays) map[string]*onnx.Tensor {
 		out := map[string]*onnx.Tensor{}
 		for name, x := range a {
@@ -48,15 +44,9 @@ func readConjugateCase(t *testing.T) conjugateCase {
 // TestConjugateParity compares every part of the graph with the reference, on both engines.
 func TestConjugateParity(t *testing.T) {
 	k := readConjugateCase(t)
-	m, err := NewConjugate(k.config, k.values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewConjugate(k.config, k.values))(t)
 	for out, want := range k.wanted {
-		part, err := ConjugatePart(m, out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		part := must.Get(ConjugatePart(m, out))(t)
 		feeds := map[string]*onnx.Tensor{}
 		for _, in := range part.Graph.Inputs {
 			if feeds[in.Name] = k.inputs[in.Name]; feeds[in.Name] == nil {
@@ -72,24 +62,15 @@ func TestConjugateParity(t *testing.T) {
 // each, and what is missing or wrong is named.
 func TestConjugateParts(t *testing.T) {
 	k := readConjugateCase(t)
-	m, err := NewConjugate(k.config, k.values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewConjugate(k.config, k.values))(t)
 	c, values, err := ConjugateValues(m)
 	if err != nil || c != k.config ||
 		!slices.Equal(values[ConjMetric].F32(), k.values[ConjMetric].F32()) {
 		t.Errorf("sizes %v, error %v; want %v and the parameters back", c, err, k.config)
 	}
 	for _, phi := range []bool{false, true} {
-		e, err := ConjugateEmbedding(m, phi)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := ReadManifest(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(ConjugateEmbedding(m, phi))(t)
+		f := must.Get(ReadManifest(e))(t)
 		want := ConjCompressed
 		if phi {
 			want = ConjCompressedPhi
@@ -166,19 +147,13 @@ func TestManyNames(t *testing.T) {
 	k := readConjugateCase(t)
 	c := k.config
 	c.C = maxNamed + 1
-	m, err := NewConjugate(c, k.values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewConjugate(c, k.values))(t)
 	for name, v := range m.Graph.Initializers {
 		if v.Len() >= c.C*c.C/2 {
 			t.Errorf("it stores %s, %v", name, v)
 		}
 	}
-	e, err := ConjugateEmbedding(m, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(ConjugateEmbedding(m, false))(t)
 	point := onnx.ZerosF32(1, 1, c.Dx+c.C)
 	point.F32()[c.Dx+5] = 1
 	feeds := map[string]*onnx.Tensor{"points": point, "weights": onnx.NewTensor([]float32{2}, 1, 1)}

@@ -1,6 +1,10 @@
 package models
 
-import "testing"
+import (
+	"testing"
+
+	"fmp/onnx/must"
+)
 
 // TestSizedEnds: ends lie on a line in the logarithm of the images a class, and no farther than at
 // few and at many.
@@ -30,10 +34,7 @@ func TestOpenEnds(t *testing.T) {
 		}
 	}
 	p.Ends = SizedEnds{Ends{1, 1}, Ends{1, 2}}
-	m, err := NewOpen(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewOpen(p))(t)
 	if got, err := OpenValues(m); err != nil || got.Ends != p.Ends {
 		t.Errorf("%v, %v", got.Ends, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 )
 
 // eval runs m on the ONNX Runtime, or skips the test where there is none.
@@ -20,10 +21,7 @@ func eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor,
 func evalPure(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor,
 	outputs ...string) map[string]*onnx.Tensor {
 	t.Helper()
-	e, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	defer e.Close()
 	return evalOn(t, e, m, feeds, outputs...)
 }
@@ -31,14 +29,8 @@ func evalPure(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor,
 func evalOn(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor,
 	outputs ...string) map[string]*onnx.Tensor {
 	t.Helper()
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(t)
 	defer s.Close()
-	out, err := engine.Eval(s, feeds, outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, feeds, outputs...))(t)
 	return out
 }

@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -21,14 +22,9 @@ func pictured(t *testing.T) (m *onnx.Model, features []float32, labels []int) {
 			values[name].F32()[i] = 0.25 * float32(i+1)
 		}
 	}
-	m, err := NewConjugate(c, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m = must.Get(NewConjugate(c, values))(t)
 	features, labels = []float32{1, 2, 3, -4, 0.5, 3, 0, 0, 3}, []int{0, 1, 1}
-	if m, err = WithImages(m, features, labels); err != nil {
-		t.Fatal(err)
-	}
+	m = must.Get(WithImages(m, features, labels))(t)
 	return m, features, labels
 }
 
@@ -36,24 +32,11 @@ func pictured(t *testing.T) (m *onnx.Model, features []float32, labels []int) {
 // the parts that leave the server hold none of them.
 func TestImages(t *testing.T) {
 	m, features, labels := pictured(t)
-	data, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m, err = serde.Unmarshal(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := check.Model(m); err != nil {
-		t.Fatal(err)
-	}
-	rows, of, err := Images(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, values, err := ConjugateValues(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(serde.Marshal(m))(t)
+	m = must.Get(serde.Unmarshal(data))(t)
+	must.Do(t, check.Model(m))
+	rows, of := must.Get2(Images(m))(t)
+	_, values := must.Get2(ConjugateValues(m))(t)
 	want := soft(features, values[ConjCentre].F32(), float64(values[ConjRadius].F32()[0]))
 	for i, v := range rows {
 		var most float64
@@ -70,20 +53,14 @@ func TestImages(t *testing.T) {
 		}
 	}
 	for _, phi := range []bool{false, true} {
-		e, err := ConjugateEmbedding(m, phi)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(ConjugateEmbedding(m, phi))(t)
 		for name := range e.Graph.Initializers {
 			if strings.HasPrefix(name, conjImages) {
 				t.Errorf("the client's part holds %s", name)
 			}
 		}
 	}
-	part, err := ConjugatePart(m, ConjCoordinates)
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := must.Get(ConjugatePart(m, ConjCoordinates))(t)
 	if part.Graph.Initializers[conjImages] != nil {
 		t.Error("the coordinates of a classifier hold the corpus's images")
 	}

@@ -11,14 +11,12 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
 func TestManifestRoundTrip(t *testing.T) {
-	m, err := NewPredictor(PredictorConfig{Dx: 4, C: 3}, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewPredictor(PredictorConfig{Dx: 4, C: 3}, 5))(t)
 	m.Metadata["somebody"] = "else's"
 	want := Manifest{
 		Kind: KindPredictor, Dx: 4, C: 3, D: 71, Fresh: 50, Mean: []float32{0.1307},
@@ -27,20 +25,11 @@ func TestManifestRoundTrip(t *testing.T) {
 		TrainingData: "digits",
 		Command:      "fmp train predictor", Seed: 1<<64 - 1, Config: "{}",
 	}
-	if err := want.Write(m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, want.Write(m))
 	path := filepath.Join(t.TempDir(), "p.onnx")
-	if err := serde.Save(path, m); err != nil {
-		t.Fatal(err)
-	}
-	read, got, err := Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want.Digest, err = Digest(m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(path, m))
+	read, got := must.Get2(Load(path))(t)
+	want.Digest = must.Get(Digest(m))(t)
 	want.Source = path
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the manifest changed on its way (-want +got):\n%s", diff)
@@ -137,9 +126,7 @@ func FuzzManifest(f *testing.F) {
 // TestDigestFile: the digest of a file's first bytes is that of the standard's example.
 func TestDigestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
-	if err := os.WriteFile(path, []byte("abcd"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("abcd"), 0o600))
 	// of FIPS 180-2
 	const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 	if got, err := DigestFile(path, 3); err != nil || got != abc {

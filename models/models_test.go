@@ -10,6 +10,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 const (
@@ -93,15 +94,9 @@ func near(t *testing.T, what string, got, want *onnx.Tensor, tolerance float64) 
 func TestPredictorProperties(t *testing.T) {
 	for name, cfg := range predictors {
 		t.Run(name, func(t *testing.T) {
-			m, err := NewPredictor(cfg, 7)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(NewPredictor(cfg, 7))(t)
 			shake(m)
-			f, err := ReadManifest(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(ReadManifest(m))(t)
 			r := rng.New(1, name)
 			const n, fresh = 6, 5
 			z, e := somePoints(r, 1, n), someNoise(r, 1, fresh, f.D)
@@ -142,11 +137,8 @@ func TestPredictorProperties(t *testing.T) {
 }
 
 func TestPublishedFormIgnoresMasses(t *testing.T) {
-	m, err := NewPredictor(PredictorConfig{Dx: testDx, C: testC, Published: true, IgnoreMasses: true},
-		7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewPredictor(PredictorConfig{Dx: testDx, C: testC, Published: true, IgnoreMasses: true},
+		7))(t)
 	r := rng.New(1, "masses")
 	z, w, e := somePoints(r, 1, 4), ones(1, 4), someNoise(r, 1, 3, m.Graph.Inputs[2].Shape[2].Size)
 	draw := func() *onnx.Tensor {
@@ -182,10 +174,7 @@ func checkSimplex(t *testing.T, p []float32) {
 func TestEmbeddingProperties(t *testing.T) {
 	for name, cfg := range embeddings {
 		t.Run(name, func(t *testing.T) {
-			m, err := NewEmbedding(cfg, 7)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(NewEmbedding(cfg, 7))(t)
 			shake(m)
 			r := rng.New(1, name)
 			const n = 6
@@ -241,10 +230,7 @@ func TestEmbeddingProperties(t *testing.T) {
 // masses.
 func TestUntrainedEmbedding(t *testing.T) {
 	for _, blocks := range []int{0, 2} {
-		m, err := NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Blocks: blocks}, 7)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Blocks: blocks}, 7))(t)
 		const n = 12
 		z := somePoints(rng.New(1, "means"), 1, n)
 		var means [testC][testDx]float64
@@ -288,10 +274,7 @@ func TestUntrainedEmbedding(t *testing.T) {
 // points stay within the range of the context's, but for the feed-forward part's small start, and
 // over many draws every class of the context comes up, by no more than twice its share.
 func TestUntrainedPredictor(t *testing.T) {
-	m, err := NewPredictor(PredictorConfig{Dx: testDx, C: testC}, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewPredictor(PredictorConfig{Dx: testDx, C: testC}, 7))(t)
 	const n, fresh = 10, 2000
 	r := rng.New(1, "bootstrap")
 	z := somePoints(r, 1, n)
@@ -331,10 +314,7 @@ func TestUntrainedPredictor(t *testing.T) {
 // TestNamedStreams: parameters' starting values depend on the seed and their names alone.
 func TestNamedStreams(t *testing.T) {
 	params := func(cfg PredictorConfig, seed uint64) map[string]*onnx.Tensor {
-		m, err := NewPredictor(cfg, seed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(NewPredictor(cfg, seed))(t)
 		out := map[string]*onnx.Tensor{}
 		for _, n := range Parameters(m) {
 			out[n] = m.Graph.Initializers[n]
@@ -395,14 +375,8 @@ func TestConfigurationErrors(t *testing.T) {
 
 // TestNoise: rows of a sample share the latent's columns and no others, and samples share none.
 func TestNoise(t *testing.T) {
-	m, err := NewPredictor(PredictorConfig{Dx: 3, C: 2, Latent: 4}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewPredictor(PredictorConfig{Dx: 3, C: 2, Latent: 4}, 1))(t)
+	f := must.Get(ReadManifest(m))(t)
 	const samples, fresh = 3, 5
 	e := f.Noise(rng.New(1, "noise"), samples, fresh)
 	if len(e) != samples*fresh*f.D {

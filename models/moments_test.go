@@ -8,6 +8,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 )
 
 // TestMomentsEmbedding: class means of the signed Hellinger map, which is of length 1, with and
@@ -19,15 +20,9 @@ func TestMomentsEmbedding(t *testing.T) {
 	labels := []int{0, 1, 1, 0}
 	weights := []float32{1, 1, 1, 0} // the last is absent
 	for _, b := range []*onnx.Tensor{nil, basis} {
-		m, err := MomentsEmbedding(MomentsConfig{Dx: dx, C: c, Basis: b, Bytes: 1000, Kappa: 3,
-			KappaDeviation: 0.2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := ReadManifest(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(MomentsEmbedding(MomentsConfig{Dx: dx, C: c, Basis: b, Bytes: 1000, Kappa: 3,
+			KappaDeviation: 0.2}))(t)
+		f := must.Get(ReadManifest(m))(t)
 		k := f.PointWidth()
 		if (b == nil) != (k == dx) || f.Bytes != 1000 || f.Kappa != 3 ||
 			f.KappaDeviation != 0.2 || !f.ClassMeans {
@@ -36,10 +31,7 @@ func TestMomentsEmbedding(t *testing.T) {
 		if got, err := BasisOf(m, f); err != nil || (got == nil) != (b == nil) {
 			t.Fatalf("basis %v, %v", got, err)
 		}
-		g, err := MomentsCoordinates(dx, b, []float32{1, 2, 3}, []float32{2, 4, 5})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(MomentsCoordinates(dx, b, []float32{1, 2, 3}, []float32{2, 4, 5}))(t)
 		set, mean := make([]float32, 0, 20), make([]float64, c*k)
 		for i, h := range rows {
 			set = append(set, h...)
@@ -103,10 +95,7 @@ func TestLastLayer(t *testing.T) {
 		} else {
 			b.Output("y", b.MatMul(h, b.Const(w)))
 		}
-		m, err := b.Model()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(b.Model())(t)
 		features := m.Graph.Nodes[0].Outputs[0]
 		got := LastLayer(m, features, 2)
 		if got == nil || fmt.Sprint(got.Shape, got.F32()) != "[3 2] [1 4 2 5 3 6]" {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -17,18 +18,9 @@ var writeModels = flag.String("write-models", "",
 // parityModels are small enough for their expected values to be kept in testdata.
 func parityModels(t *testing.T) map[string]*onnx.Model {
 	t.Helper()
-	p, err := NewPredictor(PredictorConfig{Dx: 5, C: 3, Dim: 15, Beta: 6}, 11)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := NewEmbedding(EmbeddingConfig{Dx: 5, C: 3, Size: 4, Dim: 15}, 12)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := NewEmbedding(EmbeddingConfig{Dx: 5, C: 3, Size: 4, Dim: 15, ConstantWeights: true}, 12)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(NewPredictor(PredictorConfig{Dx: 5, C: 3, Dim: 15, Beta: 6}, 11))(t)
+	e := must.Get(NewEmbedding(EmbeddingConfig{Dx: 5, C: 3, Size: 4, Dim: 15}, 12))(t)
+	c := must.Get(NewEmbedding(EmbeddingConfig{Dx: 5, C: 3, Size: 4, Dim: 15, ConstantWeights: true}, 12))(t)
 	return map[string]*onnx.Model{"predictor": p, "embedding": e, "embedding_constant": c}
 }
 
@@ -38,23 +30,16 @@ func TestParity(t *testing.T) {
 	ms := parityModels(t)
 	if *writeModels != "" {
 		for name, m := range ms {
-			if err := serde.Save(filepath.Join(*writeModels, name+".onnx"), m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, serde.Save(filepath.Join(*writeModels, name+".onnx"), m))
 		}
 	}
-	data, err := os.ReadFile("testdata/parity.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/parity.json"))(t)
 	type array struct {
 		Shape []int
 		Data  []float32
 	}
 	var cases map[string]struct{ Inputs, Outputs map[string]array }
-	if err := json.Unmarshal(data, &cases); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &cases))
 	if len(cases) != len(ms) {
 		t.Fatalf("parity.json holds %d models, want %d", len(cases), len(ms))
 	}

@@ -10,6 +10,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/check"
+	"fmp/onnx/must"
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
@@ -25,18 +26,12 @@ type clientCase struct {
 // fuse fuses a client graph and reads its manifest.
 func fuse(t *testing.T, name string, extractor, embedding *onnx.Model, p Preprocessing) clientCase {
 	t.Helper()
-	e, err := ReadManifest(embedding)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(ReadManifest(embedding))(t)
 	m, err := ClientGraph(extractor, Manifest{Digest: "x"}, embedding, e, p)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	f, err := ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(ReadManifest(m))(t)
 	return clientCase{name, m, f}
 }
 
@@ -50,10 +45,7 @@ func clientEmbeddings(t *testing.T) map[string]*onnx.Model {
 		"points, constant":  {ConstantWeights: true},
 	} {
 		c.Dx, c.C = testDx, testC
-		e, err := NewEmbedding(c, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(NewEmbedding(c, 1))(t)
 		shake(e)
 		out[name] = e
 	}
@@ -63,22 +55,13 @@ func clientEmbeddings(t *testing.T) map[string]*onnx.Model {
 	}
 	out["points, half"] = half
 	c := ConjugateConfig{Dx: testDx, C: testC, K: 2}
-	m, err := NewConjugate(c, drawn(c.shapes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewConjugate(c, drawn(c.shapes())))(t)
 	for _, phi := range []bool{true, false} {
-		if out[fmt.Sprintf("class means, phi %v", phi)], err = ConjugateEmbedding(m, phi); err != nil {
-			t.Fatal(err)
-		}
+		out[fmt.Sprintf("class means, phi %v", phi)] = must.Get(ConjugateEmbedding(m, phi))(t)
 	}
 	p := PrivateConfig{Dx: testDx, K: 2}
-	if m, err = NewPrivate(p, drawn(p.shapes())); err != nil {
-		t.Fatal(err)
-	}
-	if out["private"], err = PrivateEmbedding(m, testC, nil); err != nil {
-		t.Fatal(err)
-	}
+	m = must.Get(NewPrivate(p, drawn(p.shapes())))(t)
+	out["private"] = must.Get(PrivateEmbedding(m, testC, nil))(t)
 	return out
 }
 
@@ -120,9 +103,7 @@ func clientCases(t *testing.T) []clientCase {
 		}
 	}
 	newer := linearExtractor(t, false, 4)
-	if err := pass.Upgrade(newer, 20); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pass.Upgrade(newer, 20))
 	out = append(out, fuse(t, "operator set 20", newer, e, standard))
 	for _, raw := range []bool{true, false} {
 		b := build.New("colour")
@@ -132,10 +113,7 @@ func clientCases(t *testing.T) []clientCase {
 		}
 		x := b.Reshape(b.Cast(b.Input("pixels", d, "batch", 2, 2, 3), onnx.Float32), 0, 12)
 		b.Output("h", b.MatMul(x, b.Param("w", onnx.ZerosF32(12, testDx))))
-		m, err := b.Model()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(b.Model())(t)
 		out = append(out, fuse(t, fmt.Sprintf("blue first, raw %v", raw), m, e,
 			Preprocessing{Height: 2, Width: 2, Channels: 3, NHWC: true, BGR: true,
 				Raw: raw, Output: "h"}))
@@ -149,10 +127,7 @@ func TestParseClient(t *testing.T) {
 	const n = 5
 	for _, c := range clientCases(t) {
 		t.Run(c.name, func(t *testing.T) {
-			a, err := ParseClient(c.m, c.f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(ParseClient(c.m, c.f))(t)
 			in, _ := c.m.Graph.Input("images")
 			dims := []int{n, in.Shape[1].Size, in.Shape[2].Size, in.Shape[3].Size}
 			pixels := make([]uint8, n*a.Pixels)
@@ -188,10 +163,7 @@ func TestExtractorDigest(t *testing.T) {
 	p := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"}
 	digest := func(x *onnx.Model, e string, p Preprocessing) string {
 		c := fuse(t, e, x, all[e], p)
-		a, err := ParseClient(c.m, c.f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(ParseClient(c.m, c.f))(t)
 		return a.Extractor
 	}
 	x := linearExtractor(t, false, 2)
@@ -248,10 +220,7 @@ func TestParseClientRefuses(t *testing.T) {
 		FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2}}
 	for _, name := range []string{"points", "class means, phi true", "private"} {
 		c := fuse(t, name, linearExtractor(t, false, 2), all[name], p)
-		a, err := ParseClient(c.m, c.f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(ParseClient(c.m, c.f))(t)
 		try := func(what string, change func(g *onnx.Graph)) {
 			t.Helper()
 			m := onnx.Clone(c.m)
@@ -401,10 +370,7 @@ func TestSteady(t *testing.T) {
 	b := build.New("net")
 	x := b.Input("x", onnx.Float32, "n", 4)
 	b.Output("features", b.Reshape(x, 0, 2, 2))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	if err := Steady(m); err != nil {
 		t.Error(err)
 	}
@@ -475,40 +441,19 @@ func TestSteadyRegistry(t *testing.T) {
 
 // FuzzParseClient: a model of any kind is refused, or comes apart into parts that are models.
 func FuzzParseClient(f *testing.F) {
-	e, err := NewEmbedding(EmbeddingConfig{Dx: 2, C: 2}, 1)
-	if err != nil {
-		f.Fatal(err)
-	}
+	e := must.Get(NewEmbedding(EmbeddingConfig{Dx: 2, C: 2}, 1))(f)
 	c := PrivateConfig{Dx: 2, K: 1}
-	p, err := NewPrivate(c, drawn(c.shapes()))
-	if err != nil {
-		f.Fatal(err)
-	}
-	private, err := PrivateEmbedding(p, 2, nil)
-	if err != nil {
-		f.Fatal(err)
-	}
+	p := must.Get(NewPrivate(c, drawn(c.shapes())))(f)
+	private := must.Get(PrivateEmbedding(p, 2, nil))(f)
 	for _, e := range []*onnx.Model{e, private} {
 		b := build.New("extractor")
 		b.Output("h", b.Op("GlobalAveragePool", []build.Ref{b.Input("x", onnx.Float32, "n", 2, 2, 2)}))
-		x, err := b.Model()
-		if err != nil {
-			f.Fatal(err)
-		}
-		man, err := ReadManifest(e)
-		if err != nil {
-			f.Fatal(err)
-		}
-		m, err := ClientGraph(x, Manifest{}, e, man,
+		x := must.Get(b.Model())(f)
+		man := must.Get(ReadManifest(e))(f)
+		m := must.Get(ClientGraph(x, Manifest{}, e, man,
 			Preprocessing{Height: 2, Width: 2, Channels: 2, Mean: []float32{0, 0},
-				Std: []float32{1, 1}})
-		if err != nil {
-			f.Fatal(err)
-		}
-		data, err := serde.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+				Std: []float32{1, 1}}))(f)
+		data := must.Get(serde.Marshal(m))(f)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -525,9 +470,7 @@ func FuzzParseClient(f *testing.F) {
 			return
 		}
 		for _, part := range []*onnx.Model{a.Features, a.Embedding} {
-			if err := check.Model(part); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, check.Model(part))
 		}
 		if len(a.Extractor) != 64 || a.Nodes < 1 {
 			t.Fatalf("%+v", a)

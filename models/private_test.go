@@ -6,6 +6,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // privateCase is a private predictor of random parameters.
@@ -23,10 +24,7 @@ func privateCase(t *testing.T) (PrivateConfig, map[string]*onnx.Tensor, *onnx.Mo
 	for i, name := range append(PrivateScalars(true), ConjRadius, PrivateClip) {
 		values[name] = onnx.Scalar(0.1 * float32(i+1))
 	}
-	m, err := NewPrivate(c, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewPrivate(c, values))(t)
 	return c, values, m
 }
 
@@ -34,10 +32,7 @@ func privateCase(t *testing.T) (PrivateConfig, map[string]*onnx.Tensor, *onnx.Mo
 // classes.
 func TestPrivateHeads(t *testing.T) {
 	c, values, m := privateCase(t)
-	part, err := PrivatePart(m, PrivateHeads)
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := must.Get(PrivatePart(m, PrivateHeads))(t)
 	at := func(name string) float64 { return float64(values[PrivateSet+name].F32()[0]) }
 	metric := values[ConjMetric].F32()
 	beta := PrivatePrior(values)
@@ -99,19 +94,13 @@ func TestPrivateHeads(t *testing.T) {
 // predictor's rows; the manifest has the norm to clip to, and so has the client graph's.
 func TestPrivateEmbedding(t *testing.T) {
 	c, values, m := privateCase(t)
-	e, err := PrivateEmbedding(m, 4, []string{"a", "b", "c", "d"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(PrivateEmbedding(m, 4, []string{"a", "b", "c", "d"}))(t)
 	f, err := ReadManifest(e)
 	if err != nil || f.Kind != KindEmbedding || f.Clip != float64(values[PrivateClip].F32()[0]) ||
 		f.K != c.K || f.C != 4 || !f.ClassMeans {
 		t.Fatalf("manifest %+v, %v", f, err)
 	}
-	rows, err := PrivatePart(m, PrivateRows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(PrivatePart(m, PrivateRows))(t)
 	x := onnx.ZerosF32(1, c.Dx)
 	rng.Normal(rng.New(3, "x"), x.F32())
 	want := evalPure(t, rows, map[string]*onnx.Tensor{"features": x})[PrivateRows].F32()

@@ -8,6 +8,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -42,11 +43,8 @@ func scaledBy(s Scaling, heads []float32, classes int) []float64 {
 // where it comes from.
 func TestScaling(t *testing.T) {
 	const n, k, classes = 40, 5, 4
-	plain, err := NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1), Samples: true,
-		Widening: 1}, Manifest{Dx: k})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1), Samples: true,
+		Widening: 1}, Manifest{Dx: k}))(t)
 	rows := onnx.ZerosF32(n, k)
 	for i := range rows.F32() {
 		rows.F32()[i] = float32(2 * math.Sin(float64(i)))
@@ -64,21 +62,12 @@ func TestScaling(t *testing.T) {
 		{Kind: Temperature, Factor: []float32{0.5}},
 		{Kind: Temperature, Factor: []float32{1}},
 	} {
-		if m, err = WithScaling(m, OriginScaling{Scaling: s, Images: 9}); err != nil {
-			t.Fatal(err)
-		}
-		if m, err = WithSets(m, OriginSets{Level: 0.9,
+		m = must.Get(WithScaling(m, OriginScaling{Scaling: s, Images: 9}))(t)
+		m = must.Get(WithSets(m, OriginSets{Level: 0.9,
 			Table:  &SetTable{Columns: 1, Levels: []float32{0.92}, Thresholds: []float32{0.3}},
-			Images: 9}, false); err != nil {
-			t.Fatal(err)
-		}
-		data, err := serde.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m, err = serde.Unmarshal(data); err != nil {
-			t.Fatal(err)
-		}
+			Images: 9}, false))(t)
+		data := must.Get(serde.Marshal(m))(t)
+		m = must.Get(serde.Unmarshal(data))(t)
 		out := evalPure(t, m, feeds, "probabilities", UncalibratedOutput, SetOutput, "entropy",
 			"mutual_information", "low", "high")
 		for i := range n {
@@ -119,10 +108,7 @@ func TestScaling(t *testing.T) {
 				t.Errorf("%s: %s has no doc string", s.Kind, v.Name)
 			}
 		}
-		heads, err := WithSamples(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		heads := must.Get(WithSamples(m))(t)
 		for i, v := range evalPure(t, heads, feeds, SamplesOutput)[SamplesOutput].F32() {
 			if v != was[SamplesOutput].F32()[i] {
 				t.Fatalf("%s: number %d of the heads is %v, and was %v", s.Kind, i, v,
@@ -130,13 +116,8 @@ func TestScaling(t *testing.T) {
 			}
 		}
 	}
-	if err := Descends(m, "abc"); err != nil {
-		t.Fatal(err)
-	}
-	f, err := ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Descends(m, "abc"))
+	f := must.Get(ReadManifest(m))(t)
 	if o, err := ReadOrigin(f); err != nil || o.Scaling == nil || o.Scaling.Factor[0] != 1 ||
 		o.Sets == nil ||
 		!slices.Equal(o.Of, []string{"abc"}) {
@@ -160,15 +141,9 @@ func TestScaledIntervals(t *testing.T) {
 	b.Output("at", b.Mul(x, b.F32(1)))
 	one := b.Op("Sigmoid", []build.Ref{b.Slice(x, 1, 0, 1)})
 	b.Output("low", b.Concat(1, one, b.Sub(b.F32(1), one)))
-	coordinates, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := NewClassifier(ClassifierParts{Heads: someHeads(1, k, classes, 1),
-		Coordinates: coordinates}, Manifest{Dx: k})
-	if err != nil {
-		t.Fatal(err)
-	}
+	coordinates := must.Get(b.Model())(t)
+	m := must.Get(NewClassifier(ClassifierParts{Heads: someHeads(1, k, classes, 1),
+		Coordinates: coordinates}, Manifest{Dx: k}))(t)
 	rows := onnx.ZerosF32(n, k)
 	for i := range rows.F32() {
 		rows.F32()[i] = float32(math.Sin(float64(3 * i)))
@@ -177,10 +152,8 @@ func TestScaledIntervals(t *testing.T) {
 	was := evalPure(t, m, feeds, "low")["low"].F32()
 	odds := func(p float32) float64 { return math.Log(float64(p) / (1 - float64(p))) }
 	for _, factor := range []float32{2, 0.5, 3} {
-		if m, err = WithScaling(m,
-			OriginScaling{Scaling: Scaling{Kind: Temperature, Factor: []float32{factor}}}); err != nil {
-			t.Fatal(err)
-		}
+		m = must.Get(WithScaling(m,
+			OriginScaling{Scaling: Scaling{Kind: Temperature, Factor: []float32{factor}}}))(t)
 		for i, v := range evalPure(t, m, feeds, "low")["low"].F32() {
 			if math.Abs(odds(v)-float64(factor)*odds(was[i])) > 1e-3*(1+math.Abs(odds(v))) {
 				t.Fatalf("factor %v: the end %v becomes %v", factor, was[i], v)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -15,10 +16,7 @@ import (
 func TestSets(t *testing.T) {
 	const n, k, classes = 40, 5, 6
 	heads := someHeads(3, k, classes, 1)
-	plain, err := NewClassifier(ClassifierParts{Heads: heads}, Manifest{Dx: k})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(NewClassifier(ClassifierParts{Heads: heads}, Manifest{Dx: k}))(t)
 	rows := onnx.ZerosF32(n, k)
 	for i := range rows.F32() {
 		rows.F32()[i] = float32(2 * math.Sin(float64(i)))
@@ -30,11 +28,9 @@ func TestSets(t *testing.T) {
 		adaptive  bool
 		threshold float32
 	}{{false, 0.2}, {true, 0.3}, {false, 0.3}} {
-		if m, err = WithSets(m, OriginSets{Level: 0.9, Table: &SetTable{Columns: 1, Levels: []float32{0.8, 0.92},
+		m = must.Get(WithSets(m, OriginSets{Level: 0.9, Table: &SetTable{Columns: 1, Levels: []float32{0.8, 0.92},
 			Thresholds: []float32{c.threshold + 0.1, c.threshold}}, Images: 9},
-			c.adaptive); err != nil {
-			t.Fatal(err)
-		}
+			c.adaptive))(t)
 		out := eval(t, m, feeds, "probabilities", SetOutput)
 		for i, v := range evalPure(t, m, feeds, SetOutput)[SetOutput].Data.([]bool) {
 			if v != out[SetOutput].Data.([]bool)[i] {
@@ -72,10 +68,7 @@ func TestSets(t *testing.T) {
 			t.Errorf("%+v: %d of %d classes are in sets; the test wants some in and some out",
 				c, in, n*classes)
 		}
-		f, err := ReadManifest(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(ReadManifest(m))(t)
 		if o, err := ReadOrigin(f); err != nil || o.Sets == nil || o.Sets.Level != 0.9 {
 			t.Errorf("the provenance has %+v, %v; want the level .9", o.Sets, err)
 		}
@@ -95,20 +88,14 @@ func TestSets(t *testing.T) {
 // through the file; a level that no row reaches and one that is no number have all classes.
 func TestSetLevels(t *testing.T) {
 	const n, k, classes = 30, 5, 3
-	m, err := NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1)}, Manifest{Dx: k})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1)}, Manifest{Dx: k}))(t)
 	rows := onnx.ZerosF32(n, k)
 	for i := range rows.F32() {
 		rows.F32()[i] = float32(2 * math.Sin(float64(i)))
 	}
 	feeds := map[string]*onnx.Tensor{"features": rows}
 	p := eval(t, m, feeds, "probabilities")["probabilities"].F32()
-	f, err := ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(ReadManifest(m))(t)
 	if _, _, err := AtLevel(m, f, 0.9); err == nil ||
 		!strings.Contains(err.Error(), "no prediction sets") {
 		t.Errorf("a level of a classifier without sets: %v", err)
@@ -122,16 +109,9 @@ func TestSetLevels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := serde.Marshal(with)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if with, err = serde.Unmarshal(data); err != nil {
-			t.Fatal(err)
-		}
-		if f, err = ReadManifest(with); err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(serde.Marshal(with))(t)
+		with = must.Get(serde.Unmarshal(data))(t)
+		f = must.Get(ReadManifest(with))(t)
 		for _, level := range []float64{0, 0.5, 0.85, 0.9, 0.93, 0.99, math.NaN()} {
 			at, stated := with, level
 			if level == 0 {
@@ -153,9 +133,7 @@ func TestSetLevels(t *testing.T) {
 			}
 		}
 		none := onnx.Clone(with)
-		if err := none.Graph.SetDefault(LevelInput, onnx.Vector(float32(math.NaN()))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, none.Graph.SetDefault(LevelInput, onnx.Vector(float32(math.NaN()))))
 		if sets := eval(t, none, feeds, SetOutput)[SetOutput].Data.([]bool); slices.Contains(sets, false) {
 			t.Error("a level that is no number leaves classes out")
 		}

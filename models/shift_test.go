@@ -6,6 +6,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // TestWithShift: estimated_shift is that of expectation and maximization in float64, of images half
@@ -33,22 +34,13 @@ func testShift(t *testing.T, rest, trace float32) {
 		values[name] = normal(0.5, shape...)
 	}
 	values[ConjRadius].F32()[0] = 2
-	whole, err := NewConjugate(ConjugateConfig{Dx: dx, C: classes, K: k}, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	coordinates, err := ConjugatePart(whole, ConjCoordinates)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(NewConjugate(ConjugateConfig{Dx: dx, C: classes, K: k}, values))(t)
+	coordinates := must.Get(ConjugatePart(whole, ConjCoordinates))(t)
 	p := ShiftParts{To: normal(1, dx, r), Back: normal(1, r, dx), Means: normal(1, classes, dx),
 		Variance: onnx.Vector[float32](2, 0.1),
 		Rest:     rest, Trace: trace, Shares: onnx.Vector[float32](30, 10, 200, 60),
 		Head: normal(1, k, classes), Bias: normal(1, classes)}
-	m, err := WithShift(coordinates, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(WithShift(coordinates, p))(t)
 	features := normal(1, n, dx)
 	for i := range n / 2 {
 		copy(features.F32()[i*dx:(i+1)*dx], features.F32()[:dx])
@@ -101,10 +93,7 @@ func testShift(t *testing.T, rest, trace float32) {
 	}
 	close("shift", float64s(got[ShiftOutput]), b)
 
-	adapted, err := Adapted(m, got[ShiftOutput])
-	if err != nil {
-		t.Fatal(err)
-	}
+	adapted := must.Get(Adapted(m, got[ShiftOutput]))(t)
 	want, vr := float64s(onnx.NewTensor(rows, n, k)),
 		float64s(product(values[ConjMap], values[ConjMetric]))
 	for i := range want {

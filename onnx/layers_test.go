@@ -9,7 +9,7 @@ import (
 // layers lists the packages from the lowest to the highest; those of one line do not use each
 // other.
 var layers = []string{
-	"alloctest atomicfile dense onnxpb printable regularfile sorting suggest .",
+	"alloctest atomicfile dense must onnxpb printable regularfile sorting suggest .",
 	"op npy engine message",
 	"internal/kernel internal/spell check serde",
 	"shape simd",

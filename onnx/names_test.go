@@ -9,25 +9,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // exported counts the exported names of a folder's files, of all platforms, without methods and
 // fields.
 func exported(t *testing.T, dir string) int {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	names := map[string]bool{}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
 		for _, d := range f.Decls {
 			switch d := d.(type) {
 			case *ast.FuncDecl:
@@ -60,10 +56,7 @@ func exported(t *testing.T, dir string) int {
 // TestExportedNames: the page says how many names other modules can import. A new one is a promise,
 // so the count is raised by hand.
 func TestExportedNames(t *testing.T) {
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("README.md"))(t)
 	names, packages := 0, 0
 	for _, line := range goList(t, "-f", "{{.ImportPath}} {{.Name}} {{.Dir}}", "fmp/onnx/...") {
 		words := strings.SplitN(line, " ", 3)

@@ -3,6 +3,8 @@ package onnx
 import (
 	"math"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // Every code of a narrow float is the nearest one to its value; known values are those of the
@@ -52,20 +54,13 @@ func TestPacking(t *testing.T) {
 		Float8E5M2: []uint8{1, 2, 3, 4, 255},
 	} {
 		in := &Tensor{DType: d, Shape: []int{5}, Data: x}
-		if err := CheckTensor(in); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, CheckTensor(in))
 		raw := PackedData(in)
 		if int64(len(raw)) != d.RawBytes(5) {
 			t.Errorf("%v: %d bytes", d, len(raw))
 		}
-		out, err := Zeros(d, 5)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := UnpackData(out, raw); err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(Zeros(d, 5))(t)
+		must.Do(t, UnpackData(out, raw))
 		for i := range 5 {
 			if a, b := in.At(i), out.At(i); a != b && (a == a || b == b) {
 				t.Errorf("%v: element %d is %v, want %v", d, i, out.At(i), in.At(i))

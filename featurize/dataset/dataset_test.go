@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"fmp/featurize/imagefile"
+	"fmp/onnx/must"
 )
 
 func idx(magic uint32, dims []uint32, data []byte) []byte {
@@ -30,12 +31,8 @@ func idx(magic uint32, dims []uint32, data []byte) []byte {
 
 func write(t *testing.T, path string, data []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, data, 0o644))
 }
 
 func gz(data []byte) []byte {
@@ -75,10 +72,7 @@ func goodIDX(t *testing.T) string {
 
 func TestIDX(t *testing.T) {
 	dir := goodIDX(t)
-	ds, err := Load(context.Background(), Options{Name: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := must.Get(Load(context.Background(), Options{Name: dir}))(t)
 	if ds.Train.N != 20 || ds.Test.N != 10 || ds.Train.H != 4 || ds.Train.W != 5 || ds.Train.Ch != 1 ||
 		len(ds.Classes) != 10 {
 		t.Errorf("read %dx%dx%dx%d and %d, %d classes", ds.Train.N, ds.Train.H, ds.Train.W, ds.Train.Ch,
@@ -88,13 +82,8 @@ func TestIDX(t *testing.T) {
 		t.Error("pixels or labels are out of order")
 	}
 	out := filepath.Join(t.TempDir(), "again")
-	if err := WriteIDX(out, ds); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Load(context.Background(), Options{Name: out})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteIDX(out, ds))
+	again := must.Get(Load(context.Background(), Options{Name: out}))(t)
 	if again.Digest != ds.Digest {
 		t.Error("what was written reads back as something else")
 	}
@@ -106,13 +95,8 @@ func TestIDXColourReadsBack(t *testing.T) {
 		Labels: []int{0, 1, 1, 0}}
 	ds.Test = Labelled{Images: Images{N: 2, H: 2, W: 3, Ch: 3, Pix: ramp(36)}, Labels: []int{0, 1}}
 	dir := filepath.Join(t.TempDir(), "c")
-	if err := WriteIDX(dir, ds); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Load(context.Background(), Options{Name: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteIDX(dir, ds))
+	got := must.Get(Load(context.Background(), Options{Name: dir}))(t)
 	if want, err := ds.digest(t.Context(), nil); err != nil || got.Digest != want ||
 		got.Train.Ch != 3 {
 		t.Errorf("read back %+v", got)
@@ -202,10 +186,7 @@ func TestCIFAR10(t *testing.T) {
 	write(t, filepath.Join(dir, "data_batch_2.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
 	write(t, filepath.Join(dir, "data_batch_4.bin"), cifar(1, 9, 8))
 	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 3, 4))
-	ds, err := Load(context.Background(), Options{Name: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := must.Get(Load(context.Background(), Options{Name: dir}))(t)
 	if ds.Train.N != 12 || ds.Train.Labels[10] != 9 || ds.Classes[9] != "truck" {
 		t.Errorf("%d training images, labels %v", ds.Train.N, ds.Train.Labels)
 	}
@@ -221,10 +202,7 @@ func TestClassSubset(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "train.bin"), cifar(2, 3, 0, 1, 2, 3, 0))
 	write(t, filepath.Join(dir, "test.bin"), cifar(2, 1, 0, 3))
-	ds, err := Load(context.Background(), Options{Name: dir, Classes: "2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := must.Get(Load(context.Background(), Options{Name: dir, Classes: "2"}))(t)
 	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0}) ||
 		!slices.Equal(ds.Extra.Labels, []int{3, 2, 3}) ||
 		!slices.Equal(ds.Test.Labels, []int{1, 0}) {
@@ -296,10 +274,7 @@ func TestHoldOut(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 0, 1, 0, 1, 0, 2, 1, 2))
 	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 2))
-	ds, err := Load(context.Background(), Options{Name: dir, Classes: "3", Test: 0.5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := must.Get(Load(context.Background(), Options{Name: dir, Classes: "3", Test: 0.5}))(t)
 	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0, 1, 2, 2}) ||
 		!slices.Equal(ds.Test.Labels, []int{2, 0, 1, 0, 1}) ||
 		ds.Test.At(2)[0] != 5 {
@@ -353,9 +328,7 @@ func TestBadCIFAR(t *testing.T) {
 func pngBytes(t *testing.T, im image.Image) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := png.Encode(&b, im); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&b, im))
 	return b.Bytes()
 }
 
@@ -375,15 +348,10 @@ func TestFolder(t *testing.T) {
 		write(t, filepath.Join(dir, "clear", "deep", name), pngBytes(t, plain(8, 6, color.RGBA{})))
 	}
 	var jpg bytes.Buffer
-	if err := jpeg.Encode(&jpg, plain(16, 12, color.RGBA{0, 0, 200, 255}), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, jpeg.Encode(&jpg, plain(16, 12, color.RGBA{0, 0, 200, 255}), nil))
 	write(t, filepath.Join(dir, "red", "z.JPG"), jpg.Bytes())
 	write(t, filepath.Join(dir, "red", "notes.txt"), []byte("x"))
-	ds, err := Load(context.Background(), Options{Name: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := must.Get(Load(context.Background(), Options{Name: dir}))(t)
 	if ds.Train.N != 17 || ds.Test.N != 4 || ds.Train.H != 6 || ds.Train.W != 8 || ds.Train.Ch != 3 {
 		t.Fatalf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H,
 			ds.Train.W, ds.Train.Ch)
@@ -416,10 +384,7 @@ func TestFolderWithSplit(t *testing.T) {
 	for _, p := range []string{"train/x/1.png", "train/y/1.png", "train/y/2.png", "test/y/1.png"} {
 		write(t, filepath.Join(dir, p), pngBytes(t, grey))
 	}
-	ds, err := Load(context.Background(), Options{Name: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := must.Get(Load(context.Background(), Options{Name: dir}))(t)
 	if ds.Train.N != 3 || ds.Test.N != 1 || ds.Test.Labels[0] != 1 || ds.Train.Ch != 1 {
 		t.Errorf("%+v", ds)
 	}
@@ -509,10 +474,7 @@ func TestNotFound(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	for _, n := range []int{8, 16, 1001, 30000, 60000} {
-		s, err := Split(n, DefaultFractions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Split(n, DefaultFractions))(t)
 		if s.Extractor.From != 0 || s.Extractor.To != s.Corpus.From || s.Corpus.To != s.Clients.From ||
 			s.Clients.To != n {
 			t.Errorf("%d images: %+v do not adjoin", n, s)
@@ -532,9 +494,7 @@ func TestSplit(t *testing.T) {
 func TestContactSheet(t *testing.T) {
 	p := &Labelled{Images: Images{N: 3, H: 4, W: 4, Ch: 1, Pix: ramp(48)}, Labels: []int{0, 1, 1}}
 	var b bytes.Buffer
-	if err := ContactSheet(&b, p, 2, 2, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ContactSheet(&b, p, 2, 2, 2))
 	im, err := png.Decode(&b)
 	if err != nil || im.Bounds().Dx() != 2*10+2 || im.Bounds().Dy() != 2*10+2 {
 		t.Errorf("%v %v", im.Bounds(), err)
@@ -591,8 +551,6 @@ func encodePNG(w io.Writer, im image.Image) error { return png.Encode(w, im) }
 func jpegBytes(t testing.TB, im image.Image) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := jpeg.Encode(&b, im, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, jpeg.Encode(&b, im, nil))
 	return b.Bytes()
 }

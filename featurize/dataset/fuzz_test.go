@@ -10,6 +10,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 // FuzzIDXImages: as many pixels as the header says, and at most 8 bytes of memory for each byte of
@@ -90,9 +91,7 @@ func FuzzClassNames(f *testing.F) {
 	f.Add(bytes.Repeat([]byte("x"), 600), uint8(1))
 	path := filepath.Join(f.TempDir(), "classes.txt")
 	f.Fuzz(func(t *testing.T, data []byte, n uint8) {
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o644))
 		alloctest.AtMost(t, 64*(len(data)+int(n)), func() {
 			names, _, err := classNames(path, int(n))
 			if err == nil && len(names) < int(n) {
@@ -109,9 +108,7 @@ func FuzzClassNames(f *testing.F) {
 func FuzzFolder(f *testing.F) {
 	small := image.NewGray(image.Rect(0, 0, 3, 2))
 	var b bytes.Buffer
-	if err := encodePNG(&b, small); err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, encodePNG(&b, small))
 	f.Add(b.Bytes(), uint8(0))
 	f.Add(jpegBytes(f, image.NewRGBA(image.Rect(0, 0, 8, 5))), uint8(4))
 	f.Add([]byte("no image"), uint8(0))
@@ -119,21 +116,15 @@ func FuzzFolder(f *testing.F) {
 	dir := f.TempDir()
 	for _, name := range []string{"a/0.png", "a/1.png", "b/0.png", "b/1.png"} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			f.Fatal(err)
-		}
-		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(f, os.WriteFile(path, b.Bytes(), 0o644))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, side uint8) {
 		skip := side >= 128
 		if h, err := imagefile.Header(bytes.NewReader(data)); err == nil && h.Width*h.Height > 1<<16 {
 			t.Skip()
 		}
-		if err := os.WriteFile(filepath.Join(dir, "b/1.png"), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "b/1.png"), data, 0o644))
 		alloctest.AtMost(t, 64*len(data)+(24+32)*(1<<16)+1<<20, func() {
 			ds, err := openFolder(context.Background(), dir,
 				Options{Fit: imagefile.Fit{H: int(side % 32), W: int(side % 32)}, Skip: skip})

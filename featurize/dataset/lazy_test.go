@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"fmp/featurize/imagefile"
+	"fmp/onnx/must"
 )
 
 // noise returns a picture that differs with seed.
@@ -99,20 +100,14 @@ func TestLazy(t *testing.T) {
 				t.Fatalf("%s, part %d: %d images with labels %v; want %d with %v", name,
 					k, p.N, p.Labels, of.N, of.Labels)
 			}
-			some, err := p.Range(Range{1, p.N})
-			if err != nil {
-				t.Fatal(err)
-			}
+			some := must.Get(p.Range(Range{1, p.N}))(t)
 			held, bad, err := some.Images.Load(t.Context(), 1, some.N)
 			if err != nil || len(bad) > 0 || !slices.Equal(held.Pix, of.Pix[2*len(of.At(0)):]) ||
 				held.H != of.H || held.W != of.W ||
 				held.Ch != of.Ch {
 				t.Errorf("%s, part %d: pixels differ: %v %v", name, k, bad, err)
 			}
-			few, err := p.Subset([]int{p.N - 1, 0})
-			if err != nil {
-				t.Fatal(err)
-			}
+			few := must.Get(p.Subset([]int{p.N - 1, 0}))(t)
 			if few, err = few.Load(t.Context()); err != nil ||
 				!slices.Equal(few.Pix, append(slices.Clone(of.At(p.N-1)), of.At(0)...)) {
 				t.Errorf("%s, part %d: chosen pixels differ: %v", name, k, err)
@@ -125,12 +120,8 @@ func TestLazy(t *testing.T) {
 func withoutTest(t *testing.T, split string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(split)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(filepath.Join(dir, "test/c1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(dir, os.DirFS(split)))
+	must.Do(t, os.RemoveAll(filepath.Join(dir, "test/c1")))
 	return dir
 }
 
@@ -141,25 +132,17 @@ func TestLazyDigest(t *testing.T) {
 	digest := func(change func(dir string, o *Options)) string {
 		t.Helper()
 		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(dir, os.DirFS(from)))
 		o := Options{Name: dir, Hold: 1, Classes: "c0,c1", Fit: imagefile.Fit{H: 8, W: 8}}
 		if change != nil {
 			change(dir, &o)
 		}
-		ds, err := Load(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ds := must.Get(Load(t.Context(), o))(t)
 		return ds.Digest
 	}
 	flip := func(name string) func(string, *Options) {
 		return func(dir string, _ *Options) {
-			data, err := os.ReadFile(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 			data[len(data)-1] ^= 1 // beyond the header
 			write(t, filepath.Join(dir, name), data)
 		}
@@ -190,11 +173,8 @@ func TestLazyDigest(t *testing.T) {
 
 // TestDecoding: files give these pixels. Where this fails on purpose, raise decoding.
 func TestDecoding(t *testing.T) {
-	ds, err := Load(t.Context(),
-		Options{Name: photos(t, 40, true, false, false), Fit: imagefile.Fit{H: 8, W: 9}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := must.Get(Load(t.Context(),
+		Options{Name: photos(t, 40, true, false, false), Fit: imagefile.Fit{H: 8, W: 9}}))(t)
 	const want = "3 6cdb0a36929b0aa835220c15ba092b249e1d06f2b30b9c686e0380125288dd3f"
 	if got := fmt.Sprint(decoding, " ", ds.Digest); got != want {
 		t.Errorf("version and digest of pixels: %s; want %s", got, want)
@@ -209,16 +189,10 @@ func TestUndecoded(t *testing.T) {
 	for _, name := range []string{"c0/cut.png", "c1/cut.png"} {
 		write(t, filepath.Join(dir, name), cut[:len(cut)-30])
 	}
-	ds, err := Load(t.Context(), Options{Name: dir, Hold: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := must.Get(Load(t.Context(), Options{Name: dir, Hold: 1}))(t)
 	all := map[string]bool{}
 	for _, p := range []*Labelled{&ds.Train, &ds.Test} {
-		held, bad, err := p.Images.Load(t.Context(), 0, p.N)
-		if err != nil {
-			t.Fatal(err)
-		}
+		held, bad := must.Get2(p.Images.Load(t.Context(), 0, p.N))(t)
 		for _, b := range bad {
 			name := p.Names([]int{b.Index})[0]
 			all[name] = true
@@ -235,9 +209,7 @@ func TestUndecoded(t *testing.T) {
 		t.Errorf("undecoded are %v", all)
 	}
 	gone := filepath.Join(dir, filepath.FromSlash(ds.Train.Names([]int{0})[0]))
-	if err := os.Remove(gone); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(gone))
 	if _, _, err := ds.Train.Images.Load(t.Context(), 0, 1); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is gone: %v", err)
 	}

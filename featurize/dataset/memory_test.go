@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"testing"
 	"time"
+
+	"fmp/onnx/must"
 )
 
 // TestLargeImagesAreNotDecodedAllAtOnce: six images of 49 megapixels, of 16 bits a channel, take
@@ -27,27 +29,18 @@ func TestLargeImagesAreNotDecodedAllAtOnce(t *testing.T) {
 	}
 	im.Set(1, 1, color.NRGBA64{1, 2, 3, 0xffff})
 	var b bytes.Buffer
-	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&b, im); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&b, im))
 	im = nil
 	dir := t.TempDir()
 	for i := range 6 {
 		path := filepath.Join(dir, fmt.Sprint("class", i%2), fmt.Sprintf("%d.png", i))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, b.Bytes(), 0o644))
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // as many goroutines decode as there are threads
 	for _, hold := range []int64{0, 1} {
 		got := peakHeap(func() {
-			ds, err := openFolder(t.Context(), dir, Options{Hold: hold})
-			if err != nil {
-				t.Fatal(err)
-			}
+			ds := must.Get(openFolder(t.Context(), dir, Options{Hold: hold}))(t)
 			if _, err := ds.Train.Load(t.Context()); err != nil || ds.Train.Lazy() != (hold > 0) {
 				t.Error(err)
 			}
@@ -70,10 +63,7 @@ func TestLazyMemory(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // what is in use is near what is needed
 	read := func(hold int64) uint64 {
 		return peakHeap(func() {
-			ds, err := Load(t.Context(), Options{Name: dir, Hold: hold})
-			if err != nil {
-				t.Fatal(err)
-			}
+			ds := must.Get(Load(t.Context(), Options{Name: dir, Hold: hold}))(t)
 			for from := 0; from < ds.Train.N; from += 4 {
 				some, bad, err := ds.Train.Images.Load(t.Context(), from, min(from+4, ds.Train.N))
 				if err != nil || len(bad) > 0 || some.At(0)[1] != 200 {

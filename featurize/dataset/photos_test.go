@@ -6,6 +6,7 @@ import (
 
 	"fmp/featurize/digits"
 	"fmp/featurize/imagefile"
+	"fmp/onnx/must"
 )
 
 // TestWritten: photographs, some of them lying on their side, and DICOM files show what was drawn.
@@ -16,14 +17,9 @@ func TestWritten(t *testing.T) {
 
 func shown(t *testing.T, variant digits.Variant, write func(string, *Dataset) error) {
 	t.Helper()
-	set, err := digits.Draw(t.Context(), digits.Config{Variant: variant, Seed: 5, Train: 40, Test: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(digits.Draw(t.Context(), digits.Config{Variant: variant, Seed: 5, Train: 40, Test: 10}))(t)
 	ds, dir := FromDrawn(string(variant), set), t.TempDir()
-	if err := write(dir, ds); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(dir, ds))
 	files, err := filepath.Glob(filepath.Join(dir, "train", "*", "*"))
 	if err != nil || len(files) != 40 {
 		t.Fatalf("%d files, %v", len(files), err)
@@ -37,9 +33,7 @@ func shown(t *testing.T, variant digits.Variant, write func(string, *Dataset) er
 			t.Fatalf("image %d: files %v", i, found)
 		}
 		got := make([]uint8, fit.Size())
-		if err := fit.DecodeFile(t.Context(), found[0], got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fit.DecodeFile(t.Context(), found[0], got))
 		var off float64
 		for k, v := range p.At(i) {
 			d := float64(got[k]) - float64(v)

@@ -7,13 +7,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 func TestTypefacesAreDisjoint(t *testing.T) {
-	all, err := faces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(faces())(t)
 	split := map[string]string{}
 	for _, f := range all {
 		if s, ok := split[f.typeface]; ok && s != f.split {
@@ -41,10 +40,7 @@ func TestDrawIsTheSameOnAnyNumberOfThreads(t *testing.T) {
 			t.Errorf("%s: 1 and 4 threads draw different images", v)
 		}
 		c.Seed = 8
-		other, err := Draw(context.Background(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := must.Get(Draw(context.Background(), c))(t)
 		if bytes.Equal(sets[0].Train.Pix, other.Train.Pix) {
 			t.Errorf("%s: two seeds draw the same images", v)
 		}
@@ -52,10 +48,7 @@ func TestDrawIsTheSameOnAnyNumberOfThreads(t *testing.T) {
 }
 
 func TestEveryImageShowsSomething(t *testing.T) {
-	s, err := Draw(context.Background(), Config{Train: 2000, Test: 500})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Draw(context.Background(), Config{Train: 2000, Test: 500}))(t)
 	var seen [10]int
 	for _, p := range []Labelled{s.Train, s.Test} {
 		for i, y := range p.Labels {
@@ -96,10 +89,7 @@ func TestCacheIsReadAndDamageIsNoticed(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", dir)
 	t.Setenv("HOME", dir)
 	c := Config{Train: 40, Test: 10, Seed: 3}
-	want, err := Cached(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(Cached(context.Background(), c))(t)
 	root, err := os.UserCacheDir()
 	if err != nil {
 		t.Skip("no cache folder on this system")
@@ -108,22 +98,14 @@ func TestCacheIsReadAndDamageIsNoticed(t *testing.T) {
 	if len(files) != 1 {
 		t.Fatalf("cache files: %v", files)
 	}
-	data, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	full, err := c.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(files[0]))(t)
+	full := must.Get(c.withDefaults())(t)
 	if s, ok := readCache(files[0], full); !ok || !bytes.Equal(s.Train.Pix, want.Train.Pix) ||
 		!bytes.Equal(s.Test.Labels, want.Test.Labels) {
 		t.Error("the cache gives back something else")
 	}
 	for _, bad := range [][]byte{data[:len(data)-1], append([]byte{data[0] ^ 1}, data[1:]...), nil} {
-		if err := os.WriteFile(files[0], bad, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(files[0], bad, 0o644))
 		if _, ok := readCache(files[0], full); ok {
 			t.Errorf("a damaged cache of %d bytes is believed", len(bad))
 		}

@@ -47,6 +47,8 @@ import (
 	"golang.org/x/image/font/gofont/goregular"
 	"golang.org/x/image/font/sfnt"
 	"golang.org/x/image/math/fixed"
+
+	"fmp/onnx/must"
 )
 
 var update = flag.Bool("update", false, "write outlines.txt.gz anew from the fonts")
@@ -119,9 +121,7 @@ func TestOutlinesAreThoseOfTheFonts(t *testing.T) {
 		w, _ := gzip.NewWriterLevel(&to, gzip.BestCompression)
 		w.Write(want.Bytes())
 		w.Close()
-		if err := os.WriteFile("outlines.txt.gz", to.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("outlines.txt.gz", to.Bytes(), 0o644))
 		return
 	}
 	if text, err := outlines(); err != nil || want.String() != text {

@@ -14,6 +14,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 )
 
 func images(n, h, w, ch int) *dataset.Images {
@@ -33,10 +34,7 @@ func identity(t *testing.T, d onnx.DType, dims ...any) *onnx.Model {
 		v = b.Cast(v, onnx.Float32)
 	}
 	b.Output("maps", v)
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
@@ -79,18 +77,12 @@ func TestLayoutsChannelsAndScale(t *testing.T) {
 			func(i, c int) float64 { return (mean(i, c) - []float64{.5, .4, .3}[c]) / .25 }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x, err := New(eng, c.model, models.Manifest{}, c.opt, *im)
-			if err != nil {
-				t.Fatal(err)
-			}
+			x := must.Get(New(eng, c.model, models.Manifest{}, c.opt, *im))(t)
 			defer x.Close()
 			if x.Dx() != c.dx {
 				t.Fatalf("dx %d; want %d", x.Dx(), c.dx)
 			}
-			got, err := x.Features(context.Background(), im, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(x.Features(context.Background(), im, nil))(t)
 			for i := range im.N {
 				for k := range c.dx {
 					if g, w := float64(got[i*c.dx+k]),
@@ -118,10 +110,7 @@ func shaped(t *testing.T, tokens, half bool) *onnx.Model {
 		v = b.Cast(v, onnx.Float16)
 	}
 	b.Output("features", v)
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
@@ -131,10 +120,7 @@ func TestPoolingAndElementTypesAgree(t *testing.T) {
 	var first []float32
 	for _, tokens := range []bool{false, true} {
 		for _, half := range []bool{false, true} {
-			x, err := New(eng, shaped(t, tokens, half), models.Manifest{}, Options{}, *im)
-			if err != nil {
-				t.Fatal(err)
-			}
+			x := must.Get(New(eng, shaped(t, tokens, half), models.Manifest{}, Options{}, *im))(t)
 			got, err := x.Features(context.Background(), im, nil)
 			x.Close()
 			if err != nil || len(got) != 9 {
@@ -159,15 +145,9 @@ func TestGreyImagesIntoColourModelAndResize(t *testing.T) {
 	for i := range im.Pix {
 		im.Pix[i] = 102 // a plain image stays plain at any size
 	}
-	x, err := New(eng, identity(t, onnx.Float32, "n", 3, 32, 16), models.Manifest{}, Options{}, *im)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(New(eng, identity(t, onnx.Float32, "n", 3, 32, 16), models.Manifest{}, Options{}, *im))(t)
 	defer x.Close()
-	got, err := x.Features(context.Background(), im, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(x.Features(context.Background(), im, nil))(t)
 	for _, v := range got {
 		if math.Abs(float64(v)-0.4) > 1e-6 {
 			t.Errorf("features %v; want 0.4 everywhere", got)
@@ -181,16 +161,10 @@ func TestSignatureErrors(t *testing.T) {
 	v := two.Input("image", onnx.Float32, "n", 3, 8, 8)
 	two.Output("a", two.Relu(v))
 	two.Output("b", two.Exp(v))
-	twoOut, err := two.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	twoOut := must.Get(two.Model())(t)
 	in2 := build.New("in2")
 	in2.Output("y", in2.Add(in2.Input("p", onnx.Float32, "n", 3, 8, 8), in2.Input("q", onnx.Float32, "n", 3, 8, 8)))
-	twoIn, err := in2.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	twoIn := must.Get(in2.Model())(t)
 	for name, c := range map[string]struct {
 		model *onnx.Model
 		opt   Options
@@ -245,10 +219,7 @@ func classifier(t *testing.T, soft bool, out string) *onnx.Model {
 		v = b.Softmax(v, 1)
 	}
 	b.Output(out, v)
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
@@ -278,10 +249,7 @@ func TestFeaturesMustBeFinite(t *testing.T) {
 	eng := orttest.New(t)
 	b := build.New("log")
 	b.Output("features", b.Log(b.Input("image", onnx.Float32, "n", 1, 4, 4)))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	if _, err := New(eng, m, models.Manifest{}, Options{}, *images(1, 4, 4, 1)); err == nil ||
 		!strings.Contains(err.Error(), "must be finite") {
 		t.Errorf("log of a blank image: %v", err)
@@ -300,15 +268,9 @@ func TestManifestIsHeeded(t *testing.T) {
 		!strings.Contains(err.Error(), "dx 7") {
 		t.Errorf("another dx: %v", err)
 	}
-	a, err := New(eng, m, models.Manifest{Mean: []float32{.5}, Std: []float32{2}}, Options{}, *im)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(eng, m, models.Manifest{Mean: []float32{.5}, Std: []float32{2}}, Options{}, *im))(t)
 	defer a.Close()
-	b, err := New(eng, m, models.Manifest{}, Options{Mean: []float64{.5}, Std: []float64{2}}, *im)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(New(eng, m, models.Manifest{}, Options{Mean: []float64{.5}, Std: []float64{2}}, *im))(t)
 	defer b.Close()
 	fa, _ := a.Features(context.Background(), im, nil)
 	fb, _ := b.Features(context.Background(), im, nil)
@@ -324,9 +286,7 @@ func TestSidecar(t *testing.T) {
 		t.Errorf("none: %+v %q %v", o, p, err)
 	}
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	write("net.yaml", "mean: [0.5]\nstd: [0.25]\nlayout: NHWC\noutput: pool\nside: 64\nbatch: 8\n")
 	o, _, err := Sidecar(model)
@@ -386,10 +346,7 @@ func TestTrainingFormIsRefused(t *testing.T) {
 				outputs, onnx.IntAttr("training_mode", int(c.mode)))[0]
 		}
 		b.Output("features", v)
-		m, err := b.Model()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(b.Model())(t)
 		x, err := New(eng, m, models.Manifest{}, Options{}, *im)
 		if c.mode == 1 {
 			if err == nil || !strings.Contains(err.Error(), c.op) ||

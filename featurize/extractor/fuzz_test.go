@@ -7,6 +7,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -34,14 +35,8 @@ func FuzzSignature(f *testing.F) {
 	b := build.New("m")
 	v := b.Op("Flatten", []build.Ref{b.Relu(b.Input("image", onnx.Float32, "n", 3, 2, 2))})
 	b.Output("scores", b.MatMul(v, b.Param("w", onnx.ZerosF32(12, 2))))
-	m, err := b.Model()
-	if err != nil {
-		f.Fatal(err)
-	}
-	data, err := serde.Marshal(m)
-	if err != nil {
-		f.Fatal(err)
-	}
+	m := must.Get(b.Model())(f)
+	data := must.Get(serde.Marshal(m))(f)
 	f.Add(data, "", "")
 	f.Add(data, "relu", "NHWC")
 	f.Fuzz(func(t *testing.T, data []byte, output, layout string) {

@@ -11,6 +11,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 )
 
 // TestScalesAndOrders: presets, scales and orders of channels feed the model what they should, in
@@ -79,44 +80,20 @@ func TestScalesAndOrders(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		got, err := x.Features(t.Context(), im, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(x.Features(t.Context(), im, nil))(t)
 		m, pre := x.Client(nil, nil)
-		e, err := models.NewEmbedding(models.EmbeddingConfig{Dx: 3, C: 2, Size: 2}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ef, err := models.ReadManifest(e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: 3, C: 2, Size: 2}, 1))(t)
+		ef := must.Get(models.ReadManifest(e))(t)
 		g, err := models.ClientGraph(m, models.Manifest{}, e, ef, pre)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		gf, err := models.ReadManifest(g)
-		if err != nil {
-			t.Fatal(err)
-		}
-		front, err := models.FeatureGraph(g, gf)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := pure.New(engine.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := p.Load(front)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fused, err := engine.Eval(s,
-			map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, 4, 6, 4, 3)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		gf := must.Get(models.ReadManifest(g))(t)
+		front := must.Get(models.FeatureGraph(g, gf))(t)
+		p := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+		s := must.Get(p.Load(front))(t)
+		fused := must.Get(engine.Eval(s,
+			map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, 4, 6, 4, 3)}))(t)
 		for k, v := range got {
 			w := c.want(k/3, k%3)
 			if math.Abs(float64(v)-w) > 1e-3 || math.Abs(float64(fused["features"].F32()[k])-w) > 1e-3 {
@@ -168,11 +145,8 @@ func TestPresetsResize(t *testing.T) {
 // TestResizeIsInTheClientGraph: how images are resized stands in the manifest, so that client and
 // server do not differ.
 func TestResizeIsInTheClientGraph(t *testing.T) {
-	x, err := New(orttest.New(t), identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{},
-		Options{Resize: "crop"}, *images(1, 9, 9, 3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(New(orttest.New(t), identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{},
+		Options{Resize: "crop"}, *images(1, 9, 9, 3)))(t)
 	defer x.Close()
 	if _, pre := x.Client(nil, nil); pre.Resize != string(imagefile.Crop) {
 		t.Errorf("preprocessing %+v", pre)

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // folderOf writes images of two classes, of which each fifth is cut off.
@@ -21,17 +23,13 @@ func folderOf(t *testing.T, n int) string {
 		im := image.NewGray(image.Rect(0, 0, 20+5*(i%7), 30))
 		copy(im.Pix, drawn(30, im.Rect.Dx(), 1, uint64(i)))
 		var b bytes.Buffer
-		if err := png.Encode(&b, im); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, png.Encode(&b, im))
 		data := b.Bytes()
 		if i%5 == 4 {
 			data = data[:len(data)/2]
 		}
 		path := filepath.Join(dir, fmt.Sprint(i%2), fmt.Sprintf("%03d.png", i))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o644)))
 	}
 	return dir
 }

@@ -9,6 +9,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 )
 
 // pixelClassifier returns a classifier of images whose samples are its pixels: what a graph before
@@ -18,24 +19,16 @@ func pixelClassifier(t *testing.T, h, w, ch int, resize Resize) *onnx.Model {
 	b := build.New("classifier")
 	x := b.Input("images", onnx.Uint8, "n", h, w, ch)
 	b.Output("probabilities", b.Cast(b.Reshape(x, -1, h*w*ch), onnx.Float32))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := (models.Manifest{Kind: models.KindClassifier, C: h * w * ch,
-		Resize: string(resize)}).Write(m); err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
+	must.Do(t, (models.Manifest{Kind: models.KindClassifier, C: h * w * ch,
+		Resize: string(resize)}).Write(m))
 	return m
 }
 
 // The graph of a classifier of images of any size has the pixels of [Fit.Pixels], for every way to
 // resize, larger and smaller, flat and tall; [models.FixedSize] takes it away again.
 func TestAnySizeIsFit(t *testing.T) {
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, resize := range []Resize{Stretch, Crop, Pad, "crop:0.875", "crop:0.1"} {
 		for _, c := range []struct{ h, w, toH, toW, ch int }{
@@ -43,36 +36,21 @@ func TestAnySizeIsFit(t *testing.T) {
 			{24, 61, 24, 24, 1},
 			{1, 90, 16, 16, 3}, {200, 150, 16, 24, 3},
 		} {
-			m, err := models.AnySize(pixelClassifier(t, c.toH, c.toW, c.ch, resize))
-			if err != nil {
-				t.Fatal(err)
-			}
-			f, err := models.ReadManifest(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			behind, err := models.FixedSize(m, f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(models.AnySize(pixelClassifier(t, c.toH, c.toW, c.ch, resize)))(t)
+			f := must.Get(models.ReadManifest(m))(t)
+			behind := must.Get(models.FixedSize(m, f))(t)
 			fit, err := FitOf(behind.Graph.Inputs[0], f)
 			if want := (Fit{c.toH, c.toW, c.ch, resize}); err != nil || fit != want {
 				t.Fatalf("fit %v, %v; want %v", fit, err, want)
 			}
-			s, err := eng.Load(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(eng.Load(m))(t)
 			pix := make([]uint8, c.h*c.w*c.ch)
 			for i := range pix { // edges, as overshooting is cut off at 0 and 255
 				pix[i] = []uint8{0, 255, uint8(random.IntN(256))}[random.IntN(3)]
 			}
-			out, err := engine.Eval(s,
+			out := must.Get(engine.Eval(s,
 				map[string]*onnx.Tensor{"images": onnx.NewTensor(pix, 1, c.h, c.w, c.ch)},
-				"probabilities")
-			if err != nil {
-				t.Fatal(err)
-			}
+				"probabilities"))(t)
 			want := make([]uint8, fit.Size())
 			fit.Pixels(Raw(pix, c.h, c.w, c.ch), want)
 			for i, v := range out["probabilities"].F32() {
@@ -80,27 +58,18 @@ func TestAnySizeIsFit(t *testing.T) {
 					t.Fatalf("%s %v: pixel %d is %v; want %d", resize, c, i, v, want[i])
 				}
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if s, err = eng.Load(behind); err != nil {
-				t.Fatal(err)
-			}
-			same, err := engine.Eval(s,
+			must.Do(t, s.Close())
+			s = must.Get(eng.Load(behind))(t)
+			same := must.Get(engine.Eval(s,
 				map[string]*onnx.Tensor{"images": onnx.NewTensor(want, 1, c.toH, c.toW, c.ch)},
-				"probabilities")
-			if err != nil {
-				t.Fatal(err)
-			}
+				"probabilities"))(t)
 			for i, v := range same["probabilities"].F32() {
 				if v != float32(want[i]) {
 					t.Fatalf("%s %v: without its resizing, pixel %d is %v; want %d as it is", resize,
 						c, i, v, want[i])
 				}
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Close())
 		}
 	}
 }

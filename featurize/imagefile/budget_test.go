@@ -18,6 +18,7 @@ import (
 
 	"fmp/featurize/imagefile/imagefiletest"
 	codec "fmp/featurize/imagefile/jpeg"
+	"fmp/onnx/must"
 )
 
 // small is a fit for tests that want no pixels.
@@ -46,9 +47,7 @@ func TestManyScans(t *testing.T) {
 		t.Errorf("refused after %v", took)
 	}
 	path := filepath.Join(t.TempDir(), "a.jpg")
-	if err := os.WriteFile(path, imagefiletest.Scans(64, 64, codec.MaxScans+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, imagefiletest.Scans(64, 64, codec.MaxScans+1), 0o600))
 	if err := small.DecodeFile(t.Context(), path, make([]uint8, small.Size())); err == nil ||
 		!strings.Contains(err.Error(), "scans") {
 		t.Errorf("from a file: %v", err)
@@ -68,9 +67,7 @@ func TestContextEnds(t *testing.T) {
 		"tiff": func(b *bytes.Buffer) error { return tiff.Encode(b, im, nil) },
 	} {
 		var b bytes.Buffer
-		if err := encode(&b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, encode(&b))
 		if _, err := decodeWhole(t.Context(), b.Bytes()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	codec "fmp/featurize/imagefile/jpeg"
+
+	"fmp/onnx/must"
 )
 
 // exif is a TIFF header with the orientation among other tags.
@@ -90,12 +92,8 @@ func TestOrientation(t *testing.T) {
 		}
 		im := corners(w, h, shown[o])
 		var j, p bytes.Buffer
-		if err := jpeg.Encode(&j, im, &jpeg.Options{Quality: 100}); err != nil {
-			t.Fatal(err)
-		}
-		if err := png.Encode(&p, im); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, jpeg.Encode(&j, im, &jpeg.Options{Quality: 100}))
+		must.Do(t, png.Encode(&p, im))
 		for name, data := range map[string][]byte{
 			"jpeg little": withEXIF(j.Bytes(), exif(o, binary.LittleEndian)),
 			"jpeg big":    withEXIF(j.Bytes(), exif(o, binary.BigEndian)),

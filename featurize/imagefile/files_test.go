@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx/must"
 )
 
 // TestOpenFiles: files that are given have the order, labels and digests that the same folder has,
@@ -20,27 +22,18 @@ func TestOpenFiles(t *testing.T) {
 		"dog/y.png", "cat/.hidden/c.png",
 		"cat/notes.txt", "cat/broken.jpg", "loose.png", ".git/d.png", "dog/e.heic"} {
 		var b bytes.Buffer
-		if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 4+i, 4))); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, path), b.Bytes()[:b.Len()-i%2*b.Len()/2], 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, png.Encode(&b, image.NewGray(image.Rect(0, 0, 4+i, 4))))
+		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, path), b.Bytes()[:b.Len()-i%2*b.Len()/2], 0o644))
 	}
 	var paths []string
-	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			rel, _ := filepath.Rel(dir, path)
 			paths = append([]string{filepath.ToSlash(rel)}, paths...)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	type seen struct {
 		Name   string
 		Label  int
@@ -51,10 +44,7 @@ func TestOpenFiles(t *testing.T) {
 		dst := make([]uint8, 8*8)
 		for range src.Len() {
 			item, err := src.Next(t.Context(), dst)
-			name, e := filepath.Rel(base, item.Name)
-			if e != nil {
-				t.Fatal(e)
-			}
+			name := must.Get(filepath.Rel(base, item.Name))(t)
 			out = append(out, seen{filepath.ToSlash(name), item.Label, item.Digest, err != nil})
 		}
 		return out
@@ -64,14 +54,8 @@ func TestOpenFiles(t *testing.T) {
 	open := func(path string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, path)) }
 	for _, optional := range []bool{false, true} {
 		o.Optional = optional
-		a, others, err := Open(dir, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, given, err := OpenFiles(paths, open, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a, others := must.Get2(Open(dir, o))(t)
+		b, given := must.Get2(OpenFiles(paths, open, o))(t)
 		if d := cmp.Diff(others, given); d != "" {
 			t.Errorf("labels optional %v: files that are no images: %s", optional, d)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // hasDecoder reports whether HEIC and AVIF are decoded on this machine, and fails in continuous
@@ -111,24 +113,14 @@ func TestFolderOfAnything(t *testing.T) {
 	for name, from := range map[string]string{"a/1.HEIC": "photo.heic", "a/2.webp": "lossy.webp",
 		"b/3.tif":    "raw.tif",
 		"b/list.txt": "text.jpg", "b/film.mov": "text.jpg"} {
-		data, err := os.ReadFile(filepath.Join("testdata/odd", from))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join("testdata/odd", from)))(t)
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, data, 0o644))
 	}
 	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"a", "b"}, N: 2},
 		MaxItems: 9}
-	src, others, err := Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	src, others := must.Get2(Open(dir, o))(t)
 	if want := "2 files were left out: b/film.mov (no image), b/list.txt (no image)"; others.String() != want {
 		t.Errorf("left out: %v; want %s", others, want)
 	}

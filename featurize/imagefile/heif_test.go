@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // decoderOf puts a shell script in the place of a decoder, the only program on the PATH besides
@@ -18,15 +20,11 @@ import (
 func decoderOf(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "heif-convert"),
-		[]byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "heif-convert"),
+		[]byte("#!/bin/sh\nPATH=/usr/bin:/bin\n"+script), 0o700))
 	t.Setenv("PATH", dir)
 	t.Setenv("TMPDIR", filepath.Join(dir, "tmp"))
-	if err := os.Mkdir(filepath.Join(dir, "tmp"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
 }
 
 // leavesNothing fails where the folder for temporary files is not empty.
@@ -67,22 +65,12 @@ func TestDecoderFails(t *testing.T) {
 func TestDecoderNames(t *testing.T) {
 	decoderOf(t, `[ "$#" = 2 ] && [ "$1" = in.heic ] && [ "$2" = out.png ] && cmp -s in.heic '`+odd(t, "photo.heic")+`' || exit 9
 cp '`+odd(t, "rgb.png")+`' out-1.png; cp '`+odd(t, "alpha.png")+`' out-2.png`)
-	data, err := os.ReadFile("testdata/odd/photo.heic")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/odd/photo.heic"))(t)
 	path := filepath.Join(t.TempDir(), "-o $(touch x);.heic")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := small.DecodeFile(t.Context(), path, make([]uint8, small.Size())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, data, 0o600))
+	must.Do(t, small.DecodeFile(t.Context(), path, make([]uint8, small.Size())))
 	leavesNothing(t)
-	im, err := decodeHEIF(t.Context(), data, MaxPixels)
-	if err != nil {
-		t.Fatal(err)
-	}
+	im := must.Get(decodeHEIF(t.Context(), data, MaxPixels))(t)
 	if b := im.Bounds(); b.Dx() != 32 || b.Dy() != 16 {
 		t.Errorf("an image of %v", b)
 	}
@@ -93,9 +81,7 @@ cp '`+odd(t, "rgb.png")+`' out-1.png; cp '`+odd(t, "alpha.png")+`' out-2.png`)
 func TestDecoderNotHere(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	if err := os.WriteFile("heif-convert", []byte("#!/bin/sh\ntouch run\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile("heif-convert", []byte("#!/bin/sh\ntouch run\n"), 0o700))
 	for _, path := range []string{".", "", ":", dir + "/none:."} {
 		t.Setenv("PATH", path)
 		if p, err := HEIFDecoder(); err == nil || !strings.Contains(err.Error(), "libheif") {
@@ -129,9 +115,7 @@ func TestDecoderIsKilled(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || errors.As(err, &bad) {
 		t.Errorf("%v; want the context's error", err)
 	}
-	if err := os.Remove(filepath.Join(os.Getenv("TMPDIR"), "started")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(os.Getenv("TMPDIR"), "started")))
 	leavesNothing(t)
 }
 
@@ -142,10 +126,7 @@ func TestHEIFHeader(t *testing.T) {
 		file string
 		w, h int
 	}{{"photo.avif", 32, 16}, {"turned.avif", 32, 16}} {
-		data, err := os.ReadFile("testdata/odd/" + c.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile("testdata/odd/" + c.file))(t)
 		if h, err := Header(bytes.NewReader(data)); err != nil || h.Width != c.w || h.Height != c.h {
 			t.Errorf("%s: %dx%d, %v; want %dx%d", c.file, h.Width, h.Height, err, c.w, c.h)
 		}
@@ -165,10 +146,7 @@ func TestHEIFHeader(t *testing.T) {
 // odd returns the absolute path of a file of odd formats.
 func odd(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs("testdata/odd/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(filepath.Abs("testdata/odd/" + name))(t)
 	return path
 }
 
@@ -176,10 +154,7 @@ func odd(t *testing.T, name string) string {
 // bounded.
 func FuzzHEIFHeader(f *testing.F) {
 	for _, name := range []string{"photo.heic", "photo.avif", "turned.heic"} {
-		data, err := os.ReadFile("testdata/odd/" + name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(os.ReadFile("testdata/odd/" + name))(f)
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

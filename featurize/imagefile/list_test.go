@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestListOfFolder: a list says which images of a folder count, and of which class; the others are
@@ -13,15 +15,10 @@ func TestListOfFolder(t *testing.T) {
 	dir := t.TempDir()
 	lay(t, dir, map[string]string{"a/1.bmp": "", "a/2.bmp": "", "3.bmp": "", "4.bmp": ""})
 	list := filepath.Join(t.TempDir(), "labels.csv")
-	if err := os.WriteFile(list, []byte("path,label\na/1.bmp,dog\n3.bmp,cat\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(list, []byte("path,label\na/1.bmp,dog\n3.bmp,cat\n"), 0o600))
 	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2},
 		MaxItems: 9, Labels: list}
-	src, others, err := Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	src, others := must.Get2(Open(dir, o))(t)
 	for _, want := range []int{1, 0} {
 		item, err := src.Next(t.Context(), make([]uint8, o.Fit.Size()))
 		if err != nil || item.Label != want {
@@ -38,18 +35,11 @@ func TestListOfFolder(t *testing.T) {
 // TestDICOM: a DICOM file is an image of a folder, by its extension and by its first bytes, and
 // takes the road of others.
 func TestDICOM(t *testing.T) {
-	data, err := os.ReadFile("testdata/odd/grey.dcm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/odd/grey.dcm"))(t)
 	dir := t.TempDir()
 	for _, name := range []string{"cat/1.dcm", "cat/IM0002"} {
-		if err := os.MkdirAll(filepath.Join(dir, "cat"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(dir, "cat"), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	o := Options{Fit: Fit{H: 16, W: 32, Ch: 1}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2},
 		MaxItems: 9}
@@ -59,15 +49,10 @@ func TestDICOM(t *testing.T) {
 	}
 	alone := o
 	alone.Optional = true
-	one, _, err := Open(filepath.Join(dir, "cat/IM0002"), alone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one, _ := must.Get2(Open(filepath.Join(dir, "cat/IM0002"), alone))(t)
 	for _, s := range []Source{src, one} {
 		dst := make([]uint8, o.Fit.Size())
-		if _, err := s.Next(t.Context(), dst); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Next(t.Context(), dst))(t)
 		for i, got := range dst { // the window of centre 150 and width 301 is 0 to 300 about
 			if want := min(255, (8*(i%32)+4*(i/32))*255/300); int(got) < want-2 || int(got) > want+2 {
 				t.Fatalf("pixel %d is %d; want about %d", i, got, want)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 // FuzzDecode: an image that passes has a size within the bounds and can be scaled. To decode takes
@@ -26,27 +27,17 @@ func FuzzDecode(f *testing.F) {
 	palette := image.NewPaletted(image.Rect(0, 0, 5, 5), color.Palette{color.White, color.Transparent})
 	for _, im := range []image.Image{grey, colour, palette} {
 		var p, j bytes.Buffer
-		if err := png.Encode(&p, im); err != nil {
-			f.Fatal(err)
-		}
-		if err := jpeg.Encode(&j, im, nil); err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, png.Encode(&p, im))
+		must.Do(f, jpeg.Encode(&j, im, nil))
 		f.Add(p.Bytes())
 		f.Add(j.Bytes())
 		wide := bytes.Clone(p.Bytes())
 		binary.BigEndian.PutUint32(wide[16:], 1<<30)
 		f.Add(wide)
 	}
-	files, err := os.ReadDir("testdata/odd")
-	if err != nil {
-		f.Fatal(err)
-	}
+	files := must.Get(os.ReadDir("testdata/odd"))(f)
 	for _, e := range files {
-		data, err := os.ReadFile("testdata/odd/" + e.Name())
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(os.ReadFile("testdata/odd/" + e.Name()))(f)
 		f.Add(data)
 	}
 	const pixels = 1 << 18

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"fmp/featurize/imagefile/jpeg"
+	"fmp/onnx/must"
 )
 
 // scenes are pictures that a reduced decoding may get wrong: noise, edges of black and white, text,
@@ -107,29 +108,21 @@ func TestReducedIsWhole(t *testing.T) {
 		for _, size := range [][2]int{{640, 480}, {637, 421}} {
 			for _, colour := range []bool{false, true} {
 				var b bytes.Buffer
-				if err := encoder.Encode(&b, scene(draw, size[0], size[1], colour),
-					&encoder.Options{Quality: 92}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, encoder.Encode(&b, scene(draw, size[0], size[1], colour),
+					&encoder.Options{Quality: 92}))
 				for _, fit := range []Fit{{H: 100, W: 66, Ch: 3}, {H: 37, W: 43, Ch: 3, Resize: Crop},
 					{H: 24, W: 24, Ch: 3, Resize: "crop:0.875"},
 					{H: 40, W: 40, Ch: 3, Resize: Pad}, {H: 18, W: 17, Ch: 1}, {H: 12, W: 16, Ch: 3}} {
 					for _, o := range []orientation{1, 4, 6, 7} {
 						data := withEXIF(b.Bytes(), exif(o, binary.BigEndian))
-						small, err := decode(t.Context(), data, MaxBytes, MaxPixels, fit)
-						if err != nil {
-							t.Fatal(err)
-						}
+						small := must.Get(decode(t.Context(), data, MaxBytes, MaxPixels, fit))(t)
 						if small.reduced == nil {
 							reductions["none"]++
 							continue
 						}
 						p := small.planes[0]
 						reductions[fmt.Sprint(p.Across, "x", p.Down)]++
-						whole, err := decodeWhole(t.Context(), data)
-						if err != nil {
-							t.Fatal(err)
-						}
+						whole := must.Get(decodeWhole(t.Context(), data))(t)
 						got, want := make([]uint8, fit.Size()), make([]uint8, fit.Size())
 						fit.pixels(small, got)
 						fit.pixels(whole, want)

@@ -15,6 +15,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 func idxHeader(magic uint32, dims ...uint32) []byte {
@@ -47,9 +48,7 @@ func TestPixels(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := jpeg.Encode(&b, rgba, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, jpeg.Encode(&b, rgba, nil))
 	if _, err := decodeWhole(t.Context(), b.Bytes()); err != nil {
 		t.Errorf("JPEG: %v", err)
 	}
@@ -105,9 +104,7 @@ func FuzzIDX(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, images, labels []byte, skip, count uint8) {
 		for name, data := range map[string][]byte{"images": images, "labels": labels} {
-			if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 		}
 		dst := make([]uint8, 5*5)
 		alloctest.AtMost(t, 32*len(labels)+3*4096*4096+12*25, func() {
@@ -139,10 +136,7 @@ func FuzzIDX(f *testing.F) {
 // is quoted.
 func TestNamesArePlainText(t *testing.T) {
 	dir := t.TempDir()
-	data, err := os.ReadFile("testdata/odd/rgb.bmp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/odd/rgb.bmp"))(t)
 	for name, want := range map[string]bool{"plain.bmp": true, "\x1b[31m.bmp": false,
 		"two\nlines.bmp": false, "\u202eturned.bmp": false} {
 		path := filepath.Join(dir, name)
@@ -168,9 +162,7 @@ func TestNamesArePlainText(t *testing.T) {
 func TestWhatFollowsTheImages(t *testing.T) {
 	dir := t.TempDir()
 	labels := filepath.Join(dir, "labels")
-	if err := os.WriteFile(labels, append(idxHeader(0x801, 2), 0, 1), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(labels, append(idxHeader(0x801, 2), 0, 1), 0o644))
 	for name, c := range map[string]struct {
 		more, count int
 		want        string
@@ -189,9 +181,7 @@ func TestWhatFollowsTheImages(t *testing.T) {
 			for block := make([]byte, 1<<20); c.more > 0; c.more -= min(c.more, len(block)) {
 				z.Write(block[:min(c.more, len(block))])
 			}
-			if err := errors.Join(z.Close(), f.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(z.Close(), f.Close()))
 			err = nil
 			alloctest.AtMost(t, 1<<20, func() {
 				var s *idx

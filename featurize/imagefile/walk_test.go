@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx/must"
 )
 
 // lay writes files, and links where a value is not empty.
@@ -18,9 +20,7 @@ func lay(t *testing.T, dir string, files map[string]string) {
 	}
 	for name, to := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if to == "" {
 			err = os.WriteFile(path, data, 0o600)
 		} else {
@@ -85,13 +85,9 @@ func TestLinks(t *testing.T) {
 	every := LeftOut{Names: make([]string, 0)}
 	w := Walker{Dir: dir, Others: &every, Visit: func(string, int, error) error { return nil }}
 	for i, name := range []string{"cat", "dog", "bird"} {
-		if err := w.Walk(name, i); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Walk(name, i))
 	}
-	if err := w.End(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.End())
 	all = append(all, every.Names...)
 	if others.N != every.N+2 { // 7.bmp and readme.txt
 		t.Errorf("%d files are left out: %v; want %d of the classes and two beside them: %v", others.N,

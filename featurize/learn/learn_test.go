@@ -17,6 +17,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
 )
@@ -69,33 +70,18 @@ func TestExtractorLearnsAndIsStandardised(t *testing.T) {
 	ds := stripes("stripes", 400, 4)
 	c := smallConfig(ds)
 	c.Epochs = 10
-	res, err := Extractor(context.Background(), eng, ds, nil, c, Run{Threads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(Extractor(context.Background(), eng, ds, nil, c, Run{Threads: 2}))(t)
 	if res.Accuracy < 0.8 {
 		t.Errorf("accuracy on stripes is %v", res.Accuracy)
 	}
-	manifest, err := models.ReadManifest(res.Model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Get(models.ReadManifest(res.Model))(t)
 	if manifest.Kind != models.KindExtractor || manifest.Dx != 6 || len(manifest.Mean) != 3 {
 		t.Errorf("manifest is %+v", manifest)
 	}
-	x, err := extractor.New(eng, res.Model, manifest, extractor.Options{}, ds.Train.Images)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(extractor.New(eng, res.Model, manifest, extractor.Options{}, ds.Train.Images))(t)
 	defer x.Close()
-	part, err := ds.Train.Select(dataset.Range{From: 0, To: 200}.Indices())
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := x.Features(context.Background(), part, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := must.Get(ds.Train.Select(dataset.Range{From: 0, To: 200}.Indices()))(t)
+	rows := must.Get(x.Features(context.Background(), part, nil))(t)
 	for k := range 6 {
 		var s, q float64
 		for i := range 200 {
@@ -117,17 +103,11 @@ func TestThreadsAndInterruptionsLeaveNoTrace(t *testing.T) {
 	c.Epochs = 2
 	bytes := func(run Run) []byte {
 		t.Helper()
-		res, err := Extractor(context.Background(), eng, ds, aux, c, run)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(Extractor(context.Background(), eng, ds, aux, c, run))(t)
 		if res.Auxiliary == nil {
 			t.Fatal("no extractor for the auxiliary data")
 		}
-		data, err := serde.Marshal(res.Model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(serde.Marshal(res.Model))(t)
 		return data
 	}
 	one := bytes(Run{Threads: 1})
@@ -164,10 +144,7 @@ func TestBatchesShareOutTheExtractorPartAlone(t *testing.T) {
 	c.Smoothing = 0.2
 	tr := &trainer{c: c, main: newPool(main), other: newPool(other), fromMain: 12, classes: classes,
 		scale: newScale([]float32{0, 0, 0}, []float32{1, 1, 1})}
-	shards, err := tr.batch(3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shards := must.Get(tr.batch(3))(t)
 	count := map[bool]int{}
 	for _, s := range shards {
 		for i := range 8 {
@@ -269,10 +246,7 @@ func TestStartAndMirror(t *testing.T) {
 	ds := stripes("stripes", 400, 4)
 	c := smallConfig(ds)
 	c.Epochs = 8
-	first, err := Extractor(context.Background(), eng, ds, nil, c, Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(Extractor(context.Background(), eng, ds, nil, c, Run{}))(t)
 	loss := func(c Config) float64 {
 		t.Helper()
 		var out float64
@@ -281,14 +255,8 @@ func TestStartAndMirror(t *testing.T) {
 				out = p.Metrics["loss"]
 			}
 		}}
-		res, err := Extractor(context.Background(), eng, ds, nil, c, run)
-		if err != nil {
-			t.Fatal(err)
-		}
-		man, err := models.ReadManifest(res.Model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(Extractor(context.Background(), eng, ds, nil, c, run))(t)
+		man := must.Get(models.ReadManifest(res.Model))(t)
 		if begun := strings.Contains(man.TrainingData, "begun from"); begun != (c.Start != nil) {
 			t.Errorf("the training data are %q", man.TrainingData)
 		}
@@ -309,15 +277,9 @@ func TestStartAndMirror(t *testing.T) {
 
 	c = smallConfig(ds)
 	c.Epochs = 1
-	plain, err := Extractor(context.Background(), eng, ds, nil, c, Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(Extractor(context.Background(), eng, ds, nil, c, Run{}))(t)
 	c.Network.Mirror = true
-	mirrored, err := Extractor(context.Background(), eng, ds, nil, c, Run{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mirrored := must.Get(Extractor(context.Background(), eng, ds, nil, c, Run{}))(t)
 	image := onnx.ZerosF32(3, 3, 8, 8)
 	rng.Normal(rng.New(3, "image"), image.F32())
 	flipped := image.Clone()
@@ -326,16 +288,10 @@ func TestStartAndMirror(t *testing.T) {
 	}
 	features := func(m *onnx.Model, image *onnx.Tensor) []float32 {
 		t.Helper()
-		session, err := eng.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := must.Get(eng.Load(m))(t)
 		defer session.Close()
-		out, err := engine.Eval(session, map[string]*onnx.Tensor{models.ImageInput: image},
-			models.FeaturesOutput)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(engine.Eval(session, map[string]*onnx.Tensor{models.ImageInput: image},
+			models.FeaturesOutput))(t)
 		return out[models.FeaturesOutput].F32()
 	}
 	a, b, got := features(plain.Model, image), features(plain.Model, flipped),

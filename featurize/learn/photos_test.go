@@ -10,6 +10,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/train"
 )
 
@@ -20,22 +21,13 @@ func TestPhotos(t *testing.T) {
 	b := build.New("m")
 	x := b.Input("picture", onnx.Float32, "n", 1, 1, 3)
 	b.Output("y", b.Mul(x, b.F32(2)))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	part := &dataset.Labelled{Images: dataset.Images{N: 2, H: 1, W: 3, Ch: 1,
 		Pix: []uint8{0, 51, 255, 255, 51, 51}}, Labels: []int{1, 0}}
 	o := extractor.Options{Mean: []float64{0.2}, Std: []float64{0.5}, Layout: "NCHW"}
-	feed, _, err := extractor.Feeder("none.onnx", m, models.Manifest{}, o, part.Images)
-	if err != nil {
-		t.Fatal(err)
-	}
+	feed, _ := must.Get2(extractor.Feeder("none.onnx", m, models.Manifest{}, o, part.Images))(t)
 	d := Photos(part, 2, train.CrossEntropy, Augment{Flip: true}, feed)
-	plain, err := d.Batch([]int{1, 0}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(d.Batch([]int{1, 0}, nil))(t)
 	first, second := []float32{1.6, 0, 0}, []float32{-0.4, 0, 1.6}
 	near := func(a, b []float32) bool {
 		return slices.EqualFunc(a, b, func(x, y float32) bool { return x-y < 1e-6 && y-x < 1e-6 })
@@ -49,10 +41,7 @@ func TestPhotos(t *testing.T) {
 	}
 	flipped := map[bool]int{}
 	for seed := range uint64(64) {
-		got, err := d.Batch([]int{0}, rand.New(rand.NewPCG(seed, 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(d.Batch([]int{0}, rand.New(rand.NewPCG(seed, 1))))(t)
 		switch v := got["picture"].F32(); {
 		case near(v, second):
 			flipped[false]++

@@ -12,15 +12,13 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
 func drawn(t *testing.T, n int) *dataset.Labelled {
 	t.Helper()
-	s, err := digits.Draw(context.Background(), digits.Config{Train: n, Test: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(digits.Draw(context.Background(), digits.Config{Train: n, Test: 1}))(t)
 	p := &dataset.Labelled{Images: dataset.Images{N: n, H: s.Side, W: s.Side, Ch: 1, Pix: s.Train.Pix}}
 	for _, y := range s.Train.Labels {
 		p.Labels = append(p.Labels, int(y))
@@ -32,35 +30,21 @@ func TestLearnSeparatesClassesTheSameOnAnyNumberOfWorkers(t *testing.T) {
 	eng := orttest.New(t)
 	part := drawn(t, 1200)
 	o := Options{Filters: 16, Dx: 9, Samples: 1000, Grid: 3, Rounds: 5, Ridge: 0.01, Seed: 3}
-	known, err := part.Range(dataset.Range{To: 900})
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := must.Get(part.Range(dataset.Range{To: 900}))(t)
 	var files [][]byte
 	var m *onnx.Model
 	for _, w := range []int{1, 3} {
 		o.Threads = w
-		if m, err = Learn(context.Background(), eng, known, 10, o); err != nil {
-			t.Fatal(err)
-		}
-		b, err := serde.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m = must.Get(Learn(context.Background(), eng, known, 10, o))(t)
+		b := must.Get(serde.Marshal(m))(t)
 		files = append(files, b)
 	}
 	if !bytes.Equal(files[0], files[1]) {
 		t.Error("1 and 3 threads learn different extractors")
 	}
-	x, err := extractor.New(eng, m, models.Manifest{}, extractor.Options{}, part.Images)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(extractor.New(eng, m, models.Manifest{}, extractor.Options{}, part.Images))(t)
 	defer x.Close()
-	h, err := x.Features(context.Background(), &part.Images, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(x.Features(context.Background(), &part.Images, nil))(t)
 	// Nearest class mean on images that nothing was learned from.
 	var mean [10][9]float64
 	var count [10]float64

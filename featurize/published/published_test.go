@@ -17,6 +17,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -33,16 +34,9 @@ func TestFind(t *testing.T) {
 		!strings.Contains(err.Error(), "fmp extractors pull efficientnet-lite1") {
 		t.Errorf("not fetched: %v", err)
 	}
-	want, err := all[1].path()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(want), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(want, []byte("m"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(all[1].path())(t)
+	must.Do(t, os.MkdirAll(filepath.Dir(want), 0o755))
+	must.Do(t, os.WriteFile(want, []byte("m"), 0o600))
 	if path, err := Find("efficientnet-lite1"); path != want || err != nil {
 		t.Errorf("fetched: %s, %v; want %s", path, err, want)
 	}
@@ -61,12 +55,8 @@ func TestFind(t *testing.T) {
 func TestOtherWeights(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, all[0].member)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("weights"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte("weights"), 0o600))
 	if _, err := all[0].weights(dir); err == nil ||
 		!strings.Contains(err.Error(), "is not what was published") {
 		t.Errorf("%v", err)
@@ -105,40 +95,20 @@ func TestParity(t *testing.T) {
 	if err := download(t.Context(), e.Package, dir); err != nil {
 		t.Skip(err)
 	}
-	data, err := e.weights(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	values, err := statedict.Read(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(e.weights(dir))(t)
+	values := must.Get(statedict.Read(data))(t)
 	path := filepath.Join(dir, "m.onnx")
-	if err := e.convert(data, path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.convert(data, path))
 	ours, f, err := models.Load(path)
 	if err != nil || f.Dx != 1280 || f.Licence != "Apache-2.0" {
 		t.Fatalf("%+v, %v", f, err)
 	}
-	theirs, err := serde.Load(reference)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eng, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := must.Get(serde.Load(reference))(t)
+	eng := must.Get(pure.New(engine.Options{}))(t)
 	run := func(m *onnx.Model, x *onnx.Tensor, out string) []float32 {
-		s, err := eng.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(eng.Load(m))(t)
 		defer s.Close()
-		y, err := engine.Eval(s, map[string]*onnx.Tensor{"image": x}, out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		y := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"image": x}, out))(t)
 		return y[out].F32()
 	}
 	x := onnx.ZerosF32(2, 3, 224, 224)

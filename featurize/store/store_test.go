@@ -25,6 +25,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 func sum256(b []byte) string { s := sha256.Sum256(b); return hex.EncodeToString(s[:]) }
@@ -82,10 +83,7 @@ func TestFetch(t *testing.T) {
 	d := quick()
 	d.Progress = func(_ string, done, of int64) { last, total = done, of }
 	for range 2 { // the second time nothing is asked of the server
-		p, err := d.Fetch(context.Background(), f, dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(d.Fetch(context.Background(), f, dir))(t)
 		if got, _ := os.ReadFile(p); !bytes.Equal(got, data) {
 			t.Error("another file arrived")
 		}
@@ -103,12 +101,9 @@ func TestFetchGoesOnAfterAnInterruption(t *testing.T) {
 		}
 		return false
 	})
-	p, err := quick().Fetch(context.Background(),
+	p := must.Get(quick().Fetch(context.Background(),
 		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-			Max: 1 << 20}, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+			Max: 1 << 20}, t.TempDir()))(t)
 	if got, _ := os.ReadFile(p); !bytes.Equal(got, data) {
 		t.Error("another file arrived")
 	}
@@ -121,14 +116,10 @@ func TestFetchGoesOnInALaterCall(t *testing.T) {
 	data := payload(100_000)
 	url, ranges := server(t, data, nil)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.part"), data[:40_000], 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := quick().Fetch(context.Background(),
+	must.Do(t, os.WriteFile(filepath.Join(dir, "a.part"), data[:40_000], 0o644))
+	must.Get(quick().Fetch(context.Background(),
 		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-			Max: 1 << 20}, dir); err != nil {
-		t.Fatal(err)
-	}
+			Max: 1 << 20}, dir))(t)
 	if (*ranges)[0] != "bytes=40000-" {
 		t.Errorf("ranges asked for: %q", *ranges)
 	}
@@ -139,15 +130,10 @@ func TestFetchFromAServerWithoutRanges(t *testing.T) {
 	url, _ := server(t, data,
 		func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.Write(data); return true })
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "a.part"), payload(50)[10:], 0o644); err != nil {
-		t.Fatal(err)
-	}
-	p, err := quick().Fetch(context.Background(),
+	must.Do(t, os.WriteFile(filepath.Join(dir, "a.part"), payload(50)[10:], 0o644))
+	p := must.Get(quick().Fetch(context.Background(),
 		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-			Max: 1 << 20}, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+			Max: 1 << 20}, dir))(t)
 	if got, _ := os.ReadFile(p); !bytes.Equal(got, data) {
 		t.Error("another file arrived")
 	}
@@ -258,10 +244,8 @@ func archive(t testing.TB, entries ...entry) []byte {
 	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for _, e := range entries {
-		if err := w.WriteHeader(&tar.Header{Name: e.name, Typeflag: e.kind, Size: int64(len(e.data)), Mode: 0o644,
-			Linkname: "/etc/passwd"}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(&tar.Header{Name: e.name, Typeflag: e.kind, Size: int64(len(e.data)), Mode: 0o644,
+			Linkname: "/etc/passwd"}))
 		w.Write(e.data)
 	}
 	w.Close()
@@ -299,10 +283,7 @@ func TestPull(t *testing.T) {
 	url, ranges := server(t, data, nil)
 	dir := filepath.Join(t.TempDir(), "data")
 	for range 2 {
-		to, err := Pull(context.Background(), source(url, data), dir, quick())
-		if err != nil {
-			t.Fatal(err)
-		}
+		to := must.Get(Pull(context.Background(), source(url, data), dir, quick()))(t)
 		if to != filepath.Join(dir, "cifar-10-batches-bin") {
 			t.Errorf("went to %s", to)
 		}
@@ -359,33 +340,24 @@ func TestDamagedDataIsRefused(t *testing.T) {
 		entry{"test_batch.bin", tar.TypeReg, cifar(3, 4)})
 	url, _ := server(t, data, nil)
 	dir := t.TempDir()
-	to, err := Pull(context.Background(), source(url, data), dir, quick())
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(Pull(context.Background(), source(url, data), dir, quick()))(t)
 	path := filepath.Join(to, "data_batch_1.bin")
 	bad := bytes.Clone(all10)
 	bad[5000] ^= 1
-	if err := os.WriteFile(path, bad, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, bad, 0o644))
 	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil ||
 		!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), dataset.SumsFile) {
 		t.Errorf("one bit of a pixel was turned over: %v", err)
 	}
 	// To pull again mends it.
-	if _, err := Pull(context.Background(), source(url, data), dir, quick()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Pull(context.Background(), source(url, data), dir, quick()))(t)
 	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
 		t.Error(err)
 	}
 	for name, list := range map[string]string{"text": "hello\n",
 		"a path that leads out": strings.Repeat("0", 64) + "  ../x\n",
 		"short":                 "12  test_batch.bin\n"} {
-		if err := os.WriteFile(filepath.Join(to, dataset.SumsFile), []byte(list), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(to, dataset.SumsFile), []byte(list), 0o644))
 		if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil ||
 			!strings.Contains(err.Error(), "line 1") {
 			t.Errorf("%s: %v", name, err)
@@ -428,13 +400,9 @@ func TestPullErrorsLeaveNothing(t *testing.T) {
 
 func TestImport(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "mine")
-	if err := os.MkdirAll(from, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(from, 0o755))
 	for n, b := range map[string][]byte{"data_batch_3.bin": all10, "test_batch.bin": all10, ".hidden": nil} {
-		if err := os.WriteFile(filepath.Join(from, n), b, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(from, n), b, 0o644))
 	}
 	dir := t.TempDir()
 	name, to, _, err := Import(context.Background(), from, "", dir, false, false)
@@ -462,9 +430,7 @@ func TestImport(t *testing.T) {
 		t.Error(err)
 	}
 	// A damaged set does not replace the good one.
-	if err := os.WriteFile(filepath.Join(from, "test_batch.bin"), all10[:100], 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(from, "test_batch.bin"), all10[:100], 0o644))
 	if _, _, _, err := Import(context.Background(), from, "", dir, true, false); err == nil {
 		t.Error("a truncated set is taken")
 	}
@@ -487,9 +453,7 @@ func TestImport(t *testing.T) {
 func TestImportOfBadImages(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var good bytes.Buffer
-	if err := png.Encode(&good, image.NewGray(image.Rect(0, 0, 3, 3))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&good, image.NewGray(image.Rect(0, 0, 3, 3))))
 	for _, name := range []string{"a/1.png", "a/2.png", "a/3.png", "b/1.png", "b/2.png", "b/3.png",
 		"a/bad.png", "b/worse.png"} {
 		data := good.Bytes()
@@ -497,12 +461,8 @@ func TestImportOfBadImages(t *testing.T) {
 			data = data[:20]
 		}
 		path := filepath.Join("photos", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, data, 0o644))
 	}
 	_, _, _, err := Import(context.Background(), "photos", "", "data", false, false)
 	for _, want := range []string{filepath.Join("photos", "a", "bad.png"),
@@ -533,12 +493,8 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 	from, dir := filepath.Join(t.TempDir(), "mine"), t.TempDir()
 	put := func(path string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, all10, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, all10, 0o644))
 	}
 	put(filepath.Join(from, "data_batch_1.bin"))
 	put(filepath.Join(from, "test_batch.bin"))
@@ -552,10 +508,7 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(to, "data_batch_2.bin")); err == nil {
 		t.Error("a file of the killed import is in the new one")
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -571,14 +524,8 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 // (2 MiB, archive/tar's bound).
 func FuzzUnpack(f *testing.F) {
 	raw := func(data []byte) []byte {
-		z, err := gzip.NewReader(bytes.NewReader(data))
-		if err != nil {
-			f.Fatal(err)
-		}
-		out, err := io.ReadAll(z)
-		if err != nil {
-			f.Fatal(err)
-		}
+		z := must.Get(gzip.NewReader(bytes.NewReader(data)))(f)
+		out := must.Get(io.ReadAll(z))(f)
 		return out
 	}
 	good := archive(f, entry{"d/", tar.TypeDir, nil}, entry{"d/a.bin", tar.TypeReg, []byte("hello")},
@@ -592,21 +539,14 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, pack bool) {
 		if pack {
 			var b bytes.Buffer
-			z, err := gzip.NewWriterLevel(&b, gzip.NoCompression)
-			if err != nil {
-				t.Fatal(err)
-			}
+			z := must.Get(gzip.NewWriterLevel(&b, gzip.NoCompression))(t)
 			z.Write(data)
 			z.Close()
 			data = b.Bytes()
 		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o644))
 		to := filepath.Join(outside, "to")
-		if err := os.Mkdir(to, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(to, 0o755))
 		defer os.RemoveAll(to)
 		alloctest.AtMost(t, 8*len(data)+2<<20, func() {
 			_ = unpack(context.Background(), path, to,
@@ -614,10 +554,7 @@ func FuzzUnpack(f *testing.F) {
 		})
 		for dir, allowed := range map[string]map[string]int64{to: {"a.bin": 1000, "b.bin": 10},
 			outside: {"a.tar.gz": 1 << 40, "to": 1 << 40}} {
-			entries, err := os.ReadDir(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			entries := must.Get(os.ReadDir(dir))(t)
 			for _, e := range entries {
 				st, err := os.Lstat(filepath.Join(dir, e.Name()))
 				if limit, ok := allowed[e.Name()]; err != nil || !ok || st.Size() > limit ||

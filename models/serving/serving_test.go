@@ -25,6 +25,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -36,17 +37,11 @@ func classifier(t *testing.T, classes ...string) []byte {
 	for i := range heads {
 		heads[i] = float64(i%5) / 3
 	}
-	m, err := models.NewClassifier(
+	m := must.Get(models.NewClassifier(
 		models.ClassifierParts{Heads: onnx.NewTensor(heads, 2, 4, len(classes)), Samples: true},
 		models.Manifest{Classes: classes, Licence: "CC-BY-4.0", TrainingData: "none",
-			Extractor: strings.Repeat("ab", 32)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+			Extractor: strings.Repeat("ab", 32)}))(t)
+	data := must.Get(serde.Marshal(m))(t)
 	return data
 }
 
@@ -60,10 +55,7 @@ func options() Options {
 func written(t *testing.T, data []byte, o Options) (string, *Package) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "package")
-	p, err := Write(dir, data, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Write(dir, data, o))(t)
 	return dir, p
 }
 
@@ -123,10 +115,7 @@ func modelConfig(t *testing.T) *dynamicpb.Message {
 		}
 		file.MessageType = append(file.MessageType, m)
 	}
-	d, err := protodesc.NewFile(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(protodesc.NewFile(file, nil))(t)
 	return dynamicpb.NewMessage(d.Messages().ByName("ModelConfig"))
 }
 
@@ -135,10 +124,7 @@ func modelConfig(t *testing.T) *dynamicpb.Message {
 func TestTriton(t *testing.T) {
 	data := classifier(t, "wren", "robin")
 	dir, p := written(t, data, options())
-	text, err := os.ReadFile(filepath.Join(p.Repository, "birds", "config.pbtxt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(p.Repository, "birds", "config.pbtxt")))(t)
 	m := modelConfig(t)
 	if err := prototext.Unmarshal(text, m); err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -182,28 +168,13 @@ func strict(t *testing.T, data []byte, to any) {
 func TestLayout(t *testing.T) {
 	ctx := t.Context()
 	dir, p := written(t, classifier(t, "wren", "robin"), options())
-	from, err := oci.New(p.Layout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	to, err := oci.New(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := oras.ExtendedCopy(ctx, from, "3", to, "3", oras.DefaultExtendedCopyOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	referrers, err := to.Predecessors(ctx, image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := must.Get(oci.New(p.Layout))(t)
+	to := must.Get(oci.New(t.TempDir()))(t)
+	image := must.Get(oras.ExtendedCopy(ctx, from, "3", to, "3", oras.DefaultExtendedCopyOptions))(t)
+	referrers := must.Get(to.Predecessors(ctx, image))(t)
 	documents := map[string]string{}
 	for _, r := range referrers {
-		data, err := content.FetchAll(ctx, to, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(content.FetchAll(ctx, to, r))(t)
 		var m v1.Manifest
 		strict(t, data, &m)
 		documents[m.ArtifactType] = m.Layers[0].Annotations[v1.AnnotationTitle]
@@ -222,11 +193,8 @@ func TestLayout(t *testing.T) {
 		t.Errorf("documents %v, want %v", documents, want)
 	}
 	for _, arch := range []string{"amd64", "arm64"} {
-		d, err := oras.Resolve(ctx, to, "3",
-			oras.ResolveOptions{TargetPlatform: &v1.Platform{OS: "linux", Architecture: arch}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(oras.Resolve(ctx, to, "3",
+			oras.ResolveOptions{TargetPlatform: &v1.Platform{OS: "linux", Architecture: arch}}))(t)
 		var m v1.Manifest
 		var c v1.Image
 		for _, step := range []struct {
@@ -236,20 +204,14 @@ func TestLayout(t *testing.T) {
 			if step.of.Digest == "" {
 				step.of = m.Config
 			}
-			data, err := content.FetchAll(ctx, to, step.of)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(content.FetchAll(ctx, to, step.of))(t)
 			strict(t, data, step.to)
 		}
 		if c.Architecture != arch || len(m.Layers) != 1 || len(c.RootFS.DiffIDs) != 1 ||
 			c.RootFS.DiffIDs[0] != m.Layers[0].Digest {
 			t.Errorf("configuration %+v of layers %v", c, m.Layers)
 		}
-		data, err := content.FetchAll(ctx, to, m.Layers[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(content.FetchAll(ctx, to, m.Layers[0]))(t)
 		if got, want := untar(t, data), tree(t, p.Repository); !maps.Equal(got, want) {
 			t.Errorf("the layer has %d files, the repository %d, or they differ", len(got), len(want))
 		}
@@ -268,10 +230,7 @@ func untar(t *testing.T, data []byte) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(io.ReadAll(r))(t)
 		if h.Typeflag == tar.TypeReg {
 			out[strings.TrimPrefix(h.Name, "models/")] = string(content)
 		}
@@ -282,17 +241,14 @@ func untar(t *testing.T, data []byte) map[string]string {
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		data, err := os.ReadFile(filepath.Join(dir, path))
 		out[path] = string(data)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return out
 }
 

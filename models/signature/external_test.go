@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"fmp/onnx/must"
 )
 
 // message encodes a field of protobuf that holds bytes.
@@ -96,9 +98,7 @@ func TestExternalFiles(t *testing.T) {
 		if err != nil || m.Files() != 3 {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if err := c.change(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.change(dir))
 		if err := m.Check(file); (err == nil) != (c.want == "") || err != nil &&
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
@@ -128,10 +128,7 @@ func TestExternalFiles(t *testing.T) {
 		}
 	}
 	dir, file := set(t)
-	m, err := sign(t, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(sign(t, file))(t)
 	put(t, filepath.Join(dir, "renamed.onnx"), string(model))
 	if err := m.Check(filepath.Join(dir, "renamed.onnx")); err == nil {
 		t.Error("a model of another name and the same files is taken for the one that was signed")

@@ -15,23 +15,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 func key(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(curve, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(ecdsa.GenerateKey(curve, rand.Reader))(t)
 	return k
 }
 
 func read(t testing.TB, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	return data
 }
 
@@ -47,22 +43,15 @@ func folder(t testing.TB) string {
 
 func put(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // TestReference: bundles that the format's reference implementation (model-signing 1.1.1) made are
 // verified, of a file and of a folder.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	public, err := LoadPublic("testdata/reference/public.pem")
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := must.Get(LoadPublic("testdata/reference/public.pem"))(t)
 	for _, c := range []struct {
 		bundle, model, name string
 		files               int
@@ -84,14 +73,8 @@ func TestReference(t *testing.T) {
 	}
 	// The digest of the folder is the one that the reference computed, so the order of files is.
 	k := key(t, elliptic.P256())
-	data, err := Sign(k, "testdata/reference/model", GitPaths)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := Verify(&k.PublicKey, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(Sign(k, "testdata/reference/model", GitPaths))(t)
+	ours := must.Get(Verify(&k.PublicKey, data))(t)
 	theirs, err := Verify(public, read(t, "testdata/reference/model.sig"))
 	if err != nil || ours.Digest != theirs.Digest {
 		t.Errorf("digest %s, the reference has %s (%v)", ours.Digest, theirs.Digest, err)
@@ -125,21 +108,12 @@ func TestInterop(t *testing.T) {
 	}
 	dir := folder(t)
 	at := func(name string) string { return filepath.Join(filepath.Dir(dir), name) }
-	private, public, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	private, public := must.Get2(NewKey())(t)
 	put(t, at("k.pem"), string(private))
 	put(t, at("p.pem"), string(public))
-	k, err := LoadPrivate(at("k.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(LoadPrivate(at("k.pem")))(t)
 	for _, model := range []string{dir, filepath.Join(dir, "part", "b.onnx")} {
-		data, err := Sign(k, model, GitPaths)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(Sign(k, model, GitPaths))(t)
 		put(t, at("ours.sig"), string(data))
 		if out, err := run("verify", "key", model, "--signature", at("ours.sig"), "--public_key",
 			at("p.pem")); err != nil {
@@ -205,10 +179,7 @@ func TestCheck(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := Verify(&k.PublicKey, data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(Verify(&k.PublicKey, data))(t)
 		c.change(dir)
 		err = m.Check(dir)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -225,14 +196,8 @@ func TestFile(t *testing.T) {
 	file := filepath.Join(dir, "a.onnx")
 	digest := "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806" // of one\n
 	manifest := func(path string, ignored ...string) *Manifest {
-		data, err := Sign(k, path, ignored)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := Verify(&k.PublicKey, data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(Sign(k, path, ignored))(t)
+		m := must.Get(Verify(&k.PublicKey, data))(t)
 		return m
 	}
 	single, whole, one := manifest(file), manifest(dir), manifest(dir, "part", "part.json")
@@ -279,20 +244,11 @@ func TestFile(t *testing.T) {
 func signed(t testing.TB, k *ecdsa.PrivateKey, payload []byte) []byte {
 	t.Helper()
 	sum := sha256.Sum256(preAuthentication(payload))
-	sig, err := ecdsa.SignASN1(rand.Reader, k, sum[:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	hint, err := hintOf(&k.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sig := must.Get(ecdsa.SignASN1(rand.Reader, k, sum[:]))(t)
+	hint := must.Get(hintOf(&k.PublicKey))(t)
 	b64 := base64.StdEncoding.EncodeToString
-	data, err := json.Marshal(bundle{mediaType, material{PublicKey: &publicKey{hint}},
-		&envelope{b64(payload), payloadType, []dsseSignature{{b64(sig), ""}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(bundle{mediaType, material{PublicKey: &publicKey{hint}},
+		&envelope{b64(payload), payloadType, []dsseSignature{{b64(sig), ""}}}}))(t)
 	return data
 }
 
@@ -300,10 +256,7 @@ func signed(t testing.TB, k *ecdsa.PrivateKey, payload []byte) []byte {
 func TestHostileBundles(t *testing.T) {
 	t.Parallel()
 	k := key(t, elliptic.P256())
-	good, err := Sign(k, folder(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(Sign(k, folder(t), nil))(t)
 	for name, c := range map[string]struct {
 		want   string
 		change func(b *bundle)
@@ -331,14 +284,9 @@ func TestHostileBundles(t *testing.T) {
 		}},
 	} {
 		var b bundle
-		if err := json.Unmarshal(good, &b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(good, &b))
 		c.change(&b)
-		data, err := json.Marshal(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(json.Marshal(b))(t)
 		if _, err := Verify(&k.PublicKey, data); !errors.Is(err, ErrInvalid) ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
@@ -413,10 +361,7 @@ func TestHostileStatements(t *testing.T) {
 			Serialization: serialization{Method: method, Hash: algorithm},
 			Resources: []resource{{"a", algorithm, sum},
 				{"b/c", algorithm, strings.Repeat("cd", 32)}}}}
-		root, err := digestOf(s.Predicate.Resources)
-		if err != nil {
-			t.Fatal(err)
-		}
+		root := must.Get(digestOf(s.Predicate.Resources))(t)
 		s.Subject = []subject{{"m", map[string]string{algorithm: root}}}
 		for _, changed := range []bool{false, true} {
 			if changed {
@@ -441,16 +386,10 @@ func TestHostileStatements(t *testing.T) {
 // TestKeys: keys come back from their files; those of other kinds are refused by name.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	private, public, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := parsePrivate(append(
+	private, public := must.Get2(NewKey())(t)
+	k := must.Get(parsePrivate(append(
 		[]byte("-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"),
-		private...))
-	if err != nil {
-		t.Fatal(err)
-	}
+		private...)))(t)
 	if p, err := parsePublic(public); err != nil || !p.Equal(&k.PublicKey) {
 		t.Errorf("%v, %v", p, err)
 	}
@@ -478,14 +417,8 @@ func TestKeys(t *testing.T) {
 func FuzzBundle(f *testing.F) {
 	k := key(f, elliptic.P256())
 	dir := folder(f)
-	good, err := Sign(k, dir, GitPaths)
-	if err != nil {
-		f.Fatal(err)
-	}
-	want, err := Verify(&k.PublicKey, good)
-	if err != nil {
-		f.Fatal(err)
-	}
+	good := must.Get(Sign(k, dir, GitPaths))(f)
+	want := must.Get(Verify(&k.PublicKey, good))(f)
 	f.Add(good)
 	f.Add(
 		[]byte(
@@ -504,13 +437,8 @@ func FuzzStatement(f *testing.F) {
 	dir := folder(f)
 	for _, name := range []string{"model.sig", "a.onnx.sig", "ignoring.sig"} {
 		var b bundle
-		if err := json.Unmarshal(read(f, "testdata/reference/"+name), &b); err != nil {
-			f.Fatal(err)
-		}
-		payload, err := base64.StdEncoding.DecodeString(b.Envelope.Payload)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, json.Unmarshal(read(f, "testdata/reference/"+name), &b))
+		payload := must.Get(base64.StdEncoding.DecodeString(b.Envelope.Payload))(f)
 		f.Add(payload)
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -531,10 +459,7 @@ func FuzzStatement(f *testing.F) {
 
 // FuzzKey: a key file is refused, or is a key on P-256.
 func FuzzKey(f *testing.F) {
-	private, public, err := NewKey()
-	if err != nil {
-		f.Fatal(err)
-	}
+	private, public := must.Get2(NewKey())(f)
 	f.Add(private)
 	f.Add(public)
 	f.Add(read(f, "testdata/reference/p384.pem"))

@@ -12,14 +12,13 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"fmp/onnx/must"
 )
 
 func entries(t *testing.T, dir string) []string {
 	t.Helper()
-	es, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	es := must.Get(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range es {
 		names = append(names, e.Name())
@@ -31,9 +30,7 @@ func TestWriteReplacesWhole(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a", "b", "file.txt") // folders are made
 	for _, content := range []string{"first", "second, longer", ""} {
-		if err := WriteBytes(path, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, WriteBytes(path, []byte(content)))
 		if got, err := os.ReadFile(path); err != nil || string(got) != content {
 			t.Errorf("holds %q (%v), want %q", got, err, content)
 		}
@@ -52,18 +49,12 @@ func TestLeftoversOfKilledProgramsAreRemoved(t *testing.T) {
 	for name, stale := range map[string]bool{".a.123.tmp": true, ".a.456.tmp": false,
 		".b.123.tmp": true, "a.123.tmp": true, ".a.txt": true} {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte("x"), 0o600))
 		if stale {
-			if err := os.Chtimes(path, old, old); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chtimes(path, old, old))
 		}
 	}
-	if err := WriteBytes(filepath.Join(dir, "a"), []byte("new")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteBytes(filepath.Join(dir, "a"), []byte("new")))
 	if got, want := entries(t, dir),
 		[]string{".a.456.tmp", ".a.txt", ".b.123.tmp", "a", "a.123.tmp"}; !slices.Equal(got, want) {
 		t.Errorf("there are %v, want %v", got, want)
@@ -79,9 +70,7 @@ func TestLock(t *testing.T) {
 	if _, ok, err := Lock(dir); err != nil || ok {
 		t.Errorf("a folder is locked twice: %v, %v", ok, err)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Close())
 	again, ok, err := Lock(dir)
 	if err != nil || !ok {
 		t.Errorf("a folder stays locked: %v, %v", ok, err)
@@ -109,9 +98,7 @@ func TestFailureLeavesTheOldFile(t *testing.T) {
 	if got := entries(t, dir); len(got) != 0 {
 		t.Errorf("the folder holds %v, want nothing", got)
 	}
-	if err := WriteBytes(path, []byte("old")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteBytes(path, []byte("old")))
 	if err := Write(path, fail); !errors.Is(err, boom) {
 		t.Errorf("got %v, want boom", err)
 	}
@@ -123,13 +110,9 @@ func TestFailureLeavesTheOldFile(t *testing.T) {
 func TestPlacesThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := WriteBytes(file, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteBytes(file, nil))
 	folder := filepath.Join(dir, "folder")
-	if err := WriteBytes(filepath.Join(folder, "x"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteBytes(filepath.Join(folder, "x"), nil))
 	for _, path := range []string{filepath.Join(file, "under"), folder} {
 		if err := WriteBytes(path, []byte("x")); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v, want an error with the path", path, err)
@@ -144,9 +127,7 @@ func TestPlacesThatCannotBeWritten(t *testing.T) {
 func TestReadersSeeWholeFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	a, b := strings.Repeat("a", 1<<16), strings.Repeat("b", 1<<15)
-	if err := WriteBytes(path, []byte(a)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteBytes(path, []byte(a)))
 	var wg sync.WaitGroup
 	wg.Add(1)
 	stop := make(chan struct{})
@@ -181,28 +162,19 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 func TestSpecialTargets(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
-	if err := WriteBytes(file, []byte("old")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteBytes(file, []byte("old")))
 	if err := os.Symlink(file, link); err != nil {
 		t.Skipf("no symbolic links here: %v", err)
 	}
-	if err := WriteBytes(link, []byte("new")); err != nil {
-		t.Fatal(err)
-	}
-	st, err := os.Lstat(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteBytes(link, []byte("new")))
+	st := must.Get(os.Lstat(link))(t)
 	if got, err := os.ReadFile(file); err != nil || string(got) != "new" ||
 		st.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("the file holds %q (%v), the link is %v", got, err, st.Mode())
 	}
 	dangling, device := filepath.Join(dir, "dangling"), filepath.Join(dir, "device")
 	for path, to := range map[string]string{dangling: filepath.Join(dir, "gone"), device: os.DevNull} {
-		if err := os.Symlink(to, path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(to, path))
 		if err := WriteBytes(path, []byte("x")); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v, want an error with the path", path, err)
 		}
@@ -219,9 +191,7 @@ func TestSpecialTargets(t *testing.T) {
 // were given, and nothing is left behind.
 func TestReady(t *testing.T) {
 	dir := t.TempDir()
-	if err := WriteBytes(filepath.Join(dir, "file"), []byte("there")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteBytes(filepath.Join(dir, "file"), []byte("there")))
 	t.Chdir(dir)
 	for path, want := range map[string]string{"here": "", filepath.Join(dir, "new"): "",
 		filepath.Join(dir, "file"): "",

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestExtend: writers at the same time lose no line and see each other's; a line without an end is
@@ -29,39 +31,30 @@ func TestExtend(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	for k, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
 		if !strings.HasSuffix(line, fmt.Sprintf("after %d", k)) {
 			t.Errorf("line %d is %q", k, line)
 		}
 	}
-	if err := os.WriteFile(path, []byte("whole\ntor"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("whole\ntor"), 0o600))
 	if err := Extend(path, 1<<16, func([]byte) ([]byte, error) { return []byte("x\n"), nil }); err == nil ||
 		!strings.Contains(err.Error(), "its last line, of 3 bytes, has no end") {
 		t.Errorf("a torn line: %v", err)
 	}
-	if err := os.WriteFile(path, []byte("whole\n{\"a\": 1}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("whole\n{\"a\": 1}"), 0o600))
 	refused := errors.New("no")
 	if err := Extend(path, 1<<16,
 		func(lines []byte) ([]byte, error) { return []byte("x\n"), refused }); !errors.Is(err,
 		refused) {
 		t.Errorf("error %v", err)
 	}
-	if err := Extend(path, 1<<16, func(lines []byte) ([]byte, error) {
+	must.Do(t, Extend(path, 1<<16, func(lines []byte) ([]byte, error) {
 		if string(lines) != "whole\n{\"a\": 1}\n" {
 			t.Errorf("lines %q", lines)
 		}
 		return []byte("next\n"), nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if data, _ := os.ReadFile(path); string(data) != "whole\n{\"a\": 1}\nnext\n" {
 		t.Errorf("the file is %q", data)
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestUmask: a file is readable by others as the umask says.
@@ -31,9 +33,7 @@ func TestUmask(t *testing.T) {
 func TestPrivateFile(t *testing.T) {
 	for mask, want := range map[int]os.FileMode{0o022: 0o600, 0o077: 0o600, 0: 0o600, 0o277: 0o400} {
 		path := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte("old"), 0o644))
 		before := syscall.Umask(mask)
 		err := WritePrivate(path, []byte("x"))
 		syscall.Umask(before)

@@ -7,6 +7,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/check"
 	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
 )
 
 func TestCheckNamesTheFault(t *testing.T) {
@@ -55,9 +56,7 @@ func TestCheckNamesTheFault(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := modeltest.Linear(t, "m", "image", "features", 8, 4)
-			if err := check.Model(m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, check.Model(m))
 			tc.spoil(m)
 			err := check.Model(m)
 			if err == nil {

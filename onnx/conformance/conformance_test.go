@@ -20,6 +20,7 @@ import (
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/internal/collection"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -29,14 +30,8 @@ func TestOperatorsOnPure(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two thousand models: not in short tests")
 	}
-	e, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	results, err := RunAll(context.Background(), e, collection.Dir(t), DefaultTolerance, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{}))(t)
+	results := must.Get(RunAll(context.Background(), e, collection.Dir(t), DefaultTolerance, nil))(t)
 	count := map[Verdict]int{}
 	for _, r := range results {
 		count[r.Verdict]++
@@ -57,10 +52,7 @@ func TestOperatorsOnORT(t *testing.T) {
 		t.Skip("two thousand models: not in short tests")
 	}
 	e := orttest.New(t)
-	results, err := RunAll(context.Background(), e, collection.Dir(t), DefaultTolerance, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := must.Get(RunAll(context.Background(), e, collection.Dir(t), DefaultTolerance, nil))(t)
 	failed, passed := 0, 0
 	for _, r := range results {
 		if r.Verdict == Passed {
@@ -85,37 +77,19 @@ func writeTest(t *testing.T, dir string, off float32, feed *onnx.Tensor) {
 	t.Helper()
 	b := build.New("plus")
 	b.Output("y", b.Add(b.Input("x", onnx.Float32, "n"), b.F32(1)))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	set := filepath.Join(dir, "test_data_set_0")
-	if err := os.MkdirAll(set, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := serde.Save(filepath.Join(dir, "model.onnx"), m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(set, 0o777))
+	must.Do(t, serde.Save(filepath.Join(dir, "model.onnx"), m))
 	for name, x := range map[string]*onnx.Tensor{"input_0.pb": feed, "output_0.pb": onnx.Vector(2+off, 3+off)} {
-		p, err := serde.TensorToProto(name, x)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := proto.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(set, name), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(serde.TensorToProto(name, x))(t)
+		data := must.Get(proto.Marshal(p))(t)
+		must.Do(t, os.WriteFile(filepath.Join(set, name), data, 0o666))
 	}
 }
 
 func TestVerdicts(t *testing.T) {
-	e, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{}))(t)
 	root := t.TempDir()
 	x := onnx.Vector[float32](1, 2)
 	writeTest(t, filepath.Join(root, "a_right"), 0, x)
@@ -140,10 +114,7 @@ func TestVerdicts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	results, err := RunAll(context.Background(), e, root, DefaultTolerance, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := must.Get(RunAll(context.Background(), e, root, DefaultTolerance, nil))(t)
 	want := []Verdict{Passed, Passed, Failed, Unsupported, Failed, Failed, Failed, Unsupported}
 	if len(results) != len(want) {
 		t.Fatalf("%d results, want %d", len(results), len(want))
@@ -212,14 +183,8 @@ func TestCompare(t *testing.T) {
 func FuzzDecodeTensor(f *testing.F) {
 	for _, x := range []*onnx.Tensor{onnx.Vector[float32](1, 2), onnx.Vector("a"), onnx.Vector(true),
 		onnx.Scalar[int64](3)} {
-		p, err := serde.TensorToProto("x", x)
-		if err != nil {
-			f.Fatal(err)
-		}
-		data, err := proto.Marshal(p)
-		if err != nil {
-			f.Fatal(err)
-		}
+		p := must.Get(serde.TensorToProto("x", x))(f)
+		data := must.Get(proto.Marshal(p))(f)
 		f.Add(data)
 	}
 	f.Add(bytes.Repeat([]byte{10, 1, 1}, 1000)) // dimensions in pieces

@@ -13,6 +13,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/inspect"
+	"fmp/onnx/must"
 	"fmp/onnx/op"
 )
 
@@ -99,20 +100,14 @@ func bomb(t *testing.T, make func(b *build.Builder, x build.Ref) build.Ref) *onn
 	b := build.New("bomb")
 	x := b.Input("x", onnx.Float32, "n", 4)
 	b.Output("y", make(b, x))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
 // TestBombs: models that take more than the limits of foreign ones are refused when they are
 // loaded, at once and by the node.
 func TestBombs(t *testing.T) {
-	e, err := pure.New(engine.Options{Threads: 1, Bytes: Foreign.Bytes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{Threads: 1, Bytes: Foreign.Bytes}))(t)
 	for name, c := range bombs {
 		t.Run(name, func(t *testing.T) {
 			m, start := bomb(t, c.make), time.Now()
@@ -131,10 +126,7 @@ func TestBombs(t *testing.T) {
 
 // TestBatchBomb: a model that is cheap for one item and dear for two is refused at two.
 func TestBatchBomb(t *testing.T) {
-	e, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	m := bomb(t, func(b *build.Builder, x build.Ref) build.Ref {
 		n := b.Slice(b.Op("Shape", []build.Ref{x}), 0, 0, 1)
 		for range 5 {
@@ -144,10 +136,7 @@ func TestBatchBomb(t *testing.T) {
 			b.Op("ConstantOfShape", []build.Ref{b.Op("Min", []build.Ref{n, b.Axes(2_000_000_000)})}), true,
 			0))
 	})
-	s, err := Bounded(e, Foreign).Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Bounded(e, Foreign).Load(m))(t)
 	for n, want := range map[int]bool{1: true, 2: false} {
 		_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(n, 4)})
 		if (err == nil) != want || err != nil &&
@@ -166,19 +155,10 @@ func TestCost(t *testing.T) {
 		onnx.IntsAttr("pads", 1, 1, 1, 1))
 	h = b.Relu(h)
 	b.Output("y", b.MatMul(b.Reshape(h, 0, -1), b.Param("v", onnx.ZerosF32(1024, 10))))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	for _, n := range []int{1, 5} {
-		c, err := Estimate(m, map[string][]int{"x": {n, 3, 8, 8}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := inspect.Stats(m, map[string]int{"n": n})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(Estimate(m, map[string][]int{"x": {n, 3, 8, 8}}))(t)
+		s := must.Get(inspect.Stats(m, map[string]int{"n": n}))(t)
 		if c.Work < s.FLOPs/2 || c.Work > s.FLOPs || c.Hardest.Op != "Conv" {
 			t.Errorf("%d items: %v multiply-adds, most in %s; %v operations are counted", n, c.Work,
 				c.Hardest.Op, s.FLOPs)
@@ -251,19 +231,10 @@ func TestStopsWithinAKernel(t *testing.T) {
 				y := b.Op("Expand", []build.Ref{b.Cast(b.Input("x", onnx.Float32), d),
 					b.Axes(batch, 6000, 6000)})
 				b.Output("y", b.ReduceSum(b.MatMul(y, y), false, 0, 1, 2))
-				m, err := b.Model()
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := must.Get(b.Model())(t)
 				ctx, cancel := context.WithCancelCause(context.Background())
-				e, err := pure.New(engine.Options{Threads: 1, Reproducible: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				s, err := engine.Under(ctx, e).Load(m)
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := must.Get(pure.New(engine.Options{Threads: 1, Reproducible: true}))(t)
+				s := must.Get(engine.Under(ctx, e).Load(m))(t)
 				enough := errors.New("enough")
 				start := spent()
 				time.AfterFunc(time.Second, func() { cancel(enough) })
@@ -285,14 +256,8 @@ func TestMemory(t *testing.T) {
 		n := b.Cast(b.Unsqueeze(b.ReduceSum(x, false, 0, 1), 0), onnx.Int64)
 		return b.Add(x, b.ReduceSum(b.Op("ConstantOfShape", []build.Ref{n}), true, 0))
 	})
-	e, err := pure.New(engine.Options{Threads: 1, Bytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{Threads: 1, Bytes: 1 << 20}))(t)
+	s := must.Get(e.Load(m))(t)
 	for size, want := range map[float32]bool{50_000: true, 300_000: false} {
 		x := onnx.NewTensor([]float32{size, 0, 0, 0}, 1, 4)
 		if _, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x}); (err == nil) != want {

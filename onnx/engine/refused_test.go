@@ -7,15 +7,13 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 )
 
 // The pure engine names the import of an operator that this program does not have; where there is
 // none it names none.
 func TestRefusalsNameTheImport(t *testing.T) {
-	eng, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{}))(t)
 	defer eng.Close()
 	for name, want := range map[onnx.OpName]string{
 		{Name: "DFT"}:          `import _ "fmp/onnx/rare"`,

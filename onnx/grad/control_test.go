@@ -8,6 +8,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
 	"fmp/onnx/shape"
 )
 
@@ -23,9 +24,7 @@ func TestGradientsThroughGraphsWithin(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			m := c.Model()
-			if err := shape.Infer(m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, shape.Infer(m))
 			var wrt []string
 			for _, in := range m.Graph.Inputs {
 				if in.DType.IsFloat() {

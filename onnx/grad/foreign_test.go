@@ -19,6 +19,7 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/grad"
 	"fmp/onnx/internal/collection"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -44,10 +45,7 @@ func TestForeignGraphs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some hundred models: not in short tests")
 	}
-	dirs, err := conformance.FindTests(collection.Dir(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dirs := must.Get(conformance.FindTests(collection.Dir(t)))(t)
 	var list strings.Builder
 	dirs = slices.DeleteFunc(dirs,
 		func(d string) bool { return strings.HasSuffix(d, "_expanded") || !differentiable(d) })
@@ -62,16 +60,10 @@ func TestForeignGraphs(t *testing.T) {
 	if said, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
-	eng, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{}))(t)
 	graphs, operators := 0, map[string]bool{}
 	for i, d := range dirs {
-		m, err := serde.Load(filepath.Join(d, "model.onnx"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(serde.Load(filepath.Join(d, "model.onnx")))(t)
 		var wrt []string
 		for _, v := range m.Graph.Inputs {
 			if v.DType.IsFloat() {

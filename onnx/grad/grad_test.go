@@ -10,6 +10,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -36,10 +37,7 @@ func attention(t *testing.T) *onnx.Model {
 	n := b.Op("LayerNormalization",
 		[]build.Ref{h, b.Param("gamma", randomTensor(r, 1, 4)), b.Param("beta", randomTensor(r, 1, 4))})
 	b.Output("y", b.ReduceMean(b.Mul(n, n), false, 0, 1, 2))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
@@ -66,21 +64,12 @@ func TestIntermediateValueAndUnusedValue(t *testing.T) {
 	b.Output("other", u)
 	h := b.Mul(x, x)
 	b.Output("y", b.Mul(h, b.F32(3)))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	gm, err := Build(m, Options{Outputs: []string{"y"}, WRT: []string{string(h), "unused"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := engine.Eval(load(t, eng, gm), map[string]*onnx.Tensor{
+	m := must.Get(b.Model())(t)
+	gm := must.Get(Build(m, Options{Outputs: []string{"y"}, WRT: []string{string(h), "unused"}}))(t)
+	got := must.Get(engine.Eval(load(t, eng, gm), map[string]*onnx.Tensor{
 		"x": onnx.Vector[float32](1, 2), "unused": onnx.ZerosF32(3, 2),
 		"grad_y": onnx.Vector[float32](1, 10),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if v := got["grad_"+string(h)].F32(); v[0] != 3 || v[1] != 30 {
 		t.Errorf("cotangent of the intermediate value is %v, want [3 30]", v)
 	}
@@ -92,15 +81,9 @@ func TestIntermediateValueAndUnusedValue(t *testing.T) {
 func TestOptions(t *testing.T) {
 	eng := orttest.New(t)
 	m := attention(t)
-	before, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	full, err := Build(m, Options{WRT: []string{"wq", "x"}, KeepOutputs: true, ParamsAsInputs: true,
-		UnitCotangent: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(serde.Marshal(m))(t)
+	full := must.Get(Build(m, Options{WRT: []string{"wq", "x"}, KeepOutputs: true, ParamsAsInputs: true,
+		UnitCotangent: true}))(t)
 	if after, _ := serde.Marshal(m); string(after) != string(before) {
 		t.Error("Build changed the model it was given")
 	}
@@ -114,25 +97,13 @@ func TestOptions(t *testing.T) {
 		t.Error("the unit cotangent is an input")
 	}
 	feeds := attentionFeeds(2, 3, 4)
-	plain, err := Build(m, Options{WRT: []string{"wq", "x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(Build(m, Options{WRT: []string{"wq", "x"}}))(t)
 	seeded := attentionFeeds(2, 3, 4)
 	seeded["grad_y"] = onnx.Scalar[float32](1)
-	want, err := engine.Eval(load(t, eng, plain), seeded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(engine.Eval(load(t, eng, plain), seeded))(t)
 	feeds["wq"] = m.Graph.Initializers["wq"]
-	got, err := engine.Eval(load(t, eng, full), feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	y, err := engine.Eval(load(t, eng, m), attentionFeeds(2, 3, 4))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(engine.Eval(load(t, eng, full), feeds))(t)
+	y := must.Get(engine.Eval(load(t, eng, m), attentionFeeds(2, 3, 4)))(t)
 	if got["y"].F32()[0] != y["y"].F32()[0] {
 		t.Errorf("kept output is %v, the model gives %v", got["y"].F32(), y["y"].F32())
 	}
@@ -152,14 +123,8 @@ func TestSecondDerivative(t *testing.T) {
 	b := build.New("cubic")
 	x := b.Input("x", onnx.Float32, "n")
 	b.Output("y", b.Op("Tanh", []build.Ref{b.Mul(x, b.Mul(x, x))}))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := Build(m, Options{WRT: []string{"x"}, UnitCotangent: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
+	first := must.Get(Build(m, Options{WRT: []string{"x"}, UnitCotangent: true}))(t)
 	checkGradient(t, eng, first, map[string]*onnx.Tensor{"x": onnx.Vector[float32](0.3, -0.7, 0.9)},
 		[]string{"x"})
 }
@@ -169,10 +134,7 @@ func TestClashWithNameOfModel(t *testing.T) {
 	x := b.Input("x", onnx.Float32, 2)
 	g := b.Input("grad_x", onnx.Float32, 2)
 	b.Output("y", b.Mul(x, g))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	if _, err := Build(m, Options{WRT: []string{"x"}}); err == nil ||
 		!strings.Contains(err.Error(), "prefix") {
 		t.Errorf("error is %v; want one about the prefix", err)

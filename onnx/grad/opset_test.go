@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 )
 
 // TestOldOperatorSets differentiates forms that have since changed: axes and bounds as attributes,
@@ -36,10 +37,7 @@ func TestOldOperatorSets(t *testing.T) {
 		t.Run(fmt.Sprintf("%s of %d", k.op, k.opset), func(t *testing.T) {
 			m, feeds, wrt := k.model(false, 5)
 			checkGradient(t, eng, m, feeds, wrt)
-			g, err := Build(m, Options{WRT: wrt})
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := must.Get(Build(m, Options{WRT: wrt}))(t)
 			if v := g.Opset(); v < MinOpset || v > MaxOpset {
 				t.Errorf("the gradient model imports operator set %d", v)
 			}

@@ -9,6 +9,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -18,14 +19,8 @@ func TestGradientsOfPyTorchModels(t *testing.T) {
 	eng := orttest.New(t)
 	for _, name := range []string{"cnn", "attention"} {
 		t.Run(name, func(t *testing.T) {
-			m, err := serde.Load(filepath.Join("testdata", name+".onnx"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			values, err := serde.Load(filepath.Join("testdata", name+"_values.onnx"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(serde.Load(filepath.Join("testdata", name+".onnx")))(t)
+			values := must.Get(serde.Load(filepath.Join("testdata", name+"_values.onnx")))(t)
 			var wrt []string
 			for n := range values.Graph.Initializers {
 				if w, ok := strings.CutPrefix(n, "grad_"); ok && w != "y" {
@@ -35,18 +30,12 @@ func TestGradientsOfPyTorchModels(t *testing.T) {
 			if len(wrt) < 6 {
 				t.Fatalf("only %v to differentiate for", wrt)
 			}
-			g, err := Build(m, Options{Outputs: []string{"y"}, WRT: wrt, KeepOutputs: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := must.Get(Build(m, Options{Outputs: []string{"y"}, WRT: wrt, KeepOutputs: true}))(t)
 			feeds := map[string]*onnx.Tensor{}
 			for _, in := range g.Graph.Inputs {
 				feeds[in.Name] = values.Graph.Initializers[in.Name]
 			}
-			got, err := engine.Eval(load(t, eng, g), feeds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(engine.Eval(load(t, eng, g), feeds))(t)
 			for _, w := range append(wrt, "y") {
 				key := "grad_" + w
 				if w == "y" {

@@ -12,6 +12,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/onnx/shape"
 )
 
@@ -708,10 +709,7 @@ func (k ruleCase) model(symbolic bool,
 
 func load(t testing.TB, eng engine.Engine, m *onnx.Model) engine.Session {
 	t.Helper()
-	s, err := eng.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(eng.Load(m))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -768,22 +766,14 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model,
 			values[w] = init.Clone()
 		}
 	}
-	if err := shape.Infer(free); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, shape.Infer(free))
 	primal := load(t, eng, free)
 	eval := func() map[string]*onnx.Tensor {
-		out, err := engine.Eval(primal, values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(engine.Eval(primal, values))(t)
 		return out
 	}
 
-	gm, err := Build(m, Options{WRT: wrt, Prefix: "bar_"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gm := must.Get(Build(m, Options{WRT: wrt, Prefix: "bar_"}))(t)
 	gs := load(t, eng, gm)
 	gFeeds := map[string]*onnx.Tensor{}
 	for n, v := range feeds {
@@ -810,10 +800,7 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model,
 		}
 		gFeeds["bar_"+name] = c
 	}
-	got, err := engine.Eval(gs, gFeeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(engine.Eval(gs, gFeeds))(t)
 
 	// ⟨ȳ, y⟩ with the element at x moved by each of four steps.
 	inner := func() float64 {
@@ -893,26 +880,14 @@ func valueOf(m *onnx.Model, feeds map[string]*onnx.Tensor, name string) *onnx.Te
 func checkForward(t *testing.T, eng engine.Engine, m *onnx.Model,
 	feeds map[string]*onnx.Tensor, wrt []string) {
 	t.Helper()
-	jm, err := JVP(m, Options{WRT: wrt})
-	if err != nil {
-		t.Fatal(err)
-	}
+	jm := must.Get(JVP(m, Options{WRT: wrt}))(t)
 	vectors := inputsOf(jm, feeds,
 		func(n string) *onnx.Tensor { return valueOf(m, feeds, strings.TrimPrefix(n, "vector_")) })
-	forward, err := engine.Eval(load(t, eng, jm), vectors)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gm, err := Build(m, Options{WRT: wrt})
-	if err != nil {
-		t.Fatal(err)
-	}
+	forward := must.Get(engine.Eval(load(t, eng, jm), vectors))(t)
+	gm := must.Get(Build(m, Options{WRT: wrt}))(t)
 	cotangents := inputsOf(gm, feeds,
 		func(n string) *onnx.Tensor { return forward["jvp_"+strings.TrimPrefix(n, "grad_")] })
-	back, err := engine.Eval(load(t, eng, gm), cotangents)
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := must.Get(engine.Eval(load(t, eng, gm), cotangents))(t)
 	left, right, scale := 0.0, 0.0, 1.0
 	for name, y := range forward {
 		if c := cotangents["grad_"+strings.TrimPrefix(name, "jvp_")]; c != nil {
@@ -940,22 +915,13 @@ func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model,
 	if err != nil {
 		t.Fatal(err)
 	}
-	gm, err := Build(m, Options{WRT: wrt, ParamsAsInputs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gm := must.Get(Build(m, Options{WRT: wrt, ParamsAsInputs: true}))(t)
 	full := maps.Clone(feeds)
 	for _, w := range wrt {
 		full[w] = valueOf(m, feeds, w)
 	}
-	first, err := Build(m, Options{WRT: wrt, UnitCotangent: true, KeepOutputs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	primal, err := engine.Eval(load(t, eng, first), feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(Build(m, Options{WRT: wrt, UnitCotangent: true, KeepOutputs: true}))(t)
+	primal := must.Get(engine.Eval(load(t, eng, first), feeds))(t)
 	all := inputsOf(hm, full, func(n string) *onnx.Tensor {
 		if w, ok := strings.CutPrefix(n, "vector_"); ok {
 			return full[w]
@@ -969,10 +935,7 @@ func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model,
 		}
 		return some
 	}
-	got, err := engine.Eval(load(t, eng, hm), given(hm, all))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(engine.Eval(load(t, eng, hm), given(hm, all)))(t)
 	gradient := load(t, eng, gm)
 	const h = 0.01
 	at := func(step float32) map[string]*onnx.Tensor {
@@ -984,10 +947,7 @@ func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model,
 			}
 			moved[w] = x
 		}
-		out, err := engine.Eval(gradient, given(gm, moved))
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(engine.Eval(gradient, given(gm, moved)))(t)
 		return out
 	}
 	up, down, up2, down2 := at(h), at(-h), at(2*h), at(-2*h)
@@ -1058,18 +1018,12 @@ func TestDropoutsGradientPassesWhatWasKept(t *testing.T) {
 			Inputs: []string{"x", "ratio", "training"}, Outputs: []string{"y"}}},
 	}
 	m := onnx.NewModel(g)
-	gm, err := Build(m, Options{WRT: []string{"x"}, Prefix: "bar_", KeepOutputs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	gm := must.Get(Build(m, Options{WRT: []string{"x"}, Prefix: "bar_", KeepOutputs: true}))(t)
 	x, bar := onnx.ZerosF32(n), onnx.ZerosF32(n)
 	for i := range n {
 		x.F32()[i], bar.F32()[i] = float32(i+1), float32(i+2)
 	}
-	out, err := engine.Eval(load(t, orttest.New(t), gm), map[string]*onnx.Tensor{"x": x, "bar_y": bar})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(load(t, orttest.New(t), gm), map[string]*onnx.Tensor{"x": x, "bar_y": bar}))(t)
 	kept := 0
 	for i, y := range out["y"].F32() {
 		want := float32(0)

@@ -6,6 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 )
 
 // Supports says what Build says, where attributes or shapes decide as well.
@@ -40,10 +41,7 @@ func TestSupportsAgreesWithBuild(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build.New("g")
 			b.Output("y", tc.make(b, b.Input("x", onnx.Float32, "n", 2, "h", "w")))
-			m, err := b.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(b.Model())(t)
 			_, built := Build(m, Options{WRT: []string{"x"}})
 			supported := Supports(m)
 			if (built == nil) != (supported == nil) {

@@ -8,6 +8,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
 )
 
 func TestStatsCountsOperations(t *testing.T) {
@@ -49,18 +50,12 @@ func TestStatsCountsOperations(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build.New(tc.name)
 			b.Output("out", tc.build(b))
-			m, err := b.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(b.Model())(t)
 			sizes := map[string]int{"n": n}
 			if strings.Contains(fmt.Sprint(m.Graph.Inputs), "h") {
 				sizes["h"] = h
 			}
-			s, err := Stats(m, sizes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(Stats(m, sizes))(t)
 			if s.FLOPs != tc.want || len(s.Uncounted) > 0 {
 				t.Errorf("%v operations without %v, want %v", s.FLOPs, s.Uncounted, tc.want)
 			}

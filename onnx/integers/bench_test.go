@@ -13,6 +13,7 @@ import (
 	_ "fmp/onnx/engine/ort"
 	_ "fmp/onnx/engine/pure"
 	_ "fmp/onnx/integers"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -24,14 +25,8 @@ func BenchmarkNetwork(b *testing.B) {
 		b.Skip("FMP_NETWORKS names no model files")
 	}
 	for _, file := range strings.Split(files, ",") {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			b.Fatal(err)
-		}
-		m, err := serde.Unmarshal(data)
-		if err != nil {
-			b.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(b)
+		m := must.Get(serde.Unmarshal(data))(b)
 		var shape []int
 		for _, d := range m.Graph.Inputs[0].Shape {
 			shape = append(shape, max(d.Size, 1))
@@ -47,15 +42,10 @@ func BenchmarkNetwork(b *testing.B) {
 					b.Skip(err)
 				}
 				defer eng.Close()
-				s, err := eng.Load(m)
-				if err != nil {
-					b.Fatal(err)
-				}
+				s := must.Get(eng.Load(m))(b)
 				defer s.Close()
 				for b.Loop() {
-					if _, err := engine.Eval(s, map[string]*onnx.Tensor{m.Graph.Inputs[0].Name: x}); err != nil {
-						b.Fatal(err)
-					}
+					must.Get(engine.Eval(s, map[string]*onnx.Tensor{m.Graph.Inputs[0].Name: x}))(b)
 				}
 			})
 		}

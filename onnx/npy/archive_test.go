@@ -11,6 +11,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 // archive is an .npz file of arrays.
@@ -19,17 +20,10 @@ func archive(t testing.TB, method uint16, arrays map[string]*onnx.Tensor) []byte
 	var buf bytes.Buffer
 	z := zip.NewWriter(&buf)
 	for name, a := range arrays {
-		w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: method})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := Write(w, a); err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(z.CreateHeader(&zip.FileHeader{Name: name, Method: method}))(t)
+		must.Do(t, Write(w, a))
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, z.Close())
 	return buf.Bytes()
 }
 
@@ -40,13 +34,8 @@ func TestArchive(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a.npz")
 		data := archive(t, method,
 			map[string]*onnx.Tensor{"x.npy": x, "target.npy": onnx.Vector[int64](1, 0)})
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		got, err := LoadArchive(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o600))
+		got := must.Get(LoadArchive(path))(t)
 		if len(got) != 2 || !slices.Equal(got["x"].F32(), x.F32()) ||
 			!slices.Equal(got["x"].Shape, x.Shape) ||
 			!slices.Equal(got["target"].I64(), []int64{1, 0}) {

@@ -12,6 +12,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 // The files in testdata were written by NumPy: arange(24).reshape(2, 3, 4) in several types and
@@ -62,29 +63,19 @@ func TestWriteThenRead(t *testing.T) {
 		{DType: onnx.Float16, Shape: []int{2}, Data: []uint16{1, 0x7c00}},
 	} {
 		var buf bytes.Buffer
-		if err := Write(&buf, want); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Write(&buf, want))
 		if n := buf.Len(); bytes.IndexByte(buf.Bytes(), '\n')%64 != 63 {
 			t.Errorf("%v: the elements of %d bytes do not start at a multiple of 64", want, n)
 		}
-		got, err := Read(&buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(Read(&buf))(t)
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("(-want +got):\n%s", d)
 		}
 	}
 	var buf bytes.Buffer
-	if err := Write(&buf, &onnx.Tensor{DType: onnx.BFloat16, Shape: []int{2},
-		Data: []uint16{0x3f80, 0xc000}}); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Read(&buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Write(&buf, &onnx.Tensor{DType: onnx.BFloat16, Shape: []int{2},
+		Data: []uint16{0x3f80, 0xc000}}))
+	got := must.Get(Read(&buf))(t)
 	if d := cmp.Diff(onnx.Vector[float32](1, -2), got); d != "" {
 		t.Errorf("bfloat16 (-want +got):\n%s", d)
 	}
@@ -150,10 +141,7 @@ func TestReadTakesNoMoreThanThereIs(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.npy")
 	for _, p := range files {
-		b, err := os.ReadFile(p)
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(p))(f)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

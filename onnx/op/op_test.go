@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 func TestSchemasAreAsTheStandardHasThem(t *testing.T) {
@@ -89,13 +90,8 @@ func TestParseIsQuick(t *testing.T) {
 	best := time.Hour
 	for range 5 {
 		start := time.Now()
-		all, err := text()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := parse(all); err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(text())(t)
+		must.Get(parse(all))(t)
 		best = min(best, time.Since(start))
 	}
 	t.Logf("the schemas are read in %v", best)

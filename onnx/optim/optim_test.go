@@ -9,6 +9,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/optim"
 )
 
@@ -54,15 +55,9 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 			optim.Options{EMA: 0.7}, adamw(0.8, 0.95, 1e-3, 0.2)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := optim.StepModel(
-				[]onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(1, 2)}}, c.o, c.opt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := eng.Load(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(optim.StepModel(
+				[]onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(1, 2)}}, c.o, c.opt))(t)
+			s := must.Get(eng.Load(m))(t)
 			defer s.Close()
 			feeds := map[string]*onnx.Tensor{"w": onnx.NewTensor([]float32{1, -2}, 1, 2)}
 			want := []float64{1, -2}
@@ -83,10 +78,7 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 				for k, v := range c.o.Scalars(step, 0.1) {
 					feeds[k] = onnx.Scalar(v)
 				}
-				out, err := engine.Eval(s, feeds)
-				if err != nil {
-					t.Fatal(err)
-				}
+				out := must.Get(engine.Eval(s, feeds))(t)
 				norm := math.Hypot(g[0], g[1])
 				if got := float64(out[optim.NormOutput].F32()[0]); math.Abs(got-norm) > 1e-5 {
 					t.Errorf("step %d: norm is %v, want %v", step, got, norm)
@@ -119,22 +111,13 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 func TestBiasesDoNotDecay(t *testing.T) {
 	t.Parallel()
 	eng := orttest.New(t)
-	m, err := optim.StepModel([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}},
-		optim.SGD{WeightDecay: 0.5}, optim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := eng.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(optim.StepModel([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}},
+		optim.SGD{WeightDecay: 0.5}, optim.Options{}))(t)
+	s := must.Get(eng.Load(m))(t)
 	defer s.Close()
-	out, err := engine.Eval(s,
+	out := must.Get(engine.Eval(s,
 		map[string]*onnx.Tensor{"b": onnx.Vector[float32](3), "grad_b": onnx.Vector[float32](0),
-			"m_b": onnx.Vector[float32](0), optim.RateInput: onnx.Scalar[float32](1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+			"m_b": onnx.Vector[float32](0), optim.RateInput: onnx.Scalar[float32](1)}))(t)
 	if v := out["new_b"].F32()[0]; v != 3 {
 		t.Errorf("a bias without gradient went from 3 to %v", v)
 	}
@@ -184,30 +167,18 @@ func TestRateOf(t *testing.T) {
 	info := func(name string) onnx.ValueInfo {
 		return onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)}
 	}
-	m, err := optim.StepModel([]onnx.ValueInfo{info("a"), info("b")}, optim.SGD{},
-		optim.Options{RateOf: map[string]float64{"b": 0.25}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(optim.StepModel([]onnx.ValueInfo{info("a"), info("b")}, optim.SGD{},
+		optim.Options{RateOf: map[string]float64{"b": 0.25}}))(t)
+	e := must.Get(pure.New(engine.Options{}))(t)
 	defer e.Close()
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(t)
 	defer s.Close()
 	feeds := map[string]*onnx.Tensor{optim.RateInput: onnx.Scalar[float32](0.5)}
 	for _, p := range []string{"a", "b"} {
 		feeds[p], feeds["grad_"+p], feeds["m_"+p] = onnx.Vector[float32](1), onnx.Vector[float32](1),
 			onnx.Vector[float32](0)
 	}
-	out, err := engine.Eval(s, feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, feeds))(t)
 	if a, b := out["new_a"].F32()[0], out["new_b"].F32()[0]; a != 0.5 || b != 0.875 {
 		t.Errorf("a and b are %v and %v; want 0.5 and 0.875", a, b)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -15,14 +16,8 @@ func TestCompose(t *testing.T) {
 	a.Metadata = map[string]string{"kind": "extractor", "dx": "4"}
 	b := modeltest.Linear(t, "second", "points", "drawn", 4, 3)
 	b.Metadata = map[string]string{"kind": "embedding", "C": "3"}
-	before, err := serde.Marshal(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := Compose(a, b, map[string]string{"points": "features"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(serde.Marshal(a))(t)
+	m := must.Get(Compose(a, b, map[string]string{"points": "features"}))(t)
 	if len(m.Graph.Inputs) != 1 || m.Graph.Inputs[0].Name != "image" || len(m.Graph.Outputs) != 1 ||
 		m.Graph.Outputs[0].Name != "drawn" {
 		t.Errorf("inputs %s, outputs %s", listNames(m.Graph.Inputs), listNames(m.Graph.Outputs))
@@ -52,14 +47,8 @@ func TestComposeKeepsOtherInputsAndSymbols(t *testing.T) {
 	n := b.Input("noise", onnx.Float32, "batch", 4)
 	b.Output("weighted", b.Mul(z, w))
 	b.Output("fresh", b.Relu(n))
-	head, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := Compose(modeltest.Linear(t, "first", "image", "points", 8, 4), head, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(b.Model())(t)
+	m := must.Get(Compose(modeltest.Linear(t, "first", "image", "points", 8, 4), head, nil))(t)
 	want := `"image" float32[batch,8], "weights" float32[batch,1], "noise" float32[batch_1,4]`
 	if got := listNames(m.Graph.Inputs); got != want {
 		t.Errorf("inputs are %s, want %s", got, want)

@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/internal/collection"
+	"fmp/onnx/must"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 	"fmp/onnx/shape"
@@ -24,10 +25,7 @@ import (
 // The operator tests of the ONNX standard: what is inferred of their outputs,
 // without what the files say of them, must fit the outputs that the tests expect.
 func TestInferOnTheStandardsTests(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(standardTests(t), "*", "model.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join(standardTests(t), "*", "model.onnx")))(t)
 	tested, whole := 0, 0
 	open := map[string]int{}
 	for _, path := range paths {
@@ -138,10 +136,7 @@ func TestRewritingOnTheStandardsTests(t *testing.T) {
 	}
 	dir := standardTests(t)
 	e := orttest.New(t)
-	base, err := conformance.RunAll(t.Context(), e, dir, conformance.DefaultTolerance, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(conformance.RunAll(t.Context(), e, dir, conformance.DefaultTolerance, nil))(t)
 	for name, rewrite := range map[string]func(m *onnx.Model) error{
 		"inline and infer": func(m *onnx.Model) error {
 			return errors.Join(pass.Inline(m),
@@ -154,10 +149,7 @@ func TestRewritingOnTheStandardsTests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &rewriting{e, rewrite, map[string]int{}}
-			got, err := conformance.RunAll(t.Context(), r, dir, conformance.DefaultTolerance, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(conformance.RunAll(t.Context(), r, dir, conformance.DefaultTolerance, nil))(t)
 			passed, lost := 0, 0
 			for i, b := range base {
 				if b.Verdict != conformance.Passed {
@@ -184,10 +176,7 @@ func TestRewritingOnTheStandardsTests(t *testing.T) {
 // folds, or what is left of it is right because nothing was changed. Either the output became a
 // constant, which must be the expected one, or its node is still there.
 func TestFoldingOnTheStandardsTests(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join(standardTests(t), "*", "model.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join(standardTests(t), "*", "model.onnx")))(t)
 	folded, left := 0, map[string]int{}
 	for _, path := range paths {
 		m, err := serde.Load(path)

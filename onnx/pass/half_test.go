@@ -8,6 +8,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/check"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/onnx/shape"
 )
@@ -20,25 +21,14 @@ func TestToFloat32(t *testing.T) {
 		onnx.TensorAttr("value",
 			&onnx.Tensor{DType: onnx.Float16, Shape: []int{}, Data: []uint16{0x3800}}))
 	b.Output("y", b.Cast(b.Cast(b.Mul(b.Add(x, w), c), onnx.Float32), onnx.Float16))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
+	before := must.Get(serde.Marshal(m))(t)
 	c32 := onnx.Clone(m)
-	if err := ToFloat32(c32); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ToFloat32(c32))
 	if after, _ := serde.Marshal(m); string(after) != string(before) {
 		t.Error("the model that was cloned has changed")
 	}
-	types, err := shape.Types(c32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	types := must.Get(shape.Types(c32))(t)
 	for name, v := range types {
 		if v.DType != onnx.Float32 {
 			t.Errorf("%q is %v", name, v)
@@ -61,29 +51,16 @@ func TestStoreHalf(t *testing.T) {
 	h := b.Add(b.MatMul(x, b.Param("w", w.Clone())), b.Param("small", small.Clone()))
 	b.Output("y", h)
 	b.Output("z", b.Relu(b.Param("huge", huge.Clone())))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	nodes := len(m.Graph.Nodes)
 	if n := StoreHalf(m, 6); n != 1 {
 		t.Fatalf("%d tensors stored in half precision; want w alone: one is too small, one too "+
 			"large to hold", n)
 	}
-	if err := check.Model(m); err != nil {
-		t.Fatal(err)
-	}
-	if err := shape.Infer(m); err != nil {
-		t.Fatal(err)
-	}
-	data, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := serde.Unmarshal(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, check.Model(m))
+	must.Do(t, shape.Infer(m))
+	data := must.Get(serde.Marshal(m))(t)
+	back := must.Get(serde.Unmarshal(data))(t)
 	RestoreHalf(back)
 	if len(back.Graph.Nodes) != nodes || len(m.Graph.Nodes) != nodes+1 {
 		t.Errorf("%d nodes, %d with weights in half precision, %d after restoring", nodes,

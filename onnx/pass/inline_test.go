@@ -7,24 +7,17 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/check"
 	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
 	"fmp/onnx/op"
 	"fmp/onnx/shape"
 )
 
 func TestInlineFunctions(t *testing.T) {
 	m := modeltest.Doubler(t)
-	if err := check.Model(m); err != nil {
-		t.Fatal(err)
-	}
-	if err := Inline(m); err != nil {
-		t.Fatal(err)
-	}
-	if err := shape.Infer(m); err != nil {
-		t.Fatal(err)
-	}
-	if err := check.Model(m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, check.Model(m))
+	must.Do(t, Inline(m))
+	must.Do(t, shape.Infer(m))
+	must.Do(t, check.Model(m))
 	var ops []string
 	var factors []float32
 	for _, n := range m.Graph.Nodes {

@@ -7,6 +7,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 )
@@ -19,52 +20,30 @@ func TestOptionalInputs(t *testing.T) {
 		b := build.New(name)
 		x := b.Input(in, onnx.Float32, "n")
 		b.Output(out, b.Add(b.Mul(x, b.F32(2)), b.Optional(optional, onnx.Vector[float32](3))))
-		m, err := b.Model()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(b.Model())(t)
 		return m
 	}
-	m, err := pass.Compose(part("a", "x", "y", "first"), part("b", "y", "z", "second"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(pass.Compose(part("a", "x", "y", "first"), part("b", "y", "z", "second"), nil))(t)
 	pass.StoreHalf(m, 1)
-	data, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m, err = serde.Unmarshal(data); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(serde.Marshal(m))(t)
+	m = must.Get(serde.Unmarshal(data))(t)
 	if o := m.Graph.Optional; len(m.Graph.Inputs) != 1 || len(o) != 2 || o[0].Name != "first" ||
 		o[1].Name != "second" ||
 		o[1].Type() != "float32[1]" {
 		t.Fatalf("inputs %v, optional %v", m.Graph.Inputs, m.Graph.Optional)
 	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	value := func(m *onnx.Model) float32 {
-		s, err := eng.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(eng.Load(m))(t)
 		defer s.Close()
-		out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.Vector[float32](1)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.Vector[float32](1)}))(t)
 		return out["z"].F32()[0]
 	}
 	if got := value(m); got != 13 { // 2 (2 x + 3) + 3
 		t.Errorf("with the defaults: %v", got)
 	}
 	set := onnx.Clone(m)
-	if err := set.Graph.SetDefault("second", onnx.Vector[float32](5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Graph.SetDefault("second", onnx.Vector[float32](5)))
 	if got, before := value(set), value(m); got != 15 || before != 13 {
 		t.Errorf("with a value set: %v, and %v before", got, before)
 	}

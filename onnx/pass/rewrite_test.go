@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 func TestSortNodes(t *testing.T) {
@@ -13,9 +14,7 @@ func TestSortNodes(t *testing.T) {
 		{Op: "A", Inputs: []string{"x"}, Outputs: []string{"a"}},
 		{Op: "B", Inputs: []string{"a"}, Outputs: []string{"b"}},
 	}}
-	if err := SortNodes(g); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, SortNodes(g))
 	var order string
 	for _, n := range g.Nodes {
 		order += n.Op

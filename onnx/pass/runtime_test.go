@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 	"fmp/onnx/shape"
@@ -38,10 +39,7 @@ func feedsFor(t *testing.T, m *onnx.Model, r *rand.Rand) map[string]*onnx.Tensor
 				shape[i] = sizes[d.Symbol]
 			}
 		}
-		x, err := onnx.Zeros(in.DType, shape...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must.Get(onnx.Zeros(in.DType, shape...))(t)
 		switch d := x.Data.(type) {
 		case []float32:
 			for i := range d {
@@ -66,15 +64,9 @@ func feedsFor(t *testing.T, m *onnx.Model, r *rand.Rand) map[string]*onnx.Tensor
 func evaluateAll(t *testing.T, e engine.Engine, m *onnx.Model,
 	feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	t.Helper()
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(t)
 	defer s.Close()
-	out, err := engine.Eval(s, feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, feeds))(t)
 	return out
 }
 
@@ -207,24 +199,16 @@ func TestUpgradeKeepsResults(t *testing.T) {
 				}
 				m := onnx.NewModel(g)
 				m.Opsets[""] = int64(tc.opset)
-				if err := shape.Infer(m); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, shape.Infer(m))
 				feeds := feedsFor(t, m, rand.New(rand.NewPCG(1, 2)))
 				want := evaluateAll(t, e, m, feeds)
 				up := onnx.Clone(m)
-				if err := pass.Upgrade(up, to); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, pass.Upgrade(up, to))
 				if up.Opset() != int64(to) || m.Opset() != int64(tc.opset) {
 					t.Fatalf("operator sets are %d and %d", up.Opset(), m.Opset())
 				}
-				if err := shape.Infer(up); err != nil {
-					t.Fatal(err)
-				}
-				if err := check.Model(up); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, shape.Infer(up))
+				must.Do(t, check.Model(up))
 				got := evaluateAll(t, e, up, feeds)
 				for name := range want {
 					compareTensors(t, name, got[name], want[name])
@@ -293,10 +277,7 @@ func TestDropInModels(t *testing.T) {
 	}
 	var paths []string
 	for _, dir := range dirs {
-		found, err := filepath.Glob(filepath.Join(dir, "*.onnx"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(filepath.Glob(filepath.Join(dir, "*.onnx")))(t)
 		paths = append(paths, found...)
 	}
 	if len(paths) == 0 {
@@ -305,19 +286,10 @@ func TestDropInModels(t *testing.T) {
 	e := orttest.New(t)
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			m, err := serde.Load(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := pass.Inline(m); err != nil {
-				t.Fatal(err)
-			}
-			if err := shape.Infer(m); err != nil {
-				t.Fatal(err)
-			}
-			if err := check.Model(m); err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(serde.Load(path))(t)
+			must.Do(t, pass.Inline(m))
+			must.Do(t, shape.Infer(m))
+			must.Do(t, check.Model(m))
 			feeds := feedsFor(t, m, rand.New(rand.NewPCG(1, 2)))
 			want := evaluateAll(t, e, m, feeds)
 
@@ -354,20 +326,14 @@ func TestDropInModels(t *testing.T) {
 			}
 
 			small := onnx.Clone(m)
-			if err := pass.Simplify(small); err != nil {
-				t.Fatal(err)
-			}
-			if err := check.Model(small); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pass.Simplify(small))
+			must.Do(t, check.Model(small))
 			t.Logf("%d nodes, simplified %d", len(m.Graph.Nodes), len(small.Graph.Nodes))
 			for name, got := range evaluateAll(t, e, small, feeds) {
 				compareTensors(t, name, got, want[name])
 			}
 			if m.Opset() < 17 {
-				if err := pass.Upgrade(small, 17); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, pass.Upgrade(small, 17))
 				for name, got := range evaluateAll(t, e, small, feeds) {
 					compareTensors(t, name, got, want[name])
 				}
@@ -405,9 +371,7 @@ func TestInliningComputesTheFunctions(t *testing.T) {
 		}})
 	m.Opsets["own"] = 1
 	m.Functions = []*onnx.Function{leak, twice}
-	if err := check.Model(m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, check.Model(m))
 	got := evaluateAll(t, e, m, map[string]*onnx.Tensor{"b": onnx.Vector[float32](-4, 0, 2)})
 	leaky := func(x, alpha float32) float32 {
 		if x < 0 {

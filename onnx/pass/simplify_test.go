@@ -9,6 +9,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/check"
+	"fmp/onnx/must"
 )
 
 func operators(m *onnx.Model) string {
@@ -65,17 +66,10 @@ func TestSimplify(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build.New(tc.name)
 			tc.build(b)
-			m, err := b.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(b.Model())(t)
 			ins, outs := listNames(m.Graph.Inputs), listNames(m.Graph.Outputs)
-			if err := Simplify(m); err != nil {
-				t.Fatal(err)
-			}
-			if err := check.Model(m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, Simplify(m))
+			must.Do(t, check.Model(m))
 			if got := operators(m); got != tc.want {
 				t.Errorf("operators are %s, want %s", got, tc.want)
 			}
@@ -95,13 +89,8 @@ func TestSimplifyComputesConstants(t *testing.T) {
 	parts := b.OpN("Split", []build.Ref{
 		b.Op("Sin", []build.Ref{b.Param("w", onnx.Vector[float32](0, 1, 2, 3))})}, 2)
 	b.Output("out", b.Mul(b.Add(x, parts[0]), parts[1]))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Simplify(m); err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
+	must.Do(t, Simplify(m))
 	if got := operators(m); got != "Add Mul" {
 		t.Errorf("operators are %s", got)
 	}
@@ -123,14 +112,9 @@ func TestFoldingIsBounded(t *testing.T) {
 		x = b.Add(x, b.Op("ConstantOfShape", []build.Ref{b.Axes(each)}, value))
 	}
 	b.Output("out", x)
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	most := int(onnx.NewBudget(m).Bytes) / 4
-	if err := Simplify(m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Simplify(m))
 	total := 0
 	for _, w := range m.Graph.Initializers {
 		total += w.Len()

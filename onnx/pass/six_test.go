@@ -7,6 +7,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/pass"
 )
 
@@ -56,10 +57,7 @@ func TestFromSix(t *testing.T) {
 		if err != nil || got.Opset() != 7 || m.Opset() != 6 || len(m.Graph.Nodes) != 1 {
 			t.Fatalf("%s: %v", c.node.Op, err)
 		}
-		e, err := pure.New(engine.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(pure.New(engine.Options{}))(t)
 		s, err := e.Load(got)
 		if err != nil {
 			t.Fatalf("%s: %v", c.node.Op, err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"fmp/onnx/must"
 )
 
 // hostile are texts that a terminal would obey.
@@ -66,10 +68,7 @@ func FuzzPrintable(f *testing.F) {
 		if l := Line(s); !utf8.ValidString(l) || !Is(l) || strings.ContainsAny(l, "\n\r\x1b") {
 			t.Fatalf("%q", l)
 		}
-		text, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(s))(t)
 		var was, is string
 		if json.Unmarshal(text, &was) != nil || json.Unmarshal(JSON(text), &is) != nil || was != is ||
 			!Is(string(JSON(text))) {

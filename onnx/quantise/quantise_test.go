@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 	_ "fmp/onnx/integers"
+	"fmp/onnx/must"
 )
 
 // drawn returns numbers of a normal distribution.
@@ -57,10 +58,7 @@ func network(t testing.TB) *onnx.Model {
 	h = b.Op("Flatten", []build.Ref{b.Op("GlobalAveragePool", []build.Ref{h})})
 	b.Output("scores", b.Op("Gemm",
 		[]build.Ref{h, b.Param("w", drawn(r, 1, 32, 10)), b.Param("wb", drawn(r, 1, 10))}))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
@@ -74,25 +72,16 @@ func images(n int) (out []Batch) {
 
 func inGo(t testing.TB, reproducible bool) engine.Engine {
 	t.Helper()
-	e, err := pure.New(engine.Options{Threads: 1, Reproducible: reproducible})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{Threads: 1, Reproducible: reproducible}))(t)
 	return e
 }
 
 // run evaluates the scores of a batch.
 func run(t *testing.T, e engine.Engine, m *onnx.Model, b Batch) []float32 {
 	t.Helper()
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(t)
 	defer s.Close()
-	out, err := engine.Eval(s, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, b))(t)
 	return out["scores"].F32()
 }
 
@@ -120,11 +109,8 @@ func TestStatic(t *testing.T) {
 	theirs := orttest.New(t)
 	for _, method := range Methods() {
 		t.Run(string(method), func(t *testing.T) {
-			q, report, err := Static(t.Context(), m, inGo(t, true), batches,
-				Options{Method: method, Float: 0})
-			if err != nil {
-				t.Fatal(err)
-			}
+			q, report := must.Get2(Static(t.Context(), m, inGo(t, true), batches,
+				Options{Method: method, Float: 0}))(t)
 			if report.Layers != 5 || report.Folded != 3 || len(report.Float) != 0 ||
 				report.Loss != report.All || !(report.Loss < .01) {
 				t.Errorf("report %+v", report)
@@ -151,11 +137,8 @@ func TestStatic(t *testing.T) {
 					t.Errorf("on the ONNX Runtime the scores are %v off", d)
 				}
 			}
-			seven, report, err := Static(t.Context(), m, inGo(t, true), batches,
-				Options{Method: method, Bits: 7})
-			if err != nil {
-				t.Fatal(err)
-			}
+			seven, report := must.Get2(Static(t.Context(), m, inGo(t, true), batches,
+				Options{Method: method, Bits: 7}))(t)
 			if !(report.Loss < .02) {
 				t.Errorf("weights of 7 bits lose %v", report.Loss)
 			}
@@ -181,31 +164,20 @@ func TestStatic(t *testing.T) {
 // than may.
 func TestFloat(t *testing.T) {
 	m, batches := network(t), images(16)
-	_, all, err := Static(t.Context(), m, inGo(t, true), batches, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, all := must.Get2(Static(t.Context(), m, inGo(t, true), batches, Options{}))(t)
 	s := &static{options: Defaults(), engine: inGo(t, true), spans: map[string]*span{}}
-	if err := errors.Join(s.prepare(m), s.calibrate(t.Context(), batches[:8])); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(s.prepare(m), s.calibrate(t.Context(), batches[:8])))
 	var want []map[string]*onnx.Tensor
 	for _, b := range batches[8:] {
 		want = append(want, map[string]*onnx.Tensor{"scores": onnx.Vector(run(t, inGo(t, true), m, b)...)})
 	}
 	least := math.Inf(1)
 	for _, l := range s.layers {
-		loss, err := s.loss(t.Context(), s.build(map[int]bool{l: true}), batches[8:], want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		loss := must.Get(s.loss(t.Context(), s.build(map[int]bool{l: true}), batches[8:], want))(t)
 		least = min(least, loss)
 	}
-	_, some, err := Static(t.Context(), m, inGo(t, true), batches,
-		Options{Loss: all.Loss / 100, Float: .2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, some := must.Get2(Static(t.Context(), m, inGo(t, true), batches,
+		Options{Loss: all.Loss / 100, Float: .2}))(t)
 	if len(some.Float) != 1 || math.Abs(some.Loss-least) > .01*least || some.All != all.Loss {
 		t.Errorf("with a layer in float32: %+v, without: %+v; want a loss of %v", some, all, least)
 	}
@@ -288,9 +260,7 @@ func TestBounds(t *testing.T) {
 	}
 	x[0], x[1] = 100, -50
 	var s span
-	if err := s.widen(x); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.widen(x))
 	s.add(x)
 	for _, c := range []struct {
 		o      Options
@@ -323,15 +293,9 @@ func TestBias(t *testing.T) {
 	w := onnx.NewTensor([]float32{1e-12, 1, -1e-12, 2}, 2, 2)
 	b.Output("scores", b.Relu(b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 2), b.Param("w", w),
 		b.Param("b", onnx.Vector[float32](5, 1))})))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	batch := Batch{"x": onnx.NewTensor([]float32{1, -.5}, 1, 2)}
-	q, _, err := Static(t.Context(), m, inGo(t, true), []Batch{batch}, Options{Loss: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q, _ := must.Get2(Static(t.Context(), m, inGo(t, true), []Batch{batch}, Options{Loss: 10}))(t)
 	if got, want := run(t, inGo(t, true), q, batch),
 		run(t, inGo(t, true), m, batch); far(got, want) > .02 {
 		t.Errorf("scores %v, want %v", got, want)
@@ -341,16 +305,10 @@ func TestBias(t *testing.T) {
 func TestErrors(t *testing.T) {
 	m, batches := network(t), images(2)
 	e := inGo(t, true)
-	q, _, err := Static(t.Context(), m, e, batches, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q, _ := must.Get2(Static(t.Context(), m, e, batches, Options{}))(t)
 	b := build.New("plain")
 	b.Output("scores", b.Relu(b.Input("x", onnx.Float32, "n")))
-	plain, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(b.Model())(t)
 	infinite := images(1)
 	infinite[0]["x"].F32()[5] = float32(math.Inf(1))
 	for _, c := range []struct {

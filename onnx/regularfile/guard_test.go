@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestGuard: a file that is to be overwritten is not read by any of its names, until it is free;
@@ -13,16 +15,11 @@ import (
 func TestGuard(t *testing.T) {
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("old"), 0o600))
 	if err := os.Symlink("a", link); err != nil {
 		t.Skip(err)
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(path))(t)
 	release := Guard([]fs.FileInfo{info})
 	defer release()
 	for _, name := range []string{path, link} {
@@ -30,15 +27,11 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: %v; want %v", name, err, ErrOutput)
 		}
 	}
-	if err := os.WriteFile(path, []byte("new and longer"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("new and longer"), 0o600))
 	if _, err := ReadFile(path, 20); err != nil {
 		t.Errorf("what was written is not read: %v", err)
 	}
-	if info, err = os.Stat(path); err != nil {
-		t.Fatal(err)
-	}
+	info = must.Get(os.Stat(path))(t)
 	second := Guard([]fs.FileInfo{info})
 	release()
 	if _, err := ReadFile(path, 20); !errors.Is(err, ErrOutput) {

@@ -9,25 +9,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"fmp/onnx/must"
 )
 
 func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	dir := t.TempDir()
 	file, pipe, link := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"),
 		filepath.Join(dir, "link")
-	if err := os.WriteFile(file, []byte("12345"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("12345"), 0o600))
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Skipf("needs named pipes: %v", err)
 	}
-	if err := os.Symlink(pipe, link); err != nil {
-		t.Fatal(err)
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(pipe, link))
+	root := must.Get(os.OpenRoot(dir))(t)
 	defer root.Close()
 	done := make(chan struct{})
 	go func() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/run"
 	"fmp/onnx/serde"
 )
@@ -19,18 +20,12 @@ var adapted = filepath.Join("..", "serde", "testdata", "lora.onnx")
 // One session runs with an adapter, without, and with another; onnxruntime 1.32 gives these numbers
 // by its LoraAdapter.
 func TestAdapters(t *testing.T) {
-	s, err := run.Open(adapted, run.OptionalInputs())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(run.Open(adapted, run.OptionalInputs()))(t)
 	defer s.Close()
 	if v := s.Inputs(); len(v) != 3 || v[1].String() != "layer.lora_A float32[4,r]" {
 		t.Errorf("inputs %v", v)
 	}
-	adapter, err := serde.LoadAdapter(adapted + "_adapter")
-	if err != nil {
-		t.Fatal(err)
-	}
+	adapter := must.Get(serde.LoadAdapter(adapted + "_adapter"))(t)
 	twice := maps.Clone(adapter)
 	twice["layer.lora_A"] = onnx.NewTensor(slices.Concat(rows(adapter["layer.lora_A"].F32(), 2)...),
 		4, 4)
@@ -54,10 +49,7 @@ func TestAdapters(t *testing.T) {
 			}
 		}
 	}
-	closed, err := run.Open(adapted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	closed := must.Get(run.Open(adapted))(t)
 	defer closed.Close()
 	x := onnx.ZerosF32(2, 4)
 	if _, err := closed.Run(t.Context(),

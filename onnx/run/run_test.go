@@ -12,16 +12,14 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/run"
 	"fmp/onnx/serde"
 )
 
 // Goroutines share a session, and each gets the answer to its own question.
 func TestConcurrent(t *testing.T) {
-	s, err := run.New(classifier(), run.Threads(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(run.New(classifier(), run.Threads(2)))(t)
 	defer s.Close()
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -49,10 +47,7 @@ func TestConcurrent(t *testing.T) {
 
 // A run ends with its context: one under way, and one that waits for its turn.
 func TestCancel(t *testing.T) {
-	s, err := run.New(endless())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(run.New(endless()))(t)
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	feeds := map[string]*onnx.Tensor{"x": onnx.Scalar[float32](1)}
@@ -96,15 +91,11 @@ func endless() *onnx.Model {
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text.onnx")
-	if err := os.WriteFile(text, []byte("not a model"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(text, []byte("not a model"), 0o644))
 	misspelt := classifier()
 	misspelt.Graph.Nodes[0].Op = "ReduceMaen"
 	wrong := filepath.Join(dir, "wrong.onnx")
-	if err := serde.Save(wrong, misspelt); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(wrong, misspelt))
 	for _, c := range []struct {
 		path string
 		opts []run.Option
@@ -121,10 +112,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s %d: error %v, want one with %q", c.path, len(c.opts), err, c.want)
 		}
 	}
-	s, err := run.New(classifier(), run.Memory(1000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(run.New(classifier(), run.Memory(1000)))(t)
 	if _, err := s.Run(t.Context(), map[string]*onnx.Tensor{"image": onnx.ZerosF32(1, 3, 224, 223)}); err == nil ||
 		!strings.Contains(err.Error(), `"image" has shape [1 3 224 223]`) {
 		t.Errorf("a wrong shape: %v", err)
@@ -138,15 +126,9 @@ func TestErrors(t *testing.T) {
 
 // A session closes the engine that it made, and no other.
 func TestOn(t *testing.T) {
-	e, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	watched := &watched{Engine: e}
-	s, err := run.Open(double(), run.On(watched))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(run.Open(double(), run.On(watched)))(t)
 	if err := s.Close(); err != nil || watched.closed {
 		t.Errorf("closed %v, %v", watched.closed, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/onnx/run"
 	"fmp/onnx/serde"
 )
@@ -29,10 +30,7 @@ var linked = []string{"github.com/gofrs/flock", "golang.org/x/sys", "gonum.org/v
 // run it, and a function.
 func programs(t *testing.T) (first, lines, second string) {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "README.md")))(t)
 	blocks := regexp.MustCompile("(?s)```(\\w*)\n(.*?)```").FindAllSubmatch(page, 3)
 	for i, language := range []string{"go", "sh", "go"} {
 		if len(blocks) < 3 || string(blocks[i][1]) != language {
@@ -47,19 +45,14 @@ func programs(t *testing.T) (first, lines, second string) {
 func elsewhere(t *testing.T,
 	src string) (dir, module string, command func(name string, args ...string) string) {
 	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 	dir = t.TempDir()
 	// make module changes it
 	module = strings.TrimSuffix(reflect.TypeFor[run.Session]().PkgPath(), "/onnx/run")
 	mod := "module example.com/stranger\n\ngo 1.26.0\n\nrequire " + module + " v0.0.0\n\nreplace " +
 		module + " => " + root + "\n"
 	for name, text := range map[string]string{"main.go": src, "go.mod": mod} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	return dir, module, func(name string, args ...string) string {
 		t.Helper()
@@ -90,19 +83,12 @@ func TestTaken(t *testing.T) {
 	if module != "fmp" {
 		t.Skip("the module has a public path")
 	}
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 	if err := os.Symlink(root, filepath.Join(filepath.Dir(dir), "fmp")); err != nil {
 		t.Skip(err) // Windows lets few people make links
 	}
-	if err := os.Remove(filepath.Join(dir, "go.mod")); err != nil {
-		t.Fatal(err)
-	}
-	if err := serde.Save(filepath.Join(dir, "model.onnx"), classifier()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "go.mod")))
+	must.Do(t, serde.Save(filepath.Join(dir, "model.onnx"), classifier()))
 	if got := command("sh", "-ec", lines); got != printed {
 		t.Errorf("the program says %q, want %q", got, printed)
 	}
@@ -124,25 +110,17 @@ func TestStranger(t *testing.T) {
 		t.Skip("it compiles a program")
 	}
 	dir, module, command := elsewhere(t, src)
-	if err := serde.Save(filepath.Join(dir, "model.onnx"), classifier()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(filepath.Join(dir, "model.onnx"), classifier()))
 	command("go", "build", "-o", "stranger", ".")
 	if got, want := command(filepath.Join(dir, "stranger")), printed; got != want {
 		t.Errorf("the program says %q, want %q", got, want)
 	}
-	st, err := os.Stat(filepath.Join(dir, "stranger"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(os.Stat(filepath.Join(dir, "stranger")))(t)
 	if t.Logf("the program has %d bytes of at most %d", st.Size(), maxBytes); st.Size() > maxBytes {
 		t.Errorf("the program has %d bytes, of at most %d", st.Size(), maxBytes)
 	}
 	// What was downloaded to be compiled has a sum in go.sum, beside sums of go.mod files alone.
-	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sums := must.Get(os.ReadFile(filepath.Join(dir, "go.sum")))(t)
 	for line := range strings.Lines(string(sums)) {
 		f := strings.Fields(line)
 		if !strings.HasSuffix(f[1], "/go.mod") && !slices.Contains(linked, f[0]) {

@@ -9,6 +9,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -85,10 +86,7 @@ func TestStrangerTrains(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles a program")
 	}
-	page, err := os.ReadFile(filepath.Join("..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "README.md")))(t)
 	block := regexp.MustCompile("(?s)\n## Train it\n.*?```go\n(.*?)```").FindSubmatch(page)
 	if block == nil {
 		t.Fatal("onnx/README.md has no block of training")

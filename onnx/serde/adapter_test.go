@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // stored is an adapter that onnxruntime 1.32 wrote (onnxruntime.AdapterFormat), of layer.lora_A of
@@ -17,10 +18,7 @@ import (
 var stored = filepath.Join("testdata", "lora.onnx_adapter")
 
 func TestAdapter(t *testing.T) {
-	got, err := LoadAdapter(stored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(LoadAdapter(stored))(t)
 	for name, shape := range map[string][]int{"layer.lora_A": {4, 2}, "layer.lora_B": {2, 3}} {
 		if got[name] == nil || got[name].DType != onnx.Float32 ||
 			!slices.Equal(got[name].Shape, shape) {
@@ -77,10 +75,7 @@ func flatAdapter(version int32, dtype onnx.DType, dims []int64, raw []byte, name
 }
 
 func TestDamagedAdapters(t *testing.T) {
-	whole, err := os.ReadFile(stored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(stored))(t)
 	eight := make([]byte, 8)
 	if got, err := adapter(flatAdapter(1, onnx.Float32, []int64{2}, eight, "a")); err != nil ||
 		got["a"].Len() != 2 {
@@ -130,9 +125,7 @@ func FuzzAdapter(f *testing.F) {
 		}
 		total := int64(0)
 		for name, x := range got {
-			if err := onnx.CheckTensor(x); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, onnx.CheckTensor(x))
 			total += int64(len(name)) + x.DType.RawBytes(x.Len())
 		}
 		if total > int64(len(data)) {

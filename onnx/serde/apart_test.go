@@ -13,6 +13,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
 )
 
@@ -39,20 +40,11 @@ func weighty(t testing.TB) *onnx.Model {
 // TestOwnData: a model that takes over the bytes of its file is the model of a copy, and its larger
 // numbers of four bytes lie in the file's memory.
 func TestOwnData(t *testing.T) {
-	data, err := Marshal(weighty(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := Unmarshal(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(Marshal(weighty(t)))(t)
+	want := must.Get(Unmarshal(data))(t)
 	for _, whole := range []bool{false, true} {
 		own := bytes.Clone(data)
-		got, err := LoadOwn("m.onnx", own, func(map[string]string) bool { return whole })
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(LoadOwn("m.onnx", own, func(map[string]string) bool { return whole }))(t)
 		again, err := Marshal(got)
 		if err != nil || !bytes.Equal(again, data) {
 			t.Errorf("whole %v: other bytes than those read (%v)", whole, err)
@@ -75,10 +67,7 @@ func TestOwnData(t *testing.T) {
 // is taken apart lies within the data.
 func FuzzTakeApart(f *testing.F) {
 	const from = 4
-	data, err := Marshal(modeltest.Linear(f, "m", "image", "features", 2, 2))
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := must.Get(Marshal(modeltest.Linear(f, "m", "image", "features", 2, 2)))(f)
 	f.Add(data)
 	f.Add(append(data, data...)) // two graphs
 	bytesOf := func(num protowire.Number, value []byte) []byte {
@@ -91,14 +80,9 @@ func FuzzTakeApart(f *testing.F) {
 	}
 	for _, open := range openings {
 		var p onnxpb.ModelProto
-		if err := proto.Unmarshal(data, &p); err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, proto.Unmarshal(data, &p))
 		open(&p)
-		changed, err := proto.Marshal(&p)
-		if err != nil {
-			f.Fatal(err)
-		}
+		changed := must.Get(proto.Marshal(&p))(f)
 		f.Add(changed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -12,6 +12,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
 )
 
@@ -128,13 +129,8 @@ func attribute(p *onnxpb.ModelProto, a *onnxpb.AttributeProto) {
 // TestClosed: what Marshal writes is one closed file; whatever is added that goes unread, or that
 // two readers could read in two ways, is refused, and no other file is looked for.
 func TestClosed(t *testing.T) {
-	data, err := Marshal(modeltest.Linear(t, "m", "image", "features", 2, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Closed(data); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(Marshal(modeltest.Linear(t, "m", "image", "features", 2, 2)))(t)
+	must.Get(Closed(data))(t)
 	many := bytes.Repeat([]byte{14<<3 | 2, 0}, maxClosedParts+1) // entries of metadata
 	if _, err := Closed(append(many, data...)); err == nil || !strings.Contains(err.Error(), "parts") {
 		t.Errorf("a file of many parts: error %v", err)
@@ -142,24 +138,17 @@ func TestClosed(t *testing.T) {
 	whole := func(map[string]string) bool { return true }
 	for name, open := range openings {
 		var p onnxpb.ModelProto
-		if err := proto.Unmarshal(data, &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(data, &p))
 		open(&p)
-		changed, err := proto.Marshal(&p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		changed := must.Get(proto.Marshal(&p))(t)
 		if _, err := Closed(changed); err == nil || strings.Contains(err.Error(), "no such file") {
 			t.Errorf("%s: error %v", name, err)
 		}
 		for _, there := range []bool{false, true} {
 			path := filepath.Join(t.TempDir(), "m.onnx")
 			if there {
-				if err := os.WriteFile(filepath.Join(filepath.Dir(path), "ward-1.key"), make([]byte, 4096),
-					0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(path), "ward-1.key"), make([]byte, 4096),
+					0o600))
 			}
 			if _, err := LoadOwn(path, changed, whole); err == nil ||
 				strings.Contains(err.Error(), "no such file") {
@@ -172,16 +161,11 @@ func TestClosed(t *testing.T) {
 // FuzzClosed: a model that is taken for one closed file is written as it was read, and read again
 // as it was written.
 func FuzzClosed(f *testing.F) {
-	data, err := Marshal(modeltest.Linear(f, "m", "image", "features", 2, 2))
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := must.Get(Marshal(modeltest.Linear(f, "m", "image", "features", 2, 2)))(f)
 	f.Add(data)
 	for _, open := range openings {
 		var p onnxpb.ModelProto
-		if err := proto.Unmarshal(data, &p); err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, proto.Unmarshal(data, &p))
 		open(&p)
 		if changed, err := proto.Marshal(&p); err == nil {
 			f.Add(changed)
@@ -192,18 +176,13 @@ func FuzzClosed(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(Marshal(m))(t)
 		var p, q onnxpb.ModelProto
 		if proto.Unmarshal(data, &p) != nil || proto.Unmarshal(again, &q) != nil ||
 			!proto.Equal(&p, &q) {
 			t.Fatal("a closed file was written otherwise than it was read")
 		}
-		if _, err := Closed(again); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(Closed(again))(t)
 		for _, n := range m.Graph.Nodes {
 			for _, a := range n.Attrs {
 				if a.Kind == onnx.AttrGraph || a.Kind == onnx.AttrGraphs {

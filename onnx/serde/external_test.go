@@ -17,6 +17,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
 )
 
@@ -25,48 +26,33 @@ import (
 func external(t *testing.T, dir string, dims []int64, entries map[string]string) string {
 	t.Helper()
 	m := modeltest.Linear(t, "m", "image", "features", 2, 2)
-	data, err := Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(Marshal(m))(t)
 	var p onnxpb.ModelProto
-	if err := proto.Unmarshal(data, &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proto.Unmarshal(data, &p))
 	w := p.Graph.Initializer[0]
 	w.RawData, w.DataLocation, w.Dims = nil, onnxpb.TensorProto_EXTERNAL, dims
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
 		w.ExternalData = append(w.ExternalData,
 			&onnxpb.StringStringEntryProto{Key: k, Value: entries[k]})
 	}
-	if data, err = proto.Marshal(&p); err != nil {
-		t.Fatal(err)
-	}
+	data = must.Get(proto.Marshal(&p))(t)
 	path := filepath.Join(dir, "model.onnx")
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, data, 0o644))
 	return path
 }
 
 func TestLoadExternalData(t *testing.T) {
 	outside := t.TempDir()
 	dir := filepath.Join(outside, "model")
-	if err := os.MkdirAll(filepath.Join(dir, "weights"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "weights"), 0o755))
 	raw := make([]byte, 8)
 	for i := range 4 {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(i)+0.5))
 	}
 	for _, f := range []string{"../secret", "w.bin", "weights/w.bin"} {
-		if err := os.WriteFile(filepath.Join(dir, f), raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, f), raw, 0o644))
 	}
-	if err := os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")))
 	for _, tc := range []struct {
 		name    string
 		dims    []int64
@@ -116,10 +102,7 @@ func TestLoadExternalData(t *testing.T) {
 			}
 		})
 	}
-	data, err := os.ReadFile(external(t, dir, []int64{2, 2}, map[string]string{"location": "w.bin"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(external(t, dir, []int64{2, 2}, map[string]string{"location": "w.bin"})))(t)
 	if _, err := Unmarshal(data); err == nil {
 		t.Error("Unmarshal read a tensor that lies in another file")
 	}
@@ -141,20 +124,12 @@ func FuzzExternal(f *testing.F) {
 	f.Add("w.bin", "4", "2", int32(22), int64(3), int64(1), uint8(2), []byte("169a0123456789abcdef"))
 	outside := f.TempDir()
 	dir := filepath.Join(outside, "model")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		f.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("secret!!secret!!"), 0o644); err != nil {
-		f.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")); err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, os.Mkdir(dir, 0o755))
+	must.Do(f, os.WriteFile(filepath.Join(outside, "secret"), []byte("secret!!secret!!"), 0o644))
+	must.Do(f, os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")))
 	f.Fuzz(func(t *testing.T, location, offset, length string, dtype int32, rows, columns int64,
 		tensors uint8, content []byte) {
-		if err := os.WriteFile(filepath.Join(dir, "w.bin"), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "w.bin"), content, 0o644))
 		g := &onnxpb.GraphProto{}
 		for i := range int(tensors % 16) {
 			w := &onnxpb.TensorProto{Name: string(rune('a' + i)), DataType: dtype,

@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/check"
 	"fmp/onnx/inspect"
 	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
@@ -32,14 +33,8 @@ func everything(t testing.TB) *onnx.Model {
 		if !d.Known() {
 			continue
 		}
-		z, err := onnx.Zeros(d, 2, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		y, err := onnx.Zeros(d, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		z := must.Get(onnx.Zeros(d, 2, 0))(t)
+		y := must.Get(onnx.Zeros(d, 3))(t)
 		tensors = append(tensors, z, y)
 		b.Param("empty_"+d.String(), z)
 		b.Param("param_"+d.String(), y)
@@ -57,10 +52,7 @@ func everything(t testing.TB) *onnx.Model {
 		onnx.Attr{Name: "else_branch", Kind: onnx.AttrGraph, Graph: branch("Neg")})
 	b.Output("y", b.Slice(b.Transpose(y, 1, 0, 2), 0, 0, 2))
 	b.Output("z", b.Op("LeakyRelu", []build.Ref{x}, onnx.FloatAttr("alpha", 0.25)))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	m.Metadata = map[string]string{"kind": "test", "empty": ""}
 	m.Opsets["own"] = 1
 	m.Functions = []*onnx.Function{{Domain: "own", Name: "f", Inputs: []string{"a"},
@@ -81,31 +73,15 @@ func TestRoundTrip(t *testing.T) {
 	described.Metadata = map[string]string{"dx": "4"}
 	for _, m := range []*onnx.Model{everything(t), modeltest.Doubler(t), described} {
 		path := filepath.Join(t.TempDir(), "m.onnx")
-		if err := Save(path, m); err != nil {
-			t.Fatal(err)
-		}
-		got, err := Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := check.Model(got); err != nil {
-			t.Fatal(err)
-		}
-		a, err := Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := Marshal(got)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Save(path, m))
+		got := must.Get(Load(path))(t)
+		must.Do(t, check.Model(got))
+		a := must.Get(Marshal(m))(t)
+		b := must.Get(Marshal(got))(t)
 		if string(a) != string(b) {
 			t.Errorf("%s is not the same after a round trip", m.Graph.Name)
 		}
-		c, err := Marshal(onnx.Clone(got))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(Marshal(onnx.Clone(got)))(t)
 		if string(a) != string(c) {
 			t.Errorf("%s is not the same after a clone", m.Graph.Name)
 		}
@@ -115,13 +91,9 @@ func TestRoundTrip(t *testing.T) {
 func TestLoadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	garbage := filepath.Join(dir, "garbage.onnx")
-	if err := os.WriteFile(garbage, []byte("this is no model"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(garbage, []byte("this is no model"), 0o644))
 	empty := filepath.Join(dir, "empty.onnx")
-	if err := os.WriteFile(empty, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(empty, nil, 0o644))
 	for path, want := range map[string]string{
 		filepath.Join(dir, "none.onnx"): "none.onnx", garbage: "not an ONNX model",
 		empty: "the file is empty", dir: "is a folder",
@@ -138,10 +110,7 @@ func TestUnmarshalRefusesDeepNesting(t *testing.T) {
 		g = &onnxpb.GraphProto{Node: []*onnxpb.NodeProto{{OpType: "If", Output: []string{"y"},
 			Attribute: []*onnxpb.AttributeProto{{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH, G: g}}}}}
 	}
-	data, err := proto.Marshal(&onnxpb.ModelProto{Graph: g})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(proto.Marshal(&onnxpb.ModelProto{Graph: g}))(t)
 	if _, err := Unmarshal(data); err == nil {
 		t.Error("no error")
 	}
@@ -151,19 +120,13 @@ func TestUnmarshalRefusesDeepNesting(t *testing.T) {
 // what is accepted can be written again.
 func FuzzUnmarshal(f *testing.F) {
 	for _, m := range []*onnx.Model{everything(f), fuzzConv(f)} {
-		data, err := Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(Marshal(m))(f)
 		f.Add(data)
 		f.Add(data[:len(data)/2])
 	}
-	huge, err := proto.Marshal(
+	huge := must.Get(proto.Marshal(
 		&onnxpb.ModelProto{Graph: &onnxpb.GraphProto{Initializer: []*onnxpb.TensorProto{{Name: "w", DataType: 1,
-			Dims: []int64{1 << 30}}}}})
-	if err != nil {
-		f.Fatal(err)
-	}
+			Dims: []int64{1 << 30}}}}}))(f)
 	f.Add(huge)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -209,10 +172,7 @@ func fuzzConv(f *testing.F) *onnx.Model {
 		onnx.IntAttr("ceil_mode", 1))
 	s := b.Op("Gather", []build.Ref{b.Op("Shape", []build.Ref{p}), b.Axes(0)})
 	b.Output("y", b.Softmax(b.Op("Reshape", []build.Ref{p, b.Concat(0, s, b.Axes(-1))}), 1))
-	m, err := b.Model()
-	if err != nil {
-		f.Fatal(err)
-	}
+	m := must.Get(b.Model())(f)
 	m.Opsets[""] = 13
 	return m
 }
@@ -228,10 +188,7 @@ func TestZipMap(t *testing.T) {
 	for op, want := range map[string]string{"ZipMap": `options={"zipmap": False}), or make`,
 		"SplitToSequence": "is not supported"} {
 		p.Graph.Node[0].OpType = op
-		data, err := proto.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(proto.Marshal(p))(t)
 		if _, err := Unmarshal(data); !errors.Is(err, onnx.ErrUnknown) ||
 			!strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "zipmap") != (op == "ZipMap") {

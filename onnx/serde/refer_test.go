@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
 )
 
@@ -19,36 +20,21 @@ import (
 func TestLargeDataStayInTheirFile(t *testing.T) {
 	const rows, columns, offset = 1024, 4100, 4096
 	dir := t.TempDir()
-	f, err := os.Create(filepath.Join(dir, "w.bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(filepath.Join(dir, "w.bin")))(t)
 	last := binary.LittleEndian.AppendUint32(nil, math.Float32bits(2.5))
-	if _, err := f.WriteAt(last, offset+4*(rows*columns-1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.WriteAt(last, offset+4*(rows*columns-1)))(t)
+	must.Do(t, f.Close())
 	path := external(t, dir, []int64{rows, columns},
 		map[string]string{"location": "w.bin", "offset": "4096"})
 	alloctest.AtMost(t, 1<<20, func() {
-		m, err := Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(Load(path))(t)
 		w := m.Graph.Initializers["w"]
 		if v := w.F32()[rows*columns-1]; v != 2.5 {
 			t.Errorf("the last weight is %v", v)
 		}
-		data, folder, err := Refer(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data, folder := must.Get2(Refer(m))(t)
 		var p onnxpb.ModelProto
-		if err := proto.Unmarshal(data, &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(data, &p))
 		var said []string
 		for _, w := range p.Graph.Initializer {
 			for _, kv := range w.ExternalData {

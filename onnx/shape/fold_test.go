@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 func TestFollowFoldsConstants(t *testing.T) {
@@ -69,10 +70,7 @@ func TestFollowFoldsConstants(t *testing.T) {
 			}
 			tc.node.Outputs = []string{"y"}
 			m := onnx.NewModel(g)
-			facts, err := Follow(m, 1024, onnx.NewBudget(m))
-			if err != nil {
-				t.Fatal(err)
-			}
+			facts := must.Get(Follow(m, 1024, onnx.NewBudget(m)))(t)
 			got := facts.Constant("y")
 			if (got == nil) != (tc.want == nil) {
 				t.Fatalf("got %v, want %v", got, tc.want)

@@ -8,6 +8,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
 )
@@ -53,22 +54,14 @@ func TestSmallModelsCannotAskForMuch(t *testing.T) {
 			start := time.Now()
 			b := build.New("g")
 			b.Output("y", b.Add(b.Input("x", onnx.Float32, 1), tc.make(b)))
-			m, err := b.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
-			heavy, err := shape.TooHeavy(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(b.Model())(t)
+			heavy := must.Get(shape.TooHeavy(m))(t)
 			if tc.want == "" && len(heavy) > 0 || tc.want != "" &&
 				!strings.Contains(fmt.Sprint(heavy), tc.want) {
 				t.Errorf("too heavy are %v, want %q", heavy, tc.want)
 			}
 			nodes := len(m.Graph.Nodes)
-			if err := pass.Simplify(m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, pass.Simplify(m))
 			if tc.want != "" && len(m.Graph.Nodes) < 2 {
 				t.Errorf("%d of %d nodes are left: what is too heavy was worked out",
 					len(m.Graph.Nodes), nodes)

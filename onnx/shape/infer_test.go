@@ -6,6 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/op"
 	"fmp/onnx/serde"
 	"fmp/onnx/shape"
@@ -98,10 +99,7 @@ func TestInferKeepsSymbols(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build.New(tc.name)
 			b.Output("out", tc.build(b))
-			m, err := b.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(b.Model())(t)
 			if got := m.Graph.Outputs[0].Type(); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
@@ -166,21 +164,10 @@ func TestInferIsStable(t *testing.T) {
 	x := b.Input("x", onnx.Float32, "batch", 3, "H", "W")
 	b.Output("out", b.Reshape(b.Op("Conv", []build.Ref{x, b.Param("w", onnx.ZerosF32(8, 3, 3, 3))},
 		onnx.IntsAttr("strides", 2, 2)), 0, -1))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := shape.Infer(m); err != nil {
-		t.Fatal(err)
-	}
-	second, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
+	first := must.Get(serde.Marshal(m))(t)
+	must.Do(t, shape.Infer(m))
+	second := must.Get(serde.Marshal(m))(t)
 	if string(first) != string(second) {
 		t.Error("inferring twice changes the model")
 	}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestUnderNode runs this package's tests of WebAssembly under Node, as a page runs a program.
@@ -19,20 +21,12 @@ func TestUnderNode(t *testing.T) {
 	if err != nil {
 		t.Skip("node is missing: vector kernels of WebAssembly are not run")
 	}
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(exec.Command("go", "env", "GOROOT").Output())(t)
 	// Results are kept by what a test reads, and what it builds is read by another program.
 	for _, folder := range []string{".", "../internal/kernel"} {
-		sources, err := filepath.Glob(filepath.Join(folder, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		sources := must.Get(filepath.Glob(filepath.Join(folder, "*.go")))(t)
 		for _, s := range sources {
-			if _, err := os.Stat(s); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(os.Stat(s))(t)
 		}
 	}
 	program := filepath.Join(t.TempDir(), "simd.wasm")

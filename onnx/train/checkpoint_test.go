@@ -9,6 +9,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -16,21 +17,14 @@ import (
 // says what it said.
 func TestDamagedCheckpointIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.onnx")
-	if err := saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3),
-		"b": onnx.Scalar[float32](4)}); err != nil {
-		t.Fatal(err)
-	}
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3),
+		"b": onnx.Scalar[float32](4)}))
+	good := must.Get(os.ReadFile(path))(t)
 	refused := 0
 	for i := range 8 * len(good) {
 		bad := bytes.Clone(good)
 		bad[i/8] ^= 1 << (i % 8)
-		if err := os.WriteFile(path, bad, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, bad, 0o644))
 		step, state, ok, err := loadCheckpoint(path, "run")
 		if err != nil {
 			refused++
@@ -52,14 +46,9 @@ func TestDamagedCheckpointIsRefused(t *testing.T) {
 // the model's types and shapes; it takes at most 400 bytes of memory for each byte of the file.
 func FuzzCheckpoint(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "c.onnx")
-	if err := saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3),
-		"b": onnx.Scalar[float32](4)}); err != nil {
-		f.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3),
+		"b": onnx.Scalar[float32](4)}))
+	data := must.Get(os.ReadFile(path))(f)
 	f.Add(data)
 	f.Add(data[:len(data)/2])
 	f.Add([]byte{})
@@ -73,9 +62,7 @@ func FuzzCheckpoint(f *testing.F) {
 				}
 			}
 		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o644))
 		var step int
 		var state map[string]*onnx.Tensor
 		var ok bool

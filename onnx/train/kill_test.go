@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/onnx/train"
 )
 
@@ -31,9 +32,7 @@ func TestKilledEqualsUninterrupted(t *testing.T) {
 		l := loop(newStep(t, orttest.New(t)), killSteps, dir)
 		l.Interval = 1
 		l.Progress = func(p train.Progress) { fmt.Println("step", p.Step) }
-		if err := l.Train(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Train(context.Background()))
 		return
 	}
 	if testing.Short() {
@@ -41,21 +40,14 @@ func TestKilledEqualsUninterrupted(t *testing.T) {
 	}
 	eng := orttest.New(t)
 	whole := newStep(t, eng)
-	if err := loop(whole, killSteps, t.TempDir()).Train(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, loop(whole, killSteps, t.TempDir()).Train(context.Background()))
 	dir := t.TempDir()
 	kills := 0
 	for steps := range 3 {
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), killFolder+"="+dir)
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(cmd.StdoutPipe())(t)
+		must.Do(t, cmd.Start())
 		lines := bufio.NewScanner(out)
 		for n := 0; n < 20*(steps+1) && lines.Scan(); n++ {
 		}
@@ -80,19 +72,14 @@ func TestKilledEqualsUninterrupted(t *testing.T) {
 	l := loop(s, killSteps, dir)
 	steps := 0
 	l.Progress = func(train.Progress) { steps++ }
-	if err := l.Train(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Train(context.Background()))
 	// 20, 40 and 60 lines were read, and at most the one step after the last checkpoint is lost
 	// each time.
 	if most := killSteps - (20 + 40 + 60 - 3*2); steps > most {
 		t.Errorf("%d steps were left to take, want at most %d", steps, most)
 	}
 	wantSame(t, clone(s.State()), clone(whole.State()))
-	data, err := os.ReadFile(l.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(l.Log))(t)
 	if n := strings.Count(string(data), "\n"); n != killSteps {
 		t.Errorf("the log holds %d lines, want %d", n, killSteps)
 	}

@@ -17,6 +17,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/grad"
+	"fmp/onnx/must"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
 )
@@ -41,10 +42,7 @@ func regression(t testing.TB) *onnx.Model {
 	d := b.Sub(b.MatMul(h, b.Param("w2", param(8, 1))), y)
 	b.Output("loss", b.ReduceMean(b.Mul(d, d), false, 0, 1))
 	b.Output("new_count", b.Add(count, b.F32(1)))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
@@ -66,14 +64,8 @@ func newStep(t testing.TB, eng engine.Engine) *train.Step {
 	t.Helper()
 	loss := regression(t)
 	o := optim.AdamW{WeightDecay: 0.01}
-	m, err := train.StepModel(loss, "loss", params, o, optim.Options{ClipNorm: 1, EMA: 0.9})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := train.NewStep(eng, m, o, train.Params(loss, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(train.StepModel(loss, "loss", params, o, optim.Options{ClipNorm: 1, EMA: 0.9}))(t)
+	s := must.Get(train.NewStep(eng, m, o, train.Params(loss, nil)))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -153,22 +145,15 @@ func wantSame(t *testing.T, got, want map[string][]float32) {
 func TestTrainingLearnsAndCarries(t *testing.T) {
 	s := newStep(t, orttest.New(t))
 	l := loop(s, 300, t.TempDir())
-	if err := l.Train(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(l.Log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Train(context.Background()))
+	data := must.Get(os.ReadFile(l.Log))(t)
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	var first, last struct {
 		Step int
 		Loss float64
 	}
-	if err := errors.Join(json.Unmarshal([]byte(lines[0]), &first),
-		json.Unmarshal([]byte(lines[len(lines)-1]), &last)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(json.Unmarshal([]byte(lines[0]), &first),
+		json.Unmarshal([]byte(lines[len(lines)-1]), &last)))
 	if len(lines) != 300 || last.Step != 300 || last.Loss > first.Loss/3 {
 		t.Errorf("%d lines, loss from %v to %v at step %d", len(lines), first.Loss,
 			last.Loss, last.Step)
@@ -182,9 +167,7 @@ func TestTrainingLearnsAndCarries(t *testing.T) {
 func TestResumedEqualsUninterrupted(t *testing.T) {
 	eng := orttest.New(t)
 	whole := newStep(t, eng)
-	if err := loop(whole, 60, t.TempDir()).Train(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, loop(whole, 60, t.TempDir()).Train(context.Background()))
 	dir := t.TempDir()
 	for _, stop := range []int{17, 41, 1000} {
 		s := newStep(t, eng)
@@ -207,10 +190,7 @@ func TestResumedEqualsUninterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantSame(t, clone(s.State()), clone(whole.State()))
-		data, err := os.ReadFile(l.Log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(l.Log))(t)
 		if n := strings.Count(string(data), "\n"); n != 60 {
 			t.Errorf("the log holds %d lines, want 60", n)
 		}
@@ -232,16 +212,11 @@ func TestLogAfterKill(t *testing.T) {
 	if err := l.Train(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(l.Log, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(l.Log, os.O_APPEND|os.O_WRONLY, 0))(t)
 	f.WriteString("{\"kind\":\"train\",\"step\":7}\n{\"kind\":\"tr")
 	f.Close()
 	l = loop(newStep(t, eng), 10, dir)
-	if err := l.Train(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Train(context.Background()))
 	data, _ := os.ReadFile(l.Log)
 	for i, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
 		var got struct{ Step int }
@@ -274,18 +249,14 @@ func TestNotFiniteIsNamed(t *testing.T) {
 func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	eng := orttest.New(t)
 	dir := t.TempDir()
-	if err := loop(newStep(t, eng), 3, dir).Train(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, loop(newStep(t, eng), 3, dir).Train(context.Background()))
 	l := loop(newStep(t, eng), 3, dir)
 	l.Run = "other"
 	if err := l.Train(context.Background()); err == nil ||
 		!strings.Contains(err.Error(), "another run") {
 		t.Errorf("error is %v", err)
 	}
-	if err := os.WriteFile(l.Checkpoint, []byte("nonsense"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(l.Checkpoint, []byte("nonsense"), 0o644))
 	if err := l.Train(context.Background()); err == nil ||
 		!strings.Contains(err.Error(), "remove it") {
 		t.Errorf("error is %v", err)
@@ -295,20 +266,14 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 func newSplit(t *testing.T, eng engine.Engine, threads int) *train.Split {
 	t.Helper()
 	loss := regression(t)
-	g, err := grad.Build(loss,
+	g := must.Get(grad.Build(loss,
 		grad.Options{Outputs: []string{"loss"}, WRT: params, KeepOutputs: true, ParamsAsInputs: true,
-			UnitCotangent: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := train.NewSplit(eng, g, train.SplitOptions{
+			UnitCotangent: true}))(t)
+	s := must.Get(train.NewSplit(eng, g, train.SplitOptions{
 		Params: params, Optimizer: optim.AdamW{WeightDecay: 0.01},
 		Update: optim.Options{ClipNorm: 1, EMA: 0.9}, Init: train.Params(loss, nil),
 		Threads: threads,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -320,9 +285,7 @@ func TestSplitEqualsStep(t *testing.T) {
 	whole, one, two := newStep(t, eng), newSplit(t, eng, 1), newSplit(t, eng, 2)
 	for i := range 20 {
 		b := batch(i)
-		if _, err := whole.Run(i, 0.01, b); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(whole.Run(i, 0.01, b))(t)
 		half := func(from int) map[string]*onnx.Tensor {
 			return map[string]*onnx.Tensor{
 				"x": onnx.NewTensor(b["x"].F32()[3*from:3*(from+8)], 8, 3),
@@ -330,12 +293,8 @@ func TestSplitEqualsStep(t *testing.T) {
 			}
 		}
 		for _, s := range []*train.Split{one, two} {
-			if _, err := s.Accumulate(half(0), half(8)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Update(i, 0.01, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Accumulate(half(0), half(8)))(t)
+			must.Get(s.Update(i, 0.01, true))(t)
 		}
 	}
 	wantSame(t, clone(two.State()), clone(one.State()))

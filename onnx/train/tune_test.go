@@ -16,16 +16,14 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/optim"
 	"fmp/onnx/serde"
 )
 
 func pureEngine(t *testing.T) engine.Engine {
 	t.Helper()
-	e, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{}))(t)
 	t.Cleanup(func() { e.Close() })
 	return e
 }
@@ -67,10 +65,7 @@ func small(t *testing.T, training bool) *onnx.Model {
 	y := b.Add(b.MatMul(b.Relu(h), b.Param("head", random("head", 12, 3))),
 		b.Param("offset", onnx.ZerosF32(3)))
 	b.Output("probabilities", b.Softmax(y, 1))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
@@ -85,10 +80,7 @@ func clusters(t *testing.T, n, classes int) Data {
 			x.F32()[i*6+j] = float32(r.NormFloat64()*0.4 + 2*math.Cos(float64(3*labels[i]*(j+1))))
 		}
 	}
-	d, err := Rows(map[string]*onnx.Tensor{"x": x, TargetInput: Target(labels, classes, CrossEntropy)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(Rows(map[string]*onnx.Tensor{"x": x, TargetInput: Target(labels, classes, CrossEntropy)}))(t)
 	return d
 }
 
@@ -131,30 +123,15 @@ func TestTune(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			eng, old := engineFor(t, c.training), small(t, c.training)
-			m, head, err := NewHead(old, "probabilities", 4, false, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m, head := must.Get2(NewHead(old, "probabilities", 4, false, 1))(t)
 			tn := tuningOf(m)
 			if tn.LoRA = c.lora; c.lora > 0 {
 				tn.Adapted, tn.Weights = []string{"body.weight", "body.bias"}, head
 			}
-			data, held, err := clusters(t, 200, 4).HoldOut(0.2, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			before, err := tn.Measure(t.Context(), eng, m, held)
-			if err != nil {
-				t.Fatal(err)
-			}
-			res, err := tn.Train(t.Context(), eng, m, data, held)
-			if err != nil {
-				t.Fatal(err)
-			}
-			after, err := tn.Measure(t.Context(), eng, res.Model, held)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data, held := must.Get2(clusters(t, 200, 4).HoldOut(0.2, 1))(t)
+			before := must.Get(tn.Measure(t.Context(), eng, m, held))(t)
+			res := must.Get(tn.Train(t.Context(), eng, m, data, held))(t)
+			after := must.Get(tn.Measure(t.Context(), eng, res.Model, held))(t)
 			if before["acc"] > 0.7 || after["acc"] < 0.95 || after["loss"] > before["loss"]/2 {
 				t.Errorf("before %v, after %v", before, after)
 			}
@@ -174,20 +151,11 @@ func TestTune(t *testing.T) {
 				t.Errorf("%d initializers, want the %d of before", len(n), len(m.Graph.Initializers))
 			}
 			// in evaluation form: an image's probabilities do not depend on its batch
-			s, err := eng.Load(res.Model)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(eng.Load(res.Model))(t)
 			defer s.Close()
-			feeds, err := held.Batch([]int{0, 1}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			feeds := must.Get(held.Batch([]int{0, 1}, nil))(t)
 			delete(feeds, TargetInput)
-			out, err := engine.Eval(s, feeds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := must.Get(engine.Eval(s, feeds))(t)
 			sum := float32(0)
 			for _, p := range out["probabilities"].F32()[:4] {
 				sum += p
@@ -204,10 +172,7 @@ func TestTune(t *testing.T) {
 func TestLoRABegins(t *testing.T) {
 	t.Parallel()
 	eng, m := pureEngine(t), small(t, false)
-	adapted, factors, err := AddLoRA(m, []string{"body.weight", "body.bias", "head"}, 2, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	adapted, factors := must.Get2(AddLoRA(m, []string{"body.weight", "body.bias", "head"}, 2, 1))(t)
 	if want := []string{"body.weight/lora_a", "body.weight/lora_b", "head/lora_a",
 		"head/lora_b"}; !slices.Equal(factors, want) {
 		t.Fatalf("factors are %q, want %q", factors, want)
@@ -217,15 +182,9 @@ func TestLoRABegins(t *testing.T) {
 		input.F32()[i] *= 20
 	}
 	run := func(m *onnx.Model) []float32 {
-		s, err := eng.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(eng.Load(m))(t)
 		defer s.Close()
-		out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": input})
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": input}))(t)
 		return out["probabilities"].F32()
 	}
 	first := run(m)
@@ -237,9 +196,7 @@ func TestLoRABegins(t *testing.T) {
 		values[f] = random("trained "+f, adapted.Graph.Initializers[f].Shape...)
 		adapted.Graph.Initializers[f] = values[f]
 	}
-	if err := MergeLoRA(m, values); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, MergeLoRA(m, values))
 	far := 0.0
 	for i, v := range run(adapted) {
 		if d := math.Abs(float64(v - run(m)[i])); d > 1e-5 {
@@ -266,10 +223,7 @@ func TestTuneResumes(t *testing.T) {
 
 func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 	t.Helper()
-	data, held, err := clusters(t, 60, 3).HoldOut(0.2, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data, held := must.Get2(clusters(t, 60, 3).HoldOut(0.2, 1))(t)
 	tn := tuningOf(m)
 	// After the second epoch of four steps the gradient is climbed: the best ones are from before
 	// most of the stops.
@@ -279,14 +233,8 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 		}
 		return -0.02
 	}
-	want, err := tn.Train(t.Context(), eng, m, data, held)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bytes, err := serde.Marshal(want.Model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(tn.Train(t.Context(), eng, m, data, held))(t)
+	bytes := must.Get(serde.Marshal(want.Model))(t)
 	tn.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
 	for stop, broken := 1, false; ; {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -315,10 +263,7 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		have, err := serde.Marshal(got.Model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		have := must.Get(serde.Marshal(got.Model))(t)
 		if string(have) != string(bytes) || got.Best != want.Best || got.Steps != want.Steps ||
 			!broken || want.Best > 8 {
 			t.Errorf("resumed to step %d, best %d; want %d, %d, and the same model; broken off in a "+
@@ -331,21 +276,12 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 // TestHoldOut: every example is in one part, once.
 func TestHoldOut(t *testing.T) {
 	t.Parallel()
-	all, err := Rows(map[string]*onnx.Tensor{"x": onnx.Vector[int64](0, 1, 2, 3, 4, 5, 6, 7, 8, 9)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b, err := all.HoldOut(0.3, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(Rows(map[string]*onnx.Tensor{"x": onnx.Vector[int64](0, 1, 2, 3, 4, 5, 6, 7, 8, 9)}))(t)
+	a, b := must.Get2(all.HoldOut(0.3, 1))(t)
 	var rows []int64
 	for _, d := range []Data{a, b} {
 		for i := range d.N {
-			feeds, err := d.Batch([]int{i}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			feeds := must.Get(d.Batch([]int{i}, nil))(t)
 			rows = append(rows, feeds["x"].I64()...)
 		}
 	}
@@ -366,10 +302,7 @@ func TestEarlyStop(t *testing.T) {
 	data := clusters(t, 60, 3)
 	tn := tuningOf(m)
 	tn.Rate, tn.Epochs, tn.Patience = optim.Constant(0), 50, 2
-	res, err := tn.Train(t.Context(), pureEngine(t), m, data, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(tn.Train(t.Context(), pureEngine(t), m, data, data))(t)
 	if res.Best != 5 || res.Steps != 15 {
 		t.Errorf("ended at step %d, best %d; want 15 and 5", res.Steps, res.Best)
 	}
@@ -381,10 +314,7 @@ func TestLosses(t *testing.T) {
 	eng := pureEngine(t)
 	b := build.New("scores")
 	b.Output("y", b.Mul(b.Input("x", onnx.Float32, "batch", 2), b.F32(1)))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	x := onnx.NewTensor([]float32{1, 2, -1, 3, 0.5, 0.25}, 3, 2)
 	logsum := func(v ...float64) float64 {
 		s := 0.0
@@ -414,14 +344,8 @@ func TestLosses(t *testing.T) {
 		{Loss{Name: Contrastive, Temperature: 0.5}, onnx.NewTensor([]float32{4, 4, 2}, 3, 1),
 			(logsum(ab, ac) - ab + logsum(ab, bc) - ab) / 3},
 	} {
-		loss, err := WithLoss(m, m.Graph.Outputs[0], c.l)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := eng.Load(loss)
-		if err != nil {
-			t.Fatal(err)
-		}
+		loss := must.Get(WithLoss(m, m.Graph.Outputs[0], c.l))(t)
+		s := must.Get(eng.Load(loss))(t)
 		out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x, TargetInput: c.target})
 		s.Close()
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 // element is one of a file that a test writes.
@@ -190,14 +191,9 @@ func TestJPEG(t *testing.T) {
 		im.Pix[i] = uint8(i)
 	}
 	var b bytes.Buffer
-	if err := jpeg.Encode(&b, im, &jpeg.Options{Quality: 100}); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()),
-		grey(16, 8, 8, 8, 0, text(tagCentre, "DS", "64"), text(tagWidth, "DS", "129"))...)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, jpeg.Encode(&b, im, &jpeg.Options{Quality: 100}))
+	got := must.Get(Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()),
+		grey(16, 8, 8, 8, 0, text(tagCentre, "DS", "64"), text(tagWidth, "DS", "129"))...))))(t)
 	for i, v := range im.Pix {
 		if y := float64(got.(*image.Gray16).Gray16At(i%16, i/16).Y) /
 			65535; math.Abs(y-(float64(v)+0.5)/128) > 0.02 {
@@ -210,9 +206,7 @@ func TestJPEG(t *testing.T) {
 		t.Errorf("another size: %v", err)
 	}
 	b.Reset()
-	if err := jpeg.Encode(&b, image.NewRGBA(image.Rect(0, 0, 16, 8)), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, jpeg.Encode(&b, image.NewRGBA(image.Rect(0, 0, 16, 8)), nil))
 	if _, err := Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()),
 		colour(16, 8, "YBR_FULL_422", 0)...))); err != nil {
 		t.Errorf("colour: %v", err)
@@ -273,9 +267,7 @@ func FuzzDecode(f *testing.F) {
 		grey(2, 2, 16, 12, 0, text(tagCentre, "DS", "2"), text(tagWidth, "DS", "3"))...))
 	f.Add(file(explicitVR, []byte{1, 2, 3, 4, 5, 6}, colour(2, 1, "RGB", 1)...))
 	var b bytes.Buffer
-	if err := jpeg.Encode(&b, image.NewGray(image.Rect(0, 0, 16, 8)), nil); err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, jpeg.Encode(&b, image.NewGray(image.Rect(0, 0, 16, 8)), nil))
 	f.Add(file(jpegBaseline, fragments(b.Bytes()), grey(16, 8, 8, 8, 0)...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := DecodeConfig(bytes.NewReader(data))
@@ -303,9 +295,7 @@ func TestEncode(t *testing.T) {
 		im.SetGray16(3+i%7, 5+i/7, color.Gray16{Y: uint16(3121 * i)})
 	}
 	var b, again bytes.Buffer
-	if err := Encode(&b, im); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Encode(&b, im))
 	if err := Encode(&again, im); err != nil || !bytes.Equal(b.Bytes(), again.Bytes()) {
 		t.Errorf("the same image has other bytes, %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 // pictures returns the files in testdata: one drawn picture of 53 x 37 pixels, written by
@@ -158,17 +159,12 @@ func noise(t *testing.T) []byte {
 	rgba := image.NewRGBA(im.Rect)
 	draw.Draw(rgba, rgba.Rect, im, image.Point{}, draw.Src)
 	var b bytes.Buffer
-	if err := peer.Encode(&b, rgba, &peer.Options{Quality: 100}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, peer.Encode(&b, rgba, &peer.Options{Quality: 100}))
 	return b.Bytes()
 }
 
 func reduces(t *testing.T, data []byte) {
-	whole, err := Decode(t.Context(), data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(Decode(t.Context(), data))(t)
 	im := whole.(*image.YCbCr)
 	wave := func(u int, x float64) float64 {
 		c := math.Cos(math.Pi * float64(u) * x)
@@ -178,10 +174,7 @@ func reduces(t *testing.T, data []byte) {
 		return c / 2
 	}
 	for _, p := range []Points{{1, 1}, {2, 2}, {4, 4}, {8, 8}, {8, 2}, {1, 4}, {4, 8}} {
-		_, planes, err := Reduce(t.Context(), data, []Points{p, p, p})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, planes := must.Get2(Reduce(t.Context(), data, []Points{p, p, p}))(t)
 		for i, pix := range [][]uint8{im.Y, im.Cb, im.Cr} {
 			if i > 0 && im.SubsampleRatio != image.YCbCrSubsampleRatio444 {
 				break
@@ -373,17 +366,9 @@ func FuzzPixels(f *testing.F) {
 			im = rgba
 		}
 		var b bytes.Buffer
-		if err := peer.Encode(&b, im, &peer.Options{Quality: int(quality)}); err != nil {
-			t.Fatal(err)
-		}
-		got, err := Decode(t.Context(), b.Bytes())
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := peer.Decode(&b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, peer.Encode(&b, im, &peer.Options{Quality: int(quality)}))
+		got := must.Get(Decode(t.Context(), b.Bytes()))(t)
+		want := must.Get(peer.Decode(&b))(t)
 		if d := apart(got, want); d < 0 || d > 1 {
 			t.Errorf("%d levels from image/jpeg", d)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 // file writes a state dictionary as torch.save does: tensors "w" [2, 3] and "b" [3] of one storage
@@ -47,10 +48,7 @@ func file(edit func(object string) string) []byte {
 }
 
 func TestRead(t *testing.T) {
-	got, err := Read(file(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Read(file(nil)))(t)
 	w, b := got["w"], got["b"]
 	if len(got) != 2 || w == nil || b == nil || !slices.Equal(w.Shape, []int{2, 3}) ||
 		!slices.Equal(w.F32(), []float32{0, 1, 2, 3, 4, 5}) ||

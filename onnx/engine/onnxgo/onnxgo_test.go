@@ -17,6 +17,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine/onnxgo"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -90,42 +91,28 @@ func TestAgain(t *testing.T) {
 	b := build.New("square")
 	x := b.Input("x", onnx.Float32, 2)
 	b.Output("y", b.Add(b.Mul(x, x), b.Param("one", onnx.Vector[float32](1, 1))))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
+	data := must.Get(serde.Marshal(m))(t)
 	g := onnxgo.NewGraph()
 	if err := g.Run(); err == nil {
 		t.Error("an empty graph runs")
 	}
 	model := decoder.NewModel(g)
-	if err := model.UnmarshalBinary(data); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, model.UnmarshalBinary(data))
 	for _, c := range []struct {
 		in   any
 		want []float32
 	}{{[]float32{1, 2}, []float32{2, 5}}, {[]float32{3, 4}, []float32{10, 17}},
 		{[]int64{1, 3}, []float32{2, 10}}} {
-		if err := model.SetInput(0, tensor.New(tensor.WithShape(2), tensor.WithBacking(c.in))); err != nil {
-			t.Fatal(err)
-		}
-		if err := g.Run(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, model.SetInput(0, tensor.New(tensor.WithShape(2), tensor.WithBacking(c.in))))
+		must.Do(t, g.Run())
 		out, err := model.GetOutputTensors()
 		if err != nil || !slices.Equal(out[0].Data().([]float32), c.want) {
 			t.Errorf("%v: %v, %v; want %v", c.in, out, err, c.want)
 		}
 	}
-	if err := model.SetInput(0,
-		tensor.New(tensor.WithShape(2), tensor.WithBacking([]int64{1<<53 + 1, 1}))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, model.SetInput(0,
+		tensor.New(tensor.WithShape(2), tensor.WithBacking([]int64{1<<53 + 1, 1}))))
 	if err := g.Run(); err == nil {
 		t.Error("a number that float32 lacks was taken for another")
 	}

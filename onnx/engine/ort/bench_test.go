@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // The cost of a call beside the model's own: a small model, its output made anew or filled in
@@ -14,18 +15,14 @@ func BenchmarkRun(b *testing.B) {
 	b.Run("allocated", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := s.Run(b.Context(), feeds, map[string]*onnx.Tensor{"y": nil}); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, s.Run(b.Context(), feeds, map[string]*onnx.Tensor{"y": nil}))
 		}
 	})
 	b.Run("in place", func(b *testing.B) {
 		b.ReportAllocs()
 		fetch := map[string]*onnx.Tensor{"y": onnx.ZerosF32(64, 2)}
 		for b.Loop() {
-			if err := s.Run(b.Context(), feeds, fetch); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, s.Run(b.Context(), feeds, fetch))
 		}
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestChangedLibrary: a library in the cache with one byte changed is not loaded, nor is a link in
@@ -16,16 +18,10 @@ func TestChangedLibrary(t *testing.T) {
 	if !known {
 		t.Skip("no library is published for this platform")
 	}
-	good, err := CacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(CacheDir())(t)
 	cache := filepath.Join(t.TempDir(), "cache")
 	t.Setenv("XDG_CACHE_HOME", cache)
-	dir, err := CacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(CacheDir())(t)
 	path := touch(t, filepath.Join(dir, files[len(files)-1].name))
 	changed := func(when, path string) {
 		t.Helper()
@@ -36,10 +32,7 @@ func TestChangedLibrary(t *testing.T) {
 				t.Errorf("%s: %v", when, err)
 			}
 		}
-		real, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		real := must.Get(filepath.EvalSymlinks(path))(t)
 		if err := checkCached(path, real); err == nil ||
 			!strings.Contains(err.Error(), "fmp setup fetches it again") {
 			t.Errorf("%s: %v", when, err)
@@ -50,26 +43,19 @@ func TestChangedLibrary(t *testing.T) {
 	if err := checkCached(elsewhere, elsewhere); err != nil {
 		t.Errorf("a library of the user's own: %v", err)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	if err := os.Symlink(elsewhere, path); err != nil {
 		t.Skip(err)
 	}
 	changed("a link in its place", path)
 	linked := filepath.Join(t.TempDir(), "link.so")
-	if err := os.Symlink(path, linked); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(path, linked))
 	if present(good, files) != nil {
 		t.Skip("no library in the cache to change a byte of")
 	}
 	os.Remove(path)
 	for _, f := range files {
-		from, err := os.Open(filepath.Join(good, f.name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		from := must.Get(os.Open(filepath.Join(good, f.name)))(t)
 		to, err := os.Create(filepath.Join(dir, f.name))
 		if err == nil {
 			_, err = io.Copy(to, from)
@@ -83,10 +69,7 @@ func TestChangedLibrary(t *testing.T) {
 	if err := checkCached(path, path); err != nil {
 		t.Errorf("the published library: %v", err)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(path, os.O_RDWR, 0))(t)
 	var b [1]byte
 	f.ReadAt(b[:], 1_000_000)
 	b[0]++

@@ -13,6 +13,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 )
@@ -27,56 +28,31 @@ func TestExternalData(t *testing.T) {
 	}
 	b := build.New("external")
 	b.Output("y", b.MatMul(b.Input("x", onnx.Float32, "n", 256), b.Param("w", w)))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
+	data := must.Get(serde.Marshal(m))(t)
 	var p onnxpb.ModelProto
-	if err := proto.Unmarshal(data, &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proto.Unmarshal(data, &p))
 	dir := t.TempDir()
 	init := p.Graph.Initializer[0]
-	if err := os.WriteFile(filepath.Join(dir, "w.bin"), append(make([]byte, 64), init.RawData...),
-		0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "w.bin"), append(make([]byte, 64), init.RawData...),
+		0o644))
 	init.RawData, init.DataLocation = nil, onnxpb.TensorProto_EXTERNAL
 	init.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "w.bin"},
 		{Key: "offset", Value: "64"}}
-	if data, err = proto.Marshal(&p); err != nil {
-		t.Fatal(err)
-	}
+	data = must.Get(proto.Marshal(&p))(t)
 	path := filepath.Join(dir, "model.onnx")
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	apart, err := serde.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, data, 0o644))
+	apart := must.Get(serde.Load(path))(t)
 	x := onnx.ZerosF32(2, 256)
 	for i := range x.F32() {
 		x.F32()[i] = float32(i % 5)
 	}
 	var got [2][]float32
 	for i, m := range []*onnx.Model{m, apart} {
-		s, err := e.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(e.Load(m))(t)
+		out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": x}))(t)
 		got[i] = out["y"].F32()
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close())
 	}
 	for i, v := range got[0] {
 		if got[1][i] != v {
@@ -84,9 +60,7 @@ func TestExternalData(t *testing.T) {
 		}
 	}
 	// Without its file the model is refused: nothing was copied.
-	if err := os.Remove(filepath.Join(dir, "w.bin")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "w.bin")))
 	if s, err := e.Load(apart); err == nil {
 		s.Close()
 		t.Error("the runtime did not read the file")

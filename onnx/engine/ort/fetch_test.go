@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 // fakeNPM puts an npm into $PATH that leaves the given archive where `npm pack` would, or fails.
@@ -26,15 +27,11 @@ func fakeNPM(t *testing.T, archive []byte, script string) {
 	}
 	dir := t.TempDir()
 	tgz := filepath.Join(dir, "the.tgz")
-	if err := os.WriteFile(tgz, archive, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(tgz, archive, 0o644))
 	if script == "" {
 		script = "cp '" + tgz + "' \"$5\"/onnxruntime-node.tgz"
 	}
-	if err := os.WriteFile(filepath.Join(dir, "npm"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "npm"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
@@ -44,20 +41,12 @@ func archive(t testing.TB, members map[string]string) []byte {
 	z := gzip.NewWriter(&buf)
 	w := tar.NewWriter(z)
 	for name, content := range members {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)),
-			Typeflag: tar.TypeReg}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(content)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)),
+			Typeflag: tar.TypeReg}))
+		must.Get(w.Write([]byte(content)))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
+	must.Do(t, z.Close())
 	return buf.Bytes()
 }
 
@@ -74,10 +63,7 @@ func TestFetch(t *testing.T) {
 	var said []string
 	say := func(s string) { said = append(said, s) }
 	for range 2 {
-		path, err := fetch(context.Background(), dir, wantedFile("the library"), say)
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := must.Get(fetch(context.Background(), dir, wantedFile("the library"), say))(t)
 		if b, err := os.ReadFile(path); err != nil || string(b) != "the library" {
 			t.Fatalf("%s holds %q (%v)", path, b, err)
 		}
@@ -86,13 +72,8 @@ func TestFetch(t *testing.T) {
 		t.Errorf("the second time it said %q", last)
 	}
 	// A damaged library is replaced.
-	if err := os.WriteFile(filepath.Join(dir, "lib.so"), []byte("damaged"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	path, err := fetch(context.Background(), dir, wantedFile("the library"), say)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "lib.so"), []byte("damaged"), 0o644))
+	path := must.Get(fetch(context.Background(), dir, wantedFile("the library"), say))(t)
 	if b, _ := os.ReadFile(path); string(b) != "the library" {
 		t.Errorf("a damaged library stayed: %q", b)
 	}
@@ -159,10 +140,7 @@ func TestFetchErrorsLeaveNothing(t *testing.T) {
 // onlyEntries fails unless dir holds just the given names.
 func onlyEntries(t *testing.T, dir string, want ...string) {
 	t.Helper()
-	es, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	es := must.Get(os.ReadDir(dir))(t)
 	var got []string
 	for _, e := range es {
 		got = append(got, e.Name())
@@ -194,14 +172,8 @@ func TestEveryPlatformEndsWithALibrary(t *testing.T) {
 // extended headers may hold (2 MiB, archive/tar's bound).
 func FuzzUnpack(f *testing.F) {
 	good := archive(f, map[string]string{"package/lib.so": "the library", "../x": "y"})
-	z, err := gzip.NewReader(bytes.NewReader(good))
-	if err != nil {
-		f.Fatal(err)
-	}
-	raw, err := io.ReadAll(z)
-	if err != nil {
-		f.Fatal(err)
-	}
+	z := must.Get(gzip.NewReader(bytes.NewReader(good)))(f)
+	raw := must.Get(io.ReadAll(z))(f)
 	f.Add(good, false)
 	f.Add(raw, true)
 	f.Add(raw[:600], true)
@@ -210,21 +182,14 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, pack bool) {
 		if pack {
 			var b bytes.Buffer
-			z, err := gzip.NewWriterLevel(&b, gzip.NoCompression)
-			if err != nil {
-				t.Fatal(err)
-			}
+			z := must.Get(gzip.NewWriterLevel(&b, gzip.NoCompression))(t)
 			z.Write(data)
 			z.Close()
 			data = b.Bytes()
 		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o644))
 		to := filepath.Join(outside, "to")
-		if err := os.Mkdir(to, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(to, 0o755))
 		defer os.RemoveAll(to)
 		var err error
 		alloctest.AtMost(t, 8*len(data)+2<<20,

@@ -7,16 +7,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 func touch(t *testing.T, path string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("not really a library"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte("not really a library"), 0o644))
 	return path
 }
 
@@ -40,10 +38,7 @@ func TestFindLibraryOrder(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(LibraryEnv, c.env)
 			t.Setenv("LD_LIBRARY_PATH", c.ld)
-			got, tried, err := FindLibrary(c.setting)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got, tried := must.Get2(FindLibrary(c.setting))(t)
 			if got != c.want && !(c.want == cached && strings.HasPrefix(got, "/usr")) {
 				t.Errorf("found %s, want %s", got, c.want)
 			}
@@ -87,9 +82,7 @@ func TestFindLibrarySkipsOldOnes(t *testing.T) {
 	}
 	dir := t.TempDir()
 	old := touch(t, filepath.Join(dir, "a", "libonnxruntime.so.1.14.1"))
-	if err := os.Symlink(old, filepath.Join(dir, "a", "libonnxruntime.so.1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(old, filepath.Join(dir, "a", "libonnxruntime.so.1")))
 	want := touch(t, filepath.Join(dir, "b", "libonnxruntime.so.1"))
 	t.Setenv(LibraryEnv, "")
 	t.Setenv("LD_LIBRARY_PATH", filepath.Join(dir, "a")+":"+filepath.Join(dir, "b"))
@@ -119,9 +112,7 @@ func TestBesideProgram(t *testing.T) {
 	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "fmp")
 	t.Cleanup(func(was func() (string, error)) func() { return func() { program = was } }(program))
 	exe := filepath.Join(dir, "fmp")
-	if err := os.WriteFile(exe, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(exe, nil, 0o600))
 	if err := os.Symlink(exe, link); err != nil {
 		t.Skip(err)
 	}
@@ -131,13 +122,8 @@ func TestBesideProgram(t *testing.T) {
 		t.Errorf("found %s in an empty folder", p)
 	}
 	want := filepath.Join(dir, libraryNames()[0])
-	if err := os.WriteFile(want, []byte("not the published library"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := filepath.EvalSymlinks(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(want, []byte("not the published library"), 0o600))
+	resolved := must.Get(filepath.EvalSymlinks(want))(t)
 	if got, _, err := FindLibrary(""); err != nil || got != resolved {
 		t.Errorf("found %s, %v; want %s", got, err, resolved)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/must"
 )
 
 // TestNewerSet: what operator set 28 says more of operators that the runtime has in an older one is
@@ -52,10 +53,7 @@ func TestNewerSet(t *testing.T) {
 			c.node.Name, c.node.Outputs = "node", []string{"y"}
 			m.Graph.Nodes, m.Graph.Outputs = []*onnx.Node{&c.node},
 				[]onnx.ValueInfo{{Name: "y", DType: onnx.Float32}}
-			got, err := engine.Eval(open(t, e, m), feeds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(engine.Eval(open(t, e, m), feeds))(t)
 			if !slices.Equal(got["y"].F32(), c.want) {
 				t.Errorf("%v, want %v", got["y"].F32(), c.want)
 			}
@@ -71,11 +69,8 @@ func TestLocale(t *testing.T) {
 		Nodes: []*onnx.Node{{Name: "node", Op: "StringNormalizer", Inputs: []string{"x"},
 			Outputs: []string{"y"},
 			Attrs:   []onnx.Attr{onnx.StrAttr("case_change_action", "UPPER")}}}}}
-	got, err := engine.Eval(open(t, newEngine(t, Options{Threads: 1}), m),
-		map[string]*onnx.Tensor{"x": onnx.Vector("oak", "Öl")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(engine.Eval(open(t, newEngine(t, Options{Threads: 1}), m),
+		map[string]*onnx.Tensor{"x": onnx.Vector("oak", "Öl")}))(t)
 	if want := []string{"OAK", "ÖL"}; !slices.Equal(got["y"].Data.([]string), want) {
 		t.Errorf("%q, want %q", got["y"].Data, want)
 	}

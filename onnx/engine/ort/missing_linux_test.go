@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestMissing: the reason names the provider's library where that is not beside the runtime's, the
@@ -17,17 +19,13 @@ func TestMissing(t *testing.T) {
 	if got := missing(lib, "cuda"); !strings.Contains(got, provider) {
 		t.Errorf("no provider: %q", got)
 	}
-	if err := os.WriteFile(provider, []byte("no library"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(provider, []byte("no library"), 0o600))
 	if got := missing(lib, "cuda"); !strings.Contains(got, "ELF") && !strings.Contains(got, "short") {
 		t.Errorf("no library: %q", got)
 	}
 	compile := func(out, code string, args ...string) {
 		source := filepath.Join(dir, "a.c")
-		if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(source, []byte(code), 0o600))
 		c := exec.Command("cc", append([]string{"-shared", "-fPIC", "-o", out, source}, args...)...)
 		if text, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", c, err, text)
@@ -40,9 +38,7 @@ func TestMissing(t *testing.T) {
 	if got := missing(lib, "cuda"); got != "" {
 		t.Errorf("with all that it needs: %q", got)
 	}
-	if err := os.Remove(needed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(needed))
 	if got := missing(lib, "cuda"); !strings.Contains(got, "libneeded-by-cuda.so") {
 		t.Errorf("without a library that it needs: %q", got)
 	}

@@ -19,6 +19,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
+	"fmp/onnx/must"
 )
 
 // newEngine is an engine with the library that FindLibrary finds.
@@ -36,10 +37,7 @@ func newEngine(t testing.TB, opts Options) engine.Engine {
 
 func open(t testing.TB, e engine.Engine, m *onnx.Model) engine.Session {
 	t.Helper()
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -52,10 +50,7 @@ func modelOf(t testing.TB, f func(b *build.Builder)) *onnx.Model {
 	t.Helper()
 	b := build.New("test")
 	f(b)
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
@@ -71,10 +66,7 @@ func TestRunAllocatesOrFillsInPlace(t *testing.T) {
 	s := open(t, newEngine(t, Options{Threads: 1}), linear(t))
 	feeds := map[string]*onnx.Tensor{"x": onnx.NewTensor([]float32{1, 0, 0, 1, 1, 1}, 3, 2)}
 	want := []float32{1, 2, 3, 4, 4, 6}
-	out, err := engine.Eval(s, feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, feeds))(t)
 	if d := cmp.Diff(onnx.NewTensor(want, 3, 2), out["y"]); d != "" {
 		t.Errorf("allocated output (-want +got):\n%s", d)
 	}
@@ -82,9 +74,7 @@ func TestRunAllocatesOrFillsInPlace(t *testing.T) {
 	data := y.F32()
 	for i := range 5 { // the same memory, call after call
 		copy(feeds["x"].F32(), []float32{1, 0, 0, 1, 1, float32(i)})
-		if err := s.Run(t.Context(), feeds, map[string]*onnx.Tensor{"y": y}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context(), feeds, map[string]*onnx.Tensor{"y": y}))
 		if want := float32(1 + 3*i); data[4] != want {
 			t.Errorf("call %d: in place got %v, want %v", i, data[4], want)
 		}
@@ -100,9 +90,7 @@ func TestSwappedBuffers(t *testing.T) {
 	s := open(t, newEngine(t, Options{Threads: 1}), m)
 	x, y := onnx.ZerosF32(4), onnx.ZerosF32(4)
 	for range 20 {
-		if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, map[string]*onnx.Tensor{"y": y}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, map[string]*onnx.Tensor{"y": y}))
 		x, y = y, x
 	}
 	if d := cmp.Diff([]float32{20, 20, 20, 20}, x.F32()); d != "" {
@@ -116,14 +104,9 @@ func TestDropped(t *testing.T) {
 	m := modelOf(t, func(b *build.Builder) { b.Output("y", b.Add(b.Input("x", onnx.Float32, 4), b.F32(1))) })
 	e := newEngine(t, Options{Threads: 1})
 	for range 3 {
-		s, err := e.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(4)},
-			map[string]*onnx.Tensor{"y": onnx.ZerosF32(4)}); err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(e.Load(m))(t)
+		must.Do(t, s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(4)},
+			map[string]*onnx.Tensor{"y": onnx.ZerosF32(4)}))
 	}
 	for range 5 {
 		collected := make(chan struct{})
@@ -155,23 +138,15 @@ func TestElementTypes(t *testing.T) {
 				b.Output("y", b.Op("Identity", []build.Ref{x}))
 			})
 			s := open(t, e, m)
-			empty, err := onnx.Zeros(v.DType, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			empty := must.Get(onnx.Zeros(v.DType, 0))(t)
 			for _, in := range []*onnx.Tensor{v, empty} {
 				feeds := map[string]*onnx.Tensor{"x": in}
-				out, err := engine.Eval(s, feeds)
-				if err != nil {
-					t.Fatal(err)
-				}
+				out := must.Get(engine.Eval(s, feeds))(t)
 				if d := cmp.Diff(in, out["y"]); d != "" {
 					t.Errorf("allocated (-want +got):\n%s", d)
 				}
 				place, _ := onnx.Zeros(v.DType, in.Shape...)
-				if err := s.Run(t.Context(), feeds, map[string]*onnx.Tensor{"y": place}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Run(t.Context(), feeds, map[string]*onnx.Tensor{"y": place}))
 				if d := cmp.Diff(in, place); d != "" {
 					t.Errorf("in place (-want +got):\n%s", d)
 				}
@@ -191,9 +166,7 @@ func TestScalars(t *testing.T) {
 	fetch := map[string]*onnx.Tensor{"y": place, "z": nil}
 	for _, v := range []float32{3, 4} {
 		fetch["z"] = nil
-		if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.Scalar(v)}, fetch); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.Scalar(v)}, fetch))
 		if place.F32()[0] != 2*v {
 			t.Errorf("in place got %v, want %v", place.F32()[0], 2*v)
 		}
@@ -222,18 +195,13 @@ func TestOddOutputs(t *testing.T) {
 	x := onnx.Vector[float32](1, 2, 3)
 	want := map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8), "c2": onnx.Vector[float32](7, 8),
 		"x": x.Clone(), "x2": x.Clone()}
-	got, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": x}))(t)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("allocated (-want +got):\n%s", d)
 	}
 	place := map[string]*onnx.Tensor{"c": onnx.ZerosF32(2), "c2": onnx.ZerosF32(2),
 		"x": onnx.ZerosF32(3), "x2": onnx.ZerosF32(3)}
-	if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, place); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, place))
 	if d := cmp.Diff(want, place); d != "" {
 		t.Errorf("in place (-want +got):\n%s", d)
 	}
@@ -245,10 +213,7 @@ func TestNoInputs(t *testing.T) {
 	if len(s.Inputs()) != 0 {
 		t.Errorf("inputs %v, want none", s.Inputs())
 	}
-	out, err := engine.Eval(s, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, nil))(t)
 	if d := cmp.Diff(onnx.Scalar[float32](3), out["y"]); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
@@ -334,10 +299,7 @@ func TestLoadErrors(t *testing.T) {
 	if _, err := e.Load(nil); err == nil {
 		t.Error("a nil model was loaded")
 	}
-	s, err := e.Load(linear(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(linear(t)))(t)
 	for range 2 { // closing twice is harmless
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -493,10 +455,7 @@ func TestGoroutinesDoNotChangeResults(t *testing.T) {
 				}
 				feeds[in.Name] = random(r, shape...)
 			}
-			want, err := engine.Eval(s, feeds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(engine.Eval(s, feeds))(t)
 			var wg sync.WaitGroup
 			for range 4 {
 				wg.Add(1)
@@ -647,13 +606,8 @@ func TestLoadLeavesHeavyConstantsToTheRun(t *testing.T) {
 		b.Output("y", b.Add(b.Input("x", onnx.Float32, 1), b.ReduceSum(b.MatMul(c, c), false, 0, 1)))
 	})
 	start := time.Now()
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(t)
+	must.Do(t, s.Close())
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("loading took %v", took)
 	}

@@ -13,6 +13,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/must"
 )
 
 // TestAfterConvolution: what follows a convolution is done with it, to the same bits as by itself,
@@ -100,36 +101,21 @@ func TestAfterConvolution(t *testing.T) {
 				x = b.Op(op, in)
 			}
 			b.Output("out", x)
-			m, err := b.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(b.Model())(t)
 			return m
 		}
 		var outs [2][]float32
 		for i, separate := range []bool{false, true} {
 			m := model(separate)
-			p, err := compile(m, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(compile(m, false))(t)
 			// outputs
 			steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" })
 			if want := []int{c.steps, 1 + len(c.after) + curves}[i]; len(steps) != want {
 				t.Errorf("%s: %d steps, want %d", c.name, len(steps), want)
 			}
-			e, err := New(engine.Options{Threads: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := e.Load(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := engine.Eval(s, map[string]*onnx.Tensor{"image": image}, "out")
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(New(engine.Options{Threads: 2}))(t)
+			s := must.Get(e.Load(m))(t)
+			out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"image": image}, "out"))(t)
 			outs[i] = out["out"].F32()
 		}
 		for i, v := range outs[0] {
@@ -153,17 +139,11 @@ func TestConstantsAfterConvolution(t *testing.T) {
 		b.Op("Constant", nil, onnx.TensorAttr("value", onnx.Scalar(v)))
 	}
 	b.Output("out", b.Op("Clip", []build.Ref{x, b.F32(0), b.F32(6)}))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	nodes := m.Graph.Nodes
 	clip := slices.IndexFunc(nodes, func(n *onnx.Node) bool { return n.Op == "Clip" })
 	nodes[clip].Inputs[1], nodes[clip].Inputs[2] = nodes[1].Outputs[0], nodes[2].Outputs[0]
-	p, err := compile(m, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(compile(m, false))(t)
 	if p.steps[0].node.Op != "Conv" ||
 		slices.ContainsFunc(p.steps, func(s step) bool { return s.node.Op == "Clip" }) {
 		t.Errorf("the steps are %+v", p.steps)
@@ -186,26 +166,15 @@ func TestSharedWeights(t *testing.T) {
 			x = b.Op(op, []build.Ref{x, w})
 		}
 		b.Output("y", x)
-		m, err := b.Model()
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := New(engine.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(b.Model())(t)
+		e := must.Get(New(engine.Options{Threads: 1}))(t)
 		size := make([]int, len(shape))
 		for i, d := range shape {
 			size[i] = d.(int)
 		}
 		alloctest.AtMost(t, nodes*side*side*4/2, func() {
-			s, err := e.Load(m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(size...)}); err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(e.Load(m))(t)
+			must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(size...)}))(t)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/must"
 )
 
 func numbers(seed uint64, shape ...int) *onnx.Tensor {
@@ -78,10 +79,7 @@ func TestBlocks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := build.New("blocks")
 			b.Output("y", c.graph(b, b.Input("x", onnx.Float32, "n", 4, 8, 8)))
-			m, err := b.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(b.Model())(t)
 			s := load(t, m)
 			in := []*onnx.Tensor{numbers(9, n, 4, 8, 8)}
 			w := newWatch(s.plan, n)
@@ -113,24 +111,15 @@ func TestBlocks(t *testing.T) {
 
 func load(t *testing.T, m *onnx.Model) *session {
 	t.Helper()
-	e, err := New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(New(engine.Options{Threads: 1}))(t)
+	s := must.Get(e.Load(m))(t)
 	t.Cleanup(func() { s.Close() })
 	return s.(*session)
 }
 
 func evaluated(t *testing.T, s *session, x *onnx.Tensor) map[string]*onnx.Tensor {
 	t.Helper()
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": x}))(t)
 	return out
 }
 

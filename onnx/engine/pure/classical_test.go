@@ -13,6 +13,7 @@ import (
 	_ "fmp/onnx/classical"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 )
 
 const ml = "ai.onnx.ml"
@@ -238,10 +239,7 @@ func compareClassical(t *testing.T, name string, got, want *onnx.Tensor) {
 // TestMembershipTree compares a tree of lists of values with its own arithmetic, and one of a
 // single leaf.
 func TestMembershipTree(t *testing.T) {
-	own, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	nan := float32(math.NaN())
 	x := onnx.NewTensor([]float32{1, 2, 3, 4, 5, nan}, 6, 1)
 	// The first tree: 10 where x is 1 or 4, else 20 where x is 2, else 30. The second one: 100 for
@@ -266,10 +264,7 @@ func TestMembershipTree(t *testing.T) {
 
 // TestHostileForest: trees that would walk for ever, or outside of their tables, are refused.
 func TestHostileForest(t *testing.T) {
-	own, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	for _, c := range []struct {
 		name   string
 		change func(attrs map[string]*onnx.Attr)

@@ -14,6 +14,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -25,14 +26,8 @@ func FuzzLoad(f *testing.F) {
 	seed := func(fill func(b *build.Builder)) {
 		b := build.New("seed")
 		fill(b)
-		m, err := b.Model()
-		if err != nil {
-			f.Fatal(err)
-		}
-		data, err := serde.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		m := must.Get(b.Model())(f)
+		data := must.Get(serde.Marshal(m))(f)
 		f.Add(data)
 	}
 	seed(func(b *build.Builder) {
@@ -60,10 +55,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			return
 		}
-		e, err := pure.New(engine.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 		var s engine.Session
 		alloctest.AtMost(t, 4000*len(data), func() { s, err = e.Load(m) })
 		if err != nil {
@@ -144,10 +136,7 @@ func tryOperator(t *testing.T, seed uint64) {
 			d, shape = onnx.Float32,
 				[][]int{{r.IntN(3), 16, r.IntN(20), r.IntN(20)}, {16 + r.IntN(9), 16, 3, 3}}[i]
 		}
-		x, err := onnx.Zeros(d, shape...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must.Get(onnx.Zeros(d, shape...))(t)
 		switch v := x.Data.(type) {
 		case []float32:
 			for i := range v {
@@ -205,10 +194,7 @@ func tryOperator(t *testing.T, seed uint64) {
 		}
 	}
 	m.Graph.Nodes = []*onnx.Node{n}
-	e, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	s, err := e.Load(m)
 	if err == nil {
 		defer s.Close()

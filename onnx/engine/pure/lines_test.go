@@ -8,6 +8,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/must"
 )
 
 // TestLines: a product of known weights does the sum, the factor and the GELU after it, where
@@ -80,10 +81,7 @@ func TestLines(t *testing.T) {
 			b := build.New("lines")
 			y := c.graph(b, b.Input("x", onnx.Float32, "n", "lines", 40))
 			b.Output("y", b.Relu(y))
-			m, err := b.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(b.Model())(t)
 			s := load(t, m)
 			// Behind them are the Relu and the output's name.
 			if n := len(s.plan.steps) - 2; n != c.steps {
@@ -93,17 +91,11 @@ func TestLines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plain, err := e.Load(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			plain := must.Get(e.Load(m))(t)
 			defer plain.Close()
 			for _, shape := range [][]int{{2, 19, 40}, {7, 19, 40}, {0, 19, 40}} {
 				x := numbers(5, shape...)
-				want, err := engine.Eval(plain, map[string]*onnx.Tensor{"x": x})
-				if err != nil {
-					t.Fatal(err)
-				}
+				want := must.Get(engine.Eval(plain, map[string]*onnx.Tensor{"x": x}))(t)
 				got := evaluated(t, s, x)
 				for of, w := range want {
 					for i, v := range w.F32() {

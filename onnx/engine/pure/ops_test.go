@@ -10,6 +10,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/must"
 )
 
 // opCase is one row of the table.
@@ -411,19 +412,10 @@ func TestOperators(t *testing.T) {
 	for i, c := range opCases() {
 		t.Run(fmt.Sprintf("%03d_%s", i, c.op), func(t *testing.T) {
 			m, feeds := opModel(c.op, c.opset, c.in, max(1, c.outputs), c.attrs...)
-			s, err := one.Load(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(one.Load(m))(t)
 			defer s.Close()
-			got, err := engine.Eval(s, feeds)
-			if err != nil {
-				t.Fatal(err)
-			}
-			again, err := engine.Eval(s, feeds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(engine.Eval(s, feeds))(t)
+			again := must.Get(engine.Eval(s, feeds))(t)
 			parallel := run(t, four, m, feeds)
 			want := run(t, reference, m, feeds)
 			for name, w := range want {

@@ -7,6 +7,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
+	"fmp/onnx/must"
 )
 
 // The outputs of one node may be read long before and after each other, in any order.
@@ -19,10 +20,7 @@ func TestOutputsOfOneNodeAreReadApart(t *testing.T) {
 		y = b.Sub(y, parts[at[1]])
 		z := b.Transpose(parts[at[2]], 1, 0)
 		b.Output("y", b.Mul(y, b.Transpose(z, 1, 0)))
-		m, err := b.Model()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(b.Model())(t)
 		got := evalPure(t, m, onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 1, 6))
 		want := make([]float32, 2)
 		for i := range want {
@@ -57,19 +55,10 @@ func TestFunctionsAreInlined(t *testing.T) {
 // evalPure runs a model of one input x and one output y.
 func evalPure(t *testing.T, m *onnx.Model, x *onnx.Tensor) *onnx.Tensor {
 	t.Helper()
-	e, err := New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(New(engine.Options{Threads: 1}))(t)
 	defer e.Close()
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(t)
 	defer s.Close()
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x})
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": x}))(t)
 	return out["y"]
 }

@@ -8,6 +8,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
+	"fmp/onnx/must"
 )
 
 // TestPadding: a convolution or pooling does the padding before it, to the same bits where they are
@@ -89,10 +90,7 @@ func TestPadding(t *testing.T) {
 				in = append(in, b.Param("w", c.w), b.Param("bias", onnx.Vector[float32](1, -2, .5, 0)))
 			}
 			b.Output("y", b.Op(c.op, in, c.attrs...))
-			m, err := b.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(b.Model())(t)
 			return m
 		}
 		image := onnx.ZerosF32(2, 2, 7, 6)
@@ -102,23 +100,14 @@ func TestPadding(t *testing.T) {
 		var outs [2]*onnx.Tensor
 		for i, opaque := range []bool{false, true} {
 			m := model(opaque)
-			p, err := compile(m, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(compile(m, true))(t)
 			// outputs
 			steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" })
 			if want := []int{c.steps, 2}[i]; len(steps) != want {
 				t.Errorf("%s: %d steps, want %d", c.name, len(steps), want)
 			}
-			e, err := New(engine.Options{Threads: 1, Reproducible: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := e.Load(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(New(engine.Options{Threads: 1, Reproducible: true}))(t)
+			s := must.Get(e.Load(m))(t)
 			out, err := engine.Eval(s, map[string]*onnx.Tensor{"image": image}, "y")
 			if err != nil {
 				t.Fatalf("%s: %v", c.name, err)
@@ -148,14 +137,8 @@ func TestConstantsAreFolded(t *testing.T) {
 			[]build.Ref{b.Op("Transpose", []build.Ref{b.Param("w", onnx.ZerosF32(1, 1))})}),
 			b.Axes(1, c.size)})
 		b.Output("y", b.Op("Add", []build.Ref{x, w}))
-		m, err := b.Model()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := compile(m, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(b.Model())(t)
+		p := must.Get(compile(m, true))(t)
 		// the output
 		steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" })
 		if len(steps) != c.steps {

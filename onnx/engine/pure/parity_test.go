@@ -13,6 +13,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -26,10 +27,7 @@ func engines(t testing.TB, threads int) (own, reference engine.Engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err = pure.New(engine.Options{Threads: threads})
-	if err != nil {
-		t.Fatal(err)
-	}
+	own = must.Get(pure.New(engine.Options{Threads: threads}))(t)
 	return own, reference
 }
 
@@ -37,15 +35,9 @@ func engines(t testing.TB, threads int) (own, reference engine.Engine) {
 func run(t testing.TB, e engine.Engine, m *onnx.Model,
 	feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	t.Helper()
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(t)
 	defer s.Close()
-	out, err := engine.Eval(s, feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, feeds))(t)
 	return out
 }
 
@@ -70,10 +62,7 @@ func TestExtractors(t *testing.T) {
 	}
 	for _, f := range files {
 		t.Run(filepath.Base(f), func(t *testing.T) {
-			m, err := serde.Load(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(serde.Load(f))(t)
 			feeds := drawn(t, m, 3)
 			got, want := run(t, own, m, feeds), run(t, reference, m, feeds)
 			for name, w := range want {
@@ -121,10 +110,7 @@ func drawn(t testing.TB, m *onnx.Model, n int) map[string]*onnx.Tensor {
 				shape[i] = n
 			}
 		}
-		x, err := onnx.Zeros(v.DType, shape...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must.Get(onnx.Zeros(v.DType, shape...))(t)
 		switch d := x.Data.(type) {
 		case []float32:
 			for i := range d {
@@ -145,21 +131,13 @@ func benchmark(b *testing.B, e engine.Engine, file string, batch int) {
 	if err != nil {
 		b.Skip(err)
 	}
-	s, err := e.Load(m)
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(b)
 	defer s.Close()
 	feeds := drawn(b, m, batch)
-	out, err := engine.Eval(s, feeds)
-	if err != nil {
-		b.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, feeds))(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := s.Run(b.Context(), feeds, out); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.Run(b.Context(), feeds, out))
 	}
 }
 

@@ -12,14 +12,12 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 )
 
 func newPure(t testing.TB, threads int) engine.Engine {
 	t.Helper()
-	e, err := pure.New(engine.Options{Threads: threads})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{Threads: threads}))(t)
 	return e
 }
 
@@ -27,10 +25,7 @@ func modelOf(t testing.TB, f func(b *build.Builder)) *onnx.Model {
 	t.Helper()
 	b := build.New("test")
 	f(b)
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	return m
 }
 
@@ -72,19 +67,13 @@ func opModel(op string, opset int64, in []*onnx.Tensor, outputs int,
 
 func load(t testing.TB, m *onnx.Model) engine.Session {
 	t.Helper()
-	s, err := newPure(t, 2).Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newPure(t, 2).Load(m))(t)
 	return s
 }
 
 func eval(t testing.TB, s engine.Session, feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	t.Helper()
-	out, err := engine.Eval(s, feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, feeds))(t)
 	return out
 }
 
@@ -144,9 +133,7 @@ func TestDynamicSizesAndInPlaceFetch(t *testing.T) {
 		for i := range x.F32() {
 			x.F32()[i], y.F32()[i] = float32(i), -1
 		}
-		if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, map[string]*onnx.Tensor{"y": y}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, map[string]*onnx.Tensor{"y": y}))
 		for i, v := range y.F32() {
 			if w := float32(i) + []float32{1, 0, -1}[i%3]; v != w {
 				t.Fatalf("n = %d: y[%d] = %v, want %v", n, i, v, w)
@@ -174,13 +161,9 @@ func TestBuffersAreReused(t *testing.T) {
 	feeds := map[string]*onnx.Tensor{"x": onnx.ZerosF32(1 << 16)}
 	fetch := map[string]*onnx.Tensor{"y": onnx.ZerosF32(1 << 16)}
 	var before, after runtime.MemStats
-	if err := s.Run(t.Context(), feeds, fetch); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context(), feeds, fetch))
 	runtime.ReadMemStats(&before)
-	if err := s.Run(t.Context(), feeds, fetch); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context(), feeds, fetch))
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<16 {
 		t.Errorf("the second run allocated %d bytes, one value has %d", n, 4<<16)

@@ -11,6 +11,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
+	"fmp/onnx/must"
 )
 
 func init() { EnableIntegers() }
@@ -104,10 +105,7 @@ func QuantizedNetwork(t *testing.T, d onnx.DType) *onnx.Model {
 		onnx.IntAttr("transB", 1)), .05)
 	x = q.bytes(q.Op("MatMul", []build.Ref{x, q.weights(1, 9, 7)}), .05)
 	q.Output("y", x)
-	m, err := q.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(q.Model())(t)
 	return m
 }
 
@@ -122,15 +120,9 @@ func QuantizedFeeds() map[string]*onnx.Tensor {
 
 func computed(t *testing.T, e engine.Engine, m *onnx.Model) *onnx.Tensor {
 	t.Helper()
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(t)
 	defer s.Close()
-	out, err := engine.Eval(s, QuantizedFeeds())
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, QuantizedFeeds()))(t)
 	return out["y"]
 }
 
@@ -142,10 +134,7 @@ func TestQuantized(t *testing.T) {
 		sum string
 	}{{onnx.Uint8, "7b94952d94b382d2"}, {onnx.Int8, "6c9fe0b4fa228e55"}} {
 		m := QuantizedNetwork(t, c.d)
-		e, err := New(engine.Options{Threads: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(New(engine.Options{Threads: 2}))(t)
 		got := computed(t, e, m)
 		separate := onnx.Clone(m)
 		for _, n := range m.Graph.Nodes { // a value that is an output is made as float32
@@ -170,10 +159,7 @@ func TestQuantized(t *testing.T) {
 		if sum := fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, got.F32())))[:16]; sum != c.sum {
 			t.Errorf("%v: outputs have the sum %s where %s is expected", c.d, sum, c.sum)
 		}
-		s, err := e.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(e.Load(m))(t)
 		var ops []string
 		for _, st := range s.(*session).plan.steps {
 			ops = append(ops, st.node.Op)

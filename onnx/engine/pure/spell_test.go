@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // Operators that are spelt out in others, and quantised ones, give what the ONNX Runtime's own
@@ -17,10 +18,7 @@ func TestSpelling(t *testing.T) {
 	own, reference := engines(t, 1)
 	r := random{rand.New(rand.NewPCG(4, 4))}
 	bytes := func(shape ...int) *onnx.Tensor {
-		x, err := onnx.Zeros(onnx.Uint8, shape...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must.Get(onnx.Zeros(onnx.Uint8, shape...))(t)
 		for i := range x.U8() {
 			x.U8()[i] = uint8(r.Uint32())
 		}

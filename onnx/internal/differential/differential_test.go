@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 )
 
 // Graphs of every family: what must agree does, but for what is known with its reason. The long run
@@ -18,14 +19,11 @@ func TestFamilies(t *testing.T) {
 	other := orttest.New(t)
 	for _, family := range Families() {
 		t.Run(family, func(t *testing.T) {
-			tally, err := Run(family, 1, 0, count, other, func(c *Case, d Disagreement) {
+			tally := must.Get(Run(family, 1, 0, count, other, func(c *Case, d Disagreement) {
 				if d.Known == "" {
 					t.Errorf("%s: %s of %s: %s", c, d.Check, d.Op, d.Detail)
 				}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			// A generator that draws nothing valid would find nothing.
 			if 2*tally.Compared["engine"] < count || tally.Compared["fold"] < count {
 				t.Errorf("of %d graphs only %v were compared", count, tally.Compared)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // A broadcast result has, at every position, what the definition says, whichever operand is
@@ -26,9 +27,7 @@ func TestBroadcastByDefinition(t *testing.T) {
 		c := NewCall(&Env{Pool: &Pool{}, Threads: 1 + r.IntN(3)}, 2, 1)
 		c.Want[0] = true
 		c.In[0], c.In[1] = operand(), operand()
-		if err := c.Do(binaryOf(vectors(differences, subRow[float32]))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Do(binaryOf(vectors(differences, subRow[float32]))))
 		out := c.Out[0]
 		st := [2][]int{broadcastStrides(c.In[0].Shape, out.Shape),
 			broadcastStrides(c.In[1].Shape, out.Shape)}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 func init() { EnableIntegers() }
@@ -42,16 +43,11 @@ func evaluated(t *testing.T, threads int, n *onnx.Node, known map[int]bool,
 		s.In, s.Const = append(s.In, d), append(s.Const, c)
 	}
 	n.Outputs = []string{"out"}
-	k, err := Prepare(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(Prepare(s))(t)
 	c := NewCall(&Env{Pool: &Pool{}, Threads: threads}, len(in), 1)
 	copy(c.In, in)
 	c.Want[0] = true
-	if err := c.Do(k); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Do(k))
 	return c.Out[0]
 }
 
@@ -263,9 +259,7 @@ func TestMaximaOfBytes(t *testing.T) {
 			w := window{size: []int{3, 2}, stride: []int{2, 2}, begin: []int{1, 1}, end: []int{1, 1}}
 			c := NewCall(&Env{Pool: &Pool{}, Threads: 1}, 1, 1)
 			c.In[0], c.Want[0] = wide, true
-			if err := maxPool[int64](w, false)(c); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, maxPool[int64](w, false)(c))
 			if !slices.Equal(converted(got, onnx.Int64).I64(), c.Out[0].I64()) {
 				t.Fatalf("maxima of %v differ", x)
 			}

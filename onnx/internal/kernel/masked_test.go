@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // Windows by masks have the bits of windows over phases with padding, at every length of a plane's
@@ -29,10 +31,7 @@ func TestMaskedTaps(t *testing.T) {
 			continue
 		}
 		done, lengths[out[0]*out[1]%16] = done+1, true
-		p, err := newPhases(w, in, out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(newPhases(w, in, out))(t)
 		plane, weights := odd(r, in[0]*in[1]), make([]float32, len(m.offsets))
 		for i := range weights {
 			weights[i] = float32(r.NormFloat64())

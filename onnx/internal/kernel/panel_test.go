@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // laid is a random matrix of rows x cols as read, with some room beside every stored row.
@@ -160,16 +161,11 @@ func convolve(t *testing.T, threads, group int, attrs []onnx.Attr, x, w, b *onnx
 	if known {
 		s.Const[1] = w
 	}
-	k, err := Prepare(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(Prepare(s))(t)
 	c := NewCall(&Env{Pool: &Pool{}, Threads: threads}, 3, 1)
 	c.Want[0] = true
 	copy(c.In, []*onnx.Tensor{x, w, b})
-	if err := c.Do(k); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Do(k))
 	return c.Out[0]
 }
 
@@ -279,10 +275,7 @@ func TestColumns(t *testing.T) {
 		for i := range col {
 			col[i] = 7
 		}
-		ph, err := newColumns(in, out, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ph := must.Get(newColumns(in, out, w))(t)
 		var split []float32
 		if ph != nil {
 			split = make([]float32, ph.len())

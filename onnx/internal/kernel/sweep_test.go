@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // Windows that are swept down planes have the bits of windows over phases with padding, in strips
@@ -32,10 +34,7 @@ func TestSweeps(t *testing.T) {
 			continue
 		}
 		channels, pos := 1+r.IntN(4), out[0]*out[1]
-		p, err := newPhases(w, in, out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(newPhases(w, in, out))(t)
 		x, weights, bias := tame(r, 2*channels*in[0]*in[1]), tame(r, channels*size*size),
 			tame(r, channels)
 		then := &after{lo: -1, hi: 1, scale: tame(r, channels), shift: tame(r, channels)}
@@ -49,17 +48,13 @@ func TestSweeps(t *testing.T) {
 			out:      room[:2*channels*pos],
 			channels: 1, filters: 1, in: in[0] * in[1], pos: pos, taps: size * size}
 		rest := slices.Clone(room[len(v.out):])
-		if err := v.Do(func(*Call) error { s.run(v); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, v.Do(func(*Call) error { s.run(v); return nil }))
 		got, at := slices.Clone(v.out), [3]int{size, stride, 1}
 		if s.two.masks[0] != 0 && channels%2 == 0 {
 			at[2] = 2
 		}
 		kinds[at]++
-		if err := v.Do(func(*Call) error { return v.depthwise() }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, v.Do(func(*Call) error { return v.depthwise() }))
 		if !same(got, v.out) || !same(room[len(v.out):], rest) {
 			t.Fatalf("%v by %+v, %d channels, %+v, %+v:\n%v, want\n%v", in, w, channels, s, p, got, v.out)
 		}

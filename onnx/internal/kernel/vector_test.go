@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 )
 
 // odd is n random numbers, some of which are infinite, NaN, or zeros of either sign.
@@ -246,9 +247,7 @@ func TestScaledRows(t *testing.T) {
 			c := NewCall(&Env{Pool: &Pool{}, Threads: 1}, 2, 1)
 			c.Want[0] = true
 			copy(c.In, []*onnx.Tensor{one, two})
-			if err := c.Do(k); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.Do(k))
 			return c.Out[0]
 		}
 		got, want := product(scaled32(plain)), product(plain)

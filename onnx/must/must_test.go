@@ -1,0 +1,40 @@
+package must_test
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+
+	"fmp/onnx/must"
+)
+
+// fake is a test of which is known how it ended.
+type fake struct {
+	testing.TB
+	ended any
+}
+
+func (f *fake) Helper()           {}
+func (f *fake) Fatal(args ...any) { f.ended = args[0] }
+
+// TestMust: values come through, and an error ends the test.
+func TestMust(t *testing.T) {
+	if n := must.Get(strconv.Atoi("7"))(t); n != 7 {
+		t.Errorf("7 is %d", n)
+	}
+	if v, w := must.Get2("a", 3, error(nil))(t); v != "a" || w != 3 {
+		t.Errorf("a and 3 are %q and %d", v, w)
+	}
+	must.Do(t, nil)
+	for name, end := range map[string]func(f *fake){
+		"Do":   func(f *fake) { must.Do(f, os.ErrNotExist) },
+		"Get":  func(f *fake) { must.Get(0, os.ErrNotExist)(f) },
+		"Get2": func(f *fake) { must.Get2(0, 0, os.ErrNotExist)(f) },
+	} {
+		f := &fake{}
+		if end(f); f.ended == nil || !errors.Is(f.ended.(error), os.ErrNotExist) {
+			t.Errorf("%s ends the test with %v", name, f.ended)
+		}
+	}
+}
