@@ -436,7 +436,7 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	return r, d.Accept(r, key.Name, digest)
 }
 
-// request is sent to a server; what names its purpose.
+// request is sent to a server; the first text names the purpose.
 type request struct {
 	what, method, path string
 	headers            map[string]string
