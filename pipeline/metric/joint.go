@@ -104,19 +104,23 @@ func nearest(features []float32, dx int, at []int, k int) [][]int {
 			blas64.General{Rows: n, Cols: dx, Stride: dx, Data: x},
 			0, blas64.General{Rows: len(some), Cols: n, Stride: n, Data: inner})
 		for i := range some {
-			out[from+i] = smallest(n, k, func(j int) float64 { return square[j] - 2*inner[i*n+j] })
+			row := inner[i*n : (i+1)*n]
+			for j, v := range square {
+				row[j] = v - 2*row[j]
+			}
+			out[from+i] = smallest(row, k)
 		}
 	}
 	return out
 }
 
-// smallest returns the k numbers of 0 to n-1 with the smallest values, in ascending order of value,
-// the smaller number first at ties.
-func smallest(n, k int, value func(int) float64) []int {
+// smallest returns the places of the k smallest values, in ascending order of value, the first place
+// first at ties.
+func smallest(of []float64, k int) []int {
 	at, values := make([]int, 0, k+1), make([]float64, 0, k+1)
-	for j := range n {
-		v := value(j)
-		if len(at) == k && !(v < values[k-1]) {
+	bound := math.Inf(1) // of the values to come, once there are k
+	for j, v := range of {
+		if !(v < bound) && len(at) == k {
 			continue
 		}
 		to := len(at)
@@ -125,6 +129,7 @@ func smallest(n, k int, value func(int) float64) []int {
 		}
 		at, values = slices.Insert(at, to, j), slices.Insert(values, to, v)
 		at, values = at[:min(len(at), k)], values[:min(len(values), k)]
+		bound = values[len(values)-1]
 	}
 	return at
 }
@@ -170,7 +175,14 @@ func JointNLL(l Likelihood, batches [][]int) float64 {
 // product sets out to the product of the points' rows.
 func (l Likelihood) product(points []int, out []float64) {
 	copy(out, l[points[0]])
-	for _, i := range points[1:] {
+	points = points[1:]
+	for ; len(points) >= 3; points = points[3:] { // fewer passes over out
+		a, b, c := l[points[0]][:len(out)], l[points[1]][:len(out)], l[points[2]][:len(out)]
+		for s := range out {
+			out[s] *= a[s] * b[s] * c[s]
+		}
+	}
+	for _, i := range points {
 		for s, v := range l[i][:len(out)] {
 			out[s] *= v
 		}

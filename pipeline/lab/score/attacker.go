@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/internal/moment"
@@ -80,22 +81,22 @@ func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, 
 		if n == 0 {
 			continue
 		}
-		sum, held := mat.NewVecDense(k, nil), 0
+		sum, held := make([]float64, k), 0
 		for i, y := range labels {
 			if y == c {
-				sum.AddVec(sum, in.RowView(i))
+				floats.Add(sum, in.RawRowView(i))
 				held++
 			}
 		}
 		if held == 0 {
 			continue
 		}
-		var d mat.VecDense
+		d := make([]float64, k)
 		scores := func(points *mat.Dense, labels []int) (out []float64) {
 			for i, y := range labels {
 				if y == c {
-					d.SubVec(sum, points.RowView(i))
-					out = append(out, -mat.Dot(&d, &d))
+					floats.SubTo(d, sum, points.RawRowView(i))
+					out = append(out, -floats.Dot(d, d))
 				}
 			}
 			return out
