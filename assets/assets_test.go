@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 func TestConfig(t *testing.T) {
@@ -34,10 +36,7 @@ func TestModelOfNoDataSet(t *testing.T) {
 // TestPlainExtractor: the extractor of the drawn digits, which lies beside its packed form for the
 // examples, is what the program has.
 func TestPlainExtractor(t *testing.T) {
-	want, err := os.ReadFile("models/digits/extractor.onnx")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile("models/digits/extractor.onnx"))(t)
 	if got, err := Model("digits", "extractor"); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("the packed extractor unpacks to %d bytes, %v; want the %d of the plain one",
 			len(got), err, len(want))

@@ -6,6 +6,7 @@ import (
 	"fmp/assets"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -15,13 +16,8 @@ func TestPrivateCoordinates(t *testing.T) {
 	for _, set := range assets.Datasets() {
 		var m [2]*onnx.Model
 		for i, kind := range []string{models.KindPrivate, models.KindConjugate} {
-			data, err := assets.Model(set, kind)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if m[i], err = serde.Unmarshal(data); err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(assets.Model(set, kind))(t)
+			m[i] = must.Get(serde.Unmarshal(data))(t)
 		}
 		if err := models.SameCoordinates(m[0], m[1]); err != nil {
 			t.Errorf("%s: %v; assets/train.sh %s private", set, err, set)

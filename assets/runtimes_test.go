@@ -22,6 +22,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
 )
@@ -41,10 +42,7 @@ func shipped(t *testing.T) map[string]*onnx.Model {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := serde.Unmarshal(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(serde.Unmarshal(data))(t)
 			all[set+"-"+kind] = m
 		}
 	}
@@ -56,32 +54,17 @@ func shipped(t *testing.T) map[string]*onnx.Model {
 	x := b.Relu(b.Op("Conv", []build.Ref{image, b.Param("w", w)}, onnx.IntsAttr("pads", 1, 1, 1, 1),
 		onnx.IntsAttr("strides", 2, 2)))
 	b.Output("features", b.ReduceMean(x, false, 2, 3))
-	extractor, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	extractor := must.Get(b.Model())(t)
 	published := map[string]bool{"untrained": false, "published": true}
 	for name, yes := range published {
-		embedding, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: 4,
-			Blocks: 1, Dim: 12, Published: yes}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		predictor, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Dim: 12,
-			Published: yes}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := models.ReadManifest(embedding)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, err := models.ClientGraph(extractor,
+		embedding := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: 4,
+			Blocks: 1, Dim: 12, Published: yes}, 1))(t)
+		predictor := must.Get(models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Dim: 12,
+			Published: yes}, 1))(t)
+		e := must.Get(models.ReadManifest(embedding))(t)
+		client := must.Get(models.ClientGraph(extractor,
 			models.Manifest{Kind: models.KindExtractor, Dx: dx}, embedding, e,
-			models.Preprocessing{Height: 8, Width: 8, Channels: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+			models.Preprocessing{Height: 8, Width: 8, Channels: 1}))(t)
 		all[name+"-embedding"], all[name+"-predictor"], all[name+"-client"] = embedding,
 			predictor, client
 	}
@@ -91,10 +74,7 @@ func shipped(t *testing.T) map[string]*onnx.Model {
 // inputsFor draws inputs; the last set member is padding.
 func inputsFor(t *testing.T, m *onnx.Model) map[string]*onnx.Tensor {
 	t.Helper()
-	manifest, err := models.ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must.Get(models.ReadManifest(m))(t)
 	sizes := map[string]int{"batch": 2, "contexts": 2, "n": 7, "fresh": 5}
 	feeds := map[string]*onnx.Tensor{}
 	for _, in := range m.Graph.Inputs {
@@ -106,10 +86,7 @@ func inputsFor(t *testing.T, m *onnx.Model) map[string]*onnx.Tensor {
 				}
 			}
 		}
-		x, err := onnx.Zeros(in.DType, shape...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must.Get(onnx.Zeros(in.DType, shape...))(t)
 		r := rng.New(1, "inputs", in.Name)
 		switch d := x.Data.(type) {
 		case []float32:
@@ -160,15 +137,9 @@ func inputsFor(t *testing.T, m *onnx.Model) map[string]*onnx.Tensor {
 func run(t *testing.T, e engine.Engine, m *onnx.Model,
 	feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	t.Helper()
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(e.Load(m))(t)
 	defer s.Close()
-	out, err := engine.Eval(s, feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, feeds))(t)
 	return out
 }
 
@@ -201,18 +172,13 @@ func TestRuntimesAgree(t *testing.T) {
 		t.Skip("runs every shipped graph on every runtime")
 	}
 	native := orttest.New(t)
-	goOnly, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goOnly := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	defer goOnly.Close()
 	dir := t.TempDir()
 	wants := map[string]map[string]*onnx.Tensor{}
 	for name, m := range shipped(t) {
 		t.Run(name, func(t *testing.T) {
-			if err := check.Model(m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, check.Model(m))
 			if m.Opset() != onnx.DefaultOpset || m.IR != onnx.DefaultIR {
 				t.Errorf("operator set %d and IR %d; what we ship is %d and %d", m.Opset(), m.IR,
 					onnx.DefaultOpset, onnx.DefaultIR)
@@ -225,17 +191,11 @@ func TestRuntimesAgree(t *testing.T) {
 				}
 			}
 			wants[name] = want
-			if err := serde.Save(filepath.Join(dir, name+".onnx"), m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, serde.Save(filepath.Join(dir, name+".onnx"), m))
 			in := filepath.Join(dir, name+".in")
-			if err := os.Mkdir(in, 0o777); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(in, 0o777))
 			for k, x := range feeds {
-				if err := npy.Save(filepath.Join(in, k+".npy"), x); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, npy.Save(filepath.Join(in, k+".npy"), x))
 			}
 		})
 	}

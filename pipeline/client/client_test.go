@@ -16,6 +16,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -53,21 +54,12 @@ func graphs(t *testing.T, nodes ...*onnx.Node) (plain, private *Client) {
 			}
 			g.Values = nil
 		}
-		f, err := models.ReadManifest(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := New(m, f, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(models.ReadManifest(m))(t)
+		c := must.Get(New(m, f, 1))(t)
 		return c
 	}
 	m, _ := assetstest.Load(t, "digits", models.KindClient)
-	p, err := serde.Unmarshal(assetstest.PrivateClient(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(serde.Unmarshal(assetstest.PrivateClient(t)))(t)
 	return open(m), open(p)
 }
 
@@ -93,10 +85,7 @@ func TestBlocks(t *testing.T) {
 		!strings.Contains(err.Error(), "beside other images") {
 		t.Errorf("error %v", err)
 	}
-	all, _, err := private.Coordinates(t.Context(), &images{n: 21, classes: 10}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all, _ := must.Get2(private.Coordinates(t.Context(), &images{n: 21, classes: 10}, Options{}))(t)
 	first, _, err := private.Coordinates(t.Context(), &images{n: 1, classes: 10}, Options{})
 	if err != nil || !slices.Equal(first.W, all.W[:len(first.W)]) {
 		t.Errorf("an image has coordinates %v alone and %v before others, %v", first.W,
@@ -199,9 +188,7 @@ func TestApproved(t *testing.T) {
 			t.Errorf("%d: %+v, %v; want %+v", i, s, err, c)
 		}
 		if c.add != "" {
-			if err := a.Add(c.digest, c.add); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.Add(c.digest, c.add))
 		}
 	}
 }
@@ -210,10 +197,7 @@ func TestApproved(t *testing.T) {
 // and on nothing else, equal images stay together, and a graph has no say.
 func TestSecret(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fmp", "calibration.key")
-	s, err := LoadSecret(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(LoadSecret(path))(t)
 	if again, err := LoadSecret(path); err != nil || *again != *s {
 		t.Errorf("the secret again: %v", err)
 	}
@@ -234,15 +218,11 @@ func TestSecret(t *testing.T) {
 			t.Errorf("of equal images one is chosen (%v)", c)
 		}
 	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, 0o644))
 	if _, err := LoadSecret(path); err == nil && runtime.GOOS != "windows" {
 		t.Error("a secret that all may read")
 	}
-	if err := os.WriteFile(path+"3", []byte("short"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path+"3", []byte("short"), 0o600))
 	if _, err := LoadSecret(path + "3"); err == nil {
 		t.Error("a short secret")
 	}

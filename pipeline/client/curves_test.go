@@ -7,55 +7,28 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 )
 
 // TestCurves: uploads of moments bring the curves of the client's images, the same for the same
 // images; those of too few bring none, and nor do other uploads.
 func TestCurves(t *testing.T) {
-	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: 6, C: 3, Bytes: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ef, err := models.ReadManifest(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: 6, C: 3, Bytes: 1 << 16}))(t)
+	ef := must.Get(models.ReadManifest(e))(t)
 	b := build.New("extractor")
 	b.Output("h", b.Reshape(b.Input("image", onnx.Float32, "n", 1, 2, 3), -1, 6))
-	x, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef,
-		models.Preprocessing{Height: 2, Width: 3, Channels: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := models.ReadManifest(g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.Digest, err = models.Digest(g); err != nil {
-		t.Fatal(err)
-	}
-	c, err := New(g, f, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(b.Model())(t)
+	g := must.Get(models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef,
+		models.Preprocessing{Height: 2, Width: 3, Channels: 1}))(t)
+	f := must.Get(models.ReadManifest(g))(t)
+	f.Digest = must.Get(models.Digest(g))(t)
+	c := must.Get(New(g, f, 1))(t)
 	upload := func(c *Client, n int) *federate.Upload {
 		t.Helper()
-		u, _, err := c.Upload(t.Context(), &images{n: n, classes: 3}, Options{}, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if u, err = federate.Decode(data, federate.Expect{}); err != nil {
-			t.Fatal(err)
-		}
+		u, _ := must.Get2(c.Upload(t.Context(), &images{n: n, classes: 3}, Options{}, "a"))(t)
+		data := must.Get(u.Encode())(t)
+		u = must.Get(federate.Decode(data, federate.Expect{}))(t)
 		return u
 	}
 	first := upload(c, 30)

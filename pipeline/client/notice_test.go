@@ -11,6 +11,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
@@ -21,10 +22,7 @@ import (
 func TestHeed(t *testing.T) {
 	graph, key := strings.Repeat("a", 64), newKey(t)
 	path := filepath.Join(t.TempDir(), "classifier.onnx")
-	origin, err := json.Marshal(models.Origin{Method: "FMP", Client: graph, Protocol: "shared", Round: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	origin := must.Get(json.Marshal(models.Origin{Method: "FMP", Client: graph, Protocol: "shared", Round: 7}))(t)
 	m, err := models.NewClassifier(models.ClassifierParts{Heads: onnx.NewTensor([]float64{1, -1, 0, 0}, 1, 2, 2)},
 		models.Manifest{Classes: []string{"cat", "dog"}, Config: string(origin)})
 	if err == nil {
@@ -33,10 +31,7 @@ func TestHeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	digest, err := models.DigestFile(path, maxClassifier)
-	if err != nil {
-		t.Fatal(err)
-	}
+	digest := must.Get(models.DigestFile(path, maxClassifier))(t)
 	if err := Heed(path, "", ""); err != nil {
 		t.Errorf("without a notice: %v", err)
 	}
@@ -74,9 +69,7 @@ func TestHeed(t *testing.T) {
 			t.Errorf("%s: %v is not of a superseded version", c.name, err)
 		}
 	}
-	if err := os.Remove(path + ".notice"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path+".notice"))
 	if err := Heed(path, "", key.PublicText()); err == nil {
 		t.Error("a server's notice is missing, and the classifier is used")
 	}
@@ -84,9 +77,6 @@ func TestHeed(t *testing.T) {
 
 func newKey(t *testing.T) *identity.Key {
 	t.Helper()
-	k, err := identity.New("server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(identity.New("server"))(t)
 	return k
 }

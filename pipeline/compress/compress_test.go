@@ -11,20 +11,15 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
 
 func newCompressor(t *testing.T, dx, c, s int) *Compressor {
 	t.Helper()
 	e := orttest.New(t)
-	m, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: c, Size: s}, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := New(e, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: c, Size: s}, 3))(t)
+	k := must.Get(New(e, m))(t)
 	t.Cleanup(func() { k.Close() })
 	return k
 }
@@ -49,10 +44,7 @@ func TestCompress(t *testing.T) {
 		clients = append(clients, client(1+n%40, dx, c))
 	}
 	k := newCompressor(t, dx, c, s)
-	got, err := k.Compress(context.Background(), clients)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(k.Compress(context.Background(), clients))(t)
 	if len(got) != len(clients) {
 		t.Fatalf("%d uploads of %d clients", len(got), len(clients))
 	}
@@ -63,20 +55,14 @@ func TestCompress(t *testing.T) {
 		}
 	}
 	for _, i := range []int{0, 20, len(clients) - 1} {
-		alone, err := k.Compress(context.Background(), clients[i:i+1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		alone := must.Get(k.Compress(context.Background(), clients[i:i+1]))(t)
 		for j, v := range alone[0].Z {
 			if math.Abs(float64(v-got[i].Z[j])) > 1e-5 {
 				t.Fatalf("client %d alone gives %v at %d, among others %v", i, v, j, got[i].Z[j])
 			}
 		}
 	}
-	again, err := k.Compress(context.Background(), clients)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(k.Compress(context.Background(), clients))(t)
 	if !cmp.Equal(got, again) {
 		t.Error("a second call gives other uploads")
 	}

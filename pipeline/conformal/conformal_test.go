@@ -7,6 +7,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // draw returns probabilities of six classes and a class; a larger apart makes classes easier to
@@ -48,9 +49,7 @@ func TestCoverage(t *testing.T) {
 			for range rounds {
 				var x Points
 				for range c.n {
-					if err := x.Add(draw(r, 2, c.sharp)); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, x.Add(draw(r, 2, c.sharp)))
 				}
 				threshold := (Design{}).Table(x.True[s], x.Class, 6).At(c.level)[0]
 				for range later {
@@ -127,9 +126,7 @@ func TestAnswerable(t *testing.T) {
 	for range rounds {
 		var x Points
 		for range n {
-			if err := x.Add(draw(r, 6, 1.5)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, x.Add(draw(r, 6, 1.5)))
 		}
 		threshold, _, ok := x.Answerable(risk, delta, false)
 		if !ok {
@@ -138,9 +135,7 @@ func TestAnswerable(t *testing.T) {
 		}
 		var later Points
 		for range 4000 {
-			if err := later.Add(draw(r, 6, 1.5)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, later.Add(draw(r, 6, 1.5)))
 		}
 		wrong, of := 0, 0
 		for i, p := range later.Top {
@@ -165,9 +160,7 @@ func TestAnswerable(t *testing.T) {
 	}
 	var few Points
 	for range 20 {
-		if err := few.Add([]float32{0.999, 0.001}, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, few.Add([]float32{0.999, 0.001}, 0))
 	}
 	if _, _, ok := few.Answerable(0.05, 0.05, false); ok {
 		t.Error("twenty images prove an error of at most 5%; they cannot")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/shipped"
 )
@@ -13,14 +14,9 @@ import (
 // TestModel: a setting names the shipped model, a file or none; one that does not fit is said, and
 // is an error if somebody named it.
 func TestModel(t *testing.T) {
-	m, behind, err := shipped.Load("digits", models.KindConjugate)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, behind := must.Get2(shipped.Load("digits", models.KindConjugate))(t)
 	file := filepath.Join(t.TempDir(), "conjugate.onnx")
-	if err := serde.Save(file, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(file, m))
 	other := behind
 	other.Extractor = strings.Repeat("0", 64)
 	for _, c := range []struct {

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/moments"
 )
 
@@ -16,10 +17,7 @@ import (
 func corpusOf(t *testing.T, w *world, n int) *Client {
 	t.Helper()
 	x, y := w.draw(7, n)
-	means, within, err := moments.Compute(x, k, y, c, "corpus")
-	if err != nil {
-		t.Fatal(err)
-	}
+	means, within := must.Get2(moments.Compute(x, k, y, c, "corpus"))(t)
 	return &Client{Means: means, Within: within}
 }
 
@@ -27,18 +25,9 @@ func corpusOf(t *testing.T, w *world, n int) *Client {
 // FF') + g W/k), computed densely.
 func TestCorpusMeans(t *testing.T) {
 	w := newWorld(1, 0)
-	p, err := pool(w.clients(t, 4, 20))
-	if err != nil {
-		t.Fatal(err)
-	}
-	without, err := p.head(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := newCorpus(corpusOf(t, w, 200), k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(pool(w.clients(t, 4, 20)))(t)
+	without := must.Get(p.head(nil))(t)
+	known := must.Get(newCorpus(corpusOf(t, w, 200), k))(t)
 	const noise, b = 0.8, 3.0
 	for _, g := range []float64{0.05, 0.5} {
 		h := &head{chol: without.chol, shift: mat.NewDense(c, k, nil)}
@@ -48,20 +37,14 @@ func TestCorpusMeans(t *testing.T) {
 				h.shift.Set(y, j, p.mean.At(y, j)-without.origin[j])
 			}
 		}
-		if err := h.chol.SolveTo(half, h.shift.T()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.chol.SolveTo(half, h.shift.T()))
 		d := mat.DenseCopyOf(h.shift)
 		of := *known
 		of.outside = g
-		if err := of.shrink(h, half, p.n, noise, b); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, of.shrink(h, half, p.n, noise, b))
 		var ff, solved mat.Dense
 		ff.Mul(of.between, of.between.T())
-		if err := h.chol.SolveTo(&solved, &ff); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.chol.SolveTo(&solved, &ff))
 		trace := mat.Trace(&solved)
 		for y := range c {
 			n := p.n[y] / caution
@@ -72,9 +55,7 @@ func TestCorpusMeans(t *testing.T) {
 			sum.Apply(func(i, j int, v float64) float64 { return n*v + noise*without.within.At(i, j) },
 				prior)
 			var inner, want mat.VecDense
-			if err := inner.SolveVec(sum, d.RowView(y)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, inner.SolveVec(sum, d.RowView(y)))
 			want.MulVec(prior, &inner)
 			want.ScaleVec(n, &want)
 			if got := h.shift.RowView(y); !mat.EqualApprox(got, &want, 1e-9) {
@@ -89,14 +70,8 @@ func TestCorpusMeans(t *testing.T) {
 // covariance of the same trace.
 func TestCorpusCovariance(t *testing.T) {
 	w := newWorld(1, 0)
-	p, err := pool(w.clients(t, 4, 20))
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := newCorpus(corpusOf(t, newWorld(2, 4), 200), k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(pool(w.clients(t, 4, 20)))(t)
+	known := must.Get(newCorpus(corpusOf(t, newWorld(2, 4), 200), k))(t)
 	p.prior = known
 	got, _, _, err := p.within()
 	if err != nil {
@@ -134,10 +109,7 @@ func TestCorpus(t *testing.T) {
 		return x, y
 	}
 	send := func(x []float32, y []int, name string) Client {
-		means, within, err := moments.Compute(x, k, y, c, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		means, within := must.Get2(moments.Compute(x, k, y, c, name))(t)
 		return Client{Means: means, Within: within}
 	}
 	corpusFrom := func(from int) *Client {
@@ -166,14 +138,8 @@ func TestCorpus(t *testing.T) {
 		for i, v := range x {
 			rows.RawMatrix().Data[i] = float64(v)
 		}
-		h, err := pooled.head(rows)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := pooled.logLikelihood(h, rows, y, kappas, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(pooled.head(rows))(t)
+		l := must.Get(pooled.logLikelihood(h, rows, y, kappas, o))(t)
 		return p, -l[0] / float64(len(y))
 	}
 	base, plain := fit(nil)
@@ -189,20 +155,14 @@ func TestCorpus(t *testing.T) {
 	evidence := func(prior *corpus) float64 {
 		p := *pooled
 		p.prior = prior
-		h, err := p.head(p.rows)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(p.head(p.rows))(t)
 		_, _, e, err := p.calibrate(h, Options{Kappa: Unknown, Seed: 1, Stream: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return e
 	}
-	known, err := newCorpus(corpusFrom(0), k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := must.Get(newCorpus(corpusFrom(0), k))(t)
 	best := math.Inf(-1)
 	for _, known.outside = range outside {
 		best = max(best, evidence(known)-evidence(nil)-corpusOdds)

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -55,10 +56,7 @@ func (w *world) clients(t testing.TB, many, n int) []Client {
 	var out []Client
 	for m := range many {
 		x, y := w.draw(uint64(100+m), n)
-		means, within, err := moments.Compute(x, k, y, c, fmt.Sprint(m))
-		if err != nil {
-			t.Fatal(err)
-		}
+		means, within := must.Get2(moments.Compute(x, k, y, c, fmt.Sprint(m)))(t)
 		out = append(out, Client{Means: means, Within: within})
 	}
 	return out
@@ -91,10 +89,7 @@ func of(t testing.TB, cs []Client, o Options) *Posterior {
 		o.Samples = 40
 	}
 	o.Stream = "test"
-	p, err := Compute(t.Context(), cs, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Compute(t.Context(), cs, o))(t)
 	return p
 }
 
@@ -128,10 +123,7 @@ func TestCalibrated(t *testing.T) {
 func TestCalibrationPointsCount(t *testing.T) {
 	w := newWorld(2, 0)
 	x, y := w.draw(5, 50)
-	means, within, err := moments.Compute(x, k, y, c, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	means, within := must.Get2(moments.Compute(x, k, y, c, "a"))(t)
 	mean, n := mat.NewDense(c, k, nil), make([]float64, c)
 	for i, l := range y {
 		n[l]++
@@ -151,10 +143,7 @@ func TestCalibrationPointsCount(t *testing.T) {
 		scatter.SymRankOne(scatter, 1, mat.NewVecDense(k, d))
 	}
 	for _, share := range []float64{1, 0.25} {
-		p, err := pool([]Client{{Means: means, Within: within, Share: share}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(pool([]Client{{Means: means, Within: within, Share: share}}))(t)
 		if p.total() != 40*share {
 			t.Fatalf("%v images behind the means of 50 of share %v, want %v", p.total(),
 				share, 40*share)
@@ -214,10 +203,7 @@ func TestHead(t *testing.T) {
 	cs := w.clients(t, 3, 40)
 	const kappa = 2.0
 	got := of(t, cs, Options{Kappa: Kappa{kappa, 1e-9}, Samples: 2})
-	p, err := pool(cs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(pool(cs))(t)
 	p.addCalibration()
 	cov, trace := mat.NewDense(k, k, nil), mat.Trace(p.scatter)/p.dof/k
 	for i := range k {
@@ -227,9 +213,7 @@ func TestHead(t *testing.T) {
 		cov.Set(i, i, cov.At(i, i)+2*k*trace/(2*k+p.dof))
 	}
 	var inv mat.Dense
-	if err := inv.Inverse(cov); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, inv.Inverse(cov))
 	// n0 is what the last round but the final shrinkage weighs with; the origin follows from it
 	// within the rounds' convergence.
 	origin, all := make([]float64, k), 0.0
@@ -279,14 +263,8 @@ func TestHead(t *testing.T) {
 // was, as far as the calibration points tell.
 func TestUnits(t *testing.T) {
 	w := newWorld(8, 0)
-	p, err := pool(w.clients(t, 10, 60))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := p.head(p.rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(pool(w.clients(t, 10, 60)))(t)
+	h := must.Get(p.head(p.rows))(t)
 	middle := func() (m float64) {
 		kappas, weights, _, err := p.calibrate(h, Options{Kappa: Kappa{1, 3}, Stream: "test"})
 		if err != nil {
@@ -308,14 +286,8 @@ func TestUnits(t *testing.T) {
 // drawn.
 func TestSureAtTheMean(t *testing.T) {
 	w := newWorld(9, 0)
-	p, err := pool(w.clients(t, 3, 30))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := p.head(p.rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(pool(w.clients(t, 3, 30)))(t)
+	h := must.Get(p.head(p.rows))(t)
 	e := mat.NewDense(k, c, nil)
 	for i := range k * c {
 		e.Set(i/c, i%c, math.Sin(float64(i)))
@@ -476,23 +448,14 @@ func TestTemperature(t *testing.T) {
 
 // TestCounts: a calibration point counts as half an image, on top of the prior.
 func TestCounts(t *testing.T) {
-	p, err := pool(newWorld(8, 0).clients(t, 4, 40))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := p.head(p.rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(pool(newWorld(8, 0).clients(t, 4, 40)))(t)
+	h := must.Get(p.head(p.rows))(t)
 	o := Options{Kappa: Kappa{1, 0.5}, Stream: "test"}
 	kappas, weights, _, err := p.calibrate(h, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := p.logLikelihood(h, p.rows, p.labels, kappas, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(p.logLikelihood(h, p.rows, p.labels, kappas, o))(t)
 	prior := func(kappa float64) float64 { d := math.Log(kappa) / 0.5; return -d * d / 2 }
 	for g := 1; g < len(kappas); g++ {
 		want := (l[g]-l[0])/2 + prior(kappas[g]) - prior(kappas[0])

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/honesty"
 )
 
@@ -21,18 +22,10 @@ func TestStatistics(t *testing.T) {
 		_, labels := cs[m+1].Means.Labelled()
 		cs[m+1].Means.W[slices.Index(labels, 0)] = 0
 	}
-	p, err := pool(cs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := p.head(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(pool(cs))(t)
+	h := must.Get(p.head(nil))(t)
 	var inverse mat.Dense
-	if err := inverse.Inverse(h.within); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, inverse.Inverse(h.within))
 	a := mat.NewDense(k, c, nil)
 	for y := range c {
 		var col mat.VecDense
@@ -100,21 +93,12 @@ func TestStatistics(t *testing.T) {
 // TestDrawn: class means of heads have the tempered variance of the posterior, b W / (n_c + n0)
 // along rows, in antithetic pairs.
 func TestDrawn(t *testing.T) {
-	p, err := pool(newWorld(7, 0).clients(t, 2, 24))
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := p.head(p.rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(pool(newWorld(7, 0).clients(t, 2, 24)))(t)
+	h := must.Get(p.head(p.rows))(t)
 	h.pseudo = 9
 	const samples = 4000
-	heads, err := p.draw(t.Context(), h, slices.Repeat([]float64{1}, samples),
-		Options{Seed: 1, Stream: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	heads := must.Get(p.draw(t.Context(), h, slices.Repeat([]float64{1}, samples),
+		Options{Seed: 1, Stream: "test"}))(t)
 	temperature := h.temperature(1)
 	var upper mat.TriDense
 	h.chol.UTo(&upper)

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestSharedPointsAreHeldOnce: what fits of S problems that share N points allocate is the sum of
@@ -30,10 +32,8 @@ func TestSharedPointsAreHeldOnce(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := SolveShared(context.Background(), shared, ps,
-			Options{Threads: 1, Tolerance: 1e-6}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(SolveShared(context.Background(), shared, ps,
+			Options{Threads: 1, Tolerance: 1e-6}))(t)
 		runtime.ReadMemStats(&after)
 		return int64(after.TotalAlloc - before.TotalAlloc)
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // withHead sets a head of random numbers.
@@ -83,10 +85,7 @@ func TestApproachGivesUp(t *testing.T) {
 			}
 		}
 	}
-	s, err := Solve(t.Context(), p, Options{Tolerance: 1e-6})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Solve(t.Context(), p, Options{Tolerance: 1e-6}))(t)
 	if s.Steps == 0 {
 		t.Errorf("the approach did it in %d products", s.Products)
 	}
@@ -111,10 +110,7 @@ func TestTwoClasses(t *testing.T) {
 		if k.far {
 			p.Start = withHead(p)
 		}
-		opt, err := Options{Tolerance: 1e-12}.withDefaults()
-		if err != nil {
-			t.Fatal(err)
-		}
+		opt := must.Get(Options{Tolerance: 1e-12}.withDefaults())(t)
 		for _, double := range []bool{false, true} {
 			opt.Double = double
 			got, err := Solve(context.Background(), p, opt)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"os"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // parityCase is one problem of testdata/parity.json, which testdata/parity.py made with the PyTorch
@@ -20,14 +22,9 @@ type parityCase struct {
 
 func parityCases(t *testing.T) []parityCase {
 	t.Helper()
-	b, err := os.ReadFile("testdata/parity.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("testdata/parity.json"))(t)
 	var cases []parityCase
-	if err := json.Unmarshal(b, &cases); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &cases))
 	if len(cases) == 0 {
 		t.Fatal("testdata/parity.json holds no cases")
 	}
@@ -57,20 +54,14 @@ func furthest(a, b []float64) float64 {
 func TestParityWithReference(t *testing.T) {
 	for i, c := range parityCases(t) {
 		p := c.problem()
-		s, err := Solve(context.Background(), p, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Solve(context.Background(), p, Options{}))(t)
 		if d := furthest(s.Theta.W, c.Theta); d > 1e-6 {
 			t.Errorf("case %d: minimiser differs from the reference's by %v", i, d)
 		}
 		if d := math.Abs(s.Objective - c.Objective); d > 1e-9*(1+c.Objective) {
 			t.Errorf("case %d: objective %v, the reference has %v", i, s.Objective, c.Objective)
 		}
-		g, err := Backward(p, s.Theta, Theta{p.D(), c.C, c.Cotangent})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(Backward(p, s.Theta, Theta{p.D(), c.C, c.Cotangent}))(t)
 		for name, pair := range map[string][2][]float64{"points": {g.Points, c.Points},
 			"labels":  {g.Labels, c.Labels},
 			"weights": {g.Weights, c.Weights}} {
@@ -87,19 +78,10 @@ func TestBackwardAgainstCentralDifferences(t *testing.T) {
 	for i, c := range parityCases(t) {
 		p := c.problem()
 		tight := Options{Tolerance: 1e-13}
-		s, err := Solve(context.Background(), p, tight)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := Backward(p, s.Theta, Theta{p.D(), c.C, c.Cotangent})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Solve(context.Background(), p, tight))(t)
+		g := must.Get(Backward(p, s.Theta, Theta{p.D(), c.C, c.Cotangent}))(t)
 		loss := func() float64 {
-			s, err := Solve(context.Background(), p, tight)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(Solve(context.Background(), p, tight))(t)
 			return dot(s.Theta.W, c.Cotangent)
 		}
 		const h = 1e-5

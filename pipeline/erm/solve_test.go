@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/optimize"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
 
@@ -136,9 +137,7 @@ func TestSingle(t *testing.T) {
 func BenchmarkSolve(b *testing.B) {
 	p := random(1, 300, 64, 10, 3)
 	for b.Loop() {
-		if _, err := Solve(context.Background(), p, Options{}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(Solve(context.Background(), p, Options{}))(b)
 	}
 }
 
@@ -176,15 +175,9 @@ func TestFits(t *testing.T) {
 		for i := range 2 * count {
 			mine[i/count] = append(mine[i/count], part(shared+i*own, own))
 		}
-		first, err := NewFits(common, mine[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := must.Get(NewFits(common, mine[0]))(t)
 		defer first.Close()
-		second, err := first.With(mine[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := must.Get(first.With(mine[1]))(t)
 		defer second.Close()
 		check := func(f *Fits, k, i int) error {
 			s, err := f.Solve(context.Background(), i, Options{Tolerance: 1e-12})
@@ -223,9 +216,7 @@ func TestFits(t *testing.T) {
 		}
 		var work errgroup.Group
 		for k, f := range []*Fits{first, second} {
-			if err := check(f, k, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, check(f, k, 0))
 			for i := 1; i < count; i++ {
 				work.Go(func() error { return check(f, k, i) })
 			}
@@ -243,15 +234,9 @@ func TestFits(t *testing.T) {
 
 func TestWarmStart(t *testing.T) {
 	p := random(3, 60, 12, 5, 1)
-	cold, err := Solve(context.Background(), p, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cold := must.Get(Solve(context.Background(), p, Options{}))(t)
 	p.Start = &cold.Theta
-	warm, err := Solve(context.Background(), p, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	warm := must.Get(Solve(context.Background(), p, Options{}))(t)
 	if warm.Steps != 0 || furthest(warm.Theta.W, cold.Theta.W) > 0 {
 		t.Errorf("started at the minimum, %d steps moved the head by %v; want none", warm.Steps,
 			furthest(warm.Theta.W, cold.Theta.W))
@@ -261,10 +246,7 @@ func TestWarmStart(t *testing.T) {
 		far.W[i] = 40 * math.Sin(float64(i))
 	}
 	p.Start = &far
-	back, err := Solve(context.Background(), p, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	back := must.Get(Solve(context.Background(), p, Options{}))(t)
 	if d := furthest(back.Theta.W, cold.Theta.W); d > 1e-6 {
 		t.Errorf("from far away the minimiser differs by %v", d)
 	}
@@ -278,15 +260,9 @@ func TestWarmStartInSpan(t *testing.T) {
 		if alike {
 			copy(p.X[3*p.D():4*p.D()], p.X[:p.D()])
 		}
-		cold, err := Solve(context.Background(), p, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cold := must.Get(Solve(context.Background(), p, Options{}))(t)
 		p.Start = &cold.Theta
-		warm, err := Solve(context.Background(), p, Options{Tolerance: 2e-9})
-		if err != nil {
-			t.Fatal(err)
-		}
+		warm := must.Get(Solve(context.Background(), p, Options{Tolerance: 2e-9}))(t)
 		if d := furthest(warm.Theta.W, cold.Theta.W); warm.Steps != 0 || d > 1e-9 {
 			t.Errorf("alike %v: started at the minimum, %d steps moved the head by %v; want none",
 				alike, warm.Steps, d)
@@ -303,14 +279,8 @@ func TestWeightCountsAsCopies(t *testing.T) {
 	copy(copies.Z, []float32{1, 2, 1, 0, 1, 2, 1, 0, -1, 0.5, 0, 1, 0.3, -2, 0.25, 0.75})
 	var heads []Theta
 	for _, set := range []*point.Set{s, copies} {
-		p, err := FromSets(0.7, set)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := Solve(context.Background(), p, Options{Tolerance: 1e-12})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(FromSets(0.7, set))(t)
+		r := must.Get(Solve(context.Background(), p, Options{Tolerance: 1e-12}))(t)
 		heads = append(heads, r.Theta)
 	}
 	if d := furthest(heads[0].W, heads[1].W); d > 1e-9 {
@@ -480,11 +450,8 @@ func BenchmarkPeers(b *testing.B) {
 				Grad: func(g, x []float64) { o.Gradient(x, g) },
 			}
 			for b.Loop() {
-				r, err := optimize.Minimize(problem, make([]float64, o.Dim()),
-					&optimize.Settings{GradientThreshold: 1e-5}, k.method)
-				if err != nil {
-					b.Fatal(err)
-				}
+				r := must.Get(optimize.Minimize(problem, make([]float64, o.Dim()),
+					&optimize.Settings{GradientThreshold: 1e-5}, k.method))(b)
 				if r.Status != optimize.GradientThreshold {
 					b.Fatal(r.Status)
 				}
@@ -496,18 +463,14 @@ func BenchmarkPeers(b *testing.B) {
 func BenchmarkSolveLocal(b *testing.B) {
 	p := random(1, 120, 64, 10, 3)
 	for b.Loop() {
-		if _, err := Solve(context.Background(), p, Options{}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(Solve(context.Background(), p, Options{}))(b)
 	}
 }
 
 func BenchmarkSolveWide(b *testing.B) {
 	p := random(1, 120, 512, 10, 3)
 	for b.Loop() {
-		if _, err := Solve(context.Background(), p, Options{}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(Solve(context.Background(), p, Options{}))(b)
 	}
 }
 
@@ -562,17 +525,11 @@ func TestSolveShared(t *testing.T) {
 			own, whole = append(own, p), append(whole, join(1, shared, p))
 		}
 		opt := Options{Tolerance: 1e-11}
-		want, err := SolveAll(context.Background(), whole, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(SolveAll(context.Background(), whole, opt))(t)
 		var first []*Solution
 		for _, threads := range []int{1, 3} {
 			opt.Threads = threads
-			got, err := SolveShared(context.Background(), shared, own, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(SolveShared(context.Background(), shared, own, opt))(t)
 			for i := range got {
 				if d := furthest(got[i].Theta.W, want[i].Theta.W); d > 1e-8 {
 					t.Errorf("%s: problem %d differs from its own fit by %v", name, i, d)
@@ -590,14 +547,8 @@ func TestSolveShared(t *testing.T) {
 		}
 		if name == "many points" {
 			opt.Tolerance = 1e-6
-			alone, err := SolveAll(context.Background(), whole, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			together, err := SolveShared(context.Background(), shared, own, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			alone := must.Get(SolveAll(context.Background(), whole, opt))(t)
+			together := must.Get(SolveShared(context.Background(), shared, own, opt))(t)
 			if a, b := products(alone), products(together); 3*b > 2*a {
 				t.Errorf("%s: %d Hessian products together, %d alone; want at most two thirds",
 					name, b, a)
@@ -665,10 +616,7 @@ func TestPreconditioners(t *testing.T) {
 			p.Centre = &centre
 		}
 		w := &workspace{}
-		opt, err := Options{Tolerance: 1e-8}.withDefaults()
-		if err != nil {
-			t.Fatal(err)
-		}
+		opt := must.Get(Options{Tolerance: 1e-8}.withDefaults())(t)
 		if tried := patience(p) >= minPatience; tried != c.tried {
 			t.Errorf("%s: the diagonal is tried: %t, want %t", c.name, tried, c.tried)
 		}

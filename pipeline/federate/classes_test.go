@@ -10,6 +10,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/point"
@@ -39,10 +40,7 @@ func asBefore(t *testing.T, u *Upload) []byte {
 	m.Scale, _ = serde.TensorToProto("scale", onnx.NewTensor(scale, s.N, 2))
 	m.Masses, _ = serde.TensorToProto("masses", onnx.NewTensor(s.W, s.N))
 	m.Checksum = checksum(m)
-	data, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(proto.Marshal(m))(t)
 	return data
 }
 
@@ -55,26 +53,17 @@ func TestClasses(t *testing.T) {
 	}{{5, 4, 7, false}, {300, 300, 200, true}} {
 		u := oneClass(c.s, c.dx, c.c, 2*c.s)
 		u.Precision = Int8
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
 		if most := c.s*(c.dx+4+4+2) + 200; len(data) > most {
 			t.Errorf("%d points of %d features and %d classes take %d bytes; want at most %d", c.s,
 				c.dx, c.c, len(data), most)
 		}
-		got, err := Decode(data, Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(Decode(data, Expect{}))(t)
 		if (got.Points.Y != nil) != c.compact {
 			t.Errorf("%d points of %d features and %d classes: class indices %v in memory; want %v",
 				c.s, c.dx, c.c, got.Points.Y != nil, c.compact)
 		}
-		before, err := Decode(asBefore(t, u), Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(Decode(asBefore(t, u), Expect{}))(t)
 		if d := cmp.Diff(before, got); d != "" {
 			t.Errorf("read from labels and from class numbers (-labels +numbers):\n%s", d)
 		}
@@ -126,18 +115,14 @@ func TestClassesRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		var m uploadpb.Upload
-		if err := proto.Unmarshal(data, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(data, &m))
 		if change != nil {
 			change(&m)
 			m.Checksum = checksum(&m)
 		} else {
 			m.PointClasses[0] = 0
 		}
-		if data, err = proto.Marshal(&m); err != nil {
-			t.Fatal(err)
-		}
+		data = must.Get(proto.Marshal(&m))(t)
 		_, err = Decode(data, Expect{})
 		var f *FieldError
 		if !errors.As(err, &f) || f.Field != field {
@@ -170,14 +155,8 @@ func TestCalibrationPoints(t *testing.T) {
 	for _, p := range []Precision{Single, Half, Int8} {
 		u := calibrated(MaxCalibration)
 		u.Precision = p
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := Decode(data, Expect{Dx: 4, C: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
+		got := must.Get(Decode(data, Expect{Dx: 4, C: 3}))(t)
 		if d := cmp.Diff(u.Calibration, got.Calibration, cmp.Comparer(near)); d != "" {
 			t.Errorf("%s: calibration points (-want +got):\n%s", p, d)
 		}
@@ -186,13 +165,8 @@ func TestCalibrationPoints(t *testing.T) {
 			t.Errorf("%s: written again it is another message (%v)", p, err)
 		}
 		u.Calibration = nil
-		if data, err = u.Encode(); err != nil {
-			t.Fatal(err)
-		}
-		without, err := Decode(data, Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data = must.Get(u.Encode())(t)
+		without := must.Get(Decode(data, Expect{}))(t)
 		if d := cmp.Diff(without.Points, got.Points); d != "" || got.N != without.N {
 			t.Errorf("%s: class means without and with calibration points (n = %d and %d):\n%s", p,
 				without.N, got.N, d)
@@ -227,18 +201,14 @@ func TestCalibrationRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		var m uploadpb.Upload
-		if err := proto.Unmarshal(data, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(data, &m))
 		change(&m)
 		if m.Format == Format {
 			m.PointClasses = nil
 			m.Points, _ = serde.TensorToProto("points", onnx.NewTensor(make([]float32, 3*7), 3, 7))
 		}
 		m.Checksum = checksum(&m)
-		if data, err = proto.Marshal(&m); err != nil {
-			t.Fatal(err)
-		}
+		data = must.Get(proto.Marshal(&m))(t)
 		_, err = Decode(data, Expect{})
 		var f *FieldError
 		if !errors.As(err, &f) || f.Field != field {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/privacy"
 )
 
@@ -28,14 +29,8 @@ func release() *Release {
 // TestRelease: what is written is read, and what cannot be believed is refused by its field.
 func TestRelease(t *testing.T) {
 	want := release()
-	data, err := want.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := DecodeRelease(data, Expect{Model: want.Model, C: 3, Dx: 2, Round: &want.Round})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(want.Encode())(t)
+	got := must.Get(DecodeRelease(data, Expect{Model: want.Model, C: 3, Dx: 2, Round: &want.Round}))(t)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -75,22 +70,13 @@ func TestRelease(t *testing.T) {
 func TestShares(t *testing.T) {
 	r := release()
 	r.Budget.Noise = privacy.TwoServers
-	pair, err := r.Split(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(r.Split(rand.Reader))(t)
 	if pair[0].Share.Nonce != pair[1].Share.Nonce {
 		t.Error("two nonces")
 	}
 	for i, want := range pair {
-		data, err := want.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := DecodeRelease(data, Expect{Model: want.Model, C: 3, Dx: 2, Round: &want.Round})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(want.Encode())(t)
+		got := must.Get(DecodeRelease(data, Expect{Model: want.Model, C: 3, Dx: 2, Round: &want.Round}))(t)
 		if d := cmp.Diff(want, got); d != "" || got.Share.Server != i {
 			t.Error(d)
 		}
@@ -121,20 +107,12 @@ func TestShares(t *testing.T) {
 
 // FuzzRelease: whatever comes is refused or is a release that is written to the same content.
 func FuzzRelease(f *testing.F) {
-	data, err := release().Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := must.Get(release().Encode())(f)
 	f.Add(data)
 	r := release()
 	r.Budget.Noise = privacy.TwoServers
-	pair, err := r.Split(rand.Reader)
-	if err != nil {
-		f.Fatal(err)
-	}
-	if data, err = pair[1].Encode(); err != nil {
-		f.Fatal(err)
-	}
+	pair := must.Get(r.Split(rand.Reader))(f)
+	data = must.Get(pair[1].Encode())(f)
 	f.Add(data)
 	f.Add([]byte{8, 2})
 	f.Add([]byte{8, 2, 40, 255, 255, 3, 48, 255, 255, 3})

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/moments"
 )
@@ -27,14 +28,8 @@ func withMoments(t testing.TB, n int, p Precision) *Upload {
 			x[i*k+j] /= l
 		}
 	}
-	means, w, err := moments.Compute(x, k, y, c, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	curves, err := moments.CurvesOf(x, k, y, c, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	means, w := must.Get2(moments.Compute(x, k, y, c, "a"))(t)
+	curves := must.Get(moments.CurvesOf(x, k, y, c, "a"))(t)
 	return &Upload{Round: 2, Client: "a", Model: strings.Repeat("ab", 32), N: int(means.Mass()),
 		Points: means, Within: w, Curves: curves,
 		Precision: p}
@@ -49,14 +44,8 @@ func TestMomentsRoundTrip(t *testing.T) {
 			if (u.Within.Rank > 0) != (n == 6) {
 				t.Fatalf("%d rows: rank %d", n, u.Within.Rank)
 			}
-			data, err := u.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
-			back, err := Decode(data, Expect{Model: u.Model, Dx: 6, C: 3})
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(u.Encode())(t)
+			back := must.Get(Decode(data, Expect{Model: u.Model, Dx: 6, C: 3}))(t)
 			if (u.Curves != nil) != (n == 40) || !cmp.Equal(u.Curves, back.Curves) {
 				t.Errorf("%s, %d rows: curves %v, were %v", p, n, back.Curves, u.Curves)
 			}
@@ -130,28 +119,18 @@ func TestMomentsRefused(t *testing.T) {
 			}
 		}, "length"},
 	} {
-		data, err := withMoments(t, v.n, Int8).Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(withMoments(t, v.n, Int8).Encode())(t)
 		var m uploadpb.Upload
-		if err := proto.Unmarshal(data, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(data, &m))
 		v.spoil(&m)
 		m.Checksum = checksum(&m)
-		if data, err = proto.Marshal(&m); err != nil {
-			t.Fatal(err)
-		}
+		data = must.Get(proto.Marshal(&m))(t)
 		if _, err := Decode(data, Expect{}); err == nil || !strings.Contains(err.Error(), v.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// The checksum covers what was added.
-	data, err := withMoments(t, 40, Single).Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(withMoments(t, 40, Single).Encode())(t)
 	for _, spoil := range []func(*uploadpb.Upload){
 		func(m *uploadpb.Upload) { m.Scatter.RawData[0] ^= 1 },
 		func(m *uploadpb.Upload) { m.Calibration.RawData[0] ^= 1 },
@@ -161,14 +140,9 @@ func TestMomentsRefused(t *testing.T) {
 		func(m *uploadpb.Upload) { m.TwinCurve[3]++ },
 	} {
 		var m uploadpb.Upload
-		if err := proto.Unmarshal(data, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(data, &m))
 		spoil(&m)
-		bad, err := proto.Marshal(&m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bad := must.Get(proto.Marshal(&m))(t)
 		var field *FieldError
 		if _, err := Decode(bad, Expect{}); !errors.As(err, &field) || field.Field != "checksum" {
 			t.Errorf("damage passes: %v", err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx/must"
 )
 
 // TestHeld: uploads that keep the means that are held alone are judged, bounded, confirmed and
@@ -49,15 +51,9 @@ func TestHeld(t *testing.T) {
 		claimed := u.Masses
 		u.Copies()
 		u.Known = known
-		no, err := u.Contradicted(lambda)
-		if err != nil {
-			t.Fatal(err)
-		}
+		no := must.Get(u.Contradicted(lambda))(t)
 		u = u.Bound()
-		states, err := Infer(context.Background(), u, lambda, 1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		states := must.Get(Infer(context.Background(), u, lambda, 1, 1))(t)
 		all := u.Pool(func(m int) bool { return m%3 > 0 })
 		return append(out, no, u.Copy, u.Masses, states, u.Confirm(claimed, lambda, states.Marginal()),
 			states.Dispute(u), all)

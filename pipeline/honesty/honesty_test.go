@@ -9,15 +9,13 @@ import (
 	"time"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // TestParity: log posteriors of states, probabilities of honesty and disputes are those of an
 // independent implementation in numpy, exactly for few clients; the chains of many find the same.
 func TestParity(t *testing.T) {
-	text, err := os.ReadFile("testdata/parity.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/parity.json"))(t)
 	var cases []struct {
 		Clients, Classes, K int
 		Lam, Masses, Means  []float64
@@ -31,10 +29,7 @@ func TestParity(t *testing.T) {
 	}
 	for _, c := range cases {
 		u := Uploads{Clients: c.Clients, Classes: c.Classes, K: c.K, Masses: c.Masses, Means: c.Means}
-		h, err := newModel(u, c.Lam)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(newModel(u, c.Lam))(t)
 		for q, bits := range c.States {
 			z := make([]bool, len(bits))
 			for m, b := range bits {
@@ -45,10 +40,7 @@ func TestParity(t *testing.T) {
 					c.LogPosterior[q])
 			}
 		}
-		s, err := Infer(t.Context(), u, c.Lam, 1, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Infer(t.Context(), u, c.Lam, 1, 0))(t)
 		tolerance := 1e-6
 		if c.Clients > Exact {
 			tolerance = 0.05 // which of the improbable states the chains end in is chance
@@ -108,10 +100,7 @@ func TestHonesty(t *testing.T) {
 	for _, c := range []struct{ clients, bad int }{{10, 2}, {10, 0}, {100, 20}, {100, 0}, {600, 100}} {
 		u, lambda := round(3, c.clients, 10, 9, 20, c.bad)
 		start := time.Now()
-		s, err := Infer(t.Context(), u, lambda, 1, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Infer(t.Context(), u, lambda, 1, 1))(t)
 		t.Logf("%d clients, %d bad: %v, %d states", c.clients, c.bad, time.Since(start), len(s.P))
 		for m, p := range s.Marginal() {
 			if bad := m < c.bad; bad != (p < 0.5) || (bad && p > 0.02) || (!bad && p < 0.8) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // sized makes honest uploads of clients of the given numbers of images: class means with the noise
@@ -187,10 +188,7 @@ func TestInvariance(t *testing.T) {
 func TestCopies(t *testing.T) {
 	u, lambda := sized(4, 6, 5, repeated(9, 18)...)
 	alone, _ := counted(u, lambda)
-	h, err := newModel(u, lambda)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(newModel(u, lambda))(t)
 	z := make([]bool, 9)
 	for m := range z {
 		z[m] = m != 3
@@ -213,16 +211,11 @@ func TestCopies(t *testing.T) {
 		if n := got[3] + got[9] + got[10]; math.Abs(n-alone[3]) > 1e-9 {
 			t.Errorf("%s: three copies count as %v, one as %v", name, n, alone[3])
 		}
-		if h, err = newModel(bounded, lambda); err != nil {
-			t.Fatal(err)
-		}
+		h = must.Get(newModel(bounded, lambda))(t)
 		if got := h.logPosterior(append(slices.Clone(z), false, false)); math.Abs(got-want) > 1e-9 {
 			t.Errorf("%s: log posterior %v with copies, %v without", name, got, want)
 		}
-		s, err := Infer(t.Context(), bounded, lambda, 1, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Infer(t.Context(), bounded, lambda, 1, 0))(t)
 		if p := s.Marginal(); p[9] != p[3] || p[10] != p[3] || p[3] < 0.8 {
 			t.Errorf("%s: P(honest) of copies %v, %v and %v", name, p[3], p[9], p[10])
 		}

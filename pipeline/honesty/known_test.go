@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // knownRound draws the uploads of clients that hold three of six classes each, of which the first
@@ -52,10 +53,7 @@ func TestKnown(t *testing.T) {
 		for _, partly := range []bool{false, true} {
 			u, lambda := knownRound(c.clients, c.bad, 6, func(c int) bool { return !partly || c > 0 })
 			u.Copies()
-			s, err := Infer(t.Context(), u.Bound(), lambda, 1, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(Infer(t.Context(), u.Bound(), lambda, 1, 1))(t)
 			for _, z := range s.Honest {
 				bad := 0
 				for _, honest := range z {
@@ -76,10 +74,7 @@ func TestKnown(t *testing.T) {
 	}
 	u, lambda := knownRound(10, 6, 6, func(int) bool { return true })
 	u.Known = nil
-	s, err := Infer(t.Context(), u, lambda, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Infer(t.Context(), u, lambda, 1, 1))(t)
 	if p := s.Marginal(); p[0] < 0.5 || p[9] > 0.5 {
 		t.Errorf("six of ten collude and nothing is known: P(honest) is %.3f", p)
 	}
@@ -108,10 +103,7 @@ func TestAgainstKnown(t *testing.T) {
 	judges := u
 	judges.Clients = 8 // all bad
 	judges.Masses, judges.Means = u.Masses[:8*u.Classes], u.Means[:8*u.Classes*u.K]
-	a, err := NewAgainst(t.Context(), judges, lambda, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(NewAgainst(t.Context(), judges, lambda, 1, 1))(t)
 	for m, want := range map[int]bool{8: false, 9: true} {
 		masses, means := of(m)
 		if got, err := a.Honest(masses, means, 0); err != nil || got != want {

@@ -3,6 +3,8 @@ package honesty
 import (
 	"math"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestStatesCheck: each part of what states must be is looked at by itself.
@@ -11,9 +13,7 @@ func TestStatesCheck(t *testing.T) {
 		return &States{Honest: [][]bool{{true, true}, {true, false}},
 			P: []float64{.75, .25}}
 	}
-	if err := sound().Check(2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sound().Check(2))
 	for name, spoil := range map[string]func(s *States){
 		"none":                         func(s *States) { *s = States{} },
 		"a probability too few":        func(s *States) { s.P = []float64{1} },

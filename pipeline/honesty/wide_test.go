@@ -3,6 +3,8 @@ package honesty
 import (
 	"slices"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestWide: a round that is judged as a wide one has the clients of flipped labels found, as when
@@ -10,25 +12,16 @@ import (
 func TestWide(t *testing.T) {
 	for _, clients := range []int{5, 12} {
 		u, lambda := round(1, clients, 40, 9, 120, 2)
-		full, err := Infer(t.Context(), u, lambda, 1, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		full := must.Get(Infer(t.Context(), u, lambda, 1, 0))(t)
 		u.Wide = true
-		wide, err := Infer(t.Context(), u, lambda, 1, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		wide := must.Get(Infer(t.Context(), u, lambda, 1, 0))(t)
 		for m, p := range wide.Marginal() {
 			if q := full.Marginal()[m]; p > .5 != (q > .5) || p > .5 != (m >= 2) {
 				t.Errorf("%d clients: client %d is honest with %.3f, by all classes %.3f",
 					clients, m, p, q)
 			}
 		}
-		h, err := newModel(u, lambda)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(newModel(u, lambda))(t)
 		for _, cells := range h.cells {
 			for _, l := range cells {
 				if len(l.near) != h.width() || l.near[l.own] != l.class || !slices.IsSorted(l.near) ||
@@ -80,10 +73,7 @@ func TestLargeRound(t *testing.T) {
 		t.Skip("judges 30 clients of 100 classes")
 	}
 	u, lambda := round(1, 30, 100, 30, 1000, 3)
-	s, err := Infer(t.Context(), u, lambda, 1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Infer(t.Context(), u, lambda, 1, 0))(t)
 	for m, p := range s.Marginal() {
 		if p > .5 != (m >= 3) {
 			t.Errorf("client %d is honest with %.3f", m, p)
@@ -100,10 +90,7 @@ func TestTables(t *testing.T) {
 	for m := range z {
 		z[m] = m%3 > 0
 	}
-	h, err := newModel(u, lambda)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(newModel(u, lambda))(t)
 	st := h.start(z)
 	few, bound := st.contamination(z, 2)
 	narrow := h.among

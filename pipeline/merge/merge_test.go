@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/merge/partpb"
@@ -54,10 +55,7 @@ func madeMoments(t testing.TB, i, n int, precision federate.Precision) []byte {
 			rows[i*k+j] = float32(0.1 * r.NormFloat64())
 		}
 	}
-	means, w, err := moments.Compute(rows, k, labels, c, fmt.Sprint(i))
-	if err != nil {
-		t.Fatal(err)
-	}
+	means, w := must.Get2(moments.Compute(rows, k, labels, c, fmt.Sprint(i)))(t)
 	return encoded(t, &federate.Upload{Round: 3, Client: fmt.Sprint("client ", i), Model: model,
 		N: int(means.Mass()), Points: means,
 		Within: w, Precision: precision})
@@ -65,10 +63,7 @@ func madeMoments(t testing.TB, i, n int, precision federate.Precision) []byte {
 
 func encoded(t testing.TB, u *federate.Upload) []byte {
 	t.Helper()
-	data, err := u.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(u.Encode())(t)
 	return data
 }
 
@@ -80,14 +75,9 @@ func merged(t testing.TB, judge func(*federate.Upload) (float64, error), all ...
 		m.Against = model
 	}
 	for _, data := range all {
-		if err := m.Add(data); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.Add(data))
 	}
-	data, err := m.Part().Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(m.Part().Encode())(t)
 	return data
 }
 
@@ -147,10 +137,7 @@ func TestTrees(t *testing.T) {
 					all = append(all, upload(i))
 				}
 				whole := merged(t, judge, all...)
-				p, err := Decode(whole, federate.Expect{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := must.Get(Decode(whole, federate.Expect{}))(t)
 				if p.Clients() != n || p.Summed == 0 || (judge != nil) != (p.LeftOut > 0) ||
 					len(p.Kept)+p.Summed+p.LeftOut != n {
 					t.Fatalf("of %d clients %d are in, %d kept, %d summed, %d left out", n, p.Clients(),
@@ -174,10 +161,7 @@ func TestLimit(t *testing.T) {
 	var all []Kept
 	for i := range 80 {
 		data := made(t, i, federate.Single)
-		u, err := federate.Decode(data, federate.Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(federate.Decode(data, federate.Expect{}))(t)
 		all = append(all, Kept{Upload: u, Data: data, key: key(u.Round, u.Model, u.Client)})
 	}
 	slices.SortFunc(all, compare)
@@ -213,10 +197,7 @@ func checkSum(t *testing.T, p *Part, all [][]byte, judge func(*federate.Upload) 
 	}
 	images, n := 0.0, 0
 	for _, data := range all {
-		u, err := federate.Decode(data, federate.Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(federate.Decode(data, federate.Expect{}))(t)
 		share := 1.0
 		if judge != nil {
 			share, _ = judge(u)
@@ -315,10 +296,7 @@ func TestRefused(t *testing.T) {
 		soft.Row(i)[2], soft.Row(i)[3] = 0.5, 0.5
 	}
 	other := func(change func(u *federate.Upload)) []byte {
-		u, err := federate.Decode(made(t, 50, federate.Single), federate.Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(federate.Decode(made(t, 50, federate.Single), federate.Expect{}))(t)
 		change(u)
 		return encoded(t, u)
 	}
@@ -352,9 +330,7 @@ func TestRefused(t *testing.T) {
 		"nothing at all": {nil, "empty"},
 	} {
 		m := Merger{Trust: true}
-		if err := m.Add(big); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.Add(big))
 		if err := m.Add(c.data); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
@@ -390,15 +366,10 @@ func TestRefused(t *testing.T) {
 func changed(t testing.TB, data []byte, change func(m *partpb.Part)) []byte {
 	t.Helper()
 	var m partpb.Part
-	if err := proto.Unmarshal(data, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proto.Unmarshal(data, &m))
 	change(&m)
 	m.Checksum = checksum(&m)
-	out, err := proto.Marshal(&m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(proto.Marshal(&m))(t)
 	return out
 }
 
@@ -512,20 +483,12 @@ func FuzzPart(f *testing.F) {
 	few := merged(f, nil, madeMoments(f, 1, 20, federate.Int8), madeMoments(f, 2, 9, federate.Single))
 	f.Add(few)
 	f.Add(merged(f, nil, made(f, 1, federate.Int8)))
-	p, err := Decode(few, federate.Expect{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	p := must.Get(Decode(few, federate.Expect{}))(f)
 	// With sums, which take thousands of clients in earnest.
 	m := Merger{Trust: true, part: p, fresh: map[[half]byte]entry{}}
 	p.limit = bytes.Clone(p.Kept[1].key[:])
-	if err := m.below(); err != nil {
-		f.Fatal(err)
-	}
-	small, err := p.Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, m.below())
+	small := must.Get(p.Encode())(f)
 	f.Add(small)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var m partpb.Part
@@ -537,10 +500,7 @@ func FuzzPart(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := p.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(p.Encode())(t)
 		q, err := Decode(again, federate.Expect{})
 		if err != nil {
 			t.Fatalf("a part that was read is refused when written: %v", err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 )
@@ -22,28 +23,16 @@ func TestSigned(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	workers, err := identity.ParseRoster([]byte(keys[0].Line()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	workers := must.Get(identity.ParseRoster([]byte(keys[0].Line())))(t)
 	data := merged(t, nil, made(t, 1, federate.Single))
-	good, err := Sign(keys[0], data, "server A")
-	if err != nil {
-		t.Fatal(err)
-	}
-	forged, err := Sign(keys[1], data, "server A")
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(Sign(keys[0], data, "server A"))(t)
+	forged := must.Get(Sign(keys[1], data, "server A"))(t)
 	if err := Verify(workers, data, good, "server A"); err != nil {
 		t.Error(err)
 	}
 	altered := bytes.Clone(data)
 	altered[len(altered)/2]++
-	others, err := Sign(keys[0], data, "server B")
-	if err != nil {
-		t.Fatal(err)
-	}
+	others := must.Get(Sign(keys[0], data, "server B"))(t)
 	for name, c := range map[string]struct {
 		data, signature []byte
 		want            string
@@ -74,10 +63,7 @@ func TestGivenLimit(t *testing.T) {
 		all = append(all, made(t, i, federate.Single))
 	}
 	want := merged(t, nil, all...)
-	whole, err := Decode(want, federate.Expect{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(Decode(want, federate.Expect{}))(t)
 	kept := map[string]bool{}
 	var low, high [][]byte
 	for _, k := range whole.Kept {
@@ -85,10 +71,7 @@ func TestGivenLimit(t *testing.T) {
 	}
 	uploads := map[string]string{}
 	for _, data := range all {
-		u, err := federate.Decode(data, federate.Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(federate.Decode(data, federate.Expect{}))(t)
 		if kept[u.Client] {
 			low = append(low, data)
 		} else {
@@ -98,9 +81,7 @@ func TestGivenLimit(t *testing.T) {
 	sums := func(uploads [][]byte) *Part {
 		m := Merger{Trust: true, Limit: whole.limit}
 		for _, data := range uploads {
-			if err := m.Add(data); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.Add(data))
 		}
 		if len(m.Part().Kept) > 0 {
 			t.Fatalf("%d uploads are kept", len(m.Part().Kept))
@@ -109,10 +90,7 @@ func TestGivenLimit(t *testing.T) {
 	}
 	parts := [][]byte{merged(t, nil, low...)}
 	for _, uploads := range [][][]byte{high[:9], high[9:]} {
-		data, err := sums(uploads).Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(sums(uploads).Encode())(t)
 		parts = append(parts, data)
 	}
 	if got := merged(t, nil, parts[1], parts[0], parts[2]); !bytes.Equal(got, want) {

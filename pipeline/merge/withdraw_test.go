@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 )
 
@@ -24,10 +25,7 @@ func TestRemove(t *testing.T) {
 				all = append(all, made(t, i, federate.Single))
 			}
 			whole := merged(t, judge, all...)
-			p, err := Decode(whole, federate.Expect{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(Decode(whole, federate.Expect{}))(t)
 			refused, kept := 0, 0
 			for i, data := range all {
 				m := Merger{Trust: judge == nil, Judge: judge}
@@ -35,15 +33,10 @@ func TestRemove(t *testing.T) {
 					m.Against = model
 				}
 				for _, half := range [][]byte{merged(t, judge, all[:n/2]...), merged(t, judge, all[n/2:]...)} {
-					if err := m.Add(half); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, m.Add(half))
 				}
 				err := m.Remove(data)
-				got, encoding := m.Part().Encode()
-				if encoding != nil {
-					t.Fatal(encoding)
-				}
+				got := must.Get(m.Part().Encode())(t)
 				want := whole
 				if err == nil {
 					want = merged(t, judge, slices.Delete(slices.Clone(all), i, i+1)...)
@@ -80,9 +73,7 @@ func TestRemoveOfMoments(t *testing.T) {
 	m := Merger{Trust: true}
 	left := slices.Clone(all)
 	for _, data := range all {
-		if err := m.Add(data); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.Add(data))
 	}
 	r := rng.New(1, "gone")
 	gone := 0
@@ -96,10 +87,7 @@ func TestRemoveOfMoments(t *testing.T) {
 		left = slices.Delete(left, i, i+1)
 		gone++
 	}
-	got, err := m.Part().Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(m.Part().Encode())(t)
 	if gone < 5 || !bytes.Equal(got, merged(t, nil, left...)) {
 		t.Errorf("%d clients were taken out, and the part has a trace of them", gone)
 	}
@@ -116,28 +104,20 @@ func TestWithout(t *testing.T) {
 	m := Merger{Trust: true, Without: map[[sha256.Size]byte]bool{sha256.Sum256(all[3]): false,
 		sha256.Sum256(all[7]): false, {}: false}}
 	for _, data := range all {
-		if err := m.Add(data); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.Add(data))
 	}
 	if !m.Without[sha256.Sum256(all[3])] || !m.Without[sha256.Sum256(all[7])] ||
 		m.Without[[sha256.Size]byte{}] {
 		t.Errorf("passed over: %v", m.Without)
 	}
-	got, err := m.Part().Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(m.Part().Encode())(t)
 	if !bytes.Equal(got, merged(t, nil, slices.Concat(all[:3], all[4:7], all[8:])...)) {
 		t.Error("uploads that are passed over leave a trace")
 	}
 	if err := m.Remove(all[3]); err == nil {
 		t.Error("an upload that was passed over is taken out")
 	}
-	u, err := federate.Decode(all[0], federate.Expect{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(federate.Decode(all[0], federate.Expect{}))(t)
 	u.Precision = federate.Int8
 	if err := m.Remove(encoded(t, u)); err == nil {
 		t.Error("another upload of a client is taken out")
@@ -149,9 +129,7 @@ func TestWithout(t *testing.T) {
 	if err := one.Remove(all[0]); err == nil {
 		t.Error("an upload is taken out of nothing")
 	}
-	if err := one.Add(all[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, one.Add(all[0]))
 	if err := one.Remove(all[0]); err == nil {
 		t.Error("a part of no upload is left")
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 )
 
@@ -35,9 +36,7 @@ func TestPredictionAllocates(t *testing.T) {
 	allocated := func(s, n int) int64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := Predict(context.Background(), heads[:s], features[:n*dx], 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(Predict(context.Background(), heads[:s], features[:n*dx], 1))(t)
 		runtime.ReadMemStats(&after)
 		return int64(after.TotalAlloc - before.TotalAlloc)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // draw scores n points of which the stated probabilities are right as often as they say plus off.
@@ -22,10 +23,7 @@ func draw(t *testing.T, n int, off float64, seed uint64) Scores {
 		}
 		labels = append(labels, y)
 	}
-	s, err := Score(p, labels)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Score(p, labels))(t)
 	return s
 }
 

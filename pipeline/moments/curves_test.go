@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 func TestTemperatures(t *testing.T) {
@@ -33,10 +34,7 @@ func TestTemperatures(t *testing.T) {
 }
 
 func TestCurvesMatchTheReference(t *testing.T) {
-	data, err := os.ReadFile("testdata/curves.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/curves.json"))(t)
 	var cases []struct {
 		K, C      int
 		Rows      []float32
@@ -44,9 +42,7 @@ func TestCurvesMatchTheReference(t *testing.T) {
 		Draws     [][]float64
 		Own, Twin Curve
 	}
-	if err := json.Unmarshal(data, &cases); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &cases))
 	grid := temperatures()
 	for i, c := range cases {
 		rows, labels := measured(c.Rows, c.K, c.Labels, c.C, nil)
@@ -259,10 +255,7 @@ func TestCurvesHaveTheSameBytesEverywhere(t *testing.T) {
 	for i := range rows {
 		rows[i] = float32(r.Uint64()>>40)/(1<<24) + float32(labels[i/5]*(i%5))/8
 	}
-	c, err := CurvesOf(rows, 5, labels, 3, "client")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(CurvesOf(rows, 5, labels, 3, "client"))(t)
 	h := seedOf(append(float32s(c.Own), float32s(c.Twin)...), "")
 	if got, want := fmt.Sprintf("%x", h), "35a18d20723bc852"; got != want {
 		t.Errorf("curves have the hash %s; want %s", got, want)
@@ -370,9 +363,7 @@ func BenchmarkCurvesOf(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			rows, labels := someRows(rand.New(rand.NewPCG(1, 1)), n, 1280, 10)
 			for b.Loop() {
-				if _, err := CurvesOf(rows, 1280, labels, 10, ""); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(CurvesOf(rows, 1280, labels, 10, ""))(b)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // rows are n random rows of k numbers of c classes in turn, of length 1 at most.
@@ -55,16 +56,11 @@ func TestScatterAdds(t *testing.T) {
 	sum, want := make([]float64, k*k), make([]float64, k*k)
 	for m, n := range []int{6, 60} {
 		x, y := rows(uint64(m), n, k, c)
-		means, w, err := Compute(x, k, y, c, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		means, w := must.Get2(Compute(x, k, y, c, "a"))(t)
 		if (w.Rank > 0) != (m == 0) {
 			t.Fatalf("%d rows: rank %d", n, w.Rank)
 		}
-		if err := w.Check(c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Check(c))
 		if got := int(means.Mass()) + len(w.Labels); got != n || w.Dof != int(means.Mass())-means.N {
 			t.Errorf("%d images of %d, %d degrees of freedom", got, n, w.Dof)
 		}
@@ -154,9 +150,7 @@ func TestRefused(t *testing.T) {
 		return &Within{K: 2, Dof: 3, Data: []float32{1, 0, 1}, Calibration: []float32{1, 2},
 			Labels: []int{1}}
 	}
-	if err := good().Check(2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, good().Check(2))
 	for name, spoil := range map[string]func(*Within){
 		"numbers": func(w *Within) { w.Data = w.Data[:2] }, "rank": func(w *Within) {
 			w.Rank, w.Data = 3,

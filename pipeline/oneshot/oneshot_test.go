@@ -8,6 +8,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/shipped"
 )
@@ -16,10 +17,7 @@ import (
 // reaches.
 func TestRefused(t *testing.T) {
 	load := func(kind string) (*onnx.Model, models.Manifest) {
-		m, f, err := shipped.Load("digits", kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, f := must.Get2(shipped.Load("digits", kind))(t)
 		return m, f
 	}
 	graph, f := load(models.KindClient)
@@ -31,10 +29,7 @@ func TestRefused(t *testing.T) {
 	side := int(in.Shape[1].Size)
 	images := onnx.NewTensor(make([]uint8, 2*side*side), 2, side, side, 1)
 	upload := func(client string, labels ...int) []byte {
-		data, err := Compress(t.Context(), graph, client, 7, images, labels)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(Compress(t.Context(), graph, client, 7, images, labels))(t)
 		return data
 	}
 	a, b := upload("a", 3, 4), upload("b", 3, 4)

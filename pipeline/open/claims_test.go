@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
@@ -45,17 +46,9 @@ func TestClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &Predictor{Coordinates: *coordinates, Scalars: Start}
-	corpus, err := p.Rows(features)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Moments, p.Known, err = NewMoments(corpus, k, labels, known); err != nil {
-		t.Fatal(err)
-	}
-	w, err := p.Whitening()
-	if err != nil {
-		t.Fatal(err)
-	}
+	corpus := must.Get(p.Rows(features))(t)
+	p.Moments, p.Known = must.Get2(NewMoments(corpus, k, labels, known))(t)
+	w := must.Get(p.Whitening())(t)
 	for j := 1; j < k; j++ {
 		if !(w.Lambda[j] <= w.Lambda[j-1]) || !(w.Lambda[j] > 0) {
 			t.Errorf("lambda %v", w.Lambda)
@@ -79,10 +72,7 @@ func TestClaims(t *testing.T) {
 		var own []float32
 		var names []int
 		for y, c := range centres {
-			phi, err := p.Map(t.Context(), rows(each, c))
-			if err != nil {
-				t.Fatal(err)
-			}
+			phi := must.Get(p.Map(t.Context(), rows(each, c)))(t)
 			own = append(own, phi...)
 			if m == 0 {
 				y = (y + 1) % classes
@@ -95,18 +85,9 @@ func TestClaims(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := w.Claims(len(sets), Each(sets), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := w.Sets(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := w.Claims(len(back), Each(back), k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(w.Claims(len(sets), Each(sets), k))(t)
+	back := must.Get(w.Sets(all))(t)
+	again := must.Get(w.Claims(len(back), Each(back), k))(t)
 	for i, v := range all.Means {
 		if math.Abs(v-again.Means[i]) > 1e-4*(1+math.Abs(v)) {
 			t.Fatalf("mean %d is %v, and %v once more", i, v, again.Means[i])
@@ -116,10 +97,7 @@ func TestClaims(t *testing.T) {
 	if err != nil || few.K != 3 || few.Means[3] != all.Means[k] {
 		t.Fatalf("three coordinates: %d, %v", few.K, err)
 	}
-	states, err := honesty.Infer(t.Context(), few, w.Lambda[:3], 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	states := must.Get(honesty.Infer(t.Context(), few, w.Lambda[:3], 1, 1))(t)
 	for m, p := range states.Marginal() {
 		if (m == 0) != (p < .5) {
 			t.Errorf("client %d is honest with %v", m, p)

@@ -6,6 +6,8 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
+
+	"fmp/onnx/must"
 )
 
 // TestEffects: what an image tells of its client's effect is the effect where it shows outside the
@@ -19,10 +21,7 @@ func TestEffects(t *testing.T) {
 	for j := range k {
 		p.M0[j] = (p.Known.At(0, j) + p.Known.At(1, j) + p.Known.At(2, j)) / 3
 	}
-	to, back, err := p.White()
-	if err != nil {
-		t.Fatal(err)
-	}
+	to, back := must.Get2(p.White())(t)
 	var one, cov mat.Dense
 	one.Mul(to, back)
 	cov.Mul(to.T(), p.W)
@@ -48,10 +47,7 @@ func TestEffects(t *testing.T) {
 	b := effect.RawVector().Data
 	effects := mat.NewSymDense(k, nil)
 	effects.SymRankOne(effects, 1, &effect)
-	a, c, err := p.Unshift(effects)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, c := must.Get2(p.Unshift(effects))(t)
 	told := func(phi []float64) []float64 {
 		var out mat.VecDense
 		out.MulVec(a.T(), mat.NewVecDense(k, phi))
@@ -71,14 +67,8 @@ func TestEffects(t *testing.T) {
 			t.Errorf("the effect of an image of class %d is off by the share %.3f", y, off)
 		}
 	}
-	want, limit, err := p.Novelty(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := p.Posterior(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want, limit := must.Get2(p.Novelty(s))(t)
+	q := must.Get(p.Posterior(s))(t)
 	classes, _ := s.Mean.Dims()
 	at := *s
 	at.Mean = mat.DenseCopyOf(s.Mean)

@@ -17,6 +17,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/point"
 	"fmp/pipeline/sample"
@@ -52,14 +53,9 @@ type reference struct {
 
 func load(t *testing.T) (*reference, *Predictor, *Stats) {
 	t.Helper()
-	data, err := os.ReadFile("testdata/reference.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/reference.json"))(t)
 	ref := &reference{}
-	if err := json.Unmarshal(data, ref); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, ref))
 	flat := func(rows [][]float64) []float32 {
 		var out []float32
 		for _, r := range rows {
@@ -68,36 +64,18 @@ func load(t *testing.T) (*reference, *Predictor, *Stats) {
 		return out
 	}
 	d := len(ref.C)
-	coords, err := NewCoordinates(flat(ref.H), d, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := coords.Rows(flat(ref.H))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, known, err := NewMoments(rows, d, ref.Y, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	coords := must.Get(NewCoordinates(flat(ref.H), d, d))(t)
+	rows := must.Get(coords.Rows(flat(ref.H)))(t)
+	m, known := must.Get2(NewMoments(rows, d, ref.Y, 5))(t)
 	p := &Predictor{Coordinates: *coords, Moments: m, Known: known}
 	copy(p.Scalars[:], ref.Scalars)
 	var uploads []*point.Set
 	for _, c := range ref.Clients {
-		phi, err := coords.Map(t.Context(), flat(c.X))
-		if err != nil {
-			t.Fatal(err)
-		}
-		set, err := point.FromLabelled(phi, d, c.Y, 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		phi := must.Get(coords.Map(t.Context(), flat(c.X)))(t)
+		set := must.Get(point.FromLabelled(phi, d, c.Y, 4))(t)
 		uploads = append(uploads, set)
 	}
-	s, err := Pool(uploads)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Pool(uploads))(t)
 	return ref, p, s
 }
 
@@ -134,10 +112,7 @@ func TestParity(t *testing.T) {
 	near(t, "masses", s.Mass, ref.Mass)
 	near(t, "scatter", full(s.Scatter), flat(ref.Scatter))
 	near(t, "degrees of freedom", []float64{s.DF}, []float64{ref.DF})
-	q, err := p.Posterior(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(p.Posterior(s))(t)
 	near(t, "mt", q.Centre, ref.Mt)
 	var mean mat.Dense
 	mean.Mul(q.Mean, q.g.basis.T())
@@ -179,26 +154,17 @@ func TestParity(t *testing.T) {
 			mirrored.Mean.Set(c+y, j, 2*origin[j]-v)
 		}
 	}
-	novelty, limit, err := p.Novelty(mirrored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	novelty, limit := must.Get2(p.Novelty(mirrored))(t)
 	near(t, "novelty and its limit", []float64{novelty, limit},
 		[]float64{ref.Novelty * 2 * 9 / 15, 1.3 + 2*math.Sqrt(2./15)})
 	// Another camera, which moves all classes alike, does not make them new.
-	plain, _, err := p.Novelty(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain, _ := must.Get2(p.Novelty(s))(t)
 	for y := range c {
 		for j := range k {
 			s.Mean.Set(y, j, s.Mean.At(y, j)+3*math.Sin(float64(j)))
 		}
 	}
-	moved, _, err := p.Novelty(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	moved, _ := must.Get2(p.Novelty(s))(t)
 	near(t, "novelty of shifted images", []float64{moved}, []float64{plain})
 	// However many images, a small difference of classes does not make them new.
 	for y := range s.Mass {
@@ -213,10 +179,7 @@ func TestParity(t *testing.T) {
 // as it says.
 func TestDraws(t *testing.T) {
 	_, p, s := load(t)
-	q, err := p.Posterior(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(p.Posterior(s))(t)
 	c, k := q.Mean.Dims()
 	const samples = 4000
 	noise := make([]float64, samples*c*k)
@@ -252,46 +215,28 @@ func TestDraws(t *testing.T) {
 // projected, from class means of softened features.
 func TestRound(t *testing.T) {
 	ref, p, s := load(t)
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	p.Widening, p.Scale = 1.5, 0.25
-	m, q, err := p.Round(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, q := must.Get2(p.Round(s))(t)
 	// Intervals give heads the variance of the fit's prior, times s once more where classes scatter
 	// more widely.
 	if q.Scale != 0.25 || math.Abs(q.Doubt*q.Penalty-penalty) > 1e-9 {
 		t.Errorf("scale %v, doubt %v at penalty %v", q.Scale, q.Doubt, q.Penalty)
 	}
-	k, err := sample.NewConjugate(eng, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(sample.NewConjugate(eng, m))(t)
 	defer k.Close()
 	var features []float32
 	for _, h := range ref.H[:20] {
 		features = append(features, narrow(h)...)
 	}
-	rows, err := k.Map(t.Context(), features)
-	if err != nil {
-		t.Fatal(err)
-	}
-	phi, err := p.Rows(features)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(k.Map(t.Context(), features))(t)
+	phi := must.Get(p.Rows(features))(t)
 	soft := point.New(4, len(p.M0), 4) // the pooled class means are what the clients' add up to
 	for y, n := range s.Mass {
 		copy(soft.Row(y), narrow(s.Mean.RawRowView(y)))
 		soft.Row(y)[len(p.M0)+y], soft.W[y] = 1, float32(n)
 	}
-	head, err := k.Mean(t.Context(), soft.Held())
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(k.Mean(t.Context(), soft.Held()))(t)
 	theta, bias := q.rows(q.Mean)
 	for i := range 20 {
 		got, want := append([]float64(nil), head.Row(head.D-1)...), append([]float64(nil), bias...)
@@ -319,40 +264,20 @@ func TestModel(t *testing.T) {
 		for _, h := range ref.H {
 			features = append(features, narrow(h)...)
 		}
-		c, err := NewCoordinates(features, len(p.Centre), most)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows, err := c.Rows(features)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, known, err := NewMoments(rows, most, ref.Y, 5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(NewCoordinates(features, len(p.Centre), most))(t)
+		rows := must.Get(c.Rows(features))(t)
+		m, known := must.Get2(NewMoments(rows, most, ref.Y, 5))(t)
 		ends := models.SizedEnds{Few: models.Ends{Down: 0.75, Up: 1.25},
 			Many: models.Ends{Down: 2, Up: 0.5}}
-		model, err := (&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars,
+		model := must.Get((&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars,
 			Widening: 1.5, Scale: 0.25,
-			Deviation: 0.125, Ends: ends}).Model()
-		if err != nil {
-			t.Fatal(err)
-		}
+			Deviation: 0.125, Ends: ends}).Model())(t)
 		if err := check.Model(model); err != nil {
 			t.Error(err)
 		}
-		data, err := serde.Marshal(model)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if model, err = serde.Unmarshal(data); err != nil {
-			t.Fatal(err)
-		}
-		got, err := FromModel(model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(serde.Marshal(model))(t)
+		model = must.Get(serde.Unmarshal(data))(t)
+		got := must.Get(FromModel(model))(t)
 		near(t, "scalars", got.Scalars[:], p.Scalars[:])
 		near(t, "h of the intervals, the scale and the deviation",
 			[]float64{got.Widening, got.Scale, got.TemperatureSpread()}, []float64{1.5, 0.25, 0.125})
@@ -369,29 +294,17 @@ func TestModel(t *testing.T) {
 				older.TemperatureSpread(), older.Ends, err)
 		}
 		near(t, "W", full(got.W), full(m.W))
-		session, err := eng.Load(model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		session := must.Get(eng.Load(model))(t)
 		defer session.Close()
-		out, err := engine.Eval(session,
+		out := must.Get(engine.Eval(session,
 			map[string]*onnx.Tensor{"features": onnx.NewTensor(features, len(ref.H), len(p.Centre))},
-			"coordinates")
-		if err != nil {
-			t.Fatal(err)
-		}
+			"coordinates"))(t)
 		near(t, "coordinates", wide(out["coordinates"].F32()), rows)
 		if most < len(p.Centre) {
 			continue
 		}
-		a, err := p.Posterior(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := got.Posterior(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(p.Posterior(s))(t)
+		b := must.Get(got.Posterior(s))(t)
 		wantTheta, wantBias := a.rows(a.Mean)
 		gotTheta, gotBias := b.rows(b.Mean)
 		near(t, "heads", gotTheta.RawMatrix().Data, wantTheta.RawMatrix().Data)
@@ -411,26 +324,12 @@ func TestDeadUnit(t *testing.T) {
 		features[i*dx] += float32(labels[i])
 		features[i*dx+dead] = 0.25
 	}
-	c, err := NewCoordinates(features, dx, dx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := c.Rows(features)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(NewCoordinates(features, dx, dx))(t)
+	rows := must.Get(c.Rows(features))(t)
 	q := &Predictor{Coordinates: *c, Scalars: Start, Widening: 1}
-	if q.Moments, q.Known, err = NewMoments(rows, dx, labels, classes); err != nil {
-		t.Fatal(err)
-	}
-	model, err := q.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := FromModel(model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q.Moments, q.Known = must.Get2(NewMoments(rows, dx, labels, classes))(t)
+	model := must.Get(q.Model())(t)
+	got := must.Get(FromModel(model))(t)
 	if v := got.W.At(dead, dead); !(v > 1e-8*mat.Trace(got.W) && v < 1e-4*mat.Trace(got.W)) {
 		t.Errorf("the variance of the feature is %v, of %v in all", v, mat.Trace(got.W))
 	}
@@ -508,18 +407,9 @@ func BenchmarkLoss(b *testing.B) {
 		labels[i/k] = i / k % 30
 		rows[i] = r.NormFloat64() + float64(i/k%30*(i%k)%7)
 	}
-	m, _, err := NewMoments(rows, k, labels, 30)
-	if err != nil {
-		b.Fatal(err)
-	}
-	set, err := point.FromLabelled(narrow(rows[:400*k]), k, labels[:400], 30)
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := Pool([]*point.Set{set})
-	if err != nil {
-		b.Fatal(err)
-	}
+	m, _ := must.Get2(NewMoments(rows, k, labels, 30))(b)
+	set := must.Get(point.FromLabelled(narrow(rows[:400*k]), k, labels[:400], 30))(b)
+	s := must.Get(Pool([]*point.Set{set}))(b)
 	e := &Episode{Moments: &m, Stats: s, Rows: rows[400*k : (400+n)*k], Labels: labels[400 : 400+n],
 		Noise: make([]float64, samples*30*k)}
 	for b.Loop() {
@@ -534,10 +424,7 @@ func BenchmarkLoss(b *testing.B) {
 func TestWidening(t *testing.T) {
 	_, p, s := load(t)
 	k := len(p.M0)
-	g, err := p.geometry(&p.Scalars, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(p.geometry(&p.Scalars, s))(t)
 	const classes, cells, rounds = 10, 4, 400
 	r := rand.New(rand.NewPCG(1, 2))
 	roots := make([]*mat.Dense, classes) // W_c = A_c A_c'
@@ -574,10 +461,7 @@ func TestWidening(t *testing.T) {
 			}
 			uploads = append(uploads, u)
 		}
-		stats, err := Pool(uploads)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stats := must.Get(Pool(uploads))(t)
 		h, pairs := g.widening(stats.Own)
 		if want := float64(classes * (cells - 2) * (cells + 1) / 2); pairs != want {
 			t.Fatalf("%v pairs; want %v", pairs, want)

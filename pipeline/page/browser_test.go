@@ -31,6 +31,7 @@ import (
 	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/internal/browser"
@@ -123,10 +124,7 @@ func newPlace(t *testing.T) *place {
 		t.Fatal(err)
 	}
 	p.write("page/"+loader, start)
-	pages, err := load("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must.Get(load(""))(t)
 	for name, data := range pages {
 		p.write("page/"+name, data)
 	}
@@ -155,10 +153,7 @@ func newPlace(t *testing.T) *place {
 }
 
 func assets(t *testing.T) []byte {
-	data, err := os.ReadFile(assetstest.File(t, "digits", models.KindClient))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(assetstest.File(t, "digits", models.KindClient)))(t)
 	return data
 }
 
@@ -302,10 +297,7 @@ func (p *place) same(got []byte, args ...string) {
 
 func goroot(t *testing.T) string {
 	t.Helper()
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(exec.Command("go", "env", "GOROOT").Output())(t)
 	return strings.TrimSpace(string(root))
 }
 
@@ -645,19 +637,11 @@ func sent(b *browser.Browser) (digest string) {
 // round returns the description of a server's round.
 func round(t *testing.T, address string) *wire.Description {
 	t.Helper()
-	reply, err := http.Get(address + "/v1/rounds")
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := must.Get(http.Get(address + "/v1/rounds"))(t)
 	defer reply.Body.Close()
 	var text bytes.Buffer
-	if _, err := text.ReadFrom(reply.Body); err != nil {
-		t.Fatal(err)
-	}
-	d, err := wire.One(text.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(text.ReadFrom(reply.Body))(t)
+	d := must.Get(wire.One(text.Bytes()))(t)
 	return d
 }
 

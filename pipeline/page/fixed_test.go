@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestFixed: a page's private upload, and an error in its place, come at one time after the start,
@@ -14,10 +16,7 @@ func TestFixed(t *testing.T) {
 	if err != nil {
 		t.Skip("node is not there")
 	}
-	source, err := os.ReadFile("static/fixed.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("static/fixed.js"))(t)
 	out, err := exec.Command(node, "--input-type=module", "-e", string(source)+`
 let now = 0, timers = [];
 globalThis.setTimeout = (f, ms) => { timers.push({ f, at: now + ms }); return timers.at(-1); };

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 )
 
 func get(h http.Handler, path string) *httptest.ResponseRecorder {
@@ -22,14 +23,8 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 // themselves, have no inline script or style, and name files that are there; a folder that lacks
 // one is refused.
 func TestHandler(t *testing.T) {
-	h, err := Handler("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := load("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(Handler(""))(t)
+	files := must.Get(load(""))(t)
 	folder := t.TempDir()
 	for name, data := range files {
 		w := get(h, "/join/"+name)
@@ -38,9 +33,7 @@ func TestHandler(t *testing.T) {
 			w.Body.String() != string(data) {
 			t.Errorf("%s: %d %v", name, w.Code, w.Header())
 		}
-		if err := os.WriteFile(filepath.Join(folder, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), data, 0o644))
 		if !strings.HasSuffix(name, ".html") {
 			continue
 		}
@@ -69,13 +62,9 @@ func TestHandler(t *testing.T) {
 		t.Errorf("a folder without the program: %v", err)
 	}
 	for _, name := range []string{Program, loader} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(name), 0o644))
 	}
-	if h, err = Handler(folder); err != nil {
-		t.Fatal(err)
-	}
+	h = must.Get(Handler(folder))(t)
 	if w := get(h, "/join/"+Program); w.Body.String() != Program ||
 		w.Header().Get("Content-Encoding") != "" {
 		t.Errorf("the program: %v %s", w.Header(), w.Body)
@@ -93,15 +82,10 @@ func TestWriteFolder(t *testing.T) {
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
 		t.Errorf("a folder without its program: %v", err)
 	}
-	all, err := load("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(load(""))(t)
 	all[Program], all[loader] = []byte("program"), []byte("loader")
 	for name, data := range all {
-		if err := os.WriteFile(filepath.Join(program, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(program, name), data, 0o644))
 	}
 	n, size, err := WriteFolder(out, program, []byte("graph"), 7)
 	if err != nil || n != len(all)+3 {
@@ -110,10 +94,7 @@ func TestWriteFolder(t *testing.T) {
 	all[graphFile] = []byte("graph")
 	all[roundFile] = []byte(
 		`{"round":7,"graph":"eef93e1d14482804277fca0172464032d1a4fdbcc338524059fa1e861454ad4d"}`)
-	sums, err := os.ReadFile(filepath.Join(out, sumsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sums := must.Get(os.ReadFile(filepath.Join(out, sumsFile)))(t)
 	total := len(sums)
 	for name, want := range all {
 		got, err := os.ReadFile(filepath.Join(out, name))

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx/must"
 )
 
 // sums are the mass of every class and the weighted sums of its rows.
@@ -55,10 +57,7 @@ func TestGroup(t *testing.T) {
 	}
 	group := func(most int, sets ...*Set) *Set {
 		t.Helper()
-		g, err := Group(most, sets...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(Group(most, sets...))(t)
 		return g
 	}
 	last := 0.0

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx/must"
 )
 
 // TestIndexed: a set with class indices answers as the same set with labels.
@@ -22,14 +24,8 @@ func TestIndexed(t *testing.T) {
 	if d := cmp.Diff(wide, c.Dense()); d != "" {
 		t.Errorf("dense again (-want +got):\n%s", d)
 	}
-	both, err := Pool(c, c.Held())
-	if err != nil {
-		t.Fatal(err)
-	}
-	mixed, err := Pool(wide, c.Held())
-	if err != nil {
-		t.Fatal(err)
-	}
+	both := must.Get(Pool(c, c.Held()))(t)
+	mixed := must.Get(Pool(wide, c.Held()))(t)
 	if both.N != 5 || both.Y == nil || mixed.Y != nil || cmp.Diff(mixed, both.Dense()) != "" {
 		t.Errorf("pooled: %d points with %d classes, and %d numbers", both.N, len(both.Y), len(mixed.Z))
 	}

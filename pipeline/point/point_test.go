@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx/must"
 )
 
 func TestFromLabelled(t *testing.T) {
 	t.Parallel()
-	s, err := FromLabelled([]float32{1, 2, 3, 4}, 2, []int{2, 0}, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(FromLabelled([]float32{1, 2, 3, 4}, 2, []int{2, 0}, 3))(t)
 	want := &Set{N: 2, Dx: 2, C: 3, Z: []float32{1, 2, 0, 0, 1, 3, 4, 1, 0, 0}, W: []float32{1, 1}}
 	if d := cmp.Diff(want, s); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -46,10 +45,7 @@ func TestPool(t *testing.T) {
 		a.Z[i] = float32(i)
 	}
 	b.W[0] = 3
-	p, err := Pool(a, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Pool(a, b))(t)
 	want := &Set{N: 3, Dx: 1, C: 2, Z: []float32{0, 1, 2, 3, 4, 5, 0, 0, 0}, W: []float32{1, 1, 3}}
 	if d := cmp.Diff(want, p); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

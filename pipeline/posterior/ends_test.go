@@ -7,6 +7,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
@@ -28,26 +29,14 @@ func TestEnds(t *testing.T) {
 		return features, labels
 	}
 	features, labels := rows("corpus", 600)
-	bank, err := task.NewBank(features, dx, labels, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := meta.UntrainedOpen(bank, dx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bank := must.Get(task.NewBank(features, dx, labels, c))(t)
+	p := must.Get(meta.UntrainedOpen(bank, dx))(t)
 	in := Input{Open: p, Scope: ScopeOpen, Samples: 4, Seed: 1, Threads: 1}
 	points := &Calibration{}
 	for m := range 3 {
 		h, y := rows(fmt.Sprint("client ", m), 12)
-		s, err := point.FromLabelled(h, dx, y, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		soft, err := p.Soften(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(point.FromLabelled(h, dx, y, c))(t)
+		soft := must.Get(p.Soften(s))(t)
 		in.Soft = append(in.Soft, soft)
 		points.Features, points.Labels = append(points.Features, h...), append(points.Labels, y...)
 		for range y {
@@ -58,26 +47,12 @@ func TestEnds(t *testing.T) {
 	ends := func(e models.Ends, by *Calibration) (low, high []float64) {
 		t.Helper()
 		p.Ends, in.Calibration = models.SizedEnds{Few: e, Many: e}, by
-		fmp, err := New(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := fmp.Sample(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if low, high, err = r.Intervals.Compute(t.Context(), test, IntervalLevel); err != nil {
-			t.Fatal(err)
-		}
-		m, err := r.Classifier(t.Context(), nil, false,
-			models.Manifest{Classes: []string{"a", "b", "c"}}, models.Origin{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := models.ReadManifest(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fmp := must.Get(New(in))(t)
+		r := must.Get(fmp.Sample(t.Context()))(t)
+		low, high = must.Get2(r.Intervals.Compute(t.Context(), test, IntervalLevel))(t)
+		m := must.Get(r.Classifier(t.Context(), nil, false,
+			models.Manifest{Classes: []string{"a", "b", "c"}}, models.Origin{}))(t)
+		f := must.Get(models.ReadManifest(m))(t)
 		o, err := models.ReadOrigin(f)
 		if err != nil || e == (models.Ends{}) && o.Ends != nil || e != (models.Ends{}) &&
 			(o.Ends == nil || *o.Ends != e) {

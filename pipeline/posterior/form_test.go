@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
@@ -27,14 +28,8 @@ func TestBounded(t *testing.T) {
 		return features, labels
 	}
 	features, labels := rows("corpus", 600)
-	bank, err := task.NewBank(features, dx, labels, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := meta.UntrainedOpen(bank, dx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bank := must.Get(task.NewBank(features, dx, labels, c))(t)
+	p := must.Get(meta.UntrainedOpen(bank, dx))(t)
 	for _, clients := range []int{5, maxMeans/c + 1} {
 		var sets []*point.Set
 		for m := range clients {
@@ -44,29 +39,14 @@ func TestBounded(t *testing.T) {
 				copy(s.Row(i), h[i*dx:(i+1)*dx])
 				s.Row(i)[dx+label], s.W[i] = 1, 1+float32(m%4)
 			}
-			soft, err := p.Soften(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			soft := must.Get(p.Soften(s))(t)
 			sets = append(sets, soft)
 		}
-		fmp, err := New(Input{Open: p, Soft: sets, Scope: ScopeOpen, Samples: 4, Honesty: true,
-			Seed: 1, Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, err := fmp.Form()
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := point.Pool(sets...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen, err := f.pool(nil, func(int) bool { return true })
-		if err != nil {
-			t.Fatal(err)
-		}
+		fmp := must.Get(New(Input{Open: p, Soft: sets, Scope: ScopeOpen, Samples: 4, Honesty: true,
+			Seed: 1, Threads: 1}))(t)
+		f := must.Get(fmp.Form())(t)
+		all := must.Get(point.Pool(sets...))(t)
+		seen := must.Get(f.pool(nil, func(int) bool { return true }))(t)
 		if most := min(clients*c, maxMeans+2*c); seen.N > most || seen.N < most/3 {
 			t.Errorf("%d clients: heads read %d points; want up to %d", clients, seen.N, most)
 		}
@@ -84,10 +64,7 @@ func TestBounded(t *testing.T) {
 			}
 		}
 		// What a classifier of the round is made from is bounded too.
-		r, err := fmp.Sample(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(fmp.Sample(t.Context()))(t)
 		if n := r.Intervals.(*conjugateIntervals).drawn.Seen.N; n > maxMeans+2*c {
 			t.Errorf("%d clients: intervals read %d points; want %d at most", clients, n, maxMeans+2*c)
 		}

@@ -12,6 +12,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/effect"
 	"fmp/pipeline/moments"
@@ -56,10 +57,7 @@ func (w *cameras) clients(t *testing.T, many int) []discriminant.Client {
 // nll returns the mean negative log-likelihood of rows under a result.
 func nll(t *testing.T, r *Result, x []float32, y []int) float64 {
 	t.Helper()
-	rows, err := r.Rows(t.Context(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(r.Rows(t.Context(), x))(t)
 	k, c := r.Ensembles[0][0].D-1, r.Ensembles[0][0].C
 	var sum float64
 	for i, label := range y {
@@ -86,23 +84,14 @@ func TestMomentsEffects(t *testing.T) {
 	rng.Normal(rng.New(1, "mean"), w.mean)
 	b := build.New("identity")
 	b.Output("coordinates", b.Op("Identity", []build.Ref{b.Input("features", onnx.Float32, "n", w.k)}))
-	graph, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := embedded(graph, w.k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	graph := must.Get(b.Model())(t)
+	at := must.Get(embedded(graph, w.k))(t)
 	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
 		Honesty: true, Threads: 1}
 	of := func(change func(o *MomentsOptions)) *Result {
 		own := o
 		change(&own)
-		r, err := Moments(t.Context(), w.clients(t, many), at, own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(Moments(t.Context(), w.clients(t, many), at, own))(t)
 		return r
 	}
 	come, plain := func(*MomentsOptions) {}, func(o *MomentsOptions) { o.Alike = true }
@@ -152,10 +141,7 @@ func TestMomentsEffects(t *testing.T) {
 		w.shift = c.shift
 		seen, _ := w.images(many, 60, "unlabelled")
 		x, y := w.images(many, 400, "test")
-		adapted, err := any.Adapt(seen)
-		if err != nil {
-			t.Fatal(err)
-		}
+		adapted := must.Get(any.Adapt(seen))(t)
 		if before, after := nll(t, any, x, y), nll(t, adapted, x, y); after > before-c.gained {
 			t.Errorf("%s: NLL %.3f, adapted %.3f", kind, before, after)
 		} else {
@@ -196,11 +182,8 @@ func TestWiderWithin(t *testing.T) {
 		shift: func(int) [3]float64 { return [3]float64{} }}
 	rng.Normal(rng.New(1, "mean"), w.mean)
 	steep := func(effects *mat.SymDense) (along, across float64) {
-		p, err := discriminant.Compute(t.Context(), w.clients(t, 8),
-			discriminant.Options{Samples: 2, Seed: 1, Stream: "test", Effects: effects})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(discriminant.Compute(t.Context(), w.clients(t, 8),
+			discriminant.Options{Samples: 2, Seed: 1, Stream: "test", Effects: effects}))(t)
 		return floats.Norm(p.Heads[0].Row(0), 2), floats.Norm(p.Heads[0].Row(1), 2)
 	}
 	effects := mat.NewSymDense(w.k, nil)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/moments"
 )
@@ -100,30 +101,21 @@ func TestMomentsAgainst(t *testing.T) {
 	for i, name := range slices.Sorted(maps.Keys(attacks)) {
 		clients[i] = attacked(clients[i], attacks[name])
 	}
-	by, err := NewMomentsAgainst(t.Context(), clients[:judges], nil, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	by := must.Get(NewMomentsAgainst(t.Context(), clients[:judges], nil, 1, 1))(t)
 	o := MomentsOptions{Options: discriminant.Options{Samples: 1, Seed: 1, Stream: "test"},
 		Honesty: true, Threads: 1}
 	missed, atOnce := 0, 0
 	for name, attack := range attacks {
 		for i, u := range clients[judges:] {
 			u := attacked(u, attack)
-			share, err := by.Share(u)
-			if err != nil {
-				t.Fatal(err)
-			}
+			share := must.Get(by.Share(u))(t)
 			if name == "none" {
 				if share != 1 {
 					t.Errorf("%v of honest client %d counts", share, i)
 				}
 				continue
 			}
-			p, err := Moments(t.Context(), append(slices.Clone(clients[:judges]), u), nil, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(Moments(t.Context(), append(slices.Clone(clients[:judges]), u), nil, o))(t)
 			if share > 0 {
 				missed++
 			}
@@ -166,10 +158,7 @@ func TestMomentsHonesty(t *testing.T) {
 			clients[bad] = attacked(clients[bad], attack)
 			o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
 				Honesty: true, Threads: 1}
-			p, err := Moments(t.Context(), clients, nil, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(Moments(t.Context(), clients, nil, o))(t)
 			for m, honest := range p.Judgement.Honest {
 				if want := m != bad || name == "none"; (honest > 0.9) != want || !want && honest > 0.2 {
 					t.Errorf("P(honest) of client %d is %.3f", m, honest)
@@ -188,10 +177,7 @@ func TestMomentsHonesty(t *testing.T) {
 					t.Fatalf("clients of %v images", limit)
 				}
 			}
-			want, err := Moments(t.Context(), clients, nil, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(Moments(t.Context(), clients, nil, o))(t)
 			if got := p.Diagnostics["spread"]; len(p.Ensembles[0]) != 20 ||
 				got != want.Diagnostics["spread"] {
 				t.Errorf("%d heads, spread %v; want that of the honest clients, %v",
@@ -270,22 +256,16 @@ func TestMomentsOutside(t *testing.T) {
 					row[j] += of.lie * deviation(j) * float32(r.NormFloat64())
 				}
 			}
-			p, err := Moments(t.Context(), clients, nil,
+			p := must.Get(Moments(t.Context(), clients, nil,
 				MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
-					Honesty: true, Threads: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+					Honesty: true, Threads: 1}))(t)
 			for m, honest := range p.Judgement.Honest {
 				if want := m != bad || of.lie == 0; (honest > 0.9) != want || !want && honest > 0.2 {
 					t.Errorf("P(honest) of client %d is %.3f", m, honest)
 				}
 			}
-			by, err := NewMomentsAgainst(t.Context(),
-				slices.Concat(clients[:bad], clients[bad+1:]), nil, 1, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			by := must.Get(NewMomentsAgainst(t.Context(),
+				slices.Concat(clients[:bad], clients[bad+1:]), nil, 1, 1))(t)
 			if share, err := by.Share(clients[bad]); err != nil || (share == 1) != (of.lie == 0) {
 				t.Errorf("judged alone, %v of its images count, %v", share, err)
 			}

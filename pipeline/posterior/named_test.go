@@ -8,6 +8,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
@@ -39,25 +40,14 @@ func namedPredictor(t *testing.T, turn int) *sample.Conjugate {
 	t.Helper()
 	rows, labels := gaussian(2, "corpus", 200, 1)
 	bank := &task.Bank{Dx: namedDx, C: namedC, Features: rows, Labels: labels}
-	m, err := meta.UntrainedConjugate(bank)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(meta.UntrainedConjugate(bank))(t)
 	turned := make([]int, len(labels))
 	for i, y := range labels {
 		turned[i] = (y + turn) % namedC
 	}
-	if m, err = models.WithImages(m, rows, turned); err != nil {
-		t.Fatal(err)
-	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := sample.NewConjugate(eng, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m = must.Get(models.WithImages(m, rows, turned))(t)
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	k := must.Get(sample.NewConjugate(eng, m))(t)
 	return k
 }
 
@@ -67,31 +57,19 @@ func uploadsOf(t *testing.T, k *sample.Conjugate, clients, n int) []*point.Set {
 	var sets []*point.Set
 	for m := range clients {
 		rows, labels := gaussian(uint64(10+m), "client", n, 1)
-		set, err := point.FromLabelled(rows, namedDx, labels, namedC)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(point.FromLabelled(rows, namedDx, labels, namedC))(t)
 		sets = append(sets, set)
 	}
-	out, err := k.Compress(t.Context(), sets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(k.Compress(t.Context(), sets))(t)
 	return out
 }
 
 func namedRound(t *testing.T, k *sample.Conjugate, means []*point.Set,
 	named, honesty bool) *posterior.Result {
 	t.Helper()
-	f, err := posterior.New(posterior.Input{Conjugate: k, ClassMeans: means, Named: named,
-		Honesty: honesty, Samples: 20, Seed: 1, Stream: "test", Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := f.Sample(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(posterior.New(posterior.Input{Conjugate: k, ClassMeans: means, Named: named,
+		Honesty: honesty, Samples: 20, Seed: 1, Stream: "test", Threads: 1}))(t)
+	r := must.Get(f.Sample(t.Context()))(t)
 	for i, h := range r.Ensembles[0] {
 		for _, v := range h.W {
 			if math.IsNaN(v) || math.IsInf(v, 0) {

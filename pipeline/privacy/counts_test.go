@@ -6,16 +6,15 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestCountsNoise: the noise is that of the stated formulas, and no smaller whole number would do.
 func TestCountsNoise(t *testing.T) {
 	for _, epsilon := range []float64{0.01, 0.1, 1, 4, 20} {
 		for _, delta := range []float64{1e-12, 1e-5, 0.01} {
-			s, err := CountsNoise(epsilon, delta)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(CountsNoise(epsilon, delta))(t)
 			of := func(sigma float64) float64 {
 				rho := 2 / (2 * sigma * sigma)
 				return rho + 2*math.Sqrt(rho*math.Log(1/delta))
@@ -39,10 +38,7 @@ func TestCountsNoise(t *testing.T) {
 func TestCountsSpending(t *testing.T) {
 	digests := [][sha256.Size]byte{sha256.Sum256([]byte("a")), sha256.Sum256([]byte("b"))}
 	counts := func(epsilon float64, digests ...[sha256.Size]byte) Spending {
-		s, err := NewCountsSpending(epsilon, 1e-5, 3, digests, make([]int, len(digests)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(NewCountsSpending(epsilon, 1e-5, 3, digests, make([]int, len(digests))))(t)
 		s.Client = "a"
 		return s
 	}
@@ -84,10 +80,7 @@ func TestCountsSpending(t *testing.T) {
 				c.next.Budget.Epsilon, c.least)
 		}
 	}
-	line, err := json.Marshal(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(json.Marshal(other))(t)
 	for _, change := range [][2]string{{`"noise_steps":`, `"noise_steps":1`},
 		{`"epsilon":1`, `"epsilon":0.5`}, {`"counts":true,`, ""},
 		{`"coordinates":0`, `"coordinates":2`}, {`"unit":"example"`, `"unit":"client"`}} {

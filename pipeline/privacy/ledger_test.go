@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // spending is a release of images that are named by numbers.
@@ -175,9 +176,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("mode %v", st.Mode())
 	}
 	s := spending(b, 77, 5)
-	if _, _, err := l.Spend(s, 0, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Get2(l.Spend(s, 0, false))(t)
 	if found, err := l.Find(spending(b, 77, 5)); err != nil || found == nil || found.Round != 77 {
 		t.Errorf("found %v, %v", found, err)
 	}
@@ -196,9 +195,7 @@ func TestLedger(t *testing.T) {
 	}
 	for _, bad := range []string{"{}\n", "nonsense\n",
 		`{"noise_steps":5,"classes":1,"coordinates":1,"budget":{"epsilon":99}}` + "\n"} {
-		if err := os.WriteFile(l.Path, append(bytes.Clone(data), bad...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(l.Path, append(bytes.Clone(data), bad...), 0o600))
 		if _, _, err := l.Spend(spending(b, 99, 1), 0, false); err == nil ||
 			!strings.Contains(err.Error(), "cannot be told") &&
 				!strings.Contains(err.Error(), "does not follow") {
@@ -215,10 +212,7 @@ func FuzzLedger(f *testing.F) {
 	for _, s := range []Spending{spending(b, 1, 1, 2),
 		spending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
 			Noise: Local}, 2, 2, 2)} {
-		line, err := json.Marshal(s)
-		if err != nil {
-			f.Fatal(err)
-		}
+		line := must.Get(json.Marshal(s))(f)
 		f.Add(append(line, '\n'))
 	}
 	f.Add([]byte("{}\n\nnull\n"))
@@ -233,10 +227,7 @@ func FuzzLedger(f *testing.F) {
 		}
 		var again []byte
 		for _, s := range past {
-			line, err := json.Marshal(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			line := must.Get(json.Marshal(s))(t)
 			again = append(append(again, line...), '\n')
 		}
 		if back, err := parseLedger(again); err != nil || len(back) != len(past) {
@@ -252,24 +243,14 @@ func TestTornLedger(t *testing.T) {
 	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
 	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	for round := range uint64(2) {
-		if _, _, err := l.Spend(spending(b, round, 1), 0, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Get2(l.Spend(spending(b, round, 1), 0, false))(t)
 	}
-	whole, err := os.ReadFile(l.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seal, err := os.ReadFile(l.Path + SealSuffix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(l.Path))(t)
+	seal := must.Get(os.ReadFile(l.Path + SealSuffix))(t)
 	first := bytes.IndexByte(whole, '\n') + 1
 	for n := first + 1; n <= len(whole); n++ {
 		for path, data := range map[string][]byte{l.Path: whole[:n], l.Path + SealSuffix: seal} {
-			if err := os.WriteFile(path, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, data, 0o600))
 		}
 		_, earlier, err := l.Spend(spending(b, 9, 1), 0, false)
 		if n < len(whole)-1 && err == nil || n >= len(whole)-1 && (err != nil || earlier != 2) {
@@ -287,16 +268,11 @@ func TestEditedLedger(t *testing.T) {
 	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	var seals [][]byte
 	read := func(path string) []byte {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path))(t)
 		return data
 	}
 	for round := range uint64(3) {
-		if _, _, err := l.Spend(spending(b, round, 1), 0, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Get2(l.Spend(spending(b, round, 1), 0, false))(t)
 		seals = append(seals, read(l.Path+SealSuffix))
 	}
 	whole := read(l.Path)
@@ -317,9 +293,7 @@ func TestEditedLedger(t *testing.T) {
 				t.Fatal(err)
 			}
 			if data != nil {
-				if err := os.WriteFile(path, data, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, data, 0o600))
 			}
 		}
 		_, earlier, err := l.Spend(spending(b, 9, 1), 0, false)

@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // TestSigma: the values of the analytic Gaussian mechanism at delta 1e-5, and the definition of
@@ -73,16 +74,10 @@ func TestDiscreteGaussian(t *testing.T) {
 	t.Parallel()
 	const n = 40_000
 	for _, sigma := range []uint64{1, 3, 20} {
-		s, err := NewSampler(sigma, rng.Bytes(rng.New(1, "gaussian", sigma)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(NewSampler(sigma, rng.Bytes(rng.New(1, "gaussian", sigma))))(t)
 		count := map[int64]int{}
 		for range n {
-			v, err := s.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(s.Next())(t)
 			count[v]++
 		}
 		width := float64(sigma)
@@ -108,16 +103,10 @@ func TestDiscreteGaussian(t *testing.T) {
 		}
 	}
 	const wide = 1 << 20
-	s, err := NewSampler(wide, rng.Bytes(rng.New(1, "wide")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(NewSampler(wide, rng.Bytes(rng.New(1, "wide"))))(t)
 	var square, fourth float64
 	for range 4000 {
-		v, err := s.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(s.Next())(t)
 		x := float64(v) / wide
 		square, fourth = square+x*x/4000, fourth+x*x*x*x/4000
 	}
@@ -171,10 +160,7 @@ func TestSensitivity(t *testing.T) {
 			}
 		}
 		of := func(w []float32, y ...int) *Release {
-			s, err := Sum(w, y, classes, k, 2.5)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(Sum(w, y, classes, k, 2.5))(t)
 			return s
 		}
 		one, other := of(w[:k], r.IntN(classes)), of(w[k:], r.IntN(classes))
@@ -188,9 +174,7 @@ func TestSensitivity(t *testing.T) {
 		}
 		many := NewRelease(classes, k)
 		for range 100 {
-			if err := many.Add(one); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, many.Add(one))
 		}
 		many.Clip(client.ClientNorm(classes))
 		if d := norm(many, NewRelease(classes, k)); d > client.Sensitivity(classes) {
@@ -243,9 +227,7 @@ func TestAdd(t *testing.T) {
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	good := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
-	if err := good.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, good.Check())
 	for want, change := range map[string]func(*Budget){
 		"epsilon is 0":      func(b *Budget) { b.Epsilon = 0 },
 		"epsilon is NaN":    func(b *Budget) { b.Epsilon = math.NaN() },
@@ -275,10 +257,7 @@ func TestBudget(t *testing.T) {
 // reference (numpy; values of robust_private.py's grid), by many samples.
 func TestPosterior(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile("testdata/posterior.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/posterior.json"))(t)
 	var ref struct {
 		K      int
 		Beta   []float64
@@ -292,9 +271,7 @@ func TestPosterior(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(data, &ref); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &ref))
 	const samples = 20_000
 	for i, r := range ref.Rounds {
 		classes := len(r.Counts)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // neighbours returns two releases that one unit tells apart, of a random kind that comes near the
@@ -39,10 +40,7 @@ func neighbours(t *testing.T, b Budget, r *rand.Rand, classes, k int) (*Release,
 		for range n {
 			all, labels = append(all, w...), append(labels, y)
 		}
-		s, err := Sum(all, labels, classes, k, 2.5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Sum(all, labels, classes, k, 2.5))(t)
 		if b.Unit == Client {
 			s.Clip(b.ClientNorm(classes))
 		}
@@ -107,10 +105,7 @@ func TestMaxNumber(t *testing.T) {
 			for range points {
 				w = append(w, 9, 0)
 			}
-			s, err := Sum(w, labels, classes, 2, 2.5)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(Sum(w, labels, classes, 2, 2.5))(t)
 			if unit == Client {
 				s.Clip(b.ClientNorm(classes))
 			}

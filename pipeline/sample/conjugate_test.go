@@ -10,6 +10,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/metric"
@@ -34,25 +35,13 @@ func conjugateWorld(t *testing.T) (*Conjugate, []*point.Set, *task.Bank) {
 				x[i*dx+j] += means[y[i]*dx+j]
 			}
 		}
-		b, err := task.NewBank(x, dx, y, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(task.NewBank(x, dx, y, c))(t)
 		return b
 	}
-	m, err := meta.UntrainedConjugate(draw("corpus", 800, c))
-	if err != nil {
-		t.Fatal(err)
-	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(meta.UntrainedConjugate(draw("corpus", 800, c)))(t)
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	t.Cleanup(func() { eng.Close() })
-	k, err := NewConjugate(eng, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(NewConjugate(eng, m))(t)
 	t.Cleanup(func() { k.Close() })
 	bank := draw("clients", 30, c-1)
 	var clients []*point.Set
@@ -69,14 +58,8 @@ func conjugateWorld(t *testing.T) (*Conjugate, []*point.Set, *task.Bank) {
 // uploaded returns the union of the clients' uploads.
 func uploaded(t *testing.T, k *Conjugate, clients []*point.Set) *point.Set {
 	t.Helper()
-	uploads, err := k.Compress(t.Context(), clients)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen, err := point.Pool(uploads...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	uploads := must.Get(k.Compress(t.Context(), clients))(t)
+	seen := must.Get(point.Pool(uploads...))(t)
 	return seen
 }
 
@@ -89,41 +72,20 @@ func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
 	const samples = 4
 	latent := make([]float32, samples*k.LatentSize())
 	rng.Normal(rng.New(1, "latent"), latent)
-	heads, err := k.Heads(ctx, seen, latent, samples)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := k.Map(ctx, test.Features)
-	if err != nil {
-		t.Fatal(err)
-	}
+	heads := must.Get(k.Heads(ctx, seen, latent, samples))(t)
+	rows := must.Get(k.Map(ctx, test.Features))(t)
 	// distance is the mean total variation between the predictions of the closed form's heads and
 	// of fitted ones.
 	distance := func(f int) float64 {
 		noise := make([]float32, samples*f*k.config.K)
 		rng.Normal(rng.New(1, "noise", f), noise)
-		pooled, drawn, err := k.Draw(ctx, seen, latent, noise, samples)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pooled, drawn := must.Get2(k.Draw(ctx, seen, latent, noise, samples))(t)
 		var sum float64
 		for i, set := range drawn {
-			problem, err := erm.FromSets(0.3, pooled, set)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fit, err := erm.Solve(ctx, problem, erm.Options{Threads: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			a, err := metric.Predict(ctx, heads[i:i+1], rows, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := metric.Predict(ctx, []erm.Theta{fit.Theta}, rows, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			problem := must.Get(erm.FromSets(0.3, pooled, set))(t)
+			fit := must.Get(erm.Solve(ctx, problem, erm.Options{Threads: 1}))(t)
+			a := must.Get(metric.Predict(ctx, heads[i:i+1], rows, 1))(t)
+			b := must.Get(metric.Predict(ctx, []erm.Theta{fit.Theta}, rows, 1))(t)
 			for j := range a.P {
 				sum += math.Abs(a.P[j]-b.P[j]) / 2
 			}
@@ -143,10 +105,7 @@ func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
 func TestConjugateUploads(t *testing.T) {
 	ctx := context.Background()
 	k, clients, _ := conjugateWorld(t)
-	uploads, err := k.Compress(ctx, clients)
-	if err != nil {
-		t.Fatal(err)
-	}
+	uploads := must.Get(k.Compress(ctx, clients))(t)
 	for i, u := range uploads {
 		if u.N != 3 || u.Dx != k.config.K || u.Mass() != 10 {
 			t.Errorf("upload %d: %d points of %d numbers with mass %v; want 3 of %d with mass 10",
@@ -156,14 +115,8 @@ func TestConjugateUploads(t *testing.T) {
 	phi := point.New(1, k.config.Dx, k.config.C)
 	rng.Normal(rng.New(1, "phi"), phi.Z[:k.config.Dx])
 	phi.Z[k.config.Dx] = 1
-	a, err := k.Mean(ctx, phi)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := k.Mean(ctx, k.project(phi))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(k.Mean(ctx, phi))(t)
+	b := must.Get(k.Mean(ctx, k.project(phi)))(t)
 	for i := range a.W {
 		if math.Abs(a.W[i]-b.W[i]) > 1e-9 {
 			t.Fatalf("weight %d is %v from means of phi and %v from means of w", i, a.W[i], b.W[i])
@@ -197,32 +150,17 @@ func TestConjugateIntervals(t *testing.T) {
 	for i, j := range rng.New(1, "strata").Perm(samples) {
 		uniform[i] = (float32(j) + 0.5) / samples
 	}
-	low, high, err := k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform},
-		test.Features, 0.9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	graph, err := k.IntervalGraph(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform}, 0.9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	low, high := must.Get2(k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform},
+		test.Features, 0.9))(t)
+	graph := must.Get(k.IntervalGraph(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform}, 0.9))(t)
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	defer eng.Close()
-	s, err := eng.Load(graph)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(eng.Load(graph))(t)
 	defer s.Close()
 	const from, n = 190, 20 // over the end of a chunk
-	out, err := engine.Eval(s,
+	out := must.Get(engine.Eval(s,
 		map[string]*onnx.Tensor{
-			"features": onnx.NewTensor(test.Features[from*test.Dx:(from+n)*test.Dx], n, test.Dx)})
-	if err != nil {
-		t.Fatal(err)
-	}
+			"features": onnx.NewTensor(test.Features[from*test.Dx:(from+n)*test.Dx], n, test.Dx)}))(t)
 	for i := range n * test.C {
 		at := from*test.C + i
 		if a, b := out["low"].F32()[i], out["high"].F32()[i]; math.Abs(float64(a)-low[at]) > 1e-5 ||
@@ -231,27 +169,12 @@ func TestConjugateIntervals(t *testing.T) {
 				low[at], high[at])
 		}
 	}
-	wideLow, wideHigh, err := k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform},
-		test.Features, 0.99)
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole, err := k.Compress(ctx, []*point.Set{test.Points(allRows(test.Len()), nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := k.IntervalLimit(ctx, whole[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := k.Map(ctx, test.Features)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := metric.Predict(ctx, []erm.Theta{limit}, rows, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wideLow, wideHigh := must.Get2(k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform},
+		test.Features, 0.99))(t)
+	whole := must.Get(k.Compress(ctx, []*point.Set{test.Points(allRows(test.Len()), nil)}))(t)
+	limit := must.Get(k.IntervalLimit(ctx, whole[0]))(t)
+	rows := must.Get(k.Map(ctx, test.Features))(t)
+	p := must.Get(metric.Predict(ctx, []erm.Theta{limit}, rows, 1))(t)
 	held := 0
 	for i, v := range p.P {
 		if !(0 <= wideLow[i] && wideLow[i] <= low[i] && low[i] <= high[i] &&

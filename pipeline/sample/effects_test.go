@@ -8,16 +8,14 @@ import (
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 )
 
 // TestShifted: class means moved by b, read by a predictor shifted by b, have the coordinates that
 // they had; a linear map that tells a part of features takes that part away.
 func TestShifted(t *testing.T) {
 	k, clients, _ := conjugateWorld(t)
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	set := clients[0]
 	dx := set.Dx
 	b, c := make([]float64, dx), make([]float64, dx)
@@ -39,10 +37,7 @@ func TestShifted(t *testing.T) {
 		}
 		return by.project(&moved).Z
 	}
-	shifted, err := k.Shifted(eng, a, c, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shifted := must.Get(k.Shifted(eng, a, c, b))(t)
 	got := read(shifted, func(row []float64) []float64 { return row })
 	want := read(k, func(row []float64) []float64 { // phi - b - ((phi - b) A - c)
 		var told mat.VecDense
@@ -60,10 +55,7 @@ func TestShifted(t *testing.T) {
 			t.Fatalf("number %d of the coordinates is %v; want %v", i, got[i], want[i])
 		}
 	}
-	plain, err := k.Shifted(eng, nil, nil, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(k.Shifted(eng, nil, nil, b))(t)
 	got = read(plain, func(row []float64) []float64 {
 		for j := range row {
 			row[j] += b[j]

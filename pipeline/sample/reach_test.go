@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
 
@@ -36,10 +37,7 @@ func TestReach(t *testing.T) {
 			}
 		}
 		for coordinates, mean := range map[bool][]float64{false: phi, true: w} {
-			r, err := NewReach(c.model, coordinates)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(NewReach(c.model, coordinates))(t)
 			set := point.New(1, len(mean), c.config.C)
 			copy(set.Z, singles(mean))
 			if err := r.Check(set); (err == nil) != v.ok {

@@ -9,6 +9,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
@@ -25,16 +26,10 @@ func TestRefit(t *testing.T) {
 	size := k.LatentSize()
 	latent := make([]float32, samples*size)
 	rng.Normal(rng.New(1, "latent"), latent)
-	plain, err := k.Heads(ctx, seen, latent, samples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(k.Heads(ctx, seen, latent, samples))(t)
 	heads := func(f *Refit, seen *point.Set, latent []float32) []erm.Theta {
 		t.Helper()
-		out, err := f.Heads(ctx, seen, latent, len(latent)/size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(f.Heads(ctx, seen, latent, len(latent)/size))(t)
 		return out
 	}
 	far := func(a, b []erm.Theta) (most float64) {
@@ -54,10 +49,7 @@ func TestRefit(t *testing.T) {
 		t.Errorf("the fit moves no weight by more than %v", d)
 	}
 	scaled := &Refit{Conjugate: k, Penalty: 10, Scale: 0.5}
-	half, err := f.Posterior(ctx, seen, latent, samples, 0.5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	half := must.Get(f.Posterior(ctx, seen, latent, samples, 0.5))(t)
 	if d := far(heads(scaled, seen, latent), half); d != 0 || far(half, all) < 0.05 {
 		t.Errorf("samples of scale 1/2 differ by %v from those asked for at that scale, and by %v from "+
 			"those of scale 0", d, far(half, all))
@@ -84,56 +76,34 @@ func TestRefit(t *testing.T) {
 	// The graph of a round gives the ends that the predictor gives, which hold the heads' mean log
 	// odds, and lie wider apart with more doubt.
 	uniform := make([]float32, samples)
-	low, high, err := f.Intervals(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform},
-		test.Features, 0.9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	graph, err := f.IntervalGraph(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform},
-		0.9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	session, err := k.engine.Load(graph)
-	if err != nil {
-		t.Fatal(err)
-	}
+	low, high := must.Get2(f.Intervals(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform},
+		test.Features, 0.9))(t)
+	graph := must.Get(f.IntervalGraph(ctx, Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform},
+		0.9))(t)
+	session := must.Get(k.engine.Load(graph))(t)
 	defer session.Close()
 	n := len(test.Labels)
-	out, err := engine.Eval(session,
-		map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, n, test.Dx)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := f.Map(ctx, test.Features)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(session,
+		map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, n, test.Dx)}))(t)
+	rows := must.Get(f.Map(ctx, test.Features))(t)
 	if got := out["coordinates"].F32(); !slices.EqualFunc(got, rows,
 		func(a, b float32) bool { return math.Abs(float64(a-b)) < 1e-4 }) {
 		t.Error("the graph's coordinates are not the predictor's")
 	}
 	doubtful := &Refit{Conjugate: k, Penalty: 10, Doubt: 9}
-	wideLow, wideHigh, err := doubtful.Intervals(ctx,
-		Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform}, test.Features, 0.9)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wideLow, wideHigh := must.Get2(doubtful.Intervals(ctx,
+		Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform}, test.Features, 0.9))(t)
 	type ends struct{ low, high []float64 }
 	cooled := map[float64]ends{}
 	for _, at := range []float64{0.5, 2} {
 		var e ends
 		d := Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform, Temperature: at}
-		if e.low, e.high, err = f.Intervals(ctx, d, test.Features, 0.9); err != nil {
-			t.Fatal(err)
-		}
+		e.low, e.high = must.Get2(f.Intervals(ctx, d, test.Features, 0.9))(t)
 		cooled[at] = e
 	}
 	single := make([]*metric.Probabilities, samples)
 	for s := range single {
-		if single[s], err = metric.Predict(ctx, all[s:s+1], rows, 1); err != nil {
-			t.Fatal(err)
-		}
+		single[s] = must.Get(metric.Predict(ctx, all[s:s+1], rows, 1))(t)
 	}
 	odds := func(p float64) float64 { return math.Log(p / (1 - p)) }
 	var width, wide, reach, hotter float64
@@ -227,10 +197,7 @@ func TestRefitLearns(t *testing.T) {
 		return x, y
 	}
 	x, y := draw("clients", 2000)
-	rows, err := point.FromLabelled(x, k8, y, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(point.FromLabelled(x, k8, y, c))(t)
 	var single []*point.Set
 	for i := range rows.N {
 		one := point.New(1, k8, c)
@@ -240,20 +207,11 @@ func TestRefitLearns(t *testing.T) {
 	}
 	seen := uploaded(t, k, single)
 	testX, testY := draw("test", 1000)
-	at, err := k.Map(ctx, testX)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(k.Map(ctx, testX))(t)
 	f := &Refit{Conjugate: k, Penalty: 10}
 	nll := func(head func(context.Context, *point.Set) (erm.Theta, error)) (sum float64) {
-		theta, err := head(ctx, seen)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := metric.Predict(ctx, []erm.Theta{theta}, at, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		theta := must.Get(head(ctx, seen))(t)
+		p := must.Get(metric.Predict(ctx, []erm.Theta{theta}, at, 1))(t)
 		for i, y := range testY {
 			sum -= math.Log(p.Row(i)[y]) / float64(len(testY))
 		}
@@ -272,14 +230,8 @@ func TestRefitLearns(t *testing.T) {
 			frequent.W[i] = w
 		}
 	}
-	theta, err := f.Mean(ctx, frequent)
-	if err != nil {
-		t.Fatal(err)
-	}
-	said, err := metric.Predict(ctx, []erm.Theta{theta}, at, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theta := must.Get(f.Mean(ctx, frequent))(t)
+	said := must.Get(metric.Predict(ctx, []erm.Theta{theta}, at, 1))(t)
 	share := 0.0
 	for i := range testY {
 		share += said.Row(i)[0] / float64(len(testY))

@@ -7,6 +7,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/metric"
 )
@@ -20,10 +21,7 @@ func TestResiduals(t *testing.T) {
 	latent := make([]float32, samples*k.LatentSize())
 	rng.Normal(rng.New(1, "latent"), latent)
 	f := &Refit{Conjugate: k, Penalty: 10, Doubt: 1}
-	heads, err := f.Heads(t.Context(), seen, latent, samples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	heads := must.Get(f.Heads(t.Context(), seen, latent, samples))(t)
 	limit := erm.Theta{D: heads[0].D, C: heads[0].C, W: slices.Clone(heads[0].W)}
 	noise := make([]float32, len(limit.W))
 	rng.Normal(rng.New(1, "limit"), noise)
@@ -33,11 +31,8 @@ func TestResiduals(t *testing.T) {
 	d := Drawn{Seen: seen, Heads: heads, Latent: latent, Uniform: make([]float32, samples)}
 	ends := func(e models.Ends) (low, high []float64) {
 		t.Helper()
-		low, high, err := (&Refit{Conjugate: k, Penalty: 10, Doubt: 1, Ends: e}).Intervals(t.Context(), d,
-			test.Features, 0.9)
-		if err != nil {
-			t.Fatal(err)
-		}
+		low, high = must.Get2((&Refit{Conjugate: k, Penalty: 10, Doubt: 1, Ends: e}).Intervals(t.Context(), d,
+			test.Features, 0.9))(t)
 		return low, high
 	}
 	odds := func(p float64) float64 { return math.Log(p / (1 - p)) }
@@ -47,18 +42,9 @@ func TestResiduals(t *testing.T) {
 	low2, high2 := ends(e)
 	// Residuals are of intervals without ends, whichever the predictor has.
 	f.Ends = e
-	r, err := f.Residuals(t.Context(), d, limit, test.Features, 0.9)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := k.Map(t.Context(), test.Features)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := metric.Predict(t.Context(), []erm.Theta{limit}, rows, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(f.Residuals(t.Context(), d, limit, test.Features, 0.9))(t)
+	rows := must.Get(k.Map(t.Context(), test.Features))(t)
+	p := must.Get(metric.Predict(t.Context(), []erm.Theta{limit}, rows, 1))(t)
 	if len(r) != 2*p.N {
 		t.Fatalf("%d residuals of %d images", len(r), p.N)
 	}

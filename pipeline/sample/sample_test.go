@@ -13,19 +13,14 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
 
 func newPredictor(t *testing.T, dx, c int) *Predictor {
 	t.Helper()
-	m, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: c}, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := New(orttest.New(t), m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(models.NewPredictor(models.PredictorConfig{Dx: dx, C: c}, 3))(t)
+	p := must.Get(New(orttest.New(t), m))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -47,19 +42,13 @@ func TestDrawIsReproducible(t *testing.T) {
 	s := seen(200, dx, c)
 	one, two := newPredictor(t, dx, c), newPredictor(t, dx, c)
 	two.Threads = 2
-	noise, err := one.Noise(rng.New(1, "noise"), samples, fresh)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noise := must.Get(one.Noise(rng.New(1, "noise"), samples, fresh))(t)
 	if again, err := two.Noise(rng.New(1, "noise"), samples, fresh); err != nil ||
 		!cmp.Equal(noise, again) {
 		t.Fatalf("one stream gave two noises: %v", err)
 	}
 	draw := func(p *Predictor, noise []float32, samples int) []*point.Set {
-		out, err := p.Draw(context.Background(), s, noise, samples)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(p.Draw(context.Background(), s, noise, samples))(t)
 		return out
 	}
 	want := draw(one, noise, samples)
@@ -108,10 +97,7 @@ func TestDrawErrors(t *testing.T) {
 	if _, err := p.Draw(cancelled, seen(5, 4, 3), noise, 2); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled draw says %v", err)
 	}
-	m, err := models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3}, 1))(t)
 	if _, err := New(orttest.New(t), m); err == nil || !strings.Contains(err.Error(), "embedding") {
 		t.Errorf("an embedding was taken for a predictor: %v", err)
 	}
@@ -127,30 +113,15 @@ func TestDrawInParts(t *testing.T) {
 	s := seen(40, dx, c)
 	for _, cfg := range []models.PredictorConfig{{Dx: dx, C: c}, {Dx: dx, C: c, Published: true, Heads: 2},
 		{Dx: dx, C: c, IgnoreMasses: true}} {
-		m, err := models.NewPredictor(cfg, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := New(orttest.New(t), m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		noise, err := p.Noise(rng.New(1, "noise"), samples, fresh)
-		if err != nil {
-			t.Fatal(err)
-		}
-		by, err := p.Draw(context.Background(), s, noise, samples)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(models.NewPredictor(cfg, 3))(t)
+		p := must.Get(New(orttest.New(t), m))(t)
+		noise := must.Get(p.Noise(rng.New(1, "noise"), samples, fresh))(t)
+		by := must.Get(p.Draw(context.Background(), s, noise, samples))(t)
 		if p.opened == nil {
 			t.Errorf("%+v: %d points were drawn at once", cfg, fresh)
 		}
 		p.parts = func() (*parts, error) { return nil, nil }
-		whole, err := p.Draw(context.Background(), s, noise, samples)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := must.Get(p.Draw(context.Background(), s, noise, samples))(t)
 		for i := range samples {
 			for j, v := range whole[i].Z {
 				if math.Abs(float64(v-by[i].Z[j])) > 1e-6*(1+math.Abs(float64(v))) {

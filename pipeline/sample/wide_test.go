@@ -11,6 +11,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
@@ -35,29 +36,14 @@ func manyClasses(t *testing.T) (*Conjugate, *point.Set, []float32) {
 		return x, y
 	}
 	x, y := draw("corpus", n, c)
-	corpus, err := task.NewBank(x, dx, y, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := meta.UntrainedConjugate(corpus)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	corpus := must.Get(task.NewBank(x, dx, y, c))(t)
+	m := must.Get(meta.UntrainedConjugate(corpus))(t)
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	t.Cleanup(func() { eng.Close() })
-	k, err := NewConjugate(eng, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(NewConjugate(eng, m))(t)
 	t.Cleanup(func() { k.Close() })
 	x, y = draw("clients", 200, c-2)
-	set, err := point.FromLabelled(x, dx, y, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(point.FromLabelled(x, dx, y, c))(t)
 	test, _ := draw("test", 11, c)
 	return k, uploaded(t, k, []*point.Set{set}), test
 }
@@ -73,45 +59,24 @@ func TestWideClassifier(t *testing.T) {
 	for s := range uniform {
 		uniform[s] = (float32(s*5%samples) + 0.5) / samples
 	}
-	heads, err := k.Heads(t.Context(), seen, latent, samples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	heads := must.Get(k.Heads(t.Context(), seen, latent, samples))(t)
 	d := Drawn{Seen: seen, Heads: heads, Latent: latent, Uniform: uniform}
-	before, err := k.IntervalGraph(t.Context(), d, 0.9)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(k.IntervalGraph(t.Context(), d, 0.9))(t)
 	var all []float64
 	for _, h := range heads {
 		all = append(all, h.W...)
 	}
-	full, err := models.NewClassifier(models.ClassifierParts{Coordinates: before,
+	full := must.Get(models.NewClassifier(models.ClassifierParts{Coordinates: before,
 		Heads: onnx.NewTensor(all, samples, k.config.K+1, k.config.C), Samples: true},
-		models.Manifest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts, err := k.WideParts(t.Context(), d, 0.9)
-	if err != nil {
-		t.Fatal(err)
-	}
+		models.Manifest{}))(t)
+	parts := must.Get(k.WideParts(t.Context(), d, 0.9))(t)
 	parts.Samples = true
-	wide, err := models.NewWideClassifier(*parts, models.Manifest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	wide := must.Get(models.NewWideClassifier(*parts, models.Manifest{}))(t)
 	in := map[string]*onnx.Tensor{"features": onnx.NewTensor(rows, len(rows)/k.config.Dx, k.config.Dx)}
 	of := func(e engine.Engine, m *onnx.Model) map[string]*onnx.Tensor {
-		s, err := e.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(e.Load(m))(t)
 		defer s.Close()
-		out, err := engine.Eval(s, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(engine.Eval(s, in))(t)
 		return out
 	}
 	want := of(k.engine, full)
@@ -141,14 +106,8 @@ func TestWideClassifier(t *testing.T) {
 func TestWideClaims(t *testing.T) {
 	k, seen, _ := manyClasses(t)
 	means := ofPhi(t, k)
-	full, _, err := k.Claims([]*point.Set{seen, means})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wide, err := k.wideClaims([]*point.Set{seen, means})
-	if err != nil {
-		t.Fatal(err)
-	}
+	full, _ := must.Get2(k.Claims([]*point.Set{seen, means}))(t)
+	wide := must.Get(k.wideClaims([]*point.Set{seen, means}))(t)
 	if full, wide = full.Dense(), wide.Dense(); wide.K != min(64, full.K) || !wide.Wide {
 		t.Fatalf("%d coordinates", wide.K)
 	}
@@ -187,14 +146,8 @@ func TestWideHeads(t *testing.T) {
 		mapped.Z[i] = float32(v)
 	}
 	for name, sets := range map[string][2]*point.Set{"w": {seen, seen}, "phi": {phi, mapped}} {
-		got, err := k.wideHeads(t.Context(), sets[0], latent, samples)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := k.limit(t.Context(), sets[1], latent, samples)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(k.wideHeads(t.Context(), sets[0], latent, samples))(t)
+		want := must.Get(k.limit(t.Context(), sets[1], latent, samples))(t)
 		if len(got) != samples {
 			t.Fatalf("%s: %d heads; want %d", name, len(got), samples)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // drawn returns images whose labels follow the probabilities of a scaling of what heads say.
@@ -31,9 +32,7 @@ func drawn(t *testing.T, n, heads, classes int, truth models.Scaling, seed uint6
 				mean[c] += float32(row[c] / sum / float64(heads))
 			}
 		}
-		if err := x.Add(samples, mean, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.Add(samples, mean, 0))
 		p := make([]float64, classes)
 		i := len(x.Labels) - 1
 		x.Apply(&truth, i, p)
@@ -94,10 +93,7 @@ func TestChoose(t *testing.T) {
 			Mixing: []float32{0, 1.2, 0, -1, 0, 0, 0, 0, 0}}, 3000, []string{models.Matrix}},
 	} {
 		x := drawn(t, c.n, 3, 3, c.truth, 11)
-		trials, s, err := Choose(t.Context(), x, Kinds)
-		if err != nil {
-			t.Fatal(err)
-		}
+		trials, s := must.Get2(Choose(t.Context(), x, Kinds))(t)
 		chosen := ""
 		for _, k := range trials {
 			if k.Chosen {
@@ -134,10 +130,7 @@ func TestLeftOut(t *testing.T) {
 	for i := range x.Labels {
 		x.Labels[i] = i % 5
 	}
-	trials, s, err := Choose(t.Context(), x, Kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	trials, s := must.Get2(Choose(t.Context(), x, Kinds))(t)
 	for _, k := range trials[1:] {
 		if k.Skipped != "" || k.Gain > 0 {
 			t.Errorf("%s gains %v on labels that nothing tells (%q)", k.Kind, k.Gain, k.Skipped)

@@ -9,6 +9,7 @@ import (
 
 	"fmp/assets"
 	"fmp/models"
+	"fmp/onnx/must"
 )
 
 // TestAnchor: each data set's client graph has an anchor of ten images a class, whose classes
@@ -16,39 +17,24 @@ import (
 // extractor, class or form has none.
 func TestAnchor(t *testing.T) {
 	for _, d := range assets.Datasets() {
-		g, f, err := Load(d, models.KindClient)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := Anchor(f, g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g, f := must.Get2(Load(d, models.KindClient))(t)
+		u := must.Get(Anchor(f, g))(t)
 		if u.N != 10*f.C || u.Model != f.Digest || u.Points.N != f.C || u.Points.Dx != f.Dx {
 			t.Errorf("%s: %d images in %d means of %d numbers", d, u.N, u.Points.N, u.Points.Dx)
 		}
 		turned := f
 		turned.Classes = slices.Clone(f.Classes)
 		slices.Reverse(turned.Classes)
-		v, err := Anchor(turned, g)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(Anchor(turned, g))(t)
 		for i := range f.C {
 			if at := f.C - 1 - i; v.Points.Indices()[at] != int32(at) ||
 				!slices.Equal(v.Points.Features(at), u.Points.Features(i)) {
 				t.Errorf("%s: class %d is not where its name is", d, i)
 			}
 		}
-		p, q, err := Predictor(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p, q := must.Get2(Predictor(f))(t)
 		q.ClassMeans, q.Classes, q.Extractor = true, f.Classes, f.Extractor
-		w, err := Anchor(q, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(Anchor(q, p))(t)
 		to, origin := p.Graph.Initializers[models.ConjMap].F32(),
 			p.Graph.Initializers[models.ConjOrigin].F32()
 		if w.Points.Dx != q.K {

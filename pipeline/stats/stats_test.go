@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/moments"
@@ -53,24 +54,13 @@ func someImages(t testing.TB, r *rand.Rand, name string) images {
 		}
 		im.labels = append(im.labels, y)
 	}
-	means, within, err := moments.Compute(im.rows, testK, im.labels, testC, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	curves, err := moments.CurvesOf(im.rows, testK, im.labels, testC, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	means, within := must.Get2(moments.Compute(im.rows, testK, im.labels, testC, name))(t)
+	curves := must.Get(moments.CurvesOf(im.rows, testK, im.labels, testC, name))(t)
 	u := &federate.Upload{Round: 1, Client: name, Model: strings.Repeat("ab", 32),
 		N: int(means.Mass()), Points: means, Within: within,
 		Curves: curves}
-	data, err := u.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if im.upload, err = federate.Decode(data, federate.Expect{}); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(u.Encode())(t)
+	im.upload = must.Get(federate.Decode(data, federate.Expect{}))(t)
 	im.digest = fmt.Sprintf("%064x", r.Uint64())
 	return im
 }
@@ -87,19 +77,14 @@ func stateOf(t testing.TB, clients ...images) *State {
 	t.Helper()
 	s := Start(clients[0].upload)
 	for _, c := range clients {
-		if err := s.Add(c.upload, c.digest); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Add(c.upload, c.digest))
 	}
 	return s
 }
 
 func encoded(t testing.TB, s *State) []byte {
 	t.Helper()
-	data, err := s.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(s.Encode())(t)
 	return data
 }
 
@@ -116,18 +101,11 @@ func TestStatesAreSums(t *testing.T) {
 			r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 			s := stateOf(t, order...)
 			for _, e := range extra {
-				if err := s.Add(e.upload, e.digest); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Add(e.upload, e.digest))
 			}
-			s, err := Decode(encoded(t, s), federate.Expect{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s = must.Get(Decode(encoded(t, s), federate.Expect{}))(t)
 			for _, e := range extra {
-				if err := s.Remove(e.upload, e.digest); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Remove(e.upload, e.digest))
 			}
 			if !bytes.Equal(encoded(t, s), want) {
 				t.Fatal("the state depends on order or uploads that were taken out")
@@ -142,9 +120,7 @@ func TestWithdrawal(t *testing.T) {
 	all := someClients(t, 1, 12)
 	for i, x := range all {
 		s := stateOf(t, all...)
-		if err := s.Remove(x.upload, x.digest); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Remove(x.upload, x.digest))
 		if !bytes.Equal(encoded(t, s), encoded(t, stateOf(t, slices.Delete(slices.Clone(all), i, i+1)...))) {
 			t.Errorf("client %d leaves a trace", i)
 		}
@@ -157,9 +133,7 @@ func TestWithdrawal(t *testing.T) {
 		}
 	}
 	s := stateOf(t, all[0])
-	if err := s.Remove(all[0].upload, all[0].digest); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Remove(all[0].upload, all[0].digest))
 	for i := range Folds {
 		if f := s.Fold(i); f.Clients != 0 || f.second != nil || len(f.classes) != 0 ||
 			f.check() != nil {
@@ -216,13 +190,8 @@ func TestClient(t *testing.T) {
 	var labels []int
 	var curves moments.Curves
 	for _, c := range all {
-		of, err := Compute(c.upload)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := sum.Add(of); err != nil {
-			t.Fatal(err)
-		}
+		of := must.Get(Compute(c.upload))(t)
+		must.Do(t, sum.Add(of))
 		rows, labels = append(rows, c.rows...), append(labels, c.labels...)
 		if c.upload.Curves != nil {
 			for i := range curves.Own {
@@ -232,9 +201,7 @@ func TestClient(t *testing.T) {
 		}
 	}
 	means, within, got := sum.Client()
-	if err := within.Check(testC); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, within.Check(testC))
 	if sum.N != int64(len(labels)) || *got != curves || within.Dof != len(labels)-means.N {
 		t.Errorf("%d images, %d degrees of freedom of %d", sum.N, within.Dof, len(labels))
 	}
@@ -286,9 +253,7 @@ func TestWideRows(t *testing.T) {
 	set := &point.Set{N: 1, Dx: k, C: 2, Z: make([]float32, k), W: []float32{3}, Y: []int32{1}}
 	u := &federate.Upload{Client: "a", Model: strings.Repeat("ab", 32), N: 3, Points: set}
 	s := Start(u)
-	if err := s.Add(u, strings.Repeat("cd", 32)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Add(u, strings.Repeat("cd", 32)))
 	if back, err := Decode(encoded(t, s), federate.Expect{}); err != nil {
 		t.Error(err)
 	} else if means, within, _ := back.Fold(FoldOf("a")).Client(); within != nil || means.W[0] != 3 {
@@ -368,15 +333,10 @@ func TestDecodeRefuses(t *testing.T) {
 			"curves"},
 	} {
 		var m statspb.State
-		if err := proto.Unmarshal(data, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(data, &m))
 		v.spoil(&m)
 		m.Checksum = checksum(&m)
-		bad, err := proto.Marshal(&m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bad := must.Get(proto.Marshal(&m))(t)
 		if _, err := Decode(bad, federate.Expect{}); err == nil ||
 			!strings.Contains(err.Error(), v.want) {
 			t.Errorf("%s: %v; want %q", name, err, v.want)

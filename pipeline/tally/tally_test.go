@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 )
 
@@ -117,13 +118,9 @@ func TestNothingBelowTheBound(t *testing.T) {
 func TestFew(t *testing.T) {
 	m := &Images{C: 3}
 	for i := range 90 {
-		if err := m.Add(i%3, i%3, 0.99, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.Add(i%3, i%3, 0.99, nil))
 	}
-	if err := m.Add(0, 1, 0.99, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Add(0, 1, 0.99, nil))
 	r, err := m.Report(10)
 	if err != nil || r.Few != "wrong" || len(r.Bins) != 0 || len(r.Groups) != 3 ||
 		r.Groups[0].Right != nil || r.Groups[0].N != 31 {
@@ -141,14 +138,9 @@ func TestNoisy(t *testing.T) {
 	n, right, held := 0, 0, 0
 	const times = 60
 	for range times {
-		r, err := m.Noisy(1, 1e-5, rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(m.Noisy(1, 1e-5, rand.Reader))(t)
 		r.Classifier = strings.Repeat("a", 64)
-		if err := r.check(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.check())
 		a, b, c := r.Total()
 		n, right, held = n+a, right+b, held+c
 	}
@@ -165,10 +157,7 @@ func TestNoisy(t *testing.T) {
 	}
 	same := 0
 	for range 8 {
-		r, err := (&Images{C: 2}).Noisy(0.1, 1e-5, rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get((&Images{C: 2}).Noisy(0.1, 1e-5, rand.Reader))(t)
 		if r.Groups[0].N == 0 && r.Groups[1].N == 0 {
 			same++
 		}
@@ -181,14 +170,8 @@ func TestNoisy(t *testing.T) {
 // signed is a report of some images as a file, and the roster of its site.
 func signed(t testing.TB, noise bool) ([]byte, *identity.Roster, *identity.Key) {
 	t.Helper()
-	k, err := identity.New("site 1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sites, err := identity.ParseRoster([]byte(k.Line() + "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(identity.New("site 1"))(t)
+	sites := must.Get(identity.ParseRoster([]byte(k.Line() + "\n")))(t)
 	m := drawn(8, 1500, 5, true)
 	r, err := m.Report(10)
 	if noise {
@@ -198,10 +181,7 @@ func signed(t testing.TB, noise bool) ([]byte, *identity.Roster, *identity.Key) 
 		t.Fatal(err)
 	}
 	r.Classifier, r.Round = strings.Repeat("c", 64), 4
-	data, err := r.Sign(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(r.Sign(k))(t)
 	return data, sites, k
 }
 
@@ -209,13 +189,8 @@ func signed(t testing.TB, noise bool) ([]byte, *identity.Roster, *identity.Key) 
 func TestHostileReports(t *testing.T) {
 	for _, noise := range []bool{false, true} {
 		data, sites, k := signed(t, noise)
-		if _, err := Read(data, sites); err != nil {
-			t.Fatal(err)
-		}
-		other, err := identity.New("site 1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(Read(data, sites))(t)
+		other := must.Get(identity.New("site 1"))(t)
 		minus, many := -5, maxCount+1
 		for name, change := range map[string]func(*Report){
 			"no groups":           func(r *Report) { r.Groups = nil },
@@ -245,14 +220,9 @@ func TestHostileReports(t *testing.T) {
 			"sets without a level": func(r *Report) { r.Level = 0 },
 		} {
 			var r Report
-			if err := json.Unmarshal(data, &r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(data, &r))
 			change(&r)
-			forged, err := r.Sign(k)
-			if err != nil {
-				t.Fatal(err)
-			}
+			forged := must.Get(r.Sign(k))(t)
 			if _, err := Read(forged, sites); err == nil {
 				t.Errorf("noise %v: %s: the report is taken", noise, name)
 			}
@@ -269,14 +239,9 @@ func TestHostileReports(t *testing.T) {
 			"size above":          func(r *Report) { v := 6.0; r.Groups[0].Size = &v },
 		} {
 			var r Report
-			if err := json.Unmarshal(data, &r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(data, &r))
 			change(&r)
-			forged, err := r.Sign(k)
-			if err != nil {
-				t.Fatal(err)
-			}
+			forged := must.Get(r.Sign(k))(t)
 			if _, err := Read(forged, sites); err == nil {
 				t.Errorf("%s: the report is taken", name)
 			}
@@ -286,13 +251,8 @@ func TestHostileReports(t *testing.T) {
 			t.Error("a report that was changed is taken")
 		}
 		var r Report
-		if err := json.Unmarshal(data, &r); err != nil {
-			t.Fatal(err)
-		}
-		forged, err := r.Sign(other)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(data, &r))
+		forged := must.Get(r.Sign(other))(t)
 		if _, err := Read(forged, sites); err == nil {
 			t.Error("a report that another key signed is taken")
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // bank has per rows of each of c classes; row i holds the number i as its first feature.
@@ -21,10 +22,7 @@ func bank(t *testing.T, per, c int) *Bank {
 		f[i*dx] = float32(i)
 		y[i] = i % c
 	}
-	b, err := NewBank(f, dx, y, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(NewBank(f, dx, y, c))(t)
 	return b
 }
 
@@ -42,10 +40,7 @@ func TestPartitionNeverSharesARow(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := bank(t, tc.per, 10)
-			rows, err := b.Partition(rng.New(1, tc.name), tc.m, tc.n, tc.alpha)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows := must.Get(b.Partition(rng.New(1, tc.name), tc.m, tc.n, tc.alpha))(t)
 			seen := map[int]bool{}
 			for _, c := range rows {
 				if len(c) != tc.n {
@@ -69,10 +64,7 @@ func TestPartitionNeverSharesARow(t *testing.T) {
 // classes, none of them twice.
 func TestPartitionBeside(t *testing.T) {
 	b := bank(t, 100, 10)
-	want, err := b.Partition(rng.New(1, "beside"), 10, 20, 0.001)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(b.Partition(rng.New(1, "beside"), 10, 20, 0.001))(t)
 	rows, further, err := b.PartitionBeside(rng.New(1, "beside"), 10, 20, 5, 0.001)
 	if err != nil || !cmp.Equal(rows, want) {
 		t.Fatalf("clients are not those of Partition (%v)", err)
@@ -114,10 +106,7 @@ func TestSkewGrowsAsAlphaShrinks(t *testing.T) {
 		var sum float64
 		const repeats = 20
 		for k := range repeats {
-			rows, err := b.Partition(rng.New(7, alpha, k), 10, 100, alpha)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows := must.Get(b.Partition(rng.New(7, alpha, k), 10, 100, alpha))(t)
 			for _, c := range rows {
 				count := make([]float64, b.C)
 				for _, i := range c {
@@ -173,14 +162,8 @@ func TestDirichletMoments(t *testing.T) {
 func TestSamplerRenamesAndHoldsOut(t *testing.T) {
 	b := bank(t, 50, 5)
 	s := &Sampler{Bank: b, Points: 8, Target: 40}
-	a, err := s.Draw(rng.New(1, "task", 0), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := s.Draw(rng.New(1, "task", 0), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(s.Draw(rng.New(1, "task", 0), 4))(t)
+	again := must.Get(s.Draw(rng.New(1, "task", 0), 4))(t)
 	if d := cmp.Diff(a, again); d != "" {
 		t.Errorf("the same stream gave another task:\n%s", d)
 	}
@@ -201,10 +184,7 @@ func TestSamplerRenamesAndHoldsOut(t *testing.T) {
 	}
 	changed := 0
 	for k := range 10 {
-		u, err := s.Draw(rng.New(1, "task", k), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(s.Draw(rng.New(1, "task", k), 1))(t)
 		if cmp.Diff(u.Names, []int{0, 1, 2, 3, 4}) != "" {
 			changed++
 		}
@@ -213,10 +193,7 @@ func TestSamplerRenamesAndHoldsOut(t *testing.T) {
 		t.Errorf("%d of 10 tasks renamed their classes; want nearly all", changed)
 	}
 	s.FixedLabels = true
-	f, err := s.Draw(rng.New(1), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(s.Draw(rng.New(1), 1))(t)
 	if d := cmp.Diff(f.Names, []int{0, 1, 2, 3, 4}); d != "" {
 		t.Error(d)
 	}
@@ -247,11 +224,8 @@ func TestNewBankRefuses(t *testing.T) {
 func TestAmong(t *testing.T) {
 	all := bank(t, 30, 7)
 	b := all.Among([]int{5, 2, 6})
-	tk, err := (&Sampler{Bank: b, Points: 10, Alphas: []float64{0}, Target: 8,
-		FixedLabels: true}).Draw(rng.New(1, "among"), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tk := must.Get((&Sampler{Bank: b, Points: 10, Alphas: []float64{0}, Target: 8,
+		FixedLabels: true}).Draw(rng.New(1, "among"), 4))(t)
 	for _, set := range append(tk.Clients, tk.Target) {
 		for i := range set.N {
 			row := int(set.Row(i)[0])

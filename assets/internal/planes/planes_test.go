@@ -8,16 +8,15 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"fmp/onnx/must"
 )
 
 // pack compresses bytes for Unpack.
 func pack(t testing.TB, b []byte) []byte {
 	t.Helper()
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
-		zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	enc := must.Get(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
+		zstd.WithEncoderConcurrency(1)))(t)
 	defer enc.Close()
 	return enc.EncodeAll(Sorted(b), nil)
 }

@@ -10,14 +10,13 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 func key(t testing.TB, name string) *Key {
 	t.Helper()
-	k, err := New(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(New(name))(t)
 	return k
 }
 
@@ -27,9 +26,7 @@ func TestKeyFile(t *testing.T) {
 	t.Parallel()
 	k := key(t, "Klinik für Ängste 7")
 	path := filepath.Join(t.TempDir(), "keys", "a.key")
-	if err := k.Save(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Save(path))
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v; want 0600", st.Mode(), err)
 	}
@@ -81,10 +78,7 @@ func TestStatements(t *testing.T) {
 func TestRoster(t *testing.T) {
 	t.Parallel()
 	a, b := key(t, "a b"), key(t, "c")
-	r, err := ParseRoster([]byte("# clients\n\n" + b.Line() + "\r\n  " + a.Line() + "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ParseRoster([]byte("# clients\n\n" + b.Line() + "\r\n  " + a.Line() + "\n")))(t)
 	if r.Len() != 2 || r.Names()[0] != "a b" || !bytes.Equal(r.keys["a b"], a.Public()) {
 		t.Errorf("roster %+v", r)
 	}
@@ -107,10 +101,7 @@ func TestRoster(t *testing.T) {
 // it has, of keys as long.
 func TestRosterDoesTheSameWork(t *testing.T) {
 	a := key(t, "a")
-	r, err := ParseRoster([]byte(a.Line()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(ParseRoster([]byte(a.Line())))(t)
 	type work struct{ calls, key, message int }
 	var done work
 	real := verify
@@ -148,16 +139,12 @@ func TestSecrets(t *testing.T) {
 	}
 	k := key(t, "a")
 	path := filepath.Join(t.TempDir(), "a.key")
-	if err := k.Save(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Save(path))
 	group := os.Getuid() != 0 // root may hand a file to a group
 	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o700: false,
 		0o644: true, 0o604: true, 0o602: true,
 		0o640: group, 0o620: true, 0o666: true} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(path, mode))
 		_, err := Load(path)
 		if (err != nil) != refused || err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {
 			t.Errorf("mode %o: %v", mode, err)
@@ -168,13 +155,8 @@ func TestSecrets(t *testing.T) {
 // FuzzKey: what is read is a key with a name that may be one, and an error does not quote the file.
 func FuzzKey(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "k")
-	if err := key(f, "a").Save(path); err != nil {
-		f.Fatal(err)
-	}
-	good, err := os.ReadFile(path)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, key(f, "a").Save(path))
+	good := must.Get(os.ReadFile(path))(f)
 	f.Add(good)
 	f.Add([]byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -4,6 +4,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 func TestHost(t *testing.T) {
@@ -31,15 +33,9 @@ func TestHost(t *testing.T) {
 // TestDial: what a name resolves to decides, before a byte is sent.
 func TestDial(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	c, err := Dial(t.Context(), "tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Dial(t.Context(), "tcp", l.Addr().String()))(t)
 	c.Close()
 	// TEST-NET-1 (RFC 5737)
 	if c, err := Dial(t.Context(), "tcp", "192.0.2.1:9"); err == nil ||

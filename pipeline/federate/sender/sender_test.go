@@ -18,6 +18,7 @@ import (
 
 	"crypto/sha256"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
 )
@@ -38,10 +39,7 @@ type fake struct {
 }
 
 func newFake(t *testing.T) *fake {
-	k, err := identity.New("server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(identity.New("server"))(t)
 	f := &fake{t: t, key: k, graph: bytes.Repeat([]byte("graph"), 10_000),
 		deadline: time.Hour, status: 503}
 	f.digest = fmt.Sprintf("%x", sha256.Sum256(f.graph))
@@ -115,10 +113,7 @@ func TestSender(t *testing.T) {
 		t.Fatalf("%v; %d failures were said", err, said)
 	}
 	dir := t.TempDir()
-	path, err := c.Graph(t.Context(), d, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(c.Graph(t.Context(), d, dir))(t)
 	if data, err := os.ReadFile(path); err != nil || !bytes.Equal(data, f.graph) ||
 		f.ranges.Load() != 1 {
 		t.Errorf("graph of %d bytes, %v, %d ranges", len(data), err, f.ranges.Load())
@@ -131,10 +126,7 @@ func TestSender(t *testing.T) {
 	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 {
 		t.Errorf("left behind: %v", files)
 	}
-	k, err := identity.New("a b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(identity.New("a b"))(t)
 	f.failures.Store(1)
 	f.status = 0 // a cut connection
 	if r, err := c.Send(t.Context(), d, k, []byte("upload")); err != nil || r.Client != "a b" {
@@ -144,10 +136,7 @@ func TestSender(t *testing.T) {
 		!strings.Contains(err.Error(), "1001 bytes") {
 		t.Errorf("too large: %v", err)
 	}
-	other, err := identity.New("server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(identity.New("server"))(t)
 	f.key = other // somebody else signs the receipt
 	if _, err := c.Send(t.Context(), d, k, []byte("upload")); err == nil ||
 		!strings.Contains(err.Error(), "not signed") {
@@ -160,14 +149,8 @@ func TestEnds(t *testing.T) {
 	f := newFake(t)
 	f.deadline = 700 * time.Millisecond
 	c := f.client()
-	d, err := c.Describe(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := identity.New("a b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(c.Describe(t.Context()))(t)
+	k := must.Get(identity.New("a b"))(t)
 	f.failures.Store(1 << 40)
 	start := time.Now()
 	if _, err := c.Send(t.Context(), d, k, []byte("x")); !errors.Is(err, ErrClosed) ||

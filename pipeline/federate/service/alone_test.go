@@ -9,6 +9,7 @@ import (
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 )
 
 // TestClassifierAlone: a classifier without a round answers under the paths of a round's server,
@@ -16,15 +17,9 @@ import (
 func TestClassifierAlone(t *testing.T) {
 	f, _ := serving(t)
 	data := f.srv.predictions.serving.data
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("page")) })
-	h, end, err := Classifier(eng, data, page, 0, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h, end := must.Get2(Classifier(eng, data, page, 0, slog.New(slog.DiscardHandler), nil))(t)
 	defer end()
 	get := func(path string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()

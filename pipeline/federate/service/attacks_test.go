@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
 )
@@ -20,10 +21,7 @@ import (
 // raw sends bytes on a connection of their own and returns all that comes back within a second.
 func raw(t *testing.T, at, text string) string {
 	t.Helper()
-	c, err := net.Dial("tcp", at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", at))(t)
 	defer c.Close()
 	if _, err := io.WriteString(c, text); err != nil {
 		return ""
@@ -125,15 +123,9 @@ func TestBombs(t *testing.T) {
 func TestManyRanges(t *testing.T) {
 	f := newFixture(t, "")
 	at := listening(t, f.srv.Handler())
-	req, err := http.NewRequest("GET", "http://"+at+wire.GraphPath(3), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest("GET", "http://"+at+wire.GraphPath(3), nil))(t)
 	req.Header.Set("Range", "bytes="+strings.TrimSuffix(strings.Repeat("0-,", 4000), ","))
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
 	n, err := io.Copy(io.Discard, resp.Body)
 	if whole := int64(len(f.round.GraphData)); err != nil || n > 4*whole {
@@ -151,10 +143,7 @@ func TestSlowHeads(t *testing.T) {
 	at := listening(t, f.srv.Handler())
 	var slow []net.Conn
 	for range 300 {
-		c, err := net.Dial("tcp", at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", at))(t)
 		defer c.Close()
 		io.WriteString(c, "GET / HTTP/1.1\r\nX: ")
 		slow = append(slow, c)
@@ -180,9 +169,7 @@ func TestSlowHeads(t *testing.T) {
 func TestClockJumps(t *testing.T) {
 	f := newFixture(t, "quorum: 1\n")
 	f.put("a", f.made("a", 1, nil))
-	if err := f.srv.Pool(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.srv.Pool(t.Context()))
 	f.pass(-24 * time.Hour)
 	f.put("b", f.made("b", 1, nil))
 	if d := f.srv.due(); d > time.Minute {

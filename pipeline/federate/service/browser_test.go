@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/internal/browser"
 )
@@ -26,10 +27,7 @@ func TestPageInABrowser(t *testing.T) {
 	b := browser.New(t)
 	f := newFixture(t, "quorum: 2\ntitle: A title of a round that takes more than one line on a "+
 		"telephone, as titles do\n")
-	address, err := url.Parse(f.http.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := must.Get(url.Parse(f.http.URL))(t)
 	address.User = url.UserPassword("anybody", "for readers") // as a person types it
 	see := func(stage string, wanted ...string) {
 		for _, width := range []int{1920, 1280, 390} {
@@ -55,9 +53,7 @@ func TestPageInABrowser(t *testing.T) {
 					t.Errorf("%s, %d wide, dark %v: %s", stage, width, dark, strings.Join(faults, "\n"))
 				}
 				if *shotsFlag != "" {
-					if err := os.MkdirAll(*shotsFlag, 0o755); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, os.MkdirAll(*shotsFlag, 0o755))
 					b.Shoot(filepath.Join(*shotsFlag, fmt.Sprintf("%s-%d-%v", stage, width, dark)))
 				}
 			}
@@ -78,9 +74,7 @@ func TestPageInABrowser(t *testing.T) {
 		}
 	}
 	f.put("b", f.made("b", 1, func(u *federate.Upload) { u.Round = 2 }))
-	if err := f.srv.Pool(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.srv.Pool(t.Context()))
 	see("pooled", "2 of 4 clients are in", "Version 1, made 2030-01-01", "round is 2", "0.50",
 		"accuracy", "0.75")
 	var bad string

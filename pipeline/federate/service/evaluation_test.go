@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/tally"
@@ -118,10 +119,7 @@ func TestEvaluations(t *testing.T) {
 	}
 	pool(3)
 	f.gone("b", uploads["b"])
-	names, err := f.store.Objects(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(f.store.Objects(t.Context()))(t)
 	for _, name := range names {
 		if strings.HasPrefix(name, evaluationsOf("b")) {
 			t.Errorf("%s is there after the withdrawal", name)
@@ -179,9 +177,7 @@ func TestEvaluationsOfTheGone(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, answer)
 		}
 	}
-	if err := f.store.PutObject(t.Context(), evaluationName("b", 1), reports["b"]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.store.PutObject(t.Context(), evaluationName("b", 1), reports["b"]))
 	alone("not deleted yet")
 	f.stop()
 	f.start()

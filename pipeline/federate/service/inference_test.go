@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 // binaryRequest is JSON followed by binary data.
@@ -36,12 +37,9 @@ func TestBinaryTensors(t *testing.T) {
 		x[i] = float32(i%7) / 4
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x[i]))
 	}
-	plain, err := json.Marshal(
+	plain := must.Get(json.Marshal(
 		map[string]any{"inputs": []any{map[string]any{"name": "features", "shape": []int{n, dx},
-			"datatype": "FP32", "data": x}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+			"datatype": "FP32", "data": x}}}))(t)
 	type output struct {
 		Name       string
 		Shape      []int

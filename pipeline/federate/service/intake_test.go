@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/wire"
@@ -120,9 +121,7 @@ func TestSteadyClient(t *testing.T) {
 	for begun := time.Now(); time.Since(begun) < 2*f.srv.intake.grace; {
 		runtime.Gosched()
 	}
-	if _, err := c.Write(data[500:]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Write(data[500:]))(t)
 	in := bufio.NewReader(c)
 	resp, err := http.ReadResponse(in, nil)
 	if err != nil || resp.StatusCode != 201 {

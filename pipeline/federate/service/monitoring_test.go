@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"fmp/onnx/must"
 )
 
 // TestMonitoring: every metric that the dashboard and the alerts ask for is one of the server's,
@@ -110,14 +112,8 @@ func TestAlertsFire(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	rules, err := os.ReadFile(filepath.Join(cmd.Dir, "alerts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests, err := os.ReadFile(filepath.Join(cmd.Dir, "alerts_test.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(os.ReadFile(filepath.Join(cmd.Dir, "alerts.yaml")))(t)
+	tests := must.Get(os.ReadFile(filepath.Join(cmd.Dir, "alerts_test.yaml")))(t)
 	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllSubmatch(rules, -1) {
 		if !regexp.MustCompile(`alertname: ` + string(m[1]) + `\n\s+exp_alerts:`).Match(tests) {
 			t.Errorf("no test has the alert %s fire", m[1])

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
@@ -28,9 +29,7 @@ func checkOpenAPI(t *testing.T, s *Server) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(openAPISource, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(openAPISource, &doc))
 	var stated, are []string
 	secured := map[string]bool{}
 	for path, item := range doc.Paths {

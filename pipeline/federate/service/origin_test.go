@@ -11,16 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/wire"
 )
 
 // listening serves a handler as the commands do, on a loopback address, and returns its HOST:PORT.
 func listening(t testing.TB, h http.Handler, hosts ...string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	srv := HTTPServer(h, nil, hosts...)
 	go srv.Serve(l)
 	t.Cleanup(func() { srv.Close() })
@@ -32,10 +30,7 @@ func listening(t testing.TB, h http.Handler, hosts ...string) string {
 // programs and a named proxy do.
 func TestOtherSites(t *testing.T) {
 	f, _ := serving(t)
-	alone, end, err := Classifier(f.srv.Engine, f.srv.predictions.serving.data, nil, 0, f.srv.Log, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	alone, end := must.Get2(Classifier(f.srv.Engine, f.srv.predictions.serving.data, nil, 0, f.srv.Log, nil))(t)
 	defer end()
 	h2 := &http.Transport{Protocols: new(http.Protocols)}
 	h2.Protocols.SetUnencryptedHTTP2(true)
@@ -77,10 +72,7 @@ func TestOtherSites(t *testing.T) {
 				wire.CrossSite},
 		} {
 			for version, client := range map[string]*http.Client{"HTTP/1.1": {}, "HTTP/2": {Transport: h2}} {
-				req, err := http.NewRequest(c.method, "http://"+at+c.path, bytes.NewReader(nil))
-				if err != nil {
-					t.Fatal(err)
-				}
+				req := must.Get(http.NewRequest(c.method, "http://"+at+c.path, bytes.NewReader(nil)))(t)
 				req.Host = c.host
 				for name, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site} {
 					if value != "" {
@@ -117,10 +109,7 @@ func TestOtherNamesElsewhere(t *testing.T) {
 	srv := HTTPServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }), nil)
 	for address, want := range map[string]bool{"127.0.0.1:80": true, "[::1]:80": true,
 		"0.0.0.0:80": false, "192.0.2.1:80": false} {
-		a, err := net.ResolveTCPAddr("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(net.ResolveTCPAddr("tcp", address))(t)
 		if got := srv.BaseContext(&listener{addr: a}).Value(onLoopback{}); got != want {
 			t.Errorf("%s is on loopback: %v; want %v", address, got, want)
 		}

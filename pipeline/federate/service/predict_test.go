@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/store"
 )
@@ -24,15 +25,9 @@ import (
 // drawn at random.
 func serving(t testing.TB) (f *fixture, dx int) {
 	f = newFixture(t, "")
-	g, err := serde.Unmarshal(f.round.GraphData)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(serde.Unmarshal(f.round.GraphData))(t)
 	m := f.round.Client
-	features, err := models.FeatureGraph(g, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	features := must.Get(models.FeatureGraph(g, m))(t)
 	heads := make([]float64, 3*(m.Dx+1)*m.C)
 	r := rng.New(3, "heads")
 	for i := range heads {
@@ -40,21 +35,12 @@ func serving(t testing.TB) (f *fixture, dx int) {
 	}
 	var files [2][]byte
 	for i, front := range []*onnx.Model{features, nil} {
-		c, err := models.NewClassifier(models.ClassifierParts{Features: front,
-			Heads: onnx.NewTensor(heads, 3, m.Dx+1, m.C)}, models.Manifest{Classes: m.Classes})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if files[i], err = serde.Marshal(c); err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(models.NewClassifier(models.ClassifierParts{Features: front,
+			Heads: onnx.NewTensor(heads, 3, m.Dx+1, m.C)}, models.Manifest{Classes: m.Classes}))(t)
+		files[i] = must.Get(serde.Marshal(c))(t)
 	}
-	if f.srv.predictions.engine, err = pure.New(engine.Options{Threads: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.srv.predictions.serve(store.Version{Number: 1}, files[0], files[1]); err != nil {
-		t.Fatal(err)
-	}
+	f.srv.predictions.engine = must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	must.Do(t, f.srv.predictions.serve(store.Version{Number: 1}, files[0], files[1]))
 	return f, m.Dx
 }
 
@@ -114,9 +100,7 @@ func TestPredictions(t *testing.T) {
 		}
 	}
 	var picture bytes.Buffer
-	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 28, 28))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 28, 28))))
 	if w := f.ask("/v1/predict", "image/png", picture.Bytes()); w.Code != 200 {
 		t.Errorf("an image: %d %s", w.Code, w.Body)
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 // asking is one request for predictions, by one of the interfaces.
@@ -144,9 +145,7 @@ func TestPredictionsUnderWay(t *testing.T) {
 		other := lease{in: in}
 		// Too little is left for the body, for the answer, or for the end of it.
 		for _, left := range []int64{1, int64(a.body), whole - 1} {
-			if err := other.take(t.Context(), whole-left); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, other.take(t.Context(), whole-left))
 			if status, text := a.do(); status != a.busy || !strings.Contains(text, "under way") {
 				t.Errorf("%s, %d bytes left: %d %.200s; want %d", a.name, left, status, text, a.busy)
 			}

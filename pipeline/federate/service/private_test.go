@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
@@ -100,9 +101,7 @@ func TestTrusted(t *testing.T) {
 			t.Fatalf("%d %s", status, data)
 		}
 	}
-	if err := f.srv.Pool(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.srv.Pool(t.Context()))
 	for range 2 { // a restart changes nothing
 		if status, data := send("c"); status != http.StatusGone ||
 			!strings.Contains(string(data), "is made") {
@@ -143,9 +142,7 @@ func TestReceiptAndNoise(t *testing.T) {
 	in := 2
 	sent := make(chan int)
 	go func() { sent <- send("c") }()
-	if err := f.srv.Pool(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.srv.Pool(t.Context()))
 	if <-sent == http.StatusCreated {
 		in++
 	}

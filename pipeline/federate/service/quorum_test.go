@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
@@ -44,9 +45,7 @@ func TestQuorumIsFixed(t *testing.T) {
 		}
 	}
 	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "b", "c", "d/e f"}} {
-		if err := f.srv.Admit(f.rosterOf(names...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.srv.Admit(f.rosterOf(names...)))
 		still(strings.Join(names, ", "))
 	}
 	f.join(3)
@@ -56,9 +55,7 @@ func TestQuorumIsFixed(t *testing.T) {
 	f.round.Clients = f.rosterOf("a") // as it was found at a restart
 	f.start()
 	still("after a restart with a short roster")
-	if err := f.srv.Admit(whole); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.srv.Admit(whole))
 	for _, client := range []string{"b", "c", "d/e f"} {
 		if status, data := f.put(client, f.released(client, ours)); status != http.StatusCreated {
 			t.Fatalf("%s: %d %s", client, status, data)
@@ -111,9 +108,7 @@ func TestRefusedKeepNobodyWaiting(t *testing.T) {
 		if !want {
 			continue
 		}
-		if err := f.srv.Pool(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.srv.Pool(t.Context()))
 		f.pass(2 * time.Minute)
 		if status, data := f.put("d/e f", f.made("d/e f", 1, nil)); status != http.StatusCreated ||
 			f.srv.due() > 0 {

@@ -22,6 +22,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/round"
@@ -73,10 +74,7 @@ func newFixture(t testing.TB, extra string) *fixture {
 		now: time.Date(2030, 1, 1, 10, 0, 0, 0, time.UTC)}
 	var roster strings.Builder
 	for _, name := range []string{"a", "b", "c", "d/e f"} {
-		k, err := identity.New(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(identity.New(name))(t)
 		f.keys[name] = k
 		fmt.Fprintln(&roster, k.Line())
 	}
@@ -88,9 +86,7 @@ func newFixture(t testing.TB, extra string) *fixture {
 	for name, data := range map[string][]byte{"roster.txt": []byte(roster.String()), "client.onnx": graph,
 		"round.yaml": []byte("round: 3\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: " +
 			deadline + "\n" + extra)} {
-		if err := atomicfile.WriteBytes(filepath.Join(f.dir, name), data); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, atomicfile.WriteBytes(filepath.Join(f.dir, name), data))
 	}
 	if f.round, err = round.Load(filepath.Join(f.dir, "round.yaml")); err != nil {
 		t.Fatal(err)
@@ -267,9 +263,7 @@ func TestRound(t *testing.T) {
 		reader); status != 404 || code(t, data) != wire.NotYet {
 		t.Errorf("before the quorum: %d %s", status, data)
 	}
-	if err := f.srv.Pool(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.srv.Pool(t.Context()))
 	_, first := f.request("GET", wire.RoundPath(3)+"/classifier.onnx", nil, reader)
 	if !strings.HasPrefix(string(first), "a ") || strings.Count(string(first), "\n") != 3 {
 		t.Errorf("classifier of %.100s", first)
@@ -284,9 +278,7 @@ func TestRound(t *testing.T) {
 	if d := f.srv.due(); d > 0 {
 		t.Errorf("a late upload is pooled in %v", d)
 	}
-	if err := f.srv.Pool(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.srv.Pool(t.Context()))
 	f.stop()
 	f.start()
 	if d := f.srv.due(); d < time.Minute {
@@ -339,14 +331,8 @@ func TestRound(t *testing.T) {
 func TestUnauthorised(t *testing.T) {
 	f := newFixture(t, "quorum: 4\n")
 	good := f.made("a", 1, nil)
-	stranger, err := identity.New("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unknown, err := identity.New("z")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stranger := must.Get(identity.New("a"))(t)
+	unknown := must.Get(identity.New("z"))(t)
 	if status, data := f.put("b", f.made("b", 1, nil)); status != 201 {
 		t.Fatalf("%d %s", status, data)
 	}
@@ -462,9 +448,7 @@ func TestUnauthorised(t *testing.T) {
 	if status, _ := f.put("a", good); status != 200 {
 		t.Errorf("the same bytes after the deadline: %d; want the receipt", status)
 	}
-	if err := f.srv.Pool(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.srv.Pool(t.Context()))
 	f.stop()
 	f.start()
 	if st := f.srv.Status(); st.In != 2 || len(st.Refused) != 1 || st.State != wire.Closed ||
@@ -485,9 +469,7 @@ func TestSameImages(t *testing.T) {
 			t.Errorf("%s: %d %s", c, status, text)
 		}
 		var r wire.Receipt
-		if err := json.Unmarshal(text, &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(text, &r))
 		r.Client, r.Upload, r.Signature = "", "", ""
 		replies = append(replies, fmt.Sprintf("%+v", r))
 	}
@@ -510,20 +492,14 @@ func TestAdmit(t *testing.T) {
 			t.Fatalf("%d %s", status, data)
 		}
 	}
-	k, err := identity.New("new")
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(identity.New("new"))(t)
 	f.keys["new"] = k
 	roster := func(names ...string) *identity.Roster {
 		var text strings.Builder
 		for _, n := range names {
 			fmt.Fprintln(&text, f.keys[n].Line())
 		}
-		r, err := identity.ParseRoster([]byte(text.String()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(identity.ParseRoster([]byte(text.String())))(t)
 		return r
 	}
 	if status, _ := f.put("new", f.made("new", 1, nil)); status != 403 {
@@ -532,9 +508,7 @@ func TestAdmit(t *testing.T) {
 	if err := f.srv.Admit(roster("a")); err == nil || !strings.Contains(err.Error(), "min_uploads 2") {
 		t.Errorf("a roster that is too small: %v", err)
 	}
-	if err := f.srv.Admit(roster("b", "c", "new")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.srv.Admit(roster("b", "c", "new")))
 	if status, data := f.put("new", f.made("new", 1, nil)); status != 201 {
 		t.Errorf("the new client: %d %s", status, data)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fmp/featurize/imagefile/imagefiletest"
+	"fmp/onnx/must"
 )
 
 // TestSlowBodies: bodies that come slowly, by whatever interface, hold no memory but that of the
@@ -40,10 +41,7 @@ func TestSlowBodies(t *testing.T) {
 		for _, k := range kinds {
 			in, out := io.Pipe()
 			ends = append(ends, out)
-			req, err := http.NewRequest("POST", "http://"+at+k.path, in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			req := must.Get(http.NewRequest("POST", "http://"+at+k.path, in))(t)
 			req.ContentLength = stated
 			req.Header.Set("Content-Type", k.kind)
 			if k.kind == "application/octet-stream" {
@@ -87,9 +85,7 @@ func TestSlowBodies(t *testing.T) {
 		p.intake.memory.Release(maxPredicting)
 	}
 	var photo bytes.Buffer
-	if err := jpeg.Encode(&photo, image.NewGray(image.Rect(0, 0, 300, 300)), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, jpeg.Encode(&photo, image.NewGray(image.Rect(0, 0, 300, 300)), nil))
 	start := time.Now()
 	if w := f.ask("/v1/predict", "image/jpeg", photo.Bytes()); w.Code != http.StatusOK {
 		t.Errorf("a photograph beside them: %d %s", w.Code, w.Body)
@@ -122,11 +118,8 @@ func TestSenderLeaves(t *testing.T) {
 	at := listening(t, f.srv.Handler())
 	ctx, leave := context.WithCancel(t.Context())
 	bomb := imagefiletest.Scans(4000, 4000, 64) // seconds
-	req, err := http.NewRequestWithContext(ctx, "POST", "http://"+at+"/v1/predict",
-		bytes.NewReader(bomb))
-	if err != nil {
-		t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, "POST", "http://"+at+"/v1/predict",
+		bytes.NewReader(bomb)))(t)
 	req.Header.Set("Content-Type", "image/jpeg")
 	reader(req)
 	go func() {
@@ -172,9 +165,7 @@ func TestShares(t *testing.T) {
 		return caller(r)
 	}
 	first := lease{in: in, of: of("[2001:db8::1]:1")}
-	if err := first.take(t.Context(), 400); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.take(t.Context(), 400))
 	for address, want := range map[string]error{"[2001:db8::2]:9": errBusy, "[2001:db8:1::1]:9": nil,
 		"192.0.2.1:1": nil, "127.0.0.1:4": nil,
 		"[::1]:4": nil, "[::ffff:127.0.0.1]:4": nil} {

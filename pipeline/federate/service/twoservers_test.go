@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
@@ -74,19 +75,14 @@ func (p *pair) shares(client string,
 	f := p.leader.round
 	r := &federate.Release{Round: 3, Client: client, Model: f.Client.Digest, Sums: p.sums(client),
 		Budget: *f.Privacy}
-	out, err := r.Split(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(r.Split(rand.Reader))(t)
 	out[1].Share.Public = bytes.Clone(out[1].Share.Public)
 	if change != nil {
 		change(out[0], out[1])
 	}
 	var data [2][]byte
 	for i := range out {
-		if data[i], err = out[i].Encode(); err != nil {
-			t.Fatal(err)
-		}
+		data[i] = must.Get(out[i].Encode())(t)
 	}
 	return data[0], data[1]
 }
@@ -109,9 +105,7 @@ func (p *pair) isSum(t *testing.T, got *privacy.Release, clients ...string) {
 	t.Helper()
 	want := privacy.NewRelease(got.Classes, got.K)
 	for _, c := range clients {
-		if err := want.Add(p.sums(c)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, want.Add(p.sums(c)))
 	}
 	sigma := float64(p.leader.round.Privacy.NoiseSteps(got.Classes))
 	var square float64
@@ -196,10 +190,7 @@ func TestTwoServers(t *testing.T) {
 		t.Fatalf("%v, %v", err, p.leader.opened)
 	}
 	p.lose = false
-	kept, err := p.helper.store.Object(t.Context(), openedObject, maxOpened)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := must.Get(p.helper.store.Object(t.Context(), openedObject, maxOpened))(t)
 	for _, f := range []*fixture{p.helper, p.leader} {
 		f.stop()
 		f.start()
@@ -207,9 +198,7 @@ func TestTwoServers(t *testing.T) {
 	if p.leader.srv.due() > 0 {
 		t.Error("a leader that was stopped while it opened a sum does not go on")
 	}
-	if err := p.leader.srv.Pool(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.leader.srv.Pool(t.Context()))
 	if len(p.leader.opened) != 1 {
 		t.Fatalf("%d sums were opened", len(p.leader.opened))
 	}
@@ -239,14 +228,8 @@ func TestLeaderAsks(t *testing.T) {
 		p.join(c)
 	}
 	nonce := func(client string) []byte {
-		stored, err := p.helper.store.Get(t.Context(), client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := federate.DecodeRelease(stored.Data, federate.Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		stored := must.Get(p.helper.store.Get(t.Context(), client))(t)
+		r := must.Get(federate.DecodeRelease(stored.Data, federate.Expect{}))(t)
 		return r.Share.Nonce[:]
 	}
 	of := func(clients ...string) (s sumOf) {
@@ -271,10 +254,7 @@ func TestLeaderAsks(t *testing.T) {
 	problem(err, wire.NoToken)
 	_, err = stranger.check(t.Context(), 3, "a", proofCheck{nonce("a"), []byte("x")})
 	problem(err, wire.NoToken)
-	self, err := NewHelper(p.leader.http.URL, "", twoSecret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(NewHelper(p.leader.http.URL, "", twoSecret))(t)
 	_, err = self.sum(t.Context(), 3, of("a", "b"))
 	problem(err, wire.NoToken) // a leader is nobody's helper
 	_, err = ask.sum(t.Context(), 4, of("a", "b"))
@@ -297,10 +277,7 @@ func TestLeaderAsks(t *testing.T) {
 	}
 	_, err = ask.sum(t.Context(), 3, of("a", "d/e f"))
 	problem(err, wire.NoShare) // not checked
-	one, err := ask.sum(t.Context(), 3, of("a", "b"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must.Get(ask.sum(t.Context(), 3, of("a", "b")))(t)
 	same, err := ask.sum(t.Context(), 3, of("a", "b"))
 	if err != nil || !bytes.Equal(one, same) {
 		t.Errorf("asked again it is another share, %v", err)
@@ -317,14 +294,9 @@ func TestShareOfAnother(t *testing.T) {
 	p := newPair(t)
 	l, h := p.shares("a", nil)
 	steal := func(data []byte) []byte {
-		r, err := federate.DecodeRelease(data, federate.Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(federate.DecodeRelease(data, federate.Expect{}))(t)
 		r.Client = "b"
-		if data, err = r.Encode(); err != nil {
-			t.Fatal(err)
-		}
+		data = must.Get(r.Encode())(t)
 		return data
 	}
 	// one share alone does not show it

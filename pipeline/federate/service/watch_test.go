@@ -14,6 +14,7 @@ import (
 	"fmp/models"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -47,37 +48,21 @@ func TestWatch(t *testing.T) {
 // any other.
 func calibrated(t *testing.T, data []byte) []byte {
 	t.Helper()
-	m, err := serde.Closed(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err = models.WithSets(m,
+	m := must.Get(serde.Closed(data))(t)
+	m = must.Get(models.WithSets(m,
 		models.OriginSets{Level: .9, Images: 40, Top: slices.Repeat([]float32{1}, 40),
-			Table: &models.SetTable{Columns: 1, Levels: []float32{1}, Thresholds: []float32{0}}}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if data, err = serde.Marshal(m); err != nil {
-		t.Fatal(err)
-	}
+			Table: &models.SetTable{Columns: 1, Levels: []float32{1}, Thresholds: []float32{0}}}, false))(t)
+	data = must.Get(serde.Marshal(m))(t)
 	return data
 }
 
 func countedBy(t *testing.T, classifier []byte, reject float64, want []string) {
 	t.Helper()
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, end, err := Classifier(eng, classifier, nil, reject, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	h, end := must.Get2(Classifier(eng, classifier, nil, reject, slog.New(slog.DiscardHandler), nil))(t)
 	defer end()
 	var picture bytes.Buffer
-	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 28, 28))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 28, 28))))
 	for range 3 {
 		r := httptest.NewRequest(http.MethodPost, "/v1/predict", bytes.NewReader(picture.Bytes()))
 		r.Header.Set("Content-Type", "image/png")

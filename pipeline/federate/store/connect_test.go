@@ -15,6 +15,7 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/selfsigned"
 )
 
@@ -39,10 +40,7 @@ func TestEncrypted(t *testing.T) {
 func natsOn(t *testing.T, o natsserver.Options) int {
 	t.Helper()
 	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, true
-	s, err := natsserver.NewServer(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(natsserver.NewServer(&o))(t)
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(10 * time.Second) {
@@ -55,10 +53,7 @@ func natsOn(t *testing.T, o natsserver.Options) int {
 // machine, nor from one told to use TLS; a server with TLS is spoken to.
 func TestPlainNATS(t *testing.T) {
 	plain := natsOn(t, natsserver.Options{})
-	conn, err := Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", plain)}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", plain)}, "test"))(t)
 	conn.Close()
 	// No name of another machine resolves here: an unspecified address is not loopback by its
 	// number and reaches this machine.
@@ -70,22 +65,14 @@ func TestPlainNATS(t *testing.T) {
 	}
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")
-	if err := selfsigned.Ensure(cert, key, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, selfsigned.Ensure(cert, key, time.Now()))
+	pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
 	roots := x509.NewCertPool()
 	roots.AddCert(pair.Leaf)
 	secure := natsOn(t, natsserver.Options{TLS: true,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
-	conn, err = Connect(Options{URL: fmt.Sprintf("nats://localhost:%d,tls://127.0.0.1:%d", secure,
-		secure), CA: cert}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn = must.Get(Connect(Options{URL: fmt.Sprintf("nats://localhost:%d,tls://127.0.0.1:%d", secure,
+		secure), CA: cert}, "test"))(t)
 	defer conn.Close()
 	if _, err := conn.TLSConnectionState(); err != nil {
 		t.Errorf("the connection has no TLS: %v", err)
@@ -95,10 +82,7 @@ func TestPlainNATS(t *testing.T) {
 // TestDiscovered: servers that one on loopback names are not connected to without TLS.
 func TestDiscovered(t *testing.T) {
 	port := natsOn(t, natsserver.Options{ClientAdvertise: "192.0.2.1:4222"})
-	conn, err := Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", port)}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", port)}, "test"))(t)
 	defer conn.Close()
 	if found := conn.DiscoveredServers(); len(found) != 0 || len(conn.Servers()) != 1 {
 		t.Errorf("servers %v, discovered %v", conn.Servers(), found)
@@ -112,9 +96,7 @@ func TestDiscovered(t *testing.T) {
 // TestCredentials: credentials that other users can read are refused before a server is spoken to.
 func TestCredentials(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "fmp.creds")
-	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("x"), 0o644))
 	_, err := Connect(Options{URL: "nats://127.0.0.1:1", Credentials: path}, "test")
 	if err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) ||
 		strings.Contains(err.Error(), nats.ErrNoServers.Error()) {
@@ -126,25 +108,17 @@ func TestCredentials(t *testing.T) {
 // long its context lasts. Objects that are larger than asked for are not read.
 func TestObjectTime(t *testing.T) {
 	t.Parallel()
-	in, err := natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true,
+	in := must.Get(natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true,
 		NoLog: true, JetStream: true,
-		StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+		StoreDir: t.TempDir()}))(t)
 	in.Start()
 	t.Cleanup(func() { in.Shutdown(); in.WaitForShutdown() })
 	if !in.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the NATS server is not ready")
 	}
-	s, err := Open(t.Context(), "fmp-1", Options{URL: in.ClientURL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), "fmp-1", Options{URL: in.ClientURL()}))(t)
 	defer s.Close()
-	if err := s.PutObject(t.Context(), "a", make([]byte, 1000)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.PutObject(t.Context(), "a", make([]byte, 1000)))
 	if data, err := s.Object(t.Context(), "a", 1000); err != nil || len(data) != 1000 {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"fmp/onnx/must"
 )
 
 // tinyDisk mounts a file system of the given size. It skips where that is not allowed.
@@ -34,10 +36,7 @@ func tinyDisk(t *testing.T, bytes int) string {
 func fill(t *testing.T, dir string, but int) string {
 	t.Helper()
 	path := filepath.Join(dir, "fill")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(path))(t)
 	defer f.Close()
 	for freeBytes(dir) > int64(but) {
 		if _, err := f.Write(make([]byte, 4096)); err != nil {
@@ -83,10 +82,7 @@ func TestFullDisk(t *testing.T) {
 	log := &lines{}
 	o := Options{Dir: dir, Largest: 64 << 10, LowSpace: 2 << 20,
 		Log: slog.New(slog.NewTextHandler(log, nil))}
-	s, err := Open(t.Context(), "fmp-1", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), "fmp-1", o))(t)
 	defer func() { s.Close() }()
 	var stored []string
 	put := func(name string) error {
@@ -130,9 +126,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	for i := range 20 {
-		if err := put(fmt.Sprint("before ", i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, put(fmt.Sprint("before ", i)))
 	}
 	low := fill(t, dir, 1<<20)
 	log.has(t, "low on space")
@@ -140,9 +134,7 @@ func TestFullDisk(t *testing.T) {
 		put("while low") != nil {
 		t.Errorf("low: %+v, ready %v", now, s.Ready(t.Context()))
 	}
-	if err := os.Remove(low); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(low))
 	log.has(t, "no longer low")
 
 	// Without a write in between.
@@ -159,9 +151,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	log.has(t, "is full")
 	all("while full")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	back()
 
 	// With a write that NATS begins and cannot end.
@@ -175,30 +165,22 @@ func TestFullDisk(t *testing.T) {
 	}
 	stop()
 	log.has(t, "stopped writing")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	back()
 	log.has(t, "open again")
 	// it is no record, and may have been stored in the end
-	if err := s.uploads.Purge(t.Context(), "unchecked"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.uploads.Purge(t.Context(), "unchecked"))
 	all("after it")
 
 	// A program that starts on a full disk.
 	path = fill(t, dir, 0)
 	s.Close()
-	if s, err = Open(t.Context(), "fmp-1", o); err != nil {
-		t.Fatal(err)
-	}
+	s = must.Get(Open(t.Context(), "fmp-1", o))(t)
 	all("after a start on a full disk")
 	if err := put("started full"); !errors.Is(err, ErrFull) {
 		t.Errorf("a start on a full disk: %v", err)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	back()
 	all("at the end")
 }

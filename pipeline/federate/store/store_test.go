@@ -11,6 +11,7 @@ import (
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/wire"
 )
 
@@ -24,17 +25,12 @@ func record(client, upload string) *Record {
 // refused unless it says which one it replaces; two programs do not share a folder.
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(t.Context(), "fmp-1", Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
 	if _, err := Open(t.Context(), "fmp-1", Options{Dir: dir}); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second program in the folder: %v", err)
 	}
 	a := record("a / ü", "1")
-	if err := s.Put(t.Context(), a, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Put(t.Context(), a, 0))
 	if err := s.Put(t.Context(), record("a / ü", "2"), 0); !errors.Is(err, ErrTaken) {
 		t.Errorf("a second one: %v", err)
 	}
@@ -47,14 +43,10 @@ func TestStore(t *testing.T) {
 	if _, err := s.Get(t.Context(), "b"); !errors.Is(err, ErrNone) {
 		t.Errorf("nobody's: %v", err)
 	}
-	if err := s.Publish(t.Context(), Version{Number: 1}, []byte("classifier"), nil,
-		[]Member{{Client: "a / ü", Honest: 0.5}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Publish(t.Context(), Version{Number: 1}, []byte("classifier"), nil,
+		[]Member{{Client: "a / ü", Honest: 0.5}}))
 	s.Close()
-	if s, err = Open(t.Context(), "fmp-1", Options{Dir: dir}); err != nil {
-		t.Fatal(err)
-	}
+	s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
 	defer s.Close()
 	got, err := s.Get(t.Context(), "a / ü")
 	if want := record("a / ü", "3"); err != nil || string(got.Data) != string(want.Data) ||
@@ -112,10 +104,7 @@ func TestCluster(t *testing.T) {
 	}
 	ports := make([]int, 6)
 	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close()
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 		l.Close()
@@ -132,10 +121,7 @@ func TestCluster(t *testing.T) {
 			NoSigs: true, NoLog: true, MaxPayload: maxPayload,
 			Cluster: natsserver.ClusterOpts{Name: "fmp", Host: "127.0.0.1", Port: ports[3+i]},
 			Routes:  natsserver.RoutesFromStr(strings.Join(routes, ","))}
-		s, err := natsserver.NewServer(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(natsserver.NewServer(o))(t)
 		s.Start()
 		servers = append(servers, s)
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
@@ -205,10 +191,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		r := record("a", "b")
 		r.Data = data
-		value, err := r.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(r.encode())(t)
 		if again, err := decodeRecord(value); err != nil || string(again.Data) != string(data) {
 			t.Fatalf("%v", err)
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"fmp/onnx/must"
 )
 
 // watched is a bucket whose watches fail by a script.
@@ -55,15 +57,10 @@ func (w *watched) WatchAll(ctx context.Context,
 // pass for all of them.
 func TestEach(t *testing.T) {
 	defer func(d time.Duration) { quiet = d }(quiet)
-	s, err := Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()}))(t)
 	defer s.Close()
 	for i := range 7 {
-		if err := s.Put(t.Context(), record(fmt.Sprint("client ", i), "1"), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Put(t.Context(), record(fmt.Sprint("client ", i), "1"), 0))
 	}
 	for _, c := range []struct {
 		script  []string

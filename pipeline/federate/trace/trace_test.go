@@ -17,6 +17,8 @@ import (
 	official "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"fmp/onnx/must"
 )
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -101,10 +103,7 @@ func TestExport(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL+"/")
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b, x=y")
 	t.Setenv("OTEL_SERVICE_NAME", "ward")
-	tr, err := New("s", "v1", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := must.Get(New("s", "v1", slog.New(slog.DiscardHandler)))(t)
 	ctx, a := tr.Start(From(t.Context(), parent), "first", Server, attribute.String("text", "é"),
 		attribute.Int("number", -7))
 	_, b := tr.Start(ctx, "second", Internal)

@@ -7,15 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 )
 
 func notice(t testing.TB) (*Notice, *identity.Key) {
 	t.Helper()
-	k, err := identity.New("server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(identity.New("server"))(t)
 	n := &Notice{Round: 7, Graph: strings.Repeat("a", 64),
 		Time:       time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC),
 		Superseded: []VersionRef{{1, strings.Repeat("b", 64)}, {2, strings.Repeat("c", 64)}},
@@ -27,15 +25,9 @@ func notice(t testing.TB) (*Notice, *identity.Key) {
 // TestReadNotice: a notice is believed only as its server signed it, and names what it names.
 func TestReadNotice(t *testing.T) {
 	n, k := notice(t)
-	data, err := json.Marshal(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(n))(t)
 	for _, key := range []string{"", k.PublicText()} {
-		got, err := ReadNotice(data, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(ReadNotice(data, key))(t)
 		if err := got.Heed(n.Superseded[1].SHA256); !errors.Is(err, ErrSuperseded) ||
 			!strings.Contains(err.Error(), "take version 3") {
 			t.Errorf("a classifier that the notice names: %v", err)
@@ -44,10 +36,7 @@ func TestReadNotice(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	other, err := identity.New("another")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(identity.New("another"))(t)
 	if _, err := ReadNotice(data, other.PublicText()); err == nil {
 		t.Error("a notice of another server is taken")
 	}
@@ -80,10 +69,7 @@ func TestReadNotice(t *testing.T) {
 // the reader fail.
 func FuzzReadNotice(f *testing.F) {
 	n, _ := notice(f)
-	data, err := json.Marshal(n)
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := must.Get(json.Marshal(n))(f)
 	f.Add(data)
 	f.Add([]byte(`{"superseded":[{"version":-1,"sha256":"` + "\x00" + `"}],"latest":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -91,12 +77,7 @@ func FuzzReadNotice(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := json.Marshal(got)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ReadNotice(again, got.Server); err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(json.Marshal(got))(t)
+		must.Get(ReadNotice(again, got.Server))(t)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
@@ -27,16 +28,11 @@ func many(t *testing.T, st *store.Store, graph string, n int) (members []store.M
 			s.Z, s.W, s.Y = append(s.Z, float32(i+y)), append(s.W, 1), append(s.Y, int32(y))
 		}
 		u := &federate.Upload{Round: 1, Client: fmt.Sprint("client ", i), Model: graph, N: c, Points: s}
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
 		m := store.Member{Client: u.Client, Upload: models.DigestBytes(data)}
-		if err := st.Put(t.Context(),
+		must.Do(t, st.Put(t.Context(),
 			&store.Record{Receipt: wire.Receipt{Client: m.Client, Upload: m.Upload}, Data: data},
-			0); err != nil {
-			t.Fatal(err)
-		}
+			0))
 		members = append(members, m)
 	}
 	return members
@@ -49,10 +45,7 @@ func TestMergeAnswers(t *testing.T) {
 	st, url, _ := open(t, graph)
 	digest := models.DigestBytes(graph)
 	members := many(t, st, digest, 20)
-	q, err := NewQueue(t.Context(), st, 1, Models{Graph: graph}, pool.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(NewQueue(t.Context(), st, 1, Models{Graph: graph}, pool.Options{}))(t)
 	w := connect(t, url)
 	liar := ""
 	w.Judge = func(_ context.Context, by *merge.Part, m Models,
@@ -70,20 +63,13 @@ func TestMergeAnswers(t *testing.T) {
 			return 1, nil
 		}, nil
 	}
-	if w.Key, err = identity.New("worker"); err != nil {
-		t.Fatal(err)
-	}
-	if q.Signers, err = identity.ParseRoster([]byte(w.Key.Line())); err != nil {
-		t.Fatal(err)
-	}
+	w.Key = must.Get(identity.New("worker"))(t)
+	q.Signers = must.Get(identity.ParseRoster([]byte(w.Key.Line())))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { _ = w.Run(ctx, 1) }()
 	q.Uploads = 5
-	p, left, err := q.Merge(ctx, members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, left := must.Get2(q.Merge(ctx, members))(t)
 	if p.Clients() != 20 || len(p.Kept) != 8 || p.Summed != 11 || p.LeftOut != 1 || len(left) != 1 ||
 		left[0] != liar {
 		t.Errorf("%d clients, %d kept, %d summed, %d left out: %q; want %q", p.Clients(), len(p.Kept),
@@ -97,18 +83,11 @@ func TestMergeAnswers(t *testing.T) {
 		t.Helper()
 		var m merge.Merger
 		for _, member := range members {
-			if err := addMember(t.Context(), st, &m, member); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, addMember(t.Context(), st, &m, member))
 		}
-		data, err := m.Part().Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(m.Part().Encode())(t)
 		digest := models.DigestBytes(data)
-		if err := st.PutObject(t.Context(), digest, data); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, st.PutObject(t.Context(), digest, data))
 		return m.Part(), digest
 	}
 	sample, against := judges(members[:8])
@@ -119,14 +98,8 @@ func TestMergeAnswers(t *testing.T) {
 		t.Helper()
 		asked := of
 		change(&asked)
-		input, err := json.Marshal(asked)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files, err := w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input)
-		if err != nil {
-			t.Fatal(err)
-		}
+		input := must.Get(json.Marshal(asked))(t)
+		files := must.Get(w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input))(t)
 		return files
 	}
 	for want, files := range map[string]map[string][]byte{
@@ -144,9 +117,7 @@ func TestMergeAnswers(t *testing.T) {
 			leftOutFile:   []byte(`["nobody"]`)},
 	} {
 		var m merge.Merger
-		if err := m.AddPart(sample); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.AddPart(sample))
 		if _, err := q.add(&m, of, files); want == "" && err != nil || want != "" &&
 			(err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%v; want %q", err, want)
@@ -166,10 +137,7 @@ func TestMergeAnswers(t *testing.T) {
 	} {
 		asked := of
 		change(&asked)
-		input, err := json.Marshal(asked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		input := must.Get(json.Marshal(asked))(t)
 		if _, err := w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)

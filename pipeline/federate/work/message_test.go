@@ -12,6 +12,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 	"fmp/pipeline/discriminant"
@@ -28,10 +29,7 @@ var examplePart = pool.SampleRange{From: 10, To: 20,
 // TestMessages: what is written is read back, bit for bit.
 func TestMessages(t *testing.T) {
 	for _, p := range []pool.SampleRange{{Chains: true, To: 3}, {From: 10, To: 20}, examplePart} {
-		data, err := encodePart(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(encodePart(p))(t)
 		if got, err := decodePart(data); err != nil || !cmp.Equal(got, p) {
 			t.Errorf("part %+v: %+v, %v", p, got, err)
 		}
@@ -44,10 +42,7 @@ func TestMessages(t *testing.T) {
 			{D: 2, C: 2, W: []float64{1, 2, 3, 4}}}}},
 		{Files: map[string][]byte{"run.json": []byte("{}"), "results.csv": []byte("a,b\n")}},
 	} {
-		data, err := a.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(a.encode())(t)
 		if got, err := decodeAnswer(data); err != nil || !cmp.Equal(got, a) {
 			t.Errorf("answer %+v: %+v, %v", a, got, err)
 		}
@@ -59,10 +54,7 @@ func TestMessages(t *testing.T) {
 }
 
 func tensorOf[T onnx.Element](t testing.TB, data []T, shape ...int) *onnxpb.TensorProto {
-	p, err := serde.TensorToProto("t", onnx.NewTensor(data, shape...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(serde.TensorToProto("t", onnx.NewTensor(data, shape...)))(t)
 	return p
 }
 
@@ -161,10 +153,7 @@ func TestHostileJobs(t *testing.T) {
 		if sign {
 			j.ID = j.digest()
 		}
-		text, err := json.Marshal(j)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(j))(t)
 		return text
 	}
 	if j, err := decodeJob(encode(good, true)); err != nil || j.Sampling != good.Sampling {
@@ -208,18 +197,9 @@ func TestHostileJobs(t *testing.T) {
 
 // FuzzMessages: jobs, parts and answers are read or refused, and what is read is written as it was.
 func FuzzMessages(f *testing.F) {
-	part, err := encodePart(examplePart)
-	if err != nil {
-		f.Fatal(err)
-	}
-	heads, err := (answer{Piece: pool.Piece{Heads: posterior.Ensemble{{D: 1, C: 2, W: []float64{1, 2}}}}}).encode()
-	if err != nil {
-		f.Fatal(err)
-	}
-	files, err := (answer{Files: map[string][]byte{"a": []byte("b")}}).encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	part := must.Get(encodePart(examplePart))(f)
+	heads := must.Get((answer{Piece: pool.Piece{Heads: posterior.Ensemble{{D: 1, C: 2, W: []float64{1, 2}}}}}).encode())(f)
+	files := must.Get((answer{Files: map[string][]byte{"a": []byte("b")}}).encode())(f)
 	for _, data := range [][]byte{part, heads, files, []byte(`{"format":1}`)} {
 		f.Add(data)
 	}
@@ -228,19 +208,13 @@ func FuzzMessages(f *testing.F) {
 			t.Fatalf("a job was made up: %s", data) // its id is a sha256
 		}
 		if p, err := decodePart(data); err == nil {
-			text, err := encodePart(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(encodePart(p))(t)
 			if again, err := decodePart(text); err != nil || !cmp.Equal(again, p) {
 				t.Fatalf("%+v becomes %+v, %v", p, again, err)
 			}
 		}
 		if a, err := decodeAnswer(data); err == nil {
-			text, err := a.encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(a.encode())(t)
 			if again, err := decodeAnswer(text); err != nil || !cmp.Equal(again, a) {
 				t.Fatalf("%+v becomes %+v, %v", a, again, err)
 			}

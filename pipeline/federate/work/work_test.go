@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
@@ -26,33 +27,22 @@ const token = "a token of the test's own"
 // open starts a server that lets workers in, with two uploads.
 func open(t *testing.T, graph []byte) (*store.Store, string, []pool.Upload) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
 	l.Close()
-	st, err := store.Open(t.Context(), "fmp-test",
-		store.Options{Dir: t.TempDir(), Listen: address, Token: token})
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), "fmp-test",
+		store.Options{Dir: t.TempDir(), Listen: address, Token: token}))(t)
 	t.Cleanup(func() { st.Close() })
 	var uploads []pool.Upload
 	for _, name := range []string{"a", "b"} {
 		s := point.New(1, 2, 2)
 		s.Z[2] = 1
 		u := &federate.Upload{Round: 1, Client: name, Model: models.DigestBytes(graph), N: 1, Points: s}
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
 		digest := models.DigestBytes(data)
-		if err := st.Put(t.Context(),
+		must.Do(t, st.Put(t.Context(),
 			&store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data},
-			0); err != nil {
-			t.Fatal(err)
-		}
+			0))
 		uploads = append(uploads, pool.Upload{Upload: u, Digest: digest})
 	}
 	return st, "nats://" + address, uploads
@@ -60,10 +50,7 @@ func open(t *testing.T, graph []byte) (*store.Store, string, []pool.Upload) {
 
 func connect(t *testing.T, url string) *Worker {
 	t.Helper()
-	conn, err := store.Connect(store.Options{URL: url, Token: token}, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(store.Connect(store.Options{URL: url, Token: token}, "test"))(t)
 	t.Cleanup(conn.Close)
 	return &Worker{Conn: conn, Log: slog.New(slog.DiscardHandler)}
 }
@@ -97,11 +84,8 @@ func TestRedelivered(t *testing.T) {
 	st, url, uploads := open(t, graph)
 	o := pool.Options{Samples: 7, Seed: 3, Predictor: "/a/place/of/the/server.onnx",
 		Open: "/another.onnx", Threads: 5}
-	q, err := NewQueue(t.Context(), st, 1, Models{graph, predictor, []byte("open"), []byte("anchor")},
-		o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(NewQueue(t.Context(), st, 1, Models{graph, predictor, []byte("open"), []byte("anchor")},
+		o))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var mu sync.Mutex
@@ -120,9 +104,7 @@ func TestRedelivered(t *testing.T) {
 	}
 	// nobody's, and another release's; workers go on
 	for _, text := range []string{"gob", `{"format":1,"id":"","store":"fmp-test"}`, `{"format":2}`} {
-		if _, err := q.js.Publish(ctx, subject, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(q.js.Publish(ctx, subject, []byte(text)))(t)
 	}
 	taken := make(chan struct{})
 	dying := work(func(ctx context.Context) error {
@@ -184,10 +166,7 @@ func TestRedelivered(t *testing.T) {
 	if _, err := q.Do(ctx, uploads, parts[1:2]); err != nil {
 		t.Errorf("asked for again: %v", err)
 	}
-	s, err := q.js.Stream(ctx, stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(q.js.Stream(ctx, stream))(t)
 	if n := s.CachedInfo().State.Msgs; n != 1 {
 		t.Errorf("%d jobs are left; want the one of another release", n)
 	}
@@ -197,17 +176,9 @@ func TestRedelivered(t *testing.T) {
 // for again; an input that is another's is not done.
 func TestUnreadable(t *testing.T) {
 	st, url, _ := open(t, []byte("graph"))
-	g, err := NewGrid(t.Context(), st)
-	if err != nil {
-		t.Fatal(err)
-	}
-	job, err := g.Ask(t.Context(), []byte("settings"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := st.PutObject(t.Context(), resultName(job.ID), []byte("gob")); err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(NewGrid(t.Context(), st))(t)
+	job := must.Get(g.Ask(t.Context(), []byte("settings")))(t)
+	must.Do(t, st.PutObject(t.Context(), resultName(job.ID), []byte("gob")))
 	if _, err := g.Wait(t.Context(), job); err == nil ||
 		!strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("error %v; want one that says that the answer cannot be read", err)
@@ -219,22 +190,14 @@ func TestUnreadable(t *testing.T) {
 	w.Experiment = func(_ context.Context, settings []byte) (map[string][]byte, error) {
 		return map[string][]byte{"run.json": settings}, nil
 	}
-	if err := st.PutObject(t.Context(), job.Input, []byte("other settings")); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.do(t.Context(), job); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, st.PutObject(t.Context(), job.Input, []byte("other settings")))
+	must.Do(t, w.do(t.Context(), job))
 	if _, err := g.Wait(t.Context(), job); err == nil ||
 		!strings.Contains(err.Error(), "in the store is another") {
 		t.Errorf("error %v; want one that says that the input is another", err)
 	}
-	if job, err = g.Ask(t.Context(), []byte("settings")); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.do(t.Context(), job); err != nil {
-		t.Fatal(err)
-	}
+	job = must.Get(g.Ask(t.Context(), []byte("settings")))(t)
+	must.Do(t, w.do(t.Context(), job))
 	if files, err := g.Wait(t.Context(), job); err != nil || string(files["run.json"]) != "settings" {
 		t.Errorf("files %v, %v", files, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
@@ -64,9 +65,7 @@ func maps(t *testing.T, r *rand.Rand) (white, back *mat.Dense) {
 		back.Set(i, i, back.At(i, i)+math.Pow(10, float64(i%4)-2))
 	}
 	white = new(mat.Dense)
-	if err := white.Inverse(back); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, white.Inverse(back))
 	return white, back
 }
 
@@ -93,10 +92,7 @@ func TestEffects(t *testing.T) {
 		r := rng.New(uint64(i), "effects")
 		white, back := maps(t, r)
 		sets := round(r, back, all, func(m, _ int) []float64 { return camera(m) })
-		e, err := Estimate(sets, white, back)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(Estimate(sets, white, back))(t)
 		if e == nil {
 			continue
 		}
@@ -211,10 +207,7 @@ func TestNoEffect(t *testing.T) {
 					copy(s.Row(i)[:dx], s.Row(0)[:dx])
 				}
 			}
-			e, err := Estimate(sets, white, back)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(Estimate(sets, white, back))(t)
 			if e.Any() {
 				wrong++
 			}
@@ -255,10 +248,7 @@ func TestMostDiffer(t *testing.T) {
 				shift[m][0], shift[m][1] = 1.5*r.NormFloat64(), 1.5*r.NormFloat64()
 			}
 			sets := round(r, back, held, func(m, _ int) []float64 { return shift[m] })
-			e, err := Estimate(sets, white, back)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(Estimate(sets, white, back))(t)
 			if !e.Any() {
 				t.Errorf("%s: round %d: no client has an effect", name, i)
 				continue

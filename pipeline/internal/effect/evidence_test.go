@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // TestEvident: effects below the noise, of clients that hold few classes each, are evident; class
@@ -41,10 +42,7 @@ func TestEvident(t *testing.T) {
 				}
 			}
 			for _, of := range []form{none, isotropic} {
-				s, err := fitted(cells, len(class), k, of)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must.Get(fitted(cells, len(class), k, of))(t)
 				if bound, exact := s.bound(), s.evidence(); bound > exact+1e-6 || bound < exact-10*k {
 					t.Errorf("%s: round %d: the bound is %.1f, the evidence %.1f", c.name,
 						i, bound, exact)

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
 
@@ -44,10 +45,7 @@ func TestLevel(t *testing.T) {
 						}
 						sets = append(sets, s)
 					}
-					e, err := Estimate(sets, one, one)
-					if err != nil {
-						t.Fatal(err)
-					}
+					e := must.Get(Estimate(sets, one, one))(t)
 					if e.Any() {
 						wrong++
 					}

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // TestShrinkLiar: a client whose class means differ each in its own way is noisy, and has a smaller
@@ -37,10 +38,7 @@ func TestShrinkLiar(t *testing.T) {
 			cells[m] = append(cells[m], cell{y, 10, 1, x})
 		}
 	}
-	s, err := shrink(cells, classes, k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(shrink(cells, classes, k))(t)
 	for m := 1; m < clients; m++ {
 		if s.noise[0] < 10*s.noise[m] {
 			t.Errorf("noise of the liar is %.2f, of client %d %.2f", s.noise[0], m, s.noise[m])
@@ -77,14 +75,8 @@ func TestShrinkLeftOut(t *testing.T) {
 		cells = append(cells, own)
 	}
 	for _, f := range []form{lowRank, isotropic, none} {
-		alone, err := fitted(cells, classes, k, f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		beside, err := fitted(append(make([][]cell, clients), cells...), classes, k, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		alone := must.Get(fitted(cells, classes, k, f))(t)
+		beside := must.Get(fitted(append(make([][]cell, clients), cells...), classes, k, f))(t)
 		if a, b := alone.rest, beside.rest; math.Abs(a-b) > 1e-9*a {
 			t.Errorf("form %d: effects have variance %g, and %g beside clients that are left out",
 				f, a, b)
@@ -120,10 +112,7 @@ func TestShrinkNoise(t *testing.T) {
 			cells[m] = append(cells[m], cell{y, 10, 1, x})
 		}
 	}
-	s, err := shrink(cells, classes, k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(shrink(cells, classes, k))(t)
 	if got := floats.Sum(s.noise) / of; got < 0.9 || got > 1.1 {
 		t.Errorf("noise %.3f, want 1", got)
 	}

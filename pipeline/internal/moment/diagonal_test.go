@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 func TestDiagonalise(t *testing.T) {
@@ -19,10 +20,7 @@ func TestDiagonalise(t *testing.T) {
 			m.Apply(func(_, j int, _ float64) float64 { return r.NormFloat64() * (1 + float64(j%5)) }, m)
 		}
 		within, between := Gram(1/float64(2*d), x), Gram(1, y)
-		v, values, err := Diagonalise(within, between)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v, values := must.Get2(Diagonalise(within, between))(t)
 		if !slices.IsSortedFunc(values, func(a, b float64) int {
 			if a > b {
 				return -1

@@ -8,6 +8,8 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
+
+	"fmp/onnx/must"
 )
 
 // TestOf: the moments are those of gonum's statistics, class by class.
@@ -26,10 +28,7 @@ func TestOf(t *testing.T) {
 		}
 	}
 	rows := Rows(values, k)
-	m, err := Compute(rows, labels, c, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(Compute(rows, labels, c, 2))(t)
 	within, means, sampling, at := mat.NewSymDense(k, nil), mat.NewDense(c, k, nil), 0.0, 0
 	for y, n := range count {
 		own := rows.Slice(at, at+n, 0, k)

@@ -8,6 +8,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
@@ -18,26 +19,17 @@ import (
 // corpus has the classes 0 to 4 and the clients the others.
 func digits(t *testing.T, open bool, alpha float64) *bench {
 	t.Helper()
-	eng, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{}))(t)
 	c := experiment.Default()
 	c.Dataset.Name, c.Methods = "digits", []string{"FMP"}
 	if open {
 		c.Dataset.Classes, c.Corpus.Classes = "5-9", "0-4"
 	}
-	p, err := experiment.Prepare(t.Context(), c, eng, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(experiment.Prepare(t.Context(), c, eng, nil, nil))(t)
 	t.Cleanup(func() { p.Close() })
-	b, err := newBench(t.Context(), p,
+	b := must.Get(newBench(t.Context(), p,
 		Options{Clients: 10, Points: 10, Alpha: alpha, Bad: 2, Repeats: 1, Samples: 20,
-			Seed: 1, Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+			Seed: 1, Threads: 1}))(t)
 	return b
 }
 
@@ -52,20 +44,11 @@ type round struct {
 
 func newRound(t *testing.T, b *bench) *round {
 	t.Helper()
-	good, err := b.uploads(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(b.uploads(t.Context(), 0))(t)
 	r := &round{bench: b}
-	if r.claims, r.lambda, err = b.claims(good); err != nil {
-		t.Fatal(err)
-	}
-	if r.peace, _, err = b.score(t.Context(), good, 0, true); err != nil {
-		t.Fatal(err)
-	}
-	if r.oracle, err = b.without(t.Context(), r.claims, b.Bad, 0); err != nil {
-		t.Fatal(err)
-	}
+	r.claims, r.lambda = must.Get2(b.claims(good))(t)
+	r.peace, _ = must.Get2(b.score(t.Context(), good, 0, true))(t)
+	r.oracle = must.Get(b.without(t.Context(), r.claims, b.Bad, 0))(t)
 	return r
 }
 
@@ -74,15 +57,9 @@ func newRound(t *testing.T, b *bench) *round {
 func (r *round) attacked(t *testing.T, i int,
 	multiple float64) (metric.Scores, *posterior.Judgement) {
 	t.Helper()
-	sets, err := r.sets(Attacks[i].apply(r.claims, r.lambda, r.Bad, multiple*float64(r.Points),
-		rng.New(1, "attack", i)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, judged, err := r.score(t.Context(), sets, 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sets := must.Get(r.sets(Attacks[i].apply(r.claims, r.lambda, r.Bad, multiple*float64(r.Points),
+		rng.New(1, "attack", i))))(t)
+	s, judged := must.Get2(r.score(t.Context(), sets, 0, false))(t)
 	return s, judged
 }
 
@@ -125,10 +102,7 @@ func TestBoundedInfluence(t *testing.T) {
 // accuracy shows it.
 func TestSizes(t *testing.T) {
 	b := digits(t, false, 0)
-	s, err := RunSizes(t.Context(), b.p, b.Options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(RunSizes(t.Context(), b.p, b.Options))(t)
 	if s.Counted.ACC < s.Claimed.ACC-0.002 || s.Counted.NLL > s.Claimed.NLL+0.002 ||
 		s.Large <= s.Small {
 		t.Errorf("counted %+v, claimed %+v, of %d and %d images", s.Counted, s.Claimed,

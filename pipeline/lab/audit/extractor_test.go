@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 )
 
 // TestPacking: through class means of single images, calibration points and a gate an approved
@@ -26,18 +27,10 @@ func TestPacking(t *testing.T) {
 		{leaking{upload: "moments, gate", perClass: 40, gate: true, moments: true},
 			[2]float64{0.002, 0.03}, [2]float64{0.5, 1}},
 	} {
-		g, dx, err := packing(p, c.gate, c.moments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cl, err := plainClient(g, p, dx, c.moments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g, dx := must.Get2(packing(p, c.gate, c.moments))(t)
+		cl := must.Get(plainClient(g, p, dx, c.moments))(t)
 		var l Leak
-		if err := l.unpack(t.Context(), cl, c.leaking, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.unpack(t.Context(), cl, c.leaking, 1))
 		if got := l.Bits / most; got < c.bits[0] || got > c.bits[1] {
 			t.Errorf("%s: a share of %.4f of the bits of all images; want %v", c.upload, got, c.bits)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/task"
@@ -37,14 +38,8 @@ func drawn(seed uint64, n, k, c int) *labelled {
 // coordinates tells every image.
 func TestPartsTheory(t *testing.T) {
 	const k, c = 12, 2
-	a, err := newAttacked(drawn(1, 12_000, k, c), drawn(2, 2000, k, c), c, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := a.rounds(context.Background(), 10, 210, 0, Options{Rounds: 2, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(newAttacked(drawn(1, 12_000, k, c), drawn(2, 2000, k, c), c, 1<<20))(t)
+	all := must.Get(a.rounds(context.Background(), 10, 210, 0, Options{Rounds: 2, Seed: 1}))(t)
 	means, scatter, points := all[0], all[1], all[2]
 	if math.Abs(means.AUC-means.TheoryAUC) > 0.03 || math.Abs(means.TheoryAUC-0.596) > 0.01 {
 		t.Errorf("class means: %+v", means)
@@ -59,10 +54,7 @@ func TestPartsTheory(t *testing.T) {
 		points.PointBytes < 4*k {
 		t.Errorf("points: %+v", points)
 	}
-	few, err := a.rounds(context.Background(), 10, 12, 0, Options{Rounds: 2, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	few := must.Get(a.rounds(context.Background(), 10, 12, 0, Options{Rounds: 2, Seed: 1}))(t)
 	if few[0].AUC > 0.95 || few[1].AUC < 0.999 || few[1].Freedom >= k {
 		t.Errorf("12 images a client: %+v", few[:2])
 	}
@@ -84,18 +76,10 @@ func TestPartsReconstruct(t *testing.T) {
 		{"three of a class", 0, 0, []int{0, 0, 0, 1}, []float64{0.25}},
 		{"points beside class means", 0, 2, []int{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}, []float64{0, 0.2}},
 	} {
-		a, err := newAttacked(rows, drawn(4, 300, k, c), c, form.bytes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(newAttacked(rows, drawn(4, 300, k, c), c, form.bytes))(t)
 		var found tally
-		if err := a.client(pickClasses(a, form.of), "client", form.calibrate, &found); err != nil {
-			t.Fatal(err)
-		}
-		parts, err := found.parts(k, len(form.of))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.client(pickClasses(a, form.of), "client", form.calibrate, &found))
+		parts := must.Get(found.parts(k, len(form.of)))(t)
 		for i, want := range form.whole {
 			if got := parts[i].Whole; math.Abs(got-want) > 1e-9 ||
 				(want == 1) != (parts[i].Error < 1e-3) {
@@ -106,20 +90,12 @@ func TestPartsReconstruct(t *testing.T) {
 	}
 	// Of moments one image of three is the calibration point; the other two are of one class for
 	// some key.
-	a, err := newAttacked(rows, drawn(4, 300, k, c), c, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(newAttacked(rows, drawn(4, 300, k, c), c, 1<<20))(t)
 	pairs := 0
 	for _, key := range strings.Split("abcdefghijklmnop", "") {
 		var found tally
-		if err := a.client(pickClasses(a, []int{0, 0, 1}), key, 0, &found); err != nil {
-			t.Fatal(err)
-		}
-		parts, err := found.parts(k, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.client(pickClasses(a, []int{0, 0, 1}), key, 0, &found))
+		parts := must.Get(found.parts(k, 3))(t)
 		if parts[2].Whole != 1 {
 			t.Errorf("key %s: %+v", key, parts[2])
 		}
@@ -152,10 +128,7 @@ func pickClasses(a *attacked, classes []int) (out []int) {
 // them, part by part; one with neither moments nor a predictor has nothing to be attacked.
 func TestRunParts(t *testing.T) {
 	const dx, c = 100, 2
-	e, err := posterior.NewEmbedded(dx, nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(posterior.NewEmbedded(dx, nil, nil, nil))(t)
 	positive := func(seed uint64, n int) *labelled {
 		x := drawn(seed, n, dx, c)
 		for i, v := range x.rows {
@@ -164,17 +137,11 @@ func TestRunParts(t *testing.T) {
 		return x
 	}
 	own, test := positive(5, 600), positive(6, 200)
-	bank, err := task.NewBank(own.rows, dx, own.labels, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bank := must.Get(task.NewBank(own.rows, dx, own.labels, c))(t)
 	p := &experiment.Prepared{Tools: experiment.Tools{Embedded: e},
 		Data: &experiment.Data{Clients: bank, Test: test.rows, TestLabels: test.labels}}
 	p.Config.Federation.Clients, p.Config.Federation.Points = 2, 30
-	parts, err := RunParts(context.Background(), p, 0, Options{Rounds: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	parts := must.Get(RunParts(context.Background(), p, 0, Options{Rounds: 1}))(t)
 	if len(parts) != 6 || parts[0].Coordinates != dx || parts[5].Coordinates != 70 {
 		t.Fatalf("parts %+v", parts)
 	}

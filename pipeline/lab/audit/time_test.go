@@ -8,6 +8,7 @@ import (
 
 	"fmp/assets/assetstest"
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/client"
 	"fmp/pipeline/privacy"
@@ -16,19 +17,10 @@ import (
 // TestTimed: by a clock on which nothing but waiting takes time, replies with 45 images more, with
 // a large file and with one that cannot be read leave when those without do.
 func TestTimed(t *testing.T) {
-	m, err := serde.Unmarshal(assetstest.PrivateClient(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := models.ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(serde.Unmarshal(assetstest.PrivateClient(t)))(t)
+	f := must.Get(models.ReadManifest(m))(t)
 	f.Digest = strings.Repeat("0", 64)
-	cl, err := client.New(m, f, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cl := must.Get(client.New(m, f, 1))(t)
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
 		Noise: privacy.Local}
 	for _, target := range targets {
@@ -38,9 +30,7 @@ func TestTimed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a := Timed{Name: target.name, Runs: 6}
 			const after = 90 * time.Second
-			if err := a.run(t.Context(), cl, target, b, 1, after); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, a.run(t.Context(), cl, target, b, 1, after))
 			if want := float64(after.Milliseconds()); a.Fixed != (Moments{0.5, want, want}) {
 				t.Errorf("%s: at a fixed time %+v", target.name, a.Fixed)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/lab/experiment"
 )
@@ -19,22 +20,13 @@ func TestRun(t *testing.T) {
 	}
 	cfg := experiment.Default()
 	cfg.Methods, cfg.Seeds = []string{"FMP"}, 1
-	eng, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{}))(t)
 	defer eng.Close()
-	p, err := experiment.Prepare(t.Context(), cfg, eng, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(experiment.Prepare(t.Context(), cfg, eng, nil, nil))(t)
 	defer p.Close()
-	rows, err := Run(t.Context(), p,
+	rows := must.Get(Run(t.Context(), p,
 		Options{Clients: 5, Points: 100, Calibrate: []int{4, 40}, Repeats: 2, Samples: 10,
-			Level: 0.9, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+			Level: 0.9, Seed: 1}))(t)
 	if len(rows) != 18 {
 		t.Fatalf("%d rows; want 2 x 3 x 3", len(rows))
 	}

@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
 
@@ -35,10 +36,7 @@ func TestTransport(t *testing.T) {
 	var of []gaussian
 	rows := []*mat.Dense{drawn(60, 4, 1, 0, "a"), drawn(30, 4, 2, 1, "b"), drawn(10, 4, 0.5, -1, "c")}
 	for _, x := range rows {
-		g, err := gaussianOf(x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(gaussianOf(x))(t)
 		of = append(of, g)
 	}
 	center := barycenter(of)
@@ -83,10 +81,7 @@ func TestBarycenter(t *testing.T) {
 	}
 	var of []gaussian
 	for _, x := range []*mat.Dense{drawn(60, 5, 1, 0, "a"), drawn(20, 5, 2, 1, "b"), drawn(8, 5, 0.5, -1, "c")} {
-		g, err := gaussianOf(x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(gaussianOf(x))(t)
 		of = append(of, g)
 	}
 	center := barycenter(of)
@@ -122,10 +117,7 @@ func TestAligned(t *testing.T) {
 				v.scored[0], unlabelled = float32s(x), [][]float32{float32s(x)}
 			}
 		}
-		views, err := aligned(v, unlabelled)
-		if err != nil {
-			t.Fatal(err)
-		}
+		views := must.Get(aligned(v, unlabelled))(t)
 		if len(views) != len(strengths) {
 			t.Fatalf("%d views of %d strengths", len(views), len(strengths))
 		}

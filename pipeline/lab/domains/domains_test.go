@@ -6,6 +6,7 @@ import (
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
@@ -21,22 +22,13 @@ func TestRun(t *testing.T) {
 	cfg := experiment.Default()
 	cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images, cfg.Seeds = []string{"FMP"},
 		Families[0].Domains(), 500, 1
-	eng, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{}))(t)
 	defer eng.Close()
-	p, err := experiment.Prepare(t.Context(), cfg, eng, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(experiment.Prepare(t.Context(), cfg, eng, nil, nil))(t)
 	defer p.Close()
-	rows, err := Run(t.Context(), p,
+	rows := must.Get(Run(t.Context(), p,
 		Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3,
-			Rivals: []string{"FedCGS"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+			Rivals: []string{"FedCGS"}}))(t)
 	of := map[string]Row{}
 	for _, r := range rows {
 		of[r.Name] = r
@@ -69,13 +61,9 @@ func TestRun(t *testing.T) {
 		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v centred", b, a)
 	}
 	p.Tools.Conjugate, p.Tools.Open = nil, nil
-	if p.Tools.Embedded, err = posterior.NewEmbedded(p.Data.Clients.Dx, nil, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	if rows, err = Run(t.Context(), p,
-		Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3}); err != nil {
-		t.Fatal(err)
-	}
+	p.Tools.Embedded = must.Get(posterior.NewEmbedded(p.Data.Clients.Dx, nil, nil, nil))(t)
+	rows = must.Get(Run(t.Context(), p,
+		Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3}))(t)
 	moments := map[string]Row{}
 	for _, r := range rows {
 		moments[r.Name] = r

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/featurize/dataset"
+	"fmp/onnx/must"
 	"fmp/pipeline/posterior"
 )
 
@@ -16,10 +17,7 @@ import (
 func TestCalibrated(t *testing.T) {
 	d := clusters(t, 3, 12, 600, 400)
 	d.Corpus = nil
-	at, err := posterior.NewEmbedded(12, nil, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(posterior.NewEmbedded(12, nil, nil, nil))(t)
 	c := small()
 	c.Dataset.Splits.Corpus, c.Protocol, c.Methods = 0, protocolCalibrated,
 		[]string{"FMP", "ANN", "FedCGS"}
@@ -31,14 +29,8 @@ func TestCalibrated(t *testing.T) {
 		t.Fatal(err)
 	}
 	clients := d.Clients.Clients(rows)
-	got, err := r.calibrate(t.Context(), clients, stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sent, err := k.Moments(t.Context(), clients, stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(r.calibrate(t.Context(), clients, stream))(t)
+	sent := must.Get(k.Moments(t.Context(), clients, stream))(t)
 	var points []float32
 	var labels []int
 	left := 0
@@ -63,14 +55,8 @@ func TestCalibrated(t *testing.T) {
 	if n != left {
 		t.Errorf("%d images are fitted to while choosing; want %d", n, left)
 	}
-	dir, err := Open(filepath.Join(t.TempDir(), "run"), c, Manifest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	records, err := Run(t.Context(), c, d, k, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(Open(filepath.Join(t.TempDir(), "run"), c, Manifest{}))(t)
+	records := must.Get(Run(t.Context(), c, d, k, dir, nil))(t)
 	if len(records) != 2*2*3 {
 		t.Fatalf("%d records", len(records))
 	}

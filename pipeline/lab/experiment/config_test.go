@@ -8,21 +8,16 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx/must"
 )
 
 func TestDefaultIsValidAndSurvivesYAML(t *testing.T) {
 	c := Default()
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	b, err := yaml.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Validate())
+	b := must.Get(yaml.Marshal(c))(t)
 	var back Config
-	if err := yaml.Unmarshal(b, &back); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(b, &back))
 	if d := cmp.Diff(c, back); d != "" {
 		t.Errorf("the configuration changed on its way through YAML:\n%s", d)
 	}

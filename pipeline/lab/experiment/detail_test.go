@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fmp/featurize/dataset"
+	"fmp/onnx/must"
 )
 
 // inspected is what [Inspect] writes, in the folder path, of a small run on the data.
@@ -24,18 +25,10 @@ func inspected(t *testing.T, c *Config, d *Data, path string) *Detail {
 	p := &Prepared{Config: *c, Data: d, Tools: Tools{Compressor: classMeans{}, Drawer: bootstrap{}},
 		Images:   im,
 		Manifest: Manifest{Identity: "x", Classes: []string{"a", "b", "c", "d"}}}
-	dir, err := Open(path, *c, p.Manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(Open(path, *c, p.Manifest))(t)
 	defer dir.Close()
-	if err := Inspect(t.Context(), p, dir); err != nil {
-		t.Fatal(err)
-	}
-	got, err := ReadDetail(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Inspect(t.Context(), p, dir))
+	got := must.Get(ReadDetail(path))(t)
 	return got
 }
 
@@ -63,10 +56,7 @@ func TestInspectPicksImagesAndPlacesPoints(t *testing.T) {
 		t.Errorf("easy %+v, hard %+v", got.Easy[0], got.Hard[0])
 	}
 	for _, e := range append(got.Easy, got.Hard...) {
-		pic, err := png.Decode(bytes.NewReader(e.PNG))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pic := must.Get(png.Decode(bytes.NewReader(e.PNG)))(t)
 		if r, _, _, _ := pic.At(0, 0).RGBA(); int(r>>8) != e.Index || e.Label != d.TestLabels[e.Index] {
 			t.Errorf("image %d shows image %d with label %d", e.Index, r>>8, e.Label)
 		}
@@ -91,10 +81,8 @@ func TestInspectPicksImagesAndPlacesPoints(t *testing.T) {
 	if v.Explained[0] < v.Explained[1] || v.Explained[0] > 1 || v.Explained[1] <= 0 {
 		t.Errorf("explained %v", v.Explained)
 	}
-	if err := os.WriteFile(filepath.Join(path, DetailFile),
-		[]byte(`{"classes":["a"],"hard":[{"label":7}]}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(path, DetailFile),
+		[]byte(`{"classes":["a"],"hard":[{"label":7}]}`), 0o644))
 	if _, err := ReadDetail(path); err == nil || !strings.Contains(err.Error(), "class 7 of 1") {
 		t.Errorf("a spoilt file: %v", err)
 	}

@@ -8,18 +8,13 @@ import (
 
 	"fmp/featurize/yamlfile"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 func TestGridIsAllCombinations(t *testing.T) {
-	g, err := ParseGrid([]byte("settings:\n  seeds: 2\n  erm: {l2: 7}\nvary:\n  dataset.name: " +
-		"[mnist, cifar10]\n  federation.points: [5, 10, 20]\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	runs, err := g.Runs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(ParseGrid([]byte("settings:\n  seeds: 2\n  erm: {l2: 7}\nvary:\n  dataset.name: " +
+		"[mnist, cifar10]\n  federation.points: [5, 10, 20]\n")))(t)
+	runs := must.Get(g.Runs())(t)
 	seen := map[string]bool{}
 	for _, r := range runs {
 		seen[r.Name] = true

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/task"
 )
@@ -22,22 +23,13 @@ func TestLeaveOut(t *testing.T) {
 				x[i*dx+j] = x[i*dx+j]/10 + float32(y[i]*(j+1))
 			}
 		}
-		b, err := task.NewBank(x, dx, y, classes)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(task.NewBank(x, dx, y, classes))(t)
 		return b
 	}
 	data := &Data{Clients: bank(drawn), Corpus: bank(classes)}
-	known, err := meta.UntrainedOpen(data.Corpus, dx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := must.Get(meta.UntrainedOpen(data.Corpus, dx))(t)
 	known.Scalars[0], known.Scale = 1.5, 0.25
-	tasks, tools, err := leaveOut(rng.New(1, "classes"), Config{}, data, Tools{Open: known})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks, tools := must.Get2(leaveOut(rng.New(1, "classes"), Config{}, data, Tools{Open: known}))(t)
 	if n, _ := tools.Open.Known.Dims(); tasks.C != drawn || n != classes-drawn ||
 		tools.Open.Scalars != known.Scalars ||
 		tools.Open.Scale != 0.25 {
@@ -51,14 +43,8 @@ func TestLeaveOut(t *testing.T) {
 			seen = append(seen, y)
 		}
 	}
-	rest, err := data.Corpus.Choose(others(seen, classes))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := meta.UntrainedOpen(rest, dx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rest := must.Get(data.Corpus.Choose(others(seen, classes)))(t)
+	want := must.Get(meta.UntrainedOpen(rest, dx))(t)
 	sum := func(v []float64) (s float64) {
 		for _, x := range v {
 			s += x

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/open"
@@ -17,9 +18,7 @@ func TestWithoutAConjugatePredictor(t *testing.T) {
 		p := &Prepared{Tools: Tools{Open: &open.Predictor{}}}
 		c := small()
 		c.Conjugate.Model = setting
-		if err := p.withoutPredictor(&c, "no predictor"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.withoutPredictor(&c, "no predictor"))
 		notes := strings.Join(p.Manifest.Notes, "\n")
 		if got, want := strings.Contains(notes, "open.model"), setting == "none"; got != want {
 			t.Errorf("conjugate.model %s: notes are %q; want the open predictor named: %v",
@@ -37,9 +36,7 @@ func TestWithoutACorpus(t *testing.T) {
 	p := &Prepared{Data: d}
 	c := small()
 	c.Dataset.Splits.Corpus = 0
-	if err := p.withoutPredictor(&c, "no predictor"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.withoutPredictor(&c, "no predictor"))
 	for _, m := range rival.All() {
 		i := m.Info()
 		want := i.Name == "FMP" || !i.Conjugate && !i.NeedsCorpus && !i.Private
@@ -57,27 +54,15 @@ func TestWithoutACorpus(t *testing.T) {
 	for i := range 320 {
 		rows[i%4] = append(rows[i%4], i)
 	}
-	task, err := k.task(t.Context(), c, d.Clients.Clients(rows), "test", 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := must.Get(k.task(t.Context(), c, d.Clients.Clients(rows), "test", 1, nil))(t)
 	nll := map[string]float64{}
 	for _, name := range []string{"FMP", "ANN"} {
-		m, err := rival.Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := m.Run(t.Context(), task, rival.DefaultSettings())
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(rival.Lookup(name))(t)
+		r := must.Get(m.Run(t.Context(), task, rival.DefaultSettings()))(t)
 		if (r.Diagnostics["moments"] == 1) != (name == "FMP") {
 			t.Errorf("%s: diagnostics %v", name, r.Diagnostics)
 		}
-		s, err := score.Evaluate(t.Context(), r, d.Test, d.TestLabels, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(score.Evaluate(t.Context(), r, d.Test, d.TestLabels, 1))(t)
 		nll[name] = s.NLL
 	}
 	if !(nll["FMP"] < nll["ANN"]+0.1) {

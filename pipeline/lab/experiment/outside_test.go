@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/pipeline/lab/score"
 )
@@ -15,9 +16,7 @@ import (
 func saved(t testing.TB, arrays map[string]*onnx.Tensor) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := npy.WriteArchive(&b, arrays); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, npy.WriteArchive(&b, arrays))
 	return b.Bytes()
 }
 
@@ -34,9 +33,7 @@ func FuzzPredictions(f *testing.F) {
 	tasks := []SplitTask{{Name: "homogeneous-0"}, {Name: "homogeneous-1"}}
 	path := filepath.Join(f.TempDir(), "p.npz")
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, b, 0o600))
 		o := &Outside{Path: path, Name: "x"}
 		arrays, _, err := o.read(h, tasks)
 		if err != nil {
@@ -99,9 +96,7 @@ func TestRecordsFromOutside(t *testing.T) {
 		`{"method":"MINE","group":"other","origin":"a.npz"}`:    false,
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, OutsideFile), []byte(line+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, OutsideFile), []byte(line+"\n"), 0o600))
 		if rs, err := readOutside(dir); (err == nil && len(rs) == 1) != ok {
 			t.Errorf("%s: %v", line, err)
 		}

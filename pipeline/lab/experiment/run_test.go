@@ -22,6 +22,7 @@ import (
 	"fmp/onnx/alloctest"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/point"
@@ -48,10 +49,7 @@ func clusters(t *testing.T, c, dx, train, test int) *Data {
 	}
 	bank := func(n int) *task.Bank {
 		f, y := draw(n)
-		b, err := task.NewBank(f, dx, y, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(task.NewBank(f, dx, y, c))(t)
 		return b
 	}
 	d := &Data{Clients: bank(train), Corpus: bank(train)}
@@ -124,10 +122,7 @@ func small() Config {
 func TestIdentityOfBadImages(t *testing.T) {
 	fail, skip := Default(), Default()
 	skip.Dataset.Bad = "skip"
-	a, err := Identity(fail, nil, map[string]string{"images": "1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(Identity(fail, nil, map[string]string{"images": "1"}))(t)
 	for images, same := range map[string]bool{"1": true, "2": false} {
 		if b, err := Identity(skip, nil, map[string]string{"images": images}); err != nil ||
 			(a == b) != same {
@@ -139,10 +134,7 @@ func TestIdentityOfBadImages(t *testing.T) {
 func execute(t *testing.T, ctx context.Context, c Config, d *Data, path string,
 	progress Progress) ([]Record, error) {
 	t.Helper()
-	id, err := Identity(c, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(Identity(c, nil, nil))(t)
 	dir, err := Open(path, c, Manifest{Identity: id})
 	if err != nil {
 		return nil, err
@@ -155,29 +147,17 @@ func execute(t *testing.T, ctx context.Context, c Config, d *Data, path string,
 // conjugate is the untrained predictor of a corpus.
 func conjugate(t *testing.T, corpus *task.Bank) ConjugateModel {
 	t.Helper()
-	m, err := meta.UntrainedConjugate(corpus)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(meta.UntrainedConjugate(corpus))(t)
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	t.Cleanup(func() { eng.Close() })
-	k, err := sample.NewConjugate(eng, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(sample.NewConjugate(eng, m))(t)
 	t.Cleanup(func() { k.Close() })
 	return k
 }
 
 func read(t *testing.T, path ...string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join(path...)))(t)
 	return b
 }
 
@@ -190,10 +170,7 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, err := Cells(&c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cells := must.Get(Cells(&c))(t)
 	if len(rs) != len(cells) || len(rs) != 2*2*8 {
 		t.Fatalf("%d records of %d cells; want 32", len(rs), len(cells))
 	}
@@ -217,19 +194,15 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	if kept < 5 || kept >= len(cells) {
 		t.Fatalf("%d cells before the interruption", kept)
 	}
-	if err := os.WriteFile(filepath.Join(two, JournalFile),
-		append(journal, `{"partition":"homogen`...), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(two, JournalFile),
+		append(journal, `{"partition":"homogen`...), 0o644))
 	var first atomic.Int64
 	first.Store(-1)
-	if _, err := execute(t, t.Context(), c, d, two, func(s Step) {
+	must.Get(execute(t, t.Context(), c, d, two, func(s Step) {
 		if s.Stage == "methods" {
 			first.CompareAndSwap(-1, int64(s.Done))
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if int(first.Load()) != kept {
 		t.Errorf("the resumed run began at %d finished cells; the journal had %d", first.Load(), kept)
 	}
@@ -240,10 +213,7 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	}
 	var processor [2]float64 // known where one cell runs at a time
 	for i, dir := range []string{one, two} {
-		costs, err := ReadCosts(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		costs := must.Get(ReadCosts(dir))(t)
 		for _, c := range costs {
 			processor[i] += c.Processor
 		}
@@ -273,10 +243,7 @@ func TestRunFiguresMakeSense(t *testing.T) {
 	c.Protocol = "both"
 	c.FillDefaults()
 	dir := t.TempDir()
-	rs, err := execute(t, t.Context(), c, d, dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(execute(t, t.Context(), c, d, dir, nil))(t)
 	acc := map[string]float64{}
 	for _, r := range rs {
 		if r.Protocol == "shared" {
@@ -305,9 +272,7 @@ func TestRunFiguresMakeSense(t *testing.T) {
 		t.Errorf("prior only: %.3f; want chance, 0.25", acc["PRIOR"])
 	}
 	var tuned Tuned
-	if err := json.Unmarshal(read(t, dir, TuningFile), &tuned); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(read(t, dir, TuningFile), &tuned))
 	for _, ch := range tuned.Choices {
 		for i, v := range ch.NLL {
 			if at := indexOf(ch.Grid, ch.Value); at >= 0 && v < ch.NLL[at] {
@@ -348,9 +313,7 @@ func TestOpenRefusesAnotherRun(t *testing.T) {
 	c.Methods = []string{"LANN"}
 	c.ERM.L2 = 3
 	dir := t.TempDir()
-	if _, err := execute(t, t.Context(), c, d, dir, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(execute(t, t.Context(), c, d, dir, nil))(t)
 	before := read(t, dir, ResultsFile)
 	c.ERM.L2 = 1
 	_, err := execute(t, t.Context(), c, d, dir, nil)
@@ -361,9 +324,7 @@ func TestOpenRefusesAnotherRun(t *testing.T) {
 		t.Error("the refused run changed the results")
 	}
 	foreign := t.TempDir()
-	if err := os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o644))
 	if _, err := execute(t, t.Context(), c, d, foreign, nil); err == nil ||
 		!strings.Contains(err.Error(), "holds files and no run") {
 		t.Errorf("a folder with other files: %v", err)
@@ -443,9 +404,7 @@ func TestTuningSeesTheCorpusOnly(t *testing.T) {
 		if change != nil {
 			change(d)
 		}
-		if _, err := execute(t, t.Context(), c, d, dir, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(execute(t, t.Context(), c, d, dir, nil))(t)
 		return read(t, dir, TuningFile)
 	}
 	noise := func(n, dx, classes int) ([]float32, []int) {
@@ -458,10 +417,7 @@ func TestTuningSeesTheCorpusOnly(t *testing.T) {
 	}
 	bank := func() *task.Bank {
 		f, y := noise(300, 6, 4)
-		b, err := task.NewBank(f, 6, y, 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(task.NewBank(f, 6, y, 4))(t)
 		return b
 	}
 	want := choices(nil)
@@ -488,17 +444,12 @@ func TestTuningClasses(t *testing.T) {
 	d.Tuning = own
 	c := small()
 	c.Corpus.Classes = "4-7"
-	bank, tools, err := leaveOut(rng.New(1, "classes"), c, d, Tools{known: &rival.Corpus{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bank, tools := must.Get2(leaveOut(rng.New(1, "classes"), c, d, Tools{known: &rival.Corpus{}}))(t)
 	if bank.C != d.Clients.C || slices.Min(bank.Features) < 500 || tools.known.C != 0 {
 		t.Errorf("a bank of %d classes, the least feature %v, and tools that know %d classes", bank.C,
 			slices.Min(bank.Features), tools.known.C)
 	}
-	if d.Tuning, err = own.Choose([]int{0, 1, 2}); err != nil {
-		t.Fatal(err)
-	}
+	d.Tuning = must.Get(own.Choose([]int{0, 1, 2}))(t)
 	if bank, tools, err := leaveOut(rng.New(1, "classes"), c, d,
 		Tools{Compressor: constantWeights{}}); err != nil || bank.C != 3 ||
 		tools.Compressor != nil {
@@ -555,9 +506,7 @@ func TestTuningGoesOn(t *testing.T) {
 	c, d := small(), clusters(t, 4, 6, 300, 60)
 	c.Methods, c.Protocol, c.Seeds = []string{"ANN", "CANN", "FMP", "FedCGS", "PRIOR"}, "tuned", 1
 	one, two := t.TempDir(), t.TempDir()
-	if _, err := execute(t, t.Context(), c, d, one, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(execute(t, t.Context(), c, d, one, nil))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if _, err := execute(t, ctx, c, d, two, func(s Step) {
@@ -568,15 +517,13 @@ func TestTuningGoesOn(t *testing.T) {
 		t.Fatalf("a cancelled run gave %v", err)
 	}
 	first := -1
-	if _, err := execute(t, t.Context(), c, d, two, func(s Step) {
+	must.Get(execute(t, t.Context(), c, d, two, func(s Step) {
 		if s.Stage == "tuning" && first < 0 {
 			if first = s.Done; s.Total != 8 {
 				t.Errorf("%d choices to make; want 8", s.Total)
 			}
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if first < 3 || first > 7 {
 		t.Errorf("tuning went on at choice %d; it was stopped at 3 or soon after", first)
 	}
@@ -592,27 +539,16 @@ func TestTuningGoesOn(t *testing.T) {
 func TestLeftoversOfAKilledRunAreRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	m := Manifest{Identity: "x"}
-	d, err := Open(dir, Default(), m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(Open(dir, Default(), m))(t)
+	must.Do(t, d.Close())
 	kept := filepath.Join(dir, "plots", "images.png")
 	left := []string{filepath.Join(dir, "plots", ".images.png.123.tmp"),
 		filepath.Join(dir, ".report.html.4.tmp")}
-	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(kept), 0o755))
 	for _, p := range append(left, kept) {
-		if err := os.WriteFile(p, []byte("x"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(p, []byte("x"), 0o644))
 	}
-	if d, err = Open(dir, Default(), m); err != nil {
-		t.Fatal(err)
-	}
+	d = must.Get(Open(dir, Default(), m))(t)
 	defer d.Close()
 	for _, p := range left {
 		if _, err := os.Stat(p); err == nil {
@@ -638,29 +574,21 @@ func TestCosts(t *testing.T) {
 		"BNN": {time.Second, 0}}
 	for repeat, seconds := range []float64{1, 2} {
 		for _, method := range []string{"ANN", "BNN"} {
-			if err := d.Add(Record{Cell: Cell{Partition: "homogeneous", Repeat: repeat,
+			must.Do(t, d.Add(Record{Cell: Cell{Partition: "homogeneous", Repeat: repeat,
 				Protocol: "tuned", Method: method}},
 				Took{Clock: time.Duration(seconds * 1e9),
-					Processor: processor[method][repeat]}); err != nil {
-				t.Fatal(err)
-			}
+					Processor: processor[method][repeat]}))
 		}
 	}
-	if err := d.Tuned("homogeneous", "BNN", 4*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.timings.WriteString(`{"method":"ANN","sec`); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Tuned("homogeneous", "BNN", 4*time.Second))
+	must.Get(d.timings.WriteString(`{"method":"ANN","sec`))(t)
 	costs, err := ReadCosts(dir)
 	want := []Cost{{Method: "BNN", Tuning: 4, Running: 3, Share: .7},
 		{Method: "ANN", Running: 3, Share: .3, Processor: 1.5}}
 	if diff := cmp.Diff(want, costs); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if err := os.WriteFile(filepath.Join(dir, TimingsFile), []byte("nonsense\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, TimingsFile), []byte("nonsense\n"), 0o644))
 	if _, err := ReadCosts(dir); err == nil || !strings.Contains(err.Error(), TimingsFile) {
 		t.Errorf("a spoiled file: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 )
 
@@ -18,27 +19,15 @@ func TestRun(t *testing.T) {
 	}
 	cfg := experiment.Default()
 	cfg.Methods, cfg.Seeds = []string{"FMP-ISAB"}, 1
-	eng, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	eng := must.Get(pure.New(engine.Options{}))(t)
 	defer eng.Close()
-	p, err := experiment.Prepare(t.Context(), cfg, eng, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(experiment.Prepare(t.Context(), cfg, eng, nil, nil))(t)
 	defer p.Close()
 	o := Options{Clients: 5, Images: 30, Paths: 12, Batches: 4, Batch: 40, Test: 100, Repeats: 1,
 		L2: 1, Seed: 1, Threads: 1}
-	rows, err := Run(t.Context(), p, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(Run(t.Context(), p, o))(t)
 	o.Threads = 3
-	again, err := Run(t.Context(), p, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(Run(t.Context(), p, o))(t)
 	if !reflect.DeepEqual(rows, again) {
 		t.Error("figures depend on threads")
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/internal/browser"
 )
 
@@ -44,10 +45,7 @@ func TestPageInABrowser(t *testing.T) {
 				}
 				t.Run(name, func(t *testing.T) {
 					b.T = t
-					file, err := filepath.Abs(filepath.Join(page, PageFile))
-					if err != nil {
-						t.Fatal(err)
-					}
+					file := must.Get(filepath.Abs(filepath.Join(page, PageFile)))(t)
 					b.Open((&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String(), width,
 						dark)
 					var faults []string
@@ -88,9 +86,7 @@ func TestPageInABrowser(t *testing.T) {
 									URL string `json:"url"`
 								} `json:"request"`
 							}
-							if err := json.Unmarshal(e.Params, &r); err != nil {
-								t.Fatal(err)
-							}
+							must.Do(t, json.Unmarshal(e.Params, &r))
 							if !strings.HasPrefix(r.Request.URL, "file:") &&
 								!strings.HasPrefix(r.Request.URL, "data:") {
 								t.Errorf("the page asks for %s", r.Request.URL)
@@ -98,9 +94,7 @@ func TestPageInABrowser(t *testing.T) {
 						}
 					}
 					if *shotsFlag != "" {
-						if err := os.MkdirAll(*shotsFlag, 0o755); err != nil {
-							t.Fatal(err)
-						}
+						must.Do(t, os.MkdirAll(*shotsFlag, 0o755))
 						b.Shoot(filepath.Join(*shotsFlag, name))
 					}
 				})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/metric"
 )
@@ -18,9 +19,7 @@ func TestCardOfIntervals(t *testing.T) {
 		var b strings.Builder
 		r := &evaluate.Result{Images: 1, Origin: models.Origin{Method: "FMP", Ends: ends}}
 		r.Uncertainty, r.Risk = &metric.Uncertainty{}, []metric.Risk{{Coverage: 1}}
-		if err := Card(&b, "a classifier", "images", r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Card(&b, "a classifier", "images", r))
 		if !strings.Contains(b.String(), want) ||
 			strings.Contains(b.String(), "half widths") != (ends != nil) {
 			t.Errorf("ends %v: the card says\n%s", ends, b.String())
@@ -36,9 +35,7 @@ func TestCardOfScaling(t *testing.T) {
 		Scaling: models.Scaling{
 			Kind: models.Temperature, Factor: []float32{2}}, Before: models.ScalingScores{ECE: 0.139},
 		After: models.ScalingScores{ECE: 0.041}}}}
-	if err := Card(&b, "a classifier", "images", r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Card(&b, "a classifier", "images", r))
 	for _, want := range []string{"on 90 labelled images of own by a temperature of 0.5",
 		"| before | 0.0000 | 0.1390 |", "| after | 0.0000 | 0.0410 |"} {
 		if !strings.Contains(b.String(), want) {
@@ -62,18 +59,14 @@ func TestHostileCard(t *testing.T) {
 	r.Origin.Scaling, r.Calibration.Gap = &models.OriginScaling{Scaling: models.Scaling{Kind: evil},
 		From: evil}, 0.5
 	var card, page strings.Builder
-	if err := Card(&card, evil, evil, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Card(&card, evil, evil, r))
 	plain := regexp.MustCompile(`\\.`).ReplaceAllString(card.String(), "")
 	for _, not := range []string{"<", "](", "**b**", "\n# head", "\x1b"} {
 		if strings.Contains(plain, not) {
 			t.Errorf("the card has %q:\n%s", not, card.String())
 		}
 	}
-	if err := EvaluationPage(&page, evil, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, EvaluationPage(&page, evil, r))
 	if strings.Contains(page.String(), "<script>alert") ||
 		strings.Contains(page.String(), "</td><script") {
 		t.Error("the page has an element of a class's name")

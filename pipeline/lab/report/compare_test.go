@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/parquet-go/parquet-go"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 )
 
@@ -27,10 +28,7 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 			rs = append(rs, r)
 		}
 	}
-	ds, err := CompareMethods(rs, "FMP", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ds := must.Get(CompareMethods(rs, "FMP", false))(t)
 	// Differences 0.100, 0.101, 0.102: sd 0.001, t(2, .975) = 4.302653, half = 4.302653 * 0.001 /
 	// sqrt 3.
 	if len(ds) != 1 || ds[0].Second != "CANN" || math.Abs(ds[0].ACC.Mean-0.101) > 1e-12 ||
@@ -38,9 +36,7 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 		t.Errorf("%+v", ds)
 	}
 	var b bytes.Buffer
-	if err := DifferencesText(&b, ds, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, DifferencesText(&b, ds, true))
 	if !strings.Contains(b.String(), "FMP - CANN") || !strings.Contains(b.String(), "+0.1010±.0025*") {
 		t.Error(b.String())
 	}
@@ -48,12 +44,8 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	for i := range rs {
 		rs[i].ACC = map[string]float64{"FMP": .5, "CANN": .375}[rs[i].Method]
 	}
-	if ds, err = CompareMethods(rs, "FMP", false); err != nil {
-		t.Fatal(err)
-	}
-	if err := DifferencesText(&b, ds, true); err != nil {
-		t.Fatal(err)
-	}
+	ds = must.Get(CompareMethods(rs, "FMP", false))(t)
+	must.Do(t, DifferencesText(&b, ds, true))
 	if !strings.Contains(b.String(), "+0.1250") || strings.Contains(b.String(), "±.") ||
 		!strings.Contains(b.String(),
 			"repeats; without ±, all repeats give the same, as where they share") {
@@ -85,13 +77,8 @@ func TestParquetReadsBack(t *testing.T) {
 	}
 	for _, want := range [][]ExportRow{nil, drawn[:1], drawn[:20], drawn} {
 		var b bytes.Buffer
-		if err := writeParquet(&b, want); err != nil {
-			t.Fatal(err)
-		}
-		got, err := parquet.Read[ExportRow](bytes.NewReader(b.Bytes()), int64(b.Len()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, writeParquet(&b, want))
+		got := must.Get(parquet.Read[ExportRow](bytes.NewReader(b.Bytes()), int64(b.Len())))(t)
 		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
 			t.Fatalf("%d rows: %s", len(want), d)
 		}
@@ -103,10 +90,8 @@ func TestParquetReadsBack(t *testing.T) {
 	}
 	rs := records("digits")
 	var b bytes.Buffer
-	if err := Parquet(&b, &Runs{Names: []string{"one"}, Records: [][]experiment.Record{rs},
-		Values: [][]string{nil}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Parquet(&b, &Runs{Names: []string{"one"}, Records: [][]experiment.Record{rs},
+		Values: [][]string{nil}}))
 	rows, err := parquet.Read[ExportRow](bytes.NewReader(b.Bytes()), int64(b.Len()))
 	if err != nil || len(rows) != len(rs) {
 		t.Fatalf("%d rows of %d records, %v", len(rows), len(rs), err)

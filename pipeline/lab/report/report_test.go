@@ -19,6 +19,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/lab/score"
@@ -65,10 +66,7 @@ func records(dataset string) []experiment.Record {
 
 func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
 	mnist, _ := dataset.Lookup("mnist")
-	ts, err := Tables(records("mnist"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts := must.Get(Tables(records("mnist"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
 	if len(ts) != 3 || ts[0].Repeats != 3 || ts[0].Chance != 0.1 {
 		t.Fatalf("%d tables, %d repeats, chance %g", len(ts), ts[0].Repeats, ts[0].Chance)
 	}
@@ -133,10 +131,7 @@ func TestMarksWhatIsNotSeparable(t *testing.T) {
 	for repeats, want := range map[int]string{4: "FMP LDA", 1: "FMP"} {
 		some := slices.DeleteFunc(slices.Clone(rs),
 			func(r experiment.Record) bool { return r.Repeat >= repeats })
-		ts, err := Tables(some, &experiment.Manifest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ts := must.Get(Tables(some, &experiment.Manifest{}))(t)
 		var got []string
 		for _, r := range ts[0].Rows {
 			if r.best[columnNLL] {
@@ -152,11 +147,8 @@ func TestMarksWhatIsNotSeparable(t *testing.T) {
 
 // TestUntrainedStandsInTheRow: of the methods that read such a model, and within 80 columns.
 func TestUntrainedStandsInTheRow(t *testing.T) {
-	ts, err := Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10},
-		Untrained: []string{"predictor", "conjugate"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts := must.Get(Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10},
+		Untrained: []string{"predictor", "conjugate"}}))(t)
 	for _, r := range ts[0].Rows {
 		want := slices.Contains([]string{"LMP", "MP", "CFMP", "FMP", "FMP-mean", "FMP-joint",
 			"FMP-Laplace", "FMP-ISAB", "FMP-named"}, r.Method)
@@ -165,9 +157,7 @@ func TestUntrainedStandsInTheRow(t *testing.T) {
 		}
 	}
 	var b, page bytes.Buffer
-	if err := errors.Join(Text(&b, ts, false, false), Markdown(&page, ts)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(Text(&b, ts, false, false), Markdown(&page, ts)))
 	for line := range strings.Lines(b.String()) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > terminal {
 			t.Errorf("%d columns: %s", n, line)
@@ -190,14 +180,8 @@ func TestSamplesFigureDoesNotFlattenFMP(t *testing.T) {
 			{Samples: 20, ECE: 0.02 + nll/100, NLL: nll}}
 		rs = append(rs, r)
 	}
-	ts, err := Tables(rs, &experiment.Manifest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := samplesFigure(&ts[0], rs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts := must.Get(Tables(rs, &experiment.Manifest{}))(t)
+	f := must.Get(samplesFigure(&ts[0], rs))(t)
 	if len(f.Plots) != 2 || len(f.Plots[0]) != 2 {
 		t.Fatalf("%d rows of panels, want 2 of 2", len(f.Plots))
 	}
@@ -210,14 +194,9 @@ func TestSamplesFigureDoesNotFlattenFMP(t *testing.T) {
 }
 
 func TestTextIsPlainWithoutBold(t *testing.T) {
-	ts, err := Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts := must.Get(Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
 	var plain, bold bytes.Buffer
-	if err := errors.Join(Text(&plain, ts, false, false), Text(&bold, ts, false, true)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(Text(&plain, ts, false, false), Text(&bold, ts, false, true)))
 	if strings.Contains(plain.String(), "\x1b") {
 		t.Error("escapes in plain text")
 	}
@@ -248,18 +227,13 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 		for i := range rs {
 			rs[i].Protocol, rs[i].Param, rs[i].Value, rs[i].Shifted = protocol, "l2", 0.0123, nil
 		}
-		ts, err := Tables(rs, &experiment.Manifest{Sizes: map[string]int{"classes": 10}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ts := must.Get(Tables(rs, &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
 		rows := 0
 		for _, x := range ts {
 			rows += len(x.Rows)
 		}
 		var text, md, tex bytes.Buffer
-		if err := errors.Join(Text(&text, ts, true, false), Markdown(&md, ts), LaTeX(&tex, ts)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(Text(&text, ts, true, false), Markdown(&md, ts), LaTeX(&tex, ts)))
 		want := 0
 		if protocol == "tuned" {
 			want = rows
@@ -291,10 +265,7 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 // TestShiftedImages: other images by name, spoiled ones by severity, mean over the corruptions; in
 // all formats but LaTeX.
 func TestShiftedImages(t *testing.T) {
-	ts, err := Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts := must.Get(Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
 	for _, s := range ts[0].Shifted {
 		if s.Severity == 1 && math.Abs(s.ACC.Mean-0.4) > 1e-12 || s.Severity == 0 &&
 			s.Entropy.Mean != 0.75 {
@@ -305,9 +276,7 @@ func TestShiftedImages(t *testing.T) {
 		t.Errorf("%d figures of %d methods", n, len(rival.All()))
 	}
 	var text, md bytes.Buffer
-	if err := errors.Join(Text(&text, ts, true, false), Markdown(&md, ts)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(Text(&text, ts, true, false), Markdown(&md, ts)))
 	for name, s := range map[string]string{"text": text.String(), "Markdown": md.String()} {
 		for _, want := range []string{"0.7500 / 0.2500", "0.400 / 0.200 / 1.500", "noise"} {
 			if !strings.Contains(s, want) {
@@ -319,10 +288,7 @@ func TestShiftedImages(t *testing.T) {
 
 func TestLaTeXEscapes(t *testing.T) {
 	rs := records("my_data & more%")
-	ts, err := Tables(rs, &experiment.Manifest{Sizes: map[string]int{"classes": 10}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts := must.Get(Tables(rs, &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
 	every := metric.Interval{N: 2, Mean: 0.5, Half: 0.1} // headings of all columns stand in the table
 	for i := range ts[0].Rows {
 		for c := range columns {
@@ -330,9 +296,7 @@ func TestLaTeXEscapes(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := LaTeX(&b, ts); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, LaTeX(&b, ts))
 	for _, line := range strings.Split(b.String(), "\n")[1:] {
 		if bare := regexp.MustCompile(`(^|[^\\])[%#<>|"]`).FindString(line); bare != "" {
 			t.Errorf("%q stands as it is in %s", bare, line)
@@ -353,19 +317,11 @@ func TestLaTeXEscapes(t *testing.T) {
 // TestLaTeXWidths: three figures fit a journal's column, more take both, and more than a page holds
 // is said.
 func TestLaTeXWidths(t *testing.T) {
-	ts, err := Tables(records("cifar10"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts := must.Get(Tables(records("cifar10"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
 	for chosen, want := range map[string]string{"ACC,ECE,NLL": "table", "ACC,ECE,NLL,Brier": "table*"} {
-		few, err := Choose(ts, strings.Split(chosen, ","), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		few := must.Get(Choose(ts, strings.Split(chosen, ","), nil))(t)
 		var b strings.Builder
-		if err := LaTeX(&b, few); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, LaTeX(&b, few))
 		n, of := strings.Count(b.String(), "\\begin{"+want+"}"), len(few)
 		if closed := strings.Count(b.String(), "\\end{"+want+"}"); n != of || closed != of {
 			t.Errorf("%s: %d tables open as %s and %d close; want %d", chosen, n, want, closed, of)
@@ -376,9 +332,7 @@ func TestLaTeXWidths(t *testing.T) {
 		typeset(t, b.String())
 	}
 	var b strings.Builder
-	if err := LaTeX(&b, ts); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, LaTeX(&b, ts))
 	if n := len(ts[0].columns()); (n > pageFits) != strings.Contains(b.String(), "wider") {
 		t.Errorf("%d figures; the head says %q", n, strings.SplitN(b.String(), "\n", 2)[0])
 	}
@@ -401,9 +355,7 @@ func typeset(t *testing.T, tables string) {
 	dir := t.TempDir()
 	text :=
 		"\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{booktabs}\n\\begin{document}\n" + tables + "\\end{document}\n"
-	if err := os.WriteFile(filepath.Join(dir, "t.tex"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "t.tex"), []byte(text), 0o600))
 	cmd := exec.Command(tex, "t.tex")
 	if filepath.Base(tex) == "pdflatex" {
 		cmd = exec.Command(tex, "-halt-on-error", "-interaction=nonstopmode", "t.tex")
@@ -428,37 +380,23 @@ func madeUp(t *testing.T, dir string) {
 	c.Federation.Alpha = []float64{0.1, 1}
 	m := experiment.Manifest{Identity: "x", Sizes: map[string]int{"classes": 10, "test": 100},
 		Notes: []string{"<script>alert(1)</script>"}}
-	d, err := experiment.Open(dir, c, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(experiment.Open(dir, c, m))(t)
 	defer d.Close()
 	var cells []experiment.Cell
 	for _, r := range records("cifar10") {
 		cells = append(cells, r.Cell)
-		if err := d.Add(r, experiment.Took{Clock: time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Add(r, experiment.Took{Clock: time.Second}))
 	}
-	if _, err := d.Finish(cells); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, experiment.TuningFile), []byte(madeUpTuning), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Finish(cells))(t)
+	must.Do(t, os.WriteFile(filepath.Join(dir, experiment.TuningFile), []byte(madeUpTuning), 0o644))
+	must.Get(Write(dir))(t)
 }
 
 // A page must not need the network, whatever the names in the data say.
 func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 	dir := t.TempDir()
 	madeUp(t, dir)
-	page, err := os.ReadFile(filepath.Join(dir, PageFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join(dir, PageFile)))(t)
 	s := string(page)
 	if strings.Contains(s, "<script>alert") {
 		t.Error("a note is not escaped")
@@ -484,10 +422,7 @@ func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 		t.Fatalf("%d plots, %v", len(svgs), err)
 	}
 	for _, p := range svgs {
-		b, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(p))(t)
 		for x := xml.NewDecoder(bytes.NewReader(b)); ; {
 			if _, err := x.Token(); err == io.EOF {
 				break
@@ -496,10 +431,7 @@ func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 				break
 			}
 		}
-		f, err := os.Open(strings.TrimSuffix(p, ".svg") + ".png")
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(os.Open(strings.TrimSuffix(p, ".svg") + ".png"))(t)
 		if _, err := png.Decode(f); err != nil {
 			t.Errorf("%s: %v", f.Name(), err)
 		}
@@ -545,22 +477,12 @@ func TestApartBy(t *testing.T) {
 // errors.
 func TestChoose(t *testing.T) {
 	m := &experiment.Manifest{Sizes: map[string]int{"classes": 10}}
-	ts, err := Tables(records("digits"), m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	few, err := Choose(ts, []string{"nll", "ACC", "upload"}, []string{"fmp", "ANN"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts := must.Get(Tables(records("digits"), m))(t)
+	few := must.Get(Choose(ts, []string{"nll", "ACC", "upload"}, []string{"fmp", "ANN"}))(t)
 	few[0].Varied = "l2 = 3"
 	var b, tex strings.Builder
-	if err := Markdown(&b, few); err != nil {
-		t.Fatal(err)
-	}
-	if err := LaTeX(&tex, few); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Markdown(&b, few))
+	must.Do(t, LaTeX(&tex, few))
 	if !strings.Contains(b.String(), "| group | method | NLL | ACC | upload |\n") ||
 		strings.Contains(b.String(), "CANN") ||
 		!strings.Contains(b.String(), ", l2 = 3, ") || !strings.Contains(b.String(), "**FMP**") {

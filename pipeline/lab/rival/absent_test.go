@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 )
@@ -28,25 +29,13 @@ func TestAbsent(t *testing.T) {
 		for _, none := range []bool{false, true} {
 			in.NoLatent = none
 			task := newTestTask(t, in)
-			r, err := fmp.Run(ctx, task, DefaultSettings())
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(fmp.Run(ctx, task, DefaultSettings()))(t)
 			if got := len(r.Ensembles[0]); none != (got == 1) {
 				t.Fatalf("without a latent %v: %d heads", none, got)
 			}
-			s, err := test.Score(ctx, task.Clients(), r, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			rows, err := r.Rows(ctx, x)
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := metric.Predict(ctx, r.Ensembles[0], rows, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(test.Score(ctx, task.Clients(), r, 1))(t)
+			rows := must.Get(r.Rows(ctx, x))(t)
+			p := must.Get(metric.Predict(ctx, r.Ensembles[0], rows, 1))(t)
 			n, nll := 0, 0.0
 			for i, l := range y {
 				if !held[l] {
@@ -62,10 +51,7 @@ func TestAbsent(t *testing.T) {
 		}
 	}
 	task := newTestTask(t, w.input(t, 1, 4, 60))
-	r, err := fmp.Run(ctx, task, DefaultSettings())
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(fmp.Run(ctx, task, DefaultSettings()))(t)
 	if s, err := test.Score(ctx, task.Clients(), r, 1); err != nil || s.Absent != nil {
 		t.Errorf("every class is held: %+v, %v", s.Absent, err)
 	}

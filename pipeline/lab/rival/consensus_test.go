@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/posterior"
 )
 
@@ -43,9 +44,7 @@ func TestConsensusIsExactForGaussians(t *testing.T) {
 			e := make(posterior.Ensemble, samples)
 			for i := range e {
 				var x mat.VecDense
-				if err := x.SolveVec(&u, mat.NewVecDense(dim, normal(r, dim))); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, x.SolveVec(&u, mat.NewVecDense(dim, normal(r, dim))))
 				x.AddVec(&x, mu)
 				e[i] = posterior.Theta{D: 2, C: 2, W: x.RawVector().Data}
 			}
@@ -56,18 +55,11 @@ func TestConsensusIsExactForGaussians(t *testing.T) {
 			t.Fatal("precision is not positive definite")
 		}
 		var cov mat.SymDense
-		if err := chol.InverseTo(&cov); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, chol.InverseTo(&cov))
 		var mean mat.VecDense
-		if err := chol.SolveVecTo(&mean, shift); err != nil {
-			t.Fatal(err)
-		}
-		e, err := consensus(context.Background(), locals,
-			Settings{Covariance: covariance, Weighting: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, chol.SolveVecTo(&mean, shift))
+		e := must.Get(consensus(context.Background(), locals,
+			Settings{Covariance: covariance, Weighting: 1}))(t)
 		// The clients' precisions are themselves estimates, good to 1/sqrt(samples) times the
 		// distance of the means.
 		compareMoments(t, covariance, e, mean.RawVector().Data, &cov, 0.1)
@@ -83,10 +75,7 @@ func TestShrunkPrecision(t *testing.T) {
 			x.Set(i, 0, 3*x.At(i, 0)+1)
 			x.Set(i, 1, x.At(i, 0)+0.3*x.At(i, 1))
 		}
-		got, err := shrunkPrecision(x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(shrunkPrecision(x))(t)
 		var s mat.SymDense
 		stat.CovarianceMatrix(&s, x, nil)
 		s.ScaleSym(float64(n-1)/float64(n), &s)

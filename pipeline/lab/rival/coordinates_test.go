@@ -2,6 +2,7 @@ package rival
 
 import (
 	"context"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/posterior"
 	"testing"
@@ -27,11 +28,8 @@ func (s squares) Map(_ context.Context, features []float32) ([]float32, error) {
 func TestHeadsOnCoordinates(t *testing.T) {
 	head := posterior.Theta{D: 3, C: 2, W: []float64{0, 0, 0, 10, 0, -10}} // logit 1 is 10 x^2 - 10
 	x, y := []float32{-2, -1.5, 0, 0.5, 2}, []int{1, 1, 0, 0, 1}
-	s, err := score.Evaluate(context.Background(),
-		&posterior.Result{Ensembles: []posterior.Ensemble{{head}}, Coordinates: squares{1}}, x, y, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(score.Evaluate(context.Background(),
+		&posterior.Result{Ensembles: []posterior.Ensemble{{head}}, Coordinates: squares{1}}, x, y, 1))(t)
 	if s.ACC != 1 {
 		t.Errorf("accuracy is %v, want 1", s.ACC)
 	}

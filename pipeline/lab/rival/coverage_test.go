@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
@@ -59,23 +60,17 @@ func TestCoverage(t *testing.T) {
 			// A method that names classes as the regression does, and holds any probability or
 			// none.
 			for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
-				s, err := (&score.Test{Features: x, Labels: y, Regression: &limit}).Score(
+				s := must.Get((&score.Test{Features: x, Labels: y, Regression: &limit}).Score(
 					context.Background(), nil,
 					&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit,
-						Intervals: own}, 1)
-				if err != nil {
-					t.Fatal(err)
-				}
+						Intervals: own}, 1))(t)
 				if v := s.Coverage; v.Regression == nil || *v.Regression != want ||
 					*v.RegressionNamed != want || *v.Named != want {
 					t.Errorf("against a regression: %+v, want %v", v, want)
 				}
 			}
-			s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(
-				context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get((&score.Test{Features: x, Labels: y, Limit: &limit}).Score(
+				context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2))(t)
 			m.Top += s.Coverage.Top / repeats
 			m.Classes += s.Coverage.Classes / repeats
 			m.Weights += s.Coverage.Weights / repeats
@@ -95,20 +90,14 @@ func TestCoverage(t *testing.T) {
 	e := posterior.Ensemble{draw(1, 1, 1), draw(1, 1, 2)}
 	limit := draw(0.5, 1, 3)
 	for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
-		s, err := (&score.Test{Features: x, Labels: y}).Score(context.Background(), nil,
-			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get((&score.Test{Features: x, Labels: y}).Score(context.Background(), nil,
+			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1))(t)
 		if s.Coverage.Top != want || s.Coverage.Classes != want {
 			t.Errorf("own intervals: %+v, want %v", s.Coverage, want)
 		}
 	}
-	s, err := (&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil,
-		&posterior.Result{Ensembles: []posterior.Ensemble{e[:1]}}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get((&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil,
+		&posterior.Result{Ensembles: []posterior.Ensemble{e[:1]}}, 1))(t)
 	if s.Coverage != nil {
 		t.Errorf("one head has intervals: %+v", s.Coverage)
 	}
@@ -137,22 +126,16 @@ func TestCoverageOfTwoLimits(t *testing.T) {
 	}
 	sure, unsure, said := head(9, 0, 0), head(0, 0.1, 0), head(0, 0, 1)
 	e := posterior.Ensemble{said, said}
-	s, err := (&score.Test{Features: x, Labels: []int{0}, Regression: &unsure}).Score(t.Context(), nil,
+	s := must.Get((&score.Test{Features: x, Labels: []int{0}, Regression: &unsure}).Score(t.Context(), nil,
 		&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &sure,
-			Intervals: upTo{everything{true, e}}}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+			Intervals: upTo{everything{true, e}}}, 1))(t)
 	if v := s.Coverage; v.Top != 0 || *v.Named != 1 || *v.Regression != 1 || *v.RegressionNamed != 1 ||
 		v.Uncertain != nil {
 		t.Errorf("%+v", v)
 	}
-	s, err = (&score.Test{Features: x, Labels: []int{0}, Regression: &sure}).Score(t.Context(), nil,
+	s = must.Get((&score.Test{Features: x, Labels: []int{0}, Regression: &sure}).Score(t.Context(), nil,
 		&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &unsure,
-			Intervals: upTo{everything{true, e}}}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+			Intervals: upTo{everything{true, e}}}, 1))(t)
 	if v := s.Coverage; v.Top != 1 || *v.Regression != 0 || *v.RegressionNamed != 1 ||
 		*v.Uncertain != 1 {
 		t.Errorf("%+v", v)
@@ -161,12 +144,9 @@ func TestCoverageOfTwoLimits(t *testing.T) {
 	for _, k := range []struct{ bias, above, near float64 }{{0.1, 0, 1}, {0.7131, 1, 1},
 		{0.7532, 1, 0}, {9, 1, 0}} {
 		limit := head(k.bias, 0, 0)
-		s, err := (&score.Test{Features: x, Labels: []int{0}, Regression: &limit}).Score(
+		s := must.Get((&score.Test{Features: x, Labels: []int{0}, Regression: &limit}).Score(
 			t.Context(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit,
-				Intervals: upTo{everything{true, e}}}, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+				Intervals: upTo{everything{true, e}}}, 1))(t)
 		if v := s.Coverage; *v.Above != k.above || *v.Near != k.near || *v.RegressionNear != k.near {
 			t.Errorf("limit of bias %v: above %v, near %v and %v; want %v and %v", k.bias,
 				*v.Above, *v.Near, *v.RegressionNear, k.above, k.near)
@@ -180,22 +160,10 @@ func TestRegressionHead(t *testing.T) {
 	sharpest := func(spread float64, n int) float64 {
 		w := newWorld(1, 5, 3, spread)
 		x, y := w.draw(rng.New(3, "all"), n)
-		set, err := point.FromLabelled(x, 5, y, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		limit, err := score.LimitHead(t.Context(), set)
-		if err != nil {
-			t.Fatal(err)
-		}
-		head, err := score.RegressionHead(t.Context(), set, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := metric.Predict(t.Context(), posterior.Ensemble{*head}, x, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(point.FromLabelled(x, 5, y, 3))(t)
+		limit := must.Get(score.LimitHead(t.Context(), set))(t)
+		head := must.Get(score.RegressionHead(t.Context(), set, limit))(t)
+		p := must.Get(metric.Predict(t.Context(), posterior.Ensemble{*head}, x, 1))(t)
 		return slices.Max(p.P)
 	}
 	if p := sharpest(0, 60); p > 0.5 {

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
@@ -119,10 +120,7 @@ func TestHMCFindsExactPosterior(t *testing.T) {
 		task := newTestTask(t, in)
 		s := DefaultSettings()
 		s.Draws, s.Warmup = 2000, 300
-		e, d, err := task.pooledGaussianPosterior(context.Background(), k.precision, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e, d := must.Get2(task.pooledGaussianPosterior(context.Background(), k.precision, s))(t)
 		mean, cov := importance(in.Clients[0], k.precision, 400_000)
 		exactMean := compareMoments(t, k.name, e, mean, cov, 0.12)
 		if !(d["rhat"] < 1.05) || d["acceptance"] < 0.6 || d["acceptance"] > 0.98 ||
@@ -131,10 +129,7 @@ func TestHMCFindsExactPosterior(t *testing.T) {
 				k.name, d)
 		}
 		s.Sampler = Laplace
-		l, d, err := task.pooledGaussianPosterior(context.Background(), k.precision, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, d := must.Get2(task.pooledGaussianPosterior(context.Background(), k.precision, s))(t)
 		if d != nil {
 			t.Errorf("Laplace has diagnostics %v; it runs no chain", d)
 		}
@@ -159,23 +154,15 @@ func TestHMCAndLaplaceAgreeWhereThePosteriorIsGaussian(t *testing.T) {
 	task := newTestTask(t, in)
 	s := DefaultSettings()
 	s.Draws = 1500
-	fit, err := task.pooledFit(context.Background(), 1, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := erm.FromSets(1, in.Clients[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	fit := must.Get(task.pooledFit(context.Background(), 1, s))(t)
+	p := must.Get(erm.FromSets(1, in.Clients[0]))(t)
 	h := erm.NewObjective(p).Hessian(mat.DenseCopyOf(mat.NewDense(fit.D, fit.C, fit.W).T()).RawMatrix().Data)
 	var chol mat.Cholesky
 	if !chol.Factorize(h) {
 		t.Fatal("the Hessian is not positive definite")
 	}
 	var inverse mat.SymDense
-	if err := chol.InverseTo(&inverse); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, chol.InverseTo(&inverse))
 	// From one class a row, which Objective has, to one class a column, which Theta has.
 	cov := mat.NewSymDense(fit.D*fit.C, nil)
 	at := func(i int) int { return i%fit.C*fit.D + i/fit.C }
@@ -186,10 +173,7 @@ func TestHMCAndLaplaceAgreeWhereThePosteriorIsGaussian(t *testing.T) {
 	}
 	for _, sampler := range []string{Laplace, HMC} {
 		s.Sampler = sampler
-		e, _, err := task.pooledGaussianPosterior(context.Background(), 1, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e, _ := must.Get2(task.pooledGaussianPosterior(context.Background(), 1, s))(t)
 		compareMoments(t, sampler, e, fit.W, cov, 0.12)
 	}
 }

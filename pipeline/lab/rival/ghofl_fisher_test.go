@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // TestFisher: the subspace whitens the shrunk covariance within classes and has no more dimensions
@@ -18,10 +19,7 @@ func TestFisher(t *testing.T) {
 	const dx, c = 6, 3
 	w := newWorld(1, dx, c, 4)
 	task := newTestTask(t, w.input(t, 2, 6, 40))
-	f, err := task.fisher(0.05)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(task.fisher(0.05))(t)
 	if f.k != c-1 {
 		t.Errorf("%d dimensions separate %d classes", f.k, c)
 	}
@@ -37,10 +35,7 @@ func TestFisher(t *testing.T) {
 	right := func(m Method) float64 {
 		s := DefaultSettings()
 		s.Shrinkage = 0.05
-		r, err := m.Run(context.Background(), task, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(m.Run(context.Background(), task, s))(t)
 		head := r.Ensembles[0][0]
 		var svd mat.SVD
 		if svd.Factorize(mat.NewDense(dx, c, head.W[:dx*c]), mat.SVDNone); m.Info().Name != "GH-LDA" &&
@@ -75,25 +70,17 @@ func TestFedCGSCorpus(t *testing.T) {
 	run := func(m Method, shrinkage float64) []float64 {
 		s := DefaultSettings()
 		s.Shrinkage, s.Spread = shrinkage, 0
-		r, err := m.Run(context.Background(), task, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(m.Run(context.Background(), task, s))(t)
 		return r.Ensembles[0][0].W
 	}
 	if a, b := run(fedcgsCorpus, 0), run(fedcgs, 0); !floats.EqualApprox(a, b, 1e-9) {
 		t.Errorf("without shrinkage %v, FedCGS %v", a[:3], b[:3])
 	}
 	stats := task.statistics()
-	own, err := stats.within()
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(stats.within())(t)
 	var whole, weights mat.Dense
 	whole.Scale(mat.Trace(own)/mat.Trace(in.Corpus.Within), in.Corpus.Within)
-	if err := weights.Solve(&whole, stats.means().T()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, weights.Solve(&whole, stats.means().T()))
 	if got := run(fedcgsCorpus, 1)[:dx*c]; !floats.EqualApprox(got, weights.RawMatrix().Data, 1e-8) {
 		t.Errorf("wholly shrunk %v; want %v", got[:3], weights.RawMatrix().Data[:3])
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/point"
 )
@@ -75,36 +76,21 @@ func TestCorpusOnly(t *testing.T) {
 	for i := range 400 {
 		known, labels = append(known, draw(i%c)...), append(labels, i%c)
 	}
-	k, err := NewCorpus(known, dx, labels, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(NewCorpus(known, dx, labels, c))(t)
 	names := []int{2, 0, 3, 1} // the corpus class that the task's class is
 	in := Input{Corpus: k, Seed: 1, Stream: "task"}
 	for class, name := range names {
-		set, err := point.FromLabelled(append(draw(name), draw(name)...), dx, []int{class, class}, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(point.FromLabelled(append(draw(name), draw(name)...), dx, []int{class, class}, c))(t)
 		in.Clients = append(in.Clients, set)
 	}
-	task, err := NewTask(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := corpusOnly.Run(context.Background(), task, DefaultSettings())
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := must.Get(NewTask(in))(t)
+	res := must.Get(corpusOnly.Run(context.Background(), task, DefaultSettings()))(t)
 	var x []float32
 	var y []int
 	for i := range 200 {
 		x, y = append(x, draw(names[i%c])...), append(y, i%c)
 	}
-	s, err := score.Evaluate(context.Background(), res, x, y, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(score.Evaluate(context.Background(), res, x, y, 1))(t)
 	if s.ACC < 0.97 {
 		t.Errorf("accuracy is %v; want nearly 1", s.ACC)
 	}

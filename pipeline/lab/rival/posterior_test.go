@@ -17,6 +17,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/meta"
@@ -105,10 +106,7 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 	r := rng.New(seed, "points")
 	for range m {
 		x, y := w.draw(r, n)
-		s, err := point.FromLabelled(x, w.dx, y, w.c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(point.FromLabelled(x, w.dx, y, w.c))(t)
 		up := point.New(w.c, w.dx, w.c)
 		clear(up.W)
 		for i := range n {
@@ -179,10 +177,7 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 
 func newTestTask(t testing.TB, in Input) *Task {
 	t.Helper()
-	task, err := NewTask(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	task := must.Get(NewTask(in))(t)
 	return task
 }
 
@@ -204,15 +199,9 @@ func TestMethodsOnGaussianClasses(t *testing.T) {
 	got := map[string]metric.Scores{}
 	for _, m := range closedMethods() {
 		start := time.Now()
-		r, err := m.Run(context.Background(), task, DefaultSettings())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(m.Run(context.Background(), task, DefaultSettings()))(t)
 		took := time.Since(start)
-		s, err := score.Evaluate(context.Background(), r, x, y, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(score.Evaluate(context.Background(), r, x, y, 2))(t)
 		got[m.Info().Name] = s
 		t.Logf("%-6s acc %.3f ece %.3f nll %.3f brier %.3f upload %6.0f %v %v", m.Info().Name, s.ACC,
 			s.ECE, s.NLL, s.Brier, r.UploadBytes, took.Round(time.Millisecond), r.Diagnostics)
@@ -276,14 +265,8 @@ func TestOneClient(t *testing.T) {
 	task := newTestTask(t, in)
 	s := DefaultSettings()
 	run := func(name string) posterior.Ensemble {
-		m, err := Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := m.Run(context.Background(), task, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(Lookup(name))(t)
+		r := must.Get(m.Run(context.Background(), task, s))(t)
 		if len(r.Ensembles) != 1 {
 			t.Fatalf("%s has %d ensembles for one client", name, len(r.Ensembles))
 		}
@@ -323,9 +306,7 @@ func TestBaseNoise(t *testing.T) {
 	for _, l2 := range []float64{1, 3} {
 		s.L2 = l2
 		for _, m := range []Method{lmp, mp, cfmp, fmpISAB} {
-			if _, err := m.Run(context.Background(), task, s); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(m.Run(context.Background(), task, s))(t)
 		}
 	}
 	if len(rec.noise) != 5 {
@@ -358,10 +339,7 @@ func TestFedCGSNearsBayesRule(t *testing.T) {
 	task := newTestTask(t, in)
 	s := DefaultSettings()
 	s.Shrinkage = 0
-	r, err := fedcgs.Run(context.Background(), task, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(fedcgs.Run(context.Background(), task, s))(t)
 	// Bayes rule for means mu_c, unit covariance and equal classes.
 	bayes := erm.NewTheta(6, 3)
 	for c := range 3 {
@@ -371,15 +349,9 @@ func TestFedCGSNearsBayesRule(t *testing.T) {
 		}
 	}
 	x, y := w.draw(rng.New(3, "test"), 4000)
-	got, err := score.Evaluate(context.Background(), r, x, y, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := score.Evaluate(context.Background(),
-		&posterior.Result{Ensembles: []posterior.Ensemble{{bayes}}}, x, y, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(score.Evaluate(context.Background(), r, x, y, 2))(t)
+	want := must.Get(score.Evaluate(context.Background(),
+		&posterior.Result{Ensembles: []posterior.Ensemble{{bayes}}}, x, y, 2))(t)
 	if math.Abs(got.NLL-want.NLL) > 0.01 || math.Abs(got.ACC-want.ACC) > 0.01 {
 		t.Errorf("ACC %.4f, NLL %.4f; Bayes rule has %.4f, %.4f", got.ACC, got.NLL, want.ACC, want.NLL)
 	}
@@ -425,20 +397,14 @@ func TestTune(t *testing.T) {
 		h.Features, h.Labels = w.draw(rng.New(uint64(i), "held"), 300)
 		held = append(held, h)
 	}
-	control, _, err := Tune(context.Background(), prior, held, DefaultSettings(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	control, _ := must.Get2(Tune(context.Background(), prior, held, DefaultSettings(), nil))(t)
 	if c, _, err := Tune(context.Background(), fmp, held, DefaultSettings(), nil); err != nil ||
 		c.Temperature != control.Temperature {
 		t.Errorf("PRIOR got temperature %v; it follows FMP, which got %v (%v)", control.Temperature,
 			c.Temperature, err)
 	}
 	for _, m := range []Method{cann, fmpISAB, fedcgs} {
-		c, s, err := Tune(context.Background(), m, held, DefaultSettings(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, s := must.Get2(Tune(context.Background(), m, held, DefaultSettings(), nil))(t)
 		if len(c.NLL) != len(c.Grid) || len(c.Grid) < len(m.Info().Grid)+2 || !slices.IsSorted(c.Grid) {
 			t.Fatalf("%s: %d figures of the values %v; want those of %v and finer ones", c.Method,
 				len(c.NLL), c.Grid, m.Info().Grid)
@@ -449,14 +415,8 @@ func TestTune(t *testing.T) {
 		}
 		var nll float64
 		for _, h := range held {
-			r, err := m.Run(context.Background(), h.Task, s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			score, err := score.Evaluate(context.Background(), r, h.Features, h.Labels, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(m.Run(context.Background(), h.Task, s))(t)
+			score := must.Get(score.Evaluate(context.Background(), r, h.Features, h.Labels, 1))(t)
 			nll += score.NLL / 2
 		}
 		if math.Abs(nll-c.NLL[best]) > 1e-6 {
@@ -474,14 +434,8 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 	for v := 0.03; v < 30; v *= 1.05 {
 		fine = append(fine, v)
 	}
-	want, _, err := Tune(context.Background(), ann, []Held{h}, DefaultSettings(), fine)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, _, err := Tune(context.Background(), ann, []Held{h}, DefaultSettings(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want, _ := must.Get2(Tune(context.Background(), ann, []Held{h}, DefaultSettings(), fine))(t)
+	got, _ := must.Get2(Tune(context.Background(), ann, []Held{h}, DefaultSettings(), nil))(t)
 	// An eighth of a decade is a factor of 1.33, and half of that is as near as the values tried
 	// must come.
 	if r := got.Value / want.Value; r < 1/1.3 || r > 1.3 {
@@ -490,9 +444,7 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 	// The grid goes on where its end is best: here all of it lies below the minimum.
 	m := ann
 	m.info.Grid = []float64{want.Value / 30, want.Value / 10}
-	if got, _, err = Tune(context.Background(), m, []Held{h}, DefaultSettings(), nil); err != nil {
-		t.Fatal(err)
-	}
+	got, _ = must.Get2(Tune(context.Background(), m, []Held{h}, DefaultSettings(), nil))(t)
 	if r := got.Value / want.Value; r < 1/1.3 || r > 1.3 {
 		t.Errorf("beyond its grid: chose %g of %v; a fine search finds %g", got.Value,
 			got.Grid, want.Value)

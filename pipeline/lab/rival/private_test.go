@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/posterior"
@@ -22,18 +23,9 @@ func TestPrivateRounds(t *testing.T) {
 	run := func(name string, b privacy.Budget) (*posterior.Result, float64) {
 		t.Helper()
 		in.Privacy = &b
-		m, err := Lookup(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := m.Run(context.Background(), newTestTask(t, in), DefaultSettings())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := score.Evaluate(context.Background(), r, x, y, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(Lookup(name))(t)
+		r := must.Get(m.Run(context.Background(), newTestTask(t, in), DefaultSettings()))(t)
+		s := must.Get(score.Evaluate(context.Background(), r, x, y, 2))(t)
 		return r, s.NLL
 	}
 	b := *in.Privacy

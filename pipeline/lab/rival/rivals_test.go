@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
@@ -17,14 +18,8 @@ import (
 // probabilities are what a result says of rows.
 func probabilities(t *testing.T, r *posterior.Result, x []float32) *metric.Probabilities {
 	t.Helper()
-	rows, err := r.Rows(context.Background(), x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := metric.Predict(context.Background(), r.Ensembles[0], rows, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(r.Rows(context.Background(), x))(t)
+	p := must.Get(metric.Predict(context.Background(), r.Ensembles[0], rows, 1))(t)
 	return p
 }
 
@@ -52,9 +47,7 @@ func logNormal(t *testing.T, x, mean []float64, cov mat.Symmetric) float64 {
 	d := mat.NewVecDense(len(x), nil)
 	d.SubVec(mat.NewVecDense(len(x), x), mat.NewVecDense(len(x), mean))
 	var solved mat.VecDense
-	if err := chol.SolveVecTo(&solved, d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, chol.SolveVecTo(&solved, d))
 	return -mat.Dot(d, &solved)/2 - chol.LogDet()/2
 }
 
@@ -89,23 +82,15 @@ func TestDiscriminants(t *testing.T) {
 	s := DefaultSettings()
 	s.Shrinkage, s.Spread = 0.2, 0
 	run := func(m Method) *posterior.Result {
-		r, err := m.Run(context.Background(), task, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(m.Run(context.Background(), task, s))(t)
 		return r
 	}
 	k := in.Corpus
 	within := shrunk(k.Within, s.Shrinkage)
 	// B as the model has it: without directions of negative variance.
-	l, err := k.latent(s.Shrinkage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(k.latent(s.Shrinkage))(t)
 	var inverse mat.Dense
-	if err := inverse.Inverse(l.v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, inverse.Inverse(l.v))
 	between := mat.NewSymDense(dx, nil)
 	for j, b := range l.beta {
 		between.SymRankOne(between, b, mat.NewVecDense(dx, inverse.RawRowView(j)))
@@ -120,9 +105,7 @@ func TestDiscriminants(t *testing.T) {
 		total.Scale(1/stats.count[y], within)
 		total.Add(&total, between)
 		var inv mat.Dense
-		if err := inv.Inverse(&total); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, inv.Inverse(&total))
 		gain.Mul(between, &inv)
 		d := mat.NewVecDense(dx, nil)
 		d.SubVec(means.RowView(y), mat.NewVecDense(dx, k.Centre))
@@ -191,14 +174,8 @@ func TestDiscriminants(t *testing.T) {
 func TestLatent(t *testing.T) {
 	w := newWorld(1, 6, 5, 3)
 	x, y := w.draw(rng.New(3, "corpus"), 400)
-	k, err := NewCorpus(x, 6, y, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := k.latent(0.1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(NewCorpus(x, 6, y, 5))(t)
+	l := must.Get(k.latent(0.1))(t)
 	for name, s := range map[string]mat.Symmetric{"within": shrunk(k.Within, 0.1), "between": k.Between} {
 		var half, whole mat.Dense
 		half.Mul(s, l.v)
@@ -230,14 +207,8 @@ func TestFed3RIsRidge(t *testing.T) {
 	in := w.input(t, 2, 3, 10)
 	task := newTestTask(t, in)
 	s := DefaultSettings()
-	r, err := fed3r.Run(context.Background(), task, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := erm.FromSets(s.L2, in.Clients...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(fed3r.Run(context.Background(), task, s))(t)
+	p := must.Get(erm.FromSets(s.L2, in.Clients...))(t)
 	x, y := mat.NewDense(p.N, 5, p.X), mat.NewDense(p.N, 3, p.Y)
 	for c := range 3 {
 		head := mat.NewVecDense(5, nil)
@@ -299,18 +270,12 @@ func TestTemperature(t *testing.T) {
 	}
 	res := &posterior.Result{Ensembles: []posterior.Ensemble{large}}
 	for _, start := range []float64{1, 100} {
-		l, err := newLogits(context.Background(), res, Held{Features: x, Labels: y})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(newLogits(context.Background(), res, Held{Features: x, Labels: y}))(t)
 		temperature, nll := coolest([]*logits{l}, start)
 		if math.Abs(math.Log(temperature/3)) > 0.1 {
 			t.Errorf("temperature %v from %v, want 3", temperature, start)
 		}
-		s, err := score.Evaluate(context.Background(), Cooled(res, temperature), x, y, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(score.Evaluate(context.Background(), Cooled(res, temperature), x, y, 1))(t)
 		if math.Abs(s.NLL-nll) > 1e-5 {
 			t.Errorf("NLL at the temperature is %v, the search found %v", s.NLL, nll)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudflare/circl/vdaf/prio3/sumvec"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/privacy"
 )
 
@@ -21,10 +22,7 @@ func budget(unit string, points int) privacy.Budget {
 
 func scheme(t testing.TB, context string) *Scheme {
 	t.Helper()
-	s, err := New(budget(privacy.Example, 10), 3, 4, context)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(budget(privacy.Example, 10), 3, 4, context))(t)
 	return s
 }
 
@@ -69,18 +67,10 @@ func TestSum(t *testing.T) {
 	leader, helper := s.NewSum(), s.NewSum()
 	for m := range clients {
 		own := sums(s, m)
-		if err := want.Add(own); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, want.Add(own))
 		c := scheme(t, string(rune('a'+m)))
-		pair, err := c.Split(own, rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := checked(c, pair)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(c.Split(own, rand.Reader))(t)
+		out := must.Get(checked(c, pair))(t)
 		leader.Add(out[Leader])
 		helper.Add(out[Helper])
 	}
@@ -102,19 +92,11 @@ func TestSum(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err = helper.Bytes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := l.Open(b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b = must.Get(helper.Bytes())(t)
+		got := must.Get(l.Open(b))(t)
 		return got.Values
 	}
-	if err := helper.shift(zero); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, helper.shift(zero))
 	if got := open(zero); !slices.Equal(got, want.Values) {
 		t.Errorf("opened %v, want %v", got, want.Values)
 	}
@@ -134,18 +116,13 @@ func TestRefuses(t *testing.T) {
 	t.Parallel()
 	s := scheme(t, "round 1, a")
 	fresh := func() *[2]Share {
-		pair, err := s.Split(sums(s, 1), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(s.Split(sums(s, 1), rand.Reader))(t)
 		for i := range pair { // circl's shares have one array in common
 			pair[i].Public = bytes.Clone(pair[i].Public)
 		}
 		return pair
 	}
-	if _, err := checked(s, fresh()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(checked(s, fresh()))(t)
 	for name, change := range map[string]func(p *[2]Share){
 		"a number of the leader's": func(p *[2]Share) { p[Leader].Input[0] ^= 1 },
 		"the leader's proof":       func(p *[2]Share) { p[Leader].Input[len(p[Leader].Input)-40] ^= 1 },
@@ -232,24 +209,13 @@ func TestRange(t *testing.T) {
 // TestNoise: the noise of a server has the deviation that was asked for, and hides its share's sum.
 func TestNoise(t *testing.T) {
 	t.Parallel()
-	s, err := New(budget(privacy.Example, 10), 40, 24, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(budget(privacy.Example, 10), 40, 24, ""))(t)
 	a, b := s.NewSum(), s.NewSum()
 	for _, x := range []*Sum{a, b} {
-		if err := x.AddNoise(1000, rand.Reader); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.AddNoise(1000, rand.Reader))
 	}
-	theirs, err := b.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := a.Open(theirs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := must.Get(b.Bytes())(t)
+	r := must.Get(a.Open(theirs))(t)
 	var square float64
 	for _, v := range r.Values {
 		square += float64(v) * float64(v) / float64(len(r.Values))
@@ -266,18 +232,9 @@ func TestNoise(t *testing.T) {
 // made.
 func FuzzShare(f *testing.F) {
 	s := scheme(f, "")
-	pair, err := s.Split(sums(s, 1), rand.Reader)
-	if err != nil {
-		f.Fatal(err)
-	}
-	c, err := s.Begin(&key, &pair[Leader])
-	if err != nil {
-		f.Fatal(err)
-	}
-	m, err := c.Message()
-	if err != nil {
-		f.Fatal(err)
-	}
+	pair := must.Get(s.Split(sums(s, 1), rand.Reader))(f)
+	c := must.Get(s.Begin(&key, &pair[Leader]))(f)
+	m := must.Get(c.Message())(f)
 	f.Add(pair[Helper].Input, pair[Helper].Public, m)
 	f.Add(pair[Helper].Input[:3], []byte{}, m[:9])
 	f.Fuzz(func(t *testing.T, input, public, other []byte) {
@@ -295,28 +252,18 @@ func FuzzShare(f *testing.F) {
 }
 
 func BenchmarkClient(b *testing.B) {
-	s, err := New(budget(privacy.Example, 100), 10, 9, "")
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(New(budget(privacy.Example, 100), 10, 9, ""))(b)
 	r := privacy.NewRelease(10, 9)
 	b.Run("split", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := s.Split(r, rand.Reader); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(s.Split(r, rand.Reader))(b)
 		}
 	})
-	pair, err := s.Split(r, rand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
+	pair := must.Get(s.Split(r, rand.Reader))(b)
 	b.Run("check on both servers", func(b *testing.B) {
 		b.ReportMetric(float64(len(pair[0].Input)), "leader_B")
 		for b.Loop() {
-			if _, err := checked(s, pair); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(checked(s, pair))(b)
 		}
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // vectorsOf is the draft whose test vectors circl has, and vectorsSum the SHA-256 of those of two
@@ -64,37 +66,24 @@ func (c *clientVector) shares() *[2]Share {
 // draft reads the vectors, of two or more servers, from circl's source.
 func draft(t *testing.T, file string) (*vectors, *Scheme) {
 	t.Helper()
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
-		"github.com/cloudflare/circl").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "vdaf", "prio3",
-		"testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/cloudflare/circl").Output())(t)
+	data := must.Get(os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "vdaf", "prio3",
+		"testdata", file)))(t)
 	if sum := sha256.Sum256(data); file == "Prio3SumVec_0.json.gz" &&
 		hex.EncodeToString(sum[:]) != vectorsSum {
 		t.Errorf("the vectors are no longer those of %s: name the draft that circl implements in "+
 			"docs/privacy.md, in docs/formats.md and here; its shares go with no other's", vectorsOf)
 	}
-	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(gzip.NewReader(bytes.NewReader(data)))(t)
 	var v vectors
-	if err := json.NewDecoder(z).Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewDecoder(z).Decode(&v))
 	if len(v.Clients) < 2 || v.Shares < servers {
 		t.Fatalf("%d clients, %d shares", len(v.Clients), v.Shares)
 	}
 	// The draft's numbers are a vector; ours one of classes and a coordinate each.
 	s := &Scheme{Classes: v.Length / 2, K: 1, Bits: v.Bits}
-	if err := s.open(string(v.Context), v.Chunk); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.open(string(v.Context), v.Chunk))
 	return &v, s
 }
 
@@ -125,10 +114,7 @@ func TestVectors(t *testing.T) {
 			}
 		}
 		for i := range pair {
-			out, err := check[i].Finish(messages[1-i])
-			if err != nil {
-				t.Fatal(err)
-			}
+			out := must.Get(check[i].Finish(messages[1-i]))(t)
 			total[i].Add(out)
 		}
 	}
@@ -137,18 +123,10 @@ func TestVectors(t *testing.T) {
 		if err != nil || !bytes.Equal(share, v.SumShares[i]) {
 			t.Errorf("the share of the sum of server %d is another than the draft's, %v", i, err)
 		}
-		if err := a.shift(make([]int64, v.Length)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, a.shift(make([]int64, v.Length)))
 	}
-	theirs, err := total[Helper].Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := total[Leader].Open(theirs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := must.Get(total[Helper].Bytes())(t)
+	r := must.Get(total[Leader].Open(theirs))(t)
 	for i, n := range r.Values { // the draft's numbers have no offset
 		if n+int64(len(v.Clients))*s.offset() != v.Sum[i] {
 			t.Errorf("number %d of the sum is %d, want %d", i,
@@ -242,9 +220,7 @@ func TestTamperedVectors(t *testing.T) {
 	mixed[Helper] = v.Clients[1].shares()[Helper]
 	refused("shares of two clients", verdicts(s, &key, mixed, nil))
 	other := &Scheme{Classes: s.Classes, K: s.K, Bits: s.Bits}
-	if err := other.open("another application", v.Chunk); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.open("another application", v.Chunk))
 	refused("another context", verdicts(other, &key, c.shares(), nil))
 }
 
@@ -255,19 +231,10 @@ func TestTwoKeys(t *testing.T) {
 	key, other := Key(v.Key), Key(v.Key)
 	other[0] ^= 1
 	pair := v.Clients[0].shares()
-	leader, err := s.Begin(&key, &pair[Leader])
-	if err != nil {
-		t.Fatal(err)
-	}
-	helper, err := s.Begin(&other, &pair[Helper])
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := must.Get(s.Begin(&key, &pair[Leader]))(t)
+	helper := must.Get(s.Begin(&other, &pair[Helper]))(t)
 	for _, side := range [][2]*Checking{{leader, helper}, {helper, leader}} {
-		m, err := side[1].Message()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(side[1].Message())(t)
 		if _, err := side[0].Finish(m); !errors.Is(err, ErrProof) {
 			t.Errorf("under two keys: %v", err)
 		}
@@ -305,10 +272,7 @@ func TestLengths(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	c, err := s.Begin(&key, &good[Leader])
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(s.Begin(&key, &good[Leader]))(t)
 	message := v.Clients[0].Messages[0][Helper]
 	for _, m := range [][]byte{nil, message[:len(message)-1], append(bytes.Clone(message), 0),
 		three.Clients[0].Messages[0][1]} {
@@ -322,10 +286,7 @@ func TestLengths(t *testing.T) {
 func TestDraft(t *testing.T) {
 	t.Parallel()
 	for _, page := range []string{"privacy.md", "formats.md"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join("..", "..", "..", "docs", page)))(t)
 		if !strings.Contains(string(text), vectorsOf) {
 			t.Errorf("docs/%s does not name %s", page, vectorsOf)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/tally"
 )
 
@@ -116,11 +117,8 @@ func TestPool(t *testing.T) {
 	few := &tally.Report{Site: "c", Classifier: strings.Repeat("a", 64), Classes: 3,
 		Least: 10, Few: "wrong",
 		Groups: []tally.Group{{Classes: []int{0, 1}, N: 100}}}
-	r, err := Pool([]*tally.Report{few, of("b", 100, 60, 10, bin(0, 6, 40, 15, 0.3), bin(6, 15, 60, 45, 0.8)),
-		of("a", 100, 80, 10, bin(0, 3, 30, 12, 0.1), bin(3, 6, 20, 18, 0.35), bin(6, 15, 50, 50, 0.9))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Pool([]*tally.Report{few, of("b", 100, 60, 10, bin(0, 6, 40, 15, 0.3), bin(6, 15, 60, 45, 0.8)),
+		of("a", 100, 80, 10, bin(0, 3, 30, 12, 0.1), bin(3, 6, 20, 18, 0.35), bin(6, 15, 50, 50, 0.9))}))(t)
 	if len(r.Sites) != 3 || r.Sites[0].Name != "a" || r.Images != 300 || len(r.Curve) != 2 ||
 		r.Curve[0].N != 90 || r.Curve[0].Right != 45 {
 		t.Errorf("%+v", r)
@@ -188,10 +186,7 @@ func TestHiddenCountsAlarmNobody(t *testing.T) {
 				}
 				reports = append(reports, own)
 			}
-			pooled, err := Pool(reports)
-			if err != nil {
-				t.Fatal(err)
-			}
+			pooled := must.Get(Pool(reports))(t)
 			if pooled.Accuracy.P < 0.05 {
 				apart++
 			}

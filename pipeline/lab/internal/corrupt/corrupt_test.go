@@ -7,6 +7,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // scene is images of waves of all lengths and directions.
@@ -38,14 +39,8 @@ func TestCorruptions(t *testing.T) {
 		for _, name := range Names() {
 			last := 0.0
 			for severity := 1; severity <= Severities; severity++ {
-				out, err := Apply(im, name, severity, rng.New(1, name))
-				if err != nil {
-					t.Fatal(err)
-				}
-				again, err := Apply(im, name, severity, rng.New(1, name))
-				if err != nil {
-					t.Fatal(err)
-				}
+				out := must.Get(Apply(im, name, severity, rng.New(1, name)))(t)
+				again := must.Get(Apply(im, name, severity, rng.New(1, name)))(t)
 				if !bytes.Equal(out.Pix, again.Pix) {
 					t.Errorf("%s: the same stream gave other pixels", name)
 				}
@@ -82,10 +77,7 @@ func TestCorruptions(t *testing.T) {
 func TestExact(t *testing.T) {
 	flat := &dataset.Images{N: 1, H: 6, W: 6, Ch: 1, Pix: bytes.Repeat([]byte{100}, 36)}
 	for _, name := range []string{"gaussian-blur", "contrast", "pixelate"} {
-		out, err := Apply(flat, name, 5, rng.New(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(Apply(flat, name, 5, rng.New(1)))(t)
 		if !bytes.Equal(out.Pix, flat.Pix) {
 			t.Errorf("%s changes an even image: %v", name, out.Pix)
 		}
