@@ -160,13 +160,23 @@ func (st *state) few(l *cell, out []float64) {
 	for at, c := range l.near[:last] {
 		mean, v := st.mean[c*k:][:k], st.v[c*k:][:k]
 		q, logs, product := 0.0, 0.0, 1.0
-		for j, x := range x {
-			d, s := x-mean[j], v[j]+l.iv
-			q += d * d / s
+		j := 0
+		for ; j+4 <= k; j += 4 { // d1²/s1 + d2²/s2 = (d1² s2 + d2² s1) / (s1 s2): one division for four
+			x, mean, v := (*[4]float64)(x[j:]), (*[4]float64)(mean[j:]), (*[4]float64)(v[j:])
+			d0, d1, d2, d3 := x[0]-mean[0], x[1]-mean[1], x[2]-mean[2], x[3]-mean[3]
+			s0, s1, s2, s3 := v[0]+l.iv, v[1]+l.iv, v[2]+l.iv, v[3]+l.iv
+			low, high := s0*s1, s2*s3
+			s := low * high
+			q += ((d0*d0*s1+d1*d1*s0)*high + (d2*d2*s3+d3*d3*s2)*low) / s
 			if product *= s; product < 1e-200 || product > 1e200 {
 				logs += math.Log(product)
 				product = 1
 			}
+		}
+		for ; j < k; j++ {
+			d, s := x[j]-mean[j], v[j]+l.iv
+			q += d * d / s
+			product *= s
 		}
 		out[at] = -0.5 * (q + logs + math.Log(product) + float64(k)*log2pi)
 	}
