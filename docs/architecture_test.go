@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/must"
 )
 
 // rooms are the top folders from the highest to the lowest: packages use those of their own room
@@ -27,22 +28,16 @@ func listed(t *testing.T, list string) map[string][]string {
 	t.Helper()
 	// seen by the test itself, so that the go tool keeps no result from before a change
 	for _, r := range rooms {
-		err := filepath.WalkDir(filepath.Join("..", r),
+		must.Do(t, filepath.WalkDir(filepath.Join("..", r),
 			func(path string, _ fs.DirEntry, err error) error {
 				if err == nil && strings.HasSuffix(path, ".go") {
 					_, err = os.Stat(path)
 				}
 				return err
-			})
-		if err != nil {
-			t.Fatal(err)
-		}
+			}))
 	}
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join `+list+` " "}}`,
-		"fmp/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.Command("go", "list", "-f", `{{.ImportPath}} {{join `+list+` " "}}`,
+		"fmp/...").Output())(t)
 	all := map[string][]string{}
 	for line := range strings.Lines(string(out)) {
 		words := strings.Fields(line)
@@ -205,10 +200,7 @@ func TestDrawings(t *testing.T) {
 			return ""
 		}
 	}
-	page, err := os.ReadFile("architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("architecture.md"))(t)
 	text := string(page)
 	for mark, name := range map[string]func(string) string{
 		"rooms": func(pkg string) string {
@@ -240,8 +232,6 @@ func TestDrawings(t *testing.T) {
 		text = text[:from] + want + text[to:]
 	}
 	if *update && text != string(page) {
-		if err := atomicfile.WriteBytes("architecture.md", []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, atomicfile.WriteBytes("architecture.md", []byte(text)))
 	}
 }

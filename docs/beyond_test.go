@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/metric"
@@ -240,10 +241,7 @@ func (k *keptRun) lessHindsight(t *testing.T, partition, method string) metric.I
 			best[r.Repeat] = *r.Hindsight
 		}
 	}
-	d, err := metric.Paired(own, best, report.Level)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(metric.Paired(own, best, report.Level))(t)
 	return d
 }
 

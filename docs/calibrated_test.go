@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/metric"
@@ -26,10 +27,7 @@ func calibratedRuns(t *testing.T) map[string]*pairs {
 	f := readFamilies(t).Calibrated
 	out := map[string]*pairs{}
 	for _, name := range f.Families {
-		dirs, err := filepath.Glob(filepath.Join("results", "calibrated", name, "*-0"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		dirs := must.Get(filepath.Glob(filepath.Join("results", "calibrated", name, "*-0")))(t)
 		p := &pairs{}
 		for _, dir := range dirs {
 			base := strings.TrimSuffix(filepath.Base(dir), "-0")
@@ -71,10 +69,7 @@ func means(runs []*keptRun, partition string,
 
 func estimateOf(t *testing.T, of []float64) metric.Interval {
 	t.Helper()
-	i, err := metric.Estimate(of, report.Level)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must.Get(metric.Estimate(of, report.Level))(t)
 	return i
 }
 

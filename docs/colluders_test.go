@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/attack"
 )
 
@@ -30,18 +31,13 @@ var keptColluders = []struct {
 func readColluders(t *testing.T, form, alpha string, draws int,
 	shipped bool) (rows []attack.CollusionRow, none *attack.CollusionRow) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("results/colluders", form+"-"+alpha+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join("results/colluders", form+"-"+alpha+".json")))(t)
 	var kept struct {
 		Clients, Repeats int
 		Defences         []string
 		Colluders        []attack.CollusionRow
 	}
-	if err := json.Unmarshal(data, &kept); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &kept))
 	rows = kept.Colluders
 	if len(rows) > 0 && rows[0].Attack == attack.NoAttack {
 		none, rows = &rows[0], rows[1:]

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // pronoun matches a line of comment in which a pronoun stands for a noun of the field.
@@ -23,7 +25,7 @@ var retired = regexp.MustCompile(
 
 // TestRetired: no comment, help text or page has a wording that was retired.
 func TestRetired(t *testing.T) {
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -46,17 +48,14 @@ func TestRetired(t *testing.T) {
 			t.Errorf("%s says %q: docs/terms.md has the words", path, found)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // TestComments holds comments to nouns.
 func TestComments(t *testing.T) {
 	read := 0
 	for _, dir := range trees {
-		err := filepath.WalkDir(filepath.Join("..", dir),
+		must.Do(t, filepath.WalkDir(filepath.Join("..", dir),
 			func(path string, d fs.DirEntry, err error) error {
 				if err != nil {
 					return err
@@ -78,10 +77,7 @@ func TestComments(t *testing.T) {
 					}
 				}
 				return nil
-			})
-		if err != nil {
-			t.Fatal(err)
-		}
+			}))
 	}
 	if read == 0 {
 		t.Error("no source was read")

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // touched are the files of a diff.
@@ -29,15 +31,9 @@ func TestWalks(t *testing.T) {
 		"upload":   {6, []string{"fmp/pipeline/federate"}},
 	} {
 		t.Run(walk, func(t *testing.T) {
-			root, err := filepath.Abs("..")
-			if err != nil {
-				t.Fatal(err)
-			}
+			root := must.Get(filepath.Abs(".."))(t)
 			diff := filepath.Join(root, "docs", "contributing", walk+".diff")
-			text, err := os.ReadFile(diff)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(diff))(t)
 			files := touched.FindAllStringSubmatch(string(text), -1)
 			if len(files) == 0 || len(files) > w.most {
 				t.Errorf("%d files; 1 to %d are wanted", len(files), w.most)
@@ -48,13 +44,9 @@ func TestWalks(t *testing.T) {
 			for _, f := range files {
 				from, to := filepath.Join(root, f[1]), filepath.Join(dir, f[1])
 				overlay["Replace"][from] = to
-				if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.MkdirAll(filepath.Dir(to), 0o755))
 				if old, err := os.ReadFile(from); err == nil { // else it is new
-					if err := os.WriteFile(to, old, 0o644); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, os.WriteFile(to, old, 0o644))
 				}
 			}
 			apply := exec.Command("git", "apply", "-C1", diff)
@@ -65,14 +57,9 @@ func TestWalks(t *testing.T) {
 			if testing.Short() {
 				return
 			}
-			list, err := json.Marshal(overlay)
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := must.Get(json.Marshal(overlay))(t)
 			place := filepath.Join(dir, "overlay.json")
-			if err := os.WriteFile(place, list, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(place, list, 0o644))
 			if out, err := exec.Command("go",
 				append([]string{"test", "-short", "-overlay", place},
 					w.packages...)...).CombinedOutput(); err != nil {

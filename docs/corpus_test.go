@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/stat"
+
+	"fmp/onnx/must"
 )
 
 // maxLost is the NLL by which a corpus may make a round of moments worse.
@@ -16,10 +18,7 @@ const maxLost = 0.005
 // TestCorpus: the table of a corpus beside moments is of the kept runs, each with the same clients'
 // images without a corpus.
 func TestCorpus(t *testing.T) {
-	dirs, err := os.ReadDir(filepath.Join("results", "corpus"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dirs := must.Get(os.ReadDir(filepath.Join("results", "corpus")))(t)
 	var b strings.Builder
 	b.WriteString("| run | clients | repeats | takes part in | NLL without | NLL with | with less " +
 		"without, mean | largest |\n| --- | --- | ---: | ---: | ---: | ---: | --- | --- |\n")

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/coverage"
 )
 
@@ -25,14 +26,9 @@ func TestCoverage(t *testing.T) {
 	var b strings.Builder
 	for _, data := range []string{"mnist", "cifar10", "cifar100"} {
 		for _, alpha := range []float64{0, 0.1} {
-			text, err := os.ReadFile(fmt.Sprintf("results/sets/%s-%g.json", data, alpha))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(fmt.Sprintf("results/sets/%s-%g.json", data, alpha)))(t)
 			var k keptCoverage
-			if err := json.Unmarshal(text, &k); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(text, &k))
 			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 ||
 				k.Level != 0.9 {
 				t.Errorf("%s, alpha %g, is of %s, alpha %g, %d clients, %d repeats, level %g", data,
@@ -94,14 +90,9 @@ func TestFalsePoints(t *testing.T) {
 	line.WriteString("| --- |")
 	for _, data := range []string{"cifar10", "cifar100", "mnist"} {
 		for _, alpha := range []float64{0, 0.1, 0.5} {
-			text, err := os.ReadFile(fmt.Sprintf("results/sets/false-%s-%g.json", data, alpha))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(fmt.Sprintf("results/sets/false-%s-%g.json", data, alpha)))(t)
 			var k keptFalse
-			if err := json.Unmarshal(text, &k); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(text, &k))
 			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 ||
 				k.Level != 0.9 || k.FalseShare != 0.2 {
 				t.Fatalf("%s, alpha %g, is of %+v", data, alpha, k)

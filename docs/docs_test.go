@@ -19,26 +19,21 @@ import (
 	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/coverage"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
 // TestLibraryShowsTheExamples: the Go code of library.md is that of the examples, which are tests
 // themselves.
 func TestLibraryShowsTheExamples(t *testing.T) {
-	page, err := os.ReadFile("library.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("library.md"))(t)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(page, -1)
 	sources := []string{"../pipeline/example_test.go", "../onnx/train/example_test.go"}
 	if len(blocks) != len(sources) {
 		t.Fatalf("library.md has %d blocks of Go, want %d", len(blocks), len(sources))
 	}
 	for i, path := range sources {
-		src, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		src := must.Get(os.ReadFile(path))(t)
 		if shown := string(blocks[i][1]); !strings.Contains(strings.ReplaceAll(string(src), "\t", "    "), shown) {
 			t.Errorf("block %d of library.md is not in %s (its tabs as four spaces); copy the "+
 				"function anew", i+1, path)
@@ -50,19 +45,13 @@ func TestLibraryShowsTheExamples(t *testing.T) {
 func TestLinks(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"*.md", "*/*.md", "../README.md", "../assets/models/README.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(filepath.Glob(pattern))(t)
 		pages = append(pages, found...)
 	}
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	checked := 0
 	for _, p := range pages {
-		text, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(p))(t)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			to, _, _ := strings.Cut(m[1], "#")
 			if to == "" || strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
@@ -110,10 +99,7 @@ func TestPageListsTheModels(t *testing.T) {
 	kinds := []string{models.KindExtractor, models.KindConjugate, models.KindPrivate,
 		models.KindPredictor, models.KindEmbedding, models.KindClient}
 	order := []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}
-	entries, err := os.ReadDir("../assets/models")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("../assets/models"))(t)
 	var dirs []string
 	for _, e := range entries {
 		if e.IsDir() {
@@ -172,16 +158,14 @@ func TestPageListsTheModels(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %s | %s |%s\n", dir, classes, features, sizes)
 	}
 	kept := int64(0)
-	if err := filepath.WalkDir("../assets/models", func(path string, e fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("../assets/models", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || filepath.Ext(path) == ".md" {
 			return err
 		}
 		info, err := e.Info()
 		kept += info.Size()
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	fmt.Fprintf(&b, "\nAll together, without the client graphs: %s bytes. Those are kept as what they add"+
 		" to the extractor, 3 KB each, and the larger ones packed "+
 		"(`FILE.planes`; `go run ./assets/pack FILE.planes` unpacks), so that all take %.1f MB.\n",
@@ -190,10 +174,7 @@ func TestPageListsTheModels(t *testing.T) {
 		t.Errorf("the models have %s bytes; 25,000,000 are allowed", thousands(all))
 	}
 
-	page, err := os.ReadFile("../assets/models/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../assets/models/README.md"))(t)
 	has, from, to := between(t, string(page), "models")
 	if has == b.String() {
 		return
@@ -202,20 +183,15 @@ func TestPageListsTheModels(t *testing.T) {
 		t.Fatalf("the table in assets/models/README.md is not that of assets/models; run make "+
 			"docs\ngot:\n%s\nwant:\n%s", has, b.String())
 	}
-	if err := atomicfile.WriteBytes("../assets/models/README.md",
-		[]byte(string(page[:from])+b.String()+string(page[to:]))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, atomicfile.WriteBytes("../assets/models/README.md",
+		[]byte(string(page[:from])+b.String()+string(page[to:]))))
 }
 
 // TestReadmeAgrees: what README repeats from other pages and files is what stands there.
 func TestReadmeAgrees(t *testing.T) {
 	read := func(path string) string {
 		t.Helper()
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(path))(t)
 		return string(b)
 	}
 	readme := read("../README.md")
@@ -236,10 +212,7 @@ func TestReadmeAgrees(t *testing.T) {
 
 // TestTargets: every "make TARGET" of the pages is a target of the Makefile.
 func TestTargets(t *testing.T) {
-	makefile, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := must.Get(os.ReadFile("../Makefile"))(t)
 	targets := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):`).FindAllSubmatch(makefile, -1) {
 		targets[string(m[1])] = true
@@ -249,10 +222,7 @@ func TestTargets(t *testing.T) {
 	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md",
 		"federation.md", "formats.md", "install.md",
 		"library.md", "limits.md", "operators.md", "sets.md", "testing.md"} {
-		text, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(p))(t)
 		for _, m := range said.FindAllSubmatch(text, -1) {
 			n++
 			if !targets[string(m[1])] {
@@ -268,10 +238,7 @@ func TestTargets(t *testing.T) {
 // TestOperatorsPage: the page has what the packages make of every operator, and the reasons for
 // what is missing.
 func TestOperatorsPage(t *testing.T) {
-	page, err := os.ReadFile("operators.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("operators.md"))(t)
 	lines := coverage.Reasons()
 	for _, op := range coverage.Standard() {
 		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s |", op, coverage.Cell(op, coverage.Shape),

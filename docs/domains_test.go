@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/domains"
 )
 
@@ -55,9 +56,7 @@ func TestDomains(t *testing.T) {
 				t.Fatal(err)
 			}
 			var k keptDomains
-			if err := json.Unmarshal(text, &k); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(text, &k))
 			if k.Dataset != run.Data || k.Alpha != alpha || k.Points != run.Points ||
 				k.Repeats != f.Repeats ||
 				!slices.Equal(k.Kinds, family.Kinds) || !slices.Equal(k.Severities, family.Severities) {

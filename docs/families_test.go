@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/domains"
 	"fmp/pipeline/lab/rival"
 )
@@ -80,16 +81,11 @@ type domainRun struct {
 
 func readFamilies(t *testing.T) families {
 	t.Helper()
-	b, err := os.ReadFile("results/families.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("results/families.yaml"))(t)
 	var f families
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
-	if err := d.Decode(&f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Decode(&f))
 	return f
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/metric"
@@ -21,10 +22,7 @@ func heldOut(t *testing.T) (names []string, runs map[string][]*keptRun) {
 	t.Helper()
 	runs = map[string][]*keptRun{}
 	for _, f := range readFamilies(t).Families {
-		dirs, err := filepath.Glob(filepath.Join("results", "families", f.Name, "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		dirs := must.Get(filepath.Glob(filepath.Join("results", "families", f.Name, "*")))(t)
 		for _, dir := range dirs {
 			k := readKept(t, "families", f.Name, filepath.Base(dir))
 			interior(t, k)
@@ -68,10 +66,7 @@ func clustered(t *testing.T, runs []*keptRun, partition, method string,
 	if len(means) == 0 {
 		return i, false
 	}
-	i, err := metric.Estimate(means, report.Level)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i = must.Get(metric.Estimate(means, report.Level))(t)
 	return i, true
 }
 
@@ -132,10 +127,7 @@ func endsText(t *testing.T) string {
 		"---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	in, all := 0, 0
 	for _, f := range readFamilies(t).Families {
-		dirs, err := filepath.Glob(filepath.Join("results", "ends", f.Name, "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		dirs := must.Get(filepath.Glob(filepath.Join("results", "ends", f.Name, "*")))(t)
 		for _, dir := range dirs {
 			k := readKept(t, "ends", f.Name, filepath.Base(dir))
 			var was []*keptRun
@@ -250,10 +242,7 @@ func heldOutText(t *testing.T) string {
 					b.WriteString(" |")
 					continue
 				}
-				d, err := metric.Estimate(less, report.Level)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := must.Get(metric.Estimate(less, report.Level))(t)
 				if d.N > 1 { // one extractor: no spread over splits
 					joint[j].add(d)
 				}
@@ -344,9 +333,7 @@ func signed(d metric.Interval) string {
 // kept runs.
 func TestHeldOutFamilies(t *testing.T) {
 	readsRuns(t)
-	if _, err := os.Stat(filepath.Join("results", "families")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(os.Stat(filepath.Join("results", "families")))(t)
 	write(t, "intervals.md", "coverage", coverageText(t))
 	write(t, "intervals.md", "ends", endsText(t))
 	write(t, "intervals.md", "misses", missesText(t))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/report"
 )
 
@@ -31,14 +32,9 @@ func TestLeaderboard(t *testing.T) {
 	var b strings.Builder
 	for _, of := range leaderboardRuns {
 		k := readKept(t, of[0], of[1])
-		few, err := report.Choose(k.tables, []string{"ACC", "ECE", "NLL", "joint NLL", "upload"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		few := must.Get(report.Choose(k.tables, []string{"ACC", "ECE", "NLL", "joint NLL", "upload"}, nil))(t)
 		var tables bytes.Buffer
-		if err := report.Markdown(&tables, few); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, report.Markdown(&tables, few))
 		fmt.Fprintf(&b, "### %s\n\nRun `docs/results/pretrained.sh %s`.\n\n%s\n", of[2], of[1],
 			strings.ReplaceAll(tables.String(), "### ", "#### "))
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/martingale"
 )
 
@@ -18,17 +19,12 @@ func TestMartingale(t *testing.T) {
 	b.WriteString("| tasks | clients | method | start | end | first batch | last batch | moved | " +
 		"spread | of samples |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, name := range []string{"mnist", "mnist-0.1", "cifar10", "cifar10-0.1"} {
-		data, err := os.ReadFile(filepath.Join("results", "martingale", name+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join("results", "martingale", name+".json")))(t)
 		var kept struct {
 			Alpha float64
 			Rows  []martingale.Row
 		}
-		if err := json.Unmarshal(data, &kept); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(data, &kept))
 		for _, r := range kept.Rows {
 			first, second, last := r.Steps[0], r.Steps[1], r.Steps[len(r.Steps)-1]
 			fmt.Fprintf(&b,

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestNamedTests: each test that a page names, as the one that holds a claim, is there. The log of
@@ -15,7 +17,7 @@ func TestNamedTests(t *testing.T) {
 	declared, named := map[string]bool{}, map[string][]string{}
 	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
 	name := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)`")
-	err := filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() && (e.Name() == ".git" || e.Name() == "bin" || e.Name() == "notes") {
 			if err == nil {
 				err = fs.SkipDir
@@ -39,10 +41,7 @@ func TestNamedTests(t *testing.T) {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for n, pages := range named {
 		if !declared[n] {
 			t.Errorf("%v: %s is no test", pages, n)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // mostWords bounds the page of results for people.
@@ -43,20 +45,14 @@ func forPeople(part, text string) string {
 // figures.
 func TestResultsForPeople(t *testing.T) {
 	const path = "results/README.md"
-	all, err := os.ReadFile("results/all.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(os.ReadFile("results/all.md"))(t)
 	write(t, path, "measured", measuredText(t))
 	for _, part := range []string{"summary", "beyond", "results-table"} {
 		text, _, _ := between(t, string(all), part)
 		write(t, path, part, forPeople(part, text))
 	}
 	write(t, path, "letter", forPeople("letter", letterText(t)))
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(path))(t)
 	if n := len(strings.Fields(string(page))); n > mostWords {
 		t.Errorf("%s has %d words; want %d at most", path, n, mostWords)
 	}
@@ -77,18 +73,12 @@ func TestResultsForPeople(t *testing.T) {
 func TestPicturesSayTheirCommand(t *testing.T) {
 	var pages []string
 	for _, pattern := range []string{"results/*.md", "results/*/*.md"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(filepath.Glob(pattern))(t)
 		pages = append(pages, found...)
 	}
 	pictures := 0
 	for _, path := range pages {
-		page, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(os.ReadFile(path))(t)
 		above := ""
 		for paragraph := range strings.SplitSeq(string(page), "\n\n") {
 			switch {
@@ -118,15 +108,9 @@ type letterRow struct{ acc, ece, nll, bytes, n float64 }
 // columns, and method.
 func letterRows(t *testing.T, file string, by ...string) map[string]letterRow {
 	t.Helper()
-	f, err := os.Open(filepath.Join("results", "letter", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(filepath.Join("results", "letter", file)))(t)
 	defer f.Close()
-	lines, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := must.Get(csv.NewReader(f).ReadAll())(t)
 	column := func(line []string, name string) string {
 		i := slices.Index(lines[0], name)
 		if i < 0 {
@@ -143,10 +127,7 @@ func letterRows(t *testing.T, file string, by ...string) map[string]letterRow {
 		r := out[strings.Join(key, " ")]
 		for name, to := range map[string]*float64{"acc": &r.acc, "ece": &r.ece, "nll": &r.nll,
 			"upload_bytes": &r.bytes} {
-			v, err := strconv.ParseFloat(column(line, name), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(strconv.ParseFloat(column(line, name), 64))(t)
 			*to += v
 		}
 		r.n++
@@ -202,10 +183,7 @@ func TestLetterPage(t *testing.T) {
 			most = max(most, r.acc-rows[of+" LANN"].acc)
 		}
 	}
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(path))(t)
 	said := fmt.Sprintf("brings more than %s,", strings.TrimPrefix(fmt.Sprintf("%.3f", most), "0"))
 	if !strings.Contains(string(page), said) {
 		t.Errorf("%s does not say that nothing %s", path, said)
@@ -242,10 +220,7 @@ func gapText(t *testing.T) string {
 		{"s-40", "s = 40, n = 40"}, {"s-80", "s = 80, n = 40"}, {"n-10", "s = 10, n = 10"},
 		{"n-20", "s = 10, n = 20"},
 		{"n-80", "s = 10, n = 80"}} {
-		data, err := os.ReadFile(filepath.Join("results", "letter", r[0]+".jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join("results", "letter", r[0]+".jsonl")))(t)
 		at := map[int]float64{}
 		for line := range strings.Lines(string(data)) {
 			var l struct {
@@ -253,9 +228,7 @@ func gapText(t *testing.T) string {
 				Step int     `json:"step"`
 				Gap  float64 `json:"gap"`
 			}
-			if err := json.Unmarshal([]byte(line), &l); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(line), &l))
 			if l.Kind == "validation" {
 				at[l.Step] = l.Gap
 			}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
@@ -17,10 +18,7 @@ import (
 // TestPretrained: the tables of uploads of moments behind a pretrained network are those of the
 // kept runs, and every one of these stands in them.
 func TestPretrained(t *testing.T) {
-	dirs, err := os.ReadDir(filepath.Join("results", "pretrained"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dirs := must.Get(os.ReadDir(filepath.Join("results", "pretrained")))(t)
 	var b strings.Builder
 	b.WriteString("| run | clients | repeats | method | ACC | ECE | NLL | NLL in hindsight | FMP's " +
 		"NLL less that | upload | processor |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | " +
@@ -58,10 +56,7 @@ func processorSeconds(t *testing.T, name string) map[string]float64 {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	costs, err := experiment.ReadCosts(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	costs := must.Get(experiment.ReadCosts(dir))(t)
 	out := map[string]float64{}
 	for _, c := range costs {
 		if !(c.Processor > 0) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/audit"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
@@ -53,14 +54,8 @@ func TestPrivacyPage(t *testing.T) {
 		"---: | --- |\n")
 	worse, total, near := 0, 0, 0
 	for _, k := range privateRuns(t) {
-		rs, err := experiment.ReadResults(k.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		differences, err := report.CompareMethods(rs, "FMP-DP", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rs := must.Get(experiment.ReadResults(k.dir))(t)
+		differences := must.Get(report.CompareMethods(rs, "FMP-DP", false))(t)
 		for i := range k.tables {
 			tab := &k.tables[i]
 			if tab.Repeats != k.config.Seeds {
@@ -156,10 +151,7 @@ func TestAuditTable(t *testing.T) {
 			if !strings.HasPrefix(filepath.Base(file), kind) {
 				continue
 			}
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(file))(t)
 			var audits []struct {
 				Partition string
 				Parts     []audit.Parts

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestCertificateRecipe runs the recipe of a certificate: its key is one that browsers take, ECDSA
@@ -20,17 +22,11 @@ func TestCertificateRecipe(t *testing.T) {
 	if err != nil {
 		t.Skip("no openssl here")
 	}
-	pages, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must.Get(filepath.Glob("*.md"))(t)
 	recipe := regexp.MustCompile(`(?m)^openssl (req -x509 (?:\\\n|[^#\n])+)`)
 	found := 0
 	for _, page := range pages {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(page))(t)
 		for _, m := range recipe.FindAllStringSubmatch(string(text), -1) {
 			found++
 			cmd := exec.Command(openssl, strings.Fields(strings.ReplaceAll(m[1], "\\\n", " "))...)
@@ -38,15 +34,9 @@ func TestCertificateRecipe(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %s: %v\n%s", page, m[1], err, out)
 			}
-			data, err := os.ReadFile(filepath.Join(cmd.Dir, "server.crt"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(filepath.Join(cmd.Dir, "server.crt")))(t)
 			block, _ := pem.Decode(data)
-			c, err := x509.ParseCertificate(block.Bytes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(x509.ParseCertificate(block.Bytes))(t)
 			if k, ok := c.PublicKey.(*ecdsa.PublicKey); !ok || k.Curve != elliptic.P256() ||
 				len(c.DNSNames) == 0 {
 				t.Errorf("%s: the certificate has a key of %T and the names %v; want one on "+

@@ -17,6 +17,7 @@ import (
 
 	"fmp/docs/internal/kept"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/metric"
@@ -194,10 +195,7 @@ func sameFigures(t *testing.T, a, b *keptRun) {
 // write puts text between the marks of a page, or fails where it is not what stands there already.
 func write(t *testing.T, path, name, text string) {
 	t.Helper()
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(path))(t)
 	has, from, to := between(t, string(page), name)
 	if has == text {
 		return
@@ -207,9 +205,7 @@ func write(t *testing.T, path, name, text string) {
 			name, path, has, text)
 		return
 	}
-	if err := atomicfile.WriteBytes(path, []byte(string(page[:from])+text+string(page[to:]))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, atomicfile.WriteBytes(path, []byte(string(page[:from])+text+string(page[to:]))))
 }
 
 // table1Text is the paper's methods on homogeneous clients, of runs that have others as well.
@@ -219,13 +215,8 @@ func table1Text(t *testing.T, runs map[string]*keptRun) string {
 		own := slices.DeleteFunc(slices.Clone(runs[d].records), func(r experiment.Record) bool {
 			return r.Alpha != 0 || !slices.Contains(letterMethods, r.Method)
 		})
-		tables, err := report.Tables(own, runs[d].manifest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := report.Markdown(&b, tables); err != nil {
-			t.Fatal(err)
-		}
+		tables := must.Get(report.Tables(own, runs[d].manifest))(t)
+		must.Do(t, report.Markdown(&b, tables))
 		b.WriteString("\n")
 	}
 	return b.String()
@@ -452,10 +443,7 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 // lastGap is the relative gap in the last validation of a training's log.
 func lastGap(t *testing.T, path string) float64 {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	gap := math.NaN()
 	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
 		var line struct {
@@ -534,10 +522,7 @@ type figure = func(*experiment.Record) (float64, bool)
 
 func recordsOf(t *testing.T, parts ...string) []experiment.Record {
 	t.Helper()
-	rs, err := experiment.ReadResults(filepath.Join(append([]string{"results"}, parts...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(experiment.ReadResults(filepath.Join(append([]string{"results"}, parts...)...)))(t)
 	return rs
 }
 
@@ -550,11 +535,8 @@ func ablationText(t *testing.T) string {
 		fmt.Sprintf(ablationColumns, "base"), strings.Repeat(" ---: |", 8))
 	for _, a := range ablations {
 		rs := recordsOf(t, "ablation", a.dir)
-		control, err := kept.Less(kept.Select(rs, "homogeneous", "PRIOR",
-			func(r *experiment.Record) (float64, bool) { return r.ACC, true }), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		control := must.Get(kept.Less(kept.Select(rs, "homogeneous", "PRIOR",
+			func(r *experiment.Record) (float64, bool) { return r.ACC, true }), nil))(t)
 		var base []experiment.Record
 		name := ""
 		if a.base != "" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/attack"
 )
 
@@ -55,13 +56,8 @@ func readRounds(t *testing.T) []keptRound {
 	}
 	out := make([]keptRound, len(keptRounds))
 	for i, k := range keptRounds {
-		data, err := os.ReadFile(filepath.Join("results/federation", k.file+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(data, &out[i]); err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join("results/federation", k.file+".json")))(t)
+		must.Do(t, json.Unmarshal(data, &out[i]))
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
@@ -316,10 +317,7 @@ var scopeRuns = map[string][]string{
 // TestScopes: the tables of open and closed scope are those of the kept runs, each of ten repeats.
 func TestScopes(t *testing.T) {
 	for scope, names := range scopeRuns {
-		entries, err := os.ReadDir(filepath.Join("results", scope))
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := must.Get(os.ReadDir(filepath.Join("results", scope)))(t)
 		for _, e := range entries {
 			if e.IsDir() && !slices.Contains(names, e.Name()) {
 				t.Errorf("the run results/%s/%s stands in no table", scope, e.Name())

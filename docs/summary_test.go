@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // cellsOf are the rows of the Markdown tables in a text, heads and rules left out.
@@ -83,9 +85,6 @@ func summaryText(t *testing.T, page string) string {
 
 // TestSummary: the counts of aims met and missed are those of the tables of the page.
 func TestSummary(t *testing.T) {
-	page, err := os.ReadFile("results/all.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("results/all.md"))(t)
 	write(t, "results/all.md", "summary", summaryText(t, string(page)))
 }

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 func TestVersion(t *testing.T) {
@@ -41,10 +43,7 @@ func TestVersion(t *testing.T) {
 
 // TestCitation: CITATION.cff names the version of the sources.
 func TestCitation(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "CITATION.cff"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "CITATION.cff")))(t)
 	if !strings.Contains(string(text), "\nversion: "+Next+"\n") {
 		t.Errorf("CITATION.cff does not say version: %s", Next)
 	}
@@ -57,26 +56,16 @@ func TestTag(t *testing.T) {
 		t.Skip("needs git")
 	}
 	dir := t.TempDir()
-	own, err := filepath.Abs("buildinfo.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile(own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(filepath.Abs("buildinfo.go"))(t)
+	source := must.Get(os.ReadFile(own))(t)
 	for name, text := range map[string]string{
 		"go.mod": "module fmp\n\ngo 1.26\n",
 		"main.go": "package main\n\nimport " +
 			"(\n\t\"fmt\"\n\n\t\"fmp/buildinfo\"\n)\n\nfunc main() { fmt.Println(buildinfo.Read()) }\n",
 		"buildinfo/buildinfo.go": string(source),
 	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	run := func(name string, args ...string) string {
 		t.Helper()
@@ -100,9 +89,7 @@ func TestTag(t *testing.T) {
 		}
 	}
 	run("git", "init", "-q")
-	if err := os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*.exe\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, ".gitignore"), []byte("*.exe\n"), 0o600))
 	run("git", "add", ".")
 	run("git", "commit", "-qm", "a")
 	version(regexp.QuoteMeta(Next))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 )
@@ -46,9 +47,7 @@ func TestAllows(t *testing.T) {
 		f := pflag.NewFlagSet("join", pflag.ContinueOnError)
 		f.SetOutput(io.Discard)
 		flags := connectionFlags(f)
-		if err := f.Parse(strings.Fields(c.flags)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.Parse(strings.Fields(c.flags)))
 		err := flags.allows("join", &wire.Description{Privacy: c.round})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)

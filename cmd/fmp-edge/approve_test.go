@@ -13,6 +13,7 @@ import (
 	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/client"
 )
@@ -23,9 +24,7 @@ func changedGraph(t *testing.T, change func(m *onnx.Model)) string {
 	m, _ := assetstest.Load(t, "digits", models.KindClient)
 	change(m)
 	path := filepath.Join(t.TempDir(), "client.onnx")
-	if err := serde.Save(path, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(path, m))
 	return path
 }
 
@@ -43,10 +42,7 @@ func ownExtractor(by float32) func(m *onnx.Model) {
 // digestOf is the digest of a client graph's extractor.
 func digestOf(t *testing.T, graph string) string {
 	t.Helper()
-	c, err := openClient(graph, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(openClient(graph, 1))(t)
 	return c.Parsed.Extractor
 }
 

@@ -16,6 +16,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/point"
@@ -38,10 +39,7 @@ func canary() (pixels []uint8, labels []int) {
 // +1 for the canary and -1 for every other image, and give the features.
 func attackGraph(t *testing.T, nodes ...*onnx.Node) string {
 	t.Helper()
-	m, _, err := models.Load(privateGraph(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, _ := must.Get2(models.Load(privateGraph(t)))(t)
 	g := m.Graph
 	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Outputs[0] == "features" })
 	g.Nodes[at].Outputs[0] = "honest"
@@ -63,9 +61,7 @@ func attackGraph(t *testing.T, nodes ...*onnx.Node) string {
 	g.Nodes = slices.Insert(g.Nodes, at+1, nodes...)
 	g.Values = nil
 	path := filepath.Join(t.TempDir(), "attack.onnx")
-	if err := serde.Save(path, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(path, m))
 	return path
 }
 
@@ -92,14 +88,8 @@ func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 		t.Logf("%s", log.String())
 		return nil
 	}
-	data, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := federate.DecodeRelease(data, federate.Expect{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(out))(t)
+	r := must.Get(federate.DecodeRelease(data, federate.Expect{}))(t)
 	return r
 }
 
@@ -177,10 +167,7 @@ func pixelExtractor(t *testing.T) string {
 	t.Helper()
 	b := build.New("pixels")
 	b.Output("features", b.Reshape(b.Input("image", onnx.Float32, "batch", 1, side, side), 0, side*side))
-	x, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(b.Model())(t)
 	c := models.ConjugateConfig{Dx: side * side, C: 10, K: 2}
 	values := map[string]*onnx.Tensor{}
 	for name, shape := range map[string][]int{models.ConjCentre: {c.Dx}, models.ConjRadius: {},
@@ -196,27 +183,13 @@ func pixelExtractor(t *testing.T) string {
 		}
 	}
 	values[models.ConjRadius] = onnx.Scalar[float32](1e6) // next to no softening
-	m, err := models.NewConjugate(c, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := models.ConjugateEmbedding(m, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ef, err := models.ReadManifest(e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := models.ClientGraph(x, models.Manifest{}, e, ef,
-		models.Preprocessing{Height: side, Width: side, Channels: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(models.NewConjugate(c, values))(t)
+	e := must.Get(models.ConjugateEmbedding(m, true))(t)
+	ef := must.Get(models.ReadManifest(e))(t)
+	g := must.Get(models.ClientGraph(x, models.Manifest{}, e, ef,
+		models.Preprocessing{Height: side, Width: side, Channels: 1}))(t)
 	path := filepath.Join(t.TempDir(), "pixels.onnx")
-	if err := serde.Save(path, g); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(path, g))
 	return path
 }
 
@@ -259,17 +232,12 @@ func TestPixels(t *testing.T) {
 func TestOtherTail(t *testing.T) {
 	im, labels := blobs(8)
 	dir, _ := folder(t, im, labels)
-	m, _, err := models.Load(model(t, models.KindClient))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, _ := must.Get2(models.Load(model(t, models.KindClient)))(t)
 	at := slices.IndexFunc(m.Graph.Nodes,
 		func(n *onnx.Node) bool { return n.Op == "MatMul" && n.Name == "matmul" })
 	m.Graph.Nodes[at].Inputs[1] = m.Graph.Nodes[at-2].Inputs[0] // features that are not softened
 	graph := filepath.Join(t.TempDir(), "tail.onnx")
-	if err := serde.Save(graph, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(graph, m))
 	var log bytes.Buffer
 	if code := execute(context.Background(),
 		[]string{"compress", "--model", graph, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"),

@@ -12,6 +12,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 )
@@ -19,14 +20,9 @@ import (
 // withExternal writes a model whose first constant lies in the file ward-1.key beside it.
 func withExternal(t *testing.T, path string, change func(p *onnxpb.ModelProto)) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	var p onnxpb.ModelProto
-	if err := proto.Unmarshal(data, &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proto.Unmarshal(data, &p))
 	w := p.Graph.Initializer[0]
 	w.Dims, w.DataType, w.RawData, w.DataLocation = []int64{137}, int32(onnx.Uint8), nil,
 		onnxpb.TensorProto_EXTERNAL
@@ -34,9 +30,7 @@ func withExternal(t *testing.T, path string, change func(p *onnxpb.ModelProto)) 
 	if change != nil {
 		change(&p)
 	}
-	if data, err = proto.Marshal(&p); err != nil {
-		t.Fatal(err)
-	}
+	data = must.Get(proto.Marshal(&p))(t)
 	to := filepath.Join(t.TempDir(), "model.onnx")
 	write(t, to, data)
 	return to
@@ -95,10 +89,7 @@ func TestNoOtherFile(t *testing.T) {
 func TestBombClassifier(t *testing.T) {
 	im, labels := blobs(3)
 	images, _ := folder(t, im, labels)
-	m, _, err := models.Load(classifier(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, _ := must.Get2(models.Load(classifier(t)))(t)
 	g := m.Graph
 	for _, n := range g.Nodes {
 		for i, o := range n.Outputs {
@@ -125,9 +116,7 @@ func TestBombClassifier(t *testing.T) {
 	node("Squeeze", "flat", "mean", "bomb/axis")
 	node("Add", "probabilities", "honest", "flat")
 	path := filepath.Join(t.TempDir(), "classifier.onnx")
-	if err := serde.Save(path, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(path, m))
 	var out, log bytes.Buffer
 	if code := execute(context.Background(), []string{"predict", "--model", path, images}, &out,
 		&log); code == exitOK || out.Len() > 0 ||

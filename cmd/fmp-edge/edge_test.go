@@ -29,6 +29,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
 	"fmp/pipeline/client"
@@ -67,20 +68,14 @@ func gray(im *dataset.Images, i int) *image.Gray {
 func writePNG(t testing.TB, path string, im image.Image) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := png.Encode(&b, im); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&b, im))
 	write(t, path, b.Bytes())
 }
 
 func write(t testing.TB, path string, data []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, data, 0o644))
 }
 
 // run runs the program and wants it to end well.
@@ -95,14 +90,8 @@ func run(t testing.TB, args ...string) string {
 
 func read(t testing.TB, path string) *federate.Upload {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := federate.Decode(data, federate.Expect{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
+	u := must.Get(federate.Decode(data, federate.Expect{}))(t)
 	return u
 }
 
@@ -215,36 +204,15 @@ func TestSources(t *testing.T) {
 // Runtime.
 func serverSide(t *testing.T, im *dataset.Images, labels []int) *point.Set {
 	e := orttest.New(t)
-	x, err := extractor.Open(e, model(t, models.KindExtractor), extractor.Options{}, *im)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(extractor.Open(e, model(t, models.KindExtractor), extractor.Options{}, *im))(t)
 	defer x.Close()
-	h, err := x.Features(t.Context(), im, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set, err := point.FromLabelled(h, x.Dx(), labels, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conjugate, _, err := models.Load(model(t, models.KindConjugate))
-	if err != nil {
-		t.Fatal(err)
-	}
-	embedding, err := models.ConjugateEmbedding(conjugate, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := compress.New(e, embedding)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := must.Get(x.Features(t.Context(), im, nil))(t)
+	set := must.Get(point.FromLabelled(h, x.Dx(), labels, 10))(t)
+	conjugate, _ := must.Get2(models.Load(model(t, models.KindConjugate)))(t)
+	embedding := must.Get(models.ConjugateEmbedding(conjugate, true))(t)
+	k := must.Get(compress.New(e, embedding))(t)
 	defer k.Close()
-	uploads, err := k.Compress(t.Context(), []*point.Set{set})
-	if err != nil {
-		t.Fatal(err)
-	}
+	uploads := must.Get(k.Compress(t.Context(), []*point.Set{set}))(t)
 	return uploads[0]
 }
 
@@ -272,50 +240,26 @@ func TestParts(t *testing.T) {
 	const n = 11
 	im, labels := blobs(n)
 	path := model(t, models.KindClient)
-	c, err := openClient(path, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(openClient(path, 1))(t)
 	dir, order := folder(t, im, labels)
-	src, _, err := imagefile.Open(dir,
-		imagefile.Options{Fit: c.Fit, Classes: imagefile.Classes{N: c.Manifest.C}, MaxItems: n})
-	if err != nil {
-		t.Fatal(err)
-	}
+	src, _ := must.Get2(imagefile.Open(dir,
+		imagefile.Options{Fit: c.Fit, Classes: imagefile.Classes{N: c.Manifest.C}, MaxItems: n}))(t)
 	got, _, _, err := c.Points(t.Context(), src, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _, err := models.Load(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sorted, err := im.Select(order)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, _ := must.Get2(models.Load(path))(t)
+	e := must.Get(pure.New(engine.Options{}))(t)
+	s := must.Get(e.Load(m))(t)
+	sorted := must.Get(im.Select(order))(t)
 	ys := make([]int64, n)
 	for i, k := range order {
 		ys[i] = int64(labels[k])
 	}
-	out, err := engine.Eval(s,
+	out := must.Get(engine.Eval(s,
 		map[string]*onnx.Tensor{"images": onnx.NewTensor(sorted.Pix, n, side, side, 1),
-			"labels": onnx.NewTensor(ys, n)}, "points", "masses")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := client.Set(out["points"], out["masses"], c.Manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+			"labels": onnx.NewTensor(ys, n)}, "points", "masses"))(t)
+	want := must.Get(client.Set(out["points"], out["masses"], c.Manifest))(t)
 	near(t, "in parts", got, want, 1e-5)
 }
 
@@ -323,10 +267,7 @@ func TestParts(t *testing.T) {
 func TestRows(t *testing.T) {
 	dir := t.TempDir()
 	m := model(t, models.KindEmbedding)
-	_, f, err := models.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, f := must.Get2(models.Load(m))(t)
 	x := onnx.ZerosF32(12, f.Dx)
 	rng.Normal(rng.New(2, "rows"), x.F32())
 	y := make([]int64, 12)
@@ -336,9 +277,7 @@ func TestRows(t *testing.T) {
 	rows, labels, out := filepath.Join(dir, "x.npy"), filepath.Join(dir, "y.npy"),
 		filepath.Join(dir, "u")
 	for p, tensor := range map[string]*onnx.Tensor{rows: x, labels: onnx.NewTensor(y, 12)} {
-		if err := npy.Save(p, tensor); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, npy.Save(p, tensor))
 	}
 	run(t, "compress", "--model", m, "--client", "rows", "-o", out, "--rows", rows, "--labels", labels)
 	if u := read(t, out); u.N != 12 || u.Points.N != f.S || u.Model != f.Digest {
@@ -359,14 +298,9 @@ func TestRefused(t *testing.T) {
 	}
 	foreign := build.New("foreign")
 	foreign.Output("y", foreign.Relu(foreign.Input("x", onnx.Float32, "n", 3)))
-	fm, err := foreign.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fm := must.Get(foreign.Model())(t)
 	foreignPath := filepath.Join(t.TempDir(), "foreign.onnx")
-	if err := serde.Save(foreignPath, fm); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(foreignPath, fm))
 	strange := t.TempDir()
 	writePNG(t, filepath.Join(strange, "eleven", "a.png"), gray(im, 0))
 	large := t.TempDir()
@@ -374,13 +308,9 @@ func TestRefused(t *testing.T) {
 	broken := t.TempDir()
 	write(t, filepath.Join(broken, "1", "a.png"), []byte("\x89PNG\r\n\x1a\nnothing"))
 	rows := filepath.Join(t.TempDir(), "x.npy")
-	if err := npy.Save(rows, onnx.ZerosF32(3, 5)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, npy.Save(rows, onnx.ZerosF32(3, 5)))
 	ys := filepath.Join(t.TempDir(), "y.npy")
-	if err := npy.Save(ys, onnx.Vector[int64](0, 1, 2)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, npy.Save(ys, onnx.Vector[int64](0, 1, 2)))
 	idx := file("i", string(append(header(0x803, 2, 2, 2), make([]byte, 7)...)))
 	idxLabels := file("l", string(append(header(0x801, 2), 1, 2)))
 	for _, c := range []struct {
@@ -481,28 +411,17 @@ func TestRefused(t *testing.T) {
 // a seed.
 func classifier(t *testing.T) string {
 	t.Helper()
-	g, f, err := models.Load(model(t, models.KindClient))
-	if err != nil {
-		t.Fatal(err)
-	}
-	features, err := models.FeatureGraph(g, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g, f := must.Get2(models.Load(model(t, models.KindClient)))(t)
+	features := must.Get(models.FeatureGraph(g, f))(t)
 	heads := make([]float64, 5*(f.Dx+1)*f.C)
 	r := rng.New(3, "heads")
 	for i := range heads {
 		heads[i] = 0.5 * r.NormFloat64()
 	}
-	m, err := models.NewClassifier(models.ClassifierParts{Features: features,
-		Heads: onnx.NewTensor(heads, 5, f.Dx+1, f.C)}, models.Manifest{Classes: f.Classes})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(models.NewClassifier(models.ClassifierParts{Features: features,
+		Heads: onnx.NewTensor(heads, 5, f.Dx+1, f.C)}, models.Manifest{Classes: f.Classes}))(t)
 	path := filepath.Join(t.TempDir(), "classifier.onnx")
-	if err := serde.Save(path, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(path, m))
 	return path
 }
 
@@ -560,21 +479,12 @@ func TestPredict(t *testing.T) {
 		run(t, "predict", "--json", "--model", c, filepath.Join(dir, "7", "0007.png"))),
 		func(int) int { return 7 })
 	t.Run("ort", func(t *testing.T) {
-		m, _, err := models.Load(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := orttest.New(t).Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, _ := must.Get2(models.Load(c))(t)
+		s := must.Get(orttest.New(t).Load(m))(t)
 		defer s.Close()
-		out, err := engine.Eval(s,
+		out := must.Get(engine.Eval(s,
 			map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, n, side, side, 1)},
-			"probabilities")
-		if err != nil {
-			t.Fatal(err)
-		}
+			"probabilities"))(t)
 		for i, p := range byIDX {
 			for k, v := range p {
 				if w := out["probabilities"].F32()[i*len(p)+k]; math.Abs(float64(v-w)) > 1e-5 {
@@ -642,10 +552,7 @@ func TestBuilds(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building for %s: %v\n%s", arch, err, out)
 		}
-		st, err := os.Stat(bin[arch])
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Get(os.Stat(bin[arch]))(t)
 		t.Logf("linux/%s: %d bytes", arch, st.Size())
 		if st.Size() > maxBytes {
 			t.Errorf("linux/%s: %d bytes; allowed are %d", arch, st.Size(), maxBytes)
@@ -680,9 +587,7 @@ func TestBuilds(t *testing.T) {
 	if err != nil {
 		t.Fatalf("arm64: %v", err)
 	}
-	if err := json.Unmarshal(text, &b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &b))
 	t.Logf("arm64 under qemu: %.0f ms, %.1f MiB with the emulator", b.First, b.PeakMemory)
 	if b.PeakMemory > 4*maxMemory {
 		t.Errorf("%.1f MiB with the emulator", b.PeakMemory)
@@ -705,22 +610,14 @@ func sameUpload(t *testing.T, program []string, dir string, datasets ...string) 
 	t.Helper()
 	odd, photographs := filepath.Join("..", "..", "featurize", "imagefile", "testdata", "odd"),
 		t.TempDir()
-	entries, err := os.ReadDir(odd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(odd))(t)
 	for i, e := range entries {
 		if strings.Contains(e.Name(), "heic") || strings.Contains(e.Name(), "avif") {
 			continue // decoded by a program of the machine, if it has one
 		}
-		data, err := os.ReadFile(filepath.Join(odd, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join(odd, e.Name())))(t)
 		to := filepath.Join(photographs, fmt.Sprint(i%10), e.Name())
-		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, data, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, data, 0o644)))
 	}
 	for _, dataset := range datasets {
 		for _, images := range []string{dir, photographs} {
@@ -733,10 +630,7 @@ func sameUpload(t *testing.T, program []string, dir string, datasets ...string) 
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", program, err, out)
 			}
-			want, err := os.ReadFile(here)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(os.ReadFile(here))(t)
 			if got, err := os.ReadFile(there); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%s: the upload of %s behind %s is not that of this program, byte for byte: %v",
 					program, images, dataset, err)
@@ -754,10 +648,7 @@ func TestWebAssembly(t *testing.T) {
 	if err != nil {
 		t.Skip("node is missing: the program in WebAssembly is not run")
 	}
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(exec.Command("go", "env", "GOROOT").Output())(t)
 	program := filepath.Join(t.TempDir(), "fmp-edge.wasm")
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", program, ".")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=js", "GOARCH=wasm")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/tally"
 )
@@ -24,13 +25,8 @@ func TestNoiseIsSpent(t *testing.T) {
 	im, labels := blobs(6)
 	photos, _ := folder(t, im, labels)
 	path := func(name string) string { return filepath.Join(dir, name) }
-	key, err := identity.New("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := key.Save(path("a.key")); err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(identity.New("a"))(t)
+	must.Do(t, key.Save(path("a.key")))
 	sent := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -51,14 +47,9 @@ func TestNoiseIsSpent(t *testing.T) {
 	}
 	read := func(name string) *tally.Report {
 		t.Helper()
-		data, err := os.ReadFile(path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path(name)))(t)
 		r := &tally.Report{}
-		if err := json.Unmarshal(data, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(data, r))
 		return r
 	}
 	noisy := []string{"--epsilon", "1", "--output"}
@@ -87,9 +78,7 @@ func TestNoiseIsSpent(t *testing.T) {
 	want("limits without noise", exitUsage, "give --epsilon", "--max-epsilon", "1")
 	want("no limit", exitUsage, "--max-epsilon -1",
 		append(noisy, path("three"), "--max-epsilon", "-1")...)
-	if err := os.Remove(path("one")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path("one")))
 	want("a report that is gone", exitUsage, "--redraw", append(noisy, path("one"))...)
 	if sent > 0 {
 		t.Errorf("%d reports were sent", sent)

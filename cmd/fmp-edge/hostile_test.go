@@ -11,6 +11,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/must"
 	"fmp/onnx/printable"
 )
 
@@ -35,9 +36,7 @@ func TestHostileNames(t *testing.T) {
 	graph := model(t, models.KindClient)
 	photos := filepath.Join(dir, "photos")
 	var b bytes.Buffer
-	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&b, image.NewGray(image.Rect(0, 0, 8, 8))))
 	for _, name := range []string{"0/" + evil, "0/good.png", "0/" + evil + ".txt",
 		"1/broken" + strings.ReplaceAll(evil, "\n", "")} {
 		data := b.Bytes()
@@ -49,13 +48,9 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 	other := filepath.Join(dir, "other", evil)
-	if err := os.MkdirAll(other, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(other, 0o755))
 	list := filepath.Join(dir, "list.csv")
-	if err := os.WriteFile(list, []byte("\"photos/0/good.png\",\""+evil+"\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(list, []byte("\"photos/0/good.png\",\""+evil+"\"\n"), 0o600))
 	out := filepath.Join(dir, "up")
 	runs := [][]string{
 		{"compress", "--model", graph, "--client", "a", "-o", out, photos},

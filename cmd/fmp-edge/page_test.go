@@ -10,6 +10,7 @@ import (
 
 	"fmp/assets/assetstest"
 	"fmp/models"
+	"fmp/onnx/must"
 )
 
 // TestPageRefuses: nothing is written for a private round, into a mistyped folder, or without the
@@ -34,9 +35,7 @@ func TestPageRefuses(t *testing.T) {
 		"nothing else; see fmp-edge": {exitUsage, []string{"--model", private, "-o", "site", "photos"}},
 	} {
 		out := filepath.Join(t.TempDir(), "of")
-		if err := os.Mkdir(out, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(out, 0o755))
 		for i, a := range c.args {
 			if strings.HasSuffix(a, "site") {
 				c.args[i] = filepath.Join(out, a)

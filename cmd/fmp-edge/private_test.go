@@ -14,6 +14,7 @@ import (
 
 	"fmp/assets/assetstest"
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
@@ -45,14 +46,8 @@ func TestCompressPrivate(t *testing.T) {
 		path := filepath.Join(dir, name)
 		run(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", path,
 			filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels")}, args...)...)
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := federate.DecodeRelease(data, federate.Expect{C: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path))(t)
+		r := must.Get(federate.DecodeRelease(data, federate.Expect{C: 10}))(t)
 		if text := run(t, "inspect", path); !strings.Contains(text, "epsilon 4") {
 			t.Errorf("inspect says %s", text)
 		}
@@ -103,14 +98,8 @@ func TestCompressPrivate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	helper, err := federate.DecodeRelease(data, federate.Expect{Model: leader.Model})
-	if err != nil {
-		t.Fatal(err)
-	}
-	scheme, err := leader.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	helper := must.Get(federate.DecodeRelease(data, federate.Expect{Model: leader.Model}))(t)
+	scheme := must.Get(leader.Scheme())(t)
 	var check [2]*prio.Checking
 	var messages [2][]byte
 	for i, r := range []*federate.Release{leader, helper} {
@@ -123,23 +112,12 @@ func TestCompressPrivate(t *testing.T) {
 	}
 	total := [2]*prio.Sum{scheme.NewSum(), scheme.NewSum()}
 	for i := range total {
-		out, err := check[i].Finish(messages[1-i])
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(check[i].Finish(messages[1-i]))(t)
 		total[i].Add(out)
-		if err := total[i].AddNoise(1, rand.Reader); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, total[i].AddNoise(1, rand.Reader))
 	}
-	theirs, err := total[prio.Helper].Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := total[prio.Leader].Open(theirs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	theirs := must.Get(total[prio.Helper].Bytes())(t)
+	opened := must.Get(total[prio.Leader].Open(theirs))(t)
 	for i, v := range opened.Values {
 		if d := v - plain.Sums.Values[i]; d > 20 || d < -20 { // fourteen deviations of the noise of two
 			t.Errorf("number %d of the opened sum is %d, of the client's %d", i, v,

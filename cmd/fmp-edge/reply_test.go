@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"fmp/onnx/must"
 )
 
 // TestFixedReply: compress of a private round is over, and its upload there, at one time after its
@@ -21,10 +23,8 @@ func TestFixedReply(t *testing.T) {
 	three, _ := folder(t, few, few2)
 	sixty, _ := folder(t, many, many2)
 	bad, _ := folder(t, few, few2)
-	if err := os.WriteFile(filepath.Join(bad, "0", "bad.png"), []byte("\x89PNG\r\n\x1a\nno more"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(bad, "0", "bad.png"), []byte("\x89PNG\r\n\x1a\nno more"),
+		0o600))
 	const after = 40 * time.Second
 	for i, c := range []struct {
 		what, source, says string

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/models/signature"
+	"fmp/onnx/must"
 )
 
 // TestSignedBy: compress and predict run a model only where the key that they are given signed it,
@@ -17,23 +18,14 @@ func TestSignedBy(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"k", "other"} {
-		private, public, err := signature.NewKey()
-		if err != nil {
-			t.Fatal(err)
-		}
+		private, public := must.Get2(signature.NewKey())(t)
 		write(t, at(name), private)
 		write(t, at(name+".pub"), public)
 	}
 	sign := func(key, model string) []byte {
 		t.Helper()
-		k, err := signature.LoadPrivate(at(key))
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := signature.Sign(k, model, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(signature.LoadPrivate(at(key)))(t)
+		data := must.Get(signature.Sign(k, model, nil))(t)
 		return data
 	}
 	im, labels := blobs(10)
@@ -46,10 +38,7 @@ func TestSignedBy(t *testing.T) {
 			[]string{"compress", "--client", "a", "-o", at("a.upload"), images}},
 		"classifier": {classifier(t), []string{"predict", images}},
 	} {
-		data, err := os.ReadFile(c.model)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(c.model))(t)
 		file := at(strings.ReplaceAll(what, " ", "-") + ".onnx")
 		write(t, file, data)
 		args := append(c.args, "--model", file, "--signed-by", at("k.pub"))

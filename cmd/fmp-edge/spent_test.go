@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 )
 
 // TestNothingBegun: a private upload that is refused begins no ledger, nor a seal or a folder for
@@ -32,10 +33,7 @@ func TestNothingBegun(t *testing.T) {
 	if code, log := try(filepath.Join(dir, "first.jsonl"), "taken", "1"); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, log)
 	}
-	before, err := os.ReadFile(taken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(os.ReadFile(taken))(t)
 	write(t, empty, nil)
 	for _, ledger := range []string{filepath.Join(dir, "new.jsonl"), filepath.Join(folder, "new.jsonl"), empty} {
 		if code, log := try(ledger, "over", "1", "--max-epsilon", "0.5"); code != exitUsage ||
@@ -91,10 +89,7 @@ func TestSpent(t *testing.T) {
 		}
 	}
 	content := func(name string) string {
-		data, err := os.ReadFile(path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path(name)))(t)
 		return string(data)
 	}
 	want("the first", exitOK, "", "one", photos, "--epsilon", "1", "--max-epsilon", "1")
@@ -126,9 +121,7 @@ func TestSpent(t *testing.T) {
 		"--max-epsilon", "1")
 	// The upload is gone: the noise is drawn again where that is meant, and counted.
 	for _, name := range []string{"one", "copy"} {
-		if err := os.Remove(path(name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(path(name)))
 	}
 	want("an upload that is gone", exitUsage, "--redraw", "six", photos, "--epsilon", "1")
 	want("drawn again, over the limit", exitUsage, "--max-epsilon allows 1.5", "seven", photos,

@@ -9,6 +9,7 @@ import (
 
 	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 )
 
@@ -17,10 +18,7 @@ func TestWrong(t *testing.T) {
 	client, classifier := model(t, models.KindClient), model(t, models.KindExtractor)
 	t.Chdir(t.TempDir())
 	for to, from := range map[string]string{"client.onnx": client, "x.onnx": classifier} {
-		data, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(from))(t)
 		write(t, to, data)
 	}
 	picture := image.NewGray(image.Rect(0, 0, 8, 8))
@@ -48,17 +46,10 @@ func TestWrong(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	k, err := identity.New("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := k.Save("a.key"); err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(identity.New("a"))(t)
+	must.Do(t, k.Save("a.key"))
 	for link, to := range map[string]string{"hard.upload": "client.onnx", "hard.json": "a.key"} {
-		if err := os.Link(to, link); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Link(to, link))
 	}
 	const c = "compress --model client.onnx --client a -o a.upload "
 	outputstest.CheckWrong(t, []outputstest.Wrong{

@@ -21,6 +21,7 @@ import (
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
@@ -40,17 +41,11 @@ func photographs(t *testing.T) (dir string, paths []string, read func(string) ([
 			im.SetGray(4+k%20, (4+2*(i%10)+k/20+r.IntN(2))%28, color.Gray{Y: uint8(200 + r.IntN(55))})
 		}
 		var b bytes.Buffer
-		if err := png.Encode(&b, im); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, png.Encode(&b, im))
 		path := filepath.Join(dir, fmt.Sprint(i%10), fmt.Sprintf("%d", i/20),
 			fmt.Sprintf("a %d.png", 30-i))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, b.Bytes(), 0o644))
 	}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -67,10 +62,7 @@ func photographs(t *testing.T) (dir string, paths []string, read func(string) ([
 
 func graph(t *testing.T) []byte {
 	t.Helper()
-	data, err := os.ReadFile(assetstest.File(t, "digits", models.KindClient))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(assetstest.File(t, "digits", models.KindClient)))(t)
 	return data
 }
 
@@ -80,9 +72,7 @@ func ask(t *testing.T, s *session, method string, params any, q *request,
 	refused string) (map[string]any, []byte) {
 	t.Helper()
 	var err error
-	if q.params, err = json.Marshal(params); err != nil {
-		t.Fatal(err)
-	}
+	q.params = must.Get(json.Marshal(params))(t)
 	if q.progress == nil {
 		q.progress = func(int, int) {}
 	}
@@ -96,14 +86,9 @@ func ask(t *testing.T, s *session, method string, params any, q *request,
 	if err != nil {
 		t.Fatalf("%s: %v", method, err)
 	}
-	text, err := json.Marshal(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(out))(t)
 	var fields map[string]any
-	if err := json.Unmarshal(text, &fields); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &fields))
 	return fields, data
 }
 
@@ -129,24 +114,12 @@ func TestUpload(t *testing.T) {
 	if want := 30*30 + 30*31/2; seen != want {
 		t.Errorf("progress adds up to %d; want %d", seen, want)
 	}
-	c, err := client.Parse(data, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	src, _, err := imagefile.Open(dir,
-		imagefile.Options{Fit: c.Fit, Classes: c.Classes(), MaxItems: client.MaxItems})
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, _, err := c.Upload(context.Background(), src, client.Options{}, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.Parse(data, 1))(t)
+	src, _ := must.Get2(imagefile.Open(dir,
+		imagefile.Options{Fit: c.Fit, Classes: c.Classes(), MaxItems: client.MaxItems}))(t)
+	u, _ := must.Get2(c.Upload(context.Background(), src, client.Options{}, "a"))(t)
 	u.Round, u.Precision = 3, federate.Half
-	want, err := u.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(u.Encode())(t)
 	if !bytes.Equal(got, want) {
 		t.Errorf("the page's upload has sha256 %s; the client's %s", models.DigestBytes(got),
 			models.DigestBytes(want))
@@ -189,10 +162,7 @@ func TestExtractorOfAnother(t *testing.T) {
 			w.F32()[i] *= by
 		}
 		m.Graph.Initializers["stem/conv/weight"] = w
-		data, err := serde.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(serde.Marshal(m))(t)
 		return data
 	}
 	unread := &request{read: func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }}
@@ -251,10 +221,7 @@ func TestPrivate(t *testing.T) {
 		if noise == privacy.TwoServers {
 			d.Server = wire.Leader
 		}
-		text, err := json.Marshal(map[string]any{"rounds": []wire.Description{d}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{d}}))(t)
 		ask(t, s, "round", nil, &request{data: text}, refused)
 	}
 	round(&session{}, 1, privacy.TwoServers, 1, true, "fmp-edge join --helper")
@@ -285,10 +252,7 @@ func TestPrivate(t *testing.T) {
 	if err != nil || r.Budget.Epsilon != 1 || r.Client != "a" || r.Round != 1 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	o, err := federate.DecodeRelease(other, federate.Expect{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(federate.DecodeRelease(other, federate.Expect{}))(t)
 	apart := 0. // two draws are 1.13 deviations apart in the mean, to .09 of these
 	for i, v := range r.Sums.Values {
 		apart += math.Abs(float64(v-o.Sums.Values[i])) / float64(len(r.Sums.Values))
@@ -332,20 +296,14 @@ func TestPrivate(t *testing.T) {
 func TestReceipt(t *testing.T) {
 	_, paths, read := photographs(t)
 	data := graph(t)
-	server, err := identity.New("server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(identity.New("server"))(t)
 	key := func(k *identity.Key) string { r := &wire.Receipt{}; r.Sign(k); return r.Server }
 	d := wire.Description{Round: 7, State: wire.Open, Now: time.Now(),
 		Deadline: time.Now().Add(time.Hour), Graph: models.DigestBytes(data),
 		GraphBytes: int64(len(data)),
 		MaxPoints:  100, MaxBytes: 1 << 20, Precisions: []string{"int8"}, ServerKey: key(server)}
 	list := func(d wire.Description) []byte {
-		text, err := json.Marshal(map[string]any{"rounds": []wire.Description{d}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{d}}))(t)
 		return text
 	}
 	s := &session{}
@@ -362,10 +320,7 @@ func TestReceipt(t *testing.T) {
 		&request{read: read}, "")
 	signed, _ := ask(t, s, "sign", nil, &request{data: upload}, "")
 	headers := signed["headers"].(map[string]any)
-	k, err := identity.Parse(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(identity.Parse(secret))(t)
 	statement := identity.Statement{Purpose: identity.Upload, Server: d.ServerKey, Round: 7,
 		Client: "shop 1", Graph: d.Graph,
 		Content: models.DigestBytes(upload)}
@@ -377,10 +332,7 @@ func TestReceipt(t *testing.T) {
 		Time: time.Now()}
 	reply := func(r wire.Receipt, k *identity.Key) *request {
 		r.Sign(k)
-		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(r))(t)
 		return &request{data: text}
 	}
 	digest := map[string]any{"digest": signed["digest"]}
@@ -404,10 +356,7 @@ func TestReceipt(t *testing.T) {
 		Held: []wire.VersionRef{}}
 	for by, refused := range map[*identity.Key]string{server: "", k: "not signed by the server's key"} {
 		w.Sign(by)
-		text, err := json.Marshal(w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(w))(t)
 		ask(t, s, "withdrawn", nil, &request{data: text}, refused)
 	}
 	ask(t, s, "evaluate", map[string]any{"paths": paths}, &request{read: read}, "a classifier")

@@ -10,6 +10,7 @@ import (
 	"fmp/assets"
 	"fmp/assets/assetstest"
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 )
 
@@ -26,10 +27,7 @@ func TestAnchorCommand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u, err := federate.Decode(data, federate.Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(federate.Decode(data, federate.Expect{}))(t)
 		return u
 	}
 	got, want := read(os.ReadFile(out)), read(assets.Anchor("digits"))
@@ -43,9 +41,7 @@ func TestAnchorCommand(t *testing.T) {
 		}
 	}
 	embedding := filepath.Join(dir, "embedding.onnx")
-	if err := os.WriteFile(embedding, assetstest.Data(t, "digits", models.KindEmbedding), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(embedding, assetstest.Data(t, "digits", models.KindEmbedding), 0o600))
 	none := filepath.Join(dir, "none.upload")
 	for want, args := range map[string][]string{
 		"--images 0":           {"--dataset", "digits", "--images", "0"},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 )
 
 // TestAudit: the audit of a private run finds members of class means and proves less than the run
@@ -31,18 +32,13 @@ func TestAudit(t *testing.T) {
 	if code, _, _ := runFMP(t, "audit", filepath.Dir(dir)); code != exitMissing {
 		t.Errorf("the audit of a folder that is no run: exit code %d", code)
 	}
-	_, f, err := models.Load(filepath.Join(dir, "models", "homogeneous-shared-FMP-DP.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, f := must.Get2(models.Load(filepath.Join(dir, "models", "homogeneous-shared-FMP-DP.onnx")))(t)
 	if o, err := models.ReadOrigin(f); err != nil ||
 		!strings.Contains(string(o.Private), `"epsilon":8`) {
 		t.Errorf("origin %+v, %v", o, err)
 	}
 	var out []audited
-	if err := json.Unmarshal([]byte(ok("audit", dir, "--rounds", "5", "--json")), &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(ok("audit", dir, "--rounds", "5", "--json")), &out))
 	a := out[0]
 	if len(a.Parts) == 0 || a.Parts[0].AUC < 0.7 || a.Private == nil || a.Private.AUC < 0.55 ||
 		a.Private.AUC > 0.95 {
@@ -75,9 +71,7 @@ func TestAuditServer(t *testing.T) {
 			continue
 		}
 		var out []audited
-		if err := json.Unmarshal([]byte(text), &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(text), &out))
 		refused := 0
 		for _, c := range out[0].Server {
 			if c.Refused != "" {

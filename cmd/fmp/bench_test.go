@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestBench measures the shipped models for a moment: every one on both engines, the ratio that of
@@ -16,9 +18,7 @@ func TestBench(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	var got []benchedModel
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &got))
 	var kinds []string
 	for _, m := range got {
 		kinds = append(kinds, m.Kind)

@@ -23,6 +23,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
@@ -51,18 +52,13 @@ func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Sto
 	c := &mergeCluster{t: t, uploads: map[string][]byte{}, lies: map[string]bool{}}
 	c.urls, c.servers = natsCluster(t, "")
 	var st *store.Store
-	if err := c.again(func(ctx context.Context) (err error) {
+	must.Do(t, c.again(func(ctx context.Context) (err error) {
 		st, err = store.Open(ctx, "fmp-test",
 			store.Options{URL: strings.Join(c.urls, ","), Replicas: 3})
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	t.Cleanup(func() { st.Close() })
-	s, err := newSimulated()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newSimulated())(t)
 	var writes errgroup.Group
 	writes.SetLimit(32)
 	for i := range clients {
@@ -71,10 +67,7 @@ func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Sto
 		if i%liar == 0 {
 			shift, c.lies[name] = 3, true
 		}
-		data, err := s.upload(name, shift)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(s.upload(name, shift))(t)
 		m := store.Member{Client: name, Upload: models.DigestBytes(data)}
 		c.members, c.uploads[name] = append(c.members, m), data
 		writes.Go(func() error {
@@ -83,13 +76,8 @@ func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Sto
 					N: 20, Data: data}, 0)
 		})
 	}
-	if err := writes.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writes.Wait())
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	t.Cleanup(func() { eng.Close() })
 	c.pooling = &pooling{graph: s.graph, client: s.f, eng: eng,
 		options: pool.Options{Scope: posterior.ScopeClosed, Samples: 10, Seed: 3}}
@@ -170,38 +158,22 @@ func (c *mergeCluster) alone() []byte {
 	t := c.t
 	all := func(m *merge.Merger) *merge.Part {
 		for _, of := range c.members {
-			if err := m.Add(c.uploads[of.Client]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.Add(c.uploads[of.Client]))
 		}
 		return m.Part()
 	}
 	sample := merge.Merger{}
 	for _, k := range all(&merge.Merger{Trust: true}).Kept {
-		if err := sample.Add(k.Data); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, sample.Add(k.Data))
 	}
-	data, err := sample.Part().Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	judge, err := pool.Judge(t.Context(), c.pooling.eng, sample.Part(), c.pooling.graph,
-		c.pooling.client, c.pooling.options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	uploads, rest, err := pool.Merged(all(&merge.Merger{Judge: judge, Against: models.DigestBytes(data)}), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(sample.Part().Encode())(t)
+	judge := must.Get(pool.Judge(t.Context(), c.pooling.eng, sample.Part(), c.pooling.graph,
+		c.pooling.client, c.pooling.options))(t)
+	uploads, rest := must.Get2(pool.Merged(all(&merge.Merger{Judge: judge, Against: models.DigestBytes(data)}), false))(t)
 	if rest.LeftOut == 0 || rest.Summed == 0 {
 		t.Fatalf("%d are summed and %d are left out", rest.Summed, rest.LeftOut)
 	}
-	made, err := c.pooling.poolRest(t.Context(), uploads, rest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(c.pooling.poolRest(t.Context(), uploads, rest))(t)
 	return made.Rows
 }
 
@@ -239,19 +211,11 @@ func TestMergeCluster(t *testing.T) {
 	const clients, liar = 1150, 9
 	c, st := newMergeCluster(t, clients, liar)
 	want := c.alone()
-	q, err := work.NewQueue(t.Context(), st, benchRound,
-		work.Models{Graph: assetstest.Data(t, "digits", models.KindClient)}, c.pooling.options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := must.Get(work.NewQueue(t.Context(), st, benchRound,
+		work.Models{Graph: assetstest.Data(t, "digits", models.KindClient)}, c.pooling.options))(t)
 	q.Uploads, c.pooling.mergers = 40, q
-	key, err := identity.New("worker")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if q.Signers, err = identity.ParseRoster([]byte(key.Line())); err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(identity.New("worker"))(t)
+	q.Signers = must.Get(identity.ParseRoster([]byte(key.Line())))(t)
 	taken, killed := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	dying := c.worker(strings.Join(c.urls, ","), key, func() {
@@ -290,16 +254,10 @@ func TestMergeCluster(t *testing.T) {
 	}
 	var uploads []pool.Upload
 	for _, m := range c.members {
-		u, err := federate.Decode(c.uploads[m.Client], federate.Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(federate.Decode(c.uploads[m.Client], federate.Expect{}))(t)
 		uploads = append(uploads, pool.Upload{Upload: u, Digest: m.Upload})
 	}
-	single, err := c.pooling.pool(t.Context(), uploads)
-	if err != nil {
-		t.Fatal(err)
-	}
+	single := must.Get(c.pooling.pool(t.Context(), uploads))(t)
 	most := 0.0
 	was := c.probabilities(single.Rows)
 	for i, p := range c.probabilities(made.Rows) {

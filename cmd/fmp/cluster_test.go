@@ -11,6 +11,8 @@ import (
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+
+	"fmp/onnx/must"
 )
 
 // natsCluster starts three NATS servers that keep streams together. They listen on a loopback
@@ -26,10 +28,7 @@ func natsCluster(t *testing.T, token string) (urls []string, servers []*natsserv
 	var ports []int
 	var held []net.Listener
 	for range 6 { // all are held until all are known, so that they differ
-		l, err := net.Listen("tcp", host+":0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(net.Listen("tcp", host+":0"))(t)
 		held = append(held, l)
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
@@ -42,15 +41,12 @@ func natsCluster(t *testing.T, token string) (urls []string, servers []*natsserv
 		routes = append(routes, fmt.Sprintf("nats://%s:%d", host, ports[3+i]))
 	}
 	for i := range 3 {
-		s, err := natsserver.NewServer(&natsserver.Options{ServerName: fmt.Sprint("n", i), Host: host,
+		s := must.Get(natsserver.NewServer(&natsserver.Options{ServerName: fmt.Sprint("n", i), Host: host,
 			Port: ports[i], JetStream: true,
 			StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 8 << 20, Authorization: token,
 			LeafNode: natsserver.LeafNodeOpts{Host: host, Port: natsserver.RANDOM_PORT},
 			Cluster:  natsserver.ClusterOpts{Name: "fmp", Host: host, Port: ports[3+i]},
-			Routes:   natsserver.RoutesFromStr(strings.Join(routes, ","))})
-		if err != nil {
-			t.Fatal(err)
-		}
+			Routes:   natsserver.RoutesFromStr(strings.Join(routes, ","))}))(t)
 		s.Start()
 		servers = append(servers, s)
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 )
@@ -75,9 +76,7 @@ func TestCompletionScripts(t *testing.T) {
 			continue
 		}
 		file := filepath.Join(t.TempDir(), "script")
-		if err := os.WriteFile(file, []byte(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(out), 0o644))
 		if said, err := exec.Command(path, "-n", file).CombinedOutput(); err != nil {
 			t.Errorf("%s does not read its script: %v\n%s", shell, err, said)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 )
 
 func TestDataCommands(t *testing.T) {
@@ -39,10 +40,7 @@ func TestDataCommands(t *testing.T) {
 			}
 		}
 	}
-	f, err := os.Open(sheet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(sheet))(t)
 	defer f.Close()
 	if c, err := png.DecodeConfig(f); err != nil || c.Width != 5*58+2 || c.Height != 10*58+2 {
 		t.Errorf("the sheet is %dx%d (%v)", c.Width, c.Height, err)
@@ -75,9 +73,7 @@ func TestDataErrors(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	images := filepath.Join(truncated, "train-images-idx3-ubyte")
-	if err := os.Truncate(images, 5000); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(images, 5000))
 	for _, c := range []struct {
 		args []string
 		code int
@@ -132,9 +128,7 @@ func TestBadImagesOfFolders(t *testing.T) {
 	bad := []string{filepath.Join(photos, "train", "3", "bad.png"),
 		filepath.Join(photos, "test", "4", "worse.jpg")}
 	for _, path := range bad {
-		if err := os.WriteFile(path, []byte("no picture"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte("no picture"), 0o644))
 	}
 	out := filepath.Join(dir, "out.onnx")
 	for _, args := range [][]string{

@@ -15,6 +15,7 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"go.yaml.in/yaml/v3"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/selfsigned"
 )
 
@@ -22,10 +23,7 @@ import (
 // with flags that it has.
 func TestDeploy(t *testing.T) {
 	read := func(name string) []byte {
-		data, err := os.ReadFile("../../examples/deploy/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile("../../examples/deploy/" + name))(t)
 		return data
 	}
 	var compose struct {
@@ -36,9 +34,7 @@ func TestDeploy(t *testing.T) {
 		}
 		Secrets map[string]struct{ File string }
 	}
-	if err := yaml.Unmarshal(read("compose.yaml"), &compose); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(read("compose.yaml"), &compose))
 	commands := map[string]string{}
 	for name, s := range compose.Services {
 		if s.Build == nil {
@@ -124,16 +120,10 @@ type probe struct {
 // podSets are those of the manifests, by name.
 func podSets(t *testing.T) map[string]podSet {
 	t.Helper()
-	files, err := filepath.Glob("../../examples/deploy/kubernetes*/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("../../examples/deploy/kubernetes*/*.yaml"))(t)
 	all := map[string]podSet{}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(t)
 		for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
 			var w podSet
 			var node yaml.Node
@@ -143,9 +133,7 @@ func podSets(t *testing.T) map[string]podSet {
 				t.Fatalf("%s: %v", file, err)
 			}
 			var kind struct{ Kind string }
-			if err := node.Decode(&kind); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, node.Decode(&kind))
 			if kind.Kind != "StatefulSet" && kind.Kind != "Deployment" {
 				continue
 			}
@@ -167,10 +155,7 @@ func TestKubernetes(t *testing.T) {
 		t.Fatalf("%d sets of pods; want the NATS servers, the server, the workers and those that merge",
 			len(all))
 	}
-	api, err := os.ReadFile("../../pipeline/federate/service/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := must.Get(os.ReadFile("../../pipeline/federate/service/openapi.yaml"))(t)
 	for name, w := range all {
 		checkPods(t, name, w)
 		c := w.Spec.Template.Spec.Containers[0]
@@ -231,14 +216,9 @@ func checkPods(t *testing.T, name string, w podSet) {
 // TestKubernetesFeatures: the JobSet has a queue of Kueue; each index of its Indexed Job computes
 // the shard of that number and is tried again; the merging waits for all, in the same store.
 func TestKubernetesFeatures(t *testing.T) {
-	data, err := os.ReadFile("../../examples/deploy/kubernetes/features/features.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("../../examples/deploy/kubernetes/features/features.yaml"))(t)
 	var set podSet
-	if err := yaml.Unmarshal(data, &set); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(data, &set))
 	if set.Kind != "JobSet" || set.Metadata.Labels["kueue.x-k8s.io/queue-name"] == "" ||
 		len(set.Spec.Jobs) != 2 {
 		t.Fatalf("kind %s, labels %v, %d jobs", set.Kind, set.Metadata.Labels, len(set.Spec.Jobs))
@@ -274,26 +254,16 @@ func TestKubernetesFeatures(t *testing.T) {
 // TestKubernetesNATS: the configuration of the NATS servers is one that NATS takes: TLS, a token,
 // JetStream that syncs each write, three servers.
 func TestKubernetesNATS(t *testing.T) {
-	data, err := os.ReadFile("../../examples/deploy/kubernetes/nats.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("../../examples/deploy/kubernetes/nats.conf"))(t)
 	dir := t.TempDir()
-	if err := selfsigned.Ensure(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"),
-		time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, selfsigned.Ensure(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"),
+		time.Now()))
 	data = bytes.ReplaceAll(data, []byte("/tls/ca.crt"), []byte(filepath.Join(dir, "tls.crt")))
 	data = bytes.ReplaceAll(data, []byte("/tls/"), []byte(dir+string(filepath.Separator)))
 	t.Setenv("POD_NAME", "nats-0")
 	t.Setenv("NATS_TOKEN", "secret")
-	if err := os.WriteFile(filepath.Join(dir, "nats.conf"), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o, err := natsserver.ProcessConfigFile(filepath.Join(dir, "nats.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "nats.conf"), data, 0o600))
+	o := must.Get(natsserver.ProcessConfigFile(filepath.Join(dir, "nats.conf")))(t)
 	if o.ServerName != "nats-0" || o.Authorization != "secret" || o.TLSConfig == nil ||
 		o.Cluster.TLSConfig == nil || !o.JetStream ||
 		!o.SyncAlways || len(o.Routes) != 3 {

@@ -17,6 +17,7 @@ import (
 
 	"fmp/cmd/internal/interrupt"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -47,9 +48,7 @@ func endless(t *testing.T) string {
 			Attrs:   []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: body}}}},
 	})
 	path := filepath.Join(t.TempDir(), "endless.onnx")
-	if err := serde.Save(path, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(path, m))
 	return path
 }
 
@@ -111,14 +110,10 @@ func TestFirstSignalEndsTheProgram(t *testing.T) {
 		c.Env = append(os.Environ(), programEnv+"=1")
 		var errs bytes.Buffer
 		c.Stderr = &errs
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Start())
 		computes(c.Process.Pid) // before the loop the signal must do as well
 		begun := time.Now()
-		if err := c.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Process.Signal(sig))
 		c.Wait()
 		// Twice the grace, and what a busy machine takes.
 		if took := time.Since(begun); took > 2*interrupt.Grace+5*time.Second {

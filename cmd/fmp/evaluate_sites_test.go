@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/wire"
 	sites "fmp/pipeline/tally/pooled"
 )
@@ -55,9 +56,7 @@ func TestCrossSite(t *testing.T) {
 		return f.fmp(append([]string{"evaluate", classifier, "--engine.name", "pure"}, args...)...)
 	}
 	var got struct{ Sites sites.Result }
-	if err := json.Unmarshal([]byte(pool(append(append(reports, roster...), "--json")...)), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(pool(append(append(reports, roster...), "--json")...)), &got))
 	a, _ := json.Marshal(got.Sites)
 	if b, _ := json.Marshal(want); !bytes.Equal(a, b) {
 		t.Errorf("of files\n%s\nand of the server\n%s", a, b)

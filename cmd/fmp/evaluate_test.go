@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/evaluate"
 )
 
@@ -32,9 +33,7 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	var run runOutput
-	if err := json.Unmarshal([]byte(out), &run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &run))
 	if len(run.Models) != 3 {
 		t.Fatalf("kept %v, want the three martingale posteriors", run.Models)
 	}
@@ -45,9 +44,7 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 			t.Fatalf("%s: exit code %d: %s", m, code, errs)
 		}
 		var got evaluate.Result
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &got))
 		method := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(m), "homogeneous-shared-"),
 			".onnx")
 		found := false
@@ -97,13 +94,9 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		!strings.Contains(out, "confusion") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
-	if err := os.MkdirAll(at("bad/3"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(at("bad/3"), 0o755))
 	for _, name := range []string{"bad/3/one.png", "bad/3/two.jpg"} {
-		if err := os.WriteFile(at(name), []byte("no picture"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(at(name), []byte("no picture"), 0o644))
 	}
 	for _, c := range []struct {
 		code int

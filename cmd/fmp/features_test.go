@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestFeatures: shards of the command merge to the file that the command makes without them, byte
@@ -34,10 +36,7 @@ func TestFeatures(t *testing.T) {
 		if len(files) != 2 {
 			t.Fatalf("stored are %v; want features and their digest", files)
 		}
-		data, err := os.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		data = must.Get(os.ReadFile(files[0]))(t)
 		return filepath.Base(files[0]), data
 	}
 	step(append([]string{"features"}, of...)...)

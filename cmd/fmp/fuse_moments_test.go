@@ -11,6 +11,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -45,25 +46,17 @@ func TestFuseMoments(t *testing.T) {
 	b := build.New("net")
 	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
 	b.Output("h", b.Relu(b.MatMul(x, b.Const(onnx.ZerosF32(192, dx)))))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	dir := t.TempDir()
 	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
-	if err := serde.Save(net, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(net, m))
 	for bytes, k := range map[string]int{"2m": 0, "2k": 15} {
 		if code, _, stderr := runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes",
 			bytes, "--engine", "pure", "--kappa",
 			"3,.2", "-o", out); code != 0 {
 			t.Fatalf("--bytes %s: exit code %d: %s", bytes, code, stderr)
 		}
-		_, f, err := models.Load(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, f := must.Get2(models.Load(out))(t)
 		if f.Dx != dx || f.C != 2 || (k == 0) != (f.K == 0) || f.K > 25 ||
 			f.Kappa != 3 || f.Bytes == 0 {
 			t.Errorf("--bytes %s: manifest %+v", bytes, f)
@@ -92,15 +85,10 @@ func TestFuseLearnsKappa(t *testing.T) {
 	b := build.New("net")
 	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
 	b.Output("h", b.Relu(b.MatMul(x, b.Const(weights))))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	dir := t.TempDir()
 	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
-	if err := serde.Save(net, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(net, m))
 	fuse := func(images string) (int, string, string) {
 		photos := filepath.Join(dir, "photos-"+images)
 		if code, _, stderr := runFMP(t, "data", "synth", "-o", photos, "--photos", "--train", images,
@@ -136,10 +124,7 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 		x = b.Relu(b.MatMul(x, b.Const(onnx.ZerosF32(in, dx))))
 	}
 	b.Output("scores", b.MatMul(x, b.Const(onnx.ZerosF32(20, 7))))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	var relus []*onnx.Node
 	for _, n := range m.Graph.Nodes {
 		if n.Op == "Relu" {
@@ -149,9 +134,7 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 	relus[0].Name = "layer-1"
 	dir := t.TempDir()
 	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
-	if err := serde.Save(net, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(net, m))
 	fuse := func(args ...string) (int, string, string) {
 		return runFMP(t, append([]string{"fuse", "--extractor", net, "--class-names", "a,b", "--engine",
 			"pure", "-o", out}, args...)...)
@@ -179,10 +162,7 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 			op, _, _ := strings.Cut(layer, " ")
 			cut = append(cut, op)
 		}
-		_, f, err := models.Load(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, f := must.Get2(models.Load(out))(t)
 		if f.Dx != c.dx || got.Features.Value != c.value || !slices.Equal(cut, c.cut) {
 			t.Errorf("%v: %d features of %+v; want %d of %s without %v", c.args, f.Dx, *got.Features,
 				c.dx, c.value, c.cut)

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 )
@@ -62,9 +63,7 @@ vary:
   federation.points: [5, 6]
   seed: [1, 2]
 `, data, randomExtractor(t), seeds, methods)
-	if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(p, []byte(text), 0o644))
 	return p
 }
 
@@ -76,14 +75,8 @@ func sameFigures(t *testing.T, a, b string) {
 	t.Helper()
 	for _, name := range []string{experiment.ResultsFile, experiment.CSVFile, experiment.TuningFile,
 		report.MarkdownFile, report.LaTeXFile} {
-		x, err := os.ReadFile(filepath.Join(a, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		y, err := os.ReadFile(filepath.Join(b, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must.Get(os.ReadFile(filepath.Join(a, name)))(t)
+		y := must.Get(os.ReadFile(filepath.Join(b, name)))(t)
 		if !bytes.Equal(x, y) {
 			t.Errorf("%s differs between %s and %s", name, a, b)
 		}
@@ -111,18 +104,9 @@ func TestGridGivesTheBytesOfSingleRuns(t *testing.T) {
 		}
 		single := filepath.Join(place, "single", name)
 		// The directory's settings name no places: the models and images are given again.
-		g, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		parsed, err := experiment.ParseGrid(g)
-		if err != nil {
-			t.Fatal(err)
-		}
-		runs, err := parsed.Runs()
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(os.ReadFile(file))(t)
+		parsed := must.Get(experiment.ParseGrid(g))(t)
+		runs := must.Get(parsed.Runs())(t)
 		c := runs[i].Config
 		code, _, errs := runFMP(t, "run", "--config", filepath.Join(one, experiment.ConfigFile),
 			"--dataset", c.Dataset.Name, "--extractor", c.Extractor.Model, "--threads", "2",
@@ -189,10 +173,7 @@ func TestGridSurvivesKills(t *testing.T) {
 		t.Skip("starts the program several times and kills it: half a minute")
 	}
 	emptyCache(t)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := must.Get(os.Executable())(t)
 	const seeds = 3
 	file, place := pictureGrid(t, seeds, "LBNN, ANN, BNN, CANN, FMP"), t.TempDir()
 	whole, killed := filepath.Join(place, "whole"), filepath.Join(place, "killed")
@@ -213,9 +194,7 @@ func TestGridSurvivesKills(t *testing.T) {
 		cmd.Env = append(os.Environ(), programEnv+"=1")
 		var said bytes.Buffer
 		cmd.Stderr = &said
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Start())
 		for lines(t, killed, experiment.TimingsFile) < target && ctx.Err() == nil {
 			time.Sleep(2 * time.Millisecond)
 		}
@@ -231,20 +210,12 @@ func TestGridSurvivesKills(t *testing.T) {
 			t.Fatalf("killed at %d of %d cells", done, total)
 		}
 		// What a cell killed half-way leaves at worst: the beginning of a line.
-		journals, err := filepath.Glob(filepath.Join(killed, "*", experiment.JournalFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		journals := must.Get(filepath.Glob(filepath.Join(killed, "*", experiment.JournalFile)))(t)
 		for _, j := range journals {
-			b, err := os.ReadFile(j)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(os.ReadFile(j))(t)
 			b = b[:bytes.LastIndexByte(b, '\n')+1]
-			if err := os.WriteFile(j, append(b, `{"partition":"homogeneous","method":"FMP","acc":0.9`...),
-				0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(j, append(b, `{"partition":"homogeneous","method":"FMP","acc":0.9`...),
+				0o644))
 		}
 	}
 	code, out, errs := runFMP(t, "grid", file, "--threads", "1", "--out", killed)
@@ -260,18 +231,13 @@ func TestGridSurvivesKills(t *testing.T) {
 		// A cell that was done again would have two timings. A kill between figures and timing
 		// loses the latter. Tuning has timings of its own.
 		seen := map[experiment.Cell]int{}
-		b, err := os.ReadFile(filepath.Join(killed, name, experiment.TimingsFile))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(filepath.Join(killed, name, experiment.TimingsFile)))(t)
 		for line := range bytes.Lines(b) {
 			var c struct {
 				experiment.Cell
 				Tuning bool
 			}
-			if err := json.Unmarshal(line, &c); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(line, &c))
 			if c.Tuning {
 				continue
 			}
@@ -289,41 +255,23 @@ func TestGridSurvivesKills(t *testing.T) {
 func TestTwoProgramsDoNotShareARunDirectory(t *testing.T) {
 	dir := t.TempDir()
 	c := experiment.Default()
-	id, err := experiment.Identity(c, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := experiment.Open(dir, c, experiment.Manifest{Identity: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(experiment.Identity(c, nil, nil))(t)
+	d := must.Get(experiment.Open(dir, c, experiment.Manifest{Identity: id}))(t)
 	if _, err := experiment.Open(dir, c, experiment.Manifest{Identity: id}); err == nil ||
 		!strings.Contains(err.Error(), "another fmp") {
 		t.Errorf("a second one got in: %v", err)
 	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d, err = experiment.Open(dir, c, experiment.Manifest{Identity: id})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Close())
+	d = must.Get(experiment.Open(dir, c, experiment.Manifest{Identity: id}))(t)
+	must.Do(t, d.Close())
 }
 
 func TestGridGoesOnAfterARunThatFails(t *testing.T) {
 	emptyCache(t)
 	file, out := pictureGrid(t, 1, "ANN, FMP"), t.TempDir()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(file))(t)
 	// Half of the runs ask for more points than there are.
-	if err := os.WriteFile(file, bytes.Replace(b, []byte("[5, 6]"), []byte("[5, 6000]"), 1), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, bytes.Replace(b, []byte("[5, 6]"), []byte("[5, 6000]"), 1), 0o644))
 	code, stdout, errs := runFMP(t, "grid", file, "--threads", "2", "--out", out)
 	if code != exitUsage || !strings.Contains(errs, "2 of 4 runs failed") ||
 		!strings.Contains(errs, "points=6000,seed=2: FAILED") {
@@ -353,26 +301,16 @@ func TestGridWorkers(t *testing.T) {
 	if code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", here); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address, token := l.Addr().String(), filepath.Join(place, "token")
 	l.Close()
-	if err := os.WriteFile(token, []byte("a token of the test's own\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(token, []byte("a token of the test's own\n"), 0o600))
 	worker := func() (*exec.Cmd, *bufio.Scanner) {
 		w := exec.Command(os.Args[0], "worker", "--nats", "nats://"+address, "--nats-token-file", token,
 			"--threads", "1")
 		w.Env = append(os.Environ(), programEnv+"=1")
-		log, err := w.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Start(); err != nil {
-			t.Fatal(err)
-		}
+		log := must.Get(w.StderrPipe())(t)
+		must.Do(t, w.Start())
 		t.Cleanup(func() {
 			_ = w.Process.Kill()
 			_ = w.Wait()
@@ -398,10 +336,8 @@ func TestGridWorkers(t *testing.T) {
 		for log.Scan() { // so that it does not wait for a reader
 		}
 	}()
-	if err := os.CopyFS(filepath.Join(there, gridNames[2]),
-		os.DirFS(filepath.Join(here, gridNames[2]))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(filepath.Join(there, gridNames[2]),
+		os.DirFS(filepath.Join(here, gridNames[2]))))
 	code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", there, "--workers",
 		"--nats-listen", address, "--nats-token-file", token)
 	if code != exitOK {

@@ -11,6 +11,7 @@ import (
 	"fmp/assets/assetstest"
 	"fmp/featurize/published"
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/client"
 )
 
@@ -23,10 +24,7 @@ var update = flag.Bool("update", false,
 func TestKnown(t *testing.T) {
 	const file = "../../pipeline/client/known.txt"
 	digest := func(graph []byte) string {
-		c, err := client.Parse(graph, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.Parse(graph, 1))(t)
 		return c.Parsed.Extractor
 	}
 	want := map[string]string{}
@@ -38,10 +36,7 @@ func TestKnown(t *testing.T) {
 		t.Errorf("the extractor of a private round's graph has digest %s, that of a plain one %s",
 			d, want["digits"])
 	}
-	list, err := published.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(published.List())(t)
 	for _, e := range list {
 		names = append(names, e.Name)
 		if e.Path == "" {
@@ -52,16 +47,10 @@ func TestKnown(t *testing.T) {
 			"pure", "-o", out); code != 0 {
 			t.Fatal(stderr)
 		}
-		data, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(out))(t)
 		want[e.Name] = digest(data)
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	var lines []string
 	for line := range strings.Lines(string(text)) {
 		d, name, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -82,8 +71,6 @@ func TestKnown(t *testing.T) {
 		t.Errorf("the file lacks %v", names)
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(strings.Join(lines, "")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(strings.Join(lines, "")), 0o644))
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"fmp/assets/assetstest"
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/store"
 )
 
@@ -28,10 +29,7 @@ func TestMergeKilled(t *testing.T) {
 	defer cancel()
 	dir := t.TempDir()
 	res := servedLoad{Clients: clients, Parallel: 32, Workers: 1}
-	requests, err := res.prepare(ctx, dir, false, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	requests := must.Get(res.prepare(ctx, dir, false, true))(t)
 	file := filepath.Join(dir, "round.yaml")
 	text, err := os.ReadFile(file)
 	if err == nil {
@@ -41,15 +39,9 @@ func TestMergeKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queue, err := loadQueue(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := must.Get(loadQueue(dir))(t)
 	args := append([]string{"--round", file, "--merge", "--nats-listen"}, queue...)
-	token, err := os.ReadFile(filepath.Join(dir, "nats.token"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(os.ReadFile(filepath.Join(dir, "nats.token")))(t)
 	graph := assetstest.Data(t, "digits", models.KindClient)
 	objects := func() []string {
 		conn, err := store.Connect(store.Options{URL: queue[0], Token: strings.TrimSpace(string(token))},
@@ -57,15 +49,9 @@ func TestMergeKilled(t *testing.T) {
 		if err != nil {
 			return nil
 		}
-		st, err := store.Attach(ctx, conn, store.Name(benchRound, models.DigestBytes(graph)), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := must.Get(store.Attach(ctx, conn, store.Name(benchRound, models.DigestBytes(graph)), 1))(t)
 		defer st.Close()
-		names, err := st.Objects(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := must.Get(st.Objects(ctx))(t)
 		return names
 	}
 	until := func(done func(names []string) bool) (names []string) {
@@ -80,31 +66,17 @@ func TestMergeKilled(t *testing.T) {
 		return names
 	}
 	input := func(name string) bool { return strings.HasPrefix(name, "input-") }
-	url, kill, err := startServer(ctx, dir, args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	url, kill := must.Get2(startServer(ctx, dir, args))(t)
 	defer func() { kill() }()
 	urls := [2]string{loadLeader: url}
-	if err := res.send(ctx, http.DefaultClient, urls, requests[:clients-1]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, res.send(ctx, http.DefaultClient, urls, requests[:clients-1]))
 	left := until(func(names []string) bool { return slices.ContainsFunc(names, input) })
-	if err := res.send(ctx, http.DefaultClient, urls, requests[clients-1:]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, res.send(ctx, http.DefaultClient, urls, requests[clients-1:]))
 	kill()
-	if url, kill, err = startServer(ctx, dir, args); err != nil {
-		t.Fatal(err)
-	}
-	after, err := res.startWorkers(ctx, dir, queue)
-	if err != nil {
-		t.Fatal(err)
-	}
+	url, kill = must.Get2(startServer(ctx, dir, args))(t)
+	after := must.Get(res.startWorkers(ctx, dir, queue))(t)
 	defer after()
-	if err := waitPooled(ctx, http.DefaultClient, url); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, waitPooled(ctx, http.DefaultClient, url))
 	now, want := objects(), []string{models.DigestBytes(graph), "classifier-1-rows.onnx",
 		"classifier-1.onnx", "members-1.json", "quorum"}
 	slices.Sort(now)
@@ -114,9 +86,7 @@ func TestMergeKilled(t *testing.T) {
 	}
 	kill()
 	start := time.Now()
-	if url, kill, err = startServer(ctx, dir, args); err != nil {
-		t.Fatal(err)
-	}
+	url, kill = must.Get2(startServer(ctx, dir, args))(t)
 	if err := res.checkRestart(url, start); err != nil {
 		t.Error(err)
 	}

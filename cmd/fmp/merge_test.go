@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 )
 
 // TestMerge: merged uploads are pooled like the uploads, whatever the tree; damaged ones are named
@@ -33,11 +34,9 @@ func TestMerge(t *testing.T) {
 		return []byte(out)
 	}
 	var res merged
-	if err := json.Unmarshal(
+	must.Do(t, json.Unmarshal(
 		run(append([]string{"merge", "--json", "-o", path("all.part")}, uploads...)...),
-		&res); err != nil {
-		t.Fatal(err)
-	}
+		&res))
 	if info, err := os.Stat(path("all.part")); err != nil || res.Clients != 5 || res.Kept != 5 ||
 		res.Summed != 0 ||
 		int(info.Size()) != res.Bytes {
@@ -47,10 +46,7 @@ func TestMerge(t *testing.T) {
 	run("merge", "-o", path("tree.part"), uploads[0], path("left.part"), uploads[3], uploads[2])
 	read := func(name string) []byte {
 		t.Helper()
-		data, err := os.ReadFile(path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path(name)))(t)
 		return data
 	}
 	if !bytes.Equal(read("tree.part"), read("all.part")) {
@@ -73,9 +69,7 @@ func TestMerge(t *testing.T) {
 		var p pooled
 		args := []string{"pool", "--json", "--engine.name", "pure", "--rows", "--scope", "closed",
 			"-o", path("c.onnx")}
-		if err := json.Unmarshal(run(append(args, files...)...), &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(run(append(args, files...)...), &p))
 		return p
 	}
 	single, joined := pool(uploads...), pool(path("all.part"))
@@ -86,9 +80,7 @@ func TestMerge(t *testing.T) {
 	if beside := pool(path("left.part"), uploads[0], uploads[2], uploads[3]); len(beside.Clients) != 5 {
 		t.Errorf("a part beside uploads: clients %v", beside.Clients)
 	}
-	if err := os.WriteFile(path("bad.upload"), read("0.upload")[:99], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path("bad.upload"), read("0.upload")[:99], 0o600))
 	run("keys", "--dir", path("keys"), "--roster", path("workers.txt"), "worker", "worker 2")
 	run("keys", "--dir", path("others"), "--roster", path("others.txt"), "worker")
 	run("merge", "--key", path("keys/worker.key"), "-o", path("signed.part"), uploads[0], uploads[1])

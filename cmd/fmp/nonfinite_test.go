@@ -9,6 +9,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -40,21 +41,14 @@ func TestFeaturesThatAreNoNumbers(t *testing.T) {
 			b.Output("features", f(b,
 				b.Reshape(b.Op("AveragePool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", 7, 7),
 					onnx.IntsAttr("strides", 7, 7)), 0, 16)))
-			m, err := b.Model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(b.Model())(t)
 			if strings.HasPrefix(name, "ours") {
 				man := models.Manifest{Kind: models.KindExtractor, Dx: 16, Mean: []float32{0},
 					Std: []float32{1}, Layout: "NCHW"}
-				if err := man.Write(m); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, man.Write(m))
 			}
 			path := filepath.Join(t.TempDir(), "extractor.onnx")
-			if err := serde.Save(path, m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, serde.Save(path, m))
 			out := filepath.Join(t.TempDir(), "run")
 			code, _, errs := runFMP(t, "run", "--dataset", data, "--dataset.splits.extractor", "0.3",
 				"--dataset.splits.clients", "0.3", "--extractor", path, "--extractor.mean", "0",

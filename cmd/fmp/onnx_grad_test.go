@@ -8,6 +8,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -16,14 +17,9 @@ func TestONNXGradCommand(t *testing.T) {
 	b := build.New("square")
 	x := b.Input("x", onnx.Float32, "n")
 	b.Output("y", b.Mul(x, x))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	in, out := filepath.Join(dir, "m.onnx"), filepath.Join(dir, "g.onnx")
-	if err := serde.Save(in, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(in, m))
 	run := func(args ...string) (string, error) {
 		root := newRootCommand()
 		var buf bytes.Buffer
@@ -33,13 +29,8 @@ func TestONNXGradCommand(t *testing.T) {
 		err := root.Execute()
 		return buf.String(), err
 	}
-	if _, err := run(in, "--output", "y", "--wrt", "x", "-o", out); err != nil {
-		t.Fatal(err)
-	}
-	g, err := serde.Load(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(run(in, "--output", "y", "--wrt", "x", "-o", out))(t)
+	g := must.Get(serde.Load(out))(t)
 	if _, ok := g.Graph.Input("grad_y"); !ok {
 		t.Error("the gradient model has no input grad_y")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -28,24 +29,16 @@ func writeModel(t *testing.T, spoil func(m *onnx.Model)) string {
 	b := build.New("linear")
 	x := b.Input("x", onnx.Float32, "batch", 3)
 	b.Output("y", b.Relu(b.MatMul(x, b.Param("w", onnx.ZerosF32(3, 2)))))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	spoil(m)
 	path := filepath.Join(t.TempDir(), "model.onnx")
-	if err := serde.Save(path, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(path, m))
 	return path
 }
 
 func TestONNXInspect(t *testing.T) {
 	path := writeModel(t, func(m *onnx.Model) { m.Metadata["dx"] = "2"; m.Graph.Outputs[0].Shape = nil })
-	out, err := onnxCommand("inspect", path, "--json", "--dim", "batch=5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(onnxCommand("inspect", path, "--json", "--dim", "batch=5"))(t)
 	var r inspection
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v in %s", err, out)
@@ -60,10 +53,7 @@ func TestONNXInspect(t *testing.T) {
 	if r.Engines["pure"] != "yes" || r.Engines["ort"] == "" || r.Differentiation != "yes" {
 		t.Errorf("engines %v, grad %q", r.Engines, r.Differentiation)
 	}
-	text, err := onnxCommand("inspect", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(onnxCommand("inspect", path))(t)
 	for _, want := range []string{"x  float32 [batch, 3]", "y  float32 [batch, 2]", "6 (24 bytes)",
 		"batch=1", "dx = 2", "MatMul"} {
 		if !strings.Contains(text, want) {
@@ -73,15 +63,10 @@ func TestONNXInspect(t *testing.T) {
 }
 
 func TestONNXInspectSaysWhatCannotBeDone(t *testing.T) {
-	out, err := onnxCommand("inspect",
-		writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[1].Op = "Nonsense" }), "--json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(onnxCommand("inspect",
+		writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[1].Op = "Nonsense" }), "--json"))(t)
 	var r inspection
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &r))
 	if !strings.Contains(r.Engines["pure"], "Nonsense") ||
 		!strings.Contains(r.Differentiation, "Nonsense") ||
 		strings.Join(r.Uncounted, "") != "Nonsense" {
@@ -95,9 +80,7 @@ func TestONNXCheck(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 	text := filepath.Join(t.TempDir(), "text.onnx")
-	if err := os.WriteFile(text, []byte("no model"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(text, []byte("no model"), 0o644))
 	for name, tc := range map[string]struct{ path, want string }{
 		"a name from nowhere": {writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[0].Inputs[1] = "v" }),
 			`(MatMul): it reads "v"`},
@@ -136,10 +119,7 @@ func TestONNXHalf(t *testing.T) {
 	if err != nil || !strings.Contains(said, "1 tensors") {
 		t.Fatal(said, err)
 	}
-	m, err := serde.Load(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(serde.Load(out))(t)
 	if w := m.Graph.Initializers["w/half"]; w == nil || w.DType != onnx.Float16 {
 		t.Errorf("the weight is %v", w)
 	}

@@ -15,6 +15,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
 )
@@ -36,14 +37,9 @@ func addModel(t *testing.T) string {
 	x, y := b.Input("a", onnx.Float32, "n", 2), b.Input("b", onnx.Float32, "n", 2)
 	b.Output("sum/ab", b.Add(x, y))
 	b.Output("../twice", b.Add(x, x))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	p := filepath.Join(t.TempDir(), "add.onnx")
-	if err := serde.Save(p, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(p, m))
 	return p
 }
 
@@ -77,17 +73,12 @@ func TestONNXRun(t *testing.T) {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
 		var written []writtenTensor
-		if err := json.Unmarshal([]byte(out), &written); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &written))
 		for _, w := range written {
 			if filepath.Dir(w.File) != dir {
 				t.Errorf("output %q went to %s, outside %s", w.Name, w.File, dir)
 			}
-			got, err := loadTensor(w.File)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(loadTensor(w.File))(t)
 			if d := cmp.Diff(want[w.Name], got); d != "" {
 				t.Errorf("%s (-want +got):\n%s", w.Name, d)
 			}
@@ -211,9 +202,7 @@ func TestONNXBench(t *testing.T) {
 		t.Fatal(errs)
 	}
 	var r benchReport
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &r))
 	if len(r.Results) != 1 || r.Results[0].Runs < 3 ||
 		!(r.Results[0].Min <= r.Results[0].Median && r.Results[0].Median <= r.Results[0].P90) ||
 		r.Inputs["a"] != "float32[4 2]" {
@@ -259,19 +248,14 @@ func TestONNXRunAdapter(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join("..", "..", "onnx", "serde", "testdata", "lora.onnx")
 	x := filepath.Join(dir, "x.npy")
-	if err := npy.Save(x, onnx.NewTensor([]float32{0, 1, 2, 3}, 1, 4)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, npy.Save(x, onnx.NewTensor([]float32{0, 1, 2, 3}, 1, 4)))
 	for adapter, want := range map[string]float32{model + "_adapter": -.3224386, "": -1.0833644} {
 		args := []string{"onnx", "run", model, "--input", "x=" + x, "--out", dir, "--engine",
 			"pure", "--adapter", adapter}
 		if code, _, errs := runFMP(t, args...); code != 0 {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
-		y, err := npy.Load(filepath.Join(dir, "y.npy"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		y := must.Get(npy.Load(filepath.Join(dir, "y.npy")))(t)
 		if d := y.F32()[0] - want; d > 1e-5 || d < -1e-5 {
 			t.Errorf("--adapter %q: %v, want %v", adapter, y.F32()[0], want)
 		}

@@ -10,6 +10,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -18,15 +19,10 @@ func backendTest(t *testing.T, want float32) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "plus")
 	set := filepath.Join(dir, "test_data_set_0")
-	if err := os.MkdirAll(set, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(set, 0o777))
 	b := build.New("plus")
 	b.Output("y", b.Add(b.Input("x", onnx.Float32, "n"), b.F32(1)))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	for _, err := range []error{
 		serde.Save(filepath.Join(dir, "model.onnx"), m),
 		savePB(filepath.Join(set, "input_0.pb"), "x", onnx.Vector[float32](1)),
@@ -47,17 +43,12 @@ func TestONNXTest(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	var reports []testReport
-	if err := json.Unmarshal([]byte(out), &reports); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &reports))
 	if len(reports) != 1 || reports[0].Engine != "pure" || reports[0].Passed != 1 ||
 		reports[0].Failed != 0 {
 		t.Errorf("report %+v", reports)
 	}
-	text, err := os.ReadFile(table)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(table))(t)
 	if !strings.Contains(string(text), "| Add | yes | 1-6, 7-28 | yes | 1 | 0 | 0 |") {
 		t.Errorf("the table lacks Add:\n%s", text)
 	}

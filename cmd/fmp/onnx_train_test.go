@@ -11,6 +11,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
@@ -34,13 +35,8 @@ func trainingFiles(t *testing.T) (model, data string) {
 		[]build.Ref{b.Input("x", onnx.Float32, "n", 3), b.Param("layer1.weight", weight(3, 16)),
 			b.Param("layer1.bias", weight(16))}))
 	b.Output("y", b.Op("Gemm", []build.Ref{h, b.Param("fc.weight", weight(16, 7)), b.Param("fc.bias", weight(7))}))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := serde.Save(model, m); err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
+	must.Do(t, serde.Save(model, m))
 	x, y := onnx.ZerosF32(60, 3), onnx.Vector(make([]int64, 60)...)
 	for i := range 60 {
 		y.I64()[i] = int64(i % 3)
@@ -49,24 +45,14 @@ func trainingFiles(t *testing.T) (model, data string) {
 		}
 		x.F32()[i*3+i%3] += 2
 	}
-	f, err := os.Create(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(data))(t)
 	defer f.Close()
 	z := zip.NewWriter(f)
 	for name, a := range map[string]*onnx.Tensor{"x.npy": x, "target.npy": y} {
-		w, err := z.Create(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := npy.Write(w, a); err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(z.Create(name))(t)
+		must.Do(t, npy.Write(w, a))
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, z.Close())
 	return model, data
 }
 
@@ -83,21 +69,13 @@ func TestONNXTrain(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var r tuningReport
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(stdout), &r))
 	if r.After["acc"] < 0.9 || r.Trained != 16*3+3 || r.Steps != 180 ||
 		!strings.Contains(stderr, `"steps":180`) {
 		t.Errorf("report %+v\n%s", r, stderr)
 	}
-	before, err := serde.Load(model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := serde.Load(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(serde.Load(model))(t)
+	after := must.Get(serde.Load(out))(t)
 	for name, same := range map[string]bool{"layer1.weight": true, "layer1.bias": true, "head.weight": false} {
 		a, b := before.Graph.Initializers[name], after.Graph.Initializers[name]
 		if (a != nil && b != nil && a.F32()[0] == b.F32()[0]) != same {
@@ -157,24 +135,13 @@ func TestONNXTrainErrors(t *testing.T) {
 func TestExamplesDigest(t *testing.T) {
 	t.Parallel()
 	model, data := trainingFiles(t)
-	m, _, err := models.Load(model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, _ := must.Get2(models.Load(model))(t)
 	o := &tuning{data: data, heldOut: 0.2}
 	o.t.Loss.Name = train.CrossEntropy
-	first, err := o.arrays(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(o.arrays(m))(t)
+	b := must.Get(os.ReadFile(data))(t)
 	// an archive may have something before it
-	if err := os.WriteFile(data, append([]byte("x"), b...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(data, append([]byte("x"), b...), 0o600))
 	second, err := o.arrays(m)
 	if err != nil || first.digest == second.digest {
 		t.Errorf("digests %q and %q, %v", first.digest, second.digest, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/option"
@@ -49,12 +50,8 @@ func TestOptionsOfARound(t *testing.T) {
 			cfg := option.Default[poolSettings]()
 			cmd := &cobra.Command{}
 			r := bindSettings(cmd, &cfg, engineAliases)
-			if err := cmd.ParseFlags(args); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.resolve(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cmd.ParseFlags(args))
+			must.Do(t, r.resolve())
 			return optionValue(&cfg.Options, s.Name)
 		}
 		got := map[string]any{"flag": read("--" + s.Key + "=" + text),
@@ -62,10 +59,7 @@ func TestOptionsOfARound(t *testing.T) {
 		if s.Flag != "" {
 			got["short flag"] = read("--" + s.Flag + "=" + text)
 		}
-		f, err := round.Parse([]byte(file + nested(s.Name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(round.Parse([]byte(file + nested(s.Name))))(t)
 		got["round file"] = optionValue(&f.Options, s.Name)
 		t.Setenv(envName(s.Key), text)
 		got["variable"] = read()
@@ -82,9 +76,7 @@ func TestOptionsOfARound(t *testing.T) {
 			t.Errorf("%s: a server reads %v over its round file, %v", s.Name,
 				optionValue(&over, s.Name), err)
 		}
-		if err := os.Unsetenv(envName(s.Key)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Unsetenv(envName(s.Key)))
 		kinds := strings.Fields(s.Tag.Get("rounds"))
 		for _, kind := range []string{"points", "means", "moments", pool.OfPrivate} {
 			if err := f.Unread(kind); (err == nil) != slices.Contains(kinds, kind) || err != nil &&
@@ -123,9 +115,7 @@ func TestOptionDefaults(t *testing.T) {
 		cfg := option.Default[poolSettings]()
 		cmd := &cobra.Command{}
 		r := bindSettings(cmd, &cfg, engineAliases)
-		if err := cmd.ParseFlags([]string{"--false-share", text}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.ParseFlags([]string{"--false-share", text}))
 		if err := r.resolve(); (err == nil) != ok || err != nil &&
 			!strings.Contains(err.Error(), "0 to less than 0.5") {
 			t.Errorf("a share of %s: %v", text, err)
@@ -143,17 +133,12 @@ func TestOptionFiles(t *testing.T) {
 		body := fmt.Sprintf(
 			"round: 1\nclient_graph: %s\nroster: roster.txt\ndeadline: 2030-01-01T00:00:00Z\nanchor: %s\n",
 			shippedFile(t, "client"), text)
-		if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(body), 0o600))
 		if code, _, errs := runFMP(t, "keys", "a", "--dir", dir, "--roster",
 			filepath.Join(dir, "roster.txt")); code != exitOK {
 			t.Fatal(errs)
 		}
-		r, err := round.Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(round.Load(path))(t)
 		if want = strings.Replace(want, "FOLDER", dir, 1); r.Anchor != want {
 			t.Errorf("anchor: %s is %q, want %q", text, r.Anchor, want)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/serving"
+	"fmp/onnx/must"
 )
 
 // TestPackage: a pooled classifier is packaged, its signature verified and taken along; another's
@@ -17,9 +18,7 @@ func TestPackage(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	pooledFrom(t, "digits-color", at("classifier.onnx"), "--samples", "3")
-	if err := os.WriteFile(at("card.md"), []byte("# Digits\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(at("card.md"), []byte("# Digits\n"), 0o600))
 	for _, args := range [][]string{{"sign", "--new-key", at("k.pem")}, {"sign", "--new-key", at("other.pem")},
 		{"sign", at("classifier.onnx"), "--key", at("k.pem")}} {
 		if code, _, errs := runFMP(t, args...); code != exitOK {

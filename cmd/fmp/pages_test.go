@@ -13,6 +13,7 @@ import (
 
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 )
 
@@ -69,10 +70,7 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 	}
 	n := 0
 	for _, p := range append(pages, "../../README.md") {
-		text, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(p))(t)
 		for _, line := range commandLines(string(text)) {
 			n++
 			var args []string
@@ -115,15 +113,9 @@ func TestPagesAreFresh(t *testing.T) {
 	read := func(dir string) map[string]string {
 		t.Helper()
 		out := map[string]string{}
-		files, err := filepath.Glob(filepath.Join(dir, "*.md"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join(dir, "*.md")))(t)
 		for _, f := range files {
-			b, err := os.ReadFile(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(os.ReadFile(f))(t)
 			out[filepath.Base(f)] = string(b)
 		}
 		return out
@@ -153,15 +145,9 @@ func TestPageShowsTheDemo(t *testing.T) {
 	}
 	clearSettings(t)
 	// The ONNX Runtime makes the features fast enough for a test.
-	p, err := experiment.Prepare(context.Background(), experiment.Default(), orttest.New(t), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(experiment.Prepare(context.Background(), experiment.Default(), orttest.New(t), nil, nil))(t)
 	defer p.Close()
-	page, err := os.ReadFile("../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/install.md"))(t)
 	if want := fmt.Sprintf("run directory: runs/digits-%.8s ",
 		p.Manifest.Identity); !strings.Contains(string(page), want) {
 		t.Errorf("docs/install.md lacks %q: what it shows of make demo is another run's", want)

@@ -7,16 +7,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestPinned: images that examples build on are of exact versions, those of Go and NATS the
 // module's own; packages of Python are of exact versions with digests, and pip is made to check
 // them.
 func TestPinned(t *testing.T) {
-	module, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	module := must.Get(os.ReadFile("../../go.mod"))(t)
 	of := func(pattern string) string {
 		t.Helper()
 		m := regexp.MustCompile(pattern).FindSubmatch(module)
@@ -30,17 +29,14 @@ func TestPinned(t *testing.T) {
 	image := regexp.MustCompile(`(?m)^\s*(?:- )?(?:FROM|image:) (\S+)`)
 	images := 0
 	walk := func(root string, visit func(path, text string)) {
-		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		must.Do(t, filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || !e.Type().IsRegular() {
 				return err
 			}
 			data, err := os.ReadFile(path)
 			visit(path, string(data))
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	walk("../../examples/deploy", func(path, text string) {
 		for _, m := range image.FindAllStringSubmatch(text, -1) {
@@ -60,10 +56,7 @@ func TestPinned(t *testing.T) {
 	requirement := regexp.MustCompile(`(?m)^[A-Za-z0-9]\S*.*$`)
 	pinned := regexp.MustCompile(`^[A-Za-z0-9._-]+(\[[a-z,]+\])?==[0-9][0-9A-Za-z.+]*( ; [^\\]*)? \\$`)
 	for _, folder := range []string{"bench/peers", "bench/service", "onnx/conformance/testdata"} {
-		data, err := os.ReadFile(filepath.Join("../..", folder, "requirements.txt"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join("../..", folder, "requirements.txt")))(t)
 		// a requirement's digests are on lines of their own
 		text := strings.ReplaceAll(string(data), "\n    ", "\t")
 		lines := requirement.FindAllString(text, -1)
@@ -77,19 +70,13 @@ func TestPinned(t *testing.T) {
 			t.Errorf("%s: %d requirements", folder, len(lines))
 		}
 	}
-	makefile, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := must.Get(os.ReadFile("../../Makefile"))(t)
 	for _, line := range strings.Split(string(makefile), "\n") {
 		if strings.Contains(line, "pip install") && !strings.Contains(line, "--require-hashes -r ") {
 			t.Errorf("Makefile: %s", line)
 		}
 	}
-	collection, err := os.ReadFile("../../onnx/internal/collection/collection.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	collection := must.Get(os.ReadFile("../../onnx/internal/collection/collection.go"))(t)
 	version := regexp.MustCompile(`const Version = "(.*)"`).FindSubmatch(collection)
 	data, _ := os.ReadFile("../../onnx/conformance/testdata/requirements.txt")
 	if version == nil || !strings.Contains(string(data), "onnx=="+string(version[1])+" ") {

@@ -14,6 +14,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 )
@@ -24,9 +25,7 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	pipe := func(parts ...string) string {
 		path := filepath.Join(append([]string{dir}, parts...)...)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if err := syscall.Mkfifo(path, 0o600); err != nil {
 			t.Skipf("needs named pipes: %v", err)
 		}
@@ -34,33 +33,19 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	}
 	b := build.New("linear")
 	b.Output("y", b.MatMul(b.Input("x", onnx.Float32, "n", 300), b.Param("w", onnx.ZerosF32(300, 4))))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	model := filepath.Join(dir, "model.onnx")
-	if err := serde.Save(model, m); err != nil {
-		t.Fatal(err)
-	}
-	data, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(model, m))
+	data := must.Get(serde.Marshal(m))(t)
 	var p onnxpb.ModelProto
-	if err := proto.Unmarshal(data, &p); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proto.Unmarshal(data, &p))
 	w := p.Graph.Initializer[0]
 	w.RawData, w.FloatData, w.DataLocation = nil, nil, onnxpb.TensorProto_EXTERNAL
 	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location",
 		Value: filepath.Base(pipe("external", "weights"))}}
-	if data, err = proto.Marshal(&p); err != nil {
-		t.Fatal(err)
-	}
+	data = must.Get(proto.Marshal(&p))(t)
 	external := filepath.Join(dir, "external", "model.onnx")
-	if err := os.WriteFile(external, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(external, data, 0o644))
 	for name, args := range map[string][]string{
 		"a model":       {"onnx", "inspect", pipe("m.onnx")},
 		"external data": {"onnx", "check", external},

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/pool"
 )
@@ -88,14 +89,8 @@ func TestPoolWithout(t *testing.T) {
 	if !bytes.Equal(got, never) || bytes.Equal(got, before) {
 		t.Error("the classifier without a client is not the one that it never took part in")
 	}
-	roster, err := identity.LoadRoster(r.path("servers.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := pool.VerifyWithdrawal(r.read("record.json"), roster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	roster := must.Get(identity.LoadRoster(r.path("servers.txt")))(t)
+	w := must.Get(pool.VerifyWithdrawal(r.read("record.json"), roster))(t)
 	if len(w.Withdrawn) != 1 || w.Withdrawn[0].Name != "client 2" ||
 		w.Withdrawn[0].Upload != models.DigestBytes(r.read("2.upload")) ||
 		w.Classifier != models.DigestBytes(got) || len(w.Holds) != 1 ||
@@ -162,19 +157,14 @@ func TestPoolState(t *testing.T) {
 		len(res.Clients) != 4 || res.N == 0 {
 		t.Errorf("exit code %d: %s%s", code, out, stderr)
 	}
-	_, f, err := models.Load(r.path("c.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, f := must.Get2(models.Load(r.path("c.onnx")))(t)
 	if o, err := models.ReadOrigin(f); err != nil || len(o.Clients) != 4 ||
 		o.Clients[3].Name != "client 4" {
 		t.Errorf("the classifier's clients are %+v, %v", o.Clients, err)
 	}
 	damaged := bytes.Clone(someState)
 	damaged[len(damaged)/2] ^= 1
-	if err := os.WriteFile(r.path("damaged.state"), damaged, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(r.path("damaged.state"), damaged, 0o600))
 	for want, args := range map[string][]string{
 		"give the upload that was added": {"--state", r.path("s.state"), "--without", "client 1"},
 		"is not in": {"--state", r.path("s.state"), "--without",

@@ -15,6 +15,7 @@ import (
 	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/point"
@@ -48,13 +49,8 @@ func madeUpload(t *testing.T, f models.Manifest, path, client, model string, rou
 		s.W[c] = 2
 	}
 	u := federate.Upload{Round: round, Client: client, Model: model, N: 2 * f.C, Points: s}
-	data, err := u.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(u.Encode())(t)
+	must.Do(t, os.WriteFile(path, data, 0o644))
 	return path
 }
 
@@ -62,10 +58,7 @@ func madeUpload(t *testing.T, f models.Manifest, path, client, model string, rou
 // same seed; uploads that do not belong together are refused, and nothing is written.
 func TestPool(t *testing.T) {
 	predictor, client := shippedFile(t, models.KindPredictor), shippedFile(t, models.KindEmbedding)
-	_, f, err := models.Load(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, f := must.Get2(models.Load(client))(t)
 	dir := t.TempDir()
 	centre := centres(f)
 	made := func(name, file, model string, round uint64) string {
@@ -87,10 +80,7 @@ func TestPool(t *testing.T) {
 		"posterior.samples=6")...); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, log)
 	}
-	heads, err := npy.Load(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	heads := must.Get(npy.Load(out))(t)
 	if want := []int{6, f.Dx + 1, f.C}; !slices.Equal(heads.Shape, want) {
 		t.Fatalf("heads of shape %v, want %v", heads.Shape, want)
 	}
@@ -112,10 +102,7 @@ func TestPool(t *testing.T) {
 			}
 		}
 	}
-	first, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(os.ReadFile(out))(t)
 	if code, log := pool(out,
 		append(slices.Clone(uploads), "--threads", "1", "--set",
 			"posterior.samples=6")...); code != exitOK {
@@ -127,9 +114,7 @@ func TestPool(t *testing.T) {
 
 	other := strings.Repeat("ab", 32)
 	broken := filepath.Join(dir, "broken")
-	if err := os.WriteFile(broken, []byte("no upload"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(broken, []byte("no upload"), 0o644))
 	for _, c := range []struct {
 		want string
 		args []string
@@ -167,25 +152,15 @@ func TestPoolUnfit(t *testing.T) {
 		args = append(args, madeUpload(t, f, filepath.Join(dir, fmt.Sprint(i, ".upload")),
 			fmt.Sprint("client ", i), f.Digest, 0))
 	}
-	data, err := os.ReadFile(args[1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := federate.Decode(data, federate.Expect{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(args[1]))(t)
+	u := must.Get(federate.Decode(data, federate.Expect{}))(t)
 	for i := range u.Points.N {
 		for j := range u.Points.Features(i) {
 			u.Points.Features(i)[j] *= 1e6
 		}
 	}
-	if data, err = u.Encode(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(args[1], data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	data = must.Get(u.Encode())(t)
+	must.Do(t, os.WriteFile(args[1], data, 0o600))
 	out := filepath.Join(dir, "c.onnx")
 	args = append([]string{"pool", "--rows", "--json", "--engine.name", "pure", "-o", out}, args...)
 	if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, "1.upload") ||
@@ -207,10 +182,7 @@ func TestPoolUnfit(t *testing.T) {
 // JSON on standard output stays JSON; a quick run says nothing.
 func TestPoolShowsProgress(t *testing.T) {
 	client := shippedFile(t, models.KindEmbedding)
-	_, f, err := models.Load(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, f := must.Get2(models.Load(client))(t)
 	dir := t.TempDir()
 	args := []string{"pool", "--engine.name", "pure", "--predictor",
 		shippedFile(t, models.KindPredictor), "--client-graph", client, "--json", "-o",

@@ -16,6 +16,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/lab/experiment"
 )
@@ -26,9 +27,7 @@ func pictures(t *testing.T, dir string) {
 	t.Helper()
 	r := rng.New(9, "pictures")
 	for class, base := range map[string]int{"bright": 160, "dark": 20} {
-		if err := os.MkdirAll(filepath.Join(dir, class), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(dir, class), 0o755))
 		for i := range 60 {
 			side := 28 + i%2
 			im := image.NewGray(image.Rect(0, 0, side, side))
@@ -36,18 +35,12 @@ func pictures(t *testing.T, dir string) {
 				im.SetGray(k%side, k/side, color.Gray{Y: uint8(base + r.IntN(80))})
 			}
 			var b bytes.Buffer
-			if err := png.Encode(&b, im); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, class, fmt.Sprintf("%d.png", i)), b.Bytes(),
-				0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, png.Encode(&b, im))
+			must.Do(t, os.WriteFile(filepath.Join(dir, class, fmt.Sprintf("%d.png", i)), b.Bytes(),
+				0o644))
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "dark", "thumbs.db"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "dark", "thumbs.db"), nil, 0o644))
 }
 
 func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
@@ -57,17 +50,10 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 	data, out := filepath.Join(place, "photos"), filepath.Join(place, "out")
 	pictures(t, data)
 	x := randomExtractor(t)
-	if err := os.WriteFile(x+".yaml", []byte("mean: [0.5]\nstd: [0.5]\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	m, err := models.NewPredictor(models.PredictorConfig{Dx: 256, C: 2}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(x+".yaml", []byte("mean: [0.5]\nstd: [0.5]\n"), 0o644))
+	m := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 256, C: 2}, 1))(t)
 	predictor := filepath.Join(place, "mine.onnx")
-	if err := serde.Save(predictor, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(predictor, m))
 	args := []string{"--dataset", data, "--data-dir", place, "--extractor", x, "--predictor",
 		predictor, "--set", "engine.library=" + lib, "--clients", "2", "--points", "6", "--seeds", "1",
 		"--samples", "2", "--fresh", "10", "--methods", "ANN,FMP", "--set", "protocol=tuned", "--set",
@@ -80,10 +66,7 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 	if !strings.Contains(stdout, "photos has no train and test folders") {
 		t.Errorf("the notes do not name the data set's folder: %s", stdout)
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	home := must.Get(os.UserHomeDir())(t)
 	files := 0
 	if err := filepath.WalkDir(out, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -104,10 +87,7 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 	}); err != nil || files < 10 {
 		t.Fatalf("%d files: %v", files, err)
 	}
-	was, err := experiment.ReadManifest(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(experiment.ReadManifest(out))(t)
 	if was.Files["extractor"] != filepath.Base(x) || was.Files["predictor"] != "mine.onnx" ||
 		len(was.Files) != 2 ||
 		len(was.Models["predictor"]) != 64 {
@@ -125,10 +105,7 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 	if again.Identity != was.Identity {
 		t.Errorf("the settings of the run directory made run %s; want %s", again.Identity, was.Identity)
 	}
-	a, err := os.ReadFile(filepath.Join(out, experiment.ResultsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(os.ReadFile(filepath.Join(out, experiment.ResultsFile)))(t)
 	b, err := os.ReadFile(filepath.Join("again", experiment.ResultsFile))
 	if err != nil || !bytes.Equal(a, b) {
 		t.Errorf("results differ: %v", err)

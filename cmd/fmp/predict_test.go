@@ -20,6 +20,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/federate"
@@ -57,12 +58,8 @@ func TestClassifierFile(t *testing.T) {
 	pooledFrom(t, "digits-color", path("heads.npy"), "--samples", "7")
 
 	var photo bytes.Buffer
-	if err := png.Encode(&photo, image.NewGray(image.Rect(0, 0, 9, 9))); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path("photo.png"), photo.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&photo, image.NewGray(image.Rect(0, 0, 9, 9))))
+	must.Do(t, os.WriteFile(path("photo.png"), photo.Bytes(), 0o644))
 	for _, c := range []struct{ want, args string }{
 		{"states no shifts of cameras", path("photo.png") + " --adapt " + path("photo.png")},
 		{"--json goes with IMAGES", "--listen 127.0.0.1:0 --json"},
@@ -87,49 +84,28 @@ func TestClassifierFile(t *testing.T) {
 
 	// The reference: features from the client graph, heads in float64.
 	client, f := assetstest.Load(t, "digits-color", models.KindClient)
-	front, err := models.FeatureGraph(client, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	front := must.Get(models.FeatureGraph(client, f))(t)
 	ort := orttest.New(t)
-	goOnly, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goOnly := must.Get(pure.New(engine.Options{}))(t)
 	eval := func(e engine.Engine, m *onnx.Model, name string,
 		in *onnx.Tensor) map[string]*onnx.Tensor {
 		t.Helper()
-		s, err := e.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(e.Load(m))(t)
 		defer s.Close()
-		out, err := engine.Eval(s, map[string]*onnx.Tensor{name: in})
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{name: in}))(t)
 		return out
 	}
 	features := eval(ort, front, "images", images)["features"]
-	stack, err := npy.Load(path("heads.npy"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stack := must.Get(npy.Load(path("heads.npy")))(t)
 	heads := make([]erm.Theta, stack.Shape[0])
 	for i := range heads {
 		d, c := stack.Shape[1], stack.Shape[2]
 		heads[i] = erm.Theta{D: d, C: c, W: stack.F64()[i*d*c : (i+1)*d*c]}
 	}
 	conjugate, _ := assetstest.Load(t, "digits-color", models.KindConjugate)
-	coordinates, err := models.ConjugatePart(conjugate, models.ConjCoordinates)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := metric.Predict(t.Context(), heads,
-		eval(ort, coordinates, "features", features)[models.ConjCoordinates].F32(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	coordinates := must.Get(models.ConjugatePart(conjugate, models.ConjCoordinates))(t)
+	want := must.Get(metric.Predict(t.Context(), heads,
+		eval(ort, coordinates, "features", features)[models.ConjCoordinates].F32(), 1))(t)
 	near := func(what string, got []float32) {
 		t.Helper()
 		if len(got) != len(want.P) {
@@ -141,14 +117,8 @@ func TestClassifierFile(t *testing.T) {
 			}
 		}
 	}
-	whole, wf, err := models.Load(path("classifier.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	small, _, err := models.Load(path("rows.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole, wf := must.Get2(models.Load(path("classifier.onnx")))(t)
+	small, _ := must.Get2(models.Load(path("rows.onnx")))(t)
 	for _, e := range []engine.Engine{ort, goOnly} {
 		near("images on "+e.Name(), eval(e, whole, "images", images)["probabilities"].F32())
 		near("rows on "+e.Name(), eval(e, small, "features", features)["probabilities"].F32())
@@ -167,27 +137,18 @@ func TestClassifierFile(t *testing.T) {
 
 	t.Run("predict", func(t *testing.T) {
 		folder := filepath.Join(dir, "photos")
-		if err := os.Mkdir(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(folder, 0o755))
 		for i := range n {
 			im := image.NewNRGBA(image.Rect(0, 0, side, side))
 			for k := range side * side {
 				copy(im.Pix[4*k:], pixels[(i*side*side+k)*3:][:3])
 				im.Pix[4*k+3] = 255
 			}
-			w, err := os.Create(filepath.Join(folder, fmt.Sprintf("%02d.png", i)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := png.Encode(w, im); err != nil {
-				t.Fatal(err)
-			}
+			w := must.Get(os.Create(filepath.Join(folder, fmt.Sprintf("%02d.png", i))))(t)
+			must.Do(t, png.Encode(w, im))
 			w.Close()
 		}
-		if err := npy.Save(path("features.npy"), features); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, npy.Save(path("features.npy"), features))
 		for _, args := range [][]string{{path("classifier.onnx"), folder},
 			{path("classifier.onnx"), folder, "--engine", "pure"},
 			{path("rows.onnx"), path("features.npy")}} {
@@ -241,13 +202,9 @@ func TestClassifierFile(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		classifier, photos := path("classifier.onnx"), filepath.Join(dir, "photos")
 		bad := filepath.Join(dir, "bad")
-		if err := os.MkdirAll(bad, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(bad, 0o755))
 		for _, name := range []string{"one.png", "two.jpg"} {
-			if err := os.WriteFile(filepath.Join(bad, name), []byte("no picture"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(bad, name), []byte("no picture"), 0o644))
 		}
 		for _, c := range []struct {
 			code int
@@ -287,9 +244,7 @@ func TestClassifierFile(t *testing.T) {
 		if err != nil || exec.Command(python, "-c", "import onnxruntime").Run() != nil {
 			t.Skip("needs python3 with onnxruntime")
 		}
-		if err := npy.Save(path("images.npy"), images); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, npy.Save(path("images.npy"), images))
 		const script = `import sys, numpy, onnxruntime
 s = onnxruntime.InferenceSession(sys.argv[1])
 numpy.save(sys.argv[3], s.run(["probabilities"], {"images": numpy.load(sys.argv[2])})[0])`
@@ -297,10 +252,7 @@ numpy.save(sys.argv[3], s.run(["probabilities"], {"images": numpy.load(sys.argv[
 			path("p.npy")).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		p, err := npy.Load(path("p.npy"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(npy.Load(path("p.npy")))(t)
 		near("Python", p.F32())
 	})
 }
@@ -313,9 +265,7 @@ func TestPoolSettles(t *testing.T) {
 	f, mf := shippedManifest(t, "digits", models.KindEmbedding),
 		shippedManifest(t, "mnist", models.KindEmbedding)
 	upload := madeUpload(t, f, filepath.Join(dir, "a"), "a", f.Digest, 0)
-	if err := os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "empty"), nil, 0o644))
 	foreign := madeUpload(t, f, filepath.Join(dir, "foreign"), "b", strings.Repeat("ab", 32), 0)
 	mnist := madeUpload(t, mf, filepath.Join(dir, "mnist"), "b", mf.Digest, 0)
 	wrong := assetstest.File(t, "mnist", models.KindPredictor)
@@ -378,21 +328,11 @@ func TestPoolSettles(t *testing.T) {
 // renamed is an upload of the same points from another client.
 func renamed(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := federate.Decode(data, federate.Expect{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
+	u := must.Get(federate.Decode(data, federate.Expect{}))(t)
 	u.Client += " again"
-	if data, err = u.Encode(); err != nil {
-		t.Fatal(err)
-	}
+	data = must.Get(u.Encode())(t)
 	out := filepath.Join(t.TempDir(), "renamed")
-	if err := os.WriteFile(out, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(out, data, 0o644))
 	return out
 }

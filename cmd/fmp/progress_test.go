@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/privacy"
 )
@@ -107,10 +108,7 @@ func TestReadingShowsProgress(t *testing.T) {
 		graph); code != exitOK {
 		t.Fatal(errs)
 	}
-	_, of, err := models.Load(graph)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, of := must.Get2(models.Load(graph))(t)
 	var uploads, releases []string
 	for i := range 3 {
 		name := fmt.Sprint("client ", i)

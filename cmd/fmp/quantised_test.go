@@ -12,6 +12,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 )
@@ -29,14 +30,8 @@ func TestUploadOfQuantisedExtractor(t *testing.T) {
 		out); code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	m, f, err := models.Load(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	drawn, err := digits.Draw(t.Context(), digits.Config{Train: 200, Test: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, f := must.Get2(models.Load(out))(t)
+	drawn := must.Get(digits.Draw(t.Context(), digits.Config{Train: 200, Test: 1}))(t)
 	labels := make([]int64, 200)
 	for i, y := range drawn.Train.Labels {
 		labels[i] = int64(y)
@@ -51,27 +46,12 @@ func TestUploadOfQuantisedExtractor(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		s, err := e.Load(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(e.Load(m))(t)
 		defer s.Close()
-		of, err := engine.Eval(s, feeds, "points", "masses")
-		if err != nil {
-			t.Fatal(err)
-		}
-		set, err := client.Set(of["points"], of["masses"], f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := (&federate.Upload{Client: "a", Model: f.Digest, N: 200, Points: set}).Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := federate.Decode(data, federate.Expect{Model: f.Digest})
-		if err != nil {
-			t.Fatal(err)
-		}
+		of := must.Get(engine.Eval(s, feeds, "points", "masses"))(t)
+		set := must.Get(client.Set(of["points"], of["masses"], f))(t)
+		data := must.Get((&federate.Upload{Client: "a", Model: f.Digest, N: 200, Points: set}).Encode())(t)
+		u := must.Get(federate.Decode(data, federate.Expect{Model: f.Digest}))(t)
 		return u.Points.Z
 	}
 	same := sent(pure.New(engine.Options{Threads: 1, Reproducible: true}))

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestProxies: a client behind the proxy of its environment, which alone knows the way to the
@@ -67,14 +69,10 @@ func TestProxies(t *testing.T) {
 func TestServeGuards(t *testing.T) {
 	token, short := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "short")
 	for path, text := range map[string]string{token: "a token of the test's own", short: "guess"} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	read := filepath.Join(t.TempDir(), "read") // by other users
-	if err := os.WriteFile(read, []byte("a token of the test's own"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(read, []byte("a token of the test's own"), 0o644))
 	own := []string{"--tls-cert", "a.crt", "--tls-key", token}
 	tls := []string{"--tls-cert", "a.crt", "--tls-key", "a.key"}
 	for _, c := range []struct {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
@@ -23,9 +24,7 @@ func TestReceiptsVerify(t *testing.T) {
 	write := func(name string, data []byte) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o644))
 		return path
 	}
 	upload := func(client string, mean float32) []byte {
@@ -33,21 +32,12 @@ func TestReceiptsVerify(t *testing.T) {
 		s := point.New(1, 1, 2)
 		copy(s.Row(0), []float32{mean, 1, 0})
 		s.W[0] = 3
-		data, err := (&federate.Upload{Round: 7, Client: client, Model: strings.Repeat("ab", 32), N: 3,
-			Points: s}).Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get((&federate.Upload{Round: 7, Client: client, Model: strings.Repeat("ab", 32), N: 3,
+			Points: s}).Encode())(t)
 		return data
 	}
-	server, err := identity.New("server")
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := identity.New("other")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(identity.New("server"))(t)
+	other := must.Get(identity.New("other"))(t)
 	key := func(k *identity.Key) string { return base64.StdEncoding.EncodeToString(k.Public()) }
 	own := upload("a", 0.5)
 	receipt := func(name string, k *identity.Key, change func(*wire.Receipt),
@@ -63,10 +53,7 @@ func TestReceiptsVerify(t *testing.T) {
 		if after != nil {
 			after(r)
 		}
-		data, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(json.Marshal(r))(t)
 		return write(name, data)
 	}
 	message := write("a.upload", own)

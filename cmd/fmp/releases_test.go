@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/privacy"
 )
 
@@ -71,14 +72,9 @@ func readRelease(t *testing.T, dir string, want []float64) {
 		filepath.Join(t.TempDir(), "p.onnx"), "--engine", "pure")
 	run("verify", at("classifier.onnx"), "--key", at("key.pub"))
 	kept := filepath.Join(t.TempDir(), "run") // tables are made anew beside the figures
-	if err := os.CopyFS(kept, os.DirFS(at("run"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(kept, os.DirFS(at("run"))))
 	run("results", "show", kept)
-	ledger, err := os.ReadFile(at("ledger"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ledger := must.Get(os.ReadFile(at("ledger")))(t)
 	if found, err := privacy.Find(ledger, privacy.Spending{}); err != nil || found != nil {
 		t.Errorf("the ledger gives %v, %v", found, err)
 	}

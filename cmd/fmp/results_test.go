@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 )
@@ -20,29 +21,16 @@ func madeUpRun(t *testing.T, dir string, l2 float64, acc map[string]float64) {
 	t.Helper()
 	c := experiment.Default()
 	c.ERM.L2, c.Seeds, c.Methods = l2, 3, []string{"CANN", "FMP"}
-	id, err := experiment.Identity(c, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := experiment.Open(dir, c,
-		experiment.Manifest{Identity: id, Sizes: map[string]int{"classes": 10}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cells, err := experiment.Cells(&c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must.Get(experiment.Identity(c, nil, nil))(t)
+	d := must.Get(experiment.Open(dir, c,
+		experiment.Manifest{Identity: id, Sizes: map[string]int{"classes": 10}}))(t)
+	cells := must.Get(experiment.Cells(&c))(t)
 	for _, cell := range cells {
 		r := experiment.Record{Cell: cell, Dataset: "digits", Group: "one-shot federated"}
 		r.ACC = acc[cell.Method] + 0.01*float64(cell.Repeat)
-		if err := d.Add(r, experiment.Took{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Add(r, experiment.Took{}))
 	}
-	if _, err := d.Finish(cells); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.Finish(cells))(t)
 }
 
 func TestResults(t *testing.T) {
@@ -94,18 +82,14 @@ func TestResults(t *testing.T) {
 		t.Error(err)
 	}
 	// The plots cannot be written, whoever runs the test.
-	if err := errors.Join(os.RemoveAll(filepath.Join(a, "plots")),
-		os.WriteFile(filepath.Join(a, "plots"), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.RemoveAll(filepath.Join(a, "plots")),
+		os.WriteFile(filepath.Join(a, "plots"), nil, 0o600)))
 	if code, out, errs := runFMP(t, "results", "show", a); code != exitOK ||
 		!strings.Contains(out, "FMP") ||
 		!strings.HasPrefix(errs, "fmp: the report is as it was: ") {
 		t.Errorf("show where nothing can be written: exit code %d, %s, %s", code, out, errs)
 	}
-	if err := os.Remove(filepath.Join(a, "plots")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(a, "plots")))
 	if out := ok("compare", a); !strings.Contains(out, "FMP - CANN") ||
 		!strings.Contains(out, "+0.3000 ") {
 		t.Errorf("compare printed %s", out)
@@ -145,9 +129,7 @@ func TestResults(t *testing.T) {
 
 func TestGridListsItsRuns(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "l2.yaml")
-	if err := os.WriteFile(p, []byte("vary:\n  erm.l2: [1, 3]\n  seeds: [2, 4]\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(p, []byte("vary:\n  erm.l2: [1, 3]\n  seeds: [2, 4]\n"), 0o644))
 	code, out, errs := runFMP(t, "grid", p, "--dry-run")
 	if code != exitOK || strings.Count(out, "\n") != 4 ||
 		!strings.Contains(out, filepath.Join("grids", "l2", "l2=3,seeds=2")) {
@@ -159,9 +141,7 @@ func TestGridListsItsRuns(t *testing.T) {
 		plan[0].Finished != 0 {
 		t.Errorf("the plan as JSON: %v: %s", err, out)
 	}
-	if err := os.WriteFile(p, []byte("vary:\n  erm.l3: [1]\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(p, []byte("vary:\n  erm.l3: [1]\n"), 0o644))
 	if code, _, errs := runFMP(t, "grid", p); code != exitUsage || !strings.Contains(errs, "erm.l3") {
 		t.Errorf("exit code %d, %q", code, errs)
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"fmp/onnx/must"
 )
 
 // TestRosterBeingWritten: a roster that changes from look to look is not read; one that two looks
@@ -17,12 +19,8 @@ func TestRosterBeingWritten(t *testing.T) {
 	write := func(text string) {
 		t.Helper()
 		at = at.Add(time.Second)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+		must.Do(t, os.Chtimes(path, at, at))
 	}
 	write("a b c")
 	f.last = f.stamp()
@@ -40,9 +38,7 @@ func TestRosterBeingWritten(t *testing.T) {
 	look(false, "changed again")
 	look(true, "the same at two looks")
 	look(false, "taken already")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	look(false, "away")
 	write("a b c d e")
 	look(false, "back")

@@ -15,6 +15,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/lab/experiment"
 )
@@ -31,14 +32,9 @@ func randomExtractor(t *testing.T) string {
 	h = b.Op("AveragePool", []build.Ref{h}, onnx.IntsAttr("kernel_shape", 3, 3),
 		onnx.IntsAttr("strides", 3, 3))
 	b.Output("features", b.Reshape(h, 0, 256))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	p := filepath.Join(t.TempDir(), "random.onnx")
-	if err := serde.Save(p, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(p, m))
 	return p
 }
 
@@ -47,10 +43,7 @@ func randomExtractor(t *testing.T) string {
 func emptyCache(t *testing.T) {
 	t.Helper()
 	needRuntime(t)
-	lib, _, err := ort.FindLibrary("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lib, _ := must.Get2(ort.FindLibrary(""))(t)
 	t.Setenv(ort.LibraryEnv, lib)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 }
@@ -71,18 +64,14 @@ func TestRunGivesTheSameBytesWithAnyNumberOfThreads(t *testing.T) {
 	emptyCache(t)
 	for threads, dir := range map[string]string{"1": one, "2": two} {
 		// The drawn images may be kept; extraction is part of the test.
-		if err := os.RemoveAll(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "fmp", "features")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "fmp", "features")))
 		code, out, errs := runFMP(t,
 			smallRun(t, "--threads", threads, "--out", dir, "--json", "--points", "60")...)
 		if code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
 		var got runOutput
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &got))
 		if len(got.Tables) != 1 || len(got.Tables[0].Rows) != 7 {
 			t.Fatalf("%d tables", len(got.Tables))
 		}
@@ -100,14 +89,8 @@ func TestRunGivesTheSameBytesWithAnyNumberOfThreads(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"results.jsonl", "results.csv", "table.md", "table.tex"} {
-		a, err := os.ReadFile(filepath.Join(one, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := os.ReadFile(filepath.Join(two, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(os.ReadFile(filepath.Join(one, name)))(t)
+		b := must.Get(os.ReadFile(filepath.Join(two, name)))(t)
 		if !bytes.Equal(a, b) {
 			t.Errorf("%s differs between 1 and 2 threads", name)
 		}
@@ -131,18 +114,13 @@ func TestRunInOpenScope(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	var got runOutput
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &got))
 	for _, r := range got.Tables[0].Rows {
 		if r.ACC.Mean < 0.5 {
 			t.Errorf("%s: ACC %.3f; want far above chance, 0.25", r.Method, r.ACC.Mean)
 		}
 	}
-	m, err := experiment.ReadManifest(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(experiment.ReadManifest(dir))(t)
 	if notes := strings.Join(m.Notes, " "); !strings.Contains(notes, "open scope") ||
 		!strings.Contains(notes, "5 classes of digits") ||
 		len(m.Data["corpus"]) != 64 {
@@ -161,18 +139,14 @@ func idx(t *testing.T, path string, magic uint32, dims []uint32, data []byte) {
 	for _, d := range dims {
 		b = binary.BigEndian.AppendUint32(b, d)
 	}
-	if err := os.WriteFile(path, append(b, data...), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, append(b, data...), 0o644))
 }
 
 // mnistLike writes 80 + 40 blank images of digits that follow one another.
 func mnistLike(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "MNIST")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o755))
 	for part, n := range map[string]int{"train": 80, "t10k": 40} {
 		y := make([]byte, n)
 		for i := range y {
@@ -193,9 +167,7 @@ func TestRunRefusesBadInput(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := filepath.Join(t.TempDir(), "model.onnx")
-		if err := serde.Save(p, m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, serde.Save(p, m))
 		return p
 	}
 	otherDx := saved(models.NewPredictor(models.PredictorConfig{Dx: 64, C: 10}, 1))
@@ -216,9 +188,7 @@ func TestRunRefusesBadInput(t *testing.T) {
 			[]string{"dx 256", "dx 64"}},
 		{"truncated images", nil, func(dir string) {
 			p := filepath.Join(dir, "train-images-idx3-ubyte")
-			if err := os.Truncate(p, 1000); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Truncate(p, 1000))
 		}, exitUsage, []string{"train-images-idx3-ubyte", "truncated"}},
 		{"wrong magic number", nil, func(dir string) {
 			idx(t, filepath.Join(dir, "train-labels-idx1-ubyte"), 0x0d01, []uint32{80},

@@ -25,6 +25,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -93,21 +94,13 @@ func presetClassifier(t *testing.T, dir, preset string) string {
 		t.Fatal(err)
 	}
 	net, client := filepath.Join(dir, "network.onnx"), filepath.Join(dir, preset+".client.onnx")
-	if err := serde.Save(net, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(net, m))
 	if code, _, errs := runFMP(t, "fuse", "--extractor", net, "--preset", preset, "--class-names",
 		"a,b,c", "-o", client); code != exitOK {
 		t.Fatalf("fuse --preset %s: %s", preset, errs)
 	}
-	graph, f, err := models.Load(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	features, err := models.FeatureGraph(graph, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	graph, f := must.Get2(models.Load(client))(t)
+	features := must.Get(models.FeatureGraph(graph, f))(t)
 	heads := make([]float64, 4*9*3)
 	r := rng.New(6, "heads")
 	for i := range heads {
@@ -156,9 +149,7 @@ func TestPhotographsAgree(t *testing.T) {
 	needRuntime(t)
 	dir := t.TempDir()
 	photos := filepath.Join(dir, "photos")
-	if err := os.Mkdir(photos, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(photos, 0o700))
 	oddPhotographs(t, photos)
 	other(t, "python3", filepath.Join("testdata", "photographs.py"), "decode", photos)
 	for _, preset := range extractor.PresetNames() {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/pipeline/lab/experiment"
 )
@@ -43,10 +44,7 @@ func exported(t *testing.T) (run, splits string, m experiment.Splits) {
 // load reads an archive of the splits.
 func load(t *testing.T, path ...string) map[string]*onnx.Tensor {
 	t.Helper()
-	a, err := npy.LoadArchive(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(npy.LoadArchive(filepath.Join(path...)))(t)
 	return a
 }
 
@@ -170,9 +168,7 @@ func TestScoreTiesWithItsOwnNCM(t *testing.T) {
 func scoreIn(t *testing.T, run, name string, arrays map[string]*onnx.Tensor) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".npz")
-	if err := npy.SaveArchive(file, arrays); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, npy.SaveArchive(file, arrays))
 	for range 2 { // the same again changes nothing
 		if code, _, errs := runFMP(t, "score", file, "--run", run, "--name", name); code != exitOK {
 			t.Fatalf("exit code %d: %s", code, errs)
@@ -183,10 +179,7 @@ func scoreIn(t *testing.T, run, name string, arrays map[string]*onnx.Tensor) {
 // figuresOf returns the figures of a method in all tasks.
 func figuresOf(t *testing.T, run, method string) []float64 {
 	t.Helper()
-	rs, err := experiment.ReadResults(run)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(experiment.ReadResults(run))(t)
 	var out []float64
 	for _, r := range rs {
 		if r.Method == method {
@@ -273,18 +266,14 @@ func TestScoreRefuses(t *testing.T) {
 		},
 	} {
 		file := filepath.Join(t.TempDir(), "p.npz")
-		if err := npy.SaveArchive(file, whole(change)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, npy.SaveArchive(file, whole(change)))
 		if code, _, errs := runFMP(t, "score", file, "--run", run, "--name", "x"); code != exitUsage ||
 			!strings.Contains(errs, want) {
 			t.Errorf("exit code %d, %q; want one with %q", code, errs, want)
 		}
 	}
 	good := filepath.Join(t.TempDir(), "good.npz")
-	if err := npy.SaveArchive(good, whole(func([]float64, map[string]*onnx.Tensor) {})); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, npy.SaveArchive(good, whole(func([]float64, map[string]*onnx.Tensor) {})))
 	for want, args := range map[string][]string{
 		"of this program": {good, "--run", run, "--name", "ncm"},
 		"want 1 to 40":    {good, "--run", run, "--name", "a|b"},
@@ -303,10 +292,8 @@ func TestScoreRefuses(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	other := filepath.Join(t.TempDir(), "other.npz")
-	if err := npy.SaveArchive(other,
-		whole(func(p []float64, _ map[string]*onnx.Tensor) { p[0], p[1] = 0.15, 0.05 })); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, npy.SaveArchive(other,
+		whole(func(p []float64, _ map[string]*onnx.Tensor) { p[0], p[1] = 0.15, 0.05 })))
 	if code, _, errs := runFMP(t, "score", other, "--run", run, "--name", "x"); code != exitUsage ||
 		!strings.Contains(errs, "--replace") {
 		t.Errorf("exit code %d, %q; want one that names --replace", code, errs)

@@ -10,6 +10,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/round"
@@ -23,15 +24,10 @@ func TestRoundCorpus(t *testing.T) {
 	b := build.New("net")
 	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
 	b.Output("h", b.Relu(b.MatMul(x, b.Const(onnx.ZerosF32(192, dx)))))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := serde.Save(at("net.onnx"), m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(at("net.onnx"), m))
 	for _, args := range [][]string{
 		{"fuse", "--extractor", at("net.onnx"), "--class-names", "a,b", "--engine", "pure", "-o",
 			at("moments.onnx")},
@@ -51,22 +47,13 @@ func TestRoundCorpus(t *testing.T) {
 	}
 	u := &federate.Upload{Client: "corpus", Model: strings.Repeat("0", 64),
 		N: images - min(moments.MaxCalibration, images/5)}
-	if u.Points, u.Within, err = moments.Compute(rows, dx, labels, 3, u.Client); err != nil {
-		t.Fatal(err)
-	}
-	data, err := u.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(at("corpus.upload"), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, 3, u.Client))(t)
+	data := must.Get(u.Encode())(t)
+	must.Do(t, os.WriteFile(at("corpus.upload"), data, 0o600))
 	load := func(graph string) (*pooling, error) {
 		file := "round: 1\nclient_graph: " + graph +
 			"\nroster: roster.txt\ndeadline: 2100-01-01T00:00:00Z\ncorpus: corpus.upload\n"
-		if err := os.WriteFile(at("round.yaml"), []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(at("round.yaml"), []byte(file), 0o600))
 		r, err := round.Load(at("round.yaml"))
 		if err != nil {
 			return nil, err
@@ -81,9 +68,7 @@ func TestRoundCorpus(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "corpus.upload) is for uploads of moments") {
 		t.Errorf("a round of class means: %v", err)
 	}
-	if err := os.WriteFile(at("corpus.upload"), data[:50], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(at("corpus.upload"), data[:50], 0o600))
 	if _, err := load("moments.onnx"); err == nil || !strings.Contains(err.Error(), "corpus") {
 		t.Errorf("half a corpus: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/round"
@@ -38,10 +39,7 @@ func TestServePrivate(t *testing.T) {
 				"deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: "+
 					"images/c002\nprivacy: {epsilon: 8, points: 10, noise: "+noise+
 					", unit: "+b.Unit+"}\n")
-			plain, err := os.ReadFile(f.path("client.onnx"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			plain := must.Get(os.ReadFile(f.path("client.onnx")))(t)
 			f.write("plain.onnx", plain)
 			f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
 			f.serve()
@@ -131,10 +129,7 @@ func TestServeTwoServers(t *testing.T) {
 		"{epsilon: 8, noise: two-servers, unit: client, points: 10}\n")
 	f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
 	f.secret("pair.secret", []byte("the two servers know this\n"))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	helper := *f
 	helper.address = l.Addr().String()
 	l.Close()
@@ -207,18 +202,9 @@ func TestServeTwoServers(t *testing.T) {
 // originOf returns what a classifier's file says it was made from.
 func originOf(t *testing.T, classifier []byte) models.Origin {
 	t.Helper()
-	m, err := serde.Unmarshal(classifier)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := models.ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := models.ReadOrigin(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(serde.Unmarshal(classifier))(t)
+	f := must.Get(models.ReadManifest(m))(t)
+	o := must.Get(models.ReadOrigin(f))(t)
 	return o
 }
 
@@ -230,29 +216,15 @@ func TestPrivateSums(t *testing.T) {
 	execute := newRootCommand()
 	execute.SetArgs([]string{"fuse", "--dataset", "digits", "--upload", "private", "-o", graph})
 	execute.SetOut(new(bytes.Buffer))
-	if err := execute.Execute(); err != nil {
-		t.Fatal(err)
-	}
-	m, f, err := models.Load(graph)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, execute.Execute())
+	m, f := must.Get2(models.Load(graph))(t)
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
 		Noise: privacy.Trusted}
-	data, err := os.ReadFile(graph)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b,
-		Options: pool.Options{Samples: 10}}, GraphData: data, Client: f}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := store.Open(t.Context(), store.Name(7, f.Digest),
-		store.Options{Dir: filepath.Join(dir, "state")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(graph))(t)
+	p := must.Get(newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b,
+		Options: pool.Options{Samples: 10}}, GraphData: data, Client: f}, nil))(t)
+	st := must.Get(store.Open(t.Context(), store.Name(7, f.Digest),
+		store.Options{Dir: filepath.Join(dir, "state")}))(t)
 	defer st.Close()
 	totals := func(digests ...string) []float64 {
 		t.Helper()
@@ -263,14 +235,8 @@ func TestPrivateSums(t *testing.T) {
 					Model: f.Digest, Budget: b,
 					Sums: privacy.NewRelease(f.C, f.K)}})
 		}
-		r, err := pool.NewPrivate(releases, m, f, p.options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := r.Totals(sums{t.Context(), st}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(pool.NewPrivate(releases, m, f, p.options))(t)
+		s := must.Get(r.Totals(sums{t.Context(), st}, nil))(t)
 		return append(s.Sums, s.Counts...)
 	}
 	first, again, other := totals("a", "b"), totals("b", "a"), totals("a", "b", "c")

@@ -24,6 +24,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/wire"
@@ -62,19 +63,13 @@ func newFederation(t *testing.T, clients int, roundFile string) *federation {
 	if testing.Short() {
 		t.Skip("builds and runs the programs")
 	}
-	bin, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := must.Get(programs())(t)
 	f := &federation{t: t, dir: t.TempDir(), bin: bin, scheme: "http"}
 	for i := range clients {
 		f.names = append(f.names, fmt.Sprintf("c%03d", i))
 	}
 	f.fmp(append([]string{"keys", "--dir", f.path("keys"), "--roster", f.path("roster.txt")}, f.names...)...)
-	data, err := os.ReadFile(shippedFile(t, models.KindClient))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(shippedFile(t, models.KindClient)))(t)
 	f.write("client.onnx", data)
 	f.write("round.yaml", []byte("round: 7\nclient_graph: client.onnx\nroster: roster.txt\n"+roundFile))
 	for _, name := range f.names {
@@ -85,16 +80,11 @@ func newFederation(t *testing.T, clients int, roundFile string) *federation {
 				im.SetGray(4+k%20, (4+2*c+k/20+r.IntN(2))%28, color.Gray{Y: uint8(200 + r.IntN(55))})
 			}
 			var b bytes.Buffer
-			if err := png.Encode(&b, im); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, png.Encode(&b, im))
 			f.write(filepath.Join("images", name, fmt.Sprint(c), "0.png"), b.Bytes())
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	f.address = l.Addr().String()
 	l.Close()
 	t.Cleanup(f.kill)
@@ -296,10 +286,7 @@ type cutter struct {
 }
 
 func newCutter(t *testing.T, to string, share float64) *cutter {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c := &cutter{l: l}
 	t.Cleanup(func() { l.Close() })
 	r := rng.New(1, "cutter")
@@ -390,16 +377,10 @@ func TestServe(t *testing.T) {
 	if a, b := predict(f.path("served.onnx")), predict(pooled); a != b {
 		t.Errorf("the served classifier predicts\n%.300s\nand that of fmp pool\n%.300s", a, b)
 	}
-	picture, err := os.ReadFile(f.path("images/c002/3/0.png"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	picture := must.Get(os.ReadFile(f.path("images/c002/3/0.png")))(t)
 	post := func(path, kind string, body []byte) (int, []byte) {
 		t.Helper()
-		resp, err := http.Post("http://"+f.address+path, kind, bytes.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.Post("http://"+f.address+path, kind, bytes.NewReader(body)))(t)
 		defer resp.Body.Close()
 		data, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, data
@@ -412,22 +393,16 @@ func TestServe(t *testing.T) {
 		len(got.Predictions[0].Probabilities) != 10 {
 		t.Fatalf("predict: %d %s", code, data)
 	}
-	im, err := png.Decode(bytes.NewReader(picture))
-	if err != nil {
-		t.Fatal(err)
-	}
+	im := must.Get(png.Decode(bytes.NewReader(picture)))(t)
 	pixels := make([]int, 0, 28*28)
 	for _, v := range im.(*image.Gray).Pix {
 		pixels = append(pixels, int(v))
 	}
-	text, err := json.Marshal(
+	text := must.Get(json.Marshal(
 		map[string]any{"id": "x",
 			"inputs": []any{map[string]any{"name": "images", "datatype": "UINT8",
 				"shape": []int{1, 28, 28, 1}, "data": pixels}},
-			"outputs": []any{map[string]string{"name": "probabilities"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+			"outputs": []any{map[string]string{"name": "probabilities"}}}))(t)
 	var inferred struct {
 		ID      string
 		Outputs []struct {
@@ -547,15 +522,10 @@ func TestChaos(t *testing.T) {
 		t.Fatalf("%d receipts, %v", len(receipts), err)
 	}
 	for _, p := range receipts {
-		if err := os.Remove(p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(p))
 	}
 	c := newCutter(t, f.address, 0.2)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	queue := l.Addr().String()
 	l.Close()
 	f.secret("nats.token", []byte("a token of the test's own\n"))
@@ -568,15 +538,10 @@ func TestChaos(t *testing.T) {
 	for range 2 {
 		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue,
 			"--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
-		log, err := os.OpenFile(f.path("server.log"), os.O_APPEND|os.O_WRONLY, 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := must.Get(os.OpenFile(f.path("server.log"), os.O_APPEND|os.O_WRONLY, 0o644))(t)
 		defer log.Close()
 		w.Stderr = log
-		if err := w.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Start())
 		workers = append(workers, w)
 		t.Cleanup(func() {
 			_ = w.Process.Kill()
@@ -626,10 +591,7 @@ func TestWorkerFailover(t *testing.T) {
 	alone := f.published(1)
 	f.kill()
 
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	queue := l.Addr().String()
 	l.Close()
 	f.secret("nats.token", []byte("a token of the test's own\n"))
@@ -654,15 +616,10 @@ func TestWorkerFailover(t *testing.T) {
 		t.Helper()
 		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue,
 			"--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
-		file, err := os.Create(f.path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(os.Create(f.path(name)))(t)
 		defer file.Close()
 		w.Stderr = file
-		if err := w.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Start())
 		t.Cleanup(func() {
 			_ = w.Process.Kill()
 			_ = w.Wait()
@@ -672,9 +629,7 @@ func TestWorkerFailover(t *testing.T) {
 	first := work("first.log")
 	all()
 	job := log("first.log", `msg="job taken"`)
-	if err := first.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Process.Kill())
 	if text, _ := os.ReadFile(f.path("first.log")); strings.Contains(string(text), `msg="job done" job=`+job) {
 		t.Skip("the first worker was done with its job before it was killed")
 	}
@@ -691,14 +646,8 @@ func TestWorkerFailover(t *testing.T) {
 // decoded is an upload in a file.
 func decoded(t *testing.T, path string) *federate.Upload {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := federate.Decode(data, federate.Expect{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
+	u := must.Get(federate.Decode(data, federate.Expect{}))(t)
 	return u
 }
 

@@ -15,15 +15,14 @@ import (
 	"fmp/featurize/yamlfile"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 )
 
 func writeFile(t *testing.T, name, content string) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(p, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(p, []byte(content), 0o644))
 	return p
 }
 
@@ -35,9 +34,7 @@ func resolved(t *testing.T, args ...string) map[string]setting {
 		t.Fatalf("%v: exit code %d: %s", args, code, errs)
 	}
 	var list []setting
-	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &list))
 	m := map[string]setting{}
 	for _, s := range list {
 		m[s.Key] = s
@@ -114,9 +111,7 @@ func TestSettingsErrors(t *testing.T) {
 			args := append([]string{"config"}, c.args...)
 			if i := slices.Index(args, "FOLDER"); i > 0 {
 				args[i] = filepath.Join(t.TempDir(), "folder.yaml")
-				if err := os.Mkdir(args[i], 0o755); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.Mkdir(args[i], 0o755))
 			}
 			if c.file != "" {
 				args = append(args, "--config", writeFile(t, "s.yaml", c.file))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/must"
 )
 
 func TestSetupErrors(t *testing.T) {
@@ -37,10 +38,7 @@ func TestSetupErrors(t *testing.T) {
 
 func TestSetupLeavesAWorkingLibraryAlone(t *testing.T) {
 	needRuntime(t)
-	lib, _, err := ort.FindLibrary("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	lib, _ := must.Get2(ort.FindLibrary(""))(t)
 	t.Setenv(ort.LibraryEnv, lib)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("PATH", t.TempDir())

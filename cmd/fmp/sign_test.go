@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestSign: a key is made, a file and a folder are signed with it, and verified; whatever is
@@ -31,12 +33,8 @@ func TestSign(t *testing.T) {
 	}
 	put := func(name, text string) {
 		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(at(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(at(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(at(name)), 0o755))
+		must.Do(t, os.WriteFile(at(name), []byte(text), 0o600))
 	}
 	key, public := at("k.pem"), at("k.pem.pub")
 	ok("sign", "--new-key", key)

@@ -10,6 +10,7 @@ import (
 
 	"fmp/featurize/extractor"
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/open"
 )
@@ -56,10 +57,7 @@ func TestTrainAndFuse(t *testing.T) {
 		if _, err := os.Stat(f + ".checkpoint"); err == nil {
 			t.Errorf("%s: the checkpoint of a training that is done is left", f)
 		}
-		_, man, err := models.Load(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, man := must.Get2(models.Load(f))(t)
 		if len(man.Extractor) != 64 || len(man.Classes) != 10 ||
 			!strings.Contains(man.TrainingData, "digits") || man.Command == "" {
 			t.Errorf("%s: manifest %+v", f, man)
@@ -94,14 +92,9 @@ func TestTrainAndFuse(t *testing.T) {
 func otherExtractor(t *testing.T) string {
 	t.Helper()
 	p := randomExtractor(t)
-	data, err := os.ReadFile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(p))(t)
 	other := []byte(strings.Replace(string(data), "random filters", "random filterz", 1))
-	if err := os.WriteFile(p, other, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(p, other, 0o644))
 	return p
 }
 
@@ -174,14 +167,8 @@ func TestTrainOpenUnlearned(t *testing.T) {
 		if code != 0 {
 			t.Fatalf("exit code %d: %s", code, errs)
 		}
-		m, err := serde.Load(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := open.FromModel(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(serde.Load(path))(t)
+		p := must.Get(open.FromModel(m))(t)
 		return p.Ends
 	}
 	if known, apart := ends(), ends("--unlearned-classes", "6-9"); known == apart ||
@@ -211,14 +198,8 @@ func TestAdaptExtractor(t *testing.T) {
 	if code, said, errs := runFMP(t, train...); code != exitOK || !strings.Contains(said, "after:") {
 		t.Fatalf("exit code %d: %s%s", code, said, errs)
 	}
-	before, err := serde.Load(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, man, err := models.Load(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(serde.Load(from))(t)
+	after, man := must.Get2(models.Load(out))(t)
 	if len(after.Graph.Nodes) != len(before.Graph.Nodes) ||
 		len(after.Graph.Initializers) != len(before.Graph.Initializers) || man.Kind != "" {
 		t.Errorf("%d nodes, %d initializers of kind %q", len(after.Graph.Nodes),

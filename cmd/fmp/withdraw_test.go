@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/sender"
@@ -111,24 +112,12 @@ func (f *federation) heeded(key string) {
 	for _, name := range []string{"classifier.onnx", "last.onnx"} {
 		f.fmp("sign", f.path(name), "--key", f.path("signer.pem"))
 	}
-	other, err := identity.New("another server")
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := identity.Load(f.path("gone/server.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	elsewhere, err := wire.ReadNotice(notice, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(identity.New("another server"))(t)
+	own := must.Get(identity.Load(f.path("gone/server.key")))(t)
+	elsewhere := must.Get(wire.ReadNotice(notice, key))(t)
 	elsewhere.Round, elsewhere.Superseded = 8, []wire.VersionRef{}
 	elsewhere.Sign(own)
-	next, err := json.Marshal(elsewhere)
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(json.Marshal(elsewhere))(t)
 	f.write("next.notice", next)
 	f.write("short.notice", notice[:len(notice)/2])
 	f.write("empty.notice", nil)
@@ -193,10 +182,7 @@ func (f *federation) heeded(key string) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	return data
 }
 
@@ -221,11 +207,9 @@ func newMergedRound(ctx context.Context, t *testing.T, clients int, quorum int) 
 		t.Fatal(err)
 	}
 	file := filepath.Join(r.dir, "round.yaml")
-	if err := os.WriteFile(file,
+	must.Do(t, os.WriteFile(file,
 		fmt.Appendf(read(t, file), "quorum: %d\nsamples: 5\nrebuild_interval: 1s\n", quorum),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+		0o600))
 	if r.queue, err = loadQueue(r.dir); err != nil {
 		t.Fatal(err)
 	}
@@ -314,19 +298,10 @@ func TestWithdrawMerged(t *testing.T) {
 	if bytes.Equal(with.merged(), want) {
 		t.Fatal("two clients make no difference")
 	}
-	key, err := identity.Load(filepath.Join(with.dir, "state", "server.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(identity.Load(filepath.Join(with.dir, "state", "server.key")))(t)
 	for _, i := range []int{summed, kept} {
-		s, err := sender.New(with.url, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, err := s.Describe(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(sender.New(with.url, ""))(t)
+		d := must.Get(s.Describe(ctx))(t)
 		w, err := s.WithdrawFor(ctx, d, key, with.client(i))
 		if err != nil || w.HeldVersions != 1 || w.Without != nil {
 			t.Fatalf("%+v: %v", w, err)

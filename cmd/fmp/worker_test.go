@@ -17,6 +17,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
@@ -34,28 +35,14 @@ import (
 func TestWorkersOpen(t *testing.T) {
 	const clients = 12 // more than honesty.Exact: chains propose who is honest
 	g, f := assetstest.Load(t, "digits", models.KindClient)
-	predictor, _, err := shipped.Open(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	predictor, _ := must.Get2(shipped.Open(f))(t)
 	own := filepath.Join(t.TempDir(), "open.onnx")
-	if err := serde.Save(own, predictor); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.ReadFile(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(own, predictor))
+	file := must.Get(os.ReadFile(own))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	o := store.Options{Dir: t.TempDir(), Listen: l.Addr().String(), Token: "a token of the test's own"}
 	l.Close()
-	st, err := store.Open(t.Context(), "fmp-test", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := must.Get(store.Open(t.Context(), "fmp-test", o))(t)
 	t.Cleanup(func() { st.Close() })
 	var uploads []pool.Upload
 	for m := range clients {
@@ -72,23 +59,15 @@ func TestWorkersOpen(t *testing.T) {
 			row[f.Dx+c%f.C], s.W[c] = 1, 2
 		}
 		u := &federate.Upload{Round: 1, Client: name, Model: f.Digest, N: 2 * f.S, Points: s}
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
 		digest := models.DigestBytes(data)
-		if err := st.Put(t.Context(),
+		must.Do(t, st.Put(t.Context(),
 			&store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data},
-			0); err != nil {
-			t.Fatal(err)
-		}
+			0))
 		uploads = append(uploads, pool.Upload{Upload: u, Digest: digest})
 	}
 	open := func() engine.Engine {
-		e, err := pure.New(engine.Options{Threads: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 		t.Cleanup(func() { e.Close() })
 		return e
 	}
@@ -96,10 +75,7 @@ func TestWorkersOpen(t *testing.T) {
 	defer cancel()
 	for range 2 {
 		o := store.Options{URL: "nats://" + o.Listen, Token: o.Token}
-		conn, err := store.Connect(o, "test")
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(store.Connect(o, "test"))(t)
 		t.Cleanup(conn.Close)
 		eng := open()
 		w := &work.Worker{Conn: conn, Log: slog.New(slog.DiscardHandler),
@@ -115,23 +91,15 @@ func TestWorkersOpen(t *testing.T) {
 	}{"the program's": {}, "the round's own": {own, file}} {
 		p := &pooling{graph: g, client: f, eng: open(),
 			options: pool.Options{Open: c.path, Scope: posterior.ScopeOpen, Samples: 25, Seed: 3}}
-		alone, err := p.pool(ctx, uploads)
-		if err != nil {
-			t.Fatal(err)
-		}
+		alone := must.Get(p.pool(ctx, uploads))(t)
 		if s := alone.Summary.(summary); s.Scope != posterior.ScopeOpen || s.Samples != 25 ||
 			len(alone.Honest) != clients {
 			t.Fatalf("%s: summary %+v, P(honest) %v", name, s, alone.Honest)
 		}
-		if p.queue, err = work.NewQueue(ctx, st, 1,
+		p.queue = must.Get(work.NewQueue(ctx, st, 1,
 			work.Models{Graph: assetstest.Data(t, "digits", models.KindClient), Open: c.data},
-			p.options); err != nil {
-			t.Fatal(err)
-		}
-		spread, err := p.pool(ctx, uploads)
-		if err != nil {
-			t.Fatal(err)
-		}
+			p.options))(t)
+		spread := must.Get(p.pool(ctx, uploads))(t)
 		if !bytes.Equal(alone.Classifier, spread.Classifier) || !bytes.Equal(alone.Rows, spread.Rows) {
 			t.Errorf("%s: the classifier that workers sampled is not that of one process", name)
 		}
@@ -141,10 +109,7 @@ func TestWorkersOpen(t *testing.T) {
 // TestAway: a worker waits for servers that are not there, and for those that end while it is let
 // in; not where it is refused.
 func TestAway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go func() { // resets what connects to it
 		for {
 			c, err := l.Accept()

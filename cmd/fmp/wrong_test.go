@@ -12,6 +12,7 @@ import (
 	"fmp/assets/assetstest"
 	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/models"
+	"fmp/onnx/must"
 )
 
 // TestWrong: wrong inputs are refused in one line, and nothing is written or changed.
@@ -20,9 +21,7 @@ func TestWrong(t *testing.T) {
 		assetstest.File(t, "digits", models.KindExtractor)
 	t.Chdir(t.TempDir())
 	var picture bytes.Buffer
-	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))))
 	files := map[string]string{"cut.onnx": "\x08", "not.upload": "nothing", "bad.key": "nothing",
 		"text.txt": "text", "round.yaml": "round: 1\n",
 		"word.yaml":  "rond: 1\n",
@@ -32,19 +31,12 @@ func TestWrong(t *testing.T) {
 		"cut.npy": "\x93NUMPY", "photos/1/a.png": picture.String(), "photos/2/b.png": picture.String(),
 		"stray/zebra/a.png": picture.String(), "not.part": "nothing"}
 	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor} {
-		data, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(from))(t)
 		files[name] = string(data)
 	}
 	for name, text := range files {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	const over = "would be overwritten"
 	outputstest.CheckWrong(t, []outputstest.Wrong{

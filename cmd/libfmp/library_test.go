@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // site is a folder with the library, the programs, a classifier, a client graph and images.
@@ -42,10 +44,7 @@ func (s *site) run(program string, args ...string) []byte {
 
 func (s *site) read(name string) []byte {
 	s.Helper()
-	data, err := os.ReadFile(s.path(name))
-	if err != nil {
-		s.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(s.path(name)))(s)
 	return data
 }
 
@@ -75,9 +74,7 @@ func newSite(t *testing.T) *site {
 	for _, f := range files { // by class, as fmp-edge reads them
 		fmt.Fprintf(&list, "%s %s\n", f, filepath.Base(filepath.Dir(f)))
 	}
-	if err := os.WriteFile(s.path("images.txt"), []byte(list.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(s.path("images.txt"), []byte(list.String()), 0o600))
 	s.run(s.path("fmp-edge"), "evaluate", "--model", "classifier.onnx", "--key", "site.key", "--round",
 		"3", "--output", "edge.evaluation.json", "photos/train")
 	return s
@@ -95,10 +92,7 @@ func TestFromC(t *testing.T) {
 		t.Skip("no C compiler here")
 	}
 	s := newSite(t)
-	source, err := filepath.Abs("testdata/main.c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(filepath.Abs("testdata/main.c"))(t)
 	s.run(cc, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", "main", source, "-L.",
 		"-lfmp", "-lpthread")
 	s.run(s.path("main"), "classifier.onnx", "client.onnx", "site.key", ".")
@@ -124,10 +118,8 @@ func (s *site) predictions() (want []float64) {
 			Probabilities []float64 `json:"probabilities"`
 		} `json:"predictions"`
 	}
-	if err := json.Unmarshal(s.run(s.path("fmp-edge"), "predict", "--model", "classifier.onnx",
-		"photos/train", "--json"), &edge); err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, json.Unmarshal(s.run(s.path("fmp-edge"), "predict", "--model", "classifier.onnx",
+		"photos/train", "--json"), &edge))
 	for _, p := range edge.Predictions {
 		want = append(want, p.Probabilities...)
 	}
@@ -144,10 +136,7 @@ func (s *site) python(t *testing.T) {
 		t.Skip("no python3 here")
 	}
 	s = &site{t, s.dir}
-	code, err := filepath.Abs("python")
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := must.Get(filepath.Abs("python"))(t)
 	wheel := filepath.Base(strings.TrimSpace(string(s.run(s.path("wheel"), "libfmp.so", code, "."))))
 	s.run(python, "-m", "zipfile", "-e", wheel, "site-packages")
 	if err := exec.Command(python, "-m", "pip", "--version").Run(); err == nil {

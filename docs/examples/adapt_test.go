@@ -11,20 +11,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // camera writes a drawn photograph of a camera with less contrast and lighter images, or as it is,
 // to a file.
 func camera(t *testing.T, from, to string, other bool) {
 	t.Helper()
-	data, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	im, err := png.Decode(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(from))(t)
+	im := must.Get(png.Decode(bytes.NewReader(data)))(t)
 	out := image.NewRGBA(im.Bounds())
 	for y := range im.Bounds().Dy() {
 		for x := range im.Bounds().Dx() {
@@ -37,16 +33,10 @@ func camera(t *testing.T, from, to string, other bool) {
 			out.SetRGBA(x, y, c)
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(to), 0o755))
 	var b bytes.Buffer
-	if err := png.Encode(&b, out); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(to, b.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&b, out))
+	must.Do(t, os.WriteFile(to, b.Bytes(), 0o644))
 }
 
 // TestAdapt: of six owners two have another camera. A further owner of theirs has, by fmp predict
@@ -56,14 +46,8 @@ func TestAdapt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs and runs a round")
 	}
-	page, err := os.ReadFile(filepath.Join("..", "federate.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := os.ReadFile("adapt.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "federate.md")))(t)
+	code := must.Get(os.ReadFile("adapt.py"))(t)
 	if !bytes.Contains(page, []byte("```python\n"+string(code)+"```\n")) {
 		t.Error("docs/federate.md does not show adapt.py as it is")
 	}
@@ -123,13 +107,8 @@ func TestAdapt(t *testing.T) {
 	if python.missing != "" {
 		t.Skip(python.missing)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "adapt.py"), code, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "new", "*", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "adapt.py"), code, 0o644))
+	files := must.Get(filepath.Glob(filepath.Join(dir, "new", "*", "*")))(t)
 	near(t, "adapt.py", want,
 		lines(t, run(append([]string{python.program, "adapt.py", "classifier.onnx", "theirs"}, files...)...)), 1e-4)
 }

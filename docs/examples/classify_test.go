@@ -16,19 +16,15 @@ import (
 	"testing"
 
 	scale "golang.org/x/image/draw"
+
+	"fmp/onnx/must"
 )
 
 // TestPagesShowTheSnippets: the code of the page is that of the files that TestSnippets runs.
 func TestPagesShowTheSnippets(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "extractors.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(filepath.Join("..", "extractors.md")))(t)
 	for name, language := range map[string]string{"classify.py": "python", "classify.mjs": "js"} {
-		code, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		code := must.Get(os.ReadFile(name))(t)
 		if !bytes.Contains(page, []byte("```"+language+"\n"+string(code)+"```\n")) {
 			t.Errorf("docs/extractors.md does not show %s as it is", name)
 		}
@@ -40,30 +36,17 @@ func TestPagesShowTheSnippets(t *testing.T) {
 func decoded(t *testing.T, from, photos, pixels string) {
 	t.Helper()
 	write := func(path string, encode func(f *os.File) error) {
-		f, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := encode(f); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(os.Create(path))(t)
+		must.Do(t, encode(f))
+		must.Do(t, f.Close())
 	}
 	files, err := filepath.Glob(filepath.Join(from, "*", "*.png"))
 	if err != nil || len(files) < 4 {
 		t.Fatalf("%d drawn photographs, %v", len(files), err)
 	}
 	for i, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		src, err := png.Decode(bytes.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(t)
+		src := must.Get(png.Decode(bytes.NewReader(data)))(t)
 		size := []image.Point{{640, 480}, {333, 517}, {32, 32}, {20, 27}}[i%4]
 		im := image.NewRGBA(image.Rectangle{Max: size})
 		scale.BiLinear.Scale(im, im.Rect, src, src.Bounds(), draw.Src, nil)
@@ -76,13 +59,8 @@ func decoded(t *testing.T, from, photos, pixels string) {
 			continue
 		}
 		var compressed bytes.Buffer
-		if err := jpeg.Encode(&compressed, im, &jpeg.Options{Quality: 85}); err != nil {
-			t.Fatal(err)
-		}
-		back, err := jpeg.Decode(bytes.NewReader(compressed.Bytes()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, jpeg.Encode(&compressed, im, &jpeg.Options{Quality: 85}))
+		back := must.Get(jpeg.Decode(bytes.NewReader(compressed.Bytes())))(t)
 		draw.Draw(im, im.Rect, back, image.Point{}, draw.Src)
 		write(filepath.Join(photos, name+".jpg"),
 			func(f *os.File) error { _, err := f.Write(compressed.Bytes()); return err })
@@ -113,20 +91,13 @@ func snippets(t *testing.T, dir string) []snippet {
 		missing: "needs node, and onnxruntime-node and sharp in a folder that FMP_NODE_MODULES names"}
 	if p, err := exec.LookPath("node"); err == nil && os.Getenv("FMP_NODE_MODULES") != "" {
 		node.program, node.missing = p, ""
-		if err := os.Symlink(os.Getenv("FMP_NODE_MODULES"), filepath.Join(dir, "node_modules")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(os.Getenv("FMP_NODE_MODULES"), filepath.Join(dir, "node_modules")))
 	}
 	both := []snippet{python, node}
 	for i := range both {
-		code, err := os.ReadFile(both[i].file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		code := must.Get(os.ReadFile(both[i].file))(t)
 		both[i].file = filepath.Join(dir, both[i].file)
-		if err := os.WriteFile(both[i].file, code, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(both[i].file, code, 0o644))
 	}
 	return both
 }
@@ -155,9 +126,7 @@ func TestSnippets(t *testing.T) {
 		return stdout.Bytes()
 	}
 	for _, folder := range []string{"photos", "pixels"} {
-		if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
 	}
 	run("sh", "-c", "fmp data synth -o drawn --photos --train 60 --test 40")
 	decoded(t, filepath.Join(dir, "drawn", "test"), filepath.Join(dir, "photos"),
@@ -178,10 +147,7 @@ func TestSnippets(t *testing.T) {
 				continue
 			}
 			for folder, bound := range map[string]float64{"pixels": 1e-4, "photos": 0.05} {
-				files, err := filepath.Glob(filepath.Join(dir, folder, "*"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				files := must.Get(filepath.Glob(filepath.Join(dir, folder, "*")))(t)
 				got := lines(t, run(s.program, append([]string{s.file, "classifier.onnx"}, files...)...))
 				near(t, resize+", "+filepath.Base(s.file)+" of "+folder, want, got, bound)
 			}
@@ -198,9 +164,7 @@ func predictions(t *testing.T, text []byte) map[string][]float64 {
 			Probabilities []float64
 		}
 	}
-	if err := json.Unmarshal(text, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &out))
 	of := map[string][]float64{}
 	for _, p := range out.Predictions {
 		of[stem(p.File)] = p.Probabilities
@@ -221,9 +185,7 @@ func lines(t *testing.T, text []byte) map[string][]float64 {
 			File          string
 			Probabilities []float64
 		}
-		if err := json.Unmarshal(s.Bytes(), &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(s.Bytes(), &p))
 		of[stem(p.File)] = p.Probabilities
 	}
 	return of

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestExamples builds the programs and runs every script in an empty folder, with the programs on
@@ -29,10 +31,7 @@ func TestExamples(t *testing.T) {
 			continue
 		}
 		t.Run(strings.TrimSuffix(s, ".sh"), func(t *testing.T) {
-			path, err := filepath.Abs(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			path := must.Get(filepath.Abs(s))(t)
 			cmd := exec.Command(sh, path)
 			cmd.Dir = t.TempDir()
 			// of what clients approve and spend

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestExtractorsPage runs the lines of docs/extractors.md for a pretrained network and no corpus,
@@ -21,10 +23,7 @@ func TestExtractorsPage(t *testing.T) {
 		t.Skip("runs a whole round behind EfficientNet-Lite0: name its file, " + model + ", in FMP_LITE0")
 	}
 	path := programs(t)
-	text, err := os.ReadFile(filepath.Join("..", "extractors.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "extractors.md")))(t)
 	_, lines, found := strings.Cut(string(text),
 		"`docs/examples/moments.sh` is these lines:\n\n```console\n")
 	lines, _, ended := strings.Cut(lines, "```")
@@ -32,13 +31,8 @@ func TestExtractorsPage(t *testing.T) {
 		t.Fatalf("the page has no ten lines: %q", lines)
 	}
 	dir := t.TempDir()
-	absolute, err := filepath.Abs(lite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(absolute, filepath.Join(dir, model)); err != nil {
-		t.Fatal(err)
-	}
+	absolute := must.Get(filepath.Abs(lite))(t)
+	must.Do(t, os.Symlink(absolute, filepath.Join(dir, model)))
 	run := func(command string) []byte {
 		cmd := exec.Command("sh", "-c", command)
 		var stdout, stderr bytes.Buffer
@@ -52,18 +46,12 @@ func TestExtractorsPage(t *testing.T) {
 	}
 	for i, place := range []string{"site-1", "site-2", "site-3", "test"} {
 		run("fmp data synth -o drawn --photos --seed " + string(rune('1'+i)) + " --train 300 --test 10")
-		if err := os.Mkdir(filepath.Join(dir, place), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(filepath.Join(dir, place), 0o755))
 		for digit, name := range map[string]string{"1": "larch", "4": "spruce", "8": "fir"} {
-			if err := os.Rename(filepath.Join(dir, "drawn", "train", digit),
-				filepath.Join(dir, place, name)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Rename(filepath.Join(dir, "drawn", "train", digit),
+				filepath.Join(dir, place, name)))
 		}
-		if err := os.RemoveAll(filepath.Join(dir, "drawn")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(filepath.Join(dir, "drawn")))
 	}
 	commands := 0
 	for line := range strings.Lines(lines) {
@@ -80,9 +68,7 @@ func TestExtractorsPage(t *testing.T) {
 			}
 		case strings.HasPrefix(command, "fmp evaluate"):
 			var got struct{ NLL float64 }
-			if err := json.Unmarshal(run(command+" --json"), &got); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(run(command+" --json"), &got))
 			if !(got.NLL > 0) || got.NLL > 0.7*math.Log(3) {
 				t.Errorf("NLL %v of three classes; chance is %.3f", got.NLL, math.Log(3))
 			}

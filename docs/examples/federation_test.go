@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 var update = flag.Bool("update", false, "write what the commands print into docs/federation.md")
@@ -40,10 +42,7 @@ func TestFederationPage(t *testing.T) {
 // compares their output with the page, but for figures. There must be a least number of commands.
 func play(t *testing.T, page, dir, path string, least int) {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	var out []string
 	inside, commands := false, 0
 	var printed []string // by the command before that the page has yet to show
@@ -77,9 +76,7 @@ func play(t *testing.T, page, dir, path string, least int) {
 		t.Errorf("%d commands were found; want the page's", commands)
 	}
 	if *update {
-		if err := os.WriteFile(page, []byte(strings.Join(out, "\n")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(page, []byte(strings.Join(out, "\n")), 0o644))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // played is the script that prints docs/played-round.md, and checks each of its steps itself.
@@ -22,10 +24,7 @@ func TestPlayedRound(t *testing.T) {
 			t.Skipf("needs %s: %v", needed, err)
 		}
 	}
-	script, err := filepath.Abs(played)
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := must.Get(filepath.Abs(played))(t)
 	cmd := exec.Command("sh", script)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(environment(programs(t)), "XDG_CONFIG_HOME="+t.TempDir(),
@@ -41,15 +40,10 @@ func TestPlayedRound(t *testing.T) {
 	}
 	page := filepath.Join("..", "played-round.md")
 	if *update {
-		if err := os.WriteFile(page, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(page, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 		return
 	}
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	shown := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	for i := range max(len(lines), len(shown)) {
 		if i >= len(lines) || i >= len(shown) || alike(lines[i]) != alike(shown[i]) {

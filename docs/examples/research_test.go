@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fmp/onnx/must"
 )
 
 // TestResearchPage runs the lines of docs/research.md on CIFAR-10, where it is at hand, and on the
@@ -30,10 +32,7 @@ func TestResearchPage(t *testing.T) {
 				t.Skipf("%s is not at hand", data)
 			}
 			dir := t.TempDir()
-			examples, err := filepath.Abs("../../examples")
-			if err != nil {
-				t.Fatal(err)
-			}
+			examples := must.Get(filepath.Abs("../../examples"))(t)
 			if err := os.Symlink(examples, filepath.Join(dir, "examples")); err != nil {
 				t.Skip(err)
 			}
@@ -41,10 +40,7 @@ func TestResearchPage(t *testing.T) {
 			if page := filepath.Join("..", "research.md"); data == "cifar10" {
 				play(t, page, dir, path, 6)
 			} else {
-				text, err := os.ReadFile(page)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := must.Get(os.ReadFile(page))(t)
 				for _, command := range regexp.MustCompile(`(?m)^\$ (.*)$`).FindAllStringSubmatch(
 					string(text), -1) {
 					printedBy(t, strings.ReplaceAll(command[1], "cifar10", data), dir, path)

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestMeasure: each figure of a folder whose figures are known.
@@ -18,12 +20,8 @@ func TestMeasure(t *testing.T) {
 		"page.md":       "# Four words and figures\n",
 		"testdata/x.go": "not Go",
 	} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	want := figures{lines: 8, comments: 1, wide: 1, tests: 3, longest: 3, words: 5, longestName: "F"}
 	if got, err := measure(dir); err != nil || got != want {

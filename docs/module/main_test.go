@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fmp/onnx/must"
 )
 
 const path = "example.org/owner/fmp"
@@ -42,12 +44,8 @@ func clone(t *testing.T, some ...string) string {
 			t.Fatal(err)
 		}
 		place := filepath.Join(to, file)
-		if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(place, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(place), 0o755))
+		must.Do(t, os.WriteFile(place, data, 0o644))
 	}
 	return to
 }
@@ -60,10 +58,7 @@ func TestRename(t *testing.T) {
 	}
 	root := clone(t, "go.mod", "Makefile", "docs", "pipeline/pool", "pipeline/*.go", "onnx/*.go")
 	read := func(file string) string {
-		data, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join(root, file)))(t)
 		return string(data)
 	}
 	files := []string{"go.mod", "Makefile", "pipeline/doc.go", "onnx/layers_test.go",
@@ -108,12 +103,10 @@ func serve(t *testing.T, root string) string {
 	t.Helper()
 	proxy := t.TempDir()
 	dir := filepath.Join(proxy, filepath.FromSlash(path), "@v")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o755))
 	var archive bytes.Buffer
 	z := zip.NewWriter(&archive)
-	err := filepath.WalkDir(root, func(file string, d os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(root, func(file string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -138,25 +131,15 @@ func serve(t *testing.T, root string) string {
 		defer r.Close()
 		_, err = io.Copy(w, r)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.Do(t, z.Close())
+	mod := must.Get(os.ReadFile(filepath.Join(root, "go.mod")))(t)
 	for name, data := range map[string][]byte{
 		"list":            []byte(version + "\n"),
 		version + ".info": []byte(`{"Version":"` + version + `","Time":"2026-01-01T00:00:00Z"}`),
 		version + ".mod":  mod, version + ".zip": archive.Bytes(),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 	}
 	return "file://" + filepath.ToSlash(proxy)
 }
@@ -199,18 +182,10 @@ func TestInstall(t *testing.T) {
 		t.Skip("it compiles both programs from a proxy")
 	}
 	root := clone(t)
-	if _, err := Rename(root, path); err != nil {
-		t.Fatal(err)
-	}
-	upstream, err := exec.Command("go", "env", "GOPROXY").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Rename(root, path))(t)
+	upstream := must.Get(exec.Command("go", "env", "GOPROXY").Output())(t)
 	home, proxy := t.TempDir(), serve(t, root)
-	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cache := must.Get(exec.Command("go", "env", "GOMODCACHE").Output())(t)
 	t.Cleanup(func() {
 		for _, kept := range []string{"cache/download/" + path + "/@v", path + "@" + version} {
 			if err := os.RemoveAll(filepath.Join(strings.TrimSpace(string(cache)),
@@ -239,13 +214,9 @@ func TestInstall(t *testing.T) {
 		}
 	}
 	dir := filepath.Join(home, "stranger")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "main.go"),
-		[]byte(strings.ReplaceAll(stranger, "MODULE", path)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "main.go"),
+		[]byte(strings.ReplaceAll(stranger, "MODULE", path)), 0o644))
 	run(dir, "go", "mod", "init", "example.com/stranger")
 	run(dir, "go", "get", path+"@"+version)
 	run(dir, "go", "mod", "tidy")

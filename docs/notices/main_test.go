@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"unicode/utf8"
+
+	"fmp/onnx/must"
 )
 
 // ours are the modules of the programs; listing them takes seconds.
@@ -16,18 +18,9 @@ var ours = sync.OnceValues(func() (map[string]*module, error) { return modules(f
 // licence that is known.
 func TestNoticesAreCurrent(t *testing.T) {
 	root := filepath.Join("..", "..")
-	mods, err := ours()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := Notices(mods)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(filepath.Join(root, "THIRD_PARTY.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mods := must.Get(ours())(t)
+	want := must.Get(Notices(mods))(t)
+	got := must.Get(os.ReadFile(filepath.Join(root, "THIRD_PARTY.md")))(t)
 	if !bytes.Equal(got, want) {
 		t.Error("THIRD_PARTY.md is not what the programs are made of: go run ./docs/notices " +
 			"THIRD_PARTY.md, or make docs")

@@ -18,38 +18,25 @@ import (
 	"fmp/models"
 	"fmp/models/serving"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
 // schema is the schema of CycloneDX 1.6, from the sources of the library.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
-		"github.com/CycloneDX/cyclonedx-go").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(exec.Command("go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/CycloneDX/cyclonedx-go").Output())(t)
 	c := jsonschema.NewCompiler()
 	for name, file := range map[string]string{"bom-1.6.schema.json": "bom-1.6.schema.json",
 		"spdx.schema.json":     "spdx.schema.json",
 		"jsf-0.82.schema.json": "jsf-0.82.schemax.json"} {
-		f, err := os.Open(filepath.Join(strings.TrimSpace(string(dir)), "schema", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(os.Open(filepath.Join(strings.TrimSpace(string(dir)), "schema", file)))(t)
 		defer f.Close()
-		doc, err := jsonschema.UnmarshalJSON(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.AddResource("http://cyclonedx.org/schema/"+name, doc); err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(jsonschema.UnmarshalJSON(f))(t)
+		must.Do(t, c.AddResource("http://cyclonedx.org/schema/"+name, doc))
 	}
-	s, err := c.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(c.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json"))(t)
 	return s
 }
 
@@ -61,10 +48,7 @@ func TestSBOM(t *testing.T) {
 		t.Skip("builds the programs")
 	}
 	root := filepath.Join("..", "..")
-	mods, err := ours()
-	if err != nil {
-		t.Fatal(err)
-	}
+	mods := must.Get(ours())(t)
 	valid := schema(t)
 	for _, p := range programs {
 		file := filepath.Join(t.TempDir(), p.name)
@@ -75,27 +59,18 @@ func TestSBOM(t *testing.T) {
 		}
 		var data [2][]byte
 		for i := range data {
-			if err := writeSBOM(file, mods); err != nil {
-				t.Fatal(err)
-			}
-			if data[i], err = os.ReadFile(file + ".cdx.json"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, writeSBOM(file, mods))
+			data[i] = must.Get(os.ReadFile(file + ".cdx.json"))(t)
 		}
 		if !bytes.Equal(data[0], data[1]) {
 			t.Errorf("%s: the same program gives two documents", p.name)
 		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data[0]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data[0])))(t)
 		if err := valid.Validate(doc); err != nil {
 			t.Errorf("%s: %v", p.name, err)
 		}
 		var bom cdx.BOM
-		if err := json.Unmarshal(data[0], &bom); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(data[0], &bom))
 		checkModules(t, file, &bom)
 		if listed := checkModels(t, &bom); p.name == "fmp" && listed != modelFiles(t) ||
 			p.name == "fmp-edge" && listed != 0 {
@@ -130,10 +105,7 @@ func checkModels(t *testing.T, bom *cdx.BOM) (listed int) {
 			continue
 		}
 		listed++
-		data, err := assets.Model(c.Group, c.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(assets.Model(c.Group, c.Name))(t)
 		if got := (*c.Hashes)[0].Value; got != models.DigestBytes(data) {
 			t.Errorf("%s: digest %s", c.BOMRef, got)
 		}
@@ -162,36 +134,20 @@ func modelFiles(t *testing.T) int {
 // TestModelSBOM: the bill of materials of a packaged classifier is valid CycloneDX, and has the
 // digest of its file.
 func TestModelSBOM(t *testing.T) {
-	m, err := models.NewClassifier(models.ClassifierParts{Heads: onnx.NewTensor([]float64{1, 0, 0, 1}, 1, 2, 2)},
+	m := must.Get(models.NewClassifier(models.ClassifierParts{Heads: onnx.NewTensor([]float64{1, 0, 0, 1}, 1, 2, 2)},
 		models.Manifest{Licence: "CC-BY-4.0", TrainingData: "none",
-			Extractor: strings.Repeat("ab", 32)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+			Extractor: strings.Repeat("ab", 32)}))(t)
+	file := must.Get(serde.Marshal(m))(t)
 	dir := filepath.Join(t.TempDir(), "package")
-	if _, err := serving.Write(dir, file,
-		serving.Options{Name: "classifier", Version: "1", Batch: 1, Instances: 1}); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "sbom.cdx.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(serving.Write(dir, file,
+		serving.Options{Name: "classifier", Version: "1", Batch: 1, Instances: 1}))(t)
+	data := must.Get(os.ReadFile(filepath.Join(dir, "sbom.cdx.json")))(t)
+	doc := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
 	if err := schema(t).Validate(doc); err != nil {
 		t.Error(err)
 	}
 	var bom cdx.BOM
-	if err := json.Unmarshal(data, &bom); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &bom))
 	c := bom.Metadata.Component
 	if got := (*c.Hashes)[0].Value; got != models.DigestBytes(file) ||
 		(*c.Licenses)[0].License.Name != "CC-BY-4.0" ||

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"fmp/cmd/buildinfo"
+	"fmp/onnx/must"
 )
 
 // TestRelease: the same programs give the same bytes at another time in another folder, digests are
@@ -31,22 +32,15 @@ func TestRelease(t *testing.T) {
 			if strings.HasPrefix(p, "windows/") {
 				name += ".exe"
 			}
-			if err := os.WriteFile(filepath.Join(bin, name), []byte("client of "+p), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(bin, name), []byte("client of "+p), 0o700))
 		}
-		if err := release(t.Context(), bin, out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, release(t.Context(), bin, out))
 		if err := release(t.Context(), bin, out); err == nil {
 			t.Error("a folder that is there was written to")
 		}
 		trees[i] = map[string][]byte{}
 		for _, path := range glob(t, out) {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(path))(t)
 			trees[i][filepath.Base(path)] = data
 		}
 	}
@@ -113,10 +107,7 @@ func TestRelease(t *testing.T) {
 
 func glob(t *testing.T, dir string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join(dir, "*")))(t)
 	return paths
 }
 
@@ -130,14 +121,8 @@ func names(files map[string][]byte) (out []string) {
 
 func gunzip(t *testing.T, data []byte) []byte {
 	t.Helper()
-	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := must.Get(gzip.NewReader(bytes.NewReader(data)))(t)
+	out := must.Get(io.ReadAll(z))(t)
 	return out
 }
 
@@ -153,9 +138,7 @@ func untar(t *testing.T, data []byte) map[string][]byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out[h.Name], err = io.ReadAll(r); err != nil {
-			t.Fatal(err)
-		}
+		out[h.Name] = must.Get(io.ReadAll(r))(t)
 	}
 }
 

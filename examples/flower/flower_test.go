@@ -14,6 +14,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
@@ -37,13 +38,8 @@ func TestUpload(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	data, err := assets.Model("digits", models.KindClient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path("client.onnx"), data, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(assets.Model("digits", models.KindClient))(t)
+	must.Do(t, os.WriteFile(path("client.onnx"), data, 0o644))
 	const n = 23
 	r := rng.New(1, "images")
 	pixels, labels := make([]uint8, n*28*28), make([]int64, n)
@@ -55,9 +51,7 @@ func TestUpload(t *testing.T) {
 	}
 	images, ys := onnx.NewTensor(pixels, n, 28, 28, 1), onnx.NewTensor(labels, n)
 	for name, x := range map[string]*onnx.Tensor{"images.npy": images, "labels.npy": ys} {
-		if err := npy.Save(path(name), x); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, npy.Save(path(name), x))
 	}
 	run := func(name string, args ...string) {
 		t.Helper()
@@ -70,35 +64,17 @@ func TestUpload(t *testing.T) {
 	run(python, "client.py", "--graph", path("client.onnx"), "--descriptor", path("upload.desc"),
 		"--client", "Klinik 7", "--round", "4", "--images", path("images.npy"), "--labels",
 		path("labels.npy"), "-o", path("upload"))
-	got, err := os.ReadFile(path("upload"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(os.ReadFile(path("upload")))(t)
 	round := uint64(4)
-	u, err := federate.Decode(got, federate.Expect{Model: models.DigestBytes(data), Round: &round})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(federate.Decode(got, federate.Expect{Model: models.DigestBytes(data), Round: &round}))(t)
 	if u.Client != "Klinik 7" || u.N != n {
 		t.Errorf("upload of %q, n %d", u.Client, u.N)
 	}
-	m, err := serde.Unmarshal(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := pure.New(engine.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := e.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := engine.Eval(s, map[string]*onnx.Tensor{"images": images, "labels": ys},
-		"points", "masses")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(serde.Unmarshal(data))(t)
+	e := must.Get(pure.New(engine.Options{}))(t)
+	s := must.Get(e.Load(m))(t)
+	out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"images": images, "labels": ys},
+		"points", "masses"))(t)
 	z, w := out["points"].F32(), out["masses"].F32()
 	d, at := len(z)/len(w), 0
 	for i, mass := range w {
