@@ -19,7 +19,12 @@ import (
 //	sum_i m_i (diag p_i - p_i p_i') x x_i x_i' + tie I  ~  A x B / g + tie I,  g = sum_i m_i (1 - |p_i|²)
 //	A = sum_i m_i (1 - |p_i|²) x_i x_i',  B = sum_i m_i (diag p_i - p_i p_i')
 //
-// which has the trace of the sum in A and in B alike.
+// which has the trace of the sum in A and in B alike. Labels vary as the head says that is divided
+// by its temperature, q: less than p says where that is below 1. Gradients have the trace
+//
+//	sum_i m_i E|y - p_i|² = sum_i m_i (1 - 2 p_i q_i + |p_i|²) = r g
+//
+// and the covariance of the weights is r times the inverse (White 1982, in its trace).
 type curvature struct {
 	*discriminant
 	rows, classes []float64 // eigenvectors of A, [K+1, K+1], and of B, [C, C], a vector a column
@@ -34,27 +39,29 @@ func (h *discriminant) curvature(on *images, l linear, temperature float64) *cur
 	x := on.withOnes(h.k)
 	logits := timesT(x, h.whole(l), n, d, c)
 	out := &curvature{discriminant: h, deviation: make([]float64, d*c)}
-	out.match(x, logits, func() { out.curve(x, logits, on.mass) }, temperature)
+	out.match(x, logits, func() { out.curve(x, logits, on.mass, temperature) }, temperature)
 	return out
 }
 
 // curve computes the eigenvectors and deviations, of rows x [N, K+1] and their logits [N, C], both
-// of which it overwrites.
-func (u *curvature) curve(x, logits, mass []float64) {
+// of which it overwrites, and the temperature by which logits are divided.
+func (u *curvature) curve(x, logits, mass []float64, temperature float64) {
 	n, c, d := len(mass), u.c, u.k+1
 	b := make([]float64, c*c)
-	var g float64
+	q := make([]float64, c)
+	var g, varied float64
 	for i, m := range mass {
 		p := logits[i*c : (i+1)*c]
-		lse := floats.LogSumExp(p)
-		var even float64
+		copy(q, p)
+		scale(1/temperature, q)
+		softmax(p)
+		softmax(q)
+		even := dot(p, p)
 		for y, v := range p {
-			p[y] = math.Exp(v - lse)
-			even += p[y] * p[y]
-			b[y*c+y] += m * p[y]
+			b[y*c+y] += m * v
 		}
 		unsure := max(m*(1-even), 0)
-		g += unsure
+		g, varied = g+unsure, varied+max(m*(1-2*dot(p, q)+even), 0)
 		scale(math.Sqrt(unsure), x[i*d:(i+1)*d])
 		scale(math.Sqrt(m), p)
 	}
@@ -62,10 +69,19 @@ func (u *curvature) curve(x, logits, mass []float64) {
 	var alongRows, alongClasses []float64
 	alongRows, u.rows = eigen(gram(x, n, d), d)
 	alongClasses, u.classes = eigen(b, c)
+	r := math.Sqrt((varied + minCount) / (g + minCount))
 	for j, a := range alongRows {
 		for y, v := range alongClasses {
-			u.deviation[j*c+y] = 1 / math.Sqrt(max(a, 0)*max(v, 0)/max(g, minCount)+tie)
+			u.deviation[j*c+y] = r / math.Sqrt(max(a, 0)*max(v, 0)/max(g, minCount)+tie)
 		}
+	}
+}
+
+// softmax turns logits into probabilities.
+func softmax(row []float64) {
+	lse := floats.LogSumExp(row)
+	for y, v := range row {
+		row[y] = math.Exp(v - lse)
 	}
 }
 

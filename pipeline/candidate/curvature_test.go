@@ -3,6 +3,7 @@ package candidate
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -29,6 +30,31 @@ func unit(n, k, c int) (*discriminant, *images) {
 		on.add(row, 1+float64(i%3), i%c)
 	}
 	return h, on
+}
+
+// TestSure: at a temperature below 1 labels vary less about a regression's probabilities than it
+// says, and its weights with them.
+func TestSure(t *testing.T) {
+	const n, k, c = 200, 3, 3
+	h, on := unit(n, k, c)
+	l := linear{[]float64{1, 0, 0, 0, 1, 0, 0, 0, 1}, []float64{0, .5, 1}}
+	logits := timesT(on.withOnes(k), h.whole(l), n, k+1, c)
+	var varied, said float64
+	for i, m := range on.mass {
+		p := logits[i*c : (i+1)*c]
+		q := []float64{2 * p[0], 2 * p[1], 2 * p[2]}
+		softmax(p)
+		softmax(q)
+		for y := range c { // of gradients, if y is the label
+			away := slices.Clone(p)
+			away[y]--
+			varied, said = varied+m*q[y]*dot(away, away), said+m*p[y]*dot(away, away)
+		}
+	}
+	got := floats.Sum(h.curvature(on, l, .5).deviation) / floats.Sum(h.curvature(on, l, 1).deviation)
+	if want := math.Sqrt(varied / said); math.Abs(got-want) > 1e-9 || want > .95 {
+		t.Errorf("weights deviate by %.4f of what the regression says, want %.4f", got, want)
+	}
 }
 
 // A head that knows nothing has the same probabilities at all rows, where the product form of the

@@ -87,7 +87,7 @@ func verdict(blocks [judgeBlocks]moments.Curve) (at, e, likelihood float64) {
 	for i := range blocks {
 		left[i] = peak(less(all, &blocks[i]))
 	}
-	return peak(all), jackknife(left) + errorT, slices.Max(all[:]) / judgeBlocks
+	return peak(all), jackknife(left), slices.Max(all[:]) / judgeBlocks
 }
 
 // judged is a candidate's head after the judges were asked.
@@ -102,7 +102,7 @@ func hear(js []judge, h *discriminant, l linear, prior normal) judged {
 	out := judged{log: prior}
 	for i := range js {
 		at, e, likelihood := verdict(js[i].ask(h.basis, l))
-		out.log = out.log.given(at, e)
+		out.log = out.log.given(at, e+errorT)
 		out.score += js[i].images * likelihood
 	}
 	out.head = *l.over(math.Exp(out.log.mean))

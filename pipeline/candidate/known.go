@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// predictedDraws is the number of draws of a class's images that tell a temperature, half of
-	// them the others' opposites.
-	predictedDraws = 128
+	// predictedDraws is the least number of draws of a class's images that tell a temperature, half
+	// of them the others' opposites, and allDraws that of all classes: few of them err.
+	predictedDraws, allDraws = 128, 8192
 	// regressionFolds are the parts of each class of a corpus that its own regression is judged by,
 	// each left out.
 	regressionFolds = 5
@@ -73,6 +73,17 @@ func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
 	}
 	k.kappa = normal{told.mean - h.twin(alone, k, k.centre, size, o).mean, told.deviation}
 	return k, nil
+}
+
+// scatter changes kappa for images of clients whose class means lie v apart, in units of W. A
+// temperature is the variance of images about their class mean, in units of that which the head takes
+// for theirs: e^kappa of the corpus's and v more of any client's. Whether v matters is not told by
+// class means: it adds from nothing, where no image comes near another class, to
+//
+//	L = log(e^kappa + v) - kappa
+func (k *known) scatter(v float64) {
+	half := (math.Log(math.Exp(k.kappa.mean)+v) - k.kappa.mean) / 2
+	k.kappa = normal{k.kappa.mean + half, math.Hypot(k.kappa.deviation, half)}
 }
 
 // tells reports whether a corpus has enough images to measure a temperature.
@@ -203,7 +214,7 @@ func (h *discriminant) leftOut(k *known, head func(in *images) (linear, error)) 
 		}
 	}
 	at, e, likelihood := verdict(blocks)
-	return judged{log: normal{at, e}, score: likelihood}, nil
+	return judged{log: normal{at, math.Hypot(e, errorT)}, score: likelihood}, nil
 }
 
 // twin returns the log temperature of draws of the images of each class, of means [C, K] and
@@ -216,7 +227,7 @@ func (h *discriminant) twin(l linear, k *known, centre, size []float64, o *Optio
 			continue
 		}
 		at, on, row := rng.New(o.Seed, "candidate", o.Stream, "predicted", y), &images{}, make([]float64, h.k)
-		for range predictedDraws / 2 {
+		for range max(predictedDraws, allDraws/h.c) / 2 {
 			for j := range row {
 				row[j] = s * at.NormFloat64()
 			}

@@ -66,7 +66,9 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 	}
 	of := &named{discriminant: h, known: k, n: all.n, theirs: h.sum(&means, o),
 		mean: h.white(h.of(slices.Clone(all.mean), h.c))}
-	of.apart = of.among(r)
+	var between float64
+	between, of.apart = of.among(r)
+	k.scatter(between)
 	for i, y := range of.theirs.label {
 		of.theirs.mass[i] *= of.worth(y) / of.n[y]
 	}
@@ -76,14 +78,14 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 // worth returns the images that the clients' mean of a class is worth.
 func (of *named) worth(y int) float64 { return of.n[y] / (1 + of.n[y]*of.apart[y]) }
 
-// among returns, for each class, the variance of the clients' pooled mean about that of clients
-// with equal shares of the class: of clients that lie v apart and hold shares s_i of its images
+// among returns the variance v of clients' class means about the pooled ones, in units of W, one
+// for all classes and coordinates, by moments (DerSimonian and Laird 1986); and for each class the
+// variance of the pooled mean about that of clients with equal shares of it: of shares s_i
 //
 //	v sum_i (s_i - 1/M)^2
-//
-// v, one for all classes and coordinates, is found by moments (DerSimonian and Laird 1986).
-func (of *named) among(r *Round) []float64 {
-	h, share := of.discriminant, make([]float64, of.c)
+func (of *named) among(r *Round) (between float64, apart []float64) {
+	h := of.discriminant
+	apart = make([]float64, of.c)
 	var away, free float64
 	for i := range r.Clients {
 		for _, v := range r.Clients[i].cells() {
@@ -93,13 +95,14 @@ func (of *named) among(r *Round) []float64 {
 			all := of.n[v.class]
 			away += v.n * (d*d/float64(h.k) - of.size[v.class]*(1/v.n-1/all))
 			free += v.n - v.n*v.n/all
-			share[v.class] += v.n * v.n / (all * all)
+			apart[v.class] += v.n * v.n / (all * all)
 		}
 	}
-	for y := range share {
-		share[y] = max(share[y]-1/float64(len(r.Clients)), 0) * max(away, 0) / max(free, 1)
+	between = max(away, 0) / max(free, 1)
+	for y := range apart {
+		apart[y] = max(apart[y]-1/float64(len(r.Clients)), 0) * between
 	}
-	return share
+	return between, apart
 }
 
 // evidence returns the log-likelihood of each shift, with the prior's odds.

@@ -53,8 +53,8 @@ func TestShifts(t *testing.T) {
 	}
 }
 
-// TestNamedSum: clients that hold the same numbers of images have the posterior of their sum, as
-// merging needs.
+// TestNamedSum: clients that hold the same numbers of images, and lie no farther apart than such
+// numbers do, have the posterior of their sum, as merging needs.
 func TestNamedSum(t *testing.T) {
 	w := newWorld(1)
 	r, x, _ := w.moved(t, 0.1, 6, 25)
@@ -65,7 +65,6 @@ func TestNamedSum(t *testing.T) {
 			u.Means.W[j] = 8
 		}
 	}
-	apart := posterior(t, r, Options{}).LogProbabilities(x)
 	one := &point.Set{N: w.c, Dx: w.k, C: w.c, Z: make([]float32, w.c*w.k)}
 	for y := range w.c {
 		one.Y, one.W = append(one.Y, int32(y)), append(one.W, 48)
@@ -79,6 +78,14 @@ func TestNamedSum(t *testing.T) {
 		}
 	}
 	copy(one.Z, narrowed(sums))
+	for _, u := range r.Clients {
+		for i, y := range u.Means.Y {
+			for j := range w.k {
+				u.Means.Z[i*w.k+j] = (u.Means.Z[i*w.k+j] + one.Z[int(y)*w.k+j]) / 2
+			}
+		}
+	}
+	apart := posterior(t, r, Options{}).LogProbabilities(x)
 	r.Clients = []Client{{Means: one}}
 	near(t, "log probabilities", posterior(t, r, Options{}).LogProbabilities(x), apart, 1e-4)
 }
@@ -115,6 +122,47 @@ func TestAmong(t *testing.T) {
 	}
 	if got := of.worth(1); !(got > 79) {
 		t.Errorf("a class mean that clients share evenly is worth %.1f images of 80", got)
+	}
+}
+
+// TestApart: images of clients that lie apart from one another are predicted at the temperature that
+// suits them, although the corpus's lie closer together.
+func TestApart(t *testing.T) {
+	for seed := range uint64(3) {
+		w := newWorld(seed)
+		for i := range w.mean {
+			w.mean[i] *= 0.7
+		}
+		r := &Round{K: w.k, C: w.c}
+		at, home := rand.New(rand.NewPCG(seed, 9)), slices.Clone(w.mean)
+		var x []float32
+		var y []int
+		for range 10 {
+			for i := range w.mean {
+				w.mean[i] = home[i] + w.sd[i%w.k]*at.NormFloat64()
+			}
+			own, labels := w.rows(40)
+			u := upload(t, own, w.k, labels, w.c)
+			u.Within, u.Curves = nil, nil
+			r.Clients = append(r.Clients, u)
+			own, labels = w.rows(200)
+			x, y = append(x, own...), append(y, labels...)
+		}
+		w.mean = home
+		rows, labels := w.rows(600)
+		r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
+		m := posterior(t, r, Options{Seed: seed})
+		got, best := nll(m.LogProbabilities(x), y, w.c), math.Inf(1)
+		for f := -2.; f <= 2; f += 0.1 {
+			of := Mixture{Components: slices.Clone(m.Components)}
+			for i := range of.Components {
+				of.Components[i].Head = of.Components[i].cooled(math.Exp(f))
+			}
+			best = min(best, nll(of.LogProbabilities(x), y, w.c))
+		}
+		if got > best+0.05 {
+			t.Errorf("seed %d: NLL %.3f, at the best temperature %.3f", seed, got, best)
+		}
 	}
 }
 
