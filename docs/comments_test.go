@@ -18,6 +18,39 @@ var pronoun = regexp.MustCompile(`(?i)^\s*//.*[^{]\b(what|whoever|so many|of who
 var trees = []string{"assets", "bench", "cmd", "docs", "examples", "featurize", "models",
 	"onnx", "pipeline"}
 
+// retired are wordings that docs/terms.md replaces, in comments, help and pages.
+var retired = regexp.MustCompile(
+	`(?i)seen by nobody before|whoever made them|which is no lie|could be a wall|nobody beside them|` +
+		`everything but a coin|of so many single images|for whoever|unsure ones to people`)
+
+// TestRetired: no comment, help text or page has a wording that was retired.
+func TestRetired(t *testing.T) {
+	must.Do(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if name := d.Name(); name == ".git" || name == "bin" || name == "notes" || name == "runs" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if d.Name() == "comments_test.go" || d.Name() == "CHANGELOG.md" ||
+			filepath.Ext(path) != ".go" &&
+				filepath.Ext(path) != ".md" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if found := retired.FindAllString(string(text), -1); found != nil {
+			t.Errorf("%s says %q: docs/terms.md has the words", path, found)
+		}
+		return nil
+	}))
+}
+
 // TestComments holds comments to nouns.
 func TestComments(t *testing.T) {
 	read := 0
