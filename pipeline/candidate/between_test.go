@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 )
 
 // TestBetween: class means drawn by a prior from a corpus are B (B + W/n)^-1 m by dense matrices,
@@ -25,14 +26,8 @@ func TestBetween(t *testing.T) {
 		means[i] = float32(random.NormFloat64())
 	}
 	r.Corpora = []Corpus{{Within: w.covariance(false), Means: means}}
-	cands, err := r.candidates()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := r.sum(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cands := must.Get(r.candidates())(t)
+	s := must.Get(r.sum(1))(t)
 	tried := 0
 	for _, c := range cands {
 		if c.prior == nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -109,10 +110,7 @@ func (w *world) covariance(reverse bool) []float64 {
 
 func posterior(t *testing.T, r *Round, o Options) *Mixture {
 	t.Helper()
-	m, err := r.Posterior(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(r.Posterior(o))(t)
 	return m
 }
 
@@ -142,14 +140,8 @@ func TestLikeCorpusIsBelieved(t *testing.T) {
 		}
 		x, y := w.rows(1000)
 		best := math.Inf(1)
-		cands, err := r.candidates()
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := r.sum(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cands := must.Get(r.candidates())(t)
+		s := must.Get(r.sum(1))(t)
 		for _, c := range cands {
 			h := s.all.in(*c.target).at(c.strength, c.prior)
 			for _, by := range temperatures {
@@ -208,10 +200,7 @@ func TestNames(t *testing.T) {
 func TestJudge(t *testing.T) {
 	w := newWorld(4)
 	r := w.round(t, 6, 40)
-	s, err := r.sum(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.sum(1))(t)
 	h := s.in(&target{name: "identity", k: w.k}).at(2, nil)
 	l := h.linear()
 	rows, labels := w.rows(1500)
@@ -381,14 +370,8 @@ func TestDowndate(t *testing.T) {
 	r.Clients[4].Means.W[0] = 9 // with a scatter of one row
 	row, _ := w.rows(1)
 	r.Clients[4].Within = &moments.Within{K: w.k, Rank: 1, Dof: 8, Data: row}
-	s, err := r.sum(2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	corpus, err := newTarget("corpus", w.covariance(false), w.k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.sum(2))(t)
+	corpus := must.Get(newTarget("corpus", w.covariance(false), w.k))(t)
 	used := 0
 	for g := range s.folds {
 		p := s.without(g)
@@ -433,9 +416,7 @@ func TestCheck(t *testing.T) {
 		},
 	} {
 		r := w.round(t, 3, 20)
-		if err := r.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Check())
 		spoil(r)
 		if _, err := r.Posterior(Options{}); err == nil ||
 			!strings.HasPrefix(err.Error(), "candidate: ") {
@@ -498,10 +479,7 @@ func TestSampling(t *testing.T) {
 		images += float64(n)
 	}
 	r.Clients = []Client{u, u}
-	s, err := r.sum(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.sum(1))(t)
 	asked := r.ask([]int{0}, &s.without(0).pool,
 		func([]int, int) []residuals { return make([]residuals, 1) })
 	var share float64
@@ -559,15 +537,9 @@ func TestPointsCount(t *testing.T) {
 		x, y := w.rows(images + 4)
 		r := &Round{K: w.k, C: w.c, Clients: []Client{upload(t, x[:images*w.k], w.k, y[:images], w.c)}}
 		r.Points = Points{Rows: x[images*w.k:], Labels: y[images:], Clients: []int{0, 0, 0, 0}}
-		got, err := r.counted().sum(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(r.counted().sum(1))(t)
 		whole := &Round{K: w.k, C: w.c, Clients: []Client{upload(t, x, w.k, y, w.c)}}
-		want, err := whole.sum(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(whole.sum(1))(t)
 		near(t, name+": counts", got.all.n, want.all.n, 0)
 		near(t, name+": means", got.all.mean, want.all.mean, 1e-6)
 		near(t, name+": scatter", got.all.scatter, want.all.scatter, 1e-5)
@@ -585,10 +557,7 @@ func TestNoScatter(t *testing.T) {
 	r.Clients[0].Within, r.Clients[0].Curves = nil, nil
 	for _, corpora := range [][]Corpus{nil, {{Within: w.covariance(false)}}} {
 		r.Corpora = corpora
-		s, err := r.sum(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(r.sum(1))(t)
 		if n0 := s.in(&target{name: "identity", k: w.k}).at(2, nil).n0; !(n0 > 0.1) {
 			t.Errorf("class means are drawn as if by %g images", n0)
 		}

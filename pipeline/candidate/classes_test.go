@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -45,8 +46,6 @@ func BenchmarkClasses(b *testing.B) {
 		q.Clients = append(q.Clients, Client{Means: s, Within: w})
 	}
 	for b.Loop() {
-		if _, err := q.Posterior(Options{Seed: 1}); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(q.Posterior(Options{Seed: 1}))(b)
 	}
 }

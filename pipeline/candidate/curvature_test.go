@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 )
 
@@ -81,9 +82,7 @@ func TestCurvature(t *testing.T) {
 		hessian.SetSym(a, a, hessian.At(a, a)+tie)
 	}
 	var want mat.Dense
-	if err := want.Inverse(hessian); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, want.Inverse(hessian))
 	const draws = 20000
 	got := mat.NewDense(d*c, d*c, nil)
 	r := rand.New(rand.NewPCG(3, 4))

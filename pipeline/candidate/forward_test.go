@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // Class means are a martingale under their own predictive: their expectation after draws is the
@@ -16,20 +18,14 @@ func TestForward(t *testing.T) {
 		x, y := w.rows(5)
 		r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
 	}
-	m, err := r.Posterior(Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(r.Posterior(Options{Seed: 1}))(t)
 	c := &m.Components[0]
 	h := c.resample.of(c.resample.pool)
 	const paths, images = 400, 50
 	mean, square, left := make([]float64, len(h.m)), make([]float64, len(h.m)), make([]float64, h.c)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for range paths {
-		p, err := h.drawn(images, rnd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(h.drawn(images, rnd))(t)
 		var n float64
 		for _, v := range p.n {
 			n += v

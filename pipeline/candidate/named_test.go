@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
 
@@ -109,14 +110,8 @@ func TestAmong(t *testing.T) {
 	}
 	rows, labels := w.rows(600)
 	r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
-	s, err := r.sum(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	of, err := r.corpusNames(0, s.all, &Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.sum(1))(t)
+	of := must.Get(r.corpusNames(0, s.all, &Options{}))(t)
 	if got := of.worth(0); got > 3 {
 		t.Errorf("a class mean of one client among eight that lie apart is worth %.1f images of 17", got)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -50,14 +51,9 @@ type parity struct {
 
 func read(t *testing.T) []parity {
 	t.Helper()
-	b, err := os.ReadFile("testdata/parity.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile("testdata/parity.json"))(t)
 	var out []parity
-	if err := json.Unmarshal(b, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &out))
 	return out
 }
 
@@ -113,13 +109,8 @@ func TestParity(t *testing.T) {
 	for _, p := range read(t) {
 		t.Run(p.Name, func(t *testing.T) {
 			r := p.round()
-			if err := r.Check(); err != nil {
-				t.Fatal(err)
-			}
-			s, err := r.sum(2)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Check())
+			s := must.Get(r.sum(2))(t)
 			near(t, "counts", s.all.n, p.Pool.N, 0)
 			near(t, "means", s.all.mean, p.Pool.Mean, 1e-9)
 			mirror(s.all.scatter, p.K)
@@ -127,10 +118,7 @@ func TestParity(t *testing.T) {
 			near(t, "degrees of freedom", []float64{s.all.dof}, []float64{p.Pool.Dof}, 0)
 			kappa := r.logKappa()
 			near(t, "log kappa", []float64{kappa.mean, kappa.deviation}, p.Kappa, 1e-8)
-			cands, err := r.candidates()
-			if err != nil {
-				t.Fatal(err)
-			}
+			cands := must.Get(r.candidates())(t)
 			draw := func(group []int, _ int) []residuals { // of classes that others hold too, in order
 				const draws = 12
 				out, own := residuals{root: p.Clients[group[0]].Residuals}, p.Clients[group[0]].N
@@ -149,10 +137,7 @@ func TestParity(t *testing.T) {
 				}
 				return []residuals{out}
 			}
-			per, err := r.evidence(s, cands, draw, &Options{Threads: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			per := must.Get(r.evidence(s, cands, draw, &Options{Threads: 2}))(t)
 			for j, want := range p.Candidates {
 				if cands[j].name != want.Name {
 					t.Fatalf("candidate %d is %s, want %s", j, cands[j].name, want.Name)
@@ -178,10 +163,7 @@ func TestParity(t *testing.T) {
 				if want.Name == p.Refit.Of {
 					on := &images{h.white(h.of(p.Refit.Rows, len(p.Refit.Label))),
 						p.Refit.Mass, p.Refit.Label}
-					l, err := h.again(on, math.Exp(want.Temperature[0]))
-					if err != nil {
-						t.Fatal(err)
-					}
+					l := must.Get(h.again(on, math.Exp(want.Temperature[0])))(t)
 					// where two minimisers stop
 					near(t, "refit", onFeatures(b, l.w), p.Refit.Head, 1e-6)
 					near(t, "refit: bias", l.bias, p.Refit.Bias, 1e-6)
@@ -192,16 +174,10 @@ func TestParity(t *testing.T) {
 			}
 			b := s.all.in(*cands[len(cands)-1].target)
 			h := b.at(strengths[len(strengths)-1], nil)
-			k, err := h.knows(&r.Corpora[0], &Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			k := must.Get(h.knows(&r.Corpora[0], &Options{}))(t)
 			of := &named{discriminant: h, known: k, theirs: &images{
 				h.white(h.of(p.Named.Rows, len(p.Named.Label))), p.Named.Mass, p.Named.Label}}
-			l, err := of.fitted(of.images(0), nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(of.fitted(of.images(0), nil, nil))(t)
 			near(t, "named", onFeatures(b, l.w), p.Named.Head, 1e-6)
 			near(t, "named: bias", l.bias, p.Named.Bias, 1e-6)
 		})
@@ -219,10 +195,7 @@ func TestPosteriorLikeTheReference(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			mean := make([]float64, len(p.Posterior.P))
 			for s := range seeds {
-				m, err := p.round().Posterior(Options{Seed: uint64(s)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				m := must.Get(p.round().Posterior(Options{Seed: uint64(s)}))(t)
 				for i, v := range m.LogProbabilities(p.Posterior.Test) {
 					mean[i] += math.Exp(v) / seeds
 				}

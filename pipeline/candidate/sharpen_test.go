@@ -3,6 +3,8 @@ package candidate
 import (
 	"math"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestSharper: by halves of the clients a refit is found as much too sharp as fresh images find it,
@@ -30,25 +32,13 @@ func TestSharper(t *testing.T) {
 			}
 			r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
 		}
-		s, err := r.sum(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(r.sum(1))(t)
 		o := &Options{Seed: seed, Threads: 1}
 		c := &candidate{target: &target{name: "identity", k: w.k}, strength: 0.1}
-		halves, err := r.halves(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := c.sharper(halves, 1, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		halves := must.Get(r.halves(o))(t)
+		got := must.Get(c.sharper(halves, 1, o))(t)
 		h := s.in(c.target).at(c.strength, nil)
-		l, err := r.refit(h, 1, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(r.refit(h, 1, o))(t)
 		rows, labels := w.rows(4000)
 		g := judge{rows: rows, labels: labels}
 		plain, _, _ := verdict(g.ask(h.basis, h.linear()))

@@ -12,6 +12,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/onnx/train"
 	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/task"
@@ -25,18 +26,12 @@ func TestTrainConjugate(t *testing.T) {
 	c.Corpus = blobs(t, "corpus", 900, 4, 3)
 	c.ValidateEvery = 20
 	c.Log = filepath.Join(t.TempDir(), "log.jsonl")
-	want, err := TrainConjugate(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(TrainConjugate(context.Background(), c))(t)
 	v := validations(t, c.Log)
 	if first, last := v[0]["nll"].(float64), v[1]["nll"].(float64); !(last <= first+0.01) {
 		t.Errorf("nll went from %v to %v", first, last)
 	}
-	untrained, err := UntrainedConjugate(c.Corpus)
-	if err != nil {
-		t.Fatal(err)
-	}
+	untrained := must.Get(UntrainedConjugate(c.Corpus))(t)
 	if cmp.Equal(bytesOf(t, untrained), bytesOf(t, want)) {
 		t.Error("training changed nothing")
 	}
@@ -53,10 +48,7 @@ func TestTrainConjugate(t *testing.T) {
 			t.Fatalf("a cancelled training says %v", err)
 		}
 		c.Progress = nil
-		got, err := TrainConjugate(context.Background(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(TrainConjugate(context.Background(), c))(t)
 		if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
 			t.Errorf("stopped after step %d and resumed it came out otherwise than in one go", stop)
 		}
@@ -67,14 +59,8 @@ func TestTrainConjugate(t *testing.T) {
 // lambda between.
 func TestConjugateMoments(t *testing.T) {
 	corpus := blobs(t, "corpus", 3000, 6, 4)
-	values, err := StartConjugate(corpus, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := moment.Compute(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(StartConjugate(corpus, 0, 0))(t)
+	m := must.Get(moment.Compute(coordinates(values, corpus), corpus.Labels, corpus.C, 1))(t)
 	n, k, within, means := corpus.Len(), len(m.Centre), m.Within, m.Means
 	lambda := values[models.ConjLogLambda].F32()
 	for i := range k {
@@ -103,16 +89,10 @@ func TestConjugateMoments(t *testing.T) {
 }
 
 func TestConjugateErrors(t *testing.T) {
-	same, err := task.NewBank(make([]float32, 20), 2, []int{0, 1, 0, 1, 0, 1, 0, 1, 0, 1}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	same := must.Get(task.NewBank(make([]float32, 20), 2, []int{0, 1, 0, 1, 0, 1, 0, 1, 0, 1}, 2))(t)
 	absent := make([]float32, 30)
 	rng.Normal(rng.New(1), absent)
-	lacking, err := task.NewBank(absent, 3, make([]int, 10), 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lacking := must.Get(task.NewBank(absent, 3, make([]int, 10), 3))(t)
 	for _, c := range []struct {
 		corpus *task.Bank
 		k      int

@@ -12,27 +12,21 @@ import (
 	"gonum.org/v1/plot"
 
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 )
 
 func TestDrawLog(t *testing.T) {
 	dir := t.TempDir()
 	log, svg := filepath.Join(dir, "log.jsonl"), filepath.Join(dir, "log.svg")
 	write := func(s string) {
-		if err := os.WriteFile(log, []byte(s), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(log, []byte(s), 0o644))
 	}
 	write(`{"kind":"train","step":10,"loss":2}
 {"kind":"train","step":20,"loss":1.5}
 {"kind":"validation","step":20,"gap":0.4,"acc":0.7,"fmp_acc":0.69}
 `)
-	if err := DrawLog(log, svg); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(svg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, DrawLog(log, svg))
+	data := must.Get(os.ReadFile(svg))(t)
 	for _, want := range []string{"<svg", "relative gap", "fmp_acc", "loss"} {
 		if !strings.Contains(string(data), want) {
 			t.Errorf("the drawing does not show %q", want)
@@ -65,9 +59,7 @@ func TestDrawLogOfOneLargeValue(t *testing.T) {
 		`{"kind":"train","step":1,"loss":1e20}` + "\n" +
 			`{"kind":"train","step":2,"loss":1.0000001e20}`} {
 		file := filepath.Join(t.TempDir(), "log")
-		if err := os.WriteFile(file, []byte(log), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(log), 0o644))
 		if err := DrawLog(file, file+".svg"); err != nil {
 			t.Errorf("%s: %v", log, err)
 		}
@@ -102,9 +94,7 @@ func FuzzDrawLog(f *testing.F) {
 		if err != nil || len(series) == 0 || crc32.ChecksumIEEE(data)%16 != 0 {
 			return
 		}
-		if err := os.WriteFile(log, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(log, data, 0o644))
 		start := time.Now()
 		// A page of axes and lines takes some; nothing of it grows with the numbers drawn.
 		alloctest.AtMost(t, 32<<20+4000*len(data), func() { _ = DrawLog(log, svg) })

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/task"
 )
@@ -29,10 +30,7 @@ func tailed(t *testing.T, seed uint64, n int, heavy bool) *task.Bank {
 			x[i*k+j] = mean[y[i]*k+j] + 1.5*scale*x[i*k+j]
 		}
 	}
-	b, err := task.NewBank(x, k, y, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(task.NewBank(x, k, y, c))(t)
 	return b
 }
 
@@ -58,10 +56,7 @@ func TestKappa(t *testing.T) {
 	if math.Abs(math.Log(again.Median/heavy.Median)) > 0.25 {
 		t.Errorf("kappa is %v of some images and %v of others", heavy, again)
 	}
-	clients, target, err := simulate(tailed(t, 3, 1500, true), 0, 9)
-	if err != nil {
-		t.Fatal(err)
-	}
+	clients, target := must.Get2(simulate(tailed(t, 3, 1500, true), 0, 9))(t)
 	x, y := target.Labelled()
 	l, err := discriminant.LogLikelihood(clients, x, y, []float64{heavy.Median, 4 * heavy.Median},
 		discriminant.Options{Stream: "test"})

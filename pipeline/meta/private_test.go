@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/onnx/train"
 )
 
@@ -74,10 +75,7 @@ func TestTrainPrivateLeavingOut(t *testing.T) {
 	c.Corpus = blobs(t, "corpus", 900, 4, 6)
 	c.Validation = blobs(t, "validation", 300, 4, 6)
 	c.Log = filepath.Join(t.TempDir(), "log.jsonl")
-	m, err := TrainPrivate(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(TrainPrivate(context.Background(), c))(t)
 	v := validations(t, c.Log)
 	if first, last := v[0]["nll"].(float64), v[len(v)-1]["nll"].(float64); !(last < first) {
 		t.Errorf("nll went from %v to %v", first, last)
@@ -86,14 +84,8 @@ func TestTrainPrivateLeavingOut(t *testing.T) {
 	if err != nil || sizes.K != 2 {
 		t.Fatal(sizes, err)
 	}
-	all, err := conjugateOf(c.Corpus, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, start, err := StartPrivate(c.Corpus, all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(conjugateOf(c.Corpus, 2))(t)
+	_, start := must.Get2(StartPrivate(c.Corpus, all))(t)
 	for _, name := range []string{models.ConjMap, models.ConjLogLambda, models.PrivateClip} {
 		if !cmp.Equal(start[name].F32(), values[name].F32()) {
 			t.Errorf("%s is not that of all classes", name)

@@ -9,6 +9,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/task"
 )
@@ -39,22 +40,13 @@ func TestBound(t *testing.T) {
 // TestWidening: the ratio of traces is that of the covariances of the classes, written out.
 func TestWidening(t *testing.T) {
 	corpus := blobs(t, "corpus", 300, 6, 4)
-	values, err := StartConjugate(corpus, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	values := must.Get(StartConjugate(corpus, 0, 0))(t)
 	k := values[models.ConjOrigin].Len()
 	rng.Normal(rng.New(1, "metric"), values[models.ConjMetric].F32())
 	tr := &conjugateTrainee{ConjugateConfig: &ConjugateConfig{Config: Config{Corpus: corpus}},
 		sizes: models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C, K: k}, values: values}
-	got, err := tr.widening()
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := moment.Compute(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(tr.widening())(t)
+	m := must.Get(moment.Compute(coordinates(values, corpus), corpus.Labels, corpus.C, 1))(t)
 	r := matrix(values[models.ConjMetric])
 	var g mat.Dense
 	g.Mul(r, r.T())
@@ -82,10 +74,7 @@ func TestTrainManyClasses(t *testing.T) {
 	c := ConjugateConfig{Config: config(t, 1)}
 	c.Corpus, c.Validation = blobs(t, "corpus", 1500, 130, 140), nil
 	c.Samples = 1024
-	m, err := TrainConjugate(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(TrainConjugate(context.Background(), c))(t)
 	sizes, _, err := models.ConjugateValues(m)
 	if err != nil || sizes.C != 140 || sizes.K != 129 {
 		t.Errorf("%+v, %v", sizes, err)

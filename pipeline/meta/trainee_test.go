@@ -8,6 +8,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/onnx/optim"
 )
 
@@ -30,23 +31,11 @@ func dot(a, b *onnx.Tensor) float64 {
 func TestGradientGraphs(t *testing.T) {
 	e := orttest.New(t)
 	const dx, c, n = 4, 3, 6
-	p, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: c}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pp, err := models.NewPredictor(models.PredictorConfig{Dx: dx, C: c, Published: true,
-		Dim: 16, Hidden: 8}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: c, Blocks: 1, Hidden: 8}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mp, err := models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: c, Published: true, Blocks: 1}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(models.NewPredictor(models.PredictorConfig{Dx: dx, C: c}, 1))(t)
+	pp := must.Get(models.NewPredictor(models.PredictorConfig{Dx: dx, C: c, Published: true,
+		Dim: 16, Hidden: 8}, 1))(t)
+	m := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: c, Blocks: 1, Hidden: 8}, 1))(t)
+	mp := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: c, Published: true, Blocks: 1}, 1))(t)
 	weights := onnx.ZerosF32(1, n)
 	for i := range n {
 		weights.F32()[i] = float32(i+1) / 2
@@ -83,25 +72,13 @@ func TestGradientGraphs(t *testing.T) {
 					c.m.Graph.Initializers[n].F32()[i] += 0.1 * d.F32()[i]
 				}
 			}
-			tr, err := newTrainee(e, c.m, optim.Options{}, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr := must.Get(newTrainee(e, c.m, optim.Options{}, 1))(t)
 			defer tr.Close()
-			fr, err := newFrozen(e, c.m, append(append([]string{}, params...), c.input...)...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fr := must.Get(newFrozen(e, c.m, append(append([]string{}, params...), c.input...)...))(t)
 			defer fr.Close()
-			g, err := fr.vjp(c.in, c.cot)
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := must.Get(fr.vjp(c.in, c.cot))(t)
 			f := func() float64 {
-				out, err := tr.run(c.in)
-				if err != nil {
-					t.Fatal(err)
-				}
+				out := must.Get(tr.run(c.in))(t)
 				var s float64
 				for n, v := range c.cot {
 					s += dot(out[n], v)

@@ -11,6 +11,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/posterior"
@@ -88,17 +89,11 @@ func TestAnchor(t *testing.T) {
 		lies := misnamed(us[:clients], bad)
 		for _, u := range lies {
 			u.N = int(u.Points.Mass()) // calibration points are beside it
-			data, err := u.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(u.Encode())(t)
 			messages = append(messages, data)
 		}
 		sample, _ := part(t, &merge.Merger{}, messages...)
-		judge, err := Judge(t.Context(), w.eng, sample, g, f, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		judge := must.Get(Judge(t.Context(), w.eng, sample, g, f, o))(t)
 		for m, u := range lies {
 			if share, err := judge(u.Upload); err != nil || (share > 0) != (m >= bad) {
 				t.Errorf("%s: of client %d, to be summed, %.2f counts, %v", name, m, share, err)
@@ -123,18 +118,9 @@ func TestAnchor(t *testing.T) {
 // judged by it unasked: five of ten clients that agree on false names are told, and a setting
 // leaves it out. Where all clients have other images than the anchor it gives way.
 func TestShippedAnchor(t *testing.T) {
-	g, f, err := shipped.Load("digits", models.KindClient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	known, err := shipped.Anchor(f, g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g, f := must.Get2(shipped.Load("digits", models.KindClient))(t)
+	known := must.Get(shipped.Anchor(f, g))(t)
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	const clients = 10
 	r := rng.New(1, "shipped anchor")
 	var us []Upload
@@ -150,14 +136,8 @@ func TestShippedAnchor(t *testing.T) {
 	judged := func(bad int, o Options) (*posterior.Judgement, string) {
 		t.Helper()
 		o.Seed, o.Samples, o.Level = 1, 10, -1
-		round, err := New(misnamed(us, bad), nil, models.Manifest{}, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := round.Posterior(t.Context(), eng)
-		if err != nil {
-			t.Fatal(err)
-		}
+		round := must.Get(New(misnamed(us, bad), nil, models.Manifest{}, o))(t)
+		p := must.Get(round.Posterior(t.Context(), eng))(t)
 		return p.Judgement, round.Anchored(p.Judgement)
 	}
 	for _, c := range []struct {

@@ -9,6 +9,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/pipeline/client"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
@@ -39,10 +40,7 @@ func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload 
 	t.Helper()
 	const n = 100
 	size := o.drawn.Side * o.drawn.Side
-	c, err := client.New(o.graph, o.client, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(o.graph, o.client, 1))(t)
 	var us []Upload
 	for m := range clients {
 		labels := make([]uint8, n)
@@ -53,19 +51,11 @@ func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload 
 			}
 		}
 		name := fmt.Sprint("owner ", m)
-		u, _, err := c.Upload(t.Context(), &drawings{o.drawn.Train.Pix[m*n*size:], labels, size},
+		u, _ := must.Get2(c.Upload(t.Context(), &drawings{o.drawn.Train.Pix[m*n*size:], labels, size},
 			client.Options{Calibrate: calibrate,
-				Secret: &client.Secret{byte(m)}}, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if u, err = federate.Decode(data, federate.Expect{Model: o.client.Digest}); err != nil {
-			t.Fatal(err)
-		}
+				Secret: &client.Secret{byte(m)}}, name))(t)
+		data := must.Get(u.Encode())(t)
+		u = must.Get(federate.Decode(data, federate.Expect{Model: o.client.Digest}))(t)
 		us = append(us, Upload{Upload: u})
 	}
 	return us
@@ -100,18 +90,12 @@ func TestCalibratedMeans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := r.Posterior(t.Context(), o.eng)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(r.Posterior(t.Context(), o.eng))(t)
 	if p.Sets == nil || p.Sets.Images != 50 || p.Sets.Clients != 5 || p.Sets.Level != Level {
 		t.Fatalf("sets %+v; want those of 50 points of five honest clients, P(honest) %.2f", p.Sets,
 			p.Judgement.Honest)
 	}
-	m, err := r.Classifier(t.Context(), p, false, false, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
 	share, size := o.held(t, m)
 	t.Logf("sets of %d points hold %.3f of 400 images, mean size %.2f", p.Sets.Images, share, size)
 	if share < .85 || size > 3 {
@@ -122,13 +106,8 @@ func TestCalibratedMeans(t *testing.T) {
 		u.Calibration = nil
 		us[i].Upload = &u
 	}
-	if r, err = New(us, o.graph, o.client, Options{Seed: 1, Threads: 1}); err != nil {
-		t.Fatal(err)
-	}
-	without, err := r.Posterior(t.Context(), o.eng)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = must.Get(New(us, o.graph, o.client, Options{Seed: 1, Threads: 1}))(t)
+	without := must.Get(r.Posterior(t.Context(), o.eng))(t)
 	for s := range p.Ensembles[0] {
 		if fmt.Sprint(p.Ensembles[0][s].W) != fmt.Sprint(without.Ensembles[0][s].W) {
 			t.Fatalf("sample %d depends on the calibration points", s)

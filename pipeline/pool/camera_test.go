@@ -13,6 +13,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
@@ -53,14 +54,8 @@ func camera(pix []uint8, contrast float64) []uint8 {
 func (o *owners) eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor,
 	outputs ...string) map[string]*onnx.Tensor {
 	t.Helper()
-	s, err := o.eng.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := engine.Eval(s, feeds, outputs...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(o.eng.Load(m))(t)
+	out := must.Get(engine.Eval(s, feeds, outputs...))(t)
 	return out
 }
 
@@ -84,14 +79,8 @@ func (o *owners) upload(t *testing.T, m int,
 	set := (&point.Set{N: o.client.S, Dx: o.client.PointWidth(), C: o.client.C, Z: out["points"].F32(),
 		W: out["masses"].F32()}).Held()
 	u := federate.Upload{Client: fmt.Sprint("owner ", m), Model: o.client.Digest, N: n, Points: set}
-	data, err := u.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := federate.Decode(data, federate.Expect{Model: o.client.Digest})
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(u.Encode())(t)
+	back := must.Get(federate.Decode(data, federate.Expect{Model: o.client.Digest}))(t)
 	return Upload{Upload: back}
 }
 
@@ -106,18 +95,10 @@ type pooledOwners struct {
 func (o *owners) pool(t *testing.T, uploads []Upload, opt Options) pooledOwners {
 	t.Helper()
 	opt.Seed, opt.Threads = 1, 1
-	r, err := New(uploads, o.graph, o.client, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := r.Posterior(t.Context(), o.eng)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(uploads, o.graph, o.client, opt))(t)
+	p := must.Get(r.Posterior(t.Context(), o.eng))(t)
 	out := pooledOwners{camera: make([]bool, len(uploads))}
-	if out.m, err = r.Classifier(t.Context(), p, false, false, ""); err != nil {
-		t.Fatal(err)
-	}
+	out.m = must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
 	if p.Judgement != nil {
 		out.honest = p.Judgement.Honest
 	}
@@ -256,10 +237,7 @@ func (o *owners) adapts(t *testing.T, m *onnx.Model, dark func([]uint8) []uint8,
 		t.Errorf("images of the others' cameras have a shift of length %.3f, those of the darker "+
 			"one of %.3f", n, a)
 	}
-	adapted, err := models.Adapted(m, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	adapted := must.Get(models.Adapted(m, b))(t)
 	acc, got := o.score(t, adapted, dark)
 	if got > nll {
 		t.Errorf("adapted to sixty images without labels, NLL of their camera is %.3f, and %.3f before",

@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
@@ -36,10 +37,7 @@ func TestChoice(t *testing.T) {
 				return out, nil
 			}
 		}
-		p, err := s.Posterior(t.Context(), do)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(s.Posterior(t.Context(), do))(t)
 		return p
 	}
 	for _, c := range []struct {
@@ -60,14 +58,8 @@ func TestChoice(t *testing.T) {
 	}
 	us := o.calibrated(t, 6, 10, 0)
 	here, there := pooled(us, Options{}, false), pooled(us, Options{}, true)
-	r, err := New(us, o.graph, o.client, Options{Scope: posterior.ScopeOpen, Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := r.Classifier(t.Context(), here, false, false, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(us, o.graph, o.client, Options{Scope: posterior.ScopeOpen, Threads: 1}))(t)
+	m := must.Get(r.Classifier(t.Context(), here, false, false, ""))(t)
 	if share, size := o.held(t, m); share < .85 || size > 3 {
 		t.Errorf("sets hold %.3f, mean size %.2f", share, size)
 	}
@@ -100,14 +92,8 @@ func norm(p *posterior.Result) (sum float64) {
 // sampling returns a round that is ready to be sampled.
 func (o *owners) sampling(t *testing.T, us []Upload, change Options) *Sampling {
 	t.Helper()
-	r, err := New(us, o.graph, o.client, change)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := r.Sampling(o.eng)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(us, o.graph, o.client, change))(t)
+	s := must.Get(r.Sampling(o.eng))(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -125,12 +111,9 @@ func TestChoiceOfOne(t *testing.T) {
 			lies.Y = append(lies.Y, int32(random.IntN(10)))
 		}
 		us[0].Calibration = lies
-		p, err := o.sampling(t, us,
+		p := must.Get(o.sampling(t, us,
 			Options{Seed: 1, Threads: 1, Samples: 30, Scope: posterior.ScopeOpen,
-				Sets: Sets{Level: -1}}).Posterior(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+				Sets: Sets{Level: -1}}).Posterior(t.Context(), nil))(t)
 		return p.Diagnostics[posterior.DiagnosticTemperature], p.Diagnostics[posterior.DiagnosticPoints]
 	}
 	few, n := temperature(10)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/point"
 )
@@ -40,10 +41,7 @@ func TestFalsePoints(t *testing.T) {
 	w := newWorld(t)
 	threshold := func(r *Round) (float32, []string, []int) {
 		t.Helper()
-		p, err := r.Posterior(t.Context(), w.eng)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
 		if p.Sets == nil {
 			t.Fatal("no sets")
 		}
@@ -51,10 +49,7 @@ func TestFalsePoints(t *testing.T) {
 	}
 	made := func(bad int) *Round {
 		t.Helper()
-		r, err := w.pointed(t, 10, 10, bad)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(w.pointed(t, 10, 10, bad))(t)
 		return r
 	}
 	honest, left, bad := threshold(made(0))

@@ -13,6 +13,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/merge"
@@ -50,10 +51,7 @@ func (w *world) many(t *testing.T, g *onnx.Model, f models.Manifest, clients,
 			}
 		}
 		u := federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: n, Points: set}
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
 		messages = append(messages, data)
 	}
 	return messages
@@ -97,14 +95,9 @@ func manyMoments(t *testing.T, f models.Manifest, clients, liar int) (messages [
 func part(t *testing.T, m *merge.Merger, messages ...[]byte) (*merge.Part, []byte) {
 	t.Helper()
 	for _, data := range messages {
-		if err := m.Add(data); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.Add(data))
 	}
-	data, err := m.Part().Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(m.Part().Encode())(t)
 	return m.Part(), data
 }
 
@@ -119,21 +112,12 @@ func (w *world) of(t *testing.T, uploads []Upload, rest *Rest, g *onnx.Model, f 
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := r.Posterior(t.Context(), w.eng)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(r.Posterior(t.Context(), w.eng))(t)
 	if open, _ := Open(p); open != (o.Scope == posteriorOpen) {
 		t.Fatalf("scope %q was asked for, and open is %v", o.Scope, open)
 	}
-	m, err := r.Classifier(t.Context(), p, false, false, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
+	data := must.Get(serde.Marshal(m))(t)
 	pix, _ := pixels(rng.New(1, "test"), 100, classes)
 	return data, w.eval(t, m, pix, nil)["probabilities"].F32()
 }
@@ -148,27 +132,13 @@ func openFile(t *testing.T, scale, by float32) string {
 	for i, v := range pix {
 		features[i] = float32(v)/255*scale + by
 	}
-	bank, err := task.NewBank(features, dx, labels, classes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := meta.UntrainedOpen(bank, dx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := p.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	mf, err := models.ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bank := must.Get(task.NewBank(features, dx, labels, classes))(t)
+	p := must.Get(meta.UntrainedOpen(bank, dx))(t)
+	m := must.Get(p.Model())(t)
+	mf := must.Get(models.ReadManifest(m))(t)
 	mf.Extractor = "x"
 	file := filepath.Join(t.TempDir(), "open.onnx")
-	if err := errors.Join(mf.Write(m), serde.Save(file, m)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(mf.Write(m), serde.Save(file, m)))
 	return file
 }
 
@@ -187,10 +157,7 @@ func TestMergedUploads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g, f := w.client(t, true)
-	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
 	mg, mf := clientGraph(t, e)
 	const clients = 3200
 	open := openFile(t, 1, 0)
@@ -222,9 +189,7 @@ func TestMergedUploads(t *testing.T) {
 			_, left := part(t, &merge.Merger{Trust: true}, c.messages[1000:]...)
 			_, right := part(t, &merge.Merger{Trust: true}, c.messages[:999]...)
 			p, tree := part(t, &merge.Merger{Trust: true}, left, c.messages[999], right)
-			if uploads, rest, err = Merged(p, true); err != nil {
-				t.Fatal(err)
-			}
+			uploads, rest = must.Get2(Merged(p, true))(t)
 			if got, _ := w.of(t, uploads, rest, g, f, c.o); !bytes.Equal(got, want) ||
 				!bytes.Equal(tree, whole) {
 				t.Error("a tree of merges gives another classifier than one merge")
@@ -282,18 +247,13 @@ func TestMergedLies(t *testing.T) {
 	}{"closed": {"", "none", 5e-4}, "open": {posteriorOpen, openFile(t, 1, 0), 0.05}} {
 		o := o
 		o.Scope, o.Open = c.scope, c.open
-		judge, err := Judge(t.Context(), w.eng, sample, g, f, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		judge := must.Get(Judge(t.Context(), w.eng, sample, g, f, o))(t)
 		against := models.DigestBytes(data)
 		p, _ := part(t, &merge.Merger{Judge: judge, Against: against}, messages...)
 		lies := 0
 		for _, k := range p.Kept {
 			var m int
-			if _, err := fmt.Sscanf(k.Client, "client %d", &m); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscanf(k.Client, "client %d", &m))(t)
 			if m%liar == 0 {
 				lies++
 			}
@@ -304,10 +264,7 @@ func TestMergedLies(t *testing.T) {
 		if name == posteriorOpen {
 			continue
 		}
-		uploads, rest, err := Merged(p, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		uploads, rest := must.Get2(Merged(p, false))(t)
 		_, got := w.of(t, uploads, rest, g, f, o)
 		if d := distance(got, want); d > c.near {
 			t.Errorf("%s: probabilities differ by %.2g on average from those of the honest clients",
@@ -329,15 +286,9 @@ func TestMergedLies(t *testing.T) {
 	if _, err := Judge(t.Context(), w.eng, few, g, f, o); err == nil {
 		t.Error("three uploads judge others")
 	}
-	uploads, rest, err := Merged(trusted, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	uploads, rest := must.Get2(Merged(trusted, true))(t)
 	o.Open, o.For = openFile(t, 1, 0), uploads[0].Client
-	r, err := New(uploads, g, f, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(uploads, g, f, o))(t)
 	if err := r.Join(rest); err == nil || !strings.Contains(err.Error(), "single uploads") {
 		t.Errorf("a classifier for one client of a round with sums: %v", err)
 	}
@@ -356,10 +307,7 @@ func TestMergedLies(t *testing.T) {
 func TestMergedFalseMoments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
 	g, f := clientGraph(t, e)
 	const clients, liar = 3200, 6
 	messages := manyMoments(t, f, clients, liar)
@@ -381,10 +329,7 @@ func TestMergedFalseMoments(t *testing.T) {
 		return p
 	}
 	sample, data := part(t, &merge.Merger{}, messages[:300]...)
-	judge, err := Judge(t.Context(), w.eng, sample, g, f, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	judge := must.Get(Judge(t.Context(), w.eng, sample, g, f, o))(t)
 	p, _ := part(t, &merge.Merger{Judge: judge, Against: models.DigestBytes(data)}, messages...)
 	summed := 0 // of those that lie
 	for m := 0; m < clients; m += liar {
@@ -395,10 +340,7 @@ func TestMergedFalseMoments(t *testing.T) {
 	if p.LeftOut != summed || summed == 0 {
 		t.Errorf("%d clients are left out of the sums; %d of them lie", p.LeftOut, summed)
 	}
-	uploads, rest, err := Merged(p, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	uploads, rest := must.Get2(Merged(p, false))(t)
 	_, got := w.of(t, uploads, rest, g, f, o)
 	own, no := *rest.Within, *rest
 	own.Data, no.Within = slices.Clone(own.Data), &own
@@ -448,15 +390,9 @@ func TestJudgedOneByOne(t *testing.T) {
 		}
 		want := alone(honest, trusting)
 		sample, data := part(t, &merge.Merger{}, messages[:300]...)
-		judge, err := Judge(t.Context(), w.eng, sample, g, f, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		judge := must.Get(Judge(t.Context(), w.eng, sample, g, f, o))(t)
 		p, _ := part(t, &merge.Merger{Judge: judge, Against: models.DigestBytes(data)}, messages...)
-		uploads, rest, err := Merged(p, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		uploads, rest := must.Get2(Merged(p, false))(t)
 		_, merged := w.of(t, uploads, rest, g, f, o)
 		trusted, once, one := distance(alone(messages, trusting), want),
 			distance(alone(messages, o), want), distance(merged, want)

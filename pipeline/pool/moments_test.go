@@ -12,6 +12,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/posterior"
@@ -33,10 +34,7 @@ func (w *world) embedded(t *testing.T, g *onnx.Model, client int) (rows []float3
 // little; where claims are trusted it takes the round over.
 func TestMomentsClaim(t *testing.T) {
 	w := newWorld(t)
-	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
 	g, f := clientGraph(t, e)
 	var us []Upload
 	for i := range 5 {
@@ -47,9 +45,7 @@ func TestMomentsClaim(t *testing.T) {
 			}
 		}
 		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest}
-		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, u.Client); err != nil {
-			t.Fatal(err)
-		}
+		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes, u.Client))(t)
 		if i == 0 {
 			u.Within.Dof *= 1000
 			for _, x := range [][]float32{u.Points.W, u.Within.Data} {
@@ -61,18 +57,9 @@ func TestMomentsClaim(t *testing.T) {
 		us = append(us, Upload{Upload: u})
 	}
 	accuracy := func(trust bool) (right float64) {
-		r, err := New(us, g, f, Options{Seed: 1, Trust: trust})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := r.Posterior(t.Context(), w.eng)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := r.Classifier(t.Context(), p, false, false, "fmp pool")
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(New(us, g, f, Options{Seed: 1, Trust: trust}))(t)
+		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+		m := must.Get(r.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
 		pix, labels := pixels(rng.New(1, "test"), 600, classes)
 		prob := w.eval(t, m, pix, nil)["probabilities"].F32()
 		for i, y := range labels {
@@ -94,10 +81,7 @@ func TestMomentsClaim(t *testing.T) {
 // new images, sure as often as it is right, and with intervals that are those of the posterior.
 func TestMoments(t *testing.T) {
 	w := newWorld(t)
-	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
 	g, f := clientGraph(t, e)
 	if f.Bytes != 1<<16 {
 		t.Fatalf("the client graph's manifest is %+v", f)
@@ -106,31 +90,15 @@ func TestMoments(t *testing.T) {
 	for i := range 5 {
 		rows, labels := w.embedded(t, g, i)
 		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest}
-		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, u.Client); err != nil {
-			t.Fatal(err)
-		}
+		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes, u.Client))(t)
 		u.N = int(u.Points.Mass())
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if u, err = federate.Decode(data, federate.Expect{Model: f.Digest, Dx: dx, C: classes}); err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
+		u = must.Get(federate.Decode(data, federate.Expect{Model: f.Digest, Dx: dx, C: classes}))(t)
 		us = append(us, Upload{Upload: u})
 	}
-	r, err := New(us, g, f, Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := r.Posterior(t.Context(), w.eng)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := r.Classifier(t.Context(), p, false, false, "fmp pool")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(us, g, f, Options{Seed: 1}))(t)
+	p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+	m := must.Get(r.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
 	pix, labels := pixels(rng.New(1, "test"), 600, classes)
 	out := w.eval(t, m, pix, nil)
 	prob, low, high := out["probabilities"].F32(), out["low"].F32(), out["high"].F32()
@@ -158,10 +126,7 @@ func TestMoments(t *testing.T) {
 	for i := range features {
 		features[i] = float32(pix[i]) / 255
 	}
-	a, b, err := p.Intervals.Compute(t.Context(), features, posterior.IntervalLevel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, b := must.Get2(p.Intervals.Compute(t.Context(), features, posterior.IntervalLevel))(t)
 	for i := range a {
 		if math.Abs(a[i]-float64(low[i])) > 5e-3 || math.Abs(b[i]-float64(high[i])) > 5e-3 {
 			t.Fatalf("interval %d is %v to %v in the graph, %v to %v by the posterior", i, low[i],
@@ -195,44 +160,25 @@ func TestMoments(t *testing.T) {
 // speaks for it; what is no corpus of the round is refused with the reason.
 func TestMomentsCorpus(t *testing.T) {
 	w := newWorld(t)
-	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
 	g, f := clientGraph(t, e)
 	var us []Upload
 	for i := range 4 {
 		rows, labels := w.embedded(t, g, i)
 		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest,
 			N: len(labels) - min(moments.MaxCalibration, len(labels)/5)}
-		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, u.Client); err != nil {
-			t.Fatal(err)
-		}
+		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes, u.Client))(t)
 		us = append(us, Upload{Upload: u})
 	}
 	write := func(u *federate.Upload) string {
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
 		path := filepath.Join(t.TempDir(), "corpus.upload")
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, data, 0o600))
 		return path
 	}
-	c, err := ReadCorpus(write(us[3].Upload))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := r.Posterior(t.Context(), w.eng)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(ReadCorpus(write(us[3].Upload)))(t)
+	r := must.Get(New(us[:3], g, f, Options{Seed: 1, CorpusMoments: c}))(t)
+	p := must.Get(r.Posterior(t.Context(), w.eng))(t)
 	if e, ok := p.Diagnostics["corpus"]; !ok || e == 0 {
 		t.Errorf("diagnostics %v; want the evidence of the corpus", p.Diagnostics)
 	}

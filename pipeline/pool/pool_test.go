@@ -19,6 +19,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/erm"
@@ -63,29 +64,14 @@ func newWorld(t *testing.T) *world {
 	for i, v := range pix {
 		features[i] = float32(v) / 255
 	}
-	bank, err := task.NewBank(features, dx, labels, classes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := meta.UntrainedConjugate(bank)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := models.ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bank := must.Get(task.NewBank(features, dx, labels, classes))(t)
+	m := must.Get(meta.UntrainedConjugate(bank))(t)
+	f := must.Get(models.ReadManifest(m))(t)
 	f.Extractor, f.Classes = "x", []string{"left", "middle", "right"}
-	if err := f.Write(m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Write(m))
 	w := &world{predictor: filepath.Join(t.TempDir(), "conjugate.onnx")}
-	if err := serde.Save(w.predictor, m); err != nil {
-		t.Fatal(err)
-	}
-	if w.eng, err = pure.New(engine.Options{Threads: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(w.predictor, m))
+	w.eng = must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	return w
 }
 
@@ -93,42 +79,22 @@ func newWorld(t *testing.T) *world {
 // as fmp fuse makes it.
 func (w *world) client(t *testing.T, phi bool) (*onnx.Model, models.Manifest) {
 	t.Helper()
-	m, _, err := models.Load(w.predictor)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := models.ConjugateEmbedding(m, phi)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m, _ := must.Get2(models.Load(w.predictor))(t)
+	e := must.Get(models.ConjugateEmbedding(m, phi))(t)
 	return clientGraph(t, e)
 }
 
 // clientGraph is the client graph of an embedding behind an extractor that gives the pixels.
 func clientGraph(t *testing.T, e *onnx.Model) (*onnx.Model, models.Manifest) {
 	t.Helper()
-	ef, err := models.ReadManifest(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ef := must.Get(models.ReadManifest(e))(t)
 	b := build.New("extractor")
 	b.Output("h", b.Reshape(b.Input("image", onnx.Float32, "n", 1, 2, 3), -1, dx))
-	x, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef,
-		models.Preprocessing{Height: 2, Width: 3, Channels: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := models.ReadManifest(g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.Digest, err = models.Digest(g); err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(b.Model())(t)
+	g := must.Get(models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef,
+		models.Preprocessing{Height: 2, Width: 3, Channels: 1}))(t)
+	f := must.Get(models.ReadManifest(g))(t)
+	f.Digest = must.Get(models.Digest(g))(t)
 	return g, f
 }
 
@@ -136,10 +102,7 @@ func clientGraph(t *testing.T, e *onnx.Model) (*onnx.Model, models.Manifest) {
 func (w *world) eval(t *testing.T, m *onnx.Model, pix []uint8,
 	labels []int) map[string]*onnx.Tensor {
 	t.Helper()
-	s, err := w.eng.Load(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(w.eng.Load(m))(t)
 	feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(pix, len(pix)/dx, 2, 3, 1)}
 	if labels != nil {
 		y := make([]int64, len(labels))
@@ -148,10 +111,7 @@ func (w *world) eval(t *testing.T, m *onnx.Model, pix []uint8,
 		}
 		feeds["labels"] = onnx.NewTensor(y, len(y))
 	}
-	out, err := engine.Eval(s, feeds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s, feeds))(t)
 	return out
 }
 
@@ -172,14 +132,8 @@ func (w *world) uploads(t *testing.T, g *onnx.Model, f models.Manifest, sizes ..
 			t.Fatalf("client %d sends %d points for %d classes", i, set.N, held)
 		}
 		u := federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: n, Points: set}
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		back, err := federate.Decode(data, federate.Expect{Model: f.Digest})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
+		back := must.Get(federate.Decode(data, federate.Expect{Model: f.Digest}))(t)
 		out = append(out, Upload{Upload: back})
 	}
 	return out
@@ -197,23 +151,11 @@ func TestClassMeans(t *testing.T) {
 		if !f.ClassMeans || (f.K == 0) != phi {
 			t.Fatalf("manifest %+v", f)
 		}
-		r, err := New(w.uploads(t, g, f, 12, 15, 9), g, f,
-			Options{Predictor: w.predictor, Seed: 3, Samples: 25})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := r.Posterior(context.Background(), w.eng)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := r.Classifier(t.Context(), p, false, true, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		mf, err := models.ReadManifest(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(New(w.uploads(t, g, f, 12, 15, 9), g, f,
+			Options{Predictor: w.predictor, Seed: 3, Samples: 25}))(t)
+		p := must.Get(r.Posterior(context.Background(), w.eng))(t)
+		m := must.Get(r.Classifier(t.Context(), p, false, true, ""))(t)
+		mf := must.Get(models.ReadManifest(m))(t)
 		o, err := models.ReadOrigin(mf)
 		if err != nil || o.Method != "FMP" || o.L2 != 0 || len(o.Clients) != 3 ||
 			mf.S != 25 || mf.Dx != dx ||
@@ -321,9 +263,7 @@ func TestUnfit(t *testing.T) {
 		g, f := w.client(t, c.phi)
 		us := w.uploads(t, g, f, 9, 12, 12)
 		o := Options{Predictor: w.predictor}
-		if _, err := New(us, g, f, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(New(us, g, f, o))(t)
 		c.spoil(us[1].Upload)
 		_, err := New(us, g, f, o)
 		var unfit *UnfitError
@@ -363,23 +303,14 @@ func TestParts(t *testing.T) {
 	} {
 		c.o.Seed = 4
 		sampling := func() *Sampling {
-			r, err := New(means, g, c.f, c.o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := r.Sampling(w.eng)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(New(means, g, c.f, c.o))(t)
+			s := must.Get(r.Sampling(w.eng))(t)
 			t.Cleanup(s.Close)
 			return s
 		}
-		whole, err := sampling().Posterior(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := must.Get(sampling().Posterior(t.Context(), nil))(t)
 		workers, jobs := []*Sampling{sampling(), sampling()}, 0
-		parts, err := sampling().Posterior(t.Context(),
+		parts := must.Get(sampling().Posterior(t.Context(),
 			func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
 				out := make([]*Piece, len(parts))
 				for i := len(parts) - 1; i >= 0; i-- {
@@ -390,10 +321,7 @@ func TestParts(t *testing.T) {
 					jobs++
 				}
 				return out, nil
-			})
-		if err != nil {
-			t.Fatal(err)
-		}
+			}))(t)
 		if want := 3 + map[bool]int{true: chainParts}[name == "honesty"]; jobs != want {
 			t.Errorf("%s: %d jobs; want %d", name, jobs, want)
 		}
@@ -419,15 +347,9 @@ func TestCounted(t *testing.T) {
 		uploads[2].Points.W[i] *= 1000
 	}
 	for _, trust := range []bool{false, true} {
-		r, err := New(uploads, g, f,
-			Options{Predictor: w.predictor, Seed: 3, Samples: 10, Trust: trust})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := r.Posterior(t.Context(), w.eng)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(New(uploads, g, f,
+			Options{Predictor: w.predictor, Seed: 3, Samples: 10, Trust: trust}))(t)
+		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
 		if j := p.Judgement; trust != (j == nil) {
 			t.Fatalf("trust %v: judgement %+v", trust, j)
 		} else if trust {
@@ -467,15 +389,9 @@ func TestImages(t *testing.T) {
 func TestHostileParts(t *testing.T) {
 	w := newWorld(t)
 	g, f := w.client(t, true)
-	r, err := New(w.uploads(t, g, f, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16), g, f,
-		Options{Predictor: w.predictor, Samples: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := r.Sampling(w.eng)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(w.uploads(t, g, f, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16), g, f,
+		Options{Predictor: w.predictor, Samples: 5}))(t)
+	s := must.Get(r.Sampling(w.eng))(t)
 	defer s.Close()
 	for want, p := range map[string]SampleRange{
 		"samples 0 to 6; there are 5": {To: 6},
@@ -599,10 +515,7 @@ func TestOpen(t *testing.T) {
 		if right < 290 || around < 270 {
 			t.Errorf("%s: right on %d of 300, %d intervals around what is said", c.name, right, around)
 		}
-		o, err := models.ReadManifest(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(models.ReadManifest(m))(t)
 		if from, err := models.ReadOrigin(o); err != nil || from.Predictor != r.openFrom.Digest {
 			t.Errorf("%s: origin %+v, %v", c.name, from, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/meta"
@@ -23,40 +24,18 @@ import (
 // private is the world's private predictor in a file, ready to run, and the client graph behind it.
 func (w *world) private(t *testing.T) (string, *sample.Private, *onnx.Model, models.Manifest) {
 	t.Helper()
-	conjugate, _, err := models.Load(w.predictor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conjugate, _ := must.Get2(models.Load(w.predictor))(t)
 	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
-	bank, err := task.NewBank(featuresOf(pix), dx, labels, classes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := meta.UntrainedPrivate(bank, conjugate)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := models.ReadManifest(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bank := must.Get(task.NewBank(featuresOf(pix), dx, labels, classes))(t)
+	m := must.Get(meta.UntrainedPrivate(bank, conjugate))(t)
+	f := must.Get(models.ReadManifest(m))(t)
 	f.Extractor = "x"
-	if err := f.Write(m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Write(m))
 	path := filepath.Join(t.TempDir(), "private.onnx")
-	if err := serde.Save(path, m); err != nil {
-		t.Fatal(err)
-	}
-	p, err := sample.NewPrivate(w.eng, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(path, m))
+	p := must.Get(sample.NewPrivate(w.eng, m))(t)
 	t.Cleanup(func() { p.Close() })
-	e, err := models.PrivateEmbedding(m, classes, []string{"left", "middle", "right"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(models.PrivateEmbedding(m, classes, []string{"left", "middle", "right"}))(t)
 	g, cf := clientGraph(t, e)
 	return path, p, g, cf
 }
@@ -83,28 +62,15 @@ func TestPrivateRound(t *testing.T) {
 		write := func(name string, b privacy.Budget) string {
 			t.Helper()
 			pix, labels := pixels(rng.New(1, "client", name), 150, classes)
-			rows, err := p.Rows(context.Background(), featuresOf(pix))
-			if err != nil {
-				t.Fatal(err)
-			}
-			sums, err := privacy.Sum(rows, labels, classes, p.K(), p.Clip())
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows := must.Get(p.Rows(context.Background(), featuresOf(pix)))(t)
+			sums := must.Get(privacy.Sum(rows, labels, classes, p.K(), p.Clip()))(t)
 			if b.Noise == privacy.Local {
-				if err := sums.AddNoise(b.NoiseSteps(classes), rand.Reader); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, sums.AddNoise(b.NoiseSteps(classes), rand.Reader))
 			}
-			data, err := (&federate.Release{Client: name, Model: f.Digest, Budget: b,
-				Sums: sums}).Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get((&federate.Release{Client: name, Model: f.Digest, Budget: b,
+				Sums: sums}).Encode())(t)
 			path := filepath.Join(dir, fmt.Sprintf("%s-%v.upload", name, b.Epsilon))
-			if err := os.WriteFile(path, data, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, data, 0o644))
 			return path
 		}
 		for i := range 4 {
@@ -117,31 +83,16 @@ func TestPrivateRound(t *testing.T) {
 		if len(bad) != 0 || len(releases) != 4 {
 			t.Fatalf("%d releases, %v", len(releases), bad)
 		}
-		round, err := NewPrivate(releases, g, f, Options{Predictor: predictor, Seed: 3, Samples: 25})
-		if err != nil {
-			t.Fatal(err)
-		}
+		round := must.Get(NewPrivate(releases, g, f, Options{Predictor: predictor, Seed: 3, Samples: 25}))(t)
 		file := filepath.Join(dir, "sum")
-		totals, err := round.Totals(SumFile(file), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		totals := must.Get(round.Totals(SumFile(file), nil))(t)
 		again, err := round.Totals(SumFile(file), nil)
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(totals) {
 			t.Errorf("the same round pooled again has other sums: %v, %v, %v", totals, again, err)
 		}
-		q, err := round.Posterior(context.Background(), w.eng, totals)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := round.Classifier(t.Context(), q, false, false, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		mf, err := models.ReadManifest(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := must.Get(round.Posterior(context.Background(), w.eng, totals))(t)
+		m := must.Get(round.Classifier(t.Context(), q, false, false, ""))(t)
+		mf := must.Get(models.ReadManifest(m))(t)
 		if o, err := models.ReadOrigin(mf); err != nil || o.Method != "FMP-DP" ||
 			!strings.Contains(string(o.Private), `"epsilon":4`) ||
 			o.Clients[0].N != 0 {
@@ -157,10 +108,7 @@ func TestPrivateRound(t *testing.T) {
 			t.Errorf("%s: right on %d of 300", noise, right)
 		}
 		// Fewer clients are another sum, which is not drawn over the one that is there.
-		fewer, err := NewPrivate(releases[:3], g, f, Options{Predictor: predictor})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fewer := must.Get(NewPrivate(releases[:3], g, f, Options{Predictor: predictor}))(t)
 		if _, err := fewer.Totals(SumFile(file), nil); (err == nil) != (noise == privacy.Local) {
 			t.Errorf("%s: a second sum beside the first: %v", noise, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/moments"
@@ -53,18 +54,13 @@ func TestProgress(t *testing.T) {
 	w := newWorld(t)
 	g, f := w.client(t, true)
 	sizes := slices.Repeat([]int{9}, 12)
-	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
 	gm, fm := clientGraph(t, e)
 	var us []Upload
 	for i := range 5 {
 		rows, labels := w.embedded(t, gm, i)
 		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: fm.Digest}
-		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, u.Client); err != nil {
-			t.Fatal(err)
-		}
+		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes, u.Client))(t)
 		us = append(us, Upload{Upload: u})
 	}
 	o := Options{Predictor: w.predictor, Seed: 3, Samples: 25}
@@ -84,18 +80,12 @@ func TestProgress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var heads [2][]float64
 			for i := range heads {
-				r, err := c.make()
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(c.make())(t)
 				var s steps
 				if i == 1 {
 					r.Progress = s.told
 				}
-				p, err := r.Posterior(t.Context(), w.eng)
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := must.Get(r.Posterior(t.Context(), w.eng))(t)
 				heads[i] = p.Ensembles[0].Tensor().F64()
 				if i == 1 {
 					s.ends(t, c.want...)
@@ -111,9 +101,7 @@ func TestProgress(t *testing.T) {
 // TestReadingProgress: each file counts, the unusable too, whatever reads them.
 func TestReadingProgress(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad")
-	if err := os.WriteFile(bad, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(bad, []byte("x"), 0o600))
 	files := []string{bad, bad + ".none"}
 	for name, read := range map[string]func(told func(string, int, int)) []error{
 		"uploads": func(told func(string, int, int)) []error {

@@ -11,6 +11,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
@@ -23,10 +24,7 @@ import (
 func (w *world) momentsRound(t *testing.T, clients int,
 	seed uint64) ([]Upload, *onnx.Model, models.Manifest) {
 	t.Helper()
-	e, err := models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
 	g, f := clientGraph(t, e)
 	var us []Upload
 	for m := range clients {
@@ -37,10 +35,8 @@ func (w *world) momentsRound(t *testing.T, clients int,
 			rows = append(rows, z[y*(dx+classes):][:dx]...)
 		}
 		u := &federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: len(labels)}
-		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes,
-			fmt.Sprint(u.Client, seed)); err != nil {
-			t.Fatal(err)
-		}
+		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes,
+			fmt.Sprint(u.Client, seed)))(t)
 		us = append(us, Upload{Upload: u})
 	}
 	return us, g, f
@@ -71,22 +67,13 @@ func TestSets(t *testing.T) {
 	var held, size float64
 	for seed := range uint64(rounds) {
 		us, g, f := w.momentsRound(t, clients, seed)
-		r, err := New(us, g, f, Options{Seed: seed, Samples: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := r.Posterior(t.Context(), w.eng)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(New(us, g, f, Options{Seed: seed, Samples: 10}))(t)
+		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
 		if p.Sets == nil || p.Sets.Images != clients*moments.MaxCalibration/2 ||
 			p.Sets.Clients != clients || p.Sets.Level != Level {
 			t.Fatalf("sets %+v", p.Sets)
 		}
-		m, err := r.Classifier(t.Context(), p, false, false, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
 		for c := range clients {
 			pix, labels := w.clientImages(c, seed, each)
 			for i, in := range w.eval(t, m, pix, nil)[models.SetOutput].Data.([]bool) {
@@ -112,18 +99,9 @@ func TestHeldBack(t *testing.T) {
 	us, g, f := w.momentsRound(t, 4, 1)
 	heads := func(us []Upload, level float64) ([]float64, *Sampling) {
 		t.Helper()
-		r, err := New(us, g, f, Options{Seed: 1, Samples: 4, Sets: Sets{Level: level}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := r.Sampling(w.eng)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := s.Posterior(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(New(us, g, f, Options{Seed: 1, Samples: 4, Sets: Sets{Level: level}}))(t)
+		s := must.Get(r.Sampling(w.eng))(t)
+		p := must.Get(s.Posterior(t.Context(), nil))(t)
 		if (p.Sets != nil) != (level >= 0) {
 			t.Fatalf("level %v: sets %+v", level, p.Sets)
 		}
@@ -166,10 +144,7 @@ func TestHeldBack(t *testing.T) {
 		t.Errorf("level 0.2: %v", err)
 	}
 	few := us[:1]
-	r, err := New(few, g, f, Options{Sets: Sets{Level: 0.9}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(few, g, f, Options{Sets: Sets{Level: 0.9}}))(t)
 	if _, err := r.Sampling(w.eng); err == nil ||
 		!strings.Contains(err.Error(), fmt.Sprint(conformal.ImagesOfClients(0.9))) {
 		t.Errorf("level 0.9 of one client: %v", err)
@@ -177,10 +152,7 @@ func TestHeldBack(t *testing.T) {
 	if _, s := heads(us, 0.8); s.held == nil {
 		t.Error("level 0.8 holds no points back")
 	}
-	r, err = New(few, g, f, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r = must.Get(New(few, g, f, Options{}))(t)
 	if s, err := r.Sampling(w.eng); err != nil || s.held != nil {
 		t.Errorf("too few points for sets that nobody asked for: %v", err)
 	}
@@ -214,19 +186,10 @@ func TestSetsOfMeans(t *testing.T) {
 		}
 		made := func(us []Upload, level float64) *posterior.Result {
 			t.Helper()
-			r, err := New(us, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25,
-				Sets: Sets{Level: level}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			p, err := r.Posterior(t.Context(), w.eng)
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := r.Classifier(t.Context(), p, false, false, "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(New(us, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25,
+				Sets: Sets{Level: level}}))(t)
+			p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+			m := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
 			if p.Sets == nil {
 				return p
 			}
@@ -260,10 +223,7 @@ func TestSetsOfMeans(t *testing.T) {
 			us    []Upload
 			level float64
 		}{{plain, 0.9}, {us, 0.99}} {
-			r, err := New(c.us, g, f, Options{Predictor: w.predictor, Sets: Sets{Level: c.level}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(New(c.us, g, f, Options{Predictor: w.predictor, Sets: Sets{Level: c.level}}))(t)
 			if _, err := r.Sampling(w.eng); err == nil ||
 				!strings.Contains(err.Error(), "--calibrate") {
 				t.Errorf("features %v: too few points for level %v: %v", phi, c.level, err)
@@ -290,10 +250,7 @@ func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Uplo
 		}
 		return p.Sets, nil
 	}
-	s, err := sets(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(sets(o))(t)
 	scores := make([][]float32, 2)
 	for i, at := range s.Group {
 		scores[at] = append(scores[at], s.Scores[s.Score][i])
@@ -343,18 +300,9 @@ func (w *world) dishonest(t *testing.T, g *onnx.Model, f models.Manifest, us []U
 		{[]float64{0, 1, 0, 1}, true, "none"},
 	} {
 		o.Lenient = c.lenient
-		r, err := New(us, g, f, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := r.Sampling(w.eng)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := r.Posterior(t.Context(), w.eng)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(New(us, g, f, o))(t)
+		s := must.Get(r.Sampling(w.eng))(t)
+		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
 		p.Judgement = &posterior.Judgement{Honest: c.honest}
 		sets, err := s.calibrated(p)
 		switch {
@@ -396,21 +344,12 @@ func TestSetsOfOne(t *testing.T) {
 		}
 		us, want = append(us, u), pix
 	}
-	r, err := New(us, o.graph, o.client, Options{For: us[4].Client, Seed: 1, Samples: 20, Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := r.Posterior(t.Context(), o.eng)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(us, o.graph, o.client, Options{For: us[4].Client, Seed: 1, Samples: 20, Threads: 1}))(t)
+	p := must.Get(r.Posterior(t.Context(), o.eng))(t)
 	if !p.Effects.Any() {
 		t.Fatal("the camera is not found")
 	}
-	m, err := r.Classifier(t.Context(), p, false, false, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
 	stated := o.eval(t, m, map[string]*onnx.Tensor{"images": o.images(want)},
 		"probabilities")["probabilities"].F32()
 	var scores []float32

@@ -9,6 +9,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/stats"
@@ -24,28 +25,12 @@ func TestStateOfMoments(t *testing.T) {
 	}
 	made := func(s *stats.State) []byte {
 		t.Helper()
-		data, err := s.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s, err = stats.Decode(data, federate.Expect{Model: f.Digest}); err != nil {
-			t.Fatal(err)
-		}
-		r, err := NewState(s, g, f, Options{Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := r.Posterior(t.Context(), w.eng)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := r.Classifier(t.Context(), p, false, false, "fmp pool")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if data, err = serde.Marshal(m); err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(s.Encode())(t)
+		s = must.Get(stats.Decode(data, federate.Expect{Model: f.Digest}))(t)
+		r := must.Get(NewState(s, g, f, Options{Seed: 1}))(t)
+		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+		m := must.Get(r.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
+		data = must.Get(serde.Marshal(m))(t)
 		return data
 	}
 	update := func(s *stats.State, us []Upload, without ...string) *stats.State {
@@ -69,22 +54,10 @@ func TestStateOfMoments(t *testing.T) {
 	} else if bytes.Equal(gone, all) {
 		t.Error("without two clients the classifier is the same")
 	}
-	single, err := New(us, g, f, Options{Seed: 1, Trust: true, Sets: Sets{Level: -1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := single.Posterior(t.Context(), w.eng)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := single.Classifier(t.Context(), p, false, false, "fmp pool")
-	if err != nil {
-		t.Fatal(err)
-	}
-	summed, err := serde.Unmarshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	single := must.Get(New(us, g, f, Options{Seed: 1, Trust: true, Sets: Sets{Level: -1}}))(t)
+	p := must.Get(single.Posterior(t.Context(), w.eng))(t)
+	m := must.Get(single.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
+	summed := must.Get(serde.Unmarshal(all))(t)
 	pix, labels := pixels(rng.New(1, "test"), 600, classes)
 	nll := func(m *onnx.Model) (sum float64) {
 		prob := w.eval(t, m, pix, nil)["probabilities"].F32()

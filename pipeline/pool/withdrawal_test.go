@@ -8,28 +8,20 @@ import (
 	"time"
 
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 )
 
 // record is a signed record of a withdrawal, with the roster of its key.
 func record(t testing.TB) ([]byte, *identity.Roster) {
 	t.Helper()
-	key, err := identity.New("server")
-	if err != nil {
-		t.Fatal(err)
-	}
-	roster, err := identity.ParseRoster([]byte(key.Line() + "\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(identity.New("server"))(t)
+	roster := must.Get(identity.ParseRoster([]byte(key.Line() + "\n")))(t)
 	w := Withdrawal{Round: 3, Graph: strings.Repeat("ab", 32), Classifier: strings.Repeat("cd", 32),
 		Time:      time.Unix(1, 0).UTC(),
 		Withdrawn: []models.OriginClient{{Name: "a", Upload: strings.Repeat("ef", 32), N: 7}},
 		Unknown:   []Version{{File: "all.onnx", SHA256: strings.Repeat("01", 32)}}}
-	data, err := w.Sign(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(w.Sign(key))(t)
 	return data, roster
 }
 
@@ -65,10 +57,7 @@ func TestWithdrawalSignature(t *testing.T) {
 // FuzzWithdrawal: no record but the signed one is taken.
 func FuzzWithdrawal(f *testing.F) {
 	data, roster := record(f)
-	want, err := VerifyWithdrawal(data, roster)
-	if err != nil {
-		f.Fatal(err)
-	}
+	want := must.Get(VerifyWithdrawal(data, roster))(f)
 	f.Add(data)
 	f.Add([]byte(`{"round":3}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

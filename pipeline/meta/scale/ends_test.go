@@ -7,6 +7,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/meta"
 )
 
@@ -15,16 +16,10 @@ import (
 // width.
 func TestEnds(t *testing.T) {
 	bank := corpus(t, [2]float32{0.4, 2})
-	p, err := meta.UntrainedOpen(bank, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(meta.UntrainedOpen(bank, 4))(t)
 	p.Scale = 0.5
 	c := Config{Corpus: bank, Clients: 4, Threads: 3, Tasks: 4, Seed: 1, Level: 0.9}
-	e, err := Ends(t.Context(), p, bank, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(Ends(t.Context(), p, bank, c))(t)
 	for _, v := range []float32{e.Few.Down, e.Few.Up, e.Many.Down, e.Many.Up} {
 		if v <= minEnd || v >= maxEnd {
 			t.Fatalf("ends %v lie at a bound, so that the test tells nothing", e)
@@ -32,11 +27,8 @@ func TestEnds(t *testing.T) {
 	}
 	var below, above, all float64
 	for i := range c.Tasks {
-		r, err := c.residuals(t.Context(), p, bank, rng.New(c.Seed, "open", "intervals", i),
-			alphas[i%len(alphas)])
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(c.residuals(t.Context(), p, bank, rng.New(c.Seed, "open", "intervals", i),
+			alphas[i%len(alphas)]))(t)
 		if len(r.of) < 60*least || len(r.of) > 2*target { // half of 60 images of each class, twice
 			t.Fatalf("task %d has %d residuals", i, len(r.of))
 		}
@@ -60,14 +52,8 @@ func TestEnds(t *testing.T) {
 	}
 	// The half width of level .999 is large, and that of level .001 nearly none.
 	c.Level = 0.999
-	own, err := Ends(t.Context(), p, bank, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	learned, err := Ends(t.Context(), p, nil, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := must.Get(Ends(t.Context(), p, bank, c))(t)
+	learned := must.Get(Ends(t.Context(), p, nil, c))(t)
 	one := models.Ends{Down: 1, Up: 1}
 	if !(own.Few.Up < 1 && own.Many.Up < 1) || learned != (models.SizedEnds{Few: one, Many: one}) {
 		t.Errorf("of level .999: %v; on learned classes %v", own, learned)

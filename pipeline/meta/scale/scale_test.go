@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/task"
 )
@@ -26,10 +27,7 @@ func corpus(t *testing.T, scatter [2]float32) *task.Bank {
 			x[i*dx+j] = scatter[(y[i]+j)%2]*x[i*dx+j] + means[y[i]*dx+j]
 		}
 	}
-	bank, err := task.NewBank(x, dx, y, classes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bank := must.Get(task.NewBank(x, dx, y, classes))(t)
 	return bank
 }
 
@@ -38,10 +36,7 @@ func corpus(t *testing.T, scatter [2]float32) *task.Bank {
 // clients is an error that says so.
 func TestLearn(t *testing.T) {
 	bank := corpus(t, [2]float32{0.4, 2})
-	p, err := meta.UntrainedOpen(bank, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(meta.UntrainedOpen(bank, 4))(t)
 	c := Config{Corpus: bank, Clients: 4, Threads: 1, Tasks: 3, Seed: 1}
 	last := 0
 	c.Progress = func(done, total int) {
@@ -49,10 +44,7 @@ func TestLearn(t *testing.T) {
 			t.Errorf("%d of %d tasks", done, total)
 		}
 	}
-	one, apart, err := Learn(t.Context(), p, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one, apart := must.Get2(Learn(t.Context(), p, c))(t)
 	if last != c.Tasks || !(one > 0) || one > grid[len(grid)-1] {
 		t.Errorf("scale %v after %d tasks", one, last)
 	}
