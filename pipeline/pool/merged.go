@@ -63,7 +63,9 @@ func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster,
 		if err == nil {
 			err = m.Add(data)
 		}
-		if err != nil {
+		if named := (*fs.PathError)(nil); errors.As(err, &named) {
+			bad = append(bad, fmt.Errorf("reading upload: %w", err))
+		} else if err != nil {
 			bad = append(bad, fmt.Errorf("%s: %w", path, err))
 		}
 		if progress != nil {
