@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// predictedDraws is the least number of draws of a class's images that tell a temperature, half
-	// of them the others' opposites, and allDraws that of all classes: few of them err.
+	// predictedDraws is the least number of a class's images that are drawn to tell a temperature,
+	// and allDraws that of all classes. Half are the others' opposites. Many are wanted, as few err.
 	predictedDraws, allDraws = 128, 8192
 	// regressionFolds are the parts of each class of a corpus that its own regression is judged by,
 	// each left out.
@@ -75,13 +75,15 @@ func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
 	return k, nil
 }
 
-// scatter changes kappa for images of clients whose class means lie v apart, in units of W. A
-// temperature is the variance of images about their class mean, in units of that which the head takes
-// for theirs: e^kappa of the corpus's and v more of any client's. Whether v matters is not told by
-// class means: it adds from nothing, where no image comes near another class, to
+// raise changes kappa for images of clients whose class means have the variance v about the pooled
+// ones, in units of W. A temperature is the variance of images about their class mean in units of
+// that which the head assumes: e^kappa of the corpus's, and v more of the clients'. Class means do
+// not tell whether v matters. It adds nothing where no image comes near another class, and at most
 //
-//	L = log(e^kappa + v) - kappa
-func (k *known) scatter(v float64) {
+//	log(e^kappa + v) - kappa
+//
+// The middle of the two is taken, with half their distance as a further deviation.
+func (k *known) raise(v float64) {
 	half := (math.Log(math.Exp(k.kappa.mean)+v) - k.kappa.mean) / 2
 	k.kappa = normal{k.kappa.mean + half, math.Hypot(k.kappa.deviation, half)}
 }

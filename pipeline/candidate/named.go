@@ -68,7 +68,7 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 		mean: h.white(h.of(slices.Clone(all.mean), h.c))}
 	var between float64
 	between, of.apart = of.among(r)
-	k.scatter(between)
+	k.raise(between)
 	for i, y := range of.theirs.label {
 		of.theirs.mass[i] *= of.worth(y) / of.n[y]
 	}
