@@ -25,16 +25,21 @@ type known struct {
 	// size is tr V / K of the covariance V within each class, and free tr(V)^2 / tr(V^2) the
 	// coordinates in which it varies (Satterthwaite 1946), [C] each.
 	size, free []float64
-	// tied says that its regression is better tied to the discriminant of its class means, at the
-	// log temperature start, than to zero.
-	tied  bool
-	start float64
+	start      float64 // log temperature of the discriminant of its class means
+	regressed
+}
+
+// regressed is how a regression on a corpus's images is tied, and how far it is too sure.
+type regressed struct {
+	// tied says that its regression is better tied to the discriminant of its class means than to
+	// zero.
+	tied bool
 	// kappa is the log of the factor between the temperature of its images, each left out, and that
 	// of Gaussian draws in their place.
 	kappa normal
 }
 
-// knows measures a corpus: its classes, and the temperature of its own regression.
+// knows measures a corpus: its classes, and the temperature of the discriminant of their means.
 func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
 	k := &known{Corpus: c, count: make([]float64, h.c), centre: make([]float64, h.c*h.k),
 		rows: make([]float64, len(c.Rows))}
@@ -53,26 +58,50 @@ func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
 		size, free := k.within(y, rows, h.k)
 		k.size, k.free = append(k.size, size), append(k.free, free)
 	}
+	k.regressed = regressed{true, priorKappa}
 	if !k.tells() {
-		k.kappa, k.tied = priorKappa, true
 		return k, nil
 	}
-	told, err := h.judged(k)
+	start, err := h.leftOut(k, 0, func(in *images) (linear, error) { return h.byMeans(in.means(h)), nil })
+	k.start = start.log.mean
+	return k, err
+}
+
+// at returns the corpus with its regression judged by its images, at the masses that a shift leaves:
+// the fewer count, the more a discriminant is worth beside a regression.
+func (k *known) at(h *discriminant, shift float64, o *Options) (*known, error) {
+	of := *k
+	if !k.tells() {
+		return &of, nil
+	}
+	told, err := of.judged(h, shift)
 	if err != nil {
 		return nil, err
 	}
-	alone, err := h.regression(&images{k.rows, ones(len(c.Labels)), c.Labels}, k.centre, k)
+	alone, err := h.regression(of.images(shift), of.centre, &of)
 	if err != nil {
 		return nil, err
 	}
 	size := make([]float64, h.c)
-	for y, n := range k.count {
+	for y, n := range of.count {
 		if n > 0 {
 			size[y] = math.Sqrt(1 + 1/n)
 		}
 	}
-	k.kappa = normal{told.mean - h.twin(alone, k, k.centre, size, o).mean, told.deviation}
-	return k, nil
+	of.kappa = normal{told.mean - h.twin(alone, &of, of.centre, size, o).mean, told.deviation}
+	return &of, nil
+}
+
+// mass returns that of an image of class y at a shift.
+func (k *known) mass(y int, shift float64) float64 { return 1 / (1 + k.count[y]*shift) }
+
+// images returns those of the corpus, with the masses that a shift leaves.
+func (k *known) images(shift float64) *images {
+	on := &images{rows: k.rows, label: k.Labels, mass: make([]float64, len(k.Labels))}
+	for i, y := range k.Labels {
+		on.mass[i] = k.mass(y, shift)
+	}
+	return on
 }
 
 // raise changes kappa for images of clients whose class means have the variance v about the pooled
@@ -93,18 +122,15 @@ func (k *known) tells() bool {
 	return len(k.Labels) >= 10*judgeBlocks && slices.Max(k.count) >= regressionFolds
 }
 
-// judged returns the log temperature of the corpus's images, each left out, under its regression,
-// and chooses to which head that is tied.
-func (h *discriminant) judged(k *known) (normal, error) {
-	start, err := h.leftOut(k, func(in *images) (linear, error) { return h.byMeans(in.means(h)), nil })
-	if err != nil {
-		return normal{}, err
-	}
-	k.start = start.log.mean
+// judged returns the log temperature of the corpus's images, each left out, under its regression at
+// a shift, and chooses to which head that is tied.
+func (k *known) judged(h *discriminant, shift float64) (normal, error) {
 	var best judged
 	for _, tied := range []bool{false, true} {
-		by := &known{start: k.start, tied: tied}
-		got, err := h.leftOut(k, func(in *images) (linear, error) { return h.regression(in, in.means(h), by) })
+		by := &known{start: k.start, regressed: regressed{tied: tied}}
+		got, err := h.leftOut(k, shift, func(in *images) (linear, error) {
+			return h.regression(in, in.means(h), by)
+		})
 		if err != nil {
 			return normal{}, err
 		}
@@ -117,8 +143,8 @@ func (h *discriminant) judged(k *known) (normal, error) {
 
 // share returns the share of the corpus's images that counts at a shift.
 func (k *known) share(shift float64) (sum float64) {
-	for _, n := range k.count {
-		sum += n / (1 + n*shift)
+	for y, n := range k.count {
+		sum += n * k.mass(y, shift)
 	}
 	return sum / float64(len(k.Labels))
 }
@@ -191,21 +217,23 @@ func (h *discriminant) regression(on *images, means []float64, k *known) (linear
 	return h.fitted(on, make([]float64, h.c), h.byMeans(means).over(math.Exp(k.start)))
 }
 
-// leftOut judges heads by the corpus's images, each left out with a fifth of its class: the log
-// temperature, with its error, and a log-likelihood to compare heads by. A class of one image is
+// leftOut judges heads by the corpus's images, with the masses that a shift leaves, each left out
+// with a fifth of its class: the log temperature, with its error, and a log-likelihood to compare
+// heads by. A class of one image is
 // never left out. The order of classes in the corpus does not matter.
-func (h *discriminant) leftOut(k *known, head func(in *images) (linear, error)) (judged, error) {
+func (h *discriminant) leftOut(k *known, shift float64,
+	head func(in *images) (linear, error)) (judged, error) {
 	var blocks [judgeBlocks]moments.Curve
 	random := surprises / float64(len(k.Labels))
 	for fold := range regressionFolds {
 		in, seen := &images{}, make([]int, h.c)
 		var out [judgeBlocks]images
 		for i, y := range k.Labels {
-			to, rank := in, seen[y]
+			to, rank, mass := in, seen[y], k.mass(y, shift)
 			if seen[y]++; k.count[y] > 1 && rank%regressionFolds == fold {
-				to = &out[(rank/regressionFolds+y)%judgeBlocks]
+				to, mass = &out[(rank/regressionFolds+y)%judgeBlocks], 1
 			}
-			to.add(k.rows[i*h.k:][:h.k], 1, y)
+			to.add(k.rows[i*h.k:][:h.k], mass, y)
 		}
 		l, err := head(in)
 		if err != nil {

@@ -25,10 +25,11 @@ type named struct {
 	*discriminant
 	*known
 	mean, n []float64 // of all clients' classes, [C, K] and [C]
-	// apart [C] is the variance of a pooled class mean by differences among clients: camera,
+	// between is the variance of clients' class means about the pooled ones, in units of W: camera,
 	// place, hand.
-	apart  []float64
-	theirs *images // that stand for the clients'
+	between float64
+	apart   []float64 // the variance of a pooled class mean by it, [C]
+	theirs  *images   // that stand for the clients'
 }
 
 // named returns the posterior of a round whose classes corpus number at has. Only the clients'
@@ -38,15 +39,28 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := of.known
-	m := &Mixture{LogKappa: k.kappa.mean, LogKappaError: k.kappa.deviation}
-	order := m.likely(at, of.evidence())
+	scores, err := of.scores(r, s, o)
+	if err != nil {
+		return nil, err
+	}
+	m := &Mixture{}
+	order := m.likely(at, scores)
 	js := r.judges()
 	err = each(len(order), o.Threads, func(i int) error {
-		return of.fit(&m.Components[i], &m.Evidence[order[i]], shifts[order[i]], js, o)
+		k, err := of.at(of.discriminant, shifts[order[i]], o)
+		if err != nil {
+			return err
+		}
+		k.raise(of.between)
+		if i == 0 {
+			m.LogKappa, m.LogKappaError = k.kappa.mean, k.kappa.deviation
+		}
+		with := *of
+		with.known = k
+		return with.fit(&m.Components[i], &m.Evidence[order[i]], shifts[order[i]], js, o)
 	})
 	for i, j := range order {
-		m.Counted += m.Components[i].Weight * k.share(shifts[j])
+		m.Counted += m.Components[i].Weight * of.share(shifts[j])
 	}
 	return m, err
 }
@@ -66,9 +80,8 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 	}
 	of := &named{discriminant: h, known: k, n: all.n, theirs: h.sum(&means, o),
 		mean: h.white(h.of(slices.Clone(all.mean), h.c))}
-	var between float64
-	between, of.apart = of.among(r)
-	k.raise(between)
+	of.between = of.among(r)
+	of.apart = of.uneven(r, all)
 	for i, y := range of.theirs.label {
 		of.theirs.mass[i] *= of.worth(y) / of.n[y]
 	}
@@ -79,13 +92,9 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 func (of *named) worth(y int) float64 { return of.n[y] / (1 + of.n[y]*of.apart[y]) }
 
 // among returns the variance v of clients' class means about the pooled ones, in units of W, one
-// for all classes and coordinates, by moments (DerSimonian and Laird 1986); and for each class the
-// variance of the pooled mean about that of clients with equal shares of it: of shares s_i
-//
-//	v sum_i (s_i - 1/M)^2
-func (of *named) among(r *Round) (between float64, apart []float64) {
+// for all classes and coordinates, by moments (DerSimonian and Laird 1986).
+func (of *named) among(r *Round) float64 {
 	h := of.discriminant
-	apart = make([]float64, of.c)
 	var away, free float64
 	for i := range r.Clients {
 		for _, v := range r.Clients[i].cells() {
@@ -95,18 +104,31 @@ func (of *named) among(r *Round) (between float64, apart []float64) {
 			all := of.n[v.class]
 			away += v.n * (d*d/float64(h.k) - of.size[v.class]*(1/v.n-1/all))
 			free += v.n - v.n*v.n/all
-			apart[v.class] += v.n * v.n / (all * all)
 		}
 	}
-	between = max(away, 0) / max(free, 1)
-	for y := range apart {
-		apart[y] = max(apart[y]-1/float64(len(r.Clients)), 0) * between
-	}
-	return between, apart
+	return max(away, 0) / max(free, 1)
 }
 
-// evidence returns the log-likelihood of each shift, with the prior's odds.
-func (of *named) evidence() []float64 {
+// uneven returns for each class the variance of the mean of a pool about that of clients with equal
+// shares of the class: of shares s_i of M clients
+//
+//	v sum_i (s_i - 1/M)^2
+func (of *named) uneven(r *Round, p *pool) []float64 {
+	out := make([]float64, of.c)
+	for _, i := range p.clients {
+		for _, v := range r.Clients[i].cells() {
+			out[v.class] += v.n * v.n / (p.n[v.class] * p.n[v.class])
+		}
+	}
+	for y, v := range out {
+		out[y] = max(v-1/float64(len(p.clients)), 0) * of.between
+	}
+	return out
+}
+
+// byDistance returns the log-likelihood of each shift by how far class means of clients and corpus lie
+// apart, with the prior's odds.
+func (of *named) byDistance() []float64 {
 	k, out := of.k, make([]float64, len(shifts))
 	out[0] = corpusOdds
 	for i, shift := range shifts {
@@ -144,11 +166,8 @@ func (m *Mixture) likely(corpus int, scores []float64) []int {
 // images returns those of the corpus, with the masses that a shift leaves, and those that stand for
 // the clients'.
 func (of *named) images(shift float64) *images {
-	on := &images{rows: slices.Concat(of.rows, of.theirs.rows),
-		label: slices.Concat(of.Labels, of.theirs.label)}
-	for _, y := range of.Labels {
-		on.mass = append(on.mass, 1/(1+of.count[y]*shift))
-	}
+	on := of.known.images(shift)
+	on.rows, on.label = slices.Concat(on.rows, of.theirs.rows), slices.Concat(on.label, of.theirs.label)
 	on.mass = append(on.mass, of.theirs.mass...)
 	return on
 }

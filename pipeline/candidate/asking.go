@@ -1,0 +1,85 @@
+package candidate
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/pipeline/moments"
+)
+
+// scores returns the log-likelihood of each shift, with the prior's odds. How far class means lie
+// apart tells whether there is a shift. How much the corpus is worth then, the clients judge, as a
+// shift matters only where it is taken for another class: their images are asked of the
+// discriminants of the corpus and the other clients. A single client cannot be left out.
+func (of *named) scores(r *Round, s *sums, o *Options) ([]float64, error) {
+	scores := of.byDistance()
+	shifted := floats.LogSumExp(scores[1:])
+	if len(r.Clients) < 2 || shifted-scores[0] < math.Log(minWeight) {
+		return scores, nil
+	}
+	told, err := of.byClients(r, s, o)
+	if err != nil {
+		return nil, err
+	}
+	floats.Scale(power, told)
+	floats.AddConst(shifted-floats.LogSumExp(told[1:]), told[1:])
+	return append(scores[:1], told[1:]...), nil
+}
+
+// byClients returns the log-likelihood of the clients' images for each shift by leaving a group of
+// clients out at a time: draws of W about its class means, under the discriminant of the corpus and
+// the others.
+func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
+	drawn, err := of.drawn(r)
+	if err != nil {
+		return nil, err
+	}
+	per := make([][]moments.Curve, len(s.folds))
+	err = each(len(s.folds), o.Threads, func(g int) error {
+		per[g] = make([]moments.Curve, len(shifts))
+		p := s.without(g)
+		others := *of
+		others.n, others.mean = slices.Clone(p.n), of.white(of.of(slices.Clone(p.mean), of.c))
+		others.apart = others.uneven(r, &p.pool)
+		floats.Add(p.n, of.count)
+		var questions []*asked
+		for _, a := range drawn.ask(s.folds[g], &p.pool, func(group []int, limit int) []residuals {
+			return o.residuals(drawn, group, limit)
+		}) {
+			questions = append(questions, a.in(of.basis))
+		}
+		for i, shift := range shifts {
+			centre, _ := others.predictive(shift)
+			head := of.byMeans(centre)
+			for _, a := range questions {
+				a.add(&per[g][i], head, s.images)
+			}
+		}
+		return nil
+	})
+	out := make([]float64, len(shifts))
+	for i := range out {
+		var all moments.Curve
+		for g := range per {
+			floats.Add(all[:], per[g][i][:])
+		}
+		out[i] = slices.Max(all[:])
+	}
+	return out, err
+}
+
+// drawn returns the round with the corpus's W as every client's scatter.
+func (of *named) drawn(r *Round) (*Round, error) {
+	w := &moments.Within{K: r.K, Dof: 1}
+	for i := range r.K {
+		w.Data = append(w.Data, narrowed(of.Within[i*r.K+i:(i+1)*r.K])...)
+	}
+	out := *r
+	out.Clients = slices.Clone(r.Clients)
+	for i := range out.Clients {
+		out.Clients[i].Within = w
+	}
+	return &out, nil
+}
