@@ -106,15 +106,12 @@ func (k *known) images(shift float64) *images {
 
 // raise changes kappa for images of clients whose class means have the variance v about the pooled
 // ones, in units of W. A temperature is the variance of images about their class mean in units of
-// that which the head assumes: e^kappa of the corpus's, and v more of the clients'. Class means do
-// not tell whether v matters. It adds nothing where no image comes near another class, and at most
-//
-//	log(e^kappa + v) - kappa
-//
-// The middle of the two is taken, with half their distance as a further deviation.
+// that which the head assumes: e^kappa of the corpus's, and v more of the clients'. Where no image
+// comes near another class v changes nothing, and class means do not tell: the rise is a further
+// deviation too.
 func (k *known) raise(v float64) {
-	half := (math.Log(math.Exp(k.kappa.mean)+v) - k.kappa.mean) / 2
-	k.kappa = normal{k.kappa.mean + half, math.Hypot(k.kappa.deviation, half)}
+	added := math.Log(math.Exp(k.kappa.mean)+v) - k.kappa.mean
+	k.kappa = normal{k.kappa.mean + added, math.Hypot(k.kappa.deviation, added)}
 }
 
 // tells reports whether a corpus has enough images to measure a temperature.

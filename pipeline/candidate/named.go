@@ -52,6 +52,9 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 			return err
 		}
 		k.raise(of.between)
+		if shifts[order[i]] > 0 { // kappa of images of another kind varies as its prior has it
+			k.kappa.deviation = math.Hypot(k.kappa.deviation, priorKappa.deviation)
+		}
 		if i == 0 {
 			m.LogKappa, m.LogKappaError = k.kappa.mean, k.kappa.deviation
 		}

@@ -33,7 +33,8 @@ func (w *world) moved(t *testing.T, shift float64, from, clients, n int) (r *Rou
 }
 
 // TestShifts: a corpus counts as long as its class means lie where the clients' do, and not where
-// they lie far away. Its images never cost more than .005 nats beside its covariance alone.
+// they lie far away, where the temperature is less sure. Its images never cost more than .005 nats
+// beside its covariance alone.
 func TestShifts(t *testing.T) {
 	for seed := range uint64(3) {
 		w := newWorld(seed)
@@ -42,6 +43,9 @@ func TestShifts(t *testing.T) {
 			m := posterior(t, r, Options{Seed: seed})
 			if v := m.Counted; shift == 0 && v < 0.9 || shift >= 10 && v > 0.1 {
 				t.Errorf("seed %d: %.3f of the images count at shift %g", seed, v, shift)
+			}
+			if d := m.Components[0].Deviation; (d > 0.2) != (shift > 0) {
+				t.Errorf("seed %d: the log temperature at shift %g has a deviation of %.2f", seed, shift, d)
 			}
 			with := nll(m.LogProbabilities(x), y, w.c)
 			r.Corpora[0].Rows, r.Corpora[0].Labels = nil, nil
