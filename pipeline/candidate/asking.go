@@ -32,12 +32,9 @@ func (of *named) scores(r *Round, s *sums, o *Options) ([]float64, error) {
 // clients out at a time: draws of W about its class means, under the discriminant of the corpus and
 // the others.
 func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
-	drawn, err := of.drawn(r)
-	if err != nil {
-		return nil, err
-	}
+	drawn := of.drawn(r)
 	per := make([][]moments.Curve, len(s.folds))
-	err = each(len(s.folds), o.Threads, func(g int) error {
+	err := each(len(s.folds), o.Threads, func(g int) error {
 		per[g] = make([]moments.Curve, len(shifts))
 		p := s.without(g)
 		others := *of
@@ -71,7 +68,7 @@ func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
 }
 
 // drawn returns the round with the corpus's W as every client's scatter.
-func (of *named) drawn(r *Round) (*Round, error) {
+func (of *named) drawn(r *Round) *Round {
 	w := &moments.Within{K: r.K, Dof: 1}
 	for i := range r.K {
 		w.Data = append(w.Data, narrowed(of.Within[i*r.K+i:(i+1)*r.K])...)
@@ -81,5 +78,5 @@ func (of *named) drawn(r *Round) (*Round, error) {
 	for i := range out.Clients {
 		out.Clients[i].Within = w
 	}
-	return &out, nil
+	return &out
 }
