@@ -25,7 +25,7 @@ import (
 func newResultsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "results",
-		Short: "List, show, compare, plot and export finished runs",
+		Short: "List, show, compare, plot and export finished runs; cite their methods",
 		Example: `  fmp results list
   fmp results show runs/digits-*
   fmp results compare runs/digits-* --method FMP`,
@@ -33,7 +33,7 @@ func newResultsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newResultsListCommand(), newResultsShowCommand(), newResultsCompareCommand(),
-		newResultsExportCommand(), newResultsPlotCommand())
+		newResultsExportCommand(), newResultsPlotCommand(), newResultsMethodsCommand())
 	return cmd
 }
 
