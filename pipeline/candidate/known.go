@@ -171,14 +171,6 @@ func (k *known) within(y int, rows []int, d int) (size, free float64) {
 	return trace / float64(d) / float64(len(rows)-1), trace * trace / squares
 }
 
-func ones(n int) []float64 {
-	out := make([]float64, n)
-	for i := range out {
-		out[i] = 1
-	}
-	return out
-}
-
 // means returns the means of classes, [C, K]; zeros of a class without images.
 func (m *images) means(h *discriminant) []float64 {
 	out, mass := make([]float64, h.c*h.k), make([]float64, h.c)
