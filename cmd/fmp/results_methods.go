@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,9 +50,9 @@ func newResultsMethodsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "methods [METHOD...]",
 		Short: "Say what each method does, which settings are tuned, and which paper to cite",
-		Long: `Say what each method of the table does, and in which paper it is. A baseline's settings are those
-that the tuned protocol chooses beside the temperature, on images that are not scored; its values are
-those that are tried. Default: all methods, in the order of the table.`,
+		Long: `Say what each method of the table does and which paper it is from. Tuned settings are those that
+the tuned protocol chooses, beside the temperature, on images that are not scored. The values are
+those that it tries. Default: all methods, in the order of the table.`,
 		Example: `  fmp results methods
   fmp results methods FedCGS GH-LDA --json`,
 		Args:              cobra.ArbitraryArgs,
@@ -84,33 +83,19 @@ those that are tried. Default: all methods, in the order of the table.`,
 	return cmd
 }
 
-// printMethods prints a paragraph for each method, and a heading for each group of them.
+// printMethods prints a paragraph for each method.
 func printMethods(w io.Writer, methods []described) error {
-	slices.SortStableFunc(methods, func(a, b described) int {
-		return slices.Index(groupOrder, a.Group) - slices.Index(groupOrder, b.Group)
-	})
 	var b strings.Builder
-	for i, d := range methods {
-		if i == 0 || d.Group != methods[i-1].Group {
-			fmt.Fprintf(&b, "%s\n", d.Group)
-		}
-		fmt.Fprintf(&b, "  %s: %s\n      %s\n", d.Name, d.Title, d.Cite)
+	for _, d := range methods {
+		fmt.Fprintf(&b, "%s (%s): %s\n    %s\n", d.Name, d.Group, d.Title, d.Cite)
 		for _, p := range d.Tuned {
-			fmt.Fprintf(&b, "      tuned: %s, one of %s\n", p.Name,
+			fmt.Fprintf(&b, "    tuned: %s, one of %s\n", p.Name,
 				strings.ReplaceAll(strings.Trim(fmt.Sprint(p.Values), "[]"), " ", ", "))
 		}
 		if d.Corpus != "" {
-			fmt.Fprintf(&b, "      %s a corpus of the server\n", d.Corpus)
+			fmt.Fprintf(&b, "    %s a corpus of the server\n", d.Corpus)
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
-
-// groupOrder is that of the table.
-var groupOrder = func() (out []string) {
-	for _, g := range []rival.Group{rival.Local, rival.Centralised, rival.OneShot, rival.Baseline} {
-		out = append(out, string(g))
-	}
-	return out
-}()

@@ -26,11 +26,6 @@ type known struct {
 	// coordinates in which it varies (Satterthwaite 1946), [C] each.
 	size, free []float64
 	start      float64 // log temperature of the discriminant of its class means
-	regressed
-}
-
-// regressed is how a regression on a corpus's images is tied, and how far it is too sure.
-type regressed struct {
 	// tied says that its regression is better tied to the discriminant of its class means than to
 	// zero.
 	tied bool
@@ -40,9 +35,9 @@ type regressed struct {
 }
 
 // knows measures a corpus: its classes, and the temperature of the discriminant of their means.
-func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
+func (h *discriminant) knows(c *Corpus) (*known, error) {
 	k := &known{Corpus: c, count: make([]float64, h.c), centre: make([]float64, h.c*h.k),
-		rows: make([]float64, len(c.Rows))}
+		rows: make([]float64, len(c.Rows)), tied: true, kappa: priorKappa}
 	widen(k.rows, c.Rows)
 	k.rows = h.white(h.of(k.rows, len(c.Labels)))
 	of := make([][]int, h.c)
@@ -58,7 +53,6 @@ func (h *discriminant) knows(c *Corpus, o *Options) (*known, error) {
 		size, free := k.within(y, rows, h.k)
 		k.size, k.free = append(k.size, size), append(k.free, free)
 	}
-	k.regressed = regressed{true, priorKappa}
 	if !k.tells() {
 		return k, nil
 	}
@@ -124,7 +118,7 @@ func (k *known) tells() bool {
 func (k *known) judged(h *discriminant, shift float64) (normal, error) {
 	var best judged
 	for _, tied := range []bool{false, true} {
-		by := &known{start: k.start, regressed: regressed{tied: tied}}
+		by := &known{start: k.start, tied: tied}
 		got, err := h.leftOut(k, shift, func(in *images) (linear, error) {
 			return h.regression(in, in.means(h), by)
 		})
@@ -208,8 +202,8 @@ func (h *discriminant) regression(on *images, means []float64, k *known) (linear
 
 // leftOut judges heads by the corpus's images, with the masses that a shift leaves, each left out
 // with a fifth of its class: the log temperature, with its error, and a log-likelihood to compare
-// heads by. A class of one image is
-// never left out. The order of classes in the corpus does not matter.
+// heads by. A class of one image is never left out. The order of classes in the corpus does not
+// matter.
 func (h *discriminant) leftOut(k *known, shift float64,
 	head func(in *images) (linear, error)) (judged, error) {
 	var blocks [judgeBlocks]moments.Curve

@@ -28,7 +28,7 @@ type named struct {
 	// between is the variance of clients' class means about the pooled ones, in units of W: camera,
 	// place, hand.
 	between float64
-	apart   []float64 // the variance of a pooled class mean by it, [C]
+	apart   []float64 // the variance of a pooled class mean by uneven shares (uneven), [C]
 	theirs  *images   // that stand for the clients'
 }
 
@@ -77,7 +77,7 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 	means := *all
 	means.scatter, means.dof = make([]float64, r.K*r.K), 1
 	h := means.in(t).at(strengths[len(strengths)-1], nil)
-	k, err := h.knows(&r.Corpora[at], o)
+	k, err := h.knows(&r.Corpora[at])
 	if err != nil {
 		return nil, err
 	}
@@ -101,15 +101,20 @@ func (of *named) among(r *Round) float64 {
 	var away, free float64
 	for i := range r.Clients {
 		for _, v := range r.Clients[i].cells() {
-			x := make([]float64, h.k)
-			widen(x, v.mean)
-			d := floats.Distance(h.white(h.of(x, 1)), of.mean[v.class*h.k:][:h.k], 2)
+			d := floats.Distance(of.coordinates(v), of.mean[v.class*h.k:][:h.k], 2)
 			all := of.n[v.class]
 			away += v.n * (d*d/float64(h.k) - of.size[v.class]*(1/v.n-1/all))
 			free += v.n - v.n*v.n/all
 		}
 	}
 	return max(away, 0) / max(free, 1)
+}
+
+// coordinates returns a class mean where W is I.
+func (of *named) coordinates(v cell) []float64 {
+	x := make([]float64, of.k)
+	widen(x, v.mean)
+	return of.white(of.of(x, 1))
 }
 
 // uneven returns for each class the variance of the mean of a pool about that of clients with equal
@@ -129,8 +134,8 @@ func (of *named) uneven(r *Round, p *pool) []float64 {
 	return out
 }
 
-// byDistance returns the log-likelihood of each shift by how far class means of clients and corpus lie
-// apart, with the prior's odds.
+// byDistance returns the log-likelihood of each shift by how far class means of clients and corpus
+// lie apart, with the prior's odds.
 func (of *named) byDistance() []float64 {
 	k, out := of.k, make([]float64, len(shifts))
 	out[0] = corpusOdds

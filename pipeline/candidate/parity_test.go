@@ -174,7 +174,7 @@ func TestParity(t *testing.T) {
 			}
 			b := s.all.in(*cands[len(cands)-1].target)
 			h := b.at(strengths[len(strengths)-1], nil)
-			k := must.Get(h.knows(&r.Corpora[0], &Options{}))(t)
+			k := must.Get(h.knows(&r.Corpora[0]))(t)
 			of := &named{discriminant: h, known: k, theirs: &images{
 				h.white(h.of(p.Named.Rows, len(p.Named.Label))), p.Named.Mass, p.Named.Label}}
 			l := must.Get(of.fitted(of.images(0), nil, nil))(t)
