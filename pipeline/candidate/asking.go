@@ -14,7 +14,7 @@ import (
 // shift matters only where it is taken for another class: their images are asked of the
 // discriminants of the corpus and the other clients. A single client cannot be left out.
 func (of *named) scores(r *Round, s *sums, o *Options) ([]float64, error) {
-	scores := of.byDistance()
+	scores := slices.Clone(of.away)
 	shifted := floats.LogSumExp(scores[1:])
 	if len(r.Clients) < 2 || shifted-scores[0] < math.Log(minWeight) {
 		return scores, nil
@@ -47,8 +47,8 @@ func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
 		}) {
 			questions = append(questions, a.in(of.basis))
 		}
-		for i, shift := range shifts {
-			centre, _ := others.predictive(shift)
+		for i := range shifts {
+			centre, _ := others.predictive(i)
 			head := of.byMeans(centre)
 			for _, a := range questions {
 				a.add(&per[g][i], head, s.images)

@@ -30,7 +30,7 @@ func TestByClients(t *testing.T) {
 			for _, v := range r.Clients[m].cells() {
 				l := make([]float64, w.c)
 				for y := range w.c {
-					l[y] = -math.Pow(floats.Distance(of.coordinates(v), of.others(r, m, y, shift), 2), 2) / 2
+					l[y] = -math.Pow(floats.Distance(of.coordinates(v), of.others(r, m, y, i), 2), 2) / 2
 				}
 				for at := range curve {
 					logs := slices.Clone(l)
@@ -48,7 +48,7 @@ func TestByClients(t *testing.T) {
 
 // others returns the mean of a class by the corpus, at a shift, and all clients but one, where W is
 // I.
-func (of *named) others(r *Round, but, class int, shift float64) []float64 {
+func (of *named) others(r *Round, but, class, shift int) []float64 {
 	mean, n, squares := make([]float64, of.k), 0.0, 0.0
 	for m := range r.Clients {
 		for _, v := range r.Clients[m].cells() {
@@ -60,7 +60,7 @@ func (of *named) others(r *Round, but, class int, shift float64) []float64 {
 	}
 	uneven := max(squares/(n*n)-1/float64(len(r.Clients)-1), 0) * of.between
 	floats.Scale(1/(1+n*uneven), mean)
-	a := of.count[class] / (1 + of.count[class]*shift)
+	a := of.count[class] * of.mass(class, shift)
 	floats.AddScaled(mean, a, of.centre[class*of.k:][:of.k])
 	floats.Scale(1/(a+n/(1+n*uneven)), mean)
 	return mean

@@ -22,10 +22,11 @@ type known struct {
 	*Corpus
 	rows          []float64 // [N, K]
 	count, centre []float64 // of its classes, [C], and their means, [C, K]
-	// size is tr V / K of the covariance V within each class, and free tr(V)^2 / tr(V^2) the
-	// coordinates in which it varies (Satterthwaite 1946), [C] each.
-	size, free []float64
-	start      float64 // log temperature of the discriminant of its class means
+	spreads       []within  // of the images of each class, [C]
+	// alike is the mass of an image of each class without a shift, less than 1 where the class is
+	// unlike the others, [C]; nil: 1. At a shift all classes lie elsewhere, and clients judge them.
+	alike []float64
+	start float64 // log temperature of the discriminant of its class means
 	// tied says that its regression is better tied to the discriminant of its class means than to
 	// zero.
 	tied bool
@@ -50,8 +51,7 @@ func (h *discriminant) knows(c *Corpus) (*known, error) {
 		}
 	}
 	for y, rows := range of {
-		size, free := k.within(y, rows, h.k)
-		k.size, k.free = append(k.size, size), append(k.free, free)
+		k.spreads = append(k.spreads, k.within(y, rows, h.k))
 	}
 	if !k.tells() {
 		return k, nil
@@ -63,7 +63,7 @@ func (h *discriminant) knows(c *Corpus) (*known, error) {
 
 // at returns the corpus with its regression judged by its images, at the masses that a shift leaves:
 // the fewer count, the more a discriminant is worth beside a regression.
-func (k *known) at(h *discriminant, shift float64, o *Options) (*known, error) {
+func (k *known) at(h *discriminant, shift int, o *Options) (*known, error) {
 	of := *k
 	if !k.tells() {
 		return &of, nil
@@ -86,11 +86,16 @@ func (k *known) at(h *discriminant, shift float64, o *Options) (*known, error) {
 	return &of, nil
 }
 
-// mass returns that of an image of class y at a shift.
-func (k *known) mass(y int, shift float64) float64 { return 1 / (1 + k.count[y]*shift) }
+// mass returns that of an image of class y at a shift, the place of one in shifts.
+func (k *known) mass(y, shift int) float64 {
+	if shift == 0 && k.alike != nil {
+		return k.alike[y]
+	}
+	return plainMass(k.count[y], shift)
+}
 
 // images returns those of the corpus, with the masses that a shift leaves.
-func (k *known) images(shift float64) *images {
+func (k *known) images(shift int) *images {
 	on := &images{rows: k.rows, label: k.Labels, mass: make([]float64, len(k.Labels))}
 	for i, y := range k.Labels {
 		on.mass[i] = k.mass(y, shift)
@@ -115,7 +120,7 @@ func (k *known) tells() bool {
 
 // judged returns the log temperature of the corpus's images, each left out, under its regression at
 // a shift, and chooses to which head that is tied.
-func (k *known) judged(h *discriminant, shift float64) (normal, error) {
+func (k *known) judged(h *discriminant, shift int) (normal, error) {
 	var best judged
 	for _, tied := range []bool{false, true} {
 		by := &known{start: k.start, tied: tied}
@@ -133,36 +138,11 @@ func (k *known) judged(h *discriminant, shift float64) (normal, error) {
 }
 
 // share returns the share of the corpus's images that counts at a shift.
-func (k *known) share(shift float64) (sum float64) {
+func (k *known) share(shift int) (sum float64) {
 	for y, n := range k.count {
 		sum += n * k.mass(y, shift)
 	}
 	return sum / float64(len(k.Labels))
-}
-
-// within returns the size of the covariance within a class of some rows and the coordinates in
-// which it varies; those of W, which are 1 and all, of fewer than two rows.
-func (k *known) within(y int, rows []int, d int) (size, free float64) {
-	v := make([]float64, d*d)
-	f := factor{k: d, to: v}
-	for _, i := range rows {
-		row := f.row()
-		axpy(1, k.rows[i*d:][:d], row)
-		axpy(-1, k.centre[y*d:][:d], row)
-	}
-	f.flush()
-	var trace, squares float64
-	for i := range d {
-		trace += v[i*d+i]
-		squares += v[i*d+i] * v[i*d+i]
-		for _, x := range v[i*d+i+1 : (i+1)*d] {
-			squares += 2 * x * x
-		}
-	}
-	if len(rows) < 2 || !(squares > 0) {
-		return 1, float64(d)
-	}
-	return trace / float64(d) / float64(len(rows)-1), trace * trace / squares
 }
 
 // means returns the means of classes, [C, K]; zeros of a class without images.
@@ -192,19 +172,30 @@ func (h *discriminant) byMeans(means []float64) linear {
 }
 
 // regression returns that on images, tied to the discriminant of class means where the corpus's own
-// is better so, and to zero where not.
+// is better so, and to zero where not. The prior of classes that have images is that of their masses
+// in the fit, and even in the answer.
 func (h *discriminant) regression(on *images, means []float64, k *known) (linear, error) {
-	if !k.tied {
-		return h.fitted(on, nil, nil)
+	mass := make([]float64, h.c)
+	for i, y := range on.label {
+		mass[y] += on.mass[i]
 	}
-	return h.fitted(on, make([]float64, h.c), h.byMeans(means).over(math.Exp(k.start)))
+	weights := prior(mass)
+	for y, m := range mass {
+		if m == 0 {
+			weights[y] = 0
+		}
+	}
+	if !k.tied {
+		return h.fitted(on, weights, nil)
+	}
+	return h.fitted(on, weights, h.byMeans(means).over(math.Exp(k.start)))
 }
 
 // leftOut judges heads by the corpus's images, with the masses that a shift leaves, each left out
 // with a fifth of its class: the log temperature, with its error, and a log-likelihood to compare
 // heads by. A class of one image is never left out. The order of classes in the corpus does not
 // matter.
-func (h *discriminant) leftOut(k *known, shift float64,
+func (h *discriminant) leftOut(k *known, shift int,
 	head func(in *images) (linear, error)) (judged, error) {
 	var blocks [judgeBlocks]moments.Curve
 	random := surprises / float64(len(k.Labels))

@@ -8,11 +8,6 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// shifts are variances, in units of the covariance within classes W, of the class means of clients
-// about those of a corpus of the same names: 0 of images of one kind, more where cameras differ,
-// much where only the names agree.
-var shifts = []float64{0, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10}
-
 // named is a round whose classes a corpus has, in coordinates where W is I. Class means of the
 // corpus, of n_k images, and of the clients together, of n, lie apart by
 //
@@ -29,6 +24,7 @@ type named struct {
 	// place, hand.
 	between float64
 	apart   []float64 // the variance of a pooled class mean by uneven shares (uneven), [C]
+	away    distances // of clients' class means and the corpus's
 	theirs  *images   // that stand for the clients'
 }
 
@@ -47,12 +43,12 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 	order := m.likely(at, scores)
 	js := r.judges()
 	err = each(len(order), o.Threads, func(i int) error {
-		k, err := of.at(of.discriminant, shifts[order[i]], o)
+		k, err := of.at(of.discriminant, order[i], o)
 		if err != nil {
 			return err
 		}
 		k.raise(of.between)
-		if shifts[order[i]] > 0 { // kappa of images of another kind varies as its prior has it
+		if order[i] > 0 { // kappa of images of another kind varies as its prior has it
 			k.kappa.deviation = math.Hypot(k.kappa.deviation, priorKappa.deviation)
 		}
 		if i == 0 {
@@ -60,10 +56,10 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 		}
 		with := *of
 		with.known = k
-		return with.fit(&m.Components[i], &m.Evidence[order[i]], shifts[order[i]], js, o)
+		return with.fit(&m.Components[i], &m.Evidence[order[i]], order[i], js, o)
 	})
 	for i, j := range order {
-		m.Counted += m.Components[i].Weight * of.share(shifts[j])
+		m.Counted += m.Components[i].Weight * of.share(j)
 	}
 	return m, err
 }
@@ -85,6 +81,7 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 		mean: h.white(h.of(slices.Clone(all.mean), h.c))}
 	of.between = of.among(r)
 	of.apart = of.uneven(r, all)
+	of.away = of.byDistance()
 	for i, y := range of.theirs.label {
 		of.theirs.mass[i] *= of.worth(y) / of.n[y]
 	}
@@ -95,19 +92,28 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 func (of *named) worth(y int) float64 { return of.n[y] / (1 + of.n[y]*of.apart[y]) }
 
 // among returns the variance v of clients' class means about the pooled ones, in units of W, one
-// for all classes and coordinates, by moments (DerSimonian and Laird 1986).
+// for all classes and coordinates: by moments (DerSimonian and Laird 1986), times the probability
+// that there is any. A client's mean of n of all N images of a class lies away from the pooled one by
+//
+//	d ~ N(0, (1 - n/N) (V/n + v)),   in 1 - n/N of the coordinates in which it varies
 func (of *named) among(r *Round) float64 {
-	h := of.discriminant
 	var away, free float64
+	apart := newDistances()
 	for i := range r.Clients {
-		for _, v := range r.Clients[i].cells() {
-			d := floats.Distance(of.coordinates(v), of.mean[v.class*h.k:][:h.k], 2)
-			all := of.n[v.class]
-			away += v.n * (d*d/float64(h.k) - of.size[v.class]*(1/v.n-1/all))
-			free += v.n - v.n*v.n/all
+		for _, c := range r.Clients[i].cells() {
+			rest, in := 1-c.n/of.n[c.class], &of.spreads[c.class]
+			if !(rest > 0) {
+				continue
+			}
+			d := floats.Distance(of.coordinates(c), of.mean[c.class*of.k:][:of.k], 2)
+			d *= d / float64(of.k)
+			away += c.n * (d - rest*in.size/c.n)
+			free += c.n * rest
+			apart.add(d/rest, in.size/c.n, rest*in.freedom(c.n, math.Inf(1)))
 		}
 	}
-	return max(away, 0) / max(free, 1)
+	same := apart[0] - floats.LogSumExp(apart)
+	return -math.Expm1(same) * max(away, 0) / max(free, 1)
 }
 
 // coordinates returns a class mean where W is I.
@@ -135,17 +141,22 @@ func (of *named) uneven(r *Round, p *pool) []float64 {
 }
 
 // byDistance returns the log-likelihood of each shift by how far class means of clients and corpus
-// lie apart, with the prior's odds.
-func (of *named) byDistance() []float64 {
-	k, out := of.k, make([]float64, len(shifts))
-	out[0] = corpusOdds
-	for i, shift := range shifts {
-		for y, n := range of.n {
-			if n > 0 && of.count[y] > 0 {
-				d := floats.Distance(of.mean[y*k:][:k], of.centre[y*k:][:k], 2)
-				v := of.size[y]*(1/max(n, 1)+1/of.count[y]) + shift + of.apart[y]
-				out[i] -= of.free[y] / 2 * (math.Log(v) + d*d/v/float64(k))
-			}
+// lie apart, and lessens the masses of the corpus's images of classes that are unlike the others.
+func (of *named) byDistance() distances {
+	k, out := of.k, newDistances()
+	of.alike = make([]float64, of.c)
+	for y, n := range of.n {
+		m := of.count[y]
+		of.alike[y] = 1
+		if n == 0 || m == 0 {
+			continue
+		}
+		d := floats.Distance(of.mean[y*k:][:k], of.centre[y*k:][:k], 2)
+		in, n := &of.spreads[y], max(n, 1)
+		own := out.add(d*d/float64(k), in.size*(1/n+1/m)+of.apart[y], in.freedom(n, m))
+		of.alike[y] -= own.unlike
+		for i, p := range own.at {
+			of.alike[y] += own.unlike * p * plainMass(m, i)
 		}
 	}
 	return out
@@ -173,7 +184,7 @@ func (m *Mixture) likely(corpus int, scores []float64) []int {
 
 // images returns those of the corpus, with the masses that a shift leaves, and those that stand for
 // the clients'.
-func (of *named) images(shift float64) *images {
+func (of *named) images(shift int) *images {
 	on := of.known.images(shift)
 	on.rows, on.label = slices.Concat(on.rows, of.theirs.rows), slices.Concat(on.label, of.theirs.label)
 	on.mass = append(on.mass, of.theirs.mass...)
@@ -181,7 +192,7 @@ func (of *named) images(shift float64) *images {
 }
 
 // fit computes the component of a shift.
-func (of *named) fit(to *Component, e *Evidence, shift float64, js []judge, o *Options) error {
+func (of *named) fit(to *Component, e *Evidence, shift int, js []judge, o *Options) error {
 	on := of.images(shift)
 	centre, size := of.predictive(shift)
 	l, err := of.regression(on, centre, of.known)
@@ -200,11 +211,11 @@ func (of *named) fit(to *Component, e *Evidence, shift float64, js []judge, o *O
 
 // predictive returns the means, [C, K], and deviations, [C], of the images of each class given the
 // class means of both and a shift; 0 of a class that nobody has.
-func (of *named) predictive(shift float64) (centre, size []float64) {
+func (of *named) predictive(shift int) (centre, size []float64) {
 	k := of.k
 	centre, size = make([]float64, of.c*k), make([]float64, of.c)
 	for y := range of.c {
-		n, a := of.worth(y), of.count[y]/(1+of.count[y]*shift)
+		n, a := of.worth(y), of.count[y]*of.mass(y, shift)
 		if n+a > 0 {
 			axpy(n/(n+a), of.mean[y*k:][:k], centre[y*k:][:k])
 			axpy(a/(n+a), of.centre[y*k:][:k], centre[y*k:][:k])

@@ -177,7 +177,7 @@ func TestParity(t *testing.T) {
 			k := must.Get(h.knows(&r.Corpora[0]))(t)
 			of := &named{discriminant: h, known: k, theirs: &images{
 				h.white(h.of(p.Named.Rows, len(p.Named.Label))), p.Named.Mass, p.Named.Label}}
-			l := must.Get(of.fitted(of.images(0), nil, nil))(t)
+			l := must.Get(of.fitted(of.images(0), make([]float64, of.c), nil))(t)
 			near(t, "named", onFeatures(b, l.w), p.Named.Head, 1e-6)
 			near(t, "named: bias", l.bias, p.Named.Bias, 1e-6)
 		})

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/models/rng"
 	"fmp/pipeline/erm"
 )
@@ -138,7 +140,7 @@ func (m *images) about(h *discriminant, cells []cell, draws int, at *rand.Rand) 
 }
 
 // fitted returns the softmax regression on images, in the basis, whose logits have prior [C] added,
-// tied to a head as if by tie images; to none where start is nil.
+// tied to a head as if by tie images; to zero where start is nil.
 func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linear, error) {
 	k, c, n := h.k, h.c, len(on.label)
 	p := &erm.Problem{N: n, Dx: k, C: c, X: make([]float64, n*(k+1)), Y: make([]float64, n*c),
@@ -149,16 +151,17 @@ func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linea
 		p.Y[i*c+y] = 1
 	}
 	root := h.roots()
-	if start != nil { // the prior moves the bias and its centre
-		centre := erm.NewTheta(k+1, c)
-		for y := range c {
+	centre := erm.NewTheta(k+1, c) // the prior moves the bias and its centre
+	for y := range c {
+		if start != nil {
 			for j, v := range root {
 				centre.W[j*c+y] = start.w[y*k+j] / v
 			}
-			centre.W[k*c+y] = start.bias[y] + prior[y]
+			centre.W[k*c+y] = start.bias[y]
 		}
-		p.Centre = &centre
+		centre.W[k*c+y] += prior[y]
 	}
+	p.Centre = &centre
 	s, err := erm.Solve(context.Background(), p, erm.Options{Threads: 1})
 	if err != nil {
 		return linear{}, fmt.Errorf("candidate: regression on %d rows: %w", n, err)
@@ -168,9 +171,7 @@ func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linea
 		for j, v := range root {
 			out.w[y*k+j] = s.Theta.W[j*c+y] * v
 		}
-		if start != nil {
-			out.bias[y] -= prior[y]
-		}
+		out.bias[y] -= prior[y]
 	}
 	return out, nil
 }
@@ -190,15 +191,16 @@ const maxProducts = 1 << 30
 
 // again fits the head at temperature t once more.
 func (h *discriminant) again(on *images, t float64) (linear, error) {
-	var mean float64
-	for _, n := range h.n {
-		mean += n / float64(h.c)
+	return h.fitted(on, prior(h.n), h.linear().over(t))
+}
+
+// prior returns the logs of the numbers of images of classes over their mean.
+func prior(n []float64) []float64 {
+	mean, out := floats.Sum(n)/float64(len(n)), make([]float64, len(n))
+	for y, v := range n {
+		out[y] = math.Log(max(v, minCount) / mean)
 	}
-	prior := make([]float64, h.c)
-	for y, n := range h.n {
-		prior[y] = math.Log(max(n, minCount) / mean)
-	}
-	return h.fitted(on, prior, h.linear().over(t))
+	return out
 }
 
 // over returns the head with its logits divided by t.
