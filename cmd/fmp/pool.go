@@ -57,6 +57,8 @@ type pooled struct {
 	// Named is the share, 0 to 1, of the corpus's images that counts as one more client's; none
 	// where the predictor holds no images of the round's classes.
 	Named *float64 `json:"named,omitempty"`
+	// Unlike names the classes whose images of the corpus do not count, as the clients' lie elsewhere.
+	Unlike []string `json:"unlike,omitempty"`
 	// Kappa of a round of moments, the temperature of its heads in units of the classes'
 	// separation, and the standard deviation of its logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
@@ -404,6 +406,14 @@ func (p *pooled) count(uploads []pool.Upload) {
 	}
 }
 
+// unlike names the classes whose images of the corpus do not count.
+func unlike(post *posterior.Result, classes []string) (names []string) {
+	for _, y := range post.Unlike {
+		names = append(names, classes[y])
+	}
+	return names
+}
+
 // ofCalibration says that some of the images are calibration points.
 func ofCalibration(n int) string {
 	if n == 0 {
@@ -451,7 +461,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 			p.Novelty = &novelty
 		}
 		if w, ok := post.Diagnostics[posterior.DiagnosticNamed]; ok {
-			p.Named = &w
+			p.Named, p.Unlike = &w, unlike(post, r.Client.Classes)
 		}
 		if n := post.Diagnostics[posterior.DiagnosticPoints]; n > 0 {
 			p.Chosen = &pooledChoice{post.Diagnostics[posterior.DiagnosticTemperature],
@@ -513,6 +523,10 @@ func (p *pooled) print(w io.Writer) error {
 	}
 	if p.Named != nil {
 		fmt.Fprintf(&b, "corpus:     %.0f%% of its images count as one more client's\n", 100**p.Named)
+		if len(p.Unlike) > 0 {
+			fmt.Fprintf(&b, "            not those of %s: the clients' lie elsewhere, as under another name\n",
+				clip(strings.Join(p.Unlike, ", ")))
+		}
 	}
 	if p.Anchor != "" {
 		fmt.Fprintf(&b, "anchor:     %s\n", p.Anchor)

@@ -629,6 +629,8 @@ type summary struct {
 	Scope string `json:"scope,omitempty"`
 	// Anchor names the images by which clients were judged besides each other.
 	Anchor string `json:"anchor,omitempty"`
+	// Unlike names the classes whose images of the corpus do not count.
+	Unlike string `json:"unlike,omitempty"`
 }
 
 func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
@@ -703,6 +705,7 @@ func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload,
 		if open, _ := pool.Open(post); open {
 			s.Scope = posterior.ScopeOpen
 		}
+		s.Unlike = strings.Join(unlike(post, r.Client.Classes), ", ")
 	}
 	if j := post.Judgement; j != nil {
 		made.Honest, s.Anchor = j.Honest, r.Anchored(j)

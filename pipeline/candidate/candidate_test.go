@@ -177,10 +177,11 @@ func TestNames(t *testing.T) {
 		for name, of := range map[string]struct {
 			is            []int
 			least, atMost float64
+			unlike        []int
 		}{
-			"right":   {[]int{0, 1, 2, 3}, 0.9, 1},
-			"rotated": {[]int{1, 2, 3, 0}, 0, 0.1},
-			"swapped": {[]int{1, 0, 2, 3}, 0.4, 0.6},
+			"right":   {[]int{0, 1, 2, 3}, 0.9, 1, nil},
+			"rotated": {[]int{1, 2, 3, 0}, 0, 0.1, nil},
+			"swapped": {[]int{1, 0, 2, 3}, 0.4, 0.6, []int{0, 1}},
 		} {
 			names := slices.Clone(y)
 			for i := range names {
@@ -195,6 +196,10 @@ func TestNames(t *testing.T) {
 			if v := m.Counted; v < of.least || v > of.atMost {
 				t.Errorf("seed %d, names %s: %.2f of the images count; want %g to %g", seed, name, v,
 					of.least, of.atMost)
+			}
+			if !slices.Equal(m.Unlike, of.unlike) {
+				t.Errorf("seed %d, names %s: classes %v are unlike the corpus's, want %v", seed, name,
+					m.Unlike, of.unlike)
 			}
 		}
 	}

@@ -19,6 +19,9 @@ type Mixture struct {
 	LogKappa, LogKappaError float64
 	// Counted is the share of the images of a corpus of the round's names that counts, 0 to 1.
 	Counted float64
+	// Unlike names its classes whose class means lie elsewhere while those of the others do not: less
+	// than half of their images counts.
+	Unlike []int
 }
 
 // Component is one candidate's head.

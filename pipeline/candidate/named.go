@@ -60,6 +60,9 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 	})
 	for i, j := range order {
 		m.Counted += m.Components[i].Weight * of.share(j)
+		if w := m.Components[i].Weight; j == 0 && w > 0.5 {
+			m.Unlike = of.unlike()
+		}
 	}
 	return m, err
 }
@@ -157,6 +160,16 @@ func (of *named) byDistance() distances {
 		of.alike[y] -= own.unlike
 		for i, p := range own.at {
 			of.alike[y] += own.unlike * p * plainMass(m, i)
+		}
+	}
+	return out
+}
+
+// unlike names the classes of which less than half of the corpus's images counts without a shift.
+func (of *named) unlike() (out []int) {
+	for y, mass := range of.alike {
+		if mass < 0.5 {
+			out = append(out, y)
 		}
 	}
 	return out

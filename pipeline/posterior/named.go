@@ -77,7 +77,7 @@ func (t *FMP) one(ctx context.Context, f *Form, c *candidate.Corpus) (*Result, e
 		return nil, err
 	}
 	out := &Result{Ensembles: []Ensemble{e}, Judgement: j, Coordinates: f.Conjugate,
-		UploadBytes: f.Bytes(), Regression: true, Effects: a.effects,
+		UploadBytes: f.Bytes(), Regression: true, Effects: a.effects, Unlike: m.Unlike,
 		Diagnostics: map[string]float64{DiagnosticNamed: m.Counted}}
 	for name, v := range f.diagnostics {
 		out.Diagnostics[name] = v

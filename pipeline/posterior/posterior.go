@@ -68,6 +68,9 @@ type Result struct {
 	// Means maps feature rows to the coordinates of uploaded class means; nil where no class means
 	// are uploaded.
 	Means Coordinates
+	// Unlike names the classes whose images of the corpus do not count, as clients' class means lie
+	// elsewhere; nil where there are none.
+	Unlike []int
 	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so
 	// on.
 	Diagnostics map[string]float64
