@@ -11,9 +11,9 @@ import (
 // much where only the names agree.
 var shifts = []float64{0, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10}
 
-// unlike is the probability that a class mean lies anywhere for a reason of its own: another name, or
+// priorUnlike is the probability that a class mean lies anywhere for a reason of its own: another name, or
 // a few wrong images of few. A shift moves all classes, so that a single one tells little of it.
-const unlike = 0.01
+const priorUnlike = 0.01
 
 // plainMass returns the mass of an image of n of the corpus's class at a shift, the place of one in
 // shifts.
@@ -29,28 +29,41 @@ func newDistances() distances {
 	return d
 }
 
-// own is the verdict on one class by its distance.
-type own struct {
-	unlike float64   // the probability that it has a shift of its own, where the others have none
-	at     []float64 // the probability of each of shifts then
+// distance is the log-likelihood of each of shifts of one class, and the log of their mean.
+type distance struct {
+	log  []float64
+	mean float64
 }
 
-// add counts a squared distance, per coordinate, of variance v without a shift, in free coordinates.
-func (d distances) add(square, v, free float64) own {
-	n := len(d)
-	log, out := make([]float64, n), own{at: make([]float64, n)}
+// newDistance returns that of a squared distance, per coordinate, of variance v without a shift, in
+// free coordinates.
+func newDistance(square, v, free float64) distance {
+	log := make([]float64, len(shifts))
 	for i, shift := range shifts {
 		log[i] = -free / 2 * (math.Log(v+shift) + square/(v+shift))
 	}
-	anywhere := floats.LogSumExp(log)
-	alone := math.Log(unlike/float64(n)) + anywhere
-	for i, of := range log {
-		out.at[i] = math.Exp(of - anywhere)
-		all := floats.LogSumExp([]float64{alone, math.Log1p(-unlike) + of})
-		d[i] += all
-		if i == 0 {
-			out.unlike = math.Exp(alone - all)
-		}
+	return distance{log, floats.LogSumExp(log) - math.Log(float64(len(log)))}
+}
+
+// add counts a class, which has the shift of the others or one of its own.
+func (d distances) add(of distance) {
+	for i := range d {
+		d[i] += of.either(i)
+	}
+}
+
+// either returns the log-likelihood of a class where the others have a shift.
+func (of distance) either(shift int) float64 {
+	return floats.LogSumExp([]float64{math.Log(priorUnlike) + of.mean, math.Log1p(-priorUnlike) + of.log[shift]})
+}
+
+// mass returns that of an image of n of the corpus's class where the others have no shift: less than 1
+// as the class is likely to have one of its own.
+func (of distance) mass(n float64) float64 {
+	alone := math.Exp(math.Log(priorUnlike) + of.mean - of.either(0))
+	out := 1 - alone
+	for i, v := range of.log {
+		out += alone * math.Exp(v-of.mean) / float64(len(shifts)) * plainMass(n, i)
 	}
 	return out
 }

@@ -14,20 +14,21 @@ import (
 func TestOneUnlike(t *testing.T) {
 	for far := range 11 {
 		d := newDistances()
-		var last own
+		var last distance
 		for y := range 10 {
 			square := 0.1
 			if y >= 10-far {
 				square = 3
 			}
-			last = d.add(square, 0.1, 5)
+			last = newDistance(square, 0.1, 5)
+			d.add(last)
 		}
 		none := floats.MaxIdx(d) == 0
 		if none != (far < 5) {
 			t.Errorf("with %d of ten classes far away no shift is the most likely: %v", far, none)
 		}
-		if p := last.unlike; (p > 0.99) != (far > 0) {
-			t.Errorf("%d classes far away: the last is unlike the others with probability %.3f", far, p)
+		if m := last.mass(1000); (m < 0.01) != (far > 0) || far == 0 && m < 0.99 {
+			t.Errorf("%d classes far away: images of the last have a mass of %.3f", far, m)
 		}
 	}
 }
@@ -81,7 +82,7 @@ func TestFreedom(t *testing.T) {
 		for i := range 40_000 {
 			own.rows, all = append(own.rows, draw()...), append(all, i)
 		}
-		w := own.within(0, all, k)
+		w := own.measure(0, all, k)
 		for _, n := range []int{1, 3, 20} {
 			var sum, squares float64
 			const times = 20_000

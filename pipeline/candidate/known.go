@@ -22,7 +22,7 @@ type known struct {
 	*Corpus
 	rows          []float64 // [N, K]
 	count, centre []float64 // of its classes, [C], and their means, [C, K]
-	spreads       []within  // of the images of each class, [C]
+	within        []within  // of the images of each class, [C]
 	// alike is the mass of an image of each class without a shift, less than 1 where the class is
 	// unlike the others, [C]; nil: 1. At a shift all classes lie elsewhere, and clients judge them.
 	alike []float64
@@ -51,7 +51,7 @@ func (h *discriminant) knows(c *Corpus) (*known, error) {
 		}
 	}
 	for y, rows := range of {
-		k.spreads = append(k.spreads, k.within(y, rows, h.k))
+		k.within = append(k.within, k.measure(y, rows, h.k))
 	}
 	if !k.tells() {
 		return k, nil

@@ -61,7 +61,7 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 	for i, j := range order {
 		m.Counted += m.Components[i].Weight * of.share(j)
 		if w := m.Components[i].Weight; j == 0 && w > 0.5 {
-			m.Unlike = of.unlike()
+			m.Unlike = of.unlikeClasses()
 		}
 	}
 	return m, err
@@ -84,7 +84,7 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 		mean: h.white(h.of(slices.Clone(all.mean), h.c))}
 	of.between = of.among(r)
 	of.apart = of.uneven(r, all)
-	of.away = of.byDistance()
+	of.away, of.alike = of.byDistance()
 	for i, y := range of.theirs.label {
 		of.theirs.mass[i] *= of.worth(y) / of.n[y]
 	}
@@ -104,7 +104,7 @@ func (of *named) among(r *Round) float64 {
 	apart := newDistances()
 	for i := range r.Clients {
 		for _, c := range r.Clients[i].cells() {
-			rest, in := 1-c.n/of.n[c.class], &of.spreads[c.class]
+			rest, in := 1-c.n/of.n[c.class], &of.within[c.class]
 			if !(rest > 0) {
 				continue
 			}
@@ -112,7 +112,7 @@ func (of *named) among(r *Round) float64 {
 			d *= d / float64(of.k)
 			away += c.n * (d - rest*in.size/c.n)
 			free += c.n * rest
-			apart.add(d/rest, in.size/c.n, rest*in.freedom(c.n, math.Inf(1)))
+			apart.add(newDistance(d/rest, in.size/c.n, rest*in.freedom(c.n, math.Inf(1))))
 		}
 	}
 	same := apart[0] - floats.LogSumExp(apart)
@@ -144,29 +144,27 @@ func (of *named) uneven(r *Round, p *pool) []float64 {
 }
 
 // byDistance returns the log-likelihood of each shift by how far class means of clients and corpus
-// lie apart, and lessens the masses of the corpus's images of classes that are unlike the others.
-func (of *named) byDistance() distances {
-	k, out := of.k, newDistances()
-	of.alike = make([]float64, of.c)
+// lie apart, and the mass of an image of each of the corpus's classes without a shift.
+func (of *named) byDistance() (away distances, alike []float64) {
+	k := of.k
+	away, alike = newDistances(), make([]float64, of.c)
 	for y, n := range of.n {
 		m := of.count[y]
-		of.alike[y] = 1
+		alike[y] = 1
 		if n == 0 || m == 0 {
 			continue
 		}
 		d := floats.Distance(of.mean[y*k:][:k], of.centre[y*k:][:k], 2)
-		in, n := &of.spreads[y], max(n, 1)
-		own := out.add(d*d/float64(k), in.size*(1/n+1/m)+of.apart[y], in.freedom(n, m))
-		of.alike[y] -= own.unlike
-		for i, p := range own.at {
-			of.alike[y] += own.unlike * p * plainMass(m, i)
-		}
+		in, n := &of.within[y], max(n, 1)
+		own := newDistance(d*d/float64(k), in.size*(1/n+1/m)+of.apart[y], in.freedom(n, m))
+		away.add(own)
+		alike[y] = own.mass(m)
 	}
-	return out
+	return away, alike
 }
 
-// unlike names the classes of which less than half of the corpus's images counts without a shift.
-func (of *named) unlike() (out []int) {
+// unlikeClasses names those of which less than half of the corpus's images counts without a shift.
+func (of *named) unlikeClasses() (out []int) {
 	for y, mass := range of.alike {
 		if mass < 0.5 {
 			out = append(out, y)

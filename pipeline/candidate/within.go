@@ -21,9 +21,9 @@ func (w *within) freedom(n, m float64) float64 {
 	return 1 / (1/w.free + (1/(n*n*n)+1/(m*m*m))*w.tails/(2*a*a))
 }
 
-// within returns how the images of some rows vary about their class mean; as W, Gaussian, of fewer
+// measure returns how the images of some rows vary about their class mean; as W, Gaussian, of fewer
 // than two rows.
-func (k *known) within(y int, rows []int, d int) within {
+func (k *known) measure(y int, rows []int, d int) within {
 	v := make([]float64, d*d)
 	f := factor{k: d, to: v}
 	var fourth float64
