@@ -43,7 +43,7 @@ for kind in $kinds; do
 		continue
 	fi
 	case $kind in
-	conjugate) extra=$conjugate ;;
+	conjugate) extra="$conjugate --images" ;;
 	private) extra="--set conjugate.model=$dir/conjugate.onnx" ;;
 	predictor) extra="$l2 --latent 16 --noises 4 --steps 800 --rate 2e-3" ;;
 	*) extra="$l2 --steps 800 --predictor $dir/predictor.onnx" ;;

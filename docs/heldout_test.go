@@ -209,6 +209,20 @@ func closedCoverageText(t *testing.T) string {
 			b.WriteString("\n")
 		}
 	}
+	for _, name := range letterSets { // one posterior has no limit of its own
+		k := withOne(t, readKept(t, "closed", name), "closed-"+name)
+		for _, partition := range bothPartitions {
+			fmt.Fprintf(&b, "| %s, FMP-one | %s | - | - |", name, partition)
+			for _, of := range coverages[2:] {
+				v, ok := clustered(t, []*keptRun{k}, partition, "FMP-one", of)
+				if !ok {
+					t.Fatalf("one posterior, %s, %s has no coverage", name, partition)
+				}
+				fmt.Fprintf(&b, " %s |", pm(v))
+			}
+			b.WriteString("\n")
+		}
+	}
 	return b.String()
 }
 

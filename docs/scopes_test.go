@@ -21,8 +21,8 @@ func isRival(r *report.Row) bool {
 }
 
 // scopeText is a table for each partition of a run in which every method has its own settings and
-// temperature: FMP's paired difference to each.
-func scopeText(t *testing.T, title string, k *keptRun) string {
+// temperature: the paired difference of the method own to each.
+func scopeText(t *testing.T, title, own string, k *keptRun) string {
 	var b strings.Builder
 	for i := range k.tables {
 		tab := &k.tables[i]
@@ -30,8 +30,8 @@ func scopeText(t *testing.T, title string, k *keptRun) string {
 			continue
 		}
 		fmt.Fprintf(&b, "**%s, %s**, %d repeats\n\n| method | ACC | ECE | raw NLL | NLL | joint NLL | "+
-			"upload | FMP less it: NLL | joint NLL |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | "+
-			"---: | ---: |\n", title, tab.Partition, tab.Repeats)
+			"upload | %s less it: NLL | joint NLL |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | "+
+			"---: | ---: |\n", title, tab.Partition, tab.Repeats, own)
 		for _, r := range tab.Rows {
 			size := "-"
 			if r.UploadBytes > 0 {
@@ -43,11 +43,11 @@ func scopeText(t *testing.T, title string, k *keptRun) string {
 			}
 			fmt.Fprintf(&b, "| %s | %.4f | %.4f | %s | %.4f ± %.4f | %.4f | %s |", r.Method, r.ACC.Mean,
 				r.ECE.Mean, raw, r.NLL.Mean, r.NLL.Half, r.JointNear.Mean, size)
-			if r.Method == "FMP" {
+			if r.Method == own {
 				b.WriteString(" | |\n")
 				continue
 			}
-			d := k.less(t, tab, r.Method)
+			d := k.pair(t, tab, own, r.Method)
 			fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f |\n", d.NLL.Mean, d.NLL.Half,
 				d.JointNear.Mean, d.JointNear.Half)
 		}
@@ -75,8 +75,8 @@ func bestRival(t *testing.T, tab *report.Table, joint bool) (best *report.Row, f
 	return best, figure
 }
 
-// measuredText is the table of the page of results: FMP and its best rival in NLL with homogeneous
-// and with skewed clients, a line a run.
+// measuredText is the table of the page of results: FMP, or one posterior where the corpus has the
+// classes, and its best rival in NLL with homogeneous and with skewed clients, a line a run.
 func measuredText(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| classes | accuracy, even \\| skewed | NLL | difference to the best rival's NLL " +
@@ -85,19 +85,22 @@ func measuredText(t *testing.T) string {
 		{"open", "cifar100-20", "20 of CIFAR-100, **classes that the corpus lacks**"},
 		{"open", "cifar10-40", "CIFAR-10 behind a CIFAR-100 model, **classes that the corpus lacks**"},
 		{"pretrained", "cifar10-20", "CIFAR-10 behind EfficientNet-Lite0, **no corpus**"},
-		{"closed", "cifar10", "CIFAR-10, known to the server"},
-		{"closed", "mnist", "MNIST, known to the server"},
+		{"closed", "cifar10", "CIFAR-10, known to the server (FMP-one)"},
+		{"closed", "mnist", "MNIST, known to the server (FMP-one)"},
 	} {
-		k := readKept(t, m.scope, m.run)
+		k, method := readKept(t, m.scope, m.run), "FMP"
+		if m.scope == "closed" {
+			k, method = withOne(t, k, "closed-"+m.run), "FMP-one"
+		}
 		var acc, nll, less []string
 		for i := range k.tables {
 			tab := &k.tables[i]
 			if tab.Protocol != "tuned" && tab.Protocol != "calibrated" {
 				continue
 			}
-			own := rowOf(t, tab, "FMP")
+			own := rowOf(t, tab, method)
 			best, _ := bestRival(t, tab, false)
-			d := k.less(t, tab, best.Method).NLL
+			d := k.pair(t, tab, method, best.Method).NLL
 			acc = append(acc, fmt.Sprintf("%.3f", own.ACC.Mean))
 			nll = append(nll, fmt.Sprintf("%.3f", own.NLL.Mean))
 			less = append(less, fmt.Sprintf("%+.4f ± %.4f (%s)", d.Mean, d.Half, best.Method))
@@ -133,25 +136,25 @@ func answerText(t *testing.T) string {
 	return b.String()
 }
 
-// bestText is a line for each partition of each run: FMP beside the rival with the least mean NLL,
-// and the one with the least joint NLL, each tuned, and what FMP's intervals hold.
-func bestText(t *testing.T, titles []string, runs []*keptRun) string {
+// bestText is a line for each partition of each run: the method method beside the rival with the
+// least mean NLL, and the one with the least joint NLL, each tuned, and what its intervals hold.
+func bestText(t *testing.T, method string, titles []string, runs []*keptRun) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | FMP: NLL | joint NLL | best rival in NLL | FMP less it | " +
-		"best in joint NLL | FMP less it | 90% intervals hold: top class | where p < 0.9 |\n| --- | " +
-		"--- | ---: | ---: | --- | --- | --- | --- | ---: | ---: |\n")
+	fmt.Fprintf(&b, "| tasks | clients | %[1]s: NLL | joint NLL | best rival in NLL | %[1]s less it | "+
+		"best in joint NLL | %[1]s less it | 90%% intervals hold: top class | where p < 0.9 |\n| --- | "+
+		"--- | ---: | ---: | --- | --- | --- | --- | ---: | ---: |\n", method)
 	for i, k := range runs {
 		for j := range k.tables {
 			tab := &k.tables[j]
 			if tab.Protocol != "tuned" {
 				continue
 			}
-			own := rowOf(t, tab, "FMP")
+			own := rowOf(t, tab, method)
 			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f |", titles[i], tab.Partition, own.NLL.Mean,
 				own.JointNear.Mean)
 			for _, joint := range []bool{false, true} {
 				best, figure := bestRival(t, tab, joint)
-				d := k.less(t, tab, best.Method)
+				d := k.pair(t, tab, method, best.Method)
 				x := d.NLL
 				if joint {
 					x = d.JointNear
@@ -191,12 +194,12 @@ var closedReference = map[string][2]float64{"cifar10": {0.469, 0.513}, "cifar100
 func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 	var b strings.Builder
 	b.WriteString("| tasks | clients | NLL below every rival's (MNIST: not above by more than the " +
-		"interval) | joint NLL likewise | raw NLL at most 0.003 above the reference's | 90% of the top " +
-		"class's intervals, 0.85 to 0.95 | CFMP's weights |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+		"interval) | joint NLL likewise | raw NLL at most 0.003 above the reference's | 90% of the " +
+		"intervals of the regression's top class, 0.85 to 0.95 | CFMP's weights |\n" +
+		"| --- | --- | --- | --- | --- | --- | --- |\n")
 	for i, k := range runs {
 		for j, alpha := range []float64{0, 0.1} {
 			tab := k.table(t, alpha, "tuned")
-			own := rowOf(t, tab, "FMP")
 			fmt.Fprintf(&b, "| %s | %s |", names[i], tab.Partition)
 			for _, joint := range []bool{false, true} {
 				var worst metric.Interval
@@ -205,7 +208,7 @@ func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 					if !isRival(&tab.Rows[r]) {
 						continue
 					}
-					d := k.less(t, tab, tab.Rows[r].Method)
+					d := k.pair(t, tab, "FMP-one", tab.Rows[r].Method)
 					x := d.NLL
 					if joint {
 						x = d.JointNear
@@ -225,11 +228,10 @@ func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 					verdict(met, "%+.4f ± %.4f to %s", worst.Mean, worst.Half, name))
 			}
 			reference := closedReference[names[i]][j]
-			raw := rowOf(t, k.table(t, alpha, "shared"), "FMP").NLL.Mean
+			raw := rowOf(t, k.table(t, alpha, "shared"), "FMP-one").NLL.Mean
 			fmt.Fprintf(&b, " %s |", verdict(raw <= reference+0.003, "%.4f (%.4f)", raw, reference))
-			fmt.Fprintf(&b, " %s |",
-				verdict(own.CoverTop.Mean >= 0.85 && own.CoverTop.Mean <= 0.95, "%.3f",
-					own.CoverTop.Mean))
+			hold := held(t, k.records, "FMP-one", alpha)
+			fmt.Fprintf(&b, " %s |", verdict(hold >= 0.85 && hold <= 0.95, "%.3f", hold))
 			weighting := 1.0
 			for _, c := range k.tuned.Choices {
 				if c.Method == "CFMP" && c.Partition == tab.Partition {
@@ -304,6 +306,21 @@ func shiftsText(t *testing.T, k *keptRun) string {
 	return b.String()
 }
 
+// withOne returns a run with the records of one posterior on the same tasks. It has no setting to
+// tune, so that they are those of both protocols.
+func withOne(t *testing.T, k *keptRun, name string) *keptRun {
+	t.Helper()
+	out := *k
+	out.records, out.differences = slices.Clone(k.records), map[string][]report.Difference{}
+	for _, r := range readKept(t, "one", name).records {
+		for _, r.Protocol = range []string{"shared", "tuned"} {
+			out.records = append(out.records, r)
+		}
+	}
+	out.tables = must.Get(report.Tables(out.records, k.manifest))(t)
+	return &out
+}
+
 // TestMeasured: README's table is that of the kept runs.
 func TestMeasured(t *testing.T) { write(t, "../README.md", "measured", answerText(t)) }
 
@@ -325,8 +342,15 @@ func TestScopes(t *testing.T) {
 		}
 		var runs []*keptRun
 		var tables strings.Builder
+		own := "FMP"
+		if scope == "closed" {
+			own = "FMP-one"
+		}
 		for _, n := range names {
 			k := readKept(t, scope, n)
+			if scope == "closed" {
+				k = withOne(t, k, "closed-"+n)
+			}
 			for _, tab := range k.tables {
 				if tab.Repeats < 10 || tab.Repeats != k.config.Seeds {
 					t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition,
@@ -334,9 +358,9 @@ func TestScopes(t *testing.T) {
 				}
 			}
 			runs = append(runs, k)
-			tables.WriteString(scopeText(t, n, k))
+			tables.WriteString(scopeText(t, n, own, k))
 		}
-		write(t, "results/all.md", scope+"-best", bestText(t, names, runs))
+		write(t, "results/all.md", scope+"-best", bestText(t, own, names, runs))
 		if scope == "closed" {
 			write(t, "results/all.md", "closed-aims", closedAimsText(t, names, runs))
 			write(t, "results/all.md", "shifts", shiftsText(t, readKept(t, "shifts", "cifar10")))

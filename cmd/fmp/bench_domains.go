@@ -47,7 +47,7 @@ setting, strength and temperature that are best on the test images.`
 
 func newBenchDomainsCommand() *cobra.Command {
 	var alpha float64
-	var asJSON, images bool
+	var asJSON, closedForm bool
 	family := domains.Families[0].Name
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
@@ -69,8 +69,7 @@ func newBenchDomainsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.StringVar(&family, "domains", family, "domains of clients: "+suggest.Or(names...))
-	f.BoolVar(&images, "images", false,
-		"FMP counts the corpus's images as one more client's, as fmp train conjugate --images lets it")
+	f.BoolVar(&closedForm, "closed-form", false, closedFormHelp)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -92,7 +91,7 @@ func newBenchDomainsCommand() *cobra.Command {
 				Severities: of.Severities,
 				Clients:    of.Clients, Points: c.Federation.Points, Alpha: alpha, Repeats: c.Seeds}
 			if res.Rows, err = domains.Run(cmd.Context(), p,
-				domains.Options{Family: of, Named: images, Points: res.Points, Rivals: domains.Rivals,
+				domains.Options{Family: of, Named: !closedForm, Points: res.Points, Rivals: domains.Rivals,
 					Repeats: res.Repeats,
 					Samples: c.Conjugate.Samples, Alpha: alpha, Seed: c.Seed,
 					Threads: c.Engine.Threads, Progress: bar.report}); err != nil {

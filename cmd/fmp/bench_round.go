@@ -58,10 +58,13 @@ is the accuracy where all are taken for honest, where they are judged, and where
 images that the server knows, ten of each class; with the largest loss of a round against its honest
 clients alone, and how many rounds lost more than .1.`
 
+// closedFormHelp is the help of the flag by which a corpus's images do not count.
+const closedFormHelp = "the closed form alone: images of the corpus do not count as one more client's"
+
 func newBenchRoundCommand() *cobra.Command {
 	var alpha float64
 	var bad, test int
-	var asJSON, colluders bool
+	var asJSON, colluders, closedForm bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "round",
@@ -83,6 +86,7 @@ func newBenchRoundCommand() *cobra.Command {
 	f.IntVar(&test, "test", 2000, "test images at most; 0 takes all")
 	f.BoolVar(&colluders, "colluders", false,
 		"measure rounds of which 10 to 50% of the clients collude")
+	f.BoolVar(&closedForm, "closed-form", false, closedFormHelp)
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
@@ -100,7 +104,7 @@ func newBenchRoundCommand() *cobra.Command {
 		return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
 			c := p.Config
 			o := attack.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha,
-				Bad: bad, Repeats: c.Seeds,
+				Bad: bad, Repeats: c.Seeds, ClosedForm: closedForm,
 				Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads}
 			o.Progress = bar.report
 			res := measuredRound{Dataset: c.Dataset.Name, Open: c.OpenScope(), Clients: o.Clients,

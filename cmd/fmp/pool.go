@@ -469,7 +469,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 		}
 	}
 	p.Shape, p.Classes, p.Method, p.L2, p.Fresh = post.Ensembles[0].Tensor().Shape, r.Client.Classes,
-		r.Method(), r.L2, r.Fresh
+		r.MethodOf(post), r.L2, r.Fresh
 }
 
 // scopeMoments is the Scope of a round of moments.

@@ -131,7 +131,7 @@ func TestClassifierFile(t *testing.T) {
 		len(o.Clients[1].Upload) != 64 || o.Clients[1].N != 20 ||
 		o.Client != shippedManifest(t, "digits-color", models.KindClient).Digest ||
 		o.Predictor != shippedManifest(t, "digits-color", models.KindConjugate).Digest ||
-		o.Method != "FMP" || o.L2 != 0 || o.Fresh != 0 {
+		o.Method != "FMP-one" || o.L2 != 0 || o.Fresh != 0 {
 		t.Errorf("origin %+v, %v", o, err)
 	}
 

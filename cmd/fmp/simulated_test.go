@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
+
 	"fmp/assets"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/option"
 	"fmp/pipeline/point"
 )
 
-// simulated makes uploads of class means of the digits' client graph.
+// simulated makes uploads of class means of the digits' client graph, of the corpus's kind: beside
+// images of another kind clients tell how much the corpus counts, and sums of clients do not.
 type simulated struct {
 	graph   *onnx.Model
 	f       models.Manifest
@@ -30,8 +34,16 @@ func newSimulated() (*simulated, error) {
 		return nil, err
 	}
 	s.f.Digest = models.DigestBytes(data)
+	cfg := option.Default[anchorSettings]()
+	cfg.FillDefaults()
+	u, err := drawAnchor(context.Background(), cfg, "", mostAnchor)
+	if err != nil {
+		return nil, err
+	}
 	s.centres = make([]float32, s.f.S*s.f.Dx)
-	rng.Normal(rng.New(1, "centres"), s.centres)
+	for i, y := range u.Points.Indices() {
+		copy(s.centres[int(y)*s.f.Dx:], u.Points.Features(i))
+	}
 	return s, nil
 }
 
@@ -43,7 +55,7 @@ func (s *simulated) upload(name string, shift int) ([]byte, error) {
 		Y: make([]int32, f.S)}
 	r := rng.New(1, name)
 	for i := range set.Z {
-		set.Z[i] = 0.2*s.centres[i] + 0.1*float32(r.NormFloat64())
+		set.Z[i] = s.centres[i] + 0.1*float32(r.NormFloat64())
 	}
 	for c := range f.S {
 		set.W[c], set.Y[c] = 2, int32((c+shift)%f.C)

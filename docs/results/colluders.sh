@@ -15,5 +15,5 @@ open-*) draws=3 args="--dataset cifar100 --set dataset.classes=40-59 --set datas
 esac
 mkdir -p docs/results/colluders
 # shellcheck disable=SC2086
-"${FMP:-bin/fmp}" bench round --colluders $args --alpha "${name##*-}" --seeds "$draws" --json > "docs/results/colluders/$name.json.tmp"
+"${FMP:-bin/fmp}" bench round --colluders --closed-form $args --alpha "${name##*-}" --seeds "$draws" --json > "docs/results/colluders/$name.json.tmp"
 mv "docs/results/colluders/$name.json.tmp" "docs/results/colluders/$name.json"

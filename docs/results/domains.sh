@@ -11,5 +11,5 @@ if [ "${5:-}" = lite0 ]; then
     --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98"
 fi
 # shellcheck disable=SC2086
-${FMP:-bin/fmp} bench domains --domains "$family" --dataset "$data" --points "$points" --alpha "$alpha" --seeds 3 --seed 7 $behind --json >"$out.part"
+${FMP:-bin/fmp} bench domains --closed-form --domains "$family" --dataset "$data" --points "$points" --alpha "$alpha" --seeds 3 --seed 7 $behind --json >"$out.part"
 mv "$out.part" "$out"

@@ -14,5 +14,5 @@ open-*) args="--dataset cifar100 --set dataset.classes=40-59 --set dataset.split
 *) echo "no run $name" >&2; exit 2 ;;
 esac
 # shellcheck disable=SC2086
-"${FMP:-bin/fmp}" bench round $args --json > "docs/results/federation/$name.json.tmp"
+"${FMP:-bin/fmp}" bench round --closed-form $args --json > "docs/results/federation/$name.json.tmp"
 mv "docs/results/federation/$name.json.tmp" "docs/results/federation/$name.json"

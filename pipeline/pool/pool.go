@@ -326,6 +326,15 @@ func (r *Round) Method() string {
 	return "FMP-ISAB"
 }
 
+// MethodOf returns the name in the registry of the method that a posterior of the round is of:
+// FMP-one where a corpus of the round's classes counts as one more client.
+func (r *Round) MethodOf(p *posterior.Result) string {
+	if _, one := p.Diagnostics[posterior.DiagnosticNamed]; one {
+		return "FMP-one"
+	}
+	return r.Method()
+}
+
 // Posterior samples the posterior given the uploads. The same round gives the same samples.
 func (r *Round) Posterior(ctx context.Context, eng engine.Engine) (*posterior.Result, error) {
 	s, err := r.Sampling(eng)
@@ -368,7 +377,7 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 		from = r.openFrom
 	}
 	o := models.Origin{
-		Method: r.Method(), Client: r.Client.Digest, Predictor: from.Digest, Protocol: "shared",
+		Method: r.MethodOf(p), Client: r.Client.Digest, Predictor: from.Digest, Protocol: "shared",
 		L2: r.L2, Fresh: r.Fresh, Round: r.Uploads[0].Round,
 	}
 	for _, c := range r.members {

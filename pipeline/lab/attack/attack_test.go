@@ -15,8 +15,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// digits prepares rounds of ten clients of the digits data set, two of them bad. In open scope the
-// corpus has the classes 0 to 4 and the clients the others.
+// digits prepares rounds of ten clients of the digits data set, two of them bad, in closed form. In
+// open scope the corpus has the classes 0 to 4 and the clients the others.
 func digits(t *testing.T, open bool, alpha float64) *bench {
 	t.Helper()
 	eng := must.Get(pure.New(engine.Options{}))(t)
@@ -29,7 +29,7 @@ func digits(t *testing.T, open bool, alpha float64) *bench {
 	t.Cleanup(func() { p.Close() })
 	b := must.Get(newBench(t.Context(), p,
 		Options{Clients: 10, Points: 10, Alpha: alpha, Bad: 2, Repeats: 1, Samples: 20,
-			Seed: 1, Threads: 1}))(t)
+			ClosedForm: true, Seed: 1, Threads: 1}))(t)
 	return b
 }
 
@@ -94,6 +94,35 @@ func TestBoundedInfluence(t *testing.T) {
 						}
 					}
 				})
+		}
+	}
+}
+
+// TestOnePosteriorUnderAttack: beside the corpus's images no attack leaves less accuracy than in
+// closed form, nor more NLL, by more than .01, whatever bad clients say and claim. In peace there is
+// less.
+func TestOnePosteriorUnderAttack(t *testing.T) {
+	multiples := []float64{1, 1000}
+	if testing.Short() {
+		multiples = multiples[1:]
+	}
+	for _, alpha := range []float64{0, 0.1} {
+		closed := newRound(t, digits(t, false, alpha))
+		one := *closed.bench
+		one.ClosedForm = false
+		r := newRound(t, &one)
+		if !(r.peace.NLL < closed.peace.NLL) {
+			t.Errorf("alpha %g: NLL in peace %.3f; in closed form %.3f", alpha, r.peace.NLL, closed.peace.NLL)
+		}
+		for i, a := range Attacks {
+			for _, multiple := range multiples {
+				was, _ := closed.attacked(t, i, multiple)
+				is, _ := r.attacked(t, i, multiple)
+				if is.ACC < was.ACC-0.01 || is.NLL > was.NLL+0.01 {
+					t.Errorf("alpha %g, %s at %g times the mass: accuracy %.3f, NLL %.3f; in closed form "+
+						"%.3f and %.3f", alpha, a.Name, multiple, is.ACC, is.NLL, was.ACC, was.NLL)
+				}
+			}
 		}
 	}
 }

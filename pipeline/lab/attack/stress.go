@@ -21,6 +21,8 @@ type Options struct {
 	// Dirichlet partition, 0 for homogeneous clients.
 	Clients, Points int
 	Alpha           float64
+	// ClosedForm leaves the corpus's images out, which else are one more client's.
+	ClosedForm bool
 	// Bad is the number of attacking clients.
 	Bad int
 	// Repeats is the number of tasks, Samples is S, and Test the maximum number of test images.
@@ -169,7 +171,7 @@ func (b *bench) anchored(ctx context.Context, sets []*point.Set, known *point.Se
 	if b.white != nil {
 		in.Open, in.Soft, in.Scope = b.p.Tools.Open, sets, posterior.ScopeOpen
 	} else {
-		in.Conjugate, in.ClassMeans = b.k, sets
+		in.Conjugate, in.ClassMeans, in.Named = b.k, sets, !b.ClosedForm
 	}
 	t, err := posterior.New(in)
 	if err != nil {

@@ -226,7 +226,7 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 	}
 	stream := fmt.Sprint("coverage/", repeat)
 	fmp, err := posterior.New(posterior.Input{Conjugate: b.p.Tools.Conjugate, ClassMeans: means,
-		Samples: b.Samples, Honesty: true,
+		Named: true, Samples: b.Samples, Honesty: true,
 		Seed:   b.Seed,
 		Stream: stream, Threads: b.Threads})
 	if err != nil {

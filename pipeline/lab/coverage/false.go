@@ -120,7 +120,7 @@ func (f *falseRound) draw(ctx context.Context, repeat int) error {
 		return err
 	}
 	fmp, err := posterior.New(posterior.Input{Conjugate: f.p.Tools.Conjugate, ClassMeans: means,
-		Samples: f.Samples, Honesty: true,
+		Named: true, Samples: f.Samples, Honesty: true,
 		Seed: f.Seed, Stream: fmt.Sprint("coverage/false/", repeat), Threads: f.Threads})
 	if err != nil {
 		return err

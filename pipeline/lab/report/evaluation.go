@@ -391,7 +391,7 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
   apart, the classifier does not.
 - Nothing is promised about what the uploads reveal of the clients' images: no noise was added.
 `)
-	if r.Origin.Method == "FMP" {
+	if m := r.Origin.Method; m == "FMP" || m == "FMP-one" {
 		b.WriteString("- The outputs low and high are 90% credible intervals of the probability that " +
 			"images without end would lead to, not of the next label. How often they hold it, on which " +
 			"images, and where they do not, is measured on the program's page on intervals " +
