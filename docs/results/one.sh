@@ -1,7 +1,8 @@
 #!/bin/sh
 # One posterior on the rows of docs/results/gates.yaml: docs/results/one.sh ROW makes one of them again, in docs/results/one/ROW. ROW is closed-mnist, closed-cifar10,
 # closed-cifar100, moments-RUN of a run of docs/results/pretrained.sh (for EXTRACTOR), or a run of docs/results/open.sh. Tasks are those of docs/results/closed,
-# pretrained and open, repeat by repeat; nothing is trained or tuned, and no kappa is known.
+# pretrained and open, repeat by repeat; nothing is trained or tuned, and no kappa is known. families-FAMILY-SEED is a family of digits of docs/results/families.sh, whose
+# models are in MODELS for seeds other than 1, where today's form and rivals run beside it, and families-pretrained-SPLIT one behind EXTRACTOR.
 set -eu
 cd "$(dirname "$0")/../.."
 row=${1:?name a row}
@@ -22,7 +23,24 @@ moments-*)
   args="--dataset ${dataset%-*} --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0} --set extractor.mean=0.49804 --set extractor.std=0.50196 --points ${dataset##*-}
     --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 2000 --partition both --alpha 0.1 --clients 10
     --set scores.hindsight=true --set scores.coverage=false --seeds 10 --set extractor.batch=32" protocol=calibrated ;;
+families-pretrained-*)
+  classes() { awk -v s="split: ${row##*-}" -v k="$1:" '$0 ~ s"$" {on=1} on && $1==k {gsub(/.*\[|\]| /, ""); print; exit}' docs/results/families.yaml; }
+  args="--config open --dataset cifar100 --classes $(classes tasks) --set corpus.classes=$(classes extractor) --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0}
+    --set extractor.mean=0.49804 --set extractor.std=0.50196 --set extractor.batch=32 --set open.model=untrained --points 5" ;;
+families-*)
+  family=${row#families-} seed=${row##*-} corpus=mnist
+  case $family in
+  digits-mnist-*) tasks=mnist corpus=digits ;;
+  digits-drawn-*) tasks=digits ;;
+  digits-8x8-*) tasks=digits8x8 ;;
+  *) echo "no row $row" >&2; exit 2 ;;
+  esac
+  args="--config open --dataset $tasks --set dataset.classes=0 --set dataset.splits.test=0 --set corpus.dataset=$corpus --set corpus.classes=0 --points 5"
+  if test "$seed" = 1; then args="$args --set open.model=untrained"; else
+    model=${MODELS:-build/families}/$corpus-$seed protocol=tuned methods=FMP,FMP-one,LDA,PLDA,Fed3R,NCM
+    args="$args --extractor $model.onnx --set open.model=$model-open.onnx"
+  fi ;;
 *) echo "no row $row" >&2; exit 2 ;;
 esac
 # shellcheck disable=SC2086
-exec "${FMP:-bin/fmp}" run $args --protocol "${protocol:-shared}" --methods FMP-one --set scores.hindsight=true --set engine.threads="${THREADS:-2}" --out "docs/results/one/$row"
+exec "${FMP:-bin/fmp}" run $args --protocol "${protocol:-shared}" --methods "${methods:-FMP-one}" --set scores.hindsight=true --set engine.threads="${THREADS:-2}" --out "docs/results/one/$row"
