@@ -24,11 +24,9 @@ type between struct {
 	even float64   // share of B that has the shape of W
 }
 
-// newBetween returns the covariance between classes of a corpus with class means, [N, K], in the
-// form of few rows, and the share of it that they leave out, both in coordinates in which the
-// target is the identity; nil for less than two classes.
-func newBetween(means []float32, t *target) (rows []float64, left float64) {
-	k := t.k
+// centred returns class means, [N, K], less their mean and over the root of N - 1, at most twice
+// maxClasses of them: rows A of which A'A is their covariance. None for less than two.
+func centred(means []float32, k int) []float64 {
 	n := len(means) / k
 	if step := n / maxClasses; step > 1 {
 		var some []float32
@@ -38,7 +36,7 @@ func newBetween(means []float32, t *target) (rows []float64, left float64) {
 		means, n = some, len(some)/k
 	}
 	if n < 2 {
-		return nil, 0
+		return nil
 	}
 	a, centre := make([]float64, n*k), make([]float64, k)
 	widen(a, means)
@@ -49,6 +47,19 @@ func newBetween(means []float32, t *target) (rows []float64, left float64) {
 		axpy(-1, centre, a[i*k:(i+1)*k])
 	}
 	scale(1/math.Sqrt(float64(n-1)), a)
+	return a
+}
+
+// newBetween returns the covariance between classes of a corpus with class means, [N, K], in the
+// form of few rows, and the share of it that they leave out, both in coordinates in which the
+// target is the identity; nil for less than two classes.
+func newBetween(means []float32, t *target) (rows []float64, left float64) {
+	k := t.k
+	a := centred(means, k)
+	n := len(a) / k
+	if n < 2 {
+		return nil, 0
+	}
 	white := a
 	if t.inverse != nil {
 		white = timesT(a, t.inverse, n, k, k)

@@ -11,5 +11,8 @@
 //	refit        a softmax regression on class means and draws about them, tied to the candidate's discriminant
 //	mixture      the candidates of most evidence, each over the temperatures that the evidence leaves open
 //
+// Beside a corpus a round of more than 128 features is computed in the 128 coordinates in which the
+// corpus's images vary most too. The two weigh by the evidence of each one's best candidate.
+//
 // Features may have any scale: no figure depends on it.
 package candidate

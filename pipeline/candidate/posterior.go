@@ -2,6 +2,7 @@ package candidate
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -30,23 +31,37 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
+	whole, err := r.weighed(&o)
+	s := r.space()
+	if err != nil || s == nil {
+		return whole, err
+	}
+	in, err := s.round(r).weighed(&o)
+	if err != nil {
+		return nil, fmt.Errorf("in %d coordinates: %w", spaceWidth, err)
+	}
+	return whole.beside(in, s), nil
+}
+
+// weighed returns the posterior of the candidates in the round's own features.
+func (r *Round) weighed(o *Options) (*Mixture, error) {
 	s, err := r.sum(o.Threads)
 	if err != nil {
 		return nil, err
 	}
 	if at := slices.IndexFunc(r.Corpora, func(c Corpus) bool { return c.Named() }); at >= 0 {
-		return r.named(at, s, &o)
+		return r.named(at, s, o)
 	}
 	cands, err := r.candidates()
 	if err != nil {
 		return nil, err
 	}
 	draw := func(group []int, limit int) []residuals { return o.residuals(r, group, limit) }
-	per, err := r.evidence(s, cands, draw, &o)
+	per, err := r.evidence(s, cands, draw, o)
 	if err != nil {
 		return nil, err
 	}
-	return r.mixture(s, cands, per, &o)
+	return r.mixture(s, cands, per, o)
 }
 
 // weigh returns the weights of candidates of some scores, beside the best's.

@@ -1,0 +1,193 @@
+package candidate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"fmp/onnx/dense"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
+)
+
+// spaceWidth is the number of coordinates of a space, that of the open predictor's
+// (open.MaxCoordinates).
+const spaceWidth = 128
+
+// space holds the coordinates in which a corpus's images vary most: q, [K, spaceWidth], of
+// orthonormal columns. Few images of a client tell little of the other features, where the corpus
+// hardly varies, and their noise counts there as much as elsewhere; many images tell more by all.
+// Clients' evidence says which, as they are asked about the same images.
+type space struct {
+	k int
+	q []float64
+}
+
+// space returns that of the round's first corpus with class means; nil where there is none, features
+// are few, or a corpus has the round's names.
+func (r *Round) space() *space {
+	at := slices.IndexFunc(r.Corpora, func(c Corpus) bool { return len(c.Means) > r.K })
+	if r.K <= spaceWidth || at < 0 || slices.ContainsFunc(r.Corpora, func(c Corpus) bool { return c.Named() }) {
+		return nil
+	}
+	of, k := &r.Corpora[at], r.K
+	total := slices.Clone(of.Within)
+	a := centred(of.Means, k) // total covariance: within and between classes
+	n := len(a) / k
+	between := make([]float64, n*k)
+	for i := range n {
+		for j := range k {
+			between[j*n+i] = a[i*k+j]
+		}
+	}
+	axpy(1, times(between, a, k, n, k), total)
+	_, v := dense.Eigen(general(k, k, total)) // ascending
+	s := &space{k: k, q: make([]float64, k*spaceWidth)}
+	for i := range k {
+		for j := range spaceWidth {
+			s.q[i*spaceWidth+j] = v.Data[i*v.Stride+k-1-j]
+		}
+	}
+	return s
+}
+
+// project returns rows, [N, K], in the space.
+func (s *space) project(rows []float32) []float32 {
+	x := make([]float64, len(rows))
+	widen(x, rows)
+	return narrowed(times(x, s.q, len(rows)/s.k, s.k, spaceWidth))
+}
+
+// round returns a round in the space. Curves stay those of all features: kappa is a ratio of
+// temperatures, and nearly the same in both.
+func (s *space) round(r *Round) *Round {
+	out := &Round{K: spaceWidth, C: r.C, Points: r.Points}
+	out.Points.Rows = s.project(r.Points.Rows)
+	for i := range r.Clients {
+		c := r.Clients[i]
+		means := &point.Set{N: c.Means.N, Dx: spaceWidth, C: c.Means.C, W: c.Means.W, Y: c.Means.Indices()}
+		for j := range c.Means.N {
+			means.Z = append(means.Z, s.project(c.Means.Features(j))...)
+		}
+		out.Clients = append(out.Clients, Client{Means: means, Within: s.within(c.Within), Curves: c.Curves})
+	}
+	for _, c := range r.Corpora {
+		out.Corpora = append(out.Corpora, Corpus{Within: s.inner(c.Within), Means: s.project(c.Means)})
+	}
+	return out
+}
+
+// inner returns Q'AQ, [spaceWidth, spaceWidth], of a symmetric matrix, [K, K].
+func (s *space) inner(a []float64) []float64 {
+	k := s.k
+	left := times(a, s.q, k, k, spaceWidth)
+	out := make([]float64, spaceWidth*spaceWidth)
+	for i := range k {
+		row := left[i*spaceWidth : (i+1)*spaceWidth]
+		for j, v := range s.q[i*spaceWidth : (i+1)*spaceWidth] {
+			axpy(v, row, out[j*spaceWidth:(j+1)*spaceWidth])
+		}
+	}
+	return out
+}
+
+// within returns a scatter in the space.
+func (s *space) within(w *moments.Within) *moments.Within {
+	switch {
+	case w == nil:
+		return nil
+	case w.Rank > 0 && w.Rank <= spaceWidth:
+		return &moments.Within{K: spaceWidth, Dof: w.Dof, Rank: w.Rank, Data: s.project(w.Data)}
+	}
+	whole := make([]float64, s.k*s.k)
+	w.AddTo(whole)
+	mirror(whole, s.k)
+	out := &moments.Within{K: spaceWidth, Dof: w.Dof}
+	in := s.inner(whole)
+	for i := range spaceWidth {
+		out.Data = append(out.Data, narrowed(in[i*spaceWidth+i:(i+1)*spaceWidth])...)
+	}
+	return out
+}
+
+// lift returns a head of the space as one of all features, and lower the reverse.
+func (s *space) lift(t erm.Theta) erm.Theta {
+	out := erm.NewTheta(s.k+1, t.C)
+	copy(out.W, times(s.q, t.W[:spaceWidth*t.C], s.k, spaceWidth, t.C))
+	copy(out.W[s.k*t.C:], t.W[spaceWidth*t.C:])
+	return out
+}
+
+func (s *space) lower(t erm.Theta) erm.Theta {
+	out := erm.NewTheta(spaceWidth+1, t.C)
+	for i := range s.k {
+		for j, v := range s.q[i*spaceWidth : (i+1)*spaceWidth] {
+			axpy(v, t.W[i*t.C:(i+1)*t.C], out.W[j*t.C:(j+1)*t.C])
+		}
+	}
+	copy(out.W[spaceWidth*t.C:], t.W[s.k*t.C:])
+	return out
+}
+
+// lifted draws heads of a space.
+type lifted struct {
+	space *space
+	of    spreader
+}
+
+func (l *lifted) draw(t erm.Theta, r *rand.Rand) erm.Theta {
+	return l.space.lift(l.of.draw(l.space.lower(t), r))
+}
+
+// beside returns the mixture of a round and of the same round in a space, by the evidence of the
+// best component of each.
+func (m *Mixture) beside(in *Mixture, s *space) *Mixture {
+	out := *m
+	out.Components, out.Evidence = nil, nil
+	weight := weigh([]float64{m.best(), in.best()})
+	total := weight[0] + weight[1]
+	for i, of := range []*Mixture{m, in} {
+		share := weight[i] / total
+		if share < minWeight {
+			share = 0
+		} else if share > 1-minWeight {
+			share = 1
+		}
+		for _, e := range of.Evidence {
+			e.Weight *= share
+			if i == 1 {
+				e.Name = fmt.Sprintf("%s, %d coordinates", e.Name, spaceWidth)
+			}
+			out.Evidence = append(out.Evidence, e)
+		}
+		if share > 0.5 {
+			out.LogKappa, out.LogKappaError = of.LogKappa, of.LogKappaError
+		}
+		for _, c := range of.Components {
+			if c.Weight *= share; c.Weight == 0 {
+				continue
+			}
+			if i == 1 {
+				c.Name = fmt.Sprintf("%s, %d coordinates", c.Name, spaceWidth)
+				c.Head, c.resample = s.lift(c.Head), nil
+				if c.spread != nil {
+					c.spread = &lifted{s, c.spread}
+				}
+			}
+			out.Components = append(out.Components, c)
+		}
+	}
+	return &out
+}
+
+// best returns the log-likelihood of the component of most evidence.
+func (m *Mixture) best() float64 {
+	var all []float64
+	for _, e := range m.Evidence {
+		if e.Weight > 0 {
+			all = append(all, e.LogLikelihood)
+		}
+	}
+	return slices.Max(all)
+}
