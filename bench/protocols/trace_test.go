@@ -95,7 +95,8 @@ func TestTrace(t *testing.T) {
 	}
 	c := newCollector(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.url)
-	r := serving(t, "--workers", "--nats", queue.ClientURL(), "--nats-token-file", file)
+	// The open form leaves its samples to workers; one posterior is made in one piece by the server.
+	r := serving(t, "--scope", "open", "--workers", "--nats", queue.ClientURL(), "--nats-token-file", file)
 	w := command(t, r.dir, "fmp", "worker", "--nats", queue.ClientURL(), "--nats-token-file", file,
 		"--engine.name", "pure")
 	if err := w.Start(); err != nil {
