@@ -86,6 +86,9 @@ func newBenchDomainsCommand() *cobra.Command {
 		of := domains.Families[at]
 		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, of.Domains(), domains.Images
 		return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
+			if closedForm && p.Tools.Conjugate == nil {
+				return errNoClosedForm("bench domains")
+			}
 			c := p.Config
 			res := measuredDomains{Dataset: c.Dataset.Name, Family: family, Kinds: of.Kinds,
 				Severities: of.Severities,

@@ -61,6 +61,12 @@ clients alone, and how many rounds lost more than .1.`
 // closedFormHelp is the help of the flag by which a corpus's images do not count.
 const closedFormHelp = "the closed form alone: images of the corpus do not count as one more client's"
 
+// errNoClosedForm says that a benchmark's rounds have no closed form.
+func errNoClosedForm(command string) error {
+	return usageErrorf("%s: --closed-form is for rounds of the corpus's classes, and these have no "+
+		"conjugate predictor: leave it out", command)
+}
+
 func newBenchRoundCommand() *cobra.Command {
 	var alpha float64
 	var bad, test int
@@ -102,6 +108,9 @@ func newBenchRoundCommand() *cobra.Command {
 				cfg.Federation.Clients)
 		}
 		return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
+			if closedForm && p.Tools.Conjugate == nil {
+				return errNoClosedForm("bench round")
+			}
 			c := p.Config
 			o := attack.Options{Clients: c.Federation.Clients, Points: c.Federation.Points, Alpha: alpha,
 				Bad: bad, Repeats: c.Seeds, ClosedForm: closedForm,

@@ -90,6 +90,7 @@ func TestWrong(t *testing.T) {
 		{"onnx inspect text.txt", "text.txt"},
 		{"onnx run x.onnx --input images=cut.npy --out o", "cut.npy"},
 		{"onnx train x.onnx --images photos", "-o is not given"},
+		{"bench round --closed-form --dataset digits --classes 5-9 --set corpus.classes=0-4 --seeds 1", "leave it out"},
 		{"grid grid.yaml", "vary"}, {"run --dataset ./nowhere", "nowhere"},
 		{"run --methods FPM", "FPM"},
 		{"run --seeds 0", "seeds"},

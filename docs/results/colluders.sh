@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/../.."
 name=${1:?name a run} draws=10
 case $name in
-digits-* | mnist-* | cifar10-* | cifar100-*) args="--dataset ${name%-*} --set conjugate.samples=20" ;;
+digits-* | mnist-* | cifar10-* | cifar100-*) args="--closed-form --dataset ${name%-*} --set conjugate.samples=20" ;;
 moments-*) args="--dataset cifar10 --set dataset.splits.corpus=0 --set conjugate.model=none --points 50 --set conjugate.samples=20" ;;
 open-*) draws=3 args="--dataset cifar100 --set dataset.classes=40-59 --set dataset.splits.test=0.4 --set corpus.classes=0-39 --points 20
 	--set conjugate.samples=10 --extractor docs/results/open/cifar100-0-39.onnx --set open.model=docs/results/open/cifar100-0-39-open.onnx" ;;
@@ -15,5 +15,5 @@ open-*) draws=3 args="--dataset cifar100 --set dataset.classes=40-59 --set datas
 esac
 mkdir -p docs/results/colluders
 # shellcheck disable=SC2086
-"${FMP:-bin/fmp}" bench round --colluders --closed-form $args --alpha "${name##*-}" --seeds "$draws" --json > "docs/results/colluders/$name.json.tmp"
+"${FMP:-bin/fmp}" bench round --colluders $args --alpha "${name##*-}" --seeds "$draws" --json > "docs/results/colluders/$name.json.tmp"
 mv "docs/results/colluders/$name.json.tmp" "docs/results/colluders/$name.json"

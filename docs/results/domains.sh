@@ -5,11 +5,11 @@
 set -eu
 cd "$(dirname "$0")/../.."
 family=${1:?name the domains} data=${2:?name a data set} points=${3:?how many images a client} alpha=${4:?alpha, 0 for homogeneous}
-out=docs/results/domains/$family-$data${5:+-$5}-$alpha.json behind=
+out=docs/results/domains/$family-$data${5:+-$5}-$alpha.json behind=--closed-form
 if [ "${5:-}" = lite0 ]; then
   behind="--extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0} --set extractor.mean=0.49804 --set extractor.std=0.50196 --set extractor.batch=32 --kappa 0.73,0.1
     --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98"
 fi
 # shellcheck disable=SC2086
-${FMP:-bin/fmp} bench domains --closed-form --domains "$family" --dataset "$data" --points "$points" --alpha "$alpha" --seeds 3 --seed 7 $behind --json >"$out.part"
+${FMP:-bin/fmp} bench domains --domains "$family" --dataset "$data" --points "$points" --alpha "$alpha" --seeds 3 --seed 7 $behind --json >"$out.part"
 mv "$out.part" "$out"

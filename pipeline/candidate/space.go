@@ -2,6 +2,7 @@ package candidate
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -32,16 +33,12 @@ func (r *Round) space() *space {
 		return nil
 	}
 	of, k := &r.Corpora[at], r.K
-	total := slices.Clone(of.Within)
-	a := centred(of.Means, k) // total covariance: within and between classes
-	n := len(a) / k
-	between := make([]float64, n*k)
-	for i := range n {
-		for j := range k {
-			between[j*n+i] = a[i*k+j]
+	total := slices.Clone(of.Within) // and the covariance between classes
+	for a := centred(of.Means, k); len(a) > 0; a = a[k:] {
+		for i, v := range a[:k] {
+			axpy(v, a[:k], total[i*k:(i+1)*k])
 		}
 	}
-	axpy(1, times(between, a, k, n, k), total)
 	_, v := dense.Eigen(general(k, k, total)) // ascending
 	s := &space{k: k, q: make([]float64, k*spaceWidth)}
 	for i := range k {
@@ -78,18 +75,20 @@ func (s *space) round(r *Round) *Round {
 	return out
 }
 
-// inner returns Q'AQ, [spaceWidth, spaceWidth], of a symmetric matrix, [K, K].
-func (s *space) inner(a []float64) []float64 {
-	k := s.k
-	left := times(a, s.q, k, k, spaceWidth)
-	out := make([]float64, spaceWidth*spaceWidth)
-	for i := range k {
-		row := left[i*spaceWidth : (i+1)*spaceWidth]
+// down returns Q'X, [spaceWidth, n], of rows X, [K, n].
+func (s *space) down(x []float64, n int) []float64 {
+	out := make([]float64, spaceWidth*n)
+	for i := range s.k {
 		for j, v := range s.q[i*spaceWidth : (i+1)*spaceWidth] {
-			axpy(v, row, out[j*spaceWidth:(j+1)*spaceWidth])
+			axpy(v, x[i*n:(i+1)*n], out[j*n:(j+1)*n])
 		}
 	}
 	return out
+}
+
+// inner returns Q'AQ, [spaceWidth, spaceWidth], of a symmetric matrix, [K, K].
+func (s *space) inner(a []float64) []float64 {
+	return s.down(times(a, s.q, s.k, s.k, spaceWidth), spaceWidth)
 }
 
 // within returns a scatter in the space.
@@ -121,11 +120,7 @@ func (s *space) lift(t erm.Theta) erm.Theta {
 
 func (s *space) lower(t erm.Theta) erm.Theta {
 	out := erm.NewTheta(spaceWidth+1, t.C)
-	for i := range s.k {
-		for j, v := range s.q[i*spaceWidth : (i+1)*spaceWidth] {
-			axpy(v, t.W[i*t.C:(i+1)*t.C], out.W[j*t.C:(j+1)*t.C])
-		}
-	}
+	copy(out.W, s.down(t.W[:s.k*t.C], t.C))
 	copy(out.W[spaceWidth*t.C:], t.W[s.k*t.C:])
 	return out
 }
@@ -183,11 +178,11 @@ func (m *Mixture) beside(in *Mixture, s *space) *Mixture {
 
 // best returns the log-likelihood of the component of most evidence.
 func (m *Mixture) best() float64 {
-	var all []float64
+	best := math.Inf(-1)
 	for _, e := range m.Evidence {
 		if e.Weight > 0 {
-			all = append(all, e.LogLikelihood)
+			best = max(best, e.LogLikelihood)
 		}
 	}
-	return slices.Max(all)
+	return best
 }
