@@ -63,7 +63,7 @@ var compressCommand = command{
 
 SOURCE is a folder with one folder of images a class, named by the class (by its number with
 --class-numbers); a .csv of path,label with paths relative to it; or an IDX file of images, plain or
-.gz. Images are` + imagefile.Formats + `;
+.gz. Images are ` + imagefile.Formats + `;
 ` + imagefile.HEIFFormats + ` too where heif-dec, heif-convert or magick is on the PATH. Images of other formats are bad
 images (--on-bad). Images are turned upright (EXIF) and brought to the model's size as
 it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R BT.601.`,

@@ -128,7 +128,7 @@ program for the extractor (--predictor gives another; --set open.model=FILE the 
 the corpus lacks). Of class means the uploads say themselves whether their classes are the corpus's
 (closed scope) or new (open scope); --scope closed or open decides it for them. Where the client
 graph comes with the program as well, neither is needed. All uploads must come from one client
-graph, of one round, and from clients of different names. Of more than` + strconv.Itoa(pool.MaxPoints) + ` points,
+graph, of one round, and from clients of different names. Of more than ` + strconv.Itoa(pool.MaxPoints) + ` points,
 those of one class that are near each other are taken together: masses and class means stay as they are.
 
 A client whose class means differ from the others' by one shift, as with another camera, is treated
