@@ -84,42 +84,57 @@ func soft(features, centre []float32, radius float64) []float32 {
 	return out
 }
 
+// images are those of a conjugate predictor as it holds them.
+type images struct{ packed, scale, labels *onnx.Tensor }
+
+// readImages returns the images of a conjugate predictor of dx features and some classes, checked;
+// nil where it holds none.
+func readImages(m *onnx.Model, dx, classes int) (*images, error) {
+	in := m.Graph.Initializers
+	t := &images{in[conjImages], in[conjImagesScale], in[conjImagesLabels]}
+	if t.packed == nil {
+		return nil, nil
+	}
+	n := 0
+	if len(t.packed.Shape) == 2 {
+		n = t.packed.Shape[0]
+	}
+	if n < 1 || n > min(maxImages, maxImageNumbers/dx) ||
+		!isTensor(t.packed, onnx.Int8, n, dx) || !isTensor(t.scale, onnx.Float32, dx) ||
+		!isTensor(t.labels, onnx.Int32, n) {
+		return nil, fmt.Errorf("conjugate predictor: images %v of scale %v with labels %v; want "+
+			"int8 [N, %d], float32 [%d] and int32 [N]", t.packed, t.scale, t.labels, dx, dx)
+	}
+	for j, v := range t.scale.F32() {
+		if !(v >= 0) || float64(v)*128 > math.MaxFloat32 { // the least int8 is -128
+			return nil, fmt.Errorf("conjugate predictor: scale %v of feature %d of its images", v, j)
+		}
+	}
+	for i, y := range t.labels.Data.([]int32) {
+		if y < 0 || int(y) >= classes {
+			return nil, fmt.Errorf("conjugate predictor: label %d of image %d; allowed are 0 to %d",
+				y, i, classes-1)
+		}
+	}
+	return t, nil
+}
+
 // Images returns the images of a conjugate predictor, softened features [N, dx] with labels [N];
 // none where it holds none.
 func Images(m *onnx.Model) (rows []float32, labels []int, err error) {
-	packed := m.Graph.Initializers[conjImages]
-	if packed == nil {
-		return nil, nil, nil
-	}
 	c, _, err := ConjugateValues(m)
 	if err != nil {
 		return nil, nil, err
 	}
-	scale, of := m.Graph.Initializers[conjImagesScale], m.Graph.Initializers[conjImagesLabels]
-	n := 0
-	if len(packed.Shape) == 2 {
-		n = packed.Shape[0]
+	t, err := readImages(m, c.Dx, c.C)
+	if t == nil || err != nil {
+		return nil, nil, err
 	}
-	if n < 1 || n > min(maxImages, maxImageNumbers/c.Dx) ||
-		!isTensor(packed, onnx.Int8, n, c.Dx) || !isTensor(scale, onnx.Float32, c.Dx) ||
-		!isTensor(of, onnx.Int32, n) {
-		return nil, nil, fmt.Errorf("conjugate predictor: images %v of scale %v with labels %v; want "+
-			"int8 [N, %d], float32 [%d] and int32 [N]", packed, scale, of, c.Dx, c.Dx)
+	rows, labels = make([]float32, len(t.packed.Data.([]int8))), make([]int, t.labels.Shape[0])
+	for i, v := range t.packed.Data.([]int8) {
+		rows[i] = float32(v) * t.scale.F32()[i%c.Dx]
 	}
-	for j, v := range scale.F32() {
-		if !(v >= 0) || float64(v)*128 > math.MaxFloat32 { // the least int8 is -128
-			return nil, nil, fmt.Errorf("conjugate predictor: scale %v of feature %d of its images", v, j)
-		}
-	}
-	rows, labels = make([]float32, n*c.Dx), make([]int, n)
-	for i, v := range packed.Data.([]int8) {
-		rows[i] = float32(v) * scale.F32()[i%c.Dx]
-	}
-	for i, y := range of.Data.([]int32) {
-		if y < 0 || int(y) >= c.C {
-			return nil, nil, fmt.Errorf("conjugate predictor: label %d of image %d; allowed are 0 to %d",
-				y, i, c.C-1)
-		}
+	for i, y := range t.labels.Data.([]int32) {
 		labels[i] = int(y)
 	}
 	return rows, labels, nil

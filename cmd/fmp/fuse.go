@@ -154,9 +154,9 @@ wants --extractor and --class-names, and is the default with them. Labelled imag
 extractor, of any classes (--dataset), tell its kappa, the temperature of its classifiers; without
 any it stays wide, or is that of --kappa. Features are taken from the layer before the classes'
 scores; what is printed says which, and what is cut off behind it. --layer takes another, by the
-name of the layer or of its value. --class-names says which classes the clients have where the
-server has no image of them: the data set is then the corpus alone, and the open predictor (--set
-open.model=FILE, of fmp train open) reads the uploads.`,
+name of the layer or of its value. --class-names says which classes the clients have where these
+are some of the data set's, or others: the data set is then the corpus alone, and the open predictor
+(--set open.model=FILE, of fmp train open) reads uploads of classes that the corpus lacks.`,
 		Example: `  fmp fuse --dataset mnist -o client.onnx
   fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir -o client.onnx
   fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir \
@@ -377,12 +377,10 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 		if err := checkNames(names); err != nil {
 			return nil, err
 		}
-		if upload != uploadClassMeans || p.open == nil {
-			return nil, fmt.Errorf("--class-names wants uploads of class means and an open " +
-				"predictor that was trained behind the extractor; fmp train open makes one, and " +
-				"--set open.model=FILE names it")
+		if upload == uploadClassMeans && p.open != nil {
+			return models.OpenEmbedding(p.open, len(names))
 		}
-		return models.OpenEmbedding(p.open, len(names))
+		return p.some(upload, names)
 	}
 	switch {
 	case upload == uploadPoints:
@@ -406,6 +404,24 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 	}
 	return nil, fmt.Errorf("--upload %s wants a conjugate predictor that was trained behind the "+
 		"extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
+}
+
+// some returns the embedding of some of the conjugate predictor's classes.
+func (p *predictors) some(upload string, names []string) (*onnx.Model, error) {
+	if upload == uploadClassMeans && p.conjugate != nil {
+		f, err := models.ReadManifest(p.conjugate)
+		if err != nil {
+			return nil, err
+		}
+		if m, _, err := models.OfClasses(p.conjugate, f, names); m != nil || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			return models.ConjugateEmbedding(m, true)
+		}
+	}
+	return nil, fmt.Errorf("--class-names wants uploads of class means and, for names that the corpus lacks, an open " +
+		"predictor that was trained behind the extractor; fmp train open makes one, and --set open.model=FILE names it")
 }
 
 // points returns the embedding that the settings name; an untrained one only where they ask for it.

@@ -54,6 +54,9 @@ type pooled struct {
 	// classes; none where there was no choice.
 	Scope   string   `json:"scope,omitempty"`
 	Novelty *float64 `json:"novelty,omitempty"`
+	// Unknown are names of the round's classes that the corpus lacks.
+	Unknown []string `json:"unknown,omitempty"`
+	named   bool     // the corpus has all
 	// Named is the share, 0 to 1, of the corpus's images that counts as one more client's; none
 	// where the predictor holds no images of the round's classes.
 	Named *float64 `json:"named,omitempty"`
@@ -126,10 +129,12 @@ The preprocessing and the extractor are those of the client graph that made the 
 (--client-graph). Moments need no predictor. That of class means is the one that comes with the
 program for the extractor (--predictor gives another; --set open.model=FILE the one for classes that
 the corpus lacks). Of class means the uploads say themselves whether their classes are the corpus's
-(closed scope) or new (open scope); --scope closed or open decides it for them. Where the client
-graph comes with the program as well, neither is needed. All uploads must come from one client
-graph, of one round, and from clients of different names. Of more than ` + strconv.Itoa(pool.MaxPoints) + ` points,
-those of one class that are near each other are taken together: masses and class means stay as they are.
+(closed scope) or new (open scope); --scope closed or open decides it for them. Where the corpus has
+the round's classes by name, all of its own or some, its images count as one more client's; names
+that it lacks are printed. Where the client graph comes with the program as well, neither is needed.
+All uploads must come from one client graph, of one round, and from clients of different names. Of
+more than ` + strconv.Itoa(pool.MaxPoints) + ` points, those of one class that are near each other are taken together:
+masses and class means stay as they are.
 
 A client whose class means differ from the others' by one shift, as with another camera, is treated
 as shifted, not dishonest: the shift is subtracted. The classifier is for images of a client to
@@ -460,6 +465,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 		if !math.IsNaN(novelty) {
 			p.Novelty = &novelty
 		}
+		p.Unknown, p.named = r.Unknown(), r.Named()
 		if w, ok := post.Diagnostics[posterior.DiagnosticNamed]; ok {
 			p.Named, p.Unlike = &w, unlike(post, r.Client.Classes)
 		}
@@ -514,12 +520,17 @@ func (p *pooled) print(w io.Writer) error {
 			kappaText(p.Kappa[0], p.Kappa[1]), p.Kappa[0], p.Kappa[1])
 	}
 	if p.Novelty != nil {
-		of := "the corpus's classes"
+		of := "of the corpus's classes"
 		if p.Scope == posterior.ScopeOpen {
-			of = "classes that the corpus lacks"
+			if of = "of classes that the corpus lacks"; p.named {
+				of = "images unlike the corpus's of the same names"
+			}
 		}
-		fmt.Fprintf(&b, "scope:      %s: of %s (novelty %.2f, about 1 for the corpus's)\n",
+		fmt.Fprintf(&b, "scope:      %s: %s (novelty %.2f, about 1 for the corpus's)\n",
 			p.Scope, of, *p.Novelty)
+	}
+	if len(p.Unknown) > 0 {
+		fmt.Fprintf(&b, "names:      the corpus has no class %s\n", clip(strings.Join(p.Unknown, ", ")))
 	}
 	if p.Named != nil {
 		fmt.Fprintf(&b, "corpus:     %.0f%% of its images count as one more client's\n", 100**p.Named)

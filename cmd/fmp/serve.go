@@ -631,6 +631,8 @@ type summary struct {
 	Anchor string `json:"anchor,omitempty"`
 	// Unlike names the classes whose images of the corpus do not count.
 	Unlike string `json:"unlike,omitempty"`
+	// Unknown names classes of the round that the corpus lacks.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
@@ -706,6 +708,7 @@ func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload,
 			s.Scope = posterior.ScopeOpen
 		}
 		s.Unlike = strings.Join(unlike(post, r.Client.Classes), ", ")
+		s.Unknown = strings.Join(r.Unknown(), ", ")
 	}
 	if j := post.Judgement; j != nil {
 		made.Honest, s.Anchor = j.Honest, r.Anchored(j)

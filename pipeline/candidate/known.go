@@ -27,8 +27,7 @@ type known struct {
 	// unlike the others, [C]; nil: 1. At a shift all classes lie elsewhere, and clients judge them.
 	alike []float64
 	start float64 // log temperature of the discriminant of its class means
-	// tied says that its regression is better tied to the discriminant of its class means than to
-	// zero.
+	// tied says that its regression is tied to the discriminant of its class means, not to zero.
 	tied bool
 	// kappa is the log of the factor between the temperature of its images, each left out, and that
 	// of Gaussian draws in their place.
@@ -61,29 +60,52 @@ func (h *discriminant) knows(c *Corpus) (*known, error) {
 	return k, err
 }
 
-// at returns the corpus with its regression judged by its images, at the masses that a shift leaves:
-// the fewer count, the more a discriminant is worth beside a regression.
-func (k *known) at(h *discriminant, shift int, o *Options) (*known, error) {
-	of := *k
+// bound is a corpus whose regression is tied to zero or to the discriminant of its class means.
+type bound struct {
+	*known
+	weight float64 // of those of one shift, which sum to 1
+}
+
+// at returns the corpus with its regression tied in each way, weighed by its images, each left out,
+// at the masses that a shift leaves: the fewer count, the more a discriminant is worth beside a
+// regression. A corpus that is too small to tell is tied to the discriminant.
+func (k *known) at(h *discriminant, shift int, o *Options) ([]bound, error) {
 	if !k.tells() {
-		return &of, nil
-	}
-	told, err := of.judged(h, shift)
-	if err != nil {
-		return nil, err
-	}
-	alone, err := h.regression(of.images(shift), of.centre, &of)
-	if err != nil {
-		return nil, err
+		of := *k
+		return []bound{{&of, 1}}, nil
 	}
 	size := make([]float64, h.c)
-	for y, n := range of.count {
+	for y, n := range k.count {
 		if n > 0 {
 			size[y] = math.Sqrt(1 + 1/n)
 		}
 	}
-	of.kappa = normal{told.mean - h.twin(alone, &of, of.centre, size, o).mean, told.deviation}
-	return &of, nil
+	var out []bound
+	var scores []float64
+	for _, tied := range []bool{false, true} {
+		of := *k
+		of.tied = tied
+		told, err := of.judged(h, shift)
+		if err != nil {
+			return nil, err
+		}
+		alone, err := h.regression(of.images(shift), of.centre, &of)
+		if err != nil {
+			return nil, err
+		}
+		of.kappa = normal{told.log.mean - h.twin(alone, &of, of.centre, size, o).mean, told.log.deviation}
+		out, scores = append(out, bound{known: &of}), append(scores, told.score)
+	}
+	weight := weigh(scores)
+	order, total := heaviest(weight, len(weight), minWeight), 0.0
+	for _, i := range order {
+		total += weight[i]
+	}
+	likely := make([]bound, len(order))
+	for at, i := range order {
+		likely[at] = bound{out[i].known, weight[i] / total}
+	}
+	return likely, nil
 }
 
 // mass returns that of an image of class y at a shift, the place of one in shifts.
@@ -118,23 +140,11 @@ func (k *known) tells() bool {
 	return len(k.Labels) >= 10*judgeBlocks && slices.Max(k.count) >= regressionFolds
 }
 
-// judged returns the log temperature of the corpus's images, each left out, under its regression at
-// a shift, and chooses to which head that is tied.
-func (k *known) judged(h *discriminant, shift int) (normal, error) {
-	var best judged
-	for _, tied := range []bool{false, true} {
-		by := &known{start: k.start, tied: tied}
-		got, err := h.leftOut(k, shift, func(in *images) (linear, error) {
-			return h.regression(in, in.means(h), by)
-		})
-		if err != nil {
-			return normal{}, err
-		}
-		if !tied || got.score > best.score {
-			best, k.tied = got, tied
-		}
-	}
-	return best.log, nil
+// judged judges the corpus's regression at a shift by its images, each left out.
+func (k *known) judged(h *discriminant, shift int) (judged, error) {
+	return h.leftOut(k, shift, func(in *images) (linear, error) {
+		return h.regression(in, in.means(h), k)
+	})
 }
 
 // share returns the share of the corpus's images that counts at a shift.
@@ -172,7 +182,7 @@ func (h *discriminant) byMeans(means []float64) linear {
 }
 
 // regression returns that on images, tied to the discriminant of class means where the corpus's own
-// is better so, and to zero where not. The prior of classes that have images is that of their masses
+// is, and to zero where not. The prior of classes that have images is that of their masses
 // in the fit, and even in the answer.
 func (h *discriminant) regression(on *images, means []float64, k *known) (linear, error) {
 	mass := make([]float64, h.c)

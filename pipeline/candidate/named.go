@@ -14,7 +14,7 @@ import (
 //	d_y ~ N(0, V_y (1/n + 1/n_k) + shift + apart_y)
 //
 // so that each image of the corpus counts 1 / (1 + n_k shift), and each of the clients
-// 1 / (1 + n apart). Each likely shift is a component: one regression on the images of both. Where
+// 1 / (1 + n apart). Each likely shift is a component: a regression on the images of both, or two. Where
 // clients are alike, all of it depends on their sum alone.
 type named struct {
 	*discriminant
@@ -41,30 +41,49 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 	}
 	m := &Mixture{}
 	order := m.likely(at, scores)
-	js := r.judges()
-	err = each(len(order), o.Threads, func(i int) error {
-		k, err := of.at(of.discriminant, order[i], o)
-		if err != nil {
-			return err
-		}
-		k.raise(of.between)
-		if order[i] > 0 { // kappa of images of another kind varies as its prior has it
-			k.kappa.deviation = math.Hypot(k.kappa.deviation, priorKappa.deviation)
-		}
-		if i == 0 {
-			m.LogKappa, m.LogKappaError = k.kappa.mean, k.kappa.deviation
-		}
-		with := *of
-		with.known = k
-		return with.fit(&m.Components[i], &m.Evidence[order[i]], order[i], js, o)
+	js, parts := r.judges(), make([][]Component, len(order))
+	err = each(len(order), o.Threads, func(i int) (err error) {
+		parts[i], err = of.components(&m.Components[i], &m.Evidence[order[i]], order[i], js, o)
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
 	for i, j := range order {
 		m.Counted += m.Components[i].Weight * of.share(j)
 		if w := m.Components[i].Weight; j == 0 && w > 0.5 {
 			m.Unlike = of.unlikeClasses()
 		}
 	}
-	return m, err
+	m.Components = slices.Concat(parts...)
+	return m, nil
+}
+
+// components returns the parts of a shift's component, one for each way in which the regression is
+// tied.
+func (of *named) components(whole *Component, e *Evidence, shift int, js []judge, o *Options) ([]Component, error) {
+	ks, err := of.at(of.discriminant, shift, o)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Component, len(ks))
+	for i, k := range ks {
+		k.raise(of.between)
+		if shift > 0 { // kappa of images of another kind varies as its prior has it
+			k.kappa.deviation = math.Hypot(k.kappa.deviation, priorKappa.deviation)
+		}
+		with := *of
+		with.known = k.known
+		out[i] = Component{Name: whole.Name, Weight: whole.Weight * k.weight}
+		told, err := with.fit(&out[i], shift, js, o)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			e.LogTemperature, e.LogTemperatureError = told.mean, told.deviation
+		}
+	}
+	return out, nil
 }
 
 // corpusNames returns the round of a corpus and the sum of all clients. W is the corpus's.
@@ -202,22 +221,21 @@ func (of *named) images(shift int) *images {
 	return on
 }
 
-// fit computes the component of a shift.
-func (of *named) fit(to *Component, e *Evidence, shift int, js []judge, o *Options) error {
+// fit computes a component of a shift, and returns the log temperature of draws under its regression.
+func (of *named) fit(to *Component, shift int, js []judge, o *Options) (normal, error) {
 	on := of.images(shift)
 	centre, size := of.predictive(shift)
 	l, err := of.regression(on, centre, of.known)
 	if err != nil {
-		return err
+		return normal{}, err
 	}
 	told := of.twin(l, of.known, centre, size, o)
-	e.LogTemperature, e.LogTemperatureError = told.mean, told.deviation
 	log := normal{0, priorT.deviation}.given(told.mean+of.kappa.mean,
 		math.Hypot(told.deviation, of.kappa.deviation))
 	found := hear(js, of.discriminant, l, log)
 	t := math.Exp(found.log.mean)
 	to.Deviation, to.Head, to.spread = found.log.deviation, of.head(found.head), of.curvature(on, l, t)
-	return nil
+	return told, nil
 }
 
 // predictive returns the means, [C, K], and deviations, [C], of the images of each class given the

@@ -153,7 +153,7 @@ func (r *Images) Bank(part dataset.Range) (*task.Bank, error) {
 // classes, which models must match.
 func (r *Images) Behind() models.Manifest {
 	f := r.Extractor.Manifest()
-	f.Dx, f.C = r.Features.Dx, len(r.Set.Classes)
+	f.Dx, f.C, f.Classes = r.Features.Dx, len(r.Set.Classes), r.Set.Classes
 	return f
 }
 
@@ -173,6 +173,13 @@ func Model(kind, setting, dataset string,
 		}
 		if err != nil {
 			return nil, f, "", err
+		}
+		if kind == models.KindConjugate && len(f.Classes) > 0 { // some of the data set's classes
+			if some, of, err := models.OfClasses(m, f, behind.Classes); err != nil {
+				return nil, f, "", fmt.Errorf("shipped predictor of %s: %w", dataset, err)
+			} else if some != nil {
+				m, f = some, of
+			}
 		}
 		behind.Source = filepath.Base(behind.Source) // notes are shared, so they name no folder
 		if err := models.Match(behind, f); err != nil {

@@ -39,6 +39,8 @@ type Round struct {
 	drawer    models.Manifest // the predictor's manifest
 	open      *onnx.Model     // nil if there is none
 	openFrom  models.Manifest
+	named     bool     // the predictor is of the round's classes, by their names
+	unknown   []string // names of the round's classes that the predictor lacks
 	// behind uploads that are folds of a state; nil: uploads are single clients'
 	members []stats.Client
 	design  conformal.Design
@@ -150,15 +152,13 @@ func (r *Round) openPredictor() (err error) {
 	if err != nil {
 		return err
 	}
-	if r.predictor != nil {
-		if err := models.Match(r.Client, r.drawer); err != nil {
-			return err
-		}
-		if r.drawer.Kind != models.KindConjugate {
-			return nil
-		}
+	if r.predictor != nil && r.drawer.Kind != models.KindConjugate {
+		return models.Match(r.Client, r.drawer)
 	}
 	if err := r.openOpen(); err != nil {
+		return err
+	}
+	if err := r.byName(); err != nil {
 		return err
 	}
 	for _, m := range []*onnx.Model{r.predictor, r.open} {
@@ -215,6 +215,32 @@ func (r *Round) loadPredictor() (err error) {
 			"models that were made for each other", r.Client.K, r.Predictor, r.drawer.K)
 	}
 	return nil
+}
+
+// byName takes of the conjugate predictor the round's classes, in their order, where it has all names
+// and images of its corpus, and leaves a round of another number of classes to the open predictor.
+func (r *Round) byName() error {
+	if r.predictor == nil {
+		return nil
+	}
+	for _, name := range r.Client.Classes {
+		if len(r.drawer.Classes) > 0 && !slices.Contains(r.drawer.Classes, name) {
+			r.unknown = append(r.unknown, name)
+		}
+	}
+	if min(len(r.Client.Classes), len(r.drawer.Classes)) > 0 && r.unknown == nil &&
+		(slices.Equal(r.Client.Classes, r.drawer.Classes) || models.HoldsImages(r.predictor)) {
+		m, f, err := models.OfClasses(r.predictor, r.drawer, r.Client.Classes)
+		if err != nil {
+			return fmt.Errorf("pool: %w", err)
+		}
+		r.predictor, r.drawer, r.named = m, f, true
+	}
+	err := models.Match(r.Client, r.drawer)
+	if err != nil && r.open != nil {
+		r.predictor, r.drawer, err = nil, models.Manifest{}, nil
+	}
+	return err
 }
 
 // checkScope refuses a scope without the predictor that reads it.
@@ -354,6 +380,13 @@ func Open(p *posterior.Result) (open bool, novelty float64) {
 	}
 	return p.Diagnostics["open"] == 1, novelty
 }
+
+// Unknown returns the names of the round's classes that the corpus of its predictor lacks. Named
+// reports whether it has all, and counts in the round unless its images are of another kind.
+func (r *Round) Unknown() []string { return r.unknown }
+
+// Named is described at [Round.Unknown].
+func (r *Round) Named() bool { return r.named }
 
 // Classifier returns the classifier of a posterior of the round: the heads behind the client
 // graph's preprocessing and extractor or, if rows is set, the smaller form that takes feature rows.

@@ -542,6 +542,73 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// TestByName: the corpus counts in every round whose classes it has by name, all of them or some, in
+// any order. In a round with a class that it lacks it does not, and the class is named.
+func TestByName(t *testing.T) {
+	w := newWorld(t)
+	m, _ := must.Get2(models.Load(w.predictor))(t)
+	pix, labels := pixels(rng.New(1, "held"), 600, classes)
+	features := make([]float32, len(pix))
+	for i, v := range pix {
+		features[i] = float32(v) / 255
+	}
+	must.Do(t, serde.Save(w.predictor, must.Get(models.WithImages(m, features, labels))(t)))
+	file := openFile(t, 1, 0)
+	open, _ := must.Get2(models.Load(file))(t)
+	all := []string{"left", "middle", "right"}
+	for _, c := range []struct {
+		names   []string
+		unknown string
+	}{{all, ""}, {[]string{"right", "left", "middle"}, ""}, {[]string{"right", "middle"}, ""},
+		{[]string{"left", "up"}, "up"}, {[]string{"up", "left", "down"}, "up down"}} {
+		e := must.Get(models.OpenEmbedding(open, len(c.names)))(t)
+		f := must.Get(models.ReadManifest(e))(t)
+		f.Classes = c.names
+		must.Do(t, f.Write(e))
+		g, f := clientGraph(t, e)
+		images := func(stream string, n int) (some []uint8, truth []int) {
+			pix, labels := pixels(rng.New(1, stream), n, classes)
+			for i, y := range labels { // a class that is not named is one of the others
+				if at := slices.Index(c.names, all[y]); at >= 0 || c.unknown != "" {
+					some, truth = append(some, pix[i*dx:(i+1)*dx]...), append(truth, max(at, 0))
+				}
+			}
+			return some, truth
+		}
+		var uploads []Upload
+		for i := range 3 {
+			pix, labels := images(fmt.Sprint("client ", i), 30)
+			r := w.eval(t, g, pix, labels)
+			u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: len(labels),
+				Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(),
+					W: r["masses"].F32()}).Held()}
+			uploads = append(uploads, Upload{Upload: u})
+		}
+		r := must.Get(New(uploads, g, f, Options{Predictor: w.predictor, Open: file, Seed: 3, Samples: 25}))(t)
+		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+		share, named := p.Diagnostics[posterior.DiagnosticNamed]
+		if got := strings.Join(r.Unknown(), " "); got != c.unknown || named != (c.unknown == "") ||
+			named && share < 0.9 {
+			t.Errorf("%v: the corpus lacks %q, and %.2f of it counts: %v", c.names, got, share, named)
+		}
+		if !named {
+			continue
+		}
+		model := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
+		pix, truth := images("test", 300)
+		got, right := w.eval(t, model, pix, nil)["probabilities"].F32(), 0
+		for i, y := range truth {
+			row := got[i*len(c.names):][:len(c.names)]
+			if slices.Max(row) == row[y] {
+				right++
+			}
+		}
+		if right < len(truth)*95/100 {
+			t.Errorf("%v: right on %d of %d", c.names, right, len(truth))
+		}
+	}
+}
+
 // TestNothingIgnored: a setting that cannot act on a round is an error that names it.
 func TestNothingIgnored(t *testing.T) {
 	w := newWorld(t)

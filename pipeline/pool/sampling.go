@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 
 	"fmp/models"
 	"fmp/onnx/engine"
@@ -176,7 +175,7 @@ func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 		}
 		s.close = func() { k.Close() }
 		in.Conjugate, in.ClassMeans = k, sets
-		in.Named = len(r.Client.Classes) > 0 && slices.Equal(r.Client.Classes, r.drawer.Classes)
+		in.Named = r.named
 	}
 	if s.means, err = posterior.New(in); err != nil {
 		return err

@@ -85,12 +85,12 @@ func Model(digest string) (*onnx.Model, models.Manifest, error) {
 	return Load(at.dataset, at.kind)
 }
 
-// Predictor returns the predictor for the extractor and the classes of a client graph's (or an
-// embedding's) manifest: the conjugate one for uploads of class means.
+// Predictor returns the predictor for the extractor of a client graph's (or an embedding's)
+// manifest: of as many classes or, for uploads of class means, the conjugate one of any.
 func Predictor(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 	kind := models.KindPredictor
 	if client.ClassMeans {
-		kind = models.KindConjugate
+		kind, client.C = models.KindConjugate, 0
 	}
 	return behind(client, kind, func(f models.Manifest) bool { return models.Match(client, f) == nil })
 }

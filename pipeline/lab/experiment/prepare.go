@@ -462,6 +462,7 @@ func (p *Prepared) private(c Config, eng engine.Engine,
 // open finds the predictor for tasks on classes that the corpus lacks. In closed scope only a given
 // file or a shipped one is used; in open scope one is required, or a corpus to build it from.
 func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, error) {
+	behind.C = 0 // its classes are the corpus's
 	switch c.Open.Model {
 	case "none":
 		return models.Manifest{}, nil
@@ -474,7 +475,6 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 	if p.Data.Corpus == nil && (c.Open.Model == "untrained" || c.Open.Model == "default") {
 		return models.Manifest{}, nil
 	}
-	behind.C = 0 // its classes are the corpus's
 	m, f, err := p.model(models.KindOpen, c.Open.Model, c.corpus().Name, behind,
 		func() (*onnx.Model, error) {
 			u, err := meta.UntrainedOpen(p.Data.Corpus, open.MaxCoordinates)

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/onnx/must"
+	"fmp/pipeline/federate"
+)
+
+// TestPoolNames: the program's corpus counts in a round of two of its classes, in the order of the
+// round; where it lacks one by name, fmp pool says which.
+func TestPoolNames(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	fmp := func(args ...string) string {
+		t.Helper()
+		code, stdout, stderr := runFMP(t, append(args, "--engine.name", "pure")...)
+		if code != exitOK {
+			t.Fatalf("fmp %v: exit code %d: %s", args, code, stderr)
+		}
+		return stdout
+	}
+	fmp("fuse", "--dataset", "digits", "--class-names", "8,3", "--set", "open.model=none", "-o", at("closed.onnx"))
+	if code, _, stderr := runFMP(t, "fuse", "--dataset", "digits", "--class-names", "8,fox", "--set", "open.model=none",
+		"-o", at("none.onnx")); code != exitUsage || !strings.Contains(stderr, "names that the corpus lacks") {
+		t.Errorf("a client graph of classes that nothing reads: exit code %d: %s", code, stderr)
+	}
+	var uploads []string
+	for _, c := range []struct{ names, unknown string }{{"8,3", ""}, {"8,three", "three"}} {
+		graph := at(c.names + ".onnx")
+		fmp("fuse", "--dataset", "digits", "--class-names", c.names, "-o", graph)
+		for i := range 3 {
+			file := at(fmt.Sprint(c.names, i, ".upload"))
+			if c.unknown == "" {
+				fmp("anchor", "--dataset", "digits", "--client-graph", graph, "--images", "20", "--seed", fmt.Sprint(i+1),
+					"-o", file)
+				uploads = append(uploads, file)
+			}
+			u := must.Get(federate.Decode(must.Get(os.ReadFile(uploads[i]))(t), federate.Expect{}))(t)
+			u.Client, u.Model = fmt.Sprint("client ", i), must.Get(models.DigestFile(graph, 1<<30))(t)
+			must.Do(t, os.WriteFile(file, must.Get(u.Encode())(t), 0o600))
+		}
+		args := []string{"pool", "--samples", "5", "--client-graph", graph, "-o", at("c.onnx"),
+			at(c.names + "0.upload"), at(c.names + "1.upload"), at(c.names + "2.upload")}
+		var got pooled
+		must.Do(t, json.Unmarshal([]byte(fmp(append(args, "--json")...)), &got))
+		if (got.Named != nil) != (c.unknown == "") || strings.Join(got.Unknown, ",") != c.unknown ||
+			!slices.Equal(got.Classes, strings.Split(c.names, ",")) {
+			t.Errorf("%s: classes %v, the corpus counts: %v, lacks %v", c.names, got.Classes, got.Named != nil, got.Unknown)
+		}
+		text := fmp(args...)
+		if strings.Contains(text, "the corpus has no class three") != (c.unknown != "") ||
+			strings.Contains(text, "of its images count") != (c.unknown == "") {
+			t.Errorf("%s: printed is %s", c.names, text)
+		}
+	}
+}
