@@ -135,9 +135,10 @@ func newFuseCommand() *cobra.Command {
 		Long: `Write the client graph: one ONNX file from raw images (uint8, [n, height, width, channels]) and
 labels (int64, [n]) to an upload (points and masses), all that a client needs.
 
-The images are those of the extractor's input size. Where the extractor is somebody else's, its
-features are standardised with the statistics of the data set's extractor part, which become part of
-the graph.
+The images are those of the extractor's input size. Behind an extractor that comes with the program
+none of the data set's is read, unless --dataset.dir names them. Where the extractor is somebody
+else's, its features are standardised with the statistics of the data set's extractor part, which
+become part of the graph.
 
 --upload says what an upload is made of. class-means: of each class that the client holds the mean
 of its softened features and how many images it is of, which conjugate and open predictors behind
@@ -286,10 +287,13 @@ func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, uplo
 	names []string) (*onnx.Model, front, string,
 	error) {
 	none := front{}
-	bar := newProgress(cmd.ErrOrStderr())
-	defer bar.close()
-	images, err := corpus.Read(cmd.Context(), source(cfg.Dataset, cfg.Extractor, cfg.Engine), eng,
-		bar.report, nil)
+	from := source(cfg.Dataset, cfg.Extractor, cfg.Engine)
+	images, err := from.Describe(eng)
+	if err == nil && images == nil {
+		bar := newProgress(cmd.ErrOrStderr())
+		defer bar.close()
+		images, err = corpus.Read(cmd.Context(), from, eng, bar.report, nil)
+	}
 	if err != nil {
 		return nil, none, upload, usageError(err)
 	}

@@ -62,3 +62,19 @@ func TestPoolNames(t *testing.T) {
 		}
 	}
 }
+
+// TestFuseWithoutImages: a client graph behind an extractor that comes with the program needs no image
+// of its data set, and is what reading them would give.
+func TestFuseWithoutImages(t *testing.T) {
+	t.Setenv("FMP_DATA", t.TempDir())
+	file := filepath.Join(t.TempDir(), "client.onnx")
+	for _, args := range [][]string{{"--dataset", "cifar10", "--class-names", "cat,dog"}, {"--dataset", "mnist"}} {
+		if code, _, stderr := runFMP(t, append(append([]string{"fuse"}, args...), "-o", file)...); code != exitOK {
+			t.Errorf("%v: exit code %d: %s", args, code, stderr)
+		}
+	}
+	if code, _, stderr := runFMP(t, "fuse", "--dataset", "cifar10", "--dataset.dir", t.TempDir(), "-o",
+		file); code == exitOK || !strings.Contains(stderr, "cifar10") {
+		t.Errorf("a folder without images: exit code %d: %s", code, stderr)
+	}
+}

@@ -69,6 +69,33 @@ func Read(ctx context.Context, s Source, eng engine.Engine,
 	return r, nil
 }
 
+// Describe describes images for which the program has the extractor and a client graph, without
+// reading any: their classes, and the number of their features. It returns nil where the source names
+// another extractor, some of the classes or a folder of its own, or the program has none.
+func (s Source) Describe(eng engine.Engine) (*Images, error) {
+	if d := s.Dataset; s.Extractor.Model != "default" || d.Name != s.Shipped || d.Classes != "" || d.Dir != "" {
+		return nil, nil
+	}
+	g, f, err := shipped.Load(s.Shipped, models.KindClient)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	shape := g.Graph.Inputs[0].Shape // images [n, height, width, channels]
+	if len(shape) != 4 {
+		return nil, fmt.Errorf("client graph of %s: its images have %d dimensions; want 4", s.Shipped, len(shape))
+	}
+	ds := &dataset.Dataset{Classes: f.Classes}
+	ds.Train.Images = dataset.Images{H: shape[1].Size, W: shape[2].Size, Ch: shape[3].Size}
+	x, err := s.openExtractor(eng, ds)
+	if err != nil {
+		return nil, err
+	}
+	return &Images{ds, x, &featurize.Features{Dx: f.Dx}}, x.Close()
+}
+
 // Store computes shard i of n of the features that [Read] reads, and stores it where Read looks for
 // them once all are merged.
 func Store(ctx context.Context, s Source, eng engine.Engine, i, n int,
