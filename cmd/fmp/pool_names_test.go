@@ -67,6 +67,7 @@ func TestPoolNames(t *testing.T) {
 // of its data set, and is what reading them would give.
 func TestFuseWithoutImages(t *testing.T) {
 	t.Setenv("FMP_DATA", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	file := filepath.Join(t.TempDir(), "client.onnx")
 	for _, args := range [][]string{{"--dataset", "cifar10", "--class-names", "cat,dog"}, {"--dataset", "mnist"}} {
 		if code, _, stderr := runFMP(t, append(append([]string{"fuse"}, args...), "-o", file)...); code != exitOK {
