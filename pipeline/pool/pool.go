@@ -218,7 +218,8 @@ func (r *Round) loadPredictor() (err error) {
 }
 
 // byName takes of the conjugate predictor the round's classes, in their order, where it has all names
-// and images of its corpus, and leaves a round of another number of classes to the open predictor.
+// and images of its corpus. It leaves a round of another number of classes to the open predictor where
+// no option names the conjugate one.
 func (r *Round) byName() error {
 	if r.predictor == nil {
 		return nil
@@ -237,7 +238,7 @@ func (r *Round) byName() error {
 		r.predictor, r.drawer, r.named = m, f, true
 	}
 	err := models.Match(r.Client, r.drawer)
-	if err != nil && r.open != nil {
+	if named := r.Predictor != "" && r.Predictor != "default"; err != nil && r.open != nil && !named {
 		r.predictor, r.drawer, err = nil, models.Manifest{}, nil
 	}
 	return err
