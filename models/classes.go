@@ -8,8 +8,9 @@ import (
 )
 
 // OfClasses returns a conjugate predictor for classes of the given names, in their order, with the
-// images of these alone; f is the predictor's manifest. Parameters are those of all classes: they
-// know of no single one. It is nil where the predictor lacks a name.
+// images of these alone, or with none where they are under [LeastImages] a class; f is the predictor's
+// manifest. Parameters are those of all classes: they know of no single one. It is nil where the
+// predictor lacks a name.
 func OfClasses(m *onnx.Model, f Manifest, names []string) (*onnx.Model, Manifest, error) {
 	if slices.Equal(names, f.Classes) {
 		return m, f, nil
@@ -42,15 +43,15 @@ func OfClasses(m *onnx.Model, f Manifest, names []string) (*onnx.Model, Manifest
 		return nil, Manifest{}, err
 	}
 	if held != nil {
-		held.keep(out, c.Dx, to)
+		held.keep(out, c, to)
 	}
 	f.C, f.Classes = c.C, slices.Clone(names)
 	return out, f, f.Write(out)
 }
 
 // keep gives a predictor those images of classes that have a number in to, from 1, under it.
-func (t *images) keep(out *onnx.Model, dx int, to []int) {
-	packed := t.packed.Data.([]int8)
+func (t *images) keep(out *onnx.Model, c ConjugateConfig, to []int) {
+	packed, dx := t.packed.Data.([]int8), c.Dx
 	var some []int8
 	var of []int32
 	for i, y := range t.labels.Data.([]int32) {
@@ -58,13 +59,10 @@ func (t *images) keep(out *onnx.Model, dx int, to []int) {
 			some, of = append(some, packed[i*dx:(i+1)*dx]...), append(of, int32(n-1))
 		}
 	}
-	if len(of) == 0 {
+	if len(of) < LeastImages*c.C {
 		return
 	}
 	in := out.Graph.Initializers
 	in[conjImages], in[conjImagesScale] = onnx.NewTensor(some, len(of), dx), t.scale
 	in[conjImagesLabels] = onnx.NewTensor(of, len(of))
 }
-
-// HoldsImages reports whether a conjugate predictor holds images of its corpus.
-func HoldsImages(m *onnx.Model) bool { return m.Graph.Initializers[conjImages] != nil }

@@ -20,6 +20,10 @@ const (
 // float32.
 const maxImages, maxImageNumbers = 1 << 22, 1 << 28
 
+// LeastImages is the number of images of a class that a round's regression must be able to read, on
+// average: fewer tell neither their covariance nor a temperature.
+const LeastImages = 20
+
 // imageSteps is the largest number of an image's int8.
 const imageSteps = 127
 

@@ -384,7 +384,7 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 		if upload == uploadClassMeans && p.open != nil {
 			return models.OpenEmbedding(p.open, len(names))
 		}
-		return p.some(upload, names)
+		return p.conjugateOf(upload, names)
 	}
 	switch {
 	case upload == uploadPoints:
@@ -410,8 +410,8 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 		"extractor; fmp train conjugate makes one, and --set conjugate.model=FILE names it", upload)
 }
 
-// some returns the embedding of some of the conjugate predictor's classes.
-func (p *predictors) some(upload string, names []string) (*onnx.Model, error) {
+// conjugateOf returns the embedding of some of the conjugate predictor's classes.
+func (p *predictors) conjugateOf(upload string, names []string) (*onnx.Model, error) {
 	if upload == uploadClassMeans && p.conjugate != nil {
 		f, err := models.ReadManifest(p.conjugate)
 		if err != nil {

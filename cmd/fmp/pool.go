@@ -56,7 +56,7 @@ type pooled struct {
 	Novelty *float64 `json:"novelty,omitempty"`
 	// Unknown are names of the round's classes that the corpus lacks.
 	Unknown []string `json:"unknown,omitempty"`
-	named   bool     // the corpus has all
+	known   bool     // the corpus has all
 	// Named is the share, 0 to 1, of the corpus's images that counts as one more client's; none
 	// where the predictor holds no images of the round's classes.
 	Named *float64 `json:"named,omitempty"`
@@ -465,7 +465,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 		if !math.IsNaN(novelty) {
 			p.Novelty = &novelty
 		}
-		p.Unknown, p.named = r.Unknown(), r.Named()
+		p.Unknown, p.known = r.Unknown(), r.Named()
 		if w, ok := post.Diagnostics[posterior.DiagnosticNamed]; ok {
 			p.Named, p.Unlike = &w, unlike(post, r.Client.Classes)
 		}
@@ -522,7 +522,7 @@ func (p *pooled) print(w io.Writer) error {
 	if p.Novelty != nil {
 		of := "of the corpus's classes"
 		if p.Scope == posterior.ScopeOpen {
-			if of = "of classes that the corpus lacks"; p.named {
+			if of = "of classes that the corpus lacks"; p.known {
 				of = "images unlike the corpus's of the same names"
 			}
 		}

@@ -19,14 +19,7 @@ import (
 func TestPoolNames(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	fmp := func(args ...string) string {
-		t.Helper()
-		code, stdout, stderr := runFMP(t, append(args, "--engine.name", "pure")...)
-		if code != exitOK {
-			t.Fatalf("fmp %v: exit code %d: %s", args, code, stderr)
-		}
-		return stdout
-	}
+	fmp := func(args ...string) string { t.Helper(); return onPure(t, args...) }
 	fmp("fuse", "--dataset", "digits", "--class-names", "8,3", "--set", "open.model=none", "-o", at("closed.onnx"))
 	if code, _, stderr := runFMP(t, "fuse", "--dataset", "digits", "--class-names", "8,fox", "--set", "open.model=none",
 		"-o", at("none.onnx")); code != exitUsage || !strings.Contains(stderr, "names that the corpus lacks") {
@@ -63,8 +56,25 @@ func TestPoolNames(t *testing.T) {
 	}
 }
 
+// TestPoolScope: what is printed of a round's scope.
+func TestPoolScope(t *testing.T) {
+	novelty := 2.5
+	for want, p := range map[string]pooled{
+		"closed: of the corpus's classes":                    {Scope: "closed", known: true},
+		"open: of classes that the corpus lacks":             {Scope: "open"},
+		"open: images unlike the corpus's of the same names": {Scope: "open", known: true},
+	} {
+		p.Novelty, p.Shape = &novelty, []int{1, 2, 2}
+		var b strings.Builder
+		must.Do(t, p.print(&b))
+		if !strings.Contains(b.String(), "scope:      "+want+" (novelty 2.50") {
+			t.Errorf("%+v: printed is %s", p, b.String())
+		}
+	}
+}
+
 // TestFuseWithoutImages: a client graph behind an extractor that comes with the program needs no image
-// of its data set, and is what reading them would give.
+// of its data set.
 func TestFuseWithoutImages(t *testing.T) {
 	t.Setenv("FMP_DATA", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

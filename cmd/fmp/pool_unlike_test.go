@@ -18,14 +18,7 @@ import (
 func TestPoolUnlike(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	fmp := func(args ...string) string {
-		t.Helper()
-		code, stdout, stderr := runFMP(t, append(args, "--engine.name", "pure")...)
-		if code != exitOK {
-			t.Fatalf("fmp %v: exit code %d: %s", args, code, stderr)
-		}
-		return stdout
-	}
+	fmp := func(args ...string) string { t.Helper(); return onPure(t, args...) }
 	fmp("train", "conjugate", "--dataset", "digits", "--images", "--steps", "1", "-o", at("images.onnx"))
 	for name, swapped := range map[string]bool{"right": false, "swapped": true} {
 		args := []string{"pool", "--rows", "--samples", "5", "--predictor", at("images.onnx"),

@@ -24,6 +24,16 @@ func runFMP(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// onPure returns what a command prints that must not fail, on the pure engine.
+func onPure(t *testing.T, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := runFMP(t, append(args, "--engine.name", "pure")...)
+	if code != exitOK {
+		t.Fatalf("fmp %v: exit code %d: %s", args, code, stderr)
+	}
+	return stdout
+}
+
 func TestExecuteReportsBadUsageOnce(t *testing.T) {
 	for _, c := range []struct {
 		args []string

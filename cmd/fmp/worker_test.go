@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -35,6 +36,7 @@ import (
 func TestWorkersOpen(t *testing.T) {
 	const clients = 12 // more than honesty.Exact: chains propose who is honest
 	g, f := assetstest.Load(t, "digits", models.KindClient)
+	f.Classes = append(slices.Clone(f.Classes[:9]), "nine")
 	predictor, _ := must.Get2(shipped.Open(f))(t)
 	own := filepath.Join(t.TempDir(), "open.onnx")
 	must.Do(t, serde.Save(own, predictor))
@@ -92,7 +94,7 @@ func TestWorkersOpen(t *testing.T) {
 		p := &pooling{graph: g, client: f, eng: open(),
 			options: pool.Options{Open: c.path, Scope: posterior.ScopeOpen, Samples: 25, Seed: 3}}
 		alone := must.Get(p.pool(ctx, uploads))(t)
-		if s := alone.Summary.(summary); s.Scope != posterior.ScopeOpen || s.Samples != 25 ||
+		if s := alone.Summary.(summary); s.Scope != posterior.ScopeOpen || s.Unknown != "nine" || s.Samples != 25 ||
 			len(alone.Honest) != clients {
 			t.Fatalf("%s: summary %+v, P(honest) %v", name, s, alone.Honest)
 		}

@@ -217,9 +217,9 @@ func (r *Round) loadPredictor() (err error) {
 	return nil
 }
 
-// byName takes of the conjugate predictor the round's classes, in their order, where it has all names
-// and images of its corpus. It leaves a round of another number of classes to the open predictor where
-// no option names the conjugate one.
+// byName takes of the conjugate predictor the round's classes, in their order, where it has all names.
+// It leaves a round of another number of classes to the open predictor where no option names the
+// conjugate one.
 func (r *Round) byName() error {
 	if r.predictor == nil {
 		return nil
@@ -229,8 +229,7 @@ func (r *Round) byName() error {
 			r.unknown = append(r.unknown, name)
 		}
 	}
-	if min(len(r.Client.Classes), len(r.drawer.Classes)) > 0 && r.unknown == nil &&
-		(slices.Equal(r.Client.Classes, r.drawer.Classes) || models.HoldsImages(r.predictor)) {
+	if min(len(r.Client.Classes), len(r.drawer.Classes)) > 0 && r.unknown == nil {
 		m, f, err := models.OfClasses(r.predictor, r.drawer, r.Client.Classes)
 		if err != nil {
 			return fmt.Errorf("pool: %w", err)
@@ -238,7 +237,7 @@ func (r *Round) byName() error {
 		r.predictor, r.drawer, r.named = m, f, true
 	}
 	err := models.Match(r.Client, r.drawer)
-	if named := r.Predictor != "" && r.Predictor != "default"; err != nil && r.open != nil && !named {
+	if given := r.Predictor != "" && r.Predictor != "default"; err != nil && r.open != nil && !given {
 		r.predictor, r.drawer, err = nil, models.Manifest{}, nil
 	}
 	return err
@@ -382,11 +381,10 @@ func Open(p *posterior.Result) (open bool, novelty float64) {
 	return p.Diagnostics["open"] == 1, novelty
 }
 
-// Unknown returns the names of the round's classes that the corpus of its predictor lacks. Named
-// reports whether it has all, and counts in the round unless its images are of another kind.
+// Unknown returns the names of the round's classes that the corpus of its predictor lacks.
 func (r *Round) Unknown() []string { return r.unknown }
 
-// Named is described at [Round.Unknown].
+// Named reports whether the corpus of the round's predictor has all of its classes, by name.
 func (r *Round) Named() bool { return r.named }
 
 // Classifier returns the classifier of a posterior of the round: the heads behind the client

@@ -34,20 +34,15 @@ func (c *Conjugate) Corpus() (*candidate.Corpus, error) {
 	return c.known, c.corpusErr
 }
 
-const (
-	// maxProducts bounds the products of one pass of a regression over the images.
-	maxProducts = 1 << 30
-	// leastImages is the number of images of a class that a regression must be able to read, on
-	// average: fewer tell neither their covariance nor a temperature.
-	leastImages = 20
-)
+// maxProducts bounds the products of one pass of a regression over the images.
+const maxProducts = 1 << 30
 
 // ImagesFit returns an error for a corpus of which a round's regression reads too few images of each
 // class: it has few, or classes and coordinates are many.
 func ImagesFit(images, coordinates, classes int) error {
-	if n := min(images, maxProducts/(coordinates*classes)) / classes; n < leastImages {
+	if n := min(images, maxProducts/(coordinates*classes)) / classes; n < models.LeastImages {
 		return fmt.Errorf("images of the corpus: of %d in %d classes and %d coordinates a round reads %d of each class, "+
-			"and needs %d; train the predictor without them", images, classes, coordinates, n, leastImages)
+			"and needs %d; train the predictor without them", images, classes, coordinates, n, models.LeastImages)
 	}
 	return nil
 }
