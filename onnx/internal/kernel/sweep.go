@@ -3,8 +3,8 @@ package kernel
 import "unsafe"
 
 // sweeps is how windows of 3x3 and 5x5 go down planes of two axes, with strides of one or two, in
-// vectors of 16 columns: a strip of a plane after the other, or two narrow planes side by side. A
-// line of the input is read once for all lines of the output.
+// vectors of 16 columns: a strip of a plane after the other, or two narrow planes side by side; or
+// in vectors of eight. A line of the input is read once for all lines of the output.
 type sweeps struct {
 	in, out         [2]int
 	size, stride    int
@@ -12,6 +12,7 @@ type sweeps struct {
 	strips          []strip
 	two             strip // of two planes; none where it holds no masks
 	index, twoIndex [sweepLanes][16]uint32
+	eights          []stripPair // for vectors of eight columns
 }
 
 // strip is a part of a line: its first column of input and of output, which may lie in the padding,
@@ -52,7 +53,7 @@ type sweep struct {
 
 // newSweeps returns nil where there is no kernel for the window.
 func newSweeps(w window, in, out []int) *sweeps {
-	if len(in) != 2 || !haveMasks() || w.size[0] != w.size[1] || w.stride[0] != w.stride[1] ||
+	if len(in) != 2 || !haveEights() || w.size[0] != w.size[1] || w.stride[0] != w.stride[1] ||
 		w.dilation[0] != 1 || w.dilation[1] != 1 {
 		return nil
 	}
@@ -68,6 +69,7 @@ func newSweeps(w window, in, out []int) *sweeps {
 	if s.tail = out[0] - ends; in[0]+w.begin[0] < s.size || s.tail < 0 {
 		return nil
 	}
+	s.eights = s.pairs(w.begin[1])
 	if in[1] <= 16 && out[1] <= 8 {
 		s.side(w.begin[1])
 	}
@@ -107,6 +109,10 @@ func (s *sweeps) side(begin int) {
 
 // run convolves every channel with its own window.
 func (s *sweeps) run(v *convolution[float32]) {
+	if !haveMasks() || v.env.Reproducible {
+		s.runEights(v)
+		return
+	}
 	channels, group, most := v.xs[1], 1, 1
 	if s.two.masks[0] != 0 && channels%2 == 0 {
 		group = 2

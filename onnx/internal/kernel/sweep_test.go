@@ -15,8 +15,22 @@ func TestSweeps(t *testing.T) {
 	if !haveMasks() {
 		t.Skip("this processor has no AVX-512")
 	}
+	sweepWindows(t, false, 4*2) // windows, on one plane or two
+}
+
+// The same in vectors of eight columns, with products that are rounded before they are added or not,
+// on planes of each width up to eight, and of more.
+func TestEights(t *testing.T) {
+	if !haveEights() {
+		t.Skip("this processor has no AVX2")
+	}
+	sweepWindows(t, true, 4*2*9)
+}
+
+func sweepWindows(t *testing.T, eights bool, want int) {
+	t.Helper()
 	r := rand.New(rand.NewPCG(27, 28))
-	kinds := map[[3]int]int{} // by size, stride and planes at once
+	kinds := map[sweepKind]int{}
 	for range 4000 {
 		in, size, stride := []int{1 + r.IntN(12), 1 + r.IntN(60)}, 3+2*r.IntN(2), 1+r.IntN(2)
 		if r.IntN(2) == 0 {
@@ -42,26 +56,40 @@ func TestSweeps(t *testing.T) {
 			then.lo, then.hi = float32(math.Inf(-1)), float32(math.Inf(1))
 		}
 		room := tame(r, 2*channels*pos+20)
-		v := &convolution[float32]{Call: NewCall(&Env{Pool: &Pool{}, Threads: 1}, 3, 1), window: w,
+		env := &Env{Pool: &Pool{}, Threads: 1, Reproducible: eights && r.IntN(2) == 0}
+		v := &convolution[float32]{Call: NewCall(env, 3, 1), window: w,
 			group: channels, then: then,
 			xs: []int{2, channels, in[0], in[1]}, sp: out, x: x, weights: weights, bias: bias,
 			out:      room[:2*channels*pos],
 			channels: 1, filters: 1, in: in[0] * in[1], pos: pos, taps: size * size}
 		rest := slices.Clone(room[len(v.out):])
-		must.Do(t, v.Do(func(*Call) error { s.run(v); return nil }))
-		got, at := slices.Clone(v.out), [3]int{size, stride, 1}
-		if s.two.masks[0] != 0 && channels%2 == 0 {
-			at[2] = 2
+		sweep, at := s.run, sweepKind{size: size, stride: stride, steps: env.Reproducible}
+		switch {
+		case eights:
+			sweep, at.columns = s.runEights, min(out[1], 9)
+		case s.two.masks[0] != 0 && channels%2 == 0:
+			at.columns = 17
+		default:
+			at.columns = 16
 		}
 		kinds[at]++
+		must.Do(t, v.Do(func(*Call) error { sweep(v); return nil }))
+		got := slices.Clone(v.out)
 		must.Do(t, v.Do(func(*Call) error { return v.depthwise() }))
 		if !same(got, v.out) || !same(room[len(v.out):], rest) {
-			t.Fatalf("%v by %+v, %d channels, %+v, %+v:\n%v, want\n%v", in, w, channels, s, p, got, v.out)
+			t.Fatalf("%v by %+v, %d channels, %+v, %+v:\n%v, want\n%v", in, w, channels, at, p, got, v.out)
 		}
 	}
-	if len(kinds) != 8 {
-		t.Errorf("windows and planes at once: %v", kinds)
+	if len(kinds) != want {
+		t.Errorf("kinds of sweeps: %v", kinds)
 	}
+}
+
+// sweepKind names a kernel: size and stride of the window, and columns of output: up to 9 in vectors
+// of eight (9: more than eight), 16, or 17 for two planes side by side.
+type sweepKind struct {
+	size, stride, columns int
+	steps                 bool
 }
 
 // tame returns finite numbers.
