@@ -159,7 +159,7 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 			for j, w := 0, 0; j < n; j += w {
 				w = panelPart(j, n)
 				part := c.part(i, j, h, w)
-				if inPlace && (w == panelCols || w <= fewColumns && !p.steps || !wholePanels()) {
+				if inPlace && (w%panelUnit() == 0 || w <= fewColumns && !p.steps) {
 					p.panel(at, b.data[l*b.stride+j:], b.stride, d, part, start)
 				} else {
 					q := j % panelWidth

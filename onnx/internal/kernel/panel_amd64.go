@@ -14,9 +14,13 @@ var (
 // stridedPanels says that panelStrided is there.
 const stridedPanels = true
 
-// wholePanels says that kernels read and write panelCols columns, whether or not as many are
-// wanted.
-func wholePanels() bool { return !haveAVX512 }
+// panelUnit is how many columns, and their multiples, kernels read and write at once: masks name any.
+func panelUnit() int {
+	if haveAVX512 {
+		return 1
+	}
+	return 16
+}
 
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with
 // a stride, of which the first w are wanted. Where from is not nil, c is set to a b plus from, a

@@ -21,9 +21,8 @@ func panelFew(int, []float32, []float32, []float32, int, *[fewColumns][2 * panel
 	panic("no kernel reads b where it lies")
 }
 
-// wholePanels says that kernels read and write panelCols columns, whether or not as many are
-// wanted.
-func wholePanels() bool { return true }
+// panelUnit is how many columns kernels read and write at once.
+func panelUnit() int { return panelCols }
 
 // begin fills the rows of c with the numbers from, where that is not nil.
 func begin(c []float32, stride int, from []float32) {

@@ -9,7 +9,7 @@ const edgeRoom = panelRows * panelCols
 // half of those where the rest are few.
 func panelPart(j, n int) int {
 	w := min(panelCols-j%panelCols, n-j)
-	if half := panelCols / 2; w > half && w <= half+fewColumns && !wholePanels() {
+	if half := panelCols / 2; w > half && w <= half+fewColumns && half%panelUnit() == 0 {
 		return half
 	}
 	return w
@@ -24,7 +24,7 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 		return
 	}
 	whole := 0 // rows of panels that need no copy
-	if high := c.rows / panelRows; high > 0 && stridedPanels && (v == panelCols || !wholePanels()) {
+	if high := c.rows / panelRows; high > 0 && stridedPanels && v%panelUnit() == 0 {
 		panelStrided(p.steps, d, high, left, b, bs, c.data, c.stride, v, from)
 		whole = high * panelRows
 	}
@@ -35,7 +35,7 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 		if from != nil {
 			start = from[i : i+panelRows]
 		}
-		edge := h < panelRows || v < panelCols && wholePanels()
+		edge := h < panelRows || v%panelUnit() != 0
 		if edge {
 			for r := 0; r < h && start == nil; r++ {
 				copy(p.c[r*panelCols:], to[r*stride:r*stride+v])
