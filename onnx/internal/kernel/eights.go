@@ -8,8 +8,11 @@ import "slices"
 // wide enough for two more.
 type stripPair struct {
 	from, to [2]int
-	inside   [12][8]int32 // -1 inside
+	inside   *insides
 }
+
+// insides are the columns of each load that lie in the plane, of which the sign is set: -1.
+type insides [12][8]int32
 
 // eightSweep is the arguments of a kernel of eight columns, by their places in eights_amd64.s.
 type eightSweep struct {
@@ -22,44 +25,56 @@ type eightSweep struct {
 	odd               int // whether the first line is an odd one, counted with the padding
 	weights           *float32
 	end               *finishing
-	inside            *[12][8]int32
+	inside            *insides
 	room              *[vectorsOf][8]float32
 }
 
-// vectorsOf is how many vectors a kernel lays out: weights of 5x5, and what finishes sums.
+// vectorsOf is how many vectors a kernel lays out: weights of 5x5, and the five numbers of a
+// finishing.
 const vectorsOf = 25 + 5
 
 // pairs lays out strips, of which begin columns of padding lie before the plane. Load v is of strip
-// v mod 2 from tap v / 2 on; where the stride is two, v and v + 1 are of one strip, side by side.
+// v mod 2 from tap v / 2 on; where the stride is two, loads 2i and 2i + 1 are of one strip, side by
+// side. Strips whose loads all lie in the plane share their insides.
 func (s *sweeps) pairs(begin int) (out []stripPair) {
 	var starts []int // columns of output
 	for x := 0; x < s.out[1]; x += 8 {
 		starts = append(starts, max(0, min(x, s.out[1]-8)))
 	}
+	whole := new(insides)
+	for v := range whole {
+		for lane := range whole[v] {
+			whole[v][lane] = -1
+		}
+	}
 	for x := range slices.Chunk(starts, 2) {
+		in := new(insides)
 		p := stripPair{to: [2]int{x[0], x[len(x)-1]}}
 		for i, x := range p.to {
 			p.from[i] = x*s.stride - begin
 		}
-		for v := range p.inside {
+		for v := range in {
 			strip, first := v%2, v/2
 			if s.stride == 2 {
 				strip, first = v/2%2, v/4*2+v%2*8
 			}
-			for lane := range p.inside[v] {
+			for lane := range in[v] {
 				if at := p.from[strip] + first + lane; at >= 0 && at < s.in[1] {
-					p.inside[v][lane] = -1
+					in[v][lane] = -1
 				}
 			}
+		}
+		if p.inside = in; *in == *whole {
+			p.inside = whole
 		}
 		out = append(out, p)
 	}
 	return out
 }
 
-// runEights convolves every channel with its own window. Of lines of less than eight columns, what
-// is written behind them is overwritten by those that follow; a plane that none follow is written
-// apart first.
+// runEights convolves every channel with its own window. A line of less than eight columns is
+// written with numbers behind its end, which the lines after it overwrite; a plane without enough
+// lines after it is written apart first.
 func (s *sweeps) runEights(v *convolution[float32]) {
 	channels, over := v.xs[1], max(0, 8-s.out[1])
 	v.Parallel(v.xs[0]*channels, work(1, v.pos, v.taps)/8, func(lo, hi int) {
@@ -79,7 +94,7 @@ func (s *sweeps) runEights(v *convolution[float32]) {
 			}
 			for i := range s.eights {
 				p := &s.eights[i]
-				a.from, a.from2, a.inside = 4*p.from[0], 4*p.from[1], &p.inside
+				a.from, a.from2, a.inside = 4*p.from[0], 4*p.from[1], p.inside
 				a.dst, a.dst2 = &dst[p.to[0]], &dst[p.to[1]]
 				a.run(s.size, s.stride, v.env.Reproducible)
 			}
