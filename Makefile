@@ -24,7 +24,7 @@ $(BIN)/fmp: # go build knows best whether there is anything to do
 	@$(GO) build $(VCS) -trimpath -ldflags="-s -w" $(TAGS) -o $(BIN)/fmp ./cmd/fmp
 
 # The client is kept small: no inlining in what it has that waits for networks, files and people, or is done once a model, and in printing,
-# clocks and reflection. It asks its servers one thing at a time: HTTP/2 would add 0.35 MB and serve nothing.
+# clocks, locks and reflection. It asks its servers one thing at a time: HTTP/2 would add 0.35 MB and serve nothing.
 WAITS := \
   github.com/... net/... crypto/tls crypto/x509 google.golang.org/protobuf/... vendor/... fmp/cmd/... fmp/pipeline/internal/design \
   fmp/pipeline/federate/... fmp/onnx/suggest fmp/onnx/atomicfile fmp/onnx/regularfile fmp/pipeline/page encoding/asn1 text/... fmp/onnx/optim \

@@ -14,20 +14,21 @@
 #define LO 896(R10)
 #define HI 928(R10)
 
+// SPREAD fills a vector with a number.
 #define SPREAD(from, to) \
 	VBROADCASTSS from, Y15 \
 	VMOVUPS      Y15, to
 
 #define BEGIN(taps) \
 	MOVQ a+0(FP), R14     \
-	MOVQ 96(R14), DI      \
-	MOVQ 120(R14), R10    \
-	MOVQ 104(R14), R12    \
-	SPREAD(0(R12), START)  \
-	SPREAD(4(R12), SCALE)  \
-	SPREAD(8(R12), SHIFT)  \
-	SPREAD(12(R12), LO)    \
-	SPREAD(16(R12), HI)    \
+	MOVQ 88(R14), DI      \
+	MOVQ 112(R14), R10    \
+	MOVQ 96(R14), R12     \
+	SPREAD(0(R12), START) \
+	SPREAD(4(R12), SCALE) \
+	SPREAD(8(R12), SHIFT) \
+	SPREAD(12(R12), LO)   \
+	SPREAD(16(R12), HI)   \
 	MOVQ R10, SI          \
 	MOVQ $taps, CX        \
 weight: \
@@ -37,18 +38,18 @@ weight: \
 	DECQ CX               \
 	JNZ  weight           \
 	MOVQ 0(R14), SI       \
-	MOVQ 8(R14), BX       \
-	ADDQ 16(R14), SI      \
-	ADDQ 24(R14), BX      \
-	MOVQ 32(R14), R8      \
-	MOVQ 40(R14), DI      \
-	MOVQ 48(R14), AX      \
-	MOVQ 56(R14), R9      \
-	MOVQ 64(R14), R11     \
-	MOVQ 72(R14), CX      \
-	MOVQ 80(R14), DX      \
-	MOVQ 88(R14), R13     \
-	MOVQ 112(R14), R12    \
+	MOVQ SI, BX           \
+	ADDQ 8(R14), SI       \
+	ADDQ 16(R14), BX      \
+	MOVQ 24(R14), R8      \
+	MOVQ 32(R14), DI      \
+	MOVQ 40(R14), AX      \
+	MOVQ 48(R14), R9      \
+	MOVQ 56(R14), R11     \
+	MOVQ 64(R14), CX      \
+	MOVQ 72(R14), DX      \
+	MOVQ 80(R14), R13     \
+	MOVQ 104(R14), R12    \
 	VMOVUPS START, Y0     \
 	VMOVAPS Y0, Y1        \
 	VMOVAPS Y0, Y2        \
@@ -223,6 +224,7 @@ weight: \
 	ADDQ    R9, DI          \
 	ADDQ    R9, AX
 
+// ASIS keeps the order of the columns.
 #define ASIS
 
 // INORDER undoes what PAIRS' halves of lanes did.
@@ -241,6 +243,7 @@ done: \
 	VZEROUPPER    \
 	RET
 
+// NEXT goes on to the next lines of both strips.
 #define NEXT \
 	PREFETCHT0 (SI)(R8*8) \
 	PREFETCHT0 (BX)(R8*8) \

@@ -49,13 +49,12 @@ func (f evenCurve) single(dst, x []float32) {
 	var room [256]float64
 	for len(x) > 0 {
 		y := room[:min(len(x), len(room))]
-		for i, v := range x[:len(y)] {
-			y[i] = float64(v)
+		for i := doubles(y, x); i < len(y); i++ {
+			y[i] = float64(x[i])
 		}
 		f.row(y)
-		to := dst[:len(y)]
-		for i, v := range y {
-			to[i] = float32(v)
+		for i := singles(dst, y); i < len(y); i++ {
+			dst[i] = float32(y[i])
 		}
 		dst, x = dst[len(y):], x[len(y):]
 	}

@@ -25,6 +25,26 @@ func (f evenCurve) vectors(x []float64) {
 	evenExpY(len(x), &x[0], (*[12]float64)(overFactorials), f == evenSigmoids)
 }
 
+// doubles sets the first numbers of dst to those of src, and returns how many.
+func doubles(dst []float64, src []float32) int {
+	n := len(dst) &^ 7
+	if !havePanels || n == 0 {
+		return 0
+	}
+	doublesY(n, &dst[0], &src[:n][0])
+	return n
+}
+
+// singles sets the first numbers of dst to those of src, rounded, and returns how many.
+func singles(dst []float32, src []float64) int {
+	n := len(src) &^ 7
+	if !havePanels || n == 0 {
+		return 0
+	}
+	singlesY(n, &dst[:n][0], &src[0])
+	return n
+}
+
 // evenHardSwish sets dst to x min(max(x/6 + 1/2, 0), 1), rounded to float32 once.
 func evenHardSwish(dst, x []float32) {
 	if !havePanels {
@@ -42,6 +62,12 @@ func evenHardSwish(dst, x []float32) {
 		copy(dst[n:], rest[:])
 	}
 }
+
+//go:noescape
+func doublesY(n int, dst *float64, src *float32)
+
+//go:noescape
+func singlesY(n int, dst *float32, src *float64)
 
 //go:noescape
 func evenHardSwishY(n int, dst, x *float32)

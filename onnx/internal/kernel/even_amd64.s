@@ -218,3 +218,39 @@ loop:
 	JNZ        loop
 	VZEROUPPER
 	RET
+
+// func doublesY(n int, dst *float64, src *float32)
+TEXT ·doublesY(SB), NOSPLIT, $0-24
+	MOVQ n+0(FP), CX
+	MOVQ dst+8(FP), DI
+	MOVQ src+16(FP), SI
+
+loop:
+	VCVTPS2PD (SI), Y0
+	VCVTPS2PD 16(SI), Y1
+	VMOVUPD   Y0, (DI)
+	VMOVUPD   Y1, 32(DI)
+	ADDQ      $32, SI
+	ADDQ      $64, DI
+	SUBQ      $8, CX
+	JNZ       loop
+	VZEROUPPER
+	RET
+
+// func singlesY(n int, dst *float32, src *float64)
+TEXT ·singlesY(SB), NOSPLIT, $0-24
+	MOVQ n+0(FP), CX
+	MOVQ dst+8(FP), DI
+	MOVQ src+16(FP), SI
+
+loop:
+	VCVTPD2PSY (SI), X0
+	VCVTPD2PSY 32(SI), X1
+	VMOVUPS    X0, (DI)
+	VMOVUPS    X1, 16(DI)
+	ADDQ       $64, SI
+	ADDQ       $32, DI
+	SUBQ       $8, CX
+	JNZ        loop
+	VZEROUPPER
+	RET

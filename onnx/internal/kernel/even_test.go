@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -67,6 +68,31 @@ func TestEvenRows(t *testing.T) {
 		for i, v := range want {
 			if math.Float64bits(got[i]) != math.Float64bits(v) && (v == v || got[i] == got[i]) {
 				t.Fatalf("%s of %v is %v in a row, and %v alone", name, x[i], got[i], v)
+			}
+		}
+	}
+}
+
+// TestEvenSingles: rows of float32 have the bits of the functions number by number, whatever their
+// length, and write nothing behind it.
+func TestEvenSingles(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for n := range 600 {
+		x, got := odd(r, n), make([]float32, n+9)
+		for i := range x {
+			x[i] *= 30
+		}
+		for _, f := range []evenCurve{evenExps, evenSigmoids, evenErfs} {
+			f.single(got[:n], x)
+			for i, v := range x {
+				one := []float64{float64(v)}
+				f.slowly(one)
+				if want := float32(one[0]); !sameBits(got[i:i+1], []float32{want}) {
+					t.Fatalf("curve %d of %v, %d of %d: %v, want %v", f, v, i, n, got[i], want)
+				}
+			}
+			if !sameBits(got[n:], make([]float32, 9)) {
+				t.Fatalf("curve %d wrote behind %d numbers: %v", f, n, got[n:])
 			}
 		}
 	}

@@ -14,7 +14,8 @@ var (
 // stridedPanels says that panelStrided is there.
 const stridedPanels = true
 
-// panelUnit is how many columns, and their multiples, kernels read and write at once: masks name any.
+// panelUnit is the number of columns of which kernels read and write multiples. Masks of AVX-512 name
+// any.
 func panelUnit() int {
 	if haveAVX512 {
 		return 1

@@ -21,7 +21,7 @@ func panelFew(int, []float32, []float32, []float32, int, *[fewColumns][2 * panel
 	panic("no kernel reads b where it lies")
 }
 
-// panelUnit is how many columns kernels read and write at once.
+// panelUnit is the number of columns of which kernels read and write multiples.
 func panelUnit() int { return panelCols }
 
 // begin fills the rows of c with the numbers from, where that is not nil.

@@ -69,7 +69,7 @@ func newSweeps(w window, in, out []int) *sweeps {
 	if s.tail = out[0] - ends; in[0]+w.begin[0] < s.size || s.tail < 0 {
 		return nil
 	}
-	s.eights = s.pairs(w.begin[1])
+	s.eights = s.stripPairs(w.begin[1])
 	if in[1] <= 16 && out[1] <= 8 {
 		s.side(w.begin[1])
 	}
