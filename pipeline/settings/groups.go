@@ -80,10 +80,12 @@ func (x Extractor) CheckKappa() error {
 
 // Federation sets the number of clients and the partition of the images.
 type Federation struct {
-	Clients   int       `yaml:"clients" json:"clients" default:"10" allowed:"1..10000" doc:"number of clients M"`
-	Points    int       `yaml:"points" json:"points" default:"0" allowed:"0..100000" doc:"images n that one client holds; 0 means {points}"`
-	Partition string    `yaml:"partition" json:"partition" default:"homogeneous" allowed:"homogeneous|dirichlet|both" doc:"how classes are spread over clients"`
-	Alpha     []float64 `yaml:"alpha,flow" json:"alpha" default:"0.1, 0.5, 1, 5" allowed:"0.001..1000" doc:"concentrations of the Dirichlet partitions"`
+	Clients int `yaml:"clients" json:"clients" default:"10" allowed:"1..10000" doc:"number of clients M"`
+	Points  int `yaml:"points" json:"points" default:"0" allowed:"0..100000" doc:"images n that one client holds; 0 means {points}"`
+	// Calibration is that of clients that send moments.
+	Calibration int       `yaml:"calibration" json:"calibration" default:"10" allowed:"0..10" doc:"calibration points of each client that sends moments, at most a fifth of its images; clients of fmp pool send none unless they are asked"`
+	Partition   string    `yaml:"partition" json:"partition" default:"homogeneous" allowed:"homogeneous|dirichlet|both" doc:"how classes are spread over clients"`
+	Alpha       []float64 `yaml:"alpha,flow" json:"alpha" default:"0.1, 0.5, 1, 5" allowed:"0.001..1000" doc:"concentrations of the Dirichlet partitions"`
 }
 
 // Conjugate sets the conjugate predictor, used by FMP and FMP-mean.

@@ -61,7 +61,7 @@ func (r *running) calibrate(ctx context.Context, clients []*point.Set,
 		if err != nil {
 			return nil, err
 		}
-		chosen := moments.Calibration(rows, set.Dx, momentsKey(stream, m), moments.MaxCalibration)
+		chosen := moments.Calibration(rows, set.Dx, momentsKey(stream, m), k.Calibration)
 		if rows, err = r.tools.embed(ctx, h); err != nil {
 			return nil, err
 		}

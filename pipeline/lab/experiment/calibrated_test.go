@@ -8,6 +8,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/onnx/must"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/posterior"
 )
 
@@ -22,7 +23,7 @@ func TestCalibrated(t *testing.T) {
 	c.Dataset.Splits.Corpus, c.Protocol, c.Methods = 0, protocolCalibrated,
 		[]string{"FMP", "ANN", "FedCGS"}
 	c.Federation.Points, c.Scores.Coverage, c.Scores.Hindsight = 25, false, true
-	k := Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Embedded: at}
+	k := Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Embedded: at, Calibration: moments.MaxCalibration}
 	r := &running{Config: c, data: d, tools: k, inner: 1}
 	rows, _, stream, err := c.draw(d.Clients, Partition{}, 0)
 	if err != nil {

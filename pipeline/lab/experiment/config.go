@@ -179,6 +179,10 @@ func (c *Config) checkScope(fail func(key string, value any, allowed, next strin
 		fail("protocol", c.Protocol, "shared or calibrated where dataset.splits.corpus is 0",
 			"give the corpus a part: tuning needs it")
 	}
+	if c.Federation.Calibration == 0 && c.Protocol == protocolCalibrated {
+		fail("federation.calibration", 0, "1 to 10 with the protocol calibrated",
+			"rivals choose by these points; protocol shared does without")
+	}
 	if c.Posterior.Calibrate > 0 && (c.Protocol != "shared" || !c.OpenScope()) {
 		fail("posterior.calibrate", c.Posterior.Calibrate,
 			"0 with another protocol than shared, and in closed scope",

@@ -8,6 +8,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/lab/score"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/open"
 )
 
@@ -49,7 +50,8 @@ func TestWithoutACorpus(t *testing.T) {
 			t.Errorf("%s is named as left out: %v (%s)", i.Name, named, p.Manifest.Notes[0])
 		}
 	}
-	k := Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Embedded: p.Tools.Embedded}
+	k := Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Embedded: p.Tools.Embedded,
+		Calibration: moments.MaxCalibration}
 	rows := make([][]int, 4)
 	for i := range 320 {
 		rows[i%4] = append(rows[i%4], i)

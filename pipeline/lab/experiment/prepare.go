@@ -418,6 +418,7 @@ func (p *Prepared) withoutPredictor(c *Config, note string) error {
 		mean, std = p.Stats.Mean, p.Stats.Std
 	}
 	var err error
+	p.Tools.Calibration = c.Federation.Calibration
 	if p.Tools.Embedded, err = posterior.NewEmbedded(p.Data.Clients.Dx, nil, mean, std); err != nil {
 		return err
 	}

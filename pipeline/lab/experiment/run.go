@@ -59,6 +59,8 @@ type Tools struct {
 	// Embedded is how features are embedded where clients send moments: where there is neither; nil
 	// otherwise.
 	Embedded *posterior.Embedded
+	// Calibration is the number of calibration points that each of these sends.
+	Calibration int
 	// Private is nil where the settings ask for no private round.
 	Private posterior.Private
 	// Shared, if not nil, holds the resources that the run shares with concurrent ones.
@@ -462,11 +464,12 @@ func (k Tools) Moments(ctx context.Context, clients []*point.Set,
 			return nil, err
 		}
 		var u discriminant.Client
-		if u.Means, u.Within, err = moments.Compute(rows, len(rows)/len(labels), labels, set.C,
-			momentsKey(stream, m)); err != nil {
+		dx := len(rows) / len(labels)
+		chosen := moments.Calibration(rows, dx, momentsKey(stream, m), k.Calibration)
+		if u.Means, u.Within, err = moments.Parted(rows, dx, labels, set.C, chosen); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
-		if u.Curves, err = moments.CurvesOf(rows, len(rows)/len(labels), labels, set.C, stream); err != nil {
+		if u.Curves, err = moments.CurvesOf(rows, dx, labels, set.C, stream); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
 		out = append(out, u)
