@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/stat"
+
+	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
@@ -54,6 +57,17 @@ var oneNames = []oneRow{
 	{"names-digits-5", "names", "one", "names-digits-5"},
 }
 
+// oneUntold are rounds of moments in which nothing tells the temperature: FMP is the form of before, in the same run.
+var oneUntold = []oneRow{
+	{"untold-cifar100-5-60", "untold", "one", "untold-cifar100-5-60"},
+	{"untold-cifar10-5-60", "untold", "one", "untold-cifar10-5-60"},
+	{"untold-cifar10-10-20", "untold", "one", "untold-cifar10-10-20"},
+	{"untold-cifar100-20-60", "untold", "one", "untold-cifar100-20-60"},
+	{"untold-cifar10-10-200", "untold", "one", "untold-cifar10-10-200"},
+	{"untold-mnist-10-60", "untold", "one", "untold-mnist-10-60"},
+	{"untold-digits-10-60", "untold", "one", "untold-digits-10-60"},
+}
+
 // TestOnePosterior: the tables of one posterior beside today's form are of the kept runs, paired
 // repeat by repeat. With -update they are written (make docs).
 func TestOnePosterior(t *testing.T) {
@@ -61,6 +75,7 @@ func TestOnePosterior(t *testing.T) {
 	write(t, "results/one.md", "one", oneText(t, oneRows))
 	write(t, "results/one.md", "one-families", oneText(t, oneFamilies))
 	write(t, "results/one.md", "one-names", oneText(t, oneNames))
+	write(t, "results/one.md", "one-untold", untoldText(t))
 }
 
 // oneText is a table of one posterior beside today's form.
@@ -106,20 +121,56 @@ func oneText(t *testing.T, rows []oneRow) string {
 					mean[i] += v / float64(len(own[i]))
 				}
 			}
-			word := "**missed**"
-			switch {
-			case d[0].Mean+d[0].Half < 0:
-				word = "below"
-			case d[0].Mean-d[0].Half <= 0, d[0].Mean <= oneTie:
-				word = "tie"
-			}
 			fmt.Fprintf(&b,
 				"| %s | %s | %s | %.4f | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %s |\n",
 				row.gate, title, partition(alpha), mean[0], overBest(t, one.records, ownBy, alpha),
-				mean[0]-d[0].Mean, d[0].Mean, d[0].Half, word, mean[1], d[1].Mean, d[1].Half, hold)
+				mean[0]-d[0].Mean, d[0].Mean, d[0].Half, besideToday(d[0]), mean[1], d[1].Mean, d[1].Half, hold)
 		}
 	}
 	return b.String()
+}
+
+// untoldText is a table of one posterior beside the form of before where nothing tells the temperature.
+func untoldText(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| tasks | clients | NLL | FMP | less it | | joint NLL | less FMP's | ECE | FMP's | perfect |\n" +
+		"| --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, row := range oneUntold {
+		run := readKept(t, "one", row.name)
+		for _, alpha := range []float64{0, 0.1} {
+			own, now := figures(t, run.records, "FMP-one", "shared", alpha), figures(t, run.records, "FMP", "shared", alpha)
+			var d [2]metric.Interval
+			for i := range d {
+				d[i] = must.Get(metric.Paired(own[i], now[i], 0.95))(t)
+			}
+			nll, joint := stat.Mean(own[0], nil), stat.Mean(own[1], nil)
+			ece := map[string]float64{}
+			for i := range run.records {
+				if r := &run.records[i]; r.Alpha == alpha {
+					ece[r.Method] += r.ECE / float64(len(own[0]))
+					if r.Method == "FMP-one" {
+						ece["perfect"] += r.Curve.Calibration().Perfect / float64(len(own[0]))
+					}
+				}
+			}
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %.4f | %.4f | %.4f |\n",
+				strings.TrimPrefix(row.name, "untold-"), partition(alpha),
+				nll, nll-d[0].Mean, d[0].Mean, d[0].Half, besideToday(d[0]),
+				joint, d[1].Mean, d[1].Half, ece["FMP-one"], ece["FMP"], ece["perfect"])
+		}
+	}
+	return b.String()
+}
+
+// besideToday is the word for a paired difference: below, a tie, or missed.
+func besideToday(d metric.Interval) string {
+	switch {
+	case d.Mean+d.Half < 0:
+		return "below"
+	case d.Mean-d.Half <= 0, d.Mean <= oneTie:
+		return "tie"
+	}
+	return "**missed**"
 }
 
 // held returns the mean share of a method's 90% intervals that hold the probability of a regression

@@ -54,6 +54,12 @@ func TestStateOfMoments(t *testing.T) {
 	} else if bytes.Equal(gone, all) {
 		t.Error("without two clients the classifier is the same")
 	}
+	for i, u := range us { // a state has no single points
+		w := *u.Within
+		w.Labels, w.Calibration = nil, nil
+		plain := *u.Upload
+		plain.Within, us[i].Upload = &w, &plain
+	}
 	single := must.Get(New(us, g, f, Options{Seed: 1, Trust: true, Sets: Sets{Level: -1}}))(t)
 	p := must.Get(single.Posterior(t.Context(), w.eng))(t)
 	m := must.Get(single.Classifier(t.Context(), p, false, false, "fmp pool"))(t)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -16,6 +17,7 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/effect"
+	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 )
 
@@ -89,7 +91,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 		}
 	}
 	var e Ensemble
-	var first *discriminant.Posterior
+	var first *ofState
 	before := 0 // samples of earlier states
 	o.report(makingSamples, 0, o.Samples)
 	for i, s := range states {
@@ -105,32 +107,93 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 		if o.Rest != nil {
 			honest = append(honest, *o.Rest)
 		}
-		p, err := discriminant.Compute(ctx, honest, of)
+		p, err := o.state(ctx, honest, of)
 		if err != nil {
 			return nil, err
 		}
 		before += s.samples
-		if e = append(e, p.Heads...); i == 0 {
+		if e = append(e, p.heads...); i == 0 {
 			first = p
 		}
 	}
-	diagnostics := map[string]float64{"moments": 1, "kappa": first.Kappa.Median,
-		"kappa deviation": first.Kappa.Deviation, "spread": first.Spread}
-	if o.Corpus != nil {
-		diagnostics["corpus"] = first.Corpus
-	}
 	r := &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c,
-		Intervals: &headIntervals{c, e,
-			math.Sqrt((1 + 1/float64(len(e))) / discriminant.Tempering)},
-		UploadBytes: momentsBytes(clients), Judgement: j, Effects: effects, Diagnostics: diagnostics}
+		Intervals:   &headIntervals{c, e, math.Sqrt((1 + 1/float64(len(e))) / first.tempering)},
+		UploadBytes: momentsBytes(clients), Judgement: j, Effects: effects,
+		Diagnostics: first.diagnostics}
 	if effects.Any() {
 		var sets []*point.Set
 		for _, m := range states[0].clients {
 			sets = append(sets, clients[m].Means)
 		}
-		r.Shift = newShift(effects, o.For, first.Means, e, sets)
+		r.Shift = newShift(effects, o.For, first.means, e, sets)
 	}
 	return r, nil
+}
+
+// ofState is the posterior of one state of who is honest.
+type ofState struct {
+	heads       Ensemble
+	means       *mat.Dense // of classes, [C, k]
+	tempering   float64    // factor of the variance that heads are drawn with
+	diagnostics map[string]float64
+}
+
+// state computes the posterior of the honest clients of a state. Where nothing tells kappa it is
+// one posterior, whose temperature is that of clients left out. No calibration point speaks for a
+// corpus there, which takes no part.
+func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client,
+	of discriminant.Options) (*ofState, error) {
+	if o.untold(honest) {
+		of.Corpus = nil
+		r, err := One(ctx, honest, nil, MomentsOptions{Options: of, Threads: o.Threads})
+		if err != nil {
+			return nil, err
+		}
+		if o.Corpus != nil {
+			r.Diagnostics["corpus"] = 0
+		}
+		return &ofState{r.Ensembles[0], classMeans(honest), 1, r.Diagnostics}, nil
+	}
+	p, err := discriminant.Compute(ctx, honest, of)
+	if err != nil {
+		return nil, err
+	}
+	d := map[string]float64{"moments": 1, "kappa": p.Kappa.Median,
+		"kappa deviation": p.Kappa.Deviation, "spread": p.Spread}
+	if o.Corpus != nil {
+		d["corpus"] = p.Corpus
+	}
+	return &ofState{p.Heads, p.Means, discriminant.Tempering, d}, nil
+}
+
+// untold reports whether nothing tells kappa, neither a number with the network nor calibration
+// points, while there are clients to leave out: a sum of merged ones cannot be.
+func (o *MomentsOptions) untold(clients []discriminant.Client) bool {
+	return o.Kappa == (discriminant.Kappa{}) && o.Rest == nil && len(clients) > 1 &&
+		!slices.ContainsFunc(clients,
+			func(c discriminant.Client) bool { return len(c.Within.Labels) > 0 })
+}
+
+// classMeans returns the clients' class means less their shifts, [C, k]; of a class that nobody
+// holds the mean of all.
+func classMeans(clients []discriminant.Client) *mat.Dense {
+	var sets []*point.Set
+	for _, c := range clients {
+		sets = append(sets, statisticsOf(c, nil).Means)
+	}
+	all := open.Means(sets...)
+	total, images := make([]float64, sets[0].Dx), 0.0
+	for y, n := range all.Mass {
+		floats.AddScaled(total, n, all.Mean.RawRowView(y))
+		images += n
+	}
+	floats.Scale(1/images, total)
+	for y, n := range all.Mass {
+		if n == 0 {
+			all.Mean.SetRow(y, total)
+		}
+	}
+	return all.Mean
 }
 
 // momentsEffects estimates the clients' effects; nil where none has one.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/candidate"
 	"fmp/pipeline/discriminant"
@@ -15,9 +16,12 @@ import (
 // maxWeights bounds the numbers of all heads together, and so memory: 128 MiB.
 const maxWeights = 16 << 20
 
+// DiagnosticLeftOut is 1 where the temperature of moments is that of clients left out.
+const DiagnosticLeftOut = "left out"
+
 // One computes one posterior (package candidate) from uploads of moments: of clients less their
-// shifts, with the shares of their images that count. It reads no kappa, and knows of no effects.
-// Its gate (docs/results/gates.yaml) is not open, so that rounds are pooled by Moments.
+// shifts, with the shares of their images that count. It reads no kappa. Moments computes it where
+// nothing tells kappa: its gate for other rounds (docs/results/gates.yaml) is not open.
 func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	o MomentsOptions) (*Result, error) {
 	if err := ctx.Err(); err != nil {
@@ -25,7 +29,7 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	}
 	r := candidate.Round{K: clients[0].Within.K, C: clients[0].Means.C}
 	for m, c := range clients {
-		r.Clients = append(r.Clients, statisticsOf(c))
+		r.Clients = append(r.Clients, statisticsOf(c, o.Effects))
 		for i, y := range c.Within.Labels {
 			row := slices.Clone(c.Within.Calibration[i*r.K : (i+1)*r.K])
 			subtract(row, c.Shift)
@@ -44,13 +48,32 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	e := Ensemble(m.Ensemble(min(o.Samples, max(2, maxWeights/((r.K+1)*r.C))), of))
 	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c,
 		UploadBytes: momentsBytes(clients),
-		Diagnostics: map[string]float64{"moments": 1, "kappa": math.Exp(m.LogKappa),
+		Diagnostics: map[string]float64{"moments": 1, DiagnosticLeftOut: 1, "kappa": math.Exp(m.LogKappa),
 			"kappa deviation": m.LogKappaError}}, ctx.Err()
 }
 
 // statisticsOf returns a client's statistics less its shift, with the share of its images that
-// counts: a client counts for one image a class at least.
-func statisticsOf(c discriminant.Client) candidate.Client {
+// counts: a client counts for one image a class at least. Images of clients to come have shifts of
+// a covariance, nil where they have none: so much wider is the scatter within classes.
+func statisticsOf(c discriminant.Client, effects *mat.SymDense) candidate.Client {
+	out := shared(c)
+	if effects == nil || out.Within.Dof == 0 {
+		return out
+	}
+	w := triangle(out.Within)
+	at := 0
+	for i := range w.K {
+		for j := i; j < w.K; j++ {
+			w.Data[at] += float32(float64(w.Dof) * effects.At(i, j))
+			at++
+		}
+	}
+	out.Within = w
+	return out
+}
+
+// shared returns a client's statistics less its shift, with the share of its images that counts.
+func shared(c discriminant.Client) candidate.Client {
 	out := candidate.Client{Means: c.Means, Within: c.Within, Curves: c.Curves}
 	share := c.Share
 	if share == 0 {
