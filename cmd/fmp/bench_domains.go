@@ -65,7 +65,7 @@ func newBenchDomainsCommand() *cobra.Command {
 	}
 	aliases := maps.Clone(runAliases)
 	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.",
-		"federation.points", "conjugate.", "seeds", "seed")
+		"federation.points", "federation.calibration", "conjugate.", "seeds", "seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.StringVar(&family, "domains", family, "domains of clients: "+suggest.Or(names...))

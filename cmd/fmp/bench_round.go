@@ -85,7 +85,7 @@ func newBenchRoundCommand() *cobra.Command {
 	}
 	aliases := maps.Clone(runAliases)
 	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.",
-		"federation.clients", "federation.points", "conjugate.", "seeds", "seed")
+		"federation.clients", "federation.points", "federation.calibration", "conjugate.", "seeds", "seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.IntVar(&bad, "bad", 2, "clients that attack, fewer than half")

@@ -60,7 +60,7 @@ func TestRun(t *testing.T) {
 	if a, b := of["FedCGS, each client centred"].Unknown, of["FedCGS"].Unknown; !(a.NLL < b.NLL) {
 		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v centred", b, a)
 	}
-	p.Tools.Conjugate, p.Tools.Open = nil, nil
+	p.Tools.Conjugate, p.Tools.Open, p.Tools.Calibration = nil, nil, 10
 	p.Tools.Embedded = must.Get(posterior.NewEmbedded(p.Data.Clients.Dx, nil, nil, nil))(t)
 	rows = must.Get(Run(t.Context(), p,
 		Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3}))(t)
