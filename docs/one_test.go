@@ -57,16 +57,10 @@ var oneNames = []oneRow{
 	{"names-digits-5", "names", "one", "names-digits-5"},
 }
 
-// oneUntold are rounds of moments in which nothing tells the temperature: FMP is the form of before, in the same run.
-var oneUntold = []oneRow{
-	{"untold-cifar100-5-60", "untold", "one", "untold-cifar100-5-60"},
-	{"untold-cifar10-5-60", "untold", "one", "untold-cifar10-5-60"},
-	{"untold-cifar10-10-20", "untold", "one", "untold-cifar10-10-20"},
-	{"untold-cifar100-20-60", "untold", "one", "untold-cifar100-20-60"},
-	{"untold-cifar10-10-200", "untold", "one", "untold-cifar10-10-200"},
-	{"untold-mnist-10-60", "untold", "one", "untold-mnist-10-60"},
-	{"untold-digits-10-60", "untold", "one", "untold-digits-10-60"},
-}
+// oneUnknown are rounds of moments in which nothing tells the temperature: FMP is the form of before,
+// in the same run.
+var oneUnknown = []string{"unknown-cifar100-5-60", "unknown-cifar10-5-60", "unknown-cifar10-10-20",
+	"unknown-cifar100-20-60", "unknown-cifar10-10-200", "unknown-mnist-10-60", "unknown-digits-10-60"}
 
 // TestOnePosterior: the tables of one posterior beside today's form are of the kept runs, paired
 // repeat by repeat. With -update they are written (make docs).
@@ -75,7 +69,7 @@ func TestOnePosterior(t *testing.T) {
 	write(t, "results/one.md", "one", oneText(t, oneRows))
 	write(t, "results/one.md", "one-families", oneText(t, oneFamilies))
 	write(t, "results/one.md", "one-names", oneText(t, oneNames))
-	write(t, "results/one.md", "one-untold", untoldText(t))
+	write(t, "results/one.md", "one-unknown", unknownText(t))
 }
 
 // oneText is a table of one posterior beside today's form.
@@ -130,13 +124,13 @@ func oneText(t *testing.T, rows []oneRow) string {
 	return b.String()
 }
 
-// untoldText is a table of one posterior beside the form of before where nothing tells the temperature.
-func untoldText(t *testing.T) string {
+// unknownText is a table of one posterior beside the form of before where nothing tells the temperature.
+func unknownText(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| tasks | clients | NLL | FMP | less it | | joint NLL | less FMP's | ECE | FMP's | perfect |\n" +
 		"| --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n")
-	for _, row := range oneUntold {
-		run := readKept(t, "one", row.name)
+	for _, name := range oneUnknown {
+		run := readKept(t, "one", name)
 		for _, alpha := range []float64{0, 0.1} {
 			own, now := figures(t, run.records, "FMP-one", "shared", alpha), figures(t, run.records, "FMP", "shared", alpha)
 			var d [2]metric.Interval
@@ -154,7 +148,7 @@ func untoldText(t *testing.T) string {
 				}
 			}
 			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %.4f | %.4f | %.4f |\n",
-				strings.TrimPrefix(row.name, "untold-"), partition(alpha),
+				strings.TrimPrefix(name, "unknown-"), partition(alpha),
 				nll, nll-d[0].Mean, d[0].Mean, d[0].Half, besideToday(d[0]),
 				joint, d[1].Mean, d[1].Half, ece["FMP-one"], ece["FMP"], ece["perfect"])
 		}

@@ -65,9 +65,9 @@ type pooled struct {
 	// Kappa of a round of moments, the temperature of its heads in units of the classes'
 	// separation, and the standard deviation of its logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
-	// ByClients says that nothing told kappa: the temperature is that of clients left out, and Kappa the
-	// factor for the tails of images.
-	ByClients bool `json:"temperature_by_clients,omitempty"`
+	// Tails is the factor of the temperature for the tails of images, and the standard deviation of its
+	// logarithm, where the temperature is that of clients left out: nothing told kappa.
+	Tails []float64 `json:"tails,omitempty"`
 	// Corpus is the log evidence of the corpus, its prior odds included: it took part where this is
 	// above 0. None without one.
 	Corpus *float64 `json:"corpus,omitempty"`
@@ -457,7 +457,9 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if r.Moments() {
 		p.Scope, p.Kappa = scopeMoments,
 			[]float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
-		p.ByClients = post.Diagnostics[posterior.DiagnosticLeftOut] == 1
+		if post.Diagnostics[posterior.DiagnosticLeftOut] == 1 {
+			p.Kappa, p.Tails = nil, p.Kappa
+		}
 		if e, ok := post.Diagnostics["corpus"]; ok {
 			p.Corpus = &e
 		}
@@ -512,13 +514,13 @@ func (p *pooled) print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "from:       %s, %d points for n = %d%s\n", uploads, p.Points, p.N,
 		ofCalibration(calibration))
-	if p.ByClients {
+	if p.Tails != nil {
 		corpus := "without a corpus"
 		if p.Corpus != nil {
 			corpus = "without the corpus, for which no calibration point speaks"
 		}
 		fmt.Fprintf(&b, "form:       moments, %s; the temperature is that of clients left out, times "+
-			"%s for the tails of images\n", corpus, kappaText(p.Kappa[0], p.Kappa[1]))
+			"%s for the tails of images\n", corpus, kappaText(p.Tails[0], p.Tails[1]))
 	} else if p.Kappa != nil {
 		corpus := "without a corpus"
 		if p.Corpus != nil && *p.Corpus > 0 {

@@ -23,8 +23,8 @@ moments-*)
   args="--dataset ${dataset%-*} --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0} --set extractor.mean=0.49804 --set extractor.std=0.50196 --points ${dataset##*-}
     --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 2000 --partition both --alpha 0.1 --clients 10
     --set scores.hindsight=true --set scores.coverage=false --seeds 10 --set extractor.batch=32" protocol=calibrated ;;
-untold-*) # untold-DATA-CLASSES-POINTS: no calibration points, four clients; ten of 20 images. Seed 11: of no other run
-  points=${row##*-} rest=${row%-*} data=${row#untold-} data=${data%-*-*} methods=FMP,FMP-one clients=4
+unknown-*) # unknown-DATA-CLASSES-POINTS: no calibration points, four clients; ten of 20 images. Seed 11: of no other run
+  points=${row##*-} rest=${row%-*} data=${row#unknown-} data=${data%-*-*} methods=FMP,FMP-one clients=4
   if test "$points" = 20; then clients=10; fi
   args="--dataset $data --classes ${rest##*-} --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0} --set extractor.mean=0.49804 --set extractor.std=0.50196 --points $points
     --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 2000 --partition both --alpha 0.1 --clients $clients

@@ -46,9 +46,9 @@ func (h *discriminant) white(rows []float64) []float64 {
 	return rows
 }
 
-// maxNumbers bounds the rows that stand for images; of more class means, those of all clients
-// together stand, with as many draws.
-const maxNumbers = 1 << 25
+// maxNumbers bounds the numbers of the rows that stand for images, 64 MiB: a regression holds some ten
+// copies. Of more class means, those of all clients together stand, with as many rows as fit.
+const maxNumbers = 1 << 23
 
 // together returns the class means of a pool as those of one client where those of all clients take
 // more than maxNumbers with their draws, and the draws about each that do not; else nil.
@@ -66,7 +66,7 @@ func (r *Round) together(p *pool, draws int) ([]cell, int) {
 			cells = append(cells, cell{class: y, n: n, mean: narrowed(p.mean[y*r.K:][:r.K])})
 		}
 	}
-	return cells, min(draws, max(maxNumbers/r.K/len(cells), 2))
+	return cells, max(min(total*draws, maxNumbers/r.K)/len(cells), 2)
 }
 
 // stands returns the number of rows that stand returns.

@@ -80,12 +80,13 @@ func sumOf(curves []moments.Curve) *moments.Curve {
 }
 
 // temperature returns the posterior of the log temperature, given the evidence of each fold. Where
-// there is one fold alone, nothing was left out, and the prior stands.
+// there is one fold alone, nothing was left out; where no class is held by two folds, nobody could
+// be asked. The prior stands then.
 func temperature(folds []moments.Curve) normal {
-	if len(folds) < 2 {
+	all := sumOf(folds)
+	if len(folds) < 2 || *all == (moments.Curve{}) {
 		return priorT
 	}
-	all := sumOf(folds)
 	left := make([]float64, len(folds))
 	for g := range folds {
 		left[g] = peak(less(all, &folds[g]))

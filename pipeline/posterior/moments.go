@@ -17,7 +17,6 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/effect"
-	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 )
 
@@ -91,7 +90,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 		}
 	}
 	var e Ensemble
-	var first *ofState
+	var first *statePosterior
 	before := 0 // samples of earlier states
 	o.report(makingSamples, 0, o.Samples)
 	for i, s := range states {
@@ -130,10 +129,10 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	return r, nil
 }
 
-// ofState is the posterior of one state of who is honest.
-type ofState struct {
+// statePosterior is the posterior of one state of who is honest.
+type statePosterior struct {
 	heads       Ensemble
-	means       *mat.Dense // of classes, [C, k]
+	means       *mat.Dense // of classes, [C, k]; nil where the temperature is that of clients left out
 	tempering   float64    // factor of the variance that heads are drawn with
 	diagnostics map[string]float64
 }
@@ -142,8 +141,8 @@ type ofState struct {
 // one posterior, whose temperature is that of clients left out. No calibration point speaks for a
 // corpus there, which takes no part.
 func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client,
-	of discriminant.Options) (*ofState, error) {
-	if o.untold(honest) {
+	of discriminant.Options) (*statePosterior, error) {
+	if o.leavesOut(honest) {
 		of.Corpus = nil
 		r, err := One(ctx, honest, nil, MomentsOptions{Options: of, Threads: o.Threads})
 		if err != nil {
@@ -152,7 +151,7 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 		if o.Corpus != nil {
 			r.Diagnostics["corpus"] = 0
 		}
-		return &ofState{r.Ensembles[0], classMeans(honest), 1, r.Diagnostics}, nil
+		return &statePosterior{r.Ensembles[0], nil, 1, r.Diagnostics}, nil
 	}
 	p, err := discriminant.Compute(ctx, honest, of)
 	if err != nil {
@@ -163,37 +162,33 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 	if o.Corpus != nil {
 		d["corpus"] = p.Corpus
 	}
-	return &ofState{p.Heads, p.Means, discriminant.Tempering, d}, nil
+	return &statePosterior{p.Heads, p.Means, discriminant.Tempering, d}, nil
 }
 
-// untold reports whether nothing tells kappa, neither a number with the network nor calibration
-// points, while there are clients to leave out: a sum of merged ones cannot be.
-func (o *MomentsOptions) untold(clients []discriminant.Client) bool {
-	return o.Kappa == (discriminant.Kappa{}) && o.Rest == nil && len(clients) > 1 &&
-		!slices.ContainsFunc(clients,
-			func(c discriminant.Client) bool { return len(c.Within.Labels) > 0 })
-}
-
-// classMeans returns the clients' class means less their shifts, [C, k]; of a class that nobody
-// holds the mean of all.
-func classMeans(clients []discriminant.Client) *mat.Dense {
-	var sets []*point.Set
+// leavesOut reports whether the temperature is that of clients left out: nothing else tells it,
+// neither a kappa nor calibration points, and two clients hold a class, so that the others can be
+// asked about it. A sum of merged clients cannot be left out. Clients with effects keep the
+// discriminant, whose temperature knows the covariance of these.
+func (o *MomentsOptions) leavesOut(clients []discriminant.Client) bool {
+	if o.Kappa != (discriminant.Kappa{}) || o.Rest != nil {
+		return false
+	}
+	holders := map[int]int{}
+	shared := false
 	for _, c := range clients {
-		sets = append(sets, statisticsOf(c, nil).Means)
-	}
-	all := open.Means(sets...)
-	total, images := make([]float64, sets[0].Dx), 0.0
-	for y, n := range all.Mass {
-		floats.AddScaled(total, n, all.Mean.RawRowView(y))
-		images += n
-	}
-	floats.Scale(1/images, total)
-	for y, n := range all.Mass {
-		if n == 0 {
-			all.Mean.SetRow(y, total)
+		if c.Shift != nil || len(c.Within.Labels) > 0 {
+			return false
+		}
+		for i := range c.Means.N {
+			c.Means.Shares(i, func(y int, share float32) {
+				if share > 0 && c.Means.W[i] > 0 {
+					holders[y]++
+					shared = shared || holders[y] > 1
+				}
+			})
 		}
 	}
-	return all.Mean
+	return shared
 }
 
 // momentsEffects estimates the clients' effects; nil where none has one.

@@ -54,6 +54,14 @@ func (w *cameras) clients(t *testing.T, many int) []discriminant.Client {
 	return out
 }
 
+// identity returns coordinates that are k features as they are.
+func identity(t *testing.T, k int) *Embedded {
+	t.Helper()
+	b := build.New("identity")
+	b.Output("coordinates", b.Op("Identity", []build.Ref{b.Input("features", onnx.Float32, "n", k)}))
+	return must.Get(embedded(must.Get(b.Model())(t), k))(t)
+}
+
 // nll returns the mean negative log-likelihood of rows under a result.
 func nll(t *testing.T, r *Result, x []float32, y []int) float64 {
 	t.Helper()
@@ -82,10 +90,7 @@ func TestMomentsEffects(t *testing.T) {
 	const many = 8
 	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4)}
 	rng.Normal(rng.New(1, "mean"), w.mean)
-	b := build.New("identity")
-	b.Output("coordinates", b.Op("Identity", []build.Ref{b.Input("features", onnx.Float32, "n", w.k)}))
-	graph := must.Get(b.Model())(t)
-	at := must.Get(embedded(graph, w.k))(t)
+	at := identity(t, w.k)
 	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
 		Honesty: true, Threads: 1}
 	of := func(change func(o *MomentsOptions)) *Result {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/candidate"
 	"fmp/pipeline/discriminant"
@@ -20,8 +19,9 @@ const maxWeights = 16 << 20
 const DiagnosticLeftOut = "left out"
 
 // One computes one posterior (package candidate) from uploads of moments: of clients less their
-// shifts, with the shares of their images that count. It reads no kappa. Moments computes it where
-// nothing tells kappa: its gate for other rounds (docs/results/gates.yaml) is not open.
+// shifts, with the shares of their images that count. It reads no kappa, and knows of no effects.
+// Moments computes it where nothing tells kappa: its gate for other rounds
+// (docs/results/gates.yaml) is not open.
 func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	o MomentsOptions) (*Result, error) {
 	if err := ctx.Err(); err != nil {
@@ -29,7 +29,7 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	}
 	r := candidate.Round{K: clients[0].Within.K, C: clients[0].Means.C}
 	for m, c := range clients {
-		r.Clients = append(r.Clients, statisticsOf(c, o.Effects))
+		r.Clients = append(r.Clients, statisticsOf(c))
 		for i, y := range c.Within.Labels {
 			row := slices.Clone(c.Within.Calibration[i*r.K : (i+1)*r.K])
 			subtract(row, c.Shift)
@@ -53,27 +53,8 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 }
 
 // statisticsOf returns a client's statistics less its shift, with the share of its images that
-// counts: a client counts for one image a class at least. Images of clients to come have shifts of
-// a covariance, nil where they have none: so much wider is the scatter within classes.
-func statisticsOf(c discriminant.Client, effects *mat.SymDense) candidate.Client {
-	out := shared(c)
-	if effects == nil || out.Within.Dof == 0 {
-		return out
-	}
-	w := triangle(out.Within)
-	at := 0
-	for i := range w.K {
-		for j := i; j < w.K; j++ {
-			w.Data[at] += float32(float64(w.Dof) * effects.At(i, j))
-			at++
-		}
-	}
-	out.Within = w
-	return out
-}
-
-// shared returns a client's statistics less its shift, with the share of its images that counts.
-func shared(c discriminant.Client) candidate.Client {
+// counts: a client counts for one image a class at least.
+func statisticsOf(c discriminant.Client) candidate.Client {
 	out := candidate.Client{Means: c.Means, Within: c.Within, Curves: c.Curves}
 	share := c.Share
 	if share == 0 {
