@@ -23,12 +23,13 @@ moments-*)
   args="--dataset ${dataset%-*} --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0} --set extractor.mean=0.49804 --set extractor.std=0.50196 --points ${dataset##*-}
     --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 2000 --partition both --alpha 0.1 --clients 10
     --set scores.hindsight=true --set scores.coverage=false --seeds 10 --set extractor.batch=32" protocol=calibrated ;;
-unknown-*) # unknown-DATA-CLASSES-POINTS: no calibration points, four clients; ten of 20 images. Seed 11: of no other run
+unknown-*) # unknown-DATA-CLASSES-POINTS: no calibration points, four clients; ten of 20 images. Seed 11: of no other run. FMP has the discriminant
+  # with the kappa of an extractor of which nothing is known (0.85, deviation 0.25)
   points=${row##*-} rest=${row%-*} data=${row#unknown-} data=${data%-*-*} methods=FMP,FMP-one clients=4
   if test "$points" = 20; then clients=10; fi
   args="--dataset $data --classes ${rest##*-} --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0} --set extractor.mean=0.49804 --set extractor.std=0.50196 --points $points
     --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 2000 --partition both --alpha 0.1 --clients $clients
-    --set federation.calibration=0 --set scores.coverage=false --seeds 10 --seed 11 --set extractor.batch=32" ;;
+    --set federation.calibration=0 --set extractor.kappa=0.85,0.25 --set scores.coverage=false --seeds 10 --seed 11 --set extractor.batch=32" ;;
 families-pretrained-*)
   classes() { awk -v s="split: ${row##*-}" -v k="$1:" '$0 ~ s"$" {on=1} on && $1==k {gsub(/.*\[|\]| /, ""); print; exit}' docs/results/families.yaml; }
   args="--config open --dataset cifar100 --classes $(classes tasks) --set corpus.classes=$(classes extractor) --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0}

@@ -87,11 +87,18 @@ func lowRoot(w *moments.Within) residuals {
 func wholeRoot(scatters []*moments.Within) residuals {
 	k := scatters[0].K
 	s := make([]float64, k*k)
-	var dof, mean float64
+	var dof float64
 	for _, w := range scatters {
 		w.AddTo(s)
 		dof += float64(w.Dof)
 	}
+	return residuals{root: rootOf(s, k, dof), rank: k}
+}
+
+// rootOf returns the upper Cholesky factor, [K, K], of a scatter over its degrees of freedom, of
+// which the upper triangle is read.
+func rootOf(s []float64, k int, dof float64) []float64 {
+	var mean float64
 	for i := range k {
 		mean += s[i*k+i] / float64(k)
 	}
@@ -106,7 +113,7 @@ func wholeRoot(scatters []*moments.Within) residuals {
 				clear(t.Data[i*k : i*k+i])
 				scale(1/math.Sqrt(dof), t.Data[i*k+i:(i+1)*k])
 			}
-			return residuals{root: t.Data, rank: k}
+			return t.Data
 		}
 	}
 }

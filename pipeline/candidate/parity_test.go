@@ -116,7 +116,7 @@ func TestParity(t *testing.T) {
 			mirror(s.all.scatter, p.K)
 			near(t, "scatter", s.all.scatter, p.Pool.Scatter, 1e-9)
 			near(t, "degrees of freedom", []float64{s.all.dof}, []float64{p.Pool.Dof}, 0)
-			kappa := r.logKappa()
+			kappa := must.Get(r.logKappa(s.all, &Options{reference: true}))(t)
 			near(t, "log kappa", []float64{kappa.mean, kappa.deviation}, p.Kappa, 1e-8)
 			cands := must.Get(r.candidates())(t)
 			draw := func(group []int, _ int) []residuals { // of classes that others hold too, in order
@@ -195,7 +195,7 @@ func TestPosteriorLikeTheReference(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			mean := make([]float64, len(p.Posterior.P))
 			for s := range seeds {
-				m := must.Get(p.round().Posterior(Options{Seed: uint64(s)}))(t)
+				m := must.Get(p.round().Posterior(Options{Seed: uint64(s), reference: true}))(t)
 				for i, v := range m.LogProbabilities(p.Posterior.Test) {
 					mean[i] += math.Exp(v) / seeds
 				}

@@ -21,6 +21,8 @@ type Options struct {
 	Seed    uint64 // the run's seed, and
 	Stream  string // the round's name in it
 	Threads int    // goroutines at most; 0: one a processor. Figures do not depend on it.
+
+	reference bool // temperatures are those of clients left out, as the reference has them
 }
 
 // Posterior computes the posterior of a round.
@@ -31,20 +33,21 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
-	whole, err := r.weighed(&o)
+	whole, err := r.weighed(&o, nil)
 	s := r.space()
 	if err != nil || s == nil {
 		return whole, err
 	}
-	in, err := s.round(r).weighed(&o)
+	in, err := s.round(r).weighed(&o, &normal{whole.LogKappa, whole.LogKappaError})
 	if err != nil {
 		return nil, fmt.Errorf("in %d coordinates: %w", spaceWidth, err)
 	}
 	return whole.beside(in, s), nil
 }
 
-// weighed returns the posterior of the candidates in the round's own features.
-func (r *Round) weighed(o *Options) (*Mixture, error) {
+// weighed returns the posterior of the candidates in the round's own features. Kappa is nil where it
+// is not known yet.
+func (r *Round) weighed(o *Options, kappa *normal) (*Mixture, error) {
 	s, err := r.sum(o.Threads)
 	if err != nil {
 		return nil, err
@@ -61,7 +64,14 @@ func (r *Round) weighed(o *Options) (*Mixture, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.mixture(s, cands, per, o)
+	if kappa == nil {
+		measured, err := r.logKappa(s.all, o)
+		if err != nil {
+			return nil, err
+		}
+		kappa = &measured
+	}
+	return r.mixture(s, cands, per, *kappa, o)
 }
 
 // weigh returns the weights of candidates of some scores, beside the best's.
@@ -88,18 +98,17 @@ func heaviest(weight []float64, n int, least float64) []int {
 // mixture fits the candidates of most evidence, and has the judges, where there are any, weigh them
 // again and tell their temperatures.
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
-	o *Options) (*Mixture, error) {
-	m := &Mixture{}
-	kappa := r.logKappa()
-	m.LogKappa, m.LogKappaError = kappa.mean, kappa.deviation
-	scores := make([]float64, len(cands))
+	kappa normal, o *Options) (*Mixture, error) {
+	m := &Mixture{LogKappa: kappa.mean, LogKappaError: kappa.deviation}
+	scores, left := make([]float64, len(cands)), make([]float64, len(cands))
 	for j := range cands {
 		of := make([]moments.Curve, len(per))
 		for g := range per {
 			of[g] = per[g][j]
 		}
-		t := temperature(of)
-		e := Evidence{Name: cands[j].name, LogLikelihood: slices.Max(sumOf(of)[:]),
+		t, all := temperature(of), sumOf(of)
+		left[j] = peak(all)
+		e := Evidence{Name: cands[j].name, LogLikelihood: slices.Max(all[:]),
 			LogTemperature: t.mean, LogTemperatureError: t.deviation}
 		m.Evidence = append(m.Evidence, e)
 		scores[j] = e.LogLikelihood + cands[j].odds
@@ -124,10 +133,15 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		if err != nil {
 			return err
 		}
-		if sharper[i], err = c.sharper(halves, math.Exp(e.LogTemperature), o); err != nil {
+		var halved float64
+		if sharper[i], halved, err = c.sharper(halves, math.Exp(e.LogTemperature), o); err != nil {
 			return err
 		}
-		found[i] = hear(js, h, l, normal{kappa.mean + sharper[i],
+		var more float64
+		if !o.reference {
+			more = s.more(left[asked[i]], halved+e.LogTemperature, halves)
+		}
+		found[i] = hear(js, h, l, normal{kappa.mean + sharper[i] - more,
 			math.Hypot(e.LogTemperatureError, kappa.deviation)})
 		return nil
 	})

@@ -3,8 +3,9 @@ package candidate
 import "fmp/pipeline/moments"
 
 const (
-	// minHalved is the number of clients from which on a refit is judged by halves of them.
-	minHalved = 4
+	// minHalved is the number of clients from which on a refit is judged by halves of them, and
+	// minHalves that from which on they tell how the temperature falls with more images.
+	minHalved, minHalves = 4, 3
 	// maxSharper bounds the log of the factor by which a refit is taken to sharpen: halves of few
 	// images tell it badly.
 	maxSharper = 0.3
@@ -19,7 +20,7 @@ type half struct {
 
 // halves parts the clients, every second one; nil for few.
 func (r *Round) halves(o *Options) ([]half, error) {
-	if len(r.Clients) < minHalved {
+	if len(r.Clients) < minHalves {
 		return nil, nil
 	}
 	out := make([]half, 2)
@@ -43,29 +44,75 @@ func (r *Round) halves(o *Options) ([]half, error) {
 	return out, nil
 }
 
+// excess returns by how much the mean of 1/n is larger over the images that are asked about, n the
+// images of their class in the head that judges them, than where n is those of all clients; own are
+// the images, [C], of each group that the others judge. Nobody is asked about a class that the
+// others have none of.
+func (p *pool) excess(own [][]float64) (mean, asked float64) {
+	for _, of := range own {
+		for y, n := range of {
+			if head := p.n[y] - n; n > 0 && head > 0 {
+				mean, asked = mean+n*(1/head-1/p.n[y]), asked+n
+			}
+		}
+	}
+	return mean / asked, asked
+}
+
+// more returns the log of the factor by which the temperature of a head of all images lies below
+// that where some were left out: the log temperature is taken as linear in 1/n of the images of a
+// class, and was told by heads of half of them too. It is from 0 to maxSharper; it is 0 where halves
+// are not asked about all the images that the others of a client are, as where classes are held by
+// few clients, or are no further from all images than these are.
+func (s *sums) more(left, halved float64, halves []half) float64 {
+	var folds, others [][]float64
+	for _, p := range s.parts {
+		folds = append(folds, p.n)
+	}
+	for i := range halves {
+		others = append(others, halves[1-i].sums.all.n)
+	}
+	l, asked := s.all.excess(folds)
+	h, again := s.all.excess(others)
+	if asked != again || !(h-l >= l) {
+		return 0
+	}
+	return min(max((halved-left)*l/(h-l), 0), maxSharper)
+}
+
 // sharper returns the log of the factor by which refitting a candidate's head at temperature t
 // makes its logits too large: a regression has seen the images that it is fitted to, most of all
 // where clients hold few classes. Each half of the clients is asked about the head of the other
 // half, as it was and refitted; the peaks of their log-likelihoods differ by it. It is from 0 to
-// maxSharper.
-func (c *candidate) sharper(halves []half, t float64, o *Options) (float64, error) {
+// maxSharper. It returns the peak of the log-likelihood of the halves too, before refitting.
+func (c *candidate) sharper(halves []half, t float64, o *Options) (sharper, halved float64,
+	err error) {
 	var plain, again moments.Curve
+	var images float64
+	for i := range halves {
+		images += halves[i].sums.images
+	}
 	for i := range halves {
 		f := &halves[i]
 		h := f.sums.in(c.target).at(c.strength, c.prior)
 		l, err := f.round.refit(h, t, o)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		before := h.linear().over(t)
 		for _, a := range f.other {
 			here := a.in(h.basis)
-			here.add(&plain, *before, f.sums.images)
-			here.add(&again, l, f.sums.images)
+			here.add(&plain, *before, images)
+			here.add(&again, l, images)
 		}
 	}
-	if len(halves) == 0 {
-		return 0, nil
+	halved = peak(&plain)
+	clients := 0
+	for i := range halves {
+		clients += len(halves[i].round.Clients)
 	}
-	return min(max(peak(&again)-peak(&plain), 0), maxSharper), nil
+	if clients < minHalved {
+		return 0, halved, nil
+	}
+	return min(max(peak(&again)-halved, 0), maxSharper), halved, nil
 }

@@ -36,7 +36,8 @@ func TestSharper(t *testing.T) {
 		o := &Options{Seed: seed, Threads: 1}
 		c := &candidate{target: &target{name: "identity", k: w.k}, strength: 0.1}
 		halves := must.Get(r.halves(o))(t)
-		got := must.Get(c.sharper(halves, 1, o))(t)
+		got, _, err := c.sharper(halves, 1, o)
+		must.Do(t, err)
 		h := s.in(c.target).at(c.strength, nil)
 		l := must.Get(r.refit(h, 1, o))(t)
 		rows, labels := w.rows(4000)
@@ -49,8 +50,43 @@ func TestSharper(t *testing.T) {
 		t.Errorf("sharper by %.3f, by fresh images %.3f", measured, fresh)
 	}
 	w := newWorld(1)
-	if halves, err := w.round(t, minHalved-1, 9).halves(&Options{Threads: 1}); halves != nil ||
+	if halves, err := w.round(t, minHalves-1, 9).halves(&Options{Threads: 1}); halves != nil ||
 		err != nil {
 		t.Errorf("%d halves of few clients, %v", len(halves), err)
+	}
+}
+
+// TestMore: the temperature falls as one over the number of images does, where halves of the
+// clients are asked about all of them.
+func TestMore(t *testing.T) {
+	const n = 6
+	all := []int{0, 1, 2, 3, 4, 5, 6, 7}
+	for _, c := range []struct {
+		name            string
+		holds           [][]int
+		left, half, log float64
+	}{
+		{"three", [][]int{all, all, all}, 1, 1.2, .1},
+		{"four", [][]int{all, all, all, all}, 1, 1.2, .1},
+		{"ten", [][]int{all, all, all, all, all, all, all, all, all, all}, 1, 1.8, .1},
+		{"no fall", [][]int{all, all, all, all}, 1, .9, 0},
+		{"much", [][]int{all, all, all, all}, 1, 3, maxSharper},
+		{"a class in one half", [][]int{all, all[1:], all, all[1:]}, 1, 1.2, 0},
+		{"two", [][]int{all, all}, 1, 1.2, 0},
+	} {
+		w := newWorld(3)
+		w.c, w.mean = 8, make([]float64, 8*w.k)
+		r := &Round{K: w.k, C: w.c}
+		for _, holds := range c.holds {
+			x, _ := w.rows(n * len(holds))
+			var y []int
+			for _, class := range holds {
+				y = append(y, class, class, class, class, class, class)
+			}
+			r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
+		}
+		s := must.Get(r.sum(1))(t)
+		halves := must.Get(r.halves(&Options{Threads: 1}))(t)
+		near(t, c.name, []float64{s.more(c.left, c.half, halves)}, []float64{c.log}, 1e-9)
 	}
 }

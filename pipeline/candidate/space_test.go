@@ -88,7 +88,7 @@ func TestSpace(t *testing.T) {
 	s := newSpacious(4)
 	r := s.round(t, 6, 2)
 	o := Options{Seed: 1, Threads: 1}
-	m, all := must.Get(r.Posterior(o))(t), must.Get(r.weighed(&o))(t)
+	m, all := must.Get(r.Posterior(o))(t), must.Get(r.weighed(&o, nil))(t)
 	sum, inside := 0.0, 0.0
 	for _, c := range m.Components {
 		sum += c.Weight

@@ -52,8 +52,12 @@ type Curve [Temperatures]float64
 // Curves are measured by a client of its own images: the log-likelihood of each, left out of the
 // discriminant of the others (Own), and the same of Gaussian twins with the class means and the
 // scatter of the images (Twin). Images have heavier tails along a head than Gaussian draws; the
-// peaks of the two sums differ by log kappa.
-type Curves struct{ Own, Twin Curve }
+// peaks of the two sums differ by log kappa. Twins of few images a class err: their rows lie in the
+// span of the images' residuals. Package candidate draws its own where it knows the counts.
+type Curves struct {
+	Own, Twin Curve
+	Clients   int // whose sum they may be; 0: 1
+}
 
 // CurvesOf returns the curves of a client's rows, [n, k], of c classes; nil where fewer than two
 // classes have three rows. Of more than MaxCurveImages rows a random subset is measured. Subset and
@@ -64,10 +68,11 @@ func CurvesOf(rows []float32, k int, labels []int, c int, key string) (*Curves, 
 		return nil, err
 	}
 	seed := seedOf(rows, key)
-	rows, labels = measured(rows, k, labels, c, rng.New(seed, "moments", "curves", "subset"))
-	if len(labels) < minImages {
+	kept := Measured(labels, c, rng.New(seed, "moments", "curves", "subset"))
+	if len(kept) < minImages {
 		return nil, nil
 	}
+	rows, labels = chosenOf(rows, k, labels, kept)
 	s := newSpread(rows, k, labels)
 	if s == nil {
 		return nil, nil
@@ -145,17 +150,30 @@ func halves(r *rand.Rand, n int) []float64 {
 	return z
 }
 
-// measured returns the rows of classes with minCell or more. Of too many it keeps a random subset:
-// no class has more than the largest number that keeps the bound, and where that would be under
-// fewest, random classes keep fewest each.
-func measured(rows []float32, k int, labels []int, c int, r *rand.Rand) ([]float32, []int) {
+// LeftOut returns the curve of rows, [n, k], of classes that have two or more each: the
+// log-likelihood of each row, left out of the discriminant of the others. It is nil where no class
+// spreads.
+func LeftOut(rows []float32, k int, labels []int) *Curve {
+	s := newSpread(rows, k, labels)
+	if s == nil {
+		return nil
+	}
+	grid := temperatures()
+	out := s.leftOut(&grid)
+	return &out
+}
+
+// Measured returns the images whose curve is measured: those of classes with minCell or more. Of
+// too many it keeps a random subset: no class has more than the largest number that keeps the
+// bound, and where that would be under fewest, random classes keep fewest each.
+func Measured(labels []int, c int, r *rand.Rand) []int {
 	cells := make([][]int, c)
 	for i, y := range labels {
 		cells[y] = append(cells[y], i)
 	}
 	cells = slices.DeleteFunc(cells, func(cell []int) bool { return len(cell) < minCell })
 	if len(cells) < 2 {
-		return nil, nil
+		return nil
 	}
 	total := func(most int) (n int) {
 		for _, cell := range cells {
@@ -179,12 +197,15 @@ func measured(rows []float32, k int, labels []int, c int, r *rand.Rand) ([]float
 		}
 	}
 	slices.Sort(kept)
-	var outRows []float32
-	var outLabels []int
+	return kept
+}
+
+// chosenOf returns some of the rows, with their labels.
+func chosenOf(rows []float32, k int, labels, kept []int) (some []float32, of []int) {
 	for _, i := range kept {
-		outRows, outLabels = append(outRows, rows[i*k:(i+1)*k]...), append(outLabels, labels[i])
+		some, of = append(some, rows[i*k:(i+1)*k]...), append(of, labels[i])
 	}
-	return outRows, outLabels
+	return some, of
 }
 
 // shuffle puts elements into a random order, the same on machines of 32 and of 64 bits.

@@ -45,7 +45,7 @@ func TestCurvesMatchTheReference(t *testing.T) {
 	must.Do(t, json.Unmarshal(data, &cases))
 	grid := temperatures()
 	for i, c := range cases {
-		rows, labels := measured(c.Rows, c.K, c.Labels, c.C, nil)
+		rows, labels := chosenOf(c.Rows, c.K, c.Labels, Measured(c.Labels, c.C, nil))
 		s := newSpread(rows, c.K, labels)
 		near(t, fmt.Sprintf("own curve %d", i), s.leftOut(&grid), c.Own)
 		var twin Curve
@@ -76,7 +76,7 @@ func TestCurvesAreThoseOfLeavingOut(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		n, k, c := 6+r.IntN(30), 1+r.IntN(20), 2+r.IntN(4)
 		rows, labels := someRows(r, n, k, c)
-		rows, labels = measured(rows, k, labels, c, nil)
+		rows, labels = chosenOf(rows, k, labels, Measured(labels, c, nil))
 		if len(labels) < minImages {
 			continue
 		}
@@ -314,7 +314,7 @@ func TestMeasuredImagesAreBounded(t *testing.T) {
 			for i := range rows {
 				rows[i] = float32(i)
 			}
-			got, kept := measured(rows, 1, labels, tt.classes, rng.New(1, "test"))
+			got, kept := chosenOf(rows, 1, labels, Measured(labels, tt.classes, rng.New(1, "test")))
 			held := map[int]int{}
 			for i, y := range kept {
 				held[y]++

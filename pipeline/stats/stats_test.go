@@ -200,6 +200,7 @@ func TestClient(t *testing.T) {
 			}
 		}
 	}
+	curves.Clients = int(sum.Clients)
 	means, within, got := sum.Client()
 	must.Do(t, within.Check(testC))
 	if sum.N != int64(len(labels)) || *got != curves || within.Dof != len(labels)-means.N {

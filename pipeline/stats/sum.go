@@ -276,7 +276,7 @@ func (s *Sum) Client() (*point.Set, *moments.Within, *moments.Curves) {
 	}
 	var curves *moments.Curves
 	if s.Curved > 0 {
-		curves = &moments.Curves{}
+		curves = &moments.Curves{Clients: int(s.Clients)}
 		for i := range moments.Temperatures {
 			curves.Own[i], curves.Twin[i] = -float64(s.curves[0][i])*moments.CurveStep,
 				-float64(s.curves[1][i])*moments.CurveStep

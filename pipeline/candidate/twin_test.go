@@ -1,0 +1,122 @@
+package candidate
+
+import (
+	"math"
+	"testing"
+
+	"fmp/models/rng"
+	"fmp/onnx/must"
+)
+
+// steep is Gaussian clients with so many images of each of eight classes, in 128 coordinates whose
+// variances fall as 1/j^1.5: an image varies in few directions, as features of a network do.
+func steep(t *testing.T, seed uint64, clients, each int) *Round {
+	t.Helper()
+	const k, c = 128, 8
+	at := rng.New(seed, "steep")
+	sd, mean := make([]float64, k), make([]float64, c*k)
+	for j := range sd {
+		sd[j] = math.Pow(float64(j+1), -0.75)
+	}
+	for i := range mean {
+		mean[i] = .5 * sd[i%k] * at.NormFloat64()
+	}
+	r := &Round{K: k, C: c}
+	for range clients {
+		var x []float32
+		var y []int
+		for i := range c * each {
+			y = append(y, i%c)
+			for j, s := range sd {
+				x = append(x, float32(mean[i%c*k+j]+s*at.NormFloat64()))
+			}
+		}
+		r.Clients = append(r.Clients, upload(t, x, k, y, c))
+	}
+	return r
+}
+
+// apart returns how far the peaks of clients' images and of their twins lie apart, a mean over
+// rounds; twins are the server's or the clients'.
+func apart(t *testing.T, each int, theirs bool) (mean float64) {
+	t.Helper()
+	const rounds = 8
+	for seed := range uint64(rounds) {
+		r := steep(t, seed, 4, each)
+		s := must.Get(r.sum(1))(t)
+		own, twin, err := r.curves(s.all, &Options{Seed: seed, Threads: 2, reference: theirs})
+		must.Do(t, err)
+		mean += (peak(sumOf(own)) - peak(sumOf(twin))) / rounds
+	}
+	return mean
+}
+
+// TestTwins: Gaussian images lie as their twins do, also where a client has few of a class; its own
+// twins lie further.
+func TestTwins(t *testing.T) {
+	for _, each := range []int{3, 4, 12} {
+		got, theirs := apart(t, each, false), apart(t, each, true)
+		if !(math.Abs(got) < 0.05) || !(math.Abs(theirs) > math.Abs(got)) {
+			t.Errorf("%d images of a class: %.3f apart, and %.3f by twins of clients alone; want less than "+
+				".05, and less than these", each, got, theirs)
+		}
+	}
+}
+
+// TestGaussian: class means lie apart by what is beyond their noise, and rows have the pooled
+// covariance.
+func TestGaussian(t *testing.T) {
+	r := steep(t, 1, 4, 3)
+	p := must.Get(r.sum(1))(t).all
+	g := p.gaussian()
+	var size, want, got float64
+	for i := range p.k {
+		size += p.scatter[i*p.k+i] / p.dof
+		var v float64
+		for j := range i + 1 {
+			v += g.root[j*p.k+i] * g.root[j*p.k+i]
+		}
+		near(t, "variance", []float64{v}, []float64{p.scatter[i*p.k+i] / p.dof}, 1e-5)
+	}
+	for y := range p.c {
+		for j := range p.k {
+			a, b := p.mean[y*p.k+j]-p.m0[j], g.mean[y*p.k+j]-p.m0[j]
+			want, got = want+a*a, got+b*b
+		}
+		want -= size / p.n[y]
+	}
+	near(t, "spread of means", []float64{got}, []float64{want}, 1e-9)
+	labels := make([]int, 4000)
+	x, at := g.rows(labels, rng.New(1, "rows").NormFloat64), 0.0
+	for i := range labels {
+		d := float64(x[i*p.k]) - g.mean[0]
+		at += d * d / float64(len(labels))
+	}
+	if v := p.scatter[0] / p.dof; math.Abs(at/v-1) > 0.1 {
+		t.Errorf("the first number of rows has variance %.3f; want %.3f", at, v)
+	}
+}
+
+// TestWhoseTwins: of many clients some are measured; merged clients have the twins that they
+// measured; the reference asks no server.
+func TestWhoseTwins(t *testing.T) {
+	r := steep(t, 1, 35, 3)
+	r.Clients[3].Curves.Clients = 2
+	r.Clients[5].Curves = nil
+	p := must.Get(r.sum(1))(t).all
+	own, twin, err := r.curves(p, &Options{Threads: 2})
+	must.Do(t, err)
+	if len(own) != 12 || len(twin) != 12 {
+		t.Fatalf("%d and %d curves of 34 clients; want every third", len(own), len(twin))
+	}
+	for i := range own {
+		u := r.Clients[[]int{0, 3, 7, 10, 13, 16, 19, 22, 25, 28, 31, 34}[i]].Curves
+		if merged := i == 1; own[i] != u.Own || (twin[i] == u.Twin) != merged {
+			t.Errorf("client %d: wrong curves", i)
+		}
+	}
+	if _, theirs, err := r.curves(p, &Options{Threads: 2, reference: true}); err != nil ||
+		theirs[0] != r.Clients[0].Curves.Twin {
+		t.Errorf("the reference has twins of its own, %v", err)
+	}
+}
