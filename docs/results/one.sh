@@ -22,7 +22,7 @@ moments-*)
   dataset=${row#moments-}
   args="--dataset ${dataset%-*} --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0} --set extractor.mean=0.49804 --set extractor.std=0.50196 --points ${dataset##*-}
     --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 2000 --partition both --alpha 0.1 --clients 10
-    --set scores.hindsight=true --set scores.coverage=false --seeds 10 --set extractor.batch=32" protocol=calibrated ;;
+    --set scores.coverage=false --seeds 10 --set extractor.batch=32" protocol=calibrated ;;
 unknown-*) # unknown-DATA-CLASSES-POINTS: no calibration points, four clients; ten of 20 images. Seed 11: of no other run. FMP has the discriminant
   # with the kappa of an extractor of which nothing is known (0.85, deviation 0.25)
   points=${row##*-} rest=${row%-*} data=${row#unknown-} data=${data%-*-*} methods=FMP,FMP-one clients=4

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/models/rng"
 	"fmp/pipeline/moments"
 )
@@ -69,6 +71,9 @@ func (g *gaussian) rows(labels []int, normal func() float64) []float32 {
 // the client's others. Class means and scatter of a client alone would not do: a few images span few
 // directions, and the noise of their class means lies in them. A merged sum does not tell the counts
 // of single clients: its twins are those that clients measured.
+//
+// Both curves hold a share of images of a random class, as the evidence does: where few images err,
+// these set its temperature, and the tails of images add little.
 func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err error) {
 	var of, drawn []int
 	for i := range r.Clients {
@@ -84,7 +89,7 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 	if len(own) < fewCurves || o.reference {
 		return own, twin, nil
 	}
-	g := all.gaussian()
+	g, images := all.gaussian(), floats.Sum(all.n)
 	return own, twin, each(len(own), o.Threads, func(i int) error {
 		if r.Clients[drawn[i]].Curves.Clients > 1 {
 			return nil
@@ -94,20 +99,23 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 			labels = append(labels, slices.Repeat([]int{v.class}, int(math.Round(v.n)))...)
 		}
 		draws := min(max(twinImages/(len(own)*len(labels)), 1), maxTwins)
-		var sum moments.Curve
+		var sum, surprise moments.Curve
 		for t := range draws {
 			at := rng.New(o.Seed, "candidate", o.Stream, "twin", drawn[i], t)
 			var kept []int
 			for _, j := range moments.Measured(labels, r.C, at) {
 				kept = append(kept, labels[j])
 			}
-			c := moments.LeftOut(g.rows(kept, at.NormFloat64), r.K, kept)
+			c, random := moments.LeftOut(g.rows(kept, at.NormFloat64), r.K, kept)
 			if c == nil {
 				return nil
 			}
 			axpy(1/float64(draws), c[:], sum[:])
+			axpy(surprises/images/float64(draws), random[:], surprise[:])
 		}
 		twin[i] = sum
+		axpy(1, surprise[:], twin[i][:])
+		axpy(1, surprise[:], own[i][:])
 		return nil
 	})
 }

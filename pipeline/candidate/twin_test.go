@@ -63,6 +63,22 @@ func TestTwins(t *testing.T) {
 	}
 }
 
+// TestSurprises: an image of a random class among those of all clients raises the temperature.
+func TestSurprises(t *testing.T) {
+	r := steep(t, 1, 4, 12)
+	all := must.Get(r.sum(1))(t).all
+	own, _, err := r.curves(all, &Options{Threads: 2})
+	must.Do(t, err)
+	scale(1e9, all.n) // one of so many is none
+	without, _, err := r.curves(all, &Options{Threads: 2})
+	must.Do(t, err)
+	if !(peak(sumOf(own)) > peak(sumOf(without))+0.003) {
+		t.Errorf("log temperature %.4f with an image of a random class, %.4f without", peak(sumOf(own)),
+			peak(sumOf(without)))
+	}
+	near(t, "the curve without", without[1][:], r.Clients[1].Curves.Own[:], 1e-6)
+}
+
 // TestGaussian: class means lie apart by what is beyond their noise, and rows have the pooled
 // covariance.
 func TestGaussian(t *testing.T) {
@@ -111,7 +127,7 @@ func TestWhoseTwins(t *testing.T) {
 	}
 	for i := range own {
 		u := r.Clients[[]int{0, 3, 7, 10, 13, 16, 19, 22, 25, 28, 31, 34}[i]].Curves
-		if merged := i == 1; own[i] != u.Own || (twin[i] == u.Twin) != merged {
+		if merged := i == 1; (own[i] == u.Own) != merged || (twin[i] == u.Twin) != merged {
 			t.Errorf("client %d: wrong curves", i)
 		}
 	}

@@ -78,10 +78,10 @@ func CurvesOf(rows []float32, k int, labels []int, c int, key string) (*Curves, 
 		return nil, nil
 	}
 	grid := temperatures()
-	out := &Curves{Own: s.leftOut(&grid)}
+	out := &Curves{Own: s.leftOut(&grid, nil)}
 	for t := range twins {
 		for i, v := range s.twin(halves(rng.New(seed, "moments", "curves", "twin", t),
-			len(labels))).leftOut(&grid) {
+			len(labels))).leftOut(&grid, nil) {
 			out.Twin[i] += v / twins
 		}
 	}
@@ -151,16 +151,17 @@ func halves(r *rand.Rand, n int) []float64 {
 }
 
 // LeftOut returns the curve of rows, [n, k], of classes that have two or more each: the
-// log-likelihood of each row, left out of the discriminant of the others. It is nil where no class
-// spreads.
-func LeftOut(rows []float32, k int, labels []int) *Curve {
+// log-likelihood of each row, left out of the discriminant of the others. Random is the curve of the
+// same rows where each is of a class at random. Both are nil where no class spreads.
+func LeftOut(rows []float32, k int, labels []int) (own, random *Curve) {
 	s := newSpread(rows, k, labels)
 	if s == nil {
-		return nil
+		return nil, nil
 	}
 	grid := temperatures()
-	out := s.leftOut(&grid)
-	return &out
+	random = &Curve{}
+	out := s.leftOut(&grid, random)
+	return &out, random
 }
 
 // Measured returns the images whose curve is measured: those of classes with minCell or more. Of

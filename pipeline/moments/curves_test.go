@@ -47,10 +47,10 @@ func TestCurvesMatchTheReference(t *testing.T) {
 	for i, c := range cases {
 		rows, labels := chosenOf(c.Rows, c.K, c.Labels, Measured(c.Labels, c.C, nil))
 		s := newSpread(rows, c.K, labels)
-		near(t, fmt.Sprintf("own curve %d", i), s.leftOut(&grid), c.Own)
+		near(t, fmt.Sprintf("own curve %d", i), s.leftOut(&grid, nil), c.Own)
 		var twin Curve
 		for _, z := range c.Draws {
-			for j, v := range s.twin(z).leftOut(&grid) {
+			for j, v := range s.twin(z).leftOut(&grid, nil) {
 				twin[j] += v / float64(len(c.Draws))
 			}
 		}
@@ -81,7 +81,7 @@ func TestCurvesAreThoseOfLeavingOut(t *testing.T) {
 			continue
 		}
 		near(t, fmt.Sprintf("curve of %d rows of %d numbers in %d classes", n, k, c),
-			newSpread(rows, k, labels).leftOut(&grid), leavingOut(rows, k, labels, c))
+			newSpread(rows, k, labels).leftOut(&grid, nil), leavingOut(rows, k, labels, c))
 	}
 }
 
@@ -366,5 +366,32 @@ func BenchmarkCurvesOf(b *testing.B) {
 				must.Get(CurvesOf(rows, 1280, labels, 10, ""))(b)
 			}
 		})
+	}
+}
+
+// TestLeftOutOfRandom: the second curve is that of rows whose class is drawn, a mean over classes.
+func TestLeftOutOfRandom(t *testing.T) {
+	grid := temperatures()
+	r := rand.New(rand.NewPCG(4, 1))
+	rows, labels := someRows(r, 30, 6, 3)
+	rows, labels = chosenOf(rows, 6, labels, Measured(labels, 3, nil))
+	own, random := LeftOut(rows, 6, labels)
+	s := newSpread(rows, 6, labels)
+	if want := s.leftOut(&grid, nil); *own != want {
+		t.Error("the first curve is not that of the rows")
+	}
+	for i := range grid {
+		if !(random[i] < own[i]) || !(random[i] >= MinLikelihood*float64(len(labels))) {
+			t.Fatalf("temperature %.2f: %.3f of random classes, %.3f of their own", grid[i], random[i], own[i])
+		}
+	}
+	// all classes are as likely at a high temperature
+	last := -math.Log(float64(s.c)) * float64(len(labels))
+	if !(math.Abs(random[Temperatures-1]-last) < 0.01*math.Abs(last)) {
+		t.Errorf("%.3f of random classes at temperature %.0f; want about %.3f", random[Temperatures-1],
+			grid[Temperatures-1], last)
+	}
+	if a, b := LeftOut(make([]float32, 12), 2, []int{0, 0, 0, 1, 1, 1}); a != nil || b != nil {
+		t.Error("rows that do not spread have curves")
 	}
 }

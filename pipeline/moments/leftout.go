@@ -3,6 +3,8 @@ package moments
 import (
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // Constants of the discriminant: the prior on the covariance in units of the width, and how much
@@ -89,8 +91,9 @@ func (s *spread) twin(z []float64) *spread {
 // leftOut returns the curve of the rows, each judged by the discriminant whose mean of its class is
 // without it. The covariance is the scatter drawn towards the identity, W = (nu size I + R'R)/(nu +
 // dof); with Q = I + RR'/(nu size), Woodbury's identity makes of products of a and b through W's
-// inverse those of the parts: (R, R) is scale Q^-1 RR', (R, M) is scale Q^-1 RM'.
-func (s *spread) leftOut(grid *[Temperatures]float64) (out Curve) {
+// inverse those of the parts: (R, R) is scale Q^-1 RR', (R, M) is scale Q^-1 RM'. The curve of the
+// same rows with classes at random is added to any, which may be nil.
+func (s *spread) leftOut(grid *[Temperatures]float64, any *Curve) (out Curve) {
 	n, c := s.n, s.c
 	d, dof := float64(s.k), float64(s.dof)
 	tau := priorStrength * trace(s.rr, n) / dof // nu size
@@ -139,20 +142,23 @@ func (s *spread) leftOut(grid *[Temperatures]float64) (out Curve) {
 			shrink := m / (m + n0)
 			logit[y] = float64(shrink*cross) - float64(.5*shrink*shrink*norm)
 		}
-		addLikelihood(&out, grid, logit, own)
+		addLikelihood(&out, grid, logit, logit[own])
+		if any != nil {
+			addLikelihood(any, grid, logit, floats.Sum(logit)/float64(c))
+		}
 	}
 	return out
 }
 
-// addLikelihood adds the log-likelihood of one row's class at each temperature.
-func addLikelihood(to *Curve, grid *[Temperatures]float64, logit []float64, own int) {
-	top := slices.Max(logit)
+// addLikelihood adds the log-likelihood of one row's class, of some logit, at each temperature.
+func addLikelihood(to *Curve, grid *[Temperatures]float64, logits []float64, own float64) {
+	top := slices.Max(logits)
 	for i, t := range grid {
 		var sum float64
-		for _, v := range logit {
+		for _, v := range logits {
 			sum += exponential((v - top) / t)
 		}
-		to[i] += max((logit[own]-top)/t-logarithm(sum), MinLikelihood)
+		to[i] += max((own-top)/t-logarithm(sum), MinLikelihood)
 	}
 }
 
