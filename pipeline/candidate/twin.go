@@ -96,7 +96,8 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 		}
 		var labels []int
 		for _, v := range r.Clients[drawn[i]].cells() {
-			labels = append(labels, slices.Repeat([]int{v.class}, int(math.Round(v.n)))...)
+			n := min(math.Round(v.n), moments.MaxCurveImages) // of more, no more are measured
+			labels = append(labels, slices.Repeat([]int{v.class}, int(n))...)
 		}
 		draws := min(max(twinImages/(len(own)*len(labels)), 1), maxTwins)
 		var sum, surprise moments.Curve
@@ -105,6 +106,9 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 			var kept []int
 			for _, j := range moments.Measured(labels, r.C, at) {
 				kept = append(kept, labels[j])
+			}
+			if len(kept) == 0 { // curves of images that the counts do not have
+				return nil
 			}
 			c, random := moments.LeftOut(g.rows(kept, at.NormFloat64), r.K, kept)
 			if c == nil {

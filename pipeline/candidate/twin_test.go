@@ -136,3 +136,19 @@ func TestWhoseTwins(t *testing.T) {
 		t.Errorf("the reference has twins of its own, %v", err)
 	}
 }
+
+// TestClaimedCounts: counts that no curve has behind it take no memory, and no twin is drawn of
+// too few.
+func TestClaimedCounts(t *testing.T) {
+	r := steep(t, 1, 4, 3)
+	for i := range r.Clients[0].Means.W {
+		r.Clients[0].Means.W[i] = 1e12
+		r.Clients[1].Means.W[i] = 2
+	}
+	own, twin, err := r.curves(must.Get(r.sum(1))(t).all, &Options{Threads: 2})
+	must.Do(t, err)
+	if twin[0] == r.Clients[0].Curves.Twin || twin[1] != r.Clients[1].Curves.Twin ||
+		own[1] != r.Clients[1].Curves.Own {
+		t.Error("want twins of the first client, and the second client's own")
+	}
+}
