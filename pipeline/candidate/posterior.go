@@ -22,7 +22,9 @@ type Options struct {
 	Stream  string // the round's name in it
 	Threads int    // goroutines at most; 0: one a processor. Figures do not depend on it.
 
-	reference bool // temperatures are those of clients left out, as the reference has them
+	// reference says that figures are those of the reference, without twins of the pooled statistic and
+	// the temperature at all images.
+	reference bool
 }
 
 // Posterior computes the posterior of a round.

@@ -3,9 +3,9 @@ package candidate
 import "fmp/pipeline/moments"
 
 const (
-	// minHalved is the number of clients from which on a refit is judged by halves of them, and
-	// minHalves that from which on they tell how the temperature falls with more images.
-	minHalved, minHalves = 4, 3
+	// minHalves is the number of clients from which on halves of them tell how the temperature falls
+	// with more images, and minRefitted that from which on they judge a refit.
+	minHalves, minRefitted = 3, 4
 	// maxSharper bounds the log of the factor by which a refit is taken to sharpen: halves of few
 	// images tell it badly.
 	maxSharper = 0.3
@@ -74,7 +74,7 @@ func (s *sums) more(left, halved float64, halves []half) float64 {
 	}
 	l, asked := s.all.excess(folds)
 	h, again := s.all.excess(others)
-	if asked != again || !(h-l >= l) {
+	if asked != again || !(h-l >= l) { // counts are of float32, so that their sums are exact
 		return 0
 	}
 	return min(max((halved-left)*l/(h-l), 0), maxSharper)
@@ -111,7 +111,7 @@ func (c *candidate) sharper(halves []half, t float64, o *Options) (sharper, halv
 	for i := range halves {
 		clients += len(halves[i].round.Clients)
 	}
-	if clients < minHalved {
+	if clients < minRefitted {
 		return 0, halved, nil
 	}
 	return min(max(peak(&again)-halved, 0), maxSharper), halved, nil

@@ -72,8 +72,8 @@ func (g *gaussian) rows(labels []int, normal func() float64) []float32 {
 // directions, and the noise of their class means lies in them. A merged sum does not tell the counts
 // of single clients: its twins are those that clients measured.
 //
-// Both curves hold a share of images of a random class, as the evidence does: where few images err,
-// these set its temperature, and the tails of images add little.
+// Both curves of a single client hold a share of images of a random class, as the evidence does:
+// where few images err, these set the temperature, and the tails of images add little.
 func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err error) {
 	var of, drawn []int
 	for i := range r.Clients {

@@ -10,16 +10,20 @@ import (
 
 // steep is Gaussian clients with so many images of each of eight classes, in 128 coordinates whose
 // variances fall as 1/j^1.5: an image varies in few directions, as features of a network do.
-func steep(t *testing.T, seed uint64, clients, each int) *Round {
+// Of so many in a hundred images the class is another than the label.
+func steep(t *testing.T, seed uint64, clients, each, odd int) *Round {
 	t.Helper()
 	const k, c = 128, 8
-	at := rng.New(seed, "steep")
+	at, signal := rng.New(seed, "steep"), 0.5
+	if odd > 0 { // hardly any other image errs
+		signal = 1
+	}
 	sd, mean := make([]float64, k), make([]float64, c*k)
 	for j := range sd {
 		sd[j] = math.Pow(float64(j+1), -0.75)
 	}
 	for i := range mean {
-		mean[i] = .5 * sd[i%k] * at.NormFloat64()
+		mean[i] = signal * sd[i%k] * at.NormFloat64()
 	}
 	r := &Round{K: k, C: c}
 	for range clients {
@@ -27,8 +31,12 @@ func steep(t *testing.T, seed uint64, clients, each int) *Round {
 		var y []int
 		for i := range c * each {
 			y = append(y, i%c)
+			from := i % c
+			if at.IntN(100) < odd {
+				from = (from + 1) % c
+			}
 			for j, s := range sd {
-				x = append(x, float32(mean[i%c*k+j]+s*at.NormFloat64()))
+				x = append(x, float32(mean[from*k+j]+s*at.NormFloat64()))
 			}
 		}
 		r.Clients = append(r.Clients, upload(t, x, k, y, c))
@@ -38,11 +46,11 @@ func steep(t *testing.T, seed uint64, clients, each int) *Round {
 
 // apart returns how far the peaks of clients' images and of their twins lie apart, a mean over
 // rounds; twins are the server's or the clients'.
-func apart(t *testing.T, each int, theirs bool) (mean float64) {
+func apart(t *testing.T, each, odd int, theirs bool) (mean float64) {
 	t.Helper()
 	const rounds = 8
 	for seed := range uint64(rounds) {
-		r := steep(t, seed, 4, each)
+		r := steep(t, seed, 4, each, odd)
 		s := must.Get(r.sum(1))(t)
 		own, twin, err := r.curves(s.all, &Options{Seed: seed, Threads: 2, reference: theirs})
 		must.Do(t, err)
@@ -55,7 +63,7 @@ func apart(t *testing.T, each int, theirs bool) (mean float64) {
 // twins lie further.
 func TestTwins(t *testing.T) {
 	for _, each := range []int{3, 4, 12} {
-		got, theirs := apart(t, each, false), apart(t, each, true)
+		got, theirs := apart(t, each, 0, false), apart(t, each, 0, true)
 		if !(math.Abs(got) < 0.05) || !(math.Abs(theirs) > math.Abs(got)) {
 			t.Errorf("%d images of a class: %.3f apart, and %.3f by twins of clients alone; want less than "+
 				".05, and less than these", each, got, theirs)
@@ -65,7 +73,7 @@ func TestTwins(t *testing.T) {
 
 // TestSurprises: an image of a random class among those of all clients raises the temperature.
 func TestSurprises(t *testing.T) {
-	r := steep(t, 1, 4, 12)
+	r := steep(t, 1, 4, 12, 0)
 	all := must.Get(r.sum(1))(t).all
 	own, _, err := r.curves(all, &Options{Threads: 2})
 	must.Do(t, err)
@@ -79,10 +87,18 @@ func TestSurprises(t *testing.T) {
 	near(t, "the curve without", without[1][:], r.Clients[1].Curves.Own[:], 1e-6)
 }
 
+// TestMislabelled: where some images are of another class than their label, they lie further than their
+// twins.
+func TestMislabelled(t *testing.T) {
+	if got := apart(t, 12, 8, false); !(got > 0.3) {
+		t.Errorf("images of which 8%% are of other classes lie %.3f from their twins; want .3 at least", got)
+	}
+}
+
 // TestGaussian: class means lie apart by what is beyond their noise, and rows have the pooled
 // covariance.
 func TestGaussian(t *testing.T) {
-	r := steep(t, 1, 4, 3)
+	r := steep(t, 1, 4, 3, 0)
 	p := must.Get(r.sum(1))(t).all
 	g := p.gaussian()
 	var size, want, got float64
@@ -116,7 +132,7 @@ func TestGaussian(t *testing.T) {
 // TestWhoseTwins: of many clients some are measured; merged clients have the twins that they
 // measured; the reference asks no server.
 func TestWhoseTwins(t *testing.T) {
-	r := steep(t, 1, 35, 3)
+	r := steep(t, 1, 35, 3, 0)
 	r.Clients[3].Curves.Clients = 2
 	r.Clients[5].Curves = nil
 	p := must.Get(r.sum(1))(t).all
@@ -140,7 +156,7 @@ func TestWhoseTwins(t *testing.T) {
 // TestClaimedCounts: counts that no curve has behind it take no memory, and no twin is drawn of
 // too few.
 func TestClaimedCounts(t *testing.T) {
-	r := steep(t, 1, 4, 3)
+	r := steep(t, 1, 4, 3, 0)
 	for i := range r.Clients[0].Means.W {
 		r.Clients[0].Means.W[i] = 1e12
 		r.Clients[1].Means.W[i] = 2

@@ -92,8 +92,8 @@ func (s *spread) twin(z []float64) *spread {
 // without it. The covariance is the scatter drawn towards the identity, W = (nu size I + R'R)/(nu +
 // dof); with Q = I + RR'/(nu size), Woodbury's identity makes of products of a and b through W's
 // inverse those of the parts: (R, R) is scale Q^-1 RR', (R, M) is scale Q^-1 RM'. The curve of the
-// same rows with classes at random is added to any, which may be nil.
-func (s *spread) leftOut(grid *[Temperatures]float64, any *Curve) (out Curve) {
+// same rows with classes at random is added to random, which may be nil.
+func (s *spread) leftOut(grid *[Temperatures]float64, random *Curve) (out Curve) {
 	n, c := s.n, s.c
 	d, dof := float64(s.k), float64(s.dof)
 	tau := priorStrength * trace(s.rr, n) / dof // nu size
@@ -143,14 +143,14 @@ func (s *spread) leftOut(grid *[Temperatures]float64, any *Curve) (out Curve) {
 			logit[y] = float64(shrink*cross) - float64(.5*shrink*shrink*norm)
 		}
 		addLikelihood(&out, grid, logit, logit[own])
-		if any != nil {
-			addLikelihood(any, grid, logit, floats.Sum(logit)/float64(c))
+		if random != nil {
+			addLikelihood(random, grid, logit, floats.Sum(logit)/float64(c))
 		}
 	}
 	return out
 }
 
-// addLikelihood adds the log-likelihood of one row's class, of some logit, at each temperature.
+// addLikelihood adds the log-likelihood of one row's class, whose logit is own, at each temperature.
 func addLikelihood(to *Curve, grid *[Temperatures]float64, logits []float64, own float64) {
 	top := slices.Max(logits)
 	for i, t := range grid {
