@@ -30,7 +30,7 @@ func explainUpload(i uploadInfo, u *federate.Upload) string {
 %sIt holds no image and no file name. It is not private: who has an image can test whether it is behind the averages,
 and the fewer images are behind one the better.
 `, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision,
-		explainWithin(u.Within)+explainCalibration(u.Calibration)+explainCurves(u.Curves))
+		explainWithin(u.Within)+explainCalibration(u.Calibration)+explainCurve(u.Curve))
 	if len(few) > 0 {
 		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's "+
 			"own features): %s; --at-least %d leaves them out.\n", fewImages,
@@ -61,13 +61,13 @@ func explainCalibration(s *point.Set) string {
 		"which the server makes prediction sets; it can tell that these images took part\n", s.N, s.Dx)
 }
 
-// explainCurves describes in words the curves that a client measures of its images.
-func explainCurves(c *moments.Curves) string {
+// explainCurve describes in words the curve that a client measures of its images.
+func explainCurve(c *moments.ClientCurve) string {
 	if c == nil {
 		return ""
 	}
-	return fmt.Sprintf("- two curves of %d numbers: sums over up to %d of the images of how well "+
-		"the others tell their classes, and the same of Gaussian draws like them\n",
+	return fmt.Sprintf("- a curve of %d numbers: sums over up to %d of the images of how well "+
+		"the others tell their classes\n",
 		moments.Temperatures, moments.MaxCurveImages)
 }
 
@@ -116,7 +116,7 @@ func explainGraph(c *client.Client) string {
 			"bytes in all (float32)\n", f.S, f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
 	}
 	if f.Bytes > 0 && !c.Private() {
-		text += fmt.Sprintf("- where classes have three images, two curves of %d numbers: sums of how "+
+		text += fmt.Sprintf("- where classes have three images, a curve of %d numbers: sums of how "+
 			"well the images tell each other's classes\n",
 			moments.Temperatures)
 	}

@@ -379,7 +379,7 @@ type leaving struct {
 	Points    []row              `json:"points"`
 	Singles   []row              `json:"singles,omitempty"` // of single images, for calibration
 	Scatter   int                `json:"scatter,omitempty"` // numbers of the scatter within classes
-	Curves    int                `json:"curves,omitempty"`  // numbers of the curves
+	Curve     int                `json:"curve,omitempty"`   // numbers of the curve
 	Left      []string           `json:"left,omitempty"`
 	Zeros     int                `json:"zeros,omitempty"`
 
@@ -436,8 +436,8 @@ func (s *session) leaving(data []byte) (*leaving, error) {
 		}
 		l.Images, l.Scatter = l.Images+len(w.Labels), len(w.Data)
 	}
-	if u.Curves != nil {
-		l.Curves = 2 * moments.Temperatures
+	if u.Curve != nil {
+		l.Curve = moments.Temperatures
 	}
 	shades := shaded(points)
 	for i := range shades {

@@ -81,7 +81,7 @@ func upload(t *testing.T, x []float32, k int, y []int, c int) Client {
 		out.Within.Data = nil
 	}
 	var err error
-	if out.Curves, err = moments.CurvesOf(x, k, y, c, "client"); err != nil {
+	if out.Curve, err = moments.CurveOf(x, k, y, c, "client"); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -248,8 +248,8 @@ func TestKappa(t *testing.T) {
 	}
 	x := narrowed(w.mean)
 	single := Round{K: w.k, C: w.c, Clients: []Client{upload(t, x, w.k, []int{0, 1, 2, 3}, w.c)}}
-	if u := single.Clients[0]; u.dof() != 0 || u.Curves != nil {
-		t.Errorf("%v degrees of freedom and curves %v of single images", u.dof(), u.Curves)
+	if u := single.Clients[0]; u.dof() != 0 || u.Curve != nil {
+		t.Errorf("%v degrees of freedom and curves %v of single images", u.dof(), u.Curve)
 	}
 	if k := kappaOf(t, &single); k.mean != singleKappa || k.deviation != 0 {
 		t.Errorf("log kappa %v of single images, want %v exactly", k, singleKappa)
@@ -284,7 +284,7 @@ func TestInvariance(t *testing.T) {
 		for j := range within.Data {
 			within.Data[j] *= unit * unit
 		}
-		scaled.Clients[i] = Client{Means: &means, Within: &within, Curves: u.Curves}
+		scaled.Clients[i] = Client{Means: &means, Within: &within, Curve: u.Curve}
 	}
 	for i, v := range posterior(t, &scaled, Options{Seed: 3}).LogProbabilities(rows) {
 		if math.Abs(v-want[i]) > 1e-5 {
@@ -345,7 +345,7 @@ func TestEdges(t *testing.T) {
 	w := newWorld(4)
 	none := w.round(t, 3, 8)
 	for i := range none.Clients {
-		none.Clients[i].Within, none.Clients[i].Curves = nil, nil
+		none.Clients[i].Within, none.Clients[i].Curve = nil, nil
 	}
 	equal := w.round(t, 2, 5)
 	for i := range equal.Clients {
@@ -571,7 +571,7 @@ func TestPointsCount(t *testing.T) {
 func TestNoScatter(t *testing.T) {
 	w := newWorld(3)
 	r := w.round(t, 1, 40)
-	r.Clients[0].Within, r.Clients[0].Curves = nil, nil
+	r.Clients[0].Within, r.Clients[0].Curve = nil, nil
 	for _, corpora := range [][]Corpus{nil, {{Within: w.covariance(false)}}} {
 		r.Corpora = corpora
 		s := must.Get(r.sum(1))(t)

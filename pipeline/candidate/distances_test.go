@@ -56,7 +56,7 @@ func (w *world) tailedRound(t *testing.T, clients, n int) *Round {
 	for range clients {
 		x, y := w.tailed(n)
 		u := upload(t, x, w.k, y, w.c)
-		u.Within, u.Curves = nil, nil
+		u.Within, u.Curve = nil, nil
 		r.Clients = append(r.Clients, u)
 	}
 	return r

@@ -16,6 +16,9 @@ func (r *Round) logKappa(all *pool, o *Options) (normal, error) {
 	}
 	kappa := priorKappa
 	own, twin, err := r.curves(all, o)
+	if o.reference != nil {
+		own, twin = o.reference[0], o.reference[1]
+	}
 	if len(own) >= fewCurves {
 		a, b := sumOf(own), sumOf(twin)
 		left := make([]float64, len(own))

@@ -112,7 +112,7 @@ func TestNamedSum(t *testing.T) {
 	r, x, _ := w.moved(t, 0, 0, 6, 25)
 	for i := range r.Clients { // even
 		u := &r.Clients[i]
-		u.Within, u.Curves = nil, nil
+		u.Within, u.Curve = nil, nil
 		for j := range u.Means.W {
 			u.Means.W[j] = 8
 		}
@@ -189,7 +189,7 @@ func TestApart(t *testing.T) {
 			}
 			own, labels := w.rows(40)
 			u := upload(t, own, w.k, labels, w.c)
-			u.Within, u.Curves = nil, nil
+			u.Within, u.Curve = nil, nil
 			r.Clients = append(r.Clients, u)
 			own, labels = w.rows(200)
 			x, y = append(x, own...), append(y, labels...)

@@ -73,8 +73,7 @@ func (p *parity) round() *Round {
 			c.Within.Dof, c.Within.Data = u.Dof, narrowed(u.Scatter)
 		}
 		if u.Curves != nil {
-			c.Curves = &moments.Curves{Own: moments.Curve(u.Curves[0]),
-				Twin: moments.Curve(u.Curves[1])}
+			c.Curve = &moments.ClientCurve{Curve: moments.Curve(u.Curves[0])}
 		}
 		r.Clients = append(r.Clients, c)
 	}
@@ -82,6 +81,17 @@ func (p *parity) round() *Round {
 		r.Corpora = append(r.Corpora, Corpus{Within: c.Within, Rows: c.Rows, Labels: c.Labels})
 	}
 	return r
+}
+
+// curves returns the curves of clients' images and of the twins that the reference draws.
+func (p *parity) curves() *[2][]moments.Curve {
+	var out [2][]moments.Curve
+	for _, u := range p.Clients {
+		for i, c := range u.Curves {
+			out[i] = append(out[i], moments.Curve(c))
+		}
+	}
+	return &out
 }
 
 // near reports an error unless numbers agree to 1e-8 of the largest, or to tol.
@@ -116,7 +126,7 @@ func TestParity(t *testing.T) {
 			mirror(s.all.scatter, p.K)
 			near(t, "scatter", s.all.scatter, p.Pool.Scatter, 1e-9)
 			near(t, "degrees of freedom", []float64{s.all.dof}, []float64{p.Pool.Dof}, 0)
-			kappa := must.Get(r.logKappa(s.all, &Options{reference: true}))(t)
+			kappa := must.Get(r.logKappa(s.all, &Options{reference: p.curves()}))(t)
 			near(t, "log kappa", []float64{kappa.mean, kappa.deviation}, p.Kappa, 1e-8)
 			cands := must.Get(r.candidates())(t)
 			draw := func(group []int, _ int) []residuals { // of classes that others hold too, in order
@@ -195,7 +205,7 @@ func TestPosteriorLikeTheReference(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			mean := make([]float64, len(p.Posterior.P))
 			for s := range seeds {
-				m := must.Get(p.round().Posterior(Options{Seed: uint64(s), reference: true}))(t)
+				m := must.Get(p.round().Posterior(Options{Seed: uint64(s), reference: p.curves()}))(t)
 				for i, v := range m.LogProbabilities(p.Posterior.Test) {
 					mean[i] += math.Exp(v) / seeds
 				}

@@ -22,9 +22,9 @@ type Options struct {
 	Stream  string // the round's name in it
 	Threads int    // goroutines at most; 0: one a processor. Figures do not depend on it.
 
-	// reference says that figures are those of the reference, without twins of the pooled statistic and
-	// the temperature at all images.
-	reference bool
+	// reference are the curves of clients' images and of twins that the reference draws of each alone:
+	// figures are then its, without the temperature at all images. nil of every round.
+	reference *[2][]moments.Curve
 }
 
 // Posterior computes the posterior of a round.
@@ -140,7 +140,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 			return err
 		}
 		var more float64
-		if !o.reference {
+		if o.reference == nil {
 			more = s.more(left[asked[i]], halved+e.LogTemperature, halves)
 		}
 		found[i] = hear(js, h, l, normal{kappa.mean + sharper[i] - more,

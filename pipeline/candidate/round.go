@@ -15,7 +15,7 @@ import (
 type Client struct {
 	Means  *point.Set
 	Within *moments.Within
-	Curves *moments.Curves
+	Curve  *moments.ClientCurve
 }
 
 // Corpus is a statistic of a server's own images: their covariance within classes W, [K, K]; the

@@ -67,7 +67,7 @@ func (s *space) round(r *Round) *Round {
 		for j := range c.Means.N {
 			means.Z = append(means.Z, s.project(c.Means.Features(j))...)
 		}
-		out.Clients = append(out.Clients, Client{Means: means, Within: s.within(c.Within), Curves: c.Curves})
+		out.Clients = append(out.Clients, Client{Means: means, Within: s.within(c.Within), Curve: c.Curve})
 	}
 	for _, c := range r.Corpora {
 		out.Corpora = append(out.Corpora, Corpus{Within: s.inner(c.Within), Means: s.project(c.Means)})

@@ -2,6 +2,7 @@ package candidate
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -66,60 +67,97 @@ func (g *gaussian) rows(labels []int, normal func() float64) []float32 {
 	return narrowed(x)
 }
 
+// labels returns the classes of a client's images. Of a merged sum they are those of one of its
+// clients, drawn as the counts and their squares tell: each class is held by some of them, with as
+// many images each.
+func (c *Client) labels(at *rand.Rand) (out []int) {
+	of, sum := c.Means.Indices(), c.Curve
+	for i, w := range c.Means.W {
+		n := float64(w)
+		if sum.Clients > 1 {
+			if at.Float64()*float64(sum.Clients) >= sum.Holders[i] {
+				continue
+			}
+			n /= sum.Holders[i]
+		}
+		n = min(math.Round(n), moments.MaxCurveImages) // of more, no more are measured
+		out = append(out, slices.Repeat([]int{int(of[i])}, int(n))...)
+	}
+	return out
+}
+
 // curves returns the curves that clients measured of their images, and those of Gaussian twins: as
 // many images of each class, drawn from the pooled statistic, each left out of the discriminant of
 // the client's others. Class means and scatter of a client alone would not do: a few images span few
-// directions, and the noise of their class means lies in them. A merged sum does not tell the counts
-// of single clients: its twins are those that clients measured.
+// directions, and the noise of their class means lies in them.
 //
-// Both curves of a single client hold a share of images of a random class, as the evidence does:
-// where few images err, these set the temperature, and the tails of images add little.
+// Both curves hold a share of images of a random class, as the evidence does: where few images err,
+// these set the temperature, and the tails of images add little. A curve of images that the counts
+// do not have is left out.
 func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err error) {
-	var of, drawn []int
+	var of []int
 	for i := range r.Clients {
-		if r.Clients[i].Curves != nil {
+		if r.Clients[i].Curve != nil {
 			of = append(of, i)
 		}
 	}
 	step := max((len(of)+maxTwins-1)/maxTwins, 1)
+	var drawn []int
 	for at := 0; at < len(of); at += step {
-		u := r.Clients[of[at]].Curves
-		own, twin, drawn = append(own, u.Own), append(twin, u.Twin), append(drawn, of[at])
+		drawn = append(drawn, of[at])
 	}
-	if len(own) < fewCurves || o.reference {
-		return own, twin, nil
+	if len(drawn) < fewCurves {
+		return nil, nil, nil
 	}
+	own, twin = make([]moments.Curve, len(drawn)), make([]moments.Curve, len(drawn))
 	g, images := all.gaussian(), floats.Sum(all.n)
-	return own, twin, each(len(own), o.Threads, func(i int) error {
-		if r.Clients[drawn[i]].Curves.Clients > 1 {
+	err = each(len(drawn), o.Threads, func(i int) error {
+		t := r.twin(drawn[i], &g, twinImages/len(drawn), o)
+		if t == nil {
 			return nil
 		}
-		var labels []int
-		for _, v := range r.Clients[drawn[i]].cells() {
-			n := min(math.Round(v.n), moments.MaxCurveImages) // of more, no more are measured
-			labels = append(labels, slices.Repeat([]int{v.class}, int(n))...)
-		}
-		draws := min(max(twinImages/(len(own)*len(labels)), 1), maxTwins)
-		var sum, surprise moments.Curve
-		for t := range draws {
-			at := rng.New(o.Seed, "candidate", o.Stream, "twin", drawn[i], t)
-			var kept []int
-			for _, j := range moments.Measured(labels, r.C, at) {
-				kept = append(kept, labels[j])
-			}
-			if len(kept) == 0 { // curves of images that the counts do not have
-				return nil
-			}
-			c, random := moments.LeftOut(g.rows(kept, at.NormFloat64), r.K, kept)
-			if c == nil {
-				return nil
-			}
-			axpy(1/float64(draws), c[:], sum[:])
-			axpy(surprises/images/float64(draws), random[:], surprise[:])
-		}
-		twin[i] = sum
-		axpy(1, surprise[:], twin[i][:])
-		axpy(1, surprise[:], own[i][:])
+		own[i], twin[i] = r.Clients[drawn[i]].Curve.Curve, t.own
+		axpy(surprises/images, t.random[:], own[i][:])
+		axpy(surprises/images, t.random[:], twin[i][:])
 		return nil
 	})
+	none := func(c moments.Curve) bool { return c == moments.Curve{} }
+	return slices.DeleteFunc(own, none), slices.DeleteFunc(twin, none), err
+}
+
+// twin are the curves of a client's Gaussian twins, and those of the same images of random classes.
+type twin struct{ own, random moments.Curve }
+
+// twin returns the mean curves of about so many images in the place of client i's, times the number
+// of clients; nil where no draw of them has a curve.
+func (r *Round) twin(i int, g *gaussian, images int, o *Options) *twin {
+	c := &r.Clients[i]
+	clients := float64(max(c.Curve.Clients, 1))
+	var held float64
+	for _, v := range c.cells() {
+		held += min(math.Round(v.n/clients), moments.MaxCurveImages)
+	}
+	var out *twin
+	draws := int(min(max(float64(images)/max(held, 1), 1), maxTwins))
+	for t := range draws {
+		at := rng.New(o.Seed, "candidate", o.Stream, "twin", i, t)
+		labels := c.labels(at)
+		var kept []int
+		for _, j := range moments.Measured(labels, r.C, at) {
+			kept = append(kept, labels[j])
+		}
+		if len(kept) == 0 {
+			continue
+		}
+		own, random := moments.LeftOut(g.rows(kept, at.NormFloat64), r.K, kept)
+		if own == nil {
+			continue
+		}
+		if out == nil {
+			out = &twin{}
+		}
+		axpy(clients/float64(draws), own[:], out.own[:])
+		axpy(clients/float64(draws), random[:], out.random[:])
+	}
+	return out
 }

@@ -50,9 +50,9 @@ type Client struct {
 	// Zeros counts the images of the last upload of which the graph made no finite row.
 	Zeros int
 
-	curves    *moments.Curves // of the last upload of moments
-	features  engine.Session  // images to features
-	embedding engine.Session  // set and present to points and masses
+	curve     *moments.ClientCurve // of the last upload of moments
+	features  engine.Session       // images to features
+	embedding engine.Session       // set and present to points and masses
 	now       *during
 }
 
@@ -318,8 +318,8 @@ func (c *Client) Moments(ctx context.Context, src imagefile.Source,
 	for i, y := range labels {
 		rows = append(rows, c.settle(c.coordinates(h[i*dx:(i+1)*dx], y), k)...)
 	}
-	// Twins differ from round to round, and are those of the rows: no one chooses them.
-	if c.curves, err = moments.CurvesOf(rows, k, labels, c.Manifest.C, c.Manifest.Digest); err != nil {
+	// The subset differs from round to round, and is that of the rows: no one chooses it.
+	if c.curve, err = moments.CurveOf(rows, k, labels, c.Manifest.C, c.Manifest.Digest); err != nil {
 		return nil, nil, nil, err
 	}
 	means, within, err = moments.Parted(rows, k, labels, c.Manifest.C, chosen)

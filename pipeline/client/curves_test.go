@@ -32,18 +32,18 @@ func TestCurves(t *testing.T) {
 		return u
 	}
 	first := upload(c, 30)
-	if first.Curves == nil || first.Curves.Own[10] == 0 || first.Curves.Own == first.Curves.Twin {
-		t.Errorf("curves of 30 images: %v", first.Curves)
+	if first.Curve == nil || first.Curve.Curve[10] == 0 {
+		t.Errorf("curve of 30 images: %v", first.Curve)
 	}
 	if again := upload(c, 30); !reflect.DeepEqual(again, first) {
 		t.Error("the same images give another upload")
 	}
-	if few := upload(c, 7); few.Curves != nil {
-		t.Error("classes of two images have curves")
+	if few := upload(c, 7); few.Curve != nil {
+		t.Error("classes of two images have a curve")
 	}
 	plain, _ := graphs(t)
 	if u, _, err := plain.Upload(t.Context(), &images{n: 40, classes: 10}, Options{},
-		"a"); err != nil || u.Curves != nil {
-		t.Errorf("class means with curves, %v", err)
+		"a"); err != nil || u.Curve != nil {
+		t.Errorf("class means with a curve, %v", err)
 	}
 }

@@ -41,7 +41,7 @@ func (c *Client) Classes() imagefile.Classes {
 func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options,
 	name string) (u *federate.Upload, left []error, err error) {
 	u = &federate.Upload{Client: name, Model: c.Manifest.Digest}
-	c.curves = nil
+	c.curve = nil
 	switch {
 	case c.Manifest.Bytes > 0:
 		if u.Points, u.Within, left, err = c.Moments(ctx, src, o); err == nil {
@@ -55,7 +55,7 @@ func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options,
 	if err != nil {
 		return nil, nil, err
 	}
-	u.Curves = c.curves
+	u.Curve = c.curve
 	return u, left, nil
 }
 

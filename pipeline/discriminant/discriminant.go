@@ -63,7 +63,7 @@ type Client struct {
 	Means  *point.Set
 	Within *moments.Within
 	// Curves are those of the client's own images; nil where it has too few.
-	Curves *moments.Curves
+	Curve *moments.ClientCurve
 	// Share is the share of its images that count, above 0 and at most 1; 0 stands for 1.
 	Share float64
 	// Shift is subtracted from the client's rows, [k], as another camera adds it to all of them;

@@ -13,9 +13,9 @@ func (u *Upload) byClass() (*point.Set, []uint32, error) {
 	s := u.Points
 	y := s.Indices()
 	if y == nil {
-		if u.Within != nil || u.Calibration != nil || u.Curves != nil {
+		if u.Within != nil || u.Calibration != nil || u.Curve != nil {
 			return nil, nil, refuse("points", "of several classes each",
-				"class means, each of one class, beside scatter, calibration points or curves")
+				"class means, each of one class, beside scatter, calibration points or a curve")
 		}
 		return s, nil, nil
 	}

@@ -193,8 +193,8 @@ func TestCalibrationRefused(t *testing.T) {
 		"points[1]": func(m *uploadpb.Upload) {
 			m.PointClasses[1] = m.PointClasses[0]
 		},
-		"scatter, calibration and curves": func(m *uploadpb.Upload) { m.Format = Format },
-		"scatter":                         func(m *uploadpb.Upload) { m.Scatter = m.Masses },
+		"scatter, calibration and curve": func(m *uploadpb.Upload) { m.Format = Format },
+		"scatter":                        func(m *uploadpb.Upload) { m.Scatter = m.Masses },
 	} {
 		data, err := calibrated(2).Encode()
 		if err != nil {

@@ -39,11 +39,11 @@ func (u *Upload) encodeStatistics(m *uploadpb.Upload) error {
 			return err
 		}
 	}
-	if u.Curves != nil {
-		if err := u.Curves.Check(u.N + len(labels)); err != nil {
+	if u.Curve != nil {
+		if err := u.Curve.Check(u.N + len(labels)); err != nil {
 			return fmt.Errorf("upload: %w", err)
 		}
-		m.OwnCurve, m.TwinCurve = steps(&u.Curves.Own), steps(&u.Curves.Twin)
+		m.Curve = steps(&u.Curve.Curve)
 	}
 	if u.Within == nil {
 		return nil
@@ -191,11 +191,11 @@ func narrow(field string, v []float32, shape []int, p Precision) (*onnxpb.Tensor
 // memory is allocated; points with labels have none.
 func checkStatistics(m *uploadpb.Upload) error {
 	k := int(m.Dx)
-	switch lists := len(m.CalibrationClasses) + len(m.OwnCurve) + len(m.TwinCurve); {
+	switch lists := len(m.CalibrationClasses) + len(m.Curve); {
 	case m.Format == Format &&
 		(m.Scatter != nil || m.ScatterScale != nil || m.Calibration != nil ||
 			m.Dof != nil || lists > 0):
-		return refuse("scatter, calibration and curves", "given", "none in format %d", m.Format)
+		return refuse("scatter, calibration and curve", "given", "none in format %d", m.Format)
 	case m.Format == Format:
 		return nil
 	case m.Dof != nil && k > MaxMoments:
@@ -222,14 +222,8 @@ func checkStatistics(m *uploadpb.Upload) error {
 			return err
 		}
 	}
-	for _, v := range []struct {
-		field string
-		curve []uint32
-	}{{"own_curve", m.OwnCurve}, {"twin_curve", m.TwinCurve}} {
-		if l := len(v.curve); l != len(m.OwnCurve) || l != 0 && l != moments.Temperatures {
-			return refuse(v.field, fmt.Sprintf("%d numbers", l), "%d of both curves, or none",
-				moments.Temperatures)
-		}
+	if l := len(m.Curve); l != 0 && l != moments.Temperatures {
+		return refuse("curve", fmt.Sprintf("%d numbers", l), "%d, or none", moments.Temperatures)
 	}
 	return checkScatter(m)
 }
@@ -295,17 +289,16 @@ func (u *Upload) decodeStatistics(m *uploadpb.Upload) (err error) {
 			return refuse(fmt.Sprintf("calibration[%d]", i/c.Dx), v, "finite numbers")
 		}
 	}
-	if m.OwnCurve != nil {
-		u.Curves = &moments.Curves{}
-		for i := range moments.Temperatures {
-			u.Curves.Own[i], u.Curves.Twin[i] = -float64(m.OwnCurve[i])*moments.CurveStep,
-				-float64(m.TwinCurve[i])*moments.CurveStep
+	if m.Curve != nil {
+		u.Curve = &moments.ClientCurve{}
+		for i, v := range m.Curve {
+			u.Curve.Curve[i] = -float64(v) * moments.CurveStep
 		}
-		if err := u.Curves.Check(u.N + c.N); err != nil {
+		if err := u.Curve.Check(u.N + c.N); err != nil {
 			return fmt.Errorf("upload: %w", err)
 		}
 	}
-	if m.Dof != nil || c.N > 0 || u.Curves != nil {
+	if m.Dof != nil || c.N > 0 || u.Curve != nil {
 		if err := u.checkMeans(); err != nil {
 			return err
 		}

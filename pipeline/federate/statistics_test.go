@@ -29,9 +29,9 @@ func withMoments(t testing.TB, n int, p Precision) *Upload {
 		}
 	}
 	means, w := must.Get2(moments.Compute(x, k, y, c, "a"))(t)
-	curves := must.Get(moments.CurvesOf(x, k, y, c, "a"))(t)
+	curve := must.Get(moments.CurveOf(x, k, y, c, "a"))(t)
 	return &Upload{Round: 2, Client: "a", Model: strings.Repeat("ab", 32), N: int(means.Mass()),
-		Points: means, Within: w, Curves: curves,
+		Points: means, Within: w, Curve: curve,
 		Precision: p}
 }
 
@@ -46,8 +46,8 @@ func TestMomentsRoundTrip(t *testing.T) {
 			}
 			data := must.Get(u.Encode())(t)
 			back := must.Get(Decode(data, Expect{Model: u.Model, Dx: 6, C: 3}))(t)
-			if (u.Curves != nil) != (n == 40) || !cmp.Equal(u.Curves, back.Curves) {
-				t.Errorf("%s, %d rows: curves %v, were %v", p, n, back.Curves, u.Curves)
+			if (u.Curve != nil) != (n == 40) || !cmp.Equal(u.Curve, back.Curve) {
+				t.Errorf("%s, %d rows: curve %v, was %v", p, n, back.Curve, u.Curve)
 			}
 			top := u.Within.Trace()
 			for i, v := range u.Within.Data {
@@ -101,16 +101,15 @@ func TestMomentsRefused(t *testing.T) {
 			"calibration"},
 		"classes alone": {40, func(m *uploadpb.Upload) { m.Calibration = nil }, "calibration"},
 		"a curve short": {40,
-			func(m *uploadpb.Upload) { m.OwnCurve, m.TwinCurve = m.OwnCurve[1:], m.TwinCurve[1:] },
-			"own_curve"},
-		"one curve":       {40, func(m *uploadpb.Upload) { m.TwinCurve = nil }, "twin_curve"},
-		"the other curve": {40, func(m *uploadpb.Upload) { m.OwnCurve = nil }, "twin_curve"},
-		"curve beyond bounds": {40, func(m *uploadpb.Upload) { m.TwinCurve[48] = 32*1024*40 + 1 },
-			"twin curve"},
+			func(m *uploadpb.Upload) { m.Curve = m.Curve[1:] }, "curve"},
+		"a curve long": {40,
+			func(m *uploadpb.Upload) { m.Curve = append(m.Curve, 0) }, "curve"},
+		"curve beyond bounds": {40, func(m *uploadpb.Upload) { m.Curve[48] = 32*1024*40 + 1 },
+			"curve at temperature 40"},
 		"curve of few images": {6, func(m *uploadpb.Upload) {
-			m.OwnCurve, m.TwinCurve = make([]uint32, 49), make([]uint32, 49)
-			m.OwnCurve[2] = 1 << 31
-		}, "own curve"},
+			m.Curve = make([]uint32, 49)
+			m.Curve[2] = 1 << 31
+		}, "curve at temperature"},
 		"many": {40, func(m *uploadpb.Upload) { m.CalibrationClasses = make([]uint32, 11) },
 			"calibration"},
 		"long mean": {40, func(m *uploadpb.Upload) {
@@ -136,8 +135,7 @@ func TestMomentsRefused(t *testing.T) {
 		func(m *uploadpb.Upload) { m.Calibration.RawData[0] ^= 1 },
 		func(m *uploadpb.Upload) { m.CalibrationClasses[0] ^= 1 },
 		func(m *uploadpb.Upload) { *m.Dof-- },
-		func(m *uploadpb.Upload) { m.OwnCurve[3]++ },
-		func(m *uploadpb.Upload) { m.TwinCurve[3]++ },
+		func(m *uploadpb.Upload) { m.Curve[3]++ },
 	} {
 		var m uploadpb.Upload
 		must.Do(t, proto.Unmarshal(data, &m))

@@ -32,7 +32,7 @@ import (
 
 // Formats of the message: Format of points with labels, StatisticsFormat of points of one class
 // each, which is sent as its number: class means, beside which scatter, calibration points and
-// curves may come.
+// a curve may come.
 const (
 	Format           = 1
 	StatisticsFormat = 3
@@ -99,9 +99,9 @@ type Upload struct {
 	// coordinates of the means, that take no part in these and are not in N. Each has a class and
 	// the weight 0. Nil where there are none.
 	Calibration *point.Set
-	// Curves, of class means and moments, are measured by the client of its images; nil where they are
-	// not sent.
-	Curves *moments.Curves
+	// Curve, of class means and moments, is measured by the client of its images; nil where it is not
+	// sent.
+	Curve *moments.ClientCurve
 }
 
 // ToSet returns the upload's points with their masses as weights. It shares memory with the upload.
@@ -710,9 +710,10 @@ func checksum(m *uploadpb.Upload) []byte {
 			number(h, 1)
 		}
 		number(h, m.GetDof())
-		for _, list := range [][]uint32{m.CalibrationClasses, m.PointClasses, m.OwnCurve, m.TwinCurve} {
+		for _, list := range [][]uint32{m.CalibrationClasses, m.PointClasses, m.Curve} {
 			whole(h, list)
 		}
+		number(h, 0) // the length of a second curve, of earlier uploads
 	}
 	return h.Sum(nil)
 }

@@ -32,7 +32,6 @@ const (
 )
 
 const (
-	twins     = 4 // Gaussian twins of the images, whose curves are averaged
 	minCell   = 3 // images of a class: one is left out, and two have a scatter
 	minImages = 2 * minCell
 	// fewest images a class are kept where a client has too many: rather fewer classes than none
@@ -49,26 +48,26 @@ func Temperature(i int) float64 {
 // Curve is a log-likelihood, in nats, at each temperature of the grid. Curves of clients add up.
 type Curve [Temperatures]float64
 
-// Curves are measured by a client of its own images: the log-likelihood of each, left out of the
-// discriminant of the others (Own), and the same of Gaussian twins with the class means and the
-// scatter of the images (Twin). Images have heavier tails along a head than Gaussian draws; the
-// peaks of the two sums differ by log kappa. Twins of few images a class err: their rows lie in the
-// span of the images' residuals. Package candidate draws its own where it knows the counts.
-type Curves struct {
-	Own, Twin Curve
-	Clients   int // whose sum they may be; 0: 1
+// ClientCurve is what a client measures of its own images: the log-likelihood of each, left out of the
+// discriminant of the others. Images have heavier tails along a head than Gaussian draws; the peak
+// of the sum differs from that of Gaussian images in their place, which a server draws, by log kappa
+// (package candidate).
+type ClientCurve struct {
+	Curve
+	// Clients is the number of clients that a sum of uploads has; 0 of a single one. Holders are
+	// about as many clients as hold each of its class means: (sum n)^2 / sum n^2 over counts n.
+	Clients int
+	Holders []float64
 }
 
-// CurvesOf returns the curves of a client's rows, [n, k], of c classes; nil where fewer than two
-// classes have three rows. Of more than MaxCurveImages rows a random subset is measured. Subset and
-// twins are drawn by key and rows: the same ones have the same curves, to the byte on every
-// machine.
-func CurvesOf(rows []float32, k int, labels []int, c int, key string) (*Curves, error) {
+// CurveOf returns the curves of a client's rows, [n, k], of c classes; nil where fewer than two
+// classes have three rows. Of more than MaxCurveImages rows a random subset is measured, drawn by
+// key and rows: the same ones have the same curves, to the byte on every machine.
+func CurveOf(rows []float32, k int, labels []int, c int, key string) (*ClientCurve, error) {
 	if err := checkRows(rows, k, labels, c); err != nil {
 		return nil, err
 	}
-	seed := seedOf(rows, key)
-	kept := Measured(labels, c, rng.New(seed, "moments", "curves", "subset"))
+	kept := Measured(labels, c, rng.New(seedOf(rows, key), "moments", "curves", "subset"))
 	if len(kept) < minImages {
 		return nil, nil
 	}
@@ -78,37 +77,22 @@ func CurvesOf(rows []float32, k int, labels []int, c int, key string) (*Curves, 
 		return nil, nil
 	}
 	grid := temperatures()
-	out := &Curves{Own: s.leftOut(&grid, nil)}
-	for t := range twins {
-		for i, v := range s.twin(halves(rng.New(seed, "moments", "curves", "twin", t),
-			len(labels))).leftOut(&grid, nil) {
-			out.Twin[i] += v / twins
-		}
+	out := &ClientCurve{Curve: s.leftOut(&grid, nil)}
+	for i, v := range out.Curve {
+		out.Curve[i] = math.RoundToEven(v/CurveStep) * CurveStep
 	}
-	out.round()
 	return out, nil
 }
 
-func (c *Curves) round() {
-	for _, curve := range []*Curve{&c.Own, &c.Twin} {
-		for i, v := range curve {
-			curve[i] = math.RoundToEven(v/CurveStep) * CurveStep
-		}
-	}
-}
-
-// Check returns an error unless the curves are sums over at most n images: multiples of the step
-// between n times the least likelihood and 0.
-func (c *Curves) Check(n int) error {
+// Check returns an error unless the curve is one of at most n images: multiples of the step between
+// n times the least likelihood and 0.
+func (c *ClientCurve) Check(n int) error {
 	least := MinLikelihood * float64(min(n, MaxCurveImages))
-	for name, curve := range map[string]*Curve{"own": &c.Own, "twin": &c.Twin} {
-		for i, v := range curve {
-			if !(v >= least && v <= 0) || v != math.Trunc(v/CurveStep)*CurveStep {
-				return fmt.Errorf(
-					"moments: the %s curve at temperature %.3g is %v; want a multiple of %v "+
-						"from %v to 0", name,
-					Temperature(i), v, CurveStep, least)
-			}
+	for i, v := range c.Curve {
+		if !(v >= least && v <= 0) || v != math.Trunc(v/CurveStep)*CurveStep {
+			return fmt.Errorf(
+				"moments: the curve at temperature %.3g is %v; want a multiple of %v from %v to 0",
+				Temperature(i), v, CurveStep, least)
 		}
 	}
 	return nil
@@ -124,7 +108,7 @@ func temperatures() (grid [Temperatures]float64) {
 	return grid
 }
 
-// seedOf hashes rows and key, so that clients with one key have twins of their own.
+// seedOf hashes rows and key, so that clients with one key have subsets of their own.
 func seedOf(rows []float32, key string) uint64 {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %s\n", len(key), key)
@@ -134,20 +118,6 @@ func seedOf(rows []float32, key string) uint64 {
 		h.Write(b[:])
 	}
 	return binary.LittleEndian.Uint64(h.Sum(nil))
-}
-
-// halves returns n x n draws of mean 0 and variance 1: the ones among 256 fair bits. Gaussian draws
-// proper take logarithms, which differ between machines.
-func halves(r *rand.Rand, n int) []float64 {
-	z := make([]float64, n*n)
-	for i := range z {
-		ones := 0
-		for range 4 {
-			ones += bits.OnesCount64(r.Uint64())
-		}
-		z[i] = float64(ones-128) / 8
-	}
-	return z
 }
 
 // LeftOut returns the curve of rows, [n, k], of classes that have two or more each: the

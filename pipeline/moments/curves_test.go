@@ -36,25 +36,17 @@ func TestTemperatures(t *testing.T) {
 func TestCurvesMatchTheReference(t *testing.T) {
 	data := must.Get(os.ReadFile("testdata/curves.json"))(t)
 	var cases []struct {
-		K, C      int
-		Rows      []float32
-		Labels    []int
-		Draws     [][]float64
-		Own, Twin Curve
+		K, C   int
+		Rows   []float32
+		Labels []int
+		Own    Curve
 	}
 	must.Do(t, json.Unmarshal(data, &cases))
 	grid := temperatures()
 	for i, c := range cases {
 		rows, labels := chosenOf(c.Rows, c.K, c.Labels, Measured(c.Labels, c.C, nil))
 		s := newSpread(rows, c.K, labels)
-		near(t, fmt.Sprintf("own curve %d", i), s.leftOut(&grid, nil), c.Own)
-		var twin Curve
-		for _, z := range c.Draws {
-			for j, v := range s.twin(z).leftOut(&grid, nil) {
-				twin[j] += v / float64(len(c.Draws))
-			}
-		}
-		near(t, fmt.Sprintf("twin curve %d", i), twin, c.Twin)
+		near(t, fmt.Sprintf("curve %d", i), s.leftOut(&grid, nil), c.Own)
 	}
 }
 
@@ -212,33 +204,38 @@ func solve(w, b []float64) []float64 {
 	return x
 }
 
-func TestCurvesOf(t *testing.T) {
+func TestCurveOf(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	rows, labels := someRows(r, 60, 7, 3)
-	c, err := CurvesOf(rows, 7, labels, 4, "a")
+	c, err := CurveOf(rows, 7, labels, 4, "a")
 	if err != nil || c == nil {
 		t.Fatalf("curves of 60 rows: %v, error %v", c, err)
 	}
 	if err := c.Check(60); err != nil {
 		t.Error(err)
 	}
-	if again, _ := CurvesOf(rows, 7, labels, 4, "a"); !reflect.DeepEqual(again, c) {
+	if again, _ := CurveOf(rows, 7, labels, 4, "a"); !reflect.DeepEqual(again, c) {
 		t.Error("the same rows have other curves")
 	}
-	if other, _ := CurvesOf(rows, 7, labels, 4, "b"); other.Own != c.Own || other.Twin == c.Twin {
-		t.Error("another key: want the same curve of the rows, and other twins")
+	if other, _ := CurveOf(rows, 7, labels, 4, "b"); other.Curve != c.Curve {
+		t.Error("another key: want the same curve, as all rows are measured")
+	}
+	many, of := someRows(r, 500, 7, 3)
+	a, b := must.Get(CurveOf(many, 7, of, 3, "a"))(t), must.Get(CurveOf(many, 7, of, 3, "b"))(t)
+	if a.Curve == b.Curve {
+		t.Error("another key: want another subset of 500 rows")
 	}
 	for what, l := range map[string][]int{"two of each": {0, 0, 1, 1, 2, 2},
 		"one class": {1, 1, 1, 1, 1, 1}, "one cell": {1, 1, 1, 1, 2, 2}} {
-		if c, err := CurvesOf(rows[:6*7], 7, l, 3, ""); c != nil || err != nil {
+		if c, err := CurveOf(rows[:6*7], 7, l, 3, ""); c != nil || err != nil {
 			t.Errorf("%s: curves %v, error %v; want none", what, c, err)
 		}
 	}
-	if c, err := CurvesOf(make([]float32, 6*7), 7, []int{0, 0, 0, 1, 1, 1}, 2, ""); c != nil ||
+	if c, err := CurveOf(make([]float32, 6*7), 7, []int{0, 0, 0, 1, 1, 1}, 2, ""); c != nil ||
 		err != nil {
 		t.Errorf("rows that are all alike: curves %v, error %v; want none", c, err)
 	}
-	if _, err := CurvesOf(rows, 7, labels, 2, ""); err == nil {
+	if _, err := CurveOf(rows, 7, labels, 2, ""); err == nil {
 		t.Error("a label beyond the classes is taken")
 	}
 }
@@ -255,9 +252,9 @@ func TestCurvesHaveTheSameBytesEverywhere(t *testing.T) {
 	for i := range rows {
 		rows[i] = float32(r.Uint64()>>40)/(1<<24) + float32(labels[i/5]*(i%5))/8
 	}
-	c := must.Get(CurvesOf(rows, 5, labels, 3, "client"))(t)
-	h := seedOf(append(float32s(c.Own), float32s(c.Twin)...), "")
-	if got, want := fmt.Sprintf("%x", h), "35a18d20723bc852"; got != want {
+	c := must.Get(CurveOf(rows, 5, labels, 3, "client"))(t)
+	h := seedOf(float32s(c.Curve), "")
+	if got, want := fmt.Sprintf("%x", h), "81c250643c3ec592"; got != want {
 		t.Errorf("curves have the hash %s; want %s", got, want)
 	}
 }
@@ -336,34 +333,31 @@ func TestMeasuredImagesAreBounded(t *testing.T) {
 }
 
 func TestCurvesCheck(t *testing.T) {
-	fine := Curves{}
-	fine.Own[3] = -32 * 6
+	fine := ClientCurve{}
+	fine.Curve[3] = -32 * 6
 	if err := fine.Check(6); err != nil {
 		t.Error(err)
 	}
 	for _, v := range []float64{math.NaN(), math.Inf(-1), CurveStep, -32*6 - CurveStep, -CurveStep / 2} {
-		for _, of := range []func(*Curves) *Curve{func(c *Curves) *Curve { return &c.Own },
-			func(c *Curves) *Curve { return &c.Twin }} {
-			c := Curves{}
-			of(&c)[48] = v
-			if c.Check(6) == nil {
-				t.Errorf("%v is taken", v)
-			}
+		c := ClientCurve{}
+		c.Curve[48] = v
+		if c.Check(6) == nil {
+			t.Errorf("%v is taken", v)
 		}
 	}
-	c := Curves{}
-	c.Own[0] = -32*MaxCurveImages - CurveStep
+	c := ClientCurve{}
+	c.Curve[0] = -32*MaxCurveImages - CurveStep
 	if c.Check(100000) == nil {
 		t.Error("a curve of more images than are measured is taken")
 	}
 }
 
-func BenchmarkCurvesOf(b *testing.B) {
+func BenchmarkCurveOf(b *testing.B) {
 	for _, n := range []int{200, 400} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			rows, labels := someRows(rand.New(rand.NewPCG(1, 1)), n, 1280, 10)
 			for b.Loop() {
-				must.Get(CurvesOf(rows, 1280, labels, 10, ""))(b)
+				must.Get(CurveOf(rows, 1280, labels, 10, ""))(b)
 			}
 		})
 	}

@@ -64,30 +64,6 @@ func newSpread(rows []float32, k int, labels []int) *spread {
 	return s
 }
 
-// twin returns the products of rows with the same class means whose residuals are z [n, n] times
-// the residuals over the root of their degrees of freedom, centred in each class: draws of the
-// scatter.
-func (s *spread) twin(z []float64) *spread {
-	n := s.n
-	mean := make([]float64, s.c*n)
-	for i, y := range s.label {
-		for j, v := range z[i*n : (i+1)*n] {
-			mean[y*n+j] += v / s.count[y]
-		}
-	}
-	root := math.Sqrt(float64(s.dof))
-	a := make([]float64, n*n)
-	for i, y := range s.label {
-		for j, v := range z[i*n : (i+1)*n] {
-			a[i*n+j] = (v - mean[y*n+j]) / root
-		}
-	}
-	out := *s
-	out.rr = products(products(a, s.rr, n), a, n) // rr is symmetric
-	out.rm = products(a, transposed(s.rm, n, s.c), n)
-	return &out
-}
-
 // leftOut returns the curve of the rows, each judged by the discriminant whose mean of its class is
 // without it. The covariance is the scatter drawn towards the identity, W = (nu size I + R'R)/(nu +
 // dof); with Q = I + RR'/(nu size), Woodbury's identity makes of products of a and b through W's

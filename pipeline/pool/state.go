@@ -89,14 +89,14 @@ func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
 	var uploads []Upload
 	for i := range stats.Folds {
 		f := s.Fold(i)
-		means, within, curves := f.Client()
+		means, within, curve := f.Client()
 		if means == nil {
 			continue
 		}
 		uploads = append(uploads,
 			Upload{Upload: &federate.Upload{Round: s.Round, Model: s.Model, N: int(f.N),
 				Points: means, Within: within,
-				Curves: curves, Client: fmt.Sprintf("fold %d of %d clients", i, f.Clients)},
+				Curve: curve, Client: fmt.Sprintf("fold %d of %d clients", i, f.Clients)},
 				Path: fmt.Sprint("fold ", i)})
 	}
 	r, err := New(uploads, graph, client, o)

@@ -55,7 +55,7 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 // statisticsOf returns a client's statistics less its shift, with the share of its images that
 // counts: a client counts for one image a class at least.
 func statisticsOf(c discriminant.Client) candidate.Client {
-	out := candidate.Client{Means: c.Means, Within: c.Within, Curves: c.Curves}
+	out := candidate.Client{Means: c.Means, Within: c.Within, Curve: c.Curve}
 	share := c.Share
 	if share == 0 {
 		share = 1

@@ -24,7 +24,7 @@ func (s *Sum) check() error {
 	switch {
 	case s.Clients < 0 || s.Clients > MaxClients || s.Curved < 0 || s.Curved > s.Clients:
 		return fmt.Errorf(
-			"stats: %d clients, %d of them with curves; allowed are 0 to %d, and no more with curves",
+			"stats: %d clients, %d of them with a curve; allowed are 0 to %d, and no more with a curve",
 			s.Clients, s.Curved, MaxClients)
 	case s.N < clients || s.N > clients*maxImages:
 		return fmt.Errorf("stats: %d images of %d clients; allowed are one to %d each", s.N,
@@ -36,13 +36,17 @@ func (s *Sum) check() error {
 		return fmt.Errorf("stats: %d classes and %d second moments of %d clients", len(s.classes),
 			len(s.second), s.Clients)
 	}
-	total := 0.0
+	total, tiny := 0.0, float64(clients)*0x1p-40 // by rounding
 	for y, row := range s.classes {
 		if row[0].High < 0 || row[0] == (whole.Number{}) {
 			return fmt.Errorf("stats: the mass of class %d is %v; want one above 0", y, row[0].Float())
 		}
-		mass := row[0].Float()
-		for j, v := range row[1:] {
+		mass, square := row[0].Float(), row[1].Float()
+		if low := mass * mass / float64(clients); !(square >= low/slack-tiny && square <= mass*mass*slack+tiny) {
+			return fmt.Errorf("stats: the squares of clients' masses of class %d sum to %v; want %v to %v, for "+
+				"a mass of %v of %d clients", y, square, low, mass*mass, mass, clients)
+		}
+		for j, v := range row[first:] {
 			if f := v.Float(); v.High == math.MinInt64 || math.Abs(f) > slack*maxCoordinate*mass+1e-6 {
 				return fmt.Errorf("stats: sum %d of class %d is %v; want %v at most, for a "+
 					"mass of %v", j, y, f, maxCoordinate*mass, mass)
@@ -56,14 +60,12 @@ func (s *Sum) check() error {
 	if err := s.checkSecond(); err != nil {
 		return err
 	}
-	for _, curve := range s.curves {
-		for i, v := range curve {
-			if v > uint64(s.Curved)*maxCurve {
-				return fmt.Errorf(
-					"stats: a sum of %d curves is -%v nats at temperature %.3g; want -%v at least",
-					s.Curved, float64(v)*moments.CurveStep, moments.Temperature(i),
-					float64(s.Curved)*maxCurve*moments.CurveStep)
-			}
+	for i, v := range s.curve {
+		if v > uint64(s.Curved)*maxCurve {
+			return fmt.Errorf(
+				"stats: a sum of %d curves is -%v nats at temperature %.3g; want -%v at least",
+				s.Curved, float64(v)*moments.CurveStep, moments.Temperature(i),
+				float64(s.Curved)*maxCurve*moments.CurveStep)
 		}
 	}
 	return nil

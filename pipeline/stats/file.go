@@ -68,7 +68,7 @@ func (s *Sum) message() *statspb.Sum {
 		m.Held, m.Sums = append(m.Held, uint32(y)), whole.Append(m.Sums, s.classes[y])
 	}
 	if s.Curved > 0 {
-		m.OwnCurve, m.TwinCurve = s.curves[0][:], s.curves[1][:]
+		m.Curve = s.curve[:]
 	}
 	return m
 }
@@ -94,10 +94,8 @@ func checksum(m *statspb.State) []byte {
 		}
 		text(h, f.GetSums())
 		text(h, f.GetSecond())
-		for _, curve := range [][]uint64{f.GetOwnCurve(), f.GetTwinCurve()} {
-			number(h, uint64(len(curve)))
-			number(h, curve...)
-		}
+		number(h, uint64(len(f.GetCurve())))
+		number(h, f.GetCurve()...)
 	}
 	return h.Sum(nil)
 }
@@ -206,19 +204,17 @@ func checkFold(i int, f *statspb.Sum, k int) error {
 		return refuse(fmt.Sprintf("folds[%d].second", i), fmt.Sprintf("%d bytes", second),
 			"those of a triangle, or none")
 	}
-	if len(f.Sums) != len(f.Held)*(1+k)*whole.Bytes {
+	if len(f.Sums) != len(f.Held)*(first+k)*whole.Bytes {
 		return refuse(fmt.Sprintf("folds[%d].sums", i), fmt.Sprintf("%d bytes", len(f.Sums)),
-			"%d for %d classes", len(f.Held)*(1+k)*whole.Bytes, len(f.Held))
+			"%d for %d classes", len(f.Held)*(first+k)*whole.Bytes, len(f.Held))
 	}
 	if len(f.ProtoReflect().GetUnknown()) > 0 {
 		return refuse(fmt.Sprintf("folds[%d]", i), "of unknown fields", "none")
 	}
-	for _, curve := range [][]uint64{f.OwnCurve, f.TwinCurve} {
-		if n := len(curve); n != 0 && n != moments.Temperatures || (n > 0) != (f.Curved > 0) {
-			return refuse(fmt.Sprintf("folds[%d].curves", i),
-				fmt.Sprintf("%d numbers of %d clients", n, f.Curved), "%d, or none of no client",
-				moments.Temperatures)
-		}
+	if n := len(f.Curve); n != 0 && n != moments.Temperatures || (n > 0) != (f.Curved > 0) {
+		return refuse(fmt.Sprintf("folds[%d].curve", i),
+			fmt.Sprintf("%d numbers of %d clients", n, f.Curved), "%d, or none of no client",
+			moments.Temperatures)
 	}
 	if f.Rows > MaxClients*(maxImages+federate.MaxSize) || f.Curved > MaxClients {
 		return refuse(fmt.Sprintf("folds[%d]", i),
@@ -231,7 +227,7 @@ func checkFold(i int, f *statspb.Sum, k int) error {
 // read sets a sum whose clients and images are known from a message whose lengths are checked.
 func (s *Sum) read(m *statspb.Sum) error {
 	s.Curved, s.rows, s.classes = int(m.Curved), int64(m.Rows), map[int][]whole.Number{}
-	size := (1 + s.Dx) * whole.Bytes
+	size := (first + s.Dx) * whole.Bytes
 	for i, y := range m.Held {
 		if int64(y) >= int64(s.C) || i > 0 && y <= m.Held[i-1] {
 			return refuse(fmt.Sprintf("held[%d]", i), y, "ascending classes, below %d", s.C)
@@ -241,7 +237,6 @@ func (s *Sum) read(m *statspb.Sum) error {
 	if len(m.Second) > 0 {
 		s.second = whole.Read(m.Second)
 	}
-	copy(s.curves[0][:], m.OwnCurve)
-	copy(s.curves[1][:], m.TwinCurve)
+	copy(s.curve[:], m.Curve)
 	return s.check()
 }

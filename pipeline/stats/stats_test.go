@@ -55,10 +55,10 @@ func someImages(t testing.TB, r *rand.Rand, name string) images {
 		im.labels = append(im.labels, y)
 	}
 	means, within := must.Get2(moments.Compute(im.rows, testK, im.labels, testC, name))(t)
-	curves := must.Get(moments.CurvesOf(im.rows, testK, im.labels, testC, name))(t)
+	curve := must.Get(moments.CurveOf(im.rows, testK, im.labels, testC, name))(t)
 	u := &federate.Upload{Round: 1, Client: name, Model: strings.Repeat("ab", 32),
 		N: int(means.Mass()), Points: means, Within: within,
-		Curves: curves}
+		Curve: curve}
 	data := must.Get(u.Encode())(t)
 	im.upload = must.Get(federate.Decode(data, federate.Expect{}))(t)
 	im.digest = fmt.Sprintf("%064x", r.Uint64())
@@ -182,29 +182,41 @@ func TestRefusals(t *testing.T) {
 }
 
 // TestClient: the sum is the class means and the scatter of all clients' images together, as one
-// client would have sent them, and the sum of the curves.
+// client would have sent them, and the sum of the curves. Squares of counts tell how many hold a class.
 func TestClient(t *testing.T) {
 	all := someClients(t, 3, 7)
 	sum := &Sum{Dx: testK, C: testC}
 	var rows []float32
 	var labels []int
-	var curves moments.Curves
+	var curve moments.Curve
+	masses, squares := map[int]float64{}, map[int]float64{}
 	for _, c := range all {
 		of := must.Get(Compute(c.upload))(t)
 		must.Do(t, sum.Add(of))
 		rows, labels = append(rows, c.rows...), append(labels, c.labels...)
-		if c.upload.Curves != nil {
-			for i := range curves.Own {
-				curves.Own[i] += c.upload.Curves.Own[i]
-				curves.Twin[i] += c.upload.Curves.Twin[i]
+		if c.upload.Curve != nil {
+			for i, v := range c.upload.Curve.Curve {
+				curve[i] += v
 			}
 		}
+		own := map[int]float64{}
+		for _, y := range c.labels {
+			own[y]++
+		}
+		for y, n := range own {
+			masses[y], squares[y] = masses[y]+n, squares[y]+n*n
+		}
 	}
-	curves.Clients = int(sum.Clients)
 	means, within, got := sum.Client()
 	must.Do(t, within.Check(testC))
-	if sum.N != int64(len(labels)) || *got != curves || within.Dof != len(labels)-means.N {
+	if sum.N != int64(len(labels)) || got.Curve != curve || got.Clients != 7 || within.Dof != len(labels)-means.N {
 		t.Errorf("%d images, %d degrees of freedom of %d", sum.N, within.Dof, len(labels))
+	}
+	_, held := means.Labelled()
+	for i, y := range held {
+		if want := masses[y] * masses[y] / squares[y]; math.Abs(got.Holders[i]-want) > 1e-9 {
+			t.Errorf("class %d has %v holders; want %v", y, got.Holders[i], want)
+		}
 	}
 	want, count := make([]float64, testC*testK), make([]float64, testC)
 	for i, y := range labels {
@@ -318,8 +330,12 @@ func TestDecodeRefuses(t *testing.T) {
 			"mass"},
 		"masses": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(1e6)) },
 			"masses"},
-		"far": {func(m *statspb.State) { set(m.Folds[full].Sums, 1, whole.Round(1e9)) },
+		"far": {func(m *statspb.State) { set(m.Folds[full].Sums, 2, whole.Round(1e9)) },
 			"sum 0 of class"},
+		"squares of no mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 1, whole.Round(0)) },
+			"squares of clients' masses"},
+		"large squares": {func(m *statspb.State) { set(m.Folds[full].Sums, 1, whole.Round(1e9)) },
+			"squares of clients' masses"},
 		"negative second": {func(m *statspb.State) { set(m.Folds[full].Second, 0, whole.Round(-1)) },
 			"second moment"},
 		"large second": {func(m *statspb.State) {
@@ -328,10 +344,10 @@ func TestDecodeRefuses(t *testing.T) {
 		}, "second moment"},
 		"rows":    {func(m *statspb.State) { m.Folds[full].Rows = 1 << 50 }, "rows"},
 		"no rows": {func(m *statspb.State) { m.Folds[full].Rows = 0 }, "rows"},
-		"curved":  {func(m *statspb.State) { m.Folds[full].Curved = 100 }, "curves"},
-		"curve":   {func(m *statspb.State) { m.Folds[full].OwnCurve[0] = 1 << 60 }, "curves"},
-		"a curve short": {func(m *statspb.State) { m.Folds[full].OwnCurve = m.Folds[full].OwnCurve[1:] },
-			"curves"},
+		"curved":  {func(m *statspb.State) { m.Folds[full].Curved = 100 }, "with a curve"},
+		"curve":   {func(m *statspb.State) { m.Folds[full].Curve[0] = 1 << 60 }, "curves"},
+		"a curve short": {func(m *statspb.State) { m.Folds[full].Curve = m.Folds[full].Curve[1:] },
+			"curve"},
 	} {
 		var m statspb.State
 		must.Do(t, proto.Unmarshal(data, &m))

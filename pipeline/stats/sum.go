@@ -1,9 +1,10 @@
-// Package stats holds the one statistic of a round: the sum of its uploads. Counts, class sums,
-// second moments and curves are whole numbers, so that sums do not depend on order and grouping,
-// and taking an upload out again leaves no trace, to the byte.
+// Package stats holds the one statistic of a round: the sum of its uploads. Counts and their
+// squares, class sums, second moments and curves are whole numbers, so that sums do not depend on
+// order and grouping, and taking an upload out again leaves no trace, to the byte.
 //
 // Bounds make overflow impossible: a row has coordinates of size 2^16 at most, an upload 2^30
-// images, a sum 2^24 clients. A second moment is then below 2^86, which is 2^126 in steps of 2^-40.
+// images, a sum 2^24 clients. A second moment or a square of a mass is then below 2^86, which is
+// 2^126 in steps of 2^-40.
 package stats
 
 import (
@@ -32,20 +33,24 @@ const (
 // Sum is the sum of uploads of Dx coordinates and C classes.
 type Sum struct {
 	Dx, C int
-	// Clients is the number of uploads, and Curved of those with curves.
+	// Clients is the number of uploads, and Curved of those with a curve.
 	Clients, Curved int
 	// N is the number of images, and rows that of the rows that second moments stand for: degrees
 	// of freedom, class means and calibration points.
 	N, rows int64
-	// [1 + Dx]: mass and sums of coordinates, of classes that a client holds
+	// [first + Dx]: mass, the sum of the squares of clients' masses, and sums of coordinates, of
+	// classes that a client holds
 	classes map[int][]whole.Number
 	// upper triangle of second moments about 0, [Dx (Dx+1)/2]; nil of no clients, or where rows are
 	// too wide
 	second []whole.Number
-	curves [2]steps
+	curve  steps
 }
 
-// steps are curves in steps below 0.
+// first is the place of the sum of the first coordinate of a class.
+const first = 2
+
+// steps are a curve in steps below 0.
 type steps [moments.Temperatures]uint64
 
 // Compute returns the sum of one upload, of class means or moments. Calibration points count as
@@ -63,7 +68,7 @@ func Compute(u *federate.Upload) (*Sum, error) {
 	for i, y := range r.label {
 		to := s.classes[y]
 		if to == nil {
-			to = make([]whole.Number, 1+s.Dx)
+			to = make([]whole.Number, first+s.Dx)
 			s.classes[y] = to
 		}
 		to[0].Add(whole.Round(r.mass[i]))
@@ -75,13 +80,16 @@ func Compute(u *federate.Upload) (*Sum, error) {
 							"%d at most", i,
 						u.Client, v, maxCoordinate)
 			}
-			to[1+j].Add(whole.Round(r.mass[i] * v))
+			to[first+j].Add(whole.Round(r.mass[i] * v))
 		}
 	}
 	for y, v := range s.classes {
 		if v[0] == (whole.Number{}) {
 			delete(s.classes, y) // of mass 0
+			continue
 		}
+		mass := v[0].Float()
+		v[1] = whole.Round(mass * mass)
 	}
 	if len(s.classes) == 0 {
 		return nil, fmt.Errorf("stats: the class means of client %q have no mass", u.Client)
@@ -93,11 +101,10 @@ func Compute(u *federate.Upload) (*Sum, error) {
 	if s.Dx <= federate.MaxMoments {
 		s.second = r.second(u.Within)
 	}
-	if c := u.Curves; c != nil {
+	if c := u.Curve; c != nil {
 		s.Curved = 1
-		for i := range moments.Temperatures {
-			s.curves[0][i], s.curves[1][i] = uint64(-c.Own[i]/moments.CurveStep),
-				uint64(-c.Twin[i]/moments.CurveStep)
+		for i, v := range c.Curve {
+			s.curve[i] = uint64(-v / moments.CurveStep)
 		}
 	}
 	return s, nil
@@ -240,10 +247,8 @@ func (s *Sum) combine(o *Sum, sign int) {
 	if s.Clients == 0 && zero(s.second) {
 		s.second = nil
 	}
-	for c := range s.curves {
-		for i, v := range o.curves[c] {
-			s.curves[c][i] += uint64(sign) * v // modulo 2^64
-		}
+	for i, v := range o.curve {
+		s.curve[i] += uint64(sign) * v // modulo 2^64
 	}
 }
 
@@ -252,19 +257,21 @@ func zero(v []whole.Number) bool {
 }
 
 // Client returns the sum as if one client had sent it: class means with their masses, the scatter
-// of the images about these, and the curves; no scatter where rows are too wide, and no curves
-// where no client sent any. It returns nil for no clients.
-func (s *Sum) Client() (*point.Set, *moments.Within, *moments.Curves) {
+// of the images about these, and the curve; no scatter where rows are too wide, and no curve where
+// no client sent any. It returns nil for no clients.
+func (s *Sum) Client() (*point.Set, *moments.Within, *moments.ClientCurve) {
 	if s.Clients == 0 {
 		return nil, nil, nil
 	}
 	k, n := s.Dx, len(s.classes)
 	set := &point.Set{N: n, Dx: k, C: s.C}
 	x, weighted := make([]float64, k*n), make([]float64, k*n)
+	var holders []float64
 	for i, y := range s.held() {
 		row := s.classes[y]
 		mass := row[0].Float()
-		for j, v := range row[1:] {
+		holders = append(holders, min(max(mass*mass/row[1].Float(), 1), float64(s.Clients)))
+		for j, v := range row[first:] {
 			sum := v.Float()
 			x[j*n+i], weighted[j*n+i] = sum/mass, sum
 			set.Z = append(set.Z, float32(sum/mass))
@@ -274,16 +281,15 @@ func (s *Sum) Client() (*point.Set, *moments.Within, *moments.Curves) {
 	if set.N*(set.Dx+set.C) <= point.MaxDense {
 		set = set.Dense()
 	}
-	var curves *moments.Curves
+	var curve *moments.ClientCurve
 	if s.Curved > 0 {
-		curves = &moments.Curves{Clients: int(s.Clients)}
-		for i := range moments.Temperatures {
-			curves.Own[i], curves.Twin[i] = -float64(s.curves[0][i])*moments.CurveStep,
-				-float64(s.curves[1][i])*moments.CurveStep
+		curve = &moments.ClientCurve{Clients: s.Clients, Holders: holders}
+		for i, v := range s.curve {
+			curve.Curve[i] = -float64(v) * moments.CurveStep
 		}
 	}
 	if s.second == nil {
-		return set, nil, curves
+		return set, nil, curve
 	}
 	w := &moments.Within{K: k, Dof: int(max(s.rows-int64(n), 0))}
 	if w.Dof > 0 {
@@ -296,7 +302,7 @@ func (s *Sum) Client() (*point.Set, *moments.Within, *moments.Curves) {
 			w.Data[at] = float32(v)
 		})
 	}
-	return set, w, curves
+	return set, w, curve
 }
 
 // held returns the classes that any client holds, ascending.

@@ -62,9 +62,8 @@ type Upload struct {
 	CalibrationClasses []uint32            `protobuf:"varint,17,rep,packed,name=calibration_classes,json=calibrationClasses,proto3" json:"calibration_classes,omitempty"`
 	// The class of each point.
 	PointClasses []uint32 `protobuf:"varint,18,rep,packed,name=point_classes,json=pointClasses,proto3" json:"point_classes,omitempty"`
-	// Curves of the client's own images and of their twins at 49 temperatures, less the log-likelihood in 1/1024 nat; both or neither.
-	OwnCurve      []uint32 `protobuf:"varint,19,rep,packed,name=own_curve,json=ownCurve,proto3" json:"own_curve,omitempty"`
-	TwinCurve     []uint32 `protobuf:"varint,20,rep,packed,name=twin_curve,json=twinCurve,proto3" json:"twin_curve,omitempty"`
+	// Curve of the client's own images at 49 temperatures, less the log-likelihood in 1/1024 nat, or nothing.
+	Curve         []uint32 `protobuf:"varint,19,rep,packed,name=curve,proto3" json:"curve,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -225,16 +224,9 @@ func (x *Upload) GetPointClasses() []uint32 {
 	return nil
 }
 
-func (x *Upload) GetOwnCurve() []uint32 {
+func (x *Upload) GetCurve() []uint32 {
 	if x != nil {
-		return x.OwnCurve
-	}
-	return nil
-}
-
-func (x *Upload) GetTwinCurve() []uint32 {
-	if x != nil {
-		return x.TwinCurve
+		return x.Curve
 	}
 	return nil
 }
@@ -432,7 +424,7 @@ var File_pipeline_federate_uploadpb_upload_proto protoreflect.FileDescriptor
 
 const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\n" +
-	"'pipeline/federate/uploadpb/upload.proto\x12\ffmp.federate\x1a\x16onnx/onnxpb/onnx.proto\"\xae\x05\n" +
+	"'pipeline/federate/uploadpb/upload.proto\x12\ffmp.federate\x1a\x16onnx/onnxpb/onnx.proto\"\x8e\x05\n" +
 	"\x06Upload\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x16\n" +
@@ -452,11 +444,9 @@ const file_pipeline_federate_uploadpb_upload_proto_rawDesc = "" +
 	"\x03dof\x18\x0f \x01(\x04H\x00R\x03dof\x88\x01\x01\x127\n" +
 	"\vcalibration\x18\x10 \x01(\v2\x15.fmp.onnx.TensorProtoR\vcalibration\x12/\n" +
 	"\x13calibration_classes\x18\x11 \x03(\rR\x12calibrationClasses\x12#\n" +
-	"\rpoint_classes\x18\x12 \x03(\rR\fpointClasses\x12\x1b\n" +
-	"\town_curve\x18\x13 \x03(\rR\bownCurve\x12\x1d\n" +
-	"\n" +
-	"twin_curve\x18\x14 \x03(\rR\ttwinCurveB\x06\n" +
-	"\x04_dof\"\xd5\x03\n" +
+	"\rpoint_classes\x18\x12 \x03(\rR\fpointClasses\x12\x14\n" +
+	"\x05curve\x18\x13 \x03(\rR\x05curveB\x06\n" +
+	"\x04_dofJ\x04\b\x14\x10\x15\"\xd5\x03\n" +
 	"\aRelease\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x14\n" +
 	"\x05round\x18\x02 \x01(\x04R\x05round\x12\x16\n" +
@@ -521,7 +511,8 @@ func file_pipeline_federate_uploadpb_upload_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_federate_uploadpb_upload_proto_rawDesc), len(file_pipeline_federate_uploadpb_upload_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_federate_uploadpb_upload_proto_rawDesc),
+				len(file_pipeline_federate_uploadpb_upload_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   2,
 			NumExtensions: 0,

@@ -469,7 +469,7 @@ func (k Tools) Moments(ctx context.Context, clients []*point.Set,
 		if u.Means, u.Within, err = moments.Parted(rows, dx, labels, set.C, chosen); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
-		if u.Curves, err = moments.CurvesOf(rows, dx, labels, set.C, stream); err != nil {
+		if u.Curve, err = moments.CurveOf(rows, dx, labels, set.C, stream); err != nil {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
 		out = append(out, u)

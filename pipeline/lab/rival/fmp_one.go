@@ -76,12 +76,12 @@ func RoundOf(clients []*point.Set, stream string) (*candidate.Round, float64, er
 		var u candidate.Client
 		var err error
 		u.Means, u.Within = statisticsOf(rows, r.K, labels, r.C)
-		if u.Curves, err = moments.CurvesOf(rows, r.K, labels, r.C, fmt.Sprint(stream, "/", i)); err != nil {
+		if u.Curve, err = moments.CurveOf(rows, r.K, labels, r.C, fmt.Sprint(stream, "/", i)); err != nil {
 			return nil, 0, fmt.Errorf("client %d: %w", i, err)
 		}
 		numbers += u.Means.N*(r.K+2) + len(u.Within.Data)
-		if u.Curves != nil {
-			numbers += 2 * moments.Temperatures
+		if u.Curve != nil {
+			numbers += moments.Temperatures
 		}
 		r.Clients = append(r.Clients, u)
 	}

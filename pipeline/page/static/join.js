@@ -417,7 +417,7 @@ function showSummary() {
       el('li', {}, t('takePartWith', { name: s.client, photographs: t('photographs', { n: s.images }) })),
       el('li', {}, t('averagesOf', { averages: t('averages', { n: s.points.length }), numbers: t('numbers', { n: s.features }), precision: s.precision })),
       s.scatter > 0 && el('li', {}, t('scatter', { numbers: t('numbers', { n: s.scatter }) })),
-      s.curves > 0 && el('li', {}, t('curves', { numbers: t('numbers', { n: s.curves }) })),
+      s.curve > 0 && el('li', {}, t('curve', { numbers: t('numbers', { n: s.curve }) })),
       s.singles?.length > 0 && el('li', { class: 'warn' }, t('singlesOf', { singles: t('singles', { n: s.singles.length }) })),
       el('li', {}, t('noneOf'))),
     el('p', {}, t('notPrivate')),

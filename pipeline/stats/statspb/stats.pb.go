@@ -196,18 +196,18 @@ func (x *Client) GetN() uint64 {
 // Sum is the sum of uploads. Whole numbers have 16 bytes, little-endian, in units of 2^-40.
 type Sum struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Clients that sent curves.
+	// Clients that sent a curve.
 	Curved uint64 `protobuf:"varint,1,opt,name=curved,proto3" json:"curved,omitempty"`
 	// Rows that the second moments stand for: degrees of freedom, class means and calibration points.
 	Rows uint64 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
-	// The classes that any client holds, ascending; and of each the mass and the sums of its coordinates, whole numbers.
+	// The classes that any client holds, ascending; and of each the mass, the sum of the squares of clients' masses and the sums of
+	// its coordinates, whole numbers.
 	Held []uint32 `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`
 	Sums []byte   `protobuf:"bytes,4,opt,name=sums,proto3" json:"sums,omitempty"`
 	// The upper triangle of the second moments of the images about 0, whole numbers; none where rows have more than 4,096 numbers.
 	Second []byte `protobuf:"bytes,5,opt,name=second,proto3" json:"second,omitempty"`
-	// Sums of curves, less the log-likelihood in 1/1024 nat: 49 numbers, or none where no client sent any.
-	OwnCurve      []uint64 `protobuf:"varint,6,rep,packed,name=own_curve,json=ownCurve,proto3" json:"own_curve,omitempty"`
-	TwinCurve     []uint64 `protobuf:"varint,7,rep,packed,name=twin_curve,json=twinCurve,proto3" json:"twin_curve,omitempty"`
+	// Sum of curves, less the log-likelihood in 1/1024 nat: 49 numbers, or none where no client sent any.
+	Curve         []uint64 `protobuf:"varint,6,rep,packed,name=curve,proto3" json:"curve,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -277,16 +277,9 @@ func (x *Sum) GetSecond() []byte {
 	return nil
 }
 
-func (x *Sum) GetOwnCurve() []uint64 {
+func (x *Sum) GetCurve() []uint64 {
 	if x != nil {
-		return x.OwnCurve
-	}
-	return nil
-}
-
-func (x *Sum) GetTwinCurve() []uint64 {
-	if x != nil {
-		return x.TwinCurve
+		return x.Curve
 	}
 	return nil
 }
@@ -308,16 +301,14 @@ const file_pipeline_stats_statspb_stats_proto_rawDesc = "" +
 	"\x06Client\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06upload\x18\x02 \x01(\fR\x06upload\x12\f\n" +
-	"\x01n\x18\x03 \x01(\x04R\x01n\"\xad\x01\n" +
+	"\x01n\x18\x03 \x01(\x04R\x01n\"\x87\x01\n" +
 	"\x03Sum\x12\x16\n" +
 	"\x06curved\x18\x01 \x01(\x04R\x06curved\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x04R\x04rows\x12\x12\n" +
 	"\x04held\x18\x03 \x03(\rR\x04held\x12\x12\n" +
 	"\x04sums\x18\x04 \x01(\fR\x04sums\x12\x16\n" +
-	"\x06second\x18\x05 \x01(\fR\x06second\x12\x1b\n" +
-	"\town_curve\x18\x06 \x03(\x04R\bownCurve\x12\x1d\n" +
-	"\n" +
-	"twin_curve\x18\a \x03(\x04R\ttwinCurveB\x1cZ\x1afmp/pipeline/stats/statspbb\x06proto3"
+	"\x06second\x18\x05 \x01(\fR\x06second\x12\x14\n" +
+	"\x05curve\x18\x06 \x03(\x04R\x05curveB\x1cZ\x1afmp/pipeline/stats/statspbb\x06proto3"
 
 var (
 	file_pipeline_stats_statspb_stats_proto_rawDescOnce sync.Once
@@ -356,7 +347,8 @@ func file_pipeline_stats_statspb_stats_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_stats_statspb_stats_proto_rawDesc), len(file_pipeline_stats_statspb_stats_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pipeline_stats_statspb_stats_proto_rawDesc),
+				len(file_pipeline_stats_statspb_stats_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   3,
 			NumExtensions: 0,
