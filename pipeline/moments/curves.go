@@ -48,8 +48,8 @@ func Temperature(i int) float64 {
 // Curve is a log-likelihood, in nats, at each temperature of the grid. Curves of clients add up.
 type Curve [Temperatures]float64
 
-// ClientCurve is what a client measures of its own images: the log-likelihood of each, left out of the
-// discriminant of the others. Images have heavier tails along a head than Gaussian draws; the peak
+// ClientCurve is a client's measurement of its own images: the log-likelihood of each, left out of
+// the discriminant of the others. Images have heavier tails along a head than Gaussian draws; the peak
 // of the sum differs from that of Gaussian images in their place, which a server draws, by log kappa
 // (package candidate).
 type ClientCurve struct {
