@@ -32,9 +32,9 @@ import (
 
 var chaosClients = flag.Int("chaos.clients", 12, "client processes of TestChaos")
 
-// programs builds fmp and fmp-edge once.
+// programs builds fmp and fmp-edge once, in the folder that goes with the tests.
 var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "fmp-programs")
+	dir, err := os.MkdirTemp(os.Getenv("XDG_CONFIG_HOME"), "fmp-programs")
 	if err != nil {
 		return "", err
 	}

@@ -128,8 +128,8 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 // twin are the curves of a client's Gaussian twins, and those of the same images of random classes.
 type twin struct{ own, random moments.Curve }
 
-// twin returns the mean curves of Gaussian images, about so many, in the place of client i's, times
-// the number of clients; nil where no draw has a curve.
+// twin returns the mean curves of Gaussian images in the place of those of client i, times the number
+// of clients; nil where no draw has a curve. Images is about the number that is drawn.
 func (r *Round) twin(i int, g *gaussian, images int, o *Options) *twin {
 	c := &r.Clients[i]
 	clients := float64(max(c.Curve.Clients, 1))
