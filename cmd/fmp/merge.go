@@ -123,13 +123,13 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 	if o.skip, err = skipBad(o.onBad); err != nil {
 		return err
 	}
-	o.want.Round = o.round
 	if o.client != "" {
 		if o.graph, o.manifest, err = models.Load(o.client); err != nil {
 			return usageError(err)
 		}
-		o.want.Model = o.manifest.Digest
+		o.want = pool.Expect(o.manifest)
 	}
+	o.want.Round = o.round
 	var key *identity.Key
 	if o.key != "" {
 		if key, err = identity.Load(o.key); err != nil {

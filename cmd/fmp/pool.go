@@ -216,7 +216,7 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.client, "client-graph", "",
 		"client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
 	flags.Uint64Var(&o.round, "round", 0,
-		"round that must be that of the uploads (default: the first upload's)")
+		"round that must be that of the uploads (default: that of most uploads)")
 	flags.StringVarP(&o.out, "output", "o", "classifier.onnx",
 		"`FILE` to write: .onnx, or .npy for the heads alone")
 	outputs.Files(cmd.Flags(), "output")
@@ -256,7 +256,7 @@ func (o *poolRun) open(oneRound bool) (err error) {
 		if o.graph, o.manifest, err = models.Load(o.client); err != nil {
 			return usageError(err)
 		}
-		o.want.Model = o.manifest.Digest
+		o.want = pool.Expect(o.manifest)
 	}
 	if oneRound {
 		o.want.Round = &o.round

@@ -445,6 +445,11 @@ func (u *Upload) readPoints(m *uploadpb.Upload, classes []int32,
 	return labels, masses, nil
 }
 
+// Matches returns an error unless a decoded upload has the fields that are expected.
+func (u *Upload) Matches(want Expect) error {
+	return u.matches(want, u.Points.Dx, u.Points.C, u.Points.N)
+}
+
 // matches compares the message with the reader's expectations.
 func (u *Upload) matches(want Expect, dx, c, s int) error {
 	if want.Model != "" && u.Model != want.Model {

@@ -97,7 +97,7 @@ func Aggregate(ctx context.Context, graph *onnx.Model, uploads [][]byte,
 	if err != nil {
 		return nil, fmt.Errorf("aggregate: client graph: %w", err)
 	}
-	good, bad := pool.DecodeUploads(uploads, federate.Expect{Model: f.Digest})
+	good, bad := pool.DecodeUploads(uploads, pool.Expect(f))
 	if len(bad) > 0 {
 		return nil, fmt.Errorf("aggregate: %w", errors.Join(bad...))
 	}

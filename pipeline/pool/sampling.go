@@ -101,10 +101,6 @@ func (r *Round) openMoments() (*Sampling, error) {
 		return nil, err
 	}
 	for _, u := range r.Uploads {
-		if u.Within == nil {
-			return nil, fmt.Errorf("pool: the upload of %q holds no moments, and the client graph asks "+
-				"for them (fmp fuse --upload moments): make it anew with fmp-edge compress", u.Client)
-		}
 		s.clients = append(s.clients, discriminant.Client{Means: u.Points, Within: u.Within, Curve: u.Curve})
 	}
 	return s, s.calibration()

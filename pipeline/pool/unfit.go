@@ -1,9 +1,11 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/sample"
 )
@@ -18,22 +20,29 @@ func (e *UnfitError) Error() string { return errors.Join(e.Errors...).Error() }
 
 // bound returns an [UnfitError] where [Round.Check] refuses an upload.
 func (r *Round) bound() (err error) {
-	if !r.closedForm() || r.Moments() { // moments have bounds of their own (federate.Decode)
-		return nil
-	}
-	from := r.predictor
-	if from == nil {
-		from = r.open
-	}
-	if r.reach, err = sample.NewReach(from, r.Client.K > 0); err != nil {
-		return err
+	if r.closedForm() && !r.Moments() { // moments have a radius of their own (federate.Decode)
+		from := r.predictor
+		if from == nil {
+			from = r.open
+		}
+		if r.reach, err = sample.NewReach(from, r.Client.K > 0); err != nil {
+			return err
+		}
 	}
 	var unfit UnfitError
-	for _, u := range r.Uploads {
+	improper, err := r.improper()
+	if err != nil {
+		return err
+	}
+	for i, u := range r.Uploads {
 		if u.Points == nil { // of a server that has none yet
 			continue
 		}
-		if err := r.Check(u.Upload); err != nil {
+		err := r.fits(u.Upload)
+		if err == nil && improper != nil && improper[i] {
+			err = errImproper
+		}
+		if err != nil {
 			unfit.Errors = append(unfit.Errors,
 				fmt.Errorf("pool: upload %s of client %q: %w", u.Path, u.Client, err))
 		} else {
@@ -46,12 +55,72 @@ func (r *Round) bound() (err error) {
 	return nil
 }
 
-// Check returns an error for an upload that no images give: a mean or a calibration point further
-// out than features of images are, several means of one class, whose scatter would pass for that of
-// clients, or a mean of less than an image. Points of an embedding have no bounds.
+var errImproper = errors.New("its scatter is no covariance: it has negative directions beyond rounding")
+
+// improper reports for each upload of moments of a round that judges nobody whether its scatter is
+// no covariance; nil where all of them together make one. Who is judged is judged by that too.
+func (r *Round) improper() ([]bool, error) {
+	if !r.Moments() || !r.Trust {
+		return nil, nil
+	}
+	var all []discriminant.Client
+	for _, u := range r.Uploads {
+		if u.Points == nil || r.fits(u.Upload) != nil {
+			return nil, nil // without these they are looked at
+		}
+		all = append(all, discriminant.Client{Means: u.Points, Within: u.Within})
+	}
+	bad, err := discriminant.Improper(all)
+	if err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
+	}
+	return bad, nil
+}
+
+// checkKind returns an error unless an upload has the sizes and the parts that the round's client
+// graph makes. A fold of a state has the scatter of class means too.
+func (r *Round) checkKind(u *federate.Upload) error {
+	f, of := r.Client, fmt.Errorf
+	switch k := f.PointWidth(); {
+	case u.Points.Dx != k || u.Points.C != f.C:
+		return of("points are of %d numbers and %d classes; those of the client graph of %d and %d",
+			u.Points.Dx, u.Points.C, k, f.C)
+	case r.Moments() && u.Within == nil && k <= federate.MaxMoments:
+		return of("it holds no moments, and the client graph asks for them (fmp fuse --upload " +
+			"moments): make it anew with fmp-edge compress")
+	case !r.Moments() && u.Within != nil && !r.alike:
+		return of("it holds moments, and the client graph asks for others (%s): make it anew with "+
+			"fmp-edge compress", r.kind())
+	case r.kind() == ofPoints && (u.Calibration != nil || u.Curve != nil):
+		return of("it holds calibration points or a curve, and the client graph asks for points alone")
+	case r.kind() == ofPoints && f.S > 0 && u.Points.N > f.S:
+		return of("it has %d points; those of the client graph are %d", u.Points.N, f.S)
+	}
+	return nil
+}
+
+// Check returns an error for an upload that the client graph makes of no images: of other sizes or
+// parts; a mean or a calibration point further out than features of images are, several means of
+// one class, whose scatter would pass for that of clients, or a mean of less than an image; or
+// where nobody is judged a scatter that is no covariance. Points of an embedding are as far out as
+// they may be.
 func (r *Round) Check(u *federate.Upload) error {
-	if r.reach == nil {
-		return nil
+	if err := r.fits(u); err != nil {
+		return err
+	}
+	if w := u.Within; r.Moments() && r.Trust && w != nil && w.Dof > 0 {
+		if bad, err := discriminant.Improper([]discriminant.Client{{Means: u.Points, Within: w}}); bad != nil ||
+			err != nil {
+			return cmp.Or(err, errImproper)
+		}
+	}
+	return nil
+}
+
+// fits is [Round.Check] without the scatter.
+func (r *Round) fits(u *federate.Upload) error {
+	if err := r.checkKind(u); err != nil || r.reach == nil {
+		return err
 	}
 	classes := u.Points.Indices()
 	if classes == nil {

@@ -25,9 +25,15 @@ type Upload struct {
 	Path, Digest string // SHA-256 of the file
 }
 
+// Expect returns the fields of a round's uploads that its client graph tells.
+func Expect(client models.Manifest) federate.Expect {
+	return federate.Expect{Model: client.Digest, Dx: client.PointWidth(), C: client.C}
+}
+
 // ReadUploads reads and checks the uploads of one round, each from a different client, all made by
-// one model. Fields that want leaves open are taken from the first good upload. bad are the errors
-// of all uploads that cannot be used. progress is told of each; nil: nobody asks.
+// one model. Model, round and sizes that want leaves open are those of most uploads, of the first
+// where as many have others: no client decides them alone. bad are the errors of all uploads that
+// cannot be used. progress is told of each; nil: nobody asks.
 func ReadUploads(paths []string, want federate.Expect,
 	progress func(stage string, done, total int)) (good []Upload, bad []error) {
 	return gather(len(paths), want, func(i int) (string, []byte, error) {
@@ -68,7 +74,7 @@ func DecodeUploads(messages [][]byte, want federate.Expect) (good []Upload, bad 
 
 func gather(n int, want federate.Expect,
 	read func(i int) (name string, data []byte, err error)) (good []Upload, bad []error) {
-	from := map[string]string{}
+	uploads, errs := make([]Upload, n), make([]error, n)
 	for i := range n {
 		name, data, err := read(i)
 		var u *federate.Upload
@@ -77,20 +83,59 @@ func gather(n int, want federate.Expect,
 				err = fmt.Errorf("%s: %w", name, err)
 			}
 		}
+		if uploads[i], errs[i] = (Upload{u, name, ""}), err; err == nil {
+			uploads[i].Digest = models.DigestBytes(data)
+		}
+	}
+	want = mostly(uploads, want)
+	from := map[string]string{}
+	for i, u := range uploads {
+		err := errs[i]
+		if err == nil {
+			if err = u.Matches(want); err != nil {
+				err = fmt.Errorf("%s: %w", u.Path, err)
+			}
+		}
 		if err == nil && from[u.Client] != "" {
 			err = fmt.Errorf("%s and %s are both of client %q; pool one upload of each",
-				from[u.Client], name, u.Client)
+				from[u.Client], u.Path, u.Client)
 		}
 		if err != nil {
 			bad = append(bad, err)
 			continue
 		}
-		from[u.Client] = name
-		want.Model, want.Round = u.Model, &u.Round
-		want.Dx, want.C = u.Points.Dx, u.Points.C
-		good = append(good, Upload{u, name, models.DigestBytes(data)})
+		from[u.Client] = u.Path
+		good = append(good, u)
 	}
 	return good, bad
+}
+
+// mostly returns the expectations with model, round and sizes of most uploads, of the first where as
+// many have others.
+func mostly(uploads []Upload, want federate.Expect) federate.Expect {
+	type key struct {
+		model        string
+		round        uint64
+		dx, c, count int
+	}
+	at := func(u Upload) key { return key{u.Model, u.Round, u.Points.Dx, u.Points.C, 0} }
+	count := map[key]int{}
+	for _, u := range uploads {
+		if u.Upload != nil {
+			count[at(u)]++
+		}
+	}
+	var best key
+	for _, u := range uploads {
+		if u.Upload != nil && count[at(u)] > best.count {
+			best = at(u)
+			best.count = count[at(u)]
+		}
+	}
+	if best.count > 0 {
+		want.Model, want.Round, want.Dx, want.C = best.model, &best.round, best.dx, best.c
+	}
+	return want
 }
 
 // Twins reports uploads that hold the same points and masses as an earlier one: possibly one client

@@ -416,6 +416,10 @@ func TestUnauthorised(t *testing.T) {
 		"round is 2":    func(u *federate.Upload) { u.Round = 2 },
 		"model is":      func(u *federate.Upload) { u.Model = other },
 		`client is "b"`: func(u *federate.Upload) { u.Client = "b" },
+		"dx is 2": func(u *federate.Upload) {
+			u.Points = point.New(1, 2, u.Points.C)
+			u.Points.Z[2], u.Points.W[0] = 1, float32(u.N)
+		},
 		"n is 1000000000": func(u *federate.Upload) {
 			u.N, u.Points.W = 1e9,
 				heavy(len(u.Points.W), 1e9)
@@ -428,7 +432,7 @@ func TestUnauthorised(t *testing.T) {
 		}
 	}
 	st := f.srv.Status()
-	if len(st.Refused) != 1 || st.Refused[0].Client != "a" || st.Refused[0].Count != 4 || st.In != 1 {
+	if len(st.Refused) != 1 || st.Refused[0].Client != "a" || st.Refused[0].Count != 5 || st.In != 1 {
 		t.Errorf("status %+v", st)
 	}
 	// The round goes on: a itself may still send, then no other bytes, and nothing new after the

@@ -304,7 +304,7 @@ func (s *Server) believePrivate(client string, data []byte) (*federate.Release, 
 // believe decodes an upload and checks it against the round and its bounds.
 func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 	f := s.Round.Client
-	u, err := federate.Decode(data, federate.Expect{Model: f.Digest, C: f.C, Round: &s.Round.Round})
+	u, err := federate.Decode(data, federate.Expect{Model: f.Digest, Dx: f.PointWidth(), C: f.C, Round: &s.Round.Round})
 	if err != nil {
 		return nil, err
 	}
