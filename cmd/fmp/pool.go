@@ -480,7 +480,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 				post.Diagnostics[posterior.DiagnosticPenalty], int(n)}
 		}
 	}
-	p.Shape, p.Classes, p.Method, p.L2, p.Fresh = post.Ensembles[0].Tensor().Shape, r.Client.Classes,
+	p.Shape, p.Classes, p.Method, p.L2, p.Fresh = post.Ensembles[0].Shape(), r.Client.Classes,
 		r.MethodOf(post), r.L2, r.Fresh
 }
 

@@ -56,7 +56,7 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	res.Shape, res.Counts = r.Ensembles[0].Tensor().Shape, totals.Counts
+	res.Shape, res.Counts = r.Ensembles[0].Shape(), totals.Counts
 	if _, res.Bytes, err = o.save(cmd.Context(), p, r); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx/must"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -57,13 +58,13 @@ func upload(t *testing.T, x []float32, k int, y []int, c int) Client {
 		}
 		count[at]++
 	}
-	f := factor{k: k, to: scatter}
+	f := moment.Factor{K: k, To: scatter}
 	for i, at := range y {
-		row := f.row()
+		row := f.Row()
 		widen(row, x[i*k:(i+1)*k])
 		axpy(-1, mean[at*k:][:k], row)
 	}
-	f.flush()
+	f.Flush()
 	out.Means = &point.Set{Dx: k, C: c, Y: []int32{}}
 	out.Within = &moments.Within{K: k, Dof: len(y)}
 	for at, n := range count {
@@ -452,12 +453,12 @@ func TestFormsOfScatter(t *testing.T) {
 	whole.Within.AddTo(f)
 	root := wholeRoot([]*moments.Within{whole.Within})
 	got := make([]float64, w.k*w.k)
-	g := factor{k: w.k, to: got}
+	g := moment.Factor{K: w.k, To: got}
 	for i := range root.rank {
-		row := g.row()
+		row := g.Row()
 		axpy(math.Sqrt(whole.dof()), root.root[i*w.k:(i+1)*w.k], row)
 	}
-	g.flush()
+	g.Flush()
 	for i := range w.k {
 		for j := i; j < w.k; j++ {
 			if a, b := got[i*w.k+j], f[i*w.k+j]; math.Abs(a-b) > 1e-5*(1+math.Abs(b)) {

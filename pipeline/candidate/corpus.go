@@ -3,6 +3,8 @@ package candidate
 import (
 	"fmt"
 	"math"
+
+	"fmp/pipeline/internal/moment"
 )
 
 // NewCorpus returns a corpus of images whose classes are the round's: rows [N, K] with labels [N]
@@ -15,7 +17,7 @@ func NewCorpus(rows []float32, k int, labels []int, c int) (*Corpus, error) {
 	}
 	mean, count := make([]float64, c*k), make([]float64, c)
 	out := &Corpus{Within: make([]float64, k*k), Rows: rows, Labels: labels}
-	f := factor{k: k, to: out.Within}
+	f := moment.Factor{K: k, To: out.Within}
 	for i, y := range labels {
 		if y < 0 || y >= c {
 			return nil, fmt.Errorf("candidate: corpus: label %d of row %d; allowed are 0 to %d", y, i, c-1)
@@ -23,7 +25,7 @@ func NewCorpus(rows []float32, k int, labels []int, c int) (*Corpus, error) {
 		m, n := mean[y*k:][:k], count[y]
 		var contrast []float64
 		if n > 0 {
-			contrast = f.row()
+			contrast = f.Row()
 		}
 		for j, v := range rows[i*k : (i+1)*k] {
 			away := float64(v) - m[j]
@@ -34,7 +36,7 @@ func NewCorpus(rows []float32, k int, labels []int, c int) (*Corpus, error) {
 		}
 		count[y]++
 	}
-	f.flush()
+	f.Flush()
 	dof := float64(len(labels))
 	for y, n := range count {
 		if n > 0 {

@@ -4,11 +4,10 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
-	"fmp/onnx/dense"
 	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/internal/moment"
 )
 
 // maxFolds bounds the groups of clients that are left out in turn: of more clients, several are
@@ -140,7 +139,7 @@ func (r *Round) sum(threads int) (*sums, error) {
 func (r *Round) part(clients []int, all *pool) part {
 	k := r.K
 	p := part{n: make([]float64, r.C), away: make([]float64, r.C*k)}
-	f := factor{k: k}
+	f := moment.Factor{K: k}
 	rank, whole := 0, false
 	for _, i := range clients {
 		rank += r.Clients[i].Means.N
@@ -150,15 +149,15 @@ func (r *Round) part(clients []int, all *pool) part {
 	}
 	if whole || !lowRank(rank, k) {
 		p.scatter = make([]float64, k*k)
-		f.to, rank = p.scatter, min(rank, factorRows)
+		f.To, rank = p.scatter, min(rank, moment.FactorRows)
 	}
-	f.rows = make([]float64, 0, rank*k)
+	f.Rows = make([]float64, 0, rank*k)
 	for _, i := range clients {
 		u := &r.Clients[i]
 		for _, v := range u.cells() {
 			p.n[v.class] += v.n
 			p.dof++
-			row := f.row()
+			row := f.Row()
 			for j, x := range v.mean {
 				row[j] = float64(x) - all.mean[v.class*k+j]
 			}
@@ -168,15 +167,15 @@ func (r *Round) part(clients []int, all *pool) part {
 		p.dof += u.dof()
 		if u.dof() > 0 && u.Within.Rank > 0 {
 			for at := 0; at < len(u.Within.Data); at += k {
-				widen(f.row(), u.Within.Data[at:at+k])
+				widen(f.Row(), u.Within.Data[at:at+k])
 			}
 		}
 	}
 	if p.scatter == nil {
-		p.rows = f.rows
+		p.rows = f.Rows
 		return p
 	}
-	f.flush()
+	f.Flush()
 	for _, i := range clients {
 		if w := r.Clients[i].Within; w != nil && w.Rank == 0 {
 			w.AddTo(p.scatter)
@@ -192,8 +191,8 @@ func (p *part) addTo(sum []float64) {
 		return
 	}
 	k := len(p.away) / len(p.n)
-	f := factor{k: k, to: sum, rows: slices.Clone(p.rows)}
-	f.flush()
+	f := moment.Factor{K: k, To: sum, Rows: slices.Clone(p.rows)}
+	f.Flush()
 }
 
 // rest is the pool of all groups but one, whose scatter is that of all less that of lost rows,
@@ -215,7 +214,7 @@ func (s *sums) without(g int) *rest {
 			p.dof += s.parts[i].dof
 		}
 	}
-	f := factor{k: k, rows: slices.Clone(own.rows)}
+	f := moment.Factor{K: k, Rows: slices.Clone(own.rows)}
 	for y := range p.n {
 		p.n[y] = s.all.n[y] - own.n[y]
 		m := p.mean[y*k:][:k]
@@ -232,11 +231,11 @@ func (s *sums) without(g int) *rest {
 		axpy(1, row, m)
 		if own.rows != nil {
 			scale(math.Sqrt(p.n[y]), row)
-			copy(f.row(), row)
+			copy(f.Row(), row)
 		}
 	}
-	if own.rows != nil && lowRank(len(f.rows)/k, k) {
-		p.lost = f.rows
+	if own.rows != nil && lowRank(len(f.Rows)/k, k) {
+		p.lost = f.Rows
 	}
 	p.finish()
 	return p
@@ -252,54 +251,17 @@ func (p *rest) whole() *pool {
 			p.of.parts[i].addTo(out.scatter)
 		}
 	}
-	f := factor{k: k, to: out.scatter, sign: -1}
+	f := moment.Factor{K: k, To: out.scatter, Sign: -1}
 	for y, n := range p.n {
 		if n > 0 && p.of.parts[p.but].n[y] > 0 {
-			row := f.row()
+			row := f.Row()
 			axpy(1, p.mean[y*k:][:k], row)
 			axpy(-1, p.of.all.mean[y*k:][:k], row)
 			scale(math.Sqrt(n), row)
 		}
 	}
-	f.flush()
+	f.Flush()
 	return &out
-}
-
-// factor adds sign F'F to the upper triangle of a matrix, for rows F that are given one by one;
-// without a matrix it keeps the rows.
-type factor struct {
-	k    int
-	to   []float64
-	sign float64 // 0: 1
-	rows []float64
-	pack dense.Packed
-}
-
-// factorRows is how many rows are multiplied at a time.
-const factorRows = 1024
-
-// row returns the next row, zeros to be written before the next call.
-func (f *factor) row() []float64 {
-	if f.to != nil && len(f.rows) == factorRows*f.k {
-		f.flush()
-	}
-	at := len(f.rows)
-	f.rows = slices.Grow(f.rows, f.k)[:at+f.k]
-	clear(f.rows[at:])
-	return f.rows[at : at+f.k : at+f.k]
-}
-
-func (f *factor) flush() {
-	if len(f.rows) == 0 {
-		return
-	}
-	n := len(f.rows) / f.k
-	f.pack = dense.Pack(blas.NoTrans, general(n, f.k, f.rows), f.pack.Buffer())
-	if f.sign != 0 {
-		scale(f.sign, f.rows)
-	}
-	f.pack.MulRows(0, general(n, f.k, f.rows), general(f.k, f.k, f.to), true)
-	f.rows = f.rows[:0]
 }
 
 // mirror copies the upper triangle of a matrix, [k, k], to the lower.

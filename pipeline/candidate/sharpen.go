@@ -38,6 +38,7 @@ func (r *Round) halves(o *Options) ([]half, error) {
 		if err != nil {
 			return nil, err
 		}
+		s.parts = nil // nobody is left out of a half
 		draw := func(group []int, limit int) []residuals { return o.residuals(r, group, limit) }
 		out[f] = half{own, s, r.ask(others, s.all, draw)}
 	}

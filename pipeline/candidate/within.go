@@ -1,6 +1,10 @@
 package candidate
 
-import "math"
+import (
+	"math"
+
+	"fmp/pipeline/internal/moment"
+)
 
 // within is how the images of a class vary about their mean, in k coordinates where W is I: V is their
 // covariance, |x| the length of such a difference.
@@ -25,15 +29,15 @@ func (w *within) freedom(n, m float64) float64 {
 // than two rows.
 func (k *known) measure(y int, rows []int, d int) within {
 	v := make([]float64, d*d)
-	f := factor{k: d, to: v}
+	f := moment.Factor{K: d, To: v}
 	var fourth float64
 	for _, i := range rows {
-		row := f.row()
+		row := f.Row()
 		axpy(1, k.rows[i*d:][:d], row)
 		axpy(-1, k.centre[y*d:][:d], row)
 		fourth += math.Pow(dot(row, row), 2) / float64(len(rows))
 	}
-	f.flush()
+	f.Flush()
 	var trace, squares float64
 	for i := range d {
 		trace += v[i*d+i]

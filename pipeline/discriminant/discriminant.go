@@ -34,6 +34,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -237,6 +238,13 @@ func pool(clients []Client) (*pooled, error) {
 	}
 	p := &pooled{k: clients[0].Within.K, c: clients[0].Means.C}
 	raw := make([]float64, p.k*p.k)
+	rank := 0
+	for _, u := range clients {
+		if u.Within != nil {
+			rank = min(rank+max(u.Within.Rank, 0), moment.FactorRows)
+		}
+	}
+	scatter := moment.Factor{K: p.k, To: raw, Rows: make([]float64, 0, rank*p.k)}
 	var calibration []float64
 	for m, u := range clients {
 		if u.Means == nil || u.Within == nil || u.Means.Dx != p.k || u.Means.C != p.c ||
@@ -255,9 +263,7 @@ func pool(clients []Client) (*pooled, error) {
 				len(u.Shift), p.k)
 		}
 		share := cmp.Or(u.Share, 1)
-		own := make([]float64, len(raw))
-		u.Within.AddTo(own)
-		floats.AddScaled(raw, share, own)
+		addScatter(&scatter, u.Within, share)
 		p.dof += share * float64(u.Within.Dof)
 		rows, labels := u.Means.Labelled()
 		for i, y := range labels {
@@ -284,12 +290,33 @@ func pool(clients []Client) (*pooled, error) {
 			p.labels, p.of, p.shares = append(p.labels, y), append(p.of, m), append(p.shares, share)
 		}
 	}
+	scatter.Flush()
 	p.scatter = mat.NewSymDense(p.k, raw)
 	if len(p.labels) > 0 {
 		p.rows = mat.NewDense(len(p.labels), p.k, calibration)
 	}
 	p.sum()
 	return p, nil
+}
+
+// addScatter adds a share of a client's scatter: the rows of a factor, or a whole matrix.
+func addScatter(to *moment.Factor, w *moments.Within, share float64) {
+	if w.Rank > 0 {
+		for at := 0; at < len(w.Data); at += w.K {
+			for j, row := 0, to.Row(); j < w.K; j++ {
+				row[j] = math.Sqrt(share) * float64(w.Data[at+j])
+			}
+		}
+		return
+	}
+	own := to.To
+	if share != 1 {
+		own = make([]float64, len(to.To))
+	}
+	w.AddTo(own)
+	if share != 1 {
+		floats.AddScaled(to.To, share, own)
+	}
 }
 
 // sum computes the class means of all clients.

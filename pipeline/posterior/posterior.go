@@ -29,12 +29,15 @@ type Ensemble []Theta
 
 // Tensor returns the heads as a tensor [S, D, C], the bias row last.
 func (e Ensemble) Tensor() *onnx.Tensor {
-	var w []float64
+	w := make([]float64, 0, len(e)*len(e[0].W))
 	for _, t := range e {
 		w = append(w, t.W...)
 	}
-	return onnx.NewTensor(w, len(e), e[0].D, e[0].C)
+	return onnx.NewTensor(w, e.Shape()...)
 }
+
+// Shape returns the shape of the tensor: heads, coordinates and one, classes.
+func (e Ensemble) Shape() []int { return []int{len(e), e[0].D, e[0].C} }
 
 // Result is the result of running a method on a task.
 type Result struct {

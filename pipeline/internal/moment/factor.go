@@ -1,0 +1,52 @@
+package moment
+
+import (
+	"slices"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"fmp/onnx/dense"
+)
+
+// Factor adds sign F'F to the upper triangle of a matrix, for rows F that are given one by one;
+// without a matrix it keeps the rows. Products are of many rows at a time. Numbers below the
+// diagonal change too, and stand for nothing.
+type Factor struct {
+	K    int
+	To   []float64 // [K, K]; nil: rows are kept
+	Sign float64   // 0: 1
+	Rows []float64 // those that are not added yet
+	pack dense.Packed
+}
+
+// FactorRows is how many rows are multiplied at a time.
+const FactorRows = 1024
+
+// Row returns the next row, zeros to be written before the next call.
+func (f *Factor) Row() []float64 {
+	if f.To != nil && len(f.Rows) == FactorRows*f.K {
+		f.Flush()
+	}
+	at := len(f.Rows)
+	f.Rows = slices.Grow(f.Rows, f.K)[:at+f.K]
+	clear(f.Rows[at:])
+	return f.Rows[at : at+f.K : at+f.K]
+}
+
+// Flush adds the rows that are not added yet.
+func (f *Factor) Flush() {
+	if len(f.Rows) == 0 {
+		return
+	}
+	n := len(f.Rows) / f.K
+	rows := blas64.General{Rows: n, Cols: f.K, Stride: f.K, Data: f.Rows}
+	f.pack = dense.Pack(blas.NoTrans, rows, f.pack.Buffer())
+	if f.Sign != 0 {
+		for i := range f.Rows {
+			f.Rows[i] *= f.Sign
+		}
+	}
+	f.pack.MulRows(0, rows, blas64.General{Rows: f.K, Cols: f.K, Stride: f.K, Data: f.To}, true)
+	f.Rows = f.Rows[:0]
+}
