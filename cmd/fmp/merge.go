@@ -190,6 +190,9 @@ type merging struct {
 func (o *merging) merge(ctx context.Context, files []string,
 	options pool.Options) (p *merge.Part, bad []error, err error) {
 	m := merge.Merger{Want: o.want, Trust: o.trust}
+	if o.graph != nil {
+		m.Check = pool.Kind(o.manifest)
+	}
 	if o.against != "" {
 		if o.trust {
 			return nil, nil, errors.New("--against judges clients, and --trust takes all for " +

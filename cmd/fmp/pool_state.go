@@ -18,6 +18,7 @@ import (
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/shipped"
 	"fmp/pipeline/stats"
 )
 
@@ -90,6 +91,7 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 		return nil, usageError(fmt.Errorf("reading state: %w", err))
 	}
 	uploads, bad := o.read(files)
+	uploads, bad = o.ofKind(uploads, bad)
 	if len(bad) > 0 && !o.skip {
 		return nil, usageError(errors.Join(bad...))
 	}
@@ -115,6 +117,27 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 		res.Points += u.Points.N
 	}
 	return r, nil
+}
+
+// ofKind moves uploads that the client graph does not make to the bad ones: once they are in a sum,
+// nobody tells whose they were.
+func (o *poolRun) ofKind(uploads []pool.Upload, bad []error) ([]pool.Upload, []error) {
+	client := o.manifest
+	if o.graph == nil && len(uploads) > 0 {
+		var err error
+		if _, client, err = shipped.Model(uploads[0].Model); err != nil {
+			return uploads, bad // which preparing the round says
+		}
+	}
+	check, good := pool.Kind(client), []pool.Upload(nil)
+	for _, u := range uploads {
+		if err := check(u.Upload); err != nil {
+			bad = append(bad, fmt.Errorf("%s: of client %q: %w", u.Path, u.Client, err))
+			continue
+		}
+		good = append(good, u)
+	}
+	return good, bad
 }
 
 // withdrawn prepares the record: published versions are read before any work is done.

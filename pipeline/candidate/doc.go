@@ -1,5 +1,5 @@
 // Package candidate computes one posterior from a round's statistics, for every kind of round: each
-// client's class means with counts, its scatter within classes and its curves ([Client]), and a
+// client's class means with counts, its scatter within classes and its curve ([Client]), and a
 // server's corpora ([Corpus]). Nothing is trained.
 //
 // A candidate is a prior: a target towards which the covariance within classes is drawn, and how

@@ -10,7 +10,7 @@ import (
 )
 
 // Client is one upload: class means whose weights are the counts of their images; the scatter
-// within its classes, nil where it is not sent; and the curves that it measured, nil where it could
+// within its classes, nil where it is not sent; and the curve that it measured, nil where it could
 // not.
 type Client struct {
 	Means  *point.Set

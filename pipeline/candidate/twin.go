@@ -69,7 +69,7 @@ func (g *gaussian) rows(labels []int, normal func() float64) []float32 {
 
 // labels returns the classes of a client's images. Of a merged sum they are those of one of its
 // clients, drawn as the counts and their squares tell: each class is held by some of them, with as
-// many images each.
+// many images each, whatever other classes these hold.
 func (c *Client) labels(at *rand.Rand) (out []int) {
 	of, sum := c.Means.Indices(), c.Curve
 	for i, w := range c.Means.W {
@@ -117,6 +117,12 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 			return nil
 		}
 		own[i], twin[i] = r.Clients[drawn[i]].Curve.Curve, t.own
+		if r.Clients[drawn[i]].Curve.Clients > 1 { // as many images: at the highest temperature all have one loss
+			const last = moments.Temperatures - 1
+			as := own[i][last] / t.own[last]
+			scale(as, twin[i][:])
+			scale(as, t.random[:])
+		}
 		axpy(surprises/images, t.random[:], own[i][:])
 		axpy(surprises/images, t.random[:], twin[i][:])
 		return nil
@@ -128,8 +134,8 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 // twin are the curves of a client's Gaussian twins, and those of the same images of random classes.
 type twin struct{ own, random moments.Curve }
 
-// twin returns the mean curves of Gaussian images in the place of those of client i, times the number
-// of clients; nil where no draw has a curve. Images is about the number that is drawn.
+// twin returns the mean curves of Gaussian images in the place of those of client i; nil where no draw
+// has a curve. Images is about the number that is drawn.
 func (r *Round) twin(i int, g *gaussian, images int, o *Options) *twin {
 	c := &r.Clients[i]
 	clients := float64(max(c.Curve.Clients, 1))
@@ -156,8 +162,8 @@ func (r *Round) twin(i int, g *gaussian, images int, o *Options) *twin {
 		if out == nil {
 			out = &twin{}
 		}
-		axpy(clients/float64(draws), own[:], out.own[:])
-		axpy(clients/float64(draws), random[:], out.random[:])
+		axpy(1/float64(draws), own[:], out.own[:])
+		axpy(1/float64(draws), random[:], out.random[:])
 	}
 	return out
 }

@@ -63,7 +63,7 @@ var Unknown = Kappa{0.85, 0.25}
 type Client struct {
 	Means  *point.Set
 	Within *moments.Within
-	// Curves are those of the client's own images; nil where it has too few.
+	// Curve is that of the client's own images; nil where it has too few.
 	Curve *moments.ClientCurve
 	// Share is the share of its images that count, above 0 and at most 1; 0 stands for 1.
 	Share float64

@@ -115,6 +115,8 @@ type Merger struct {
 	Without map[[sha256.Size]byte]bool
 	// Want holds the fields of the uploads that are known beforehand.
 	Want federate.Expect
+	// Check refuses single uploads that no client graph of the round makes; nil: none.
+	Check func(*federate.Upload) error
 
 	part  *Part
 	fresh map[[half]byte]entry // clients of the uploads that were added one by one since the last part
@@ -171,6 +173,11 @@ func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 	if u.Points.Indices() == nil {
 		return errors.New("its points are of several classes each, an embedding's: these do not add " +
 			"up; merge class means or moments")
+	}
+	if m.Check != nil {
+		if err := m.Check(u); err != nil {
+			return err
+		}
 	}
 	for i, v := range u.Points.Z {
 		if math.Abs(float64(v)) > maxCoordinate {

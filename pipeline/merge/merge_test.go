@@ -554,3 +554,23 @@ func TestDofOfCalibration(t *testing.T) {
 		}
 	}
 }
+
+// TestCheck: an upload that the round's client graph does not make is refused by itself, the first
+// too, and nothing of it stays.
+func TestCheck(t *testing.T) {
+	m := Merger{Trust: true, Check: func(u *federate.Upload) error {
+		if u.Within == nil {
+			return errors.New("no moments")
+		}
+		return nil
+	}}
+	if err := m.Add(made(t, 0, federate.Single)); err == nil || m.Part() != nil {
+		t.Errorf("the first upload has no moments: %v, part %v", err, m.Part())
+	}
+	for i := 1; i < 3; i++ {
+		must.Do(t, m.Add(madeMoments(t, i, 20, federate.Single)))
+	}
+	if n := m.Part().Clients(); n != 2 {
+		t.Errorf("%d clients are in; want 2", n)
+	}
+}

@@ -60,9 +60,9 @@ type ClientCurve struct {
 	Holders []float64
 }
 
-// CurveOf returns the curves of a client's rows, [n, k], of c classes; nil where fewer than two
+// CurveOf returns the curve of a client's rows, [n, k], of c classes; nil where fewer than two
 // classes have three rows. Of more than MaxCurveImages rows a random subset is measured, drawn by
-// key and rows: the same ones have the same curves, to the byte on every machine.
+// key and rows: the same ones have the same curve, to the byte on every machine.
 func CurveOf(rows []float32, k int, labels []int, c int, key string) (*ClientCurve, error) {
 	if err := checkRows(rows, k, labels, c); err != nil {
 		return nil, err

@@ -1,11 +1,10 @@
 package pool
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
-	"fmp/pipeline/discriminant"
+	"fmp/models"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/sample"
 )
@@ -30,19 +29,11 @@ func (r *Round) bound() (err error) {
 		}
 	}
 	var unfit UnfitError
-	improper, err := r.improper()
-	if err != nil {
-		return err
-	}
-	for i, u := range r.Uploads {
+	for _, u := range r.Uploads {
 		if u.Points == nil { // of a server that has none yet
 			continue
 		}
-		err := r.fits(u.Upload)
-		if err == nil && improper != nil && improper[i] {
-			err = errImproper
-		}
-		if err != nil {
+		if err := r.Check(u.Upload); err != nil {
 			unfit.Errors = append(unfit.Errors,
 				fmt.Errorf("pool: upload %s of client %q: %w", u.Path, u.Client, err))
 		} else {
@@ -55,37 +46,23 @@ func (r *Round) bound() (err error) {
 	return nil
 }
 
-var errImproper = errors.New("its scatter is no covariance: it has negative directions beyond rounding")
-
-// improper reports for each upload of moments of a round that judges nobody whether its scatter is
-// no covariance; nil where all of them together make one. Who is judged is judged by that too.
-func (r *Round) improper() ([]bool, error) {
-	if !r.Moments() || !r.Trust {
-		return nil, nil
-	}
-	var all []discriminant.Client
-	for _, u := range r.Uploads {
-		if u.Points == nil || r.fits(u.Upload) != nil {
-			return nil, nil // without these they are looked at
-		}
-		all = append(all, discriminant.Client{Means: u.Points, Within: u.Within})
-	}
-	bad, err := discriminant.Improper(all)
-	if err != nil {
-		return nil, fmt.Errorf("pool: %w", err)
-	}
-	return bad, nil
+// Kind returns a check of single uploads: an error unless they have the sizes and the parts that the
+// client graph makes, and a scatter that is a covariance.
+func Kind(client models.Manifest) func(*federate.Upload) error {
+	r := &Round{Client: client, Options: Options{Trust: true}}
+	return r.checkKind
 }
 
 // checkKind returns an error unless an upload has the sizes and the parts that the round's client
-// graph makes. A fold of a state has the scatter of class means too.
+// graph makes and, where nobody is judged, a scatter that is a covariance. A fold of a state has the
+// scatter of class means too, and the rounding of its uploads, which were looked at.
 func (r *Round) checkKind(u *federate.Upload) error {
 	f, of := r.Client, fmt.Errorf
 	switch k := f.PointWidth(); {
 	case u.Points.Dx != k || u.Points.C != f.C:
 		return of("points are of %d numbers and %d classes; those of the client graph of %d and %d",
 			u.Points.Dx, u.Points.C, k, f.C)
-	case r.Moments() && u.Within == nil && k <= federate.MaxMoments:
+	case r.Moments() && u.Within == nil:
 		return of("it holds no moments, and the client graph asks for them (fmp fuse --upload " +
 			"moments): make it anew with fmp-edge compress")
 	case !r.Moments() && u.Within != nil && !r.alike:
@@ -95,6 +72,8 @@ func (r *Round) checkKind(u *federate.Upload) error {
 		return of("it holds calibration points or a curve, and the client graph asks for points alone")
 	case r.kind() == ofPoints && f.S > 0 && u.Points.N > f.S:
 		return of("it has %d points; those of the client graph are %d", u.Points.N, f.S)
+	case r.Moments() && r.Trust && !r.alike:
+		return checkCovariance(u.Within, u.Precision)
 	}
 	return nil
 }
@@ -105,20 +84,6 @@ func (r *Round) checkKind(u *federate.Upload) error {
 // where nobody is judged a scatter that is no covariance. Points of an embedding are as far out as
 // they may be.
 func (r *Round) Check(u *federate.Upload) error {
-	if err := r.fits(u); err != nil {
-		return err
-	}
-	if w := u.Within; r.Moments() && r.Trust && w != nil && w.Dof > 0 {
-		if bad, err := discriminant.Improper([]discriminant.Client{{Means: u.Points, Within: w}}); bad != nil ||
-			err != nil {
-			return cmp.Or(err, errImproper)
-		}
-	}
-	return nil
-}
-
-// fits is [Round.Check] without the scatter.
-func (r *Round) fits(u *federate.Upload) error {
 	if err := r.checkKind(u); err != nil || r.reach == nil {
 		return err
 	}

@@ -31,8 +31,8 @@ func Expect(client models.Manifest) federate.Expect {
 }
 
 // ReadUploads reads and checks the uploads of one round, each from a different client, all made by
-// one model. Model, round and sizes that want leaves open are those of most uploads, of the first
-// where as many have others: no client decides them alone. bad are the errors of all uploads that
+// one model. Model, round and sizes that want leaves open are those of most clients' uploads, of
+// the first where as many have others: no client of three decides them alone. bad are the errors of all uploads that
 // cannot be used. progress is told of each; nil: nobody asks.
 func ReadUploads(paths []string, want federate.Expect,
 	progress func(stage string, done, total int)) (good []Upload, bad []error) {
@@ -110,8 +110,8 @@ func gather(n int, want federate.Expect,
 	return good, bad
 }
 
-// mostly returns the expectations with model, round and sizes of most uploads, of the first where as
-// many have others.
+// mostly returns the expectations with model, round and sizes of most clients' first uploads, of the
+// first where as many have others.
 func mostly(uploads []Upload, want federate.Expect) federate.Expect {
 	type key struct {
 		model        string
@@ -119,10 +119,11 @@ func mostly(uploads []Upload, want federate.Expect) federate.Expect {
 		dx, c, count int
 	}
 	at := func(u Upload) key { return key{u.Model, u.Round, u.Points.Dx, u.Points.C, 0} }
-	count := map[key]int{}
+	count, voted := map[key]int{}, map[string]bool{}
 	for _, u := range uploads {
-		if u.Upload != nil {
+		if u.Upload != nil && !voted[u.Client] {
 			count[at(u)]++
+			voted[u.Client] = true
 		}
 	}
 	var best key

@@ -19,7 +19,7 @@ import (
 
 const (
 	// Format is the version of the message.
-	Format = 7
+	Format = 8
 	// MaxBytes is the maximum size of a state.
 	MaxBytes = 1 << 30
 )

@@ -81,7 +81,7 @@ func (s *State) Add(u *federate.Upload, digest string) error {
 			"stats: client %q is in already, by the upload %.12s; this one is %.12s: take that out first",
 			u.Client, s.client[at].Upload, digest)
 	}
-	if n := s.numbers() + len(of.second) + len(of.classes)*(1+s.Dx); n > maxNumbers {
+	if n := s.numbers() + len(of.second) + len(of.classes)*(first+s.Dx); n > maxNumbers {
 		return fmt.Errorf("stats: with client %q the sums have %d numbers; a state has %d at most",
 			u.Client, n, maxNumbers)
 	}
@@ -125,7 +125,7 @@ func (s *State) sumOf(u *federate.Upload) (*Sum, error) {
 // numbers returns how many whole numbers the state has.
 func (s *State) numbers() (n int) {
 	for _, f := range s.fold {
-		n += len(f.second) + len(f.classes)*(1+s.Dx)
+		n += len(f.second) + len(f.classes)*(first+s.Dx)
 	}
 	return n
 }

@@ -303,7 +303,7 @@ func TestDecodeRefuses(t *testing.T) {
 		spoil func(*statspb.State)
 		want  string
 	}{
-		"format":     {func(m *statspb.State) { m.Format = 8 }, "format"},
+		"format":     {func(m *statspb.State) { m.Format = 9 }, "format"},
 		"model":      {func(m *statspb.State) { m.Model = m.Model[1:] }, "model"},
 		"dx":         {func(m *statspb.State) { m.Dx++ }, "folds"},
 		"huge dx":    {func(m *statspb.State) { m.Dx = 1 << 31 }, "dx"},

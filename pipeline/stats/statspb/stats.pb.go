@@ -26,7 +26,7 @@ const (
 // State is the sums of the uploads of a round, by folds of clients. Package stats states the bounds of every field, and what the checksum covers.
 type State struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version of this format: 7, so that a state is taken for no upload and no part.
+	// The version of this format: 8, so that a state is taken for no upload and no part.
 	Format uint32 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`
 	Round  uint64 `protobuf:"varint,2,opt,name=round,proto3" json:"round,omitempty"`
 	// sha256 of the client graph that made the uploads: 32 bytes.
