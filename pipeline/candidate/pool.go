@@ -165,10 +165,8 @@ func (r *Round) part(clients []int, all *pool) part {
 			scale(math.Sqrt(v.n), row)
 		}
 		p.dof += u.dof()
-		if u.dof() > 0 && u.Within.Rank > 0 {
-			for at := 0; at < len(u.Within.Data); at += k {
-				widen(f.Row(), u.Within.Data[at:at+k])
-			}
+		if u.dof() > 0 {
+			f.AddScatter(u.Within, 1)
 		}
 	}
 	if p.scatter == nil {
@@ -176,11 +174,6 @@ func (r *Round) part(clients []int, all *pool) part {
 		return p
 	}
 	f.Flush()
-	for _, i := range clients {
-		if w := r.Clients[i].Within; w != nil && w.Rank == 0 {
-			w.AddTo(p.scatter)
-		}
-	}
 	return p
 }
 

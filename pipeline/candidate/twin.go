@@ -109,41 +109,44 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 	if len(drawn) < fewCurves {
 		return nil, nil, nil
 	}
-	own, twin = make([]moments.Curve, len(drawn)), make([]moments.Curve, len(drawn))
+	found := make([]*twins, len(drawn))
 	g, images := all.gaussian(), floats.Sum(all.n)
 	err = each(len(drawn), o.Threads, func(i int) error {
-		t := r.twin(drawn[i], &g, twinImages/len(drawn), o)
-		if t == nil {
-			return nil
-		}
-		own[i], twin[i] = r.Clients[drawn[i]].Curve.Curve, t.own
-		if r.Clients[drawn[i]].Curve.Clients > 1 { // as many images: at the highest temperature all have one loss
-			const last = moments.Temperatures - 1
-			as := own[i][last] / t.own[last]
-			scale(as, twin[i][:])
-			scale(as, t.random[:])
-		}
-		axpy(surprises/images, t.random[:], own[i][:])
-		axpy(surprises/images, t.random[:], twin[i][:])
+		found[i] = r.twin(drawn[i], &g, twinImages/len(drawn), o)
 		return nil
 	})
-	none := func(c moments.Curve) bool { return c == moments.Curve{} }
-	return slices.DeleteFunc(own, none), slices.DeleteFunc(twin, none), err
+	for i, t := range found {
+		c := r.Clients[drawn[i]].Curve
+		as := 1.0
+		if t != nil && c.Clients > 1 { // as many images: at the highest temperature all have one loss
+			const last = moments.Temperatures - 1
+			as = c.Curve[last] / t.own[last]
+		}
+		if t == nil || as == 0 {
+			continue
+		}
+		own, twin = append(own, c.Curve), append(twin, moments.Curve{})
+		at := len(own) - 1
+		axpy(as*surprises/images, t.random[:], own[at][:])
+		axpy(as, t.own[:], twin[at][:])
+		axpy(as*surprises/images, t.random[:], twin[at][:])
+	}
+	return own, twin, err
 }
 
-// twin are the curves of a client's Gaussian twins, and those of the same images of random classes.
-type twin struct{ own, random moments.Curve }
+// twins are the curves of a client's Gaussian twins, and those of the same images of random classes.
+type twins struct{ own, random moments.Curve }
 
 // twin returns the mean curves of Gaussian images in the place of those of client i; nil where no draw
 // has a curve. Images is about the number that is drawn.
-func (r *Round) twin(i int, g *gaussian, images int, o *Options) *twin {
+func (r *Round) twin(i int, g *gaussian, images int, o *Options) *twins {
 	c := &r.Clients[i]
 	clients := float64(max(c.Curve.Clients, 1))
 	var held float64
 	for _, v := range c.cells() {
 		held += min(math.Round(v.n/clients), moments.MaxCurveImages)
 	}
-	var out *twin
+	var out *twins
 	draws := int(min(max(float64(images)/max(held, 1), 1), maxTwins))
 	for t := range draws {
 		at := rng.New(o.Seed, "candidate", o.Stream, "twin", i, t)
@@ -160,7 +163,7 @@ func (r *Round) twin(i int, g *gaussian, images int, o *Options) *twin {
 			continue
 		}
 		if out == nil {
-			out = &twin{}
+			out = &twins{}
 		}
 		axpy(1/float64(draws), own[:], out.own[:])
 		axpy(1/float64(draws), random[:], out.random[:])

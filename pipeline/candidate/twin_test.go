@@ -222,3 +222,36 @@ func TestClaimedCounts(t *testing.T) {
 		t.Errorf("%d and %d curves; want those of all clients but the second", len(own), len(twin))
 	}
 }
+
+// TestClaimedCurves: curves that no images have leave a round a factor for tails that is finite, of
+// clients and of sums.
+func TestClaimedCurves(t *testing.T) {
+	const last = moments.Temperatures - 1
+	for what, change := range map[string]func(c *moments.Curve){
+		"zeros":            func(c *moments.Curve) { *c = moments.Curve{} },
+		"0 at the end":     func(c *moments.Curve) { c[last] = 0 },
+		"0 but at the end": func(c *moments.Curve) { *c = moments.Curve{last: c[last]} },
+		"lowest": func(c *moments.Curve) {
+			for i := range c {
+				c[i] = moments.MinLikelihood * moments.MaxCurveImages
+			}
+		},
+	} {
+		for each := 1; each <= 2; each++ {
+			r := steep(t, 1, 8, 4, 0)
+			if each > 1 {
+				r = merged(t, r, each)
+			}
+			change(&r.Clients[1].Curve.Curve)
+			all := must.Get(r.sum(1))(t).all
+			own, twin, err := r.curves(all, &Options{Threads: 2})
+			if must.Do(t, err); len(own) != len(twin) {
+				t.Fatalf("%s, sums of %d: %d curves and %d twins", what, each, len(own), len(twin))
+			}
+			k := must.Get(r.logKappa(all, &Options{Threads: 2}))(t)
+			if !(k.mean >= 0 && k.mean <= 1) || !(k.deviation > 0) || math.IsInf(k.deviation, 0) {
+				t.Errorf("%s, sums of %d: log kappa %v", what, each, k)
+			}
+		}
+	}
+}

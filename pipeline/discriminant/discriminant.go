@@ -263,7 +263,7 @@ func pool(clients []Client) (*pooled, error) {
 				len(u.Shift), p.k)
 		}
 		share := cmp.Or(u.Share, 1)
-		addScatter(&scatter, u.Within, share)
+		scatter.AddScatter(u.Within, share)
 		p.dof += share * float64(u.Within.Dof)
 		rows, labels := u.Means.Labelled()
 		for i, y := range labels {
@@ -297,26 +297,6 @@ func pool(clients []Client) (*pooled, error) {
 	}
 	p.sum()
 	return p, nil
-}
-
-// addScatter adds a share of a client's scatter: the rows of a factor, or a whole matrix.
-func addScatter(to *moment.Factor, w *moments.Within, share float64) {
-	if w.Rank > 0 {
-		for at := 0; at < len(w.Data); at += w.K {
-			for j, row := 0, to.Row(); j < w.K; j++ {
-				row[j] = math.Sqrt(share) * float64(w.Data[at+j])
-			}
-		}
-		return
-	}
-	own := to.To
-	if share != 1 {
-		own = make([]float64, len(to.To))
-	}
-	w.AddTo(own)
-	if share != 1 {
-		floats.AddScaled(to.To, share, own)
-	}
 }
 
 // sum computes the class means of all clients.

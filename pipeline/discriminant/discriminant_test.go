@@ -11,7 +11,6 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx/must"
-	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -484,23 +483,5 @@ func TestNobodyHolds(t *testing.T) {
 	if math.Abs(after.Separation-before.Separation) > 1e-6*before.Separation {
 		t.Errorf("separation %v with a class that nobody holds, %v without", after.Separation,
 			before.Separation)
-	}
-}
-
-// TestAddScatter: a share of a scatter is the same of a factor and of a whole matrix.
-func TestAddScatter(t *testing.T) {
-	w := &moments.Within{K: 2, Rank: 2, Dof: 3, Data: []float32{1, 2, 0, 3}}
-	whole := &moments.Within{K: 2, Dof: 3, Data: []float32{1, 2, 13}}
-	for _, share := range []float64{1, 0.25} {
-		for _, of := range []*moments.Within{w, whole} {
-			f := moment.Factor{K: 2, To: make([]float64, 4)}
-			addScatter(&f, of, share)
-			f.Flush()
-			for i, want := range []float64{1, 2, 0, 13} {
-				if got := f.To[i]; i != 2 && math.Abs(got-share*want) > 1e-12 {
-					t.Errorf("rank %d, share %v: number %d is %v; want %v", of.Rank, share, i, got, share*want)
-				}
-			}
-		}
 	}
 }

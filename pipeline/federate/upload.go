@@ -395,7 +395,8 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 			Format, StatisticsFormat)
 	}
 	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
-		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
+		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)),
+			"none; use programs of one release on both sides")
 	}
 	if len(m.Checksum) != sha256.Size {
 		return refuse("checksum", fmt.Sprintf("%d bytes", len(m.Checksum)), "%d", sha256.Size)

@@ -214,8 +214,7 @@ func (s *Server) stored(ctx context.Context, in *inputs) error {
 				pool.Release{Release: u, Path: r.Receipt.Client, Digest: r.Receipt.Upload})
 			continue
 		}
-		u, err := federate.Decode(r.Data,
-			federate.Expect{Model: s.Round.Client.Digest, Round: &s.Round.Round})
+		u, err := federate.Decode(r.Data, s.expect())
 		if err != nil {
 			return fmt.Errorf("the upload of %q as it is kept: %w", r.Receipt.Client, err)
 		}

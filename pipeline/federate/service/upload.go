@@ -17,6 +17,7 @@ import (
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/pool"
 )
 
 // upload accepts a client's upload. Nothing is read before its signature is verified over the
@@ -290,11 +291,16 @@ func (s *Server) read(client string, data []byte) (n int, err error) {
 	return u.Images(), nil
 }
 
+// expect returns the fields that uploads of the round have.
+func (s *Server) expect() federate.Expect {
+	want := pool.Expect(s.Round.Client)
+	want.Round = &s.Round.Round
+	return want
+}
+
 // believePrivate decodes a message of a private round and checks it against the round.
 func (s *Server) believePrivate(client string, data []byte) (*federate.Release, error) {
-	f := s.Round.Client
-	r, err := federate.DecodeRelease(data,
-		federate.Expect{Model: f.Digest, Round: &s.Round.Round, Dx: f.K, C: f.C})
+	r, err := federate.DecodeRelease(data, s.expect())
 	if err == nil && r.Client != client {
 		err = fmt.Errorf("upload: client is %q; it was sent as %q", r.Client, client)
 	}
@@ -303,8 +309,7 @@ func (s *Server) believePrivate(client string, data []byte) (*federate.Release, 
 
 // believe decodes an upload and checks it against the round and its bounds.
 func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
-	f := s.Round.Client
-	u, err := federate.Decode(data, federate.Expect{Model: f.Digest, Dx: f.PointWidth(), C: f.C, Round: &s.Round.Round})
+	u, err := federate.Decode(data, s.expect())
 	if err != nil {
 		return nil, err
 	}

@@ -1,12 +1,15 @@
 package moment
 
 import (
+	"math"
 	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
 
 	"fmp/onnx/dense"
+	"fmp/pipeline/moments"
 )
 
 // Factor adds sign F'F to the upper triangle of a matrix, for rows F that are given one by one;
@@ -32,6 +35,26 @@ func (f *Factor) Row() []float64 {
 	f.Rows = slices.Grow(f.Rows, f.K)[:at+f.K]
 	clear(f.Rows[at:])
 	return f.Rows[at : at+f.K : at+f.K]
+}
+
+// AddScatter adds a share of a client's scatter: the rows of a factor, or a whole matrix.
+func (f *Factor) AddScatter(w *moments.Within, share float64) {
+	if w.Rank > 0 {
+		root := math.Sqrt(share)
+		for at := 0; at < len(w.Data); at += w.K {
+			for j, row := 0, f.Row(); j < w.K; j++ {
+				row[j] = root * float64(w.Data[at+j])
+			}
+		}
+		return
+	}
+	if share == 1 {
+		w.AddTo(f.To)
+		return
+	}
+	own := make([]float64, len(f.To))
+	w.AddTo(own)
+	floats.AddScaled(f.To, share, own)
 }
 
 // Flush adds the rows that are not added yet.

@@ -31,7 +31,7 @@ func someone(r *rand.Rand, honest *federate.Upload) *federate.Upload {
 		c = 2 + r.IntN(5)
 	}
 	size := math.Pow(10, r.Float64()*8-6) // of a coordinate
-	if k*c > 0 && honest.Within != nil {
+	if honest.Within != nil {
 		size = min(size, 1/math.Sqrt(float64(k)))
 	}
 	count := math.Pow(10, r.Float64()*8)
