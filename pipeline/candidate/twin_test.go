@@ -248,6 +248,9 @@ func TestClaimedCurves(t *testing.T) {
 			if must.Do(t, err); len(own) != len(twin) {
 				t.Fatalf("%s, sums of %d: %d curves and %d twins", what, each, len(own), len(twin))
 			}
+			if left := len(r.Clients) - len(own); each > 1 && (left == 1) != (r.Clients[1].Curve.Curve[last] == 0) {
+				t.Errorf("%s: %d sums are left out; want those that lose nothing at the highest temperature", what, left)
+			}
 			k := must.Get(r.logKappa(all, &Options{Threads: 2}))(t)
 			if !(k.mean >= 0 && k.mean <= 1) || !(k.deviation > 0) || math.IsInf(k.deviation, 0) {
 				t.Errorf("%s, sums of %d: log kappa %v", what, each, k)
