@@ -21,6 +21,9 @@ const (
 	// imagesPerDraw is how many images of a class a row of a named corpus's regression stands for, and
 	// maxNamedDraws bounds the rows of a class.
 	imagesPerDraw, maxNamedDraws = 5, 256
+	// fitProducts bounds the products of a regression with its curvature. Fits to images take 4 to 50; to
+	// claims that no image makes, tens of thousands would not do.
+	fitProducts = 500
 	// minCount stands for no image in logarithms.
 	minCount = 1e-9
 )
@@ -162,7 +165,7 @@ func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linea
 		centre.W[k*c+y] += prior[y]
 	}
 	p.Centre = &centre
-	s, err := erm.Solve(context.Background(), p, erm.Options{Threads: 1})
+	s, err := erm.Solve(context.Background(), p, erm.Options{Threads: 1, MaxProducts: fitProducts})
 	if err != nil {
 		return linear{}, fmt.Errorf("candidate: regression on %d rows: %w", n, err)
 	}

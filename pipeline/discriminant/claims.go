@@ -243,6 +243,7 @@ func Improper(clients []Client) ([]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.strict = true
 	if _, _, _, err = p.within(); err == nil {
 		return nil, nil
 	}

@@ -223,6 +223,7 @@ type pooled struct {
 	shares  []float64 // of that client's images that count
 	prior   *corpus
 	effects *mat.SymDense
+	strict  bool // a scatter that is no covariance is an error; else its negative directions are left out
 }
 
 // cell is a client's mean of one class.
@@ -365,24 +366,19 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 		}
 		dof = float64(len(p.cells) - held(p.n))
 	}
-	t := mat.Trace(s) / max(dof, 1) / float64(p.k)
-	if !(t > 0) || math.IsInf(t, 0) {
+	if t := mat.Trace(s); !(t > 0) || math.IsInf(t, 0) {
 		return nil, nil, 0, fmt.Errorf("discriminant: the clients' images do not differ within their "+
-			"classes (scatter of trace %v, %v degrees of freedom); send more images a class",
-			mat.Trace(s), dof)
+			"classes (scatter of trace %v, %v degrees of freedom); send more images a class", t, dof)
 	}
-	prior := strength * float64(p.k)
-	w := mat.NewSymDense(p.k, nil)
-	w.ScaleSym(1/(prior+dof), s)
-	share := prior / (prior + dof)
-	for i := range p.k {
-		w.SetSym(i, i, w.At(i, i)+share*t)
-	}
-	p.prior.add(w, share*t)
 	var chol mat.Cholesky
-	if !chol.Factorize(w) {
-		return nil, nil, 0, fmt.Errorf("discriminant: the scatter is no covariance: it has negative " +
-			"directions beyond rounding; leave out the client that sent it")
+	w := p.smoothed(s, dof)
+	if proper := chol.Factorize(w); !proper && p.strict {
+		return nil, nil, 0, errImproper
+	} else if !proper {
+		s = withoutNegative(s)
+		if w = p.smoothed(s, dof); !chol.Factorize(w) {
+			return nil, nil, 0, errImproper
+		}
 	}
 	var inv mat.SymDense
 	if err := chol.InverseTo(&inv); err != nil {
@@ -402,6 +398,36 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 		}
 	}
 	return w, &chol, max(of/dof/float64(p.k), 1e-6), nil
+}
+
+// smoothed returns the mode of W of scatter s and its prior: a multiple of I, and the corpus's.
+func (p *pooled) smoothed(s *mat.SymDense, dof float64) *mat.SymDense {
+	t := mat.Trace(s) / max(dof, 1) / float64(p.k)
+	prior := strength * float64(p.k)
+	w := mat.NewSymDense(p.k, nil)
+	w.ScaleSym(1/(prior+dof), s)
+	share := prior / (prior + dof)
+	for i := range p.k {
+		w.SetSym(i, i, w.At(i, i)+share*t)
+	}
+	p.prior.add(w, share*t)
+	return w
+}
+
+var errImproper = errors.New("discriminant: the scatter is no covariance: it has negative directions " +
+	"beyond rounding; leave out the client that sent it")
+
+// withoutNegative returns the covariance nearest to s: its negative eigenvalues are 0 (Higham 1988).
+func withoutNegative(s *mat.SymDense) *mat.SymDense {
+	values, vectors, ok := moment.Eigen(s)
+	if !ok {
+		return s
+	}
+	out := mat.NewSymDense(s.SymmetricDim(), nil)
+	for i, v := range values {
+		out.SymRankOne(out, max(v, 0), vectors.ColView(i))
+	}
+	return out
 }
 
 func held(n []float64) int {

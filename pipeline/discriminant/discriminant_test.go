@@ -335,10 +335,6 @@ func TestRefused(t *testing.T) {
 	flat := w.clients(t, 1, 20)[0]
 	flat.Within.Data, flat.Within.Labels, flat.Within.Calibration = make([]float32,
 		len(flat.Within.Data)), nil, nil
-	indefinite := w.clients(t, 1, 60)[0]
-	indefinite.Within.Rank = 0
-	indefinite.Within.Data = make([]float32, k*(k+1)/2)
-	indefinite.Within.Data[0], indefinite.Within.Data[1] = 1e-3, 50
 	for name, v := range map[string]struct {
 		cs   []Client
 		o    Options
@@ -349,7 +345,6 @@ func TestRefused(t *testing.T) {
 		"kappa":      {good, Options{Samples: 1, Kappa: Kappa{-1, 1}}, "kappa"},
 		"one class":  {[]Client{one}, Options{Samples: 1}, "one class"},
 		"flat":       {[]Client{flat}, Options{Samples: 1}, "do not differ"},
-		"indefinite": {[]Client{indefinite}, Options{Samples: 1}, "no covariance"},
 		"missing":    {[]Client{good[0], {Means: good[1].Means}}, Options{Samples: 1}, "client 1"},
 	} {
 		if _, err := Compute(t.Context(), v.cs, v.o); err == nil ||

@@ -1,6 +1,7 @@
 package discriminant
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -175,5 +176,37 @@ func TestAlike(t *testing.T) {
 		if !within1e9(deviations[j], want) {
 			t.Errorf("direction %d: deviation %v, want %v", j, deviations[j], want)
 		}
+	}
+}
+
+// TestWithoutNegative: a scatter that is no covariance counts without its negative directions, and is
+// an error to Improper.
+func TestWithoutNegative(t *testing.T) {
+	w := newWorld(1, 0)
+	p := must.Get(pool(w.clients(t, 4, 20)))(t)
+	of := mat.Trace(p.scatter)
+	clean := mat.NewSymDense(k, nil)
+	clean.CopySym(p.scatter)
+	for j := range k { // nothing along the first coordinate, then less
+		clean.SetSym(0, j, 0)
+	}
+	p.scatter.CopySym(clean)
+	p.scatter.SetSym(0, 0, -of/10)
+	p.strict = true
+	if _, _, _, err := p.within(); !errors.Is(err, errImproper) {
+		t.Errorf("%v, want %v", err, errImproper)
+	}
+	bad := w.clients(t, 2, 60)
+	bad[1].Within.Rank = 0
+	bad[1].Within.Data = make([]float32, k*(k+1)/2)
+	bad[1].Within.Data[0], bad[1].Within.Data[1] = 1e-3, 50
+	if got := must.Get(Improper(bad))(t); !slices.Equal(got, []bool{false, true}) {
+		t.Errorf("improper are %v, want the second", got)
+	}
+	p.strict = false
+	got, _, _, err := p.within()
+	must.Do(t, err)
+	if want := p.smoothed(clean, p.dof); !mat.EqualApprox(got, want, 1e-9*of) {
+		t.Errorf("W is\n%v, want\n%v", mat.Formatted(got), mat.Formatted(want))
 	}
 }

@@ -376,7 +376,11 @@ func (a *approach) fit(ctx context.Context, p *Problem, opt Options) (*Solution,
 	if p.two {
 		limit /= math.Sqrt2 // the gradient's length in both heads is this times as large
 	}
-	well, err := a.run(ctx, approachTo*limit, productsOfFirst*patience(p))
+	most := productsOfFirst * patience(p)
+	if opt.MaxProducts > 0 {
+		most = min(most, opt.MaxProducts)
+	}
+	well, err := a.run(ctx, approachTo*limit, most)
 	if err != nil {
 		return nil, nil, false, err
 	}

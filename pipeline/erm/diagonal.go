@@ -55,24 +55,31 @@ func (w *workspace) fit(ctx context.Context, p *Problem, opt Options) (*Solution
 		}
 		spent = a.evaluations
 	}
+	left := func() Options { // what is left of the bound
+		o := opt
+		if opt.MaxProducts > 0 {
+			o.MaxProducts = max(opt.MaxProducts-spent, 1)
+		}
+		return o
+	}
 	most := patience(p)
 	if well && most >= minPatience && !opt.Double {
 		w.prepare(p, nil)
 		w.diagonal, w.patience = make([]float64, w.d), most
-		s, err := w.solve(ctx, p.Start, opt, nil)
+		s, err := w.solve(ctx, p.Start, left(), nil)
 		if !errors.Is(err, errSlow) {
 			if s != nil {
 				s.Products += spent
 			}
 			return s, err
 		}
-		from := *p
+		near := *p
 		start := NewTheta(w.d, w.c)
 		transpose(w.theta, start.W, w.c, w.d)
-		from.Start = &start
-		p, spent = &from, spent+w.products
+		near.Start = &start
+		p, spent = &near, spent+w.products
 	}
-	s, err := w.byInverse(ctx, p, opt)
+	s, err := w.byInverse(ctx, p, left())
 	if s != nil {
 		s.Products += spent
 	}
@@ -91,14 +98,15 @@ func (w *workspace) byInverse(ctx context.Context, p *Problem, opt Options) (*So
 
 // newtonByDiagonal is newton for a preconditioner that is a diagonal: errSlow where the products
 // come to be more than twice as many as the inverse would be worth.
-func (w *workspace) newtonByDiagonal(step int, forcing float64) error {
+func (w *workspace) newtonByDiagonal(step int, forcing float64, opt Options) error {
 	most := 2*productsOfFirst*w.patience - w.products
 	if step == 0 {
 		most = w.patience
 	}
+	bound := opt.left(w.products, most)
 	w.single()
 	least := math.Max(forcing, minSingle)
-	if !(w.conjugateGradient(w.hessianSingle, w.grad, w.step, most, least) <= least) {
+	if !(w.conjugateGradient(w.hessianSingle, w.grad, w.step, bound, least) <= least) && bound == most {
 		return errSlow
 	}
 	return nil

@@ -32,6 +32,10 @@ type Options struct {
 	Tolerance float64
 	// MaxSteps bounds the steps of Newton's method. Default 50.
 	MaxSteps int
+	// MaxProducts bounds the products with the Hessian that Newton's method takes in [Solve] and
+	// [SolveAll]. A fit that wants more, or more than MaxSteps, ends there: Solution.Stopped. 0, the
+	// default: no bound, and more than MaxSteps are an error.
+	MaxProducts int
 	// Residual is the relative residual at which Backward's linear solve stops. Default
 	// BackwardTolerance; allowed are 1e-14 to 0.1. For stochastic training 1e-4 is enough.
 	Residual float64
@@ -42,6 +46,14 @@ type Options struct {
 	// Threads is how many problems of a batch are solved at a time; 0: one per processor. Results
 	// do not depend on it.
 	Threads int
+}
+
+// left returns the products that remain of MaxProducts, at most most.
+func (o Options) left(spent, most int) int {
+	if o.MaxProducts > 0 {
+		return min(most, o.MaxProducts-spent)
+	}
+	return most
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -62,6 +74,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.MaxSteps < 1 {
 		return o, fmt.Errorf("erm: max steps is %d; allowed are numbers from 1", o.MaxSteps)
 	}
+	if o.MaxProducts < 0 {
+		return o, fmt.Errorf("erm: max products is %d; allowed are numbers from 0", o.MaxProducts)
+	}
 	return o, nil
 }
 
@@ -72,6 +87,9 @@ type Solution struct {
 	GradientNorm float64 // |grad J| there
 	Steps        int     // Newton steps taken
 	Products     int     // Hessian products spent on them
+	// Stopped says that MaxProducts or MaxSteps ended the fit. The objective is below the start's, the
+	// gradient above the tolerance.
+	Stopped bool
 }
 
 // Solve fits one problem. It is an error, which reports the norm, if the gradient does not fall
@@ -718,9 +736,10 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the "+
 				"features (largest now %v) or raise l2 (now %v)", norm, f, step, w.largest(), w.l2)
 		}
-		if norm <= limit {
+		stopped := opt.MaxProducts > 0 && (w.products >= opt.MaxProducts || step == opt.MaxSteps)
+		if norm <= limit || stopped {
 			s := &Solution{Theta: NewTheta(w.d, w.c), Objective: f, GradientNorm: norm, Steps: step,
-				Products: w.products}
+				Products: w.products, Stopped: norm > limit}
 			transpose(w.theta, s.Theta.W, w.c, w.d)
 			return s, nil
 		}
@@ -740,15 +759,17 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 		}
 		forcing = math.Max(math.Min(0.1, forcing), 0.3*limit/norm)
 		if w.diagonal != nil {
-			err = w.newtonByDiagonal(step, forcing)
+			err = w.newtonByDiagonal(step, forcing, opt)
 		} else {
-			opt.Double, err = w.newton(forcing, opt.Double)
+			err = w.newton(forcing, &opt)
 		}
 		if err != nil {
 			return nil, err
 		}
 		var ok bool
-		if f, ok = w.search(f); !ok {
+		if f, ok = w.search(f); !ok && opt.MaxProducts > 0 {
+			opt.MaxSteps = step + 1
+		} else if !ok {
 			return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted "+
 				"%.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit,
 				opt.Tolerance, w.l2)
@@ -777,23 +798,26 @@ func (w *workspace) begin(start *Theta, lead *guide) (f float64, err error) {
 	return f, err
 }
 
-// newton computes the step of Newton's method to the relative residual of forcing, in float32
-// unless double is set. It reports whether it took float64.
-func (w *workspace) newton(forcing float64, double bool) (bool, error) {
-	if !double {
+// newton computes the step of Newton's method to the relative residual of forcing, in float32 unless
+// opt.Double is set, which it does where float32 does not get there. A residual that opt.MaxProducts
+// leaves larger is a step that goes down too (Steihaug 1983).
+func (w *workspace) newton(forcing float64, opt *Options) error {
+	if !opt.Double {
 		w.single()
 		least := math.Max(forcing, minSingle)
-		if w.conjugateGradient(w.hessianSingle, w.grad, w.step, 10*w.d, least) <= least {
-			return false, nil
+		most := opt.left(w.products, 10*w.d)
+		left := w.conjugateGradient(w.hessianSingle, w.grad, w.step, most, least)
+		if left <= least || most < 10*w.d {
+			return nil
 		}
 		// Beyond float32's range or precision, float64 takes over.
-		w.lead = nil
+		opt.Double, w.lead = true, nil
 		if err := w.precondition(); err != nil {
-			return true, err
+			return err
 		}
 	}
-	w.conjugateGradient(w.hessian, w.grad, w.step, 10*w.d, forcing)
-	return true, nil
+	w.conjugateGradient(w.hessian, w.grad, w.step, opt.left(w.products, 10*w.d), forcing)
+	return nil
 }
 
 // search goes back along the step by halves until the objective, f before it, has decreased enough

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/optimize"
 
 	"fmp/onnx/must"
@@ -325,6 +326,29 @@ func TestHardProblems(t *testing.T) {
 	}
 }
 
+// TestMaxProducts: a fit that wants more products stops there, below its start, in every road.
+func TestMaxProducts(t *testing.T) {
+	for name, p := range map[string]*Problem{"": random(1, 60, 12, 4, 1e-7), "two": random(1, 60, 12, 2, 1e-7),
+		"span": random(1, 25, 60, 4, 1e-7)} {
+		whole := must.Get(Solve(t.Context(), p, Options{Tolerance: 1e-12, Double: true}))(t)
+		start := floats.Sum(p.W) * math.Log(float64(p.C))
+		most := whole.Products / 3
+		for _, o := range []Options{{MaxProducts: most}, {MaxProducts: most, Double: true},
+			{MaxProducts: 1e6, MaxSteps: 1}} {
+			o.Tolerance = 1e-12
+			s := must.Get(Solve(t.Context(), p, o))(t)
+			if !s.Stopped || s.Products > o.MaxProducts || !(s.Objective < start) || s.Objective < whole.Objective {
+				t.Errorf("%s, %+v: stopped %v after %d products of %d, objective %v; %v at the start, %v at the end",
+					name, o, s.Stopped, s.Products, whole.Products, s.Objective, start, whole.Objective)
+			}
+		}
+		s := must.Get(Solve(t.Context(), p, Options{Tolerance: 1e-12, Double: true, MaxProducts: 1e6}))(t)
+		if s.Stopped || !slices.Equal(s.Theta.W, whole.Theta.W) {
+			t.Errorf("%s: a bound that is not met changes the fit", name)
+		}
+	}
+}
+
 func scale(p *Problem, by float64) {
 	for i := range p.X {
 		if i%p.D() != p.Dx {
@@ -372,7 +396,8 @@ func TestErrors(t *testing.T) {
 			Options{}),
 		"weight of point 3 is -1": solve(func(p *Problem) { p.W[3] = -1 },
 			Options{}),
-		"tolerance is 2": solve(func(*Problem) {}, Options{Tolerance: 2}),
+		"tolerance is 2":     solve(func(*Problem) {}, Options{Tolerance: 2}),
+		"max products is -1": solve(func(*Problem) {}, Options{MaxProducts: -1}),
 		"not converged after 1 Newton steps: gradient ": solve(func(p *Problem) { p.L2 = 1e-8 },
 			Options{MaxSteps: 1}),
 		"warm start is 2 x 3": solve(

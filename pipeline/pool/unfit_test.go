@@ -165,6 +165,64 @@ func TestSomeone(t *testing.T) {
 	}
 }
 
+// TestColluders: whatever some clients send together, those of them that are not refused leave a round
+// whose posterior has an end, of uploads and of their sums.
+func TestColluders(t *testing.T) {
+	w := newWorld(t)
+	means, f := w.client(t, true)
+	momentsUploads, momentsGraph, of := w.momentsRound(t, 4, 1)
+	for i := range momentsUploads {
+		momentsUploads[i].N = int(momentsUploads[i].Points.Mass())
+	}
+	for _, kind := range []struct {
+		name  string
+		round []Upload
+		graph *onnx.Model
+		f     models.Manifest
+		o     Options
+		seeds uint64
+	}{{"class means", w.uploads(t, means, f, 9, 12, 12, 30), means, f,
+		Options{Predictor: w.predictor, Samples: 4}, 20},
+		{"moments", momentsUploads, momentsGraph, of, Options{Samples: 4}, 100}} {
+		for seed := range kind.seeds {
+			us := slices.Concat(kind.round, colluders(rand.New(rand.NewPCG(seed, 5)), kind.round,
+				func(us []Upload) error {
+					_, err := New(us, kind.graph, kind.f, kind.o)
+					return err
+				}))
+			rounds := []*Round{must.Get(New(us, kind.graph, kind.f, kind.o))(t)}
+			if kind.name == "moments" {
+				sums, _ := must.Get2(Update(nil, us, nil))(t)
+				rounds = append(rounds, must.Get(NewState(sums, kind.graph, kind.f, kind.o))(t))
+			}
+			for i, r := range rounds {
+				p, err := r.Posterior(t.Context(), w.eng)
+				if err != nil {
+					t.Errorf("%s, seed %d, round %d of %d uploads: %v", kind.name, seed, i, len(us), err)
+					continue
+				}
+				must.Get(r.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
+			}
+		}
+	}
+}
+
+// colluders returns one to twelve uploads of someone's, each of which a round with an honest one takes.
+func colluders(at *rand.Rand, honest []Upload, taken func([]Upload) error) (us []Upload) {
+	for j := range 1 + at.IntN(12) {
+		bad := someone(at, honest[1].Upload)
+		bad.Client = fmt.Sprint("someone ", j)
+		if _, err := bad.Encode(); err != nil {
+			continue
+		}
+		u := Upload{Upload: bad, Digest: fmt.Sprintf("%064x", j)}
+		if taken([]Upload{honest[0], u}) == nil {
+			us = append(us, u)
+		}
+	}
+	return us
+}
+
 // TestOtherKinds: uploads of other sizes or parts than the client graph makes are refused before any
 // work, all of them too.
 func TestOtherKinds(t *testing.T) {
