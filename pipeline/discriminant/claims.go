@@ -39,10 +39,8 @@ type Judges struct {
 // Further coordinates are random directions of the space in which W is I ([scattered]). False means
 // hide from the directions of true ones, not from those: the noise of a mean of n images has 1/n of
 // their variance.
-func NewJudges(clients []Client,
-	improper []bool) (by *Judges, u honesty.Uploads, lambda []float64, err error) {
-	clients = proper(clients, improper)
-	p, err := pool(clients)
+func NewJudges(clients []Client) (by *Judges, u honesty.Uploads, lambda []float64, err error) {
+	p, clients, improper, err := properPool(clients)
 	if err != nil {
 		return nil, u, nil, err
 	}
@@ -239,18 +237,25 @@ func squares(h *head, v *mat.Dense, from int) float64 {
 // negative that the covariance of all clients could have them. It is nil where all of them together
 // make one.
 func Improper(clients []Client) ([]bool, error) {
-	p, err := pool(clients)
-	if err != nil {
-		return nil, err
+	_, _, improper, err := properPool(clients)
+	return improper, err
+}
+
+// properPool pools clients without the scatter of those that are improper ([Improper]), and returns
+// them so.
+func properPool(clients []Client) (p *pooled, kept []Client, improper []bool, err error) {
+	if p, err = pool(clients); err != nil {
+		return nil, nil, nil, err
 	}
 	p.strict = true
-	if _, _, _, err = p.within(); err == nil {
-		return nil, nil
+	_, _, _, err = p.within()
+	if p.strict = false; err == nil {
+		return p, clients, nil, nil
 	}
 	if p.dof == 0 {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	out := make([]bool, len(clients))
+	improper = make([]bool, len(clients))
 	// each client's part of nu0 t
 	prior := strength * mat.Trace(p.scatter) / p.dof / float64(len(clients))
 	for m, u := range clients {
@@ -261,9 +266,11 @@ func Improper(clients []Client) ([]bool, error) {
 			raw[i*p.k+i] += prior
 		}
 		var chol mat.Cholesky
-		out[m] = !chol.Factorize(mat.NewSymDense(p.k, raw))
+		improper[m] = !chol.Factorize(mat.NewSymDense(p.k, raw))
 	}
-	return out, nil
+	kept = proper(clients, improper)
+	p, err = pool(kept)
+	return p, kept, improper, err
 }
 
 // proper returns the clients without the scatter of those whose scatter is no covariance.

@@ -186,11 +186,7 @@ func LogLikelihood(clients []Client, rows []float32, labels []int, kappas []floa
 // Whitening returns the map of differences of rows, [k, k], to coordinates in which W is I, and the
 // map back. A scatter that is no covariance takes no part in W.
 func Whitening(clients []Client) (white, back *mat.Dense, err error) {
-	improper, err := Improper(clients)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := pool(proper(clients, improper))
+	p, _, _, err := properPool(clients)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -513,7 +509,11 @@ const rounds = 4
 func (p *pooled) shrink(h *head, noise float64) error {
 	h.pseudo = 8
 	w, q := make([]float64, p.c), make([]float64, p.c)
-	half := mat.NewDense(p.k, p.c, nil)
+	var solved, half mat.Dense // W^-1 m_y, W^-1 (m_y - m0)
+	if err := h.chol.SolveTo(&solved, p.mean.T()); err != nil {
+		return fmt.Errorf("discriminant: %w", err)
+	}
+	weights, origin := mat.NewVecDense(p.c, w), mat.NewVecDense(p.k, nil)
 	for range rounds {
 		var all float64
 		clear(h.origin)
@@ -530,9 +530,13 @@ func (p *pooled) shrink(h *head, noise float64) error {
 				floats.SubTo(row, p.mean.RawRowView(y), h.origin)
 			}
 		}
-		if err := h.chol.SolveTo(half, h.shift.T()); err != nil {
-			return fmt.Errorf("discriminant: %w", err)
-		}
+		origin.MulVec(&solved, weights)
+		half.Apply(func(j, y int, v float64) float64 {
+			if p.n[y] == 0 {
+				return 0
+			}
+			return v - origin.AtVec(j)/all
+		}, &solved)
 		var between, sampling, of float64
 		for y, n := range p.n {
 			if n == 0 {
@@ -549,7 +553,7 @@ func (p *pooled) shrink(h *head, noise float64) error {
 		h.pseudo = caution * noise / tau
 	}
 	if p.prior != nil {
-		return p.prior.shrink(h, half, p.n, noise, caution*noise/h.pseudo*float64(p.k))
+		return p.prior.shrink(h, &half, p.n, noise, caution*noise/h.pseudo*float64(p.k))
 	}
 	for y, n := range p.n {
 		floats.Scale(n/(n+h.pseudo), h.shift.RawRowView(y))

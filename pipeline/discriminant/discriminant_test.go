@@ -340,12 +340,12 @@ func TestRefused(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"none":       {nil, Options{Samples: 1}, "at least one"},
-		"samples":    {good, Options{}, "samples"},
-		"kappa":      {good, Options{Samples: 1, Kappa: Kappa{-1, 1}}, "kappa"},
-		"one class":  {[]Client{one}, Options{Samples: 1}, "one class"},
-		"flat":       {[]Client{flat}, Options{Samples: 1}, "do not differ"},
-		"missing":    {[]Client{good[0], {Means: good[1].Means}}, Options{Samples: 1}, "client 1"},
+		"none":      {nil, Options{Samples: 1}, "at least one"},
+		"samples":   {good, Options{}, "samples"},
+		"kappa":     {good, Options{Samples: 1, Kappa: Kappa{-1, 1}}, "kappa"},
+		"one class": {[]Client{one}, Options{Samples: 1}, "one class"},
+		"flat":      {[]Client{flat}, Options{Samples: 1}, "do not differ"},
+		"missing":   {[]Client{good[0], {Means: good[1].Means}}, Options{Samples: 1}, "client 1"},
 	} {
 		if _, err := Compute(t.Context(), v.cs, v.o); err == nil ||
 			!strings.Contains(err.Error(), v.want) {

@@ -83,7 +83,7 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 func anchored(clients []discriminant.Client,
 	known discriminant.Client) (a *MomentsAgainst, u honesty.Uploads, lambda []float64, err error) {
 	a = &MomentsAgainst{}
-	if a.points, _, _, err = discriminant.NewJudges([]discriminant.Client{known}, nil); err != nil {
+	if a.points, _, _, err = discriminant.NewJudges([]discriminant.Client{known}); err != nil {
 		return nil, u, nil, fmt.Errorf("known moments: %w", err)
 	}
 	all := append(slices.Clone(clients), known)
@@ -92,11 +92,7 @@ func anchored(clients []discriminant.Client,
 		w.Calibration, w.Labels = nil, nil
 		all[m].Within = &w
 	}
-	left, err := discriminant.Improper(all)
-	if err != nil {
-		return nil, u, nil, err
-	}
-	if a.judges, u, lambda, err = discriminant.NewJudges(all, left); err != nil {
+	if a.judges, u, lambda, err = discriminant.NewJudges(all); err != nil {
 		return nil, u, nil, err
 	}
 	u.Clients--
@@ -157,10 +153,7 @@ func momentsJudges(clients []discriminant.Client) (counted []discriminant.Client
 	by *discriminant.Judges, u honesty.Uploads,
 	lambda []float64, err error) {
 	counted = capped(clients)
-	left, err := discriminant.Improper(counted)
-	if err == nil {
-		by, u, lambda, err = discriminant.NewJudges(counted, left)
-	}
+	by, u, lambda, err = discriminant.NewJudges(counted)
 	return counted, by, u, lambda, err
 }
 
