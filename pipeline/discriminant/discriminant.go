@@ -508,14 +508,13 @@ const rounds = 4
 // units of W.
 func (p *pooled) shrink(h *head, noise float64) error {
 	h.pseudo = 8
-	w, q := make([]float64, p.c), make([]float64, p.c)
-	var solved, half mat.Dense // W^-1 m_y, W^-1 (m_y - m0)
+	w, all := make([]float64, p.c), 0.0
+	var solved mat.Dense // W^-1 m_y
 	if err := h.chol.SolveTo(&solved, p.mean.T()); err != nil {
 		return fmt.Errorf("discriminant: %w", err)
 	}
-	weights, origin := mat.NewVecDense(p.c, w), mat.NewVecDense(p.k, nil)
 	for range rounds {
-		var all float64
+		all = 0
 		clear(h.origin)
 		for y, n := range p.n {
 			w[y] = n / (n + h.pseudo)
@@ -530,21 +529,15 @@ func (p *pooled) shrink(h *head, noise float64) error {
 				floats.SubTo(row, p.mean.RawRowView(y), h.origin)
 			}
 		}
-		origin.MulVec(&solved, weights)
-		half.Apply(func(j, y int, v float64) float64 {
-			if p.n[y] == 0 {
-				return 0
-			}
-			return v - origin.AtVec(j)/all
-		}, &solved)
 		var between, sampling, of float64
 		for y, n := range p.n {
 			if n == 0 {
 				continue
 			}
-			q[y] = mat.Dot(h.shift.RowView(y), half.ColView(y)) / float64(p.k)
+			// sum w (m_y - m0)'W^-1(m_y - m0), as sum w (m_y - m0) is 0
+			q := mat.Dot(h.shift.RowView(y), solved.ColView(y)) / float64(p.k)
 			share := w[y] * (1 - w[y]/all)
-			between, sampling, of = between+w[y]*q[y], sampling+noise*share/n, of+share
+			between, sampling, of = between+w[y]*q, sampling+noise*share/n, of+share
 		}
 		if of <= 0 {
 			return fmt.Errorf("discriminant: %w", ErrOneClass)
@@ -553,7 +546,10 @@ func (p *pooled) shrink(h *head, noise float64) error {
 		h.pseudo = caution * noise / tau
 	}
 	if p.prior != nil {
-		return p.prior.shrink(h, &half, p.n, noise, caution*noise/h.pseudo*float64(p.k))
+		origin := mat.NewVecDense(p.k, nil)
+		origin.MulVec(&solved, mat.NewVecDense(p.c, w))
+		solved.Apply(func(j, _ int, v float64) float64 { return v - origin.AtVec(j)/all }, &solved)
+		return p.prior.shrink(h, &solved, p.n, noise, caution*noise/h.pseudo*float64(p.k))
 	}
 	for y, n := range p.n {
 		floats.Scale(n/(n+h.pseudo), h.shift.RawRowView(y))
