@@ -41,12 +41,8 @@ func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
 		others.n, others.mean = slices.Clone(p.n), of.white(of.of(slices.Clone(p.mean), of.c))
 		others.apart = others.uneven(r, &p.pool)
 		floats.Add(p.n, of.count)
-		var questions []*asked
-		for _, a := range drawn.ask(s.folds[g], &p.pool, func(group []int, limit int) []residuals {
-			return o.residuals(drawn, group, limit)
-		}) {
-			questions = append(questions, a.in(of.basis))
-		}
+		questions := of.basis.asked(drawn.ask(s.folds[g], &p.pool,
+			func(group []int, limit int) []residuals { return o.residuals(drawn, group, limit) }))
 		for i := range shifts {
 			centre, _ := others.predictive(i)
 			head := of.byMeans(centre)

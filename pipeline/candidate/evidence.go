@@ -223,13 +223,31 @@ func joined(all []*asked, k int) []*asked {
 	return out
 }
 
-// in returns the question with its rows in a basis.
-func (a *asked) in(b *basis) *asked {
-	out := *a
-	n := len(a.cells)
-	out.rows = append(b.of(a.rows[:n*b.k], n), times(a.rows[n*b.k:], b.v, a.rank, b.k, b.k)...)
-	return &out
+// asked returns questions with their rows in the basis, those of some of them by one product.
+func (b *basis) asked(all []*asked) []*asked {
+	out := make([]*asked, 0, len(all))
+	for some := range slices.Chunk(all, perProduct) {
+		var rows []float64
+		for _, a := range some {
+			from := len(rows)
+			rows = append(rows, a.rows...)
+			for i := range a.cells {
+				axpy(-1, b.m0, rows[from+i*b.k:from+(i+1)*b.k])
+			}
+		}
+		rows = b.turned(rows)
+		for _, a := range some {
+			here := *a
+			here.rows, rows = rows[:len(a.rows):len(a.rows)], rows[len(a.rows):]
+			out = append(out, &here)
+		}
+	}
+	return out
 }
+
+// perProduct is how many questions have their rows turned by one product: enough rows for the basis,
+// which is read once for all, to take no time.
+const perProduct = 16
 
 // evidence returns the log-likelihood [folds, candidates] at each temperature by leaving a group of
 // clients out at a time.
@@ -242,16 +260,14 @@ func (r *Round) evidence(s *sums, cands []candidate, draw func(group []int, limi
 			return nil
 		}
 		p := s.without(g)
-		var here []*asked
 		all := r.ask(s.folds[g], &p.pool, draw)
 		var f *fold
+		var here []*asked
 		for j := range cands {
 			c := &cands[j]
 			if j == 0 || c.target != cands[j-1].target {
-				f, here = s.fold(p, c.target), nil
-				for _, a := range all {
-					here = append(here, a.in(f.basis))
-				}
+				f = s.fold(p, c.target)
+				here = f.basis.asked(all)
 			}
 			head := f.at(c.strength, c.prior)
 			for _, a := range here {

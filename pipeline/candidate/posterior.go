@@ -125,25 +125,29 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	if err != nil {
 		return nil, err
 	}
-	found, sharper := make([]judged, len(asked)), make([]float64, len(asked))
+	some, warm := make([]*candidate, len(asked)), make([]float64, len(asked))
+	for i, j := range asked { // as Gaussian draws have it; kappa comes last
+		some[i], warm[i] = &cands[j], math.Exp(m.Evidence[j].LogTemperature)
+	}
+	sharper, err := sharpen(some, warm, halves, o)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]judged, len(asked))
 	heads := make([]*discriminant, len(asked))
 	err = each(len(asked), o.Threads, func(i int) error {
 		c, e := &cands[asked[i]], m.Evidence[asked[i]]
 		h := s.in(c.target).at(c.strength, c.prior)
 		heads[i] = h
-		l, err := r.refit(h, math.Exp(e.LogTemperature), o) // as Gaussian draws have it; kappa comes last
+		l, err := r.refit(h, warm[i], o)
 		if err != nil {
-			return err
-		}
-		var halved float64
-		if sharper[i], halved, err = c.sharper(halves, math.Exp(e.LogTemperature), o); err != nil {
 			return err
 		}
 		var more float64
 		if o.reference == nil {
-			more = s.more(left[asked[i]], halved+e.LogTemperature, halves)
+			more = s.more(left[asked[i]], sharper[i].halved+e.LogTemperature, halves)
 		}
-		found[i] = hear(js, h, l, normal{kappa.mean + sharper[i] - more,
+		found[i] = hear(js, h, l, normal{kappa.mean + sharper[i].log - more,
 			math.Hypot(e.LogTemperatureError, kappa.deviation)})
 		return nil
 	})
@@ -162,12 +166,12 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		c, e, h, l := &cands[asked[at]], m.Evidence[asked[at]], heads[at], found[at].head
 		if all != r {
 			h = sums.in(c.target).at(c.strength, c.prior)
-			if l, err = all.refit(h, math.Exp(e.LogTemperature), o); err != nil {
+			if l, err = all.refit(h, warm[at], o); err != nil {
 				return err
 			}
 			l = *l.over(math.Exp(found[at].log.mean))
 		}
-		t := math.Exp(found[at].log.mean + e.LogTemperature - sharper[at])
+		t := math.Exp(found[at].log.mean + e.LogTemperature - sharper[at].log)
 		to := &m.Components[i]
 		to.Head, to.resample = h.head(l), &resample{c, h.pool, t}
 		if v := h.spread(t); v != nil {

@@ -1,6 +1,12 @@
 package candidate
 
-import "fmp/pipeline/moments"
+import (
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"fmp/pipeline/moments"
+)
 
 const (
 	// minHalves is the number of clients from which on halves of them tell how the temperature falls
@@ -81,39 +87,79 @@ func (s *sums) more(left, halved float64, halves []half) float64 {
 	return min(max((halved-left)*l/(h-l), 0), maxSharper)
 }
 
-// sharper returns the log of the factor by which refitting a candidate's head at temperature t
-// makes its logits too large: a regression has seen the images that it is fitted to, most of all
-// where clients hold few classes. Each half of the clients is asked about the head of the other
-// half, as it was and refitted; the peaks of their log-likelihoods differ by it. It is from 0 to
-// maxSharper. It returns the peak of the log-likelihood of the halves too, before refitting.
-func (c *candidate) sharper(halves []half, t float64, o *Options) (sharper, halved float64,
-	err error) {
-	var plain, again moments.Curve
+// sharpness is by how much refitting a candidate's head sharpens it.
+type sharpness struct {
+	log    float64 // of the factor by which it makes logits too large, from 0 to maxSharper
+	halved float64 // the peak of the log-likelihood of the halves, before refitting
+}
+
+// sharpen returns by how much refitting sharpens the heads of candidates at temperatures t: a
+// regression has seen the images that it is fitted to, most of all where clients hold few classes.
+// Each half of the clients is asked about the head of the other half, as it was and refitted; the
+// peaks of their log-likelihoods differ by it. Questions are turned into the basis of a target once
+// for all of its candidates.
+func sharpen(cands []*candidate, t []float64, halves []half, o *Options) ([]sharpness, error) {
 	var images float64
-	for i := range halves {
-		images += halves[i].sums.images
-	}
-	for i := range halves {
-		f := &halves[i]
-		h := f.sums.in(c.target).at(c.strength, c.prior)
-		l, err := f.round.refit(h, t, o)
-		if err != nil {
-			return 0, 0, err
-		}
-		before := h.linear().over(t)
-		for _, a := range f.other {
-			here := a.in(h.basis)
-			here.add(&plain, *before, images)
-			here.add(&again, l, images)
-		}
-	}
-	halved = peak(&plain)
 	clients := 0
 	for i := range halves {
+		images += halves[i].sums.images
 		clients += len(halves[i].round.Clients)
 	}
-	if clients < minRefitted {
-		return 0, halved, nil
+	var targets [][]int // candidates of each
+	of := map[*target]int{}
+	for j, c := range cands {
+		if _, ok := of[c.target]; !ok {
+			of[c.target], targets = len(targets), append(targets, nil)
+		}
+		at := &targets[of[c.target]]
+		*at = append(*at, j)
 	}
-	return min(max(peak(&again)-halved, 0), maxSharper), halved, nil
+	told := make([]curves, len(halves)*len(cands))
+	err := each(len(halves)*len(targets), o.Threads, func(i int) error {
+		f := i / len(targets)
+		return halves[f].tell(told[f*len(cands):], cands, targets[i%len(targets)], t, images, o)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]sharpness, len(cands))
+	for j := range cands {
+		var all curves
+		for f := range halves {
+			floats.Add(all.plain[:], told[f*len(cands)+j].plain[:])
+			floats.Add(all.again[:], told[f*len(cands)+j].again[:])
+		}
+		out[j].halved = peak(&all.plain)
+		if clients >= minRefitted {
+			out[j].log = min(max(peak(&all.again)-out[j].halved, 0), maxSharper)
+		}
+	}
+	return out, nil
+}
+
+// curves are the log-likelihoods of images under a head, and under it refitted.
+type curves struct{ plain, again moments.Curve }
+
+// tell adds the other half's log-likelihoods under the heads of some candidates of one target.
+func (f *half) tell(to []curves, cands []*candidate, some []int, t []float64, images float64,
+	o *Options) error {
+	var in *basis
+	plain, again := make([]linear, len(some)), make([]linear, len(some))
+	for i, j := range some {
+		h := f.sums.in(cands[j].target).at(cands[j].strength, cands[j].prior)
+		l, err := f.round.refit(h, t[j], o)
+		if err != nil {
+			return err
+		}
+		in, plain[i], again[i] = h.basis, *h.linear().over(t[j]), l
+	}
+	for questions := range slices.Chunk(f.other, perProduct) {
+		for _, here := range in.asked(questions) {
+			for i, j := range some {
+				here.add(&to[j].plain, plain[i], images)
+				here.add(&to[j].again, again[i], images)
+			}
+		}
+	}
+	return nil
 }

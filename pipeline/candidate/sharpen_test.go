@@ -36,15 +36,21 @@ func TestSharper(t *testing.T) {
 		o := &Options{Seed: seed, Threads: 1}
 		c := &candidate{target: &target{name: "identity", k: w.k}, strength: 0.1}
 		halves := must.Get(r.halves(o))(t)
-		got, _, err := c.sharper(halves, 1, o)
-		must.Do(t, err)
+		flat := &candidate{target: &target{name: "identity", k: w.k}, strength: 10}
+		both := must.Get(sharpen([]*candidate{flat, c, {target: c.target, strength: 10}},
+			[]float64{1, 1, 1}, halves, o))(t)
+		if got := both[1].log; both[0] != both[2] {
+			t.Errorf("beside a candidate of its target: %v, alone %v", both[2], both[0])
+		} else {
+			measured += got / seeds
+		}
 		h := s.in(c.target).at(c.strength, nil)
 		l := must.Get(r.refit(h, 1, o))(t)
 		rows, labels := w.rows(4000)
 		g := judge{rows: rows, labels: labels}
 		plain, _, _ := verdict(g.ask(h.basis, h.linear()))
 		again, _, _ := verdict(g.ask(h.basis, l))
-		measured, fresh = measured+got/seeds, fresh+(again-plain)/seeds
+		fresh += (again - plain) / seeds
 	}
 	if !(fresh > 0.02 && measured > 0.02) || math.Abs(measured-fresh) > 0.06 {
 		t.Errorf("sharper by %.3f, by fresh images %.3f", measured, fresh)
