@@ -227,7 +227,11 @@ func joined(all []*asked, k int) []*asked {
 func (b *basis) asked(all []*asked) []*asked {
 	out := make([]*asked, 0, len(all))
 	for some := range slices.Chunk(all, perProduct) {
-		var rows []float64
+		total := 0
+		for _, a := range some {
+			total += len(a.rows)
+		}
+		rows := make([]float64, 0, total)
 		for _, a := range some {
 			from := len(rows)
 			rows = append(rows, a.rows...)

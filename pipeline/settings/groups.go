@@ -20,7 +20,7 @@ type Dataset struct {
 	Bad     string `yaml:"bad" json:"bad,omitempty" default:"fail" allowed:"fail|skip" doc:"what to do about images of a folder that cannot be read; all are named"`
 	// Splits cuts the training images into disjoint parts.
 	Splits Splits `yaml:"splits" json:"splits"`
-	Test   int    `yaml:"test" json:"test" default:"0" allowed:"0..10000000" doc:"most test images used, the first ones of the file; 0 means all"`
+	Test   int    `yaml:"test" json:"test" default:"0" allowed:"0..10000000" doc:"most test images used, the first ones of the file, which may be easier or harder than all; 0 means all"`
 }
 
 // Lists names the data sets.
