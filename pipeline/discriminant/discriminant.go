@@ -419,10 +419,10 @@ func withoutNegative(s *mat.SymDense) *mat.SymDense {
 	if !ok {
 		return s
 	}
+	var root mat.Dense
+	root.Apply(func(_, j int, x float64) float64 { return x * math.Sqrt(max(values[j], 0)) }, vectors)
 	out := mat.NewSymDense(s.SymmetricDim(), nil)
-	for i, v := range values {
-		out.SymRankOne(out, max(v, 0), vectors.ColView(i))
-	}
+	out.SymOuterK(1, &root)
 	return out
 }
 
