@@ -10,7 +10,6 @@ import (
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/open"
-	"fmp/pipeline/posterior"
 )
 
 // TestWithoutAConjugatePredictor: one that was refused leaves FMP the open one, and the run says
@@ -26,28 +25,6 @@ func TestWithoutAConjugatePredictor(t *testing.T) {
 			t.Errorf("conjugate.model %s: notes are %q; want the open predictor named: %v",
 				setting, notes, want)
 		}
-	}
-}
-
-// TestUnread: settings that a round does not read are errors.
-func TestUnread(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*Config)
-		want   string // with a predictor
-	}{
-		"neither":     {func(*Config) {}, ""},
-		"calibration": {func(c *Config) { c.Federation.Calibration = 0 }, "federation.calibration is 0"},
-		"kappa":       {func(c *Config) { c.Extractor.Kappa = []float64{1, .5} }, "extractor.kappa is [1 0.5]"},
-	} {
-		p := &Prepared{Config: small()}
-		p.Config.FillDefaults()
-		c.change(&p.Config)
-		err := p.unread()
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
-		p.Tools.Embedded = &posterior.Embedded{}
-		must.Do(t, p.unread())
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/moments"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
@@ -115,26 +114,7 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	if err != nil {
 		return nil, err
 	}
-	if err := p.unread(); err != nil {
-		return nil, err
-	}
 	return p, p.describe(l, from)
-}
-
-// unread returns an error for settings of moments where clients send none.
-func (p *Prepared) unread() error {
-	if p.Tools.Embedded != nil {
-		return nil
-	}
-	c := &p.Config
-	const next = "and clients send no moments, as FMP has a predictor: leave it out"
-	if n := c.Federation.Calibration; n != moments.MaxCalibration {
-		return fmt.Errorf("setting federation.calibration is %d %s", n, next)
-	}
-	if k := c.Extractor.Kappa; len(k) > 0 {
-		return fmt.Errorf("setting extractor.kappa is %v %s", k, next)
-	}
-	return nil
 }
 
 // modelManifests are the manifests of a run's models; those of models that the run has not are
