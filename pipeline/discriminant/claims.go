@@ -1,6 +1,7 @@
 package discriminant
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -269,8 +270,16 @@ func properPool(clients []Client) (p *pooled, kept []Client, improper []bool, er
 		improper[m] = !chol.Factorize(mat.NewSymDense(p.k, raw))
 	}
 	kept = proper(clients, improper)
-	p, err = pool(kept)
-	return p, kept, improper, err
+	if p, err = pool(kept); err != nil {
+		return nil, nil, nil, err
+	}
+	// The others may have no covariance yet, as improper scatters enlarged the prior that they had.
+	p.strict = true
+	if _, _, _, err = p.within(); errors.Is(err, errImproper) {
+		p.scatter = withoutNegative(p.scatter)
+	}
+	p.strict = false
+	return p, kept, improper, nil
 }
 
 // proper returns the clients without the scatter of those whose scatter is no covariance.

@@ -11,6 +11,7 @@ import (
 
 	"fmp/onnx/must"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/moments"
 )
 
 func within1e9(a, b float64) bool { return math.Abs(a-b) <= 1e-9*(math.Abs(a)+math.Abs(b)) }
@@ -208,5 +209,46 @@ func TestWithoutNegative(t *testing.T) {
 	must.Do(t, err)
 	if want := p.smoothed(clean, p.dof); !mat.EqualApprox(got, want, 1e-9*of) {
 		t.Errorf("W is\n%v, want\n%v", mat.Formatted(got), mat.Formatted(want))
+	}
+}
+
+// TestClaimsBesideImproper: clients whose scatters pass beside the larger ones of improper clients, and
+// whose sum is no covariance without these, leave judges that take an honest client.
+func TestClaimsBesideImproper(t *testing.T) {
+	cs := newWorld(7, 0).clients(t, 12, 40)
+	scatter := func(dof int, of func(i, j int) float64) *moments.Within {
+		w := &moments.Within{K: k, Dof: dof}
+		for i := range k {
+			for j := i; j < k; j++ {
+				w.Data = append(w.Data, float32(of(i, j)))
+			}
+		}
+		return w
+	}
+	for m := range cs {
+		switch {
+		case m < 7: // hardly anything beyond two coordinates
+			cs[m].Within = scatter(30, func(i, j int) float64 {
+				return map[bool]float64{i == j && i < 2: 1, i == j && i >= 2: 1e-4}[true]
+			})
+		case m < 9:
+			cs[m].Within = scatter(100, func(i, j int) float64 {
+				return map[bool]float64{i == j && i < 2: 20, i == 0 && j == 1: 36}[true]
+			})
+		default:
+			e := .99 * strength * (6*2 + 2*40) / (6*30 + 5*100) / 11
+			cs[m].Within = scatter(100, func(i, j int) float64 {
+				return map[bool]float64{i%2 == 0 && j == i+1: e}[true]
+			})
+		}
+	}
+	improper := must.Get(Improper(cs[1:]))(t)
+	if want := []bool{6: true, 7: true, 10: false}; !slices.Equal(improper, want) {
+		t.Fatalf("improper are %v, want %v", improper, want)
+	}
+	by, _, _, err := NewJudges(cs[1:])
+	must.Do(t, err)
+	if u := must.Get(by.Claims(cs[0]))(t); math.IsInf(u.Odds[0], -1) {
+		t.Error("an honest client is refused for its scatter")
 	}
 }

@@ -106,7 +106,8 @@ func (w *workspace) newtonByDiagonal(step int, forcing float64, opt Options) err
 	bound := opt.left(w.products, most)
 	w.single()
 	least := math.Max(forcing, minSingle)
-	if !(w.conjugateGradient(w.hessianSingle, w.grad, w.step, bound, least) <= least) && bound == most {
+	if !(w.conjugateGradient(w.hessianSingle, w.grad, w.step, bound, least) <= least) &&
+		!opt.spent(w.products) {
 		return errSlow
 	}
 	return nil

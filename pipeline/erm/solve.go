@@ -48,6 +48,9 @@ type Options struct {
 	Threads int
 }
 
+// spent reports whether MaxProducts are.
+func (o Options) spent(products int) bool { return o.MaxProducts > 0 && products >= o.MaxProducts }
+
 // left returns the products that remain of MaxProducts, at most most.
 func (o Options) left(spent, most int) int {
 	if o.MaxProducts > 0 {
@@ -87,8 +90,8 @@ type Solution struct {
 	GradientNorm float64 // |grad J| there
 	Steps        int     // Newton steps taken
 	Products     int     // Hessian products spent on them
-	// Stopped says that MaxProducts or MaxSteps ended the fit. The objective is below the start's, the
-	// gradient above the tolerance.
+	// Stopped says that MaxProducts, MaxSteps or a step without a decrease ended the fit. The objective
+	// is at most that where Newton's method began, the gradient above the tolerance.
 	Stopped bool
 }
 
@@ -736,7 +739,7 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the "+
 				"features (largest now %v) or raise l2 (now %v)", norm, f, step, w.largest(), w.l2)
 		}
-		stopped := opt.MaxProducts > 0 && (w.products >= opt.MaxProducts || step == opt.MaxSteps)
+		stopped := opt.spent(w.products) || opt.MaxProducts > 0 && step == opt.MaxSteps
 		if norm <= limit || stopped {
 			s := &Solution{Theta: NewTheta(w.d, w.c), Objective: f, GradientNorm: norm, Steps: step,
 				Products: w.products, Stopped: norm > limit}
@@ -807,7 +810,7 @@ func (w *workspace) newton(forcing float64, opt *Options) error {
 		least := math.Max(forcing, minSingle)
 		most := opt.left(w.products, 10*w.d)
 		left := w.conjugateGradient(w.hessianSingle, w.grad, w.step, most, least)
-		if left <= least || most < 10*w.d {
+		if left <= least || opt.spent(w.products) {
 			return nil
 		}
 		// Beyond float32's range or precision, float64 takes over.

@@ -326,7 +326,8 @@ func TestHardProblems(t *testing.T) {
 	}
 }
 
-// TestMaxProducts: a fit that wants more products stops there, below its start, in every road.
+// TestMaxProducts: a fit of Newton's method that wants more products stops there, below its start, of
+// two classes and in the span of the points too.
 func TestMaxProducts(t *testing.T) {
 	for name, p := range map[string]*Problem{"": random(1, 60, 12, 4, 1e-7), "two": random(1, 60, 12, 2, 1e-7),
 		"span": random(1, 25, 60, 4, 1e-7)} {
@@ -345,6 +346,21 @@ func TestMaxProducts(t *testing.T) {
 		s := must.Get(Solve(t.Context(), p, Options{Tolerance: 1e-12, Double: true, MaxProducts: 1e6}))(t)
 		if s.Stopped || !slices.Equal(s.Theta.W, whole.Theta.W) {
 			t.Errorf("%s: a bound that is not met changes the fit", name)
+		}
+	}
+}
+
+// TestDoubleWithinABound: a fit beyond the range of float32 goes on in float64 with a bound too.
+func TestDoubleWithinABound(t *testing.T) {
+	for _, dx := range []int{20, 65} {
+		p := random(5, 300, dx, 2, 60)
+		centre := NewTheta(p.D(), p.C)
+		p.X[0], p.Centre = 1e39, &centre
+		want := must.Get(Solve(t.Context(), p, Options{}))(t)
+		s := must.Get(Solve(t.Context(), p, Options{MaxProducts: 100}))(t)
+		if s.Stopped || !slices.Equal(s.Theta.W, want.Theta.W) {
+			t.Errorf("%d features: stopped %v after %d products, %d without a bound", dx, s.Stopped, s.Products,
+				want.Products)
 		}
 	}
 }
