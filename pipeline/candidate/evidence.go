@@ -223,7 +223,7 @@ func joined(all []*asked, k int) []*asked {
 	return out
 }
 
-// asked returns questions with their rows in the basis, those of some of them by one product.
+// asked returns questions with their rows in the basis.
 func (b *basis) asked(all []*asked) []*asked {
 	out := make([]*asked, 0, len(all))
 	for some := range slices.Chunk(all, perProduct) {
@@ -249,8 +249,8 @@ func (b *basis) asked(all []*asked) []*asked {
 	return out
 }
 
-// perProduct is how many questions have their rows turned by one product: enough rows for the basis,
-// which is read once for all, to take no time.
+// perProduct is how many questions have their rows multiplied by the basis at a time. It is read once
+// for all of them.
 const perProduct = 16
 
 // evidence returns the log-likelihood [folds, candidates] at each temperature by leaving a group of

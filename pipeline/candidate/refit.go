@@ -21,8 +21,8 @@ const (
 	// imagesPerDraw is how many images of a class a row of a named corpus's regression stands for, and
 	// maxNamedDraws bounds the rows of a class.
 	imagesPerDraw, maxNamedDraws = 5, 256
-	// fitProducts bounds the products of a regression with its curvature. Fits to images take 4 to 50; to
-	// claims that no image makes, tens of thousands would not do.
+	// fitProducts bounds the products of a regression with its curvature. A fit that wants more ends there,
+	// nearer to the minimum than the discriminant. Those to images take 4 to 90.
 	fitProducts = 500
 	// minCount stands for no image in logarithms.
 	minCount = 1e-9

@@ -105,61 +105,68 @@ func sharpen(cands []*candidate, t []float64, halves []half, o *Options) ([]shar
 		images += halves[i].sums.images
 		clients += len(halves[i].round.Clients)
 	}
-	var targets [][]int // candidates of each
-	of := map[*target]int{}
-	for j, c := range cands {
-		if _, ok := of[c.target]; !ok {
-			of[c.target], targets = len(targets), append(targets, nil)
-		}
-		at := &targets[of[c.target]]
-		*at = append(*at, j)
+	told := make([]halfHead, len(halves)*len(cands))
+	err := each(len(told), o.Threads, func(i int) (err error) {
+		f, j := &halves[i/len(cands)], i%len(cands)
+		h := f.sums.in(cands[j].target).at(cands[j].strength, cands[j].prior)
+		told[i].in, told[i].plain = h.basis, *h.linear().over(t[j])
+		told[i].again, err = f.round.refit(h, t[j], o)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	told := make([]curves, len(halves)*len(cands))
-	err := each(len(halves)*len(targets), o.Threads, func(i int) error {
-		f := i / len(targets)
-		return halves[f].tell(told[f*len(cands):], cands, targets[i%len(targets)], t, images, o)
+	var targets []*target
+	for _, c := range cands {
+		if !slices.Contains(targets, c.target) {
+			targets = append(targets, c.target)
+		}
+	}
+	err = each(len(halves)*len(targets), o.Threads, func(i int) error {
+		f, of := i/len(targets), targets[i%len(targets)]
+		var some []*halfHead
+		for j, c := range cands {
+			if c.target == of {
+				some = append(some, &told[f*len(cands)+j])
+			}
+		}
+		halves[f].tell(some, images)
+		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	out := make([]sharpness, len(cands))
 	for j := range cands {
-		var all curves
+		var before, after moments.Curve
 		for f := range halves {
-			floats.Add(all.plain[:], told[f*len(cands)+j].plain[:])
-			floats.Add(all.again[:], told[f*len(cands)+j].again[:])
+			floats.Add(before[:], told[f*len(cands)+j].before[:])
+			floats.Add(after[:], told[f*len(cands)+j].after[:])
 		}
-		out[j].halved = peak(&all.plain)
+		out[j].halved = peak(&before)
 		if clients >= minRefitted {
-			out[j].log = min(max(peak(&all.again)-out[j].halved, 0), maxSharper)
+			out[j].log = min(max(peak(&after)-out[j].halved, 0), maxSharper)
 		}
 	}
 	return out, nil
 }
 
-// curves are the log-likelihoods of images under a head, and under it refitted.
-type curves struct{ plain, again moments.Curve }
+// halfHead is a candidate fitted to one half: its head before and after refitting, and the
+// log-likelihoods of the other half's images under these.
+type halfHead struct {
+	in            *basis
+	plain, again  linear
+	before, after moments.Curve
+}
 
-// tell adds the other half's log-likelihoods under the heads of some candidates of one target.
-func (f *half) tell(to []curves, cands []*candidate, some []int, t []float64, images float64,
-	o *Options) error {
-	var in *basis
-	plain, again := make([]linear, len(some)), make([]linear, len(some))
-	for i, j := range some {
-		h := f.sums.in(cands[j].target).at(cands[j].strength, cands[j].prior)
-		l, err := f.round.refit(h, t[j], o)
-		if err != nil {
-			return err
-		}
-		in, plain[i], again[i] = h.basis, *h.linear().over(t[j]), l
-	}
+// tell adds the log-likelihoods of the other half under heads in one basis.
+func (f *half) tell(to []*halfHead, images float64) {
 	for questions := range slices.Chunk(f.other, perProduct) {
-		for _, here := range in.asked(questions) {
-			for i, j := range some {
-				here.add(&to[j].plain, plain[i], images)
-				here.add(&to[j].again, again[i], images)
+		for _, here := range to[0].in.asked(questions) {
+			for _, h := range to {
+				here.add(&h.before, h.plain, images)
+				here.add(&h.after, h.again, images)
 			}
 		}
 	}
-	return nil
 }

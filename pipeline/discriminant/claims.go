@@ -1,7 +1,6 @@
 package discriminant
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -248,13 +247,9 @@ func properPool(clients []Client) (p *pooled, kept []Client, improper []bool, er
 	if p, err = pool(clients); err != nil {
 		return nil, nil, nil, err
 	}
-	p.strict = true
-	_, _, _, err = p.within()
-	if p.strict = false; err == nil {
+	var chol mat.Cholesky
+	if p.dof == 0 || chol.Factorize(p.smoothed(p.scatter, p.dof)) {
 		return p, clients, nil, nil
-	}
-	if p.dof == 0 {
-		return nil, nil, nil, err
 	}
 	improper = make([]bool, len(clients))
 	// each client's part of nu0 t
@@ -266,20 +261,11 @@ func properPool(clients []Client) (p *pooled, kept []Client, improper []bool, er
 		for i := range p.k {
 			raw[i*p.k+i] += prior
 		}
-		var chol mat.Cholesky
 		improper[m] = !chol.Factorize(mat.NewSymDense(p.k, raw))
 	}
 	kept = proper(clients, improper)
-	if p, err = pool(kept); err != nil {
-		return nil, nil, nil, err
-	}
-	// The others may have no covariance yet, as improper scatters enlarged the prior that they had.
-	p.strict = true
-	if _, _, _, err = p.within(); errors.Is(err, errImproper) {
-		p.scatter = withoutNegative(p.scatter)
-	}
-	p.strict = false
-	return p, kept, improper, nil
+	p, err = pool(kept)
+	return p, kept, improper, err
 }
 
 // proper returns the clients without the scatter of those whose scatter is no covariance.

@@ -219,7 +219,6 @@ type pooled struct {
 	shares  []float64 // of that client's images that count
 	prior   *corpus
 	effects *mat.SymDense
-	strict  bool // a scatter that is no covariance is an error; else its negative directions are left out
 }
 
 // cell is a client's mean of one class.
@@ -350,7 +349,8 @@ func (p *pooled) addCalibration() {
 	p.sum()
 }
 
-// within returns W of the inverse-Wishart posterior, its Cholesky factor, and tr(W^-1 S/nu)/k.
+// within returns W of the inverse-Wishart posterior, its Cholesky factor, and tr(W^-1 S/nu)/k. A scatter
+// that is no covariance loses its negative directions first.
 func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	s, dof := p.scatter, p.dof
 	if dof == 0 { // one image of each class at each client: the scatter of these
@@ -368,12 +368,10 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	}
 	var chol mat.Cholesky
 	w := p.smoothed(s, dof)
-	if proper := chol.Factorize(w); !proper && p.strict {
-		return nil, nil, 0, errImproper
-	} else if !proper {
-		s = withoutNegative(s)
-		if w = p.smoothed(s, dof); !chol.Factorize(w) {
-			return nil, nil, 0, errImproper
+	if !chol.Factorize(w) {
+		p.scatter = withoutNegative(s)
+		if s, w = p.scatter, p.smoothed(p.scatter, dof); !chol.Factorize(w) {
+			return nil, nil, 0, errors.New("discriminant: the covariance within classes is not positive definite")
 		}
 	}
 	var inv mat.SymDense
@@ -409,9 +407,6 @@ func (p *pooled) smoothed(s *mat.SymDense, dof float64) *mat.SymDense {
 	p.prior.add(w, share*t)
 	return w
 }
-
-var errImproper = errors.New("discriminant: the scatter is no covariance: it has negative directions " +
-	"beyond rounding; leave out the client that sent it")
 
 // withoutNegative returns the covariance nearest to s: its negative eigenvalues are 0 (Higham 1988).
 func withoutNegative(s *mat.SymDense) *mat.SymDense {

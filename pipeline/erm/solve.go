@@ -33,8 +33,8 @@ type Options struct {
 	// MaxSteps bounds the steps of Newton's method. Default 50.
 	MaxSteps int
 	// MaxProducts bounds the products with the Hessian that Newton's method takes in [Solve] and
-	// [SolveAll]. A fit that wants more, or more than MaxSteps, ends there: Solution.Stopped. 0, the
-	// default: no bound, and more than MaxSteps are an error.
+	// [SolveAll]. A fit that wants more, or more than MaxSteps, ends there: Solution.Stopped. At 0, the
+	// default, there is no bound, and to want more than MaxSteps is an error.
 	MaxProducts int
 	// Residual is the relative residual at which Backward's linear solve stops. Default
 	// BackwardTolerance; allowed are 1e-14 to 0.1. For stochastic training 1e-4 is enough.
@@ -728,7 +728,7 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 	if err != nil {
 		return nil, err
 	}
-	first := 0.0
+	first, stopped := 0.0, false
 	for step := 0; ; step++ {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("erm: stopped: %w", err)
@@ -739,7 +739,7 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the "+
 				"features (largest now %v) or raise l2 (now %v)", norm, f, step, w.largest(), w.l2)
 		}
-		stopped := opt.spent(w.products) || opt.MaxProducts > 0 && step == opt.MaxSteps
+		stopped = stopped || opt.spent(w.products) || opt.MaxProducts > 0 && step == opt.MaxSteps
 		if norm <= limit || stopped {
 			s := &Solution{Theta: NewTheta(w.d, w.c), Objective: f, GradientNorm: norm, Steps: step,
 				Products: w.products, Stopped: norm > limit}
@@ -771,7 +771,7 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 		}
 		var ok bool
 		if f, ok = w.search(f); !ok && opt.MaxProducts > 0 {
-			opt.MaxSteps = step + 1
+			stopped = true
 		} else if !ok {
 			return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted "+
 				"%.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit,

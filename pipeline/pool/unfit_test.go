@@ -99,24 +99,52 @@ func someone(r *rand.Rand, honest *federate.Upload) *federate.Upload {
 	return &u
 }
 
+// kind is an honest round that others join, and its options.
+type kind struct {
+	name  string
+	round []Upload
+	graph *onnx.Model
+	f     models.Manifest
+	o     Options
+}
+
+// kinds returns rounds of class means and of moments.
+func (w *world) kinds(t *testing.T) []kind {
+	t.Helper()
+	means, f := w.client(t, true)
+	us, graph, of := w.momentsRound(t, 4, 1)
+	for i := range us {
+		us[i].N = int(us[i].Points.Mass())
+	}
+	return []kind{
+		{"class means", w.uploads(t, means, f, 9, 12, 12, 30), means, f, Options{Predictor: w.predictor, Samples: 4}},
+		{"moments", us, graph, of, Options{Samples: 4}},
+		{"trusted moments", us, graph, of, Options{Samples: 4, Trust: true}},
+	}
+}
+
+// classifies fails unless a round gives a classifier whose outputs are probabilities.
+func (w *world) classifies(t *testing.T, r *Round, name string, of any) {
+	t.Helper()
+	p, err := r.Posterior(t.Context(), w.eng)
+	if err != nil {
+		t.Errorf("%s: %v of %+v", name, err, of)
+		return
+	}
+	pix, _ := pixels(rng.New(1, "test"), 30, classes)
+	m := must.Get(r.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
+	for _, v := range w.eval(t, m, pix, nil)["probabilities"].F32() {
+		if !(v >= 0 && v <= 1) {
+			t.Errorf("%s: a probability of %v", name, v)
+			return
+		}
+	}
+}
+
 // TestSomeone: whatever one client sends, it is refused by itself, or the others' round goes on.
 func TestSomeone(t *testing.T) {
 	w := newWorld(t)
-	means, f := w.client(t, true)
-	momentsUploads, momentsGraph, of := w.momentsRound(t, 4, 1)
-	for i := range momentsUploads {
-		momentsUploads[i].N = int(momentsUploads[i].Points.Mass())
-	}
-	pix, _ := pixels(rng.New(1, "test"), 30, classes)
-	for _, kind := range []struct {
-		name  string
-		round []Upload
-		graph *onnx.Model
-		f     models.Manifest
-		o     Options
-	}{{"class means", w.uploads(t, means, f, 9, 12, 12, 30), means, f, Options{Predictor: w.predictor, Samples: 4}},
-		{"moments", momentsUploads, momentsGraph, of, Options{Samples: 4}},
-		{"trusted moments", momentsUploads, momentsGraph, of, Options{Samples: 4, Trust: true}}} {
+	for _, kind := range w.kinds(t) {
 		refused, went := 0, 0
 		for seed := range uint64(100) {
 			bad := someone(rand.New(rand.NewPCG(seed, 3)), kind.round[1].Upload)
@@ -144,18 +172,7 @@ func TestSomeone(t *testing.T) {
 			case err != nil || len(errs) > 0:
 				t.Fatalf("%s, seed %d: %v, %v", kind.name, seed, errs, err)
 			}
-			p, err := r.Posterior(t.Context(), w.eng)
-			if err != nil {
-				t.Errorf("%s, seed %d: %v of %+v", kind.name, seed, err, bad)
-				continue
-			}
-			m := must.Get(r.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
-			for _, v := range w.eval(t, m, pix, nil)["probabilities"].F32() {
-				if !(v >= 0 && v <= 1) {
-					t.Errorf("%s, seed %d: a probability of %v", kind.name, seed, v)
-					break
-				}
-			}
+			w.classifies(t, r, fmt.Sprintf("%s, seed %d", kind.name, seed), bad)
 			went++
 		}
 		t.Logf("%s: %d refused, %d in a round", kind.name, refused, went)
@@ -165,49 +182,35 @@ func TestSomeone(t *testing.T) {
 	}
 }
 
-// TestColluders: whatever some clients send together, those of them that are not refused leave a round
-// whose posterior has an end, of uploads and of their sums.
+// TestColluders: whatever some clients send together, those that are not refused leave the others a
+// classifier, of single uploads and of their sums.
 func TestColluders(t *testing.T) {
 	w := newWorld(t)
-	means, f := w.client(t, true)
-	momentsUploads, momentsGraph, of := w.momentsRound(t, 4, 1)
-	for i := range momentsUploads {
-		momentsUploads[i].N = int(momentsUploads[i].Points.Mass())
-	}
-	for _, kind := range []struct {
-		name  string
-		round []Upload
-		graph *onnx.Model
-		f     models.Manifest
-		o     Options
-		seeds uint64
-	}{{"class means", w.uploads(t, means, f, 9, 12, 12, 30), means, f,
-		Options{Predictor: w.predictor, Samples: 4}, 20},
-		{"moments", momentsUploads, momentsGraph, of, Options{Samples: 4}, 100}} {
-		for seed := range kind.seeds {
-			us := slices.Concat(kind.round, colluders(rand.New(rand.NewPCG(seed, 5)), kind.round,
-				func(us []Upload) error {
-					_, err := New(us, kind.graph, kind.f, kind.o)
-					return err
-				}))
-			rounds := []*Round{must.Get(New(us, kind.graph, kind.f, kind.o))(t)}
+	for _, kind := range w.kinds(t) {
+		seeds, joined := uint64(100), 0
+		if kind.name == "class means" {
+			seeds = 20 // which take longer
+		}
+		for seed := range seeds {
+			bad := colluders(rand.New(rand.NewPCG(seed, 5)), kind.round, func(us []Upload) error {
+				_, err := New(us, kind.graph, kind.f, kind.o)
+				return err
+			})
+			joined += len(bad)
+			us, name := slices.Concat(kind.round, bad), fmt.Sprintf("%s, seed %d", kind.name, seed)
+			w.classifies(t, must.Get(New(us, kind.graph, kind.f, kind.o))(t), name, len(us))
 			if kind.name == "moments" {
 				sums, _ := must.Get2(Update(nil, us, nil))(t)
-				rounds = append(rounds, must.Get(NewState(sums, kind.graph, kind.f, kind.o))(t))
+				w.classifies(t, must.Get(NewState(sums, kind.graph, kind.f, kind.o))(t), name+", summed", len(us))
 			}
-			for i, r := range rounds {
-				p, err := r.Posterior(t.Context(), w.eng)
-				if err != nil {
-					t.Errorf("%s, seed %d, round %d of %d uploads: %v", kind.name, seed, i, len(us), err)
-					continue
-				}
-				must.Get(r.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
-			}
+		}
+		if joined < int(seeds) {
+			t.Errorf("%s: %d colluders in %d rounds; want more", kind.name, joined, seeds)
 		}
 	}
 }
 
-// colluders returns one to twelve uploads of someone's, each of which a round with an honest one takes.
+// colluders returns up to twelve uploads of someone's, each of which a round with an honest one takes.
 func colluders(at *rand.Rand, honest []Upload, taken func([]Upload) error) (us []Upload) {
 	for j := range 1 + at.IntN(12) {
 		bad := someone(at, honest[1].Upload)
