@@ -205,8 +205,13 @@ bench-peers: ## a virtual environment with other programs, for fmp bench peers
 	python3 -m venv bench/peers/venv
 	bench/peers/venv/bin/pip install -q --require-hashes -r bench/peers/requirements.txt
 
+runtimes: ## other runtimes, of Python and npm, which tests compare with: put bench/runtimes/venv/bin in PATH and bench/runtimes/node_modules in NODE_PATH
+	python3 -m venv bench/runtimes/venv
+	bench/runtimes/venv/bin/pip install -q --require-hashes -r bench/runtimes/requirements.txt
+	npm install --prefix bench/runtimes --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error
+
 pins: ## requirements.txt of each requirements.in, with the digests of all packages (needs uv)
-	for f in bench/peers bench/service onnx/conformance/testdata; do \
+	for f in bench/peers bench/runtimes bench/service onnx/conformance/testdata; do \
 	  uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-emit-index-url $$f/requirements.in -o $$f/requirements.txt; done
 
 service-test: build ## a real server tested from outside: its OpenAPI document by Schemathesis, predictions by tritonclient

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"fmp/assets"
@@ -201,15 +200,12 @@ func TestRuntimesAgree(t *testing.T) {
 	}
 	t.Run("python", func(t *testing.T) {
 		python, err := exec.LookPath("python3")
-		if err != nil {
-			t.Skip("needs python3")
-		}
+		must.Have(t, err)
 		text, err := exec.Command(python, filepath.Join("..", "onnx", "testdata", "other_runtimes.py"),
 			dir).CombinedOutput()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == 3 {
-			t.Skipf("needs the Python packages onnx, onnxruntime and numpy: %s",
-				strings.TrimSpace(string(text)))
+			must.Have(t, fmt.Errorf("needs the Python packages onnx, onnxruntime and numpy: %s", text))
 		}
 		if err != nil {
 			t.Fatalf("%v: %s", err, text)

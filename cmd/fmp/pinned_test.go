@@ -55,7 +55,7 @@ func TestPinned(t *testing.T) {
 	}
 	requirement := regexp.MustCompile(`(?m)^[A-Za-z0-9]\S*.*$`)
 	pinned := regexp.MustCompile(`^[A-Za-z0-9._-]+(\[[a-z,]+\])?==[0-9][0-9A-Za-z.+]*( ; [^\\]*)? \\$`)
-	for _, folder := range []string{"bench/peers", "bench/service", "onnx/conformance/testdata"} {
+	for _, folder := range []string{"bench/peers", "bench/runtimes", "bench/service", "onnx/conformance/testdata"} {
 		data := must.Get(os.ReadFile(filepath.Join("../..", folder, "requirements.txt")))(t)
 		// a requirement's digests are on lines of their own
 		text := strings.ReplaceAll(string(data), "\n    ", "\t")

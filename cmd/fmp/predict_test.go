@@ -240,10 +240,8 @@ func TestClassifierFile(t *testing.T) {
 	})
 
 	t.Run("python", func(t *testing.T) {
-		python, err := exec.LookPath("python3")
-		if err != nil || exec.Command(python, "-c", "import onnxruntime").Run() != nil {
-			t.Skip("needs python3 with onnxruntime")
-		}
+		const python = "python3"
+		must.Have(t, exec.Command(python, "-c", "import onnxruntime").Run())
 		must.Do(t, npy.Save(path("images.npy"), images))
 		const script = `import sys, numpy, onnxruntime
 s = onnxruntime.InferenceSession(sys.argv[1])

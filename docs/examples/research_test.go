@@ -18,9 +18,7 @@ func TestResearchPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes two runs")
 	}
-	if err := exec.Command("python3", "-c", "import numpy").Run(); err != nil {
-		t.Skip("python3 with numpy is not at hand")
-	}
+	must.Have(t, exec.Command("python3", "-c", "import numpy").Run())
 	path := programs(t)
 	for _, data := range []string{"cifar10", "digits"} {
 		t.Run(data, func(t *testing.T) {

@@ -1,7 +1,23 @@
-// Package must ends a test at an error.
+// Package must ends a test at an error, or where this machine lacks a program that it wants.
 package must
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
+
+// Have ends the test where err says that something is missing: continuous integration ($CI) installs
+// all that tests want, and fails; elsewhere the test is skipped and says why.
+func Have(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case os.Getenv("CI") != "":
+		t.Fatalf("continuous integration leaves no test out: %v", err)
+	default:
+		t.Skip(err)
+	}
+}
 
 // Do ends the test at an error.
 func Do(t testing.TB, err error) {

@@ -18,6 +18,25 @@ type fake struct {
 func (f *fake) Helper()           {}
 func (f *fake) Fatal(args ...any) { f.ended = args[0] }
 
+func (f *fake) Fatalf(string, ...any) { f.ended = "failed" }
+
+func (f *fake) Skip(...any) { f.ended = "skipped" }
+
+// TestHave: what is missing fails a test in continuous integration, and is skipped elsewhere.
+func TestHave(t *testing.T) {
+	for ci, want := range map[string]string{"": "skipped", "1": "failed"} {
+		t.Setenv("CI", ci)
+		var f fake
+		must.Have(&f, nil)
+		if f.ended != nil {
+			t.Errorf("CI %q: nothing is missing, and the test was %v", ci, f.ended)
+		}
+		if must.Have(&f, errors.New("no such program")); f.ended != want {
+			t.Errorf("CI %q: the test was %v, want %s", ci, f.ended, want)
+		}
+	}
+}
+
 // TestMust: values come through, and an error ends the test.
 func TestMust(t *testing.T) {
 	if n := must.Get(strconv.Atoi("7"))(t); n != 7 {

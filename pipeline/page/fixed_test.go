@@ -13,9 +13,7 @@ import (
 // by a clock that the test turns; work that goes on then is ended.
 func TestFixed(t *testing.T) {
 	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("node is not there")
-	}
+	must.Have(t, err)
 	source := must.Get(os.ReadFile("static/fixed.js"))(t)
 	out, err := exec.Command(node, "--input-type=module", "-e", string(source)+`
 let now = 0, timers = [];
