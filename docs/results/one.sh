@@ -30,6 +30,11 @@ unknown-*) # unknown-DATA-CLASSES-POINTS: no calibration points, four clients; t
   args="--dataset $data --classes ${rest##*-} --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0} --set extractor.mean=0.49804 --set extractor.std=0.50196 --points $points
     --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 2000 --partition both --alpha 0.1 --clients $clients
     --set federation.calibration=0 --set extractor.kappa=0.85,0.25 --set scores.coverage=false --seeds 10 --seed 11 --set extractor.batch=32" ;;
+many-*) # many-DATA-CLIENTS-POINTS: all test images, no calibration points, five repeats. Seed 51: of no other run
+  points=${row##*-} rest=${row%-*} data=${row#many-} data=${data%-*-*}
+  args="--dataset $data --classes 0-9 --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0} --set extractor.mean=0.49804 --set extractor.std=0.50196 --points $points
+    --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 0 --partition both --alpha 0.3 --clients ${rest##*-}
+    --set federation.calibration=0 --set scores.coverage=false --seeds 5 --seed 51 --set extractor.batch=32" ;;
 families-pretrained-*)
   classes() { awk -v s="split: ${row##*-}" -v k="$1:" '$0 ~ s"$" {on=1} on && $1==k {gsub(/.*\[|\]| /, ""); print; exit}' docs/results/families.yaml; }
   args="--config open --dataset cifar100 --classes $(classes tasks) --set corpus.classes=$(classes extractor) --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0}

@@ -2,6 +2,7 @@ package candidate
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/blas"
@@ -23,6 +24,9 @@ const (
 	drawsPerImage = 16
 	minDraws      = 48
 	maxDraws      = 512
+	// freedom is the degrees of freedom of an image's distance from its class mean. It is from
+	// CIFAR-100's classes 20 to 59, of Gaussian draws, 8, 5 and 4 (docs/notes/moments.md).
+	freedom = 8
 )
 
 // residuals are draws of a client's residuals, z root: root is rows F, [rank, K], with F'F the
@@ -65,14 +69,30 @@ func (o *Options) residuals(r *Round, group []int, limit int) []residuals {
 			at := rng.New(o.Seed, "candidate", o.Stream, "residuals", client, v.class)
 			half := max(min(max(drawsPerImage*int(v.n), minDraws), maxDraws, limit)/2, 1)
 			z := make([]float64, 2*half*rank)
-			for i := range half * rank {
-				z[i] = at.NormFloat64()
-				z[half*rank+i] = -z[i]
+			for i := range half {
+				residual(z[i*rank:][:rank], at)
+			}
+			for i, v := range z[:half*rank] {
+				z[half*rank+i] = -v
 			}
 			return z
 		}
 	}
 	return out
+}
+
+// residual draws a residual of covariance I: Student's t of freedom degrees. Beside Gaussian draws, images
+// err the more, the more images their head was fitted to.
+func residual(z []float64, at *rand.Rand) {
+	var chi float64
+	for range freedom {
+		v := at.NormFloat64()
+		chi += v * v
+	}
+	size := math.Sqrt((freedom - 2) / chi)
+	for i := range z {
+		z[i] = size * at.NormFloat64()
+	}
 }
 
 // lowRoot returns the root of a scatter of low rank.

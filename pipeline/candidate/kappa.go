@@ -1,8 +1,8 @@
 package candidate
 
-// logKappa returns the posterior of log kappa, the factor on the temperature where Gaussian draws
-// stood for images: the distance of the peaks of two curves, of clients' images and of Gaussian
-// twins. No image has lighter tails than its twin. Images that stand for themselves count
+// logKappa returns the posterior of log kappa, the factor on the temperature where draws stood for
+// images: the distance of the peaks of two curves, of clients' images and of their twins. It is 0 at
+// least: lighter tails than those of draws are not told from chance. Images that stand for themselves count
 // singleKappa.
 func (r *Round) logKappa(all *pool, o *Options) (normal, error) {
 	var single, images float64

@@ -126,7 +126,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		return nil, err
 	}
 	some, warm := make([]*candidate, len(asked)), make([]float64, len(asked))
-	for i, j := range asked { // as Gaussian draws have it; kappa comes last
+	for i, j := range asked { // as draws have it; kappa comes last
 		some[i], warm[i] = &cands[j], math.Exp(m.Evidence[j].LogTemperature)
 	}
 	sharper, err := sharpen(some, warm, halves, o)

@@ -19,18 +19,18 @@ const (
 	twinImages = 4096
 )
 
-// gaussian is the distribution of Gaussian images in the place of the clients': class means drawn
-// towards the grand mean, as far as noise spreads them, and the pooled covariance within classes.
-type gaussian struct {
+// likeness is the distribution of images in the place of the clients': class means drawn towards the grand
+// mean, as far as noise spreads them, and the pooled covariance within classes, with tails.
+type likeness struct {
 	k    int
 	mean []float64 // [C, K]
 	root []float64 // [K, K], with root'root the covariance
 }
 
-// gaussian returns that of a pool.
-func (p *pool) gaussian() gaussian {
+// likeness returns that of a pool.
+func (p *pool) likeness() likeness {
 	k := p.k
-	g := gaussian{k: k, mean: make([]float64, p.c*k), root: rootOf(p.scatter, k, p.dof)}
+	g := likeness{k: k, mean: make([]float64, p.c*k), root: rootOf(p.scatter, k, p.dof)}
 	var size, total, noise, held float64
 	for i := range k {
 		size += p.scatter[i*k+i] / p.dof
@@ -54,11 +54,11 @@ func (p *pool) gaussian() gaussian {
 }
 
 // rows returns a draw of images of labels.
-func (g *gaussian) rows(labels []int, normal func() float64) []float32 {
+func (g *likeness) rows(labels []int, at *rand.Rand) []float32 {
 	n := len(labels)
 	z := make([]float64, n*g.k)
-	for i := range z {
-		z[i] = normal()
+	for i := range n {
+		residual(z[i*g.k:][:g.k], at)
 	}
 	x := times(z, g.root, n, g.k, g.k)
 	for i, y := range labels {
@@ -86,7 +86,7 @@ func (c *Client) labels(at *rand.Rand) (out []int) {
 	return out
 }
 
-// curves returns the curves that clients measured of their images, and those of Gaussian twins: as
+// curves returns the curves that clients measured of their images, and those of twins: as
 // many images of each class, drawn from the pooled statistic, each left out of the discriminant of
 // the client's others. Class means and scatter of a client alone would not do: a few images span few
 // directions, and the noise of their class means lies in them.
@@ -110,7 +110,7 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 		return nil, nil, nil
 	}
 	found := make([]*twins, len(drawn))
-	g, images := all.gaussian(), floats.Sum(all.n)
+	g, images := all.likeness(), floats.Sum(all.n)
 	err = each(len(drawn), o.Threads, func(i int) error {
 		found[i] = r.twin(drawn[i], &g, twinImages/len(drawn), o)
 		return nil
@@ -134,12 +134,12 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 	return own, twin, err
 }
 
-// twins are the curves of a client's Gaussian twins, and those of the same images of random classes.
+// twins are the curves of a client's twins, and those of the same images of random classes.
 type twins struct{ own, random moments.Curve }
 
-// twin returns the mean curves of Gaussian images in the place of those of client i; nil where no draw
+// twin returns the mean curves of images drawn in the place of those of client i; nil where no draw
 // has a curve. Images is about the number that is drawn.
-func (r *Round) twin(i int, g *gaussian, images int, o *Options) *twins {
+func (r *Round) twin(i int, g *likeness, images int, o *Options) *twins {
 	c := &r.Clients[i]
 	clients := float64(max(c.Curve.Clients, 1))
 	var held float64
@@ -158,7 +158,7 @@ func (r *Round) twin(i int, g *gaussian, images int, o *Options) *twins {
 		if len(kept) == 0 {
 			continue
 		}
-		own, random := moments.LeftOut(g.rows(kept, at.NormFloat64), r.K, kept)
+		own, random := moments.LeftOut(g.rows(kept, at), r.K, kept)
 		if own == nil {
 			continue
 		}

@@ -101,12 +101,12 @@ func TestMislabelled(t *testing.T) {
 	}
 }
 
-// TestGaussian: class means lie apart by what is beyond their noise, and rows have the pooled
+// TestLikeness: class means lie apart by what is beyond their noise, and rows have the pooled
 // covariance.
-func TestGaussian(t *testing.T) {
+func TestLikeness(t *testing.T) {
 	r := steep(t, 1, 4, 3, 0)
 	p := must.Get(r.sum(1))(t).all
-	g := p.gaussian()
+	g := p.likeness()
 	var size, want, got float64
 	for i := range p.k {
 		size += p.scatter[i*p.k+i] / p.dof
@@ -124,11 +124,16 @@ func TestGaussian(t *testing.T) {
 		want -= size / p.n[y]
 	}
 	near(t, "spread of means", []float64{got}, []float64{want}, 1e-9)
-	labels := make([]int, 4000)
-	x, at := g.rows(labels, rng.New(1, "rows").NormFloat64), 0.0
+	labels := make([]int, 20000)
+	x, at := g.rows(labels, rng.New(1, "rows")), 0.0
+	var fourth float64
 	for i := range labels {
 		d := float64(x[i*p.k]) - g.mean[0]
 		at += d * d / float64(len(labels))
+		fourth += d * d * d * d / float64(len(labels))
+	}
+	if v := fourth / at / at; math.Abs(v-3-6/(freedom-4.)) > .8 { // of a t: 3 + 6 / (freedom - 4)
+		t.Errorf("the first number of rows has kurtosis %.2f; want %.2f", v, 3+6/(freedom-4.))
 	}
 	if v := p.scatter[0] / p.dof; math.Abs(at/v-1) > 0.1 {
 		t.Errorf("the first number of rows has variance %.3f; want %.3f", at, v)
