@@ -263,3 +263,24 @@ func TestClaimedCurves(t *testing.T) {
 		}
 	}
 }
+
+// TestResiduals: draws about a class mean have variance 1, and every second half is the first's
+// opposite.
+func TestResiduals(t *testing.T) {
+	r := steep(t, 1, 4, 3, 0)
+	d := (&Options{}).residuals(r, []int{0}, 400)[0]
+	z := d.z(cell{class: 1, n: 30})
+	if len(z) != 400*d.rank {
+		t.Fatalf("%d numbers, want 400 draws of %d", len(z), d.rank)
+	}
+	var square float64
+	for i, v := range z[:200*d.rank] {
+		square += v * v / float64(200*d.rank)
+		if z[200*d.rank+i] != -v {
+			t.Fatalf("number %d is %v, its opposite %v", i, v, z[200*d.rank+i])
+		}
+	}
+	if math.Abs(square-1) > .2 {
+		t.Errorf("the variance is %.3f, want 1", square)
+	}
+}
