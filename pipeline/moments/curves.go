@@ -49,9 +49,8 @@ func Temperature(i int) float64 {
 type Curve [Temperatures]float64
 
 // ClientCurve is a client's measurement of its own images: the log-likelihood of each, left out of
-// the discriminant of the others. Images have heavier tails along a head than Gaussian draws; the peak
-// of the sum differs from that of Gaussian images in their place, which a server draws, by log kappa
-// (package candidate).
+// the discriminant of the others. Images lie further along a head than draws; the peak of the sum
+// differs from that of images that a server draws in their place by log kappa (package candidate).
 type ClientCurve struct {
 	Curve
 	// Clients is the number of clients that a sum of uploads has; 0 of a single one. Holders are
