@@ -24,8 +24,8 @@ const (
 	drawsPerImage = 16
 	minDraws      = 48
 	maxDraws      = 512
-	// freedom is the degrees of freedom of an image's distance from its class mean. It is from
-	// CIFAR-100's classes 20 to 59, of Gaussian draws, 8, 5 and 4 (docs/notes/moments.md).
+	// freedom is the degrees of freedom of residuals, of Gaussian draws, 8, 5 and 4 the best on
+	// CIFAR-100's classes 20 to 39 (docs/notes/moments.md).
 	freedom = 8
 )
 
@@ -81,8 +81,8 @@ func (o *Options) residuals(r *Round, group []int, limit int) []residuals {
 	return out
 }
 
-// residual draws a residual of covariance I: Student's t of freedom degrees. Beside Gaussian draws, images
-// err the more, the more images their head was fitted to.
+// residual draws an image less its class mean: Student's t of covariance I. Beside Gaussian draws kappa
+// would grow with the images that a head was fitted to, and clients measure it with heads of few.
 func residual(z []float64, at *rand.Rand) {
 	var chi float64
 	for range freedom {

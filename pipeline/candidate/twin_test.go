@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"gonum.org/v1/gonum/stat"
+
 	"fmp/models/rng"
 	"fmp/onnx/must"
 	"fmp/pipeline/moments"
@@ -264,23 +266,31 @@ func TestClaimedCurves(t *testing.T) {
 	}
 }
 
-// TestResiduals: draws about a class mean have variance 1, and every second half is the first's
-// opposite.
+// TestResiduals: draws about a class mean have variance 1 and sizes of their own, and every second half
+// is the first's opposite.
 func TestResiduals(t *testing.T) {
 	r := steep(t, 1, 4, 3, 0)
 	d := (&Options{}).residuals(r, []int{0}, 400)[0]
 	z := d.z(cell{class: 1, n: 30})
-	if len(z) != 400*d.rank {
-		t.Fatalf("%d numbers, want 400 draws of %d", len(z), d.rank)
+	const draws = 200
+	if len(z) != 2*draws*d.rank {
+		t.Fatalf("%d numbers, want %d draws of %d", len(z), 2*draws, d.rank)
 	}
-	var square float64
-	for i, v := range z[:200*d.rank] {
-		square += v * v / float64(200*d.rank)
-		if z[200*d.rank+i] != -v {
-			t.Fatalf("number %d is %v, its opposite %v", i, v, z[200*d.rank+i])
+	var sizes []float64
+	for i := range draws {
+		row, opposite := z[i*d.rank:][:d.rank], z[(draws+i)*d.rank:][:d.rank]
+		sizes = append(sizes, math.Sqrt(dot(row, row)/float64(d.rank)))
+		for j, v := range row {
+			if opposite[j] != -v {
+				t.Fatalf("draw %d is %v at %d, its opposite %v", i, v, j, opposite[j])
+			}
 		}
 	}
-	if math.Abs(square-1) > .2 {
-		t.Errorf("the variance is %.3f, want 1", square)
+	mean, variance := stat.PopMeanVariance(sizes, nil)
+	if v := mean*mean + variance; math.Abs(v-1) > .2 {
+		t.Errorf("the variance is %.3f, want 1", v)
+	}
+	if sd := math.Sqrt(variance); !(sd > .2 && sd < .6) { // of Gaussian draws .06
+		t.Errorf("sizes of draws have a deviation of %.3f, want that of a t of %d", sd, freedom)
 	}
 }
