@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -57,28 +58,31 @@ func run(list string) error {
 	defer os.RemoveAll(dir)
 	var g errgroup.Group
 	g.SetLimit(2)
-	var missed, skipped atomic.Int64
+	var skipped atomic.Int64
+	missed := make([]string, len(all)) // a line of each mutation that was not caught
 	for i, m := range all {
 		g.Go(func() error {
 			verdict := "caught"
-			switch err := m.try(filepath.Join(dir, fmt.Sprint(i))); {
-			case errors.Is(err, errSkipped):
-				skipped.Add(1)
-				verdict = err.Error()
-			case err != nil:
-				missed.Add(1)
+			err := m.try(filepath.Join(dir, fmt.Sprint(i)))
+			if err != nil {
 				verdict = err.Error()
 			}
-			fmt.Printf("%s: %s -> %s: %s\n", m.file, strings.TrimSpace(m.old),
-				strings.TrimSpace(m.new), verdict)
+			line := fmt.Sprintf("%s: %s -> %s: %s", m.file, strings.TrimSpace(m.old), strings.TrimSpace(m.new), verdict)
+			fmt.Println(line)
+			switch {
+			case errors.Is(err, errSkipped):
+				skipped.Add(1)
+			case err != nil:
+				missed[i] = line
+			}
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if n := missed.Load(); n > 0 {
-		return fmt.Errorf("%d of %d mutations were not caught", n, len(all))
+	if missed = slices.DeleteFunc(missed, func(s string) bool { return s == "" }); len(missed) > 0 {
+		return fmt.Errorf("%d of %d mutations were not caught:\n%s", len(missed), len(all), strings.Join(missed, "\n"))
 	}
 	fmt.Printf("%d mutations were caught; the tests of %d are skipped on this machine\n",
 		int64(len(all))-skipped.Load(), skipped.Load())

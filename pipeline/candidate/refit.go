@@ -142,9 +142,8 @@ func (m *images) about(h *discriminant, cells []cell, draws int, at *rand.Rand) 
 	}
 }
 
-// fitted returns the softmax regression on images, in the basis, whose logits have prior [C] added,
-// tied to a head as if by tie images; to zero where start is nil.
-func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linear, error) {
+// problem is the regression of [discriminant.fitted].
+func (h *discriminant) problem(on *images, prior []float64, start *linear) *erm.Problem {
 	k, c, n := h.k, h.c, len(on.label)
 	p := &erm.Problem{N: n, Dx: k, C: c, X: make([]float64, n*(k+1)), Y: make([]float64, n*c),
 		W: on.mass, L2: tie}
@@ -165,6 +164,14 @@ func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linea
 		centre.W[k*c+y] += prior[y]
 	}
 	p.Centre = &centre
+	return p
+}
+
+// fitted returns the softmax regression on images, in the basis, whose logits have prior [C] added,
+// tied to a head as if by tie images; to zero where start is nil.
+func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linear, error) {
+	k, c, n := h.k, h.c, len(on.label)
+	p, root := h.problem(on, prior, start), h.roots()
 	s, err := erm.Solve(context.Background(), p, erm.Options{Threads: 1, MaxProducts: fitProducts})
 	if err != nil {
 		return linear{}, fmt.Errorf("candidate: regression on %d rows: %w", n, err)
