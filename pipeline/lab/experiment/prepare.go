@@ -111,8 +111,14 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Tools.Shared = s
 	p.Config = c
 	from, err := p.models(eng, l)
+	if err == nil {
+		err = p.checkMoments()
+	}
 	if err != nil {
 		return nil, err
+	}
+	if n := c.unread(); n != "" {
+		p.Manifest.Notes = append(p.Manifest.Notes, n)
 	}
 	return p, p.describe(l, from)
 }

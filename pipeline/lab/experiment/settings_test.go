@@ -1,10 +1,14 @@
 package experiment
 
 import (
-	"fmp/pipeline/option"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
+	"fmp/pipeline/option"
+	"fmp/pipeline/posterior"
 )
 
 // Every setting has a key of its own, a meaning without gaps, and a default that is allowed, and
@@ -45,6 +49,47 @@ func TestAllowed(t *testing.T) {
 		}
 		if s.Key == "extractor.scale" && !slices.Equal(s.Choices(), []string{"0-1", "0-255"}) {
 			t.Errorf("%v", s.Choices())
+		}
+	}
+}
+
+// TestUnread: settings of moments are refused where no client sends any, and those of a mode that the
+// run is not in are named.
+func TestUnread(t *testing.T) {
+	for _, k := range []struct {
+		want   string
+		change func(*Config)
+	}{
+		{"", func(*Config) {}},
+		{"setting federation.calibration is 3; allowed is 10 where", func(c *Config) { c.Federation.Calibration = 3 }},
+		{"setting extractor.kappa is [0.7 0.1]; allowed is nothing where", func(c *Config) {
+			c.Extractor.Kappa = []float64{.7, .1}
+		}},
+	} {
+		p := &Prepared{Config: Default()}
+		k.change(&p.Config)
+		if got := fmt.Sprint(p.checkMoments()); got != "<nil>" && k.want == "" || !strings.Contains(got, k.want) {
+			t.Errorf("%v; want %q", got, k.want)
+		}
+		p.Tools.Embedded = &posterior.Embedded{}
+		must.Do(t, p.checkMoments())
+	}
+	for want, change := range map[string]func(*Config){
+		"":                                    func(c *Config) { c.Federation.Clients, c.Conjugate.Model = 3, "mine.onnx" },
+		"tuning (the protocol is shared)":     func(c *Config) { c.Tuning.Points = 50 },
+		"scores.images (there are no":         func(c *Config) { c.Scores.Images = 50 },
+		"federation.alpha (the partition":     func(c *Config) { c.Federation.Alpha = []float64{3} },
+		"privacy (privacy.epsilon is 0)":      func(c *Config) { c.Privacy.Unit = "client" },
+		"conjugate.model (the corpus lacks t": func(c *Config) { c.Conjugate.Model, c.Corpus.Dataset = "mine.onnx", "mnist" },
+	} {
+		c := Default()
+		change(&c)
+		if got := c.unread(); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q; want %q", got, want)
+		}
+		c.Protocol, c.Scores.Other, c.Privacy.Epsilon, c.Corpus.Dataset = "tuned", []string{"noise"}, 1, ""
+		if c.Federation.Partition = "both"; c.unread() != "" {
+			t.Errorf("%q where all are read", c.unread())
 		}
 	}
 }
