@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
@@ -240,7 +241,7 @@ func (o *merging) merge(ctx context.Context, files []string,
 	bad = pool.ReadMerged(files, &m, workers, o.bar.report)
 	o.bar.close()
 	if m.Part() == nil || len(bad) > 0 && !o.skip {
-		return nil, nil, cmp.Or(errors.Join(bad...), errors.New("no upload is left"))
+		return nil, nil, cmp.Or(printable.Errors(bad), errors.New("no upload is left"))
 	}
 	for i, data := range gone {
 		if !m.Without[sha256.Sum256(data)] { // it is in a part

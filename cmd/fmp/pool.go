@@ -18,6 +18,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/npy"
+	"fmp/onnx/printable"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
@@ -378,7 +379,7 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 			return nil, nil, err
 		}
 	} else if uploads, bad = o.read(files); len(bad) > 0 && (!o.skip || len(uploads) == 0) {
-		return nil, nil, errors.Join(bad...)
+		return nil, nil, printable.Errors(bad)
 	}
 	if uploads, o.gone, err = pool.Without(uploads, o.without); err != nil {
 		return nil, nil, err

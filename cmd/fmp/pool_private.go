@@ -1,11 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"fmp/onnx/printable"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
 )
@@ -31,7 +31,7 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	releases, bad := pool.ReadReleases(args, o.want, o.bar.report)
 	o.bar.close()
 	if len(bad) > 0 && (!o.skip || len(releases) == 0) {
-		return usageError(errors.Join(bad...))
+		return usageError(printable.Errors(bad))
 	}
 	p, err := pool.NewPrivate(releases, o.graph, o.manifest, o.settings.Options)
 	if err != nil {

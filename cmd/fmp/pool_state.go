@@ -15,6 +15,7 @@ import (
 	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/pool"
@@ -93,7 +94,7 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 	uploads, bad := o.read(files)
 	uploads, bad = o.ofKind(uploads, bad)
 	if len(bad) > 0 && !o.skip {
-		return nil, usageError(errors.Join(bad...))
+		return nil, usageError(printable.Errors(bad))
 	}
 	res.Skipped = leftOut(cmd, bad)
 	sums, gone, err := pool.Update(o.sums, uploads, o.without)

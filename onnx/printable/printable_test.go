@@ -3,6 +3,10 @@ package printable
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -84,4 +88,25 @@ func FuzzPrintable(f *testing.F) {
 			t.Fatalf("%q in parts, %q whole", parts.Bytes(), whole.Bytes())
 		}
 	})
+}
+
+// TestErrors: a thousand errors are written as twenty lines, and all of them are found.
+func TestErrors(t *testing.T) {
+	var all []error
+	for i := range 1000 {
+		all = append(all, fmt.Errorf("file %d: %w", i, fs.ErrNotExist))
+	}
+	all[999] = io.ErrUnexpectedEOF
+	for n, want := range map[int]int{1: 1, 20: 20, 21: 20, 1000: 20} {
+		if got := strings.Split(Errors(all[:n]).Error(), "\n"); len(got) != want || got[0] != "file 0: file does not exist" ||
+			(n > 20) != (got[len(got)-1] == fmt.Sprintf("and %d more", n-19)) {
+			t.Errorf("%d errors are written as %d lines, want %d:\n%s", n, len(got), want, strings.Join(got, "\n"))
+		}
+	}
+	if err := Errors(all); !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, fs.ErrNotExist) {
+		t.Error("an error is lost")
+	}
+	if err := Errors(nil); err != nil {
+		t.Errorf("no errors are %v", err)
+	}
 }

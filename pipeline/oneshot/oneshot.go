@@ -19,6 +19,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/printable"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/pool"
@@ -99,7 +100,7 @@ func Aggregate(ctx context.Context, graph *onnx.Model, uploads [][]byte,
 	}
 	good, bad := pool.DecodeUploads(uploads, pool.Expect(f))
 	if len(bad) > 0 {
-		return nil, fmt.Errorf("aggregate: %w", errors.Join(bad...))
+		return nil, fmt.Errorf("aggregate: %w", printable.Errors(bad))
 	}
 	r, err := pool.New(good, graph, f, o)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"fmp/models"
+	"fmp/onnx/printable"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/sample"
 )
@@ -15,7 +16,7 @@ type UnfitError struct {
 	Left   []Upload
 }
 
-func (e *UnfitError) Error() string { return errors.Join(e.Errors...).Error() }
+func (e *UnfitError) Error() string { return printable.Errors(e.Errors).Error() }
 
 // bound returns an [UnfitError] where [Round.Check] refuses an upload.
 func (r *Round) bound() (err error) {
