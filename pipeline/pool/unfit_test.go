@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/must"
+	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -63,6 +65,22 @@ func someone(r *rand.Rand, honest *federate.Upload) *federate.Upload {
 	}
 	u.Points = set
 	u.N = int(set.Mass())
+	if honest.Points.Indices() == nil && r.IntN(4) > 0 { // of several classes each
+		set.Y, set.Z = nil, nil
+		for range set.N * (k + c) {
+			set.Z = append(set.Z, float32(size*(2*r.Float64()-1)))
+		}
+		for i := range set.N * r.IntN(2) { // shares
+			at, sum := set.Z[i*(k+c)+k:][:c], float32(0)
+			for y := range at {
+				at[y] = r.Float32()
+				sum += at[y]
+			}
+			for y := range at {
+				at[y] /= sum
+			}
+		}
+	}
 	if honest.Within == nil && r.IntN(6) > 0 {
 		return &u
 	}
@@ -108,7 +126,34 @@ type kind struct {
 	o     Options
 }
 
-// kinds returns rounds of class means and of moments.
+// pointsRound is a round of clients that send the paper's points, of an embedding that is not trained.
+func (w *world) pointsRound(t *testing.T, sizes ...int) kind {
+	t.Helper()
+	save := func(kind string, m *onnx.Model) string {
+		f := must.Get(models.ReadManifest(m))(t)
+		f.Extractor, f.Classes = "x", []string{"left", "middle", "right"}
+		must.Do(t, f.Write(m))
+		path := filepath.Join(t.TempDir(), kind)
+		must.Do(t, serde.Save(path, m))
+		return path
+	}
+	e := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: 4, Dim: 12}, 1))(t)
+	save("embedding.onnx", e)
+	p := must.Get(models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Dim: 12, Fresh: 20}, 1))(t)
+	g, f := clientGraph(t, e)
+	var us []Upload
+	for i, n := range sizes {
+		pix, labels := pixels(rng.New(1, "client", i), n, classes)
+		r := w.eval(t, g, pix, labels)
+		u := federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: n,
+			Points: &point.Set{N: f.S, Dx: dx, C: classes, Z: r["points"].F32(), W: r["masses"].F32()}}
+		back := must.Get(federate.Decode(must.Get(u.Encode())(t), federate.Expect{Model: f.Digest}))(t)
+		us = append(us, Upload{Upload: back})
+	}
+	return kind{"points", us, g, f, Options{Predictor: save("predictor.onnx", p), Samples: 4}}
+}
+
+// kinds returns rounds of class means, of moments and of the paper's points.
 func (w *world) kinds(t *testing.T) []kind {
 	t.Helper()
 	means, f := w.client(t, true)
@@ -120,6 +165,7 @@ func (w *world) kinds(t *testing.T) []kind {
 		{"class means", w.uploads(t, means, f, 9, 12, 12, 30), means, f, Options{Predictor: w.predictor, Samples: 4}},
 		{"moments", us, graph, of, Options{Samples: 4}},
 		{"trusted moments", us, graph, of, Options{Samples: 4, Trust: true}},
+		w.pointsRound(t, 12, 15, 30, 20),
 	}
 }
 
