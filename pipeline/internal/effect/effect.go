@@ -36,10 +36,13 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"fmp/onnx/dense"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
@@ -155,13 +158,14 @@ func Estimate(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 	}
 	dx, k := white.Dims()
 	cells := make([][]cell, len(sets))
+	packed := dense.Pack(blas.NoTrans, white.RawMatrix(), nil)
 	for m, set := range sets {
 		if set.Dx != dx || set.C != sets[0].C {
 			return nil,
 				fmt.Errorf("client effects: the class means of client %d have %d numbers and %d classes; "+
 					"want %d and %d", m, set.Dx, set.C, dx, sets[0].C)
 		}
-		cells[m] = means(set, white)
+		cells[m] = means(set, packed, k)
 	}
 	found, share := make([][]float64, len(sets)), make([]float64, len(sets))
 	for range turns {
@@ -278,9 +282,9 @@ func without(cells [][]cell, found [][]float64) [][]cell {
 	return out
 }
 
-// means returns a client's cells.
-func means(set *point.Set, white *mat.Dense) []cell {
-	mass, sum := make([]float64, set.C), make([][]float64, set.C)
+// means returns a client's cells, in the k coordinates of white.
+func means(set *point.Set, white dense.Packed, k int) []cell {
+	mass, sum := make([]float64, set.C), make([]float64, set.C*set.Dx)
 	for i := range set.N {
 		row := set.Row(i)
 		for y, p := range row[set.Dx:] {
@@ -288,23 +292,26 @@ func means(set *point.Set, white *mat.Dense) []cell {
 			if n <= 0 {
 				continue
 			}
-			if sum[y] == nil {
-				sum[y] = make([]float64, set.Dx)
-			}
 			mass[y] += n
 			for j, v := range row[:set.Dx] {
-				sum[y][j] += n * float64(v)
+				sum[y*set.Dx+j] += n * float64(v)
 			}
 		}
 	}
 	var out []cell
+	var rows []float64
 	for y, n := range mass {
 		if n > 0 {
-			var x mat.VecDense
-			x.MulVec(white.T(), mat.NewVecDense(set.Dx, sum[y]))
-			x.ScaleVec(1/n, &x)
-			out = append(out, cell{y, n, honesty.Precision(n), x.RawVector().Data})
+			row := sum[y*set.Dx:][:set.Dx]
+			floats.Scale(1/n, row)
+			out, rows = append(out, cell{y, n, honesty.Precision(n), nil}), append(rows, row...)
 		}
+	}
+	x := make([]float64, len(out)*k)
+	white.Mul(blas.NoTrans, blas64.General{Rows: len(out), Cols: set.Dx, Stride: set.Dx, Data: rows},
+		blas64.General{Rows: len(out), Cols: k, Stride: k, Data: x})
+	for i := range out {
+		out[i].x = x[i*k:][:k:k]
 	}
 	return out
 }

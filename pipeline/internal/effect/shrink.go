@@ -105,9 +105,8 @@ func (s *shrinkage) classes(centre []float64) {
 			w := l.a / s.noise[m]
 			precision[l.class] += w
 			row := s.mean[l.class]
-			for j, v := range l.x {
-				row[j] += w * (v - centre[j] - s.shift[m][j])
-			}
+			floats.AddScaled(row, w, l.x)
+			floats.AddScaled(row, -w, s.shift[m])
 		}
 	}
 	var sum float64
@@ -116,6 +115,7 @@ func (s *shrinkage) classes(centre []float64) {
 			continue
 		}
 		held++
+		floats.AddScaled(s.mean[y], -w, centre)
 		s.vary[y] = 1 / (w + 1/s.between)
 		floats.Scale(s.vary[y], s.mean[y])
 		sum += floats.Dot(s.mean[y], s.mean[y])/float64(s.k) + s.vary[y]
@@ -136,9 +136,8 @@ func (s *shrinkage) clients() error {
 		for _, l := range of {
 			w := l.a / s.noise[m]
 			precision += w
-			for j, v := range l.x {
-				b[j] += w * (v - s.mean[l.class][j])
-			}
+			floats.AddScaled(b, w, l.x)
+			floats.AddScaled(b, -w, s.mean[l.class])
 		}
 		if s.form == none || len(of) == 0 { // clients that are left out say nothing of T
 			s.shift[m] = b
