@@ -112,13 +112,10 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Config = c
 	from, err := p.models(eng, l)
 	if err == nil {
-		err = p.checkMoments()
+		err = p.checkUnread()
 	}
 	if err != nil {
 		return nil, err
-	}
-	if n := c.unread(); n != "" {
-		p.Manifest.Notes = append(p.Manifest.Notes, n)
 	}
 	return p, p.describe(l, from)
 }
