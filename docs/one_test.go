@@ -62,6 +62,11 @@ var oneNames = []oneRow{
 var oneUnknown = []string{"unknown-cifar100-5-60", "unknown-cifar10-5-60", "unknown-cifar10-10-20",
 	"unknown-cifar100-20-60", "unknown-cifar10-10-200", "unknown-mnist-10-60", "unknown-digits-10-60"}
 
+// oneCorpora are rounds of moments with a corpus and no calibration points; those of the same clients
+// without one end in -without.
+var oneCorpora = []string{"cifar10-like-20", "cifar10-like-200", "cifar10-other-20", "cifar10-other-200",
+	"cifar10-unlike-20", "cifar10-unlike-200", "cifar100-like-20", "cifar100-other-20"}
+
 // TestOnePosterior: the tables of one posterior beside today's form are of the kept runs, paired
 // repeat by repeat. With -update they are written (make docs).
 func TestOnePosterior(t *testing.T) {
@@ -70,6 +75,7 @@ func TestOnePosterior(t *testing.T) {
 	write(t, "results/one.md", "one-families", oneText(t, oneFamilies))
 	write(t, "results/one.md", "one-names", oneText(t, oneNames))
 	write(t, "results/one.md", "one-unknown", unknownText(t))
+	write(t, "results/one.md", "one-corpora", corporaText(t))
 }
 
 // oneText is a table of one posterior beside today's form.
@@ -153,6 +159,32 @@ func unknownText(t *testing.T) string {
 				joint, d[1].Mean, d[1].Half, ece["FMP-one"], ece["FMP"], ece["perfect"])
 		}
 	}
+	return b.String()
+}
+
+// corporaText is a table of one posterior with a corpus beside that without.
+func corporaText(t *testing.T) string {
+	var b strings.Builder
+	b.WriteString("| tasks and corpus | clients | NLL | without | less it | | joint NLL | less that without |\n" +
+		"| --- | --- | ---: | ---: | ---: | --- | ---: | ---: |\n")
+	var all []float64
+	for _, row := range oneCorpora {
+		with, without := readKept(t, "one", "corpora-"+row), readKept(t, "one", "corpora-"+row+"-without")
+		for _, alpha := range []float64{0, 0.3} {
+			own := figures(t, with.records, "FMP-one", "shared", alpha)
+			now := figures(t, without.records, "FMP-one", "shared", alpha)
+			var d [2]metric.Interval
+			for i := range d {
+				d[i] = must.Get(metric.Paired(own[i], now[i], 0.95))(t)
+			}
+			all = append(all, d[0].Mean)
+			nll := stat.Mean(own[0], nil)
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f |\n", row,
+				partition(alpha), nll, nll-d[0].Mean, d[0].Mean, d[0].Half, besideToday(d[0]),
+				stat.Mean(own[1], nil), d[1].Mean, d[1].Half)
+		}
+	}
+	fmt.Fprintf(&b, "| all rows | | | | %+.4f | | | |\n", stat.Mean(all, nil))
 	return b.String()
 }
 

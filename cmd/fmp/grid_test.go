@@ -24,6 +24,9 @@ import (
 // programEnv makes the test binary be the program, for tests that kill it.
 const programEnv = "BE_THE_PROGRAM"
 
+// testsDir is a folder of the whole run of the tests.
+var testsDir string
+
 func TestMain(m *testing.M) {
 	if os.Getenv(programEnv) != "" {
 		os.Unsetenv(programEnv)
@@ -34,6 +37,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
+	testsDir = dir
 	os.Setenv("XDG_CONFIG_HOME", dir)
 	code := m.Run()
 	os.RemoveAll(dir)

@@ -70,7 +70,7 @@ type pooled struct {
 	// logarithm, where the temperature is that of clients left out: nothing told kappa.
 	Tails []float64 `json:"tails,omitempty"`
 	// Corpus is the log evidence of the corpus, its prior odds included: it took part where this is
-	// above 0. None without one.
+	// above 0, and beside tails with its weight. None without one.
 	Corpus *float64 `json:"corpus,omitempty"`
 	L2     float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh  int      `json:"fresh,omitempty"` // 0: the limit of many
@@ -515,20 +515,20 @@ func (p *pooled) print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "from:       %s, %d points for n = %d%s\n", uploads, p.Points, p.N,
 		ofCalibration(calibration))
+	corpus := "without a corpus"
+	switch {
+	case p.Corpus == nil:
+	case p.Tails != nil: // candidates of little evidence have little weight
+		corpus = fmt.Sprintf("the corpus among its candidates at log evidence %.1f", *p.Corpus)
+	case *p.Corpus > 0:
+		corpus = fmt.Sprintf("with the corpus, log evidence %.1f", *p.Corpus)
+	default:
+		corpus = fmt.Sprintf("without the corpus, log evidence %.1f", *p.Corpus)
+	}
 	if p.Tails != nil {
-		corpus := "without a corpus"
-		if p.Corpus != nil {
-			corpus = "without the corpus, for which no calibration point speaks"
-		}
 		fmt.Fprintf(&b, "form:       moments, %s; the temperature is that of clients left out, times "+
 			"%s for the tails of images\n", corpus, kappaText(p.Tails[0], p.Tails[1]))
 	} else if p.Kappa != nil {
-		corpus := "without a corpus"
-		if p.Corpus != nil && *p.Corpus > 0 {
-			corpus = fmt.Sprintf("with the corpus, log evidence %.1f", *p.Corpus)
-		} else if p.Corpus != nil {
-			corpus = fmt.Sprintf("without the corpus, log evidence %.1f", *p.Corpus)
-		}
 		fmt.Fprintf(&b, "form:       moments, %s (kappa %s; fmp fuse --kappa %.3g,%.2g "+
 			"tells it to another round behind this network)\n", corpus,
 			kappaText(p.Kappa[0], p.Kappa[1]), p.Kappa[0], p.Kappa[1])

@@ -32,9 +32,10 @@ import (
 
 var chaosClients = flag.Int("chaos.clients", 12, "client processes of TestChaos")
 
-// programs builds fmp and fmp-edge once, in the folder that goes with the tests.
+// programs builds fmp and fmp-edge once, in the folder that goes with the tests, and not in the one that
+// the first of them may have of its own.
 var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp(os.Getenv("XDG_CONFIG_HOME"), "fmp-programs")
+	dir, err := os.MkdirTemp(testsDir, "fmp-programs")
 	if err != nil {
 		return "", err
 	}

@@ -156,6 +156,9 @@ func overHindsight(t *testing.T, far bool) (over float64) {
 		if name := m.Components[0].Name; !strings.HasPrefix(name, "corpus 0") {
 			t.Errorf("seed %d: the first candidate is %s, want the like corpus", seed, name)
 		}
+		if e, ok := m.Corpora(); !ok || !(e > 0) {
+			t.Errorf("seed %d: log evidence of corpora %g, %v; want some", seed, e, ok)
+		}
 		for _, c := range m.Components {
 			if strings.HasPrefix(c.Name, "corpus 1") {
 				t.Errorf("seed %d: %s has weight %.3f, want none", seed, c.Name, c.Weight)

@@ -3,6 +3,7 @@ package candidate
 import (
 	"math"
 	"math/rand/v2"
+	"strings"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -51,6 +52,20 @@ type Evidence struct {
 	// deviation.
 	LogTemperature, LogTemperatureError float64
 	Weight                              float64 // 0 for a candidate that is no component
+}
+
+// Corpora returns the log evidence of the round's corpora, prior odds included: that of the best candidate with the
+// covariance of one, less that of the best without; false where there are none.
+func (m *Mixture) Corpora() (evidence float64, ok bool) {
+	with, without := math.Inf(-1), math.Inf(-1)
+	for _, e := range m.Evidence {
+		if strings.HasPrefix(e.Name, "corpus ") {
+			with = max(with, e.LogLikelihood)
+		} else {
+			without = max(without, e.LogLikelihood)
+		}
+	}
+	return with + corpusOdds - without, !math.IsInf(with, -1) && !math.IsInf(without, -1)
 }
 
 // cooled returns the head with logits times f.

@@ -13,6 +13,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/must"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/posterior"
@@ -181,6 +182,25 @@ func TestMomentsCorpus(t *testing.T) {
 	p := must.Get(r.Posterior(t.Context(), w.eng))(t)
 	if e, ok := p.Diagnostics["corpus"]; !ok || e == 0 {
 		t.Errorf("diagnostics %v; want the evidence of the corpus", p.Diagnostics)
+	}
+	// without calibration points, which clients left out weigh
+	for i := range 3 {
+		rows, labels := w.embedded(t, g, i)
+		u := *us[i].Upload
+		u.N = len(labels)
+		u.Points, u.Within = must.Get2(moments.Parted(rows, dx, labels, classes, nil))(t)
+		us[i].Upload = &u
+	}
+	made := func(c *discriminant.Client) *posterior.Result {
+		r := must.Get(New(us[:3], g, f, Options{Seed: 1, CorpusMoments: c}))(t)
+		return must.Get(r.Posterior(t.Context(), w.eng))(t)
+	}
+	alone, with := made(nil), made(c)
+	if e := with.Diagnostics["corpus"]; e == 0 || with.Diagnostics["left out"] != 1 {
+		t.Errorf("diagnostics %v; want the evidence of the corpus, of clients left out", with.Diagnostics)
+	}
+	if _, ok := alone.Diagnostics["corpus"]; ok || slices.Equal(alone.Ensembles[0][0].W, with.Ensembles[0][0].W) {
+		t.Errorf("diagnostics %v; want a corpus that takes part where there is one", alone.Diagnostics)
 	}
 	means := *us[3].Upload
 	means.Within = nil

@@ -138,18 +138,13 @@ type statePosterior struct {
 }
 
 // state computes the posterior of the honest clients of a state. Where nothing tells kappa it is
-// one posterior, whose temperature is that of clients left out. No calibration point speaks for a
-// corpus there, which takes no part.
+// one posterior, whose temperature is that of clients left out, who weigh a corpus too.
 func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client,
 	of discriminant.Options) (*statePosterior, error) {
 	if o.leavesOut(honest) {
-		of.Corpus = nil
 		r, err := One(ctx, honest, nil, MomentsOptions{Options: of, Threads: o.Threads})
 		if err != nil {
 			return nil, err
-		}
-		if o.Corpus != nil {
-			r.Diagnostics["corpus"] = 0
 		}
 		return &statePosterior{r.Ensembles[0], nil, 1, r.Diagnostics}, nil
 	}

@@ -46,10 +46,13 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 		return nil, err
 	}
 	e := Ensemble(m.Ensemble(min(o.Samples, max(2, maxWeights/((r.K+1)*r.C))), of))
-	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c,
-		UploadBytes: momentsBytes(clients),
-		Diagnostics: map[string]float64{"moments": 1, DiagnosticLeftOut: 1, "kappa": math.Exp(m.LogKappa),
-			"kappa deviation": m.LogKappaError}}, ctx.Err()
+	d := map[string]float64{"moments": 1, DiagnosticLeftOut: 1, "kappa": math.Exp(m.LogKappa),
+		"kappa deviation": m.LogKappaError}
+	if e, ok := m.Corpora(); ok {
+		d["corpus"] = e
+	}
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, UploadBytes: momentsBytes(clients),
+		Diagnostics: d}, ctx.Err()
 }
 
 // statisticsOf returns a client's statistics less its shift, with the share of its images that
