@@ -518,10 +518,10 @@ func (p *pooled) print(w io.Writer) error {
 	corpus := "without a corpus"
 	switch {
 	case p.Corpus == nil:
-	case p.Tails != nil: // candidates of little evidence have little weight
-		corpus = fmt.Sprintf("the corpus among its candidates at log evidence %.1f", *p.Corpus)
 	case *p.Corpus > 0:
 		corpus = fmt.Sprintf("with the corpus, log evidence %.1f", *p.Corpus)
+	case p.Tails != nil: // candidates of little evidence have little weight, or none
+		corpus = fmt.Sprintf("with little or nothing of the corpus, log evidence %.1f", *p.Corpus)
 	default:
 		corpus = fmt.Sprintf("without the corpus, log evidence %.1f", *p.Corpus)
 	}

@@ -1,6 +1,6 @@
 // Package printable makes text of others, such as names of files and classes, and the texts of
 // servers and models, fit to be shown: in a terminal, which obeys control characters, and in
-// Markdown.
+// Markdown; and writes out a screen of errors at most.
 package printable
 
 import (

@@ -8,8 +8,10 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
+	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
+	"fmp/pipeline/internal/moment"
 )
 
 // target is a matrix T that covariances are drawn towards, as the inverse of its Cholesky factor;
@@ -27,13 +29,20 @@ const (
 	regular  = 1e-3
 )
 
+// newTarget returns the target of a covariance w, [K, K], whose rounding may have made directions negative:
+// these are left out.
 func newTarget(name string, w []float64, k int) (target, error) {
 	var mean float64
 	for i := range k {
 		mean += w[i*k+i] / float64(k)
 	}
-	for _, add := range []float64{0, regular * mean} {
-		l := blas64.Symmetric{N: k, Stride: k, Data: append([]float64(nil), w...), Uplo: blas.Lower}
+	for try := range 3 {
+		add := min(float64(try), 1) * regular * mean
+		if try == 2 {
+			w = moment.WithoutNegative(mat.NewSymDense(k, slices.Clone(w))).RawSymmetric().Data
+			mirror(w, k)
+		}
+		l := blas64.Symmetric{N: k, Stride: k, Data: slices.Clone(w), Uplo: blas.Lower}
 		for i := range k {
 			l.Data[i*k+i] += add
 		}

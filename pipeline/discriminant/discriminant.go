@@ -369,7 +369,7 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	var chol mat.Cholesky
 	w := p.smoothed(s, dof)
 	if !chol.Factorize(w) {
-		p.scatter = withoutNegative(s)
+		p.scatter = moment.WithoutNegative(s)
 		if s, w = p.scatter, p.smoothed(p.scatter, dof); !chol.Factorize(w) {
 			return nil, nil, 0, errors.New("discriminant: the covariance within classes is not positive definite")
 		}
@@ -406,19 +406,6 @@ func (p *pooled) smoothed(s *mat.SymDense, dof float64) *mat.SymDense {
 	}
 	p.prior.add(w, share*t)
 	return w
-}
-
-// withoutNegative returns the covariance nearest to s: its negative eigenvalues are 0 (Higham 1988).
-func withoutNegative(s *mat.SymDense) *mat.SymDense {
-	values, vectors, ok := moment.Eigen(s)
-	if !ok {
-		return s
-	}
-	var root mat.Dense
-	root.Apply(func(_, j int, x float64) float64 { return x * math.Sqrt(max(values[j], 0)) }, vectors)
-	out := mat.NewSymDense(s.SymmetricDim(), nil)
-	out.SymOuterK(1, &root)
-	return out
 }
 
 func held(n []float64) int {

@@ -204,10 +204,17 @@ func TestMomentsCorpus(t *testing.T) {
 	}
 	means := *us[3].Upload
 	means.Within = nil
+	alike, improper := *us[3].Upload, *us[3].Upload
+	triangle := make([]float32, dx*(dx+1)/2)
+	alike.Within = &moments.Within{K: dx, Dof: 9, Data: slices.Clone(triangle)}
+	triangle[0], triangle[1], triangle[dx] = 1e-3, 1, 1e-3
+	improper.Within = &moments.Within{K: dx, Dof: 9, Data: triangle}
 	wider := *c
 	wider.Within = &moments.Within{K: dx + 1}
 	for want, err := range map[string]error{
 		"it holds no moments": func() error { _, err := ReadCorpus(write(&means)); return err }(),
+		"are alike":           func() error { _, err := ReadCorpus(write(&alike)); return err }(),
+		"no covariance":       func() error { _, err := ReadCorpus(write(&improper)); return err }(),
 		"reading corpus": func() error {
 			_,
 				err := ReadCorpus(filepath.Join(t.TempDir(), "none"))

@@ -63,6 +63,12 @@ func ReadCorpus(path string) (*discriminant.Client, error) {
 		return nil, fmt.Errorf("corpus %s: it holds no moments; make it behind a client graph of fmp "+
 			"fuse --upload moments, of several images a class", path)
 	}
+	if u.Within.Trace() == 0 {
+		return nil, fmt.Errorf("corpus %s: the images of each class are alike; give others", path)
+	}
+	if err := checkCovariance(u.Within, u.Precision); err != nil {
+		return nil, fmt.Errorf("corpus %s: %w", path, err)
+	}
 	return &discriminant.Client{Means: u.Points, Within: u.Within}, nil
 }
 

@@ -1,6 +1,7 @@
 package moment
 
 import (
+	"math"
 	"runtime"
 	"sync"
 
@@ -108,4 +109,17 @@ func Eigen(s *mat.SymDense) ([]float64, *mat.Dense, bool) {
 	out := mat.NewDense(n, n, nil)
 	copy(out.RawMatrix().Data, v.Data)
 	return values, out, true
+}
+
+// WithoutNegative returns the covariance nearest to s: its negative eigenvalues are 0 (Higham 1988).
+func WithoutNegative(s *mat.SymDense) *mat.SymDense {
+	values, vectors, ok := Eigen(s)
+	if !ok {
+		return s
+	}
+	var root mat.Dense
+	root.Apply(func(_, j int, x float64) float64 { return x * math.Sqrt(max(values[j], 0)) }, vectors)
+	out := mat.NewSymDense(s.SymmetricDim(), nil)
+	out.SymOuterK(1, &root)
+	return out
 }
