@@ -129,17 +129,17 @@ type kind struct {
 // pointsRound is a round of clients that send the paper's points, of an embedding that is not trained.
 func (w *world) pointsRound(t *testing.T, sizes ...int) kind {
 	t.Helper()
-	save := func(kind string, m *onnx.Model) string {
+	named := func(m *onnx.Model) {
 		f := must.Get(models.ReadManifest(m))(t)
 		f.Extractor, f.Classes = "x", []string{"left", "middle", "right"}
 		must.Do(t, f.Write(m))
-		path := filepath.Join(t.TempDir(), kind)
-		must.Do(t, serde.Save(path, m))
-		return path
 	}
 	e := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes, Size: 4, Dim: 12}, 1))(t)
-	save("embedding.onnx", e)
 	p := must.Get(models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes, Dim: 12, Fresh: 20}, 1))(t)
+	named(e)
+	named(p)
+	path := filepath.Join(t.TempDir(), "predictor.onnx")
+	must.Do(t, serde.Save(path, p))
 	g, f := clientGraph(t, e)
 	var us []Upload
 	for i, n := range sizes {
@@ -150,7 +150,7 @@ func (w *world) pointsRound(t *testing.T, sizes ...int) kind {
 		back := must.Get(federate.Decode(must.Get(u.Encode())(t), federate.Expect{Model: f.Digest}))(t)
 		us = append(us, Upload{Upload: back})
 	}
-	return kind{"points", us, g, f, Options{Predictor: save("predictor.onnx", p), Samples: 4}}
+	return kind{"points", us, g, f, Options{Predictor: path, Samples: 4}}
 }
 
 // kinds returns rounds of class means, of moments and of the paper's points.
