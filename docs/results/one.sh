@@ -36,21 +36,31 @@ many-*) # many-DATA-CLIENTS-POINTS: all test images, no calibration points, five
     --set dataset.splits.extractor=0.02 --set dataset.splits.corpus=0 --set dataset.splits.clients=0.98 --dataset.test 0 --partition both --alpha 0.3 --clients ${rest##*-}
     --set federation.calibration=0 --set scores.coverage=false --seeds 5 --seed 51 --set extractor.batch=32" ;;
 corpora-*) # corpora-DATA-KIND-POINTS, or the same clients without the corpus (-without): no calibration points, ten clients, all test images, five repeats. Seed 61: of
-  # no other run. A corpus is like (other images of the classes), other (20 to 59 of CIFAR-100) or unlike (MNIST)
+  # no other run. A corpus is like (other images of the classes), other (20 to 59 of CIFAR-100) or unlike (MNIST); few and fewother
+  # (150 images) and some and someother (600) have seed 71
   run=${row%-without} points=${run##*-} rest=${row#corpora-} data=${rest%%-*} kind=${run%-*} kind=${kind##*-} classes=0-9
   if test "$data" = cifar100; then classes=0-19; fi
   case $kind in
   like) parts="0.02 0.08 0.9" of= ;;
   other) parts="0.02 0.12 0.5" of="--set corpus.dataset=cifar100 --set corpus.classes=20-59" ;;
   unlike) parts="0.02 0.08 0.5" of="--set corpus.dataset=mnist --set corpus.classes=0-9" ;;
+  few | some)
+    of='' seed=71
+    case $data-$kind in
+    cifar10-few) parts="0.095 0.005 0.9" ;;
+    cifar100-few) parts="0.085 0.015 0.9" ;;
+    *) parts="0.08 0.02 0.9" ;;
+    esac ;;
+  fewother) parts="0.02 0.0075 0.5" of="--set corpus.dataset=cifar100 --set corpus.classes=20-59" seed=71 ;;
+  someother) parts="0.02 0.03 0.5" of="--set corpus.dataset=cifar100 --set corpus.classes=20-59" seed=71 ;;
   *) echo "no row $row" >&2; exit 2 ;;
   esac
   # shellcheck disable=SC2086
   set -- $parts
-  if test "$row" != "$run"; then if test $kind = like; then set -- 0.1 0 0.9; else set -- 0.02 0 0.5; fi; fi
+  if test "$row" != "$run"; then case $kind in like | few | some) set -- 0.1 0 0.9 ;; *) set -- 0.02 0 0.5 ;; esac; fi
   args="--dataset $data --classes $classes --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0} --set extractor.mean=0.49804 --set extractor.std=0.50196 --points $points
     --set dataset.splits.extractor=$1 --set dataset.splits.corpus=$2 --set dataset.splits.clients=$3 $of --set conjugate.model=none --set open.model=none --dataset.test 0
-    --partition both --alpha 0.3 --clients 10 --set federation.calibration=0 --set scores.coverage=false --seeds 5 --seed 61 --set extractor.batch=32" ;;
+    --partition both --alpha 0.3 --clients 10 --set federation.calibration=0 --set scores.coverage=false --seeds 5 --seed ${seed:-61} --set extractor.batch=32" ;;
 families-pretrained-*)
   classes() { awk -v s="split: ${row##*-}" -v k="$1:" '$0 ~ s"$" {on=1} on && $1==k {gsub(/.*\[|\]| /, ""); print; exit}' docs/results/families.yaml; }
   args="--config open --dataset cifar100 --classes $(classes tasks) --set corpus.classes=$(classes extractor) --extractor ${EXTRACTOR:?the ONNX file of EfficientNet-Lite0}
