@@ -7,59 +7,72 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
-	"gonum.org/v1/gonum/lapack/lapack64"
-	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
-	"fmp/pipeline/internal/moment"
 )
 
-// target is a matrix T that covariances are drawn towards, as the inverse of its Cholesky factor;
-// nil for the identity.
+// target is a matrix T that covariances are drawn towards, as rows R with T = (R'R)^-1; nil for the identity.
 type target struct {
 	name    string // of its own
 	k       int
-	inverse []float64 // L^-1 with T = LL', [K, K]
+	inverse []float64 // R, [K, K]
 }
 
-// singular is the least variance of a target, given the others, as a share of the mean variance. A
-// corpus of too few rows lies below: regular of the mean variance is added.
+// singular is the least variance of a target as a share of the mean variance.
 const (
 	singular = 1e-7
-	regular  = 1e-3
+	// leastStrength and mostStrength bound that of a prior of a corpus.
+	leastStrength, mostStrength = 1.0 / 4096, 64.0
 )
 
-// newTarget returns the target of a covariance w, [K, K], whose rounding may have made directions negative:
-// these are left out.
-func newTarget(name string, w []float64, k int) (target, error) {
+// newTarget returns the target of a covariance w, [K, K], of so many degrees of freedom: the posterior mean of a
+// covariance whose prior is inverse Wishart about a multiple of the identity. w alone would be noise in most
+// directions where images are few. Variances below 0, which rounding makes, count as 0.
+func newTarget(name string, w []float64, dof float64, k int) (target, error) {
+	values, q := dense.Eigen(general(k, k, slices.Clone(w)))
 	var mean float64
-	for i := range k {
-		mean += w[i*k+i] / float64(k)
+	for i, v := range values {
+		values[i] = max(v, 0)
+		mean += values[i] / float64(k)
 	}
-	for try := range 3 {
-		add := min(float64(try), 1) * regular * mean
-		if try == 2 {
-			w = moment.WithoutNegative(mat.NewSymDense(k, slices.Clone(w))).RawSymmetric().Data
-			mirror(w, k)
-		}
-		l := blas64.Symmetric{N: k, Stride: k, Data: slices.Clone(w), Uplo: blas.Lower}
-		for i := range k {
-			l.Data[i*k+i] += add
-		}
-		t, ok := lapack64.Potrf(l)
-		least := math.Inf(1)
-		for i := range k {
-			least = min(least, t.Data[i*k+i]*t.Data[i*k+i])
-		}
-		if !ok || !(least > singular*mean) || !lapack64.Trtri(t) {
-			continue
-		}
-		for i := range k {
-			clear(t.Data[i*k+i+1 : (i+1)*k])
-		}
-		return target{name, k, t.Data}, nil
+	if !(mean > 0) {
+		return target{}, errors.New("the covariance within classes has no variance")
 	}
-	return target{}, errors.New("the covariance within classes is not positive definite")
+	own := 0.0
+	if dof > 0 {
+		own = ownStrength(values, mean, dof) * float64(k)
+	} else {
+		dof = 1
+	}
+	inverse := make([]float64, k*k)
+	for i, v := range values {
+		v = max((dof*v+own*mean)/(dof+own), singular*mean)
+		for j := range k {
+			inverse[i*k+j] = q.Data[j*q.Stride+i] / math.Sqrt(v)
+		}
+	}
+	return target{name, k, inverse}, nil
+}
+
+// ownStrength returns the strength, in units of K, of the prior of most evidence, of eigenvalues of a covariance
+// of dof degrees of freedom whose mean is given: W is inverse Wishart of mean t I and m = sK + K + 1 degrees of
+// freedom, so that ln p = m/2 K ln(sKt) - (m + dof)/2 sum ln(sKt + dof v) + ln G((m + dof)/2) - ln G(m/2), G the
+// gamma function of K dimensions (Gelman et al., Bayesian Data Analysis, section 3.6).
+func ownStrength(values []float64, mean, dof float64) float64 {
+	best, at, k := math.Inf(-1), 0.0, float64(len(values))
+	for s := leastStrength; s <= mostStrength; s *= math.Sqrt2 {
+		m, prior := s*k+k+1, s*k*mean
+		e := m / 2 * k * math.Log(prior)
+		for j, v := range values {
+			above, _ := math.Lgamma((m + dof - float64(j)) / 2)
+			below, _ := math.Lgamma((m - float64(j)) / 2)
+			e += above - below - (m+dof)/2*math.Log(prior+dof*v)
+		}
+		if e > best {
+			best, at = e, s
+		}
+	}
+	return at
 }
 
 // basis is the coordinates u = V'(x - m0) in which the target is the identity and a pool's scatter

@@ -410,7 +410,7 @@ func TestDowndate(t *testing.T) {
 	row, _ := w.rows(1)
 	r.Clients[4].Within = &moments.Within{K: w.k, Rank: 1, Dof: 8, Data: row}
 	s := must.Get(r.sum(2))(t)
-	corpus := must.Get(newTarget("corpus", w.covariance(false), w.k))(t)
+	corpus := must.Get(newTarget("corpus", w.covariance(false), 0, w.k))(t)
 	used := 0
 	for g := range s.folds {
 		p := s.without(g)

@@ -40,7 +40,7 @@ func (r *Round) candidates() ([]candidate, error) {
 	}
 	for i := range r.Corpora {
 		c := &r.Corpora[i]
-		t, err := newTarget(fmt.Sprint("corpus ", i), c.Within, r.K)
+		t, err := newTarget(fmt.Sprint("corpus ", i), c.Within, c.Dof, r.K)
 		if err != nil {
 			return nil, fmt.Errorf("candidate: corpus %d: %w", i, err)
 		}

@@ -44,7 +44,8 @@ func NewCorpus(rows []float32, k int, labels []int, c int) (*Corpus, error) {
 			out.Means = append(out.Means, narrowed(mean[y*k:][:k])...)
 		}
 	}
-	scale(1/max(dof, 1), out.Within)
+	out.Dof = max(dof, 1)
+	scale(1/out.Dof, out.Within)
 	mirror(out.Within, k)
 	return out, nil
 }

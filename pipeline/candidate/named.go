@@ -88,7 +88,7 @@ func (of *named) components(whole *Component, e *Evidence, shift int, js []judge
 
 // corpusNames returns the round of a corpus and the sum of all clients. W is the corpus's.
 func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
-	t, err := newTarget(fmt.Sprint("corpus ", at), r.Corpora[at].Within, r.K)
+	t, err := newTarget(fmt.Sprint("corpus ", at), r.Corpora[at].Within, r.Corpora[at].Dof, r.K)
 	if err != nil {
 		return nil, fmt.Errorf("candidate: corpus %d: %w", at, err)
 	}

@@ -18,12 +18,13 @@ type Client struct {
 	Curve  *moments.ClientCurve
 }
 
-// Corpus is a statistic of a server's own images: their covariance within classes W, [K, K]; the
-// means of its classes, [classes, K], nil where they are not to be a prior of the round's; and
+// Corpus is a statistic of a server's own images: their covariance within classes W, [K, K], and its degrees of
+// freedom; the means of its classes, [classes, K], nil where they are not to be a prior of the round's; and
 // where its classes have the round's names, the images themselves, rows [N, K] with N labels of the
 // round's classes. Rows may be empty; the first corpus that has some is the round's.
 type Corpus struct {
 	Within []float64
+	Dof    float64 // images less classes; 0: the covariance is exact
 	Means  []float32
 	Rows   []float32
 	Labels []int
@@ -152,6 +153,9 @@ func (c *Corpus) check(k, classes int) error {
 	if len(c.Within) != k*k || len(c.Rows) != len(c.Labels)*k {
 		return fmt.Errorf("%d numbers of covariance, and %d for %d labels; want %d, and %d each",
 			len(c.Within), len(c.Rows), len(c.Labels), k*k, k)
+	}
+	if !(c.Dof >= 0) || math.IsInf(c.Dof, 0) {
+		return fmt.Errorf("a covariance of %v degrees of freedom; want a number of 0 at least", c.Dof)
 	}
 	var trace float64
 	for i := range k {

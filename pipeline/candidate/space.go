@@ -70,7 +70,7 @@ func (s *space) round(r *Round) *Round {
 		out.Clients = append(out.Clients, Client{Means: means, Within: s.within(c.Within), Curve: c.Curve})
 	}
 	for _, c := range r.Corpora {
-		out.Corpora = append(out.Corpora, Corpus{Within: s.inner(c.Within), Means: s.project(c.Means)})
+		out.Corpora = append(out.Corpora, Corpus{Within: s.inner(c.Within), Dof: c.Dof, Means: s.project(c.Means)})
 	}
 	return out
 }

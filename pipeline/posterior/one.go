@@ -118,9 +118,9 @@ func subtract(row []float32, shift []float64) {
 // corpusOf returns a server's own images as a corpus.
 func corpusOf(c *discriminant.Client) candidate.Corpus {
 	k := c.Within.K
-	out := candidate.Corpus{Within: make([]float64, k*k)}
+	out := candidate.Corpus{Within: make([]float64, k*k), Dof: float64(max(c.Within.Dof, 1))}
 	c.Within.AddTo(out.Within)
-	floats.Scale(1/float64(max(c.Within.Dof, 1)), out.Within)
+	floats.Scale(1/out.Dof, out.Within)
 	for i := range k {
 		for j := range i {
 			out.Within[i*k+j] = out.Within[j*k+i]

@@ -96,7 +96,8 @@ func (t *Task) round() (*candidate.Round, float64, error) {
 		return nil, 0, err
 	}
 	if k := t.in.Corpus; k != nil && k.Dx == t.dx {
-		c := candidate.Corpus{Within: mat.DenseCopyOf(k.Within).RawMatrix().Data}
+		c := candidate.Corpus{Within: mat.DenseCopyOf(k.Within).RawMatrix().Data,
+			Dof: float64(max(len(k.Labels)-k.C, 1))}
 		for _, v := range k.Means.RawMatrix().Data {
 			c.Means = append(c.Means, float32(v))
 		}
