@@ -51,7 +51,7 @@ corpora-*) # corpora-DATA-KIND-POINTS, or the same clients without the corpus (-
     cifar100-few) parts="0.085 0.015 0.9" ;;
     *) parts="0.08 0.02 0.9" ;;
     esac ;;
-  fewother) parts="0.02 0.0075 0.5" of="--set corpus.dataset=cifar100 --set corpus.classes=20-59" seed=71 ;;
+  fewother) parts="0.02 0.03 0.5" of="--set corpus.dataset=cifar100 --set corpus.classes=20-29" seed=71 ;; # of 20 to 59, 150 images leave classes without one
   someother) parts="0.02 0.03 0.5" of="--set corpus.dataset=cifar100 --set corpus.classes=20-59" seed=71 ;;
   *) echo "no row $row" >&2; exit 2 ;;
   esac

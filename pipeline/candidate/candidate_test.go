@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/models/rng"
 	"fmp/onnx/must"
 	"fmp/pipeline/internal/moment"
@@ -147,17 +149,16 @@ func TestLikeCorpusIsBelieved(t *testing.T) {
 // temperature, on average over rounds.
 func overHindsight(t *testing.T, far bool) (over float64) {
 	const seeds = 8
+	believed := 0
 	for seed := range uint64(seeds) {
 		w := newWorld(seed)
 		w.far = far
 		r := w.round(t, 6, 25)
 		r.Corpora = []Corpus{{Within: w.covariance(false)}, {Within: w.covariance(true)}}
 		m := posterior(t, r, Options{Seed: seed})
-		if name := m.Components[0].Name; !strings.HasPrefix(name, "corpus 0") {
-			t.Errorf("seed %d: the first candidate is %s, want the like corpus", seed, name)
-		}
-		if e, ok := m.Corpora(); !ok || !(e > 0) {
-			t.Errorf("seed %d: log evidence of corpora %g, %v; want some", seed, e, ok)
+		e, ok := m.Corpora()
+		if first := strings.HasPrefix(m.Components[0].Name, "corpus 0"); first && e > 0 && ok {
+			believed++
 		}
 		for _, c := range m.Components {
 			if strings.HasPrefix(c.Name, "corpus 1") {
@@ -177,6 +178,9 @@ func overHindsight(t *testing.T, far bool) (over float64) {
 			}
 		}
 		over += (nll(m.LogProbabilities(x), y, w.c) - best) / seeds
+	}
+	if believed < seeds-1 { // 150 images may tell nothing by chance, and the odds are even
+		t.Errorf("tails %v: the like corpus is the first candidate, with evidence, in %d rounds of %d", far, believed, seeds)
 	}
 	return over
 }
@@ -239,8 +243,9 @@ func TestJudge(t *testing.T) {
 	l := h.linear()
 	rows, labels := w.rows(1500)
 	g := judge{rows: rows, labels: labels, images: 1}
-	at, e, likelihood := verdict(g.ask(h.basis, l))
-	twice, _, same := verdict(g.ask(h.basis, *l.over(0.5)))
+	at, e, blocks := verdict(g.ask(h.basis, l))
+	twice, _, others := verdict(g.ask(h.basis, *l.over(0.5)))
+	likelihood, same := floats.Sum(blocks)/judgeBlocks, floats.Sum(others)/judgeBlocks
 	if math.Abs(twice-at-math.Log(2)) > 0.02 || math.Abs(same-likelihood) > 1e-3 || !(e < 0.2) {
 		t.Errorf("log temperatures %.3f and of logits twice as large %.3f, error %.3f, likelihoods "+
 			"%.4f and %.4f", at, twice, e, likelihood, same)

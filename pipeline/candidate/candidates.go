@@ -1,20 +1,21 @@
 package candidate
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // strengths are those of the prior on the covariance within classes, in units of the number of
 // features.
 var strengths = []float64{0.02, 0.1, 0.5, 2, 10, 50}
 
 const (
-	// corpusOdds is the log prior odds of a corpus's covariance against the identity's, and of images
-	// of one kind against any shift.
+	// corpusOdds is the log prior odds of images of one kind against any shift; in the reference of a corpus's
+	// covariance against the identity's, too.
 	corpusOdds = 6
 	// betweenStrengths is the first strength at which a corpus's covariance between classes is
 	// tried.
 	betweenStrengths = 3
-	// corpusStrengths is the first strength at which a corpus's covariance is tried.
-	corpusStrengths = 2
 )
 
 // evens are the shares of a prior of class means that have the shape of the covariance within
@@ -27,8 +28,12 @@ type candidate struct {
 	name     string
 	target   *target
 	strength float64
-	odds     float64  // log prior odds
 	prior    *between // of class means; nil: of the shape of W
+}
+
+// ofReference returns those of the candidates that the reference has.
+func ofReference(all []candidate) []candidate {
+	return slices.DeleteFunc(all, func(c candidate) bool { return c.target.inverse != nil && c.strength < strengths[2] })
 }
 
 // candidates returns the priors that a round's clients choose among, those of one target together.
@@ -44,18 +49,16 @@ func (r *Round) candidates() ([]candidate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("candidate: corpus %d: %w", i, err)
 		}
-		for _, s := range strengths[corpusStrengths:] {
+		for _, s := range strengths {
 			out = append(out, candidate{name: fmt.Sprintf("corpus %d %g", i, s),
-				target: &t, strength: s,
-				odds: corpusOdds})
+				target: &t, strength: s})
 		}
 		if rows, left := newBetween(c.Means, &t); rows != nil {
 			for _, even := range evens {
 				prior := &between{rows, even + (1-even)*left}
 				for _, s := range strengths[betweenStrengths:] {
 					out = append(out, candidate{name: fmt.Sprintf("corpus %d %g between %g", i, s, even),
-						target: &t, strength: s, odds: corpusOdds,
-						prior: prior})
+						target: &t, strength: s, prior: prior})
 				}
 			}
 		}

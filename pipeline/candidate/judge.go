@@ -80,14 +80,16 @@ func (g *judge) ask(b *basis, l linear) [judgeBlocks]moments.Curve {
 }
 
 // verdict is the judge's of a head: the log of the factor on its temperature, with its error, and
-// its mean log-likelihood there.
-func verdict(blocks [judgeBlocks]moments.Curve) (at, e, likelihood float64) {
+// the blocks' mean log-likelihoods there.
+func verdict(blocks [judgeBlocks]moments.Curve) (at, e float64, likelihood []float64) {
 	all := sumOf(blocks[:])
+	best := slices.Index(all[:], slices.Max(all[:]))
 	left := make([]float64, judgeBlocks)
 	for i := range blocks {
 		left[i] = peak(less(all, &blocks[i]))
+		likelihood = append(likelihood, blocks[i][best])
 	}
-	return peak(all), jackknife(left), slices.Max(all[:]) / judgeBlocks
+	return peak(all), jackknife(left), likelihood
 }
 
 // judged is a candidate's head after the judges were asked.
@@ -95,6 +97,7 @@ type judged struct {
 	head  linear // at its temperature
 	log   normal // of the factor on the temperature
 	score float64
+	left  []float64 // the score's parts, of the judges' blocks
 }
 
 // hear asks the judges about a head, the log of the factor on whose temperature has a prior.
@@ -103,7 +106,8 @@ func hear(js []judge, h *discriminant, l linear, prior normal) judged {
 	for i := range js {
 		at, e, likelihood := verdict(js[i].ask(h.basis, l))
 		out.log = out.log.given(at, e+errorT)
-		out.score += js[i].images * likelihood
+		scale(js[i].images/judgeBlocks, likelihood)
+		out.score, out.left = out.score+floats.Sum(likelihood), append(out.left, likelihood...)
 	}
 	out.head = *l.over(math.Exp(out.log.mean))
 	return out

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/models/rng"
 	"fmp/pipeline/moments"
 )
@@ -228,7 +230,7 @@ func (h *discriminant) leftOut(k *known, shift int,
 		}
 	}
 	at, e, likelihood := verdict(blocks)
-	return judged{log: normal{at, math.Hypot(e, errorT)}, score: likelihood}, nil
+	return judged{log: normal{at, math.Hypot(e, errorT)}, score: floats.Sum(likelihood) / judgeBlocks}, nil
 }
 
 // twin returns the log temperature of draws of the images of each class, of means [C, K] and

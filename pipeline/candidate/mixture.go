@@ -52,9 +52,11 @@ type Evidence struct {
 	// deviation.
 	LogTemperature, LogTemperatureError float64
 	Weight                              float64 // 0 for a candidate that is no component
+
+	left []float64 // the likelihood's parts, of the groups that were left out
 }
 
-// Corpora returns the log evidence of the round's corpora, prior odds included: that of the best candidate with the
+// Corpora returns the log evidence of the round's corpora: that of the best candidate with the
 // covariance of one, less that of the best without; false where there are none.
 func (m *Mixture) Corpora() (evidence float64, ok bool) {
 	with, without := math.Inf(-1), math.Inf(-1)
@@ -65,7 +67,7 @@ func (m *Mixture) Corpora() (evidence float64, ok bool) {
 			without = max(without, e.LogLikelihood)
 		}
 	}
-	return with + corpusOdds - without, !math.IsInf(with, -1) && !math.IsInf(without, -1)
+	return with - without, !math.IsInf(with, -1) && !math.IsInf(without, -1)
 }
 
 // cooled returns the head with logits times f.

@@ -128,7 +128,7 @@ func TestParity(t *testing.T) {
 			near(t, "degrees of freedom", []float64{s.all.dof}, []float64{p.Pool.Dof}, 0)
 			kappa := must.Get(r.logKappa(s.all, &Options{reference: p.curves()}))(t)
 			near(t, "log kappa", []float64{kappa.mean, kappa.deviation}, p.Kappa, 1e-8)
-			cands := must.Get(r.candidates())(t)
+			cands := ofReference(must.Get(r.candidates())(t))
 			draw := func(group []int, _ int) []residuals { // of classes that others hold too, in order
 				const draws = 12
 				out, own := residuals{root: p.Clients[group[0]].Residuals}, p.Clients[group[0]].N

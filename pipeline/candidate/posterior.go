@@ -44,7 +44,7 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("in %d coordinates: %w", spaceWidth, err)
 	}
-	return whole.beside(in, s), nil
+	return whole.beside(in, s, &o), nil
 }
 
 // weighed returns the posterior of the candidates in the round's own features. Kappa is nil where it
@@ -60,6 +60,9 @@ func (r *Round) weighed(o *Options, kappa *normal) (*Mixture, error) {
 	cands, err := r.candidates()
 	if err != nil {
 		return nil, err
+	}
+	if o.reference != nil {
+		cands = ofReference(cands)
 	}
 	draw := func(group []int, limit int) []residuals { return o.residuals(r, group, limit) }
 	per, err := r.evidence(s, cands, draw, o)
@@ -102,7 +105,7 @@ func heaviest(weight []float64, n int, least float64) []int {
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	kappa normal, o *Options) (*Mixture, error) {
 	m := &Mixture{LogKappa: kappa.mean, LogKappaError: kappa.deviation}
-	scores, left := make([]float64, len(cands)), make([]float64, len(cands))
+	rates, left := make([]rated, len(cands)), make([]float64, len(cands))
 	for j := range cands {
 		of := make([]moments.Curve, len(per))
 		for g := range per {
@@ -112,10 +115,17 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		left[j] = peak(all)
 		e := Evidence{Name: cands[j].name, LogLikelihood: slices.Max(all[:]),
 			LogTemperature: t.mean, LogTemperatureError: t.deviation}
+		best := slices.Index(all[:], e.LogLikelihood)
+		for g := range of {
+			e.left = append(e.left, of[g][best])
+		}
 		m.Evidence = append(m.Evidence, e)
-		scores[j] = e.LogLikelihood + cands[j].odds
+		rates[j] = rated{e.LogLikelihood, e.left, cands[j].target.inverse != nil}
+		if rates[j].corpus && o.reference != nil {
+			rates[j].score += corpusOdds
+		}
 	}
-	weight := weigh(scores)
+	weight := weights(rates, o)
 	js := r.judges()
 	asked := heaviest(weight, most, minWeight)
 	if len(js) > 0 {
@@ -154,7 +164,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	if err != nil {
 		return nil, err
 	}
-	order := m.keep(cands, asked, found, scores)
+	order := m.keep(cands, asked, found, rates, o)
 	all, sums := r.counted(), s
 	if all != r { // the points were asked: now they count
 		if sums, err = all.sum(o.Threads); err != nil {
@@ -182,12 +192,12 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 }
 
 // keep chooses the components among the candidates asked about, and returns their places there.
-func (m *Mixture) keep(cands []candidate, asked []int, found []judged, scores []float64) []int {
-	again := make([]float64, len(asked))
+func (m *Mixture) keep(cands []candidate, asked []int, found []judged, rates []rated, o *Options) []int {
+	again := make([]rated, len(asked))
 	for i, j := range asked {
-		again[i] = scores[j] + found[i].score
+		again[i] = rated{rates[j].score + found[i].score, slices.Concat(rates[j].left, found[i].left), rates[j].corpus}
 	}
-	weight := weigh(again)
+	weight := weights(again, o)
 	order := heaviest(weight, most, minWeight)
 	var total float64
 	for _, i := range order {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"fmp/models/rng"
 	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/moments"
@@ -137,13 +138,12 @@ func (l *lifted) draw(t erm.Theta, r *rand.Rand) erm.Theta {
 
 // beside returns the mixture of a round and of the same round in a space, by the evidence of the
 // best component of each.
-func (m *Mixture) beside(in *Mixture, s *space) *Mixture {
+func (m *Mixture) beside(in *Mixture, s *space, o *Options) *Mixture {
 	out := *m
 	out.Components, out.Evidence = nil, nil
-	weight := weigh([]float64{m.best(), in.best()})
-	total := weight[0] + weight[1]
+	sure := shares([][]float64{m.best(), in.best()}, rng.New(o.Seed, "candidate", o.Stream, "space"))
 	for i, of := range []*Mixture{m, in} {
-		share := weight[i] / total
+		share := sure[i]
 		if share < minWeight {
 			share = 0
 		} else if share > 1-minWeight {
@@ -176,13 +176,13 @@ func (m *Mixture) beside(in *Mixture, s *space) *Mixture {
 	return &out
 }
 
-// best returns the log-likelihood of the component of most evidence.
-func (m *Mixture) best() float64 {
+// best returns the log-likelihoods of the groups left out, of the component of most evidence.
+func (m *Mixture) best() (left []float64) {
 	best := math.Inf(-1)
 	for _, e := range m.Evidence {
-		if e.Weight > 0 {
-			best = max(best, e.LogLikelihood)
+		if e.Weight > 0 && e.LogLikelihood > best {
+			best, left = e.LogLikelihood, e.left
 		}
 	}
-	return best
+	return left
 }
