@@ -37,7 +37,24 @@ func Eigen(a blas64.General) (values []float64, vectors blas64.General) {
 	for j := 0; j < n; j += reflectors {
 		t.reduce(j, min(j+reflectors, n))
 	}
+	// The deflation of [divide] compares eigenvalues with entries of unit vectors: the largest number is
+	// scaled to 1/2 to 1, by a power of two, which is exact.
+	var most float64
+	for _, x := range [][]float64{t.d, t.e} {
+		for _, v := range x {
+			most = max(most, math.Abs(v))
+		}
+	}
+	_, exponent := math.Frexp(most)
+	for _, x := range [][]float64{t.d, t.e} {
+		for i, v := range x {
+			x[i] = math.Ldexp(v, -exponent)
+		}
+	}
 	values, vectors = divide(t.d, t.e)
+	for i, v := range values {
+		values[i] = math.Ldexp(v, exponent)
+	}
 	t.back(vectors)
 	return values, vectors
 }

@@ -46,6 +46,8 @@ func TestEigen(t *testing.T) {
 		"graded":   func(i, n int) float64 { return math.Pow(10, -14*float64(i)/float64(n)) },
 		"low rank": func(i, n int) float64 { return float64(max(0, i-n+9)) },
 		"clusters": func(i, n int) float64 { return float64(i/7) + 1e-13*r.Float64() },
+		"small":    func(i, n int) float64 { return 1e-30 * (1 + float64(i)) },
+		"large":    func(i, n int) float64 { return 1e100 * float64(i-n/2) },
 		"nothing":  func(int, int) float64 { return 0 },
 	}
 	for kind, value := range kinds {

@@ -176,6 +176,9 @@ func (r *Round) asked(cells []cell, d residuals) *asked {
 // means are sampled.
 const maxLogits = 1 << 19
 
+// maxRows bounds the numbers of the draws of one fold: 512 MiB.
+const maxRows = 64 << 20
+
 // ask returns the questions of a group to the head of the others: on classes that they hold too.
 // Where there are too many class means, systematic sampling takes some by their images, which then
 // stand for all.
@@ -212,7 +215,7 @@ func (r *Round) ask(group []int, rest *pool,
 	if total == 0 {
 		return nil
 	}
-	for i, d := range draw(group, maxLogits/r.C/total) {
+	for i, d := range draw(group, min(maxLogits/r.C, maxRows/r.K)/total) {
 		if len(cells[i]) > 0 {
 			out = append(out, r.asked(cells[i], d))
 		}

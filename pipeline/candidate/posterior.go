@@ -32,6 +32,7 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
+	r = r.ordered()
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}

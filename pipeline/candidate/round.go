@@ -1,9 +1,11 @@
 package candidate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -32,6 +34,9 @@ type Corpus struct {
 
 // Named reports whether the corpus's classes are the round's.
 func (c *Corpus) Named() bool { return len(c.Labels) > 0 }
+
+// maxTrace bounds the trace of a corpus's covariance: its square and its inverse are numbers.
+const maxTrace = 1e100
 
 // Round is the input of a posterior. Features have K numbers, and there are C classes.
 type Round struct {
@@ -68,6 +73,39 @@ func (c *Client) cells() []cell {
 		}
 	}
 	return out
+}
+
+// ordered returns the round with the class means of each client in the order of their classes: draws
+// about them follow it, and an upload may have any.
+func (r *Round) ordered() *Round {
+	out := *r
+	out.Clients = slices.Clone(r.Clients)
+	for m := range out.Clients {
+		c := &out.Clients[m]
+		of := c.Means.Indices()
+		if slices.IsSorted(of) {
+			continue
+		}
+		by := make([]int, len(of))
+		for i := range by {
+			by[i] = i
+		}
+		slices.SortFunc(by, func(a, b int) int { return cmp.Compare(of[a], of[b]) })
+		means := &point.Set{N: c.Means.N, Dx: c.Means.Dx, C: c.Means.C}
+		var holders []float64
+		for _, i := range by {
+			means.Z = append(means.Z, c.Means.Features(i)...)
+			means.W, means.Y = append(means.W, c.Means.W[i]), append(means.Y, of[i])
+			if c.Curve != nil && c.Curve.Holders != nil {
+				holders = append(holders, c.Curve.Holders[i])
+			}
+		}
+		if c.Means = means; holders != nil {
+			curve := *c.Curve
+			curve.Holders, c.Curve = holders, &curve
+		}
+	}
+	return &out
 }
 
 func (c *Client) dof() float64 {
@@ -161,8 +199,9 @@ func (c *Corpus) check(k, classes int) error {
 	for i := range k {
 		trace += c.Within[i*k+i]
 	}
-	if err := finite(c.Within); err != nil || !(trace > 0) {
-		return fmt.Errorf("the covariance has trace %v; want finite numbers and a trace above 0", trace)
+	if err := finite(c.Within); err != nil || !(trace > 1/maxTrace && trace < maxTrace) {
+		return fmt.Errorf("the covariance has trace %v; want finite numbers and a trace of %g to %g", trace, 1/maxTrace,
+			maxTrace)
 	}
 	for i, y := range c.Labels {
 		if y < 0 || y >= classes {

@@ -47,7 +47,19 @@ func (r *Round) space() *space {
 			s.q[i*spaceWidth+j] = v.Data[i*v.Stride+k-1-j]
 		}
 	}
+	// its classes may lie apart where its images do not vary
+	if trace(s.inner(of.Within), spaceWidth) <= singular*trace(of.Within, k) {
+		return nil
+	}
 	return s
+}
+
+// trace returns that of a matrix, [n, n].
+func trace(a []float64, n int) (sum float64) {
+	for i := range n {
+		sum += a[i*n+i]
+	}
+	return sum
 }
 
 // project returns rows, [N, K], in the space.
@@ -97,6 +109,8 @@ func (s *space) within(w *moments.Within) *moments.Within {
 	switch {
 	case w == nil:
 		return nil
+	case w.Dof == 0:
+		return &moments.Within{K: spaceWidth}
 	case w.Rank > 0 && w.Rank <= spaceWidth:
 		return &moments.Within{K: spaceWidth, Dof: w.Dof, Rank: w.Rank, Data: s.project(w.Data)}
 	}
