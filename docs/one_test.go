@@ -62,10 +62,17 @@ var oneNames = []oneRow{
 var oneUnknown = []string{"unknown-cifar100-5-60", "unknown-cifar10-5-60", "unknown-cifar10-10-20",
 	"unknown-cifar100-20-60", "unknown-cifar10-10-200", "unknown-mnist-10-60", "unknown-digits-10-60"}
 
-// oneCorpora are rounds of moments with a corpus and no calibration points; those of the same clients
-// without one end in -without.
-var oneCorpora = []string{"cifar10-like-20", "cifar10-like-200", "cifar10-other-20", "cifar10-other-200",
-	"cifar10-unlike-20", "cifar10-unlike-200", "cifar100-like-20", "cifar100-other-20"}
+// oneCorpora are rounds of moments with a corpus and no calibration points, with the row of the same clients
+// whose name ends in -without.
+var oneCorpora = [][2]string{{"cifar10-like-20", "cifar10-like-20"}, {"cifar10-like-200", "cifar10-like-200"},
+	{"cifar10-other-20", "cifar10-other-20"}, {"cifar10-other-200", "cifar10-other-200"},
+	{"cifar10-unlike-20", "cifar10-unlike-20"}, {"cifar10-unlike-200", "cifar10-unlike-200"},
+	{"cifar100-like-20", "cifar100-like-20"}, {"cifar100-other-20", "cifar100-other-20"}}
+
+// oneFew are those of corpora of few images.
+var oneFew = [][2]string{{"cifar10-few-20", "cifar10-few-20"}, {"cifar10-some-20", "cifar10-few-20"},
+	{"cifar10-fewother-20", "cifar10-fewother-20"}, {"cifar10-someother-20", "cifar10-fewother-20"},
+	{"cifar100-few-20", "cifar100-few-20"}, {"cifar100-fewother-20", "cifar100-fewother-20"}}
 
 // TestOnePosterior: the tables of one posterior beside today's form are of the kept runs, paired
 // repeat by repeat. With -update they are written (make docs).
@@ -75,7 +82,8 @@ func TestOnePosterior(t *testing.T) {
 	write(t, "results/one.md", "one-families", oneText(t, oneFamilies))
 	write(t, "results/one.md", "one-names", oneText(t, oneNames))
 	write(t, "results/one.md", "one-unknown", unknownText(t))
-	write(t, "results/one.md", "one-corpora", corporaText(t))
+	write(t, "results/one.md", "one-corpora", corporaText(t, oneCorpora))
+	write(t, "results/one.md", "one-few", corporaText(t, oneFew))
 }
 
 // oneText is a table of one posterior beside today's form.
@@ -163,13 +171,14 @@ func unknownText(t *testing.T) string {
 }
 
 // corporaText is a table of one posterior with a corpus beside that without.
-func corporaText(t *testing.T) string {
+func corporaText(t *testing.T, rows [][2]string) string {
 	var b strings.Builder
 	b.WriteString("| tasks and corpus | clients | NLL | without | less it | | joint NLL | less that without |\n" +
 		"| --- | --- | ---: | ---: | ---: | --- | ---: | ---: |\n")
 	var all []float64
-	for _, row := range oneCorpora {
-		with, without := readKept(t, "one", "corpora-"+row), readKept(t, "one", "corpora-"+row+"-without")
+	for _, of := range rows {
+		row := of[0]
+		with, without := readKept(t, "one", "corpora-"+row), readKept(t, "one", "corpora-"+of[1]+"-without")
 		for _, alpha := range []float64{0, 0.3} {
 			own := figures(t, with.records, "FMP-one", "shared", alpha)
 			now := figures(t, without.records, "FMP-one", "shared", alpha)

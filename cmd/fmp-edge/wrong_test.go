@@ -54,6 +54,7 @@ func TestWrong(t *testing.T) {
 	const c = "compress --model client.onnx --client a -o a.upload "
 	outputstest.CheckWrong(t, []outputstest.Wrong{
 		// Names of classes and of files.
+		{c + "--signed-by= photos", "--signed-by is empty"},
 		{c + "stray", `"eleven" is no class`}, {c + "grades", `"01" is no class`},
 		{c + "loose", "a.png (in no folder of a class)"},
 		{c + "far", "a link"}, {c + "far/1", "in no folder of a class"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/csv"
 	"fmt"
 	"os"
 	"slices"
@@ -180,7 +181,7 @@ lacks.`,
 	cmd.Flags().Var(&o.moments.bytes, "bytes",
 		"`SIZE` of an upload of moments at most, 64k, 256k or 2m say: fewer take fewer coordinates of "+
 			"the features")
-	cmd.Flags().StringSliceVar(&o.names, "class-names", nil,
+	cmd.Flags().Var(&classNames{&o.names}, "class-names",
 		"`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -338,8 +339,33 @@ func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, uplo
 	return m, pre, upload, nil
 }
 
-// checkNames returns an error unless there are two names or more, each another.
+// classNames is the value of --class-names: names parted by commas, quoted as in CSV where they hold one.
+type classNames struct{ of *[]string }
+
+func (n *classNames) String() string { return strings.Join(*n.of, ",") }
+func (n *classNames) Type() string   { return "strings" }
+
+// Set adds names. A line break would end the list unseen; spaces beside a comma are no part of a name.
+func (n *classNames) Set(text string) error {
+	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil || len(lines) != 1 {
+		return fmt.Errorf("%q is no line of names; part them by commas: larch,spruce", text)
+	}
+	for _, name := range lines[0] {
+		*n.of = append(*n.of, strings.TrimSpace(name))
+	}
+	return nil
+}
+
+// checkNames returns an error unless there are two names or more, each another and a folder's: labels
+// are names of folders.
 func checkNames(names []string) error {
+	for _, name := range names {
+		if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") {
+			return fmt.Errorf("--class-names has %q, and no folder of a client's images can be called so: give a name "+
+				"without slashes that does not begin with a dot", name)
+		}
+	}
 	if slices.Contains(names, "") || len(names) < 2 ||
 		len(slices.Compact(slices.Sorted(slices.Values(names)))) < len(names) {
 		return fmt.Errorf("--class-names are %q; want two names or more, each another", names)

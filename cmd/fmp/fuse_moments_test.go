@@ -63,7 +63,8 @@ func TestFuseMoments(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{
-		{"--class-names", "a,a"}, {"--class-names", "a,b", "--kappa", "3"}, {"--upload", "moments"},
+		{"--class-names", "a,a"}, {"--class-names", "a,b\nc"}, {"--class-names", "a,b", "--kappa", "3"},
+		{"--upload", "moments"},
 		{"--class-names", "a,b", "--bytes", "10"},
 		{"--upload", "moment"},
 	} {

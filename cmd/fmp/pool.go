@@ -58,6 +58,8 @@ type pooled struct {
 	// Unknown are names of the round's classes that the corpus lacks.
 	Unknown []string `json:"unknown,omitempty"`
 	known   bool     // the corpus has all
+	// Absent are the classes of which no upload has images; the classifier can still name them.
+	Absent []string `json:"absent,omitempty"`
 	// Named is the share, 0 to 1, of the corpus's images that counts as one more client's; none
 	// where the predictor holds no images of the round's classes.
 	Named *float64 `json:"named,omitempty"`
@@ -454,7 +456,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if post.Effects.Any() {
 		p.Effects = post.Effects.Size
 	}
-	p.For, p.Sets = r.For, setsOf(post.Sets, r.Client.Classes)
+	p.For, p.Sets, p.Absent = r.For, setsOf(post.Sets, r.Client.Classes), r.Absent()
 	if r.Moments() {
 		p.Scope, p.Kappa = scopeMoments,
 			[]float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
@@ -529,9 +531,12 @@ func (p *pooled) print(w io.Writer) error {
 		fmt.Fprintf(&b, "form:       moments, %s; the temperature is that of clients left out, times "+
 			"%s for the tails of images\n", corpus, kappaText(p.Tails[0], p.Tails[1]))
 	} else if p.Kappa != nil {
-		fmt.Fprintf(&b, "form:       moments, %s (kappa %s; fmp fuse --kappa %.3g,%.2g "+
-			"tells it to another round behind this network)\n", corpus,
-			kappaText(p.Kappa[0], p.Kappa[1]), p.Kappa[0], p.Kappa[1])
+		told := ""
+		if calibration > 0 {
+			told = fmt.Sprintf("; fmp fuse --kappa %.3g,%.2g tells it to another round behind this network", p.Kappa[0],
+				p.Kappa[1])
+		}
+		fmt.Fprintf(&b, "form:       moments, %s (kappa %s%s)\n", corpus, kappaText(p.Kappa[0], p.Kappa[1]), told)
 	}
 	if p.Novelty != nil {
 		of := "of the corpus's classes"
@@ -542,6 +547,10 @@ func (p *pooled) print(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "scope:      %s: %s (novelty %.2f, about 1 for the corpus's)\n",
 			p.Scope, of, *p.Novelty)
+	}
+	if len(p.Absent) > 0 {
+		fmt.Fprintf(&b, "absent:     no upload has images of %s, which the classifier can still name\n",
+			clip(strings.Join(p.Absent, ", ")))
 	}
 	if len(p.Unknown) > 0 {
 		fmt.Fprintf(&b, "names:      the corpus has no class %s\n", clip(strings.Join(p.Unknown, ", ")))

@@ -167,7 +167,7 @@ func (o *poolRun) finish() error {
 		if err != nil {
 			return err
 		}
-		if err := atomicfile.WriteBytes(o.state, data); err != nil {
+		if err := atomicfile.WritePrivate(o.state, data); err != nil {
 			return err
 		}
 	}

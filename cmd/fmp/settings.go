@@ -151,6 +151,7 @@ type settingFlag struct{ text, kind string }
 func (f *settingFlag) String() string     { return f.text }
 func (f *settingFlag) Set(s string) error { f.text = s; return nil }
 func (f *settingFlag) Type() string       { return f.kind }
+func (f *settingFlag) Setting()           {} // [outputs.Setting]
 
 func kindName(t reflect.Type) string {
 	switch t.Kind() {

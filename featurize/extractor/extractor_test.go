@@ -277,6 +277,11 @@ func TestManifestIsHeeded(t *testing.T) {
 	if !slices.Equal(fa, fb) || a.Digest() != b.Digest() {
 		t.Error("mean and std from the manifest and from options differ")
 	}
+	for _, half := range []Options{{Mean: []float64{.5}}, {Std: []float64{2}}, {Std: []float64{2}, Scale: Scale255}} {
+		if _, err := New(eng, m, models.Manifest{}, half, *im); err == nil || !strings.Contains(err.Error(), "give both") {
+			t.Errorf("%+v: error %v; want mean and std, or neither", half, err)
+		}
+	}
 }
 
 func TestSidecar(t *testing.T) {

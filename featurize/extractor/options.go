@@ -139,6 +139,10 @@ func (o Options) settle() (Options, error) {
 		o.Channels = cmp.Or(o.Channels, p.Channels)
 		o.Resize = cmp.Or(o.Resize, p.Resize)
 	}
+	if (o.Mean == nil) != (o.Std == nil) {
+		return o, fmt.Errorf("extractor.mean is %v and extractor.std %v: one without the other feeds the "+
+			"model otherwise than it was trained; give both", o.Mean, o.Std)
+	}
 	if o.Scale != Scale255 {
 		for _, v := range o.Mean {
 			if v > 1 {

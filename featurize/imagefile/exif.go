@@ -65,26 +65,46 @@ func chunkOrientation(r io.ReaderAt, offset int64, order binary.ByteOrder, kind 
 	return upright
 }
 
-// directoryOrientation reads the tag in the first directory of a TIFF file, wherever in it that
-// lies.
-func directoryOrientation(r io.ReaderAt) orientation {
+// directoryOrientation reads the tag in the first directory of a TIFF file.
+func directoryOrientation(r io.ReaderAt) orientation { return tiffOrientation(directory(r)) }
+
+// directory returns a TIFF header and the first directory after it, wherever in the file that lies.
+func directory(r io.ReaderAt) []byte {
 	head := at(r, 0, 8)
 	if len(head) < 8 {
-		return upright
+		return nil
 	}
 	var order binary.ByteOrder = binary.LittleEndian
 	if head[0] == 'M' {
 		order = binary.BigEndian
 	}
-	directory := at(r, int64(order.Uint32(head[4:])), maxExif)
+	rest := at(r, int64(order.Uint32(head[4:])), maxExif)
 	order.PutUint32(head[4:], 8)
-	return tiffOrientation(append(head, directory...))
+	return append(head, rest...)
 }
 
-// tiffOrientation reads the tag in the first directory of a TIFF header (TIFF 6.0, section 2).
+// tiffOrientation reads the tag in the first directory of a TIFF header.
 func tiffOrientation(d []byte) orientation {
+	if o := orientation(tiffShort(d, 0x0112)); o >= 1 && o <= 8 {
+		return o
+	}
+	return upright
+}
+
+// negative reports whether the decoder of a TIFF file takes black for white: a fax (compression by
+// CCITT's groups 3 or 4) whose 0 is black. Runs of white are 0 there too (TIFF 6.0, section 11).
+func negative(data []byte) bool {
+	const compression, photometric, blackIsZero = 0x0103, 0x0106, 1
+	d := directory(bytes.NewReader(data))
+	c := tiffShort(d, compression)
+	return (c == 3 || c == 4) && tiffShort(d, photometric) == blackIsZero
+}
+
+// tiffShort returns a number of 16 bits in the first directory of a TIFF header (TIFF 6.0, section 2);
+// 0 where it has none.
+func tiffShort(d []byte, tag uint16) uint16 {
 	if len(d) < 8 {
-		return upright
+		return 0
 	}
 	var order binary.ByteOrder
 	switch string(d[:4]) {
@@ -93,21 +113,19 @@ func tiffOrientation(d []byte) orientation {
 	case "MM\x00*":
 		order = binary.BigEndian
 	default:
-		return upright
+		return 0
 	}
 	at := uint64(order.Uint32(d[4:]))
 	if at+2 > uint64(len(d)) {
-		return upright
+		return 0
 	}
-	const tag, short, entry = 0x0112, 3, 12
+	const short, entry = 3, 12
 	d = d[at:]
 	entries := int(order.Uint16(d))
 	for d = d[2:]; entries > 0 && len(d) >= entry; entries, d = entries-1, d[entry:] {
 		if order.Uint16(d) == tag && order.Uint16(d[2:]) == short {
-			if o := orientation(order.Uint16(d[8:])); o >= 1 && o <= 8 {
-				return o
-			}
+			return order.Uint16(d[8:])
 		}
 	}
-	return upright
+	return 0
 }

@@ -277,6 +277,11 @@ func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 	if format == "webp" {
 		fullRange(im)
 	}
+	if of, ok := im.(*image.Gray); ok && format == "tiff" && negative(data) {
+		for i, v := range of.Pix {
+			of.Pix[i] = ^v
+		}
+	}
 	if im.Bounds().Empty() { // the first frame of a GIF may be smaller than the whole
 		return nil, fmt.Errorf("%w: no pixels", ErrSize)
 	}

@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -275,6 +276,9 @@ func (w *Within) Check(c int) error {
 	case k < 1 || w.Dof < 0 || w.Rank < 0 || w.Rank > k:
 		return fmt.Errorf("moments: rows of %d numbers, %d degrees of freedom and rank %d; want 1, 0 "+
 			"and 0 at least, and no more rank than numbers", k, w.Dof, w.Rank)
+	case w.Dof > 0 && w.Rank == 0 && len(w.Data) == 0:
+		return errors.New("moments: the images of each class are alike, so that nothing tells how images of a class " +
+			"differ: give others")
 	case w.Dof == 0 && len(w.Data) != 0, w.Dof > 0 && w.Rank == 0 && len(w.Data) != k*(k+1)/2,
 		w.Rank > 0 && len(w.Data) != w.Rank*k:
 		return fmt.Errorf(

@@ -16,6 +16,7 @@ import (
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
 
@@ -220,6 +221,10 @@ func TestMomentsCorpus(t *testing.T) {
 				err := ReadCorpus(filepath.Join(t.TempDir(), "none"))
 			return err
 		}(),
+		`of the images of client "client 2"`: func() error {
+			_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: must.Get(ReadCorpus(write(rounded(us[2].Upload))))(t)})
+			return err
+		}(),
 		"the corpus has rows of": func() error {
 			_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: &wider})
 			return err
@@ -228,5 +233,22 @@ func TestMomentsCorpus(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
+	}
+}
+
+// rounded returns the upload that a client sends of the same images in int8, by another name.
+func rounded(u *federate.Upload) *federate.Upload {
+	out := *u
+	out.Client, out.Precision = "somebody", federate.Int8
+	return &out
+}
+
+// TestAbsent: classes of which nobody has images are named.
+func TestAbsent(t *testing.T) {
+	r := &Round{Client: models.Manifest{Bytes: 1, Classes: []string{"larch", "fir", "yew"}}, Uploads: []Upload{
+		{Upload: &federate.Upload{Points: &point.Set{N: 2, Dx: 1, C: 3, W: []float32{4, 0}, Z: []float32{1, 2},
+			Y: []int32{2, 1}}}}}}
+	if got := r.Absent(); !slices.Equal(got, []string{"larch", "fir"}) {
+		t.Errorf("absent are %q; want larch and fir", got)
 	}
 }

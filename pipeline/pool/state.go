@@ -67,7 +67,8 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 		}
 	}
 	if s == nil || len(s.Clients()) == 0 {
-		return nil, nil, errors.New("pool: no upload is left in the state")
+		return nil, nil, errors.New("pool: no upload would be left in the state, which stays as it was: delete its file to " +
+			"withdraw all")
 	}
 	return s, gone, nil
 }

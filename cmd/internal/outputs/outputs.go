@@ -27,8 +27,8 @@ const (
 	made = "made"
 )
 
-// ledger is the flag of a file that is read where it is there, and begun where it is not.
-const ledger = "ledger"
+// kept are flags of files that are read where they are there, and begun where they are not.
+var kept = []string{"ledger", "state"}
 
 // words are flags of names that people choose freely, and that a file may bear by chance.
 var words = []string{"class-names", "client", "for", "groups", "host", "licence", "method",
@@ -67,6 +67,9 @@ type output struct {
 // would be overwritten can be read ([regularfile.Guard]), also one named in a list or settings,
 // until release is called.
 func Check(f *pflag.FlagSet, args []string) (release func(), err error) {
+	if err := empty(f); err != nil {
+		return nil, err
+	}
 	var outputs []output
 	f.VisitAll(func(flag *pflag.Flag) {
 		path := flag.Value.String()
@@ -106,6 +109,22 @@ func Check(f *pflag.FlagSet, args []string) (release func(), err error) {
 	return regularfile.Guard(there), nil
 }
 
+// Setting is the value of a flag that may be empty where it is given: it takes the place of another
+// source's.
+type Setting interface{ Setting() }
+
+// empty returns an error for a flag that is given without text, as by "$(cat FILE)" of a file that is
+// missing: a key, or whom an output is for, would be taken as not given.
+func empty(f *pflag.FlagSet) (err error) {
+	f.Visit(func(flag *pflag.Flag) {
+		_, setting := flag.Value.(Setting)
+		if flag.Value.Type() == "string" && flag.Value.String() == "" && !setting && err == nil {
+			err = fmt.Errorf("--%s is empty: give it a value, or leave it out", flag.Name)
+		}
+	})
+	return err
+}
+
 // Claim is Check for a file that no flag names, before anything is read.
 func Claim(path string) (release func(), err error) {
 	if err := atomicfile.Ready(path); err != nil {
@@ -142,7 +161,7 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 		if Marked(flag) || Free(flag) {
 			return
 		}
-		if flag.Name == ledger {
+		if slices.Contains(kept, flag.Name) {
 			if taken := begun(flag, outputs); taken != nil {
 				err = errors.Join(err, taken)
 				return
@@ -155,7 +174,7 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 	return err
 }
 
-// begun returns an error where an output is a ledger that the command begins, or its seal: neither
+// begun returns an error where an output is a file that the command keeps, or a ledger's seal: neither
 // need be there yet.
 func begun(flag *pflag.Flag, outputs []output) error {
 	for _, o := range outputs {

@@ -69,7 +69,8 @@ type File struct {
 	// (default) to 100, to 10 of rounds of moments, and 0 of private ones.
 	Calibrate int `yaml:"calibrate"`
 	// Bounds are the bounds on an upload.
-	Bounds Bounds `yaml:"bounds"`
+	Bounds     Bounds `yaml:"bounds"`
+	bytesGiven bool
 	// Workers is the path of a roster of workers: only parts that one of them signed are pooled
 	// (fmp worker --merge). Default: parts of any worker that the NATS servers let in.
 	Workers string `yaml:"workers"`
@@ -85,7 +86,8 @@ type File struct {
 type Bounds struct {
 	// Points is the maximum number of images that a client may claim: 1 to 1e9; default 10,000.
 	Points int `yaml:"points"`
-	// Bytes is the maximum size of the message, 1 KiB to 4 MiB; default 512 KiB.
+	// Bytes is the maximum size of the message, 1 KiB to 4 MiB; default 512 KiB, or what the client
+	// graph's uploads may have (fmp fuse --bytes) where that is more.
 	Bytes int `yaml:"bytes"`
 	// Rate is the minimum number of bytes a second at which an upload comes, after ten seconds: 1
 	// to 1e9; default 1024.
@@ -185,6 +187,7 @@ func Load(path string) (*Round, error) {
 	if err := r.suitsGraph(path); err != nil {
 		return nil, err
 	}
+	r.fit(r.Client.Bytes)
 	if b := r.Privacy; b != nil && b.Noise == privacy.TwoServers {
 		s, err := prio.New(*b, r.Client.C, r.Client.K, "")
 		if err != nil {
@@ -291,10 +294,18 @@ func Parse(data []byte) (*File, error) {
 	return f, f.fill()
 }
 
+// fit raises the default bound on an upload's bytes to what a client graph makes.
+func (f *File) fit(bytes int) {
+	if !f.bytesGiven && bytes > 0 {
+		f.Bounds.Bytes = min(max(f.Bounds.Bytes, bytes+headBytes), topBytes)
+	}
+}
+
 // fill sets defaults and returns all that is wrong with the file.
 func (f *File) fill() error {
 	f.MinUploads, f.RebuildInterval = cmp.Or(f.MinUploads, 1),
 		cmp.Or(f.RebuildInterval, Duration(time.Minute))
+	f.bytesGiven = f.Bounds.Bytes != 0
 	f.Bounds.Points, f.Bounds.Bytes, f.Bounds.Rate = cmp.Or(f.Bounds.Points, defaultPoints),
 		cmp.Or(f.Bounds.Bytes, defaultBytes),
 		cmp.Or(f.Bounds.Rate, defaultRate)

@@ -109,6 +109,18 @@ func FuzzRound(f *testing.F) {
 }
 
 // TestGroups: groups of clients are read, and their clients must be on the roster.
+// TestBytesOfGraph: where the file does not say otherwise, what a client graph makes is allowed.
+func TestBytesOfGraph(t *testing.T) {
+	for _, c := range [][3]int{{0, 2 << 20, 2<<20 + headBytes}, {0, 1 << 10, defaultBytes}, {0, 1 << 30, topBytes},
+		{0, 0, defaultBytes}, {4096, 2 << 20, 4096}} {
+		f := &File{Bounds: Bounds{Bytes: c[0]}}
+		_ = f.fill() // it lacks what has no default
+		if f.fit(c[1]); f.Bounds.Bytes != c[2] {
+			t.Errorf("bounds.bytes %d and a graph of %d allow %d; want %d", c[0], c[1], f.Bounds.Bytes, c[2])
+		}
+	}
+}
+
 func TestGroups(t *testing.T) {
 	for groups, want := range map[string]string{"north=a": `"a" is not on the roster`,
 		"north": "NAME=CLIENT", "": ""} {
