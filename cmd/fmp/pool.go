@@ -490,6 +490,32 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 // scopeMoments is the Scope of a round of moments.
 const scopeMoments = "moments"
 
+// moments describes how moments were read; nothing of other uploads. Kappa is told where calibration points tell it.
+func (p *pooled) moments(told bool) string {
+	corpus := "without a corpus"
+	switch {
+	case p.Corpus == nil:
+	case *p.Corpus > 0:
+		corpus = fmt.Sprintf("with the corpus, log evidence %.1f", *p.Corpus)
+	case p.Tails != nil: // candidates of little evidence have little weight, or none
+		corpus = fmt.Sprintf("with little or nothing of the corpus, log evidence %.1f", *p.Corpus)
+	default:
+		corpus = fmt.Sprintf("without the corpus, log evidence %.1f", *p.Corpus)
+	}
+	switch {
+	case p.Tails != nil:
+		return fmt.Sprintf("form:       moments, %s; the temperature is that of clients left out, times "+
+			"%s for the tails of images\n", corpus, kappaText(p.Tails[0], p.Tails[1]))
+	case p.Kappa == nil:
+		return ""
+	case !told:
+		return fmt.Sprintf("form:       moments, %s (kappa %s)\n", corpus, kappaText(p.Kappa[0], p.Kappa[1]))
+	}
+	return fmt.Sprintf("form:       moments, %s (kappa %s; fmp fuse --kappa %.3g,%.2g "+
+		"tells it to another round behind this network)\n", corpus,
+		kappaText(p.Kappa[0], p.Kappa[1]), p.Kappa[0], p.Kappa[1])
+}
+
 // print describes the result for people.
 func (p *pooled) print(w io.Writer) error {
 	var b strings.Builder
@@ -517,27 +543,7 @@ func (p *pooled) print(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "from:       %s, %d points for n = %d%s\n", uploads, p.Points, p.N,
 		ofCalibration(calibration))
-	corpus := "without a corpus"
-	switch {
-	case p.Corpus == nil:
-	case *p.Corpus > 0:
-		corpus = fmt.Sprintf("with the corpus, log evidence %.1f", *p.Corpus)
-	case p.Tails != nil: // candidates of little evidence have little weight, or none
-		corpus = fmt.Sprintf("with little or nothing of the corpus, log evidence %.1f", *p.Corpus)
-	default:
-		corpus = fmt.Sprintf("without the corpus, log evidence %.1f", *p.Corpus)
-	}
-	if p.Tails != nil {
-		fmt.Fprintf(&b, "form:       moments, %s; the temperature is that of clients left out, times "+
-			"%s for the tails of images\n", corpus, kappaText(p.Tails[0], p.Tails[1]))
-	} else if p.Kappa != nil {
-		told := ""
-		if calibration > 0 {
-			told = fmt.Sprintf("; fmp fuse --kappa %.3g,%.2g tells it to another round behind this network", p.Kappa[0],
-				p.Kappa[1])
-		}
-		fmt.Fprintf(&b, "form:       moments, %s (kappa %s%s)\n", corpus, kappaText(p.Kappa[0], p.Kappa[1]), told)
-	}
+	b.WriteString(p.moments(calibration > 0))
 	if p.Novelty != nil {
 		of := "of the corpus's classes"
 		if p.Scope == posterior.ScopeOpen {

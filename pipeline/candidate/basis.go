@@ -25,7 +25,7 @@ const (
 	leastStrength, mostStrength = 1.0 / 4096, 64.0
 )
 
-// newTarget returns the target of a covariance w, [K, K], of so many degrees of freedom: the posterior mean of a
+// newTarget returns the target of a covariance w, [K, K], of dof degrees of freedom: the posterior mean of a
 // covariance whose prior is inverse Wishart about a multiple of the identity. w alone would be noise in most
 // directions where images are few. Variances below 0, which rounding makes, count as 0.
 func newTarget(name string, w []float64, dof float64, k int) (target, error) {

@@ -106,26 +106,7 @@ func heaviest(weight []float64, n int, least float64) []int {
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	kappa normal, o *Options) (*Mixture, error) {
 	m := &Mixture{LogKappa: kappa.mean, LogKappaError: kappa.deviation}
-	rates, left := make([]rated, len(cands)), make([]float64, len(cands))
-	for j := range cands {
-		of := make([]moments.Curve, len(per))
-		for g := range per {
-			of[g] = per[g][j]
-		}
-		t, all := temperature(of), sumOf(of)
-		left[j] = peak(all)
-		e := Evidence{Name: cands[j].name, LogLikelihood: slices.Max(all[:]),
-			LogTemperature: t.mean, LogTemperatureError: t.deviation}
-		best := slices.Index(all[:], e.LogLikelihood)
-		for g := range of {
-			e.left = append(e.left, of[g][best])
-		}
-		m.Evidence = append(m.Evidence, e)
-		rates[j] = rated{e.LogLikelihood, e.left, cands[j].target.inverse != nil}
-		if rates[j].corpus && o.reference != nil {
-			rates[j].score += corpusOdds
-		}
-	}
+	rates, left := m.rate(cands, per, o)
 	weight := weights(rates, o)
 	js := r.judges()
 	asked := heaviest(weight, most, minWeight)
@@ -190,6 +171,32 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		}
 		return nil
 	})
+}
+
+// rate adds the evidence of candidates to the mixture, and returns it in short and the log temperature of most
+// evidence of each.
+func (m *Mixture) rate(cands []candidate, per [][]moments.Curve, o *Options) ([]rated, []float64) {
+	rates, left := make([]rated, len(cands)), make([]float64, len(cands))
+	for j := range cands {
+		of := make([]moments.Curve, len(per))
+		for g := range per {
+			of[g] = per[g][j]
+		}
+		t, all := temperature(of), sumOf(of)
+		left[j] = peak(all)
+		e := Evidence{Name: cands[j].name, LogLikelihood: slices.Max(all[:]),
+			LogTemperature: t.mean, LogTemperatureError: t.deviation}
+		best := slices.Index(all[:], e.LogLikelihood)
+		for g := range of {
+			e.left = append(e.left, of[g][best])
+		}
+		m.Evidence = append(m.Evidence, e)
+		rates[j] = rated{e.LogLikelihood, e.left, cands[j].target.inverse != nil}
+		if rates[j].corpus && o.reference != nil {
+			rates[j].score += corpusOdds
+		}
+	}
+	return rates, left
 }
 
 // keep chooses the components among the candidates asked about, and returns their places there.

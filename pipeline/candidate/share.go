@@ -14,7 +14,7 @@ const bootstraps = 400
 // shares returns how sure it is that each of some predictors is the best for clients to come, by the log-likelihoods
 // of the groups that were left out, [predictors, groups]: the mean of its weight over groups that count at random
 // (Rubin, The Bayesian bootstrap, Annals of Statistics 9, 1981; pseudo-BMA+ of Yao, Vehtari, Simpson and Gelman,
-// Bayesian Analysis 13, 2018). Their sum alone takes what few images differ by for certain.
+// Bayesian Analysis 13, 2018). Their sum alone takes a difference of few images for certain.
 func shares(left [][]float64, r *rand.Rand) []float64 {
 	out, of := make([]float64, len(left)), make([]float64, len(left))
 	weight := make([]float64, len(left[0]))

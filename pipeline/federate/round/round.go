@@ -86,8 +86,8 @@ type File struct {
 type Bounds struct {
 	// Points is the maximum number of images that a client may claim: 1 to 1e9; default 10,000.
 	Points int `yaml:"points"`
-	// Bytes is the maximum size of the message, 1 KiB to 4 MiB; default 512 KiB, or what the client
-	// graph's uploads may have (fmp fuse --bytes) where that is more.
+	// Bytes is the maximum size of the message, 1 KiB to 4 MiB; default 512 KiB, or the bound of
+	// the client graph (fmp fuse --bytes) where that is more.
 	Bytes int `yaml:"bytes"`
 	// Rate is the minimum number of bytes a second at which an upload comes, after ten seconds: 1
 	// to 1e9; default 1024.
@@ -294,7 +294,7 @@ func Parse(data []byte) (*File, error) {
 	return f, f.fill()
 }
 
-// fit raises the default bound on an upload's bytes to what a client graph makes.
+// fit raises the default bound on an upload's bytes to that of a client graph.
 func (f *File) fit(bytes int) {
 	if !f.bytesGiven && bytes > 0 {
 		f.Bounds.Bytes = min(max(f.Bounds.Bytes, bytes+headBytes), topBytes)
