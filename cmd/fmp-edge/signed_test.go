@@ -61,6 +61,6 @@ func TestSignedBy(t *testing.T) {
 		write(t, at("elsewhere.sig"), sign("k", at("k.pub")))
 		fails("has sha256", exitFailed, "--signature", at("elsewhere.sig"))
 		fails("holds no public key", exitUsage, "--signed-by", at("k"))
-		fails("without --signed-by", exitUsage, "--signed-by", "", "--signature", file+".sig")
+		fails("--signed-by is empty", exitUsage, "--signed-by", "", "--signature", file+".sig")
 	}
 }

@@ -104,7 +104,7 @@ func TestPoolWithout(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"none of the 5 uploads":     append([]string{"--without", "client 9"}, r.uploads...),
-		"no upload would be left":   {"--without", "client 0", r.uploads[0]},
+		"no upload is left":         {"--without", "client 0", r.uploads[0]},
 		"--record tells of clients": append([]string{"--record", "x", "--key", "y"}, r.uploads...),
 		"give both or neither": append([]string{"--record", "x", "--without", "client 1"},
 			r.uploads...),

@@ -193,7 +193,7 @@ func TestAdaptExtractor(t *testing.T) {
 	needRuntime(t)
 	from, out := randomExtractor(t), filepath.Join(t.TempDir(), "adapted.onnx")
 	train := []string{"train", "extractor", "--from", from, "--dataset", "digits", "--classes", "5",
-		"--exclude-classes", "5-9", "--mean", "0.5", "--lora", "2", "--epochs", "1", "--batch",
+		"--exclude-classes", "5-9", "--mean", "0.5", "--std", "1", "--lora", "2", "--epochs", "1", "--batch",
 		"100", "--out", out}
 	if code, said, errs := runFMP(t, train...); code != exitOK || !strings.Contains(said, "after:") {
 		t.Fatalf("exit code %d: %s%s", code, said, errs)

@@ -414,6 +414,9 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 			return nil, nil, fmt.Errorf(
 				"record %d: %s has another label above: an image is of one class; leave one of the two out",
 				line, path)
+		} else if again && label != Unlabelled {
+			return nil, nil, fmt.Errorf("record %d: %s is in the list above: an image counts once; leave one of the two out",
+				line, path)
 		}
 		labels[path] = label
 		names.count(name)

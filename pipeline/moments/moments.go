@@ -12,7 +12,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -268,6 +267,14 @@ func (w *Within) AddTo(sum []float64) {
 	}
 }
 
+// alike says what a scatter without numbers is of.
+func alike(scatter []float32) string {
+	if len(scatter) > 0 {
+		return ""
+	}
+	return ": the images of each class are alike, and do not tell how images of a class differ; give others"
+}
+
 // Check returns an error unless sizes agree, numbers are finite, labels are of c classes and no
 // diagonal element is negative.
 func (w *Within) Check(c int) error {
@@ -276,14 +283,11 @@ func (w *Within) Check(c int) error {
 	case k < 1 || w.Dof < 0 || w.Rank < 0 || w.Rank > k:
 		return fmt.Errorf("moments: rows of %d numbers, %d degrees of freedom and rank %d; want 1, 0 "+
 			"and 0 at least, and no more rank than numbers", k, w.Dof, w.Rank)
-	case w.Dof > 0 && w.Rank == 0 && len(w.Data) == 0:
-		return errors.New("moments: the images of each class are alike, so that nothing tells how images of a class " +
-			"differ: give others")
 	case w.Dof == 0 && len(w.Data) != 0, w.Dof > 0 && w.Rank == 0 && len(w.Data) != k*(k+1)/2,
 		w.Rank > 0 && len(w.Data) != w.Rank*k:
 		return fmt.Errorf(
-			"moments: a scatter of %d numbers, rank %d and %d degrees of freedom for rows of %d",
-			len(w.Data), w.Rank, w.Dof, k)
+			"moments: a scatter of %d numbers, rank %d and %d degrees of freedom for rows of %d%s",
+			len(w.Data), w.Rank, w.Dof, k, alike(w.Data))
 	case w.Rank > w.Dof:
 		return fmt.Errorf("moments: a scatter of rank %d with %d degrees of freedom; want no higher rank",
 			w.Rank, w.Dof)
