@@ -410,13 +410,10 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
-		if before, again := labels[path]; again && before != label {
-			return nil, nil, fmt.Errorf(
-				"record %d: %s has another label above: an image is of one class; leave one of the two out",
-				line, path)
-		} else if again && label != Unlabelled {
-			return nil, nil, fmt.Errorf("record %d: %s is in the list above: an image counts once; leave one of the two out",
-				line, path)
+		if before, again := labels[path]; again {
+			if err := twice(before, label); err != nil {
+				return nil, nil, fmt.Errorf("record %d: %s %w; leave one of the two out", line, path, err)
+			}
 		}
 		labels[path] = label
 		names.count(name)
@@ -426,6 +423,17 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		return nil, nil, fmt.Errorf("no images in the list; want lines of path,label")
 	}
 	return files, names.list, nil
+}
+
+// twice returns an error for an image that a list names twice with these labels.
+func twice(before, label int) error {
+	switch {
+	case before != label:
+		return errors.New("has another label above: an image is of one class")
+	case label != Unlabelled:
+		return errors.New("is in the list above: an image counts once")
+	}
+	return nil
 }
 
 // idx is a source of images of one size in an IDX file, read as they are needed.

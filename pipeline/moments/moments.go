@@ -267,7 +267,7 @@ func (w *Within) AddTo(sum []float64) {
 	}
 }
 
-// alike says what a scatter without numbers is of.
+// alike explains a scatter without numbers.
 func alike(scatter []float32) string {
 	if len(scatter) > 0 {
 		return ""
