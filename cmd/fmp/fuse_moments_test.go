@@ -65,7 +65,8 @@ func TestFuseMoments(t *testing.T) {
 	for _, args := range [][]string{
 		{"--class-names", "a,a"}, {"--class-names", "a,b\nc"}, {"--class-names", "a,b", "--kappa", "3"},
 		{"--upload", "moments"},
-		{"--class-names", "a,b", "--bytes", "10"},
+		{"--class-names", "a,b", "--bytes", "10"}, {"--class-names", "a,b", "--extractor.std", "0.5"},
+		{"--class-names", "a,b", "--extractor.mean", "0.5"},
 		{"--upload", "moment"},
 	} {
 		if code, _, stderr := runFMP(t,

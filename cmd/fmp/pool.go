@@ -71,8 +71,8 @@ type pooled struct {
 	// Tails is the factor of the temperature for the tails of images, and the standard deviation of its
 	// logarithm, where the temperature is that of clients left out: nothing told kappa.
 	Tails []float64 `json:"tails,omitempty"`
-	// Corpus is the log evidence of the corpus, its prior odds included: it took part where this is
-	// above 0, and beside tails with its weight. None without one.
+	// Corpus is the log evidence of the corpus. Beside kappa prior odds are included, and it took part where this
+	// is above 0; beside tails it has the share that clients left out are sure of. None without one.
 	Corpus *float64 `json:"corpus,omitempty"`
 	L2     float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh  int      `json:"fresh,omitempty"` // 0: the limit of many

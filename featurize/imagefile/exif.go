@@ -85,26 +85,31 @@ func directory(r io.ReaderAt) []byte {
 
 // tiffOrientation reads the tag in the first directory of a TIFF header.
 func tiffOrientation(d []byte) orientation {
-	if o := orientation(tiffShort(d, 0x0112)); o >= 1 && o <= 8 {
-		return o
+	if n, kind := tiffNumber(d, 0x0112); kind == tiffShort && n >= 1 && n <= 8 {
+		return orientation(n)
 	}
 	return upright
 }
 
 // negative reports whether the decoder of a TIFF file takes black for white: a fax (compression by
-// CCITT's groups 3 or 4) whose 0 is black. Runs of white are 0 there too (TIFF 6.0, section 11).
+// CCITT's groups 3 or 4) whose 0 is black. Runs of white are 0 there too (TIFF 6.0, section 11), and
+// golang.org/x/image 0.47 has them white.
 func negative(data []byte) bool {
 	const compression, photometric, blackIsZero = 0x0103, 0x0106, 1
 	d := directory(bytes.NewReader(data))
-	c := tiffShort(d, compression)
-	return (c == 3 || c == 4) && tiffShort(d, photometric) == blackIsZero
+	c, _ := tiffNumber(d, compression)
+	zero, _ := tiffNumber(d, photometric)
+	return (c == 3 || c == 4) && zero == blackIsZero
 }
 
-// tiffShort returns a number of 16 bits in the first directory of a TIFF header (TIFF 6.0, section 2);
-// 0 where it has none.
-func tiffShort(d []byte, tag uint16) uint16 {
+// Types of a TIFF's numbers, of 16 and of 32 bits (TIFF 6.0, section 2).
+const tiffShort, tiffLong = 3, 4
+
+// tiffNumber returns the last number with a tag in the first directory of a TIFF header, as decoders take it, and
+// its type; 0 where it has none.
+func tiffNumber(d []byte, tag uint16) (n uint32, kind uint16) {
 	if len(d) < 8 {
-		return 0
+		return 0, 0
 	}
 	var order binary.ByteOrder
 	switch string(d[:4]) {
@@ -113,19 +118,23 @@ func tiffShort(d []byte, tag uint16) uint16 {
 	case "MM\x00*":
 		order = binary.BigEndian
 	default:
-		return 0
+		return 0, 0
 	}
 	at := uint64(order.Uint32(d[4:]))
 	if at+2 > uint64(len(d)) {
-		return 0
+		return 0, 0
 	}
-	const short, entry = 3, 12
+	const entry = 12
 	d = d[at:]
 	entries := int(order.Uint16(d))
 	for d = d[2:]; entries > 0 && len(d) >= entry; entries, d = entries-1, d[entry:] {
-		if order.Uint16(d) == tag && order.Uint16(d[2:]) == short {
-			return order.Uint16(d[8:])
+		switch of := order.Uint16(d[2:]); {
+		case order.Uint16(d) != tag:
+		case of == tiffShort:
+			n, kind = uint32(order.Uint16(d[8:])), of
+		case of == tiffLong:
+			n, kind = order.Uint32(d[8:]), of
 		}
 	}
-	return 0
+	return n, kind
 }

@@ -17,10 +17,16 @@ const fax = "SUkqAA4AAAAufgAgAgAJAAABAwABAAAACAAAAAEBAwABAAAAAgAAAAIBAwABAAAAAQA
 func TestFax(t *testing.T) {
 	black := must.Get(base64.StdEncoding.DecodeString(fax))(t)
 	white := bytes.Replace(black, []byte{6, 1, 3, 0, 1, 0, 0, 0, 1}, []byte{6, 1, 3, 0, 1, 0, 0, 0, 0}, 1)
+	// the compression as a number of 32 bits
+	long := bytes.Replace(black, []byte{3, 1, 3, 0, 1, 0, 0, 0, 4}, []byte{3, 1, 4, 0, 1, 0, 0, 0, 4}, 1)
+	if bytes.Equal(white, black) || bytes.Equal(long, black) {
+		t.Fatal("the fax has other tags")
+	}
+	of := []byte{0, 0, 255, 255, 255, 255, 255, 0}
 	for _, c := range []struct {
 		data []byte
 		want []byte
-	}{{black, []byte{0, 0, 255, 255, 255, 255, 255, 0}}, {white, []byte{255, 255, 0, 0, 0, 0, 0, 255}}} {
+	}{{black, of}, {long, of}, {white, []byte{255, 255, 0, 0, 0, 0, 0, 255}}} {
 		im := must.Get(decodeOther(t.Context(), c.data))(t).(*image.Gray)
 		if !bytes.Equal(im.Pix[:8], c.want) || !bytes.Equal(im.Pix[im.Stride:][:8], c.want) {
 			t.Errorf("pixels are %v; want rows of %v", im.Pix, c.want)

@@ -50,3 +50,11 @@ func each(n, threads int, do func(i int) error) error {
 	}
 	return g.Wait()
 }
+
+// trace returns that of a matrix, [n, n].
+func trace(a []float64, n int) (sum float64) {
+	for i := range n {
+		sum += a[i*n+i]
+	}
+	return sum
+}

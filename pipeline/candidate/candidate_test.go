@@ -185,8 +185,8 @@ func overHindsight(t *testing.T, far bool) (over float64) {
 	return over
 }
 
-// A corpus of the round's classes never costs more than .005 nats an image, also under wrong names,
-// under which the images of those classes do not count.
+// A corpus of images of the round's kind never costs more than .005 nats an image, also under wrong names of some
+// classes, whose images do not count then.
 func TestNames(t *testing.T) {
 	for seed := range uint64(3) {
 		w := newWorld(seed)

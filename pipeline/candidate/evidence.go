@@ -176,8 +176,11 @@ func (r *Round) asked(cells []cell, d residuals) *asked {
 // means are sampled.
 const maxLogits = 1 << 19
 
-// maxRows bounds the numbers of the draws of one fold: 512 MiB.
-const maxRows = 64 << 20
+// maxFoldNumbers bounds the numbers of one fold's class means and draws: 512 MiB.
+const maxFoldNumbers = 64 << 20
+
+// room returns how many rows, class means and draws, one fold has room for.
+func room(k, classes int) int { return max(min(maxLogits/classes, maxFoldNumbers/k), 2) }
 
 // ask returns the questions of a group to the head of the others: on classes that they hold too.
 // Where there are too many class means, systematic sampling takes some by their images, which then
@@ -192,7 +195,7 @@ func (r *Round) ask(group []int, rest *pool,
 			}
 		}
 	}
-	most := max(maxLogits/r.C/2, 1) // of two rows
+	most := room(r.K, r.C) / 2 // of two rows
 	if total > most {
 		step := images / float64(most)
 		at := step / 2
@@ -215,7 +218,7 @@ func (r *Round) ask(group []int, rest *pool,
 	if total == 0 {
 		return nil
 	}
-	for i, d := range draw(group, min(maxLogits/r.C, maxRows/r.K)/total) {
+	for i, d := range draw(group, room(r.K, r.C)/total) {
 		if len(cells[i]) > 0 {
 			out = append(out, r.asked(cells[i], d))
 		}

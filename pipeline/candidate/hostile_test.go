@@ -101,3 +101,13 @@ func TestSpaceOfHostileCorpora(t *testing.T) {
 		t.Error("a covariance of 1e300 is taken")
 	}
 }
+
+// TestRoom: neither few classes nor many features make questions large.
+func TestRoom(t *testing.T) {
+	for _, c := range [][3]int{{1280, 10, 1 << 19 / 10}, {1280, 2, 64 << 20 / 1280}, {32, 1000, 1 << 19 / 1000},
+		{1 << 30, 2, 2}, {1, 1 << 30, 2}} {
+		if got := room(c[0], c[1]); got != c[2] {
+			t.Errorf("room for %d rows of %d numbers and %d classes; want %d", got, c[0], c[1], c[2])
+		}
+	}
+}

@@ -2,7 +2,6 @@ package candidate
 
 import (
 	"math"
-	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -83,7 +82,7 @@ func (g *judge) ask(b *basis, l linear) [judgeBlocks]moments.Curve {
 // the blocks' mean log-likelihoods there.
 func verdict(blocks [judgeBlocks]moments.Curve) (at, e float64, likelihood []float64) {
 	all := sumOf(blocks[:])
-	best := slices.Index(all[:], slices.Max(all[:]))
+	best := highest(all)
 	left := make([]float64, judgeBlocks)
 	for i := range blocks {
 		left[i] = peak(less(all, &blocks[i]))

@@ -3,7 +3,6 @@ package candidate
 import (
 	"math"
 	"math/rand/v2"
-	"strings"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -53,15 +52,16 @@ type Evidence struct {
 	LogTemperature, LogTemperatureError float64
 	Weight                              float64 // 0 for a candidate that is no component
 
-	left []float64 // the likelihood's parts, of the groups that were left out
+	left   []float64 // the likelihood's parts, of the groups that were left out
+	corpus bool      // with the covariance of a corpus, or in the coordinates in which it varies
 }
 
-// Corpora returns the log evidence of the round's corpora: that of the best candidate with the
-// covariance of one, less that of the best without; false where there are none.
+// Corpora returns the log evidence of the round's corpora: that of the best candidate that reads one, less that of
+// the best without; false where there are none.
 func (m *Mixture) Corpora() (evidence float64, ok bool) {
 	with, without := math.Inf(-1), math.Inf(-1)
 	for _, e := range m.Evidence {
-		if strings.HasPrefix(e.Name, "corpus ") {
+		if e.corpus {
 			with = max(with, e.LogLikelihood)
 		} else {
 			without = max(without, e.LogLikelihood)

@@ -106,7 +106,7 @@ func heaviest(weight []float64, n int, least float64) []int {
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	kappa normal, o *Options) (*Mixture, error) {
 	m := &Mixture{LogKappa: kappa.mean, LogKappaError: kappa.deviation}
-	rates, left := m.rate(cands, per, o)
+	rates, peaks := m.rate(cands, per, o)
 	weight := weights(rates, o)
 	js := r.judges()
 	asked := heaviest(weight, most, minWeight)
@@ -137,7 +137,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		}
 		var more float64
 		if o.reference == nil {
-			more = s.more(left[asked[i]], sharper[i].halved+e.LogTemperature, halves)
+			more = s.more(peaks[asked[i]], sharper[i].halved+e.LogTemperature, halves)
 		}
 		found[i] = hear(js, h, l, normal{kappa.mean + sharper[i].log - more,
 			math.Hypot(e.LogTemperatureError, kappa.deviation)})
@@ -173,30 +173,30 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	})
 }
 
-// rate adds the evidence of candidates to the mixture, and returns it in short and the log temperature of most
-// evidence of each.
+// rate adds the evidence of candidates to the mixture. It returns their ratings, and the log temperature at which
+// each has most evidence.
 func (m *Mixture) rate(cands []candidate, per [][]moments.Curve, o *Options) ([]rated, []float64) {
-	rates, left := make([]rated, len(cands)), make([]float64, len(cands))
+	rates, peaks := make([]rated, len(cands)), make([]float64, len(cands))
 	for j := range cands {
 		of := make([]moments.Curve, len(per))
 		for g := range per {
 			of[g] = per[g][j]
 		}
 		t, all := temperature(of), sumOf(of)
-		left[j] = peak(all)
-		e := Evidence{Name: cands[j].name, LogLikelihood: slices.Max(all[:]),
-			LogTemperature: t.mean, LogTemperatureError: t.deviation}
-		best := slices.Index(all[:], e.LogLikelihood)
+		peaks[j] = peak(all)
+		best := highest(all)
+		e := Evidence{Name: cands[j].name, LogLikelihood: all[best],
+			LogTemperature: t.mean, LogTemperatureError: t.deviation, corpus: cands[j].target.inverse != nil}
 		for g := range of {
 			e.left = append(e.left, of[g][best])
 		}
 		m.Evidence = append(m.Evidence, e)
-		rates[j] = rated{e.LogLikelihood, e.left, cands[j].target.inverse != nil}
+		rates[j] = rated{e.LogLikelihood, e.left, e.corpus}
 		if rates[j].corpus && o.reference != nil {
 			rates[j].score += corpusOdds
 		}
 	}
-	return rates, left
+	return rates, peaks
 }
 
 // keep chooses the components among the candidates asked about, and returns their places there.

@@ -195,12 +195,9 @@ func (c *Corpus) check(k, classes int) error {
 	if !(c.Dof >= 0) || math.IsInf(c.Dof, 0) {
 		return fmt.Errorf("a covariance of %v degrees of freedom; want a number of 0 at least", c.Dof)
 	}
-	var trace float64
-	for i := range k {
-		trace += c.Within[i*k+i]
-	}
-	if err := finite(c.Within); err != nil || !(trace > 1/maxTrace && trace < maxTrace) {
-		return fmt.Errorf("the covariance has trace %v; want finite numbers and a trace of %g to %g", trace, 1/maxTrace,
+	size := trace(c.Within, k)
+	if err := finite(c.Within); err != nil || !(size > 1/maxTrace && size < maxTrace) {
+		return fmt.Errorf("the covariance has trace %v; want finite numbers and a trace of %g to %g", size, 1/maxTrace,
 			maxTrace)
 	}
 	for i, y := range c.Labels {

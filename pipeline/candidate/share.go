@@ -40,7 +40,7 @@ func shares(left [][]float64, r *rand.Rand) []float64 {
 	return out
 }
 
-// rated is a candidate's evidence in short.
+// rated is the rating of a candidate, of which its weight follows.
 type rated struct {
 	score  float64   // log-likelihood
 	left   []float64 // of the groups that were left out; they add up to the score

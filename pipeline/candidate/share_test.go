@@ -36,3 +36,14 @@ func TestWeights(t *testing.T) {
 		t.Errorf("weights %v and, beside more candidates, %v", alone, more)
 	}
 }
+
+// TestCorporaInTheirCoordinates: a candidate of any target reads the corpus in the coordinates in which it varies.
+func TestCorporaInTheirCoordinates(t *testing.T) {
+	of := func(name string, likelihood float64) *Mixture {
+		return &Mixture{Evidence: []Evidence{{Name: name, LogLikelihood: likelihood, Weight: 1, left: []float64{likelihood}}}}
+	}
+	m := of("identity 2", -10).beside(of("identity 0.5", -2), nil, &Options{})
+	if e, ok := m.Corpora(); !ok || e != 8 {
+		t.Errorf("log evidence of the corpus %g, %v; want 8", e, ok)
+	}
+}

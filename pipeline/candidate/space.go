@@ -54,14 +54,6 @@ func (r *Round) space() *space {
 	return s
 }
 
-// trace returns that of a matrix, [n, n].
-func trace(a []float64, n int) (sum float64) {
-	for i := range n {
-		sum += a[i*n+i]
-	}
-	return sum
-}
-
 // project returns rows, [N, K], in the space.
 func (s *space) project(rows []float32) []float32 {
 	x := make([]float64, len(rows))
@@ -150,8 +142,8 @@ func (l *lifted) draw(t erm.Theta, r *rand.Rand) erm.Theta {
 	return l.space.lift(l.of.draw(l.space.lower(t), r))
 }
 
-// beside returns the mixture of a round and of the same round in a space, by the evidence of the
-// best component of each.
+// beside returns the mixture of a round and of the same round in a space, by shares between the best component of
+// each.
 func (m *Mixture) beside(in *Mixture, s *space, o *Options) *Mixture {
 	out := *m
 	out.Components, out.Evidence = nil, nil
@@ -166,6 +158,7 @@ func (m *Mixture) beside(in *Mixture, s *space, o *Options) *Mixture {
 		for _, e := range of.Evidence {
 			e.Weight *= share
 			if i == 1 {
+				e.corpus = true
 				e.Name = fmt.Sprintf("%s, %d coordinates", e.Name, spaceWidth)
 			}
 			out.Evidence = append(out.Evidence, e)

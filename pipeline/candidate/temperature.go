@@ -41,16 +41,20 @@ func (n normal) given(value, e float64) normal {
 	return normal{(a*value + b*n.mean) / (a + b), 1 / math.Sqrt(a+b)}
 }
 
-// peak returns the logarithm of the temperature of a curve's maximum, by a parabola through three
-// points.
-func peak(c *moments.Curve) float64 {
-	i := 0
+// highest returns the place of a curve's maximum.
+func highest(c *moments.Curve) (i int) {
 	for j, v := range c {
 		if v > c[i] {
 			i = j
 		}
 	}
-	i = min(max(i, 1), len(c)-2)
+	return i
+}
+
+// peak returns the logarithm of the temperature of a curve's maximum, by a parabola through three
+// points.
+func peak(c *moments.Curve) float64 {
+	i := min(max(highest(c), 1), len(c)-2)
 	at := float64(i)
 	if bend := c[i-1] - 2*c[i] + c[i+1]; bend < 0 {
 		at += (c[i-1] - c[i+1]) / 2 / bend

@@ -142,7 +142,10 @@ func (s Source) Options() extractor.Options {
 		Channels: x.Channels, Resize: x.Resize, Preset: x.Preset,
 		Layout: x.Layout, Output: x.Output, Threads: s.Threads}
 	if len(o.Mean) == 0 {
-		o.Mean, o.Std = nil, nil
+		o.Mean = nil
+	}
+	if len(o.Std) == 0 {
+		o.Std = nil
 	}
 	return o
 }

@@ -267,9 +267,9 @@ func (w *Within) AddTo(sum []float64) {
 	}
 }
 
-// alike explains a scatter without numbers.
-func alike(scatter []float32) string {
-	if len(scatter) > 0 {
+// alike explains a scatter of no rank.
+func (w *Within) alike() string {
+	if len(w.Data) > 0 || w.Rank > 0 {
 		return ""
 	}
 	return ": the images of each class are alike, and do not tell how images of a class differ; give others"
@@ -287,7 +287,7 @@ func (w *Within) Check(c int) error {
 		w.Rank > 0 && len(w.Data) != w.Rank*k:
 		return fmt.Errorf(
 			"moments: a scatter of %d numbers, rank %d and %d degrees of freedom for rows of %d%s",
-			len(w.Data), w.Rank, w.Dof, k, alike(w.Data))
+			len(w.Data), w.Rank, w.Dof, k, w.alike())
 	case w.Rank > w.Dof:
 		return fmt.Errorf("moments: a scatter of rank %d with %d degrees of freedom; want no higher rank",
 			w.Rank, w.Dof)

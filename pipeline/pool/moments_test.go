@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -221,8 +222,13 @@ func TestMomentsCorpus(t *testing.T) {
 				err := ReadCorpus(filepath.Join(t.TempDir(), "none"))
 			return err
 		}(),
-		`of the images of client "client 2"`: func() error {
-			_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: must.Get(ReadCorpus(write(rounded(us[2].Upload))))(t)})
+		"of the corpus's images": func() error {
+			copied := *us[2].Upload
+			copied.Client, copied.Precision = "somebody", federate.Int8
+			_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: must.Get(ReadCorpus(write(&copied)))(t)})
+			if unfit := (*UnfitError)(nil); !errors.As(err, &unfit) || len(unfit.Left) != 2 {
+				t.Errorf("%v; want an upload that can be left out, and two others", err)
+			}
 			return err
 		}(),
 		"the corpus has rows of": func() error {
@@ -236,11 +242,42 @@ func TestMomentsCorpus(t *testing.T) {
 	}
 }
 
-// rounded returns the upload that a client sends of the same images in int8, by another name.
-func rounded(u *federate.Upload) *federate.Upload {
-	out := *u
-	out.Client, out.Precision = "somebody", federate.Int8
-	return &out
+// TestSameImages: copies are told, in any order of classes, and no other images, however many there are and
+// whatever their features have in common.
+func TestSameImages(t *testing.T) {
+	const k, c = 300, 3
+	at := rng.New(1, "same")
+	draw := func(n int) *discriminant.Client {
+		s := &point.Set{N: c, Dx: k, C: c, Y: []int32{2, 0, 1}}
+		for y := range c {
+			s.W = append(s.W, float32(n+y%2))
+			for range k { // the mean of n images of mean 5 and variance 1
+				s.Z = append(s.Z, float32(5+float64(y)/50+at.NormFloat64()/math.Sqrt(float64(n))))
+			}
+		}
+		w := &moments.Within{K: k, Dof: c * n, Data: make([]float32, k*(k+1)/2)}
+		for i, to := 0, 0; i < k; i++ {
+			w.Data[to] = float32(w.Dof)
+			to += k - i
+		}
+		return &discriminant.Client{Means: s, Within: w}
+	}
+	for _, n := range []int{1, 20, 5000, 1_000_000} {
+		a, b := draw(n), draw(n)
+		if sameImages(b.Means, a) {
+			t.Errorf("%d other images a class are taken for the corpus's", n)
+		}
+		turned := &point.Set{N: c, Dx: k, C: c, Y: []int32{1, 0, 2}}
+		for i := range c {
+			turned.W, turned.Z = append(turned.W, a.Means.W[c-1-i]), append(turned.Z, a.Means.Features(c-1-i)...)
+		}
+		if !sameImages(a.Means, a) || !sameImages(turned, a) {
+			t.Errorf("the corpus's %d images a class are not told", n)
+		}
+		if turned.W[0]++; sameImages(turned, a) {
+			t.Errorf("one of %d images more is taken for the corpus's", n)
+		}
+	}
 }
 
 // TestAbsent: classes of which nobody has images are named.
@@ -250,5 +287,9 @@ func TestAbsent(t *testing.T) {
 			Y: []int32{2, 1}}}}}}
 	if got := r.Absent(); !slices.Equal(got, []string{"larch", "fir"}) {
 		t.Errorf("absent are %q; want larch and fir", got)
+	}
+	r.Rest = &Rest{Means: &point.Set{N: 1, Dx: 1, C: 3, W: []float32{9}, Z: []float32{3}, Y: []int32{0}}}
+	if got := r.Absent(); !slices.Equal(got, []string{"fir"}) {
+		t.Errorf("beside merged clients absent are %q; want fir", got)
 	}
 }

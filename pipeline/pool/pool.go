@@ -80,8 +80,9 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	}
 	if r.Moments() {
 		// A server makes its settings sure before it has a point.
-		if err := r.checkCorpus(); err != nil {
-			return nil, err
+		if c, u := r.CorpusMoments, uploads[0].Points; c != nil && u != nil && c.Within.K != u.Dx {
+			return nil, fmt.Errorf("pool: the corpus has rows of %d numbers, and the uploads have %d: "+
+				"make both behind one extractor, with the same --bytes", c.Within.K, u.Dx)
 		}
 	} else if err := r.openPredictor(); err != nil {
 		return nil, err
@@ -99,29 +100,6 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 		return nil, fmt.Errorf("pool: %w", err)
 	}
 	return r, r.settle()
-}
-
-// checkCorpus returns an error for a corpus of other features than the uploads', or of a client's images: they
-// would count as those of somebody else, who bears the client out.
-func (r *Round) checkCorpus() error {
-	c := r.CorpusMoments
-	if c == nil {
-		return nil
-	}
-	for _, u := range r.Uploads {
-		if u.Points == nil {
-			continue
-		}
-		if c.Within.K != u.Points.Dx {
-			return fmt.Errorf("pool: the corpus has rows of %d numbers, and the uploads have %d: make both behind "+
-				"one extractor, with the same --bytes", c.Within.K, u.Points.Dx)
-		}
-		if sameImages(u.Points, c.Means) {
-			return fmt.Errorf("pool: the corpus is of the images of client %q: give one of images that no client holds",
-				u.Client)
-		}
-	}
-	return nil
 }
 
 // client returns the number of the client that Options.For names, from 1; 0 where it names none.

@@ -6,7 +6,9 @@ import (
 
 	"fmp/models"
 	"fmp/onnx/printable"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/point"
 	"fmp/pipeline/sample"
 )
 
@@ -55,8 +57,9 @@ func Kind(client models.Manifest) func(*federate.Upload) error {
 }
 
 // checkKind returns an error unless an upload has the sizes and the parts that the round's client
-// graph makes and, where nobody is judged, a scatter that is a covariance. A fold of a state has the
-// scatter of class means too, and the rounding of its uploads, which were looked at.
+// graph makes, other images than the corpus and, where nobody is judged, a scatter that is a
+// covariance. A fold of a state has the scatter of class means too, and the rounding of its uploads,
+// which were looked at.
 func (r *Round) checkKind(u *federate.Upload) error {
 	f, of := r.Client, fmt.Errorf
 	switch k := f.PointWidth(); {
@@ -73,10 +76,40 @@ func (r *Round) checkKind(u *federate.Upload) error {
 		return of("it holds calibration points or a curve, and the client graph asks for points alone")
 	case r.kind() == ofPoints && f.S > 0 && u.Points.N > f.S:
 		return of("it has %d points; those of the client graph are %d", u.Points.N, f.S)
+	case r.Moments() && r.CorpusMoments != nil && sameImages(u.Points, r.CorpusMoments):
+		return of("it is of the corpus's images, which would count twice and speak for themselves: give a corpus of " +
+			"images that no client holds")
 	case r.Moments() && r.Trust && !r.alike:
 		return checkCovariance(u.Within, u.Precision)
 	}
 	return nil
+}
+
+// sameImages reports whether class means are of a corpus's images: as many of each class, and nearer than those of
+// other images by chance. The squared distance of two means of n images each is 2 tr(W) / n on average; a
+// sixteenth of that in every class is no chance. Rounding to int8 hides copies of some hundred images a class.
+func sameImages(a *point.Set, corpus *discriminant.Client) bool {
+	const chance = 16
+	b, w := corpus.Means, corpus.Within
+	if a.N != b.N || a.Dx != b.Dx {
+		return false
+	}
+	variance := w.Trace() / float64(w.Dof)
+	for i := range a.N {
+		found := false
+		for j := 0; j < b.N && !found; j++ {
+			var apart float64
+			for k, v := range a.Features(i) {
+				d := float64(v) - float64(b.Features(j)[k])
+				apart += d * d
+			}
+			found = a.W[i] == b.W[j] && apart <= 2*variance/float64(a.W[i])/chance
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
 }
 
 // Check returns an error for an upload that the client graph makes of no images: of other sizes or

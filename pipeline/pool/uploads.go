@@ -168,16 +168,25 @@ func Twins(us []Upload) []string {
 	return out
 }
 
-// Absent returns the names of the round's classes of which no upload has images; none where uploads are
-// embedded, so that nothing tells.
+// Absent returns the names of the round's classes of which no upload, and no sum of merged ones, has images;
+// none where uploads are embedded, so that nothing tells.
 func (r *Round) Absent() (out []string) {
-	held := map[int]bool{}
+	if r.kind() == ofPoints {
+		return nil
+	}
+	var sets []*point.Set
 	for _, u := range r.Uploads {
-		if u.Points == nil || r.kind() == ofPoints {
-			return nil
+		if u.Points != nil {
+			sets = append(sets, u.Points)
 		}
-		for i, w := range u.Points.W {
-			u.Points.Shares(i, func(y int, share float32) { held[y] = held[y] || w > 0 && share > 0 })
+	}
+	if r.Rest != nil {
+		sets = append(sets, r.Rest.Means)
+	}
+	held := map[int]bool{}
+	for _, s := range sets {
+		for i, w := range s.W {
+			s.Shares(i, func(y int, share float32) { held[y] = held[y] || w > 0 && share > 0 })
 		}
 	}
 	for y, name := range r.Client.Classes {
@@ -186,32 +195,6 @@ func (r *Round) Absent() (out []string) {
 		}
 	}
 	return out
-}
-
-// sameImages reports whether two uploads are of the same images, as far as class means tell: each class mean
-// of one has the images of one of the other, and lies where it lies but for the rounding of int8.
-func sameImages(a, b *point.Set) bool {
-	const rounding = 0.02 // of the norm
-	if a.N != b.N || a.Dx != b.Dx {
-		return false
-	}
-	for i := range a.N {
-		at := slices.IndexFunc(b.W, func(w float32) bool { return w == a.W[i] })
-		for ; at >= 0 && at < b.N; at++ {
-			var apart, norm float64
-			for k, v := range a.Features(i) {
-				d := float64(v - b.Features(at)[k])
-				apart, norm = apart+d*d, norm+float64(v)*float64(v)
-			}
-			if a.W[i] == b.W[at] && apart <= rounding*rounding*norm {
-				break
-			}
-		}
-		if at < 0 || at == b.N {
-			return false
-		}
-	}
-	return true
 }
 
 // Images returns how many images each client of a round claims, and how many of them count if it is

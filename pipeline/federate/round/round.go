@@ -70,7 +70,7 @@ type File struct {
 	Calibrate int `yaml:"calibrate"`
 	// Bounds are the bounds on an upload.
 	Bounds     Bounds `yaml:"bounds"`
-	bytesGiven bool
+	bytesGiven bool   // Bounds.Bytes is the file's, and no default
 	// Workers is the path of a roster of workers: only parts that one of them signed are pooled
 	// (fmp worker --merge). Default: parts of any worker that the NATS servers let in.
 	Workers string `yaml:"workers"`
