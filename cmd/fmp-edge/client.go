@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"fmp/models"
@@ -39,8 +41,10 @@ func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, erro
 		return nil, models.Manifest{}, err
 	}
 	m, f, err := models.LoadClosed(path)
-	if err != nil {
+	if file := (*fs.PathError)(nil); errors.As(err, &file) {
 		return nil, f, err
+	} else if err != nil {
+		return nil, f, fmt.Errorf("%w; %s", err, wanted(kinds))
 	}
 	for _, k := range kinds {
 		if f.Kind == k {

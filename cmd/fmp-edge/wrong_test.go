@@ -72,7 +72,7 @@ func TestWrong(t *testing.T) {
 		{c + "nowhere", "nowhere"}, {c + "both.csv", "has another label above"},
 		{c + "again.csv", "is in the list above"},
 		{c + "quote.csv", "comma"},
-		{c + "bytes.csv", "control characters"}, {c + "loop", "a link to a folder that it lies in"},
+		{c + "bytes.csv", "in UTF-16"}, {c + "loop", "a link to a folder that it lies in"},
 		{c + "cut", "a.dcm"},
 		{c + "/dev/null", "neither a folder nor a .csv"},
 		{c + "short.idx --labels short.idx", "labels"},

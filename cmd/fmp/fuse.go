@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/extractor"
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -25,8 +27,9 @@ type fused struct {
 	Model  string `json:"model"`
 	Digest string `json:"digest"`
 	Bytes  int    `json:"bytes"`
-	Image  []int  `json:"image"` // height, width, channels
-	Size   int    `json:"size"`  // points of an upload, at most
+	Image  []int  `json:"image"`  // height, width, channels
+	Resize string `json:"resize"` // how images of another shape are brought there: stretch, crop, crop:SHARE or pad
+	Size   int    `json:"size"`   // points of an upload, at most
 	Upload string `json:"upload"`
 	// Kappa of uploads of moments and the standard deviation of its logarithm; none where nothing
 	// is known of it.
@@ -86,8 +89,9 @@ func (f front) print(dx int) string {
 		}
 	}
 	why, _, _ := strings.Cut(f.layer.Why, " (")
-	return fmt.Sprintf("pixels:       %s\nfeatures:     %d of %q, %s\ncut off:      %s (--layer "+
-		"NAME takes the features of another layer)\n", f.pixels(), dx, f.layer.Value, why, cut)
+	return fmt.Sprintf("resize:       %s, for images of another shape\npixels:       %s\nfeatures:     %d of "+
+		"%q, %s\ncut off:      %s (--layer NAME takes the features of another layer)\n",
+		cmp.Or(f.Resize, string(imagefile.Stretch)), f.pixels(), dx, f.layer.Value, why, cut)
 }
 
 // Kinds of an upload.
@@ -227,8 +231,8 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 		return err
 	}
 	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data),
-		Image: []int{pre.Height, pre.Width, pre.Channels},
-		Size:  f.S, Upload: o.upload, Features: pre.layer}
+		Image: []int{pre.Height, pre.Width, pre.Channels}, Resize: cmp.Or(pre.Resize, string(imagefile.Stretch)),
+		Size: f.S, Upload: o.upload, Features: pre.layer}
 	known := ""
 	if f.Kappa > 0 {
 		res.Kappa = []float64{f.Kappa, f.KappaDeviation}

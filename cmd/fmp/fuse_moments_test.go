@@ -172,11 +172,12 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 	}
 	if _, text, _ := fuse(); !strings.Contains(text, "cut off:      MatMul matmul_2, Identity scores (") ||
 		!strings.Contains(text, "features:     20 of ") ||
+		!strings.Contains(text, "resize:       stretch, for") ||
 		!strings.Contains(text, "pixels:       divided by 255, without mean") {
 		t.Errorf("printed %q", text)
 	}
 	for preset, want := range map[string]string{"keras-caffe": "blue first\n",
-		"timm-inception": "(pixel/255 - [0.5 0.5 0.5]) / [0.5 0.5 0.5]\n"} {
+		"timm-inception": "(pixel/255 - [0.5 0.5 0.5]) / [0.5 0.5 0.5]\n", "torchvision": "resize:       crop:"} {
 		if _, text, stderr := fuse("--preset", preset); !strings.Contains(text, want) {
 			t.Errorf("%s: printed %q, %s", preset, text, stderr)
 		}

@@ -90,6 +90,8 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 			o.sums.C, &o.sums.Round
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, usageError(fmt.Errorf("reading state: %w", err))
+	} else if err := atomicfile.Ready(o.state); err != nil {
+		return nil, usageError(fmt.Errorf("--state: %w", err))
 	}
 	uploads, bad := o.read(files)
 	uploads, bad = o.ofKind(uploads, bad)

@@ -181,6 +181,10 @@ func TestPoolState(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
 		}
 	}
+	if code, _, stderr := r.run("--state", r.path("none/new.state"), r.uploads[2], "-o", r.path("none.onnx")); code == exitOK ||
+		!strings.Contains(stderr, "is not there") {
+		t.Errorf("a state in no folder: exit code %d: %s", code, stderr)
+	}
 	if !bytes.Equal(r.read("s.state"), someState) {
 		t.Error("an error changed the state")
 	}

@@ -51,6 +51,13 @@ func TestAhead(t *testing.T) {
 			pixels, items = append(pixels, p...), append(items, i...)
 			return use()
 		})
+		counted := 0
+		for _, m := range MappingOf(src) {
+			counted += m.Images
+		}
+		if err == nil && counted != len(items) {
+			t.Errorf("%d images are counted by class, and %d were read", counted, len(items))
+		}
 		return pixels, items, bad, err
 	}
 	fine := func() error { return nil }

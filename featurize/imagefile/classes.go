@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"fmp/onnx/printable"
 )
@@ -63,6 +64,9 @@ func (c Classes) label(name string) (int, error) {
 		hint = fmt.Sprintf("; where names are numbers of classes (%d: %s), give --%s", number,
 			c.Name(number), ByNumberFlag)
 	}
+	if strings.ContainsFunc(name, func(r rune) bool { return unicode.Is(unicode.Mn, r) }) {
+		hint += "; its accents are characters of their own (Unicode NFD), those of a class may not be"
+	}
 	return 0, fmt.Errorf("%q is no class of the model; it knows %s%s", name, known, hint)
 }
 
@@ -105,15 +109,19 @@ func (m *mapping) put(name string, label int) {
 	m.list = append(m.list, to)
 }
 
-// count counts an image that came under a name.
-func (m *mapping) count(name string) {
-	if i, ok := m.at[name]; ok {
-		m.list[i].Images++
+// count counts an image that came under a name, and returns 1 + the name's place; 0 for no name.
+func (m *mapping) count(name string) int {
+	i, ok := m.at[name]
+	if !ok {
+		return 0
 	}
+	m.list[i].Images++
+	return i + 1
 }
 
 // MappingOf returns the classes that the folders or labels of a source were taken for, in the order
-// in which they were met; nil where images have no labels.
+// in which they were met; nil where images have no labels. Once [Read] is done, they count the images
+// that could be read.
 func MappingOf(s Source) []Mapped {
 	switch s := s.(type) {
 	case *pictures:

@@ -73,8 +73,19 @@ func formatOf(head []byte) string {
 	return ""
 }
 
+// headBytes is the number of first bytes that tell formats apart.
+const headBytes = 24
+
+// animatedWebP reports whether a file begins as a WebP image of several frames (its VP8X chunk's flag A).
+func animatedWebP(head []byte) bool {
+	return len(head) > 20 && string(head[:4]) == "RIFF" && string(head[8:16]) == "WEBPVP8X" && head[20]&2 != 0
+}
+
 // unread returns the error for an image that a decoder refused, or that none knows.
 func unread(head []byte, err error) error {
+	if animatedWebP(head) {
+		return errors.New("an animated WebP image, which is not read: save its first frame as JPEG or PNG")
+	}
 	if !errors.Is(err, image.ErrFormat) {
 		return fmt.Errorf("not a readable image: %w", err)
 	}

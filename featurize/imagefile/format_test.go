@@ -54,7 +54,7 @@ func TestOddFiles(t *testing.T) {
 		{file: "photo.jp2", bad: "a JPEG 2000 image"}, {file: "photo.ico", bad: "a ICO image"},
 		{file: "photo.ppm", bad: "none of the formats that are read"},
 		{file: "photo.tga", bad: "not a readable image"},
-		{file: "animated.webp", bad: "not a readable image"},
+		{file: "animated.webp", bad: "an animated WebP image"},
 		{file: "cmyk.tif", bad: "not a readable image"},
 		{file: "jpeg.tif", bad: "not a readable image"},
 		{file: "cut.jpg", bad: "not a readable image"},

@@ -39,8 +39,7 @@ func (l *lister) add(folder, path string, label int, bad error) error {
 	if len(l.files) == l.o.MaxItems {
 		return fmt.Errorf("more than %d images under %s", l.o.MaxItems, l.dir)
 	}
-	l.count(folder)
-	l.files = append(l.files, Item{Name: path, Label: label, bad: bad})
+	l.files = append(l.files, Item{Name: path, Label: label, bad: bad, from: l.count(folder)})
 	return nil
 }
 

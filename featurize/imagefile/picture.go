@@ -80,7 +80,7 @@ func header(r io.ReaderAt, pixels int) (Info, error) {
 	if slices.Contains(heif, format) {
 		h = heifHeader(r)
 	} else if err := h.read(r, &format); err != nil {
-		return h, unread(at(r, 0, 16), err)
+		return h, unread(at(r, 0, headBytes), err)
 	}
 	c := h.Config
 	if c.Width < 1 || c.Height < 1 || c.Width > MaxSide || c.Height > MaxSide ||
@@ -252,7 +252,7 @@ func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture
 		return picture{}, ctx.Err() // a decoder may wrap it in text
 	}
 	if err != nil {
-		return picture{}, unread(data[:min(16, len(data))], err)
+		return picture{}, unread(data[:min(headBytes, len(data))], err)
 	}
 	return p, nil
 }

@@ -8,6 +8,7 @@ import (
 	"image/draw"
 	"image/jpeg"
 	"image/png"
+	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -69,6 +70,27 @@ func FuzzDecode(f *testing.F) {
 			Fit{5, 7, 3, Crop}.pixels(im, make([]uint8, 105))
 		}
 	})
+}
+
+// TestOverWhite: a pixel of 8 bits is shown at the nearest level to what it is over white, whatever
+// its transparency, and one of 16 that is opaque by its high byte.
+func TestOverWhite(t *testing.T) {
+	im, pix := image.NewNRGBA(image.Rect(0, 0, 256, 256)), make([]uint8, 256*256*3)
+	for i := range 256 * 256 {
+		im.SetNRGBA(i%256, i/256, color.NRGBA{uint8(i % 256), 7, 255, uint8(i / 256)})
+	}
+	Fit{256, 256, 3, Stretch}.pixels(picture{Image: im}, pix)
+	for i := range 256 * 256 {
+		a := float64(i/256) / 255
+		for k, v := range [3]float64{float64(i % 256), 7, 255} {
+			if exact := a*v + (1-a)*255; math.Abs(float64(pix[3*i+k])-exact) > .5+1./256 {
+				t.Fatalf("level %v at alpha %v is shown as %d, want %v", v, a, pix[3*i+k], exact)
+			}
+		}
+	}
+	if got := over(0x12ff, 0); got != 0x12 {
+		t.Errorf("0x12ff is shown as %#x", got)
+	}
 }
 
 // TestColoursOfEightBits: a JPEG is resized as its pixels of 8 bits are, which is what other

@@ -90,10 +90,18 @@ func (r *reader) anyColours() func(x, y int, to [3][]uint8) {
 		for i := range to[0] {
 			c := at(x+i, y)
 			white := 0xffff - c.A // colours are premultiplied
-			to[0][i], to[1][i], to[2][i] = uint8((c.R+white)>>8), uint8((c.G+white)>>8),
-				uint8((c.B+white)>>8)
+			to[0][i], to[1][i], to[2][i] = over(c.R, white), over(c.G, white), over(c.B, white)
 		}
 	}
+}
+
+// over returns a colour of 16 bits over white in 8: the nearest level where white shows, the high byte
+// where none does, as image libraries read 16 bits a channel.
+func over(c, white uint16) uint8 {
+	if white == 0 {
+		return uint8(c >> 8)
+	}
+	return uint8((uint32(c+white) + 128) / 257)
 }
 
 // readYCbCr reads a JPEG's pixels.

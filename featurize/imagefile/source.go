@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
@@ -38,7 +39,8 @@ type Item struct {
 	// image lies and whatever model it is read for.
 	Digest [sha256.Size]byte
 
-	bad error // why it cannot be read, where its folder tells
+	bad  error // why it cannot be read, where its folder tells
+	from int   // 1 + the place in [MappingOf] of the name that it came under; 0 for none
 }
 
 // Source returns images one by one.
@@ -161,11 +163,13 @@ func startsAsImage(path string) bool {
 }
 
 // Read passes the images of a source to do in their order, at most n at a time: their pixels, one
-// after another, and their items. Images that cannot be read are left out and returned as bad; do
-// has then seen all others if skip is set, and perhaps only some of them if not.
+// after another, and their items. Images that cannot be read are left out, of the counts of
+// [MappingOf] too, and returned as bad; do has then seen all others if skip is set, and perhaps only
+// some of them if not.
 func Read(ctx context.Context, src Source, f Fit, n int, skip bool,
 	do func(pixels []uint8, items []Item) error) (bad []error, err error) {
-	if p, ok := src.(*pictures); ok && p.read == nil {
+	p, ok := src.(*pictures)
+	if ok && p.read == nil {
 		a := p.ahead(ctx)
 		defer a.stop()
 		src = a
@@ -192,6 +196,9 @@ func Read(ctx context.Context, src Source, f Fit, n int, skip bool,
 		var one *BadImage
 		if errors.As(err, &one) {
 			bad = append(bad, err)
+			if ok && item.from > 0 {
+				p.mapped[item.from-1].Images--
+			}
 			continue
 		}
 		if err != nil {
@@ -230,7 +237,11 @@ func (p *pictures) image(ctx context.Context, f Item, dst []uint8) (Item, error)
 		return f, &BadImage{f.bad}
 	}
 	if !printable.Is(f.Name) {
-		return f, &BadImage{fmt.Errorf("%q: its name has control characters; rename it", f.Name)}
+		why := "has control characters"
+		if !utf8.ValidString(f.Name) {
+			why = "is not UTF-8"
+		}
+		return f, &BadImage{fmt.Errorf("%q: its name %s; rename it", f.Name, why)}
 	}
 	var err error
 	if p.read == nil {
@@ -362,6 +373,9 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // the byte order mark of spreadsheets
 		b.Discard(len(mark))
 	}
+	if mark, _ := b.Peek(2); string(mark) == "\xff\xfe" || string(mark) == "\xfe\xff" {
+		return nil, nil, errors.New("the list is in UTF-16; save it as UTF-8 (spreadsheets: CSV UTF-8)")
+	}
 	c := csv.NewReader(b)
 	c.FieldsPerRecord = 2
 	if o.Optional {
@@ -416,8 +430,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 			}
 		}
 		labels[path] = label
-		names.count(name)
-		files = append(files, Item{Name: path, Label: label})
+		files = append(files, Item{Name: path, Label: label, from: names.count(name)})
 	}
 	if len(files) == 0 {
 		return nil, nil, fmt.Errorf("no images in the list; want lines of path,label")

@@ -138,7 +138,7 @@ func TestNamesArePlainText(t *testing.T) {
 	dir := t.TempDir()
 	data := must.Get(os.ReadFile("testdata/odd/rgb.bmp"))(t)
 	for name, want := range map[string]bool{"plain.bmp": true, "\x1b[31m.bmp": false,
-		"two\nlines.bmp": false, "\u202eturned.bmp": false} {
+		"two\nlines.bmp": false, "\u202eturned.bmp": false, "latin\xe9.bmp": false} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			continue // a file system without such names
@@ -151,8 +151,23 @@ func TestNamesArePlainText(t *testing.T) {
 		src.Close()
 		var bad *BadImage
 		if want != (err == nil) || err != nil &&
-			(!errors.As(err, &bad) || strings.ContainsAny(err.Error(), "\x1b\n\u202e")) {
+			(!errors.As(err, &bad) || strings.ContainsAny(err.Error(), "\x1b\n\u202e") ||
+				strings.Contains(err.Error(), "UTF-8") != strings.HasPrefix(name, "latin")) {
 			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// TestTextsOfOtherEncodings: a list in UTF-16, and a folder whose accents are characters of their own,
+// are refused by their reason.
+func TestTextsOfOtherEncodings(t *testing.T) {
+	o := Options{Classes: Classes{Names: []string{"caf\u00e9"}, N: 1}, MaxItems: 10}
+	for text, want := range map[string]string{"\xff\xfea\x00": "in UTF-16", "\xfe\xff\x00a": "in UTF-16",
+		"a.png,cafe\u0301\n": "accents", "a.png,tea\n": "no class"} {
+		_, _, err := readList(strings.NewReader(text), "dir", o)
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "accents") != (want == "accents") {
+			t.Errorf("%q: %v; want %s", text, err, want)
 		}
 	}
 }

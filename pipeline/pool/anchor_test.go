@@ -53,13 +53,15 @@ func TestAnchor(t *testing.T) {
 			for m := range clients + 1 { // the easiest client of as many rounds
 				var one []Upload
 				one, g, f = w.momentsRound(t, 1, uint64(m))
-				one[0].Client = fmt.Sprint("client ", m)
 				us = append(us, one...)
 			}
 			return us, g, f
 		},
 	} {
 		us, g, f := made()
+		for m := range us {
+			us[m].Client = fmt.Sprintf("client %02d", m) // in the order of names
+		}
 		o := Options{Predictor: w.predictor, Seed: 3, Samples: 20, Sets: Sets{Level: -1}}
 		if name == "moments" {
 			o.Predictor = ""

@@ -280,6 +280,20 @@ func TestSameImages(t *testing.T) {
 	}
 }
 
+// TestOrderOfUploads: a round has its uploads in the order of their clients' names, whatever the order in which they
+// are given, which stays as it is.
+func TestOrderOfUploads(t *testing.T) {
+	w := newWorld(t)
+	us, g, f := w.momentsRound(t, 3, 1)
+	given := []Upload{us[2], us[0], us[1]}
+	r := must.Get(New(given, g, f, Options{Seed: 3, Samples: 20, Sets: Sets{Level: -1}}))(t)
+	for i, u := range r.Uploads {
+		if u.Client != us[i].Client || given[i].Client != us[(i+2)%3].Client {
+			t.Errorf("upload %d of the round is %s's, and was given as %s's", i, u.Client, given[i].Client)
+		}
+	}
+}
+
 // TestAbsent: classes of which nobody has images are named.
 func TestAbsent(t *testing.T) {
 	r := &Round{Client: models.Manifest{Bytes: 1, Classes: []string{"larch", "fir", "yew"}}, Uploads: []Upload{

@@ -10,11 +10,13 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"strings"
 
 	"fmp/assets"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
@@ -55,13 +57,16 @@ type Round struct {
 // ErrNoGraph is wrapped by the error for uploads whose client graph is not known.
 var ErrNoGraph = errors.New("give the client graph that made the uploads (--client-graph)")
 
-// New prepares a round of at least one upload. graph and client are the client graph behind them
+// New prepares a round of at least one upload, in the order of their clients' names: the order in which they are
+// given makes no difference. graph and client are the client graph behind them
 // and its manifest; if graph is nil, it is looked up among those shipped with the program. A
 // predictor that was trained behind another extractor is refused.
 func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
 	if len(uploads) == 0 {
 		return nil, errors.New("pool: no uploads; give at least one")
 	}
+	uploads = slices.Clone(uploads)
+	sorting.By(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
 	r := &Round{Options: o, Uploads: uploads, Graph: graph, Client: client}
 	var err error
 	if graph == nil {
