@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -45,6 +46,15 @@ a running fmp serve reads it when it starts, and nothing is lost by a restart.`,
 		"`FILE` of the roster; clients are added to one that is there")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		// Two processes would each leave out the other's clients.
+		if err := os.MkdirAll(filepath.Dir(roster), 0o755); err != nil {
+			return usageError(err)
+		}
+		lock, err := atomicfile.Take(filepath.Dir(roster))
+		if err != nil {
+			return usageError(err)
+		}
+		defer lock.Close()
 		text, err := regularfile.ReadFile(roster, identity.MaxRoster)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return usageError(err)

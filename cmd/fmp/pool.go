@@ -310,6 +310,11 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 		return usageErrorf("--output %s: some clients have another camera, and heads of such a round "+
 			"are on coordinates of its own: write the classifier (.onnx)", o.out)
 	}
+	release, err := o.take()
+	if err != nil {
+		return err
+	}
+	defer release()
 	m, bytes, err := o.save(ctx, r, p)
 	if err != nil {
 		return err

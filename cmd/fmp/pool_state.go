@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +31,7 @@ type poolSums struct {
 	without, published []string
 
 	sums       *stats.State     // of --state, after the run's uploads
+	before     []byte           // of --state; nil where there is none yet
 	gone       []pool.Upload    // those of --without
 	by         *identity.Key    // of --key
 	withdrawal *pool.Withdrawal // of --record
@@ -78,20 +81,19 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 		return nil, usageErrorf("--state adds up single uploads: give no parts, and no --against " +
 			"and --signed-by")
 	}
-	if _, err := os.Stat(o.state); err == nil {
-		data, err := regularfile.ReadFile(o.state, stats.MaxBytes)
-		if err != nil {
-			return nil, usageError(fmt.Errorf("reading state: %w", err))
-		}
-		if o.sums, err = stats.Decode(data, o.want); err != nil {
+	if err := atomicfile.Ready(o.state); err != nil {
+		return nil, usageError(fmt.Errorf("--state: %w", err))
+	}
+	var err error
+	if o.before, err = readState(o.state); err != nil {
+		return nil, usageError(err)
+	}
+	if o.before != nil {
+		if o.sums, err = stats.Decode(o.before, o.want); err != nil {
 			return nil, usageError(fmt.Errorf("%s: %w", o.state, err))
 		}
 		o.want.Model, o.want.Dx, o.want.C, o.want.Round = o.sums.Model, o.sums.Dx,
 			o.sums.C, &o.sums.Round
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, usageError(fmt.Errorf("reading state: %w", err))
-	} else if err := atomicfile.Ready(o.state); err != nil {
-		return nil, usageError(fmt.Errorf("--state: %w", err))
 	}
 	uploads, bad := o.read(files)
 	uploads, bad = o.ofKind(uploads, bad)
@@ -120,6 +122,44 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 		res.Points += u.Points.N
 	}
 	return r, nil
+}
+
+// readState returns the contents of a state; nil where there is none.
+func readState(path string) ([]byte, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	data, err := regularfile.ReadFile(path, stats.MaxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading state: %w", err)
+	}
+	return data, nil
+}
+
+// take takes the folder of --state until release is called. It is an error if the state is not the
+// one that was read any more: another process would lose its clients, or bring back one that withdrew.
+func (o *poolSums) take() (release func(), err error) {
+	if o.state == "" {
+		return func() {}, nil
+	}
+	path := o.state
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	lock, err := atomicfile.Take(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("--state: %w", err)
+	}
+	now, err := readState(path)
+	if err == nil && ((now == nil) != (o.before == nil) || !bytes.Equal(now, o.before)) {
+		err = fmt.Errorf("--state %s: another process changed it meanwhile, and nothing was written: run the "+
+			"command again", o.state)
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return func() { lock.Close() }, nil
 }
 
 // ofKind moves uploads that the client graph does not make to the bad ones: once they are in a sum,
@@ -162,17 +202,21 @@ func (o *poolRun) withdrawn(r *pool.Round) error {
 	return nil
 }
 
-// finish writes the state and the record of a withdrawal, after the classifier.
+// finish writes the record of a withdrawal and the state, after the classifier. The state is last: where
+// something fails before, the same command does all of it again.
 func (o *poolRun) finish() error {
-	if o.sums != nil {
-		data, err := o.sums.Encode()
-		if err != nil {
-			return err
-		}
-		if err := atomicfile.WritePrivate(o.state, data); err != nil {
-			return err
-		}
+	if err := o.writeRecord(); err != nil || o.sums == nil {
+		return err
 	}
+	data, err := o.sums.Encode()
+	if err != nil {
+		return err
+	}
+	return atomicfile.WritePrivate(o.state, data)
+}
+
+// writeRecord writes the record of a withdrawal, where one is wanted.
+func (o *poolRun) writeRecord() error {
 	if o.withdrawal == nil {
 		return nil
 	}

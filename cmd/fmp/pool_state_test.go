@@ -8,12 +8,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"fmp/models"
 	"fmp/onnx/must"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/stats"
 )
 
 // madeRound is made-up uploads of class means, and runs fmp pool on them.
@@ -127,6 +130,42 @@ func TestPoolWithout(t *testing.T) {
 	}
 }
 
+// atOnce pools late clients in processes at once: a state has all whose command did not fail, and the
+// others are told that it changed. A record is written before the state, so that it can be made again.
+func (r *madeRound) atOnce() {
+	r.t.Helper()
+	r.pool("once.onnx", "--state", r.path("once.state"), r.uploads[0])
+	var codes [4]int
+	var all sync.WaitGroup
+	for i := range codes {
+		all.Go(func() {
+			code, _, stderr := r.run("--state", r.path("once.state"), "-o", r.path(fmt.Sprint("once", i, ".onnx")), r.uploads[i+1])
+			if codes[i] = code; code != exitOK && !strings.Contains(stderr, "run the command again") {
+				r.t.Errorf("a process beside others: exit code %d: %s", code, stderr)
+			}
+		})
+	}
+	all.Wait()
+	s := must.Get(stats.Decode(r.read("once.state"), federate.Expect{}))(r.t)
+	for i, code := range codes {
+		if _, in := s.Client(fmt.Sprint("client ", i+1)); in != (code == exitOK) {
+			r.t.Errorf("client %d is in the state: %v, and its command ended with %d", i+1, in, code)
+		}
+	}
+	o := poolSums{state: r.path("once.state"), before: []byte("another")}
+	if _, err := o.take(); err == nil {
+		r.t.Error("a state that another process changed is taken")
+	}
+	must.Do(r.t, os.Mkdir(r.path("wall"), 0o755))
+	before := r.read("once.state")
+	run := &poolRun{poolSums: poolSums{state: r.path("once.state"), sums: s, record: r.path("wall"),
+		withdrawal: &pool.Withdrawal{}, by: must.Get(identity.New("server"))(r.t)}, out: r.path("once.onnx")}
+	must.Do(r.t, s.Add(must.Get(federate.Decode(must.Get(os.ReadFile(r.uploads[5]))(r.t), federate.Expect{}))(r.t), "digest"))
+	if err := run.finish(); err == nil || !bytes.Equal(r.read("once.state"), before) {
+		r.t.Errorf("a record that cannot be written: %v; the state changed", err)
+	}
+}
+
 // TestPoolState: a late upload is added to a state without the others' files, and one that
 // withdraws is taken out, with the bytes of a state and a classifier that were made at once.
 func TestPoolState(t *testing.T) {
@@ -181,6 +220,7 @@ func TestPoolState(t *testing.T) {
 			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
 		}
 	}
+	r.atOnce()
 	if code, _, stderr := r.run("--state", r.path("none/new.state"), r.uploads[2], "-o", r.path("none.onnx")); code == exitOK ||
 		!strings.Contains(stderr, "is not there") {
 		t.Errorf("a state in no folder: exit code %d: %s", code, stderr)

@@ -7,11 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 )
-
-// lockWithin bounds how long [Extend] waits for other processes.
-const lockWithin = 20 * time.Second
 
 // Extend appends lines to a file that grows and is never rewritten, of at most limit bytes,
 // readable by its owner alone. It passes the file's whole lines to next, appends its result and
@@ -37,19 +33,11 @@ func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (er
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() || st.Size() > int64(limit) {
 		return fmt.Errorf("it is no regular file of at most %d bytes (%v)", limit, err)
 	}
-	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		lock, ok, err := Lock(path)
-		if err != nil {
-			return err
-		}
-		if ok {
-			defer lock.Close()
-			break
-		}
-		if time.Since(start) > lockWithin {
-			return fmt.Errorf("another process has had it for %v", lockWithin)
-		}
+	lock, err := Take(path)
+	if err != nil {
+		return err
 	}
+	defer lock.Close()
 	content, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
 	"github.com/gofrs/flock"
 )
@@ -41,4 +42,20 @@ func Lock(path string) (lock io.Closer, ok bool, err error) {
 		return l, true, nil // a file system without locks
 	}
 	return l, ok, nil
+}
+
+// lockWithin bounds how long [Take] waits for other processes.
+const lockWithin = 20 * time.Second
+
+// Take is [Lock] that waits while another process has the folder or file, for 20 s at most.
+func Take(path string) (io.Closer, error) {
+	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		lock, ok, err := Lock(path)
+		if err != nil || ok {
+			return lock, err
+		}
+		if time.Since(start) > lockWithin {
+			return nil, fmt.Errorf("%s: another process has had it for %v", path, lockWithin)
+		}
+	}
 }
