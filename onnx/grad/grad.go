@@ -158,6 +158,10 @@ func reverse(m *onnx.Model, opt Options, names naming) error {
 		return err
 	}
 	for _, w := range opt.WRT {
+		if slices.ContainsFunc(ys, func(y onnx.ValueInfo) bool { return y.Name == w }) && !opt.UnitCotangent {
+			return fmt.Errorf("output %q is given a cotangent, and no gradient is made for it too: name other "+
+				"outputs that are differentiated, or inputs and parameters", w)
+		}
 		if !e.claim(names.result(w)) {
 			return fmt.Errorf("the model has a value %q already; choose another prefix",
 				names.result(w))

@@ -295,6 +295,8 @@ var ruleCases = []ruleCase{
 			ints("pads", 1, 1, 1, 1)}},
 	{op: "MaxPool", note: "ceil", in: []arg{spaced(1, 2, 6, 5)},
 		attrs: []onnx.Attr{ints("kernel_shape", 3, 2), ints("strides", 2, 2), attr("ceil_mode", 1)}},
+	{op: "MaxPool", note: "ceil, a window beyond the axis", in: []arg{spaced(1, 2, 3, 5)},
+		attrs: []onnx.Attr{ints("kernel_shape", 4, 2), ints("strides", 2, 2), attr("ceil_mode", 1)}},
 	{op: "AveragePool", in: []arg{normal(2, 2, 4, 6)},
 		attrs: []onnx.Attr{ints("kernel_shape", 2, 2), ints("strides", 2, 2)}},
 	{op: "AveragePool", note: "overlapping", in: []arg{normal(1, 2, 5, 6)},
@@ -309,6 +311,8 @@ var ruleCases = []ruleCase{
 			attr("count_include_pad", 1)}},
 	{op: "AveragePool", note: "ceil", static: true, in: []arg{normal(1, 2, 6, 5)},
 		attrs: []onnx.Attr{ints("kernel_shape", 3, 2), ints("strides", 2, 2), attr("ceil_mode", 1)}},
+	{op: "AveragePool", note: "ceil, a window beyond the axis", static: true, in: []arg{normal(1, 2, 3, 5)},
+		attrs: []onnx.Attr{ints("kernel_shape", 4, 2), ints("strides", 2, 2), attr("ceil_mode", 1)}},
 	{op: "GlobalAveragePool", in: []arg{normal(2, 3, 4, 5)}},
 	{op: "GlobalMaxPool", in: []arg{spaced(2, 3, 2, 3)}},
 

@@ -30,7 +30,11 @@ func output(w op.Window, in expr, i int) (expr, error) {
 	}
 	pad := w.Pads[i] + w.Pads[i+len(w.Kernel)]
 	span := in.plus(constant(pad - w.Extent(i)))
-	if v, ok := span.value(); ok && v < 0 {
+	least := 0
+	if w.CeilMode { // one window, of which the end is beyond the padding
+		least = 1 - w.Strides[i]
+	}
+	if v, ok := span.value(); ok && int(v) < least {
 		return nil, fmt.Errorf("a kernel over %d positions on axis %d of size %s padded by %d",
 			w.Extent(i), i+2, in, pad)
 	}

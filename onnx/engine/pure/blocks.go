@@ -245,6 +245,9 @@ func apart(n *onnx.Node, opset int, c *kernel.Call, varying []bool) bool {
 	case "Add", "Sub", "Mul", "Div", "Max", "Min":
 		return opset >= 7 && aligned(c, varying)
 	case "MatMul":
+		if len(varying) == 1 { // of bytes by constant weights, which its kernel holds
+			return varying[0] && len(x.Shape) > 1
+		}
 		return apartProducts(x, len(c.In[1].Shape), varying)
 	}
 	if !varying[0] || slices.Contains(varying[1:], true) { // of the others the first is the only one

@@ -63,6 +63,19 @@ func TestBlocks(t *testing.T) {
 		"few rows": {func(b *build.Builder, x build.Ref) build.Ref {
 			return b.MatMul(b.Reshape(x, 0, 2, -1), param(b, "w", 128, 24))
 		}, 1},
+		"products of bytes": {func(b *build.Builder, x build.Ref) build.Ref {
+			step, zero := b.F32(.05), b.Param("zero", onnx.Scalar(int8(3)))
+			bytes := func(x build.Ref) build.Ref {
+				q := b.Op("QuantizeLinear", []build.Ref{x, step, zero})
+				return b.Op("DequantizeLinear", []build.Ref{q, step, zero})
+			}
+			w := make([]int8, 256*24)
+			for i := range w {
+				w[i] = int8(i*7%255 - 127)
+			}
+			weights := b.Op("DequantizeLinear", []build.Ref{b.Param("w", onnx.NewTensor(w, 256, 24)), b.F32(.01), b.Param("none", onnx.Scalar(int8(0)))})
+			return bytes(b.MatMul(bytes(b.Reshape(x, 0, -1)), weights))
+		}, 5},
 		"two axes": {func(b *build.Builder, x build.Ref) build.Ref {
 			return b.MatMul(b.Reshape(x, 0, -1), param(b, "w", 256, 24))
 		}, 1},

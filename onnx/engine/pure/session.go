@@ -103,10 +103,24 @@ func (f *frame) steps(lo, hi int) error {
 		if err := f.step(st, f.calls[i]); err != nil {
 			return fmt.Errorf("%s: %w", st.node.Label(), err)
 		}
-		if f.seen != nil {
-			f.seen(st, f.calls[i])
+		if err := f.watch(st, f.calls[i]); err != nil {
+			return fmt.Errorf("%s: %w", st.node.Label(), err)
 		}
 	}
+	return nil
+}
+
+// watch shows a step that ran to the frame's watcher, where it has one.
+func (f *frame) watch(st *step, c *kernel.Call) (err error) {
+	if f.seen == nil {
+		return nil
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("it ran, and what was made of it failed: %v", r)
+		}
+	}()
+	f.seen(st, c)
 	return nil
 }
 

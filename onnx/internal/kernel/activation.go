@@ -224,25 +224,34 @@ func newPReluBefore7(s *Spec) (Kernel, error) {
 func newClipByAttributes(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	lo, hi := s.float("min"), s.float("max")
+	most := greatest(s.In[0])
 	if !s.hasAttr("min") {
-		lo = math.Inf(-1)
+		lo = -most
 	}
 	if !s.hasAttr("max") {
-		hi = math.Inf(1)
+		hi = most
 	}
 	return floatKernel(s, 2, func(x float64) float64 { return min(max(x, lo), hi) })
 }
 
-// Clip: min(max(x, lo), hi); bounds are scalars, each may be left out.
-func newClip(s *Spec) (Kernel, error) {
-	return numeric(s, clipOf[float32](), clipOf[float64](), clipOf[int64](), clipOf[uint64]())
+// greatest is the greatest finite number of float32 or float64; half floats are clipped as float32.
+func greatest(d onnx.DType) float64 {
+	if d == onnx.Float64 {
+		return math.MaxFloat64
+	}
+	return math.MaxFloat32
 }
 
-func clipOf[T number]() Kernel {
-	bound := func(t *onnx.Tensor) (T, bool, error) {
+// Clip: min(max(x, lo), hi); bounds are scalars, each may be left out: it is then the type's lowest or
+// greatest finite number, which infinities are clipped to.
+func newClip(s *Spec) (Kernel, error) {
+	return numeric(s, clipOf[float32](true), clipOf[float64](true), clipOf[int64](false), clipOf[uint64](false))
+}
+
+func clipOf[T number](floats bool) Kernel {
+	bound := func(t *onnx.Tensor, absent float64) (T, bool, error) {
 		if t == nil {
-			var zero T
-			return zero, false, nil
+			return T(absent), floats, nil
 		}
 		if t.Len() != 1 {
 			return 0, false, fmt.Errorf("a bound has shape %v where a scalar is expected", t.Shape)
@@ -250,11 +259,15 @@ func clipOf[T number]() Kernel {
 		return data[T](t)[0], true, nil
 	}
 	return func(c *Call) error {
-		lo, hasLo, err := bound(c.in(1))
+		var most float64
+		if floats {
+			most = greatest(c.In[0].DType)
+		}
+		lo, hasLo, err := bound(c.in(1), -most)
 		if err != nil {
 			return err
 		}
-		hi, hasHi, err := bound(c.in(2))
+		hi, hasHi, err := bound(c.in(2), most)
 		if err != nil {
 			return err
 		}

@@ -46,6 +46,7 @@ func (a *after) add(next *Spec) {
 	case "Relu":
 		a.lo, a.ends = 0, true
 	case "Clip":
+		a.lo, a.hi = -math.MaxFloat32, math.MaxFloat32 // where a bound is left out
 		if lo := next.constant(1); lo != nil {
 			a.lo = data[float32](lo)[0]
 		}
@@ -93,7 +94,7 @@ func CanFollow(s, next *Spec, channels int) bool {
 		if next.Opset < 11 {
 			return false
 		}
-		a := &after{lo: float32(math.Inf(-1)), hi: float32(math.Inf(1))}
+		a := &after{}
 		for i := 1; i < len(next.In); i++ {
 			if t := next.constant(i); t != nil && t.Len() != 1 {
 				return false

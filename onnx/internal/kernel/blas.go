@@ -34,6 +34,7 @@ func (m matrix[T]) part(i, j, r, k int) matrix[T] {
 	if m.trans {
 		off = j*m.stride + i
 	}
+	off = min(off, len(m.data)) // a matrix without columns has no data
 	return matrix[T]{data: m.data[off:], rows: r, cols: k, stride: m.stride, trans: m.trans}
 }
 

@@ -388,7 +388,7 @@ func (r *integerRun) tiles() {
 		r.Parallel(r.group*chunks*panels, work(min(chunk, r.across), len(r.offsets), dotFilters)/4,
 			func(lo, hi int) {
 				var tile []uint8
-				if r.wide != r.pos || r.last && r.pos > 1 {
+				if r.wide != r.pos || r.across != r.pos || r.last && r.pos > 1 {
 					tile = Scratch[uint8](r.Call, dotFilters, min(chunk, r.across), r.elem)
 				}
 				for item := lo; item < hi; item++ {

@@ -74,6 +74,11 @@ func testIntegerConv(t *testing.T, cases int) {
 			size, stride, pads = []int{1, 1}, []int{1, 1}, []int{0, 0, 0, 0}
 		}
 		side := []int{(size[0]-1)*dilation[0] + 1 + r.IntN(9), (size[1]-1)*dilation[1] + 1 + r.IntN(40)}
+		for k := range side { // and planes that are smaller than the window
+			if i%5 == 1 {
+				side[k] = max(1, (size[k]-1)*dilation[k]+1-pads[k]-pads[k+2]) + r.IntN(2)
+			}
+		}
 		x := drawnBytes(r, xd, 1+r.IntN(2), channels*group, side[0], side[1])
 		w := drawnBytes(r, wd, filters*group, channels, size[0], size[1])
 		zx, zw := drawnBytes(r, xd, 1), drawnBytes(r, wd, filters*group)
@@ -142,6 +147,15 @@ func byDefinition(x, w, zx, zw *onnx.Tensor, shape []int, group int, stride, dil
 	return out
 }
 
+// scalesOf draws n scales.
+func scalesOf(r *rand.Rand, n int) *onnx.Tensor {
+	out := onnx.ZerosF32(n)
+	for i := range n {
+		out.F32()[i] = .1 + r.Float32()
+	}
+	return out
+}
+
 // TestIntegerMatMulByDefinition: products of matrices of bytes are exact.
 func TestIntegerMatMulByDefinition(t *testing.T) { byteKernels(t, testIntegerMatMul) }
 
@@ -154,13 +168,24 @@ func testIntegerMatMul(t *testing.T) {
 		za.Shape = nil
 		got := evaluated(t, 1, &onnx.Node{Op: "MatMulInteger"}, map[int]bool{1: i%3 > 0}, a, b, za)
 		one, zero := onnx.Scalar(float32(1)), onnx.Scalar(int8(0))
+		scaleA, scaleB, zb := scalesOf(r, m), scalesOf(r, n), drawnBytes(r, onnx.Int8, n)
+		if i%2 == 0 {
+			scaleA, scaleB, zb = scalesOf(r, 1), scalesOf(r, 1), drawnBytes(r, onnx.Int8, 1)
+		}
+		many := evaluated(t, 1, &onnx.Node{Op: "QLinearMatMul"}, map[int]bool{3: i%3 > 0, 5: true}, a, scaleA, za, b,
+			scaleB, zb, onnx.Scalar(float32(300)), onnx.Scalar(uint8(9)))
 		far, zy := onnx.Scalar(float32(700)), onnx.Scalar(uint8(100))
 		quanta := evaluated(t, 1, &onnx.Node{Op: "QLinearMatMul"}, map[int]bool{3: i%3 > 0, 5: true}, a,
 			one, za, b, one, zero, far, zy)
 		for j := range m * n {
-			sum := 0.0
+			sum, beyond := 0.0, 0.0
 			for l := range k {
 				sum += (a.At(j/n*k+l) - za.At(0)) * b.At(l*n+j%n)
+				beyond += (a.At(j/n*k+l) - za.At(0)) * (b.At(l*n+j%n) - zb.At(j%n%zb.Len()))
+			}
+			factor := float32(float32(scaleA.At(j/n%scaleA.Len()))*float32(scaleB.At(j%n%scaleB.Len()))) / 300
+			if q := min(max(math.RoundToEven(float64(float32(beyond)*factor))+9, 0), 255); many.At(j) != q {
+				t.Fatalf("%d x %d x %d: quantum %d by rows and columns is %v where %v is expected", m, k, n, j, many.At(j), q)
 			}
 			if got.At(j) != sum {
 				t.Fatalf("%d x %d x %d: element %d is %v where %v is expected", m, k, n, j, got.At(j), sum)

@@ -362,7 +362,8 @@ func newQLinearConv(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// QLinearMatMul: y = saturate(round(a b · scale_a scale_b / scale_y) + zero_y).
+// QLinearMatMul: y = saturate(round(a b · scale_a scale_b / scale_y) + zero_y), where scale_a and its zero
+// point are scalars or one a row of a, scale_b and its one a column of b.
 func newQLinearMatMul(s *Spec) (Kernel, error) {
 	d := s.Out[0]
 	if !bytes.Has(d) {
@@ -370,16 +371,16 @@ func newQLinearMatMul(s *Spec) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		for i, t := range c.In {
-			if i != 0 && i != 3 && t.Len() != 1 {
-				return fmt.Errorf(
-					"input %d has shape %v; scales and zero points by row or column are not supported", i, t.Shape)
+			one := i > 5 || i < 3 && len(c.In[0].Shape) < 2 || i > 3 && len(c.In[3].Shape) < 2
+			if i != 0 && i != 3 && one && t.Len() != 1 {
+				return fmt.Errorf("input %d has shape %v where a scalar is expected", i, t.Shape)
 			}
 		}
-		a, err := above(c.In[0], c.In[2], 0)
+		a, err := above(c.In[0], c.In[2], -2)
 		if err != nil {
 			return err
 		}
-		b, err := above(c.In[3], c.In[5], 0)
+		b, err := above(c.In[3], c.In[5], -1)
 		if err != nil {
 			return err
 		}
@@ -387,12 +388,23 @@ func newQLinearMatMul(s *Spec) (Kernel, error) {
 		if err != nil {
 			return err
 		}
+		row, err := channel(r.Shape, c.In[1].Shape, -2)
+		if err != nil {
+			return err
+		}
+		column, err := channel(r.Shape, c.In[4].Shape, -1)
+		if err != nil {
+			return err
+		}
 		out, err := c.New(0, d, r.Shape)
 		if err != nil {
 			return err
 		}
-		factor, zero := stepOf(c, 1, 4)(0), c.In[7].At(0)
-		quantized(out, func(i int) float64 { return math.RoundToEven(float64(float32(r.F64()[i])*factor)) + zero })
+		zero, step := c.In[7].At(0), float32(c.In[6].At(0))
+		quantized(out, func(i int) float64 {
+			factor := float32(float32(c.In[1].At(row(i)))*float32(c.In[4].At(column(i)))) / step
+			return math.RoundToEven(float64(float32(r.F64()[i])*factor)) + zero
+		})
 		return nil
 	}, nil
 }

@@ -106,6 +106,10 @@ func (w window) fit(in []int) (window, []int, error) {
 			continue
 		}
 		room := in[k] + w.begin[k] + w.end[k] - ext
+		if w.ceil && room < 0 && room > -w.stride[k] && in[k] > 0 { // one window, of which the end is beyond the padding
+			out[k] = 1
+			continue
+		}
 		if room < 0 {
 			return w, nil, fmt.Errorf("a window of %d does not fit an axis of size %d padded by %d and %d",
 				ext, in[k], w.begin[k], w.end[k])
