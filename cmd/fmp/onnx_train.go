@@ -157,20 +157,8 @@ type examples struct {
 }
 
 func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error {
-	if o.out == "" && !o.list {
-		return usageErrorf("-o is not given; name the file to write")
-	}
-	if (o.images == "") == (o.data == "") {
-		return usageErrorf("give one of --images FOLDER and --data FILE.npz")
-	}
-	if err := o.t.Loss.Check(); err != nil {
-		return usageErrorf("--loss: %w", err)
-	}
-	if o.t.LoRA < 0 {
-		return usageErrorf("--lora %d; allowed are 0 and up", o.t.LoRA)
-	}
-	if _, err := whole(o.freeze); err != nil {
-		return usageErrorf("--freeze: %w", err)
+	if err := o.check(cmd); err != nil {
+		return err
 	}
 	m, manifest, err := models.Load(path)
 	if err != nil {
@@ -293,6 +281,11 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	for _, in := range m.Graph.Inputs {
 		given[in.Name] = t[in.Name]
 	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if err := o.checkRows(name, given[name]); err != nil {
+			return nil, usageError(err)
+		}
+	}
 	all, err := train.Rows(given)
 	if err != nil {
 		return nil, usageError(fmt.Errorf("%s: %w", o.data, err))
@@ -342,14 +335,19 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 		return nil, fmt.Errorf("--freeze: %w", err)
 	}
 	o.t.Weights, o.t.Adapted = nil, nil
+	kept := 0
 	for _, w := range train.Weights(m.Graph, o.t.Output) {
 		switch isHead := slices.Contains(head, w.Name); {
 		case !isHead && frozen != nil && fitsAny(frozen, w):
+			kept++
 		case o.t.LoRA > 0 && !isHead:
 			o.t.Adapted = append(o.t.Adapted, w.Name)
 		default:
 			o.t.Weights = append(o.t.Weights, w.Name)
 		}
+	}
+	if frozen != nil && kept == 0 {
+		return nil, fmt.Errorf("--freeze %q fits no weight but the new head's, and no node that reads one (--list shows them)", o.freeze)
 	}
 	if err := o.choose(m); err != nil {
 		return nil, err
@@ -386,10 +384,6 @@ func (o *tuning) choose(m *onnx.Model) error {
 	default:
 		return fmt.Errorf("--optimizer is %q; allowed are adamw and sgd", o.optimizer)
 	}
-	if !(o.rate >= 0) || !(o.warmup >= 0 && o.warmup <= 1) {
-		return fmt.Errorf("--rate is %v and --warmup %v; allowed are 0 and up, and 0 to 1",
-			o.rate, o.warmup)
-	}
 	for _, g := range slices.Backward(o.groups) {
 		at := strings.LastIndex(g, "=")
 		r, err := whole(g[:max(at, 0)])
@@ -398,10 +392,14 @@ func (o *tuning) choose(m *onnx.Model) error {
 			!(factor >= 0) {
 			return fmt.Errorf("--rate-of is %q; want REGEXP=FACTOR, a factor of 0 and up", g)
 		}
+		fitted := false
 		for _, w := range train.Weights(m.Graph, o.t.Output) {
 			if fitsAny(r, w) {
-				o.t.Update.RateOf[w.Name] = factor
+				fitted, o.t.Update.RateOf[w.Name] = true, factor
 			}
+		}
+		if !fitted {
+			return fmt.Errorf("--rate-of %q fits no weight, and no node that reads one (--list shows them)", g)
 		}
 	}
 	return nil

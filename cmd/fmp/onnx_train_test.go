@@ -2,7 +2,9 @@ package main
 
 import (
 	"archive/zip"
+	"cmp"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,15 +47,21 @@ func trainingFiles(t *testing.T) (model, data string) {
 		}
 		x.F32()[i*3+i%3] += 2
 	}
-	f := must.Get(os.Create(data))(t)
+	archive(t, data, x, y)
+	return model, data
+}
+
+// archive writes rows and their targets.
+func archive(t *testing.T, path string, x, target *onnx.Tensor) {
+	t.Helper()
+	f := must.Get(os.Create(path))(t)
 	defer f.Close()
 	z := zip.NewWriter(f)
-	for name, a := range map[string]*onnx.Tensor{"x.npy": x, "target.npy": y} {
+	for name, a := range map[string]*onnx.Tensor{"x.npy": x, "target.npy": target} {
 		w := must.Get(z.Create(name))(t)
 		must.Do(t, npy.Write(w, a))
 	}
 	must.Do(t, z.Close())
-	return model, data
 }
 
 // TestONNXTrain: rows of a file train a new head with the body frozen, the figures are printed, and
@@ -93,35 +101,57 @@ func TestONNXTrain(t *testing.T) {
 func TestONNXTrainErrors(t *testing.T) {
 	t.Parallel()
 	model, data := trainingFiles(t)
-	out := filepath.Join(t.TempDir(), "out.onnx")
+	dir := t.TempDir()
+	out, sums, endless := filepath.Join(dir, "out.onnx"), filepath.Join(dir, "sums.npz"), filepath.Join(dir, "endless.npz")
+	twos, odd := onnx.ZerosF32(20, 7), onnx.ZerosF32(20, 3)
+	for i := range 20 {
+		twos.F32()[i*7] = 2
+	}
+	odd.F32()[5] = float32(math.Inf(1))
+	archive(t, sums, onnx.ZerosF32(20, 3), twos)
+	archive(t, endless, odd, twos)
 	folder, err := os.MkdirTemp(".", "photos") // a name without a path is a folder where there is one
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(folder)
+	others := map[string]int{"known names are": exitMissing, "holds neither": exitMissing, "no weight is a matrix": exitFailed}
 	for want, args := range map[string][]string{
 		"give one of":              {},
 		"allowed are 0 to below 1": {"--data", data, "--held-out", "1"},
 		"no weights are trained": {"--data", data, "--freeze", ".*", "--head", "keep",
 			"--classes", "7"},
-		"allowed are auto":        {"--data", data, "--head", "old"},
-		"want REGEXP=FACTOR":      {"--data", data, "--rate-of", "fc"},
-		"--classes is 2":          {"--data", data, "--classes", "2"},
-		"adamw and sgd":           {"--data", data, "--optimizer", "adam"},
-		"cosine and constant":     {"--data", data, "--schedule", "linear"},
-		"no weight is a matrix":   {"--data", data, "--lora", "64"},
-		"loss \"hinge\"; allowed": {"--images", "none", "--loss", "hinge"},
-		"--lora -3":               {"--images", "none", "--lora", "-3"},
-		"holds neither":           {"--images", folder},
-		"known names are":         {"--images", "none"},
-		"want an archive":         {"--data", model},
-		"its outputs are y":       {"--data", data, "--output", "z"},
-		"error parsing regexp":    {"--images", "none", "--freeze", "("},
-		"1 epoch and up":          {"--data", data, "--epochs", "0"},
+		"allowed are auto":         {"--data", data, "--head", "old"},
+		"want REGEXP=FACTOR":       {"--data", data, "--rate-of", "fc"},
+		"--classes is 2":           {"--data", data, "--classes", "2"},
+		"adamw and sgd":            {"--data", data, "--optimizer", "adam"},
+		"cosine and constant":      {"--data", data, "--schedule", "linear"},
+		"no weight is a matrix":    {"--data", data, "--lora", "64"},
+		"loss \"hinge\"; allowed":  {"--images", "none", "--loss", "hinge"},
+		"--lora -3":                {"--images", "none", "--lora", "-3"},
+		"holds neither":            {"--images", folder},
+		"known names are":          {"--images", "none"},
+		"want an archive":          {"--data", model},
+		"its outputs are y":        {"--data", data, "--output", "z"},
+		"error parsing regexp":     {"--images", "none", "--freeze", "("},
+		"1 epoch and up":           {"--data", data, "--epochs", "0"},
+		"--batch 0":                {"--data", data, "--batch", "0"},
+		"--clip -1":                {"--data", data, "--clip", "-1"},
+		"--momentum 2":             {"--data", data, "--optimizer", "sgd", "--momentum", "2"},
+		"goes with --optimizer":    {"--data", data, "--momentum", "0.5"},
+		"--patience -1":            {"--data", data, "--patience", "-1"},
+		"goes with --images":       {"--data", data, "--preset", "imagenet"},
+		"--side goes with":         {"--data", data, "--side", "9"},
+		"--classes goes with":      {"--images", folder, "--classes", "3"},
+		"--freeze \"zzz\" fits no": {"--data", data, "--freeze", "zzz"},
+		"--rate-of \"q=1\" fits":   {"--data", data, "--rate-of", "q=1"},
+		"of sum 2; want prob":      {"--data", sums},
+		"want numbers from 0":      {"--data", sums, "--loss", "binary"},
+		"want finite":              {"--data", endless, "--loss", "mse"},
 	} {
 		code, _, stderr := runFMP(t,
 			append([]string{"onnx", "train", model, "-o", out, "--engine", "pure"}, args...)...)
-		if code == 0 || !strings.Contains(stderr, want) {
+		if code != cmp.Or(others[want], exitUsage) || !strings.Contains(stderr, want) {
 			t.Errorf("%q: exit code %d and %q; want an error with %q", args, code, stderr, want)
 		}
 	}

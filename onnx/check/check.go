@@ -2,6 +2,7 @@
 package check
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"unicode/utf8"
@@ -226,6 +227,9 @@ func checkValue(v onnx.ValueInfo) error {
 }
 
 func (c *checker) node(n *onnx.Node, depth int) error {
+	if n == nil {
+		return errors.New("a node is nil")
+	}
 	if n.Op == "" {
 		return fmt.Errorf("%s has no operator", n.Label())
 	}

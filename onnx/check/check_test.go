@@ -34,6 +34,7 @@ func TestCheckNamesTheFault(t *testing.T) {
 			"no operator set of the standard domain is imported"},
 		{"another domain", func(m *onnx.Model) { m.Graph.Nodes[0].Domain = "com.microsoft" },
 			`com.microsoft.MatMul`},
+		{"no node", func(m *onnx.Model) { m.Graph.Nodes[0] = nil }, "a node is nil"},
 		{"an untyped output", func(m *onnx.Model) { m.Graph.Outputs[0].DType = onnx.Undefined },
 			"no element type"},
 		{"no output", func(m *onnx.Model) { m.Graph.Outputs = nil }, "no output"},

@@ -106,6 +106,7 @@ func TestErrors(t *testing.T) {
 		{wrong, nil, "did you mean ReduceMean?"},
 		{double(), []run.Option{run.Engine("tpu")}, `engine "tpu": this program has pure`},
 		{double(), []run.Option{run.Threads(-1)}, "threads -1"},
+		{double(), []run.Option{run.Memory(-1)}, "memory of -1 bytes"},
 	} {
 		s, err := run.Open(c.path, c.opts...)
 		if err == nil || s != nil || !strings.Contains(err.Error(), c.want) {

@@ -96,6 +96,10 @@ type NotFiniteError struct {
 }
 
 func (e *NotFiniteError) Error() string {
+	if e.Step == 0 {
+		return fmt.Sprintf("step 0: %s is not finite; look for numbers in the examples, their targets and the weights "+
+			"that are not", e.Tensor)
+	}
 	return fmt.Sprintf("step %d: %s is not finite; lower the learning rate or clip the gradients",
 		e.Step, e.Tensor)
 }

@@ -42,6 +42,9 @@ type Data struct {
 func Rows(tensors map[string]*onnx.Tensor) (Data, error) {
 	d := Data{N: -1}
 	for name, t := range tensors {
+		if t == nil {
+			return d, fmt.Errorf("rows to train on: %q is nil", name)
+		}
 		if len(t.Shape) == 0 || (d.N >= 0 && t.Shape[0] != d.N) {
 			return d, fmt.Errorf("rows to train on: %q is %v; want the same first axis as in the others",
 				name, t)
@@ -227,6 +230,9 @@ func (t Tuning) Train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 
 func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, data,
 	held Data) (*Tuned, error) {
+	if t.Optimizer == nil || t.Rate == nil {
+		return nil, errors.New("Optimizer and Rate are not both given")
+	}
 	base := onnx.Clone(m)
 	if err := pass.Inline(base); err != nil {
 		return nil, err

@@ -359,3 +359,21 @@ func TestLosses(t *testing.T) {
 		t.Error("an unknown loss is taken")
 	}
 }
+
+// TestTuneWithoutOptimizer: a training without an optimizer, and a tensor that is nil, are errors.
+func TestTuneWithoutOptimizer(t *testing.T) {
+	m := small(t, false)
+	tn := tuningOf(m)
+	tn.Optimizer = nil
+	if _, err := tn.Train(t.Context(), engineFor(t, false), m, clusters(t, 12, 3), Data{}); err == nil ||
+		!strings.Contains(err.Error(), "Optimizer") {
+		t.Errorf("without an optimizer: %v", err)
+	}
+	if _, err := Rows(map[string]*onnx.Tensor{"x": nil}); err == nil || !strings.Contains(err.Error(), `"x" is nil`) {
+		t.Errorf("nil rows: %v", err)
+	}
+	first, later := (&NotFiniteError{Step: 0, Tensor: "loss"}).Error(), (&NotFiniteError{Step: 3, Tensor: "loss"}).Error()
+	if !strings.Contains(first, "examples") || !strings.Contains(later, "learning rate") {
+		t.Errorf("not finite: %s; %s", first, later)
+	}
+}

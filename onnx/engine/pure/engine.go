@@ -27,6 +27,9 @@ func New(o engine.Options) (engine.Engine, error) {
 		return nil, fmt.Errorf("engine pure: threads %d; allowed are 0 (all cores) to %d",
 			o.Threads, MaxThreads)
 	}
+	if o.Bytes < 0 {
+		return nil, fmt.Errorf("engine pure: memory of %d bytes; allowed are 0 (no bound) and up", o.Bytes)
+	}
 	n := cmp.Or(o.Threads, runtime.GOMAXPROCS(0))
 	return &pureEngine{opts: o, threads: n}, nil
 }
