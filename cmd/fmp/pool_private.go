@@ -48,7 +48,13 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer eng.Close()
-	totals, err := p.Totals(pool.SumFile(o.out+".sum"), nil)
+	var keeper pool.SumFile
+	if p.Account.Noise != privacy.Local {
+		if keeper, err = pool.NewSumFile(o.out + ".sum"); err != nil {
+			return usageError(err)
+		}
+	}
+	totals, err := p.Totals(keeper, nil)
 	if err != nil {
 		return usageError(err)
 	}

@@ -36,8 +36,8 @@ func (s sums) Sum(inputs string) ([]byte, error) {
 }
 
 // Keep keeps it.
-func (s sums) Keep(inputs string, data []byte) error {
-	return s.store.PutObject(s.ctx, "sum-"+inputs, data)
+func (s sums) Keep(inputs string, data []byte) ([]byte, error) {
+	return data, s.store.PutObject(s.ctx, "sum-"+inputs, data)
 }
 
 // twoServers is the helper, where the round has two servers and this is the leader, and the secret

@@ -15,7 +15,6 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/onnx/atomicfile"
 	"fmp/onnx/engine"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
@@ -154,20 +153,10 @@ type Keeper interface {
 	// Sum returns the sum stored for a set of uploads, of which inputs is the digest;
 	// fs.ErrNotExist if there is none.
 	Sum(inputs string) ([]byte, error)
-	// Keep stores the sum for a set of uploads.
-	Keep(inputs string, data []byte) error
+	// Keep stores the sum for a set of uploads and returns the one that counts from then on: that of
+	// another process, where one was stored first.
+	Keep(inputs string, data []byte) ([]byte, error)
 }
-
-// SumFile stores one noisy sum in a file, whatever its inputs.
-type SumFile string
-
-// Sum reads the file and ignores the digest.
-func (f SumFile) Sum(string) ([]byte, error) {
-	return regularfile.ReadFile(string(f), MaxPublished)
-}
-
-// Keep writes the file and ignores the digest.
-func (f SumFile) Keep(_ string, data []byte) error { return atomicfile.WriteBytes(string(f), data) }
 
 // Totals returns the round's noisy sums. If a server adds the noise, it is drawn once and the sum
 // is stored: pooling the same messages again returns the same sum, as a second draw would spend the
@@ -189,41 +178,46 @@ func (p *Private) Totals(keeper Keeper,
 	if p.Account.Noise != privacy.Local {
 		slices.Sort(digests)
 		of := sha256.Sum256([]byte(strings.Join(digests, "\n")))
-		inputs := hex.EncodeToString(of[:])
-		data, err := keeper.Sum(inputs)
-		var was published
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			if open != nil {
-				sum, err = open()
-			} else {
-				err = sum.AddNoise(p.Account.Deviation, rand.Reader)
-			}
-			if err != nil {
-				return nil, err
-			}
-			if data, err = json.Marshal(published{inputs, sum.Values, p.Account}); err != nil {
-				return nil, err
-			}
-			if err := keeper.Keep(inputs, data); err != nil {
-				return nil, err
-			}
-		case err != nil:
+		var err error
+		if sum, err = p.noisy(hex.EncodeToString(of[:]), sum, keeper, open); err != nil {
 			return nil, err
-		default:
-			if err := json.Unmarshal(data, &was); err != nil || len(was.Values) != len(sum.Values) {
-				return nil, fmt.Errorf("%v is not the noisy sum of a private round; move it away",
-					keeper)
-			}
-			if was.Inputs != inputs || was.Account != p.Account {
-				return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget; "+
-					"to publish a second one spends the budget again: choose another --output if "+
-					"that is meant", keeper)
-			}
-			sum.Values = was.Values
 		}
 	}
 	return sum.Totals(p.Client.Clip, p.Account.Variance()), nil
+}
+
+// noisy returns the stored sum of the inputs with a server's noise, which is drawn and stored where
+// there is none.
+func (p *Private) noisy(inputs string, sum *privacy.Release, keeper Keeper,
+	open func() (*privacy.Release, error)) (*privacy.Release, error) {
+	data, err := keeper.Sum(inputs)
+	if errors.Is(err, fs.ErrNotExist) {
+		if open != nil {
+			sum, err = open()
+		} else {
+			err = sum.AddNoise(p.Account.Deviation, rand.Reader)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if data, err = json.Marshal(published{inputs, sum.Values, p.Account}); err != nil {
+			return nil, err
+		}
+		data, err = keeper.Keep(inputs, data) // another process's, where that was first
+	}
+	if err != nil {
+		return nil, err
+	}
+	var was published
+	if err := json.Unmarshal(data, &was); err != nil || len(was.Values) != len(sum.Values) {
+		return nil, fmt.Errorf("%v is not the noisy sum of a private round; move it away", keeper)
+	}
+	if was.Inputs != inputs || was.Account != p.Account {
+		return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget; to publish a "+
+			"second one spends the budget again: choose another --output if that is meant", keeper)
+	}
+	sum.Values = was.Values
+	return sum, nil
 }
 
 // Posterior samples the posterior given the totals.

@@ -84,9 +84,9 @@ func TestPrivateRound(t *testing.T) {
 			t.Fatalf("%d releases, %v", len(releases), bad)
 		}
 		round := must.Get(NewPrivate(releases, g, f, Options{Predictor: predictor, Seed: 3, Samples: 25}))(t)
-		file := filepath.Join(dir, "sum")
-		totals := must.Get(round.Totals(SumFile(file), nil))(t)
-		again, err := round.Totals(SumFile(file), nil)
+		keeper := SumFile{filepath.Join(dir, "sum"), filepath.Join(dir, "sums")}
+		totals := must.Get(round.Totals(keeper, nil))(t)
+		again, err := round.Totals(keeper, nil)
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(totals) {
 			t.Errorf("the same round pooled again has other sums: %v, %v, %v", totals, again, err)
 		}
@@ -109,7 +109,7 @@ func TestPrivateRound(t *testing.T) {
 		}
 		// Fewer clients are another sum, which is not drawn over the one that is there.
 		fewer := must.Get(NewPrivate(releases[:3], g, f, Options{Predictor: predictor}))(t)
-		if _, err := fewer.Totals(SumFile(file), nil); (err == nil) != (noise == privacy.Local) {
+		if _, err := fewer.Totals(keeper, nil); (err == nil) != (noise == privacy.Local) {
 			t.Errorf("%s: a second sum beside the first: %v", noise, err)
 		}
 		other := b

@@ -1,0 +1,102 @@
+package pool
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/regularfile"
+)
+
+// SumFile stores a noisy sum in the file Path beside a classifier, and in Folder under its inputs'
+// digest, so that all classifiers of one set of uploads have one sum, whatever their names.
+type SumFile struct{ Path, Folder string }
+
+// NewSumFile returns the file at path, with the folder of the sums that were drawn on this machine.
+func NewSumFile(path string) (SumFile, error) {
+	base, err := os.UserConfigDir()
+	if err != nil {
+		return SumFile{}, fmt.Errorf("pool: no folder for configuration, where the noisy sum is kept so "+
+			"that its noise is drawn once: %w; set it", err)
+	}
+	return SumFile{path, filepath.Join(base, "fmp", "sums")}, nil
+}
+
+func (f SumFile) String() string { return f.Path }
+
+// Sum reads the sum of the inputs, or the one at Path where that is of others.
+func (f SumFile) Sum(inputs string) ([]byte, error) { return f.Keep(inputs, nil) }
+
+// Keep stores data unless a sum is there already; nil stores nothing new. Another process waits
+// until both files are there, so that it finds this draw and stores none of its own.
+func (f SumFile) Keep(inputs string, data []byte) (kept []byte, err error) {
+	var failed error
+	err = atomicfile.Extend(filepath.Join(f.Folder, "lock"), 0, func([]byte) ([]byte, error) {
+		kept, failed = f.settle(inputs, data)
+		return nil, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("pool: the folder of noisy sums: %w", err)
+	}
+	return kept, failed
+}
+
+// settle returns the sum that is there, else the one that was drawn, and stores it in both places.
+// A failure between them leaves the one of the machine, which the next call finds.
+func (f SumFile) settle(inputs string, drawn []byte) ([]byte, error) {
+	first := filepath.Join(f.Folder, inputs+".json")
+	kept, err := readSum(first)
+	if err != nil {
+		return nil, err
+	}
+	beside, err := readSum(f.Path)
+	switch {
+	case err != nil:
+		return nil, err
+	case kept != nil && !isSum(kept, inputs):
+		return nil, fmt.Errorf("%s is damaged, and the noise of these uploads was drawn: bring the file "+
+			"back, as a second draw spends the budget again", first)
+	case beside != nil && !isSum(beside, inputs):
+		return beside, nil // Totals refuses it
+	case beside != nil && kept != nil && !bytes.Equal(beside, kept):
+		return nil, fmt.Errorf("%s is another draw of the noise of these uploads than %s: move the former "+
+			"away, and the latter takes its place", f.Path, first)
+	}
+	sum := kept
+	if sum == nil {
+		sum = beside // from before there was the folder, or from another machine
+	}
+	if sum == nil {
+		sum = drawn
+	}
+	if sum == nil {
+		return nil, fs.ErrNotExist
+	}
+	if kept == nil {
+		err = atomicfile.WritePrivate(first, sum)
+	}
+	if err == nil && beside == nil {
+		err = atomicfile.WriteBytes(f.Path, sum)
+	}
+	return sum, err
+}
+
+// readSum returns the bytes of a file; nil where there is none.
+func readSum(path string) ([]byte, error) {
+	data, err := regularfile.ReadFile(path, MaxPublished)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// isSum reports whether data is a sum of these inputs.
+func isSum(data []byte, inputs string) bool {
+	var of published
+	return json.Unmarshal(data, &of) == nil && of.Inputs == inputs
+}

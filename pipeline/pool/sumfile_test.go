@@ -1,0 +1,127 @@
+package pool
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"fmp/models"
+	"fmp/onnx/must"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/privacy"
+)
+
+// trusted is a round of empty messages whose server adds the noise.
+func trusted(digests ...string) *Private {
+	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
+		Noise: privacy.Trusted}
+	p := &Private{Client: models.Manifest{Clip: 1}, Account: b.Spend(4, len(digests))}
+	for _, d := range digests {
+		p.Releases = append(p.Releases,
+			Release{Digest: d, Release: &federate.Release{Budget: b, Sums: privacy.NewRelease(4, 5)}})
+	}
+	return p
+}
+
+// late is a keeper that finds no sum, as another process stores one only after it was asked.
+type late struct{ SumFile }
+
+func (late) Sum(string) ([]byte, error) { return nil, fs.ErrNotExist }
+
+// TestOneDraw: the noise of a set of messages is drawn once, under whatever name its sum stands and
+// however many pool them at a time; another set has another draw, and takes nobody's place.
+func TestOneDraw(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) SumFile { return SumFile{filepath.Join(dir, name), filepath.Join(dir, "fmp")} }
+	total := func(of Keeper, digests ...string) (string, error) {
+		s, err := trusted(digests...).Totals(of, nil)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(s.Sums, s.Counts), nil
+	}
+	const pools = 12
+	got := make([]string, pools)
+	var wg sync.WaitGroup
+	for i := range pools {
+		wg.Go(func() {
+			s, err := total(at(fmt.Sprint(i%4)), "a", "b")
+			if err != nil {
+				t.Error(err)
+			}
+			got[i] = s
+		})
+	}
+	wg.Wait()
+	for i, s := range got {
+		if s != got[0] {
+			t.Errorf("pool %d has another draw than the first", i)
+		}
+	}
+	if s := must.Get(total(late{at("late")}, "a", "b"))(t); s != got[0] {
+		t.Error("a draw that came second was taken in place of the first")
+	}
+	if s := must.Get(total(at("other"), "a", "b", "c"))(t); s == got[0] {
+		t.Error("another set of messages has the sum of the first")
+	}
+	sums := must.Get(filepath.Glob(filepath.Join(dir, "fmp", "*.json")))(t)
+	if len(sums) != 2 {
+		t.Errorf("the sums %q; want 2", sums)
+	}
+	if _, err := total(at("0"), "a", "b", "c"); err == nil || !strings.Contains(err.Error(), "other uploads") {
+		t.Errorf("beside the sum of others: %v", err)
+	}
+	// Files of before there was a folder, or from elsewhere.
+	fresh := SumFile{at("0").Path, filepath.Join(dir, "elsewhere")}
+	if s, err := total(fresh, "a", "b"); err != nil || s != got[0] {
+		t.Errorf("in another folder: %v, the same sum %v", err, s == got[0])
+	}
+	if s, err := total(SumFile{at("again").Path, fresh.Folder}, "a", "b"); err != nil || s != got[0] {
+		t.Errorf("beside another name: %v, the same sum %v", err, s == got[0])
+	}
+	must.Get(total(SumFile{at("drawn").Path, filepath.Join(dir, "third")}, "a", "b"))(t)
+	if _, err := total(at("drawn"), "a", "b"); err == nil || !strings.Contains(err.Error(), "another draw") {
+		t.Errorf("a sum that was drawn elsewhere: %v", err)
+	}
+}
+
+// TestDamagedSum: a sum that is not whole is not drawn anew, and one that cannot be stored is given
+// to nobody.
+func TestDamagedSum(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, f SumFile, kept string)
+		says  string
+	}{
+		"the file is shortened": {func(t *testing.T, f SumFile, _ string) {
+			must.Do(t, os.WriteFile(f.Path, []byte("{"), 0o600))
+		}, "is not the noisy sum"},
+		"the machine's is shortened": {func(t *testing.T, f SumFile, kept string) {
+			must.Do(t, os.WriteFile(kept, []byte("{"), 0o600))
+		}, "is damaged, and the noise of these uploads was drawn"},
+		"the file's place is a folder": {func(t *testing.T, f SumFile, _ string) {
+			must.Do(t, os.Remove(f.Path))
+			must.Do(t, os.Mkdir(f.Path, 0o700))
+		}, "sum"},
+	} {
+		dir := t.TempDir()
+		f := SumFile{filepath.Join(dir, "sum"), filepath.Join(dir, "fmp")}
+		must.Get(trusted("a").Totals(f, nil))(t)
+		kept := must.Get(filepath.Glob(filepath.Join(f.Folder, "*.json")))(t)
+		c.spoil(t, f, kept[0])
+		if _, err := trusted("a").Totals(f, nil); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v; want an error that says %q", name, err, c.says)
+		}
+	}
+	f := SumFile{filepath.Join(t.TempDir(), "sum"), filepath.Join(t.TempDir(), "fmp")}
+	if _, err := f.Sum("none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no sum: %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(f.Folder, "*.json")); len(left) > 0 {
+		t.Errorf("a question left %q", left)
+	}
+}
