@@ -49,12 +49,12 @@ no upload. What leaves are counts: of images, of those that are right, and of th
 set holds their class, by class and by bin of confidence, with the mean confidence of a bin and the
 mean size of sets. Counts below --least are told to nobody: classes and bins are merged until no
 count, and no difference of two, is below it. With --epsilon every count has noise in place of that,
-and means are left out. A report with noise that is written is spent budget: the ledger of private
-rounds adds it up with uploads, image by image, and what is beyond --max-epsilon is neither written
+and means are left out. Such a report wants --output and is spent budget: the ledger of private rounds
+adds it up with uploads, image by image, and what is beyond --max-epsilon is neither printed, written
 nor sent. The same report again is the one of before, and spends nothing.
 
-The counts are printed, and written or sent only with --output or --report-to. fmp evaluate --pool
-pools them (docs/cross-site.md).`,
+The counts are printed, with --json as the signed report, and written or sent only with --output or
+--report-to. fmp evaluate --pool pools them (docs/cross-site.md).`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		var o scoring
 		f.StringVar(&o.model, "model", "", "classifier that fmp pool wrote")
@@ -67,7 +67,8 @@ pools them (docs/cross-site.md).`,
 		f.Uint64Var(&o.round, "round", 0, "number of the round; --report-to asks the server")
 		f.IntVar(&o.least, "least", tally.Least, "least count that is told, 2 to 1000")
 		f.Float64Var(&o.epsilon, "epsilon", 0,
-			"privacy of each image: noise on every count in place of --least, 0.01 to 20; 0 is none")
+			"privacy of each image: noise on every count in place of --least, 0.01 to 20, with --output; "+
+				"0 is none")
 		f.Float64Var(&o.delta, "delta", privacy.DefaultDelta, "delta of --epsilon")
 		f.Float64Var(&o.maxEpsilon, "max-epsilon", 0, maxEpsilonHelp)
 		f.StringVar(&o.ledger, "ledger", "", ledgerHelp)
@@ -137,10 +138,11 @@ func (o *scoring) checkNoise() error {
 		return usagef("evaluate: --max-epsilon %v; allowed are numbers above 0, and 0 for any",
 			o.maxEpsilon)
 	}
-	if o.to != "" && o.output == "" {
-		return usagef("evaluate: --report-to with --epsilon wants --output FILE: the report is kept " +
-			"there, so that it can be sent again without that its noise is drawn, and its budget " +
-			"spent, a second time")
+	// printed counts can be kept and averaged as well as sent ones
+	if o.output == "" {
+		return usagef("evaluate: --epsilon without --output: each run would draw other noise about the " +
+			"same images, which averages out: give --output FILE, where the report is kept for the next " +
+			"run, which draws and spends nothing")
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ type scored struct {
 }
 
 // report scores the images and returns the signed report, which it writes where that is asked for.
-// Noise is spent before.
+// Noise is spent before, wherever the report goes then.
 func (s *scored) report(ctx context.Context, f *pflag.FlagSet, path string) ([]byte, error) {
 	scores, err := s.score(ctx, f, path, s.log, func(ps []classify.Prediction) {
 		for i := range ps {
@@ -48,7 +48,7 @@ func (s *scored) report(ctx context.Context, f *pflag.FlagSet, path string) ([]b
 		return nil, refused("evaluate", err)
 	}
 	s.made.Round, s.made.Server = s.round, s.server
-	if s.epsilon > 0 && s.output != "" {
+	if s.epsilon > 0 {
 		return s.spent()
 	}
 	data, err := s.made.Sign(s.key)

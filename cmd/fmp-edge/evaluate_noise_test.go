@@ -35,12 +35,17 @@ func TestNoiseIsSpent(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	defer server.Close()
+	var out bytes.Buffer
 	want := func(what string, code int, says string, args ...string) {
 		t.Helper()
 		var log bytes.Buffer
+		out.Reset()
 		got := execute(context.Background(),
 			append([]string{"evaluate", "--model", c, "--key", path("a.key"), "--ledger", path("spent"),
-				photos}, args...), io.Discard, &log)
+				photos}, args...), &out, &log)
+		if code != exitOK && out.Len() > 0 {
+			t.Errorf("%s: %q was printed", what, out.String())
+		}
 		if got != code || !strings.Contains(log.String(), says) {
 			t.Errorf("%s: exit code %d, %q; want %d and %q", what, got, log.String(), code, says)
 		}
@@ -73,8 +78,17 @@ func TestNoiseIsSpent(t *testing.T) {
 		append(noisy, path("one"), "--round", "3")...)
 	want("drawn again, over the limit", exitUsage, "over 2 earlier releases",
 		append(noisy, path("three"), "--redraw", "--max-epsilon", "1.5")...)
-	want("without a file to keep", exitUsage, "wants --output", "--epsilon", "1",
-		"--report-to", server.URL)
+	for what, args := range map[string][]string{"sent": {"--report-to", server.URL}, "printed": nil,
+		"signed and printed": {"--json"}} {
+		want(what+" without a file to keep", exitUsage, "give --output FILE",
+			append([]string{"--epsilon", "1"}, args...)...)
+	}
+	want("signed and printed, over the limit", exitUsage, "--max-epsilon allows 0.9",
+		append(noisy, path("none"), "--round", "4", "--json", "--max-epsilon", "0.9")...)
+	want("signed and printed", exitOK, "nothing is spent", append(noisy, path("one"), "--json")...)
+	if kept := must.Get(os.ReadFile(path("one")))(t); !bytes.Equal(out.Bytes(), kept) {
+		t.Errorf("printed %s; kept is %s", out.Bytes(), kept)
+	}
 	want("limits without noise", exitUsage, "give --epsilon", "--max-epsilon", "1")
 	want("no limit", exitUsage, "--max-epsilon -1",
 		append(noisy, path("three"), "--max-epsilon", "-1")...)
