@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -90,7 +92,11 @@ func (s *scored) spent() ([]byte, error) {
 		return nil, err
 	}
 	spending.Files = []privacy.Written{{Path: output, Sha256: models.DigestBytes(data)}}
-	total, earlier, err := ledger.Spend(spending, s.maxEpsilon, s.redraw)
+	files, err := hold([]content{{output, data}})
+	if err != nil {
+		return nil, err
+	}
+	total, earlier, err := files.spend(ledger, spending, s.maxEpsilon, s.redraw)
 	if err != nil {
 		return nil, refused("evaluate", err)
 	}
@@ -99,7 +105,7 @@ func (s *scored) spent() ([]byte, error) {
 			"fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
 			earlier, total, ledger.Path)
 	}
-	return data, atomicfile.WritePrivate(output, data)
+	return data, files.place()
 }
 
 // free returns an error where another report with noise stands in the new one's place: it may be
@@ -126,26 +132,31 @@ func (s *scored) again(kept *privacy.Spending) ([]byte, error) {
 	if len(kept.Files) != 1 {
 		return gone()
 	}
-	data, err := regularfile.ReadOutput(kept.Files[0].Path, tally.MaxBytes)
-	if err != nil || models.DigestBytes(data) != kept.Files[0].Sha256 {
+	paid := paidFor(kept.Files[0], tally.MaxBytes)
+	if paid == nil {
 		return gone()
 	}
 	names := s.made.Names
 	s.made = &tally.Report{}
-	if err := json.Unmarshal(data, s.made); err != nil {
+	if err := json.Unmarshal(paid, s.made); err != nil {
 		return gone()
 	}
 	fmt.Fprintf(s.log, "fmp-edge: the report with noise about these images was made on %s; it is "+
 		"given again, and nothing is spent\n", kept.Time.Format(time.RFC3339))
 	s.made.Server, s.made.Names = s.server, names
-	if data, err = s.made.Sign(s.key); err != nil {
+	data, err := s.made.Sign(s.key)
+	if err != nil {
 		return nil, err
 	}
-	// stays as the ledger knows it
-	if output, err := filepath.Abs(s.output); err != nil || output == kept.Files[0].Path {
-		return data, err
+	output, err := filepath.Abs(s.output)
+	if err != nil || output != kept.Files[0].Path {
+		return data, errors.Join(err, atomicfile.WritePrivate(s.output, data))
 	}
-	return data, atomicfile.WritePrivate(s.output, data)
+	// the ledger's own stays as the ledger knows it
+	if there, err := regularfile.ReadOutput(output, tally.MaxBytes); err == nil && bytes.Equal(there, paid) {
+		return data, nil
+	}
+	return data, atomicfile.WritePrivate(output, paid)
 }
 
 // ledgerOf returns the ledger at a path, or the default one.

@@ -21,13 +21,10 @@ const maxFolders = 4 << 20
 // stays beside the upload, and is not sent.
 func foldersFile(upload string) string { return upload + ".classes.csv" }
 
-// writeFolders writes the table, and removes an earlier one where there is none to write.
-func writeFolders(upload string, list []imagefile.Mapped) error {
+// foldersTable is the table; nil where the list is empty.
+func foldersTable(list []imagefile.Mapped) ([]byte, error) {
 	if len(list) == 0 {
-		if err := os.Remove(foldersFile(upload)); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+		return nil, nil
 	}
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
@@ -35,10 +32,23 @@ func writeFolders(upload string, list []imagefile.Mapped) error {
 	for _, m := range list {
 		rows = append(rows, []string{m.From, m.Class, strconv.Itoa(m.Label), strconv.Itoa(m.Images)})
 	}
-	if err := w.WriteAll(rows); err != nil {
+	err := w.WriteAll(rows)
+	return b.Bytes(), err
+}
+
+// writeFolders writes the table, and removes an earlier one where there is none to write.
+func writeFolders(upload string, list []imagefile.Mapped) error {
+	table, err := foldersTable(list)
+	if err != nil {
 		return err
 	}
-	return atomicfile.WritePrivate(foldersFile(upload), b.Bytes())
+	if table == nil {
+		if err := os.Remove(foldersFile(upload)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return atomicfile.WritePrivate(foldersFile(upload), table)
 }
 
 // explainFolders says in words which folders or labels an upload's classes come from; nothing where

@@ -51,6 +51,9 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
+// usagef is apart, as its many callers are smaller so.
+//
+//go:noinline
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // refused marks err as a fault of the command's input; nil stays nil. A full disk, no memory and a

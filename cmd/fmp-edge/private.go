@@ -184,7 +184,8 @@ type answer struct {
 	spending privacy.Spending
 	ledger   privacy.Ledger
 	messages [][]byte
-	made     bool // before, and spent
+	files    heldFiles // the messages, the leader's last, before they are in their places
+	made     bool      // before, and spent
 	released
 	stdout, log io.Writer
 }
@@ -250,7 +251,7 @@ func (a *answer) free() error {
 	return nil
 }
 
-// Record is [client.Answer].
+// Record is [client.Answer]. All that Give needs space for is on the disk before.
 func (a *answer) Record() error {
 	if a.made {
 		return nil
@@ -258,7 +259,20 @@ func (a *answer) Record() error {
 	if err := a.free(); err != nil {
 		return err
 	}
-	total, earlier, err := a.ledger.Spend(a.spending, *a.private.maxEpsilon, *a.private.redraw)
+	var files []content
+	if table, err := foldersTable(a.mapped); err != nil {
+		return err
+	} else if table != nil {
+		files = append(files, content{foldersFile(a.Upload), table})
+	}
+	for i, data := range slices.Backward(a.messages) {
+		files = append(files, content{fileOf(a.Upload, i), data})
+	}
+	var err error
+	if a.files, err = hold(files); err != nil {
+		return err
+	}
+	total, earlier, err := a.files.spend(a.ledger, a.spending, *a.private.maxEpsilon, *a.private.redraw)
 	if err != nil {
 		return refused("compress", err)
 	}
@@ -307,8 +321,8 @@ func absolute(upload string, messages [][]byte) ([]privacy.Written, error) {
 // keep takes the upload that was made before of the same images, for the same round.
 func (a *answer) keep(s *privacy.Spending) error {
 	for _, f := range s.Files {
-		data, err := regularfile.ReadOutput(f.Path, federate.MaxBytes)
-		if err != nil || models.DigestBytes(data) != f.Sha256 {
+		data := paidFor(f, federate.MaxBytes)
+		if data == nil {
 			return usagef("compress: the upload of these images for round %d was made on %s, and %s is "+
 				"not there any more as it was: noise that is drawn again spends epsilon %g "+
 				"again; bring the file back, or give --redraw", s.Round,
@@ -326,13 +340,8 @@ func (a *answer) keep(s *privacy.Spending) error {
 // share is there last, so that where it is both are.
 func (a *answer) Give() error {
 	w := a.released
-	if err := writeFolders(w.Upload, a.mapped); err != nil {
+	if err := a.place(); err != nil {
 		return err
-	}
-	for i, data := range slices.Backward(a.messages) {
-		if err := atomicfile.WritePrivate(fileOf(w.Upload, i), data); err != nil {
-			return err
-		}
 	}
 	w.Bytes = len(a.messages[0])
 	if len(a.messages) > 1 {
@@ -351,6 +360,32 @@ func (a *answer) Give() error {
 		"private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload,
 		w.Bytes, w.Classes, w.Coordinates, w.Budget)
 	return err
+}
+
+// place puts the messages and their table in their places; of a release that was made before, those
+// that are not there already.
+func (a *answer) place() error {
+	if !a.made {
+		if len(a.mapped) == 0 {
+			if err := writeFolders(a.Upload, nil); err != nil {
+				return err
+			}
+		}
+		return a.files.place()
+	}
+	if err := writeFolders(a.Upload, a.mapped); err != nil {
+		return err
+	}
+	for i, data := range slices.Backward(a.messages) {
+		path := fileOf(a.Upload, i)
+		if there, err := regularfile.ReadOutput(path, federate.MaxBytes); err == nil && bytes.Equal(there, data) {
+			continue
+		}
+		if err := atomicfile.WritePrivate(path, data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fileOf is where the message for a server, 0 the first or only one, stands.

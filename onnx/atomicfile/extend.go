@@ -13,9 +13,11 @@ import (
 // readable by its owner alone. It passes the file's whole lines to next, appends its result and
 // syncs it, all under the file's lock, so that processes decide and append one after another. A
 // last line without its end is an error, as its meaning would be forgotten, unless it is whole
-// JSON: then it gets its end. Where next returns an error or nothing, the file stays as it is.
-// Missing files and folders are made.
-func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (err error) {
+// JSON: then it gets its end. Where next returns an error or nothing, the file stays as it is, and
+// so it does where a write fails, or a call of then, which follow under the lock. Missing files and
+// folders are made.
+func Extend(path string, limit int, next func(lines []byte) ([]byte, error),
+	then ...func() error) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%s: %w", path, err)
@@ -61,10 +63,7 @@ func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (er
 		return fmt.Errorf("it would have more than %d bytes; move it away when what it says is of no "+
 			"use any more", limit)
 	}
-	if _, err := f.WriteAt(more, int64(len(content))); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
+	if err := grow(f, int64(len(content)), more, then); err != nil {
 		return err
 	}
 	// so that a new file's name survives a power cut, where folders can be synced
@@ -72,5 +71,37 @@ func Extend(path string, limit int, next func(lines []byte) ([]byte, error)) (er
 		d.Sync()
 		d.Close()
 	}
-	return f.Close()
+	return nil // all is synced: closing can fail no more than that
+}
+
+// growing is the file of [Extend].
+type growing interface {
+	io.WriterAt
+	Sync() error
+	Truncate(size int64) error
+}
+
+// grow writes more at the end of a file, syncs it and calls then. Where one of these fails it takes
+// it back: a part of a line, as a full disk leaves it, would stop all who come after.
+func grow(f growing, end int64, more []byte, then []func() error) (err error) {
+	_, err = f.WriteAt(more, end)
+	if err == nil {
+		err = f.Sync()
+	}
+	for _, next := range then {
+		if err == nil {
+			err = next()
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	back := f.Truncate(end)
+	if back == nil {
+		back = f.Sync()
+	}
+	if back != nil {
+		err = fmt.Errorf("%w; the part that was written could not be taken back: %w", err, back)
+	}
+	return err
 }

@@ -31,7 +31,8 @@ type chain struct {
 	Lines int    `json:"lines"`
 	Last  string `json:"last,omitempty"`
 
-	unsaved bool // the key is new, and in no file
+	unsaved bool   // the key is new, and in no file
+	next    string // digest of the line that is being written
 }
 
 // openChain reads the seal of a ledger, new where neither it nor a chain is there, and holds the
@@ -107,10 +108,17 @@ func (c *chain) follow(path string, lines []byte) (n int, last string, err error
 	return n, last, nil
 }
 
-// of returns the digest of a line behind others.
+// of returns the digest of a line behind others, which follows as the next.
 func (c *chain) of(lines []byte, s Spending) string {
 	sum := sha256.Sum256(lines)
-	return c.digest(sum[:], s)
+	c.next = c.digest(sum[:], s)
+	return c.next
+}
+
+// count makes the seal count the next line.
+func (c *chain) count(path string) error {
+	c.Lines, c.Last = c.Lines+1, c.next
+	return c.save(path)
 }
 
 // digest returns the keyed digest of a line, by the sha256 of all bytes before it.

@@ -209,9 +209,6 @@ func (l Ledger) Spend(s Spending, limit float64,
 		line, err = json.Marshal(s)
 		return append(line, '\n'), err
 	})
-	if err == nil { // the line is in: the seal counts it
-		err = l.read(func([]byte, *chain) ([]byte, error) { return nil, nil })
-	}
 	return total, earlier, err
 }
 
@@ -244,19 +241,20 @@ func (l Ledger) begun() bool {
 }
 
 // read passes the lines of the file to next, with the chain that they follow, and appends its
-// result. The seal then holds the end of these lines.
+// result, a line. The seal then counts it; a line that it cannot count is taken back, as its release
+// is not made. Where a program was stopped between the two, the next reading counts the line.
 func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
-	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) ([]byte, error) {
-		c, err := openChain(l.Path+SealSuffix, lines)
-		if err != nil {
+	var c *chain
+	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) (more []byte, err error) {
+		if c, err = openChain(l.Path+SealSuffix, lines); err != nil {
 			return nil, err
 		}
-		more, err := next(lines, c)
+		more, err = next(lines, c)
 		if err == nil && len(more) > 0 && c.unsaved {
 			err = c.save(l.Path + SealSuffix) // before its first line, which no other key could follow
 		}
 		return more, err
-	})
+	}, func() error { return c.count(l.Path + SealSuffix) })
 	if err != nil {
 		return fmt.Errorf("privacy: ledger %w", err)
 	}

@@ -259,6 +259,58 @@ func TestTornLedger(t *testing.T) {
 	}
 }
 
+// TestSealNotWritten: a release that the seal cannot count is not in the ledger, and nothing is
+// changed; it is made once the seal can be written. A line that was not counted, as its
+// program was stopped, is counted by the next command: taking it away afterwards is seen.
+func TestSealNotWritten(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
+	l := Ledger{filepath.Join(dir, "spent.jsonl")}
+	for round := range uint64(2) {
+		must.Get2(l.Spend(spending(b, round, 1), 0, false))(t)
+	}
+	var counts chain
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(l.Path+SealSuffix))(t), &counts))
+	if counts.Lines != 2 {
+		t.Errorf("after two releases the seal counts %d", counts.Lines)
+	}
+	// A name that is too long for the temporary file of a seal, and for nothing else.
+	long := Ledger{filepath.Join(dir, strings.Repeat("n", 245))}
+	move := func(from, to Ledger) {
+		t.Helper()
+		for _, suffix := range []string{"", SealSuffix} {
+			must.Do(t, os.Rename(from.Path+suffix, to.Path+suffix))
+		}
+	}
+	read := func(of Ledger) string {
+		t.Helper()
+		return string(must.Get(os.ReadFile(of.Path))(t)) + string(must.Get(os.ReadFile(of.Path+SealSuffix))(t))
+	}
+	before := read(l)
+	move(l, long)
+	if _, _, err := long.Spend(spending(b, 2, 1), 0, false); err == nil || !strings.Contains(err.Error(), SealSuffix) {
+		t.Fatalf("a release that no seal counts: %v", err)
+	}
+	if after := read(long); after != before {
+		t.Errorf("the ledger and its seal are\n%s\nwant\n%s", after, before)
+	}
+	move(long, l)
+	if _, earlier, err := l.Spend(spending(b, 2, 1), 0, false); err != nil || earlier != 2 {
+		t.Fatalf("the same once there is room: %d earlier releases, %v", earlier, err)
+	}
+	lines, seal := must.Get(os.ReadFile(l.Path))(t), must.Get(os.ReadFile(l.Path+SealSuffix))(t)
+	must.Get2(l.Spend(spending(b, 3, 1), 0, false))(t)
+	must.Do(t, os.WriteFile(l.Path+SealSuffix, seal, 0o600)) // stopped between line and seal
+	if found, err := l.Find(spending(b, 3, 1)); err != nil || found == nil {
+		t.Fatalf("a line that was not counted: %v, %v", found, err)
+	}
+	must.Do(t, os.WriteFile(l.Path, lines, 0o600))
+	if _, _, err := l.Spend(spending(b, 4, 1), 0, false); err == nil || !strings.Contains(err.Error(), "are gone") {
+		t.Errorf("the line was taken away: %v", err)
+	}
+}
+
 // TestEditedLedger: whatever is changed in a ledger, taken out of it or put into it is seen by the
 // next release, and so is a seal that is of another ledger; a ledger from before there was a seal
 // gets one. Noise that is not its budget's is not believed without a seal either.

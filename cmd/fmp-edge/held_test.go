@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/onnx/must"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/privacy"
+	"fmp/pipeline/tally"
+)
+
+// TestNothingMadeNothingSpent: a release with noise whose file cannot be written spends nothing, nor
+// does one that the ledger refuses leave a file.
+func TestNothingMadeNothingSpent(t *testing.T) {
+	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
+		Noise: privacy.Local}
+	image := [][sha256.Size]byte{{1}}
+	upload := func(dir, out string, ledger privacy.Ledger, limit float64) error {
+		a := &answer{compressing: &compressing{private: privateFlags{maxEpsilon: &limit, redraw: new(bool)}},
+			ledger: ledger, spending: privacy.NewSpending(b, 10, 9, image, []int{1}),
+			messages: [][]byte{[]byte("message")}, released: released{Upload: filepath.Join(dir, out)}, log: io.Discard}
+		err := a.Record()
+		if err == nil {
+			err = a.place()
+		}
+		return err
+	}
+	report := func(dir, out string, ledger privacy.Ledger, limit float64) error {
+		key := must.Get(identity.New("a"))(t)
+		s := &scored{scoring: &scoring{output: filepath.Join(dir, out), ledger: ledger.Path, epsilon: 1,
+			delta: 1e-5, maxEpsilon: limit}, key: key, log: io.Discard, digests: image, labels: []int{1},
+			made: &tally.Report{Classes: 10}}
+		_, err := s.spent()
+		return err
+	}
+	for kind, try := range map[string]func(dir, out string, ledger privacy.Ledger, limit float64) error{
+		"upload": upload, "report": report} {
+		for name, c := range map[string]struct {
+			out   string
+			limit float64
+			says  string
+		}{
+			"no place to write": {"file/out", 0, "nothing was spent"},
+			"beyond the limit":  {"out", 0.5, "--max-epsilon allows 0.5"},
+			"made":              {"out", 1, ""},
+		} {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "file"), []byte("no folder"))
+			ledger := privacy.Ledger{Path: filepath.Join(dir, "spent")}
+			err := try(dir, c.out, ledger, c.limit)
+			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s, %s: %v; want an error that says %q", kind, name, err, c.says)
+			}
+			spent, _ := os.ReadFile(ledger.Path)
+			if made := c.says == ""; made != (len(spent) > 0) {
+				t.Errorf("%s, %s: the ledger has %q", kind, name, spent)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
+				t.Errorf("%s, %s: %q is left", kind, name, left)
+			}
+		}
+	}
+}
+
+// TestStoppedBeforePlaced: where a program was stopped after it spent a budget and before the file
+// stood in its place, the same command puts it there, and draws and spends nothing.
+func TestStoppedBeforePlaced(t *testing.T) {
+	graph, c, dir := privateGraph(t), classifier(t), t.TempDir()
+	im, labels := blobs(6)
+	photos, _ := folder(t, im, labels)
+	path := func(name string) string { return filepath.Join(dir, name) }
+	must.Do(t, must.Get(identity.New("a"))(t).Save(path("a.key")))
+	compress := []string{"compress", "--model", graph, "--client", "a", "--ledger", path("spent"), "--epsilon", "1",
+		photos}
+	for name, c := range map[string]struct {
+		args  []string
+		files []string
+	}{
+		"upload": {append(compress, "-o", path("one")), []string{"one"}},
+		"shares": {append(compress, "--noise", "two-servers", "--points", "10", "-o", path("two")),
+			[]string{"two", "two.helper"}},
+		"report": {[]string{"evaluate", "--model", c, "--key", path("a.key"), "--ledger", path("spent"),
+			"--epsilon", "1", "--output", path("report"), photos}, []string{"report"}},
+	} {
+		run(t, c.args...)
+		spent := must.Get(os.ReadFile(path("spent")))(t)
+		for _, other := range []bool{false, true} { // another file came into the place meanwhile
+			before := map[string][]byte{}
+			for _, f := range c.files {
+				before[f] = must.Get(os.ReadFile(path(f)))(t)
+				must.Do(t, os.Rename(path(f), heldAt(path(f), models.DigestBytes(before[f])).aside))
+				if other {
+					write(t, path(f), []byte("another"))
+				}
+			}
+			run(t, c.args...)
+			for f, want := range before {
+				if got, err := os.ReadFile(path(f)); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%s: %s is %d bytes, not what was paid for: %v", name, f, len(got), err)
+				}
+			}
+		}
+		run(t, c.args...)
+		if left, _ := filepath.Glob(path(".*")); len(left) > 0 {
+			t.Errorf("%s: %q is left", name, left)
+		}
+		if after := must.Get(os.ReadFile(path("spent")))(t); !bytes.Equal(after, spent) {
+			t.Errorf("%s: it was spent again", name)
+		}
+	}
+}
