@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -227,6 +229,29 @@ func readShares(upload string, d *wire.Description, key *identity.Key) (*message
 	return helper, data, nil
 }
 
+// ofServer returns an error where an upload that is there may not go to the server: its receipt is another
+// server's, which would be overwritten, or the extractor was approved for another.
+func (c *connection) ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet,
+	graph func() (string, error), log io.Writer) error {
+	path := cmp.Or(*c.receipt, c.beside(d.Round, "receipt.json"))
+	var r wire.Receipt
+	if data, err := regularfile.ReadFile(path, 1<<20); err == nil && json.Unmarshal(data, &r) == nil &&
+		r.Server != d.ServerKey {
+		return usagef("join: %s is another server's receipt of round %d, and the upload beside it was made for that "+
+			"server: nothing was sent. For this server too, use a copy of the key in another folder", path, d.Round)
+	}
+	file, err := graph()
+	if err != nil {
+		return err
+	}
+	cl, err := openClient(file, 1)
+	if err != nil {
+		return refused("join", err)
+	}
+	approved, yes := making.Lookup("approved").Value.String(), making.Lookup(yesFlag).Value.String()
+	return refused("join", trust(ctx, cl, client.ServerScope(d.ServerKey), approved, yes, log))
+}
+
 // deliver sends an upload, keeps the receipt, and says so.
 func (c *connection) deliver(ctx context.Context, key *identity.Key, path string, data []byte,
 	out io.Writer) error {
@@ -383,6 +408,18 @@ sums, which says nothing without the other's: give the address of the second wit
 			path := c.beside(d.Round, "upload")
 			u, data, err := readUpload(path)
 			made := err == nil && belongs(u, d, key) == nil
+			if *cache == "" {
+				base, err := os.UserCacheDir()
+				if err != nil {
+					return fmt.Errorf("no folder for caches: %w; give one with --cache", err)
+				}
+				*cache = filepath.Join(base, "fmp", "graphs")
+			}
+			if made {
+				if err := c.ofServer(ctx, d, making, func() (string, error) { return s.Graph(ctx, d, *cache) }, log); err != nil {
+					return err
+				}
+			}
 			if made && c.second != nil {
 				_, _, e := readShares(path, c.second.round, key)
 				made = e == nil
@@ -406,8 +443,8 @@ sums, which says nothing without the other's: give the address of the second wit
 				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))
 			}
 			if made && !*fresh {
-				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier; --fresh makes "+
-					"it anew\n", path)
+				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier, of the images and by the flags that "+
+					"were given then; --fresh makes it anew\n", path)
 				return c.deliver(ctx, key, path, data, out)
 			}
 			if after, _ := making.GetDuration("reply-after"); d.Privacy != nil &&
@@ -415,13 +452,6 @@ sums, which says nothing without the other's: give the address of the second wit
 				return usagef("join: round %d takes uploads until %s, and the reply would come "+
 					"%v after now: give a shorter --reply-after; nothing was read and nothing sent",
 					d.Round, d.Deadline.Format(time.RFC3339), after)
-			}
-			if *cache == "" {
-				base, err := os.UserCacheDir()
-				if err != nil {
-					return fmt.Errorf("no folder for caches: %w; give one with --cache", err)
-				}
-				*cache = filepath.Join(base, "fmp", "graphs")
 			}
 			graph, err := s.Graph(ctx, d, *cache)
 			if err != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"fmp/onnx/printable"
 )
@@ -64,7 +63,7 @@ func (c Classes) label(name string) (int, error) {
 		hint = fmt.Sprintf("; where names are numbers of classes (%d: %s), give --%s", number,
 			c.Name(number), ByNumberFlag)
 	}
-	if strings.ContainsFunc(name, func(r rune) bool { return unicode.Is(unicode.Mn, r) }) {
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= 0x300 && r < 0x370 }) { // combining marks
 		hint += "; its accents are characters of their own (Unicode NFD), those of a class may not be"
 	}
 	return 0, fmt.Errorf("%q is no class of the model; it knows %s%s", name, known, hint)
