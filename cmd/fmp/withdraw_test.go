@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -65,7 +67,9 @@ func TestWithdrawServed(t *testing.T) {
 		!strings.Contains(out, "held by:   1 versions") || !strings.Contains(out, "remains:") {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
+	f.nowhere("gone", "c001")
 	f.kill()
+	f.nowhere("gone", "c001")
 	f.serve("--state", f.path("gone"))
 	if !bytes.Equal(f.published(2), never) {
 		t.Error("after a withdrawal and a kill the classifier is not the one that the client " +
@@ -97,6 +101,44 @@ func TestWithdrawServed(t *testing.T) {
 		t.Error("the operator's withdrawal gives another classifier")
 	}
 	f.heeded(key)
+}
+
+// nowhere checks that no file of a state has a piece of a client's upload that no other upload has.
+func (f *federation) nowhere(state, client string) {
+	f.t.Helper()
+	upload, other := read(f.t, f.path("keys/"+client+".7.upload")), read(f.t, f.path("keys/c000.7.upload"))
+	var distinct [][]byte
+	for piece := range slices.Chunk(upload, 32) {
+		if len(piece) == 32 && !bytes.Contains(other, piece) {
+			distinct = append(distinct, piece)
+		}
+	}
+	found, same := 0, 0
+	must.Do(f.t, filepath.WalkDir(f.path(state), func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // a running server makes and renames files
+			return nil
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		for _, piece := range distinct {
+			if bytes.Contains(data, piece) {
+				found++
+			}
+		}
+		if bytes.Contains(data, other) {
+			same++
+		}
+		return err
+	}))
+	if found > 0 || same == 0 || len(distinct) < 10 {
+		f.t.Errorf("%d of %d pieces of the upload are in files of the state; another upload is in %d",
+			found, len(distinct), same)
+	}
 }
 
 // heeded checks that classifier.onnx, which the served notice names, is not used, and the last

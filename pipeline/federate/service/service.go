@@ -163,11 +163,11 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	for _, r := range refusals {
 		if s.gone[r.Client] == nil {
 			s.refused[r.Client] = r
-		} else if err := c.Store.DropRefusal(ctx, r.Client); err != nil {
+		} else if err := s.unlessFull(c.Store.DropRefusal(ctx, r.Client)); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.dropEvaluations(ctx); err != nil {
+	if err := s.unlessFull(s.dropEvaluations(ctx)); err != nil {
 		return nil, err
 	}
 	if s.versions, err = c.Store.Versions(ctx); err != nil {
@@ -196,12 +196,22 @@ func (s *Server) serveLast(ctx context.Context, last store.Version) error {
 	_, void := s.void[last.Number]
 	data, rows, err := s.Store.Classifier(ctx, last.Number)
 	if void && (errors.Is(err, store.ErrNone) || !s.enough()) {
-		return s.dropVoid(ctx)
+		return s.unlessFull(s.dropVoid(ctx))
 	}
 	if err != nil {
 		return fmt.Errorf("reading the round's state: %w", err)
 	}
-	return errors.Join(s.predictions.serve(last, data, rows), s.dropVoid(ctx))
+	return errors.Join(s.predictions.serve(last, data, rows), s.unlessFull(s.dropVoid(ctx)))
+}
+
+// unlessFull leaves a deletion for which the disk has no room to the next start: a full disk does not
+// keep a server from starting.
+func (s *Server) unlessFull(err error) error {
+	if errors.Is(err, store.ErrFull) {
+		s.Log.Error("what was withdrawn could not be erased from the state yet", "error", err)
+		return nil
+	}
+	return err
 }
 
 // Admit replaces the round's roster. Uploads that are in stay in; clients that the new roster lacks

@@ -106,10 +106,16 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 			stored.Receipt.Upload, digest)
 		return
 	case !again:
-		if err := s.takeOut(r.Context(), stored, by, signature); err != nil {
-			s.fail(w, r, err)
-			return
-		}
+		err = s.note(r.Context(), stored, by, signature)
+	default:
+		err = nil
+	}
+	if err == nil {
+		err = s.takeOut(r.Context(), stored)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
 	}
 	reply(w, http.StatusOK, s.withdrawal(stored))
 }
@@ -151,43 +157,47 @@ func (s *Server) withdrawer(w http.ResponseWriter,
 	return client, by, nil, false
 }
 
-// takeOut deletes a stored upload, and stops the use of versions that hold it. The caller holds
-// publishing.
-func (s *Server) takeOut(ctx context.Context, stored *store.Record, by string,
-	signature []byte) error {
-	client := stored.Receipt.Client
-	held, err := s.holding(ctx, client)
+// note puts the note of a withdrawal in place of an upload. The caller holds publishing.
+func (s *Server) note(ctx context.Context, stored *store.Record, by string, signature []byte) error {
+	held, err := s.holding(ctx, stored.Receipt.Client)
 	if err != nil {
 		return err
 	}
-	if err := s.Store.Withdraw(ctx, stored, store.Gone{Time: s.Now().UTC(), By: by, Held: held},
-		signature); err != nil {
-		return err
-	}
+	return s.Store.Withdraw(ctx, stored, store.Gone{Time: s.Now().UTC(), By: by, Held: held}, signature)
+}
+
+// takeOut stops the use of versions that hold an upload whose withdrawal is noted, and deletes all that
+// the state holds of its client: a receipt is given only where that is done. It also ends a
+// withdrawal that an earlier request left midway. The caller holds publishing.
+func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
+	client := noted.Receipt.Client
 	s.mu.Lock()
-	s.forget(stored)
-	if s.stop != nil {
+	known := s.gone[client] != nil
+	s.forget(noted)
+	if s.stop != nil && !known {
 		s.stop(errWithdrawn)
 	}
 	left := len(s.in)
 	s.mu.Unlock()
-	s.Log.Info("upload withdrawn", "client", client, "upload", stored.Receipt.Upload, "by", by,
-		"versions", held, "in", left)
-	err = errors.Join(s.Store.DropRefusal(ctx, client), s.dropEvaluations(ctx))
-	if left < s.Round.MinUploads { // no version can take the place of the last
-		s.predictions.close()
-		err = errors.Join(err, s.dropVoid(ctx))
+	if !known {
+		s.Log.Info("upload withdrawn", "client", client, "upload", noted.Receipt.Upload, "by",
+			noted.Gone.By, "versions", noted.Gone.Held, "in", left)
+		err := s.dropEvaluations(ctx)
+		if left < s.Round.MinUploads { // no version can take the place of the last
+			s.predictions.close()
+			err = errors.Join(err, s.dropVoid(ctx))
+		}
+		// the withdrawal stands; the next start of the server, or the next version, tries again
+		if err != nil {
+			s.Log.Error("not all that a withdrawn upload was in could be deleted yet", "client",
+				client, "error", err)
+		}
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
 	}
-	// the withdrawal stands; the next start of the server, or the next version, tries again
-	if err != nil {
-		s.Log.Error("not all that a withdrawn upload was in could be deleted yet", "client",
-			client, "error", err)
-	}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-	return nil
+	return errors.Join(s.Store.Erase(ctx, client), s.Store.DropRefusal(ctx, client))
 }
 
 // holding returns the numbers of the versions that hold an upload of a client.

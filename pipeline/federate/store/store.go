@@ -4,8 +4,10 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
@@ -66,10 +68,11 @@ type Store struct {
 	js       jetstream.JetStream
 	inside   *embedded // nil with external servers
 	name     string
-	uploads  jetstream.KeyValue
-	refused  jetstream.KeyValue
+	uploads  bucket
+	refused  bucket
 	versions jetstream.KeyValue
 	objects  jetstream.ObjectStore
+	parts    jetstream.Stream // the messages of objects
 	replicas int
 	largest  int64 // bytes of an upload
 }
@@ -104,40 +107,87 @@ func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Attach is like Open on an existing connection, which Close then closes.
+// Attach uses the buckets of a round, which [Open] made, on an existing connection, which Close then
+// closes.
 func Attach(ctx context.Context, conn *nats.Conn, name string, replicas int) (*Store, error) {
 	s := &Store{conn: conn, name: name, replicas: replicas}
-	return s, s.open(ctx)
+	err := s.dial()
+	if err == nil {
+		err = s.bind(ctx)
+	}
+	return s, err
 }
 
-// open creates the buckets if they do not exist.
-func (s *Store) open(ctx context.Context) (err error) {
+func (s *Store) dial() (err error) {
 	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(patience)); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
+	return nil
+}
+
+// open creates the buckets if they do not exist, and ends the deletions that were left midway.
+func (s *Store) open(ctx context.Context) error {
+	if err := s.dial(); err != nil {
+		return err
+	}
+	err := s.create(ctx)
+	// on a full disk the buckets that are there serve their values
+	if full := s.Room(); err != nil && full != nil {
+		if s.bind(ctx) == nil {
+			return nil
+		}
+		err = errors.Join(err, full)
+	}
+	return err
+}
+
+// create creates the buckets if they do not exist.
+func (s *Store) create(ctx context.Context) (err error) {
 	for _, b := range []struct {
-		to   *jetstream.KeyValue
+		to   *bucket
 		name string
-	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}, {&s.versions, "versions"}} {
-		*b.to, err = s.js.CreateOrUpdateKeyValue(ctx,
-			jetstream.KeyValueConfig{Bucket: s.name + "-" + b.name, History: 1,
-				Storage: jetstream.FileStorage, Replicas: s.replicas})
-		// on a full disk the buckets that are there serve their values
-		if err != nil && s.Room() != nil {
-			*b.to, err = s.js.KeyValue(ctx, s.name+"-"+b.name)
+	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}} {
+		if *b.to, err = s.openBucket(ctx, s.name+"-"+b.name); err != nil {
+			return fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err)
 		}
-		if err != nil {
-			return errors.Join(fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err), s.Room())
-		}
+	}
+	s.versions, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: s.name + "-versions", History: 1, Storage: jetstream.FileStorage, Replicas: s.replicas})
+	if err != nil {
+		return fmt.Errorf("store: bucket %s-versions: %w", s.name, err)
 	}
 	s.objects, err = s.js.CreateOrUpdateObjectStore(ctx,
 		jetstream.ObjectStoreConfig{Bucket: s.name + "-objects",
 			Storage: jetstream.FileStorage, Replicas: s.replicas})
-	if err != nil && s.Room() != nil {
-		s.objects, err = s.js.ObjectStore(ctx, s.name+"-objects")
+	if err == nil {
+		if s.parts, err = s.js.Stream(ctx, "OBJ_"+s.name+"-objects"); err == nil {
+			err = unlessFull(s.discardRest(ctx))
+		}
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("store: bucket %s-objects: %w", s.name, err), s.Room())
+		return fmt.Errorf("store: bucket %s-objects: %w", s.name, err)
+	}
+	return nil
+}
+
+// bind uses the buckets that are there.
+func (s *Store) bind(ctx context.Context) (err error) {
+	for _, b := range []struct {
+		to   *bucket
+		name string
+	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}} {
+		if *b.to, err = s.bindBucket(ctx, s.name+"-"+b.name); err != nil {
+			return fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err)
+		}
+	}
+	if s.versions, err = s.js.KeyValue(ctx, s.name+"-versions"); err != nil {
+		return fmt.Errorf("store: bucket %s-versions: %w", s.name, err)
+	}
+	if s.objects, err = s.js.ObjectStore(ctx, s.name+"-objects"); err == nil {
+		s.parts, err = s.js.Stream(ctx, "OBJ_"+s.name+"-objects")
+	}
+	if err != nil {
+		return fmt.Errorf("store: bucket %s-objects: %w", s.name, err)
 	}
 	return nil
 }
@@ -391,7 +441,8 @@ func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64,
 	silence := time.AfterFunc(quiet, cancel)
 	defer silence.Stop()
 	opts := []jetstream.WatchOpt{jetstream.IgnoreDeletes()}
-	if *last > 0 { // buckets have one entry a key, so that a start by revision leaves out none
+	again := *last > 0
+	if again {
 		opts = append(opts, jetstream.ResumeFromRevision(*last+1))
 	}
 	w, err := kv.WatchAll(within, opts...)
@@ -412,6 +463,21 @@ func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64,
 				return false, nil
 			}
 			silence.Stop()
+			// a start by revision also gives values that were replaced and are not erased yet
+			if again {
+				newest, err := kv.Get(within, e.Key())
+				if within.Err() != nil {
+					return false, nil
+				}
+				if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+					return false, err
+				}
+				if err != nil || newest.Revision() != e.Revision() {
+					*last = e.Revision()
+					silence.Reset(quiet)
+					continue
+				}
+			}
 			if !yield(e, nil) {
 				return true, nil
 			}
@@ -423,16 +489,29 @@ func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64,
 	}
 }
 
-// PutObject stores bytes under a name and replaces any others there.
+// PutObject stores bytes under a name and replaces any others there. Bytes that are there already are
+// not written again: NATS would leave the first ones in its files.
 func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
+	if is, err := s.objects.GetInfo(ctx, name); err == nil && is.Size == uint64(len(data)) &&
+		is.Digest == digest(data) {
+		return nil
+	}
 	err := s.write(ctx, int64(len(data)), func(ctx context.Context) error {
-		_, err := s.objects.PutBytes(ctx, name, data)
+		chunk := max(1<<10, min(largestChunk, s.conn.MaxPayload()/2))
+		_, err := s.objects.Put(ctx, jetstream.ObjectMeta{Name: name,
+			Opts: &jetstream.ObjectMetaOptions{ChunkSize: uint32(chunk)}}, bytes.NewReader(data))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("store: keeping %s: %w", name, err)
 	}
 	return nil
+}
+
+// digest is a digest as NATS keeps it with an object.
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "SHA-256=" + base64.URLEncoding.EncodeToString(sum[:])
 }
 
 // ErrNone means that there is nothing under the name.
@@ -605,9 +684,9 @@ func (s *Store) Members(ctx context.Context, version int) ([]Member, error) {
 	return out, nil
 }
 
-// DeleteObject deletes an object of PutObject.
+// DeleteObject deletes an object of PutObject, and its bytes from the servers' files.
 func (s *Store) DeleteObject(ctx context.Context, name string) error {
-	if err := s.objects.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+	if err := s.discard(ctx, name); err != nil {
 		return fmt.Errorf("store: removing %s: %w", name, err)
 	}
 	return nil

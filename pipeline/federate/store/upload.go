@@ -70,13 +70,17 @@ var ErrWithdrawn = errors.New("the client withdrew its upload")
 var ErrTaken = errors.New("another upload of this client is there")
 
 // Put stores a client's record: as the first if revision is 0, otherwise in place of that revision.
-// If another write came first, nothing is stored and the error is ErrTaken.
+// If another write came first, nothing is stored and the error is ErrTaken. The bytes of the
+// replaced one are erased from the servers' files.
 func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 	value, err := r.encode()
 	if err != nil {
 		return err
 	}
 	room := max(int64(len(value)), s.largest)
+	if revision != 0 { // the replaced one is erased
+		room += block
+	}
 	if r.Gone != nil { // it frees space
 		room = int64(len(value))
 	}
@@ -89,12 +93,28 @@ func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 		return err
 	})
 	var api *jetstream.APIError
-	if errors.Is(err, jetstream.ErrKeyExists) ||
-		(errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence) {
+	taken := errors.Is(err, jetstream.ErrKeyExists) ||
+		(errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence)
+	if err != nil && !taken {
+		return fmt.Errorf("store: keeping the upload of %q: %w", r.Receipt.Client, err)
+	}
+	// an earlier attempt may have stored the record, and ended before it erased the one before it
+	if taken || revision != 0 {
+		if err := s.Erase(ctx, r.Receipt.Client); err != nil {
+			return err
+		}
+	}
+	if taken {
 		return fmt.Errorf("store: client %q: %w", r.Receipt.Client, ErrTaken)
 	}
-	if err != nil {
-		return fmt.Errorf("store: keeping the upload of %q: %w", r.Receipt.Client, err)
+	return nil
+}
+
+// Erase erases the uploads of a client that were replaced or withdrawn from the servers' files. Put and
+// Withdraw do so; Erase is for the attempt after one that failed.
+func (s *Store) Erase(ctx context.Context, client string) error {
+	if err := s.uploads.clean(ctx, key(client)); err != nil {
+		return fmt.Errorf("store: erasing the former upload of %q: %w", client, err)
 	}
 	return nil
 }
@@ -105,10 +125,17 @@ func (s *Store) Withdraw(ctx context.Context, r *Record, g Gone, signature []byt
 	return s.Put(ctx, r, r.Revision)
 }
 
-// DropRefusal deletes a client's refused upload, if there is one.
+// DropRefusal deletes a client's refused upload, if there is one, and its bytes from the servers'
+// files.
 func (s *Store) DropRefusal(ctx context.Context, client string) error {
-	if err := s.refused.Purge(ctx, key(client)); err != nil &&
-		!errors.Is(err, jetstream.ErrKeyNotFound) {
+	_, err := s.refused.Get(ctx, key(client))
+	if err == nil {
+		err = s.refused.Delete(ctx, key(client))
+	}
+	if err == nil || errors.Is(err, jetstream.ErrKeyNotFound) { // an earlier attempt may have left it
+		err = s.refused.clean(ctx, key(client))
+	}
+	if err != nil {
 		return fmt.Errorf("store: removing the refused upload of %q: %w", client, err)
 	}
 	return nil
@@ -184,6 +211,9 @@ func (s *Store) Refuse(ctx context.Context, r Refusal, data []byte) error {
 		_, err := s.refused.Put(ctx, key(r.Client), append(append(head, '\n'), data...))
 		return err
 	})
+	if err == nil {
+		err = s.refused.clean(ctx, key(r.Client))
+	}
 	if err != nil {
 		return fmt.Errorf("store: keeping the refusal of %q: %w", r.Client, err)
 	}

@@ -1,0 +1,227 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"fmp/onnx/must"
+)
+
+// secret returns bytes that nothing else has.
+func secret(name string, n int) []byte {
+	var seed [32]byte
+	copy(seed[:], name)
+	out := make([]byte, n)
+	_, _ = rand.NewChaCha8(seed).Read(out)
+	return out
+}
+
+// step is the distance of the pieces of 16 bytes by which a text is looked for.
+const step = 997
+
+// pieces returns how many pieces of a text are in the files of a folder.
+func pieces(t *testing.T, dir string, text []byte) (n int) {
+	t.Helper()
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // NATS makes and renames files meanwhile
+			return nil
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		for at := 0; at+16 <= len(text); at += step {
+			if bytes.Contains(data, text[at:at+16]) {
+				n++
+			}
+		}
+		return err
+	}))
+	return n
+}
+
+// erasure is a deletion whose bytes must leave the files of the state.
+type erasure struct {
+	name string
+	// put stores bytes; gone deletes them.
+	put, gone func(t *testing.T, s *Store, text []byte) error
+}
+
+func erasures() []erasure {
+	var last *Record
+	upload := func(t *testing.T, s *Store, text []byte) error {
+		last = record("a", "1")
+		last.Data = text
+		return s.Put(t.Context(), last, 0)
+	}
+	refuse := func(t *testing.T, s *Store, text []byte) error {
+		return s.Refuse(t.Context(), Refusal{Client: "r"}, text)
+	}
+	return []erasure{
+		{"withdrawn", upload, func(t *testing.T, s *Store, _ []byte) error {
+			return s.Withdraw(t.Context(), last, Gone{}, nil)
+		}},
+		{"replaced", func(t *testing.T, s *Store, text []byte) error {
+			last = record("b", "1")
+			last.Data = text
+			return s.Put(t.Context(), last, 0)
+		}, func(t *testing.T, s *Store, _ []byte) error {
+			return s.Put(t.Context(), record("b", "2"), last.Revision)
+		}},
+		{"refused, dropped", refuse, func(t *testing.T, s *Store, _ []byte) error {
+			return s.DropRefusal(t.Context(), "r")
+		}},
+		{"refused, again", refuse, func(t *testing.T, s *Store, _ []byte) error {
+			return s.Refuse(t.Context(), Refusal{Client: "r"}, []byte("another"))
+		}},
+		{"version", func(t *testing.T, s *Store, text []byte) error {
+			return s.Publish(t.Context(), Version{Number: 1}, text, text[:len(text)/2], nil)
+		}, func(t *testing.T, s *Store, _ []byte) error { return s.DropClassifier(t.Context(), 1) }},
+		{"stored twice", func(t *testing.T, s *Store, text []byte) error {
+			return errors.Join(s.PutObject(t.Context(), "o", text), s.PutObject(t.Context(), "o", text))
+		}, func(t *testing.T, s *Store, _ []byte) error { return s.DeleteObject(t.Context(), "o") }},
+	}
+}
+
+// TestErased: nothing of an upload that was withdrawn or replaced, of a refused one that is no longer
+// in quarantine, and of a version whose files were deleted, is in a file of the state, while the
+// server runs and after it; the others are there, after a start too.
+func TestErased(t *testing.T) {
+	for _, c := range erasures() {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+			defer func() { s.Close() }()
+			text, other := secret("gone", 300_000), record("z", "1")
+			other.Data = secret("stays", 3000)
+			must.Do(t, s.Put(t.Context(), other, 0))
+			must.Do(t, c.put(t, s, text))
+			// others follow, so that the message is not the last of its file
+			must.Do(t, s.Put(t.Context(), record("y", "1"), 0))
+			must.Do(t, s.Refuse(t.Context(), Refusal{Client: "y"}, []byte("x")))
+			if n := pieces(t, dir, text); n < len(text)/step {
+				t.Fatalf("%d pieces are in the files before it is deleted", n)
+			}
+			must.Do(t, c.gone(t, s, text))
+			for _, when := range []string{"while the server runs", "after a start"} {
+				if n := pieces(t, dir, text); n > 0 {
+					t.Errorf("%s: %d pieces are still in the files", when, n)
+				}
+				if r, err := s.Get(t.Context(), "z"); err != nil || !bytes.Equal(r.Data, other.Data) ||
+					r.Revision != other.Revision {
+					t.Errorf("%s: another upload: %v", when, err)
+				}
+				s.Close()
+				if n := pieces(t, dir, text); n > 0 {
+					t.Errorf("%s, and was closed: %d pieces are still in the files", when, n)
+				}
+				s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+			}
+		})
+	}
+}
+
+// TestErasedLater: the next start erases the values that a killed program had not erased yet; until
+// then the newest value alone is read, from a start in the middle too.
+func TestErasedLater(t *testing.T) {
+	dir := t.TempDir()
+	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+	defer func() { s.Close() }()
+	text := secret("gone", 300_000)
+	first := must.Get(s.uploads.Put(t.Context(), key("a"), must.Get(record("a", "1").encode())(t)))(t)
+	old := record("b", "1")
+	old.Data = text
+	must.Get(s.uploads.Put(t.Context(), key("b"), must.Get(old.encode())(t)))(t)
+	must.Get(s.uploads.Put(t.Context(), key("b"), must.Get(record("b", "2").encode())(t)))(t)
+	must.Get(s.refused.Put(t.Context(), key("c"), text))(t)
+	must.Do(t, s.refused.Delete(t.Context(), key("c")))
+	must.Do(t, s.PutObject(t.Context(), "o", text))
+	o := must.Get(s.objects.GetInfo(t.Context(), "o"))(t)
+	m, err := s.parts.GetLastMsgForSubject(t.Context(), s.chunks(o))
+	must.Do(t, err)
+	must.Do(t, s.DeleteObject(t.Context(), "o"))
+	must.Get(s.js.Publish(t.Context(), m.Subject, m.Data))(t)
+	var got []string
+	_, err = watch(t.Context(), s.uploads, &first, func(e jetstream.KeyValueEntry, err error) bool {
+		got = append(got, must.Get(decodeRecord(e.Value()))(t).Receipt.Upload)
+		return true
+	})
+	if err != nil || fmt.Sprint(got) != "[2]" {
+		t.Errorf("uploads %v, %v", got, err)
+	}
+	if n := pieces(t, dir, text); n == 0 {
+		t.Fatal("nothing is left")
+	}
+	s.Close()
+	s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+	if n := pieces(t, dir, text); n > 0 {
+		t.Errorf("%d pieces are still in the files", n)
+	}
+}
+
+// TestRenewed: a state of an earlier version, whose messages cannot be erased, is made anew, wherever
+// an earlier start was killed; its values stay, and those that it no longer had leave its files.
+func TestRenewed(t *testing.T) {
+	for name, killed := range map[string]func(t *testing.T, s *Store){
+		"at once": func(*testing.T, *Store) {},
+		"while it copied": func(t *testing.T, s *Store) {
+			b := must.Get(s.makeBucket(t.Context(), "fmp-1-uploads"+moved))(t)
+			must.Get(b.Put(t.Context(), key("a"), must.Get(record("a", "2").encode())(t)))(t)
+		},
+		"after the old one was deleted": func(t *testing.T, s *Store) {
+			must.Do(t, s.move(t.Context(), "fmp-1-uploads", "fmp-1-uploads"+moved))
+		},
+		"while it copied back": func(t *testing.T, s *Store) {
+			must.Do(t, s.move(t.Context(), "fmp-1-uploads", "fmp-1-uploads"+moved))
+			b := must.Get(s.makeBucket(t.Context(), "fmp-1-uploads"))(t)
+			must.Get(b.Put(t.Context(), key("a"), must.Get(record("a", "2").encode())(t)))(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+			defer func() { s.Close() }()
+			for _, b := range []string{"-uploads", "-refused"} {
+				must.Do(t, s.js.DeleteKeyValue(t.Context(), "fmp-1"+b))
+				must.Get(s.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "fmp-1" + b,
+					History: 1, Storage: jetstream.FileStorage}))(t)
+			}
+			text, old := secret("gone", 30_000), record("a", "1")
+			old.Data = text
+			for _, r := range []*Record{old, record("a", "2"), record("b", "1")} {
+				must.Get(s.uploads.Put(t.Context(), key(r.Receipt.Client), must.Get(r.encode())(t)))(t)
+			}
+			killed(t, s)
+			s.Close()
+			s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+			for client, upload := range map[string]string{"a": "2", "b": "1"} {
+				r, err := s.Get(t.Context(), client)
+				if err != nil || r.Receipt.Upload != upload {
+					t.Errorf("%s: %v", client, err)
+					continue
+				}
+				must.Do(t, s.Withdraw(t.Context(), r, Gone{}, nil))
+			}
+			if n := pieces(t, dir, text); n > 0 {
+				t.Errorf("%d pieces are still in the files", n)
+			}
+			if n := must.Get(s.uploads.stream.Info(t.Context()))(t).State.Msgs; n != 2 {
+				t.Errorf("%d messages", n)
+			}
+			if _, err := s.js.KeyValue(t.Context(), "fmp-1-uploads"+moved); err == nil {
+				t.Error("the bucket on the way is still there")
+			}
+		})
+	}
+}
