@@ -68,9 +68,10 @@ func (s *Server) outside(clients *identity.Roster) (out []string) {
 	return out
 }
 
-// withdraw deletes a client's upload, for good: nothing of the client is taken in this round again,
-// not even the same upload, which somebody else may have kept. The request is signed by the client
-// or by the server's operator, for the upload's digest (If-Match) or for any.
+// withdraw deletes a client's upload, or the refused one if none is in, for good: nothing of the client
+// is taken in this round again, not even the same upload, which somebody else may have kept. The
+// request is signed by the client or by the server's operator, for the upload's digest (If-Match) or
+// for any.
 func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 	if !s.isRound(w, r) {
 		return
@@ -93,6 +94,11 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	stored, err := s.Store.Get(r.Context(), client)
+	if errors.Is(err, store.ErrNone) {
+		if refused := s.quarantined(client); refused != nil {
+			stored, err = refused, nil
+		}
+	}
 	digest := strings.Trim(r.Header.Get("If-Match"), `"`)
 	switch again := errors.Is(err, store.ErrWithdrawn); {
 	case errors.Is(err, store.ErrNone):
@@ -155,6 +161,20 @@ func (s *Server) withdrawer(w http.ResponseWriter,
 		"operator made this signature for this server, the round's graph and the upload %.80q", client,
 		s.Round.Round, digest)
 	return client, by, nil, false
+}
+
+// quarantined returns the record by which a client's refused upload is withdrawn; nil if none was
+// refused. Without a note of the withdrawal in its place, a copy that somebody else has could be sent
+// again, and be kept again.
+func (s *Server) quarantined(client string) *store.Record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	refused, ok := s.refused[client]
+	if !ok {
+		return nil
+	}
+	return &store.Record{Receipt: wire.Receipt{Round: s.Round.Round, Client: client,
+		Graph: s.Round.Client.Digest, Upload: refused.Upload, Time: refused.Time.UTC()}}
 }
 
 // note puts the note of a withdrawal in place of an upload. The caller holds publishing.

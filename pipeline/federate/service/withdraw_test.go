@@ -4,14 +4,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
 )
@@ -266,6 +273,101 @@ func TestWithdrawRefused(t *testing.T) {
 	}
 	if st := f.srv.Status(); st.In != 2 || len(st.Withdrawn) != 0 || st.Versions[0].Superseded != nil {
 		t.Errorf("something was taken out: %+v", st)
+	}
+}
+
+// holds reports whether a file of the server's state has the middle of an upload.
+func (f *fixture) holds(upload []byte) (found bool) {
+	f.t.Helper()
+	must.Do(f.t, filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // NATS makes and renames files meanwhile
+			return nil
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		found = found || bytes.Contains(data, upload[len(upload)/2:len(upload)/2+64])
+		return err
+	}))
+	return found
+}
+
+// TestWithdrawQuarantined: a client whose upload was refused takes it back, as does the operator; its
+// bytes leave the state, a request that ended midway is ended by the next, and nothing of the client is
+// taken again.
+func TestWithdrawQuarantined(t *testing.T) {
+	for name, c := range map[string]struct {
+		operator bool
+		before   func(t *testing.T, f *fixture) // the request
+	}{
+		"by the client":   {false, func(*testing.T, *fixture) {}},
+		"by the operator": {true, func(*testing.T, *fixture) {}},
+		"after a start":   {false, func(_ *testing.T, f *fixture) { f.stop(); f.start() }},
+		"noted before": {false, func(t *testing.T, f *fixture) {
+			r := f.srv.quarantined("a")
+			must.Do(t, f.store.Withdraw(t.Context(), r, store.Gone{Time: f.clock(), By: wire.ByClient}, nil))
+		}},
+		"noted before a start": {false, func(t *testing.T, f *fixture) {
+			r := f.srv.quarantined("a")
+			must.Do(t, f.store.Withdraw(t.Context(), r, store.Gone{Time: f.clock(), By: wire.ByClient}, nil))
+			f.stop()
+			f.start()
+			if len(f.srv.refused) != 0 {
+				t.Error("a start keeps the refused upload")
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, "")
+			bad := f.made("a", 1, func(u *federate.Upload) { u.Round = 4 })
+			f.put("b", f.made("b", 1, nil))
+			if status, data := f.put("a", bad); status != http.StatusUnprocessableEntity || !f.holds(bad) {
+				t.Fatalf("%d %s, in quarantine %v", status, data, f.holds(bad))
+			}
+			if status, data := f.delete("a", digestOf(nil), f.keys["a"], nil); status != 409 ||
+				code(t, data) != wire.OtherUpload {
+				t.Errorf("another upload's digest: %d %s", status, data)
+			}
+			c.before(t, f)
+			d := f.srv.description()
+			var receipts []string
+			for range 2 {
+				headers := d.Withdraw(f.keys["a"])
+				if c.operator {
+					headers = d.WithdrawFor(f.key, "a")
+				}
+				status, data := f.request("DELETE", wire.UploadPath(3, "a"), nil, func(r *http.Request) {
+					for name, value := range headers {
+						r.Header.Set(name, value)
+					}
+				})
+				var w wire.Withdrawal
+				if err := json.Unmarshal(data, &w); err != nil || status != 200 || d.Gone(&w, "a") != nil ||
+					w.Upload != digestOf(bad) || w.HeldVersions != 0 {
+					t.Fatalf("%d %s", status, data)
+				}
+				receipts = append(receipts, string(data))
+				if st := f.srv.Status(); f.holds(bad) || len(st.Refused) != 0 || len(st.Withdrawn) != 1 ||
+					st.In != 1 {
+					t.Errorf("in the state's files %v; status %+v", f.holds(bad), st)
+				}
+				if status, _ := f.put("a", bad); status != http.StatusGone || f.holds(bad) {
+					t.Errorf("sent again: %d, in the state %v", status, f.holds(bad))
+				}
+				f.stop()
+				f.start()
+			}
+			if receipts[0] != receipts[1] {
+				t.Errorf("the receipts differ: %s", receipts)
+			}
+			if _, err := f.store.Get(t.Context(), "b"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
