@@ -32,6 +32,8 @@ key, and the upload's digest. fetch asks the server for the receipt again, with 
 // verified is the output of fmp receipts verify.
 type verified struct {
 	wire.Receipt
+	// Bytes is the size of the upload; nil where nothing proves it: the signature does not cover it.
+	Bytes *int `json:"bytes,omitempty"`
 	// UploadFile is the upload that the receipt is of, if it was given.
 	UploadFile string `json:"upload_file,omitempty"`
 }
@@ -42,13 +44,16 @@ func newReceiptsVerifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify RECEIPT --server-key KEY",
 		Short: "Verify a receipt's signature, and that it is of an upload",
-		Long: `Check that the server with the given public key signed the receipt, and with --upload that it is the
-receipt of that file: its sha256 and size, round, client and client graph. Nothing is sent. Exit
-code 0 if the receipt holds, 1 if it does not, 2 for wrong arguments.
+		Long: `Check that the server with the given public key signed the receipt, of an upload or of a withdrawal,
+and with --upload that it is the receipt of that file: its sha256 and size, round, client and client
+graph. Nothing is sent, and nothing is printed that the signature does not cover: the size of an
+upload is, once it is compared with the file. A receipt with other fields than the server writes does
+not hold. Exit code 0 if the receipt holds, 1 if it does not, 2 for wrong arguments.
 
 The key is the base64 text that the server's description has as server_key (/v1/rounds); get it from
 the server's operators, not from the receipt, which anybody could sign with a key of their own.`,
 		Example: `  fmp receipts verify shop-17.7.receipt.json --server-key MCowBQYDK2VwAyEA...= --upload shop-17.7.upload
+  fmp receipts verify shop-17.7.withdrawal.json --server-key "$(cat server.pub)"
   fmp receipts verify receipt.json --server-key "$(cat server.pub)" --json`,
 		Args: rangeArgs(1, 1, "RECEIPT"),
 	}
@@ -64,33 +69,85 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 		if err != nil {
 			return usageError(fmt.Errorf("receipts verify: %w", err))
 		}
-		v := verified{UploadFile: upload}
-		if err := json.Unmarshal(data, &v.Receipt); err != nil {
-			return usageError(fmt.Errorf("receipts verify: %s is no receipt: %w", args[0], err))
+		if !json.Valid(data) {
+			return usageErrorf("receipts verify: %s is no receipt: it is not JSON", args[0])
 		}
-		if err := v.Verify(server); err != nil {
+		read := verifyReceipt
+		if wire.IsWithdrawal(data) {
+			read = verifyWithdrawal
+		}
+		show, err := read(data, server, upload)
+		if err != nil {
 			return fmt.Errorf("receipts verify: %s: %w", args[0], err)
 		}
-		if upload != "" {
-			message, err := regularfile.ReadFile(upload, federate.MaxBytes)
-			if err != nil {
-				return usageError(fmt.Errorf("receipts verify: --upload: %w", err))
-			}
-			if err := isOf(&v.Receipt, message); err != nil {
-				return fmt.Errorf("receipts verify: %s is not the receipt of %s: %w",
-					args[0], upload, err)
-			}
-		}
-		return v.print(cmd.OutOrStdout(), asJSON, "holds")
+		return show(cmd.OutOrStdout(), asJSON)
 	}
 	return cmd
 }
 
+// shower prints a receipt that holds.
+type shower func(out io.Writer, asJSON bool) error
+
+// verifyReceipt verifies the receipt of an upload, and of a file of it if one is given.
+func verifyReceipt(data []byte, server, upload string) (shower, error) {
+	r, err := wire.ReadReceipt(data, server)
+	if err != nil {
+		return nil, err
+	}
+	v := verified{Receipt: *r, UploadFile: upload}
+	if upload != "" {
+		size, err := isOfFile(&v.Receipt, upload)
+		if err != nil {
+			return nil, err
+		}
+		if size != r.Bytes {
+			return nil, fmt.Errorf("its bytes, which are not signed, are not the %d of %s", size, upload)
+		}
+		v.Bytes = &size
+	}
+	return func(out io.Writer, asJSON bool) error { return v.print(out, asJSON, "holds") }, nil
+}
+
+// verifyWithdrawal is verifyReceipt for the receipt of a withdrawal.
+func verifyWithdrawal(data []byte, server, upload string) (shower, error) {
+	w, err := wire.ReadWithdrawal(data, server)
+	if err != nil {
+		return nil, err
+	}
+	if upload != "" {
+		of := &wire.Receipt{Round: w.Round, Client: w.Client, Graph: w.Graph, Upload: w.Upload}
+		if _, err := isOfFile(of, upload); err != nil {
+			return nil, err
+		}
+	}
+	return func(out io.Writer, asJSON bool) error {
+		if asJSON {
+			return printJSON(out, struct {
+				*wire.Withdrawal
+				UploadFile string `json:"upload_file,omitempty"`
+			}{w, upload})
+		}
+		_, err := fmt.Fprintf(out, "receipt:   holds\n%s", wire.Printed(w))
+		return err
+	}, nil
+}
+
+// isOfFile is isOf for a file, whose size it returns.
+func isOfFile(r *wire.Receipt, path string) (size int, err error) {
+	message, err := regularfile.ReadFile(path, federate.MaxBytes)
+	if err != nil {
+		return 0, usageError(fmt.Errorf("--upload: %w", err))
+	}
+	if err := isOf(r, message); err != nil {
+		return 0, fmt.Errorf("not the receipt of %s: %w", path, err)
+	}
+	return len(message), nil
+}
+
 // isOf returns an error unless a receipt, whose signature holds, is of a message.
 func isOf(r *wire.Receipt, message []byte) error {
-	if digest := models.DigestBytes(message); digest != r.Upload || len(message) != r.Bytes {
-		return fmt.Errorf("it is of %d bytes with sha256 %s; the file has %d with %s",
-			r.Bytes, r.Upload, len(message), digest)
+	if digest := models.DigestBytes(message); digest != r.Upload {
+		return fmt.Errorf("it is of sha256 %s; the file has %s", r.Upload, digest)
 	}
 	var round uint64
 	var client, graph string
@@ -120,9 +177,12 @@ func (v *verified) print(out io.Writer, asJSON bool, what string) error {
 	if asJSON {
 		return printJSON(out, v)
 	}
-	_, err := fmt.Fprintf(out,
-		"receipt: %s; %q, round %d, in since %s\nupload:  %d bytes, sha256 %s\n", what,
-		v.Client, v.Round, v.Time.Format(time.RFC3339), v.Bytes, v.Upload)
+	size := ""
+	if v.Bytes != nil {
+		size = fmt.Sprintf("%d bytes, ", *v.Bytes)
+	}
+	_, err := fmt.Fprintf(out, "receipt: %s; %q, round %d, in since %s\nupload:  %ssha256 %s\n", what,
+		v.Client, v.Round, v.Time.Format(time.RFC3339), size, v.Upload)
 	if err == nil && v.Spent != nil {
 		_, err = fmt.Fprintf(out, "spent:   %v\n", v.Spent)
 	}
@@ -173,14 +233,17 @@ otherwise the key is what the server says.`,
 			return fmt.Errorf("receipts fetch: the server sent the receipt of %q in round %d; asked was "+
 				"for that of %q in round %d", r.Client, r.Round, key.Name, d.Round)
 		}
-		v := verified{Receipt: *r}
 		if output == "" {
-			return v.print(cmd.OutOrStdout(), true, "")
+			return printJSON(cmd.OutOrStdout(), r)
 		}
 		if err := sender.SaveReceipt(output, r); err != nil {
 			return fmt.Errorf("receipts fetch: %w", err)
 		}
-		return v.print(cmd.OutOrStdout(), asJSON, "written to "+output)
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), r)
+		}
+		v := verified{Receipt: *r}
+		return v.print(cmd.OutOrStdout(), false, "written to "+output)
 	}
 	return cmd
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,6 +58,27 @@ func TestReceiptsVerify(t *testing.T) {
 		return write(name, data)
 	}
 	message := write("a.upload", own)
+	// edited writes a receipt again with another text in it.
+	edited := func(path, old, text string) []string {
+		t.Helper()
+		data := string(must.Get(os.ReadFile(path))(t))
+		if !strings.Contains(data, old) {
+			t.Fatalf("%s lacks %s", data, old)
+		}
+		name := models.DigestBytes([]byte(path + text))
+		return []string{write(name, []byte(strings.Replace(data, old, text, 1)))}
+	}
+	withdrawal := func(name string, k *identity.Key) string {
+		t.Helper()
+		w := &wire.Withdrawal{Round: 7, Client: "a", Graph: strings.Repeat("ab", 32),
+			Upload: models.DigestBytes(own), Time: time.Unix(1e9, 5).UTC(), By: wire.ByClient,
+			Held: []wire.VersionRef{{Version: 1, SHA256: strings.Repeat("cd", 32)}}, HeldVersions: 1,
+			Remains: wire.Remains(1)}
+		w.Sign(k)
+		return write(name, must.Get(json.Marshal(w))(t))
+	}
+	signed, gone := receipt("signed", server, nil, nil), withdrawal("gone", server)
+	size := fmt.Sprintf(`"bytes":%d`, len(own))
 	for name, c := range map[string]struct {
 		code int
 		want string
@@ -75,8 +97,26 @@ func TestReceiptsVerify(t *testing.T) {
 		"of another's client": {1, `of "b"`,
 			[]string{receipt("7", server, func(r *wire.Receipt) { r.Client = "b" }, nil),
 				"--upload", message}},
-		"no receipt": {2, "no receipt", []string{message}},
-		"no file":    {3, "no such file", []string{filepath.Join(dir, "none")}},
+		"size edited": {0, "upload:  sha256", edited(signed, size, `"bytes":999999`)},
+		"size edited, of the upload": {1, "are not signed",
+			append(edited(signed, size, `"bytes":999998`), "--upload", message)},
+		"with its size": {0, fmt.Sprint(len(own), " bytes"), []string{signed, "--upload", message}},
+		"another field": {1, "unknown field", edited(signed, `{`, `{"note":"x",`)},
+		"more behind":   {2, "no receipt", edited(signed, `}`, `}{}`)},
+		"another time zone": {0, "2001-09-09T01:46:40Z",
+			edited(signed, "01:46:40.000000005Z", "03:46:40.000000005+02:00")},
+		"584 years later": {1, "is not signed", // 2^64 ns
+			edited(signed, "2001-09-09T01:46:40.000000005Z", "2586-03-30T01:21:13.709551621Z")},
+		"withdrawal":               {0, "withdrawn: the upload of \"a\" from round 7, at 2001", []string{gone}},
+		"withdrawal, remains":      {0, "remains:   predictions that were made", []string{gone}},
+		"withdrawal of the upload": {0, "receipt:   holds", []string{gone, "--upload", message}},
+		"withdrawal by another":    {1, "is not signed", []string{withdrawal("other", other)}},
+		"withdrawal of another upload": {1, "not the receipt of",
+			[]string{gone, "--upload", write("c.upload", upload("a", 0.125))}},
+		"withdrawal, another field": {1, "unknown field", edited(gone, `{`, `{"bytes":7,`)},
+		"withdrawal, edited":        {1, "is not signed", edited(gone, `handed out before`, `not handed out`)},
+		"no receipt":                {2, "no receipt", []string{message}},
+		"no file":                   {3, "no such file", []string{filepath.Join(dir, "none")}},
 	} {
 		code, out, errs := runFMP(t,
 			append([]string{"receipts", "verify", "--server-key", key(server)}, c.args...)...)
@@ -92,7 +132,11 @@ func TestReceiptsVerify(t *testing.T) {
 		key(server), "--json")
 	var r wire.Receipt
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 ||
-		r.Verify(key(server)) != nil {
+		r.Verify(key(server)) != nil || strings.Contains(out, `"bytes"`) {
 		t.Errorf("JSON: %d %s, %v", code, out, err)
+	}
+	code, out, _ = runFMP(t, "receipts", "verify", gone, "--server-key", key(server), "--json")
+	if _, err := wire.ReadWithdrawal([]byte(out), key(server)); err != nil || code != 0 {
+		t.Errorf("JSON of a withdrawal: %d %s, %v", code, out, err)
 	}
 }

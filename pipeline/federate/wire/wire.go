@@ -7,6 +7,7 @@
 package wire
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -14,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strconv"
 	"strings"
@@ -182,9 +184,39 @@ func (r *Receipt) Verify(server string) error {
 			ed25519.PublicKeySize)
 	}
 	signature, err := base64.StdEncoding.DecodeString(r.Signature)
-	if err != nil || r.Server != server || !identity.Verify(key, r.statement(), signature) {
+	// the statement has the time as nanoseconds, which times that are 584 years apart share
+	far := !time.Unix(0, r.Time.UnixNano()).Equal(r.Time)
+	if err != nil || far || r.Server != server || !identity.Verify(key, r.statement(), signature) {
 		return fmt.Errorf("the receipt of %q for round %d is not signed by the server's key %s",
 			r.Client, r.Round, server)
+	}
+	return nil
+}
+
+// ReadReceipt parses a receipt as a server wrote it, without other fields, and verifies its signature
+// by the server's given key (base64). Its time is in UTC: the signature covers no time zone. Nor does
+// it cover Bytes.
+func ReadReceipt(data []byte, server string) (*Receipt, error) {
+	r := &Receipt{}
+	if err := readOnly(data, r); err != nil {
+		return nil, fmt.Errorf("not a receipt as a server writes it: %w", err)
+	}
+	if err := r.Verify(server); err != nil {
+		return nil, err
+	}
+	r.Time = r.Time.UTC()
+	return r, nil
+}
+
+// readOnly parses JSON that has the fields of a value and nothing else.
+func readOnly(data []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more behind its end")
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -121,6 +120,22 @@ func (w *Withdrawal) Verify(server string) error {
 	return nil
 }
 
+// IsWithdrawal reports whether JSON is meant as the receipt of a withdrawal, and not of an upload.
+func IsWithdrawal(data []byte) bool {
+	var some struct{ By, Held, Remains json.RawMessage }
+	return json.Unmarshal(data, &some) == nil && (some.By != nil || some.Held != nil || some.Remains != nil)
+}
+
+// ReadWithdrawal parses the receipt of a withdrawal as a server wrote it, without other fields, and
+// verifies its signature by the server's given key (base64).
+func ReadWithdrawal(data []byte, server string) (*Withdrawal, error) {
+	w := &Withdrawal{}
+	if err := readOnly(data, w); err != nil {
+		return nil, fmt.Errorf("not a receipt of a withdrawal as a server writes it: %w", err)
+	}
+	return w, w.Verify(server)
+}
+
 // Withdraw returns the headers of the request by which a client withdraws whatever it has sent to
 // the round.
 func (d *Description) Withdraw(key *identity.Key) map[string]string {
@@ -153,7 +168,7 @@ func Printed(w *Withdrawal) string {
 		w.Round, w.Time.Format(time.RFC3339), w.By, w.Upload)
 	if w.HeldVersions > 0 {
 		out += fmt.Sprintf("held by:   %d versions, which are handed out no more\n", w.HeldVersions)
-		by := "none yet; the same command says later which"
+		by := "none yet; the next request to withdraw it says which"
 		if w.Without != nil {
 			by = fmt.Sprintf("version %d, sha256 %s", w.Without.Version, w.Without.SHA256)
 		}
@@ -200,13 +215,8 @@ func ReadNotice(data []byte, server string) (*Notice, error) {
 		return nil, fmt.Errorf("notice: more than %d bytes", MaxNotice)
 	}
 	n := &Notice{}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(n); err != nil {
+	if err := readOnly(data, n); err != nil {
 		return nil, fmt.Errorf("notice: not what %s answers: %w", NoticePath(0), err)
-	}
-	if d.More() {
-		return nil, errors.New("notice: there is more behind its end")
 	}
 	if server == "" {
 		server = n.Server
