@@ -547,7 +547,7 @@ func TestBuilds(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		bin[arch] = filepath.Join(t.TempDir(), "fmp-edge-"+arch)
 		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags",
-			shipped, unfused, errorsApart, locksApart, "-o", bin[arch], ".")
+			shipped, unfused, errorsApart, locksApart, messagesApart, "-o", bin[arch], ".")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building for %s: %v\n%s", arch, err, out)
@@ -601,9 +601,10 @@ const (
 	// where it would fuse them.
 	unfused = "-gcflags=all=-d=fmahash=qn"
 	// errorsApart keeps errors.New out of the 1,400 places that call fmt.Errorf, and locksApart keeps
-	// the locks of package sync out of their callers, as the Makefile does.
-	errorsApart = "-gcflags=errors=-l -d=fmahash=qn"
-	locksApart  = "-gcflags=sync=-l -d=fmahash=qn"
+	// the locks of package sync out of their callers; messagesApart does so within protobuf. The Makefile has more.
+	errorsApart   = "-gcflags=errors=-l -d=fmahash=qn"
+	locksApart    = "-gcflags=sync=-l -d=fmahash=qn"
+	messagesApart = "-gcflags=google.golang.org/protobuf/...=-l -d=fmahash=qn"
 )
 
 // sameUpload fails unless a program makes the upload of this one, byte for byte, of a folder and of

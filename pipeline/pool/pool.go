@@ -65,8 +65,6 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	if len(uploads) == 0 {
 		return nil, errors.New("pool: no uploads; give at least one")
 	}
-	uploads = slices.Clone(uploads)
-	sorting.By(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
 	r := &Round{Options: o, Uploads: uploads, Graph: graph, Client: client}
 	var err error
 	if graph == nil {
@@ -77,6 +75,8 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 			return nil, err
 		}
 	}
+	r.Uploads = slices.Clone(uploads)
+	sorting.By(r.Uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
 	if err := o.Unread(r.kind()); err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
