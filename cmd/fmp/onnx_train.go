@@ -347,7 +347,8 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 		}
 	}
 	if frozen != nil && kept == 0 {
-		return nil, fmt.Errorf("--freeze %q fits no weight but the new head's, and no node that reads one (--list shows them)", o.freeze)
+		return nil, fmt.Errorf("--freeze %q fits no weight but the new head's, and no node that reads one "+
+			"(--list shows them)", o.freeze)
 	}
 	if err := o.choose(m); err != nil {
 		return nil, err

@@ -115,7 +115,8 @@ func TestONNXTrainErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(folder)
-	others := map[string]int{"known names are": exitMissing, "holds neither": exitMissing, "no weight is a matrix": exitFailed}
+	others := map[string]int{"known names are": exitMissing, "holds neither": exitMissing,
+		"no weight is a matrix": exitFailed}
 	for want, args := range map[string][]string{
 		"give one of":              {},
 		"allowed are 0 to below 1": {"--data", data, "--held-out", "1"},

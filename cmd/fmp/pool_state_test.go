@@ -139,7 +139,8 @@ func (r *madeRound) atOnce() {
 	var all sync.WaitGroup
 	for i := range codes {
 		all.Go(func() {
-			code, _, stderr := r.run("--state", r.path("once.state"), "-o", r.path(fmt.Sprint("once", i, ".onnx")), r.uploads[i+1])
+			out := r.path(fmt.Sprint("once", i, ".onnx"))
+			code, _, stderr := r.run("--state", r.path("once.state"), "-o", out, r.uploads[i+1])
 			if codes[i] = code; code != exitOK && !strings.Contains(stderr, "run the command again") {
 				r.t.Errorf("a process beside others: exit code %d: %s", code, stderr)
 			}
@@ -160,7 +161,8 @@ func (r *madeRound) atOnce() {
 	before := r.read("once.state")
 	run := &poolRun{poolSums: poolSums{state: r.path("once.state"), sums: s, record: r.path("wall"),
 		withdrawal: &pool.Withdrawal{}, by: must.Get(identity.New("server"))(r.t)}, out: r.path("once.onnx")}
-	must.Do(r.t, s.Add(must.Get(federate.Decode(must.Get(os.ReadFile(r.uploads[5]))(r.t), federate.Expect{}))(r.t), strings.Repeat("ab", 32)))
+	u := must.Get(federate.Decode(must.Get(os.ReadFile(r.uploads[5]))(r.t), federate.Expect{}))(r.t)
+	must.Do(r.t, s.Add(u, strings.Repeat("ab", 32)))
 	if err := run.finish(); err == nil || !bytes.Equal(r.read("once.state"), before) {
 		r.t.Errorf("a record that cannot be written: %v; the state changed", err)
 	}
@@ -221,8 +223,8 @@ func TestPoolState(t *testing.T) {
 		}
 	}
 	r.atOnce()
-	if code, _, stderr := r.run("--state", r.path("none/new.state"), r.uploads[2], "-o", r.path("none.onnx")); code == exitOK ||
-		!strings.Contains(stderr, "is not there") {
+	code, _, stderr = r.run("--state", r.path("none/new.state"), r.uploads[2], "-o", r.path("none.onnx"))
+	if code == exitOK || !strings.Contains(stderr, "is not there") {
 		t.Errorf("a state in no folder: exit code %d: %s", code, stderr)
 	}
 	if !bytes.Equal(r.read("s.state"), someState) {

@@ -366,15 +366,24 @@ func unlisted(dir string, files []Item, others *LeftOut) error {
 	return nil
 }
 
-// readList reads lines of path,label, or of path alone where labels are optional; a first line of
-// just these words is a header. Paths are relative to the list's folder.
-func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
+// listText returns the text of a list, behind the byte order mark of spreadsheets.
+func listText(r io.Reader) (io.Reader, error) {
 	b := bufio.NewReader(io.LimitReader(r, maxList+1))
-	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" { // the byte order mark of spreadsheets
+	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" {
 		b.Discard(len(mark))
 	}
 	if mark, _ := b.Peek(2); string(mark) == "\xff\xfe" || string(mark) == "\xfe\xff" {
-		return nil, nil, errors.New("the list is in UTF-16; save it as UTF-8 (spreadsheets: CSV UTF-8)")
+		return nil, errors.New("the list is in UTF-16; save it as UTF-8 (spreadsheets: CSV UTF-8)")
+	}
+	return b, nil
+}
+
+// readList reads lines of path,label, or of path alone where labels are optional; a first line of
+// just these words is a header. Paths are relative to the list's folder.
+func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
+	b, err := listText(r)
+	if err != nil {
+		return nil, nil, err
 	}
 	c := csv.NewReader(b)
 	c.FieldsPerRecord = 2

@@ -132,8 +132,8 @@ func (l Loss) contrastive(b *build.Builder, y, label build.Ref) build.Ref {
 	return b.Mul(b.F32(-1), b.Div(b.ReduceSum(b.Mul(same, logp), false, 1), positives))
 }
 
-// Target returns the target of a loss for classes, of labels 0 to classes - 1 (it panics on others): their numbers [n, 1] for contrastive, else
-// probabilities [n, classes].
+// Target returns the target of a loss for classes, of labels 0 to classes - 1 (it panics on others): their
+// numbers [n, 1] for contrastive, else probabilities [n, classes].
 func Target(labels []int, classes int, loss string) *onnx.Tensor {
 	if loss == Contrastive {
 		t := onnx.ZerosF32(len(labels), 1)

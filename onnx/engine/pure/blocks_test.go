@@ -73,7 +73,9 @@ func TestBlocks(t *testing.T) {
 			for i := range w {
 				w[i] = int8(i*7%255 - 127)
 			}
-			weights := b.Op("DequantizeLinear", []build.Ref{b.Param("w", onnx.NewTensor(w, 256, 24)), b.F32(.01), b.Param("none", onnx.Scalar(int8(0)))})
+			none := b.Param("none", onnx.Scalar(int8(0)))
+			weights := b.Op("DequantizeLinear",
+				[]build.Ref{b.Param("w", onnx.NewTensor(w, 256, 24)), b.F32(.01), none})
 			return bytes(b.MatMul(bytes(b.Reshape(x, 0, -1)), weights))
 		}, 5},
 		"two axes": {func(b *build.Builder, x build.Ref) build.Ref {
