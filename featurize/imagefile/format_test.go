@@ -139,3 +139,26 @@ func TestFolderOfAnything(t *testing.T) {
 		t.Errorf("seven files: %v", l)
 	}
 }
+
+// TestHalvedColours: pictures with colours at half the resolution have the colours that libwebp (1.6.0) and
+// libjpeg-turbo (3.2.0) make of them, by Pillow, within the rounding of conversions. Colours that are
+// repeated are up to 66 to 121 levels apart here.
+func TestHalvedColours(t *testing.T) {
+	fit := Fit{H: 21, W: 33, Ch: 3}
+	for name, reference := range map[string]string{"colours.webp": "colours.png", "colours420.jpg": "colours420.png",
+		"colours422.jpg": "colours422.png"} {
+		var pix [2][]uint8
+		for i, name := range []string{name, reference} {
+			pix[i] = make([]uint8, fit.Size())
+			src, _ := must.Get2(Open("testdata/"+name, Options{Fit: fit, Optional: true}))(t)
+			must.Get(src.Next(t.Context(), pix[i]))(t)
+		}
+		most := 0
+		for i, v := range pix[0] {
+			most = max(most, int(v)-int(pix[1][i]), int(pix[1][i])-int(v))
+		}
+		if t.Logf("%s: at most %d levels apart", name, most); most > 3 {
+			t.Errorf("%s: colours are up to %d levels apart", name, most)
+		}
+	}
+}

@@ -20,7 +20,7 @@ func memory(r io.ReaderAt, format string, c image.Config) int64 {
 		return n
 	case "webp":
 		if c.ColorModel == color.YCbCrModel {
-			return 2 * pixels
+			return 5 * pixels // colours are enlarged
 		}
 		return 12 * pixels // with transparency, or without loss
 	case "dicom":

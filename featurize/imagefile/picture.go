@@ -90,7 +90,7 @@ func header(r io.ReaderAt, pixels int) (Info, error) {
 	}
 	switch {
 	case h.jpeg != nil:
-		h.by, h.Memory = tiffOrientation(h.jpeg.Exif), h.jpeg.Memory()
+		h.by, h.Memory = tiffOrientation(h.jpeg.Exif), h.jpeg.Memory()+2*int64(c.Width)*int64(c.Height) // enlarged colours
 	case h.Memory == 0:
 		h.by, h.Memory = turning(r), memory(r, format, c)
 	}
@@ -251,6 +251,9 @@ func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture
 	if err != nil && ctx.Err() != nil {
 		return picture{}, ctx.Err() // a decoder may wrap it in text
 	}
+	if im, ok := p.Image.(*image.YCbCr); ok && h.jpeg != nil && f.nearWhole(h.Width, h.Height, h.by) {
+		enlarge(im)
+	}
 	if err != nil {
 		return picture{}, unread(data[:min(headBytes, len(data))], err)
 	}
@@ -288,7 +291,7 @@ func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 	return im, nil
 }
 
-// fullRange stretches the planes of a lossy WebP, in place. Its luma is 16 to 235 and its chroma 16
+// fullRange stretches the planes of a lossy WebP, whose colours it enlarges to the size of the luma. Its luma is 16 to 235 and its chroma 16
 // to 240 (RFC 6386, section 9.2, after ITU-R BT.601); the decoder hands them over as they are, in a
 // type whose range is 0 to 255.
 func fullRange(im image.Image) {
@@ -301,6 +304,7 @@ func fullRange(im image.Image) {
 	default: // without loss: RGB
 		return
 	}
+	enlarge(p)
 	stretch := func(plane []uint8, from, zero, width float64) {
 		var table [256]uint8
 		for v := range table {

@@ -122,7 +122,7 @@ func TestReducedIsWhole(t *testing.T) {
 						}
 						p := small.planes[0]
 						reductions[fmt.Sprint(p.Across, "x", p.Down)]++
-						whole := must.Get(decodeWhole(t.Context(), data))(t)
+						whole := picture{Image: must.Get(jpeg.Decode(t.Context(), data))(t), by: small.by}
 						got, want := make([]uint8, fit.Size()), make([]uint8, fit.Size())
 						fit.pixels(small, got)
 						fit.pixels(whole, want)
