@@ -51,6 +51,9 @@ empty name of the patient. fmp reads each of these back by the folder's path.`,
 				return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out",
 					variant)
 			}
+			if c.Train < 1 || c.Test < 1 {
+				return usageErrorf("--train %d and --test %d; allowed are 1 to %d", c.Train, c.Test, digits.MaxImages)
+			}
 			c.Variant = digits.Variant(variant)
 			bar := newProgress(cmd.ErrOrStderr())
 			c.Progress = func(done, total int) { bar.report("drawing", done, total) }

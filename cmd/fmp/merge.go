@@ -63,7 +63,7 @@ server may add them up but the round's own.`,
 		Example: `  fmp merge sample/*.upload -o sample.part
   fmp merge site-1/*.upload --against sample.part --client-graph client.onnx -o site-1.part
   fmp merge site-*.part --against sample.part --client-graph client.onnx -o all.part
-  fmp merge all.part --without site-3.upload --trust -o all.part
+  fmp merge all.part --without site-3.upload --trust -o without-3.part
   fmp pool all.part --client-graph client.onnx`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

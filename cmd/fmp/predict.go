@@ -256,6 +256,9 @@ func newPredictCommand() *cobra.Command {
 		if folder != "" {
 			return usageErrorf("--page goes with --listen")
 		}
+		if cmd.Flags().Changed("host") {
+			return usageErrorf("--host goes with --listen")
+		}
 		format, err := formatOf(asJSON, asCSV)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
@@ -68,7 +69,7 @@ type listening struct {
 // bytes, on an address of loopback until the context ends.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte,
 	o listening) error {
-	for _, name := range []string{"error", "json", "csv"} {
+	for _, name := range []string{"error", "json", "csv", "count", "skip", "labels", imagefile.ByNumberFlag, "on-bad"} {
 		if cmd.Flags().Changed(name) {
 			return usageErrorf("--%s goes with IMAGES, and not with --listen", name)
 		}

@@ -63,6 +63,9 @@ func TestClassifierFile(t *testing.T) {
 	for _, c := range []struct{ want, args string }{
 		{"states no shifts of cameras", path("photo.png") + " --adapt " + path("photo.png")},
 		{"--json goes with IMAGES", "--listen 127.0.0.1:0 --json"},
+		{"--count goes with IMAGES", "--listen 127.0.0.1:0 --count 3"},
+		{"--on-bad goes with IMAGES", "--listen 127.0.0.1:0 --on-bad skip"},
+		{"--host goes with --listen", path("photo.png") + " --host foo"},
 		{"--reject is 2", "--listen 127.0.0.1:0 --reject 2"},
 		{"states no shifts of cameras", "--listen 127.0.0.1:0 --adapt " + path("photo.png")},
 		{"level", "--listen 127.0.0.1:0 --level 0.9"},

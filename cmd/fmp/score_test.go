@@ -291,6 +291,14 @@ func TestScoreRefuses(t *testing.T) {
 	if code, _, errs := runFMP(t, "score", good, "--run", run, "--name", "x"); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
+	for want, args := range map[string][]string{"--replace": {"--name", "x", "--group", "local"},
+		"--replace)": {"--name", "x", "--upload-bytes", "7"}, "in its case": {"--name", "X"}} {
+		want = strings.TrimSuffix(want, ")")
+		if code, _, errs := runFMP(t, append([]string{"score", good, "--run", run}, args...)...); code != exitUsage ||
+			!strings.Contains(errs, want) {
+			t.Errorf("%v: exit code %d, %q; want one that names %s", args, code, errs, want)
+		}
+	}
 	other := filepath.Join(t.TempDir(), "other.npz")
 	must.Do(t, npy.SaveArchive(other,
 		whole(func(p []float64, _ map[string]*onnx.Tensor) { p[0], p[1] = 0.15, 0.05 })))

@@ -104,6 +104,10 @@ type Posterior struct {
 	Means  *mat.Dense // m_c, [C, k]
 }
 
+// MaxSamples returns the largest number of samples of heads of k features and c classes: together they take
+// 128 MiB at most, but for two.
+func MaxSamples(k, c int) int { return max(2, maxWeights/((k+1)*c)) }
+
 // Compute computes the posterior from the uploads of at least one client.
 func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, error) {
 	if o.Kappa == (Kappa{}) {
@@ -121,7 +125,7 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 		return nil, err
 	}
 	p.effects = o.Effects
-	o.Samples = min(o.Samples, max(2, maxWeights/((p.k+1)*p.c)))
+	o.Samples = min(o.Samples, MaxSamples(p.k, p.c))
 	kappas := []float64{o.Kappa.Median}
 	weights := []float64{1}
 	var evidence float64

@@ -287,6 +287,9 @@ func TestOrderOfUploads(t *testing.T) {
 	us, g, f := w.momentsRound(t, 3, 1)
 	given := []Upload{us[2], us[0], us[1]}
 	r := must.Get(New(given, g, f, Options{Seed: 3, Samples: 20, Sets: Sets{Level: -1}}))(t)
+	if _, err := New(given, g, f, Options{Samples: 1 << 20}); err == nil || !strings.Contains(err.Error(), "allowed are") {
+		t.Errorf("more samples than memory is for: %v", err)
+	}
 	for i, u := range r.Uploads {
 		if u.Client != us[i].Client || given[i].Client != us[(i+2)%3].Client {
 			t.Errorf("upload %d of the round is %s's, and was given as %s's", i, u.Client, given[i].Client)

@@ -18,6 +18,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/sorting"
 	"fmp/pipeline/conformal"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/shipped"
@@ -330,6 +331,10 @@ func (r *Round) conjugateSamples() int {
 // settle sets the options that were not given: for a shipped predictor, those suited to its data
 // set, where the penalty need not be that of its training; for another, those of its manifest.
 func (r *Round) settle() error {
+	if most := discriminant.MaxSamples(r.Client.Dx, r.Client.C); r.Moments() && r.Samples > most {
+		return fmt.Errorf("pool: %d samples of heads of %d features and %d classes; allowed are %d, which take 128 MiB: "+
+			"give fewer, or 0 for as many as suit", r.Samples, r.Client.Dx, r.Client.C, most)
+	}
 	if r.closedForm() { // no point is drawn, and no head fitted with a penalty that a setting names
 		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, r.conjugateSamples())
 		return nil

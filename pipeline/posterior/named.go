@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"fmp/pipeline/candidate"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/point"
 )
@@ -70,7 +71,7 @@ func (t *FMP) one(ctx context.Context, f *Form, c *candidate.Corpus) (*Result, e
 	if t.in.NoLatent {
 		e = Ensemble{m.Components[0].Head}
 	} else {
-		e = m.Ensemble(min(t.in.Samples, max(2, maxWeights/((r.K+1)*r.C))), o)
+		e = m.Ensemble(min(t.in.Samples, discriminant.MaxSamples(r.K, r.C)), o)
 	}
 	a, err := t.subtract()
 	if err != nil {

@@ -12,9 +12,6 @@ import (
 	"fmp/pipeline/moments"
 )
 
-// maxWeights bounds the numbers of all heads together, and so memory: 128 MiB.
-const maxWeights = 16 << 20
-
 // DiagnosticLeftOut is 1 where the temperature of moments is that of clients left out.
 const DiagnosticLeftOut = "left out"
 
@@ -45,7 +42,7 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	if err != nil {
 		return nil, err
 	}
-	e := Ensemble(m.Ensemble(min(o.Samples, max(2, maxWeights/((r.K+1)*r.C))), of))
+	e := Ensemble(m.Ensemble(min(o.Samples, discriminant.MaxSamples(r.K, r.C)), of))
 	d := map[string]float64{"moments": 1, DiagnosticLeftOut: 1, "kappa": math.Exp(m.LogKappa),
 		"kappa deviation": m.LogKappaError}
 	if e, ok := m.Corpora(); ok {

@@ -13,6 +13,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -350,20 +351,21 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 	return use(v.version, c, all)
 }
 
-// predict answers with the classes of images (PNG or JPEG, one as the body or several as
+// predict answers with the classes of images (of any format that is read, one as the body or several as
 // multipart/form-data), or of feature rows (JSON), in the format of fmp predict --json.
 func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
-		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, "+
+		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another image format that is read, "+
 			"multipart/form-data or application/json", r.Header.Get("Content-Type"))
 		return
 	}
 	held := lease{in: p.intake}
 	defer held.release()
 	var build func(c *classify.Classifier) (*memory, *onnx.Tensor, error)
-	switch kind {
-	case "image/png", "image/jpeg", "application/octet-stream", "multipart/form-data":
+	image := strings.HasPrefix(kind, "image/") // of which format its first bytes say
+	switch {
+	case image, kind == "application/octet-stream", kind == "multipart/form-data":
 		data, err := p.receive(&held, w, r, maxPredictBytes, ofBinary)
 		names, files := []string{"image"}, [][]byte{data}
 		if err == nil && kind == "multipart/form-data" {
@@ -380,7 +382,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			}
 			return m, nil, nil
 		}
-	case "application/json":
+	case kind == "application/json":
 		var rows [][]float32
 		data, err := p.receive(&held, w, r, maxPredictBytes, ofJSON)
 		if err == nil {
@@ -400,7 +402,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			return nil, onnx.NewTensor(slices.Concat(rows...), len(rows), c.Manifest.Dx), nil
 		}
 	default:
-		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg, "+
+		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another image format that is read, "+
 			"multipart/form-data or application/json", kind)
 		return
 	}

@@ -93,6 +93,8 @@ func (f *fixture) askings(n, dx, side int) []asking {
 			ofBinary * deep.Len(), 1, side * side},
 		{"a JPEG", httpCall("/v1/predict", "image/jpeg", photo.Bytes()), busy, ofBinary * photo.Len(),
 			1, side * side},
+		{"a JPEG by another name", httpCall("/v1/predict", "image/webp", photo.Bytes()), busy, ofBinary * photo.Len(),
+			1, side * side},
 		{"a form", httpCall("/v1/predict", m.FormDataContentType(), form.Bytes()), busy,
 			ofBinary * form.Len(), 3, side * side},
 		{"tensors as JSON", httpCall(inferPath, "application/json", infer), busy,

@@ -56,6 +56,9 @@ func ParseGrid(data []byte) (*Grid, error) {
 		return nil, fmt.Errorf("grid: allowed are settings and vary: %w", err)
 	}
 	known := option.Keys[Config]()
+	if _, set := valueAt(g.Settings, []string{"output", "dir"}); set {
+		return nil, errors.New("grid: settings: output.dir is the grid's own, given by --out: leave it out")
+	}
 	total := 1
 	for _, k := range slices.Sorted(maps.Keys(g.Vary)) {
 		if !slices.Contains(known, k) || strings.HasPrefix(k, "output.") {
@@ -64,6 +67,18 @@ func ParseGrid(data []byte) (*Grid, error) {
 					"grid: vary has no setting %q; `fmp config` lists them (output.dir is the "+
 						"grid's own)%s", k,
 					suggest.DidYouMean(k, known))
+		}
+		if _, set := valueAt(g.Settings, strings.Split(k, ".")); set {
+			return nil, fmt.Errorf("grid: %s stands under settings and under vary, which would take its place: leave "+
+				"one out", k)
+		}
+		seen := map[string]bool{}
+		for _, v := range g.Vary[k] {
+			text := fmt.Sprint(v)
+			if seen[text] {
+				return nil, fmt.Errorf("grid: vary %s has %v twice: each run once", k, v)
+			}
+			seen[text] = true
 		}
 		n := len(g.Vary[k])
 		if n == 0 {
@@ -74,6 +89,23 @@ func ParseGrid(data []byte) (*Grid, error) {
 		}
 	}
 	return &g, nil
+}
+
+// valueAt returns the value of a setting in a tree of them, whose keys may be paths.
+func valueAt(tree map[string]any, path []string) (any, bool) {
+	for n := 1; n <= len(path); n++ {
+		v, ok := tree[strings.Join(path[:n], ".")]
+		if !ok {
+			continue
+		}
+		if n == len(path) {
+			return v, true
+		}
+		if below, is := v.(map[string]any); is {
+			return valueAt(below, path[n:])
+		}
+	}
+	return nil, false
 }
 
 // lineNumber matches the position in the decoder's messages.

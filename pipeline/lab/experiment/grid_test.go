@@ -40,6 +40,9 @@ func TestGridRefuses(t *testing.T) {
 		{"out of range", "vary: {erm.l2: [1, -1]}\n", "erm.l2 is -1"},
 		{"wrong type", "vary: {seeds: [many]}\n", "many"},
 		{"output", "vary: {output.dir: [a]}\n", "output.dir"},
+		{"output as a setting", "settings: {output: {dir: a}}\nvary: {seeds: [1]}\n", "the grid's own"},
+		{"a value twice", "vary: {seeds: [1, 2, 1]}\n", "has 1 twice"},
+		{"set and varied", "settings: {erm: {l2: 7}}\nvary: {erm.l2: [1]}\n", "under settings and under vary"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := ParseGrid([]byte(c.text))

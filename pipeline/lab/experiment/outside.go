@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
@@ -277,10 +278,14 @@ func (o *Outside) keep(d *Directory, rs []Record) error {
 		return err
 	}
 	same := func(r Record) bool { return r.Method == o.Name }
-	if i := slices.IndexFunc(all, same); i >= 0 && !o.Replace && all[i].Origin != rs[0].Origin {
-		return fmt.Errorf(
-			"run directory %s: it has figures under the name %s, from %s; give another name, or --replace",
-			d.Path, o.Name, all[i].Origin)
+	if i := slices.IndexFunc(all, func(r Record) bool { return !same(r) && strings.EqualFold(r.Method, o.Name) }); i >= 0 {
+		return fmt.Errorf("run directory %s: it has figures under the name %s, which differs from %s in its case "+
+			"alone; give another name", d.Path, all[i].Method, o.Name)
+	}
+	if i := slices.IndexFunc(all, same); i >= 0 && !o.Replace && (all[i].Origin != rs[0].Origin ||
+		all[i].Group != rs[0].Group || all[i].UploadBytes != rs[0].UploadBytes) {
+		return fmt.Errorf("run directory %s: it has figures under the name %s, from %s (%s, uploads of %v bytes); "+
+			"give another name, or --replace", d.Path, o.Name, all[i].Origin, all[i].Group, all[i].UploadBytes)
 	}
 	all = append(slices.DeleteFunc(all, same), rs...)
 	sorting.Stably(all, func(a, b Record) int { return cmp.Compare(a.Method, b.Method) })
