@@ -44,15 +44,13 @@ empty name of the patient. fmp reads each of these back by the folder's path.`,
 			if st, err := os.Stat(out); err == nil && !st.IsDir() {
 				return usageErrorf("--out %s is a file; name a folder", out)
 			}
-			if photos && scans {
-				return usageErrorf("--photos and --dicom exclude each other")
+			if c.Train < 1 || c.Test < 1 || photos && scans {
+				return usageErrorf("--train %d, --test %d, --photos %v, --dicom %v; allowed are 1 and up, and one form",
+					c.Train, c.Test, photos, scans)
 			}
 			if scans && variant != string(digits.Grey) {
 				return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out",
 					variant)
-			}
-			if c.Train < 1 || c.Test < 1 {
-				return usageErrorf("--train %d and --test %d; allowed are 1 to %d", c.Train, c.Test, digits.MaxImages)
 			}
 			c.Variant = digits.Variant(variant)
 			bar := newProgress(cmd.ErrOrStderr())

@@ -253,11 +253,8 @@ func newPredictCommand() *cobra.Command {
 			}
 			return servePredictions(cmd, cfg, args[0], data, listening{listen, folder, hosts, reject})
 		}
-		if folder != "" {
-			return usageErrorf("--page goes with --listen")
-		}
-		if cmd.Flags().Changed("host") {
-			return usageErrorf("--host goes with --listen")
+		if err := withoutListen(cmd); err != nil {
+			return err
 		}
 		format, err := formatOf(asJSON, asCSV)
 		if err != nil {

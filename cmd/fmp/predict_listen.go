@@ -65,6 +65,16 @@ type listening struct {
 	reject  float64
 }
 
+// withoutListen refuses flags that go with --listen alone.
+func withoutListen(cmd *cobra.Command) error {
+	for _, name := range []string{"page", "host"} {
+		if cmd.Flags().Changed(name) {
+			return usageErrorf("--%s goes with --listen", name)
+		}
+	}
+	return nil
+}
+
 // servePredictions answers requests for the predictions of a classifier, the file path with its
 // bytes, on an address of loopback until the context ends.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte,

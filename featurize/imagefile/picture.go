@@ -291,9 +291,9 @@ func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 	return im, nil
 }
 
-// fullRange stretches the planes of a lossy WebP, whose colours it enlarges to the size of the luma. Its luma is 16 to 235 and its chroma 16
-// to 240 (RFC 6386, section 9.2, after ITU-R BT.601); the decoder hands them over as they are, in a
-// type whose range is 0 to 255.
+// fullRange stretches the planes of a lossy WebP, whose colours it enlarges to the size of the luma. Its
+// luma is 16 to 235 and its chroma 16 to 240 (RFC 6386, section 9.2, after ITU-R BT.601); the decoder
+// hands them over as they are, in a type whose range is 0 to 255.
 func fullRange(im image.Image) {
 	var p *image.YCbCr
 	switch im := im.(type) {

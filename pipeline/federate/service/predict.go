@@ -356,8 +356,8 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
-		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another image format that is read, "+
-			"multipart/form-data or application/json", r.Header.Get("Content-Type"))
+		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another "+
+			"image format that is read, multipart/form-data or application/json", r.Header.Get("Content-Type"))
 		return
 	}
 	held := lease{in: p.intake}
@@ -402,8 +402,8 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			return nil, onnx.NewTensor(slices.Concat(rows...), len(rows), c.Manifest.Dx), nil
 		}
 	default:
-		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another image format that is read, "+
-			"multipart/form-data or application/json", kind)
+		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another "+
+			"image format that is read, multipart/form-data or application/json", kind)
 		return
 	}
 	var text bytes.Buffer
