@@ -23,7 +23,7 @@ $(BIN)/fmp: # go build knows best whether there is anything to do
 	@mkdir -p $(BIN); echo "building $(BIN)/fmp: the first time, its packages are compiled, which takes about two minutes on two cores"
 	@$(GO) build $(VCS) -trimpath -ldflags="-s -w" $(TAGS) -o $(BIN)/fmp ./cmd/fmp
 
-# The client is kept small: no inlining in what it has that waits for networks, files and people, or is done once a model, and in printing,
+# The client is kept small: no inlining in what it has that waits for networks, files and people, or is done once a model, and in text, printing,
 # clocks, locks and reflection. It asks its servers one thing at a time: HTTP/2 would add 0.35 MB and serve nothing.
 WAITS := \
   github.com/... net/... crypto/tls crypto/x509 google.golang.org/protobuf/... vendor/... fmp/cmd/... fmp/pipeline/internal/design \
@@ -31,7 +31,7 @@ WAITS := \
   fmp/onnx/npy archive/zip fmp/onnx/cost fmp/pipeline/classify golang.org/x/image/bmp golang.org/x/image/tiff/... golang.org/x/image/webp \
   golang.org/x/image/riff golang.org/x/image/ccitt fmp/pipeline/client fmp/models/signature fmp/pipeline/privacy/prio fmp/onnx/shape fmp/onnx/pass \
   fmp/onnx/internal/spell fmp/onnx/engine/pure fmp/featurize/imagefile fmp/onnx/check fmp/onnx/op fmp/onnx/build fmp/onnx/serde fmp/models mime/... encoding/json os/... log/... \
-  errors sync fmt reflect math/big time path/... unicode/... encoding/csv encoding/pem flag io/fs context syscall internal/poll crypto/rsa crypto/ecdsa crypto/ecdh \
+  errors sync fmt strings strconv bytes bufio sort reflect math/big time path/... unicode/... encoding/csv encoding/pem flag io/fs context syscall internal/poll crypto/rsa crypto/ecdsa crypto/ecdh \
   crypto/hpke crypto/elliptic crypto/ed25519 crypto/x509/pkix crypto/internal/fips140/rsa crypto/internal/fips140/ecdsa crypto/internal/fips140/ecdh
 EDGE := $(VCS) -trimpath -ldflags="-s -w" -tags nethttpomithttp2 $(foreach p,$(WAITS),-gcflags=$(p)=-l) -gcflags=github.com/klauspost/...=
 

@@ -231,7 +231,7 @@ func (t Tuning) Train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, data,
 	held Data) (*Tuned, error) {
 	if t.Optimizer == nil || t.Rate == nil {
-		return nil, errors.New("Optimizer and Rate are not both given")
+		return nil, errors.New("an Optimizer and a Rate are wanted, and not both are given")
 	}
 	base := onnx.Clone(m)
 	if err := pass.Inline(base); err != nil {
