@@ -238,7 +238,7 @@ func (c *connection) ofServer(ctx context.Context, d *wire.Description, making *
 	if data, err := regularfile.ReadFile(path, 1<<20); err == nil && json.Unmarshal(data, &r) == nil &&
 		r.Server != d.ServerKey {
 		return usagef("join: %s is another server's receipt of round %d, and the upload beside it was made for that "+
-			"server: nothing was sent. For this server too, use a copy of the key in another folder", path, d.Round)
+			"server: nothing was sent. If this one is to have it too, move the receipt away", path, d.Round)
 	}
 	file, err := graph()
 	if err != nil {

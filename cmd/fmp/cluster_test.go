@@ -80,7 +80,7 @@ func TestCluster(t *testing.T) {
 		join(name)
 	}
 	alone := f.published(1)
-	f.kill()
+	f.leave()
 
 	urls, servers := natsCluster(t, token)
 	f.secret("nats.token", []byte(token+"\n"))

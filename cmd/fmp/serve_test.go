@@ -179,6 +179,15 @@ func (f *federation) kill() {
 	}
 }
 
+// leave ends the server for another one with a key of its own, whose receipts take the place of the first's.
+func (f *federation) leave() {
+	f.t.Helper()
+	f.kill()
+	for _, p := range must.Get(filepath.Glob(f.path("keys/*.receipt.json")))(f.t) {
+		must.Do(f.t, os.Remove(p))
+	}
+}
+
 // join runs a client through an address.
 func (f *federation) join(address, name string, args ...string) (int, string) {
 	return f.joined(address, name, &listener{}, args)
@@ -516,15 +525,11 @@ func TestChaos(t *testing.T) {
 	f.serve("--state", f.path("peace"))
 	run(f.address, func(int) {})
 	peace := f.published(1)
-	f.kill()
-
-	receipts, err := filepath.Glob(f.path("keys/*.receipt.json"))
-	if err != nil || len(receipts) != n {
+	if receipts, err := filepath.Glob(f.path("keys/*.receipt.json")); err != nil || len(receipts) != n {
 		t.Fatalf("%d receipts, %v", len(receipts), err)
 	}
-	for _, p := range receipts {
-		must.Do(t, os.Remove(p))
-	}
+	f.leave()
+
 	c := newCutter(t, f.address, 0.2)
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	queue := l.Addr().String()
@@ -590,7 +595,7 @@ func TestWorkerFailover(t *testing.T) {
 	f.serve("--state", f.path("alone"))
 	all()
 	alone := f.published(1)
-	f.kill()
+	f.leave()
 
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	queue := l.Addr().String()

@@ -55,7 +55,7 @@ func TestWithdrawServed(t *testing.T) {
 	never := f.published(1)
 	join("c003")
 	late := f.published(2)
-	f.kill()
+	f.leave()
 
 	f.write("round.yaml", bytes.Replace(read(t, f.path("round.yaml")), []byte("quorum: 2"),
 		[]byte("quorum: 3"), 1))
