@@ -27,6 +27,9 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
+// maxReceipt bounds a receipt that is there.
+const maxReceipt = 1 << 20
+
 // sent is the output of join and send.
 type sent struct {
 	Upload      string        `json:"upload"`       // its file
@@ -229,22 +232,29 @@ func readShares(upload string, d *wire.Description, key *identity.Key) (*message
 	return helper, data, nil
 }
 
-// ofServer returns an error where an upload that is there may not go to the server: its receipt is another
-// server's, which would be overwritten, or the extractor was approved for another.
-func (c *connection) ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet,
-	graph func() (string, error), log io.Writer) error {
-	path := cmp.Or(*c.receipt, c.beside(d.Round, "receipt.json"))
-	var r wire.Receipt
-	if data, err := regularfile.ReadFile(path, 1<<20); err == nil && json.Unmarshal(data, &r) == nil &&
-		r.Server != d.ServerKey {
-		return usagef("join: %s is another server's receipt of round %d, and the upload beside it was made for that "+
-			"server: nothing was sent. If this one is to have it too, move the receipt away", path, d.Round)
+// receiptsFree returns an error where a receipt that is there is of another server, and would be overwritten.
+func (c *connection) receiptsFree() error {
+	at := map[string]*wire.Description{
+		cmp.Or(*c.receipt, c.beside(c.first.round.Round, "receipt.json")): c.first.round}
+	if c.second != nil {
+		at[c.beside(c.second.round.Round, "helper.receipt.json")] = c.second.round
 	}
-	file, err := graph()
-	if err != nil {
-		return err
+	for path, d := range at {
+		var r wire.Receipt
+		data, err := regularfile.ReadFile(path, maxReceipt)
+		if err != nil || json.Unmarshal(data, &r) != nil || r.Server == "" || r.Server == d.ServerKey {
+			continue
+		}
+		return usagef("%s is another server's receipt of round %d: nothing was sent. Move it away if this server is to "+
+			"have an upload too", path, d.Round)
 	}
-	cl, err := openClient(file, 1)
+	return nil
+}
+
+// ofServer returns an error unless the extractor behind an upload that is there is approved for the server:
+// it was made for another one, perhaps.
+func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, graph string, log io.Writer) error {
+	cl, err := openClient(graph, 1)
 	if err != nil {
 		return refused("join", err)
 	}
@@ -255,6 +265,9 @@ func (c *connection) ofServer(ctx context.Context, d *wire.Description, making *
 // deliver sends an upload, keeps the receipt, and says so.
 func (c *connection) deliver(ctx context.Context, key *identity.Key, path string, data []byte,
 	out io.Writer) error {
+	if err := c.receiptsFree(); err != nil {
+		return err
+	}
 	if err := c.sendHelper(ctx, key, path); err != nil {
 		return err
 	}
@@ -415,8 +428,15 @@ sums, which says nothing without the other's: give the address of the second wit
 				}
 				*cache = filepath.Join(base, "fmp", "graphs")
 			}
+			if err := c.receiptsFree(); err != nil {
+				return err
+			}
 			if made {
-				if err := c.ofServer(ctx, d, making, func() (string, error) { return s.Graph(ctx, d, *cache) }, log); err != nil {
+				graph, err := s.Graph(ctx, d, *cache)
+				if err != nil {
+					return err
+				}
+				if err := ofServer(ctx, d, making, graph, log); err != nil {
 					return err
 				}
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,36 +13,57 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// TestAnotherServer: an upload that was made for one server goes to another by its own approval alone, and never
-// where that server's receipt is in the way.
+// TestAnotherServer: an upload that is there goes to another server by an approval for that one alone.
 func TestAnotherServer(t *testing.T) {
 	answering(t, "")
-	dir := t.TempDir()
 	graph := changedGraph(t, ownExtractor(2))
-	digest, receipt := digestOf(t, graph), filepath.Join(dir, "a.1.receipt.json")
+	digest, file := digestOf(t, graph), filepath.Join(t.TempDir(), "approved")
 	try := func(server, yes string) error {
-		f := pflag.NewFlagSet("join", pflag.ContinueOnError)
-		c, making := connectionFlags(f), pflag.NewFlagSet("compress", pflag.ContinueOnError)
+		making := pflag.NewFlagSet("compress", pflag.ContinueOnError)
 		compressCommand.flags(making)
-		must.Do(t, f.Parse([]string{"--key", filepath.Join(dir, "a.key")}))
-		must.Do(t, making.Parse([]string{"--approved", filepath.Join(dir, "approved"), "--" + yesFlag, yes}))
-		return c.ofServer(t.Context(), &wire.Description{Round: 1, ServerKey: server}, making,
-			func() (string, error) { return graph, nil }, &bytes.Buffer{})
+		must.Do(t, making.Parse([]string{"--approved", file, "--" + yesFlag, yes}))
+		return ofServer(t.Context(), &wire.Description{ServerKey: server}, making, graph, &bytes.Buffer{})
 	}
-	if err := try("one", digest); err != nil {
-		t.Fatal(err)
+	for _, c := range []struct{ server, yes, want string }{{"one", digest, ""}, {"one", "", ""}, {"two", "", digest}} {
+		if err := try(c.server, c.yes); (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
-	if err := try("one", ""); err != nil {
-		t.Errorf("approved before: %v", err)
-	}
-	if err := try("two", ""); err == nil || !strings.Contains(fmt.Sprint(err), digest) {
-		t.Errorf("approved for another server: %v", err)
-	}
-	must.Do(t, os.WriteFile(receipt, []byte(`{"round": 1, "server": "one"}`), 0o600))
-	if err := try("one", ""); err != nil {
-		t.Errorf("its own receipt: %v", err)
-	}
-	if err := try("two", digest); err == nil || !strings.Contains(fmt.Sprint(err), "another server's receipt") {
-		t.Errorf("another server's receipt: %v", err)
+}
+
+// TestReceiptsFree: no receipt of another server is overwritten, of the only server, the leader or the helper,
+// under its default name or a given one.
+func TestReceiptsFree(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags  []string
+		helper bool
+		file   string
+		server string // of the receipt
+		want   bool   // free
+	}{
+		"none":              {nil, true, "", "", true},
+		"its own":           {nil, false, "a.1.receipt.json", "one", true},
+		"another's":         {nil, false, "a.1.receipt.json", "other", false},
+		"of another round":  {nil, false, "a.2.receipt.json", "other", true},
+		"by name":           {[]string{"--receipt", "mine.json"}, false, "mine.json", "other", false},
+		"the helper's":      {nil, true, "a.1.helper.receipt.json", "two", true},
+		"another helper's":  {nil, true, "a.1.helper.receipt.json", "one", false},
+		"no receipt at all": {[]string{"--receipt", "mine.json"}, false, "mine.json", "", true},
+	} {
+		t.Chdir(t.TempDir())
+		f := pflag.NewFlagSet("join", pflag.ContinueOnError)
+		conn := connectionFlags(f)
+		must.Do(t, f.Parse(append(c.flags, "--key", "a.key")))
+		conn.first = &server{round: &wire.Description{Round: 1, ServerKey: "one"}}
+		if c.helper {
+			conn.second = &server{round: &wire.Description{Round: 1, ServerKey: "two"}}
+		}
+		if c.file != "" {
+			must.Do(t, os.WriteFile(c.file, []byte(`{"server": "`+c.server+`"}`), 0o600))
+		}
+		if err := conn.receiptsFree(); (err == nil) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

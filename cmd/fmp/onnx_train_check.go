@@ -52,20 +52,20 @@ func (o *tuning) check(cmd *cobra.Command) error {
 		}
 	}
 	for _, c := range []struct {
-		flag string
-		acts bool
-		with string
+		acts  bool
+		with  string
+		flags []string
 	}{
-		{"preset", o.images != "", "--images"}, {"mean", o.images != "", "--images"}, {"std", o.images != "", "--images"},
-		{"layout", o.images != "", "--images"}, {"side", o.images != "", "--images"}, {"flip", o.images != "", "--images"},
-		{"shift", o.images != "", "--images"}, {"on-bad", o.images != "", "--images"},
-		{"classes", o.data != "", "--data"},
-		{"momentum", o.optimizer != "adamw", "--optimizer sgd"},
-		{"smoothing", o.t.Loss.Name == train.CrossEntropy, "--loss " + train.CrossEntropy},
-		{"temperature", o.t.Loss.Name == train.Contrastive, "--loss " + train.Contrastive},
+		{o.images != "", "--images", []string{"preset", "mean", "std", "layout", "side", "flip", "shift", "on-bad"}},
+		{o.data != "", "--data", []string{"classes"}},
+		{o.optimizer != "adamw", "--optimizer sgd", []string{"momentum"}},
+		{o.t.Loss.Name == train.CrossEntropy, "--loss " + train.CrossEntropy, []string{"smoothing"}},
+		{o.t.Loss.Name == train.Contrastive, "--loss " + train.Contrastive, []string{"temperature"}},
 	} {
-		if cmd.Flags().Changed(c.flag) && !c.acts {
-			return usageErrorf("--%s goes with %s, and would be ignored here", c.flag, c.with)
+		for _, name := range c.flags {
+			if cmd.Flags().Changed(name) && !c.acts {
+				return usageErrorf("--%s goes with %s, and would be ignored here", name, c.with)
+			}
 		}
 	}
 	return nil
@@ -85,7 +85,7 @@ func (o *tuning) checkRows(name string, t *onnx.Tensor) error {
 		}
 		want := ""
 		switch {
-		case math.IsNaN(sum) || math.IsInf(low, 0) && size > 0 || math.IsInf(high, 0) && size > 0:
+		case math.IsNaN(sum) || size > 0 && (math.IsInf(low, 0) || math.IsInf(high, 0)):
 			want = "finite numbers"
 		case target && o.t.Loss.Name == train.CrossEntropy && !(low >= 0 && math.Abs(sum-1) <= 1e-3):
 			want = "probabilities that sum to 1, or the number of a class"

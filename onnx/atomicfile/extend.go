@@ -17,7 +17,7 @@ import (
 // so it does where a write fails, or a call of then, which follow under the lock. Missing files and
 // folders are made.
 func Extend(path string, limit int, next func(lines []byte) ([]byte, error),
-	then ...func() error) (err error) {
+	then func() error) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%s: %w", path, err)
@@ -83,15 +83,13 @@ type growing interface {
 
 // grow writes more at the end of a file, syncs it and calls then. Where one of these fails it takes
 // it back: a part of a line, as a full disk leaves it, would stop all who come after.
-func grow(f growing, end int64, more []byte, then []func() error) (err error) {
+func grow(f growing, end int64, more []byte, then func() error) (err error) {
 	_, err = f.WriteAt(more, end)
 	if err == nil {
 		err = f.Sync()
 	}
-	for _, next := range then {
-		if err == nil {
-			err = next()
-		}
+	if err == nil && then != nil {
+		err = then()
 	}
 	if err == nil {
 		return nil

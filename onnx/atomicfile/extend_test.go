@@ -25,7 +25,7 @@ func TestExtend(t *testing.T) {
 			defer wg.Done()
 			if err := Extend(path, 1<<16, func(lines []byte) ([]byte, error) {
 				return fmt.Appendf(nil, "%d after %d\n", i, bytes.Count(lines, []byte("\n"))), nil
-			}); err != nil {
+			}, nil); err != nil {
 				t.Error(err)
 			}
 		}()
@@ -38,14 +38,14 @@ func TestExtend(t *testing.T) {
 		}
 	}
 	must.Do(t, os.WriteFile(path, []byte("whole\ntor"), 0o600))
-	if err := Extend(path, 1<<16, func([]byte) ([]byte, error) { return []byte("x\n"), nil }); err == nil ||
+	if err := Extend(path, 1<<16, func([]byte) ([]byte, error) { return []byte("x\n"), nil }, nil); err == nil ||
 		!strings.Contains(err.Error(), "its last line, of 3 bytes, has no end") {
 		t.Errorf("a torn line: %v", err)
 	}
 	must.Do(t, os.WriteFile(path, []byte("whole\n{\"a\": 1}"), 0o600))
 	refused := errors.New("no")
 	if err := Extend(path, 1<<16,
-		func(lines []byte) ([]byte, error) { return []byte("x\n"), refused }); !errors.Is(err,
+		func(lines []byte) ([]byte, error) { return []byte("x\n"), refused }, nil); !errors.Is(err,
 		refused) {
 		t.Errorf("error %v", err)
 	}
@@ -54,14 +54,14 @@ func TestExtend(t *testing.T) {
 			t.Errorf("lines %q", lines)
 		}
 		return []byte("next\n"), nil
-	}))
+	}, nil))
 	if data, _ := os.ReadFile(path); string(data) != "whole\n{\"a\": 1}\nnext\n" {
 		t.Errorf("the file is %q", data)
 	}
-	if err := Extend(path, 24, func([]byte) ([]byte, error) { return []byte("more\n"), nil }); err == nil {
+	if err := Extend(path, 24, func([]byte) ([]byte, error) { return []byte("more\n"), nil }, nil); err == nil {
 		t.Error("a file beyond its limit was extended")
 	}
-	if err := Extend(t.TempDir(), 12, func([]byte) ([]byte, error) { return nil, nil }); err == nil {
+	if err := Extend(t.TempDir(), 12, func([]byte) ([]byte, error) { return nil, nil }, nil); err == nil {
 		t.Error("a folder was extended")
 	}
 }
@@ -103,15 +103,15 @@ func TestTakenBack(t *testing.T) {
 	fine := func() error { return nil }
 	for name, c := range map[string]struct {
 		file broken
-		then []func() error
+		then func() error
 		want string
 		errs []error
 	}{
-		"written":         {file: broken{room: -1}, then: []func() error{fine}, want: "one\ntwo\n"},
+		"written":         {file: broken{room: -1}, then: fine, want: "one\ntwo\n"},
 		"nothing written": {file: broken{}, want: "one\n", errs: []error{errFull}},
 		"a part written":  {file: broken{room: 2}, want: "one\n", errs: []error{errFull}},
 		"not synced":      {file: broken{room: -1, syncs: errFull}, want: "one\n", errs: []error{errFull}},
-		"one that follows fails": {file: broken{room: -1}, then: []func() error{fine, fails}, want: "one\n",
+		"one that follows fails": {file: broken{room: -1}, then: fails, want: "one\n",
 			errs: []error{errFull}},
 		"it cannot be undone": {file: broken{room: 2, takingBack: errStuck}, want: "one\ntw",
 			errs: []error{errFull, errStuck}},

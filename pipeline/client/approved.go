@@ -78,7 +78,7 @@ func (a Approved) Find(digest, scope string) (s Standing, err error) {
 	return s, atomicfile.Extend(a.Path, maxApproved, func(lines []byte) ([]byte, error) {
 		s, err = (&Memory{string(lines)}).Find(digest, scope)
 		return nil, err
-	})
+	}, nil)
 }
 
 // Add is [Approvals].
@@ -87,7 +87,7 @@ func (a Approved) Add(digest, scope string) error {
 		m := Memory{string(lines)}
 		err := m.Add(digest, scope)
 		return []byte(m.Lines[len(lines):]), err
-	})
+	}, nil)
 }
 
 // Memory is a file of approved extractors in memory, its lines as [Approved] has them.

@@ -35,15 +35,15 @@ func (f SumFile) Sum(inputs string) ([]byte, error) { return f.Keep(inputs, nil)
 // Keep stores data unless a sum is there already; nil stores nothing new. Another process waits
 // until both files are there, so that it finds this draw and stores none of its own.
 func (f SumFile) Keep(inputs string, data []byte) (kept []byte, err error) {
-	var failed error
-	err = atomicfile.Extend(filepath.Join(f.Folder, "lock"), 0, func([]byte) ([]byte, error) {
-		kept, failed = f.settle(inputs, data)
-		return nil, nil
-	})
+	if err := os.MkdirAll(f.Folder, 0o700); err != nil {
+		return nil, fmt.Errorf("pool: the folder of noisy sums: %w", err)
+	}
+	lock, err := atomicfile.Take(f.Folder)
 	if err != nil {
 		return nil, fmt.Errorf("pool: the folder of noisy sums: %w", err)
 	}
-	return kept, failed
+	defer lock.Close()
+	return f.settle(inputs, data)
 }
 
 // settle returns the sum that is there, else the one that was drawn, and stores it in both places.
@@ -69,7 +69,7 @@ func (f SumFile) settle(inputs string, drawn []byte) ([]byte, error) {
 	}
 	sum := kept
 	if sum == nil {
-		sum = beside // from before there was the folder, or from another machine
+		sum = beside // it came from another machine
 	}
 	if sum == nil {
 		sum = drawn

@@ -18,8 +18,6 @@ const (
 	// attempts is how often the messages of a subject are erased until none is counted: a server of a
 	// cluster that lags behind does not tell of all.
 	attempts = 10
-	// moved ends the name of the bucket that the values of an older one pass through.
-	moved = "-moved"
 	// block is the maximum size of a file of messages. To erase one, NATS writes its file again.
 	block = 8 << 20
 	// largestChunk is the maximum size of a part of an object: the larger, the fewer are erased.
@@ -116,9 +114,6 @@ func eraseBefore(ctx context.Context, st jetstream.Stream, subject string, end u
 
 // openBucket opens a bucket, creates it if it does not exist, and erases the old values that were left there.
 func (s *Store) openBucket(ctx context.Context, name string) (b bucket, err error) {
-	if err = s.renew(ctx, name); err != nil {
-		return b, err
-	}
 	if b, err = s.makeBucket(ctx, name); err != nil {
 		return b, err
 	}
@@ -135,9 +130,14 @@ func unlessFull(err error) error {
 }
 
 // makeBucket creates a bucket if it does not exist. It is as NATS makes them, but that single
-// messages can be erased, and that replaced ones stay until they are.
+// messages can be erased, and that replaced ones stay until they are. One that NATS made itself keeps
+// what is deleted, which cannot be changed, and is refused.
 func (s *Store) makeBucket(ctx context.Context, name string) (b bucket, err error) {
 	b.store = s
+	if st, err := s.js.Stream(ctx, "KV_"+name); err == nil && st.CachedInfo().Config.DenyDelete {
+		return b, fmt.Errorf("the bucket %s keeps what is deleted: it is no server's of this program; give another "+
+			"folder or other NATS servers for the state", name)
+	}
 	b.stream, err = s.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "KV_" + name,
 		Subjects: []string{"$KV." + name + ".>"}, MaxMsgsPerSubject: history, MaxBytes: -1,
 		MaxMsgSize: -1, MaxMsgs: -1, MaxConsumers: -1, Storage: jetstream.FileStorage,
@@ -157,53 +157,6 @@ func (s *Store) bindBucket(ctx context.Context, name string) (b bucket, err erro
 	}
 	b.stream, err = s.js.Stream(ctx, "KV_"+name)
 	return b, err
-}
-
-// renew makes a bucket anew whose messages cannot be erased, as earlier versions of the program made
-// them, and NATS does not let that be changed. Its values pass through another bucket, whose presence
-// beside no such bucket says that it holds all of them: a program that is killed on the way goes on
-// from there. With the bucket go the files in which values were that it no longer had.
-func (s *Store) renew(ctx context.Context, name string) error {
-	st, err := s.js.Stream(ctx, "KV_"+name)
-	if err == nil && st.CachedInfo().Config.DenyDelete {
-		if err := s.move(ctx, name, name+moved); err != nil {
-			return err
-		}
-	} else if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return err
-	}
-	if _, err = s.js.Stream(ctx, "KV_"+name+moved); errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return s.move(ctx, name+moved, name)
-}
-
-// move copies the values of a bucket to another and deletes it.
-func (s *Store) move(ctx context.Context, from, to string) error {
-	old, err := s.js.KeyValue(ctx, from)
-	if err != nil {
-		return err
-	}
-	b, err := s.makeBucket(ctx, to)
-	if err != nil {
-		return err
-	}
-	for e, err := range each(ctx, old) {
-		if err != nil {
-			return err
-		}
-		err := s.write(ctx, int64(len(e.Value())), func(ctx context.Context) error {
-			_, err := b.Put(ctx, e.Key(), e.Value())
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return s.js.DeleteStream(ctx, "KV_"+from)
 }
 
 // chunks is the subject of an object's parts.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -170,58 +171,16 @@ func TestErasedLater(t *testing.T) {
 	}
 }
 
-// TestRenewed: a state of an earlier version, whose messages cannot be erased, is made anew, wherever
-// an earlier start was killed; its values stay, and those that it no longer had leave its files.
-func TestRenewed(t *testing.T) {
-	for name, killed := range map[string]func(t *testing.T, s *Store){
-		"at once": func(*testing.T, *Store) {},
-		"while it copied": func(t *testing.T, s *Store) {
-			b := must.Get(s.makeBucket(t.Context(), "fmp-1-uploads"+moved))(t)
-			must.Get(b.Put(t.Context(), key("a"), must.Get(record("a", "2").encode())(t)))(t)
-		},
-		"after the old one was deleted": func(t *testing.T, s *Store) {
-			must.Do(t, s.move(t.Context(), "fmp-1-uploads", "fmp-1-uploads"+moved))
-		},
-		"while it copied back": func(t *testing.T, s *Store) {
-			must.Do(t, s.move(t.Context(), "fmp-1-uploads", "fmp-1-uploads"+moved))
-			b := must.Get(s.makeBucket(t.Context(), "fmp-1-uploads"))(t)
-			must.Get(b.Put(t.Context(), key("a"), must.Get(record("a", "2").encode())(t)))(t)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
-			defer func() { s.Close() }()
-			for _, b := range []string{"-uploads", "-refused"} {
-				must.Do(t, s.js.DeleteKeyValue(t.Context(), "fmp-1"+b))
-				must.Get(s.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "fmp-1" + b,
-					History: 1, Storage: jetstream.FileStorage}))(t)
-			}
-			text, old := secret("gone", 30_000), record("a", "1")
-			old.Data = text
-			for _, r := range []*Record{old, record("a", "2"), record("b", "1")} {
-				must.Get(s.uploads.Put(t.Context(), key(r.Receipt.Client), must.Get(r.encode())(t)))(t)
-			}
-			killed(t, s)
-			s.Close()
-			s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
-			for client, upload := range map[string]string{"a": "2", "b": "1"} {
-				r, err := s.Get(t.Context(), client)
-				if err != nil || r.Receipt.Upload != upload {
-					t.Errorf("%s: %v", client, err)
-					continue
-				}
-				must.Do(t, s.Withdraw(t.Context(), r, Gone{}, nil))
-			}
-			if n := pieces(t, dir, text); n > 0 {
-				t.Errorf("%d pieces are still in the files", n)
-			}
-			if n := must.Get(s.uploads.stream.Info(t.Context()))(t).State.Msgs; n != 2 {
-				t.Errorf("%d messages", n)
-			}
-			if _, err := s.js.KeyValue(t.Context(), "fmp-1-uploads"+moved); err == nil {
-				t.Error("the bucket on the way is still there")
-			}
-		})
+// TestKeepsDeleted: a bucket that keeps what is deleted is refused, as no withdrawal could be true there.
+func TestKeepsDeleted(t *testing.T) {
+	dir := t.TempDir()
+	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+	must.Do(t, s.js.DeleteKeyValue(t.Context(), "fmp-1-uploads"))
+	must.Get(s.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "fmp-1-uploads",
+		Storage: jetstream.FileStorage}))(t)
+	s.Close()
+	if _, err := Open(t.Context(), "fmp-1", Options{Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), "keeps what is deleted") {
+		t.Errorf("a bucket that keeps what is deleted: %v", err)
 	}
 }
