@@ -10,6 +10,25 @@ import (
 	"fmp/featurize/digits"
 )
 
+// checkDrawing refuses flags of fmp data synth that cannot be met.
+func checkDrawing(out string, c digits.Config, photos, scans bool) error {
+	if out == "" {
+		return usageErrorf("--out is not given; name the folder to write to")
+	}
+	if st, err := os.Stat(out); err == nil && !st.IsDir() {
+		return usageErrorf("--out %s is a file; name a folder", out)
+	}
+	for name, n := range map[string]int{"train": c.Train, "test": c.Test} {
+		if n < 1 || n > digits.MaxImages {
+			return usageErrorf("--%s %d; allowed are 1 to %d images", name, n, digits.MaxImages)
+		}
+	}
+	if photos && scans {
+		return usageErrorf("--photos and --dicom exclude each other")
+	}
+	return nil
+}
+
 func newDataSynthCommand() *cobra.Command {
 	var (
 		c       digits.Config
@@ -38,15 +57,8 @@ empty name of the patient. fmp reads each of these back by the folder's path.`,
   fmp data synth --out colour --variant digits-color --train 5000 --test 1000`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if out == "" {
-				return usageErrorf("--out is not given; name the folder to write to")
-			}
-			if st, err := os.Stat(out); err == nil && !st.IsDir() {
-				return usageErrorf("--out %s is a file; name a folder", out)
-			}
-			if c.Train < 1 || c.Test < 1 || photos && scans {
-				return usageErrorf("--train %d, --test %d, --photos %v, --dicom %v; allowed are 1 and up, and one form",
-					c.Train, c.Test, photos, scans)
+			if err := checkDrawing(out, c, photos, scans); err != nil {
+				return err
 			}
 			if scans && variant != string(digits.Grey) {
 				return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out",

@@ -100,7 +100,7 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"data", "synth", "-o", dir, "--train", "-3"}, exitUsage, "-3"},
 		{[]string{"data", "synth", "-o", dir, "--train", "0"}, exitUsage, "--train 0"},
 		{[]string{"data", "synth", "-o", dir, "--test", "0"}, exitUsage, "--test 0"},
-		{[]string{"data", "import", truncated, "--name", "CIFAR10", "--dataset.dir", dir}, exitUsage, "of another kind"},
+		{[]string{"data", "import", truncated, "--name", "CIFAR10", "--dataset.dir", dir}, exitUsage, "of the kind cifar10"},
 		{[]string{"data", "lst"}, exitUsage, "list"},
 		{[]string{"train", "patches"}, exitUsage, "--out"},
 	} {

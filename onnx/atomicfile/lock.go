@@ -55,7 +55,7 @@ func Take(path string) (io.Closer, error) {
 			return lock, err
 		}
 		if time.Since(start) > lockWithin {
-			return nil, fmt.Errorf("%s: another process has had it for %v", path, lockWithin)
+			return nil, fmt.Errorf("%s: another process has had it for %v: run again once it has ended", path, lockWithin)
 		}
 	}
 }
