@@ -285,8 +285,8 @@ func nameOf(from, name, folder string, kind dataset.Kind) (_, _ string, err erro
 	folder = cmp.Or(folder, name)
 	if s, ok := dataset.Lookup(strings.ToLower(name)); ok && s.Kind != "" {
 		if kind != s.Kind {
-			return "", "", fmt.Errorf("%q is the name of a data set whose files are of the kind %s, and these are of the kind %s: "+
-				"give another with --name", s.Name, s.Kind, kind)
+			return "", "", fmt.Errorf("%q is the name of a data set whose files are of the kind %s, and these are of the "+
+				"kind %s: give another with --name", s.Name, s.Kind, kind)
 		}
 		name, folder = s.Name, s.Folders[0]
 	}

@@ -131,7 +131,7 @@ func unlessFull(err error) error {
 
 // makeBucket creates a bucket if it does not exist. It is as NATS makes them, but that single
 // messages can be erased, and that replaced ones stay until they are. One that NATS made itself keeps
-// what is deleted, which cannot be changed, and is refused.
+// deleted values, which cannot be changed, and is refused.
 func (s *Store) makeBucket(ctx context.Context, name string) (b bucket, err error) {
 	b.store = s
 	if st, err := s.js.Stream(ctx, "KV_"+name); err == nil && st.CachedInfo().Config.DenyDelete {
