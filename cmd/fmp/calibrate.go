@@ -60,7 +60,7 @@ func setFlags(cmd *cobra.Command, score *conformal.Score, byClass *bool, shares 
 			"classes; a class with too few calibration images is in every set")
 	fl.StringVar(shares, "proportions", "",
 		"shares of the classes among new images, where they are not those of the calibration images: "+
-			"equal, or `NAME=SHARE,...`")
+			"equal, or `NAME=SHARE,...`, divided by their sum; classes without one have none")
 }
 
 const calibrateHelp = `Read labelled images of one owner that took no part in making the classifier,

@@ -3,11 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
+	"fmp/featurize/digits"
 	"fmp/onnx/atomicfile"
 )
 
@@ -30,6 +33,12 @@ written, with one row of images for each class.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if part != "train" && part != "test" {
 				return usageErrorf("--part is %q; allowed are train and test", part)
+			}
+			if _, drawn := digits.VariantByName(o.Name); !drawn && cmd.Flags().Changed("seed") {
+				return usageErrorf("--seed is for drawn data sets; %s is read from files", o.Name)
+			}
+			if out != "" && !strings.EqualFold(filepath.Ext(out), ".png") {
+				return usageErrorf("--out %s: a contact sheet is a PNG; name it so", out)
 			}
 			var err error
 			if o.Skip, err = skipBad(onBad); err != nil {

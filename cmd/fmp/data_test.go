@@ -83,6 +83,8 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"data", "show", "--dataset", "mnist", "--dataset.dir", dir}, exitMissing,
 			"fmp data pull mnist"},
 		{[]string{"data", "show", "--part", "both"}, exitUsage, "train and test"},
+		{[]string{"data", "show", "--dataset", truncated, "--seed", "3"}, exitUsage, "--seed is for drawn data sets"},
+		{[]string{"data", "show", "--dataset", "digits", "-o", "sheet.jpg"}, exitUsage, "a contact sheet is a PNG"},
 		{[]string{"data", "pull", "imagenet"}, exitUsage, "mnist, cifar10 or cifar100"},
 		{[]string{"data", "pull", "minst"}, exitUsage, "did you mean mnist?"},
 		{[]string{"data", "show", "--dataset", "cifar-10", "--dataset.dir", dir}, exitMissing,

@@ -49,7 +49,7 @@ type Sets struct {
 	Level       float64         `yaml:"level" flag:"level" default:"0" allowed:"-1|0|0.5..0.999" rounds:"means moments" doc:"coverage of the prediction sets; 0 is 0.9 where the uploads have calibration points enough, -1 none"`
 	Score       conformal.Score `yaml:"score" flag:"score" default:"probability" allowed:"probability|adaptive" rounds:"means moments" doc:"conformity score of the sets: probability (small sets) or adaptive (larger sets for hard images)"`
 	ByClass     bool            `yaml:"by_class" flag:"by-class" default:"false" rounds:"means moments" doc:"sets that hold the images of each class as often as stated, whatever the shares of the classes; a class with too few calibration images is in every set"`
-	Proportions string          `yaml:"proportions" flag:"proportions" default:"" rounds:"means moments" doc:"shares of the classes among new images, where they are not those of the calibration images: equal, or NAME=SHARE,..."`
+	Proportions string          `yaml:"proportions" flag:"proportions" default:"" rounds:"means moments" doc:"shares of the classes among new images, where they are not those of the calibration images: equal, or NAME=SHARE,..., divided by their sum"`
 	Groups      string          `yaml:"groups" flag:"groups" default:"" rounds:"means moments" doc:"sets that hold for the images of each group of clients, NAME=CLIENT,...;..."`
 	// FalseShare of a round without judgement (Trust), or for one client, is 0; nil stands for the
 	// default.

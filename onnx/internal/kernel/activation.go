@@ -224,7 +224,10 @@ func newPReluBefore7(s *Spec) (Kernel, error) {
 func newClipByAttributes(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	lo, hi := s.float("min"), s.float("max")
-	most := greatest(s.In[0])
+	most := float64(math.MaxFloat32)
+	if s.In[0] == onnx.Float64 {
+		most = math.MaxFloat64
+	}
 	if !s.hasAttr("min") {
 		lo = -most
 	}
@@ -234,9 +237,14 @@ func newClipByAttributes(s *Spec) (Kernel, error) {
 	return floatKernel(s, 2, func(x float64) float64 { return min(max(x, lo), hi) })
 }
 
-// greatest is the greatest finite number of float32 or float64; half floats are clipped as float32.
-func greatest(d onnx.DType) float64 {
-	if d == onnx.Float64 {
+// greatest is the greatest finite number of the values' type, also where they are computed in float32.
+func greatest(s *Spec) float64 {
+	switch {
+	case s.rounded == onnx.Float16:
+		return 65504 // (2 - 2^-10) 2^15
+	case s.rounded == onnx.BFloat16:
+		return (2 - 0x1p-7) * 0x1p127
+	case s.In[0] == onnx.Float64:
 		return math.MaxFloat64
 	}
 	return math.MaxFloat32
@@ -245,13 +253,15 @@ func greatest(d onnx.DType) float64 {
 // Clip: min(max(x, lo), hi); bounds are scalars, each may be left out: it is then the type's lowest or
 // greatest finite number, which infinities are clipped to.
 func newClip(s *Spec) (Kernel, error) {
-	return numeric(s, clipOf[float32](true), clipOf[float64](true), clipOf[int64](false), clipOf[uint64](false))
+	most := greatest(s)
+	return numeric(s, clipOf[float32](most), clipOf[float64](most), clipOf[int64](0), clipOf[uint64](0))
 }
 
-func clipOf[T number](floats bool) Kernel {
+// clipOf clips to bounds that are given or, of floats, to most; most 0 is no bound.
+func clipOf[T number](most float64) Kernel {
 	bound := func(t *onnx.Tensor, absent float64) (T, bool, error) {
 		if t == nil {
-			return T(absent), floats, nil
+			return T(absent), absent != 0, nil
 		}
 		if t.Len() != 1 {
 			return 0, false, fmt.Errorf("a bound has shape %v where a scalar is expected", t.Shape)
@@ -259,10 +269,6 @@ func clipOf[T number](floats bool) Kernel {
 		return data[T](t)[0], true, nil
 	}
 	return func(c *Call) error {
-		var most float64
-		if floats {
-			most = greatest(c.In[0].DType)
-		}
 		lo, hasLo, err := bound(c.in(1), -most)
 		if err != nil {
 			return err

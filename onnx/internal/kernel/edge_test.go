@@ -13,6 +13,9 @@ func TestClipWithoutBounds(t *testing.T) {
 	x := onnx.NewTensor([]float32{float32(-inf), 1, float32(inf)}, 3)
 	d := onnx.NewTensor([]float64{-inf, 1, inf}, 3)
 	five := onnx.Scalar(float32(5))
+	half := func(d onnx.DType, bits ...uint16) *onnx.Tensor {
+		return &onnx.Tensor{DType: d, Shape: []int{len(bits)}, Data: bits}
+	}
 	for _, c := range []struct {
 		in   []*onnx.Tensor
 		want [3]float64
@@ -20,6 +23,9 @@ func TestClipWithoutBounds(t *testing.T) {
 		{[]*onnx.Tensor{x}, [3]float64{-math.MaxFloat32, 1, math.MaxFloat32}},
 		{[]*onnx.Tensor{d}, [3]float64{-math.MaxFloat64, 1, math.MaxFloat64}},
 		{[]*onnx.Tensor{x, five}, [3]float64{5, 5, math.MaxFloat32}},
+		{[]*onnx.Tensor{half(onnx.Float16, 0xfc00, 0x3c00, 0x7c00)}, [3]float64{-65504, 1, 65504}},
+		{[]*onnx.Tensor{half(onnx.BFloat16, 0xff80, 0x3f80, 0x7f80)},
+			[3]float64{-0xffp120, 1, 0xffp120}},
 		{[]*onnx.Tensor{onnx.NewTensor([]int64{math.MinInt64, 1, 7}, 3)}, [3]float64{math.MinInt64, 1, 7}},
 	} {
 		got := evaluated(t, 1, &onnx.Node{Op: "Clip"}, nil, c.in...)

@@ -85,6 +85,9 @@ func Prepare(s *Spec) (Kernel, error) {
 	if half {
 		for i, d := range s.In {
 			if halves.Has(d) {
+				if i == 0 {
+					s.rounded = d
+				}
 				s.In[i] = onnx.Float32
 			}
 		}

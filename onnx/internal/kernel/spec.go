@@ -34,9 +34,10 @@ type Spec struct {
 	// last one's.
 	After []*Spec
 
-	attrs op.Values
-	used  map[string]bool
-	err   error
+	rounded onnx.DType // the half-precision type that In[0] was before Def.Half, if any
+	attrs   op.Values
+	used    map[string]bool
+	err     error
 }
 
 // keeps is Keep of the product of factors float32 numbers.
