@@ -34,13 +34,10 @@ written, with one row of images for each class.`,
 			if part != "train" && part != "test" {
 				return usageErrorf("--part is %q; allowed are train and test", part)
 			}
-			if _, drawn := digits.VariantByName(o.Name); !drawn && cmd.Flags().Changed("seed") {
-				return usageErrorf("--seed is for drawn data sets; %s is read from files", o.Name)
+			err := checkShow(o.Name, out, cmd.Flags().Changed("seed"))
+			if err != nil {
+				return err
 			}
-			if out != "" && !strings.EqualFold(filepath.Ext(out), ".png") {
-				return usageErrorf("--out %s: a contact sheet is a PNG; name it so", out)
-			}
-			var err error
 			if o.Skip, err = skipBad(onBad); err != nil {
 				return err
 			}
@@ -98,6 +95,17 @@ written, with one row of images for each class.`,
 	f.IntVar(&scale, "scale", 2, "magnification of the sheet, 1 to 16")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// checkShow refuses a seed for a data set that is not drawn, and a sheet that is no PNG.
+func checkShow(name, sheet string, seed bool) error {
+	if _, drawn := digits.VariantByName(name); !drawn && seed {
+		return usageErrorf("--seed is for drawn data sets; %s is read from files", name)
+	}
+	if sheet != "" && !strings.EqualFold(filepath.Ext(sheet), ".png") {
+		return usageErrorf("--out %s: a contact sheet is a PNG; name it so", sheet)
+	}
+	return nil
 }
 
 // printDataset writes the numbers of a data set, its classes, and the file of its contact sheet, if
