@@ -51,12 +51,13 @@ func Eigen(a blas64.General) (values []float64, vectors blas64.General) {
 			x[i] = math.Ldexp(v, -exponent)
 		}
 	}
-	values, vectors = divide(t.d, t.e)
-	for i, v := range values {
-		values[i] = math.Ldexp(v, exponent)
+	vectors = zeros(n, n)
+	divide(t.d, t.e, vectors, newScratch(n))
+	for i, v := range t.d {
+		t.d[i] = math.Ldexp(v, exponent)
 	}
 	t.back(vectors)
-	return values, vectors
+	return t.d, vectors
 }
 
 // tridiagonal is the state of a reduction: rows and columns before that in hand have their
@@ -69,6 +70,10 @@ type tridiagonal struct {
 
 func row64(a blas64.General, i int) []float64 { return a.Data[i*a.Stride : i*a.Stride+a.Cols] }
 
+func zeros(rows, cols int) blas64.General {
+	return blas64.General{Rows: rows, Cols: cols, Stride: max(cols, 1), Data: make([]float64, rows*cols)}
+}
+
 func vec(x []float64) blas64.Vector { return blas64.Vector{N: len(x), Data: x, Inc: 1} }
 
 func part(a blas64.General, i, j int) blas64.General {
@@ -80,42 +85,42 @@ func part(a blas64.General, i, j int) blas64.General {
 // V'.
 func (t *tridiagonal) reduce(from, to int) {
 	n, w := t.a.Rows, to-from
-	// a reflector a row
-	v := blas64.General{Rows: w, Cols: n - from, Stride: n - from, Data: make([]float64, w*(n-from))}
-	// W, a row each
-	u := blas64.General{Rows: w, Cols: n - from, Stride: n - from, Data: make([]float64, w*(n-from))}
+	s := zeros(2*w, n-from) // a row of V', then one of W'
+	by, sums := make([]float64, 2*w), make([]float64, 2*w)
 	for j := from; j < to; j++ {
 		i := j - from
 		x := row64(t.a, j)[j:]
-		for l := range i { // what the reflectors of this block did to row j
-			blas64.Axpy(-row64(u, l)[i], vec(row64(v, l)[i:]), vec(x))
-			blas64.Axpy(-row64(v, l)[i], vec(row64(u, l)[i:]), vec(x))
+		for l := range 2 * i {
+			by[l^1] = -s.Data[l*s.Stride+i]
 		}
+		addRows(s.Data[i:], s.Stride, by[:2*i], x) // what this block's reflectors did to row j
 		t.d[j] = x[0]
 		if j == n-1 {
 			break
 		}
 		x = x[1:]
 		t.e[j], t.tau[j] = reflect(x)
-		copy(row64(v, i)[i+1:], x)
-		p := row64(u, i)[i+1:]
+		copy(row64(s, 2*i)[i+1:], x)
+		p := row64(s, 2*i+1)[i+1:]
 		timesSymmetric(part(t.a, j+1, j+1), x, p)
-		for l := range i {
-			vl, ul := row64(v, l)[i+1:], row64(u, l)[i+1:]
-			a, b := blas64.Dot(vec(ul), vec(x)), blas64.Dot(vec(vl), vec(x))
-			blas64.Axpy(-a, vec(vl), vec(p))
-			blas64.Axpy(-b, vec(ul), vec(p))
+		dotRows(s.Data[i+1:], s.Stride, x, sums[:2*i])
+		for l, sum := range sums[:2*i] {
+			by[l^1] = -sum
 		}
+		addRows(s.Data[i+1:], s.Stride, by[:2*i], p)
 		blas64.Scal(t.tau[j], vec(p))
 		blas64.Axpy(-t.tau[j]/2*blas64.Dot(vec(p), vec(x)), vec(x), vec(p))
 	}
 	if to < n {
-		rest, vr, ur := part(t.a, to, to), part(v, 0, w), part(u, 0, w)
+		swapped := zeros(2*w, n-to)
+		for l := range 2 * w {
+			copy(row64(swapped, l^1), row64(s, l)[w:])
+		}
+		rest := part(t.a, to, to)
 		for i := 0; i < n-to; i += updateRows {
 			h := min(updateRows, n-to-i)
-			c, vi, ui := block(rest, i, h, i, n-to-i), part(vr, 0, i), part(ur, 0, i)
-			Gemm(blas.Trans, blas.NoTrans, -1, block(vi, 0, w, 0, h), ui, 1, c)
-			Gemm(blas.Trans, blas.NoTrans, -1, block(ui, 0, w, 0, h), vi, 1, c)
+			Gemm(blas.Trans, blas.NoTrans, -1, block(s, 0, 2*w, w+i, h), part(swapped, 0, i), 1,
+				block(rest, i, h, i, n-to-i))
 		}
 	}
 }
@@ -137,21 +142,26 @@ func timesSymmetric(a blas64.General, x, p []float64) {
 			continue
 		}
 		for r := i; r < i+4; r++ { // the block on the diagonal
-			row := row64(a, r)
-			p[r] += row[r] * x[r]
-			for c := r + 1; c < i+4; c++ {
-				p[r] += row[c] * x[c]
-				p[c] += row[c] * x[r]
+			row := row64(a, r)[r : i+4]
+			xr, to := x[r:i+4], p[r:i+4]
+			to[0] += row[0] * xr[0]
+			for c := 1; c < len(row); c++ {
+				to[0] += row[c] * xr[c]
+				to[c] += row[c] * xr[0]
 			}
 		}
 		at, by := i+4, [4]float64{x[i], x[i+1], x[i+2], x[i+3]}
 		var sums [4]float64
 		if at < n {
-			done := half4(n-at, a.Data[i*a.Stride+at:], a.Stride, x[at:], p[at:], &by, &sums)
+			done := at + half4(n-at, a.Data[i*a.Stride+at:], a.Stride, x[at:], p[at:], &by, &sums)
+			xs, ps := x[done:], p[done:]
 			for r := range 4 {
-				row := row64(a, i+r)[at+done:]
-				p[i+r] += sums[r] + blas64.Dot(vec(row), vec(x[at+done:]))
-				blas64.Axpy(by[r], vec(row), vec(p[at+done:]))
+				sum, b := sums[r], by[r]
+				for c, v := range row64(a, i+r)[done:] {
+					sum += v * xs[c]
+					ps[c] += v * b
+				}
+				p[i+r] += sum
 			}
 		}
 		i += 4
@@ -177,69 +187,70 @@ func reflect(x []float64) (e, tau float64) {
 // are I - V' T V (Schreiber and Van Loan 1989).
 func (t *tridiagonal) back(z blas64.General) {
 	n := t.a.Rows
+	tv, vz := make([]float64, together*n), make([]float64, together*n)
 	for from := (n - 1) / together * together; from >= 0; from -= together {
 		w := min(from+together, n-1) - from
 		if w < 1 {
 			continue
 		}
 		m := n - from - 1
-		v := blas64.General{Rows: w, Cols: m, Stride: m, Data: make([]float64, w*m)}
+		v := block(t.a, from, w, from+1, m)
 		for i := range w {
-			copy(row64(v, i)[i:], row64(t.a, from+i)[from+i+1:])
+			clear(row64(v, i)[:i])
 		}
-		// T, upper triangular
-		f := blas64.General{Rows: w, Cols: w, Stride: w, Data: make([]float64, w*w)}
-		gram := blas64.General{Rows: w, Cols: w, Stride: w, Data: make([]float64, w*w)}
-		Gemm(blas.NoTrans, blas.Trans, 1, v, v, 0, gram)
-		for i := range w {
-			tau := t.tau[from+i]
-			f.Data[i*w+i] = tau
-			for r := range i {
-				var s float64
-				for l := r; l < i; l++ {
-					s += f.Data[r*w+l] * gram.Data[l*w+i]
-				}
-				f.Data[r*w+i] = -tau * s
-			}
-		}
+		tv, vz := blas64.General{Rows: w, Cols: m, Stride: m, Data: tv[:w*m]},
+			blas64.General{Rows: w, Cols: n, Stride: n, Data: vz[:w*n]}
 		rest := part(z, from+1, 0)
-		vz := blas64.General{Rows: w, Cols: n, Stride: n, Data: make([]float64, w*n)}
-		tvz := blas64.General{Rows: w, Cols: n, Stride: n, Data: make([]float64, w*n)}
+		Gemm(blas.Trans, blas.NoTrans, 1, compact(v, t.tau[from:]), v, 0, tv)
 		Gemm(blas.NoTrans, blas.NoTrans, 1, v, rest, 0, vz)
-		Gemm(blas.NoTrans, blas.NoTrans, 1, f, vz, 0, tvz)
-		Gemm(blas.Trans, blas.NoTrans, -1, v, tvz, 1, rest)
+		Gemm(blas.Trans, blas.NoTrans, -1, tv, vz, 1, rest)
 	}
 }
 
-// divide returns eigenvalues, ascending, and eigenvectors of the tridiagonal matrix of diagonal d
-// and off-diagonal e, which it overwrites.
-func divide(d, e []float64) ([]float64, blas64.General) {
+// compact returns T, upper triangular, of reflectors that are the rows of v.
+func compact(v blas64.General, tau []float64) blas64.General {
+	w := v.Rows
+	f, gram := zeros(w, w), zeros(w, w)
+	Gemm(blas.NoTrans, blas.Trans, 1, v, v, 0, gram)
+	for i := range w {
+		f.Data[i*w+i] = tau[i]
+		for r := range i {
+			var s float64
+			for l := r; l < i; l++ {
+				s += f.Data[r*w+l] * gram.Data[l*w+i]
+			}
+			f.Data[r*w+i] = -tau[i] * s
+		}
+	}
+	return f
+}
+
+// divide sets d to the eigenvalues, ascending, and q, zeros, to the eigenvectors of the tridiagonal
+// matrix of diagonal d and off-diagonal e, which it overwrites.
+func divide(d, e []float64, q blas64.General, s *scratch) {
 	n := len(d)
-	q := blas64.General{Rows: n, Cols: n, Stride: n, Data: make([]float64, n*n)}
 	if n <= leaf {
 		work := make([]float64, max(1, 2*n-2))
-		if !(lapack.Implementation{}).Dsteqr('I', n, d, e, q.Data, n, work) {
+		if !(lapack.Implementation{}).Dsteqr('I', n, d, e, q.Data, q.Stride, work) {
 			for i := range d {
 				d[i] = math.NaN()
 			}
 		}
-		return d, q
+		return
 	}
 	m := n / 2
 	between := e[m-1]
 	d[m-1] -= math.Abs(between)
 	d[m] -= math.Abs(between)
-	low, q1 := divide(d[:m], e[:m-1])
-	high, q2 := divide(d[m:], e[m:])
-	j := &join{d: append(append([]float64{}, low...), high...), z: make([]float64, n), q: q,
-		rho: 2 * math.Abs(between)}
-	for i := range m {
-		copy(row64(q, i), row64(q1, i))
-		j.z[i] = row64(q1, m-1)[i] / math.Sqrt2
+	divide(d[:m], e[:m-1], block(q, 0, m, 0, m), s)
+	divide(d[m:], e[m:], block(q, m, n-m, m, n-m), s)
+	j := &join{d: d, z: make([]float64, n), q: q, upper: m, rho: 2 * math.Abs(between), scratch: s}
+	for i := range n {
+		if i < m {
+			j.z[i] = row64(q, m-1)[i] / math.Sqrt2
+		} else {
+			j.z[i] = math.Copysign(1, between) * row64(q, m)[i] / math.Sqrt2
+		}
 	}
-	for i := range n - m {
-		copy(row64(q, m+i)[m:], row64(q2, i))
-		j.z[m+i] = math.Copysign(1, between) * row64(q2, 0)[i] / math.Sqrt2
-	}
-	return j.solve()
+	j.solve()
 }

@@ -5,14 +5,19 @@ import "fmt"
 // Dots sets out, n numbers, to the products of the rows of a, n x len(x), with x. It reads a once,
 // at the speed of memory, and as it lies. The order of its sums is its own.
 func Dots[T float32 | float64](a, x, out []T) {
+	checkRows(len(a), len(out), len(x))
+	dotRows(a, len(x), x, out)
+}
+
+// dotRows is [Dots] of rows that are as apart.
+func dotRows[T float32 | float64](a []T, as int, x, out []T) {
 	n, d := len(out), len(x)
-	checkRows(len(a), n, d)
 	i := 0
 	for ; i+4 <= n; i += 4 {
-		done := dots4(d, a[i*d:], d, x, out[i:])
+		done := dots4(d, a[i*as:], as, x, out[i:])
 		for r := i; r < i+4; r++ {
 			var sum T
-			for j, v := range a[r*d+done : (r+1)*d] {
+			for j, v := range a[r*as+done : r*as+d] {
 				sum += v * x[done+j]
 			}
 			if done > 0 {
@@ -23,7 +28,7 @@ func Dots[T float32 | float64](a, x, out []T) {
 	}
 	for ; i < n; i++ {
 		var sum T
-		for j, v := range a[i*d : (i+1)*d] {
+		for j, v := range a[i*as : i*as+d] {
 			sum += v * x[j]
 		}
 		out[i] = sum
@@ -32,20 +37,25 @@ func Dots[T float32 | float64](a, x, out []T) {
 
 // AddRows adds the rows of a, len(by) x len(y), times by to y. It reads a once, as [Dots] does.
 func AddRows[T float32 | float64](a, by, y []T) {
+	checkRows(len(a), len(by), len(y))
+	addRows(a, len(y), by, y)
+}
+
+// addRows is [AddRows] of rows that are as apart.
+func addRows[T float32 | float64](a []T, as int, by, y []T) {
 	n, d := len(by), len(y)
-	checkRows(len(a), n, d)
 	i := 0
 	for ; i+4 <= n; i += 4 {
-		done := adds4(d, a[i*d:], d, by[i:], y)
+		done := adds4(d, a[i*as:], as, by[i:], y)
 		b := (*[4]T)(by[i:])
-		r0, r1 := a[i*d:(i+1)*d], a[(i+1)*d:(i+2)*d]
-		r2, r3 := a[(i+2)*d:(i+3)*d], a[(i+3)*d:(i+4)*d]
+		r0, r1 := a[i*as:i*as+d], a[(i+1)*as:(i+1)*as+d]
+		r2, r3 := a[(i+2)*as:(i+2)*as+d], a[(i+3)*as:(i+3)*as+d]
 		for j := done; j < d; j++ {
 			y[j] += b[0]*r0[j] + b[1]*r1[j] + b[2]*r2[j] + b[3]*r3[j]
 		}
 	}
 	for ; i < n; i++ {
-		for j, v := range a[i*d : (i+1)*d] {
+		for j, v := range a[i*as : i*as+d] {
 			y[j] += by[i] * v
 		}
 	}

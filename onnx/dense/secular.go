@@ -8,23 +8,42 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// join is the eigenproblem of Q (diag(d) + rho z z') Q', rho > 0, |z| = 1.
+// join is the eigenproblem of Q (diag(d) + rho z z') Q', rho > 0, |z| = 1. Q is made of two blocks on
+// its diagonal, of which the first has upper rows.
 type join struct {
-	d, z []float64
-	q    blas64.General
-	rho  float64
+	d, z  []float64
+	q     blas64.General
+	upper int
+	rho   float64
+	*scratch
 }
+
+// scratch is room for joins, one after the other.
+type scratch struct{ inverse, old, made, row []float64 }
+
+func newScratch(n int) *scratch {
+	room := func() []float64 { return make([]float64, n*n) }
+	return &scratch{room(), room(), room(), make([]float64, n)}
+}
+
+// The blocks of Q that a column has numbers in.
+const (
+	inUpper = 1 << iota
+	inLower
+)
 
 const epsilon = 0x1p-53
 
-// solve returns eigenvalues, ascending, and eigenvectors. Poles whose weight is nothing, or that
-// coincide with another, are eigenvalues as they are; the others move to the roots of the secular
-// equation.
-func (j *join) solve() ([]float64, blas64.General) {
+// solve makes d the eigenvalues, ascending, and q the eigenvectors. Poles whose weight is nothing,
+// or that coincide with another, are eigenvalues as they are; the others move to the roots of the
+// secular equation.
+func (j *join) solve() {
 	n := len(j.d)
-	order := make([]int, n)
+	order, in := make([]int, n), make([]uint8, n)
 	for i := range order {
-		order[i] = i
+		if order[i], in[i] = i, inUpper; i >= j.upper {
+			in[i] = inLower
+		}
 	}
 	slices.SortFunc(order, func(a, b int) int {
 		switch {
@@ -35,42 +54,71 @@ func (j *join) solve() ([]float64, blas64.General) {
 		}
 		return a - b
 	})
-	moved, kept := j.deflate(order)
+	moved, kept := j.deflate(order, in)
 	k := len(moved)
 	values := make([]float64, 0, n)
-	u := blas64.General{Rows: k, Cols: k, Stride: k, Data: make([]float64, k*k)}
-	s := &secular{rho: j.rho, d: make([]float64, k), z: make([]float64, k), square: make([]float64, k),
-		gap: make([]float64, k)}
+	u := blas64.General{Rows: k, Cols: k, Stride: max(k, 1), Data: j.inverse[:k*k]} // a vector a row
+	s := &secular{rho: j.rho, d: make([]float64, k), z: make([]float64, k), square: make([]float64, k)}
 	for i, at := range moved {
 		s.d[i], s.z[i] = j.d[at], j.z[at]
 		s.square[i] = s.rho * s.z[i] * s.z[i]
 	}
 	for i := range k {
+		s.inverse = row64(u, i)
 		values = append(values, s.root(i))
-		for l, g := range s.gap { // d_l - lambda_i
-			u.Data[l*k+i] = g
-		}
 	}
-	s.vectors(u)
-	old := blas64.General{Rows: n, Cols: k, Stride: max(k, 1), Data: make([]float64, n*max(k, 1))}
-	for r := range n {
-		from, to := row64(j.q, r), row64(old, r)
-		for i, at := range moved {
-			to[i] = from[at]
-		}
-	}
-	made := blas64.General{Rows: n, Cols: k, Stride: max(k, 1), Data: make([]float64, n*max(k, 1))}
-	Gemm(blas.NoTrans, blas.NoTrans, 1, old, u, 0, made)
+	groups, to := grouped(moved, in)
+	s.vectors(u, to, j.row)
+	made := blas64.General{Rows: n, Cols: k, Stride: max(k, 1), Data: j.made[:n*k]}
+	j.times(made, u, moved, to, rows{0, j.upper, 0, groups[1]})
+	j.times(made, u, moved, to, rows{j.upper, n, groups[0], k})
 	for _, at := range kept {
 		values = append(values, j.d[at])
 	}
-	return j.sorted(values, made, kept)
+	j.sort(values, made, kept)
 }
 
-// sorted returns values in ascending order, with the columns of made and then the kept ones of q in
-// the same order.
-func (j *join) sorted(values []float64, made blas64.General,
-	kept []int) ([]float64, blas64.General) {
+// grouped returns the places of moved columns where those of the upper block come first, those of
+// the lower one last, and how many of the first and of the first two groups there are.
+func grouped(moved []int, in []uint8) (ends [2]int, to []int) {
+	to = make([]int, len(moved))
+	next := 0
+	for g, group := range []uint8{inUpper, inUpper | inLower, inLower} {
+		for i, at := range moved {
+			if in[at] == group {
+				to[i] = next
+				next++
+			}
+		}
+		if g < 2 {
+			ends[g] = next
+		}
+	}
+	return ends, to
+}
+
+// rows are those from from to to-1 of Q, whose numbers are in the grouped columns from first to end-1.
+type rows struct{ from, to, first, end int }
+
+// times sets rows of made to those of Q's moved columns by u', of which all others are zeros there.
+func (j *join) times(made, u blas64.General, moved, to []int, r rows) {
+	h, w := r.to-r.from, r.end-r.first
+	old := blas64.General{Rows: h, Cols: w, Stride: max(w, 1), Data: j.old[:h*w]}
+	for i := range h {
+		from, into := row64(j.q, r.from+i), row64(old, i)
+		for l, at := range moved {
+			if c := to[l] - r.first; c >= 0 && c < w {
+				into[c] = from[at]
+			}
+		}
+	}
+	Gemm(blas.NoTrans, blas.Trans, 1, old, block(u, 0, u.Rows, r.first, w), 0,
+		block(made, r.from, h, 0, made.Cols))
+}
+
+// sort makes d the values in ascending order, and q the columns of made and then its own kept ones
+// in the same order.
+func (j *join) sort(values []float64, made blas64.General, kept []int) {
 	n := len(values)
 	order := make([]int, n)
 	for i := range order {
@@ -84,11 +132,10 @@ func (j *join) sorted(values []float64, made blas64.General,
 		}
 		return 0
 	})
-	out := make([]float64, n)
 	for i, from := range order {
-		out[i] = values[from]
+		j.d[i] = values[from]
 	}
-	row := make([]float64, n)
+	row := j.row[:n]
 	for r := range n {
 		to := row64(j.q, r)
 		for i, from := range order {
@@ -100,12 +147,12 @@ func (j *join) sorted(values []float64, made blas64.General,
 		}
 		copy(to, row)
 	}
-	return out, j.q
 }
 
 // deflate divides the poles, given in ascending order, in those that move and those that are kept.
-// Of two that nearly coincide a rotation of their vectors gives one the whole weight.
-func (j *join) deflate(order []int) (moved, kept []int) {
+// Of two that nearly coincide a rotation of their vectors gives one the whole weight; both are then in
+// the blocks of either.
+func (j *join) deflate(order []int, in []uint8) (moved, kept []int) {
 	var most float64
 	for i := range j.d {
 		most = max(most, math.Abs(j.d[i]), math.Abs(j.z[i]))
@@ -126,6 +173,8 @@ func (j *join) deflate(order []int) (moved, kept []int) {
 				n := len(j.d)
 				blas64.Rot(blas64.Vector{N: n, Inc: j.q.Stride, Data: j.q.Data[last:]},
 					blas64.Vector{N: n, Inc: j.q.Stride, Data: j.q.Data[at:]}, c, s)
+				in[last] |= in[at]
+				in[at] = in[last]
 				a, b := j.d[last], j.d[at]
 				j.d[last], j.d[at] = a*c*c+b*s*s, a*s*s+b*c*c
 				kept = append(kept, last)
@@ -145,26 +194,30 @@ func (j *join) deflate(order []int) (moved, kept []int) {
 type secular struct {
 	rho          float64
 	d, z, square []float64
-	gap          []float64 // d_l - lambda of the last root
+	inverse      []float64 // 1 / (d_l - lambda) of the last root
 }
 
-// at sets the gaps for lambda = origin + mu, and returns the two sums, up to pole i and beyond it,
-// with their derivatives.
+// at sets the inverses of the gaps for lambda = origin + mu, and returns the two sums, up to pole i
+// and beyond it, with their derivatives.
 func (s *secular) at(origin, mu float64, i int) (below, above, slopeBelow, slopeAbove float64) {
-	for l, d := range s.d {
-		g := (d - origin) - mu
-		s.gap[l] = g
-		t := s.square[l] / g
-		if l <= i {
-			below, slopeBelow = below+t, slopeBelow+t/g
-		} else {
-			above, slopeAbove = above+t, slopeAbove+t/g
-		}
+	d, square, inverse := s.d, s.square[:len(s.d)], s.inverse[:len(s.d)]
+	for l := 0; l <= i; l++ {
+		v := 1 / ((d[l] - origin) - mu)
+		inverse[l] = v
+		t := square[l] * v
+		below, slopeBelow = below+t, slopeBelow+t*v
+	}
+	for l := i + 1; l < len(d); l++ {
+		v := 1 / ((d[l] - origin) - mu)
+		inverse[l] = v
+		t := square[l] * v
+		above, slopeAbove = above+t, slopeAbove+t*v
 	}
 	return below, above, slopeBelow, slopeAbove
 }
 
-// root returns root i, between poles i and i+1, and leaves its distances to all poles in gap. Each
+// root returns root i, between poles i and i+1, and leaves the inverses of its distances to all
+// poles. Each
 // step solves the equation of two poles that agrees in value and slope on either side (Li 1994),
 // and halves the bracket where that leaves it.
 func (s *secular) root(i int) float64 {
@@ -212,7 +265,7 @@ func (s *secular) step(pair int, f, slopeBelow, slopeAbove float64) float64 {
 	if pair+1 >= len(s.d) {
 		return math.NaN()
 	}
-	p, q := s.gap[pair], s.gap[pair+1]
+	p, q := 1/s.inverse[pair], 1/s.inverse[pair+1]
 	c := f - p*slopeBelow - q*slopeAbove
 	a := (p+q)*f - p*q*(slopeBelow+slopeAbove)
 	b := p * q * f
@@ -229,32 +282,37 @@ func (s *secular) step(pair int, f, slopeBelow, slopeAbove float64) float64 {
 	return 2 * b / (a + root)
 }
 
-// vectors turns columns of d_l - lambda_i into eigenvectors: those of a matrix with exactly these
-// roots, so that they are orthogonal.
-func (s *secular) vectors(u blas64.General) {
+// vectors turns rows of 1 / (d_l - lambda_i) into eigenvectors: those of a matrix with exactly these
+// roots, so that they are orthogonal (Gu and Eisenstat 1995). Number l of each goes to place to[l].
+func (s *secular) vectors(u blas64.General, to []int, row []float64) {
 	k := len(s.d)
 	weight := make([]float64, k)
-	for l := range k {
-		w := u.Data[l*k+l]
-		for i := range k {
-			if i != l {
-				w *= u.Data[l*k+i] / (s.d[l] - s.d[i])
+	for l := range weight {
+		weight[l] = 1
+	}
+	for i := range k {
+		inverse, d := row64(u, i)[:k], s.d[:k]
+		for l, v := range inverse {
+			if l != i {
+				v *= d[l] - d[i]
 			}
+			weight[l] /= v
 		}
+	}
+	for l, w := range weight {
 		weight[l] = math.Copysign(math.Sqrt(math.Abs(w)), s.z[l])
 	}
-	norm := make([]float64, k)
-	for l := range k {
-		row := u.Data[l*k : (l+1)*k]
-		for i, g := range row {
-			row[i] = weight[l] / g
-			norm[i] += row[i] * row[i]
+	for i := range k {
+		inverse := row64(u, i)
+		var norm float64
+		for l, v := range inverse {
+			v *= weight[l]
+			row[l] = v
+			norm += v * v
 		}
-	}
-	for l := range k {
-		row := u.Data[l*k : (l+1)*k]
-		for i := range row {
-			row[i] /= math.Sqrt(norm[i])
+		norm = 1 / math.Sqrt(norm)
+		for l, at := range to {
+			inverse[at] = row[l] * norm
 		}
 	}
 }
