@@ -32,6 +32,8 @@ type Shard struct {
 	Cached bool `json:"cached"`
 	// LeftOut is the number of its images that cannot be decoded; their features are NaN.
 	LeftOut int `json:"left_out,omitempty"`
+	// Notes are the data set's remarks, which name files that are left out.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // RunShard computes shard i of n, counted from 0, of the features of a data set and stores it in

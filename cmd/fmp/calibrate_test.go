@@ -170,6 +170,9 @@ func TestCalibrate(t *testing.T) {
 	}{
 		{"prove no such share", []string{"predict", at("sets.onnx"), images, "--error", "0.001"}},
 		{"give one", []string{"predict", at("sets.onnx"), images, "--error", "0.1", "--reject", "0.5"}},
+		{"--adapt is for another", []string{"predict", at("sets.onnx"), images, "--error", "0.3", "--adapt", images}},
+		{"numbers of at least 0", []string{"predict", at("sets.onnx"), images, "--count", "-1"}},
+		{"numbers of at least 0", []string{"evaluate", at("sets.onnx"), images, "--labels", labels, "--skip=-1"}},
 		{"no calibration images", []string{"predict", kept[0], images, "--error", "0.1"}},
 		{"at least 199 calibration points, and there are 120",
 			append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o", at("no.onnx")},

@@ -60,6 +60,7 @@ these once. Images that cannot be decoded are named at the end, or left out with
 			return usageError(err)
 		}
 		bar.close()
+		remark(cmd, got.Notes)
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), got)
 		}
@@ -79,6 +80,13 @@ these once. Images that cannot be decoded are named at the end, or left out with
 	}
 	cmd.AddCommand(newFeaturesMergeCommand())
 	return cmd
+}
+
+// remark prints the remarks of a data set, which name the images that are left out.
+func remark(cmd *cobra.Command, notes []string) {
+	for _, n := range notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.CommandPath(), n)
+	}
 }
 
 // parseShard reads i/N.

@@ -39,7 +39,11 @@ func TestFeatures(t *testing.T) {
 		data = must.Get(os.ReadFile(files[0]))(t)
 		return filepath.Base(files[0]), data
 	}
-	step(append([]string{"features"}, of...)...)
+	must.Do(t, os.WriteFile(filepath.Join(photos, "train", "0", "bad.png"), []byte("no image"), 0o600))
+	of = append(of, "--on-bad", "skip")
+	if _, errs := step(append([]string{"features"}, of...)...); !strings.Contains(errs, "0/bad.png") {
+		t.Errorf("an image that is left out is not named: %s", errs)
+	}
 	name, want := store()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for i := range 3 {

@@ -303,6 +303,7 @@ func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, uplo
 	if err != nil {
 		return nil, none, upload, usageError(err)
 	}
+	remark(cmd, images.Set.Notes)
 	p := &predictors{cfg: cfg, behind: images.Behind(), classes: images.Set.Classes}
 	if err := p.find(); err != nil {
 		return nil, none, upload, usageError(err)

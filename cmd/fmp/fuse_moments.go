@@ -176,6 +176,7 @@ func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings,
 	if err != nil {
 		return discriminant.Kappa{}, usageError(err)
 	}
+	remark(cmd, images.Set.Notes)
 	f := images.Features
 	var mean, std []float32
 	if f.Stats != nil {

@@ -8,6 +8,7 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 )
@@ -40,11 +41,8 @@ nothing else changes. A manifest of ours is kept, its command line completed.`,
 				return usageErrorf("%s has no float32 weight of %d elements or more whose values half "+
 					"precision can hold; nothing was written", args[0], least)
 			}
-			if manifest, err := models.ReadManifest(m); err == nil && manifest.Command != "" {
-				manifest.Command += " && fmp onnx half"
-				if err := manifest.Write(m); err != nil {
-					return err
-				}
+			if err := descends(m, args[0], "fmp onnx half"); err != nil {
+				return err
 			}
 			if err := serde.Save(out, m); err != nil {
 				return err
@@ -69,4 +67,27 @@ nothing else changes. A manifest of ours is kept, its command line completed.`,
 	cmd.Flags().IntVar(&least, "least", 1024, "elements that a tensor must have to be stored so")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// descends records in a model of the program's that the file at path was made into it by a command;
+// a classifier then remains one that a notice of its round supersedes.
+func descends(m *onnx.Model, path, command string) error {
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return nil // another program's
+	}
+	if f.Command != "" {
+		f.Command += " && " + command
+		if err := f.Write(m); err != nil {
+			return err
+		}
+	}
+	if f.Kind != models.KindClassifier {
+		return nil
+	}
+	digest, err := models.DigestFile(path, serde.MaxFileBytes)
+	if err != nil {
+		return err
+	}
+	return models.Descends(m, digest)
 }

@@ -188,11 +188,8 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err != nil {
 		return usageError(fmt.Errorf("%s: %w", path, err))
 	}
-	if manifest.Command != "" {
-		manifest.Command += " && fmp onnx quantise"
-		if err := manifest.Write(to); err != nil {
-			return err
-		}
+	if err := descends(to, path, "fmp onnx quantise"); err != nil {
+		return err
 	}
 	if report.Test, err = compareModels(cmd.Context(), e, m, to, tests, ds); err != nil {
 		return usageError(err)

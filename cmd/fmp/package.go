@@ -22,6 +22,7 @@ const maxCard = 4 << 20
 type packageRun struct {
 	options        serving.Options
 	out, card, key string
+	notice         noticeFlags
 	asJSON         bool
 }
 
@@ -63,6 +64,7 @@ With --signed-by the signature CLASSIFIER.sig is verified with that key and goes
 	fl.IntVar(&o.options.Instances, "instances", 1,
 		"number of copies of the model that run at the same time")
 	fl.BoolVar(&o.options.GPU, "gpu", false, "run the copies on the GPU")
+	o.notice.bind(cmd)
 	fl.StringVar(&o.card, "card", "", "model card, a `FILE` in Markdown")
 	fl.StringVar(&o.key, "signed-by", "",
 		"public key `FILE` (PEM, P-256) of the signer of CLASSIFIER.sig")
@@ -77,6 +79,9 @@ With --signed-by the signature CLASSIFIER.sig is verified with that key and goes
 }
 
 func (o *packageRun) run(w io.Writer, path string) error {
+	if err := o.notice.heed(path); err != nil {
+		return err
+	}
 	data, err := regularfile.ReadFile(path, serde.MaxFileBytes)
 	if err != nil {
 		return usageError(fmt.Errorf("package: %w", err))

@@ -106,7 +106,14 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
 	if err != nil {
 		return nil, err
 	}
+	if f.skip < 0 || f.count < 0 {
+		return nil, usageErrorf("--skip is %d and --count %d; allowed are numbers of at least 0", f.skip, f.count)
+	}
 	if strings.HasSuffix(strings.ToLower(path), ".npy") {
+		if f.skip > 0 || f.count > 0 || f.byNumber {
+			return nil, usageErrorf("--skip, --count and --%s do not go with feature rows (%s)",
+				imagefile.ByNumberFlag, path)
+		}
 		rows, err := npy.Load(path)
 		if err != nil {
 			return nil, usageError(err)
@@ -255,6 +262,10 @@ func newPredictCommand() *cobra.Command {
 		}
 		if err := withoutListen(cmd); err != nil {
 			return err
+		}
+		if camera != "" && cmd.Flags().Changed("error") {
+			return usageErrorf("--error is proved by calibration images of the clients' cameras, and --adapt " +
+				"is for another: give one of the two")
 		}
 		format, err := formatOf(asJSON, asCSV)
 		if err != nil {

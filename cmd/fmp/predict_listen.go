@@ -38,6 +38,7 @@ func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level
 	if err != nil {
 		return nil, usageError(err)
 	}
+	digest := about.Digest
 	if level != 0 {
 		if m, about, err = models.AtLevel(m, about, level); err != nil {
 			return nil, usageError(err)
@@ -53,6 +54,9 @@ func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level
 		if m, err = models.Adapted(m, c.Shift()); err != nil {
 			return nil, err
 		}
+	}
+	if err := models.Descends(m, digest); err != nil {
+		return nil, err
 	}
 	return serde.Marshal(m)
 }
@@ -79,7 +83,11 @@ func withoutListen(cmd *cobra.Command) error {
 // bytes, on an address of loopback until the context ends.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte,
 	o listening) error {
-	for _, name := range []string{"error", "json", "csv", "count", "skip", "labels", imagefile.ByNumberFlag, "on-bad"} {
+	for _, name := range []string{"error", "json", "csv", "count", "skip", "labels", imagefile.ByNumberFlag, "on-bad",
+		"max-pixels"} {
+		if name == "max-pixels" && cmd.Flags().Changed("adapt") {
+			continue // it bounds the camera's images
+		}
 		if cmd.Flags().Changed(name) {
 			return usageErrorf("--%s goes with IMAGES, and not with --listen", name)
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,6 +126,20 @@ func TestClassifierFile(t *testing.T) {
 	for _, e := range []engine.Engine{ort, goOnly} {
 		near("images on "+e.Name(), eval(e, whole, "images", images)["probabilities"].F32())
 		near("rows on "+e.Name(), eval(e, small, "features", features)["probabilities"].F32())
+	}
+	table, short := path("features.npy"), saveTensor(t, "short.npy", onnx.NewTensor(make([]int64, n-1), n-1))
+	must.Do(t, npy.Save(table, features))
+	for _, c := range []struct{ args, want string }{
+		{"evaluate " + table + " --labels " + short, "labels for"},
+		{"predict " + table + " --count 2", "do not go with feature rows"},
+		{"predict --listen 127.0.0.1:0", "takes feature rows"},
+		{"predict --listen 127.0.0.1:0 --max-pixels 5", "goes with IMAGES"},
+	} {
+		args := strings.Fields(c.args)
+		args = slices.Insert(args, 1, path("rows.onnx"))
+		if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: exit code %d, %s; want %q", c.args, code, errs, c.want)
+		}
 	}
 	if got := eval(ort, whole, "images", images)["samples"]; got.Len() != n*7*f.C {
 		t.Errorf("samples %v", got)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -432,17 +433,49 @@ func parseConfig(path string, data []byte) (*viper.Viper, error) {
 	v := viper.New()
 	v.SetConfigFile(path)
 	var err error
-	if strings.HasPrefix(strings.ToLower(filepath.Ext(path)), ".y") {
+	ext := strings.ToLower(filepath.Ext(path))
+	if strings.HasPrefix(ext, ".y") {
 		err = yamlfile.Check(data)
 	}
 	if err == nil {
 		err = v.ReadConfig(bytes.NewReader(data))
+	}
+	if err == nil && ext == ".json" {
+		err = checkNoDoubles(json.NewDecoder(bytes.NewReader(data)))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("settings file %s: %s", path,
 			strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	}
 	return v, nil
+}
+
+// checkNoDoubles reads one value and refuses an object with a key that stands in it twice, the first
+// of which would be ignored. Case is ignored, as the names of settings ignore it.
+func checkNoDoubles(d *json.Decoder) error {
+	t, err := d.Token()
+	if t != json.Delim('{') && t != json.Delim('[') {
+		return err
+	}
+	keys := map[string]bool{}
+	for err == nil && d.More() {
+		if t == json.Delim('{') {
+			var key json.Token
+			if key, err = d.Token(); err != nil {
+				return err
+			}
+			name := strings.ToLower(fmt.Sprint(key))
+			if keys[name] {
+				return fmt.Errorf("%q stands twice in one object", key)
+			}
+			keys[name] = true
+		}
+		err = checkNoDoubles(d)
+	}
+	if err == nil {
+		_, err = d.Token() // the end
+	}
+	return err
 }
 
 var underscores = strings.NewReplacer(".", "_", "-", "_")

@@ -175,6 +175,21 @@ func TestSettingsOfEveryFormat(t *testing.T) {
 	}
 }
 
+// TestSettingsTwice: a file that says a thing twice is an error; the first was ignored in silence.
+func TestSettingsTwice(t *testing.T) {
+	for name, content := range map[string]string{
+		"a.json": `{"erm": {"l2": 2}, "ERM": {"l2": 3}}`,
+		"b.json": `{"federation": {"alpha": [1], "alpha": [2]}}`,
+		"a.yaml": "erm.l2: 2\n---\nerm.l2: 3\n",
+		"b.yaml": "erm.l2: 2\nerm.l2: 3\n",
+		"a.toml": "[erm]\nl2 = 2\n[erm]\nl2 = 3\n",
+	} {
+		if _, err := parseConfig(name, []byte(content)); err == nil {
+			t.Errorf("%s: %s is taken", name, content)
+		}
+	}
+}
+
 // Every alias leads to a key, and every key says what it means.
 func TestSettingsAreDocumented(t *testing.T) {
 	cfg := experiment.Default()

@@ -174,12 +174,16 @@ func (f *federation) heeded(key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.fmp("onnx", "half", f.path("classifier.onnx"), "-o", f.path("half.onnx"), "--least", "16")
 	for _, c := range []struct {
 		program string
 		args    []string
 		code    int
 		want    string
 	}{
+		{"fmp", []string{"predict", "half.onnx", image, "--notice", "classifier.onnx.notice"}, 1,
+			"holds an upload that was withdrawn"},
+		{"fmp", []string{"package", "classifier.onnx", "-o", "packed"}, 1, "holds an upload that was withdrawn"},
 		{"fmp", []string{"predict", "classifier.onnx", image}, 1, "holds an upload that was withdrawn"},
 		{"fmp", []string{"verify", "classifier.onnx", "--key", "signer.pem.pub"}, 1, "take version 4"},
 		{"fmp-edge", []string{"predict", "--model", "classifier.onnx", image}, 1,

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"image/color"
 	"path/filepath"
 	"slices"
@@ -329,6 +330,9 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 			return nil
 		}
 		r, err := regularfile.Open(f.path)
+		if errors.Is(err, fs.ErrPermission) { // no fault of the file
+			return err
+		}
 		if err != nil {
 			f.err = err
 			return nil

@@ -27,19 +27,21 @@ const (
 	MaxDepth = 100
 )
 
-// Check returns an error unless the documents in data are YAML with at most [MaxNodes] nodes and no
+// Check returns an error unless data is one document of YAML or none, with at most [MaxNodes] nodes and no
 // duplicate key in a mapping. It uses at most about 1,000 bytes of memory per byte of data; the
 // caller bounds the size of data.
 func Check(data []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	w := walker{size: map[*yaml.Node]int{}}
-	for {
+	for documents := 0; ; documents++ {
 		var n yaml.Node
 		switch err := d.Decode(&n); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
+		case documents == 1:
+			return errors.New("there is more than one document (a line of ---); want one")
 		}
 		if _, err := w.count(&n, 0); err != nil {
 			return err
@@ -59,9 +61,6 @@ func Decode(data []byte, v any) error {
 	d.KnownFields(true)
 	if err := d.Decode(v); err != nil {
 		return plain(err, reflect.TypeOf(v).Elem())
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return errors.New("there is more than one document (a line of ---); want one")
 	}
 	return nil
 }

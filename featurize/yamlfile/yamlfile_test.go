@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 		{"empty", "", ""},
 		{"settings", "seed: 1\nmethods: [ANN, MP]\nerm: {l2: 3}\n", ""},
 		{"an anchor", "a: &x [1, 2]\nb: *x\nc: *x\n", ""},
-		{"two documents", "a: 1\n---\na: 2\n", ""},
+		{"two documents", "a: 1\n---\na: 2\n", "more than one document"},
 		{"a key twice", "a: 1\nb: {c: 1, c: 2}\n", `line 2: the key "c" stands on line 2 already`},
 		{"a bomb", bomb(9), "more than 20000"},
 		{"itself", "a: &a [1, *a]\n", "refers to what it stands in"},

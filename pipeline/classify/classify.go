@@ -276,6 +276,10 @@ func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int,
 		return fmt.Errorf("feature rows are %v; want float32 [n, %d]", rows, c.Manifest.Dx)
 	}
 	n, dx := rows.Shape[0], c.Manifest.Dx
+	if labels != nil && len(labels) != n {
+		return fmt.Errorf("there are %d labels for %d feature rows; the two files do not belong together",
+			len(labels), n)
+	}
 	for from := 0; from < n; from += c.Batch {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -108,6 +108,7 @@ func Store(ctx context.Context, s Source, eng engine.Engine, i, n int,
 		Skip:     s.Dataset.Bad == "skip",
 		Progress: func(done, total int) { progress("features", done, total) },
 	})
+	shard.Notes = ds.Notes
 	return shard, errors.Join(err, x.Close())
 }
 

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 
@@ -26,6 +27,11 @@ func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float6
 	v := store.Version{Number: 1, Digest: models.DigestBytes(data), Bytes: len(data)}
 	if err := p.serve(v, data, nil); err != nil {
 		return nil, nil, err
+	}
+	if p.serving.images != nil && p.serving.images.TakesRows() {
+		p.close()
+		return nil, nil, errors.New("it takes feature rows; served are classifiers of images, as fmp pool " +
+			"makes them without --rows")
 	}
 	mux := http.NewServeMux()
 	for _, r := range p.routes() {

@@ -142,6 +142,8 @@ func TestPredictions(t *testing.T) {
 			string(infer(fmt.Sprintf("[1, %d]", dx), `[[[[[[[[[1]]]]]]]]]`)), "want 32"},
 		{inferPath, "application/json", string(grey("[1, 28, 28, 3]", 28*28*3)), "has shape"},
 		{inferPath, "application/json", string(grey("[1, 0, 28, 1]", 1)), "has shape"},
+		{inferPath, "application/json", strings.ReplaceAll(string(grey("[1, 28, 28, 1]", 28*28)), "7", "0.7"),
+			"0.7 is no whole number"},
 		{inferPath, "application/json", string(grey("[1, 5, 5, 1]", 24)), "24 numbers; want"},
 		{inferPath, "application/json", string(grey("[1, 16000000, 2, 1]", 1)),
 			"allowed are 16000000 in all"},

@@ -336,6 +336,7 @@ func (t *tensor) check(want []int64, kind string) (int, error) {
 func numbers[T uint8 | float32](data json.RawMessage, n int, low, high float64) ([]T, error) {
 	const between = "[], \t\r\n"
 	out := make([]T, 0, min(n, len(data)/2+1))
+	_, whole := any(T(0)).(uint8)
 	for {
 		data = bytes.TrimLeft(data, between)
 		if len(data) == 0 {
@@ -351,6 +352,8 @@ func numbers[T uint8 | float32](data json.RawMessage, n int, low, high float64) 
 			return nil, inputf("data: %.40s is no number", data[:end])
 		case !(v >= low && v <= high):
 			return nil, inputf("data: %v; allowed are %v to %v", v, low, high)
+		case whole && v != math.Trunc(v):
+			return nil, inputf("data: %v is no whole number", v)
 		case len(out) == n:
 			return nil, inputf("data: more than the %d numbers of its shape", n)
 		}
