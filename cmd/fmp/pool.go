@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"gonum.org/v1/gonum/floats"
 
 	"fmp/cmd/internal/outputs"
 	"fmp/models"
@@ -619,6 +620,10 @@ func (p *pooled) printClients(b *strings.Builder) {
 	}
 	if more := len(order) - maxClients; more > 0 {
 		fmt.Fprintf(b, "            and %d more (--json lists all)\n", more)
+	}
+	if claimed, counted := floats.Sum(p.Claimed), floats.Sum(p.Counted); counted < claimed/2 {
+		fmt.Fprintf(b, "            %.0f of %.0f images count: a client's up to the median client's; --trust "+
+			"counts all, of clients that you know\n", counted, claimed)
 	}
 	if at := slices.Index(p.Clients, p.For); at >= 0 && p.Honest[at] < 0.5 {
 		fmt.Fprintf(b, "            the classifier is for %s, and hardly of its upload, as its images "+

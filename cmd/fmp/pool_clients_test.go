@@ -18,6 +18,7 @@ func TestPrintClients(t *testing.T) {
                  0.10        20        20  suspect
                  0.98     20000        57  large
                  0.99        20        20  small
+            97 of 20040 images count: a client's up to the median client's; --trust counts all, of clients that you know
 `
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
@@ -44,7 +45,7 @@ func TestPrintClients(t *testing.T) {
 			append(p.Claimed, 5), append(p.Counted, 5)
 	}
 	b.Reset()
-	if p.printClients(&b); strings.Count(b.String(), "\n") != 1+maxClients+1 ||
+	if p.printClients(&b); strings.Count(b.String(), "\n") != 1+maxClients+2 ||
 		!strings.Contains(b.String(), "and 13 more") {
 		t.Errorf("of 33 clients:\n%s", b.String())
 	}

@@ -20,6 +20,9 @@ const (
 	maxJudged, minJudged = 8, 14
 )
 
+// FewestPoints is how many calibration points a round must have for them to judge its candidates.
+const FewestPoints = 2 * judgeBlocks
+
 // judge is real images with labels that took no part in the round's statistics: calibration points.
 // They measure a candidate's temperature without a twin, and count as evidence for a number of
 // images.
@@ -31,7 +34,7 @@ type judge struct {
 
 // judges returns a round's judges.
 func (r *Round) judges() (out []judge) {
-	if n := len(r.Points.Labels); n >= 2*judgeBlocks {
+	if n := len(r.Points.Labels); n >= FewestPoints {
 		out = append(out, judge{r.Points.Rows, r.Points.Labels, float64(n)})
 	}
 	for i := range out {

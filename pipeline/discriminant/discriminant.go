@@ -544,7 +544,8 @@ func (p *pooled) shrink(h *head, noise float64) error {
 }
 
 // spread returns the variance of clients' class means about those of all clients, times their
-// images, along directions [k, r], in units of W. Where no class has two clients it is 1: W itself.
+// images, along directions [k, r], in units of W, as posterior mean. Where no class has two clients it
+// is 1: W itself.
 func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 	_, r := along.Dims()
 	var diffs []float64
@@ -575,8 +576,12 @@ func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 	if !(unit > 0) || !(sum > 0) {
 		return 1
 	}
-	return sum / float64(rows-len(classes)) / unit
+	return (sum/unit + asWithin) / (float64(rows-len(classes)) + asWithin)
 }
+
+// asWithin is the prior of the spread: class means of as many further clients that differ as W says.
+// Of one class that two clients hold, the spread alone was .04 to 4.5 where it is 1.
+const asWithin = 4
 
 // grid is the number of values of kappa that are weighed.
 const grid = 41

@@ -54,7 +54,7 @@ func TestStatistics(t *testing.T) {
 	for y := range c {
 		unit += mat.Inner(a.ColView(y), h.within, a.ColView(y))
 	}
-	if want := sum / float64(cells-(c-1)) / unit; cells != 4*(c-1) || !within1e9(h.spread, want) {
+	if want := (sum/unit + 4) / float64(cells-(c-1)+4); cells != 4*(c-1) || !within1e9(h.spread, want) {
 		t.Errorf("b is %v, want %v", h.spread, want)
 	}
 

@@ -15,6 +15,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/pipeline/candidate"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/effect"
 	"fmp/pipeline/point"
@@ -161,17 +162,17 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 }
 
 // leavesOut reports whether the temperature is that of clients left out: nothing else tells it,
-// neither a kappa nor calibration points, and two clients hold a class, so that the others can be
-// asked about it. A sum of merged clients cannot be left out. Clients with effects keep the
+// neither a kappa nor enough calibration points, and two clients hold a class, so that the others can
+// be asked about it. A sum of merged clients cannot be left out. Clients with effects keep the
 // discriminant, whose temperature knows the covariance of these.
 func (o *MomentsOptions) leavesOut(clients []discriminant.Client) bool {
 	if o.Kappa != (discriminant.Kappa{}) || o.Rest != nil {
 		return false
 	}
 	holders := map[int]int{}
-	shared := false
+	shared, points := false, 0
 	for _, c := range clients {
-		if c.Shift != nil || len(c.Within.Labels) > 0 {
+		if points += len(c.Within.Labels); c.Shift != nil || points >= candidate.FewestPoints {
 			return false
 		}
 		for i := range c.Means.N {

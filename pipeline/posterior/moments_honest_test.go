@@ -1,6 +1,7 @@
 package posterior
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -295,6 +296,16 @@ func TestMomentsCopies(t *testing.T) {
 	for m, want := range []float64{0.5, 0.5, 1, 1, 1, 60 / claimed} {
 		if math.Abs(got[m].Share-want) > 1e-9 {
 			t.Errorf("of client %d the share %v counts, want %v", m, got[m].Share, want)
+		}
+	}
+}
+
+// TestCapped: of three clients the largest counts as the median one; of two each as it claims.
+func TestCapped(t *testing.T) {
+	clients := slices.Concat(momentsClients(t, 1, 200, 6, 3), momentsClients(t, 2, 20, 6, 3))
+	for n, want := range map[int]float64{2: 1, 3: 0.1} {
+		if got := cmp.Or(capped(clients[:n])[0].Share, 1); math.Abs(got-want) > 0.02 {
+			t.Errorf("of %d clients the largest counts for %v of its images, want %v", n, got, want)
 		}
 	}
 }

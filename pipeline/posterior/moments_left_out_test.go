@@ -6,6 +6,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx/must"
+	"fmp/pipeline/candidate"
 	"fmp/pipeline/discriminant"
 )
 
@@ -35,6 +36,8 @@ func TestClientsLeftOut(t *testing.T) {
 		"kappa": {plain,
 			func(o *MomentsOptions) { o.Kappa = discriminant.Unknown }, false},
 		"points":     {all, func(*MomentsOptions) {}, false},
+		"few points":    {withPoints(all, candidate.FewestPoints-1), func(*MomentsOptions) {}, true},
+		"enough points": {withPoints(all, candidate.FewestPoints), func(*MomentsOptions) {}, false},
 		"one client": {plain[:1], func(*MomentsOptions) {}, false},
 		"no class is shared": {[]discriminant.Client{only(plain[0], 0, 2), only(plain[1], 2, 4)},
 			func(*MomentsOptions) {}, false},
@@ -74,6 +77,18 @@ func only(c discriminant.Client, from, to int) discriminant.Client {
 	}
 	c.Means = &means
 	return c
+}
+
+// withPoints returns clients of which the first have n calibration points in all.
+func withPoints(clients []discriminant.Client, n int) []discriminant.Client {
+	out := slices.Clone(clients)
+	for m := range out {
+		within := *out[m].Within
+		some := min(n, len(within.Labels))
+		within.Labels, within.Calibration = within.Labels[:some], within.Calibration[:some*within.K]
+		out[m].Within, n = &within, n-some
+	}
+	return out
 }
 
 // withoutPoints returns clients without their calibration points.
