@@ -71,12 +71,18 @@ func Header(r io.ReaderAt) (Info, error) {
 	return h, err
 }
 
+// recovered makes a decoder's panic the error of one image: it must end neither a program nor, early, the
+// time that a private round fixes. It is to be deferred.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("not a readable image: its decoder fails (%v), a fault of the program; save it anew", p)
+	}
+}
+
 // header reads an image's size as stored.
-func header(r io.ReaderAt, pixels int) (Info, error) {
-	var (
-		h      Info
-		format = formatOf(at(r, 0, 16))
-	)
+func header(r io.ReaderAt, pixels int) (h Info, err error) {
+	defer recovered(&err)
+	format := formatOf(at(r, 0, 16))
 	if slices.Contains(heif, format) {
 		h = heifHeader(r)
 	} else if err := h.read(r, &format); err != nil {
@@ -181,12 +187,20 @@ func (f Fit) decodeFile(ctx context.Context, path string, pixels int,
 // decodeBytes is decodeFile for the contents of a file.
 func (f Fit) decodeBytes(ctx context.Context, path string, data []byte, pixels int,
 	dst []uint8) (digest [sha256.Size]byte, err error) {
-	p, err := decode(ctx, data, longest(pixels), pixels, f)
-	if err != nil {
+	if err := f.decodeInto(ctx, data, longest(pixels), pixels, dst); err != nil {
 		return digest, fmt.Errorf("%s: %w", path, err)
 	}
-	f.pixels(p, dst)
 	return sha256.Sum256(data), nil
+}
+
+// decodeInto decodes an image of at most the given bytes and pixels, and writes its pixels.
+func (f Fit) decodeInto(ctx context.Context, data []byte, limit, pixels int, dst []uint8) (err error) {
+	defer recovered(&err)
+	p, err := decode(ctx, data, limit, pixels, f)
+	if err == nil {
+		f.pixels(p, dst)
+	}
+	return err
 }
 
 // longest returns the bytes of the longest file of an image of the given number of pixels: its
@@ -197,11 +211,7 @@ func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 // upright (EXIF). It stops soon after ctx has ended. HEIC and AVIF are refused: they are decoded
 // from files.
 func (f Fit) Decode(ctx context.Context, data []byte, dst []uint8) error {
-	p, err := f.Read(ctx, data)
-	if err == nil {
-		p.Pixels(dst)
-	}
-	return err
+	return f.decodeInto(ctx, data, MaxBytes, MaxPixels, dst)
 }
 
 // Decoded is an image that is decoded as far as a fit wants it, and not yet resized.

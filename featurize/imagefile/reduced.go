@@ -23,9 +23,9 @@ type reduced struct {
 }
 
 // points returns how many points of each block a fit wants of a JPEG's components; nil where it
-// wants the whole picture.
+// wants the whole picture. Colours are mixed at the luma's resolution: one that is finer wants it.
 func (f Fit) points(h *jpeg.Header, o orientation) []jpeg.Points {
-	if f.H == 0 || len(h.Components) == 4 {
+	if x, y := h.Cover(0); f.H == 0 || len(h.Components) == 4 || x*y > 1 && !h.RGB() {
 		return nil
 	}
 	across, down := f.stored(h.Width, h.Height, o)
