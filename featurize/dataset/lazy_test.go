@@ -175,7 +175,7 @@ func TestLazyDigest(t *testing.T) {
 func TestDecoding(t *testing.T) {
 	ds := must.Get(Load(t.Context(),
 		Options{Name: photos(t, 40, true, false, false), Fit: imagefile.Fit{H: 8, W: 9}}))(t)
-	const want = "4 d456f8e5b3ce5107382c5d2a5f8dac921b4ce280cd8e48877079b44e64d8404f"
+	const want = "5 d456f8e5b3ce5107382c5d2a5f8dac921b4ce280cd8e48877079b44e64d8404f"
 	if got := fmt.Sprint(decoding, " ", ds.Digest); got != want {
 		t.Errorf("version and digest of pixels: %s; want %s", got, want)
 	}

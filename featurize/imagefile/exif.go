@@ -3,6 +3,8 @@ package imagefile
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"image"
 	"io"
 	"strings"
 )
@@ -91,15 +93,23 @@ func tiffOrientation(d []byte) orientation {
 	return upright
 }
 
-// negative reports whether the decoder of a TIFF file takes black for white: a fax (compression by
-// CCITT's groups 3 or 4) whose 0 is black. Runs of white are 0 there too (TIFF 6.0, section 11), and
-// golang.org/x/image 0.47 has them white.
-func negative(data []byte) bool {
-	const compression, photometric, blackIsZero = 0x0103, 0x0106, 1
+// tiffBits makes up for bits that golang.org/x/image 0.47 reads otherwise than a TIFF file says. Faxes
+// (compression by CCITT's groups 3 or 4) whose 0 is black are negatives to it: runs of white are 0 there
+// too (TIFF 6.0, section 11). In faxes alone it knows bytes whose first bit is the lowest.
+func tiffBits(im image.Image, data []byte) error {
+	const compression, photometric, blackIsZero, fillOrder, lowestFirst = 0x0103, 0x0106, 1, 0x010a, 2
 	d := directory(bytes.NewReader(data))
 	c, _ := tiffNumber(d, compression)
 	zero, _ := tiffNumber(d, photometric)
-	return (c == 3 || c == 4) && zero == blackIsZero
+	order, _ := tiffNumber(d, fillOrder)
+	if fax := c == 3 || c == 4; !fax && order == lowestFirst {
+		return errors.New("the bits of its bytes are in reverse (FillOrder 2): save it anew")
+	} else if of, ok := im.(*image.Gray); ok && fax && zero == blackIsZero {
+		for i, v := range of.Pix {
+			of.Pix[i] = ^v
+		}
+	}
+	return nil
 }
 
 // Types of a TIFF's numbers, of 16 and of 32 bits (TIFF 6.0, section 2).

@@ -287,18 +287,42 @@ func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if format == "webp" {
-		fullRange(im)
-	}
-	if of, ok := im.(*image.Gray); ok && format == "tiff" && negative(data) {
-		for i, v := range of.Pix {
-			of.Pix[i] = ^v
-		}
-	}
-	if im.Bounds().Empty() { // the first frame of a GIF may be smaller than the whole
+	if im.Bounds().Empty() {
 		return nil, fmt.Errorf("%w: no pixels", ErrSize)
 	}
-	return im, nil
+	switch format {
+	case "webp":
+		fullRange(im)
+	case "tiff":
+		err = tiffBits(im, data)
+	case "bmp":
+		if of, ok := im.(*image.NRGBA); ok && string(at(bytes.NewReader(data), 66, 4)) == "\x00\x00\x00\x00" {
+			for i := 3; i < len(of.Pix); i += 4 { // a mask without bits: the fourth byte is no alpha
+				of.Pix[i] = 255
+			}
+		}
+	case "gif":
+		if of, ok := im.(*image.Paletted); ok {
+			im = frame{of, image.Rect(0, 0, int(binary.LittleEndian.Uint16(data[6:])),
+				int(binary.LittleEndian.Uint16(data[8:])))}
+		}
+	}
+	return im, err
+}
+
+// frame is the first frame of a GIF on its screen, which is transparent where the frame is not.
+type frame struct {
+	*image.Paletted
+	screen image.Rectangle
+}
+
+func (f frame) Bounds() image.Rectangle { return f.screen }
+func (f frame) At(x, y int) color.Color { return f.RGBA64At(x, y) }
+func (f frame) RGBA64At(x, y int) (c color.RGBA64) {
+	if (image.Point{x, y}).In(f.Rect) {
+		c = f.Paletted.RGBA64At(x, y)
+	}
+	return c
 }
 
 // fullRange stretches the planes of a lossy WebP, whose colours it enlarges to the size of the luma. Its

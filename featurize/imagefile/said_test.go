@@ -1,0 +1,81 @@
+package imagefile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"image"
+	"image/color"
+	"image/gif"
+	"slices"
+	"testing"
+
+	"fmp/onnx/must"
+)
+
+// bmpOf returns a BMP of two pixels, of four bytes each, under a header of the fourth or the fifth version.
+func bmpOf(header, compression, alpha uint32, pixels ...byte) []byte {
+	b := make([]byte, 14+header)
+	copy(b, "BM")
+	for at, v := range map[int]uint32{2: 14 + header + 8, 10: 14 + header, 14: header, 18: 2, 22: 1, 26: 32<<16 | 1,
+		30: compression} {
+		binary.LittleEndian.PutUint32(b[at:], v)
+	}
+	if compression == 3 {
+		for i, v := range []uint32{0xff0000, 0xff00, 0xff} {
+			binary.LittleEndian.PutUint32(b[54+4*i:], v)
+		}
+	}
+	if header > 40 {
+		binary.LittleEndian.PutUint32(b[66:], alpha)
+	}
+	return append(b, pixels...)
+}
+
+// tiffOf returns an uncompressed grey TIFF of two pixels, and of the order that bits have in its bytes.
+func tiffOf(fillOrder byte, pixels ...byte) []byte {
+	d := append([]byte("II*\x00\x0a\x00\x00\x00"), pixels...)
+	tags := [][2]byte{{0, 2}, {1, 1}, {2, 8}, {3, 1}, {6, 1}, {10, fillOrder}, {17, 8}, {21, 1}, {22, 1}, {23, 2}}
+	d = append(d, byte(len(tags)), 0)
+	for _, t := range tags {
+		d = append(d, t[0], 1, 3, 0, 1, 0, 0, 0, t[1], 0, 0, 0)
+	}
+	return append(d, 0, 0, 0, 0)
+}
+
+// gifOf returns a GIF of two pixels, of which its first frame has one, blue.
+func gifOf(t *testing.T, at int) []byte {
+	blue := color.Palette{color.RGBA{0, 0, 255, 255}, color.Black}
+	var b bytes.Buffer
+	must.Do(t, gif.EncodeAll(&b, &gif.GIF{Delay: []int{0}, Config: image.Config{ColorModel: blue, Width: 2, Height: 1},
+		Image: []*image.Paletted{image.NewPaletted(image.Rect(at, 0, at+1, 1), blue)}}))
+	return b.Bytes()
+}
+
+// TestSaid: images have the pixels that their files say, where decoders of golang.org/x/image and the
+// standard library have others; nil is a bad image.
+func TestSaid(t *testing.T) {
+	red, blue, white := []byte{255, 0, 0}, []byte{0, 0, 255}, []byte{255, 255, 255}
+	of := []byte{0, 0, 255, 0, 255, 0, 0, 255}
+	for name, c := range map[string]struct {
+		data []byte
+		want []byte
+	}{
+		"BMP of version 3":                        {bmpOf(40, 0, 0, of...), slices.Concat(red, blue)},
+		"BMP of version 4 without alpha":          {bmpOf(108, 0, 0, of...), slices.Concat(red, blue)},
+		"BMP of version 5 without alpha":          {bmpOf(124, 0, 0, of...), slices.Concat(red, blue)},
+		"BMP of version 5 with alpha":             {bmpOf(124, 3, 0xff000000, of...), slices.Concat(white, blue)},
+		"TIFF":                                    {tiffOf(1, 0, 255), []byte{0, 0, 0, 255, 255, 255}},
+		"TIFF whose bytes begin with the low bit": {tiffOf(2, 0, 255), nil},
+		"GIF with a frame on its left":            {gifOf(t, 0), slices.Concat(blue, white)},
+		"GIF with a frame on its right":           {gifOf(t, 1), slices.Concat(white, blue)},
+	} {
+		got := make([]byte, 6)
+		if err := (Fit{H: 1, W: 2, Ch: 3}).Decode(t.Context(), c.data, got); err != nil {
+			got = nil
+			t.Log(name, err)
+		}
+		if !bytes.Equal(got, c.want) {
+			t.Errorf("%s: %v; want %v", name, got, c.want)
+		}
+	}
+}
