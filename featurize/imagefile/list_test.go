@@ -32,6 +32,24 @@ func TestListOfFolder(t *testing.T) {
 	}
 }
 
+// TestLongList: a list is bounded behind its byte order mark, and never cut silently.
+func TestLongList(t *testing.T) {
+	o := Options{Classes: Classes{Names: []string{"cat"}, N: 1}, MaxItems: 9}
+	line := func(n int) string { return strings.Repeat("a", n-len(".png,cat\n")) + ".png,cat\n" }
+	for _, mark := range []string{"", "\xef\xbb\xbf"} {
+		for _, c := range []struct {
+			first, second int
+			fits          bool
+		}{{maxList - 50, 50, true}, {maxList - 50, 51, false}, {maxList - 2, 100, false}} {
+			text := mark + line(c.first) + line(c.second)
+			files, _, err := readList(strings.NewReader(text), "dir", o)
+			if c.fits != (err == nil) || c.fits && len(files) != 2 {
+				t.Errorf("%q, %d and %d bytes: %d images, %v", mark, c.first, c.second, len(files), err)
+			}
+		}
+	}
+}
+
 // TestDICOM: a DICOM file is an image of a folder, by its extension and by its first bytes, and
 // takes the road of others.
 func TestDICOM(t *testing.T) {

@@ -368,14 +368,14 @@ func unlisted(dir string, files []Item, others *LeftOut) error {
 
 // listText returns the text of a list, behind the byte order mark of spreadsheets.
 func listText(r io.Reader) (io.Reader, error) {
-	b := bufio.NewReader(io.LimitReader(r, maxList+1))
+	b := bufio.NewReader(r)
 	if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" {
 		b.Discard(len(mark))
 	}
 	if mark, _ := b.Peek(2); string(mark) == "\xff\xfe" || string(mark) == "\xfe\xff" {
 		return nil, errors.New("the list is in UTF-16; save it as UTF-8 (spreadsheets: CSV UTF-8)")
 	}
-	return b, nil
+	return io.LimitReader(b, maxList+1), nil
 }
 
 // readList reads lines of path,label, or of path alone where labels are optional; a first line of
