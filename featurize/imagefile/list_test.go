@@ -32,6 +32,26 @@ func TestListOfFolder(t *testing.T) {
 	}
 }
 
+// TestListOnce: an image counts once in a list, by whatever links it is named.
+func TestListOnce(t *testing.T) {
+	dir := t.TempDir()
+	lay(t, dir, map[string]string{"cat/1.bmp": "", "cat/2.bmp": "", "cat/l.bmp": "1.bmp", "alias": "cat"})
+	o := Options{Classes: Classes{Names: []string{"cat", "dog"}, N: 2}, MaxItems: 9}
+	for text, want := range map[string]string{
+		"cat/1.bmp,cat\ncat/2.bmp,cat\n":      "",
+		"cat/1.bmp,cat\ncat/../cat/1.bmp,cat": "counts once",
+		"cat/1.bmp,cat\ncat/l.bmp,cat\n":      "counts once",
+		"alias/1.bmp,cat\ncat/l.bmp,dog\n":    "of one class",
+		"cat/1.bmp,cat\nalias/1.bmp,cat\n":    "counts once",
+		"none/1.bmp,cat\nnone/1.bmp,cat\n":    "counts once",
+	} {
+		_, _, err := readList(strings.NewReader(text), dir, o)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %q", text, err, want)
+		}
+	}
+}
+
 // TestLongList: a list is bounded behind its byte order mark, and never cut silently.
 func TestLongList(t *testing.T) {
 	o := Options{Classes: Classes{Names: []string{"cat"}, N: 1}, MaxItems: 9}

@@ -433,12 +433,16 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
-		if before, again := labels[path]; again {
+		file := path
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			file = real
+		}
+		if before, again := labels[file]; again {
 			if err := twice(before, label); err != nil {
 				return nil, nil, fmt.Errorf("record %d: %s %w; leave one of the two out", line, path, err)
 			}
 		}
-		labels[path] = label
+		labels[file] = label
 		files = append(files, Item{Name: path, Label: label, from: names.count(name)})
 	}
 	if len(files) == 0 {
@@ -451,9 +455,9 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 func twice(before, label int) error {
 	switch {
 	case before != label:
-		return errors.New("has another label above: an image is of one class")
+		return errors.New("has another label above, perhaps by a link: an image is of one class")
 	case label != Unlabelled:
-		return errors.New("is in the list above: an image counts once")
+		return errors.New("is in the list above, perhaps by a link: an image counts once")
 	}
 	return nil
 }
