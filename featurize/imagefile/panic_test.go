@@ -50,8 +50,8 @@ func TestDecoderPanics(t *testing.T) {
 	}
 }
 
-// TestSampled: whatever samples the components of a JPEG have relative to each other, no decoder
-// panics for a model of any size.
+// TestSampled: whatever samples the components of a JPEG have relative to each other, it is read for a
+// model of any size.
 func TestSampled(t *testing.T) {
 	for _, samples := range [][3][2]int{
 		{{1, 1}, {2, 2}, {2, 2}}, {{1, 1}, {1, 2}, {4, 1}}, {{2, 1}, {1, 2}, {1, 1}}, {{2, 2}, {2, 1}, {1, 1}},
@@ -61,7 +61,7 @@ func TestSampled(t *testing.T) {
 		for _, side := range []int{1, 2, 5, 11, 22, 43, 90, 250} {
 			fit := Fit{H: side, W: side, Ch: 3}
 			pix := make([]uint8, fit.Size())
-			if err := fit.Decode(t.Context(), data, pix); err != nil && strings.Contains(err.Error(), "fails") {
+			if err := fit.Decode(t.Context(), data, pix); err != nil {
 				t.Errorf("%v for %d pixels: %v", samples, side, err)
 			} else if want := bytes.Repeat(pix[:3], side*side); !bytes.Equal(pix, want) {
 				t.Errorf("%v for %d pixels: an even picture has other pixels than %v", samples, side, want[:3])

@@ -98,6 +98,10 @@ func (h *Header) Memory() int64 {
 	}
 	if len(h.Components) == 4 || h.RGB() {
 		n += 4 * int64(h.Width) * int64(h.Height)
+	} else if len(h.Components) == 3 {
+		if _, ok := h.ratio(); !ok {
+			n += 3 * int64(h.Width) * int64(h.Height)
+		}
 	}
 	return n
 }

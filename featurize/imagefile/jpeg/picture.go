@@ -18,14 +18,18 @@ func (d *decoder) picture() (image.Image, error) {
 	case d.RGB():
 		im := image.NewRGBA(r)
 		for i := range 3 {
-			d.spread(i, im.Pix[i:], im.Stride)
+			d.spread(i, im.Pix[i:], im.Stride, 4)
 		}
 		d.fillAlpha(im)
 		return im, nil
 	}
-	ratio, err := d.ratio()
-	if err != nil {
-		return nil, err
+	ratio, ok := d.ratio()
+	if !ok {
+		im := image.NewYCbCr(r, image.YCbCrSubsampleRatio444)
+		for i, to := range [][]uint8{im.Y, im.Cb, im.Cr} {
+			d.spread(i, to, im.YStride, 1)
+		}
+		return im, nil
 	}
 	luma, cb, cr := &d.parts[0].plane, &d.parts[1].plane, &d.parts[2].plane
 	return &image.YCbCr{Y: luma.Whole, Cb: cb.Whole, Cr: cr.Whole, YStride: luma.Stride,
@@ -39,41 +43,39 @@ func (d *decoder) fillAlpha(im *image.RGBA) {
 	}
 }
 
-// ratio returns how many pixels across and down a sample of colour covers.
-func (d *decoder) ratio() (image.YCbCrSubsampleRatio, error) {
-	lx, ly := d.Cover(0)
-	bx, by := d.Cover(1)
-	rx, ry := d.Cover(2)
-	if lx != 1 || ly != 1 || bx != rx || by != ry {
-		return 0, errSampling
+// ratio returns how many pixels across and down a sample of colour covers, and whether that is one number
+// for both colours and one that package image has.
+func (h *Header) ratio() (image.YCbCrSubsampleRatio, bool) {
+	lx, ly := h.Cover(0)
+	bx, by := h.Cover(1)
+	if rx, ry := h.Cover(2); lx != 1 || ly != 1 || bx != rx || by != ry {
+		return 0, false
 	}
 	switch 8*bx + by {
 	case 8*1 + 1:
-		return image.YCbCrSubsampleRatio444, nil
+		return image.YCbCrSubsampleRatio444, true
 	case 8*2 + 1:
-		return image.YCbCrSubsampleRatio422, nil
+		return image.YCbCrSubsampleRatio422, true
 	case 8*2 + 2:
-		return image.YCbCrSubsampleRatio420, nil
+		return image.YCbCrSubsampleRatio420, true
 	case 8*1 + 2:
-		return image.YCbCrSubsampleRatio440, nil
+		return image.YCbCrSubsampleRatio440, true
 	case 8*4 + 1:
-		return image.YCbCrSubsampleRatio411, nil
+		return image.YCbCrSubsampleRatio411, true
 	case 8*4 + 2:
-		return image.YCbCrSubsampleRatio410, nil
+		return image.YCbCrSubsampleRatio410, true
 	}
-	return 0, errSampling
+	return 0, false
 }
 
-var errSampling = errors.New("its colours are sampled in a way that is not read")
-
-// spread writes a component's sample for each pixel, four bytes apart.
-func (d *decoder) spread(i int, to []uint8, stride int) {
+// spread writes a component's sample for each pixel, step bytes apart.
+func (d *decoder) spread(i int, to []uint8, stride, step int) {
 	p := &d.parts[i].plane
 	cx, cy := d.Cover(i)
 	for y := range d.Height {
 		row, out := p.Whole[y/cy*p.Stride:], to[y*stride:]
 		for x := range d.Width {
-			out[4*x] = row[x/cx]
+			out[step*x] = row[x/cx]
 		}
 	}
 }
@@ -86,7 +88,7 @@ func (d *decoder) inks(r image.Rectangle) (image.Image, error) {
 	}
 	im := image.NewCMYK(r)
 	for i := range 4 {
-		d.spread(i, im.Pix[i:], im.Stride)
+		d.spread(i, im.Pix[i:], im.Stride, 4)
 	}
 	for i := 0; i < len(im.Pix); i += 4 {
 		p := im.Pix[i:][:4]
