@@ -80,4 +80,8 @@ func TestOpenFiles(t *testing.T) {
 	if _, _, err := OpenFiles([]string{"loose.png"}, open, o); err == nil {
 		t.Error("no image of a class, and no error")
 	}
+	if _, _, err := OpenFiles([]string{"cat/a.png", "dog/a.png", "cat/a.png"}, open, o); err == nil ||
+		err.Error() != "cat/a.png is there twice; give each file a path of its own" {
+		t.Errorf("one path of two files: %v", err)
+	}
 }

@@ -280,6 +280,12 @@ func OpenFiles(paths []string, read func(path string) ([]byte, error),
 		parts = append(parts, strings.Split(p, "/"))
 	}
 	sorting.By(parts, slices.Compare)
+	for i := 1; i < len(parts); i++ {
+		if slices.Equal(parts[i-1], parts[i]) { // one of the two would be read twice, the other never
+			return nil, others, fmt.Errorf("%s is there twice; give each file a path of its own",
+				printable.Line(strings.Join(parts[i], "/")))
+		}
+	}
 	l := newLister(".", o)
 	for _, p := range parts {
 		if name := p[0]; len(p) == 1 && strings.HasPrefix(name, ".") && IsImage(name) {

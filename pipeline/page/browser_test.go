@@ -447,12 +447,18 @@ func online(b *browser.Browser, p *place) {
 func scored(b *browser.Browser, p *place) {
 	b.T.Helper()
 	b.Until("document.querySelector('#score-folder')")
+	var said string
+	b.Choose("#score-folder", p.path("photos")) // of two clients, whose files have the same names
+	b.Until("document.querySelector('#score .bad')")
+	b.Eval("document.querySelector('#score .bad').textContent", &said)
+	if !strings.Contains(said, "is no class of the model") {
+		b.T.Errorf("folders of folders of classes: %s", said)
+	}
 	b.Choose("#score-folder", p.path("photos", "edge"))
 	b.Until("document.querySelector('#score-send') || document.querySelector('#score .bad')")
 	click(b, "#score-send")
 	b.Until("document.querySelector('#score').textContent.includes('The server has your counts') || " +
 		"document.querySelector('#score .bad')")
-	var said string
 	b.Eval("document.querySelector('#score').textContent", &said)
 	if !strings.Contains(said, "The server has your counts") ||
 		!strings.Contains(said, "signed by “page”") {

@@ -1,21 +1,11 @@
 package page
 
-import (
-	"os"
-	"os/exec"
-	"strings"
-	"testing"
-
-	"fmp/onnx/must"
-)
+import "testing"
 
 // TestFixed: a page's private upload, and an error in its place, come at one time after the start,
 // by a clock that the test turns; work that goes on then is ended.
 func TestFixed(t *testing.T) {
-	node, err := exec.LookPath("node")
-	must.Have(t, err)
-	source := must.Get(os.ReadFile("static/fixed.js"))(t)
-	out, err := exec.Command(node, "--input-type=module", "-e", string(source)+`
+	out := script(t, "fixed.js", `
 let now = 0, timers = [];
 globalThis.setTimeout = (f, ms) => { timers.push({ f, at: now + ms }); return timers.at(-1); };
 globalThis.clearTimeout = t => { timers = timers.filter(o => o !== t); };
@@ -44,10 +34,10 @@ for (const [name, work] of [['fast', async () => 'made'], ['slow', async () => {
   await turn(start + 60000);
   console.log(name, early, says);
 }
-`).CombinedOutput()
+`)
 	const want = "fast undefined made 60000\nslow undefined made 60000\nbad undefined unread " +
 		"60000\nlate undefined late 60000\n"
-	if err != nil || strings.TrimSpace(string(out)) != strings.TrimSpace(want) {
-		t.Errorf("%v: %s; want %s", err, out, want)
+	if out != want {
+		t.Errorf("%s; want %s", out, want)
 	}
 }

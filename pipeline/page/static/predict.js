@@ -1,5 +1,6 @@
 // Classification in the browser; where the program is not beside the page, by the server that shows it.
 import { el, byId, show, fill, Program, fetched, problem, chooser, picture, failed, foot, recall, save } from './common.js';
+import { placed, add } from './photos.js';
 import { t, translate } from './words.js';
 
 translate();
@@ -73,9 +74,9 @@ async function score(files) {
     const { name } = await program.call('readKey', {}, { data: secret.slice() });
     const rounds = await fetched(at('/v1/rounds')).catch(() => null);
     if (rounds) await program.call('round', {}, { data: rounds });
-    const under = f => f.path.split('/').slice(f.path.split('/').findIndex(p => state.info.classes.includes(p))).join('/');
-    const known = files.filter(f => f.path.split('/').slice(0, -1).some(p => state.info.classes.includes(p))).map(f => ({ path: under(f), file: f.file }));
-    const { report: r, path, headers, data } = await program.call('evaluate', { paths: known.map(f => f.path) }, { files: known, progress: (done, all) => { bar.max = all; bar.value = done; } });
+    const known = new Map();
+    for (const { path, file } of files) await add(known, placed(path, state.info.classes) ?? path.slice(path.indexOf('/') + 1), file);
+    const { report: r, path, headers, data } = await program.call('evaluate', { paths: [...known.keys()] }, { files: [...known].map(([path, file]) => ({ path, file })), progress: (done, all) => { bar.max = all; bar.value = done; } });
     const sent = el('p', { 'aria-live': 'polite' });
     const table = (head, rows) => el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': head[0] }, el('table', {}, el('thead', {}, el('tr', {}, head.map(h => el('th', { scope: 'col' }, h)))), el('tbody', {}, rows.map(row => el('tr', {}, row.map((c, i) => el(i ? 'td' : 'th', i ? {} : { scope: 'row' }, String(c ?? '–'))))))));
     showScore(el('p', {}, t('scoreWhat', { name, least: r.least })),

@@ -1,0 +1,142 @@
+package page
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx/must"
+)
+
+// node runs a script of Node's and returns its output.
+func node(t *testing.T, args ...string) string {
+	t.Helper()
+	program, err := exec.LookPath("node")
+	must.Have(t, err)
+	out, err := exec.Command(program, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// script runs a page's module, with more behind it.
+func script(t *testing.T, module, more string) string {
+	t.Helper()
+	return node(t, "--input-type=module", "-e", string(must.Get(static.ReadFile("static/"+module))(t))+more)
+}
+
+// stubs stand in for a browser and for the modules of a page that need one. A page's places for
+// files are in takes, its calls of the program in calls, the words that it says in said.
+const stubs = `
+globalThis.takes = {}, globalThis.calls = [], globalThis.said = [];
+globalThis.any = new Proxy(() => {}, { get: (_, k) => typeof k === 'symbol' ? undefined : any, apply: () => any, set: () => true });
+globalThis.document = any, globalThis.location = { host: '' }, globalThis.navigator ??= {}, globalThis.addEventListener = () => {};
+const bytes = text => new TextEncoder().encode(text);
+const replies = { classifier: { classes: ['cat', 'dog'] }, open: { classes: ['cat', 'dog'] }, readKey: { name: 'me', line: '' },
+  list: { items: [], others: { n: 0 } } };
+const common = {
+  el: () => any, byId: () => any, show: () => {}, fill: () => {}, failed: () => any, keep: async () => {}, bytes: () => '',
+  recall: async name => name === 'key' ? bytes('key') : undefined,
+  foot: async () => {},
+  fetched: async path => { if (/rounds/.test(path)) throw new Error('no server'); return bytes('{"round": 7}'); },
+  chooser: (_, inputs, take) => { for (const i of inputs) takes[i.id] = take; return any; },
+  Program: class { async call(method, params, { files } = {}) { calls.push({ method, ...params, files }); return replies[method] ?? {}; } },
+};
+globalThis.common = new Proxy(common, { get: (o, k) => o[k] ?? (() => any) });
+globalThis.t = (key, values) => { said.push(values?.n === undefined ? key : key + ' ' + values.n); return key; };
+const file = (path, text) => ({ path, file: new File([text], path.split('/').at(-1)) });
+const until = async done => { for (let i = 0; i < 1000 && !done(); i++) await new Promise(ok => setTimeout(ok, 1)); };
+`
+
+// stubbed runs a page's module among stubs, with more behind it.
+func stubbed(t *testing.T, module, more string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{module, "photos.js", "fixed.js"} {
+		data := must.Get(static.ReadFile("static/" + name))(t)
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	for name, code := range map[string]string{
+		"package.json": `{"type": "module"}`,
+		"words.js":     "export const t = globalThis.t, language = 'en', translate = () => {};",
+		"common.js": "export const { el, byId, show, fill, bytes, duration, Program, recall, keep, spend, save, fetched, " +
+			"problem, chooser, picture, failed, foot } = globalThis.common;",
+		"main.js": stubs + "await import('./" + module + "');\n" + more,
+	} {
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(code), 0o600))
+	}
+	return node(t, filepath.Join(dir, "main.js"))
+}
+
+// TestPlaced: a file's class is that of its folder, with one folder above at most, as in fmp-edge.
+func TestPlaced(t *testing.T) {
+	for path, want := range map[string]string{
+		"cat/000.png":              "cat/000.png",
+		"train/cat/000.png":        "cat/000.png",
+		"train/cat/dog/000.png":    "cat/dog/000.png",
+		"cat/cat/000.png":          "cat/cat/000.png",
+		"cat/dog/000.png":          "to sort",
+		"shop-1/train/cat/000.png": "to sort",
+		"shop-1/000.png":           "to sort",
+		"cat":                      "to sort",
+		"train/cat":                "to sort",
+		"shop-1/.cache/cat/9.png":  "shop-1/.cache/cat/9.png",
+		"train/cat/.000.png":       "train/cat/.000.png",
+	} {
+		if got := script(t, "photos.js", `
+process.stdout.write(placed('`+path+`', ['cat', 'dog']) ?? 'to sort');`); got != want {
+			t.Errorf("%s: %s; want %s", path, got, want)
+		}
+	}
+}
+
+// TestAdd: files of one path are all kept, under paths of their own, and a file that is added again
+// is not.
+func TestAdd(t *testing.T) {
+	got := script(t, "photos.js", `
+const photos = new Map();
+for (const [path, text] of [['cat.v1/0.png', 'a'], ['cat.v1/0.png', 'b'], ['cat.v1/0.png', 'c'],
+  ['cat.v1/0.png', 'long'], ['cat.v1/0.png', 'b'], ['cat.v1/0 (2).png', 'd'], ['dog/raw', 'a'], ['dog/raw', 'b'],
+  ['dog/.png', 'a'], ['dog/.png', 'b'], ['dog/.png', 'a']]) {
+  if (!await add(photos, path, new Blob([text]))) console.log('again', path, text);
+}
+const gone = { size: 1, arrayBuffer: async () => { throw new Error('gone'); } };
+await add(photos, 'dog/raw', gone);
+for (const [path, file] of photos) console.log(path, file === gone ? 'gone' : await file.text());
+`)
+	if d := cmp.Diff(`again cat.v1/0.png b
+again dog/.png a
+cat.v1/0.png a
+cat.v1/0 (2).png b
+cat.v1/0 (3).png c
+cat.v1/0 (4).png long
+cat.v1/0 (2) (2).png d
+dog/raw a
+dog/raw (2) b
+dog/.png a
+dog/.png (2) b
+dog/raw (3) gone
+`, got); d != "" {
+		t.Errorf("want - and got +\n%s", d)
+	}
+}
+
+// TestScored: every chosen photograph is scored once, under a path of its own; a folder that is no
+// class is the program's to refuse, as in fmp-edge.
+func TestScored(t *testing.T) {
+	got := stubbed(t, "predict.js", `
+await until(() => takes['score-folder']);
+await takes['score-folder']([file('a/cat/0.png', 'one'), file('b/cat/0.png', 'two'), file('shop/train/dog/1.png', 'three'),
+  file('shop/notes.txt', 'four')]);
+const { paths, files } = calls.find(c => c.method === 'evaluate');
+for (const [i, p] of paths.entries()) console.log(p, files[i].path === p, await files[i].file.text());
+`)
+	if want := "cat/0.png true one\ncat/0 (2).png true two\ntrain/dog/1.png true three\n" +
+		"notes.txt true four\n"; got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+}
