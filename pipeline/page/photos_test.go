@@ -140,3 +140,27 @@ for (const [i, p] of paths.entries()) console.log(p, files[i].path === p, await 
 		t.Errorf("%s; want %s", got, want)
 	}
 }
+
+// TestTakesPart: the page takes part with the photographs of fmp-edge's folder, each once, and says
+// which were there before; others are to be sorted.
+func TestTakesPart(t *testing.T) {
+	got := stubbed(t, "join.js", `
+await until(() => takes.folder);
+const drop = [['shop/cat/0.png', 'one'], ['shop/.cache/cat/9.png', 'two'], ['shop/cat/.1.png', 'three'],
+  ['shop/test/cat/0.png', 'four'], ['shop/dog/notes.txt', 'five']];
+for (const text of ['one', 'six']) {
+  drop[0][1] = text;
+  said.length = 0;
+  await takes.folder(drop.map(([path, text]) => file(path, text)));
+  console.log(...calls.filter(c => c.method === 'list').at(-1).paths);
+  console.log(...said.filter(s => /^(thereBefore|ofFolder|toSort)/.test(s)));
+}
+`)
+	if d := cmp.Diff(`cat/0.png shop/.cache/cat/9.png shop/cat/.1.png dog/notes.txt
+toSort ofFolder
+cat/0.png shop/.cache/cat/9.png shop/cat/.1.png dog/notes.txt cat/0 (2).png
+thereBefore 3 toSort ofFolder ofFolder
+`, got); d != "" {
+		t.Errorf("want - and got +\n%s", d)
+	}
+}

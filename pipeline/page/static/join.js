@@ -1,6 +1,7 @@
 // A client in the browser: round, name, photographs, what leaves, and the sending of it.
 import { el, byId, show, bytes, duration, Program, recall, keep, spend, save, fetched, problem, chooser, picture, failed, foot } from './common.js';
 import { fixed } from './fixed.js';
+import { placed, add } from './photos.js';
 import { t, language, translate } from './words.js';
 
 translate();
@@ -11,7 +12,7 @@ const mostLoose = 400;  // that are shown to be sorted
 const mostRows = 60;    // of the picture
 const mostSeconds = 86400; // to a private upload
 
-const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], upload: null, summary: null, receipt: null, busy: false, reply: 60 };
+const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], again: 0, upload: null, summary: null, receipt: null, busy: false, reply: 60 };
 const program = new Program(why => { if (state.graph) reopen(why); });
 const at = path => '..' + path; // the page lies in a folder of the server's
 
@@ -196,29 +197,24 @@ async function enrolled() {
 
 // --- photographs ---
 
-const classOf = name => state.graph.classes.indexOf(name);
-
 // place puts photographs under their class's folder, or beside, to be sorted.
-function place(files) {
-  dropUpload();
+async function place(files) {
   for (const { path, file } of files) {
-    const parts = path.split('/');
-    const from = parts.slice(0, -1).findIndex(p => classOf(p) >= 0);
-    if (from >= 0) add(parts.slice(from).join('/'), file);
-    else if (!parts.some(p => p.startsWith('.'))) state.loose.push({ path, file, note: parts.length > 1 ? parts.at(-2) : '' });
+    const to = placed(path, state.graph.classes);
+    if (to) await put(to, file);
+    else state.loose.push({ path, file, note: path.split('/').at(-2) });
   }
-  listed();
+  dropUpload();
+  await listed();
 }
 
-function add(path, file) {
-  const dot = path.lastIndexOf('.');
-  for (let n = 2; state.photos.has(path) && state.photos.get(path) !== file; n++) path = `${path.slice(0, dot < 0 ? undefined : dot).replace(/ \(\d+\)$/, '')} (${n})${dot < 0 ? '' : path.slice(dot)}`;
-  state.photos.set(path, file);
-}
+async function put(path, file) { if (!await add(state.photos, path, file)) state.again++; }
 
 // listed asks the program which files are images, by its rules, and shows them.
 async function listed() {
   let items = [], others = { n: 0 }, fault;
+  const again = state.again;
+  state.again = 0;
   if (state.photos.size > 0) {
     try {
       ({ items, others } = await program.call('list', { paths: [...state.photos.keys()] }));
@@ -239,6 +235,7 @@ async function listed() {
       { id: 'folder', label: t('chooseFolder'), webkitdirectory: true },
       { id: 'files', label: t('chooseLoose'), multiple: true, accept: 'image/*,.heic,.heif,.avif,.tif,.tiff,.bmp,.webp' }], place),
     fault && failed(fault),
+    again > 0 && el('p', { class: 'note', id: 'again' }, t('thereBefore', { n: again })),
     items.length > 0 && el('p', { id: 'counted' }, t('counted', { photographs: t('photographs', { n: items.length }), bytes: bytes(total), classes: t('classes', { n: state.counts.filter(n => n > 0).length }) }), others.n > 0 && ` ${t('othersLeft', { n: others.n, names: others.names.join(', ') + (others.n > others.names.length ? ' …' : '') })}.`),
     el('ul', { class: 'classes' }, rows),
     state.loose.length > 0 && sorter());
@@ -254,13 +251,14 @@ function sorter() {
   const say = () => { heading.textContent = t('toSort', { photographs: t('photographs', { n: state.loose.length }), class: state.graph.classes[state.into] }); };
   say();
   const tiles = state.loose.slice(0, mostLoose).map(l => {
-    const b = el('button', { type: 'button', class: 'tile', 'aria-label': l.note ? t('ofFolder', { file: l.file.name, folder: l.note }) : l.file.name, title: l.path, onclick: () => {
+    const b = el('button', { type: 'button', class: 'tile', 'aria-label': l.note ? t('ofFolder', { file: l.file.name, folder: l.note }) : l.file.name, title: l.path, onclick: async () => {
       state.loose.splice(state.loose.indexOf(l), 1);
-      add(`${state.graph.classes[state.into]}/${l.file.name}`, l.file);
-      dropUpload();
+      const putting = put(`${state.graph.classes[state.into]}/${l.file.name}`, l.file);
       (b.nextElementSibling ?? b.previousElementSibling)?.focus();
       b.remove();
       say();
+      await putting;
+      dropUpload();
       clearTimeout(state.later);
       state.later = setTimeout(listed, 400);
     } }, picture(l.file, ''));

@@ -1,7 +1,7 @@
 // Where chosen files lie: the same rules for taking part and for scoring.
 
-// placed returns the path from the folder of a class on, as fmp-edge reads it in a folder of such folders; undefined where neither of the
-// first two folders is one, or each another. Hidden files keep their paths, by which the program leaves them out.
+// placed returns the path from a class's folder on, with one folder above at most; undefined where none is there, or two. The program leaves
+// hidden files out, by their whole paths.
 export function placed(path, classes) {
   const parts = path.split('/');
   if (parts.some(p => p.startsWith('.'))) return path;
@@ -16,7 +16,7 @@ async function same(a, b) {
   return true;
 }
 
-// add puts a file under its path, or under a free one where another file has that; false where the same file is there.
+// add puts a file under its path, or a free one like it; false where the same file is there.
 export async function add(photos, path, file) {
   const [, stem, end = ''] = /^(.*?[^/])(\.[^./]*)?$/s.exec(path);
   for (let n = 2; photos.has(path); n++) {
