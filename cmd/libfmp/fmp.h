@@ -54,7 +54,7 @@ typedef struct {
 } fmp_predictions;
 
 /* How an upload is made. name: of the client. round: its number, 0 for none. precision: "float32", "float16" or "int8"; NULL is float32.
- * at_least: classes of fewer images are left out; 0 leaves out none. */
+ * at_least: classes of fewer images are left out; 0 leaves out none, and the most is 20,000. */
 typedef struct {
   const char *name;
   uint64_t round;
@@ -63,7 +63,7 @@ typedef struct {
 } fmp_upload;
 
 /* How counts are made. key: the contents of the client's key file. server: public key (base64) of the server that the report is for, or
- * NULL for a file. least: the least count that is told, 0 for 10. epsilon above 0: noise on every count in its place, with delta;
+ * NULL for a file. least: the least count that is told, 2 to 1,000, 0 for 10. epsilon above 0: noise on every count in its place, with delta;
  * no ledger is kept, so the caller adds up what is spent on an image. */
 typedef struct {
   fmp_bytes key;

@@ -4,7 +4,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"path"
@@ -240,6 +243,21 @@ type evaluation struct {
 	epsilon, delta float64
 }
 
+// check sets the default of the least count, and returns an error for an evaluation that is not made.
+func (e *evaluation) check() error {
+	e.least = cmp.Or(e.least, tally.Least)
+	if e.least < tally.MinLeast || e.least > tally.MaxLeast {
+		return fmt.Errorf("evaluate: least is %d; allowed are %d to %d, and 0 for %d", e.least,
+			tally.MinLeast, tally.MaxLeast, tally.Least)
+	}
+	key, err := base64.StdEncoding.Strict().DecodeString(e.server)
+	if e.server != "" && (err != nil || len(key) != ed25519.PublicKeySize) {
+		return fmt.Errorf("evaluate: server is %.80q, no base64 of %d bytes; give the public key that "+
+			"the round's description states", e.server, ed25519.PublicKeySize)
+	}
+	return nil
+}
+
 // evaluate scores labelled images and returns the signed counts of a site.
 func evaluate(handle uint64, im *images, e *evaluation) ([]byte, error) {
 	key, err := identity.Parse(e.key)
@@ -249,8 +267,8 @@ func evaluate(handle uint64, im *images, e *evaluation) ([]byte, error) {
 	if im.labels == nil {
 		return nil, errors.New("images to evaluate with want labels")
 	}
-	if e.least == 0 {
-		e.least = tally.Least
+	if err := e.check(); err != nil {
+		return nil, err
 	}
 	m, err := findClassifier(handle)
 	if err != nil {
@@ -285,16 +303,24 @@ type upload struct {
 	atLeast   int    // images of a class, 0: any
 }
 
+// check returns an error for an upload that is not made.
+func (o *upload) check() error {
+	if err := identity.CheckName(o.name); err != nil {
+		return err
+	}
+	if o.atLeast < 0 || o.atLeast > maxImages {
+		return fmt.Errorf("compress: at_least is %d; allowed are 0 to %d", o.atLeast, maxImages)
+	}
+	return nil
+}
+
 // compress makes the upload of labelled images, with the bytes of fmp-edge compress.
 func compress(handle uint64, im *images, o *upload) ([]byte, error) {
-	if err := identity.CheckName(o.name); err != nil {
+	if err := o.check(); err != nil {
 		return nil, err
 	}
 	if im.labels == nil {
 		return nil, errors.New("images to compress want labels")
-	}
-	if o.precision == "" {
-		o.precision = string(federate.Single)
 	}
 	m, err := find(handle)
 	if err != nil {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -16,6 +17,7 @@ import (
 	"testing"
 
 	"fmp/onnx/must"
+	"fmp/pipeline/tally"
 )
 
 // site is a folder with the library, the programs, a classifier, a client graph and images.
@@ -78,6 +80,35 @@ func newSite(t *testing.T) *site {
 	s.run(s.path("fmp-edge"), "evaluate", "--model", "classifier.onnx", "--key", "site.key", "--round",
 		"3", "--output", "edge.evaluation.json", "photos/train")
 	return s
+}
+
+// TestSettings: settings that fmp-edge refuses are refused before an image is read.
+func TestSettings(t *testing.T) {
+	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
+	for name, c := range map[string]struct {
+		of   interface{ check() error }
+		want string // of the error
+	}{
+		"defaults":          {&evaluation{}, ""},
+		"a server":          {&evaluation{least: 2, server: key}, ""},
+		"a low bound":       {&evaluation{least: 1}, "least is 1; allowed are 2 to 1000"},
+		"a bound below 0":   {&evaluation{least: -1}, "least is -1"},
+		"a high bound":      {&evaluation{least: 1001}, "least is 1001"},
+		"no base64":         {&evaluation{server: "zz"}, `server is "zz"`},
+		"half a key":        {&evaluation{server: key[:24]}, "no base64 of 32 bytes"},
+		"an upload":         {&upload{name: "site", atLeast: 5}, ""},
+		"no name":           {&upload{}, "name"},
+		"classes of -3":     {&upload{name: "site", atLeast: -3}, "at_least is -3; allowed are 0 to 20000"},
+		"classes of 20,001": {&upload{name: "site", atLeast: 20_001}, "at_least is 20001"},
+	} {
+		err := c.of.check()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
+	if e := (&evaluation{}); e.check() != nil || e.least != tally.Least {
+		t.Errorf("the default of the least count is %d", e.least)
+	}
 }
 
 // TestFromC compiles a program in C against fmp.h: uploads and counts have the bytes of fmp-edge's,
@@ -157,7 +188,18 @@ with fmp.Classifier("classifier.onnx") as c, fmp.Client("client.onnx") as g:
     assert c.evaluate(paths, labels, "site.key", round=3) == open("edge.evaluation.json", "rb").read()
     for refused, kind in [(lambda: c.predict(["images.txt"]), fmp.Error), (lambda: c.predict([]), fmp.Error),
                           (lambda: c.predict("images.txt"), TypeError), (lambda: fmp.Classifier("client.onnx"), fmp.Error),
-                          (lambda: g.compress(paths, ["ten"] * 60, "site"), ValueError)]:
+                          (lambda: g.compress(paths, ["ten"] * 60, "site"), ValueError),
+                          (lambda: g.compress(paths, [2**32] + labels[1:], "site"), ValueError),
+                          (lambda: g.compress(paths, [.9] + labels[1:], "site"), TypeError),
+                          (lambda: g.compress(paths, labels, "a\0b"), ValueError),
+                          (lambda: g.compress(paths, labels, "site", round=2**64 + 3), ValueError),
+                          (lambda: g.compress(paths, labels, "site", round=3.0), TypeError),
+                          (lambda: g.compress(paths, labels, "site", precision="float8"), fmp.Error),
+                          (lambda: g.compress(paths, labels, "site", at_least=-3), ValueError),
+                          (lambda: c.evaluate(paths, labels, "site.key", least=2**32 + 10), ValueError),
+                          (lambda: c.evaluate(paths, labels, "site.key", least=-1), ValueError),
+                          (lambda: c.evaluate(paths, labels, "site.key", server="zz"), fmp.Error),
+                          (lambda: fmp.Classifier("classifier.onnx\0"), ValueError)]:
         try:
             refused()
         except kind as e:

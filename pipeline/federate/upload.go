@@ -148,11 +148,13 @@ func refuse(field string, value any, allowed string, args ...any) error {
 // EncodeWithin is Encode in the first precision from the upload's own on that keeps to the given
 // number of bytes; 0 sets no bound.
 func (u *Upload) EncodeWithin(bytes int) ([]byte, error) {
-	if bytes == 0 {
+	all := []Precision{Single, Half, Int8}
+	u.Precision = cmp.Or(u.Precision, Single)
+	at := slices.Index(all, u.Precision)
+	if bytes == 0 || at < 0 {
 		return u.Encode()
 	}
-	all := []Precision{Single, Half, Int8}
-	for _, u.Precision = range all[max(0, slices.Index(all, u.Precision)):] {
+	for _, u.Precision = range all[at:] {
 		data, err := u.Encode()
 		if err != nil || len(data) <= bytes {
 			return data, err

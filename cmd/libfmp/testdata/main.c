@@ -167,6 +167,14 @@ int main(int argc, char **argv) {
   how.precision = "float64";
   refuses(fmp_compress(client, &images, &how, &b, &error), "float64");
   how.precision = NULL;
+  how.at_least = -3;
+  refuses(fmp_compress(client, &images, &how, &b, &error), "at_least is -3");
+  counts.least = 1;
+  refuses(fmp_evaluate(classifier, &images, &counts, &b, &error), "least is 1");
+  counts.least = 0;
+  counts.server = "zz";
+  refuses(fmp_evaluate(classifier, &images, &counts, &b, &error), "server is \"zz\"");
+  counts.server = NULL;
   how.name = NULL;
   refuses(fmp_compress(client, &images, &how, &b, &error), "name");
   counts.key.size = 3;

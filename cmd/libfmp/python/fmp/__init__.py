@@ -7,6 +7,7 @@
 
 import ctypes
 import json
+import operator
 import os
 import sys
 from typing import NamedTuple, Optional
@@ -105,6 +106,24 @@ def _read(image):
         return f.read()
 
 
+def _number(name, value, most):
+    """An integer: ctypes would take the last bits of a larger one."""
+    value = operator.index(value)
+    if not 0 <= value <= most:
+        raise ValueError(f"{name} is {value}; allowed are 0 to {most}")
+    return value
+
+
+def _chars(name, text):
+    """The bytes of a text, or None: C would end it at a NUL."""
+    if not text:
+        return None
+    data = text if isinstance(text, bytes) else text.encode()
+    if 0 in data:
+        raise ValueError(f"{name} has a NUL: {data!r}")
+    return data
+
+
 def _images(images, labels=None):
     """Images are paths or the bytes of files."""
     if isinstance(images, (str, bytes, bytearray, memoryview, os.PathLike)):
@@ -145,7 +164,7 @@ class _Model:
         """Numbers of labels that may be names of classes."""
         numbers = {n: i for i, n in enumerate(self.names)}
         try:
-            return [numbers[y] if isinstance(y, str) else int(y) for y in labels]
+            return [numbers[y] if isinstance(y, str) else _number("label", y, len(self.names) - 1) for y in labels]
         except KeyError as e:
             raise ValueError(f"label {e} is no class; classes are {self.names}") from None
 
@@ -172,7 +191,7 @@ class Classifier(_Model):
         if isinstance(classifier, (bytes, bytearray)):
             _call(_lib.fmp_classifier_load, bytes(classifier), len(classifier), ctypes.byref(handle))
         else:
-            _call(_lib.fmp_classifier_open, os.fsencode(classifier), ctypes.byref(handle))
+            _call(_lib.fmp_classifier_open, _chars("classifier", os.fsencode(classifier)), ctypes.byref(handle))
         self._handle = handle.value
         self._describe()
 
@@ -197,7 +216,8 @@ class Classifier(_Model):
     def evaluate(self, images, labels, key, round=0, server=None, least=0, epsilon=0.0, delta=1e-5):
         """Scores the classifier on labelled images; returns the signed counts (bytes of JSON). key: the file of the client's key."""
         given, secret = _images(images, self._labels(labels)), _read(key)
-        how = _Evaluation(_Bytes(secret, len(secret)), round, server.encode() if server else None, least, epsilon, delta)
+        how = _Evaluation(_Bytes(secret, len(secret)), _number("round", round, 2**64 - 1), _chars("server", server),
+                          _number("least", least, 2**31 - 1), epsilon, delta)
         return _result(_lib.fmp_evaluate, self._handle, ctypes.byref(given), ctypes.byref(how))
 
 
@@ -206,11 +226,13 @@ class Client(_Model):
 
     def __init__(self, graph, approved=None):
         handle, data = ctypes.c_uint64(), _read(graph)
-        _call(_lib.fmp_client_load, data, len(data), approved.encode() if approved else None, ctypes.byref(handle))
+        _call(_lib.fmp_client_load, data, len(data), _chars("approved", approved), ctypes.byref(handle))
         self._handle = handle.value
         self._describe()
 
     def compress(self, images, labels, name, round=0, precision="float32", at_least=0):
         """Makes the upload (bytes) of labelled images, as fmp-edge compress does."""
-        given, how = _images(images, self._labels(labels)), _Upload(name.encode(), round, precision.encode(), at_least)
+        given = _images(images, self._labels(labels))
+        how = _Upload(_chars("name", name), _number("round", round, 2**64 - 1), _chars("precision", precision),
+                      _number("at_least", at_least, 2**31 - 1))
         return _result(_lib.fmp_compress, self._handle, ctypes.byref(given), ctypes.byref(how))
