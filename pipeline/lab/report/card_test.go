@@ -1,6 +1,7 @@
 package report
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/privacy"
 )
 
 // TestCardOfIntervals: a model card says how far intervals reach where the predictor has learned
@@ -23,6 +25,45 @@ func TestCardOfIntervals(t *testing.T) {
 		if !strings.Contains(b.String(), want) ||
 			strings.Contains(b.String(), "half widths") != (ends != nil) {
 			t.Errorf("ends %v: the card says\n%s", ends, b.String())
+		}
+	}
+}
+
+// TestCardOfPrivacy: card and page state what a private round spent, and no number of images that
+// its uploads do not tell.
+func TestCardOfPrivacy(t *testing.T) {
+	const none, spends = "no noise was added", "epsilon 4, delta 1e-05 for one image added or removed, noise: local"
+	account := must.Get(json.Marshal(privacy.Budget{Epsilon: 4, Delta: 1e-5, Unit: privacy.Example,
+		Relation: privacy.AddRemove, Noise: privacy.Local}.Spend(3, 2)))(t)
+	for _, c := range []struct {
+		private     string
+		n           int
+		clients     string
+		card, page  string
+		lacks, also string
+	}{
+		{"", 30, "1 clients with 30 images: a (30)", none, "", "epsilon", ""},
+		{string(account), 0, "1 clients with numbers of images that are not stated: a", spends, spends, none, "(0)"},
+		{string(account), 30, "1 clients with 30 images: a (30)", spends, spends, none, ""},
+		{`{"epsilon":1e9}`, 0, "not stated: a", "cannot be read", "cannot be read", none, "epsilon"},
+	} {
+		r := &evaluate.Result{Images: 1, Origin: models.Origin{Method: "FMP-DP", Private: []byte(c.private),
+			Clients: []models.OriginClient{{Name: "a", N: c.n}}}}
+		r.Uncertainty, r.Risk = &metric.Uncertainty{}, []metric.Risk{{Coverage: 1}}
+		var card, page strings.Builder
+		must.Do(t, Card(&card, "a classifier", "images", r))
+		must.Do(t, EvaluationPage(&page, "a classifier", r))
+		plain := strings.ReplaceAll(card.String(), `\`, "")
+		for _, want := range []struct{ text, of string }{{plain, c.clients}, {plain, c.card},
+			{page.String(), c.clients}, {page.String(), c.page}} {
+			if !strings.Contains(want.text, want.of) {
+				t.Errorf("%s, %d images: it lacks %q:\n%s", c.private, c.n, want.of, want.text)
+			}
+		}
+		for _, not := range []string{c.lacks, c.also} {
+			if not != "" && strings.Contains(plain, not) {
+				t.Errorf("%s, %d images: the card says %q:\n%s", c.private, c.n, not, plain)
+			}
 		}
 	}
 }

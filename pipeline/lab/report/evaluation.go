@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/privacy"
 )
 
 // matrixClasses bounds the classes of a confusion matrix; with more, the most frequent confusions
@@ -277,9 +279,17 @@ func originFacts(r *evaluate.Result) []pageFact {
 	var names []string
 	for _, c := range o.Clients {
 		n += c.N
-		if len(names) < 20 {
-			names = append(names, fmt.Sprintf("%s (%d)", c.Name, c.N))
+		name := c.Name
+		if c.N > 0 {
+			name = fmt.Sprintf("%s (%d)", name, c.N)
 		}
+		if len(names) < 20 {
+			names = append(names, name)
+		}
+	}
+	images := fmt.Sprintf("%d images", n)
+	if n == 0 { // a private round's uploads must not tell it
+		images = "numbers of images that are not stated"
 	}
 	if more := len(o.Clients) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
@@ -292,10 +302,11 @@ func originFacts(r *evaluate.Result) []pageFact {
 	}
 	if o.Method != "" {
 		add("method", fmt.Sprintf("%s, %d heads on %d features", o.Method, r.Manifest.S, r.Manifest.Dx))
-		add("clients (images)", fmt.Sprintf("%d clients with %d images: %s", len(o.Clients), n,
+		add("clients (images)", fmt.Sprintf("%d clients with %s: %s", len(o.Clients), images,
 			strings.Join(names, ", ")))
 		add("round", fmt.Sprint(o.Round))
 	}
+	add("differential privacy", spent(o))
 	if o.L2 > 0 {
 		add("settings", fmt.Sprintf("%s: L2 penalty %g, %d points drawn for a sample, seed %d",
 			o.Protocol, o.L2, o.Fresh, r.Manifest.Seed))
@@ -306,6 +317,28 @@ func originFacts(r *evaluate.Result) []pageFact {
 	add("training data of the models", r.Manifest.TrainingData)
 	add("licence", r.Manifest.Licence)
 	return facts
+}
+
+// spent returns the privacy account of a private round in words; nothing for other rounds.
+func spent(o models.Origin) string {
+	if len(o.Private) == 0 {
+		return ""
+	}
+	var a privacy.Account
+	if err := json.Unmarshal(o.Private, &a); err != nil || a.Check() != nil {
+		return "the account in the manifest cannot be read"
+	}
+	return a.String()
+}
+
+// cardPrivacy returns the limit of a model card on privacy.
+func cardPrivacy(o models.Origin) string {
+	of := spent(o)
+	if of == "" {
+		return "- Nothing is promised about what the uploads reveal of the clients' images: no noise was added.\n"
+	}
+	return fmt.Sprintf("- The uploads' promise of privacy is that of this release alone (%s). Several "+
+		"releases of the same images add up.\n", printable.Markdown(of))
 }
 
 // cardScores writes the section of a model card on the scores.
@@ -389,8 +422,8 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
   often right and its probabilities further off.
 - The extractor is frozen and was trained on data of its own; what its features do not tell
   apart, the classifier does not.
-- Nothing is promised about what the uploads reveal of the clients' images: no noise was added.
 `)
+	b.WriteString(cardPrivacy(r.Origin))
 	if m := r.Origin.Method; m == "FMP" || m == "FMP-one" {
 		b.WriteString("- The outputs low and high are 90% credible intervals of the probability that " +
 			"images without end would lead to, not of the next label. How often they hold it, on which " +
