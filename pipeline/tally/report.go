@@ -273,23 +273,18 @@ func (r *Report) Total() (n, right, held int) {
 }
 
 // ECE is the expected calibration error by the report's bins (Guo et al. 2017): of merged bins it
-// is at most that of all 15. NaN where there are none.
+// is at most that of all 15. NaN where there are none, or noise hides their means.
 func (r *Report) ECE() float64 {
 	total, sum := 0, 0.0
 	for _, b := range r.Bins {
+		if b.Confidence == nil {
+			return math.NaN()
+		}
 		total += b.N
-		sum += math.Abs(float64(b.Right) - b.Mean()*float64(b.N))
+		sum += math.Abs(float64(b.Right) - *b.Confidence*float64(b.N))
 	}
 	if total <= 0 {
 		return math.NaN()
 	}
 	return sum / float64(total)
-}
-
-// Mean is a bin's mean confidence: its middle where noise hides it.
-func (b Bin) Mean() float64 {
-	if b.Confidence != nil {
-		return *b.Confidence
-	}
-	return float64(b.From+b.To) / (2 * Bins)
 }

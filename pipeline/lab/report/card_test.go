@@ -11,6 +11,8 @@ import (
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/tally"
+	"fmp/pipeline/tally/pooled"
 )
 
 // TestCardOfIntervals: a model card says how far intervals reach where the predictor has learned
@@ -65,6 +67,20 @@ func TestCardOfPrivacy(t *testing.T) {
 				t.Errorf("%s, %d images: the card says %q:\n%s", c.private, c.n, not, plain)
 			}
 		}
+	}
+}
+
+// TestSitesOfNoise: counts with noise have shares of 0 to 1 and no mean confidence.
+func TestSitesOfNoise(t *testing.T) {
+	mean := 0.9
+	var b strings.Builder
+	must.Do(t, Sites(&b, &pooled.Result{Curve: []tally.Bin{{From: 0, To: 1, N: 1, Right: 1},
+		{From: 1, To: 2, N: 20, Right: -1}, {From: 2, To: 3, N: 20, Right: 21},
+		{From: 3, To: 15, N: 5, Right: 4, Confidence: &mean}, {From: 0, To: 1, N: -4}}}, nil))
+	_, got, _ := strings.Cut(b.String(), "| ---: | ---: | ---: |\n")
+	if want := "| 0.07–0.13 | 20 | – | 0.000 |\n| 0.13–0.20 | 20 | – | 1.000 |\n" +
+		"| 0.20–1.00 | 5 | 0.900 | 0.800 |\n"; got != want {
+		t.Errorf("curve\n%s; want\n%s", got, want)
 	}
 }
 

@@ -45,9 +45,10 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 		b.WriteString("\n| confidence | images | mean | right |\n| --- | ---: | ---: | ---: |\n")
 	}
 	for _, c := range r.Curve {
-		if c.N > 0 && c.Confidence != nil {
-			fmt.Fprintf(&b, "| %.2f–%.2f | %d | %.3f | %.3f |\n", float64(c.From)/tally.Bins,
-				float64(c.To)/tally.Bins, c.N, *c.Confidence, float64(c.Right)/float64(c.N))
+		if c.N >= tally.MinLeast || c.N > 0 && c.Confidence != nil { // noise alone may make fewer
+			fmt.Fprintf(&b, "| %.2f–%.2f | %d | %s | %.3f |\n", float64(c.From)/tally.Bins,
+				float64(c.To)/tally.Bins, c.N, number(c.Confidence, "%.3f"),
+				min(max(float64(c.Right)/float64(c.N), 0), 1))
 		}
 	}
 	if len(r.ByClass) > 0 {

@@ -30,8 +30,9 @@ type Result struct {
 	Accuracy   Overall `json:"accuracy"`
 	// Coverage is of the sites that tell of their sets; nil if none does.
 	Coverage *Overall `json:"coverage,omitempty"`
-	// Curve is the calibration curve over bins that all sites that tell of bins have in common, and
-	// ECE its expected calibration error; nil where no site does.
+	// Curve is the calibration curve over the bins that sites with bins have in common, and ECE its
+	// expected calibration error; nil where no site has any. Sites with noise, which hides mean
+	// confidences, are in the curve only where no other has bins; it then has no means and no ECE.
 	Curve   []tally.Bin `json:"curve,omitempty"`
 	ECE     *float64    `json:"ece,omitempty"`
 	ByClass []Class     `json:"by_class"`
@@ -265,31 +266,35 @@ func site(r *tally.Report) (s Site, accuracy share, coverage *share) {
 		sum /= float64(n)
 		s.SetSize = &sum
 	}
-	if e := r.ECE(); r.Sigma == 0 && !math.IsNaN(e) { // of noise the absolute values add up
+	if e := r.ECE(); !math.IsNaN(e) {
 		s.ECE = &e
 	}
 	return s, accuracy, coverage
 }
 
-// curve pools the bins over the edges that all sites with bins have.
+// curve pools the bins over the edges that all sites with bins have. A bin's middle does not stand
+// in for a mean that noise hides: it may be further off than the classifier's error.
 func (out *Result) curve(reports []*tally.Report) {
+	reports = slices.DeleteFunc(slices.Clone(reports),
+		func(r *tally.Report) bool { return len(r.Bins) == 0 })
+	noisy := func(r *tally.Report) bool { return r.Bins[0].Confidence == nil }
+	means := slices.DeleteFunc(slices.Clone(reports), noisy)
+	if len(means) > 0 {
+		reports = means
+	}
 	var shared [tally.Bins + 1]int
-	with := 0
 	for _, r := range reports {
-		if len(r.Bins) > 0 {
-			with++
-		}
 		for _, b := range r.Bins {
 			shared[b.To]++
 		}
 	}
-	if with == 0 {
+	if len(reports) == 0 {
 		return
 	}
 	var sums []float64 // of confidences
 	from := 0
 	for to := 1; to <= tally.Bins; to++ {
-		if shared[to] == with {
+		if shared[to] == len(reports) {
 			out.Curve, sums = append(out.Curve, tally.Bin{From: from, To: to}), append(sums, 0)
 			from = to
 		}
@@ -302,8 +307,14 @@ func (out *Result) curve(reports []*tally.Report) {
 				at++
 			}
 			c := &out.Curve[at]
-			c.N, c.Right, sums[at] = c.N+b.N, c.Right+b.Right, sums[at]+b.Mean()*float64(b.N)
+			c.N, c.Right = c.N+b.N, c.Right+b.Right
+			if b.Confidence != nil {
+				sums[at] += *b.Confidence * float64(b.N)
+			}
 		}
+	}
+	if len(means) == 0 {
+		return
 	}
 	for i := range out.Curve {
 		c := &out.Curve[i]

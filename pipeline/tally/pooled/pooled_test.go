@@ -146,6 +146,47 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// TestCurveOfNoise: a mean confidence that noise hides is in no curve and no ECE, also beside sites
+// that tell theirs.
+func TestCurveOfNoise(t *testing.T) {
+	noisy := of("n", 100, 100, 0)
+	noisy.Sigma, noisy.Epsilon, noisy.Delta = 4, 1, 1e-5
+	for i := range tally.Bins {
+		noisy.Bins = append(noisy.Bins, tally.Bin{From: i, To: i + 1, N: 2, Right: 3})
+	}
+	noisy.Bins[tally.Bins-1].N, noisy.Bins[tally.Bins-1].Right = 200, 201
+	plain := of("p", 100, 60, 10, bin(0, 6, 40, 16, 0.3), bin(6, 15, 60, 48, 0.8))
+	for name, c := range map[string]struct {
+		reports []*tally.Report
+		bins, n int
+		ece     float64
+	}{
+		"noise alone":           {[]*tally.Report{noisy}, tally.Bins, 228, math.NaN()},
+		"noise beside means":    {[]*tally.Report{noisy, plain}, 2, 100, 0.04},
+		"means alone":           {[]*tally.Report{plain}, 2, 100, 0.04},
+		"noise beside no bins":  {[]*tally.Report{noisy, of("q", 100, 60, 10)}, tally.Bins, 228, math.NaN()},
+		"neither means nor any": {[]*tally.Report{of("q", 100, 60, 10)}, 0, 0, math.NaN()},
+	} {
+		r := must.Get(Pool(c.reports))(t)
+		n := 0
+		for _, b := range r.Curve {
+			n += b.N
+			if (b.Confidence == nil) != math.IsNaN(c.ece) {
+				t.Errorf("%s: a mean of %v", name, b.Confidence)
+			}
+		}
+		if len(r.Curve) != c.bins || n != c.n || (r.ECE == nil) != math.IsNaN(c.ece) ||
+			r.ECE != nil && !near(*r.ECE, c.ece) {
+			t.Errorf("%s: %d bins of %d images, ECE %v", name, len(r.Curve), n, r.ECE)
+		}
+		for _, s := range r.Sites {
+			if (s.ECE != nil) != (s.Name == "p") {
+				t.Errorf("%s: ECE %v of site %s", name, s.ECE, s.Name)
+			}
+		}
+	}
+}
+
 // TestPoolSize: sites that together claim more images than 32 bits count are refused, also where
 // what they claim cancels.
 func TestPoolSize(t *testing.T) {
