@@ -36,3 +36,30 @@ func TestPrintEffects(t *testing.T) {
 		t.Errorf("a round without effects and sets prints %q", b.String())
 	}
 }
+
+// TestPrintSurvived: sets say how many clients, of which group, may send false points.
+func TestPrintSurvived(t *testing.T) {
+	groups := []string{"north", "south"}
+	for want, s := range map[string]models.OriginSets{
+		"2 of the clients": {False: []int{2}},
+		"1 of the clients of north and 2 of the clients of south": {False: []int{1, 2}, Groups: groups},
+		"2 of the clients of south":                               {False: []int{0, 2}, Groups: groups},
+		"":                                                        {False: []int{0}},
+	} {
+		if want != "" {
+			want = "            whatever the points of " + want + " are\n"
+		}
+		s.Level, s.Images, s.Clients = 0.8, 60, 6
+		for i := range 60 {
+			s.Class, s.Client = append(s.Class, 0), append(s.Client, i%6)
+			if s.Groups != nil {
+				s.Group = append(s.Group, i%2)
+			}
+		}
+		var b strings.Builder
+		setsOf(&s, []string{"x", "y"}).print(&b)
+		if _, got, _ := strings.Cut(b.String(), ")\n"); got != want {
+			t.Errorf("%v of %v: printed is %q; want %q", s.False, s.Groups, b.String(), want)
+		}
+	}
+}

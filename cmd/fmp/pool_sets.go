@@ -29,6 +29,8 @@ type pooledSets struct {
 	// those whose points contradict the others'.
 	False   []int    `json:"false,omitempty"`
 	LeftOut []string `json:"left_out,omitempty"`
+
+	survived string // conformal.Survived
 }
 
 // pooledChoice is the choice of calibration points (posterior.Calibration): temperature and penalty
@@ -44,7 +46,7 @@ func setsOf(s *models.OriginSets, names []string) *pooledSets {
 		return nil
 	}
 	out := &pooledSets{s.Level, s.Score, s.Images, s.Clients, s.Thresholds, s.ByClass, s.Proportions,
-		s.Groups, always(s, names), 1, s.False, s.LeftOut}
+		s.Groups, always(s, names), 1, s.False, s.LeftOut, conformal.Survived(s)}
 	d := conformal.FromOrigin(s)
 	for _, counts := range d.Counts(s.Class, max(len(names), slices.Max(s.Class)+1)) {
 		out.Highest = min(out.Highest, d.Highest(counts))
@@ -70,8 +72,8 @@ func (s *pooledSets) print(b *strings.Builder) {
 	fmt.Fprintf(b, "sets:       hold the class of a new image %s with probability %g or more, from "+
 		"%d calibration points of %s (fmp predict --level: up to %.3g)\n", of, s.Level, s.Points,
 		clients, s.Highest)
-	if n := slices.Max(append(slices.Clone(s.False), 0)); n > 0 && !s.ByClass && s.Proportions == nil {
-		fmt.Fprintf(b, "            whatever the points of %d of the clients are\n", n)
+	if s.survived != "" {
+		fmt.Fprintf(b, "            whatever the points of %s are\n", clip(s.survived))
 	}
 	if len(s.LeftOut) > 0 {
 		fmt.Fprintf(b, "            left out, as their points contradict the others': %s (fmp pool "+

@@ -52,6 +52,25 @@ func FromOrigin(o *models.OriginSets) Design {
 		Group: o.Group, Client: o.Client, False: o.False}
 }
 
+// Survived returns in words how many clients, of which group, may send false points without that
+// the level falls; nothing where none may.
+func Survived(o *models.OriginSets) string {
+	if !FromOrigin(o).survives() {
+		return ""
+	}
+	var out []string
+	for g, n := range o.False {
+		switch {
+		case n == 0:
+		case g < len(o.Groups):
+			out = append(out, fmt.Sprintf("%d of the clients of %s", n, o.Groups[g]))
+		default:
+			out = append(out, fmt.Sprintf("%d of the clients", n))
+		}
+	}
+	return strings.Join(out, " and ")
+}
+
 // numbers reports whether there are none, or one of each of n images, from 0 and fewer than these.
 func numbers(of []int, n int) bool {
 	return of == nil || len(of) == n &&

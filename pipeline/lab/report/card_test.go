@@ -84,6 +84,56 @@ func TestSitesOfNoise(t *testing.T) {
 	}
 }
 
+// TestCardOfGuarantee: a model card states the theorem that the sets are by, for whom it is, and how
+// many clients' false points it survives.
+func TestCardOfGuarantee(t *testing.T) {
+	const (
+		differ = "clients may differ in any way"
+		bound  = "by Hoeffding's bound"
+		alike  = "honest clients draw their points and new images alike"
+		voids  = "and clients that send false points"
+		more   = "false points of more clients than that"
+	)
+	for name, c := range map[string]struct {
+		sets        models.OriginSets
+		says, lacks []string
+	}{
+		"owner": {models.OriginSets{}, []string{"set of a new image holds", "new images are drawn as those were"},
+			[]string{differ, bound, alike, voids, more, "these"}},
+		"clients": {models.OriginSets{Clients: 6}, []string{differ, bound, voids, "of these clients holds"},
+			[]string{alike, more, "Left out", "group"}},
+		"none may be false": {models.OriginSets{Clients: 3, False: []int{0}, LeftOut: []string{"x", "y"}},
+			[]string{differ, bound, voids, "contradict the others': x, y."}, []string{alike, more}},
+		"one may be false": {models.OriginSets{Clients: 6, False: []int{1}},
+			[]string{"the points of 1 of the clients may be false", alike, more, "of the honest ones of these"},
+			[]string{differ, bound, voids, "group"}},
+		"by class": {models.OriginSets{Clients: 6, False: []int{1}, ByClass: true},
+			[]string{differ, bound, voids, "of any class holds"}, []string{alike, more, "shares"}},
+		"named shares": {models.OriginSets{Clients: 6, False: []int{1}, Proportions: []float64{0.9, 0.1}},
+			[]string{differ, bound, voids, "shares a 0.9, b 0.1 holds"}, []string{alike, more}},
+		"groups": {models.OriginSets{Clients: 6, Groups: []string{"north", "south"}},
+			[]string{differ, bound, "in each group of clients (north, south), holds", "client of a group in"},
+			[]string{alike, more}},
+		"groups of which some may be false": {models.OriginSets{Clients: 9, False: []int{2, 0, 1},
+			Groups: []string{"north", "south", "west"}},
+			[]string{"points of 2 of the clients of north and 1 of the clients of west may be", more},
+			[]string{differ, bound, "of south"}},
+	} {
+		c.sets.Level, c.sets.Images = 0.9, 60
+		var b strings.Builder
+		must.Do(t, Card(&b, "a classifier", "images", &evaluate.Result{Classes: []string{"a", "b"},
+			Origin: models.Origin{Sets: &c.sets}}))
+		_, got, _ := strings.Cut(strings.ReplaceAll(b.String(), `\`, ""), "## Guarantee of the sets")
+		for i, texts := range [][]string{c.lacks, c.says} {
+			for _, text := range texts {
+				if strings.Contains(got, text) != (i == 1) {
+					t.Errorf("%s: %q, in the card %v:\n%s", name, text, i == 0, got)
+				}
+			}
+		}
+	}
+}
+
 // TestCardOfScaling: a model card says how probabilities were calibrated, with the scores before
 // and after.
 func TestCardOfScaling(t *testing.T) {
@@ -115,6 +165,8 @@ func TestHostileCard(t *testing.T) {
 	r.Uncertainty, r.Risk = &metric.Uncertainty{}, []metric.Risk{{Coverage: 1}}
 	r.Origin.Scaling, r.Calibration.Gap = &models.OriginScaling{Scaling: models.Scaling{Kind: evil},
 		From: evil}, 0.5
+	r.Origin.Sets = &models.OriginSets{Clients: 9, From: evil, Groups: []string{evil},
+		False: []int{1}, LeftOut: []string{evil}}
 	var card, page strings.Builder
 	must.Do(t, Card(&card, evil, evil, r))
 	plain := regexp.MustCompile(`\\.`).ReplaceAllString(card.String(), "")

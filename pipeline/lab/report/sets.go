@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"fmp/models"
+	"fmp/onnx/printable"
+	"fmp/pipeline/conformal"
 	"fmp/pipeline/evaluate"
 )
 
@@ -70,49 +73,45 @@ func guarantee(r *evaluate.Result) string {
 		return ""
 	}
 	var b strings.Builder
-	points := fmt.Sprintf("%d calibration images of %s", q.Images, q.From)
-	image, assumes := "a new image", "new images are drawn as those were"
+	survived := printable.Markdown(conformal.Survived(q))
+	points := fmt.Sprintf("%d calibration images of %s", q.Images, printable.Markdown(q.From))
 	if q.Clients > 0 {
 		points = fmt.Sprintf(
 			"%d calibration points of %s, single images that took no part in the classifier",
-			q.Images, q.From)
-		image, assumes = "a new image of these clients",
-			"each client's new images are drawn as its points were, and the client in proportion to its "+
-				"points; clients may differ in any way"
+			q.Images, printable.Markdown(q.From))
 	}
-	shares := "other shares of the classes, "
+	by := "split conformal prediction"
 	switch {
-	case q.ByClass:
-		image += " of any class"
-		shares = ""
-	case q.Proportions != nil:
-		var of []string
-		for c, v := range q.Proportions {
-			if v > 0 && c < len(r.Classes) {
-				of = append(of, fmt.Sprintf("%s %.3g", r.Classes[c], v))
-			}
-		}
-		image += " whose class has the shares " + strings.Join(of, ", ")
+	case survived != "":
+		by += " that bounds what each client's points change"
+	case q.Clients > 1:
+		by += " for clients that differ, by Hoeffding's bound"
 	}
 	fmt.Fprintf(&b, "\n## Guarantee of the sets\n\n- **Promise**: the set of %s holds its class "+
-		"with a probability of at least %g, over the draw of calibration points and image", image,
-		q.Level)
-	if c := q.Clients; c > 1 {
-		b.WriteString(" (split conformal prediction for clients that differ, by Hoeffding's bound)")
-	} else {
-		b.WriteString(" (split conformal prediction)")
+		"with a probability of at least %g, over the draw of calibration points and image (%s), from "+
+		"%s. Sets of another level are had by the input level.\n", promised(r, survived != ""),
+		q.Level, by, points)
+	fmt.Fprintf(&b, "- **Assumption**: %s.\n", assumed(q, survived))
+	voids := "another camera or light, "
+	if !q.ByClass {
+		voids += "other shares of the classes, "
 	}
-	fmt.Fprintf(&b, ", from %s. Sets of another level are had by the input level.\n", points)
-	fmt.Fprintf(&b, "- **Assumption**: %s.\n", assumes)
-	voids := "another camera or light, " + shares + "images of none of the classes"
-	if q.Clients > 0 {
+	voids += "images of none of the classes"
+	switch {
+	case survived != "":
+		voids = "a client that took no part, " + voids + ", and false points of more clients than that"
+	case q.Clients > 0:
 		voids = "a client that took no part, " + voids + ", and clients that send false points"
 	}
 	fmt.Fprintf(&b, "- **Voids it**: %s.\n", voids)
+	if len(q.LeftOut) > 0 {
+		fmt.Fprintf(&b, "- **Left out**, as their points contradict the others': %s. Nothing is "+
+			"promised for their images.\n", printable.Markdown(strings.Join(q.LeftOut, ", ")))
+	}
 	var always []string
 	for c, t := range q.Thresholds {
 		if t < 0 && c < len(r.Classes) && q.ByClass {
-			always = append(always, r.Classes[c])
+			always = append(always, printable.Markdown(r.Classes[c]))
 		}
 	}
 	if len(always) > 0 {
@@ -127,4 +126,51 @@ func guarantee(r *evaluate.Result) string {
 		"- The level is held on average over calibrations: this one may hold somewhat less or more. " +
 			of + "\n")
 	return b.String()
+}
+
+// promised says for which images a card promises that sets hold their class.
+func promised(r *evaluate.Result, survives bool) string {
+	q := r.Origin.Sets
+	image := "a new image"
+	switch {
+	case survives:
+		image += " of the honest ones of these clients"
+	case q.Clients > 0:
+		image += " of these clients"
+	}
+	switch {
+	case q.ByClass:
+		image += " of any class"
+	case q.Proportions != nil:
+		var of []string
+		for c, v := range q.Proportions {
+			if v > 0 && c < len(r.Classes) {
+				of = append(of, fmt.Sprintf("%s %.3g", printable.Markdown(r.Classes[c]), v))
+			}
+		}
+		image += " whose class has the shares " + strings.Join(of, ", ")
+	}
+	if len(q.Groups) > 0 {
+		image += fmt.Sprintf(", in each group of clients (%s),",
+			printable.Markdown(strings.Join(q.Groups, ", ")))
+	}
+	return image
+}
+
+// assumed is the assumption of the theorem (docs/sets.md) that a promise is by.
+func assumed(q *models.OriginSets, survived string) string {
+	client, of := "the client", ""
+	if len(q.Groups) > 0 {
+		client, of = "the client of a group", " of a group"
+	}
+	switch {
+	case survived != "":
+		return fmt.Sprintf("the points of %s may be false, whatever they are. The honest clients%s "+
+			"draw their points and new images alike, or differ so little that none of them is above "+
+			"its bound (docs/sets.md), and none of them is left out", survived, of)
+	case q.Clients > 0:
+		return fmt.Sprintf("each client's new images are drawn as its points were, and %s in "+
+			"proportion to its points; clients may differ in any way", client)
+	}
+	return "new images are drawn as those were"
 }
