@@ -87,11 +87,12 @@ func (f *siteFlags) read(of *evaluate.Result) (*sites.Result, error) {
 	return r, isFor(of, r)
 }
 
-// isFor returns an error if a pooled report is of another classifier.
+// isFor returns an error if a pooled report is of another classifier, or none of its reports give
+// it.
 func isFor(of *evaluate.Result, r *sites.Result) error {
 	if r.Classifier != of.Model {
 		return fmt.Errorf("the sites scored classifier %.64s, and this one is %s",
 			r.Classifier, of.Model)
 	}
-	return nil
+	return r.Check(of.Manifest.C)
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"fmp/models"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/wire"
 	sites "fmp/pipeline/tally/pooled"
@@ -87,6 +89,33 @@ func TestCrossSite(t *testing.T) {
 		if code, _, stderr := runFMP(t, append([]string{"evaluate"}, args...)...); code != exitUsage ||
 			!strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
+		}
+	}
+}
+
+// TestEvaluateNoImages: a pooled report that no reports give is refused.
+func TestEvaluateNoImages(t *testing.T) {
+	dir := t.TempDir()
+	classifier, pooled := filepath.Join(dir, "c.onnx"), filepath.Join(dir, "pooled.json")
+	pooledFrom(t, "digits-color", classifier, "--samples", "3")
+	r := sites.Result{Classifier: models.DigestBytes(read(t, classifier)), Images: 10,
+		Sites: []sites.Site{{Name: "a", Images: 10}}}
+	for _, c := range []struct {
+		class int
+		code  int
+		want  string
+		args  []string
+	}{
+		{0, exitOK, "", nil},
+		{-1, exitUsage, "class -1 with", nil},
+		{10, exitUsage, "class 10 with", nil},
+	} {
+		r.ByClass = []sites.Class{{Class: c.class, Sites: 1, Images: 10}}
+		must.Do(t, os.WriteFile(pooled, must.Get(json.Marshal(r))(t), 0o600))
+		code, _, errs := runFMP(t, append([]string{"evaluate", classifier, "--pooled", pooled}, c.args...)...)
+		if code != c.code || !strings.Contains(errs, c.want) {
+			t.Errorf("class %d, %v: exit code %d: %s; want %d and %q", c.class, c.args, code, errs, c.code,
+				c.want)
 		}
 	}
 }

@@ -231,6 +231,53 @@ func Pool(reports []*tally.Report) (*Result, error) {
 	return out, nil
 }
 
+// Check returns an error for a pooled report that no reports about a classifier of that number of
+// classes give.
+func (out *Result) Check(classes int) error {
+	if len(out.Sites) == 0 || len(out.Sites) > MaxSites || out.Images < 0 {
+		return fmt.Errorf("pooled report: %d images of %d sites; want 0 or more of 1 to %d sites",
+			out.Images, len(out.Sites), MaxSites)
+	}
+	shares := []*Share{&out.Accuracy.Pooled, &out.Accuracy.Typical, out.Accuracy.New}
+	numbers := []*float64{&out.Level, &out.Accuracy.Median, &out.Accuracy.P, &out.Accuracy.I2, out.ECE}
+	if o := out.Coverage; o != nil {
+		shares = append(shares, &o.Pooled, &o.Typical, o.New)
+		numbers = append(numbers, &o.Median, &o.P, &o.I2)
+	}
+	for _, s := range out.Sites {
+		if s.Images < 0 || s.SetSize != nil && !(*s.SetSize >= 0 && *s.SetSize <= float64(classes)) {
+			return fmt.Errorf("pooled report: site %.80q has %d images, or sets of a size that no %d "+
+				"classes give", s.Name, s.Images, classes)
+		}
+		shares, numbers = append(shares, &s.Accuracy, s.Coverage), append(numbers, s.ECE)
+	}
+	for _, b := range out.Curve {
+		if b.From < 0 || b.To <= b.From || b.To > tally.Bins {
+			return fmt.Errorf("pooled report: the curve has a bin from %d to %d; want 0 to %d", b.From,
+				b.To, tally.Bins)
+		}
+		numbers = append(numbers, b.Confidence)
+	}
+	for _, c := range out.ByClass {
+		if c.Class < 0 || c.Class >= classes || c.Sites < 0 || c.Images < 0 {
+			return fmt.Errorf("pooled report: class %d with %d images of %d sites; want classes of 0 to "+
+				"%d, and no counts below 0", c.Class, c.Images, c.Sites, classes-1)
+		}
+		shares = append(shares, &c.Share)
+	}
+	for _, s := range shares {
+		if s != nil {
+			numbers = append(numbers, &s.Value, &s.Low, &s.High)
+		}
+	}
+	for _, v := range numbers {
+		if v != nil && !(*v >= 0 && *v <= 1) {
+			return fmt.Errorf("pooled report: a share, level or error of %v; want 0 to 1", *v)
+		}
+	}
+	return nil
+}
+
 // noiseOf returns the standard deviation of the noise of a count of a group: with sets a count is
 // the sum of two that have noise.
 func noiseOf(r *tally.Report) float64 {

@@ -187,6 +187,55 @@ func TestCurveOfNoise(t *testing.T) {
 	}
 }
 
+// TestHostilePool: a pooled report whose figures no reports give is refused, and those of reports are
+// not.
+func TestHostilePool(t *testing.T) {
+	size := 1.5
+	fine := func() *Result {
+		plain, noisy := of("a", 100, 60, 10, bin(0, 6, 40, 16, 0.3), bin(6, 15, 60, 44, 0.8)), of("n", 90, 95, 0)
+		held := 70
+		plain.Level, plain.Groups[0].Held, plain.Groups[0].Size = 0.9, &held, &size
+		noisy.Level, noisy.Sigma, noisy.Groups[0].Held = 0.9, 4, &held
+		few := of("f", 40, 0, 10)
+		few.Level, few.Few, few.Groups[0].Right = 0.9, "wrong", nil
+		return must.Get(Pool([]*tally.Report{plain, noisy, few}))(t)
+	}
+	must.Do(t, fine().Check(3))
+	high, low := 1.5, -0.5
+	for name, change := range map[string]func(*Result){
+		"no sites":             func(r *Result) { r.Sites = nil },
+		"images below 0":       func(r *Result) { r.Images = -1 },
+		"a site's images":      func(r *Result) { r.Sites[0].Images = -1 },
+		"size of sets":         func(r *Result) { v := 3.5; r.Sites[0].SetSize = &v },
+		"a site's accuracy":    func(r *Result) { r.Sites[1].Accuracy.Value = high },
+		"a site's coverage":    func(r *Result) { r.Sites[0].Coverage.Low = low },
+		"a site's ECE":         func(r *Result) { r.Sites[0].ECE = &high },
+		"class -1":             func(r *Result) { r.ByClass[0].Class = -1 },
+		"a class too many":     func(r *Result) { r.ByClass[0].Class = 3 },
+		"a class's sites":      func(r *Result) { r.ByClass[0].Sites = -1 },
+		"a class's images":     func(r *Result) { r.ByClass[0].Images = -1 },
+		"a class's share":      func(r *Result) { r.ByClass[0].Share.High = high },
+		"level":                func(r *Result) { r.Level = high },
+		"ECE":                  func(r *Result) { r.ECE = &low },
+		"pooled accuracy":      func(r *Result) { r.Accuracy.Pooled.Value = high },
+		"accuracy, new site":   func(r *Result) { r.Accuracy.New = &Share{0.5, low, 1} },
+		"p-value":              func(r *Result) { r.Accuracy.P = low },
+		"I2":                   func(r *Result) { r.Accuracy.I2 = high },
+		"typical coverage":     func(r *Result) { r.Coverage.Typical.High = high },
+		"median of coverage":   func(r *Result) { r.Coverage.Median = math.Inf(1) },
+		"a bin below 0":        func(r *Result) { r.Curve[0].From = -1 },
+		"a bin beyond the end": func(r *Result) { r.Curve[1].To = tally.Bins + 1 },
+		"a bin of no width":    func(r *Result) { r.Curve[0].To = 0 },
+		"a bin's confidence":   func(r *Result) { r.Curve[0].Confidence = &high },
+	} {
+		r := fine()
+		change(r)
+		if err := r.Check(3); err == nil || !strings.Contains(err.Error(), "pooled report: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestPoolSize: sites that together claim more images than 32 bits count are refused, also where
 // what they claim cancels.
 func TestPoolSize(t *testing.T) {
