@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/printable"
@@ -110,6 +111,13 @@ func evaluated(cmd *cobra.Command, cfg engineSettings, args []string, level floa
 	images imageFlags, clients bool) (*evaluate.Result,
 	error) {
 	if len(args) == 1 {
+		for _, name := range []string{"level", "by-client", "labels", "skip", "count", "max-pixels",
+			"on-bad", imagefile.ByNumberFlag} {
+			if cmd.Flags().Changed(name) {
+				return nil, usageErrorf("--%s goes with IMAGES, and there are none: give them, or leave it out",
+					name)
+			}
+		}
 		_, f, err := models.Load(args[0])
 		if err != nil {
 			return nil, usageError(err)

@@ -93,7 +93,8 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
-// TestEvaluateNoImages: a pooled report that no reports give is refused.
+// TestEvaluateNoImages: without IMAGES flags of images are refused, and so is a pooled report that
+// no reports give.
 func TestEvaluateNoImages(t *testing.T) {
 	dir := t.TempDir()
 	classifier, pooled := filepath.Join(dir, "c.onnx"), filepath.Join(dir, "pooled.json")
@@ -109,6 +110,14 @@ func TestEvaluateNoImages(t *testing.T) {
 		{0, exitOK, "", nil},
 		{-1, exitUsage, "class -1 with", nil},
 		{10, exitUsage, "class 10 with", nil},
+		{0, exitUsage, "--level goes with IMAGES", []string{"--level", "0.95"}},
+		{0, exitUsage, "--by-client goes with IMAGES", []string{"--by-client"}},
+		{0, exitUsage, "--labels goes with IMAGES", []string{"--labels", "l.csv"}},
+		{0, exitUsage, "--skip goes with IMAGES", []string{"--skip", "3"}},
+		{0, exitUsage, "--count goes with IMAGES", []string{"--count", "3"}},
+		{0, exitUsage, "--max-pixels goes with IMAGES", []string{"--max-pixels", "99"}},
+		{0, exitUsage, "--on-bad goes with IMAGES", []string{"--on-bad", "skip"}},
+		{0, exitUsage, "--class-numbers goes with IMAGES", []string{"--class-numbers"}},
 	} {
 		r.ByClass = []sites.Class{{Class: c.class, Sites: 1, Images: 10}}
 		must.Do(t, os.WriteFile(pooled, must.Get(json.Marshal(r))(t), 0o600))
