@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
+	"fmp/models"
 	"fmp/models/serving"
 	"fmp/models/signature"
 	"fmp/onnx/regularfile"
@@ -38,7 +40,8 @@ func newPackageCommand() *cobra.Command {
   oci/                an OCI image layout: the repository under /models for linux/amd64 and
                       linux/arm64, tagged with the version
   sbom.cdx.json       bill of materials in CycloneDX 1.6: the model, its digest, licence and origin, and its extractor
-  card.md             the model card of --card, as fmp evaluate --card writes it
+  card.md             the model card of --card, as fmp evaluate --card writes it; it must state the
+                      model's sha256
   model.onnx.sig      the model's signature, with --signed-by
 
 The documents are also referrers of the image, which a registry lists beside it. Inputs, outputs and
@@ -89,6 +92,10 @@ func (o *packageRun) run(w io.Writer, path string) error {
 	if o.card != "" {
 		if o.options.Card, err = regularfile.ReadFile(o.card, maxCard); err != nil {
 			return usageError(fmt.Errorf("package: card: %w", err))
+		}
+		if of := models.DigestBytes(data); !bytes.Contains(o.options.Card, []byte(of)) {
+			return usageErrorf("package: %s: it does not state the sha256 of %s, %s: make it with "+
+				"fmp evaluate %s IMAGES --card", o.card, path, of, path)
 		}
 	}
 	if o.key != "" {

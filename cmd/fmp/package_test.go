@@ -13,12 +13,15 @@ import (
 )
 
 // TestPackage: a pooled classifier is packaged, its signature verified and taken along; another's
-// signature, a model of another kind and a missing folder are refused, and nothing is written.
+// signature or card, a model of another kind and a missing folder are refused, and nothing is written.
 func TestPackage(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	pooledFrom(t, "digits-color", at("classifier.onnx"), "--samples", "3")
-	must.Do(t, os.WriteFile(at("card.md"), []byte("# Digits\n"), 0o600))
+	must.Do(t, os.WriteFile(at("card.md"), []byte("# Digits\n\n- **classifier**: sha256 "+
+		models.DigestBytes(read(t, at("classifier.onnx")))+"\n"), 0o600))
+	must.Do(t, os.WriteFile(at("other.md"), []byte("# Digits\n\n- **classifier**: sha256 "+
+		models.DigestBytes(nil)+"\n"), 0o600))
 	for _, args := range [][]string{{"sign", "--new-key", at("k.pem")}, {"sign", "--new-key", at("other.pem")},
 		{"sign", at("classifier.onnx"), "--key", at("k.pem")}} {
 		if code, _, errs := runFMP(t, args...); code != exitOK {
@@ -54,6 +57,8 @@ func TestPackage(t *testing.T) {
 				at("k.pem.pub")}},
 		{exitUsage, "want the classifier", []string{shippedFile(t, models.KindClient), "-o", at("no")}},
 		{exitMissing, "card", []string{at("classifier.onnx"), "-o", at("no"), "--card", at("none.md")}},
+		{exitUsage, "does not state the sha256",
+			[]string{at("classifier.onnx"), "-o", at("no"), "--card", at("other.md")}},
 		{exitUsage, "--output is missing", []string{at("classifier.onnx")}},
 	} {
 		if code, out, errs := runFMP(t, append([]string{"package"}, c.args...)...); code != c.code ||
