@@ -81,6 +81,9 @@ convolutions first. Half of the --calibrate images choose the ranges. The others
 the squared error of the outputs as a share of their variance. Where it is above --loss, the layers
 that cost most stay in float32, a share of --float at most.
 
+A classifier, client graph or predictor of fmp is refused: quantise the extractor, and make the
+client graph from it (fmp fuse --extractor).
+
 With --weights-only the weights alone are stored in 8 or 4 bits, and the model computes in float32
 as before.
 
@@ -165,6 +168,10 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	}
 	if err != nil {
 		return usageError(fmt.Errorf("%s: %w", path, err))
+	}
+	if k := manifest.Kind; k != "" && k != models.KindExtractor {
+		return usageErrorf("%s is of kind %q, which is not quantised: quantise its extractor, and make "+
+			"the client graph from that (fmp fuse --extractor)", path, k)
 	}
 	ds, batches, tests, err := q.read(cmd, path, m, manifest)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/models"
 	"fmp/onnx/serde"
 )
 
@@ -76,5 +77,26 @@ func TestONNXQuantise(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "no.onnx")); err == nil {
 		t.Error("a file was written beside an error")
+	}
+}
+
+// TestONNXQuantiseKinds: a model of fmp that is no extractor is refused before an image is read.
+func TestONNXQuantiseKinds(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out.onnx")
+	classifier := filepath.Join(t.TempDir(), "classifier.onnx")
+	pooledFrom(t, "digits-color", classifier, "--samples", "3")
+	for kind, model := range map[string]string{
+		models.KindClassifier: classifier,
+		models.KindClient:     shippedFile(t, models.KindClient),
+		models.KindPredictor:  shippedFile(t, models.KindPredictor),
+	} {
+		for _, more := range [][]string{nil, {"--weights-only", "8"}} {
+			code, _, errs := runFMP(t, append([]string{"onnx", "quantise", model, "--images", "/nowhere", "-o", out},
+				more...)...)
+			if want := `of kind "` + kind + `", which is not quantised: quantise its extractor`; code != exitUsage ||
+				!strings.Contains(errs, want) {
+				t.Errorf("%s %v: exit code %d: %s; want %q", kind, more, code, errs, want)
+			}
+		}
 	}
 }
