@@ -194,7 +194,8 @@ people to look at.
 One image runs on the pure engine unless --engine, --library or --provider is given: the ONNX
 Runtime takes longer to start. Probabilities of the two differ by the rounding of float32, some 1e-6.
 
-A classifier that fmp calibrate wrote prints each image's prediction set. --error 0.05 then takes
+A classifier that fmp calibrate wrote prints each image's prediction set; with --csv its classes are
+separated by |, and a | or \ in a name has a \ before it. --error 0.05 then takes
 the --reject below which too many answers would be wrong: with a probability of 95% over the
 calibration images, at most 5% of answers are.
 

@@ -124,6 +124,14 @@ func (p *Printer) set(q *Prediction) (names []string) {
 	return names
 }
 
+// joined is a set as CSV has it: names are separated by |, and a | or \ in a name has a \ before it.
+func joined(names []string) string {
+	for i, n := range names {
+		names[i] = strings.ReplaceAll(strings.ReplaceAll(n, `\`, `\\`), "|", `\|`)
+	}
+	return strings.Join(names, "|")
+}
+
 // Print writes predictions in the printer's format.
 func (p *Printer) Print(ps []Prediction) error {
 	for i := range ps {
@@ -156,7 +164,7 @@ func (p *Printer) Print(ps []Prediction) error {
 				record = append(record, number(float64(q.Low[first])), number(float64(q.High[first])))
 			}
 			if p.sets {
-				record = append(record, strings.Join(p.set(q), "|"))
+				record = append(record, joined(p.set(q)))
 			}
 			if err := p.csv.Write(record); err != nil {
 				return err
