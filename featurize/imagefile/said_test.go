@@ -28,7 +28,7 @@ func bmpOf(header, compression, alpha uint32, pixels ...byte) []byte {
 	if header > 40 {
 		binary.LittleEndian.PutUint32(b[66:], alpha)
 	}
-	return append(b, pixels...)
+	return slices.Concat(b, pixels)
 }
 
 // tiffOf returns an uncompressed grey TIFF of two pixels, and of the order that bits have in its bytes.
