@@ -162,16 +162,9 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err := q.unused(cmd.Flags()); err != nil {
 		return err
 	}
-	m, manifest, err := models.Load(path)
-	if err == nil {
-		err = checkModel(m)
-	}
+	m, manifest, err := quantisable(path)
 	if err != nil {
-		return usageError(fmt.Errorf("%s: %w", path, err))
-	}
-	if k := manifest.Kind; k != "" && k != models.KindExtractor {
-		return usageErrorf("%s is of kind %q, which is not quantised: quantise its extractor, and make "+
-			"the client graph from that (fmp fuse --extractor)", path, k)
+		return err
 	}
 	ds, batches, tests, err := q.read(cmd, path, m, manifest)
 	if err != nil {
@@ -217,6 +210,22 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 		return err
 	}
 	return show(cmd.OutOrStdout(), q.asJSON, report, report.print)
+}
+
+// quantisable loads a model that is an extractor, or none of fmp's.
+func quantisable(path string) (*onnx.Model, models.Manifest, error) {
+	m, manifest, err := models.Load(path)
+	if err == nil {
+		err = checkModel(m)
+	}
+	if err != nil {
+		return nil, manifest, usageError(fmt.Errorf("%s: %w", path, err))
+	}
+	if k := manifest.Kind; k != "" && k != models.KindExtractor {
+		return nil, manifest, usageErrorf("%s is of kind %q, which is not quantised: quantise its "+
+			"extractor, and make the client graph from that (fmp fuse --extractor)", path, k)
+	}
+	return m, manifest, nil
 }
 
 // read returns batches of images for ranges, and the test images one by one, as the model takes

@@ -33,18 +33,27 @@ func script(t *testing.T, module, more string) string {
 // files are in takes, its calls of the program in calls, the words that it says in said.
 const stubs = `
 globalThis.takes = {}, globalThis.calls = [], globalThis.said = [];
-globalThis.any = new Proxy(() => {}, { get: (_, k) => typeof k === 'symbol' ? undefined : any, apply: () => any, set: () => true });
-globalThis.document = any, globalThis.location = { host: '' }, globalThis.navigator ??= {}, globalThis.addEventListener = () => {};
+globalThis.any = new Proxy(() => {}, {
+  get: (_, k) => typeof k === 'symbol' ? undefined : any, apply: () => any, set: () => true });
+globalThis.document = any, globalThis.location = { host: '' }, globalThis.navigator ??= {};
+globalThis.addEventListener = () => {};
 const bytes = text => new TextEncoder().encode(text);
-const replies = { classifier: { classes: ['cat', 'dog'] }, open: { classes: ['cat', 'dog'] }, readKey: { name: 'me', line: '' },
+const replies = { classifier: { classes: ['cat', 'dog'] },
+  open: { classes: ['cat', 'dog'] }, readKey: { name: 'me', line: '' },
   list: { items: [], others: { n: 0 } } };
 const common = {
-  el: () => any, byId: () => any, show: () => {}, fill: () => {}, failed: () => any, keep: async () => {}, bytes: () => '',
+  el: () => any, byId: () => any, show: () => {}, fill: () => {}, failed: () => any,
+  keep: async () => {}, bytes: () => '',
   recall: async name => name === 'key' ? bytes('key') : undefined,
   foot: async () => {},
   fetched: async path => { if (/rounds/.test(path)) throw new Error('no server'); return bytes('{"round": 7}'); },
   chooser: (_, inputs, take) => { for (const i of inputs) takes[i.id] = take; return any; },
-  Program: class { async call(method, params, { files } = {}) { calls.push({ method, ...params, files }); return replies[method] ?? {}; } },
+  Program: class {
+    async call(method, params, { files } = {}) {
+      calls.push({ method, ...params, files });
+      return replies[method] ?? {};
+    }
+  },
 };
 globalThis.common = new Proxy(common, { get: (o, k) => o[k] ?? (() => any) });
 globalThis.t = (key, values) => { said.push(values?.n === undefined ? key : key + ' ' + values.n); return key; };
@@ -130,7 +139,8 @@ dog/raw (3) gone
 func TestScored(t *testing.T) {
 	got := stubbed(t, "predict.js", `
 await until(() => takes['score-folder']);
-await takes['score-folder']([file('a/cat/0.png', 'one'), file('b/cat/0.png', 'two'), file('shop/train/dog/1.png', 'three'),
+await takes['score-folder']([file('a/cat/0.png', 'one'), file('b/cat/0.png', 'two'),
+  file('shop/train/dog/1.png', 'three'),
   file('shop/notes.txt', 'four')]);
 const { paths, files } = calls.find(c => c.method === 'evaluate');
 for (const [i, p] of paths.entries()) console.log(p, files[i].path === p, await files[i].file.text());
