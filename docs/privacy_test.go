@@ -55,7 +55,7 @@ func TestPrivacyPage(t *testing.T) {
 	worse, total, near := 0, 0, 0
 	for _, k := range privateRuns(t) {
 		rs := must.Get(experiment.ReadResults(k.dir))(t)
-		differences := must.Get(report.CompareMethods(rs, "FMP-DP", false))(t)
+		differences := must.Get(report.CompareMethods(rs, k.manifest, "FMP-DP", false))(t)
 		for i := range k.tables {
 			tab := &k.tables[i]
 			if tab.Repeats != k.config.Seeds {

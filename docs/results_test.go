@@ -107,7 +107,7 @@ func (k *keptRun) pair(t *testing.T, tab *report.Table, own, other string) repor
 	ds, ok := k.differences[own]
 	if !ok {
 		var err error
-		if ds, err = report.CompareMethods(k.records, own, false); err != nil {
+		if ds, err = report.CompareMethods(k.records, k.manifest, own, false); err != nil {
 			t.Fatal(err)
 		}
 		k.differences[own] = ds

@@ -318,7 +318,10 @@ and column hold together with 95% (Bonferroni); --correct none gives each its ow
 		if len(args) > 1 {
 			ds, err = report.CompareRuns(args, filter.keep, correct != "none")
 		} else {
-			ds, err = report.CompareMethods(filter.keep(runs[0]), method, correct != "none")
+			var m *experiment.Manifest
+			if m, err = experiment.ReadManifest(args[0]); err == nil {
+				ds, err = report.CompareMethods(filter.keep(runs[0]), m, method, correct != "none")
+			}
 		}
 		if err != nil {
 			return usageError(err)

@@ -24,6 +24,8 @@ type Difference struct {
 	Other string `json:"other,omitempty"`
 	// Of is the number of differences that the intervals are corrected for; 1: they are not.
 	Of int `json:"corrected_for"`
+	// Same says that all repeats have the same images: differences have no intervals.
+	Same bool `json:"same_images,omitempty"`
 	Figures
 }
 
@@ -34,7 +36,9 @@ type pairKey struct {
 
 // CompareMethods pairs method with every other method of the same partition, protocol and repeat.
 // Corrected intervals are those of Bonferroni, over the differences of one partition and protocol.
-func CompareMethods(rs []experiment.Record, method string, corrected bool) ([]Difference, error) {
+// m is the run's.
+func CompareMethods(rs []experiment.Record, m *experiment.Manifest, method string,
+	corrected bool) ([]Difference, error) {
 	found := false
 	for _, r := range rs {
 		found = found || r.Method == method
@@ -47,7 +51,7 @@ func CompareMethods(rs []experiment.Record, method string, corrected bool) ([]Di
 	if err != nil {
 		return nil, err
 	}
-	return differences(ps, corrected)
+	return differences(ps, m.SameImages, corrected)
 }
 
 // CompareRuns pairs each method of the first run with the same method of each other run: the first
@@ -58,6 +62,7 @@ func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Reco
 	corrected bool) ([]Difference, error) {
 	rs := make([][]experiment.Record, len(dirs))
 	var first tasksOf
+	same := false
 	for i, d := range dirs {
 		var err error
 		if rs[i], err = experiment.ReadResults(d); err != nil {
@@ -66,10 +71,11 @@ func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Reco
 		if keep != nil {
 			rs[i] = keep(rs[i])
 		}
-		drawn, err := drawnBy(d)
+		drawn, m, err := drawnBy(d)
 		if err != nil {
 			return nil, err
 		}
+		same = same || m.SameImages
 		if i == 0 {
 			first = drawn
 		}
@@ -99,7 +105,7 @@ func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Reco
 	slices.SortStableFunc(all, func(a, b paired) int {
 		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(b.Partition, a.Partition))
 	})
-	return differences(all, corrected)
+	return differences(all, same, corrected)
 }
 
 // tasksOf is all that decides which tasks a run draws.
@@ -111,17 +117,17 @@ type tasksOf struct {
 	images          string
 }
 
-func drawnBy(dir string) (tasksOf, error) {
+func drawnBy(dir string) (tasksOf, *experiment.Manifest, error) {
 	c, err := experiment.ReadConfig(dir)
 	if err != nil {
-		return tasksOf{}, err
+		return tasksOf{}, nil, err
 	}
 	m, err := experiment.ReadManifest(dir)
 	if err != nil {
-		return tasksOf{}, err
+		return tasksOf{}, nil, err
 	}
 	return tasksOf{c.Seed, c.Federation.Clients, c.Federation.Points, c.Dataset.Splits, c.Dataset.Test,
-		m.Data["images"]}, nil
+		m.Data["images"]}, m, nil
 }
 
 func methodsOf(rs []experiment.Record) []string {
@@ -179,8 +185,9 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, err
 }
 
 // differences computes paired differences with their intervals: at [Level], or corrected for the
-// number m of differences of the same partition and protocol, at 1 - (1 - Level)/m.
-func differences(all []paired, corrected bool) ([]Difference, error) {
+// number m of differences of the same partition and protocol, at 1 - (1 - Level)/m. Those of
+// repeats with the same images have none.
+func differences(all []paired, same, corrected bool) ([]Difference, error) {
 	family := map[[2]string]int{}
 	for _, p := range all {
 		family[[2]string{p.Partition, p.Protocol}]++
@@ -189,7 +196,7 @@ func differences(all []paired, corrected bool) ([]Difference, error) {
 	for i := range all {
 		p := &all[i]
 		d := p.Difference
-		if d.Of = 1; corrected {
+		if d.Of, d.Same = 1, same; corrected && !same {
 			d.Of = family[[2]string{p.Partition, p.Protocol}]
 		}
 		for c, v := range p.values {
@@ -199,6 +206,9 @@ func differences(all []paired, corrected bool) ([]Difference, error) {
 			var err error
 			if *d.interval(c), err = metric.Paired(v[0], v[1], 1-(1-Level)/float64(d.Of)); err != nil {
 				return nil, fmt.Errorf("comparing %s and %s: %w", d.First, d.Second, err)
+			}
+			if same {
+				*d.interval(c) = metric.Interval{N: 1, Mean: d.interval(c).Mean}
 			}
 		}
 		out = append(out, d)
@@ -222,7 +232,11 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 				}
 			}
 			shown = narrow(shown, wide)
-			fmt.Fprintf(&b, "%s, %d repeats\n  %-18s", head, d.ACC.N, "")
+			repeats := fmt.Sprintf("%d repeats", d.ACC.N)
+			if d.Same {
+				repeats = "repeats of the same images"
+			}
+			fmt.Fprintf(&b, "%s, %s\n  %-18s", head, repeats, "")
 			for _, c := range shown {
 				fmt.Fprintf(&b, "  %13s", headings[c])
 			}
@@ -266,9 +280,12 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 			Level*100)
 	}
 	if same {
-		b.WriteString("; without ±, all repeats give the same, as where they share their images")
+		b.WriteString("; without ±, all repeats give the same")
 	}
 	b.WriteString(".\n")
+	if len(ds) > 0 && ds[0].Same {
+		b.WriteString(wrapped(spreadNote(true), terminal) + "\n")
+	}
 	if len(ds) > 0 && ds[0].Of > 1 {
 		each := 100 * (1 - (1-Level)/float64(ds[0].Of))
 		fmt.Fprintf(&b,

@@ -28,7 +28,7 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 			rs = append(rs, r)
 		}
 	}
-	ds := must.Get(CompareMethods(rs, "FMP", false))(t)
+	ds := must.Get(CompareMethods(rs, &experiment.Manifest{}, "FMP", false))(t)
 	// Differences 0.100, 0.101, 0.102: sd 0.001, t(2, .975) = 4.302653, half = 4.302653 * 0.001 /
 	// sqrt 3.
 	if len(ds) != 1 || ds[0].Second != "CANN" || math.Abs(ds[0].ACC.Mean-0.101) > 1e-12 ||
@@ -40,20 +40,61 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	if !strings.Contains(b.String(), "FMP - CANN") || !strings.Contains(b.String(), "+0.1010±.0025*") {
 		t.Error(b.String())
 	}
-	b.Reset() // repeats that share their images differ by nothing
+	b.Reset() // repeats that differ by nothing
 	for i := range rs {
 		rs[i].ACC = map[string]float64{"FMP": .5, "CANN": .375}[rs[i].Method]
 	}
-	ds = must.Get(CompareMethods(rs, "FMP", false))(t)
+	ds = must.Get(CompareMethods(rs, &experiment.Manifest{}, "FMP", false))(t)
 	must.Do(t, DifferencesText(&b, ds, true))
 	if !strings.Contains(b.String(), "+0.1250") || strings.Contains(b.String(), "±.") ||
-		!strings.Contains(b.String(),
-			"repeats; without ±, all repeats give the same, as where they share") {
+		!strings.Contains(b.String(), "repeats; without ±, all repeats give the same.") {
 		t.Error(b.String())
 	}
-	if _, err := CompareMethods(rs, "MP", false); err == nil ||
+	if _, err := CompareMethods(rs, &experiment.Manifest{}, "MP", false); err == nil ||
 		!strings.Contains(err.Error(), "CANN") {
 		t.Errorf("an absent method: %v", err)
+	}
+}
+
+// TestSameImages: repeats of the same images have neither intervals, nor stars, nor a second best.
+func TestSameImages(t *testing.T) {
+	for _, x := range []struct {
+		same     bool
+		of, n    int
+		star     bool
+		marked   bool // the second best, of which an interval holds zero
+		repeated string
+	}{
+		{false, 2, 3, true, true, "3 repeats"},
+		{true, 1, 1, false, false, "repeats of the same images"},
+	} {
+		var rs []experiment.Record
+		for rep, noise := range []float64{-.01, .01, 0} {
+			for m, v := range map[string]float64{"FMP": .5, "FedCGS": .499 + noise, "FedPFT": .1 + .1*noise} {
+				r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep,
+					Protocol: "shared", Method: m}, Group: "one-shot"}
+				r.ACC = v
+				rs = append(rs, r)
+			}
+		}
+		m := &experiment.Manifest{SameImages: x.same}
+		ds := must.Get(CompareMethods(rs, m, "FMP", true))(t)
+		var b bytes.Buffer
+		must.Do(t, DifferencesText(&b, ds, true))
+		for _, d := range ds {
+			if d.Of != x.of || d.ACC.N != x.n || (d.ACC.Half > 0) == x.same || d.ACC.Mean <= 0 {
+				t.Errorf("same %t: %+v", x.same, d)
+			}
+		}
+		if text := b.String(); strings.Contains(text, "*") != x.star ||
+			strings.Contains(text, "±") == x.same || !strings.Contains(text, x.repeated) {
+			t.Errorf("same %t:\n%s", x.same, text)
+		}
+		for _, r := range must.Get(Tables(rs, m))(t)[0].Rows {
+			if want := r.Method == "FMP" || x.marked && r.Method == "FedCGS"; r.best[columnACC] != want {
+				t.Errorf("same %t: %s is marked: %t", x.same, r.Method, r.best[columnACC])
+			}
+		}
 	}
 }
 

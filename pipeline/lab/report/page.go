@@ -79,7 +79,7 @@ func (r *run) page(w io.Writer) error {
 	c, m, ts := r.config, r.manifest, r.tables
 	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. %s %s",
 		c.Federation.Clients, c.Federation.Points, c.Seeds, m.Sizes["test"], m.Sizes["classes"],
-		spreadNote(m.SameImages), bestNote)
+		spreadNote(m.SameImages), bestNote(m.SameImages))
 	if untrained(ts) {
 		summary += " " + untrainedNote
 	}

@@ -333,7 +333,7 @@ func (t *Table) group() error {
 	}
 	for _, rows := range groups {
 		for c := range columnRawNLL {
-			if err := markBest(rows, c); err != nil {
+			if err := markBest(rows, c, t.Same); err != nil {
 				return err
 			}
 		}
@@ -342,8 +342,9 @@ func (t *Table) group() error {
 }
 
 // markBest marks, among competing rows, the best one in a column, those with the same displayed
-// figure, and those whose paired difference from it has an interval that contains zero.
-func markBest(rows []*Row, column int) error {
+// figure, and, unless repeats have the same images, those whose paired difference from it has an
+// interval that contains zero.
+func markBest(rows []*Row, column int, same bool) error {
 	if len(rows) < 2 {
 		return nil
 	}
@@ -366,7 +367,7 @@ func markBest(rows []*Row, column int) error {
 				mine, its = append(mine, v[column]), append(its, o[column])
 			}
 		}
-		if len(mine) < 2 { // nothing to compare
+		if same || len(mine) < 2 { // no interval
 			continue
 		}
 		d, err := metric.Paired(mine, its, Level)

@@ -189,8 +189,13 @@ func spreadNote(same bool) string {
 }
 
 // bestNote explains bold figures.
-const bestNote = "Bold: the best of its group, and those whose paired difference from it has an " +
-	"interval that holds zero."
+func bestNote(same bool) string {
+	if same {
+		return "Bold: the best of its group."
+	}
+	return "Bold: the best of its group, and those whose paired difference from it has an " +
+		"interval that holds zero."
+}
 
 // tuned reports whether a table's settings were tuned per method.
 func (t *Table) tuned() bool { return t.Protocol != "shared" }
@@ -226,7 +231,7 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	if len(ts) > 0 && ts[0].Repeats > 1 {
 		b.WriteString(wrapped(spreadNote(ts[0].Same), terminal) + "\n")
 		if bold {
-			b.WriteString(wrapped(bestNote, terminal) + "\n")
+			b.WriteString(wrapped(bestNote(ts[0].Same), terminal) + "\n")
 		}
 	}
 	if untrained(ts) {
