@@ -623,7 +623,10 @@ func (r *Record) CSV() []string {
 		last[0] = num(r.Temperature)
 	}
 	if v := r.Coverage; v != nil {
-		last[1], last[3] = num(v.Top), num(v.Weights)
+		last[1] = num(v.Top)
+		if v.Weights != nil {
+			last[3] = num(*v.Weights)
+		}
 		if v.Uncertain != nil {
 			last[2] = num(*v.Uncertain)
 		}

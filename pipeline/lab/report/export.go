@@ -82,7 +82,7 @@ func Parquet(w io.Writer, runs *Runs) error {
 			}
 			if v := r.Coverage; v != nil {
 				row.CoverageTop, row.CoverageUncertain, row.CoverageWeights = &v.Top,
-					v.Uncertain, &v.Weights
+					v.Uncertain, v.Weights
 			}
 			rows = append(rows, row)
 		}

@@ -122,7 +122,10 @@ func measured(r *experiment.Record) (out [columns]float64) {
 		out[columnMembership] = *r.Membership
 	}
 	if v := r.Coverage; v != nil {
-		out[columnCoverTop], out[columnCoverWeights] = v.Top, v.Weights
+		out[columnCoverTop] = v.Top
+		if v.Weights != nil {
+			out[columnCoverWeights] = *v.Weights
+		}
 		if v.Uncertain != nil {
 			out[columnCoverUncertain] = *v.Uncertain
 		}

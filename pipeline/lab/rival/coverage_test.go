@@ -50,7 +50,7 @@ func TestCoverage(t *testing.T) {
 		}
 		return out
 	}
-	mean := func(sd float64) (m score.Coverage) {
+	mean := func(sd float64) (m score.Coverage, weights float64) {
 		for rep := range repeats {
 			var e posterior.Ensemble
 			for k := range heads {
@@ -73,17 +73,17 @@ func TestCoverage(t *testing.T) {
 				context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2))(t)
 			m.Top += s.Coverage.Top / repeats
 			m.Classes += s.Coverage.Classes / repeats
-			m.Weights += s.Coverage.Weights / repeats
+			weights += *s.Coverage.Weights / repeats
 		}
-		return m
+		return m, weights
 	}
-	right := mean(0.5)
-	for what, v := range map[string]float64{"top": right.Top, "classes": right.Classes, "weights": right.Weights} {
+	right, weights := mean(0.5)
+	for what, v := range map[string]float64{"top": right.Top, "classes": right.Classes, "weights": weights} {
 		if math.Abs(v-0.9) > 0.05 {
 			t.Errorf("right heads cover %.3f (%s)", v, what)
 		}
 	}
-	if narrow := mean(0.05); narrow.Top > 0.3 || narrow.Weights > 0.3 {
+	if narrow, weights := mean(0.05); narrow.Top > 0.3 || weights > 0.3 {
 		t.Errorf("heads a tenth as wide cover %+v", narrow)
 	}
 
@@ -92,14 +92,20 @@ func TestCoverage(t *testing.T) {
 	for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
 		s := must.Get((&score.Test{Features: x, Labels: y}).Score(context.Background(), nil,
 			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1))(t)
-		if s.Coverage.Top != want || s.Coverage.Classes != want {
+		if s.Coverage.Top != want || s.Coverage.Classes != want || s.Coverage.Weights != nil {
 			t.Errorf("own intervals: %+v, want %v", s.Coverage, want)
 		}
 	}
-	s := must.Get((&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil,
-		&posterior.Result{Ensembles: []posterior.Ensemble{e[:1]}}, 1))(t)
-	if s.Coverage != nil {
-		t.Errorf("one head has intervals: %+v", s.Coverage)
+	for _, n := range []int{1, 2, 18, 19} { // 90% of one draw more is not within the range of 18
+		var e posterior.Ensemble
+		for k := range n {
+			e = append(e, draw(1, 1, k))
+		}
+		s := must.Get((&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil,
+			&posterior.Result{Ensembles: []posterior.Ensemble{e}}, 1))(t)
+		if got := s.Coverage; (got != nil) != (n == 19) || got != nil && got.Weights == nil {
+			t.Errorf("%d heads have intervals: %+v", n, got)
+		}
 	}
 }
 

@@ -36,8 +36,9 @@ type Coverage struct {
 	// [RegressionHead]; nil where it is not known.
 	Regression      *float64 `json:"regression,omitempty"`
 	RegressionNamed *float64 `json:"regression_named,omitempty"`
-	// Weights is for head weights, less their mean over classes, on which no probability depends.
-	Weights float64 `json:"weights"`
+	// Weights is for head weights, less their mean over classes, on which no probability depends;
+	// nil where heads are fewer than [leastHeads], or the limit has other coordinates.
+	Weights *float64 `json:"weights,omitempty"`
 }
 
 // near is the distance of a limit from an interval that matters to nobody: most misses are at
@@ -46,6 +47,7 @@ const near = 0.01
 
 const (
 	coveragePoints = 1000 // test points for which intervals are computed
+	leastHeads     = 19   // the range of fewer holds one more draw less often than intervals of 90%
 	limitL2        = 1    // penalty of the fit to all rows, of which there are thousands
 	limitTolerance = 1e-5
 )
@@ -191,15 +193,15 @@ func (g *goal) share(class []int, of func(v float64, at int) (counts, is bool)) 
 }
 
 // coverage returns the mean coverage over a result's ensembles; nil for single heads, whose
-// intervals are points, and where no limit is known. rows are the test features on the heads'
-// coordinates.
+// intervals are points, for quantiles of fewer heads than [leastHeads], and where no limit is known.
+// rows are the test features on the heads' coordinates.
 func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32,
 	threads int) (*Coverage, error) {
 	limit, by := r.Limit, rows
 	if limit == nil && (r.Coordinates == nil || r.Regression) {
 		limit, by = k.Limit, k.Features
 	}
-	if limit == nil || len(r.Ensembles[0]) < 2 {
+	if heads := len(r.Ensembles[0]); limit == nil || heads < 2 || r.Intervals == nil && heads < leastHeads {
 		return nil, nil
 	}
 	n := min(len(k.Labels), coveragePoints)
@@ -254,7 +256,7 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 			add(&out.RegressionNear, other.near(low, high))
 			add(&out.RegressionNamed, other.held(low, high, said.top, math.Inf(1)))
 		}
-		if r.Regression { // its weights are of features, and the heads' of coordinates
+		if r.Regression || len(e) < leastHeads { // weights of features, where heads' are of coordinates
 			continue
 		}
 		if low, high, err = weightQuantiles(e); err != nil {
@@ -263,7 +265,7 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 		if held, err = metric.Coverage(low, high, centred(*limit)); err != nil {
 			return nil, fmt.Errorf("head weights: %w", err)
 		}
-		out.Weights += share * held
+		add(&out.Weights, &held)
 	}
 	return out, nil
 }
@@ -292,10 +294,11 @@ func ends(values []float64) (low, high float64) {
 		quantile(values, (1+posterior.IntervalLevel)/2)
 }
 
-// quantile returns the quantile p of values in any order, as stat.Quantile with stat.LinInterp does
-// of sorted ones.
+// quantile returns the value of rank p(n+1) of n in any order, type 6 of Hyndman and Fan 1996: one
+// more draw from the same distribution lies below it with probability p, however few they are.
 func quantile(values []float64, p float64) float64 {
-	at := p * float64(len(values))
+	n := float64(len(values))
+	at := min(max(p*(n+1), 1), n)
 	i := max(int(math.Ceil(at))-1, 0)
 	below, own := ranked(values, i)
 	if i == 0 {
