@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +55,8 @@ func (t attacks) check() error {
 	return nil
 }
 
-const auditHelp = `Draw rounds as those of a run directory, and attack them.
+const auditHelp = `Draw rounds as those of a run directory, and attack them. Images and models must be the run's: a
+run of a folder or of models of your own is audited where it was made.
 
 Uploads without noise are attacked part by part, as a server decodes them: class means, with
 calibration points (--calibrate), or moments: means, scatter, calibration points, in all features
@@ -167,6 +170,18 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 		return nil, usageError(err)
 	}
 	defer p.Close()
+	kept, err := experiment.ReadManifest(dir)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	own, err := sameSources(dir, kept, &p.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	if len(own) > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: the program's own models have changed since the run: %s\n",
+			strings.Join(own, ", "))
+	}
 	if t.server != "" {
 		a := audited{Dataset: p.Config.Dataset.Label()}
 		a.Extractors, err = audit.RunExtractor(ctx, p, audit.Options{Seed: c.Seed})
@@ -205,6 +220,33 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 		out = append(out, a)
 	}
 	return out, nil
+}
+
+// sameSources refuses to audit a run behind other images or models than it had: settings keep names
+// of files, and another folder may have others of these names. It returns the further models that
+// differ, the program's own, in whose coordinates a server reads an upload.
+func sameSources(dir string, kept, now *experiment.Manifest) (own []string, err error) {
+	var other []string
+	for _, k := range []string{"images", "corpus"} {
+		if kept.Data[k] != now.Data[k] {
+			other = append(other, k)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(now.Models)) {
+		_, file := now.Files[k]
+		switch {
+		case kept.Models[k] == now.Models[k]:
+		case file || k == "extractor" || k == "private":
+			other = append(other, k)
+		default:
+			own = append(own, k)
+		}
+	}
+	if len(other) > 0 {
+		return nil, usageErrorf("auditing: %s: these are not the run's, by their digests: %s; audit it "+
+			"in the folder in which it was made", dir, strings.Join(other, ", "))
+	}
+	return own, nil
 }
 
 // print writes the attacks on one partition, one a line.

@@ -2,12 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"fmp/models"
 	"fmp/onnx/must"
+	"fmp/pipeline/lab/experiment"
 )
 
 // TestAudit: the audit of a private run finds members of class means and proves less than the run
@@ -46,6 +48,49 @@ func TestAudit(t *testing.T) {
 	}
 	if v := a.Private; !(v.Epsilon < 8) || v.Canaries != 8*20*5 || v.AUC > v.TheoryAUC+0.05 {
 		t.Errorf("private %+v", v)
+	}
+	m := must.Get(experiment.ReadManifest(dir))(t)
+	file := filepath.Join(dir, experiment.RunFile)
+	changed := strings.Replace(string(must.Get(os.ReadFile(file))(t)), m.Data["images"], "another", 1)
+	must.Do(t, os.WriteFile(file, []byte(changed), 0o600))
+	if code, _, log := runFMP(t, "audit", dir, "--rounds", "1"); code != exitUsage || !strings.Contains(log, ": images;") {
+		t.Errorf("the audit of a run of other images: exit code %d: %s", code, log)
+	}
+}
+
+// TestSameSources: a run is attacked behind its own images and models alone; of the program's own
+// models only those that decide the release must be the run's.
+func TestSameSources(t *testing.T) {
+	for _, k := range []struct {
+		name, changed, file, refused, noted string
+	}{
+		{name: "nothing changed"},
+		{name: "another data set", changed: "images", refused: "images"},
+		{name: "another corpus", changed: "corpus", refused: "corpus"},
+		{name: "the program's extractor", changed: "extractor", refused: "extractor"},
+		{name: "the program's private model", changed: "private", refused: "private"},
+		{name: "the program's open model", changed: "open", noted: "open"},
+		{name: "an open model of one's own", changed: "open", file: "open", refused: "open"},
+	} {
+		manifest := func(changed string) *experiment.Manifest {
+			m := &experiment.Manifest{Data: map[string]string{}, Models: map[string]string{}, Files: map[string]string{}}
+			m.Data["images"], m.Data["corpus"], m.Data["features"] = "i", "c", "f"+changed
+			m.Models["extractor"], m.Models["private"], m.Models["open"] = "e", "p", "o"
+			for _, of := range []map[string]string{m.Data, m.Models} {
+				if _, ok := of[changed]; ok {
+					of[changed] = "another"
+				}
+			}
+			if k.file != "" {
+				m.Files[k.file] = k.file + ".onnx"
+			}
+			return m
+		}
+		own, err := sameSources("run", manifest(""), manifest(k.changed))
+		if (err != nil) != (k.refused != "") || err != nil && !strings.Contains(err.Error(), ": "+k.refused+";") ||
+			strings.Join(own, " ") != k.noted {
+			t.Errorf("%s: notes %q, error %v", k.name, own, err)
+		}
 	}
 }
 
