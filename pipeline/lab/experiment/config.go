@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"fmp/featurize/dataset"
 	"fmp/pipeline/lab/rival"
@@ -111,8 +112,14 @@ type Output struct {
 
 // FillDefaults replaces the settings left at 0 by values that suit the data set
 // ([assets.DatasetDefaults]), dataset.classes only in closed scope, and returns the keys that it
-// set.
+// set. Methods get their own names, as those in another case are the same run.
 func (c *Config) FillDefaults() []string {
+	c.Methods = slices.Clone(c.Methods)
+	for i, name := range c.Methods {
+		if m, err := rival.Lookup(name); err == nil {
+			c.Methods[i] = m.Info().Name
+		}
+	}
 	if c.OpenScope() {
 		return option.FillDefaults(c, c.Dataset.Name, "dataset.classes")
 	}
@@ -156,7 +163,8 @@ func (c *Config) Validate() error {
 	}
 	c.checkScope(fail)
 	for i, m := range c.Methods {
-		if m == "" || slices.Contains(c.Methods[:i], m) {
+		again := func(other string) bool { return strings.EqualFold(other, m) }
+		if m == "" || slices.ContainsFunc(c.Methods[:i], again) {
 			fail("methods", c.Methods, "different names", "give each once")
 		}
 	}

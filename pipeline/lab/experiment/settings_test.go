@@ -53,6 +53,36 @@ func TestAllowed(t *testing.T) {
 	}
 }
 
+// TestMethodsInAnyCase: a method in another case is the same, given twice and in a run's identity.
+func TestMethodsInAnyCase(t *testing.T) {
+	for _, k := range []struct {
+		given []string
+		same  []string // of the same run; none: refused
+	}{
+		{[]string{"ncm", "fMp"}, []string{"NCM", "FMP"}},
+		{[]string{"fmp", "FMP"}, nil},
+		{[]string{"FMP", "FMP"}, nil},
+		{[]string{"FMP", ""}, nil},
+	} {
+		c, same := Default(), Default()
+		c.Methods, same.Methods = slices.Clone(k.given), k.same
+		err := c.Validate()
+		if (err == nil) != (k.same != nil) || err != nil && !strings.Contains(err.Error(), "different names") {
+			t.Errorf("%q: %v", k.given, err)
+		}
+		if err != nil {
+			continue
+		}
+		given := c.Methods
+		c.FillDefaults()
+		same.FillDefaults()
+		if must.Get(Identity(c, nil, nil))(t) != must.Get(Identity(same, nil, nil))(t) ||
+			!slices.Equal(given, k.given) {
+			t.Errorf("%q is another run than %q: %q", k.given, k.same, c.Methods)
+		}
+	}
+}
+
 // TestUnread: settings of moments are refused where no client sends any, and those of a mode that the
 // run is not in are named.
 func TestUnread(t *testing.T) {
