@@ -491,9 +491,11 @@ func ReadConfig(dir string) (Config, error) {
 	return c, nil
 }
 
-// ParseConfig reads a complete set of settings, as config.yaml holds it.
-func ParseConfig(data []byte) (c Config, err error) {
-	err = yamlfile.Decode(data, &c)
+// ParseConfig reads a complete set of settings, as config.yaml holds it. Those that an earlier
+// version did not know have their defaults, by which later versions do what that one did.
+func ParseConfig(data []byte) (Config, error) {
+	c := Default()
+	err := yamlfile.Decode(data, &c)
 	return c, err
 }
 

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"fmp/onnx/must"
 	"fmp/pipeline/option"
 	"fmp/pipeline/posterior"
@@ -79,6 +82,34 @@ func TestMethodsInAnyCase(t *testing.T) {
 		if must.Get(Identity(c, nil, nil))(t) != must.Get(Identity(same, nil, nil))(t) ||
 			!slices.Equal(given, k.given) {
 			t.Errorf("%q is another run than %q: %q", k.given, k.same, c.Methods)
+		}
+	}
+}
+
+// TestParseConfig: settings that a run of an earlier version lacks are the defaults, and others as they
+// stand there, zeros and empty lists among them.
+func TestParseConfig(t *testing.T) {
+	every := Default()
+	every.Federation.Clients = 3
+	for text, want := range map[string]func(*Config){
+		"federation: {clients: 3}":                                func(*Config) {},
+		"federation: {clients: 3, calibration: 0}":                func(c *Config) { c.Federation.Calibration = 0 },
+		"federation: {clients: 3, alpha: []}":                     func(c *Config) { c.Federation.Alpha = nil },
+		"federation: {clients: 3, alpha: [5]}":                    func(c *Config) { c.Federation.Alpha = []float64{5} },
+		"{federation: {clients: 3}, scores: {coverage: false}}":   func(c *Config) { c.Scores.Coverage = false },
+		"{federation: {clients: 3}, scores: {other: [], seed: 1}": nil,
+	} {
+		got, err := ParseConfig([]byte(text))
+		if want == nil {
+			if err == nil {
+				t.Errorf("%s: no error", text)
+			}
+			continue
+		}
+		c := every
+		want(&c)
+		if d := cmp.Diff(c, got, cmpopts.EquateEmpty()); err != nil || d != "" {
+			t.Errorf("%s: %v, %s", text, err, d)
 		}
 	}
 }
