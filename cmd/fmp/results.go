@@ -89,6 +89,19 @@ func (f *resultsFilter) keep(rs []experiment.Record) []experiment.Record {
 	})
 }
 
+// tables summarises the records of the run in a folder that the filter lets through. Those of one
+// protocol have figures of the other's, such as the raw NLL.
+func (f *resultsFilter) tables(dir string, rs []experiment.Record) ([]report.Table, error) {
+	m, err := experiment.ReadManifest(dir)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	ts, err := report.Tables(rs, m)
+	return slices.DeleteFunc(ts, func(t report.Table) bool {
+		return f.partition != "" && t.Partition != f.partition || f.protocol != "" && t.Protocol != f.protocol
+	}), err
+}
+
 // runError adds to an error of reading the run at path which run was probably meant.
 func runError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,12 +177,12 @@ one method (--method).`,
 				continue
 			}
 			all := len(r.Records)
-			if r.Records = filter.keep(r.Records); len(r.Records) == 0 && all > 0 {
-				continue
-			}
-			ts, err := report.Tables(r.Records, r.Manifest)
+			ts, err := filter.tables(r.Path, r.Records)
 			if err != nil {
 				return err
+			}
+			if r.Records = filter.keep(r.Records); len(r.Records) == 0 && all > 0 {
+				continue
 			}
 			out = append(out, listed{r, ts})
 		}
@@ -379,15 +392,11 @@ of the lines, and stand in the titles of the tables.`,
 		}
 		var tables []report.Table
 		for i, a := range args {
-			m, err := experiment.ReadManifest(a)
-			if err != nil {
-				return usageError(err)
-			}
-			runs[i] = filter.keep(runs[i])
-			ts, err := report.Tables(runs[i], m)
+			ts, err := filter.tables(a, runs[i])
 			if err != nil {
 				return err
 			}
+			runs[i] = filter.keep(runs[i])
 			for k := range ts {
 				ts[k].Varied = experiment.Brief(keys, values[i])
 			}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,9 +24,9 @@ func newResultsPlotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot RUN...",
 		Short: "Draw a figure of runs against a setting in which they differ, such as a grid's",
-		Long: `Draw one figure of several runs, a line for each method, against a setting in which the runs differ
-(fmp grid makes such runs). A panel is as wide as a column of a journal, 3.5 inches; the colours can
-be told apart with every kind of colour vision. --output ends in .svg (vectors) or .png.`,
+		Long: `Draw one figure of several runs, a line for each method, against a setting in which alone the
+runs differ (fmp grid makes such runs). A panel is as wide as a column of a journal, 3.5 inches; the
+colours can be told apart with every kind of colour vision. --output ends in .svg (vectors) or .png.`,
 		Example: `  fmp results plot grids/points/* --x federation.points --y NLL -o points.svg
   fmp results plot grids/points/* --x federation.points --y ECE --rows FMP,FedCGS \
     --partition homogeneous -o points.svg`,
@@ -43,32 +45,27 @@ be told apart with every kind of colour vision. --output ends in .svg (vectors) 
 		if err != nil {
 			return err
 		}
-		keys, _, err := experiment.Varied(args)
+		keys, err := differing(args)
 		if err != nil {
 			return usageError(err)
 		}
-		if x == "" {
-			if len(keys) != 1 {
-				return usageErrorf("say with --x along which setting; the runs differ in %s",
-					strings.Join(append(keys, "dataset.name"), ", "))
-			}
+		if x == "" && len(keys) == 1 {
 			x = keys[0]
+		}
+		if x == "" {
+			return usageErrorf("say with --x along which setting; the runs differ in %s",
+				cmp.Or(strings.Join(keys, ", "), "none"))
 		}
 		var at []report.At
 		for i, dir := range args {
 			value, known, err := experiment.Setting(dir, x)
 			if err == nil && value == "" {
-				err = fmt.Errorf("--x is %q, which is no setting%s", clip(x),
-					suggest.DidYouMean(x, known))
+				err = fmt.Errorf("--x is %q, which is no setting%s", clip(x), suggest.DidYouMean(x, known))
 			}
 			if err != nil {
 				return usageError(err)
 			}
-			m, err := experiment.ReadManifest(dir)
-			if err != nil {
-				return usageError(err)
-			}
-			ts, err := report.Tables(filter.keep(runs[i]), m)
+			ts, err := filter.tables(dir, runs[i])
 			if err != nil {
 				return err
 			}
@@ -77,12 +74,16 @@ be told apart with every kind of colour vision. --output ends in .svg (vectors) 
 			}
 			at = append(at, report.At{Value: value, Tables: ts})
 		}
+		if keys = apart(keys, x); len(keys) > 0 {
+			return usageErrorf("plotting against %s: a line would join runs that differ in other settings "+
+				"too: %s; name runs that differ in this one alone", x, strings.Join(keys, ", "))
+		}
 		figure, err := report.Lines(at, x, y)
 		if err != nil {
 			return usageError(err)
 		}
-		write, ok := map[string]func(io.Writer) error{".svg": figure.SVG,
-			".png": figure.PNG}[strings.ToLower(filepath.Ext(file))]
+		ext := strings.ToLower(filepath.Ext(file))
+		write, ok := map[string]func(io.Writer) error{".svg": figure.SVG, ".png": figure.PNG}[ext]
 		if !ok {
 			return usageErrorf("--output is %q; want a file that ends in .svg or .png", clip(file))
 		}
@@ -93,4 +94,42 @@ be told apart with every kind of colour vision. --output ends in .svg (vectors) 
 		return err
 	}
 	return cmd
+}
+
+// differing returns the settings in which runs differ: those that decide a figure, and the data set,
+// which a table has in its title and a line has not.
+func differing(dirs []string) ([]string, error) {
+	keys, _, err := experiment.Varied(dirs)
+	if err != nil {
+		return nil, err
+	}
+	var names, images []string
+	for _, dir := range dirs {
+		c, err := experiment.ReadConfig(dir)
+		if err != nil {
+			return nil, err
+		}
+		m, err := experiment.ReadManifest(dir)
+		if err != nil {
+			return nil, err
+		}
+		names, images = append(names, c.Dataset.Name), append(images, m.Data["images"])
+	}
+	differ := func(of []string) bool {
+		return slices.ContainsFunc(of, func(v string) bool { return v != of[0] })
+	}
+	// how many images are taken, and of which classes, are settings
+	own := slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "dataset.") })
+	if differ(names) || differ(images) && !own {
+		keys = append(keys, "dataset.name")
+	}
+	return keys, nil
+}
+
+// apart returns the keys of settings that must not differ along setting x. Models follow the
+// extractor that they are made behind, and a data set has settings of its own.
+func apart(keys []string, x string) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(k string) bool {
+		return k == x || x == "dataset.name" || x == "extractor.model" && strings.HasSuffix(k, ".model")
+	})
 }

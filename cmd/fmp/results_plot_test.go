@@ -11,9 +11,10 @@ import (
 // values stand in titles, names and a column.
 func TestRunsBesideEachOther(t *testing.T) {
 	t.Parallel()
+	kept := filepath.Join("..", "..", "docs", "results")
 	var runs []string
 	for _, name := range []string{"default", "fresh-25", "fresh-400"} {
-		runs = append(runs, filepath.Join("..", "..", "docs", "results", "ablation", name))
+		runs = append(runs, filepath.Join(kept, "ablation", name))
 	}
 	at := func(args ...string) []string { return append(args, runs...) }
 	code, out, errs := runFMP(t, at("results", "compare")...)
@@ -37,6 +38,12 @@ func TestRunsBesideEachOther(t *testing.T) {
 			t.Errorf("export %s: exit code %d, %s, %v; want %q in it", file, code, errs, err, want)
 		}
 	}
+	tuned := filepath.Join(dir, "tuned.md")
+	code, _, errs = runFMP(t, "results", "export", "-o", tuned, "--protocol", "tuned", "--columns", "raw NLL",
+		filepath.Join(kept, "closed", "mnist"))
+	if text := read(t, tuned); code != exitOK || strings.Count(string(text), "| FMP-mean | 0.") != 2 {
+		t.Errorf("the raw NLL of a tuned table: exit code %d, %s\n%s", code, errs, text)
+	}
 	for _, file := range []string{"a.svg", "a.png"} {
 		path := filepath.Join(dir, file)
 		code, out, errs := runFMP(t, at("results", "plot", "-o", path, "--y", "ece")...)
@@ -48,13 +55,35 @@ func TestRunsBesideEachOther(t *testing.T) {
 	for want, args := range map[string][]string{
 		"no setting": at("results", "plot", "-o", "a.svg", "--x", "predictor.fesh"),
 		"no column":  at("results", "plot", "-o", "a.svg", "--y", "NNL"),
-		"two runs":   at("results", "plot", "-o", "a.svg", "--x", "seed"),
-		".svg or":    at("results", "plot", "-o", "a.pdf"),
-		"no row":     at("results", "export", "-o", "a.tex", "--rows", "FMPP"),
-		"--correct":  at("results", "compare", "--correct", "holm"),
+		"in other settings too: predictor.fresh;": at("results", "plot", "-o", "a.svg", "--x", "seed"),
+		"differ in none": {"results", "plot", "-o", "a.svg", runs[0], runs[0]},
+		"two runs":       {"results", "plot", "-o", "a.svg", "--x", "seed", runs[0], runs[0]},
+		", dataset.name; name runs": {"results", "plot", "-o", "a.svg", "--x", "seeds",
+			filepath.Join(kept, "figure2", "cifar10"), filepath.Join(kept, "figure2", "mnist")},
+		".svg or":   at("results", "plot", "-o", "a.pdf"),
+		"no row":    at("results", "export", "-o", "a.tex", "--rows", "FMPP"),
+		"--correct": at("results", "compare", "--correct", "holm"),
 	} {
 		if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, want) {
 			t.Errorf("%v: exit code %d, %s; want one with %q", args[:4], code, errs, want)
+		}
+	}
+}
+
+// TestApart: runs along a setting differ in nothing else, but for the models behind an extractor and the
+// settings of a data set.
+func TestApart(t *testing.T) {
+	for _, c := range []struct{ keys, x, want string }{
+		{"federation.points", "federation.points", ""},
+		{"federation.points seed", "federation.points", "seed"},
+		{"federation.points dataset.name", "federation.points", "dataset.name"},
+		{"dataset.classes dataset.name seed", "dataset.name", ""},
+		{"extractor.model predictor.model", "extractor.model", ""},
+		{"extractor.model predictor.model seed", "extractor.model", "seed"},
+		{"extractor.model predictor.model", "predictor.model", "extractor.model"},
+	} {
+		if got := strings.Join(apart(strings.Fields(c.keys), c.x), " "); got != c.want {
+			t.Errorf("%s along %s: %q; want %q", c.keys, c.x, got, c.want)
 		}
 	}
 }
