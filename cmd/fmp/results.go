@@ -320,6 +320,9 @@ and column hold together with 95% (Bonferroni); --correct none gives each its ow
 		if correct != "bonferroni" && correct != "none" {
 			return usageErrorf("--correct is %q; allowed are bonferroni and none", clip(correct))
 		}
+		if len(args) > 1 && cmd.Flags().Changed("method") {
+			return usageErrorf("--method is for the methods of one run; several are compared method by method")
+		}
 		runs, err := filter.read(args)
 		if err != nil {
 			return err
@@ -367,7 +370,7 @@ func newResultsExportCommand() *cobra.Command {
 		Short: "Write runs as CSV, Markdown, LaTeX (booktabs) or Parquet",
 		Long: `Write the figures of runs to one file; its extension says how: .csv and .parquet hold one line a
 repeat and method, .md and .tex the tables of means. Settings in which the runs differ are columns
-of the lines, and stand in the titles of the tables.`,
+of the lines, and stand in the titles of the tables. --columns and --rows are for tables.`,
 		Example: `  fmp results export runs/* -o all.parquet
   fmp results export grids/points/* --columns ACC,ECE,NLL,upload --rows ANN,FedCGS,FMP -o table.tex
   fmp results export runs/digits-* --protocol tuned -o table.tex`,
@@ -382,6 +385,10 @@ of the lines, and stand in the titles of the tables.`,
 	show.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ext := strings.ToLower(filepath.Ext(file))
+		if len(show.columns)+len(show.rows) > 0 && (ext == ".csv" || ext == ".parquet") {
+			return usageErrorf("--columns and --rows: %s holds all lines whole; leave them out, or write tables, "+
+				".md or .tex", ext)
+		}
 		runs, err := filter.read(args)
 		if err != nil {
 			return err

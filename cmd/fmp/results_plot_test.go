@@ -30,9 +30,11 @@ func TestRunsBesideEachOther(t *testing.T) {
 	for file, want := range map[string]string{"a.csv": ",origin,predictor.fresh\n",
 		"a.tex": "fresh = 400, 10 repeats",
 		"a.md":  "fresh = 25, 10 repeats"} {
-		path := filepath.Join(dir, file)
-		code, _, errs := runFMP(t,
-			at("results", "export", "-o", path, "--columns", "NLL", "--rows", "FMP-ISAB")...)
+		path, args := filepath.Join(dir, file), []string{"--columns", "NLL", "--rows", "FMP-ISAB"}
+		if file == "a.csv" {
+			args = nil
+		}
+		code, _, errs := runFMP(t, at(append([]string{"results", "export", "-o", path}, args...)...)...)
 		data, err := os.ReadFile(path)
 		if code != exitOK || err != nil || !strings.Contains(string(data), want) {
 			t.Errorf("export %s: exit code %d, %s, %v; want %q in it", file, code, errs, err, want)
@@ -62,6 +64,9 @@ func TestRunsBesideEachOther(t *testing.T) {
 			filepath.Join(kept, "figure2", "cifar10"), filepath.Join(kept, "figure2", "mnist")},
 		".svg or":   at("results", "plot", "-o", "a.pdf"),
 		"no row":    at("results", "export", "-o", "a.tex", "--rows", "FMPP"),
+		"--columns": at("results", "export", "-o", filepath.Join(dir, "b.csv"), "--columns", "ACC"),
+		"--rows":    at("results", "export", "-o", filepath.Join(dir, "a.Parquet"), "--rows", "FMP-ISAB"),
+		"--method":  at("results", "compare", "--method", "NCM"),
 		"--correct": at("results", "compare", "--correct", "holm"),
 	} {
 		if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, want) {

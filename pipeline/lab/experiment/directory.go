@@ -492,7 +492,7 @@ func ReadConfig(dir string) (Config, error) {
 }
 
 // ParseConfig reads a complete set of settings, as config.yaml holds it. Those that an earlier
-// version did not know have their defaults, by which later versions do what that one did.
+// version did not know have their defaults, by which later versions do the same.
 func ParseConfig(data []byte) (Config, error) {
 	c := Default()
 	err := yamlfile.Decode(data, &c)
