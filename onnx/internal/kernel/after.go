@@ -150,6 +150,15 @@ func (a *after) run(dst, src []float32, channel int) {
 	a.bend(dst[:len(src)])
 }
 
+// bounds returns a's bounds, and whether they are all of its work and kernels can end tiles with
+// them; a may be nil.
+func (a *after) bounds() (b [2]float32, only bool) {
+	if !boundedTiles || a == nil || a.scale != nil || a.curve != bounds {
+		return b, false
+	}
+	return [2]float32{a.lo, a.hi}, true
+}
+
 // bend replaces numbers, scaled, shifted and bounded, by those of the curve; a may be nil.
 func (a *after) bend(v []float32) {
 	if a != nil && a.curve != bounds {

@@ -314,6 +314,7 @@ func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
 		high := padRows(v.filters)
 		p := newPacks(v.env.Reproducible)
 		defer packPool.Put(p)
+		p.bounds, p.bounded = v.then.bounds()
 		p.multiply(v.left[g*high*k:(g+1)*high*k], any(weights).(matrix[float32]),
 			any(columns).(matrix[float32]), any(dst).(matrix[float32]), v.from[g*high:(g+1)*high], v.end(g))
 		return

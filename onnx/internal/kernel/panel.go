@@ -36,12 +36,20 @@ type packs struct {
 	b []float32 // [columns / panelCols, depth, panelCols]
 	c []float32 // edgeRoom numbers, for tiles at the edges
 
-	steps bool
+	manner
+	bounds  [2]float32 // of the product's elements
+	bounded bool       // whether kernels end with them
+}
+
+// manner is how a kernel computes a tile.
+type manner struct {
+	steps  bool
+	limits *[2]float32 // the least and the largest sum, where the kernel ends with bounds; nil: none
 }
 
 func newPacks(steps bool) *packs {
 	p := packPool.Get().(*packs)
-	p.steps = steps
+	p.manner, p.bounded = manner{steps: steps}, false
 	return p
 }
 
@@ -135,7 +143,8 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
 // multiply is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it
 // goes. Where from is not nil, c is set to the product plus from, of which each row has a number,
 // with room for whole panels. Where end is not nil, it is called with each part of c that is done,
-// and with its first row, while that is in the cache.
+// and with its first row, while that is in the cache; but not where kernels end with p.bounds, which
+// are to be the same work.
 func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32,
 	end func(part matrix[float32], row, col int)) {
 	m, n, k := a.rows, b.cols, a.cols
@@ -159,6 +168,9 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 			for j, w := 0, 0; j < n; j += w {
 				w = panelPart(j, n)
 				part := c.part(i, j, h, w)
+				if p.limits = nil; p.bounded && l+d == k && (w > fewColumns || p.steps) {
+					p.limits = &p.bounds
+				}
 				if inPlace && (w%panelUnit() == 0 || w <= fewColumns && !p.steps) {
 					p.panel(at, b.data[l*b.stride+j:], b.stride, d, part, start)
 				} else {
@@ -172,7 +184,7 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 					// a panel of b stays in the first-level cache
 					p.panel(at, p.b[q/panelCols*panelCols*d+q%panelCols:], panelCols, d, part, start)
 				}
-				if end != nil && l+d == k {
+				if end != nil && l+d == k && p.limits == nil {
 					end(part, i, j)
 				}
 			}
@@ -206,7 +218,7 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 			}
 			for i := 0; i < high; i += winogradRows {
 				h := min(winogradRows, high-i)
-				panelStrided(false, d, h/panelRows, a[high*l+i*d:][:h*d], b[l*stride+j:], stride,
+				panelStrided(manner{}, d, h/panelRows, a[high*l+i*d:][:h*d], b[l*stride+j:], stride,
 					c[i*stride+j:], stride, w, from)
 			}
 		}

@@ -14,6 +14,9 @@ var (
 // stridedPanels says that panelStrided is there.
 const stridedPanels = true
 
+// boundedTiles says that kernels end with bounds.
+const boundedTiles = true
+
 // panelUnit is the number of columns of which kernels read and write multiples. Masks of AVX-512 name
 // any.
 func panelUnit() int {
@@ -26,13 +29,13 @@ func panelUnit() int {
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with
 // a stride, of which the first w are wanted. Where from is not nil, c is set to a b plus from, a
 // number for each row. The sums are the same to the bit with either instruction set.
-func panelKernel(steps bool, k int, a, b, c []float32, stride, w int, from []float32) {
-	panelStrided(steps, k, 1, a, b, panelCols, c, stride, w, from)
+func panelKernel(by manner, k int, a, b, c []float32, stride, w int, from []float32) {
+	panelStrided(by, k, 1, a, b, panelCols, c, stride, w, from)
 }
 
 // panelStrided is panelKernel for a b whose rows lie bs apart, and for several panels of a, one
 // under the other.
-func panelStrided(steps bool, k, high int, a, b []float32, bs int, c []float32, stride, w int,
+func panelStrided(by manner, k, high int, a, b []float32, bs int, c []float32, stride, w int,
 	from []float32) {
 	wide := w
 	if !haveAVX512 {
@@ -46,26 +49,26 @@ func panelStrided(steps bool, k, high int, a, b []float32, bs int, c []float32, 
 	if haveAVX512 {
 		tile := panel8x16
 		switch {
-		case w > 16 && steps:
+		case w > 16 && by.steps:
 			tile = panelSteps8x32
-		case steps:
+		case by.steps:
 			tile = panelSteps8x16
 		case w > 16:
 			tile = panel8x32
 		}
-		tile(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1, high)
+		tile(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1, high, by.limits)
 		return
 	}
-	panelShort(steps, k, high*panelRows, a, b, bs, c, stride, w, from)
+	panelShort(by, k, high*panelRows, a, b, bs, c, stride, w, from)
 }
 
 // panelShort is panelStrided in AVX2. A tile of six rows reads a row of b once for twelve vectors of
 // sums, which hide each other's time. It takes rows of a two by two, as it reaches from one panel into
 // the next. The last rows are done by fours.
-func panelShort(steps bool, k, rows int, a, b []float32, bs int, c []float32, stride, w int,
+func panelShort(by manner, k, rows int, a, b []float32, bs int, c []float32, stride, w int,
 	from []float32) {
 	six, four := tile6x16, panel4x16
-	if steps {
+	if by.steps {
 		six, four = tileSteps6x16, panelSteps4x16
 	}
 	fours := (3 - rows%6/2) % 3
@@ -79,10 +82,10 @@ func panelShort(steps bool, k, rows int, a, b []float32, bs int, c []float32, st
 	for j := 0; j < w; j += 16 {
 		r := 0
 		for ; r < rows-4*fours; r += 6 {
-			six(k, at(r), at(r+2), at(r+4), &b[j], bs, &c[r*stride+j], stride, start(r))
+			six(k, at(r), at(r+2), at(r+4), &b[j], bs, &c[r*stride+j], stride, start(r), by.limits)
 		}
 		for ; r < rows; r += 4 {
-			four(k, at(r), &b[j], bs, &c[r*stride+j], stride, start(r))
+			four(k, at(r), &b[j], bs, &c[r*stride+j], stride, start(r), by.limits)
 		}
 	}
 }
@@ -136,31 +139,34 @@ func column32(k int, a, b *float32, bs int, sums *float32)
 
 //go:noescape
 func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
-	mask uint32, high int)
+	mask uint32, high int, limits *[2]float32)
 
 //go:noescape
 func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
-	mask uint32, high int)
+	mask uint32, high int, limits *[2]float32)
 
 //go:noescape
-func tile6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32)
+func tile6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32,
+	limits *[2]float32)
 
 //go:noescape
-func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
+func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
+	limits *[2]float32)
 
 // The following round every product before it is added.
 
 //go:noescape
 func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
-	mask uint32, high int)
+	mask uint32, high int, limits *[2]float32)
 
 //go:noescape
 func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
-	mask uint32, high int)
+	mask uint32, high int, limits *[2]float32)
 
 //go:noescape
 func tileSteps6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int,
-	from *float32)
+	from *float32, limits *[2]float32)
 
 //go:noescape
-func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
+func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
+	limits *[2]float32)

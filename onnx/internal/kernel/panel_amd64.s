@@ -1,7 +1,7 @@
 #include "textflag.h"
 
 // Tiles of c stay in registers while a, [k, 8], and b, whose rows lie bs apart, are read once; k is at least 1. Sums go on from c, or
-// begin anew at the numbers from, one a row, where that is not nil.
+// begin anew at the numbers from, one a row, where that is not nil. Where limits is not nil, the sums are bounded by both.
 
 // FUSED adds a product without rounding it. ZSTEPS and YSTEPS round it, in Z20 and Y12.
 #define FUSED(x, y, to) VFMADD231PS x, y, to
@@ -59,6 +59,11 @@
 	PREFETCHT0 COLUMNS(row) \
 	PREFETCHT0 (COLUMNS+64)(row) \
 	ADDQ       R8, row
+
+// BOUNDED bounds a vector of sums. NaN stays, as MAXPS and MINPS give their last operand, the sum.
+#define BOUNDED(lo, hi, sum) \
+	VMAXPS sum, lo, sum \
+	VMINPS sum, hi, sum
 
 #define PANEL8X32(add) \
 	MOVQ a+8(FP), SI \
@@ -145,6 +150,28 @@ partial: \
 	ROWS32(add) \
 	JNZ          partial \
 done: \
+	MOVQ         limits+72(FP), AX \
+	TESTQ        AX, AX \
+	JEQ          write \
+	VBROADCASTSS (AX), Z16 \
+	VBROADCASTSS 4(AX), Z17 \
+	BOUNDED(Z16, Z17, Z0) \
+	BOUNDED(Z16, Z17, Z1) \
+	BOUNDED(Z16, Z17, Z2) \
+	BOUNDED(Z16, Z17, Z3) \
+	BOUNDED(Z16, Z17, Z4) \
+	BOUNDED(Z16, Z17, Z5) \
+	BOUNDED(Z16, Z17, Z6) \
+	BOUNDED(Z16, Z17, Z7) \
+	BOUNDED(Z16, Z17, Z8) \
+	BOUNDED(Z16, Z17, Z9) \
+	BOUNDED(Z16, Z17, Z10) \
+	BOUNDED(Z16, Z17, Z11) \
+	BOUNDED(Z16, Z17, Z12) \
+	BOUNDED(Z16, Z17, Z13) \
+	BOUNDED(Z16, Z17, Z14) \
+	BOUNDED(Z16, Z17, Z15) \
+write: \
 	VMOVUPS Z0, K1, (DX) \
 	VMOVUPS Z1, K2, 64(DX) \
 	ADDQ    R8, DX \
@@ -256,6 +283,20 @@ partial: \
 	ROWS16(add) \
 	JNZ          partial \
 done: \
+	MOVQ         limits+72(FP), AX \
+	TESTQ        AX, AX \
+	JEQ          write \
+	VBROADCASTSS (AX), Z16 \
+	VBROADCASTSS 4(AX), Z17 \
+	BOUNDED(Z16, Z17, Z0) \
+	BOUNDED(Z16, Z17, Z1) \
+	BOUNDED(Z16, Z17, Z2) \
+	BOUNDED(Z16, Z17, Z3) \
+	BOUNDED(Z16, Z17, Z4) \
+	BOUNDED(Z16, Z17, Z5) \
+	BOUNDED(Z16, Z17, Z6) \
+	BOUNDED(Z16, Z17, Z7) \
+write: \
 	VMOVUPS Z0, K1, (DX) \
 	ADDQ    R8, DX \
 	VMOVUPS Z1, K1, (DX) \
@@ -355,6 +396,24 @@ loop: \
 	ADDQ       R10, DI \
 	DECQ       CX \
 	JNZ        loop \
+	MOVQ       limits+72(FP), AX \
+	TESTQ      AX, AX \
+	JEQ        write \
+	VBROADCASTSS (AX), Y12 \
+	VBROADCASTSS 4(AX), Y13 \
+	BOUNDED(Y12, Y13, Y0) \
+	BOUNDED(Y12, Y13, Y1) \
+	BOUNDED(Y12, Y13, Y2) \
+	BOUNDED(Y12, Y13, Y3) \
+	BOUNDED(Y12, Y13, Y4) \
+	BOUNDED(Y12, Y13, Y5) \
+	BOUNDED(Y12, Y13, Y6) \
+	BOUNDED(Y12, Y13, Y7) \
+	BOUNDED(Y12, Y13, Y8) \
+	BOUNDED(Y12, Y13, Y9) \
+	BOUNDED(Y12, Y13, Y10) \
+	BOUNDED(Y12, Y13, Y11) \
+write: \
 	SIXROWS(STOREROW) \
 	VZEROUPPER \
 	RET
@@ -413,6 +472,20 @@ loop: \
 	ADDQ         R10, DI \
 	DECQ         CX \
 	JNZ          loop \
+	MOVQ         limits+56(FP), AX \
+	TESTQ        AX, AX \
+	JEQ          write \
+	VBROADCASTSS (AX), Y8 \
+	VBROADCASTSS 4(AX), Y9 \
+	BOUNDED(Y8, Y9, Y0) \
+	BOUNDED(Y8, Y9, Y1) \
+	BOUNDED(Y8, Y9, Y2) \
+	BOUNDED(Y8, Y9, Y3) \
+	BOUNDED(Y8, Y9, Y4) \
+	BOUNDED(Y8, Y9, Y5) \
+	BOUNDED(Y8, Y9, Y6) \
+	BOUNDED(Y8, Y9, Y7) \
+write: \
 	VMOVUPS Y0, (DX) \
 	VMOVUPS Y1, 32(DX) \
 	ADDQ    R8, DX \
@@ -427,48 +500,48 @@ loop: \
 	VZEROUPPER \
 	RET
 
-// func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
+// func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32)
 //
 // AVX-512: Z0 to Z15 hold the eight rows of c, two registers each, whose columns K1 and K2 name; Z16 and Z17 a row of b, Z18 and Z19
 // elements of a. CX counts k, SI is at a, DI at b, DX at c, R8 and R10 are the strides of c and b in bytes, R11 is at from; R13 counts the
 // panels of a, one under the other.
-TEXT ·panel8x32(SB), NOSPLIT, $0-72
+TEXT ·panel8x32(SB), NOSPLIT, $0-80
 	PANEL8X32(FUSED)
 
-// func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
-TEXT ·panelSteps8x32(SB), NOSPLIT, $0-72
+// func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32)
+TEXT ·panelSteps8x32(SB), NOSPLIT, $0-80
 	PANEL8X32(ZSTEPS)
 
-// func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
+// func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32)
 //
 // AVX-512, the first 16 columns alone: Z0 to Z7 hold the eight rows of c, whose columns K1 names; the rest is as in panel8x32.
-TEXT ·panel8x16(SB), NOSPLIT, $0-72
+TEXT ·panel8x16(SB), NOSPLIT, $0-80
 	PANEL8X16(FUSED)
 
-// func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int)
-TEXT ·panelSteps8x16(SB), NOSPLIT, $0-72
+// func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32)
+TEXT ·panelSteps8x16(SB), NOSPLIT, $0-80
 	PANEL8X16(ZSTEPS)
 
-// func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
+// func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, limits *[2]float32)
 //
 // AVX2, four rows and 16 columns: Y0 to Y7 hold the rows of c, two registers each; Y8 and Y9 a row of b, Y10 and Y11 elements of a; the
 // rest is as in panel8x32, without masks.
-TEXT ·panel4x16(SB), NOSPLIT, $0-56
+TEXT ·panel4x16(SB), NOSPLIT, $0-64
 	PANEL4X16(FUSED)
 
-// func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32)
-TEXT ·panelSteps4x16(SB), NOSPLIT, $0-56
+// func panelSteps4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, limits *[2]float32)
+TEXT ·panelSteps4x16(SB), NOSPLIT, $0-64
 	PANEL4X16(YSTEPS)
 
-// func tile6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32)
+// func tile6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32, limits *[2]float32)
 //
 // AVX2, six rows and 16 columns: Y0 to Y11 hold the rows of c, two registers each; Y12 and Y13 a row of b, Y14 an element of a, of which
 // SI, BX and R12 have two rows each, AX bytes on, in a panel or in two; the rest is as in panel4x16.
-TEXT ·tile6x16(SB), NOSPLIT, $0-72
+TEXT ·tile6x16(SB), NOSPLIT, $0-80
 	TILE6X16(FUSED)
 
-// func tileSteps6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32)
-TEXT ·tileSteps6x16(SB), NOSPLIT, $0-72
+// func tileSteps6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32, limits *[2]float32)
+TEXT ·tileSteps6x16(SB), NOSPLIT, $0-80
 	TILE6X16(TALLSTEPS)
 
 // func column8(k int, a, b *float32, bs int, sums *float32)

@@ -4,7 +4,10 @@ package kernel
 
 const stridedPanels = false
 
-func panelStrided(bool, int, int, []float32, []float32, int, []float32, int, int, []float32) {
+// boundedTiles says that no kernel ends with bounds.
+const boundedTiles = false
+
+func panelStrided(manner, int, int, []float32, []float32, int, []float32, int, int, []float32) {
 	panic("no kernel reads b where it lies")
 }
 

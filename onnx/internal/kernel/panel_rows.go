@@ -25,7 +25,7 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 	}
 	whole := 0 // rows of panels that need no copy
 	if high := c.rows / panelRows; high > 0 && stridedPanels && v%panelUnit() == 0 {
-		panelStrided(p.steps, d, high, left, b, bs, c.data, c.stride, v, from)
+		panelStrided(p.manner, d, high, left, b, bs, c.data, c.stride, v, from)
 		whole = high * panelRows
 	}
 	var start []float32
@@ -43,9 +43,9 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 			to, stride = p.c, panelCols
 		}
 		if a := left[i*d : (i+panelRows)*d]; bs == panelCols {
-			panelKernel(p.steps, d, a, b, to, stride, v, start)
+			panelKernel(p.manner, d, a, b, to, stride, v, start)
 		} else {
-			panelStrided(p.steps, d, 1, a, b, bs, to, stride, v, start)
+			panelStrided(p.manner, d, 1, a, b, bs, to, stride, v, start)
 		}
 		if edge {
 			for r := range h {

@@ -418,6 +418,50 @@ func TestFewColumns(t *testing.T) {
 	}
 }
 
+// Tiles that end with bounds have the bits of sums that are bounded afterwards, in all sizes and on
+// either instruction set, and end is not called for them.
+func TestBoundedTiles(t *testing.T) {
+	if !boundedTiles || !havePanels {
+		t.Skip("no kernel ends with bounds")
+	}
+	r := rand.New(rand.NewPCG(43, 44))
+	for _, wide := range []bool{true, false} {
+		if !wide && !narrower(t) {
+			t.Skip("this processor has no AVX-512")
+		}
+		for i := range 300 {
+			m, n, k, steps := 1+r.IntN(70), 1+r.IntN(300), []int{1, 9, 400, 800}[i%4], r.IntN(2) == 0
+			then := &after{lo: []float32{-1, 0, float32(math.Inf(-1))}[r.IntN(3)], hi: 1.5}
+			a, b, from := laid(r, m, k, false), laid(r, k, n, false), odd(r, padRows(m))
+			b.data[r.IntN(len(b.data))] = float32(math.NaN())
+			got, want := laid(r, m, n, false), laid(r, m, n, false)
+			was := slices.Clone(got.data)
+			p := newPacks(steps)
+			p.multiply(nil, a, b, want, from, nil)
+			p.bounds, p.bounded = then.bounds()
+			p.multiply(nil, a, b, got, from, func(part matrix[float32], row, _ int) {
+				if then.apply(part, row); part.cols > fewColumns || steps {
+					t.Error("a bounded tile is bounded again")
+				}
+			})
+			packPool.Put(p)
+			for y := range m {
+				row, line := got.data[y*got.stride:][:got.stride], want.data[y*want.stride:][:n]
+				limitGo(line, line, 1, negativeZero, then.lo, then.hi)
+				if !sameBits(row[:n], line) || !sameBits(row[n:], was[y*got.stride+n:][:got.stride-n]) {
+					t.Fatalf("row %d of %d x %d x %d, AVX-512 %v: %v, want %v", y, m, n, k, wide, row[:n], line)
+				}
+			}
+		}
+	}
+	if _, only := (&after{curve: swish}).bounds(); only {
+		t.Error("a curve is taken for bounds")
+	}
+	if _, only := (&after{scale: []float32{2}, shift: []float32{0}}).bounds(); only {
+		t.Error("a scale is left out")
+	}
+}
+
 // A row times a constant has the bits of the same row among others, on either instruction set.
 func TestRowByRight(t *testing.T) {
 	r := rand.New(rand.NewPCG(35, 36))
