@@ -13,17 +13,20 @@ func TestFinishes(t *testing.T) {
 	for havePanels {
 		r := rand.New(rand.NewPCG(37, 38))
 		for i := range 400 {
-			n, high := 1+r.IntN(40), 1+r.IntN(4)
+			n, high := 1+r.IntN(100), 1+r.IntN(4)
 			a := &after{lo: -.5, hi: 1.5, curve: curve(i % 4), scale: odd(r, high+1), shift: odd(r, high+1)}
 			if a.curve != bounds { // there is one or the other
 				a.lo, a.hi = float32(math.Inf(-1)), float32(math.Inf(1))
+			}
+			if r.IntN(2) == 0 {
+				a.scale, a.shift = nil, nil
 			}
 			rows := matrix[float32]{data: odd(r, high*(n+3)), rows: high, cols: n, stride: n + 3}
 			want := slices.Clone(rows.data)
 			for y := range high {
 				endSlowly(a, want[y*(n+3):][:n], 1+y)
 			}
-			if !finishRows(a, rows, 1) || !same(rows.data, want) {
+			if !finishRows(a, rows, 1) || !sameBits(rows.data, want) {
 				t.Fatalf("curve %d of %d rows of %d: %v, want %v", a.curve, high, n, rows.data, want)
 			}
 			v := normal(r, 1+r.IntN(100)).F32()

@@ -518,19 +518,42 @@ loop:
 	VZEROUPPER
 	RET
 
-// The constants of HardSwish and of a sign: 1/6 and -1.
+// The constants of HardSwish and of a sign, 1/6 and -1, and what the exponential of a number with its sign changed is made of in finishZ:
+// bounds and -1/ln 2.
 DATA ends<>+0(SB)/4, $0.166666666666666667
 DATA ends<>+4(SB)/4, $-1.0
-GLOBL ends<>(SB), RODATA|NOPTR, $8
+DATA ends<>+8(SB)/4, $-89.0
+DATA ends<>+12(SB)/4, $105.0
+DATA ends<>+16(SB)/4, $-1.44269504088896341
+GLOBL ends<>(SB), RODATA|NOPTR, $20
 
-// POWER adds the next coefficient of an exponential to Z1 Z2.
-#define POWER(coefficient) VFMADD213PS coefficient, Z1, Z2
+// LOGISTIC sets one to 1/(1 + e^-x) for one = x, as expY has the exponential; two and three on the way. The remainder has the other sign
+// than there, which costs no operation and no bit: rounding is the same on either side of zero.
+#define LOGISTIC(one, two, three) \
+	VMAXPS       one, Z19, one    \
+	VMINPS       one, Z20, one    \
+	VMULPS       Z21, one, three  \
+	VRNDSCALEPS  $0, three, three \
+	VFMADD231PS  Z22, three, one  \
+	VFMADD231PS  Z23, three, one  \
+	VMOVAPS      Z24, two         \
+	VFNMADD213PS Z25, one, two    \
+	VFNMADD213PS Z26, one, two    \
+	VFNMADD213PS Z27, one, two    \
+	VFNMADD213PS Z28, one, two    \
+	VFNMADD213PS Z29, one, two    \
+	VFNMADD213PS Z30, one, two    \
+	VFNMADD213PS Z30, one, two    \
+	VSCALEFPS    three, two, two  \
+	VADDPS       Z30, two, two    \
+	VDIVPS       two, Z30, one
 
 // func finishZ(e *ending)
 //
 // AX the curve, R9 rows left, R10 columns of a row, R8 the stride of source and destination in bytes, R13 and BX scales and shifts and DX
 // the step between them, CX the column, R15 columns left; K1 the columns of a vector, K2 those of the last. Z0 is the number, Z1 to Z3
-// are the curve's, Z4 to Z7 scale, shift and bounds, Z16 to Z30 constants.
+// are the curve's, Z4 to Z7 scale, shift and bounds, Z16 to Z30 constants. Exponentials are done for two vectors at once, as long as there
+// are as many, the second one in Z8 to Z11: each waits for itself. Before them, scales that do not step are 1, and shifts are none.
 TEXT ·finishZ(SB), NOSPLIT, $0-8
 	MOVQ         e+0(FP), AX
 	MOVQ         0(AX), DI
@@ -551,11 +574,10 @@ TEXT ·finishZ(SB), NOSPLIT, $0-8
 	DECL         R15
 	KMOVW        R15, K2
 	VBROADCASTSS ends<>+0(SB), Z16
-	VBROADCASTSS ends<>+4(SB), Z17
 	VXORPS       Z18, Z18, Z18
-	VBROADCASTSS exps<>+0(SB), Z19
-	VBROADCASTSS exps<>+4(SB), Z20
-	VBROADCASTSS exps<>+8(SB), Z21
+	VBROADCASTSS ends<>+8(SB), Z19
+	VBROADCASTSS ends<>+12(SB), Z20
+	VBROADCASTSS ends<>+16(SB), Z21
 	VBROADCASTSS exps<>+12(SB), Z22
 	VBROADCASTSS exps<>+16(SB), Z23
 	VBROADCASTSS exps<>+20(SB), Z24
@@ -571,6 +593,8 @@ row:
 	VBROADCASTSS (BX), Z5
 	XORQ         CX, CX
 	MOVQ         R10, R15
+	CMPQ         AX, $2
+	JGE          pair
 
 column:
 	KXNORW K1, K1, K1
@@ -598,28 +622,12 @@ hard:
 	JMP    write
 
 exponential:
-	VMULPS       Z17, Z0, Z1
-	VMINPS       Z1, Z19, Z1
-	VMAXPS       Z1, Z20, Z1
-	VMULPS       Z21, Z1, Z3
-	VRNDSCALEPS  $0, Z3, Z3
-	VFNMADD231PS Z22, Z3, Z1
-	VFNMADD231PS Z23, Z3, Z1
-	VMOVAPS      Z24, Z2
-	POWER(Z25)
-	POWER(Z26)
-	POWER(Z27)
-	POWER(Z28)
-	POWER(Z29)
-	POWER(Z30)
-	POWER(Z30)
-	VSCALEFPS    Z3, Z2, Z2
-	VADDPS       Z30, Z2, Z2
-	VDIVPS       Z2, Z30, Z1
-	CMPQ         AX, $2
-	JEQ          sigmoid
-	VMULPS       Z1, Z0, Z0
-	JMP          write
+	VMOVAPS Z0, Z1
+	LOGISTIC(Z1, Z2, Z3)
+	CMPQ    AX, $2
+	JEQ     sigmoid
+	VMULPS  Z1, Z0, Z0
+	JMP     write
 
 sigmoid:
 	VMOVAPS Z1, Z0
@@ -629,6 +637,8 @@ write:
 	ADDQ    $16, CX
 	SUBQ    $16, R15
 	JGT     column
+
+next:
 	ADDQ    R8, SI
 	ADDQ    R8, DI
 	ADDQ    DX, R13
@@ -637,6 +647,36 @@ write:
 	JNZ     row
 	VZEROUPPER
 	RET
+
+pair:
+	CMPQ    R15, $32
+	JLT     column
+	VMOVUPS (SI)(CX*4), Z0
+	VMOVUPS 64(SI)(CX*4), Z8
+	TESTQ   DX, DX
+	JEQ     unscaled
+	VMULPS  Z4, Z0, Z0
+	VMULPS  Z4, Z8, Z8
+	VADDPS  Z5, Z0, Z0
+	VADDPS  Z5, Z8, Z8
+
+unscaled:
+	VMOVAPS Z0, Z1
+	VMOVAPS Z8, Z9
+	LOGISTIC(Z1, Z2, Z3)
+	LOGISTIC(Z9, Z10, Z11)
+	CMPQ    AX, $2
+	JEQ     both
+	VMULPS  Z1, Z0, Z1
+	VMULPS  Z9, Z8, Z9
+
+both:
+	VMOVUPS Z1, (DI)(CX*4)
+	VMOVUPS Z9, 64(DI)(CX*4)
+	ADDQ    $32, CX
+	SUBQ    $32, R15
+	JGT     pair
+	JMP     next
 
 // The lanes that are wanted of a vector, which begins as many before the middle.
 DATA wanted<>+0(SB)/8, $-1
