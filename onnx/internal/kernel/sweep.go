@@ -16,7 +16,7 @@ type sweeps struct {
 }
 
 // strip is a part of a line: its first column of input and of output, which may lie in the padding,
-// and the masks of a sweep.
+// and the masks of a sweep: columns of both vectors of a line, outputs, and those of maskTaps.
 type strip struct {
 	from, to int
 	masks    [8]uint16
@@ -49,6 +49,7 @@ type sweep struct {
 	outStep    int // of dst and dst2
 	weightStep int
 	endStep    int
+	plain      bool // sums are neither scaled nor shifted; not read by the kernels
 }
 
 // newSweeps returns nil where there is no kernel for the window.
@@ -84,6 +85,9 @@ func newSweeps(w window, in, out []int) *sweeps {
 			}
 		}
 		p.masks[2] = 1<<(next-x) - 1
+		if s.size == 3 && s.stride == 1 {
+			p.maskTaps(next-x, in[1])
+		}
 		s.strips, x = append(s.strips, p), next
 	}
 	for t := range s.size {
@@ -92,6 +96,17 @@ func newSweeps(w window, in, out []int) *sweeps {
 		}
 	}
 	return s
+}
+
+// maskTaps names the outputs, of which there are n, that each tap of three has within a line.
+func (p *strip) maskTaps(n, width int) {
+	for t := range 3 {
+		for j := range n {
+			if at := p.from + j + t; at >= 0 && at < width {
+				p.masks[3+t] |= 1 << j
+			}
+		}
+	}
 }
 
 // side sets two.
@@ -133,7 +148,8 @@ func (s *sweeps) run(v *convolution[float32]) {
 				odd: s.odd, weights: &weights[0], end: &ends[0], room: &room[0], planes: n,
 				planeStep: 4 * group * v.in,
 				outStep:   4 * group * v.pos, weightStep: 4 * group * v.taps,
-				endStep: group * int(unsafe.Sizeof(ends[0]))}
+				endStep: group * int(unsafe.Sizeof(ends[0])),
+				plain:   v.then == nil || v.then.scale == nil}
 			if group == 2 {
 				a.src2, a.dst2, a.weights2, a.end2 = &src[v.in], &dst[v.pos], &weights[v.taps], &ends[1]
 				a.index, a.masks = &s.twoIndex, s.two.masks

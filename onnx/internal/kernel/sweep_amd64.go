@@ -3,6 +3,8 @@ package kernel
 // run sweeps the window down one strip of a plane, or down two planes where both is set.
 func (a *sweep) run(size, stride int, both bool) {
 	switch {
+	case !both && a.plain:
+		a.runPlain(size, stride)
 	case both && size == 3 && stride == 1:
 		sweepTwo3(a)
 	case both && size == 3:
@@ -21,6 +23,32 @@ func (a *sweep) run(size, stride int, both bool) {
 		sweep5by2(a)
 	}
 }
+
+// runPlain is run of one strip, of sums that are neither scaled nor shifted.
+func (a *sweep) runPlain(size, stride int) {
+	switch {
+	case size == 3 && stride == 1:
+		sweep3Plain(a)
+	case size == 3:
+		sweep3by2Plain(a)
+	case stride == 1:
+		sweep5Plain(a)
+	default:
+		sweep5by2Plain(a)
+	}
+}
+
+//go:noescape
+func sweep3Plain(a *sweep)
+
+//go:noescape
+func sweep5Plain(a *sweep)
+
+//go:noescape
+func sweep3by2Plain(a *sweep)
+
+//go:noescape
+func sweep5by2Plain(a *sweep)
 
 //go:noescape
 func sweep3(a *sweep)

@@ -6,7 +6,7 @@
 //
 // SI and BX the two vectors of a line, R8 the bytes to the next, CX lines left, R11 lines that end no output, DX outputs that end after
 // the last line, DI outputs (AX the second plane's), R9 the bytes to the next, R10 weights; Z5 where sums start, Z6 to Z9 scale, shift
-// and bounds, Z12 to Z16 indices of the taps.
+// and bounds, Z12 to Z16 indices of the taps, Z20, Z21 and Z25 to Z31 weights of 3x3.
 
 // lanesInTurn are the elements of two vectors in turn, lanesApart the even lanes of one and then the odd ones.
 DATA lanesInTurn<>+0(SB)/8, $0x0000001000000000
@@ -128,12 +128,37 @@ plane: \
 	VMOVUPS.Z 64(R12), K7, Z18   \
 	INTURN(Z17, Z18, 128)
 
+// HOLD9 keeps the nine weights of a window in registers.
+#define HOLD9(broadcast, bytes) \
+	broadcast (0*bytes)(R10), Z25 \
+	broadcast (1*bytes)(R10), Z26 \
+	broadcast (2*bytes)(R10), Z27 \
+	broadcast (3*bytes)(R10), Z28 \
+	broadcast (4*bytes)(R10), Z29 \
+	broadcast (5*bytes)(R10), Z30 \
+	broadcast (6*bytes)(R10), Z31 \
+	broadcast (7*bytes)(R10), Z20 \
+	broadcast (8*bytes)(R10), Z21
+
 #define READ \
 	VMOVUPS.Z (SI), K1, Z10      \
 	VMOVUPS.Z (BX), K2, Z11      \
 	PREFETCHT0 (SI)(R8*8)        \
 	ADDQ      R8, SI             \
 	ADDQ      R8, BX
+
+// READ3 loads a line for each tap of 3x3 with a stride of one, which K4 to K6 name the columns of.
+#define READ3 \
+	VMOVUPS.Z (SI), K4, Z17      \
+	VMOVUPS.Z 4(SI), K5, Z18     \
+	VMOVUPS.Z 8(SI), K6, Z19     \
+	PREFETCHT0 (SI)(R8*8)        \
+	ADDQ      R8, SI
+
+#define TAPMASKS \
+	KMOVW 150(AX), K4 \
+	KMOVW 152(AX), K5 \
+	KMOVW 154(AX), K6
 
 #define READTWO \
 	VMOVUPS.Z (SI), K1, Z10      \
@@ -176,19 +201,27 @@ plane: \
 	pick(Z16, K7, Z21)  \
 	ADD5(add, 4, Z21)
 
-#define DOWN3(pick, add) \
+// The weights of 3x3 are those of HOLD9. LOADED3 is DOWN3 for taps that READ3 has loaded.
+
+#define PICK3(pick) \
 	pick(Z12, K3, Z17) \
-	add(6, Z17, Z0)    \
-	add(3, Z17, Z1)    \
-	add(0, Z17, Z2)    \
 	pick(Z13, K4, Z18) \
-	add(7, Z18, Z0)    \
-	add(4, Z18, Z1)    \
-	add(1, Z18, Z2)    \
-	pick(Z14, K5, Z19) \
-	add(8, Z19, Z0)    \
-	add(5, Z19, Z1)    \
-	add(2, Z19, Z2)
+	pick(Z14, K5, Z19)
+
+#define LOADED3(pick, add) \
+	VFMADD231PS Z31, Z17, Z0 \
+	VFMADD231PS Z28, Z17, Z1 \
+	VFMADD231PS Z25, Z17, Z2 \
+	VFMADD231PS Z20, Z18, Z0 \
+	VFMADD231PS Z29, Z18, Z1 \
+	VFMADD231PS Z26, Z18, Z2 \
+	VFMADD231PS Z21, Z19, Z0 \
+	VFMADD231PS Z30, Z19, Z1 \
+	VFMADD231PS Z27, Z19, Z2
+
+#define DOWN3(pick, add) \
+	PICK3(pick) \
+	LOADED3(pick, add)
 
 #define EVEN5(pick, add) \
 	pick(Z12, K3, Z17) \
@@ -230,23 +263,19 @@ plane: \
 	add(9, Z21, Z1)
 
 #define EVEN3(pick, add) \
-	pick(Z12, K3, Z17) \
-	add(6, Z17, Z0)    \
-	add(0, Z17, Z1)    \
-	pick(Z13, K4, Z18) \
-	add(7, Z18, Z0)    \
-	add(1, Z18, Z1)    \
-	pick(Z14, K5, Z19) \
-	add(8, Z19, Z0)    \
-	add(2, Z19, Z1)
+	PICK3(pick) \
+	VFMADD231PS Z31, Z17, Z0 \
+	VFMADD231PS Z25, Z17, Z1 \
+	VFMADD231PS Z20, Z18, Z0 \
+	VFMADD231PS Z26, Z18, Z1 \
+	VFMADD231PS Z21, Z19, Z0 \
+	VFMADD231PS Z27, Z19, Z1
 
 #define ODD3(pick, add) \
-	pick(Z12, K3, Z17) \
-	add(3, Z17, Z0)    \
-	pick(Z13, K4, Z18) \
-	add(4, Z18, Z0)    \
-	pick(Z14, K5, Z19) \
-	add(5, Z19, Z0)
+	PICK3(pick) \
+	VFMADD231PS Z28, Z17, Z0 \
+	VFMADD231PS Z29, Z18, Z0 \
+	VFMADD231PS Z30, Z19, Z0
 
 // TURN5 to TURN2 move the sums of that many lines of outputs to the register before, and begin the last.
 
@@ -266,7 +295,7 @@ plane: \
 	VMOVAPS Z1, Z0 \
 	VMOVAPS Z5, Z1
 
-// FINISH scales, shifts and bounds the sums that are done.
+// FINISH scales, shifts and bounds the sums that are done. WRITEPLAIN is WRITE for sums that are neither scaled nor shifted.
 #define FINISH \
 	VMULPS Z6, Z0, Z22     \
 	VADDPS Z7, Z22, Z22    \
@@ -275,6 +304,12 @@ plane: \
 
 #define WRITE \
 	FINISH                   \
+	VMOVUPS Z22, K3, (DI)    \
+	ADDQ    R9, DI
+
+#define WRITEPLAIN \
+	VMAXPS  Z0, Z8, Z22      \
+	VMINPS  Z22, Z9, Z22     \
 	VMOVUPS Z22, K3, (DI)    \
 	ADDQ    R9, DI
 
@@ -351,7 +386,9 @@ second: \
 // func sweep3(a *sweep)
 TEXT ·sweep3(SB), NOSPLIT, $0-8
 	BEGIN
-	ONEDOWN(DOWN3, PICK, ADD, READ, WRITE, TURN3)
+	HOLD9(VBROADCASTSS, 4)
+	TAPMASKS
+	ONEDOWN(LOADED3, PICK, ADD, READ3, WRITE, TURN3)
 
 // func sweep5(a *sweep)
 TEXT ·sweep5(SB), NOSPLIT, $0-8
@@ -361,6 +398,7 @@ TEXT ·sweep5(SB), NOSPLIT, $0-8
 // func sweep3by2(a *sweep)
 TEXT ·sweep3by2(SB), NOSPLIT, $0-8
 	BEGIN
+	HOLD9(VBROADCASTSS, 4)
 	TWODOWN(EVEN3, ODD3, PICK, ADD, READ, WRITE, TURN2)
 
 // func sweep5by2(a *sweep)
@@ -368,9 +406,33 @@ TEXT ·sweep5by2(SB), NOSPLIT, $0-8
 	BEGIN
 	TWODOWN(EVEN5, ODD5, PICK, ADD, READ, WRITE, TURN3)
 
+// func sweep3Plain(a *sweep)
+TEXT ·sweep3Plain(SB), NOSPLIT, $0-8
+	BEGIN
+	HOLD9(VBROADCASTSS, 4)
+	TAPMASKS
+	ONEDOWN(LOADED3, PICK, ADD, READ3, WRITEPLAIN, TURN3)
+
+// func sweep5Plain(a *sweep)
+TEXT ·sweep5Plain(SB), NOSPLIT, $0-8
+	BEGIN
+	ONEDOWN(DOWN5, PICK, ADD, READ, WRITEPLAIN, TURN5)
+
+// func sweep3by2Plain(a *sweep)
+TEXT ·sweep3by2Plain(SB), NOSPLIT, $0-8
+	BEGIN
+	HOLD9(VBROADCASTSS, 4)
+	TWODOWN(EVEN3, ODD3, PICK, ADD, READ, WRITEPLAIN, TURN2)
+
+// func sweep5by2Plain(a *sweep)
+TEXT ·sweep5by2Plain(SB), NOSPLIT, $0-8
+	BEGIN
+	TWODOWN(EVEN5, ODD5, PICK, ADD, READ, WRITEPLAIN, TURN3)
+
 // func sweepTwo3(a *sweep)
 TEXT ·sweepTwo3(SB), NOSPLIT, $0-8
 	BEGINTWO(WEIGHTS9)
+	HOLD9(VBROADCASTSD, 8)
 	ONEDOWN(DOWN3, PICKTWO, ADDTWO, READTWO, WRITETWO, TURN3)
 
 // func sweepTwo5(a *sweep)
@@ -381,6 +443,7 @@ TEXT ·sweepTwo5(SB), NOSPLIT, $0-8
 // func sweepTwo3by2(a *sweep)
 TEXT ·sweepTwo3by2(SB), NOSPLIT, $0-8
 	BEGINTWO(WEIGHTS9)
+	HOLD9(VBROADCASTSD, 8)
 	TWODOWN(EVEN3, ODD3, PICKTWO, ADDTWO, READTWO, WRITETWO, TURN2)
 
 // func sweepTwo5by2(a *sweep)

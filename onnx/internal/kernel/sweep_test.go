@@ -60,6 +60,9 @@ func sweepWindows(t *testing.T, eights bool, want int) {
 		if r.IntN(2) == 0 {
 			then.lo, then.hi = float32(math.Inf(-1)), float32(math.Inf(1))
 		}
+		if r.IntN(2) == 0 {
+			then.scale, then.shift = nil, nil
+		}
 		room := tame(r, 2*channels*pos+20)
 		env := &Env{Pool: &Pool{}, Threads: 1, Reproducible: eights && r.IntN(2) == 0}
 		v := &convolution[float32]{Call: NewCall(env, 3, 1), window: w,
