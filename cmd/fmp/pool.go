@@ -201,7 +201,14 @@ func newPoolCommand() *cobra.Command {
 		if err := o.open(flags.Changed("round")); err != nil {
 			return err
 		}
-		o.command = acts(flags)
+		if o.state == "" && (o.against != "" || o.workers != "") && !pool.AnyPart(args) {
+			return usageErrorf("--against and --signed-by are of parts (fmp merge), and none is given: leave " +
+				"them out")
+		}
+		var err error
+		if o.command, err = o.acts(flags); err != nil {
+			return usageError(err)
+		}
 		if len(args) > 0 && pool.IsPrivate(args[0]) {
 			if o.state != "" || len(o.without) > 0 {
 				return usageErrorf("--state and --without are of rounds that are not private: leave the " +

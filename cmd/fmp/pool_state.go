@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
+	"reflect"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/option"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/shipped"
 	"fmp/pipeline/stats"
@@ -231,21 +233,48 @@ func (o *poolRun) writeRecord() error {
 	return atomicfile.WriteBytes(o.record, data)
 }
 
-// acts returns the command with the flags that act on the classifier alone, so that the same
-// uploads are recorded alike in any files, summed or single, and without a trace of clients that
-// withdrew.
-func acts(flags *pflag.FlagSet) string {
+// acting are the flags beside the settings that act on the classifier.
+var acting = []string{"against", "fixed-size", "for", "rows", "state", "with-samples"}
+
+// acts returns the command with the flags and settings that act on the classifier alone, so that the
+// same uploads are recorded alike in any files, summed or single, and without a trace of clients that
+// withdrew. Files are named by their digests, as a path tells of this machine and of clients.
+func (o *poolRun) acts(flags *pflag.FlagSet) (string, error) {
 	words := []string{"fmp", "pool"}
-	flags.Visit(func(f *pflag.Flag) {
-		if !slices.Contains([]string{"output", "json", "on-bad", "without", "record", "key", "published",
-			"client-graph", "round", "signed-by"},
-			f.Name) {
-			value := f.Value.String()
-			if f.Name == "state" {
-				value = "FILE"
-			}
-			words = append(words, "--"+f.Name+"="+value)
+	for _, name := range acting {
+		f := flags.Lookup(name)
+		value := f.Value.String()
+		if value == f.DefValue {
+			continue
 		}
-	})
-	return strings.Join(words, " ")
+		var err error
+		switch name {
+		case "state":
+			value = "FILE"
+		case "against":
+			value, err = models.DigestFile(value, math.MaxInt64)
+		}
+		if err != nil {
+			return "", fmt.Errorf("--%s: %w", name, err)
+		}
+		words = append(words, "--"+name+"="+value)
+	}
+	given, usual := o.settings, option.Default[poolSettings]()
+	given.Engine.Threads, given.Engine.Library = usual.Engine.Threads, usual.Engine.Library
+	was := option.List(&usual)
+	for i, s := range option.List(&given) {
+		value := s.Value.Interface()
+		if reflect.DeepEqual(value, was[i].Value.Interface()) {
+			continue
+		}
+		text := showValue(value)
+		if s.NamesFile() {
+			var err error
+			if text, err = models.DigestFile(value.(string), math.MaxInt64); err != nil {
+				return "", fmt.Errorf("--%s: %w", s.Key, err)
+			}
+		}
+		words = append(words, "--"+s.Key+"="+text)
+	}
+	return strings.Join(words, " "), nil
 }

@@ -231,3 +231,57 @@ func TestPoolState(t *testing.T) {
 		t.Error("an error changed the state")
 	}
 }
+
+// TestPoolCommand: a classifier records the flags and settings that act on it, wherever they are given,
+// and files by their digests, so that it holds no name of this machine.
+func TestPoolCommand(t *testing.T) {
+	r := newMadeRound(t, 12)
+	must.Do(t, os.WriteFile(r.path("c.yaml"), []byte("seed: 3\n"), 0o600))
+	merge := append([]string{"merge", "-o", r.path("1.part")}, r.uploads[:10]...)
+	if code, _, stderr := runFMP(t, merge...); code != exitOK {
+		t.Fatal(stderr)
+	}
+	for from, to := range map[string]string{"11.upload": "known", "1.part": "2.part"} {
+		must.Do(t, os.WriteFile(r.path(to), r.read(from), 0o600))
+	}
+	uploads := r.uploads[:4]
+	for name, c := range map[string]struct{ first, second, names []string }{
+		"threads":       {nil, []string{"--threads", "2"}, nil},
+		"the library":   {nil, []string{"--engine.library", r.path("ort.so")}, nil},
+		"a default":     {nil, []string{"--seed", "1"}, nil},
+		"a config file": {[]string{"--seed", "3"}, []string{"--config", r.path("c.yaml")}, []string{" --seed=3"}},
+		"--set":         {[]string{"--seed", "3"}, []string{"--set", "seed=3"}, []string{" --seed=3"}},
+		"an anchor": {[]string{"--anchor", r.uploads[11]}, []string{"--anchor", r.path("known")},
+			[]string{" --anchor=" + models.DigestBytes(r.read("11.upload"))}},
+		"a part to judge by": {[]string{"--against", r.path("1.part"), r.path("1.part")},
+			[]string{"--against", r.path("2.part"), r.path("1.part")},
+			[]string{" --against=" + models.DigestBytes(r.read("1.part"))}},
+	} {
+		of := uploads
+		if strings.HasPrefix(name, "a part") {
+			of = r.uploads[10:11]
+		}
+		first := r.pool("first.onnx", slices.Concat(c.first, of)...)
+		if !bytes.Equal(first, r.pool("second.onnx", slices.Concat(c.second, of)...)) {
+			t.Errorf("%s: the classifier of %q is not that of %q", name, c.first, c.second)
+		}
+		_, f := must.Get2(models.Load(r.path("first.onnx")))(t)
+		if strings.Contains(f.Command, r.dir) || !strings.Contains(f.Command, "--posterior.samples=5") {
+			t.Errorf("%s: the command is %q", name, f.Command)
+		}
+		for _, want := range c.names {
+			if !strings.Contains(f.Command, want) {
+				t.Errorf("%s: no %q in the command %q", name, want, f.Command)
+			}
+		}
+	}
+	for want, args := range map[string][]string{
+		"are of parts":  {"--against", r.path("1.part")},
+		"anchor: open ": {"--anchor", r.path("gone")},
+	} {
+		code, _, stderr := r.run(slices.Concat(args, uploads, []string{"-o", r.path("none.onnx")})...)
+		if code == exitOK || !strings.Contains(stderr, want) {
+			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
+		}
+	}
+}
