@@ -215,7 +215,11 @@ func TestPoolState(t *testing.T) {
 		"was given none":    {},
 		"checksum":          {"--state", r.path("damaged.state")},
 		"shifts of clients": {"--state", r.path("s.state"), "--for", "client 1"},
-		"sets are made":     {"--state", r.path("s.state"), "--level", "0.9"},
+		"leave --level":     {"--state", r.path("s.state"), "--level", "0.9"},
+		"leave --score":     {"--state", r.path("s.state"), "--score", "adaptive"},
+		"leave --by-class":  {"--state", r.path("s.state"), "--by-class"},
+		"--proportions out": {"--state", r.path("s.state"), "--proportions", "equal"},
+		"--false-share out": {"--state", r.path("s.state"), "--false-share", "0.1"},
 	} {
 		if code, _, stderr := r.run(append(args, "-o", r.path("none.onnx"))...); code != exitUsage ||
 			!strings.Contains(stderr, want) {

@@ -85,6 +85,11 @@ func TestThreshold(t *testing.T) {
 			t.Errorf("level %v: %v, %v; want %v", c.level, got, err, c.want)
 		}
 	}
+	for _, d := range []Design{{}, {ByClass: true}, {Clients: true}, {Proportions: []float64{.5, .5}}} {
+		if d.Enough([]int{0, 0}, 0.5) == nil {
+			t.Errorf("%+v: no points at all prove a level", d)
+		}
+	}
 	if Images(0.9) != 9 || Images(0.95) != 19 {
 		t.Errorf("levels .9 and .95 want %d and %d images; want 9 and 19", Images(0.9), Images(0.95))
 	}

@@ -103,7 +103,9 @@ func (d Design) Highest(counts []int) float64 {
 		}
 	}
 	switch {
-	case d.ByClass || total == 0:
+	case total == 0:
+		return 0
+	case d.ByClass:
 		return most
 	case d.Proportions != nil:
 		return 1 / (1 + most)

@@ -9,6 +9,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/option"
 	"fmp/pipeline/stats"
 )
 
@@ -81,10 +82,11 @@ func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
 		return nil, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from "+
 			"single uploads, and a state has their sums", o.For)
 	}
-	if o.Level > 0 || o.Groups != "" {
-		return nil,
-			errors.New("pool: prediction sets are made of single calibration points, and a state has " +
-				"sums: give no --level and no --groups")
+	for _, setting := range option.List(&o.Sets) {
+		if setting.Given() {
+			return nil, fmt.Errorf("pool: prediction sets are made of single calibration points, and a state "+
+				"has sums: leave --%s out", setting.Flag)
+		}
 	}
 	o.Trust, o.alike, o.Level = true, true, -1
 	var uploads []Upload
