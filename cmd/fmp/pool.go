@@ -114,6 +114,7 @@ type poolRun struct {
 	client, out, onBad, of, against, workers string
 	round                                    uint64
 	rows, withSamples, asJSON, fixedSize     bool
+	redraw                                   bool
 	settings                                 poolSettings
 	poolSums
 
@@ -158,8 +159,9 @@ it never took part in. --state keeps the round's sums in place of its uploads. A
 added to them without the others' files, and one that withdraws is subtracted.
 
 Uploads of a private round (docs/privacy.md) are summed; where the server adds the noise, it is
-drawn once and the noisy sum kept in OUTPUT.sum, which is what the same command reads again. Their
-clients are not weighed by honesty, which needs single uploads without noise. The classifier's
+drawn once and the noisy sum kept in OUTPUT.sum, which is what the same command reads again. Another
+sum of some of the uploads, as when one is left out, spends their budget again and wants --redraw.
+Their clients are not weighed by honesty, which needs single uploads without noise. The classifier's
 metadata say what was spent.
 
 --rows makes the smaller form, which takes feature rows (float32, [n, dx]). An output called .npy gets the heads alone,
@@ -216,6 +218,9 @@ func newPoolCommand() *cobra.Command {
 			}
 			return o.private(cmd, args)
 		}
+		if o.redraw {
+			return usageErrorf("--redraw is of private rounds, and these uploads are not of one: leave it out")
+		}
 		return o.run(cmd, args)
 	}
 	return cmd
@@ -246,6 +251,8 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	flags.StringVar(&o.of, "for", "",
 		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a "+
 			"client to come")
+	flags.BoolVar(&o.redraw, "redraw", false, "draw noise again for uploads of a private round of which "+
+		"another sum was made, which spends their budget again")
 	o.poolSums.flags(flags)
 	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
 }

@@ -38,7 +38,7 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 		return usageError(err)
 	}
 	res := pooledPrivate{Output: o.out, Model: releases[0].Model, Method: "FMP-DP",
-		Classes: p.Client.Classes, Spent: p.Account}
+		Classes: p.Client.Classes}
 	res.Skipped = leftOut(cmd, bad)
 	for _, r := range releases {
 		res.Clients = append(res.Clients, r.Client)
@@ -53,7 +53,11 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 		if keeper, err = pool.NewSumFile(o.out + ".sum"); err != nil {
 			return usageError(err)
 		}
+	} else if o.redraw {
+		return usageErrorf("--redraw is of noise that the server adds, and these clients add their own: leave " +
+			"it out")
 	}
+	keeper.Redraw = o.redraw
 	totals, err := p.Totals(keeper, nil)
 	if err != nil {
 		return usageError(err)
@@ -62,7 +66,7 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	res.Shape, res.Counts = r.Ensembles[0].Shape(), totals.Counts
+	res.Shape, res.Counts, res.Spent = r.Ensembles[0].Shape(), totals.Counts, p.Account
 	if _, res.Bytes, err = o.save(cmd.Context(), p, r); err != nil {
 		return err
 	}
@@ -71,7 +75,15 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "classifier: %s (%d heads on %d numbers)\nfrom:       "+
 		"%d uploads of a private round\nspent:      %v (noise of %.3g times the sensitivity, %d times "+
-		"in the sum)\n", o.out, res.Shape[0], res.Shape[1]-1, len(res.Clients), p.Account.Budget,
-		p.Account.Sigma, p.Account.Releases)
+		"in the sum%s)\n", o.out, res.Shape[0], res.Shape[1]-1, len(res.Clients), p.Account.Budget,
+		p.Account.Sigma, p.Account.Releases, drawnAgain(p.Account.Draws))
 	return err
+}
+
+// drawnAgain says how often noise was drawn for one message, where that is more than once.
+func drawnAgain(draws int) string {
+	if draws == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; drawn %d times for one upload", draws)
 }

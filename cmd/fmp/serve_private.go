@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"math"
 	"time"
@@ -26,17 +25,16 @@ type sums struct {
 
 func (s sums) String() string { return "the state of the round" }
 
-// Sum is the kept sum of a set of uploads.
-func (s sums) Sum(inputs string) ([]byte, error) {
+// Keep implements [pool.Keeper]. Who is in a private round is settled once, so that no message is in
+// two sums.
+func (s sums) Keep(inputs string, _ []string, draw func(before int) ([]byte, error)) ([]byte, error) {
 	data, err := s.store.Object(s.ctx, "sum-"+inputs, pool.MaxPublished)
-	if errors.Is(err, store.ErrNone) {
-		err = fs.ErrNotExist
+	if !errors.Is(err, store.ErrNone) {
+		return data, err
 	}
-	return data, err
-}
-
-// Keep keeps it.
-func (s sums) Keep(inputs string, data []byte) ([]byte, error) {
+	if data, err = draw(0); err != nil {
+		return nil, err
+	}
 	return data, s.store.PutObject(s.ctx, "sum-"+inputs, data)
 }
 

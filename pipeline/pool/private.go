@@ -9,7 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"math"
 	"slices"
 	"strings"
 
@@ -140,9 +140,11 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 
 // published is the noisy sum of a round as it is stored with the results.
 type published struct {
-	Inputs  string          `json:"inputs"` // SHA-256 of the messages' digests, in order
-	Values  []int64         `json:"values"`
-	Account privacy.Account `json:"account"`
+	Inputs string `json:"inputs"` // SHA-256 of the messages' digests, in order
+	// Messages are the digests; none in a sum of before they were kept.
+	Messages []string        `json:"messages,omitempty"`
+	Values   []int64         `json:"values"`
+	Account  privacy.Account `json:"account"`
 }
 
 // MaxPublished is the maximum size of a stored noisy sum: 64 MiB.
@@ -150,12 +152,10 @@ const MaxPublished = 64 << 20
 
 // Keeper stores the noisy sums of rounds in which the server adds the noise.
 type Keeper interface {
-	// Sum returns the sum stored for a set of uploads, of which inputs is the digest;
-	// fs.ErrNotExist if there is none.
-	Sum(inputs string) ([]byte, error)
-	// Keep stores the sum for a set of uploads and returns the one that counts from then on: that of
-	// another process, where one was stored first.
-	Keep(inputs string, data []byte) ([]byte, error)
+	// Keep returns the sum stored for messages with these digests, sorted, of which inputs is the
+	// digest. Where there is none it stores that of draw, which is told how often noise was drawn
+	// before for one of the messages, at most.
+	Keep(inputs string, messages []string, draw func(before int) ([]byte, error)) ([]byte, error)
 }
 
 // Totals returns the round's noisy sums. If a server adds the noise, it is drawn once and the sum
@@ -177,21 +177,22 @@ func (p *Private) Totals(keeper Keeper,
 	}
 	if p.Account.Noise != privacy.Local {
 		slices.Sort(digests)
-		of := sha256.Sum256([]byte(strings.Join(digests, "\n")))
 		var err error
-		if sum, err = p.noisy(hex.EncodeToString(of[:]), sum, keeper, open); err != nil {
+		if sum, err = p.noisy(digests, sum, keeper, open); err != nil {
 			return nil, err
 		}
 	}
 	return sum.Totals(p.Client.Clip, p.Account.Variance()), nil
 }
 
-// noisy returns the stored sum of the inputs with a server's noise, which is drawn and stored where
-// there is none.
-func (p *Private) noisy(inputs string, sum *privacy.Release, keeper Keeper,
+// noisy returns the stored sum of the messages with a server's noise, which is drawn and stored where
+// there is none, and sets the account.
+func (p *Private) noisy(messages []string, sum *privacy.Release, keeper Keeper,
 	open func() (*privacy.Release, error)) (*privacy.Release, error) {
-	data, err := keeper.Sum(inputs)
-	if errors.Is(err, fs.ErrNotExist) {
+	of := sha256.Sum256([]byte(strings.Join(messages, "\n")))
+	inputs := hex.EncodeToString(of[:])
+	data, err := keeper.Keep(inputs, messages, func(before int) ([]byte, error) {
+		var err error
 		if open != nil {
 			sum, err = open()
 		} else {
@@ -200,11 +201,8 @@ func (p *Private) noisy(inputs string, sum *privacy.Release, keeper Keeper,
 		if err != nil {
 			return nil, err
 		}
-		if data, err = json.Marshal(published{inputs, sum.Values, p.Account}); err != nil {
-			return nil, err
-		}
-		data, err = keeper.Keep(inputs, data) // another process's, where that was first
-	}
+		return json.Marshal(published{inputs, messages, sum.Values, p.spent(before + 1)})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -212,12 +210,23 @@ func (p *Private) noisy(inputs string, sum *privacy.Release, keeper Keeper,
 	if err := json.Unmarshal(data, &was); err != nil || len(was.Values) != len(sum.Values) {
 		return nil, fmt.Errorf("%v is not the noisy sum of a private round; move it away", keeper)
 	}
-	if was.Inputs != inputs || was.Account != p.Account {
-		return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget; to publish a "+
-			"second one spends the budget again: choose another --output if that is meant", keeper)
+	if was.Inputs != inputs || was.Account != p.spent(was.Account.Draws) {
+		return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget: choose another "+
+			"--output", keeper)
 	}
-	sum.Values = was.Values
+	sum.Values, p.Account = was.Values, was.Account
 	return sum, nil
+}
+
+// spent is the account of a message for whose sums noise was drawn some number of times: k sums with
+// noise of sigma are one with sigma/sqrt(k) ([privacy.Epsilon]). Epsilon is rounded up.
+func (p *Private) spent(draws int) privacy.Account {
+	a := p.Account
+	if draws > 1 {
+		a.Draws = draws
+		a.Epsilon = math.Ceil(1e4*privacy.Epsilon(a.Sigma/math.Sqrt(float64(draws)), a.Delta)) / 1e4
+	}
+	return a
 }
 
 // Posterior samples the posterior given the totals.

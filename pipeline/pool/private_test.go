@@ -84,7 +84,7 @@ func TestPrivateRound(t *testing.T) {
 			t.Fatalf("%d releases, %v", len(releases), bad)
 		}
 		round := must.Get(NewPrivate(releases, g, f, Options{Predictor: predictor, Seed: 3, Samples: 25}))(t)
-		keeper := SumFile{filepath.Join(dir, "sum"), filepath.Join(dir, "sums")}
+		keeper := SumFile{Path: filepath.Join(dir, "sum"), Folder: filepath.Join(dir, "sums")}
 		totals := must.Get(round.Totals(keeper, nil))(t)
 		again, err := round.Totals(keeper, nil)
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(totals) {

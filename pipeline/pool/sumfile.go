@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
@@ -15,7 +16,11 @@ import (
 
 // SumFile stores a noisy sum in the file Path beside a classifier, and in Folder under its inputs'
 // digest, so that all classifiers of one set of uploads have one sum, whatever their names.
-type SumFile struct{ Path, Folder string }
+type SumFile struct {
+	Path, Folder string
+	// Redraw allows another sum of messages of which one is kept.
+	Redraw bool
+}
 
 // NewSumFile returns the file at path, with the folder of the sums that were drawn on this machine.
 func NewSumFile(path string) (SumFile, error) {
@@ -24,17 +29,15 @@ func NewSumFile(path string) (SumFile, error) {
 		return SumFile{}, fmt.Errorf("pool: no folder for configuration, where the noisy sum is kept so "+
 			"that its noise is drawn once: %w; set it", err)
 	}
-	return SumFile{path, filepath.Join(base, "fmp", "sums")}, nil
+	return SumFile{Path: path, Folder: filepath.Join(base, "fmp", "sums")}, nil
 }
 
 func (f SumFile) String() string { return f.Path }
 
-// Sum reads the sum of the inputs, or the one at Path where that is of others.
-func (f SumFile) Sum(inputs string) ([]byte, error) { return f.Keep(inputs, nil) }
-
-// Keep stores data unless a sum is there already; nil stores nothing new. Another process waits
-// until both files are there, so that it finds this draw and stores none of its own.
-func (f SumFile) Keep(inputs string, data []byte) (kept []byte, err error) {
+// Keep implements [Keeper]. Another process waits until both files are there, so that it finds this
+// draw and makes none of its own.
+func (f SumFile) Keep(inputs string, messages []string,
+	draw func(before int) ([]byte, error)) ([]byte, error) {
 	if err := os.MkdirAll(f.Folder, 0o700); err != nil {
 		return nil, fmt.Errorf("pool: the folder of noisy sums: %w", err)
 	}
@@ -43,12 +46,13 @@ func (f SumFile) Keep(inputs string, data []byte) (kept []byte, err error) {
 		return nil, fmt.Errorf("pool: the folder of noisy sums: %w", err)
 	}
 	defer lock.Close()
-	return f.settle(inputs, data)
+	return f.settle(inputs, messages, draw)
 }
 
-// settle returns the sum that is there, else the one that was drawn, and stores it in both places.
+// settle returns the sum that is there, else the one that is drawn, and stores it in both places.
 // A failure between them leaves the one of the machine, which the next call finds.
-func (f SumFile) settle(inputs string, drawn []byte) ([]byte, error) {
+func (f SumFile) settle(inputs string, messages []string,
+	draw func(before int) ([]byte, error)) ([]byte, error) {
 	first := filepath.Join(f.Folder, inputs+".json")
 	kept, err := readSum(first)
 	if err != nil {
@@ -72,10 +76,9 @@ func (f SumFile) settle(inputs string, drawn []byte) ([]byte, error) {
 		sum = beside // it came from another machine
 	}
 	if sum == nil {
-		sum = drawn
-	}
-	if sum == nil {
-		return nil, fs.ErrNotExist
+		if sum, err = f.drawn(messages, draw); err != nil {
+			return nil, err
+		}
 	}
 	if kept == nil {
 		err = atomicfile.WritePrivate(first, sum)
@@ -84,6 +87,43 @@ func (f SumFile) settle(inputs string, drawn []byte) ([]byte, error) {
 		err = atomicfile.WriteBytes(f.Path, sum)
 	}
 	return sum, err
+}
+
+// drawn draws the noise of a sum. Messages of which another sum is kept spend their budget again,
+// which Redraw allows.
+func (f SumFile) drawn(messages []string, draw func(before int) ([]byte, error)) ([]byte, error) {
+	files, err := os.ReadDir(f.Folder)
+	if err != nil {
+		return nil, err
+	}
+	before := map[string]int{}
+	most := 0
+	for _, file := range files {
+		if filepath.Ext(file.Name()) != ".json" {
+			continue
+		}
+		path := filepath.Join(f.Folder, file.Name())
+		data, err := readSum(path)
+		if err != nil {
+			return nil, err
+		}
+		var of published
+		if json.Unmarshal(data, &of) != nil {
+			return nil, fmt.Errorf("%s is damaged, and may be of these uploads: bring the file back, or move "+
+				"it away", path)
+		}
+		for _, m := range of.Messages {
+			if _, in := slices.BinarySearch(messages, m); in {
+				before[m]++
+				most = max(most, before[m])
+			}
+		}
+	}
+	if most > 0 && !f.Redraw {
+		return nil, fmt.Errorf("noise was drawn for another sum of %d of these %d uploads, and a second "+
+			"draw spends their budget again: give --redraw if that is meant", len(before), len(messages))
+	}
+	return draw(most)
 }
 
 // readSum returns the bytes of a file; nil where there is none.

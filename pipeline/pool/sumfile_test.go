@@ -3,7 +3,7 @@ package pool
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,16 +28,13 @@ func trusted(digests ...string) *Private {
 	return p
 }
 
-// late is a keeper that finds no sum, as another process stores one only after it was asked.
-type late struct{ SumFile }
-
-func (late) Sum(string) ([]byte, error) { return nil, fs.ErrNotExist }
-
 // TestOneDraw: the noise of a set of messages is drawn once, under whatever name its sum stands and
 // however many pool them at a time; another set has another draw, and takes nobody's place.
 func TestOneDraw(t *testing.T) {
 	dir := t.TempDir()
-	at := func(name string) SumFile { return SumFile{filepath.Join(dir, name), filepath.Join(dir, "fmp")} }
+	at := func(name string) SumFile {
+		return SumFile{Path: filepath.Join(dir, name), Folder: filepath.Join(dir, "fmp")}
+	}
 	total := func(of Keeper, digests ...string) (string, error) {
 		s, err := trusted(digests...).Totals(of, nil)
 		if err != nil {
@@ -63,10 +60,7 @@ func TestOneDraw(t *testing.T) {
 			t.Errorf("pool %d has another draw than the first", i)
 		}
 	}
-	if s := must.Get(total(late{at("late")}, "a", "b"))(t); s != got[0] {
-		t.Error("a draw that came second was taken in place of the first")
-	}
-	if s := must.Get(total(at("other"), "a", "b", "c"))(t); s == got[0] {
+	if s := must.Get(total(at("other"), "c", "d"))(t); s == got[0] {
 		t.Error("another set of messages has the sum of the first")
 	}
 	sums := must.Get(filepath.Glob(filepath.Join(dir, "fmp", "*.json")))(t)
@@ -77,16 +71,55 @@ func TestOneDraw(t *testing.T) {
 		t.Errorf("beside the sum of others: %v", err)
 	}
 	// Files of before there was a folder, or from elsewhere.
-	fresh := SumFile{at("0").Path, filepath.Join(dir, "elsewhere")}
+	fresh := SumFile{Path: at("0").Path, Folder: filepath.Join(dir, "elsewhere")}
 	if s, err := total(fresh, "a", "b"); err != nil || s != got[0] {
 		t.Errorf("in another folder: %v, the same sum %v", err, s == got[0])
 	}
-	if s, err := total(SumFile{at("again").Path, fresh.Folder}, "a", "b"); err != nil || s != got[0] {
+	if s, err := total(SumFile{Path: at("again").Path, Folder: fresh.Folder}, "a", "b"); err != nil || s != got[0] {
 		t.Errorf("beside another name: %v, the same sum %v", err, s == got[0])
 	}
-	must.Get(total(SumFile{at("drawn").Path, filepath.Join(dir, "third")}, "a", "b"))(t)
+	must.Get(total(SumFile{Path: at("drawn").Path, Folder: filepath.Join(dir, "third")}, "a", "b"))(t)
 	if _, err := total(at("drawn"), "a", "b"); err == nil || !strings.Contains(err.Error(), "another draw") {
 		t.Errorf("a sum that was drawn elsewhere: %v", err)
+	}
+}
+
+// TestRedraw: another sum of messages of which one is kept is refused, or spends their budget again, as
+// often as the message that is in most sums.
+func TestRedraw(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(dir, "old.json"), []byte(`{"inputs": "a"}`), 0o600))
+	for i, c := range []struct {
+		messages string
+		redraw   bool
+		draws    int // -1: refused
+	}{
+		{"abc", false, 0}, {"abc", false, 0}, {"def", false, 0},
+		{"ab", false, -1}, {"ab", true, 2}, {"ab", false, 2}, {"cd", true, 2},
+		{"bc", true, 3}, {"ag", false, -1}, {"g", false, 0},
+	} {
+		p := trusted(strings.Split(c.messages, "")...)
+		once := p.Account
+		f := SumFile{filepath.Join(dir, fmt.Sprint(i)), dir, c.redraw}
+		_, err := p.Totals(f, nil)
+		if c.draws < 0 {
+			if err == nil || !strings.Contains(err.Error(), "--redraw") {
+				t.Errorf("%d, %s: %v", i, c.messages, err)
+			}
+			continue
+		}
+		want := once.Epsilon
+		if c.draws > 1 {
+			want = privacy.Epsilon(once.Sigma/math.Sqrt(float64(c.draws)), once.Delta)
+		}
+		if err != nil || p.Account.Draws != c.draws || p.Account.Epsilon < want ||
+			p.Account.Epsilon > want+1e-4 || p.Account.Variance() != once.Variance() {
+			t.Errorf("%d, %s: %v, %+v; want %d draws of %v", i, c.messages, err, p.Account, c.draws, want)
+		}
+	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600))
+	if _, err := trusted("z").Totals(SumFile{filepath.Join(dir, "z"), dir, true}, nil); err == nil {
+		t.Error("a damaged sum of unknown messages is passed over")
 	}
 }
 
@@ -109,7 +142,7 @@ func TestDamagedSum(t *testing.T) {
 		}, "sum"},
 	} {
 		dir := t.TempDir()
-		f := SumFile{filepath.Join(dir, "sum"), filepath.Join(dir, "fmp")}
+		f := SumFile{Path: filepath.Join(dir, "sum"), Folder: filepath.Join(dir, "fmp")}
 		must.Get(trusted("a").Totals(f, nil))(t)
 		kept := must.Get(filepath.Glob(filepath.Join(f.Folder, "*.json")))(t)
 		c.spoil(t, f, kept[0])
@@ -117,11 +150,12 @@ func TestDamagedSum(t *testing.T) {
 			t.Errorf("%s: %v; want an error that says %q", name, err, c.says)
 		}
 	}
-	f := SumFile{filepath.Join(t.TempDir(), "sum"), filepath.Join(t.TempDir(), "fmp")}
-	if _, err := f.Sum("none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no sum: %v", err)
+	f := SumFile{Path: filepath.Join(t.TempDir(), "sum"), Folder: filepath.Join(t.TempDir(), "fmp")}
+	gone := errors.New("no noise")
+	if _, err := f.Keep("none", nil, func(int) ([]byte, error) { return nil, gone }); !errors.Is(err, gone) {
+		t.Errorf("no draw: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(f.Folder, "*.json")); len(left) > 0 {
-		t.Errorf("a question left %q", left)
+		t.Errorf("a draw that failed left %q", left)
 	}
 }

@@ -253,6 +253,9 @@ type Account struct {
 	Deviation uint64  `json:"noise_steps"`
 	// Releases is the number of times the noise is in the total.
 	Releases int `json:"releases"`
+	// Draws is how often noise was drawn for totals that one message is in, which Epsilon holds all
+	// of; 0: once.
+	Draws int `json:"draws,omitempty"`
 }
 
 // Spend returns the account of a release with the given numbers of classes and clients.

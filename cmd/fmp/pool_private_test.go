@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fmp/models"
+	"fmp/onnx/must"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/privacy"
+)
+
+// TestPoolRedraw: another sum of uploads of a private round wants --redraw, and classifier and account
+// say what all sums together spent.
+func TestPoolRedraw(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	t.Setenv("HOME", dir)
+	graph, out := filepath.Join(dir, "client.onnx"), filepath.Join(dir, "c.onnx")
+	if code, _, stderr := runFMP(t, "fuse", "--dataset", "digits", "--upload", "private", "-o", graph); code != exitOK {
+		t.Fatal(stderr)
+	}
+	_, f := must.Get2(models.Load(graph))(t)
+	made := func(client, noise string) string {
+		t.Helper()
+		r := &federate.Release{Client: client, Model: f.Digest, Sums: privacy.NewRelease(f.C, f.K),
+			Budget: privacy.Budget{Epsilon: 4, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
+				Noise: noise}}
+		path := filepath.Join(dir, client+"."+noise)
+		must.Do(t, os.WriteFile(path, must.Get(r.Encode())(t), 0o600))
+		return path
+	}
+	a, b, c := made("a", privacy.Trusted), made("b", privacy.Trusted), made("c", privacy.Trusted)
+	plain := madeUpload(t, shippedManifest(t, "digits", models.KindClient), filepath.Join(dir, "plain"), "p", f.Digest, 0)
+	for _, s := range []struct {
+		args  []string
+		says  string // "": it succeeds
+		draws int
+	}{
+		{[]string{a, b, c, "-o", filepath.Join(dir, "first.onnx")}, "", 0},
+		{[]string{a, b, "-o", out}, "give --redraw", 0},
+		{[]string{a, b, "-o", filepath.Join(dir, "first.onnx"), "--redraw"}, "choose another --output", 0},
+		{[]string{a, b, "-o", out, "--redraw"}, "", 2},
+		{[]string{made("a", privacy.Local), "-o", out, "--redraw"}, "add their own", 0},
+		{[]string{plain, "-o", out, "--redraw"}, "not of one", 0},
+	} {
+		code, stdout, stderr := runFMP(t, slices.Concat([]string{"pool", "--engine.name", "pure", "--rows", "--json",
+			"--samples", "5", "--client-graph", graph}, s.args)...)
+		if s.says != "" {
+			if code != exitUsage || !strings.Contains(stderr, s.says) {
+				t.Errorf("%q: exit code %d: %s; want %q", s.args, code, stderr, s.says)
+			}
+			continue
+		}
+		var res pooledPrivate
+		if err := json.Unmarshal([]byte(stdout), &res); err != nil || code != exitOK || res.Spent.Draws != s.draws {
+			t.Errorf("%q: exit code %d, %v: %s%s", s.args, code, err, stdout, stderr)
+		}
+	}
+	_, f = must.Get2(models.Load(out))(t)
+	if o, err := models.ReadOrigin(f); err != nil || !strings.Contains(string(o.Private), `"epsilon":5.98`) ||
+		strings.Contains(f.Command, "redraw") {
+		t.Errorf("origin %s, command %s, %v", o.Private, f.Command, err)
+	}
+}
