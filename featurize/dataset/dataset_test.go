@@ -305,6 +305,29 @@ func TestFolderOfTheFiles(t *testing.T) {
 	}
 }
 
+// TestSame: one folder has many spellings, and a set that is drawn has none.
+func TestSame(t *testing.T) {
+	data := t.TempDir()
+	for _, name := range []string{"mine", "other", "digits"} {
+		write(t, filepath.Join(data, name, "data_batch_1.bin"), cifar(1, 0))
+	}
+	mine, link := filepath.Join(data, "mine"), filepath.Join(t.TempDir(), "link")
+	must.Do(t, os.Symlink(mine, link))
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"mine", "mine", true}, {"missing", "missing", true}, {"mine", "missing", false},
+		{mine, mine + "/", true}, {mine, link, true}, {"mine", mine, true},
+		{mine, filepath.Join(data, "other"), false}, {"mine", "other", false},
+		{"digits", "digits", true}, {"digits", filepath.Join(data, "digits"), false},
+	} {
+		if got, back := Same(c.a, c.b, data), Same(c.b, c.a, data); got != c.want || back != c.want {
+			t.Errorf("%s and %s: %v, %v; want %v", c.a, c.b, got, back, c.want)
+		}
+	}
+}
+
 func TestBadCIFAR(t *testing.T) {
 	good := cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 	for name, c := range map[string]struct {

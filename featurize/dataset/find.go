@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fmp/featurize/digits"
 	"fmp/onnx/suggest"
 )
 
@@ -79,6 +80,27 @@ func Find(name, setting string) (string, error) {
 	return "", fmt.Errorf("%w in %s; known names are %s; a folder of images is given by its path (./%s)%s",
 		ErrNotFound, strings.Join(tried, ", "), strings.Join(known, ", "), name,
 		suggest.DidYouMean(name, known))
+}
+
+// Same reports whether two names are of one data set: the same name, or of the same folder however
+// it is spelt. setting is that of [Dirs].
+func Same(a, b, setting string) bool {
+	if a == b {
+		return true
+	}
+	folder := func(name string) os.FileInfo {
+		if _, drawn := digits.VariantByName(name); drawn {
+			return nil
+		}
+		path, err := Find(name, setting)
+		if err != nil {
+			return nil
+		}
+		st, _ := os.Stat(path) // nil where it cannot be read
+		return st
+	}
+	x, y := folder(a), folder(b)
+	return x != nil && y != nil && os.SameFile(x, y)
 }
 
 // Status says whether a data set can be read, and from where.

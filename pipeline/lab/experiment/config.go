@@ -75,6 +75,11 @@ func (c *Config) corpus() settings.Dataset {
 	return d
 }
 
+// sameSet reports whether a data set of that name is the tasks'.
+func (c *Config) sameSet(name string) bool {
+	return dataset.Same(c.Dataset.Name, name, c.Dataset.Dir)
+}
+
 // Posterior sets how the posterior is sampled.
 type Posterior struct {
 	Samples   int    `yaml:"samples" json:"samples" default:"20" allowed:"1..10000" doc:"number S of posterior samples"`
@@ -169,7 +174,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	for i, name := range c.Scores.Other {
-		if name == "" || name == c.Dataset.Name || slices.Contains(c.Scores.Other[:i], name) {
+		again := func(s string) bool { return dataset.Same(s, name, c.Dataset.Dir) }
+		if name == "" || c.sameSet(name) || slices.ContainsFunc(c.Scores.Other[:i], again) {
 			fail("scores.other", c.Scores.Other,
 				"names of other data sets, inverted and noise, each once", "give others, or none")
 		}

@@ -49,6 +49,10 @@ func TestValidateNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 			[]string{"federation.alpha"}},
 		{"tuned without corpus", func(c *Config) { c.Protocol, c.Dataset.Splits.Corpus = "tuned", 0 },
 			[]string{"protocol", "corpus"}},
+		{"the tasks' folder as another", func(c *Config) { c.Dataset.Name, c.Scores.Other = ".", []string{"./"} },
+			[]string{"scores.other"}},
+		{"other folder twice", func(c *Config) { c.Scores.Other = []string{".", "./"} },
+			[]string{"scores.other"}},
 		{"method twice", func(c *Config) { c.Methods = []string{"FMP", "FMP"} }, []string{"methods"}},
 		{"calibration points in closed scope", func(c *Config) { c.Posterior.Calibrate = 5 },
 			[]string{"posterior.calibrate is 5", "closed scope"}},
@@ -73,6 +77,24 @@ func TestValidateNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOpenScopeBySpelling: the tasks' classes are none of the corpus's, however its folder is spelt.
+func TestOpenScopeBySpelling(t *testing.T) {
+	for _, x := range []struct {
+		tasks, corpus string
+		classes       []string
+		ok            bool
+	}{
+		{".", "./", []string{"a", "b"}, false}, {"./", ".", []string{"b"}, false},
+		{".", "./", []string{"c"}, true}, {".", "..", []string{"a"}, true},
+	} {
+		c := Default()
+		c.Dataset.Name, c.Corpus.Dataset = x.tasks, x.corpus
+		if err := c.checkClasses([]string{"a", "b"}, x.classes); (err == nil) != x.ok {
+			t.Errorf("%s and %s of classes %v: %v", x.tasks, x.corpus, x.classes, err)
+		}
 	}
 }
 

@@ -243,14 +243,8 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 		return nil, err
 	}
 	defer t.Release()
-	if c.Dataset.Name == c.corpus().Name {
-		for _, name := range t.Set.Classes {
-			if slices.Contains(from.Set.Classes, name) {
-				return nil, fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and "+
-					"the corpus's (corpus.classes %q); in open scope tasks are of classes that "+
-					"the corpus lacks", name, c.Dataset.Classes, c.corpus().Classes)
-			}
-		}
+	if err := c.checkClasses(t.Set.Classes, from.Set.Classes); err != nil {
+		return nil, err
 	}
 	if t.data, err = banks(t.Images, c.Dataset.Test); err != nil {
 		return nil, err
@@ -273,6 +267,21 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	return t, nil
 }
 
+// checkClasses returns an error where tasks and corpus are of one data set and share a class.
+func (c *Config) checkClasses(tasks, known []string) error {
+	if !c.sameSet(c.corpus().Name) {
+		return nil
+	}
+	for _, name := range tasks {
+		if slices.Contains(known, name) {
+			return fmt.Errorf("class %s of %s is among the tasks' (dataset.classes %q) and the corpus's "+
+				"(corpus.classes %q); in open scope tasks are of classes that the corpus lacks", name,
+				c.Dataset.Label(), c.Dataset.Classes, c.corpus().Classes)
+		}
+	}
+	return nil
+}
+
 // tuning reads the classes of tuning tasks where they are not the corpus's: all training images of
 // these, behind the same extractor as the tasks' images.
 func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *corpus.Images,
@@ -288,8 +297,9 @@ func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *co
 		return fmt.Errorf("tuning.classes: %w", err)
 	}
 	defer own.Release()
+	same := c.sameSet(s.Dataset.Name)
 	for _, name := range own.Set.Classes {
-		if slices.Contains(from.Set.Classes, name) || s.Dataset.Name == c.Dataset.Name &&
+		if slices.Contains(from.Set.Classes, name) || same &&
 			slices.Contains(l.Set.Classes, name) {
 			return fmt.Errorf("class %s of tuning.classes %q is the corpus's (%q) or the tasks' (%q); "+
 				"give classes that neither has", name, c.Tuning.Classes, c.Corpus.Classes,
