@@ -418,6 +418,29 @@ func TestFolderWithSplit(t *testing.T) {
 	}
 }
 
+// TestFolderOfParts: folders that others call the parts of a data set are no classes.
+func TestFolderOfParts(t *testing.T) {
+	grey := pngBytes(t, image.NewGray(image.Rect(0, 0, 3, 3)))
+	for _, c := range []struct {
+		folders string
+		want    string // of the error
+	}{
+		{"train val", "(train, val)"}, {"Training Testing", "rename"}, {"train valid validation", "rename"},
+		{"Train Test", "rename"}, {"train bus", ""}, {"test train val", ""},
+	} {
+		dir := t.TempDir()
+		for _, folder := range strings.Fields(c.folders) {
+			for _, name := range []string{"x/1.png", "x/2.png", "y/1.png", "y/2.png"} {
+				write(t, filepath.Join(dir, folder, name), grey)
+			}
+		}
+		_, err := Load(context.Background(), Options{Name: dir})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", c.folders, err, c.want)
+		}
+	}
+}
+
 func TestBadImages(t *testing.T) {
 	good := pngBytes(t, plain(4, 4, color.White))
 	bomb := slices.Clone(good)

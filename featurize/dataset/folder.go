@@ -132,6 +132,11 @@ func (f *folder) list() error {
 	if len(classes) < 2 || len(classes) > MaxClasses {
 		return fmt.Errorf("%s has %d class folders; 2 to %d are needed", root, len(classes), MaxClasses)
 	}
+	if !f.split && !slices.ContainsFunc(classes, isClass) {
+		return fmt.Errorf("%s has folders of parts (%s), and no train beside test: rename those of training "+
+			"and test images to train and test, with a folder for each class in both", root,
+			strings.Join(classes, ", "))
+	}
 	f.data.Classes = classes
 	if f.files, err = listImages(root, classes, &other); err != nil {
 		return err
@@ -151,6 +156,15 @@ func (f *folder) list() error {
 		f.files[i].at = i
 	}
 	return nil
+}
+
+// isClass reports whether a folder's name is none that others give to a part of a data set.
+func isClass(name string) bool {
+	switch strings.ToLower(name) {
+	case "train", "training", "test", "testing", "val", "valid", "validation":
+		return false
+	}
+	return true
 }
 
 // listTest adds the images of the test folder, whose classes are among those of the train folder.
