@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -49,7 +50,9 @@ written, with one row of images for each class.`,
 				return usageError(err)
 			}
 			splits, err := ds.Splits(dataset.DefaultFractions)
-			if err != nil {
+			if errors.Is(err, dataset.ErrSorted) { // shown, as here it can be seen
+				ds.Notes = append(ds.Notes, err.Error())
+			} else if err != nil {
 				return usageError(err)
 			}
 			if out != "" {

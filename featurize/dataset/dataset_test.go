@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -533,6 +534,50 @@ func TestSplit(t *testing.T) {
 	for _, f := range []Fractions{{0.5, 0.5, 0.1}, {-0.1, 0.5, 0.5}, {1, 0, 0}, {0.5, 0.5, 0}} {
 		if _, err := Split(100, f); err == nil {
 			t.Errorf("%+v: no error", f)
+		}
+	}
+}
+
+// TestSortedFile: images in the order of their classes are refused where a part lacks a class, and
+// an order that chance makes is not.
+func TestSortedFile(t *testing.T) {
+	repeat := func(n int, labels ...int) (out []int) {
+		for _, y := range labels {
+			out = append(out, slices.Repeat([]int{y}, n)...)
+		}
+		return out
+	}
+	mixed := slices.Repeat([]int{0, 1, 2, 3}, 50)
+	var hundred []int
+	for y := range 100 {
+		hundred = append(hundred, y)
+	}
+	rare := slices.Clone(mixed)
+	rare[7] = 4
+	for name, c := range map[string]struct {
+		labels  []int
+		classes int
+		f       Fractions
+		want    string
+	}{
+		"sorted":             {repeat(50, 0, 1, 2, 3), 4, DefaultFractions, "splits.extractor has none of class 2"},
+		"backwards":          {repeat(50, 3, 2, 1, 0), 4, DefaultFractions, "splits.extractor has none of class 0"},
+		"two files":          {repeat(25, 0, 1, 2, 3, 0, 1, 2, 3), 4, DefaultFractions, "splits.corpus"},
+		"threes":             {repeat(3, hundred...), 100, DefaultFractions, "splits.extractor"},
+		"clients alone":      {repeat(50, 0, 1, 2, 3), 4, Fractions{Clients: 1}, ""},
+		"some of them":       {repeat(50, 0, 1, 2, 3), 4, Fractions{Clients: .5}, "splits.clients"},
+		"mixed":              {mixed, 4, DefaultFractions, ""},
+		"a class of one":     {rare, 5, DefaultFractions, ""},
+		"chance could be it": {repeat(30, 0, 1), 2, DefaultFractions, ""},
+	} {
+		ds := &Dataset{Train: Labelled{Images: Images{N: len(c.labels)}, Labels: c.labels}}
+		for y := range c.classes {
+			ds.Classes = append(ds.Classes, strconv.Itoa(y))
+		}
+		s, err := ds.Splits(c.f)
+		if errors.Is(err, ErrSorted) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) ||
+			s.Clients.Len() == 0 {
+			t.Errorf("%s: %+v, %v; want %q", name, s, err, c.want)
 		}
 	}
 }

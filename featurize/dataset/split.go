@@ -1,8 +1,10 @@
 package dataset
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Fractions divide the training images of the chosen classes, in the order of the data set. They
@@ -65,5 +67,48 @@ func Split(n int, f Fractions) (Splits, error) {
 	return s, nil
 }
 
-// Splits divides the data set's training images.
-func (ds *Dataset) Splits(f Fractions) (Splits, error) { return Split(ds.Train.N, f) }
+// ErrSorted is wrapped by the error of [Dataset.Splits] for images in the order of their classes.
+var ErrSorted = errors.New("training images are in the order of their classes")
+
+// fewChanges is the number of changes of class, expected of images in random order, below which
+// chance could pass for an order.
+const fewChanges = 40
+
+// Splits divides the data set's training images. With an error of [ErrSorted] the parts are those
+// that the order gives, of which one lacks a class.
+func (ds *Dataset) Splits(f Fractions) (Splits, error) {
+	s, err := Split(ds.Train.N, f)
+	if err != nil || !ds.sorted() {
+		return s, err
+	}
+	for _, p := range []struct {
+		name string
+		of   Range
+	}{{"extractor", s.Extractor}, {"corpus", s.Corpus}, {"clients", s.Clients}} {
+		for y, class := range ds.Classes {
+			if p.of.Len() > 0 && !slices.Contains(ds.Train.Labels[p.of.From:p.of.To], y) {
+				return s, fmt.Errorf("split: %w, and the part dataset.splits.%s has none of class %s: "+
+					"write the files in random order, or give the images in a folder for each class", ErrSorted,
+					p.name, class)
+			}
+		}
+	}
+	return s, nil
+}
+
+// sorted reports whether the class changes less than half as often, from one training image to the
+// next, as in random order.
+func (ds *Dataset) sorted() bool {
+	count, changes := make([]float64, len(ds.Classes)), 0.
+	for i, y := range ds.Train.Labels {
+		count[y]++
+		if i > 0 && y != ds.Train.Labels[i-1] {
+			changes++
+		}
+	}
+	expected := float64(ds.Train.N)
+	for _, n := range count {
+		expected -= n * n / float64(ds.Train.N)
+	}
+	return expected >= fewChanges && changes < expected/2
+}
