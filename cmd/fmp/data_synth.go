@@ -26,6 +26,16 @@ func checkDrawing(out string, c digits.Config, photos, scans bool) error {
 	if photos && scans {
 		return usageErrorf("--photos and --dicom exclude each other")
 	}
+	if scans && c.Variant != digits.Grey {
+		return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out", c.Variant)
+	}
+	if _, ok := digits.VariantByName(string(c.Variant)); !ok {
+		return usageErrorf("--variant is %q; allowed are %s and %s", c.Variant, digits.Grey, digits.Color)
+	}
+	// Images of another drawing would be read with this one's.
+	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
+		return usageErrorf("--out %s holds files; name a new or empty folder", out)
+	}
 	return nil
 }
 
@@ -57,19 +67,12 @@ empty name of the patient. fmp reads each of these back by the folder's path.`,
   fmp data synth --out colour --variant digits-color --train 5000 --test 1000`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.Variant = digits.Variant(variant)
 			if err := checkDrawing(out, c, photos, scans); err != nil {
 				return err
 			}
-			if scans && variant != string(digits.Grey) {
-				return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out",
-					variant)
-			}
-			c.Variant = digits.Variant(variant)
 			bar := newProgress(cmd.ErrOrStderr())
 			c.Progress = func(done, total int) { bar.report("drawing", done, total) }
-			if _, ok := digits.VariantByName(variant); !ok {
-				return usageErrorf("--variant is %q; allowed are %s and %s", variant, digits.Grey, digits.Color)
-			}
 			s, err := digits.Draw(cmd.Context(), c)
 			bar.close()
 			if err != nil {
@@ -92,7 +95,7 @@ empty name of the patient. fmp reads each of these back by the folder's path.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&out, "out", "o", "", "`FOLDER` to write to")
+	f.StringVarP(&out, "out", "o", "", "new or empty `FOLDER` to write to")
 	outputs.Made(f, "out")
 	f.Uint64Var(&c.Seed, "seed", 0, "seed of the drawing")
 	f.StringVar(&variant, "variant", string(digits.Grey), "digits or digits-color")

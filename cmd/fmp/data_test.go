@@ -98,6 +98,7 @@ func TestDataErrors(t *testing.T) {
 			exitMissing, "nothing"},
 		{[]string{"data", "synth"}, exitUsage, "--out"},
 		{[]string{"data", "synth", "-o", images}, exitUsage, "is a file"},
+		{[]string{"data", "synth", "-o", truncated, "--photos"}, exitUsage, "holds files"},
 		{[]string{"data", "synth", "-o", dir, "--variant", "letters"}, exitUsage, "digits-color"},
 		{[]string{"data", "synth", "-o", dir, "--train", "-3"}, exitUsage, "-3"},
 		{[]string{"data", "synth", "-o", dir, "--train", "0"}, exitUsage, "--train 0"},

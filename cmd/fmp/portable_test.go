@@ -49,13 +49,15 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 	place := t.TempDir()
 	data, out := filepath.Join(place, "photos"), filepath.Join(place, "out")
 	pictures(t, data)
+	others := filepath.Join(place, "others")
+	pictures(t, others)
 	x := randomExtractor(t)
 	must.Do(t, os.WriteFile(x+".yaml", []byte("mean: [0.5]\nstd: [0.5]\n"), 0o644))
 	m := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 256, C: 2}, 1))(t)
 	predictor := filepath.Join(place, "mine.onnx")
 	must.Do(t, serde.Save(predictor, m))
-	args := []string{"--dataset", data, "--data-dir", place, "--extractor", x, "--predictor",
-		predictor, "--set", "engine.library=" + lib, "--clients", "2", "--points", "6", "--seeds", "1",
+	args := []string{"--dataset", data, "--data-dir", place, "--scores.other", others, "--extractor", x,
+		"--predictor", predictor, "--set", "engine.library=" + lib, "--clients", "2", "--points", "6", "--seeds", "1",
 		"--samples", "2", "--fresh", "10", "--methods", "ANN,FMP", "--set", "protocol=tuned", "--set",
 		"tuning.tasks=1", "--set", "tuning.points=10", "--set", "dataset.splits.extractor=0.3", "--set",
 		"dataset.splits.clients=0.3"}

@@ -174,10 +174,10 @@ func (c *Config) Validate() error {
 		}
 	}
 	for i, name := range c.Scores.Other {
-		again := func(s string) bool { return dataset.Same(s, name, c.Dataset.Dir) }
+		again := func(s string) bool { return label(s) == label(name) }
 		if name == "" || c.sameSet(name) || slices.ContainsFunc(c.Scores.Other[:i], again) {
 			fail("scores.other", c.Scores.Other,
-				"names of other data sets, inverted and noise, each once", "give others, or none")
+				"other data sets of different names, inverted and noise, each once", "give others, or none")
 		}
 	}
 	return errors.Join(errs...)

@@ -51,6 +51,8 @@ func TestValidateNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 			[]string{"protocol", "corpus"}},
 		{"the tasks' folder as another", func(c *Config) { c.Dataset.Name, c.Scores.Other = ".", []string{"./"} },
 			[]string{"scores.other"}},
+		{"two folders of one name", func(c *Config) { c.Scores.Other = []string{"a/d", "b/d"} },
+			[]string{"scores.other"}},
 		{"other folder twice", func(c *Config) { c.Scores.Other = []string{".", "./"} },
 			[]string{"scores.other"}},
 		{"method twice", func(c *Config) { c.Methods = []string{"FMP", "FMP"} }, []string{"methods"}},

@@ -91,8 +91,11 @@ func (c Config) deciding() Config {
 	if c.Privacy.Model = ""; c.Privacy.Epsilon == 0 {
 		c.Privacy = settings.Privacy{} // without private rounds none of it is read
 	}
-	c.Dataset.Name, c.Corpus.Dataset = c.Dataset.Label(),
-		settings.Dataset{Name: c.Corpus.Dataset}.Label()
+	c.Dataset.Name, c.Corpus.Dataset = label(c.Dataset.Name), label(c.Corpus.Dataset)
+	c.Scores.Other = slices.Clone(c.Scores.Other)
+	for i, name := range c.Scores.Other {
+		c.Scores.Other[i] = label(name)
+	}
 	return c
 }
 

@@ -1,26 +1,33 @@
 package experiment
 
 import (
-	"fmp/pipeline/settings"
 	"path/filepath"
+	"slices"
+
+	"fmp/pipeline/settings"
 )
 
 // Portable returns the settings without paths of this machine, as a run directory keeps them: it
 // may be committed or shared. A path inside the working folder is kept. Other paths of models are
 // reduced to the file's name (run.json has its digest, and --extractor, --predictor or --embedding
-// give its path), that of a data set's folder to "./" and its name; the folders of data and results
+// give its path), those of data sets' folders to "./" and their names; the folders of data and results
 // and the library's path are left out, as the defaults find them.
 func (c Config) Portable() Config {
 	for _, p := range []*string{&c.Extractor.Model, &c.Conjugate.Model, &c.Predictor.Model,
-		&c.Embedding.Model, &c.Open.Model} {
+		&c.Embedding.Model, &c.Open.Model, &c.Privacy.Model} {
 		if !inside(*p) {
 			*p = filepath.Base(*p)
 		}
 	}
-	for _, p := range []*string{&c.Dataset.Name, &c.Corpus.Dataset} {
+	sets := []*string{&c.Dataset.Name, &c.Corpus.Dataset}
+	c.Scores.Other = slices.Clone(c.Scores.Other)
+	for i := range c.Scores.Other {
+		sets = append(sets, &c.Scores.Other[i])
+	}
+	for _, p := range sets {
 		if !inside(*p) {
 			// "./" marks it as a folder, not one of the program's data sets.
-			*p = "./" + settings.Dataset{Name: *p}.Label()
+			*p = "./" + label(*p)
 		}
 	}
 	for _, p := range []*string{&c.Dataset.Dir, &c.Output.Dir, &c.Engine.Library} {
@@ -30,6 +37,9 @@ func (c Config) Portable() Config {
 	}
 	return c
 }
+
+// label returns the name that a data set has in results ([settings.Dataset.Label]).
+func label(name string) string { return settings.Dataset{Name: name}.Label() }
 
 // inside reports whether a path reveals nothing of the machine: it is empty, a name, or inside the
 // working folder.
@@ -44,6 +54,9 @@ func (c Config) fileNames() map[string]string {
 		if path != "default" && path != "untrained" {
 			out[kind] = filepath.Base(path)
 		}
+	}
+	if c.Privacy.Epsilon > 0 && c.Privacy.Model != "default" {
+		out["private"] = filepath.Base(c.Privacy.Model)
 	}
 	return out
 }

@@ -1,9 +1,10 @@
 package experiment
 
 import (
-	"fmp/pipeline/settings"
 	"path/filepath"
 	"testing"
+
+	"fmp/pipeline/settings"
 )
 
 func TestPortable(t *testing.T) {
@@ -24,13 +25,24 @@ func TestPortable(t *testing.T) {
 			Extractor: settings.Extractor{Model: c.given},
 			Predictor: settings.Predictor{Model: c.given},
 			Embedding: settings.Embedding{Model: c.given},
+			Privacy:   settings.Privacy{Model: c.given},
+			Scores:    Scores{Other: []string{c.given}},
 		}
+		given := p
 		label := p.Dataset.Label()
 		p = p.Portable()
 		if p.Extractor.Model != c.model || p.Predictor.Model != c.model ||
-			p.Embedding.Model != c.model {
-			t.Errorf("%q: models %q, %q, %q; want %q", c.given, p.Extractor.Model, p.Predictor.Model,
-				p.Embedding.Model, c.model)
+			p.Embedding.Model != c.model || p.Privacy.Model != c.model {
+			t.Errorf("%q: models %q, %q, %q, %q; want %q", c.given, p.Extractor.Model, p.Predictor.Model,
+				p.Embedding.Model, p.Privacy.Model, c.model)
+		}
+		if p.Scores.Other[0] != c.dataset || given.Scores.Other[0] != c.given {
+			t.Errorf("%q: other images %q of %q; want %q", c.given, p.Scores.Other, given.Scores.Other, c.dataset)
+		}
+		for at, of := range map[string]Config{"there": given, "elsewhere": p} {
+			if of = of.deciding(); of.Scores.Other[0] != c.label {
+				t.Errorf("%q, %s: other images %q decide; want %q", c.given, at, of.Scores.Other, c.label)
+			}
 		}
 		if p.Dataset.Name != c.dataset || label != c.label || p.Dataset.Label() != c.label {
 			t.Errorf("%q: data set %q called %q; want %q called %q", c.given, p.Dataset.Name, label,
@@ -43,6 +55,20 @@ func TestPortable(t *testing.T) {
 		if again := p.Portable(); again.Dataset != p.Dataset ||
 			again.Extractor.Model != p.Extractor.Model {
 			t.Errorf("%q: not the same twice", c.given)
+		}
+	}
+}
+
+// TestFileOfPrivatePredictor: a file of private rounds is named where there are such.
+func TestFileOfPrivatePredictor(t *testing.T) {
+	for _, x := range []struct {
+		epsilon     float64
+		model, want string
+	}{{1, "/far/mine.onnx", "mine.onnx"}, {1, "default", ""}, {0, "/far/mine.onnx", ""}} {
+		c := Default()
+		c.Privacy.Epsilon, c.Privacy.Model = x.epsilon, x.model
+		if got := c.fileNames()["private"]; got != x.want {
+			t.Errorf("%g, %s: %q; want %q", x.epsilon, x.model, got, x.want)
 		}
 	}
 }

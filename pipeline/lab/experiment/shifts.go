@@ -61,9 +61,9 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 			if err != nil {
 				return nil, nil, err
 			}
-			images, digests[name] = corrupt.Shaped(&some.Images, &ds.Test.Images), other.Digest
+			images, digests[label(name)] = corrupt.Shaped(&some.Images, &ds.Test.Images), other.Digest
 		}
-		if err := add(name, 0, images, nil); err != nil {
+		if err := add(label(name), 0, images, nil); err != nil {
 			return nil, nil, err
 		}
 	}
