@@ -178,8 +178,8 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings,
 	c.L2, c.Fresh, c.Seed, c.FixedLabels = cfg.ERM.L2, cfg.Predictor.Fresh, cfg.Seed,
 		cfg.Tasks.Labels == "fixed"
 	c.Log, c.Checkpoint = out+".jsonl", out+".checkpoint"
-	c.Run = fmt.Sprintf("extractor %s features %s from %s", images.Extractor.ModelDigest(),
-		images.Features.Digest, f.from)
+	c.Run = fmt.Sprintf("extractor %s features %s corpus %v", images.Extractor.ModelDigest(),
+		images.Features.Digest, images.Features.Splits.Corpus)
 	res := trained{Model: out, Log: c.Log}
 	c.Progress = func(t train.Progress) {
 		if t.Problem != nil {

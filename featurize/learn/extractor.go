@@ -301,7 +301,11 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		return nil, err
 	}
 	defer split.Close()
-	if err := t.train(ctx, split, ds.Digest, run); err != nil {
+	digests := ds.Digest
+	if aux != nil {
+		digests += " " + aux.Digest
+	}
+	if err := t.train(ctx, split, digests, run); err != nil {
 		return nil, fmt.Errorf("training an extractor: %w", err)
 	}
 
@@ -343,7 +347,7 @@ func (c *Config) begin(init map[string]*onnx.Tensor) (data string, err error) {
 }
 
 // train takes all steps, two batches ahead of the network.
-func (t *trainer) train(ctx context.Context, split *train.Split, digest string, run Run) error {
+func (t *trainer) train(ctx context.Context, split *train.Split, digests string, run Run) error {
 	same := t.c
 	// changes the exported model, not the training: a run may continue with it or without
 	same.Network.Mirror = false
@@ -359,7 +363,7 @@ func (t *trainer) train(ctx context.Context, split *train.Split, digest string, 
 	loop := train.Loop{
 		Steps: steps, Rate: optim.WarmupCosine(t.c.Rate, 0, int(t.c.Warmup*float64(perEpoch))),
 		Model:      split,
-		Run:        fmt.Sprintf("extractor %s %s", digest, trained),
+		Run:        fmt.Sprintf("extractor %s %s", digests, trained),
 		Checkpoint: run.Checkpoint, Log: run.Log,
 		LogEvery: max(1, perEpoch/10),
 		Progress: run.Progress,

@@ -128,6 +128,11 @@ func TestThreadsAndInterruptionsLeaveNoTrace(t *testing.T) {
 	if resumed := bytes(run); string(one) != string(resumed) {
 		t.Error("a resumed run trains another extractor")
 	}
+	aux.Digest = "others"
+	if _, err := Extractor(context.Background(), eng, ds, aux, c, run); err == nil ||
+		!strings.Contains(err.Error(), "another run") {
+		t.Errorf("a checkpoint of other auxiliary data was taken: %v", err)
+	}
 }
 
 func TestBatchesShareOutTheExtractorPartAlone(t *testing.T) {

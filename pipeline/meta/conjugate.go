@@ -123,12 +123,13 @@ func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error)
 	t.sizes = models.ConjugateConfig{Dx: c.Corpus.Dx, C: c.Corpus.C,
 		K: t.values[models.ConjOrigin].Len()}
 	t.classes = c.bound(t.sizes.K)
+	run, err := c.identity("conjugate", nil, t.sizes.K, c.Shrinkage, c.FixedMetric)
+	if err != nil {
+		return nil, err
+	}
 	l := train.Loop{
 		Rate: t.rate, Model: t, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint,
-		Interval: c.Interval, Progress: c.Progress,
-		Run: fmt.Sprintf("conjugate seed %d steps %d batch %d samples %d clients %d points %d alphas "+
-			"%v k %d shrinkage %v fixed metric %v %s", c.Seed, c.Steps, c.Batch, c.Samples, c.Clients,
-			c.Points, c.Alphas, t.sizes.K, c.Shrinkage, c.FixedMetric, c.Run),
+		Interval: c.Interval, Progress: c.Progress, Run: run,
 		ValidateEvery: c.ValidateEvery,
 	}
 	for _, p := range c.phases() {

@@ -77,8 +77,11 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
 		return c.validate(ctx, pf, e.draw, uploader{t.run, f})
 	}
-	if err := c.loop(ctx, t, "embedding", f.Config+pf.Config+fmt.Sprint(c.Relative, c.Score), e.step,
-		validate); err != nil {
+	run, err := c.identity("embedding", []*onnx.Model{m, c.Predictor}, c.Relative, c.Score)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.loop(ctx, t, "embedding", run, e.step, validate); err != nil {
 		return nil, err
 	}
 	return t.trained(), nil

@@ -61,8 +61,8 @@ type Config struct {
 
 	// Seed is the seed of the run.
 	Seed uint64
-	// Checkpoint, Interval and Log are as in [train.Loop]. Run identifies the run beyond the
-	// models' configurations: a checkpoint of another run is refused.
+	// Checkpoint, Interval and Log are as in [train.Loop]. Run identifies the run beyond
+	// settings and models: a checkpoint of another run is refused.
 	Checkpoint string
 	Interval   time.Duration
 	Log        string
@@ -176,18 +176,31 @@ func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error)
 	return f, nil
 }
 
-// loop trains t: step returns, for one task of a batch, its gradients (of [train.Split.Gradient])
-// and its metrics.
-func (c *Config) loop(ctx context.Context, t *trainee, what string, config string,
+// identity identifies a training of a kind: by every setting that decides its result, more being
+// those of its kind alone, and by the models that it starts from or reads.
+func (c *Config) identity(kind string, reads []*onnx.Model, more ...any) (string, error) {
+	run := fmt.Sprintf("%s seed %d steps %d batch %d samples %d rate %v warmup %d clip %v clients %d "+
+		"points %d l2 %v fresh %d fixed %v alphas %v ema %v %v %s", kind, c.Seed, c.Steps, c.Batch,
+		c.Samples, c.Rate, c.Warmup, c.Clip, c.Clients, c.Points, c.L2, c.Fresh, c.FixedLabels, c.Alphas,
+		c.EMA, more, c.Run)
+	for _, m := range reads {
+		digest, err := models.Digest(m)
+		if err != nil {
+			return "", fmt.Errorf("training %s: %w", kind, err)
+		}
+		run += " " + digest
+	}
+	return run, nil
+}
+
+// loop trains t, a run of an identity: step returns, for one task of a batch, its gradients (of
+// [train.Split.Gradient]) and its metrics.
+func (c *Config) loop(ctx context.Context, t *trainee, what, run string,
 	step func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error),
 	validate func(ctx context.Context, t int) (train.Metrics, error)) error {
 	l := train.Loop{
 		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, min(c.Warmup, c.Steps)), Model: t,
-		Run: fmt.Sprintf("%s seed %d steps %d batch %d samples %d rate %v clients %d points %d l2 %v "+
-			"fresh %d fixed %v alphas %v ema %v %s %s", what, c.Seed, c.Steps, c.Batch,
-			c.Samples, c.Rate, c.Clients, c.Points, c.L2, c.Fresh, c.FixedLabels, c.Alphas,
-			c.EMA, config, c.Run),
-		Checkpoint: c.Checkpoint, Interval: c.Interval, Log: c.Log, LogEvery: 10, Progress: c.Progress,
+		Run: run, Checkpoint: c.Checkpoint, Interval: c.Interval, Log: c.Log, LogEvery: 10, Progress: c.Progress,
 		ValidateEvery: c.ValidateEvery,
 	}
 	if c.Validation != nil {

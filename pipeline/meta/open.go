@@ -85,12 +85,15 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 		}
 		t.splits = append(t.splits, s)
 	}
+	run, err := c.identity("open", nil, c.Coordinates)
+	if err != nil {
+		return nil, err
+	}
 	l := train.Loop{
 		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t, Step: t.step,
 		Validate: t.validate, ValidateEvery: c.ValidateEvery,
 		Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
-		Run: fmt.Sprintf("open seed %d steps %d batch %d samples %d rate %v clients %d coordinates %d %s",
-			c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Clients, c.Coordinates, c.Run),
+		Run: run,
 	}
 	if err := l.Train(ctx); err != nil {
 		return nil, fmt.Errorf("training open predictor: %w", err)

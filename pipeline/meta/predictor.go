@@ -113,8 +113,12 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 		return c.validate(ctx, f,
 			func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return t.draw(in, f) }, small)
 	}
-	if err := c.loop(ctx, t, "predictor", f.Config+fmt.Sprint(c.Joint, c.Alone, c.Local, c.Coupling),
-		step, validate); err != nil {
+	run, err := c.identity("predictor", []*onnx.Model{m, c.Compressor}, c.Joint, c.Alone, c.Local,
+		c.Coupling)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.loop(ctx, t, "predictor", run, step, validate); err != nil {
 		return nil, err
 	}
 	return t.trained(), nil

@@ -162,13 +162,14 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 		return nil, err
 	}
 	defer t.run.Close()
+	run, err := c.identity("private", []*onnx.Model{c.Conjugate}, c.Coordinates)
+	if err != nil {
+		return nil, err
+	}
 	l := train.Loop{
 		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t.run, Step: t.step, Log: c.Log,
 		LogEvery: 10, Checkpoint: c.Checkpoint,
-		Interval: c.Interval, Progress: c.Progress,
-		Run: fmt.Sprintf(
-			"private seed %d steps %d batch %d samples %d rate %v points %d coordinates %d %s", c.Seed,
-			c.Steps, c.Batch, c.Samples, c.Rate, c.Points, c.Coordinates, c.Run),
+		Interval: c.Interval, Progress: c.Progress, Run: run,
 		ValidateEvery: c.ValidateEvery,
 	}
 	if c.Validation != nil {
@@ -178,20 +179,28 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 		return nil, fmt.Errorf("training private predictor: %w", err)
 	}
 	values := t.now()
-	if c.Coordinates > 0 { // coordinates, prior and clipping norm of the whole corpus
-		scalars := values
-		m, err := conjugateOf(all, c.Coordinates)
-		if err != nil {
+	if c.Coordinates > 0 {
+		if values, err = c.overWhole(all, values); err != nil {
 			return nil, err
-		}
-		if _, values, err = StartPrivate(all, m); err != nil {
-			return nil, err
-		}
-		for _, name := range models.PrivateScalars(true) {
-			values[name] = scalars[name]
 		}
 	}
 	return models.NewPrivate(t.sizes, values)
+}
+
+// overWhole returns learned scalars with coordinates, prior and clipping norm of the whole corpus.
+func (c *PrivateConfig) overWhole(all *task.Bank, scalars map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+	m, err := conjugateOf(all, c.Coordinates)
+	if err != nil {
+		return nil, err
+	}
+	_, values, err := StartPrivate(all, m)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range models.PrivateScalars(true) {
+		values[name] = scalars[name]
+	}
+	return values, nil
 }
 
 // leaveOut splits the corpus's classes in halves: corpus and coordinates are then of one half, and

@@ -65,6 +65,13 @@ func TestTrainPrivate(t *testing.T) {
 	if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
 		t.Error("an interrupted training gives another model")
 	}
+	if c.Conjugate, err = UntrainedConjugate(blobs(t, "others", 900, 4, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TrainPrivate(context.Background(), c); err == nil ||
+		!strings.Contains(err.Error(), "another run") {
+		t.Errorf("a checkpoint of another conjugate predictor was taken: %v", err)
+	}
 }
 
 // TestTrainPrivateLeavingOut: a predictor for other classes has the coordinates that were asked

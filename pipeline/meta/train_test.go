@@ -102,18 +102,31 @@ func TestTraining(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var trained *onnx.Model
+	var trained, learned *onnx.Model // the latest, and the predictor
 	for _, k := range []struct {
 		name, metric string
 		steps        int
 		run          func(c Config) (*onnx.Model, error)
+		others       []func(c Config) (*onnx.Model, error) // of other models
 	}{
 		{"predictor", "nll", 60, func(c Config) (*onnx.Model, error) {
 			return TrainPredictor(ctx, predictor, PredictorConfig{Config: c})
-		}},
+		}, []func(c Config) (*onnx.Model, error){
+			func(c Config) (*onnx.Model, error) {
+				return TrainPredictor(ctx, predictor, PredictorConfig{Config: c, Compressor: embedding})
+			},
+			func(c Config) (*onnx.Model, error) {
+				return TrainPredictor(ctx, trained, PredictorConfig{Config: c})
+			}}},
 		{"embedding", "gap", 150, func(c Config) (*onnx.Model, error) {
-			return TrainEmbedding(ctx, embedding, EmbeddingConfig{Config: c, Predictor: trained})
-		}},
+			return TrainEmbedding(ctx, embedding, EmbeddingConfig{Config: c, Predictor: learned})
+		}, []func(c Config) (*onnx.Model, error){
+			func(c Config) (*onnx.Model, error) {
+				return TrainEmbedding(ctx, embedding, EmbeddingConfig{Config: c, Predictor: predictor})
+			},
+			func(c Config) (*onnx.Model, error) {
+				return TrainEmbedding(ctx, trained, EmbeddingConfig{Config: c, Predictor: learned})
+			}}},
 	} {
 		dir := t.TempDir()
 		c := config(t, k.steps)
@@ -152,11 +165,22 @@ func TestTraining(t *testing.T) {
 			t.Errorf("%s: stopped, resumed and on one worker it came out otherwise than in one go on two",
 				k.name)
 		}
-		c.Seed = 6
-		if _, err := k.run(c); err == nil || !strings.Contains(err.Error(), "another run") {
-			t.Errorf("%s: a checkpoint of another seed was taken: %v", k.name, err)
-		}
 		trained = want
+		for name, change := range map[string]func(c *Config){"seed": func(c *Config) { c.Seed = 6 },
+			"warmup": func(c *Config) { c.Warmup = 1 }, "clip": func(c *Config) { c.Clip = 0.01 },
+			"corpus": func(c *Config) { c.Run = "others" }} {
+			other := c
+			change(&other)
+			if _, err := k.run(other); err == nil || !strings.Contains(err.Error(), "another run") {
+				t.Errorf("%s: a checkpoint of another %s was taken: %v", k.name, name, err)
+			}
+		}
+		for i, run := range k.others {
+			if _, err := run(c); err == nil || !strings.Contains(err.Error(), "another run") {
+				t.Errorf("%s: a checkpoint of other models (%d) was taken: %v", k.name, i, err)
+			}
+		}
+		learned = trained
 	}
 }
 
