@@ -116,10 +116,31 @@ func (f *metaFlags) bindOptimizer(cmd *cobra.Command, rate float64) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.from, "from", "", "ONNX `FILE` of "+cmd.Name()+" to start from; default a new one")
 	fl.Float64Var(&f.Rate, "rate", rate, "peak learning rate of AdamW")
-	fl.IntVar(&f.Warmup, "warmup", 30, "steps of rising rate; afterwards it falls along half a cosine")
-	fl.Float64Var(&f.Clip, "clip", 1, "largest norm of a gradient")
+	fl.IntVar(&f.Warmup, "warmup", 30, "steps of rising rate, 0 for none; afterwards it falls along half a cosine")
+	fl.Float64Var(&f.Clip, "clip", 1, "largest norm of a gradient; 0 for none")
 	fl.Float64Var(&f.EMA, "ema", 0.99,
 		"decay of the running average of the parameters that is saved; 0 saves the last ones")
+}
+
+// check refuses flags that no training can be made by.
+func (f *metaFlags) check(cmd *cobra.Command) error {
+	for name, n := range map[string]int{"steps": f.Steps, "batch": f.Batch, "noises": f.Samples,
+		"validate-every": f.ValidateEvery} {
+		if n < 1 {
+			return usageErrorf("--%s %d; allowed are numbers from 1", name, n)
+		}
+	}
+	if cmd.Flags().Changed("rate") && !(f.Rate > 0) {
+		return usageErrorf("--rate %v; allowed are numbers above 0", f.Rate)
+	}
+	return nil
+}
+
+// orNone turns a 0, which the trainings take for their default, into one that means none.
+func orNone[T int | float64](v *T) {
+	if *v == 0 {
+		*v = -1
+	}
 }
 
 // trained is the output of the train commands.
@@ -147,6 +168,11 @@ func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error
 // plot.
 func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings,
 	do func(ctx context.Context, t *training) (*onnx.Model, error)) error {
+	if err := f.check(cmd); err != nil {
+		return err
+	}
+	orNone(&f.Warmup)
+	orNone(&f.Clip)
 	eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ latter.
 	fl := cmd.Flags()
 	fl.BoolVar(&t.Relative, "relative", false, "divide each task's loss by the norm of its target")
 	fl.Float64Var(&t.Score, "score", 2,
-		"weight of the score on held-out points, beside the distance; negative for none")
+		"weight of the score on held-out points, beside the distance; 0 for none")
 	fl.IntVar(&ec.Dim, "dim", 0, "width of the blocks; 0 means dx + classes + 64")
 	fl.IntVar(&ec.Blocks, "blocks", 1, "set attention blocks before the pooling")
 	fl.IntVar(&ec.Hidden, "hidden", 256,
@@ -72,6 +72,7 @@ latter.
 				}
 			}
 			t.Config = in.Config
+			orNone(&t.Score)
 			return meta.TrainEmbedding(ctx, m, t)
 		})
 	}

@@ -51,6 +51,9 @@ they are learned on classes that the extractor does not know, and get narrower, 
 		if err := s.resolve(); err != nil {
 			return err
 		}
+		if t.Coordinates < 1 {
+			return usageErrorf("--coordinates %d; allowed are numbers from 1", t.Coordinates)
+		}
 		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			t.Config = in.Config
 			t.Corpus = in.whole // validation is on classes left out

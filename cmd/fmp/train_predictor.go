@@ -37,12 +37,12 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 	f.bindOptimizer(cmd, 1e-3)
 	fl := cmd.Flags()
 	fl.Float64Var(&t.Joint, "joint", 1,
-		"weight of the joint score of ten held-out points at a time; negative for none")
-	fl.Float64Var(&t.Alone, "alone", 0.3, "weight of the score of the drawn points alone")
+		"weight of the joint score of ten held-out points at a time; 0 for none")
+	fl.Float64Var(&t.Alone, "alone", 0.3, "weight of the score of the drawn points alone; 0 for none")
 	fl.Float64Var(&t.Local, "local", 0.5,
 		"share of tasks whose context is one client's points; the others' is the pool")
 	fl.Float64Var(&t.Coupling, "coupling", 1,
-		"weight of the distance between draws for a context and for its compression; negative for none")
+		"weight of the distance between draws for a context and for its compression; 0 for none")
 	fl.IntVar(&pc.Dim, "dim", 0, "width of the blocks; 0 means dx + classes + 64")
 	fl.IntVar(&pc.Latent, "latent", 0, "columns of noise that all points of one sample share; 0 "+
 		"means noise of its own for every point")
@@ -71,6 +71,9 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 				return nil, err
 			}
 			t.Config = in.Config
+			for _, weight := range []*float64{&t.Joint, &t.Alone, &t.Local, &t.Coupling} {
+				orNone(weight)
+			}
 			return meta.TrainPredictor(ctx, m, t)
 		})
 	}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +17,53 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/open"
 )
+
+// TestTrainZeros: a 0 of a flag means none or is refused, and never the flag's default.
+func TestTrainZeros(t *testing.T) {
+	for _, args := range []string{"predictor --steps 0", "predictor --batch 0", "embedding --noises 0",
+		"private --steps 0", "open --validate-every 0", "embedding --rate 0", "open --coordinates 0"} {
+		if code, _, errs := runFMP(t, append([]string{"train"}, strings.Fields(args)...)...); code != exitUsage ||
+			!strings.Contains(errs, "0; allowed are numbers") {
+			t.Errorf("fmp train %s: exit code %d: %s", args, code, errs)
+		}
+	}
+	if testing.Short() {
+		t.Skip("draws the embedded digits and trains")
+	}
+	emptyCache(t)
+	x := randomExtractor(t)
+	for _, c := range []struct {
+		args    string
+		metrics []string // of the log
+		rate    float64  // of the second step: the peak after warm-up, half of it without
+	}{
+		{"predictor", []string{"alone", "coupling", "joint", "loss", "score"}, 1e-3},
+		{"predictor --alone 0 --joint 0 --coupling 0 --local 0 --warmup 0 --clip 0",
+			[]string{"loss", "score"}, 5e-4},
+		{"embedding --hidden 16", []string{"gap", "loss", "score"}, 2e-3},
+		{"embedding --hidden 16 --score 0 --warmup 0", []string{"gap", "loss"}, 1e-3},
+	} {
+		out := filepath.Join(t.TempDir(), "m.onnx")
+		args := append([]string{"train"}, strings.Fields(c.args)...)
+		args = append(args, "-o", out, "--steps", "2", "--clients", "3", "--fresh", "20", "--batch", "8",
+			"--extractor", x, "--extractor.mean", "0", "--extractor.std", "1")
+		if code, _, errs := runFMP(t, args...); code != exitOK {
+			t.Fatalf("fmp train %s: exit code %d: %s", c.args, code, errs)
+		}
+		log := must.Get(os.ReadFile(out + ".jsonl"))(t)
+		first := map[string]any{}
+		must.Do(t, json.Unmarshal(log[:bytes.IndexByte(log, '\n')], &first))
+		if rate, _ := first["rate"].(float64); math.Abs(rate-c.rate) > 1e-9 {
+			t.Errorf("fmp train %s: rate %v; want %v", c.args, rate, c.rate)
+		}
+		for _, name := range []string{"grad_norm", "kind", "rate", "seconds", "step"} {
+			delete(first, name)
+		}
+		if got := slices.Sorted(maps.Keys(first)); !slices.Equal(got, c.metrics) {
+			t.Errorf("fmp train %s: metrics %v; want %v", c.args, got, c.metrics)
+		}
+	}
+}
 
 // TestTrainAndFuse makes a predictor, an embedding behind it and the client graph, runs with them,
 // and sees them refused behind another extractor.

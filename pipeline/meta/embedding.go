@@ -9,7 +9,6 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/optim"
 	"fmp/onnx/train"
 	"fmp/pipeline/compress"
 	"fmp/pipeline/erm"
@@ -58,7 +57,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 	if err := c.fill(4, 1, 2e-3); err != nil {
 		return nil, err
 	}
-	t, err := newTrainee(c.Engine, m, optim.Options{ClipNorm: c.Clip, EMA: c.EMA}, c.Threads)
+	t, err := newTrainee(c.Engine, m, c.optim(), c.Threads)
 	if err != nil {
 		return nil, fmt.Errorf("training embedding: %w", err)
 	}

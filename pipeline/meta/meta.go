@@ -51,8 +51,9 @@ type Config struct {
 	// Steps is the number of training steps (required), Batch that of tasks per step, and Samples
 	// that of noise draws per task.
 	Steps, Batch, Samples int
-	// Rate is the peak learning rate, reached after Warmup steps (default 30) and followed by half
-	// a cosine decay. Clip is the maximum norm of a gradient (default 1). EMA is the decay of the
+	// Rate is the peak learning rate, reached after Warmup steps (default 30; negative means none)
+	// and followed by half a cosine decay. Clip is the maximum norm of a gradient (default 1;
+	// negative means none). EMA is the decay of the
 	// exponential moving average of the parameters that is returned as the result; default 0, none.
 	Rate   float64
 	Warmup int
@@ -125,9 +126,9 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 		return fmt.Errorf("training: %d clients of %d points, %d fresh points, batches of %d tasks "+
 			"with %d noises; allowed are numbers from 1", c.Clients, c.Points, c.Fresh,
 			c.Batch, c.Samples)
-	case !(c.Rate > 0) || !(c.Clip > 0) || !(c.L2 > 0) || c.EMA < 0 || c.EMA >= 1:
-		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are numbers above 0, and "+
-			"an ema from 0 to below 1", c.Rate, c.Clip, c.L2, c.EMA)
+	case !(c.Rate > 0) || math.IsNaN(c.Clip) || !(c.L2 > 0) || c.EMA < 0 || c.EMA >= 1:
+		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are a rate and an l2 above 0, "+
+			"a number, and an ema from 0 to below 1", c.Rate, c.Clip, c.L2, c.EMA)
 	// refuse it now rather than after ValidateEvery steps
 	case c.Validation != nil && c.Validation.Len() < c.Clients*c.Points+metric.Neighbours:
 		return c.tooFewRows()
@@ -159,6 +160,11 @@ func (c *Config) tooFewRows() error {
 func (c *Config) sampler(b *task.Bank, target int) *task.Sampler {
 	return &task.Sampler{Bank: b, Points: c.Points, Alphas: c.Alphas, Target: target,
 		FixedLabels: c.FixedLabels}
+}
+
+// optim returns how gradients become steps.
+func (c *Config) optim() optim.Options {
+	return optim.Options{ClipNorm: max(c.Clip, 0), EMA: c.EMA}
 }
 
 // checkModel returns an error unless a model is of the given kind and fits the points of the
@@ -199,7 +205,7 @@ func (c *Config) loop(ctx context.Context, t *trainee, what, run string,
 	step func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error),
 	validate func(ctx context.Context, t int) (train.Metrics, error)) error {
 	l := train.Loop{
-		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, min(c.Warmup, c.Steps)), Model: t,
+		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, max(0, min(c.Warmup, c.Steps))), Model: t,
 		Run: run, Checkpoint: c.Checkpoint, Interval: c.Interval, Log: c.Log, LogEvery: 10, Progress: c.Progress,
 		ValidateEvery: c.ValidateEvery,
 	}

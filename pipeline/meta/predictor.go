@@ -12,7 +12,6 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
-	"fmp/onnx/optim"
 	"fmp/onnx/train"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/metric"
@@ -27,10 +26,10 @@ type PredictorConfig struct {
 	// negative means none.
 	Joint float64
 	// Alone is the weight of the score of the fit to the drawn points alone, added to that of the
-	// fit to context and drawn points; default 0.3.
+	// fit to context and drawn points; default 0.3; negative means none.
 	Alone float64
 	// Local is the share of tasks whose context is one client's points; in the others it is the
-	// pool of all clients' points. Default 0.5.
+	// pool of all clients' points. Default 0.5; negative means none.
 	Local float64
 	// Coupling is the weight of the relative distance between the heads drawn for a pooled context
 	// and those drawn, from the same noise, for its compression by Compressor. Without it a
@@ -61,7 +60,7 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 	if _, err := c.checkModel(c.Compressor, models.KindEmbedding); err != nil {
 		return nil, err
 	}
-	t, err := newTrainee(c.Engine, m, optim.Options{ClipNorm: c.Clip, EMA: c.EMA}, c.Threads)
+	t, err := newTrainee(c.Engine, m, c.optim(), c.Threads)
 	if err != nil {
 		return nil, fmt.Errorf("training predictor: %w", err)
 	}
@@ -131,10 +130,9 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	c.Alone = cmp.Or(c.Alone, 0.3)
 	c.Local = cmp.Or(c.Local, 0.5)
 	c.Coupling = cmp.Or(c.Coupling, 1)
-	if !(c.Local >= 0 && c.Local <= 1 && c.Alone >= 0) || math.IsInf(c.Alone+c.Joint+c.Coupling, 0) ||
-		math.IsNaN(c.Joint+c.Coupling) {
+	if sum := c.Alone + c.Joint + c.Coupling; !(c.Local <= 1) || math.IsInf(sum, 0) || math.IsNaN(sum) {
 		return f, fmt.Errorf("training predictor: local %v, alone %v, joint %v, coupling %v; allowed "+
-			"are 0 to 1, numbers from 0, and numbers", c.Local, c.Alone, c.Joint, c.Coupling)
+			"are 1 at most, and numbers", c.Local, c.Alone, c.Joint, c.Coupling)
 	}
 	if c.Corpus == nil {
 		return f, fmt.Errorf("training predictor: no corpus given")

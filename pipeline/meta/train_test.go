@@ -245,6 +245,17 @@ func TestTrainingErrors(t *testing.T) {
 	}
 }
 
+// TestNoClipping: a clip below 0 is none, one of 0 the default.
+func TestNoClipping(t *testing.T) {
+	for clip, want := range map[float64]float64{-1: 0, 0: 1, 0.5: 0.5} {
+		c := config(t, 1)
+		c.Clip, c.Fresh = clip, 1
+		if err := c.fill(1, 1, 1); err != nil || c.optim().ClipNorm != want {
+			t.Errorf("clip %v: norm %v, %v; want %v", clip, c.optim().ClipNorm, err, want)
+		}
+	}
+}
+
 // TestScore: the score's derivative with respect to the heads agrees with central differences.
 func TestScore(t *testing.T) {
 	const dx, c = 3, 4
