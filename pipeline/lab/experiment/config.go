@@ -174,7 +174,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	for i, name := range c.Scores.Other {
-		again := func(s string) bool { return label(s) == label(name) }
+		again := func(s string) bool { return label(s) == label(name) || dataset.Same(s, name, c.Dataset.Dir) }
 		if name == "" || c.sameSet(name) || slices.ContainsFunc(c.Scores.Other[:i], again) {
 			fail("scores.other", c.Scores.Other,
 				"other data sets of different names, inverted and noise, each once", "give others, or none")
