@@ -35,7 +35,8 @@ func TestPoolRedraw(t *testing.T) {
 		return path
 	}
 	a, b, c := made("a", privacy.Trusted), made("b", privacy.Trusted), made("c", privacy.Trusted)
-	plain := madeUpload(t, shippedManifest(t, "digits", models.KindClient), filepath.Join(dir, "plain"), "p", f.Digest, 0)
+	plain := madeUpload(t, shippedManifest(t, "digits", models.KindClient), filepath.Join(dir, "plain"), "p",
+		f.Digest, 0)
 	for _, s := range []struct {
 		args  []string
 		says  string // "": it succeeds
