@@ -19,6 +19,7 @@ type peersReport struct {
 	Go           string       `json:"go"`
 	Instructions string       `json:"instructions"` // that products are done with
 	Runs         int          `json:"runs"`
+	Before       int          `json:"before"` // runs before each that is measured
 	Works        []peerResult `json:"works"`
 }
 
@@ -29,7 +30,7 @@ type peerResult struct {
 
 func newBenchPeersCommand() *cobra.Command {
 	var folder, only string
-	var runs int
+	var runs, before int
 	var asJSON bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
@@ -38,7 +39,8 @@ func newBenchPeersCommand() *cobra.Command {
 		Long: `Do the work of a task (fits, heads on shared points, predictions, networks on the pure engine in
 float32 and in bytes, features, steps of training, Table I) and the same with other programs, in
 turns on one thread, and print the processor time that it takes, medians, least and most, and how
-many times as long the others take. A product of matrices says how fast the machine is. The last
+many times as long the others take. With --before a program runs several times in its turn, and the
+last is measured: its code and numbers are in the caches, as in a service. A product of matrices says how fast the machine is. The last
 rows are scaling limits, without a baseline. All of it takes ten minutes.
 
 scikit-learn, scipy, numpy, tract, OpenVINO and Python's onnxruntime are run by the script in the
@@ -56,13 +58,15 @@ graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 		"`FOLDER` of the other programs' scripts and virtual environment")
 	flags.StringVar(&only, "only", "", "measure the rows with this `TEXT` in their names alone")
 	flags.IntVar(&runs, "runs", bench.MinRuns, fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
+	flags.IntVar(&before, "before", 0, fmt.Sprintf("runs of a program, one after the other, before each that is "+
+		"measured, 0 to %d", bench.MaxBefore))
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		if runs < bench.MinRuns || runs > 1000 {
-			return usageErrorf("--runs is %d; allowed are %d to 1000", runs, bench.MinRuns)
+		if err := bench.CheckRuns(runs, before); err != nil {
+			return usageError(fmt.Errorf("--runs and --before: %w", err))
 		}
 		works := slices.DeleteFunc(bench.Works(),
 			func(w bench.Work) bool { return !strings.Contains(w.Name, only) })
@@ -83,13 +87,13 @@ graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 		defer eng.Close()
 		b.Engine = eng
 		out := peersReport{Go: runtime.Version() + " " + runtime.GOARCH,
-			Instructions: dense.Instructions(), Runs: runs}
+			Instructions: dense.Instructions(), Runs: runs, Before: before}
 		wide := 0
 		for _, w := range works {
 			wide = max(wide, len(w.Name))
 		}
 		for i, w := range works {
-			r, err := b.Measure(cmd.Context(), w, runs)
+			r, err := b.Measure(cmd.Context(), w, runs, before)
 			if err != nil {
 				return err
 			}

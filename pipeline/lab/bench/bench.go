@@ -59,11 +59,24 @@ type Result struct {
 	Ratio Spread `json:"ratio,omitzero"`
 }
 
+// MaxBefore bounds the runs before a measured one.
+const MaxBefore = 20
+
+// CheckRuns refuses numbers of runs, and of runs before each, that [Measure] does not do.
+func CheckRuns(runs, before int) error {
+	if runs < MinRuns || runs > 1000 || before < 0 || before > MaxBefore {
+		return fmt.Errorf("%d runs, %d before each; allowed are %d to 1000, and 0 to %d", runs, before, MinRuns,
+			MaxBefore)
+	}
+	return nil
+}
+
 // Measure runs the contenders in turn, runs times each after one warm-up turn. The first contender
-// is ours.
-func Measure(ctx context.Context, runs int, all []Contender) ([]Result, error) {
-	if runs < MinRuns || runs > 1000 {
-		return nil, fmt.Errorf("%d runs; allowed are %d to 1000", runs, MinRuns)
+// is ours. Of each turn the first runs, as many as before says, are not measured: those of one
+// contender in a row find its code and numbers in the caches.
+func Measure(ctx context.Context, runs, before int, all []Contender) ([]Result, error) {
+	if err := CheckRuns(runs, before); err != nil {
+		return nil, err
 	}
 	seconds := make([][]float64, len(all))
 	for run := range runs + 1 {
@@ -74,12 +87,15 @@ func Measure(ctx context.Context, runs int, all []Contender) ([]Result, error) {
 			if c.Once == nil {
 				continue
 			}
-			d, err := c.Once()
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.Name, err)
+			var last time.Duration
+			for range before + 1 {
+				var err error
+				if last, err = c.Once(); err != nil {
+					return nil, fmt.Errorf("%s: %w", c.Name, err)
+				}
 			}
 			if run > 0 {
-				seconds[i] = append(seconds[i], d.Seconds())
+				seconds[i] = append(seconds[i], last.Seconds())
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func TestMeasure(t *testing.T) {
 			return d, nil
 		}}
 	}
-	got, err := Measure(context.Background(), 7,
+	got, err := Measure(context.Background(), 7, 0,
 		[]Contender{contender("a", 90, 1, 2, 2, 2, 2, 2, 4), contender("b", 90, 3, 4, 4, 4, 4, 4, 4)})
 	if err != nil {
 		t.Fatal(err)
@@ -37,16 +37,21 @@ func TestMeasure(t *testing.T) {
 	if want := (Spread{2, 1, 3}); got[1].Ratio != want || got[0].Ratio != (Spread{1, 1, 1}) {
 		t.Errorf("ratios %v and %v, want %v of b", got[0].Ratio, got[1].Ratio, want)
 	}
-	if _, err := Measure(context.Background(), 3, nil); err == nil ||
+	order = nil
+	got, err = Measure(context.Background(), 7, 2, []Contender{contender("a", 9, 9, 9, 9, 9, 1), contender("b", 2)})
+	if s := strings.Join(order, ""); err != nil || s != strings.Repeat("aaabbb", 8) || got[0].Seconds.Most != 0.001 {
+		t.Errorf("turns with two runs before each: %s, %+v, %v", s, got, err)
+	}
+	if _, err := Measure(context.Background(), 3, 0, nil); err == nil ||
 		!strings.Contains(err.Error(), "allowed are 7") {
 		t.Errorf("3 runs: %v", err)
 	}
-	got, err = Measure(context.Background(), 7, []Contender{contender("a", 1), {Name: "b"}})
+	got, err = Measure(context.Background(), 7, 0, []Contender{contender("a", 1), {Name: "b"}})
 	if err != nil || len(got) != 2 || got[0].Missing || got[1] != (Result{Name: "b", Missing: true}) {
 		t.Errorf("a contender that is not at hand: %+v, %v", got, err)
 	}
 	fails := Timed("c", func() error { return errors.New("no luck") })
-	if _, err := Measure(context.Background(), 7, []Contender{fails}); err == nil ||
+	if _, err := Measure(context.Background(), 7, 0, []Contender{fails}); err == nil ||
 		err.Error() != "c: no luck" {
 		t.Errorf("a contender that fails: %v", err)
 	}

@@ -93,7 +93,7 @@ func Works() []Work {
 }
 
 // Measure measures the contenders of w as [Measure] does.
-func (b *Bench) Measure(ctx context.Context, w Work, runs int) (_ []Result, err error) {
+func (b *Bench) Measure(ctx context.Context, w Work, runs, before int) (_ []Result, err error) {
 	all, err := w.contenders(ctx, b)
 	defer func() {
 		for _, c := range all {
@@ -107,7 +107,7 @@ func (b *Bench) Measure(ctx context.Context, w Work, runs int) (_ []Result, err 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", w.Name, err)
 	}
-	r, err := Measure(ctx, runs, all)
+	r, err := Measure(ctx, runs, before, all)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", w.Name, err)
 	}
