@@ -77,8 +77,7 @@ written, with one row of images for each class.`,
 					"train": ds.Train.N, "test": ds.Test.N,
 					"extra": ds.Extra.N, "classes": ds.Classes, "class_counts": counts,
 					"splits": splits,
-					"notes":  ds.Notes, "digest": ds.Digest,
-					"sheet": out,
+					"notes":  ds.Notes, "digest": ds.Digest, "sheet": out,
 				})
 			}
 			return printDataset(cmd.OutOrStdout(), ds, splits, counts, out)

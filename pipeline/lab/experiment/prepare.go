@@ -274,9 +274,9 @@ func (c *Config) checkClasses(tasks, known []string) error {
 	}
 	for _, name := range tasks {
 		if slices.Contains(known, name) {
-			return fmt.Errorf("class %s of %s is among the tasks' (dataset.classes %q) and the corpus's "+
+			return fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and the corpus's "+
 				"(corpus.classes %q); in open scope tasks are of classes that the corpus lacks", name,
-				c.Dataset.Label(), c.Dataset.Classes, c.corpus().Classes)
+				c.Dataset.Classes, c.corpus().Classes)
 		}
 	}
 	return nil
