@@ -20,6 +20,7 @@ import (
 
 // TestTrainZeros: a 0 of a flag means none or is refused, and never the flag's default.
 func TestTrainZeros(t *testing.T) {
+	t.Chdir(t.TempDir()) // where a training that is not refused would write
 	for _, args := range []string{"predictor --steps 0", "predictor --batch 0", "embedding --noises 0",
 		"private --steps 0", "open --validate-every 0", "embedding --rate 0", "open --coordinates 0"} {
 		if code, _, errs := runFMP(t, append([]string{"train"}, strings.Fields(args)...)...); code != exitUsage ||
