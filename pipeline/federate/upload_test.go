@@ -303,6 +303,34 @@ func TestDecodePieces(t *testing.T) {
 	})
 }
 
+// TestEncodeWithin: an upload takes the first precision from its own on that keeps to the bytes; one
+// that nobody knows is refused with and without a bound, and is not the greatest.
+func TestEncodeWithin(t *testing.T) {
+	for _, c := range []struct {
+		precision, want Precision // "" for an error
+		bytes           int
+	}{
+		{"", Single, 0}, {"", Single, 1 << 20}, {Single, Single, 1 << 20}, {Single, Half, 9000},
+		{Single, Int8, 5000}, {Half, Half, 1 << 20}, {Int8, Int8, 1 << 20}, {Int8, Int8, 0},
+		{Single, "", 100}, {"float8", "", 0}, {"float8", "", 1 << 20},
+	} {
+		u := drawn(20, 190, 10, 100)
+		u.Precision = c.precision
+		data, err := u.EncodeWithin(c.bytes)
+		if err != nil {
+			if c.want != "" || len(data) > 0 {
+				t.Errorf("%q in %d bytes: %v", c.precision, c.bytes, err)
+			}
+			continue
+		}
+		got, err := Decode(data, Expect{})
+		if err != nil || got.Precision != c.want || c.bytes > 0 && len(data) > c.bytes {
+			t.Errorf("%q in %d bytes: %d bytes of %q, %v; want %q", c.precision, c.bytes, len(data),
+				got.Precision, err, c.want)
+		}
+	}
+}
+
 // FuzzDecode: whatever is read can be written and read again, and takes at most 400 bytes of memory
 // for each byte of the message. With seal the checksum is made right first: no fuzzer guesses it,
 // and what lies behind it must stand hostile numbers too.
@@ -365,32 +393,4 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("written and read again: %+v and %+v, %v", u, v, err)
 		}
 	})
-}
-
-// TestEncodeWithin: an upload takes the first precision from its own on that keeps to the bytes; one
-// that nobody knows is refused with and without a bound, and is not the greatest.
-func TestEncodeWithin(t *testing.T) {
-	for _, c := range []struct {
-		precision, want Precision // "" for an error
-		bytes           int
-	}{
-		{"", Single, 0}, {"", Single, 1 << 20}, {Single, Single, 1 << 20}, {Single, Half, 9000},
-		{Single, Int8, 5000}, {Half, Half, 1 << 20}, {Int8, Int8, 1 << 20}, {Int8, Int8, 0},
-		{Single, "", 100}, {"float8", "", 0}, {"float8", "", 1 << 20},
-	} {
-		u := drawn(20, 190, 10, 100)
-		u.Precision = c.precision
-		data, err := u.EncodeWithin(c.bytes)
-		if err != nil {
-			if c.want != "" || len(data) > 0 {
-				t.Errorf("%q in %d bytes: %v", c.precision, c.bytes, err)
-			}
-			continue
-		}
-		got, err := Decode(data, Expect{})
-		if err != nil || got.Precision != c.want || c.bytes > 0 && len(data) > c.bytes {
-			t.Errorf("%q in %d bytes: %d bytes of %q, %v; want %q", c.precision, c.bytes, len(data),
-				got.Precision, err, c.want)
-		}
-	}
 }
