@@ -40,8 +40,8 @@ func newBenchPeersCommand() *cobra.Command {
 float32 and in bytes, features, steps of training, Table I) and the same with other programs, in
 turns on one thread, and print the processor time that it takes, medians, least and most, and how
 many times as long the others take. With --before a program runs several times in its turn, and the
-last is measured: its code and numbers are in the caches, as in a service. A product of matrices says how fast the machine is. The last
-rows are scaling limits, without a baseline. All of it takes ten minutes.
+last is measured: its code and numbers are in the caches, as in a service. A product of matrices says
+how fast the machine is. The last rows are scaling limits, without a baseline. All takes ten minutes.
 
 scikit-learn, scipy, numpy, tract, OpenVINO and Python's onnxruntime are run by the script in the
 source tree's bench/peers, in a virtual environment that make bench-peers makes; PyTorch where
@@ -94,14 +94,11 @@ graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 		}
 		for i, w := range works {
 			r, err := b.Measure(cmd.Context(), w, runs, before)
-			if err != nil {
-				return err
-			}
 			out.Works = append(out.Works, peerResult{w.Name, r})
-			if asJSON {
-				continue
+			if err == nil && !asJSON {
+				err = out.Works[i].print(cmd.OutOrStdout(), wide, i == 0)
 			}
-			if err := out.Works[i].print(cmd.OutOrStdout(), wide, i == 0); err != nil {
+			if err != nil {
 				return err
 			}
 		}

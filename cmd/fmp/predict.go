@@ -264,10 +264,6 @@ func newPredictCommand() *cobra.Command {
 		if err := withoutListen(cmd); err != nil {
 			return err
 		}
-		if camera != "" && cmd.Flags().Changed("error") {
-			return usageErrorf("--error is proved by calibration images of the clients' cameras, and --adapt " +
-				"is for another: give one of the two")
-		}
 		format, err := formatOf(asJSON, asCSV)
 		if err != nil {
 			return err

@@ -69,8 +69,12 @@ type listening struct {
 	reject  float64
 }
 
-// withoutListen refuses flags that go with --listen alone.
+// withoutListen refuses flags that go with --listen alone, and those that exclude each other without.
 func withoutListen(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("adapt") && cmd.Flags().Changed("error") {
+		return usageErrorf("--error is proved by calibration images of the clients' cameras, and --adapt " +
+			"is for another: give one of the two")
+	}
 	for _, name := range []string{"page", "host"} {
 		if cmd.Flags().Changed(name) {
 			return usageErrorf("--%s goes with --listen", name)
