@@ -5,9 +5,11 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
 
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/internal/moment"
+	"fmp/pipeline/moments"
 )
 
 // maxFolds bounds the groups of clients that are left out in turn: of more clients, several are
@@ -97,6 +99,26 @@ func (s *sums) others(g int) (out []int) {
 		}
 	}
 	slices.Sort(out)
+	return out
+}
+
+// weighed returns the evidence of each group for as many images as the others hold at most: a few
+// images answer for a head of few, whatever the number that is asked about.
+func (s *sums) weighed(per [][]moments.Curve) [][]moments.Curve {
+	out := slices.Clone(per)
+	for g := range per {
+		own := floats.Sum(s.parts[g].n)
+		share := (s.images - own) / own
+		if !(share < 1) {
+			continue
+		}
+		out[g] = slices.Clone(per[g])
+		for j := range out[g] {
+			for i := range out[g][j] {
+				out[g][j][i] *= share
+			}
+		}
+	}
 	return out
 }
 

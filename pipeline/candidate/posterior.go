@@ -106,7 +106,7 @@ func heaviest(weight []float64, n int, least float64) []int {
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	kappa normal, o *Options) (*Mixture, error) {
 	m := &Mixture{LogKappa: kappa.mean, LogKappaError: kappa.deviation}
-	rates, peaks := m.rate(cands, per, o)
+	rates, peaks := m.rate(cands, s.weighed(per), o)
 	weight := weights(rates, o)
 	js := r.judges()
 	asked := heaviest(weight, most, minWeight)

@@ -22,9 +22,14 @@ import (
 // is counted, and for each class at most as much as all others together, which can confirm no more.
 
 // Cap returns the number of images up to which a client's claim counts without confirmation: the
-// lower median of all clients' totals.
+// lower median of all clients' totals. Of two clients it is the larger's, as no minority of bad ones
+// can be told, and the larger would count as the smaller.
 func Cap(totals []float64) float64 {
-	return slices.Sorted(slices.Values(totals))[(len(totals)-1)/2]
+	at := (len(totals) - 1) / 2
+	if len(totals) == 2 {
+		at = 1
+	}
+	return slices.Sorted(slices.Values(totals))[at]
 }
 
 // near is the distance below which two uploads are copies of each other: in each coordinate of each

@@ -232,12 +232,12 @@ func TestCopies(t *testing.T) {
 }
 
 // TestLowerMedian: of an even number of clients the cap is the lower of the two in the middle, of
-// two the smaller.
+// two alone the larger.
 func TestLowerMedian(t *testing.T) {
 	for _, c := range []struct {
 		totals []float64
 		want   float64
-	}{{[]float64{9, 4}, 4}, {[]float64{5, 1, 9, 3}, 3},
+	}{{[]float64{9, 4}, 9}, {[]float64{4, 9}, 9}, {[]float64{5, 1, 9, 3}, 3},
 		{[]float64{7}, 7}, {[]float64{2, 8, 4}, 4}} {
 		if got := Cap(c.totals); got != c.want {
 			t.Errorf("%v: %v, want %v", c.totals, got, c.want)

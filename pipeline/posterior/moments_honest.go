@@ -133,13 +133,9 @@ func classify(u honesty.Uploads, z []bool) bool {
 	return len(classes) > 1
 }
 
-// capped returns the clients with the shares of their images that count without confirmation. Two
-// count as they claim: of two no minority can be told, and the larger would count as the smaller.
+// capped returns the clients with the shares of their images that count without confirmation.
 func capped(clients []discriminant.Client) []discriminant.Client {
 	out := slices.Clone(clients)
-	if len(out) < 3 {
-		return out
-	}
 	totals := make([]float64, len(clients))
 	for m, c := range clients {
 		totals[m] = images(c)
