@@ -222,10 +222,10 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestStopsWithinAKernel: a product that takes minutes ends with its context.
+// TestStopsWithinAKernel: a product that takes many seconds ends with its context.
 func TestStopsWithinAKernel(t *testing.T) {
 	for _, d := range []onnx.DType{onnx.Float32, onnx.Int64} {
-		for _, batch := range []int{1, 2} {
+		for _, batch := range []int{1, 3} {
 			t.Run(fmt.Sprint(d, batch), func(t *testing.T) {
 				b := build.New("m")
 				y := b.Op("Expand", []build.Ref{b.Cast(b.Input("x", onnx.Float32), d),
@@ -242,7 +242,7 @@ func TestStopsWithinAKernel(t *testing.T) {
 					map[string]*onnx.Tensor{"x": onnx.Scalar[float32](1)}); !errors.Is(err, enough) {
 					t.Errorf("the run ended with %v", err)
 				}
-				if took := spent() - start; took > 10*time.Second {
+				if took := spent() - start; took > 5*time.Second {
 					t.Errorf("it ended after %v", took)
 				}
 			})
