@@ -635,6 +635,9 @@ func (p *pooled) printClients(b *strings.Builder) {
 	if more := len(order) - maxClients; more > 0 {
 		fmt.Fprintf(b, "            and %d more (--json lists all)\n", more)
 	}
+	if len(order) == 2 {
+		fmt.Fprintf(b, "            of two clients neither can be judged by the others: each counts as it claims\n")
+	}
 	if claimed, counted := floats.Sum(p.Claimed), floats.Sum(p.Counted); counted < claimed/2 {
 		fmt.Fprintf(b, "            %.0f of %.0f images count: a client's up to the median client's; --trust "+
 			"counts all, of clients that you know\n", counted, claimed)

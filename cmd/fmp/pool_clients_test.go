@@ -39,6 +39,11 @@ func TestPrintClients(t *testing.T) {
 	if p.printClients(&b); b.String() != strings.Replace(want, "large", "large, 10 of them calibration points", 1) {
 		t.Errorf("with calibration points:\n%s", b.String())
 	}
+	two := pooled{Clients: []string{"a", "b"}, Honest: []float64{1, 1}, Claimed: []float64{9, 4}, Counted: []float64{9, 4}}
+	b.Reset()
+	if two.printClients(&b); !strings.Contains(b.String(), "of two clients neither can be judged") {
+		t.Errorf("of two clients:\n%s", b.String())
+	}
 	p.Calibration = nil
 	for range 30 {
 		p.Clients, p.Honest, p.Claimed, p.Counted = append(p.Clients, "x"), append(p.Honest, 1),

@@ -6,7 +6,7 @@ import (
 )
 
 // An upload claims masses, and nobody can check them. Three rules bound the worth of a claim,
-// whatever its size.
+// whatever its size, in rounds of three clients or more. Of two, each counts as it claims.
 //
 // Cap. A client's images count up to the median of all clients' ([Cap]). While fewer than half of
 // the clients are bad the median lies between two honest ones, so that no claim moves it beyond an
@@ -22,8 +22,8 @@ import (
 // is counted, and for each class at most as much as all others together, which can confirm no more.
 
 // Cap returns the number of images up to which a client's claim counts without confirmation: the
-// lower median of all clients' totals. Of two clients it is the larger's, as no minority of bad ones
-// can be told, and the larger would count as the smaller.
+// lower median of all clients' totals. Of two clients it is the larger's: no minority of bad ones can
+// be told, and an honest large one would count as the smaller. A false claim is then believed.
 func Cap(totals []float64) float64 {
 	at := (len(totals) - 1) / 2
 	if len(totals) == 2 {
