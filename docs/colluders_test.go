@@ -94,6 +94,6 @@ func TestColluders(t *testing.T) {
 			}
 		}
 	}
-	write(t, "federate.md", "colluders", b.String()+"\n")
-	write(t, "federate.md", "honest-rounds", honest.String()+"\n")
+	write(t, "byzantine.md", "colluders", b.String()+"\n")
+	write(t, "byzantine.md", "honest-rounds", honest.String()+"\n")
 }

@@ -118,7 +118,7 @@ func TestResultsPageOfAttacks(t *testing.T) {
 	for name, text := range map[string]string{"attacks": attacks.String(), "masses": masses.String(),
 		"kinds": kinds.String(),
 		"sizes": sizes.String()} {
-		write(t, "federate.md", name, text)
+		write(t, "byzantine.md", name, text)
 	}
 }
 

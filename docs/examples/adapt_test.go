@@ -46,10 +46,10 @@ func TestAdapt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs and runs a round")
 	}
-	page := must.Get(os.ReadFile(filepath.Join("..", "federate.md")))(t)
+	page := must.Get(os.ReadFile(filepath.Join("..", "shifts.md")))(t)
 	code := must.Get(os.ReadFile("adapt.py"))(t)
 	if !bytes.Contains(page, []byte("```python\n"+string(code)+"```\n")) {
-		t.Error("docs/federate.md does not show adapt.py as it is")
+		t.Error("docs/shifts.md does not show adapt.py as it is")
 	}
 	dir := t.TempDir()
 	python := snippets(t, dir)[0]
