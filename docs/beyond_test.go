@@ -148,12 +148,8 @@ func learnedText(t *testing.T) string {
 					func(r *experiment.Record) float64 { return r.NLL },
 					func(r *experiment.Record) float64 { return r.Uncertainty.Joint.Near },
 				} {
-					var err error
-					if d[at], err = metric.Paired(k.byRepeat(tab.Partition, "FMP", of),
-						base.byRepeat(tab.Partition, other, of),
-						report.Level); err != nil {
-						t.Fatal(err)
-					}
+					d[at] = must.Get(metric.Paired(k.byRepeat(tab.Partition, "FMP", of),
+						base.byRepeat(tab.Partition, other, of), report.Level))(t)
 				}
 				nll[j].add(d[0])
 				joint[j].add(d[1])
@@ -241,8 +237,7 @@ func (k *keptRun) lessHindsight(t *testing.T, partition, method string) metric.I
 			best[r.Repeat] = *r.Hindsight
 		}
 	}
-	d := must.Get(metric.Paired(own, best, report.Level))(t)
-	return d
+	return must.Get(metric.Paired(own, best, report.Level))(t)
 }
 
 // interior fails where a run has fewer than ten repeats, or a setting at an end of its grid.
@@ -251,6 +246,12 @@ func interior(t *testing.T, k *keptRun) {
 	for _, note := range k.tuned.EdgeNotes() {
 		t.Errorf("%s: %s", k.dir, note)
 	}
+	repeated(t, k)
+}
+
+// repeated fails where a run has fewer than ten repeats, or a table not all of them.
+func repeated(t *testing.T, k *keptRun) {
+	t.Helper()
 	for _, tab := range k.tables {
 		if tab.Repeats < 10 || tab.Repeats != k.config.Seeds {
 			t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition, tab.Repeats, k.config.Seeds)

@@ -69,8 +69,7 @@ func means(runs []*keptRun, partition string,
 
 func estimateOf(t *testing.T, of []float64) metric.Interval {
 	t.Helper()
-	i := must.Get(metric.Estimate(of, report.Level))(t)
-	return i
+	return must.Get(metric.Estimate(of, report.Level))(t)
 }
 
 // calibratedText compares FMP with and without calibration points, over extractors.
@@ -95,7 +94,7 @@ func calibratedText(t *testing.T) string {
 		if p.seen > 0 {
 			mark = "\\*"
 		}
-		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+		for _, partition := range bothPartitions {
 			before, after := means(p.without, partition, nll), means(p.with, partition, nll)
 			d := slices.Clone(after)
 			for i := range d {

@@ -66,8 +66,7 @@ func clustered(t *testing.T, runs []*keptRun, partition, method string,
 	if len(means) == 0 {
 		return i, false
 	}
-	i = must.Get(metric.Estimate(means, report.Level))(t)
-	return i, true
+	return estimateOf(t, means), true
 }
 
 // coverages are the figures of FMP's intervals: against its own limit and a regression, each at its
@@ -77,6 +76,21 @@ var coverages = []func(r *experiment.Record) *float64{
 	func(r *experiment.Record) *float64 { return r.Coverage.Named },
 	func(r *experiment.Record) *float64 { return r.Coverage.Regression },
 	func(r *experiment.Record) *float64 { return r.Coverage.RegressionNamed },
+}
+
+// coverageCells writes a cell of each figure of a method over runs, and returns their means.
+func coverageCells(t *testing.T, b *strings.Builder, runs []*keptRun, partition, method string,
+	figures []func(r *experiment.Record) *float64) (means []float64) {
+	t.Helper()
+	for _, of := range figures {
+		v, ok := clustered(t, runs, partition, method, of)
+		if !ok {
+			t.Fatalf("%s, %s, %s has no coverage", runs[0].dir, partition, method)
+		}
+		fmt.Fprintf(b, " %s |", pm(v))
+		means = append(means, v.Mean)
+	}
+	return means
 }
 
 func pm(i metric.Interval) string {
@@ -95,20 +109,15 @@ func coverageText(t *testing.T) string {
 	names, runs := heldOut(t)
 	in, below, all := 0, 0, 0
 	for _, name := range names {
-		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+		for _, partition := range bothPartitions {
 			fmt.Fprintf(&b, "| %s | %s | %d |", name, partition, len(runs[name]))
-			for _, of := range coverages {
-				v, ok := clustered(t, runs[name], partition, "FMP", of)
-				if !ok {
-					t.Fatalf("%s, %s has no coverage", name, partition)
-				}
+			for _, v := range coverageCells(t, &b, runs[name], partition, "FMP", coverages) {
 				all++
-				if v.Mean < 0.85 {
+				if v < 0.85 {
 					below++
-				} else if v.Mean <= 0.95 {
+				} else if v <= 0.95 {
 					in++
 				}
-				fmt.Fprintf(&b, " %s |", pm(v))
 			}
 			b.WriteString("\n")
 		}
@@ -134,7 +143,7 @@ func endsText(t *testing.T) string {
 			if _, err := os.Stat(filepath.Join("results", "families", f.Name, filepath.Base(dir))); err == nil {
 				was = append(was, readKept(t, "families", f.Name, filepath.Base(dir)))
 			}
-			for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+			for _, partition := range bothPartitions {
 				fmt.Fprintf(&b, "| %s/%s | %s | %d |", f.Name, filepath.Base(dir),
 					partition, k.config.Seeds)
 				for _, of := range coverages {
@@ -168,22 +177,16 @@ func missesText(t *testing.T) string {
 	for _, run := range []string{"digits-mnist/0-1", "digits-drawn/0-1", "digits-8x8/0-1",
 		"pretrained/1-1", "pretrained/2-1"} {
 		k := readKept(t, "misses", filepath.FromSlash(run))
-		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+		for _, partition := range bothPartitions {
 			fmt.Fprintf(&b, "| %s | %s |", run, partition)
-			for _, of := range []func(r *experiment.Record) *float64{
+			coverageCells(t, &b, []*keptRun{k}, partition, "FMP", []func(r *experiment.Record) *float64{
 				func(r *experiment.Record) *float64 { return &r.Coverage.Top },
 				func(r *experiment.Record) *float64 { return r.Coverage.Above },
 				func(r *experiment.Record) *float64 { return r.Coverage.Uncertain },
 				func(r *experiment.Record) *float64 { return r.Coverage.Near },
 				func(r *experiment.Record) *float64 { return r.Coverage.Regression },
 				func(r *experiment.Record) *float64 { return r.Coverage.RegressionNear },
-			} {
-				v, ok := clustered(t, []*keptRun{k}, partition, "FMP", of)
-				if !ok {
-					t.Fatalf("%s, %s has no distance of misses", run, partition)
-				}
-				fmt.Fprintf(&b, " %s |", pm(v))
-			}
+			})
 			b.WriteString("\n")
 		}
 	}
@@ -197,15 +200,9 @@ func closedCoverageText(t *testing.T) string {
 		"top class | the class named |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
 	for _, name := range letterSets {
 		k := readKept(t, "intervals", name)
-		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+		for _, partition := range bothPartitions {
 			fmt.Fprintf(&b, "| %s | %s |", name, partition)
-			for _, of := range coverages {
-				v, ok := clustered(t, []*keptRun{k}, partition, "FMP", of)
-				if !ok {
-					t.Fatalf("%s, %s has no coverage", name, partition)
-				}
-				fmt.Fprintf(&b, " %s |", pm(v))
-			}
+			coverageCells(t, &b, []*keptRun{k}, partition, "FMP", coverages)
 			b.WriteString("\n")
 		}
 	}
@@ -213,13 +210,7 @@ func closedCoverageText(t *testing.T) string {
 		k := withOne(t, readKept(t, "closed", name), "closed-"+name)
 		for _, partition := range bothPartitions {
 			fmt.Fprintf(&b, "| %s, FMP-one | %s | - | - |", name, partition)
-			for _, of := range coverages[2:] {
-				v, ok := clustered(t, []*keptRun{k}, partition, "FMP-one", of)
-				if !ok {
-					t.Fatalf("one posterior, %s, %s has no coverage", name, partition)
-				}
-				fmt.Fprintf(&b, " %s |", pm(v))
-			}
+			coverageCells(t, &b, []*keptRun{k}, partition, "FMP-one", coverages[2:])
 			b.WriteString("\n")
 		}
 	}
@@ -238,7 +229,7 @@ func heldOutText(t *testing.T) string {
 	joint := make([]tally, len(others))
 	near := func(r *experiment.Record) *float64 { return &r.Uncertainty.Joint.Near }
 	for _, name := range names {
-		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+		for _, partition := range bothPartitions {
 			nll, _ := clustered(t, runs[name], partition, "FMP",
 				func(r *experiment.Record) *float64 { return &r.NLL })
 			own, _ := clustered(t, runs[name], partition, "FMP", near)
@@ -276,7 +267,7 @@ func heldOutText(t *testing.T) string {
 	for _, name := range names {
 		withRivals := slices.DeleteFunc(slices.Clone(runs[name]),
 			func(k *keptRun) bool { return !slices.Contains(k.config.Methods, "LDA") })
-		for _, partition := range []string{"homogeneous", "dirichlet-0.1"} {
+		for _, partition := range bothPartitions {
 			if len(withRivals) > 0 {
 				rivalsText(t, &b, name, partition, withRivals)
 			}

@@ -114,20 +114,10 @@ func oneText(t *testing.T, rows []oneRow) string {
 				t.Fatalf("%s, alpha %g: %d and %d repeats, want 10", row.name, alpha,
 					len(own[0]), len(tuned[0]))
 			}
-			var d [2]metric.Interval
-			var mean [2]float64
+			d, mean := lessOf(t, own, tuned), [2]float64{stat.Mean(own[0], nil), stat.Mean(own[1], nil)}
 			hold := "-" // not measured for moments
 			if row.gate != "moments" {
 				hold = fmt.Sprintf("%.3f", held(t, one.records, "FMP-one", alpha))
-			}
-			for i := range d {
-				var err error
-				if d[i], err = metric.Paired(own[i], tuned[i], 0.95); err != nil {
-					t.Fatal(err)
-				}
-				for _, v := range own[i] {
-					mean[i] += v / float64(len(own[i]))
-				}
 			}
 			fmt.Fprintf(&b,
 				"| %s | %s | %s | %.4f | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %s |\n",
@@ -147,10 +137,7 @@ func unknownText(t *testing.T) string {
 		run := readKept(t, "one", name)
 		for _, alpha := range []float64{0, 0.1} {
 			own, now := figures(t, run.records, "FMP-one", "shared", alpha), figures(t, run.records, "FMP", "shared", alpha)
-			var d [2]metric.Interval
-			for i := range d {
-				d[i] = must.Get(metric.Paired(own[i], now[i], 0.95))(t)
-			}
+			d := lessOf(t, own, now)
 			nll, joint := stat.Mean(own[0], nil), stat.Mean(own[1], nil)
 			ece := map[string]float64{}
 			for i := range run.records {
@@ -182,10 +169,7 @@ func corporaText(t *testing.T, rows [][2]string) string {
 		for _, alpha := range []float64{0, 0.3} {
 			own := figures(t, with.records, "FMP-one", "shared", alpha)
 			now := figures(t, without.records, "FMP-one", "shared", alpha)
-			var d [2]metric.Interval
-			for i := range d {
-				d[i] = must.Get(metric.Paired(own[i], now[i], 0.95))(t)
-			}
+			d := lessOf(t, own, now)
 			all = append(all, d[0].Mean)
 			nll := stat.Mean(own[0], nil)
 			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f |\n", row,
@@ -195,6 +179,15 @@ func corporaText(t *testing.T, rows [][2]string) string {
 	}
 	fmt.Fprintf(&b, "| all rows | | | | %+.4f | | | |\n", stat.Mean(all, nil))
 	return b.String()
+}
+
+// lessOf are paired differences in NLL and joint NLL.
+func lessOf(t *testing.T, own, other [2][]float64) (d [2]metric.Interval) {
+	t.Helper()
+	for i := range d {
+		d[i] = must.Get(metric.Paired(own[i], other[i], 0.95))(t)
+	}
+	return d
 }
 
 // besideToday is the word for a paired difference: below, a tie, or missed.

@@ -27,8 +27,6 @@ import (
 var (
 	letterSets   = []string{"mnist", "cifar10", "cifar100"}
 	letterTitles = []string{"MNIST", "CIFAR-10", "CIFAR-100"}
-	// of which Figure 2 was run
-	figure2Sets = []string{"mnist", "cifar10", "cifar100"}
 	// of the settings figure2
 	letterMethods = []string{"LANN", "LBNN", "LMP", "ANN", "BNN", "MP", "CANN", "CBNN", "CFMP", "FMP",
 		"FMP-ISAB", "FedCGS", "PRIOR"}
@@ -52,22 +50,11 @@ func readKept(t *testing.T, parts ...string) *keptRun {
 	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("the run %s is not kept; the page of results says how it is made", k.dir)
 	}
-	var err error
-	if k.config, err = experiment.ReadConfig(k.dir); err != nil {
-		t.Fatal(err)
-	}
-	if k.manifest, err = experiment.ReadManifest(k.dir); err != nil {
-		t.Fatal(err)
-	}
-	if k.tuned, err = experiment.ReadTuned(k.dir); err != nil {
-		t.Fatal(err)
-	}
-	if k.records, err = experiment.ReadResults(k.dir); err != nil {
-		t.Fatal(err)
-	}
-	if k.tables, err = report.Tables(k.records, k.manifest); err != nil {
-		t.Fatal(err)
-	}
+	k.config = must.Get(experiment.ReadConfig(k.dir))(t)
+	k.manifest = must.Get(experiment.ReadManifest(k.dir))(t)
+	k.tuned = must.Get(experiment.ReadTuned(k.dir))(t)
+	k.records = must.Get(experiment.ReadResults(k.dir))(t)
+	k.tables = must.Get(report.Tables(k.records, k.manifest))(t)
 	k.differences = map[string][]report.Difference{}
 	return &k
 }
@@ -104,21 +91,35 @@ func (k *keptRun) less(t *testing.T, tab *report.Table, method string) report.Di
 // pair is one method's figures less another's.
 func (k *keptRun) pair(t *testing.T, tab *report.Table, own, other string) report.Difference {
 	t.Helper()
-	ds, ok := k.differences[own]
-	if !ok {
-		var err error
-		if ds, err = report.CompareMethods(k.records, k.manifest, own, false); err != nil {
-			t.Fatal(err)
-		}
-		k.differences[own] = ds
+	if _, ok := k.differences[own]; !ok {
+		k.differences[own] = must.Get(report.CompareMethods(k.records, k.manifest, own, false))(t)
 	}
-	for _, d := range ds {
+	for _, d := range k.differences[own] {
 		if d.Partition == tab.Partition && d.Protocol == tab.Protocol && d.Second == other {
 			return d
 		}
 	}
 	t.Fatalf("%s: %s and %s were not compared", k.dir, own, other)
 	return report.Difference{}
+}
+
+// largest is the largest difference of a figure, times sign, of a method to others in some tables, and
+// which it is.
+func (k *keptRun) largest(t *testing.T, tabs []*report.Table, own string, others []string, sign float64,
+	of func(report.Difference) metric.Interval) (most float64, which string) {
+	t.Helper()
+	most = math.Inf(-1)
+	for _, tab := range tabs {
+		for _, m := range others {
+			if d := of(k.pair(t, tab, own, m)); sign*d.Mean > most {
+				most, which = sign*d.Mean, fmt.Sprintf("%+.4f ± %.4f to %s", d.Mean, d.Half, m)
+				if tab.Alpha > 0 {
+					which += fmt.Sprintf(" at α = %g", tab.Alpha)
+				}
+			}
+		}
+	}
+	return most, which
 }
 
 // verdict is a cell of the table of aims.
@@ -136,25 +137,12 @@ func verdict(met bool, format string, values ...any) string {
 func TestResultsPage(t *testing.T) {
 	closed, figure2 := map[string]*keptRun{}, map[string]*keptRun{}
 	for _, d := range letterSets {
-		closed[d] = readKept(t, "closed", d)
-		if slices.Contains(figure2Sets, d) {
-			figure2[d] = readKept(t, "figure2", d)
-			sameFigures(t, closed[d], figure2[d])
-		}
+		closed[d], figure2[d] = readKept(t, "closed", d), readKept(t, "figure2", d)
+		sameFigures(t, closed[d], figure2[d])
 		for _, k := range []*keptRun{closed[d], figure2[d]} {
-			if k == nil {
-				continue
-			}
-			if k.config.Dataset.Name != d || k.config.Tasks.Labels != "permuted" ||
-				k.config.Seeds < 10 {
-				t.Errorf("%s is of %s, labels %s, %d repeats", k.dir, k.config.Dataset.Name,
-					k.config.Tasks.Labels, k.config.Seeds)
-			}
-			for _, tab := range k.tables {
-				if tab.Repeats != k.config.Seeds {
-					t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition,
-						tab.Repeats, k.config.Seeds)
-				}
+			repeated(t, k)
+			if k.config.Dataset.Name != d || k.config.Tasks.Labels != "permuted" {
+				t.Errorf("%s is of %s, labels %s", k.dir, k.config.Dataset.Name, k.config.Tasks.Labels)
 			}
 		}
 	}
@@ -250,9 +238,6 @@ func alphas(k *keptRun) []float64 { return k.config.Federation.Alpha }
 func figure2Text(t *testing.T, runs map[string]*keptRun) string {
 	var b strings.Builder
 	for i, d := range letterSets {
-		if runs[d] == nil {
-			continue
-		}
 		for _, protocol := range runs[d].config.Protocols() {
 			fmt.Fprintf(&b, "%s, %s settings, ACC / ECE:\n\n| method |", letterTitles[i], protocol)
 			for _, a := range alphas(runs[d]) {
@@ -297,7 +282,7 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 		cell func(k *keptRun, tabs []*report.Table) string) {
 		for _, p := range protocols {
 			line(subject.ReplaceAllString(aim, own), p, runs, func(k *keptRun) string {
-				if k == nil || !slices.Contains(k.config.Protocols(), p) {
+				if !slices.Contains(k.config.Protocols(), p) {
 					return "not run"
 				}
 				var tabs []*report.Table
@@ -350,31 +335,23 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 			return verdict(d.NLL.Mean < 0 && d.ACC.Mean >= -0.01, "NLL %+.3f, ACC %+.4f",
 				d.NLL.Mean, d.ACC.Mean)
 		})
+	oneShot := append([]string{"FedCGS"}, consensus...)
+	ece := func(d report.Difference) metric.Interval { return d.ECE }
+	nll := func(d report.Difference) metric.Interval { return d.NLL }
+	acc := func(d report.Difference) metric.Interval { return d.ACC }
 	each("FMP's ECE the lowest of the one-shot methods, or the difference's interval holds 0", closed,
 		even,
 		func(k *keptRun, tabs []*report.Table) string {
-			worst, name := math.Inf(-1), ""
 			met := true
-			for _, m := range append([]string{"FedCGS"}, consensus...) {
-				d := k.pair(t, tabs[0], own, m)
-				met = met && d.ECE.Lo() <= 0
-				if d.ECE.Mean > worst {
-					worst, name = d.ECE.Mean,
-						fmt.Sprintf("%+.4f ± %.4f to %s", d.ECE.Mean, d.ECE.Half, m)
-				}
+			for _, m := range oneShot {
+				met = met && k.pair(t, tabs[0], own, m).ECE.Lo() <= 0
 			}
+			_, name := k.largest(t, tabs, own, oneShot, 1, ece)
 			return verdict(met, "%s", name)
 		})
 	each("FMP's NLL the best of the one-shot methods", closed, even,
 		func(k *keptRun, tabs []*report.Table) string {
-			worst, name := math.Inf(-1), ""
-			for _, m := range append([]string{"FedCGS"}, consensus...) {
-				d := k.pair(t, tabs[0], own, m)
-				if d.NLL.Mean > worst {
-					worst, name = d.NLL.Mean,
-						fmt.Sprintf("%+.4f ± %.4f to %s", d.NLL.Mean, d.NLL.Half, m)
-				}
-			}
+			worst, name := k.largest(t, tabs, own, oneShot, 1, nll)
 			return verdict(worst <= 0, "%s", name)
 		})
 	each("Dirichlet 0.1: FMP's ACC above CANN's by 0.10", closed, skewed,
@@ -389,40 +366,18 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 		})
 	each("Dirichlet, every α: FMP's ACC the best of the paper's one-shot methods", figure2, alphas,
 		func(k *keptRun, tabs []*report.Table) string {
-			least, name := math.Inf(1), ""
-			for _, tab := range tabs {
-				for _, m := range consensus {
-					if d := k.pair(t, tab, own, m); d.ACC.Mean < least {
-						least, name = d.ACC.Mean,
-							fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ACC.Mean,
-								d.ACC.Half, m, tab.Alpha)
-					}
-				}
-			}
-			return verdict(least >= 0, "%s", name)
+			worst, name := k.largest(t, tabs, own, consensus, -1, acc)
+			return verdict(worst <= 0, "%s", name)
 		})
 	each("Dirichlet, every α: FMP's ECE the lowest of them", figure2, alphas,
 		func(k *keptRun, tabs []*report.Table) string {
-			most, name := math.Inf(-1), ""
-			for _, tab := range tabs {
-				for _, m := range consensus {
-					if d := k.pair(t, tab, own, m); d.ECE.Mean > most {
-						most, name = d.ECE.Mean,
-							fmt.Sprintf("%+.4f ± %.4f to %s at α = %g", d.ECE.Mean,
-								d.ECE.Half, m, tab.Alpha)
-					}
-				}
-			}
-			return verdict(most <= 0, "%s", name)
+			worst, name := k.largest(t, tabs, own, consensus, 1, ece)
+			return verdict(worst <= 0, "%s", name)
 		})
 	if own == "FMP" {
 		line("prior only within 0.05 of chance, throughout", "both", closed, func(k *keptRun) string {
 			far := 0.0
-			tables := k.tables
-			if f := figure2[k.config.Dataset.Name]; f != nil {
-				tables = slices.Concat(tables, f.tables)
-			}
-			for _, tab := range tables {
+			for _, tab := range slices.Concat(k.tables, figure2[k.config.Dataset.Name].tables) {
 				far = max(far, math.Abs(rowOf(t, &tab, "PRIOR").ACC.Mean-tab.Chance))
 			}
 			return verdict(far <= 0.05, "%.4f off at most", far)
@@ -522,8 +477,8 @@ type figure = func(*experiment.Record) (float64, bool)
 
 func recordsOf(t *testing.T, parts ...string) []experiment.Record {
 	t.Helper()
-	rs := must.Get(experiment.ReadResults(filepath.Join(append([]string{"results"}, parts...)...)))(t)
-	return rs
+	return must.Get(experiment.ReadResults(filepath.Join(append([]string{"results"},
+		parts...)...)))(t)
 }
 
 const ablationColumns = " NLL | less %s | joint NLL | less %[1]s | α = 0.1: NLL | less %[1]s | joint NLL | less %[1]s |"

@@ -351,12 +351,7 @@ func TestScopes(t *testing.T) {
 			if scope == "closed" {
 				k = withOne(t, k, "closed-"+n)
 			}
-			for _, tab := range k.tables {
-				if tab.Repeats < 10 || tab.Repeats != k.config.Seeds {
-					t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition,
-						tab.Repeats, k.config.Seeds)
-				}
-			}
+			repeated(t, k)
 			runs = append(runs, k)
 			tables.WriteString(scopeText(t, n, own, k))
 		}

@@ -36,8 +36,7 @@ func schema(t *testing.T) *jsonschema.Schema {
 		doc := must.Get(jsonschema.UnmarshalJSON(f))(t)
 		must.Do(t, c.AddResource("http://cyclonedx.org/schema/"+name, doc))
 	}
-	s := must.Get(c.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json"))(t)
-	return s
+	return must.Get(c.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json"))(t)
 }
 
 // TestSBOM: the bills of materials of both programs are valid CycloneDX, name every module that is

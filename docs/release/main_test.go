@@ -107,8 +107,7 @@ func TestRelease(t *testing.T) {
 
 func glob(t *testing.T, dir string) []string {
 	t.Helper()
-	paths := must.Get(filepath.Glob(filepath.Join(dir, "*")))(t)
-	return paths
+	return must.Get(filepath.Glob(filepath.Join(dir, "*")))(t)
 }
 
 func names(files map[string][]byte) (out []string) {
@@ -122,8 +121,7 @@ func names(files map[string][]byte) (out []string) {
 func gunzip(t *testing.T, data []byte) []byte {
 	t.Helper()
 	z := must.Get(gzip.NewReader(bytes.NewReader(data)))(t)
-	out := must.Get(io.ReadAll(z))(t)
-	return out
+	return must.Get(io.ReadAll(z))(t)
 }
 
 func untar(t *testing.T, data []byte) map[string][]byte {
