@@ -89,8 +89,7 @@ func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 		return nil
 	}
 	data := must.Get(os.ReadFile(out))(t)
-	r := must.Get(federate.DecodeRelease(data, federate.Expect{}))(t)
-	return r
+	return must.Get(federate.DecodeRelease(data, federate.Expect{}))(t)
 }
 
 // moved returns by how much the canary moves the sums.
@@ -238,10 +237,6 @@ func TestOtherTail(t *testing.T) {
 	m.Graph.Nodes[at].Inputs[1] = m.Graph.Nodes[at-2].Inputs[0] // features that are not softened
 	graph := filepath.Join(t.TempDir(), "tail.onnx")
 	must.Do(t, serde.Save(graph, m))
-	var log bytes.Buffer
-	if code := execute(context.Background(),
-		[]string{"compress", "--model", graph, "--client", "a", "-o", filepath.Join(t.TempDir(), "u"),
-			dir}, io.Discard, &log); code != exitUsage || !strings.Contains(log.String(), "want Div") {
-		t.Errorf("exit code %d, %s", code, log.String())
-	}
+	refuses(t, exitUsage, "want Div", "compress", "--model", graph, "--client", "a", "-o",
+		filepath.Join(t.TempDir(), "u"), dir)
 }

@@ -88,11 +88,21 @@ func run(t testing.TB, args ...string) string {
 	return out.String()
 }
 
+// refuses runs the program and wants it to end with an exit code and to say so, and to print nothing.
+func refuses(t testing.TB, want int, says string, args ...string) {
+	t.Helper()
+	var out, log bytes.Buffer
+	code := execute(t.Context(), args, &out, &log)
+	if code != want || !strings.Contains(log.String(), says) || out.Len() > 0 {
+		t.Errorf("fmp-edge %q: exit code %d, printed %q, said %q; want %d and %q", args, code, out.String(),
+			log.String(), want, says)
+	}
+}
+
 func read(t testing.TB, path string) *federate.Upload {
 	t.Helper()
 	data := must.Get(os.ReadFile(path))(t)
-	u := must.Get(federate.Decode(data, federate.Expect{}))(t)
-	return u
+	return must.Get(federate.Decode(data, federate.Expect{}))(t)
 }
 
 // near fails where two sets differ by more than tolerance.
@@ -387,10 +397,7 @@ func TestRefused(t *testing.T) {
 		io.Discard, io.Discard); code != exitInterrupted {
 		t.Errorf("interrupted: exit code %d", code)
 	}
-	if code := execute(context.Background(), []string{"inspect", client + "x"}, io.Discard,
-		io.Discard); code != exitMissing {
-		t.Errorf("inspecting nothing: exit code %d", code)
-	}
+	refuses(t, exitMissing, "", "inspect", client+"x")
 	for _, args := range [][]string{{"help", "compress"}, {"compress", "--help"}} {
 		if s := run(t, args...); !strings.Contains(s, "--max-pixels") {
 			t.Errorf("%v: %s", args, s)
@@ -402,9 +409,7 @@ func TestRefused(t *testing.T) {
 	if s := run(t, "inspect", foreignPath); !strings.Contains(s, "fmp fuse") {
 		t.Errorf("inspecting a foreign model: %s", s)
 	}
-	if code := execute(context.Background(), []string{"crunch"}, io.Discard, io.Discard); code != exitUsage {
-		t.Errorf("an unknown command: exit code %d", code)
-	}
+	refuses(t, exitUsage, "", "crunch")
 }
 
 // classifier writes a classifier behind the shipped client graph of the digits, of heads drawn from
@@ -530,10 +535,7 @@ func TestPredict(t *testing.T) {
 		{exitUsage, []string{"--model", model(t, models.KindClient), dir}},
 		{exitUsage, []string{"--model", c, filepath.Dir(c)}},
 	} {
-		if code := execute(t.Context(), append([]string{"predict"}, k.args...), io.Discard,
-			io.Discard); code != k.code {
-			t.Errorf("%v: exit code %d, want %d", k.args, code, k.code)
-		}
+		refuses(t, k.code, "", append([]string{"predict"}, k.args...)...)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -101,12 +100,7 @@ func TestNoiseIsSpent(t *testing.T) {
 		t.Error(err)
 	}
 	// An upload of the same images, of another program's ledger of both.
-	var log bytes.Buffer
-	if code := execute(context.Background(),
-		[]string{"compress", "--model", privateGraph(t), "--client", "a", "-o", path("upload"),
-			"--ledger", path("spent"), "--epsilon", "1", "--max-epsilon", "1.5", photos}, io.Discard,
-		&log); code != exitUsage ||
-		!strings.Contains(log.String(), "over 2 earlier releases") {
-		t.Errorf("an upload after two reports: exit code %d, %s", code, log.String())
-	}
+	refuses(t, exitUsage, "over 2 earlier releases", "compress", "--model", privateGraph(t),
+		"--client", "a", "-o", path("upload"), "--ledger", path("spent"), "--epsilon", "1",
+		"--max-epsilon", "1.5", photos)
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,11 +39,7 @@ func TestPageRefuses(t *testing.T) {
 				c.args[i] = filepath.Join(out, a)
 			}
 		}
-		var stdout, log bytes.Buffer
-		code := execute(context.Background(), append([]string{"page"}, c.args...), &stdout, &log)
-		if code != c.code || !strings.Contains(log.String(), want) || stdout.Len() > 0 {
-			t.Errorf("%v: exit code %d, %s; want %d and %q", c.args, code, log.String(), c.code, want)
-		}
+		refuses(t, c.code, want, append([]string{"page"}, c.args...)...)
 		if left, err := os.ReadDir(out); err != nil || len(left) > 0 {
 			t.Errorf("%v: left %v, %v", c.args, left, err)
 		}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"math"
@@ -94,20 +92,16 @@ func TestCompressPrivate(t *testing.T) {
 	}
 	// For two servers: a share of the same sums for each, without noise.
 	leader := compress("leader", "--epsilon", "4", "--noise", "two-servers", "--points", "40")
-	data, err := os.ReadFile(filepath.Join(dir, helperFile("leader")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join(dir, helperFile("leader"))))(t)
 	helper := must.Get(federate.DecodeRelease(data, federate.Expect{Model: leader.Model}))(t)
 	scheme := must.Get(leader.Scheme())(t)
 	var check [2]*prio.Checking
 	var messages [2][]byte
 	for i, r := range []*federate.Release{leader, helper} {
-		if check[i], err = scheme.Begin(new(prio.Key), r.Share); err == nil {
-			messages[i], err = check[i].Message()
-		}
-		if err != nil || r.Share.Server != i {
-			t.Fatal(r.Share.Server, err)
+		check[i] = must.Get(scheme.Begin(new(prio.Key), r.Share))(t)
+		messages[i] = must.Get(check[i].Message())(t)
+		if r.Share.Server != i {
+			t.Fatal(r.Share.Server)
 		}
 	}
 	total := [2]*prio.Sum{scheme.NewSum(), scheme.NewSum()}
@@ -137,12 +131,7 @@ func TestCompressPrivate(t *testing.T) {
 			"--points", "30"},
 		"points is 0": {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
 	} {
-		var out, log bytes.Buffer
-		if code := execute(context.Background(), append(append([]string{"compress"}, source...), args...),
-			&out, &log); code != exitUsage ||
-			!strings.Contains(log.String(), want) {
-			t.Errorf("%v: exit code %d, %s; want one that says %q", args, code, log.String(), want)
-		}
+		refuses(t, exitUsage, want, append(append([]string{"compress"}, source...), args...)...)
 		if _, err := os.Stat(filepath.Join(dir, "no")); err == nil {
 			t.Error("something was written")
 		}

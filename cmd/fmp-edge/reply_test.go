@@ -80,12 +80,7 @@ func TestReplyAfter(t *testing.T) {
 		"allowed are 2s to 24h": {"--model", privateGraph(t), "--epsilon", "1", "--reply-after", "25h"},
 		"would be a plain one":  {"--model", model(t, "client"), "--reply-after", "10s"},
 	} {
-		var log bytes.Buffer
-		code := execute(t.Context(),
-			append([]string{"compress", "--client", "a", "-o", filepath.Join(source, "u"), source},
-				args...), io.Discard, &log)
-		if code != exitUsage || !strings.Contains(log.String(), want) {
-			t.Errorf("%v: exit code %d, %s; want %q", args, code, log.String(), want)
-		}
+		refuses(t, exitUsage, want, append([]string{"compress", "--client", "a", "-o",
+			filepath.Join(source, "u"), source}, args...)...)
 	}
 }

@@ -25,8 +25,7 @@ func TestSignedBy(t *testing.T) {
 	sign := func(key, model string) []byte {
 		t.Helper()
 		k := must.Get(signature.LoadPrivate(at(key)))(t)
-		data := must.Get(signature.Sign(k, model, nil))(t)
-		return data
+		return must.Get(signature.Sign(k, model, nil))(t)
 	}
 	im, labels := blobs(10)
 	images, _ := folder(t, im, labels)

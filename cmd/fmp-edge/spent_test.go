@@ -155,18 +155,12 @@ func TestSpent(t *testing.T) {
 		!strings.Contains(s, "5 images") {
 		t.Errorf("explained: %s", s)
 	}
-	if code := execute(context.Background(),
-		[]string{"compress", "--model", graph, "--client", "a", "-o", path("none"), "--epsilon", "1",
-			"--calibrate", "2", photos}, io.Discard, io.Discard); code != exitUsage {
-		t.Errorf("calibration points of a private round: exit code %d", code)
-	}
+	refuses(t, exitUsage, "", "compress", "--model", graph, "--client", "a", "-o", path("none"),
+		"--epsilon", "1", "--calibrate", "2", photos)
 	if s := run(t, "inspect", "--explain", plain); !strings.Contains(s, "the mean of 32 numbers") {
 		t.Errorf("explained: %s", s)
 	}
-	if code := execute(context.Background(), []string{"inspect", "--explain", "--json", plain},
-		io.Discard, io.Discard); code != exitUsage {
-		t.Error("two formats at once")
-	}
+	refuses(t, exitUsage, "", "inspect", "--explain", "--json", plain)
 }
 
 // TestSpentTwoServers: both shares of an upload that was made are given again.

@@ -62,8 +62,7 @@ func photographs(t *testing.T) (dir string, paths []string, read func(string) ([
 
 func graph(t *testing.T) []byte {
 	t.Helper()
-	data := must.Get(os.ReadFile(assetstest.File(t, "digits", models.KindClient)))(t)
-	return data
+	return must.Get(os.ReadFile(assetstest.File(t, "digits", models.KindClient)))(t)
 }
 
 // ask calls a method and reads its answer; it fails unless the error holds what is wanted, none
@@ -162,8 +161,7 @@ func TestExtractorOfAnother(t *testing.T) {
 			w.F32()[i] *= by
 		}
 		m.Graph.Initializers["stem/conv/weight"] = w
-		data := must.Get(serde.Marshal(m))(t)
-		return data
+		return must.Get(serde.Marshal(m))(t)
 	}
 	unread := &request{read: func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }}
 	s := &session{round: &wire.Description{ServerKey: "one", MaxPoints: 1000, MaxBytes: 1 << 20}}
@@ -303,8 +301,7 @@ func TestReceipt(t *testing.T) {
 		GraphBytes: int64(len(data)),
 		MaxPoints:  100, MaxBytes: 1 << 20, Precisions: []string{"int8"}, ServerKey: key(server)}
 	list := func(d wire.Description) []byte {
-		text := must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{d}}))(t)
-		return text
+		return must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{d}}))(t)
 	}
 	s := &session{}
 	about, _ := ask(t, s, "round", nil, &request{data: list(d)}, "")

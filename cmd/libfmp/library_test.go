@@ -46,8 +46,7 @@ func (s *site) run(program string, args ...string) []byte {
 
 func (s *site) read(name string) []byte {
 	s.Helper()
-	data := must.Get(os.ReadFile(s.path(name)))(s)
-	return data
+	return must.Get(os.ReadFile(s.path(name)))(s)
 }
 
 // newSite builds library and programs, and plays a round of one client.
