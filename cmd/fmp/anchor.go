@@ -46,7 +46,6 @@ func newAnchorCommand() *cobra.Command {
 	cfg := option.Default[anchorSettings]()
 	var graph, out string
 	var each int
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "anchor",
 		Short: "Make an anchor: an upload of images that the server knows, by which clients are judged",
@@ -61,18 +60,15 @@ the one that comes with the program. fmp-edge compress makes an anchor of a fold
   fmp anchor --dataset cifar10 --client-graph client.onnx --images 20 -o anchor.upload`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases)
+	bindSettings(cmd, &cfg, runAliases)
 	f := cmd.Flags()
 	f.StringVar(&graph, "client-graph", "",
 		"client `GRAPH` of the round (default: the one that comes with the program for the data set)")
 	f.IntVar(&each, "images", 10, "images of each class")
 	f.StringVarP(&out, "output", "o", "anchor.upload", "`FILE` to write")
 	outputs.Files(f, "output")
-	f.BoolVar(&asJSON, "json", false, "print what was made as JSON")
+	jsonFlag(cmd, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if each < 1 || each > mostAnchor {
 			return usageErrorf("anchor: --images %d; allowed are 1 to %d", each, mostAnchor)
 		}
@@ -88,7 +84,7 @@ the one that comes with the program. fmp-edge compress makes an anchor of a fold
 			return err
 		}
 		res := anchorMade{Output: out, Bytes: len(data), Model: u.Model, N: u.N}
-		return say(cmd.OutOrStdout(), asJSON, res,
+		return say(cmd, res,
 			"anchor: %s (%d bytes), %d images behind the client graph %.12s\n", out, res.Bytes,
 			res.N, res.Model)
 	}

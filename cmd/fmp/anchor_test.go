@@ -19,18 +19,9 @@ import (
 func TestAnchorCommand(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "anchor.upload")
-	if code, _, stderr := runFMP(t, "anchor", "--dataset", "digits", "--seed", "1", "-o", out); code != 0 {
-		t.Fatal(stderr)
-	}
-	read := func(data []byte, err error) *federate.Upload {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		u := must.Get(federate.Decode(data, federate.Expect{}))(t)
-		return u
-	}
-	got, want := read(os.ReadFile(out)), read(assets.Anchor("digits"))
+	ran(t, "anchor", "--dataset", "digits", "--seed", "1", "-o", out)
+	got := decoded(t, out)
+	want := must.Get(federate.Decode(must.Get(assets.Anchor("digits"))(t), federate.Expect{}))(t)
 	if got.Model != want.Model || got.N != want.N || len(got.Points.Z) != len(want.Points.Z) {
 		t.Fatalf("%d images in %d numbers; want %d and %d", got.N, len(got.Points.Z), want.N,
 			len(want.Points.Z))

@@ -89,7 +89,6 @@ bits are a lower bound, by a linear decoder.`
 
 func newAuditCommand() *cobra.Command {
 	var o audit.Options
-	var asJSON bool
 	var t attacks
 	cmd := &cobra.Command{
 		Use: "audit RUN",
@@ -104,7 +103,7 @@ func newAuditCommand() *cobra.Command {
 		Args: exactArgs("RUN"),
 	}
 	cfg := option.Default[engineSettings]()
-	s := bindSettings(cmd, &cfg, engineAliases)
+	bindSettings(cmd, &cfg, engineAliases)
 	cmd.Flags().IntVar(&o.Rounds, "rounds", 20, "rounds that are drawn and attacked, 1 to 10000")
 	cmd.Flags().IntVar(&o.Points, "points", 0,
 		"images per client in rounds without noise; 0 takes the run's own")
@@ -116,11 +115,8 @@ func newAuditCommand() *cobra.Command {
 		"fixed time to a reply in these runs, 1.1s to a minute")
 	cmd.Flags().StringVar(&t.server, "server", "",
 		"extractor audits the extractors of a malicious server, and nothing else")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if o.Rounds < 1 || o.Rounds > 10_000 {
 			return usageErrorf("--rounds is %d; allowed are 1 to 10000", o.Rounds)
 		}
@@ -138,15 +134,11 @@ func newAuditCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), out)
-		}
-		var b strings.Builder
-		for i := range out {
-			out[i].print(&b)
-		}
-		_, err = fmt.Fprint(cmd.OutOrStdout(), b.String())
-		return err
+		return tell(cmd, out, func(b *strings.Builder) {
+			for i := range out {
+				out[i].print(b)
+			}
+		})
 	}
 	return cmd
 }

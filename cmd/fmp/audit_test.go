@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,27 +19,16 @@ func TestAudit(t *testing.T) {
 	}
 	emptyCache(t)
 	dir := filepath.Join(t.TempDir(), "run")
-	ok := func(args ...string) string {
-		t.Helper()
-		code, out, log := runFMP(t, args...)
-		if code != exitOK {
-			t.Fatalf("fmp %v: exit code %d: %s", args, code, log)
-		}
-		return out
-	}
-	ok("run", "--dataset.test", "1000", "--seeds", "1", "--clients", "8", "--points", "10",
+	ran(t, "run", "--dataset.test", "1000", "--seeds", "1", "--clients", "8", "--points", "10",
 		"--methods", "FMP,FMP-DP", "--privacy.epsilon", "8", "--scores.coverage=false", "--out", dir,
 		"--keep-models")
-	if code, _, _ := runFMP(t, "audit", filepath.Dir(dir)); code != exitMissing {
-		t.Errorf("the audit of a folder that is no run: exit code %d", code)
-	}
+	refused(t, exitMissing, "", "audit", filepath.Dir(dir))
 	_, f := must.Get2(models.Load(filepath.Join(dir, "models", "homogeneous-shared-FMP-DP.onnx")))(t)
 	if o, err := models.ReadOrigin(f); err != nil ||
 		!strings.Contains(string(o.Private), `"epsilon":8`) {
 		t.Errorf("origin %+v, %v", o, err)
 	}
-	var out []audited
-	must.Do(t, json.Unmarshal([]byte(ok("audit", dir, "--rounds", "5", "--json")), &out))
+	out := answer[[]audited](t, "audit", dir, "--rounds", "5", "--json")
 	a := out[0]
 	if len(a.Parts) == 0 || a.Parts[0].AUC < 0.7 || a.Private == nil || a.Private.AUC < 0.55 ||
 		a.Private.AUC > 0.95 {
@@ -53,9 +41,7 @@ func TestAudit(t *testing.T) {
 	file := filepath.Join(dir, experiment.RunFile)
 	changed := strings.Replace(string(must.Get(os.ReadFile(file))(t)), m.Data["images"], "another", 1)
 	must.Do(t, os.WriteFile(file, []byte(changed), 0o600))
-	if code, _, log := runFMP(t, "audit", dir, "--rounds", "1"); code != exitUsage || !strings.Contains(log, ": images;") {
-		t.Errorf("the audit of a run of other images: exit code %d: %s", code, log)
-	}
+	refused(t, exitUsage, ": images;", "audit", dir, "--rounds", "1")
 }
 
 // TestSameSources: a run is attacked behind its own images and models alone; of the program's own
@@ -102,36 +88,23 @@ func TestAuditServer(t *testing.T) {
 	}
 	emptyCache(t)
 	dir := filepath.Join(t.TempDir(), "run")
-	for _, args := range [][]string{
-		{"run", "--dataset.test", "200", "--seeds", "1", "--clients", "2", "--points",
-			"10", "--methods", "FMP,FMP-DP", "--privacy.epsilon", "2", "--privacy.noise", "local",
-			"--scores.coverage=false", "--out", dir},
-		{"audit", dir, "--rounds", "20", "--json"},
-	} {
-		code, text, log := runFMP(t, args...)
-		if code != exitOK {
-			t.Fatalf("fmp %v: exit code %d: %s", args, code, log)
-		}
-		if args[0] == "run" {
+	ran(t, "run", "--dataset.test", "200", "--seeds", "1", "--clients", "2", "--points", "10", "--methods",
+		"FMP,FMP-DP", "--privacy.epsilon", "2", "--privacy.noise", "local", "--scores.coverage=false", "--out", dir)
+	out := answer[[]audited](t, "audit", dir, "--rounds", "20", "--json")
+	refused := 0
+	for _, c := range out[0].Server {
+		if c.Refused != "" {
+			refused++
 			continue
 		}
-		var out []audited
-		must.Do(t, json.Unmarshal([]byte(text), &out))
-		refused := 0
-		for _, c := range out[0].Server {
-			if c.Refused != "" {
-				refused++
-				continue
-			}
-			if c.Moved > 1 || c.Epsilon > 2 || c.AUC > c.TheoryAUC+0.03 || c.Releases != 1000 {
-				t.Errorf("%+v", c)
-			}
+		if c.Moved > 1 || c.Epsilon > 2 || c.AUC > c.TheoryAUC+0.03 || c.Releases != 1000 {
+			t.Errorf("%+v", c)
 		}
-		if len(out[0].Server) != 7 || refused != 3 {
-			t.Errorf("%d attacks, %d refused: %+v", len(out[0].Server), refused, out[0].Server)
-		}
-		if best := out[0].Server[1]; best.Moved < 0.95 || best.AUC < best.TheoryAUC-0.05 {
-			t.Errorf("the strongest attack that is allowed shows little: %+v", best)
-		}
+	}
+	if len(out[0].Server) != 7 || refused != 3 {
+		t.Errorf("%d attacks, %d refused: %+v", len(out[0].Server), refused, out[0].Server)
+	}
+	if best := out[0].Server[1]; best.Moved < 0.95 || best.AUC < best.TheoryAUC-0.05 {
+		t.Errorf("the strongest attack that is allowed shows little: %+v", best)
 	}
 }

@@ -26,7 +26,6 @@ type benchedModel struct {
 
 func newBenchCommand() *cobra.Command {
 	var seconds float64
-	var asJSON bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -41,15 +40,12 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 	}
 	aliases := maps.Clone(hardwareAliases)
 	aliases["dataset"] = "dataset.name"
-	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.name")
+	bindSettings(cmd, &cfg, aliases, "engine.", "dataset.name")
 	flags := cmd.Flags()
 	flags.Float64Var(&seconds, "seconds", 1,
 		"how long to measure each model on each engine, 0.01 to 600")
-	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if !(seconds >= 0.01 && seconds <= 600) {
 			return usageErrorf("--seconds is %v; allowed are 0.01 to 600", seconds)
 		}
@@ -89,10 +85,7 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 			b.compare()
 			out = append(out, b)
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), out)
-		}
-		return printBench(cmd.OutOrStdout(), cfg.Dataset.Name, out)
+		return show(cmd, out, func(w io.Writer) error { return printBench(w, cfg.Dataset.Name, out) })
 	}
 	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchPhotosCommand(),
 		newBenchRoundCommand(), newBenchServeCommand(), newBenchSetsCommand(),

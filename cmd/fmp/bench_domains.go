@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -47,7 +45,7 @@ setting, strength and temperature that are best on the test images.`
 
 func newBenchDomainsCommand() *cobra.Command {
 	var alpha float64
-	var asJSON, closedForm bool
+	var closedForm bool
 	family := domains.Families[0].Name
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
@@ -63,18 +61,14 @@ func newBenchDomainsCommand() *cobra.Command {
 	for _, f := range domains.Families {
 		names = append(names, f.Name)
 	}
-	aliases := maps.Clone(runAliases)
-	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.",
+	bindSettings(cmd, &cfg, runAliases, "engine.", "dataset.", "corpus.", "extractor.", "open.",
 		"federation.points", "federation.calibration", "conjugate.", "seeds", "seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.StringVar(&family, "domains", family, "domains of clients: "+suggest.Or(names...))
 	f.BoolVar(&closedForm, "closed-form", false, closedFormHelp)
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if !(alpha >= 0 && alpha <= 1000) {
 			return usageErrorf("bench domains: --alpha is %v; allowed are 0 to 1000", alpha)
 		}
@@ -100,25 +94,22 @@ func newBenchDomainsCommand() *cobra.Command {
 					Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), asJSON, res, res.print)
+			return tell(cmd, res, res.print)
 		})
 	}
 	return cmd
 }
 
-func (r *measuredDomains) print(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b,
+func (r *measuredDomains) print(b *strings.Builder) {
+	fmt.Fprintf(b,
 		"%s, %s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n%-40s %8s %8s %8s %8s\n",
 		r.Dataset, r.Family, r.Points, r.Alpha, r.Repeats, "", "known domain",
 		"unknown kind", "", "ACC", "NLL", "ACC", "NLL")
 	for _, row := range r.Rows {
-		fmt.Fprintf(&b, "%-40s %8.3f %8.3f", row.Name, row.Known.ACC, row.Known.NLL)
+		fmt.Fprintf(b, "%-40s %8.3f %8.3f", row.Name, row.Known.ACC, row.Known.NLL)
 		if row.Unknown != nil {
-			fmt.Fprintf(&b, " %8.3f %8.3f", row.Unknown.ACC, row.Unknown.NLL)
+			fmt.Fprintf(b, " %8.3f %8.3f", row.Unknown.ACC, row.Unknown.NLL)
 		}
 		b.WriteByte('\n')
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

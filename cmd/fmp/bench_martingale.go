@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"maps"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,7 +23,6 @@ type measuredPaths struct {
 
 func newBenchMartingaleCommand() *cobra.Command {
 	var res measuredPaths
-	var asJSON bool
 	o := martingale.Options{Test: 500}
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
@@ -43,7 +40,7 @@ temperature. Spread is the standard deviation over paths, and of the method's ow
   fmp bench martingale --dataset cifar10 --alpha 0.1 --paths 100 --batches 20 --json`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, maps.Clone(runAliases), "engine.", "dataset.", "corpus.",
+	bindSettings(cmd, &cfg, runAliases, "engine.", "dataset.", "corpus.",
 		"extractor.", "federation.clients", "federation.points", "predictor.", "embedding.",
 		"seeds", "seed")
 	f := cmd.Flags()
@@ -54,11 +51,8 @@ temperature. Spread is the standard deviation over paths, and of the method's ow
 	f.IntVar(&o.Batch, "batch", 50, "draws of a batch, 1 to 1000")
 	f.Float64Var(&o.L2, "l2", 1,
 		"penalty of the fits to points, in units of the objective; above 0 to 1e6")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if !(res.Alpha >= 0 && res.Alpha <= 1000) || o.Paths < 2 || o.Paths > 1000 || o.Batches < 1 ||
 			o.Batches > 100 || o.Batch < 1 ||
 			o.Batch > 1000 || !(o.L2 > 0 && o.L2 <= 1e6) {
@@ -78,25 +72,22 @@ temperature. Spread is the standard deviation over paths, and of the method's ow
 			if res.Rows, err = martingale.Run(cmd.Context(), p, o); err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), asJSON, res, res.print)
+			return tell(cmd, res, res.print)
 		})
 	}
 	return cmd
 }
 
-func (r *measuredPaths) print(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d clients of %d images, alpha %g, %d repeats, %d paths\n", r.Dataset,
+func (r *measuredPaths) print(b *strings.Builder) {
+	fmt.Fprintf(b, "%s, %d clients of %d images, alpha %g, %d repeats, %d paths\n", r.Dataset,
 		r.Clients, r.Points, r.Alpha, r.Repeats, r.Paths)
 	for _, row := range r.Rows {
-		fmt.Fprintf(&b, "%-10s %6s %12s %19s %8s %8s\n", row.Method, "drawn", "probability", "drift",
+		fmt.Fprintf(b, "%-10s %6s %12s %19s %8s %8s\n", row.Method, "drawn", "probability", "drift",
 			"moved", "spread")
 		for _, s := range row.Steps {
-			fmt.Fprintf(&b, "%-10s %6.0f %12.4f %+9.4f +- %.4f %8.4f %8.4f\n", "",
+			fmt.Fprintf(b, "%-10s %6.0f %12.4f %+9.4f +- %.4f %8.4f %8.4f\n", "",
 				s.Drawn, s.Probability, s.Drift, s.DriftError, s.Moved, s.Spread)
 		}
-		fmt.Fprintf(&b, "%-10s %59s %8.4f\n", "", "its own samples", row.Spread)
+		fmt.Fprintf(b, "%-10s %59s %8.4f\n", "", "its own samples", row.Spread)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

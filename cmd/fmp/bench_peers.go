@@ -31,7 +31,6 @@ type peerResult struct {
 func newBenchPeersCommand() *cobra.Command {
 	var folder, only string
 	var runs, before int
-	var asJSON bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "peers",
@@ -52,7 +51,7 @@ graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
   fmp bench peers --runs 15 --json`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, nil, "engine.library", "dataset.dir")
+	bindSettings(cmd, &cfg, nil, "engine.library", "dataset.dir")
 	flags := cmd.Flags()
 	flags.StringVar(&folder, "peers", "bench/peers",
 		"`FOLDER` of the other programs' scripts and virtual environment")
@@ -60,11 +59,8 @@ graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 	flags.IntVar(&runs, "runs", bench.MinRuns, fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
 	flags.IntVar(&before, "before", 0, fmt.Sprintf("runs of a program, one after the other, before each that is "+
 		"measured, 0 to %d", bench.MaxBefore))
-	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if err := bench.CheckRuns(runs, before); err != nil {
 			return usageError(fmt.Errorf("--runs and --before: %w", err))
 		}
@@ -95,14 +91,14 @@ graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
 		for i, w := range works {
 			r, err := b.Measure(cmd.Context(), w, runs, before)
 			out.Works = append(out.Works, peerResult{w.Name, r})
-			if err == nil && !asJSON {
+			if err == nil && !wantsJSON(cmd) {
 				err = out.Works[i].print(cmd.OutOrStdout(), wide, i == 0)
 			}
 			if err != nil {
 				return err
 			}
 		}
-		return say(cmd.OutOrStdout(), asJSON, out,
+		return say(cmd, out,
 			"\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n",
 			out.Runs, out.Go, out.Instructions)
 	}

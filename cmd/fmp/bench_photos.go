@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,7 +21,6 @@ type photosReport struct {
 func newBenchPhotosCommand() *cobra.Command {
 	var r photosReport
 	var megapixels []float64
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "photos",
 		Short: "Measure photographs on their way from a file to a model's pixels: time against " +
@@ -42,7 +40,7 @@ pixels says how many of the photograph's one decoded pixel covers (docs/edge.md)
 	f.IntVar(&r.Size, "size", 224, "height and width of the model's images, 1 to 4096")
 	f.StringVar(&r.Resize, "resize", "stretch", "`WAY` to resize: stretch, crop, crop:SHARE or pad")
 	f.IntVar(&r.Runs, "runs", bench.MinRuns, fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		resize, err := imagefile.ParseResize(r.Resize)
 		if err != nil {
@@ -68,23 +66,20 @@ pixels says how many of the photograph's one decoded pixel covers (docs/edge.md)
 		if r.Photos, err = bench.Photos(cmd.Context(), fit, megapixels, r.Runs, report); err != nil {
 			return fmt.Errorf("bench photos: %w", err)
 		}
-		return show(cmd.OutOrStdout(), asJSON, r, r.print)
+		return tell(cmd, r, r.print)
 	}
 	return cmd
 }
 
-func (r photosReport) print(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "to %d x %d pixels (%s), milliseconds of the processor, medians of %d runs\n",
+func (r photosReport) print(b *strings.Builder) {
+	fmt.Fprintf(b, "to %d x %d pixels (%s), milliseconds of the processor, medians of %d runs\n",
 		r.Size, r.Size, r.Resize, r.Runs)
-	fmt.Fprintf(&b, "%10s %12s %6s %10s %8s %8s %8s %8s\n", "megapixels", "size", "format", "bytes",
+	fmt.Fprintf(b, "%10s %12s %6s %10s %8s %8s %8s %8s\n", "megapixels", "size", "format", "bytes",
 		"pixels", "decode", "resize", "all")
 	for _, p := range r.Photos {
-		fmt.Fprintf(&b, "%10.3g %12s %6s %10d %8s %8.1f %8.1f %8.1f\n", p.Megapixels,
+		fmt.Fprintf(b, "%10.3g %12s %6s %10d %8s %8.1f %8.1f %8.1f\n", p.Megapixels,
 			fmt.Sprintf("%d x %d", p.Width, p.Height), p.Format, p.Bytes,
 			fmt.Sprintf("%g x %g", p.Covers[0], p.Covers[1]), p.Decode.Median,
 			p.Resize.Median, p.All.Median)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

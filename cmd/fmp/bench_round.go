@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -70,7 +69,7 @@ func errNoClosedForm(command string) error {
 func newBenchRoundCommand() *cobra.Command {
 	var alpha float64
 	var bad, test int
-	var asJSON, colluders, closedForm bool
+	var colluders, closedForm bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "round",
@@ -83,8 +82,7 @@ func newBenchRoundCommand() *cobra.Command {
     --set open.model=open.onnx`,
 		Args: noArgs,
 	}
-	aliases := maps.Clone(runAliases)
-	s := bindSettings(cmd, &cfg, aliases, "engine.", "dataset.", "corpus.", "extractor.", "open.",
+	bindSettings(cmd, &cfg, runAliases, "engine.", "dataset.", "corpus.", "extractor.", "open.",
 		"federation.clients", "federation.points", "federation.calibration", "conjugate.", "seeds", "seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
@@ -93,11 +91,8 @@ func newBenchRoundCommand() *cobra.Command {
 	f.BoolVar(&colluders, "colluders", false,
 		"measure rounds of which 10 to 50% of the clients collude")
 	f.BoolVar(&closedForm, "closed-form", false, closedFormHelp)
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		cfg.Methods = []string{"FMP"}
 		if colluders {
 			bad = 1 // of them it makes rounds of its own
@@ -128,7 +123,7 @@ func newBenchRoundCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return say(cmd.OutOrStdout(), asJSON, res, "%s", res.text())
+			return say(cmd, res, "%s", res.text())
 		})
 	}
 	return cmd

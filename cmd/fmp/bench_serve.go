@@ -80,7 +80,7 @@ const benchRound = 1
 
 func newBenchServeCommand() *cobra.Command {
 	var clients, parallel, workers int
-	var sync, pool, two, asJSON bool
+	var sync, pool, two bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Measure fmp serve: signed uploads a second, their latency, memory, restart",
@@ -109,7 +109,7 @@ once the two have checked its proof.`,
 	f.BoolVar(&two, "two-servers", false, "a private round with two servers")
 	f.IntVar(&workers, "workers", 0, "leave the adding up to that many fmp worker --merge, 1 to 64, "+
 		"and wait for the classifier; 0: to none")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if clients < 1 || clients > 200_000 || parallel < 1 || parallel > 1024 {
 			return usageErrorf(
@@ -130,31 +130,25 @@ once the two have checked its proof.`,
 		if err := res.measure(cmd.Context(), dir, two, pool); err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), res)
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(),
-			"uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent "+
+		return tell(cmd, res, func(b *strings.Builder) {
+			fmt.Fprintf(b, "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent "+
 				"again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f "+
 				"MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9 until ready, "+
 				"nothing lost\n", res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond,
-			res.Again, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
-		if err == nil && two {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(),
-				"helper:   %d bytes of each client, %.0f MiB; a client makes its two shares in %.1f ms\n",
-				res.HelperBytes, res.MemoryHelper, res.ShareMS)
-		}
-		if err == nil && pool {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(),
-				"pooling:  %.1f s (%.1f s of processors), at most %.0f MiB, %.0f MiB after it\n",
-				res.PoolSeconds, res.PoolCPU, res.MemoryPeak, res.MemoryPooled)
-		}
-		if err == nil && workers > 0 {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(),
-				"workers:  %d, %.1f s of processors, at most %.0f MiB each\n", workers, res.WorkersCPU,
-				res.MemoryWorker)
-		}
-		return err
+				res.Again, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
+			if two {
+				fmt.Fprintf(b, "helper:   %d bytes of each client, %.0f MiB; a client makes its two shares in "+
+					"%.1f ms\n", res.HelperBytes, res.MemoryHelper, res.ShareMS)
+			}
+			if pool {
+				fmt.Fprintf(b, "pooling:  %.1f s (%.1f s of processors), at most %.0f MiB, %.0f MiB after it\n",
+					res.PoolSeconds, res.PoolCPU, res.MemoryPeak, res.MemoryPooled)
+			}
+			if workers > 0 {
+				fmt.Fprintf(b, "workers:  %d, %.1f s of processors, at most %.0f MiB each\n", workers,
+					res.WorkersCPU, res.MemoryWorker)
+			}
+		})
 	}
 	return cmd
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -31,7 +29,7 @@ type measuredSets struct {
 
 func newBenchSetsCommand() *cobra.Command {
 	var res measuredSets
-	var asJSON, falsePoints bool
+	var falsePoints bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "sets",
@@ -54,18 +52,15 @@ survive none; they are scored on new images of the honest clients.`,
   fmp bench sets --dataset cifar10 --points 200 --false`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, maps.Clone(runAliases), "engine.", "dataset.", "corpus.",
+	bindSettings(cmd, &cfg, runAliases, "engine.", "dataset.", "corpus.",
 		"extractor.", "federation.clients", "federation.points",
 		"conjugate.", "seeds", "seed")
 	f := cmd.Flags()
 	f.Float64Var(&res.Alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.Float64Var(&res.Level, "level", 0.9, "probability with which a set holds the class, 0.5 to 0.999")
 	f.BoolVar(&falsePoints, "false", false, "measure rounds in which clients send false calibration points")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if !(res.Alpha >= 0 && res.Alpha <= 1000) || !(res.Level >= 0.5 && res.Level <= 0.999) {
 			return usageErrorf(
 				"bench sets: --alpha is %v and --level %v; allowed are 0 to 1000, and 0.5 to 0.999",
@@ -95,36 +90,32 @@ survive none; they are scored on new images of the honest clients.`,
 			if err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), asJSON, res, res.print)
+			return tell(cmd, res, res.print)
 		})
 	}
 	return cmd
 }
 
-func (r *measuredSets) print(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d clients of %d images, alpha %g, %d repeats, sets of %g\n", r.Dataset,
+func (r *measuredSets) print(b *strings.Builder) {
+	fmt.Fprintf(b, "%s, %d clients of %d images, alpha %g, %d repeats, sets of %g\n", r.Dataset,
 		r.Clients, r.Points, r.Alpha, r.Repeats, r.Level)
 	if r.False != nil {
-		r.printFalse(&b)
-		_, err := io.WriteString(w, b.String())
-		return err
+		r.printFalse(b)
+		return
 	}
-	fmt.Fprintf(&b, "%-52s %8s %8s %8s %8s %8s %8s %12s\n", "", "repeats", "alike", "held", "equal",
+	fmt.Fprintf(b, "%-52s %8s %8s %8s %8s %8s %8s %12s\n", "", "repeats", "alike", "held", "equal",
 		"least", "size", "regression's")
 	for _, row := range r.Rows {
 		name := fmt.Sprintf("%d points each, %s, %s", row.Calibrate, row.Sets, row.Score)
 		m := row.FMP
 		if m.Repeats == 0 {
-			fmt.Fprintf(&b, "%-52s %8d\n", name, 0)
+			fmt.Fprintf(b, "%-52s %8d\n", name, 0)
 			continue
 		}
-		fmt.Fprintf(&b, "%-52s %8d %8.3f %8.3f %8.3f %8.3f %8.2f %12.2f\n", name, m.Repeats, m.Alike,
+		fmt.Fprintf(b, "%-52s %8d %8.3f %8.3f %8.3f %8.3f %8.2f %12.2f\n", name, m.Repeats, m.Alike,
 			m.Held, m.Equal, slices.Min(m.Classes), m.Size,
 			row.Regression.Size)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // printFalse writes the rows of false calibration points.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -85,7 +84,6 @@ The same images let fmp predict --error R answer only as many images as keep the
 
 func newCalibrateCommand() *cobra.Command {
 	var r calibration
-	var asJSON bool
 	var images imageFlags
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
@@ -100,7 +98,7 @@ func newCalibrateCommand() *cobra.Command {
   fmp predict calibrated.onnx photos/ --error 0.05`,
 		Args: exactArgs("a CLASSIFIER", "IMAGES"),
 	}
-	s := bindSettings(cmd, &cfg, engineAliases)
+	bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
 	fl := cmd.Flags()
 	fl.StringVarP(&r.File, "out", "o", "", "classifier to write")
@@ -110,12 +108,9 @@ func newCalibrateCommand() *cobra.Command {
 	fl.StringVar(&r.scale, "scaling", scaleAuto,
 		"calibration of the probabilities: auto, none (as they are), or at most temperature, "+
 			"vector or matrix")
-	fl.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	outputs.Files(cmd.Flags(), "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if r.File == "" {
 			return usageErrorf("--out is not given; name the classifier to write")
 		}
@@ -148,7 +143,7 @@ func newCalibrateCommand() *cobra.Command {
 		if err := r.write(args[0], c.Manifest.Digest, sets); err != nil {
 			return err
 		}
-		return show(cmd.OutOrStdout(), asJSON, r, r.print)
+		return tell(cmd, r, r.print)
 	}
 	return cmd
 }
@@ -310,33 +305,30 @@ func held(byClass bool, proportions []float64) string {
 	return "drawn like these"
 }
 
-func (r *calibration) print(w io.Writer) error {
+func (r *calibration) print(b *strings.Builder) {
 	var sizes []string
 	for _, k := range conformal.Scores {
 		sizes = append(sizes, fmt.Sprintf("%.2f classes with score %s", r.MeanSize[k], k))
 	}
-	var b strings.Builder
-	r.printScaling(&b)
-	fmt.Fprintf(&b, "%s: sets of %v%% from %d images, score %s\n", r.File, 100*r.Level,
+	r.printScaling(b)
+	fmt.Fprintf(b, "%s: sets of %v%% from %d images, score %s\n", r.File, 100*r.Level,
 		r.Images, r.Score)
-	fmt.Fprintf(&b, "A set of a new image %s holds its class with a probability of at least %v, "+
+	fmt.Fprintf(b, "A set of a new image %s holds its class with a probability of at least %v, "+
 		"over calibrations and images.\n", held(r.ByClass, r.Proportions), r.Level)
 	if len(r.Missing) > 0 {
-		fmt.Fprintf(&b, "No image is of %s: whether probabilities and sets are right for these classes "+
+		fmt.Fprintf(b, "No image is of %s: whether probabilities and sets are right for these classes "+
 			"is not measured.\n", clip(strings.Join(r.Missing, ", ")))
 	}
 	if len(r.Always) > 0 {
-		fmt.Fprintf(&b, "In every set, as their images are too few: %s.\n",
+		fmt.Fprintf(b, "In every set, as their images are too few: %s.\n",
 			clip(strings.Join(r.Always, ", ")))
 	}
-	fmt.Fprintf(&b, "Mean size on these images: %s.\n", strings.Join(sizes, ", "))
+	fmt.Fprintf(b, "Mean size on these images: %s.\n", strings.Join(sizes, ", "))
 	voids := "Another camera or other shares of the classes void"
 	if r.ByClass || r.Proportions != nil {
 		voids = "Another camera, or classes whose images change, void"
 	}
-	fmt.Fprintf(&b, "%s the guarantee.\n", voids)
-	_, err := io.WriteString(w, b.String())
-	return err
+	fmt.Fprintf(b, "%s the guarantee.\n", voids)
 }
 
 // printScaling prints the trials of scalings and the chosen one.

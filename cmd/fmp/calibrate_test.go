@@ -13,6 +13,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/models"
+	"fmp/onnx/must"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/evaluate"
@@ -28,16 +29,8 @@ func TestCalibrate(t *testing.T) {
 	emptyCache(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	must := func(args ...string) (out, errs string) {
-		t.Helper()
-		code, out, errs := runFMP(t, args...)
-		if code != exitOK {
-			t.Fatalf("%v: exit code %d: %s", args, code, errs)
-		}
-		return out, errs
-	}
-	must("data", "synth", "-o", at("data"), "--train", "100", "--test", "240", "--seed", "3")
-	must("run", "--dataset", "digits", "--seeds", "1", "--clients", "3", "--points", "20", "--methods",
+	ran(t, "data", "synth", "-o", at("data"), "--train", "100", "--test", "240", "--seed", "3")
+	ran(t, "run", "--dataset", "digits", "--seeds", "1", "--clients", "3", "--points", "20", "--methods",
 		"FMP", "--dataset.test", "50", "--keep-models", "--out", at("run"))
 	kept, err := filepath.Glob(at("run/models/*.onnx"))
 	if err != nil || len(kept) != 1 {
@@ -47,11 +40,9 @@ func TestCalibrate(t *testing.T) {
 	half := []string{"--labels", labels, "--count", "120"}
 	for _, score := range []string{"probability", "adaptive"} {
 		var r calibration
-		out, _ := must(append([]string{"calibrate", kept[0], images, "--score", score, "-o",
+		out, _ := ran(t, append([]string{"calibrate", kept[0], images, "--score", score, "-o",
 			at("sets.onnx"), "--json"}, half...)...)
-		if err := json.Unmarshal([]byte(out), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &r))
 		chosen := slices.IndexFunc(r.Trials, func(t scaling.Trial) bool { return t.Chosen })
 		if len(r.Trials) != 4 || chosen < 0 || (r.Scaling == nil) != (chosen == 0) || chosen == 1 &&
 			r.Scaling.Kind != models.Temperature {
@@ -62,12 +53,10 @@ func TestCalibrate(t *testing.T) {
 			!(r.MeanSize[r.Score] >= 1) {
 			t.Errorf("%+v", r)
 		}
-		out, _ = must("evaluate", at("sets.onnx"), images, "--labels", labels, "--skip",
+		out, _ = ran(t, "evaluate", at("sets.onnx"), images, "--labels", labels, "--skip",
 			"120", "--json", "--card", at("card.md"))
 		var e evaluate.Result
-		if err := json.Unmarshal([]byte(out), &e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(out), &e))
 		if e.Sets == nil || e.Sets.High < 0.9 || !(e.Sets.Low < e.Sets.High) || e.Sets.MeanSize < 1 {
 			t.Fatalf("coverage of sets is %+v", e.Sets)
 		}
@@ -87,7 +76,7 @@ func TestCalibrate(t *testing.T) {
 			"a probability of at least 0.9, over the draw") {
 			t.Errorf("the card does not state the guarantee (%v)", err)
 		}
-		out, _ = must("predict", at("sets.onnx"), images, "--skip", "120", "--csv")
+		out, _ = ran(t, "predict", at("sets.onnx"), images, "--skip", "120", "--csv")
 		rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 		if err != nil || rows[0][len(rows[0])-1] != "set" {
 			t.Fatalf("%v: %v", err, rows[0])
@@ -104,28 +93,25 @@ func TestCalibrate(t *testing.T) {
 		}
 	}
 	// Calibrated again: the file says what it comes of.
-	out, _ := must(append([]string{"calibrate", at("sets.onnx"), images, "--scaling", "temperature",
+	out, _ := ran(t, append([]string{"calibrate", at("sets.onnx"), images, "--scaling", "temperature",
 		"-o", at("again.onnx"), "--json"}, half...)...)
 	var r calibration
 	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Trials) != 2 ||
 		r.Trials[0].Scores.NLL <= 0 {
 		t.Errorf("%v, %+v", err, r)
 	}
-	_, f, err := models.Load(at("again.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, f := must.Get2(models.Load(at("again.onnx")))(t)
 	if o, err := models.ReadOrigin(f); err != nil || len(o.Of) != 2 {
 		t.Errorf("the classifier comes of %v, %v; want two", o.Of, err)
 	}
 	// Another level, sets by class and for named shares, coverage by client.
-	must("data", "synth", "-o", at("photos"), "--photos", "--train", "20", "--test",
+	ran(t, "data", "synth", "-o", at("photos"), "--photos", "--train", "20", "--test",
 		"60", "--seed", "4")
 	for _, c := range []struct{ flag, card string }{
 		{"--by-class", "a new image of any class holds"},
 		{"--proportions=0=3,7=1", "has the shares 0 0.75, 7 0.25 holds"},
 	} {
-		out, _ := must(append([]string{"calibrate", kept[0], images, c.flag, "--level", "0.6", "-o",
+		out, _ := ran(t, append([]string{"calibrate", kept[0], images, c.flag, "--level", "0.6", "-o",
 			at("other.onnx"), "--json"}, half...)...)
 		var r calibration
 		if err := json.Unmarshal([]byte(out), &r); err != nil ||
@@ -135,12 +121,10 @@ func TestCalibrate(t *testing.T) {
 		}
 		var size []float64
 		for _, level := range []string{"0.5", "0.6", "0.8"} {
-			out, _ = must("evaluate", at("other.onnx"), at("photos"), "--by-client", "--level", level,
+			out, _ = ran(t, "evaluate", at("other.onnx"), at("photos"), "--by-client", "--level", level,
 				"--json", "--card", at("card.md"))
 			var e evaluate.Result
-			if err := json.Unmarshal([]byte(out), &e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(out), &e))
 			if s := e.Sets; fmt.Sprint(s.Level) != level || len(s.ByClient) != 2 ||
 				s.ByClient[0].Client != "test" ||
 				s.ByClient[0].Images+s.ByClient[1].Images != e.Images ||
@@ -160,7 +144,7 @@ func TestCalibrate(t *testing.T) {
 			t.Errorf("%s: the card does not say %q (%v)", c.flag, c.card, err)
 		}
 	}
-	if _, errs := must("predict", at("sets.onnx"), images, "--error", "0.3"); !strings.Contains(errs,
+	if _, errs := ran(t, "predict", at("sets.onnx"), images, "--error", "0.3"); !strings.Contains(errs,
 		"of 120 calibration images are answered") {
 		t.Errorf("predict --error says %q", errs)
 	}
@@ -190,9 +174,7 @@ func TestCalibrate(t *testing.T) {
 		{"want the classifier", append([]string{"calibrate", shippedFile(t, models.KindClient), images,
 			"-o", at("no.onnx")}, half...)},
 	} {
-		if code, _, errs := runFMP(t, c.args...); code != exitUsage || !strings.Contains(errs, c.want) {
-			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, errs, exitUsage, c.want)
-		}
+		refused(t, exitUsage, c.want, c.args...)
 	}
 	if _, err := os.Stat(at("no.onnx")); err == nil {
 		t.Error("a refused calibration left a file")
@@ -214,7 +196,7 @@ func TestCalibrateMissing(t *testing.T) {
 		return nil
 	})
 	var b strings.Builder
-	if err != nil || r.print(&b) != nil || !slices.Equal(r.Missing, []string{"dog"}) ||
+	if r.print(&b); err != nil || !slices.Equal(r.Missing, []string{"dog"}) ||
 		!strings.Contains(b.String(), "No image is of dog:") {
 		t.Errorf("%v, %v:\n%s", r.Missing, err, &b)
 	}

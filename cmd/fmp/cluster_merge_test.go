@@ -101,10 +101,7 @@ func (c *mergeCluster) again(do func(context.Context) error) error {
 
 // worker starts a worker that merges, which calls before with each upload that it judges.
 func (c *mergeCluster) worker(urls string, key *identity.Key, before func()) *work.Worker {
-	conn, err := store.Connect(store.Options{URL: urls}, "test")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	conn := must.Get(store.Connect(store.Options{URL: urls}, "test"))(c.t)
 	w := &work.Worker{Conn: conn, Key: key, Log: slog.New(slog.DiscardHandler)}
 	w.Judge = func(ctx context.Context, by *merge.Part, m work.Models,
 		o pool.Options) (func(*federate.Upload) (float64, error), error) {
@@ -129,21 +126,14 @@ func (c *mergeCluster) worker(urls string, key *identity.Key, before func()) *wo
 func (c *mergeCluster) leaf() string {
 	var remotes []*url.URL
 	for _, s := range c.servers {
-		v, err := s.Varz(nil)
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		v := must.Get(s.Varz(nil))(c.t)
 		remotes = append(remotes,
 			&url.URL{Scheme: "nats-leaf",
 				Host: net.JoinHostPort(v.LeafNode.Host, fmt.Sprint(v.LeafNode.Port))})
 	}
-	s, err := natsserver.NewServer(&natsserver.Options{ServerName: "leaf", Host: "127.0.0.1",
-		Port: natsserver.RANDOM_PORT, NoSigs: true,
-		NoLog: true, MaxPayload: 8 << 20,
-		LeafNode: natsserver.LeafNodeOpts{Remotes: []*natsserver.RemoteLeafOpts{{URLs: remotes}}}})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	s := must.Get(natsserver.NewServer(&natsserver.Options{ServerName: "leaf", Host: "127.0.0.1",
+		Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, MaxPayload: 8 << 20,
+		LeafNode: natsserver.LeafNodeOpts{Remotes: []*natsserver.RemoteLeafOpts{{URLs: remotes}}}}))(c.t)
 	s.Start()
 	c.t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(time.Minute) {
@@ -179,24 +169,15 @@ func (c *mergeCluster) alone() []byte {
 
 // probabilities are those of a classifier of feature rows, on rows beside the simulated clients'.
 func (c *mergeCluster) probabilities(classifier []byte) []float32 {
-	g, err := serde.Unmarshal(classifier)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	s, err := c.pooling.eng.Load(g)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	g := must.Get(serde.Unmarshal(classifier))(c.t)
+	s := must.Get(c.pooling.eng.Load(g))(c.t)
 	defer s.Close()
 	const n = 100
 	rows := make([]float32, n*c.pooling.client.Dx)
 	rng.Normal(rng.New(1, "rows"), rows)
-	out, err := engine.Eval(s,
-		map[string]*onnx.Tensor{g.Graph.Inputs[0].Name: onnx.NewTensor(rows, n, c.pooling.client.Dx)},
-		g.Graph.Outputs[0].Name)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	out := must.Get(engine.Eval(s,
+		map[string]*onnx.Tensor{g.Graph.Inputs[0].Name: onnx.NewTensor(rows, n,
+			c.pooling.client.Dx)}, g.Graph.Outputs[0].Name))(c.t)
 	return out[g.Graph.Outputs[0].Name].F32()
 }
 
@@ -237,9 +218,7 @@ func TestMergeCluster(t *testing.T) {
 	c.servers[slices.IndexFunc(c.servers, (*natsserver.Server).JetStreamIsLeader)].Shutdown()
 	c.worker(strings.Join(c.urls, ","), key, func() {})
 	c.worker(leaf, key, func() {})
-	if err := <-merged; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-merged)
 	if !bytes.Equal(made.Rows, want) {
 		t.Error("the classifier is not that of uploads merged in one process")
 	}

@@ -69,16 +69,8 @@ func TestCluster(t *testing.T) {
 	}
 	const clients, token = 6, "a token of the test's own"
 	f := newFederation(t, clients, "deadline: 2100-01-01T00:00:00Z\n")
-	join := func(name string) {
-		t.Helper()
-		if code, out := f.join(f.address, name); code != 0 {
-			t.Fatalf("%s: exit code %d: %s", name, code, out)
-		}
-	}
 	f.serve("--state", f.path("alone"))
-	for _, name := range f.names {
-		join(name)
-	}
+	f.joins(f.names...)
 	alone := f.published(1)
 	f.leave()
 
@@ -91,7 +83,7 @@ func TestCluster(t *testing.T) {
 			// the worst one
 			servers[slices.IndexFunc(servers, (*natsserver.Server).JetStreamIsLeader)].Shutdown()
 		}
-		join(name)
+		f.joins(name)
 	}
 	if !bytes.Equal(alone, f.published(1)) {
 		t.Error("the classifier is not that of the server inside the program")

@@ -41,7 +41,7 @@ var hardwareAliases = map[string]string{"threads": "engine.threads", "provider":
 	"library": "engine.library"}
 
 func newConfigCommand() *cobra.Command {
-	var asJSON, markdown bool
+	var markdown bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "config",
@@ -59,14 +59,11 @@ erm.l2 is FMP_ERM_L2.`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of key, value, source and meaning")
+	jsonFlag(cmd, "print JSON: a list of key, value, source and meaning")
 	cmd.Flags().BoolVar(&markdown, "markdown", false,
 		"print a page in Markdown: keys, values, variables, short flags and meanings")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
-		if asJSON {
+		if wantsJSON(cmd) {
 			return printJSON(cmd.OutOrStdout(), s.list)
 		}
 		if markdown {

@@ -12,7 +12,7 @@ import (
 
 func newDataImportCommand() *cobra.Command {
 	var dir, name, onBad string
-	var replace, asJSON bool
+	var replace bool
 	cmd := &cobra.Command{
 		Use:   "import FOLDER",
 		Short: "Copy a data set that you have into the data folder",
@@ -42,8 +42,7 @@ official archive. Afterwards it has a name: --dataset NAME.`,
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %s cannot be read\n",
 					cmd.CommandPath(), path)
 			}
-			return say(cmd.OutOrStdout(), asJSON,
-				map[string]any{"name": got, "folder": folder, "left_out": len(bad)},
+			return say(cmd, map[string]any{"name": got, "folder": folder, "left_out": len(bad)},
 				"%s is in %s; use it with --dataset %s\n", got, folder, got)
 		},
 	}
@@ -53,6 +52,6 @@ official archive. Afterwards it has a name: --dataset NAME.`,
 		"name to give it; default the folder's own, or CIFAR's official one")
 	onBadFlag(cmd, &onBad)
 	f.BoolVar(&replace, "replace", false, "replace a data set of that name")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
 }

@@ -11,7 +11,6 @@ import (
 
 func newDataListCommand() *cobra.Command {
 	var dir string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the data sets: which are there, where, and how to get the others",
@@ -20,7 +19,7 @@ func newDataListCommand() *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := dataset.List(dir)
-			if asJSON {
+			if wantsJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), list)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
@@ -35,6 +34,6 @@ func newDataListCommand() *cobra.Command {
 		},
 	}
 	dirFlag(cmd, &dir)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
 }

@@ -12,7 +12,6 @@ import (
 
 func newDataPullCommand() *cobra.Command {
 	var dir string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "pull NAME",
 		Short: "Download a data set's official files, check them, and unpack them",
@@ -44,11 +43,11 @@ left as it is.`,
 				return fmt.Errorf("%w\nWith the files at hand, from %s, give: fmp data import FOLDER", err,
 					s.Home)
 			}
-			return say(cmd.OutOrStdout(), asJSON, map[string]string{"name": s.Name, "folder": folder},
+			return say(cmd, map[string]string{"name": s.Name, "folder": folder},
 				"%s is in %s\n", s.Name, folder)
 		},
 	}
 	dirFlag(cmd, &dir)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
 }

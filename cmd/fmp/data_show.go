@@ -21,7 +21,6 @@ func newDataShowCommand() *cobra.Command {
 		out, part   string
 		onBad       string
 		cols, scale int
-		asJSON      bool
 	)
 	cmd := &cobra.Command{
 		Use:   "show",
@@ -71,16 +70,11 @@ written, with one row of images for each class.`,
 			for _, y := range ds.Train.Labels {
 				counts[y]++
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]any{
-					"name": ds.Name, "height": ds.Train.H, "width": ds.Train.W, "channels": ds.Train.Ch,
-					"train": ds.Train.N, "test": ds.Test.N,
-					"extra": ds.Extra.N, "classes": ds.Classes, "class_counts": counts,
-					"splits": splits,
-					"notes":  ds.Notes, "digest": ds.Digest, "sheet": out,
-				})
-			}
-			return printDataset(cmd.OutOrStdout(), ds, splits, counts, out)
+			return show(cmd, map[string]any{
+				"name": ds.Name, "height": ds.Train.H, "width": ds.Train.W, "channels": ds.Train.Ch,
+				"train": ds.Train.N, "test": ds.Test.N, "extra": ds.Extra.N, "classes": ds.Classes,
+				"class_counts": counts, "splits": splits, "notes": ds.Notes, "digest": ds.Digest, "sheet": out,
+			}, func(w io.Writer) error { return printDataset(w, ds, splits, counts, out) })
 		},
 	}
 	f := cmd.Flags()
@@ -95,7 +89,7 @@ written, with one row of images for each class.`,
 	f.StringVar(&part, "part", "train", "images of the sheet: train or test")
 	f.IntVar(&cols, "columns", 20, "images in a row")
 	f.IntVar(&scale, "scale", 2, "magnification of the sheet, 1 to 16")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
 }
 

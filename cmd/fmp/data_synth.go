@@ -46,7 +46,6 @@ func newDataSynthCommand() *cobra.Command {
 		out     string
 		photos  bool
 		scans   bool
-		asJSON  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "synth",
@@ -89,9 +88,8 @@ empty name of the patient. fmp reads each of these back by the folder's path.`,
 			if err := write(out, ds); err != nil {
 				return err
 			}
-			return say(cmd.OutOrStdout(), asJSON,
-				map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N,
-					"test": ds.Test.N}, "%s: %d training and %d test images\n", out, ds.Train.N, ds.Test.N)
+			return say(cmd, map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N,
+				"test": ds.Test.N}, "%s: %d training and %d test images\n", out, ds.Train.N, ds.Test.N)
 		},
 	}
 	f := cmd.Flags()
@@ -104,6 +102,6 @@ empty name of the patient. fmp reads each of these back by the folder's path.`,
 	f.BoolVar(&photos, "photos", false,
 		"write PNG and JPEG files in folders by class in place of IDX files")
 	f.BoolVar(&scans, "dicom", false, "write DICOM files in folders by class in place of IDX files")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
 }

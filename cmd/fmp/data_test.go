@@ -30,10 +30,7 @@ func TestDataCommands(t *testing.T) {
 		{[]string{"data", "show", "--dataset", "mine", "--dataset.dir", data, "--json"},
 			[]string{`"train": 120`}},
 	} {
-		code, stdout, stderr := runFMP(t, c.args...)
-		if code != exitOK {
-			t.Fatalf("%v: exit code %d, %s", c.args, code, stderr)
-		}
+		stdout, _ := ran(t, c.args...)
 		for _, w := range c.want {
 			if !strings.Contains(stdout, w) {
 				t.Errorf("%v printed %q, which lacks %q", c.args, stdout, w)
@@ -68,10 +65,7 @@ func TestDataListJSON(t *testing.T) {
 func TestDataErrors(t *testing.T) {
 	dir := t.TempDir()
 	truncated := filepath.Join(dir, "truncated")
-	if code, _, stderr := runFMP(t, "data", "synth", "-o", truncated, "--train", "20", "--test",
-		"20"); code != exitOK {
-		t.Fatal(stderr)
-	}
+	ran(t, "data", "synth", "-o", truncated, "--train", "20", "--test", "20")
 	images := filepath.Join(truncated, "train-images-idx3-ubyte")
 	must.Do(t, os.Truncate(images, 5000))
 	for _, c := range []struct {
@@ -107,11 +101,7 @@ func TestDataErrors(t *testing.T) {
 		{[]string{"data", "lst"}, exitUsage, "list"},
 		{[]string{"train", "patches"}, exitUsage, "--out"},
 	} {
-		code, stdout, stderr := runFMP(t, c.args...)
-		if code != c.code || !strings.Contains(stderr, c.want) || stdout != "" {
-			t.Errorf("%v: exit code %d, stderr %q; want %d and %q", c.args, code,
-				stderr, c.code, c.want)
-		}
+		refused(t, c.code, c.want, c.args...)
 	}
 	if entries, err := os.ReadDir(filepath.Join(dir, "data")); err == nil && len(entries) > 0 {
 		t.Errorf("a failed import left %v", entries)
@@ -127,10 +117,7 @@ func TestBadImagesOfFolders(t *testing.T) {
 	orttest.New(t) // skips where there is no ONNX Runtime, which trainings need
 	dir := t.TempDir()
 	photos := filepath.Join(dir, "photos")
-	if code, _, stderr := runFMP(t, "data", "synth", "--photos", "--out", photos, "--train", "300",
-		"--test", "40"); code != exitOK {
-		t.Fatal(stderr)
-	}
+	ran(t, "data", "synth", "--photos", "--out", photos, "--train", "300", "--test", "40")
 	bad := []string{filepath.Join(photos, "train", "3", "bad.png"),
 		filepath.Join(photos, "test", "4", "worse.jpg")}
 	for _, path := range bad {
@@ -164,15 +151,11 @@ func TestBadImagesOfFolders(t *testing.T) {
 			"1", "--clients", "2", "--points", "10", "--methods", "LANN", "--out",
 			filepath.Join(dir, "skipped")},
 	} {
-		code, stdout, stderr := runFMP(t, args...)
-		if code != exitOK || !strings.Contains(stdout+stderr,
+		if stdout, stderr := ran(t, args...); !strings.Contains(stdout+stderr,
 			"2 of 342 images under photos cannot be read and were left out: "+
 				"train/3/bad.png, test/4/worse.jpg") {
-			t.Errorf("fmp %s: exit code %d:\n%s%s", strings.Join(args, " "), code, stdout, stderr)
+			t.Errorf("fmp %q:\n%s%s", args, stdout, stderr)
 		}
 	}
-	if code, _, stderr := runFMP(t, "run", "--dataset", photos, "--on-bad", "ignore"); code != exitUsage ||
-		!strings.Contains(stderr, "dataset.bad") {
-		t.Errorf("--on-bad ignore: exit code %d, %s", code, stderr)
-	}
+	refused(t, exitUsage, "dataset.bad", "run", "--dataset", photos, "--on-bad", "ignore")
 }

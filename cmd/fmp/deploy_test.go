@@ -23,8 +23,7 @@ import (
 // with flags that it has.
 func TestDeploy(t *testing.T) {
 	read := func(name string) []byte {
-		data := must.Get(os.ReadFile("../../examples/deploy/" + name))(t)
-		return data
+		return must.Get(os.ReadFile("../../examples/deploy/" + name))(t)
 	}
 	var compose struct {
 		Services map[string]struct {

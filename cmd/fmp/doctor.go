@@ -53,7 +53,6 @@ type diagnosis struct {
 }
 
 func newDoctorCommand() *cobra.Command {
-	var asJSON bool
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -67,19 +66,11 @@ missing, 0 otherwise; a data set that the settings do not name is not needed.`,
   fmp doctor --json`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	bindSettings(cmd, &cfg, runAliases)
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		d := diagnose(cfg)
-		var err error
-		if asJSON {
-			err = printJSON(cmd.OutOrStdout(), d)
-		} else {
-			err = d.print(cmd.OutOrStdout())
-		}
+		err := show(cmd, d, d.print)
 		if err == nil && !d.Healthy {
 			return &silentError{exitMissing}
 		}

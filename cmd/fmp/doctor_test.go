@@ -35,9 +35,8 @@ func TestDoctorFindsTheRuntime(t *testing.T) {
 		d.find("provider cpu").State != stateOK {
 		t.Errorf("exit code %d: %+v", code, d)
 	}
-	if code, out, _ := runFMP(t, "doctor"); code != exitOK || strings.Contains(out, "\x1b") ||
-		!strings.Contains(out, d.Library) {
-		t.Errorf("exit code %d, said:\n%s", code, out)
+	if out, _ := ran(t, "doctor"); strings.Contains(out, "\x1b") || !strings.Contains(out, d.Library) {
+		t.Errorf("printed:\n%s", out)
 	}
 }
 

@@ -75,10 +75,7 @@ func TestTimeLimit(t *testing.T) {
 	if _, err := os.Stat(out); err == nil {
 		t.Error("outputs were written")
 	}
-	if code, _, errs := runFMP(t, append(args, "--time-limit", "-1s")...); code != exitUsage ||
-		!strings.Contains(errs, "--time-limit") {
-		t.Errorf("a negative limit: exit code %d, said %q", code, errs)
-	}
+	refused(t, exitUsage, "--time-limit", append(args, "--time-limit", "-1s")...)
 }
 
 // computes waits until a process has computed for a third of a second, where the system tells, as

@@ -40,7 +40,7 @@ serve made of such reports (/v1/rounds/N/evaluation). A model card has them too.
 
 func newEvaluateCommand() *cobra.Command {
 	var page, card string
-	var asJSON, clients bool
+	var clients bool
 	var level float64
 	var images imageFlags
 	var sites siteFlags
@@ -62,7 +62,7 @@ func newEvaluateCommand() *cobra.Command {
 		}
 		return exactArgs("a CLASSIFIER", "IMAGES")(cmd, args)
 	}
-	s := bindSettings(cmd, &cfg, engineAliases)
+	bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
 	sites.bind(cmd)
 	fl := cmd.Flags()
@@ -71,12 +71,9 @@ func newEvaluateCommand() *cobra.Command {
 	levelFlag(cmd, &level)
 	fl.BoolVar(&clients, "by-client", false, "IMAGES has one folder a client, each with one a "+
 		"class: score prediction sets by client as well")
-	fl.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	outputs.Files(cmd.Flags(), "report", "card")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if err := images.notice.heed(args[0]); err != nil {
 			return err
 		}
@@ -92,7 +89,7 @@ func newEvaluateCommand() *cobra.Command {
 		if err := writePages(page, card, title, args, r); err != nil {
 			return err
 		}
-		if asJSON {
+		if wantsJSON(cmd) {
 			return printJSON(cmd.OutOrStdout(), r)
 		}
 		if r.Images > 0 {

@@ -21,11 +21,7 @@ import (
 func TestCrossSite(t *testing.T) {
 	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\n")
 	f.serve()
-	for _, name := range f.names {
-		if code, out := f.join(f.address, name); code != 0 {
-			t.Fatalf("%s: exit code %d: %s", name, code, out)
-		}
-	}
+	f.joins(f.names...)
 	f.write("classifier.onnx", f.published(1))
 	classifier := f.path("classifier.onnx")
 	var reports []string
@@ -86,10 +82,7 @@ func TestCrossSite(t *testing.T) {
 			f.path("page.html")},
 		"a CLASSIFIER IMAGES": {classifier},
 	} {
-		if code, _, stderr := runFMP(t, append([]string{"evaluate"}, args...)...); code != exitUsage ||
-			!strings.Contains(stderr, want) {
-			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
-		}
+		refused(t, exitUsage, want, append([]string{"evaluate"}, args...)...)
 	}
 }
 
@@ -121,10 +114,7 @@ func TestEvaluateNoImages(t *testing.T) {
 	} {
 		r.ByClass = []sites.Class{{Class: c.class, Sites: 1, Images: 10}}
 		must.Do(t, os.WriteFile(pooled, must.Get(json.Marshal(r))(t), 0o600))
-		code, _, errs := runFMP(t, append([]string{"evaluate", classifier, "--pooled", pooled}, c.args...)...)
-		if code != c.code || !strings.Contains(errs, c.want) {
-			t.Errorf("class %d, %v: exit code %d: %s; want %d and %q", c.class, c.args, code, errs, c.code,
-				c.want)
-		}
+		refused(t, c.code, c.want, append([]string{"evaluate", classifier, "--pooled", pooled},
+			c.args...)...)
 	}
 }

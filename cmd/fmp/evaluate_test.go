@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,32 +18,19 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 	emptyCache(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if code, _, errs := runFMP(t, "data", "synth", "-o", at("data"), "--train", "800", "--test", "150",
-		"--seed", "3"); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
+	ran(t, "data", "synth", "-o", at("data"), "--train", "800", "--test", "150", "--seed", "3")
 	images, labels := at("data/t10k-images-idx3-ubyte"), at("data/t10k-labels-idx1-ubyte")
-	code, out, errs := runFMP(t, "run", "--dataset", at("data"), "--seeds", "1", "--clients", "3",
-		"--points", "20", "--methods", "FMP,FMP-ISAB,MP,ANN",
-		"--extractor", shippedFile(t, models.KindExtractor), "--predictor",
-		shippedFile(t, models.KindPredictor), "--embedding", shippedFile(t, models.KindEmbedding),
-		"--set", "conjugate.model=untrained", "--keep-models", "--json", "--out", at("run"))
-	if code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
-	var run runOutput
-	must.Do(t, json.Unmarshal([]byte(out), &run))
+	run := answer[runOutput](t, "run", "--dataset", at("data"), "--seeds", "1", "--clients", "3",
+		"--points", "20", "--methods", "FMP,FMP-ISAB,MP,ANN", "--extractor", shippedFile(t,
+			models.KindExtractor), "--predictor", shippedFile(t, models.KindPredictor), "--embedding",
+		shippedFile(t, models.KindEmbedding), "--set", "conjugate.model=untrained", "--keep-models",
+		"--json", "--out", at("run"))
 	if len(run.Models) != 3 {
 		t.Fatalf("kept %v, want the three martingale posteriors", run.Models)
 	}
 	for _, m := range run.Models {
-		code, out, errs := runFMP(t, "evaluate", m, images, "--labels", labels, "--json", "--report",
-			at("page.html"), "--card", at("card.md"))
-		if code != exitOK {
-			t.Fatalf("%s: exit code %d: %s", m, code, errs)
-		}
-		var got evaluate.Result
-		must.Do(t, json.Unmarshal([]byte(out), &got))
+		got := answer[evaluate.Result](t, "evaluate", m, images, "--labels", labels, "--json",
+			"--report", at("page.html"), "--card", at("card.md"))
 		method := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(m), "homogeneous-shared-"),
 			".onnx")
 		found := false
@@ -89,10 +75,9 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 			}
 		}
 	}
-	code, out, errs = runFMP(t, "evaluate", run.Models[0], images, "--labels", labels)
-	if code != exitOK || !strings.Contains(out, "of 150 images of 10 classes") ||
-		!strings.Contains(out, "confusion") {
-		t.Errorf("exit code %d: %s%s", code, out, errs)
+	out, _ := ran(t, "evaluate", run.Models[0], images, "--labels", labels)
+	if !strings.Contains(out, "of 150 images of 10 classes") || !strings.Contains(out, "confusion") {
+		t.Errorf("printed %s", out)
 	}
 	must.Do(t, os.MkdirAll(at("bad/3"), 0o755))
 	for _, name := range []string{"bad/3/one.png", "bad/3/two.jpg"} {
@@ -114,9 +99,6 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 			[]string{shippedFile(t, models.KindClient), images, "--labels", labels}},
 		{exitUsage, "folders named by class", []string{run.Models[0], t.TempDir()}},
 	} {
-		if code, _, errs := runFMP(t, append([]string{"evaluate"}, c.args...)...); code != c.code ||
-			!strings.Contains(errs, c.want) {
-			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, errs, c.code, c.want)
-		}
+		refused(t, c.code, c.want, append([]string{"evaluate"}, c.args...)...)
 	}
 }

@@ -26,7 +26,6 @@ each is given by its name wherever an extractor is: --extractor efficientnet-lit
 }
 
 func newExtractorsListCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list",
 		Short: "List the extractors that can be fetched: images, features, cost, licence, and " +
@@ -39,7 +38,7 @@ func newExtractorsListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if wantsJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), list)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
@@ -55,7 +54,7 @@ func newExtractorsListCommand() *cobra.Command {
 			return w.Flush()
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
 }
 

@@ -14,7 +14,6 @@ import (
 
 func newFeaturesCommand() *cobra.Command {
 	var shard string
-	var asJSON bool
 	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "features",
@@ -36,13 +35,10 @@ these once. Images that cannot be decoded are named at the end, or left out with
   fmp features merge`,
 		Args: unknownCommand,
 	}
-	s := bindSettings(cmd, &cfg, runAliases, "dataset.", "extractor.", "engine.")
+	bindSettings(cmd, &cfg, runAliases, "dataset.", "extractor.", "engine.")
 	cmd.Flags().StringVar(&shard, "shard", "0/1", "part `i/N` to compute, i from 0 to N-1")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was stored as JSON")
+	jsonFlag(cmd, "print what was stored as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		i, n, err := parseShard(shard)
 		if err != nil {
 			return err
@@ -61,9 +57,6 @@ these once. Images that cannot be decoded are named at the end, or left out with
 		}
 		bar.close()
 		remark(cmd, got.Notes)
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), got)
-		}
 		text := fmt.Sprintf("%s: features of images %d to %d of %d", got.Path, got.From,
 			got.To-1, got.Total)
 		switch {
@@ -75,8 +68,7 @@ these once. Images that cannot be decoded are named at the end, or left out with
 		if got.LeftOut > 0 {
 			text += fmt.Sprintf(", without %d that cannot be decoded", got.LeftOut)
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
-		return err
+		return say(cmd, got, "%s\n", text)
 	}
 	cmd.AddCommand(newFeaturesMergeCommand())
 	return cmd
@@ -103,7 +95,6 @@ func parseShard(text string) (i, n int, err error) {
 }
 
 func newFeaturesMergeCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "merge",
 		Short: "Make the stored features of a data set of all its shards",
@@ -116,23 +107,19 @@ sets are merged nevertheless. The memory is that of one buffer.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := featurize.Merge(cmd.Context(), "")
-			if asJSON {
-				if err := printJSON(cmd.OutOrStdout(), list); err != nil {
-					return err
+			if err := tell(cmd, list, func(b *strings.Builder) {
+				for _, m := range list {
+					fmt.Fprintf(b, "%s: %d features of %d images, of %d shards\n", m.Path, m.Dx, m.Images, m.Shards)
 				}
-			}
-			for _, m := range list {
-				if !asJSON {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %d features of %d images, of %d shards\n",
-						m.Path, m.Dx, m.Images, m.Shards)
+				if err == nil && len(list) == 0 {
+					b.WriteString("no shards are there\n")
 				}
-			}
-			if err == nil && len(list) == 0 && !asJSON {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), "no shards are there")
+			}); err != nil {
+				return err
 			}
 			return usageError(err)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was merged as JSON")
+	jsonFlag(cmd, "print what was merged as JSON")
 	return cmd
 }

@@ -19,15 +19,7 @@ func TestFeatures(t *testing.T) {
 	}
 	emptyCache(t)
 	photos := filepath.Join(t.TempDir(), "photos")
-	step := func(args ...string) (out, errs string) {
-		t.Helper()
-		code, out, errs := runFMP(t, args...)
-		if code != exitOK {
-			t.Fatalf("%v: exit code %d: %s", args, code, errs)
-		}
-		return out, errs
-	}
-	step("data", "synth", "--photos", "--out", photos, "--train", "600", "--test", "100")
+	ran(t, "data", "synth", "--photos", "--out", photos, "--train", "600", "--test", "100")
 	of := []string{"--dataset", photos, "--extractor", randomExtractor(t), "--extractor.mean", "0",
 		"--extractor.std", "1", "--extractor.batch", "16"}
 	store := func() (name string, data []byte) {
@@ -41,20 +33,20 @@ func TestFeatures(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(filepath.Join(photos, "train", "0", "bad.png"), []byte("no image"), 0o600))
 	of = append(of, "--on-bad", "skip")
-	if _, errs := step(append([]string{"features"}, of...)...); !strings.Contains(errs, "0/bad.png") {
+	if _, errs := ran(t, append([]string{"features"}, of...)...); !strings.Contains(errs, "0/bad.png") {
 		t.Errorf("an image that is left out is not named: %s", errs)
 	}
 	name, want := store()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	for i := range 3 {
-		step(append([]string{"features", "--shard", fmt.Sprintf("%d/3", i)}, of...)...)
+		ran(t, append([]string{"features", "--shard", fmt.Sprintf("%d/3", i)}, of...)...)
 	}
-	out, _ := step("features", "merge")
+	out, _ := ran(t, "features", "merge")
 	if got, data := store(); got != name || !bytes.Equal(data, want) ||
 		!strings.Contains(out, "700 images, of 3 shards") {
 		t.Errorf("merged %s, equal %v: %s", got, bytes.Equal(data, want), out)
 	}
-	_, errs := step(append([]string{"run", "--seeds", "1", "--clients", "3", "--points", "20",
+	_, errs := ran(t, append([]string{"run", "--seeds", "1", "--clients", "3", "--points", "20",
 		"--methods", "LANN,FedCGS", "--out", filepath.Join(t.TempDir(), "run")}, of...)...)
 	if !strings.Contains(errs, "data: ") || strings.Contains(errs, "features: ") {
 		t.Errorf("the run computes features: %s", errs)
@@ -69,7 +61,5 @@ func TestFeaturesUsage(t *testing.T) {
 		}
 	}
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	if code, _, errs := runFMP(t, "features", "merge"); code != exitMissing {
-		t.Errorf("no store: exit code %d: %s", code, errs)
-	}
+	refused(t, exitMissing, "", "features", "merge")
 }

@@ -127,7 +127,6 @@ func (c *fuseSettings) FillDefaults() []string { return option.FillDefaults(c, c
 type fuseRun struct {
 	out, upload string
 	names       []string // of the clients' classes
-	asJSON      bool
 	moments     momentsFlags
 	settings    fuseSettings
 }
@@ -187,13 +186,8 @@ lacks.`,
 			"the features")
 	cmd.Flags().Var(&classNames{&o.names}, "class-names",
 		"`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
-	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
-		return o.run(cmd, s)
-	}
+	jsonFlag(cmd, "print what was made as JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd, s) }
 	return cmd
 }
 
@@ -238,14 +232,10 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 		res.Kappa = []float64{f.Kappa, f.KappaDeviation}
 		known = fmt.Sprintf("kappa:        %s\n", kappaText(f.Kappa, f.KappaDeviation))
 	}
-	if o.asJSON {
-		return printJSON(cmd.OutOrStdout(), res)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(),
+	return say(cmd, res,
 		"client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       "+
 			"%s, at most %d %s of %d numbers each\n%s%s", o.out, res.Bytes, res.Digest, pre.Height,
 		pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth(), pre.print(f.Dx), known)
-	return err
 }
 
 // client makes the client graph, and settles the kind of its uploads and the name of its file where

@@ -51,11 +51,8 @@ func TestFuseMoments(t *testing.T) {
 	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
 	must.Do(t, serde.Save(net, m))
 	for bytes, k := range map[string]int{"2m": 0, "2k": 15} {
-		if code, _, stderr := runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes",
-			bytes, "--engine", "pure", "--kappa",
-			"3,.2", "-o", out); code != 0 {
-			t.Fatalf("--bytes %s: exit code %d: %s", bytes, code, stderr)
-		}
+		ran(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes", bytes, "--engine",
+			"pure", "--kappa", "3,.2", "-o", out)
 		_, f := must.Get2(models.Load(out))(t)
 		if f.Dx != dx || f.C != 2 || (k == 0) != (f.K == 0) || f.K > 25 ||
 			f.Kappa != 3 || f.Bytes == 0 {
@@ -93,10 +90,7 @@ func TestFuseLearnsKappa(t *testing.T) {
 	must.Do(t, serde.Save(net, m))
 	fuse := func(images string) (int, string, string) {
 		photos := filepath.Join(dir, "photos-"+images)
-		if code, _, stderr := runFMP(t, "data", "synth", "-o", photos, "--photos", "--train", images,
-			"--test", "20"); code != 0 {
-			t.Fatalf("exit code %d: %s", code, stderr)
-		}
+		ran(t, "data", "synth", "-o", photos, "--photos", "--train", images, "--test", "20")
 		return runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--dataset", photos,
 			"--engine", "pure", "-o", out)
 	}

@@ -27,10 +27,10 @@ import (
 
 // gridOptions are the flags of fmp grid.
 type gridOptions struct {
-	out, tokenFile       string
-	threads              int
-	dry, asJSON, workers bool
-	store                store.Options
+	out, tokenFile string
+	threads        int
+	dry, workers   bool
+	store          store.Options
 }
 
 func newGridCommand() *cobra.Command {
@@ -71,7 +71,7 @@ byte for byte, whoever makes it on the same release and engine.`,
 	outputs.Made(cmd.Flags(), "out")
 	cmd.Flags().IntVar(&o.threads, "threads", 0, "threads of all runs together; 0 means one a core")
 	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "list the runs and how far they are, and do none")
-	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the runs' tables as JSON")
+	jsonFlag(cmd, "print the runs' tables as JSON")
 	cmd.Flags().BoolVar(&o.workers, "workers", false,
 		"leave the runs to fmp worker; with --nats or --nats-listen")
 	bindStore(cmd, &o.store, &o.tokenFile)
@@ -110,11 +110,8 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return usageError(err)
 	}
-	if o.dry && o.asJSON {
-		return printJSON(cmd.OutOrStdout(), todo.plan())
-	}
 	if o.dry {
-		return todo.list(cmd.OutOrStdout())
+		return show(cmd, todo.plan(), todo.list)
 	}
 	if o.workers {
 		o.store.Dir = filepath.Join(o.out, queueFolder)
@@ -133,7 +130,7 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 		return usageErrorf("grid: --nats and --nats-listen are where workers come in; add --workers")
 	}
 	done, failed := todo.do(cmd)
-	if o.asJSON {
+	if wantsJSON(cmd) {
 		return errors.Join(failed, printJSON(cmd.OutOrStdout(), done))
 	}
 	if err := printGrid(cmd.OutOrStdout(), done); err != nil {

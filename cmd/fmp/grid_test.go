@@ -95,10 +95,7 @@ func TestGridGivesTheBytesOfSingleRuns(t *testing.T) {
 	place := t.TempDir()
 	file := pictureGrid(t, 2, "ANN, CANN, FMP, PRIOR")
 	for _, threads := range []string{"1", "3"} {
-		if code, _, errs := runFMP(t, "grid", file, "--threads", threads, "--out",
-			filepath.Join(place, threads)); code != exitOK {
-			t.Fatalf("exit code %d: %s", code, errs)
-		}
+		ran(t, "grid", file, "--threads", threads, "--out", filepath.Join(place, threads))
 	}
 	for i, name := range gridNames {
 		one := filepath.Join(place, "1", name)
@@ -112,22 +109,17 @@ func TestGridGivesTheBytesOfSingleRuns(t *testing.T) {
 		parsed := must.Get(experiment.ParseGrid(g))(t)
 		runs := must.Get(parsed.Runs())(t)
 		c := runs[i].Config
-		code, _, errs := runFMP(t, "run", "--config", filepath.Join(one, experiment.ConfigFile),
-			"--dataset", c.Dataset.Name, "--extractor", c.Extractor.Model, "--threads", "2",
-			"--out", single)
-		if code != exitOK {
-			t.Fatalf("exit code %d: %s", code, errs)
-		}
+		ran(t, "run", "--config", filepath.Join(one, experiment.ConfigFile), "--dataset",
+			c.Dataset.Name, "--extractor", c.Extractor.Model, "--threads", "2", "--out", single)
 		sameFigures(t, one, single)
 	}
 	// Done again, it does nothing.
 	before := stamps(t, filepath.Join(place, "3"))
-	code, out, errs := runFMP(t, "grid", file, "--threads", "2", "--out",
-		filepath.Join(place, "3"), "--json")
+	out, errs := ran(t, "grid", file, "--threads", "2", "--out", filepath.Join(place, "3"), "--json")
 	var all []runOutput
-	if err := json.Unmarshal([]byte(out), &all); code != exitOK || err != nil ||
-		len(all) != len(gridNames) || len(all[0].Tables) != 4 {
-		t.Errorf("exit code %d, %v, %d runs: %s", code, err, len(all), errs)
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != len(gridNames) ||
+		len(all[0].Tables) != 4 {
+		t.Errorf("%v, %d runs: %s", err, len(all), errs)
 	}
 	if strings.Count(errs, "was done before") != len(gridNames) {
 		t.Errorf("a finished grid said %s", errs)
@@ -181,9 +173,7 @@ func TestGridSurvivesKills(t *testing.T) {
 	const seeds = 3
 	file, place := pictureGrid(t, seeds, "LBNN, ANN, BNN, CANN, FMP"), t.TempDir()
 	whole, killed := filepath.Join(place, "whole"), filepath.Join(place, "killed")
-	if code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", whole); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
+	ran(t, "grid", file, "--threads", "2", "--out", whole)
 	total := lines(t, whole, experiment.ResultsFile)
 	if want := len(gridNames) * 2 * 2 * seeds * 5; total != want {
 		t.Fatalf("%d cells; want %d", total, want)
@@ -222,10 +212,7 @@ func TestGridSurvivesKills(t *testing.T) {
 				0o644))
 		}
 	}
-	code, out, errs := runFMP(t, "grid", file, "--threads", "1", "--out", killed)
-	if code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
+	out, _ := ran(t, "grid", file, "--threads", "1", "--out", killed)
 	if !strings.Contains(out, "FMP") {
 		t.Errorf("printed %s", out)
 	}
@@ -285,10 +272,9 @@ func TestGridGoesOnAfterARunThatFails(t *testing.T) {
 		strings.Contains(stdout, "6000") {
 		t.Errorf("printed %s", stdout)
 	}
-	code, stdout, errs = runFMP(t, "grid", file, "--out", out, "--dry-run")
-	if code != exitOK || strings.Count(stdout, "8 of 8 cells done") != 2 &&
-		strings.Count(stdout, " 0 of ") != 2 {
-		t.Errorf("exit code %d: %s %s", code, stdout, errs)
+	stdout, _ = ran(t, "grid", file, "--out", out, "--dry-run")
+	if strings.Count(stdout, "8 of 8 cells done") != 2 && strings.Count(stdout, " 0 of ") != 2 {
+		t.Errorf("printed %s", stdout)
 	}
 }
 
@@ -302,12 +288,8 @@ func TestGridWorkers(t *testing.T) {
 	place := t.TempDir()
 	file := pictureGrid(t, 1, "ANN, CANN")
 	here, there := filepath.Join(place, "here"), filepath.Join(place, "there")
-	if code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", here); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	address, token := l.Addr().String(), filepath.Join(place, "token")
-	l.Close()
+	ran(t, "grid", file, "--threads", "2", "--out", here)
+	address, token := freeAddress(t), filepath.Join(place, "token")
 	must.Do(t, os.WriteFile(token, []byte("a token of the test's own\n"), 0o600))
 	worker := func() (*exec.Cmd, *bufio.Scanner) {
 		w := exec.Command(os.Args[0], "worker", "--nats", "nats://"+address, "--nats-token-file", token,
@@ -342,16 +324,10 @@ func TestGridWorkers(t *testing.T) {
 	}()
 	must.Do(t, os.CopyFS(filepath.Join(there, gridNames[2]),
 		os.DirFS(filepath.Join(here, gridNames[2]))))
-	code, _, errs := runFMP(t, "grid", file, "--threads", "2", "--out", there, "--workers",
-		"--nats-listen", address, "--nats-token-file", token)
-	if code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
+	ran(t, "grid", file, "--threads", "2", "--out", there, "--workers", "--nats-listen",
+		address, "--nats-token-file", token)
 	for _, name := range gridNames {
 		sameFigures(t, filepath.Join(here, name), filepath.Join(there, name))
 	}
-	if code, _, errs := runFMP(t, "grid", file, "--workers"); code != exitUsage ||
-		!strings.Contains(errs, "--nats-listen") {
-		t.Errorf("workers from nowhere: exit code %d: %s", code, errs)
-	}
+	refused(t, exitUsage, "--nats-listen", "grid", file, "--workers")
 }

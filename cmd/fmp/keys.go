@@ -25,7 +25,6 @@ type madeKeys struct {
 
 func newKeysCommand() *cobra.Command {
 	var dir, roster string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "keys NAME...",
 		Short: "Make keys for the clients of a federation, and the roster that a round lets in",
@@ -44,7 +43,7 @@ a running fmp serve reads it when it starts, and nothing is lost by a restart.`,
 	cmd.Flags().StringVar(&dir, "dir", "keys", "`FOLDER` for the key files")
 	cmd.Flags().StringVar(&roster, "roster", "roster.txt",
 		"`FILE` of the roster; clients are added to one that is there")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was made as JSON")
+	jsonFlag(cmd, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		// Two processes would each leave out the other's clients.
 		if err := os.MkdirAll(filepath.Dir(roster), 0o755); err != nil {
@@ -89,14 +88,12 @@ a running fmp serve reads it when it starts, and nothing is lost by a restart.`,
 		if err := atomicfile.WriteBytes(roster, text); err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), res)
-		}
-		for _, name := range names {
-			fmt.Fprintf(cmd.OutOrStdout(), "key:    %s (%s)\n", res.Keys[name], name)
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "roster: %s (%d clients)\n", roster, res.Clients)
-		return err
+		return tell(cmd, res, func(b *strings.Builder) {
+			for _, name := range names {
+				fmt.Fprintf(b, "key:    %s (%s)\n", res.Keys[name], name)
+			}
+			fmt.Fprintf(b, "roster: %s (%d clients)\n", roster, res.Clients)
+		})
 	}
 	return cmd
 }

@@ -43,10 +43,7 @@ func TestKnown(t *testing.T) {
 			continue
 		}
 		out := filepath.Join(t.TempDir(), "client.onnx")
-		if code, _, stderr := runFMP(t, "fuse", "--extractor", e.Name, "--class-names", "a,b", "--engine",
-			"pure", "-o", out); code != 0 {
-			t.Fatal(stderr)
-		}
+		ran(t, "fuse", "--extractor", e.Name, "--class-names", "a,b", "--engine", "pure", "-o", out)
 		data := must.Get(os.ReadFile(out))(t)
 		want[e.Name] = digest(data)
 	}

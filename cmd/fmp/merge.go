@@ -73,7 +73,7 @@ server may add them up but the round's own.`,
 			return nil
 		},
 	}
-	s := bindSettings(cmd, &cfg, engineAliases, "seed", "predictor.model", "open.model",
+	bindSettings(cmd, &cfg, engineAliases, "seed", "predictor.model", "open.model",
 		"posterior.scope", "trust", "anchor", "engine.threads")
 	flags := cmd.Flags()
 	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
@@ -92,11 +92,8 @@ server may add them up but the round's own.`,
 	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
 	flags.StringVar(&o.onBad, "on-bad", "fail",
 		"what to do about uploads that cannot be used: fail or skip; all are named")
-	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
+	jsonFlag(cmd, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if !flags.Changed("round") {
 			o.round = nil
 		}
@@ -114,7 +111,6 @@ type mergeRun struct {
 	merging
 	out, client, onBad, key string
 	round                   *uint64 // nil: the first upload's
-	asJSON                  bool
 }
 
 func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) (err error) {
@@ -162,13 +158,10 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 	if err := atomicfile.WritePrivate(o.out, data); err != nil {
 		return err
 	}
-	if res.Bytes = len(data); o.asJSON {
-		return printJSON(cmd.OutOrStdout(), res)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(),
+	res.Bytes = len(data)
+	return say(cmd, res,
 		"part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n",
 		o.out, res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
-	return err
 }
 
 // rosterOfWorkers describes the flag --signed-by.

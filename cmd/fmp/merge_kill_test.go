@@ -51,8 +51,7 @@ func TestMergeKilled(t *testing.T) {
 		}
 		st := must.Get(store.Attach(ctx, conn, store.Name(benchRound, models.DigestBytes(graph)), 1))(t)
 		defer st.Close()
-		names := must.Get(st.Objects(ctx))(t)
-		return names
+		return must.Get(st.Objects(ctx))(t)
 	}
 	until := func(done func(names []string) bool) (names []string) {
 		for names = objects(); !done(names); names = objects() {

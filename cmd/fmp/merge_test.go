@@ -2,75 +2,43 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"fmp/models"
 	"fmp/onnx/must"
 )
 
 // TestMerge: merged uploads are pooled like the uploads, whatever the tree; damaged ones are named
 // and left out, or end the merge, which then writes nothing.
 func TestMerge(t *testing.T) {
-	f := shippedManifest(t, "digits", models.KindClient)
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
-	var uploads []string
-	for i := range 5 {
-		uploads = append(uploads,
-			madeUpload(t, f, path(fmt.Sprint(i, ".upload")), fmt.Sprint("client ", i), f.Digest, 0))
-	}
-	run := func(args ...string) []byte {
-		t.Helper()
-		code, out, errs := runFMP(t, args...)
-		if code != exitOK {
-			t.Fatalf("%v: exit code %d: %s", args, code, errs)
-		}
-		return []byte(out)
-	}
-	var res merged
-	must.Do(t, json.Unmarshal(
-		run(append([]string{"merge", "--json", "-o", path("all.part")}, uploads...)...),
-		&res))
+	r := newMadeRound(t, 5)
+	path, read, uploads := r.path, r.read, r.uploads
+	res := answer[merged](t, append([]string{"merge", "--json", "-o", path("all.part")}, uploads...)...)
 	if info, err := os.Stat(path("all.part")); err != nil || res.Clients != 5 || res.Kept != 5 ||
 		res.Summed != 0 ||
 		int(info.Size()) != res.Bytes {
 		t.Errorf("merged: %+v, %v", res, err)
 	}
-	run("merge", "-o", path("left.part"), uploads[4], uploads[1])
-	run("merge", "-o", path("tree.part"), uploads[0], path("left.part"), uploads[3], uploads[2])
-	read := func(name string) []byte {
-		t.Helper()
-		data := must.Get(os.ReadFile(path(name)))(t)
-		return data
-	}
+	ran(t, "merge", "-o", path("left.part"), uploads[4], uploads[1])
+	ran(t, "merge", "-o", path("tree.part"), uploads[0], path("left.part"), uploads[3], uploads[2])
 	if !bytes.Equal(read("tree.part"), read("all.part")) {
 		t.Error("a tree of merges gives another part than one merge")
 	}
-	run("merge", "-o", path("four.part"), uploads[0], uploads[1], uploads[3], uploads[4])
-	run("merge", "-o", path("less.part"), "--without", uploads[2], path("all.part"))
-	run(append([]string{"merge", "-o", path("passed.part"), "--without", uploads[2]}, uploads...)...)
+	ran(t, "merge", "-o", path("four.part"), uploads[0], uploads[1], uploads[3], uploads[4])
+	ran(t, "merge", "-o", path("less.part"), "--without", uploads[2], path("all.part"))
+	ran(t, append([]string{"merge", "-o", path("passed.part"), "--without", uploads[2]}, uploads...)...)
 	if !bytes.Equal(read("less.part"), read("four.part")) ||
 		!bytes.Equal(read("passed.part"), read("four.part")) {
 		t.Error("a client that withdrew leaves a trace in the part")
 	}
-	if code, _, errs := runFMP(t, "merge", "-o", path("none.part"), "--without", uploads[2],
-		path("four.part")); code != exitUsage ||
-		!strings.Contains(errs, "is not in") {
-		t.Errorf("a client that is not in is taken out: exit code %d: %s", code, errs)
-	}
+	refused(t, exitUsage, "is not in", "merge", "-o", path("none.part"), "--without", uploads[2],
+		path("four.part"))
 	pool := func(files ...string) pooled {
 		t.Helper()
-		var p pooled
-		args := []string{"pool", "--json", "--engine.name", "pure", "--rows", "--scope", "closed",
-			"-o", path("c.onnx")}
-		must.Do(t, json.Unmarshal(run(append(args, files...)...), &p))
-		return p
+		return answer[pooled](t, append([]string{"pool", "--json", "--engine.name", "pure", "--rows", "--scope",
+			"closed", "-o", path("c.onnx")}, files...)...)
 	}
 	single, joined := pool(uploads...), pool(path("all.part"))
 	if slices.Sort(joined.Clients); !slices.Equal(joined.Clients, single.Clients) ||
@@ -81,10 +49,10 @@ func TestMerge(t *testing.T) {
 		t.Errorf("a part beside uploads: clients %v", beside.Clients)
 	}
 	must.Do(t, os.WriteFile(path("bad.upload"), read("0.upload")[:99], 0o600))
-	run("keys", "--dir", path("keys"), "--roster", path("workers.txt"), "worker", "worker 2")
-	run("keys", "--dir", path("others"), "--roster", path("others.txt"), "worker")
-	run("merge", "--key", path("keys/worker.key"), "-o", path("signed.part"), uploads[0], uploads[1])
-	run("merge", "--key", path("others/worker.key"), "-o", path("forged.part"), uploads[2])
+	ran(t, "keys", "--dir", path("keys"), "--roster", path("workers.txt"), "worker", "worker 2")
+	ran(t, "keys", "--dir", path("others"), "--roster", path("others.txt"), "worker")
+	ran(t, "merge", "--key", path("keys/worker.key"), "-o", path("signed.part"), uploads[0], uploads[1])
+	ran(t, "merge", "--key", path("others/worker.key"), "-o", path("forged.part"), uploads[2])
 	pool(path("signed.part"), uploads[2], "--signed-by", path("workers.txt"))
 	for want, args := range map[string]string{
 		"not valid":      "pool signed.part forged.part --signed-by workers.txt -o OUT",
@@ -115,9 +83,6 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s: it wrote a file", args)
 		}
 	}
-	if code, _, errs := runFMP(t, "merge", "--on-bad", "skip", "-o", path("skip.part"),
-		path("bad.upload"), uploads[1]); code != exitOK ||
-		!strings.Contains(errs, "bad.upload") {
-		t.Errorf("with a damaged upload to skip: exit code %d, %s", code, errs)
-	}
+	refused(t, exitOK, "bad.upload", "merge", "--on-bad", "skip", "-o", path("skip.part"),
+		path("bad.upload"), uploads[1])
 }

@@ -53,7 +53,7 @@ func newONNXBenchCommand() *cobra.Command {
 	var inputs, dims []string
 	var batch int
 	var seconds float64
-	var asJSON, both bool
+	var both bool
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "bench MODEL",
@@ -68,6 +68,7 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 		Args: exactArgs("MODEL"),
 	}
 	s := bindSettings(cmd, &cfg, hardwareAliases)
+	cmd.PreRunE = nil // --engine is one of its sources
 	var engineName string
 	flags := cmd.Flags()
 	flags.StringVar(&engineName, "engine", "",
@@ -77,7 +78,7 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 		"size of a named axis, `NAME=N`; may be given several times")
 	flags.IntVar(&batch, "batch", 1, "size of a first axis that the model leaves open, 1 to 65536")
 	flags.Float64Var(&seconds, "seconds", 2, "how long to measure each engine, 0.01 to 600")
-	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if engineName == "both" {
 			both, engineName = true, ""
@@ -127,7 +128,7 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 			report.Results = append(report.Results, r)
 		}
 		report.compare()
-		return show(cmd.OutOrStdout(), asJSON, report, report.print)
+		return show(cmd, report, report.print)
 	}
 	return cmd
 }
@@ -184,8 +185,8 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 	return feeds, nil
 }
 
-// benchSizes reads the NAME=N of --dim.
-func benchSizes(m *onnx.Model, dims []string) (map[string]int, error) {
+// dimSizes reads the NAME=N of --dim.
+func dimSizes(dims []string) (map[string]int, error) {
 	sizes := map[string]int{}
 	for _, d := range dims {
 		name, text, _ := strings.Cut(d, "=")
@@ -194,6 +195,15 @@ func benchSizes(m *onnx.Model, dims []string) (map[string]int, error) {
 			return nil, fmt.Errorf("--dim %s: want NAME=N with N a whole number", d)
 		}
 		sizes[name] = n
+	}
+	return sizes, nil
+}
+
+// benchSizes reads the NAME=N of --dim, of names that the inputs have.
+func benchSizes(m *onnx.Model, dims []string) (map[string]int, error) {
+	sizes, err := dimSizes(dims)
+	if err != nil {
+		return nil, err
 	}
 	known := map[string]bool{}
 	for _, in := range m.Graph.Inputs {

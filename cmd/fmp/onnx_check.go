@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +15,6 @@ import (
 )
 
 func newONNXCheckCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check MODEL",
 		Short: "Say whether a model is sound, or what is wrong with it, by node and operator",
@@ -45,7 +45,7 @@ set, operators of another domain, values that are no tensors.`,
 					notes = append(notes, h.String())
 				}
 			}
-			if asJSON {
+			if wantsJSON(cmd) {
 				report := map[string]any{"file": args[0], "ok": err == nil,
 					"unknown": errors.Is(err, onnx.ErrUnknown), "notes": notes}
 				if err != nil {
@@ -62,20 +62,15 @@ set, operators of another domain, values that are no tensors.`,
 			if err != nil {
 				return checkError(err)
 			}
-			if _, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is sound: %d nodes, operator set %d\n", args[0],
-				len(m.Graph.Nodes),
-				m.Opset()); err != nil {
-				return err
-			}
-			for _, note := range notes {
-				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "note: %s\n", note); err != nil {
-					return err
+			return tell(cmd, nil, func(b *strings.Builder) {
+				fmt.Fprintf(b, "%s is sound: %d nodes, operator set %d\n", args[0], len(m.Graph.Nodes), m.Opset())
+				for _, note := range notes {
+					fmt.Fprintf(b, "note: %s\n", note)
 				}
-			}
-			return nil
+			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
 }
 

@@ -15,7 +15,6 @@ import (
 func newONNXGradCommand() *cobra.Command {
 	var opt grad.Options
 	var out string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "grad MODEL.onnx",
 		Short: "Differentiate an ONNX model into another ONNX model that any ONNX Runtime runs",
@@ -40,7 +39,7 @@ outputs are grad_A for each value A named by --wrt: inputs, initializers or valu
 			if err := serde.Save(out, g); err != nil {
 				return err
 			}
-			return say(cmd.OutOrStdout(), asJSON, map[string]any{
+			return say(cmd, map[string]any{
 				"file": out, "inputs": valueNames(g.Graph.Inputs),
 				"outputs": valueNames(g.Graph.Outputs),
 				"nodes":   len(g.Graph.Nodes), "opset": g.Opset(),
@@ -59,7 +58,7 @@ outputs are grad_A for each value A named by --wrt: inputs, initializers or valu
 	f.BoolVar(&opt.UnitCotangent, "unit", false, "set the cotangents to one, for a scalar loss")
 	f.StringVarP(&out, "out", "o", "", "file to write")
 	outputs.Files(cmd.Flags(), "out")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
 }
 

@@ -16,7 +16,6 @@ import (
 func newONNXHalfCommand() *cobra.Command {
 	var out string
 	var least int
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "half MODEL",
 		Short: "Store a model's weights in half precision: half the file, float32 arithmetic as before",
@@ -47,26 +46,34 @@ nothing else changes. A manifest of ours is kept, its command line completed.`,
 			if err := serde.Save(out, m); err != nil {
 				return err
 			}
-			before, err := os.Stat(args[0])
+			before, after, err := sizes(args[0], out)
 			if err != nil {
-				return fmt.Errorf("measuring the model: %w", err)
+				return err
 			}
-			after, err := os.Stat(out)
-			if err != nil {
-				return fmt.Errorf("measuring what was written: %w", err)
-			}
-			return say(cmd.OutOrStdout(), asJSON,
-				map[string]any{"file": out, "tensors": n, "bytes": after.Size(),
-					"bytes_before": before.Size()},
+			return say(cmd, map[string]any{"file": out, "tensors": n, "bytes": after,
+				"bytes_before": before},
 				"%s: %d tensors in half precision, %d bytes (%d before)\n", out, n,
-				after.Size(), before.Size())
+				after, before)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
 	outputs.Files(cmd.Flags(), "out")
 	cmd.Flags().IntVar(&least, "least", 1024, "elements that a tensor must have to be stored so")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
+}
+
+// sizes returns the bytes of a model's file, and of the one that was made of it.
+func sizes(model, made string) (before, after int64, err error) {
+	was, err := os.Stat(model)
+	if err != nil {
+		return 0, 0, fmt.Errorf("measuring the model: %w", err)
+	}
+	is, err := os.Stat(made)
+	if err != nil {
+		return 0, 0, fmt.Errorf("measuring what was written: %w", err)
+	}
+	return was.Size(), is.Size(), nil
 }
 
 // descends records in a model of the program's that the file at path was made into it by a command;

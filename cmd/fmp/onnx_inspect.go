@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -55,7 +57,6 @@ type valueReport struct {
 
 func newONNXInspectCommand() *cobra.Command {
 	var dims []string
-	var asJSON bool
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use: "inspect MODEL",
@@ -70,22 +71,14 @@ Operations are counted for the sizes that --dim gives; other open sizes are 1.`,
   fmp onnx inspect attention.onnx --dim batch=1 --dim n=200`,
 		Args: exactArgs("MODEL"),
 	}
-	s := bindSettings(cmd, &cfg, map[string]string{"library": "engine.library"})
+	bindSettings(cmd, &cfg, map[string]string{"library": "engine.library"})
 	cmd.Flags().StringArrayVar(&dims, "dim", nil,
 		"size of a named axis, `NAME=N`; may be given several times")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
-		sizes := map[string]int{}
-		for _, d := range dims {
-			name, text, _ := strings.Cut(d, "=")
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 0 || name == "" {
-				return usageErrorf("--dim %s: want NAME=N with N a whole number", d)
-			}
-			sizes[name] = n
+		sizes, err := dimSizes(dims)
+		if err != nil {
+			return usageError(err)
 		}
 		m, err := serde.Load(args[0])
 		if err != nil {
@@ -96,7 +89,7 @@ Operations are counted for the sizes that --dim gives; other open sizes are 1.`,
 			return usageError(fmt.Errorf("%s: %w", args[0], err))
 		}
 		r.File = args[0]
-		return show(cmd.OutOrStdout(), asJSON, r, r.print)
+		return show(cmd, r, r.print)
 	}
 	return cmd
 }
@@ -216,12 +209,12 @@ func (r inspection) print(out io.Writer) error {
 			fmt.Fprintf(w, "%s\t%s  %s %s\n", part.label, v.Name, v.Type, shape)
 		}
 	}
-	for _, k := range sortedNames(r.Metadata) {
+	for _, k := range slices.Sorted(maps.Keys(r.Metadata)) {
 		fmt.Fprintf(w, "metadata\t%s = %s\n", k, abridged(r.Metadata[k], 200))
 	}
 	fmt.Fprintf(w, "parameters\t%s (%s bytes)\n", thousands(r.Parameters), thousands(r.ParameterBytes))
 	var sizes []string
-	for _, k := range sortedNames(r.Sizes) {
+	for _, k := range slices.Sorted(maps.Keys(r.Sizes)) {
 		sizes = append(sizes, fmt.Sprintf("%s=%d", k, r.Sizes[k]))
 	}
 	switch {
@@ -238,7 +231,7 @@ func (r inspection) print(out io.Writer) error {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "nodes\t%d\n", r.Nodes)
-	ops := sortedNames(r.Operators)
+	ops := slices.Sorted(maps.Keys(r.Operators))
 	sort.SliceStable(ops, func(i, j int) bool { return r.Operators[ops[i]] > r.Operators[ops[j]] })
 	for i, op := range ops {
 		label := "operators"
@@ -248,20 +241,11 @@ func (r inspection) print(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%4d  %s\n", label, r.Operators[op], op)
 	}
 	fmt.Fprintf(w, "check\t%s\n", r.Check)
-	for _, name := range sortedNames(r.Engines) {
+	for _, name := range slices.Sorted(maps.Keys(r.Engines)) {
 		fmt.Fprintf(w, "engine %s\t%s\n", name, r.Engines[name])
 	}
 	fmt.Fprintf(w, "grad\t%s\n", r.Differentiation)
 	return w.Flush()
-}
-
-func sortedNames[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for k := range m {
-		names = append(names, k)
-	}
-	sort.Strings(names)
-	return names
 }
 
 // abridged cuts a text to n runes, on one line.

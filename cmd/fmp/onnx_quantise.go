@@ -34,7 +34,6 @@ type quantising struct {
 	o                  quantise.Options
 	x                  extractor.Options
 	seconds            float64
-	asJSON             bool
 }
 
 // maxQuantiseBytes bounds the images that are held.
@@ -94,7 +93,7 @@ outputs are the folder's classes, the sizes, and the time of one image on both e
   fmp onnx quantise model.onnx --images photos --weights-only 4 -o four.onnx --json`,
 		Args: exactArgs("MODEL"),
 	}
-	s := bindSettings(cmd, &cfg, hardwareAliases)
+	bindSettings(cmd, &cfg, hardwareAliases)
 	f := cmd.Flags()
 	f.StringVarP(&q.out, "out", "o", "", "file to write")
 	outputs.Files(f, "out")
@@ -117,13 +116,8 @@ outputs are the folder's classes, the sizes, and the time of one image on both e
 		"share of the layers that may stay in float32, 0 to 1")
 	f.Float64Var(&q.seconds, "seconds", 1, "how long to measure each engine and model, 0.01 to 600")
 	preprocessingFlags(cmd, &q.x)
-	f.BoolVar(&q.asJSON, "json", false, "print JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
-		return q.run(cmd, args[0], cfg.Engine)
-	}
+	jsonFlag(cmd, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return q.run(cmd, args[0], cfg.Engine) }
 	return cmd
 }
 
@@ -197,19 +191,13 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err := serde.Save(q.out, to); err != nil {
 		return err
 	}
-	before, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("measuring the model: %w", err)
+	if report.BytesBefore, report.Bytes, err = sizes(path, q.out); err != nil {
+		return err
 	}
-	after, err := os.Stat(q.out)
-	if err != nil {
-		return fmt.Errorf("measuring what was written: %w", err)
-	}
-	report.Bytes, report.BytesBefore = after.Size(), before.Size()
 	if err := q.time(cmd, cfg, m, to, tests[0], &report); err != nil {
 		return err
 	}
-	return show(cmd.OutOrStdout(), q.asJSON, report, report.print)
+	return show(cmd, report, report.print)
 }
 
 // quantisable loads a model that is an extractor, or none of fmp's.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,14 +30,7 @@ func TestONNXQuantise(t *testing.T) {
 		{"eight", []string{"--weights-only", "8"}, .005},
 		{"four", []string{"--weights-only", "4"}, .3},
 	} {
-		code, out, errs := runFMP(t, args(c.name+".onnx", c.more...)...)
-		if code != exitOK {
-			t.Fatalf("%s: exit code %d: %s", c.name, code, errs)
-		}
-		var r quantisedReport
-		if err := json.Unmarshal([]byte(out), &r); err != nil {
-			t.Fatalf("%s: %v: %s", c.name, err, out)
-		}
+		r := answer[quantisedReport](t, args(c.name+".onnx", c.more...)...)
 		if r.Test.Images != 20 || !(r.Test.Loss < c.loss) || r.Test.Loss == 0 ||
 			r.Bytes >= r.BytesBefore || len(r.Speed) != 2 ||
 			r.Speed[0].After == 0 {
@@ -52,10 +44,8 @@ func TestONNXQuantise(t *testing.T) {
 		}
 	}
 	static, no := filepath.Join(dir, "static.onnx"), filepath.Join(dir, "no.onnx")
-	code, _, errs := runFMP(t, "onnx", "quantise", static, "--images", "digits", "-o", no)
-	if code != exitUsage || !strings.Contains(errs, "quantised already") {
-		t.Errorf("twice: exit code %d: %s", code, errs)
-	}
+	refused(t, exitUsage, "quantised already", "onnx", "quantise", static, "--images", "digits",
+		"-o", no)
 	for _, c := range []struct {
 		more []string
 		want string
@@ -91,12 +81,8 @@ func TestONNXQuantiseKinds(t *testing.T) {
 		models.KindPredictor:  shippedFile(t, models.KindPredictor),
 	} {
 		for _, more := range [][]string{nil, {"--weights-only", "8"}} {
-			code, _, errs := runFMP(t, append([]string{"onnx", "quantise", model, "--images", "/nowhere", "-o", out},
-				more...)...)
-			if want := `of kind "` + kind + `", which is not quantised: quantise its extractor`; code != exitUsage ||
-				!strings.Contains(errs, want) {
-				t.Errorf("%s %v: exit code %d: %s; want %q", kind, more, code, errs, want)
-			}
+			refused(t, exitUsage, `of kind "`+kind+`", which is not quantised: quantise its extractor`,
+				append([]string{"onnx", "quantise", model, "--images", "/nowhere", "-o", out}, more...)...)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -34,7 +33,6 @@ A model may hold a loop that never ends: --time-limit bounds what a model from e
 func newONNXRunCommand() *cobra.Command {
 	var inputs, wanted []string
 	var dir, format, adapter string
-	var asJSON bool
 	var limit time.Duration
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
@@ -45,7 +43,7 @@ func newONNXRunCommand() *cobra.Command {
   fmp onnx run model.onnx --input a=a.npy --input b=b.pb --output y --format pb --out results --engine pure`,
 		Args: exactArgs("MODEL"),
 	}
-	s := bindSettings(cmd, &cfg, engineAliases)
+	bindSettings(cmd, &cfg, engineAliases)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&inputs, "input", nil, "input `NAME=FILE`; give one for every input of the model")
 	flags.StringArrayVar(&wanted, "output", nil, "write the output `NAME` only; may be given several times")
@@ -55,11 +53,8 @@ func newONNXRunCommand() *cobra.Command {
 	flags.StringVar(&format, "format", "npy", "npy, or pb (TensorProto)")
 	flags.DurationVar(&limit, "time-limit", 0,
 		"`TIME` after which the model is given up, 30s say (exit code 1); 0 for none")
-	flags.BoolVar(&asJSON, "json", false, "list what was written as JSON")
+	jsonFlag(cmd, "list what was written as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if dir == "" {
 			return usageErrorf("--out is missing; name the folder for the outputs")
 		}
@@ -108,7 +103,11 @@ func newONNXRunCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printWritten(cmd.OutOrStdout(), written, asJSON)
+		return tell(cmd, written, func(b *strings.Builder) {
+			for _, x := range written {
+				fmt.Fprintf(b, "%s: %s%v -> %s\n", x.Name, x.DType, x.Shape, x.File)
+			}
+		})
 	}
 	return cmd
 }
@@ -335,16 +334,4 @@ func fileName(name, ext string, taken map[string]bool) string {
 	}
 	taken[strings.ToLower(file)] = true
 	return file
-}
-
-func printWritten(w io.Writer, written []writtenTensor, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, written)
-	}
-	for _, x := range written {
-		if _, err := fmt.Fprintf(w, "%s: %s%v -> %s\n", x.Name, x.DType, x.Shape, x.File); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -67,13 +66,8 @@ func TestONNXRun(t *testing.T) {
 		"../twice": onnx.NewTensor([]float32{2, 4, 6, 8}, 2, 2)}
 	for _, format := range []string{"npy", "pb"} {
 		dir := filepath.Join(t.TempDir(), "results")
-		code, out, errs := runFMP(t, "onnx", "run", model, "--input", "a="+a, "--input",
+		written := answer[[]writtenTensor](t, "onnx", "run", model, "--input", "a="+a, "--input",
 			"b="+b, "--out", dir, "--format", format, "--json", "--engine", "ort")
-		if code != exitOK {
-			t.Fatalf("exit code %d: %s", code, errs)
-		}
-		var written []writtenTensor
-		must.Do(t, json.Unmarshal([]byte(out), &written))
 		for _, w := range written {
 			if filepath.Dir(w.File) != dir {
 				t.Errorf("output %q went to %s, outside %s", w.Name, w.File, dir)
@@ -165,11 +159,8 @@ func TestONNXRunOnAFullDisk(t *testing.T) {
 	// 40 kB: the first output fits, the second does not
 	big := saveTensor(t, "big.npy", onnx.ZerosF32(5000, 2))
 	dir := filepath.Join(disk, "results")
-	code, _, errs := runFMP(t, "onnx", "run", model, "--input", "a="+big, "--input",
+	refused(t, exitFailed, "no space left", "onnx", "run", model, "--input", "a="+big, "--input",
 		"b="+big, "--out", dir)
-	if code != exitFailed || !strings.Contains(errs, "no space left") {
-		t.Errorf("exit code %d, said %q; want %d and that no space is left", code, errs, exitFailed)
-	}
 	if es, _ := os.ReadDir(disk); len(es) != 0 {
 		t.Errorf("something was left behind: %v", es)
 	}
@@ -196,13 +187,8 @@ func TestFileNameStaysInItsFolder(t *testing.T) {
 
 func TestONNXBench(t *testing.T) {
 	needRuntime(t)
-	code, out, errs := runFMP(t, "onnx", "bench", addModel(t), "--batch", "4", "--seconds", "0.02",
+	r := answer[benchReport](t, "onnx", "bench", addModel(t), "--batch", "4", "--seconds", "0.02",
 		"--json", "--engine", "ort")
-	if code != exitOK {
-		t.Fatal(errs)
-	}
-	var r benchReport
-	must.Do(t, json.Unmarshal([]byte(out), &r))
 	if len(r.Results) != 1 || r.Results[0].Runs < 3 ||
 		!(r.Results[0].Min <= r.Results[0].Median && r.Results[0].Median <= r.Results[0].P90) ||
 		r.Inputs["a"] != "float32[4 2]" {
@@ -220,10 +206,7 @@ func TestONNXBench(t *testing.T) {
 		{[]string{"--dim", "rows=3"}, "no input has a size called"},
 		{[]string{"--engine", "fast"}, "auto, ort, pure and both"},
 	} {
-		code, _, errs := runFMP(t, append([]string{"onnx", "bench", addModel(t)}, c.args...)...)
-		if code != exitUsage || !strings.Contains(errs, c.want) {
-			t.Errorf("%v: exit code %d, said %q", c.args, code, errs)
-		}
+		refused(t, exitUsage, c.want, append([]string{"onnx", "bench", addModel(t)}, c.args...)...)
 	}
 }
 
@@ -255,17 +238,12 @@ func TestONNXRunAdapter(t *testing.T) {
 		if adapter != "" {
 			args = append(args, "--adapter", adapter)
 		}
-		if code, _, errs := runFMP(t, args...); code != 0 {
-			t.Fatalf("exit code %d: %s", code, errs)
-		}
+		ran(t, args...)
 		y := must.Get(npy.Load(filepath.Join(dir, "y.npy")))(t)
 		if d := y.F32()[0] - want; d > 1e-5 || d < -1e-5 {
 			t.Errorf("--adapter %q: %v, want %v", adapter, y.F32()[0], want)
 		}
 	}
-	code, _, errs := runFMP(t, "onnx", "run", model, "--input", "x="+x, "--out", dir,
+	refused(t, exitUsage, "it is no adapter", "onnx", "run", model, "--input", "x="+x, "--out", dir,
 		"--adapter", model)
-	if code != exitUsage || !strings.Contains(errs, "it is no adapter") {
-		t.Errorf("a model for an adapter: exit code %d: %s", code, errs)
-	}
 }

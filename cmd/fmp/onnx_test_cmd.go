@@ -27,7 +27,7 @@ type testReport struct {
 }
 
 func newONNXTestCommand() *cobra.Command {
-	var asJSON, verbose bool
+	var verbose bool
 	var engineName, table string
 	tol := conformance.DefaultTolerance
 	cfg := option.Default[engineSettings]()
@@ -55,7 +55,7 @@ failure, which ends the command with exit code 1.`,
 	outputs.Made(flags, "table")
 	flags.BoolVar(&verbose, "verbose", false,
 		"list unsupported tests, with the reason, as well as failures")
-	flags.BoolVar(&asJSON, "json", false, "print every result as JSON")
+	jsonFlag(cmd, "print every result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		names := []string{}
 		switch engineName {
@@ -95,12 +95,7 @@ failure, which ends the command with exit code 1.`,
 				return err
 			}
 		}
-		var err error
-		if asJSON {
-			err = printJSON(cmd.OutOrStdout(), reports)
-		} else {
-			err = printTests(cmd.OutOrStdout(), reports, verbose)
-		}
+		err := show(cmd, reports, func(w io.Writer) error { return printTests(w, reports, verbose) })
 		if err == nil && failed {
 			err = &silentError{exitFailed}
 		}

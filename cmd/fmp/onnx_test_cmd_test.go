@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,13 +36,8 @@ func backendTest(t *testing.T, want float32) string {
 
 func TestONNXTest(t *testing.T) {
 	table := filepath.Join(t.TempDir(), "docs", "operators.md")
-	code, out, errs := runFMP(t, "onnx", "test", backendTest(t, 2), "--engine", "pure", "--json",
-		"--table", table)
-	if code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
-	var reports []testReport
-	must.Do(t, json.Unmarshal([]byte(out), &reports))
+	reports := answer[[]testReport](t, "onnx", "test", backendTest(t, 2), "--engine", "pure",
+		"--json", "--table", table)
 	if len(reports) != 1 || reports[0].Engine != "pure" || reports[0].Passed != 1 ||
 		reports[0].Failed != 0 {
 		t.Errorf("report %+v", reports)
@@ -52,18 +46,14 @@ func TestONNXTest(t *testing.T) {
 	if !strings.Contains(string(text), "| Add | yes | 1-6, 7-28 | yes | 1 | 0 | 0 |") {
 		t.Errorf("the table lacks Add:\n%s", text)
 	}
-	code, out, _ = runFMP(t, "onnx", "test", backendTest(t, 3), "--engine", "pure")
+	code, out, _ := runFMP(t, "onnx", "test", backendTest(t, 3), "--engine", "pure")
 	if code != exitFailed || !strings.Contains(out, "failed: plus") {
 		t.Errorf("a wrong output gave exit code %d and %q", code, out)
 	}
-	if code, _, errs := runFMP(t, "onnx", "test", filepath.Join(t.TempDir(), "gone")); code != exitMissing {
-		t.Errorf("a folder that is not there gave exit code %d: %s", code, errs)
-	}
+	refused(t, exitMissing, "", "onnx", "test", filepath.Join(t.TempDir(), "gone"))
 	for _, args := range [][]string{{t.TempDir()}, {backendTest(t, 2), "--relative", "-1"},
 		{backendTest(t, 2), "--engine", "abacus"}} {
-		if code, _, errs := runFMP(t, append([]string{"onnx", "test"}, args...)...); code != exitUsage {
-			t.Errorf("%v gave exit code %d: %s", args, code, errs)
-		}
+		refused(t, exitUsage, "", append([]string{"onnx", "test"}, args...)...)
 	}
 }
 
@@ -76,11 +66,9 @@ func TestEngineFallback(t *testing.T) {
 		t.Skipf("the system has a library of its own: %s", path)
 	}
 	dir := backendTest(t, 2)
-	if code, _, errs := runFMP(t, "onnx", "test", dir, "--engine", "ort"); code != exitMissing {
-		t.Errorf("ort without a library gave exit code %d: %s", code, errs)
-	}
-	code, out, errs := runFMP(t, "onnx", "test", dir, "--engine", "auto")
-	if code != exitOK || !strings.Contains(out, "pure") || strings.Count(errs, "pure-Go engine") != 1 {
-		t.Errorf("auto without a library gave exit code %d, %q, %q", code, out, errs)
+	refused(t, exitMissing, "", "onnx", "test", dir, "--engine", "ort")
+	out, errs := ran(t, "onnx", "test", dir, "--engine", "auto")
+	if !strings.Contains(out, "pure") || strings.Count(errs, "pure-Go engine") != 1 {
+		t.Errorf("auto without a library: %q, %q", out, errs)
 	}
 }

@@ -45,7 +45,7 @@ type tuning struct {
 	rate, warmup, decay, momentum, clip    float64
 	heldOut                                float64
 	classes                                int
-	list, asJSON                           bool
+	list                                   bool
 	// finish makes of the trained model the one that is written; nil writes it with the names of
 	// its classes.
 	finish func(m *onnx.Model) (*onnx.Model, error)
@@ -80,14 +80,9 @@ and not on the number of threads.`,
   fmp onnx train net.onnx --data rows.npz --loss mse --freeze 'layer[1-3].*' -o mine.onnx`,
 		Args: exactArgs("MODEL"),
 	}
-	s := bindSettings(cmd, &cfg, engineAliases)
+	bindSettings(cmd, &cfg, engineAliases)
 	o.bind(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
-		return o.run(cmd, args[0], cfg.Engine)
-	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], cfg.Engine) }
 	return cmd
 }
 
@@ -132,7 +127,7 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	preprocessingFlags(cmd, &o.x)
 	onBadFlag(cmd, &o.onBad)
 	f.BoolVar(&o.list, "list", false, "list the weights and which are trained, and stop")
-	f.BoolVar(&o.asJSON, "json", false, "print JSON, progress (on standard error) too")
+	jsonFlag(cmd, "print JSON, progress (on standard error) too")
 }
 
 // preprocessingFlags says how images are fed to a model that is trained.
@@ -482,7 +477,7 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 		return usageError(err)
 	}
 	p := newTrainingProgress(cmd.ErrOrStderr())
-	if o.t.Progress = p.report; o.asJSON {
+	if o.t.Progress = p.report; wantsJSON(cmd) {
 		o.t.Progress = func(t train.Progress) { p.json(t) }
 	}
 	began := time.Now()
@@ -545,23 +540,19 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 	if err := os.Remove(o.t.Checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
 	}
-	if o.asJSON {
-		return printJSON(cmd.OutOrStdout(), r)
-	}
 	score := func(m train.Metrics) string {
 		if acc, ok := m["acc"]; ok {
 			return fmt.Sprintf("loss %.4f, accuracy %.4f", m["loss"], acc)
 		}
 		return fmt.Sprintf("loss %.4f", m["loss"])
 	}
-	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "model:        %s (step %d of %d taken; curve in %s.svg)\ntrained:      %d "+
-		"numbers in %.0f s\nbatch norms:  %s\n", r.File, cmp.Or(r.Best, r.Steps), r.Steps, r.File,
-		r.Trained, r.Seconds, r.Norms)
-	if r.Before == nil {
-		return nil
-	}
-	_, err = fmt.Fprintf(w, "before:       %s, on the %s\nafter:        %s\n", score(r.Before),
-		r.Measure, score(r.After))
-	return err
+	return tell(cmd, r, func(b *strings.Builder) {
+		fmt.Fprintf(b, "model:        %s (step %d of %d taken; curve in %s.svg)\ntrained:      %d "+
+			"numbers in %.0f s\nbatch norms:  %s\n", r.File, cmp.Or(r.Best, r.Steps), r.Steps, r.File,
+			r.Trained, r.Seconds, r.Norms)
+		if r.Before != nil {
+			fmt.Fprintf(b, "before:       %s, on the %s\nafter:        %s\n", score(r.Before), r.Measure,
+				score(r.After))
+		}
+	})
 }

@@ -70,12 +70,9 @@ func TestONNXTrain(t *testing.T) {
 	t.Parallel()
 	model, data := trainingFiles(t)
 	out := filepath.Join(t.TempDir(), "out.onnx")
-	code, stdout, stderr := runFMP(t, "onnx", "train", model, "--data", data, "-o", out, "--freeze",
-		"layer1.*", "--engine", "pure", "--epochs", "20", "--batch", "6",
-		"--parts", "2", "--rate", "0.05", "--json")
-	if code != 0 {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
+	stdout, stderr := ran(t, "onnx", "train", model, "--data", data, "-o", out, "--freeze",
+		"layer1.*", "--engine", "pure", "--epochs", "20", "--batch", "6", "--parts", "2", "--rate",
+		"0.05", "--json")
 	var r tuningReport
 	must.Do(t, json.Unmarshal([]byte(stdout), &r))
 	if r.After["acc"] < 0.9 || r.Trained != 16*3+3 || r.Steps != 180 ||
@@ -110,10 +107,7 @@ func TestONNXTrainErrors(t *testing.T) {
 	odd.F32()[5] = float32(math.Inf(1))
 	archive(t, sums, onnx.ZerosF32(20, 3), twos)
 	archive(t, endless, odd, twos)
-	folder, err := os.MkdirTemp(".", "photos") // a name without a path is a folder where there is one
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(os.MkdirTemp(".", "photos"))(t)
 	defer os.RemoveAll(folder)
 	others := map[string]int{"known names are": exitMissing, "holds neither": exitMissing,
 		"no weight is a matrix": exitFailed}
@@ -150,11 +144,8 @@ func TestONNXTrainErrors(t *testing.T) {
 		"want numbers from 0":      {"--data", sums, "--loss", "binary"},
 		"want finite":              {"--data", endless, "--loss", "mse"},
 	} {
-		code, _, stderr := runFMP(t,
-			append([]string{"onnx", "train", model, "-o", out, "--engine", "pure"}, args...)...)
-		if code != cmp.Or(others[want], exitUsage) || !strings.Contains(stderr, want) {
-			t.Errorf("%q: exit code %d and %q; want an error with %q", args, code, stderr, want)
-		}
+		refused(t, cmp.Or(others[want], exitUsage), want, append([]string{"onnx", "train", model,
+			"-o", out, "--engine", "pure"}, args...)...)
 	}
 	if _, err := os.Stat(out); err == nil {
 		t.Error("a model was written")

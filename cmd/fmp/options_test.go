@@ -134,10 +134,7 @@ func TestOptionFiles(t *testing.T) {
 			"round: 1\nclient_graph: %s\nroster: roster.txt\ndeadline: 2030-01-01T00:00:00Z\nanchor: %s\n",
 			shippedFile(t, "client"), text)
 		must.Do(t, os.WriteFile(path, []byte(body), 0o600))
-		if code, _, errs := runFMP(t, "keys", "a", "--dir", dir, "--roster",
-			filepath.Join(dir, "roster.txt")); code != exitOK {
-			t.Fatal(errs)
-		}
+		ran(t, "keys", "a", "--dir", dir, "--roster", filepath.Join(dir, "roster.txt"))
 		r := must.Get(round.Load(path))(t)
 		if want = strings.Replace(want, "FOLDER", dir, 1); r.Anchor != want {
 			t.Errorf("anchor: %s is %q, want %q", text, r.Anchor, want)

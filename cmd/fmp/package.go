@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -25,7 +24,6 @@ type packageRun struct {
 	options        serving.Options
 	out, card, key string
 	notice         noticeFlags
-	asJSON         bool
 }
 
 func newPackageCommand() *cobra.Command {
@@ -71,17 +69,17 @@ With --signed-by the signature CLASSIFIER.sig is verified with that key and goes
 	fl.StringVar(&o.card, "card", "", "model card, a `FILE` in Markdown")
 	fl.StringVar(&o.key, "signed-by", "",
 		"public key `FILE` (PEM, P-256) of the signer of CLASSIFIER.sig")
-	fl.BoolVar(&o.asJSON, "json", false, "print what was written as JSON")
+	jsonFlag(cmd, "print what was written as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.out == "" {
 			return usageErrorf("package: --output is missing: a new folder")
 		}
-		return o.run(cmd.OutOrStdout(), args[0])
+		return o.run(cmd, args[0])
 	}
 	return cmd
 }
 
-func (o *packageRun) run(w io.Writer, path string) error {
+func (o *packageRun) run(cmd *cobra.Command, path string) error {
 	if err := o.notice.heed(path); err != nil {
 		return err
 	}
@@ -107,13 +105,9 @@ func (o *packageRun) run(w io.Writer, path string) error {
 	if err != nil {
 		return usageError(fmt.Errorf("package: %s: %w", path, err))
 	}
-	if o.asJSON {
-		return printJSON(w, p)
-	}
-	_, err = fmt.Fprintf(w,
+	return say(cmd, p,
 		"repository: %s\nimage:      %s:%s\ndocuments:  %s\nmodel:      %s, sha256 %s\n", p.Repository,
 		p.Layout, p.Tag, strings.Join(p.Documents, ", "), p.Name, p.Model)
-	return err
 }
 
 // verifiedBundle returns the signature beside a model, after verifying that it is of the key and of

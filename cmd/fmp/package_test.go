@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,21 +23,15 @@ func TestPackage(t *testing.T) {
 		models.DigestBytes(nil)+"\n"), 0o600))
 	for _, args := range [][]string{{"sign", "--new-key", at("k.pem")}, {"sign", "--new-key", at("other.pem")},
 		{"sign", at("classifier.onnx"), "--key", at("k.pem")}} {
-		if code, _, errs := runFMP(t, args...); code != exitOK {
-			t.Fatalf("%v: %s", args, errs)
-		}
+		ran(t, args...)
 	}
-	code, out, errs := runFMP(t, "package", at("classifier.onnx"), "-o", at("p"), "--card",
+	p := answer[serving.Package](t, "package", at("classifier.onnx"), "-o", at("p"), "--card",
 		at("card.md"), "--signed-by", at("k.pem.pub"), "--json")
-	var p serving.Package
-	if err := json.Unmarshal([]byte(out), &p); code != exitOK || err != nil || len(p.Documents) != 3 {
-		t.Fatalf("exit code %d: %s%s", code, out, errs)
+	if len(p.Documents) != 3 {
+		t.Fatalf("documents %v", p.Documents)
 	}
 	model := filepath.Join(p.Repository, "classifier", "1", "model.onnx")
-	if code, _, errs := runFMP(t, "verify", model, "--key", at("k.pem.pub"), "--signature",
-		at("p/model.onnx.sig")); code != exitOK {
-		t.Errorf("the packaged signature: %s", errs)
-	}
+	ran(t, "verify", model, "--key", at("k.pem.pub"), "--signature", at("p/model.onnx.sig"))
 	config, err := os.ReadFile(filepath.Join(p.Repository, "classifier", "config.pbtxt"))
 	if want := `name: "images" data_type: TYPE_UINT8 dims: [ -1, -1, 3 ]`; err != nil ||
 		!strings.Contains(string(config), want) {
@@ -61,12 +54,7 @@ func TestPackage(t *testing.T) {
 			[]string{at("classifier.onnx"), "-o", at("no"), "--card", at("other.md")}},
 		{exitUsage, "--output is missing", []string{at("classifier.onnx")}},
 	} {
-		if code, out, errs := runFMP(t, append([]string{"package"}, c.args...)...); code != c.code ||
-			!strings.Contains(errs, c.text) ||
-			out != "" {
-			t.Errorf("%v: exit code %d, %q, %q; want %d and %q", c.args, code, out,
-				errs, c.code, c.text)
-		}
+		refused(t, c.code, c.text, append([]string{"package"}, c.args...)...)
 	}
 	if left, _ := filepath.Glob(at("no*")); len(left) > 0 {
 		t.Errorf("left %v", left)

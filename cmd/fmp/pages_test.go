@@ -121,13 +121,8 @@ func TestPagesAreFresh(t *testing.T) {
 		return out
 	}
 	dir := t.TempDir()
-	if code, _, errs := runFMP(t, "man", "--format", "markdown", dir); code != exitOK {
-		t.Fatal(errs)
-	}
-	code, settings, errs := runFMP(t, "config", "--markdown")
-	if code != exitOK {
-		t.Fatal(errs)
-	}
+	ran(t, "man", "--format", "markdown", dir)
+	settings, _ := ran(t, "config", "--markdown")
 	want, got := read(dir), read("../../docs/commands")
 	want["settings"], got["settings"] = settings, read("../../docs")["settings.md"]
 	if d := cmp.Diff(want, got); d != "" {

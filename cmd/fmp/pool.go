@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -113,7 +112,7 @@ type poolSettings struct {
 type poolRun struct {
 	client, out, onBad, of, against, workers string
 	round                                    uint64
-	rows, withSamples, asJSON, fixedSize     bool
+	rows, withSamples, fixedSize             bool
 	redraw                                   bool
 	settings                                 poolSettings
 	poolSums
@@ -191,6 +190,7 @@ func newPoolCommand() *cobra.Command {
 		},
 	}
 	s := bindSettings(cmd, &o.settings, engineAliases)
+	cmd.PreRunE = nil
 	o.flags(cmd)
 	flags := cmd.Flags()
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -254,7 +254,7 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	flags.BoolVar(&o.redraw, "redraw", false, "draw noise again for uploads of a private round of which "+
 		"another sum was made, which spends their budget again")
 	o.poolSums.flags(flags)
-	flags.BoolVar(&o.asJSON, "json", false, "print what was made as JSON")
+	jsonFlag(cmd, "print what was made as JSON")
 }
 
 // open checks the flags and loads the client graph.
@@ -344,10 +344,7 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	if m != nil {
 		res.Bytes, res.Inputs, res.Outputs = bytes, named(m.Graph.Inputs), named(m.Graph.Outputs)
 	}
-	if o.asJSON {
-		return printJSON(cmd.OutOrStdout(), res)
-	}
-	return res.print(cmd.OutOrStdout())
+	return tell(cmd, res, res.print)
 }
 
 // fileRound prepares a round of uploads and parts in files.
@@ -537,16 +534,15 @@ func (p *pooled) moments(told bool) string {
 }
 
 // print describes the result for people.
-func (p *pooled) print(w io.Writer) error {
-	var b strings.Builder
+func (p *pooled) print(b *strings.Builder) {
 	if p.Bytes > 0 {
-		fmt.Fprintf(&b,
+		fmt.Fprintf(b,
 			"classifier: %s (%d bytes, %d heads on %d numbers)\ninput:      %s\noutputs:    %s\n",
 			p.Output, p.Bytes, p.Shape[0], p.Shape[1]-1, strings.Join(p.Inputs, ", "),
 			strings.Join(p.Outputs, ", "))
-		fmt.Fprintf(&b, "classes:    %s\n", clip(strings.Join(p.Classes, ", ")))
+		fmt.Fprintf(b, "classes:    %s\n", clip(strings.Join(p.Classes, ", ")))
 	} else {
-		fmt.Fprintf(&b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0],
+		fmt.Fprintf(b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0],
 			p.Shape[1], p.Shape[2])
 	}
 	uploads := "1 upload"
@@ -561,7 +557,7 @@ func (p *pooled) print(w io.Writer) error {
 	for _, n := range p.Calibration {
 		calibration += n
 	}
-	fmt.Fprintf(&b, "from:       %s, %d points for n = %d%s\n", uploads, p.Points, p.N,
+	fmt.Fprintf(b, "from:       %s, %d points for n = %d%s\n", uploads, p.Points, p.N,
 		ofCalibration(calibration))
 	b.WriteString(p.moments(calibration > 0))
 	if p.Novelty != nil {
@@ -571,39 +567,37 @@ func (p *pooled) print(w io.Writer) error {
 				of = "images unlike the corpus's of the same names"
 			}
 		}
-		fmt.Fprintf(&b, "scope:      %s: %s (novelty %.2f, about 1 for the corpus's)\n",
+		fmt.Fprintf(b, "scope:      %s: %s (novelty %.2f, about 1 for the corpus's)\n",
 			p.Scope, of, *p.Novelty)
 	}
 	if len(p.Absent) > 0 {
-		fmt.Fprintf(&b, "absent:     no upload has images of %s, which the classifier can still name\n",
+		fmt.Fprintf(b, "absent:     no upload has images of %s, which the classifier can still name\n",
 			clip(strings.Join(p.Absent, ", ")))
 	}
 	if len(p.Unknown) > 0 {
-		fmt.Fprintf(&b, "names:      the corpus has no class %s\n", clip(strings.Join(p.Unknown, ", ")))
+		fmt.Fprintf(b, "names:      the corpus has no class %s\n", clip(strings.Join(p.Unknown, ", ")))
 	}
 	if p.Named != nil {
-		fmt.Fprintf(&b, "corpus:     %.0f%% of its images count as one more client's\n", 100**p.Named)
+		fmt.Fprintf(b, "corpus:     %.0f%% of its images count as one more client's\n", 100**p.Named)
 		if len(p.Unlike) > 0 {
-			fmt.Fprintf(&b, "            not those of %s: the clients' lie elsewhere, as under another name\n",
+			fmt.Fprintf(b, "            not those of %s: the clients' lie elsewhere, as under another name\n",
 				clip(strings.Join(p.Unlike, ", ")))
 		}
 	}
 	if p.Anchor != "" {
-		fmt.Fprintf(&b, "anchor:     %s\n", p.Anchor)
+		fmt.Fprintf(b, "anchor:     %s\n", p.Anchor)
 	}
-	p.printClients(&b)
-	p.printEffects(&b)
+	p.printClients(b)
+	p.printEffects(b)
 	if c := p.Chosen; c != nil {
-		fmt.Fprintf(&b,
+		fmt.Fprintf(b,
 			"chosen:     temperature %.2f and penalty %.2g times the corpus's, by %d calibration points\n",
 			c.Temperature, c.Penalty, c.Points)
 	}
-	p.Sets.print(&b)
+	p.Sets.print(b)
 	if len(p.Disputed) > 0 {
-		fmt.Fprintf(&b, "disputed:   %s\n", strings.Join(p.Disputed, ", "))
+		fmt.Fprintf(b, "disputed:   %s\n", strings.Join(p.Disputed, ", "))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 // maxClients is how many clients the text names.

@@ -70,14 +70,10 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if _, res.Bytes, err = o.save(cmd.Context(), p, r); err != nil {
 		return err
 	}
-	if o.asJSON {
-		return printJSON(cmd.OutOrStdout(), res)
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "classifier: %s (%d heads on %d numbers)\nfrom:       "+
+	return say(cmd, res, "classifier: %s (%d heads on %d numbers)\nfrom:       "+
 		"%d uploads of a private round\nspent:      %v (noise of %.3g times the sensitivity, %d times "+
 		"in the sum%s)\n", o.out, res.Shape[0], res.Shape[1]-1, len(res.Clients), p.Account.Budget,
 		p.Account.Sigma, p.Account.Releases, drawnAgain(p.Account.Draws))
-	return err
 }
 
 // drawnAgain says how often noise was drawn for one message, where that is more than once.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,9 +20,7 @@ func TestPoolRedraw(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	t.Setenv("HOME", dir)
 	graph, out := filepath.Join(dir, "client.onnx"), filepath.Join(dir, "c.onnx")
-	if code, _, stderr := runFMP(t, "fuse", "--dataset", "digits", "--upload", "private", "-o", graph); code != exitOK {
-		t.Fatal(stderr)
-	}
+	ran(t, "fuse", "--dataset", "digits", "--upload", "private", "-o", graph)
 	_, f := must.Get2(models.Load(graph))(t)
 	made := func(client, noise string) string {
 		t.Helper()
@@ -49,17 +46,12 @@ func TestPoolRedraw(t *testing.T) {
 		{[]string{made("a", privacy.Local), "-o", out, "--redraw"}, "add their own", 0},
 		{[]string{plain, "-o", out, "--redraw"}, "not of one", 0},
 	} {
-		code, stdout, stderr := runFMP(t, slices.Concat([]string{"pool", "--engine.name", "pure", "--rows", "--json",
-			"--samples", "5", "--client-graph", graph}, s.args)...)
+		args := slices.Concat([]string{"pool", "--engine.name", "pure", "--rows", "--json", "--samples", "5",
+			"--client-graph", graph}, s.args)
 		if s.says != "" {
-			if code != exitUsage || !strings.Contains(stderr, s.says) {
-				t.Errorf("%q: exit code %d: %s; want %q", s.args, code, stderr, s.says)
-			}
-			continue
-		}
-		var res pooledPrivate
-		if err := json.Unmarshal([]byte(stdout), &res); err != nil || code != exitOK || res.Spent.Draws != s.draws {
-			t.Errorf("%q: exit code %d, %v: %s%s", s.args, code, err, stdout, stderr)
+			refused(t, exitUsage, s.says, args...)
+		} else if res := answer[pooledPrivate](t, args...); res.Spent.Draws != s.draws {
+			t.Errorf("%q: %+v", s.args, res)
 		}
 	}
 	_, f = must.Get2(models.Load(out))(t)

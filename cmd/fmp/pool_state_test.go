@@ -41,10 +41,7 @@ func (r *madeRound) path(name string) string { return filepath.Join(r.dir, name)
 
 func (r *madeRound) read(name string) []byte {
 	r.t.Helper()
-	data, err := os.ReadFile(r.path(name))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(r.path(name)))(r.t)
 	return data
 }
 
@@ -70,17 +67,11 @@ func TestPoolWithout(t *testing.T) {
 	r := newMadeRound(t, 5)
 	before := r.pool("all.onnx", r.uploads...)
 	never := r.pool("never.onnx", slices.Delete(slices.Clone(r.uploads), 2, 3)...)
-	if code, _, stderr := runFMP(t, "keys", "--dir", r.path("keys"), "--roster", r.path("servers.txt"),
-		"server"); code != exitOK {
-		t.Fatal(stderr)
-	}
+	ran(t, "keys", "--dir", r.path("keys"), "--roster", r.path("servers.txt"), "server")
 	for _, parts := range []string{"first.part", "mixed.onnx"} {
 		switch parts {
 		case "first.part":
-			if code, _, stderr := runFMP(t,
-				append([]string{"merge", "-o", r.path(parts)}, r.uploads...)...); code != exitOK {
-				t.Fatal(stderr)
-			}
+			ran(t, append([]string{"merge", "-o", r.path(parts)}, r.uploads...)...)
 		default:
 			r.pool(parts, r.uploads[0], r.uploads[1])
 		}
@@ -242,9 +233,7 @@ func TestPoolCommand(t *testing.T) {
 	r := newMadeRound(t, 12)
 	must.Do(t, os.WriteFile(r.path("c.yaml"), []byte("seed: 3\n"), 0o600))
 	merge := append([]string{"merge", "-o", r.path("1.part")}, r.uploads[:10]...)
-	if code, _, stderr := runFMP(t, merge...); code != exitOK {
-		t.Fatal(stderr)
-	}
+	ran(t, merge...)
 	for from, to := range map[string]string{"11.upload": "known", "1.part": "2.part"} {
 		must.Do(t, os.WriteFile(r.path(to), r.read(from), 0o600))
 	}

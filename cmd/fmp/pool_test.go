@@ -145,24 +145,16 @@ func TestPool(t *testing.T) {
 // TestPoolUnfit: an upload with class means that no images give ends a pool with its name, or is
 // left out where that is asked for.
 func TestPoolUnfit(t *testing.T) {
-	f := shippedManifest(t, "digits", models.KindClient)
-	dir := t.TempDir()
-	var args []string
-	for i := range 3 {
-		args = append(args, madeUpload(t, f, filepath.Join(dir, fmt.Sprint(i, ".upload")),
-			fmt.Sprint("client ", i), f.Digest, 0))
-	}
-	data := must.Get(os.ReadFile(args[1]))(t)
-	u := must.Get(federate.Decode(data, federate.Expect{}))(t)
+	r := newMadeRound(t, 3)
+	u := decoded(t, r.uploads[1])
 	for i := range u.Points.N {
 		for j := range u.Points.Features(i) {
 			u.Points.Features(i)[j] *= 1e6
 		}
 	}
-	data = must.Get(u.Encode())(t)
-	must.Do(t, os.WriteFile(args[1], data, 0o600))
-	out := filepath.Join(dir, "c.onnx")
-	args = append([]string{"pool", "--rows", "--json", "--engine.name", "pure", "-o", out}, args...)
+	must.Do(t, os.WriteFile(r.uploads[1], must.Get(u.Encode())(t), 0o600))
+	out := r.path("c.onnx")
+	args := append([]string{"pool", "--rows", "--json", "--engine.name", "pure", "-o", out}, r.uploads...)
 	if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, "1.upload") ||
 		!strings.Contains(errs, "far out") {
 		t.Errorf("exit code %d, %s", code, errs)
@@ -170,11 +162,9 @@ func TestPoolUnfit(t *testing.T) {
 	if _, err := os.Stat(out); err == nil {
 		t.Error("it wrote a file")
 	}
-	code, text, errs := runFMP(t, append(args, "--on-bad", "skip")...)
-	var p pooled
-	if err := json.Unmarshal([]byte(text), &p); err != nil || code != exitOK || len(p.Clients) != 2 ||
-		len(p.Skipped) != 1 || p.N != 4*f.C {
-		t.Errorf("exit code %d, %s: %+v", code, errs, p)
+	p := answer[pooled](t, append(args, "--on-bad", "skip")...)
+	if len(p.Clients) != 2 || len(p.Skipped) != 1 || p.N != 4*u.Points.C {
+		t.Errorf("%+v", p)
 	}
 }
 

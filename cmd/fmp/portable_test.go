@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"image"
 	"image/color"
@@ -61,10 +60,7 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 		"--samples", "2", "--fresh", "10", "--methods", "ANN,FMP", "--set", "protocol=tuned", "--set",
 		"tuning.tasks=1", "--set", "tuning.points=10", "--set", "dataset.splits.extractor=0.3", "--set",
 		"dataset.splits.clients=0.3"}
-	code, stdout, errs := runFMP(t, append([]string{"run", "--out", out}, args...)...)
-	if code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
+	stdout, _ := ran(t, append([]string{"run", "--out", out}, args...)...)
 	if !strings.Contains(stdout, "photos has no train and test folders") {
 		t.Errorf("the notes do not name the data set's folder: %s", stdout)
 	}
@@ -98,12 +94,8 @@ func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
 
 	// The settings make the run again where the data are, with the files given.
 	t.Chdir(place)
-	code, stdout, errs = runFMP(t, "run", "--config", filepath.Join(out, experiment.ConfigFile),
+	again := answer[runOutput](t, "run", "--config", filepath.Join(out, experiment.ConfigFile),
 		"--extractor", x, "--json", "--out", "again")
-	var again runOutput
-	if err := json.Unmarshal([]byte(stdout), &again); code != exitOK || err != nil {
-		t.Fatalf("exit code %d, %v: %s", code, err, errs)
-	}
 	if again.Identity != was.Identity {
 		t.Errorf("the settings of the run directory made run %s; want %s", again.Identity, was.Identity)
 	}

@@ -209,7 +209,7 @@ left to people what --reject says beside the sets. With --adapt and --level it s
 of that camera, with sets of that level.`
 
 func newPredictCommand() *cobra.Command {
-	var asJSON, asCSV bool
+	var asCSV bool
 	var listen, folder, camera string
 	var hosts []string
 	var reject, risk, level float64
@@ -232,7 +232,7 @@ func newPredictCommand() *cobra.Command {
 		}
 		return exactArgs("a CLASSIFIER", "IMAGES")(cmd, args)
 	}
-	s := bindSettings(cmd, &cfg, engineAliases)
+	bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
 	fl := cmd.Flags()
 	fl.Float64Var(&reject, "reject", 0, "leave to people what has less than this `PROBABILITY` at best")
@@ -241,16 +241,13 @@ func newPredictCommand() *cobra.Command {
 	levelFlag(cmd, &level)
 	fl.StringVar(&camera, "adapt", "",
 		"`IMAGES` without labels, of the camera that took the images to classify: its shift is left out")
-	fl.BoolVar(&asJSON, "json", false, "print JSON: the classes, and for each image all probabilities")
+	jsonFlag(cmd, "print JSON: the classes, and for each image all probabilities")
 	fl.BoolVar(&asCSV, "csv", false, "print CSV")
 	fl.StringVar(&listen, "listen", "", "answer requests on a loopback `HOST:PORT` (0: a free one), in place of IMAGES")
 	bindHosts(fl, &hosts)
 	fl.StringVar(&folder, "page", "", "`FOLDER` that make page wrote, with which the page of --listen classifies "+
 		"in the browser; without it the page sends photographs to this program")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if err := images.notice.heed(args[0]); err != nil {
 			return err
 		}
@@ -264,7 +261,7 @@ func newPredictCommand() *cobra.Command {
 		if err := withoutListen(cmd); err != nil {
 			return err
 		}
-		format, err := formatOf(asJSON, asCSV)
+		format, err := formatOf(wantsJSON(cmd), asCSV)
 		if err != nil {
 			return err
 		}

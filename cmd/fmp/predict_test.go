@@ -24,7 +24,6 @@ import (
 	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/pipeline/erm"
-	"fmp/pipeline/federate"
 	"fmp/pipeline/metric"
 )
 
@@ -38,9 +37,7 @@ func pooledFrom(t *testing.T, dataset, out string, args ...string) {
 		all = append(all, madeUpload(t, f, filepath.Join(t.TempDir(), fmt.Sprint(i)),
 			fmt.Sprint("client ", i), f.Digest, 0))
 	}
-	if code, _, errs := runFMP(t, append(all, args...)...); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
+	ran(t, append(all, args...)...)
 }
 
 func shippedManifest(t *testing.T, dataset, kind string) models.Manifest {
@@ -73,9 +70,7 @@ func TestClassifierFile(t *testing.T) {
 		{"allowed are 0.5", "--listen 127.0.0.1:0 --level 0.3"},
 	} {
 		all := append([]string{"predict", path("classifier.onnx")}, strings.Fields(c.args)...)
-		if code, _, errs := runFMP(t, all...); code != exitUsage || !strings.Contains(errs, c.want) {
-			t.Errorf("predict %s: exit code %d, %s; want %q", c.args, code, errs, c.want)
-		}
+		refused(t, exitUsage, c.want, all...)
 	}
 
 	const n, side = 12, 32
@@ -96,8 +91,7 @@ func TestClassifierFile(t *testing.T) {
 		t.Helper()
 		s := must.Get(e.Load(m))(t)
 		defer s.Close()
-		out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{name: in}))(t)
-		return out
+		return must.Get(engine.Eval(s, map[string]*onnx.Tensor{name: in}))(t)
 	}
 	features := eval(ort, front, "images", images)["features"]
 	stack := must.Get(npy.Load(path("heads.npy")))(t)
@@ -137,9 +131,7 @@ func TestClassifierFile(t *testing.T) {
 	} {
 		args := strings.Fields(c.args)
 		args = slices.Insert(args, 1, path("rows.onnx"))
-		if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, c.want) {
-			t.Errorf("%s: exit code %d, %s; want %q", c.args, code, errs, c.want)
-		}
+		refused(t, exitUsage, c.want, args...)
 	}
 	if got := eval(ort, whole, "images", images)["samples"]; got.Len() != n*7*f.C {
 		t.Errorf("samples %v", got)
@@ -170,11 +162,8 @@ func TestClassifierFile(t *testing.T) {
 		for _, args := range [][]string{{path("classifier.onnx"), folder},
 			{path("classifier.onnx"), folder, "--engine", "pure"},
 			{path("rows.onnx"), path("features.npy")}} {
-			code, out, errs := runFMP(t,
-				append([]string{"predict", "--json", "--reject", "0.5"}, args...)...)
-			if code != exitOK {
-				t.Fatalf("exit code %d: %s", code, errs)
-			}
+			out, _ := ran(t, append([]string{"predict", "--json", "--reject", "0.5"},
+				args...)...)
 			var got struct {
 				Classes     []string
 				Predictions []struct {
@@ -204,16 +193,14 @@ func TestClassifierFile(t *testing.T) {
 				t.Errorf("%d predictions, %d unsure, %v", got.Count, got.Unsure, got.Classes)
 			}
 		}
-		code, out, errs := runFMP(t, "predict", path("classifier.onnx"), folder,
-			"--reject", "1", "--csv")
-		if lines := strings.Split(strings.TrimSpace(out), "\n"); code != exitOK || len(lines) != n+1 ||
+		out, _ := ran(t, "predict", path("classifier.onnx"), folder, "--reject", "1", "--csv")
+		if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) != n+1 ||
 			!strings.Contains(lines[1], ",true,") {
-			t.Errorf("exit code %d, %s, %s", code, out, errs)
+			t.Errorf("printed %s", out)
 		}
-		code, out, _ = runFMP(t, "predict", path("classifier.onnx"), folder, "--reject", "1")
-		if want := fmt.Sprintf("%d of %d are below 1", n, n); code != exitOK ||
-			!strings.Contains(out, want) {
-			t.Errorf("exit code %d, %s; want %q", code, out, want)
+		out, _ = ran(t, "predict", path("classifier.onnx"), folder, "--reject", "1")
+		if want := fmt.Sprintf("%d of %d are below 1", n, n); !strings.Contains(out, want) {
+			t.Errorf("printed %s; want %q", out, want)
 		}
 	})
 
@@ -344,11 +331,7 @@ func TestPoolSettles(t *testing.T) {
 // renamed is an upload of the same points from another client.
 func renamed(t *testing.T, path string) string {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	u := must.Get(federate.Decode(data, federate.Expect{}))(t)
+	u := decoded(t, path)
 	u.Client += " again"
-	data = must.Get(u.Encode())(t)
-	out := filepath.Join(t.TempDir(), "renamed")
-	must.Do(t, os.WriteFile(out, data, 0o644))
-	return out
+	return writeFile(t, "renamed", string(must.Get(u.Encode())(t)))
 }

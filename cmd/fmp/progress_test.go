@@ -104,10 +104,7 @@ func TestReadingShowsProgress(t *testing.T) {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	f := shippedManifest(t, "digits", models.KindClient)
 	graph := path("private.onnx")
-	if code, _, errs := runFMP(t, "fuse", "--dataset", "digits", "--upload", "private", "-o",
-		graph); code != exitOK {
-		t.Fatal(errs)
-	}
+	ran(t, "fuse", "--dataset", "digits", "--upload", "private", "-o", graph)
 	_, of := must.Get2(models.Load(graph))(t)
 	var uploads, releases []string
 	for i := range 3 {

@@ -24,12 +24,9 @@ import (
 // square.
 func TestUploadOfQuantisedExtractor(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "client.onnx")
-	if code, _, stderr := runFMP(t, "fuse", "--extractor",
-		filepath.Join("..", "..", "onnx", "integers", "testdata", "digits.u8.onnx"),
-		"--class-names", "0,1,2,3,4,5,6,7,8,9", "--engine", "pure", "--kappa", "3,.2", "-o",
-		out); code != 0 {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
+	ran(t, "fuse", "--extractor", filepath.Join("..", "..", "onnx", "integers", "testdata",
+		"digits.u8.onnx"), "--class-names", "0,1,2,3,4,5,6,7,8,9", "--engine", "pure", "--kappa",
+		"3,.2", "-o", out)
 	m, f := must.Get2(models.Load(out))(t)
 	drawn := must.Get(digits.Draw(t.Context(), digits.Config{Train: 200, Test: 1}))(t)
 	labels := make([]int64, 200)

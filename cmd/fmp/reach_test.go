@@ -97,9 +97,7 @@ func TestServeGuards(t *testing.T) {
 		{"want --nats-listen", []string{"--merge"}},
 		{"allowed are 1 to 5", []string{"--nats-replicas", "3"}},
 	} {
-		code, out, errs := runFMP(t, append([]string{"serve", "--round", "round.yaml"}, c.args...)...)
-		if code != exitUsage || !strings.Contains(errs, c.want) || out != "" {
-			t.Errorf("%v: exit code %d: %s; want %d and %q", c.args, code, errs, exitUsage, c.want)
-		}
+		refused(t, exitUsage, c.want, append([]string{"serve", "--round", "round.yaml"},
+			c.args...)...)
 	}
 }

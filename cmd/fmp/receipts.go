@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,7 +39,6 @@ type verified struct {
 
 func newReceiptsVerifyCommand() *cobra.Command {
 	var server, upload string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "verify RECEIPT --server-key KEY",
 		Short: "Verify a receipt's signature, and that it is of an upload",
@@ -59,7 +57,7 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 	}
 	cmd.Flags().StringVar(&server, "server-key", "", "public `KEY` of the server (base64)")
 	cmd.Flags().StringVar(&upload, "upload", "", "`FILE` that the receipt should be of")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the receipt as JSON")
+	jsonFlag(cmd, "print the receipt as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if server == "" {
 			return usageErrorf("receipts verify: --server-key is missing; it is server_key of " +
@@ -76,20 +74,17 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 		if wire.IsWithdrawal(data) {
 			read = verifyWithdrawal
 		}
-		show, err := read(data, server, upload)
+		show, err := read(cmd, data, server, upload)
 		if err != nil {
 			return fmt.Errorf("receipts verify: %s: %w", args[0], err)
 		}
-		return show(cmd.OutOrStdout(), asJSON)
+		return show()
 	}
 	return cmd
 }
 
-// shower prints a receipt that holds.
-type shower func(out io.Writer, asJSON bool) error
-
 // verifyReceipt verifies the receipt of an upload, and of a file of it if one is given.
-func verifyReceipt(data []byte, server, upload string) (shower, error) {
+func verifyReceipt(cmd *cobra.Command, data []byte, server, upload string) (show func() error, err error) {
 	r, err := wire.ReadReceipt(data, server)
 	if err != nil {
 		return nil, err
@@ -105,11 +100,11 @@ func verifyReceipt(data []byte, server, upload string) (shower, error) {
 		}
 		v.Bytes = &size
 	}
-	return func(out io.Writer, asJSON bool) error { return v.print(out, asJSON, "holds") }, nil
+	return func() error { return v.print(cmd, "holds") }, nil
 }
 
 // verifyWithdrawal is verifyReceipt for the receipt of a withdrawal.
-func verifyWithdrawal(data []byte, server, upload string) (shower, error) {
+func verifyWithdrawal(cmd *cobra.Command, data []byte, server, upload string) (func() error, error) {
 	w, err := wire.ReadWithdrawal(data, server)
 	if err != nil {
 		return nil, err
@@ -120,15 +115,11 @@ func verifyWithdrawal(data []byte, server, upload string) (shower, error) {
 			return nil, err
 		}
 	}
-	return func(out io.Writer, asJSON bool) error {
-		if asJSON {
-			return printJSON(out, struct {
-				*wire.Withdrawal
-				UploadFile string `json:"upload_file,omitempty"`
-			}{w, upload})
-		}
-		_, err := fmt.Fprintf(out, "receipt:   holds\n%s", wire.Printed(w))
-		return err
+	return func() error {
+		return say(cmd, struct {
+			*wire.Withdrawal
+			UploadFile string `json:"upload_file,omitempty"`
+		}{w, upload}, "receipt:   holds\n%s", wire.Printed(w))
 	}, nil
 }
 
@@ -173,26 +164,22 @@ func isOf(r *wire.Receipt, message []byte) error {
 }
 
 // print writes a receipt for people or programs.
-func (v *verified) print(out io.Writer, asJSON bool, what string) error {
-	if asJSON {
-		return printJSON(out, v)
-	}
+func (v *verified) print(cmd *cobra.Command, what string) error {
 	size := ""
 	if v.Bytes != nil {
 		size = fmt.Sprintf("%d bytes, ", *v.Bytes)
 	}
-	_, err := fmt.Fprintf(out, "receipt: %s; %q, round %d, in since %s\nupload:  %ssha256 %s\n", what,
-		v.Client, v.Round, v.Time.Format(time.RFC3339), size, v.Upload)
-	if err == nil && v.Spent != nil {
-		_, err = fmt.Fprintf(out, "spent:   %v\n", v.Spent)
+	spent := ""
+	if v.Spent != nil {
+		spent = fmt.Sprintf("spent:   %v\n", v.Spent)
 	}
-	return err
+	return say(cmd, v, "receipt: %s; %q, round %d, in since %s\nupload:  %ssha256 %s\n%s", what, v.Client,
+		v.Round, v.Time.Format(time.RFC3339), size, v.Upload, spent)
 }
 
 func newReceiptsFetchCommand() *cobra.Command {
 	var path, ca, server, output string
 	var wait time.Duration
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "fetch URL --key FILE",
 		Short: "Fetch the receipt of a client's upload again",
@@ -211,7 +198,7 @@ otherwise the key is what the server says.`,
 		"`FILE` to write (default: the receipt is printed as JSON)")
 	outputs.Files(f, "output")
 	f.DurationVar(&wait, "wait", time.Minute, "how long to wait for a server that does not answer")
-	f.BoolVar(&asJSON, "json", false, "print the receipt as JSON beside -o")
+	jsonFlag(cmd, "print the receipt as JSON beside -o")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if path == "" {
 			return usageErrorf("receipts fetch: --key is missing; it is the file that fmp-edge " +
@@ -239,11 +226,11 @@ otherwise the key is what the server says.`,
 		if err := sender.SaveReceipt(output, r); err != nil {
 			return fmt.Errorf("receipts fetch: %w", err)
 		}
-		if asJSON {
+		if wantsJSON(cmd) {
 			return printJSON(cmd.OutOrStdout(), r)
 		}
 		v := verified{Receipt: *r}
-		return v.print(cmd.OutOrStdout(), false, "written to "+output)
+		return v.print(cmd, "written to "+output)
 	}
 	return cmd
 }

@@ -33,9 +33,9 @@ func TestReceiptsVerify(t *testing.T) {
 		s := point.New(1, 1, 2)
 		copy(s.Row(0), []float32{mean, 1, 0})
 		s.W[0] = 3
-		data := must.Get((&federate.Upload{Round: 7, Client: client, Model: strings.Repeat("ab", 32), N: 3,
+		return must.Get((&federate.Upload{Round: 7, Client: client, Model: strings.Repeat("ab", 32),
+			N:      3,
 			Points: s}).Encode())(t)
-		return data
 	}
 	server := must.Get(identity.New("server"))(t)
 	other := must.Get(identity.New("other"))(t)
@@ -124,19 +124,13 @@ func TestReceiptsVerify(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s%s; want %d and %q", name, code, out, errs, c.code, c.want)
 		}
 	}
-	if code, _, errs := runFMP(t, "receipts", "verify", message); code != exitUsage ||
-		!strings.Contains(errs, "--server-key is missing") {
-		t.Errorf("without a key: exit code %d: %s", code, errs)
-	}
-	code, out, _ := runFMP(t, "receipts", "verify", filepath.Join(dir, "1"), "--server-key",
-		key(server), "--json")
+	refused(t, exitUsage, "--server-key is missing", "receipts", "verify", message)
+	out, _ := ran(t, "receipts", "verify", filepath.Join(dir, "1"), "--server-key", key(server), "--json")
 	var r wire.Receipt
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 ||
-		r.Verify(key(server)) != nil || strings.Contains(out, `"bytes"`) {
-		t.Errorf("JSON: %d %s, %v", code, out, err)
+	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Verify(key(server)) != nil ||
+		strings.Contains(out, `"bytes"`) {
+		t.Errorf("JSON: %s, %v", out, err)
 	}
-	code, out, _ = runFMP(t, "receipts", "verify", gone, "--server-key", key(server), "--json")
-	if _, err := wire.ReadWithdrawal([]byte(out), key(server)); err != nil || code != 0 {
-		t.Errorf("JSON of a withdrawal: %d %s, %v", code, out, err)
-	}
+	out, _ = ran(t, "receipts", "verify", gone, "--server-key", key(server), "--json")
+	must.Get(wire.ReadWithdrawal([]byte(out), key(server)))(t)
 }

@@ -122,7 +122,6 @@ func runError(path string, err error) error {
 }
 
 func newResultsListCommand() *cobra.Command {
-	var asJSON bool
 	var dataset, method string
 	var filter resultsFilter
 	cmd := &cobra.Command{
@@ -136,7 +135,7 @@ one method (--method).`,
   fmp results list grids/points --dataset mnist --method CANN --protocol tuned`,
 		Args: rangeArgs(0, 1, "DIR"),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: the runs with all their tables")
+	jsonFlag(cmd, "print JSON: the runs with all their tables")
 	cmd.Flags().StringVar(&dataset, "dataset", "", "only runs of this data set")
 	cmd.Flags().StringVar(&method, "method", "FMP", "the method whose figures are shown")
 	filter.bind(cmd)
@@ -186,10 +185,7 @@ one method (--method).`,
 			}
 			out = append(out, listed{r, ts})
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), out)
-		}
-		return printRuns(cmd.OutOrStdout(), out, method)
+		return show(cmd, out, func(w io.Writer) error { return printRuns(w, out, method) })
 	}
 	return cmd
 }
@@ -246,7 +242,7 @@ func (c *chosenParts) bind(cmd *cobra.Command) {
 }
 
 func newResultsShowCommand() *cobra.Command {
-	var asJSON, wide bool
+	var wide bool
 	var parts chosenParts
 	cmd := &cobra.Command{
 		Use:   "show RUN",
@@ -255,7 +251,7 @@ func newResultsShowCommand() *cobra.Command {
   fmp results show runs/digits-* --columns ACC,NLL --rows FMP,FedCGS`,
 		Args: exactArgs("RUN"),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	bindWide(cmd, &wide)
 	parts.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -284,13 +280,13 @@ func newResultsShowCommand() *cobra.Command {
 		out := &runOutput{Directory: args[0], Identity: m.Identity,
 			Notes:  slices.Concat(m.Notes, experiment.ScopeNotes(rs), tuned.EdgeNotes()),
 			Tables: ts, wide: wide}
-		return show(cmd.OutOrStdout(), asJSON, out, out.print)
+		return show(cmd, out, out.print)
 	}
 	return cmd
 }
 
 func newResultsCompareCommand() *cobra.Command {
-	var asJSON, wide bool
+	var wide bool
 	var method string
 	cmd := &cobra.Command{
 		Use:   "compare RUN...",
@@ -307,7 +303,7 @@ and column hold together with 95% (Bonferroni); --correct none gives each its ow
 	var filter resultsFilter
 	var correct string
 	filter.bind(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	bindWide(cmd, &wide)
 	cmd.Flags().StringVar(&method, "method", "FMP",
 		"the method that others are compared with (one run)")
@@ -342,10 +338,7 @@ and column hold together with 95% (Bonferroni); --correct none gives each its ow
 		if err != nil {
 			return usageError(err)
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), ds)
-		}
-		return report.DifferencesText(cmd.OutOrStdout(), ds, wide)
+		return show(cmd, ds, func(w io.Writer) error { return report.DifferencesText(w, ds, wide) })
 	}
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,6 @@ func describe(m rival.Method) described {
 }
 
 func newResultsMethodsCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "methods [METHOD...]",
 		Short: "Say what each method does, which settings are tuned, and which paper to cite",
@@ -58,7 +56,7 @@ those that it tries. Default: all methods, in the order of the table.`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a list of methods")
+	jsonFlag(cmd, "print JSON: a list of methods")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		methods := rival.All()
 		if len(args) > 0 {
@@ -75,27 +73,21 @@ those that it tries. Default: all methods, in the order of the table.`,
 		for _, m := range methods {
 			out = append(out, describe(m))
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), out)
-		}
-		return printMethods(cmd.OutOrStdout(), out)
+		return tell(cmd, out, func(b *strings.Builder) { printMethods(b, out) })
 	}
 	return cmd
 }
 
 // printMethods prints a paragraph for each method.
-func printMethods(w io.Writer, methods []described) error {
-	var b strings.Builder
+func printMethods(b *strings.Builder, methods []described) {
 	for _, d := range methods {
-		fmt.Fprintf(&b, "%s (%s): %s\n    %s\n", d.Name, d.Group, d.Title, d.Cite)
+		fmt.Fprintf(b, "%s (%s): %s\n    %s\n", d.Name, d.Group, d.Title, d.Cite)
 		for _, p := range d.Tuned {
-			fmt.Fprintf(&b, "    tuned: %s, one of %s\n", p.Name,
+			fmt.Fprintf(b, "    tuned: %s, one of %s\n", p.Name,
 				strings.ReplaceAll(strings.Trim(fmt.Sprint(p.Values), "[]"), " ", ", "))
 		}
 		if d.Corpus != "" {
-			fmt.Fprintf(&b, "    %s a corpus of the server\n", d.Corpus)
+			fmt.Fprintf(b, "    %s a corpus of the server\n", d.Corpus)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }

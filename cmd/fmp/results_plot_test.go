@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,15 +16,11 @@ func TestRunsBesideEachOther(t *testing.T) {
 		runs = append(runs, filepath.Join(kept, "ablation", name))
 	}
 	at := func(args ...string) []string { return append(args, runs...) }
-	code, out, errs := runFMP(t, at("results", "compare")...)
-	if code != exitOK || !strings.Contains(out, "FMP-ISAB - fresh = 25 ") ||
-		!strings.Contains(out, "99.17% for 6 differences") {
-		t.Errorf("compare: exit code %d: %s%s", code, out, errs)
+	out, _ := ran(t, at("results", "compare")...)
+	if !strings.Contains(out, "FMP-ISAB - fresh = 25 ") || !strings.Contains(out, "99.17% for 6 differences") {
+		t.Errorf("compare printed %s", out)
 	}
-	plain, _, _ := runFMP(t, at("results", "compare", "--correct", "none")...)
-	if plain != exitOK {
-		t.Errorf("compare --correct none: exit code %d", plain)
-	}
+	ran(t, at("results", "compare", "--correct", "none")...)
 	dir := t.TempDir()
 	for file, want := range map[string]string{"a.csv": ",origin,predictor.fresh\n",
 		"a.tex": "fresh = 400, 10 repeats",
@@ -34,24 +29,22 @@ func TestRunsBesideEachOther(t *testing.T) {
 		if file == "a.csv" {
 			args = nil
 		}
-		code, _, errs := runFMP(t, at(append([]string{"results", "export", "-o", path}, args...)...)...)
-		data, err := os.ReadFile(path)
-		if code != exitOK || err != nil || !strings.Contains(string(data), want) {
-			t.Errorf("export %s: exit code %d, %s, %v; want %q in it", file, code, errs, err, want)
+		ran(t, at(append([]string{"results", "export", "-o", path}, args...)...)...)
+		if data := read(t, path); !strings.Contains(string(data), want) {
+			t.Errorf("export %s: %s; want %q in it", file, data, want)
 		}
 	}
 	tuned := filepath.Join(dir, "tuned.md")
-	code, _, errs = runFMP(t, "results", "export", "-o", tuned, "--protocol", "tuned", "--columns", "raw NLL",
+	ran(t, "results", "export", "-o", tuned, "--protocol", "tuned", "--columns", "raw NLL",
 		filepath.Join(kept, "closed", "mnist"))
-	if text := read(t, tuned); code != exitOK || strings.Count(string(text), "| FMP-mean | 0.") != 2 {
-		t.Errorf("the raw NLL of a tuned table: exit code %d, %s\n%s", code, errs, text)
+	if text := read(t, tuned); strings.Count(string(text), "| FMP-mean | 0.") != 2 {
+		t.Errorf("the raw NLL of a tuned table:\n%s", text)
 	}
 	for _, file := range []string{"a.svg", "a.png"} {
 		path := filepath.Join(dir, file)
-		code, out, errs := runFMP(t, at("results", "plot", "-o", path, "--y", "ece")...)
-		if st, err := os.Stat(path); code != exitOK || err != nil || st.Size() < 1000 ||
-			!strings.Contains(out, "ECE against predictor.fresh") {
-			t.Errorf("plot: exit code %d: %s%s (%v)", code, out, errs, err)
+		out, _ := ran(t, at("results", "plot", "-o", path, "--y", "ece")...)
+		if len(read(t, path)) < 1000 || !strings.Contains(out, "ECE against predictor.fresh") {
+			t.Errorf("plot printed %s", out)
 		}
 	}
 	for want, args := range map[string][]string{
@@ -69,9 +62,7 @@ func TestRunsBesideEachOther(t *testing.T) {
 		"--method":  at("results", "compare", "--method", "NCM"),
 		"--correct": at("results", "compare", "--correct", "holm"),
 	} {
-		if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, want) {
-			t.Errorf("%v: exit code %d, %s; want one with %q", args[:4], code, errs, want)
-		}
+		refused(t, exitUsage, want, args...)
 	}
 }
 

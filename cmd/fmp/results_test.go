@@ -40,9 +40,9 @@ func TestResults(t *testing.T) {
 	madeUpRun(t, b, 2, map[string]float64{"CANN": 0.5, "FMP": 0.6})
 	ok := func(args ...string) string {
 		t.Helper()
-		code, out, errs := runFMP(t, append([]string{"results"}, args...)...)
-		if code != exitOK || errs != "" {
-			t.Fatalf("%v: exit code %d: %s", args, code, errs)
+		out, errs := ran(t, append([]string{"results"}, args...)...)
+		if errs != "" {
+			t.Fatalf("%q: %s", args, errs)
 		}
 		return out
 	}
@@ -64,8 +64,7 @@ func TestResults(t *testing.T) {
 		!slices.Equal(listed[0].Methods, []string{"CANN", "FMP"}) || len(listed[0].Tables) != 1 {
 		t.Errorf("list --json printed %+v (%v)", listed, err)
 	}
-	if code, out, errs := runFMP(t, "results", "list", root, "--dataset", "digitz"); code != exitOK ||
-		strings.Contains(out, "0.8100") ||
+	if out, errs := ran(t, "results", "list", root, "--dataset", "digitz"); strings.Contains(out, "0.8100") ||
 		!strings.Contains(errs, "did you mean digits?") {
 		t.Errorf("the filter let through %s and said %s", out, errs)
 	}
@@ -84,10 +83,9 @@ func TestResults(t *testing.T) {
 	// The plots cannot be written, whoever runs the test.
 	must.Do(t, errors.Join(os.RemoveAll(filepath.Join(a, "plots")),
 		os.WriteFile(filepath.Join(a, "plots"), nil, 0o600)))
-	if code, out, errs := runFMP(t, "results", "show", a); code != exitOK ||
-		!strings.Contains(out, "FMP") ||
+	if out, errs := ran(t, "results", "show", a); !strings.Contains(out, "FMP") ||
 		!strings.HasPrefix(errs, "fmp: the report is as it was: ") {
-		t.Errorf("show where nothing can be written: exit code %d, %s, %s", code, out, errs)
+		t.Errorf("show where nothing can be written: %s, %s", out, errs)
 	}
 	must.Do(t, os.Remove(filepath.Join(a, "plots")))
 	if out := ok("compare", a); !strings.Contains(out, "FMP - CANN") ||
@@ -120,29 +118,22 @@ func TestResults(t *testing.T) {
 		{[]string{"export", a}, exitUsage, "--output"},
 		{[]string{"export", a, "-o", "table.doc"}, exitUsage, ".parquet"},
 	} {
-		code, _, errs := runFMP(t, append([]string{"results"}, c.args...)...)
-		if code != c.code || !strings.Contains(errs, c.want) {
-			t.Errorf("%v: exit code %d, want %d; said %q, want %q", c.args, code, c.code, errs, c.want)
-		}
+		refused(t, c.code, c.want, append([]string{"results"}, c.args...)...)
 	}
 }
 
 func TestGridListsItsRuns(t *testing.T) {
 	p := filepath.Join(t.TempDir(), "l2.yaml")
 	must.Do(t, os.WriteFile(p, []byte("vary:\n  erm.l2: [1, 3]\n  seeds: [2, 4]\n"), 0o644))
-	code, out, errs := runFMP(t, "grid", p, "--dry-run")
-	if code != exitOK || strings.Count(out, "\n") != 4 ||
+	out, _ := ran(t, "grid", p, "--dry-run")
+	if strings.Count(out, "\n") != 4 ||
 		!strings.Contains(out, filepath.Join("grids", "l2", "l2=3,seeds=2")) {
-		t.Errorf("exit code %d, %q, %q", code, out, errs)
+		t.Errorf("printed %q", out)
 	}
-	var plan []planned
-	_, out, _ = runFMP(t, "grid", p, "--dry-run", "--json")
-	if err := json.Unmarshal([]byte(out), &plan); err != nil || len(plan) != 4 || plan[0].Cells == 0 ||
-		plan[0].Finished != 0 {
-		t.Errorf("the plan as JSON: %v: %s", err, out)
+	plan := answer[[]planned](t, "grid", p, "--dry-run", "--json")
+	if len(plan) != 4 || plan[0].Cells == 0 || plan[0].Finished != 0 {
+		t.Errorf("the plan as JSON: %+v", plan)
 	}
 	must.Do(t, os.WriteFile(p, []byte("vary:\n  erm.l3: [1]\n"), 0o644))
-	if code, _, errs := runFMP(t, "grid", p); code != exitUsage || !strings.Contains(errs, "erm.l3") {
-		t.Errorf("exit code %d, %q", code, errs)
-	}
+	refused(t, exitUsage, "erm.l3", "grid", p)
 }

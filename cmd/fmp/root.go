@@ -188,18 +188,34 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// show writes v as JSON, or by text.
-func show(w io.Writer, asJSON bool, v any, text func(io.Writer) error) error {
-	if asJSON {
-		return printJSON(w, v)
-	}
-	return text(w)
+// jsonFlag declares the flag by which a command prints JSON.
+func jsonFlag(cmd *cobra.Command, usage string) { cmd.Flags().Bool("json", false, usage) }
+
+// wantsJSON reports whether a command is to print JSON.
+func wantsJSON(cmd *cobra.Command) bool {
+	given, _ := cmd.Flags().GetBool("json")
+	return given
 }
 
-// say writes v as JSON, or the formatted text.
-func say(w io.Writer, asJSON bool, v any, format string, a ...any) error {
-	return show(w, asJSON, v, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, format, a...)
+// show prints v as JSON, or by text.
+func show(cmd *cobra.Command, v any, text func(io.Writer) error) error {
+	if wantsJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), v)
+	}
+	return text(cmd.OutOrStdout())
+}
+
+// tell prints v as JSON, or a text that is put together.
+func tell(cmd *cobra.Command, v any, text func(b *strings.Builder)) error {
+	return show(cmd, v, func(w io.Writer) error {
+		var b strings.Builder
+		text(&b)
+		_, err := io.WriteString(w, b.String())
 		return err
 	})
+}
+
+// say prints v as JSON, or the formatted text.
+func say(cmd *cobra.Command, v any, format string, a ...any) error {
+	return tell(cmd, v, func(b *strings.Builder) { fmt.Fprintf(b, format, a...) })
 }

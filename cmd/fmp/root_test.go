@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,14 +25,41 @@ func runFMP(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// ran returns what a command prints and says that must not fail.
+func ran(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	code, stdout, stderr := runFMP(t, args...)
+	if code != exitOK {
+		t.Fatalf("fmp %q: exit code %d: %s", args, code, stderr)
+	}
+	return stdout, stderr
+}
+
 // onPure returns what a command prints that must not fail, on the pure engine.
 func onPure(t *testing.T, args ...string) string {
 	t.Helper()
-	code, stdout, stderr := runFMP(t, append(args, "--engine.name", "pure")...)
-	if code != exitOK {
-		t.Fatalf("fmp %v: exit code %d: %s", args, code, stderr)
-	}
+	stdout, _ := ran(t, append(args, "--engine.name", "pure")...)
 	return stdout
+}
+
+// answer is the JSON that a command prints that must not fail.
+func answer[T any](t *testing.T, args ...string) (v T) {
+	t.Helper()
+	stdout, _ := ran(t, args...)
+	if err := json.Unmarshal([]byte(stdout), &v); err != nil {
+		t.Fatalf("fmp %q: %v: %s", args, err, stdout)
+	}
+	return v
+}
+
+// refused runs a command that must end with an exit code and say so, and print nothing where it fails.
+func refused(t *testing.T, want int, says string, args ...string) {
+	t.Helper()
+	code, stdout, stderr := runFMP(t, args...)
+	if code != want || !strings.Contains(stderr, says) || want != exitOK && stdout != "" {
+		t.Errorf("fmp %q: exit code %d, printed %q, said %q; want %d and %q", args, code, stdout, stderr,
+			want, says)
+	}
 }
 
 func TestExecuteReportsBadUsageOnce(t *testing.T) {
@@ -109,9 +137,9 @@ func TestEveryCommandHasHelpAndExample(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	code, out, errs := runFMP(t, "help", "config")
-	if code != exitOK || errs != "" {
-		t.Fatalf("exit code %d: %s", code, errs)
+	out, errs := ran(t, "help", "config")
+	if errs != "" {
+		t.Errorf("said %s", errs)
 	}
 	for _, want := range []string{"Flags:", "--json", "Settings (", "--erm.l2", "also --l2", "Examples:"} {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) { // wherever lines end
@@ -120,12 +148,5 @@ func TestHelp(t *testing.T) {
 	}
 	if _, again, _ := runFMP(t, "config", "--help"); again != out {
 		t.Errorf("fmp help config and fmp config --help differ")
-	}
-}
-
-func TestCompletionOffersValues(t *testing.T) {
-	if _, out, _ := runFMP(t, "__complete", "config", "--federation.partition",
-		""); !strings.Contains(out, "dirichlet") {
-		t.Errorf("offered %q", out)
 	}
 }

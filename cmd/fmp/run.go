@@ -41,7 +41,7 @@ func bindWide(cmd *cobra.Command, wide *bool) {
 }
 
 func newRunCommand() *cobra.Command {
-	var asJSON, wide, keep bool
+	var wide, keep bool
 	var splits string
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
@@ -74,7 +74,7 @@ open: every method in closed and open scope; table1, figure2: the paper's; priva
 	}
 	s := bindSettings(cmd, &cfg, runAliases)
 	outputs.Made(cmd.Flags(), "output.dir")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tables as JSON")
+	jsonFlag(cmd, "print the tables as JSON")
 	cmd.Flags().BoolVar(&keep, "keep-models", false,
 		"leave the classifiers of the first repeat's martingale posteriors in the run directory, "+
 			"for fmp predict")
@@ -84,9 +84,6 @@ open: every method in closed and open scope; table1, figure2: the paper's; priva
 	outputs.Made(cmd.Flags(), "export-splits")
 	bindWide(cmd, &wide)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if cfg.Federation.Partition == "homogeneous" &&
 			slices.ContainsFunc(s.list, func(x setting) bool {
 				return x.Key == "federation.alpha" && strings.HasPrefix(x.Source, "flag")
@@ -98,11 +95,8 @@ open: every method in closed and open scope; table1, figure2: the paper's; priva
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), out)
-		}
 		out.wide = wide
-		return out.print(cmd.OutOrStdout())
+		return show(cmd, out, out.print)
 	}
 	return cmd
 }

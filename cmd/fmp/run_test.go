@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -65,13 +64,8 @@ func TestRunGivesTheSameBytesWithAnyNumberOfThreads(t *testing.T) {
 	for threads, dir := range map[string]string{"1": one, "2": two} {
 		// The drawn images may be kept; extraction is part of the test.
 		must.Do(t, os.RemoveAll(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "fmp", "features")))
-		code, out, errs := runFMP(t,
-			smallRun(t, "--threads", threads, "--out", dir, "--json", "--points", "60")...)
-		if code != exitOK {
-			t.Fatalf("exit code %d: %s", code, errs)
-		}
-		var got runOutput
-		must.Do(t, json.Unmarshal([]byte(out), &got))
+		got := answer[runOutput](t, smallRun(t, "--threads", threads, "--out", dir, "--json",
+			"--points", "60")...)
 		if len(got.Tables) != 1 || len(got.Tables[0].Rows) != 7 {
 			t.Fatalf("%d tables", len(got.Tables))
 		}
@@ -108,13 +102,8 @@ func TestRunInOpenScope(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	args := smallRun(t, "--methods", "ANN,FedCGS", "--classes", "6-9", "--points", "20", "--protocol",
 		"tuned", "--set", "tuning.points=100")
-	code, out, errs := runFMP(t,
-		append(args, "--set", "corpus.classes=0-4", "--out", dir, "--json")...)
-	if code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
-	var got runOutput
-	must.Do(t, json.Unmarshal([]byte(out), &got))
+	got := answer[runOutput](t, append(args, "--set", "corpus.classes=0-4", "--out", dir,
+		"--json")...)
 	for _, r := range got.Tables[0].Rows {
 		if r.ACC.Mean < 0.5 {
 			t.Errorf("%s: ACC %.3f; want far above chance, 0.25", r.Method, r.ACC.Mean)
@@ -126,10 +115,7 @@ func TestRunInOpenScope(t *testing.T) {
 		len(m.Data["corpus"]) != 64 {
 		t.Errorf("notes %q, corpus %q", notes, m.Data["corpus"])
 	}
-	if code, _, errs := runFMP(t, append(args, "--set", "corpus.classes=0-6")...); code != exitUsage ||
-		!strings.Contains(errs, "class 6 is among") {
-		t.Errorf("a class on both sides: exit code %d: %s", code, errs)
-	}
+	refused(t, exitUsage, "class 6 is among", append(args, "--set", "corpus.classes=0-6")...)
 }
 
 // idx writes an IDX file of unsigned bytes.

@@ -89,16 +89,10 @@ func presetClassifier(t *testing.T, dir, preset string) string {
 	x := b.Input("image", onnx.Float32, "batch", 3, 24, 32)
 	h := b.Relu(b.Op("Conv", []build.Ref{x, b.Param("w", w)}, onnx.IntsAttr("strides", 2, 2)))
 	b.Output("features", b.Reshape(b.Op("GlobalAveragePool", []build.Ref{h}), 0, 8))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(b.Model())(t)
 	net, client := filepath.Join(dir, "network.onnx"), filepath.Join(dir, preset+".client.onnx")
 	must.Do(t, serde.Save(net, m))
-	if code, _, errs := runFMP(t, "fuse", "--extractor", net, "--preset", preset, "--class-names",
-		"a,b,c", "-o", client); code != exitOK {
-		t.Fatalf("fuse --preset %s: %s", preset, errs)
-	}
+	ran(t, "fuse", "--extractor", net, "--preset", preset, "--class-names", "a,b,c", "-o", client)
 	graph, f := must.Get2(models.Load(client))(t)
 	features := must.Get(models.FeatureGraph(graph, f))(t)
 	heads := make([]float64, 4*9*3)
@@ -106,18 +100,11 @@ func presetClassifier(t *testing.T, dir, preset string) string {
 	for i := range heads {
 		heads[i] = r.NormFloat64()
 	}
-	m, err = models.NewClassifier(models.ClassifierParts{Features: features, Heads: onnx.NewTensor(heads, 4, 9, 3)},
-		models.Manifest{Classes: []string{"a", "b", "c"}, Resize: f.Resize, Layout: f.Layout})
-	if err == nil {
-		m, err = models.AnySize(m)
-	}
+	m = must.Get(models.NewClassifier(
+		models.ClassifierParts{Features: features, Heads: onnx.NewTensor(heads, 4, 9, 3)},
+		models.Manifest{Classes: []string{"a", "b", "c"}, Resize: f.Resize, Layout: f.Layout}))(t)
 	path := filepath.Join(dir, preset+".onnx")
-	if err == nil {
-		err = serde.Save(path, m)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serde.Save(path, must.Get(models.AnySize(m))(t)))
 	return path
 }
 
@@ -151,10 +138,7 @@ func TestPhotographsAgree(t *testing.T) {
 	other(t, "python3", filepath.Join("testdata", "photographs.py"), "decode", photos)
 	for _, preset := range extractor.PresetNames() {
 		path := presetClassifier(t, dir, preset)
-		code, out, errs := runFMP(t, "predict", path, photos, "--json")
-		if code != exitOK {
-			t.Fatalf("predict behind %s: %s", preset, errs)
-		}
+		out, _ := ran(t, "predict", path, photos, "--json")
 		var want struct {
 			Predictions []struct {
 				File          string
@@ -165,14 +149,8 @@ func TestPhotographsAgree(t *testing.T) {
 			t.Fatalf("%d predictions, %v", len(want.Predictions), err)
 		}
 		agree := func(t *testing.T, by string) {
-			data, err := os.ReadFile(filepath.Join(photos, by+".json"))
 			got := map[string][]float64{}
-			if err == nil {
-				err = json.Unmarshal(data, &got)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(read(t, filepath.Join(photos, by+".json")), &got))
 			for _, p := range want.Predictions {
 				name := filepath.Base(p.File)
 				if len(got[name]) != 3 {

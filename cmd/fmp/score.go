@@ -18,7 +18,7 @@ var groupNames = map[string]rival.Group{"local": rival.Local, "centralised": riv
 
 func newScoreCommand() *cobra.Command {
 	var run, group string
-	var asJSON, wide bool
+	var wide bool
 	o := experiment.Outside{}
 	cmd := &cobra.Command{
 		Use:   "score PREDICTIONS.npz",
@@ -48,7 +48,7 @@ as its settings are its author's own.`,
 	f.Float64Var(&o.UploadBytes, "upload-bytes", 0,
 		"size of a client's upload in bytes; 0: not stated")
 	f.BoolVar(&o.Replace, "replace", false, "replace the figures that the run has under this name")
-	f.BoolVar(&asJSON, "json", false, "print the tables as JSON")
+	jsonFlag(cmd, "print the tables as JSON")
 	bindWide(cmd, &wide)
 	// It fails only for a flag that does not exist or has one already.
 	_ = cmd.RegisterFlagCompletionFunc("group",
@@ -80,7 +80,7 @@ as its settings are its author's own.`,
 			return err
 		}
 		out := &runOutput{Directory: run, Identity: m.Identity, Notes: m.Notes, Tables: ts, wide: wide}
-		return show(cmd.OutOrStdout(), asJSON, out, out.print)
+		return show(cmd, out, out.print)
 	}
 	return cmd
 }

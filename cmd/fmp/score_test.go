@@ -27,9 +27,7 @@ func exported(t *testing.T) (run, splits string, m experiment.Splits) {
 		"--partition", "both", "--alpha", "0.1", "--methods", "ANN,MP,NCM", "--out", run,
 		"--export-splits", splits}
 	for range 2 { // the second time all of it is there
-		if code, _, errs := runFMP(t, args...); code != exitOK {
-			t.Fatalf("exit code %d: %s", code, errs)
-		}
+		ran(t, args...)
 	}
 	data, err := os.ReadFile(filepath.Join(splits, experiment.SplitsFile))
 	if err == nil {
@@ -44,8 +42,7 @@ func exported(t *testing.T) (run, splits string, m experiment.Splits) {
 // load reads an archive of the splits.
 func load(t *testing.T, path ...string) map[string]*onnx.Tensor {
 	t.Helper()
-	a := must.Get(npy.LoadArchive(filepath.Join(path...)))(t)
-	return a
+	return must.Get(npy.LoadArchive(filepath.Join(path...)))(t)
 }
 
 // classMeansOf returns the class means of rows; a class without rows has the mean of all.
@@ -138,9 +135,7 @@ func TestScoreTiesWithItsOwnNCM(t *testing.T) {
 			file).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if code, _, errs := runFMP(t, "score", file, "--run", run, "--name", "in-Python"); code != exitOK {
-			t.Fatalf("exit code %d: %s", code, errs)
-		}
+		ran(t, "score", file, "--run", run, "--name", "in-Python")
 		names = append(names, "in-Python")
 	}
 	own := figuresOf(t, run, "NCM")
@@ -152,9 +147,8 @@ func TestScoreTiesWithItsOwnNCM(t *testing.T) {
 			}
 		}
 	}
-	code, out, errs := runFMP(t, "results", "compare", run, "--method", "BY-heads")
-	if code != exitOK || !strings.Contains(out, "by-heads - NCM") {
-		t.Errorf("compare: exit code %d: %s%s", code, out, errs)
+	if out, _ := ran(t, "results", "compare", run, "--method", "BY-heads"); !strings.Contains(out, "by-heads - NCM") {
+		t.Errorf("compare printed %s", out)
 	}
 	for _, file := range []string{"table.md", "table.tex", "report.html"} {
 		data, err := os.ReadFile(filepath.Join(run, file))
@@ -170,9 +164,7 @@ func scoreIn(t *testing.T, run, name string, arrays map[string]*onnx.Tensor) {
 	file := filepath.Join(t.TempDir(), name+".npz")
 	must.Do(t, npy.SaveArchive(file, arrays))
 	for range 2 { // the same again changes nothing
-		if code, _, errs := runFMP(t, "score", file, "--run", run, "--name", name); code != exitOK {
-			t.Fatalf("exit code %d: %s", code, errs)
-		}
+		ran(t, "score", file, "--run", run, "--name", name)
 	}
 }
 
@@ -217,9 +209,7 @@ func TestExamplesFromOutside(t *testing.T) {
 			file).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", example, err, out)
 		}
-		if code, _, errs := runFMP(t, "score", file, "--run", run, "--name", example); code != exitOK {
-			t.Fatalf("%s: exit code %d: %s", example, code, errs)
-		}
+		ran(t, "score", file, "--run", run, "--name", example)
 		chance, own := 0.1, figuresOf(t, run, example)
 		if own[0] < 3*chance {
 			t.Errorf("%s: accuracy %v, little above chance", example, own[0])
@@ -267,10 +257,7 @@ func TestScoreRefuses(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "p.npz")
 		must.Do(t, npy.SaveArchive(file, whole(change)))
-		if code, _, errs := runFMP(t, "score", file, "--run", run, "--name", "x"); code != exitUsage ||
-			!strings.Contains(errs, want) {
-			t.Errorf("exit code %d, %q; want one with %q", code, errs, want)
-		}
+		refused(t, exitUsage, want, "score", file, "--run", run, "--name", "x")
 	}
 	good := filepath.Join(t.TempDir(), "good.npz")
 	must.Do(t, npy.SaveArchive(good, whole(func([]float64, map[string]*onnx.Tensor) {})))
@@ -280,33 +267,20 @@ func TestScoreRefuses(t *testing.T) {
 		"--group is":      {good, "--run", run, "--name", "x", "--group", "y"},
 		"--name":          {good, "--run", run},
 	} {
-		if code, _, errs := runFMP(t, append([]string{"score"}, args...)...); code != exitUsage ||
-			!strings.Contains(errs, want) {
-			t.Errorf("exit code %d, %q; want one with %q", code, errs, want)
-		}
+		refused(t, exitUsage, want, append([]string{"score"}, args...)...)
 	}
 	if _, err := os.Stat(filepath.Join(run, experiment.OutsideFile)); err == nil {
 		t.Error("refused predictions left records")
 	}
-	if code, _, errs := runFMP(t, "score", good, "--run", run, "--name", "x"); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errs)
-	}
+	ran(t, "score", good, "--run", run, "--name", "x")
 	for want, args := range map[string][]string{"--replace": {"--name", "x", "--group", "local"},
 		"--replace)": {"--name", "x", "--upload-bytes", "7"}, "in its case": {"--name", "X"}} {
 		want = strings.TrimSuffix(want, ")")
-		if code, _, errs := runFMP(t, append([]string{"score", good, "--run", run}, args...)...); code != exitUsage ||
-			!strings.Contains(errs, want) {
-			t.Errorf("%v: exit code %d, %q; want one that names %s", args, code, errs, want)
-		}
+		refused(t, exitUsage, want, append([]string{"score", good, "--run", run}, args...)...)
 	}
 	other := filepath.Join(t.TempDir(), "other.npz")
 	must.Do(t, npy.SaveArchive(other,
 		whole(func(p []float64, _ map[string]*onnx.Tensor) { p[0], p[1] = 0.15, 0.05 })))
-	if code, _, errs := runFMP(t, "score", other, "--run", run, "--name", "x"); code != exitUsage ||
-		!strings.Contains(errs, "--replace") {
-		t.Errorf("exit code %d, %q; want one that names --replace", code, errs)
-	}
-	if code, _, errs := runFMP(t, "score", other, "--run", run, "--name", "x", "--replace"); code != exitOK {
-		t.Errorf("exit code %d: %s", code, errs)
-	}
+	refused(t, exitUsage, "--replace", "score", other, "--run", run, "--name", "x")
+	ran(t, "score", other, "--run", run, "--name", "x", "--replace")
 }

@@ -138,6 +138,7 @@ func newServeCommand() *cobra.Command {
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &cfg, engineAliases)
+	cmd.PreRunE = nil // they are over those of the round file
 	f := cmd.Flags()
 	f.StringVar(&o.file, "round", "", "round `FILE` (docs/federate.md)")
 	f.StringVar(&o.address, "listen", "127.0.0.1:8443",

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,18 +42,7 @@ func TestServePrivate(t *testing.T) {
 			f.write("plain.onnx", plain)
 			f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
 			f.serve()
-			if code, out := f.join(f.address, "c000", "--max-epsilon", "4"); code == 0 ||
-				!strings.Contains(out, "--max-epsilon allows 4") {
-				t.Errorf("exit code %d: %s", code, out)
-			}
-			edge := func(args ...string) (int, string) {
-				c := exec.Command(filepath.Join(f.bin, "fmp-edge"), args...)
-				out, err := c.CombinedOutput()
-				if err != nil && c.ProcessState == nil {
-					t.Fatal(err)
-				}
-				return c.ProcessState.ExitCode(), string(out)
-			}
+			f.refused("--max-epsilon allows 4", "c000", "--max-epsilon", "4")
 			key := f.path("keys/c000.key")
 			for upload, want := range map[string][]string{
 				"plain.onnx": {"made by model"},
@@ -62,12 +50,12 @@ func TestServePrivate(t *testing.T) {
 					f.path("other.jsonl")},
 			} {
 				file := f.path(upload + ".upload")
-				if code, out := edge(append([]string{"compress", "--model", f.path(upload), "--client", "c000",
+				if code, out := f.edge(append([]string{"compress", "--model", f.path(upload), "--client", "c000",
 					"--round", "7", "-o", file,
 					f.path("images/c000")}, want[1:]...)...); code != 0 {
 					t.Fatal(out)
 				}
-				if code, out := edge("send", "http://"+f.address, file, "--key", key); code == 0 ||
+				if code, out := f.edge("send", "http://"+f.address, file, "--key", key); code == 0 ||
 					!strings.Contains(out, strings.TrimPrefix(want[0], "its ")) {
 					t.Errorf("%s: exit code %d: %s", upload, code, out)
 				}
@@ -84,10 +72,7 @@ func TestServePrivate(t *testing.T) {
 					t.Fatalf("exit code %d after %v: %s", code, time.Since(start), out)
 				}
 			}
-			if code, out := f.join(f.address, "c000", "--fresh"); code == 0 ||
-				!strings.Contains(out, "second time") {
-				t.Errorf("a second release: exit code %d: %s", code, out)
-			}
+			f.refused("second time", "c000", "--fresh")
 			var receipt wire.Receipt
 			data, err := os.ReadFile(f.path("keys/c000.7.receipt.json"))
 			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil ||
@@ -129,10 +114,8 @@ func TestServeTwoServers(t *testing.T) {
 		"{epsilon: 8, noise: two-servers, unit: client, points: 10}\n")
 	f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
 	f.secret("pair.secret", []byte("the two servers know this\n"))
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	helper := *f
-	helper.address = l.Addr().String()
-	l.Close()
+	helper.address = freeAddress(t)
 	t.Cleanup(helper.kill)
 	secret := []string{"--servers-secret-file", f.path("pair.secret")}
 	lead := func() { f.serve(append(secret, "--helper", "http://"+helper.address)...) }
@@ -148,9 +131,7 @@ func TestServeTwoServers(t *testing.T) {
 		"give --helper":         nil,
 		"leader and the helper": {"--helper", "http://" + f.address},
 	} {
-		if code, out := f.join(f.address, "c000", args...); code == 0 || !strings.Contains(out, want) {
-			t.Errorf("%v: exit code %d: %s", args, code, out)
-		}
+		f.refused(want, "c000", args...)
 	}
 	// Each server in turn is away when a client comes, which waits until it is back.
 	for i, away := range []struct {
@@ -204,8 +185,7 @@ func originOf(t *testing.T, classifier []byte) models.Origin {
 	t.Helper()
 	m := must.Get(serde.Unmarshal(classifier))(t)
 	f := must.Get(models.ReadManifest(m))(t)
-	o := must.Get(models.ReadOrigin(f))(t)
-	return o
+	return must.Get(models.ReadOrigin(f))(t)
 }
 
 // TestPrivateSums: the server's noise is drawn once for a set of uploads, however often that is

@@ -85,32 +85,32 @@ func newFederation(t *testing.T, clients int, roundFile string) *federation {
 			f.write(filepath.Join("images", name, fmt.Sprint(c), "0.png"), b.Bytes())
 		}
 	}
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	f.address = l.Addr().String()
-	l.Close()
+	f.address = freeAddress(t)
 	t.Cleanup(f.kill)
 	return f
+}
+
+// freeAddress returns an address of loopback that nothing listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	return l.Addr().String()
 }
 
 func (f *federation) path(name string) string { return filepath.Join(f.dir, name) }
 
 func (f *federation) write(name string, data []byte) {
 	f.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(f.path(name)), 0o755); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := os.WriteFile(f.path(name), data, 0o644); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, os.MkdirAll(filepath.Dir(f.path(name)), 0o755))
+	must.Do(f.t, os.WriteFile(f.path(name), data, 0o644))
 }
 
 // secret writes a file that its owner alone can read.
 func (f *federation) secret(name string, data []byte) {
 	f.t.Helper()
 	f.write(name, data)
-	if err := os.Chmod(f.path(name), 0o600); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, os.Chmod(f.path(name), 0o600))
 }
 
 func (f *federation) fmp(args ...string) string {
@@ -132,18 +132,14 @@ func (f *federation) serve(args ...string) {
 // start starts the server.
 func (f *federation) start(args ...string) {
 	f.t.Helper()
-	log, err := os.OpenFile(f.path("server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	log := must.Get(os.OpenFile(f.path("server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o644))(f.t)
 	defer log.Close()
 	f.server = exec.Command(filepath.Join(f.bin, "fmp"),
 		append([]string{"serve", "--round", f.path("round.yaml"), "--listen", f.address,
 			"--engine.name", "pure"}, args...)...)
 	f.server.Stdout, f.server.Stderr = log, log
-	if err := f.server.Start(); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.server.Start())
 }
 
 // loopbackClient does not check the server's certificate; fmp-edge, which is what the tests are of,
@@ -193,6 +189,50 @@ func (f *federation) join(address, name string, args ...string) (int, string) {
 	return f.joined(address, name, &listener{}, args)
 }
 
+// joins has clients join, one after the other, which must succeed.
+func (f *federation) joins(names ...string) {
+	f.t.Helper()
+	for _, name := range names {
+		if code, out := f.join(f.address, name); code != 0 {
+			f.t.Fatalf("%s: exit code %d: %s", name, code, out)
+		}
+	}
+}
+
+// refused has a client join that must fail and say why.
+func (f *federation) refused(want, name string, args ...string) {
+	f.t.Helper()
+	if code, out := f.join(f.address, name, args...); code == 0 || !strings.Contains(out, want) {
+		f.t.Errorf("%s, %q: exit code %d: %s; want %q", name, args, code, out, want)
+	}
+}
+
+// withWorkers serves a round whose sampling is left to workers, and returns the function that starts
+// one, with its log in a file of the round.
+func (f *federation) withWorkers(state string) (serve func(), worker func(log string) *exec.Cmd) {
+	f.t.Helper()
+	queue := freeAddress(f.t)
+	f.secret("nats.token", []byte("a token of the test's own\n"))
+	token := []string{"--nats-token-file", f.path("nats.token")}
+	return func() {
+			f.t.Helper()
+			f.serve(append([]string{"--state", f.path(state), "--workers", "--nats-listen", queue}, token...)...)
+		}, func(log string) *exec.Cmd {
+			f.t.Helper()
+			w := exec.Command(filepath.Join(f.bin, "fmp"), append([]string{"worker", "--nats", "nats://" + queue,
+				"--engine.name", "pure"}, token...)...)
+			file := must.Get(os.OpenFile(f.path(log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(f.t)
+			defer file.Close()
+			w.Stderr = file
+			must.Do(f.t, w.Start())
+			f.t.Cleanup(func() {
+				_ = w.Process.Kill()
+				_ = w.Wait()
+			})
+			return w
+		}
+}
+
 func (f *federation) joined(address, name string, out *listener, args []string) (int, string) {
 	cmd := exec.Command(filepath.Join(f.bin, "fmp-edge"),
 		append([]string{"join", f.scheme + "://" + address, "--key",
@@ -237,15 +277,9 @@ func (l *listener) Write(p []byte) (int, error) {
 
 func (f *federation) get(path string) (int, []byte) {
 	f.t.Helper()
-	resp, err := loopbackClient.Get(f.scheme + "://" + f.address + path)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	resp := must.Get(loopbackClient.Get(f.scheme + "://" + f.address + path))(f.t)
 	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	data := must.Get(io.ReadAll(resp.Body))(f.t)
 	return resp.StatusCode, data
 }
 
@@ -479,10 +513,7 @@ func (f *federation) sameImages(pooled, classifier string) {
 			f.t.Errorf("the status says %+v; want 10 images, of c000 all of them counted", m)
 		}
 	}
-	_, manifest, err := models.Load(classifier)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	_, manifest := must.Get2(models.Load(classifier))(f.t)
 	if o, err := models.ReadOrigin(manifest); err != nil || len(o.Clients) != 2 ||
 		o.Clients[0].N != 10 || o.Clients[1].N != 10 {
 		f.t.Errorf("the provenance is of %+v, %v", o.Clients, err)
@@ -531,29 +562,10 @@ func TestChaos(t *testing.T) {
 	f.leave()
 
 	c := newCutter(t, f.address, 0.2)
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	queue := l.Addr().String()
-	l.Close()
-	f.secret("nats.token", []byte("a token of the test's own\n"))
-	war := func() {
-		f.serve("--state", f.path("war"), "--workers", "--nats-listen", queue, "--nats-token-file",
-			f.path("nats.token"))
-	}
+	war, worker := f.withWorkers("war")
 	war()
-	var workers []*exec.Cmd
-	for range 2 {
-		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue,
-			"--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
-		log := must.Get(os.OpenFile(f.path("server.log"), os.O_APPEND|os.O_WRONLY, 0o644))(t)
-		defer log.Close()
-		w.Stderr = log
-		must.Do(t, w.Start())
-		workers = append(workers, w)
-		t.Cleanup(func() {
-			_ = w.Process.Kill()
-			_ = w.Wait()
-		})
-	}
+	dying := worker("server.log")
+	worker("server.log")
 	start := time.Now()
 	run(c.l.Addr().String(), func(done int) {
 		if done == n/3 || done == 2*n/3 {
@@ -561,7 +573,7 @@ func TestChaos(t *testing.T) {
 			war()
 		}
 		if done == n/2 {
-			_ = workers[0].Process.Kill()
+			_ = dying.Process.Kill()
 		}
 	})
 	if !bytes.Equal(peace, f.published(1)) {
@@ -584,25 +596,13 @@ func TestWorkerFailover(t *testing.T) {
 		t.Skip("runs workers as processes, one of which is silent for eight seconds")
 	}
 	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nsamples: 40\n")
-	all := func() {
-		t.Helper()
-		for _, name := range f.names {
-			if code, out := f.join(f.address, name); code != 0 {
-				t.Fatalf("%s: exit code %d: %s", name, code, out)
-			}
-		}
-	}
 	f.serve("--state", f.path("alone"))
-	all()
+	f.joins(f.names...)
 	alone := f.published(1)
 	f.leave()
 
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	queue := l.Addr().String()
-	l.Close()
-	f.secret("nats.token", []byte("a token of the test's own\n"))
-	f.serve("--state", f.path("shared"), "--workers", "--nats-listen", queue, "--nats-token-file",
-		f.path("nats.token"))
+	serve, work := f.withWorkers("shared")
+	serve()
 	// log reads what a worker has logged until it has said so, and returns the job that it says it
 	// of.
 	log := func(name, what string) string {
@@ -618,22 +618,8 @@ func TestWorkerFailover(t *testing.T) {
 		t.Fatalf("%s never said %q", name, what)
 		return ""
 	}
-	work := func(name string) *exec.Cmd {
-		t.Helper()
-		w := exec.Command(filepath.Join(f.bin, "fmp"), "worker", "--nats", "nats://"+queue,
-			"--nats-token-file", f.path("nats.token"), "--engine.name", "pure")
-		file := must.Get(os.Create(f.path(name)))(t)
-		defer file.Close()
-		w.Stderr = file
-		must.Do(t, w.Start())
-		t.Cleanup(func() {
-			_ = w.Process.Kill()
-			_ = w.Wait()
-		})
-		return w
-	}
 	first := work("first.log")
-	all()
+	f.joins(f.names...)
 	job := log("first.log", `msg="job taken"`)
 	must.Do(t, first.Process.Kill())
 	if text, _ := os.ReadFile(f.path("first.log")); strings.Contains(string(text), `msg="job done" job=`+job) {
@@ -652,9 +638,7 @@ func TestWorkerFailover(t *testing.T) {
 // decoded is an upload in a file.
 func decoded(t *testing.T, path string) *federate.Upload {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	u := must.Get(federate.Decode(data, federate.Expect{}))(t)
-	return u
+	return must.Get(federate.Decode(read(t, path), federate.Expect{}))(t)
 }
 
 // TestReached: the address that is printed has the host of --listen, which the certificate covers,

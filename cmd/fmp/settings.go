@@ -67,8 +67,8 @@ type resolver struct {
 }
 
 // bindSettings gives cmd a flag for every setting of the struct that target points to, which holds
-// the defaults, short names for some of them, --config and --set. Call resolve when the command
-// runs.
+// the defaults, short names for some of them, --config and --set. They are resolved before the command
+// runs; one that checks other flags before them takes PreRunE away, and calls resolve.
 //
 // reads are the keys, and the groups with a dot behind them ("engine."), that the command reads,
 // where it does not read them all. The others have no flag; file and environment, which commands
@@ -126,6 +126,7 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string,
 	_ = cmd.RegisterFlagCompletionFunc("config", completeConfig)
 	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(slices.Clone(s.fields),
 		func(f option.Setting) bool { return !s.isRead(f.Key) })))
+	cmd.PreRunE = func(*cobra.Command, []string) error { return s.resolve() }
 	return s
 }
 

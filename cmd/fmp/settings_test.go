@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,12 +28,7 @@ func writeFile(t *testing.T, name, content string) string {
 // resolved runs `fmp config --json` and is its answer by key.
 func resolved(t *testing.T, args ...string) map[string]setting {
 	t.Helper()
-	code, out, errs := runFMP(t, append([]string{"config", "--json"}, args...)...)
-	if code != exitOK {
-		t.Fatalf("%v: exit code %d: %s", args, code, errs)
-	}
-	var list []setting
-	must.Do(t, json.Unmarshal([]byte(out), &list))
+	list := answer[[]setting](t, append([]string{"config", "--json"}, args...)...)
 	m := map[string]setting{}
 	for _, s := range list {
 		m[s.Key] = s
@@ -136,10 +130,7 @@ func TestSettingsErrors(t *testing.T) {
 func TestConfigRoundTrip(t *testing.T) {
 	args := []string{"config", "--dataset", "cifar10", "--alpha", "0.1,5", "--extractor",
 		"a b: #c.onnx", "--methods", "FMP,MP"}
-	code, out, errs := runFMP(t, args...)
-	if code != exitOK {
-		t.Fatal(errs)
-	}
+	out, _ := ran(t, args...)
 	file := writeFile(t, "again.yaml", out)
 	first, second := resolved(t, args[1:]...), resolved(t, "--config", file)
 	for key, s := range first {
@@ -150,10 +141,7 @@ func TestConfigRoundTrip(t *testing.T) {
 }
 
 func TestSettingsPage(t *testing.T) {
-	code, out, errs := runFMP(t, "config", "--markdown")
-	if code != exitOK {
-		t.Fatal(errs)
-	}
+	out, _ := ran(t, "config", "--markdown")
 	if want :=
 		"| `erm.l2` | by data set | 0 or 1e-06 to 1000000 | `FMP_ERM_L2` | `--l2` |"; !strings.Contains(
 		out, want) {
@@ -204,9 +192,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 			if f.Key == "scores.other" && v == cfg.Dataset.Name {
 				continue // it is no other one
 			}
-			if code, _, errs := runFMP(t, "config", "--set", f.Key+"="+v); code != exitOK {
-				t.Errorf("a shell would offer %s for %s, and then: %s", v, f.Key, errs)
-			}
+			ran(t, "config", "--set", f.Key+"="+v)
 		}
 		if f.Key == "engine.provider" && !slices.Equal(f.Choices(), ort.ProviderNames()) {
 			t.Errorf("allowed providers are %v, and the engine's %v", f.Choices(), ort.ProviderNames())

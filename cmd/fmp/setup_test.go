@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"fmp/onnx/engine/ort"
@@ -19,20 +18,14 @@ func TestSetupErrors(t *testing.T) {
 			t.Skipf("this system has a library of its own: %s", lib)
 		}
 		t.Setenv("PATH", t.TempDir())
-		code, out, errs := runFMP(t, "setup")
-		if code != exitMissing || out != "" || !strings.Contains(errs, "install Node.js") {
-			t.Errorf("exit code %d, said %q", code, errs)
-		}
+		refused(t, exitMissing, "install Node.js", "setup")
 		if es, _ := os.ReadDir(cache); len(es) != 0 {
 			t.Errorf("something was left behind: %v", es)
 		}
 	})
 	t.Run("library of one's own that is not there", func(t *testing.T) {
 		t.Setenv(ort.LibraryEnv, filepath.Join(t.TempDir(), "gone.so"))
-		if code, _, errs := runFMP(t, "setup"); code != exitMissing ||
-			!strings.Contains(errs, "$"+ort.LibraryEnv) {
-			t.Errorf("exit code %d, said %q", code, errs)
-		}
+		refused(t, exitMissing, "$"+ort.LibraryEnv, "setup")
 	})
 }
 
@@ -42,8 +35,5 @@ func TestSetupLeavesAWorkingLibraryAlone(t *testing.T) {
 	t.Setenv(ort.LibraryEnv, lib)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
-	if code, _, errs := runFMP(t, "setup"); code != exitOK ||
-		!strings.Contains(errs, "nothing to fetch") {
-		t.Errorf("exit code %d, said %q", code, errs)
-	}
+	refused(t, exitOK, "nothing to fetch", "setup")
 }

@@ -28,17 +28,13 @@ type signed struct {
 	Ignored   []string `json:"ignored,omitempty"` // paths in the folder that it leaves out
 }
 
-func (s *signed) print(w io.Writer, verb string, asJSON bool) error {
-	if asJSON {
-		return printJSON(w, s)
-	}
+func (s *signed) print(cmd *cobra.Command, verb string) error {
 	ignored := ""
 	if len(s.Ignored) > 0 {
 		ignored = "\nleft out:  " + strings.Join(s.Ignored, ", ")
 	}
-	_, err := fmt.Fprintf(w, "%-10s %s (signed as %q)\nsignature: %s\nfiles:     %d, sha256 %s%s\n",
+	return say(cmd, s, "%-10s %s (signed as %q)\nsignature: %s\nfiles:     %d, sha256 %s%s\n",
 		verb+":", s.Model, s.Name, s.Signature, s.Files, s.Digest, ignored)
-	return err
 }
 
 // signatureFile is where the signature of a model is by default: beside it.
@@ -47,7 +43,6 @@ func signatureFile(model string) string { return filepath.Clean(model) + ".sig" 
 func newSignCommand() *cobra.Command {
 	var key, newKey, out string
 	var ignored []string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "sign MODEL",
 		Short: "Sign a model, a file or a folder, so that others can verify who made it",
@@ -76,7 +71,7 @@ control.`,
 	outputs.Files(cmd.Flags(), "new-key", "output")
 	cmd.Flags().StringSliceVar(&ignored, "ignore", nil,
 		"`PATH` in the folder that the signature leaves out; may be given again")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was signed as JSON")
+	jsonFlag(cmd, "print what was signed as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case newKey != "" && (key != "" || len(args) > 0):
@@ -114,7 +109,7 @@ control.`,
 			return err
 		}
 		s := signed{args[0], out, m.Name, m.Files(), m.Digest, m.Ignored}
-		return s.print(cmd.OutOrStdout(), "signed", asJSON)
+		return s.print(cmd, "signed")
 	}
 	return cmd
 }
@@ -168,7 +163,6 @@ func makeSigner(w io.Writer, path string) error {
 
 func newVerifyCommand() *cobra.Command {
 	var key, bundle string
-	var asJSON bool
 	var notice noticeFlags
 	cmd := &cobra.Command{
 		Use:   "verify MODEL",
@@ -192,7 +186,7 @@ withdrew. It is not verified (exit code 1).`,
 	cmd.Flags().StringVar(&key, "key", "", "`FILE` of the signer's public key (PEM, P-256)")
 	cmd.Flags().StringVar(&bundle, "signature", "", "`FILE` of the signature (default MODEL.sig)")
 	notice.bind(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what was verified as JSON")
+	jsonFlag(cmd, "print what was verified as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if key == "" {
 			return usageErrorf("verify: --key is missing: the signer's public key")
@@ -219,7 +213,7 @@ withdrew. It is not verified (exit code 1).`,
 			return err
 		}
 		s := signed{args[0], bundle, m.Name, m.Files(), m.Digest, m.Ignored}
-		return s.print(cmd.OutOrStdout(), "verified", asJSON)
+		return s.print(cmd, "verified")
 	}
 	return cmd
 }

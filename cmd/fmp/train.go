@@ -92,7 +92,6 @@ type training struct {
 type metaFlags struct {
 	out, from, licence string
 	meta.Config
-	asJSON bool
 }
 
 // bind adds the flags of every training, bindOptimizer those of the ones whose schedule is the
@@ -109,7 +108,7 @@ func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int) {
 	fl.IntVar(&f.Batch, "batch", batch, "tasks a step")
 	fl.IntVar(&f.Samples, "noises", samples, "base noises a task")
 	fl.IntVar(&f.ValidateEvery, "validate-every", 100, "steps between validations")
-	fl.BoolVar(&f.asJSON, "json", false, "print what was made as JSON")
+	jsonFlag(cmd, "print what was made as JSON")
 }
 
 func (f *metaFlags) bindOptimizer(cmd *cobra.Command, rate float64) {
@@ -283,15 +282,11 @@ func (f *metaFlags) describe(m *onnx.Model, cfg *trainSettings, images *corpus.I
 
 // print writes the files of a training and the figures of its last validation.
 func (f *metaFlags) print(cmd *cobra.Command, res trained) error {
-	if f.asJSON {
-		return printJSON(cmd.OutOrStdout(), res)
-	}
 	var scores []string
 	for _, name := range slices.Sorted(maps.Keys(res.Validation)) {
 		scores = append(scores, fmt.Sprintf("%s %.4g", name, res.Validation[name]))
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(),
+	return say(cmd, res,
 		"model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\nvalidation: %s\n", res.Model,
 		res.Digest, res.Log, res.Model, strings.Join(scores, ", "))
-	return err
 }

@@ -40,7 +40,7 @@ harder lose by it. No client and no classifier gets the images; whoever gets the
   fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases,
+	bindSettings(cmd, &cfg, runAliases,
 		append([]string{"federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 300, 4, 64)
 	cmd.Flags().Float64Var(&t.Shrinkage, "shrinkage", 0,
@@ -52,9 +52,6 @@ harder lose by it. No client and no classifier gets the images; whoever gets the
 	cmd.Flags().BoolVar(&images, "images", false,
 		"keep the corpus's images in the file, for rounds of its class names")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			t.Config = in.Config
 			if images {

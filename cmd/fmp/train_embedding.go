@@ -31,7 +31,7 @@ latter.
   fmp train embedding --predictor predictor.onnx --blocks 0 --hidden 0`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases,
+	bindSettings(cmd, &cfg, runAliases,
 		append([]string{"predictor.", "erm.l2", "tasks.labels", "embedding.size", "embedding.weights",
 			"federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 2500, 4, 1)
@@ -48,9 +48,6 @@ latter.
 		"the published blocks: several heads, layer norm, no identity path")
 	fl.IntVar(&ec.Heads, "heads", 0, "attention heads of the published blocks; 0 means 4")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			m, err := f.start(func() (*onnx.Model, error) {
 				ec.Dx, ec.C, ec.Size = in.Corpus.Dx, in.Corpus.C, cfg.Embedding.Size

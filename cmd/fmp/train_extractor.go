@@ -28,7 +28,6 @@ type extractorTraining struct {
 	classes, exclude, auxClasses, onBad         string
 	dx, parallel                                int
 	widths                                      []int
-	asJSON                                      bool
 	c                                           learn.Config
 	from                                        string
 	tune                                        tuning
@@ -123,7 +122,7 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 	f.IntVar(&o.parallel, "parallel", 2,
 		"parts of a batch that run at once; the result does not depend on it")
 	f.StringVar(&o.library, "engine.library", "", "path of the ONNX Runtime's library")
-	f.BoolVar(&o.asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 }
 
 func (o *extractorTraining) run(cmd *cobra.Command) error {
@@ -201,7 +200,7 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg learn.Config,
 	took time.Duration, ds,
 	second *dataset.Dataset) error {
-	if o.asJSON {
+	if wantsJSON(cmd) {
 		report := map[string]any{"file": o.out, "dataset": o.name, "images": res.Images,
 			"seconds": took.Seconds(), "config": cfg}
 		if ds.Test.N > 0 {

@@ -42,7 +42,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 	t.t.Epochs, t.t.Batch, t.t.Parts = cmp.Or(o.c.Epochs, 2), cmp.Or(o.c.Batch, 32), 4
 	t.rate, t.warmup, t.decay, t.clip, t.heldOut = o.c.Rate, 0.1, cmp.Or(o.c.WeightDecay, 0.01), 1, 0.1
 	t.head, t.optimizer, t.schedule, t.augment.Flip = "add", "adamw", "cosine", true
-	t.out, t.onBad, t.asJSON = o.out, o.onBad, o.asJSON
+	t.out, t.onBad = o.out, o.onBad
 	t.finish = func(trained *onnx.Model) (*onnx.Model, error) {
 		for name := range m.Graph.Initializers {
 			if v := trained.Graph.Initializers[name]; v != nil {

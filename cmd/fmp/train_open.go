@@ -39,7 +39,7 @@ they are learned on classes that the extractor does not know, and get narrower, 
   fmp train open --dataset mnist -o open.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases,
+	bindSettings(cmd, &cfg, runAliases,
 		append([]string{"federation.clients"}, metaSettings...)...)
 	f.bind(cmd, 300, 4, 32)
 	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MaxCoordinates,
@@ -48,9 +48,6 @@ they are learned on classes that the extractor does not know, and get narrower, 
 		"`CLASSES` of the data set that neither extractor nor corpus has learned, for the widths of "+
 			"intervals; default the corpus's")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if t.Coordinates < 1 {
 			return usageErrorf("--coordinates %d; allowed are numbers from 1", t.Coordinates)
 		}

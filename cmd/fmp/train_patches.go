@@ -26,7 +26,6 @@ func newTrainPatchesCommand() *cobra.Command {
 		name, dir, out, library string
 		classes, onBad          string
 		o                       patches.Options
-		asJSON                  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "patches",
@@ -78,8 +77,7 @@ func newTrainPatchesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return say(cmd.OutOrStdout(), asJSON,
-				map[string]any{"file": out, "dataset": name, "dx": dx, "seconds": time.Since(start).Seconds()},
+			return say(cmd, map[string]any{"file": out, "dataset": name, "dx": dx, "seconds": time.Since(start).Seconds()},
 				"%s: %d features, learned from %d images of %s in %s\n", out, dx, part.N, name,
 				time.Since(start).Round(time.Second))
 		},
@@ -100,7 +98,7 @@ func newTrainPatchesCommand() *cobra.Command {
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the patches and of the clustering")
 	f.IntVar(&o.Threads, "parallel", 2, "batches that run at once; the result does not depend on it")
 	f.StringVar(&library, "engine.library", "", "path of the ONNX Runtime's library")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
 }
 

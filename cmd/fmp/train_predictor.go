@@ -30,7 +30,7 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
   fmp train predictor --published`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases,
+	bindSettings(cmd, &cfg, runAliases,
 		append([]string{"predictor.fresh", "erm.l2", "tasks.labels", "embedding.size",
 			"federation.clients", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 1500, 4, 2)
@@ -54,9 +54,6 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 	fl.BoolVar(&pc.IgnoreMasses, "ignore-masses", false,
 		"leave the masses of a context out, as published")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			m, err := f.start(func() (*onnx.Model, error) {
 				pc.Dx, pc.C, pc.Fresh = in.Corpus.Dx, in.Corpus.C, in.Fresh

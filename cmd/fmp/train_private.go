@@ -33,16 +33,13 @@ classes out. Every coordinate more carries noise of its own.`,
   fmp train private --dataset mnist --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o private.onnx`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, runAliases,
+	bindSettings(cmd, &cfg, runAliases,
 		append([]string{"conjugate.model", "federation.points"}, metaSettings...)...)
 	f.bind(cmd, 400, 8, 32)
 	cmd.Flags().IntVar(&t.Coordinates, "coordinates", 0,
 		"coordinates of a predictor for classes that the corpus lacks; 0: one for its classes, with "+
 			"the conjugate predictor's")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
 			if t.Coordinates < 0 || t.Coordinates >= in.Corpus.Dx {
 				return nil, usageErrorf(

@@ -23,10 +23,8 @@ func TestTrainZeros(t *testing.T) {
 	t.Chdir(t.TempDir()) // where a training that is not refused would write
 	for _, args := range []string{"predictor --steps 0", "predictor --batch 0", "embedding --noises 0",
 		"private --steps 0", "open --validate-every 0", "embedding --rate 0", "open --coordinates 0"} {
-		if code, _, errs := runFMP(t, append([]string{"train"}, strings.Fields(args)...)...); code != exitUsage ||
-			!strings.Contains(errs, "0; allowed are numbers") {
-			t.Errorf("fmp train %s: exit code %d: %s", args, code, errs)
-		}
+		refused(t, exitUsage, "0; allowed are numbers", append([]string{"train"},
+			strings.Fields(args)...)...)
 	}
 	if testing.Short() {
 		t.Skip("draws the embedded digits and trains")
@@ -48,9 +46,7 @@ func TestTrainZeros(t *testing.T) {
 		args := append([]string{"train"}, strings.Fields(c.args)...)
 		args = append(args, "-o", out, "--steps", "2", "--clients", "3", "--fresh", "20", "--batch", "8",
 			"--extractor", x, "--extractor.mean", "0", "--extractor.std", "1")
-		if code, _, errs := runFMP(t, args...); code != exitOK {
-			t.Fatalf("fmp train %s: exit code %d: %s", c.args, code, errs)
-		}
+		ran(t, args...)
 		log := must.Get(os.ReadFile(out + ".jsonl"))(t)
 		first := map[string]any{}
 		must.Do(t, json.Unmarshal(log[:bytes.IndexByte(log, '\n')], &first))
@@ -77,25 +73,14 @@ func TestTrainAndFuse(t *testing.T) {
 	predictor, embedding, client := filepath.Join(dir, "p.onnx"), filepath.Join(dir, "e.onnx"),
 		filepath.Join(dir, "c.onnx")
 	x := []string{"--extractor", randomExtractor(t), "--extractor.mean", "0", "--extractor.std", "1"}
-	do := func(out any, args ...string) {
-		t.Helper()
-		code, stdout, errs := runFMP(t, append(args, x...)...)
-		if code != exitOK {
-			t.Fatalf("fmp %s: exit code %d: %s", strings.Join(args, " "), code, errs)
-		}
-		if err := json.Unmarshal([]byte(stdout), out); err != nil {
-			t.Fatalf("fmp %s printed %q: %v", strings.Join(args, " "), stdout, err)
-		}
-	}
 	small := []string{"--steps", "4", "--validate-every", "2", "--clients", "3",
 		"--fresh", "20", "--json"}
-	var made trained
-	do(&made, append([]string{"train", "predictor", "-o", predictor}, small...)...)
+	made := answer[trained](t, slices.Concat([]string{"train", "predictor", "-o", predictor}, small, x)...)
 	if made.Validation["nll"] == 0 || made.Digest == "" {
 		t.Errorf("the training says %+v", made)
 	}
-	do(&made, append([]string{"train", "embedding", "-o", embedding, "--predictor", predictor,
-		"--hidden", "16"}, small...)...)
+	made = answer[trained](t, slices.Concat([]string{"train", "embedding", "-o", embedding, "--predictor",
+		predictor, "--hidden", "16"}, small, x)...)
 	if made.Validation["gap"] == 0 {
 		t.Errorf("the training says %+v", made)
 	}
@@ -114,26 +99,21 @@ func TestTrainAndFuse(t *testing.T) {
 			t.Errorf("%s: manifest %+v", f, man)
 		}
 	}
-	var c fused
-	do(&c, "fuse", "-o", client, "--dataset", "digits", "--embedding", embedding, "--json")
+	c := answer[fused](t, append([]string{"fuse", "-o", client, "--dataset", "digits", "--embedding", embedding,
+		"--json"}, x...)...)
 	if c.Size != 10 || c.Image[0] != 28 {
 		t.Errorf("the client graph is %+v", c)
 	}
 	if _, man, err := models.Load(client); err != nil || man.Kind != models.KindClient {
 		t.Errorf("the client graph's manifest is %+v, %v", man, err)
 	}
-	var run runOutput
-	do(&run, "run", "--predictor", predictor, "--embedding", embedding, "--dataset.test", "200",
-		"--seeds", "1", "--clients", "3", "--samples", "3", "--fresh", "20", "--methods", "MP,FMP",
-		"--out", filepath.Join(dir, "run"), "--json")
+	answer[runOutput](t, append([]string{"run", "--predictor", predictor, "--embedding", embedding,
+		"--dataset.test", "200", "--seeds", "1", "--clients", "3", "--samples", "3", "--fresh", "20",
+		"--methods", "MP,FMP", "--out", filepath.Join(dir, "run"), "--json"}, x...)...)
 
 	x = []string{"--extractor", otherExtractor(t), "--extractor.mean", "0", "--extractor.std", "1"}
-	code, _, errs := runFMP(t,
-		append([]string{"train", "embedding", "-o", filepath.Join(dir, "no.onnx"), "--predictor",
-			predictor, "--steps", "1"}, x...)...)
-	if code != exitUsage || !strings.Contains(errs, "same extractor") {
-		t.Errorf("a predictor of another extractor: exit code %d: %s", code, errs)
-	}
+	refused(t, exitUsage, "same extractor", append([]string{"train", "embedding", "-o",
+		filepath.Join(dir, "no.onnx"), "--predictor", predictor, "--steps", "1"}, x...)...)
 	if _, err := os.Stat(filepath.Join(dir, "no.onnx")); err == nil {
 		t.Error("a refused training left a model")
 	}
@@ -152,19 +132,15 @@ func otherExtractor(t *testing.T) string {
 // TestFuseClassNames: behind an extractor that learned ten classes the clients may have others.
 func TestFuseClassNames(t *testing.T) {
 	graph := filepath.Join(t.TempDir(), "client.onnx")
-	code, out, errs := runFMP(t, "fuse", "--dataset", "digits", "--class-names",
-		"larch,spruce,fir", "-o", graph)
-	if code != exitOK || !strings.Contains(out, "class-means, at most 3 class means of 32 numbers each") {
-		t.Fatalf("exit code %d: %s%s", code, out, errs)
+	out, _ := ran(t, "fuse", "--dataset", "digits", "--class-names", "larch,spruce,fir", "-o", graph)
+	if !strings.Contains(out, "class-means, at most 3 class means of 32 numbers each") {
+		t.Errorf("printed %s", out)
 	}
 	if _, f, err := models.Load(graph); err != nil || f.C != 3 || f.Classes[2] != "fir" {
 		t.Errorf("%d classes %v, %v", f.C, f.Classes, err)
 	}
-	if code, _, errs := runFMP(t, "fuse", "--dataset", "digits", "--class-names", "larch,larch", "-o",
-		graph); code != exitUsage ||
-		!strings.Contains(errs, "each another") {
-		t.Errorf("one name twice: exit code %d: %s", code, errs)
-	}
+	refused(t, exitUsage, "each another", "fuse", "--dataset", "digits", "--class-names",
+		"larch,larch", "-o", graph)
 }
 
 func TestTrainErrors(t *testing.T) {
@@ -189,10 +165,7 @@ func TestTrainErrors(t *testing.T) {
 		{[]string{"train", "predictor", "--latent", "-4"}, "latent is -4; allowed are 0 to 105"},
 		{[]string{"train", "predictor", "--dim", "5"}, "dim is 5; allowed are 43 to"},
 	} {
-		code, _, errs := runFMP(t, c.args...)
-		if code != exitUsage || !strings.Contains(errs, c.want) {
-			t.Errorf("%v: exit code %d, said %q, want %q", c.args, code, errs, c.want)
-		}
+		refused(t, exitUsage, c.want, c.args...)
 	}
 }
 
@@ -203,21 +176,16 @@ func TestTrainOpenUnlearned(t *testing.T) {
 		t.Skip("draws the embedded digits and computes features: some seconds")
 	}
 	emptyCache(t)
-	code, _, errs := runFMP(t, "train", "open", "--dataset", "digits", "--classes", "0-5",
-		"--extractor", randomExtractor(t), "--extractor.mean", "0", "--extractor.std", "1",
-		"--unlearned-classes", "5-7", "-o", filepath.Join(t.TempDir(), "o.onnx"))
-	if code != exitUsage || !strings.Contains(errs, "class 5 of --unlearned-classes") {
-		t.Errorf("exit code %d: %s", code, errs)
-	}
+	refused(t, exitUsage, "class 5 of --unlearned-classes", "train", "open", "--dataset", "digits",
+		"--classes", "0-5", "--extractor", randomExtractor(t), "--extractor.mean", "0",
+		"--extractor.std", "1", "--unlearned-classes", "5-7", "-o", filepath.Join(t.TempDir(),
+			"o.onnx"))
 	// Ends of intervals are learned on these classes, where they are given.
 	ends := func(more ...string) models.SizedEnds {
 		path := filepath.Join(t.TempDir(), "o.onnx")
-		code, _, errs := runFMP(t,
-			append([]string{"train", "open", "--dataset", "digits", "--classes", "0-5", "--steps", "1",
-				"--batch", "1", "--noises", "1", "--clients", "2", "-o", path}, more...)...)
-		if code != 0 {
-			t.Fatalf("exit code %d: %s", code, errs)
-		}
+		ran(t, append([]string{"train", "open", "--dataset", "digits", "--classes",
+			"0-5", "--steps", "1", "--batch", "1", "--noises", "1", "--clients", "2", "-o", path},
+			more...)...)
 		m := must.Get(serde.Load(path))(t)
 		p := must.Get(open.FromModel(m))(t)
 		return p.Ends
@@ -231,11 +199,8 @@ func TestTrainOpenUnlearned(t *testing.T) {
 
 // TestTrainExtractorPointsToEpochs: the other trainings count steps.
 func TestTrainExtractorPointsToEpochs(t *testing.T) {
-	if code, _, stderr := runFMP(t, "train", "extractor", "--steps", "100", "-o",
-		filepath.Join(t.TempDir(), "x.onnx")); code != exitUsage ||
-		!strings.Contains(stderr, "give --epochs") {
-		t.Errorf("--steps: exit code %d, %s", code, stderr)
-	}
+	refused(t, exitUsage, "give --epochs", "train", "extractor", "--steps", "100", "-o",
+		filepath.Join(t.TempDir(), "x.onnx"))
 }
 
 // TestAdaptExtractor: another's extractor is written with other weights and the layers that it had,
@@ -246,8 +211,8 @@ func TestAdaptExtractor(t *testing.T) {
 	train := []string{"train", "extractor", "--from", from, "--dataset", "digits", "--classes", "5",
 		"--exclude-classes", "5-9", "--mean", "0.5", "--std", "1", "--lora", "2", "--epochs", "1", "--batch",
 		"100", "--out", out}
-	if code, said, errs := runFMP(t, train...); code != exitOK || !strings.Contains(said, "after:") {
-		t.Fatalf("exit code %d: %s%s", code, said, errs)
+	if said, _ := ran(t, train...); !strings.Contains(said, "after:") {
+		t.Errorf("printed %s", said)
 	}
 	before := must.Get(serde.Load(from))(t)
 	after, man := must.Get2(models.Load(out))(t)
@@ -263,12 +228,6 @@ func TestAdaptExtractor(t *testing.T) {
 		t.Errorf("side-car %q: %+v, %v", path, side, err)
 	}
 	graph := filepath.Join(t.TempDir(), "client.onnx")
-	if code, _, errs := runFMP(t, "fuse", "--extractor", out, "--class-names", "five,six", "-o",
-		graph); code != exitOK {
-		t.Errorf("fuse: exit code %d: %s", code, errs)
-	}
-	code, _, errs := runFMP(t, append(train, "--mirror")...)
-	if code != exitUsage || !strings.Contains(errs, "--mirror does not go with --from") {
-		t.Errorf("--mirror: exit code %d: %s", code, errs)
-	}
+	ran(t, "fuse", "--extractor", out, "--class-names", "five,six", "-o", graph)
+	refused(t, exitUsage, "--mirror does not go with --from", append(train, "--mirror")...)
 }

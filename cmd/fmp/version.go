@@ -7,7 +7,6 @@ import (
 )
 
 func newVersionCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this program, and the commit that it was built from",
@@ -15,9 +14,9 @@ func newVersionCommand() *cobra.Command {
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := buildinfo.Read()
-			return say(cmd.OutOrStdout(), asJSON, v, "fmp %v\n", v)
+			return say(cmd, v, "fmp %v\n", v)
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	jsonFlag(cmd, "print JSON")
 	return cmd
 }

@@ -16,7 +16,6 @@ import (
 func newWithdrawCommand() *cobra.Command {
 	var path, ca string
 	var wait time.Duration
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "withdraw URL CLIENT... --key FILE",
 		Short: "Withdraw clients' uploads from a served round, as its operator",
@@ -41,7 +40,7 @@ noise take nothing out.`,
 	f.StringVar(&path, "key", "", "`FILE` of the server's key: server.key in its folder of state")
 	f.StringVar(&ca, "ca", "", "`FILE` of certificates to trust in place of the system's")
 	f.DurationVar(&wait, "wait", time.Minute, "how long to wait for a server that does not answer")
-	f.BoolVar(&asJSON, "json", false, "print the receipts as JSON, a list")
+	jsonFlag(cmd, "print the receipts as JSON, a list")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if path == "" {
 			return usageErrorf("withdraw: --key is missing: the server's key, server.key in its " +
@@ -67,7 +66,7 @@ noise take nothing out.`,
 			}
 			done = append(done, w)
 		}
-		return errors.Join(show(cmd.OutOrStdout(), asJSON, done, func(out io.Writer) error {
+		return errors.Join(show(cmd, done, func(out io.Writer) error {
 			for _, w := range done {
 				if _, err := io.WriteString(out, wire.Printed(w)); err != nil {
 					return err

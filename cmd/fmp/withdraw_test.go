@@ -42,25 +42,17 @@ func (f *federation) edge(args ...string) (int, string) {
 func TestWithdrawServed(t *testing.T) {
 	f := newFederation(t, 4,
 		"deadline: 2100-01-01T00:00:00Z\nquorum: 2\nrebuild_interval: 1s\nsamples: 40\n")
-	join := func(names ...string) {
-		t.Helper()
-		for _, name := range names {
-			if code, out := f.join(f.address, name); code != 0 {
-				t.Fatalf("%s: exit code %d: %s", name, code, out)
-			}
-		}
-	}
 	f.serve("--state", f.path("never"))
-	join("c000", "c002")
+	f.joins("c000", "c002")
 	never := f.published(1)
-	join("c003")
+	f.joins("c003")
 	late := f.published(2)
 	f.leave()
 
 	f.write("round.yaml", bytes.Replace(read(t, f.path("round.yaml")), []byte("quorum: 2"),
 		[]byte("quorum: 3"), 1))
 	f.serve("--state", f.path("gone"))
-	join("c000", "c001", "c002")
+	f.joins("c000", "c001", "c002")
 	f.write("classifier.onnx", f.published(1))
 	withdraw := []string{"withdraw", "http://" + f.address, "--key", f.path("keys/c001.key")}
 	if code, out := f.edge(withdraw...); code != 0 ||
@@ -89,7 +81,7 @@ func TestWithdrawServed(t *testing.T) {
 		!strings.Contains(out, "withdrew its upload") {
 		t.Errorf("a client that withdrew joins: exit code %d: %s", code, out)
 	}
-	join("c003")
+	f.joins("c003")
 	if !bytes.Equal(f.published(3), late) {
 		t.Error("with a late client the classifier is not the pool of all")
 	}
@@ -228,8 +220,7 @@ func (f *federation) heeded(key string) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	return data
+	return must.Get(os.ReadFile(path))(t)
 }
 
 // mergedRound is a served round whose uploads a worker merges, more of them than a sample holds.
@@ -276,9 +267,7 @@ func (r *mergedRound) start() {
 
 func (r *mergedRound) send(requests [][]loadRequest) {
 	r.t.Helper()
-	if err := r.load.send(r.ctx, http.DefaultClient, [2]string{loadLeader: r.url}, requests); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.load.send(r.ctx, http.DefaultClient, [2]string{loadLeader: r.url}, requests))
 }
 
 // client is the name of the client of a request.
@@ -305,10 +294,7 @@ func (r *mergedRound) places() (kept, summed int) {
 // merged starts a worker, waits for the last version, and kills the worker.
 func (r *mergedRound) merged() []byte {
 	r.t.Helper()
-	stop, err := r.load.startWorkers(r.ctx, r.dir, r.queue)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	stop := must.Get(r.load.startWorkers(r.ctx, r.dir, r.queue))(r.t)
 	defer stop()
 	if err := waitPooled(r.ctx, http.DefaultClient, r.url); err != nil {
 		r.t.Fatalf("%v: %s", err, tail(filepath.Join(r.dir, "server.log")))

@@ -56,16 +56,13 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as fo
   fmp worker --merge --key worker-1.key --nats tls://leaf:4222 --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,
 	}
-	s := bindSettings(cmd, &cfg, engineAliases)
+	bindSettings(cmd, &cfg, engineAliases)
 	bindStore(cmd, &o, &tokenFile)
 	cmd.Flags().IntVar(&o.Replicas, "nats-replicas", 1,
 		"on how many of the servers the queue is kept, as fmp serve has it")
 	cmd.Flags().BoolVar(&merges, "merge", false, "merge uploads, for fmp serve --merge")
 	cmd.Flags().StringVar(&keyFile, "key", "", "`FILE` with the worker's key (fmp keys), which signs the parts of --merge")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := s.resolve(); err != nil {
-			return err
-		}
 		if o.URL == "" {
 			return usageErrorf("worker: --nats is missing; it is the address that fmp serve has with --nats or --nats-listen")
 		}

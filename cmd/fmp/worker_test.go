@@ -41,9 +41,7 @@ func TestWorkersOpen(t *testing.T) {
 	own := filepath.Join(t.TempDir(), "open.onnx")
 	must.Do(t, serde.Save(own, predictor))
 	file := must.Get(os.ReadFile(own))(t)
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	o := store.Options{Dir: t.TempDir(), Listen: l.Addr().String(), Token: "a token of the test's own"}
-	l.Close()
+	o := store.Options{Dir: t.TempDir(), Listen: freeAddress(t), Token: "a token of the test's own"}
 	st := must.Get(store.Open(t.Context(), "fmp-test", o))(t)
 	t.Cleanup(func() { st.Close() })
 	var uploads []pool.Upload
