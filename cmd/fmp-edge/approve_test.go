@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -67,15 +65,13 @@ func TestNoSilentFirstUse(t *testing.T) {
 	dir, _ := folder(t, im, labels)
 	file := filepath.Join(t.TempDir(), "approved")
 	try := func(graph, scope string, more ...string) (int, string) {
-		var log bytes.Buffer
 		out := filepath.Join(t.TempDir(), "upload")
-		code := execute(context.Background(),
-			append([]string{"compress", "--model", graph, "--client", "a", "-o", out,
-				"--approved", file, "--scope", scope, dir}, more...), io.Discard, &log)
+		code, log := said(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", out,
+			"--approved", file, "--scope", scope, dir}, more...)...)
 		if _, err := os.Stat(out); (err == nil) != (code == exitOK) {
 			t.Errorf("exit code %d, upload: %v", code, err)
 		}
-		return code, log.String()
+		return code, log
 	}
 	answering(t, "")
 	one, two := changedGraph(t, ownExtractor(2)), changedGraph(t, ownExtractor(3))
@@ -154,10 +150,9 @@ func TestPixelsApproved(t *testing.T) {
 	if found := recovered(read(t, out).Points, im, labels); found != len(labels) {
 		t.Errorf("%d of %d images stand in the upload; the test shows nothing", found, len(labels))
 	}
-	var log bytes.Buffer
-	if code := execute(context.Background(), append(args, "--at-least", "2"), io.Discard, &log); code == exitOK ||
-		!strings.Contains(log.String(), "--at-least wants 2") {
-		t.Errorf("classes of one image were sent with --at-least 2: %s", log.String())
+	if code, log := said(t, append(args, "--at-least", "2")...); code == exitOK ||
+		!strings.Contains(log, "--at-least wants 2") {
+		t.Errorf("classes of one image were sent with --at-least 2: %s", log)
 	}
 	for i, y := range labels[:2] { // the classes 0 and 1 have two images each
 		writePNG(t, filepath.Join(dir, fmt.Sprint(y), "second.png"), gray(im, 2+i))

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/binary"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -79,13 +76,10 @@ func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 	}
 	write(t, filepath.Join(dir, "labels"), y)
 	out := filepath.Join(dir, "upload")
-	var log bytes.Buffer
-	if code := execute(context.Background(),
-		[]string{"compress", "--model", graph, "--client", t.Name(), "-o", out, "--epsilon", "1",
-			"--" + yesFlag, digestOf(t, graph), "--noise", "trusted", filepath.Join(dir, "images"),
-			"--labels", filepath.Join(dir,
-				"labels")}, io.Discard, &log); code != exitOK {
-		t.Logf("%s", log.String())
+	if code, log := said(t, "compress", "--model", graph, "--client", t.Name(), "-o", out, "--epsilon", "1",
+		"--"+yesFlag, digestOf(t, graph), "--noise", "trusted", filepath.Join(dir, "images"), "--labels",
+		filepath.Join(dir, "labels")); code != exitOK {
+		t.Log(log)
 		return nil
 	}
 	data := must.Get(os.ReadFile(out))(t)
@@ -152,13 +146,8 @@ func TestUnsteady(t *testing.T) {
 		&onnx.Node{Op: "ReduceSum", Inputs: []string{"numbers"}, Outputs: []string{"sum"}},
 		&onnx.Node{Op: "Add", Inputs: []string{"honest", "sum"}, Outputs: []string{"features"}},
 	)
-	var log bytes.Buffer
-	args := []string{"compress", "--model", graph, "--client", "a", "-o",
-		filepath.Join(t.TempDir(), "u"), "--epsilon", "1", t.TempDir()}
-	if code := execute(context.Background(), args, io.Discard, &log); code != exitUsage ||
-		!strings.Contains(log.String(), "must not depend on what is in an image") {
-		t.Errorf("exit code %d, %s", code, log.String())
-	}
+	refuses(t, exitUsage, "must not depend on what is in an image", "compress", "--model", graph, "--client",
+		"a", "-o", filepath.Join(t.TempDir(), "u"), "--epsilon", "1", t.TempDir())
 }
 
 // pixelExtractor replaces the extractor by one that returns the pixels.
@@ -213,12 +202,10 @@ func TestPixels(t *testing.T) {
 	im, labels := blobs(8)
 	dir, _ := folder(t, im, labels)
 	out := filepath.Join(t.TempDir(), "upload")
-	var log bytes.Buffer
-	if code := execute(context.Background(),
-		[]string{"compress", "--model", pixelExtractor(t), "--client", "a", "-o", out, dir}, io.Discard,
-		&log); code != exitOK {
-		if !strings.Contains(log.String(), "can hide all of an image") {
-			t.Errorf("exit code %d, %q", code, log.String())
+	code, log := said(t, "compress", "--model", pixelExtractor(t), "--client", "a", "-o", out, dir)
+	if code != exitOK {
+		if !strings.Contains(log, "can hide all of an image") {
+			t.Errorf("exit code %d, %q", code, log)
 		}
 		return
 	}

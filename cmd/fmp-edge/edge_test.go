@@ -88,6 +88,14 @@ func run(t testing.TB, args ...string) string {
 	return out.String()
 }
 
+// said runs the program and returns its exit code, and what it says.
+func said(t testing.TB, args ...string) (int, string) {
+	t.Helper()
+	var log bytes.Buffer
+	code := execute(t.Context(), args, io.Discard, &log)
+	return code, log.String()
+}
+
 // refuses runs the program and wants it to end with an exit code and to say so, and to print nothing.
 func refuses(t testing.TB, want int, says string, args ...string) {
 	t.Helper()
@@ -377,13 +385,9 @@ func TestRefused(t *testing.T) {
 		{"flag", exitUsage, "no-such", []string{"--no-such"}},
 	} {
 		out := filepath.Join(t.TempDir(), "upload")
-		var log bytes.Buffer
-		code := execute(context.Background(),
-			append([]string{"compress", "--client", "a", "-o", out}, c.args...), io.Discard, &log)
-		if code != c.code || !strings.Contains(log.String(), c.want) ||
-			strings.Count(log.String(), "\n") != 1 {
-			t.Errorf("%s: exit code %d and %q; want %d and one line with %q", c.name, code,
-				log.String(), c.code, c.want)
+		code, log := said(t, append([]string{"compress", "--client", "a", "-o", out}, c.args...)...)
+		if code != c.code || !strings.Contains(log, c.want) || strings.Count(log, "\n") != 1 {
+			t.Errorf("%s: exit code %d and %q; want %d and one line with %q", c.name, code, log, c.code, c.want)
 		}
 		if entries, _ := os.ReadDir(filepath.Dir(out)); len(entries) > 0 {
 			t.Errorf("%s: wrote %v", c.name, entries)
@@ -498,23 +502,17 @@ func TestPredict(t *testing.T) {
 			}
 		}
 	})
-	var refusal bytes.Buffer
-	if code := execute(t.Context(), []string{"predict", "--model", c, "--level", "0.3", dir},
-		io.Discard, &refusal); code != exitUsage ||
-		!strings.Contains(refusal.String(), "allowed are 0.5") {
-		t.Errorf("--level 0.3: exit code %d, %s", code, refusal.String())
-	}
+	refuses(t, exitUsage, "allowed are 0.5", "predict", "--model", c, "--level", "0.3", dir)
 	if s := run(t, "predict", "--model", c, "--reject", "1", dir); !strings.Contains(s, "20 of 20 are below 1") {
 		t.Errorf("--reject 1: %s", s)
 	}
 	for _, name := range []string{"0/bad.png", "9/worse.jpg"} {
 		write(t, filepath.Join(dir, name), []byte("no image"))
 	}
-	var log bytes.Buffer
-	if code := execute(t.Context(), []string{"predict", "--model", c, dir}, io.Discard, &log); code != exitUsage ||
-		!strings.Contains(log.String(), "bad.png") || !strings.Contains(log.String(), "worse.jpg") ||
-		!strings.Contains(log.String(), "--on-bad skip") {
-		t.Errorf("bad images: exit code %d: %s", code, log.String())
+	if code, log := said(t, "predict", "--model", c, dir); code != exitUsage ||
+		!strings.Contains(log, "bad.png") || !strings.Contains(log, "worse.jpg") ||
+		!strings.Contains(log, "--on-bad skip") {
+		t.Errorf("bad images: exit code %d: %s", code, log)
 	}
 	if got := predictions(t, run(t, "predict", "--json", "--on-bad", "skip", "--model", c, dir)); len(got) != n {
 		t.Errorf("%d predictions beside bad images", len(got))

@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,11 +22,8 @@ func TestNothingBegun(t *testing.T) {
 	taken, empty, folder := filepath.Join(dir, "taken"), filepath.Join(dir, "empty.jsonl"),
 		filepath.Join(dir, "folder")
 	try := func(ledger, out, epsilon string, args ...string) (int, string) {
-		var log bytes.Buffer
-		code := execute(context.Background(),
-			append([]string{"compress", "--model", graph, "--client", "a", "--epsilon", epsilon, "-o",
-				filepath.Join(dir, out), "--ledger", ledger, photos}, args...), io.Discard, &log)
-		return code, log.String()
+		return said(t, append([]string{"compress", "--model", graph, "--client", "a", "--epsilon", epsilon,
+			"-o", filepath.Join(dir, out), "--ledger", ledger, photos}, args...)...)
 	}
 	if code, log := try(filepath.Join(dir, "first.jsonl"), "taken", "1"); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, log)
@@ -70,16 +65,10 @@ func TestSpent(t *testing.T) {
 	photos, order := folder(t, im, labels)
 	ledger := filepath.Join(dir, "spent.jsonl")
 	path := func(name string) string { return filepath.Join(dir, name) }
-	try := func(out, source string, args ...string) (int, string) {
-		var log bytes.Buffer
-		code := execute(context.Background(),
-			append([]string{"compress", "--model", graph, "--client", "a", "-o", path(out), "--ledger",
-				ledger, source}, args...), io.Discard, &log)
-		return code, log.String()
-	}
 	want := func(what string, code int, says, out, source string, args ...string) {
 		t.Helper()
-		got, log := try(out, source, args...)
+		got, log := said(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", path(out),
+			"--ledger", ledger, source}, args...)...)
 		if got != code || !strings.Contains(log, says) {
 			t.Errorf("%s: exit code %d, %q; want %d and %q", what, got, log, code, says)
 		}
