@@ -175,21 +175,26 @@ func (r *measuredRound) momentsText(b *strings.Builder) {
 	}
 }
 
+// partition names that of the clients.
+func (r *measuredRound) partition() string {
+	if r.Alpha > 0 {
+		return fmt.Sprintf("Dirichlet %g", r.Alpha)
+	}
+	return "homogeneous"
+}
+
 // text is the tables in Markdown.
 func (r *measuredRound) text() string {
 	var b strings.Builder
-	partition, scope := "homogeneous", ""
-	if r.Open {
-		scope = " (open scope)"
-	}
-	if r.Alpha > 0 {
-		partition = fmt.Sprintf("Dirichlet %g", r.Alpha)
-	}
-	fmt.Fprintf(&b, "%s%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset,
-		scope, partition, r.Clients, r.Points, r.Bad, r.Repeats)
 	if r.Colluders != nil {
 		return r.colludersText()
 	}
+	scope := ""
+	if r.Open {
+		scope = " (open scope)"
+	}
+	fmt.Fprintf(&b, "%s%s, %s, %d clients of %d images, %d of them bad, mean of %d\n\n", r.Dataset,
+		scope, r.partition(), r.Clients, r.Points, r.Bad, r.Repeats)
 	if r.Moments != nil {
 		r.momentsText(&b)
 		return b.String()
@@ -247,16 +252,13 @@ func (r *measuredRound) text() string {
 // colludersText writes the table of colluders.
 func (r *measuredRound) colludersText() string {
 	var b strings.Builder
-	form, partition := "class means", "homogeneous"
+	form := "class means"
 	if r.Open {
 		form = "class means in open scope"
 	}
-	if r.Alpha > 0 {
-		partition = fmt.Sprintf("Dirichlet %g", r.Alpha)
-	}
 	fmt.Fprintf(&b, "%s, %s, %s, %d clients of %d images, %d draws: accuracy, largest loss against "+
 		"the honest clients, draws that lost more than .1\n\n| colluders | honest clients |", r.Dataset,
-		form, partition, r.Clients, r.Points, r.Repeats)
+		form, r.partition(), r.Clients, r.Points, r.Repeats)
 	for _, d := range r.Defences {
 		fmt.Fprintf(&b, " %s |", d)
 	}

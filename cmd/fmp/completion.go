@@ -63,6 +63,13 @@ func completeDownloads(cmd *cobra.Command, args []string,
 	return completeNames(dataset.Published()...)(cmd, args, toComplete)
 }
 
+// offers has a flag of a command completed by values.
+func offers(cmd *cobra.Command, flag string, values ...string) {
+	// It fails only for a flag that does not exist or has one already.
+	_ = cmd.RegisterFlagCompletionFunc(flag,
+		cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // completeList offers names for a list whose values are parted by commas, each once.
 func completeList(names ...string) completer {
 	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {

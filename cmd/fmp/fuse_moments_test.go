@@ -40,16 +40,21 @@ func TestWidth(t *testing.T) {
 	}
 }
 
+// saveNet saves a network of one layer on images of 3x8x8.
+func saveNet(t *testing.T, path string, weights *onnx.Tensor) {
+	t.Helper()
+	b := build.New("net")
+	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
+	b.Output("h", b.Relu(b.MatMul(x, b.Const(weights))))
+	must.Do(t, serde.Save(path, must.Get(b.Model())(t)))
+}
+
 // TestFuseMoments: a client graph without a data set, with all features or with fewer.
 func TestFuseMoments(t *testing.T) {
 	const dx = 40
-	b := build.New("net")
-	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
-	b.Output("h", b.Relu(b.MatMul(x, b.Const(onnx.ZerosF32(192, dx)))))
-	m := must.Get(b.Model())(t)
 	dir := t.TempDir()
 	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
-	must.Do(t, serde.Save(net, m))
+	saveNet(t, net, onnx.ZerosF32(192, dx))
 	for bytes, k := range map[string]int{"2m": 0, "2k": 15} {
 		ran(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes", bytes, "--engine",
 			"pure", "--kappa", "3,.2", "-o", out)
@@ -81,13 +86,9 @@ func TestFuseLearnsKappa(t *testing.T) {
 	const dx = 16
 	weights := onnx.ZerosF32(192, dx)
 	rng.Normal(rng.New(1, "weights"), weights.F32())
-	b := build.New("net")
-	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
-	b.Output("h", b.Relu(b.MatMul(x, b.Const(weights))))
-	m := must.Get(b.Model())(t)
 	dir := t.TempDir()
 	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
-	must.Do(t, serde.Save(net, m))
+	saveNet(t, net, weights)
 	fuse := func(images string) (int, string, string) {
 		photos := filepath.Join(dir, "photos-"+images)
 		ran(t, "data", "synth", "-o", photos, "--photos", "--train", images, "--test", "20")

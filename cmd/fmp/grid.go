@@ -89,9 +89,9 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 	if o.threads < 0 || o.threads > maxGridThreads {
 		return usageErrorf("--threads is %d; allowed are 0 to %d", o.threads, maxGridThreads)
 	}
-	data, err := readGrid(file)
+	data, err := regularfile.ReadFile(file, experiment.MaxGridBytes)
 	if err != nil {
-		return usageError(err)
+		return usageError(fmt.Errorf("grid: %w", err))
 	}
 	g, err := experiment.ParseGrid(data)
 	if err != nil {
@@ -330,13 +330,4 @@ func printGrid(to io.Writer, runs []*runOutput) error {
 		}
 	}
 	return w.Flush()
-}
-
-// readGrid reads a grid's file, bounded.
-func readGrid(path string) ([]byte, error) {
-	data, err := regularfile.ReadFile(path, experiment.MaxGridBytes)
-	if err != nil {
-		return nil, fmt.Errorf("grid: %w", err)
-	}
-	return data, nil
 }

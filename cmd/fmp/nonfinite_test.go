@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,9 +61,7 @@ func TestFeaturesThatAreNoNumbers(t *testing.T) {
 				t.Errorf("exit code %d, said %q; want %d and a line about the features", code,
 					errs, exitUsage)
 			}
-			if _, err := os.Stat(filepath.Join(out, "results.jsonl")); err == nil {
-				t.Error("results were written")
-			}
+			absent(t, filepath.Join(out, "results.jsonl"))
 		})
 	}
 }

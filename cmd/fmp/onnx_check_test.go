@@ -31,12 +31,9 @@ func TestONNXCheckExitCodes(t *testing.T) {
 		}, exitUsage, "did you mean Scaler"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := onnxCommand("check", writeModel(t, c.spoil))
-			if err != nil {
-				out += err.Error()
-			}
-			if code := exitCode(err); code != c.code || !strings.Contains(out, c.says) {
-				t.Errorf("exit code %d and %q, want %d and %q", code, out, c.code, c.says)
+			code, out, errs := runFMP(t, "onnx", "check", writeModel(t, c.spoil))
+			if code != c.code || !strings.Contains(out+errs, c.says) {
+				t.Errorf("exit code %d, %q and %q, want %d and %q", code, out, errs, c.code, c.says)
 			}
 		})
 	}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"fmp/onnx"
@@ -20,16 +18,7 @@ func TestONNXGradCommand(t *testing.T) {
 	m := must.Get(b.Model())(t)
 	in, out := filepath.Join(dir, "m.onnx"), filepath.Join(dir, "g.onnx")
 	must.Do(t, serde.Save(in, m))
-	run := func(args ...string) (string, error) {
-		root := newRootCommand()
-		var buf bytes.Buffer
-		root.SetOut(&buf)
-		root.SetErr(&buf)
-		root.SetArgs(append([]string{"onnx", "grad"}, args...))
-		err := root.Execute()
-		return buf.String(), err
-	}
-	must.Get(run(in, "--output", "y", "--wrt", "x", "-o", out))(t)
+	ran(t, "onnx", "grad", in, "--output", "y", "--wrt", "x", "-o", out)
 	g := must.Get(serde.Load(out))(t)
 	if _, ok := g.Graph.Input("grad_y"); !ok {
 		t.Error("the gradient model has no input grad_y")
@@ -46,10 +35,6 @@ func TestONNXGradCommand(t *testing.T) {
 		{[]string{in, "--wrt", "nope", "-o", out}, exitUsage, `"nope"`},
 		{[]string{filepath.Join(dir, "none.onnx"), "--wrt", "x", "-o", out}, exitMissing, "none.onnx"},
 	} {
-		_, err := run(c.args...)
-		if err == nil || !strings.Contains(err.Error(), c.want) || exitCode(err) != c.code {
-			t.Errorf("%q: error is %v with code %d; want one with %s and code %d", c.args, err,
-				exitCode(err), c.want, c.code)
-		}
+		refused(t, c.code, c.want, append([]string{"onnx", "grad"}, c.args...)...)
 	}
 }

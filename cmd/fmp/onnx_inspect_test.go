@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -13,16 +12,6 @@ import (
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
-
-func onnxCommand(args ...string) (string, error) {
-	root := newRootCommand()
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&out)
-	root.SetArgs(append([]string{"onnx"}, args...))
-	err := root.Execute()
-	return out.String(), err
-}
 
 func writeModel(t *testing.T, spoil func(m *onnx.Model)) string {
 	t.Helper()
@@ -38,11 +27,7 @@ func writeModel(t *testing.T, spoil func(m *onnx.Model)) string {
 
 func TestONNXInspect(t *testing.T) {
 	path := writeModel(t, func(m *onnx.Model) { m.Metadata["dx"] = "2"; m.Graph.Outputs[0].Shape = nil })
-	out := must.Get(onnxCommand("inspect", path, "--json", "--dim", "batch=5"))(t)
-	var r inspection
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
-		t.Fatalf("%v in %s", err, out)
-	}
+	r := answer[inspection](t, "onnx", "inspect", path, "--json", "--dim", "batch=5")
 	if r.Parameters != 6 || r.FLOPs != 2*5*3*2 || r.Operators["MatMul"] != 1 || r.Check != "ok" ||
 		r.Metadata["dx"] != "2" {
 		t.Errorf("got %+v", r)
@@ -53,7 +38,7 @@ func TestONNXInspect(t *testing.T) {
 	if r.Engines["pure"] != "yes" || r.Engines["ort"] == "" || r.Differentiation != "yes" {
 		t.Errorf("engines %v, grad %q", r.Engines, r.Differentiation)
 	}
-	text := must.Get(onnxCommand("inspect", path))(t)
+	text, _ := ran(t, "onnx", "inspect", path)
 	for _, want := range []string{"x  float32 [batch, 3]", "y  float32 [batch, 2]", "6 (24 bytes)",
 		"batch=1", "dx = 2", "MatMul"} {
 		if !strings.Contains(text, want) {
@@ -63,10 +48,8 @@ func TestONNXInspect(t *testing.T) {
 }
 
 func TestONNXInspectSaysWhatCannotBeDone(t *testing.T) {
-	out := must.Get(onnxCommand("inspect",
-		writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[1].Op = "Nonsense" }), "--json"))(t)
-	var r inspection
-	must.Do(t, json.Unmarshal([]byte(out), &r))
+	r := answer[inspection](t, "onnx", "inspect",
+		writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[1].Op = "Nonsense" }), "--json")
 	if !strings.Contains(r.Engines["pure"], "Nonsense") ||
 		!strings.Contains(r.Differentiation, "Nonsense") ||
 		strings.Join(r.Uncounted, "") != "Nonsense" {
@@ -75,10 +58,6 @@ func TestONNXInspectSaysWhatCannotBeDone(t *testing.T) {
 }
 
 func TestONNXCheck(t *testing.T) {
-	if out, err := onnxCommand("check", writeModel(t, func(*onnx.Model) {})); err != nil ||
-		!strings.Contains(out, "is sound") {
-		t.Errorf("%s, %v", out, err)
-	}
 	text := filepath.Join(t.TempDir(), "text.onnx")
 	must.Do(t, os.WriteFile(text, []byte("no model"), 0o644))
 	for name, tc := range map[string]struct{ path, want string }{
@@ -89,18 +68,15 @@ func TestONNXCheck(t *testing.T) {
 			"inner sizes 3 and 4 differ"},
 		"no model": {text, "not an ONNX model"},
 	} {
-		_, err := onnxCommand("check", tc.path)
-		if err == nil || !strings.Contains(err.Error(), tc.want) || exitCode(err) != exitUsage {
-			t.Errorf("%s: error is %v with code %d", name, err, exitCode(err))
-		}
-		out, err := onnxCommand("check", tc.path, "--json")
+		refused(t, exitUsage, tc.want, "onnx", "check", tc.path)
+		code, out, _ := runFMP(t, "onnx", "check", tc.path, "--json")
 		var r struct {
 			OK    bool
 			Error string
 		}
-		if uerr := json.Unmarshal([]byte(out), &r); uerr != nil || r.OK ||
-			!strings.Contains(r.Error, tc.want) || exitCode(err) != exitUsage {
-			t.Errorf("%s: JSON is %s (%v), error %v", name, out, uerr, err)
+		if err := json.Unmarshal([]byte(out), &r); err != nil || r.OK || !strings.Contains(r.Error, tc.want) ||
+			code != exitUsage {
+			t.Errorf("%s: JSON is %s (%v), exit code %d", name, out, err, code)
 		}
 	}
 }
@@ -108,16 +84,10 @@ func TestONNXCheck(t *testing.T) {
 func TestONNXHalf(t *testing.T) {
 	model := writeModel(t, func(*onnx.Model) {})
 	out := filepath.Join(t.TempDir(), "half.onnx")
-	if _, err := onnxCommand("half", model, "-o", out); err == nil ||
-		!strings.Contains(err.Error(), "nothing was written") {
-		t.Errorf("a model without large weights: %v", err)
-	}
-	if _, err := os.Stat(out); err == nil {
-		t.Error("a file was written all the same")
-	}
-	said, err := onnxCommand("half", model, "-o", out, "--least", "1")
-	if err != nil || !strings.Contains(said, "1 tensors") {
-		t.Fatal(said, err)
+	refused(t, exitUsage, "nothing was written", "onnx", "half", model, "-o", out)
+	absent(t, out)
+	if said, _ := ran(t, "onnx", "half", model, "-o", out, "--least", "1"); !strings.Contains(said, "1 tensors") {
+		t.Errorf("printed %s", said)
 	}
 	m := must.Get(serde.Load(out))(t)
 	if w := m.Graph.Initializers["w/half"]; w == nil || w.DType != onnx.Float16 {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"text/tabwriter"
 	"time"
 
@@ -221,10 +219,7 @@ func quantisable(path string) (*onnx.Model, models.Manifest, error) {
 func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 	manifest models.Manifest) (
 	ds *dataset.Dataset, batches, tests []quantise.Batch, err error) {
-	d := dataset.Options{Name: q.images}
-	if st, err := os.Stat(q.images); err == nil && st.IsDir() && filepath.IsLocal(q.images) {
-		d.Name = "./" + q.images // a folder, and not a known data set
-	}
+	d := dataset.Options{Name: imagesNamed(q.images)}
 	if d.Fit, err = extractor.Fit(path, q.x); err != nil {
 		return nil, nil, nil, usageError(err)
 	}

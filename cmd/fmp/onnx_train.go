@@ -130,6 +130,14 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	jsonFlag(cmd, "print JSON, progress (on standard error) too")
 }
 
+// imagesNamed is the name of a data set: a folder that is there is none that is known.
+func imagesNamed(images string) string {
+	if st, err := os.Stat(images); err == nil && st.IsDir() && filepath.IsLocal(images) {
+		return "./" + images
+	}
+	return images
+}
+
 // preprocessingFlags says how images are fed to a model that is trained.
 func preprocessingFlags(cmd *cobra.Command, x *extractor.Options) {
 	f := cmd.Flags()
@@ -167,11 +175,7 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	}
 	var ex *examples
 	if o.images != "" {
-		name := o.images
-		if st, err := os.Stat(name); err == nil && st.IsDir() && filepath.IsLocal(name) {
-			name = "./" + name // a folder, and not a known data set
-		}
-		ex, err = o.photos(cmd, path, m, manifest, dataset.Options{Name: name})
+		ex, err = o.photos(cmd, path, m, manifest, dataset.Options{Name: imagesNamed(o.images)})
 	} else {
 		ex, err = o.arrays(m)
 	}

@@ -136,9 +136,7 @@ func TestPool(t *testing.T) {
 		if code, log := pool(out, c.args...); code != exit || !strings.Contains(log, c.want) {
 			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, log, exit, c.want)
 		}
-		if _, err := os.Stat(out); err == nil {
-			t.Errorf("%v: wrote a posterior", c.args)
-		}
+		absent(t, out)
 	}
 }
 
@@ -159,9 +157,7 @@ func TestPoolUnfit(t *testing.T) {
 		!strings.Contains(errs, "far out") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
-	if _, err := os.Stat(out); err == nil {
-		t.Error("it wrote a file")
-	}
+	absent(t, out)
 	p := answer[pooled](t, append(args, "--on-bad", "skip")...)
 	if len(p.Clients) != 2 || len(p.Skipped) != 1 || p.N != 4*u.Points.C {
 		t.Errorf("%+v", p)

@@ -50,9 +50,7 @@ func (f *resultsFilter) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.partition, "partition", "",
 		"only this partition, such as homogeneous or dirichlet-0.1")
 	cmd.Flags().StringVar(&f.protocol, "protocol", "", "only this protocol: shared or tuned")
-	// It fails only for a flag that does not exist or has one already.
-	_ = cmd.RegisterFlagCompletionFunc("protocol",
-		cobra.FixedCompletions([]string{"shared", "tuned"}, cobra.ShellCompDirectiveNoFileComp))
+	offers(cmd, "protocol", "shared", "tuned")
 }
 
 // check refuses a filter that lets nothing through of the records of all runs, which is a name
@@ -234,11 +232,8 @@ func (c *chosenParts) bind(cmd *cobra.Command) {
 		"only these columns of tables, in this order, such as ACC,ECE,NLL,upload")
 	cmd.Flags().StringSliceVar(&c.rows, "rows", nil,
 		"only these methods in tables, in this order within their groups")
-	// It fails only for a flag that does not exist or has one already.
-	_ = cmd.RegisterFlagCompletionFunc("columns",
-		cobra.FixedCompletions(report.ColumnNames(), cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("rows",
-		cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp))
+	offers(cmd, "columns", report.ColumnNames()...)
+	offers(cmd, "rows", rival.Names()...)
 }
 
 func newResultsShowCommand() *cobra.Command {
@@ -309,9 +304,7 @@ and column hold together with 95% (Bonferroni); --correct none gives each its ow
 		"the method that others are compared with (one run)")
 	cmd.Flags().StringVar(&correct, "correct", "bonferroni",
 		"correction of intervals for several differences: bonferroni or none")
-	// It fails only for a flag that does not exist or has one already.
-	_ = cmd.RegisterFlagCompletionFunc("correct",
-		cobra.FixedCompletions([]string{"bonferroni", "none"}, cobra.ShellCompDirectiveNoFileComp))
+	offers(cmd, "correct", "bonferroni", "none")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if correct != "bonferroni" && correct != "none" {
 			return usageErrorf("--correct is %q; allowed are bonferroni and none", clip(correct))

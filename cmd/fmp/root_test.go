@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,6 +60,14 @@ func refused(t *testing.T, want int, says string, args ...string) {
 	if code != want || !strings.Contains(stderr, says) || want != exitOK && stdout != "" {
 		t.Errorf("fmp %q: exit code %d, printed %q, said %q; want %d and %q", args, code, stdout, stderr,
 			want, says)
+	}
+}
+
+// absent fails where a file is there that nothing should have written.
+func absent(t *testing.T, path string) {
+	t.Helper()
+	if _, err := os.Stat(path); err == nil {
+		t.Errorf("%s was written", path)
 	}
 }
 

@@ -227,9 +227,7 @@ func TestRunRefusesBadInput(t *testing.T) {
 			if strings.Count(errs, "fmp: ") != 1 || stdout != "" {
 				t.Errorf("said %q and %q; want one error", stdout, errs)
 			}
-			if _, err := os.Stat(filepath.Join(out, "results.jsonl")); err == nil {
-				t.Error("there are results")
-			}
+			absent(t, filepath.Join(out, "results.jsonl"))
 		})
 	}
 }

@@ -50,10 +50,7 @@ as its settings are its author's own.`,
 	f.BoolVar(&o.Replace, "replace", false, "replace the figures that the run has under this name")
 	jsonFlag(cmd, "print the tables as JSON")
 	bindWide(cmd, &wide)
-	// It fails only for a flag that does not exist or has one already.
-	_ = cmd.RegisterFlagCompletionFunc("group",
-		cobra.FixedCompletions([]string{"local", "centralised", "one-shot", "baseline"},
-			cobra.ShellCompDirectiveNoFileComp))
+	offers(cmd, "group", "local", "centralised", "one-shot", "baseline")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for flag, v := range map[string]string{"run": run, "name": o.Name} {
 			if v == "" {

@@ -269,9 +269,7 @@ func TestScoreRefuses(t *testing.T) {
 	} {
 		refused(t, exitUsage, want, append([]string{"score"}, args...)...)
 	}
-	if _, err := os.Stat(filepath.Join(run, experiment.OutsideFile)); err == nil {
-		t.Error("refused predictions left records")
-	}
+	absent(t, filepath.Join(run, experiment.OutsideFile))
 	ran(t, "score", good, "--run", run, "--name", "x")
 	for want, args := range map[string][]string{"--replace": {"--name", "x", "--group", "local"},
 		"--replace)": {"--name", "x", "--upload-bytes", "7"}, "in its case": {"--name", "X"}} {

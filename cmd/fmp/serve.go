@@ -426,18 +426,12 @@ func (s *server) merging() func(context.Context, []store.Member) (*service.Poole
 	if !s.merge {
 		return nil
 	}
-	if s.round.Labelled == "" {
-		return s.pooling.merged
-	}
 	return measured(s.eng, s.round.Labelled, s.pooling.merged)
 }
 
 // sampling returns the sampling of a round that is not private, measured where the round has
 // labelled images.
 func (s *server) sampling() func(context.Context, []pool.Upload) (*service.Pooled, error) {
-	if s.round.Labelled == "" {
-		return s.pooling.pool
-	}
 	return measured(s.eng, s.round.Labelled, s.pooling.pool)
 }
 
@@ -446,13 +440,10 @@ func (s *server) private() func(context.Context, []pool.Release,
 	func() (*privacy.Release, error)) (*service.Pooled, error) {
 	return func(ctx context.Context, releases []pool.Release,
 		open func() (*privacy.Release, error)) (*service.Pooled, error) {
-		sampling := func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
-			return s.pooling.private(ctx, releases, open, sums{ctx, s.store})
-		}
-		if s.round.Labelled != "" {
-			sampling = measured(s.eng, s.round.Labelled, sampling)
-		}
-		return sampling(ctx, releases)
+		return measured(s.eng, s.round.Labelled,
+			func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
+				return s.pooling.private(ctx, releases, open, sums{ctx, s.store})
+			})(ctx, releases)
 	}
 }
 
@@ -747,10 +738,14 @@ func bothForms(ctx context.Context, r sampledRound,
 	return made, nil
 }
 
-// measured adds the classifier's scores to the summary, on a folder of the server's own images.
+// measured adds the classifier's scores to the summary, on a folder of the server's own images; "" adds
+// none.
 func measured[U any](eng engine.Engine, folder string,
 	sampling func(context.Context, []U) (*service.Pooled, error)) func(context.Context,
 	[]U) (*service.Pooled, error) {
+	if folder == "" {
+		return sampling
+	}
 	return func(ctx context.Context, uploads []U) (*service.Pooled, error) {
 		made, err := sampling(ctx, uploads)
 		if err != nil {

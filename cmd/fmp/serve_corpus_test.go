@@ -9,9 +9,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
-	"fmp/onnx/build"
 	"fmp/onnx/must"
-	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/moments"
@@ -21,13 +19,9 @@ import (
 // class means refuses one.
 func TestRoundCorpus(t *testing.T) {
 	const dx, images = 40, 60
-	b := build.New("net")
-	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
-	b.Output("h", b.Relu(b.MatMul(x, b.Const(onnx.ZerosF32(192, dx)))))
-	m := must.Get(b.Model())(t)
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	must.Do(t, serde.Save(at("net.onnx"), m))
+	saveNet(t, at("net.onnx"), onnx.ZerosF32(192, dx))
 	for _, args := range [][]string{
 		{"fuse", "--extractor", at("net.onnx"), "--class-names", "a,b", "--engine", "pure", "-o",
 			at("moments.onnx")},

@@ -139,9 +139,7 @@ func TestServeTwoServers(t *testing.T) {
 		start  func()
 	}{{&helper, help}, {f, lead}} {
 		name := f.names[i]
-		if _, err := os.Stat(f.path("keys/" + name + ".7.upload")); err == nil {
-			t.Fatal("an upload was made for nobody")
-		}
+		absent(t, f.path("keys/"+name+".7.upload"))
 		away.server.kill()
 		waits, done := f.joining("again in", name, "--helper", "http://"+helper.address, "--private",
 			"--reply-after", "0")
@@ -193,10 +191,7 @@ func originOf(t *testing.T, classifier []byte) models.Origin {
 func TestPrivateSums(t *testing.T) {
 	dir := t.TempDir()
 	graph := filepath.Join(dir, "client.onnx")
-	execute := newRootCommand()
-	execute.SetArgs([]string{"fuse", "--dataset", "digits", "--upload", "private", "-o", graph})
-	execute.SetOut(new(bytes.Buffer))
-	must.Do(t, execute.Execute())
+	ran(t, "fuse", "--dataset", "digits", "--upload", "private", "-o", graph)
 	m, f := must.Get2(models.Load(graph))(t)
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
 		Noise: privacy.Trusted}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,7 +172,7 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	checkpoint := o.out + ".checkpoint"
 	began := time.Now()
 	res, err := learn.Extractor(ctx, eng, ds, second, cfg, learn.Run{
-		Threads: o.parallel, Checkpoint: checkpoint, Log: o.out + ".jsonl", Command: commandLine(cmd),
+		Threads: o.parallel, Checkpoint: checkpoint, Log: o.out + ".jsonl", Command: commandLine(cmd, extractorFlags),
 		Progress: p.report,
 	})
 	p.close(err)
@@ -200,27 +201,21 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg learn.Config,
 	took time.Duration, ds,
 	second *dataset.Dataset) error {
-	if wantsJSON(cmd) {
-		report := map[string]any{"file": o.out, "dataset": o.name, "images": res.Images,
-			"seconds": took.Seconds(), "config": cfg}
-		if ds.Test.N > 0 {
-			report["test_accuracy"] = res.Accuracy
-		}
-		if res.Auxiliary != nil {
-			report["aux"], report["aux_file"] = o.aux, o.auxOut
-			if second.Test.N > 0 {
-				report["aux_test_accuracy"] = res.AuxiliaryAccuracy
-			}
-		}
-		return printJSON(cmd.OutOrStdout(), report)
+	report := map[string]any{"file": o.out, "dataset": o.name, "images": res.Images,
+		"seconds": took.Seconds(), "config": cfg}
+	text := fmt.Sprintf("%s: %s after %s on %d images\n", o.out, testAccuracy(ds, res.Accuracy),
+		took.Round(time.Second), res.Images)
+	if ds.Test.N > 0 {
+		report["test_accuracy"] = res.Accuracy
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s after %s on %d images\n", o.out,
-		testAccuracy(ds, res.Accuracy), took.Round(time.Second), res.Images)
-	if err == nil && res.Auxiliary != nil {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "auxiliary %s %s: %s\n", o.aux, o.auxOut,
-			testAccuracy(second, res.AuxiliaryAccuracy))
+	if res.Auxiliary != nil {
+		report["aux"], report["aux_file"] = o.aux, o.auxOut
+		if second.Test.N > 0 {
+			report["aux_test_accuracy"] = res.AuxiliaryAccuracy
+		}
+		text += fmt.Sprintf("auxiliary %s %s: %s\n", o.aux, o.auxOut, testAccuracy(second, res.AuxiliaryAccuracy))
 	}
-	return err
+	return say(cmd, report, "%s", text)
 }
 
 // testAccuracy is an accuracy in words.
@@ -233,39 +228,32 @@ func testAccuracy(ds *dataset.Dataset, v float64) string {
 
 // override replaces the defaults by the flags' values.
 func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []int, aux bool) {
-	set := cmd.Flags().Changed
-	if set("epochs") {
-		cfg.Epochs = c.Epochs
+	changed := cmd.Flags().Changed
+	whole := func(flag string, to *int, value int) {
+		if changed(flag) {
+			*to = value
+		}
 	}
-	if set("batch") {
-		cfg.Batch = c.Batch
+	number := func(flag string, to *float64, value float64) {
+		if changed(flag) {
+			*to = value
+		}
 	}
-	if set("shards") {
-		cfg.Shards = c.Shards
-	}
-	if set("rate") {
-		cfg.Rate = c.Rate
-	}
-	if set("weight-decay") {
-		cfg.WeightDecay = c.WeightDecay
-	}
-	if set("cutout") {
-		cfg.Augment.Cutout = c.Augment.Cutout
-	}
+	whole("epochs", &cfg.Epochs, c.Epochs)
+	whole("batch", &cfg.Batch, c.Batch)
+	whole("shards", &cfg.Shards, c.Shards)
+	number("rate", &cfg.Rate, c.Rate)
+	number("weight-decay", &cfg.WeightDecay, c.WeightDecay)
+	whole("cutout", &cfg.Augment.Cutout, c.Augment.Cutout)
 	if aux {
 		cfg.Auxiliary = 0.4
-		if set("aux-share") {
-			cfg.Auxiliary = c.Auxiliary
-		}
+		number("aux-share", &cfg.Auxiliary, c.Auxiliary)
 	}
 	cfg.Seed = c.Seed
 	cfg.Network.Mirror = c.Network.Mirror
 	if len(widths) > 0 {
 		cfg.Network.Widths = widths
-		cfg.Network.Residual = make([]bool, len(widths)-1)
-		for i := range cfg.Network.Residual {
-			cfg.Network.Residual[i] = true
-		}
+		cfg.Network.Residual = slices.Repeat([]bool{true}, len(widths)-1)
 	}
 }
 
@@ -287,14 +275,17 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options,
 	return ds, nil
 }
 
+// extractorFlags are those that a command line of fmp train extractor is recorded with.
+var extractorFlags = []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes", "aux-share",
+	"dx", "widths", "epochs", "batch", "shards", "rate", "weight-decay", "cutout", "start", "from", "lora",
+	"mirror", "seed"}
+
 // commandLine is the command as it was given, without paths of this machine, for manifests.
-func commandLine(cmd *cobra.Command) string {
+// It has those of the flags that were given, and some of them always.
+func commandLine(cmd *cobra.Command, flags []string, always ...string) string {
 	parts := []string{cmd.CommandPath()}
-	for _, name := range []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes",
-		"aux-share", "dx", "widths", "epochs",
-		"batch", "shards", "rate", "weight-decay", "cutout", "start", "from", "lora",
-		"mirror", "seed"} {
-		if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+	for _, name := range flags {
+		if f := cmd.Flags().Lookup(name); f != nil && (f.Changed || slices.Contains(always, name)) {
 			switch value := strings.Trim(f.Value.String(), "[]"); name {
 			case "mirror":
 				parts = append(parts, "--mirror")

@@ -51,7 +51,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		}
 		f := manifest
 		// features are no longer standardised
-		f.Kind, f.Kappa, f.KappaDeviation, f.Seed, f.Command = "", 0, 0, o.c.Seed, commandLine(cmd)
+		f.Kind, f.Kappa, f.KappaDeviation, f.Seed, f.Command = "", 0, 0, o.c.Seed, commandLine(cmd, extractorFlags)
 		f.TrainingData = strings.TrimPrefix(
 			f.TrainingData+"; adapted to "+settings.Dataset{Name: o.name}.Label(), "; ")
 		if err := f.Write(m); err != nil {

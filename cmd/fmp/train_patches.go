@@ -69,7 +69,8 @@ func newTrainPatchesCommand() *cobra.Command {
 				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0}, Std: []float32{1}, Layout: "NCHW",
 				Seed: o.Seed, Licence: "MIT",
 				TrainingData: fmt.Sprintf("%s: training images 0 to %d", name, splits.Extractor.To-1),
-				Command:      patchesLine(cmd),
+				Command: commandLine(cmd,
+					[]string{"dataset", "classes", "filters", "side", "grid", "dx", "seed"}, "dataset", "seed"),
 			}
 			if err = manifest.Write(m); err == nil {
 				err = serde.Save(out, m)
@@ -100,16 +101,4 @@ func newTrainPatchesCommand() *cobra.Command {
 	f.StringVar(&library, "engine.library", "", "path of the ONNX Runtime's library")
 	jsonFlag(cmd, "print JSON")
 	return cmd
-}
-
-// patchesLine is the command as it was given, without paths of this machine, for manifests.
-func patchesLine(cmd *cobra.Command) string {
-	parts := []string{cmd.CommandPath()}
-	for _, name := range []string{"dataset", "classes", "filters", "side", "grid", "dx", "seed"} {
-		if f := cmd.Flags().Lookup(name); f != nil &&
-			(f.Changed || name == "seed" || name == "dataset") {
-			parts = append(parts, "--"+name, f.Value.String())
-		}
-	}
-	return strings.Join(parts, " ")
 }
