@@ -88,7 +88,7 @@ func run(t testing.TB, args ...string) string {
 	return out.String()
 }
 
-// said runs the program and returns its exit code, and what it says.
+// said runs the program and returns its exit code and its messages.
 func said(t testing.TB, args ...string) (int, string) {
 	t.Helper()
 	var log bytes.Buffer

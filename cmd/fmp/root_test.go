@@ -26,7 +26,7 @@ func runFMP(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// ran returns what a command prints and says that must not fail.
+// ran returns the outputs of a command that must not fail.
 func ran(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	code, stdout, stderr := runFMP(t, args...)
@@ -36,7 +36,7 @@ func ran(t *testing.T, args ...string) (stdout, stderr string) {
 	return stdout, stderr
 }
 
-// onPure returns what a command prints that must not fail, on the pure engine.
+// onPure returns the standard output of a command that must not fail, on the pure engine.
 func onPure(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, _ := ran(t, append(args, "--engine.name", "pure")...)
