@@ -2,6 +2,7 @@ package shape
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/op"
@@ -61,13 +62,11 @@ func inferConstant(c *call) error {
 // of known length gives a shape of known rank.
 func (c *call) given(f *fact) ([]expr, error) {
 	if f.data != nil {
+		out := make([]expr, len(f.data))
 		for i, e := range f.data {
 			if v, ok := e.value(); ok && v < 0 {
 				return nil, fmt.Errorf("size %d of axis %d is negative", v, i)
 			}
-		}
-		out := make([]expr, len(f.data))
-		for i, e := range f.data {
 			out[i] = c.size(e)
 		}
 		return out, nil
@@ -100,11 +99,7 @@ func inferConstantOfShape(c *call) error {
 	c.set(0, v.DType, shape)
 	if e := elements(v); len(e) == 1 && shape != nil {
 		if n, ok := product(shape).value(); ok && n <= maxFollowed {
-			out := make([]expr, n)
-			for i := range out {
-				out[i] = e[0]
-			}
-			c.follow(out)
+			c.follow(repeated(e[0], n))
 		}
 	}
 	return nil
@@ -165,12 +160,6 @@ func inferOneHot(c *call) error {
 	if err != nil {
 		return err
 	}
-	depth := c.inf.unknownSize()
-	if d := c.in[1].data; len(d) == 1 {
-		depth = c.size(d[0])
-	}
-	out := append([]expr{}, x.shape[:a]...)
-	out = append(append(out, depth), x.shape[a:]...)
-	c.set(0, c.in[2].dtype, out)
+	c.set(0, c.in[2].dtype, slices.Insert(slices.Clone(x.shape), a, c.number(1)))
 	return nil
 }

@@ -13,11 +13,11 @@ var convolutionRules = map[string]rule{
 	"ConvTranspose": inferConvTranspose,
 	"MaxPool":       inferPool, "AveragePool": inferPool, "LpPool": inferPool,
 	"GlobalAveragePool": inferGlobalPool,
-	"GlobalMaxPool":     inferGlobalPool, "GlobalLpPool": inferGlobalPool, "MaxUnpool": inferMaxUnpool,
-	"Resize": inferResize, "Upsample": inferResize, "GridSample": inferGridSample,
-	"AffineGrid": inferAffineGrid,
-	"MaxRoiPool": inferRoiPool, "RoiAlign": inferRoiAlign, "Col2Im": inferCol2Im,
-	"DeformConv": inferDeformConv,
+	"GlobalMaxPool":     inferGlobalPool, "GlobalLpPool": inferGlobalPool, "AffineGrid": inferAffineGrid,
+	"Col2Im": inferCol2Im, "MaxUnpool": shaped(inferMaxUnpool), "Resize": shaped(inferResize),
+	"Upsample": shaped(inferResize), "GridSample": shaped(inferGridSample),
+	"MaxRoiPool": shaped(inferRoiPool), "RoiAlign": shaped(inferRoiAlign),
+	"DeformConv": shaped(inferDeformConv),
 }
 
 // output is the size of axis i after the window went over an input of size in.

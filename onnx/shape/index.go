@@ -2,33 +2,27 @@ package shape
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 )
 
-func inferGather(c *call) error {
-	x, idx := c.in[0], c.in[1]
-	c.set(0, x.dtype, nil)
-	if !x.ranked() {
-		return nil
-	}
+func inferGather(c *call, x *fact) ([]expr, error) {
+	idx := c.in[1]
 	a, err := axis(c.attrs.Int("axis"), len(x.shape))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if size, ok := x.shape[a].value(); ok {
 		for _, e := range idx.data {
 			if v, ok := e.value(); ok && (v < -size || v >= size) {
-				return fmt.Errorf("index %d on axis %d of size %d", v, a, size)
+				return nil, fmt.Errorf("index %d on axis %d of size %d", v, a, size)
 			}
 		}
 	}
 	if !idx.ranked() {
-		return nil
+		return nil, nil
 	}
-	out := append([]expr{}, x.shape[:a]...)
-	out = append(append(out, idx.shape...), x.shape[a+1:]...)
-	c.set(0, x.dtype, out)
 	if x.data != nil && len(x.shape) == 1 && idx.data != nil {
 		data := make([]expr, len(idx.data))
 		for i, e := range idx.data {
@@ -41,7 +35,7 @@ func inferGather(c *call) error {
 		}
 		c.follow(data)
 	}
-	return nil
+	return slices.Replace(slices.Clone(x.shape), a, a+1, idx.shape...), nil
 }
 
 func inferGatherElements(c *call) error {
@@ -59,24 +53,21 @@ func inferGatherElements(c *call) error {
 	return nil
 }
 
-func inferGatherND(c *call) error {
-	x, idx := c.in[0], c.in[1]
-	c.set(0, x.dtype, nil)
-	if !x.ranked() || len(idx.shape) == 0 {
-		return nil
+func inferGatherND(c *call, x *fact) ([]expr, error) {
+	idx := c.in[1]
+	if len(idx.shape) == 0 {
+		return nil, nil
 	}
 	last, ok := idx.shape[len(idx.shape)-1].value()
 	if !ok {
-		return nil
+		return nil, nil
 	}
 	b := c.attrs.Int("batch_dims")
 	if b < 0 || b+last > len(x.shape) || b >= len(idx.shape) {
-		return fmt.Errorf("indices of %d axes after %d of the batch, in data of rank %d", last,
+		return nil, fmt.Errorf("indices of %d axes after %d of the batch, in data of rank %d", last,
 			b, len(x.shape))
 	}
-	out := append([]expr{}, idx.shape[:len(idx.shape)-1]...)
-	c.set(0, x.dtype, append(out, x.shape[b+last:]...))
-	return nil
+	return append(slices.Clone(idx.shape[:len(idx.shape)-1]), x.shape[b+last:]...), nil
 }
 
 func inferCompress(c *call) error {

@@ -173,45 +173,29 @@ func (f *fact) constant() *onnx.Tensor {
 	if f == nil {
 		return nil
 	}
-	if f.tensor != nil {
+	shape, n, ok := f.sizes()
+	if f.tensor != nil || !ok || f.data == nil || n != len(f.data) {
 		return f.tensor
 	}
-	if f.data == nil || f.shape == nil {
+	t, err := onnx.Zeros(f.dtype, shape...)
+	if err != nil {
 		return nil
 	}
-	shape := make([]int, len(f.shape))
-	for i, e := range f.shape {
-		v, ok := e.value()
-		if !ok {
-			return nil
-		}
-		shape[i] = v
-	}
-	vals := make([]int64, len(f.data))
 	for i, e := range f.data {
 		v, ok := e.value()
 		if !ok {
 			return nil
 		}
-		vals[i] = int64(v)
-	}
-	t, err := onnx.Zeros(f.dtype, shape...)
-	if err != nil || t.Len() != len(vals) {
-		return nil
-	}
-	switch d := t.Data.(type) {
-	case []int64:
-		copy(d, vals)
-	case []int32:
-		for i, v := range vals {
+		switch d := t.Data.(type) {
+		case []int64:
+			d[i] = int64(v)
+		case []int32:
 			d[i] = int32(v)
-		}
-	case []bool:
-		for i, v := range vals {
+		case []bool:
 			d[i] = v != 0
+		default:
+			return nil
 		}
-	default:
-		return nil
 	}
 	return t
 }
@@ -336,12 +320,7 @@ func (inf *inference) graph(g *onnx.Graph) error {
 
 // tensorFact is everything about a constant.
 func tensorFact(t *onnx.Tensor) *fact {
-	f := &fact{dtype: t.DType, shape: make([]expr, len(t.Shape)), tensor: t, fixed: true}
-	for i, d := range t.Shape {
-		f.shape[i] = constant(d)
-	}
-	f.data = elements(t)
-	return f
+	return &fact{dtype: t.DType, shape: constants(t.Shape), data: elements(t), tensor: t, fixed: true}
 }
 
 // Values of more than maxFollowed elements are not followed; each element takes about
@@ -352,29 +331,18 @@ const (
 )
 
 func elements(t *onnx.Tensor) []expr {
-	n := t.Len()
-	if n > maxFollowed {
+	if t.Len() > maxFollowed {
 		return nil
 	}
-	switch d := t.Data.(type) {
-	case []int64:
-		out := make([]expr, n)
-		for i, v := range d {
-			out[i] = constant(onnx.ClampInt(v))
-		}
-		return out
-	case []int32:
-		out := make([]expr, n)
-		for i, v := range d {
-			out[i] = constant(int(v))
-		}
-		return out
-	case []bool:
-		out := make([]expr, n)
+	if d, ok := t.Data.([]bool); ok {
+		out := make([]expr, len(d))
 		for i, v := range d {
 			out[i] = constant(boolInt(v))
 		}
 		return out
+	}
+	if v, err := t.Ints(); err == nil {
+		return constants(v)
 	}
 	return nil
 }
@@ -491,6 +459,20 @@ func Moves(op string) bool { return movementRules[op] != nil || shapeRules[op] !
 // Elementwise reports whether an operator computes each element of its result from one of each
 // operand.
 func Elementwise(op string) bool { return elementwiseRules[op] != nil }
+
+// shaped makes a rule for an output of the first input's type: of an input x of known rank, shape
+// returns the output's shape, nil where even its rank is unknown.
+func shaped(shape func(c *call, x *fact) ([]expr, error)) rule {
+	return func(c *call) (err error) {
+		x := c.in[0]
+		var s []expr
+		if x.ranked() {
+			s, err = shape(c, x)
+		}
+		c.set(0, x.dtype, s)
+		return err
+	}
+}
 
 // each gives one rule to several operators.
 func each(r rule, ops ...string) map[string]rule {
@@ -614,6 +596,15 @@ func axesOf(as []int, rank int) (map[int]bool, error) {
 		set[x] = true
 	}
 	return set, nil
+}
+
+// upTo lists the axes of a value of some rank.
+func upTo(rank int) []int {
+	axes := make([]int, rank)
+	for i := range axes {
+		axes[i] = i
+	}
+	return axes
 }
 
 // unknownSizes is a shape of known rank and unknown sizes.

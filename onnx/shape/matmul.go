@@ -8,7 +8,7 @@ import (
 
 // Matrix products.
 var matmulRules = map[string]rule{
-	"MatMul": inferMatMul, "Gemm": inferGemm, "Einsum": inferEinsum, "Det": inferDet,
+	"MatMul": inferMatMul, "Gemm": inferGemm, "Einsum": inferEinsum, "Det": shaped(inferDet),
 	"MatMulInteger": inferMatMulInteger, "QLinearMatMul": inferQLinearMatMul,
 }
 
@@ -106,19 +106,13 @@ func inferQLinearMatMul(c *call) error {
 	return c.matmul(c.in[7].dtype, c.in[0].shape, c.in[3].shape)
 }
 
-func inferDet(c *call) error {
-	x := c.in[0]
-	c.set(0, x.dtype, nil)
-	if !x.ranked() {
-		return nil
-	}
+func inferDet(c *call, x *fact) ([]expr, error) {
 	r := len(x.shape)
 	if r < 2 {
-		return fmt.Errorf("an input of rank %d; at least 2 are needed", r)
+		return nil, fmt.Errorf("an input of rank %d; at least 2 are needed", r)
 	}
 	if _, err := meet(x.shape[r-2], x.shape[r-1]); err != nil {
-		return fmt.Errorf("a square matrix is needed: %w", err)
+		return nil, fmt.Errorf("a square matrix is needed: %w", err)
 	}
-	c.set(0, x.dtype, x.shape[:r-2])
-	return nil
+	return x.shape[:r-2], nil
 }

@@ -9,19 +9,16 @@ import (
 )
 
 // Operators that move elements without computing with them.
-var movementRules = map[string]rule{
-	"Reshape": inferReshape, "Flatten": inferFlatten, "Transpose": inferTranspose,
-	"Concat": inferConcat,
-	"Split":  inferSplit, "Slice": inferSlice, "Squeeze": inferSqueeze, "Unsqueeze": inferUnsqueeze,
-	"Gather": inferGather, "GatherElements": inferGatherElements, "GatherND": inferGatherND,
-	"Scatter": inferSameAsFirst, "TensorScatter": inferSameAsFirst,
-	"ScatterElements": inferSameAsFirst, "ScatterND": inferSameAsFirst,
-	"Expand": inferExpand, "Tile": inferTile, "Pad": inferPad, "CenterCropPad": inferCenterCropPad,
-	"Trilu":           inferSameAsFirst,
-	"ReverseSequence": inferSameAsFirst, "DepthToSpace": inferDepthToSpace,
-	"SpaceToDepth": inferSpaceToDepth,
-	"Compress":     inferCompress, "Unique": inferUnique,
-}
+var movementRules = merge(map[string]rule{
+	"Reshape": inferReshape, "Flatten": inferFlatten, "Concat": inferConcat, "Split": inferSplit,
+	"Squeeze": inferSqueeze, "Unsqueeze": inferUnsqueeze, "Expand": inferExpand,
+	"GatherElements": inferGatherElements, "Compress": inferCompress, "Unique": inferUnique,
+	"Transpose": shaped(inferTranspose), "Slice": shaped(inferSlice), "Tile": shaped(inferTile),
+	"Gather": shaped(inferGather), "GatherND": shaped(inferGatherND), "Pad": shaped(inferPad),
+	"CenterCropPad": shaped(inferCenterCropPad), "DepthToSpace": shaped(inferDepthToSpace),
+	"SpaceToDepth": shaped(inferSpaceToDepth),
+}, each(inferSameAsFirst, "Scatter", "TensorScatter", "ScatterElements", "ScatterND", "Trilu",
+	"ReverseSequence"))
 
 func inferReshape(c *call) error {
 	x, want := c.in[0], c.arg(1) // an attribute before operator set 5
@@ -123,32 +120,25 @@ func inferFlatten(c *call) error {
 	return nil
 }
 
-func inferTranspose(c *call) error {
-	x := c.in[0]
-	c.set(0, x.dtype, nil)
-	if !x.ranked() {
-		return nil
-	}
+func inferTranspose(c *call, x *fact) ([]expr, error) {
 	perm := c.attrs.Ints("perm")
 	if perm == nil {
 		out := slices.Clone(x.shape)
 		slices.Reverse(out)
-		c.set(0, x.dtype, out)
-		return nil
+		return out, nil
 	}
 	if len(perm) != len(x.shape) {
-		return fmt.Errorf("perm %v has %d axes and the input %d", perm, len(perm), len(x.shape))
+		return nil, fmt.Errorf("perm %v has %d axes and the input %d", perm, len(perm), len(x.shape))
 	}
 	out, seen := make([]expr, len(perm)), make([]bool, len(perm))
 	for i, p := range perm {
 		if p < 0 || p >= len(perm) || seen[p] {
-			return fmt.Errorf("perm %v is no permutation", perm)
+			return nil, fmt.Errorf("perm %v is no permutation", perm)
 		}
 		seen[p] = true
 		out[i] = x.shape[p]
 	}
-	c.set(0, x.dtype, out)
-	return nil
+	return out, nil
 }
 
 func inferConcat(c *call) error {
@@ -369,31 +359,24 @@ type slicing struct {
 	axes, steps  []int
 }
 
-func inferSlice(c *call) error {
-	x := c.in[0]
-	c.set(0, x.dtype, nil)
-	if !x.ranked() {
-		return nil
-	}
+func inferSlice(c *call, x *fact) ([]expr, error) {
 	s, ok := c.slicing()
 	if !ok {
-		c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
-		return nil
+		return c.unknownSizes(len(x.shape)), nil
 	}
 	if err := c.complete(s); err != nil {
-		return err
+		return nil, err
 	}
 	out := slices.Clone(x.shape)
 	for i, a := range s.axes {
 		if s.steps[i] == 0 {
-			return fmt.Errorf("the step of axis %d is 0", a)
+			return nil, fmt.Errorf("the step of axis %d is 0", a)
 		}
 		a, _ = axis(a, len(out))
 		out[a] = c.sliceSize(out[a], s.starts[i], s.ends[i], s.steps[i])
 	}
-	c.set(0, x.dtype, out)
 	if x.data == nil || len(x.shape) != 1 || len(s.axes) != 1 {
-		return nil
+		return out, nil
 	}
 	start, sok := s.starts[0].value()
 	end, eok := s.ends[0].value()
@@ -405,7 +388,7 @@ func inferSlice(c *call) error {
 		}
 		c.follow(data)
 	}
-	return nil
+	return out, nil
 }
 
 // slicing reads the operands of a Slice; false where they do not tell which axes are sliced, or
@@ -442,9 +425,7 @@ func (c *call) complete(s *slicing) error {
 		if n > rank {
 			return fmt.Errorf("%d starts for a value of rank %d", n, rank)
 		}
-		for i := range n {
-			s.axes = append(s.axes, i)
-		}
+		s.axes = upTo(n)
 	}
 	if s.starts == nil {
 		s.starts = c.anything(n)
@@ -478,6 +459,14 @@ func (c *call) indices(i int) []expr {
 		return constants(v)
 	}
 	return c.arg(i).data
+}
+
+func repeated(e expr, n int) []expr {
+	out := make([]expr, n)
+	for i := range out {
+		out[i] = e
+	}
+	return out
 }
 
 func (c *call) anything(n int) []expr {
@@ -578,139 +567,98 @@ func inferExpand(c *call) error {
 	c.set(0, x.dtype, out)
 	if len(x.data) == 1 && len(out) == 1 {
 		if n, ok := out[0].value(); ok && n <= maxFollowed {
-			data := make([]expr, n)
-			for i := range data {
-				data[i] = x.data[0]
-			}
-			c.follow(data)
+			c.follow(repeated(x.data[0], n))
 		}
 	}
 	return nil
 }
 
-func inferTile(c *call) error {
-	x := c.in[0]
-	c.set(0, x.dtype, nil)
-	if !x.ranked() {
-		return nil
-	}
+func inferTile(c *call, x *fact) ([]expr, error) {
 	rep, err := c.given(c.in[1])
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if rep == nil {
-		c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
-		return nil
+		return c.unknownSizes(len(x.shape)), nil
 	}
 	if len(rep) != len(x.shape) {
-		return fmt.Errorf("%d repeats for a value of rank %d", len(rep), len(x.shape))
+		return nil, fmt.Errorf("%d repeats for a value of rank %d", len(rep), len(x.shape))
 	}
 	out := make([]expr, len(rep))
 	for i := range out {
 		out[i] = x.shape[i].times(rep[i])
 	}
-	c.set(0, x.dtype, out)
-	return nil
+	return out, nil
 }
 
-func inferCenterCropPad(c *call) error {
-	x := c.in[0]
-	c.set(0, x.dtype, nil)
-	if !x.ranked() {
-		return nil
-	}
+func inferCenterCropPad(c *call, x *fact) ([]expr, error) {
 	axes := c.attrs.Ints("axes")
 	if len(axes) == 0 {
-		for i := range x.shape {
-			axes = append(axes, i)
-		}
+		axes = upTo(len(x.shape))
 	}
 	if _, err := axesOf(axes, len(x.shape)); err != nil {
-		return err
+		return nil, err
 	}
 	sizes := c.indices(1)
 	if sizes == nil {
-		c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
-		return nil
+		return c.unknownSizes(len(x.shape)), nil
 	}
 	if len(sizes) != len(axes) {
-		return fmt.Errorf("%d sizes for %d axes; there must be one an axis", len(sizes), len(axes))
+		return nil, fmt.Errorf("%d sizes for %d axes; there must be one an axis", len(sizes), len(axes))
 	}
 	out := slices.Clone(x.shape)
 	for i, a := range axes {
 		a, _ = axis(a, len(out))
 		if v, ok := sizes[i].value(); ok && v < 0 {
-			return fmt.Errorf("axis %d is given size %d; allowed are 0 and up", a, v)
+			return nil, fmt.Errorf("axis %d is given size %d; allowed are 0 and up", a, v)
 		}
 		out[a] = c.size(sizes[i])
 	}
-	c.set(0, x.dtype, out)
-	return nil
+	return out, nil
 }
 
-func inferPad(c *call) error {
-	x := c.in[0]
-	c.set(0, x.dtype, nil)
-	if !x.ranked() {
-		return nil
-	}
-	var pads []expr
-	if c.opset < 11 {
-		for _, v := range c.attrs.Ints("pads") {
-			pads = append(pads, constant(v))
-		}
-	} else {
-		pads = c.indices(1)
+func inferPad(c *call, x *fact) ([]expr, error) {
+	pads := c.indices(1)
+	if v := c.attrs.Ints("pads"); c.opset < 11 && len(v) > 0 {
+		pads = constants(v)
 	}
 	if pads == nil {
-		c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
-		return nil
+		return c.unknownSizes(len(x.shape)), nil
 	}
-	var axes []int
+	axes := upTo(len(x.shape))
 	if c.has(3) {
 		var ok bool
 		if axes, ok = c.ints(3); !ok {
-			c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
-			return nil
+			return c.unknownSizes(len(x.shape)), nil
 		}
 		if _, err := axesOf(axes, len(x.shape)); err != nil {
-			return err
-		}
-	} else {
-		for i := range x.shape {
-			axes = append(axes, i)
+			return nil, err
 		}
 	}
 	if len(pads) != 2*len(axes) {
-		return fmt.Errorf("%d pads for %d axes; there must be two an axis", len(pads), len(axes))
+		return nil, fmt.Errorf("%d pads for %d axes; there must be two an axis", len(pads), len(axes))
 	}
 	out := slices.Clone(x.shape)
 	for i, a := range axes {
 		a, _ = axis(a, len(out))
 		out[a] = out[a].plus(pads[i]).plus(pads[i+len(axes)])
 		if v, ok := out[a].value(); ok && v < 0 {
-			return fmt.Errorf("pads cut axis %d to size %d", a, v)
+			return nil, fmt.Errorf("pads cut axis %d to size %d", a, v)
 		}
 		out[a] = c.size(out[a])
 	}
-	c.set(0, x.dtype, out)
-	return nil
+	return out, nil
 }
 
-func inferDepthToSpace(c *call) error { return c.blocks(1) }
+func inferDepthToSpace(c *call, x *fact) ([]expr, error) { return c.blocks(x, 1) }
 
-func inferSpaceToDepth(c *call) error { return c.blocks(-1) }
+func inferSpaceToDepth(c *call, x *fact) ([]expr, error) { return c.blocks(x, -1) }
 
 // blocks moves blocks of b x b between channels and space of [N, C, H, W].
-func (c *call) blocks(direction int) error {
-	x := c.in[0]
-	c.set(0, x.dtype, nil)
-	if !x.ranked() {
-		return nil
-	}
+func (c *call) blocks(x *fact, direction int) ([]expr, error) {
 	b := c.attrs.Int("blocksize")
 	if len(x.shape) != 4 || b < 1 || b > 1<<15 {
-		return fmt.Errorf("blocksize %d of an input of rank %d; allowed are 1 or more and rank 4",
+		return nil, fmt.Errorf("blocksize %d of an input of rank %d; allowed are 1 or more and rank 4",
 			b, len(x.shape))
 	}
 	by := []expr{constant(1), constant(b * b), constant(b), constant(b)}
@@ -720,7 +668,7 @@ func (c *call) blocks(direction int) error {
 			q, ok := e.over(by[i])
 			if !ok {
 				if v, known := e.value(); known {
-					return fmt.Errorf("axis %d of size %d is no multiple of %s", i, v, by[i])
+					return nil, fmt.Errorf("axis %d of size %d is no multiple of %s", i, v, by[i])
 				}
 				q = c.inf.unknownSize()
 			}
@@ -729,6 +677,5 @@ func (c *call) blocks(direction int) error {
 		}
 		out[i] = e.times(by[i])
 	}
-	c.set(0, x.dtype, out)
-	return nil
+	return out, nil
 }

@@ -44,51 +44,38 @@ func inferGlobalPool(c *call) error {
 	return nil
 }
 
-func inferMaxUnpool(c *call) error {
-	in := c.in[0].shape
-	c.set(0, c.in[0].dtype, nil)
-	if in == nil {
-		return nil
-	}
+func inferMaxUnpool(c *call, x *fact) ([]expr, error) {
+	in := x.shape
 	if len(in) < 3 {
-		return fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(in))
+		return nil, fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(in))
 	}
 	if c.has(2) {
-		shape, err := c.given(c.in[2])
-		c.set(0, c.in[0].dtype, shape)
-		return err
+		return c.given(c.in[2])
 	}
 	win, err := op.WindowOf(c.attrs, len(in)-2, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := append([]expr{}, in...)
 	for i := range win.Kernel {
 		out[i+2] = in[i+2].minus(constant(1)).times(constant(win.Strides[i])).
 			plus(constant(win.Kernel[i] - win.Pads[i] - win.Pads[i+len(win.Kernel)]))
 	}
-	c.set(0, c.in[0].dtype, out)
-	return nil
+	return out, nil
 }
 
-func inferRoiPool(c *call) error {
-	c.set(0, c.in[0].dtype, nil)
+func inferRoiPool(c *call, x *fact) ([]expr, error) {
 	p := c.attrs.Ints("pooled_shape")
-	if len(p) != 2 || len(c.in[0].shape) != 4 || len(c.in[1].shape) != 2 {
-		return nil
+	if len(p) != 2 || len(x.shape) != 4 || len(c.in[1].shape) != 2 {
+		return nil, nil
 	}
-	c.set(0, c.in[0].dtype, []expr{c.in[1].shape[0], c.in[0].shape[1], constant(p[0]), constant(p[1])})
-	return nil
+	return []expr{c.in[1].shape[0], x.shape[1], constant(p[0]), constant(p[1])}, nil
 }
 
-func inferRoiAlign(c *call) error {
-	c.set(0, c.in[0].dtype, nil)
-	if len(c.in[0].shape) != 4 || len(c.in[1].shape) != 2 {
-		return nil
+func inferRoiAlign(c *call, x *fact) ([]expr, error) {
+	if len(x.shape) != 4 || len(c.in[1].shape) != 2 {
+		return nil, nil
 	}
-	c.set(0, c.in[0].dtype, []expr{
-		c.in[1].shape[0], c.in[0].shape[1], constant(c.attrs.Int("output_height")),
-		constant(c.attrs.Int("output_width")),
-	})
-	return nil
+	height, width := constant(c.attrs.Int("output_height")), constant(c.attrs.Int("output_width"))
+	return []expr{c.in[1].shape[0], x.shape[1], height, width}, nil
 }

@@ -8,16 +8,11 @@ var generatorRules = map[string]rule{
 	"RandomUniformLike": inferLike,
 	"Bernoulli":         inferLike, "Multinomial": inferMultinomial,
 	"HannWindow": inferWindow, "HammingWindow": inferWindow, "BlackmanWindow": inferWindow,
-	"DFT": inferDFT, "STFT": inferSTFT, "MelWeightMatrix": inferMel,
+	"DFT": shaped(inferDFT), "STFT": inferSTFT, "MelWeightMatrix": inferMel,
 }
 
 func inferRandom(c *call) error {
-	d := c.attrs.DType("dtype")
-	out := []expr{}
-	for _, v := range c.attrs.Ints("shape") {
-		out = append(out, constant(v))
-	}
-	c.set(0, d, out)
+	c.set(0, c.attrs.DType("dtype"), constants(c.attrs.Ints("shape")))
 	return nil
 }
 
@@ -32,11 +27,7 @@ func inferMultinomial(c *call) error {
 }
 
 func inferWindow(c *call) error {
-	n := c.inf.unknownSize()
-	if d := c.in[0].data; len(d) == 1 {
-		n = c.size(d[0])
-	}
-	c.set(0, c.attrs.DType("output_datatype"), []expr{n})
+	c.set(0, c.attrs.DType("output_datatype"), []expr{c.number(0)})
 	return nil
 }
 
@@ -56,12 +47,7 @@ func (c *call) half(n expr) expr {
 	return c.inf.unknownSize()
 }
 
-func inferDFT(c *call) error {
-	x := c.in[0]
-	if !x.ranked() {
-		c.set(0, x.dtype, nil)
-		return nil
-	}
+func inferDFT(c *call, x *fact) ([]expr, error) {
 	out := slices.Clone(x.shape)
 	real := c.attrs.Bool("inverse") && c.attrs.Bool("onesided")
 	if len(out) > 0 {
@@ -78,12 +64,11 @@ func inferDFT(c *call) error {
 		}
 	}
 	if !known {
-		c.set(0, x.dtype, c.unknownSizes(len(out)))
-		return nil
+		return c.unknownSizes(len(out)), nil
 	}
 	at, err := axis(at, len(out))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case c.has(1):
@@ -94,8 +79,7 @@ func inferDFT(c *call) error {
 	if c.attrs.Bool("onesided") && !real {
 		out[at] = c.half(out[at])
 	}
-	c.set(0, x.dtype, out)
-	return nil
+	return out, nil
 }
 
 func inferSTFT(c *call) error {

@@ -11,7 +11,7 @@ var reductionRules = merge(map[string]rule{
 	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": inferSameAsFirst,
 	"CumProd":           inferSameAsFirst,
 	"NonMaxSuppression": inferNonMaxSuppression,
-}, each(inferReduce,
+}, each(shaped(inferReduce),
 	"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1",
 	"ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
 ))
@@ -24,31 +24,25 @@ func axesInputSince(op string) int {
 	return 18
 }
 
-func inferReduce(c *call) error {
-	x := c.in[0]
-	c.set(0, x.dtype, nil)
+func inferReduce(c *call, x *fact) ([]expr, error) {
 	keep := c.attrs.Int("keepdims") != 0
 	axes, given, known := c.argOrAttr("axes", 1, axesInputSince(c.node.Op))
-	if !x.ranked() {
-		return nil
-	}
 	if !known {
 		if keep {
-			c.set(0, x.dtype, c.unknownSizes(len(x.shape)))
+			return c.unknownSizes(len(x.shape)), nil
 		} else if s := c.arg(1).shape; len(s) == 1 {
 			if n, ok := s[0].value(); ok && n > 0 && n <= len(x.shape) {
-				c.set(0, x.dtype, c.unknownSizes(len(x.shape)-n))
+				return c.unknownSizes(len(x.shape) - n), nil
 			}
 		}
-		return nil
+		return nil, nil
 	}
 	if (!given || len(axes) == 0) && c.attrs.Int("noop_with_empty_axes") != 0 {
-		c.same(0, x)
-		return nil
+		return x.shape, nil
 	}
 	over, err := axesOf(axes, len(x.shape))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out := []expr{}
 	for i, e := range x.shape {
@@ -59,7 +53,6 @@ func inferReduce(c *call) error {
 			out = append(out, constant(1))
 		}
 	}
-	c.set(0, x.dtype, out)
 	if x.data != nil && len(x.shape) == 1 && (len(axes) == 0 || over[0]) {
 		switch c.node.Op {
 		case "ReduceProd":
@@ -72,7 +65,7 @@ func inferReduce(c *call) error {
 			c.follow([]expr{s})
 		}
 	}
-	return nil
+	return out, nil
 }
 
 func inferArgReduce(c *call) error {

@@ -9,28 +9,20 @@ import (
 
 // inferResize: sizes are given, or floor(size x scale). Upsample has only scales (an attribute at
 // opset 7).
-func inferResize(c *call) error {
-	x := c.in[0]
-	c.set(0, x.dtype, nil)
-	if !x.ranked() {
-		return nil
-	}
+func inferResize(c *call, x *fact) ([]expr, error) {
 	out := append([]expr{}, x.shape...)
-	axes := make([]int, len(out))
-	for i := range axes {
-		axes[i] = i
-	}
+	axes := upTo(len(out))
 	if c.opset >= 18 {
 		if c.attrs.Has("axes") {
 			axes = c.attrs.Ints("axes")
 		}
 		if _, err := axesOf(axes, len(out)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	sizes, scales, err := c.resizing(len(axes))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	policy := c.attrs.Str("keep_aspect_ratio_policy") // there is none before operator set 18
 	stretch := policy == "" || policy == "stretch"
@@ -41,14 +33,13 @@ func inferResize(c *call) error {
 			out[a] = sizes[i]
 		case scales != nil:
 			if out[a], err = c.scaled(out[a], float64(scales[i]), a); err != nil {
-				return err
+				return nil, err
 			}
 		default:
 			out[a] = c.inf.unknownSize()
 		}
 	}
-	c.set(0, x.dtype, out)
-	return nil
+	return out, nil
 }
 
 // resizing reads the sizes, or the scales where there are none, of n axes; nil where they are not
@@ -100,23 +91,20 @@ func (c *call) scaled(size expr, scale float64, axis int) (expr, error) {
 }
 
 // inferGridSample: input [N, C, D1, ...], grid [N, O1, ..., n] -> [N, C, O1, ...].
-func inferGridSample(c *call) error {
-	x, grid := c.in[0].shape, c.in[1].shape
-	c.set(0, c.in[0].dtype, nil)
-	if x == nil || grid == nil {
-		return nil
+func inferGridSample(c *call, x *fact) ([]expr, error) {
+	grid := c.in[1].shape
+	if grid == nil {
+		return nil, nil
 	}
-	if len(x) != len(grid) || len(x) < 3 {
-		return fmt.Errorf("input and grid are of rank %d and %d; they must be the same, 3 or more",
-			len(x), len(grid))
+	if len(x.shape) != len(grid) || len(x.shape) < 3 {
+		return nil, fmt.Errorf("input and grid are of rank %d and %d; they must be the same, 3 or more",
+			len(x.shape), len(grid))
 	}
-	n, err := meet(x[0], grid[0])
+	n, err := meet(x.shape[0], grid[0])
 	if err != nil {
-		return fmt.Errorf("batches of input and grid: %w", err)
+		return nil, fmt.Errorf("batches of input and grid: %w", err)
 	}
-	out := append([]expr{n, x[1]}, grid[1:len(grid)-1]...)
-	c.set(0, c.in[0].dtype, out)
-	return nil
+	return append([]expr{n, x.shape[1]}, grid[1:len(grid)-1]...), nil
 }
 
 func inferAffineGrid(c *call) error {
@@ -150,12 +138,10 @@ func inferCol2Im(c *call) error {
 	return nil
 }
 
-func inferDeformConv(c *call) error {
-	x, w, offset := c.in[0], c.in[1], c.in[2]
-	c.set(0, x.dtype, nil)
+func inferDeformConv(c *call, x *fact) ([]expr, error) {
+	w, offset := c.in[1], c.in[2]
 	if len(x.shape) < 3 || len(w.shape) != len(x.shape) || len(offset.shape) != len(x.shape) {
-		return nil
+		return nil, nil
 	}
-	c.set(0, x.dtype, append([]expr{x.shape[0], w.shape[0]}, offset.shape[2:]...))
-	return nil
+	return append([]expr{x.shape[0], w.shape[0]}, offset.shape[2:]...), nil
 }
