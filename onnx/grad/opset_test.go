@@ -15,26 +15,20 @@ import (
 func TestOldOperatorSets(t *testing.T) {
 	eng := orttest.New(t)
 	for _, k := range []ruleCase{
-		{op: "Softmax", opset: 11, in: []arg{normal(2, 3, 2)}, attrs: []onnx.Attr{attr("axis", 1)}},
-		{op: "Squeeze", opset: 9, in: []arg{normal(2, 1, 3)}, attrs: []onnx.Attr{ints("axes", 1)}},
-		{op: "Clip", opset: 7, in: []arg{spaced(9)},
-			attrs: []onnx.Attr{onnx.FloatAttr("min", -0.5), onnx.FloatAttr("max", 0.5)}},
-		{op: "Slice", opset: 9, in: []arg{normal(4, 5)},
-			attrs: []onnx.Attr{ints("axes", 1), ints("starts", 1), ints("ends", 4)}},
-		{op: "Pad", opset: 10, in: []arg{normal(2, 3)}, attrs: []onnx.Attr{ints("pads", 0, 1, 2, 0)}},
-		{op: "ReduceSum", opset: 11, in: []arg{normal(2, 3)},
-			attrs: []onnx.Attr{ints("axes", 1), attr("keepdims", 0)}},
-		{op: "Split", opset: 11, in: []arg{normal(2, 6)},
-			attrs: []onnx.Attr{attr("axis", 1), ints("split", 2, 4)}, outputs: 2},
-		{op: "Dropout", opset: 7, in: []arg{normal(3)}},
-		{op: "BatchNormalization", opset: 9,
-			in: []arg{normal(2, 3, 2, 2), weight(3), weight(3), weight(3), uniformWeight(0.5, 2, 3)}},
-		{op: "Upsample", opset: 9,
-			in:    []arg{normal(1, 1, 2, 3), constant(onnx.Vector[float32](1, 1, 2, 2))},
-			attrs: []onnx.Attr{onnx.StrAttr("mode", "nearest")}},
-		{op: "MatMul", opset: 21, in: []arg{normal(2, 3), normal(3, 4)}},
+		vjp("Softmax", "axis=1", normal(2, 3, 2)).at(11),
+		vjp("Squeeze", "axes=1", normal(2, 1, 3)).at(9),
+		vjp("Clip", "min=-0.5 max=0.5", spaced(9)).at(7),
+		vjp("Slice", "axes=1 starts=1 ends=4", normal(4, 5)).at(9),
+		vjp("Pad", "pads=0,1,2,0", normal(2, 3)).at(10),
+		vjp("ReduceSum", "axes=1 keepdims=0", normal(2, 3)).at(11),
+		vjp("Split", "axis=1 split=2,4", normal(2, 6)).at(11).gives(2),
+		vjp("Dropout", "", normal(3)).at(7),
+		vjp("BatchNormalization", "", normal(2, 3, 2, 2), weight(3), weight(3), weight(3),
+			uniformWeight(0.5, 2, 3)).at(9),
+		vjp("Upsample", "mode=nearest", normal(1, 1, 2, 3), vector(1, 1, 2, 2)).at(9),
+		vjp("MatMul", "", normal(2, 3), normal(3, 4)).at(21),
 	} {
-		t.Run(fmt.Sprintf("%s of %d", k.op, k.opset), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s of %d", k.op(), k.opset), func(t *testing.T) {
 			m, feeds, wrt := k.model(false, 5)
 			checkGradient(t, eng, m, feeds, wrt)
 			g := must.Get(Build(m, Options{WRT: wrt}))(t)
@@ -46,8 +40,7 @@ func TestOldOperatorSets(t *testing.T) {
 }
 
 func TestNewerOperatorSetIsRefused(t *testing.T) {
-	m, _, wrt := ruleCase{op: "Add", opset: MaxOpset + 1,
-		in: []arg{normal(2), normal(2)}}.model(false, 1)
+	m, _, wrt := vjp("Add", "", normal(2), normal(2)).at(MaxOpset+1).model(false, 1)
 	if _, err := Build(m, Options{WRT: wrt}); err == nil ||
 		!strings.Contains(err.Error(), "operator set 29; allowed are up to 28") {
 		t.Errorf("error is %v; want one that names operator sets 29 and 28", err)

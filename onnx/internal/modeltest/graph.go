@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 // Values reads descriptions such as "x:float32[n,3] on:bool[] any:float32"; the last has no shape.
@@ -236,4 +237,35 @@ func (c Case) Model() *onnx.Model {
 		m.Opsets[""] = c.Opset
 	}
 	return m
+}
+
+// Attrs reads attributes such as "pads=1,1,0,0 mode=linear alpha=.5": each is of the kind that the
+// operator of the standard set has it in.
+func Attrs(operator string, opset int, text string) []onnx.Attr {
+	schema := op.Lookup("", operator, opset)
+	var out []onnx.Attr
+	for _, w := range strings.Fields(text) {
+		name, value, _ := strings.Cut(w, "=")
+		a := onnx.Attr{Name: name, Kind: schema.Attr(name).Kind}
+		for _, v := range strings.Split(value, ",") {
+			whole, _ := strconv.ParseInt(v, 10, 64)
+			real, _ := strconv.ParseFloat(v, 32)
+			switch a.Kind {
+			case onnx.AttrInt:
+				a.Int = whole
+			case onnx.AttrInts:
+				a.Ints = append(a.Ints, whole)
+			case onnx.AttrFloat:
+				a.Float = float32(real)
+			case onnx.AttrFloats:
+				a.Floats = append(a.Floats, float32(real))
+			case onnx.AttrString:
+				a.Str = value
+			default:
+				a.Strs = append(a.Strs, v)
+			}
+		}
+		out = append(out, a)
+	}
+	return out
 }
