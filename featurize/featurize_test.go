@@ -79,8 +79,7 @@ func TestRunStandardisesOverTheExtractorPartAndCaches(t *testing.T) {
 	s := NewStats(part.Features, first.Dx)
 	for k := range first.Dx {
 		if math.Abs(float64(s.Mean[k])) > 1e-5 || math.Abs(float64(s.Std[k])-1) > 1e-5 {
-			t.Errorf("feature %d of the extractor part has mean %v and deviation %v", k,
-				s.Mean[k], s.Std[k])
+			t.Errorf("feature %d of the extractor part has mean %v and deviation %v", k, s.Mean[k], s.Std[k])
 		}
 	}
 	again, err := Run(context.Background(), ds, openTest(t, 3, ""), Config{Cache: cache})

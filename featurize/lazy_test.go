@@ -127,8 +127,7 @@ func TestLazySkip(t *testing.T) {
 	for i := range 3 {
 		ds := openPhotos(t, dir, 1, true)
 		for _, skip := range []bool{false, true, false} {
-			s, err := RunShard(t.Context(), ds, openTest(t, 1, ""), i, 3,
-				Config{Cache: cache, Skip: skip})
+			s, err := RunShard(t.Context(), ds, openTest(t, 1, ""), i, 3, Config{Cache: cache, Skip: skip})
 			if (err == nil) != skip {
 				t.Errorf("shard %d, skip %v: %v", i, skip, err)
 			}

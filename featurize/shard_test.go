@@ -54,8 +54,7 @@ func TestShards(t *testing.T) {
 		for i := n - 1; i >= 0; i-- {
 			s := must.Get(RunShard(t.Context(), ds, openTest(t, 1+i%2, ""), i, n, c))(t)
 			if g := newGrid(ds, openTest(t, 1, "")); !g.begins(s.From) || !g.begins(s.To) {
-				t.Errorf("shard %d of %d is images %d to %d, which are no whole chunks", i,
-					n, s.From, s.To-1)
+				t.Errorf("shard %d of %d is images %d to %d, which are no whole chunks", i, n, s.From, s.To-1)
 			}
 			if images += s.To - s.From; i == n-1 && n == 2 && begun <= 24 {
 				t.Errorf("a shard that was stopped began again with its image %d", begun)

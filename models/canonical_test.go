@@ -217,8 +217,7 @@ func TestCollideWide(t *testing.T) {
 		b.Output("h", b.OpN("Split", []build.Ref{x}, pixels/dx, onnx.IntAttr("axis", 1))[0])
 		m := must.Get(b.Model())(t)
 		e := must.Get(NewEmbedding(EmbeddingConfig{Dx: dx, C: 2}, 1))(t)
-		c := fuse(t, "wide", m, e,
-			Preprocessing{Height: 2, Width: pixels / 2, Channels: 1, Output: "h"})
+		c := fuse(t, "wide", m, e, Preprocessing{Height: 2, Width: pixels / 2, Channels: 1, Output: "h"})
 		a := must.Get(ParseClient(c.m, c.f))(t)
 		digests = append(digests, a.Extractor)
 	}
@@ -260,21 +259,17 @@ func TestTwoReadings(t *testing.T) {
 		change  func(m *onnx.Model, g *onnx.Graph)
 		refused bool
 	}{
-		"a value that two nodes give": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"a value that two nodes give": {func(_ *onnx.Model, g *onnx.Graph) {
 			add(g, 0, "Neg", "images", of(g, "Clip").Outputs[0])
 		}, true},
-		"a value that a node gives twice": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"a value that a node gives twice": {func(_ *onnx.Model, g *onnx.Graph) {
 			n := of(g, "Split")
 			n.Outputs[1] = n.Outputs[0]
 		}, true},
-		"a constant that a node gives": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"a constant that a node gives": {func(_ *onnx.Model, g *onnx.Graph) {
 			add(g, 0, "Neg", "images", of(g, "Clip").Inputs[1])
 		}, true},
-		"a constant named as an input": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"a constant named as an input": {func(_ *onnx.Model, g *onnx.Graph) {
 			g.Initializers["images"] = onnx.ZerosF32(1)
 		}, true},
 		"a constant that is an input as well": {func(_ *onnx.Model, g *onnx.Graph) {
@@ -284,20 +279,16 @@ func TestTwoReadings(t *testing.T) {
 		"an attribute twice": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Gemm").Attrs = append(of(g, "Gemm").Attrs, onnx.FloatAttr("alpha", 2))
 		}, true},
-		"an attribute of another kind": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"an attribute of another kind": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Gemm").Attrs[0] = onnx.IntAttr("alpha", 2)
 		}, true},
-		"an attribute of no operator": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"an attribute of no operator": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Gemm").Attrs[0].Name = "Alpha"
 		}, true},
-		"an attribute of a function": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"an attribute of a function": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Gemm").Attrs[0].Ref = "alpha"
 		}, true},
-		"nodes out of order": {func(_ *onnx.Model, g *onnx.Graph) { slices.Reverse(g.Nodes) },
-			true},
+		"nodes out of order": {func(_ *onnx.Model, g *onnx.Graph) { slices.Reverse(g.Nodes) }, true},
 		"a node that reads itself": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Gemm").Inputs[0] = of(g, "Gemm").Outputs[0]
 		}, true},
@@ -305,20 +296,16 @@ func TestTwoReadings(t *testing.T) {
 			g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: "images", DType: onnx.Uint8})
 		}, true},
 		"an output twice": {func(_ *onnx.Model, g *onnx.Graph) { g.Outputs[1] = g.Outputs[0] }, true},
-		"an input more": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"an input more": {func(_ *onnx.Model, g *onnx.Graph) {
 			g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: "key"})
 		}, true},
-		"labels that it sees": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"labels that it sees": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Clip").Inputs[1] = "labels"
 		}, true},
-		"a domain that is not imported": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"a domain that is not imported": {func(_ *onnx.Model, g *onnx.Graph) {
 			of(g, "Clip").Domain = "com.microsoft"
 		}, true},
-		"a node that gives nothing": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"a node that gives nothing": {func(_ *onnx.Model, g *onnx.Graph) {
 			add(g, len(g.Nodes), "Neg", "images", "")
 		}, true},
 		"a value without a name": {func(_ *onnx.Model, g *onnx.Graph) {
@@ -334,8 +321,7 @@ func TestTwoReadings(t *testing.T) {
 			pass.Rename(g, map[string]string{of(g, "Clip").Outputs[0]: "0.0",
 				of(g, "Split").Outputs[0]: "x0"})
 		}, false},
-		"a constant that nothing reads": {func(_ *onnx.Model,
-			g *onnx.Graph) {
+		"a constant that nothing reads": {func(_ *onnx.Model, g *onnx.Graph) {
 			g.Initializers["key"] = onnx.ZerosF32(4)
 		}, false},
 		"a lie about a shape": {func(_ *onnx.Model, g *onnx.Graph) {
@@ -360,8 +346,7 @@ func TestTwoReadings(t *testing.T) {
 		case c.refused && err == nil:
 			t.Errorf("%s: not refused; the digest is the same: %v", name, d == digest)
 		case !c.refused && (err != nil || d != digest || !slices.Equal(h, features)):
-			t.Errorf("%s: digest %s and features %v, %v; want %s and %v", name, d, h, err,
-				digest, features)
+			t.Errorf("%s: digest %s and features %v, %v; want %s and %v", name, d, h, err, digest, features)
 		}
 	}
 }

@@ -193,8 +193,7 @@ func TestClassifierErrors(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = NewClassifier(ClassifierParts{Features: m, Heads: someHeads(1, 3, 2, 1)},
-				Manifest{})
+			_, err = NewClassifier(ClassifierParts{Features: m, Heads: someHeads(1, 3, 2, 1)}, Manifest{})
 			return err
 		},
 		"no \"set\" to cut": func() error { _, err := FeatureGraph(linear, Manifest{}); return err },

@@ -210,8 +210,7 @@ func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
 		return nil, fmt.Errorf("features of rank %d; want 2, 3 or 4", rank)
 	}
 	if len(p.FeatureMean) > 0 {
-		h = b.Div(b.Sub(h, b.Const(onnx.Vector(p.FeatureMean...))),
-			b.Const(onnx.Vector(p.FeatureStd...)))
+		h = b.Div(b.Sub(h, b.Const(onnx.Vector(p.FeatureMean...))), b.Const(onnx.Vector(p.FeatureStd...)))
 	}
 	labels := b.Unsqueeze(b.Input("labels", onnx.Int64, "n"), 1)
 	classes := make([]int64, e.C)

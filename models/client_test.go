@@ -115,8 +115,7 @@ func TestClientGraph(t *testing.T) {
 			near(t, "masses beside unlabelled images", got["masses"], masses, 1e-4)
 
 			f := must.Get(ReadManifest(m))(t)
-			if f.Kind != KindClient || f.S != 4 || f.Dx != testDx || f.C != testC ||
-				f.Extractor != "x" {
+			if f.Kind != KindClient || f.S != 4 || f.Dx != testDx || f.C != testC || f.Extractor != "x" {
 				t.Errorf("manifest %+v", f)
 			}
 		})

@@ -88,8 +88,7 @@ func TestConjugateParts(t *testing.T) {
 	for name, bad := range map[string]*onnx.Tensor{ConjMap: onnx.ZerosF32(2, 2), ConjOrigin: nil} {
 		values := maps.Clone(k.values)
 		values[name] = bad
-		if _, err := NewConjugate(k.config, values); err == nil ||
-			!strings.Contains(err.Error(), name) {
+		if _, err := NewConjugate(k.config, values); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("error %v does not name %s", err, name)
 		}
 	}

@@ -101,8 +101,7 @@ func TestPredictorProperties(t *testing.T) {
 			const n, fresh = 6, 5
 			z, e := somePoints(r, 1, n), someNoise(r, 1, fresh, f.D)
 			draw := func(z, w, e *onnx.Tensor) *onnx.Tensor {
-				return eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": w,
-					"noise": e})["drawn"]
+				return eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": w, "noise": e})["drawn"]
 			}
 			base := draw(z, ones(1, n), e)
 
@@ -253,8 +252,7 @@ func TestUntrainedEmbedding(t *testing.T) {
 				t.Fatalf("class %d has no points; draw others", c)
 			}
 			if d := math.Abs(float64(out["masses"].F32()[c]) - counts[c]); d > 0.1 {
-				t.Errorf("%d blocks: mass of class %d is off its count %v by %v", blocks,
-					c, counts[c], d)
+				t.Errorf("%d blocks: mass of class %d is off its count %v by %v", blocks, c, counts[c], d)
 			}
 			row := out["compressed"].F32()[c*testDz : (c+1)*testDz]
 			for j := range testDx {
@@ -305,8 +303,7 @@ func TestUntrainedPredictor(t *testing.T) {
 	}
 	for c := range testC {
 		if got[c] < 0.05 || got[c] > 2*want[c] {
-			t.Errorf("class %d has share %v of the drawn points and %v of the context", c,
-				got[c], want[c])
+			t.Errorf("class %d has share %v of the drawn points and %v of the context", c, got[c], want[c])
 		}
 	}
 }
@@ -348,8 +345,7 @@ func TestConfigurationErrors(t *testing.T) {
 		{"C 1", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 3, C: 1}, 1); return err }},
 		{"dim is 7; allowed are 8 to",
 			func() error {
-				_, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 7},
-					1)
+				_, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 7}, 1)
 				return err
 			}},
 		{"must divide", func() error {
@@ -387,8 +383,7 @@ func TestNoise(t *testing.T) {
 			for j := range f.D {
 				own, first := e[(s*fresh+i)*f.D+j], e[s*fresh*f.D+j]
 				if i > 0 && (own == first) != (j < 4) {
-					t.Errorf("sample %d, row %d, column %d: %v, in the first row %v", s,
-						i, j, own, first)
+					t.Errorf("sample %d, row %d, column %d: %v, in the first row %v", s, i, j, own, first)
 				}
 				if s > 0 && first == e[j] {
 					t.Errorf("samples 0 and %d share column %d", s, j)

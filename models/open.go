@@ -125,8 +125,7 @@ func finite(values map[string]*onnx.Tensor) error {
 	for name, t := range values {
 		for i, v := range t.F32() {
 			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-				return fmt.Errorf("open predictor: element %d of %s is %v; want finite numbers", i,
-					name, v)
+				return fmt.Errorf("open predictor: element %d of %s is %v; want finite numbers", i, name, v)
 			}
 		}
 	}

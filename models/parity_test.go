@@ -51,8 +51,7 @@ func TestParity(t *testing.T) {
 		for out, want := range c.Outputs {
 			compare := func(engine string, got *onnx.Tensor) {
 				t.Helper()
-				near(t, name+" on "+engine+": "+out, got,
-					onnx.NewTensor(want.Data, want.Shape...), 1e-5)
+				near(t, name+" on "+engine+": "+out, got, onnx.NewTensor(want.Data, want.Shape...), 1e-5)
 			}
 			compare("pure", evalPure(t, ms[name], feeds)[out])
 			compare("ort", eval(t, ms[name], feeds)[out])

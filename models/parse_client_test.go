@@ -148,8 +148,7 @@ func TestParseClient(t *testing.T) {
 				copy(row, h[i*testDx:(i+1)*testDx])
 				row[testDx+int(y)] = 1
 			}
-			got := eval(t, a.Embedding,
-				map[string]*onnx.Tensor{ValueSet: set, ValuePresent: ones(1, n)})
+			got := eval(t, a.Embedding, map[string]*onnx.Tensor{ValueSet: set, ValuePresent: ones(1, n)})
 			near(t, "points", got["points"], want["points"], 1e-5)
 			near(t, "masses", got["masses"], want["masses"], 1e-5)
 		})
@@ -234,10 +233,7 @@ func TestParseClientRefuses(t *testing.T) {
 		}
 		for i, n := range c.m.Graph.Nodes {
 			try("an attribute more of "+n.Name,
-				func(g *onnx.Graph) {
-					g.Nodes[i].Attrs = append(g.Nodes[i].Attrs,
-						onnx.IntAttr("to", 7))
-				})
+				func(g *onnx.Graph) { g.Nodes[i].Attrs = append(g.Nodes[i].Attrs, onnx.IntAttr("to", 7)) })
 			for j, in := range n.Inputs {
 				try(fmt.Sprintf("input %d of %s negated", j, n.Name), func(g *onnx.Graph) {
 					g.Nodes[i].Inputs[j] = "negated"
@@ -297,8 +293,7 @@ func TestParseClientBounds(t *testing.T) {
 // TestSteady: networks whose work depends on what is in an image are refused by node.
 func TestSteady(t *testing.T) {
 	for name, make := range map[string]func(b *build.Builder, x build.Ref) build.Ref{
-		"NonZero": func(b *build.Builder,
-			x build.Ref) build.Ref {
+		"NonZero": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Op("NonZero", []build.Ref{x})
 		},
 		"Compress": func(b *build.Builder, x build.Ref) build.Ref {
@@ -312,8 +307,7 @@ func TestSteady(t *testing.T) {
 			end := b.Cast(b.Slice(b.Reshape(x, -1), 0, 0, 1), onnx.Int64)
 			return b.Op("Slice", []build.Ref{x, b.Axes(0), end, b.Axes(1)})
 		},
-		"RandomNormalLike": func(b *build.Builder,
-			x build.Ref) build.Ref {
+		"RandomNormalLike": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Op("RandomNormalLike", []build.Ref{x})
 		},
 		"Mod": func(b *build.Builder, x build.Ref) build.Ref { // loops for each bit of a quotient
@@ -324,8 +318,7 @@ func TestSteady(t *testing.T) {
 			return b.Op("Div", []build.Ref{k, b.Op("Add", []build.Ref{k, b.Axes(3)})})
 		},
 		"Sin": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Sin", []build.Ref{x}) },
-		"String": func(b *build.Builder,
-			x build.Ref) build.Ref {
+		"String": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Cast(b.Cast(x, onnx.String), onnx.Float32)
 		},
 		"Pow": func(b *build.Builder, x build.Ref) build.Ref { return b.Op("Pow", []build.Ref{x, x}) },
@@ -334,8 +327,7 @@ func TestSteady(t *testing.T) {
 		},
 		// an index out of range would be an error for one image
 		"GatherElements": func(b *build.Builder, x build.Ref) build.Ref {
-			return b.Op("GatherElements", []build.Ref{x, b.Cast(x, onnx.Int64)},
-				onnx.IntAttr("axis", 1))
+			return b.Op("GatherElements", []build.Ref{x, b.Cast(x, onnx.Int64)}, onnx.IntAttr("axis", 1))
 		},
 		// the axis says over how far apart numbers are added
 		"CumSum": func(b *build.Builder, x build.Ref) build.Ref {
@@ -348,8 +340,7 @@ func TestSteady(t *testing.T) {
 				b.Cast(b.Op("ReduceMax", []build.Ref{x}, onnx.BoolAttr("keepdims", false)),
 					onnx.Int64)})
 		},
-		"of another domain": func(b *build.Builder,
-			x build.Ref) build.Ref {
+		"of another domain": func(b *build.Builder, x build.Ref) build.Ref {
 			return b.Op("Relu", []build.Ref{x})
 		},
 	} {
@@ -408,13 +399,10 @@ func TestSteadyRegistry(t *testing.T) {
 	for _, domain := range []string{"", "com.microsoft", "ai.onnx.ml", "ai.onnx.preview.training"} {
 		for _, name := range op.Names(domain) {
 			for _, s := range op.Versions(domain, name) {
-				n := &onnx.Node{Op: name, Domain: domain, Inputs: []string{"pixels"},
-					Outputs: []string{"y"}}
-				err := steadyNode(n, s, seen(),
-					map[string]onnx.ValueInfo{"pixels": {DType: onnx.Float32}})
+				n := &onnx.Node{Op: name, Domain: domain, Inputs: []string{"pixels"}, Outputs: []string{"y"}}
+				err := steadyNode(n, s, seen(), map[string]onnx.ValueInfo{"pixels": {DType: onnx.Float32}})
 				if may := domain == "" && steady[name] != ""; may != (err == nil) {
-					t.Errorf("%s of %q from version %d: listed %v, error %v", name, domain,
-						s.Since, may, err)
+					t.Errorf("%s of %q from version %d: listed %v, error %v", name, domain, s.Since, may, err)
 				} else if !may {
 					refused++
 					continue

@@ -75,8 +75,7 @@ func TestPrivateHeads(t *testing.T) {
 					near := func(at int, want float64) {
 						if got := float64(out.F32()[(s*(k+1)+at)*classes+y]); math.Abs(
 							got-want) > 1e-4*(1+math.Abs(want)) {
-							t.Fatalf("%d classes: row %d of head %d is %v, want %v", classes,
-								at, s, got, want)
+							t.Fatalf("%d classes: row %d of head %d is %v, want %v", classes, at, s, got, want)
 						}
 					}
 					for j := range k {

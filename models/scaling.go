@@ -70,8 +70,7 @@ type ScalingScores struct {
 // check returns an error unless a scaling fits the number of classes.
 func (s *Scaling) check(classes int) error {
 	if n := len(s.Factor); n != 1 && n != classes || s.Offset != nil && len(s.Offset) != classes ||
-		s.Mixing != nil &&
-			len(s.Mixing) != classes*classes {
+		s.Mixing != nil && len(s.Mixing) != classes*classes {
 		return fmt.Errorf("%d factors, %d offsets and %d numbers of a matrix for %d classes", n,
 			len(s.Offset), len(s.Mixing), classes)
 	}

@@ -57,8 +57,7 @@ func TestScaling(t *testing.T) {
 	for _, s := range []Scaling{
 		{Kind: Temperature, Factor: []float32{2}},
 		{Kind: Vector, Factor: []float32{1, 2, 0.5, 1}, Offset: []float32{0, 1, -1, 0.5}},
-		{Kind: Matrix, Factor: []float32{1, 2, 0.5, 1}, Offset: []float32{0, 1, -1, 0.5},
-			Mixing: mixing},
+		{Kind: Matrix, Factor: []float32{1, 2, 0.5, 1}, Offset: []float32{0, 1, -1, 0.5}, Mixing: mixing},
 		{Kind: Temperature, Factor: []float32{0.5}},
 		{Kind: Temperature, Factor: []float32{1}},
 	} {
@@ -85,8 +84,7 @@ func TestScaling(t *testing.T) {
 				} else if in := raw >= 0.3 ||
 					p == slices.Max(out["probabilities"].F32()[i*classes:(i+1)*classes]); in !=
 					out[SetOutput].Data.([]bool)[i*classes+c] {
-					t.Fatalf("%s: class %d of probability %v before is in the set: %v",
-						s.Kind, c, raw, !in)
+					t.Fatalf("%s: class %d of probability %v before is in the set: %v", s.Kind, c, raw, !in)
 				}
 				entropy -= v * math.Log(v)
 				if low, high := out["low"].F32()[i*classes+c],

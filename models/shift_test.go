@@ -67,8 +67,7 @@ func testShift(t *testing.T, rest, trace float32) {
 			norm += math.Pow(float64(features.F32()[i*dx+j]-values[ConjCentre].F32()[j]), 2)
 		}
 		for j := range dx {
-			phi[i*dx+j] = float64(features.F32()[i*dx+j]-values[ConjCentre].F32()[j]) /
-				math.Sqrt(1+norm/4)
+			phi[i*dx+j] = float64(features.F32()[i*dx+j]-values[ConjCentre].F32()[j]) / math.Sqrt(1+norm/4)
 		}
 	}
 	for range shiftTurns {

@@ -32,21 +32,14 @@ func timed() map[string]func(b *build.Builder, x build.Ref) build.Ref {
 	}
 	channels := func(b *build.Builder) ref { return param(b, 8) }
 	out := map[string]func(*build.Builder, ref) ref{
-		"Conv": func(b *build.Builder,
-			x ref) ref {
-			return b.Op("Conv", []ref{x, param(b, 8, 8, 3, 3)})
-		},
+		"Conv": func(b *build.Builder, x ref) ref { return b.Op("Conv", []ref{x, param(b, 8, 8, 3, 3)}) },
 		"Conv, depthwise": func(b *build.Builder, x ref) ref {
 			return b.Op("Conv", []ref{x, param(b, 8, 1, 3, 3)}, onnx.IntAttr("group", 8))
 		},
-		"ConvTranspose": func(b *build.Builder,
-			x ref) ref {
+		"ConvTranspose": func(b *build.Builder, x ref) ref {
 			return b.Op("ConvTranspose", []ref{x, param(b, 8, 8, 3, 3)})
 		},
-		"MatMul": func(b *build.Builder,
-			x ref) ref {
-			return b.Op("MatMul", []ref{x, param(b, 32, 32)})
-		},
+		"MatMul":        func(b *build.Builder, x ref) ref { return b.Op("MatMul", []ref{x, param(b, 32, 32)}) },
 		"MatMul of two": func(b *build.Builder, x ref) ref { return b.Op("MatMul", []ref{x, x}) },
 		"Gemm": func(b *build.Builder, x ref) ref {
 			return b.Op("Gemm", []ref{b.Reshape(x, 64, 128), param(b, 128, 32)})
@@ -64,26 +57,18 @@ func timed() map[string]func(b *build.Builder, x build.Ref) build.Ref {
 		"InstanceNormalization": func(b *build.Builder, x ref) ref {
 			return b.Op("InstanceNormalization", []ref{x, channels(b), channels(b)})
 		},
-		"LayerNormalization": func(b *build.Builder,
-			x ref) ref {
+		"LayerNormalization": func(b *build.Builder, x ref) ref {
 			return b.Op("LayerNormalization", []ref{x, param(b, 32)})
 		},
 		"Cast, to int64":   with("Cast", onnx.IntAttr("to", int(onnx.Int64))),
 		"Cast, to float16": with("Cast", onnx.IntAttr("to", int(onnx.Float16))),
-		"Clip": func(b *build.Builder,
-			x ref) ref {
-			return b.Op("Clip", []ref{x, b.F32(0), b.F32(6)})
-		},
-		"CumSum": func(b *build.Builder,
-			x ref) ref {
+		"Clip":             func(b *build.Builder, x ref) ref { return b.Op("Clip", []ref{x, b.F32(0), b.F32(6)}) },
+		"CumSum": func(b *build.Builder, x ref) ref {
 			return b.Op("CumSum", []ref{x, b.Const(onnx.Scalar[int64](3))})
 		},
 		"Concat":    func(b *build.Builder, x ref) ref { return b.Concat(1, x, x) },
 		"Transpose": func(b *build.Builder, x ref) ref { return b.Transpose(x, 0, 2, 3, 1) },
-		"PRelu": func(b *build.Builder,
-			x ref) ref {
-			return b.Op("PRelu", []ref{x, param(b, 8, 1, 1)})
-		},
+		"PRelu":     func(b *build.Builder, x ref) ref { return b.Op("PRelu", []ref{x, param(b, 8, 1, 1)}) },
 		"Where": func(b *build.Builder, x ref) ref {
 			return b.Op("Where", []ref{b.Op("Greater", []ref{x, b.F32(0.5)}), x, b.F32(1)})
 		},
@@ -94,14 +79,12 @@ func timed() map[string]func(b *build.Builder, x build.Ref) build.Ref {
 		"QuantizeLinear": func(b *build.Builder, x ref) ref {
 			return b.Op("QuantizeLinear", []ref{x, b.F32(0.01), b.Const(onnx.Scalar[uint8](128))})
 		},
-		"DynamicQuantizeLinear": func(b *build.Builder,
-			x ref) ref {
+		"DynamicQuantizeLinear": func(b *build.Builder, x ref) ref {
 			return b.OpN("DynamicQuantizeLinear", []ref{x}, 3)[0]
 		},
 	}
 	for _, e := range []float32{-2, -1, 0.5, 2, 3, 7, 0.3, 2.5, -0.75} {
-		out[fmt.Sprintf("Pow, exponent %v", e)] = func(b *build.Builder,
-			x ref) ref {
+		out[fmt.Sprintf("Pow, exponent %v", e)] = func(b *build.Builder, x ref) ref {
 			return b.Op("Pow", []ref{x, b.F32(e)})
 		}
 	}
@@ -109,8 +92,7 @@ func timed() map[string]func(b *build.Builder, x build.Ref) build.Ref {
 		"Greater", "Less"} {
 		out[op] = pair(op)
 	}
-	out["Div, by x"] = func(b *build.Builder,
-		x ref) ref {
+	out["Div, by x"] = func(b *build.Builder, x ref) ref {
 		return b.Op("Div", []ref{param(b, 1, 8, 32, 32), x})
 	}
 	return out

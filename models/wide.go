@@ -280,8 +280,7 @@ func (w *wide) bounds(z, pbar, at, rows build.Ref, d known) {
 		[]build.Ref{b.Unsqueeze(d.uniform, 1, 2), b.Unsqueeze(upto, 0)}), onnx.Float32)
 	class := b.Cast(b.ReduceSum(over, false, 2), onnx.Int64) // [S, n]
 	pick := func(of build.Ref) build.Ref {
-		return b.Op("Gather", []build.Ref{of, class},
-			onnx.IntAttr("axis", 0))
+		return b.Op("Gather", []build.Ref{of, class}, onnx.IntAttr("axis", 0))
 	}
 	first := make([]int64, w.samples)
 	for s := range first {

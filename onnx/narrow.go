@@ -59,15 +59,12 @@ type narrowFloat struct {
 // Sources: Micikevicius et al., FP8 formats for deep learning (arXiv 2209.05433); Noune et al.
 // (arXiv 2206.02915) for UZ; OCP Microscaling Formats 1.0 for E2M1 and E8M0.
 var narrowFloats = map[DType]*narrowFloat{
-	Float8E4M3FN: {mantissa: 3, bias: 7, codes: 0x7f, sign: 0x80, nan: 0x7f},
-	Float8E4M3FNUZ: {mantissa: 3, bias: 8, codes: 0x80, sign: 0x80, nan: 0x80,
-		positiveZero: true},
-	Float8E5M2: {mantissa: 2, bias: 15, codes: 0x7c, sign: 0x80,
-		nan: 0x7f, inf: 0x7c},
-	Float8E5M2FNUZ: {mantissa: 2, bias: 16, codes: 0x80, sign: 0x80, nan: 0x80,
-		positiveZero: true},
-	Float4E2M1: {mantissa: 1, bias: 1, codes: 8, sign: 8},
-	Float8E8M0: {bias: 127, codes: 0xff, nan: 0xff},
+	Float8E4M3FN:   {mantissa: 3, bias: 7, codes: 0x7f, sign: 0x80, nan: 0x7f},
+	Float8E4M3FNUZ: {mantissa: 3, bias: 8, codes: 0x80, sign: 0x80, nan: 0x80, positiveZero: true},
+	Float8E5M2:     {mantissa: 2, bias: 15, codes: 0x7c, sign: 0x80, nan: 0x7f, inf: 0x7c},
+	Float8E5M2FNUZ: {mantissa: 2, bias: 16, codes: 0x80, sign: 0x80, nan: 0x80, positiveZero: true},
+	Float4E2M1:     {mantissa: 1, bias: 1, codes: 8, sign: 8},
+	Float8E8M0:     {bias: 127, codes: 0xff, nan: 0xff},
 }
 
 func init() {

@@ -98,8 +98,7 @@ func (ds *Dataset) choose(choice, exclude string) error {
 		}
 		for _, c := range out {
 			if keep[c] && strings.TrimSpace(choice) != "" {
-				return fmt.Errorf("class %d (%s) is chosen and excluded; leave it out of one",
-					c, ds.Classes[c])
+				return fmt.Errorf("class %d (%s) is chosen and excluded; leave it out of one", c, ds.Classes[c])
 			}
 			keep[c], drop[c] = false, true
 		}

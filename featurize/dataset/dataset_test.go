@@ -115,20 +115,17 @@ func TestBadIDX(t *testing.T) {
 			"wrong magic number"},
 		"float elements": {"train-images-idx3-ubyte", idx(0xd03, []uint32{20, 4, 5}, ramp(400)),
 			"wrong magic number"},
-		"no header":     {"train-images-idx3-ubyte", []byte{0, 0}, "truncated"},
-		"half a header": {"train-images-idx3-ubyte", images(20)[:11], "truncated"},
-		"truncated":     {"train-images-idx3-ubyte", images(20)[:300], "truncated"},
-		"goes on":       {"train-images-idx3-ubyte", append(images(20), 1), "goes on"},
-		"too many claimed": {"train-images-idx3-ubyte",
-			idx(0x803, []uint32{4e9, 4, 5}, nil), "at most"},
+		"no header":        {"train-images-idx3-ubyte", []byte{0, 0}, "truncated"},
+		"half a header":    {"train-images-idx3-ubyte", images(20)[:11], "truncated"},
+		"truncated":        {"train-images-idx3-ubyte", images(20)[:300], "truncated"},
+		"goes on":          {"train-images-idx3-ubyte", append(images(20), 1), "goes on"},
+		"too many claimed": {"train-images-idx3-ubyte", idx(0x803, []uint32{4e9, 4, 5}, nil), "at most"},
 		"huge sides": {"train-images-idx3-ubyte", idx(0x803, []uint32{1, 1 << 31, 1 << 31}, nil),
 			"allowed are"},
-		"no pixels": {"train-images-idx3-ubyte",
-			idx(0x803, []uint32{20, 0, 5}, nil), "allowed are"},
+		"no pixels": {"train-images-idx3-ubyte", idx(0x803, []uint32{20, 0, 5}, nil), "allowed are"},
 		"other count": {"train-images-idx3-ubyte", idx(0x803, []uint32{19, 4, 5}, ramp(380)),
 			"do not belong together"},
-		"other size": {"t10k-images-idx3-ubyte",
-			idx(0x803, []uint32{10, 5, 5}, ramp(250)), "must agree"},
+		"other size":   {"t10k-images-idx3-ubyte", idx(0x803, []uint32{10, 5, 5}, ramp(250)), "must agree"},
 		"labels magic": {"train-labels-idx1-ubyte", images(20), "wrong magic number"},
 		"empty":        {"t10k-images-idx3-ubyte", idx(0x803, []uint32{0, 4, 5}, nil), "10 labels"},
 	} {
@@ -234,8 +231,7 @@ func TestClassChoice(t *testing.T) {
 		{classes: "3-5", exclude: "0-2,truck", want: "cat deer dog", extra: 3, test: []int{0, 2}},
 		{exclude: "6-8", want: "airplane automobile bird cat deer dog truck", test: []int{3, 5, 6}},
 	} {
-		ds, err := Load(context.Background(),
-			Options{Name: dir, Classes: c.classes, Exclude: c.exclude})
+		ds, err := Load(context.Background(), Options{Name: dir, Classes: c.classes, Exclude: c.exclude})
 		if err != nil {
 			t.Errorf("%q without %q: %v", c.classes, c.exclude, err)
 			continue
@@ -480,8 +476,7 @@ func TestBadImages(t *testing.T) {
 		}
 		for _, p := range []*Labelled{&ds.Train, &ds.Test} {
 			if len(p.Labels) != p.N || len(p.Pix) != p.N*p.H*p.W*p.Ch {
-				t.Fatalf("%s: %d images with %d labels and %d bytes", name, p.N,
-					len(p.Labels), len(p.Pix))
+				t.Fatalf("%s: %d images with %d labels and %d bytes", name, p.N, len(p.Labels), len(p.Pix))
 			}
 			for i, y := range p.Labels {
 				// a is black, b white

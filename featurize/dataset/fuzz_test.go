@@ -66,10 +66,7 @@ func FuzzCIFAR(f *testing.F) {
 		var p *Labelled
 		var err error
 		alloctest.AtMost(t, 2*len(data),
-			func() {
-				p, err = decodeCIFAR(bytes.NewReader(data), int64(len(data)),
-					labelBytes, classes)
-			})
+			func() { p, err = decodeCIFAR(bytes.NewReader(data), int64(len(data)), labelBytes, classes) })
 		if err != nil {
 			return
 		}

@@ -214,8 +214,7 @@ func readLines(path string, limit int) ([]string, error) {
 			continue
 		}
 		if len(line) > 256 || len(out) == limit {
-			return nil, fmt.Errorf("%s: not a list of at most %d names of at most 256 bytes", path,
-				limit)
+			return nil, fmt.Errorf("%s: not a list of at most %d names of at most 256 bytes", path, limit)
 		}
 		out = append(out, line)
 	}

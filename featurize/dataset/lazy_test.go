@@ -158,8 +158,7 @@ func TestLazyDigest(t *testing.T) {
 		"the size":         func(_ string, o *Options) { o.Fit.H = 9 },
 		"the way":          func(_ string, o *Options) { o.Fit.Resize = imagefile.Crop },
 		"the classes":      func(_ string, o *Options) { o.Classes = "c0,c2" },
-		"one image less": func(dir string,
-			_ *Options) {
+		"one image less": func(dir string, _ *Options) {
 			os.Remove(filepath.Join(dir, "train/c0/0.png"))
 		},
 	} {

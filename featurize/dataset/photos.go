@@ -84,8 +84,7 @@ func eachPhoto(dir string, ds *Dataset,
 			if err != nil {
 				return err
 			}
-			path := filepath.Join(dir, k.name, ds.Classes[p.Labels[i]],
-				fmt.Sprintf("%04d.%s", i+1, ext))
+			path := filepath.Join(dir, k.name, ds.Classes[p.Labels[i]], fmt.Sprintf("%04d.%s", i+1, ext))
 			if err := atomicfile.Write(path,
 				func(w io.Writer) error { _, err := w.Write(data); return err }); err != nil {
 				return err

@@ -380,6 +380,4 @@ func (p *pen) pattern(r *rand.Rand) func(x, y float64) float64 {
 	}
 }
 
-func toByte(v float64) uint8 {
-	return uint8(math.Round(255 * math.Max(0, math.Min(1, v))))
-}
+func toByte(v float64) uint8 { return uint8(math.Round(255 * math.Max(0, math.Min(1, v)))) }

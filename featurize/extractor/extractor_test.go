@@ -176,9 +176,8 @@ func TestSignatureErrors(t *testing.T) {
 			"say which with extractor.layout"},
 		"two channels": {identity(t, onnx.Float32, "n", 2, 8, 8), Options{Layout: "NCHW"},
 			"1 and 3 are supported"},
-		"not an image": {identity(t, onnx.Float32, "n", 10), Options{}, "4 dimensions"},
-		"int64": {identity(t, onnx.Int64, "n", 3, 8, 8), Options{},
-			"float32, float16 and uint8"},
+		"not an image":   {identity(t, onnx.Float32, "n", 10), Options{}, "4 dimensions"},
+		"int64":          {identity(t, onnx.Int64, "n", 3, 8, 8), Options{}, "float32, float16 and uint8"},
 		"huge":           {identity(t, onnx.Float32, "n", 3, 100000, 8), Options{}, "pixels a side"},
 		"two outputs":    {twoOut, Options{}, "a float32[n, 3, 8, 8], b float32[n, 3, 8, 8]"},
 		"no such output": {twoOut, Options{Output: "c"}, `"c"`},
@@ -364,8 +363,7 @@ func TestTrainingFormIsRefused(t *testing.T) {
 			t.Errorf("%s in evaluation form: %v", c.op, err)
 			continue
 		}
-		if notes := x.Notes(); len(notes) == 0 ||
-			!strings.Contains(notes[0], "averaged over 24 pixels") {
+		if notes := x.Notes(); len(notes) == 0 || !strings.Contains(notes[0], "averaged over 24 pixels") {
 			t.Errorf("notes are %q", notes)
 		}
 		x.Close()
@@ -391,8 +389,7 @@ func TestBatch(t *testing.T) {
 	for side, want := range map[int]int{32: 256, 128: 136, 224: 44, 2048: 1} {
 		for asked, got := range map[int]int{0: want, 7: 7} {
 			x := &Extractor{opt: Options{Batch: asked}}
-			if err := x.shape(dataset.Images{H: side, W: side, Ch: 3}); err != nil ||
-				x.opt.Batch != got {
+			if err := x.shape(dataset.Images{H: side, W: side, Ch: 3}); err != nil || x.opt.Batch != got {
 				t.Errorf("side %d, %d asked for: %d images a call, %v; want %d", side, asked,
 					x.opt.Batch, err, got)
 			}

@@ -36,8 +36,7 @@ func TestScalesAndOrders(t *testing.T) {
 			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
 		"0-255":         {Options{Scale: Scale255}, mean},
 		"0-255, preset": {Options{Preset: "0-255"}, mean},
-		"-1 to 1": {Options{Preset: "-1-1"},
-			func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
+		"-1 to 1":       {Options{Preset: "-1-1"}, func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
 		"caffe": {Options{Preset: "caffe"}, func(i, c int) float64 {
 			return mean(i, 2-c) - []float64{103.939, 116.779, 123.68}[c]
 		}},
@@ -54,13 +53,11 @@ func TestScalesAndOrders(t *testing.T) {
 		"timm-inception": {Options{Preset: "timm-inception"},
 			func(i, c int) float64 { return (mean(i, c)/255 - 0.5) / 0.5 }},
 		"dinov2": {Options{Preset: "dinov2"}, func(i, c int) float64 {
-			return (mean(i, c) - []float64{123.675, 116.28, 103.53}[c]) / []float64{58.395,
-				57.12, 57.375}[c]
+			return (mean(i, c) - []float64{123.675, 116.28, 103.53}[c]) / []float64{58.395, 57.12, 57.375}[c]
 		}},
 		"efficientnet-lite": {Options{Preset: "efficientnet-lite"},
 			func(i, c int) float64 { return (mean(i, c) - 127) / 128 }},
-		"keras-tf": {Options{Preset: "keras-tf"},
-			func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
+		"keras-tf": {Options{Preset: "keras-tf"}, func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
 		"keras-torch": {Options{Preset: "keras-torch"},
 			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
 		"keras-caffe": {Options{Preset: "keras-caffe"}, func(i, c int) float64 {
@@ -71,9 +68,7 @@ func TestScalesAndOrders(t *testing.T) {
 				[]float64{0.26862954, 0.26130258, 0.27577711}[c]
 		}},
 		"own over preset": {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}},
-			func(i, c int) float64 {
-				return mean(i, c)/127.5 - 1
-			}},
+			func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
 	} {
 		x, err := New(eng, identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{}, c.opt, *im)
 		if err != nil {
@@ -130,8 +125,7 @@ func TestPresetsResize(t *testing.T) {
 		if share, crop := models.CropShare(o.Resize); err != nil || !crop || share*side != 224 {
 			t.Errorf("%s: resize %q, %v; want 224 of %v", preset, o.Resize, err, side)
 		}
-		if o, err := (Options{Preset: preset, Resize: "pad"}).settle(); err != nil ||
-			o.Resize != "pad" {
+		if o, err := (Options{Preset: preset, Resize: "pad"}).settle(); err != nil || o.Resize != "pad" {
 			t.Errorf("%s: resize %q, %v; want pad, as is set", preset, o.Resize, err)
 		}
 	}

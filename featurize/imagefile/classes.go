@@ -151,8 +151,7 @@ func PrintMapping(w io.Writer, prefix string, list []Mapped) error {
 			break
 		}
 		if m.Label == Unlabelled {
-			fmt.Fprintf(&b, "%sfolder %s -> no class: %d images without a label\n", prefix,
-				m.From, m.Images)
+			fmt.Fprintf(&b, "%sfolder %s -> no class: %d images without a label\n", prefix, m.From, m.Images)
 			continue
 		}
 		fmt.Fprintf(&b, "%sfolder or label %s -> class %s (number %d): %d images\n", prefix, m.From,

@@ -415,6 +415,4 @@ func (p *rgb) RGBA64At(x, y int) color.RGBA64 {
 }
 
 // Grey returns the grey of a colour (ITU-R BT.601), which leaves greys as they are.
-func Grey(r, g, b uint8) uint8 {
-	return uint8((299*int(r) + 587*int(g) + 114*int(b) + 500) / 1000)
-}
+func Grey(r, g, b uint8) uint8 { return uint8((299*int(r) + 587*int(g) + 114*int(b) + 500) / 1000) }

@@ -25,8 +25,7 @@ var scenes = map[string]func(random *rand.Rand, x, y float64) float64{
 		}
 		return 0
 	},
-	"board": func(_ *rand.Rand, x,
-		y float64) float64 {
+	"board": func(_ *rand.Rand, x, y float64) float64 {
 		return 255 * float64((int(x)/25+int(y)/25)%2)
 	},
 	"text": func(_ *rand.Rand, x, y float64) float64 {

@@ -137,8 +137,7 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 		return nil, others, misuse("%s is one image and has no label; give a folder with one folder of "+
 			"images a class, or a .csv of path,label", path)
 	case o.Labels == "" && !o.Optional:
-		return nil, others, misuse("%s is neither a folder nor a .csv; an IDX file wants --labels",
-			path)
+		return nil, others, misuse("%s is neither a folder nor a .csv; an IDX file wants --labels", path)
 	default:
 		src, err := openIDX(path, o)
 		return src, others, err
@@ -301,8 +300,7 @@ func OpenFiles(paths []string, read func(path string) ([]byte, error),
 		path, last := strings.Join(p, "/"), len(p)-1
 		switch {
 		case last == 0 && (!o.Optional || strings.HasPrefix(path, ".")),
-			slices.ContainsFunc(p[:last],
-				func(name string) bool { return strings.HasPrefix(name, ".") }):
+			slices.ContainsFunc(p[:last], func(name string) bool { return strings.HasPrefix(name, ".") }):
 			continue
 		case strings.HasPrefix(p[last], "."):
 			if IsImage(path) {
@@ -411,8 +409,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 			if err == nil {
 				err = fmt.Errorf("record %d has %d fields", line, len(record))
 			}
-			return nil, nil, fmt.Errorf("want lines of path,label with a comma between the two: %w",
-				err)
+			return nil, nil, fmt.Errorf("want lines of path,label with a comma between the two: %w", err)
 		}
 		path, name := record[0], ""
 		if len(record) == 2 {
@@ -423,8 +420,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 			continue
 		}
 		if path == "" || strings.ContainsRune(path, 0) {
-			return nil, nil, fmt.Errorf("record %d: the path is %q; want the path of an image",
-				line, path)
+			return nil, nil, fmt.Errorf("record %d: the path is %q; want the path of an image", line, path)
 		}
 		label := Unlabelled
 		if name != "" || !o.Optional {
@@ -561,8 +557,7 @@ func (s *idx) open(path string) error {
 	}
 	for i, y := range s.labels {
 		if int(y) >= s.Classes.N {
-			return fmt.Errorf("label %d of image %d; the model knows 0 to %d", y,
-				s.Skip+i, s.Classes.N-1)
+			return fmt.Errorf("label %d of image %d; the model knows 0 to %d", y, s.Skip+i, s.Classes.N-1)
 		}
 	}
 	if want := int64(all) * int64(s.h) * int64(s.w) * int64(s.c); s.size >= 0 && s.size < want {
@@ -583,8 +578,7 @@ func (s *idx) Close() error { return s.file.Close() }
 func (s *idx) Next(_ context.Context, dst []uint8) (Item, error) {
 	item := Item{Name: fmt.Sprintf("%s#%d", s.file.Name(), s.Skip+s.at), Label: Unlabelled}
 	if _, err := io.ReadFull(s.r, s.buf); err != nil {
-		return item, fmt.Errorf("%s: truncated at image %d of those wanted: %w",
-			s.file.Name(), s.at, err)
+		return item, fmt.Errorf("%s: truncated at image %d of those wanted: %w", s.file.Name(), s.at, err)
 	}
 	if s.labels != nil {
 		item.Label = int(s.labels[s.at])

@@ -199,8 +199,7 @@ func unpack(ctx context.Context, archive, to string, want map[string]int64) erro
 			continue
 		}
 		if h.Size > limit {
-			return fmt.Errorf("%s: %s has %d bytes; at most %d are taken", archive,
-				h.Name, h.Size, limit)
+			return fmt.Errorf("%s: %s has %d bytes; at most %d are taken", archive, h.Name, h.Size, limit)
 		}
 		if found[name] {
 			return fmt.Errorf("%s: %s is there twice", archive, name)

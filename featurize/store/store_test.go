@@ -149,13 +149,11 @@ func TestFetchErrors(t *testing.T) {
 		calls  int
 	}{
 		"wrong checksum": {nil, sum(nil), 1 << 20, "MD5 checksum", 3},
-		"not found": {func(_ int, w http.ResponseWriter,
-			r *http.Request) bool {
+		"not found": {func(_ int, w http.ResponseWriter, r *http.Request) bool {
 			http.NotFound(w, r)
 			return true
 		}, sum(data), 1 << 20, "404", 1},
-		"server error": {func(_ int, w http.ResponseWriter,
-			_ *http.Request) bool {
+		"server error": {func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 			w.WriteHeader(503)
 			return true
 		}, sum(data), 1 << 20, "503", 3},
@@ -190,8 +188,7 @@ func TestFetchErrors(t *testing.T) {
 	}
 	t.Run("second address", func(t *testing.T) {
 		bad, _ := server(t, data,
-			func(_ int, w http.ResponseWriter,
-				r *http.Request) bool {
+			func(_ int, w http.ResponseWriter, r *http.Request) bool {
 				http.NotFound(w, r)
 				return true
 			})
@@ -224,8 +221,7 @@ func TestFetchErrors(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if _, err := quick().Fetch(ctx,
-			dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data),
-				SHA256: sum256(data), Max: 1 << 20},
+			dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20},
 			t.TempDir()); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
@@ -378,8 +374,7 @@ func TestPullErrorsLeaveNothing(t *testing.T) {
 			entry{"b/test_batch.bin", tar.TypeReg, all10}), "twice"},
 		"truncated data": {archive(t, entry{"data_batch_1.bin", tar.TypeReg, all10[:500]},
 			entry{"test_batch.bin", tar.TypeReg, all10}), "truncated"},
-		"only a link": {archive(t, entry{"data_batch_1.bin", tar.TypeSymlink, nil}),
-			"none of the files"},
+		"only a link": {archive(t, entry{"data_batch_1.bin", tar.TypeSymlink, nil}), "none of the files"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, _ := server(t, c.data, nil)
@@ -549,8 +544,7 @@ func FuzzUnpack(f *testing.F) {
 		must.Do(t, os.Mkdir(to, 0o755))
 		defer os.RemoveAll(to)
 		alloctest.AtMost(t, 8*len(data)+2<<20, func() {
-			_ = unpack(context.Background(), path, to,
-				map[string]int64{"a.bin": 1000, "b.bin": 10})
+			_ = unpack(context.Background(), path, to, map[string]int64{"a.bin": 1000, "b.bin": 10})
 		})
 		for dir, allowed := range map[string]map[string]int64{to: {"a.bin": 1000, "b.bin": 10},
 			outside: {"a.tar.gz": 1 << 40, "to": 1 << 40}} {

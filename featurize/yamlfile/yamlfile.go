@@ -176,8 +176,7 @@ func (w *walker) count(n *yaml.Node, depth int) (int, error) {
 	for i, c := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 && c.Kind == yaml.ScalarNode {
 			if line, twice := keys[c.Value]; twice {
-				return 0, fmt.Errorf("line %d: the key %.80q stands on line %d already",
-					c.Line, c.Value, line)
+				return 0, fmt.Errorf("line %d: the key %.80q stands on line %d already", c.Line, c.Value, line)
 			}
 			keys[c.Value] = c.Line
 		}

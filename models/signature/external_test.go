@@ -57,12 +57,10 @@ func TestExternalFiles(t *testing.T) {
 	}{
 		"as signed": {func(string) error { return nil }, ""},
 		"a file beside": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "other.bin"),
-				nil, 0o600)
+			return os.WriteFile(filepath.Join(dir, "other.bin"), nil, 0o600)
 		}, ""},
 		"weights swapped": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "w.bin"),
-				[]byte("Weights"), 0o600)
+			return os.WriteFile(filepath.Join(dir, "w.bin"), []byte("Weights"), 0o600)
 		}, `"w.bin" was changed`},
 		"a constant swapped": {func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "part", "c.bin"), nil, 0o600)
@@ -89,8 +87,7 @@ func TestExternalFiles(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, "m.onnx"), message(7, weights), 0o600)
 		}, `"part/c.bin" is missing`},
 		"no file left": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "m.onnx"),
-				message(7), 0o600)
+			return os.WriteFile(filepath.Join(dir, "m.onnx"), message(7), 0o600)
 		}, "covers 3 files"},
 	} {
 		dir, file := set(t)

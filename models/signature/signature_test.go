@@ -212,13 +212,11 @@ func TestFile(t *testing.T) {
 		"a folder's only file": {one.CheckDigest("elsewhere/a.onnx", digest), ""},
 		"by path":              {one.Check(file), ""},
 		"of another name":      {one.CheckDigest("b.onnx", digest), "and not b.onnx alone"},
-		"unverified": {Covers(read(t, "testdata/reference/p384.sig"), "a.onnx", digest),
-			""},
+		"unverified":           {Covers(read(t, "testdata/reference/p384.sig"), "a.onnx", digest), ""},
 		"unverified, another": {Covers(read(t, "testdata/reference/p384.sig"), "a.onnx",
 			strings.Repeat("0", 64)), "has sha256"},
-		"unverified, broken": {Covers([]byte("{}"), "a.onnx", digest), "is of type"},
-		"changed": {one.CheckDigest("a.onnx", strings.Repeat("0", 64)),
-			"signed is " + digest},
+		"unverified, broken":         {Covers([]byte("{}"), "a.onnx", digest), "is of type"},
+		"changed":                    {one.CheckDigest("a.onnx", strings.Repeat("0", 64)), "signed is " + digest},
 		"one of a folder's files":    {whole.CheckDigest("a.onnx", digest), "covers 3 files"},
 		"one of a folder's, by path": {whole.Check(file), "covers 3 files"},
 	} {
@@ -267,16 +265,14 @@ func TestHostileBundles(t *testing.T) {
 		"no envelope":  {"no DSSE envelope", func(b *bundle) { b.Envelope = nil }},
 		"no signature": {"no DSSE envelope", func(b *bundle) { b.Envelope.Signatures = nil }},
 		"two signatures": {"no DSSE envelope", func(b *bundle) {
-			b.Envelope.Signatures = append(b.Envelope.Signatures,
-				b.Envelope.Signatures[0])
+			b.Envelope.Signatures = append(b.Envelope.Signatures, b.Envelope.Signatures[0])
 		}},
 		"payload type": {"the payload is of type", func(b *bundle) { b.Envelope.Type = "text/plain" }},
 		"bad base64": {"the payload: illegal base64",
 			func(b *bundle) { b.Envelope.Payload = "*" + b.Envelope.Payload[1:] }},
 		"bad base64 too": {"the signature: illegal base64",
 			func(b *bundle) { b.Envelope.Signatures[0].Signature += "=" }},
-		"no ASN.1": {"did not make it",
-			func(b *bundle) { b.Envelope.Signatures[0].Signature = "AAAA" }},
+		"no ASN.1": {"did not make it", func(b *bundle) { b.Envelope.Signatures[0].Signature = "AAAA" }},
 		"changed payload": {"did not make it", func(b *bundle) {
 			p, _ := base64.StdEncoding.DecodeString(b.Envelope.Payload)
 			b.Envelope.Payload = base64.StdEncoding.EncodeToString(bytes.Replace(p, []byte("a.onnx"),
@@ -335,8 +331,7 @@ func TestHostileStatements(t *testing.T) {
 			func(s *statement) { s.Predicate.Resources[0].Name = "../etc/passwd" }},
 		"rooted": {"no path within",
 			func(s *statement) { s.Predicate.Resources[0].Name = "/etc/passwd" }},
-		"dots": {"no path within",
-			func(s *statement) { s.Predicate.Resources[0].Name = "a/../b" }},
+		"dots":    {"no path within", func(s *statement) { s.Predicate.Resources[0].Name = "a/../b" }},
 		"no name": {"no path within", func(s *statement) { s.Predicate.Resources[0].Name = "" }},
 		"twice":   {`"a" twice`, func(s *statement) { s.Predicate.Resources[1].Name = "a" }},
 		"file and folder": {"a single file, and 1 others",

@@ -83,8 +83,7 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 				return onnx.ValueInfo{Name: name, DType: d, Shape: onnx.Shape(dims...)}
 			}
 			m := onnx.NewModel(&onnx.Graph{Name: "g", Nodes: []*onnx.Node{tc.node},
-				Inputs: []onnx.ValueInfo{value("x", onnx.Float32, 1, 2, 4, 4),
-					value("n", onnx.Int64, 4)},
+				Inputs:  []onnx.ValueInfo{value("x", onnx.Float32, 1, 2, 4, 4), value("n", onnx.Int64, 4)},
 				Outputs: []onnx.ValueInfo{value("y", onnx.Float32)},
 				Initializers: map[string]*onnx.Tensor{"w": onnx.ZerosF32(2, 2, 1, 1),
 					"b": onnx.ZerosF32(2), "b0": onnx.Scalar[float32](1), "s": onnx.ZerosF32(4)},

@@ -113,8 +113,7 @@ func TestBombs(t *testing.T) {
 			m, start := bomb(t, c.make), time.Now()
 			_, err := Bounded(e, Foreign).Load(m)
 			if err == nil || !strings.Contains(err.Error(), c.want) ||
-				!strings.Contains(err.Error(), "node ") &&
-					!strings.Contains(err.Error(), "shape") {
+				!strings.Contains(err.Error(), "node ") && !strings.Contains(err.Error(), "shape") {
 				t.Errorf("error %v; want one of %q", err, c.want)
 			}
 			if took := time.Since(start); took > time.Minute {
@@ -139,8 +138,7 @@ func TestBatchBomb(t *testing.T) {
 	s := must.Get(Bounded(e, Foreign).Load(m))(t)
 	for n, want := range map[int]bool{1: true, 2: false} {
 		_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(n, 4)})
-		if (err == nil) != want || err != nil &&
-			!strings.Contains(err.Error(), "the model is not run") {
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "the model is not run") {
 			t.Errorf("%d items: error %v", n, err)
 		}
 	}

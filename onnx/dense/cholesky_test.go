@@ -90,8 +90,7 @@ func TestCholesky(t *testing.T) {
 			size := norm(a) * norm(inverse)
 			Gemm(blas.NoTrans, blas.NoTrans, -1, a, inverse, 1, one)
 			if r := norm(one); !(r <= 1e-14*size) {
-				t.Errorf("%d, %g: A times its inverse differs from one by %.1e, of %.1e", n,
-					condition, r, size)
+				t.Errorf("%d, %g: A times its inverse differs from one by %.1e, of %.1e", n, condition, r, size)
 			}
 		}
 	}

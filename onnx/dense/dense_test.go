@@ -79,8 +79,7 @@ func TestProducts(t *testing.T) {
 			}
 			scale += math.Abs(was[x])
 			if want := alpha*sum + beta*was[x]; !(math.Abs(c.Data[x]-want) <= 1e-14*scale) {
-				t.Fatalf("%d x %d x %d: element [%d, %d] is %v, want %v", m, n, k, row, col,
-					c.Data[x], want)
+				t.Fatalf("%d x %d x %d: element [%d, %d] is %v, want %v", m, n, k, row, col, c.Data[x], want)
 			}
 			if want := sum + was[x]; !(math.Abs(packed.Data[x]-want) <= 1e-14*scale) {
 				t.Fatalf("%d x %d x %d: element [%d, %d] of a packed product is %v, want %v",
@@ -104,8 +103,7 @@ func TestOtherProducts(t *testing.T) {
 		for i := range a.Data {
 			a.Data[i] = float32(r.NormFloat64())
 		}
-		c := blas32.General{Rows: m, Cols: s.Cols(), Stride: s.Cols(),
-			Data: make([]float32, m*s.Cols())}
+		c := blas32.General{Rows: m, Cols: s.Cols(), Stride: s.Cols(), Data: make([]float32, m*s.Cols())}
 		s.Mul(a, c)
 		rowOf := make([]float32, s.Cols())
 		s.MulRow(a.Data[:k], rowOf)
@@ -132,8 +130,7 @@ func TestOtherProducts(t *testing.T) {
 		left := laid(r, k-from, n, blas.NoTrans)
 		whole := laid(r, n, n, blas.NoTrans)
 		clone := func() blas64.General {
-			return blas64.General{Rows: n, Cols: n, Stride: whole.Stride,
-				Data: slices.Clone(whole.Data)}
+			return blas64.General{Rows: n, Cols: n, Stride: whole.Stride, Data: slices.Clone(whole.Data)}
 		}
 		upper, square := clone(), clone()
 		packed.MulRows(from, left, upper, true)
@@ -446,8 +443,7 @@ func TestSoftmax(t *testing.T) {
 					t.Fatalf("case %d, class %d, column %d: %v, want %v", i, k, x, got, want)
 				}
 				if got := added.Data[k*added.Stride+x]; math.Abs(got-1-want) > 1e-15 {
-					t.Fatalf("case %d, class %d, column %d: added to 1 %v, want %v", i,
-						k, x, got, 1+want)
+					t.Fatalf("case %d, class %d, column %d: added to 1 %v, want %v", i, k, x, got, 1+want)
 				}
 			}
 		}

@@ -60,8 +60,7 @@ func PackSingle(x blas64.General, across, along []float32) (Single, Single) {
 	for i := range x.Rows {
 		Narrow(row, row64(x, i))
 		for j := 0; j < b.cols; j += SingleWidth {
-			*(*[SingleWidth]float32)(b.panels[j*x.Rows+i*SingleWidth:]) =
-				*(*[SingleWidth]float32)(row[j:])
+			*(*[SingleWidth]float32)(b.panels[j*x.Rows+i*SingleWidth:]) = *(*[SingleWidth]float32)(row[j:])
 		}
 	}
 	for i := 0; i < a.cols; i += SingleWidth {

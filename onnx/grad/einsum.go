@@ -26,8 +26,7 @@ func vjpEinsum(c *call) ([]string, error) {
 	for _, t := range terms {
 		for i, l := range t {
 			if strings.ContainsRune(t[i+1:], l) {
-				return nil, fmt.Errorf("equation %q: a letter repeated in one operand has no rule",
-					equation)
+				return nil, fmt.Errorf("equation %q: a letter repeated in one operand has no rule", equation)
 			}
 		}
 	}

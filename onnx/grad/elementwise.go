@@ -35,8 +35,7 @@ func init() {
 	unary("Sin", func(c *call, x, y string) string { return c.un("Cos", x) })
 	unary("Cos", func(c *call, x, y string) string { return c.un("Neg", c.un("Sin", x)) })
 	unary("Tan", func(c *call, x, y string) string { return c.add(c.mul(y, y), c.num(1, x)) })
-	unary("Asin", func(c *call, x,
-		y string) string {
+	unary("Asin", func(c *call, x, y string) string {
 		return c.un("Reciprocal", c.un("Sqrt", c.oneMinusSquare(x)))
 	})
 	unary("Acos", func(c *call, x, y string) string {
@@ -45,8 +44,7 @@ func init() {
 	unary("Atan", func(c *call, x, y string) string { return c.un("Reciprocal", c.onePlusSquare(x)) })
 	unary("Sinh", func(c *call, x, y string) string { return c.un("Sqrt", c.onePlusSquare(y)) })
 	unary("Cosh", func(c *call, x, y string) string { return c.mul(y, c.un("Tanh", x)) })
-	unary("Asinh", func(c *call, x,
-		y string) string {
+	unary("Asinh", func(c *call, x, y string) string {
 		return c.un("Reciprocal", c.un("Sqrt", c.onePlusSquare(x)))
 	})
 	unary("Acosh", func(c *call, x, y string) string {

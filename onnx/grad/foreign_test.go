@@ -101,11 +101,9 @@ func TestForeignGraphs(t *testing.T) {
 					}
 				}
 				for k := range g.Len() {
-					same := g.At(k) == w.At(k) || math.Abs(g.At(k)-w.At(k)) <= 1e-6*scale ||
-						math.IsNaN(w.At(k))
+					same := g.At(k) == w.At(k) || math.Abs(g.At(k)-w.At(k)) <= 1e-6*scale || math.IsNaN(w.At(k))
 					if !same && !slices.Contains(apart, filepath.Base(d)) {
-						t.Errorf("%s: %s[%d] is %v, onnx-ad's %v", filepath.Base(d), name, k,
-							g.At(k), w.At(k))
+						t.Errorf("%s: %s[%d] is %v, onnx-ad's %v", filepath.Base(d), name, k, g.At(k), w.At(k))
 						break
 					}
 				}

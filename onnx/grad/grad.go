@@ -163,8 +163,7 @@ func reverse(m *onnx.Model, opt Options, names naming) error {
 				"outputs that are differentiated, or inputs and parameters", w)
 		}
 		if !e.claim(names.result(w)) {
-			return fmt.Errorf("the model has a value %q already; choose another prefix",
-				names.result(w))
+			return fmt.Errorf("the model has a value %q already; choose another prefix", names.result(w))
 		}
 	}
 
@@ -204,8 +203,7 @@ func freeParameters(g *onnx.Graph, names []string) {
 	for _, w := range names {
 		if t, ok := g.Initializers[w]; ok {
 			delete(g.Initializers, w)
-			g.Inputs = append(g.Inputs,
-				onnx.ValueInfo{Name: w, DType: t.DType, Shape: knownShape(t.Shape)})
+			g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: w, DType: t.DType, Shape: knownShape(t.Shape)})
 		}
 	}
 }
@@ -367,8 +365,7 @@ func checkWRT(e *emitter, g *onnx.Graph, names []string) error {
 				listInfos(g.Inputs), shorten(g.InitializerNames()))
 		}
 		if !e.isFloat(w) {
-			return fmt.Errorf("%q is of %v; only floating-point values have gradients", w,
-				e.info[w].DType)
+			return fmt.Errorf("%q is of %v; only floating-point values have gradients", w, e.info[w].DType)
 		}
 	}
 	return nil

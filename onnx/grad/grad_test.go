@@ -110,8 +110,7 @@ func TestOptions(t *testing.T) {
 	for _, n := range []string{"grad_wq", "grad_x"} {
 		for i, v := range got[n].F32() {
 			if math.Abs(float64(v-want[n].F32()[i])) > 1e-6 {
-				t.Fatalf("%s differs between a fed and a stored parameter: %v and %v", n, v,
-					want[n].F32()[i])
+				t.Fatalf("%s differs between a fed and a stored parameter: %v and %v", n, v, want[n].F32()[i])
 			}
 		}
 	}

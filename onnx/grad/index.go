@@ -139,8 +139,7 @@ func (c *call) scatterSlice(s *sliced, rank int) string {
 		zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
 		all := c.op("Range", []string{zero, c.op("Squeeze", []string{n, c.ints(0)}), one})
 		part := func(v string) string { return c.op("Slice", []string{v, c.ints(i), c.ints(i + 1), c.ints(0)}) }
-		kept := c.op("Slice", []string{all, part(c.in(1)), part(c.in(2)), c.ints(0),
-			c.ints(s.steps[i])})
+		kept := c.op("Slice", []string{all, part(c.in(1)), part(c.in(2)), c.ints(0), c.ints(s.steps[i])})
 		shape := ones(rank)
 		shape[a] = -1
 		at := c.op("Expand", []string{c.reshape(kept, c.ints(shape...)), c.vec(sizes...)})
@@ -300,8 +299,7 @@ func vjpPad(c *call) ([]string, error) {
 		return out, nil
 	}
 	if mode != "edge" && mode != "reflect" && mode != "wrap" {
-		return nil, fmt.Errorf("mode %s has no rule; allowed are constant, edge, reflect and wrap",
-			mode)
+		return nil, fmt.Errorf("mode %s has no rule; allowed are constant, edge, reflect and wrap", mode)
 	}
 	// Padding the positions 0, 1, ... in the same way tells where each element came from.
 	sizes := make([]string, r)

@@ -43,8 +43,7 @@ func TestGradientsOfPyTorchModels(t *testing.T) {
 				}
 				want := values.Graph.Initializers[key].F32()
 				if len(want) != got[key].Len() {
-					t.Errorf("%s has shape %v, autograd gives %d numbers", key,
-						got[key].Shape, len(want))
+					t.Errorf("%s has shape %v, autograd gives %d numbers", key, got[key].Shape, len(want))
 					continue
 				}
 				for i, v := range got[key].F32() {

@@ -812,8 +812,7 @@ func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model,
 		for i := range g.Len() {
 			want := (8*(up[key].At(i)-down[key].At(i)) - (up2[key].At(i) - down2[key].At(i))) / (12 * h)
 			if !(math.Abs(g.At(i)-want) <= 5e-3*(1+math.Abs(want))) {
-				t.Errorf("hvp_%s[%d] is %g, central differences of gradients give %g", w,
-					i, g.At(i), want)
+				t.Errorf("hvp_%s[%d] is %g, central differences of gradients give %g", w, i, g.At(i), want)
 			}
 		}
 	}

@@ -54,8 +54,7 @@ func Stats(m *onnx.Model, sizes map[string]int) (Summary, error) {
 				n = 1
 			}
 			if n < 0 || n > onnx.MaxElements {
-				return s, fmt.Errorf("size %d of %q; allowed are 0 to %d", n, d.Symbol,
-					onnx.MaxElements)
+				return s, fmt.Errorf("size %d of %q; allowed are 0 to %d", n, d.Symbol, onnx.MaxElements)
 			}
 			if d.Symbol != "" {
 				s.Sizes[d.Symbol] = n
@@ -216,10 +215,8 @@ func (c *call) bias() float64 {
 
 // counted holds the rules of operators that sum products.
 var counted = map[string]func(c *call) float64{
-	"MatMul": func(c *call) float64 { return 2 * c.y * c.size(0, -1) },
-	"Gemm": func(c *call) float64 {
-		return 2*c.y*c.size(0, 1-c.attrs.Int("transA")) + c.bias()
-	},
+	"MatMul":        func(c *call) float64 { return 2 * c.y * c.size(0, -1) },
+	"Gemm":          func(c *call) float64 { return 2*c.y*c.size(0, 1-c.attrs.Int("transA")) + c.bias() },
 	"Conv":          func(c *call) float64 { return 2*c.y*c.w/c.size(1, 0) + c.bias() },
 	"ConvTranspose": func(c *call) float64 { return 2*c.x*c.w/c.size(1, 0) + c.bias() },
 	"AveragePool":   countWindow,

@@ -37,8 +37,7 @@ func TestPieces(t *testing.T) {
 	}{
 		"one":                     {piece, &onnxpb.TensorProto{}, true},
 		"as many as there may be": {many, &onnxpb.TensorProto{}, true},
-		"one more": {append(many[:len(many):len(many)], piece...),
-			&onnxpb.TensorProto{}, false},
+		"one more":                {append(many[:len(many):len(many)], piece...), &onnxpb.TensorProto{}, false},
 		"values that are not packed": {
 			bytes.Repeat(protowire.AppendVarint(protowire.AppendTag(nil, dims, protowire.VarintType), 3),
 				1000), &onnxpb.TensorProto{}, true},

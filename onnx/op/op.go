@@ -76,9 +76,7 @@ type TypeSet uint64
 const others TypeSet = 1
 
 // Has reports whether the set holds d.
-func (t TypeSet) Has(d onnx.DType) bool {
-	return d > onnx.Undefined && d < 64 && t&(1<<d) != 0
-}
+func (t TypeSet) Has(d onnx.DType) bool { return d > onnx.Undefined && d < 64 && t&(1<<d) != 0 }
 
 // String lists the set: "float32, float64 or int64".
 func (t TypeSet) String() string {

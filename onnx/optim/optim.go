@@ -135,8 +135,7 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 		}
 		if opt.EMA > 0 {
 			ema := EMAPrefix + name
-			f.g.Inputs = append(f.g.Inputs,
-				onnx.ValueInfo{Name: ema, DType: info.DType, Shape: info.Shape})
+			f.g.Inputs = append(f.g.Inputs, onnx.ValueInfo{Name: ema, DType: info.DType, Shape: info.Shape})
 			f.output(NewPrefix+ema, f.mix(ema, value, opt.EMA), info)
 		}
 	}
@@ -185,8 +184,7 @@ func (f *fragment) check(params []string, o Optimizer, opt Options) error {
 	}
 	for p, factor := range opt.RateOf {
 		if !(factor >= 0) {
-			return fmt.Errorf("the factor of the learning rate of %q is %v; allowed are 0 and up",
-				p, factor)
+			return fmt.Errorf("the factor of the learning rate of %q is %v; allowed are 0 and up", p, factor)
 		}
 	}
 	if opt.ClipNorm < 0 || opt.EMA < 0 || opt.EMA >= 1 {
@@ -220,8 +218,7 @@ func (f *fragment) checkParam(p string) error {
 		return fmt.Errorf("the parameter %q is not an input; differentiate with ParamsAsInputs", p)
 	}
 	if v.DType != onnx.Float32 || v.Shape == nil {
-		return fmt.Errorf("the parameter %q is of %v; only float32 of known shape is trained", p,
-			v.DType)
+		return fmt.Errorf("the parameter %q is of %v; only float32 of known shape is trained", p, v.DType)
 	}
 	for _, d := range v.Shape {
 		if !d.IsKnown() {

@@ -139,8 +139,7 @@ func TestRewritingOnTheStandardsTests(t *testing.T) {
 	base := must.Get(conformance.RunAll(t.Context(), e, dir, conformance.DefaultTolerance, nil))(t)
 	for name, rewrite := range map[string]func(m *onnx.Model) error{
 		"inline and infer": func(m *onnx.Model) error {
-			return errors.Join(pass.Inline(m),
-				shape.Infer(m))
+			return errors.Join(pass.Inline(m), shape.Infer(m))
 		},
 		"simplify":      func(m *onnx.Model) error { return pass.Simplify(m) },
 		"upgrade to 17": func(m *onnx.Model) error { return pass.Upgrade(m, 17) },

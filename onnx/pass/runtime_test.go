@@ -158,8 +158,7 @@ func TestUpgradeKeepsResults(t *testing.T) {
 		{opset: 11, op: "ReduceSum", in: x("n", 4, 3),
 			attrs: []onnx.Attr{onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 0)}},
 		{opset: 11, op: "ReduceSum", in: x("n", 4, 3)},
-		{opset: 17, op: "ReduceMean", in: x("n", 4, 3),
-			attrs: []onnx.Attr{onnx.IntsAttr("axes", 1, 2)}},
+		{opset: 17, op: "ReduceMean", in: x("n", 4, 3), attrs: []onnx.Attr{onnx.IntsAttr("axes", 1, 2)}},
 		{opset: 11, op: "Split", in: x(6, "n"), attrs: []onnx.Attr{onnx.IntsAttr("split", 1, 5)},
 			outs: 2},
 		{opset: 11, op: "Split", in: x(6, "n"), outs: 3},
@@ -188,8 +187,7 @@ func TestUpgradeKeepsResults(t *testing.T) {
 				if n.Inputs == nil {
 					n.Inputs = []string{"x"}
 				}
-				g := &onnx.Graph{Name: tc.op, Inputs: tc.in, Initializers: tc.inits,
-					Nodes: []*onnx.Node{n}}
+				g := &onnx.Graph{Name: tc.op, Inputs: tc.in, Initializers: tc.inits, Nodes: []*onnx.Node{n}}
 				if g.Initializers == nil {
 					g.Initializers = map[string]*onnx.Tensor{}
 				}
@@ -229,8 +227,7 @@ func TestUpgradeRefusesByName(t *testing.T) {
 		spoil func(n *onnx.Node)
 		want  string
 	}{
-		{"an unknown operator", 11, func(n *onnx.Node) { n.Op = "StringNormalizer" },
-			"StringNormalizer"},
+		{"an unknown operator", 11, func(n *onnx.Node) { n.Op = "StringNormalizer" }, "StringNormalizer"},
 		{"statistics of training", 13,
 			func(n *onnx.Node) { n.Op = "BatchNormalization"; n.Outputs = append(n.Outputs, "mean") },
 			"statistics of training"},

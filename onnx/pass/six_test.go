@@ -37,10 +37,8 @@ func TestFromSix(t *testing.T) {
 		c.node.Name, c.node.Inputs, c.node.Outputs = "node", []string{"x"}, []string{"y"}
 		m := &onnx.Model{IR: 3, Opsets: map[string]int64{"": 6},
 			Graph: &onnx.Graph{Name: "six", Nodes: []*onnx.Node{&c.node},
-				Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32,
-					Shape: onnx.Shape(1, 2, 4)}},
-				Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32,
-					Shape: onnx.Shape(1, 2, 4)}},
+				Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 4)}},
+				Outputs:      []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 4)}},
 				Initializers: map[string]*onnx.Tensor{}}}
 		if c.b != nil {
 			c.node.Inputs = append(c.node.Inputs, "b")

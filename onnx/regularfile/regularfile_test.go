@@ -38,8 +38,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 				t.Errorf("ReadFile(%s) gave %v; want an error with %q", path, err, want)
 			}
 		}
-		if _, err := OpenIn(root, "pipe"); err == nil ||
-			!strings.Contains(err.Error(), "a named pipe") {
+		if _, err := OpenIn(root, "pipe"); err == nil || !strings.Contains(err.Error(), "a named pipe") {
 			t.Errorf("OpenIn gave %v", err)
 		}
 		f, err := OpenIn(root, "file")

@@ -20,8 +20,7 @@ var stored = filepath.Join("testdata", "lora.onnx_adapter")
 func TestAdapter(t *testing.T) {
 	got := must.Get(LoadAdapter(stored))(t)
 	for name, shape := range map[string][]int{"layer.lora_A": {4, 2}, "layer.lora_B": {2, 3}} {
-		if got[name] == nil || got[name].DType != onnx.Float32 ||
-			!slices.Equal(got[name].Shape, shape) {
+		if got[name] == nil || got[name].DType != onnx.Float32 || !slices.Equal(got[name].Shape, shape) {
 			t.Errorf("%s is %v", name, got[name])
 		}
 	}

@@ -66,8 +66,7 @@ func outside(p protoreflect.Message) (what string) {
 		case len(m.GetUnknown()) > 0:
 			what = fmt.Sprintf("its %s has a field that is not known", m.Descriptor().Name())
 		case ok && (t.DataLocation != onnxpb.TensorProto_DEFAULT || len(t.ExternalData) > 0):
-			what = fmt.Sprintf("the data of its tensor %q lies in another file, which is not read",
-				t.Name)
+			what = fmt.Sprintf("the data of its tensor %q lies in another file, which is not read", t.Name)
 		}
 		return what == ""
 	})

@@ -73,8 +73,7 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 			[]int64{1}, int32(onnx.Int4), []byte{0x31}
 	},
 	"a tensor more": func(p *onnxpb.ModelProto) {
-		p.Graph.Initializer = append(p.Graph.Initializer,
-			p.Graph.Initializer[0])
+		p.Graph.Initializer = append(p.Graph.Initializer, p.Graph.Initializer[0])
 	},
 	"a sparse tensor": func(p *onnxpb.ModelProto) { p.Graph.SparseInitializer = []*onnxpb.SparseTensorProto{{}} },
 	"an operator set twice": func(p *onnxpb.ModelProto) {
@@ -98,8 +97,7 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 			F: proto.Float32(2)})
 	},
 	"an attribute of no kind": func(p *onnxpb.ModelProto) {
-		attribute(p,
-			&onnxpb.AttributeProto{Name: "a", I: proto.Int64(1)})
+		attribute(p, &onnxpb.AttributeProto{Name: "a", I: proto.Int64(1)})
 	},
 	"a node's documentation": func(p *onnxpb.ModelProto) { p.Graph.Node[0].DocString = "x" },
 	"a denotation":           func(p *onnxpb.ModelProto) { p.Graph.Input[0].Type.Denotation = "IMAGE" },
@@ -178,8 +176,7 @@ func FuzzClosed(f *testing.F) {
 		}
 		again := must.Get(Marshal(m))(t)
 		var p, q onnxpb.ModelProto
-		if proto.Unmarshal(data, &p) != nil || proto.Unmarshal(again, &q) != nil ||
-			!proto.Equal(&p, &q) {
+		if proto.Unmarshal(data, &p) != nil || proto.Unmarshal(again, &q) != nil || !proto.Equal(&p, &q) {
 			t.Fatal("a closed file was written otherwise than it was read")
 		}
 		must.Get(Closed(again))(t)

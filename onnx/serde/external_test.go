@@ -32,8 +32,7 @@ func external(t *testing.T, dir string, dims []int64, entries map[string]string)
 	w := p.Graph.Initializer[0]
 	w.RawData, w.DataLocation, w.Dims = nil, onnxpb.TensorProto_EXTERNAL, dims
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
-		w.ExternalData = append(w.ExternalData,
-			&onnxpb.StringStringEntryProto{Key: k, Value: entries[k]})
+		w.ExternalData = append(w.ExternalData, &onnxpb.StringStringEntryProto{Key: k, Value: entries[k]})
 	}
 	data = must.Get(proto.Marshal(&p))(t)
 	path := filepath.Join(dir, "model.onnx")
@@ -73,8 +72,7 @@ func TestLoadExternalData(t *testing.T) {
 		{"a folder", []int64{2, 2}, map[string]string{"location": "weights"}, "want a regular file"},
 		{"no such file", []int64{2, 2}, map[string]string{"location": "none.bin"}, "none.bin"},
 		{"no file named", []int64{2, 2}, nil, "names no file"},
-		{"cut short", []int64{2, 2}, map[string]string{"location": "w.bin", "offset": "9"},
-			"cut short"},
+		{"cut short", []int64{2, 2}, map[string]string{"location": "w.bin", "offset": "9"}, "cut short"},
 		{"an offset beyond all", []int64{2, 2},
 			map[string]string{"location": "w.bin", "offset": "9223372036854775807"}, "cut short"},
 		{"a negative offset", []int64{2, 2}, map[string]string{"location": "w.bin", "offset": "-8"},
@@ -139,8 +137,7 @@ func FuzzExternal(f *testing.F) {
 				&onnxpb.StringStringEntryProto{Key: "location", Value: location})
 			for k, v := range map[string]string{"offset": offset, "length": length} {
 				if v != "" {
-					w.ExternalData = append(w.ExternalData,
-						&onnxpb.StringStringEntryProto{Key: k, Value: v})
+					w.ExternalData = append(w.ExternalData, &onnxpb.StringStringEntryProto{Key: k, Value: v})
 				}
 			}
 			g.Initializer = append(g.Initializer, w)

@@ -473,8 +473,7 @@ func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 		}
 		for _, kv := range [][2]string{{"location", e.Location}, {"offset", strconv.FormatInt(e.Offset, 10)},
 			{"length", strconv.FormatInt(n, 10)}} {
-			p.ExternalData = append(p.ExternalData,
-				&onnxpb.StringStringEntryProto{Key: kv[0], Value: kv[1]})
+			p.ExternalData = append(p.ExternalData, &onnxpb.StringStringEntryProto{Key: kv[0], Value: kv[1]})
 		}
 		apart = append(apart, p)
 	}

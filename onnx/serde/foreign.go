@@ -34,8 +34,7 @@ func foreignFormat(data []byte) string {
 		return "it is a web page, perhaps in place of a download"
 	case utf8.Valid(text) &&
 		bytes.IndexFunc(text, func(r rune) bool {
-			return r < ' ' && r != '\n' && r != '\r' &&
-				r != '\t'
+			return r < ' ' && r != '\n' && r != '\r' && r != '\t'
 		}) < 0:
 		return "it is text"
 	}

@@ -42,8 +42,7 @@ func output(w op.Window, in expr, i int) (expr, error) {
 		out := span.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i]).plus(constant(1))
 		// A last window that would begin in the padding after the end is left out.
 		if o, ok := out.value(); ok {
-			if v, known := in.value(); known &&
-				int64(o-1)*int64(w.Strides[i]) >= int64(v)+int64(w.Pads[i]) {
+			if v, known := in.value(); known && int64(o-1)*int64(w.Strides[i]) >= int64(v)+int64(w.Pads[i]) {
 				out = constant(o - 1)
 			}
 		}
@@ -171,8 +170,7 @@ func inferConvTranspose(c *call) error {
 		}
 		shape := c.attrs.Ints("output_shape")
 		if len(extra) != n || shape != nil && len(shape) != n {
-			return fmt.Errorf("output_padding %v and output_shape %v for %d spatial axes",
-				extra, shape, n)
+			return fmt.Errorf("output_padding %v and output_shape %v for %d spatial axes", extra, shape, n)
 		}
 		for i := range n {
 			switch {

@@ -63,8 +63,7 @@ func TestSmallModelsCannotAskForMuch(t *testing.T) {
 			nodes := len(m.Graph.Nodes)
 			must.Do(t, pass.Simplify(m))
 			if tc.want != "" && len(m.Graph.Nodes) < 2 {
-				t.Errorf("%d of %d nodes are left: what is too heavy was worked out",
-					len(m.Graph.Nodes), nodes)
+				t.Errorf("%d of %d nodes are left: what is too heavy was worked out", len(m.Graph.Nodes), nodes)
 			}
 			bytes := 0
 			for _, w := range m.Graph.Initializers {

@@ -199,8 +199,7 @@ func TestTooFewInputs(t *testing.T) {
 					Outputs: []onnx.ValueInfo{{Name: "y"}}}
 				for i := range n {
 					node.Inputs = append(node.Inputs, string(rune('a'+i)))
-					g.Inputs = append(g.Inputs,
-						onnx.ValueInfo{Name: node.Inputs[i], DType: onnx.Float32})
+					g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: node.Inputs[i], DType: onnx.Float32})
 				}
 				m := onnx.NewModel(g)
 				m.Opsets[""] = int64(opset)

@@ -98,9 +98,7 @@ func inferGemm(c *call) error {
 	return nil
 }
 
-func inferMatMulInteger(c *call) error {
-	return c.matmul(onnx.Int32, c.in[0].shape, c.in[1].shape)
-}
+func inferMatMulInteger(c *call) error { return c.matmul(onnx.Int32, c.in[0].shape, c.in[1].shape) }
 
 func inferQLinearMatMul(c *call) error {
 	return c.matmul(c.in[7].dtype, c.in[0].shape, c.in[3].shape)

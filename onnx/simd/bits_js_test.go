@@ -135,8 +135,7 @@ func TestSameBits(t *testing.T) {
 			got := run(reproducible)
 			kernel.Lend(nil) // Go computes again
 			for k, want := range run(reproducible) {
-				if math.Float32bits(got[k]) != math.Float32bits(want) &&
-					(got[k] == got[k] || want == want) {
+				if math.Float32bits(got[k]) != math.Float32bits(want) && (got[k] == got[k] || want == want) {
 					t.Errorf("%s, reproducible %v: element %d is %v (%x); Go computes %v (%x)", g.name,
 						reproducible, k, got[k], math.Float32bits(got[k]), want, math.Float32bits(want))
 					break

@@ -27,8 +27,7 @@ func TestEqualsSlices(t *testing.T) {
 				c.own(got, compare)
 				c.other(want, compare)
 				if !slices.Equal(got, want) {
-					t.Errorf("%s of %d elements with %d keys differs from package slices",
-						c.name, n, keys)
+					t.Errorf("%s of %d elements with %d keys differs from package slices", c.name, n, keys)
 				}
 			}
 		}

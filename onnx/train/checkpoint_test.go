@@ -67,8 +67,7 @@ func FuzzCheckpoint(f *testing.F) {
 		var state map[string]*onnx.Tensor
 		var ok bool
 		var err error
-		alloctest.AtMost(t, 400*len(data),
-			func() { step, state, ok, err = loadCheckpoint(path, "run") })
+		alloctest.AtMost(t, 400*len(data), func() { step, state, ok, err = loadCheckpoint(path, "run") })
 		if err != nil {
 			return
 		}

@@ -50,8 +50,7 @@ func lastLayer(g *onnx.Graph, output string) (layer, bias *onnx.Node, weight *on
 	}
 	if n != nil && n.Op == "Add" {
 		for i := range 2 {
-			if m := maker[n.Input(i)]; m != nil && m.Op == "MatMul" &&
-				g.Initializers[n.Input(1-i)] != nil {
+			if m := maker[n.Input(i)]; m != nil && m.Op == "MatMul" && g.Initializers[n.Input(1-i)] != nil {
 				n, bias = m, n
 				break
 			}

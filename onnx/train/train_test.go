@@ -155,8 +155,7 @@ func TestTrainingLearnsAndCarries(t *testing.T) {
 	must.Do(t, errors.Join(json.Unmarshal([]byte(lines[0]), &first),
 		json.Unmarshal([]byte(lines[len(lines)-1]), &last)))
 	if len(lines) != 300 || last.Step != 300 || last.Loss > first.Loss/3 {
-		t.Errorf("%d lines, loss from %v to %v at step %d", len(lines), first.Loss,
-			last.Loss, last.Step)
+		t.Errorf("%d lines, loss from %v to %v at step %d", len(lines), first.Loss, last.Loss, last.Step)
 	}
 	if c := s.State()["count"].F32()[0]; c != 300 {
 		t.Errorf("the carried count is %v after 300 steps", c)

@@ -406,8 +406,7 @@ func carry(loss, whole *onnx.Model, statistics []string) error {
 func evaluation(g *onnx.Graph) {
 	for _, n := range g.Nodes {
 		if n.Op == "BatchNormalization" && attr(n, "training_mode") {
-			n.Attrs = slices.DeleteFunc(n.Attrs,
-				func(a onnx.Attr) bool { return a.Name == "training_mode" })
+			n.Attrs = slices.DeleteFunc(n.Attrs, func(a onnx.Attr) bool { return a.Name == "training_mode" })
 			n.Outputs = n.Outputs[:1]
 		}
 	}

@@ -136,8 +136,7 @@ func TestTune(t *testing.T) {
 				t.Errorf("before %v, after %v", before, after)
 			}
 			for _, name := range []string{"scale", "norm.mean", "norm.var", "body.bias"} {
-				moves := c.training && strings.HasPrefix(name, "norm.") || c.lora == 0 &&
-					name == "body.bias"
+				moves := c.training && strings.HasPrefix(name, "norm.") || c.lora == 0 && name == "body.bias"
 				if same := slices.Equal(old.Graph.Initializers[name].F32(),
 					res.Model.Graph.Initializers[name].F32()); same == moves {
 					t.Errorf("%s: the same is %v, moves is %v", name, same, moves)

@@ -230,15 +230,12 @@ func TestRefused(t *testing.T) {
 		data []byte
 		want string
 	}{
-		"JPEG 2000": {file("1.2.840.10008.1.2.4.90", pixels, grey(2, 2, 16, 12, 0)...),
-			"are JPEG 2000"},
+		"JPEG 2000": {file("1.2.840.10008.1.2.4.90", pixels, grey(2, 2, 16, 12, 0)...), "are JPEG 2000"},
 		"lossless": {file("1.2.840.10008.1.2.4.70", pixels, grey(2, 2, 16, 12, 0)...),
 			"are lossless JPEG"},
-		"run lengths": {file("1.2.840.10008.1.2.5", pixels, grey(2, 2, 16, 12, 0)...),
-			"are run lengths"},
-		"big endian": {file("1.2.840.10008.1.2.2", pixels, grey(2, 2, 16, 12, 0)...),
-			"are big endian"},
-		"unknown": {file("1.2.3", pixels, grey(2, 2, 16, 12, 0)...), `"1.2.3" is not read`},
+		"run lengths": {file("1.2.840.10008.1.2.5", pixels, grey(2, 2, 16, 12, 0)...), "are run lengths"},
+		"big endian":  {file("1.2.840.10008.1.2.2", pixels, grey(2, 2, 16, 12, 0)...), "are big endian"},
+		"unknown":     {file("1.2.3", pixels, grey(2, 2, 16, 12, 0)...), `"1.2.3" is not read`},
 		"palette": {with(func(e []element) { e[1] = text(tagMeaning, "CS", "PALETTE COLOR") }),
 			"PALETTE COLOR"},
 		"32 bits":    {with(func(e []element) { e[4] = short(tagAllocated, 32) }), "32 bits"},

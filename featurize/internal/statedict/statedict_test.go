@@ -93,9 +93,8 @@ func TestRefused(t *testing.T) {
 		"1 bytes follow":                         append(slices.Clone(whole), 0),
 		"magic number":                           []byte("\x80\x02K\x01."),
 		"nothing was kept":                       swap("q\x00", "h\x07"),
-		"holds a string; want": file(
-			func(string) string { return "X\x01\x00\x00\x00a" }),
-		"a key": file(func(string) string { return "}K\x01Ns" }),
+		"holds a string; want":                   file(func(string) string { return "X\x01\x00\x00\x00a" }),
+		"a key":                                  file(func(string) string { return "}K\x01Ns" }),
 	} {
 		if want == "a key" {
 			want = "key is a int"

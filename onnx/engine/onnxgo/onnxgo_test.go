@@ -141,8 +141,7 @@ func compare(want, got []tensor.Tensor) string {
 		}
 		a, b := numbers(w.Data()), numbers(got[i].Data())
 		for k := range a {
-			if !(math.Abs(a[k]-b[k]) <= 1e-6) && a[k] != b[k] &&
-				!(math.IsNaN(a[k]) && math.IsNaN(b[k])) {
+			if !(math.Abs(a[k]-b[k]) <= 1e-6) && a[k] != b[k] && !(math.IsNaN(a[k]) && math.IsNaN(b[k])) {
 				return fmt.Sprintf("element %d of output %d is %v of %v", k, i, b[k], a[k])
 			}
 		}

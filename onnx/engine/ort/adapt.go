@@ -92,8 +92,7 @@ func (a *adapted) adaptInputs() {
 	}
 	if len(a.inputs) == 0 {
 		name := a.fresh(dummyInput)
-		g.Inputs = append(g.Inputs,
-			onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)})
+		g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)})
 		a.inputs = append(a.inputs, name)
 	}
 }

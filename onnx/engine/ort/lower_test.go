@@ -37,8 +37,7 @@ func TestNewerSet(t *testing.T) {
 			[]float32{1.5, -1.5, float32(math.Inf(1)), 1, -1, 7}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := &onnx.Model{IR: 13, Opsets: map[string]int64{"": 28},
-				Graph: &onnx.Graph{Name: "newer"}}
+			m := &onnx.Model{IR: 13, Opsets: map[string]int64{"": 28}, Graph: &onnx.Graph{Name: "newer"}}
 			feeds := map[string]*onnx.Tensor{}
 			for i, v := range c.in {
 				name := string(rune('a' + i))
@@ -46,8 +45,7 @@ func TestNewerSet(t *testing.T) {
 				for k, d := range v.Shape {
 					dims[k] = onnx.Known(d)
 				}
-				m.Graph.Inputs = append(m.Graph.Inputs,
-					onnx.ValueInfo{Name: name, DType: v.DType, Shape: dims})
+				m.Graph.Inputs = append(m.Graph.Inputs, onnx.ValueInfo{Name: name, DType: v.DType, Shape: dims})
 				c.node.Inputs, feeds[name] = append(c.node.Inputs, name), v
 			}
 			c.node.Name, c.node.Outputs = "node", []string{"y"}

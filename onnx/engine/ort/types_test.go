@@ -16,8 +16,7 @@ func TestNumbersOfTypes(t *testing.T) {
 		seen := map[ortgo.TensorElementDataType]bool{}
 		for d := onnx.Float32; d <= onnx.Int2; d++ {
 			n := toRuntime(d)
-			if seen[n] || fromRuntime(n) != d || (!reordered || d < onnx.Float8E8M0) &&
-				int(n) != int(d) {
+			if seen[n] || fromRuntime(n) != d || (!reordered || d < onnx.Float8E8M0) && int(n) != int(d) {
 				t.Errorf("reordered %v: %v is %d, which is %v", reordered, d, n, fromRuntime(n))
 			}
 			seen[n] = true

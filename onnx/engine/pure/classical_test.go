@@ -205,8 +205,7 @@ func TestClassical(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			m, feeds := classicalModel(c.version, 13, c.in, c.outs,
-				&onnx.Node{Op: c.op, Attrs: c.attrs})
+			m, feeds := classicalModel(c.version, 13, c.in, c.outs, &onnx.Node{Op: c.op, Attrs: c.attrs})
 			want := run(t, reference, m, feeds)
 			// Files of this domain name early operator sets.
 			for _, opset := range []int64{8, 13, 21} {

@@ -108,9 +108,7 @@ func (b *decodingBackend) ApplyOperation(op decoder.Operation, outputs ...graph.
 
 // Run is asked of every backend. This one is for decoding: a session runs the plan that is made
 // from it.
-func (b *decodingBackend) Run() error {
-	return fmt.Errorf("a decoded graph is run by a session")
-}
+func (b *decodingBackend) Run() error { return fmt.Errorf("a decoded graph is run by a session") }
 
 // readAgain lets onnx-go read the model and compares what it made with our own reading, node by
 // node.

@@ -171,8 +171,7 @@ func tryOperator(t *testing.T, seed uint64) {
 		m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: n.Outputs[i]})
 	}
 	whole := func() int64 {
-		return []int64{0, 1, 2, 3, -1, -2, 5, math.MaxInt32,
-			math.MinInt64}[min(r.IntN(12), 8)]
+		return []int64{0, 1, 2, 3, -1, -2, 5, math.MaxInt32, math.MinInt64}[min(r.IntN(12), 8)]
 	}
 	for _, a := range attributes[op] {
 		if r.IntN(2) == 0 {

@@ -219,8 +219,7 @@ func TestDecoderTraps(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	one := func(n *onnx.Node, opset int64) *onnx.Model {
 		m := onnx.NewModel(&onnx.Graph{
-			Name: "one", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32,
-				Shape: onnx.Shape("n")}},
+			Name: "one", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
 			Outputs: []onnx.ValueInfo{{Name: "y"}}, Nodes: []*onnx.Node{n},
 			Initializers: map[string]*onnx.Tensor{},
 		})
@@ -366,8 +365,7 @@ func TestHalfPrecision(t *testing.T) {
 		return &onnx.Tensor{DType: onnx.Float16, Shape: []int{len(v)}, Data: v}
 	}
 	m := onnx.NewModel(&onnx.Graph{
-		Name: "half", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float16,
-			Shape: onnx.Shape("n")}},
+		Name: "half", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float16, Shape: onnx.Shape("n")}},
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float16}, {Name: "wide", DType: onnx.Float32},
 			{Name: "same", DType: onnx.Float16}},
 		Nodes: []*onnx.Node{

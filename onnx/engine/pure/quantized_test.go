@@ -139,8 +139,7 @@ func TestQuantized(t *testing.T) {
 		separate := onnx.Clone(m)
 		for _, n := range m.Graph.Nodes { // a value that is an output is made as float32
 			if n.Op != "QuantizeLinear" && n.Op != "DequantizeLinear" {
-				separate.Graph.Outputs = append(separate.Graph.Outputs,
-					onnx.ValueInfo{Name: n.Outputs[0]})
+				separate.Graph.Outputs = append(separate.Graph.Outputs, onnx.ValueInfo{Name: n.Outputs[0]})
 			}
 		}
 		want := computed(t, e, separate)

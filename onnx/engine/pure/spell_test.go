@@ -97,8 +97,7 @@ func TestSpelling(t *testing.T) {
 			}
 			for _, o := range n.Outputs {
 				if o != "" {
-					m.Graph.Outputs = append(m.Graph.Outputs,
-						onnx.ValueInfo{Name: o, DType: c.in[0].DType})
+					m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: o, DType: c.in[0].DType})
 				}
 			}
 			got, want := run(t, own, m, feeds), run(t, reference, m, feeds)

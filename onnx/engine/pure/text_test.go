@@ -18,8 +18,7 @@ import (
 func TestText(t *testing.T) {
 	S, I, Is := onnx.StrAttr, onnx.IntAttr, onnx.IntsAttr
 	words := func(v ...string) onnx.Attr {
-		return onnx.Attr{Name: "stopwords",
-			Kind: onnx.AttrStrings, Strs: v}
+		return onnx.Attr{Name: "stopwords", Kind: onnx.AttrStrings, Strs: v}
 	}
 	pool := onnx.Attr{Name: "pool_strings", Kind: onnx.AttrStrings, Strs: []string{"a", "b", "a", "b"}}
 	grams := func(more ...onnx.Attr) []onnx.Attr {

@@ -19,8 +19,7 @@ func TestWideIntegers(t *testing.T) {
 	row := onnx.Vector[float32](1, 2, 3, 4, 5)
 	plane := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 1, 1, 2, 3)
 	square := onnx.NewTensor([]float32{1, 2, 3, 4}, 2, 2)
-	integer := func(name string,
-		v int64) onnx.Attr {
+	integer := func(name string, v int64) onnx.Attr {
 		return onnx.Attr{Name: name, Kind: onnx.AttrInt, Int: v}
 	}
 	integers := func(name string, v ...int64) onnx.Attr {
@@ -59,8 +58,7 @@ func TestWideIntegers(t *testing.T) {
 			[]float32{15}, ""},
 		{"an axis", "Concat", 13, []*onnx.Tensor{row, row},
 			[]onnx.Attr{integer("axis", 1<<32)}, nil, "axis"},
-		{"a band", "Trilu", 14, []*onnx.Tensor{square, scalar(1 << 32)}, nil,
-			[]float32{0, 0, 0, 0}, ""},
+		{"a band", "Trilu", 14, []*onnx.Tensor{square, scalar(1 << 32)}, nil, []float32{0, 0, 0, 0}, ""},
 		{"a diagonal", "EyeLike", 9, []*onnx.Tensor{square},
 			[]onnx.Attr{integer("k", 1<<32), integer("dtype", int64(onnx.Float32))},
 			[]float32{0, 0, 0, 0}, ""},
@@ -113,8 +111,7 @@ func TestWideIntegers(t *testing.T) {
 				if err == nil {
 					t.Fatalf("it gave %v", out["y0"])
 				}
-				if !strings.Contains(err.Error(), c.fails) ||
-					strings.Contains(err.Error(), "kernel failed") {
+				if !strings.Contains(err.Error(), c.fails) || strings.Contains(err.Error(), "kernel failed") {
 					t.Errorf("error %q does not say %q", err, c.fails)
 				}
 				return

@@ -37,8 +37,7 @@ var disagreements = []disagreement{
 	{"engine", "", "has shape", unreduced, func(c *Case, n *onnx.Node) bool {
 		return c.empty() && c.from(n,
 			func(n *onnx.Node) bool {
-				return strings.HasPrefix(n.Op, "Reduce") ||
-					strings.HasPrefix(n.Op, "Arg")
+				return strings.HasPrefix(n.Op, "Reduce") || strings.HasPrefix(n.Op, "Arg")
 			})
 	}},
 	{"engine", "Cast", "elements differ",
@@ -46,9 +45,7 @@ var disagreements = []disagreement{
 	{"engine", "CastLike", "elements differ",
 		"a negative number has no defined value as an unsigned integer", unsigned},
 	{"engine", "", "elements differ", "the ONNX Runtime takes 0 for the mean of no elements",
-		func(c *Case, n *onnx.Node) bool {
-			return n.Op == "ReduceMean" && c.empty()
-		}},
+		func(c *Case, n *onnx.Node) bool { return n.Op == "ReduceMean" && c.empty() }},
 	{"engine", "ReduceLogSum", "elements differ",
 		"the logarithm of 0 has no defined value as an integer", integers},
 	{"engine", "ReduceLogSumExp", "elements differ",
@@ -124,9 +121,7 @@ var disagreements = []disagreement{
 		backward},
 	{"engine", "GroupNormalization", "elements differ",
 		"the ONNX Runtime computes the variance of float64 in float32, from the mean of the squares",
-		func(c *Case, n *onnx.Node) bool {
-			return c.value(n.Input(0)).DType == onnx.Float64
-		}},
+		func(c *Case, n *onnx.Node) bool { return c.value(n.Input(0)).DType == onnx.Float64 }},
 	{"engine", "Resize", "elements differ",
 		"the ONNX Runtime aligns corners to the rounded size where scales are given",
 		func(c *Case, n *onnx.Node) bool {
@@ -151,8 +146,7 @@ var disagreements = []disagreement{
 		"where 0 stands, until allowzero in 14", func(c *Case, n *onnx.Node) bool {
 		return c.empty() && c.from(n,
 			func(n *onnx.Node) bool {
-				return n.Op == "Softmax" || n.Op == "LogSoftmax" ||
-					n.Op == "Hardmax"
+				return n.Op == "Softmax" || n.Op == "LogSoftmax" || n.Op == "Hardmax"
 			})
 	}},
 	{"gradient", "Sqrt", "the slope is NaN",

@@ -110,8 +110,7 @@ var products = map[string]recipe{
 		attrs := append(g.some(onnx.FloatAttr("alpha", float32(1+g.IntN(3))),
 			onnx.FloatAttr("beta", float32(g.IntN(3)))), onnx.IntAttr("transA", ta),
 			onnx.IntAttr("transB", tb))
-		in := tensors{g.tensor(d, a...), g.tensor(d, b...),
-			g.tensor(d, g.broadcastable([]int{m, n})...)}
+		in := tensors{g.tensor(d, a...), g.tensor(d, b...), g.tensor(d, g.broadcastable([]int{m, n})...)}
 		if g.opset >= 11 && g.IntN(3) == 0 {
 			in = in[:2]
 		}
@@ -278,8 +277,7 @@ func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 	attrs = append(attrs, onnx.StrAttr("coordinate_transformation_mode",
 		pick(g, "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")))
 	attrs = append(attrs, g.some(
-		onnx.StrAttr("nearest_mode",
-			pick(g, "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
+		onnx.StrAttr("nearest_mode", pick(g, "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")),
 		onnx.FloatAttr("cubic_coeff_a", -.5),
 		onnx.IntAttr("exclude_outside", boolInt(mode == "cubic")))...)
 	roi := onnx.Vector[float32]()

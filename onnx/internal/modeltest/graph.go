@@ -139,8 +139,7 @@ func Control() map[string]Case {
 		"Loop":             {power("turns"), feeds{"x": x, "w": w, "turns": n(4)}, 0},
 		"Loop of no turns": {power("turns"), feeds{"x": x, "w": w, "turns": n(0)}, 0},
 		"Loop until":       {until, feeds{"x": x, "w": f([]int{3}, 1.5, -1.2, 1.8)}, 0},
-		"Scan": {scan(onnx.IntsAttr("scan_input_axes", 1)),
-			feeds{"h0": h0, "x": seq, "w": w}, 0},
+		"Scan":             {scan(onnx.IntsAttr("scan_input_axes", 1)), feeds{"h0": h0, "x": seq, "w": w}, 0},
 		"Scan backward": {scan(onnx.IntsAttr("scan_input_axes", -2), onnx.IntsAttr("scan_input_directions", 1),
 			onnx.IntsAttr("scan_output_axes", -1)), feeds{"h0": h0, "x": seq, "w": w}, 0},
 		"Scan to the front": {scan(onnx.IntsAttr("scan_input_axes", 1), onnx.IntsAttr("scan_output_directions", 1),
@@ -190,8 +189,7 @@ func Recurrent() map[string]Case {
 			if op == "LSTM" {
 				feeds["c"], feeds["p"] = draw(dirs, batch, hidden), draw(dirs, 3*hidden)
 				names += " c p"
-				in += fmt.Sprintf(" c:float32[%d,%d,%d] p:float32[%d,%d]", dirs, batch,
-					hidden, dirs, 3*hidden)
+				in += fmt.Sprintf(" c:float32[%d,%d,%d] p:float32[%d,%d]", dirs, batch, hidden, dirs, 3*hidden)
 			}
 		}
 		out, outs := "y:float32 yh:float32", "y yh"

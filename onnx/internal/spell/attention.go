@@ -172,8 +172,7 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 			allow("LessOrEqual", keys, a.add(at, a.constant(onnx.Scalar(int64(right)))))
 		}
 		if left >= 0 {
-			allow("GreaterOrEqual", keys,
-				a.op("Sub", []string{at, a.constant(onnx.Scalar(int64(left)))}))
+			allow("GreaterOrEqual", keys, a.op("Sub", []string{at, a.constant(onnx.Scalar(int64(left)))}))
 			mayBeEmpty = true
 		}
 	}

@@ -92,8 +92,7 @@ func (s *speller) linearStep(inputs []string, heads int, gated, delta bool) *onn
 	for i := range rows {
 		rows[i] = take("row", 2)
 	}
-	shaped := func(v string,
-		shape ...int64) string {
+	shaped := func(v string, shape ...int64) string {
 		return e.op("Reshape", []string{v, e.ints(shape...)})
 	}
 	q, k, v := shaped(rows[0], 0, int64(heads), int64(s.attrs.Int("q_num_heads")/heads), -1),

@@ -310,8 +310,7 @@ func (s *step) takeInputs(x string, i int) error {
 		s.c = s.input("c", r.d, r.hidden)
 	}
 	transposed := func(v string) string {
-		return r.op("Transpose", []string{v},
-			onnx.IntsAttr("perm", 1, 0))
+		return r.op("Transpose", []string{v}, onnx.IntsAttr("perm", 1, 0))
 	}
 	gates := len(r.cell.gates)
 	for k := range gates {

@@ -99,8 +99,7 @@ func check(families []string, seed uint64, first, count, show int) error {
 			func(c *differential.Case, d differential.Disagreement) {
 				if d.Known == "" && shown < show {
 					shown++
-					fmt.Fprintf(os.Stderr, "%s: %s of %s: %s\n%s\n", c, d.Check, d.Op,
-						d.Detail, describe(c))
+					fmt.Fprintf(os.Stderr, "%s: %s of %s: %s\n%s\n", c, d.Check, d.Op, d.Detail, describe(c))
 				}
 			})
 		if err != nil {
