@@ -34,8 +34,7 @@ func linearExtractor(t *testing.T, nhwc bool, rank int) *onnx.Model {
 		x = b.Unsqueeze(x, 2, 3)
 	}
 	b.Output("h", x)
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 // TestClientGraph: the fused graph gives what its parts give one after another, and leaves images

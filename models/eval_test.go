@@ -31,6 +31,5 @@ func evalOn(t *testing.T, e engine.Engine, m *onnx.Model, feeds map[string]*onnx
 	t.Helper()
 	s := must.Get(e.Load(m))(t)
 	defer s.Close()
-	out := must.Get(engine.Eval(s, feeds, outputs...))(t)
-	return out
+	return must.Get(engine.Eval(s, feeds, outputs...))(t)
 }

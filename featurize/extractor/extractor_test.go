@@ -34,8 +34,7 @@ func identity(t *testing.T, d onnx.DType, dims ...any) *onnx.Model {
 		v = b.Cast(v, onnx.Float32)
 	}
 	b.Output("maps", v)
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 func TestLayoutsChannelsAndScale(t *testing.T) {
@@ -110,8 +109,7 @@ func shaped(t *testing.T, tokens, half bool) *onnx.Model {
 		v = b.Cast(v, onnx.Float16)
 	}
 	b.Output("features", v)
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 func TestPoolingAndElementTypesAgree(t *testing.T) {
@@ -218,8 +216,7 @@ func classifier(t *testing.T, soft bool, out string) *onnx.Model {
 		v = b.Softmax(v, 1)
 	}
 	b.Output(out, v)
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 func TestPenultimateFeatures(t *testing.T) {

@@ -146,8 +146,7 @@ func TestHEIFHeader(t *testing.T) {
 // odd returns the absolute path of a file of odd formats.
 func odd(t *testing.T, name string) string {
 	t.Helper()
-	path := must.Get(filepath.Abs("testdata/odd/" + name))(t)
-	return path
+	return must.Get(filepath.Abs("testdata/odd/" + name))(t)
 }
 
 // FuzzHEIFHeader: boxes of any bytes are walked in bounded time, and the size is refused or

@@ -107,8 +107,7 @@ func TestThreadsAndInterruptionsLeaveNoTrace(t *testing.T) {
 		if res.Auxiliary == nil {
 			t.Fatal("no extractor for the auxiliary data")
 		}
-		data := must.Get(serde.Marshal(res.Model))(t)
-		return data
+		return must.Get(serde.Marshal(res.Model))(t)
 	}
 	one := bytes(Run{Threads: 1})
 	if two := bytes(Run{Threads: 2}); string(one) != string(two) {

@@ -520,8 +520,7 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 func FuzzUnpack(f *testing.F) {
 	raw := func(data []byte) []byte {
 		z := must.Get(gzip.NewReader(bytes.NewReader(data)))(f)
-		out := must.Get(io.ReadAll(z))(f)
-		return out
+		return must.Get(io.ReadAll(z))(f)
 	}
 	good := archive(f, entry{"d/", tar.TypeDir, nil}, entry{"d/a.bin", tar.TypeReg, []byte("hello")},
 		entry{"../b.bin", tar.TypeReg, []byte("you")}, entry{"a.bin", tar.TypeSymlink, nil})

@@ -41,8 +41,7 @@ func classifier(t *testing.T, classes ...string) []byte {
 		models.ClassifierParts{Heads: onnx.NewTensor(heads, 2, 4, len(classes)), Samples: true},
 		models.Manifest{Classes: classes, Licence: "CC-BY-4.0", TrainingData: "none",
 			Extractor: strings.Repeat("ab", 32)}))(t)
-	data := must.Get(serde.Marshal(m))(t)
-	return data
+	return must.Get(serde.Marshal(m))(t)
 }
 
 func options() Options {

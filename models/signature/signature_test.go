@@ -21,14 +21,12 @@ import (
 
 func key(t testing.TB, curve elliptic.Curve) *ecdsa.PrivateKey {
 	t.Helper()
-	k := must.Get(ecdsa.GenerateKey(curve, rand.Reader))(t)
-	return k
+	return must.Get(ecdsa.GenerateKey(curve, rand.Reader))(t)
 }
 
 func read(t testing.TB, path string) []byte {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	return data
+	return must.Get(os.ReadFile(path))(t)
 }
 
 // folder writes a model of three files, whose order by path is another than by name.
@@ -197,8 +195,7 @@ func TestFile(t *testing.T) {
 	digest := "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806" // of one\n
 	manifest := func(path string, ignored ...string) *Manifest {
 		data := must.Get(Sign(k, path, ignored))(t)
-		m := must.Get(Verify(&k.PublicKey, data))(t)
-		return m
+		return must.Get(Verify(&k.PublicKey, data))(t)
 	}
 	single, whole, one := manifest(file), manifest(dir), manifest(dir, "part", "part.json")
 	for name, c := range map[string]struct {

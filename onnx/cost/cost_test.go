@@ -100,8 +100,7 @@ func bomb(t *testing.T, make func(b *build.Builder, x build.Ref) build.Ref) *onn
 	b := build.New("bomb")
 	x := b.Input("x", onnx.Float32, "n", 4)
 	b.Output("y", make(b, x))
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 // TestBombs: models that take more than the limits of foreign ones are refused when they are

@@ -37,8 +37,7 @@ func attention(t *testing.T) *onnx.Model {
 	n := b.Op("LayerNormalization",
 		[]build.Ref{h, b.Param("gamma", randomTensor(r, 1, 4)), b.Param("beta", randomTensor(r, 1, 4))})
 	b.Output("y", b.ReduceMean(b.Mul(n, n), false, 0, 1, 2))
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 func attentionFeeds(batch, n, m int) map[string]*onnx.Tensor {

@@ -625,8 +625,7 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model,
 	must.Do(t, shape.Infer(free))
 	primal := load(t, eng, free)
 	eval := func() map[string]*onnx.Tensor {
-		out := must.Get(engine.Eval(primal, values))(t)
-		return out
+		return must.Get(engine.Eval(primal, values))(t)
 	}
 
 	gm := must.Get(Build(m, Options{WRT: wrt, Prefix: "bar_"}))(t)
@@ -803,8 +802,7 @@ func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model,
 			}
 			moved[w] = x
 		}
-		out := must.Get(engine.Eval(gradient, given(gm, moved)))(t)
-		return out
+		return must.Get(engine.Eval(gradient, given(gm, moved)))(t)
 	}
 	up, down, up2, down2 := at(h), at(-h), at(2*h), at(-2*h)
 	for _, w := range wrt {

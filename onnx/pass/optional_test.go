@@ -20,8 +20,7 @@ func TestOptionalInputs(t *testing.T) {
 		b := build.New(name)
 		x := b.Input(in, onnx.Float32, "n")
 		b.Output(out, b.Add(b.Mul(x, b.F32(2)), b.Optional(optional, onnx.Vector[float32](3))))
-		m := must.Get(b.Model())(t)
-		return m
+		return must.Get(b.Model())(t)
 	}
 	m := must.Get(pass.Compose(part("a", "x", "y", "first"), part("b", "y", "z", "second"), nil))(t)
 	pass.StoreHalf(m, 1)

@@ -66,8 +66,7 @@ func evaluateAll(t *testing.T, e engine.Engine, m *onnx.Model,
 	t.Helper()
 	s := must.Get(e.Load(m))(t)
 	defer s.Close()
-	out := must.Get(engine.Eval(s, feeds))(t)
-	return out
+	return must.Get(engine.Eval(s, feeds))(t)
 }
 
 func compareTensors(t *testing.T, name string, got, want *onnx.Tensor) {

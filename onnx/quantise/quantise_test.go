@@ -58,8 +58,7 @@ func network(t testing.TB) *onnx.Model {
 	h = b.Op("Flatten", []build.Ref{b.Op("GlobalAveragePool", []build.Ref{h})})
 	b.Output("scores", b.Op("Gemm",
 		[]build.Ref{h, b.Param("w", drawn(r, 1, 32, 10)), b.Param("wb", drawn(r, 1, 10))}))
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 func images(n int) (out []Batch) {
@@ -72,8 +71,7 @@ func images(n int) (out []Batch) {
 
 func inGo(t testing.TB, reproducible bool) engine.Engine {
 	t.Helper()
-	e := must.Get(pure.New(engine.Options{Threads: 1, Reproducible: reproducible}))(t)
-	return e
+	return must.Get(pure.New(engine.Options{Threads: 1, Reproducible: reproducible}))(t)
 }
 
 // run evaluates the scores of a batch.

@@ -42,8 +42,7 @@ func regression(t testing.TB) *onnx.Model {
 	d := b.Sub(b.MatMul(h, b.Param("w2", param(8, 1))), y)
 	b.Output("loss", b.ReduceMean(b.Mul(d, d), false, 0, 1))
 	b.Output("new_count", b.Add(count, b.F32(1)))
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 var params = []string{"w1", "b1", "w2"}

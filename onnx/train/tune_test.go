@@ -65,8 +65,7 @@ func small(t *testing.T, training bool) *onnx.Model {
 	y := b.Add(b.MatMul(b.Relu(h), b.Param("head", random("head", 12, 3))),
 		b.Param("offset", onnx.ZerosF32(3)))
 	b.Output("probabilities", b.Softmax(y, 1))
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 // clusters are rows around a point for each class.
@@ -80,8 +79,7 @@ func clusters(t *testing.T, n, classes int) Data {
 			x.F32()[i*6+j] = float32(r.NormFloat64()*0.4 + 2*math.Cos(float64(3*labels[i]*(j+1))))
 		}
 	}
-	d := must.Get(Rows(map[string]*onnx.Tensor{"x": x, TargetInput: Target(labels, classes, CrossEntropy)}))(t)
-	return d
+	return must.Get(Rows(map[string]*onnx.Tensor{"x": x, TargetInput: Target(labels, classes, CrossEntropy)}))(t)
 }
 
 func names(ws []Weight) (out []string) {

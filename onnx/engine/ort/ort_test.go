@@ -50,8 +50,7 @@ func modelOf(t testing.TB, f func(b *build.Builder)) *onnx.Model {
 	t.Helper()
 	b := build.New("test")
 	f(b)
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 func linear(t testing.TB) *onnx.Model {

@@ -101,8 +101,7 @@ func TestAfterConvolution(t *testing.T) {
 				x = b.Op(op, in)
 			}
 			b.Output("out", x)
-			m := must.Get(b.Model())(t)
-			return m
+			return must.Get(b.Model())(t)
 		}
 		var outs [2][]float32
 		for i, separate := range []bool{false, true} {

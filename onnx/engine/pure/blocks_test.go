@@ -134,8 +134,7 @@ func load(t *testing.T, m *onnx.Model) *session {
 
 func evaluated(t *testing.T, s *session, x *onnx.Tensor) map[string]*onnx.Tensor {
 	t.Helper()
-	out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": x}))(t)
-	return out
+	return must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": x}))(t)
 }
 
 func same(t *testing.T, name string, got, want map[string]*onnx.Tensor) {

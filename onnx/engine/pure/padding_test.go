@@ -90,8 +90,7 @@ func TestPadding(t *testing.T) {
 				in = append(in, b.Param("w", c.w), b.Param("bias", onnx.Vector[float32](1, -2, .5, 0)))
 			}
 			b.Output("y", b.Op(c.op, in, c.attrs...))
-			m := must.Get(b.Model())(t)
-			return m
+			return must.Get(b.Model())(t)
 		}
 		image := onnx.ZerosF32(2, 2, 7, 6)
 		for i := range image.F32() {

@@ -37,8 +37,7 @@ func run(t testing.TB, e engine.Engine, m *onnx.Model,
 	t.Helper()
 	s := must.Get(e.Load(m))(t)
 	defer s.Close()
-	out := must.Get(engine.Eval(s, feeds))(t)
-	return out
+	return must.Get(engine.Eval(s, feeds))(t)
 }
 
 // worst is the largest difference, relative to the reference's largest magnitude.

@@ -17,16 +17,14 @@ import (
 
 func newPure(t testing.TB, threads int) engine.Engine {
 	t.Helper()
-	e := must.Get(pure.New(engine.Options{Threads: threads}))(t)
-	return e
+	return must.Get(pure.New(engine.Options{Threads: threads}))(t)
 }
 
 func modelOf(t testing.TB, f func(b *build.Builder)) *onnx.Model {
 	t.Helper()
 	b := build.New("test")
 	f(b)
-	m := must.Get(b.Model())(t)
-	return m
+	return must.Get(b.Model())(t)
 }
 
 // opModel is a model of one node whose inputs are fed; nil inputs are left out.
@@ -67,14 +65,12 @@ func opModel(op string, opset int64, in []*onnx.Tensor, outputs int,
 
 func load(t testing.TB, m *onnx.Model) engine.Session {
 	t.Helper()
-	s := must.Get(newPure(t, 2).Load(m))(t)
-	return s
+	return must.Get(newPure(t, 2).Load(m))(t)
 }
 
 func eval(t testing.TB, s engine.Session, feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 	t.Helper()
-	out := must.Get(engine.Eval(s, feeds))(t)
-	return out
+	return must.Get(engine.Eval(s, feeds))(t)
 }
 
 func want(t *testing.T, got *onnx.Tensor, want ...float32) {

@@ -105,8 +105,7 @@ func QuantizedNetwork(t *testing.T, d onnx.DType) *onnx.Model {
 		onnx.IntAttr("transB", 1)), .05)
 	x = q.bytes(q.Op("MatMul", []build.Ref{x, q.weights(1, 9, 7)}), .05)
 	q.Output("y", x)
-	m := must.Get(q.Model())(t)
-	return m
+	return must.Get(q.Model())(t)
 }
 
 // QuantizedFeeds are three images for [QuantizedNetwork].
