@@ -398,6 +398,19 @@ func (g conjugate) means(points, weights build.Ref) (mean, mass, names build.Ref
 	return mean, mass, names
 }
 
+// upload adds the outputs of a client's part: points and masses of labelled, weighted points, class
+// means of w where coordinates is set, else of phi.
+func (g conjugate) upload(coordinates bool) {
+	b := g.b
+	mean, mass, labels := g.means(b.Input("points", onnx.Float32, "clients", "m", g.Dx+g.C),
+		b.Input("weights", onnx.Float32, "clients", "m"))
+	if coordinates {
+		mean = g.coordinates(mean)
+	}
+	b.Output(ConjCompressed, b.Concat(2, mean, labels))
+	b.Output(ConjMasses, mass)
+}
+
 // maxNamed is the number of classes up to which the names of a client's classes are stored in its
 // graph, where [ParseClient] looks for them. Of more classes they would be most of a model.
 const maxNamed = 1 << 10

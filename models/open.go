@@ -184,10 +184,7 @@ func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 		ConjCentre: b.Param(ConjCentre, onnx.NewTensor(p.Centre, c.Dx)),
 		ConjRadius: b.Param(ConjRadius, onnx.NewTensor([]float32{p.Radius})),
 	}}
-	mean, mass, names := g.means(b.Input("points", onnx.Float32, "clients", "m", c.Dx+c.C),
-		b.Input("weights", onnx.Float32, "clients", "m"))
-	b.Output(ConjCompressed, b.Concat(2, mean, names))
-	b.Output(ConjMasses, mass)
+	g.upload(false)
 	e, err := b.Model()
 	if err != nil {
 		return nil, err

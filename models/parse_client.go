@@ -227,13 +227,7 @@ func classMeansEmbedding(c ConjugateConfig) (*onnx.Model, error) {
 	for name, dims := range shapes {
 		g.refs[name] = b.Param(name, onnx.ZerosF32(dims...))
 	}
-	mean, mass, labels := g.means(b.Input("points", onnx.Float32, "clients", "m", c.Dx+c.C),
-		b.Input("weights", onnx.Float32, "clients", "m"))
-	if c.K > 0 {
-		mean = g.coordinates(mean)
-	}
-	b.Output(ConjCompressed, b.Concat(2, mean, labels))
-	b.Output(ConjMasses, mass)
+	g.upload(c.K > 0)
 	return b.Model()
 }
 

@@ -235,13 +235,8 @@ func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, 
 	}
 	g := newPrivate(c, "private", values, nil).conjugate
 	g.C = classes
-	b := g.b
-	points := b.Input("points", onnx.Float32, "clients", "m", c.Dx+classes)
-	weights := b.Input("weights", onnx.Float32, "clients", "m")
-	mean, mass, labels := g.means(points, weights)
-	b.Output(ConjCompressed, b.Concat(2, g.coordinates(mean), labels))
-	b.Output(ConjMasses, mass)
-	e, err := b.Model()
+	g.upload(true)
+	e, err := g.b.Model()
 	if err != nil {
 		return nil, err
 	}

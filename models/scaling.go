@@ -351,30 +351,12 @@ func insert(g *onnx.Graph, b *build.Builder, inputs map[string]string) error {
 	if err != nil {
 		return err
 	}
-	name := func(v string) string {
-		if to, ok := inputs[v]; ok {
-			return to
-		}
-		if v == "" {
-			return v
-		}
-		return scaled(v)
-	}
-	for _, n := range m.Graph.Nodes {
-		n.Name = scaled(n.Name)
-		for i, v := range n.Inputs {
-			n.Inputs[i] = name(v)
-		}
-		for i, v := range n.Outputs {
-			n.Outputs[i] = name(v)
-		}
-	}
-	for v, t := range m.Graph.Initializers {
-		if g.Initializers[scaled(v)] = t; slices.ContainsFunc(g.Inputs,
-			func(i onnx.ValueInfo) bool { return i.Name == scaled(v) }) {
+	for v := range m.Graph.Initializers {
+		if _, taken := g.Input(scaled(v)); taken {
 			return fmt.Errorf("its graph has an input %q already", scaled(v))
 		}
 	}
+	graft(g, m.Graph, inputs, scaled)
 	g.Nodes = append(g.Nodes, m.Graph.Nodes...)
 	return nil
 }

@@ -3,6 +3,7 @@ package models
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"fmp/onnx"
 	"fmp/onnx/build"
@@ -211,25 +212,7 @@ func joined(m, estimate *onnx.Model, phi, rows string) (*onnx.Model, error) {
 	} else {
 		g.Nodes[at].Inputs[0] = from
 	}
-	for _, n := range estimate.Graph.Nodes {
-		for i, in := range n.Inputs {
-			switch in {
-			case "phi":
-				n.Inputs[i] = phi
-			case "rows":
-				n.Inputs[i] = rows
-			default:
-				n.Inputs[i] = shiftName(in)
-			}
-		}
-		for i, out := range n.Outputs {
-			n.Outputs[i] = shiftName(out)
-		}
-		n.Name = shiftName(n.Name)
-	}
-	for name, t := range estimate.Graph.Initializers {
-		g.Initializers[shiftName(name)] = t
-	}
+	graft(g, estimate.Graph, map[string]string{"phi": phi, "rows": rows}, shiftName)
 	g.AddOptional(ShiftInput, onnx.ZerosF32(dx))
 	g.Nodes = slices.Insert(g.Nodes, at,
 		&onnx.Node{Name: "shift/from", Op: "Sub", Inputs: []string{phi, ShiftInput},
@@ -244,10 +227,32 @@ func joined(m, estimate *onnx.Model, phi, rows string) (*onnx.Model, error) {
 	return m, check.Model(m)
 }
 
+// graft gives a part's values and nodes their own names within a graph, but for inputs that stand for
+// values of the graph, and adds its constants.
+func graft(g, part *onnx.Graph, inputs map[string]string, own func(name string) string) {
+	name := func(v string) string {
+		if to, ok := inputs[v]; ok || v == "" {
+			return to
+		}
+		return own(v)
+	}
+	for _, n := range part.Nodes {
+		n.Name = own(n.Name)
+		for i, v := range n.Inputs {
+			n.Inputs[i] = name(v)
+		}
+		for i, v := range n.Outputs {
+			n.Outputs[i] = name(v)
+		}
+	}
+	for v, t := range part.Initializers {
+		g.Initializers[own(v)] = t
+	}
+}
+
 // shiftName returns the name within the classifier of a value of the estimate's graph.
 func shiftName(name string) string {
-	if name == "" || name == ShiftInput || name == ShiftOutput || len(name) > 6 &&
-		name[:6] == "shift/" {
+	if name == "" || name == ShiftInput || name == ShiftOutput || strings.HasPrefix(name, "shift/") {
 		return name
 	}
 	return "shift/" + name

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -127,11 +128,11 @@ func BenchmarkSteady(b *testing.B) {
 	table := timed()
 	for o := range steady {
 		named := func(n string) bool { n, _, _ = strings.Cut(n, ","); return n == o }
-		if !slices.ContainsFunc(slices.Collect(keys(table)), named) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(table)), named) {
 			table[o] = func(b *build.Builder, x build.Ref) build.Ref { return b.Op(o, []build.Ref{x}) }
 		}
 	}
-	for _, name := range slices.Sorted(keys(table)) {
+	for _, name := range slices.Sorted(maps.Keys(table)) {
 		b.Run(name, func(b *testing.B) {
 			for range b.N {
 				most, at, base, err := spread(table[name])
@@ -143,16 +144,6 @@ func BenchmarkSteady(b *testing.B) {
 				b.Logf("%-28s %6.2f  %s", name, most, at)
 			}
 		})
-	}
-}
-
-func keys[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
 	}
 }
 

@@ -141,19 +141,19 @@ type Options struct {
 func Load(ctx context.Context, o Options) (*Dataset, error) {
 	o.Name = cmp.Or(o.Name, "digits")
 	ds, err := load(ctx, o)
+	if err == nil {
+		err = ds.choose(o.Classes, o.Exclude)
+	}
+	if err == nil {
+		err = ds.holdOut(o.Test)
+	}
+	if err == nil {
+		err = ds.Check()
+	}
+	if err == nil {
+		ds.Digest, err = ds.digest(ctx, o.Progress)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
-	}
-	if err := ds.choose(o.Classes, o.Exclude); err != nil {
-		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
-	}
-	if err := ds.holdOut(o.Test); err != nil {
-		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
-	}
-	if err := ds.Check(); err != nil {
-		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
-	}
-	if ds.Digest, err = ds.digest(ctx, o.Progress); err != nil {
 		return nil, fmt.Errorf("data set %q: %w", o.Name, err)
 	}
 	return ds, nil

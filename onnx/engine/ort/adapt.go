@@ -48,17 +48,7 @@ func adapt(m *onnx.Model) (*adapted, error) {
 	model := *m
 	model.Graph = &g
 	a := &adapted{model: &model, taken: map[string]bool{}}
-	for _, n := range g.Nodes {
-		for _, o := range n.Outputs {
-			a.taken[o] = true
-		}
-	}
-	for _, v := range g.Inputs {
-		a.taken[v.Name] = true
-	}
-	for k := range g.Initializers {
-		a.taken[k] = true
-	}
+	g.AddNames(a.taken)
 	a.adaptInputs()
 	for _, v := range m.Graph.Outputs {
 		_, input := m.Graph.Input(v.Name)
@@ -200,28 +190,16 @@ func halve(src []float32, to onnx.DType) []uint16 {
 	return out
 }
 
-// float16bits is the IEEE 754 binary16 form of a value that binary16 can hold.
+// float16bits is the IEEE 754 binary16 form of a value that binary16 can hold, with the bits of a
+// NaN.
 func float16bits(f float32) uint16 {
 	b := math.Float32bits(f)
-	sign := uint16(b >> 16 & 0x8000)
-	exp := int(b>>23&0xff) - 127 + 15
-	man := b & 0x7fffff
-	switch {
-	case b&0x7fffffff == 0:
-		return sign
-	case b>>23&0xff == 0xff:
-		h := sign | 0x7c00 | uint16(man>>13)
-		if man != 0 && h&0x3ff == 0 {
-			h |= 1 // a NaN stays one
-		}
-		return h
-	case exp >= 31:
-		return sign | 0x7c00
-	case exp <= 0: // subnormal
-		if exp < -10 {
-			return sign
-		}
-		return sign | uint16((man|0x800000)>>(14-exp))
+	if f == f {
+		return onnx.Float32ToFloat16(f)
 	}
-	return sign | uint16(exp)<<10 | uint16(man>>13)
+	h := uint16(b>>16&0x8000) | 0x7c00 | uint16(b&0x7fffff>>13)
+	if h&0x3ff == 0 {
+		h |= 1 // a NaN stays one
+	}
+	return h
 }

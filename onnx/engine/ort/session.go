@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 
@@ -382,26 +381,22 @@ func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 	}
 	if len(feeds) > len(s.inputs) {
 		for name := range feeds {
-			if !named(s.inputs, name) {
+			if named(s.inputs, name) < 0 {
 				return fmt.Errorf("there is no input %q; the inputs are %s", name, nameList(s.inputs))
 			}
 		}
 	}
 	outs := s.Outputs()
 	for name, t := range fetch {
-		if !named(outs, name) {
+		i := named(outs, name)
+		if i < 0 {
 			return fmt.Errorf("there is no output %q; the outputs are %s", name, nameList(outs))
 		}
 		if t == nil {
 			continue
 		}
-		for _, o := range outs {
-			if o.Name != name {
-				continue
-			}
-			if err := fits(t, o); err != nil {
-				return fmt.Errorf("output %q: %w", name, err)
-			}
+		if err := fits(t, outs[i]); err != nil {
+			return fmt.Errorf("output %q: %w", name, err)
 		}
 	}
 	return nil
@@ -425,13 +420,8 @@ func fits(t *onnx.Tensor, v onnx.ValueInfo) error {
 	return nil
 }
 
-func named(vs []onnx.ValueInfo, name string) bool {
-	for _, v := range vs {
-		if v.Name == name {
-			return true
-		}
-	}
-	return false
+func named(vs []onnx.ValueInfo, name string) int {
+	return slices.IndexFunc(vs, func(v onnx.ValueInfo) bool { return v.Name == name })
 }
 
 func nameList(vs []onnx.ValueInfo) string {
@@ -439,7 +429,7 @@ func nameList(vs []onnx.ValueInfo) string {
 	for i, v := range vs {
 		names[i] = fmt.Sprintf("%q", v.Name)
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return strings.Join(names, ", ")
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -31,15 +32,7 @@ func (v *value) destroy() {
 }
 
 func (v *value) wraps(p unsafe.Pointer, t *onnx.Tensor) bool {
-	if v.data == nil || v.data != p || v.dtype != t.DType || len(v.shape) != len(t.Shape) {
-		return false
-	}
-	for i, d := range t.Shape {
-		if v.shape[i] != d {
-			return false
-		}
-	}
-	return true
+	return v.data != nil && v.data == p && v.dtype == t.DType && slices.Equal(v.shape, t.Shape)
 }
 
 // pool keeps, for every input and output by name, the last few tensors of the ONNX Runtime, so that

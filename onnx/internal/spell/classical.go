@@ -128,10 +128,7 @@ func (s *speller) labels(ints string) (string, int, error) {
 	if names := s.attrs.Strs("classlabels_strings"); len(names) > 0 {
 		return s.constant(onnx.Vector(names...)), len(names), nil
 	}
-	var v []int64
-	for _, l := range s.attrs.Ints(ints) {
-		v = append(v, int64(l))
-	}
+	v := int64s(s.attrs.Ints(ints))
 	if len(v) < 2 {
 		return "", 0, fmt.Errorf("it has %d class labels; supported are two or more", len(v))
 	}
@@ -249,11 +246,7 @@ func spellImputer(s *speller) ([]string, error) {
 	if ints := s.attrs.Ints("imputed_value_int64s"); len(ints) > 0 && !s.d.IsFloat() {
 		missing := s.op("Equal",
 			[]string{x, s.cast(s.ints(int64(s.attrs.Int("replaced_value_int64"))), s.d)})
-		var v []int64
-		for _, i := range ints {
-			v = append(v, int64(i))
-		}
-		return []string{s.op("Where", []string{missing, s.cast(s.ints(v...), s.d), x})}, nil
+		return []string{s.op("Where", []string{missing, s.cast(s.ints(int64s(ints)...), s.d), x})}, nil
 	}
 	floats := s.numbers("imputed_value_floats")
 	if len(floats) == 0 || !s.d.IsFloat() {
@@ -302,11 +295,7 @@ func spellOneHotEncoder(s *speller) ([]string, error) {
 	if names := s.attrs.Strs("cats_strings"); len(names) > 0 {
 		keys = s.constant(onnx.Vector(names...))
 	} else {
-		var v []int64
-		for _, c := range s.attrs.Ints("cats_int64s") {
-			v = append(v, int64(c))
-		}
-		keys, x = s.ints(v...), s.cast(x, onnx.Int64)
+		keys, x = s.ints(int64s(s.attrs.Ints("cats_int64s"))...), s.cast(x, onnx.Int64)
 	}
 	return []string{s.cast(s.matches(x, keys), onnx.Float32)}, nil
 }

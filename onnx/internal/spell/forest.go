@@ -30,6 +30,9 @@ var branchNames = map[string]int{"BRANCH_LEQ": branchLeq, "BRANCH_LT": branchLt,
 	"BRANCH_GTE": branchGte, "BRANCH_GT": branchGt, "BRANCH_EQ": branchEq,
 	"BRANCH_NEQ": branchNeq, "LEAF": leaf}
 
+// comparisons are the operators of the first branches.
+var comparisons = []string{"LessOrEqual", "Less", "GreaterOrEqual", "Greater", "Equal"}
+
 // forest is an ensemble of decision trees in tables of one row a node. The children of a leaf are
 // itself, so that all rows walk as many steps as the deepest tree has.
 type forest struct {
@@ -238,9 +241,7 @@ func (s *speller) nested() (*forest, error) {
 			return nil, err
 		}
 	}
-	for _, r := range s.attrs.Ints("tree_roots") {
-		f.roots = append(f.roots, int64(r))
-	}
+	f.roots = int64s(s.attrs.Ints("tree_roots"))
 	return f, f.measure()
 }
 
@@ -301,16 +302,8 @@ func (s *speller) branch(f *forest, v string, look func(string) string) string {
 		}
 		var holds string
 		switch m {
-		case branchLeq:
-			holds = s.op("LessOrEqual", []string{v, split})
-		case branchLt:
-			holds = s.op("Less", []string{v, split})
-		case branchGte:
-			holds = s.op("GreaterOrEqual", []string{v, split})
-		case branchGt:
-			holds = s.op("Greater", []string{v, split})
-		case branchEq:
-			holds = s.op("Equal", []string{v, split})
+		default:
+			holds = s.op(comparisons[m], []string{v, split})
 		case branchNeq:
 			holds = s.un("Not", s.op("Equal", []string{v, split}))
 		case branchMember:

@@ -145,12 +145,11 @@ func (r *recurrent) join(i int, parts []string, axis int, shape ...int64) {
 		}
 		v = r.op("Transpose", []string{v}, onnx.IntsAttr("perm", perm...))
 	}
-	out := r.node.Outputs[i]
-	node := &onnx.Node{Name: out, Op: "Identity", Inputs: []string{v}, Outputs: []string{out}}
+	to := onnx.Undefined
 	if r.result != r.d {
-		node.Op, node.Attrs = "Cast", []onnx.Attr{onnx.IntAttr("to", int(r.result))}
+		to = r.result
 	}
-	r.nodes = append(r.nodes, node)
+	r.give(v, r.node.Outputs[i], to)
 }
 
 // emit writes nodes of one output.
@@ -165,6 +164,15 @@ func (e *emit) op(op string, in []string, attrs ...onnx.Attr) string {
 	e.nodes = append(e.nodes,
 		&onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs})
 	return out
+}
+
+// give names a value out, in another element type unless that is Undefined.
+func (e *emit) give(v, out string, to onnx.DType) {
+	node := &onnx.Node{Name: out, Op: "Identity", Inputs: []string{v}, Outputs: []string{out}}
+	if to != onnx.Undefined {
+		node.Op, node.Attrs = "Cast", []onnx.Attr{onnx.IntAttr("to", int(to))}
+	}
+	e.nodes = append(e.nodes, node)
 }
 
 //go:noinline
@@ -390,6 +398,13 @@ func (r *recurrent) resetAfter(k int) bool {
 	return r.node.Op == "GRU" && k == 2 && r.attrs.Int("linear_before_reset") != 0
 }
 
+// activations are those that are operators, with the parameters that these take.
+var activations = map[string][]string{
+	"relu": {"Relu"}, "tanh": {"Tanh"}, "sigmoid": {"Sigmoid"}, "softsign": {"Softsign"},
+	"softplus": {"Softplus"}, "leakyrelu": {"LeakyRelu", "alpha"}, "elu": {"Elu", "alpha"},
+	"thresholdedrelu": {"ThresholdedRelu", "alpha"}, "hardsigmoid": {"HardSigmoid", "alpha", "beta"},
+}
+
 // activation makes an activation function, which takes the next alpha and beta of the node's lists
 // if it has any.
 func (r *recurrent) activation(name string) (func(e *emit, x string) string, error) {
@@ -400,9 +415,10 @@ func (r *recurrent) activation(name string) (func(e *emit, x string) string, err
 		v, *list = (*list)[0], (*list)[1:]
 		return v, true
 	}
-	simple := func(op string, params ...string) func(*emit, string) string {
+	lower := strings.ToLower(name)
+	if a := activations[lower]; a != nil {
 		var attrs []onnx.Attr
-		for _, p := range params {
+		for _, p := range a[1:] {
 			list := &r.alphas
 			if p == "beta" {
 				list = &r.betas
@@ -411,28 +427,9 @@ func (r *recurrent) activation(name string) (func(e *emit, x string) string, err
 				attrs = append(attrs, onnx.FloatAttr(p, v))
 			}
 		}
-		return func(e *emit, x string) string { return e.op(op, []string{x}, attrs...) }
+		return func(e *emit, x string) string { return e.op(a[0], []string{x}, attrs...) }, nil
 	}
-	switch strings.ToLower(name) {
-	case "relu":
-		return simple("Relu"), nil
-	case "tanh":
-		return simple("Tanh"), nil
-	case "sigmoid":
-		return simple("Sigmoid"), nil
-	case "softsign":
-		return simple("Softsign"), nil
-	case "softplus":
-		return simple("Softplus"), nil
-	case "leakyrelu":
-		return simple("LeakyRelu", "alpha"), nil
-	case "thresholdedrelu":
-		return simple("ThresholdedRelu", "alpha"), nil
-	case "elu":
-		return simple("Elu", "alpha"), nil
-	case "hardsigmoid":
-		return simple("HardSigmoid", "alpha", "beta"), nil
-	case "affine", "scaledtanh":
+	if lower == "affine" || lower == "scaledtanh" {
 		a, okA := next(&r.alphas)
 		b, okB := next(&r.betas)
 		if !okA || !okB {
@@ -440,7 +437,7 @@ func (r *recurrent) activation(name string) (func(e *emit, x string) string, err
 		}
 		return func(e *emit, x string) string {
 			alpha, beta := e.number(a, r.d), e.number(b, r.d)
-			if strings.EqualFold(name, "affine") {
+			if lower == "affine" {
 				return e.add(e.mul(alpha, x), beta)
 			}
 			return e.mul(alpha, e.op("Tanh", []string{e.mul(beta, x)}))

@@ -294,11 +294,7 @@ func (s *speller) highest(images string, rows, columns points) string {
 // maxOver is the maximum over axes, without them.
 func (s *speller) maxOver(v string, axes ...int) string {
 	if s.Opset >= 18 {
-		list := make([]int64, len(axes))
-		for i, a := range axes {
-			list[i] = int64(a)
-		}
-		return s.op("ReduceMax", []string{v, s.ints(list...)}, onnx.IntAttr("keepdims", 0))
+		return s.op("ReduceMax", []string{v, s.ints(int64s(axes)...)}, onnx.IntAttr("keepdims", 0))
 	}
 	return s.op("ReduceMax", []string{v}, onnx.IntAttr("keepdims", 0), onnx.IntsAttr("axes", axes...))
 }

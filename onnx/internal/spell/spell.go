@@ -86,19 +86,17 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 		return nil, err
 	}
 	for i, out := range n.Outputs {
-		switch {
-		case out == "":
-		case i >= len(outs) || outs[i] == "":
-			return nil, fmt.Errorf("its output %d is not supported", i)
-		case isHalf(s.result(i, d)):
-			s.nodes = append(s.nodes,
-				&onnx.Node{Name: out, Op: "Cast", Inputs: []string{outs[i]}, Outputs: []string{out},
-					Attrs: []onnx.Attr{onnx.IntAttr("to", int(s.result(i, d)))}})
-		default:
-			s.nodes = append(s.nodes,
-				&onnx.Node{Name: out, Op: "Identity", Inputs: []string{outs[i]},
-					Outputs: []string{out}})
+		if out == "" {
+			continue
 		}
+		if i >= len(outs) || outs[i] == "" {
+			return nil, fmt.Errorf("its output %d is not supported", i)
+		}
+		to := s.result(i, d)
+		if !isHalf(to) {
+			to = onnx.Undefined
+		}
+		s.give(outs[i], out, to)
 	}
 	return s.nodes, nil
 }
@@ -154,6 +152,14 @@ const microsoft = "com.microsoft"
 func (e *emit) un(op, x string) string { return e.op(op, []string{x}) }
 
 func (e *emit) ints(v ...int64) string { return e.constant(onnx.Vector(v...)) }
+
+func int64s(v []int) []int64 {
+	out := make([]int64, len(v))
+	for i, x := range v {
+		out[i] = int64(x)
+	}
+	return out
+}
 
 // dims takes axes from to to - 1 of a value's shape.
 func (e *emit) dims(v string, from, to int) string {
