@@ -146,10 +146,8 @@ func TestUnwritableCacheIsANote(t *testing.T) {
 
 func TestRunErrors(t *testing.T) {
 	x := openTest(t, 1, "")
-	if _, err := Run(context.Background(), testData(), x,
-		Config{Cache: "none", Fractions: dataset.Fractions{Clients: 1}}); err == nil {
-		t.Error("nothing to standardise over: no error")
-	}
+	must.Fail(Run(context.Background(), testData(), x,
+		Config{Cache: "none", Fractions: dataset.Fractions{Clients: 1}}))(t, "", "nothing to standardise over")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := Run(ctx, testData(), x, Config{Cache: "none"}); !errors.Is(err, context.Canceled) {

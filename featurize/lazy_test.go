@@ -99,9 +99,8 @@ func TestLazyReadsOwnImages(t *testing.T) {
 	if _, err := RunShard(t.Context(), ds, openTest(t, 1, ""), 0, 3, Config{Cache: t.TempDir()}); err != nil {
 		t.Errorf("a shard of training images reads test images: %v", err)
 	}
-	if _, err := RunShard(t.Context(), ds, openTest(t, 1, ""), 2, 3, Config{Cache: t.TempDir()}); err == nil {
-		t.Error("a shard whose files are gone is computed")
-	}
+	must.Fail(RunShard(t.Context(), ds, openTest(t, 1, ""), 2, 3, Config{Cache: t.TempDir()}))(t, "",
+		"a shard whose files are gone is computed")
 }
 
 // TestLazySkip: images that cannot be decoded are named where they are an error, once all others
@@ -180,7 +179,6 @@ func TestLazySkip(t *testing.T) {
 // TestRowsInMemory: features that are named by their pixels are of images in memory alone.
 func TestRowsInMemory(t *testing.T) {
 	ds := openPhotos(t, photos(t), 1, false)
-	if _, err := Rows(t.Context(), &ds.Test.Images, openTest(t, 1, ""), nil, t.TempDir(), nil); err == nil {
-		t.Error("files are named by no pixels")
-	}
+	must.Fail(Rows(t.Context(), &ds.Test.Images, openTest(t, 1, ""), nil, t.TempDir(), nil))(t, "",
+		"files are named by no pixels")
 }

@@ -157,13 +157,10 @@ func TestMergeStopped(t *testing.T) {
 func TestRunShardErrors(t *testing.T) {
 	x := openTest(t, 1, "")
 	for _, s := range [][2]int{{0, 0}, {-1, 2}, {2, 2}, {0, MaxShards + 1}} {
-		if _, err := RunShard(t.Context(), testData(), x, s[0], s[1], Config{Cache: t.TempDir()}); err == nil {
-			t.Errorf("shard %v: no error", s)
-		}
+		must.Fail(RunShard(t.Context(), testData(), x, s[0], s[1], Config{Cache: t.TempDir()}))(t, "",
+			s)
 	}
-	if _, err := RunShard(t.Context(), testData(), x, 0, 1, Config{Cache: "none"}); err == nil {
-		t.Error("no cache: no error")
-	}
+	must.Fail(RunShard(t.Context(), testData(), x, 0, 1, Config{Cache: "none"}))(t, "", "no cache")
 	if _, err := Merge(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}

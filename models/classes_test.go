@@ -55,10 +55,6 @@ func TestOfClasses(t *testing.T) {
 	if none, _, err := OfClasses(m, f, []string{"a", "d"}); none != nil || err != nil {
 		t.Errorf("of a class that it lacks: %v, %v", none, err)
 	}
-	if _, _, err := OfClasses(m, f, []string{"a", "a"}); err == nil || !strings.Contains(err.Error(), "named twice") {
-		t.Errorf("of one class twice: %v", err)
-	}
-	if _, _, err := OfClasses(m, f, []string{"a"}); err == nil {
-		t.Error("of one class: no error")
-	}
+	must.Fail(OfClasses(m, f, []string{"a", "a"}))(t, "named twice", "of one class twice")
+	must.Fail(OfClasses(m, f, []string{"a"}))(t, "", "of one class")
 }

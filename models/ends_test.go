@@ -29,9 +29,7 @@ func TestOpenEnds(t *testing.T) {
 		Between: []float32{1, 0, 0, 1}, Known: []float32{0, 0, 1, 1}, Widening: 1}
 	for _, bad := range []Ends{{-1, 1}, {1, 0}, {1, 17}} {
 		p.Ends = SizedEnds{Ends{1, 1}, bad}
-		if _, err := NewOpen(p); err == nil {
-			t.Errorf("ends %v are no error", bad)
-		}
+		must.Fail(NewOpen(p))(t, "", bad)
 	}
 	p.Ends = SizedEnds{Ends{1, 1}, Ends{1, 2}}
 	m := must.Get(NewOpen(p))(t)
@@ -40,7 +38,5 @@ func TestOpenEnds(t *testing.T) {
 	}
 	m.Graph.Initializers[OpenEnds].Data, m.Graph.Initializers[OpenEnds].Shape = []float32{1, 1},
 		[]int{2}
-	if _, err := OpenValues(m); err == nil {
-		t.Error("two ends are no error")
-	}
+	must.Fail(OpenValues(m))(t, "", "two ends are no error")
 }

@@ -86,9 +86,7 @@ func TestImagesAreChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, _, _ := pictured(t)
 			m.Graph.Initializers[c.of] = c.make()
-			if _, _, err := Images(m); err == nil {
-				t.Error("no error")
-			}
+			must.Fail(Images(m))(t, "")
 		})
 	}
 	m, features, labels := pictured(t)
@@ -98,9 +96,7 @@ func TestImagesAreChecked(t *testing.T) {
 		"label":     second(WithImages(m, features, []int{0, 1, 2})),
 		"infinite":  second(WithImages(m, append([]float32{float32(math.Inf(1))}, features[1:]...), labels)),
 	} {
-		if err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		must.Fail(err)(t, "", name)
 	}
 }
 

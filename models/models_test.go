@@ -3,7 +3,6 @@ package models
 import (
 	"math"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -363,9 +362,7 @@ func TestConfigurationErrors(t *testing.T) {
 			return err
 		}},
 	} {
-		if err := c.build(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v does not say %q", err, c.want)
-		}
+		must.Fail(c.build())(t, c.want)
 	}
 }
 
@@ -395,8 +392,6 @@ func TestNoise(t *testing.T) {
 	if plain := f.Noise(rng.New(1, "noise"), samples, fresh); plain[f.D] == plain[0] {
 		t.Error("without a latent rows share numbers")
 	}
-	if _, err := NewPredictor(PredictorConfig{Dx: 3, C: 2, Dim: 6, Latent: 6}, 1); err == nil ||
-		!strings.Contains(err.Error(), "latent is 6; allowed are 0 to 5") {
-		t.Errorf("a latent of all columns: %v", err)
-	}
+	must.Fail(NewPredictor(PredictorConfig{Dx: 3, C: 2, Dim: 6, Latent: 6}, 1))(t,
+		"latent is 6; allowed are 0 to 5", "a latent of all columns")
 }

@@ -115,11 +115,7 @@ func TestPrivateEmbedding(t *testing.T) {
 	if masses := out[ConjMasses].F32(); masses[2] != 1 || masses[0] != 0 {
 		t.Errorf("masses %v", masses)
 	}
-	if _, err := PrivateEmbedding(m, 1, nil); err == nil {
-		t.Error("an embedding of one class")
-	}
+	must.Fail(PrivateEmbedding(m, 1, nil))(t, "", "an embedding of one class")
 	values[PrivateClip] = onnx.Scalar[float32](0)
-	if _, err := NewPrivate(c, values); err == nil {
-		t.Error("a predictor that clips to 0")
-	}
+	must.Fail(NewPrivate(c, values))(t, "", "a predictor that clips to 0")
 }

@@ -3,7 +3,6 @@ package models
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"fmp/onnx"
@@ -124,9 +123,7 @@ func TestScaling(t *testing.T) {
 	for _, s := range []Scaling{{}, {Kind: Vector, Factor: []float32{1, 2}},
 		{Kind: Temperature, Factor: []float32{float32(math.NaN())}},
 		{Kind: Matrix, Factor: []float32{1}, Mixing: []float32{1}}} {
-		if _, err := WithScaling(m, OriginScaling{Scaling: s}); err == nil {
-			t.Errorf("%+v is taken", s)
-		}
+		must.Fail(WithScaling(m, OriginScaling{Scaling: s}))(t, "", s)
 	}
 }
 
@@ -158,9 +155,6 @@ func TestScaledIntervals(t *testing.T) {
 			}
 		}
 	}
-	if _, err := WithScaling(&onnx.Model{Graph: &onnx.Graph{}},
-		OriginScaling{Scaling: Scaling{Factor: []float32{1}}}); err == nil ||
-		!strings.Contains(err.Error(), "want a classifier") {
-		t.Errorf("a model that is none: %v", err)
-	}
+	must.Fail(WithScaling(&onnx.Model{Graph: &onnx.Graph{}},
+		OriginScaling{Scaling: Scaling{Factor: []float32{1}}}))(t, "want a classifier", "a model that is none")
 }

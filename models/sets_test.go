@@ -3,7 +3,6 @@ package models
 import (
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"fmp/onnx"
@@ -96,10 +95,7 @@ func TestSetLevels(t *testing.T) {
 	feeds := map[string]*onnx.Tensor{"features": rows}
 	p := eval(t, m, feeds, "probabilities")["probabilities"].F32()
 	f := must.Get(ReadManifest(m))(t)
-	if _, _, err := AtLevel(m, f, 0.9); err == nil ||
-		!strings.Contains(err.Error(), "no prediction sets") {
-		t.Errorf("a level of a classifier without sets: %v", err)
-	}
+	must.Fail(AtLevel(m, f, 0.9))(t, "no prediction sets", "a level of a classifier without sets")
 	for _, table := range []*SetTable{
 		{Columns: 1, Levels: []float32{0.5, 0.9, 0.95}, Thresholds: []float32{0.6, 0.3, 0.1}},
 		{Columns: 3, Levels: []float32{0.6, 0.8, NoLevel, 0.9, 0.95, NoLevel},
@@ -138,10 +134,6 @@ func TestSetLevels(t *testing.T) {
 			t.Error("a level that is no number leaves classes out")
 		}
 	}
-	if _, err := WithSets(m,
-		OriginSets{Level: 0.9, Table: &SetTable{Columns: 2, Levels: []float32{1, 1},
-			Thresholds: []float32{1, 1}}},
-		false); err == nil {
-		t.Error("a table of two columns for three classes is taken")
-	}
+	two := &SetTable{Columns: 2, Levels: []float32{1, 1}, Thresholds: []float32{1, 1}}
+	must.Fail(WithSets(m, OriginSets{Level: 0.9, Table: two}, false))(t, "", "two columns for three classes")
 }

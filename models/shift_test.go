@@ -103,12 +103,9 @@ func testShift(t *testing.T, rest, trace float32) {
 	after := evalPure(t, adapted, feeds)
 	close("shifted coordinates", float64s(after[ConjCoordinates]), want)
 	close("shift where one is fed", float64s(after[ShiftOutput]), b)
-	if _, err := WithShift(onnx.NewModel(&onnx.Graph{Name: "other"}), p); err == nil {
-		t.Error("a graph without coordinates takes a shift")
-	}
-	if _, err := Adapted(coordinates, got[ShiftOutput]); err == nil {
-		t.Error("a graph without a shift is adapted")
-	}
+	must.Fail(WithShift(onnx.NewModel(&onnx.Graph{Name: "other"}), p))(t, "",
+		"a graph without coordinates takes a shift")
+	must.Fail(Adapted(coordinates, got[ShiftOutput]))(t, "", "a graph without a shift is adapted")
 }
 
 // step is a step of expectation and maximization in float64, given the probabilities of image i.

@@ -132,10 +132,7 @@ func TestBadIDX(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := goodIDX(t)
 			write(t, filepath.Join(dir, c.file), c.data)
-			_, err := Load(context.Background(), Options{Name: dir})
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v; want one with %q", err, c.want)
-			}
+			must.Fail(Load(context.Background(), Options{Name: dir}))(t, c.want)
 		})
 	}
 	t.Run("missing file", func(t *testing.T) {
@@ -150,19 +147,14 @@ func TestBadIDX(t *testing.T) {
 		os.Remove(filepath.Join(dir, "train-images-idx3-ubyte"))
 		write(t, filepath.Join(dir, "train-images-idx3-ubyte.gz"),
 			gz(append(images(20), make([]byte, 50<<20)...)))
-		if _, err := Load(context.Background(), Options{Name: dir}); err == nil ||
-			!strings.Contains(err.Error(), "goes on") {
-			t.Error(err)
-		}
+		must.Fail(Load(context.Background(), Options{Name: dir}))(t, "goes on")
 	})
 	t.Run("gzip cut short", func(t *testing.T) {
 		dir := goodIDX(t)
 		os.Remove(filepath.Join(dir, "train-images-idx3-ubyte"))
 		z := gz(images(20))
 		write(t, filepath.Join(dir, "train-images-idx3-ubyte.gz"), z[:len(z)-12])
-		if _, err := Load(context.Background(), Options{Name: dir}); err == nil {
-			t.Error("no error")
-		}
+		must.Fail(Load(context.Background(), Options{Name: dir}))(t, "")
 	})
 }
 
@@ -257,11 +249,8 @@ func TestClassChoice(t *testing.T) {
 		{"cat,dog", "dog", "chosen and excluded"}, {"2-9999999999", "", "numbers go from 0 to 9"},
 		{"3,,4", "", "is no class"},
 	} {
-		if _, err := Load(context.Background(),
-			Options{Name: dir, Classes: c.classes, Exclude: c.exclude}); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q without %q: error %v; want one with %q", c.classes, c.exclude, err, c.want)
-		}
+		must.Fail(Load(context.Background(),
+			Options{Name: dir, Classes: c.classes, Exclude: c.exclude}))(t, c.want, c.classes, c.exclude)
 	}
 }
 
@@ -278,15 +267,12 @@ func TestHoldOut(t *testing.T) {
 		t.Errorf("train %v, test %v", ds.Train.Labels, ds.Test.Labels)
 	}
 	for _, share := range []float64{-0.1, 1} {
-		if _, err := Load(context.Background(), Options{Name: dir, Classes: "2", Test: share}); err == nil {
-			t.Errorf("share %v: no error", share)
-		}
+		must.Fail(Load(context.Background(), Options{Name: dir, Classes: "2", Test: share}))(t, "",
+			share)
 	}
 	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 0, 1))
-	if _, err := Load(context.Background(), Options{Name: dir, Classes: "2", Test: 0.5}); err == nil ||
-		!strings.Contains(err.Error(), "test images of its own") {
-		t.Errorf("nothing to hold out: %v", err)
-	}
+	must.Fail(Load(context.Background(), Options{Name: dir, Classes: "2", Test: 0.5}))(t,
+		"test images of its own", "nothing to hold out")
 }
 
 // TestFolderOfTheFiles: dataset.dir may be the folder of the files itself.
@@ -338,10 +324,7 @@ func TestBadCIFAR(t *testing.T) {
 		dir := t.TempDir()
 		write(t, filepath.Join(dir, "data_batch_1.bin"), c.data)
 		write(t, filepath.Join(dir, "test_batch.bin"), good)
-		if _, err := Load(context.Background(), Options{Name: dir}); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v; want one with %q", name, err, c.want)
-		}
+		must.Fail(Load(context.Background(), Options{Name: dir}))(t, c.want, name)
 	}
 }
 
@@ -409,10 +392,8 @@ func TestFolderWithSplit(t *testing.T) {
 		t.Errorf("%+v", ds)
 	}
 	write(t, filepath.Join(dir, "test/z/1.png"), pngBytes(t, grey))
-	if _, err := Load(context.Background(), Options{Name: dir}); err == nil ||
-		!strings.Contains(err.Error(), `"z"`) {
-		t.Errorf("a test class without training images: %v", err)
-	}
+	must.Fail(Load(context.Background(), Options{Name: dir}))(t, `"z"`,
+		"a test class without training images")
 }
 
 // TestFolderOfParts: folders that others call the parts of a data set are no classes.
@@ -493,15 +474,10 @@ func TestBadImages(t *testing.T) {
 	for _, f := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"} {
 		write(t, filepath.Join(none, f), nil)
 	}
-	if _, err := Load(context.Background(), Options{Name: none, Skip: true}); err == nil ||
-		!strings.Contains(err.Error(), "0 training and 0 test images") {
-		t.Errorf("nothing left: %v", err)
-	}
-	if _, err := imagefile.Header(
-		bytes.NewReader(pngBytes(t, image.NewGray(image.Rect(0, 0, MaxImageSide+1, 1))))); err == nil ||
-		!strings.Contains(err.Error(), "allowed are") {
-		t.Errorf("too wide: %v", err)
-	}
+	must.Fail(Load(context.Background(), Options{Name: none, Skip: true}))(t,
+		"0 training and 0 test images", "nothing left")
+	must.Fail(imagefile.Header(bytes.NewReader(pngBytes(t,
+		image.NewGray(image.Rect(0, 0, MaxImageSide+1, 1))))))(t, "allowed are", "too wide")
 }
 
 func TestNotFound(t *testing.T) {
@@ -527,9 +503,7 @@ func TestSplit(t *testing.T) {
 		t.Errorf("60000 images: %+v", s)
 	}
 	for _, f := range []Fractions{{0.5, 0.5, 0.1}, {-0.1, 0.5, 0.5}, {1, 0, 0}, {0.5, 0.5, 0}} {
-		if _, err := Split(100, f); err == nil {
-			t.Errorf("%+v: no error", f)
-		}
+		must.Fail(Split(100, f))(t, "", f)
 	}
 }
 
@@ -585,9 +559,7 @@ func TestContactSheet(t *testing.T) {
 	if err != nil || im.Bounds().Dx() != 2*10+2 || im.Bounds().Dy() != 2*10+2 {
 		t.Errorf("%v %v", im.Bounds(), err)
 	}
-	if err := ContactSheet(&b, p, 2, 0, 2); err == nil {
-		t.Error("no columns: no error")
-	}
+	must.Fail(ContactSheet(&b, p, 2, 0, 2))(t, "", "no columns")
 }
 
 // realData is the folder of real data sets, or a skip.
@@ -626,9 +598,7 @@ func TestRealData(t *testing.T) {
 			t.Errorf("%s: %d training and %d test images of %dx%d, %d classes", c.name, ds.Train.N,
 				ds.Test.N, ds.Train.H, ds.Train.Ch, len(ds.Classes))
 		}
-		if _, err := ds.Splits(DefaultFractions); err != nil {
-			t.Error(err)
-		}
+		must.Get(ds.Splits(DefaultFractions))(t)
 	}
 }
 

@@ -3,6 +3,8 @@ package dataset
 import (
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 func TestKnownIsComplete(t *testing.T) {
@@ -21,7 +23,5 @@ func TestKnownIsComplete(t *testing.T) {
 			}
 		}
 	}
-	if _, err := LookupPublished("nothing"); err == nil || !strings.Contains(err.Error(), "mnist") {
-		t.Error(err)
-	}
+	must.Fail(LookupPublished("nothing"))(t, "mnist")
 }

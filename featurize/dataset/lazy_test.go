@@ -213,9 +213,7 @@ func TestUndecoded(t *testing.T) {
 		t.Errorf("a file that is gone: %v", err)
 	}
 	for _, r := range [][2]int{{-1, 0}, {2, 1}, {0, ds.Train.N + 1}} {
-		if _, _, err := ds.Train.Images.Load(t.Context(), r[0], r[1]); err == nil {
-			t.Errorf("images %v of %d are loaded", r, ds.Train.N)
-		}
+		must.Fail(ds.Train.Images.Load(t.Context(), r[0], r[1]))(t, "", r, ds.Train.N)
 	}
 }
 
@@ -253,12 +251,7 @@ func TestHoldBounds(t *testing.T) {
 	if err != nil || !ds.Train.Lazy() {
 		t.Fatalf("decoded later: %v", err)
 	}
-	if _, err := ds.Train.Load(t.Context()); err == nil ||
-		!strings.Contains(err.Error(), "need more than") {
-		t.Errorf("all at once: %v", err)
-	}
+	must.Fail(ds.Train.Load(t.Context()))(t, "need more than", "all at once")
 	o.Hold = 0
-	if _, err := Load(t.Context(), o); err == nil || !strings.Contains(err.Error(), "need more than") {
-		t.Errorf("held: %v", err)
-	}
+	must.Fail(Load(t.Context(), o))(t, "need more than", "held")
 }

@@ -73,15 +73,11 @@ func TestEveryImageShowsSomething(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	for _, c := range []Config{{Variant: "letters"}, {Train: -1}, {Test: MaxImages + 1}} {
-		if _, err := Draw(context.Background(), c); err == nil {
-			t.Errorf("%+v: no error", c)
-		}
+		must.Fail(Draw(context.Background(), c))(t, "", c)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Draw(ctx, Config{Train: 10, Test: 10}); err == nil {
-		t.Error("a cancelled context draws on")
-	}
+	must.Fail(Draw(ctx, Config{Train: 10, Test: 10}))(t, "", "a cancelled context draws on")
 }
 
 func TestCacheIsReadAndDamageIsNoticed(t *testing.T) {

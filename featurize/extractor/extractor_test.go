@@ -194,9 +194,7 @@ func TestSignatureErrors(t *testing.T) {
 			}
 			continue
 		}
-		if _, err := read(c.model, c.opt, 3); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v; want one with %q", name, err, c.want)
-		}
+		must.Fail(read(c.model, c.opt, 3))(t, c.want, name)
 	}
 }
 
@@ -246,24 +244,18 @@ func TestFeaturesMustBeFinite(t *testing.T) {
 	b := build.New("log")
 	b.Output("features", b.Log(b.Input("image", onnx.Float32, "n", 1, 4, 4)))
 	m := must.Get(b.Model())(t)
-	if _, err := New(eng, m, models.Manifest{}, Options{}, *images(1, 4, 4, 1)); err == nil ||
-		!strings.Contains(err.Error(), "must be finite") {
-		t.Errorf("log of a blank image: %v", err)
-	}
+	must.Fail(New(eng, m, models.Manifest{}, Options{}, *images(1, 4, 4, 1)))(t, "must be finite",
+		"log of a blank image")
 }
 
 func TestManifestIsHeeded(t *testing.T) {
 	eng := orttest.New(t)
 	im := images(2, 4, 4, 1)
 	m := identity(t, onnx.Float32, "n", 1, 4, 4)
-	if _, err := New(eng, m, models.Manifest{Kind: models.KindPredictor}, Options{}, *im); err == nil ||
-		!strings.Contains(err.Error(), "predictor") {
-		t.Errorf("a predictor as extractor: %v", err)
-	}
-	if _, err := New(eng, m, models.Manifest{Kind: models.KindExtractor, Dx: 7}, Options{}, *im); err == nil ||
-		!strings.Contains(err.Error(), "dx 7") {
-		t.Errorf("another dx: %v", err)
-	}
+	must.Fail(New(eng, m, models.Manifest{Kind: models.KindPredictor}, Options{}, *im))(t, "predictor",
+		"a predictor as extractor")
+	must.Fail(New(eng, m, models.Manifest{Kind: models.KindExtractor, Dx: 7}, Options{}, *im))(t,
+		"dx 7", "another dx")
 	a := must.Get(New(eng, m, models.Manifest{Mean: []float32{.5}, Std: []float32{2}}, Options{}, *im))(t)
 	defer a.Close()
 	b := must.Get(New(eng, m, models.Manifest{}, Options{Mean: []float64{.5}, Std: []float64{2}}, *im))(t)
@@ -274,9 +266,7 @@ func TestManifestIsHeeded(t *testing.T) {
 		t.Error("mean and std from the manifest and from options differ")
 	}
 	for _, half := range []Options{{Mean: []float64{.5}}, {Std: []float64{2}}, {Std: []float64{2}, Scale: Scale255}} {
-		if _, err := New(eng, m, models.Manifest{}, half, *im); err == nil || !strings.Contains(err.Error(), "give both") {
-			t.Errorf("%+v: error %v; want mean and std, or neither", half, err)
-		}
+		must.Fail(New(eng, m, models.Manifest{}, half, *im))(t, "give both", half)
 	}
 }
 

@@ -70,16 +70,12 @@ func TestOpenFiles(t *testing.T) {
 		}
 	}
 	o.Optional, o.MaxItems = false, 3
-	if _, _, err := OpenFiles(paths, open, o); err == nil {
-		t.Error("more images than are allowed are taken")
-	}
+	must.Fail(OpenFiles(paths, open, o))(t, "", "more images than are allowed are taken")
 	if _, _, err := OpenFiles([]string{"zebra/a.png"}, open, o); err == nil ||
 		err.Error() != `folder zebra: "zebra" is no class of the model; it knows cat, dog` {
 		t.Errorf("a folder of no class: %v", err)
 	}
-	if _, _, err := OpenFiles([]string{"loose.png"}, open, o); err == nil {
-		t.Error("no image of a class, and no error")
-	}
+	must.Fail(OpenFiles([]string{"loose.png"}, open, o))(t, "", "no image of a class, and no error")
 	if _, _, err := OpenFiles([]string{"cat/a.png", "dog/a.png", "cat/a.png"}, open, o); err == nil ||
 		err.Error() != "cat/a.png is there twice; give each file a path of its own" {
 		t.Errorf("one path of two files: %v", err)

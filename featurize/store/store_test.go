@@ -172,15 +172,11 @@ func TestFetchErrors(t *testing.T) {
 			_, err := quick().Fetch(context.Background(),
 				dataset.File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data),
 					Max: c.max}, dir)
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v; want one with %q", err, c.want)
-			}
+			must.Fail(err)(t, c.want)
 			if len(*ranges) != c.calls {
 				t.Errorf("%d requests; want %d", len(*ranges), c.calls)
 			}
-			if _, err := os.Stat(filepath.Join(dir, "a")); err == nil {
-				t.Error("a file appeared under its name")
-			}
+			must.Fail(os.Stat(filepath.Join(dir, "a")))(t, "", "a file appeared under its name")
 			if _, err := os.Stat(filepath.Join(dir, "a.part")); name == "wrong checksum" && err == nil {
 				t.Error("a file with the wrong checksum is kept")
 			}
@@ -193,11 +189,8 @@ func TestFetchErrors(t *testing.T) {
 				return true
 			})
 		good, _ := server(t, data, nil)
-		if _, err := quick().Fetch(context.Background(),
-			dataset.File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data),
-				Max: 1 << 20}, t.TempDir()); err != nil {
-			t.Error(err)
-		}
+		f := dataset.File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}
+		must.Get(quick().Fetch(context.Background(), f, t.TempDir()))(t)
 	})
 	t.Run("stall", func(t *testing.T) {
 		release := make(chan struct{})
@@ -209,12 +202,8 @@ func TestFetchErrors(t *testing.T) {
 		})
 		defer close(release)
 		d := &Downloader{Pause: time.Millisecond, Stall: 50 * time.Millisecond, Tries: 1}
-		if _, err := d.Fetch(context.Background(),
-			dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-				Max: 1 << 20}, t.TempDir()); err == nil ||
-			!strings.Contains(err.Error(), "nothing came") {
-			t.Error(err)
-		}
+		f := dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}
+		must.Fail(d.Fetch(context.Background(), f, t.TempDir()))(t, "nothing came")
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		url, _ := server(t, data, nil)
@@ -306,9 +295,7 @@ func TestForgedArchiveIsRefused(t *testing.T) {
 	_, err := quick().Fetch(context.Background(),
 		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(nil),
 			Max: 1 << 20}, dir)
-	if err == nil || !strings.Contains(err.Error(), "SHA-256 checksum") {
-		t.Errorf("error %v", err)
-	}
+	must.Fail(err)(t, "SHA-256 checksum")
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -347,17 +334,13 @@ func TestDamagedDataIsRefused(t *testing.T) {
 	}
 	// To pull again mends it.
 	must.Get(Pull(context.Background(), source(url, data), dir, quick()))(t)
-	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
-		t.Error(err)
-	}
+	must.Get(dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}))(t)
 	for name, list := range map[string]string{"text": "hello\n",
 		"a path that leads out": strings.Repeat("0", 64) + "  ../x\n",
 		"short":                 "12  test_batch.bin\n"} {
 		must.Do(t, os.WriteFile(filepath.Join(to, dataset.SumsFile), []byte(list), 0o644))
-		if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil ||
-			!strings.Contains(err.Error(), "line 1") {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Fail(dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}))(t,
+			"line 1", name)
 	}
 }
 
@@ -379,10 +362,7 @@ func TestPullErrorsLeaveNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, _ := server(t, c.data, nil)
 			dir := t.TempDir()
-			if _, err := Pull(context.Background(), source(url, c.data), dir, quick()); err == nil ||
-				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("error %v; want one with %q", err, c.want)
-			}
+			must.Fail(Pull(context.Background(), source(url, c.data), dir, quick()))(t, c.want)
 			left, _ := os.ReadDir(dir)
 			for _, e := range left {
 				if e.Name() != ".downloads" {
@@ -404,16 +384,10 @@ func TestImport(t *testing.T) {
 	if err != nil || name != "cifar10" || filepath.Base(to) != "cifar-10-batches-bin" {
 		t.Fatalf("%s %s %v", name, to, err)
 	}
-	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Stat(filepath.Join(to, ".hidden")); err == nil {
-		t.Error("a hidden file is copied")
-	}
-	if _, _, _, err := Import(context.Background(), from, "", dir, false, false); err == nil ||
-		!strings.Contains(err.Error(), "--replace") {
-		t.Errorf("a second time: %v", err)
-	}
+	must.Get(dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}))(t)
+	must.Fail(os.Stat(filepath.Join(to, ".hidden")))(t, "", "a hidden file is copied")
+	must.Fail(Import(context.Background(), from, "", dir, false, false))(t, "--replace",
+		"a second time")
 	if _, _, _, err := Import(context.Background(), from, "", dir, true, false); err != nil {
 		t.Errorf("replacing: %v", err)
 	}
@@ -421,26 +395,19 @@ func TestImport(t *testing.T) {
 		name != "other" {
 		t.Errorf("%s %v", name, err)
 	}
-	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "other", Dir: dir}); err != nil {
-		t.Error(err)
-	}
+	must.Get(dataset.Load(context.Background(), dataset.Options{Name: "other", Dir: dir}))(t)
 	// A damaged set does not replace the good one.
 	must.Do(t, os.WriteFile(filepath.Join(from, "test_batch.bin"), all10[:100], 0o644))
-	if _, _, _, err := Import(context.Background(), from, "", dir, true, false); err == nil {
-		t.Error("a truncated set is taken")
-	}
+	must.Fail(Import(context.Background(), from, "", dir, true, false))(t, "",
+		"a truncated set is taken")
 	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
 		t.Errorf("the good set is gone: %v", err)
 	}
 	for _, bad := range []string{"../up", ".dot", "digits"} {
-		if _, _, _, err := Import(context.Background(), from, bad, dir, false, false); err == nil {
-			t.Errorf("the name %q is taken", bad)
-		}
+		must.Fail(Import(context.Background(), from, bad, dir, false, false))(t, "", bad)
 	}
-	if _, _, _, err := Import(context.Background(), filepath.Join(from, "test_batch.bin"), "", dir,
-		false, false); err == nil {
-		t.Error("a single file is taken")
-	}
+	must.Fail(Import(context.Background(), filepath.Join(from, "test_batch.bin"), "", dir, false,
+		false))(t, "", "a single file is taken")
 }
 
 // TestImportOfBadImages: the error names all of them as the user does, and what is skipped is not
@@ -462,9 +429,7 @@ func TestImportOfBadImages(t *testing.T) {
 	_, _, _, err := Import(context.Background(), "photos", "", "data", false, false)
 	for _, want := range []string{filepath.Join("photos", "a", "bad.png"),
 		filepath.Join("photos", "b", "worse.png")} {
-		if err == nil || !strings.Contains(err.Error(), "\n"+want+": ") {
-			t.Errorf("error %v; want it to name %s", err, want)
-		}
+		must.Fail(err)(t, "\n"+want+": ", want)
 	}
 	if left, _ := os.ReadDir("data"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
@@ -477,9 +442,7 @@ func TestImportOfBadImages(t *testing.T) {
 	if err != nil || ds.Train.N+ds.Test.N != 6 {
 		t.Errorf("what was imported: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(to, "a", "bad.png")); err == nil {
-		t.Error("a bad image was copied")
-	}
+	must.Fail(os.Stat(filepath.Join(to, "a", "bad.png")))(t, "", "a bad image was copied")
 }
 
 // TestLeftoversOfAKilledImportAreRemoved: hundreds of megabytes, perhaps, that nothing else would
@@ -500,9 +463,8 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(to, "data_batch_2.bin")); err == nil {
-		t.Error("a file of the killed import is in the new one")
-	}
+	must.Fail(os.Stat(filepath.Join(to, "data_batch_2.bin")))(t, "",
+		"a file of the killed import is in the new one")
 	entries := must.Get(os.ReadDir(dir))(t)
 	var names []string
 	for _, e := range entries {

@@ -129,16 +129,14 @@ func TestTriton(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	want := dynamicpb.NewMessage(m.Descriptor())
-	if err := prototext.Unmarshal([]byte(`name: "birds" backend: "onnxruntime" default_model_filename: "model.onnx" max_batch_size: 16
+	must.Do(t, prototext.Unmarshal([]byte(`name: "birds" backend: "onnxruntime" default_model_filename: "model.onnx" max_batch_size: 16
 		input { name: "features" data_type: TYPE_FP32 dims: 3 }
 		output { name: "probabilities" data_type: TYPE_FP32 dims: 2 label_filename: "labels.txt" }
 		output { name: "entropy" data_type: TYPE_FP32 dims: 1 reshape { } }
 		output { name: "mutual_information" data_type: TYPE_FP32 dims: 1 reshape { } }
 		output { name: "samples" data_type: TYPE_FP32 dims: 2 dims: 2 }
 		dynamic_batching { max_queue_delay_microseconds: 1500 } instance_group { count: 2 kind: KIND_CPU }
-		version_policy { latest { num_versions: 1 } }`), want); err != nil {
-		t.Fatal(err)
-	}
+		version_policy { latest { num_versions: 1 } }`), want))
 	if !proto.Equal(m, want) {
 		t.Errorf("the configuration is\n%s", text)
 	}
@@ -260,10 +258,7 @@ func TestWhole(t *testing.T) {
 		t.Error("the same classifier gives two packages")
 	}
 	before := tree(t, first)
-	if _, err := Write(first, data, options()); err == nil ||
-		!strings.Contains(err.Error(), "has files") {
-		t.Errorf("written over a package: %v", err)
-	}
+	must.Fail(Write(first, data, options()))(t, "has files", "written over a package")
 	if !maps.Equal(before, tree(t, first)) {
 		t.Error("a refused package changed the one that was there")
 	}

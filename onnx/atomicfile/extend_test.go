@@ -38,10 +38,8 @@ func TestExtend(t *testing.T) {
 		}
 	}
 	must.Do(t, os.WriteFile(path, []byte("whole\ntor"), 0o600))
-	if err := Extend(path, 1<<16, func([]byte) ([]byte, error) { return []byte("x\n"), nil }, nil); err == nil ||
-		!strings.Contains(err.Error(), "its last line, of 3 bytes, has no end") {
-		t.Errorf("a torn line: %v", err)
-	}
+	must.Fail(Extend(path, 1<<16, func([]byte) ([]byte, error) { return []byte("x\n"), nil }, nil))(t,
+		"its last line, of 3 bytes, has no end", "a torn line")
 	must.Do(t, os.WriteFile(path, []byte("whole\n{\"a\": 1}"), 0o600))
 	refused := errors.New("no")
 	if err := Extend(path, 1<<16,
@@ -58,12 +56,10 @@ func TestExtend(t *testing.T) {
 	if data, _ := os.ReadFile(path); string(data) != "whole\n{\"a\": 1}\nnext\n" {
 		t.Errorf("the file is %q", data)
 	}
-	if err := Extend(path, 24, func([]byte) ([]byte, error) { return []byte("more\n"), nil }, nil); err == nil {
-		t.Error("a file beyond its limit was extended")
-	}
-	if err := Extend(t.TempDir(), 12, func([]byte) ([]byte, error) { return nil, nil }, nil); err == nil {
-		t.Error("a folder was extended")
-	}
+	must.Fail(Extend(path, 24, func([]byte) ([]byte, error) { return []byte("more\n"), nil }, nil))(t,
+		"", "a file beyond its limit was extended")
+	must.Fail(Extend(t.TempDir(), 12, func([]byte) ([]byte, error) { return nil, nil }, nil))(t, "",
+		"a folder was extended")
 }
 
 // broken is a file of which a write, a sync or the taking back fails.

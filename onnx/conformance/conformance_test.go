@@ -141,9 +141,8 @@ func TestVerdicts(t *testing.T) {
 	if _, err := RunAll(ctx, e, root, DefaultTolerance, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after cancelling: %v", err)
 	}
-	if _, err := RunAll(context.Background(), e, t.TempDir(), DefaultTolerance, nil); err == nil {
-		t.Error("an empty folder is no error")
-	}
+	must.Fail(RunAll(context.Background(), e, t.TempDir(), DefaultTolerance, nil))(t, "",
+		"an empty folder is no error")
 }
 
 func TestCompare(t *testing.T) {

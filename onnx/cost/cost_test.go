@@ -165,9 +165,7 @@ func TestCost(t *testing.T) {
 			t.Errorf("%d items: %v bytes at %s; want %v", n, c.Bytes, c.Largest.Op, want)
 		}
 	}
-	if err := (Cost{}).Check(Foreign); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, (Cost{}).Check(Foreign))
 }
 
 // TestRules: work and memory that do not follow from the sizes of inputs and outputs.

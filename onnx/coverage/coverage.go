@@ -1,6 +1,6 @@
 // Package coverage states the parts of each operator of the standard set that the packages have:
 // its schema, shape rule, kernel of the pure engine (which folds constants as well) and gradient.
-// Where one is missing, [Missing] has the reason; a test holds the list against the registries.
+// Where one is missing, [Reasons] has the reason; a test holds the list against the registries.
 package coverage
 
 import (
@@ -55,16 +55,6 @@ func Has(name string, part Part) bool {
 
 // spelt reports whether the pure engine and the gradient spell an operator out in others.
 func spelt(name string) bool { return spell.IsSpelt(&onnx.Node{Op: name}) }
-
-// Missing returns why an operator lacks a part; "" where it has it.
-func Missing(name string, part Part) string {
-	for _, m := range missing {
-		if m.part == part && slices.Contains(strings.Fields(m.operators), name) {
-			return m.why
-		}
-	}
-	return ""
-}
 
 const (
 	sequences = "ConcatFromSequence Optional OptionalGetElement OptionalHasElement SequenceAt " +

@@ -12,6 +12,7 @@ import (
 
 	"fmp/onnx/alloctest"
 	"fmp/onnx/message"
+	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
 )
 
@@ -135,10 +136,8 @@ func TestParts(t *testing.T) {
 		}
 		data := bytes.Repeat(part, 200*most)
 		alloctest.AtMost(t, 1<<16, func() {
-			if err := message.Within(data, &onnxpb.ModelProto{}, 0, most); err == nil ||
-				!strings.Contains(err.Error(), "more than 1000 parts") {
-				t.Errorf("%s: %v", name, err)
-			}
+			must.Fail(message.Within(data, &onnxpb.ModelProto{}, 0, most))(t, "more than 1000 parts",
+				name)
 		})
 	}
 	for bytes, good := range map[int]bool{8 * (most - 10): true, 8 * (most + 10): false} {
@@ -148,7 +147,5 @@ func TestParts(t *testing.T) {
 		}
 	}
 	// float_data
-	if err := message.Within(field(4, make([]byte, 40*most)), &onnxpb.TensorProto{}, 0, most); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, message.Within(field(4, make([]byte, 40*most)), &onnxpb.TensorProto{}, 0, most))
 }

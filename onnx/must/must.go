@@ -2,7 +2,9 @@
 package must
 
 import (
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -43,5 +45,19 @@ func Get2[T, U any](v T, w U, err error) func(t testing.TB) (T, U) {
 		t.Helper()
 		Do(t, err)
 		return v, w
+	}
+}
+
+// Fail takes the results of a call that should end in an error, which is the last of them. The
+// function that it returns reports where there is none, or one that does not say want; the test goes
+// on. Words that tell the case may follow: must.Fail(os.Open(path))(t, "no such file", path).
+func Fail(results ...any) func(t testing.TB, want string, about ...any) {
+	return func(t testing.TB, want string, about ...any) {
+		t.Helper()
+		err, _ := results[len(results)-1].(error)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			is := strings.TrimSpace(fmt.Sprintln(append(about, "error is")...))
+			t.Errorf("%s %v; want one with %q", is, err, want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package must_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -19,6 +20,8 @@ func (f *fake) Helper()           {}
 func (f *fake) Fatal(args ...any) { f.ended = args[0] }
 
 func (f *fake) Fatalf(string, ...any) { f.ended = "failed" }
+
+func (f *fake) Errorf(format string, args ...any) { f.ended = fmt.Sprintf(format, args...) }
 
 func (f *fake) Skip(...any) { f.ended = "skipped" }
 
@@ -54,6 +57,24 @@ func TestMust(t *testing.T) {
 		f := &fake{}
 		if end(f); f.ended == nil || !errors.Is(f.ended.(error), os.ErrNotExist) {
 			t.Errorf("%s ends the test with %v", name, f.ended)
+		}
+	}
+}
+
+// TestFail: an error that says so is well, and another or none is reported with the case.
+func TestFail(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want string
+		says any
+	}{
+		{errors.New("no such file"), "such", nil}, {errors.New("no such file"), "", nil},
+		{nil, "", `a 7 error is <nil>; want one with ""`},
+		{errors.New("closed"), "such", `a 7 error is closed; want one with "such"`},
+	} {
+		f := &fake{}
+		if must.Fail(3, tc.err)(f, tc.want, "a", 7); f.ended != tc.says {
+			t.Errorf("%v: reported is %v, want %v", tc.err, f.ended, tc.says)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package op
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -112,9 +111,7 @@ func TestParseNamesTheLine(t *testing.T) {
 		{"Relu 6\nRelu 6", "not in order"},
 		{"Relu 6\n  other", "not understood"},
 	} {
-		if _, err := parse(tc.text); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%q: error %v does not say %q", tc.text, err, tc.want)
-		}
+		must.Fail(parse(tc.text))(t, tc.want, tc.text)
 	}
 }
 
@@ -177,9 +174,7 @@ func TestBind(t *testing.T) {
 	} {
 		got, err := Lookup("", tc.op, tc.opset).Bind(tc.in, tc.outs)
 		if tc.err != "" {
-			if err == nil || !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("%s of %v: error %v does not say %q", tc.op, tc.in, err, tc.err)
-			}
+			must.Fail(err)(t, tc.err, tc.op, tc.in)
 			continue
 		}
 		if err != nil {

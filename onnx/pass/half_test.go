@@ -37,9 +37,7 @@ func TestToFloat32(t *testing.T) {
 	if got := c32.Graph.Initializers["w"].F32(); len(got) != 2 || got[0] != 1 || got[1] != -2 {
 		t.Errorf("w is %v", got)
 	}
-	if err := check.Model(c32); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, check.Model(c32))
 }
 
 func TestStoreHalf(t *testing.T) {

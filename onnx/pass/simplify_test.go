@@ -122,7 +122,5 @@ func TestFoldingIsBounded(t *testing.T) {
 	if total > most || total < each {
 		t.Errorf("initializers hold %d elements; the budget is %d", total, most)
 	}
-	if err := check.Model(m); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, check.Model(m))
 }

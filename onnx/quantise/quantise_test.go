@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"fmp/onnx"
@@ -272,9 +271,7 @@ func TestBounds(t *testing.T) {
 	if lo, hi := s.bounds(Options{Method: MSE}); !(hi < 100 && lo > -50) {
 		t.Errorf("least squares take %v to %v", lo, hi)
 	}
-	if err := s.widen([]float32{float32(math.NaN())}); err == nil {
-		t.Error("a range holds what is no number")
-	}
+	must.Fail(s.widen([]float32{float32(math.NaN())}))(t, "", "a range holds what is no number")
 	for _, c := range []struct {
 		lo, hi float64
 		zero   uint8
@@ -347,8 +344,6 @@ func TestErrors(t *testing.T) {
 		{"small", func() error { _, _, err := Weights(m, 8, 1<<20); return err },
 			"of 1048576 elements or more"},
 	} {
-		if err := c.do(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
-		}
+		must.Fail(c.do())(t, c.want, c.name)
 	}
 }

@@ -61,12 +61,8 @@ func TestCancel(t *testing.T) {
 			t.Errorf("the run ended with %v", err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Run(t.Context(), feeds); err == nil || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("a run after Close says %v", err)
-	}
+	must.Do(t, s.Close())
+	must.Fail(s.Run(t.Context(), feeds))(t, "closed", "a run after Close")
 }
 
 // endless is a loop that nothing ends.
@@ -114,15 +110,11 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	s := must.Get(run.New(classifier(), run.Memory(1000)))(t)
-	if _, err := s.Run(t.Context(), map[string]*onnx.Tensor{"image": onnx.ZerosF32(1, 3, 224, 223)}); err == nil ||
-		!strings.Contains(err.Error(), `"image" has shape [1 3 224 223]`) {
-		t.Errorf("a wrong shape: %v", err)
-	}
+	must.Fail(s.Run(t.Context(), map[string]*onnx.Tensor{"image": onnx.ZerosF32(1, 3, 224, 223)}))(t,
+		`"image" has shape [1 3 224 223]`, "a wrong shape")
 	short := &onnx.Tensor{DType: onnx.Float32, Shape: []int{1, 3, 224, 224}, Data: make([]float32, 5)}
-	if _, err := s.Run(t.Context(), map[string]*onnx.Tensor{"image": short}); err == nil ||
-		!strings.Contains(err.Error(), "holds 5") {
-		t.Errorf("a short slice: %v", err)
-	}
+	must.Fail(s.Run(t.Context(), map[string]*onnx.Tensor{"image": short}))(t, "holds 5",
+		"a short slice")
 }
 
 // A session closes the engine that it made, and no other.

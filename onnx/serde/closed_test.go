@@ -130,9 +130,7 @@ func TestClosed(t *testing.T) {
 	data := must.Get(Marshal(modeltest.Linear(t, "m", "image", "features", 2, 2)))(t)
 	must.Get(Closed(data))(t)
 	many := bytes.Repeat([]byte{14<<3 | 2, 0}, maxClosedParts+1) // entries of metadata
-	if _, err := Closed(append(many, data...)); err == nil || !strings.Contains(err.Error(), "parts") {
-		t.Errorf("a file of many parts: error %v", err)
-	}
+	must.Fail(Closed(append(many, data...)))(t, "parts", "a file of many parts")
 	whole := func(map[string]string) bool { return true }
 	for name, open := range openings {
 		var p onnxpb.ModelProto

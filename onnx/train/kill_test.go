@@ -58,9 +58,7 @@ func TestKilledEqualsUninterrupted(t *testing.T) {
 		if err := cmd.Process.Kill(); err == nil {
 			kills++
 		}
-		if err := cmd.Wait(); err == nil {
-			t.Error("the training ended before it was killed: give it more steps")
-		}
+		must.Fail(cmd.Wait())(t, "", "the training ended before it was killed: give it more steps")
 	}
 	if kills != 3 {
 		t.Fatalf("%d of 3 processes were killed", kills)

@@ -90,9 +90,7 @@ func TestUnsavedCheckpointCostsNoMore(t *testing.T) {
 		t.Errorf("%d steps, %d problems, %v", done, problems, err)
 	}
 	l.Progress = nil // where nobody hears of it, it is an error
-	if err := l.Train(t.Context()); err == nil {
-		t.Error("no error")
-	}
+	must.Fail(l.Train(t.Context()))(t, "")
 }
 
 // held cannot be saved.
@@ -250,15 +248,9 @@ func TestCheckpointOfAnotherRunIsRefused(t *testing.T) {
 	must.Do(t, loop(newStep(t, eng), 3, dir).Train(context.Background()))
 	l := loop(newStep(t, eng), 3, dir)
 	l.Run = "other"
-	if err := l.Train(context.Background()); err == nil ||
-		!strings.Contains(err.Error(), "another run") {
-		t.Errorf("error is %v", err)
-	}
+	must.Fail(l.Train(context.Background()))(t, "another run")
 	must.Do(t, os.WriteFile(l.Checkpoint, []byte("nonsense"), 0o644))
-	if err := l.Train(context.Background()); err == nil ||
-		!strings.Contains(err.Error(), "remove it") {
-		t.Errorf("error is %v", err)
-	}
+	must.Fail(l.Train(context.Background()))(t, "remove it")
 }
 
 func newSplit(t *testing.T, eng engine.Engine, threads int) *train.Split {
@@ -304,9 +296,7 @@ func TestSplitEqualsStep(t *testing.T) {
 			}
 		}
 	}
-	if err := one.SetState(two.State()); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, one.SetState(two.State()))
 }
 
 func TestPrefetchKeepsOrder(t *testing.T) {
@@ -317,8 +307,6 @@ func TestPrefetchKeepsOrder(t *testing.T) {
 			t.Errorf("batch %d is %d (%v)", i, v, err)
 		}
 	}
-	if _, err := next(8); err == nil {
-		t.Error("a batch past the last was given")
-	}
+	must.Fail(next(8))(t, "", "a batch past the last was given")
 	cancel()
 }

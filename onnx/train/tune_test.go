@@ -286,9 +286,7 @@ func TestHoldOut(t *testing.T) {
 	if b.N != 3 || !slices.Equal(rows, []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
 		t.Errorf("%d held out, rows %v", b.N, rows)
 	}
-	if _, _, err := all.HoldOut(0.99, 1); err == nil {
-		t.Error("all may be held out")
-	}
+	must.Fail(all.HoldOut(0.99, 1))(t, "", "all may be held out")
 }
 
 // TestEarlyStop: where the held-out loss cannot fall, training ends after as many epochs as
@@ -352,9 +350,7 @@ func TestLosses(t *testing.T) {
 			t.Errorf("%v: %v, want %v", c.l, got, c.want)
 		}
 	}
-	if _, err := WithLoss(m, m.Graph.Outputs[0], Loss{Name: "hinge"}); err == nil {
-		t.Error("an unknown loss is taken")
-	}
+	must.Fail(WithLoss(m, m.Graph.Outputs[0], Loss{Name: "hinge"}))(t, "", "an unknown loss is taken")
 }
 
 // TestTuneWithoutOptimizer: a training without an optimizer, and a tensor that is nil, are errors.
@@ -362,13 +358,9 @@ func TestTuneWithoutOptimizer(t *testing.T) {
 	m := small(t, false)
 	tn := tuningOf(m)
 	tn.Optimizer = nil
-	if _, err := tn.Train(t.Context(), engineFor(t, false), m, clusters(t, 12, 3), Data{}); err == nil ||
-		!strings.Contains(err.Error(), "Optimizer") {
-		t.Errorf("without an optimizer: %v", err)
-	}
-	if _, err := Rows(map[string]*onnx.Tensor{"x": nil}); err == nil || !strings.Contains(err.Error(), `"x" is nil`) {
-		t.Errorf("nil rows: %v", err)
-	}
+	must.Fail(tn.Train(t.Context(), engineFor(t, false), m, clusters(t, 12, 3), Data{}))(t,
+		"Optimizer", "without an optimizer")
+	must.Fail(Rows(map[string]*onnx.Tensor{"x": nil}))(t, `"x" is nil`, "nil rows")
 	first, later := (&NotFiniteError{Step: 0, Tensor: "loss"}).Error(), (&NotFiniteError{Step: 3, Tensor: "loss"}).Error()
 	if !strings.Contains(first, "examples") || !strings.Contains(later, "learning rate") {
 		t.Errorf("not finite: %s; %s", first, later)

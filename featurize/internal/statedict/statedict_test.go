@@ -99,9 +99,7 @@ func TestRefused(t *testing.T) {
 		if want == "a key" {
 			want = "key is a int"
 		}
-		if _, err := Read(data); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v; want %q", err, want)
-		}
+		must.Fail(Read(data))(t, want)
 	}
 }
 

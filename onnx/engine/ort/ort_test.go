@@ -39,9 +39,7 @@ func open(t testing.TB, e engine.Engine, m *onnx.Model) engine.Session {
 	t.Helper()
 	s := must.Get(e.Load(m))(t)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, s.Close())
 	})
 	return s
 }
@@ -294,18 +292,12 @@ func TestLoadErrors(t *testing.T) {
 		!strings.Contains(err.Error(), `model "test"`) {
 		t.Errorf("got %v, want the operator and the model named", err)
 	}
-	if _, err := e.Load(nil); err == nil {
-		t.Error("a nil model was loaded")
-	}
+	must.Fail(e.Load(nil))(t, "", "a nil model was loaded")
 	s := must.Get(e.Load(linear(t)))(t)
 	for range 2 { // closing twice is harmless
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, s.Close())
 	}
-	if err := s.Run(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("got %v from a closed session", err)
-	}
+	must.Fail(s.Run(t.Context(), nil, nil))(t, "closed")
 }
 
 func TestNewErrors(t *testing.T) {
@@ -319,9 +311,7 @@ func TestNewErrors(t *testing.T) {
 		{Options{Library: filepath.Join(t.TempDir(), "gone.so")}, "engine.library"},
 		{Options{Library: touch(t, filepath.Join(t.TempDir(), "other.so"))}, "already loaded"},
 	} {
-		if _, err := New(c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: got %v, want %q", c.opts, err, c.want)
-		}
+		must.Fail(New(c.opts))(t, c.want, c.opts)
 	}
 }
 

@@ -87,10 +87,7 @@ func TestLines(t *testing.T) {
 			if n := len(s.plan.steps) - 2; n != c.steps {
 				t.Errorf("%d steps, %d are expected", n, c.steps)
 			}
-			e, err := New(engine.Options{Threads: 1, Reproducible: true}) // which takes no two together
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(New(engine.Options{Threads: 1, Reproducible: true}))(t)
 			plain := must.Get(e.Load(m))(t)
 			defer plain.Close()
 			for _, shape := range [][]int{{2, 19, 40}, {7, 19, 40}, {0, 19, 40}} {

@@ -170,8 +170,6 @@ func TestQuantized(t *testing.T) {
 		if !slices.Equal(ops, expected) {
 			t.Errorf("%v: the steps are %v where %v are expected", c.d, ops, expected)
 		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, s.Close())
 	}
 }
