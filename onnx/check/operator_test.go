@@ -1,30 +1,18 @@
 package check_test
 
 import (
-	"strings"
 	"testing"
 
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
 )
 
 // Broken models: each is sound but for one node, and the error must say what is wrong with it.
 func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 	t.Parallel()
-	node := func(op, in, out string, attrs ...onnx.Attr) *onnx.Node {
-		n := &onnx.Node{Name: "node", Op: op, Attrs: attrs}
-		split := func(s string) (names []string) {
-			if s == "" {
-				return nil
-			}
-			for _, name := range strings.Split(s, " ") {
-				names = append(names, strings.TrimPrefix(name, "-"))
-			}
-			return names
-		}
-		n.Inputs, n.Outputs = split(in), split(out)
-		return n
-	}
+	node := modeltest.Node
 	microsoft := func(op string) *onnx.Node {
 		n := node(op, "x w", "y")
 		n.Domain = "com.microsoft"
@@ -38,8 +26,8 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 	}{
 		{"sound", 17, node("Conv", "x w", "y", onnx.IntsAttr("strides", 1, 1)), ""},
 		{"an optional input", 17, node("Conv", "x w b", "y"), ""},
-		{"an optional input left out", 17, node("Clip", "x - b0", "y"), ""},
-		{"trailing inputs left out", 17, node("Relu", "x - -", "y"), ""},
+		{"an optional input left out", 17, node("Clip", "x _ b0", "y"), ""},
+		{"trailing inputs left out", 17, node("Relu", "x _ _", "y"), ""},
 		{"variadic", 17, node("Concat", "x x x x x", "y", onnx.IntAttr("axis", 0)), ""},
 		{"an attribute of tools", 17, node("Relu", "x", "y", onnx.IntAttr("__note", 0)), ""},
 
@@ -48,7 +36,7 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 		{"an operator like none", 17, node("Frobnicate", "x", "y"), "there is no operator Frobnicate"},
 		{"too many inputs", 17, node("Relu", "x x x", "y"), "it has 3 inputs and takes 1 (X)"},
 		{"too few inputs", 17, node("Conv", "x", "y"), "it has 1 inputs and takes 2 to 3 (X, W, B)"},
-		{"a required input left out", 17, node("Conv", "- w", "y"),
+		{"a required input left out", 17, node("Conv", "_ w", "y"),
 			"its input 0 (X) is left out, which is not optional"},
 		{"nothing to join", 17, node("Concat", "", "y", onnx.IntAttr("axis", 0)),
 			"it has 0 inputs and takes at least 1 (inputs...)"},
@@ -79,22 +67,16 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 				"the ONNX Runtime"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			value := func(name string, d onnx.DType, dims ...any) onnx.ValueInfo {
-				return onnx.ValueInfo{Name: name, DType: d, Shape: onnx.Shape(dims...)}
-			}
-			m := onnx.NewModel(&onnx.Graph{Name: "g", Nodes: []*onnx.Node{tc.node},
-				Inputs:  []onnx.ValueInfo{value("x", onnx.Float32, 1, 2, 4, 4), value("n", onnx.Int64, 4)},
-				Outputs: []onnx.ValueInfo{value("y", onnx.Float32)},
-				Initializers: map[string]*onnx.Tensor{"w": onnx.ZerosF32(2, 2, 1, 1),
-					"b": onnx.ZerosF32(2), "b0": onnx.Scalar[float32](1), "s": onnx.ZerosF32(4)},
-			})
+			tc.node.Name = "node"
+			m := onnx.NewModel(modeltest.Graph("x:float32[1,2,4,4] n:int64[4]", "y:float32",
+				map[string]*onnx.Tensor{"w": onnx.ZerosF32(2, 2, 1, 1), "b": onnx.ZerosF32(2),
+					"b0": onnx.Scalar[float32](1), "s": onnx.ZerosF32(4)}, tc.node))
 			m.Opsets = map[string]int64{"": tc.opset, "com.microsoft": 1}
 			err := check.Model(m)
-			switch {
-			case tc.want == "" && err != nil:
-				t.Error(err)
-			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("error %v does not say %q", err, tc.want)
+			if tc.want == "" {
+				must.Do(t, err)
+			} else {
+				must.Fail(err)(t, tc.want)
 			}
 		})
 	}
@@ -104,40 +86,18 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 // values.
 func TestModelFollowsElementTypes(t *testing.T) {
 	t.Parallel()
-	m := onnx.NewModel(&onnx.Graph{Name: "g", Initializers: map[string]*onnx.Tensor{},
-		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(3)}},
-		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(3)}},
-		Values:  []onnx.ValueInfo{{Name: "c", DType: onnx.Int64}},
-		Nodes: []*onnx.Node{
-			{Name: "compare", Op: "Equal", Inputs: []string{"x", "x"}, Outputs: []string{"b"}},
-			{Name: "last", Op: "Sin", Inputs: []string{"b"}, Outputs: []string{"y"}},
-		}})
-	if err := check.Model(m); err == nil ||
-		!strings.Contains(err.Error(), "input 0 (input) is of bool; allowed are") {
-		t.Errorf("error is %v", err)
-	}
-	m.Graph.Nodes[0] = &onnx.Node{Name: "cast", Op: "Cast", Inputs: []string{"x"},
-		Outputs: []string{"c"},
-		Attrs:   []onnx.Attr{onnx.IntAttr("to", int(onnx.Int64))}}
+	m := onnx.NewModel(modeltest.Graph("x:float32[3]", "y:float32[3]", nil,
+		modeltest.Node("Equal", "x x", "b"), modeltest.Node("Sin", "b", "y")))
+	m.Graph.Values = modeltest.Values("c:int64")
+	must.Fail(check.Model(m))(t, "input 0 (input) is of bool; allowed are")
+	m.Graph.Nodes[0] = modeltest.Node("Cast", "x", "c", onnx.IntAttr("to", int(onnx.Int64)))
 	m.Graph.Nodes[1].Inputs[0] = "c"
-	if err := check.Model(m); err == nil || !strings.Contains(err.Error(), "is of int64") {
-		t.Errorf("error is %v", err)
+	must.Fail(check.Model(m))(t, "is of int64")
+	branch := func(name, op string) onnx.Attr {
+		return modeltest.Body(name, modeltest.Graph("", "r"+op+":float32", nil, modeltest.Node(op, "x", "r"+op)))
 	}
-	branch := func(op string) *onnx.Graph {
-		return &onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{},
-			Outputs: []onnx.ValueInfo{{Name: "r" + op, DType: onnx.Float32}},
-			Nodes:   []*onnx.Node{{Name: op, Op: op, Inputs: []string{"x"}, Outputs: []string{"r" + op}}}}
-	}
-	m.Graph.Inputs = append(m.Graph.Inputs,
-		onnx.ValueInfo{Name: "if", DType: onnx.Bool, Shape: onnx.Shape()})
-	m.Graph.Nodes = []*onnx.Node{{Name: "if", Op: "If", Inputs: []string{"if"}, Outputs: []string{"y"},
-		Attrs: []onnx.Attr{
-			{Name: "then_branch", Kind: onnx.AttrGraph, Graph: branch("Relu")},
-			{Name: "else_branch", Kind: onnx.AttrGraph, Graph: branch("Not")},
-		}}}
-	if err := check.Model(m); err == nil ||
-		!strings.Contains(err.Error(),
-			`node "Not" (Not): input 0 (X) is of float32; allowed are bool`) {
-		t.Errorf("error is %v", err)
-	}
+	m.Graph.Inputs = append(m.Graph.Inputs, modeltest.Values("if:bool[]")...)
+	m.Graph.Nodes = []*onnx.Node{modeltest.Node("If", "if", "y",
+		branch("then_branch", "Relu"), branch("else_branch", "Not"))}
+	must.Fail(check.Model(m))(t, `node "Not rNot" (Not): input 0 (X) is of float32; allowed are bool`)
 }

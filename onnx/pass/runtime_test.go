@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
@@ -101,100 +102,56 @@ func fits(v onnx.ValueInfo, x *onnx.Tensor) error {
 
 func TestUpgradeKeepsResults(t *testing.T) {
 	e := orttest.New(t)
-	type node struct {
-		opset int
-		op    string
-		in    []onnx.ValueInfo
-		inits map[string]*onnx.Tensor
-		attrs []onnx.Attr
-		reads []string
-		outs  int
-	}
-	x := func(dims ...any) []onnx.ValueInfo {
-		return []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(dims...)}}
-	}
 	v := func(f ...float32) *onnx.Tensor { return onnx.Vector(f...) }
-	for _, tc := range []node{
-		{opset: 7, op: "Slice", in: x(5, "n"),
-			attrs: []onnx.Attr{onnx.IntsAttr("starts", 1), onnx.IntsAttr("ends", 4),
-				onnx.IntsAttr("axes", 0)}},
-		{opset: 7, op: "Slice", in: x(5, 4),
-			attrs: []onnx.Attr{onnx.IntsAttr("starts", 1, -2), onnx.IntsAttr("ends", 100, -1)}},
-		{opset: 7, op: "TopK", in: x(2, 6), attrs: []onnx.Attr{onnx.IntAttr("k", 3)}, outs: 2},
-		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3),
-			attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2), onnx.StrAttr("mode", "nearest")}},
-		{opset: 7, op: "Upsample", in: x("n", 2, 3, 3),
-			attrs: []onnx.Attr{onnx.FloatsAttr("scales", 1, 1, 2, 2), onnx.StrAttr("mode", "linear")}},
-		{opset: 9, op: "Upsample", in: x(1, 2, 3, 3),
-			inits: map[string]*onnx.Tensor{"s": v(1, 1, 3, 2)},
-			reads: []string{"x", "s"}},
-		{opset: 10, op: "Resize", in: x(1, 2, 3, 3), inits: map[string]*onnx.Tensor{"s": v(1, 1, 2, 2)},
-			reads: []string{"x", "s"}},
-		{opset: 10, op: "Resize", in: x(1, 2, 6, 6),
-			inits: map[string]*onnx.Tensor{"s": v(1, 1, 0.5, 0.5)}, reads: []string{"x", "s"},
-			attrs: []onnx.Attr{onnx.StrAttr("mode", "linear")}},
-		{opset: 7, op: "Dropout", in: x("n", 4), attrs: []onnx.Attr{onnx.FloatAttr("ratio", 0.3)}},
-		{opset: 7, op: "Clip", in: x("n", 4),
-			attrs: []onnx.Attr{onnx.FloatAttr("min", -0.5), onnx.FloatAttr("max", 1)}},
-		{opset: 7, op: "Clip", in: x("n", 4),
-			attrs: []onnx.Attr{onnx.FloatAttr("min", 0), onnx.FloatAttr("max", math.MaxFloat32)}},
-		{opset: 7, op: "Pad", in: x(2, "n"),
-			attrs: []onnx.Attr{onnx.IntsAttr("pads", 0, 1, 2, 0), onnx.FloatAttr("value", 3)}},
-		{opset: 7, op: "Pad", in: x(1, 4),
-			attrs: []onnx.Attr{onnx.IntsAttr("pads", 0, 1, 0, 2), onnx.StrAttr("mode", "reflect")}},
-		{opset: 9, op: "Scatter",
-			in:    append(x(3), onnx.ValueInfo{Name: "u", DType: onnx.Float32, Shape: onnx.Shape(2)}),
-			inits: map[string]*onnx.Tensor{"i": onnx.Vector[int64](2, 0)},
-			reads: []string{"x", "i", "u"}},
-		{opset: 11, op: "Softmax", in: x("n", 3, 2, 2)},
-		{opset: 9, op: "Softmax", in: x(2, 3, 4), attrs: []onnx.Attr{onnx.IntAttr("axis", 2)}},
-		{opset: 11, op: "LogSoftmax", in: x("n", 3, 4), attrs: []onnx.Attr{onnx.IntAttr("axis", -1)}},
-		{opset: 11, op: "LogSoftmax", in: x("n", 3, 4), attrs: []onnx.Attr{onnx.IntAttr("axis", 0)}},
-		{opset: 11, op: "Hardmax", in: x("n", 3, 4)},
-		{opset: 11, op: "Squeeze", in: x("n", 1, 4), attrs: []onnx.Attr{onnx.IntsAttr("axes", 1)}},
-		{opset: 11, op: "Squeeze", in: x(3, 1, 4)},
-		{opset: 11, op: "Unsqueeze", in: x("n", 4), attrs: []onnx.Attr{onnx.IntsAttr("axes", 0, -1)}},
-		{opset: 11, op: "ReduceSum", in: x("n", 4, 3),
-			attrs: []onnx.Attr{onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 0)}},
-		{opset: 11, op: "ReduceSum", in: x("n", 4, 3)},
-		{opset: 17, op: "ReduceMean", in: x("n", 4, 3), attrs: []onnx.Attr{onnx.IntsAttr("axes", 1, 2)}},
-		{opset: 11, op: "Split", in: x(6, "n"), attrs: []onnx.Attr{onnx.IntsAttr("split", 1, 5)},
-			outs: 2},
-		{opset: 11, op: "Split", in: x(6, "n"), outs: 3},
-		{opset: 7, op: "BatchNormalization", in: x("n", 2, 3),
-			inits: map[string]*onnx.Tensor{"a": v(1, 2), "b": v(3, 4), "c": v(.1, .2), "d": v(1, .5)},
-			reads: []string{"x", "a", "b", "c", "d"}},
-		{opset: 16, op: "GridSample",
-			in: append(x(1, 2, 3, 3),
-				onnx.ValueInfo{Name: "g", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 2, 2)}),
-			reads: []string{"x", "g"}, attrs: []onnx.Attr{onnx.StrAttr("mode", "bilinear")}},
-		{opset: 7, op: "PRelu", in: x("n", 3, 2),
-			inits: map[string]*onnx.Tensor{"s": onnx.NewTensor([]float32{.1, .2, .3}, 3, 1)},
-			reads: []string{"x", "s"}},
-		{opset: 7, op: "AveragePool", in: x("n", 1, 5, 5),
-			attrs: []onnx.Attr{onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("pads", 1, 1, 1, 1)}},
-		{opset: 10, op: "RoiAlign", in: x(1, 1, 6, 6),
-			inits: map[string]*onnx.Tensor{"r": onnx.NewTensor([]float32{0, 0, 4, 3}, 1, 4),
-				"i": onnx.Vector[int64](0)}, reads: []string{"x", "r", "i"}},
+	type inits = map[string]*onnx.Tensor
+	for _, tc := range []struct {
+		opset                     int
+		op, in, reads, out, attrs string
+		inits                     inits
+	}{
+		{7, "Slice", "x:float32[5,n]", "x", "y0", "starts=1 ends=4 axes=0", nil},
+		{7, "Slice", "x:float32[5,4]", "x", "y0", "starts=1,-2 ends=100,-1", nil},
+		{7, "TopK", "x:float32[2,6]", "x", "y0 y1", "k=3", nil},
+		{7, "Upsample", "x:float32[n,2,3,3]", "x", "y0", "scales=1,1,2,2 mode=nearest", nil},
+		{7, "Upsample", "x:float32[n,2,3,3]", "x", "y0", "scales=1,1,2,2 mode=linear", nil},
+		{9, "Upsample", "x:float32[1,2,3,3]", "x s", "y0", "", inits{"s": v(1, 1, 3, 2)}},
+		{10, "Resize", "x:float32[1,2,3,3]", "x s", "y0", "", inits{"s": v(1, 1, 2, 2)}},
+		{10, "Resize", "x:float32[1,2,6,6]", "x s", "y0", "mode=linear", inits{"s": v(1, 1, 0.5, 0.5)}},
+		{7, "Dropout", "x:float32[n,4]", "x", "y0", "ratio=0.3", nil},
+		{7, "Clip", "x:float32[n,4]", "x", "y0", "min=-0.5 max=1", nil},
+		{7, "Clip", "x:float32[n,4]", "x", "y0", "min=0 max=3.4028235e38", nil},
+		{7, "Pad", "x:float32[2,n]", "x", "y0", "pads=0,1,2,0 value=3", nil},
+		{7, "Pad", "x:float32[1,4]", "x", "y0", "pads=0,1,0,2 mode=reflect", nil},
+		{9, "Scatter", "x:float32[3] u:float32[2]", "x i u", "y0", "", inits{"i": onnx.Vector[int64](2, 0)}},
+		{11, "Softmax", "x:float32[n,3,2,2]", "x", "y0", "", nil},
+		{9, "Softmax", "x:float32[2,3,4]", "x", "y0", "axis=2", nil},
+		{11, "LogSoftmax", "x:float32[n,3,4]", "x", "y0", "axis=-1", nil},
+		{11, "LogSoftmax", "x:float32[n,3,4]", "x", "y0", "axis=0", nil},
+		{11, "Hardmax", "x:float32[n,3,4]", "x", "y0", "", nil},
+		{11, "Squeeze", "x:float32[n,1,4]", "x", "y0", "axes=1", nil},
+		{11, "Squeeze", "x:float32[3,1,4]", "x", "y0", "", nil},
+		{11, "Unsqueeze", "x:float32[n,4]", "x", "y0", "axes=0,-1", nil},
+		{11, "ReduceSum", "x:float32[n,4,3]", "x", "y0", "axes=1 keepdims=0", nil},
+		{11, "ReduceSum", "x:float32[n,4,3]", "x", "y0", "", nil},
+		{17, "ReduceMean", "x:float32[n,4,3]", "x", "y0", "axes=1,2", nil},
+		{11, "Split", "x:float32[6,n]", "x", "y0 y1", "split=1,5", nil},
+		{11, "Split", "x:float32[6,n]", "x", "y0 y1 y2", "", nil},
+		{7, "BatchNormalization", "x:float32[n,2,3]", "x a b c d", "y0", "",
+			inits{"a": v(1, 2), "b": v(3, 4), "c": v(.1, .2), "d": v(1, .5)}},
+		{16, "GridSample", "x:float32[1,2,3,3] g:float32[1,2,2,2]", "x g", "y0", "mode=bilinear", nil},
+		{7, "PRelu", "x:float32[n,3,2]", "x s", "y0", "",
+			inits{"s": onnx.NewTensor([]float32{.1, .2, .3}, 3, 1)}},
+		{7, "AveragePool", "x:float32[n,1,5,5]", "x", "y0", "kernel_shape=3,3 pads=1,1,1,1", nil},
+		{10, "RoiAlign", "x:float32[1,1,6,6]", "x r i", "y0", "",
+			inits{"r": onnx.NewTensor([]float32{0, 0, 4, 3}, 1, 4), "i": onnx.Vector[int64](0)}},
 	} {
 		for _, to := range []int{17, 21} {
 			if to == tc.opset {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s%v from %d to %d", tc.op, tc.attrs, tc.opset, to), func(t *testing.T) {
-				n := &onnx.Node{Name: "node", Op: tc.op, Inputs: tc.reads, Attrs: tc.attrs}
-				if n.Inputs == nil {
-					n.Inputs = []string{"x"}
-				}
-				g := &onnx.Graph{Name: tc.op, Inputs: tc.in, Initializers: tc.inits, Nodes: []*onnx.Node{n}}
-				if g.Initializers == nil {
-					g.Initializers = map[string]*onnx.Tensor{}
-				}
-				for i := range max(tc.outs, 1) {
-					n.Outputs = append(n.Outputs, fmt.Sprint("y", i))
-					g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: fmt.Sprint("y", i)})
-				}
-				m := onnx.NewModel(g)
+			t.Run(fmt.Sprintf("%s[%s] from %d to %d", tc.op, tc.attrs, tc.opset, to), func(t *testing.T) {
+				n := modeltest.Node(tc.op, tc.reads, tc.out, modeltest.Attrs(tc.op, tc.opset, tc.attrs)...)
+				m := onnx.NewModel(modeltest.Graph(tc.in, tc.out, tc.inits, n))
 				m.Opsets[""] = int64(tc.opset)
 				must.Do(t, shape.Infer(m))
 				feeds := feedsFor(t, m, rand.New(rand.NewPCG(1, 2)))
@@ -234,15 +191,11 @@ func TestUpgradeRefusesByName(t *testing.T) {
 			func(n *onnx.Node) { n.Op = "Resize"; n.Inputs = []string{"x", "scales"} }, "Resize"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			n := &onnx.Node{Name: "node", Op: "Relu", Inputs: []string{"x", "w", "w", "w", "w"},
-				Outputs: []string{"y"}}
+			n := modeltest.Node("Relu", "x w w w w", "y")
+			n.Name = "node"
 			tc.spoil(n)
-			m := onnx.NewModel(&onnx.Graph{Name: "g", Nodes: []*onnx.Node{n},
-				Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 2, 4, 4)}},
-				Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}},
-				Initializers: map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2),
-					"scales": onnx.Vector[float32](1, 1, .5, .5)},
-			})
+			m := onnx.NewModel(modeltest.Graph("x:float32[1,2,4,4]", "y:float32", map[string]*onnx.Tensor{
+				"w": onnx.Vector[float32](1, 2), "scales": onnx.Vector[float32](1, 1, .5, .5)}, n))
 			m.Opsets[""] = int64(tc.opset)
 			err := pass.Upgrade(m, 17)
 			if err == nil || !strings.Contains(err.Error(), tc.want) ||
@@ -254,7 +207,7 @@ func TestUpgradeRefusesByName(t *testing.T) {
 			}
 		})
 	}
-	m := onnx.NewModel(&onnx.Graph{Name: "g", Initializers: map[string]*onnx.Tensor{}})
+	m := onnx.NewModel(modeltest.Graph("", "", nil))
 	for v := int64(18); v <= 21; v++ {
 		m.Opsets[""] = v
 		if err := pass.Upgrade(m, 17); err != nil || m.Opset() != v {
@@ -343,28 +296,23 @@ func TestDropInModels(t *testing.T) {
 func TestInliningComputesTheFunctions(t *testing.T) {
 	e := orttest.New(t)
 	ref := func(name string) onnx.Attr { return onnx.Attr{Name: name, Kind: onnx.AttrFloat, Ref: "alpha"} }
-	node := func(op, domain string, in, out string, attrs ...onnx.Attr) *onnx.Node {
-		return &onnx.Node{Op: op, Domain: domain, Inputs: strings.Fields(in),
-			Outputs: strings.Fields(out), Attrs: attrs}
+	own := func(op, in, out string, attrs ...onnx.Attr) *onnx.Node {
+		n := modeltest.Node(op, in, out, attrs...)
+		n.Domain = "own"
+		return n
 	}
 	opsets := map[string]int64{"": 17, "own": 1}
 	leak := &onnx.Function{Domain: "own", Name: "leak", Inputs: []string{"a"}, Outputs: []string{"b"},
 		Attributes: []string{"alpha"},
 		Opsets:     opsets,
-		Nodes:      []*onnx.Node{node("LeakyRelu", "", "a", "b", ref("alpha"))}}
+		Nodes:      []*onnx.Node{modeltest.Node("LeakyRelu", "a", "b", ref("alpha"))}}
 	twice := &onnx.Function{Domain: "own", Name: "twice", Inputs: []string{"b"},
 		Outputs:  []string{"d", "c"},
 		Defaults: []onnx.Attr{onnx.FloatAttr("alpha", 0.5)}, Opsets: opsets,
-		Nodes: []*onnx.Node{node("leak", "own", "b", "c", ref("alpha")), node("leak", "own", "c", "e"),
-			node("Add", "", "c e", "d")}}
-	m := onnx.NewModel(&onnx.Graph{Name: "calls", Initializers: map[string]*onnx.Tensor{},
-		Inputs: []onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(3)}},
-		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: onnx.Shape(3)},
-			{Name: "c", DType: onnx.Float32, Shape: onnx.Shape(3)}},
-		Nodes: []*onnx.Node{
-			node("twice", "own", "b", "x", onnx.FloatAttr("alpha", 0.25)),
-			node("twice", "own", "x", "y c"),
-		}})
+		Nodes: []*onnx.Node{own("leak", "b", "c", ref("alpha")), own("leak", "c", "e"),
+			modeltest.Node("Add", "c e", "d")}}
+	m := onnx.NewModel(modeltest.Graph("b:float32[3]", "y:float32[3] c:float32[3]", nil,
+		own("twice", "b", "x", onnx.FloatAttr("alpha", 0.25)), own("twice", "x", "y c")))
 	m.Opsets["own"] = 1
 	m.Functions = []*onnx.Function{leak, twice}
 	must.Do(t, check.Model(m))

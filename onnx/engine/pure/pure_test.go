@@ -12,6 +12,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -137,9 +138,8 @@ func TestDynamicSizesAndInPlaceFetch(t *testing.T) {
 		}
 	}
 	wrong := map[string]*onnx.Tensor{"y": onnx.ZerosF32(3, 3)}
-	if err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(2, 3)}, wrong); err == nil {
-		t.Error("an output tensor of another shape was taken")
-	}
+	must.Fail(s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(2, 3)}, wrong))(t, "",
+		"an output tensor of another shape was taken")
 }
 
 // Runs reuse their buffers: a second run of the same size allocates next to nothing.
@@ -169,36 +169,25 @@ func TestBuffersAreReused(t *testing.T) {
 // What onnx-go mangles comes out right all the same: optional inputs and outputs left out,
 // booleans, bytes, empty tensors, scalars, operators without inputs.
 func TestDecoderTraps(t *testing.T) {
-	node := func(op string, in, out []string, attrs ...onnx.Attr) *onnx.Node {
-		return &onnx.Node{Op: op, Inputs: in, Outputs: out, Attrs: attrs}
-	}
-	f := func(name string, dims ...any) onnx.ValueInfo {
-		return onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(dims...)}
-	}
-	m := onnx.NewModel(&onnx.Graph{
-		Name:   "traps",
-		Inputs: []onnx.ValueInfo{f("x", "n", 4)},
-		Outputs: []onnx.ValueInfo{f("clipped", "n", 4), f("inverse", "n", 1), f("chosen", "n", 4),
-			f("pooled", 1, 1, "m"), f("sum", "n", 4), f("joined", "n", 4), f("bytes", 2)},
-		Initializers: map[string]*onnx.Tensor{
+	node := modeltest.Node
+	m := onnx.NewModel(modeltest.Graph("x:float32[n,4]", "clipped:float32[n,4] inverse:float32[n,1] "+
+		"chosen:float32[n,4] pooled:float32[1,1,m] sum:float32[n,4] joined:float32[n,4] bytes:float32[2]",
+		map[string]*onnx.Tensor{
 			"high": onnx.Scalar[float32](0.5), "ones": onnx.Vector[float32](1, 1, 1, 1),
 			"mask": onnx.Vector(true, false, true, false),
 			"none": onnx.ZerosF32(0, 4), "u8": onnx.Vector[uint8](7, 200),
 			"shape": onnx.Vector[int64](1, 1, -1),
 		},
-		Nodes: []*onnx.Node{
-			// out of order: the producer of "one" comes last
-			node("Add", []string{"x", "one"}, []string{"sum"}),
-			node("Clip", []string{"x", "", "high"}, []string{"clipped"}),
-			node("LayerNormalization", []string{"x", "ones"}, []string{"normal", "", "inverse"}),
-			node("Where", []string{"mask", "x", "normal"}, []string{"chosen"}),
-			node("Reshape", []string{"x", "shape"}, []string{"flat"}),
-			node("MaxPool", []string{"flat"}, []string{"pooled", ""}, onnx.IntsAttr("kernel_shape", 2)),
-			node("Concat", []string{"none", "x"}, []string{"joined"}, onnx.IntAttr("axis", 0)),
-			node("Cast", []string{"u8"}, []string{"bytes"}, onnx.IntAttr("to", int(onnx.Float32))),
-			node("Constant", nil, []string{"one"}, onnx.FloatAttr("value_float", 1)),
-		},
-	})
+		// out of order: the producer of "one" comes last
+		node("Add", "x one", "sum"),
+		node("Clip", "x _ high", "clipped"),
+		node("LayerNormalization", "x ones", "normal _ inverse"),
+		node("Where", "mask x normal", "chosen"),
+		node("Reshape", "x shape", "flat"),
+		node("MaxPool", "flat", "pooled _", onnx.IntsAttr("kernel_shape", 2)),
+		node("Concat", "none x", "joined", onnx.IntAttr("axis", 0)),
+		node("Cast", "u8", "bytes", onnx.IntAttr("to", int(onnx.Float32))),
+		node("Constant", "", "one", onnx.FloatAttr("value_float", 1))))
 	s := load(t, m)
 	defer s.Close()
 	out := eval(t, s, map[string]*onnx.Tensor{"x": onnx.NewTensor([]float32{-1, 0, 1, 2}, 1, 4)})
@@ -214,43 +203,32 @@ func TestDecoderTraps(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	one := func(n *onnx.Node, opset int64) *onnx.Model {
-		m := onnx.NewModel(&onnx.Graph{
-			Name: "one", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
-			Outputs: []onnx.ValueInfo{{Name: "y"}}, Nodes: []*onnx.Node{n},
-			Initializers: map[string]*onnx.Tensor{},
-		})
+		m := onnx.NewModel(modeltest.Graph("x:float32[n]", "y", nil, n))
 		m.Opsets[""] = opset
 		return m
 	}
+	node := modeltest.Node
+	foreign := node("Relu", "x", "y")
+	foreign.Domain = "com.example"
 	for _, c := range []struct {
 		name string
 		m    *onnx.Model
 		says []string
 	}{
-		{"unknown operator", one(&onnx.Node{Name: "n1", Op: "Frobnicate", Inputs: []string{"x"},
-			Outputs: []string{"y"}}, 17), []string{`"n1"`, "Frobnicate", "not supported"}},
-		{"other domain", one(&onnx.Node{Name: "n1", Op: "Relu", Domain: "com.example",
-			Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
-			[]string{"com.example.Relu", "domain"}},
-		{"future opset", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"}}, 99),
-			[]string{"opset 99", "1 to 28"}},
-		{"too old an opset", one(&onnx.Node{Name: "n1", Op: "Gelu", Inputs: []string{"x"},
-			Outputs: []string{"y"}}, 17), []string{"Gelu", "20-28", "17"}},
-		{"unknown attribute", one(&onnx.Node{Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"y"},
-			Attrs: []onnx.Attr{onnx.IntAttr("surprise", 1)}}, 17), []string{`"surprise"`}},
-		{"attribute of another kind",
-			one(&onnx.Node{Op: "LeakyRelu", Inputs: []string{"x"}, Outputs: []string{"y"},
-				Attrs: []onnx.Attr{onnx.IntAttr("alpha", 1)}}, 17), []string{`"alpha"`, "kind"}},
-		{"too many inputs", one(&onnx.Node{Op: "Relu", Inputs: []string{"x", "x"}, Outputs: []string{"y"}}, 17),
-			[]string{"2 inputs", "takes 1 (X)"}},
-		{"too few inputs", one(&onnx.Node{Op: "Add", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
-			[]string{"1 inputs", "takes 2 (A, B)"}},
-		{"element type", one(&onnx.Node{Op: "Not", Inputs: []string{"x"}, Outputs: []string{"y"}}, 17),
-			[]string{"float32"}},
-		{"training", one(&onnx.Node{Op: "Dropout", Inputs: []string{"x"},
-			Outputs: []string{"y", "mask", "more"}}, 17), []string{"3 outputs"}},
-		{"subgraph", one(&onnx.Node{Op: "If", Inputs: []string{"x"}, Outputs: []string{"y"},
-			Attrs: []onnx.Attr{{Name: "then_branch", Kind: onnx.AttrGraph, Graph: &onnx.Graph{}}}}, 17),
+		{"unknown operator", one(node("Frobnicate", "x", "y"), 17),
+			[]string{`"Frobnicate y"`, "(Frobnicate)", "not supported"}},
+		{"other domain", one(foreign, 17), []string{"com.example.Relu", "domain"}},
+		{"future opset", one(node("Relu", "x", "y"), 99), []string{"opset 99", "1 to 28"}},
+		{"too old an opset", one(node("Gelu", "x", "y"), 17), []string{"Gelu", "20-28", "17"}},
+		{"unknown attribute", one(node("Relu", "x", "y", onnx.IntAttr("surprise", 1)), 17),
+			[]string{`"surprise"`}},
+		{"attribute of another kind", one(node("LeakyRelu", "x", "y", onnx.IntAttr("alpha", 1)), 17),
+			[]string{`"alpha"`, "kind"}},
+		{"too many inputs", one(node("Relu", "x x", "y"), 17), []string{"2 inputs", "takes 1 (X)"}},
+		{"too few inputs", one(node("Add", "x", "y"), 17), []string{"1 inputs", "takes 2 (A, B)"}},
+		{"element type", one(node("Not", "x", "y"), 17), []string{"float32"}},
+		{"training", one(node("Dropout", "x", "y mask more"), 17), []string{"3 outputs"}},
+		{"subgraph", one(node("If", "x", "y", modeltest.Body("then_branch", &onnx.Graph{})), 17),
 			[]string{"If", "bool"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -271,14 +249,12 @@ func TestRefusals(t *testing.T) {
 	}
 	// Broken models are errors too, of no operator's making.
 	for name, n := range map[string]*onnx.Node{
-		"dangling input": {Op: "Relu", Inputs: []string{"z"}, Outputs: []string{"y"}},
-		"cycle":          {Op: "Add", Inputs: []string{"x", "y"}, Outputs: []string{"y"}},
-		"given twice":    {Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"x"}},
-		"no output":      {Op: "Relu", Inputs: []string{"x"}, Outputs: []string{"w"}},
+		"dangling input": node("Relu", "z", "y"),
+		"cycle":          node("Add", "x y", "y"),
+		"given twice":    node("Relu", "x", "x"),
+		"no output":      node("Relu", "x", "w"),
 	} {
-		if _, err := newPure(t, 1).Load(one(n, 17)); err == nil {
-			t.Errorf("%s: loaded", name)
-		}
+		must.Fail(newPure(t, 1).Load(one(n, 17)))(t, "", name)
 	}
 }
 
@@ -309,9 +285,7 @@ func TestRunErrors(t *testing.T) {
 			feeds["x"] = onnx.ZerosF32(3)
 			continue
 		}
-		if _, err := engine.Eval(s, feeds); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		must.Fail(engine.Eval(s, feeds))(t, "", name)
 	}
 	huge := modelOf(t, func(b *build.Builder) {
 		b.Output("y", b.Op("ConstantOfShape", []build.Ref{b.Input("shape", onnx.Int64, 4)}))
@@ -320,23 +294,18 @@ func TestRunErrors(t *testing.T) {
 	defer h.Close()
 	for _, d := range [][]int64{{1 << 20, 1 << 20, 1, 1}, {1 << 30, 1, 1, 1}, {1 << 62, 4, 1, 1},
 		{-1, -1, 1, 1}} {
-		if _, err := engine.Eval(h, map[string]*onnx.Tensor{"shape": onnx.Vector(d...)}); err == nil {
-			t.Errorf("a tensor of shape %v was made", d)
-		}
+		must.Fail(engine.Eval(h, map[string]*onnx.Tensor{"shape": onnx.Vector(d...)}))(t, "", d)
 	}
 	out := eval(t, s, map[string]*onnx.Tensor{"x": x, "i": onnx.Vector[int64](2)})
 	want(t, out["y"], 3)
 	s.Close()
-	if _, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x, "i": onnx.Vector[int64](2)}); err == nil {
-		t.Error("a closed session ran")
-	}
+	must.Fail(engine.Eval(s, map[string]*onnx.Tensor{"x": x, "i": onnx.Vector[int64](2)}))(t, "",
+		"a closed session ran")
 }
 
 func TestOptions(t *testing.T) {
 	for _, o := range []engine.Options{{Threads: -1}, {Threads: pure.MaxThreads + 1}} {
-		if _, err := pure.New(o); err == nil {
-			t.Errorf("%+v was taken", o)
-		}
+		must.Fail(pure.New(o))(t, "", o)
 	}
 }
 
@@ -360,18 +329,11 @@ func TestHalfPrecision(t *testing.T) {
 	half := func(v ...uint16) *onnx.Tensor {
 		return &onnx.Tensor{DType: onnx.Float16, Shape: []int{len(v)}, Data: v}
 	}
-	m := onnx.NewModel(&onnx.Graph{
-		Name: "half", Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float16, Shape: onnx.Shape("n")}},
-		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float16}, {Name: "wide", DType: onnx.Float32},
-			{Name: "same", DType: onnx.Float16}},
-		Nodes: []*onnx.Node{
-			{Op: "Mul", Inputs: []string{"x", "w"}, Outputs: []string{"y"}},
-			{Op: "Cast", Inputs: []string{"y"}, Outputs: []string{"wide"},
-				Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))}},
-			{Op: "Max", Inputs: []string{"x"}, Outputs: []string{"same"}},
-		},
-		Initializers: map[string]*onnx.Tensor{"w": half(0x4000, 0x3800, 0x0001)}, // 2, 0.5, 2^-24
-	})
+	m := onnx.NewModel(modeltest.Graph("x:float16[n]", "y:float16 wide:float32 same:float16",
+		map[string]*onnx.Tensor{"w": half(0x4000, 0x3800, 0x0001)}, // 2, 0.5, 2^-24
+		modeltest.Node("Mul", "x w", "y"),
+		modeltest.Node("Cast", "y", "wide", onnx.IntAttr("to", int(onnx.Float32))),
+		modeltest.Node("Max", "x", "same")))
 	s := load(t, m)
 	defer s.Close()
 	out := eval(t, s, map[string]*onnx.Tensor{"x": half(0x3c00, 0xc200, 0x3c00)}) // 1, -3, 1
