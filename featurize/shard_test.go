@@ -157,8 +157,7 @@ func TestMergeStopped(t *testing.T) {
 func TestRunShardErrors(t *testing.T) {
 	x := openTest(t, 1, "")
 	for _, s := range [][2]int{{0, 0}, {-1, 2}, {2, 2}, {0, MaxShards + 1}} {
-		must.Fail(RunShard(t.Context(), testData(), x, s[0], s[1], Config{Cache: t.TempDir()}))(t, "",
-			s)
+		must.Fail(RunShard(t.Context(), testData(), x, s[0], s[1], Config{Cache: t.TempDir()}))(t, "", s)
 	}
 	must.Fail(RunShard(t.Context(), testData(), x, 0, 1, Config{Cache: "none"}))(t, "", "no cache")
 	if _, err := Merge(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {

@@ -267,8 +267,7 @@ func TestHoldOut(t *testing.T) {
 		t.Errorf("train %v, test %v", ds.Train.Labels, ds.Test.Labels)
 	}
 	for _, share := range []float64{-0.1, 1} {
-		must.Fail(Load(context.Background(), Options{Name: dir, Classes: "2", Test: share}))(t, "",
-			share)
+		must.Fail(Load(context.Background(), Options{Name: dir, Classes: "2", Test: share}))(t, "", share)
 	}
 	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 0, 1))
 	must.Fail(Load(context.Background(), Options{Name: dir, Classes: "2", Test: 0.5}))(t,

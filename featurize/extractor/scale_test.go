@@ -106,8 +106,7 @@ func TestScalesAndOrders(t *testing.T) {
 		"allowed are stretch, crop": {Resize: "squash"},
 		"a share of it":             {Resize: "crop:1.5"},
 	} {
-		must.Fail(New(eng, identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{}, o, *im))(t,
-			want)
+		must.Fail(New(eng, identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{}, o, *im))(t, want)
 	}
 }
 

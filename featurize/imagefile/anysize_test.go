@@ -49,8 +49,7 @@ func TestAnySizeIsFit(t *testing.T) {
 				pix[i] = []uint8{0, 255, uint8(random.IntN(256))}[random.IntN(3)]
 			}
 			out := must.Get(engine.Eval(s,
-				map[string]*onnx.Tensor{"images": onnx.NewTensor(pix, 1, c.h, c.w, c.ch)},
-				"probabilities"))(t)
+				map[string]*onnx.Tensor{"images": onnx.NewTensor(pix, 1, c.h, c.w, c.ch)}, "probabilities"))(t)
 			want := make([]uint8, fit.Size())
 			fit.Pixels(Raw(pix, c.h, c.w, c.ch), want)
 			for i, v := range out["probabilities"].F32() {

@@ -30,8 +30,7 @@ const Formats = "JPEG, PNG, WebP, GIF, TIFF, BMP or DICOM"
 // file that is left out unseen.
 var (
 	decoded = []string{".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".gif", ".tif",
-		".tiff", ".bmp", ".dib", ".dcm", ".dicom",
-		".heic", ".heif", ".hif", ".avif"}
+		".tiff", ".bmp", ".dib", ".dcm", ".dicom", ".heic", ".heif", ".hif", ".avif"}
 	undecoded = []string{".jxl", ".jp2", ".j2k", ".jxr", ".psd", ".svg", ".ico",
 		".tga", ".ppm", ".pgm", ".pbm", ".pnm", ".exr", ".qoi", ".xcf",
 		".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2", ".pef", ".srw"}

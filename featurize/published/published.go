@@ -176,8 +176,7 @@ func download(ctx context.Context, name, dir string) error {
 			continue
 		}
 		args := append(program[1:len(program):len(program)], "install", "--quiet", "--no-deps",
-			"--no-compile", "--only-binary", ":all:", "--disable-pip-version-check",
-			"--target", dir, name)
+			"--no-compile", "--only-binary", ":all:", "--disable-pip-version-check", "--target", dir, name)
 		cmd := exec.CommandContext(ctx, path, args...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr

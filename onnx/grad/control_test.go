@@ -57,8 +57,7 @@ func TestRefusalsWithinGraphs(t *testing.T) {
 		"a value that grows": {graph("x:float32[2] n:int64[]", "y:float32", nil,
 			node("Loop", "n _ x", "y",
 				body("body", graph("i:int64[] on:bool[] v:float32", "on2:bool[] v2:float32", nil,
-					node("Identity", "on", "on2"),
-					node("Concat", "v v", "v2", onnx.IntAttr("axis", 0)))))),
+					node("Identity", "on", "on2"), node("Concat", "v v", "v2", onnx.IntAttr("axis", 0)))))),
 			[]string{"Loop", `"v"`, "from size 2 to 4"}},
 	} {
 		t.Run(name, func(t *testing.T) {

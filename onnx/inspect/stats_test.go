@@ -24,8 +24,7 @@ func TestStatsCountsOperations(t *testing.T) {
 		}, 2 * n * 5 * 4 * 7},
 		{"gemm with bias", func(b *build.Builder) build.Ref {
 			return b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 4),
-				b.Param("w", onnx.ZerosF32(7, 4)), b.Param("b", onnx.ZerosF32(7))},
-				onnx.IntAttr("transB", 1))
+				b.Param("w", onnx.ZerosF32(7, 4)), b.Param("b", onnx.ZerosF32(7))}, onnx.IntAttr("transB", 1))
 		}, 2*n*4*7 + n*7},
 		{"grouped convolution", func(b *build.Builder) build.Ref {
 			return b.Op("Conv", []build.Ref{b.Input("x", onnx.Float32, "n", 4, "h", "h"),

@@ -136,8 +136,7 @@ func TestParts(t *testing.T) {
 		}
 		data := bytes.Repeat(part, 200*most)
 		alloctest.AtMost(t, 1<<16, func() {
-			must.Fail(message.Within(data, &onnxpb.ModelProto{}, 0, most))(t, "more than 1000 parts",
-				name)
+			must.Fail(message.Within(data, &onnxpb.ModelProto{}, 0, most))(t, "more than 1000 parts", name)
 		})
 	}
 	for bytes, good := range map[int]bool{8 * (most - 10): true, 8 * (most + 10): false} {

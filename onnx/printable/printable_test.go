@@ -16,8 +16,7 @@ import (
 
 // hostile are texts that a terminal would obey.
 var hostile = []string{"\x1b[2J", "\x1b]0;title\x07", "\u009b31m", "a\rb", "\u202eexe.jpg",
-	"\u2066x\u2069", "\x00", "\x7f", "\xff\xfe", "\ue000",
-	"a\u2028b", "\x9b1m", "\U000e0041"}
+	"\u2066x\u2069", "\x00", "\x7f", "\xff\xfe", "\ue000", "a\u2028b", "\x9b1m", "\U000e0041"}
 
 // TestHostile: nothing of a hostile text reaches a terminal but text, whole or in parts; harmless
 // text passes as it is.

@@ -89,8 +89,7 @@ func TestInferKeepsSymbols(t *testing.T) {
 		}, "float32[?,8]"},
 		{"einsum", func(b *build.Builder) build.Ref {
 			return b.Op("Einsum", []build.Ref{b.Input("q", onnx.Float32, "b", "n", 4, 8),
-				b.Input("k", onnx.Float32, "b", "m", 4, 8)},
-				onnx.StrAttr("equation", "bnhd,bmhd->bhnm"))
+				b.Input("k", onnx.Float32, "b", "m", 4, 8)}, onnx.StrAttr("equation", "bnhd,bmhd->bhnm"))
 		}, "float32[b,4,n,m]"},
 		{"a symbol that is no expression",
 			func(b *build.Builder) build.Ref { return b.Relu(b.Input("x", onnx.Float32, "batch size!", 2)) },

@@ -38,9 +38,7 @@ func newEngine(t testing.TB, opts Options) engine.Engine {
 func open(t testing.TB, e engine.Engine, m *onnx.Model) engine.Session {
 	t.Helper()
 	s := must.Get(e.Load(m))(t)
-	t.Cleanup(func() {
-		must.Do(t, s.Close())
-	})
+	t.Cleanup(func() { must.Do(t, s.Close()) })
 	return s
 }
 

@@ -200,8 +200,7 @@ func opCases() []opCase {
 	for _, opset := range []int64{11, 19} {
 		for _, include := range []int{0, 1} {
 			add("AveragePool", opset, ts(r.f(1, 1, 8, 9)), Is("kernel_shape", 3, 2),
-				Is("strides", 2, 2), Is("pads", 1, 0, 0, 1), I("ceil_mode", 1),
-				I("count_include_pad", include))
+				Is("strides", 2, 2), Is("pads", 1, 0, 0, 1), I("ceil_mode", 1), I("count_include_pad", include))
 		}
 	}
 	add("AveragePool", 19, ts(r.f(1, 2, 9, 9)), Is("kernel_shape", 2, 2), Is("dilations", 2, 3),
@@ -241,8 +240,7 @@ func opCases() []opCase {
 	add("ReduceProd", 18, ts(r.i(-3, 4, 3, 4), ax(0)))
 	add("ReduceMean", 18, ts(r.i(-30, 40, 3, 4), ax(0)))
 	add("QuantizeLinear", 17,
-		ts(r.f(3, 4), onnx.Vector[float32](0.02, 0.01, 0.03), onnx.Vector[int8](1, 2, -3)),
-		I("axis", 0))
+		ts(r.f(3, 4), onnx.Vector[float32](0.02, 0.01, 0.03), onnx.Vector[int8](1, 2, -3)), I("axis", 0))
 	add("Slice", 17, ts(r.f(5, 6), ax(math.MinInt64, -1), ax(math.MaxInt64, math.MinInt64),
 		ax(0, 1), ax(1, -1)))
 	add("Gemm", 7, ts(r.f(3, 4), r.f(4, 2), r.f()))

@@ -64,6 +64,19 @@ func opModel(op string, opset int64, in []*onnx.Tensor, outputs int,
 	return m, feeds
 }
 
+// attempt returns the first output of a model of one node, or why it is not loaded or does not run.
+func attempt(t testing.TB, op string, opset int64, in []*onnx.Tensor, outputs int,
+	attrs ...onnx.Attr) (*onnx.Tensor, error) {
+	m, feeds := opModel(op, opset, in, outputs, attrs...)
+	s, err := newPure(t, 1).Load(m)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	out, err := engine.Eval(s, feeds)
+	return out["y0"], err
+}
+
 func load(t testing.TB, m *onnx.Model) engine.Session {
 	t.Helper()
 	return must.Get(newPure(t, 2).Load(m))(t)

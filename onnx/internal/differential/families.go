@@ -260,8 +260,7 @@ var reductions = join(
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
 		return tensors{x}, g.some(onnx.IntAttr("axis", g.axis(len(x.Shape))),
-			onnx.BoolAttr("keepdims", g.IntN(2) == 0),
-			onnx.BoolAttr("select_last_index", g.IntN(2) == 0)), 0
+			onnx.BoolAttr("keepdims", g.IntN(2) == 0), onnx.BoolAttr("select_last_index", g.IntN(2) == 0)), 0
 	}, "ArgMax", "ArgMin"),
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)

@@ -125,10 +125,8 @@ func Control() map[string]Case {
 			Node("Scan", lengths+" h0 x", "hn y",
 				append(attrs, onnx.IntAttr("num_scan_inputs", 1),
 					Body("body", Graph("h:float32[2] xt:float32[3]", "h2:float32[2] yt:float32[2]", nil,
-						Node("Mul", "xt w", "p"),
-						Node("ReduceSum", "p", "s", onnx.IntAttr("keepdims", 0)),
-						Node("Add", "s h", "q"), Node("Tanh", "q", "h2"),
-						Node("Mul", "h2 h", "yt"))))...))
+						Node("Mul", "xt w", "p"), Node("ReduceSum", "p", "s", onnx.IntAttr("keepdims", 0)),
+						Node("Add", "s h", "q"), Node("Tanh", "q", "h2"), Node("Mul", "h2 h", "yt"))))...))
 	}
 	lengths, states := onnx.Vector[int64](3, 1), f([]int{2, 2}, .1, -.3, .2, .7)
 	yes, no, n := onnx.Scalar(true), onnx.Scalar(false), onnx.Scalar[int64]

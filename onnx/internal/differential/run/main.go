@@ -114,8 +114,7 @@ func check(families []string, seed uint64, first, count, show int) error {
 			reasons[why] += n
 		}
 		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d |\n", f, t.Cases, t.Compared["engine"],
-			t.Compared["fold"], t.Compared["upgrade"], t.Compared["gradient"], declined,
-			known, t.Unknown)
+			t.Compared["fold"], t.Compared["upgrade"], t.Compared["gradient"], declined, known, t.Unknown)
 		unknown += t.Unknown
 	}
 	if len(reasons) > 0 {
