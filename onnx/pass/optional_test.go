@@ -7,6 +7,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
@@ -33,9 +34,7 @@ func TestOptionalInputs(t *testing.T) {
 	}
 	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	value := func(m *onnx.Model) float32 {
-		s := must.Get(eng.Load(m))(t)
-		defer s.Close()
-		out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.Vector[float32](1)}))(t)
+		out := modeltest.Eval(t, eng, m, map[string]*onnx.Tensor{"x": onnx.Vector[float32](1)})
 		return out["z"].F32()[0]
 	}
 	if got := value(m); got != 13 { // 2 (2 x + 3) + 3

@@ -13,7 +13,6 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/check"
-	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
@@ -60,14 +59,6 @@ func feedsFor(t *testing.T, m *onnx.Model, r *rand.Rand) map[string]*onnx.Tensor
 		feeds[in.Name] = x
 	}
 	return feeds
-}
-
-func evaluateAll(t *testing.T, e engine.Engine, m *onnx.Model,
-	feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
-	t.Helper()
-	s := must.Get(e.Load(m))(t)
-	defer s.Close()
-	return must.Get(engine.Eval(s, feeds))(t)
 }
 
 func compareTensors(t *testing.T, name string, got, want *onnx.Tensor) {
@@ -155,7 +146,7 @@ func TestUpgradeKeepsResults(t *testing.T) {
 				m.Opsets[""] = int64(tc.opset)
 				must.Do(t, shape.Infer(m))
 				feeds := feedsFor(t, m, rand.New(rand.NewPCG(1, 2)))
-				want := evaluateAll(t, e, m, feeds)
+				want := modeltest.Eval(t, e, m, feeds)
 				up := onnx.Clone(m)
 				must.Do(t, pass.Upgrade(up, to))
 				if up.Opset() != int64(to) || m.Opset() != int64(tc.opset) {
@@ -163,7 +154,7 @@ func TestUpgradeKeepsResults(t *testing.T) {
 				}
 				must.Do(t, shape.Infer(up))
 				must.Do(t, check.Model(up))
-				got := evaluateAll(t, e, up, feeds)
+				got := modeltest.Eval(t, e, up, feeds)
 				for name := range want {
 					compareTensors(t, name, got[name], want[name])
 					o, _ := up.Graph.Output(name)
@@ -240,7 +231,7 @@ func TestDropInModels(t *testing.T) {
 			must.Do(t, shape.Infer(m))
 			must.Do(t, check.Model(m))
 			feeds := feedsFor(t, m, rand.New(rand.NewPCG(1, 2)))
-			want := evaluateAll(t, e, m, feeds)
+			want := modeltest.Eval(t, e, m, feeds)
 
 			all := onnx.Clone(m)
 			have := map[string]bool{}
@@ -252,7 +243,7 @@ func TestDropInModels(t *testing.T) {
 					all.Graph.Outputs = append(all.Graph.Outputs, v)
 				}
 			}
-			actual := evaluateAll(t, e, all, feeds)
+			actual := modeltest.Eval(t, e, all, feeds)
 			symbols := map[string]int{}
 			for _, v := range append(m.Graph.Inputs, all.Graph.Outputs...) {
 				x := actual[v.Name]
@@ -278,12 +269,12 @@ func TestDropInModels(t *testing.T) {
 			must.Do(t, pass.Simplify(small))
 			must.Do(t, check.Model(small))
 			t.Logf("%d nodes, simplified %d", len(m.Graph.Nodes), len(small.Graph.Nodes))
-			for name, got := range evaluateAll(t, e, small, feeds) {
+			for name, got := range modeltest.Eval(t, e, small, feeds) {
 				compareTensors(t, name, got, want[name])
 			}
 			if m.Opset() < 17 {
 				must.Do(t, pass.Upgrade(small, 17))
-				for name, got := range evaluateAll(t, e, small, feeds) {
+				for name, got := range modeltest.Eval(t, e, small, feeds) {
 					compareTensors(t, name, got, want[name])
 				}
 			}
@@ -316,7 +307,7 @@ func TestInliningComputesTheFunctions(t *testing.T) {
 	m.Opsets["own"] = 1
 	m.Functions = []*onnx.Function{leak, twice}
 	must.Do(t, check.Model(m))
-	got := evaluateAll(t, e, m, map[string]*onnx.Tensor{"b": onnx.Vector[float32](-4, 0, 2)})
+	got := modeltest.Eval(t, e, m, map[string]*onnx.Tensor{"b": onnx.Vector[float32](-4, 0, 2)})
 	leaky := func(x, alpha float32) float32 {
 		if x < 0 {
 			return alpha * x

@@ -14,6 +14,7 @@ import (
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
 	_ "fmp/onnx/integers"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -76,9 +77,7 @@ func inGo(t testing.TB, reproducible bool) engine.Engine {
 // run evaluates the scores of a batch.
 func run(t *testing.T, e engine.Engine, m *onnx.Model, b Batch) []float32 {
 	t.Helper()
-	s := must.Get(e.Load(m))(t)
-	defer s.Close()
-	out := must.Get(engine.Eval(s, b))(t)
+	out := modeltest.Eval(t, e, m, b)
 	return out["scores"].F32()
 }
 

@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 	"fmp/onnx/optim"
 	"fmp/onnx/serde"
@@ -148,11 +149,9 @@ func TestTune(t *testing.T) {
 				t.Errorf("%d initializers, want the %d of before", len(n), len(m.Graph.Initializers))
 			}
 			// in evaluation form: an image's probabilities do not depend on its batch
-			s := must.Get(eng.Load(res.Model))(t)
-			defer s.Close()
 			feeds := must.Get(held.Batch([]int{0, 1}, nil))(t)
 			delete(feeds, TargetInput)
-			out := must.Get(engine.Eval(s, feeds))(t)
+			out := modeltest.Eval(t, eng, res.Model, feeds)
 			sum := float32(0)
 			for _, p := range out["probabilities"].F32()[:4] {
 				sum += p
@@ -179,9 +178,7 @@ func TestLoRABegins(t *testing.T) {
 		input.F32()[i] *= 20
 	}
 	run := func(m *onnx.Model) []float32 {
-		s := must.Get(eng.Load(m))(t)
-		defer s.Close()
-		out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": input}))(t)
+		out := modeltest.Eval(t, eng, m, map[string]*onnx.Tensor{"x": input})
 		return out["probabilities"].F32()
 	}
 	first := run(m)

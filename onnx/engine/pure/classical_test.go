@@ -13,6 +13,7 @@ import (
 	_ "fmp/onnx/classical"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -206,11 +207,11 @@ func TestClassical(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			m, feeds := classicalModel(c.version, 13, c.in, c.outs, &onnx.Node{Op: c.op, Attrs: c.attrs})
-			want := run(t, reference, m, feeds)
+			want := modeltest.Eval(t, reference, m, feeds)
 			// Files of this domain name early operator sets.
 			for _, opset := range []int64{8, 13, 21} {
 				m.Opsets[""] = opset
-				got := run(t, own, m, feeds)
+				got := modeltest.Eval(t, own, m, feeds)
 				for name, w := range want {
 					compareClassical(t, fmt.Sprintf("%s, operator set %d", name, opset), got[name], w)
 				}
@@ -255,7 +256,7 @@ func TestMembershipTree(t *testing.T) {
 			onnx.IntsAttr("nodes_falsenodeids", 1, 2, 3), onnx.IntsAttr("nodes_falseleafs", 0, 1, 1),
 			onnx.IntsAttr("leaf_targetids", 0, 0, 0, 0),
 			onnx.TensorAttr("leaf_weights", onnx.Vector[float32](10, 20, 30, 100))}})
-	got := run(t, own, m, feeds)["y0"].F32()
+	got := modeltest.Eval(t, own, m, feeds)["y0"].F32()
 	if want := []float32{110, 120, 130, 110, 130, 130}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -23,7 +23,7 @@ func TestControlFlow(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			m := c.Model()
-			want := run(t, reference, m, c.Feeds)
+			want := modeltest.Eval(t, reference, m, c.Feeds)
 			s := must.Get(own.Load(m))(t)
 			defer s.Close()
 			for range 2 {

@@ -10,6 +10,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -414,8 +415,8 @@ func TestOperators(t *testing.T) {
 			defer s.Close()
 			got := must.Get(engine.Eval(s, feeds))(t)
 			again := must.Get(engine.Eval(s, feeds))(t)
-			parallel := run(t, four, m, feeds)
-			want := run(t, reference, m, feeds)
+			parallel := modeltest.Eval(t, four, m, feeds)
+			want := modeltest.Eval(t, reference, m, feeds)
 			for name, w := range want {
 				near(t, name, got[name], w)
 				if !identical(got[name], again[name]) || !identical(got[name], parallel[name]) {

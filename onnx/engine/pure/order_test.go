@@ -7,6 +7,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -57,8 +58,6 @@ func evalPure(t *testing.T, m *onnx.Model, x *onnx.Tensor) *onnx.Tensor {
 	t.Helper()
 	e := must.Get(New(engine.Options{Threads: 1}))(t)
 	defer e.Close()
-	s := must.Get(e.Load(m))(t)
-	defer s.Close()
-	out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": x}))(t)
+	out := modeltest.Eval(t, e, m, map[string]*onnx.Tensor{"x": x})
 	return out["y"]
 }

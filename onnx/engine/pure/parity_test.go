@@ -13,6 +13,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
@@ -29,15 +30,6 @@ func engines(t testing.TB, threads int) (own, reference engine.Engine) {
 	}
 	own = must.Get(pure.New(engine.Options{Threads: threads}))(t)
 	return own, reference
-}
-
-// run evaluates a model on one engine.
-func run(t testing.TB, e engine.Engine, m *onnx.Model,
-	feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
-	t.Helper()
-	s := must.Get(e.Load(m))(t)
-	defer s.Close()
-	return must.Get(engine.Eval(s, feeds))(t)
 }
 
 // worst is the largest difference, relative to the reference's largest magnitude.
@@ -63,7 +55,7 @@ func TestExtractors(t *testing.T) {
 		t.Run(filepath.Base(f), func(t *testing.T) {
 			m := must.Get(serde.Load(f))(t)
 			feeds := drawn(t, m, 3)
-			got, want := run(t, own, m, feeds), run(t, reference, m, feeds)
+			got, want := modeltest.Eval(t, own, m, feeds), modeltest.Eval(t, reference, m, feeds)
 			for name, w := range want {
 				if w.DType != onnx.Float32 {
 					continue
@@ -82,8 +74,8 @@ func TestQuantizedParity(t *testing.T) {
 	own, reference := engines(t, 1)
 	for _, d := range []onnx.DType{onnx.Uint8, onnx.Int8} {
 		m := pure.QuantizedNetwork(t, d)
-		got, want := run(t, own, m, pure.QuantizedFeeds())["y"].F32(),
-			run(t, reference, m, pure.QuantizedFeeds())["y"].F32()
+		got, want := modeltest.Eval(t, own, m, pure.QuantizedFeeds())["y"].F32(),
+			modeltest.Eval(t, reference, m, pure.QuantizedFeeds())["y"].F32()
 		apart := 0
 		for i, v := range got {
 			quanta := math.Abs(float64(v-want[i])) / .05

@@ -201,9 +201,7 @@ func TestDecoderTraps(t *testing.T) {
 		node("Concat", "none x", "joined", onnx.IntAttr("axis", 0)),
 		node("Cast", "u8", "bytes", onnx.IntAttr("to", int(onnx.Float32))),
 		node("Constant", "", "one", onnx.FloatAttr("value_float", 1))))
-	s := load(t, m)
-	defer s.Close()
-	out := eval(t, s, map[string]*onnx.Tensor{"x": onnx.NewTensor([]float32{-1, 0, 1, 2}, 1, 4)})
+	out := modeltest.Eval(t, newPure(t, 2), m, map[string]*onnx.Tensor{"x": onnx.NewTensor([]float32{-1, 0, 1, 2}, 1, 4)})
 	inv := float32(1 / math.Sqrt(1.25+1e-5))
 	want(t, out["clipped"], -1, 0, 0.5, 0.5)
 	want(t, out["inverse"], inv)

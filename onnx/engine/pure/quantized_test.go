@@ -11,6 +11,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -119,9 +120,7 @@ func QuantizedFeeds() map[string]*onnx.Tensor {
 
 func computed(t *testing.T, e engine.Engine, m *onnx.Model) *onnx.Tensor {
 	t.Helper()
-	s := must.Get(e.Load(m))(t)
-	defer s.Close()
-	out := must.Get(engine.Eval(s, QuantizedFeeds()))(t)
+	out := modeltest.Eval(t, e, m, QuantizedFeeds())
 	return out["y"]
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -100,7 +101,7 @@ func TestSpelling(t *testing.T) {
 					m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: o, DType: c.in[0].DType})
 				}
 			}
-			got, want := run(t, own, m, feeds), run(t, reference, m, feeds)
+			got, want := modeltest.Eval(t, own, m, feeds), modeltest.Eval(t, reference, m, feeds)
 			for name, w := range want {
 				g := got[name]
 				if g.Len() != w.Len() {

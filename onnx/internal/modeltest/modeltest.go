@@ -6,6 +6,8 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/engine"
+	"fmp/onnx/must"
 )
 
 // Doubler returns a model whose one node calls scale(x) = x * factor + x through a second function.
@@ -54,4 +56,13 @@ func Linear(t testing.TB, name, in, out string, from, to int) *onnx.Model {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// Eval returns the outputs of a model on an engine.
+func Eval(t testing.TB, e engine.Engine, m *onnx.Model,
+	feeds map[string]*onnx.Tensor) map[string]*onnx.Tensor {
+	t.Helper()
+	s := must.Get(e.Load(m))(t)
+	defer s.Close()
+	return must.Get(engine.Eval(s, feeds))(t)
 }
