@@ -92,8 +92,8 @@ func TestTargetOfFewImages(t *testing.T) {
 						drawn[i*k+i] += share * w[j*k+j] / k
 					}
 				}
-				fixed := must.Get(newTarget("fixed", drawn, 0, k))(t)
-				best = min(best, fixed.distance(sd))
+				p := must.Get(newTarget("fixed", drawn, 0, k))(t)
+				best = min(best, p.distance(sd))
 			}
 			if d := own.distance(sd); !(d < 1.3*best+0.1) {
 				t.Errorf("%d rows, least deviation %.2g: %.2f nats from the truth; the best share has %.2f", rows, sd[k-1],

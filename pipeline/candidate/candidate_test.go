@@ -92,10 +92,7 @@ func upload(t *testing.T, x []float32, k int, y []int, c int) Client {
 	if out.Within.Dof == 0 {
 		out.Within.Data = nil
 	}
-	var err error
-	if out.Curve, err = moments.CurveOf(x, k, y, c, "client"); err != nil {
-		t.Fatal(err)
-	}
+	out.Curve = must.Get(moments.CurveOf(x, k, y, c, "client"))(t)
 	return out
 }
 
@@ -122,8 +119,7 @@ func (w *world) covariance(reverse bool) []float64 {
 
 func posterior(t *testing.T, r *Round, o Options) *Mixture {
 	t.Helper()
-	m := must.Get(r.Posterior(o))(t)
-	return m
+	return must.Get(r.Posterior(o))(t)
 }
 
 // nll is the mean negative log-likelihood of labels.
@@ -238,8 +234,7 @@ func TestNames(t *testing.T) {
 func TestJudge(t *testing.T) {
 	w := newWorld(4)
 	r := w.round(t, 6, 40)
-	s := must.Get(r.sum(1))(t)
-	h := s.in(&target{name: "identity", k: w.k}).at(2, nil)
+	h := must.Get(r.sum(1))(t).in(&target{name: "identity", k: w.k}).at(2, nil)
 	l := h.linear()
 	rows, labels := w.rows(1500)
 	g := judge{rows: rows, labels: labels, images: 1}
@@ -523,8 +518,7 @@ func TestSampling(t *testing.T) {
 		images += float64(n)
 	}
 	r.Clients = []Client{u, u}
-	s := must.Get(r.sum(1))(t)
-	asked := r.ask([]int{0}, &s.without(0).pool,
+	asked := r.ask([]int{0}, &must.Get(r.sum(1))(t).without(0).pool,
 		func([]int, int) []residuals { return make([]residuals, 1) })
 	var share float64
 	for _, v := range asked[0].cells {

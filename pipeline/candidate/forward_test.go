@@ -18,8 +18,7 @@ func TestForward(t *testing.T) {
 		x, y := w.rows(5)
 		r.Clients = append(r.Clients, upload(t, x, w.k, y, w.c))
 	}
-	m := must.Get(r.Posterior(Options{Seed: 1}))(t)
-	c := &m.Components[0]
+	c := &must.Get(r.Posterior(Options{Seed: 1}))(t).Components[0]
 	h := c.resample.of(c.resample.pool)
 	const paths, images = 400, 50
 	mean, square, left := make([]float64, len(h.m)), make([]float64, len(h.m)), make([]float64, h.c)

@@ -62,8 +62,7 @@ func apart(t *testing.T, each, odd int) (mean float64) {
 	const rounds = 8
 	for seed := range uint64(rounds) {
 		r := steep(t, seed, 4, each, odd)
-		s := must.Get(r.sum(1))(t)
-		own, twin, err := r.curves(s.all, &Options{Seed: seed, Threads: 2})
+		own, twin, err := r.curves(must.Get(r.sum(1))(t).all, &Options{Seed: seed, Threads: 2})
 		must.Do(t, err)
 		mean += (peak(sumOf(own)) - peak(sumOf(twin))) / rounds
 	}

@@ -55,8 +55,7 @@ func graphs(t *testing.T, nodes ...*onnx.Node) (plain, private *Client) {
 			g.Values = nil
 		}
 		f := must.Get(models.ReadManifest(m))(t)
-		c := must.Get(New(m, f, 1))(t)
-		return c
+		return must.Get(New(m, f, 1))(t)
 	}
 	m, _ := assetstest.Load(t, "digits", models.KindClient)
 	p := must.Get(serde.Unmarshal(assetstest.PrivateClient(t)))(t)

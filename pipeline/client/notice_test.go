@@ -28,9 +28,7 @@ func TestHeed(t *testing.T) {
 	if err == nil {
 		err = serde.Save(path, m)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	digest := must.Get(models.DigestFile(path, maxClassifier))(t)
 	if err := Heed(path, "", ""); err != nil {
 		t.Errorf("without a notice: %v", err)
@@ -58,9 +56,7 @@ func TestHeed(t *testing.T) {
 		if err == nil {
 			err = atomicfile.WriteBytes(path+".notice", data)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		err = Heed(path, "", c.server)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", c.name, err, c.want)
@@ -77,6 +73,5 @@ func TestHeed(t *testing.T) {
 
 func newKey(t *testing.T) *identity.Key {
 	t.Helper()
-	k := must.Get(identity.New("server"))(t)
-	return k
+	return must.Get(identity.New("server"))(t)
 }

@@ -74,9 +74,7 @@ func TestCorpusCovariance(t *testing.T) {
 	known := must.Get(newCorpus(corpusOf(t, newWorld(2, 4), 200), k))(t)
 	p.prior = known
 	got, _, _, err := p.within()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	unit := mat.Trace(p.scatter) / p.dof / k
 	want := mat.NewSymDense(k, nil)
 	for i := range k {
@@ -126,21 +124,16 @@ func TestCorpus(t *testing.T) {
 	x, y := draw(9, 600, 0)
 	fit := func(corpus *Client) (*Posterior, float64) {
 		p := of(t, clients, Options{Seed: 1, Corpus: corpus})
-		pooled, err := pool(clients)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pooled := must.Get(pool(clients))(t)
 		o := Options{Kappa: Unknown, Seed: 1, Stream: "test", Corpus: corpus}
-		if _, _, _, err = pooled.choose(o); err != nil {
-			t.Fatal(err)
-		}
+		_, _, _, err := pooled.choose(o)
+		must.Do(t, err)
 		rows := mat.NewDense(len(y), k, nil)
 		for i, v := range x {
 			rows.RawMatrix().Data[i] = float64(v)
 		}
 		h := must.Get(pooled.head(rows))(t)
-		l := must.Get(pooled.logLikelihood(h, rows, y, kappas, o))(t)
-		return p, -l[0] / float64(len(y))
+		return p, -must.Get(pooled.logLikelihood(h, rows, y, kappas, o))(t)[0] / float64(len(y))
 	}
 	base, plain := fit(nil)
 	good, better := fit(corpusFrom(0))
@@ -148,18 +141,13 @@ func TestCorpus(t *testing.T) {
 		t.Errorf("a corpus of the same classes: evidence %.2f, NLL %.3f of %.3f",
 			good.Corpus, better, plain)
 	}
-	pooled, err := pool(clients)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pooled := must.Get(pool(clients))(t)
 	evidence := func(prior *corpus) float64 {
 		p := *pooled
 		p.prior = prior
 		h := must.Get(p.head(p.rows))(t)
 		_, _, e, err := p.calibrate(h, Options{Kappa: Unknown, Seed: 1, Stream: "test"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return e
 	}
 	known := must.Get(newCorpus(corpusFrom(0), k))(t)
@@ -182,7 +170,7 @@ func TestCorpus(t *testing.T) {
 	if one, _ := fit(&Client{Means: corpusFrom(0).Means, Within: &moments.Within{K: k}}); one.Corpus != 0 {
 		t.Errorf("a corpus without scatter: evidence %.2f", one.Corpus)
 	}
-	_, err = newCorpus(corpusFrom(0), k+1)
+	_, err := newCorpus(corpusFrom(0), k+1)
 	want := "discriminant: the corpus has rows of 120 numbers, and the clients' have 121; make both " +
 		"behind one client graph"
 	if fmt.Sprint(err) != want {

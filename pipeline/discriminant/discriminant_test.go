@@ -89,8 +89,7 @@ func of(t testing.TB, cs []Client, o Options) *Posterior {
 		o.Samples = 40
 	}
 	o.Stream = "test"
-	p := must.Get(Compute(t.Context(), cs, o))(t)
-	return p
+	return must.Get(Compute(t.Context(), cs, o))(t)
 }
 
 // TestCalibrated: with Gaussian and with heavy-tailed classes, no other temperature is much better,
@@ -267,9 +266,7 @@ func TestUnits(t *testing.T) {
 	h := must.Get(p.head(p.rows))(t)
 	middle := func() (m float64) {
 		kappas, weights, _, err := p.calibrate(h, Options{Kappa: Kappa{1, 3}, Stream: "test"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for i, k := range kappas {
 			m += weights[i] * math.Log(k)
 		}
@@ -447,9 +444,7 @@ func TestCounts(t *testing.T) {
 	h := must.Get(p.head(p.rows))(t)
 	o := Options{Kappa: Kappa{1, 0.5}, Stream: "test"}
 	kappas, weights, _, err := p.calibrate(h, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	l := must.Get(p.logLikelihood(h, p.rows, p.labels, kappas, o))(t)
 	prior := func(kappa float64) float64 { d := math.Log(kappa) / 0.5; return -d * d / 2 }
 	for g := 1; g < len(kappas); g++ {

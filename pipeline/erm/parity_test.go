@@ -81,8 +81,7 @@ func TestBackwardAgainstCentralDifferences(t *testing.T) {
 		s := must.Get(Solve(context.Background(), p, tight))(t)
 		g := must.Get(Backward(p, s.Theta, Theta{p.D(), c.C, c.Cotangent}))(t)
 		loss := func() float64 {
-			s := must.Get(Solve(context.Background(), p, tight))(t)
-			return dot(s.Theta.W, c.Cotangent)
+			return dot(must.Get(Solve(context.Background(), p, tight))(t).Theta.W, c.Cotangent)
 		}
 		const h = 1e-5
 		difference := func(move func(by float64)) float64 {

@@ -149,10 +149,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 	}
 	var solutions [2][]*Solution
 	for k, threads := range []int{1, 4} {
-		var err error
-		if solutions[k], err = SolveAll(context.Background(), ps, Options{Threads: threads}); err != nil {
-			t.Fatal(err)
-		}
+		solutions[k] = must.Get(SolveAll(context.Background(), ps, Options{Threads: threads}))(t)
 	}
 	if d := cmp.Diff(solutions[0], solutions[1]); d != "" {
 		t.Errorf("1 and 4 threads give different minimisers: %s", d)

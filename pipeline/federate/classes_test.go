@@ -40,8 +40,7 @@ func asBefore(t *testing.T, u *Upload) []byte {
 	m.Scale, _ = serde.TensorToProto("scale", onnx.NewTensor(scale, s.N, 2))
 	m.Masses, _ = serde.TensorToProto("masses", onnx.NewTensor(s.W, s.N))
 	m.Checksum = checksum(m)
-	data := must.Get(proto.Marshal(m))(t)
-	return data
+	return must.Get(proto.Marshal(m))(t)
 }
 
 // TestClasses: class means are sent with the numbers of their classes, come back as they were, in
@@ -89,10 +88,8 @@ func TestClasses(t *testing.T) {
 	}
 	u := drawn(1, 1, 2, most)
 	u.Points = s
-	data, err := u.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(u.Encode())(t)
+	var err error
 	alloctest.AtMost(t, 20*len(data), func() { _, err = Decode(data, Expect{}) })
 	if err != nil {
 		t.Error(err)
@@ -110,10 +107,7 @@ func TestClassesRefused(t *testing.T) {
 		"format":           func(m *uploadpb.Upload) { m.Format = 6 },
 		"checksum":         nil,
 	} {
-		data, err := oneClass(5, 4, 3, 20).Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(oneClass(5, 4, 3, 20).Encode())(t)
 		var m uploadpb.Upload
 		must.Do(t, proto.Unmarshal(data, &m))
 		if change != nil {
@@ -123,7 +117,7 @@ func TestClassesRefused(t *testing.T) {
 			m.PointClasses[0] = 0
 		}
 		data = must.Get(proto.Marshal(&m))(t)
-		_, err = Decode(data, Expect{})
+		_, err := Decode(data, Expect{})
 		var f *FieldError
 		if !errors.As(err, &f) || f.Field != field {
 			t.Errorf("%s: got %v", field, err)
@@ -196,10 +190,7 @@ func TestCalibrationRefused(t *testing.T) {
 		"scatter, calibration and curve": func(m *uploadpb.Upload) { m.Format = Format },
 		"scatter":                        func(m *uploadpb.Upload) { m.Scatter = m.Masses },
 	} {
-		data, err := calibrated(2).Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(calibrated(2).Encode())(t)
 		var m uploadpb.Upload
 		must.Do(t, proto.Unmarshal(data, &m))
 		change(&m)
@@ -209,7 +200,7 @@ func TestCalibrationRefused(t *testing.T) {
 		}
 		m.Checksum = checksum(&m)
 		data = must.Get(proto.Marshal(&m))(t)
-		_, err = Decode(data, Expect{})
+		_, err := Decode(data, Expect{})
 		var f *FieldError
 		if !errors.As(err, &f) || f.Field != field {
 			t.Errorf("%s: got %v", field, err)

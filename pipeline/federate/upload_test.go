@@ -14,6 +14,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/point"
@@ -179,20 +180,13 @@ func TestDecodeRefuses(t *testing.T) {
 		}, Expect{}, "unknown fields"},
 	} {
 		u := drawn(5, 4, 3, 20)
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
 		var m uploadpb.Upload
-		if err := proto.Unmarshal(data, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, proto.Unmarshal(data, &m))
 		c.change(&m)
 		m.Checksum = checksum(&m)
-		if data, err = proto.Marshal(&m); err != nil {
-			t.Fatal(err)
-		}
-		_, err = Decode(data, c.want)
+		data = must.Get(proto.Marshal(&m))(t)
+		_, err := Decode(data, c.want)
 		var f *FieldError
 		if !errors.As(err, &f) || f.Field != c.field {
 			t.Errorf("%s: got %v, want field %s to be refused", c.name, err, c.field)
@@ -205,14 +199,8 @@ func TestDamage(t *testing.T) {
 	u := drawn(3, 4, 3, 6)
 	for _, p := range []Precision{Single, Int8} {
 		u.Precision = p
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := Decode(data, Expect{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(u.Encode())(t)
+		want := must.Get(Decode(data, Expect{}))(t)
 		for i := range data {
 			if got, err := Decode(data[:i], Expect{}); err == nil {
 				t.Fatalf("the first %d of %d bytes were read as %+v", i, len(data), got)
@@ -247,11 +235,7 @@ func TestScales(t *testing.T) {
 		m.Scale, _ = serde.TensorToProto("scale", onnx.NewTensor(scale, shape...))
 		m.Masses, _ = serde.TensorToProto("masses", onnx.Vector[float32](1, 3))
 		m.Checksum = checksum(m)
-		data, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := Decode(data, Expect{})
+		u, err := Decode(must.Get(proto.Marshal(m))(t), Expect{})
 		if err != nil {
 			t.Fatalf("scale %v: %v", shape, err)
 		}
@@ -373,10 +357,7 @@ func FuzzDecode(f *testing.F) {
 		var m uploadpb.Upload
 		if seal && proto.Unmarshal(data, &m) == nil {
 			m.Checksum = checksum(&m)
-			var err error
-			if data, err = proto.Marshal(&m); err != nil {
-				t.Fatal(err)
-			}
+			data = must.Get(proto.Marshal(&m))(t)
 		}
 		var u *Upload
 		var err error

@@ -63,8 +63,7 @@ func madeMoments(t testing.TB, i, n int, precision federate.Precision) []byte {
 
 func encoded(t testing.TB, u *federate.Upload) []byte {
 	t.Helper()
-	data := must.Get(u.Encode())(t)
-	return data
+	return must.Get(u.Encode())(t)
 }
 
 // merged merges messages into a part's bytes.
@@ -77,8 +76,7 @@ func merged(t testing.TB, judge func(*federate.Upload) (float64, error), all ...
 	for _, data := range all {
 		must.Do(t, m.Add(data))
 	}
-	data := must.Get(m.Part().Encode())(t)
-	return data
+	return must.Get(m.Part().Encode())(t)
 }
 
 // tree merges messages in a random tree: order, groups and depth are random.
@@ -369,8 +367,7 @@ func changed(t testing.TB, data []byte, change func(m *partpb.Part)) []byte {
 	must.Do(t, proto.Unmarshal(data, &m))
 	change(&m)
 	m.Checksum = checksum(&m)
-	out := must.Get(proto.Marshal(&m))(t)
-	return out
+	return must.Get(proto.Marshal(&m))(t)
 }
 
 // TestHostile: parts whose fields contradict each other, or are out of bounds, are refused.
@@ -488,8 +485,7 @@ func FuzzPart(f *testing.F) {
 	m := Merger{Trust: true, part: p, fresh: map[[half]byte]entry{}}
 	p.limit = bytes.Clone(p.Kept[1].key[:])
 	must.Do(f, m.below())
-	small := must.Get(p.Encode())(f)
-	f.Add(small)
+	f.Add(must.Get(p.Encode())(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var m partpb.Part
 		if proto.Unmarshal(data, &m) == nil && len(data) < 1<<16 { // else all end at the checksum
@@ -500,8 +496,7 @@ func FuzzPart(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := must.Get(p.Encode())(t)
-		q, err := Decode(again, federate.Expect{})
+		q, err := Decode(must.Get(p.Encode())(t), federate.Expect{})
 		if err != nil {
 			t.Fatalf("a part that was read is refused when written: %v", err)
 		}

@@ -18,10 +18,7 @@ func TestSigned(t *testing.T) {
 	t.Parallel()
 	var keys [2]*identity.Key
 	for i := range keys {
-		var err error
-		if keys[i], err = identity.New("worker"); err != nil {
-			t.Fatal(err)
-		}
+		keys[i] = must.Get(identity.New("worker"))(t)
 	}
 	workers := must.Get(identity.ParseRoster([]byte(keys[0].Line())))(t)
 	data := merged(t, nil, made(t, 1, federate.Single))
@@ -90,8 +87,7 @@ func TestGivenLimit(t *testing.T) {
 	}
 	parts := [][]byte{merged(t, nil, low...)}
 	for _, uploads := range [][][]byte{high[:9], high[9:]} {
-		data := must.Get(sums(uploads).Encode())(t)
-		parts = append(parts, data)
+		parts = append(parts, must.Get(sums(uploads).Encode())(t))
 	}
 	if got := merged(t, nil, parts[1], parts[0], parts[2]); !bytes.Equal(got, want) {
 		t.Error("another part than that of the whole")

@@ -30,8 +30,7 @@ func tailed(t *testing.T, seed uint64, n int, heavy bool) *task.Bank {
 			x[i*k+j] = mean[y[i]*k+j] + 1.5*scale*x[i*k+j]
 		}
 	}
-	b := must.Get(task.NewBank(x, k, y, c))(t)
-	return b
+	return must.Get(task.NewBank(x, k, y, c))(t)
 }
 
 // TestKappa: kappa of heavy-tailed rows is above that of Gaussian ones, and the same of other

@@ -22,27 +22,14 @@ func TestTrainPrivate(t *testing.T) {
 	c.Corpus = blobs(t, "corpus", 900, 4, 3)
 	c.ValidateEvery = 30
 	c.Log = filepath.Join(t.TempDir(), "log.jsonl")
-	var err error
-	if c.Conjugate, err = UntrainedConjugate(c.Corpus); err != nil {
-		t.Fatal(err)
-	}
-	want, err := TrainPrivate(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.Conjugate = must.Get(UntrainedConjugate(c.Corpus))(t)
+	want := must.Get(TrainPrivate(context.Background(), c))(t)
 	v := validations(t, c.Log)
 	trained := v[len(v)-1]["nll"].(float64)
 	untrained := &privateTrainee{PrivateConfig: &c}
-	if untrained.sizes, untrained.values, err = StartPrivate(c.Corpus, c.Conjugate); err != nil {
-		t.Fatal(err)
-	}
-	if untrained.validation, err = untrained.bank(c.Validation); err != nil {
-		t.Fatal(err)
-	}
-	before, err := untrained.validate(context.Background(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	untrained.sizes, untrained.values = must.Get2(StartPrivate(c.Corpus, c.Conjugate))(t)
+	untrained.validation = must.Get(untrained.bank(c.Validation))(t)
+	before := must.Get(untrained.validate(context.Background(), 0))(t)
 	if !(trained < before["nll"]) {
 		t.Errorf("nll went from %v to %v", before["nll"], trained)
 	}
@@ -58,16 +45,11 @@ func TestTrainPrivate(t *testing.T) {
 		t.Fatalf("a cancelled training says %v", err)
 	}
 	c.Progress = nil
-	got, err := TrainPrivate(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(TrainPrivate(context.Background(), c))(t)
 	if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
 		t.Error("an interrupted training gives another model")
 	}
-	if c.Conjugate, err = UntrainedConjugate(blobs(t, "others", 900, 4, 3)); err != nil {
-		t.Fatal(err)
-	}
+	c.Conjugate = must.Get(UntrainedConjugate(blobs(t, "others", 900, 4, 3)))(t)
 	if _, err := TrainPrivate(context.Background(), c); err == nil ||
 		!strings.Contains(err.Error(), "another run") {
 		t.Errorf("a checkpoint of another conjugate predictor was taken: %v", err)

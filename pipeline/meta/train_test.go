@@ -17,6 +17,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
 	"fmp/pipeline/erm"
@@ -40,11 +41,7 @@ func blobs(t *testing.T, name string, n, dx, c int) *task.Bank {
 			h[i*dx+j] += 1.5 * centres[y[i]*dx+j]
 		}
 	}
-	b, err := task.NewBank(h, dx, y, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(task.NewBank(h, dx, y, c))(t)
 }
 
 func config(t *testing.T, steps int) Config {
@@ -59,20 +56,13 @@ func config(t *testing.T, steps int) Config {
 
 func bytesOf(t *testing.T, m *onnx.Model) []byte {
 	t.Helper()
-	data, err := serde.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return must.Get(serde.Marshal(m))(t)
 }
 
 // validations are the validation lines of a log.
 func validations(t *testing.T, path string) []map[string]any {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	var out []map[string]any
 	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
 		var v map[string]any
@@ -93,15 +83,9 @@ func TestTraining(t *testing.T) {
 		t.Skip("trains for some seconds")
 	}
 	ctx := context.Background()
-	predictor, err := models.NewPredictor(models.PredictorConfig{Dx: 4, C: 3, Dim: 15}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	embedding, err := models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3, Dim: 15,
-		Blocks: 1, Hidden: 16}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	predictor := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 4, C: 3, Dim: 15}, 1))(t)
+	embedding := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3, Dim: 15,
+		Blocks: 1, Hidden: 16}, 1))(t)
 	var trained, learned *onnx.Model // the latest, and the predictor
 	for _, k := range []struct {
 		name, metric string
@@ -132,10 +116,7 @@ func TestTraining(t *testing.T) {
 		c := config(t, k.steps)
 		c.Log, c.ValidateEvery = filepath.Join(dir, "log.jsonl"), k.steps/3
 		c.Threads, c.EMA = 2, 0.9
-		want, err := k.run(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(k.run(c))(t)
 		v := validations(t, c.Log)
 		if len(v) != 3 {
 			t.Fatalf("%s: %d validations in the log, want 3", k.name, len(v))
@@ -157,10 +138,7 @@ func TestTraining(t *testing.T) {
 			t.Fatalf("%s: a cancelled training says %v", k.name, err)
 		}
 		ctx, c.Progress = context.Background(), nil
-		got, err := k.run(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(k.run(c))(t)
 		if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
 			t.Errorf("%s: stopped, resumed and on one worker it came out otherwise than in one go on two",
 				k.name)
@@ -185,18 +163,9 @@ func TestTraining(t *testing.T) {
 }
 
 func TestTrainingErrors(t *testing.T) {
-	p, err := models.NewPredictor(models.PredictorConfig{Dx: 4, C: 3}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := models.NewPredictor(models.PredictorConfig{Dx: 5, C: 3}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 4, C: 3}, 1))(t)
+	other := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 5, C: 3}, 1))(t)
+	e := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3}, 1))(t)
 	base := config(t, 1)
 	for _, c := range []struct {
 		want string
@@ -279,10 +248,7 @@ func TestScore(t *testing.T) {
 	}
 	_, joint, cots := score(heads, target, batches, weight)
 	rows, labels := target.Labelled()
-	says, err := metric.Examine(context.Background(), heads, rows, labels, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	says := must.Get(metric.Examine(context.Background(), heads, rows, labels, 1))(t)
 	if want := metric.JointNLL(says.Likelihood, batches); math.Abs(joint-want) > 1e-6 {
 		t.Errorf("joint score %v, that of the metric %v", joint, want)
 	}
@@ -329,22 +295,14 @@ func TestTrainOpen(t *testing.T) {
 	c.Log = filepath.Join(t.TempDir(), "log.jsonl")
 	var last train.Metrics
 	c.Progress = func(p train.Progress) { last = p.Validation }
-	m, err := TrainOpen(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := open.FromModel(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(TrainOpen(context.Background(), c))(t)
+	p := must.Get(open.FromModel(m))(t)
 	if p.K() != 5 || p.Scalars == open.Start {
 		t.Errorf("%d coordinates, scalars %v", p.K(), p.Scalars)
 	}
 	after := last["nll"] + last["joint"]
 	c.Rate, c.Log = 1e-12, ""
-	if _, err := TrainOpen(context.Background(), c); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(TrainOpen(context.Background(), c))(t)
 	if before := last["nll"] + last["joint"]; !(after < before-0.01) {
 		t.Errorf("validation loss %v, untrained %v", after, before)
 	}
@@ -361,10 +319,7 @@ func TestTrainOpen(t *testing.T) {
 		t.Fatalf("stopped: %v", err)
 	}
 	c.Progress, c.Threads = nil, 3
-	again, err := TrainOpen(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(TrainOpen(context.Background(), c))(t)
 	if !bytes.Equal(bytesOf(t, again), bytesOf(t, m)) {
 		t.Error("a training that was stopped and resumed gave another model")
 	}

@@ -23,8 +23,7 @@ func draw(t *testing.T, n int, off float64, seed uint64) Scores {
 		}
 		labels = append(labels, y)
 	}
-	s := must.Get(Score(p, labels))(t)
-	return s
+	return must.Get(Score(p, labels))(t)
 }
 
 // TestCalibration: what a perfectly calibrated predictor is said to read is what such predictors do

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // logistic is a world in which the posterior is known: class means mu_c = m_c + sqrt(v) e with
@@ -74,10 +76,7 @@ func TestJointOfKnownPosterior(t *testing.T) {
 			}
 			byClass[y[i]] = append(byClass[y[i]], i)
 		}
-		b, err := NewBatches(r, x32, k, count)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(NewBatches(r, x32, k, count))(t)
 		forms := [][][]int{b.Random, b.Near, nil, nil}
 		for range count {
 			var batch []int
@@ -157,14 +156,8 @@ func TestBatches(t *testing.T) {
 	for i := range x {
 		x[i] = float32(r.NormFloat64())
 	}
-	b, err := NewBatches(rand.New(rand.NewPCG(1, 1)), x, dx, 50)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := NewBatches(rand.New(rand.NewPCG(1, 1)), x, dx, 50)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(NewBatches(rand.New(rand.NewPCG(1, 1)), x, dx, 50))(t)
+	again := must.Get(NewBatches(rand.New(rand.NewPCG(1, 1)), x, dx, 50))(t)
 	if !slices.EqualFunc(b.Near, again.Near, slices.Equal[[]int]) ||
 		!slices.EqualFunc(b.Random, again.Random, slices.Equal[[]int]) {
 		t.Error("the same stream gave other batches")

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/gonum/floats"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 )
 
@@ -19,10 +20,7 @@ import (
 func TestScoreByHand(t *testing.T) {
 	t.Parallel()
 	p := &Probabilities{N: 4, C: 2, P: []float64{0.9, 0.1, 0.88, 0.12, 0.4, 0.6, 1, 0}}
-	s, err := Score(p, []int{0, 1, 1, 0})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Score(p, []int{0, 1, 1, 0}))(t)
 	near := func(what string, got, want float64) {
 		if math.Abs(got-want) > 1e-9 {
 			t.Errorf("%s is %v, want %v", what, got, want)
@@ -62,14 +60,8 @@ func TestCalibratedForecasts(t *testing.T) {
 		}
 		unfair[i] = r.IntN(c)
 	}
-	good, err := Score(p, fair)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bad, err := Score(p, unfair)
-	if err != nil {
-		t.Fatal(err)
-	}
+	good := must.Get(Score(p, fair))(t)
+	bad := must.Get(Score(p, unfair))(t)
 	if good.ECE > 0.02 {
 		t.Errorf("ECE of calibrated forecasts is %v", good.ECE)
 	}
@@ -94,14 +86,8 @@ func TestPredict(t *testing.T) {
 			heads[s].W[i] = 3 * r.NormFloat64()
 		}
 	}
-	one, err := Predict(context.Background(), heads, x, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	two, err := Predict(context.Background(), heads, x, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must.Get(Predict(context.Background(), heads, x, 1))(t)
+	two := must.Get(Predict(context.Background(), heads, x, 2))(t)
 	if d := cmp.Diff(one, two); d != "" {
 		t.Errorf("1 and 2 threads differ: %s", d)
 	}
@@ -135,10 +121,7 @@ func TestPredict(t *testing.T) {
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	// Student's t with 4 degrees of freedom: 97.5% quantile 2.776445.
-	got, err := Paired([]float64{2, 4, 6, 8, 10}, []float64{1, 2, 3, 4, 5}, 0.95)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Paired([]float64{2, 4, 6, 8, 10}, []float64{1, 2, 3, 4, 5}, 0.95))(t)
 	if got.N != 5 || got.Mean != 3 || math.Abs(got.SD-math.Sqrt(2.5)) > 1e-12 ||
 		math.Abs(got.Half-2.776445*math.Sqrt(0.5)) > 1e-5 {
 		t.Errorf("interval of 1 to 5 is %+v", got)
@@ -154,10 +137,7 @@ func TestMean(t *testing.T) {
 	a, b := Scores{ACC: 0.2, ECE: 0.1, NLL: 1, Brier: 0.4},
 		Scores{ACC: 0.4, ECE: 0.3, NLL: 3, Brier: 0.6}
 	a.Curve[3], b.Curve[3] = Bin{10, 0.2, 0.1}, Bin{30, 0.24, 0.5}
-	m, err := Mean([]Scores{a, b})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(Mean([]Scores{a, b}))(t)
 	want := Scores{ACC: 0.3, ECE: 0.2, NLL: 2, Brier: 0.5}
 	want.Curve[3] = Bin{20, 0.23, 0.4}
 	if d := cmp.Diff(want, m, cmp.Comparer(func(x, y float64) bool { return math.Abs(x-y) < 1e-12 })); d != "" {
@@ -238,9 +218,7 @@ func BenchmarkPredict(b *testing.B) {
 	}
 	x := make([]float32, 10000*64)
 	for b.Loop() {
-		if _, err := Predict(context.Background(), heads, x, 2); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(Predict(context.Background(), heads, x, 2))(b)
 	}
 }
 
@@ -275,18 +253,12 @@ func TestUncertaintyByHand(t *testing.T) {
 	// the bin, and 0.55.
 	near("class-wise ECE", classECE(p, labels),
 		(0.1+0.2+math.Abs(1.4-1)+0.4+0.55+0.1+0.2+math.Abs(0.6-1)+math.Abs(0.6+0.55-1))/12)
-	auroc, err := AUROC([]float64{3, 1, 2}, []float64{0, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	near("AUROC", auroc, (2+1.5+2)/6)
+	near("AUROC", must.Get(AUROC([]float64{3, 1, 2}, []float64{0, 1}))(t), (2+1.5+2)/6)
 	if _, err := AUROC(nil, []float64{1}); err == nil {
 		t.Error("AUROC without positives")
 	}
 	held, err := Coverage([]float64{0, 0.5, 0.2}, []float64{0.1, 0.6, 0.3}, []float64{0.1, 0.4, 0.25})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	near("coverage", held, 2./3)
 }
 
@@ -310,16 +282,10 @@ func TestExamine(t *testing.T) {
 			ensemble[s].W[i] = r.NormFloat64()
 		}
 	}
-	b, err := NewBatches(r, x, dx, 20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(NewBatches(r, x, dx, 20))(t)
 	var first Scores
 	for threads := 1; threads <= 2; threads++ {
-		a, err := Examine(context.Background(), ensemble, x, y, threads)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(Examine(context.Background(), ensemble, x, y, threads))(t)
 		for i := range n {
 			var mean float64
 			for s := range ensemble {
@@ -330,10 +296,7 @@ func TestExamine(t *testing.T) {
 					a.Mean.Row(i)[y[i]])
 			}
 		}
-		s, err := ScoreAll(a, y, b)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(ScoreAll(a, y, b))(t)
 		if s.Uncertainty.Disagreement <= 0 || s.Uncertainty.Disagreement >= s.Uncertainty.Entropy ||
 			s.Uncertainty.Joint.Random <= 0 {
 			t.Errorf("%+v", s.Uncertainty)
@@ -344,14 +307,8 @@ func TestExamine(t *testing.T) {
 			t.Errorf("1 and 2 threads differ: %s", d)
 		}
 	}
-	a, err := Examine(context.Background(), ensemble[:1], x, y, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ScoreAll(a, y, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(Examine(context.Background(), ensemble[:1], x, y, 1))(t)
+	s := must.Get(ScoreAll(a, y, nil))(t)
 	if s.Uncertainty.Disagreement > 1e-12 || s.Uncertainty.Joint != nil {
 		t.Errorf("one head: %+v", s.Uncertainty)
 	}
@@ -381,14 +338,8 @@ func TestExamineFirst(t *testing.T) {
 		}
 	}
 	ctx, numbers := context.Background(), []int{1, 5, heads}
-	answers, err := ExamineFirst(ctx, ensemble, numbers, x, y, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	said, err := Said(ctx, ensemble, x, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answers := must.Get(ExamineFirst(ctx, ensemble, numbers, x, y, 2))(t)
+	said := must.Get(Said(ctx, ensemble, x, 2))(t)
 	for i := range n {
 		mean, entropy, next := make([]float64, c), 0.0, 0
 		for s, head := range ensemble {

@@ -29,8 +29,7 @@ func TestRefused(t *testing.T) {
 	side := int(in.Shape[1].Size)
 	images := onnx.NewTensor(make([]uint8, 2*side*side), 2, side, side, 1)
 	upload := func(client string, labels ...int) []byte {
-		data := must.Get(Compress(t.Context(), graph, client, 7, images, labels))(t)
-		return data
+		return must.Get(Compress(t.Context(), graph, client, 7, images, labels))(t)
 	}
 	a, b := upload("a", 3, 4), upload("b", 3, 4)
 	cut := a[:len(a)/2]

@@ -41,11 +41,7 @@ func TestClaims(t *testing.T) {
 			labels = append(labels, y)
 		}
 	}
-	coordinates, err := NewCoordinates(features, k, k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Predictor{Coordinates: *coordinates, Scalars: Start}
+	p := &Predictor{Coordinates: *must.Get(NewCoordinates(features, k, k))(t), Scalars: Start}
 	corpus := must.Get(p.Rows(features))(t)
 	p.Moments, p.Known = must.Get2(NewMoments(corpus, k, labels, known))(t)
 	w := must.Get(p.Whitening())(t)
@@ -72,8 +68,7 @@ func TestClaims(t *testing.T) {
 		var own []float32
 		var names []int
 		for y, c := range centres {
-			phi := must.Get(p.Map(t.Context(), rows(each, c)))(t)
-			own = append(own, phi...)
+			own = append(own, must.Get(p.Map(t.Context(), rows(each, c)))(t)...)
 			if m == 0 {
 				y = (y + 1) % classes
 			}
@@ -81,9 +76,7 @@ func TestClaims(t *testing.T) {
 				names = append(names, y)
 			}
 		}
-		if sets[m], err = point.FromLabelled(own, k, names, classes); err != nil {
-			t.Fatal(err)
-		}
+		sets[m] = must.Get(point.FromLabelled(own, k, names, classes))(t)
 	}
 	all := must.Get(w.Claims(len(sets), Each(sets), k))(t)
 	back := must.Get(w.Sets(all))(t)

@@ -72,11 +72,9 @@ func load(t *testing.T) (*reference, *Predictor, *Stats) {
 	var uploads []*point.Set
 	for _, c := range ref.Clients {
 		phi := must.Get(coords.Map(t.Context(), flat(c.X)))(t)
-		set := must.Get(point.FromLabelled(phi, d, c.Y, 4))(t)
-		uploads = append(uploads, set)
+		uploads = append(uploads, must.Get(point.FromLabelled(phi, d, c.Y, 4))(t))
 	}
-	s := must.Get(Pool(uploads))(t)
-	return ref, p, s
+	return ref, p, must.Get(Pool(uploads))(t)
 }
 
 // near fails where got is not want to the precision of float32 rows.
@@ -370,18 +368,14 @@ func testGradient(t *testing.T, p *Predictor, s *Stats) {
 		e.Batches = append(e.Batches, []int{b, b + 7, b + 11})
 	}
 	_, _, gradient, err := e.Loss(&p.Scalars, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	moved := 0
 	for i := range gradient {
 		loss := func(by float64) float64 {
 			at := p.Scalars
 			at[i] += by
 			nll, joint, _, err := e.Loss(&at, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return nll + joint
 		}
 		const h = 1e-4
@@ -461,8 +455,7 @@ func TestWidening(t *testing.T) {
 			}
 			uploads = append(uploads, u)
 		}
-		stats := must.Get(Pool(uploads))(t)
-		h, pairs := g.widening(stats.Own)
+		h, pairs := g.widening(must.Get(Pool(uploads))(t).Own)
 		if want := float64(classes * (cells - 2) * (cells + 1) / 2); pairs != want {
 			t.Fatalf("%v pairs; want %v", pairs, want)
 		}

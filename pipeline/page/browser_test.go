@@ -53,21 +53,13 @@ func (p *place) path(parts ...string) string {
 
 func (p *place) write(name string, data []byte) {
 	p.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(p.path(name)), 0o755); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := os.WriteFile(p.path(name), data, 0o644); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, os.MkdirAll(filepath.Dir(p.path(name)), 0o755))
+	must.Do(p.t, os.WriteFile(p.path(name), data, 0o644))
 }
 
 func (p *place) read(name string) []byte {
 	p.t.Helper()
-	data, err := os.ReadFile(p.path(name))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return data
+	return must.Get(os.ReadFile(p.path(name)))(p.t)
 }
 
 // environment is that of programs: settings of whoever runs the test stay out of it.
@@ -119,10 +111,7 @@ func newPlace(t *testing.T) *place {
 		t.Fatal(err)
 	}
 	p.write("page/"+Program, packed.Bytes())
-	start, err := os.ReadFile(filepath.Join(goroot(t), "lib/wasm", loader))
-	if err != nil {
-		t.Fatal(err)
-	}
+	start := must.Get(os.ReadFile(filepath.Join(goroot(t), "lib/wasm", loader)))(t)
 	p.write("page/"+loader, start)
 	pages := must.Get(load(""))(t)
 	for name, data := range pages {
@@ -136,12 +125,9 @@ func newPlace(t *testing.T) *place {
 				name := fmt.Sprintf("photos/%s/%d/%d.png", client, class, i)
 				if i == 1 {
 					name = fmt.Sprintf("photos/%s/%d/b %d.JPG", client, class, i)
-					err = jpeg.Encode(&b, photograph(class, r), nil)
+					must.Do(t, jpeg.Encode(&b, photograph(class, r), nil))
 				} else {
-					err = png.Encode(&b, photograph(class, r))
-				}
-				if err != nil {
-					t.Fatal(err)
+					must.Do(t, png.Encode(&b, photograph(class, r)))
 				}
 				p.write(name, b.Bytes())
 			}
@@ -153,8 +139,7 @@ func newPlace(t *testing.T) *place {
 }
 
 func assets(t *testing.T) []byte {
-	data := must.Get(os.ReadFile(assetstest.File(t, "digits", models.KindClient)))(t)
-	return data
+	return must.Get(os.ReadFile(assetstest.File(t, "digits", models.KindClient)))(t)
 }
 
 // serve starts a server of the round and returns its address.
@@ -164,13 +149,8 @@ func (p *place) serve(args ...string) string {
 	cmd.Dir, cmd.Env = p.dir, p.environment()
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(p.t)
+	must.Do(p.t, cmd.Start())
 	p.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -205,10 +185,7 @@ func kept(b *browser.Browser, end string) []byte {
 			};
 		};
 	})`, end), &text)
-	data, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	data := must.Get(base64.StdEncoding.DecodeString(text))(b.T)
 	return data
 }
 
@@ -227,9 +204,7 @@ func look(b *browser.Browser, stage string) {
 				b.T.Errorf("%s, %d wide, dark %v: %s", stage, width, dark, f)
 			}
 			if *shotsFlag != "" && (width == 1280 || width == 390 || width == 1920 && !dark) {
-				if err := os.MkdirAll(*shotsFlag, 0o755); err != nil {
-					b.T.Fatal(err)
-				}
+				must.Do(b.T, os.MkdirAll(*shotsFlag, 0o755))
 				b.Shoot(filepath.Join(*shotsFlag,
 					fmt.Sprintf("%s-%d-%v", stage, width,
 						map[bool]string{false: "light", true: "dark"}[dark])))
@@ -297,8 +272,7 @@ func (p *place) same(got []byte, args ...string) {
 
 func goroot(t *testing.T) string {
 	t.Helper()
-	root := must.Get(exec.Command("go", "env", "GOROOT").Output())(t)
-	return strings.TrimSpace(string(root))
+	return strings.TrimSpace(string(must.Get(exec.Command("go", "env", "GOROOT").Output())(t)))
 }
 
 // predicted lets the page classify photographs and holds its answers to those of fmp-edge.
@@ -325,10 +299,9 @@ func (p *place) predicted(b *browser.Browser, classifier string) {
 				Probability   float64   `json:"probability"`
 			} `json:"predictions"`
 		}
-		if err := json.Unmarshal(p.run("fmp-edge", "predict", "--model", classifier, "--json", path),
-			&want); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Do(p.t, json.Unmarshal(
+			p.run("fmp-edge", "predict", "--model", classifier, "--json", path),
+			&want))
 		w := want.Predictions[0]
 		for k, v := range w.Probabilities {
 			if i >= len(got) || math.Abs(got[i].Probabilities[k]-v) > 1e-5 {
@@ -533,11 +506,8 @@ func private(b *browser.Browser, p *place) {
 		name := fmt.Sprintf("private/round%d.yaml", i+1)
 		p.write(name, []byte(text+
 			"client_graph: client.onnx\nroster: roster.txt\nquorum: 2\ndeadline: 2090-01-01T00:00:00Z\n"))
-		to, err := url.Parse(p.serve("serve", "--round", name, "--state",
-			fmt.Sprintf("private/state%d", i+1), "--listen", "127.0.0.1:0", "--page", "page"))
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		to := must.Get(url.Parse(p.serve("serve", "--round", name, "--state",
+			fmt.Sprintf("private/state%d", i+1), "--listen", "127.0.0.1:0", "--page", "page")))(p.t)
 		rounds = append(rounds, httputil.NewSingleHostReverseProxy(to))
 	}
 	var now atomic.Pointer[httputil.ReverseProxy]
@@ -647,20 +617,16 @@ func round(t *testing.T, address string) *wire.Description {
 	defer reply.Body.Close()
 	var text bytes.Buffer
 	must.Get(text.ReadFrom(reply.Body))(t)
-	d := must.Get(wire.One(text.Bytes()))(t)
-	return d
+	return must.Get(wire.One(text.Bytes()))(t)
 }
 
 // classifier waits for the classifier of the round and keeps it.
 func (p *place) classifier(address string) {
 	p.t.Helper()
 	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		reply, err := http.Get(address + "/v1/rounds/7/classifier.onnx")
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		reply := must.Get(http.Get(address + "/v1/rounds/7/classifier.onnx"))(p.t)
 		var data bytes.Buffer
-		_, err = data.ReadFrom(reply.Body)
+		_, err := data.ReadFrom(reply.Body)
 		reply.Body.Close()
 		if err == nil && reply.StatusCode == http.StatusOK {
 			p.write("classifier.onnx", data.Bytes())

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // languages are those of the pages.
@@ -23,10 +25,7 @@ func placeholders(text string) []string {
 // TestWords: every word that a page asks for is in every language, none is there that no page asks
 // for, all languages have the same placeholders, plurals have the forms of their language.
 func TestWords(t *testing.T) {
-	files, err := load("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(load(""))(t)
 	catalogues := map[string]map[string]map[string]string{} // language, key, form
 	for _, l := range languages {
 		var words map[string]json.RawMessage
@@ -38,13 +37,10 @@ func TestWords(t *testing.T) {
 			forms := map[string]string{}
 			if raw[0] == '"' {
 				var text string
-				err = json.Unmarshal(raw, &text)
+				must.Do(t, json.Unmarshal(raw, &text))
 				forms[""] = text
 			} else {
-				err = json.Unmarshal(raw, &forms)
-			}
-			if err != nil {
-				t.Fatalf("%s: %s: %v", l, key, err)
+				must.Do(t, json.Unmarshal(raw, &forms))
 			}
 			catalogues[l][key] = forms
 		}

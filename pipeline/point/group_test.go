@@ -57,8 +57,7 @@ func TestGroup(t *testing.T) {
 	}
 	group := func(most int, sets ...*Set) *Set {
 		t.Helper()
-		g := must.Get(Group(most, sets...))(t)
-		return g
+		return must.Get(Group(most, sets...))(t)
 	}
 	last := 0.0
 	for _, most := range []int{1, 3, 50, 700, 4999} {

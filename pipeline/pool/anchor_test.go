@@ -91,8 +91,7 @@ func TestAnchor(t *testing.T) {
 		lies := misnamed(us[:clients], bad)
 		for _, u := range lies {
 			u.N = int(u.Points.Mass()) // calibration points are beside it
-			data := must.Get(u.Encode())(t)
-			messages = append(messages, data)
+			messages = append(messages, must.Get(u.Encode())(t))
 		}
 		sample, _ := part(t, &merge.Merger{}, messages...)
 		judge := must.Get(Judge(t.Context(), w.eng, sample, g, f, o))(t)

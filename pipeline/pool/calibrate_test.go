@@ -86,17 +86,13 @@ func (o *owners) held(t *testing.T, m *onnx.Model) (share, size float64) {
 func TestCalibratedMeans(t *testing.T) {
 	o := newOwners(t, 3)
 	us := o.calibrated(t, 6, 10, 1)
-	r, err := New(us, o.graph, o.client, Options{Seed: 1, Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(us, o.graph, o.client, Options{Seed: 1, Threads: 1}))(t)
 	p := must.Get(r.Posterior(t.Context(), o.eng))(t)
 	if p.Sets == nil || p.Sets.Images != 50 || p.Sets.Clients != 5 || p.Sets.Level != Level {
 		t.Fatalf("sets %+v; want those of 50 points of five honest clients, P(honest) %.2f", p.Sets,
 			p.Judgement.Honest)
 	}
-	m := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
-	share, size := o.held(t, m)
+	share, size := o.held(t, must.Get(r.Classifier(t.Context(), p, false, false, ""))(t))
 	t.Logf("sets of %d points hold %.3f of 400 images, mean size %.2f", p.Sets.Images, share, size)
 	if share < .85 || size > 3 {
 		t.Errorf("sets hold %.3f, mean size %.2f", share, size)
@@ -116,7 +112,8 @@ func TestCalibratedMeans(t *testing.T) {
 	if without.Sets != nil {
 		t.Errorf("sets %+v without points", without.Sets)
 	}
-	if r, err = New(us, o.graph, o.client, Options{Seed: 1, Sets: Sets{Level: .9}}); err == nil {
+	r, err := New(us, o.graph, o.client, Options{Seed: 1, Sets: Sets{Level: .9}})
+	if err == nil {
 		_, err = r.Posterior(t.Context(), o.eng)
 	}
 	if err == nil || !strings.Contains(err.Error(), "--calibrate") {
@@ -163,9 +160,7 @@ func TestSetsByClass(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		clear(shares)
 		for y := range shares {
 			shares[y] = 0.1

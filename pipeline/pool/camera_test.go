@@ -32,13 +32,8 @@ func newOwners(t *testing.T, seed uint64) *owners {
 	t.Helper()
 	o := &owners{}
 	o.graph, o.client = assetstest.Load(t, "digits", models.KindClient)
-	var err error
-	if o.drawn, err = digits.Draw(t.Context(), digits.Config{Seed: seed, Train: 600, Test: 400}); err != nil {
-		t.Fatal(err)
-	}
-	if o.eng, err = pure.New(engine.Options{Threads: 1}); err != nil {
-		t.Fatal(err)
-	}
+	o.drawn = must.Get(digits.Draw(t.Context(), digits.Config{Seed: seed, Train: 600, Test: 400}))(t)
+	o.eng = must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	return o
 }
 
@@ -55,8 +50,7 @@ func (o *owners) eval(t *testing.T, m *onnx.Model, feeds map[string]*onnx.Tensor
 	outputs ...string) map[string]*onnx.Tensor {
 	t.Helper()
 	s := must.Get(o.eng.Load(m))(t)
-	out := must.Get(engine.Eval(s, feeds, outputs...))(t)
-	return out
+	return must.Get(engine.Eval(s, feeds, outputs...))(t)
 }
 
 func (o *owners) images(pix []uint8) *onnx.Tensor {
@@ -237,8 +231,7 @@ func (o *owners) adapts(t *testing.T, m *onnx.Model, dark func([]uint8) []uint8,
 		t.Errorf("images of the others' cameras have a shift of length %.3f, those of the darker "+
 			"one of %.3f", n, a)
 	}
-	adapted := must.Get(models.Adapted(m, b))(t)
-	acc, got := o.score(t, adapted, dark)
+	acc, got := o.score(t, must.Get(models.Adapted(m, b))(t), dark)
 	if got > nll {
 		t.Errorf("adapted to sixty images without labels, NLL of their camera is %.3f, and %.3f before",
 			got, nll)

@@ -37,8 +37,7 @@ func TestChoice(t *testing.T) {
 				return out, nil
 			}
 		}
-		p := must.Get(s.Posterior(t.Context(), do))(t)
-		return p
+		return must.Get(s.Posterior(t.Context(), do))(t)
 	}
 	for _, c := range []struct {
 		calibrate, bad int

@@ -49,8 +49,7 @@ func TestFalsePoints(t *testing.T) {
 	}
 	made := func(bad int) *Round {
 		t.Helper()
-		r := must.Get(w.pointed(t, 10, 10, bad))(t)
-		return r
+		return must.Get(w.pointed(t, 10, 10, bad))(t)
 	}
 	honest, left, bad := threshold(made(0))
 	if left != nil || !slices.Equal(bad, []int{2}) {

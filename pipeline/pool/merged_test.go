@@ -52,8 +52,7 @@ func (w *world) many(t *testing.T, g *onnx.Model, f models.Manifest, clients,
 			}
 		}
 		u := federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: n, Points: set}
-		data := must.Get(u.Encode())(t)
-		messages = append(messages, data)
+		messages = append(messages, must.Get(u.Encode())(t))
 	}
 	return messages
 }
@@ -79,16 +78,9 @@ func manyMoments(t *testing.T, f models.Manifest, clients, liar int) (messages [
 			}
 		}
 		u := federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest}
-		var err error
-		if u.Points, u.Within, err = moments.Compute(rows, dx, labels, classes, u.Client); err != nil {
-			t.Fatal(err)
-		}
+		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes, u.Client))(t)
 		u.N = int(u.Points.Mass())
-		data, err := u.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		messages = append(messages, data)
+		messages = append(messages, must.Get(u.Encode())(t))
 	}
 	return messages
 }
@@ -110,9 +102,7 @@ func (w *world) of(t *testing.T, uploads []Upload, rest *Rest, g *onnx.Model, f 
 	if err == nil {
 		err = r.Join(rest)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p := must.Get(r.Posterior(t.Context(), w.eng))(t)
 	if open, _ := Open(p); open != (o.Scope == posteriorOpen) {
 		t.Fatalf("scope %q was asked for, and open is %v", o.Scope, open)
@@ -182,10 +172,7 @@ func TestMergedUploads(t *testing.T) {
 			if p.Summed == 0 {
 				t.Fatal("nothing is summed")
 			}
-			uploads, rest, err := Merged(p, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			uploads, rest := must.Get2(Merged(p, true))(t)
 			want, probabilities := w.of(t, uploads, rest, g, f, c.o)
 			_, left := part(t, &merge.Merger{Trust: true}, c.messages[1000:]...)
 			_, right := part(t, &merge.Merger{Trust: true}, c.messages[:999]...)
@@ -205,8 +192,8 @@ func TestMergedUploads(t *testing.T) {
 					"of all one by one", d)
 			}
 			p, _ = part(t, &merge.Merger{}, c.messages[:20]...)
-			if uploads, rest, err = Merged(p, false); err != nil || rest != nil {
-				t.Fatal(err)
+			if uploads, rest = must.Get2(Merged(p, false))(t); rest != nil {
+				t.Fatal(rest)
 			}
 			few := slices.Clone(all[:20])
 			slices.SortFunc(few, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })

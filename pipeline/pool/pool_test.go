@@ -80,8 +80,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) client(t *testing.T, phi bool) (*onnx.Model, models.Manifest) {
 	t.Helper()
 	m, _ := must.Get2(models.Load(w.predictor))(t)
-	e := must.Get(models.ConjugateEmbedding(m, phi))(t)
-	return clientGraph(t, e)
+	return clientGraph(t, must.Get(models.ConjugateEmbedding(m, phi))(t))
 }
 
 // clientGraph is the client graph of an embedding behind an extractor that gives the pixels.
@@ -111,8 +110,7 @@ func (w *world) eval(t *testing.T, m *onnx.Model, pix []uint8,
 		}
 		feeds["labels"] = onnx.NewTensor(y, len(y))
 	}
-	out := must.Get(engine.Eval(s, feeds))(t)
-	return out
+	return must.Get(engine.Eval(s, feeds))(t)
 }
 
 // uploads are those of clients of the given sizes, the first of which lacks the last class.

@@ -144,8 +144,7 @@ func TestDamagedSum(t *testing.T) {
 		dir := t.TempDir()
 		f := SumFile{Path: filepath.Join(dir, "sum"), Folder: filepath.Join(dir, "fmp")}
 		must.Get(trusted("a").Totals(f, nil))(t)
-		kept := must.Get(filepath.Glob(filepath.Join(f.Folder, "*.json")))(t)
-		c.spoil(t, f, kept[0])
+		c.spoil(t, f, must.Get(filepath.Glob(filepath.Join(f.Folder, "*.json")))(t)[0])
 		if _, err := trusted("a").Totals(f, nil); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v; want an error that says %q", name, err, c.says)
 		}

@@ -21,8 +21,7 @@ func record(t testing.TB) ([]byte, *identity.Roster) {
 		Time:      time.Unix(1, 0).UTC(),
 		Withdrawn: []models.OriginClient{{Name: "a", Upload: strings.Repeat("ef", 32), N: 7}},
 		Unknown:   []Version{{File: "all.onnx", SHA256: strings.Repeat("01", 32)}}}
-	data := must.Get(w.Sign(key))(t)
-	return data, roster
+	return must.Get(w.Sign(key))(t), roster
 }
 
 // TestWithdrawalSignature: every field is signed, and another key's records are not taken.

@@ -36,8 +36,7 @@ func TestEnds(t *testing.T) {
 	for m := range 3 {
 		h, y := rows(fmt.Sprint("client ", m), 12)
 		s := must.Get(point.FromLabelled(h, dx, y, c))(t)
-		soft := must.Get(p.Soften(s))(t)
-		in.Soft = append(in.Soft, soft)
+		in.Soft = append(in.Soft, must.Get(p.Soften(s))(t))
 		points.Features, points.Labels = append(points.Features, h...), append(points.Labels, y...)
 		for range y {
 			points.Client = append(points.Client, m)
@@ -52,8 +51,7 @@ func TestEnds(t *testing.T) {
 		low, high = must.Get2(r.Intervals.Compute(t.Context(), test, IntervalLevel))(t)
 		m := must.Get(r.Classifier(t.Context(), nil, false,
 			models.Manifest{Classes: []string{"a", "b", "c"}}, models.Origin{}))(t)
-		f := must.Get(models.ReadManifest(m))(t)
-		o, err := models.ReadOrigin(f)
+		o, err := models.ReadOrigin(must.Get(models.ReadManifest(m))(t))
 		if err != nil || e == (models.Ends{}) && o.Ends != nil || e != (models.Ends{}) &&
 			(o.Ends == nil || *o.Ends != e) {
 			t.Errorf("the classifier says %v of ends %v, %v", o.Ends, e, err)

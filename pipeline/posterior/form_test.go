@@ -39,8 +39,7 @@ func TestBounded(t *testing.T) {
 				copy(s.Row(i), h[i*dx:(i+1)*dx])
 				s.Row(i)[dx+label], s.W[i] = 1, 1+float32(m%4)
 			}
-			soft := must.Get(p.Soften(s))(t)
-			sets = append(sets, soft)
+			sets = append(sets, must.Get(p.Soften(s))(t))
 		}
 		fmp := must.Get(New(Input{Open: p, Soft: sets, Scope: ScopeOpen, Samples: 4, Honesty: true,
 			Seed: 1, Threads: 1}))(t)

@@ -46,10 +46,7 @@ func (w *cameras) clients(t *testing.T, many int) []discriminant.Client {
 	out := make([]discriminant.Client, many)
 	for m := range out {
 		x, y := w.images(m, 60, "client")
-		var err error
-		if out[m].Means, out[m].Within, err = moments.Compute(x, w.k, y, w.c, fmt.Sprint(m)); err != nil {
-			t.Fatal(err)
-		}
+		out[m].Means, out[m].Within = must.Get2(moments.Compute(x, w.k, y, w.c, fmt.Sprint(m)))(t)
 	}
 	return out
 }
@@ -96,8 +93,7 @@ func TestMomentsEffects(t *testing.T) {
 	of := func(change func(o *MomentsOptions)) *Result {
 		own := o
 		change(&own)
-		r := must.Get(Moments(t.Context(), w.clients(t, many), at, own))(t)
-		return r
+		return must.Get(Moments(t.Context(), w.clients(t, many), at, own))(t)
 	}
 	come, plain := func(*MomentsOptions) {}, func(o *MomentsOptions) { o.Alike = true }
 	w.shift = func(int) [3]float64 { return [3]float64{} }
@@ -165,9 +161,7 @@ func TestMomentsNear(t *testing.T) {
 		Honesty: true, Threads: 1}
 	near := &effect.Effects{Near: []bool{false, true, false, false, false}}
 	_, states, j, err := judgeMoments(t.Context(), w.clients(t, 5), near, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for m, p := range j.Honest {
 		if near.Near[m] && p > 1e-3 || !near.Near[m] && p < 0.9 {
 			t.Errorf("client %d is honest with probability %.2f", m, p)

@@ -31,10 +31,7 @@ func momentsClients(t *testing.T, many, images, k, c int) []discriminant.Client 
 			}
 			x[i] = (mean[y[i/k]*k+i%k] + x[i]) / 20
 		}
-		var err error
-		if out[m].Means, out[m].Within, err = moments.Compute(x, k, y, c, fmt.Sprint(m)); err != nil {
-			t.Fatal(err)
-		}
+		out[m].Means, out[m].Within = must.Get2(moments.Compute(x, k, y, c, fmt.Sprint(m)))(t)
 	}
 	return out
 }
@@ -244,11 +241,8 @@ func TestMomentsOutside(t *testing.T) {
 						x[i] += 4
 					}
 				}
-				var err error
-				if clients[m].Means, clients[m].Within, err =
-					moments.Compute(x, k, y, c, fmt.Sprint(m)); err != nil {
-					t.Fatal(err)
-				}
+				clients[m].Means, clients[m].Within =
+					must.Get2(moments.Compute(x, k, y, c, fmt.Sprint(m)))(t)
 			}
 			r := rng.New(1, "lies")
 			for i := range clients[bad].Means.N {
@@ -289,9 +283,7 @@ func TestMomentsCopies(t *testing.T) {
 	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
 		Honesty: true, Threads: 1}
 	got, _, _, err := judgeMoments(t.Context(), clients, nil, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	claimed := large.Mass() + float64(len(clients[5].Within.Labels))
 	for m, want := range []float64{0.5, 0.5, 1, 1, 1, 60 / claimed} {
 		if math.Abs(got[m].Share-want) > 1e-9 {

@@ -47,8 +47,7 @@ func namedPredictor(t *testing.T, turn int) *sample.Conjugate {
 	}
 	m = must.Get(models.WithImages(m, rows, turned))(t)
 	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
-	k := must.Get(sample.NewConjugate(eng, m))(t)
-	return k
+	return must.Get(sample.NewConjugate(eng, m))(t)
 }
 
 // uploadsOf returns the class means of clients that hold n images of each class.
@@ -57,11 +56,9 @@ func uploadsOf(t *testing.T, k *sample.Conjugate, clients, n int) []*point.Set {
 	var sets []*point.Set
 	for m := range clients {
 		rows, labels := gaussian(uint64(10+m), "client", n, 1)
-		set := must.Get(point.FromLabelled(rows, namedDx, labels, namedC))(t)
-		sets = append(sets, set)
+		sets = append(sets, must.Get(point.FromLabelled(rows, namedDx, labels, namedC))(t))
 	}
-	out := must.Get(k.Compress(t.Context(), sets))(t)
-	return out
+	return must.Get(k.Compress(t.Context(), sets))(t)
 }
 
 func namedRound(t *testing.T, k *sample.Conjugate, means []*point.Set,

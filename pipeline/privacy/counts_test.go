@@ -64,9 +64,8 @@ func TestCountsSpending(t *testing.T) {
 		var line []byte
 		for _, s := range append(c.past, c.next) {
 			var err error
-			if line, _, _, err = Spend(lines, s, 0, true); err != nil {
-				t.Fatal(err)
-			}
+			line, _, _, err = Spend(lines, s, 0, true)
+			must.Do(t, err)
 			lines = append(lines, line...)
 		}
 		past := lines[:len(lines)-len(line)]

@@ -212,8 +212,7 @@ func FuzzLedger(f *testing.F) {
 	for _, s := range []Spending{spending(b, 1, 1, 2),
 		spending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
 			Noise: Local}, 2, 2, 2)} {
-		line := must.Get(json.Marshal(s))(f)
-		f.Add(append(line, '\n'))
+		f.Add(append(must.Get(json.Marshal(s))(f), '\n'))
 	}
 	f.Add([]byte("{}\n\nnull\n"))
 	f.Fuzz(func(t *testing.T, lines []byte) {
@@ -227,8 +226,7 @@ func FuzzLedger(f *testing.F) {
 		}
 		var again []byte
 		for _, s := range past {
-			line := must.Get(json.Marshal(s))(t)
-			again = append(append(again, line...), '\n')
+			again = append(append(again, must.Get(json.Marshal(s))(t)...), '\n')
 		}
 		if back, err := parseLedger(again); err != nil || len(back) != len(past) {
 			t.Fatalf("%d releases came back as %d, %v", len(past), len(back), err)
@@ -320,8 +318,7 @@ func TestEditedLedger(t *testing.T) {
 	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	var seals [][]byte
 	read := func(path string) []byte {
-		data := must.Get(os.ReadFile(path))(t)
-		return data
+		return must.Get(os.ReadFile(path))(t)
 	}
 	for round := range uint64(3) {
 		must.Get2(l.Spend(spending(b, round, 1), 0, false))(t)

@@ -77,8 +77,7 @@ func TestDiscreteGaussian(t *testing.T) {
 		s := must.Get(NewSampler(sigma, rng.Bytes(rng.New(1, "gaussian", sigma))))(t)
 		count := map[int64]int{}
 		for range n {
-			v := must.Get(s.Next())(t)
-			count[v]++
+			count[must.Get(s.Next())(t)]++
 		}
 		width := float64(sigma)
 		p, sum := map[int64]float64{}, 0.0
@@ -106,8 +105,7 @@ func TestDiscreteGaussian(t *testing.T) {
 	s := must.Get(NewSampler(wide, rng.Bytes(rng.New(1, "wide"))))(t)
 	var square, fourth float64
 	for range 4000 {
-		v := must.Get(s.Next())(t)
-		x := float64(v) / wide
+		x := float64(must.Get(s.Next())(t)) / wide
 		square, fourth = square+x*x/4000, fourth+x*x*x*x/4000
 	}
 	if math.Abs(square-1) > 0.1 || math.Abs(fourth-3) > 0.6 {
@@ -160,8 +158,7 @@ func TestSensitivity(t *testing.T) {
 			}
 		}
 		of := func(w []float32, y ...int) *Release {
-			s := must.Get(Sum(w, y, classes, k, 2.5))(t)
-			return s
+			return must.Get(Sum(w, y, classes, k, 2.5))(t)
 		}
 		one, other := of(w[:k], r.IntN(classes)), of(w[k:], r.IntN(classes))
 		if d := norm(one, NewRelease(classes, k)); d > budget.Sensitivity(classes) {

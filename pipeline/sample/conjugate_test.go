@@ -35,8 +35,7 @@ func conjugateWorld(t *testing.T) (*Conjugate, []*point.Set, *task.Bank) {
 				x[i*dx+j] += means[y[i]*dx+j]
 			}
 		}
-		b := must.Get(task.NewBank(x, dx, y, c))(t)
-		return b
+		return must.Get(task.NewBank(x, dx, y, c))(t)
 	}
 	m := must.Get(meta.UntrainedConjugate(draw("corpus", 800, c)))(t)
 	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
@@ -59,8 +58,7 @@ func conjugateWorld(t *testing.T) (*Conjugate, []*point.Set, *task.Bank) {
 func uploaded(t *testing.T, k *Conjugate, clients []*point.Set) *point.Set {
 	t.Helper()
 	uploads := must.Get(k.Compress(t.Context(), clients))(t)
-	seen := must.Get(point.Pool(uploads...))(t)
-	return seen
+	return must.Get(point.Pool(uploads...))(t)
 }
 
 // TestClosedFormIsTheLimitOfTheFit: heads fitted to pooled points and many antithetic draws predict

@@ -29,8 +29,7 @@ func TestRefit(t *testing.T) {
 	plain := must.Get(k.Heads(ctx, seen, latent, samples))(t)
 	heads := func(f *Refit, seen *point.Set, latent []float32) []erm.Theta {
 		t.Helper()
-		out := must.Get(f.Heads(ctx, seen, latent, len(latent)/size))(t)
-		return out
+		return must.Get(f.Heads(ctx, seen, latent, len(latent)/size))(t)
 	}
 	far := func(a, b []erm.Theta) (most float64) {
 		for s := range a {

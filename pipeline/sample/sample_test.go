@@ -48,8 +48,7 @@ func TestDrawIsReproducible(t *testing.T) {
 		t.Fatalf("one stream gave two noises: %v", err)
 	}
 	draw := func(p *Predictor, noise []float32, samples int) []*point.Set {
-		out := must.Get(p.Draw(context.Background(), s, noise, samples))(t)
-		return out
+		return must.Get(p.Draw(context.Background(), s, noise, samples))(t)
 	}
 	want := draw(one, noise, samples)
 	if len(want) != samples || want[0].N != fresh || want[0].Dx != dx || want[0].C != c ||

@@ -76,8 +76,7 @@ func TestWideClassifier(t *testing.T) {
 	of := func(e engine.Engine, m *onnx.Model) map[string]*onnx.Tensor {
 		s := must.Get(e.Load(m))(t)
 		defer s.Close()
-		out := must.Get(engine.Eval(s, in))(t)
-		return out
+		return must.Get(engine.Eval(s, in))(t)
 	}
 	want := of(k.engine, full)
 	for name, e := range map[string]engine.Engine{"pure": k.engine, "ort": orttest.New(t)} {

@@ -84,8 +84,7 @@ func stateOf(t testing.TB, clients ...images) *State {
 
 func encoded(t testing.TB, s *State) []byte {
 	t.Helper()
-	data := must.Get(s.Encode())(t)
-	return data
+	return must.Get(s.Encode())(t)
 }
 
 // TestStatesAreSums: in any order, through files, and with others added and taken out between, the
@@ -379,10 +378,7 @@ func FuzzDecode(f *testing.F) {
 		var m statspb.State
 		if seal && proto.Unmarshal(data, &m) == nil {
 			m.Checksum = checksum(&m)
-			var err error
-			if data, err = proto.Marshal(&m); err != nil {
-				t.Fatal(err)
-			}
+			data = must.Get(proto.Marshal(&m))(t)
 		}
 		var s *State
 		var err error

@@ -55,9 +55,7 @@ func TestNothingBelowTheBound(t *testing.T) {
 		if errors.Is(err, ErrFew) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		r.Classifier = strings.Repeat("a", 64)
 		if err := r.check(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -177,12 +175,9 @@ func signed(t testing.TB, noise bool) ([]byte, *identity.Roster, *identity.Key) 
 	if noise {
 		r, err = m.Noisy(2, 1e-5, rand.Reader)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r.Classifier, r.Round = strings.Repeat("c", 64), 4
-	data := must.Get(r.Sign(k))(t)
-	return data, sites, k
+	return must.Get(r.Sign(k))(t), sites, k
 }
 
 // TestHostileReports: a report that no images give is refused, whoever signed it.

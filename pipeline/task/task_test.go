@@ -22,8 +22,7 @@ func bank(t *testing.T, per, c int) *Bank {
 		f[i*dx] = float32(i)
 		y[i] = i % c
 	}
-	b := must.Get(NewBank(f, dx, y, c))(t)
-	return b
+	return must.Get(NewBank(f, dx, y, c))(t)
 }
 
 func TestPartitionNeverSharesARow(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 
 func key(t testing.TB, name string) *Key {
 	t.Helper()
-	k := must.Get(New(name))(t)
-	return k
+	return must.Get(New(name))(t)
 }
 
 // TestKeyFile: a key comes back from its file, which its owner alone can read, with its name; it is
@@ -156,8 +155,7 @@ func TestSecrets(t *testing.T) {
 func FuzzKey(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "k")
 	must.Do(f, key(f, "a").Save(path))
-	good := must.Get(os.ReadFile(path))(f)
-	f.Add(good)
+	f.Add(must.Get(os.ReadFile(path))(f))
 	f.Add([]byte("-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		k, err := Parse(data)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/pool"
 )
@@ -15,10 +16,7 @@ const good = "round: 1\nclient_graph: c.onnx\nroster: r.txt\ndeadline: 2030-01-0
 // is allowed.
 func TestParse(t *testing.T) {
 	t.Parallel()
-	f, err := Parse([]byte(good))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Parse([]byte(good)))(t)
 	if f.MinUploads != 1 || f.RebuildInterval != Duration(time.Minute) ||
 		f.Bounds.Points != defaultPoints || f.Bounds.Bytes != defaultBytes ||
 		len(f.Precisions) != 3 || f.Trust {

@@ -92,10 +92,7 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request) {
 
 func (f *fake) client() *Client {
 	f.t.Helper()
-	c, err := New(f.server.URL, "")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := must.Get(New(f.server.URL, ""))(f.t)
 	c.Wait = 20 * time.Second
 	return c
 }
@@ -136,8 +133,7 @@ func TestSender(t *testing.T) {
 		!strings.Contains(err.Error(), "1001 bytes") {
 		t.Errorf("too large: %v", err)
 	}
-	other := must.Get(identity.New("server"))(t)
-	f.key = other // somebody else signs the receipt
+	f.key = must.Get(identity.New("server"))(t) // somebody else signs the receipt
 	if _, err := c.Send(t.Context(), d, k, []byte("upload")); err == nil ||
 		!strings.Contains(err.Error(), "not signed") {
 		t.Errorf("a receipt of somebody else: %v", err)

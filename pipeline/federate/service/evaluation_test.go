@@ -24,14 +24,9 @@ func (f *fixture) counted(client string, wrong int, change func(*tally.Report)) 
 		if i < wrong {
 			top = 1
 		}
-		if err := m.Add(0, top, 0.8, nil); err != nil {
-			f.t.Fatal(err)
-		}
+		must.Do(f.t, m.Add(0, top, 0.8, nil))
 	}
-	r, err := m.Report(10)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	r := must.Get(m.Report(10))(f.t)
 	r.Round, r.Server = 3, f.key.PublicText()
 	if n := len(f.srv.versions); n > 0 {
 		r.Classifier = f.srv.versions[n-1].Digest
@@ -39,11 +34,7 @@ func (f *fixture) counted(client string, wrong int, change func(*tally.Report)) 
 	if change != nil {
 		change(r)
 	}
-	data, err := r.Sign(f.keys[client])
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return data
+	return must.Get(r.Sign(f.keys[client]))(f.t)
 }
 
 // report sends a report as a client.

@@ -24,11 +24,7 @@ func (f *fixture) join(n int) (names []string) {
 	var text strings.Builder
 	for i := range n {
 		name := fmt.Sprintf("slow-%03d", i)
-		k, err := identity.New(name)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		f.keys[name] = k
+		f.keys[name] = must.Get(identity.New(name))(f.t)
 		names = append(names, name)
 	}
 	for _, k := range f.keys {
@@ -38,31 +34,21 @@ func (f *fixture) join(n int) (names []string) {
 	if err == nil {
 		err = f.srv.Admit(clients)
 	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	return names
 }
 
 // begin opens a connection and sends the head of a client's upload and the first bytes of its body.
 func (f *fixture) begin(client string, data []byte, first int) net.Conn {
 	f.t.Helper()
-	req, err := http.NewRequest("PUT", f.http.URL+wire.UploadPath(3, client), nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest("PUT", f.http.URL+wire.UploadPath(3, client), nil))(f.t)
 	f.signed(f.keys[client], identity.Upload, data, nil)(req)
-	c, err := net.Dial("tcp", f.http.Listener.Addr().String())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", f.http.Listener.Addr().String()))(f.t)
 	f.t.Cleanup(func() { c.Close() })
 	fmt.Fprintf(c, "PUT %s HTTP/1.1\r\nHost: x\r\nAuthorization: %s\r\nContent-Digest: "+
 		"%s\r\nContent-Length: %d\r\n\r\n", req.URL.EscapedPath(), req.Header.Get("Authorization"),
 		req.Header.Get("Content-Digest"), len(data))
-	if _, err := c.Write(data[:first]); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Get(c.Write(data[:first]))(f.t)
 	return c
 }
 

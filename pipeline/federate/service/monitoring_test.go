@@ -34,9 +34,7 @@ func TestMonitoring(t *testing.T) {
 		if err == nil {
 			err = decode(data, to)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	var dashboard struct {
 		Panels []struct {

@@ -67,25 +67,17 @@ func (f *fixture) askings(n, dx, side int) []asking {
 		picture.SetNRGBA64(i, i, color.NRGBA64{R: uint16(i), G: 7, B: 9, A: 30000})
 	}
 	var deep, photo, form bytes.Buffer
-	if err := png.Encode(&deep, picture); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := jpeg.Encode(&photo, picture, nil); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, png.Encode(&deep, picture))
+	must.Do(f.t, jpeg.Encode(&photo, picture, nil))
 	m := multipart.NewWriter(&form)
 	for range 3 {
 		w, err := m.CreateFormFile("image", "a.png")
 		if err == nil {
 			_, err = w.Write(deep.Bytes())
 		}
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must.Do(f.t, err)
 	}
-	if err := m.Close(); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, m.Close())
 	const busy, exhausted = http.StatusServiceUnavailable, int(codes.ResourceExhausted)
 	return []asking{
 		{"rows", httpCall("/v1/predict", "application/json", own), busy, ofJSON * len(own), n, 0},

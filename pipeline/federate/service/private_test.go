@@ -24,11 +24,7 @@ func (f *fixture) released(client string, change func(*federate.Release)) []byte
 	if change != nil {
 		change(r)
 	}
-	data, err := r.Encode()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return data
+	return must.Get(r.Encode())(f.t)
 }
 
 // TestPrivate: a private round says what it is everywhere, takes uploads of its own budget alone,

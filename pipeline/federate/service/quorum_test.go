@@ -21,11 +21,7 @@ func (f *fixture) rosterOf(names ...string) *identity.Roster {
 	for _, name := range names {
 		text.WriteString(f.keys[name].Line() + "\n")
 	}
-	r, err := identity.ParseRoster([]byte(text.String()))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return r
+	return must.Get(identity.ParseRoster([]byte(text.String())))(f.t)
 }
 
 // TestQuorumIsFixed: a roster that is short or long, for a moment or at a restart, changes no

@@ -78,7 +78,6 @@ func newFixture(t testing.TB, extra string) *fixture {
 		f.keys[name] = k
 		fmt.Fprintln(&roster, k.Line())
 	}
-	var err error
 	graph := assetstest.Data(t, "digits", models.KindClient)
 	if strings.Contains(extra, "privacy:") {
 		graph = assetstest.PrivateClient(t)
@@ -88,12 +87,8 @@ func newFixture(t testing.TB, extra string) *fixture {
 			deadline + "\n" + extra)} {
 		must.Do(t, atomicfile.WriteBytes(filepath.Join(f.dir, name), data))
 	}
-	if f.round, err = round.Load(filepath.Join(f.dir, "round.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	if f.key, err = identity.New("server"); err != nil {
-		t.Fatal(err)
-	}
+	f.round = must.Get(round.Load(filepath.Join(f.dir, "round.yaml")))(t)
+	f.key = must.Get(identity.New("server"))(t)
 	f.start()
 	t.Cleanup(f.stop)
 	return f
@@ -101,11 +96,8 @@ func newFixture(t testing.TB, extra string) *fixture {
 
 func (f *fixture) start() {
 	f.t.Helper()
-	var err error
-	if f.store, err = store.Open(f.t.Context(), store.Name(f.round.Round, f.round.Client.Digest),
-		store.Options{Dir: filepath.Join(f.dir, "state")}); err != nil {
-		f.t.Fatal(err)
-	}
+	f.store = must.Get(store.Open(f.t.Context(), store.Name(f.round.Round, f.round.Client.Digest),
+		store.Options{Dir: filepath.Join(f.dir, "state")}))(f.t)
 	private := func(_ context.Context, releases []pool.Release,
 		open func() (*privacy.Release, error)) (*Pooled, error) {
 		if open != nil {
@@ -117,7 +109,7 @@ func (f *fixture) start() {
 		}
 		return &Pooled{Classifier: fmt.Append(nil, len(releases))}, nil
 	}
-	f.srv, err = New(f.t.Context(),
+	f.srv = must.Get(New(f.t.Context(),
 		Config{Private: private, Secret: twoSecret, Helper: f.helper, Round: f.round,
 			Key: f.key, Store: f.store,
 			Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers", Reject: .25,
@@ -131,10 +123,7 @@ func (f *fixture) start() {
 				}
 				return &Pooled{Classifier: []byte(text.String()), Honest: honest, Counted: counted,
 					Summary: map[string]any{"accuracy": 0.75}}, nil
-			}})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+			}}))(f.t)
 	f.http = httptest.NewServer(f.srv.Handler())
 }
 
@@ -157,34 +146,20 @@ func (f *fixture) made(client string, seed uint64, change func(*federate.Upload)
 	if change != nil {
 		change(u)
 	}
-	data, err := u.Encode()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return data
+	return must.Get(u.Encode())(f.t)
 }
 
 // request is one of the interface, changed before it is sent.
 func (f *fixture) request(method, path string, body []byte,
 	change func(*http.Request)) (int, []byte) {
 	f.t.Helper()
-	req, err := http.NewRequest(method, f.http.URL+path, bytes.NewReader(body))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest(method, f.http.URL+path, bytes.NewReader(body)))(f.t)
 	if change != nil {
 		change(req)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	resp := must.Get(http.DefaultClient.Do(req))(f.t)
 	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return resp.StatusCode, data
+	return resp.StatusCode, must.Get(io.ReadAll(resp.Body))(f.t)
 }
 
 func digestOf(data []byte) string {
@@ -496,15 +471,13 @@ func TestAdmit(t *testing.T) {
 			t.Fatalf("%d %s", status, data)
 		}
 	}
-	k := must.Get(identity.New("new"))(t)
-	f.keys["new"] = k
+	f.keys["new"] = must.Get(identity.New("new"))(t)
 	roster := func(names ...string) *identity.Roster {
 		var text strings.Builder
 		for _, n := range names {
 			fmt.Fprintln(&text, f.keys[n].Line())
 		}
-		r := must.Get(identity.ParseRoster([]byte(text.String())))(t)
-		return r
+		return must.Get(identity.ParseRoster([]byte(text.String())))(t)
 	}
 	if status, _ := f.put("new", f.made("new", 1, nil)); status != 403 {
 		t.Errorf("before it is in the roster: %d", status)

@@ -50,10 +50,7 @@ func newPair(t testing.TB) *pair {
 	p.leader = newFixture(t, twoServers)
 	p.leader.stop()
 	p.leader.keys, p.leader.round.Clients = p.helper.keys, p.helper.round.Clients
-	var err error
-	if p.leader.helper, err = NewHelper(proxy.URL, "", twoSecret); err != nil {
-		t.Fatal(err)
-	}
+	p.leader.helper = must.Get(NewHelper(proxy.URL, "", twoSecret))(t)
 	p.leader.start()
 	return p
 }
@@ -246,11 +243,8 @@ func TestLeaderAsks(t *testing.T) {
 		}
 	}
 	ask := p.leader.helper
-	stranger, err := NewHelper(p.helper.http.URL, "", "another secret altogether")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = stranger.sum(t.Context(), 3, of("a", "b"))
+	stranger := must.Get(NewHelper(p.helper.http.URL, "", "another secret altogether"))(t)
+	_, err := stranger.sum(t.Context(), 3, of("a", "b"))
 	problem(err, wire.NoToken)
 	_, err = stranger.check(t.Context(), 3, "a", proofCheck{nonce("a"), []byte("x")})
 	problem(err, wire.NoToken)

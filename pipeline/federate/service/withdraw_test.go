@@ -66,9 +66,7 @@ func (f *fixture) gone(client string, upload []byte) wire.Withdrawal {
 
 func (f *fixture) pool() {
 	f.t.Helper()
-	if err := f.srv.Pool(f.t.Context()); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.srv.Pool(f.t.Context()))
 }
 
 func (f *fixture) classifier(query string) (int, []byte) {

@@ -98,9 +98,7 @@ func TestFullDisk(t *testing.T) {
 		t.Helper()
 		in := map[string]bool{}
 		for r, err := range s.Records(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			in[r.Receipt.Client] = true
 		}
 		for _, name := range stored {

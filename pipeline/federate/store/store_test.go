@@ -167,9 +167,7 @@ func TestCluster(t *testing.T) {
 	}
 	in := map[string]bool{}
 	for r, err := range s.Records(ctx) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		in[r.Receipt.Client] = true
 	}
 	if len(in) != n {

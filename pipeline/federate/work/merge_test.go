@@ -99,8 +99,7 @@ func TestMergeAnswers(t *testing.T) {
 		asked := of
 		change(&asked)
 		input := must.Get(json.Marshal(asked))(t)
-		files := must.Get(w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input))(t)
-		return files
+		return must.Get(w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input))(t)
 	}
 	for want, files := range map[string]map[string][]byte{
 		"":                       answer(func(*merging) {}),

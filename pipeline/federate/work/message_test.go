@@ -54,8 +54,7 @@ func TestMessages(t *testing.T) {
 }
 
 func tensorOf[T onnx.Element](t testing.TB, data []T, shape ...int) *onnxpb.TensorProto {
-	p := must.Get(serde.TensorToProto("t", onnx.NewTensor(data, shape...)))(t)
-	return p
+	return must.Get(serde.TensorToProto("t", onnx.NewTensor(data, shape...)))(t)
 }
 
 // TestHostileMessages: parts and answers that are not what they should be are refused before memory
@@ -110,11 +109,9 @@ func TestHostileMessages(t *testing.T) {
 		"17 files": &workpb.Answer{Format: format,
 			Files: make([]*workpb.File, 17)},
 	} {
-		data, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(proto.Marshal(m))(t)
 		_, part := m.(*workpb.Part)
+		var err error
 		alloctest.AtMost(t, 1<<20, func() {
 			if part {
 				_, err = decodePart(data)
@@ -153,8 +150,7 @@ func TestHostileJobs(t *testing.T) {
 		if sign {
 			j.ID = j.digest()
 		}
-		text := must.Get(json.Marshal(j))(t)
-		return text
+		return must.Get(json.Marshal(j))(t)
 	}
 	if j, err := decodeJob(encode(good, true)); err != nil || j.Sampling != good.Sampling {
 		t.Fatalf("%+v, %v", j, err)

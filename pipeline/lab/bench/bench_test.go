@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/must"
 )
 
 // Contenders take turns, the first turn does not count, and ratios are of neighbours.
@@ -25,9 +26,7 @@ func TestMeasure(t *testing.T) {
 	}
 	got, err := Measure(context.Background(), 7, 0,
 		[]Contender{contender("a", 90, 1, 2, 2, 2, 2, 2, 4), contender("b", 90, 3, 4, 4, 4, 4, 4, 4)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if s := strings.Join(order, ""); s != strings.Repeat("ab", 8) {
 		t.Errorf("turns %s", s)
 	}

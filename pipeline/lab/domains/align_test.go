@@ -36,8 +36,7 @@ func TestTransport(t *testing.T) {
 	var of []gaussian
 	rows := []*mat.Dense{drawn(60, 4, 1, 0, "a"), drawn(30, 4, 2, 1, "b"), drawn(10, 4, 0.5, -1, "c")}
 	for _, x := range rows {
-		g := must.Get(gaussianOf(x))(t)
-		of = append(of, g)
+		of = append(of, must.Get(gaussianOf(x))(t))
 	}
 	center := barycenter(of)
 	for m, g := range of {
@@ -81,8 +80,7 @@ func TestBarycenter(t *testing.T) {
 	}
 	var of []gaussian
 	for _, x := range []*mat.Dense{drawn(60, 5, 1, 0, "a"), drawn(20, 5, 2, 1, "b"), drawn(8, 5, 0.5, -1, "c")} {
-		g := must.Get(gaussianOf(x))(t)
-		of = append(of, g)
+		of = append(of, must.Get(gaussianOf(x))(t))
 	}
 	center := barycenter(of)
 	sum, identity := mat.NewDense(5, 5, nil), mat.NewDense(5, 5, nil)

@@ -26,9 +26,7 @@ func TestCalibrated(t *testing.T) {
 	k := Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Embedded: at, Calibration: moments.MaxCalibration}
 	r := &running{Config: c, data: d, tools: k, inner: 1}
 	rows, _, stream, err := c.draw(d.Clients, Partition{}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	clients := d.Clients.Clients(rows)
 	got := must.Get(r.calibrate(t.Context(), clients, stream))(t)
 	sent := must.Get(k.Moments(t.Context(), clients, stream))(t)

@@ -28,8 +28,7 @@ func inspected(t *testing.T, c *Config, d *Data, path string) *Detail {
 	dir := must.Get(Open(path, *c, p.Manifest))(t)
 	defer dir.Close()
 	must.Do(t, Inspect(t.Context(), p, dir))
-	got := must.Get(ReadDetail(path))(t)
-	return got
+	return must.Get(ReadDetail(path))(t)
 }
 
 // Features that are all equal, as of a dead extractor, have no axes, and the file is written all

@@ -23,8 +23,7 @@ func TestLeaveOut(t *testing.T) {
 				x[i*dx+j] = x[i*dx+j]/10 + float32(y[i]*(j+1))
 			}
 		}
-		b := must.Get(task.NewBank(x, dx, y, classes))(t)
-		return b
+		return must.Get(task.NewBank(x, dx, y, classes))(t)
 	}
 	data := &Data{Clients: bank(drawn), Corpus: bank(classes)}
 	known := must.Get(meta.UntrainedOpen(data.Corpus, dx))(t)

@@ -64,8 +64,7 @@ func TestWithoutACorpus(t *testing.T) {
 		if (r.Diagnostics["moments"] == 1) != (name == "FMP") {
 			t.Errorf("%s: diagnostics %v", name, r.Diagnostics)
 		}
-		s := must.Get(score.Evaluate(t.Context(), r, d.Test, d.TestLabels, 1))(t)
-		nll[name] = s.NLL
+		nll[name] = must.Get(score.Evaluate(t.Context(), r, d.Test, d.TestLabels, 1))(t).NLL
 	}
 	if !(nll["FMP"] < nll["ANN"]+0.1) {
 		t.Errorf("NLL %v", nll)

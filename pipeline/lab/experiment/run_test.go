@@ -49,8 +49,7 @@ func clusters(t *testing.T, c, dx, train, test int) *Data {
 	}
 	bank := func(n int) *task.Bank {
 		f, y := draw(n)
-		b := must.Get(task.NewBank(f, dx, y, c))(t)
-		return b
+		return must.Get(task.NewBank(f, dx, y, c))(t)
 	}
 	d := &Data{Clients: bank(train), Corpus: bank(train)}
 	d.Test, d.TestLabels = draw(test)
@@ -134,8 +133,7 @@ func TestIdentityOfBadImages(t *testing.T) {
 func execute(t *testing.T, ctx context.Context, c Config, d *Data, path string,
 	progress Progress) ([]Record, error) {
 	t.Helper()
-	id := must.Get(Identity(c, nil, nil))(t)
-	dir, err := Open(path, c, Manifest{Identity: id})
+	dir, err := Open(path, c, Manifest{Identity: must.Get(Identity(c, nil, nil))(t)})
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +155,7 @@ func conjugate(t *testing.T, corpus *task.Bank) ConjugateModel {
 
 func read(t *testing.T, path ...string) []byte {
 	t.Helper()
-	b := must.Get(os.ReadFile(filepath.Join(path...)))(t)
-	return b
+	return must.Get(os.ReadFile(filepath.Join(path...)))(t)
 }
 
 func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
@@ -166,10 +163,7 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	c.Methods = []string{"LANN", "ANN", "MP", "CANN", "CFMP", "FMP", "FedCGS", "PRIOR"}
 	one, two := t.TempDir(), t.TempDir()
 	c.Engine.Threads = 1
-	rs, err := execute(t, t.Context(), c, d, one, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(execute(t, t.Context(), c, d, one, nil))(t)
 	cells := must.Get(Cells(&c))(t)
 	if len(rs) != len(cells) || len(rs) != 2*2*8 {
 		t.Fatalf("%d records of %d cells; want 32", len(rs), len(cells))
@@ -178,7 +172,7 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	// Two threads, stopped after five cells, with half a line in the journal, then resumed.
 	c.Engine.Threads = 2
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = execute(t, ctx, c, d, two, func(s Step) {
+	_, err := execute(t, ctx, c, d, two, func(s Step) {
 		if s.Done >= 5 {
 			cancel()
 		}
@@ -417,8 +411,7 @@ func TestTuningSeesTheCorpusOnly(t *testing.T) {
 	}
 	bank := func() *task.Bank {
 		f, y := noise(300, 6, 4)
-		b := must.Get(task.NewBank(f, 6, y, 4))(t)
-		return b
+		return must.Get(task.NewBank(f, 6, y, 4))(t)
 	}
 	want := choices(nil)
 	if got := choices(func(d *Data) { d.Test, d.TestLabels = noise(60, 6, 4) }); !bytes.Equal(got, want) {
@@ -473,10 +466,7 @@ func TestHindsight(t *testing.T) {
 	c := small()
 	c.Methods, c.Protocol, c.Seeds, c.Scores.Hindsight = []string{"NCM", "FedCGS"}, "both", 2, true
 	d := clusters(t, 4, 6, 300, 60)
-	rs, err := execute(t, t.Context(), c, d, t.TempDir(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rs := must.Get(execute(t, t.Context(), c, d, t.TempDir(), nil))(t)
 	better := 0
 	for _, r := range rs {
 		switch {
@@ -494,7 +484,7 @@ func TestHindsight(t *testing.T) {
 		t.Error("hindsight is nowhere better than tuning")
 	}
 	c.Scores.Hindsight, c.Seeds = false, 1
-	if rs, err = execute(t, t.Context(), c, d, t.TempDir(), nil); err != nil ||
+	if rs, err := execute(t, t.Context(), c, d, t.TempDir(), nil); err != nil ||
 		rs[len(rs)-1].Hindsight != nil {
 		t.Errorf("a run that does not ask has hindsight, %v", err)
 	}

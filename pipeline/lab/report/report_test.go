@@ -396,8 +396,7 @@ func madeUp(t *testing.T, dir string) {
 func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 	dir := t.TempDir()
 	madeUp(t, dir)
-	page := must.Get(os.ReadFile(filepath.Join(dir, PageFile)))(t)
-	s := string(page)
+	s := string(must.Get(os.ReadFile(filepath.Join(dir, PageFile)))(t))
 	if strings.Contains(s, "<script>alert") {
 		t.Error("a note is not escaped")
 	}

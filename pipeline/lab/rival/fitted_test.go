@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/must"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
@@ -19,19 +20,10 @@ func openTask(t *testing.T, threads int) *Task {
 	in := w.input(t, 2, 4, 8)
 	in.Threads, in.Latents, in.Scope = threads, 200, posterior.ScopeOpen
 	x, y := newWorld(5, 6, 8, 4).draw(rng.New(1, "corpus"), 800)
-	corpus, err := task.NewBank(x, 6, y, 8)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if in.Open, err = meta.UntrainedOpen(corpus, 6); err != nil {
-		t.Fatal(err)
-	}
+	corpus := must.Get(task.NewBank(x, 6, y, 8))(t)
+	in.Open = must.Get(meta.UntrainedOpen(corpus, 6))(t)
 	for _, c := range in.Clients {
-		soft, err := in.Open.Soften(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in.Soft = append(in.Soft, soft)
+		in.Soft = append(in.Soft, must.Get(in.Open.Soften(c))(t))
 	}
 	return newTestTask(t, in)
 }
@@ -55,11 +47,7 @@ func TestFitted(t *testing.T) {
 		t.Helper()
 		s := DefaultSettings()
 		s.Scale = scale
-		r, err := m.Run(ctx, task, s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.Ensembles[0]
+		return must.Get(m.Run(ctx, task, s))(t).Ensembles[0]
 	}
 	mean := run(fmpMean, open, 1)[0]
 	for i, v := range run(fmpLaplace, open, 0)[7].W {
@@ -139,22 +127,10 @@ func TestJointCriterion(t *testing.T) {
 	x, y := newWorld(1, 6, 3, 4).draw(rng.New(3, "held"), 60)
 	held := Held{Task: open, Features: x, Labels: y,
 		Batches: metric.NearBatches(rng.New(4, "joint"), x, 6, 50)}
-	r, err := fmpJoint.Run(ctx, open, DefaultSettings())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := newLogits(ctx, r, held)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := r.Rows(ctx, x)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := metric.Examine(ctx, Cooled(r, 2).Ensembles[0], rows, y, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(fmpJoint.Run(ctx, open, DefaultSettings()))(t)
+	l := must.Get(newLogits(ctx, r, held))(t)
+	rows := must.Get(r.Rows(ctx, x))(t)
+	s := must.Get(metric.Examine(ctx, Cooled(r, 2).Ensembles[0], rows, y, 1))(t)
 	if got, want := l.joint(2, held.Batches),
 		metric.JointNLL(s.Likelihood, held.Batches); math.Abs(got-want) > 1e-5 {
 		t.Errorf("joint NLL %v in tuning, %v in scores", got, want)
@@ -167,9 +143,7 @@ func TestJointCriterion(t *testing.T) {
 		for i, batches := range [][][]int{nil, held.Batches} {
 			held.Batches = batches
 			choice, _, err := Tune(ctx, c.method, []Held{held}, DefaultSettings(), []float64{1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			nll[i] = choice.NLL[0]
 		}
 		if more := nll[1] > nll[0]; more != c.more {

@@ -70,8 +70,7 @@ func TestFedCGSCorpus(t *testing.T) {
 	run := func(m Method, shrinkage float64) []float64 {
 		s := DefaultSettings()
 		s.Shrinkage, s.Spread = shrinkage, 0
-		r := must.Get(m.Run(context.Background(), task, s))(t)
-		return r.Ensembles[0][0].W
+		return must.Get(m.Run(context.Background(), task, s))(t).Ensembles[0][0].W
 	}
 	if a, b := run(fedcgsCorpus, 0), run(fedcgs, 0); !floats.EqualApprox(a, b, 1e-9) {
 		t.Errorf("without shrinkage %v, FedCGS %v", a[:3], b[:3])

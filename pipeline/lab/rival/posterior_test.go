@@ -99,10 +99,7 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 	t.Helper()
 	in := Input{Drawer: bootstrap{d: w.dx + 1}, Samples: 20, Fresh: 100, Seed: seed, Stream: "test"}
 	known, classes := w.draw(rng.New(seed, "corpus"), 40*w.c)
-	var err error
-	if in.Corpus, err = NewCorpus(known, w.dx, classes, w.c); err != nil {
-		t.Fatal(err)
-	}
+	in.Corpus = must.Get(NewCorpus(known, w.dx, classes, w.c))(t)
 	r := rng.New(seed, "points")
 	for range m {
 		x, y := w.draw(r, n)
@@ -129,56 +126,29 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 		in.Clients, in.Uploads = append(in.Clients, s), append(in.Uploads, up)
 	}
 	x, y := w.draw(rng.New(1, "corpus"), 100*w.c)
-	corpus, err := task.NewBank(x, w.dx, y, w.c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := meta.UntrainedConjugate(corpus)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	corpus := must.Get(task.NewBank(x, w.dx, y, w.c))(t)
+	model := must.Get(meta.UntrainedConjugate(corpus))(t)
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	t.Cleanup(func() { eng.Close() })
-	k, err := sample.NewConjugate(eng, model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(sample.NewConjugate(eng, model))(t)
 	t.Cleanup(func() { k.Close() })
 	in.Conjugate = k
-	if model, err = meta.UntrainedPrivate(corpus, model); err != nil {
-		t.Fatal(err)
-	}
-	private, err := sample.NewPrivate(eng, model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	model = must.Get(meta.UntrainedPrivate(corpus, model))(t)
+	private := must.Get(sample.NewPrivate(eng, model))(t)
 	t.Cleanup(func() { private.Close() })
 	in.Private = private
 	in.Privacy = &privacy.Budget{Epsilon: 8, Delta: 1e-5, Unit: privacy.Example,
 		Relation: privacy.AddRemove, Noise: privacy.Trusted,
 		Points: n}
-	if in.ClassMeans, err = k.Compress(context.Background(), in.Clients); err != nil {
-		t.Fatal(err)
-	}
-	all, err := point.FromLabelled(known, w.dx, classes, w.c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := k.Compress(context.Background(), []*point.Set{all})
-	if err != nil {
-		t.Fatal(err)
-	}
-	in.Corpus.Read = read[0]
+	in.ClassMeans = must.Get(k.Compress(context.Background(), in.Clients))(t)
+	all := must.Get(point.FromLabelled(known, w.dx, classes, w.c))(t)
+	in.Corpus.Read = must.Get(k.Compress(context.Background(), []*point.Set{all}))(t)[0]
 	return in
 }
 
 func newTestTask(t testing.TB, in Input) *Task {
 	t.Helper()
-	task := must.Get(NewTask(in))(t)
-	return task
+	return must.Get(NewTask(in))(t)
 }
 
 // closedMethods returns the methods that tasks without an open predictor can run.
@@ -239,10 +209,7 @@ func TestThreadsDoNotMatter(t *testing.T) {
 		for _, m := range closedMethods() {
 			var r [2]*posterior.Result
 			for i := range r {
-				var err error
-				if r[i], err = m.Run(context.Background(), tasks[i], s); err != nil {
-					t.Fatal(err)
-				}
+				r[i] = must.Get(m.Run(context.Background(), tasks[i], s))(t)
 			}
 			// The conjugate predictor is one and the same, with sessions that cannot be compared.
 			same := cmp.Comparer(func(a, b *sample.Conjugate) bool { return a == b })

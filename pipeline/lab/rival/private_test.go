@@ -25,8 +25,7 @@ func TestPrivateRounds(t *testing.T) {
 		in.Privacy = &b
 		m := must.Get(Lookup(name))(t)
 		r := must.Get(m.Run(context.Background(), newTestTask(t, in), DefaultSettings()))(t)
-		s := must.Get(score.Evaluate(context.Background(), r, x, y, 2))(t)
-		return r, s.NLL
+		return r, must.Get(score.Evaluate(context.Background(), r, x, y, 2))(t).NLL
 	}
 	b := *in.Privacy
 	b.Epsilon = 1

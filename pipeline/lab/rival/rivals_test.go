@@ -19,8 +19,7 @@ import (
 func probabilities(t *testing.T, r *posterior.Result, x []float32) *metric.Probabilities {
 	t.Helper()
 	rows := must.Get(r.Rows(context.Background(), x))(t)
-	p := must.Get(metric.Predict(context.Background(), r.Ensembles[0], rows, 1))(t)
-	return p
+	return must.Get(metric.Predict(context.Background(), r.Ensembles[0], rows, 1))(t)
 }
 
 // softmaxOf are class probabilities of log-densities.
@@ -82,8 +81,7 @@ func TestDiscriminants(t *testing.T) {
 	s := DefaultSettings()
 	s.Shrinkage, s.Spread = 0.2, 0
 	run := func(m Method) *posterior.Result {
-		r := must.Get(m.Run(context.Background(), task, s))(t)
-		return r
+		return must.Get(m.Run(context.Background(), task, s))(t)
 	}
 	k := in.Corpus
 	within := shrunk(k.Within, s.Shrinkage)

@@ -27,8 +27,7 @@ func corpus(t *testing.T, scatter [2]float32) *task.Bank {
 			x[i*dx+j] = scatter[(y[i]+j)%2]*x[i*dx+j] + means[y[i]*dx+j]
 		}
 	}
-	bank := must.Get(task.NewBank(x, dx, y, classes))(t)
-	return bank
+	return must.Get(task.NewBank(x, dx, y, classes))(t)
 }
 
 // TestLearn: samples have some of the uncertainty of a fit where fits learn something, as much for

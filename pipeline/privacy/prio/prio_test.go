@@ -22,8 +22,7 @@ func budget(unit string, points int) privacy.Budget {
 
 func scheme(t testing.TB, context string) *Scheme {
 	t.Helper()
-	s := must.Get(New(budget(privacy.Example, 10), 3, 4, context))(t)
-	return s
+	return must.Get(New(budget(privacy.Example, 10), 3, 4, context))(t)
 }
 
 // sums are those of a client, each with a sign of its own, up to the bound.
@@ -89,12 +88,9 @@ func TestSum(t *testing.T) {
 		if err == nil {
 			err = l.shift(own)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		b = must.Get(helper.Bytes())(t)
-		got := must.Get(l.Open(b))(t)
-		return got.Values
+		return must.Get(l.Open(b))(t).Values
 	}
 	must.Do(t, helper.shift(zero))
 	if got := open(zero); !slices.Equal(got, want.Values) {

@@ -95,27 +95,22 @@ func TestVectors(t *testing.T) {
 	key := Key(v.Key)
 	total := [2]*Sum{s.NewSum(), s.NewSum()}
 	for _, c := range v.Clients {
-		pair, err := s.split(c.Numbers, [NonceSize]byte(c.Nonce), c.Rand)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(s.split(c.Numbers, [NonceSize]byte(c.Nonce), c.Rand))(t)
 		var check [2]*Checking
 		var messages [2][]byte
 		for i := range pair {
 			if !bytes.Equal(pair[i].Input, c.Inputs[i]) || !bytes.Equal(pair[i].Public, c.Public) {
 				t.Errorf("the share of server %d is another than the draft's", i)
 			}
-			if check[i], err = s.Begin(&key, &pair[i]); err != nil {
-				t.Fatal(err)
-			}
+			check[i] = must.Get(s.Begin(&key, &pair[i]))(t)
+			var err error
 			if messages[i], err = check[i].Message(); err != nil ||
 				!bytes.Equal(messages[i], c.Messages[0][i]) {
 				t.Errorf("the message of server %d is another than the draft's, %v", i, err)
 			}
 		}
 		for i := range pair {
-			out := must.Get(check[i].Finish(messages[1-i]))(t)
-			total[i].Add(out)
+			total[i].Add(must.Get(check[i].Finish(messages[1-i]))(t))
 		}
 	}
 	for i, a := range total {

@@ -83,9 +83,7 @@ func TestExact(t *testing.T) {
 		}
 	}
 	out, err := Apply(flat, "brightness", 2, rng.New(1)) // 25.5 brighter
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if out.Pix[0] != 126 {
 		t.Errorf("brightness 2 of 100 is %d, want 126", out.Pix[0])
 	}
