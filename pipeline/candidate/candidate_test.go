@@ -383,8 +383,7 @@ func TestEdges(t *testing.T) {
 	thin.Corpora[0].Within[0] = 1 // of rank one
 	x, _ := w.rows(3)
 	for name, r := range map[string]*Round{"one client": w.round(t, 1, 30), "one image": one,
-		"no scatter": none, "equal": equal,
-		"thin": thin} {
+		"no scatter": none, "equal": equal, "thin": thin} {
 		m := posterior(t, r, Options{})
 		for i := range 3 {
 			var sum float64

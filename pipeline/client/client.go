@@ -238,8 +238,7 @@ func (c *Client) images(ctx context.Context, src imagefile.Source, step int, ski
 // labelled computes the features of labelled images of a plain upload, [n, dx], and names those
 // left out, bad ones and classes of too few. The images that o makes calibration points are chosen.
 func (c *Client) labelled(ctx context.Context, src imagefile.Source,
-	o Options) (rows []float32, labels []int, chosen []bool, left []error,
-	err error) {
+	o Options) (rows []float32, labels []int, chosen []bool, left []error, err error) {
 	f := c.Manifest
 	var h []float32
 	var all []int
@@ -303,8 +302,7 @@ func (c *Client) Points(ctx context.Context, src imagefile.Source,
 
 // Moments makes an upload of moments, and names the images left out as Points does.
 func (c *Client) Moments(ctx context.Context, src imagefile.Source,
-	o Options) (means *point.Set, within *moments.Within,
-	left []error, err error) {
+	o Options) (means *point.Set, within *moments.Within, left []error, err error) {
 	if o.Calibrate > moments.MaxCalibration {
 		return nil, nil, nil, fmt.Errorf("%d calibration points; moments have %d at most", o.Calibrate,
 			moments.MaxCalibration)

@@ -36,8 +36,7 @@ func TestReply(t *testing.T) {
 	failed := errors.New("a bad image")
 	forever := func(ctx context.Context, s *staged) (Answer, error) {
 		time.Sleep(time.Hour)
-		return s,
-			nil
+		return s, nil
 	}
 	for name, c := range map[string]struct {
 		work            func(ctx context.Context, s *staged) (Answer, error)
@@ -49,28 +48,22 @@ func TestReply(t *testing.T) {
 	}{
 		"at once": {work: func(_ context.Context, s *staged) (Answer, error) { return s, nil },
 			over: after, recorded: true, given: true},
-		"slow": {work: func(_ context.Context,
-			s *staged) (Answer, error) {
+		"slow": {work: func(_ context.Context, s *staged) (Answer, error) {
 			time.Sleep(58 * time.Second)
 			return s, nil
-		}, over: after,
-			recorded: true, given: true},
+		}, over: after, recorded: true, given: true},
 		"an early error": {work: func(context.Context, *staged) (Answer, error) { return nil, failed },
 			over: after, says: "a bad image"},
 		"a panic": {work: func(context.Context, *staged) (Answer, error) { panic("index") },
 			over: after, says: "internal error: index"},
 		"no end": {work: forever, over: after, says: "took more than the 59s"},
-		"stops when told": {work: func(ctx context.Context,
-			_ *staged) (Answer, error) {
+		"stops when told": {work: func(ctx context.Context, _ *staged) (Answer, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
-		}, over: after,
-			says: "took more than the 59s"},
+		}, over: after, says: "took more than the 59s"},
 		"an error in the record": {work: func(_ context.Context, s *staged) (Answer, error) {
-			return s,
-				nil
-		}, recordFails: failed, over: after,
-			recorded: true, says: "a bad image"},
+			return s, nil
+		}, recordFails: failed, over: after, recorded: true, says: "a bad image"},
 		"a slow record": {work: func(_ context.Context, s *staged) (Answer, error) { return s, nil },
 			recording: 2500 * time.Millisecond,
 			over:      after + 2*Settle, recorded: true, given: true},
@@ -133,8 +126,7 @@ func TestReplyAtOnce(t *testing.T) {
 		}
 	})
 	for d, want := range map[time.Duration]bool{0: true, 2 * time.Second: true, time.Second: false,
-		-time.Second: false, 24 * time.Hour: true,
-		25 * time.Hour: false} {
+		-time.Second: false, 24 * time.Hour: true, 25 * time.Hour: false} {
 		if err := CheckReply(d); (err == nil) != want {
 			t.Errorf("%v: %v", d, err)
 		}

@@ -45,8 +45,7 @@ type Images struct {
 // called with them, for features of other images; nil: nothing is. progress is called with the
 // stages data and features.
 func Read(ctx context.Context, s Source, eng engine.Engine,
-	progress func(stage string, done, total int),
-	also func(*Images) error) (*Images, error) {
+	progress func(stage string, done, total int), also func(*Images) error) (*Images, error) {
 	ds, x, err := s.open(ctx, eng, progress)
 	if err != nil {
 		return nil, err
@@ -114,8 +113,7 @@ func Store(ctx context.Context, s Source, eng engine.Engine, i, n int,
 
 // open loads the data set and opens the extractor.
 func (s Source) open(ctx context.Context, eng engine.Engine,
-	progress func(stage string, done, total int)) (*dataset.Dataset,
-	*extractor.Extractor, error) {
+	progress func(stage string, done, total int)) (*dataset.Dataset, *extractor.Extractor, error) {
 	// Images in folders are resized directly to the model's size.
 	var fit imagefile.Fit
 	if s.Extractor.Model != "default" {

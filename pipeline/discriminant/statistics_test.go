@@ -128,8 +128,7 @@ func TestScatterOdds(t *testing.T) {
 		dof       int
 		furthest  float64 // logarithm of its ratio to the others'
 	}{{[]float64{1, 4}, 2, 0}, {[]float64{2, 4}, 5, math.Log(2)},
-		{[]float64{0.5, 20}, 50, math.Log(5)},
-		{[]float64{1, 1e-30}, 50, math.Log(1e-6)}} {
+		{[]float64{0.5, 20}, 50, math.Log(5)}, {[]float64{1, 1e-30}, 50, math.Log(1e-6)}} {
 		honest := logSpread*logSpread + 2/float64(v.dof)
 		a := normal(v.furthest, honest)
 		want := math.Log(a / (falseOdds*a + falseOdds*normal(v.furthest, honest+logFalse*logFalse)))

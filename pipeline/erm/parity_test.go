@@ -63,8 +63,7 @@ func TestParityWithReference(t *testing.T) {
 		}
 		g := must.Get(Backward(p, s.Theta, Theta{p.D(), c.C, c.Cotangent}))(t)
 		for name, pair := range map[string][2][]float64{"points": {g.Points, c.Points},
-			"labels":  {g.Labels, c.Labels},
-			"weights": {g.Weights, c.Weights}} {
+			"labels": {g.Labels, c.Labels}, "weights": {g.Weights, c.Weights}} {
 			if d := furthest(pair[0], pair[1]); d > 1e-6 {
 				t.Errorf("case %d: gradient of %s differs from the reference's by %v", i, name, d)
 			}

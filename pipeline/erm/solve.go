@@ -181,8 +181,7 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem,
 	if lead != nil {
 		start := &guide{theta: lead.theta}
 		tried = leaders
-		if err := each(ctx, tried, opt.Threads, func(ctx context.Context,
-			i int) error {
+		if err := each(ctx, tried, opt.Threads, func(ctx context.Context, i int) error {
 			return fit(ctx, i, []*guide{lead, start}[i%2])
 		}); err != nil {
 			return nil, err
@@ -227,8 +226,7 @@ func leader(ctx context.Context, shared *Problem, own []*Problem, opt Options) (
 // join returns the problem of all the points, with the weights of own scaled by share.
 func join(share float64, shared *Problem, own ...*Problem) *Problem {
 	p := &Problem{N: shared.N, Dx: shared.Dx, C: shared.C, X: slices.Clone(shared.X),
-		Y: slices.Clone(shared.Y), W: slices.Clone(shared.W),
-		L2: shared.L2}
+		Y: slices.Clone(shared.Y), W: slices.Clone(shared.W), L2: shared.L2}
 	for _, q := range own {
 		p.N += q.N
 		p.X, p.Y = append(p.X, q.X...), append(p.Y, q.Y...)

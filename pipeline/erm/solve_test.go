@@ -108,8 +108,7 @@ func TestSingle(t *testing.T) {
 		n, dx, c  int
 		l2, scale float64
 	}{{300, 64, 10, 3, 1}, {1000, 20, 3, 1, 1}, {500, 33, 13, 0.01, 1}, {200, 64, 20, 3, 1e-3},
-		{400, 40, 7, 0.01, 30}, {50, 90, 5, 1, 10},
-		{60, 20, 4, 1e74, 1e37}} {
+		{400, 40, 7, 0.01, 30}, {50, 90, 5, 1, 10}, {60, 20, 4, 1e74, 1e37}} {
 		p := random(uint64(i), k.n, k.dx, k.c, k.l2)
 		scale(p, k.scale)
 		var fits [2]Theta
@@ -401,22 +400,17 @@ func TestErrors(t *testing.T) {
 		"weight of point 1 is NaN":             set(func(s *point.Set) { s.W[1] = nan }),
 		"want N (dx + C) numbers":              set(func(s *point.Set) { s.Z = s.Z[:7] }),
 		"l2 is 0":                              solve(func(p *Problem) { p.L2 = 0 }, Options{}),
-		"l2 is NaN": solve(func(p *Problem) { p.L2 = math.NaN() },
-			Options{}),
-		"the last column of X is 2 at point 1": solve(func(p *Problem) { p.X[9] = 2 },
-			Options{}),
-		"feature 2 of point 0 is NaN": solve(func(p *Problem) { p.X[2] = math.NaN() },
-			Options{}),
-		"weight of point 3 is -1": solve(func(p *Problem) { p.W[3] = -1 },
-			Options{}),
-		"tolerance is 2":     solve(func(*Problem) {}, Options{Tolerance: 2}),
-		"max products is -1": solve(func(*Problem) {}, Options{MaxProducts: -1}),
+		"l2 is NaN":                            solve(func(p *Problem) { p.L2 = math.NaN() }, Options{}),
+		"the last column of X is 2 at point 1": solve(func(p *Problem) { p.X[9] = 2 }, Options{}),
+		"feature 2 of point 0 is NaN":          solve(func(p *Problem) { p.X[2] = math.NaN() }, Options{}),
+		"weight of point 3 is -1":              solve(func(p *Problem) { p.W[3] = -1 }, Options{}),
+		"tolerance is 2":                       solve(func(*Problem) {}, Options{Tolerance: 2}),
+		"max products is -1":                   solve(func(*Problem) {}, Options{MaxProducts: -1}),
 		"not converged after 1 Newton steps: gradient ": solve(func(p *Problem) { p.L2 = 1e-8 },
 			Options{MaxSteps: 1}),
 		"warm start is 2 x 3": solve(
 			func(p *Problem) { s := NewTheta(2, 3); p.Start = &s }, Options{}),
-		"numbers in X": solve(func(p *Problem) { p.X = p.X[1:] },
-			Options{}),
+		"numbers in X": solve(func(p *Problem) { p.X = p.X[1:] }, Options{}),
 		"context canceled": func() error {
 			ctx, stop := context.WithCancel(context.Background())
 			stop()
@@ -553,8 +547,7 @@ func TestSolveShared(t *testing.T) {
 		part := func(from, n int) *Problem {
 			d := all.D()
 			return &Problem{N: n, Dx: all.Dx, C: all.C, L2: all.L2, X: all.X[from*d : (from+n)*d],
-				Y: all.Y[from*all.C : (from+n)*all.C],
-				W: all.W[from : from+n]}
+				Y: all.Y[from*all.C : (from+n)*all.C], W: all.W[from : from+n]}
 		}
 		shared := part(0, k.shared)
 		var own, whole []*Problem

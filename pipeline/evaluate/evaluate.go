@@ -136,8 +136,7 @@ func New(c *classify.Classifier) (*Evaluation, error) {
 	e := &Evaluation{c: c, p: metric.Probabilities{C: c.Manifest.C}, within: []float64{},
 		held:  make([]int, c.Manifest.C),
 		sizes: map[conformal.Score]int{}, at: map[conformal.Score][]float32{}, sure: keeper{sign: 1},
-		unsure:   keeper{sign: -1},
-		mistakes: keeper{sign: 1}}
+		unsure: keeper{sign: -1}, mistakes: keeper{sign: 1}}
 	var err error
 	if e.origin, err = models.ReadOrigin(c.Manifest); err != nil {
 		return nil, err
@@ -184,8 +183,7 @@ func (e *Evaluation) addSet(p *classify.Prediction) {
 func (e *Evaluation) coverage(r *Result) *Sets {
 	sets := r.Origin.Sets
 	out := &Sets{Level: sets.Level, Score: sets.Score, MeanSize: float64(e.size) / float64(e.p.N),
-		MeanSizes: map[string]float64{},
-		ByClient:  e.clients}
+		MeanSizes: map[string]float64{}, ByClient: e.clients}
 	for c, n := range e.held {
 		out.Held += n
 		low, high := conformal.ClopperPearson(n, r.ByClass[c].Images, 0.95)

@@ -181,8 +181,7 @@ func TestCalibrationRefused(t *testing.T) {
 			m.CalibrationClasses = m.CalibrationClasses[1:]
 		},
 		"calibration[0]": func(m *uploadpb.Upload) {
-			copy(m.Calibration.RawData,
-				[]byte{0, 0, 128, 127})
+			copy(m.Calibration.RawData, []byte{0, 0, 128, 127})
 		},
 		"points[1]": func(m *uploadpb.Upload) {
 			m.PointClasses[1] = m.PointClasses[0]

@@ -78,9 +78,8 @@ func (r *Release) Encode() ([]byte, error) {
 	}
 	b := r.Budget
 	m := &uploadpb.Release{Format: ReleaseFormat, Round: r.Round, Client: r.Client, Model: model,
-		Classes:     uint32(r.Sums.Classes),
-		Coordinates: uint32(r.Sums.K),
-		Epsilon:     b.Epsilon, Delta: b.Delta, Unit: b.Unit, Relation: b.Relation, Noise: b.Noise,
+		Classes: uint32(r.Sums.Classes), Coordinates: uint32(r.Sums.K),
+		Epsilon: b.Epsilon, Delta: b.Delta, Unit: b.Unit, Relation: b.Relation, Noise: b.Noise,
 		Points: uint32(b.Points)}
 	for _, v := range r.Sums.Values {
 		m.Values = binary.LittleEndian.AppendUint64(m.Values, uint64(v))

@@ -18,8 +18,7 @@ func release() *Release {
 	r := &Release{Round: 3, Client: "shop-1", Model: hex.EncodeToString(bytes.Repeat([]byte{7}, 32)),
 		Sums: privacy.NewRelease(3, 2),
 		Budget: privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Client,
-			Relation: privacy.AddRemove,
-			Noise:    privacy.Local, Points: 20}}
+			Relation: privacy.AddRemove, Noise: privacy.Local, Points: 20}}
 	for i := range r.Sums.Values {
 		r.Sums.Values[i] = int64(i*i) - 20
 	}

@@ -31,8 +31,7 @@ func withMoments(t testing.TB, n int, p Precision) *Upload {
 	means, w := must.Get2(moments.Compute(x, k, y, c, "a"))(t)
 	curve := must.Get(moments.CurveOf(x, k, y, c, "a"))(t)
 	return &Upload{Round: 2, Client: "a", Model: strings.Repeat("ab", 32), N: int(means.Mass()),
-		Points: means, Within: w, Curve: curve,
-		Precision: p}
+		Points: means, Within: w, Curve: curve, Precision: p}
 }
 
 // TestMomentsRoundTrip: in each precision, with the scatter and with a factor of it, numbers come
@@ -100,10 +99,8 @@ func TestMomentsRefused(t *testing.T) {
 		"points without class": {40, func(m *uploadpb.Upload) { m.CalibrationClasses = nil },
 			"calibration"},
 		"classes alone": {40, func(m *uploadpb.Upload) { m.Calibration = nil }, "calibration"},
-		"a curve short": {40,
-			func(m *uploadpb.Upload) { m.Curve = m.Curve[1:] }, "curve"},
-		"a curve long": {40,
-			func(m *uploadpb.Upload) { m.Curve = append(m.Curve, 0) }, "curve"},
+		"a curve short": {40, func(m *uploadpb.Upload) { m.Curve = m.Curve[1:] }, "curve"},
+		"a curve long":  {40, func(m *uploadpb.Upload) { m.Curve = append(m.Curve, 0) }, "curve"},
 		"curve beyond bounds": {40, func(m *uploadpb.Upload) { m.Curve[48] = 32*1024*40 + 1 },
 			"curve at temperature 40"},
 		"curve of few images": {6, func(m *uploadpb.Upload) {

@@ -188,8 +188,7 @@ func (u *Upload) Encode() ([]byte, error) {
 		return nil, err
 	}
 	m := &uploadpb.Upload{Format: Format, PointClasses: classes, Round: u.Round, Client: u.Client,
-		Model: model, N: uint64(u.N),
-		Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
+		Model: model, N: uint64(u.N), Dx: uint32(s.Dx), Classes: uint32(s.C), Size: uint32(s.N)}
 	if err := u.encodePoints(m, s, classes); err != nil {
 		return nil, err
 	}
@@ -410,8 +409,7 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 		field          string
 		value, low, to uint64
 	}{{"n", m.N, 1, MaxN}, {"dx", uint64(m.Dx), 1, MaxWidth},
-		{"classes", uint64(m.Classes), 2, MaxWidth},
-		{"size", uint64(m.Size), 1, MaxSize}} {
+		{"classes", uint64(m.Classes), 2, MaxWidth}, {"size", uint64(m.Size), 1, MaxSize}} {
 		if v.value < v.low || v.value > v.to {
 			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
 		}

@@ -97,8 +97,7 @@ func TestKnown(t *testing.T) {
 func TestAgainstKnown(t *testing.T) {
 	u, lambda := knownRound(10, 9, 6, func(int) bool { return true })
 	of := func(m int) (masses, means []float64) {
-		return u.masses(m),
-			u.Means[m*u.Classes*u.K:][:u.Classes*u.K]
+		return u.masses(m), u.Means[m*u.Classes*u.K:][:u.Classes*u.K]
 	}
 	judges := u
 	judges.Clients = 8 // all bad

@@ -10,8 +10,7 @@ import (
 // TestStatesCheck: each part of what states must be is looked at by itself.
 func TestStatesCheck(t *testing.T) {
 	sound := func() *States {
-		return &States{Honest: [][]bool{{true, true}, {true, false}},
-			P: []float64{.75, .25}}
+		return &States{Honest: [][]bool{{true, true}, {true, false}}, P: []float64{.75, .25}}
 	}
 	must.Do(t, sound().Check(2))
 	for name, spoil := range map[string]func(s *States){
@@ -36,8 +35,7 @@ func TestRefusedParts(t *testing.T) {
 		"an infinite mass": func(u *Uploads, _ []float64) { u.Masses[0] = math.Inf(1) },
 		"a negative mass":  func(u *Uploads, _ []float64) { u.Masses[0] = -1 },
 		"a mean of no number": func(u *Uploads, _ []float64) {
-			u.Masses[0],
-				u.Means[0] = 1, math.NaN()
+			u.Masses[0], u.Means[0] = 1, math.NaN()
 		},
 		"a mean of 1e101":       func(u *Uploads, _ []float64) { u.Masses[0], u.Means[0] = 1, -1e101 },
 		"an infinite variance":  func(_ *Uploads, l []float64) { l[0] = math.Inf(1) },

@@ -118,8 +118,7 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 			"%s, that of the content; the part was damaged on its way", hex.EncodeToString(sum))
 	}
 	p := &Part{Round: m.Round, Model: hex.EncodeToString(m.Model), Dx: int(m.Dx), C: int(m.Classes),
-		Moments: m.Moments,
-		Summed:  int(m.Summed), LeftOut: int(m.LeftOut), N: int(m.N),
+		Moments: m.Moments, Summed: int(m.Summed), LeftOut: int(m.LeftOut), N: int(m.N),
 		Against: hex.EncodeToString(m.Against), limit: bytes.Clone(m.Limit)}
 	if len(m.Limit) == 0 {
 		p.limit = nil

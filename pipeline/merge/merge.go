@@ -157,8 +157,7 @@ func (m *Merger) start(like *Part) error {
 	}
 	if m.part == nil {
 		m.part = &Part{Round: like.Round, Model: like.Model, Dx: like.Dx, C: like.C,
-			Moments: like.Moments, Against: m.Against,
-			limit: bytes.Clone(m.Limit)}
+			Moments: like.Moments, Against: m.Against, limit: bytes.Clone(m.Limit)}
 		m.fresh = map[[half]byte]entry{}
 		round := like.Round
 		m.Want = federate.Expect{Model: like.Model, Dx: like.Dx, C: like.C, Round: &round}

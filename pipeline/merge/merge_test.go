@@ -39,8 +39,7 @@ func made(t testing.TB, i int, precision federate.Precision) []byte {
 		s.W, s.Y, s.N = append(s.W, float32(1+r.IntN(20))), append(s.Y, int32(y)), s.N+1
 	}
 	return encoded(t, &federate.Upload{Round: 3, Client: fmt.Sprint("client ", i), Model: model,
-		N: int(s.Mass()), Points: s,
-		Precision: precision})
+		N: int(s.Mass()), Points: s, Precision: precision})
 }
 
 // madeMoments is a client's moments, of n images.
@@ -57,8 +56,7 @@ func madeMoments(t testing.TB, i, n int, precision federate.Precision) []byte {
 	}
 	means, w := must.Get2(moments.Compute(rows, k, labels, c, fmt.Sprint(i)))(t)
 	return encoded(t, &federate.Upload{Round: 3, Client: fmt.Sprint("client ", i), Model: model,
-		N: int(means.Mass()), Points: means,
-		Within: w, Precision: precision})
+		N: int(means.Mass()), Points: means, Within: w, Precision: precision})
 }
 
 func encoded(t testing.TB, u *federate.Upload) []byte {

@@ -41,8 +41,7 @@ func TestSigned(t *testing.T) {
 		"unknown": {data, bytes.Replace(good, []byte("worker\","), []byte("another\","), 1),
 			"not valid"},
 		"text": {data, []byte("signed"), "cannot be read"},
-		"long": {data, append(bytes.Repeat([]byte(" "), MaxSignature), good...),
-			"cannot be read"},
+		"long": {data, append(bytes.Repeat([]byte(" "), MaxSignature), good...), "cannot be read"},
 	} {
 		if err := Verify(workers, c.data, c.signature, "server A"); !errors.Is(err, ErrSignature) ||
 			!strings.Contains(err.Error(), c.want) {

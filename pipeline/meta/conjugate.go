@@ -72,8 +72,7 @@ func (c *ConjugateConfig) phases() []conjugatePhase {
 	second := max(1, c.Steps*2/5)
 	return []conjugatePhase{
 		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars,
-			matrices: !c.FixedMetric,
-			begin:    func(*conjugateTrainee) error { return nil }},
+			matrices: !c.FixedMetric, begin: func(*conjugateTrainee) error { return nil }},
 		{steps: second, rate: 2e-2, set: models.ConjSample, learn: allScalars,
 			begin: (*conjugateTrainee).again},
 		{steps: second, rate: 2e-2, set: models.ConjMean, mean: true,
@@ -190,8 +189,7 @@ func (t *conjugateTrainee) taskSizes() models.ConjugateConfig {
 func (t *conjugateTrainee) enter(phase int) error {
 	p := t.phases()[phase]
 	l := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: t.values, Set: p.set,
-		Learn: p.learn, Samples: t.Samples,
-		Joint: metric.JointPoints}
+		Learn: p.learn, Samples: t.Samples, Joint: metric.JointPoints}
 	if p.mean {
 		l.Samples = 1
 	}
@@ -332,8 +330,7 @@ func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, 
 		samples = 1
 	}
 	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: values, Set: p.set,
-		Samples: samples,
-		Joint:   metric.JointPoints}.Model()
+		Samples: samples, Joint: metric.JointPoints}.Model()
 	if err != nil {
 		return nil, err
 	}

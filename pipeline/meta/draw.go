@@ -136,8 +136,7 @@ func DrawLog(log, svg string) error {
 	}
 	c := vgsvg.New(vg.Points(360)*vg.Length(len(plots)), vg.Points(280))
 	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: vg.Points(16), PadTop: vg.Points(8),
-		PadBottom: vg.Points(8), PadLeft: vg.Points(8),
-		PadRight: vg.Points(8)}
+		PadBottom: vg.Points(8), PadLeft: vg.Points(8), PadRight: vg.Points(8)}
 	whole := draw.New(c)
 	for i, p := range plots {
 		p.Draw(tiles.At(whole, i, 0))

@@ -279,8 +279,7 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 
 // losses returns the means over n episodes, each drawn from its own stream.
 func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int,
-	stream func(i int) *rand.Rand) (train.Metrics, open.Scalars,
-	error) {
+	stream func(i int) *rand.Rand) (train.Metrics, open.Scalars, error) {
 	nll, joint, gradients := make([]float64, n), make([]float64, n), make([]open.Scalars, n)
 	err := parallel(ctx, t.Threads, n, func(_ context.Context, i int) error {
 		e, err := t.episode(stream(i))

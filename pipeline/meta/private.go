@@ -72,8 +72,7 @@ func StartPrivate(corpus *task.Bank,
 	}
 	values := map[string]*onnx.Tensor{}
 	for _, name := range []string{models.ConjCentre, models.ConjRadius, models.ConjMap,
-		models.ConjOrigin, models.ConjLogLambda,
-		models.ConjMetric} {
+		models.ConjOrigin, models.ConjLogLambda, models.ConjMetric} {
 		values[name] = from[name].Clone()
 	}
 	for _, name := range []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB,
@@ -255,8 +254,7 @@ func (t *privateTrainee) bank(b *task.Bank) (*task.Bank, error) {
 
 func (t *privateTrainee) loss() (*onnx.Model, []string, error) {
 	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples,
-		Joint: metric.JointPoints,
-		All:   t.Coordinates > 0}.Model()
+		Joint: metric.JointPoints, All: t.Coordinates > 0}.Model()
 }
 
 // now returns the current parameters.

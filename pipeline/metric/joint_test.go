@@ -181,8 +181,7 @@ func TestBatches(t *testing.T) {
 		for i := range n {
 			all = append(all, i)
 		}
-		slices.SortFunc(all, func(i,
-			j int) int {
+		slices.SortFunc(all, func(i, j int) int {
 			return int(math.Copysign(1, distance(i, anchor)-distance(j, anchor)))
 		})
 		if !slices.Equal(got, all[:5]) {

@@ -154,47 +154,39 @@ func TestErrors(t *testing.T) {
 	p := &Probabilities{N: 1, C: 2, P: []float64{0.5, 0.5}}
 	for want, do := range map[string]func() error{
 		"the ensemble is empty": func() error {
-			_,
-				err := Predict(ctx, nil, nil, 1)
+			_, err := Predict(ctx, nil, nil, 1)
 			return err
 		},
 		"3 feature values do not divide": func() error {
-			_,
-				err := Predict(ctx, []erm.Theta{head}, make([]float32, 3), 1)
+			_, err := Predict(ctx, []erm.Theta{head}, make([]float32, 3), 1)
 			return err
 		},
 		"holds NaN at row 2, class 1": func() error {
-			_,
-				err := Predict(ctx, []erm.Theta{bad}, make([]float32, 2), 1)
+			_, err := Predict(ctx, []erm.Theta{bad}, make([]float32, 2), 1)
 			return err
 		},
 		"head 1 is 2 x 2": func() error {
-			_,
-				err := Predict(ctx, []erm.Theta{head, erm.NewTheta(2, 2)}, nil, 1)
+			_, err := Predict(ctx, []erm.Theta{head, erm.NewTheta(2, 2)}, nil, 1)
 			return err
 		},
 		"label 2 of point 0":  func() error { _, err := Score(p, []int{2}); return err },
 		"label -1 of point 0": func() error { _, err := Score(p, []int{-1}); return err },
 		"0 labels":            func() error { _, err := Score(p, nil); return err },
 		"no points": func() error {
-			_,
-				err := Score(&Probabilities{C: 2}, nil)
+			_, err := Score(&Probabilities{C: 2}, nil)
 			return err
 		},
 		"probability NaN of class 0": func() error {
-			_,
-				err := Score(&Probabilities{1, 2, []float64{math.NaN(), 1}}, []int{0})
+			_, err := Score(&Probabilities{1, 2, []float64{math.NaN(), 1}}, []int{0})
 			return err
 		},
 		"none given": func() error { _, err := Mean(nil); return err },
 		"2 and 1 values": func() error {
-			_,
-				err := Paired([]float64{1, 2}, []float64{1}, 0.95)
+			_, err := Paired([]float64{1, 2}, []float64{1}, 0.95)
 			return err
 		},
 		"level 95": func() error {
-			_,
-				err := Estimate([]float64{1, 2}, 95)
+			_, err := Estimate([]float64{1, 2}, 95)
 			return err
 		},
 		"interval: no values": func() error { _, err := Estimate(nil, 0.9); return err },

@@ -153,12 +153,10 @@ func TestRefused(t *testing.T) {
 	must.Do(t, good().Check(2))
 	for name, spoil := range map[string]func(*Within){
 		"numbers": func(w *Within) { w.Data = w.Data[:2] }, "rank": func(w *Within) {
-			w.Rank, w.Data = 3,
-				make([]float32, 6)
+			w.Rank, w.Data = 3, make([]float32, 6)
 		},
 		"rank above dof": func(w *Within) {
-			w.Rank, w.Dof, w.Data = 2, 1,
-				make([]float32, 4)
+			w.Rank, w.Dof, w.Data = 2, 1, make([]float32, 4)
 		}, "negative": func(w *Within) { w.Data[2] = -1 },
 		"nan": func(w *Within) { w.Data[1] = float32(math.NaN()) }, "class": func(w *Within) {
 			w.Labels[0] = 2
@@ -170,8 +168,7 @@ func TestRefused(t *testing.T) {
 		},
 		"scatter of nothing": func(w *Within) { w.Dof = 0 },
 		"many": func(w *Within) {
-			w.Labels, w.Calibration = make([]int, 11),
-				make([]float32, 22)
+			w.Labels, w.Calibration = make([]int, 11), make([]float32, 22)
 		},
 	} {
 		w := good()

@@ -33,8 +33,7 @@ import (
 func Compress(ctx context.Context, graph *onnx.Model, name string, round uint64,
 	images *onnx.Tensor, labels []int) ([]byte, error) {
 	fail := func(err error) ([]byte, error) {
-		return nil,
-			fmt.Errorf("compress: client %s: %w", name, err)
+		return nil, fmt.Errorf("compress: client %s: %w", name, err)
 	}
 	f, err := clientGraph(graph)
 	if err != nil {

@@ -50,11 +50,9 @@ func TestRefused(t *testing.T) {
 		"aggregate: client graph: the model is \"embedding\"": aggregate(embedding, pool.Options{}, a),
 		"aggregate: pool: no uploads":                         aggregate(graph, pool.Options{}),
 		"aggregate: upload 1: ":                               aggregate(graph, pool.Options{}, a, cut),
-		"both of client \"a\"": aggregate(graph,
-			pool.Options{}, a, b, a),
-		"no such file": aggregate(graph,
-			pool.Options{Predictor: "nowhere.onnx"}, a),
-		"predict: the model is \"client\"": predicted,
+		"both of client \"a\"":                                aggregate(graph, pool.Options{}, a, b, a),
+		"no such file":                                        aggregate(graph, pool.Options{Predictor: "nowhere.onnx"}, a),
+		"predict: the model is \"client\"":                    predicted,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want one that says %q", err, want)

@@ -268,8 +268,7 @@ func TestModel(t *testing.T) {
 		ends := models.SizedEnds{Few: models.Ends{Down: 0.75, Up: 1.25},
 			Many: models.Ends{Down: 2, Up: 0.5}}
 		model := must.Get((&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars,
-			Widening: 1.5, Scale: 0.25,
-			Deviation: 0.125, Ends: ends}).Model())(t)
+			Widening: 1.5, Scale: 0.25, Deviation: 0.125, Ends: ends}).Model())(t)
 		if err := check.Model(model); err != nil {
 			t.Error(err)
 		}

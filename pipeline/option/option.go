@@ -335,8 +335,7 @@ func (s *Setting) checkOne(v reflect.Value) []error {
 		text := v.String()
 		if slices.ContainsFunc(s.allowed,
 			func(a allowed) bool {
-				return a.any != "" && text != "" || a.any == "" &&
-					a.name == text
+				return a.any != "" && text != "" || a.any == "" && a.name == text
 			}) {
 			return nil
 		}

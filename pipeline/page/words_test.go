@@ -85,8 +85,7 @@ func TestWords(t *testing.T) {
 			}
 			_, plain := forms[""]
 			if _, p := theirs[""]; p != plain || !plain && theirs["other"] == "" ||
-				!plain && l != "zh" &&
-					theirs["one"] == "" {
+				!plain && l != "zh" && theirs["one"] == "" {
 				t.Errorf("%s: %q has the forms %v; English %v", l, key, theirs, forms)
 			}
 			want := placeholders(forms[""] + forms["other"])

@@ -52,8 +52,7 @@ func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload 
 		}
 		name := fmt.Sprint("owner ", m)
 		u, _ := must.Get2(c.Upload(t.Context(), &drawings{o.drawn.Train.Pix[m*n*size:], labels, size},
-			client.Options{Calibrate: calibrate,
-				Secret: &client.Secret{byte(m)}}, name))(t)
+			client.Options{Calibrate: calibrate, Secret: &client.Secret{byte(m)}}, name))(t)
 		data := must.Get(u.Encode())(t)
 		u = must.Get(federate.Decode(data, federate.Expect{Model: o.client.Digest}))(t)
 		us = append(us, Upload{Upload: u})

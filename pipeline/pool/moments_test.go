@@ -142,8 +142,7 @@ func TestMoments(t *testing.T) {
 	}{
 		"predictor": {func(_ []Upload, o *Options) { o.Predictor = w.predictor },
 			"predictor (setting predictor.model) is for uploads of"},
-		"no moments": {func(us []Upload,
-			_ *Options) {
+		"no moments": {func(us []Upload, _ *Options) {
 			us[1].Upload = &federate.Upload{Client: "x", Points: us[1].Points}
 		}, "holds no moments"},
 	} {
@@ -218,8 +217,7 @@ func TestMomentsCorpus(t *testing.T) {
 		"are alike":           func() error { _, err := ReadCorpus(write(&alike)); return err }(),
 		"no covariance":       func() error { _, err := ReadCorpus(write(&improper)); return err }(),
 		"reading corpus": func() error {
-			_,
-				err := ReadCorpus(filepath.Join(t.TempDir(), "none"))
+			_, err := ReadCorpus(filepath.Join(t.TempDir(), "none"))
 			return err
 		}(),
 		"of the corpus's images": func() error {

@@ -66,8 +66,7 @@ const (
 )
 
 var kindNames = map[string]string{ofPoints: "an embedding's points", ofMeans: "class means",
-	ofMoments: "moments",
-	OfPrivate: "a private round"}
+	ofMoments: "moments", OfPrivate: "a private round"}
 
 // Unread returns an error for options that were given and that uploads of a kind do not read.
 func (o *Options) Unread(kind string) error {

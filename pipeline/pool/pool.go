@@ -280,8 +280,7 @@ func (r *Round) openOpen() (err error) {
 			return nil
 		}
 		if r.open, r.openFrom, err = shipped.Open(r.Client); errors.Is(err, fs.ErrNotExist) ||
-			err == nil &&
-				!models.SameSoftening(r.Graph, r.open) {
+			err == nil && !models.SameSoftening(r.Graph, r.open) {
 			r.open, err = nil, nil
 		}
 		return err

@@ -244,13 +244,11 @@ func TestUnfit(t *testing.T) {
 			}
 		}, "as far out as the features of any image"},
 		"a class twice": {true, func(u *federate.Upload) {
-			copy(u.Points.Row(2)[dx:],
-				u.Points.Row(1)[dx:])
+			copy(u.Points.Row(2)[dx:], u.Points.Row(1)[dx:])
 		}, "points[2] is of class 1"},
 		"splinters": {true, func(u *federate.Upload) { u.Points.W[2] = 0.25 }, "mass 0.25"},
 		"no class": {true, func(u *federate.Upload) {
-			copy(u.Points.Row(0)[dx:],
-				[]float32{0.5, 0.5, 0})
+			copy(u.Points.Row(0)[dx:], []float32{0.5, 0.5, 0})
 		}, "several classes"},
 		"calibration point": {true, func(u *federate.Upload) {
 			u.Calibration = &point.Set{N: 2, Dx: dx, C: classes, Z: slices.Clone(u.Points.Z[:2*dx]),
@@ -405,14 +403,12 @@ func TestHostileParts(t *testing.T) {
 	}
 	for want, spoil := range map[string]func(p *Piece){
 		"the parts hold 4 samples of 5": func(p *Piece) { p.Heads = p.Heads[:min(4, len(p.Heads))] },
-		"head 0 is 7 x 3": func(
-			p *Piece) {
+		"head 0 is 7 x 3": func(p *Piece) {
 			p.Heads = slices.Repeat(posterior.Ensemble{erm.NewTheta(7, classes)}, len(p.Heads))
 		},
 		"the parts hold 0 proposals": func(p *Piece) { p.Proposed = nil },
 		"a state of 1 clients": func(p *Piece) {
-			p.Proposed = slices.Repeat([][]bool{{true}},
-				len(p.Proposed))
+			p.Proposed = slices.Repeat([][]bool{{true}}, len(p.Proposed))
 		},
 	} {
 		_, err := s.Posterior(t.Context(),

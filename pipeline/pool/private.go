@@ -256,8 +256,7 @@ func (p *Private) Classifier(ctx context.Context, r *posterior.Result, rows, sam
 		return nil, err
 	}
 	o := models.Origin{Method: "FMP-DP", Client: p.Client.Digest, Predictor: p.manifest.Digest,
-		Protocol: "shared", Round: p.Releases[0].Round,
-		Private: account}
+		Protocol: "shared", Round: p.Releases[0].Round, Private: account}
 	// names and digests only; the number of a client's images must not be revealed
 	for _, u := range p.Releases {
 		o.Clients = append(o.Clients, models.OriginClient{Name: u.Client, Upload: u.Digest})

@@ -147,8 +147,7 @@ const stream = "pool"
 func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 	r := s.round
 	in := posterior.Input{Scope: r.Scope, Samples: r.Samples, Honesty: s.judges, Alike: r.alike,
-		Seed: r.Seed, Stream: stream,
-		Threads: r.Threads}
+		Seed: r.Seed, Stream: stream, Threads: r.Threads}
 	if in.For, err = r.client(); err != nil {
 		return err
 	}
@@ -193,8 +192,7 @@ func (s *Sampling) openPoints(eng engine.Engine, sets []*point.Set) error {
 	}
 	s.close, s.sets = func() { drawer.Close() }, sets
 	s.points = &posterior.Martingale{Drawer: drawer, Samples: r.Samples, Fresh: r.Fresh,
-		Seed: r.Seed, Stream: stream,
-		Threads: cmp.Or(r.Threads, runtime.GOMAXPROCS(0))}
+		Seed: r.Seed, Stream: stream, Threads: cmp.Or(r.Threads, runtime.GOMAXPROCS(0))}
 	return s.points.Check()
 }
 

@@ -104,8 +104,7 @@ func (w *Withdrawal) statement() (identity.Statement, error) {
 	bare.Signature = nil
 	data, err := json.Marshal(bare)
 	return identity.Statement{Purpose: identity.Withdrawn, Round: w.Round,
-		Client: w.Signer, Graph: w.Graph,
-		Content: models.DigestBytes(data)}, err
+		Client: w.Signer, Graph: w.Graph, Content: models.DigestBytes(data)}, err
 }
 
 // VerifyWithdrawal reads a record that one of the keys of a roster signed.

@@ -15,8 +15,7 @@ import (
 // samples adds an output with the probabilities of each head. f describes the features (class
 // names, preprocessing, extractor), o the sources of the heads.
 func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples bool,
-	f models.Manifest, o models.Origin) (*onnx.Model,
-	error) {
+	f models.Manifest, o models.Origin) (*onnx.Model, error) {
 	if len(r.Ensembles) != 1 {
 		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one",
 			len(r.Ensembles))

@@ -155,8 +155,7 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 	}
 	f = by.form
 	r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate,
-		UploadBytes: f.Bytes(),
-		Diagnostics: by.diagnostics(temperature)}
+		UploadBytes: f.Bytes(), Diagnostics: by.diagnostics(temperature)}
 	a, err := t.subtract()
 	if err != nil {
 		return nil, err

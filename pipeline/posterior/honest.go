@@ -108,8 +108,7 @@ func (t *FMP) judged(ctx context.Context, f *Form) (*judged, error) {
 	out := &judged{uploads: c.uploads, states: states}
 	marginal := states.Marginal()
 	if out.uploads.Masses, err = memo.Once(t.memo, "counted", func() ([]float64, error) {
-		return out.uploads.Confirm(c.claimed, c.lambda, marginal),
-			nil
+		return out.uploads.Confirm(c.claimed, c.lambda, marginal), nil
 	}); err != nil {
 		return nil, err
 	}

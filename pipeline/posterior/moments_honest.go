@@ -32,8 +32,7 @@ const minShare = 0.05
 // honest that samples draw, the likeliest first, and the posterior's view of the clients (package
 // honesty).
 func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *effect.Effects,
-	o MomentsOptions) ([]discriminant.Client,
-	[]momentsState, *Judgement, error) {
+	o MomentsOptions) ([]discriminant.Client, []momentsState, *Judgement, error) {
 	var u honesty.Uploads
 	var lambda []float64
 	var err error
@@ -150,8 +149,7 @@ func capped(clients []discriminant.Client) []discriminant.Client {
 // momentsJudges returns the clients with the shares of their images that count, as judges of
 // others, and their claims.
 func momentsJudges(clients []discriminant.Client) (counted []discriminant.Client,
-	by *discriminant.Judges, u honesty.Uploads,
-	lambda []float64, err error) {
+	by *discriminant.Judges, u honesty.Uploads, lambda []float64, err error) {
 	counted = capped(clients)
 	by, u, lambda, err = discriminant.NewJudges(counted)
 	return counted, by, u, lambda, err
@@ -170,8 +168,7 @@ type MomentsAgainst struct {
 // NewMomentsAgainst returns the judgement by clients, beside known moments (MomentsOptions.Known);
 // nil: none.
 func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client,
-	known *discriminant.Client, seed uint64,
-	threads int) (*MomentsAgainst, error) {
+	known *discriminant.Client, seed uint64, threads int) (*MomentsAgainst, error) {
 	a := &MomentsAgainst{}
 	var u honesty.Uploads
 	var lambda []float64

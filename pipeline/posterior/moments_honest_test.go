@@ -56,8 +56,7 @@ func momentsAttacks(k, c int) map[string]func(u *discriminant.Client, w *moments
 			}
 			u.Means = &means
 		},
-		"names of calibration points": func(_ *discriminant.Client,
-			w *moments.Within) {
+		"names of calibration points": func(_ *discriminant.Client, w *moments.Within) {
 			turn(1)(w.Labels)
 		},
 		"scatter that hides": func(u *discriminant.Client, w *moments.Within) {

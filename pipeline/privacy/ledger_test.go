@@ -86,8 +86,7 @@ func TestTotalGrows(t *testing.T) {
 	for range 200 {
 		draw := func() Spending {
 			b := Budget{Epsilon: []float64{0.5, 1, 4}[r.IntN(3)], Delta: 1e-5, Unit: Units[r.IntN(2)],
-				Relation: Relations[r.IntN(2)], Noise: Local,
-				Points: 1 + r.IntN(20)}
+				Relation: Relations[r.IntN(2)], Noise: Local, Points: 1 + r.IntN(20)}
 			var images []int
 			for range 1 + r.IntN(6) {
 				images = append(images, r.IntN(8))

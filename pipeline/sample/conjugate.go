@@ -355,8 +355,7 @@ func (c *Conjugate) Intervals(ctx context.Context, d Drawn, features []float32,
 
 // ends runs a part that computes intervals, with the given inputs beside the feature rows.
 func (c *Conjugate) ends(ctx context.Context, part *lazy, in map[string]*onnx.Tensor,
-	features []float32) (low, high []float64,
-	err error) {
+	features []float32) (low, high []float64, err error) {
 	// Log odds in float32 keep all digits of a probability close to 1.
 	low, high, err = c.oddsEnds(ctx, part, in, features)
 	for _, ends := range [][]float64{low, high} {
@@ -369,8 +368,7 @@ func (c *Conjugate) ends(ctx context.Context, part *lazy, in map[string]*onnx.Te
 
 // oddsEnds is ends in log odds.
 func (c *Conjugate) oddsEnds(ctx context.Context, part *lazy, in map[string]*onnx.Tensor,
-	features []float32) (low, high []float64,
-	err error) {
+	features []float32) (low, high []float64, err error) {
 	dx, classes := c.config.Dx, c.config.C
 	n := len(features) / dx
 	low, high = make([]float64, n*classes), make([]float64, n*classes)
@@ -461,8 +459,7 @@ func heads(model string, out *onnx.Tensor, n, d, classes int) ([]erm.Theta, erro
 // 1)), and the pooled uploads as points there. The head fitted to both by pipeline/erm tends to
 // that of [Conjugate.Heads] as f grows.
 func (c *Conjugate) Draw(_ context.Context, seen *point.Set, latent, noise []float32,
-	samples int) (context *point.Set, drawn []*point.Set,
-	err error) {
+	samples int) (context *point.Set, drawn []*point.Set, err error) {
 	in, err := c.withLatent(seen, latent, samples)
 	if err != nil {
 		return nil, nil, err

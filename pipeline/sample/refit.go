@@ -255,8 +255,7 @@ type Fit struct {
 func (f *Refit) problem(u *images, head erm.Theta, r *rand.Rand, e noise) *Fit {
 	k, classes := f.config.K, f.config.C
 	q := &Fit{metric: mat.NewDense(k, k, nil)}
-	q.metric.Apply(func(i, j int,
-		_ float64) float64 {
+	q.metric.Apply(func(i, j int, _ float64) float64 {
 		return float64(f.values[models.ConjMetric].F32()[i*k+j])
 	}, q.metric)
 	q.Problem, q.offset = u.draw(k, classes, r, e.weights)

@@ -247,8 +247,7 @@ func TestRefitLearns(t *testing.T) {
 	}
 
 	u := &images{rows: []float64{1, -2, 5, 5}, class: []int{0, 1}, mass: []float64{20, 1},
-		count: []float64{20, 1}, of: []float64{20, 1},
-		total: 21}
+		count: []float64{20, 1}, of: []float64{20, 1}, total: 21}
 	p, _ := u.draw(2, 2, rng.New(1, "images"), false)
 	if p.N != 21 {
 		t.Fatalf("%d images of 21", p.N)

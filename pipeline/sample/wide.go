@@ -39,8 +39,7 @@ func (c *Conjugate) WideParts(ctx context.Context, d Drawn,
 		return nil, err
 	}
 	p := &models.WideParts{Predictor: c.model, Latent: d.Latent, Uniform: d.Uniform, Width: width,
-		Masses: masses, Means: means,
-		Biases: onnx.ZerosF32(3, samples, classes)}
+		Masses: masses, Means: means, Biases: onnx.ZerosF32(3, samples, classes)}
 	return p, c.wide(ctx, models.WideBias, masses, means, d.Latent,
 		func(from, to int, out *onnx.Tensor) error {
 			made, n := out.F32(), (to-from)*classes
@@ -72,8 +71,7 @@ func (c *Conjugate) wideHeads(ctx context.Context, seen *point.Set, latent []flo
 // wide computes an output of models.WidePart for wideSamples samples at a time, given masses and
 // means of classes.
 func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx.Tensor,
-	latent []float32,
-	do func(from, to int, out *onnx.Tensor) error) error {
+	latent []float32, do func(from, to int, out *onnx.Tensor) error) error {
 	graph, err := models.WidePart(c.model, output)
 	if err != nil {
 		return err
@@ -89,8 +87,7 @@ func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx
 		to := min(from+wideSamples, samples)
 		out, err := part.eval(map[string]*onnx.Tensor{models.WideMasses: masses,
 			models.WideMeans: means,
-			"latent": onnx.NewTensor(latent[from*size:to*size], to-from,
-				c.config.C, c.config.K)})
+			"latent":         onnx.NewTensor(latent[from*size:to*size], to-from, c.config.C, c.config.K)})
 		if err != nil {
 			return fmt.Errorf("conjugate predictor: %w", err)
 		}

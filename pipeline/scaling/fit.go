@@ -121,8 +121,7 @@ func numbers[A, B float32 | float64](of []A) (out []B) {
 func (p parameters) scaling() models.Scaling {
 	m := p.maps()
 	return models.Scaling{Kind: p.kind, Factor: numbers[float64, float32](m.factor),
-		Offset: numbers[float64, float32](m.offset),
-		Mixing: numbers[float64, float32](m.mixing)}
+		Offset: numbers[float64, float32](m.offset), Mixing: numbers[float64, float32](m.mixing)}
 }
 
 // Apply writes the mean over heads of the probabilities that a scaling makes of an image's, [C].

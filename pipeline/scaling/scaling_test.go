@@ -113,8 +113,7 @@ func TestChoose(t *testing.T) {
 				c.truth.Factor[0])
 		}
 		if now, then := trials[0].Scores, trials[1].Scores; c.want[0] == models.Temperature &&
-			(then.ECE > now.ECE || now.Gap < 0 !=
-				(c.truth.Factor[0] > 1)) {
+			(then.ECE > now.ECE || now.Gap < 0 != (c.truth.Factor[0] > 1)) {
 			t.Errorf("%s: before %+v, after %+v", c.name, now, then)
 		}
 	}

@@ -57,8 +57,7 @@ func someImages(t testing.TB, r *rand.Rand, name string) images {
 	means, within := must.Get2(moments.Compute(im.rows, testK, im.labels, testC, name))(t)
 	curve := must.Get(moments.CurveOf(im.rows, testK, im.labels, testC, name))(t)
 	u := &federate.Upload{Round: 1, Client: name, Model: strings.Repeat("ab", 32),
-		N: int(means.Mass()), Points: means, Within: within,
-		Curve: curve}
+		N: int(means.Mass()), Points: means, Within: within, Curve: curve}
 	data := must.Get(u.Encode())(t)
 	im.upload = must.Get(federate.Decode(data, federate.Expect{}))(t)
 	im.digest = fmt.Sprintf("%064x", r.Uint64())
@@ -161,8 +160,7 @@ func TestRefusals(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		"twice": {func() error { return s.Add(all[0].upload, all[2].digest) },
-			"is in already"},
+		"twice":         {func() error { return s.Add(all[0].upload, all[2].digest) }, "is in already"},
 		"another round": {func() error { return s.Add(&other, all[2].digest) }, "of round 2"},
 		"of several classes": {func() error { return s.Add(&points, all[2].digest) },
 			"several classes"},
@@ -294,8 +292,7 @@ func TestDecodeRefuses(t *testing.T) {
 	state := stateOf(t, all...)
 	data := encoded(t, state)
 	full := slices.IndexFunc(state.fold[:], func(s *Sum) bool { return s.Curved > 0 })
-	set := func(b []byte, at int,
-		v whole.Number) {
+	set := func(b []byte, at int, v whole.Number) {
 		copy(b[at*whole.Bytes:], whole.Append(nil, []whole.Number{v}))
 	}
 	for name, v := range map[string]struct {
@@ -319,14 +316,12 @@ func TestDecodeRefuses(t *testing.T) {
 		"a sum of no client": {func(m *statspb.State) { m.Clients = m.Clients[:1] }, "fold"},
 		"folds":              {func(m *statspb.State) { m.Folds = m.Folds[1:] }, "folds"},
 		"held":               {func(m *statspb.State) { m.Folds[full].Held[0] = 1 << 30 }, "held"},
-		"sums": {func(m *statspb.State) { m.Folds[full].Sums = m.Folds[full].Sums[16:] },
-			"sums"},
+		"sums":               {func(m *statspb.State) { m.Folds[full].Sums = m.Folds[full].Sums[16:] }, "sums"},
 		"second": {func(m *statspb.State) { m.Folds[full].Second = m.Folds[full].Second[16:] },
 			"second"},
 		"negative mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(-1)) },
 			"mass"},
-		"no mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(0)) },
-			"mass"},
+		"no mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(0)) }, "mass"},
 		"masses": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(1e6)) },
 			"masses"},
 		"far": {func(m *statspb.State) { set(m.Folds[full].Sums, 2, whole.Round(1e9)) },
@@ -338,8 +333,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"negative second": {func(m *statspb.State) { set(m.Folds[full].Second, 0, whole.Round(-1)) },
 			"second moment"},
 		"large second": {func(m *statspb.State) {
-			set(m.Folds[full].Second, 1,
-				whole.Number{High: math.MinInt64})
+			set(m.Folds[full].Second, 1, whole.Number{High: math.MinInt64})
 		}, "second moment"},
 		"rows":    {func(m *statspb.State) { m.Folds[full].Rows = 1 << 50 }, "rows"},
 		"no rows": {func(m *statspb.State) { m.Folds[full].Rows = 0 }, "rows"},

@@ -60,8 +60,7 @@ func (r *Report) statement() (identity.Statement, error) {
 	data, err := json.Marshal(bare)
 	sum := sha256.Sum256(data)
 	return identity.Statement{Purpose: identity.Evaluated, Server: r.Server, Round: r.Round,
-		Client: r.Site, Graph: r.Classifier,
-		Content: hex.EncodeToString(sum[:])}, err
+		Client: r.Site, Graph: r.Classifier, Content: hex.EncodeToString(sum[:])}, err
 }
 
 // Sign names the site and signs the report, and returns its file.

@@ -110,8 +110,7 @@ func TestRosterDoesTheSameWork(t *testing.T) {
 		return real(k, message, signature)
 	}
 	statement := func(name string) Statement {
-		return Statement{Upload, "server", 3, name, "graph",
-			"content", 0, ""}
+		return Statement{Upload, "server", 3, name, "graph", "content", 0, ""}
 	}
 	ok := r.Verify(statement("a"), a.Sign(statement("a")))
 	known := done
@@ -141,8 +140,7 @@ func TestSecrets(t *testing.T) {
 	must.Do(t, k.Save(path))
 	group := os.Getuid() != 0 // root may hand a file to a group
 	for mode, refused := range map[os.FileMode]bool{0o600: false, 0o400: false, 0o700: false,
-		0o644: true, 0o604: true, 0o602: true,
-		0o640: group, 0o620: true, 0o666: true} {
+		0o644: true, 0o604: true, 0o602: true, 0o640: group, 0o620: true, 0o666: true} {
 		must.Do(t, os.Chmod(path, mode))
 		_, err := Load(path)
 		if (err != nil) != refused || err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {

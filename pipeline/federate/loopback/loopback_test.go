@@ -22,8 +22,7 @@ func TestHost(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true,
-		"localhost:1": true, "127.0.0.1": false, ":1": false,
-		"127.x:1": false} {
+		"localhost:1": true, "127.0.0.1": false, ":1": false, "127.x:1": false} {
 		if got := Address(address); got != want {
 			t.Errorf("%q: %v, want %v", address, got, want)
 		}

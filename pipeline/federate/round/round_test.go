@@ -66,8 +66,7 @@ func TestParse(t *testing.T) {
 			"scope: open\nprivacy: {epsilon: 1}": "posterior.scope) is for uploads of class means",
 		good +
 			"l2: 1\nprivacy: {epsilon: 1}": "erm.l2) is for uploads of an embedding's points",
-		good + "title: " + strings.Repeat("x",
-			201): "title is 201 bytes long",
+		good + "title: " + strings.Repeat("x", 201): "title is 201 bytes long",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)

@@ -49,8 +49,7 @@ func TestHostileReplies(t *testing.T) {
 	} {
 		client := &Client{base: "https://s.example", Wait: time.Second,
 			http: &http.Client{Transport: c.reply,
-				CheckRedirect: func(*http.Request,
-					[]*http.Request) error {
+				CheckRedirect: func(*http.Request, []*http.Request) error {
 					return http.ErrUseLastResponse
 				}}}
 		_, err := client.Describe(t.Context())
@@ -81,8 +80,7 @@ func TestNoEmptyPart(t *testing.T) {
 	} {
 		client := &Client{base: "https://s.example", over: time.Now(),
 			http: &http.Client{Transport: c.reply,
-				CheckRedirect: func(*http.Request,
-					[]*http.Request) error {
+				CheckRedirect: func(*http.Request, []*http.Request) error {
 					return http.ErrUseLastResponse
 				}}}
 		dir, left := t.TempDir(), int64(-1)

@@ -126,8 +126,7 @@ func HTTP(address, ca string) (*http.Client, string, error) {
 		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	return &http.Client{Transport: t,
-			CheckRedirect: func(*http.Request,
-				[]*http.Request) error {
+			CheckRedirect: func(*http.Request, []*http.Request) error {
 				return http.ErrUseLastResponse
 			}},
 		strings.TrimSuffix(u.Scheme+"://"+u.Host+u.EscapedPath(), "/"), nil

@@ -61,8 +61,7 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/v1/rounds":
 		now := time.Now().Add(-20 * 365 * 24 * time.Hour) // by a clock of its own
 		d := wire.Description{Round: 3, State: wire.Open, Now: now, Deadline: now.Add(f.deadline),
-			Graph:      f.digest,
-			GraphBytes: int64(len(f.graph)), MaxBytes: 1000,
+			Graph: f.digest, GraphBytes: int64(len(f.graph)), MaxBytes: 1000,
 			ServerKey: base64.StdEncoding.EncodeToString(f.key.Public())}
 		_ = json.NewEncoder(w).Encode(map[string]any{"rounds": []wire.Description{d}})
 	case strings.HasSuffix(r.URL.Path, "/graph"):
@@ -83,8 +82,7 @@ func (f *fake) answer(w http.ResponseWriter, r *http.Request) {
 		var body bytes.Buffer
 		_, _ = body.ReadFrom(r.Body)
 		receipt := wire.Receipt{Round: 3, Client: "a b", Graph: f.digest,
-			Upload: fmt.Sprintf("%x", sha256.Sum256(body.Bytes())),
-			Time:   time.Now()}
+			Upload: fmt.Sprintf("%x", sha256.Sum256(body.Bytes())), Time: time.Now()}
 		receipt.Sign(f.key)
 		_ = json.NewEncoder(w).Encode(receipt)
 	}

@@ -53,8 +53,7 @@ func (s *Server) isRound(w http.ResponseWriter, r *http.Request) bool {
 // and refuses it otherwise. The refusal does not tell a name that the roster lacks from a wrong
 // key, nor does the time that it takes.
 func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity.Purpose,
-	content string) (client string, signature []byte,
-	ok bool) {
+	content string) (client string, signature []byte, ok bool) {
 	client = r.PathValue("client")
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
 		s.refuse(w, wire.NoKey,

@@ -20,8 +20,7 @@ import (
 // Where page is not nil, so is the page that classifies photographs, to which / leads. Predictions
 // whose most probable class has less than reject are counted as left to people.
 func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float64, log *slog.Logger,
-	t *trace.Tracer) (http.Handler,
-	func(), error) {
+	t *trace.Tracer) (http.Handler, func(), error) {
 	p := newPredictor(eng, quietly(log), t)
 	p.watch.reject = reject
 	v := store.Version{Number: 1, Digest: models.DigestBytes(data), Bytes: len(data)}

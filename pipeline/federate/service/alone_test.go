@@ -27,8 +27,7 @@ func TestClassifierAlone(t *testing.T) {
 		return w
 	}
 	for path, want := range map[string]string{"/v2": "fmp serve", "/v2/models/classifier": "images",
-		"/v2/models/classifier/ready": "true",
-		"/page/":                      "page", "/classifier.onnx": string(data)} {
+		"/v2/models/classifier/ready": "true", "/page/": "page", "/classifier.onnx": string(data)} {
 		if w := get(path); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %.200s", path, w.Code, w.Body)
 		}

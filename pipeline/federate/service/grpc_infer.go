@@ -90,8 +90,7 @@ func (w *weight) add(message []byte, level int) error {
 // inferOf returns a request as the other interfaces have it; raw tells that its tensor is in
 // raw_input_contents, and the answer's too.
 func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
-	invalid := func(format string,
-		args ...any) error {
+	invalid := func(format string, args ...any) error {
 		return status.Errorf(codes.InvalidArgument, format, args...)
 	}
 	if len(q.Inputs) > 1 || len(q.RawInputContents) > 1 {
@@ -171,8 +170,7 @@ func (s grpcService) ModelMetadata(_ context.Context,
 	of := func(tensors []tensor) (out []*pb.ModelMetadataResponse_TensorMetadata) {
 		for _, t := range tensors {
 			out = append(out, &pb.ModelMetadataResponse_TensorMetadata{Name: t.Name,
-				Datatype: t.Datatype,
-				Shape:    t.Shape})
+				Datatype: t.Datatype, Shape: t.Shape})
 		}
 		return out
 	}

@@ -144,8 +144,7 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 	}
 	var answer *inferAnswer
 	err = p.run(r.Context(), &held, req.rows(), req.build,
-		func(v store.Version, c *classify.Classifier,
-			ps []classify.Prediction) (err error) {
+		func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
 			p.sayVoid(v, w.Header().Set)
 			answer, err = req.answer(v, c, ps)
 			return err

@@ -68,8 +68,7 @@ func newMetrics(s *Server) *metrics {
 		count("fmp_state_low", "1 while the disk of the state is low on space.",
 			func() int { return one(s.Store.Space().Low) }),
 		count("fmp_state_full", "1 while the disk of the state is full, and uploads are refused.",
-			func() int { return one(s.Store.Space().Full) }),
-		privacyGauge(s.Round.Privacy),
+			func() int { return one(s.Store.Space().Full) }), privacyGauge(s.Round.Privacy),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.MustRegister(s.predictions.watch.collectors()...)
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})

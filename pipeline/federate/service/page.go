@@ -46,8 +46,7 @@ func (st *Status) html(joins bool) g.Node {
 			h.TitleEl(g.Textf("%s: %d of %d in", title, st.In, st.Clients)),
 			h.Link(h.Rel("icon"), h.Href("data:,")),
 			h.StyleEl(g.Raw(design.CSS+style)),
-		),
-		g.Text("\n"),
+		), g.Text("\n"),
 		h.Body(h.Header(h.Span(h.Class("mark"), g.Text("fmp")), g.If(joins,
 			g.Group{h.A(h.Href("join/"), g.Text("Take part")),
 				h.A(h.Href("join/predict.html"), g.Text("Classify"))})), h.Main(

@@ -408,8 +408,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	}
 	var text bytes.Buffer
 	err = p.run(r.Context(), &held, kind == "application/json", build,
-		func(v store.Version, c *classify.Classifier,
-			ps []classify.Prediction) error {
+		func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error {
 			w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
 			p.sayVoid(v, w.Header().Set)
 			out, err := classify.NewPrinter(&text, c, classify.JSON, 0)

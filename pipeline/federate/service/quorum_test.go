@@ -175,8 +175,7 @@ func TestQuietLog(t *testing.T) {
 	k.of[kind{slog.LevelWarn, "refused", "a"}].out = 992
 	(&quiet{slog.NewTextHandler(&log, nil), k}).sum(kind{slog.LevelWarn, "refused", "a"})
 	if text := log.String(); !strings.Contains(text, "lines=992") ||
-		!strings.Contains(text, "client=a") || !strings.Contains(text,
-		"of=refused") {
+		!strings.Contains(text, "client=a") || !strings.Contains(text, "of=refused") {
 		t.Errorf("the sum is %q", text)
 	}
 	log.Reset()

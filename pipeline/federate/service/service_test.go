@@ -279,8 +279,7 @@ func TestRound(t *testing.T) {
 		t.Errorf("version 3: %d %s", status, data)
 	}
 	for query, want := range map[string]int{"": 200, "?version=2": 200, "?version=": 400,
-		"?version=1&version=2": 400, "?version=%2B1": 404,
-		"?version=01": 404} {
+		"?version=1&version=2": 400, "?version=%2B1": 404, "?version=01": 404} {
 		if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx"+query, nil,
 			reader); status != want {
 			t.Errorf("classifier.onnx%s: %d %s; want %d", query, status, data, want)
@@ -396,8 +395,7 @@ func TestUnauthorised(t *testing.T) {
 			u.Points.Z[2], u.Points.W[0] = 1, float32(u.N)
 		},
 		"n is 1000000000": func(u *federate.Upload) {
-			u.N, u.Points.W = 1e9,
-				heavy(len(u.Points.W), 1e9)
+			u.N, u.Points.W = 1e9, heavy(len(u.Points.W), 1e9)
 		},
 	} {
 		if status, data := f.put("a", f.made("a", 1, change)); status != 422 ||

@@ -167,8 +167,7 @@ func TestShares(t *testing.T) {
 	first := lease{in: in, of: of("[2001:db8::1]:1")}
 	must.Do(t, first.take(t.Context(), 400))
 	for address, want := range map[string]error{"[2001:db8::2]:9": errBusy, "[2001:db8:1::1]:9": nil,
-		"192.0.2.1:1": nil, "127.0.0.1:4": nil,
-		"[::1]:4": nil, "[::ffff:127.0.0.1]:4": nil} {
+		"192.0.2.1:1": nil, "127.0.0.1:4": nil, "[::1]:4": nil, "[::ffff:127.0.0.1]:4": nil} {
 		other := lease{in: in, of: of(address)}
 		if err := other.take(t.Context(), 200); err != want {
 			t.Errorf("%s: %v; want %v", address, err, want)

@@ -403,8 +403,7 @@ func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.
 		}
 		out = append(out, pool.Release{Path: m.Client, Digest: stored.Receipt.Upload,
 			Release: &federate.Release{Round: f.Round, Client: m.Client, Model: f.Client.Digest,
-				Budget: *f.Privacy,
-				Sums:   &privacy.Release{Classes: f.Client.C, K: f.Client.K}}})
+				Budget: *f.Privacy, Sums: &privacy.Release{Classes: f.Client.C, K: f.Client.K}}})
 	}
 	return out, func() (*privacy.Release, error) {
 		theirs, err := s.Helper.sum(ctx, f.Round, of)

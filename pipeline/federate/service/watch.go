@@ -104,8 +104,7 @@ func (d drifting) Collect(to chan<- prometheus.Metric) {
 		reference = ofCalibration
 	}
 	for m, v := range map[*prometheus.Desc]float64{driftImages: float64(d.drift.Images()),
-		driftBefore: float64(d.drift.Reference()),
-		driftWealth: now, driftHighest: highest} {
+		driftBefore: float64(d.drift.Reference()), driftWealth: now, driftHighest: highest} {
 		to <- prometheus.MustNewConstMetric(m, prometheus.GaugeValue, v, reference)
 	}
 }

@@ -146,8 +146,7 @@ func (s *Server) withdrawer(w http.ResponseWriter,
 	}
 	client = r.PathValue("client")
 	statement := identity.Statement{Purpose: identity.Withdraw, Server: s.Key.PublicText(),
-		Round: s.Round.Round, Client: client,
-		Graph: s.Round.Client.Digest, Content: digest}
+		Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Content: digest}
 	own := s.clients.Load().Verify(statement, signature)
 	statement.Purpose = identity.WithdrawFor
 	operator := identity.Verify(s.Key.Public(), statement, signature)
@@ -288,8 +287,7 @@ func (s *Server) withdrawal(r *store.Record) *wire.Withdrawal {
 	defer s.mu.Unlock()
 	held := r.Gone.Held
 	out := &wire.Withdrawal{Round: s.Round.Round, Client: r.Receipt.Client, Graph: r.Receipt.Graph,
-		Upload: r.Receipt.Upload,
-		Time:   r.Gone.Time, By: r.Gone.By, HeldVersions: len(held),
+		Upload: r.Receipt.Upload, Time: r.Gone.Time, By: r.Gone.By, HeldVersions: len(held),
 		Held:    s.refs(held[max(0, len(held)-wire.MaxHeld):]),
 		Without: s.latest(), Remains: wire.Remains(len(held))}
 	out.Sign(s.Key)
@@ -310,8 +308,7 @@ func (s *Server) notice(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	n := &wire.Notice{Round: s.Round.Round, Graph: s.Round.Client.Digest, Time: s.Now().UTC(),
-		Superseded: []wire.VersionRef{},
-		Latest:     s.latest()}
+		Superseded: []wire.VersionRef{}, Latest: s.latest()}
 	for i, v := range s.versions {
 		if _, void := s.void[i+1]; void {
 			n.Superseded = append(n.Superseded, wire.VersionRef{Version: v.Number, SHA256: v.Digest})

@@ -28,8 +28,7 @@ func (f *fixture) delete(client, upload string, key *identity.Key,
 	change func(*identity.Statement)) (int, []byte) {
 	f.t.Helper()
 	s := identity.Statement{Purpose: identity.Withdraw, Server: f.key.PublicText(), Round: 3,
-		Client: client, Graph: f.round.Client.Digest,
-		Content: upload}
+		Client: client, Graph: f.round.Client.Digest, Content: upload}
 	if change != nil {
 		change(&s)
 	}

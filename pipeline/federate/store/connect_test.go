@@ -109,8 +109,7 @@ func TestCredentials(t *testing.T) {
 func TestObjectTime(t *testing.T) {
 	t.Parallel()
 	in := must.Get(natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true,
-		NoLog: true, JetStream: true,
-		StoreDir: t.TempDir()}))(t)
+		NoLog: true, JetStream: true, StoreDir: t.TempDir()}))(t)
 	in.Start()
 	t.Cleanup(func() { in.Shutdown(); in.WaitForShutdown() })
 	if !in.ReadyForConnections(10 * time.Second) {

@@ -434,8 +434,7 @@ func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyVal
 // watch yields the entries after a revision, which it keeps at the last one it yielded. It reports
 // whether there are no more, or the caller wants no more; false without an error is a silence.
 func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64,
-	yield func(jetstream.KeyValueEntry, error) bool) (done bool,
-	err error) {
+	yield func(jetstream.KeyValueEntry, error) bool) (done bool, err error) {
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
 	silence := time.AfterFunc(quiet, cancel)

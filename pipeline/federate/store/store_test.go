@@ -17,8 +17,7 @@ import (
 
 func record(client, upload string) *Record {
 	return &Record{Receipt: wire.Receipt{Client: client, Upload: upload, Time: time.Unix(1, 2).UTC()},
-		Signature: []byte("s"), N: 3,
-		Data: []byte("line one\nline two " + upload)}
+		Signature: []byte("s"), N: 3, Data: []byte("line one\nline two " + upload)}
 }
 
 // TestStore: a record is there once, whole, after a restart too; a second one of the client is

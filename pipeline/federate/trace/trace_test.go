@@ -27,8 +27,7 @@ const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 // another is not.
 func TestParent(t *testing.T) {
 	for text, want := range map[string]string{parent: parent, parent[:53] + "00": parent[:53] + "00",
-		"01" + parent[2:] + "-more": parent, "": "",
-		parent + "-x":     "",
+		"01" + parent[2:] + "-more": parent, "": "", parent + "-x": "",
 		"ff" + parent[2:]: "", strings.ToUpper(parent): "", parent[:54]: "",
 		strings.Replace(parent, "b7ad6b7169203331", "0000000000000000", 1): "",
 		strings.Replace(parent, "-b7", "_b7", 1):                           ""} {

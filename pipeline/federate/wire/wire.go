@@ -161,8 +161,7 @@ type Receipt struct {
 
 func (r *Receipt) statement() identity.Statement {
 	s := identity.Statement{Purpose: identity.Receipt, Server: r.Server, Round: r.Round,
-		Client: r.Client, Graph: r.Graph, Content: r.Upload,
-		Time: r.Time.UnixNano()}
+		Client: r.Client, Graph: r.Graph, Content: r.Upload, Time: r.Time.UnixNano()}
 	if b := r.Spent; b != nil {
 		s.Spent = fmt.Sprintf("epsilon=%v delta=%v unit=%s relation=%s noise=%s points=%d", b.Epsilon,
 			b.Delta, b.Unit, b.Relation, b.Noise, b.Points)

@@ -111,8 +111,7 @@ func (w *Withdrawal) Verify(server string) error {
 	bare := *w
 	bare.Signature = ""
 	s := identity.Statement{Purpose: identity.Withdrawn, Server: server, Round: w.Round,
-		Client: w.Client, Graph: w.Graph,
-		Content: contentOf(bare)}
+		Client: w.Client, Graph: w.Graph, Content: contentOf(bare)}
 	if w.Server != server || !verify(server, w.Signature, s) {
 		return fmt.Errorf("the receipt of the withdrawal of %.128q from round %d is not signed by the "+
 			"server's key %.60s", w.Client, w.Round, server)

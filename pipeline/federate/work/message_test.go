@@ -105,9 +105,8 @@ func TestHostileMessages(t *testing.T) {
 			Proposed: tensorOf(t, []bool{true, true}, 2)},
 		`file "a"`: &workpb.Answer{Format: format,
 			Files: []*workpb.File{{Name: "a", Data: []byte("x")}, {Name: "a"}}},
-		`file ""`: &workpb.Answer{Format: format, Files: []*workpb.File{{}}},
-		"17 files": &workpb.Answer{Format: format,
-			Files: make([]*workpb.File, 17)},
+		`file ""`:  &workpb.Answer{Format: format, Files: []*workpb.File{{}}},
+		"17 files": &workpb.Answer{Format: format, Files: make([]*workpb.File, 17)},
 	} {
 		data := must.Get(proto.Marshal(m))(t)
 		_, part := m.(*workpb.Part)
@@ -144,8 +143,7 @@ func TestHostileJobs(t *testing.T) {
 	graph := fmt.Sprintf("%064x", 1)
 	good := Job{Format: format,
 		Sampling: Sampling{Store: "fmp-1-0123", Replicas: 1, Round: 1, Graph: graph,
-			Members: membersName(nil),
-			Options: pool.Options{Samples: 5}}, Input: inputName(nil)}
+			Members: membersName(nil), Options: pool.Options{Samples: 5}}, Input: inputName(nil)}
 	encode := func(j Job, sign bool) []byte {
 		if sign {
 			j.ID = j.digest()

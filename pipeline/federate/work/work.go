@@ -100,8 +100,7 @@ func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models,
 		to   *string
 		path *string
 	}{{m.Graph, &q.job.Graph, new(string)}, {m.Predictor, &q.job.Predictor, &o.Predictor},
-		{m.Open, &q.job.Open, &o.Open},
-		{m.Anchor, &q.job.Anchor, &o.Anchor}} {
+		{m.Open, &q.job.Open, &o.Open}, {m.Anchor, &q.job.Anchor, &o.Anchor}} {
 		if f.data == nil {
 			continue
 		}

@@ -41,8 +41,7 @@ func open(t *testing.T, graph []byte) (*store.Store, string, []pool.Upload) {
 		data := must.Get(u.Encode())(t)
 		digest := models.DigestBytes(data)
 		must.Do(t, st.Put(t.Context(),
-			&store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data},
-			0))
+			&store.Record{Receipt: wire.Receipt{Client: name, Upload: digest}, Data: data}, 0))
 		uploads = append(uploads, pool.Upload{Upload: u, Digest: digest})
 	}
 	return st, "nats://" + address, uploads

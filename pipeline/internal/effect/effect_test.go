@@ -160,12 +160,10 @@ func TestNoEffect(t *testing.T) {
 		held func(m, c int) bool
 		move func(r *rand.Rand) func(m, c int) []float64
 	}{
-		"alike": {all, func(*rand.Rand) func(m,
-			c int) []float64 {
+		"alike": {all, func(*rand.Rand) func(m, c int) []float64 {
 			return func(int, int) []float64 { return nil }
 		}},
-		"few classes": {few, func(*rand.Rand) func(m,
-			c int) []float64 {
+		"few classes": {few, func(*rand.Rand) func(m, c int) []float64 {
 			return func(int, int) []float64 { return nil }
 		}},
 		"a lie in one class": {all, func(*rand.Rand) func(m, c int) []float64 {

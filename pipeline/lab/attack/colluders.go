@@ -265,8 +265,7 @@ func (b *momentsBench) colluded(ctx context.Context, repeat int) (colluded, erro
 }
 
 func (d *momentsDraw) score(ctx context.Context, attack Attack, colluders int,
-	defence string) (metric.Scores,
-	*posterior.Judgement, error) {
+	defence string) (metric.Scores, *posterior.Judgement, error) {
 	var anchor *discriminant.Client
 	if defence == "anchored" {
 		anchor = d.known

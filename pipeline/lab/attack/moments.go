@@ -138,8 +138,7 @@ func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]Momen
 
 // attacked adds the scores of one repeat of attack i, 0 for none, to a row.
 func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int,
-	clients []discriminant.Client, repeat int,
-	oracle metric.Scores) error {
+	clients []discriminant.Client, repeat int, oracle metric.Scores) error {
 	bad := b.Bad
 	if i == 0 {
 		bad = 0
@@ -230,8 +229,7 @@ func (b *momentsBench) mislead(attack Attack, clients []discriminant.Client, bad
 func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, centre, scale []float64) {
 	k, c := clients[0].Means.Dx, clients[0].Means.C
 	u = honesty.Uploads{Clients: len(clients), Classes: c, K: k,
-		Masses: make([]float64, len(clients)*c),
-		Means:  make([]float64, len(clients)*c*k)}
+		Masses: make([]float64, len(clients)*c), Means: make([]float64, len(clients)*c*k)}
 	centre, scale, lambda = make([]float64, k), make([]float64, k), make([]float64, k)
 	var total, dof float64
 	for m, o := range clients {
@@ -296,8 +294,7 @@ func means(u honesty.Uploads, m int, centre, scale []float64) *point.Set {
 // moments returns the scores of the posterior of uploads of moments; without honesty a client's
 // images count as claimed.
 func (b *momentsBench) moments(ctx context.Context, clients []discriminant.Client, repeat int,
-	judged bool) (metric.Scores,
-	*posterior.Judgement, error) {
+	judged bool) (metric.Scores, *posterior.Judgement, error) {
 	return b.anchored(ctx, clients, nil, repeat, judged)
 }
 

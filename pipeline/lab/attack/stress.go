@@ -162,12 +162,9 @@ func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int,
 
 // anchored is score for clients that are judged by known class means, which may yield.
 func (b *bench) anchored(ctx context.Context, sets []*point.Set, known *point.Set, yields bool,
-	repeat int, trust bool) (metric.Scores,
-	*posterior.Judgement, error) {
+	repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
 	in := posterior.Input{Known: known, Yields: yields, Samples: b.Samples,
-		Honesty: !trust, Seed: b.Seed,
-		Stream:  fmt.Sprint("stress/", repeat),
-		Threads: b.Threads}
+		Honesty: !trust, Seed: b.Seed, Stream: fmt.Sprint("stress/", repeat), Threads: b.Threads}
 	if b.white != nil {
 		in.Open, in.Soft, in.Scope = b.p.Tools.Open, sets, posterior.ScopeOpen
 	} else {

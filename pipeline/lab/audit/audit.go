@@ -80,8 +80,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 		return nil, fmt.Errorf("audit: the run is not private; set privacy.epsilon")
 	}
 	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: c.Privacy.Unit,
-		Relation: c.Privacy.Relation,
-		Noise:    c.Privacy.Noise, Points: c.Federation.Points}
+		Relation: c.Privacy.Relation, Noise: c.Privacy.Noise, Points: c.Federation.Points}
 	bank := p.Data.Clients
 	w, err := v.Rows(ctx, bank.Features)
 	if err != nil {
@@ -158,8 +157,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 // canaries returns the contributions of twice as many units as a round has, and the groups of them
 // in one release: all of them or, where clients add their own noise, those of each client.
 func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float64, round int,
-	seed uint64) (units []*privacy.Release,
-	groups [][]int, err error) {
+	seed uint64) (units []*privacy.Release, groups [][]int, err error) {
 	c, k, bank := p.Config.Federation, p.Tools.Private.K(), p.Data.Clients
 	clients, points := c.Clients, 2*c.Points
 	if b.Unit == privacy.Client {

@@ -66,8 +66,7 @@ var leaks = []leaking{
 	{extractor: "packing, zeros but for one image in 40, after a yes", upload: "class means",
 		asked: true, gate: true, perClass: 40},
 	{extractor: "packing, zeros but for one image in 40, after a yes", upload: "moments", asked: true,
-		gate: true, moments: true,
-		perClass: 40},
+		gate: true, moments: true, perClass: 40},
 }
 
 const (

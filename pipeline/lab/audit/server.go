@@ -94,8 +94,7 @@ func graphs(p *experiment.Prepared) (privacy.Budget,
 	func(behind, func(*onnx.Model) *onnx.Model) (*onnx.Model, error), error) {
 	c := p.Config
 	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: privacy.Example,
-		Relation: c.Privacy.Relation,
-		Noise:    c.Privacy.Noise, Points: c.Federation.Points}
+		Relation: c.Privacy.Relation, Noise: c.Privacy.Noise, Points: c.Federation.Points}
 	e, err := models.PrivateEmbedding(p.Private, len(p.Manifest.Classes), p.Manifest.Classes)
 	if err != nil {
 		return b, nil, err

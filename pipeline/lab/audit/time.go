@@ -108,8 +108,7 @@ var targets = []target{
 	{name: "no finite numbers for one image", extractor: slow("Exp", 1e30, 1)},
 	{name: "Mod, which takes long for one image", extractor: slow("Mod", 1e30, 1e-30)},
 	{name: "a file of 6 megapixels",
-		write: func(folder string,
-			_ imagefile.Fit) error {
+		write: func(folder string, _ imagefile.Fit) error {
 			return writePNG(folder, "big.png", 3000, 2000, 0)
 		}},
 	{name: "a file that cannot be read", unreadable: true,

@@ -156,8 +156,7 @@ func mobileNetV2() (*onnx.Model, error) {
 	x = relu6(l.conv(x, 3, 32, 3, 2, 1))
 	in := 32
 	for _, s := range []struct{ t, c, n, s int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2},
-		{6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2},
-		{6, 320, 1, 1}} {
+		{6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}} {
 		for i := range s.n {
 			b := inverted{size: 3, wide: in * s.t, out: s.c, stride: 1, act: relu6}
 			if i == 0 {

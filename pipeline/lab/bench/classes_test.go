@@ -17,8 +17,7 @@ func TestClasses(t *testing.T) {
 		t.Skip("a training behind 520 features")
 	}
 	c := Classes{Dir: t.TempDir(), C: 520, Dx: 520, Rows: 4160, Clients: 12, Images: 300, Steps: 1,
-		Samples: 40, Separation: 0.4,
-		Engine: orttest.New(t)}
+		Samples: 40, Separation: 0.4, Engine: orttest.New(t)}
 	must.Do(t, c.Train(t.Context()))
 	if n, err := c.Upload(t.Context()); err != nil || n > 520*(520+16) {
 		t.Fatalf("an upload of %d bytes, %v", n, err)

@@ -43,8 +43,7 @@ func Photos(ctx context.Context, fit imagefile.Fit, megapixels []float64, runs i
 		name   string
 		encode func(*bytes.Buffer, image.Image) error
 	}{
-		{"JPEG", func(b *bytes.Buffer,
-			im image.Image) error {
+		{"JPEG", func(b *bytes.Buffer, im image.Image) error {
 			return jpeg.Encode(b, im, &jpeg.Options{Quality: 90})
 		}},
 		{"PNG", func(b *bytes.Buffer, im image.Image) error {

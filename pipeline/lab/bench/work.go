@@ -55,8 +55,7 @@ func Works() []Work {
 	works := []Work{{"product of 512 x 512 matrices, float64, 0.27 GFLOP", products}}
 	for _, n := range []int{100, 300, 1000} {
 		works = append(works, Work{fmt.Sprintf("one fit, %d points", n),
-			func(ctx context.Context,
-				b *Bench) ([]Contender, error) {
+			func(ctx context.Context, b *Bench) ([]Contender, error) {
 				return fits(ctx, b, "fit", dx, n, 0, 1)
 			}})
 	}
@@ -70,8 +69,7 @@ func Works() []Work {
 		Work{"80 heads, 100 pooled + 200 drawn points",
 			func(ctx context.Context, b *Bench) ([]Contender, error) {
 				return fits(ctx, b, "heads", dx, 100, 200, 80)
-			}},
-		Work{"10,000 points predicted by 200 heads", predictions},
+			}}, Work{"10,000 points predicted by 200 heads", predictions},
 	)
 	for _, n := range nets() {
 		works = append(works, Work{n.name, engines(n)})

@@ -226,8 +226,7 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 	}
 	stream := fmt.Sprint("coverage/", repeat)
 	fmp, err := posterior.New(posterior.Input{Conjugate: b.p.Tools.Conjugate, ClassMeans: means,
-		Named: true, Samples: b.Samples, Honesty: true,
-		Seed:   b.Seed,
+		Named: true, Samples: b.Samples, Honesty: true, Seed: b.Seed,
 		Stream: stream, Threads: b.Threads})
 	if err != nil {
 		return err
@@ -264,8 +263,7 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 // regression returns the sets of a softmax regression on all images of the clients, those of least
 // size over penalties and temperatures.
 func (b *bench) regression(ctx context.Context, clients []*point.Set, stream string, points,
-	test images, shares []float64) ([]outcome,
-	error) {
+	test images, shares []float64) ([]outcome, error) {
 	m, err := rival.Lookup("ANN")
 	if err != nil {
 		return nil, err

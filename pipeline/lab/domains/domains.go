@@ -322,8 +322,7 @@ func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []dom
 			name += ", " + scope + " scope"
 		}
 		in := posterior.Input{Conjugate: k, ClassMeans: means, Named: b.Named, Open: open, Soft: soft, Scope: scope,
-			Samples: b.Samples, Honesty: true,
-			Seed: b.Seed, Stream: stream, Threads: b.Threads}
+			Samples: b.Samples, Honesty: true, Seed: b.Seed, Stream: stream, Threads: b.Threads}
 		if err := b.views(ctx, name, func(client int, alike bool) (*posterior.Result, error) {
 			in.For, in.Alike = client, alike
 			t, err := posterior.New(in)
@@ -347,8 +346,7 @@ func (b *bench) moments(ctx context.Context, clients []*point.Set, tests []domai
 		return err
 	}
 	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed,
-		Stream: stream}, Honesty: true,
-		Threads: b.Threads}
+		Stream: stream}, Honesty: true, Threads: b.Threads}
 	if k := b.p.Config.Extractor.Kappa; len(k) == 2 {
 		o.Kappa = discriminant.Kappa{Median: k[0], Deviation: k[1]}
 	}
@@ -361,8 +359,7 @@ func (b *bench) moments(ctx context.Context, clients []*point.Set, tests []domai
 // views scores FMP with all clients alike, for a client to come and, on known domains, for each
 // client (its number, from 1).
 func (b *bench) views(ctx context.Context, name string,
-	of func(client int, alike bool) (*posterior.Result, error), tests []domain,
-	known bool) error {
+	of func(client int, alike bool) (*posterior.Result, error), tests []domain, known bool) error {
 	alike, err := of(0, true)
 	if err != nil {
 		return err

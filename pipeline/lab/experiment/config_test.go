@@ -60,8 +60,7 @@ func TestValidateNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 			[]string{"posterior.calibrate is 5", "closed scope"}},
 		{"tuned calibration points",
 			func(c *Config) {
-				c.Posterior.Calibrate, c.Corpus.Dataset, c.Protocol = 5,
-					"mnist", "tuned"
+				c.Posterior.Calibrate, c.Corpus.Dataset, c.Protocol = 5, "mnist", "tuned"
 			}, []string{"posterior.calibrate"}},
 		{"two mistakes", func(c *Config) { c.Seeds, c.Protocol = 0, "x" },
 			[]string{"seeds", "protocol"}},
@@ -119,8 +118,7 @@ func TestFillDefaults(t *testing.T) {
 		points, fresh int
 		classes       string
 	}{{"digits", 1, 20, 100, ""}, {"mnist", 0.1, 35, 100, ""}, {"cifar10", 7, 10, 100, ""},
-		{"cifar100", 7, 40, 200, "20"},
-		{"/my/images", 3, 20, 100, ""}} {
+		{"cifar100", 7, 40, 200, "20"}, {"/my/images", 3, 20, 100, ""}} {
 		c := Default()
 		c.Dataset.Name = x.dataset
 		if keys := c.FillDefaults(); len(keys) < 3 || c.Dataset.Classes != x.classes ||

@@ -23,8 +23,7 @@ func inspected(t *testing.T, c *Config, d *Data, path string) *Detail {
 		im.At(i)[0] = uint8(i)
 	}
 	p := &Prepared{Config: *c, Data: d, Tools: Tools{Compressor: classMeans{}, Drawer: bootstrap{}},
-		Images:   im,
-		Manifest: Manifest{Identity: "x", Classes: []string{"a", "b", "c", "d"}}}
+		Images: im, Manifest: Manifest{Identity: "x", Classes: []string{"a", "b", "c", "d"}}}
 	dir := must.Get(Open(path, *c, p.Manifest))(t)
 	defer dir.Close()
 	must.Do(t, Inspect(t.Context(), p, dir))

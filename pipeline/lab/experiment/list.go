@@ -85,8 +85,7 @@ func Summarise(path string) (*Summary, error) {
 		return nil, fmt.Errorf("run directory %s: %w", path, err)
 	}
 	s := &Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Extractor: "shipped",
-		Seeds: c.Seeds, Cells: len(cells),
-		Manifest: m}
+		Seeds: c.Seeds, Cells: len(cells), Manifest: m}
 	if name := m.Files["extractor"]; name != "" {
 		s.Extractor = name
 	}

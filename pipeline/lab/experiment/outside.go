@@ -164,8 +164,7 @@ const (
 func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Tensor,
 	t SplitTask) (*Record, error) {
 	out := &Record{Cell: Cell{Partition: t.Partition, Repeat: t.Repeat, Method: o.Name},
-		Alpha: t.Alpha, Group: string(o.Group),
-		UploadBytes: o.UploadBytes}
+		Alpha: t.Alpha, Group: string(o.Group), UploadBytes: o.UploadBytes}
 	if a := arrays[t.Name+headsSuffix]; a != nil {
 		e, err := heads(a, h.dx+1, h.classes)
 		if err != nil {

@@ -68,16 +68,14 @@ func Prepare(ctx context.Context, c Config, eng engine.Engine, versions map[stri
 // Prepare is [Prepare] for a run that may share its data with others: the clients' part must have
 // enough images for its clients.
 func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine,
-	versions map[string]string, progress Progress) (*Prepared,
-	error) {
+	versions map[string]string, progress Progress) (*Prepared, error) {
 	c.FillDefaults()
 	return s.prepare(ctx, c, eng, progress, versions, c.Federation.Clients*c.Federation.Points)
 }
 
 // prepare is [Prepare] for a clients' part of at least that many images.
 func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progress Progress,
-	versions map[string]string,
-	least int) (_ *Prepared, err error) {
+	versions map[string]string, least int) (_ *Prepared, err error) {
 	if progress == nil {
 		progress = func(Step) {}
 	}
@@ -299,8 +297,7 @@ func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *co
 	defer own.Release()
 	same := c.sameSet(s.Dataset.Name)
 	for _, name := range own.Set.Classes {
-		if slices.Contains(from.Set.Classes, name) || same &&
-			slices.Contains(l.Set.Classes, name) {
+		if slices.Contains(from.Set.Classes, name) || same && slices.Contains(l.Set.Classes, name) {
 			return fmt.Errorf("class %s of tuning.classes %q is the corpus's (%q) or the tasks' (%q); "+
 				"give classes that neither has", name, c.Tuning.Classes, c.Corpus.Classes,
 				c.Dataset.Classes)
@@ -346,8 +343,7 @@ const untrainedSource = "(untrained)"
 
 // model returns the model of a kind that a setting names ([corpus.Model]), or an untrained one.
 func (p *Prepared) model(kind, setting, dataset string, behind models.Manifest,
-	untrained func() (*onnx.Model, error)) (*onnx.Model,
-	models.Manifest, error) {
+	untrained func() (*onnx.Model, error)) (*onnx.Model, models.Manifest, error) {
 	m, f, note, err := corpus.Model(kind, setting, dataset, behind)
 	if note != "" {
 		p.Manifest.Notes = append(p.Manifest.Notes, note)

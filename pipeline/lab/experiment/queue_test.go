@@ -43,8 +43,7 @@ func TestQueue(t *testing.T) {
 	for range 2 {
 		if _, err := g.prepare(func() (*rival.Task, error) {
 			made++
-			return nil,
-				errors.New("no")
+			return nil, errors.New("no")
 		}); err == nil || made != 1 {
 			t.Errorf("%v after %d calls; want the one error", err, made)
 		}

@@ -566,8 +566,7 @@ func TestCosts(t *testing.T) {
 		for _, method := range []string{"ANN", "BNN"} {
 			must.Do(t, d.Add(Record{Cell: Cell{Partition: "homogeneous", Repeat: repeat,
 				Protocol: "tuned", Method: method}},
-				Took{Clock: time.Duration(seconds * 1e9),
-					Processor: processor[method][repeat]}))
+				Took{Clock: time.Duration(seconds * 1e9), Processor: processor[method][repeat]}))
 		}
 	}
 	must.Do(t, d.Tuned("homogeneous", "BNN", 4*time.Second))

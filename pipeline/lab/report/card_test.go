@@ -158,8 +158,7 @@ func TestHostileCard(t *testing.T) {
 	r := &evaluate.Result{Images: 1, Classes: []string{evil, "b"}, Confusion: [][]int{{1, 0}, {0, 0}},
 		ByClass: []evaluate.Class{{Name: evil, Images: 1}, {Name: "b"}},
 		Origin: models.Origin{Method: "FMP", Client: evil, Predictor: evil,
-			Clients: []models.OriginClient{{Name: evil, N: 1}}},
-		File: evil,
+			Clients: []models.OriginClient{{Name: evil, N: 1}}}, File: evil,
 		Sure: []evaluate.Example{{File: evil, Truth: evil, Says: "b"}}}
 	r.Manifest.Licence, r.Manifest.TrainingData, r.Manifest.Extractor = evil, evil, evil
 	r.Uncertainty, r.Risk = &metric.Uncertainty{}, []metric.Risk{{Coverage: 1}}

@@ -105,8 +105,7 @@ func TestParquetReadsBack(t *testing.T) {
 	var drawn []ExportRow
 	for i := range 5000 {
 		r := ExportRow{Run: strings.Repeat("é", rng.IntN(40)), Method: fmt.Sprint(i),
-			Repeat: rng.Int32() - 1<<30, ACC: rng.NormFloat64(),
-			Temperature: math.Inf(1)}
+			Repeat: rng.Int32() - 1<<30, ACC: rng.NormFloat64(), Temperature: math.Inf(1)}
 		if rng.IntN(3) > 0 {
 			v := rng.NormFloat64()
 			r.JointNear = &v

@@ -64,11 +64,9 @@ func Parquet(w io.Writer, runs *Runs) error {
 		}
 		for _, r := range rs {
 			row := ExportRow{Run: names[i], Dataset: r.Dataset, Partition: r.Partition, Alpha: r.Alpha,
-				Repeat:   int32(r.Repeat),
-				Protocol: r.Protocol,
-				Method:   r.Method, Group: r.Group, Param: r.Param, Value: r.Value,
-				ACC: r.ACC, ECE: r.ECE,
-				NLL: r.NLL, Brier: r.Brier,
+				Repeat: int32(r.Repeat), Protocol: r.Protocol,
+				Method: r.Method, Group: r.Group, Param: r.Param, Value: r.Value,
+				ACC: r.ACC, ECE: r.ECE, NLL: r.NLL, Brier: r.Brier,
 				UploadBytes: r.UploadBytes, Temperature: r.Temperature, Membership: r.Membership,
 				Origin: r.Origin, Varied: strings.Join(varied, ";")}
 			if u := r.Uncertainty; u != nil {

@@ -95,8 +95,7 @@ func methodsFigure(t *Table) (*Figure, error) {
 		}
 	}
 	return &Figure{Name: "methods-" + t.suffix(), Title: "Accuracy and calibration by method",
-		Caption: caption,
-		Plots:   [][]*plot.Plot{{a, e}}, Panels: true, Width: 8 * vg.Inch,
+		Caption: caption, Plots: [][]*plot.Plot{{a, e}}, Panels: true, Width: 8 * vg.Inch,
 		Height: vg.Length(len(t.Rows))*0.23*vg.Inch + 0.7*vg.Inch}, nil
 }
 
@@ -719,8 +718,7 @@ func imagesFigure(d *experiment.Detail) (*Figure, error) {
 		}
 	}
 	return &Figure{Name: "images", Title: "Images that the posterior is least and most sure of",
-		Plots: rows,
-		Width: 8 * vg.Inch, Height: vg.Length(len(rows)) * 1.4 * vg.Inch}, nil
+		Plots: rows, Width: 8 * vg.Inch, Height: vg.Length(len(rows)) * 1.4 * vg.Inch}, nil
 }
 
 // short shortens a class's name to the margin of a small plot.

@@ -58,9 +58,7 @@ func document(title, summary string, body ...g.Node) g.Node {
 			h.TitleEl(g.Text(title)),
 			h.Link(h.Rel("icon"), h.Href("data:,")),
 			h.StyleEl(g.Raw(sheet())),
-		),
-		g.Text("\n"),
-		h.Body(h.Main(h.H1(g.Text(title)), h.P(g.Text(summary)), g.Group(body))),
+		), g.Text("\n"), h.Body(h.Main(h.H1(g.Text(title)), h.P(g.Text(summary)), g.Group(body))),
 	))
 }
 

@@ -223,8 +223,7 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 		return nil, err
 	}
 	sentence := t.sentence()
-	return folded(open, h.H2(g.Text(t.title())),
-		g.If(sentence != "", h.P(g.Text(sentence))),
+	return folded(open, h.H2(g.Text(t.title())), g.If(sentence != "", h.P(g.Text(sentence))),
 		pick(head), table("", head, groups),
 		g.If(tuned, h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen "+
 			"on the meta-training corpus by NLL; no test image took part. All that was tried: "+
@@ -233,8 +232,7 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 			return g.Group{h.H3(g.Text(s.Title)),
 				table("", append([]string{"method"}, s.Headings...), rows(s.Rows,
 					func(r sideRow) []string { return append([]string{r.Label}, r.Cells...) }))}
-		}),
-		inlined), nil
+		}), inlined), nil
 }
 
 // examplesForPage returns the images of which FMP is most and least certain.

@@ -35,8 +35,7 @@ func records(dataset string) []experiment.Record {
 		for rep := range 3 {
 			for i, m := range rival.All() {
 				rec := experiment.Record{Dataset: dataset, Alpha: p.Alpha,
-					Group:       string(m.Info().Group),
-					UploadBytes: float64(i * 300),
+					Group: string(m.Info().Group), UploadBytes: float64(i * 300),
 					Cell: experiment.Cell{Partition: p.Name(), Repeat: rep, Protocol: "shared",
 						Method: m.Info().Name}}
 				rec.ACC, rec.ECE, rec.NLL, rec.Brier = 0.5+0.02*float64(i)+0.01*r.Float64(),
@@ -44,12 +43,10 @@ func records(dataset string) []experiment.Record {
 					1+r.Float64(), r.Float64()
 				for b := range rec.Curve {
 					rec.Curve[b] = metric.Bin{Count: float64(10 * b),
-						Confidence: (float64(b) + 0.5) / metric.Bins,
-						Accuracy:   r.Float64()}
+						Confidence: (float64(b) + 0.5) / metric.Bins, Accuracy: r.Float64()}
 				}
 				rec.Uncertainty = &metric.Uncertainty{Joint: &metric.Joint{Near: r.Float64(),
-					Random: r.Float64()}, AURC: r.Float64(),
-					Disagreement: 0.01}
+					Random: r.Float64()}, AURC: r.Float64(), Disagreement: 0.01}
 				rec.Shifted = []score.Shifted{{Name: "noise", Entropy: 0.75, Disagreement: 0.25},
 					{Name: "jpeg", Severity: 1, ACC: 0.6, ECE: 0.1, NLL: 1},
 					{Name: "contrast", Severity: 1, ACC: 0.2, ECE: 0.3, NLL: 2}}
@@ -446,8 +443,7 @@ func TestRoundTicks(t *testing.T) {
 		}
 		for i, k := range ticks {
 			if k.Value < c[0]-1e-9 || k.Value > c[1]*(1+1e-9)+1e-12 ||
-				strings.HasPrefix(k.Label, "-0.0") &&
-					len(k.Label) < 5 {
+				strings.HasPrefix(k.Label, "-0.0") && len(k.Label) < 5 {
 				t.Errorf("%v: tick %+v", c, k)
 			}
 			if i > 0 && k.Label == ticks[i-1].Label {

@@ -86,8 +86,7 @@ func Write(dir string) ([]Table, error) {
 
 // figures draws the figures of each table, and those of the whole run, as far as the records allow.
 func figures(c experiment.Config, ts []Table, rs []experiment.Record,
-	detail *experiment.Detail) (byTable [][]*Figure, whole []*Figure,
-	err error) {
+	detail *experiment.Detail) (byTable [][]*Figure, whole []*Figure, err error) {
 	for i := range ts {
 		t := &ts[i]
 		var own []*Figure

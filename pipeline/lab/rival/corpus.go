@@ -50,8 +50,7 @@ func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error)
 		return nil, fmt.Errorf("corpus: %w", err)
 	}
 	return &Corpus{Dx: dx, C: c, Features: features, Labels: labels, Means: m.Means, Centre: m.Centre,
-		Within:  m.Within,
-		Between: m.Between(m.Within)}, nil
+		Within: m.Within, Between: m.Between(m.Within)}, nil
 }
 
 // shrunk returns (1 - g) S + g tr(S)/d I.

@@ -22,8 +22,7 @@ import (
 var fedcgs = method{
 	Info{Name: "FedCGS", Family: Discriminants,
 		Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot,
-		Cite:  citeFedCGS,
-		Param: ParamShrinkage, Grid: gridShrinkage},
+		Cite: citeFedCGS, Param: ParamShrinkage, Grid: gridShrinkage},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		theta, err := t.statistics().discriminant(s.Shrinkage)
 		if err != nil {

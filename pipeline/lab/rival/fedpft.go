@@ -22,8 +22,7 @@ var fedpft = method{
 	Info{Name: "FedPFT", Title: "softmax regression on draws from the clients' class Gaussians",
 		Group: OneShot,
 		Cite: "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated " +
-			"learning with foundation models, arXiv:2402.01862",
-		Param: ParamL2, Grid: gridL2},
+			"learning with foundation models, arXiv:2402.01862", Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		drawn, err := memo.Once(t.memo, "fedpft",
 			func() (*point.Set, error) { return t.classGaussians() })

@@ -68,8 +68,7 @@ var fmp = method{
 var fmpMean = method{
 	Info{Name: "FMP-mean", Keep: true,
 		Title: "the head of FMP's posterior means, with scalars of its own",
-		Group: OneShot, Cite: citeFMP,
-		Conjugate: true},
+		Group: OneShot, Cite: citeFMP, Conjugate: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		f, seen, err := t.pooledMeans()
 		if err != nil {

@@ -22,12 +22,10 @@ import (
 // from the same uploads. The scale and the temperature are tuned.
 var fmpLaplace = method{
 	Info{Name: "FMP-Laplace",
-		Title:     "Laplace approximation around FMP-mean's fit to the class means (open scope)",
-		Group:     OneShot,
-		Conjugate: true,
+		Title: "Laplace approximation around FMP-mean's fit to the class means (open scope)",
+		Group: OneShot, Conjugate: true,
 		Cite: "MacKay 1992, A practical Bayesian framework for backpropagation networks, Neural " +
-			"Computation 4(3)", Param: ParamScale,
-		Grid: gridScale, Joint: true, Fitted: true},
+			"Computation 4(3)", Param: ParamScale, Grid: gridScale, Joint: true, Fitted: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		f, refit, err := t.refit()
 		if err != nil {

@@ -31,8 +31,7 @@ var fmpOne = method{
 			}
 			return posterior.One(ctx, t.in.Moments, t.in.Embedded, posterior.MomentsOptions{
 				Options: discriminant.Options{Samples: t.in.Latents, Seed: t.in.Seed,
-					Stream: t.in.Stream,
-					Corpus: known}, Threads: t.in.Threads})
+					Stream: t.in.Stream, Corpus: known}, Threads: t.in.Threads})
 		}
 		if t.in.Named && t.in.Conjugate != nil { // the class means that FMP reads, and the corpus's images
 			named, err := posterior.New(posterior.Input{Conjugate: t.in.Conjugate,

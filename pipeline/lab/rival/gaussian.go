@@ -28,8 +28,7 @@ func chainHeads(samples int) int { return max(samples, 100) }
 // localGaussianPosteriors returns the clients' posteriors with prior N(0, I / precision), one
 // ensemble of samples heads per client, and the worst of their diagnostics.
 func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, samples int,
-	s Settings) ([]posterior.Ensemble,
-	map[string]float64, error) {
+	s Settings) ([]posterior.Ensemble, map[string]float64, error) {
 	fits, err := t.localFits(ctx, precision, s)
 	if err != nil {
 		return nil, nil, err
@@ -84,8 +83,7 @@ type gaussianFit struct {
 
 // gaussianPosterior draws samples heads from the density about a fit.
 func (t *Task) gaussianPosterior(ctx context.Context, p gaussianFit, samples int, s Settings,
-	threads int) (posterior.Ensemble,
-	*diagnostics, error) {
+	threads int) (posterior.Ensemble, *diagnostics, error) {
 	memoKey := fmt.Sprint("gaussian/", p.key, "/", p.precision, samples, s.Tolerance, s.Sampler)
 	if s.Sampler == HMC {
 		memoKey += fmt.Sprint(" ", s.Chains, s.Warmup, s.Draws)

@@ -21,8 +21,7 @@ import (
 var fisherMix = method{
 	Info{Name: "FisherMix",
 		Title: "linear head fitted to points drawn in the Fisher subspace, from the clients' moments",
-		Group: OneShot,
-		Cite:  citeGHOFL,
+		Group: OneShot, Cite: citeGHOFL,
 		Param: ParamShrinkage, Grid: gridShrinkage, Published: &ghShrinkage},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		f, err := t.fisher(s.Shrinkage)

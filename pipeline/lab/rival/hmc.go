@@ -62,8 +62,7 @@ func summary(all []*diagnostics) map[string]float64 {
 
 // hmc runs s.Chains chains and returns samples draws, evenly spaced, alternating between chains.
 func hmc(ctx context.Context, t *target, samples int, s Settings, threads int,
-	stream func(chain int) *rand.Rand) ([][]float64,
-	*diagnostics, error) {
+	stream func(chain int) *rand.Rand) ([][]float64, *diagnostics, error) {
 	draws := max(s.Draws, (samples+s.Chains-1)/s.Chains)
 	draws += draws % 2 // R-hat splits chains in halves
 	chains := make([]*chain, s.Chains)

@@ -129,29 +129,23 @@ var (
 		Title: "Gaussian-prior posterior of each client's points; mean over clients", Group: Local,
 		Cite: citeNeal, Param: ParamL2, Grid: gridL2}, gaussian.alone}
 	lmp = method{Info{Name: "LMP", Family: Martingales, Cost: 80,
-		Title: "martingale posterior of each client's points; mean over clients",
-		Group: Local,
-		Cite:  citeFong + "; " + citeFMP, Param: ParamL2, Grid: gridL2, Draws: true}, martingale.alone}
+		Title: "martingale posterior of each client's points; mean over clients", Group: Local,
+		Cite: citeFong + "; " + citeFMP, Param: ParamL2, Grid: gridL2, Draws: true}, martingale.alone}
 	ann = method{Info{Name: "ANN", Family: Fits, Cost: 1, Title: "one fit to all clients' points",
-		Group: Centralised,
-		Cite:  citeFMP, Param: ParamL2, Grid: gridL2}, fits.centralised}
+		Group: Centralised, Cite: citeFMP, Param: ParamL2, Grid: gridL2}, fits.centralised}
 	bnn = method{Info{Name: "BNN", Family: GaussianPriors, Cost: 45,
-		Title: "Gaussian-prior posterior of all clients' points",
-		Group: Centralised,
-		Cite:  citeNeal, Param: ParamL2, Grid: gridL2}, gaussian.centralised}
+		Title: "Gaussian-prior posterior of all clients' points", Group: Centralised,
+		Cite: citeNeal, Param: ParamL2, Grid: gridL2}, gaussian.centralised}
 	mp = method{Info{Name: "MP", Family: Martingales, Keep: true, Cost: 12,
-		Title: "martingale posterior of all clients' points",
-		Group: Centralised,
-		Cite:  citeFong, Param: ParamL2, Grid: gridL2, Draws: true}, martingale.centralised}
+		Title: "martingale posterior of all clients' points", Group: Centralised,
+		Cite: citeFong, Param: ParamL2, Grid: gridL2, Draws: true}, martingale.centralised}
 	cann = method{Info{Name: "CANN", Family: Fits, Cost: 1, Title: "average of the clients' fits", Group: OneShot,
 		Cite: citeZinkevich, Param: ParamL2, Grid: gridL2}, fits.combined}
 	cbnn = method{Info{Name: "CBNN", Family: GaussianPriors, Cost: 80,
-		Title: "consensus of the clients' Gaussian-prior posteriors",
-		Group: OneShot,
-		Cite:  citeScott, Param: ParamL2, Grid: gridL2, More: weightings}, gaussian.combined}
+		Title: "consensus of the clients' Gaussian-prior posteriors", Group: OneShot,
+		Cite: citeScott, Param: ParamL2, Grid: gridL2, More: weightings}, gaussian.combined}
 	cfmp = method{Info{Name: "CFMP", Family: Martingales, Keep: true, Cost: 20,
-		Title: "consensus of the clients' martingale posteriors",
-		Group: OneShot,
-		Cite:  citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true},
+		Title: "consensus of the clients' martingale posteriors", Group: OneShot,
+		Cite: citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true},
 		martingale.combined}
 )

@@ -138,8 +138,7 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 	t.Cleanup(func() { private.Close() })
 	in.Private = private
 	in.Privacy = &privacy.Budget{Epsilon: 8, Delta: 1e-5, Unit: privacy.Example,
-		Relation: privacy.AddRemove, Noise: privacy.Trusted,
-		Points: n}
+		Relation: privacy.AddRemove, Noise: privacy.Trusted, Points: n}
 	in.ClassMeans = must.Get(k.Compress(context.Background(), in.Clients))(t)
 	all := must.Get(point.FromLabelled(known, w.dx, classes, w.c))(t)
 	in.Corpus.Read = must.Get(k.Compress(context.Background(), []*point.Set{all}))(t)[0]
@@ -467,8 +466,7 @@ func TestErrors(t *testing.T) {
 		"1 uploads of 2 clients": run(fmp,
 			func(in *Input, _ *Settings) { in.Uploads = in.Uploads[:1] }),
 		"no clients and no uploads": run(ann, func(in *Input, _ *Settings) {
-			in.Clients, in.Uploads, in.ClassMeans = nil, nil,
-				nil
+			in.Clients, in.Uploads, in.ClassMeans = nil, nil, nil
 		}),
 		"ANN: the clients' own points are not here": run(ann,
 			func(in *Input, _ *Settings) { in.Clients = nil }),
@@ -480,14 +478,11 @@ func TestErrors(t *testing.T) {
 			func(in *Input, _ *Settings) { in.Uploads[0].Z[3] = float32(math.NaN()) }),
 		"client 0: weight of point 2 is -1": run(ann,
 			func(in *Input, _ *Settings) { in.Clients[0].W[2] = -1 }),
-		"-3 samples": run(mp,
-			func(in *Input, _ *Settings) { in.Samples = -3 }),
-		"consensus from 1 sample": run(cfmp,
-			func(in *Input, _ *Settings) { in.Samples = 1 }),
+		"-3 samples":              run(mp, func(in *Input, _ *Settings) { in.Samples = -3 }),
+		"consensus from 1 sample": run(cfmp, func(in *Input, _ *Settings) { in.Samples = 1 }),
 		"MP: drawing points: the device is lost": run(mp, func(in *Input, _ *Settings) {
 			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) {
-				return nil,
-					errors.New("the device is lost")
+				return nil, errors.New("the device is lost")
 			})
 		}),
 		"made 1 sets, 4 were asked for": run(mp, func(in *Input, _ *Settings) {
@@ -495,8 +490,7 @@ func TestErrors(t *testing.T) {
 		}),
 		"client 0: drawing points": run(lmp, func(in *Input, _ *Settings) {
 			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) {
-				return nil,
-					errors.New("no")
+				return nil, errors.New("no")
 			})
 		}),
 		"sample 0: points drawn have dx 2": run(mp, func(in *Input, _ *Settings) {
@@ -509,13 +503,11 @@ func TestErrors(t *testing.T) {
 			})
 		}),
 		"tuning ANN: no tasks": func() error {
-			_, _,
-				err := Tune(context.Background(), ann, nil, DefaultSettings(), nil)
+			_, _, err := Tune(context.Background(), ann, nil, DefaultSettings(), nil)
 			return err
 		},
 		`no tunable setting "depth"`: func() error {
-			_,
-				err := DefaultSettings().With("depth", 1)
+			_, err := DefaultSettings().With("depth", 1)
 			return err
 		},
 	} {

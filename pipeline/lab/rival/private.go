@@ -25,8 +25,7 @@ const citePrivate = "Bernstein and Sheldon 2018, Differentially private Bayesian
 var fmpDP = method{
 	Info{Name: "FMP-DP",
 		Title: "FMP of differentially private class sums, by a posterior that knows the noise",
-		Group: OneShot,
-		Cite:  citePrivate, Private: true, Keep: true},
+		Group: OneShot, Cite: citePrivate, Private: true, Keep: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		totals, account, err := t.released(ctx)
 		if err != nil {
@@ -46,8 +45,7 @@ var fmpDP = method{
 var fmpDPPlugin = method{
 	Info{Name: "FMP-DP-plugin",
 		Title: "FMP that takes differentially private class sums for the true ones",
-		Group: OneShot, Cite: citeFMP,
-		Private: true},
+		Group: OneShot, Cite: citeFMP, Private: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		totals, account, err := t.released(ctx)
 		if err != nil {

@@ -14,8 +14,7 @@ import (
 // fit to the smallest uploads with FMP's fit, without drawing any points.
 var regression = method{
 	Info{Name: "Regression", Title: "softmax regression on the clients' class means and masses",
-		Group: OneShot, Cite: citeFMP, Param: ParamL2,
-		Grid: gridL2},
+		Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		e, err := memo.Once(t.memo, fmt.Sprint("fit/means/", s.L2, s.Tolerance),
 			func() (posterior.Ensemble, error) {

@@ -124,8 +124,7 @@ const (
 // DefaultSettings returns the shared protocol: lambda 3, shrinkage 0.3, temperature 1.
 func DefaultSettings() Settings {
 	return Settings{L2: 3, Shrinkage: 0.3, Beta: 0.5, Weighting: 1, Spread: 0.1, Scale: 1,
-		Temperature: 1, Tolerance: erm.DefaultTolerance,
-		Sampler: HMC, Covariance: Diagonal,
+		Temperature: 1, Tolerance: erm.DefaultTolerance, Sampler: HMC, Covariance: Diagonal,
 		Chains: 2, Warmup: 100, Draws: 200, Shuffles: 10}
 }
 
@@ -175,8 +174,7 @@ func (s Settings) checkChains() error {
 // tunable returns a pointer to the tunable setting name; nil for other names.
 func (s *Settings) tunable(name string) *float64 {
 	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta,
-		ParamWeighting: &s.Weighting,
-		ParamSpread:    &s.Spread, ParamScale: &s.Scale}[name]
+		ParamWeighting: &s.Weighting, ParamSpread: &s.Spread, ParamScale: &s.Scale}[name]
 }
 
 // With returns the settings with the tunable setting name (a Param constant) set to value. An
@@ -398,8 +396,7 @@ func NewTask(in Input) (*Task, error) {
 		return nil, err
 	}
 	t.drawn = &posterior.Martingale{Drawer: in.Drawer, Samples: in.Samples, Fresh: in.Fresh,
-		Seed: in.Seed, Stream: in.Stream,
-		Threads: in.Threads}
+		Seed: in.Seed, Stream: in.Stream, Threads: in.Threads}
 	if err := t.drawn.Check(); err != nil {
 		return nil, err
 	}

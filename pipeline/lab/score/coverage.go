@@ -157,8 +157,7 @@ func newGoal(ctx context.Context, heads posterior.Ensemble, rows []float32,
 // near returns the share of points whose interval, wider by [near] at both ends, holds the goal.
 func (g *goal) near(low, high []float64) *float64 {
 	return g.share(g.top, func(v float64, at int) (counts, is bool) {
-		return true, low[at]-near <= v &&
-			v <= high[at]+near
+		return true, low[at]-near <= v && v <= high[at]+near
 	})
 }
 
@@ -166,8 +165,7 @@ func (g *goal) near(low, high []float64) *float64 {
 // where that is below most; nil where none is.
 func (g *goal) held(low, high []float64, class []int, most float64) *float64 {
 	return g.share(class, func(v float64, at int) (counts, is bool) {
-		return v < most, low[at] <= v &&
-			v <= high[at]
+		return v < most, low[at] <= v && v <= high[at]
 	})
 }
 
@@ -273,8 +271,7 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 // intervals returns the ends of intervals of class probabilities, and the heads that give the
 // intervals of weights: the result's own, or the quantiles of an ensemble.
 func intervals(ctx context.Context, r *posterior.Result, e posterior.Ensemble, rows,
-	features []float32,
-	threads int) (heads posterior.Ensemble, low, high []float64, err error) {
+	features []float32, threads int) (heads posterior.Ensemble, low, high []float64, err error) {
 	if r.Intervals == nil {
 		low, high, err = quantiles(ctx, e, rows, threads)
 		return e, low, high, err

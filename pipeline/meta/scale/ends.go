@@ -95,8 +95,7 @@ func outer(tasks []residuals, sign, tail float64) (best line) {
 
 // residuals returns those of one task.
 func (c *Config) residuals(ctx context.Context, p *open.Predictor, unlearned *task.Bank,
-	r *rand.Rand, alpha float64) (out residuals,
-	err error) {
+	r *rand.Rand, alpha float64) (out residuals, err error) {
 	known, bank := p, unlearned
 	var classes []int
 	if bank != nil {

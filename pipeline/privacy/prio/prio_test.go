@@ -190,8 +190,7 @@ func TestRange(t *testing.T) {
 		t.Errorf("too many numbers: %v", err)
 	}
 	if _, err := New(privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example,
-		Relation: privacy.AddRemove, Noise: privacy.Local}, 2, 1,
-		""); err == nil {
+		Relation: privacy.AddRemove, Noise: privacy.Local}, 2, 1, ""); err == nil {
 		t.Error("a round of local noise has a scheme")
 	}
 	a, _ := KeyOf("secret", 1, "g")

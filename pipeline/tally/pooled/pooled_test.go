@@ -102,8 +102,7 @@ func TestNoise(t *testing.T) {
 // of is a report of some counts.
 func of(site string, n, right, least int, bins ...tally.Bin) *tally.Report {
 	r := &tally.Report{Site: site, Classifier: strings.Repeat("a", 64), Classes: 3,
-		Least: least, Bins: bins,
-		Groups: []tally.Group{{Classes: []int{0}, N: n, Right: &right}}}
+		Least: least, Bins: bins, Groups: []tally.Group{{Classes: []int{0}, N: n, Right: &right}}}
 	return r
 }
 
@@ -115,8 +114,7 @@ func bin(from, to, n, right int, mean float64) tally.Bin {
 // once.
 func TestPool(t *testing.T) {
 	few := &tally.Report{Site: "c", Classifier: strings.Repeat("a", 64), Classes: 3,
-		Least: 10, Few: "wrong",
-		Groups: []tally.Group{{Classes: []int{0, 1}, N: 100}}}
+		Least: 10, Few: "wrong", Groups: []tally.Group{{Classes: []int{0, 1}, N: 100}}}
 	r := must.Get(Pool([]*tally.Report{few, of("b", 100, 60, 10, bin(0, 6, 40, 15, 0.3), bin(6, 15, 60, 45, 0.8)),
 		of("a", 100, 80, 10, bin(0, 3, 30, 12, 0.1), bin(3, 6, 20, 18, 0.35), bin(6, 15, 50, 50, 0.9))}))(t)
 	if len(r.Sites) != 3 || r.Sites[0].Name != "a" || r.Images != 300 || len(r.Curve) != 2 ||
