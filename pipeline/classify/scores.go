@@ -3,6 +3,7 @@ package classify
 import (
 	"crypto/rand"
 	"fmt"
+	"slices"
 
 	"fmp/models"
 	"fmp/onnx/engine"
@@ -27,12 +28,7 @@ func Parse(eng engine.Engine, data []byte) (*Classifier, error) {
 // Has reports whether the classifier has an output: [models.SetOutput], or "low" and "high", the
 // ends of credible intervals.
 func (c *Classifier) Has(output string) bool {
-	for _, name := range c.outputs {
-		if name == output {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(c.outputs, output)
 }
 
 // Scores are those of a site's labelled images, of which its report to the other sites is made.

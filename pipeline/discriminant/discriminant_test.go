@@ -3,7 +3,6 @@ package discriminant
 import (
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -344,10 +343,7 @@ func TestRefused(t *testing.T) {
 		"flat":      {[]Client{flat}, Options{Samples: 1}, "do not differ"},
 		"missing":   {[]Client{good[0], {Means: good[1].Means}}, Options{Samples: 1}, "client 1"},
 	} {
-		if _, err := Compute(t.Context(), v.cs, v.o); err == nil ||
-			!strings.Contains(err.Error(), v.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Refuse(Compute(t.Context(), v.cs, v.o))(t, name, v.want)
 	}
 }
 

@@ -223,9 +223,8 @@ func TestFits(t *testing.T) {
 		}
 		other := *mine[0][1]
 		other.L2 *= 2
-		if _, err := first.With([]*Problem{&other}); err == nil {
-			t.Error("a problem with another penalty than the shared points' was taken")
-		}
+		must.Refuse(first.With([]*Problem{&other}))(
+			t, "a problem with another penalty than the shared points' was taken")
 	}
 }
 
@@ -431,9 +430,7 @@ func TestErrors(t *testing.T) {
 			return err
 		},
 	} {
-		if err := do(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v; want one that says %q", err, want)
-		}
+		must.Failed(t, "", do(), want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -51,9 +52,7 @@ func TestRemove(t *testing.T) {
 					kept++
 				}
 				if err == nil {
-					if err := m.Remove(data); err == nil {
-						t.Errorf("client %d is taken out twice", i)
-					}
+					must.Failed(t, fmt.Sprintf("client %d is taken out twice", i), m.Remove(data))
 				}
 			}
 			if want := map[bool]int{true: 0, false: kept + 1}[n == 6]; refused != want {
@@ -114,23 +113,15 @@ func TestWithout(t *testing.T) {
 	if !bytes.Equal(got, merged(t, nil, slices.Concat(all[:3], all[4:7], all[8:])...)) {
 		t.Error("uploads that are passed over leave a trace")
 	}
-	if err := m.Remove(all[3]); err == nil {
-		t.Error("an upload that was passed over is taken out")
-	}
+	must.Failed(t, "an upload that was passed over is taken out", m.Remove(all[3]))
 	u := must.Get(federate.Decode(all[0], federate.Expect{}))(t)
 	u.Precision = federate.Int8
-	if err := m.Remove(encoded(t, u)); err == nil {
-		t.Error("another upload of a client is taken out")
-	}
+	must.Failed(t, "another upload of a client is taken out", m.Remove(encoded(t, u)))
 	if again, err := m.Part().Encode(); err != nil || !bytes.Equal(again, got) {
 		t.Errorf("after errors the part is another, %v", err)
 	}
 	one := Merger{Trust: true}
-	if err := one.Remove(all[0]); err == nil {
-		t.Error("an upload is taken out of nothing")
-	}
+	must.Failed(t, "an upload is taken out of nothing", one.Remove(all[0]))
 	must.Do(t, one.Add(all[0]))
-	if err := one.Remove(all[0]); err == nil {
-		t.Error("a part of no upload is left")
-	}
+	must.Failed(t, "a part of no upload is left", one.Remove(all[0]))
 }

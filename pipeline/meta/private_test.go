@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,10 +49,8 @@ func TestTrainPrivate(t *testing.T) {
 		t.Error("an interrupted training gives another model")
 	}
 	c.Conjugate = must.Get(UntrainedConjugate(blobs(t, "others", 900, 4, 3)))(t)
-	if _, err := TrainPrivate(context.Background(), c); err == nil ||
-		!strings.Contains(err.Error(), "another run") {
-		t.Errorf("a checkpoint of another conjugate predictor was taken: %v", err)
-	}
+	must.Refuse(TrainPrivate(context.Background(), c))(
+		t, "a checkpoint of another conjugate predictor was taken", "another run")
 }
 
 // TestTrainPrivateLeavingOut: a predictor for other classes has the coordinates that were asked
@@ -86,8 +83,5 @@ func TestTrainPrivateLeavingOut(t *testing.T) {
 		}
 	}
 	c.Corpus, c.Validation = blobs(t, "corpus", 90, 4, 3), nil
-	if _, err := TrainPrivate(context.Background(), c); err == nil ||
-		!strings.Contains(err.Error(), "takes 4 and more") {
-		t.Errorf("three classes: %v", err)
-	}
+	must.Refuse(TrainPrivate(context.Background(), c))(t, "three classes", "takes 4 and more")
 }

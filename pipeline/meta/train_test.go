@@ -208,9 +208,7 @@ func TestTrainingErrors(t *testing.T) {
 			return err
 		}},
 	} {
-		if err := c.run(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v does not say %q", err, c.want)
-		}
+		must.Failed(t, "", c.run(), c.want)
 	}
 }
 
@@ -325,8 +323,5 @@ func TestTrainOpen(t *testing.T) {
 	}
 	c.Checkpoint = ""
 	c.Corpus = blobs(t, "few", 300, 4, 3)
-	if _, err := TrainOpen(context.Background(), c); err == nil ||
-		!strings.Contains(err.Error(), "4 and more") {
-		t.Errorf("three classes: %v", err)
-	}
+	must.Refuse(TrainOpen(context.Background(), c))(t, "three classes", "4 and more")
 }

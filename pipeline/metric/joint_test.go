@@ -188,7 +188,5 @@ func TestBatches(t *testing.T) {
 			t.Errorf("nearest to %d are %v, want %v", anchor, got, all[:5])
 		}
 	}
-	if _, err := NewBatches(r, x[:19*dx], dx, 5); err == nil {
-		t.Error("batches of neighbours from 19 points")
-	}
+	must.Refuse(NewBatches(r, x[:19*dx], dx, 5))(t, "batches of neighbours from 19 points")
 }

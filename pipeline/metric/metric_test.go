@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -197,9 +196,7 @@ func TestErrors(t *testing.T) {
 			return err
 		},
 	} {
-		if err := do(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v; want one that says %q", err, want)
-		}
+		must.Failed(t, "", do(), want)
 	}
 }
 
@@ -246,9 +243,7 @@ func TestUncertaintyByHand(t *testing.T) {
 	near("class-wise ECE", classECE(p, labels),
 		(0.1+0.2+math.Abs(1.4-1)+0.4+0.55+0.1+0.2+math.Abs(0.6-1)+math.Abs(0.6+0.55-1))/12)
 	near("AUROC", must.Get(AUROC([]float64{3, 1, 2}, []float64{0, 1}))(t), (2+1.5+2)/6)
-	if _, err := AUROC(nil, []float64{1}); err == nil {
-		t.Error("AUROC without positives")
-	}
+	must.Refuse(AUROC(nil, []float64{1}))(t, "AUROC without positives")
 	held, err := Coverage([]float64{0, 0.5, 0.2}, []float64{0.1, 0.6, 0.3}, []float64{0.1, 0.4, 0.25})
 	must.Do(t, err)
 	near("coverage", held, 2./3)
@@ -304,9 +299,7 @@ func TestExamine(t *testing.T) {
 	if s.Uncertainty.Disagreement > 1e-12 || s.Uncertainty.Joint != nil {
 		t.Errorf("one head: %+v", s.Uncertainty)
 	}
-	if _, err := Examine(context.Background(), ensemble, x, y[1:], 1); err == nil {
-		t.Error("a label is missing")
-	}
+	must.Refuse(Examine(context.Background(), ensemble, x, y[1:], 1))(t, "a label is missing")
 }
 
 // TestExamineFirst: means, entropies and likelihoods of an ensemble's first heads, and what each
@@ -366,9 +359,8 @@ func TestExamineFirst(t *testing.T) {
 		}
 	}
 	for _, numbers := range [][]int{{1, 1, heads}, {5}, nil} {
-		if _, err := ExamineFirst(ctx, ensemble, numbers, x, y, 1); err == nil {
-			t.Errorf("the first %v of %d heads", numbers, heads)
-		}
+		must.Refuse(ExamineFirst(ctx, ensemble, numbers, x, y, 1))(
+			t, fmt.Sprintf("the first %v of %d heads", numbers, heads))
 	}
 }
 

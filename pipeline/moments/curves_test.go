@@ -235,9 +235,7 @@ func TestCurveOf(t *testing.T) {
 		err != nil {
 		t.Errorf("rows that are all alike: curves %v, error %v; want none", c, err)
 	}
-	if _, err := CurveOf(rows, 7, labels, 2, ""); err == nil {
-		t.Error("a label beyond the classes is taken")
-	}
+	must.Refuse(CurveOf(rows, 7, labels, 2, ""))(t, "a label beyond the classes is taken")
 }
 
 // The numbers are those of every machine; a build that fuses products and sums, or another

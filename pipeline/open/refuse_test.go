@@ -5,6 +5,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/onnx/must"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
@@ -21,9 +22,7 @@ func TestRefuses(t *testing.T) {
 		"other coordinates": {set(3, 2, 1), set(4, 2, 1)},
 		"other classes":     {set(3, 2, 1), set(3, 4, 1)}, "no mass": {set(3, 2, 0)},
 	} {
-		if _, err := pool(len(uploads), Each(uploads)); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		must.Refuse(pool(len(uploads), Each(uploads)))(t, name)
 	}
 	w := &Whitening{Lambda: []float64{1, 1}}
 	if _, err := w.Sets(honesty.Uploads{Clients: 1, Classes: 2, K: 3, Masses: make([]float64, 2),
@@ -32,7 +31,6 @@ func TestRefuses(t *testing.T) {
 	}
 	p := new(Predictor)
 	p.M0 = make([]float64, 3)
-	if _, err := p.Posterior(&Stats{Mean: mat.NewDense(2, 4, nil)}); err == nil {
-		t.Error("uploads of other coordinates than the predictor's: no error")
-	}
+	must.Refuse(p.Posterior(&Stats{Mean: mat.NewDense(2, 4, nil)}))(
+		t, "uploads of other coordinates than the predictor's: no error")
 }

@@ -58,9 +58,7 @@ func TestHandler(t *testing.T) {
 	if w := get(h, "/join/"+Program); w.Code != http.StatusNotFound {
 		t.Errorf("a program that is not there: %d", w.Code)
 	}
-	if _, err := Handler(folder); err == nil || !strings.Contains(err.Error(), "make page") {
-		t.Errorf("a folder without the program: %v", err)
-	}
+	must.Refuse(Handler(folder))(t, "a folder without the program", "make page")
 	for _, name := range []string{Program, loader} {
 		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(name), 0o644))
 	}

@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -84,10 +83,7 @@ func TestGroup(t *testing.T) {
 	if d := cmp.Diff(s, group(s.N, s)); d != "" {
 		t.Error("a set that is small enough was changed")
 	}
-	if _, err := Group(10, s, New(20, 6, 3)); err == nil ||
-		!strings.Contains(err.Error(), "set 1 has dx 6 and C 3") {
-		t.Errorf("sets of two kinds: %v", err)
-	}
+	must.Refuse(Group(10, s, New(20, 6, 3)))(t, "sets of two kinds", "set 1 has dx 6 and C 3")
 	if !slices.Equal(z, s.Z) {
 		t.Error("the set was changed")
 	}

@@ -107,10 +107,7 @@ func TestAnchor(t *testing.T) {
 		other.AnchorUpload = &of
 		for want, o := range map[string]Options{"all are taken for honest": trusting,
 			"make it with the round's": other} {
-			if _, err := New(us[:clients], g, f, o); err == nil ||
-				!strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v; want %q", name, err, want)
-			}
+			must.Refuse(New(us[:clients], g, f, o))(t, name, want)
 		}
 	}
 }

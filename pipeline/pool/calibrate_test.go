@@ -115,9 +115,7 @@ func TestCalibratedMeans(t *testing.T) {
 	if err == nil {
 		_, err = r.Posterior(t.Context(), o.eng)
 	}
-	if err == nil || !strings.Contains(err.Error(), "--calibrate") {
-		t.Errorf("a level without points: %v", err)
-	}
+	must.Failed(t, "a level without points", err, "--calibrate")
 }
 
 // TestSetsByClass: sets by class and for named shares of classes hold as stated on the images that

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"fmp/models"
@@ -152,9 +151,7 @@ func TestMoments(t *testing.T) {
 		if err == nil {
 			_, err = r.Posterior(t.Context(), w.eng)
 		}
-		if err == nil || !strings.Contains(err.Error(), v.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Failed(t, name, err, v.want)
 	}
 }
 
@@ -234,9 +231,7 @@ func TestMomentsCorpus(t *testing.T) {
 			return err
 		}(),
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v; want %q", err, want)
-		}
+		must.Failed(t, "", err, want)
 	}
 }
 
@@ -285,9 +280,8 @@ func TestOrderOfUploads(t *testing.T) {
 	us, g, f := w.momentsRound(t, 3, 1)
 	given := []Upload{us[2], us[0], us[1]}
 	r := must.Get(New(given, g, f, Options{Seed: 3, Samples: 20, Sets: Sets{Level: -1}}))(t)
-	if _, err := New(given, g, f, Options{Samples: 1 << 20}); err == nil || !strings.Contains(err.Error(), "allowed are") {
-		t.Errorf("more samples than memory is for: %v", err)
-	}
+	must.Refuse(New(given, g, f, Options{Samples: 1 << 20}))(
+		t, "more samples than memory is for", "allowed are")
 	for i, u := range r.Uploads {
 		if u.Client != us[i].Client || given[i].Client != us[(i+2)%3].Client {
 			t.Errorf("upload %d of the round is %s's, and was given as %s's", i, u.Client, given[i].Client)

@@ -214,10 +214,7 @@ func TestRefused(t *testing.T) {
 		{"1 coordinates", us, narrow, w.predictor},
 		{"fmp train conjugate", us, f, "default"},
 	} {
-		if _, err := New(c.ups, g, c.client, Options{Predictor: c.from}); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v; want one that says %q", err, c.want)
-		}
+		must.Refuse(New(c.ups, g, c.client, Options{Predictor: c.from}))(t, "", c.want)
 	}
 }
 
@@ -424,9 +421,7 @@ func TestHostileParts(t *testing.T) {
 				}
 				return out, nil
 			})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v; want one that says %q", err, want)
-		}
+		must.Failed(t, "", err, want)
 	}
 }
 
@@ -529,10 +524,7 @@ func TestOpen(t *testing.T) {
 		{"fmp train conjugate", f, Options{Predictor: file, Scope: "closed"}},
 		{"open.model wants", f, Options{Predictor: w.predictor, Open: w.predictor}},
 	} {
-		if _, err := New(fresh, g, c.client, c.o); err == nil ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v; want one that says %q", err, c.want)
-		}
+		must.Refuse(New(fresh, g, c.client, c.o))(t, "", c.want)
 	}
 }
 
@@ -631,8 +623,6 @@ func TestNothingIgnored(t *testing.T) {
 	for want, o := range map[string]Options{"erm.l2": {L2: 5}, "predictor.fresh": {Fresh: 10},
 		"corpus.upload": {CorpusMoments: &discriminant.Client{}}} {
 		o.Predictor = w.predictor
-		if _, err := New(uploads, g, f, o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		must.Refuse(New(uploads, g, f, o))(t, want, want)
 	}
 }

@@ -120,9 +120,7 @@ func TestPrivateRound(t *testing.T) {
 			!strings.Contains(bad[1].Error(), "both of client") {
 			t.Errorf("refusals %v", bad)
 		}
-		if _, err := NewPrivate(releases, g, f, Options{Predictor: w.predictor}); err == nil ||
-			!strings.Contains(err.Error(), "fmp train private") {
-			t.Errorf("a conjugate predictor: %v", err)
-		}
+		must.Refuse(NewPrivate(releases, g, f, Options{Predictor: w.predictor}))(
+			t, "a conjugate predictor", "fmp train private")
 	}
 }

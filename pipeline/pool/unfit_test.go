@@ -289,9 +289,7 @@ func TestOtherKinds(t *testing.T) {
 		u := *us[0].Upload
 		u.Within = nil
 		change(&u)
-		if err := (&Round{Client: points}).checkKind(&u); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v; want %q", err, want)
-		}
+		must.Failed(t, "", (&Round{Client: points}).checkKind(&u), want)
 	}
 	for name, c := range map[string]struct {
 		o      Options

@@ -41,9 +41,8 @@ func TestWithdrawalSignature(t *testing.T) {
 			t.Errorf("%s for %s: %v", to, from, err)
 		}
 	}
-	if _, err := VerifyWithdrawal(append(bytes.Clone(data), data...), roster); err == nil {
-		t.Error("two records are taken for one")
-	}
+	must.Refuse(VerifyWithdrawal(append(bytes.Clone(data), data...), roster))(
+		t, "two records are taken for one")
 	_, others := record(t)
 	if _, err := VerifyWithdrawal(data, others); !errors.Is(err, ErrWithdrawal) {
 		t.Errorf("another key: %v", err)

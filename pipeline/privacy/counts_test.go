@@ -3,6 +3,7 @@ package privacy
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -26,9 +27,8 @@ func TestCountsNoise(t *testing.T) {
 	}
 	for _, bad := range [][2]float64{{0, 1e-5}, {21, 1e-5}, {1, 0}, {1, 0.5}, {math.NaN(), 1e-5},
 		{1, math.NaN()}} {
-		if _, err := CountsNoise(bad[0], bad[1]); err == nil {
-			t.Errorf("epsilon %v and delta %v are taken", bad[0], bad[1])
-		}
+		must.Refuse(CountsNoise(bad[0], bad[1]))(
+			t, fmt.Sprintf("epsilon %v and delta %v are taken", bad[0], bad[1]))
 	}
 }
 

@@ -375,14 +375,10 @@ func TestEditedLedger(t *testing.T) {
 		"a seal that is damaged": {whole, []byte("{}")},
 		"a space":                {append([]byte(" "), whole...), seals[2]},
 	} {
-		if err := try(c.ledger, c.seal); err == nil {
-			t.Errorf("%s: it is believed", name)
-		}
+		must.Failed(t, name, try(c.ledger, c.seal))
 	}
 	for _, n := range []string{`"noise_steps":1`, `"noise_steps":999999`} {
-		if _, err := parseLedger(bytes.Replace(whole, noise(b), []byte(n), 1)); err == nil ||
-			!strings.Contains(err.Error(), "it was changed") {
-			t.Errorf("%s: %v", n, err)
-		}
+		must.Refuse(parseLedger(bytes.Replace(whole, noise(b), []byte(n), 1)))(
+			t, n, "it was changed")
 	}
 }

@@ -3,10 +3,10 @@ package privacy
 import (
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"os"
-	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -117,14 +117,10 @@ func TestDiscreteGaussian(t *testing.T) {
 func TestNoRandomness(t *testing.T) {
 	t.Parallel()
 	r := NewRelease(2, 3)
-	if err := r.AddNoise(5, iotest.ErrReader(io.ErrUnexpectedEOF)); err == nil ||
-		!strings.Contains(err.Error(), "no randomness") {
-		t.Errorf("error %v", err)
-	}
+	must.Failed(t, "", r.AddNoise(5, iotest.ErrReader(io.ErrUnexpectedEOF)), "no randomness")
 	for _, sigma := range []uint64{0, maxDeviation + 1} {
-		if _, err := NewSampler(sigma, rand.Reader); err == nil {
-			t.Errorf("a sampler of deviation %d", sigma)
-		}
+		must.Refuse(NewSampler(sigma, rand.Reader))(
+			t, fmt.Sprintf("a sampler of deviation %d", sigma))
 	}
 }
 
@@ -191,9 +187,7 @@ func TestSumRefuses(t *testing.T) {
 		labels []int
 		radius float64
 	}{{[]float32{1, 2, 3}, []int{0}, 1}, {[]float32{1, 2}, []int{0}, 0}} {
-		if _, err := Sum(c.w, c.labels, 2, 2, c.radius); err == nil {
-			t.Errorf("%v was summed", c)
-		}
+		must.Refuse(Sum(c.w, c.labels, 2, 2, c.radius))(t, fmt.Sprintf("%v was summed", c))
 	}
 	s, err := Sum([]float32{3, 4, 3, 4}, []int{7, 1}, 2, 2, 5)
 	if err != nil || s.Values[2] != 0 || s.Values[5] != CountSteps || s.Values[3] != 3*Steps/5 {
@@ -215,9 +209,7 @@ func TestAdd(t *testing.T) {
 	wild := NewRelease(2, 2)
 	wild.Values[3] = maxEntry + 1
 	for _, o := range []*Release{NewRelease(2, 3), NewRelease(3, 2), wild, {Classes: 2, K: 2}} {
-		if err := a.Add(o); err == nil {
-			t.Errorf("%v was added", o)
-		}
+		must.Failed(t, fmt.Sprintf("%v was added", o), a.Add(o))
 	}
 }
 
@@ -237,9 +229,7 @@ func TestBudget(t *testing.T) {
 	} {
 		b := good
 		change(&b)
-		if err := b.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v; want one that says %q", err, want)
-		}
+		must.Failed(t, "", b.Check(), want)
 	}
 	if got := good.String(); got != "epsilon 1, delta 1e-05 for one image added or removed, noise: local" {
 		t.Error(got)

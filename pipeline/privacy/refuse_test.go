@@ -3,6 +3,8 @@ package privacy
 import (
 	"math"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestRefuses: sizes and norms that make no release, and releases that make no sum, are refused one
@@ -22,13 +24,10 @@ func TestRefuses(t *testing.T) {
 		if c.k == 0 {
 			w = nil
 		}
-		if _, err := Sum(w, c.labels, c.classes, c.k, c.radius); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+		must.Refuse(Sum(w, c.labels, c.classes, c.k, c.radius))(t, name)
 	}
-	if _, err := Sum(make([]float32, maxPoints+1), make([]int, maxPoints+1), 2, 1, 1); err == nil {
-		t.Error("a point too many: no error")
-	}
+	must.Refuse(Sum(make([]float32, maxPoints+1), make([]int, maxPoints+1), 2, 1, 1))(
+		t, "a point too many: no error")
 	for name, r := range map[string]*Release{
 		"no class": {K: 2}, "no coordinate": {Classes: 2, Values: make([]int64, 2)},
 		"a number too few":   {Classes: 2, K: 2, Values: make([]int64, 5)},

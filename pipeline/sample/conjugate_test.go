@@ -129,9 +129,7 @@ func TestConjugateUploads(t *testing.T) {
 		{"no uploaded", func() error { _, err := k.Mean(ctx, &point.Set{}); return err }},
 		{"5 feature values", func() error { _, err := k.Map(ctx, make([]float32, 5)); return err }},
 	} {
-		if err := c.run(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v does not say %q", err, c.want)
-		}
+		must.Failed(t, "", c.run(), c.want)
 	}
 }
 

@@ -44,9 +44,7 @@ func TestReach(t *testing.T) {
 				t.Errorf("a mean at %v of the radius, of coordinates %v: %v", v.share, coordinates, err)
 			}
 			set.Dx++
-			if _, err := r.Compute(set); err == nil {
-				t.Error("means of another width have a reach")
-			}
+			must.Refuse(r.Compute(set))(t, "means of another width have a reach")
 		}
 	}
 }

@@ -156,7 +156,6 @@ func TestWideHeads(t *testing.T) {
 			}
 		}
 	}
-	if _, err := k.wideHeads(t.Context(), seen, latent[1:], samples); err == nil {
-		t.Error("a latent that is a number short: no error")
-	}
+	must.Refuse(k.wideHeads(t.Context(), seen, latent[1:], samples))(
+		t, "a latent that is a number short: no error")
 }

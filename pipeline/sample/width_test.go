@@ -1,11 +1,13 @@
 package sample
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
 
@@ -22,13 +24,9 @@ func TestStudentWidth(t *testing.T) {
 		}
 	}
 	for _, level := range []float64{0, 1, math.NaN()} {
-		if _, err := studentWidth(20, level); err == nil {
-			t.Errorf("level %v is no error", level)
-		}
+		must.Refuse(studentWidth(20, level))(t, fmt.Sprintf("level %v is no error", level))
 	}
-	if _, err := studentWidth(1, .9); err == nil {
-		t.Error("one sample is no error")
-	}
+	must.Refuse(studentWidth(1, .9))(t, "one sample is no error")
 }
 
 // TestProject: w = phi V - origin, by hand; labels and weights stay.

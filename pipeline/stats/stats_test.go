@@ -123,9 +123,7 @@ func TestWithdrawal(t *testing.T) {
 			t.Errorf("client %d leaves a trace", i)
 		}
 		before := encoded(t, s)
-		if err := s.Remove(x.upload, x.digest); err == nil || !strings.Contains(err.Error(), "not in") {
-			t.Errorf("taken out twice: %v", err)
-		}
+		must.Failed(t, "taken out twice", s.Remove(x.upload, x.digest), "not in")
 		if !bytes.Equal(encoded(t, s), before) {
 			t.Error("after an error the state is another")
 		}
@@ -169,9 +167,7 @@ func TestRefusals(t *testing.T) {
 			"give the one that was added"},
 		"other numbers": {func() error { return s.Remove(&forged, all[1].digest) }, "was not added"},
 	} {
-		if err := v.do(); err == nil || !strings.Contains(err.Error(), v.want) {
-			t.Errorf("%s: %v; want %q", name, err, v.want)
-		}
+		must.Failed(t, name, v.do(), v.want)
 		if !bytes.Equal(encoded(t, s), before) {
 			t.Errorf("%s: after an error the state is another", name)
 		}
@@ -347,10 +343,7 @@ func TestDecodeRefuses(t *testing.T) {
 		v.spoil(&m)
 		m.Checksum = checksum(&m)
 		bad := must.Get(proto.Marshal(&m))(t)
-		if _, err := Decode(bad, federate.Expect{}); err == nil ||
-			!strings.Contains(err.Error(), v.want) {
-			t.Errorf("%s: %v; want %q", name, err, v.want)
-		}
+		must.Refuse(Decode(bad, federate.Expect{}))(t, name, v.want)
 	}
 	for i := range len(data) {
 		bad := bytes.Clone(data)
@@ -359,9 +352,8 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Fatalf("a bit of byte %d changed: read as another state", i)
 		}
 	}
-	if _, err := Decode(data, federate.Expect{Model: strings.Repeat("cd", 32)}); err == nil {
-		t.Error("a state of another model is taken")
-	}
+	must.Refuse(Decode(data, federate.Expect{Model: strings.Repeat("cd", 32)}))(
+		t, "a state of another model is taken")
 }
 
 // FuzzDecode: whatever is read can be written, and is then the same.

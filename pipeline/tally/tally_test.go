@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	mrand "math/rand/v2"
 	"slices"
@@ -218,9 +219,8 @@ func TestHostileReports(t *testing.T) {
 			must.Do(t, json.Unmarshal(data, &r))
 			change(&r)
 			forged := must.Get(r.Sign(k))(t)
-			if _, err := Read(forged, sites); err == nil {
-				t.Errorf("noise %v: %s: the report is taken", noise, name)
-			}
+			must.Refuse(Read(forged, sites))(
+				t, fmt.Sprintf("noise %v: %s: the report is taken", noise, name))
 		}
 		if noise {
 			continue
@@ -237,20 +237,14 @@ func TestHostileReports(t *testing.T) {
 			must.Do(t, json.Unmarshal(data, &r))
 			change(&r)
 			forged := must.Get(r.Sign(k))(t)
-			if _, err := Read(forged, sites); err == nil {
-				t.Errorf("%s: the report is taken", name)
-			}
+			must.Refuse(Read(forged, sites))(t, name)
 		}
-		if _, err := Read(bytes.Replace(data, []byte(`"round": 4`), []byte(`"round": 5`), 1),
-			sites); err == nil {
-			t.Error("a report that was changed is taken")
-		}
+		must.Refuse(Read(bytes.Replace(data, []byte(`"round": 4`), []byte(`"round": 5`), 1),
+			sites))(t, "a report that was changed is taken")
 		var r Report
 		must.Do(t, json.Unmarshal(data, &r))
 		forged := must.Get(r.Sign(other))(t)
-		if _, err := Read(forged, sites); err == nil {
-			t.Error("a report that another key signed is taken")
-		}
+		must.Refuse(Read(forged, sites))(t, "a report that another key signed is taken")
 	}
 }
 

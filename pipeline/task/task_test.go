@@ -212,9 +212,7 @@ func TestNewBankRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := NewBank(tc.f, 2, tc.y, 2)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v does not say %q", err, tc.want)
-			}
+			must.Failed(t, "", err, tc.want)
 		})
 	}
 }

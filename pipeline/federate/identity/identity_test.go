@@ -33,9 +33,7 @@ func TestKeyFile(t *testing.T) {
 	if err != nil || got.Name != k.Name || !bytes.Equal(got.private, k.private) {
 		t.Fatalf("read %v, %v; want %v", got, err, k)
 	}
-	if err := k.Save(path); err == nil || !strings.Contains(err.Error(), "there already") {
-		t.Errorf("overwriting: %v", err)
-	}
+	must.Failed(t, "overwriting", k.Save(path), "there already")
 	secret := base64.StdEncoding.EncodeToString(k.private.Seed())
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
 		if s := fmt.Sprintf(verb, k); s != k.Line() || strings.Contains(s, secret) {
@@ -90,9 +88,7 @@ func TestRoster(t *testing.T) {
 		"twice":     {a.Line() + "\n" + line("a b", b.Public()), "line 2: client"},
 		"shared":    {a.Line() + "\n" + line("z", a.Public()), "one key"},
 	} {
-		if _, err := ParseRoster([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v; want %q", name, err, c.want)
-		}
+		must.Refuse(ParseRoster([]byte(c.text)))(t, name, c.want)
 	}
 }
 

@@ -68,9 +68,7 @@ func TestParse(t *testing.T) {
 			"l2: 1\nprivacy: {epsilon: 1}": "erm.l2) is for uploads of an embedding's points",
 		good + "title: " + strings.Repeat("x", 201): "title is 201 bytes long",
 	} {
-		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v; want %q", text, err, want)
-		}
+		must.Refuse(Parse([]byte(text)))(t, text, want)
 	}
 	if f, err := Parse([]byte(good + "privacy: {epsilon: 2}")); err != nil ||
 		f.Privacy.String() != "epsilon 2, delta 1e-05 for one image "+

@@ -38,15 +38,17 @@ func (s *Server) permits(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }
 
-// isRound reports whether a request is about this round, and refuses it otherwise.
-func (s *Server) isRound(w http.ResponseWriter, r *http.Request) bool {
-	n, err := strconv.ParseUint(r.PathValue("round"), 10, 64)
-	if err != nil || n != s.Round.Round {
-		s.refuse(w, wire.NoRound, "round %.40q; this server holds round %d",
-			r.PathValue("round"), s.Round.Round)
-		return false
+// ofRound passes on requests about this round.
+func (s *Server) ofRound(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.ParseUint(r.PathValue("round"), 10, 64)
+		if err != nil || n != s.Round.Round {
+			s.refuse(w, wire.NoRound, "round %.40q; this server holds round %d",
+				r.PathValue("round"), s.Round.Round)
+			return
+		}
+		next(w, r)
 	}
-	return true
 }
 
 // signed reports whether a request carries a signature over a statement by the client in its path,

@@ -212,10 +212,8 @@ func TestStatementsOverRounds(t *testing.T) {
 		}
 	}
 	name := url.PathEscape("a\u0301") // not a client, however it looks
-	if status, reply := f.request("PUT", "/v1/rounds/3/uploads/"+name, data,
-		f.signed(f.keys["a"], identity.Upload, data, nil)); status != 403 {
-		t.Errorf("a name that looks alike: %d %s", status, reply)
-	}
+	f.wants("a name that looks alike", 403, "")(f.request("PUT", "/v1/rounds/3/uploads/"+name, data,
+		f.signed(f.keys["a"], identity.Upload, data, nil)))
 	if text := fmt.Sprint(f.key); strings.Contains(text, "PRIVATE") {
 		t.Error("a key prints its private half")
 	}

@@ -30,9 +30,6 @@ func evaluationsOf(client string) string {
 // evaluation stores a client's signed counts of how a version of the classifier does on its own
 // images: one report a version, as two of nearly the same images would tell their difference.
 func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
-	if !s.isRound(w, r) {
-		return
-	}
 	digest := contentDigest(r)
 	if digest == "" && wire.Signature(r.Header.Get("Authorization")) != nil {
 		s.refuse(w, wire.BadRequest,
@@ -129,9 +126,6 @@ func (s *Server) versionOf(digest string) int {
 
 // evaluations serves the pooled report about the latest version, or of ?version=N.
 func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) {
-	if !s.isRound(w, r) {
-		return
-	}
 	name := r.URL.Query().Get("version")
 	v, ok := s.find(w, name)
 	if !ok || s.withheld(w, v, name != "") {

@@ -57,10 +57,7 @@ func TestEvaluations(t *testing.T) {
 	}
 	f.pool()
 	path := wire.RoundPath(3) + "/evaluation"
-	if status, data := f.request("GET", path, nil, reader); status != 404 ||
-		code(t, data) != wire.NotYet {
-		t.Errorf("before any report: %d %s", status, data)
-	}
+	f.wants("before any report", 404, wire.NotYet)(f.request("GET", path, nil, reader))
 	for i, c := range []string{"a", "b", "c"} {
 		data := f.counted(c, 20*(i+1), nil)
 		for range 2 {
@@ -89,10 +86,8 @@ func TestEvaluations(t *testing.T) {
 			t.Errorf("a report %s: %d %s", name, status, answer)
 		}
 	}
-	if status, answer := f.request("PUT", wire.EvaluationPath(3, "a"), f.counted("a", 20, nil),
-		reader); status != 401 {
-		t.Errorf("without a signature: %d %s", status, answer)
-	}
+	f.wants("without a signature", 401, "")(
+		f.request("PUT", wire.EvaluationPath(3, "a"), f.counted("a", 20, nil), reader))
 	if status, _ := f.request("GET", path, nil, nil); status != 401 {
 		t.Errorf("without the readers' token: %d", status)
 	}
@@ -117,15 +112,10 @@ func TestEvaluations(t *testing.T) {
 		}
 	}
 	f.pool()
-	if status, data := f.request("GET", path, nil, reader); status != 404 {
-		t.Errorf("about the next version: %d %s", status, data)
-	}
-	if status, data := f.request("GET", path+"?version=1", nil, reader); status != 410 {
-		t.Errorf("about a superseded version: %d %s", status, data)
-	}
-	if status, answer := f.report("a", f.counted("a", 20, nil)); status != http.StatusNoContent {
-		t.Errorf("about the next version: %d %s", status, answer)
-	}
+	f.wants("about the next version", 404, "")(f.request("GET", path, nil, reader))
+	f.wants("about a superseded version", 410, "")(f.request("GET", path+"?version=1", nil, reader))
+	f.wants("about the next version", http.StatusNoContent, "")(
+		f.report("a", f.counted("a", 20, nil)))
 	pool(1)
 }
 

@@ -1,13 +1,13 @@
 package service
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 
 	"fmp/pipeline/classify"
 	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
 )
 
 // The Open Inference Protocol, version 2, REST (github.com/kserve/open-inference-protocol), which
@@ -156,32 +156,15 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 	answer.write(w)
 }
 
-// inferFailed answers with the error of a request that could be read.
+// inferFailed answers with the error of a request.
 func (p *predictor) inferFailed(w http.ResponseWriter, r *http.Request, err error) {
-	var input *errInput
-	var large *http.MaxBytesError
-	var beyond *errBeyond
-	switch {
-	case errors.As(err, &large):
-		inferError(w, http.StatusRequestEntityTooLarge, "a request of more than %d bytes", large.Limit)
-	case errors.As(err, &beyond):
-		inferError(w, http.StatusRequestEntityTooLarge, "%v", err)
-	case errors.Is(err, errBusy):
-		w.Header().Set("Retry-After", "2")
-		inferError(w, http.StatusServiceUnavailable, "%v", err)
-	case errors.Is(err, errSlow):
-		inferError(w, http.StatusRequestTimeout, "fewer than %d bytes a second came", predictRate)
-	case errors.Is(err, errNotYet):
-		inferError(w, http.StatusNotFound, "no classifier yet")
-	case errors.As(err, &input):
-		inferError(w, http.StatusBadRequest, "%v", err)
-	case r.Context().Err() != nil: // the client has gone
-	case errors.Is(err, context.DeadlineExceeded):
-		inferError(w, http.StatusServiceUnavailable,
-			"the answer took more than %v; ask for fewer at a time", predictTime)
-	default:
-		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
-		inferError(w, http.StatusInternalServerError,
-			"the classifier failed; the server's log says why")
-	}
+	p.badPrediction(func(code, detail string, args ...any) {
+		if errors.Is(err, errBusy) {
+			w.Header().Set("Retry-After", "2")
+		}
+		if code == wire.NotYet {
+			detail = errNotYet.Error()
+		}
+		inferError(w, refusals[code].status, detail, args...)
+	}, r, err)
 }

@@ -70,9 +70,7 @@ func TestSlowClients(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if status, data := f.put("a", f.made("a", 1, nil)); status != 201 {
-		t.Errorf("an honest client beside them: %d %s", status, data)
-	}
+	f.wants("an honest client beside them", 201, "")(f.put("a", f.made("a", 1, nil)))
 	if rest := int64(maxInFlight*(f.round.Bounds.Bytes+1) - 129*firstPart); f.srv.intake.memory.TryAcquire(rest) {
 		f.srv.intake.memory.Release(rest)
 	} else {
@@ -92,9 +90,7 @@ func TestSlowClients(t *testing.T) {
 	if st := f.srv.Status(); st.In != 1 || len(st.Refused) != 0 {
 		t.Errorf("status %+v", st)
 	}
-	if status, data := f.put(slow[0], f.made(slow[0], 1, nil)); status != 201 {
-		t.Errorf("one of them at a better rate: %d %s", status, data)
-	}
+	f.wants("one of them at a better rate", 201, "")(f.put(slow[0], f.made(slow[0], 1, nil)))
 }
 
 // TestSteadyClient: an upload that keeps the rate is taken, also when it comes for longer than the

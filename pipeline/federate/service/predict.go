@@ -21,10 +21,8 @@ import (
 	"google.golang.org/grpc"
 
 	"fmp/featurize/imagefile"
-	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
-	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/store"
@@ -76,16 +74,7 @@ func openClassifier(eng engine.Engine, data []byte) (*classify.Classifier, error
 	if data == nil || eng == nil {
 		return nil, nil
 	}
-	m, err := serde.Closed(data)
-	if err != nil {
-		return nil, err
-	}
-	f, err := models.ReadManifest(m)
-	if err != nil {
-		return nil, err
-	}
-	f.Digest = models.DigestBytes(data)
-	return classify.New(eng, m, f)
+	return classify.Parse(eng, data)
 }
 
 // predictor makes predictions with the classifier of the latest version.
@@ -161,9 +150,14 @@ func (p *predictor) routes() []route {
 // close closes the classifier, and ends calls of gRPC.
 func (p *predictor) close() {
 	p.calls.Stop()
+	p.replace(nil)
+}
+
+// replace makes a version the one that makes predictions, nil: none, and closes the last.
+func (p *predictor) replace(next *served) {
 	p.mu.Lock()
 	last := p.serving
-	p.serving = nil
+	p.serving = next
 	p.mu.Unlock()
 	if last != nil {
 		last.close()
@@ -187,13 +181,7 @@ func (p *predictor) serve(v store.Version, data, rows []byte) error {
 	}
 	next.ofImages, next.ofRows = &batches{statistics: &next.statistics},
 		&batches{statistics: &next.statistics}
-	p.mu.Lock()
-	last := p.serving
-	p.serving = next
-	p.mu.Unlock()
-	if last != nil {
-		last.close()
-	}
+	p.replace(next)
 	return nil
 }
 
@@ -360,6 +348,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			"image format that is read, multipart/form-data or application/json", r.Header.Get("Content-Type"))
 		return
 	}
+	refuse := func(code, detail string, args ...any) { p.refuse(w, code, detail, args...) }
 	held := lease{in: p.intake}
 	defer held.release()
 	var build func(c *classify.Classifier) (*memory, *onnx.Tensor, error)
@@ -372,7 +361,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			names, files, err = parts(bytes.NewReader(data), params["boundary"])
 		}
 		if err != nil {
-			p.badBody(w, err)
+			badBody(refuse, err)
 			return
 		}
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
@@ -389,7 +378,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			rows, err = featureRows(bytes.NewReader(data))
 		}
 		if err != nil {
-			p.badBody(w, err)
+			badBody(refuse, err)
 			return
 		}
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
@@ -421,7 +410,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			return out.Close()
 		})
 	if err != nil {
-		p.badPrediction(w, r, err)
+		p.badPrediction(refuse, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -511,39 +500,43 @@ func parts(body io.Reader, boundary string) (names []string, files [][]byte, err
 	return names, files, nil
 }
 
+// refuses writes a refusal, in the form of an interface.
+type refuses func(code, detail string, args ...any)
+
 // badBody refuses a body that cannot be read.
-func (p *predictor) badBody(w http.ResponseWriter, err error) {
+func badBody(refuse refuses, err error) {
 	var large *http.MaxBytesError
 	var beyond *errBeyond
 	switch {
 	case errors.As(err, &large):
-		p.refuse(w, wire.TooLarge, "a request of more than %d bytes", large.Limit)
+		refuse(wire.TooLarge, "a request of more than %d bytes", large.Limit)
 	case errors.As(err, &beyond):
-		p.refuse(w, wire.TooLarge, "%v", err)
+		refuse(wire.TooLarge, "%v", err)
 	case errors.Is(err, errBusy):
-		p.refuse(w, wire.Unavailable, "%v", err)
+		refuse(wire.Unavailable, "%v", err)
 	case errors.Is(err, errSlow):
-		p.refuse(w, wire.TooSlow, "fewer than %d bytes a second came", predictRate)
+		refuse(wire.TooSlow, "fewer than %d bytes a second came", predictRate)
 	default:
-		p.refuse(w, wire.BadRequest, "%v", err)
+		refuse(wire.BadRequest, "%v", err)
 	}
 }
 
-// badPrediction refuses input that could not be classified.
-func (p *predictor) badPrediction(w http.ResponseWriter, r *http.Request, err error) {
+// badPrediction refuses a request whose body or input could not be read or classified.
+func (p *predictor) badPrediction(refuse refuses, r *http.Request, err error) {
 	var input *errInput
+	var large *http.MaxBytesError
 	var beyond *errBeyond
 	switch {
 	case errors.Is(err, errNotYet):
-		p.refuse(w, wire.NotYet, "there is no classifier yet")
-	case errors.Is(err, errBusy), errors.As(err, &beyond), errors.As(err, &input):
-		p.badBody(w, err)
+		refuse(wire.NotYet, "there is no classifier yet")
+	case errors.Is(err, errBusy), errors.Is(err, errSlow), errors.As(err, &large),
+		errors.As(err, &beyond), errors.As(err, &input):
+		badBody(refuse, err)
 	case r.Context().Err() != nil: // the client has gone
 	case errors.Is(err, context.DeadlineExceeded):
-		p.refuse(w, wire.Unavailable, "the answer took more than %v; ask for fewer at a time",
-			predictTime)
+		refuse(wire.Unavailable, "the answer took more than %v; ask for fewer at a time", predictTime)
 	default:
 		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
-		p.refuse(w, wire.ServerFailed, "the classifier failed; the server's log says why")
+		refuse(wire.ServerFailed, "the classifier failed; the server's log says why")
 	}
 }

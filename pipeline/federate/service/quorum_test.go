@@ -146,9 +146,7 @@ func TestFloodOfRefusals(t *testing.T) {
 	if off < 300-faultBurst-60 {
 		t.Errorf("%d of 300 were put off", off)
 	}
-	if status, data := f.put("b", f.made("b", 1, nil)); status != http.StatusCreated {
-		t.Errorf("another client beside it: %d %s", status, data)
-	}
+	f.wants("another client beside it", http.StatusCreated, "")(f.put("b", f.made("b", 1, nil)))
 	if !strings.Contains(log.String(), "client=b") {
 		t.Error("the other client's line is left out")
 	}
@@ -210,14 +208,12 @@ func TestStatementsOfOtherServers(t *testing.T) {
 	b.start()
 	data := a.made("a", 1, nil)
 	signed := a.signed(a.keys["a"], identity.Upload, data, nil)
-	if status, reply := b.request("PUT", wire.UploadPath(3, "a"), data, signed); status != http.StatusForbidden {
-		t.Errorf("server B takes what was signed for A: %d %s", status, reply)
-	}
+	b.wants("server B takes what was signed for A", http.StatusForbidden, "")(
+		b.request("PUT", wire.UploadPath(3, "a"), data, signed))
 	if status, reply := a.request("PUT", wire.UploadPath(3, "a"), data, signed); status != http.StatusCreated {
 		t.Errorf("server A: %d %s", status, reply)
 	}
 	ask := a.signed(a.keys["a"], identity.Ask, nil, nil)
-	if status, reply := b.request("GET", wire.ReceiptPath(3, "a"), nil, ask); status != http.StatusForbidden {
-		t.Errorf("server B answers what was asked of A: %d %s", status, reply)
-	}
+	b.wants("server B answers what was asked of A", http.StatusForbidden, "")(
+		b.request("GET", wire.ReceiptPath(3, "a"), nil, ask))
 }

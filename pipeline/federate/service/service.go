@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -266,6 +267,9 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
 		h := r.handle
+		if strings.Contains(r.pattern, "/{round}") {
+			h = s.ofRound(h)
+		}
 		if r.readers {
 			h = s.readers(h)
 		}

@@ -202,6 +202,16 @@ func code(t testing.TB, data []byte) string {
 	return p.Code
 }
 
+// wants checks the answer to a request: its status, and the code of a refusal, if one is wanted.
+func (f *fixture) wants(name string, status int, refusal string) func(int, []byte) {
+	return func(got int, data []byte) {
+		f.t.Helper()
+		if got != status || refusal != "" && code(f.t, data) != refusal {
+			f.t.Errorf("%s: %d %s; want %d %s", name, got, data, status, refusal)
+		}
+	}
+}
+
 // TestRound: uploads are taken once, their receipts hold, a restart loses nothing, the classifier
 // does not depend on the order of arrival, and each version names what is in it.
 func TestRound(t *testing.T) {
@@ -234,12 +244,9 @@ func TestRound(t *testing.T) {
 			t.Errorf("%s's receipt: %d %s", c, own, same)
 		}
 	}
-	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx", nil,
-		reader); status != 404 || code(t, data) != wire.NotYet {
-		t.Errorf("before the quorum: %d %s", status, data)
-	}
+	f.wants("before the quorum", 404, wire.NotYet)(f.classifier(""))
 	must.Do(t, f.srv.Pool(t.Context()))
-	_, first := f.request("GET", wire.RoundPath(3)+"/classifier.onnx", nil, reader)
+	_, first := f.classifier("")
 	if !strings.HasPrefix(string(first), "a ") || strings.Count(string(first), "\n") != 3 {
 		t.Errorf("classifier of %.100s", first)
 	}
@@ -247,9 +254,7 @@ func TestRound(t *testing.T) {
 		t.Error("due again with nothing new")
 	}
 	f.pass(3 * time.Hour) // late now, and taken
-	if status, data := f.put("b", f.made("b", 1, nil)); status != http.StatusCreated {
-		t.Fatalf("late: %d %s", status, data)
-	}
+	f.wants("late", http.StatusCreated, "")(f.put("b", f.made("b", 1, nil)))
 	if d := f.srv.due(); d > 0 {
 		t.Errorf("a late upload is pooled in %v", d)
 	}
@@ -269,19 +274,13 @@ func TestRound(t *testing.T) {
 		v.Members[3].Upload != digestOf(uploads["d/e f"]) || *v.Members[3].Counted != 7777 {
 		t.Errorf("version 2: %d %s", status, data)
 	}
-	if _, old := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=1", nil,
-		reader); !bytes.Equal(old, first) {
+	if _, old := f.classifier("?version=1"); !bytes.Equal(old, first) {
 		t.Error("version 1 is not what it was")
 	}
-	if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx?version=3", nil,
-		reader); status != 404 ||
-		code(t, data) != wire.NoVersion {
-		t.Errorf("version 3: %d %s", status, data)
-	}
+	f.wants("version 3", 404, wire.NoVersion)(f.classifier("?version=3"))
 	for query, want := range map[string]int{"": 200, "?version=2": 200, "?version=": 400,
 		"?version=1&version=2": 400, "?version=%2B1": 404, "?version=01": 404} {
-		if status, data := f.request("GET", wire.RoundPath(3)+"/classifier.onnx"+query, nil,
-			reader); status != want {
+		if status, data := f.classifier(query); status != want {
 			t.Errorf("classifier.onnx%s: %d %s; want %d", query, status, data, want)
 		}
 	}
@@ -410,18 +409,10 @@ func TestUnauthorised(t *testing.T) {
 	}
 	// The round goes on: a itself may still send, then no other bytes, and nothing new after the
 	// deadline.
-	if status, data := f.put("a", good); status != 201 {
-		t.Errorf("a after its refusals: %d %s", status, data)
-	}
-	if status, data := f.put("a", f.made("a", 2, nil)); status != 409 ||
-		code(t, data) != wire.OtherUpload {
-		t.Errorf("other bytes: %d %s", status, data)
-	}
+	f.wants("a after its refusals", 201, "")(f.put("a", good))
+	f.wants("other bytes", 409, wire.OtherUpload)(f.put("a", f.made("a", 2, nil)))
 	f.pass(3 * time.Hour)
-	if status, data := f.put("c", f.made("c", 1, nil)); status != 410 ||
-		code(t, data) != wire.RoundClosed {
-		t.Errorf("after the deadline: %d %s", status, data)
-	}
+	f.wants("after the deadline", 410, wire.RoundClosed)(f.put("c", f.made("c", 1, nil)))
 	if status, _ := f.put("a", good); status != 200 {
 		t.Errorf("the same bytes after the deadline: %d; want the receipt", status)
 	}
@@ -480,13 +471,9 @@ func TestAdmit(t *testing.T) {
 	if status, _ := f.put("new", f.made("new", 1, nil)); status != 403 {
 		t.Errorf("before it is in the roster: %d", status)
 	}
-	if err := f.srv.Admit(roster("a")); err == nil || !strings.Contains(err.Error(), "min_uploads 2") {
-		t.Errorf("a roster that is too small: %v", err)
-	}
+	must.Failed(t, "a roster that is too small", f.srv.Admit(roster("a")), "min_uploads 2")
 	must.Do(t, f.srv.Admit(roster("b", "c", "new")))
-	if status, data := f.put("new", f.made("new", 1, nil)); status != 201 {
-		t.Errorf("the new client: %d %s", status, data)
-	}
+	f.wants("the new client", 201, "")(f.put("new", f.made("new", 1, nil)))
 	if status, _ := f.put("a", f.made("a", 2, nil)); status != 403 {
 		t.Errorf("who is gone: %d", status)
 	}
@@ -536,10 +523,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("a calibration point more: %d %s", status, data)
 	}
 	f.round.Bounds.Bytes--
-	if status, data := f.put("b", f.made("b", 1, beside(2))); status != 413 ||
-		code(t, data) != wire.TooLarge {
-		t.Errorf("one byte more: %d %s", status, data)
-	}
+	f.wants("one byte more", 413, wire.TooLarge)(f.put("b", f.made("b", 1, beside(2))))
 	if st := f.srv.Status(); st.In != 1 || st.Members[0].Client != "a" {
 		t.Errorf("%+v", st)
 	}

@@ -89,12 +89,8 @@ func (p *pair) join(client string) {
 	t := p.leader.t
 	t.Helper()
 	l, h := p.shares(client, nil)
-	if status, reply := p.helper.put(client, h); status != http.StatusCreated {
-		t.Fatalf("helper: %d %s", status, reply)
-	}
-	if status, reply := p.leader.put(client, l); status != http.StatusCreated {
-		t.Fatalf("leader: %d %s", status, reply)
-	}
+	p.helper.wants("helper", http.StatusCreated, "")(p.helper.put(client, h))
+	p.leader.wants("leader", http.StatusCreated, "")(p.leader.put(client, l))
 }
 
 // isSum reports whether a sum is that of the clients and noise of two servers.
@@ -177,9 +173,7 @@ func TestTwoServers(t *testing.T) {
 
 	// "a" has a share at the helper alone: its absence needs nothing of anybody.
 	p.up = false
-	if err := p.leader.srv.Pool(t.Context()); err == nil {
-		t.Fatal("a sum was opened without the helper")
-	}
+	must.Failed(t, "a sum was opened without the helper", p.leader.srv.Pool(t.Context()))
 	refused(p.leader, "d/e f", func() []byte { l, _ := p.shares("d/e f", nil); return l }(), 410,
 		wire.RoundClosed, "being made")
 	p.up, p.lose = true, true // the helper gives its share, and the answer is lost

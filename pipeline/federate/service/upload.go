@@ -24,9 +24,6 @@ import (
 // digest that the request states, so that only clients of the roster, one request at a time each,
 // can make the server work.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
-	if !s.isRound(w, r) {
-		return
-	}
 	digest := contentDigest(r)
 	if digest == "" && wire.Signature(r.Header.Get("Authorization")) != nil {
 		s.refuse(w, wire.BadRequest,
@@ -135,7 +132,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 		s.refuseGone(w, gone)
 		return
 	case known && old.upload == a.digest:
-		s.again(w, r, a.client)
+		stored, err := s.Store.Get(r.Context(), a.client)
+		s.again(w, r, stored, err)
 		return
 	case state == wire.Closed:
 		s.refuseClosed(w, a.time)
@@ -227,37 +225,29 @@ func (s *Server) proven(w http.ResponseWriter, r *http.Request, a arrival) (peer
 // not arrive, here or there.
 func (s *Server) answerTaken(w http.ResponseWriter, r *http.Request, a arrival) {
 	stored, err := s.Store.Get(r.Context(), a.client)
-	if errors.Is(err, store.ErrWithdrawn) {
-		s.refuseGone(w, stored)
-		return
+	if err == nil {
+		s.mu.Lock()
+		s.remember(stored)
+		s.mu.Unlock()
+		if stored.Receipt.Upload != a.digest {
+			s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s", a.client,
+				stored.Receipt.Upload, stored.Receipt.Time.Format(time.RFC3339))
+			return
+		}
 	}
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	s.mu.Lock()
-	s.remember(stored)
-	s.mu.Unlock()
-	if stored.Receipt.Upload == a.digest {
-		reply(w, http.StatusOK, stored.Receipt)
-		return
-	}
-	s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s", a.client,
-		stored.Receipt.Upload, stored.Receipt.Time.Format(time.RFC3339))
+	s.again(w, r, stored, err)
 }
 
-// again returns the receipt of an upload that is in.
-func (s *Server) again(w http.ResponseWriter, r *http.Request, client string) {
-	stored, err := s.Store.Get(r.Context(), client)
-	if errors.Is(err, store.ErrWithdrawn) {
+// again answers with the receipt of an upload that is in, as the store gave it.
+func (s *Server) again(w http.ResponseWriter, r *http.Request, stored *store.Record, err error) {
+	switch {
+	case errors.Is(err, store.ErrWithdrawn):
 		s.refuseGone(w, stored)
-		return
-	}
-	if err != nil {
+	case err != nil:
 		s.fail(w, r, err)
-		return
+	default:
+		reply(w, http.StatusOK, stored.Receipt)
 	}
-	reply(w, http.StatusOK, stored.Receipt)
 }
 
 // read checks a message of the kind that the round asks for and returns the number of images that
@@ -383,9 +373,6 @@ func (s *Server) quarantine(w http.ResponseWriter, r *http.Request,
 
 // receipt sends a client its own receipt.
 func (s *Server) receipt(w http.ResponseWriter, r *http.Request) {
-	if !s.isRound(w, r) {
-		return
-	}
 	client, _, ok := s.signed(w, r, identity.Ask, "")
 	if !ok {
 		return
@@ -395,13 +382,5 @@ func (s *Server) receipt(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, wire.NoReceipt, "nothing of %q is in round %d", client, s.Round.Round)
 		return
 	}
-	if errors.Is(err, store.ErrWithdrawn) {
-		s.refuseGone(w, stored)
-		return
-	}
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	reply(w, http.StatusOK, stored.Receipt)
+	s.again(w, r, stored, err)
 }

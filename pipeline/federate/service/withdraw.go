@@ -73,9 +73,6 @@ func (s *Server) outside(clients *identity.Roster) (out []string) {
 // request is signed by the client or by the server's operator, for the upload's digest (If-Match) or
 // for any.
 func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
-	if !s.isRound(w, r) {
-		return
-	}
 	client, by, signature, ok := s.withdrawer(w, r)
 	if !ok {
 		return
@@ -303,9 +300,6 @@ func (s *Server) refuseGone(w http.ResponseWriter, r *store.Record) {
 
 // notice serves the signed list of the versions that nobody should use any more.
 func (s *Server) notice(w http.ResponseWriter, r *http.Request) {
-	if !s.isRound(w, r) {
-		return
-	}
 	s.mu.Lock()
 	n := &wire.Notice{Round: s.Round.Round, Graph: s.Round.Client.Digest, Time: s.Now().UTC(),
 		Superseded: []wire.VersionRef{}, Latest: s.latest()}

@@ -112,13 +112,8 @@ func TestWithdraw(t *testing.T) {
 		w.Held[0] != (wire.VersionRef{Version: 1, SHA256: digestOf(with)}) || len(w.Remains) < 4 {
 		t.Errorf("receipt %+v", w)
 	}
-	if status, data := f.classifier(""); status != http.StatusServiceUnavailable {
-		t.Errorf("the classifier meanwhile: %d %s", status, data)
-	}
-	if status, data := f.classifier("?version=1"); status != http.StatusGone ||
-		code(t, data) != wire.Superseded {
-		t.Errorf("version 1: %d %s", status, data)
-	}
+	f.wants("the classifier meanwhile", http.StatusServiceUnavailable, "")(f.classifier(""))
+	f.wants("version 1", http.StatusGone, wire.Superseded)(f.classifier("?version=1"))
 	f.stop()
 	f.start()
 	if d := f.srv.due(); d > 0 {
@@ -152,20 +147,13 @@ func TestWithdraw(t *testing.T) {
 			t.Errorf("the upload of b is still stored: %v", err)
 		}
 	}
-	if status, data := f.put("b", uploads["b"]); status != http.StatusGone ||
-		code(t, data) != wire.Withdrawn {
-		t.Errorf("b again: %d %s", status, data)
-	}
-	if status, data := f.put("b", f.made("b", 2, nil)); status != http.StatusGone {
-		t.Errorf("b with another upload: %d %s", status, data)
-	}
+	f.wants("b again", http.StatusGone, wire.Withdrawn)(f.put("b", uploads["b"]))
+	f.wants("b with another upload", http.StatusGone, "")(f.put("b", f.made("b", 2, nil)))
 	late := f.made("d/e f", 1, nil)
 	f.pass(3 * time.Hour)
 	apart.pass(3 * time.Hour)
 	for _, g := range []*fixture{f, apart} {
-		if status, data := g.put("d/e f", late); status != http.StatusCreated {
-			t.Fatalf("late: %d %s", status, data)
-		}
+		g.wants("late", http.StatusCreated, "")(g.put("d/e f", late))
 		g.pool()
 	}
 	_, got := f.classifier("")
@@ -264,10 +252,8 @@ func TestWithdrawRefused(t *testing.T) {
 			t.Errorf("%s: %d %s; want %d %s", name, status, data, c.status, c.code)
 		}
 	}
-	if status, data := f.request("DELETE", wire.UploadPath(3, "a"), nil, reader); status != 401 ||
-		code(t, data) != wire.NoKey {
-		t.Errorf("with the readers' token: %d %s", status, data)
-	}
+	f.wants("with the readers' token", 401, wire.NoKey)(
+		f.request("DELETE", wire.UploadPath(3, "a"), nil, reader))
 	if st := f.srv.Status(); st.In != 2 || len(st.Withdrawn) != 0 || st.Versions[0].Superseded != nil {
 		t.Errorf("something was taken out: %+v", st)
 	}
@@ -325,10 +311,8 @@ func TestWithdrawQuarantined(t *testing.T) {
 			if status, data := f.put("a", bad); status != http.StatusUnprocessableEntity || !f.holds(bad) {
 				t.Fatalf("%d %s, in quarantine %v", status, data, f.holds(bad))
 			}
-			if status, data := f.delete("a", digestOf(nil), f.keys["a"], nil); status != 409 ||
-				code(t, data) != wire.OtherUpload {
-				t.Errorf("another upload's digest: %d %s", status, data)
-			}
+			f.wants("another upload's digest", 409, wire.OtherUpload)(
+				f.delete("a", digestOf(nil), f.keys["a"], nil))
 			c.before(t, f)
 			d := f.srv.description()
 			var receipts []string
@@ -389,9 +373,7 @@ func TestWithdrawByOperator(t *testing.T) {
 		t.Fatalf("%d %s", status, data)
 	}
 	for range 2 {
-		if status, data := f.classifier(""); status != 404 || code(t, data) != wire.NotYet {
-			t.Errorf("with one upload left: %d %s", status, data)
-		}
+		f.wants("with one upload left", 404, wire.NotYet)(f.classifier(""))
 		if f.srv.predictions.version() != nil || f.srv.due() <= 0 {
 			t.Error("a version with a withdrawn upload makes predictions, or another is due of one upload")
 		}

@@ -41,8 +41,8 @@ type Spread struct {
 	Most   float64 `json:"most"`
 }
 
-// NewSpread returns the Spread of v, which must not be empty.
-func NewSpread(v []float64) Spread {
+// newSpread returns the Spread of v, which must not be empty.
+func newSpread(v []float64) Spread {
 	v = slices.Sorted(slices.Values(v))
 	n := len(v)
 	return Spread{Median: (v[(n-1)/2] + v[n/2]) / 2, Least: v[0], Most: v[n-1]}
@@ -108,7 +108,7 @@ func Measure(ctx context.Context, runs, before int, all []Contender) ([]Result, 
 		for k := range ratios {
 			ratios[k] = seconds[i][k] / seconds[0][k]
 		}
-		out[i].Seconds, out[i].Ratio = NewSpread(seconds[i]), NewSpread(ratios)
+		out[i].Seconds, out[i].Ratio = newSpread(seconds[i]), newSpread(ratios)
 	}
 	return out, nil
 }

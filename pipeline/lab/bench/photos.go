@@ -92,7 +92,7 @@ func (p *Photo) measure(ctx context.Context, fit imagefile.Fit, data []byte, run
 		decode, resize, all = append(decode, ms(between-start)), append(resize, ms(end-between)),
 			append(all, ms(end-start))
 	}
-	p.Decode, p.Resize, p.All = NewSpread(decode), NewSpread(resize), NewSpread(all)
+	p.Decode, p.Resize, p.All = newSpread(decode), newSpread(resize), newSpread(all)
 	return nil
 }
 

@@ -25,7 +25,7 @@ const strong = 32
 // started one by one, by the functions that come back with their names.
 func FitContenders(ctx context.Context, peers Peers, s FitSize, stretched bool) (ours Contender,
 	others map[string]func() (Contender, error), end func(), err error) {
-	p, err := FitProblem(s, stretched)
+	p, err := fitProblem(s, stretched)
 	if err != nil {
 		return Contender{}, nil, nil, err
 	}
@@ -59,8 +59,8 @@ func FitContenders(ctx context.Context, peers Peers, s FitSize, stretched bool) 
 	return ours, others, end, nil
 }
 
-// FitProblem is the problem of [FitContenders].
-func FitProblem(s FitSize, stretched bool) (*erm.Problem, error) {
+// fitProblem is the problem of [FitContenders].
+func fitProblem(s FitSize, stretched bool) (*erm.Problem, error) {
 	r := rng.New(1, "scaling", s.N, s.D-1, s.C)
 	set := labelled(r, classMeans(r, s.D-1, s.C), s.N, s.D-1, s.C)
 	if stretched {

@@ -73,7 +73,6 @@ func TestCalibrated(t *testing.T) {
 		t.Errorf("details of a run whose methods need no compressed points: %v", err)
 	}
 	k.Embedded = nil
-	if _, err := Run(t.Context(), c, d, k, dir, nil); err == nil {
-		t.Error("rivals are calibrated by points that nobody sends")
-	}
+	must.Refuse(Run(t.Context(), c, d, k, dir, nil))(
+		t, "rivals are calibrated by points that nobody sends")
 }

@@ -180,9 +180,7 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("a cancelled run gave %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(two, ResultsFile)); err == nil {
-		t.Fatal("an unfinished run has results")
-	}
+	must.Refuse(os.Stat(filepath.Join(two, ResultsFile)))(t, "an unfinished run has results")
 	journal := read(t, two, JournalFile)
 	kept := bytes.Count(journal, []byte("\n"))
 	if kept < 5 || kept >= len(cells) {
@@ -215,9 +213,7 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	if !(processor[0] > 0) || processor[1] != 0 {
 		t.Errorf("%v processor seconds on one thread, and on two", processor)
 	}
-	if _, err := os.Stat(filepath.Join(two, JournalFile)); err == nil {
-		t.Error("a finished run has a journal")
-	}
+	must.Refuse(os.Stat(filepath.Join(two, JournalFile)))(t, "a finished run has a journal")
 
 	// A finished run is not run again.
 	calls := 0
@@ -311,18 +307,14 @@ func TestOpenRefusesAnotherRun(t *testing.T) {
 	before := read(t, dir, ResultsFile)
 	c.ERM.L2 = 1
 	_, err := execute(t, t.Context(), c, d, dir, nil)
-	if err == nil || !strings.Contains(err.Error(), "erm.l2 is 3 there and 1 here") {
-		t.Errorf("error %v does not say how the runs differ", err)
-	}
+	must.Failed(t, "", err, "erm.l2 is 3 there and 1 here")
 	if !bytes.Equal(before, read(t, dir, ResultsFile)) {
 		t.Error("the refused run changed the results")
 	}
 	foreign := t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o644))
-	if _, err := execute(t, t.Context(), c, d, foreign, nil); err == nil ||
-		!strings.Contains(err.Error(), "holds files and no run") {
-		t.Errorf("a folder with other files: %v", err)
-	}
+	must.Refuse(execute(t, t.Context(), c, d, foreign, nil))(
+		t, "a folder with other files", "holds files and no run")
 }
 
 func TestMalformedJournalIsNamed(t *testing.T) {
@@ -450,13 +442,9 @@ func TestTuningClasses(t *testing.T) {
 			tools.Compressor)
 	}
 	c.Corpus.Classes, c.Tuning.Classes = "", "0-9"
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "tuning.classes") {
-		t.Errorf("tuning.classes in closed scope: %v", err)
-	}
+	must.Failed(t, "tuning.classes in closed scope", c.Validate(), "tuning.classes")
 	if c.Tuning.Classes, c.Methods = "", []string{"FMP-joint"}; true {
-		if _, err := c.methods(); err == nil {
-			t.Error("FMP-joint in closed scope is no error")
-		}
+		must.Refuse(c.methods())(t, "FMP-joint in closed scope is no error")
 	}
 }
 
@@ -541,9 +529,7 @@ func TestLeftoversOfAKilledRunAreRemoved(t *testing.T) {
 	d = must.Get(Open(dir, Default(), m))(t)
 	defer d.Close()
 	for _, p := range left {
-		if _, err := os.Stat(p); err == nil {
-			t.Errorf("%s is still there", p)
-		}
+		must.Refuse(os.Stat(p))(t, p)
 	}
 	if _, err := os.Stat(kept); err != nil {
 		t.Error(err)
@@ -578,7 +564,5 @@ func TestCosts(t *testing.T) {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	must.Do(t, os.WriteFile(filepath.Join(dir, TimingsFile), []byte("nonsense\n"), 0o644))
-	if _, err := ReadCosts(dir); err == nil || !strings.Contains(err.Error(), TimingsFile) {
-		t.Errorf("a spoiled file: %v", err)
-	}
+	must.Refuse(ReadCosts(dir))(t, "a spoiled file", TimingsFile)
 }

@@ -50,10 +50,8 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 		!strings.Contains(b.String(), "repeats; without ±, all repeats give the same.") {
 		t.Error(b.String())
 	}
-	if _, err := CompareMethods(rs, &experiment.Manifest{}, "MP", false); err == nil ||
-		!strings.Contains(err.Error(), "CANN") {
-		t.Errorf("an absent method: %v", err)
-	}
+	must.Refuse(CompareMethods(rs, &experiment.Manifest{}, "MP", false))(
+		t, "an absent method", "CANN")
 }
 
 // TestSameImages: repeats of the same images have neither intervals, nor stars, nor a second best.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"image/png"
 	"io"
 	"math"
@@ -488,9 +489,7 @@ func TestChoose(t *testing.T) {
 		t.Errorf("LaTeX:\n%s", tex.String())
 	}
 	for _, bad := range [][2][]string{{{"ACCC"}, nil}, {nil, {"FMPP"}}} {
-		if _, err := Choose(ts, bad[0], bad[1]); err == nil {
-			t.Errorf("%v is no error", bad)
-		}
+		must.Refuse(Choose(ts, bad[0], bad[1]))(t, fmt.Sprintf("%v is no error", bad))
 	}
 }
 

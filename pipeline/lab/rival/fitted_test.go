@@ -2,6 +2,7 @@ package rival
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"testing"
 
@@ -86,10 +87,8 @@ func TestFitted(t *testing.T) {
 				}
 			}
 		}
-		if _, err := m.Run(ctx, newTestTask(t, newWorld(1, 6, 3, 4).input(t, 2, 4, 8)),
-			DefaultSettings()); err == nil {
-			t.Errorf("%s in closed scope is no error", m.Info().Name)
-		}
+		must.Refuse(m.Run(ctx, newTestTask(t, newWorld(1, 6, 3, 4).input(t, 2, 4, 8)),
+			DefaultSettings()))(t, fmt.Sprintf("%s in closed scope is no error", m.Info().Name))
 	}
 }
 

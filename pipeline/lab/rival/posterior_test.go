@@ -511,9 +511,7 @@ func TestErrors(t *testing.T) {
 			return err
 		},
 	} {
-		if err := do(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v; want one that says %q", err, want)
-		}
+		must.Failed(t, "", do(), want)
 	}
 }
 

@@ -2,6 +2,7 @@ package rival
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -74,8 +75,7 @@ func TestPrivateNeedsBudget(t *testing.T) {
 	in.Privacy = nil
 	task := newTestTask(t, in)
 	for _, m := range []Method{fmpDP, fmpDPPlugin, fedpftDP} {
-		if _, err := m.Run(context.Background(), task, DefaultSettings()); err == nil {
-			t.Errorf("%s ran without a budget", m.Info().Name)
-		}
+		must.Refuse(m.Run(context.Background(), task, DefaultSettings()))(
+			t, fmt.Sprintf("%s ran without a budget", m.Info().Name))
 	}
 }

@@ -2,7 +2,6 @@ package scale
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"fmp/models"
@@ -64,10 +63,8 @@ func TestEnds(t *testing.T) {
 		t.Errorf("of level .001: %v, %v", e, err)
 	}
 	c.Clients = 1000
-	if _, err := Ends(t.Context(), p, bank, c); err == nil ||
-		!strings.Contains(err.Error(), "intervals of the posterior, task") {
-		t.Errorf("a thousand clients: %v", err)
-	}
+	must.Refuse(Ends(t.Context(), p, bank, c))(
+		t, "a thousand clients", "intervals of the posterior, task")
 }
 
 // TestOuter: a line of quantiles is found at each of two sizes.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cloudflare/circl/vdaf/prio3/sumvec"
@@ -101,9 +100,7 @@ func TestSum(t *testing.T) {
 			t.Errorf("number %d with noise %d is %d, without %d", i, noise[i], v, want.Values[i])
 		}
 	}
-	if err := leader.shift([]int64{math.MaxInt64}); err == nil {
-		t.Error("noise without bound was added")
-	}
+	must.Failed(t, "noise without bound was added", leader.shift([]int64{math.MaxInt64}))
 }
 
 // TestRefuses: a proof that does not hold is refused by both servers, whatever of it was changed,
@@ -148,22 +145,17 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("the helper's share: %v", err)
 		}
 		p[Leader].Server = Leader
-		if _, err := s.Begin(&key, &p[Leader]); err == nil {
-			t.Error("the helper's share was taken for the leader's")
-		}
+		must.Refuse(s.Begin(&key, &p[Leader]))(t, "the helper's share was taken for the leader's")
 	}
 	own := sums(s, 0)
 	own.Values[2] = s.offset()
-	if _, err := s.Split(own, rand.Reader); err == nil || !strings.Contains(err.Error(), "16383") {
-		t.Errorf("a number out of range: %v", err)
-	}
+	must.Refuse(s.Split(own, rand.Reader))(t, "a number out of range", "16383")
 	own.Values[2] = -s.offset() // the other end is in
 	if _, err := s.Split(own, rand.Reader); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.Split(privacy.NewRelease(2, 2), rand.Reader); err == nil {
-		t.Error("sums of other sizes were shared")
-	}
+	must.Refuse(s.Split(privacy.NewRelease(2, 2), rand.Reader))(
+		t, "sums of other sizes were shared")
 }
 
 // TestRange: bits follow from what clients may have, and what one that lies can do from the bits.
@@ -185,10 +177,8 @@ func TestRange(t *testing.T) {
 				c.bits, c.worst)
 		}
 	}
-	if _, err := New(budget(privacy.Example, 1_000_000), 1000, 999, ""); err == nil ||
-		!strings.Contains(err.Error(), "allowed") {
-		t.Errorf("too many numbers: %v", err)
-	}
+	must.Refuse(New(budget(privacy.Example, 1_000_000), 1000, 999, ""))(
+		t, "too many numbers", "allowed")
 	if _, err := New(privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example,
 		Relation: privacy.AddRemove, Noise: privacy.Local}, 2, 1, ""); err == nil {
 		t.Error("a round of local noise has a scheme")
@@ -218,9 +208,7 @@ func TestNoise(t *testing.T) {
 	if sd := math.Sqrt(square / 2); sd < 900 || sd > 1100 { // 1,000 numbers: 2% of standard error
 		t.Errorf("deviation %v, want 1000", sd)
 	}
-	if _, err := a.Open(theirs[1:]); err == nil {
-		t.Error("half a share was opened")
-	}
+	must.Refuse(a.Open(theirs[1:]))(t, "half a share was opened")
 }
 
 // FuzzShare: whatever a client and the other server send is an error or one of the shares that were

@@ -138,9 +138,7 @@ func TestPool(t *testing.T) {
 	other.Classifier = strings.Repeat("b", 64)
 	for name, reports := range map[string][]*tally.Report{"none": nil, "one site twice": {few, few},
 		"another classifier": {few, other}} {
-		if _, err := Pool(reports); err == nil {
-			t.Errorf("%s: pooled", name)
-		}
+		must.Refuse(Pool(reports))(t, name)
 	}
 }
 
@@ -228,9 +226,7 @@ func TestHostilePool(t *testing.T) {
 	} {
 		r := fine()
 		change(r)
-		if err := r.Check(3); err == nil || !strings.Contains(err.Error(), "pooled report: ") {
-			t.Errorf("%s: %v", name, err)
-		}
+		must.Failed(t, name, r.Check(3), "pooled report: ")
 	}
 }
 
@@ -247,9 +243,7 @@ func TestPoolSize(t *testing.T) {
 	if _, err := Pool(reports[:2]); err != nil {
 		t.Error(err)
 	}
-	if _, err := Pool(reports); err == nil || !strings.Contains(err.Error(), "that it has not") {
-		t.Errorf("2.7 billion images: %v", err)
-	}
+	must.Refuse(Pool(reports))(t, "2.7 billion images", "that it has not")
 }
 
 // TestHiddenCountsAlarmNobody: sites that draw alike are told apart no more often than the level of

@@ -2,6 +2,7 @@ package corrupt
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"testing"
 
@@ -67,9 +68,8 @@ func TestCorruptions(t *testing.T) {
 		name     string
 		severity int
 	}{{"fog", 1}, {"contrast", 0}, {"contrast", 6}} {
-		if _, err := Apply(scene(1, 8, 8, 1), k.name, k.severity, rng.New(1)); err == nil {
-			t.Errorf("%+v was done", k)
-		}
+		must.Refuse(Apply(scene(1, 8, 8, 1), k.name, k.severity, rng.New(1)))(
+			t, fmt.Sprintf("%+v was done", k))
 	}
 }
 
