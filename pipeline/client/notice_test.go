@@ -30,9 +30,7 @@ func TestHeed(t *testing.T) {
 	}
 	must.Do(t, err)
 	digest := must.Get(models.DigestFile(path, maxClassifier))(t)
-	if err := Heed(path, "", ""); err != nil {
-		t.Errorf("without a notice: %v", err)
-	}
+	must.Do(t, Heed(path, "", ""))
 	named, other := []wire.VersionRef{{Version: 1, SHA256: digest}},
 		[]wire.VersionRef{{Version: 1, SHA256: strings.Repeat("b", 64)}}
 	for _, c := range []struct {

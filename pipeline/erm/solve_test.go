@@ -218,9 +218,7 @@ func TestFits(t *testing.T) {
 				work.Go(func() error { return check(f, k, i) })
 			}
 		}
-		if err := work.Wait(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, work.Wait())
 		other := *mine[0][1]
 		other.L2 *= 2
 		must.Refuse(first.With([]*Problem{&other}))(

@@ -91,9 +91,7 @@ func TestClasses(t *testing.T) {
 	data := must.Get(u.Encode())(t)
 	var err error
 	alloctest.AtMost(t, 20*len(data), func() { _, err = Decode(data, Expect{}) })
-	if err != nil {
-		t.Error(err)
-	}
+	must.Do(t, err)
 }
 
 func near(a, b float32) bool { return a-b < 0.02 && b-a < 0.02 }

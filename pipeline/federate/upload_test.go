@@ -360,10 +360,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		u.Precision = Single
-		again, err := u.Encode()
-		if err != nil {
-			t.Fatalf("read and cannot be written: %v", err)
-		}
+		again := must.Get(u.Encode())(t)
 		if v, err := Decode(again, Expect{}); err != nil || !cmp.Equal(u, v) {
 			t.Fatalf("written and read again: %+v and %+v, %v", u, v, err)
 		}

@@ -24,9 +24,7 @@ func TestSigned(t *testing.T) {
 	data := merged(t, nil, made(t, 1, federate.Single))
 	good := must.Get(Sign(keys[0], data, "server A"))(t)
 	forged := must.Get(Sign(keys[1], data, "server A"))(t)
-	if err := Verify(workers, data, good, "server A"); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, Verify(workers, data, good, "server A"))
 	altered := bytes.Clone(data)
 	altered[len(altered)/2]++
 	others := must.Get(Sign(keys[0], data, "server B"))(t)

@@ -211,9 +211,7 @@ func TestCurveOf(t *testing.T) {
 	if err != nil || c == nil {
 		t.Fatalf("curves of 60 rows: %v, error %v", c, err)
 	}
-	if err := c.Check(60); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, c.Check(60))
 	if again, _ := CurveOf(rows, 7, labels, 4, "a"); !reflect.DeepEqual(again, c) {
 		t.Error("the same rows have other curves")
 	}
@@ -332,9 +330,7 @@ func TestMeasuredImagesAreBounded(t *testing.T) {
 func TestCurvesCheck(t *testing.T) {
 	fine := ClientCurve{}
 	fine.Curve[3] = -32 * 6
-	if err := fine.Check(6); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, fine.Check(6))
 	for _, v := range []float64{math.NaN(), math.Inf(-1), CurveStep, -32*6 - CurveStep, -CurveStep / 2} {
 		c := ClientCurve{}
 		c.Curve[48] = v

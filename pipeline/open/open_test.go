@@ -269,9 +269,7 @@ func TestModel(t *testing.T) {
 			Many: models.Ends{Down: 2, Up: 0.5}}
 		model := must.Get((&Predictor{Coordinates: *c, Moments: m, Known: known, Scalars: p.Scalars,
 			Widening: 1.5, Scale: 0.25, Deviation: 0.125, Ends: ends}).Model())(t)
-		if err := check.Model(model); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, check.Model(model))
 		data := must.Get(serde.Marshal(model))(t)
 		model = must.Get(serde.Unmarshal(data))(t)
 		got := must.Get(FromModel(model))(t)

@@ -47,10 +47,7 @@ func TestOneDraw(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range pools {
 		wg.Go(func() {
-			s, err := total(at(fmt.Sprint(i%4)), "a", "b")
-			if err != nil {
-				t.Error(err)
-			}
+			s := must.Get(total(at(fmt.Sprint(i%4)), "a", "b"))(t)
 			got[i] = s
 		})
 	}

@@ -38,9 +38,7 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if err := (&Release{Classes: 1, K: 1, Values: []int64{maxEntry, -maxEntry}}).Check(); err != nil {
-		t.Errorf("the largest numbers: %v", err)
-	}
+	must.Do(t, (&Release{Classes: 1, K: 1, Values: []int64{maxEntry, -maxEntry}}).Check())
 	a := NewRelease(2, 3) // as many numbers as 4 classes of 1 coordinate
 	if a.Add(NewRelease(4, 1)) == nil {
 		t.Error("another size with as many numbers: no error")

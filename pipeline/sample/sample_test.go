@@ -122,8 +122,6 @@ func TestDrawInParts(t *testing.T) {
 				}
 			}
 		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, p.Close())
 	}
 }

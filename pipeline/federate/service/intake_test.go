@@ -146,7 +146,5 @@ func TestMemory(t *testing.T) {
 	}
 	first.release()
 	first.release()
-	if err := second.take(t.Context(), all); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, second.take(t.Context(), all))
 }

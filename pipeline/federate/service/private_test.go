@@ -62,9 +62,7 @@ func TestPrivate(t *testing.T) {
 		t.Fatalf("%d %s", status, data)
 	}
 	server := base64.StdEncoding.EncodeToString(f.key.Public())
-	if err := r.Verify(server); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, r.Verify(server))
 	r.Spent.Epsilon = 0.5
 	must.Failed(t, "a receipt with another epsilon verifies", r.Verify(server))
 	if r.Spent = nil; r.Verify(server) == nil {

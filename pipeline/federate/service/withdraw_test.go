@@ -345,9 +345,7 @@ func TestWithdrawQuarantined(t *testing.T) {
 			if receipts[0] != receipts[1] {
 				t.Errorf("the receipts differ: %s", receipts)
 			}
-			if _, err := f.store.Get(t.Context(), "b"); err != nil {
-				t.Error(err)
-			}
+			must.Get(f.store.Get(t.Context(), "b"))(t)
 		})
 	}
 }

@@ -72,9 +72,7 @@ func TestPlainNATS(t *testing.T) {
 	conn = must.Get(Connect(Options{URL: fmt.Sprintf("nats://localhost:%d,tls://127.0.0.1:%d", secure,
 		secure), CA: cert}, "test"))(t)
 	defer conn.Close()
-	if _, err := conn.TLSConnectionState(); err != nil {
-		t.Errorf("the connection has no TLS: %v", err)
-	}
+	must.Get(conn.TLSConnectionState())(t)
 }
 
 // TestDiscovered: servers that one on loopback names are not connected to without TLS.

@@ -25,9 +25,7 @@ func tinyDisk(t *testing.T, bytes int) string {
 		t.Skipf("needs the right to mount a small file system: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, syscall.Unmount(dir, 0))
 	})
 	return dir
 }
@@ -119,9 +117,7 @@ func TestFullDisk(t *testing.T) {
 			}
 		}
 		t.Logf("stored again %v after space was freed", time.Since(start))
-		if err := s.Ready(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, s.Ready(t.Context()))
 	}
 	for i := range 20 {
 		must.Do(t, put(fmt.Sprint("before ", i)))

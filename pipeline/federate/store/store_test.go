@@ -33,9 +33,7 @@ func TestStore(t *testing.T) {
 	if err := s.Put(t.Context(), record("a / ü", "2"), 0); !errors.Is(err, ErrTaken) {
 		t.Errorf("a second one: %v", err)
 	}
-	if err := s.Put(t.Context(), record("a / ü", "3"), a.Revision); err != nil {
-		t.Errorf("in place of the first: %v", err)
-	}
+	must.Do(t, s.Put(t.Context(), record("a / ü", "3"), a.Revision))
 	if err := s.Put(t.Context(), record("a / ü", "4"), a.Revision); !errors.Is(err, ErrTaken) {
 		t.Errorf("in place of one that is no longer there: %v", err)
 	}

@@ -32,9 +32,7 @@ func TestReadNotice(t *testing.T) {
 			!strings.Contains(err.Error(), "take version 3") {
 			t.Errorf("a classifier that the notice names: %v", err)
 		}
-		if err := got.Heed(n.Latest.SHA256); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, got.Heed(n.Latest.SHA256))
 	}
 	other := must.Get(identity.New("another"))(t)
 	must.Refuse(ReadNotice(data, other.PublicText()))(t, "a notice of another server is taken")

@@ -66,12 +66,10 @@ func TestCalibrated(t *testing.T) {
 		}
 	}
 	c.FillDefaults()
-	if _, err := inspect(t.Context(),
+	must.Get(inspect(t.Context(),
 		&Prepared{Config: c, Manifest: Manifest{Classes: []string{"a", "b", "c"}}, Data: d, Tools: k,
 			Images: &dataset.Images{N: 400, H: 1, W: 1, Ch: 1, Pix: make([]byte, 400)}},
-		1); err != nil {
-		t.Errorf("details of a run whose methods need no compressed points: %v", err)
-	}
+		1))(t)
 	k.Embedded = nil
 	must.Refuse(Run(t.Context(), c, d, k, dir, nil))(
 		t, "rivals are calibrated by points that nobody sends")

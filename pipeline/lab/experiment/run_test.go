@@ -338,10 +338,7 @@ func FuzzParseRecords(f *testing.F) {
 		if err != nil {
 			return
 		}
-		b, err := encodeRecords(rs)
-		if err != nil {
-			t.Fatalf("records that were read cannot be written: %v", err)
-		}
+		b := must.Get(encodeRecords(rs))(t)
 		again, err := parseRecords(b)
 		if err != nil || len(again) != len(rs) {
 			t.Fatalf("%d records became %d: %v", len(rs), len(again), err)
@@ -531,9 +528,7 @@ func TestLeftoversOfAKilledRunAreRemoved(t *testing.T) {
 	for _, p := range left {
 		must.Refuse(os.Stat(p))(t, p)
 	}
-	if _, err := os.Stat(kept); err != nil {
-		t.Error(err)
-	}
+	must.Get(os.Stat(kept))(t)
 }
 
 // TestCosts: times are summed up by method, the dearest first, and a last line that was cut off

@@ -530,9 +530,7 @@ func TestCancel(t *testing.T) {
 		}
 	}
 	for _, m := range closedMethods() {
-		if _, err := m.Run(context.Background(), task, DefaultSettings()); err != nil {
-			t.Error(err)
-		}
+		must.Get(m.Run(context.Background(), task, DefaultSettings()))(t)
 	}
 }
 

@@ -240,9 +240,7 @@ func TestPoolSize(t *testing.T) {
 			&tally.Report{Format: tally.Format, Site: strings.Repeat("x", i+1), Classes: 2,
 				Groups: []tally.Group{{Classes: []int{0}, N: n, Right: &right}}})
 	}
-	if _, err := Pool(reports[:2]); err != nil {
-		t.Error(err)
-	}
+	must.Get(Pool(reports[:2]))(t)
 	must.Refuse(Pool(reports))(t, "2.7 billion images", "that it has not")
 }
 
