@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -673,5 +675,70 @@ func TestPreconditioners(t *testing.T) {
 		if !(apart <= 1e-4*size) {
 			t.Errorf("%s: minimisers differ by %.1e of %.1e", c.name, apart, size)
 		}
+	}
+}
+
+// A fit that starts at a head which hardly errs has an objective far smaller than the rounding of
+// its logits.
+func TestSmallObjective(t *testing.T) {
+	for seed := range uint64(80) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		const n, k, c = 190, 640, 10
+		p := &Problem{N: n, Dx: k, C: c, X: make([]float64, n*(k+1)), Y: make([]float64, n*c),
+			W: make([]float64, n), L2: 60}
+		centre := NewTheta(k+1, c)
+		for i := range centre.W {
+			centre.W[i] = r.NormFloat64()
+		}
+		for i := range n {
+			row := p.X[i*(k+1) : (i+1)*(k+1)]
+			y := i % c
+			for j := range k {
+				row[j] = r.NormFloat64() + (0.16+0.0005*float64(seed))*centre.W[j*c+y]
+			}
+			row[k], p.Y[i*c+y], p.W[i] = 1, 1, 0.5
+		}
+		p.Centre = &centre
+		_, err := Solve(context.Background(), p, Options{})
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestSharedPointsAreHeldOnce: what fits of S problems that share N points allocate is the sum of
+// what goes with S (heads, the points of their own) and what goes with N: nothing goes with both.
+func TestSharedPointsAreHeldOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector, which goes over the short tests, empties pools at random")
+	}
+	// it empties pools, of which there is one a processor
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const dx, c, own, most, problems = 8, 4, 20, 4000, 40
+	all := random(1, most+problems*own, dx, c, 1)
+	part := func(from, n int) *Problem {
+		d := all.D()
+		return &Problem{N: n, Dx: dx, C: c, L2: all.L2, X: all.X[from*d : (from+n)*d],
+			Y: all.Y[from*c : (from+n)*c], W: all.W[from : from+n]}
+	}
+	allocated := func(s, n int) int64 {
+		shared, ps := part(0, n), make([]*Problem, s)
+		for i := range ps {
+			ps[i] = part(most+i*own, own)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		must.Get(SolveShared(context.Background(), shared, ps,
+			Options{Threads: 1, Tolerance: 1e-6}))(t)
+		runtime.ReadMemStats(&after)
+		return int64(after.TotalAlloc - before.TotalAlloc)
+	}
+	allocated(problems, most)
+	few, heavy := allocated(10, 200), allocated(problems, most)
+	onlyS, onlyN := allocated(problems, 200), allocated(10, most)
+	if both := heavy - onlyS - onlyN + few; both > 1<<16 {
+		t.Errorf("%d bytes for 10 problems on 200 points, %d for %d, %d for %d points, %d for both: %d "+
+			"go with both", few, onlyS, problems, onlyN, most, heavy, both)
 	}
 }

@@ -146,3 +146,73 @@ func TestRefused(t *testing.T) {
 		must.Refuse(Infer(t.Context(), u, lambda, 1, 0))(t, name)
 	}
 }
+
+// TestFew: a cell's densities under few classes are those under all, for every number of coordinates
+// and for masses as small as a float32 has.
+func TestFew(t *testing.T) {
+	const classes = 3
+	for k := 1; k <= 40; k++ {
+		for _, n := range []float64{20, 1, 1e-20, 1e-38, math.SmallestNonzeroFloat32} {
+			r := rng.New(uint64(k), "few")
+			st := &state{h: &model{k: k, classes: classes}, iv: math.NaN(), dets: make([]logDet, classes)}
+			l := &cell{iv: meanVariance(n), near: []int{0, 1, 2, classes, classes + 1}}
+			for range classes * k {
+				st.mean, st.v = append(st.mean, r.NormFloat64()), append(st.v, math.Exp(r.NormFloat64()))
+			}
+			for range k {
+				l.x = append(l.x, 3*r.NormFloat64())
+			}
+			want, got := make([]float64, classes+2), make([]float64, classes+2)
+			st.components(l, want)
+			st.few(l, got)
+			for c, v := range want {
+				if !(math.Abs(got[c]-v) <= 1e-10*(1+math.Abs(v))) {
+					t.Fatalf("%d coordinates, mass %g: log density %g under class %d, want %g", k, n, got[c], c, v)
+				}
+			}
+		}
+	}
+}
+
+// TestStatesCheck: each part of what states must be is looked at by itself.
+func TestStatesCheck(t *testing.T) {
+	sound := func() *States {
+		return &States{Honest: [][]bool{{true, true}, {true, false}}, P: []float64{.75, .25}}
+	}
+	must.Do(t, sound().Check(2))
+	for name, spoil := range map[string]func(s *States){
+		"none":                         func(s *States) { *s = States{} },
+		"a probability too few":        func(s *States) { s.P = []float64{1} },
+		"a client too few":             func(s *States) { s.Honest[1] = s.Honest[1][:1] },
+		"a negative probability":       func(s *States) { s.P = []float64{1.25, -.25} },
+		"a probability of no number":   func(s *States) { s.P[0] = math.NaN() },
+		"probabilities that sum to .9": func(s *States) { s.P[0] = .65 },
+	} {
+		s := sound()
+		spoil(s)
+		if s.Check(2) == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestRefusedParts: what a round gives is looked at part by part.
+func TestRefusedParts(t *testing.T) {
+	for name, change := range map[string]func(*Uploads, []float64){
+		"an infinite mass": func(u *Uploads, _ []float64) { u.Masses[0] = math.Inf(1) },
+		"a negative mass":  func(u *Uploads, _ []float64) { u.Masses[0] = -1 },
+		"a mean of no number": func(u *Uploads, _ []float64) {
+			u.Masses[0], u.Means[0] = 1, math.NaN()
+		},
+		"a mean of 1e101":       func(u *Uploads, _ []float64) { u.Masses[0], u.Means[0] = 1, -1e101 },
+		"an infinite variance":  func(_ *Uploads, l []float64) { l[0] = math.Inf(1) },
+		"a mass too few":        func(u *Uploads, _ []float64) { u.Masses = u.Masses[1:] },
+		"a copy too few":        func(u *Uploads, _ []float64) { u.Copy = []int{0} },
+		"one class":             func(u *Uploads, _ []float64) { u.Classes = 1 },
+		"another k than lambda": func(u *Uploads, _ []float64) { u.K++ },
+	} {
+		u, lambda := round(1, 4, 3, 2, 6, 0)
+		change(&u, lambda)
+		must.Refuse(Infer(t.Context(), u, lambda, 1, 0))(t, name)
+	}
+}

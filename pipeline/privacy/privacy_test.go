@@ -314,3 +314,61 @@ func TestNoNoise(t *testing.T) {
 		t.Errorf("points %+v", p)
 	}
 }
+
+// TestRefuses: sizes and norms that make no release, and releases that make no sum, are refused one
+// by one.
+func TestRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		classes, k int
+		labels     []int
+		radius     float64
+	}{
+		"no class": {0, 2, []int{0}, 1}, "no coordinate": {2, 0, nil, 1},
+		"a label too many":    {2, 2, []int{0, 1}, 1},
+		"a norm of no number": {2, 2, []int{0}, math.NaN()},
+	} {
+		w := []float32{1, 2}
+		if c.k == 0 {
+			w = nil
+		}
+		must.Refuse(Sum(w, c.labels, c.classes, c.k, c.radius))(t, name)
+	}
+	must.Refuse(Sum(make([]float32, maxPoints+1), make([]int, maxPoints+1), 2, 1, 1))(
+		t, "a point too many: no error")
+	for name, r := range map[string]*Release{
+		"no class": {K: 2}, "no coordinate": {Classes: 2, Values: make([]int64, 2)},
+		"a number too few":   {Classes: 2, K: 2, Values: make([]int64, 5)},
+		"a number too small": {Classes: 1, K: 1, Values: []int64{0, -maxEntry - 1}},
+		"a number too large": {Classes: 1, K: 1, Values: []int64{maxEntry + 1, 0}},
+	} {
+		if r.Check() == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	must.Do(t, (&Release{Classes: 1, K: 1, Values: []int64{maxEntry, -maxEntry}}).Check())
+	a := NewRelease(2, 3) // as many numbers as 4 classes of 1 coordinate
+	if a.Add(NewRelease(4, 1)) == nil {
+		t.Error("another size with as many numbers: no error")
+	}
+}
+
+// TestWidths: counts between those of the grid are not lost: without anything that tells, each
+// count of one of two classes is as likely.
+func TestWidths(t *testing.T) {
+	tot := Totals{Classes: 2, K: 1, Sums: make([]float64, 2), Counts: []float64{500, 500},
+		SumVariance: 1e15, CountVariance: 1e15}
+	const samples = 2000
+	var mean, below float64
+	for i, n := range tot.DrawCounts([]float64{1}, samples, rng.New(1, "widths")) {
+		if i%2 == 0 {
+			mean += n / samples
+			if n < 100 {
+				below += 1. / samples
+			}
+		}
+	}
+	if math.Abs(mean-500) > 15 || math.Abs(below-0.1) > 0.02 {
+		t.Errorf("mean count %v, and %v of them below 100; want 500 and .1", mean, below)
+	}
+}

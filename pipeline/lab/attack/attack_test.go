@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"testing"
@@ -136,5 +137,15 @@ func TestSizes(t *testing.T) {
 		s.Large <= s.Small {
 		t.Errorf("counted %+v, claimed %+v, of %d and %d images", s.Counted, s.Claimed,
 			s.Large, s.Small)
+	}
+}
+
+// TestScores: a round without a classifier has no score, which JSON writes as null.
+func TestScores(t *testing.T) {
+	got, err := json.Marshal(MomentsRow{Attack: "scatter", ACC: Scores{0.5, math.NaN()},
+		NLL: Scores{math.NaN(), 1}})
+	if want :=
+		`{"attack":"scatter","acc":[0.5,null],"nll":[null,1],"p_honest_bad":0,"p_honest_others":0}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
 	}
 }

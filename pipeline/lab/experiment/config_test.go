@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/google/go-cmp/cmp"
-
 	"fmp/onnx/must"
+	"fmp/pipeline/pool"
 )
 
 func TestDefaultIsValidAndSurvivesYAML(t *testing.T) {
@@ -136,5 +136,17 @@ func TestFillDefaults(t *testing.T) {
 	if keys := c.FillDefaults(); keys != nil || c.ERM.L2 != 7 || c.Federation.Points != 8 ||
 		c.Predictor.Fresh != 9 {
 		t.Errorf("settings that were given changed: %v", keys)
+	}
+}
+
+// TestDefaultsOfARound: a run samples and fits as a round does where nobody says otherwise.
+func TestDefaultsOfARound(t *testing.T) {
+	c := Default()
+	if c.Conjugate.Samples != pool.ConjugateSamples || c.Posterior.Samples != pool.DrawnSamples ||
+		c.ERM.Tolerance != pool.Tolerance ||
+		c.Seed != pool.Seed {
+		t.Errorf("a run has %d and %d samples and tolerance %v; a round %d, %d and %v",
+			c.Conjugate.Samples, c.Posterior.Samples, c.ERM.Tolerance, pool.ConjugateSamples,
+			pool.DrawnSamples, pool.Tolerance)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
 
 	"fmp/models/rng"
 	"fmp/onnx/must"
@@ -281,5 +282,106 @@ func TestTemperature(t *testing.T) {
 	if cooled := probabilities(t, Cooled(res, 3), x); math.Abs(cooled.P[5]-p.P[5]) > 1e-12 ||
 		large[0].W[0] != 3*right[0].W[0] {
 		t.Error("heads divided by 3 do not predict as before, or were changed in place")
+	}
+}
+
+// TestMembership: for Gaussian classes the figure is about Phi(sqrt(k / 2n)), and there is none
+// without class means.
+func TestMembership(t *testing.T) {
+	const dx, c = 16, 3
+	w := newWorld(1, dx, c, 3)
+	x, y := w.draw(rng.New(9, "test"), 3000)
+	for _, n := range []int{6, 60, 600} {
+		task := newTestTask(t, w.input(t, 4, 5, n))
+		r := must.Get(ncm.Run(context.Background(), task, DefaultSettings()))(t)
+		s := must.Get((&score.Test{Features: x, Labels: y}).Score(context.Background(),
+			task.Clients(), r, 1))(t)
+		want := distuv.UnitNormal.CDF(math.Sqrt(dx / (2 * float64(n) / c)))
+		if s.Membership == nil || math.Abs(*s.Membership-want) > 0.04 {
+			t.Errorf("%d points a class: %v, want about %.3f", n/c, s.Membership, want)
+		}
+	}
+	task := newTestTask(t, w.input(t, 4, 5, 30))
+	r := must.Get(fed3r.Run(context.Background(), task, DefaultSettings()))(t)
+	s := must.Get((&score.Test{Features: x, Labels: y}).Score(context.Background(), task.Clients(), r, 1))(t)
+	if s.Membership != nil {
+		t.Errorf("second moments have a membership of class means: %v", *s.Membership)
+	}
+}
+
+// squares are coordinates for a test: every feature, and its square behind them all.
+type squares struct{ dx int }
+
+func (s squares) Map(_ context.Context, features []float32) ([]float32, error) {
+	var out []float32
+	for i := 0; i < len(features); i += s.dx {
+		row := features[i : i+s.dx]
+		out = append(out, row...)
+		for _, v := range row {
+			out = append(out, v*v)
+		}
+	}
+	return out, nil
+}
+
+// TestHeadsOnCoordinates: a head on the square of the one feature tells the middle from both sides,
+// which none on the feature itself does.
+func TestHeadsOnCoordinates(t *testing.T) {
+	head := posterior.Theta{D: 3, C: 2, W: []float64{0, 0, 0, 10, 0, -10}} // logit 1 is 10 x^2 - 10
+	x, y := []float32{-2, -1.5, 0, 0.5, 2}, []int{1, 1, 0, 0, 1}
+	s := must.Get(score.Evaluate(context.Background(),
+		&posterior.Result{Ensembles: []posterior.Ensemble{{head}}, Coordinates: squares{1}}, x, y, 1))(t)
+	if s.ACC != 1 {
+		t.Errorf("accuracy is %v, want 1", s.ACC)
+	}
+	if _, err := score.Evaluate(context.Background(),
+		&posterior.Result{Ensembles: []posterior.Ensemble{{head}}}, x, y, 1); err == nil {
+		t.Error("a head of 2 coordinates scored rows of 1 without them")
+	}
+}
+
+// TestAbsent: scores on classes that no client holds are those of their points alone; without a
+// latent FMP is one head.
+func TestAbsent(t *testing.T) {
+	const dx, c, tasks = 6, 4, 10
+	ctx := context.Background()
+	w := newWorld(1, dx, c, 3)
+	x, y := w.draw(rng.New(2, "test"), 400)
+	test := &score.Test{Features: x, Labels: y}
+	for seed := range uint64(tasks) {
+		in := w.input(t, seed+1, 1, 2)
+		held := map[int]bool{}
+		_, labels := in.Clients[0].Labelled()
+		for _, l := range labels {
+			held[l] = true
+		}
+		for _, none := range []bool{false, true} {
+			in.NoLatent = none
+			task := newTestTask(t, in)
+			r := must.Get(fmp.Run(ctx, task, DefaultSettings()))(t)
+			if got := len(r.Ensembles[0]); none != (got == 1) {
+				t.Fatalf("without a latent %v: %d heads", none, got)
+			}
+			s := must.Get(test.Score(ctx, task.Clients(), r, 1))(t)
+			rows := must.Get(r.Rows(ctx, x))(t)
+			p := must.Get(metric.Predict(ctx, r.Ensembles[0], rows, 1))(t)
+			n, nll := 0, 0.0
+			for i, l := range y {
+				if !held[l] {
+					n++
+					nll -= math.Log(p.Row(i)[l])
+				}
+			}
+			if s.Absent == nil || s.Absent.Classes != c-len(held) || s.Absent.Points != n ||
+				math.Abs(s.Absent.NLL-nll/float64(n)) > 1e-6 {
+				t.Fatalf("absent %+v; want %d classes, %d points, NLL %v", s.Absent, c-len(held),
+					n, nll/float64(n))
+			}
+		}
+	}
+	task := newTestTask(t, w.input(t, 1, 4, 60))
+	r := must.Get(fmp.Run(ctx, task, DefaultSettings()))(t)
+	if s, err := test.Score(ctx, task.Clients(), r, 1); err != nil || s.Absent != nil {
+		t.Errorf("every class is held: %+v, %v", s.Absent, err)
 	}
 }
